@@ -1,0 +1,2 @@
+// Package chunkcache keeps chunks in memory, in leased slots.
+package chunkcache

@@ -1,0 +1,67 @@
+package chunkindex
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Range is one sample's place in the decoded bytes of its chunk, wanted at one place of a batch.
+type Range struct {
+	Seq    int    // which segment of the Body it becomes: 0 is the first sample of the batch
+	Offset uint32 // in the chunk's decoded bytes
+	Length uint32
+	CRC32C uint32 // Castagnoli, of these bytes
+}
+
+// ChunkRanges is what a batch wants of one chunk. A request lists each chunk once.
+type ChunkRanges struct {
+	Chunk  int // number of the chunk in its index
+	Ranges []Range
+}
+
+// Body is the answer to a read: one segment per Range, in order of Seq, each either a
+// slice of a leased chunk or of a copy. The segments are immutable and valid until Close, which
+// must be called once, and gives back leases and reserved bytes.
+type Body struct {
+	Segments [][]byte
+	Tiers    []TierTime // where the bytes came from, for people who ask why it was slow
+	close    func()
+}
+
+// TierTime says how many bytes of a body one tier answered for, and how long the request waited for it.
+type TierTime struct {
+	Tier  string // memory, disk, peer, store
+	Bytes int64
+	Wait  time.Duration
+}
+
+// NewBody makes a Body whose Close calls release once.
+func NewBody(segments [][]byte, tiers []TierTime, release func()) *Body {
+	return &Body{Segments: segments, Tiers: tiers, close: release}
+}
+
+// Close gives back what the body holds. The segments must not be used afterwards.
+func (b *Body) Close() {
+	if b.close != nil {
+		b.close()
+		b.close = nil
+	}
+}
+
+// ErrCorrupt says that bytes do not match their digests in the index.
+var ErrCorrupt = errors.New("corrupt")
+
+// RangeError names the place in the data set where a read went wrong. It wraps an error of objstore's vocabulary, or ErrCorrupt.
+type RangeError struct {
+	Shard          int    // number of the shard in the index
+	Key            string // the shard's key: for logs; never shown to a client
+	Offset, Length int64
+	Err            error
+}
+
+func (e *RangeError) Error() string {
+	return fmt.Sprintf("read shard %s [%d,+%d): %v", e.Key, e.Offset, e.Length, e.Err)
+}
+
+func (e *RangeError) Unwrap() error { return e.Err }

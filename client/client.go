@@ -1,0 +1,2 @@
+// Package client reads epochs from a Millrace gateway. Standard library only.
+package client
