@@ -1,0 +1,73 @@
+package objstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// MaxKey is the longest key, in bytes, that every store takes.
+const MaxKey = 1024
+
+// CheckKey says why key cannot be stored everywhere, or returns nil. A key is made of
+// non-empty elements between single slashes; none of them is "." or "..".
+func CheckKey(key string) error {
+	switch {
+	case key == "":
+		return errors.New("empty key")
+	case len(key) > MaxKey:
+		return fmt.Errorf("key of %d bytes, at most %d are allowed", len(key), MaxKey)
+	case !utf8.ValidString(key):
+		return fmt.Errorf("key %q is not UTF-8", key)
+	case strings.ContainsRune(key, 0):
+		return fmt.Errorf("key %q holds a zero byte", key)
+	}
+	for element := range strings.SplitSeq(key, "/") {
+		if element == "" || element == "." || element == ".." {
+			return fmt.Errorf("key %q has an element %q", key, element)
+		}
+	}
+	return nil
+}
+
+// CheckRange returns the number of bytes that a read of dst asks for, or says why it
+// cannot be read: a negative offset, or nothing to fill.
+func CheckRange(offset int64, dst [][]byte) (int64, error) {
+	var n int64
+	for _, d := range dst {
+		n += int64(len(d))
+	}
+	switch {
+	case offset < 0:
+		return 0, fmt.Errorf("negative offset %d", offset)
+	case n == 0:
+		return 0, errors.New("a read of no bytes")
+	case offset+n < offset:
+		return 0, fmt.Errorf("range at %d with %d bytes overflows", offset, n)
+	}
+	return n, nil
+}
+
+// Kind names the vocabulary's error that err wraps, "canceled" for a context's end, "other" for
+// the rest and "" for nil. It labels counters.
+func Kind(err error) string {
+	if err == nil {
+		return ""
+	}
+	for _, e := range Vocabulary() {
+		if errors.Is(err, e) {
+			return e.Error()
+		}
+	}
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return "canceled"
+	}
+	return "other"
+}
+
+// Vocabulary returns the seven errors, in a fixed order.
+func Vocabulary() []error {
+	return []error{ErrNotFound, ErrChanged, ErrDenied, ErrThrottled, ErrUnavailable, ErrTimeout, ErrShort}
+}

@@ -1,0 +1,171 @@
+package memstore
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+)
+
+// Op is a kind of request.
+type Op string
+
+// The kinds of requests, one per method of objstore.Store.
+const (
+	Stat   Op = "stat"
+	List   Op = "list"
+	Read   Op = "read"
+	Open   Op = "open"
+	Put    Op = "put"
+	Delete Op = "delete"
+)
+
+// Call is one request, as a script sees it.
+type Call struct {
+	N      int // how many requests came before this one
+	Op     Op
+	Key    string // for List, the prefix
+	ETag   string // the version a read expects
+	Offset int64
+	Length int64 // bytes to read or write; -1 to the end
+}
+
+// Fault is what befalls one request. The zero value is none. Its parts strike in the
+// order in which they are listed.
+type Fault struct {
+	// Delay passes before anything else, unless the context ends.
+	Delay time.Duration
+	// Before is called next, without a lock held: it may change or delete the object.
+	Before func()
+	// Corrupt changes the bytes that a read delivers or a put stores.
+	Corrupt func([]byte)
+	// Applied lets a put or a delete take effect before Err or Stall strikes: an answer lost on its way.
+	Applied bool
+	// After is the number of bytes (for List, of objects) delivered before Err or Stall strikes.
+	// It does nothing without one of them.
+	After int64
+	// Stall keeps the request hanging until its context ends.
+	Stall bool
+	// Err ends the request. Wrap an error of objstore's vocabulary.
+	Err error
+}
+
+// strike applies what ends a request: nil when nothing does.
+func (f Fault) strike(ctx context.Context) error {
+	if f.Stall {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return f.Err
+}
+
+// SetFault sets the script: it decides each request that comes from now on, possibly
+// from several goroutines at once. nil ends all faults.
+func (s *Store) SetFault(script func(Call) Fault) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fault = script
+}
+
+// begin counts a call, asks the script for its fate, and lets the delay pass. done
+// ends the call.
+func (s *Store) begin(ctx context.Context, c Call) (f Fault, done func(), err error) {
+	if err := ctx.Err(); err != nil {
+		return Fault{}, nil, err
+	}
+	s.mu.Lock()
+	c.N = s.stats.Total
+	s.stats.Total++
+	s.stats.Requests[c.Op]++
+	if c.Op == Read || c.Op == Open {
+		s.reads = append(s.reads, Range{Key: c.Key, Offset: c.Offset, Length: c.Length})
+	}
+	s.inFlight++
+	s.stats.MaxInFlight = max(s.stats.MaxInFlight, s.inFlight)
+	script := s.fault
+	s.mu.Unlock()
+	if script != nil {
+		f = script(c)
+	}
+	if err := sleep(ctx, f.Delay); err != nil {
+		s.end()
+		return Fault{}, nil, err
+	}
+	if f.Before != nil {
+		f.Before()
+	}
+	return f, s.end, nil
+}
+
+func (s *Store) end() {
+	s.mu.Lock()
+	s.inFlight--
+	s.mu.Unlock()
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Stats counts what was asked of a store.
+type Stats struct {
+	Total        int
+	Requests     map[Op]int
+	BytesRead    int64 // delivered, also by reads that then failed
+	BytesWritten int64
+	MaxInFlight  int // the most requests at one time
+}
+
+// Range is one read that was asked for.
+type Range struct {
+	Key    string
+	Offset int64
+	Length int64 // -1 to the end
+}
+
+// Stats returns the counts since New or Reset.
+func (s *Store) Stats() Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := s.stats
+	st.Requests = maps.Clone(st.Requests)
+	return st
+}
+
+// Reads returns every range asked for since New or Reset, in order.
+func (s *Store) Reads() []Range {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.reads)
+}
+
+// InFlight returns the number of requests that have not ended.
+func (s *Store) InFlight() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.inFlight
+}
+
+// Reset sets all counts to zero.
+func (s *Store) Reset() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stats = Stats{Requests: map[Op]int{}}
+	s.reads = nil
+}
+
+func (s *Store) count(read int64) {
+	s.mu.Lock()
+	s.stats.BytesRead += read
+	s.mu.Unlock()
+}
