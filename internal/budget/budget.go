@@ -1,10 +1,21 @@
 // Package budget counts the bytes a process may hold, in one place: whatever grows
 // reserves first. It knows nothing of what the bytes are for.
+//
+// A reservation is all or nothing, so nobody holds a part of what it needs while it waits
+// for the rest. What a cache holds for later yields to whoever needs bytes now: the
+// budget asks it through the hook of SetReclaim before it lets anybody wait.
+//
+// Of those that wait, the newest is served first, because it is the likeliest to be
+// still wanted when it is done; but whoever has waited for half of the limit goes
+// before everybody else and lets no newcomer pass, so that a large reservation is not
+// overtaken by small ones until it gives up.
 package budget
 
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync"
 	"time"
 )
 
@@ -14,21 +25,244 @@ var (
 	ErrOverloaded = errors.New("memory budget exhausted")
 )
 
-// Budget is a number of bytes shared by everything that grows.
-type Budget struct{}
+// DefaultWait bounds the wait for a reservation where New is given none.
+const DefaultWait = 2 * time.Second
 
-// New returns a budget of total bytes. A reservation waits at most maxWait.
-func New(total int64, maxWait time.Duration) *Budget { return &Budget{} }
+// Budget is a number of bytes shared by everything that grows. It is safe for concurrent use.
+type Budget struct {
+	total   int64
+	maxWait time.Duration
+
+	mu      sync.Mutex // guards what follows; never held while reclaim runs
+	inUse   int64
+	peak    int64
+	waiters []*waiter // in order of arrival
+	reclaim func(n int64) int64
+}
+
+type waiter struct {
+	since time.Time
+	wake  chan struct{} // holds one token: try again
+}
+
+// New returns a budget of total bytes. A reservation waits at most maxWait, 0 means DefaultWait.
+func New(total int64, maxWait time.Duration) *Budget {
+	if maxWait <= 0 {
+		maxWait = DefaultWait
+	}
+	return &Budget{total: max(total, 0), maxWait: maxWait}
+}
+
+// SetReclaim names the function that gives bytes back when somebody needs n of them: it
+// releases reservations of its own and returns how many bytes they were. It is called
+// without locks, from the goroutine that needs the bytes, perhaps from several at once.
+func (b *Budget) SetReclaim(reclaim func(n int64) int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.reclaim = reclaim
+}
+
+// Total, InUse and Peak return bytes: all there are, those reserved now, and the most
+// that were ever reserved at once.
+func (b *Budget) Total() int64 { return b.total }
+
+// InUse returns the bytes reserved now.
+func (b *Budget) InUse() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.inUse
+}
+
+// Peak returns the most bytes that were ever reserved at once.
+func (b *Budget) Peak() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.peak
+}
+
+// Waiting returns how many reservations wait. Whoever only works ahead holds off while there are any.
+func (b *Budget) Waiting() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.waiters)
+}
 
 // Reserve takes n bytes at once, all or nothing, waiting for others to release theirs.
-func (b *Budget) Reserve(ctx context.Context, n int64) (*Reservation, error) { return nil, nil }
+// It fails with ErrTooLarge at once when n is more than the total, with ErrOverloaded
+// after the longest wait, or with the context's cause.
+func (b *Budget) Reserve(ctx context.Context, n int64) (*Reservation, error) {
+	if n < 0 || n > b.total {
+		return nil, fmt.Errorf("reserve %d bytes of %d: %w", n, b.total, ErrTooLarge)
+	}
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	if !b.starving(nil) && b.take(n, true) {
+		return &Reservation{budget: b, n: n}, nil
+	}
+	return b.wait(ctx, n)
+}
 
-// Total, InUse and Peak return bytes.
-func (b *Budget) Total() int64 { return 0 }
-func (b *Budget) InUse() int64 { return 0 }
+// TryReserve takes n bytes if they are free now and nobody waits. It asks nobody to give bytes back.
+func (b *Budget) TryReserve(n int64) (*Reservation, bool) {
+	if n < 0 {
+		return nil, false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.waiters) > 0 || !b.grant(n) {
+		return nil, false
+	}
+	return &Reservation{budget: b, n: n}, true
+}
 
-// Reservation is a share of a budget, given back by Release.
-type Reservation struct{}
+// Nudge lets those that wait try again: something that reclaim gives back has become free to go.
+func (b *Budget) Nudge() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.wakeFirst()
+}
+
+// wait queues up until a try succeeds, the context ends or the longest wait is over.
+func (b *Budget) wait(ctx context.Context, n int64) (*Reservation, error) {
+	timer := time.NewTimer(b.maxWait)
+	defer timer.Stop()
+	w := &waiter{since: time.Now(), wake: make(chan struct{}, 1)}
+	w.wake <- struct{}{} // bytes released since the first try woke nobody
+	b.mu.Lock()
+	b.waiters = append(b.waiters, w)
+	b.mu.Unlock()
+	defer b.leave(w)
+	for {
+		select {
+		case <-w.wake:
+			if !b.starving(w) && b.take(n, true) {
+				return &Reservation{budget: b, n: n}, nil
+			}
+			b.wakeNext(w)
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-timer.C:
+			return nil, fmt.Errorf("reserve %d bytes of %d, waited %v: %w", n, b.total, b.maxWait, ErrOverloaded)
+		}
+	}
+}
+
+// take grants n bytes, having reclaimed some first if it must and may.
+func (b *Budget) take(n int64, mayReclaim bool) bool {
+	for {
+		b.mu.Lock()
+		ok := b.grant(n)
+		missing, reclaim := n-(b.total-b.inUse), b.reclaim
+		b.mu.Unlock()
+		if ok || reclaim == nil || !mayReclaim {
+			return ok
+		}
+		if reclaim(missing) <= 0 {
+			mayReclaim = false // one last look: others may have released theirs meanwhile
+		}
+	}
+}
+
+// grant takes n bytes if they are free. The caller holds mu.
+func (b *Budget) grant(n int64) bool {
+	if n > b.total-b.inUse {
+		return false
+	}
+	b.inUse += n
+	b.peak = max(b.peak, b.inUse)
+	return true
+}
+
+// starving reports whether somebody other than w has waited so long that nobody may pass.
+func (b *Budget) starving(w *waiter) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.waiters) > 0 && b.waiters[0] != w && b.old(b.waiters[0])
+}
+
+func (b *Budget) old(w *waiter) bool { return time.Since(w.since) >= b.maxWait/2 }
+
+// wakeFirst begins a round of tries: with the oldest if it has waited long, else with the
+// newest. The caller holds mu.
+func (b *Budget) wakeFirst() {
+	if len(b.waiters) == 0 {
+		return
+	}
+	first := b.waiters[len(b.waiters)-1]
+	if b.old(b.waiters[0]) {
+		first = b.waiters[0]
+	}
+	first.poke()
+}
+
+// wakeNext hands the round on from w, which could not be served, to the one that came before it.
+func (b *Budget) wakeNext(w *waiter) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i, v := range b.waiters {
+		if v == w && i > 0 {
+			b.waiters[i-1].poke()
+			return
+		}
+	}
+}
+
+// leave takes w out of the queue, served or not, and begins a new round: what it did not take may serve another.
+func (b *Budget) leave(w *waiter) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i, v := range b.waiters {
+		if v == w {
+			b.waiters = append(b.waiters[:i], b.waiters[i+1:]...)
+			break
+		}
+	}
+	b.wakeFirst()
+}
+
+func (w *waiter) poke() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (b *Budget) release(n int64) {
+	if n == 0 {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.inUse -= n
+	if b.inUse < 0 {
+		panic("budget: more bytes released than reserved")
+	}
+	b.wakeFirst()
+}
+
+// Reservation is a share of a budget, given back by Release. It is safe for concurrent use.
+type Reservation struct {
+	budget *Budget
+	mu     sync.Mutex // guards n
+	n      int64
+}
+
+// Size returns the bytes that the reservation holds now.
+func (r *Reservation) Size() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.n
+}
+
+// Shrink gives back all but n bytes. It never grows.
+func (r *Reservation) Shrink(n int64) {
+	r.mu.Lock()
+	back := max(r.n-max(n, 0), 0)
+	r.n -= back
+	r.mu.Unlock()
+	r.budget.release(back)
+}
 
 // Release gives the bytes back. A second call does nothing.
-func (r *Reservation) Release() {}
+func (r *Reservation) Release() { r.Shrink(0) }
