@@ -1,19 +1,48 @@
-// Package pack turns files into tar shards that follow the WebDataset convention, and has them indexed.
+// Package pack turns files into tar shards that follow the WebDataset convention, so that what Millrace packed can
+// be read without Millrace.
+//
+// A run first walks its sources and plans: which file goes where in which shard is known, to the byte, before any
+// file is read. The plan depends on names and sizes alone, the shards on names and contents, so the same input gives
+// the same bytes on any machine, in any order of directory entries and with any number of shards written side by
+// side. Each shard is built aside (in memory or in a temporary file that has no name) and stored in one Put.
+//
+// A state object under .millrace/pack/, named by the plan's hash, lists the shards that are finished. A run that was
+// killed is therefore simply started again: finished shards are compared with what the store holds and left alone.
 package pack
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
+// Ways of making samples from files, for Options.Key.
+const (
+	KeyGroup = "group" // files that agree up to the first dot of their base name are one sample
+	KeyPath  = "path"  // every file is a sample of its own
+)
+
+// DefaultShardSize is the target length of a shard.
+const DefaultShardSize = 256 << 20
+
+// ErrOccupied says that the target prefix holds shards that are not of this plan.
+var ErrOccupied = errors.New("the target already holds other shards")
+
 // Options says how files become shards. The zero value of a field means its default.
 type Options struct {
-	ShardSize int64  // target length of a shard, 256 MiB
-	Key       string // "group" (files that share a key are one sample) or "path" (every file is a sample)
-	Parallel  int
-	Progress  func(chunkindex.Progress)
+	ShardSize   int64  // target length of a shard, 256 MiB; only a single larger sample makes a longer one
+	Key         string // "group" (files that share a key are one sample) or "path" (every file is a sample)
+	Parallel    int    // shards written side by side, the number of usable processors
+	SkipSpecial bool   // leave out symbolic links, devices, sockets and pipes, and report them, instead of refusing them
+	TempDir     string // where shards too large for memory are built, the system's temporary directory
+	Progress    func(chunkindex.Progress)
 }
 
 // Report says what was packed.
@@ -28,6 +57,158 @@ type Report struct {
 
 // Pack packs the regular files under the sources (files or directories) into tar shards under prefix. The
 // same input gives the same bytes. Indexing is a separate step.
+//
+// A file's name in the shard is its path relative to the source directory, or its base name if it is a source
+// itself. Two files with one name, two samples with one key, names that are not valid UTF-8, and everything that is
+// not a regular file are refused by name before anything is written.
 func Pack(ctx context.Context, sources []string, store objstore.Store, prefix string, opt Options) (Report, error) {
-	return Report{}, nil
+	opt, err := opt.withDefaults()
+	if err != nil {
+		return Report{}, err
+	}
+	if prefix != "" && prefix[len(prefix)-1] != '/' {
+		prefix += "/"
+	}
+	found, err := walk(ctx, sources, opt.SkipSpecial)
+	defer found.close()
+	if err != nil {
+		return Report{}, err
+	}
+	todo, err := newPlan(found.files, opt)
+	if err != nil {
+		return Report{}, err
+	}
+	todo.report.Skipped = found.skipped
+	j := &job{plan: todo, opt: opt, store: store, prefix: prefix, done: map[string]finished{}}
+	if err := j.prepare(ctx); err != nil {
+		return Report{}, err
+	}
+	if err := j.run(ctx); err != nil {
+		return Report{}, err
+	}
+	if err := j.occupied(ctx, true); err != nil {
+		return Report{}, err
+	}
+	return j.plan.report, nil
+}
+
+func (o Options) withDefaults() (Options, error) {
+	if o.ShardSize == 0 {
+		o.ShardSize = DefaultShardSize
+	}
+	if o.Parallel == 0 {
+		o.Parallel = runtime.GOMAXPROCS(0)
+	}
+	if o.Key == "" {
+		o.Key = KeyGroup
+	}
+	if o.ShardSize < 0 || o.Parallel < 0 {
+		return o, fmt.Errorf("pack: shard size %d and parallel %d must be positive", o.ShardSize, o.Parallel)
+	}
+	if o.Key != KeyGroup && o.Key != KeyPath {
+		return o, fmt.Errorf("pack: key %q: want %q or %q", o.Key, KeyGroup, KeyPath)
+	}
+	return o, nil
+}
+
+// job is one run of a plan against a store.
+type job struct {
+	plan   *plan
+	opt    Options
+	store  objstore.Store
+	prefix string
+	done   map[string]finished // by shard name; read by the workers, written between runs only
+
+	mu       sync.Mutex // guards progress, and lets one goroutine at a time call opt.Progress
+	progress chunkindex.Progress
+	shown    int64 // progress.Done at the last call
+}
+
+// progressStep is how many bytes pass between two calls of Options.Progress.
+const progressStep = 1 << 20
+
+// advance counts bytes, and samples of shards that are finished.
+func (j *job) advance(bytes int64, shards int, samples int) {
+	if j.opt.Progress == nil {
+		return
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.progress.Done += bytes
+	j.progress.Shards += shards
+	j.progress.Samples += uint64(samples)
+	if shards == 0 && j.progress.Done-j.shown < progressStep {
+		return
+	}
+	j.shown = j.progress.Done
+	j.opt.Progress(j.progress)
+}
+
+// result is what a worker hands over when a shard is finished.
+type result struct {
+	finished
+	reused bool
+}
+
+// run finishes every shard. The workers hand their results to this goroutine, the only one that writes the state
+// object: whatever was stored before a failure is known to the next run.
+func (j *job) run(ctx context.Context) error {
+	j.progress = chunkindex.Progress{Total: j.plan.report.Bytes, Of: len(j.plan.shards)}
+	results := make(chan result)
+	failed := make(chan error, 1)
+	go func() {
+		group, ctx := errgroup.WithContext(ctx)
+		group.SetLimit(j.opt.Parallel)
+		for i := range j.plan.shards {
+			if ctx.Err() != nil {
+				break
+			}
+			group.Go(func() error {
+				r, err := j.finish(ctx, &j.plan.shards[i])
+				if err == nil {
+					results <- r
+				}
+				return err
+			})
+		}
+		err := group.Wait()
+		if err == nil {
+			err = ctx.Err()
+		}
+		failed <- err
+		close(results)
+	}()
+	saveErr := j.collect(ctx, results)
+	return errors.Join(<-failed, saveErr)
+}
+
+// collect writes the state object whenever shards have been finished, until results is closed.
+func (j *job) collect(ctx context.Context, results <-chan result) error {
+	now := map[string]finished{}
+	var failure error
+	for r := range results {
+		now[r.Name] = r.finished
+		if r.reused {
+			j.plan.report.ReusedShards++
+		}
+		dirty := !r.reused || j.done[r.Name] != r.finished
+		for more := true; more; { // one write for all that are waiting
+			select {
+			case next, ok := <-results:
+				if more = ok; ok {
+					now[next.Name] = next.finished
+					if next.reused {
+						j.plan.report.ReusedShards++
+					}
+					dirty = dirty || !next.reused || j.done[next.Name] != next.finished
+				}
+			default:
+				more = false
+			}
+		}
+		if dirty && failure == nil {
+			failure = j.save(ctx, now)
+		}
+	}
+	return failure
 }

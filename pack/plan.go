@@ -1,0 +1,239 @@
+package pack
+
+import (
+	"archive/tar"
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	block   = 512
+	trailer = 2 * block // a tar ends in two blocks of zeros
+	// ustarName is the longest name that fits a plain header without a prefix.
+	ustarName = 100
+	// ustarSize is the first size that twelve octal digits do not hold.
+	ustarSize = 1 << 33
+)
+
+// sample is the files that share a key, by name.
+type sample struct {
+	key     string
+	members []file
+	length  int64 // in the shard: headers, contents and padding
+}
+
+// shard is one object to be.
+type shard struct {
+	name    string
+	samples []sample
+	length  int64
+	stamp   string // hash of names, sizes and modification times: changed contents nearly always show here
+}
+
+// plan is the whole of a run, known before any file is read.
+type plan struct {
+	shards []shard
+	hash   string // of everything that fixes the shards but the files' contents
+	report Report
+}
+
+// split cuts a name where its key ends: at the first dot of its base name. A base name without a dot, or with the dot
+// first, is a key without an extension.
+func split(name string) (key, ext string) {
+	base := strings.LastIndexByte(name, '/') + 1
+	dot := strings.IndexByte(name[base:], '.')
+	if dot <= 0 {
+		return name, ""
+	}
+	return name[:base+dot], name[base+dot+1:]
+}
+
+// flatten replaces all dots of the base name but the last by underscores, so that the key is all that stands before
+// the last one, for every reader.
+func flatten(name string) string {
+	base := strings.LastIndexByte(name, '/') + 1
+	last := strings.LastIndexByte(name, '.')
+	if last < base {
+		return name
+	}
+	return name[:base] + strings.ReplaceAll(name[base:last], ".", "_") + name[last:]
+}
+
+func newPlan(files []file, opt Options) (*plan, error) {
+	if len(files) == 0 {
+		return nil, errors.New("pack: the sources hold no files")
+	}
+	if opt.Key == KeyPath {
+		for i := range files {
+			files[i].name = flatten(files[i].name)
+		}
+	}
+	samples, err := group(files)
+	if err != nil {
+		return nil, err
+	}
+	p := &plan{}
+	if err := p.cut(samples, opt.ShardSize); err != nil {
+		return nil, err
+	}
+	p.report.Files, p.report.Samples, p.report.Shards = len(files), len(samples), len(p.shards)
+	for _, s := range samples {
+		if len(s.members) == 1 {
+			continue
+		}
+		if opt.Key == KeyPath {
+			return nil, fmt.Errorf("pack: %q and %q would be one sample, %q: with the key %q every file needs a name of its own before its extension",
+				s.members[0].where(), s.members[1].where(), s.key, KeyPath)
+		}
+		if p.report.MultiMember++; p.report.Example == "" {
+			p.report.Example = s.key
+		}
+	}
+	p.hash = p.digest(opt)
+	return p, nil
+}
+
+// group makes samples of files, both in byte order, and refuses what a reader could not tell apart.
+func group(files []file) ([]sample, error) {
+	index := make(map[string]int, len(files))
+	var samples []sample
+	for _, f := range files {
+		key, _ := split(f.name)
+		i, ok := index[key]
+		if !ok {
+			i = len(samples)
+			index[key] = i
+			samples = append(samples, sample{key: key})
+		}
+		samples[i].members = append(samples[i].members, f)
+	}
+	slices.SortFunc(samples, func(a, b sample) int { return cmp.Compare(a.key, b.key) })
+	for _, s := range samples {
+		slices.SortFunc(s.members, func(a, b file) int { return cmp.Compare(a.name, b.name) })
+		for i := 1; i < len(s.members); i++ {
+			a, b := s.members[i-1], s.members[i]
+			if a.name == b.name {
+				return nil, fmt.Errorf("pack: duplicate member %q: %q and %q", a.name, a.where(), b.where())
+			}
+			_, x := split(a.name)
+			if _, y := split(b.name); x == y { // "a" and "a."
+				return nil, fmt.Errorf("pack: duplicate extension %q in sample %q: %q and %q", x, s.key, a.where(), b.where())
+			}
+		}
+	}
+	return samples, nil
+}
+
+// cut fills shards in order, each up to the target; only a sample that is larger by itself goes beyond it.
+func (p *plan) cut(samples []sample, target int64) error {
+	var now shard
+	flush := func() {
+		if len(now.samples) > 0 {
+			now.name = fmt.Sprintf("shard-%06d.tar", len(p.shards))
+			now.length += trailer
+			now.stamp = stamp(now.samples)
+			p.report.Bytes += now.length
+			p.shards = append(p.shards, now)
+		}
+		now = shard{}
+	}
+	for i := range samples {
+		s := &samples[i]
+		for j := range s.members {
+			n, err := headerLength(&s.members[j])
+			if err != nil {
+				return err
+			}
+			s.length += n + pad(s.members[j].info.Size())
+		}
+		if now.length+s.length+trailer > target {
+			flush()
+		}
+		now.samples = append(now.samples, *s)
+		now.length += s.length
+	}
+	flush()
+	return nil
+}
+
+// pad rounds up to whole blocks.
+func pad(n int64) int64 { return (n + block - 1) / block * block }
+
+// header is the one header that a file gets, whatever its owner, mode and time are.
+func header(f *file) *tar.Header {
+	return &tar.Header{
+		Typeflag: tar.TypeReg,
+		Name:     f.name,
+		Size:     f.info.Size(),
+		Mode:     0o644,
+		ModTime:  time.Unix(0, 0),
+		// Without a format the writer takes USTAR where the name and the size fit and PAX else.
+	}
+}
+
+// headerLength is how many bytes the header takes, PAX records included.
+func headerLength(f *file) (int64, error) {
+	if len(f.name) <= ustarName && f.info.Size() < ustarSize && ascii(f.name) {
+		return block, nil
+	}
+	var n counter
+	if err := tar.NewWriter(&n).WriteHeader(header(f)); err != nil {
+		return 0, fmt.Errorf("pack: name %q: %w", f.where(), err)
+	}
+	return int64(n), nil
+}
+
+func ascii(s string) bool {
+	for i := range len(s) {
+		if s[i] >= 0x80 {
+			return false
+		}
+	}
+	return true
+}
+
+// counter counts what is written to it.
+type counter int64
+
+func (c *counter) Write(p []byte) (int, error) {
+	*c += counter(len(p))
+	return len(p), nil
+}
+
+// digest names the plan. Contents and times are left out on purpose: a run that goes on after a kill meets the same
+// plan even if files were touched meanwhile.
+func (p *plan) digest(opt Options) string {
+	h := sha256.New()
+	fmt.Fprintf(h, "millrace pack 1\n%s\n%d\n", opt.Key, opt.ShardSize)
+	for _, s := range p.shards {
+		for _, m := range s.samples {
+			writeMembers(h, m.members, false)
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+func stamp(samples []sample) string {
+	h := sha256.New()
+	for _, s := range samples {
+		writeMembers(h, s.members, true)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+func writeMembers(w io.Writer, members []file, times bool) {
+	for _, f := range members {
+		var ns int64
+		if times {
+			ns = f.info.ModTime().UnixNano()
+		}
+		fmt.Fprintf(w, "%d:%s %d %d\n", len(f.name), f.name, f.info.Size(), ns)
+	}
+}

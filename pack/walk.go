@@ -1,0 +1,134 @@
+package pack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+)
+
+// file is one regular file as it was when the sources were walked.
+type file struct {
+	root *os.Root
+	path string // below root
+	name string // in the shard
+	info fs.FileInfo
+}
+
+// where names the file for a message.
+func (f *file) where() string { return filepath.Join(f.root.Name(), filepath.FromSlash(f.path)) }
+
+// sources is what a walk found. Every file is opened below its root later, so that no symbolic link that appears
+// between walk and read leads out of a source.
+type sources struct {
+	roots   []*os.Root
+	files   []file
+	special []string // refused: neither a directory nor a regular file
+	skipped []string
+}
+
+func (s *sources) close() {
+	for _, r := range s.roots {
+		r.Close() //nolint:errcheck // opened for reading only
+	}
+}
+
+// named is how many culprits a message names before it only counts.
+const named = 5
+
+// list joins names for a message.
+func list(names []string) string {
+	if len(names) <= named {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:named], ", "), len(names)-named)
+}
+
+// walk finds the files of all sources. The caller closes what it returns, after an error too.
+func walk(ctx context.Context, from []string, skipSpecial bool) (*sources, error) {
+	s := &sources{}
+	if len(from) == 0 {
+		return s, errors.New("pack: no source")
+	}
+	for _, source := range from {
+		if err := s.add(ctx, source); err != nil {
+			return s, fmt.Errorf("pack %s: %w", source, err)
+		}
+	}
+	if skipSpecial {
+		s.skipped, s.special = s.special, nil
+	}
+	if len(s.special) > 0 {
+		return s, fmt.Errorf("pack: not a regular file: %s", list(s.special))
+	}
+	return s, nil
+}
+
+func (s *sources) add(ctx context.Context, source string) error {
+	info, err := os.Stat(source)
+	if err != nil {
+		return err
+	}
+	dir, base := source, "."
+	if !info.IsDir() {
+		dir, base = filepath.Split(filepath.Clean(source))
+		if dir == "" {
+			dir = "."
+		}
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	s.roots = append(s.roots, root)
+	if base != "." {
+		return s.visit(root, base)
+	}
+	return fs.WalkDir(root.FS(), ".", func(p string, d fs.DirEntry, err error) error {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil || d.IsDir() {
+			return err
+		}
+		return s.visit(root, p)
+	})
+}
+
+// visit takes one entry that is not a directory, without following it if it is a link.
+func (s *sources) visit(root *os.Root, p string) error {
+	info, err := root.Lstat(filepath.FromSlash(p))
+	if err != nil {
+		return err
+	}
+	f := file{root: root, path: p, name: p, info: info}
+	if !info.Mode().IsRegular() {
+		s.special = append(s.special, fmt.Sprintf("%q (%s)", f.where(), kind(info.Mode())))
+		return nil
+	}
+	// A walk cannot yield any other name; a shard that held one would be refused by every careful reader. The
+	// same check refuses names that are not valid UTF-8, which neither PAX nor JSON can carry.
+	if !fs.ValidPath(p) || path.IsAbs(p) || strings.ContainsRune(p, 0) {
+		return fmt.Errorf("unsafe or not UTF-8: name %q", f.where())
+	}
+	s.files = append(s.files, f)
+	return nil
+}
+
+func kind(m fs.FileMode) string {
+	switch {
+	case m&fs.ModeSymlink != 0:
+		return "symbolic link"
+	case m&fs.ModeNamedPipe != 0:
+		return "pipe"
+	case m&fs.ModeSocket != 0:
+		return "socket"
+	case m&fs.ModeDevice != 0:
+		return "device"
+	}
+	return "special file"
+}

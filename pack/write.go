@@ -1,0 +1,169 @@
+package pack
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/millrace-data/millrace/internal/objstore"
+)
+
+// inMemory is the length up to which a shard is built in memory.
+const inMemory = 4 << 20
+
+// finish leaves one shard in the store, and does nothing where an earlier run has done so.
+func (j *job) finish(ctx context.Context, s *shard) (result, error) {
+	old, reuse, err := j.stored(ctx, s)
+	if err != nil {
+		return result{}, fmt.Errorf("pack: stat %s: %w", s.name, err)
+	}
+	if reuse && old.Stamp == s.stamp {
+		j.advance(s.length, 1, len(s.samples))
+		return result{old, true}, nil
+	}
+	body, err := j.build(ctx, s)
+	if err != nil {
+		return result{}, fmt.Errorf("pack: build %s: %w", s.name, err)
+	}
+	defer body.close()
+	now := finished{Name: s.name, Size: s.length, ETag: old.ETag, SHA256: body.sha256, Stamp: s.stamp}
+	if reuse = reuse && old.SHA256 == body.sha256; !reuse { // else touched, but the same
+		obj, err := j.store.Put(ctx, j.prefix+s.name, body.content, s.length, objstore.Condition{})
+		if err != nil {
+			return result{}, fmt.Errorf("pack: write %s: %w", s.name, err)
+		}
+		now.ETag = obj.ETag
+	}
+	j.advance(0, 1, len(s.samples))
+	return result{now, reuse}, nil
+}
+
+// stored says what the state remembers of a shard and whether the store still holds exactly that.
+func (j *job) stored(ctx context.Context, s *shard) (finished, bool, error) {
+	old, ok := j.done[s.name]
+	if !ok || old.Size != s.length {
+		return finished{}, false, nil
+	}
+	obj, err := j.store.Stat(ctx, j.prefix+s.name)
+	if errors.Is(err, objstore.ErrNotFound) {
+		return finished{}, false, nil
+	}
+	if err != nil {
+		return finished{}, false, err
+	}
+	return old, obj.Size == old.Size && obj.ETag == old.ETag, nil
+}
+
+// built is a whole shard, ready to be stored.
+type built struct {
+	content io.ReaderAt
+	sha256  string
+	temp    *os.File // nil for one that lies in memory
+}
+
+func (b *built) close() {
+	if b.temp != nil {
+		b.temp.Close() //nolint:errcheck // it has no name any more
+	}
+}
+
+// build writes a shard aside. A temporary file loses its name at once, so that a kill leaves nothing behind.
+func (j *job) build(ctx context.Context, s *shard) (*built, error) {
+	if s.length <= inMemory {
+		buf := bytes.NewBuffer(make([]byte, 0, s.length))
+		sum, err := j.write(ctx, s, buf)
+		return &built{content: bytes.NewReader(buf.Bytes()), sha256: sum}, err
+	}
+	temp, err := os.CreateTemp(j.opt.TempDir, "millrace-pack-*")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Remove(temp.Name()); err != nil {
+		temp.Close() //nolint:errcheck // the first error counts
+		return nil, err
+	}
+	b := &built{content: temp, temp: temp}
+	if b.sha256, err = j.write(ctx, s, temp); err != nil {
+		b.close()
+		return nil, err
+	}
+	return b, nil
+}
+
+// write writes the tar and returns the SHA-256 of its bytes.
+func (j *job) write(ctx context.Context, s *shard, w io.Writer) (string, error) {
+	digest := sha256.New()
+	var length counter
+	t := tar.NewWriter(io.MultiWriter(w, digest, &length))
+	buf := make([]byte, 256<<10)
+	for i := range s.samples {
+		for k := range s.samples[i].members {
+			if err := ctx.Err(); err != nil {
+				return "", err
+			}
+			before := int64(length)
+			if err := add(t, &s.samples[i].members[k], buf); err != nil {
+				return "", err
+			}
+			j.advance(int64(length)-before, 0, 0)
+		}
+	}
+	before := int64(length)
+	if err := t.Close(); err != nil {
+		return "", err
+	}
+	j.advance(int64(length)-before, 0, 0)
+	if int64(length) != s.length {
+		return "", fmt.Errorf("%d bytes written, %d planned", length, s.length)
+	}
+	return hex.EncodeToString(digest.Sum(nil)), nil
+}
+
+var errChanged = errors.New("changed while it was packed")
+
+// add writes one member, and refuses a file that is not, or does not stay, what the walk saw.
+func add(t *tar.Writer, f *file, buf []byte) error {
+	// Without O_NONBLOCK a pipe that has taken the file's place would block the run for ever.
+	in, err := f.root.OpenFile(filepath.FromSlash(f.path), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return err
+	}
+	defer in.Close() //nolint:errcheck // opened for reading only
+	if err := unchanged(f, in); err != nil {
+		return err
+	}
+	if err := t.WriteHeader(header(f)); err != nil {
+		return fmt.Errorf("%s: %w", f.where(), err)
+	}
+	// The wrapper hides ReadFrom and WriteTo, which would take buffers of their own for each file.
+	n, err := io.CopyBuffer(struct{ io.Writer }{t}, io.LimitReader(in, f.info.Size()), buf)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", f.where(), err)
+	}
+	if n != f.info.Size() {
+		return fmt.Errorf("%s: %d bytes, then %d: %w", f.where(), f.info.Size(), n, errChanged)
+	}
+	if err := unchanged(f, in); err != nil {
+		return err
+	}
+	return t.Flush() // so that padding is counted with its member
+}
+
+func unchanged(f *file, in *os.File) error {
+	now, err := in.Stat()
+	if err != nil {
+		return err
+	}
+	if !os.SameFile(f.info, now) || now.Size() != f.info.Size() || !now.ModTime().Equal(f.info.ModTime()) {
+		return fmt.Errorf("%s: %d bytes, then %d: %w", f.where(), f.info.Size(), now.Size(), errChanged)
+	}
+	return nil
+}
