@@ -1,0 +1,86 @@
+# `make` alone prints this list. Needs Go, make and Python 3; the rest is installed by
+# name from the package registries into the user's cache directory (tools/deps.sh).
+
+SHELL       := /usr/bin/env bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+CACHE   := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/millrace
+GOTEST  := python3 tools/gotest.py
+TOOL    := go tool -modfile=$(CURDIR)/tools/go.mod
+FUZZTIME ?= 5s
+
+.PHONY: help build test test-long unit fuzz arch vet lint cross integration deps demo dev dev-stop smoke bench bench-compare sabotage fmt clean summary
+
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## build bin/millrace
+	go build -o bin/millrace ./cmd/millrace
+
+test: ## everything: vet, units with -race, fuzzing, cross-compiling, real S3 servers, the README's tour
+	@rm -f "$(CURDIR)/bin/test-summary"
+	@$(MAKE) --no-print-directory deps vet unit fuzz cross integration summary
+
+test-long: ## the same with the long counts, and ten minutes of each fuzz target
+	@rm -f "$(CURDIR)/bin/test-summary"
+	@MILLRACE_LONG=1 $(MAKE) --no-print-directory deps vet unit cross integration FUZZTIME=10m
+	@$(MAKE) --no-print-directory fuzz FUZZTIME=10m
+	@$(MAKE) --no-print-directory sabotage summary
+
+unit: ## unit, property and architecture tests, under the race detector
+	$(GOTEST) unit -race $(if $(MILLRACE_LONG),-timeout 4h,-timeout 10m) ./...
+
+fuzz: ## run every fuzz target for FUZZTIME (5s)
+	FUZZTIME=$(FUZZTIME) tools/fuzz.sh
+
+vet: ## go vet and staticcheck, both modules
+	go vet ./...
+	cd integration && go vet ./...
+	$(TOOL) staticcheck ./...
+
+lint: ## golangci-lint with the allow-list of .golangci.yml (compiles it once)
+	$(TOOL) golangci-lint run ./...
+
+cross: ## compile for Linux and macOS on amd64 and arm64
+	@for target in linux/amd64 linux/arm64 darwin/amd64 darwin/arm64; do \
+	  echo "cross $$target"; \
+	  CGO_ENABLED=0 GOOS=$${target%/*} GOARCH=$${target#*/} go build -o /dev/null ./cmd/millrace; \
+	  CGO_ENABLED=0 GOOS=$${target%/*} GOARCH=$${target#*/} go build ./...; \
+	done
+
+integration: deps ## the system through its front door: directory, MinIO, versitygw, nginx, the README's tour
+	cd integration && python3 ../tools/gotest.py integration $(if $(MILLRACE_LONG),-timeout 4h,-timeout 10m) ./...
+
+deps: ## install MinIO, versitygw (built once, pinned) and nginx when they are missing
+	@tools/deps.sh
+
+summary:
+	@cat "$(CURDIR)/bin/test-summary"
+
+demo: ## pack Go's own source tree, serve it, print curl lines: no server, no account
+	go run ./cmd/millrace demo
+
+dev: build ## MinIO, sample data and a gateway as local processes; the compose stack without Docker
+	deploy/dev.sh start
+
+dev-stop: ## stop what `make dev` started
+	deploy/dev.sh stop
+
+smoke: ## curl and tar against a gateway: make smoke URL=http://localhost:8080
+	integration/smoke.sh $(or $(URL),http://localhost:8080)
+
+bench: build ## measure and write docs/benchmarks.md
+	tools/bench.sh
+
+bench-compare: ## compare the micro-benchmarks with another commit: make bench-compare REF=main
+	tools/bench-compare.sh "$(REF)"
+
+sabotage: ## plant known bugs one by one in a copy of the tree: the tests must notice each
+	integration/sabotage/run.sh
+
+fmt: ## format every Go file
+	gofmt -w $$(git ls-files '*.go')
+
+clean: ## remove what was built here; the cache in $(CACHE) stays
+	rm -rf bin dist

@@ -1,0 +1,310 @@
+package millrace_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/millrace-data/millrace"
+
+// maxLines is the length at which a file is split.
+const maxLines = 600
+
+// room is one row of the floor plan: what a package may import outside its tests.
+// Paths of ours are relative to the module. A row holds for the packages below it too,
+// unless they have a row of their own.
+type room struct {
+	ours    []string
+	outside []string // path prefixes outside the standard library
+	never   []string // standard packages (path prefixes) that would betray a broken seam
+}
+
+// floorPlan returns the rows. A package without a row is an error: every new room is
+// decided here.
+func floorPlan() map[string]room {
+	return map[string]room{
+		".":                 {},
+		"internal/objstore": {ours: []string{"internal/objstore"}, never: []string{"net/http"}},
+		"internal/budget":   {never: []string{"net", "os"}},
+		"internal/objstore/s3fake": {
+			ours: []string{"internal/objstore"},
+		},
+		"shuffle": {
+			never: []string{"context", "crypto/rand", "io", "log", "math/rand", "net", "os", "time"},
+		},
+		"chunkindex": {
+			ours:    []string{"chunkindex", "internal/objstore"},
+			outside: []string{"github.com/klauspost/compress", "github.com/zeebo/xxh3", "golang.org/x/sync"},
+			never:   []string{"net"},
+		},
+		"pack": {
+			ours:    []string{"chunkindex", "internal/objstore"},
+			outside: []string{"github.com/klauspost/compress", "golang.org/x/sync"},
+			never:   []string{"net"},
+		},
+		"chunkcache": {
+			ours:    []string{"internal/budget"},
+			outside: []string{"github.com/hashicorp/golang-lru", "golang.org/x/sync", "golang.org/x/sys"},
+			never:   []string{"net"},
+		},
+		"datapath": {
+			ours:    []string{"chunkcache", "chunkindex", "shuffle", "internal/objstore", "internal/budget"},
+			outside: []string{"golang.org/x/sync", "golang.org/x/time"},
+			never:   []string{"net"},
+		},
+		"s3backend": {
+			ours: []string{"internal/objstore"},
+			outside: []string{
+				"github.com/minio/minio-go", "github.com/failsafe-go/failsafe-go",
+				"golang.org/x/sync", "golang.org/x/time",
+			},
+		},
+		"gateway": {
+			ours: []string{"chunkindex", "shuffle", "internal/objstore", "internal/budget"},
+			outside: []string{
+				"github.com/go-chi/chi", "github.com/rs/zerolog", "github.com/prometheus/client_golang",
+				"github.com/prometheus/client_model", "golang.org/x/sync", "golang.org/x/time",
+			},
+		},
+		"client": {},
+		"cmd/millrace": {
+			ours: []string{
+				"chunkcache", "chunkindex", "client", "datapath", "gateway", "internal", "pack", "s3backend", "shuffle",
+			},
+			outside: []string{
+				"github.com/spf13", "github.com/rs/zerolog", "github.com/prometheus/client_golang",
+				"github.com/vbauerster/mpb", "github.com/dustin/go-humanize", "github.com/mattn/go-isatty",
+				"go.yaml.in/yaml", "golang.org/x",
+			},
+		},
+	}
+}
+
+// onlyHere names the libraries that live in exactly one package, tests included.
+func onlyHere() map[string]string {
+	return map[string]string{
+		"github.com/minio/minio-go":       "s3backend",
+		"github.com/go-chi/chi":           "gateway",
+		"github.com/hashicorp/golang-lru": "chunkcache",
+	}
+}
+
+// source is one parsed Go file.
+type source struct {
+	path  string // relative to the module root, with slashes
+	dir   string
+	test  bool
+	lines int
+	file  *ast.File
+}
+
+// sources parses every Go file of the repository, nested modules included, whatever its
+// build constraints say.
+func sources(t *testing.T) []source {
+	t.Helper()
+	var all []source
+	err := filepath.WalkDir(".", func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := d.Name()
+		if d.IsDir() {
+			if p != "." && (strings.HasPrefix(name, ".") || name == "testdata" || name == "bin" || name == "dist") {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(name, ".go") {
+			return nil
+		}
+		text, err := os.ReadFile(p)
+		if err != nil {
+			return err
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), p, text, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		slashed := filepath.ToSlash(p)
+		all = append(all, source{
+			path: slashed, dir: path.Dir(slashed), test: strings.HasSuffix(name, "_test.go"),
+			lines: strings.Count(string(text), "\n"), file: f,
+		})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) < 10 {
+		t.Fatalf("sources found: got %d, want the whole repository", len(all))
+	}
+	return all
+}
+
+func (s source) imports() []string {
+	var paths []string
+	for _, spec := range s.file.Imports {
+		if p, err := strconv.Unquote(spec.Path.Value); err == nil {
+			paths = append(paths, p)
+		}
+	}
+	return paths
+}
+
+// nested reports whether dir belongs to a module of its own, whose imports are free.
+func nested(dir string) bool {
+	return under(dir, "integration") || under(dir, "tools")
+}
+
+func under(p, prefix string) bool {
+	return p == prefix || strings.HasPrefix(p, prefix+"/")
+}
+
+func underAny(p string, prefixes []string) bool {
+	return slices.ContainsFunc(prefixes, func(prefix string) bool { return under(p, prefix) })
+}
+
+func standard(p string) bool {
+	first, _, _ := strings.Cut(p, "/")
+	return !strings.Contains(first, ".")
+}
+
+// rowFor returns the row of dir: its own or the nearest one above it.
+func rowFor(plan map[string]room, dir string) (room, bool) {
+	for d := dir; ; d = path.Dir(d) {
+		if r, ok := plan[d]; ok && (d != "." || dir == ".") {
+			return r, true
+		}
+		if d == "." {
+			return room{}, false
+		}
+	}
+}
+
+func TestImportsFollowTheFloorPlan(t *testing.T) {
+	plan := floorPlan()
+	for _, s := range sources(t) {
+		if s.test || nested(s.dir) {
+			continue
+		}
+		row, ok := rowFor(plan, s.dir)
+		if !ok {
+			t.Errorf("%s: package %s has no row in the floor plan", s.path, s.dir)
+			continue
+		}
+		for _, imp := range s.imports() {
+			if fault := row.fault(s.dir, imp); fault != "" {
+				t.Errorf("%s: imports %s: %s", s.path, imp, fault)
+			}
+		}
+	}
+}
+
+// fault says why a package in dir may not import imp, or nothing.
+func (r room) fault(dir, imp string) string {
+	switch {
+	case under(imp, module):
+		rel := strings.TrimPrefix(strings.TrimPrefix(imp, module), "/")
+		if rel == "" || !under(rel, dir) && !underAny(rel, r.ours) {
+			return "not a neighbour of this room"
+		}
+	case standard(imp):
+		if underAny(imp, r.never) {
+			return "this room must never know it"
+		}
+	case !underAny(imp, r.outside):
+		return "not allowed outside the standard library here"
+	}
+	return ""
+}
+
+func TestFloorPlanRefusesWrongImports(t *testing.T) {
+	plan := floorPlan()
+	for _, c := range []struct{ dir, imp string }{
+		{"shuffle", "time"},
+		{"shuffle", module + "/chunkindex"},
+		{"chunkindex/tarscan", "net/http"},
+		{"chunkindex", module + "/chunkcache"},
+		{"gateway", module + "/datapath"},
+		{"gateway", module + "/s3backend"},
+		{"client", "golang.org/x/sync/errgroup"},
+		{"chunkcache", module + "/internal/objstore"},
+		{"internal/budget", module + "/shuffle"},
+	} {
+		row, ok := rowFor(plan, c.dir)
+		if !ok || row.fault(c.dir, c.imp) == "" {
+			t.Errorf("%s importing %s: got no fault, want one", c.dir, c.imp)
+		}
+	}
+	if _, ok := rowFor(plan, "newroom"); ok {
+		t.Error("a package without a row: got a row, want none")
+	}
+}
+
+func TestSomeLibrariesLiveInOnePackage(t *testing.T) {
+	for _, s := range sources(t) {
+		for _, imp := range s.imports() {
+			for lib, home := range onlyHere() {
+				if under(imp, lib) && s.dir != home {
+					t.Errorf("%s: imports %s, which lives in %s only", s.path, imp, home)
+				}
+			}
+		}
+	}
+}
+
+func TestEveryPackageHasOneComment(t *testing.T) {
+	comments := map[string][]string{}
+	for _, s := range sources(t) {
+		if s.test {
+			continue
+		}
+		if _, ok := comments[s.dir]; !ok {
+			comments[s.dir] = nil
+		}
+		if s.file.Doc != nil {
+			comments[s.dir] = append(comments[s.dir], s.path)
+		}
+	}
+	for dir, files := range comments {
+		if len(files) != 1 {
+			t.Errorf("%s: package comments in %v, want exactly one", dir, files)
+		}
+	}
+}
+
+func TestNoPackageHasAnEmptyName(t *testing.T) {
+	vague := []string{"util", "utils", "common", "helper", "helpers", "types", "misc", "base"}
+	for _, s := range sources(t) {
+		if slices.Contains(vague, s.file.Name.Name) || slices.Contains(vague, path.Base(s.dir)) {
+			t.Errorf("%s: package %s says nothing about what it holds", s.path, s.file.Name.Name)
+		}
+	}
+}
+
+func TestNoInitFunctions(t *testing.T) {
+	for _, s := range sources(t) {
+		for _, decl := range s.file.Decls {
+			if fn, ok := decl.(*ast.FuncDecl); ok && fn.Recv == nil && fn.Name.Name == "init" {
+				t.Errorf("%s: init() runs before anybody asked", s.path)
+			}
+		}
+	}
+}
+
+func TestFilesStayShort(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.lines > maxLines {
+			t.Errorf("%s: got %d lines, want at most %d", s.path, s.lines, maxLines)
+		}
+	}
+}

@@ -1,0 +1,29 @@
+// Package millrace is a training-data gateway: point it at shards in any S3-compatible
+// bucket, or in a directory, and every machine that trains reads its shuffled batches
+// with one HTTP GET. This package holds no code; it is the tour.
+//
+// A batch is an address. Its bytes are a pure function of the index generation, the
+// shuffle, the seed, the epoch, the batch, the batch size, the rank and the world size.
+// The gateway keeps no session, so any replica answers any request with the same bytes.
+//
+// A batch is a small, valid shard: the stored bytes of its samples one after another,
+// with the framing of the dataset's own format. Nothing is parsed or encoded on the way.
+//
+// Chunks, contiguous ranges of a shard of about 8 MiB, are the unit of everything that
+// costs: they are what the store is asked for, what the cache holds and what the first
+// stage of the shuffle orders.
+//
+// A request walks this line from left to right, and its bytes come back:
+//
+//	client -HTTP-> gateway -> shuffle      which samples, in which order   (pure)
+//	                  |
+//	                  +-----> chunkindex   where each sample lies          (immutable)
+//	                  |
+//	                  +-----> datapath     memory -> store
+//	                          chunkcache   s3backend or a directory
+//
+// Read shuffle for the order, chunkindex for the index, datapath and chunkcache for the
+// bytes, gateway for HTTP, pack for making shards, client for reading an epoch, and
+// cmd/millrace for how it is wired. internal/objstore is the seam to every store.
+// arch_test.go holds the floor plan: who may import whom.
+package millrace

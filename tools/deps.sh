@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# Installs what the integration tests and `make dev` run beside the gateway: MinIO and
+# versitygw, built from their pinned sources into the user's cache directory, and nginx
+# from the system's packages. Does nothing when they are there already. MinIO's first
+# build takes a few minutes. MinIO is AGPL: it only ever runs as a process of its own.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+# shellcheck source=versions.env
+source ./versions.env
+bin=${XDG_CACHE_HOME:-$HOME/.cache}/millrace/bin
+mkdir -p "$bin"
+
+install_go() { # name module version
+  if [ -x "$bin/$1" ] && go version -m "$bin/$1" | grep -qF "$3"; then
+    return
+  fi
+  echo "building $1 $3 (once)"
+  # Outside the repository, and with nothing inherited that would build for elsewhere.
+  (cd / && env -u GOOS -u GOARCH GOFLAGS= GOBIN="$bin" go install "$2@$3")
+}
+
+install_go minio "$MINIO_MODULE" "$MINIO_VERSION"
+install_go versitygw "$VERSITYGW_MODULE" "$VERSITYGW_VERSION"
+
+as_root() {
+  if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo -n "$@"; fi
+}
+
+if ! command -v nginx >/dev/null && [ ! -x /usr/sbin/nginx ]; then
+  echo "installing nginx"
+  if command -v apt-get >/dev/null; then
+    as_root apt-get update -qq
+    DEBIAN_FRONTEND=noninteractive as_root apt-get install -y -qq --no-install-recommends nginx-light >/dev/null
+  elif command -v brew >/dev/null; then
+    brew install nginx
+  else
+    echo "nginx is missing and there is no apt-get or brew to install it with" >&2
+    exit 1
+  fi
+fi

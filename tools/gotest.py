@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""Runs `go test -json ARGS`, prints failures in full and one line per package, counts.
+
+usage: gotest.py NAME ARGS...
+
+A skipped test is a failure when CI=true: a skip there would be a hole in the proof that
+nobody sees. The totals are appended to bin/test-summary of the repository, so that they
+can be shown again at the end. Exit code: 0, or 1 when anything failed.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+class Run:
+    def __init__(self):
+        self.output = {}  # (package, test) -> lines, until the test ends
+        self.build = {}  # import path -> lines of the compiler
+        self.passed = self.skipped = self.failed = self.packages = 0
+        self.skips = []
+
+    def line(self, text):
+        try:
+            event = json.loads(text)
+        except ValueError:
+            print(text, end="")
+            return
+        action = event.get("Action")
+        if action == "build-output":
+            self.build.setdefault(event.get("ImportPath"), []).append(event["Output"])
+        elif action == "build-fail":
+            print("".join(self.build.pop(event.get("ImportPath"), [])), end="")
+        elif action == "output":
+            key = (event.get("Package"), event.get("Test"))
+            self.output.setdefault(key, []).append(event["Output"])
+        elif action in ("pass", "fail", "skip"):
+            self.ended(event, action)
+
+    def ended(self, event, action):
+        package, test = event.get("Package", "?"), event.get("Test")
+        lines = self.output.pop((package, test), [])
+        if test is None:
+            self.packages += action != "skip"
+            if action == "fail":
+                self.failed += 1
+                self.dump(package)
+                print("".join(lines), end="")
+            if action != "skip":
+                print(f"{action:4}  {package}  {event.get('Elapsed', 0):.1f} s", flush=True)
+            return
+        if action == "pass":
+            self.passed += 1
+        elif action == "skip":
+            self.skipped += 1
+            self.skips.append(f"{package} {test}")
+        else:
+            self.failed += 1
+            print("".join(lines), end="", flush=True)
+
+    def dump(self, package):
+        """Prints what tests that never ended have written: a panic, a time-out."""
+        for key in [k for k in self.output if k[0] == package]:
+            lines = self.output.pop(key)
+            print("".join(lines[-2000:]), end="")
+
+
+def main():
+    name, args = sys.argv[1], sys.argv[2:]
+    run, start = Run(), time.monotonic()
+    process = subprocess.Popen(
+        ["go", "test", "-json", *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, errors="replace"
+    )
+    for text in process.stdout:
+        run.line(text)
+    code = process.wait()
+    strict = os.environ.get("CI") == "true"
+    for skip in run.skips:
+        print(f"skipped: {skip}")
+    bad = code != 0 or run.failed or run.passed == 0 or (strict and run.skipped)
+    total = (
+        f"{'FAIL' if bad else 'ok  '}  {name}: {run.passed} passed, {run.failed} failed, {run.skipped} skipped, "
+        f"{run.packages} packages, {time.monotonic() - start:.0f} s"
+    )
+    print(total)
+    os.makedirs(os.path.join(ROOT, "bin"), exist_ok=True)
+    with open(os.path.join(ROOT, "bin", "test-summary"), "a", encoding="utf-8") as out:
+        out.write(total + "\n")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
