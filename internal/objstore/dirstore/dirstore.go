@@ -1,0 +1,282 @@
+// Package dirstore keeps objects as the files of a directory: a local disk or a
+// mounted share. A key is the file's path below the directory, with slashes.
+//
+// An object's ETag is made of the file's size, modification time and inode, so a file
+// that is rewritten or replaced is another version. A rewrite in place within one
+// tick of the file system's clock that keeps the size goes unseen: digests catch that.
+//
+// Symbolic links to regular files are followed where they stay inside the directory;
+// everything else that is no regular file is no object. Names that begin with
+// ".millrace-tmp-" and the file ".millrace-lock" are the store's own.
+package dirstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+	"syscall"
+
+	"github.com/millrace-data/millrace/internal/objstore"
+)
+
+const (
+	tempPrefix = ".millrace-tmp-"
+	lockName   = ".millrace-lock"
+	piece      = 4 << 20 // bytes moved between two looks at the context
+)
+
+// Store is a directory as an objstore.Store.
+type Store struct {
+	root *os.Root
+	lock chan struct{} // holds one token while a writer of this process commits
+}
+
+// New opens the directory at root, which must exist.
+func New(root string) (*Store, error) {
+	r, err := os.OpenRoot(root)
+	if err != nil {
+		return nil, fmt.Errorf("open directory: %w", mapError(err))
+	}
+	return &Store{root: r, lock: make(chan struct{}, 1)}, nil
+}
+
+// Create is New for a directory that is made, with its parents, if it is not there.
+func Create(root string) (*Store, error) {
+	if err := os.MkdirAll(root, 0o777); err != nil {
+		return nil, fmt.Errorf("create directory: %w", mapError(err))
+	}
+	return New(root)
+}
+
+// Close releases the directory. No call may be under way.
+func (s *Store) Close() error { return s.root.Close() }
+
+// own says whether the last element of a key is a name of the store's own files.
+func own(key string) bool {
+	base := path.Base(key)
+	return key == lockName || strings.HasPrefix(base, tempPrefix)
+}
+
+func checkKey(key string) error {
+	if err := objstore.CheckKey(key); err != nil {
+		return err
+	}
+	if own(key) {
+		return fmt.Errorf("key %q is a name of the store's own", key)
+	}
+	return nil
+}
+
+// Stat implements objstore.Store.
+func (s *Store) Stat(ctx context.Context, key string) (objstore.Object, error) {
+	o, err := s.stat(ctx, key)
+	if err != nil {
+		return objstore.Object{}, fmt.Errorf("stat %q: %w", key, err)
+	}
+	return o, nil
+}
+
+func (s *Store) stat(ctx context.Context, key string) (objstore.Object, error) {
+	if err := ctx.Err(); err != nil {
+		return objstore.Object{}, err
+	}
+	if checkKey(key) != nil {
+		return objstore.Object{}, objstore.ErrNotFound
+	}
+	info, err := s.root.Stat(key)
+	if err != nil {
+		return objstore.Object{}, mapError(err)
+	}
+	if !info.Mode().IsRegular() {
+		return objstore.Object{}, fmt.Errorf("%w: no regular file", objstore.ErrNotFound)
+	}
+	return object(key, info), nil
+}
+
+// object describes the file of info.
+func object(key string, info fs.FileInfo) objstore.Object {
+	var inode uint64
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		inode = uint64(st.Ino)
+	}
+	return objstore.Object{
+		Key:      key,
+		Size:     info.Size(),
+		ETag:     fmt.Sprintf("%x-%x-%x", info.Size(), info.ModTime().UnixNano(), inode),
+		Modified: info.ModTime(),
+	}
+}
+
+// openVersion opens the file of ref and checks that it is the version expected.
+func (s *Store) openVersion(ctx context.Context, ref objstore.Ref) (*os.File, objstore.Object, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, objstore.Object{}, err
+	}
+	if checkKey(ref.Key) != nil {
+		return nil, objstore.Object{}, objstore.ErrNotFound
+	}
+	if ref.VersionID != "" {
+		return nil, objstore.Object{}, fmt.Errorf("%w: a directory keeps no version %q", objstore.ErrNotFound, ref.VersionID)
+	}
+	// O_NONBLOCK: opening a named pipe must not wait for its other end.
+	f, err := s.root.OpenFile(ref.Key, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, objstore.Object{}, mapError(err)
+	}
+	o, err := current(f, ref.Key, ref.ETag)
+	if err != nil {
+		f.Close()
+		return nil, objstore.Object{}, err
+	}
+	return f, o, nil
+}
+
+// current describes the open file f, or returns ErrChanged if it is not the version etag.
+func current(f *os.File, key, etag string) (objstore.Object, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return objstore.Object{}, mapError(err)
+	}
+	if !info.Mode().IsRegular() {
+		return objstore.Object{}, fmt.Errorf("%w: no regular file", objstore.ErrNotFound)
+	}
+	o := object(key, info)
+	if etag != "" && o.ETag != etag {
+		return o, fmt.Errorf("%w: it is %s, expected %s", objstore.ErrChanged, o.ETag, etag)
+	}
+	return o, nil
+}
+
+// ReadRange implements objstore.RangeReader.
+func (s *Store) ReadRange(ctx context.Context, ref objstore.Ref, offset int64, dst ...[]byte) error {
+	if err := s.readRange(ctx, ref, offset, dst); err != nil {
+		return fmt.Errorf("read %q at %d: %w", ref.Key, offset, err)
+	}
+	return nil
+}
+
+func (s *Store) readRange(ctx context.Context, ref objstore.Ref, offset int64, dst [][]byte) error {
+	n, err := objstore.CheckRange(offset, dst)
+	if err != nil {
+		return err
+	}
+	f, o, err := s.openVersion(ctx, ref)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if offset+n > o.Size {
+		return fmt.Errorf("%w: %d bytes wanted, the object has %d", objstore.ErrShort, n, max(0, o.Size-offset))
+	}
+	readErr := readAll(ctx, f, offset, dst)
+	// A file rewritten during the read shows another state now, whatever the read met.
+	if _, err := current(f, ref.Key, o.ETag); err != nil {
+		return err
+	}
+	return readErr
+}
+
+func readAll(ctx context.Context, f *os.File, offset int64, dst [][]byte) error {
+	for _, d := range dst {
+		for len(d) > 0 {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			n, err := f.ReadAt(d[:min(len(d), piece)], offset)
+			offset += int64(n)
+			d = d[n:]
+			if errors.Is(err, io.EOF) && len(d) > 0 {
+				return fmt.Errorf("%w: the file ends at %d", objstore.ErrShort, offset)
+			}
+			if err != nil && !errors.Is(err, io.EOF) {
+				return mapError(err)
+			}
+		}
+	}
+	return nil
+}
+
+// Open implements objstore.Store.
+func (s *Store) Open(ctx context.Context, ref objstore.Ref, offset int64) (io.ReadCloser, error) {
+	r, err := s.open(ctx, ref, offset)
+	if err != nil {
+		return nil, fmt.Errorf("open %q at %d: %w", ref.Key, offset, err)
+	}
+	return r, nil
+}
+
+func (s *Store) open(ctx context.Context, ref objstore.Ref, offset int64) (*reader, error) {
+	if offset < 0 {
+		return nil, fmt.Errorf("negative offset %d", offset)
+	}
+	f, o, err := s.openVersion(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	if offset > o.Size {
+		f.Close()
+		return nil, fmt.Errorf("%w: the object has %d bytes", objstore.ErrShort, o.Size)
+	}
+	return &reader{ctx: ctx, file: f, object: o, offset: offset}, nil
+}
+
+// reader reads one version of a file in sequence.
+type reader struct {
+	ctx    context.Context
+	file   *os.File
+	object objstore.Object
+	offset int64
+}
+
+func (r *reader) Read(p []byte) (int, error) {
+	n, err := r.read(p)
+	if err != nil && err != io.EOF {
+		return 0, fmt.Errorf("read %q at %d: %w", r.object.Key, r.offset, err)
+	}
+	r.offset += int64(n)
+	return n, err
+}
+
+func (r *reader) read(p []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	want := min(int64(len(p)), piece, r.object.Size-r.offset)
+	n, err := r.file.ReadAt(p[:want], r.offset)
+	if _, changed := current(r.file, r.object.Key, r.object.ETag); changed != nil {
+		return 0, changed
+	}
+	switch {
+	case err != nil && !errors.Is(err, io.EOF):
+		return 0, mapError(err)
+	case int64(n) < want:
+		return 0, fmt.Errorf("%w: the file ends early", objstore.ErrShort)
+	case n == 0 && len(p) > 0:
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+func (r *reader) Close() error { return r.file.Close() }
+
+// mapError puts an error of the file system into the store's vocabulary.
+func mapError(err error) error {
+	kind := objstore.ErrUnavailable
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.ENAMETOOLONG), errors.Is(err, syscall.ENXIO):
+		kind = objstore.ErrNotFound
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS), errors.Is(err, syscall.EISDIR),
+		errors.Is(err, syscall.ELOOP), errors.Is(err, syscall.EXDEV), strings.Contains(err.Error(), "path escapes"):
+		kind = objstore.ErrDenied
+	}
+	return fmt.Errorf("%w: %w", kind, err)
+}
