@@ -1,5 +1,7 @@
 package shuffle
 
+import "fmt"
+
 // Tail says what becomes of the samples that do not fill the last batch.
 type Tail string
 
@@ -10,6 +12,15 @@ const (
 	Pad   Tail = "pad"   // the last batch is filled: position S+i is position i mod S of the same epoch
 )
 
+// ParseTail returns the tail policy of a name.
+func ParseTail(name string) (Tail, error) {
+	switch tail := Tail(name); tail {
+	case Short, Drop, Pad:
+		return tail, nil
+	}
+	return "", fmt.Errorf("unknown tail %q, want one of %s, %s, %s", name, Short, Drop, Pad)
+}
+
 // Batching cuts an epoch of Samples samples into global batches, and those into the shares of ranks.
 type Batching struct {
 	Samples   uint64
@@ -18,7 +29,16 @@ type Batching struct {
 }
 
 // Batches returns how many global batches an epoch has.
-func (b Batching) Batches() uint64 { return 0 }
+func (b Batching) Batches() uint64 {
+	if b.BatchSize == 0 {
+		return 0
+	}
+	n := b.Samples / b.BatchSize
+	if b.Tail != Drop && b.Samples%b.BatchSize != 0 {
+		n++
+	}
+	return n
+}
 
 // Share is what one rank consumes of one global batch: the positions First to First+Count-1, of
 // which those at or beyond S wrap (position S+i is position i mod S).
@@ -28,8 +48,23 @@ type Share struct {
 }
 
 // Share returns the share of a rank of worldSize in batch m < Batches(): the samples from
-// floor(rank*n/worldSize) to floor((rank+1)*n/worldSize) of the batch's n.
-func (b Batching) Share(m, rank, worldSize uint64) Share { return Share{} }
+// floor(rank*n/worldSize) to floor((rank+1)*n/worldSize) of the batch's n. What does not exist, a
+// batch or a rank beyond the last, has the zero share.
+func (b Batching) Share(m, rank, worldSize uint64) Share {
+	if m >= b.Batches() || rank >= worldSize {
+		return Share{}
+	}
+	first, n := m*b.BatchSize, b.BatchSize
+	if b.Tail != Pad {
+		n = min(n, b.Samples-first)
+	}
+	lo, hi := mulDiv(rank, n, worldSize), mulDiv(rank+1, n, worldSize)
+	s := Share{First: first + lo, Count: hi - lo}
+	if end := s.First + s.Count; end > b.Samples {
+		s.Padded = min(s.Count, end-b.Samples)
+	}
+	return s
+}
 
 // Cursor tells a data path where a reader stands, so that it can fetch ahead of it. It
 // changes speed, never bytes. The zero Cursor belongs to no plan.

@@ -6,7 +6,11 @@
 // data set by the cumulative sample counts of its chunks.
 package shuffle
 
-import "iter"
+import (
+	"fmt"
+	"math"
+	"sort"
+)
 
 // Names of the shuffles. Once released a name never changes its meaning.
 const (
@@ -20,6 +24,12 @@ const (
 // plan's identity (the ETag), so two releases never disagree silently.
 const OrderVersion = 1
 
+// Limits of what a plan covers.
+const (
+	maxChunks  = math.MaxUint32 - 1<<20 // chunk and piece numbers are kept in 32 bits
+	maxSamples = math.MaxInt64
+)
+
 // Params is what fixes the order of every epoch, besides the chunks' sample counts.
 type Params struct {
 	Shuffle string
@@ -27,58 +37,173 @@ type Params struct {
 	Seed    uint64
 }
 
+// check reports an unknown shuffle or a window of 0 where one is used.
+func (p Params) check() error {
+	switch p.Shuffle {
+	case None, Full:
+		return nil
+	case Window, Slot:
+		if p.Window == 0 {
+			return fmt.Errorf("shuffle %s: window is 0, want at least 1", p.Shuffle)
+		}
+		return nil
+	}
+	return fmt.Errorf("unknown shuffle %q, want one of %s, %s, %s, %s", p.Shuffle, None, Window, Slot, Full)
+}
+
 // Plan is the order of all epochs of one data set under one set of parameters.
 // It is immutable and safe for concurrent use.
 type Plan struct {
-	params Params
-	first  []uint64
+	params  Params
+	chunks  chunkTable
+	samples uint64
+	lanes   *lanes // of Slot
 }
 
 // NewPlan builds a plan over chunks whose sample counts are given as prefix sums:
 // chunk i holds the samples first[i] to first[i+1]-1, and first[len(first)-1] is the number
 // of samples S. first begins with 0, never descends, is shared and not copied, and must not change.
 // An unknown shuffle, or a window of 0 where one is used, is an error.
-func NewPlan(params Params, first []uint64) (*Plan, error) { return nil, nil }
+func NewPlan(params Params, first []uint64) (*Plan, error) {
+	if err := params.check(); err != nil {
+		return nil, err
+	}
+	if len(first) == 0 || first[0] != 0 {
+		return nil, fmt.Errorf("plan %s: prefix sums of the chunks do not begin with 0", params.Shuffle)
+	}
+	if len(first)-1 > maxChunks {
+		return nil, fmt.Errorf("plan %s: %d chunks, at most %d can be planned", params.Shuffle, len(first)-1, maxChunks)
+	}
+	for i := 1; i < len(first); i++ {
+		if first[i] < first[i-1] {
+			return nil, fmt.Errorf("plan %s: prefix sums of the chunks descend at chunk %d", params.Shuffle, i-1)
+		}
+	}
+	p := &Plan{params: params, chunks: first, samples: first[len(first)-1]}
+	if p.samples > maxSamples {
+		return nil, fmt.Errorf("plan %s: %d samples, at most %d can be planned", params.Shuffle, p.samples, uint64(maxSamples))
+	}
+	if params.Shuffle == Slot {
+		p.lanes = newLanes(params, p.chunks)
+	}
+	return p, nil
+}
 
 // Params returns what the plan was built from.
 func (p *Plan) Params() Params { return p.params }
 
 // Samples returns S, the number of samples of an epoch.
-func (p *Plan) Samples() uint64 { return 0 }
+func (p *Plan) Samples() uint64 { return p.samples }
 
 // Epoch prepares one epoch: O(chunks) time and memory at most, never O(samples).
 // The result may be kept and shared by any number of goroutines.
-func (p *Plan) Epoch(epoch uint64) *Epoch { return nil }
+func (p *Plan) Epoch(epoch uint64) *Epoch {
+	e := &Epoch{plan: p, number: epoch}
+	switch p.params.Shuffle {
+	case Window:
+		e.window = newWindowOrder(p, epoch)
+	case Slot:
+		e.slot = newSlotOrder(p, epoch)
+	case Full:
+		e.full = newPerm(newKey("full", p.params.Seed, epoch), p.samples)
+	}
+	return e
+}
 
 // Epoch is the order of one epoch: a bijection between positions and samples.
-type Epoch struct{}
+type Epoch struct {
+	plan   *Plan
+	number uint64
+	window *windowOrder // of Window
+	slot   *slotOrder   // of Slot
+	full   perm         // of Full
+}
 
 // Number returns the epoch's number, from 0.
-func (e *Epoch) Number() uint64 { return 0 }
+func (e *Epoch) Number() uint64 { return e.number }
 
 // At returns the sample at position t < S.
-func (e *Epoch) At(t uint64) uint64 { return 0 }
+func (e *Epoch) At(t uint64) uint64 {
+	e.checkRange(t, t+1)
+	switch {
+	case e.window != nil:
+		return e.window.at(t)
+	case e.slot != nil:
+		return e.slot.at(t)
+	case e.plan.params.Shuffle == Full:
+		return e.full.at(t)
+	}
+	return t
+}
 
 // Append appends the samples at positions lo to hi-1 to dst: the same as At in
 // a loop, but cheaper, since what neighbours share is computed once.
-func (e *Epoch) Append(dst []uint64, lo, hi uint64) []uint64 { return nil }
-
-// Position returns the position of a sample: the inverse of At.
-func (e *Epoch) Position(sample uint64) uint64 { return 0 }
-
-// Span says that a chunk's samples (or some of them) are delivered between two positions.
-type Span struct {
-	Chunk       uint64 // number of the chunk
-	From, To    uint64 // needed at positions From (inclusive) to To (exclusive), perhaps not at each of them
-	Samples     uint64 // how many of the chunk's samples are delivered in [From, To)
-	FirstSample uint64 // of the piece: the first stored sample of the chunk that belongs to this span
+func (e *Epoch) Append(dst []uint64, lo, hi uint64) []uint64 {
+	if lo >= hi {
+		return dst
+	}
+	e.checkRange(lo, hi)
+	switch {
+	case e.window != nil:
+		return e.window.appendRange(dst, lo, hi)
+	case e.slot != nil:
+		return e.slot.appendRange(dst, lo, hi)
+	case e.plan.params.Shuffle == Full:
+		for t := lo; t < hi; t++ {
+			dst = append(dst, e.full.at(t))
+		}
+		return dst
+	}
+	for t := lo; t < hi; t++ {
+		dst = append(dst, t)
+	}
+	return dst
 }
 
-// Spans yields every span that ends after position t, in the order in which readers
-// need them (by From, then by chunk). It is what prefetching and eviction know of the future. For Window, spans are
-// as wide as their window; for Slot, one span per piece; for None one per chunk. A Full order has no
-// locality: it yields nothing and Local reports false.
-func (e *Epoch) Spans(t uint64) iter.Seq[Span] { return nil }
+// AppendShare appends the samples of a share, those that pad its batch included: position S+i
+// is position i mod S.
+func (e *Epoch) AppendShare(dst []uint64, share Share) []uint64 {
+	s := e.plan.samples
+	if s == 0 {
+		return dst
+	}
+	for at, left := share.First, share.Count; left > 0; {
+		lo := at % s
+		n := min(left, s-lo)
+		dst = e.Append(dst, lo, lo+n)
+		at, left = at+n, left-n
+	}
+	return dst
+}
 
-// Local reports whether chunks are needed in spans that are short against the epoch.
-func (e *Epoch) Local() bool { return false }
+// Position returns the position of a sample: the inverse of At.
+func (e *Epoch) Position(sample uint64) uint64 {
+	e.checkRange(sample, sample+1)
+	switch {
+	case e.window != nil:
+		return e.window.position(sample)
+	case e.slot != nil:
+		return e.slot.position(sample)
+	case e.plan.params.Shuffle == Full:
+		return e.full.place(sample)
+	}
+	return sample
+}
+
+// checkRange stops a caller that asks for what no epoch has: a mistake in the program, never input.
+func (e *Epoch) checkRange(lo, hi uint64) {
+	if hi > e.plan.samples || lo >= hi {
+		panic(fmt.Sprintf("shuffle: range [%d, %d) of an epoch of %d samples", lo, hi, e.plan.samples))
+	}
+}
+
+// chunkTable is the prefix sums of the chunks' sample counts.
+type chunkTable []uint64
+
+func (c chunkTable) len() int             { return len(c) - 1 }
+func (c chunkTable) size(i uint32) uint64 { return c[i+1] - c[i] }
+
+// of returns the chunk of a sample.
+func (c chunkTable) of(sample uint64) uint32 {
+	return uint32(sort.Search(c.len(), func(i int) bool { return c[i+1] > sample }))
+}

@@ -1,0 +1,140 @@
+package shuffle
+
+import (
+	"math"
+	"math/bits"
+)
+
+const (
+	// exact is the largest permutation that is an exact Fisher-Yates shuffle. Larger ones are
+	// Feistel networks, but for the sequences of chunks, which are shuffled whole at any size.
+	exact = 128
+	// rounds is how often a Feistel network adds one half, hashed, to the other.
+	rounds = 8
+)
+
+// shuffleAll shuffles a sequence by Fisher-Yates, from the last place down: place i holds
+// what stood at perm(i).
+func shuffleAll(k key, s []uint32) {
+	for i := len(s) - 1; i > 0; i-- {
+		j := k.draw(uint64(i), uint64(i)+1)
+		s[i], s[j] = s[j], s[i]
+	}
+}
+
+// perm is the permutation perm(key; n): stateless, so that one element costs the same anywhere.
+type perm struct {
+	k    key
+	n    uint64
+	a, b uint64 // a Feistel network works on pairs (l, r), l < a and r < b, of value l*b + r
+}
+
+func newPerm(k key, n uint64) perm {
+	p := perm{k: k, n: n}
+	if n > exact {
+		p.a = ceilSqrt(n)
+		p.b = (n-1)/p.a + 1
+	}
+	return p
+}
+
+// at returns what place i < n holds.
+func (p *perm) at(i uint64) uint64 {
+	if p.n <= exact {
+		return p.trace(i)
+	}
+	for {
+		l, r := i/p.b, i%p.b
+		for c := uint64(0); c < rounds<<32; c += 2 << 32 {
+			if l += p.round(c, r, p.a); l >= p.a {
+				l -= p.a
+			}
+			if r += p.round(c+1<<32, l, p.b); r >= p.b {
+				r -= p.b
+			}
+		}
+		if i = l*p.b + r; i < p.n {
+			return i
+		}
+	}
+}
+
+// place returns the place that holds v < n: the inverse of at.
+func (p *perm) place(v uint64) uint64 {
+	if p.n <= exact {
+		return p.traceBack(v)
+	}
+	for {
+		l, r := v/p.b, v%p.b
+		for c := uint64(rounds << 32); c > 0; c -= 2 << 32 {
+			f := p.round(c-1<<32, l, p.b)
+			if r < f {
+				r += p.b
+			}
+			r -= f
+			f = p.round(c-2<<32, r, p.a)
+			if l < f {
+				l += p.a
+			}
+			l -= f
+		}
+		if v = l*p.b + r; v < p.n {
+			return v
+		}
+	}
+}
+
+// round hashes one half into the range of the other. c is the round's number times 2^32.
+func (p *perm) round(c, half, n uint64) uint64 {
+	hi, _ := bits.Mul64(p.k.word(c|half), n)
+	return hi
+}
+
+// trace returns one element of the Fisher-Yates shuffle without shuffling: place i is filled for
+// good at step i, with what stands at the place drawn then; earlier steps (those of higher places)
+// may have moved that there, and the latest of them is the lowest.
+func (p *perm) trace(i uint64) uint64 {
+	v := p.k.draw(i, i+1)
+	for s := i + 1; s < p.n; s++ {
+		if p.k.draw(s, s+1) == v {
+			v = s
+		}
+	}
+	return v
+}
+
+// traceBack follows the element v through the same steps, from the first to the one that fixes it.
+func (p *perm) traceBack(v uint64) uint64 {
+	for s := p.n - 1; s > 0; s-- {
+		switch d := p.k.draw(s, s+1); {
+		case d == v:
+			return s
+		case s == v:
+			v = d
+		}
+	}
+	return v
+}
+
+// table writes the whole permutation of at most exact elements.
+func (p *perm) table(t *[exact]uint8) {
+	for i := range p.n {
+		t[i] = uint8(i)
+	}
+	for i := p.n; i > 1; i-- {
+		j := p.k.draw(i-1, i)
+		t[i-1], t[j] = t[j], t[i-1]
+	}
+}
+
+// ceilSqrt returns the least a with a*a >= n, for n below 2^63.
+func ceilSqrt(n uint64) uint64 {
+	a := uint64(math.Sqrt(float64(n)))
+	for a > 0 && a*a >= n {
+		a--
+	}
+	for a*a < n {
+		a++
+	}
+	return a
+}

@@ -1,0 +1,59 @@
+package shuffle
+
+import "math/bits"
+
+// gamma is the odd constant of the golden ratio, as in SplitMix64.
+const gamma = 0x9e3779b97f4a7c15
+
+// mix is the finalizer of SplitMix64: a bijection of 64-bit words.
+func mix(z uint64) uint64 {
+	z ^= z >> 30
+	z *= 0xbf58476d1ce4e5b9
+	z ^= z >> 27
+	z *= 0x94d049bb133111eb
+	return z ^ z>>31
+}
+
+// key names one stream of words. Two keys made from different purposes or numbers are unrelated.
+type key uint64
+
+// newKey makes the key of a purpose and its numbers.
+func newKey(purpose string, numbers ...uint64) key {
+	k := key(0).with(uint64(len(purpose)))
+	for len(purpose) > 0 {
+		var word uint64
+		n := min(8, len(purpose))
+		for i := range n {
+			word |= uint64(purpose[i]) << (8 * i)
+		}
+		k = k.with(word)
+		purpose = purpose[n:]
+	}
+	for _, x := range numbers {
+		k = k.with(x)
+	}
+	return k
+}
+
+// with appends one number to a key.
+func (k key) with(x uint64) key {
+	return key(mix((uint64(k) ^ x) + gamma))
+}
+
+// word returns word c of the key's stream: that of SplitMix64 seeded with the key.
+func (k key) word(c uint64) uint64 {
+	return mix(uint64(k) + (c+1)*gamma)
+}
+
+// draw returns draw number i of the key's stream, uniform below n, without bias: a word that
+// would favour small results is replaced by the word 2^32 further on. i is below 2^32, n above 0.
+func (k key) draw(i, n uint64) uint64 {
+	hi, lo := bits.Mul64(k.word(i), n)
+	if lo < n {
+		for floor := -n % n; lo < floor; {
+			i += 1 << 32
+			hi, lo = bits.Mul64(k.word(i), n)
+		}
+	}
+	return hi
+}

@@ -1,0 +1,121 @@
+package shuffle
+
+import (
+	"cmp"
+	"container/heap"
+	"iter"
+	"slices"
+)
+
+// Span says that a chunk's samples (or some of them) are delivered between two positions.
+type Span struct {
+	Chunk       uint64 // number of the chunk
+	From, To    uint64 // needed at positions From (inclusive) to To (exclusive), perhaps not at each of them
+	Samples     uint64 // how many of the chunk's samples are delivered in [From, To)
+	FirstSample uint64 // of the piece: the first stored sample of the chunk that belongs to this span
+}
+
+// Spans yields every span that ends after position t, in the order in which readers
+// need them (by From, then by chunk). It is what prefetching and eviction know of the future. For Window, spans are
+// as wide as their window; for Slot, one span per piece; for None one per chunk. A Full order has no
+// locality: it yields nothing and Local reports false. FirstSample counts from the chunk's first sample.
+func (e *Epoch) Spans(t uint64) iter.Seq[Span] {
+	switch {
+	case t >= e.plan.samples || e.plan.params.Shuffle == Full:
+		return func(func(Span) bool) {}
+	case e.window != nil:
+		return func(yield func(Span) bool) { e.window.spans(t, yield) }
+	case e.slot != nil:
+		return func(yield func(Span) bool) { e.slot.spans(t, yield) }
+	}
+	return func(yield func(Span) bool) { e.plan.chunks.spans(t, yield) }
+}
+
+// Local reports whether chunks are needed in spans that are short against the epoch.
+func (e *Epoch) Local() bool { return e.plan.params.Shuffle != Full }
+
+func (c chunkTable) spans(t uint64, yield func(Span) bool) {
+	for i := c.of(t); int(i) < c.len(); i++ {
+		s := Span{Chunk: uint64(i), From: c[i], To: c[i+1], Samples: c.size(i)}
+		if s.Samples > 0 && !yield(s) {
+			return
+		}
+	}
+}
+
+func (w *windowOrder) spans(t uint64, yield func(Span) bool) {
+	var chunks []uint32
+	for i := w.holding(placeIn(w.start, 0, len(w.order), t)); i < w.windows; i++ {
+		lo, hi := w.bound(i), w.bound(i+1)
+		chunks = append(chunks[:0], w.order[lo:hi]...)
+		slices.Sort(chunks)
+		for _, c := range chunks {
+			s := Span{Chunk: uint64(c), From: w.start[lo], To: w.start[hi], Samples: w.chunks.size(c)}
+			if s.Samples > 0 && !yield(s) {
+				return
+			}
+		}
+	}
+}
+
+func (o *slotOrder) spans(t uint64, yield func(Span) bool) {
+	k, _ := o.rows.find(t)
+	next := make(laneSpans, 0, len(o.offset))
+	for j, l := range o.rows.length {
+		if l > k {
+			next = append(next, o.laneSpan(j, o.placeOf(j, k)))
+		}
+	}
+	heap.Init(&next)
+	for len(next) > 0 {
+		first := next[0]
+		if !yield(first.Span) {
+			return
+		}
+		if place := first.place + 1; place < int(o.firstPiece[first.lane+1]) {
+			next[0] = o.laneSpan(first.lane, place)
+			heap.Fix(&next, 0)
+		} else {
+			heap.Pop(&next)
+		}
+	}
+}
+
+func (o *slotOrder) laneSpan(lane, place int) laneSpan {
+	p := o.pieceOf(lane, place)
+	row := o.start[place] - o.cut[lane]
+	return laneSpan{lane: lane, place: place, Span: Span{
+		Chunk:       uint64(p.chunk),
+		From:        o.rows.before(row),
+		To:          o.rows.before(row + p.perm.n),
+		Samples:     p.perm.n,
+		FirstSample: p.offset,
+	}}
+}
+
+// laneSpan is the next span of one lane.
+type laneSpan struct {
+	Span
+	lane, place int
+}
+
+// laneSpans is a heap of them, the one needed first on top.
+type laneSpans []laneSpan
+
+func (s laneSpans) Len() int { return len(s) }
+func (s laneSpans) Less(i, j int) bool {
+	a, b := &s[i], &s[j]
+	return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.Chunk, b.Chunk), cmp.Compare(a.FirstSample, b.FirstSample)) < 0
+}
+func (s laneSpans) Swap(i, j int) { s[i], s[j] = s[j], s[i] }
+
+// Push and Pop complete heap.Interface.
+func (s *laneSpans) Push(x any) { *s = append(*s, x.(laneSpan)) }
+
+// Pop removes the last element.
+func (s *laneSpans) Pop() any {
+	old := *s
+	last := old[len(old)-1]
+	*s = old[:len(old)-1]
+	return last
+}

@@ -1,0 +1,140 @@
+package shuffle
+
+import (
+	"math/bits"
+	"sync"
+)
+
+// windowOrder is one epoch of the window shuffle.
+type windowOrder struct {
+	chunks  chunkTable
+	windows uint64   // n
+	order   []uint32 // place -> chunk
+	start   []uint64 // place -> first position of its window's region that the chunk adds to; len is places+1
+	key     key      // of a window, before its number
+
+	once   sync.Once
+	places []uint32 // chunk -> place, made when first asked for
+}
+
+func newWindowOrder(p *Plan, epoch uint64) *windowOrder {
+	n := p.chunks.len()
+	w := &windowOrder{
+		chunks: p.chunks,
+		order:  make([]uint32, n),
+		start:  make([]uint64, n+1),
+		key:    newKey("window", p.params.Seed, epoch),
+	}
+	if n > 0 {
+		w.windows = (uint64(n)-1)/p.params.Window + 1
+	}
+	for i := range w.order {
+		w.order[i] = uint32(i)
+	}
+	shuffleAll(newKey("chunks", p.params.Seed, epoch), w.order)
+	var sum uint64
+	for i, c := range w.order {
+		w.start[i] = sum
+		sum += p.chunks.size(c)
+	}
+	w.start[n] = sum
+	return w
+}
+
+// placeIn returns the place, from lo to hi-1, whose chunk covers position x of the unshuffled sequence.
+func placeIn(start []uint64, lo, hi int, x uint64) int {
+	for hi-lo > 1 {
+		mid := int(uint(lo+hi) >> 1)
+		if start[mid] <= x {
+			lo = mid
+		} else {
+			hi = mid
+		}
+	}
+	return lo
+}
+
+// oneWindow is the part of an order that its window i decides.
+type oneWindow struct {
+	lo, hi int    // places
+	base   uint64 // first position
+	perm   perm
+}
+
+// bound returns floor(i*N/n), the first place of window i.
+func (w *windowOrder) bound(i uint64) int {
+	return int(mulDiv(i, uint64(len(w.order)), w.windows))
+}
+
+// holding returns the number of the window that holds a place: the last i whose bound is not beyond it.
+func (w *windowOrder) holding(place int) uint64 {
+	hi, lo := bits.Mul64(uint64(place)+1, w.windows)
+	lo, borrow := bits.Sub64(lo, 1, 0)
+	i, _ := bits.Div64(hi-borrow, lo, uint64(len(w.order)))
+	return i
+}
+
+func (w *windowOrder) window(i uint64) oneWindow {
+	lo, hi := w.bound(i), w.bound(i+1)
+	return oneWindow{lo: lo, hi: hi, base: w.start[lo], perm: newPerm(w.key.with(i), w.start[hi]-w.start[lo])}
+}
+
+// find returns the window that position t lies in.
+func (w *windowOrder) find(t uint64) oneWindow {
+	return w.window(w.holding(placeIn(w.start, 0, len(w.order), t)))
+}
+
+// sample returns element v of the window's samples in the sequence of its chunks.
+func (w *windowOrder) sample(in *oneWindow, v uint64) uint64 {
+	x := in.base + v
+	place := placeIn(w.start, in.lo, in.hi, x)
+	return w.chunks[w.order[place]] + (x - w.start[place])
+}
+
+func (w *windowOrder) at(t uint64) uint64 {
+	in := w.find(t)
+	return w.sample(&in, in.perm.at(t-in.base))
+}
+
+func (w *windowOrder) appendRange(dst []uint64, lo, hi uint64) []uint64 {
+	var table [exact]uint8
+	for lo < hi {
+		in := w.find(lo)
+		end := min(hi, in.base+in.perm.n)
+		if in.perm.n <= exact {
+			in.perm.table(&table)
+			for ; lo < end; lo++ {
+				dst = append(dst, w.sample(&in, uint64(table[lo-in.base])))
+			}
+			continue
+		}
+		for ; lo < end; lo++ {
+			dst = append(dst, w.sample(&in, in.perm.at(lo-in.base)))
+		}
+	}
+	return dst
+}
+
+func (w *windowOrder) position(sample uint64) uint64 {
+	w.once.Do(func() { w.places = invert(w.order) })
+	c := w.chunks.of(sample)
+	place := int(w.places[c])
+	in := w.window(w.holding(place))
+	return in.base + in.perm.place(w.start[place]+(sample-w.chunks[c])-in.base)
+}
+
+// invert returns the inverse of a permutation.
+func invert(order []uint32) []uint32 {
+	inverse := make([]uint32, len(order))
+	for i, v := range order {
+		inverse[v] = uint32(i)
+	}
+	return inverse
+}
+
+// mulDiv returns floor(a*b/c) for a result below 2^64.
+func mulDiv(a, b, c uint64) uint64 {
+	hi, lo := bits.Mul64(a, b)
+	q, _ := bits.Div64(hi, lo, c)
+	return q
+}
