@@ -1,0 +1,97 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"sync"
+)
+
+// Batches reads the batches of an epoch in order, Options.Prefetch of them ahead. After an
+// error the sequence ends; the batch to go on from is the one after the last that was
+// yielded. When the loop body breaks, or ctx ends, all requests are cancelled and waited for.
+//
+// A start at exactly the end of the epoch is an epoch that was finished already: nothing is yielded.
+func (c *Client) Batches(ctx context.Context, opt Options) iter.Seq2[*Batch, error] {
+	return func(yield func(*Batch, error) bool) {
+		if err := opt.validate(); err != nil {
+			yield(nil, fmt.Errorf("read epoch %d: %w", opt.Epoch, err))
+			return
+		}
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+
+		first, err := c.Batch(ctx, opt, opt.From)
+		if finished(err, opt.From) {
+			return
+		}
+		if err == nil {
+			opt.Generation = first.Generation
+			if opt.Until == 0 || opt.Until > first.Batches {
+				opt.Until = first.Batches
+			}
+		}
+		if !yield(first, err) || err != nil {
+			return
+		}
+		c.rest(ctx, &wg, opt, yield)
+	}
+}
+
+type result struct {
+	batch *Batch
+	err   error
+}
+
+// rest yields the batches after opt.From, keeping a queue of answers under way.
+func (c *Client) rest(ctx context.Context, wg *sync.WaitGroup, opt Options, yield func(*Batch, error) bool) {
+	var queue []chan result
+	next, more := advance(opt.From, &opt)
+	start := func() {
+		ch, number := make(chan result, 1), next
+		queue = append(queue, ch)
+		next, more = advance(next, &opt)
+		wg.Go(func() {
+			b, err := c.Batch(ctx, opt, number)
+			ch <- result{b, err}
+		})
+	}
+	depth := opt.prefetch()
+	for {
+		for more && len(queue) < max(depth, 1) {
+			start()
+		}
+		if len(queue) == 0 {
+			return
+		}
+		r := <-queue[0] // Batch always answers: it honours ctx
+		queue = queue[1:]
+		if depth > 0 && more && r.err == nil {
+			start()
+		}
+		if !yield(r.batch, r.err) || r.err != nil {
+			return
+		}
+	}
+}
+
+// advance returns the batch after n, and whether there is one.
+func advance(n uint64, opt *Options) (uint64, bool) {
+	step := opt.step()
+	if n >= opt.Until || opt.Until-n <= step {
+		return 0, false
+	}
+	return n + step, true
+}
+
+// finished reports whether err says no more than that the epoch ends before batch from.
+func finished(err error, from uint64) bool {
+	var e *Error
+	if !errors.As(err, &e) || e.Code != CodeEndOfEpoch {
+		return false
+	}
+	return e.Batches == from
+}

@@ -1,0 +1,124 @@
+package client
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Codes of the errors that a gateway reports.
+const (
+	CodeInvalidArgument   = "invalid_argument"
+	CodeNotFound          = "not_found"
+	CodeEndOfEpoch        = "end_of_epoch"
+	CodeBatchTooLarge     = "batch_too_large"
+	CodeConflict          = "conflict"
+	CodeOverloaded        = "overloaded"
+	CodeDraining          = "draining"
+	CodeStoreUnavailable  = "store_unavailable"
+	CodeStoreTimeout      = "store_timeout"
+	CodeStoreInconsistent = "store_inconsistent"
+	CodeStoreDenied       = "store_denied"
+	CodeInternal          = "internal"
+)
+
+// Faults of a transfer that the client finds by itself. Each is tried again before it is returned.
+var (
+	ErrShort    = errors.New("body ends early")
+	ErrCRC      = errors.New("body does not match its CRC-32C")
+	ErrProtocol = errors.New("not the answer of a gateway")
+)
+
+// Error is a gateway's refusal (RFC 9457), or the bare status of something in between.
+type Error struct {
+	Gateway    string        // base URL of the gateway that answered
+	Status     int           // HTTP status
+	Code       string        // empty when the answer was no problem document
+	Title      string        // what the code means
+	Detail     string        // what is wrong with this request
+	RequestID  string        // names the request in the gateway's log
+	Retryable  bool          // the same request may work later, or elsewhere
+	RetryAfter time.Duration // not sooner than this
+	Batches    uint64        // with end_of_epoch: how many batches there are; 0 if not said
+}
+
+func (e *Error) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %d", e.Gateway, e.Status)
+	if e.Code != "" {
+		b.WriteString(" " + e.Code)
+	} else {
+		b.WriteString(" " + http.StatusText(e.Status))
+	}
+	if e.Detail != "" {
+		b.WriteString(": " + e.Detail)
+	} else if e.Title != "" {
+		b.WriteString(": " + e.Title)
+	}
+	if e.RequestID != "" {
+		b.WriteString(" (request " + e.RequestID + ")")
+	}
+	return b.String()
+}
+
+// Is lets errors.Is compare by code: errors.Is(err, &client.Error{Code: client.CodeNotFound}).
+func (e *Error) Is(target error) bool {
+	t, ok := target.(*Error)
+	return ok && t.Code != "" && t.Code == e.Code
+}
+
+type problem struct {
+	Title        string      `json:"title"`
+	Detail       string      `json:"detail"`
+	Code         string      `json:"code"`
+	Retryable    bool        `json:"retryable"`
+	RetryAfterMS json.Number `json:"retry_after_ms"`
+	RequestID    string      `json:"request_id"`
+	Batches      json.Number `json:"batches"`
+}
+
+// maxProblem bounds what is read of an error's body.
+const maxProblem = 64 << 10
+
+// readError turns an answer that is no success into an Error.
+func readError(gateway string, resp *http.Response) *Error {
+	e := &Error{Gateway: gateway, Status: resp.StatusCode, RequestID: resp.Header.Get("X-Request-Id")}
+	e.RetryAfter = retryAfter(resp.Header.Get("Retry-After"))
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxProblem))
+	var p problem
+	typ, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")
+	if err != nil || strings.TrimSpace(typ) != "application/problem+json" || json.Unmarshal(body, &p) != nil {
+		// Something between us and the gateway answered: a proxy that is starting, full or has no backend.
+		switch e.Status {
+		case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusInternalServerError,
+			http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+			e.Retryable = true
+		}
+		return e
+	}
+	e.Code, e.Title, e.Detail, e.Retryable = p.Code, p.Title, p.Detail, p.Retryable
+	if p.RequestID != "" {
+		e.RequestID = p.RequestID
+	}
+	if ms, err := strconv.ParseInt(p.RetryAfterMS.String(), 10, 64); err == nil && ms > 0 && ms < 1<<40 {
+		e.RetryAfter = time.Duration(ms) * time.Millisecond
+	}
+	if n, err := strconv.ParseUint(p.Batches.String(), 10, 64); err == nil {
+		e.Batches = n
+	}
+	return e
+}
+
+// retryAfter reads the header's form in seconds; the form with a date is not used by gateways.
+func retryAfter(s string) time.Duration {
+	n, err := strconv.ParseUint(s, 10, 31)
+	if err != nil {
+		return 0
+	}
+	return time.Duration(n) * time.Second
+}

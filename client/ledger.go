@@ -1,0 +1,150 @@
+package client
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"math/bits"
+	"strings"
+	"sync"
+)
+
+// Ledger proves that an epoch delivered every sample exactly once, whoever read which
+// part of it. Readers of all ranks add their batches, which need Options.Manifest; Check
+// tells at the end what is missing.
+//
+// What a ledger without complaint proves: S positions and S different keys were
+// delivered, none of either twice, where S is the number of samples of the dataset, and
+// the bytes of each matched the manifest's CRC-32C. As keys are unique in a dataset, these are all of its
+// samples. It does not prove that the bytes are those that once were packed: that is what
+// "millrace verify" does.
+//
+// It holds one bit per position and 16 bytes of a digest per key, map overhead apart. It is safe for concurrent use.
+type Ledger struct {
+	mu      sync.Mutex // guards what follows
+	samples uint64
+	seen    uint64
+	padded  uint64
+	bits    []uint64
+	keys    map[[16]byte]struct{}
+	faults  []string
+	more    int
+}
+
+// maxFaults bounds how many faults Check names; the rest are counted.
+const maxFaults = 10
+
+// NewLedger returns a ledger for an epoch of this many samples.
+func NewLedger(samples uint64) *Ledger {
+	return &Ledger{samples: samples, bits: make([]uint64, (samples+63)/64), keys: map[[16]byte]struct{}{}}
+}
+
+// Add notes the samples of a batch. Samples that only pad the last batch are counted apart.
+func (l *Ledger) Add(b *Batch) {
+	b.needManifest()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := len(b.manifest) - int(min(b.Padded, uint64(len(b.manifest))))
+	l.padded += uint64(len(b.manifest) - n)
+	for _, s := range b.manifest[:n] {
+		l.note(b, s)
+	}
+}
+
+func (l *Ledger) note(b *Batch, s Sample) {
+	l.seen++
+	if s.Position >= l.samples {
+		l.fault("position %d in batch %d is beyond the %d samples of the epoch", s.Position, b.Number, l.samples)
+		return
+	}
+	word, bit := s.Position/64, uint64(1)<<(s.Position%64)
+	if l.bits[word]&bit != 0 {
+		l.fault("position %d (%s) came again in batch %d", s.Position, s.Key, b.Number)
+	}
+	l.bits[word] |= bit
+	sum := sha256.Sum256([]byte(s.Key))
+	id := [16]byte(sum[:16])
+	if _, ok := l.keys[id]; ok {
+		l.fault("sample %s came again in batch %d", s.Key, b.Number)
+	}
+	l.keys[id] = struct{}{}
+}
+
+func (l *Ledger) fault(format string, args ...any) {
+	if len(l.faults) == maxFaults {
+		l.more++
+		return
+	}
+	l.faults = append(l.faults, fmt.Sprintf(format, args...))
+}
+
+// Seen returns how many samples were added, padding apart.
+func (l *Ledger) Seen() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.seen
+}
+
+// Missing returns how many positions have not come yet.
+func (l *Ledger) Missing() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.missing()
+}
+
+func (l *Ledger) missing() uint64 {
+	n := l.samples
+	for _, w := range l.bits {
+		n -= uint64(bits.OnesCount64(w))
+	}
+	return n
+}
+
+// firstMissing returns the lowest position that has not come.
+func (l *Ledger) firstMissing() uint64 {
+	for i, w := range l.bits {
+		if w != ^uint64(0) {
+			return uint64(i)*64 + uint64(bits.TrailingZeros64(^w))
+		}
+	}
+	return l.samples
+}
+
+// LedgerError says how the deliveries differ from exactly once.
+type LedgerError struct {
+	Missing uint64
+	First   uint64   // the lowest position that is missing
+	Faults  []string // what came twice or does not exist, the first few
+	More    int      // how many faults are not named
+}
+
+func (e *LedgerError) Error() string {
+	var parts []string
+	if e.Missing > 0 {
+		parts = append(parts, fmt.Sprintf("%d samples missing, the first at position %d", e.Missing, e.First))
+	}
+	parts = append(parts, e.Faults...)
+	if e.More > 0 {
+		parts = append(parts, fmt.Sprintf("and %d more", e.More))
+	}
+	return "samples not delivered exactly once: " + strings.Join(parts, "; ")
+}
+
+// Check returns nil if every sample came exactly once, else a *LedgerError.
+func (l *Ledger) Check() error { return l.check(false) }
+
+// CheckPart returns nil if no sample came twice, whether or not all came: for part of an epoch, or one rank.
+func (l *Ledger) CheckPart() error { return l.check(true) }
+
+func (l *Ledger) check(part bool) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := &LedgerError{Faults: l.faults, More: l.more}
+	if !part {
+		e.Missing = l.missing()
+		e.First = l.firstMissing()
+	}
+	if e.Missing == 0 && len(e.Faults) == 0 {
+		return nil
+	}
+	return e
+}

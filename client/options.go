@@ -1,0 +1,77 @@
+package client
+
+import (
+	"fmt"
+	"net/url"
+	"strconv"
+)
+
+// Options names an epoch and says how to read it. The zero value of a plan parameter means the
+// dataset's own default, which is stored in its index.
+type Options struct {
+	Epoch uint64
+	From  uint64 // first batch; with Epoch all that a checkpoint needs
+	Until uint64 // batch to stop before; 0: the end of the epoch
+	Step  uint64 // read every Step-th batch only, for several readers side by side; 0 means 1
+
+	Rank      uint64
+	WorldSize uint64 // 0 means 1
+
+	BatchSize  uint64  // samples of a global batch
+	Seed       *uint64 // nil: the default
+	Shuffle    string
+	Window     uint64
+	Tail       string
+	Generation string // pinned from the first answer if empty
+
+	Prefetch int  // batches asked for ahead of the one being used; 0 means 2, negative none
+	Manifest bool // fetch each batch's manifest too: needed for Batch.Sample and Ledger.Add
+}
+
+// defaultPrefetch hides one round trip behind the consumer's work without holding much memory.
+const defaultPrefetch = 2
+
+func (o *Options) prefetch() int {
+	switch {
+	case o.Prefetch < 0:
+		return 0
+	case o.Prefetch == 0:
+		return defaultPrefetch
+	}
+	return o.Prefetch
+}
+
+func (o *Options) step() uint64 { return max(o.Step, 1) }
+
+func (o *Options) validate() error {
+	if o.Rank >= max(o.WorldSize, 1) {
+		return fmt.Errorf("rank %d: want less than the world size, %d", o.Rank, max(o.WorldSize, 1))
+	}
+	return nil
+}
+
+// query writes out the parameters that are set, in the order url.Values gives.
+func (o *Options) query(generation string) url.Values {
+	q := url.Values{}
+	num := func(name string, v uint64, set bool) {
+		if set {
+			q.Set(name, strconv.FormatUint(v, 10))
+		}
+	}
+	text := func(name, v string) {
+		if v != "" {
+			q.Set(name, v)
+		}
+	}
+	num("batch_size", o.BatchSize, o.BatchSize != 0)
+	num("rank", o.Rank, o.WorldSize != 0)
+	num("world_size", o.WorldSize, o.WorldSize != 0)
+	num("window", o.Window, o.Window != 0)
+	if o.Seed != nil {
+		num("seed", *o.Seed, true)
+	}
+	text("shuffle", o.Shuffle)
+	text("tail", o.Tail)
+	text("generation", generation)
+	return q
+}
