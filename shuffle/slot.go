@@ -172,31 +172,8 @@ func (o *slotOrder) sample(lane int, k uint64) uint64 {
 func (o *slotOrder) placeOf(lane int, k uint64) int {
 	lo, hi := int(o.firstPiece[lane]), int(o.firstPiece[lane+1])
 	x := o.cut[lane] + k
-	guess := lo + int(mulDiv(k, uint64(hi-lo), o.cut[lane+1]-o.cut[lane]))
-	if o.start[guess] <= x {
-		for step := 1; ; step *= 2 {
-			lo = guess
-			if guess = lo + step; guess >= hi {
-				break
-			}
-			if o.start[guess] > x {
-				hi = guess
-				break
-			}
-		}
-	} else {
-		for step := 1; ; step *= 2 {
-			hi = guess
-			if guess = hi - step; guess <= lo {
-				break
-			}
-			if o.start[guess] <= x {
-				lo = guess
-				break
-			}
-		}
-	}
-	return placeIn(o.start, lo, hi, x)
+	guess := lo + int(float64(k)*float64(hi-lo)/float64(o.cut[lane+1]-o.cut[lane]))
+	return placeNear(o.start, lo, hi, guess, x)
 }
 
 func (o *slotOrder) at(t uint64) uint64 {

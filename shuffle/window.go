@@ -41,6 +41,31 @@ func newWindowOrder(p *Plan, epoch uint64) *windowOrder {
 	return w
 }
 
+// placeNear is placeIn for a place that is probably near guess: the search widens from there.
+func placeNear(start []uint64, lo, hi, guess int, x uint64) int {
+	guess = max(lo, min(guess, hi-1))
+	if start[guess] <= x {
+		lo = guess
+		for step := 1; lo+step < hi; step *= 2 {
+			if start[lo+step] > x {
+				hi = lo + step
+				break
+			}
+			lo += step
+		}
+		return placeIn(start, lo, hi, x)
+	}
+	hi = guess
+	for step := 1; hi-step > lo; step *= 2 {
+		if start[hi-step] <= x {
+			lo = hi - step
+			break
+		}
+		hi -= step
+	}
+	return placeIn(start, lo, hi, x)
+}
+
 // placeIn returns the place, from lo to hi-1, whose chunk covers position x of the unshuffled sequence.
 func placeIn(start []uint64, lo, hi int, x uint64) int {
 	for hi-lo > 1 {
@@ -56,8 +81,9 @@ func placeIn(start []uint64, lo, hi int, x uint64) int {
 
 // oneWindow is the part of an order that its window i decides.
 type oneWindow struct {
-	lo, hi int    // places
-	base   uint64 // first position
+	lo, hi int     // places
+	base   uint64  // first position
+	pace   float64 // places per sample
 	perm   perm
 }
 
@@ -76,7 +102,8 @@ func (w *windowOrder) holding(place int) uint64 {
 
 func (w *windowOrder) window(i uint64) oneWindow {
 	lo, hi := w.bound(i), w.bound(i+1)
-	return oneWindow{lo: lo, hi: hi, base: w.start[lo], perm: newPerm(w.key.with(i), w.start[hi]-w.start[lo])}
+	n := w.start[hi] - w.start[lo]
+	return oneWindow{lo: lo, hi: hi, base: w.start[lo], pace: float64(hi-lo) / float64(max(1, n)), perm: newPerm(w.key.with(i), n)}
 }
 
 // find returns the window that position t lies in.
@@ -87,7 +114,7 @@ func (w *windowOrder) find(t uint64) oneWindow {
 // sample returns element v of the window's samples in the sequence of its chunks.
 func (w *windowOrder) sample(in *oneWindow, v uint64) uint64 {
 	x := in.base + v
-	place := placeIn(w.start, in.lo, in.hi, x)
+	place := placeNear(w.start, in.lo, in.hi, in.lo+int(float64(v)*in.pace), x)
 	return w.chunks[w.order[place]] + (x - w.start[place])
 }
 

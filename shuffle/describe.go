@@ -1,0 +1,157 @@
+package shuffle
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"slices"
+)
+
+// inFlight is how many chunks a slot order is expected to fetch ahead of its lanes.
+const inFlight = 16
+
+// Bounds of a simulated variance, in chunks of the data set and samples looked at: with more, the
+// figure hardly moves.
+const (
+	simulatedChunks  = 1 << 16
+	simulatedSamples = 1 << 20
+)
+
+// OrderDigest names the order of every epoch of the plan: equal digests, equal orders. It covers the
+// version of the algorithms, the shuffle, and what that shuffle depends on; O(chunks), never O(samples).
+func (p *Plan) OrderDigest() string {
+	h := sha256.New()
+	words := make([]byte, 0, 1<<12)
+	put := func(x uint64) {
+		words = binary.LittleEndian.AppendUint64(words, x)
+		if len(words) == cap(words) {
+			h.Write(words)
+			words = words[:0]
+		}
+	}
+	put(OrderVersion)
+	put(uint64(newKey(p.params.Shuffle)))
+	put(p.samples)
+	if p.params.Shuffle != None {
+		put(p.params.Seed)
+	}
+	if p.params.Shuffle == Window || p.params.Shuffle == Slot {
+		put(p.params.Window)
+		put(uint64(p.chunks.len()))
+		for _, end := range p.chunks[1:] {
+			put(end)
+		}
+	}
+	h.Write(words)
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// Reads returns how many ranged reads of the store an epoch costs when each byte is read once and
+// what a span needs is kept as long as the span lasts: one for each span. A full order has none: it reads each sample by itself.
+func (p *Plan) Reads() uint64 {
+	switch p.params.Shuffle {
+	case Full:
+		return p.samples
+	case Slot:
+		return uint64(len(p.lanes.pieceChunk))
+	}
+	var n uint64
+	for i := range p.chunks.len() {
+		if p.chunks.size(uint32(i)) > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// Memory returns the bytes that hold what an epoch needs at one time, whatever the seed, so that
+// no chunk is fetched twice: two chunks in stored order; two windows; all lanes and the chunks
+// in flight; or everything. lengths are the chunks' lengths in bytes.
+func Memory(params Params, lengths []uint64) uint64 {
+	n := uint64(len(lengths))
+	chunks := n
+	switch params.Shuffle {
+	case None:
+		chunks = 2
+	case Window:
+		if params.Window <= n/2 {
+			chunks = 2 * params.Window
+		}
+	case Slot:
+		if params.Window < n {
+			chunks = params.Window + inFlight
+		}
+	}
+	largest := slices.Sorted(slices.Values(lengths))
+	var sum uint64
+	for _, l := range largest[n-min(n, chunks):] {
+		sum += l
+	}
+	return sum
+}
+
+// Variance returns how much the share of a class varies between batches, relative to samples drawn
+// independently (1), in the worst case: data sorted by class, in chunks of c samples each. Where no
+// formula holds, the order itself is simulated.
+func Variance(params Params, chunks, c, batch uint64) float64 {
+	if chunks < 2 || c == 0 || batch == 0 || params.check() != nil {
+		return 0
+	}
+	n, cf, b := float64(chunks), float64(c), float64(min(batch, chunks*c))
+	switch params.Shuffle {
+	case Full:
+		return (n*cf - b) / (n*cf - 1)
+	case Window:
+		windows := (chunks-1)/params.Window + 1
+		if g := n / float64(windows); windows == 1 || g*cf >= b {
+			f := (n - g) / (n - 1)
+			return (g*cf-b)/(g*cf-1)*(1-f/g) + b*f/g
+		}
+	case Slot:
+		if m := float64(params.Window); n >= 2*m && b >= m && b <= m*cf {
+			per := b / m
+			return n / (n - 1) * (per - (per*per-1)/(3*cf) - b/n)
+		}
+	}
+	return simulateVariance(params, min(chunks, max(simulatedChunks, 2*min(params.Window, chunks/2))), c, uint64(b))
+}
+
+// simulateVariance measures batches of real epochs. With classes laid over chunks in any
+// arrangement, the variance over arrangements follows from how many samples of each chunk a batch holds.
+func simulateVariance(params Params, chunks, c, batch uint64) float64 {
+	first := make([]uint64, chunks+1)
+	for i := range first {
+		first[i] = uint64(i) * c
+	}
+	p, err := NewPlan(params, first)
+	if err != nil {
+		return 0
+	}
+	batch = min(batch, p.samples)
+	e := p.Epoch(0)
+	batches := p.samples / batch
+	looks := max(1, min(batches, simulatedSamples/batch))
+	var sum float64
+	var samples []uint64
+	for i := range looks {
+		m := mulDiv(i, batches, looks)
+		samples = e.Append(samples[:0], m*batch, (m+1)*batch)
+		sum += spread(samples, c)
+	}
+	n, b := float64(chunks), float64(batch)
+	return n / (n - 1) * (sum/float64(looks)/b - b/n)
+}
+
+// spread returns the sum over all chunks of c samples of the square of how many samples they give.
+func spread(samples []uint64, c uint64) float64 {
+	slices.Sort(samples)
+	var sum, run float64
+	for i, x := range samples {
+		if i > 0 && x/c != samples[i-1]/c {
+			sum += run * run
+			run = 0
+		}
+		run++
+	}
+	return sum + run*run
+}
