@@ -30,12 +30,22 @@ type perm struct {
 }
 
 func newPerm(k key, n uint64) perm {
-	p := perm{k: k, n: n}
+	var p perm
+	p.reset(k, n)
+	return p
+}
+
+// reset makes p the permutation perm(k; n): cheaper than newPerm where n stays.
+func (p *perm) reset(k key, n uint64) {
+	p.k = k
+	if p.n == n {
+		return
+	}
+	p.n = n
 	if n > exact {
 		p.a = ceilSqrt(n)
 		p.b = (n-1)/p.a + 1
 	}
-	return p
 }
 
 // at returns what place i < n holds.

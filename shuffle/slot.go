@@ -9,11 +9,12 @@ import (
 // lanes is what all epochs of a slot plan share: the samples, laid out chunk by chunk in an
 // order that no epoch changes, and cut into m lanes. Where a lane meets a chunk is a piece.
 type lanes struct {
-	cut        []uint64 // first layout position of each lane; len is m+1
-	firstPiece []uint32 // first piece of each lane; len is m+1
-	offset     []uint64 // per lane: where its first piece begins within that piece's chunk
-	pieceChunk []uint32 // piece -> chunk
-	pieceAt    []uint64 // piece -> first layout position; len is pieces+1
+	cut        []uint64  // first layout position of each lane; len is m+1
+	firstPiece []uint32  // first piece of each lane; len is m+1
+	offset     []uint64  // per lane: where its first piece begins within that piece's chunk
+	pace       []float64 // per lane: pieces per sample, to guess where an offset lies
+	pieceChunk []uint32  // piece -> chunk
+	pieceAt    []uint64  // piece -> first layout position; len is pieces+1
 	rows       rows
 
 	once       sync.Once
@@ -54,6 +55,10 @@ func newLanes(params Params, chunks chunkTable) *lanes {
 	}
 	l.pieceAt = append(l.pieceAt, at)
 	l.rows = newRows(l.cut)
+	l.pace = make([]float64, m)
+	for j := range l.pace {
+		l.pace[j] = float64(l.firstPiece[j+1]-l.firstPiece[j]) / float64(max(1, l.rows.length[j]))
+	}
 	return l
 }
 
@@ -141,28 +146,26 @@ func (l *lanes) isWhole(piece uint32, chunks chunkTable) bool {
 
 // piece is one piece in the place that an epoch gives it.
 type piece struct {
-	place  int
 	chunk  uint32
 	offset uint64 // first sample of the chunk that belongs to it
 	perm   perm
 }
 
-// pieceOf returns what stands at a place of a lane.
-func (o *slotOrder) pieceOf(lane, place int) piece {
+// stand makes p what stands at a place of a lane.
+func (o *slotOrder) stand(p *piece, lane, place int) {
 	n := o.pieces[place]
-	p := piece{place: place, chunk: o.pieceChunk[n]}
+	p.chunk, p.offset = o.pieceChunk[n], 0
 	if n == o.firstPiece[lane] {
 		p.offset = o.offset[lane]
 	}
 	k := o.pieceKey.with(uint64(p.chunk)).with(p.offset)
-	p.perm = newPerm(k, o.start[place+1]-o.start[place])
-	return p
+	p.perm.reset(k, o.start[place+1]-o.start[place])
 }
 
-// sample returns the sample that a lane gives to row k.
-func (o *slotOrder) sample(lane int, k uint64) uint64 {
+// sample returns the sample that a lane gives to row k. p is scratch, kept between calls.
+func (o *slotOrder) sample(p *piece, lane int, k uint64) uint64 {
 	place := o.placeOf(lane, k)
-	p := o.pieceOf(lane, place)
+	o.stand(p, lane, place)
 	v := p.perm.at(o.cut[lane] + k - o.start[place])
 	return o.chunks[p.chunk] + p.offset + v
 }
@@ -172,19 +175,20 @@ func (o *slotOrder) sample(lane int, k uint64) uint64 {
 func (o *slotOrder) placeOf(lane int, k uint64) int {
 	lo, hi := int(o.firstPiece[lane]), int(o.firstPiece[lane+1])
 	x := o.cut[lane] + k
-	guess := lo + int(float64(k)*float64(hi-lo)/float64(o.cut[lane+1]-o.cut[lane]))
+	guess := lo + int(float64(k)*o.pace[lane])
 	return placeNear(o.start, lo, hi, guess, x)
 }
 
 func (o *slotOrder) at(t uint64) uint64 {
 	k, begin := o.rows.find(t)
 	p := newPerm(o.rowKey.with(k), o.rows.active(k))
-	return o.sample(o.rows.lane(k, p.at(t-begin)), k)
+	return o.sample(&piece{}, o.rows.lane(k, p.at(t-begin)), k)
 }
 
 func (o *slotOrder) appendRange(dst []uint64, lo, hi uint64) []uint64 {
 	var table [exact]uint8
 	var active []uint32
+	var scratch piece
 	k, begin := o.rows.find(lo)
 	for ; lo < hi; k++ {
 		n := o.rows.active(k)
@@ -205,7 +209,7 @@ func (o *slotOrder) appendRange(dst []uint64, lo, hi uint64) []uint64 {
 			if len(active) > 0 {
 				r = uint64(active[r])
 			}
-			dst = append(dst, o.sample(int(r), k))
+			dst = append(dst, o.sample(&scratch, int(r), k))
 		}
 		begin += n
 	}
@@ -221,8 +225,10 @@ func (o *slotOrder) position(sample uint64) uint64 {
 	last := min(len(o.pieceChunk), first+len(o.cut)) // a chunk has at most as many pieces as there are lanes
 	n := placeIn(o.pieceAt, first, last, x)
 	lane := sort.Search(len(o.cut)-1, func(j int) bool { return o.cut[j+1] > x })
-	p := o.pieceOf(lane, int(o.places[n]))
-	k := o.start[p.place] + p.perm.place(x-o.pieceAt[n]) - o.cut[lane]
+	place := int(o.places[n])
+	var p piece
+	o.stand(&p, lane, place)
+	k := o.start[place] + p.perm.place(x-o.pieceAt[n]) - o.cut[lane]
 	row := newPerm(o.rowKey.with(k), o.rows.active(k))
 	return o.rows.before(k) + row.place(o.rows.rank(k, lane))
 }

@@ -82,7 +82,8 @@ func (o *slotOrder) spans(t uint64, yield func(Span) bool) {
 }
 
 func (o *slotOrder) laneSpan(lane, place int) laneSpan {
-	p := o.pieceOf(lane, place)
+	var p piece
+	o.stand(&p, lane, place)
 	row := o.start[place] - o.cut[lane]
 	return laneSpan{lane: lane, place: place, Span: Span{
 		Chunk:       uint64(p.chunk),
