@@ -1,0 +1,199 @@
+package harness
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// binaryVariable names the environment variable in which Build leaves the binary's path.
+const binaryVariable = "MILLRACE_TEST_BINARY"
+
+// Build compiles the millrace command into dir and remembers where it is. TestMain calls
+// it once, before any test runs.
+func Build(dir string) error {
+	path := filepath.Join(dir, "millrace")
+	cmd := exec.Command("go", "build", "-o", path, "./cmd/millrace")
+	cmd.Dir = ".."
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build millrace: %w\n%s", err, out)
+	}
+	return os.Setenv(binaryVariable, path)
+}
+
+// Binary returns the path of the millrace command.
+func Binary(t testing.TB) string {
+	t.Helper()
+	path := os.Getenv(binaryVariable)
+	if path == "" {
+		t.Fatal("find millrace: TestMain has not built it")
+	}
+	return path
+}
+
+// Result is what a finished command has left.
+type Result struct {
+	Code   int
+	Stdout string
+	Stderr string
+}
+
+// Run runs one millrace command to its end.
+func Run(t testing.TB, store *Store, args ...string) Result {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), Binary(t), args...)
+	cmd.Env = append(baseEnv(t), store.Env...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatalf("millrace %s: %v", strings.Join(args, " "), err)
+	}
+	return Result{Code: cmd.ProcessState.ExitCode(), Stdout: stdout.String(), Stderr: stderr.String()}
+}
+
+// MustRun runs one millrace command that has to succeed, and returns its standard output.
+func MustRun(t testing.TB, store *Store, args ...string) string {
+	t.Helper()
+	r := Run(t, store, args...)
+	if r.Code != 0 {
+		t.Fatalf("millrace %s: exit code %d\n%s%s", strings.Join(args, " "), r.Code, r.Stdout, r.Stderr)
+	}
+	return r.Stdout
+}
+
+// Gateway is a running `millrace serve`.
+type Gateway struct {
+	*Process
+	URL   string // http://host:port
+	Admin string // where the metrics are
+}
+
+// Serve starts a gateway for one dataset of store, served under the dataset's own name.
+func Serve(t testing.TB, store *Store, dataset string, args ...string) *Gateway {
+	t.Helper()
+	address, admin := FreeAddress(t), FreeAddress(t)
+	all := append([]string{
+		"serve", "--dataset", dataset + "=" + store.Dataset(dataset),
+		"--listen", address, "--admin-listen", admin,
+	}, args...)
+	g := &Gateway{
+		Process: Start(t, "millrace serve", Binary(t), append(baseEnv(t), store.Env...), all...),
+		URL:     "http://" + address, Admin: "http://" + admin,
+	}
+	g.Ready(t, answers(g.URL+"/readyz", func(status int) bool { return status == http.StatusOK }))
+	return g
+}
+
+// Response is an answer read to its end.
+type Response struct {
+	Status int
+	Header http.Header
+	Body   []byte
+}
+
+// Get asks for path of the gateway. header holds pairs of name and value.
+func (g *Gateway) Get(t testing.TB, path string, header ...string) Response {
+	t.Helper()
+	r, err := Do(t.Context(), http.MethodGet, g.URL+path, header...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// MustGet asks for path, wants a 200, and returns the answer.
+func (g *Gateway) MustGet(t testing.TB, path string, header ...string) Response {
+	t.Helper()
+	r := g.Get(t, path, header...)
+	if r.Status != http.StatusOK {
+		t.Fatalf("GET %s: got %d %s, want 200", path, r.Status, r.Body)
+	}
+	return r
+}
+
+// Do sends one request without a body and reads the answer to its end.
+func Do(ctx context.Context, method, url string, header ...string) (Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, url, nil)
+	if err != nil {
+		return Response{}, err
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return Response{}, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return Response{}, fmt.Errorf("%s %s: %w", method, url, err)
+	}
+	return Response{Status: resp.StatusCode, Header: resp.Header, Body: body}, nil
+}
+
+// Sample is one entry of a manifest.
+type Sample struct {
+	Position uint64 `json:"position"`
+	Key      string `json:"key"`
+	Shard    string `json:"shard"`
+	Offset   int64  `json:"offset"`
+	Length   int64  `json:"length"`
+	CRC32C   any    `json:"crc32c"`
+}
+
+// Manifest returns the samples of the batch at path (without a query) under query.
+func (g *Gateway) Manifest(t testing.TB, path, query string) []Sample {
+	t.Helper()
+	r := g.MustGet(t, path+"/manifest"+query)
+	var m struct {
+		Samples []Sample `json:"samples"`
+	}
+	if err := json.Unmarshal(r.Body, &m); err != nil {
+		t.Fatalf("manifest %s: %v", path, err)
+	}
+	return m.Samples
+}
+
+// Requests sums the gateway's counters of requests answered for batches.
+func (g *Gateway) Requests(t testing.TB) int {
+	t.Helper()
+	return int(g.Metric(t, `millrace_(http_)?requests_total`, "batch"))
+}
+
+// Metric sums the samples of every metric whose name matches pattern and whose line
+// holds text.
+func (g *Gateway) Metric(t testing.TB, pattern, text string) float64 {
+	t.Helper()
+	r, err := Do(t.Context(), http.MethodGet, g.Admin+"/metrics")
+	if err != nil || r.Status != http.StatusOK {
+		t.Fatalf("read metrics: status %d, %v", r.Status, err)
+	}
+	name := regexp.MustCompile(`^` + pattern + `(\{|\s)`)
+	sum := 0.0
+	for line := range strings.Lines(string(r.Body)) {
+		line = strings.TrimSpace(line)
+		if !name.MatchString(line) || !strings.Contains(line, text) {
+			continue
+		}
+		v, err := strconv.ParseFloat(line[strings.LastIndexByte(line, ' ')+1:], 64)
+		if err != nil {
+			t.Fatalf("read metrics: %q: %v", line, err)
+		}
+		sum += v
+	}
+	return sum
+}

@@ -1,0 +1,180 @@
+package harness
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Process is a child process with its output kept. It is killed when its test ends, and,
+// on Linux, when the test binary dies before that.
+type Process struct {
+	Name string
+
+	cmd  *exec.Cmd
+	log  *tail
+	done chan struct{} // closed when the process has been waited for
+	err  error         // of Wait, after done
+}
+
+// tail keeps the first and the last bytes written to it: a log that cannot outgrow memory.
+type tail struct {
+	mu   sync.Mutex
+	head bytes.Buffer // guarded by mu
+	last []byte       // guarded by mu
+}
+
+const tailBytes = 64 << 10
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if room := tailBytes - t.head.Len(); room > 0 {
+		t.head.Write(p[:min(room, len(p))])
+		if room >= len(p) {
+			return len(p), nil
+		}
+		t.last = append(t.last, p[room:]...)
+	} else {
+		t.last = append(t.last, p...)
+	}
+	if len(t.last) > 2*tailBytes {
+		t.last = append([]byte(nil), t.last[len(t.last)-tailBytes:]...)
+	}
+	return len(p), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.head.String() + string(t.last)
+}
+
+// Start starts path with args. env is the whole environment of the child.
+func Start(t testing.TB, name, path string, env []string, args ...string) *Process {
+	t.Helper()
+	p := &Process{Name: name, log: &tail{}, done: make(chan struct{})}
+	p.cmd = exec.Command(path, args...)
+	p.cmd.Env = env
+	p.cmd.Stdout = p.log
+	p.cmd.Stderr = p.log
+	p.cmd.SysProcAttr = childAttributes()
+	// A grandchild that holds our pipes must not keep Wait from returning.
+	p.cmd.WaitDelay = 5 * time.Second
+	if err := p.cmd.Start(); err != nil {
+		t.Fatalf("start %s: %v", name, err)
+	}
+	go func() {
+		p.err = p.cmd.Wait()
+		close(p.done)
+	}()
+	t.Cleanup(func() {
+		p.Kill()
+		if t.Failed() {
+			t.Logf("log of %s:\n%s", p.Name, p.log)
+		}
+	})
+	return p
+}
+
+// Kill ends the process at once, with SIGKILL, and waits for it.
+func (p *Process) Kill() {
+	_ = p.cmd.Process.Kill()
+	<-p.done
+}
+
+// Stop asks the process to end with SIGTERM and returns what Wait returned.
+func (p *Process) Stop() error {
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-p.done:
+		return p.err
+	case <-time.After(30 * time.Second):
+		p.Kill()
+		return fmt.Errorf("stop %s: still running 30 s after SIGTERM", p.Name)
+	}
+}
+
+// Pid returns the process id.
+func (p *Process) Pid() int { return p.cmd.Process.Pid }
+
+// Log returns what the process has written, the middle left out when it is long.
+func (p *Process) Log() string { return p.log.String() }
+
+// Ready polls probe until it returns nil. A process that ended, or 60 s, fails the test.
+func (p *Process) Ready(t testing.TB, probe func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := probe(ctx)
+		if err == nil {
+			return
+		}
+		select {
+		case <-p.done:
+			t.Fatalf("start %s: ended: %v", p.Name, p.err)
+		case <-ctx.Done():
+			t.Fatalf("start %s: not ready: %v", p.Name, err)
+		case <-tick.C:
+		}
+	}
+}
+
+// answers returns a probe: GET url must answer with a status that ok accepts.
+func answers(url string, ok func(status int) bool) func(context.Context) error {
+	return func(ctx context.Context) error {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return err
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		_, _ = io.Copy(io.Discard, resp.Body)
+		if !ok(resp.StatusCode) {
+			return errors.New(resp.Status)
+		}
+		return nil
+	}
+}
+
+// FreeAddress returns a loopback address that nobody listens on.
+func FreeAddress(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// Installed returns the path of a program that tools/deps.sh installs into the cache.
+func Installed(t testing.TB, name string) string {
+	t.Helper()
+	cache := os.Getenv("XDG_CACHE_HOME")
+	if cache == "" {
+		cache = filepath.Join(os.Getenv("HOME"), ".cache")
+	}
+	path := filepath.Join(cache, "millrace", "bin", name)
+	if _, err := os.Stat(path); err != nil {
+		t.Fatalf("find %s: %v; run make deps", name, err)
+	}
+	return path
+}

@@ -1,0 +1,159 @@
+package harness
+
+import (
+	"context"
+	"crypto/rand"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/s3backend"
+)
+
+// Bucket is the bucket that every server starts with.
+const Bucket = "train"
+
+// Store is a place to keep datasets in: a directory, or a real S3 server running as a
+// child process of the test.
+type Store struct {
+	Name string
+	Root string   // URL under which datasets lie: file:///... or s3://bucket
+	Env  []string // what a child process needs to reach it
+	Path string   // directory in which the store keeps the objects as plain files; empty for MinIO
+
+	server *Process
+}
+
+// Kinds returns the names of all stores, for table tests over Open.
+func Kinds() []string { return []string{"dir", "minio", "versitygw"} }
+
+// Open starts a store of one kind.
+func Open(t testing.TB, kind string) *Store {
+	t.Helper()
+	switch kind {
+	case "dir":
+		root := t.TempDir()
+		return &Store{Name: kind, Root: "file://" + root, Path: root}
+	case "minio":
+		return openMinIO(t)
+	case "versitygw":
+		return openVersity(t)
+	}
+	t.Fatalf("open store: kind %q is unknown", kind)
+	return nil
+}
+
+// Dataset returns the URL of a dataset of this store.
+func (s *Store) Dataset(name string) string { return s.Root + "/" + name }
+
+// openMinIO starts MinIO on a fresh directory. A directory made before the start is a
+// bucket to it, so no client is needed to create one.
+func openMinIO(t testing.TB) *Store {
+	t.Helper()
+	data := t.TempDir()
+	makeBucket(t, data)
+	key, secret := credentials()
+	address := FreeAddress(t)
+	server := Start(t, "minio", Installed(t, "minio"),
+		append(baseEnv(t), "MINIO_ROOT_USER="+key, "MINIO_ROOT_PASSWORD="+secret, "MINIO_BROWSER=off"),
+		"server", "--quiet", "--address", address, data)
+	server.Ready(t, answers("http://"+address+"/minio/health/cluster", func(status int) bool { return status == http.StatusOK }))
+	return s3Store("minio", address, key, secret, "", server)
+}
+
+// openVersity starts versitygw over a fresh directory, in which objects are plain files.
+func openVersity(t testing.TB) *Store {
+	t.Helper()
+	data := t.TempDir()
+	makeBucket(t, data)
+	key, secret := credentials()
+	address := FreeAddress(t)
+	server := Start(t, "versitygw", Installed(t, "versitygw"),
+		append(baseEnv(t), "ROOT_ACCESS_KEY="+key, "ROOT_SECRET_KEY="+secret),
+		"--port", address, "--quiet", "--health", "/health", "posix", data)
+	server.Ready(t, answers("http://"+address+"/health", func(status int) bool { return status == http.StatusOK }))
+	return s3Store("versitygw", address, key, secret, filepath.Join(data, Bucket), server)
+}
+
+func s3Store(name, address, key, secret, path string, server *Process) *Store {
+	return &Store{
+		Name: name, Root: "s3://" + Bucket, Path: path, server: server,
+		Env: []string{
+			"AWS_ENDPOINT_URL_S3=http://" + address, "AWS_REGION=us-east-1",
+			"AWS_ACCESS_KEY_ID=" + key, "AWS_SECRET_ACCESS_KEY=" + secret,
+		},
+	}
+}
+
+// Server returns the store's process, or nil for a directory.
+func (s *Store) Server() *Process { return s.server }
+
+// Objects returns the bucket through the backend that the gateway uses. It reads its
+// credentials from the environment of this process, so tests that use it are not parallel.
+func (s *Store) Objects(t *testing.T) objstore.Store {
+	t.Helper()
+	for _, pair := range s.Env {
+		name, value, _ := strings.Cut(pair, "=")
+		t.Setenv(name, value)
+	}
+	store, err := s3backend.New(s3backend.Config{Bucket: Bucket, PathStyle: true})
+	if err != nil {
+		t.Fatalf("open bucket of %s: %v", s.Name, err)
+	}
+	return store
+}
+
+// Keys lists the objects of a dataset, the index's own left out.
+func (s *Store) Keys(t *testing.T, dataset string) []string {
+	t.Helper()
+	var keys []string
+	if s.Name == "dir" {
+		entries, err := os.ReadDir(filepath.Join(s.Path, dataset))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			if e.Type().IsRegular() {
+				keys = append(keys, dataset+"/"+e.Name())
+			}
+		}
+		return keys
+	}
+	err := s.Objects(t).List(context.WithoutCancel(t.Context()), dataset+"/", func(o objstore.Object) error {
+		if filepath.Dir(o.Key) == dataset {
+			keys = append(keys, o.Key)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keys
+}
+
+func makeBucket(t testing.TB, data string) {
+	t.Helper()
+	if err := os.Mkdir(filepath.Join(data, Bucket), 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// credentials are made anew for every server, so that nothing secret stands in the source.
+func credentials() (key, secret string) { return rand.Text(), rand.Text() + rand.Text() }
+
+// baseEnv is the environment of every child: nothing of the user's configuration.
+func baseEnv(t testing.TB) []string {
+	t.Helper()
+	home := t.TempDir()
+	return []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + home, "XDG_CACHE_HOME=" + filepath.Join(home, "cache"),
+		"TMPDIR=" + home, "NO_PROXY=127.0.0.1,localhost", "AWS_EC2_METADATA_DISABLED=true",
+	}
+}
+
+// Escape returns key as it stands in a query.
+func Escape(key string) string { return url.QueryEscape(key) }
