@@ -1,0 +1,63 @@
+"""Holds order.py against committed vectors: python3 check.py vectors.json"""
+
+import hashlib
+import json
+import sys
+
+import order
+
+
+def check_generator(vector):
+    k = order.key(vector["purpose"], *vector["numbers"])
+    yield "key", k, vector["key"]
+    yield "words", [order.word(k, c) for c in range(len(vector["words"]))], vector["words"]
+    yield "draws", [order.draw(k, i, n) for i, n in enumerate(vector["bounds"])], vector["draws"]
+    p = order.perm(k, vector["n"])
+    yield "perm", [p.at(i) for i in vector["places"]], vector["perm"]
+    yield "inverse", [p.place(v) for v in vector["perm"]], vector["places"]
+
+
+def digest(samples):
+    h = hashlib.sha256()
+    for x in samples:
+        h.update(x.to_bytes(8, "little"))
+    return h.hexdigest()
+
+
+def check_plan(vector):
+    counts = [count for count, times in vector["chunks"] for _ in range(times)]
+    samples = sum(counts)
+    plan = order.SHUFFLES[vector["shuffle"]](counts, vector["window"], vector["seed"], vector["epoch"])
+    yield "samples", samples, vector["samples"]
+    yield "at", [plan.at(t) for t in vector["positions"]], vector["at"]
+    yield "position", [plan.position(x) for x in vector["of"]], vector["position"]
+    if "digest" in vector:
+        everything = [plan.at(t) for t in range(samples)]
+        yield "digest", digest(everything), vector["digest"]
+        yield "bijection", sorted(everything), list(range(samples))
+        yield "inverse", [plan.position(x) for x in everything[:200]], list(range(min(200, samples)))
+    size, tail, world_size = vector["batch_size"], vector["tail"], vector["world_size"]
+    yield "batches", order.batches(samples, size, tail), vector["batches"]
+    for s in vector["shares"]:
+        positions, padded = order.share(samples, size, tail, s["batch"], s["rank"], world_size)
+        yield "share", (len(positions), padded), (s["count"], s["padded"])
+        yield "share's samples", digest(plan.at(t) for t in positions), s["digest"]
+
+
+def main(path):
+    with open(path, encoding="utf-8") as f:
+        vectors = json.load(f)
+    wrong = compared = 0
+    for section, check in (("generator", check_generator), ("plans", check_plan)):
+        for i, vector in enumerate(vectors[section]):
+            for what, got, want in check(vector):
+                compared += 1
+                if got != want:
+                    wrong += 1
+                    print(f"{section}[{i}] {what}: got {got}, want {want}")
+    print(f"{len(vectors['plans'])} plans, {compared} comparisons, {wrong} wrong")
+    return 1 if wrong or not compared else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

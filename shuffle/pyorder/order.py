@@ -1,0 +1,263 @@
+"""The order of docs/order.md, written from that page alone: slow, short, standard library only."""
+
+from bisect import bisect_right
+from itertools import accumulate
+from math import gcd, isqrt
+
+MASK = (1 << 64) - 1
+GAMMA = 0x9E3779B97F4A7C15
+EXACT = 128
+ROUNDS = 8
+
+
+def mix(z):
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
+    return z ^ (z >> 31)
+
+
+def key(purpose, *numbers):
+    name = purpose.encode("ascii")
+    words = [len(name)]
+    words += [int.from_bytes(name[i : i + 8], "little") for i in range(0, len(name), 8)]
+    k = 0
+    for w in words + list(numbers):
+        k = mix(((k ^ w) + GAMMA) & MASK)
+    return k
+
+
+def word(k, c):
+    return mix((k + (c + 1) * GAMMA) & MASK)
+
+
+def draw(k, i, n):
+    limit = (1 << 64) % n
+    while True:
+        product = word(k, i) * n
+        if product & MASK >= limit:
+            return product >> 64
+        i += 1 << 32
+
+
+def shuffled(k, n):
+    p = list(range(n))
+    for i in range(n - 1, 0, -1):
+        j = draw(k, i, i + 1)
+        p[i], p[j] = p[j], p[i]
+    return p
+
+
+class Exact:
+    """A permutation that is laid out."""
+
+    def __init__(self, k, n):
+        self.places = shuffled(k, n)
+
+    def at(self, i):
+        return self.places[i]
+
+    def place(self, v):
+        return self.places.index(v)
+
+
+class Feistel:
+    """A permutation of any size, in constant memory."""
+
+    def __init__(self, k, n):
+        self.k, self.n = k, n
+        self.a = isqrt(n - 1) + 1
+        self.b = -(-n // self.a)
+
+    def add(self, i, half, n):
+        return (word(self.k, (i << 32) + half) * n) >> 64
+
+    def once(self, x):
+        left, right = divmod(x, self.b)
+        for i in range(ROUNDS):
+            if i % 2 == 0:
+                left = (left + self.add(i, right, self.a)) % self.a
+            else:
+                right = (right + self.add(i, left, self.b)) % self.b
+        return left * self.b + right
+
+    def back(self, x):
+        left, right = divmod(x, self.b)
+        for i in reversed(range(ROUNDS)):
+            if i % 2 == 0:
+                left = (left - self.add(i, right, self.a)) % self.a
+            else:
+                right = (right - self.add(i, left, self.b)) % self.b
+        return left * self.b + right
+
+    def at(self, i):
+        i = self.once(i)
+        while i >= self.n:
+            i = self.once(i)
+        return i
+
+    def place(self, v):
+        v = self.back(v)
+        while v >= self.n:
+            v = self.back(v)
+        return v
+
+
+def perm(k, n):
+    return Exact(k, n) if n <= EXACT else Feistel(k, n)
+
+
+class Stored:
+    """The shuffle `none`."""
+
+    def __init__(self, counts, window, seed, epoch):
+        pass
+
+    def at(self, t):
+        return t
+
+    def position(self, x):
+        return x
+
+
+class Full:
+    """The shuffle `full`."""
+
+    def __init__(self, counts, window, seed, epoch):
+        self.perm = perm(key("full", seed, epoch), sum(counts))
+
+    def at(self, t):
+        return self.perm.at(t)
+
+    def position(self, x):
+        return self.perm.place(x)
+
+
+def prefix(counts):
+    return [0] + list(accumulate(counts))
+
+
+class Window:
+    """The shuffle `window`."""
+
+    def __init__(self, counts, window, seed, epoch):
+        n = len(counts)
+        self.seed, self.epoch = seed, epoch
+        self.first = prefix(counts)
+        self.order = shuffled(key("chunks", seed, epoch), n)
+        self.begin = prefix(counts[c] for c in self.order)
+        windows = -(-n // window)
+        self.bounds = [i * n // windows for i in range(windows + 1)] if n else [0]
+
+    def permutation(self, i):
+        lo, hi = self.begin[self.bounds[i]], self.begin[self.bounds[i + 1]]
+        return lo, perm(key("window", self.seed, self.epoch, i), hi - lo)
+
+    def at(self, t):
+        i = bisect_right(self.bounds, bisect_right(self.begin, t) - 1) - 1
+        lo, p = self.permutation(i)
+        x = lo + p.at(t - lo)
+        place = bisect_right(self.begin, x) - 1
+        return self.first[self.order[place]] + x - self.begin[place]
+
+    def position(self, x):
+        chunk = bisect_right(self.first, x) - 1
+        place = self.order.index(chunk)
+        i = bisect_right(self.bounds, place) - 1
+        lo, p = self.permutation(i)
+        return lo + p.place(self.begin[place] + x - self.first[chunk] - lo)
+
+
+class Slot:
+    """The shuffle `slot`."""
+
+    def __init__(self, counts, window, seed, epoch):
+        self.seed, self.epoch = seed, epoch
+        self.first = prefix(counts)
+        order = [c for c in shuffled(key("chunks", seed), len(counts)) if counts[c] > 0]
+        n, s = len(order), sum(counts)
+        m = min(window, n)
+        self.lanes = []
+        if n == 0:
+            return
+        h = s // n
+        q = 0
+        while gcd(n + q, m) != 1:
+            q += 1
+        cuts = [min(s, j * (s + q * h) // m) for j in range(m)] + [s]
+        begin = prefix(counts[c] for c in order)
+        for j in range(m):
+            self.lanes.append(self.lane(j, cuts[j], cuts[j + 1], order, begin))
+        self.lengths = [cuts[j + 1] - cuts[j] for j in range(m)]
+        self.sorted = sorted(self.lengths)
+        self.sums = prefix(self.sorted)
+
+    def lane(self, j, lo, hi, order, begin):
+        """The pieces of lane j, as this epoch orders them: (chunk, offset in it, length)."""
+        head, whole, tail = [], [], []
+        if lo < hi:
+            for place in range(bisect_right(begin, lo) - 1, bisect_right(begin, hi - 1)):
+                a, b = max(lo, begin[place]), min(hi, begin[place + 1])
+                piece = (order[place], a - begin[place], b - a)
+                if b - a == begin[place + 1] - begin[place]:
+                    whole.append(piece)
+                elif a == lo:
+                    head.append(piece)
+                else:
+                    tail.append(piece)
+        p = shuffled(key("lane", self.seed, self.epoch, j), len(whole))
+        pieces = head + [whole[i] for i in p] + tail
+        return pieces, prefix(length for _, _, length in pieces)
+
+    def before(self, k):
+        """R(k)"""
+        i = bisect_right(self.sorted, k)
+        return self.sums[i] + (len(self.sorted) - i) * k
+
+    def active(self, k):
+        """A(k)"""
+        return [j for j, length in enumerate(self.lengths) if length > k]
+
+    def piece(self, j, i):
+        chunk, offset, length = self.lanes[j][0][i]
+        return perm(key("piece", self.seed, self.epoch, chunk, offset), length)
+
+    def row(self, k, n):
+        return perm(key("row", self.seed, self.epoch, k), n)
+
+    def at(self, t):
+        lo, hi = 0, self.sorted[-1]  # R(lo) <= t < R(hi)
+        while hi - lo > 1:
+            mid = (lo + hi) // 2
+            lo, hi = (mid, hi) if self.before(mid) <= t else (lo, mid)
+        k = lo
+        lanes = self.active(k)
+        j = lanes[self.row(k, len(lanes)).at(t - self.before(k))]
+        pieces, starts = self.lanes[j]
+        i = bisect_right(starts, k) - 1
+        chunk, offset, _ = pieces[i]
+        return self.first[chunk] + offset + self.piece(j, i).at(k - starts[i])
+
+    def position(self, x):
+        chunk = bisect_right(self.first, x) - 1
+        inside = x - self.first[chunk]
+        for j, (pieces, starts) in enumerate(self.lanes):
+            for i, (c, offset, length) in enumerate(pieces):
+                if c == chunk and offset <= inside < offset + length:
+                    k = starts[i] + self.piece(j, i).place(inside - offset)
+                    lanes = self.active(k)
+                    return self.before(k) + self.row(k, len(lanes)).place(lanes.index(j))
+        raise ValueError(x)
+
+
+SHUFFLES = {"none": Stored, "window": Window, "slot": Slot, "full": Full}
+
+
+def batches(samples, size, tail):
+    return samples // size if tail == "drop" else -(-samples // size)
+
+
+def share(samples, size, tail, m, rank, world_size):
+    """The positions of a rank's share of batch m, and how many of them repeat samples."""
+    n = size if tail == "pad" else min(size, samples - m * size)
+    first, last = m * size + rank * n // world_size, m * size + (rank + 1) * n // world_size
+    return [t % samples for t in range(first, last)], max(0, last - max(first, samples))
