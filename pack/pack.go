@@ -86,7 +86,7 @@ func Pack(ctx context.Context, sources []string, store objstore.Store, prefix st
 	if err := j.run(ctx); err != nil {
 		return Report{}, err
 	}
-	if err := j.occupied(ctx, true); err != nil {
+	if err := j.confirm(ctx); err != nil {
 		return Report{}, err
 	}
 	return j.plan.report, nil
@@ -117,7 +117,8 @@ type job struct {
 	opt    Options
 	store  objstore.Store
 	prefix string
-	done   map[string]finished // by shard name; read by the workers, written between runs only
+	done   map[string]finished // by shard name: what an earlier run has stored; the workers read it
+	stored map[string]finished // by shard name: what is stored when this run has ended
 
 	mu       sync.Mutex // guards progress, and lets one goroutine at a time call opt.Progress
 	progress chunkindex.Progress
@@ -157,14 +158,14 @@ func (j *job) run(ctx context.Context) error {
 	results := make(chan result)
 	failed := make(chan error, 1)
 	go func() {
-		group, ctx := errgroup.WithContext(ctx)
+		group, groupCtx := errgroup.WithContext(ctx)
 		group.SetLimit(j.opt.Parallel)
 		for i := range j.plan.shards {
-			if ctx.Err() != nil {
+			if groupCtx.Err() != nil {
 				break
 			}
 			group.Go(func() error {
-				r, err := j.finish(ctx, &j.plan.shards[i])
+				r, err := j.finish(groupCtx, &j.plan.shards[i])
 				if err == nil {
 					results <- r
 				}
@@ -184,31 +185,30 @@ func (j *job) run(ctx context.Context) error {
 
 // collect writes the state object whenever shards have been finished, until results is closed.
 func (j *job) collect(ctx context.Context, results <-chan result) error {
-	now := map[string]finished{}
+	j.stored = map[string]finished{}
 	var failure error
 	for r := range results {
-		now[r.Name] = r.finished
-		if r.reused {
-			j.plan.report.ReusedShards++
-		}
-		dirty := !r.reused || j.done[r.Name] != r.finished
+		dirty := j.note(r)
 		for more := true; more; { // one write for all that are waiting
 			select {
-			case next, ok := <-results:
-				if more = ok; ok {
-					now[next.Name] = next.finished
-					if next.reused {
-						j.plan.report.ReusedShards++
-					}
-					dirty = dirty || !next.reused || j.done[next.Name] != next.finished
-				}
+			case r, more = <-results:
+				dirty = more && j.note(r) || dirty
 			default:
 				more = false
 			}
 		}
 		if dirty && failure == nil {
-			failure = j.save(ctx, now)
+			failure = j.save(ctx, j.stored)
 		}
 	}
 	return failure
+}
+
+// note takes one result and says whether the state object has to tell it.
+func (j *job) note(r result) bool {
+	j.stored[r.Name] = r.finished
+	if r.reused {
+		j.plan.report.ReusedShards++
+	}
+	return j.done[r.Name] != r.finished
 }

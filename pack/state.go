@@ -134,3 +134,28 @@ func (j *job) occupied(ctx context.Context, known bool) error {
 	}
 	return nil
 }
+
+// confirm makes sure, at the end, that nobody else has written to the prefix meanwhile.
+func (j *job) confirm(ctx context.Context) error {
+	if err := j.occupied(ctx, true); err != nil {
+		return err
+	}
+	left := len(j.stored)
+	err := j.store.List(ctx, j.prefix+"shard-", func(o objstore.Object) error {
+		f, ok := j.stored[strings.TrimPrefix(o.Key, j.prefix)]
+		if !ok {
+			return nil
+		}
+		if left--; f.ETag != o.ETag || f.Size != o.Size {
+			return fmt.Errorf("%s was written by somebody else meanwhile: %w", o.Key, objstore.ErrChanged)
+		}
+		return nil
+	})
+	if err == nil && left > 0 {
+		err = fmt.Errorf("%d shards are gone: %w", left, objstore.ErrChanged)
+	}
+	if err != nil {
+		return fmt.Errorf("pack: confirm %q: %w", j.prefix, err)
+	}
+	return nil
+}

@@ -21,7 +21,7 @@ const inMemory = 4 << 20
 
 // finish leaves one shard in the store, and does nothing where an earlier run has done so.
 func (j *job) finish(ctx context.Context, s *shard) (result, error) {
-	old, reuse, err := j.stored(ctx, s)
+	old, reuse, err := j.recall(ctx, s)
 	if err != nil {
 		return result{}, fmt.Errorf("pack: stat %s: %w", s.name, err)
 	}
@@ -46,8 +46,8 @@ func (j *job) finish(ctx context.Context, s *shard) (result, error) {
 	return result{now, reuse}, nil
 }
 
-// stored says what the state remembers of a shard and whether the store still holds exactly that.
-func (j *job) stored(ctx context.Context, s *shard) (finished, bool, error) {
+// recall says what the state remembers of a shard and whether the store still holds exactly that.
+func (j *job) recall(ctx context.Context, s *shard) (finished, bool, error) {
 	old, ok := j.done[s.name]
 	if !ok || old.Size != s.length {
 		return finished{}, false, nil

@@ -1,0 +1,211 @@
+package pack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/millrace-data/millrace/internal/objstore/memstore"
+)
+
+var errKilled = errors.New("killed")
+
+// kill lets the first n Puts pass and fails all later ones; uploads counts the shards among those that passed.
+type kill struct {
+	mu      sync.Mutex
+	left    int
+	uploads map[string]int
+}
+
+func (k *kill) before(key string) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.left--; k.left < 0 {
+		return errKilled
+	}
+	if strings.HasSuffix(key, ".tar") {
+		k.uploads[key]++
+	}
+	return nil
+}
+
+func TestKilledAfterEveryPutAndResumed(t *testing.T) {
+	dir := tree(t, photos(60))
+	opt := Options{ShardSize: 40 << 10, Parallel: 1}
+	whole := memstore.New()
+	r := mustPack(t, whole, opt, dir)
+	if r.Shards < 5 {
+		t.Fatalf("got %d shards, want several", r.Shards)
+	}
+	for puts := range 2*r.Shards + 1 {
+		t.Run(fmt.Sprint(puts), func(t *testing.T) {
+			store := memstore.New()
+			k := &kill{left: puts, uploads: map[string]int{}}
+			if _, err := Pack(t.Context(), []string{dir}, &hooked{store, k.before}, "out", opt); !errors.Is(err, errKilled) {
+				t.Fatalf("got %v, want %v", err, errKilled)
+			}
+			k.left = 1 << 30
+			opt := opt
+			opt.Parallel = 4
+			second, err := Pack(t.Context(), []string{dir}, &hooked{store, k.before}, "out", opt)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(shards(whole), shards(store)); diff != "" {
+				t.Error("the shards differ from those of a run that was not killed")
+			}
+			// A shard may have been stored without the state that tells it, and the next one while that was written.
+			twice := 0
+			for _, n := range k.uploads {
+				twice += n - 1
+			}
+			if twice > 2 {
+				t.Errorf("got %v, want at most two shards stored twice", k.uploads)
+			}
+			// Puts before the kill: the empty state, then shard and state by turns.
+			if want := max(0, puts-1)/2 - 1; second.ReusedShards < want {
+				t.Errorf("got %d shards reused, want at least %d", second.ReusedShards, want)
+			}
+		})
+	}
+}
+
+func TestSecondRunStoresNothing(t *testing.T) {
+	dir, store := tree(t, photos(30)), memstore.New()
+	opt := Options{ShardSize: 40 << 10}
+	first := mustPack(t, store, opt, dir)
+	k := &kill{uploads: map[string]int{}}
+	second, err := Pack(t.Context(), []string{dir}, &hooked{store, k.before}, "out/", opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first.ReusedShards = first.Shards
+	if diff := cmp.Diff(first, second); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestResumeLooksAtWhatIsThere(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		change  func(t *testing.T, dir string, store *memstore.Store)
+		uploads int
+	}{
+		{"touched", func(t *testing.T, dir string, _ *memstore.Store) {
+			now := time.Now().Add(time.Hour)
+			if err := os.Chtimes(filepath.Join(dir, "a.txt"), now, now); err != nil {
+				t.Fatal(err)
+			}
+		}, 0},
+		{"rewritten in the same length", func(t *testing.T, dir string, _ *memstore.Store) {
+			name := filepath.Join(dir, "a.txt")
+			now := time.Now().Add(time.Hour)
+			if err := errors.Join(os.WriteFile(name, []byte("54321"), 0o600), os.Chtimes(name, now, now)); err != nil {
+				t.Fatal(err)
+			}
+		}, 1},
+		{"shard deleted", func(t *testing.T, _ string, store *memstore.Store) {
+			if err := store.Delete(t.Context(), "out/shard-000000.tar"); err != nil {
+				t.Fatal(err)
+			}
+		}, 1},
+		{"shard overwritten", func(_ *testing.T, _ string, store *memstore.Store) {
+			old, _ := store.Bytes("out/shard-000000.tar")
+			store.Set("out/shard-000000.tar", make([]byte, len(old)))
+		}, 1},
+		{"state torn", func(_ *testing.T, _ string, store *memstore.Store) {
+			for _, key := range store.Keys() {
+				if strings.Contains(key, own) {
+					store.Set(key, []byte(`{"version":1,"sha`))
+				}
+			}
+		}, 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := tree(t, map[string]string{"a.txt": "12345", "b.txt": strings.Repeat("b", 2000)})
+			opt, store := Options{ShardSize: 2600}, memstore.New()
+			if r := mustPack(t, store, opt, dir); r.Shards != 2 {
+				t.Fatalf("got %d shards, want 2", r.Shards)
+			}
+			c.change(t, dir, store)
+			k := &kill{left: 100, uploads: map[string]int{}}
+			if _, err := Pack(t.Context(), []string{dir}, &hooked{store, k.before}, "out", opt); err != nil {
+				t.Fatal(err)
+			}
+			if len(k.uploads) != c.uploads {
+				t.Errorf("got %v stored, want %d shards", k.uploads, c.uploads)
+			}
+			again := memstore.New()
+			mustPack(t, again, opt, dir)
+			if diff := cmp.Diff(shards(again), shards(store)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestOccupiedTargetIsRefused(t *testing.T) {
+	dir := tree(t, photos(20))
+	opt := Options{ShardSize: 40 << 10}
+	store := memstore.New()
+	store.Set("out/train-0000.tar", make([]byte, trailer))
+	_, err := Pack(t.Context(), []string{dir}, store, "out", opt)
+	if !errors.Is(err, ErrOccupied) || !strings.Contains(err.Error(), "train-0000.tar") {
+		t.Errorf("got %v, want %v that names train-0000.tar", err, ErrOccupied)
+	}
+
+	store = memstore.New()
+	mustPack(t, store, opt, dir)
+	if err := os.WriteFile(filepath.Join(dir, "one-more.txt"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	before := shards(store)
+	if _, err := Pack(t.Context(), []string{dir}, store, "out", opt); !errors.Is(err, ErrOccupied) {
+		t.Errorf("got %v, want %v", err, ErrOccupied)
+	}
+	if diff := cmp.Diff(before, shards(store)); diff != "" {
+		t.Error("a refused run changed the shards")
+	}
+}
+
+func TestSomebodyElseWritesMeanwhile(t *testing.T) {
+	dir, store := tree(t, photos(60)), memstore.New()
+	h := &hooked{store, func(key string) error {
+		if strings.HasSuffix(key, "shard-000002.tar") {
+			store.Set("out/shard-000000.tar", []byte("theirs"))
+		}
+		return nil
+	}}
+	_, err := Pack(t.Context(), []string{dir}, h, "out", Options{ShardSize: 40 << 10, Parallel: 1})
+	if err == nil || !strings.Contains(err.Error(), "shard-000000.tar") {
+		t.Errorf("got %v, want an error that names shard-000000.tar", err)
+	}
+}
+
+func TestInterruptedRunNotesWhatItStored(t *testing.T) {
+	dir, store := tree(t, photos(60)), memstore.New()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	h := &hooked{store, func(key string) error {
+		if strings.HasSuffix(key, "shard-000003.tar") {
+			cancel()
+			return ctx.Err()
+		}
+		return nil
+	}}
+	opt := Options{ShardSize: 40 << 10, Parallel: 1}
+	if _, err := Pack(ctx, []string{dir}, h, "out", opt); !errors.Is(err, context.Canceled) {
+		t.Fatalf("got %v, want %v", err, context.Canceled)
+	}
+	if r := mustPack(t, store, opt, dir); r.ReusedShards != 3 {
+		t.Errorf("got %d shards reused, want 3", r.ReusedShards)
+	}
+}
