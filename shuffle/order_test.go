@@ -2,6 +2,8 @@ package shuffle
 
 import (
 	"fmt"
+	"strings"
+	"sync"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -85,4 +87,208 @@ func TestEveryEpochIsABijection(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
+}
+
+func TestEveryEpochIsABijectionBeyondTheExactSizes(t *testing.T) {
+	unequal := make([]uint64, 300)
+	for i := range unequal {
+		unequal[i] = uint64(i*i) % 401
+	}
+	for _, first := range [][]uint64{equal(1, 40_000), equal(3, 9_999), equal(500, 70), equal(16, 1000), prefix(unequal...)} {
+		for _, name := range []string{None, Window, Slot, Full} {
+			for _, window := range []uint64{1, 7, 150, 1000} {
+				p := mustPlan(t, Params{Shuffle: name, Window: window, Seed: 5}, first)
+				if err := checkBijection(p.Epoch(1 << 40)); err != nil {
+					t.Errorf("%s, window %d, %d chunks: %v", name, window, len(first)-1, err)
+				}
+			}
+		}
+	}
+}
+
+// TestEverySmallOrder goes through all shapes of up to 5 chunks of up to 3 samples.
+func TestEverySmallOrder(t *testing.T) {
+	var counts []uint64
+	var visit func()
+	visit = func() {
+		first := prefix(counts...)
+		for _, name := range []string{None, Window, Slot, Full} {
+			for window := uint64(1); window <= 6; window++ {
+				p := mustPlan(t, Params{Shuffle: name, Window: window, Seed: window}, first)
+				e := p.Epoch(3)
+				if err := checkBijection(e); err != nil {
+					t.Fatalf("%s, window %d, chunks %v: %v", name, window, counts, err)
+				}
+				if err := checkSpans(e); err != nil {
+					t.Fatalf("%s, window %d, chunks %v: %v", name, window, counts, err)
+				}
+			}
+		}
+		if len(counts) == 5 {
+			return
+		}
+		for c := range uint64(4) {
+			counts = append(counts, c)
+			visit()
+			counts = counts[:len(counts)-1]
+		}
+	}
+	visit()
+}
+
+func TestPermutationsUpToAndBeyondTheExactSizeInvert(t *testing.T) {
+	for n := uint64(1); n <= 600; n++ {
+		p := newPerm(newKey("piece", n), n)
+		seen := make([]bool, n)
+		for i := range n {
+			v := p.at(i)
+			if v >= n || seen[v] {
+				t.Fatalf("n = %d: place %d holds %d, out of range or held before", n, i, v)
+			}
+			seen[v] = true
+			if got := p.place(v); got != i {
+				t.Fatalf("n = %d: place(%d): got %d, want %d", n, v, got, i)
+			}
+		}
+		if n <= exact {
+			var table [exact]uint8
+			p.table(&table)
+			for i := range n {
+				if got, want := p.at(i), uint64(table[i]); got != want {
+					t.Fatalf("n = %d: at(%d): got %d, want %d as the shuffled table says", n, i, got, want)
+				}
+			}
+		}
+	}
+}
+
+func TestHugePermutationsInvert(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.Uint64Range(exact+1, maxSamples).Draw(t, "n")
+		p := newPerm(newKey("full", rapid.Uint64().Draw(t, "seed")), n)
+		i := rapid.Uint64Range(0, n-1).Draw(t, "i")
+		v := p.at(i)
+		if v >= n {
+			t.Fatalf("at(%d): got %d, want below %d", i, v, n)
+		}
+		if got := p.place(v); got != i {
+			t.Fatalf("place(at(%d)): got %d", i, got)
+		}
+	})
+}
+
+// TestAnyRangeEqualsTheWhole is what makes a batch an address: where reading begins, and how
+// batches are cut, changes nothing.
+func TestAnyRangeEqualsTheWhole(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		params, first := drawParams(t), drawChunks(t)
+		epoch := rapid.Uint64().Draw(t, "epoch")
+		p, err := NewPlan(params, first)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := p.Samples()
+		all := p.Epoch(epoch).Append(nil, 0, s)
+		lo := rapid.Uint64Range(0, s).Draw(t, "lo")
+		hi := rapid.Uint64Range(lo, s).Draw(t, "hi")
+		again, err := NewPlan(params, first)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := fmt.Sprint(again.Epoch(epoch).Append(nil, lo, hi)), fmt.Sprint(all[lo:hi]); got != want {
+			t.Fatalf("[%d, %d): got %v, want %v", lo, hi, got, want)
+		}
+	})
+}
+
+func TestEpochsSeedsAndShufflesDiffer(t *testing.T) {
+	first := equal(40, 30)
+	seen := map[string]string{}
+	for _, name := range []string{Window, Slot, Full} {
+		for _, seed := range []uint64{0, 1, 1 << 32, 1 << 63} {
+			for _, epoch := range []uint64{0, 1, 2, 1 << 32, 1<<32 + 1, 1<<64 - 1} {
+				p := mustPlan(t, Params{Shuffle: name, Window: 8, Seed: seed}, first)
+				e := p.Epoch(epoch)
+				if e.Number() != epoch {
+					t.Errorf("Number: got %d, want %d", e.Number(), epoch)
+				}
+				what := fmt.Sprintf("%s, seed %d, epoch %d", name, seed, epoch)
+				order := digestOf(e.Append(nil, 0, p.Samples()))
+				if before, ok := seen[order]; ok {
+					t.Errorf("%s has the order of %s", what, before)
+				}
+				seen[order] = what
+			}
+		}
+	}
+}
+
+// TestALaneKeepsItsChunks holds the part of a slot order that no epoch changes.
+func TestALaneKeepsItsChunks(t *testing.T) {
+	p := mustPlan(t, Params{Shuffle: Slot, Window: 16, Seed: 3}, equal(100, 50))
+	chunks := func(e *Epoch, lane int) map[uint32]bool {
+		in := map[uint32]bool{}
+		for place := e.slot.firstPiece[lane]; place < e.slot.firstPiece[lane+1]; place++ {
+			in[e.slot.pieceChunk[e.slot.pieces[place]]] = true
+		}
+		return in
+	}
+	a, b := p.Epoch(0), p.Epoch(1)
+	moved := false
+	for lane := range 16 {
+		if got, want := fmt.Sprint(chunks(b, lane)), fmt.Sprint(chunks(a, lane)); got != want {
+			t.Errorf("lane %d: got chunks %s, want %s", lane, got, want)
+		}
+	}
+	for i := range a.slot.pieces {
+		moved = moved || a.slot.pieces[i] != b.slot.pieces[i]
+	}
+	if !moved {
+		t.Error("no chunk changed its place within its lane from one epoch to the next")
+	}
+}
+
+func TestEpochsAreSafeForConcurrentUse(t *testing.T) {
+	for _, name := range []string{Window, Slot, Full} {
+		p := mustPlan(t, Params{Shuffle: name, Window: 7, Seed: 1}, equal(50, 33))
+		e := p.Epoch(2)
+		var group sync.WaitGroup
+		for range 4 {
+			group.Go(func() {
+				if err := checkBijection(e); err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+				if err := checkSpans(e); err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+			})
+		}
+		group.Wait()
+	}
+}
+
+func TestBadPlansAreRefused(t *testing.T) {
+	for _, c := range []struct {
+		params Params
+		first  []uint64
+		want   string
+	}{
+		{Params{Shuffle: "Slot", Window: 1}, []uint64{0}, `unknown shuffle "Slot"`},
+		{Params{}, []uint64{0}, `unknown shuffle ""`},
+		{Params{Shuffle: Slot}, []uint64{0}, "window is 0"},
+		{Params{Shuffle: Window}, []uint64{0}, "window is 0"},
+		{Params{Shuffle: None}, nil, "begin with 0"},
+		{Params{Shuffle: None}, []uint64{1, 2}, "begin with 0"},
+		{Params{Shuffle: Full}, []uint64{0, 5, 4}, "descend at chunk 1"},
+		{Params{Shuffle: Full}, []uint64{0, 1 << 63}, "samples, at most"},
+	} {
+		if _, err := NewPlan(c.params, c.first); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("NewPlan(%+v, %v): got %v, want an error with %q", c.params, c.first, err, c.want)
+		}
+	}
+	for _, name := range []string{None, Full} {
+		if _, err := NewPlan(Params{Shuffle: name}, []uint64{0, 3}); err != nil {
+			t.Errorf("NewPlan(%s, window 0): got %v, want no error: it has no window", name, err)
+		}
+	}
 }

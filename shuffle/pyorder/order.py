@@ -1,6 +1,7 @@
 """The order of docs/order.md, written from that page alone: slow, short, standard library only."""
 
 from bisect import bisect_right
+from functools import lru_cache
 from itertools import accumulate
 from math import gcd, isqrt
 
@@ -102,6 +103,7 @@ class Feistel:
         return v
 
 
+@lru_cache(maxsize=4096)
 def perm(k, n):
     return Exact(k, n) if n <= EXACT else Feistel(k, n)
 

@@ -1,0 +1,283 @@
+package shuffle
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"testing"
+)
+
+// trials scales the number of draws: tenfold in the long run.
+func trials(n uint64) uint64 {
+	if os.Getenv("MILLRACE_LONG") != "" {
+		return 10 * n
+	}
+	return n
+}
+
+// checkUniform compares counts with what is expected of them by chi-square. Seeds are fixed, so that the
+// verdict is always the same; five standard deviations leave none of these tests to luck.
+func checkUniform(t *testing.T, what string, got []uint64, share []float64) {
+	t.Helper()
+	var n, chi float64
+	for _, g := range got {
+		n += float64(g)
+	}
+	free := -1.0
+	for i, g := range got {
+		if share[i] == 0 {
+			if g > 0 {
+				t.Errorf("%s: cell %d holds %d, want none", what, i, g)
+			}
+			continue
+		}
+		free++
+		want := n * share[i]
+		if want < 5 {
+			t.Fatalf("%s: cell %d expects %v, too few to judge by", what, i, want)
+		}
+		chi += (float64(g) - want) * (float64(g) - want) / want
+	}
+	if z := (chi - free) / math.Sqrt(2*free); math.Abs(z) > 5 {
+		t.Errorf("%s: got chi-square %.1f over %.0f degrees of freedom, %.1f standard deviations away", what, chi, free, z)
+	}
+}
+
+func even(n uint64) []float64 {
+	share := make([]float64, n)
+	for i := range share {
+		share[i] = 1 / float64(n)
+	}
+	return share
+}
+
+// family is a set of permutations of n elements, one for each epoch.
+type family struct {
+	name string
+	n    uint64
+	at   func(epoch uint64) func(i uint64) uint64
+}
+
+func families(t *testing.T) []family {
+	perms := func(purpose string, n uint64) family {
+		return family{fmt.Sprintf("%s of %d", purpose, n), n, func(epoch uint64) func(uint64) uint64 {
+			p := newPerm(newKey(purpose, 7, epoch), n)
+			return p.at
+		}}
+	}
+	// The positions of a window in the numbers of its own samples: one window holds everything.
+	plan := func(name string, chunks, c uint64) family {
+		p := mustPlan(t, Params{Shuffle: name, Window: chunks, Seed: 11}, equal(chunks, c))
+		return family{fmt.Sprintf("%s of %d chunks of %d", name, chunks, c), chunks * c, func(epoch uint64) func(uint64) uint64 {
+			return p.Epoch(epoch).At
+		}}
+	}
+	return []family{
+		perms("row", 2), perms("row", 5), perms("piece", 16), perms("lane", 100), perms("row", exact),
+		perms("piece", exact+1), perms("piece", 131), perms("piece", 256), perms("full", 1000), perms("full", 4097), perms("full", 1e9),
+		plan(Full, 1, 720), plan(Window, 8, 9), plan(Window, 8, 90),
+	}
+}
+
+// bin puts a value below n into one of the bins, whose shares of n may differ.
+func bin(v, n, bins uint64) uint64 { return mulDiv(v, bins, n) }
+
+func binSizes(n, bins uint64) []float64 {
+	size := make([]float64, bins)
+	if n > 1e6 {
+		return even(bins)
+	}
+	for v := range n {
+		size[bin(v, n, bins)]++
+	}
+	for i := range size {
+		size[i] /= float64(n)
+	}
+	return size
+}
+
+func TestEveryPlaceIsUniform(t *testing.T) {
+	for _, f := range families(t) {
+		bins := min(f.n, 200)
+		for _, place := range []uint64{0, 1, f.n / 2, f.n - 1} {
+			got := make([]uint64, bins)
+			for epoch := range trials(20_000) {
+				got[bin(f.at(epoch)(place), f.n, bins)]++
+			}
+			checkUniform(t, fmt.Sprintf("%s, place %d", f.name, place), got, binSizes(f.n, bins))
+		}
+	}
+}
+
+func TestPairsAreUniform(t *testing.T) {
+	for _, f := range families(t) {
+		bins := min(f.n, 16)
+		size := binSizes(f.n, bins)
+		share := make([]float64, bins*bins)
+		n := float64(f.n)
+		for a := range bins {
+			for b := range bins {
+				share[a*bins+b] = size[a] * size[b] * n / (n - 1)
+				if a == b {
+					share[a*bins+b] = size[a] * (size[a]*n - 1) / (n - 1)
+				}
+				if math.Abs(share[a*bins+b]) < 1e-12 {
+					share[a*bins+b] = 0
+				}
+			}
+		}
+		for _, places := range [][2]uint64{{0, 1}, {0, f.n - 1}, {f.n / 3, f.n/3 + 1}, {f.n / 2, 0}} {
+			if places[0] == places[1] {
+				continue
+			}
+			got := make([]uint64, bins*bins)
+			for epoch := range trials(20_000) {
+				at := f.at(epoch)
+				got[bin(at(places[0]), f.n, bins)*bins+bin(at(places[1]), f.n, bins)]++
+			}
+			checkUniform(t, fmt.Sprintf("%s, places %v", f.name, places), got, share)
+		}
+	}
+}
+
+func TestDisplacementsAreUniform(t *testing.T) {
+	for _, f := range families(t) {
+		bins := min(f.n, 100)
+		got := make([]uint64, bins)
+		pick := newKey("pick", f.n)
+		for epoch := range trials(20_000) {
+			at := f.at(epoch)
+			i := pick.draw(epoch, f.n)
+			got[bin((at(i)+f.n-i)%f.n, f.n, bins)]++
+		}
+		checkUniform(t, f.name, got, binSizes(f.n, bins))
+	}
+}
+
+// TestOneLargeOrderIsSpread looks at one permutation from within: successors and displacements.
+func TestOneLargeOrderIsSpread(t *testing.T) {
+	const n, bins = 100_003, 64
+	for seed := range trials(3) {
+		p := newPerm(newKey("full", seed, 0), n)
+		var displaced, followed, parity [bins]uint64
+		before := p.at(n - 1)
+		for i := range uint64(n) {
+			v := p.at(i)
+			displaced[bin((v+n-i)%n, n, bins)]++
+			followed[bin((v+n-before)%n, n, bins)]++
+			parity[(v%8)*8+i%8]++
+			before = v
+		}
+		checkUniform(t, "displacement", displaced[:], binSizes(n, bins))
+		checkUniform(t, "successor", followed[:], binSizes(n, bins))
+		checkUniform(t, "low bits", parity[:], even(bins))
+	}
+}
+
+func TestAllSmallPermutationsAreEquallyLikely(t *testing.T) {
+	const n = 5
+	index := map[[n]uint64]int{}
+	got := make([]uint64, 120)
+	for epoch := range trials(60_000) {
+		p := newPerm(newKey("row", 1, epoch), n)
+		var order [n]uint64
+		for i := range order {
+			order[i] = p.at(uint64(i))
+		}
+		if _, ok := index[order]; !ok {
+			index[order] = len(index)
+		}
+		got[index[order]]++
+	}
+	if len(index) != 120 {
+		t.Errorf("got %d permutations of %d elements, want 120", len(index), n)
+	}
+	checkUniform(t, "permutations of 5", got, even(120))
+}
+
+// TestDrawsHaveNoBias takes a bound at which a remainder would favour some results by half.
+func TestDrawsHaveNoBias(t *testing.T) {
+	const bound, bins = 3 << 62, 3
+	var got [bins]uint64
+	for i := range trials(60_000) {
+		v := newKey("lane", 5).draw(i, bound)
+		if v >= bound {
+			t.Fatalf("draw %d: got %d, want below %d", i, v, uint64(bound))
+		}
+		got[v>>62]++
+	}
+	checkUniform(t, "thirds", got[:], even(bins))
+}
+
+// TestVarianceFormulasHold measures the variance of a class's share of a batch on data sorted by
+// class, averaged over seeds, and holds the formulas to it.
+func TestVarianceFormulasHold(t *testing.T) {
+	for _, c := range []struct {
+		params           Params
+		chunks, c, batch uint64
+	}{
+		{Params{Shuffle: Window, Window: 16}, 512, 128, 256},
+		{Params{Shuffle: Window, Window: 32}, 512, 128, 256},
+		{Params{Shuffle: Window, Window: 64}, 512, 128, 256},
+		{Params{Shuffle: Window, Window: 8}, 64, 40, 100},
+		{Params{Shuffle: Slot, Window: 32}, 512, 128, 256},
+		{Params{Shuffle: Slot, Window: 64}, 512, 128, 256},
+		{Params{Shuffle: Slot, Window: 128}, 512, 128, 256},
+		{Params{Shuffle: Slot, Window: 16}, 200, 64, 128},
+		{Params{Shuffle: Full}, 512, 128, 256},
+	} {
+		got := measureVariance(t, c.params, c.chunks, c.c, c.batch)
+		want := Variance(c.params, c.chunks, c.c, c.batch)
+		if math.Abs(got-want) > .1*want {
+			t.Errorf("%+v, %d chunks of %d, batch %d: got %.2f, want %.2f within a tenth", c.params, c.chunks, c.c, c.batch, got, want)
+		}
+	}
+}
+
+// measureVariance lays ten classes over the stored samples, one after another, and looks at every batch of 40 epochs of as many seeds.
+func measureVariance(t *testing.T, params Params, chunks, c, batch uint64) float64 {
+	const classes, seeds = 10, 40
+	s := chunks * c
+	var sum, n float64
+	var samples []uint64
+	for seed := range trials(seeds) {
+		params.Seed = seed
+		e := mustPlan(t, params, equal(chunks, c)).Epoch(seed)
+		for m := range s / batch {
+			samples = e.Append(samples[:0], m*batch, (m+1)*batch)
+			var count [classes]float64
+			for _, x := range samples {
+				count[mulDiv(x, classes, s)]++
+			}
+			for _, k := range count {
+				d := k - float64(batch)/classes
+				sum += d * d
+				n++
+			}
+		}
+	}
+	return sum / n / (float64(batch) / classes * (1 - 1.0/classes))
+}
+
+func TestVarianceOutsideOfTheFormulas(t *testing.T) {
+	for _, c := range []struct {
+		params           Params
+		chunks, c, batch uint64
+	}{
+		{Params{Shuffle: Slot, Window: 128}, 200, 128, 256},
+		{Params{Shuffle: Slot, Window: 128}, 512, 128, 64},
+		{Params{Shuffle: Window, Window: 2}, 400, 32, 256},
+		{Params{Shuffle: None}, 400, 32, 100},
+	} {
+		got := Variance(c.params, c.chunks, c.c, c.batch)
+		want := measureVariance(t, c.params, c.chunks, c.c, c.batch)
+		if math.Abs(got-want) > .15*want {
+			t.Errorf("%+v, %d chunks of %d, batch %d: got %.2f simulated, want %.2f", c.params, c.chunks, c.c, c.batch, got, want)
+		}
+	}
+	for _, params := range []Params{{Shuffle: Slot, Window: 4}, {Shuffle: "other"}} {
+		if got := Variance(params, 1, 100, 10); got != 0 {
+			t.Errorf("%+v, one chunk: got %v, want 0", params, got)
+		}
+	}
+}
