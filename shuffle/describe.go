@@ -99,6 +99,10 @@ func Variance(params Params, chunks, c, batch uint64) float64 {
 	}
 	n, cf, b := float64(chunks), float64(c), float64(min(batch, chunks*c))
 	switch params.Shuffle {
+	case None:
+		if batch < chunks*c {
+			return b // a batch is of one class
+		}
 	case Full:
 		return (n*cf - b) / (n*cf - 1)
 	case Window:

@@ -219,7 +219,7 @@ func TestVarianceFormulasHold(t *testing.T) {
 		{Params{Shuffle: Window, Window: 16}, 512, 128, 256},
 		{Params{Shuffle: Window, Window: 32}, 512, 128, 256},
 		{Params{Shuffle: Window, Window: 64}, 512, 128, 256},
-		{Params{Shuffle: Window, Window: 8}, 64, 40, 100},
+		{Params{Shuffle: Window, Window: 8}, 200, 40, 100},
 		{Params{Shuffle: Slot, Window: 32}, 512, 128, 256},
 		{Params{Shuffle: Slot, Window: 64}, 512, 128, 256},
 		{Params{Shuffle: Slot, Window: 128}, 512, 128, 256},

@@ -1,0 +1,90 @@
+package shuffle
+
+import (
+	"math"
+	"testing"
+)
+
+func TestOrderDigestNamesTheOrder(t *testing.T) {
+	digest := func(params Params, first []uint64) string { return mustPlan(t, params, first).OrderDigest() }
+	base := Params{Shuffle: Slot, Window: 8, Seed: 1}
+	first := prefix(3, 0, 5, 9)
+	seen := map[string]int{}
+	for i, d := range []string{
+		digest(base, first),
+		digest(Params{Shuffle: Window, Window: 8, Seed: 1}, first),
+		digest(Params{Shuffle: Slot, Window: 9, Seed: 1}, first),
+		digest(Params{Shuffle: Slot, Window: 8, Seed: 2}, first),
+		digest(base, prefix(3, 5, 0, 9)),
+		digest(base, prefix(3, 0, 5, 9, 0)),
+		digest(base, equal(5000, 2)),
+		digest(Params{Shuffle: None}, first),
+		digest(Params{Shuffle: Full}, first),
+		digest(Params{Shuffle: Full, Seed: 1}, first),
+	} {
+		if before, ok := seen[d]; ok {
+			t.Errorf("order %d has the digest of order %d", i, before)
+		}
+		seen[d] = i
+	}
+	if got, want := digest(base, prefix(3, 0, 5, 9)), digest(base, first); got != want {
+		t.Errorf("the same order twice: got %s, want %s", got, want)
+	}
+	// What an order does not depend on is not in its digest.
+	if got, want := digest(Params{Shuffle: Full, Window: 7}, prefix(17)), digest(Params{Shuffle: Full}, first); got != want {
+		t.Errorf("full, other chunks of as many samples: got %s, want %s", got, want)
+	}
+	if got, want := digest(Params{Shuffle: None, Seed: 7}, first), digest(Params{Shuffle: None}, first); got != want {
+		t.Errorf("none, another seed: got %s, want %s", got, want)
+	}
+	// It is stored and compared between releases.
+	if got, want := digest(base, first), "485c287f0adc1dfb60ef4caade29a20d"; got != want {
+		t.Errorf("got %s, want %s as released", got, want)
+	}
+}
+
+func TestMemory(t *testing.T) {
+	lengths := []uint64{5, 100, 7, 3, 50, 1}
+	for _, c := range []struct {
+		params Params
+		want   uint64
+	}{
+		{Params{Shuffle: None}, 150},
+		{Params{Shuffle: Window, Window: 1}, 150},
+		{Params{Shuffle: Window, Window: 2}, 162},
+		{Params{Shuffle: Window, Window: 4}, 166},
+		{Params{Shuffle: Window, Window: math.MaxUint64}, 166},
+		{Params{Shuffle: Slot, Window: 2}, 166},
+		{Params{Shuffle: Full}, 166},
+	} {
+		if got := Memory(c.params, lengths); got != c.want {
+			t.Errorf("%+v: got %d bytes, want %d", c.params, got, c.want)
+		}
+	}
+	many := make([]uint64, 1000)
+	for i := range many {
+		many[i] = 8
+	}
+	if got, want := Memory(Params{Shuffle: Slot, Window: 128}, many), uint64(8*(128+inFlight)); got != want {
+		t.Errorf("slot over equal chunks: got %d bytes, want %d", got, want)
+	}
+	if got := Memory(Params{Shuffle: None}, nil); got != 0 {
+		t.Errorf("no chunks: got %d bytes, want 0", got)
+	}
+}
+
+// TestVarianceOfTheDefault pins figures that users read when they choose.
+func TestVarianceOfTheDefault(t *testing.T) {
+	for _, c := range []struct {
+		params Params
+		want   float64
+	}{
+		{Params{Shuffle: Slot, Window: 32}, 7.3}, {Params{Shuffle: Slot, Window: 64}, 3.4}, {Params{Shuffle: Slot, Window: 128}, 1.5},
+		{Params{Shuffle: Window, Window: 16}, 16.3}, {Params{Shuffle: Window, Window: 32}, 8.3}, {Params{Shuffle: Window, Window: 64}, 4.4},
+		{Params{Shuffle: Window, Window: 512}, 1}, {Params{Shuffle: Full}, 1}, {Params{Shuffle: None}, 256},
+	} {
+		if got := Variance(c.params, 512, 128, 256); math.Abs(got-c.want) > .04*c.want {
+			t.Errorf("%+v: got %.2f, want %.1f within 4 in 100", c.params, got, c.want)
+		}
+	}
+}

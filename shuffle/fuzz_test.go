@@ -1,0 +1,113 @@
+package shuffle
+
+import (
+	"slices"
+	"testing"
+)
+
+// FuzzOrder takes any parameters and any small chunks: an epoch is a bijection, both directions and
+// spans agree with it, and a slot order follows its definition (a model that lays everything out).
+func FuzzOrder(f *testing.F) {
+	f.Add(uint8(0), uint64(1), uint64(0), uint64(0), []byte{})
+	f.Add(uint8(1), uint64(2), uint64(42), uint64(1)<<32, []byte{3, 0, 9, 1})
+	f.Add(uint8(2), uint64(3), uint64(1)<<63, uint64(7), []byte{200, 1, 1, 1, 0, 40})
+	f.Add(uint8(2), uint64(128), uint64(5), uint64(1)<<63, []byte{1, 1, 1, 1, 1, 1})
+	f.Add(uint8(3), uint64(0), uint64(9), uint64(3), []byte{255, 255})
+	f.Fuzz(func(t *testing.T, shuffle uint8, window, seed, epoch uint64, sizes []byte) {
+		if len(sizes) > 40 {
+			sizes = sizes[:40]
+		}
+		counts := make([]uint64, len(sizes))
+		for i, c := range sizes {
+			counts[i] = uint64(c)
+		}
+		params := Params{Shuffle: []string{None, Window, Slot, Full}[shuffle%4], Window: window, Seed: seed}
+		p, err := NewPlan(params, prefix(counts...))
+		if err != nil {
+			if window > 0 {
+				t.Fatalf("NewPlan(%+v): %v", params, err)
+			}
+			return
+		}
+		e := p.Epoch(epoch)
+		if err := checkBijection(e); err != nil {
+			t.Fatal(err)
+		}
+		if err := checkSpans(e); err != nil {
+			t.Fatal(err)
+		}
+		if params.Shuffle == Slot {
+			if got, want := e.Append(nil, 0, p.Samples()), slotModel(params, epoch, counts); !slices.Equal(got, want) {
+				t.Fatalf("got %v, want %v", got, want)
+			}
+		}
+	})
+}
+
+func permuted[E any](k key, in []E) []E {
+	out := make([]E, len(in))
+	p := newPerm(k, uint64(len(in)))
+	for i := range out {
+		out[i] = in[p.at(uint64(i))]
+	}
+	return out
+}
+
+// slotModel builds lanes of samples and takes rows from them.
+func slotModel(params Params, epoch uint64, counts []uint64) []uint64 {
+	first := prefix(counts...)
+	chunks := make([]uint64, len(counts))
+	for i := range chunks {
+		chunks[i] = uint64(i)
+	}
+	chunks = permuted(newKey("chunks", params.Seed), chunks) // at most 40, so perm is exact
+	var laid []uint64
+	n := uint64(0)
+	for _, c := range chunks {
+		for x := first[c]; x < first[c+1]; x++ {
+			laid = append(laid, x)
+		}
+		n += min(1, counts[c])
+	}
+	cut := laneCuts(params.Window, n, uint64(len(laid)))
+	var lanes [][]uint64
+	for j := range len(cut) - 1 {
+		lanes = append(lanes, modelLane(params.Seed, epoch, uint64(j), laid[cut[j]:cut[j+1]], chunkTable(first)))
+	}
+	var order []uint64
+	for k := uint64(0); len(order) < len(laid); k++ {
+		var row []uint64
+		for _, lane := range lanes {
+			if uint64(len(lane)) > k {
+				row = append(row, lane[k])
+			}
+		}
+		order = append(order, permuted(newKey("row", params.Seed, epoch, k), row)...)
+	}
+	return order
+}
+
+// modelLane cuts a lane into pieces, moves the whole ones, and shuffles each.
+func modelLane(seed, epoch, j uint64, lane []uint64, first chunkTable) []uint64 {
+	var pieces, whole [][]uint64
+	for len(lane) > 0 {
+		c := first.of(lane[0])
+		n := min(uint64(len(lane)), first[c+1]-lane[0])
+		pieces = append(pieces, lane[:n])
+		if n == first.size(c) {
+			whole = append(whole, lane[:n])
+		}
+		lane = lane[n:]
+	}
+	whole = permuted(newKey("lane", seed, epoch, j), whole)
+	var out []uint64
+	for _, piece := range pieces {
+		c := first.of(piece[0])
+		if uint64(len(piece)) == first.size(c) {
+			piece, whole = whole[0], whole[1:]
+			c = first.of(piece[0])
+		}
+		out = append(out, permuted(newKey("piece", seed, epoch, uint64(c), piece[0]-first[c]), piece)...)
+	}
+	return out
+}
