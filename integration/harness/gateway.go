@@ -3,7 +3,6 @@ package harness
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -93,7 +92,7 @@ func Serve(t testing.TB, store *Store, dataset string, args ...string) *Gateway 
 		Process: Start(t, "millrace serve", Binary(t), append(baseEnv(t), store.Env...), all...),
 		URL:     "http://" + address, Admin: "http://" + admin,
 	}
-	g.Ready(t, answers(g.URL+"/readyz", func(status int) bool { return status == http.StatusOK }))
+	g.Ready(t, Answers(g.URL+"/readyz"))
 	return g
 }
 
@@ -143,35 +142,6 @@ func Do(ctx context.Context, method, url string, header ...string) (Response, er
 		return Response{}, fmt.Errorf("%s %s: %w", method, url, err)
 	}
 	return Response{Status: resp.StatusCode, Header: resp.Header, Body: body}, nil
-}
-
-// Sample is one entry of a manifest.
-type Sample struct {
-	Position uint64 `json:"position"`
-	Key      string `json:"key"`
-	Shard    string `json:"shard"`
-	Offset   int64  `json:"offset"`
-	Length   int64  `json:"length"`
-	CRC32C   any    `json:"crc32c"`
-}
-
-// Manifest returns the samples of the batch at path (without a query) under query.
-func (g *Gateway) Manifest(t testing.TB, path, query string) []Sample {
-	t.Helper()
-	r := g.MustGet(t, path+"/manifest"+query)
-	var m struct {
-		Samples []Sample `json:"samples"`
-	}
-	if err := json.Unmarshal(r.Body, &m); err != nil {
-		t.Fatalf("manifest %s: %v", path, err)
-	}
-	return m.Samples
-}
-
-// Requests sums the gateway's counters of requests answered for batches.
-func (g *Gateway) Requests(t testing.TB) int {
-	t.Helper()
-	return int(g.Metric(t, `millrace_(http_)?requests_total`, "batch"))
 }
 
 // Metric sums the samples of every metric whose name matches pattern and whose line

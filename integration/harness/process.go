@@ -3,9 +3,7 @@ package harness
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -134,26 +132,6 @@ func (p *Process) Ready(t testing.TB, probe func(context.Context) error) {
 	}
 }
 
-// answers returns a probe: GET url must answer with a status that ok accepts.
-func answers(url string, ok func(status int) bool) func(context.Context) error {
-	return func(ctx context.Context) error {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-		if err != nil {
-			return err
-		}
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			return err
-		}
-		defer resp.Body.Close()
-		_, _ = io.Copy(io.Discard, resp.Body)
-		if !ok(resp.StatusCode) {
-			return errors.New(resp.Status)
-		}
-		return nil
-	}
-}
-
 // FreeAddress returns a loopback address that nobody listens on.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
@@ -177,4 +155,18 @@ func Installed(t testing.TB, name string) string {
 		t.Fatalf("find %s: %v; run make deps", name, err)
 	}
 	return path
+}
+
+// Answers returns a probe for Ready: url must answer 200.
+func Answers(url string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		r, err := Do(ctx, http.MethodGet, url)
+		if err != nil {
+			return err
+		}
+		if r.Status != http.StatusOK {
+			return fmt.Errorf("GET %s: status %d", url, r.Status)
+		}
+		return nil
+	}
 }

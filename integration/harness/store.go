@@ -3,7 +3,6 @@ package harness
 import (
 	"context"
 	"crypto/rand"
-	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -61,7 +60,7 @@ func openMinIO(t testing.TB) *Store {
 	server := Start(t, "minio", Installed(t, "minio"),
 		append(baseEnv(t), "MINIO_ROOT_USER="+key, "MINIO_ROOT_PASSWORD="+secret, "MINIO_BROWSER=off"),
 		"server", "--quiet", "--address", address, data)
-	server.Ready(t, answers("http://"+address+"/minio/health/cluster", func(status int) bool { return status == http.StatusOK }))
+	server.Ready(t, Answers("http://"+address+"/minio/health/cluster"))
 	return s3Store("minio", address, key, secret, "", server)
 }
 
@@ -75,7 +74,7 @@ func openVersity(t testing.TB) *Store {
 	server := Start(t, "versitygw", Installed(t, "versitygw"),
 		append(baseEnv(t), "ROOT_ACCESS_KEY="+key, "ROOT_SECRET_KEY="+secret),
 		"--port", address, "--quiet", "--health", "/health", "posix", data)
-	server.Ready(t, answers("http://"+address+"/health", func(status int) bool { return status == http.StatusOK }))
+	server.Ready(t, Answers("http://"+address+"/health"))
 	return s3Store("versitygw", address, key, secret, filepath.Join(data, Bucket), server)
 }
 

@@ -1,0 +1,201 @@
+package integration_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"hash/crc32"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/millrace-data/millrace/integration/harness"
+)
+
+// served packs a few hundred files into a directory and serves them.
+func served(t *testing.T, args ...string) (*harness.Store, *harness.Gateway, map[string]string) {
+	t.Helper()
+	files, content := harness.Files(t, 300, 3000)
+	store := harness.Open(t, "dir")
+	harness.Pack(t, store, files, dataset, small()...)
+	return store, harness.Serve(t, store, dataset, append([]string{"--cache-size", "64MiB"}, args...)...), content
+}
+
+// shardBytes reads a sample's stored bytes straight from the shard that its manifest names.
+func shardBytes(t *testing.T, store *harness.Store, s harness.Sample) []byte {
+	t.Helper()
+	f, err := os.Open(filepath.Join(store.Path, dataset, filepath.FromSlash(s.Shard)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	data := make([]byte, s.Length)
+	if _, err := f.ReadAt(data, s.Offset); err != nil {
+		t.Fatalf("read %s [%d,+%d): %v", s.Shard, s.Offset, s.Length, err)
+	}
+	return data
+}
+
+// TestBodyIsTheStoredBytes compares batches with the shards on disk, byte for byte, and
+// their checksum with the header.
+func TestBodyIsTheStoredBytes(t *testing.T) {
+	store, g, _ := served(t)
+	for _, m := range []int{0, 3, 9} {
+		query := share(16, 1, 2)
+		answer := g.MustGet(t, batchPath(0, m)+query)
+		var want []byte
+		for _, s := range g.Manifest(t, batchPath(0, m), query) {
+			want = append(want, shardBytes(t, store, s)...)
+		}
+		want = append(want, make([]byte, 1024)...)
+		if !bytes.Equal(answer.Body, want) {
+			t.Errorf("batch %d: got %d bytes, want the %d stored ones", m, len(answer.Body), len(want))
+		}
+		sum := fmt.Sprintf("%08x", crc32.Checksum(answer.Body, crc32.MakeTable(crc32.Castagnoli)))
+		if got := answer.Header.Get("Millrace-Crc32c"); got != sum {
+			t.Errorf("batch %d: Millrace-Crc32c: got %s, want %s", m, got, sum)
+		}
+	}
+}
+
+// TestOrdinaryToolsReadABatch hands a batch to GNU tar and to Python's tarfile; Go's
+// archive/tar has read every other batch of these tests.
+func TestOrdinaryToolsReadABatch(t *testing.T) {
+	_, g, content := served(t)
+	answer := g.MustGet(t, "/epoch/0/batch/2")
+	file := filepath.Join(t.TempDir(), "batch.tar")
+	if err := os.WriteFile(file, answer.Body, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	r := newReader(t, content)
+	r.count("batch", answer)
+	for name := range r.seen {
+		want = append(want, name)
+	}
+	script := "import sys,tarfile\nfor m in tarfile.open(sys.argv[1]): print(m.name)"
+	for _, tool := range [][]string{{"tar", "-t", "-f", file}, {"python3", "-c", script, file}} {
+		out, err := exec.CommandContext(t.Context(), tool[0], tool[1:]...).CombinedOutput()
+		if err != nil {
+			t.Errorf("%s: %v\n%s", tool[0], err, out)
+			continue
+		}
+		names := strings.Fields(string(out))
+		if len(names) != len(want) {
+			t.Errorf("%s: got %d members, want %d", tool[0], len(names), len(want))
+		}
+		for _, name := range names {
+			if r.seen[name] != 1 {
+				t.Errorf("%s: got member %s, want only members of the batch", tool[0], name)
+			}
+		}
+	}
+}
+
+// TestConditionalAndRangeRequests walks through what HTTP promises for a batch.
+func TestConditionalAndRangeRequests(t *testing.T) {
+	_, g, _ := served(t)
+	short := "/epoch/0/batch/1"
+	full := g.MustGet(t, short)
+	etag := full.Header.Get("ETag")
+	if !strings.HasPrefix(etag, `"`) || full.Header.Get("Cache-Control") != "no-cache" {
+		t.Errorf("short path: got ETag %q, Cache-Control %q, want a strong ETag and no-cache", etag, full.Header.Get("Cache-Control"))
+	}
+	place, err := url.Parse(full.Header.Get("Content-Location"))
+	if err != nil || place.Query().Get("generation") == "" {
+		t.Fatalf("Content-Location: got %q, want a canonical URL with its generation", full.Header.Get("Content-Location"))
+	}
+	canonical := g.MustGet(t, place.RequestURI())
+	if !bytes.Equal(canonical.Body, full.Body) || canonical.Header.Get("ETag") != etag {
+		t.Error("canonical URL: got another body or ETag than the short one")
+	}
+	if got := canonical.Header.Get("Cache-Control"); got != "public, max-age=31536000, immutable" {
+		t.Errorf("canonical URL: Cache-Control: got %q", got)
+	}
+	for _, c := range []struct {
+		name   string
+		header []string
+		status int
+		body   []byte
+	}{
+		{"same ETag", []string{"If-None-Match", etag}, http.StatusNotModified, nil},
+		{"weak form of it", []string{"If-None-Match", "W/" + etag}, http.StatusNotModified, nil},
+		{"other ETag", []string{"If-None-Match", `"other"`}, http.StatusOK, full.Body},
+		{"range", []string{"Range", "bytes=100-299"}, http.StatusPartialContent, full.Body[100:300]},
+		{"suffix", []string{"Range", "bytes=-1024"}, http.StatusPartialContent, full.Body[len(full.Body)-1024:]},
+		{"rest", []string{"Range", "bytes=700-", "If-Range", etag}, http.StatusPartialContent, full.Body[700:]},
+		{"rest of something else", []string{"Range", "bytes=700-", "If-Range", `"other"`}, http.StatusOK, full.Body},
+	} {
+		got := g.Get(t, short, c.header...)
+		if got.Status != c.status || !bytes.Equal(got.Body, c.body) {
+			t.Errorf("%s: got %d and %d bytes, want %d and %d", c.name, got.Status, len(got.Body), c.status, len(c.body))
+		}
+	}
+	if got := g.Get(t, short, "Range", "bytes=999999999-"); got.Status != http.StatusRequestedRangeNotSatisfiable {
+		t.Errorf("range outside: got %d, want 416", got.Status)
+	}
+	head, err := harness.Do(t.Context(), http.MethodHead, g.URL+short)
+	if err != nil || head.Status != http.StatusOK || len(head.Body) != 0 ||
+		head.Header.Get("ETag") != etag || head.Header.Get("Content-Length") != full.Header.Get("Content-Length") {
+		t.Errorf("HEAD: got %d, %v, %v, want the headers of GET", head.Status, head.Header, err)
+	}
+}
+
+// problem is the body of an error.
+type problem struct {
+	Code      string `json:"code"`
+	Retryable bool   `json:"retryable"`
+	Status    int    `json:"status"`
+	Detail    string `json:"detail"`
+}
+
+func problemOf(t *testing.T, r harness.Response) problem {
+	t.Helper()
+	var p problem
+	if err := json.Unmarshal(r.Body, &p); err != nil {
+		t.Fatalf("body of a %d: %v: %s", r.Status, err, r.Body)
+	}
+	if got := r.Header.Get("Content-Type"); !strings.HasPrefix(got, "application/problem+json") {
+		t.Errorf("Content-Type of a %d: got %q", r.Status, got)
+	}
+	if got := r.Header.Get("Cache-Control"); got != "no-store" {
+		t.Errorf("Cache-Control of a %d: got %q, want no-store", r.Status, got)
+	}
+	return p
+}
+
+func TestErrorsSayWhatIsWrong(t *testing.T) {
+	_, g, _ := served(t)
+	for _, c := range []struct {
+		path   string
+		status int
+		code   string
+		names  []string
+	}{
+		{"/epoch/0/batch/0?batch_size=0&rank=7&unknown=1", 400, "invalid_argument", []string{"batch_size", "rank", "unknown"}},
+		{"/epoch/0/batch/999999", 404, "end_of_epoch", nil},
+		{"/v1/datasets/nothing/epochs/0/batches/0", 404, "not_found", nil},
+		{"/epoch/0/batch/0?generation=0000", 0, "", nil},
+	} {
+		r := g.Get(t, c.path)
+		p := problemOf(t, r)
+		if c.status == 0 {
+			if r.Status != 400 && r.Status != 404 {
+				t.Errorf("%s: got %d, want 400 or 404", c.path, r.Status)
+			}
+			continue
+		}
+		if r.Status != c.status || p.Code != c.code || p.Retryable {
+			t.Errorf("%s: got %d %+v, want %d %s, not retryable", c.path, r.Status, p, c.status, c.code)
+		}
+		for _, name := range c.names {
+			if !strings.Contains(string(r.Body), name) {
+				t.Errorf("%s: got %s, want %s named", c.path, r.Body, name)
+			}
+		}
+	}
+}

@@ -1,0 +1,172 @@
+package integration_test
+
+import (
+	"bytes"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/millrace-data/millrace/integration/harness"
+	"github.com/millrace-data/millrace/internal/objstore"
+)
+
+// damage is one thing that happens to a stored shard behind the gateway's back.
+type damage struct {
+	name string
+	do   func(t *testing.T, store *harness.Store, key string)
+}
+
+func damages(store *harness.Store) []damage {
+	all := []damage{
+		{"overwritten", overwrite},
+		{"deleted", remove},
+		{"truncated", truncate},
+	}
+	if store.Path != "" {
+		// Only where the test can reach the stored file itself: same ETag, other bytes.
+		all = append(all, damage{"one bit flipped", flip})
+	}
+	return all
+}
+
+// read returns the stored bytes of key.
+func read(t *testing.T, store *harness.Store, key string) []byte {
+	t.Helper()
+	if store.Name == "dir" {
+		data, err := os.ReadFile(filepath.Join(store.Path, key))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return data
+	}
+	objects := store.Objects(t)
+	object, err := objects.Stat(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := make([]byte, object.Size)
+	if err := objects.ReadRange(t.Context(), object.Ref(), 0, data); err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func replace(t *testing.T, store *harness.Store, key string, data []byte) {
+	t.Helper()
+	if store.Name == "dir" {
+		if err := os.WriteFile(filepath.Join(store.Path, key), data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	_, err := store.Objects(t).Put(t.Context(), key, bytes.NewReader(data), int64(len(data)), objstore.Condition{})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func overwrite(t *testing.T, store *harness.Store, key string) {
+	t.Helper()
+	replace(t, store, key, bytes.Repeat([]byte{0x5a}, len(read(t, store, key))))
+}
+
+func truncate(t *testing.T, store *harness.Store, key string) {
+	t.Helper()
+	data := read(t, store, key)
+	replace(t, store, key, data[:len(data)/2])
+}
+
+func remove(t *testing.T, store *harness.Store, key string) {
+	t.Helper()
+	if store.Name == "dir" {
+		if err := os.Remove(filepath.Join(store.Path, key)); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if err := store.Objects(t).Delete(t.Context(), key); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// flip changes one bit in the middle of the stored file and puts its times back, so that
+// nothing but the bytes tells.
+func flip(t *testing.T, store *harness.Store, key string) {
+	t.Helper()
+	path := filepath.Join(store.Path, key)
+	if store.Name != "dir" {
+		path = filepath.Join(store.Path, filepath.FromSlash(key))
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	at := info.Size()/2/512*512 + 100
+	one := make([]byte, 1)
+	if _, err := f.ReadAt(one, at); err != nil {
+		t.Fatal(err)
+	}
+	one[0] ^= 4
+	if _, err := f.WriteAt(one, at); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(path, info.ModTime(), info.ModTime()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestDamageUnderARunningGateway harms one shard after the gateway has opened the index:
+// each batch is then either the right bytes or a 502 that names shard and range, and
+// never a wrong byte.
+func TestDamageUnderARunningGateway(t *testing.T) {
+	files, _ := harness.Files(t, 200, 4000)
+	for _, kind := range harness.Kinds() {
+		for _, what := range damages(&harness.Store{Path: map[string]string{"dir": "x", "versitygw": "x"}[kind]}) {
+			t.Run(kind+"/"+strings.ReplaceAll(what.name, " ", "-"), func(t *testing.T) {
+				store := harness.Open(t, kind)
+				harness.Pack(t, store, files, dataset, small()...)
+				healthy := harness.Serve(t, store, dataset, "--cache-size", "64MiB")
+				n := batches(t, healthy, 0, 8)
+				reference := make([][]byte, n)
+				for m := range n {
+					reference[m] = healthy.MustGet(t, batchPath(0, m)+share(8, 0, 1)).Body
+				}
+				keys := store.Keys(t, dataset)
+				if len(keys) < 2 {
+					t.Fatalf("shards: got %v, want several", keys)
+				}
+				g := harness.Serve(t, store, dataset, "--cache-size", "64MiB")
+				what.do(t, store, keys[0])
+				shard := filepath.Base(keys[0])
+				refused := 0
+				for m := range n {
+					r := g.Get(t, batchPath(0, m)+share(8, 0, 1))
+					if r.Status == http.StatusOK {
+						if !bytes.Equal(r.Body, reference[m]) {
+							t.Fatalf("batch %d: got a 200 with wrong bytes", m)
+						}
+						continue
+					}
+					p := problemOf(t, r)
+					if r.Status != http.StatusBadGateway || p.Code != "store_inconsistent" || p.Retryable {
+						t.Fatalf("batch %d: got %d %+v, want 502 store_inconsistent, not retryable", m, r.Status, p)
+					}
+					if strings.Contains(string(r.Body), "127.0.0.1") || strings.Contains(string(r.Body), store.Root) {
+						t.Errorf("batch %d: the answer names our host or path: %s", m, r.Body)
+					}
+					refused++
+				}
+				if refused == 0 || refused == n {
+					t.Errorf("%s, %s damaged: got %d of %d batches refused, want some", kind, shard, refused, n)
+				}
+			})
+		}
+	}
+}
