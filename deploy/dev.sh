@@ -1,0 +1,105 @@
+#!/usr/bin/env bash
+# The compose stack as local processes, without Docker: MinIO, sample data, a gateway.
+# usage: deploy/dev.sh start|stop|status
+#
+# MILLRACE_DEV_DIR     where data, logs and process ids are kept
+# MILLRACE_DEV_LISTEN  the gateway's address, 127.0.0.1:8080
+# MILLRACE_DEV_S3      MinIO's address, 127.0.0.1:9000
+# MILLRACE_DEV_SOURCE  the directory to pack, Go's source tree
+# MILLRACE_BINARY      the millrace command, bin/millrace
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/millrace
+dir=${MILLRACE_DEV_DIR:-$cache/dev}
+listen=${MILLRACE_DEV_LISTEN:-127.0.0.1:8080}
+s3=${MILLRACE_DEV_S3:-127.0.0.1:9000}
+millrace=${MILLRACE_BINARY:-$root/bin/millrace}
+
+stop_one() { # NAME
+  local file=$dir/$1.pid pid
+  [ -f "$file" ] || return 0
+  pid=$(cat "$file")
+  # Only what is still the program that was started under this id.
+  if ps -o args= -p "$pid" 2>/dev/null | grep -q "$1"; then
+    kill "$pid" 2>/dev/null || true
+    for _ in $(seq 100); do
+      kill -0 "$pid" 2>/dev/null || break
+      sleep 0.1
+    done
+    kill -9 "$pid" 2>/dev/null || true
+    echo "stopped $1"
+  fi
+  rm -f "$file"
+}
+
+wait_for() { # NAME URL
+  for _ in $(seq 300); do
+    curl -fsS -o /dev/null "$2" 2>/dev/null && return 0
+    kill -0 "$(cat "$dir/$1.pid")" 2>/dev/null || break
+    sleep 0.1
+  done
+  echo "$1 did not start; its log:" >&2
+  tail -n 20 "$dir/$1.log" >&2
+  exit 1
+}
+
+start() {
+  "$root/tools/deps.sh"
+  stop >/dev/null
+  mkdir -p "$dir/objects/train"
+  umask 077
+  if [ ! -s "$dir/credentials" ]; then
+    # Made once, on this machine, for this machine.
+    printf 'AWS_ACCESS_KEY_ID=%s\nAWS_SECRET_ACCESS_KEY=%s\n' \
+      "$(od -An -N8 -tx1 /dev/urandom | tr -d ' \n')" "$(od -An -N20 -tx1 /dev/urandom | tr -d ' \n')" >"$dir/credentials"
+  fi
+  set -a
+  # shellcheck disable=SC1091
+  source "$dir/credentials"
+  AWS_ENDPOINT_URL_S3=http://$s3
+  AWS_REGION=us-east-1
+  set +a
+
+  MINIO_ROOT_USER=$AWS_ACCESS_KEY_ID MINIO_ROOT_PASSWORD=$AWS_SECRET_ACCESS_KEY MINIO_BROWSER=off \
+    nohup "$cache/bin/minio" server --quiet --address "$s3" "$dir/objects" >"$dir/minio.log" 2>&1 </dev/null &
+  echo $! >"$dir/minio.pid"
+  wait_for minio "http://$s3/minio/health/cluster"
+
+  "$millrace" pack "${MILLRACE_DEV_SOURCE:-$(go env GOROOT)/src}" s3://train/sample
+
+  nohup "$millrace" serve --dataset sample=s3://train/sample --listen "$listen" >"$dir/millrace.log" 2>&1 </dev/null &
+  echo $! >"$dir/millrace.pid"
+  wait_for millrace "http://$listen/readyz"
+  cat <<END
+
+MinIO:    http://$s3, bucket train (credentials in $dir/credentials)
+gateway:  http://$listen
+logs:     $dir
+
+  curl -s http://$listen/epoch/0/batch/17 | tar -t
+  curl -s http://$listen/v1/datasets/sample/epochs/0/batches/17/manifest
+  curl -sI http://$listen/epoch/0/batch/17
+  $millrace fetch http://$listen --epoch 0 --discard
+
+Stop it with: make dev-stop
+END
+}
+
+stop() {
+  stop_one millrace
+  stop_one minio
+}
+
+case ${1:-} in
+  start) start ;;
+  stop) stop ;;
+  status)
+    for name in minio millrace; do
+      [ -f "$dir/$name.pid" ] && echo "$name: process $(cat "$dir/$name.pid")"
+    done
+    ;;
+  *)
+    echo "usage: deploy/dev.sh start|stop|status" >&2
+    exit 2
+    ;;
+esac

@@ -1,0 +1,148 @@
+package integration_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/millrace-data/millrace/integration/harness"
+)
+
+// peakRSS returns the most memory that a process has held, in bytes. Where the system
+// does not keep that figure, it is what the process holds now.
+func peakRSS(t *testing.T, pid int) int64 {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		out, err := exec.CommandContext(t.Context(), "ps", "-o", "rss=", "-p", strconv.Itoa(pid)).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		kib, err := strconv.ParseInt(strings.TrimSpace(string(out)), 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return kib << 10
+	}
+	for line := range strings.Lines(string(status)) {
+		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			kib, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return kib << 10
+		}
+	}
+	t.Fatal("read peak memory: no VmHWM")
+	return 0
+}
+
+// stall opens connections that ask for batches and never read an answer, until ctx ends.
+func stall(ctx context.Context, g *harness.Gateway, clients, batches int) func() {
+	host, _ := url.Parse(g.URL)
+	var all sync.WaitGroup
+	for c := range clients {
+		all.Go(func() {
+			for m := c; ctx.Err() == nil; m += clients {
+				conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", host.Host)
+				if err != nil {
+					return
+				}
+				_ = conn.(*net.TCPConn).SetReadBuffer(4 << 10)
+				fmt.Fprintf(conn, "GET /epoch/0/batch/%d?batch_size=8 HTTP/1.1\r\nHost: gateway\r\n\r\n", m%batches)
+				hold, cancel := context.WithTimeout(ctx, 20*time.Second)
+				<-hold.Done()
+				cancel()
+				conn.Close()
+			}
+		})
+	}
+	return all.Wait
+}
+
+// patient reads one batch, waiting out every 503 as the gateway asks.
+func patient(ctx context.Context, address string) (harness.Response, error) {
+	for {
+		r, err := harness.Do(ctx, http.MethodGet, address)
+		if err != nil || r.Status != http.StatusServiceUnavailable {
+			return r, err
+		}
+		seconds, err := strconv.Atoi(r.Header.Get("Retry-After"))
+		if err != nil {
+			return r, fmt.Errorf("503 without Retry-After: %w", err)
+		}
+		wait, cancel := context.WithTimeout(ctx, time.Duration(seconds)*time.Second)
+		<-wait.Done()
+		cancel()
+	}
+}
+
+// TestMemoryStaysWithinTheBudget reads a dataset of ten times the cache with 64 clients,
+// 32 of which never read what they asked for. The budget and 64 MiB are all the memory
+// that the process may ever hold.
+func TestMemoryStaysWithinTheBudget(t *testing.T) {
+	const budget = 32 << 20
+	files, content := harness.Files(t, 1600, 256<<10)
+	var total int64
+	for _, data := range content {
+		total += int64(len(data))
+	}
+	if total < 9*budget {
+		t.Fatalf("dataset: got %d bytes, want about ten times the cache", total)
+	}
+	store := harness.Open(t, "dir")
+	harness.Pack(t, store, files, dataset, "--shard-size", "32MiB", "--chunk-size", "1MiB")
+	g := harness.Serve(t, store, dataset, "--cache-size", "32MiB")
+	n := batches(t, g, 0, 8)
+
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	stalled, end := context.WithCancel(ctx)
+	wait := stall(stalled, g, 32, n)
+	defer func() { cancel(); wait() }()
+
+	const readers = 32
+	var all sync.WaitGroup
+	faults := make([]error, readers)
+	served := make([]int, readers)
+	for c := range readers {
+		all.Go(func() {
+			for m := c; m < n; m += readers {
+				r, err := patient(ctx, fmt.Sprintf("%s/epoch/0/batch/%d?batch_size=8", g.URL, m))
+				if err == nil && r.Status != http.StatusOK {
+					err = fmt.Errorf("batch %d: status %d: %s", m, r.Status, r.Body)
+				}
+				if err != nil {
+					faults[c] = err
+					return
+				}
+				served[c]++
+			}
+		})
+	}
+	all.Wait()
+	end()
+	sum := 0
+	for c, err := range faults {
+		if err != nil {
+			t.Errorf("client %d: %v", c, err)
+		}
+		sum += served[c]
+	}
+	if sum != n {
+		t.Errorf("batches read: got %d, want %d", sum, n)
+	}
+	peak := peakRSS(t, g.Pid())
+	t.Logf("peak memory %.1f MiB, budget %.0f MiB, dataset %.0f MiB", float64(peak)/(1<<20), float64(budget)/(1<<20), float64(total)/(1<<20))
+	if limit := int64(budget + 64<<20); peak > limit {
+		t.Errorf("peak memory: got %d MiB, want at most %d", peak>>20, limit>>20)
+	}
+}

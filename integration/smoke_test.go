@@ -1,0 +1,35 @@
+package integration_test
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/millrace-data/millrace/integration/harness"
+)
+
+// TestSmokeScript runs the script that anybody can run, against every store.
+func TestSmokeScript(t *testing.T) {
+	files, _ := harness.Files(t, 200, 3000)
+	for _, kind := range harness.Kinds() {
+		t.Run(kind, func(t *testing.T) {
+			store := harness.Open(t, kind)
+			harness.Pack(t, store, files, dataset, small()...)
+			g := harness.Serve(t, store, dataset, "--cache-size", "64MiB")
+			out, err := exec.CommandContext(t.Context(), "./smoke.sh", g.URL).CombinedOutput()
+			if err != nil || !strings.Contains(string(out), "checks passed") {
+				t.Errorf("smoke.sh: %v\n%s", err, out)
+			}
+		})
+	}
+}
+
+// TestSmokeScriptNoticesAStranger points the script at something that is no gateway.
+func TestSmokeScriptNoticesAStranger(t *testing.T) {
+	store := harness.Open(t, "minio")
+	endpoint := strings.TrimPrefix(store.Env[0], "AWS_ENDPOINT_URL_S3=")
+	out, err := exec.CommandContext(t.Context(), "./smoke.sh", endpoint).CombinedOutput()
+	if err == nil {
+		t.Errorf("smoke.sh against MinIO: got success, want a failure\n%s", out)
+	}
+}
