@@ -1,9 +1,17 @@
-// Package gateway serves batches over HTTP.
 package gateway
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
 	"net/http"
+	"regexp"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/rs/zerolog"
 
@@ -38,17 +46,126 @@ type Config struct {
 	Log      zerolog.Logger
 	Version  string
 	Stats    func() []Stat
+
+	AdminListen bool          // metrics, statistics and pprof are served by Admin alone, not on the data port
+	Deadline    time.Duration // to the first byte, 60 s; the header Millrace-Deadline-Ms may lower it
+	LameDuck    time.Duration // after Drain new batches are served this long, 10 s
+	PlanBytes   int64         // prepared epochs kept in memory, 64 MiB
 }
 
+const (
+	defaultDeadline  = 60 * time.Second
+	defaultLameDuck  = 10 * time.Second
+	defaultPlanBytes = 64 << 20
+)
+
 // Gateway is the HTTP service.
-type Gateway struct{}
+type Gateway struct {
+	cfg      Config
+	datasets []*dataset
+	byName   map[string]*dataset
+	plans    *plans
+	metrics  *metrics
+	started  time.Time
+	crc      *crcTables
+	buffers  sync.Pool    // of *[gatherLength]byte: no more of them live than responses are being written
+	spec     []byte       // the OpenAPI document as JSON
+	active   atomic.Int64 // requests being answered
+	drained  atomic.Int64 // nanoseconds after started at which Drain was called; 0: not draining
+	handler  http.Handler
+	admin    http.Handler
+}
+
+// dataset is a Dataset with what is derived from it once.
+type dataset struct {
+	Dataset
+	indexETag string
+}
+
+// validName bounds data set names to what a path carries without escapes.
+var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 
 // New checks cfg and builds the routes. It starts nothing.
-func New(cfg Config) (*Gateway, error) { return nil, nil }
+func New(cfg Config) (*Gateway, error) {
+	g := &Gateway{cfg: cfg, byName: map[string]*dataset{}, started: time.Now(), crc: newCRCTables()}
+	g.buffers.New = func() any { return new([gatherLength]byte) }
+	if g.cfg.Deadline <= 0 {
+		g.cfg.Deadline = defaultDeadline
+	}
+	if g.cfg.LameDuck <= 0 {
+		g.cfg.LameDuck = defaultLameDuck
+	}
+	if g.cfg.PlanBytes <= 0 {
+		g.cfg.PlanBytes = defaultPlanBytes
+	}
+	if err := g.addDatasets(cfg.Datasets); err != nil {
+		return nil, err
+	}
+	spec, err := openAPI(cfg.Version)
+	if err != nil {
+		return nil, err
+	}
+	g.spec = spec
+	g.plans = newPlans(g.cfg.PlanBytes)
+	g.metrics = newMetrics(g)
+	g.handler = g.routes()
+	g.admin = g.adminRoutes()
+	return g, nil
+}
+
+func (g *Gateway) addDatasets(all []Dataset) error {
+	var faults []error
+	if len(all) == 0 {
+		faults = append(faults, errors.New("no data set"))
+	}
+	for _, d := range all {
+		switch {
+		case !validName.MatchString(d.Name):
+			faults = append(faults, fmt.Errorf("data set name %q: letters, digits, dot, dash and underscore only", d.Name))
+		case g.byName[d.Name] != nil:
+			faults = append(faults, fmt.Errorf("data set name %q is given twice", d.Name))
+		case d.Index == nil || d.Source == nil:
+			faults = append(faults, fmt.Errorf("data set %q has no index or no source", d.Name))
+		default:
+			ds := &dataset{Dataset: d, indexETag: indexETag(d.Index)}
+			g.datasets = append(g.datasets, ds)
+			g.byName[d.Name] = ds
+		}
+	}
+	if err := errors.Join(faults...); err != nil {
+		return fmt.Errorf("gateway configuration: %w", err)
+	}
+	return nil
+}
+
+// indexETag names the bytes of the index object: the generation fixes content and layout, the shards'
+// versions fix the binding beside it.
+func indexETag(x *chunkindex.Index) string {
+	h := sha256.New()
+	fmt.Fprintf(h, "millrace index\n%s\n%d\n", x.Generation(), x.Size())
+	for i := range x.Shards() {
+		s := x.Shard(i)
+		fmt.Fprintf(h, "%s\n%s\n", strconv.Quote(s.ETag), strconv.Quote(s.VersionID))
+	}
+	return `"` + hex.EncodeToString(h.Sum(nil)) + `"`
+}
 
 // Handler serves the data port. Admin serves metrics, statistics and pprof on a listener of their own.
-func (g *Gateway) Handler() http.Handler { return nil }
-func (g *Gateway) Admin() http.Handler   { return nil }
+func (g *Gateway) Handler() http.Handler { return g.handler }
+
+// Admin serves metrics, statistics, health and pprof, and is never reachable through Handler.
+func (g *Gateway) Admin() http.Handler { return g.admin }
 
 // Drain makes readyz answer 503 from now on; new batches are refused once the lame-duck time is over.
-func (g *Gateway) Drain() {}
+func (g *Gateway) Drain() {
+	g.drained.CompareAndSwap(0, max(1, int64(time.Since(g.started))))
+}
+
+// draining says whether Drain was called, and whether the lame-duck time is over too.
+func (g *Gateway) draining() (begun, over bool) {
+	at := g.drained.Load()
+	if at == 0 {
+		return false, false
+	}
+	return true, time.Since(g.started)-time.Duration(at) >= g.cfg.LameDuck
+}

@@ -1,0 +1,106 @@
+package gateway
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// retryDraining is when a client should ask another gateway.
+const retryDraining = time.Second
+
+// getBatch answers with one rank's share of a global batch.
+func (g *Gateway) getBatch(x *exchange) error {
+	b, err := g.decodeBatch(x)
+	if err != nil {
+		return err
+	}
+	x.w.Header().Set("Vary", "Accept")
+	if !b.chosen {
+		if err := checkAccept(x.r, b.dataset.Index.Framing().ContentType()); err != nil {
+			return err
+		}
+	}
+	share := b.batching().Share(b.batch, b.rank, b.worldSize)
+	if err := checkShare(share); err != nil {
+		return err
+	}
+	etag := b.etag("batch")
+	b.describe(x.w.Header(), share, etag)
+	if notModified(x.r, etag) {
+		x.w.WriteHeader(http.StatusNotModified)
+		return nil
+	}
+	if err := g.refuseDraining(x); err != nil {
+		return err
+	}
+	start := time.Now()
+	cursor, l, err := g.plan(x, b, share)
+	x.log.plan = time.Since(start)
+	if err != nil {
+		return err
+	}
+	return g.send(x, b.dataset, cursor, l, etag)
+}
+
+// refuseDraining refuses new work once the lame-duck time is over.
+func (g *Gateway) refuseDraining(x *exchange) error {
+	if _, over := g.draining(); !over || x.r.Method == http.MethodHead {
+		return nil
+	}
+	return &problem{
+		Status: http.StatusServiceUnavailable, Code: codeDraining, Retryable: true, RetryAfter: retryDraining,
+		Detail: "this gateway is shutting down; ask another one",
+	}
+}
+
+// plan finds the samples of a share and says where the reader stands.
+func (g *Gateway) plan(x *exchange, b batchRequest, share shuffle.Share) (shuffle.Cursor, *located, error) {
+	ctx := x.r.Context()
+	plan, epoch, err := g.plans.epoch(b.dataset, b.params, b.epoch)
+	if err != nil {
+		return shuffle.Cursor{}, nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return shuffle.Cursor{}, nil, fmt.Errorf("plan epoch %d: %w", b.epoch, err)
+	}
+	samples := b.dataset.Index.Samples()
+	l, err := g.locate(ctx, b.dataset.Index, epoch.AppendShare(make([]uint64, 0, share.Count), share))
+	if err != nil {
+		return shuffle.Cursor{}, nil, err
+	}
+	first := b.batch * b.batchSize
+	return shuffle.Cursor{
+		Plan: plan, Epoch: epoch,
+		First: first, End: min(first+b.batchSize, samples), BatchSize: b.batchSize,
+	}, l, nil
+}
+
+// describe sets the headers that follow from the plan alone.
+func (b batchRequest) describe(h http.Header, share shuffle.Share, etag string) {
+	num := func(n uint64) string { return strconv.FormatUint(n, 10) }
+	batches := b.batching().Batches()
+	h.Set("ETag", etag)
+	h.Set("Cache-Control", cacheControl(b.pinned))
+	h.Set("Content-Location", b.batchURL(b.epoch, b.batch))
+	h.Set("Millrace-Generation", b.dataset.Index.Generation())
+	h.Set("Millrace-Epoch", num(b.epoch))
+	h.Set("Millrace-Batch", num(b.batch))
+	h.Set("Millrace-Batches", num(batches))
+	h.Set("Millrace-Samples", num(share.Count))
+	h.Set("Millrace-Padded", num(share.Padded))
+	if b.batch+1 < batches {
+		h.Set("Link", "<"+b.batchURL(b.epoch, b.batch+1)+`>; rel="next"`)
+	}
+}
+
+// cacheControl lets everybody keep what a URL pins for ever, and ask again for the rest.
+func cacheControl(pinned bool) string {
+	if pinned {
+		return "public, max-age=31536000, immutable"
+	}
+	return "no-cache"
+}

@@ -1,0 +1,181 @@
+package gateway
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+)
+
+// notModified says whether If-None-Match names etag: any of a list, or *; weak ones compare equal to strong ones.
+func notModified(r *http.Request, etag string) bool {
+	for _, line := range r.Header.Values("If-None-Match") {
+		for line != "" {
+			line = strings.TrimLeft(line, " \t,")
+			if strings.HasPrefix(line, "*") {
+				return true
+			}
+			tag, rest, ok := cutETag(line)
+			if !ok {
+				break
+			}
+			if strings.TrimPrefix(tag, "W/") == etag {
+				return true
+			}
+			line = rest
+		}
+	}
+	return false
+}
+
+// cutETag splits an entity tag off the front of s.
+func cutETag(s string) (tag, rest string, ok bool) {
+	start := 0
+	if strings.HasPrefix(s, "W/") {
+		start = 2
+	}
+	if len(s) <= start || s[start] != '"' {
+		return "", s, false
+	}
+	end := strings.IndexByte(s[start+1:], '"')
+	if end < 0 {
+		return "", s, false
+	}
+	end += start + 2
+	return s[:end], s[end:], true
+}
+
+// span is a part of a body: length bytes from start on.
+type span struct{ start, length int64 }
+
+// selectRange reads Range and If-Range. It returns the part of a body of size bytes that is to be sent: all of it
+// for no range, several ranges, a malformed one, or one whose If-Range does not hold.
+func selectRange(r *http.Request, etag string, size int64) (part span, partial bool, err error) {
+	whole := span{0, size}
+	lines := r.Header.Values("Range")
+	if r.Method != http.MethodGet || len(lines) != 1 {
+		return whole, false, nil
+	}
+	if cond := r.Header.Values("If-Range"); len(cond) > 0 && (len(cond) > 1 || strings.TrimSpace(cond[0]) != etag) {
+		return whole, false, nil
+	}
+	part, kind := parseRange(lines[0], size)
+	switch kind {
+	case rangeOutside:
+		return span{}, false, &problem{
+			Status: http.StatusRequestedRangeNotSatisfiable, Code: codeRange,
+			Detail: fmt.Sprintf("the body has %d bytes", size),
+		}
+	case rangePart:
+		return part, true, nil
+	}
+	return whole, false, nil
+}
+
+type rangeKind int
+
+const (
+	rangeIgnored rangeKind = iota // not a single byte range: the whole body is the answer
+	rangePart
+	rangeOutside
+)
+
+// parseRange reads one byte range against a body of size bytes.
+func parseRange(s string, size int64) (span, rangeKind) {
+	const unit = "bytes="
+	if len(s) < len(unit) || !strings.EqualFold(s[:len(unit)], unit) {
+		return span{}, rangeIgnored
+	}
+	first, last, ok := strings.Cut(strings.Trim(s[len(unit):], " \t"), "-")
+	if !ok {
+		return span{}, rangeIgnored
+	}
+	from, fromOK := rangeNumber(first, size)
+	to, toOK := rangeNumber(last, size)
+	switch {
+	case first == "" && toOK: // the last so many bytes
+		if to == 0 || size == 0 {
+			return span{}, rangeOutside
+		}
+		return span{size - to, to}, rangePart
+	case fromOK && last == "":
+		to = size
+	case fromOK && toOK:
+		if compareDigits(first, last) > 0 {
+			return span{}, rangeIgnored
+		}
+	default:
+		return span{}, rangeIgnored
+	}
+	if from >= size {
+		return span{}, rangeOutside
+	}
+	return span{from, min(to, size-1) - from + 1}, rangePart
+}
+
+// rangeNumber reads the digits of a position, which may be of any length: what lies beyond size counts as size.
+func rangeNumber(s string, size int64) (n int64, ok bool) {
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return 0, false
+		}
+		if n < size {
+			d := int64(s[i] - '0')
+			if n > (size-d)/10 {
+				n = size
+			} else {
+				n = n*10 + d
+			}
+		}
+	}
+	return n, s != ""
+}
+
+// compareDigits compares two strings of digits as numbers.
+func compareDigits(a, b string) int {
+	a, b = strings.TrimLeft(a, "0"), strings.TrimLeft(b, "0")
+	if len(a) != len(b) {
+		return len(a) - len(b)
+	}
+	return strings.Compare(a, b)
+}
+
+// checkAccept answers whether the caller takes content of this type: an Accept header that excludes it is a 406.
+func checkAccept(r *http.Request, contentType string) error {
+	lines := r.Header.Values("Accept")
+	if len(lines) == 0 {
+		return nil
+	}
+	major, _, _ := strings.Cut(contentType, "/")
+	best, quality := -1, false
+	for media := range strings.SplitSeq(strings.Join(lines, ","), ",") {
+		name, params, _ := strings.Cut(media, ";")
+		rank := -1
+		switch strings.ToLower(strings.TrimSpace(name)) {
+		case contentType:
+			rank = 2
+		case major + "/*":
+			rank = 1
+		case "*/*":
+			rank = 0
+		}
+		if rank > best {
+			best, quality = rank, !zeroQuality(params)
+		}
+	}
+	if best >= 0 && quality {
+		return nil
+	}
+	return &problem{Status: http.StatusNotAcceptable, Code: codeNotAcceptable, Detail: "this is served as " + contentType + " only"}
+}
+
+// zeroQuality says whether media type parameters hold q=0, which means "anything but this".
+func zeroQuality(params string) bool {
+	for p := range strings.SplitSeq(params, ";") {
+		name, value, _ := strings.Cut(strings.TrimSpace(p), "=")
+		if strings.EqualFold(strings.TrimSpace(name), "q") {
+			value = strings.TrimSpace(value)
+			return value != "" && strings.Trim(value, "0.") == ""
+		}
+	}
+	return false
+}

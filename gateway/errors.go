@@ -1,0 +1,180 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/internal/budget"
+	"github.com/millrace-data/millrace/internal/objstore"
+)
+
+// The codes of the error table in docs/api.md.
+const (
+	codeInvalid           = "invalid_argument"
+	codeNotFound          = "not_found"
+	codeEndOfEpoch        = "end_of_epoch"
+	codeMethodNotAllowed  = "method_not_allowed"
+	codeNotAcceptable     = "not_acceptable"
+	codeTooLarge          = "content_too_large"
+	codeRange             = "range_not_satisfiable"
+	codeBatchTooLarge     = "batch_too_large"
+	codeOverloaded        = "overloaded"
+	codeDraining          = "draining"
+	codeStoreUnavailable  = "store_unavailable"
+	codeStoreTimeout      = "store_timeout"
+	codeStoreInconsistent = "store_inconsistent"
+	codeStoreDenied       = "store_denied"
+	codeInternal          = "internal"
+)
+
+// statusClientGone is written to the log alone: nobody is left to read an answer.
+const statusClientGone = 499
+
+// problem is an error with the words that its user may read (RFC 9457). The cause is for the log only: it may
+// name keys and hosts.
+type problem struct {
+	Status     int
+	Code       string
+	Detail     string
+	Retryable  bool
+	RetryAfter time.Duration
+
+	Faults  []fault // invalid_argument: everything that is wrong
+	Batches *uint64 // end_of_epoch: how many there are
+	Bytes   *uint64 // batch_too_large: the sum
+	Limit   *int64  // batch_too_large: what it was held against
+	Place   *place  // store_inconsistent: where
+	Cause   error
+}
+
+// place is where in the data set a store's object does not match the index.
+type place struct {
+	Shard  int   `json:"shard"`
+	Offset int64 `json:"offset"`
+	Length int64 `json:"length"`
+}
+
+func (p *problem) Error() string {
+	if p.Cause != nil {
+		return p.Code + ": " + p.Cause.Error()
+	}
+	return p.Code + ": " + p.Detail
+}
+
+func (p *problem) Unwrap() error { return p.Cause }
+
+func invalid(format string, args ...any) *problem {
+	return &problem{Status: http.StatusBadRequest, Code: codeInvalid, Detail: fmt.Sprintf(format, args...)}
+}
+
+// storeRow is one row of the error table: what the parts below report, and what a user gets.
+type storeRow struct {
+	cause      error
+	status     int
+	code       string
+	detail     string
+	retryable  bool
+	retryAfter time.Duration
+}
+
+// storeRows is the error table for everything that the parts below report.
+func storeRows() []storeRow {
+	const bad = http.StatusBadGateway
+	const inconsistent = "a stored object is not what the index says: "
+	return []storeRow{
+		{budget.ErrTooLarge, http.StatusBadRequest, codeBatchTooLarge, "no memory budget of this gateway can hold this batch", false, 0},
+		{budget.ErrOverloaded, http.StatusServiceUnavailable, codeOverloaded, "the memory budget is in use", true, time.Second},
+		{objstore.ErrChanged, bad, codeStoreInconsistent, inconsistent + "it has changed", false, 0},
+		{objstore.ErrNotFound, bad, codeStoreInconsistent, inconsistent + "it is missing", false, 0},
+		{objstore.ErrShort, bad, codeStoreInconsistent, inconsistent + "it is too short", false, 0},
+		{chunkindex.ErrCorrupt, bad, codeStoreInconsistent, inconsistent + "its bytes do not match their digest", false, 0},
+		{objstore.ErrDenied, bad, codeStoreDenied, "the store refuses the gateway's credentials", true, time.Second},
+		{objstore.ErrThrottled, http.StatusServiceUnavailable, codeStoreUnavailable, "the store asks to slow down", true, time.Second},
+		{objstore.ErrUnavailable, http.StatusServiceUnavailable, codeStoreUnavailable, "the store cannot be reached", true, time.Second},
+		{objstore.ErrTimeout, http.StatusGatewayTimeout, codeStoreTimeout, "the store is too slow", true, time.Second},
+		{context.DeadlineExceeded, http.StatusGatewayTimeout, codeStoreTimeout, "the request's deadline has passed", true, time.Second},
+	}
+}
+
+// problemOf turns any error into the one that its user gets. What no row knows is internal, and its detail stays in the log.
+func problemOf(err error) *problem {
+	var p *problem
+	if errors.As(err, &p) {
+		return p
+	}
+	for _, row := range storeRows() {
+		if !errors.Is(err, row.cause) {
+			continue
+		}
+		p := &problem{
+			Status: row.status, Code: row.code, Detail: row.detail,
+			Retryable: row.retryable, RetryAfter: row.retryAfter, Cause: err,
+		}
+		var at *chunkindex.RangeError
+		if row.code == codeStoreInconsistent && errors.As(err, &at) {
+			p.Place = &place{Shard: at.Shard, Offset: at.Offset, Length: at.Length}
+			p.Detail += fmt.Sprintf(" (shard %d, bytes %d to %d)", at.Shard, at.Offset, at.Offset+at.Length-1)
+		}
+		return p
+	}
+	return &problem{
+		Status: http.StatusInternalServerError, Code: codeInternal, Retryable: true, Cause: err,
+		Detail: "something went wrong inside the gateway; its log has the detail under this request id",
+	}
+}
+
+// problemBody is a problem as it is sent.
+type problemBody struct {
+	Type         string  `json:"type"`
+	Title        string  `json:"title"`
+	Status       int     `json:"status"`
+	Detail       string  `json:"detail"`
+	Instance     string  `json:"instance"`
+	Code         string  `json:"code"`
+	Retryable    bool    `json:"retryable"`
+	RetryAfterMs int64   `json:"retry_after_ms,omitempty"`
+	RequestID    string  `json:"request_id"`
+	Faults       []fault `json:"faults,omitempty"`
+	Batches      *uint64 `json:"batches,omitempty"`
+	Bytes        *uint64 `json:"bytes,omitempty"`
+	Limit        *int64  `json:"limit,omitempty"`
+	*place
+}
+
+// sendProblem answers with a problem. Headers that described a body which is not coming are taken back.
+func sendProblem(x *exchange, p *problem) {
+	h := x.w.Header()
+	for name := range h {
+		switch name {
+		case "Allow", "Content-Range", "Connection", "X-Request-Id", "Vary":
+		default:
+			h.Del(name)
+		}
+	}
+	body, err := json.Marshal(problemBody{
+		Type: "urn:millrace:error:" + p.Code, Title: http.StatusText(p.Status), Status: p.Status, Detail: p.Detail,
+		Instance: "urn:millrace:request:" + x.id, Code: p.Code, Retryable: p.Retryable,
+		RetryAfterMs: p.RetryAfter.Milliseconds(), RequestID: x.id,
+		Faults: p.Faults, Batches: p.Batches, Bytes: p.Bytes, Limit: p.Limit, place: p.Place,
+	})
+	if err != nil {
+		panic(fmt.Sprintf("gateway: problem is not JSON: %v", err))
+	}
+	body = append(body, '\n')
+	h.Set("Content-Type", "application/problem+json")
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	h.Set("Cache-Control", "no-store")
+	if p.RetryAfter > 0 {
+		h.Set("Retry-After", strconv.FormatInt(int64((p.RetryAfter+time.Second-1)/time.Second), 10))
+	}
+	x.w.WriteHeader(p.Status)
+	if x.r.Method != http.MethodHead {
+		x.w.mustWrite(body)
+	}
+}

@@ -1,0 +1,142 @@
+package gateway
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+	"time"
+)
+
+const (
+	maxURL       = 16 << 10 // a key of 4 KiB, escaped, and room
+	maxGoneBody  = 64 << 10 // a body above this is called too large, not only unwanted
+	maxRequestID = 128
+)
+
+// exchange is one request and its answer.
+type exchange struct {
+	w     *responseWriter
+	r     *http.Request // its context ends at the deadline to the first byte
+	id    string
+	start time.Time
+	log   accessLog
+}
+
+// handlerFunc answers an exchange or says why not. It writes nothing before it can no longer fail, and
+// after the first byte it aborts instead of returning an error.
+type handlerFunc func(x *exchange) error
+
+// edge is where every request enters and leaves: id, limits, deadline, errors, panics, access line, metrics.
+func (g *Gateway) edge(route string, h handlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		start := time.Now()
+		x := &exchange{w: newResponseWriter(w, start), r: r, id: requestID(r), start: start}
+		x.w.Header().Set("X-Request-Id", x.id)
+		if begun, _ := g.draining(); begun {
+			x.w.Header().Set("Connection", "close")
+		}
+		g.active.Add(1)
+		defer g.active.Add(-1)
+		ctx := r.Context()
+		cause, abort := g.guard(ctx, x, h)
+		if cause != nil && !x.w.wrote {
+			abort = g.settle(ctx, x, cause) || abort
+		}
+		g.finish(x, route, cause, abort)
+		if abort {
+			panic(http.ErrAbortHandler)
+		}
+	}
+}
+
+// guard runs a handler and turns a panic into an error. abort says that the connection must not live on.
+func (g *Gateway) guard(ctx context.Context, x *exchange, h handlerFunc) (cause error, abort bool) {
+	defer func() {
+		v := recover()
+		if v == nil {
+			return
+		}
+		if v == http.ErrAbortHandler {
+			cause, abort = errors.Join(errAborted, x.w.err), true
+			return
+		}
+		g.metrics.panics.Inc()
+		x.log.stack = string(debug.Stack())
+		cause, abort = fmt.Errorf("panic: %v", v), x.w.wrote
+	}()
+	limit, err := g.admit(x)
+	if err != nil {
+		return err, false
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	x.r = x.r.WithContext(ctx)
+	err = h(x)
+	return err, err != nil && x.w.wrote
+}
+
+var errAborted = errors.New("connection aborted after the first byte")
+
+// settle answers a request that failed before its first byte. It reports whether the connection is to be aborted.
+func (g *Gateway) settle(ctx context.Context, x *exchange, cause error) (abort bool) {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		x.w.status = statusClientGone
+		return true
+	}
+	defer func() {
+		if v := recover(); v != nil { // the client left while its error was being written
+			abort = true
+		}
+	}()
+	sendProblem(x, problemOf(cause))
+	return false
+}
+
+// admit refuses what no route takes, and returns the time the request has to its first byte.
+func (g *Gateway) admit(x *exchange) (time.Duration, error) {
+	r := x.r
+	if r.ContentLength != 0 {
+		x.w.Header().Set("Connection", "close")
+		if r.ContentLength > maxGoneBody {
+			return 0, &problem{Status: http.StatusRequestEntityTooLarge, Code: codeTooLarge, Detail: "the body is too large"}
+		}
+		if r.Method == http.MethodGet || r.Method == http.MethodHead {
+			return 0, invalid("a %s has no body", r.Method)
+		}
+	}
+	if len(r.RequestURI) > maxURL {
+		return 0, &problem{Status: http.StatusRequestEntityTooLarge, Code: codeTooLarge, Detail: fmt.Sprintf("the URL is longer than %d bytes", maxURL)}
+	}
+	values := r.Header.Values("Millrace-Deadline-Ms")
+	if len(values) == 0 {
+		return g.cfg.Deadline, nil
+	}
+	ms, reason := parseDecimal(values[0])
+	if len(values) > 1 || reason != "" || ms == 0 {
+		return 0, invalid("Millrace-Deadline-Ms: must be one unsigned decimal number above 0")
+	}
+	if ms >= uint64(g.cfg.Deadline.Milliseconds()) {
+		return g.cfg.Deadline, nil
+	}
+	return time.Duration(ms) * time.Millisecond, nil
+}
+
+// requestID returns the caller's request id if it is harmless, else a new one.
+func requestID(r *http.Request) string {
+	id := r.Header.Get("X-Request-Id")
+	if id == "" || len(id) > maxRequestID {
+		return rand.Text()
+	}
+	for i := range len(id) {
+		c := id[i]
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '-', c == '_', c == '.', c == ':':
+		default:
+			return rand.Text()
+		}
+	}
+	return id
+}

@@ -1,0 +1,70 @@
+package gateway
+
+import (
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"net/http"
+)
+
+//go:embed openapi.yaml
+var openAPIYAML []byte
+
+// openAPI returns the specification as JSON. The file is YAML in its JSON form, so that no parser
+// of YAML is needed to serve it.
+func openAPI(version string) ([]byte, error) {
+	var doc map[string]any
+	if err := json.Unmarshal(openAPIYAML, &doc); err != nil {
+		return nil, fmt.Errorf("parse openapi.yaml: %w", err)
+	}
+	if info, ok := doc["info"].(map[string]any); ok && version != "" {
+		info["version"] = version
+	}
+	out, err := json.Marshal(doc)
+	if err != nil {
+		return nil, fmt.Errorf("encode openapi.yaml: %w", err)
+	}
+	return out, nil
+}
+
+func (g *Gateway) getSpec(x *exchange) error {
+	x.w.Header().Set("Cache-Control", "no-cache")
+	sendBytes(x, "application/json", g.spec)
+	return nil
+}
+
+// getHealth says that the process is alive, even while it drains.
+func (g *Gateway) getHealth(x *exchange) error {
+	x.w.Header().Set("Cache-Control", "no-store")
+	sendBytes(x, "text/plain; charset=utf-8", []byte("ok\n"))
+	return nil
+}
+
+// getReady says whether new requests should come here.
+func (g *Gateway) getReady(x *exchange) error {
+	if begun, _ := g.draining(); begun {
+		return &problem{
+			Status: http.StatusServiceUnavailable, Code: codeDraining, Retryable: true, RetryAfter: retryDraining,
+			Detail: "this gateway is shutting down",
+		}
+	}
+	x.w.Header().Set("Cache-Control", "no-store")
+	sendBytes(x, "text/plain; charset=utf-8", []byte("ready\n"))
+	return nil
+}
+
+// getRoot tells somebody who has only the address how to go on.
+func (g *Gateway) getRoot(x *exchange) error {
+	return sendJSON(x, map[string]any{
+		"service": "millrace",
+		"version": g.cfg.Version,
+		"try":     "curl http://HOST:PORT/epoch/0/batch/0 | tar -t",
+		"links": map[string]string{
+			"datasets": "/v1/datasets",
+			"batch":    "/epoch/0/batch/0",
+			"openapi":  "/openapi.json",
+			"health":   "/healthz",
+			"ready":    "/readyz",
+		},
+	})
+}

@@ -1,0 +1,199 @@
+package gateway
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/go-chi/chi/v5"
+
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// Bounds of parameters that are multiplied with each other: far above any use, far below overflow.
+const (
+	maxBatchSize = 1 << 31
+	maxWorldSize = 1 << 31
+	maxWindow    = 1 << 31
+)
+
+// planNames are the parameters that fix the batches, batchNames those of a batch and of an epoch.
+func planNames() []string {
+	return []string{"batch_size", "seed", "shuffle", "window", "tail", "generation"}
+}
+
+func batchNames() []string { return append(planNames(), "rank", "world_size", "format") }
+
+// planRequest is a resolved plan: every parameter has its value, from the URL or from the data set's defaults.
+type planRequest struct {
+	dataset   *dataset
+	params    shuffle.Params
+	batchSize uint64
+	tail      shuffle.Tail
+	rank      uint64
+	worldSize uint64
+	format    string
+	pinned    bool // the URL names the generation
+	chosen    bool // the URL names the format, whatever Accept says
+}
+
+// batchRequest is the address of one batch.
+type batchRequest struct {
+	planRequest
+	epoch, batch uint64
+}
+
+// findDataset returns the data set that the path names; the short path means the default one.
+func (g *Gateway) findDataset(x *exchange) (*dataset, error) {
+	name := chi.URLParam(x.r, "dataset")
+	if name == "" {
+		x.log.dataset = g.datasets[0].Name
+		return g.datasets[0], nil
+	}
+	d, ok := g.byName[name]
+	if !ok {
+		return nil, &problem{Status: http.StatusNotFound, Code: codeNotFound, Detail: "no data set of this name"}
+	}
+	x.log.dataset = d.Name
+	return d, nil
+}
+
+// decodePlan resolves the parameters that the query gives against the data set's defaults.
+func decodePlan(q *query, d *dataset) planRequest {
+	def := d.Index.Defaults()
+	p := planRequest{dataset: d}
+	p.batchSize = q.number("batch_size", def.BatchSize, 1, maxBatchSize)
+	p.params.Seed = q.number("seed", def.Seed, 0, math.MaxUint64)
+	p.params.Shuffle = q.word("shuffle", def.Shuffle, shuffle.None, shuffle.Window, shuffle.Slot, shuffle.Full)
+	p.tail = shuffle.Tail(q.word("tail", def.Tail, string(shuffle.Short), string(shuffle.Drop), string(shuffle.Pad)))
+	window := q.number("window", def.Window, 1, maxWindow)
+	if usesWindow(p.params.Shuffle) {
+		p.params.Window = window
+	} else if q.has("window") {
+		q.fail("window", "has no meaning for shuffle %s", p.params.Shuffle)
+	}
+	p.worldSize = q.number("world_size", 1, 1, maxWorldSize)
+	p.rank = q.number("rank", 0, 0, math.MaxUint64)
+	if p.rank >= p.worldSize {
+		q.fail("rank", "must be below world_size")
+	}
+	p.format = q.word("format", d.Index.Format(), d.Index.Format())
+	p.chosen = q.has("format")
+	p.pinned = q.has("generation")
+	if s := q.values["generation"]; p.pinned && s != d.Index.Generation() && !isGeneration(s) {
+		q.fail("generation", "must be 64 hexadecimal digits in lower case")
+	}
+	return p
+}
+
+// usesWindow says whether a window is part of the plan: none and full have none.
+func usesWindow(name string) bool { return name == shuffle.Window || name == shuffle.Slot }
+
+func isGeneration(s string) bool {
+	if len(s) != 2*sha256.Size || strings.ToLower(s) != s {
+		return false
+	}
+	_, err := hex.DecodeString(s)
+	return err == nil
+}
+
+// checkGeneration refuses a generation that is not the one served.
+func checkGeneration(q *query, d *dataset) error {
+	if s := q.values["generation"]; s != "" && s != d.Index.Generation() {
+		return &problem{Status: http.StatusNotFound, Code: codeNotFound, Detail: "this generation of the data set is not served"}
+	}
+	return nil
+}
+
+// decodeEpoch reads the address of an epoch.
+func (g *Gateway) decodeEpoch(x *exchange) (planRequest, uint64, error) {
+	d, err := g.findDataset(x)
+	if err != nil {
+		return planRequest{}, 0, err
+	}
+	q := parseQuery(x.r.URL.RawQuery, batchNames()...)
+	p := decodePlan(q, d)
+	epoch := q.decimal("epoch", chi.URLParam(x.r, "epoch"), 0, math.MaxUint64)
+	if err := q.err(); err != nil {
+		return planRequest{}, 0, err
+	}
+	x.log.setPlan(p, epoch)
+	return p, epoch, checkGeneration(q, d)
+}
+
+// decodeBatch reads the address of a batch, and refuses one past the end of its epoch.
+func (g *Gateway) decodeBatch(x *exchange) (batchRequest, error) {
+	d, err := g.findDataset(x)
+	if err != nil {
+		return batchRequest{}, err
+	}
+	q := parseQuery(x.r.URL.RawQuery, batchNames()...)
+	b := batchRequest{planRequest: decodePlan(q, d)}
+	b.epoch = q.decimal("epoch", chi.URLParam(x.r, "epoch"), 0, math.MaxUint64)
+	b.batch = q.decimal("batch", chi.URLParam(x.r, "batch"), 0, math.MaxUint64)
+	if err := q.err(); err != nil {
+		return batchRequest{}, err
+	}
+	x.log.setPlan(b.planRequest, b.epoch)
+	x.log.batch, x.log.hasBatch = b.batch, true
+	if err := checkGeneration(q, d); err != nil {
+		return batchRequest{}, err
+	}
+	if n := b.batching().Batches(); b.batch >= n {
+		return batchRequest{}, &problem{
+			Status: http.StatusNotFound, Code: codeEndOfEpoch, Batches: &n,
+			Detail: fmt.Sprintf("the epoch has %d batches, numbered from 0", n),
+		}
+	}
+	return b, nil
+}
+
+func (p planRequest) batching() shuffle.Batching {
+	return shuffle.Batching{Samples: p.dataset.Index.Samples(), BatchSize: p.batchSize, Tail: p.tail}
+}
+
+// canonical is the query string with every parameter written out, names in byte order. A
+// parameter that has no meaning for the shuffle is left out.
+func (p planRequest) canonical() string {
+	b := make([]byte, 0, 256)
+	add := func(name, value string) {
+		if len(b) > 0 {
+			b = append(b, '&')
+		}
+		b = append(b, name...)
+		b = append(b, '=')
+		b = append(b, value...)
+	}
+	num := func(n uint64) string { return strconv.FormatUint(n, 10) }
+	add("batch_size", num(p.batchSize))
+	add("format", p.format)
+	add("generation", p.dataset.Index.Generation())
+	add("rank", num(p.rank))
+	add("seed", num(p.params.Seed))
+	add("shuffle", p.params.Shuffle)
+	add("tail", string(p.tail))
+	if usesWindow(p.params.Shuffle) {
+		add("window", num(p.params.Window))
+	}
+	add("world_size", num(p.worldSize))
+	return string(b)
+}
+
+func (p planRequest) epochURL(epoch uint64) string {
+	return fmt.Sprintf("/v1/datasets/%s/epochs/%d?%s", p.dataset.Name, epoch, p.canonical())
+}
+
+func (p planRequest) batchURL(epoch, batch uint64) string {
+	return fmt.Sprintf("/v1/datasets/%s/epochs/%d/batches/%d?%s", p.dataset.Name, epoch, batch, p.canonical())
+}
+
+// etag is a strong ETag that follows from the plan and never from the data. kind tells the resources of one
+// address apart.
+func (b batchRequest) etag(kind string) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "millrace %s\norder %d\n%d\n%d\n%s\n", kind, shuffle.OrderVersion, b.epoch, b.batch, b.canonical()))
+	return `"` + hex.EncodeToString(sum[:]) + `"`
+}

@@ -1,0 +1,240 @@
+package gateway
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// sendJSON answers with v. An ETag, if there is one, has been compared already.
+func sendJSON(x *exchange, v any) error {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encode %T: %w", v, err)
+	}
+	h := x.w.Header()
+	if h.Get("Cache-Control") == "" {
+		h.Set("Cache-Control", "no-cache")
+	}
+	sendBytes(x, "application/json", append(body, '\n'))
+	return nil
+}
+
+// sendBytes answers with a body that is in memory.
+func sendBytes(x *exchange, contentType string, body []byte) {
+	h := x.w.Header()
+	h.Set("Content-Type", contentType)
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	x.w.WriteHeader(http.StatusOK)
+	if x.r.Method != http.MethodHead {
+		x.w.mustWrite(body)
+	}
+}
+
+// noQuery refuses parameters where none are known.
+func noQuery(x *exchange) error { return parseQuery(x.r.URL.RawQuery).err() }
+
+// datasetLinks are the addresses that belong to a data set.
+type datasetLinks struct {
+	Self  string `json:"self"`
+	Epoch string `json:"epoch"`
+	Batch string `json:"batch"`
+	Index string `json:"index"`
+}
+
+// datasetInfo describes a data set.
+type datasetInfo struct {
+	Name        string              `json:"name"`
+	Default     bool                `json:"default"`
+	Generation  string              `json:"generation"`
+	Format      string              `json:"format"`
+	ContentType string              `json:"content_type"`
+	Samples     uint64              `json:"samples"`
+	Chunks      int                 `json:"chunks"`
+	Shards      int                 `json:"shards"`
+	Bytes       int64               `json:"bytes"`
+	MaxChunk    int64               `json:"max_chunk"`
+	MaxSample   int64               `json:"max_sample"`
+	Plan        chunkindex.Defaults `json:"default_plan"`
+	Links       datasetLinks        `json:"links"`
+}
+
+func (g *Gateway) info(d *dataset) datasetInfo {
+	x, self := d.Index, "/v1/datasets/"+d.Name
+	return datasetInfo{
+		Name: d.Name, Default: d == g.datasets[0], Generation: x.Generation(), Format: x.Format(),
+		ContentType: x.Framing().ContentType(), Samples: x.Samples(), Chunks: x.Chunks(), Shards: x.Shards(),
+		Bytes: x.Bytes(), MaxChunk: x.MaxChunk(), MaxSample: x.MaxSample(), Plan: x.Defaults(),
+		Links: datasetLinks{Self: self, Epoch: self + "/epochs/0", Batch: self + "/epochs/0/batches/0", Index: self + "/index"},
+	}
+}
+
+func (g *Gateway) getDatasets(x *exchange) error {
+	if err := noQuery(x); err != nil {
+		return err
+	}
+	list := struct {
+		Datasets []datasetInfo `json:"datasets"`
+	}{make([]datasetInfo, len(g.datasets))}
+	for i, d := range g.datasets {
+		list.Datasets[i] = g.info(d)
+	}
+	return sendJSON(x, list)
+}
+
+func (g *Gateway) getDataset(x *exchange) error {
+	d, err := g.findDataset(x)
+	if err != nil {
+		return err
+	}
+	if err := noQuery(x); err != nil {
+		return err
+	}
+	return sendJSON(x, g.info(d))
+}
+
+// planInfo is a plan with every parameter written out.
+type planInfo struct {
+	BatchSize  uint64 `json:"batch_size"`
+	Seed       uint64 `json:"seed,string"`
+	Shuffle    string `json:"shuffle"`
+	Window     uint64 `json:"window,omitempty"`
+	Tail       string `json:"tail"`
+	Rank       uint64 `json:"rank"`
+	WorldSize  uint64 `json:"world_size"`
+	Generation string `json:"generation"`
+	Format     string `json:"format"`
+}
+
+// epochInfo describes an epoch under a plan, so that a user chooses it with open eyes.
+type epochInfo struct {
+	Dataset      string     `json:"dataset"`
+	Epoch        uint64     `json:"epoch"`
+	Parameters   planInfo   `json:"parameters"`
+	OrderVersion int        `json:"order_version"`
+	OrderDigest  string     `json:"order_digest"`
+	Batches      uint64     `json:"batches"`
+	Samples      uint64     `json:"samples"`
+	Bytes        int64      `json:"bytes"`
+	Reads        uint64     `json:"chunk_reads"`
+	Variance     float64    `json:"expected_batch_variance"`
+	Memory       uint64     `json:"window_memory"`
+	Links        epochLinks `json:"links"`
+}
+
+type epochLinks struct {
+	Self  string `json:"self"`
+	Batch string `json:"batch,omitempty"`
+}
+
+func (g *Gateway) getEpoch(x *exchange) error {
+	p, epoch, err := g.decodeEpoch(x)
+	if err != nil {
+		return err
+	}
+	h := x.w.Header()
+	etag := batchRequest{planRequest: p, epoch: epoch}.etag("epoch " + p.dataset.Name)
+	h.Set("ETag", etag)
+	h.Set("Cache-Control", cacheControl(p.pinned))
+	h.Set("Content-Location", p.epochURL(epoch))
+	if notModified(x.r, etag) {
+		x.w.WriteHeader(http.StatusNotModified)
+		return nil
+	}
+	start := time.Now()
+	info, err := g.epochInfo(p, epoch)
+	x.log.plan = time.Since(start)
+	if err != nil {
+		return err
+	}
+	return sendJSON(x, info)
+}
+
+func (g *Gateway) epochInfo(p planRequest, epoch uint64) (epochInfo, error) {
+	x := p.dataset.Index
+	plan, err := g.plans.plan(p.dataset, p.params)
+	if err != nil {
+		return epochInfo{}, err
+	}
+	info := epochInfo{
+		Dataset: p.dataset.Name, Epoch: epoch, OrderVersion: shuffle.OrderVersion, OrderDigest: plan.OrderDigest(),
+		Parameters: planInfo{
+			BatchSize: p.batchSize, Seed: p.params.Seed, Shuffle: p.params.Shuffle, Window: p.params.Window, Tail: string(p.tail),
+			Rank: p.rank, WorldSize: p.worldSize, Generation: x.Generation(), Format: p.format,
+		},
+		Batches: p.batching().Batches(), Samples: x.Samples(), Bytes: x.Bytes(), Reads: plan.Reads(),
+		Links: epochLinks{Self: p.epochURL(epoch)},
+	}
+	if info.Batches > 0 {
+		info.Links.Batch = p.batchURL(epoch, 0)
+	}
+	lengths := make([]uint64, x.Chunks())
+	for i := range lengths {
+		lengths[i] = uint64(x.Chunk(i).Length)
+	}
+	info.Memory = shuffle.Memory(p.params, lengths)
+	if n := uint64(x.Chunks()); n > 0 {
+		info.Variance = shuffle.Variance(p.params, n, (x.Samples()+n-1)/n, p.batchSize)
+	}
+	return info, nil
+}
+
+// manifestSample says where one sample of a batch lies.
+type manifestSample struct {
+	Position uint64 `json:"position"`
+	Key      string `json:"key"`
+	Shard    string `json:"shard"`
+	Offset   int64  `json:"offset"`
+	Length   uint32 `json:"length"`
+	CRC32C   string `json:"crc32c"`
+}
+
+func (g *Gateway) getManifest(x *exchange) error {
+	b, err := g.decodeBatch(x)
+	if err != nil {
+		return err
+	}
+	share := b.batching().Share(b.batch, b.rank, b.worldSize)
+	if err := checkShare(share); err != nil {
+		return err
+	}
+	etag := b.etag("manifest")
+	b.describe(x.w.Header(), share, etag)
+	x.w.Header().Set("Content-Location", manifestURL(b))
+	x.w.Header().Del("Link")
+	if notModified(x.r, etag) {
+		x.w.WriteHeader(http.StatusNotModified)
+		return nil
+	}
+	start := time.Now()
+	_, l, err := g.plan(x, b, share)
+	x.log.plan = time.Since(start)
+	if err != nil {
+		return err
+	}
+	manifest := struct {
+		Samples []manifestSample `json:"samples"`
+	}{make([]manifestSample, len(l.samples))}
+	index := b.dataset.Index
+	for i, s := range l.samples {
+		key, err := index.Key(x.r.Context(), s.sample)
+		if err != nil {
+			return fmt.Errorf("key of sample %d: %w", s.sample, err)
+		}
+		extent := index.Extents(s.chunk)[0]
+		manifest.Samples[i] = manifestSample{
+			Position: share.First + uint64(i), Key: key, Shard: index.Shard(extent.Shard).Key,
+			Offset: extent.Offset + int64(s.offset), Length: s.length, CRC32C: fmt.Sprintf("%08x", s.crc),
+		}
+	}
+	return sendJSON(x, manifest)
+}
+
+func manifestURL(b batchRequest) string {
+	return fmt.Sprintf("/v1/datasets/%s/epochs/%d/batches/%d/manifest?%s", b.dataset.Name, b.epoch, b.batch, b.canonical())
+}

@@ -1,0 +1,71 @@
+package gateway
+
+import (
+	"net/http"
+	"net/http/pprof"
+
+	"github.com/go-chi/chi/v5"
+)
+
+// routes is everything the data port answers.
+func (g *Gateway) routes() http.Handler {
+	r := chi.NewRouter()
+	r.NotFound(g.edge("unknown", g.unknownPath))
+	r.MethodNotAllowed(g.edge("unknown", g.unknownMethod))
+	get := func(pattern string, h handlerFunc) {
+		f := g.edge(pattern, h)
+		r.Get(pattern, f)
+		r.Head(pattern, f)
+	}
+
+	get("/epoch/{epoch}/batch/{batch}", g.getBatch)
+	get("/v1/datasets", g.getDatasets)
+	get("/v1/datasets/{dataset}", g.getDataset)
+	get("/v1/datasets/{dataset}/epochs/{epoch}", g.getEpoch)
+	get("/v1/datasets/{dataset}/epochs/{epoch}/batches/{batch}", g.getBatch)
+	get("/v1/datasets/{dataset}/epochs/{epoch}/batches/{batch}/manifest", g.getManifest)
+	get("/v1/datasets/{dataset}/sample", g.getSample)
+	get("/v1/datasets/{dataset}/occurrences", g.getOccurrences)
+	get("/v1/datasets/{dataset}/index", g.getIndex)
+	get("/healthz", g.getHealth)
+	get("/readyz", g.getReady)
+	get("/openapi.json", g.getSpec)
+	get("/", g.getRoot)
+	if !g.cfg.AdminListen {
+		get("/metrics", g.getMetrics)
+		get("/v1/stats", g.getStats)
+	}
+	return r
+}
+
+// adminRoutes is everything the admin port answers: the only place of pprof.
+func (g *Gateway) adminRoutes() http.Handler {
+	r := chi.NewRouter()
+	r.NotFound(g.edge("unknown", g.unknownPath))
+	r.MethodNotAllowed(g.edge("unknown", g.unknownMethod))
+	get := func(pattern string, h handlerFunc) {
+		f := g.edge(pattern, h)
+		r.Get(pattern, f)
+		r.Head(pattern, f)
+	}
+
+	get("/metrics", g.getMetrics)
+	get("/v1/stats", g.getStats)
+	get("/healthz", g.getHealth)
+	get("/readyz", g.getReady)
+	r.Get("/debug/pprof/*", pprof.Index)
+	r.Get("/debug/pprof/cmdline", pprof.Cmdline)
+	r.Get("/debug/pprof/profile", pprof.Profile)
+	r.Get("/debug/pprof/symbol", pprof.Symbol)
+	r.Get("/debug/pprof/trace", pprof.Trace)
+	return r
+}
+
+func (g *Gateway) unknownPath(x *exchange) error {
+	return &problem{Status: http.StatusNotFound, Code: codeNotFound, Detail: "no such path"}
+}
+
+func (g *Gateway) unknownMethod(x *exchange) error {
+	x.w.Header().Set("Allow", "GET, HEAD")
+	return &problem{Status: http.StatusMethodNotAllowed, Code: codeMethodNotAllowed, Detail: "only GET and HEAD are allowed here"}
+}

@@ -1,0 +1,145 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/internal/budget"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// send answers with the body that l describes, or the part of it that Range asks for. All
+// segments are in hand before the first byte is written.
+func (g *Gateway) send(x *exchange, d *dataset, at shuffle.Cursor, l *located, etag string) error {
+	h := x.w.Header()
+	h.Set("Accept-Ranges", "bytes")
+	h.Set("Content-Type", d.Index.Framing().ContentType())
+	h.Set("Millrace-Crc32c", fmt.Sprintf("%08x", l.crc))
+	part, partial, err := selectRange(x.r, etag, l.size)
+	if err != nil {
+		h.Set("Content-Range", fmt.Sprintf("bytes */%d", l.size))
+		return err
+	}
+	status := http.StatusOK
+	if partial {
+		status = http.StatusPartialContent
+		h.Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", part.start, part.start+part.length-1, l.size))
+	}
+	h.Set("Content-Length", strconv.FormatInt(part.length, 10))
+	if x.r.Method == http.MethodHead {
+		h.Set("Server-Timing", x.log.serverTiming())
+		x.w.WriteHeader(status)
+		return nil
+	}
+	if err := g.checkFits(l); err != nil {
+		return err
+	}
+	lo, hi, begin := l.overlap(part)
+	body := chunkindex.NewBody(nil, nil, nil)
+	if lo < hi {
+		if body, err = g.read(x, d, at, l, lo, hi); err != nil {
+			return err
+		}
+	}
+	defer body.Close()
+	h.Set("Server-Timing", x.log.serverTiming())
+	x.w.WriteHeader(status)
+	g.write(x.w, l, body.Segments, part, begin)
+	return nil
+}
+
+// read brings the samples lo to hi-1, and checks that what came is what was asked for.
+func (g *Gateway) read(x *exchange, d *dataset, at shuffle.Cursor, l *located, lo, hi int) (*chunkindex.Body, error) {
+	start := time.Now()
+	body, err := d.Source.Read(x.r.Context(), at, l.wanted(lo, hi))
+	x.log.read = time.Since(start)
+	if err != nil {
+		if errors.Is(err, budget.ErrTooLarge) {
+			p := g.tooLarge(l)
+			p.Cause = err
+			return nil, p
+		}
+		return nil, fmt.Errorf("read %d samples: %w", hi-lo, err)
+	}
+	x.log.tiers = body.Tiers
+	for _, t := range body.Tiers {
+		g.metrics.tierBytes.WithLabelValues(t.Tier).Add(float64(t.Bytes))
+		g.metrics.tierSeconds.WithLabelValues(t.Tier).Add(t.Wait.Seconds())
+	}
+	if len(body.Segments) != hi-lo {
+		body.Close()
+		return nil, fmt.Errorf("read %d samples: %d segments came", hi-lo, len(body.Segments))
+	}
+	for i, s := range body.Segments {
+		if len(s) != int(l.samples[lo+i].length) {
+			body.Close()
+			return nil, fmt.Errorf("read sample %d: %d bytes came, %d expected", l.samples[lo+i].sample, len(s), l.samples[lo+i].length)
+		}
+	}
+	return body, nil
+}
+
+// write sends the part of the body whose samples are in segments, the first of which begins at begin.
+func (g *Gateway) write(w *responseWriter, l *located, segments [][]byte, part span, begin int64) {
+	var out sink = direct{w}
+	if len(segments) == 0 || (part.length/int64(len(segments))) < gatherBelow {
+		buf := g.buffers.Get().(*[gatherLength]byte)
+		defer g.buffers.Put(buf)
+		out = &gather{w: w, buf: buf}
+	}
+	end := part.start + part.length
+	put := func(p []byte, at int64) {
+		lo, hi := max(part.start-at, 0), min(end-at, int64(len(p)))
+		if lo < hi {
+			out.write(p[lo:hi])
+		}
+	}
+	put(l.before, 0)
+	for _, s := range segments {
+		put(s, begin)
+		begin += int64(len(s))
+	}
+	put(l.after, l.size-int64(len(l.after)))
+	out.flush()
+}
+
+// sink is one of two ways to the socket.
+type sink interface {
+	write(p []byte)
+	flush()
+}
+
+// direct writes large samples as the slices they are.
+type direct struct{ w *responseWriter }
+
+func (d direct) write(p []byte) { d.w.mustWrite(p) }
+func (d direct) flush()         {}
+
+// gather copies small samples together: fewer system calls are worth more than the copy.
+type gather struct {
+	w   *responseWriter
+	buf *[gatherLength]byte
+	n   int
+}
+
+func (g *gather) write(p []byte) {
+	for len(p) > 0 {
+		k := copy(g.buf[g.n:], p)
+		g.n += k
+		p = p[k:]
+		if g.n == len(g.buf) {
+			g.flush()
+		}
+	}
+}
+
+func (g *gather) flush() {
+	if g.n > 0 {
+		g.w.mustWrite(g.buf[:g.n])
+		g.n = 0
+	}
+}

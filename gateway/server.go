@@ -1,0 +1,177 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// ServerConfig of a Server. The zero value of a field means its default.
+type ServerConfig struct {
+	Connections int           // at a time: min(8192, (files that may be open - 512) / 2)
+	DrainTime   time.Duration // for requests in flight once the lame-duck time is over, 45 s
+}
+
+const (
+	headerTimeout  = 5 * time.Second
+	readTimeout    = 10 * time.Second
+	idleTimeout    = 120 * time.Second
+	maxHeaderBytes = 32 << 10
+	sendBuffer     = 512 << 10 // the kernel doubles it for its own overhead: 1 MiB
+	keepAlive      = 15 * time.Second
+	keepAliveCount = 3
+
+	defaultConnections = 8192
+	reservedFiles      = 512
+	defaultDrainTime   = 45 * time.Second
+	drainPoll          = 50 * time.Millisecond
+)
+
+// Server serves a Gateway on a listener, with every limit set, and drains it.
+type Server struct {
+	gateway *Gateway
+	cfg     ServerConfig
+	http    *http.Server
+}
+
+// NewServer builds the server of the gateway's data port. It starts nothing.
+func NewServer(g *Gateway, cfg ServerConfig) *Server {
+	if cfg.Connections <= 0 {
+		cfg.Connections = maxConnections()
+	}
+	if cfg.DrainTime <= 0 {
+		cfg.DrainTime = defaultDrainTime
+	}
+	return &Server{gateway: g, cfg: cfg, http: newHTTPServer(g, g.Handler())}
+}
+
+// NewAdminServer builds a server for the admin port, which has limits but no drain: it is the last to go.
+func NewAdminServer(g *Gateway) *http.Server { return newHTTPServer(g, g.Admin()) }
+
+func newHTTPServer(g *Gateway, h http.Handler) *http.Server {
+	s := &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: headerTimeout,
+		ReadTimeout:       readTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ErrorLog:          log.New(logWriter{g.cfg.Log}, "", 0),
+		Protocols:         new(http.Protocols),
+	}
+	s.Protocols.SetHTTP1(true)
+	return s
+}
+
+// maxConnections leaves file descriptors for the store and the index.
+func maxConnections() int {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return defaultConnections
+	}
+	if limit.Cur <= reservedFiles+2 {
+		return 1
+	}
+	return int(min(defaultConnections, (limit.Cur-reservedFiles)/2))
+}
+
+// Serve answers connections of ln until ctx ends, and then drains: not ready at once, keep-alive off,
+// batches served for the lame-duck time, then refused as draining until those in flight are through.
+// It closes ln, and returns when everything has ended.
+func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
+	stopped := make(chan error, 1)
+	go func() { stopped <- s.http.Serve(limitListener(ln, s.cfg.Connections)) }()
+	select {
+	case err := <-stopped:
+		return fmt.Errorf("serve %s: %w", ln.Addr(), err)
+	case <-ctx.Done():
+	}
+	s.gateway.Drain()
+	s.http.SetKeepAlivesEnabled(false)
+	drainErr := s.drain()
+	if err := <-stopped; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve %s: %w", ln.Addr(), err)
+	}
+	return drainErr
+}
+
+// drain waits for the lame-duck time, then for what is in flight, and closes what is left.
+func (s *Server) drain() error {
+	timer := time.NewTimer(s.gateway.cfg.LameDuck)
+	defer timer.Stop()
+	<-timer.C
+	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.DrainTime)
+	defer cancel()
+	s.awaitIdle(ctx)
+	if err := s.http.Shutdown(ctx); err != nil {
+		return errors.Join(fmt.Errorf("drain: %w", err), s.http.Close())
+	}
+	return nil
+}
+
+// awaitIdle keeps the listener open, so that who comes late is told, until no request is in flight.
+func (s *Server) awaitIdle(ctx context.Context) {
+	tick := time.NewTicker(drainPoll)
+	defer tick.Stop()
+	for s.gateway.active.Load() > 0 {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// limitListener bounds the connections that are open at a time, and sets their sockets up. Above the bound
+// new ones wait in the kernel's queue.
+func limitListener(ln net.Listener, n int) net.Listener {
+	return &limited{Listener: ln, open: make(chan struct{}, n), closed: make(chan struct{})}
+}
+
+type limited struct {
+	net.Listener
+	open   chan struct{} // one token for each open connection
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (l *limited) Accept() (net.Conn, error) {
+	select {
+	case l.open <- struct{}{}:
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		<-l.open
+		return nil, err
+	}
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		// Best effort: a connection that has gone already fails its first read instead.
+		_ = tcp.SetWriteBuffer(sendBuffer)
+		_ = tcp.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: keepAlive, Interval: keepAlive, Count: keepAliveCount})
+	}
+	return &limitedConn{Conn: conn, release: func() { <-l.open }}, nil
+}
+
+func (l *limited) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return l.Listener.Close()
+}
+
+type limitedConn struct {
+	net.Conn
+	once    sync.Once
+	release func()
+}
+
+func (c *limitedConn) Close() error {
+	err := c.Conn.Close()
+	c.once.Do(c.release)
+	return err
+}
