@@ -1,2 +1,286 @@
-// Package chunkcache keeps chunks in memory, in leased slots.
 package chunkcache
+
+import (
+	"errors"
+	"sync"
+
+	"github.com/millrace-data/millrace/internal/budget"
+)
+
+// ErrNoRoom says that there is no room now for all chunks asked for together.
+var ErrNoRoom = errors.New("no room in the cache")
+
+// errAborted is what waiters get when a load ends without saying how.
+var errAborted = errors.New("load ended without a result")
+
+// Config of a Cache. The zero value of a field means its default.
+type Config[K comparable] struct {
+	Budget *budget.Budget   // where every byte is reserved
+	Policy func() Policy[K] // what goes first, NewLRU; called twice
+	Debug  bool             // poison freed slots, panic at a lease closed twice: for tests
+}
+
+// Cache holds chunks by key. It is safe for concurrent use.
+type Cache[K comparable] struct {
+	budget *budget.Budget
+	debug  bool
+	loads  sync.WaitGroup
+
+	mu        sync.Mutex // guards what follows and the fields of entries and calls
+	entries   map[K]*entry[K]
+	calls     map[K]*call[K] // loads that somebody waits for
+	cold      Policy[K]      // unleased and wanted by nobody we know of: goes first
+	warm      Policy[K]      // unleased, but a reader is coming for it
+	free      map[int64][]*slot
+	freeBytes int64
+	stats     Stats
+}
+
+// entry is a chunk in memory.
+type entry[K comparable] struct {
+	key  K
+	slot *slot
+	data []byte // of slot
+	refs int    // open leases; 0: the entry is in cold or warm
+	warm bool
+}
+
+// Stats is a snapshot of a cache's counters and sizes. Lookups made ahead of a reader count
+// as loads, never as hits or misses.
+type Stats struct {
+	Hits      uint64 // found in memory
+	Misses    uint64 // loaded, or joined to a load
+	Loads     uint64
+	Joins     uint64 // joined to a load that was on its way
+	Failures  uint64 // loads that ended in an error
+	Evictions uint64
+	HitBytes  uint64
+	LoadBytes uint64
+
+	Chunks      int64 // in memory
+	Bytes       int64 // of their slots
+	FreeBytes   int64 // mapped slots without a chunk
+	OpenLeases  int64
+	LoadsActive int64
+}
+
+// New returns an empty cache.
+func New[K comparable](cfg Config[K]) *Cache[K] {
+	if cfg.Policy == nil {
+		cfg.Policy = NewLRU[K]
+	}
+	return &Cache[K]{
+		budget:  cfg.Budget,
+		debug:   cfg.Debug,
+		entries: map[K]*entry[K]{},
+		calls:   map[K]*call[K]{},
+		cold:    cfg.Policy(),
+		warm:    cfg.Policy(),
+		free:    map[int64][]*slot{},
+	}
+}
+
+// Stats returns the counters.
+func (c *Cache[K]) Stats() Stats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.stats
+	s.Chunks = int64(len(c.entries))
+	s.FreeBytes = c.freeBytes
+	return s
+}
+
+// Contains reports whether key is in memory, or on its way there.
+func (c *Cache[K]) Contains(key K) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.entries[key] != nil || c.calls[key] != nil
+}
+
+// Resident reports whether key is in memory.
+func (c *Cache[K]) Resident(key K) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.entries[key] != nil
+}
+
+// SetWarm says which chunks a reader is coming for: they stay while others can go.
+func (c *Cache[K]) SetWarm(wanted func(K) bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, e := range c.entries {
+		w := wanted(e.key)
+		if w == e.warm {
+			continue
+		}
+		if e.refs == 0 {
+			c.list(e).Remove(e.key)
+		}
+		e.warm = w
+		if e.refs == 0 {
+			c.list(e).Add(e.key, e.slot.cost())
+		}
+	}
+}
+
+// Reclaim gives at least n bytes of the budget back if it can: free slots first, then
+// chunks that nobody holds a lease on, and those that a reader is coming for only if warm is set. It
+// returns the bytes.
+func (c *Cache[K]) Reclaim(n int64, warm bool) int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	back := c.shrink(n)
+	for back < n {
+		s := c.evict(warm)
+		if s == nil {
+			break
+		}
+		back += s.cost()
+		s.drop()
+	}
+	return back
+}
+
+// Wait returns when no load is running any more.
+func (c *Cache[K]) Wait() { c.loads.Wait() }
+
+// Drop waits for the loads and gives back all that is not leased.
+func (c *Cache[K]) Drop() {
+	c.loads.Wait()
+	c.Reclaim(c.budget.Total()+1, true)
+}
+
+// list returns where an unleased entry waits for its end. The caller holds mu, as in all that follows.
+func (c *Cache[K]) list(e *entry[K]) Policy[K] {
+	if e.warm {
+		return c.warm
+	}
+	return c.cold
+}
+
+func (c *Cache[K]) lease(e *entry[K]) {
+	if e.refs == 0 {
+		c.list(e).Remove(e.key)
+	}
+	e.refs++
+	c.stats.OpenLeases++
+}
+
+// unlease ends one lease and reports whether the chunk can go now.
+func (c *Cache[K]) unlease(e *entry[K]) bool {
+	if e.refs <= 0 {
+		panic("chunkcache: lease closed twice")
+	}
+	e.refs--
+	c.stats.OpenLeases--
+	if e.refs > 0 {
+		return false
+	}
+	c.list(e).Add(e.key, e.slot.cost())
+	return true
+}
+
+// evict takes the chunk that should go first out of memory and returns its slot, nil when none can go.
+func (c *Cache[K]) evict(warm bool) *slot {
+	from := c.cold
+	key, ok := from.Victim()
+	if !ok && warm {
+		from = c.warm
+		key, ok = from.Victim()
+	}
+	if !ok {
+		return nil
+	}
+	from.Remove(key)
+	e := c.entries[key]
+	delete(c.entries, key)
+	c.stats.Evictions++
+	c.stats.Bytes -= e.slot.class
+	if c.debug {
+		e.slot.poison()
+	}
+	return e.slot
+}
+
+// shrink unmaps free slots until n bytes are given back, and returns the bytes.
+func (c *Cache[K]) shrink(n int64) int64 {
+	var back int64
+	for class, slots := range c.free {
+		for len(slots) > 0 && back < n {
+			s := slots[len(slots)-1]
+			slots = slots[:len(slots)-1]
+			c.freeBytes -= s.cost()
+			back += s.cost()
+			s.drop()
+		}
+		if c.free[class] = slots; len(slots) == 0 {
+			delete(c.free, class)
+		}
+		if back >= n {
+			break
+		}
+	}
+	return back
+}
+
+// putFree keeps a slot for the next chunk of its class.
+func (c *Cache[K]) putFree(s *slot) {
+	if c.debug {
+		s.poison()
+	}
+	c.free[s.class] = append(c.free[s.class], s)
+	c.freeBytes += s.cost()
+}
+
+// takeSlots finds a slot for each size, or for none of them.
+func (c *Cache[K]) takeSlots(sizes []int64, warm bool) []*slot {
+	var need int64
+	for _, n := range sizes {
+		need += Cost(n)
+	}
+	room := c.budget.Total() - c.budget.InUse() + c.freeBytes + c.cold.Bytes()
+	if warm {
+		room += c.warm.Bytes()
+	}
+	if need > room {
+		return nil // do not evict for what cannot succeed
+	}
+	slots := make([]*slot, 0, len(sizes))
+	for _, n := range sizes {
+		s := c.takeSlot(classOf(n), warm)
+		if s == nil {
+			for _, s := range slots {
+				c.putFree(s)
+			}
+			return nil
+		}
+		slots = append(slots, s)
+	}
+	return slots
+}
+
+// takeSlot finds one slot: a free one, new memory, or that of chunks that can go.
+func (c *Cache[K]) takeSlot(class int64, warm bool) *slot {
+	for {
+		if slots := c.free[class]; len(slots) > 0 {
+			s := slots[len(slots)-1]
+			c.free[class] = slots[:len(slots)-1]
+			c.freeBytes -= s.cost()
+			return s
+		}
+		if held, ok := c.budget.TryReserve(class + entryCost); ok {
+			return &slot{class: class, held: held}
+		}
+		if c.shrink(class+entryCost) > 0 {
+			continue
+		}
+		s := c.evict(warm)
+		if s == nil {
+			return nil
+		}
+		if s.class == class {
+			return s
+		}
+		s.drop()
+	}
+}

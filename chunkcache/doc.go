@@ -1,0 +1,21 @@
+// Package chunkcache keeps chunks in memory, in leased slots. Keys are generic: it knows
+// no store and no data set.
+//
+// What it guarantees:
+//
+//   - One load per key, however many ask. A load belongs to its waiters together: it is
+//     cancelled when the last one leaves, never when the first does, and a newcomer
+//     never joins a load that is being given up.
+//   - Bytes that somebody holds a lease on do not change. A slot is written again only
+//     after its last lease is closed; eviction drops the cache's own hold only.
+//   - Nobody waits for memory here. Acquire takes room for everything it asks for at
+//     once, or nothing and answers ErrNoRoom, so two requests never wait for each
+//     other's leases.
+//   - Every byte it maps is reserved in the budget first, free slots included, and is given back
+//     through Reclaim as soon as somebody else needs it.
+//
+// Slots are anonymous mappings outside the garbage collector's sight, in size classes an
+// eighth of a power of two apart, so that at most 12.5 % of a slot is unused and a slot
+// fits another chunk of about the same size. They are populated when they are made,
+// by the load that will fill them, and used again and again.
+package chunkcache

@@ -1,0 +1,312 @@
+package chunkcache
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+)
+
+// Want is a chunk that somebody asks for.
+type Want[K comparable] struct {
+	Key  K
+	Size int64 // its length, known beforehand
+}
+
+// Request says what to acquire and how to bring what is missing.
+type Request[K comparable] struct {
+	Wants []Want[K] // each key once
+	Warm  bool      // a reader will come for these chunks again: keep them while others can go
+	Ahead bool      // nobody waits for them yet: does not count as a hit or a miss
+
+	// Group says which of the missing wants one load brings, as lists of their numbers, each exactly
+	// once; nil: each has its own. It must be quick: it runs under the cache's lock.
+	Group func(missing []int) [][]int
+	// Load brings the chunks of one group into the fills' bytes, and publishes or fails each. What it leaves
+	// open fails with the error it returns. Its context ends when nobody waits for the
+	// group any more. It runs in a goroutine of the cache.
+	Load func(ctx context.Context, fills []*Fill[K]) error
+}
+
+// call is one key's load on its way. Its fields are guarded by the cache's lock,
+// except that err and entry do not change once done is closed.
+type call[K comparable] struct {
+	key     K
+	group   *group
+	done    chan struct{}
+	waiters int
+	warm    bool
+	settled bool
+	err     error
+	entry   *entry[K] // with one lease for each waiter
+}
+
+// group is what one load brings.
+type group struct {
+	cancel context.CancelFunc
+	wanted int // calls that somebody still waits for
+}
+
+// Fill is a chunk that a load brings.
+type Fill[K comparable] struct {
+	Index int // in the request's Wants
+	cache *Cache[K]
+	call  *call[K]
+	slot  *slot
+	size  int64
+}
+
+// Key returns the chunk's key.
+func (f *Fill[K]) Key() K { return f.call.key }
+
+// Bytes returns the memory to fill, of exactly the wanted size. It must not be touched after Publish or Fail.
+func (f *Fill[K]) Bytes() []byte { return f.slot.buf[:f.size:f.size] }
+
+// Wanted reports whether somebody still waits for the chunk.
+func (f *Fill[K]) Wanted() bool {
+	f.cache.mu.Lock()
+	defer f.cache.mu.Unlock()
+	return f.call.waiters > 0
+}
+
+// Publish hands the filled chunk to its waiters and keeps it in memory.
+func (f *Fill[K]) Publish() { f.cache.settle(f, nil) }
+
+// Fail hands an error to the waiters.
+func (f *Fill[K]) Fail(err error) { f.cache.settle(f, err) }
+
+// Acquire leases all chunks of a request, loading those that are missing. It takes the memory for
+// all of them at once and never waits for memory: ErrNoRoom says that they do not fit
+// now. The caller closes the leases.
+func (c *Cache[K]) Acquire(ctx context.Context, req Request[K]) (*Leases[K], error) {
+	wait, err := c.Start(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	return wait()
+}
+
+// Start is the first half of Acquire: it leases, joins and starts loads, or answers ErrNoRoom.
+// The function it returns is the second half and must be called once: it waits for the loads.
+func (c *Cache[K]) Start(ctx context.Context, req Request[K]) (wait func() (*Leases[K], error), err error) {
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	l := &Leases[K]{cache: c, entries: make([]*entry[K], len(req.Wants))}
+	waits, err := c.claim(ctx, &req, l)
+	if err != nil {
+		return nil, err
+	}
+	return func() (*Leases[K], error) { return c.await(ctx, l, waits) }, nil
+}
+
+// await waits for the calls that a request has a share in.
+func (c *Cache[K]) await(ctx context.Context, l *Leases[K], waits []wait[K]) (*Leases[K], error) {
+	var err error
+	for i, w := range waits {
+		select {
+		case <-w.call.done:
+			if w.call.err == nil {
+				l.entries[w.index] = w.call.entry
+				continue
+			}
+			err = w.call.err
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
+		c.leave(waits[i:])
+		l.Close()
+		return nil, err
+	}
+	return l, nil
+}
+
+// wait is a waiter's share in a call.
+type wait[K comparable] struct {
+	index int
+	call  *call[K]
+}
+
+// claim leases what is in memory, joins what is on its way and starts the loads of
+// the rest, in one step under the lock: so no key is ever loaded twice at a time, and
+// a chunk published meanwhile is found.
+func (c *Cache[K]) claim(ctx context.Context, req *Request[K], l *Leases[K]) ([]wait[K], error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var missing []int
+	var sizes []int64
+	for i, w := range req.Wants {
+		if e := c.entries[w.Key]; e != nil {
+			c.lease(e)
+			l.entries[i] = e
+		} else if c.calls[w.Key] == nil {
+			missing = append(missing, i)
+			sizes = append(sizes, w.Size)
+		}
+	}
+	var slots []*slot
+	if len(missing) > 0 {
+		if slots = c.takeSlots(sizes, false); slots == nil {
+			for i, e := range l.entries {
+				if e != nil {
+					c.unlease(e)
+					l.entries[i] = nil
+				}
+			}
+			return nil, ErrNoRoom
+		}
+	}
+	c.count(req, l)
+	c.start(ctx, req, missing, slots)
+	var waits []wait[K]
+	for i, w := range req.Wants {
+		if e := l.entries[i]; e != nil {
+			e.warm = e.warm || req.Warm // leased: in neither list
+			continue
+		}
+		cl := c.calls[w.Key]
+		cl.waiters++
+		cl.warm = cl.warm || req.Warm
+		waits = append(waits, wait[K]{i, cl})
+	}
+	return waits, nil
+}
+
+// count counts a request's lookups.
+func (c *Cache[K]) count(req *Request[K], l *Leases[K]) {
+	for i, w := range req.Wants {
+		switch {
+		case l.entries[i] != nil && !req.Ahead:
+			c.stats.Hits++
+			c.stats.HitBytes += uint64(w.Size)
+		case l.entries[i] == nil:
+			if !req.Ahead {
+				c.stats.Misses++
+			}
+			if c.calls[w.Key] != nil {
+				c.stats.Joins++
+			}
+		}
+	}
+}
+
+// start registers a call for each missing chunk and starts the loads.
+func (c *Cache[K]) start(ctx context.Context, req *Request[K], missing []int, slots []*slot) {
+	if len(missing) == 0 {
+		return
+	}
+	bySlot := make(map[int]*slot, len(missing))
+	groups := make([][]int, 0, len(missing))
+	for n, i := range missing {
+		bySlot[i] = slots[n]
+		if req.Group == nil {
+			groups = append(groups, []int{i})
+		}
+	}
+	if req.Group != nil {
+		groups = req.Group(missing)
+	}
+	for _, indices := range groups {
+		loadCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+		g := &group{cancel: cancel, wanted: len(indices)}
+		fills := make([]*Fill[K], len(indices))
+		for n, i := range indices {
+			w := req.Wants[i]
+			cl := &call[K]{key: w.Key, group: g, done: make(chan struct{})}
+			c.calls[w.Key] = cl
+			fills[n] = &Fill[K]{Index: i, cache: c, call: cl, slot: bySlot[i], size: w.Size}
+			c.stats.Loads++
+			c.stats.LoadsActive++
+		}
+		c.loads.Go(func() {
+			defer cancel()
+			c.run(loadCtx, fills, req.Load)
+		})
+	}
+}
+
+// run brings one group. Whatever happens in load, every fill is settled when it returns.
+func (c *Cache[K]) run(ctx context.Context, fills []*Fill[K], load func(context.Context, []*Fill[K]) error) {
+	err := errAborted
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("load panicked: %v\n%s", v, debug.Stack())
+		}
+		if err == nil {
+			err = errAborted
+		}
+		for _, f := range fills {
+			c.settle(f, err)
+		}
+	}()
+	for _, f := range fills {
+		if err = f.slot.ready(); err != nil {
+			return
+		}
+	}
+	err = load(ctx, fills)
+}
+
+// settle ends a fill, once: with its chunk in memory, or with an error and its slot free.
+func (c *Cache[K]) settle(f *Fill[K], err error) {
+	c.mu.Lock()
+	defer c.budget.Nudge() // whatever becomes of the slot, somebody may use it
+	defer c.mu.Unlock()
+	cl := f.call
+	if cl.settled {
+		return
+	}
+	cl.settled = true
+	c.stats.LoadsActive--
+	alive := c.calls[cl.key] == cl
+	if alive {
+		delete(c.calls, cl.key)
+		if cl.group.wanted--; cl.group.wanted == 0 {
+			cl.group.cancel() // only fills that everybody left are still open
+		}
+	}
+	// A load that everybody left may still have brought its chunk: keep it, unless another is on its way.
+	keep := err == nil && (alive || c.entries[cl.key] == nil && c.calls[cl.key] == nil)
+	if keep {
+		e := &entry[K]{key: cl.key, slot: f.slot, data: f.Bytes(), refs: cl.waiters, warm: cl.warm}
+		c.entries[cl.key] = e
+		c.stats.Bytes += f.slot.class
+		c.stats.LoadBytes += uint64(f.size)
+		c.stats.OpenLeases += int64(e.refs)
+		if e.refs == 0 {
+			c.list(e).Add(e.key, e.slot.cost())
+		}
+		cl.entry = e
+	} else {
+		c.putFree(f.slot)
+	}
+	if err != nil {
+		c.stats.Failures++
+		cl.err = err
+	}
+	close(cl.done)
+}
+
+// leave ends the waits of somebody who will not use them. The last one out of a
+// call takes it off the table first, so that nobody joins it any more; the last one out of a group then ends its load.
+func (c *Cache[K]) leave(waits []wait[K]) {
+	c.mu.Lock()
+	defer c.budget.Nudge()
+	defer c.mu.Unlock()
+	for _, w := range waits {
+		cl := w.call
+		if cl.settled {
+			if cl.entry != nil {
+				c.unlease(cl.entry)
+			}
+			continue
+		}
+		cl.waiters--
+		if cl.waiters > 0 {
+			continue
+		}
+		delete(c.calls, cl.key)
+		if cl.group.wanted--; cl.group.wanted == 0 {
+			cl.group.cancel()
+		}
+	}
+}

@@ -1,0 +1,92 @@
+package chunkcache
+
+import (
+	"math"
+	"sync"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"github.com/millrace-data/millrace/internal/budget"
+)
+
+// Objects keeps small values that can be made again at any time, such as sample tables, within a
+// number of bytes and under a budget. The least recently used go first. It is safe for
+// concurrent use.
+type Objects[K comparable, V any] struct {
+	budget *budget.Budget
+	max    int64
+	size   func(V) int64
+
+	mu    sync.Mutex // guards what follows
+	list  *simplelru.LRU[K, object[V]]
+	bytes int64
+}
+
+type object[V any] struct {
+	value V
+	held  *budget.Reservation
+}
+
+// NewObjects returns an empty store of at most maxBytes, where size says how many bytes a value holds.
+func NewObjects[K comparable, V any](b *budget.Budget, maxBytes int64, size func(V) int64) *Objects[K, V] {
+	o := &Objects[K, V]{budget: b, max: maxBytes, size: size}
+	list, err := simplelru.NewLRU(math.MaxInt, func(_ K, v object[V]) {
+		o.bytes -= v.held.Size()
+		v.held.Release()
+	})
+	if err != nil {
+		panic(err) // only for a size of 0
+	}
+	o.list = list
+	return o
+}
+
+// Get returns the value kept under key.
+func (o *Objects[K, V]) Get(key K) (V, bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	v, ok := o.list.Get(key)
+	return v.value, ok
+}
+
+// Add keeps a value if there is room for it. The first one kept under a key stays.
+func (o *Objects[K, V]) Add(key K, value V) {
+	n := o.size(value) + entryCost
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if n > o.max || o.list.Contains(key) {
+		return
+	}
+	for o.bytes+n > o.max {
+		o.list.RemoveOldest()
+	}
+	held, ok := o.budget.TryReserve(n)
+	for !ok {
+		if _, _, any := o.list.RemoveOldest(); !any {
+			return
+		}
+		held, ok = o.budget.TryReserve(n)
+	}
+	o.bytes += n
+	o.list.Add(key, object[V]{value, held})
+}
+
+// Bytes returns what the values hold.
+func (o *Objects[K, V]) Bytes() int64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.bytes
+}
+
+// Reclaim gives at least n bytes back if it can, and returns how many.
+func (o *Objects[K, V]) Reclaim(n int64) int64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	before := o.bytes
+	for before-o.bytes < n {
+		if _, _, any := o.list.RemoveOldest(); !any {
+			break
+		}
+	}
+	return before - o.bytes
+}
