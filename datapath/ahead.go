@@ -1,0 +1,265 @@
+package datapath
+
+import (
+	"context"
+	"iter"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/millrace-data/millrace/chunkcache"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+const (
+	readerIdle  = 30 * time.Second // after which a reader is forgotten
+	readerLimit = 64               // readers followed at once
+	nearBatches = 8                // reads this near each other belong to one reader: the ranks of one job
+	aheadChunks = 16               // fetched ahead where the order has no windows
+)
+
+// ahead returns how much of a budget is used for what readers come for: the rest is for bodies.
+func ahead(total int64) int64 { return total / 10 * 7 }
+
+// reader is where one job stands in one plan. Its ranks count as one.
+type reader struct {
+	source *Source
+	at     shuffle.Cursor
+	next   *shuffle.Epoch // the epoch after at.Epoch, once it is needed
+	seen   time.Time
+	valid  uint64 // chunks need not be worked out again before this position
+	chunks []int  // those needed now and soon, in order of need
+}
+
+// followers knows the readers, and so which chunks are about to be needed.
+type followers struct {
+	budget int64
+
+	mu      sync.Mutex
+	readers []*reader
+	wanted  map[digest]struct{}
+}
+
+func newFollowers(budget int64) *followers {
+	return &followers{budget: ahead(budget), wanted: map[digest]struct{}{}}
+}
+
+// expected reports whether a reader is known to come for a chunk, and the chunk will be kept for it.
+func (f *followers) expected(key digest) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	_, ok := f.wanted[key]
+	return ok
+}
+
+// list returns the readers' chunks, in order of need for each reader.
+func (f *followers) list() []need {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var ns []need
+	for _, r := range f.readers {
+		ns = append(ns, need{r.source, r.chunks})
+	}
+	return ns
+}
+
+type need struct {
+	source *Source
+	chunks []int // shared: read only
+}
+
+// moved notes where a reader stands and marks the chunks that it needs now and soon.
+func (p *Path) moved(s *Source, at shuffle.Cursor) {
+	if p.follow.move(s, at, time.Now()) {
+		p.cache.SetWarm(p.follow.expected)
+	}
+	select {
+	case p.kick <- struct{}{}:
+	default:
+	}
+}
+
+// move reports whether the set of expected chunks has changed.
+func (f *followers) move(s *Source, at shuffle.Cursor, now time.Time) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := len(f.readers)
+	f.readers = slices.DeleteFunc(f.readers, func(r *reader) bool { return now.Sub(r.seen) > readerIdle })
+	changed := len(f.readers) != n
+	r := f.find(s, at)
+	if r == nil {
+		if len(f.readers) == readerLimit {
+			oldest := slices.MinFunc(f.readers, func(a, b *reader) int { return a.seen.Compare(b.seen) })
+			f.readers = slices.DeleteFunc(f.readers, func(r *reader) bool { return r == oldest })
+		}
+		r = &reader{source: s, at: at}
+		f.readers, changed = append(f.readers, r), true
+	}
+	r.seen = now
+	if at.Epoch.Number() > r.at.Epoch.Number() {
+		r.at, r.next, r.valid = at, nil, 0
+	} else if at.Epoch.Number() == r.at.Epoch.Number() && at.First > r.at.First {
+		r.at = at
+	}
+	if !changed && r.at.First < r.valid {
+		return false
+	}
+	share := f.budget / int64(len(f.readers))
+	f.wanted = make(map[digest]struct{}, len(f.wanted))
+	for _, r := range f.readers {
+		r.lookAhead(share)
+		for _, c := range r.chunks {
+			f.wanted[r.source.index.Chunk(c).Digest] = struct{}{}
+		}
+	}
+	return true
+}
+
+// find returns the reader that a read belongs to: the one of the same plan that stands near it.
+func (f *followers) find(s *Source, at shuffle.Cursor) *reader {
+	for _, r := range f.readers {
+		if r.source != s || r.at.Plan != at.Plan {
+			continue
+		}
+		near := nearBatches * max(at.BatchSize, 1)
+		here, there := r.at.Epoch.Number(), at.Epoch.Number()
+		total := at.Plan.Samples()
+		switch {
+		case here == there && at.First <= r.at.First+near && r.at.First <= at.First+near,
+			here+1 == there && r.at.First+near >= total && at.First <= near,
+			there+1 == here && at.First+near >= total && r.at.First <= near:
+			return r
+		}
+	}
+	return nil
+}
+
+// lookAhead works out which chunks the reader needs now and soon, as many as limit bytes hold.
+func (r *reader) lookAhead(limit int64) {
+	back := 2 * r.at.BatchSize // a rank may be a little behind
+	from := r.at.First - min(back, r.at.First)
+	soon := aheadChunks
+	if params := r.at.Plan.Params(); params.Shuffle == shuffle.Window {
+		soon = int(min(params.Window, 1<<20))
+	}
+	r.chunks, r.valid = nil, r.at.Plan.Samples()
+	seen := map[uint64]bool{}
+	for span, now := range r.spans(from) {
+		if now && span.From < r.at.End {
+			if span.To > r.at.First {
+				r.valid = min(r.valid, span.To)
+			}
+		} else {
+			if now {
+				r.valid = min(r.valid, span.From)
+			}
+			if soon--; soon < 0 {
+				return
+			}
+		}
+		if seen[span.Chunk] {
+			continue
+		}
+		if limit -= chunkcache.Cost(r.source.index.Chunk(int(span.Chunk)).Length); limit < 0 {
+			return
+		}
+		seen[span.Chunk] = true
+		r.chunks = append(r.chunks, int(span.Chunk))
+	}
+}
+
+// spans yields the spans of this epoch from a position on, then those of the next.
+func (r *reader) spans(from uint64) iter.Seq2[shuffle.Span, bool] {
+	return func(yield func(shuffle.Span, bool) bool) {
+		for span := range r.at.Epoch.Spans(from) {
+			if !yield(span, true) {
+				return
+			}
+		}
+		if r.next == nil {
+			r.next = r.at.Plan.Epoch(r.at.Epoch.Number() + 1)
+		}
+		for span := range r.next.Spans(0) {
+			if !yield(span, false) {
+				return
+			}
+		}
+	}
+}
+
+// Run prefetches until ctx ends, and returns when everything it started has ended.
+func (p *Path) Run(ctx context.Context) error {
+	var started sync.WaitGroup
+	defer started.Wait()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-p.kick:
+		}
+		if p.cfg.NoPrefetch {
+			continue
+		}
+		p.prefetch(ctx, &started)
+	}
+}
+
+// prefetch starts reads of what readers will need, in order of need, until there is
+// no room or a reader has moved.
+func (p *Path) prefetch(ctx context.Context, started *sync.WaitGroup) {
+	for _, n := range p.follow.list() {
+		var missing []int
+		for _, c := range n.chunks {
+			if !p.cache.Contains(n.source.index.Chunk(c).Digest) {
+				missing = append(missing, c)
+			}
+		}
+		for _, group := range n.source.group(missing) {
+			if p.budget.Waiting() > 0 || p.gate.enterAhead(ctx) != nil {
+				return
+			}
+			chunks := make([]int, len(group))
+			for i, m := range group {
+				chunks[i] = missing[m]
+			}
+			wait, ok := n.source.fetchAhead(ctx, chunks)
+			if !ok {
+				p.gate.leaveAhead()
+				return
+			}
+			started.Go(func() {
+				defer p.gate.leaveAhead()
+				wait()
+			})
+			if len(p.kick) > 0 {
+				return
+			}
+		}
+	}
+}
+
+// fetchAhead claims chunks that lie side by side and starts their one read. The caller
+// holds a place of the gate for it, until wait has returned.
+func (s *Source) fetchAhead(ctx context.Context, chunks []int) (wait func(), ok bool) {
+	var wants []chunkcache.Want[digest]
+	var numbers []int
+	seen := map[digest]bool{}
+	for _, n := range chunks {
+		c := s.index.Chunk(n)
+		if !seen[c.Digest] {
+			seen[c.Digest] = true
+			wants = append(wants, chunkcache.Want[digest]{Key: c.Digest, Size: c.Length})
+			numbers = append(numbers, n)
+		}
+	}
+	finish, err := s.path.cache.Start(ctx, s.request(wants, numbers, true, true))
+	if err != nil {
+		return nil, false
+	}
+	return func() {
+		if l, err := finish(); err == nil { // an error is for whoever needs the chunk
+			s.path.prefetched.Add(uint64(len(numbers)))
+			l.Close()
+		}
+	}, true
+}

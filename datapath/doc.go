@@ -1,0 +1,19 @@
+// Package datapath brings the bytes of a batch: memory, then the store.
+//
+// A batch is read in one call, and memory is taken in one step, never piece by piece
+// while holding what others need. A request takes one of two ways, which never
+// shows in its bytes:
+//
+//   - Its chunks fit into memory together: they are leased, those missing are loaded, and
+//     the segments of its body are slices of them.
+//   - They do not, or whole chunks would not pay: the body's own bytes are reserved, and
+//     the samples are copied into it, chunk by chunk as far as there is room for
+//     chunks, and for the rest by reading the samples' own ranges, near ones
+//     joined, straight into the body. This way needs no memory but the body's.
+//
+// Every byte is checked before it leaves: a chunk as a whole when it arrives, a sample
+// read by itself by its own CRC.
+//
+// Run fetches ahead of the readers: it follows the order from where each stands,
+// across the end of the epoch, as far as the memory allows, and only while no request waits.
+package datapath

@@ -1,0 +1,237 @@
+package datapath
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"github.com/millrace-data/millrace/chunkcache"
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/internal/budget"
+	"github.com/millrace-data/millrace/internal/objstore"
+)
+
+// Defaults of Config.
+const (
+	DefaultFetchers = 12
+	DefaultPartSize = 16 << 20
+)
+
+// Config of a Path. The zero value of a field means its default.
+type Config struct {
+	Budget     *budget.Budget // everything that grows
+	Fetchers   int            // store reads side by side, 12
+	PartSize   int64          // bytes of one store read, near 16 MiB
+	CheckSHA   bool           // compare SHA-256 too when a chunk arrives
+	NoPrefetch bool
+	Debug      bool // poison freed memory and panic at leases closed twice: for tests
+}
+
+type digest = [32]byte
+
+// Path is one process's data path, shared by all its data sets. It is safe for concurrent use.
+type Path struct {
+	cfg    Config
+	budget *budget.Budget
+	cache  *chunkcache.Cache[digest]
+	tables *chunkcache.Objects[tableKey, *chunkindex.Table]
+	gate   *gate
+	follow *followers
+	kick   chan struct{} // holds one token: a reader has moved
+
+	sources                                        atomic.Uint64
+	storeReads, storeBytes, rangeReads, rangeBytes atomic.Uint64
+	prefetched                                     atomic.Uint64
+}
+
+// New returns a path with nothing in memory. It becomes the budget's reclaimer, so a budget has one path.
+func New(cfg Config) *Path {
+	if cfg.Fetchers <= 0 {
+		cfg.Fetchers = DefaultFetchers
+	}
+	if cfg.PartSize <= 0 {
+		cfg.PartSize = DefaultPartSize
+	}
+	p := &Path{
+		cfg:    cfg,
+		budget: cfg.Budget,
+		cache:  chunkcache.New(chunkcache.Config[digest]{Budget: cfg.Budget, Debug: cfg.Debug}),
+		gate:   newGate(cfg.Fetchers),
+		kick:   make(chan struct{}, 1),
+	}
+	p.follow = newFollowers(cfg.Budget.Total())
+	p.tables = chunkcache.NewObjects[tableKey](cfg.Budget, max(cfg.Budget.Total()/tableShare, 1), (*chunkindex.Table).Bytes)
+	cfg.Budget.SetReclaim(p.reclaim)
+	return p
+}
+
+// reclaim gives back what is the cheapest to bring again: chunks that no reader is known
+// to come for, then tables, then any chunk that is not leased.
+func (p *Path) reclaim(n int64) int64 {
+	back := p.cache.Reclaim(n, false)
+	if back < n {
+		back += p.tables.Reclaim(n - back)
+	}
+	if back < n {
+		back += p.cache.Reclaim(n-back, true)
+	}
+	return back
+}
+
+// Close waits for loads that are still on their way and gives all memory back that nobody leases. Reads
+// must have ended, and Run must have returned.
+func (p *Path) Close() {
+	p.cache.Drop()
+	p.tables.Reclaim(p.budget.Total() + 1)
+}
+
+// tableShare is the part of the budget that sample tables may take at most: a sixteenth.
+const tableShare = 16
+
+type tableKey struct {
+	source uint64
+	chunk  int
+}
+
+// tableCache is one index's view of the path's tables.
+type tableCache struct {
+	path   *Path
+	source uint64
+}
+
+func (t tableCache) Get(chunk int) (*chunkindex.Table, bool) {
+	return t.path.tables.Get(tableKey{t.source, chunk})
+}
+
+func (t tableCache) Add(chunk int, table *chunkindex.Table) {
+	t.path.tables.Add(tableKey{t.source, chunk}, table)
+}
+
+// Tables returns a cache for one index's sample tables, under the path's budget.
+func (p *Path) Tables() chunkindex.TableCache { return tableCache{p, p.sources.Add(1)} }
+
+// Open returns the source of one data set.
+func (p *Path) Open(x *chunkindex.Index, store objstore.RangeReader, prefix string) *Source {
+	s := &Source{path: p, index: x, store: store, prefix: prefix}
+	var sum int64
+	for i := range x.Chunks() {
+		sum += chunkcache.Cost(x.Chunk(i).Length)
+	}
+	s.fits = sum <= ahead(p.budget.Total())
+	return s
+}
+
+// Stats is a snapshot of the path's counters.
+type Stats struct {
+	Hits, Misses, Loads, Joins, Evictions uint64
+	CachedBytes, CachedChunks             int64
+	StoreReads, StoreBytes                uint64
+	RangeReads, RangeBytes                uint64 // store reads of samples' own ranges, part of the above
+	PrefetchedChunks                      uint64
+	OpenLeases, TableBytes                int64
+	BudgetTotal, BudgetInUse, BudgetPeak  int64
+}
+
+// Stats returns the counters.
+func (p *Path) Stats() Stats {
+	c := p.cache.Stats()
+	return Stats{
+		Hits: c.Hits, Misses: c.Misses, Loads: c.Loads, Joins: c.Joins, Evictions: c.Evictions,
+		CachedBytes: c.Bytes, CachedChunks: c.Chunks,
+		StoreReads: p.storeReads.Load(), StoreBytes: p.storeBytes.Load(),
+		RangeReads: p.rangeReads.Load(), RangeBytes: p.rangeBytes.Load(),
+		PrefetchedChunks: p.prefetched.Load(),
+		OpenLeases:       c.OpenLeases, TableBytes: p.tables.Bytes(),
+		BudgetTotal: p.budget.Total(), BudgetInUse: p.budget.InUse(), BudgetPeak: p.budget.Peak(),
+	}
+}
+
+// gate lets a fixed number of store reads run. A request's read waits only for other
+// requests' reads; one made ahead starts only while there is room beside all of them.
+type gate struct {
+	limit int
+
+	mu     sync.Mutex
+	demand int
+	ahead  int
+	queue  []chan struct{} // requests, in order of arrival
+	idle   chan struct{}   // closed and replaced when a read made ahead may start
+}
+
+func newGate(limit int) *gate { return &gate{limit: limit, idle: make(chan struct{})} }
+
+// enter waits for a place for a request's read.
+func (g *gate) enter(ctx context.Context) error {
+	g.mu.Lock()
+	if g.demand < g.limit {
+		g.demand++
+		g.mu.Unlock()
+		return nil
+	}
+	turn := make(chan struct{})
+	g.queue = append(g.queue, turn)
+	g.mu.Unlock()
+	select {
+	case <-turn:
+		return nil
+	case <-ctx.Done():
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for i, c := range g.queue {
+		if c == turn {
+			g.queue = append(g.queue[:i], g.queue[i+1:]...)
+			return context.Cause(ctx)
+		}
+	}
+	g.pass() // the place came at the same moment
+	return context.Cause(ctx)
+}
+
+func (g *gate) leave() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.pass()
+}
+
+// pass gives a request's place to the next one, or back. The caller holds mu.
+func (g *gate) pass() {
+	if len(g.queue) > 0 {
+		close(g.queue[0])
+		g.queue = g.queue[1:]
+		return
+	}
+	g.demand--
+	g.wakeAhead()
+}
+
+func (g *gate) wakeAhead() {
+	close(g.idle)
+	g.idle = make(chan struct{})
+}
+
+// enterAhead waits for a place for a read made ahead.
+func (g *gate) enterAhead(ctx context.Context) error {
+	for {
+		g.mu.Lock()
+		if g.demand+g.ahead < g.limit {
+			g.ahead++
+			g.mu.Unlock()
+			return nil
+		}
+		idle := g.idle
+		g.mu.Unlock()
+		select {
+		case <-idle:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (g *gate) leaveAhead() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.ahead--
+	g.wakeAhead()
+}

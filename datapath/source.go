@@ -1,0 +1,285 @@
+package datapath
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/millrace-data/millrace/chunkcache"
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/internal/budget"
+	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// Source reads batches of one data set. It is safe for concurrent use.
+type Source struct {
+	path   *Path
+	index  *chunkindex.Index
+	store  objstore.RangeReader
+	prefix string
+	fits   bool // all chunks fit into memory together
+}
+
+// Read brings all ranges of one batch. at says where the reader stands (zero: no plan); it changes speed only.
+// Errors: *chunkindex.RangeError, budget.ErrTooLarge, budget.ErrOverloaded, or the context's.
+func (s *Source) Read(ctx context.Context, at shuffle.Cursor, chunks []chunkindex.ChunkRanges) (*chunkindex.Body, error) {
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	b, err := s.newBatch(chunks)
+	if err != nil {
+		return nil, err
+	}
+	local := at.Epoch != nil && at.Epoch.Local()
+	if local {
+		s.path.moved(s, at)
+	}
+	var whole, ranged []int
+	for i, c := range b.chunks {
+		if s.pays(at, local, c) {
+			whole = append(whole, i)
+		} else {
+			ranged = append(ranged, i)
+		}
+	}
+	if len(ranged) == 0 {
+		body, err := s.slices(ctx, b, local)
+		if !errors.Is(err, chunkcache.ErrNoRoom) {
+			return body, err
+		}
+	}
+	return s.copies(ctx, b, whole, ranged, local)
+}
+
+// batch is one request, its chunks in stored order.
+type batch struct {
+	chunks   []chunkindex.ChunkRanges
+	segments int
+	bytes    int64
+}
+
+// newBatch adds a request up and refuses what the index does not hold or the budget never could.
+func (s *Source) newBatch(chunks []chunkindex.ChunkRanges) (*batch, error) {
+	b := &batch{chunks: slices.Clone(chunks)}
+	slices.SortFunc(b.chunks, func(x, y chunkindex.ChunkRanges) int { return x.Chunk - y.Chunk })
+	for _, c := range b.chunks {
+		if c.Chunk < 0 || c.Chunk >= s.index.Chunks() {
+			return nil, fmt.Errorf("read chunk %d of %d: no such chunk", c.Chunk, s.index.Chunks())
+		}
+		length := s.index.Chunk(c.Chunk).Length
+		for _, r := range c.Ranges {
+			if int64(r.Offset)+int64(r.Length) > length {
+				return nil, s.rangeError(s.extent(c.Chunk, r), chunkindex.ErrCorrupt)
+			}
+			b.bytes += int64(r.Length)
+			b.segments = max(b.segments, r.Seq+1)
+		}
+	}
+	if total := s.path.budget.Total(); b.bytes > total {
+		return nil, fmt.Errorf("read a batch of %d bytes with a budget of %d: %w", b.bytes, total, budget.ErrTooLarge)
+	}
+	return b, nil
+}
+
+// extent returns where a sample lies in its shard, exactly for chunks of one extent.
+func (s *Source) extent(chunk int, r chunkindex.Range) chunkindex.Extent {
+	e := s.index.Extents(chunk)[0]
+	return chunkindex.Extent{Shard: e.Shard, Offset: e.Offset + int64(r.Offset), Length: int64(r.Length)}
+}
+
+// readCost is what one more store read costs, in bytes of transfer: measured, ranged reads
+// win below about 13 wanted samples in a chunk of 8 MiB.
+const readCost = 8 << 20 / 13
+
+// pays reports whether a chunk should be in memory as a whole.
+func (s *Source) pays(at shuffle.Cursor, local bool, c chunkindex.ChunkRanges) bool {
+	desc := s.index.Chunk(c.Chunk)
+	if len(s.index.Extents(c.Chunk)) != 1 || s.path.cache.Contains(desc.Digest) {
+		return true
+	}
+	if at.Epoch != nil && s.fits || local && s.path.follow.expected(desc.Digest) {
+		return true // the rest of it will be wanted, and it will still be there
+	}
+	var wanted int64
+	for _, r := range c.Ranges {
+		wanted += int64(r.Length)
+	}
+	if at.Epoch != nil {
+		// It would be gone before the rest of it is wanted, so it is read again each time.
+		return wanted >= desc.Length-desc.Length/8
+	}
+	return desc.Length-wanted < int64(len(c.Ranges)-1)*readCost
+}
+
+// acquire leases chunks, each given by its number in b.chunks. place maps these to the leases.
+func (s *Source) acquire(ctx context.Context, b *batch, which []int, warm bool) (l *chunkcache.Leases[digest], place []int, err error) {
+	wants := make([]chunkcache.Want[digest], 0, len(which))
+	numbers := make([]int, 0, len(which))
+	place = make([]int, len(which))
+	var seen map[digest]int
+	if len(which) > 1 {
+		seen = make(map[digest]int, len(which))
+	}
+	for n, i := range which {
+		c := s.index.Chunk(b.chunks[i].Chunk)
+		if at, ok := seen[c.Digest]; ok {
+			place[n] = at // the same bytes under another name
+			continue
+		}
+		place[n] = len(wants)
+		if seen != nil {
+			seen[c.Digest] = len(wants)
+		}
+		wants = append(wants, chunkcache.Want[digest]{Key: c.Digest, Size: c.Length})
+		numbers = append(numbers, b.chunks[i].Chunk)
+	}
+	l, err = s.path.cache.Acquire(ctx, s.request(wants, numbers, warm, false))
+	return l, place, err
+}
+
+// request asks for chunks, given by their numbers in the index, in ascending order.
+func (s *Source) request(wants []chunkcache.Want[digest], numbers []int, warm, early bool) chunkcache.Request[digest] {
+	return chunkcache.Request[digest]{
+		Wants: wants, Warm: warm, Ahead: early,
+		Group: func(missing []int) [][]int {
+			chunks := make([]int, len(missing))
+			for n, i := range missing {
+				chunks[n] = numbers[i]
+			}
+			groups := s.group(chunks)
+			for _, g := range groups {
+				for n := range g {
+					g[n] = missing[g[n]]
+				}
+			}
+			return groups
+		},
+		Load: s.loader(numbers, early),
+	}
+}
+
+// slices serves a batch from leased chunks.
+func (s *Source) slices(ctx context.Context, b *batch, warm bool) (*chunkindex.Body, error) {
+	which := make([]int, len(b.chunks))
+	var missing int64
+	for i, c := range b.chunks {
+		which[i] = i
+		if !s.path.cache.Resident(s.index.Chunk(c.Chunk).Digest) {
+			missing += bytesOf(c)
+		}
+	}
+	start := time.Now()
+	l, place, err := s.acquire(ctx, b, which, warm)
+	if err != nil {
+		return nil, err
+	}
+	segments := make([][]byte, b.segments)
+	for i, c := range b.chunks {
+		data := l.Bytes(place[i])
+		for _, r := range c.Ranges {
+			end := r.Offset + r.Length
+			segments[r.Seq] = data[r.Offset:end:end]
+		}
+	}
+	return chunkindex.NewBody(segments, tiers(b.bytes, missing, time.Since(start)), l.Close), nil
+}
+
+func bytesOf(c chunkindex.ChunkRanges) (n int64) {
+	for _, r := range c.Ranges {
+		n += int64(r.Length)
+	}
+	return n
+}
+
+// tiers says how much of a batch of total bytes the store answered for, and that the wait was for it.
+func tiers(total, fromStore int64, wait time.Duration) []chunkindex.TierTime {
+	memory := chunkindex.TierTime{Tier: "memory", Bytes: total - fromStore}
+	if fromStore == 0 {
+		memory.Wait = wait
+		return []chunkindex.TierTime{memory}
+	}
+	return []chunkindex.TierTime{memory, {Tier: "store", Bytes: fromStore, Wait: wait}}
+}
+
+// copies serves a batch from a body of its own. While it waits it holds the body's bytes and
+// nothing that it waits for: chunks are taken only if there is room now.
+func (s *Source) copies(ctx context.Context, b *batch, whole, ranged []int, warm bool) (*chunkindex.Body, error) {
+	start := time.Now()
+	held, err := s.path.budget.Reserve(ctx, min(b.bytes+gapLimit, s.path.budget.Total()))
+	if err != nil {
+		return nil, err
+	}
+	buf := make([]byte, b.bytes)
+	segments := make([][]byte, b.segments)
+	var off int64
+	for _, c := range b.chunks {
+		for _, r := range c.Ranges {
+			segments[r.Seq] = buf[off : off+int64(r.Length) : off+int64(r.Length)]
+			off += int64(r.Length)
+		}
+	}
+	rest, loaded, err := s.copyChunks(ctx, b, whole, segments, warm)
+	if err == nil {
+		ranged = append(ranged, rest...)
+		err = s.readRanges(ctx, b, ranged, segments)
+	}
+	if err != nil {
+		held.Release()
+		return nil, err
+	}
+	for _, i := range ranged {
+		loaded += bytesOf(b.chunks[i])
+	}
+	return chunkindex.NewBody(segments, tiers(b.bytes, loaded, time.Since(start)), held.Release), nil
+}
+
+// copyChunks copies samples out of whole chunks, a few chunks at a time. It returns those
+// chunks that there was no room for, and how many bytes came from chunks that were not in memory.
+func (s *Source) copyChunks(ctx context.Context, b *batch, whole []int, segments [][]byte, warm bool) (rest []int, loaded int64, err error) {
+	numbers := make([]int, len(whole))
+	for n, i := range whole {
+		numbers[n] = b.chunks[i].Chunk
+	}
+	var mu sync.Mutex // guards rest and loaded
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(s.path.cfg.Fetchers)
+	for _, group := range s.group(numbers) {
+		for n := range group {
+			group[n] = whole[group[n]]
+		}
+		g.Go(func() error {
+			var missing int64
+			for _, i := range group {
+				if !s.path.cache.Resident(s.index.Chunk(b.chunks[i].Chunk).Digest) {
+					missing += bytesOf(b.chunks[i])
+				}
+			}
+			l, place, err := s.acquire(ctx, b, group, warm)
+			mu.Lock()
+			defer mu.Unlock()
+			if errors.Is(err, chunkcache.ErrNoRoom) {
+				rest = append(rest, group...)
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			defer l.Close()
+			loaded += missing
+			for n, i := range group {
+				data := l.Bytes(place[n])
+				for _, r := range b.chunks[i].Ranges {
+					copy(segments[r.Seq], data[r.Offset:])
+				}
+			}
+			return nil
+		})
+	}
+	return rest, loaded, g.Wait()
+}
