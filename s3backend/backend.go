@@ -1,0 +1,246 @@
+package s3backend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+
+	"github.com/millrace-data/millrace/internal/objstore"
+)
+
+// Backend is a bucket as an objstore.Store.
+type Backend struct {
+	bucket    string
+	partSize  int64
+	core      *minio.Core
+	transport *http.Transport
+	creds     *credentials.Credentials
+	lim       limits
+
+	budget  *budget
+	breaker breaker
+	limiter *limiter
+
+	mu        sync.Mutex
+	stats     Stats
+	refreshed time.Time // the last forced refresh of the credentials
+}
+
+var _ objstore.Store = (*Backend)(nil)
+
+// New returns the bucket as a store. It sends nothing yet.
+func New(cfg Config) (*Backend, error) { return newBackend(cfg, defaultLimits()) }
+
+func newBackend(cfg Config, lim limits) (*Backend, error) {
+	cfg, err := cfg.complete()
+	if err != nil {
+		return nil, fmt.Errorf("s3: %w", err)
+	}
+	host, secure, err := cfg.endpoint()
+	if err != nil {
+		return nil, fmt.Errorf("s3: %w", err)
+	}
+	tlsConfig, err := cfg.tlsConfig()
+	if err != nil {
+		return nil, fmt.Errorf("s3: %w", err)
+	}
+	transport := newTransport(cfg.MaxConns, tlsConfig, lim)
+	creds := cfg.credentials(transport)
+	core, err := minio.NewCore(host, &minio.Options{
+		Creds:        creds,
+		Secure:       secure,
+		Transport:    recorder{transport},
+		Region:       cfg.region(),
+		BucketLookup: cfg.lookup(),
+		MaxRetries:   1, // retries are ours
+	})
+	if err != nil {
+		return nil, fmt.Errorf("s3: %w", err)
+	}
+	return &Backend{
+		bucket:    cfg.Bucket,
+		partSize:  cfg.PartSize,
+		core:      core,
+		transport: transport,
+		creds:     creds,
+		lim:       lim,
+		budget:    newBudget(),
+		limiter:   newLimiter(cfg.MaxConns),
+		stats:     Stats{Errors: map[string]int64{}},
+	}, nil
+}
+
+// Close ends the idle connections.
+func (b *Backend) Close() error {
+	b.transport.CloseIdleConnections()
+	return nil
+}
+
+// Stats counts what a Backend asked of its store since New.
+type Stats struct {
+	Requests     int64            // sent, retries included
+	Retries      int64            // sent because an earlier one failed
+	Errors       map[string]int64 // failed attempts by objstore.Kind
+	BytesRead    int64            // bodies received, also of attempts that then failed
+	BytesWritten int64            // stored by successful puts
+	Limit        int              // requests that may be under way now: less after a request to slow down
+	BreakerOpen  bool             // nothing but probes is sent now
+}
+
+// Stats returns the counts.
+func (b *Backend) Stats() Stats {
+	b.mu.Lock()
+	s := b.stats
+	s.Errors = maps.Clone(s.Errors)
+	b.mu.Unlock()
+	s.Limit = b.limiter.current()
+	s.BreakerOpen = b.breaker.isOpen()
+	return s
+}
+
+func (b *Backend) count(change func(*Stats)) {
+	b.mu.Lock()
+	change(&b.stats)
+	b.mu.Unlock()
+}
+
+// attempt is one request under way.
+type attempt struct {
+	seen  seen
+	watch *watch
+	got   int64 // bytes of progress made
+}
+
+// run makes attempts until one succeeds or there is no use in another. first is how
+// long an attempt may take until its function sets another limit.
+func (b *Backend) run(ctx context.Context, first time.Duration, do func(context.Context, *attempt) error) error {
+	b.budget.earn()
+	fruitless, refreshed := 0, false
+	for n := 0; ; n++ {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		started := time.Now()
+		got, err := b.once(ctx, first, n > 0, do)
+		if err == nil {
+			return nil
+		}
+		if cerr := ctx.Err(); cerr != nil {
+			return fmt.Errorf("%w (%s)", cerr, err)
+		}
+		f := classify(err)
+		if errors.Is(f.kind, objstore.ErrDenied) && !refreshed {
+			if refreshed = true; b.refresh(started) {
+				continue
+			}
+		}
+		if fruitless++; got >= b.lim.progress {
+			fruitless = 1
+		}
+		if !f.retry || fruitless >= b.lim.attempts || !b.budget.spend() {
+			return f
+		}
+		if !pause(ctx, b.lim.wait(fruitless, errors.Is(f.kind, objstore.ErrThrottled))) {
+			if cerr := ctx.Err(); cerr != nil {
+				return fmt.Errorf("%w (%s)", cerr, f)
+			}
+			return f
+		}
+	}
+}
+
+// pause waits for d. It returns false when ctx ends first, at once if its deadline says so.
+func pause(ctx context.Context, d time.Duration) bool {
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= d {
+		return false
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// once makes one attempt and reports how it went to breaker, limiter and counters.
+func (b *Backend) once(ctx context.Context, first time.Duration, again bool, do func(context.Context, *attempt) error) (int64, error) {
+	if err := b.breaker.allow(); err != nil {
+		return 0, err
+	}
+	if err := b.limiter.acquire(ctx); err != nil {
+		b.breaker.report(unclear)
+		return 0, err
+	}
+	defer b.limiter.release()
+	b.count(func(s *Stats) {
+		s.Requests++
+		if again {
+			s.Retries++
+		}
+	})
+	actx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	a := &attempt{watch: newWatch(cancel, first)}
+	defer a.watch.rest()
+	err := do(context.WithValue(actx, seenKey{}, &a.seen), a)
+	err = settle(ctx, actx, err)
+	b.report(err)
+	return a.got, err
+}
+
+// settle tells who ended an attempt: the caller, our own watch, or the store.
+func settle(caller, attempt context.Context, err error) error {
+	if err == nil || caller.Err() != nil {
+		return err
+	}
+	if f := (*failure)(nil); errors.As(context.Cause(attempt), &f) {
+		return f
+	}
+	return classify(err)
+}
+
+func (b *Backend) report(err error) {
+	if err == nil {
+		b.breaker.report(healthy)
+		b.limiter.faster()
+		return
+	}
+	kind := objstore.Kind(err)
+	b.count(func(s *Stats) { s.Errors[kind]++ })
+	switch {
+	case kind == "canceled", errors.Is(err, objstore.ErrShort):
+		b.breaker.report(unclear)
+	case errors.Is(err, objstore.ErrThrottled):
+		b.breaker.report(unclear)
+		b.limiter.slower()
+	case errors.Is(err, objstore.ErrUnavailable), errors.Is(err, objstore.ErrTimeout):
+		b.breaker.report(failed)
+	default: // the store is there and said no
+		b.breaker.report(healthy)
+	}
+}
+
+// refresh fetches new credentials after a refusal, once for all who were refused
+// together, and says whether another attempt is worth it.
+func (b *Backend) refresh(started time.Time) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.refreshed.After(started) {
+		return true
+	}
+	if !b.refreshed.IsZero() && time.Since(b.refreshed) < b.lim.refresh {
+		return false
+	}
+	b.refreshed = time.Now()
+	b.creds.Expire()
+	return true
+}

@@ -1,0 +1,160 @@
+package s3backend
+
+import (
+	"cmp"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+)
+
+// Config of a Backend: standard AWS names. The zero value of a field means its default.
+// Credentials are never part of it: they come from the environment (AWS_ACCESS_KEY_ID
+// and so on), the shared credentials file (AWS_SHARED_CREDENTIALS_FILE, AWS_PROFILE),
+// a web identity or the instance's metadata, in this order.
+type Config struct {
+	Bucket    string
+	Endpoint  string // URL; empty: AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, then AWS itself
+	Region    string // empty: AWS_REGION, AWS_DEFAULT_REGION, then us-east-1, at AWS the bucket's own
+	PathStyle bool   // bucket in the path; unset: in the host name at AWS and other known hosts, else in the path
+	CAFile    string // PEM file of authorities trusted besides the system's; empty: AWS_CA_BUNDLE
+	MaxConns  int    // connections at most; empty: 256
+	PartSize  int64  // bytes of one part of a large Put; empty: 16 MiB
+}
+
+// limits are the times and counts of FAULTS that tests shorten.
+type limits struct {
+	dial, tls  time.Duration
+	header     time.Duration // request sent to answer's head
+	stall      time.Duration // without a byte of a body
+	upload     time.Duration // without a byte of a request's body taken
+	write      time.Duration // body sent to answer's head
+	rateWindow time.Duration // time spent reading over which minRate must hold
+	minRate    int64         // bytes per second
+	attempts   int           // in a row without progress
+	progress   int64         // bytes that make an attempt one with progress
+	base, top  time.Duration // of the wait before a retry
+	throttled  time.Duration // base after a request to slow down
+	refresh    time.Duration // between two forced refreshes of the credentials
+}
+
+func defaultLimits() limits {
+	return limits{
+		dial:       3 * time.Second,
+		tls:        5 * time.Second,
+		header:     5 * time.Second,
+		stall:      5 * time.Second,
+		upload:     10 * time.Second,
+		write:      60 * time.Second,
+		rateWindow: 10 * time.Second,
+		minRate:    64 << 10, // many streams may share a thin line: only a nearly dead one is replaced
+		attempts:   5,
+		progress:   64 << 10,
+		base:       50 * time.Millisecond,
+		top:        2 * time.Second,
+		throttled:  500 * time.Millisecond,
+		refresh:    30 * time.Second,
+	}
+}
+
+// minPart is the smallest part that S3 takes, and maxParts their greatest number.
+const (
+	minPart  = 5 << 20
+	maxParts = 10_000
+)
+
+// complete fills what is not set from the environment and with defaults.
+func (c Config) complete() (Config, error) {
+	c.Endpoint = cmp.Or(c.Endpoint, os.Getenv("AWS_ENDPOINT_URL_S3"), os.Getenv("AWS_ENDPOINT_URL"))
+	c.Region = cmp.Or(c.Region, os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION"))
+	c.CAFile = cmp.Or(c.CAFile, os.Getenv("AWS_CA_BUNDLE"))
+	c.MaxConns = cmp.Or(c.MaxConns, 256)
+	c.PartSize = cmp.Or(c.PartSize, 16<<20)
+	switch {
+	case c.Bucket == "":
+		return c, errors.New("no bucket")
+	case c.MaxConns < 0:
+		return c, fmt.Errorf("%d connections", c.MaxConns)
+	case c.PartSize < minPart:
+		return c, fmt.Errorf("part size of %d bytes, at least %d are needed", c.PartSize, minPart)
+	}
+	return c, nil
+}
+
+// endpoint splits the URL into what minio-go wants.
+func (c Config) endpoint() (host string, secure bool, err error) {
+	if c.Endpoint == "" {
+		return "s3.amazonaws.com", true, nil
+	}
+	u, err := url.Parse(c.Endpoint)
+	if err != nil {
+		// The error of url.Parse repeats the URL, which may hold a password.
+		return "", false, errors.New("endpoint is no URL")
+	}
+	switch {
+	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+		return "", false, errors.New("endpoint is no http or https URL")
+	case u.User != nil:
+		return "", false, errors.New("endpoint holds a user name: credentials belong into the environment")
+	case strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "":
+		return "", false, errors.New("endpoint holds more than scheme, host and port")
+	}
+	return u.Host, u.Scheme == "https", nil
+}
+
+func (c Config) lookup() minio.BucketLookupType {
+	if c.PathStyle {
+		return minio.BucketLookupPath
+	}
+	return minio.BucketLookupAuto
+}
+
+// region is what signatures name. Empty lets minio-go ask AWS for the bucket's.
+func (c Config) region() string {
+	if c.Region == "" && c.Endpoint != "" {
+		return "us-east-1"
+	}
+	return c.Region
+}
+
+// credentials looks where the AWS tools look. The instance's metadata service is only asked
+// where it can be expected: elsewhere every anonymous request would wait for it.
+func (c Config) credentials(transport http.RoundTripper) *credentials.Credentials {
+	providers := []credentials.Provider{&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}}
+	identity := cmp.Or(os.Getenv("AWS_WEB_IDENTITY_TOKEN_FILE"), os.Getenv("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"),
+		os.Getenv("AWS_CONTAINER_CREDENTIALS_FULL_URI")) != ""
+	metadata := c.Endpoint == "" && !strings.EqualFold(os.Getenv("AWS_EC2_METADATA_DISABLED"), "true")
+	if identity || metadata {
+		providers = append(providers, &credentials.IAM{Client: &http.Client{Transport: transport}})
+	}
+	return credentials.NewChainCredentials(providers)
+}
+
+// tlsConfig trusts the system's authorities and those of CAFile.
+func (c Config) tlsConfig() (*tls.Config, error) {
+	t := &tls.Config{MinVersion: tls.VersionTLS12}
+	if c.CAFile == "" {
+		return t, nil
+	}
+	pem, err := os.ReadFile(c.CAFile)
+	if err != nil {
+		return nil, fmt.Errorf("CA file: %w", err)
+	}
+	pool, err := x509.SystemCertPool()
+	if err != nil {
+		pool = x509.NewCertPool()
+	}
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("CA file %s holds no certificate", c.CAFile)
+	}
+	t.RootCAs = pool
+	return t, nil
+}

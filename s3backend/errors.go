@@ -1,0 +1,183 @@
+package s3backend
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+
+	"github.com/minio/minio-go/v7"
+
+	"github.com/millrace-data/millrace/internal/objstore"
+)
+
+// failure is an error of the vocabulary and what the retry loop must know of it. Its text
+// holds a code, a status and a request id, never what a server or a proxy wrote at
+// length: that may repeat a signature or a key.
+type failure struct {
+	kind   error  // of objstore's vocabulary; nil for a fault of the caller's
+	detail string // what happened
+	cause  error  // kept for errors.Is, printed only where detail says nothing
+	retry  bool   // another attempt may succeed
+	code   string // S3's, if it gave one
+	lost   bool   // the request may have taken effect
+}
+
+func (f *failure) Error() string {
+	switch {
+	case f.kind == nil:
+		return f.detail
+	case f.detail == "":
+		return f.kind.Error()
+	}
+	return f.kind.Error() + ": " + f.detail
+}
+
+func (f *failure) Unwrap() []error {
+	var errs []error
+	for _, err := range []error{f.kind, f.cause} {
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errs
+}
+
+// badAnswer is an answer that contradicts the request: the service, or something in
+// between, is out of order. Another attempt may meet a sound one.
+func badAnswer(format string, args ...any) error {
+	return &failure{kind: objstore.ErrUnavailable, detail: "wrong answer: " + fmt.Sprintf(format, args...), retry: true}
+}
+
+func changed(got, want string) error {
+	return &failure{kind: objstore.ErrChanged, detail: fmt.Sprintf("it is %s, expected %s", got, want)}
+}
+
+func short(format string, args ...any) error {
+	return &failure{kind: objstore.ErrShort, detail: fmt.Sprintf(format, args...)}
+}
+
+// classify finds the vocabulary's word for any error that minio-go or the network gives.
+func classify(err error) *failure {
+	if f := (*failure)(nil); errors.As(err, &f) {
+		return f
+	}
+	if answer := (minio.ErrorResponse{}); errors.As(err, &answer) {
+		return classifyAnswer(&answer)
+	}
+	if answer := (*minio.ErrorResponse)(nil); errors.As(err, &answer) {
+		return classifyAnswer(answer)
+	}
+	return classifyNetwork(err)
+}
+
+func classifyAnswer(a *minio.ErrorResponse) *failure {
+	f := &failure{code: a.Code}
+	f.detail = fmt.Sprintf("%s (status %d", clip(a.Code), a.StatusCode)
+	if a.RequestID != "" {
+		f.detail += ", request " + clip(a.RequestID)
+	}
+	f.detail += ")"
+	switch a.Code {
+	case "SlowDown", "SlowDownRead", "SlowDownWrite", "TooManyRequests", "RequestLimitExceeded", "Throttling", "ThrottlingException", "ServiceBusy":
+		f.kind, f.retry = objstore.ErrThrottled, true
+		return f
+	case "RequestTimeout":
+		f.kind, f.retry = objstore.ErrTimeout, true
+		return f
+	case "ConditionalRequestConflict", "OperationAborted":
+		f.kind, f.retry = objstore.ErrChanged, true
+		return f
+	case "NoSuchUpload":
+		f.kind = objstore.ErrUnavailable
+		return f
+	case "RequestTimeTooSkewed":
+		f.kind, f.detail = objstore.ErrDenied, "this machine's clock and the store's differ too much: "+f.detail
+		return f
+	}
+	switch {
+	case a.StatusCode == http.StatusNotFound:
+		f.kind = objstore.ErrNotFound
+	case a.StatusCode == http.StatusPreconditionFailed, a.StatusCode == http.StatusNotModified:
+		f.kind = objstore.ErrChanged
+	case a.StatusCode == http.StatusUnauthorized, a.StatusCode == http.StatusForbidden:
+		f.kind = objstore.ErrDenied
+	case a.StatusCode == http.StatusTooManyRequests:
+		f.kind, f.retry = objstore.ErrThrottled, true
+	case a.StatusCode == http.StatusRequestedRangeNotSatisfiable:
+		f.kind, f.code = objstore.ErrShort, "InvalidRange"
+	case a.StatusCode == http.StatusRequestTimeout, a.StatusCode == http.StatusGatewayTimeout:
+		f.kind, f.retry, f.lost = objstore.ErrTimeout, true, true
+	case a.StatusCode >= 300 && a.StatusCode < 400:
+		f.kind, f.detail = objstore.ErrDenied, "the store redirects, which is refused: check endpoint and region: "+f.detail
+	case a.StatusCode >= 500:
+		f.kind, f.retry, f.lost = objstore.ErrUnavailable, a.StatusCode != http.StatusNotImplemented, true
+	case a.StatusCode == http.StatusConflict:
+		f.kind, f.retry = objstore.ErrChanged, true
+	case a.StatusCode == 0, a.StatusCode == http.StatusOK:
+		// An error inside a 200, or minio-go's own word for an answer that it could not read.
+		f.kind, f.retry, f.lost = objstore.ErrUnavailable, true, true
+	default:
+		f.kind = objstore.ErrDenied // the service understands us and refuses
+	}
+	return f
+}
+
+// clip keeps what a server named short and printable.
+func clip(s string) string {
+	const most = 64
+	out := make([]byte, 0, most)
+	for i := 0; i < len(s) && i < most; i++ {
+		if c := s[i]; c > ' ' && c < 0x7f {
+			out = append(out, c)
+		} else {
+			out = append(out, '.')
+		}
+	}
+	return string(out)
+}
+
+func classifyNetwork(err error) *failure {
+	if u := (*url.Error)(nil); errors.As(err, &u) {
+		err = u.Err // its text holds the URL
+	}
+	f := &failure{kind: objstore.ErrUnavailable, cause: err, retry: true, lost: true}
+	var timeout net.Error
+	var unknown x509.UnknownAuthorityError
+	var host x509.HostnameError
+	var invalid x509.CertificateInvalidError
+	var verify *tls.CertificateVerificationError
+	var dns *net.DNSError
+	var op *net.OpError
+	switch {
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		f.detail = err.Error()
+		f.kind = objstore.ErrTimeout
+		f.cause = nil
+	case errors.As(err, &unknown), errors.As(err, &host), errors.As(err, &invalid), errors.As(err, &verify):
+		f.detail, f.retry, f.lost = "certificate: "+err.Error(), false, false
+	case errors.As(err, &dns):
+		f.detail, f.lost = "look up "+dns.Name+": "+dns.Err, false
+	case errors.As(err, &timeout) && timeout.Timeout():
+		f.kind, f.detail = objstore.ErrTimeout, "the network timed out"
+	case errors.As(err, &op):
+		f.detail = op.Op + ": " + op.Err.Error()
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		f.detail = "the connection was closed"
+	default:
+		f.detail = "the transfer broke: " + clipText(err.Error())
+	}
+	return f
+}
+
+func clipText(s string) string {
+	if len(s) > 160 {
+		s = s[:160] + "..."
+	}
+	return s
+}

@@ -1,0 +1,100 @@
+package s3backend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/minio/minio-go/v7"
+
+	"github.com/millrace-data/millrace/internal/objstore"
+)
+
+// Stat implements objstore.Store.
+func (b *Backend) Stat(ctx context.Context, key string) (objstore.Object, error) {
+	o, err := b.stat(ctx, key)
+	if err != nil {
+		return objstore.Object{}, fmt.Errorf("stat %q: %w", key, err)
+	}
+	return o, nil
+}
+
+func (b *Backend) stat(ctx context.Context, key string) (objstore.Object, error) {
+	info, err := b.head(ctx, key)
+	return object(key, info), err
+}
+
+func (b *Backend) head(ctx context.Context, key string) (minio.ObjectInfo, error) {
+	var info minio.ObjectInfo
+	err := b.run(ctx, b.lim.header, func(ctx context.Context, a *attempt) error {
+		var err error
+		info, err = b.core.StatObject(ctx, b.bucket, key, minio.StatObjectOptions{})
+		switch {
+		case err != nil:
+			return err
+		case a.seen.status != http.StatusOK:
+			return badAnswer("status %d", a.seen.status)
+		case info.ETag == "" || info.Size < 0:
+			return badAnswer("no ETag or no length")
+		}
+		return nil
+	})
+	return info, err
+}
+
+func object(key string, info minio.ObjectInfo) objstore.Object {
+	return objstore.Object{Key: key, Size: info.Size, ETag: info.ETag, VersionID: info.VersionID, Modified: info.LastModified}
+}
+
+// List implements objstore.Store. A list that breaks goes on behind the last key.
+func (b *Backend) List(ctx context.Context, prefix string, visit func(objstore.Object) error) error {
+	var stop error // what visit returned
+	last := ""
+	err := b.run(ctx, b.lim.header, func(ctx context.Context, a *attempt) error {
+		opts := minio.ListObjectsOptions{Prefix: prefix, Recursive: true, StartAfter: last, FetchOwner: new(bool)}
+		for info := range b.core.ListObjectsIter(ctx, b.bucket, opts) {
+			a.watch.rest() // visit may take its time; the next page must not
+			switch {
+			case info.Err != nil:
+				return info.Err
+			case info.Key <= last:
+				return badAnswer("key %q comes after %q", info.Key, last)
+			}
+			last = info.Key
+			a.got += b.lim.progress
+			if stop = visit(object(info.Key, info)); stop != nil {
+				return nil
+			}
+			a.watch.arm(b.lim.header)
+		}
+		return ctx.Err()
+	})
+	if stop != nil {
+		return stop
+	}
+	if f := (*failure)(nil); errors.As(err, &f) && errors.Is(f.kind, objstore.ErrNotFound) {
+		return fmt.Errorf("list %q: bucket %s: %w", prefix, b.bucket, err)
+	}
+	if err != nil {
+		return fmt.Errorf("list %q: %w", prefix, err)
+	}
+	return nil
+}
+
+// Delete implements objstore.Store.
+func (b *Backend) Delete(ctx context.Context, key string) error {
+	if err := objstore.CheckKey(key); err != nil {
+		return fmt.Errorf("delete %q: %w", key, err)
+	}
+	err := b.run(ctx, b.lim.write, func(ctx context.Context, _ *attempt) error {
+		return b.core.RemoveObject(ctx, b.bucket, key, minio.RemoveObjectOptions{})
+	})
+	if errors.Is(err, objstore.ErrNotFound) && classify(err).code != "NoSuchBucket" {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("delete %q: %w", key, err)
+	}
+	return nil
+}

@@ -1,0 +1,184 @@
+package s3backend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/millrace-data/millrace/internal/objstore"
+)
+
+// Open implements objstore.Store.
+func (b *Backend) Open(ctx context.Context, ref objstore.Ref, offset int64) (io.ReadCloser, error) {
+	r, err := b.open(ctx, ref, offset)
+	if err != nil {
+		return nil, fmt.Errorf("open %q at %d: %w", ref.Key, offset, err)
+	}
+	return r, nil
+}
+
+func (b *Backend) open(ctx context.Context, ref objstore.Ref, offset int64) (io.ReadCloser, error) {
+	if offset < 0 {
+		return nil, fmt.Errorf("negative offset %d", offset)
+	}
+	r := &reader{ctx: ctx, backend: b, ref: ref, offset: offset, total: -1}
+	err := r.connect()
+	if f := (*failure)(nil); errors.As(err, &f) && f.code == "InvalidRange" {
+		// Beyond the end, or just at it, which is no error: only the size tells.
+		o, serr := b.stat(ctx, ref.Key)
+		switch {
+		case serr != nil:
+			return nil, serr
+		case ref.ETag != "" && o.ETag != ref.ETag:
+			return nil, changed(o.ETag, ref.ETag)
+		case o.Size == offset:
+			r.total, err = o.Size, nil
+		default:
+			err = short("the object has %d bytes", o.Size)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// reader reads one version in sequence, over as many transfers as it takes.
+type reader struct {
+	ctx     context.Context
+	backend *Backend
+	ref     objstore.Ref
+	offset  int64
+	total   int64
+
+	body   io.Reader // nil between transfers
+	end    func()    // ends the transfer
+	cause  func() error
+	got    int64 // bytes of this transfer
+	wasted int   // transfers in a row that brought too little
+	closed bool
+}
+
+// connect begins a transfer at the offset reached. The transfer outlives the attempt that
+// began it, so it has a context of its own.
+func (r *reader) connect() error {
+	b := r.backend
+	return b.run(r.ctx, b.lim.header, func(ctx context.Context, a *attempt) error {
+		tctx, cancel := context.WithCancelCause(r.ctx)
+		stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
+		body, ans, err := b.get(context.WithValue(tctx, seenKey{}, &a.seen), a, r.ref, r.offset, -1)
+		if err == nil && ans.total < 0 {
+			body.Close()
+			err = badAnswer("no length")
+		}
+		if err == nil && r.total >= 0 && ans.total != r.total {
+			body.Close()
+			err = badAnswer("%d bytes in all, before it were %d", ans.total, r.total)
+		}
+		if !stop() && err == nil {
+			body.Close()
+			err = context.Cause(tctx)
+		}
+		if err != nil {
+			cancel(nil)
+			return err
+		}
+		w := newWatch(cancel, b.lim.stall)
+		w.rest()
+		r.ref.ETag, r.total, r.got = ans.etag, ans.total, 0
+		r.body = &watched{body: body, watch: w, lim: &b.lim}
+		r.cause = func() error { return context.Cause(tctx) }
+		r.end = func() {
+			w.rest()
+			cancel(nil)
+			body.Close()
+		}
+		return nil
+	})
+}
+
+func (r *reader) Read(p []byte) (int, error) {
+	n, err := r.read(p)
+	if err != nil && err != io.EOF {
+		return n, fmt.Errorf("read %q at %d: %w", r.ref.Key, r.offset, err)
+	}
+	return n, err
+}
+
+func (r *reader) read(p []byte) (int, error) {
+	if r.closed {
+		return 0, errors.New("it is closed")
+	}
+	for {
+		if err := r.ctx.Err(); err != nil {
+			return 0, err
+		}
+		if r.offset == r.total {
+			r.drop()
+			return 0, io.EOF
+		}
+		if len(p) == 0 {
+			return 0, nil
+		}
+		if r.body == nil {
+			if err := r.connect(); err != nil {
+				return 0, r.backend.pastEnd(r.ctx, r.ref, err)
+			}
+		}
+		n, err := r.body.Read(p[:min(int64(len(p)), r.total-r.offset)])
+		r.offset += int64(n)
+		r.got += int64(n)
+		r.backend.count(func(s *Stats) { s.BytesRead += int64(n) })
+		if err != nil && r.offset < r.total {
+			if err := r.broken(err); err != nil && n == 0 {
+				return 0, err
+			}
+		}
+		if n > 0 {
+			return n, nil
+		}
+	}
+}
+
+// broken ends a transfer that failed and decides whether another one may follow.
+func (r *reader) broken(err error) error {
+	cause := r.cause()
+	got := r.got
+	r.drop()
+	if cerr := r.ctx.Err(); cerr != nil {
+		return cerr
+	}
+	f := (*failure)(nil)
+	switch {
+	case errors.As(cause, &f):
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		f = &failure{kind: objstore.ErrShort, detail: fmt.Sprintf("the body ends %d bytes early", r.total-r.offset), retry: true}
+	default:
+		f = classify(err)
+	}
+	b := r.backend
+	b.count(func(s *Stats) { s.Errors[objstore.Kind(f)]++ })
+	if r.wasted++; got >= b.lim.progress {
+		r.wasted = 1
+	}
+	if !f.retry || r.wasted >= b.lim.attempts || !b.budget.spend() || !pause(r.ctx, b.lim.wait(r.wasted, false)) {
+		return f
+	}
+	b.count(func(s *Stats) { s.Retries++ })
+	return nil
+}
+
+func (r *reader) drop() {
+	if r.body != nil {
+		r.end()
+		r.body = nil
+	}
+}
+
+// Close ends the transfer.
+func (r *reader) Close() error {
+	r.closed = true
+	r.drop()
+	return nil
+}

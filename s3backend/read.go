@@ -1,0 +1,204 @@
+package s3backend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/minio/minio-go/v7"
+
+	"github.com/millrace-data/millrace/internal/objstore"
+)
+
+// ReadRange implements objstore.RangeReader.
+func (b *Backend) ReadRange(ctx context.Context, ref objstore.Ref, offset int64, dst ...[]byte) error {
+	if err := b.readRange(ctx, ref, offset, dst); err != nil {
+		return fmt.Errorf("read %q at %d: %w", ref.Key, offset, err)
+	}
+	return nil
+}
+
+func (b *Backend) readRange(ctx context.Context, ref objstore.Ref, offset int64, dst [][]byte) error {
+	n, err := objstore.CheckRange(offset, dst)
+	if err != nil {
+		return err
+	}
+	s := scatter{dst: dst}
+	err = b.run(ctx, b.lim.header, func(ctx context.Context, a *attempt) error {
+		body, answer, err := b.get(ctx, a, ref, offset+s.filled, n-s.filled)
+		if err != nil {
+			return err
+		}
+		defer body.Close()
+		ref.ETag = answer.etag // what is resumed must be what was begun
+		before := s.filled
+		err = s.fill(&watched{body: body, watch: a.watch, lim: &b.lim})
+		a.got = s.filled - before
+		b.count(func(st *Stats) { st.BytesRead += a.got })
+		if errors.Is(err, errMore) {
+			s.filled = 0 // the bytes cannot be the ones asked for: none is kept
+		}
+		return err
+	})
+	return b.pastEnd(ctx, ref, err)
+}
+
+// scatter fills slices in turn, over several bodies if need be.
+type scatter struct {
+	dst    [][]byte
+	filled int64
+}
+
+var errMore = badAnswer("the body is longer than the range")
+
+// fill reads body into what is not filled yet and expects its end there.
+func (s *scatter) fill(body io.Reader) error {
+	skip := s.filled
+	for _, d := range s.dst {
+		if skip >= int64(len(d)) {
+			skip -= int64(len(d))
+			continue
+		}
+		n, err := io.ReadFull(body, d[skip:])
+		skip = 0
+		s.filled += int64(n)
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return &failure{kind: objstore.ErrShort, detail: fmt.Sprintf("the body ends after %d bytes", s.filled), retry: true}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	// One byte more than expected is read: its absence proves the length, and lets the
+	// connection be used again.
+	var extra [1]byte
+	if n, _ := io.ReadFull(body, extra[:]); n > 0 {
+		return errMore
+	}
+	return nil
+}
+
+// answer is what the head of a checked answer said.
+type answer struct {
+	etag  string
+	total int64 // of the object
+}
+
+// get asks for n bytes of ref at from, or for all from there if n is negative, and checks
+// the answer's head before a byte of the body is read.
+func (b *Backend) get(ctx context.Context, a *attempt, ref objstore.Ref, from, n int64) (io.ReadCloser, answer, error) {
+	opts := minio.GetObjectOptions{VersionID: ref.VersionID}
+	// SetRange is not used: it takes "byte 1 to byte 0" for "from byte 1 to the end".
+	switch {
+	case n > 0:
+		opts.Set("Range", fmt.Sprintf("bytes=%d-%d", from, from+n-1))
+	case from > 0:
+		opts.Set("Range", fmt.Sprintf("bytes=%d-", from))
+	}
+	if ref.ETag != "" {
+		opts.Set("If-Match", `"`+ref.ETag+`"`)
+	}
+	body, info, header, err := b.core.GetObject(ctx, b.bucket, ref.Key, opts)
+	if err != nil {
+		return nil, answer{}, err
+	}
+	a.watch.rest()
+	ans, err := checkHead(a.seen, header, info.ETag, ref.ETag, from, n)
+	if err != nil {
+		body.Close()
+		return nil, answer{}, err
+	}
+	return body, ans, nil
+}
+
+// checkHead holds the head of an answer against the range and version asked for.
+func checkHead(s seen, header http.Header, etag, want string, from, n int64) (answer, error) {
+	switch {
+	case etag == "":
+		return answer{}, badAnswer("no ETag")
+	case want != "" && etag != want:
+		return answer{}, changed(etag, want)
+	}
+	switch s.status {
+	case http.StatusPartialContent:
+		return checkPartial(s, header.Get("Content-Range"), etag, from, n)
+	case http.StatusOK:
+		switch {
+		case header.Get("Content-Range") != "":
+			return answer{}, badAnswer("status 200 with a Content-Range")
+		case from == 0 && n < 0:
+			return answer{etag: etag, total: s.length}, nil
+		case from == 0 && s.length == n: // the range is the whole object
+			return answer{etag: etag, total: n}, nil
+		case s.length >= 0 && s.length < from+max(n, 0):
+			return answer{}, short("the object has %d bytes", s.length)
+		}
+		return answer{}, badAnswer("status 200 to a request for a range")
+	}
+	return answer{}, badAnswer("status %d", s.status)
+}
+
+func checkPartial(s seen, contentRange, etag string, from, n int64) (answer, error) {
+	start, end, total, ok := parseContentRange(contentRange)
+	if !ok {
+		return answer{}, badAnswer("Content-Range %q", clip(contentRange))
+	}
+	last := total - 1
+	if n > 0 {
+		last = from + n - 1
+	}
+	switch {
+	case start != from:
+		return answer{}, badAnswer("range begins at %d, not at %d", start, from)
+	case n > 0 && end == total-1 && end < last && (s.length < 0 || s.length == end-start+1):
+		return answer{}, short("%d bytes wanted, the object has %d", n, max(0, total-from))
+	case end != last:
+		return answer{}, badAnswer("range ends at %d, not at %d", end, last)
+	case s.length >= 0 && s.length != end-start+1:
+		return answer{}, badAnswer("%d bytes announced for a range of %d", s.length, end-start+1)
+	}
+	return answer{etag: etag, total: total}, nil
+}
+
+// parseContentRange reads "bytes start-end/total".
+func parseContentRange(s string) (start, end, total int64, ok bool) {
+	rest, ok := strings.CutPrefix(s, "bytes ")
+	if !ok {
+		return 0, 0, 0, false
+	}
+	span, size, ok1 := strings.Cut(rest, "/")
+	first, last, ok2 := strings.Cut(span, "-")
+	start, ok3 := decimal(first)
+	end, ok4 := decimal(last)
+	total, ok5 := decimal(size)
+	return start, end, total, ok1 && ok2 && ok3 && ok4 && ok5 && start <= end && end < total
+}
+
+// decimal reads digits only: no sign, no space.
+func decimal(s string) (int64, bool) {
+	if s == "" || strings.Trim(s, "0123456789") != "" {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(s, 10, 64)
+	return n, err == nil
+}
+
+// pastEnd looks behind "no such range": a service may say so of a changed object too.
+func (b *Backend) pastEnd(ctx context.Context, ref objstore.Ref, err error) error {
+	f := (*failure)(nil)
+	if !errors.As(err, &f) || f.code != "InvalidRange" || ref.VersionID != "" {
+		return err
+	}
+	o, serr := b.stat(ctx, ref.Key)
+	switch {
+	case serr != nil:
+		return serr
+	case ref.ETag != "" && o.ETag != ref.ETag:
+		return changed(o.ETag, ref.ETag)
+	}
+	return &failure{kind: objstore.ErrShort, detail: fmt.Sprintf("the object has %d bytes", o.Size), code: f.code}
+}

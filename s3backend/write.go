@@ -1,0 +1,260 @@
+package s3backend
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/millrace-data/millrace/internal/objstore"
+)
+
+// tokenName is the user metadata that tells our own write from another's.
+const tokenName = "Millrace-Put"
+
+// Put implements objstore.Store. The Object it returns has no time of modification.
+func (b *Backend) Put(ctx context.Context, key string, body io.ReaderAt, size int64, cond objstore.Condition) (objstore.Object, error) {
+	o, err := b.put(ctx, key, body, size, cond)
+	if err != nil {
+		return objstore.Object{}, fmt.Errorf("put %q: %w", key, err)
+	}
+	b.count(func(s *Stats) { s.BytesWritten += size })
+	return o, nil
+}
+
+func (b *Backend) put(ctx context.Context, key string, body io.ReaderAt, size int64, cond objstore.Condition) (objstore.Object, error) {
+	if err := objstore.CheckKey(key); err != nil {
+		return objstore.Object{}, err
+	}
+	if size < 0 {
+		return objstore.Object{}, fmt.Errorf("negative size %d", size)
+	}
+	token := rand.Text()
+	opts := minio.PutObjectOptions{UserMetadata: map[string]string{tokenName: token}}
+	when := condition(cond)
+	var o objstore.Object
+	var lost bool
+	var err error
+	if size <= b.partSize {
+		o, lost, err = b.putWhole(ctx, key, body, size, opts, when)
+	} else {
+		o, lost, err = b.putParts(ctx, key, body, size, opts, when)
+	}
+	if err == nil || !lost {
+		return o, inPut(err, cond)
+	}
+	// An answer was lost on its way: the write that seems to have failed may be ours.
+	info, herr := b.head(ctx, key)
+	if herr == nil && info.UserMetadata[tokenName] == token {
+		return object(key, info), nil
+	}
+	return objstore.Object{}, inPut(err, cond)
+}
+
+// inPut puts the answer to a condition into the vocabulary: If-Match on an object that is gone
+// is "no such key" to some services.
+func inPut(err error, cond objstore.Condition) error {
+	if f := (*failure)(nil); errors.As(err, &f) && f.code == "NoSuchKey" && cond.IfMatch != "" {
+		return &failure{kind: objstore.ErrChanged, detail: "it does not exist"}
+	}
+	return err
+}
+
+// condition sets the headers of a conditional write.
+func condition(cond objstore.Condition) func(*minio.PutObjectOptions) {
+	return func(opts *minio.PutObjectOptions) {
+		if cond.IfAbsent {
+			opts.SetMatchETagExcept("*")
+		}
+		if cond.IfMatch != "" {
+			opts.SetMatchETag(cond.IfMatch)
+		}
+	}
+}
+
+// putWhole stores the body with one request. lost says that an attempt may have taken
+// effect unseen.
+func (b *Backend) putWhole(ctx context.Context, key string, body io.ReaderAt, size int64, opts minio.PutObjectOptions, when func(*minio.PutObjectOptions)) (o objstore.Object, lost bool, err error) {
+	when(&opts)
+	err = b.run(ctx, b.lim.upload, func(ctx context.Context, a *attempt) error {
+		src := newSource(body, 0, size, a.watch, b.lim)
+		info, err := b.core.PutObject(ctx, b.bucket, key, src, size, "", "", opts)
+		if err = src.detach(err); err != nil {
+			lost = lost || classify(err).lost
+			return err
+		}
+		if info.ETag == "" {
+			lost = true
+			return badAnswer("no ETag")
+		}
+		o = objstore.Object{Key: key, Size: size, ETag: info.ETag, VersionID: info.VersionID}
+		return nil
+	})
+	return o, lost, err
+}
+
+// uploadsAtOnce bounds the parts of one Put under way.
+const uploadsAtOnce = 4
+
+// putParts stores the body part by part and then, if the condition holds, makes them the object.
+func (b *Backend) putParts(ctx context.Context, key string, body io.ReaderAt, size int64, opts minio.PutObjectOptions, when func(*minio.PutObjectOptions)) (o objstore.Object, lost bool, err error) {
+	part := max(b.partSize, (size+maxParts-1)/maxParts)
+	var id string
+	err = b.run(ctx, b.lim.write, func(ctx context.Context, _ *attempt) error {
+		var err error
+		id, err = b.core.NewMultipartUpload(ctx, b.bucket, key, opts)
+		return err
+	})
+	if err != nil {
+		return o, false, err
+	}
+	done := make([]minio.CompletePart, (size+part-1)/part)
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(uploadsAtOnce)
+	for i := range done {
+		g.Go(func() error {
+			at := int64(i) * part
+			var err error
+			done[i], err = b.putPart(gctx, key, id, i+1, body, at, min(part, size-at))
+			return err
+		})
+	}
+	if err = g.Wait(); err == nil {
+		o, lost, err = b.finish(ctx, key, id, size, done, when)
+	}
+	if err != nil && !lost {
+		b.abort(ctx, key, id)
+	}
+	if err != nil && ctx.Err() != nil && !errors.Is(err, ctx.Err()) {
+		err = fmt.Errorf("%w (%s)", ctx.Err(), err)
+	}
+	return o, lost, err
+}
+
+func (b *Backend) putPart(ctx context.Context, key, id string, number int, body io.ReaderAt, at, size int64) (minio.CompletePart, error) {
+	var part minio.ObjectPart
+	err := b.run(ctx, b.lim.upload, func(ctx context.Context, a *attempt) error {
+		src := newSource(body, at, size, a.watch, b.lim)
+		var err error
+		part, err = b.core.PutObjectPart(ctx, b.bucket, key, id, number, src, size, minio.PutObjectPartOptions{})
+		if err = src.detach(err); err != nil {
+			return err
+		}
+		if part.ETag == "" {
+			return badAnswer("no ETag")
+		}
+		a.got = size
+		return nil
+	})
+	if err != nil {
+		return minio.CompletePart{}, fmt.Errorf("part %d: %w", number, err)
+	}
+	return minio.CompletePart{PartNumber: number, ETag: part.ETag}, nil
+}
+
+func (b *Backend) finish(ctx context.Context, key, id string, size int64, parts []minio.CompletePart, when func(*minio.PutObjectOptions)) (o objstore.Object, lost bool, err error) {
+	var opts minio.PutObjectOptions
+	when(&opts)
+	err = b.run(ctx, b.lim.write, func(ctx context.Context, _ *attempt) error {
+		info, err := b.core.CompleteMultipartUpload(ctx, b.bucket, key, id, parts, opts)
+		if err != nil {
+			lost = lost || classify(err).lost
+			return err
+		}
+		if info.ETag == "" {
+			lost = true
+			return badAnswer("no ETag")
+		}
+		o = objstore.Object{Key: key, Size: size, ETag: info.ETag, VersionID: info.VersionID}
+		return nil
+	})
+	return o, lost, err
+}
+
+// abort frees what the parts of a failed Put occupy, also when ctx has ended. It is
+// no part of the result: what remains is removed by the bucket's lifecycle rules.
+func (b *Backend) abort(ctx context.Context, key, id string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.lim.header)
+	defer cancel()
+	b.count(func(s *Stats) { s.Requests++ })
+	if err := b.core.AbortMultipartUpload(ctx, b.bucket, key, id); err != nil {
+		b.count(func(s *Stats) { s.Errors[objstore.Kind(classify(err))]++ })
+	}
+}
+
+// source is a section of the body as a request reads it. The transport may still read after
+// the request has ended: detach keeps it away from the caller's body then.
+type source struct {
+	mu       sync.Mutex
+	section  *io.SectionReader
+	size     int64
+	watch    *watch
+	lim      limits
+	err      error // what the body said
+	detached bool
+}
+
+func newSource(body io.ReaderAt, at, size int64, w *watch, lim limits) *source {
+	s := &source{section: io.NewSectionReader(body, at, size), size: size, watch: w, lim: lim}
+	if size == 0 {
+		w.arm(lim.write)
+	}
+	return s
+}
+
+func (s *source) Read(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.detached {
+		return 0, http.ErrBodyReadAfterClose
+	}
+	n, err := s.section.Read(p)
+	at, _ := s.section.Seek(0, io.SeekCurrent)
+	switch {
+	case errors.Is(err, io.EOF) && at < s.size:
+		s.err = short("the body has %d of %d bytes", at, s.size)
+		return n, s.err
+	case err != nil && !errors.Is(err, io.EOF):
+		s.err = err
+	}
+	wait := s.lim.upload
+	if at >= s.size {
+		wait = s.lim.write
+	}
+	s.watch.arm(time.Duration(wait))
+	return n, err
+}
+
+// Seek serves minio-go, which rewinds what it sends.
+func (s *source) Seek(offset int64, whence int) (int64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.section.Seek(offset, whence)
+}
+
+// detach ends the use of the body and returns the error to report.
+func (s *source) detach(err error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.detached = true
+	s.watch.rest()
+	if err != nil && s.err != nil {
+		return bodyFailure(s.err)
+	}
+	return err
+}
+
+// bodyFailure is the caller's own error: no attempt mends it.
+func bodyFailure(err error) error {
+	if f := (*failure)(nil); errors.As(err, &f) {
+		return f
+	}
+	return &failure{detail: "read the body: " + err.Error(), cause: err}
+}
