@@ -9,6 +9,7 @@ package shuffle
 import (
 	"fmt"
 	"math"
+	"slices"
 	"sort"
 )
 
@@ -143,6 +144,7 @@ func (e *Epoch) Append(dst []uint64, lo, hi uint64) []uint64 {
 		return dst
 	}
 	e.checkRange(lo, hi)
+	dst = slices.Grow(dst, int(hi-lo))
 	switch {
 	case e.window != nil:
 		return e.window.appendRange(dst, lo, hi)
