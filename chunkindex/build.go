@@ -2,8 +2,17 @@ package chunkindex
 
 import (
 	"context"
-	"time"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
 
+	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/chunkindex/webdataset"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
@@ -14,6 +23,7 @@ type BuildOptions struct {
 	Parallel     int      // shards scanned side by side
 	SingleWriter bool     // publish without conditional writes: the caller promises to be the only writer
 	Progress     func(Progress)
+	TempDir      string // for scans and the index while it is made; empty: the system's
 }
 
 // Progress of a long job, called from one goroutine at a time.
@@ -35,26 +45,349 @@ type BuildReport struct {
 	Unchanged      bool  // nothing to publish
 }
 
+func (o BuildOptions) withDefaults() (BuildOptions, error) {
+	if o.ChunkSize == 0 {
+		o.ChunkSize = 8 << 20
+	}
+	if o.ChunkSize < 0 || o.ChunkSize > maxChunkSize {
+		return o, fmt.Errorf("chunk size %d is not between 1 and %d", o.ChunkSize, maxChunkSize)
+	}
+	if o.Parallel <= 0 {
+		o.Parallel = 4
+	}
+	d := &o.Defaults
+	if d.Shuffle == "" {
+		d.Shuffle = "slot"
+	}
+	if d.Window == 0 {
+		d.Window = 128
+	}
+	if d.BatchSize == 0 {
+		d.BatchSize = 256
+	}
+	if d.Tail == "" {
+		d.Tail = "short"
+	}
+	return o, nil
+}
+
 // Build scans the shards under prefix and publishes their index.
 func Build(ctx context.Context, store objstore.Store, prefix string, opt BuildOptions) (BuildReport, error) {
-	return BuildReport{}, nil
+	opt, err := opt.withDefaults()
+	if err != nil {
+		return BuildReport{}, fmt.Errorf("index %q: %w", prefix, err)
+	}
+	dir, err := os.MkdirTemp(opt.TempDir, "millrace-build-*")
+	if err != nil {
+		return BuildReport{}, err
+	}
+	defer os.RemoveAll(dir)
+	b := &builder{store: store, prefix: prefix, opt: opt, dir: dir, format: webdataset.Tar{}}
+	defer func() {
+		if b.old != nil {
+			b.old.Close()
+		}
+	}()
+	if err := b.run(ctx); err != nil {
+		return b.report, fmt.Errorf("index %q: %w", prefix, err)
+	}
+	return b.report, nil
 }
 
-// BadRange is a piece of a shard that does not match the index.
-type BadRange struct {
-	Shard  string `json:"shard"`
-	Chunk  int    `json:"chunk"`
-	Offset int64  `json:"offset"`
-	Length int64  `json:"length"`
-	Cause  string `json:"cause"`
+// builder is one run of Build.
+type builder struct {
+	store  objstore.Store
+	prefix string
+	opt    BuildOptions
+	dir    string
+	format format.Format
+
+	pub    publisher
+	old    *Index // the current generation, if there is one that can be read
+	shards []objstore.Object
+	scans  []scanned
+	done   map[string]bool // scan objects in the store
+	report BuildReport
+
+	mu       sync.Mutex
+	progress Progress
 }
 
-// Verify reads every chunk and compares it with its digests, parallel chunks at a time; bad is called for each bad range.
-func Verify(ctx context.Context, x *Index, store objstore.RangeReader, prefix string, parallel int, progress func(Progress), bad func(BadRange)) error {
+func (b *builder) run(ctx context.Context) error {
+	if err := b.list(ctx); err != nil {
+		return err
+	}
+	if err := b.previous(ctx); err != nil {
+		return err
+	}
+	todo := b.reuse()
+	if !b.opt.SingleWriter && (len(todo) > 0 || b.pub.oldObj.ETag == "") {
+		if err := probe(ctx, b.store, b.prefix); err != nil {
+			return err
+		}
+	}
+	if err := b.scanAll(ctx, todo); err != nil {
+		return err
+	}
+	file, binding, err := b.assemble(ctx)
+	if err != nil {
+		return err
+	}
+	unchanged, err := b.pub.publish(ctx, file, binding)
+	if err != nil {
+		return err
+	}
+	b.report.Unchanged = unchanged
+	b.report.Rebound = !unchanged && b.pub.old.Generation == file.generation
+	return b.removeScans(ctx)
+}
+
+// list finds the shards, in byte order of their keys, and the scans that an interrupted run left.
+func (b *builder) list(ctx context.Context) error {
+	b.done = map[string]bool{}
+	err := b.store.List(ctx, b.prefix, func(o objstore.Object) error {
+		key := strings.TrimPrefix(o.Key, b.prefix)
+		switch {
+		case strings.HasPrefix(key, scanDir):
+			b.done[o.Key] = true
+		case strings.HasPrefix(key, stateDir) || strings.Contains(key, "/"+stateDir):
+		case b.format.Match(key):
+			if len(key) > maxObjectKey {
+				return fmt.Errorf("shard %s: its key is longer than %d bytes", key, maxObjectKey)
+			}
+			b.shards = append(b.shards, o)
+			b.report.Bytes += o.Size
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if len(b.shards) == 0 {
+		return fmt.Errorf("no shards here: no object's name ends in .tar: %w", objstore.ErrNotFound)
+	}
+	b.scans = make([]scanned, len(b.shards))
+	b.report.Shards = len(b.shards)
+	b.progress = Progress{Total: b.report.Bytes, Of: len(b.shards)}
 	return nil
 }
 
-// Collect removes index objects that no pointer names and that are older than grace, and returns their keys.
-func Collect(ctx context.Context, store objstore.Store, prefix string, grace time.Duration) ([]string, error) {
-	return nil, nil
+// previous opens the current generation. One that is damaged is not used, and replaced.
+func (b *builder) previous(ctx context.Context) error {
+	b.pub = publisher{store: b.store, prefix: b.prefix, single: b.opt.SingleWriter}
+	p, obj, err := readPointer(ctx, b.store, b.prefix)
+	b.pub.oldObj = obj
+	if err != nil {
+		if errors.Is(err, objstore.ErrNotFound) || errors.Is(err, ErrCorrupt) {
+			return nil
+		}
+		return err
+	}
+	b.pub.old = p
+	b.old, err = downloadIndex(ctx, b.store, b.prefix, p.Generation, b.dir, "", 0)
+	if err == nil {
+		if err = b.old.bind(ctx, b.store, bindingObject(b.prefix, p.Generation, p.Binding)); err != nil {
+			b.old.Close()
+			b.old = nil
+		}
+	}
+	if err != nil && !errors.Is(err, objstore.ErrNotFound) && !errors.Is(err, ErrCorrupt) {
+		return err
+	}
+	return nil
+}
+
+// reuse takes what it can from the current generation and returns the shards that are left.
+func (b *builder) reuse() []int {
+	known := map[string]int{}
+	if b.old != nil && b.old.meta.ChunkSize == b.opt.ChunkSize && b.old.extents.first == nil {
+		for i, s := range b.old.shards {
+			known[s.Key] = i
+		}
+	}
+	var todo []int
+	for i, o := range b.shards {
+		at, ok := known[strings.TrimPrefix(o.Key, b.prefix)]
+		if ok && b.old.shards[at].Size == o.Size && b.old.shards[at].ETag == o.ETag {
+			s, err := newShardOf(b.old, at)
+			if err == nil {
+				b.scans[i] = s
+				b.report.ReusedShards++
+				b.step(o.Size, true, s.totals().samples)
+				continue
+			}
+		}
+		todo = append(todo, i)
+	}
+	return todo
+}
+
+func (b *builder) step(n int64, shard bool, samples uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.progress.Done += n
+	b.progress.Samples += samples
+	if shard {
+		b.progress.Shards++
+	}
+	if b.opt.Progress != nil {
+		b.opt.Progress(b.progress)
+	}
+}
+
+// scanAll scans shards side by side. The first error ends all of them.
+func (b *builder) scanAll(ctx context.Context, todo []int) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	work := make(chan int)
+	var group sync.WaitGroup
+	for range min(b.opt.Parallel, len(todo)) {
+		group.Go(func() {
+			for i := range work {
+				if err := b.scan(ctx, i); err != nil {
+					cancel(fmt.Errorf("shard %s: %w", b.shards[i].Key, err))
+				}
+			}
+		})
+	}
+	for _, i := range todo {
+		if ctx.Err() != nil {
+			break
+		}
+		work <- i
+	}
+	close(work)
+	group.Wait()
+	return context.Cause(ctx)
+}
+
+// scanKey names the result of scanning one version of a shard in one way.
+func (b *builder) scanKey(o objstore.Object) string {
+	id := fmt.Sprintf("%s\n%d\n%s\n%d\n%q\n%q", scanMagic, b.opt.ChunkSize, b.format.Name(), o.Size, o.Key, o.ETag)
+	sum := sha256.Sum256([]byte(id))
+	return b.prefix + scanDir + hex.EncodeToString(sum[:])
+}
+
+// scan makes the scan of one shard, or fetches the one that an interrupted run left.
+func (b *builder) scan(ctx context.Context, i int) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	o := b.shards[i]
+	key := b.scanKey(o)
+	if b.done[key] {
+		s, err := fetchScan(ctx, b.store, key, b.dir)
+		if err == nil {
+			b.scans[i] = s
+			b.mu.Lock()
+			b.report.ReusedShards++
+			b.mu.Unlock()
+			b.step(o.Size, true, s.sum.samples)
+			return nil
+		}
+		if ctx.Err() != nil {
+			return err
+		}
+	}
+	w, err := newScanWriter(b.dir)
+	if err != nil {
+		return err
+	}
+	if err := b.read(ctx, o, w); err != nil {
+		w.discard()
+		return err
+	}
+	s, err := w.finish()
+	if err != nil {
+		return err
+	}
+	b.scans[i] = s
+	if err := putFile(ctx, b.store, key, s.path, s.size); err != nil {
+		return fmt.Errorf("keep the scan: %w", err)
+	}
+	b.mu.Lock()
+	b.done[key] = true
+	b.mu.Unlock()
+	b.step(0, true, s.sum.samples)
+	return nil
+}
+
+func (b *builder) read(ctx context.Context, o objstore.Object, w *scanWriter) error {
+	in, err := b.store.Open(ctx, o.Ref(), 0)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	count := &countingReader{in: in, step: func(n int64) { b.step(n, false, 0) }}
+	cut := newCutter(b.opt.ChunkSize, w.write)
+	if err := b.format.Scan(ctx, count, cut); err != nil {
+		return err
+	}
+	if err := cut.finish(); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	b.report.ReadBytes += count.n
+	b.mu.Unlock()
+	if count.n != o.Size {
+		return fmt.Errorf("%w: %d bytes were read, not %d", objstore.ErrShort, count.n, o.Size)
+	}
+	return nil
+}
+
+// countingReader reports progress every few megabytes.
+type countingReader struct {
+	in      io.Reader
+	n, told int64
+	step    func(int64)
+}
+
+func (r *countingReader) Read(p []byte) (int, error) {
+	n, err := r.in.Read(p)
+	r.n += int64(n)
+	if r.n-r.told >= 4<<20 || err != nil {
+		r.step(r.n - r.told)
+		r.told = r.n
+	}
+	return n, err
+}
+
+// assemble writes the index file and the binding, and refuses duplicate keys.
+func (b *builder) assemble(ctx context.Context) (*built, []byte, error) {
+	m := meta{Format: b.format.Name(), ChunkSize: b.opt.ChunkSize, Defaults: b.opt.Defaults}
+	shards, versions := make([]shardScan, len(b.shards)), make([]version, len(b.shards))
+	for i, o := range b.shards {
+		shards[i] = shardScan{key: strings.TrimPrefix(o.Key, b.prefix), size: o.Size, scan: b.scans[i]}
+		versions[i] = version{o.ETag, o.VersionID}
+	}
+	file, err := writeIndex(b.dir, m, shards)
+	if err != nil {
+		return nil, nil, err
+	}
+	x, err := openLocal(file.path, file.generation, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer x.Close()
+	key, s1, s2, found, err := x.duplicate(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if found {
+		where := func(s uint64) string { return x.shards[x.extents.shard[x.ChunkOf(s)]].Key }
+		return nil, nil, fmt.Errorf("two samples have the key %q: one in shard %s, one in shard %s: keys must be unique in a data set", key, where(s1), where(s2))
+	}
+	b.report.Generation, b.report.Chunks, b.report.Samples = file.generation, x.Chunks(), x.Samples()
+	binding, err := encodeBinding(file.generation, versions)
+	return file, binding, err
+}
+
+// removeScans takes away what an interrupted run would have needed.
+func (b *builder) removeScans(ctx context.Context) error {
+	for key := range b.done {
+		if err := b.store.Delete(ctx, key); err != nil {
+			return fmt.Errorf("remove scan %s: %w", key, err)
+		}
+	}
+	return nil
 }

@@ -2,8 +2,12 @@ package chunkindex
 
 import (
 	"context"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"sort"
 
-	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/chunkindex/webdataset"
 )
 
 // Defaults are the plan parameters stored in the index, so that no release of the
@@ -15,9 +19,6 @@ type Defaults struct {
 	BatchSize uint64 `json:"batch_size"`
 	Tail      string `json:"tail"`
 }
-
-// Index is an opened, immutable index: one generation of one data set. Safe for concurrent use.
-type Index struct{}
 
 // Shard is one stored object, with the version it is bound to.
 type Shard struct {
@@ -65,48 +66,238 @@ type Framing interface {
 	Frame(lengths []uint32) (before, after []byte)
 }
 
-func (x *Index) Generation() string                      { return "" } // lower-case hex of the SHA-256 of content and layout
-func (x *Index) Format() string                          { return "" } // "tar"
-func (x *Index) Framing() Framing                        { return nil }
-func (x *Index) Defaults() Defaults                      { return Defaults{} }
-func (x *Index) Samples() uint64                         { return 0 }
-func (x *Index) Bytes() int64                            { return 0 } // sum of all samples' lengths
-func (x *Index) Chunks() int                             { return 0 }
-func (x *Index) Shards() int                             { return 0 }
-func (x *Index) First() []uint64                         { return nil } // prefix sums, len Chunks()+1, as shuffle.NewPlan wants them; shared
-func (x *Index) Chunk(i int) Chunk                       { return Chunk{} }
-func (x *Index) Extents(i int) []Extent                  { return nil } // tar: exactly one
-func (x *Index) Shard(i int) Shard                       { return Shard{} }
-func (x *Index) MaxChunk() int64                         { return 0 } // decoded length of the largest chunk
-func (x *Index) MaxSample() int64                        { return 0 }
-func (x *Index) Resident() int64                         { return 0 }      // bytes held in memory, for the budget
-func (x *Index) ChunkOf(sample uint64) int               { return 0 }      // binary search in First
-func (x *Index) Size() int64                             { return 0 }      // bytes of the index object itself
-func (x *Index) ReadAt(p []byte, off int64) (int, error) { return 0, nil } // the index object itself, as it is stored
+// Index is an opened, immutable index: one generation of one data set. Safe for concurrent use.
+type Index struct {
+	file   *os.File
+	temp   bool // the file is ours alone and goes with us
+	size   int64
+	digest string
+	head   header
+	meta   meta
+	shards []Shard
+	tables TableCache
+
+	// One entry a chunk, in flat arrays: 60 bytes.
+	first   []uint64
+	hashes  [][32]byte
+	crcs    []uint32
+	lengths []uint32
+	extents extents
+
+	maxChunk int64
+}
+
+// extents of all chunks. Where each chunk has exactly one, of its own length, that is not written down.
+type extents struct {
+	first  []uint64 // nil: chunk i has extent i
+	shard  []uint32
+	offset []int64
+	length []int64 // nil: the chunk's
+}
+
+// Generation is the lower-case hex SHA-256 of content and layout.
+func (x *Index) Generation() string { return x.digest }
+
+// Format is the name of the shards' format: "tar".
+func (x *Index) Format() string { return x.meta.Format }
+
+// Framing is that of the data set's own format.
+func (x *Index) Framing() Framing { return webdataset.Framing{} }
+
+// Defaults are the plan parameters stored in the index.
+func (x *Index) Defaults() Defaults { return x.meta.Defaults }
+
+// Samples is the number of samples.
+func (x *Index) Samples() uint64 { return x.head.samples }
+
+// Bytes is the sum of all samples' lengths.
+func (x *Index) Bytes() int64 { return x.head.bytes }
+
+// Chunks is the number of chunks.
+func (x *Index) Chunks() int { return len(x.lengths) }
+
+// Shards is the number of shards.
+func (x *Index) Shards() int { return len(x.shards) }
+
+// First returns the prefix sums of the chunks' sample counts, Chunks()+1 of them. The slice is shared and must not change.
+func (x *Index) First() []uint64 { return x.first }
+
+// Chunk describes chunk i.
+func (x *Index) Chunk(i int) Chunk {
+	return Chunk{
+		Length: int64(x.lengths[i]), Samples: uint32(x.first[i+1] - x.first[i]), First: x.first[i],
+		CRC32C: x.crcs[i], Digest: x.hashes[i],
+	}
+}
+
+// Extents says where chunk i lies. For tar there is exactly one.
+func (x *Index) Extents(i int) []Extent {
+	e := &x.extents
+	lo, hi := uint64(i), uint64(i)+1
+	if e.first != nil {
+		lo, hi = e.first[i], e.first[i+1]
+	}
+	out := make([]Extent, 0, hi-lo)
+	for j := lo; j < hi; j++ {
+		length := int64(x.lengths[i])
+		if e.length != nil {
+			length = e.length[j]
+		}
+		out = append(out, Extent{Shard: int(e.shard[j]), Offset: e.offset[j], Length: length})
+	}
+	return out
+}
+
+// Shard describes shard i and the version it is bound to.
+func (x *Index) Shard(i int) Shard { return x.shards[i] }
+
+// MaxChunk is the length of the largest chunk.
+func (x *Index) MaxChunk() int64 { return x.maxChunk }
+
+// MaxSample is the length of the largest sample.
+func (x *Index) MaxSample() int64 { return x.head.longest }
+
+// Resident is the number of bytes held in memory, for the budget.
+func (x *Index) Resident() int64 {
+	e := &x.extents
+	n := 8*cap(x.first) + 32*cap(x.hashes) + 4*cap(x.crcs) + 4*cap(x.lengths)
+	n += 8*cap(e.first) + 4*cap(e.shard) + 8*cap(e.offset) + 8*cap(e.length)
+	for _, s := range x.shards {
+		n += 56 + len(s.Key) + len(s.ETag) + len(s.VersionID)
+	}
+	return int64(n) + 2048
+}
+
+// ChunkOf returns the chunk that holds a sample.
+func (x *Index) ChunkOf(sample uint64) int {
+	return sort.Search(len(x.lengths), func(i int) bool { return x.first[i+1] > sample })
+}
+
+// Size is the number of bytes of the index object.
+func (x *Index) Size() int64 { return x.size }
+
+// ReadAt reads the index object as it is stored.
+func (x *Index) ReadAt(p []byte, off int64) (int, error) { return x.file.ReadAt(p, off) }
 
 // Table returns the sample table of a chunk, from the cache or from the local index file, checked.
-func (x *Index) Table(ctx context.Context, chunk int) (*Table, error) { return nil, nil }
+func (x *Index) Table(ctx context.Context, chunk int) (*Table, error) {
+	if x.tables != nil {
+		if t, ok := x.tables.Get(chunk); ok {
+			return t, nil
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	b, err := x.tableBlock(chunk)
+	if err != nil {
+		return nil, fmt.Errorf("index %.12s: chunk %d: %w", x.digest, chunk, err)
+	}
+	t, err := decodeTable(b, int64(x.lengths[chunk]), x.head.longest)
+	if err != nil {
+		return nil, fmt.Errorf("index %.12s: chunk %d: %w", x.digest, chunk, err)
+	}
+	if x.tables != nil {
+		x.tables.Add(chunk, t)
+	}
+	return t, nil
+}
 
-// Key returns a sample's key. Lookup is its inverse; ok is false for a key that no sample has.
-func (x *Index) Key(ctx context.Context, sample uint64) (string, error) { return "", nil }
-func (x *Index) Lookup(ctx context.Context, key string) (sample uint64, ok bool, err error) {
-	return 0, false, nil
+func (x *Index) tableBlock(chunk int) ([]byte, error) {
+	if chunk < 0 || chunk >= len(x.lengths) {
+		return nil, fmt.Errorf("there are %d chunks only", len(x.lengths))
+	}
+	n := x.first[chunk+1] - x.first[chunk]
+	return x.block(secTables, 12*int64(x.first[chunk])+4*int64(chunk), 12*int64(n)+4)
+}
+
+// block reads a piece of a section that ends in its checksum.
+func (x *Index) block(sec int, off, length int64) ([]byte, error) {
+	s := x.head.sections[sec]
+	if off < 0 || length < 4 || off > s.length || length > s.length-off || length > maxTable {
+		return nil, fmt.Errorf("section %d: %w", sec+1, errMalformed)
+	}
+	b := make([]byte, length)
+	if _, err := x.file.ReadAt(b, s.offset+off); err != nil {
+		return nil, err
+	}
+	b, err := unseal(b)
+	if err != nil {
+		return nil, fmt.Errorf("section %d: %w", sec+1, err)
+	}
+	return b, nil
+}
+
+// blobs reads the names or the parts of a chunk, whose place the section of block offsets gives.
+func (x *Index) blobs(sec, chunk int) ([]byte, error) {
+	if chunk < 0 || chunk >= len(x.lengths) {
+		return nil, fmt.Errorf("there are %d chunks only", len(x.lengths))
+	}
+	var b [32]byte
+	if _, err := x.file.ReadAt(b[:], x.head.sections[secBlocks].offset+16*int64(chunk)); err != nil {
+		return nil, err
+	}
+	at := b[:]
+	if sec == secParts {
+		at = b[8:]
+	}
+	from, to := binary.LittleEndian.Uint64(at), binary.LittleEndian.Uint64(at[16:])
+	if to < from || to-from > maxTable {
+		return nil, fmt.Errorf("block offsets: %w", errMalformed)
+	}
+	return x.block(sec, int64(from), int64(to-from))
+}
+
+// Key returns a sample's key. Lookup is its inverse.
+func (x *Index) Key(ctx context.Context, sample uint64) (string, error) {
+	if err := ctx.Err(); err != nil {
+		return "", err
+	}
+	if sample >= x.head.samples {
+		return "", fmt.Errorf("index %.12s: no sample %d", x.digest, sample)
+	}
+	chunk := x.ChunkOf(sample)
+	b, err := x.blobs(secNames, chunk)
+	if err != nil {
+		return "", fmt.Errorf("index %.12s: chunk %d: %w", x.digest, chunk, err)
+	}
+	var found string
+	err = eachName(b, uint32(x.first[chunk+1]-x.first[chunk]), func(i uint32, key []byte) error {
+		if x.first[chunk]+uint64(i) == sample {
+			found = string(key)
+		}
+		return nil
+	})
+	if err != nil {
+		return "", fmt.Errorf("index %.12s: chunk %d: %w", x.digest, chunk, err)
+	}
+	return found, nil
+}
+
+// Parts returns the parts of all samples of a chunk.
+func (x *Index) Parts(ctx context.Context, chunk int) ([][]Part, error) {
+	t, err := x.Table(ctx, chunk)
+	if err != nil {
+		return nil, err
+	}
+	b, err := x.blobs(secParts, chunk)
+	if err != nil {
+		return nil, fmt.Errorf("index %.12s: chunk %d: %w", x.digest, chunk, err)
+	}
+	parts, err := decodeParts(b, t.Length)
+	if err != nil {
+		return nil, fmt.Errorf("index %.12s: chunk %d: %w", x.digest, chunk, err)
+	}
+	return parts, nil
 }
 
 // Close gives back the local file.
-func (x *Index) Close() error { return nil }
-
-// OpenOptions says where an opened index keeps what it needs.
-type OpenOptions struct {
-	Generation string     // empty: the one that the pointer names
-	CacheDir   string     // the index is copied here and read by position; empty: a temporary file
-	Tables     TableCache // nil: every Table call reads the file
-	MaxBytes   int64      // refuse an index larger than this; 0: the documented limits
-}
-
-// Open reads the pointer of a data set, fetches the index object it names to a local file, checks
-// it from end to end, and opens it. The store is rooted at the data set's prefix by the caller through prefix, which
-// is empty or ends in a slash.
-func Open(ctx context.Context, store objstore.Store, prefix string, opt OpenOptions) (*Index, error) {
-	return nil, nil
+func (x *Index) Close() error {
+	err := x.file.Close()
+	if x.temp {
+		if rerr := os.Remove(x.file.Name()); err == nil {
+			err = rerr
+		}
+	}
+	return err
 }

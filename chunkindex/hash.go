@@ -1,0 +1,195 @@
+package chunkindex
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"encoding/binary"
+	"hash/crc32"
+	"io"
+	"os"
+	"slices"
+)
+
+// hashKey is the first eight bytes, big-endian, of a key's SHA-256.
+func hashKey(key []byte) uint64 {
+	sum := sha256.Sum256(key)
+	return binary.BigEndian.Uint64(sum[:8])
+}
+
+// hashed is one record of the hash section.
+type hashed struct{ hash, sample uint64 }
+
+// maxSortInMemory records are sorted at once; more are first divided by the top bits of their hashes.
+const maxSortInMemory = 2 << 20
+
+// hashSorter sorts any number of records in bounded memory.
+type hashSorter struct {
+	max    int
+	dir    string
+	bits   uint // of the hash that choose a bucket
+	memory []hashed
+	file   *os.File // all records in the order of their coming, when they are too many
+	buf    *bufio.Writer
+	counts []int64
+}
+
+func newHashSorter(dir string, n uint64) (*hashSorter, error) {
+	return newHashSorterOf(dir, n, maxSortInMemory)
+}
+
+func newHashSorterOf(dir string, n uint64, limit int) (*hashSorter, error) {
+	s := &hashSorter{max: limit, dir: dir}
+	if n <= uint64(limit) {
+		s.memory = make([]hashed, 0, n)
+		return s, nil
+	}
+	// Buckets half as full as the limit leave room for chance.
+	for n>>s.bits > uint64(limit)/2 && s.bits < 12 {
+		s.bits++
+	}
+	var err error
+	if s.file, err = os.CreateTemp(dir, "hash-*"); err != nil {
+		return nil, err
+	}
+	s.buf = bufio.NewWriterSize(s.file, 256<<10)
+	s.counts = make([]int64, 1<<s.bits)
+	return s, nil
+}
+
+func (s *hashSorter) close() {
+	if s.file != nil {
+		s.file.Close()
+		os.Remove(s.file.Name())
+	}
+}
+
+func (s *hashSorter) add(hash, sample uint64) error {
+	if s.file == nil {
+		s.memory = append(s.memory, hashed{hash, sample})
+		return nil
+	}
+	s.counts[hash>>(64-s.bits)]++
+	var b [16]byte
+	binary.LittleEndian.PutUint64(b[:], hash)
+	binary.LittleEndian.PutUint64(b[8:], sample)
+	_, err := s.buf.Write(b[:])
+	return err
+}
+
+// write writes the records, sorted, as pages.
+func (s *hashSorter) write(out io.Writer) error {
+	p := &pageWriter{out: out}
+	if s.file == nil {
+		if err := p.writeSorted(s.memory); err != nil {
+			return err
+		}
+		return p.flush()
+	}
+	if err := s.buf.Flush(); err != nil {
+		return err
+	}
+	sorted, err := s.divide()
+	if err != nil {
+		return err
+	}
+	defer os.Remove(sorted.Name())
+	defer sorted.Close()
+	in := bufio.NewReaderSize(io.NewSectionReader(sorted, 0, 1<<62), 256<<10)
+	for _, n := range s.counts {
+		recs, err := readHashed(in, n)
+		if err != nil {
+			return err
+		}
+		if err := p.writeSorted(recs); err != nil {
+			return err
+		}
+	}
+	return p.flush()
+}
+
+// divide copies the records into a second file, bucket after bucket.
+func (s *hashSorter) divide() (*os.File, error) {
+	f, err := os.CreateTemp(s.dir, "hash-*")
+	if err != nil {
+		return nil, err
+	}
+	out := make([]*bufio.Writer, len(s.counts))
+	var at int64
+	for i, n := range s.counts {
+		out[i] = bufio.NewWriterSize(io.NewOffsetWriter(f, at), 8<<10)
+		at += 16 * n
+	}
+	in := bufio.NewReaderSize(io.NewSectionReader(s.file, 0, at), 256<<10)
+	var b [16]byte
+	for err == nil {
+		if _, err = io.ReadFull(in, b[:]); err == nil {
+			_, err = out[binary.LittleEndian.Uint64(b[:])>>(64-s.bits)].Write(b[:])
+		}
+	}
+	if err == io.EOF {
+		err = nil
+	}
+	for _, w := range out {
+		if ferr := w.Flush(); err == nil {
+			err = ferr
+		}
+	}
+	if err != nil {
+		f.Close()
+		os.Remove(f.Name())
+		return nil, err
+	}
+	return f, nil
+}
+
+func readHashed(in io.Reader, n int64) ([]hashed, error) {
+	recs := make([]hashed, n)
+	var b [16]byte
+	for i := range recs {
+		if _, err := io.ReadFull(in, b[:]); err != nil {
+			return nil, err
+		}
+		recs[i] = hashed{binary.LittleEndian.Uint64(b[:]), binary.LittleEndian.Uint64(b[8:])}
+	}
+	return recs, nil
+}
+
+// pageWriter packs sorted records into pages with a checksum each.
+type pageWriter struct {
+	out  io.Writer
+	page [pageSize]byte
+	n    int
+}
+
+func (p *pageWriter) writeSorted(recs []hashed) error {
+	slices.SortFunc(recs, func(a, b hashed) int {
+		switch {
+		case a.hash != b.hash && a.hash < b.hash, a.hash == b.hash && a.sample < b.sample:
+			return -1
+		case a == b:
+			return 0
+		}
+		return 1
+	})
+	for _, r := range recs {
+		binary.LittleEndian.PutUint64(p.page[16*p.n:], r.hash)
+		binary.LittleEndian.PutUint64(p.page[16*p.n+8:], r.sample)
+		if p.n++; p.n == pageRecords {
+			if err := p.flush(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (p *pageWriter) flush() error {
+	if p.n == 0 {
+		return nil
+	}
+	binary.LittleEndian.PutUint32(p.page[16*pageRecords:], uint32(p.n))
+	binary.LittleEndian.PutUint32(p.page[pageCRC:], crc32.Checksum(p.page[:pageCRC], castagnoli()))
+	_, err := p.out.Write(p.page[:])
+	p.page, p.n = [pageSize]byte{}, 0
+	return err
+}

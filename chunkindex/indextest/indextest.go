@@ -1,0 +1,111 @@
+// Package indextest builds small data sets for the tests of other packages: tar shards with
+// known content in any store, indexed by the real code.
+package indextest
+
+import (
+	"archive/tar"
+	"bytes"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/internal/objstore"
+)
+
+// Spec says what a data set holds. Samples of zero fields make a data set without samples in one shard.
+type Spec struct {
+	Prefix string // empty, or ends in a slash
+	Sizes  []int  // bytes of each sample's content, in stored order; a tar header and padding come on top
+	Shards int    // the samples are divided evenly; 0 means 1
+	Build  chunkindex.BuildOptions
+	Seed   uint64 // of the content
+}
+
+// Dataset is what a Spec became.
+type Dataset struct {
+	Index   *chunkindex.Index // opened; closed when the test ends
+	Report  chunkindex.BuildReport
+	Keys    []string // of each sample, in stored order
+	Samples [][]byte // the stored bytes of each sample, headers and padding included
+	Content [][]byte // the bytes of its one member, NAME.bin
+	Shards  []string // keys of the shards in the store, prefix included
+	Bodies  [][]byte // and their bytes
+}
+
+// Sizes returns n sizes, all the same.
+func Sizes(n, size int) []int {
+	s := make([]int, n)
+	for i := range s {
+		s[i] = size
+	}
+	return s
+}
+
+// Random returns n sizes between lo and hi, the same for the same seed.
+func Random(n, lo, hi int, seed uint64) []int {
+	r := rand.New(rand.NewPCG(seed, 1))
+	s := make([]int, n)
+	for i := range s {
+		s[i] = lo + r.IntN(hi-lo+1)
+	}
+	return s
+}
+
+// Make writes the shards to the store, indexes them and opens the index.
+func Make(t testing.TB, store objstore.Store, spec Spec) *Dataset {
+	t.Helper()
+	d := Write(t, store, spec)
+	var err error
+	if d.Report, err = chunkindex.Build(t.Context(), store, spec.Prefix, spec.Build); err != nil {
+		t.Fatal(err)
+	}
+	d.Index, err = chunkindex.Open(t.Context(), store, spec.Prefix, chunkindex.OpenOptions{CacheDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Index.Close() })
+	return d
+}
+
+// Write writes the shards to the store and does not index them.
+func Write(t testing.TB, store objstore.Store, spec Spec) *Dataset {
+	t.Helper()
+	d := &Dataset{}
+	shards := max(spec.Shards, 1)
+	r := rand.NewChaCha8([32]byte{byte(spec.Seed), byte(spec.Seed >> 8), byte(spec.Seed >> 16)})
+	n := len(spec.Sizes)
+	for s := range shards {
+		var body bytes.Buffer
+		w := tar.NewWriter(&body)
+		for i := s * n / shards; i < (s+1)*n/shards; i++ {
+			content := make([]byte, spec.Sizes[i])
+			io.ReadFull(r, content)
+			start := body.Len()
+			key := fmt.Sprintf("%08d", i)
+			err := w.WriteHeader(&tar.Header{Name: key + ".bin", Mode: 0o644, Size: int64(len(content)), ModTime: time.Unix(0, 0), Format: tar.FormatUSTAR})
+			if err == nil {
+				_, err = w.Write(content)
+			}
+			if err == nil {
+				err = w.Flush()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			d.Keys, d.Content = append(d.Keys, key), append(d.Content, content)
+			d.Samples = append(d.Samples, bytes.Clone(body.Bytes()[start:]))
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		key := fmt.Sprintf("%sshard-%05d.tar", spec.Prefix, s)
+		if _, err := store.Put(t.Context(), key, bytes.NewReader(body.Bytes()), int64(body.Len()), objstore.Condition{}); err != nil {
+			t.Fatal(err)
+		}
+		d.Shards, d.Bodies = append(d.Shards, key), append(d.Bodies, body.Bytes())
+	}
+	return d
+}

@@ -1,0 +1,192 @@
+package chunkindex
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/millrace-data/millrace/internal/objstore"
+)
+
+// OpenOptions says where an opened index keeps what it needs.
+type OpenOptions struct {
+	Generation string     // empty: the one that the pointer names
+	CacheDir   string     // the index is copied here and read by position; empty: a temporary file
+	Tables     TableCache // nil: every Table call reads the file
+	MaxBytes   int64      // refuse an index larger than this; 0: the documented limits
+}
+
+// Open reads the pointer of a data set, fetches the index object it names to a local file, checks
+// it from end to end, and opens it. The store is rooted at the data set's prefix by the caller through prefix, which
+// is empty or ends in a slash.
+func Open(ctx context.Context, store objstore.Store, prefix string, opt OpenOptions) (*Index, error) {
+	x, err := open(ctx, store, prefix, opt)
+	if err != nil {
+		return nil, fmt.Errorf("open index of %q: %w", prefix, err)
+	}
+	return x, nil
+}
+
+func open(ctx context.Context, store objstore.Store, prefix string, opt OpenOptions) (*Index, error) {
+	var bindingKey string
+	generation := opt.Generation
+	if generation == "" {
+		p, _, err := readPointer(ctx, store, prefix)
+		if err != nil {
+			return nil, err
+		}
+		generation, bindingKey = p.Generation, bindingObject(prefix, p.Generation, p.Binding)
+	} else {
+		if !isDigest(generation) {
+			return nil, fmt.Errorf("generation %q: %w", generation, objstore.ErrNotFound)
+		}
+		var err error
+		if bindingKey, err = newestBinding(ctx, store, prefix, generation); err != nil {
+			return nil, err
+		}
+	}
+	x, err := fetchIndex(ctx, store, prefix, generation, opt)
+	if err != nil {
+		return nil, err
+	}
+	if err := x.bind(ctx, store, bindingKey); err != nil {
+		x.Close()
+		return nil, err
+	}
+	x.tables = opt.Tables
+	return x, nil
+}
+
+// fetchIndex opens the local copy of an index, or makes one.
+func fetchIndex(ctx context.Context, store objstore.Store, prefix, generation string, opt OpenOptions) (*Index, error) {
+	if opt.CacheDir == "" {
+		return downloadIndex(ctx, store, prefix, generation, os.TempDir(), "", opt.MaxBytes)
+	}
+	if err := os.MkdirAll(opt.CacheDir, 0o755); err != nil {
+		return nil, err
+	}
+	local := filepath.Join(opt.CacheDir, generation+".index")
+	if x, err := openLocal(local, generation, opt.MaxBytes); err == nil {
+		return x, nil
+	}
+	return downloadIndex(ctx, store, prefix, generation, opt.CacheDir, local, opt.MaxBytes)
+}
+
+func openLocal(path, generation string, limit int64) (*Index, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	x, err := parseFile(f, generation, limit)
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return x, nil
+}
+
+func parseFile(f *os.File, generation string, limit int64) (*Index, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if err := checkSize(info.Size(), limit); err != nil {
+		return nil, err
+	}
+	x, err := parseIndex(f, info.Size())
+	if err != nil {
+		return nil, fmt.Errorf("index %.12s: %w: %w", generation, ErrCorrupt, err)
+	}
+	if x.digest != generation {
+		return nil, fmt.Errorf("index %.12s: %w: holds generation %.12s", generation, ErrCorrupt, x.digest)
+	}
+	return x, nil
+}
+
+func checkSize(size, limit int64) error {
+	if limit > 0 && size > limit {
+		return fmt.Errorf("index of %d bytes is larger than the limit of %d", size, limit)
+	}
+	return nil
+}
+
+// downloadIndex copies an index object to a new file in dir, and renames it to path if
+// path is not empty; else the file is removed when the index is closed.
+func downloadIndex(ctx context.Context, store objstore.Store, prefix, generation, dir, path string, limit int64) (*Index, error) {
+	key := indexObject(prefix, generation)
+	obj, err := store.Stat(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkSize(obj.Size, limit); err != nil {
+		return nil, err
+	}
+	f, err := os.CreateTemp(dir, "millrace-index-*")
+	if err != nil {
+		return nil, err
+	}
+	x, err := copyIndex(ctx, store, obj, f, generation, limit)
+	if err == nil && path != "" {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		f.Close()
+		os.Remove(f.Name())
+		return nil, err
+	}
+	x.temp = path == ""
+	return x, nil
+}
+
+func copyIndex(ctx context.Context, store objstore.Store, obj objstore.Object, f *os.File, generation string, limit int64) (*Index, error) {
+	in, err := store.Open(ctx, obj.Ref(), 0)
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	n, err := io.Copy(f, io.LimitReader(in, obj.Size+1))
+	if err != nil {
+		return nil, err
+	}
+	if n != obj.Size {
+		return nil, fmt.Errorf("index %.12s: %w: %d bytes came, not %d", generation, objstore.ErrShort, n, obj.Size)
+	}
+	return parseFile(f, generation, limit)
+}
+
+// bind gives the shards the versions that the binding names.
+func (x *Index) bind(ctx context.Context, store objstore.Store, key string) error {
+	b, err := readBinding(ctx, store, key, x.digest, len(x.shards))
+	if err != nil {
+		return fmt.Errorf("binding: %w", err)
+	}
+	for i, v := range b {
+		x.shards[i].ETag, x.shards[i].VersionID = v.etag, v.version
+	}
+	return nil
+}
+
+// newestBinding finds a binding of a generation that the pointer may not name any more.
+func newestBinding(ctx context.Context, store objstore.Store, prefix, generation string) (string, error) {
+	p, _, err := readPointer(ctx, store, prefix)
+	if err == nil && p.Generation == generation {
+		return bindingObject(prefix, p.Generation, p.Binding), nil
+	}
+	if err != nil && !errors.Is(err, objstore.ErrNotFound) {
+		return "", err
+	}
+	var best objstore.Object
+	err = store.List(ctx, bindingObject(prefix, generation, ""), func(o objstore.Object) error {
+		if best.Key == "" || o.Modified.After(best.Modified) {
+			best = o
+		}
+		return nil
+	})
+	if err == nil && best.Key == "" {
+		err = fmt.Errorf("generation %.12s: %w", generation, objstore.ErrNotFound)
+	}
+	return best.Key, err
+}

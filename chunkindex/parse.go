@@ -1,0 +1,258 @@
+package chunkindex
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"math"
+	"os"
+
+	"github.com/millrace-data/millrace/chunkindex/webdataset"
+)
+
+// checkFile compares an index file with its own length and digest, which come before
+// all parsing, and returns its generation.
+func checkFile(f io.ReaderAt, size int64) (string, error) {
+	if size < headerSize+footerSize {
+		return "", errors.New("not an index: too short")
+	}
+	foot := make([]byte, footerSize)
+	if _, err := f.ReadAt(foot, size-footerSize); err != nil {
+		return "", err
+	}
+	if string(foot[40:]) != footerMagic || binary.LittleEndian.Uint64(foot[32:]) != uint64(size) {
+		return "", errors.New("truncated, or not an index")
+	}
+	sum := sha256.New()
+	if _, err := io.Copy(sum, io.NewSectionReader(f, 0, size-footerSize)); err != nil {
+		return "", err
+	}
+	if !bytes.Equal(sum.Sum(nil), foot[:32]) {
+		return "", errors.New("digest is wrong")
+	}
+	return hex.EncodeToString(foot[:32]), nil
+}
+
+// parseIndex checks an index file from end to end and opens it. The index owns the file only if there is no error.
+func parseIndex(f *os.File, size int64) (*Index, error) {
+	generation, err := checkFile(f, size)
+	if err != nil {
+		return nil, err
+	}
+	x := &Index{file: f, size: size, digest: generation}
+	head := make([]byte, headerSize)
+	if _, err := f.ReadAt(head, 0); err != nil {
+		return nil, err
+	}
+	h, err := decodeHeader(head, size)
+	if err != nil {
+		return nil, err
+	}
+	x.head = *h
+	for _, p := range []struct {
+		sec  int
+		read func(*sectionReader) error
+	}{{secMeta, x.readMeta}, {secShards, x.readShards}, {secChunks, x.readChunks}, {secExtents, x.readExtents}} {
+		s := h.sections[p.sec]
+		in := &sectionReader{in: bufio.NewReaderSize(io.NewSectionReader(f, s.offset, s.length), 64<<10), left: s.length}
+		if err := p.read(in); err != nil {
+			return nil, fmt.Errorf("section %d: %w", p.sec+1, err)
+		}
+		if in.left != 0 {
+			return nil, fmt.Errorf("section %d: %d bytes too many: %w", p.sec+1, in.left, errMalformed)
+		}
+		if in.crc != s.crc {
+			return nil, fmt.Errorf("section %d: checksum is wrong", p.sec+1)
+		}
+	}
+	if err := x.checkBlocks(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// sectionReader reads a section front to back; it cannot be asked for more than there is.
+type sectionReader struct {
+	in   *bufio.Reader
+	left int64
+	crc  uint32
+	buf  []byte
+}
+
+func (r *sectionReader) next(n int64) ([]byte, error) {
+	if n > r.left {
+		return nil, errMalformed
+	}
+	if int64(cap(r.buf)) < n {
+		r.buf = make([]byte, n)
+	}
+	b := r.buf[:n]
+	if _, err := io.ReadFull(r.in, b); err != nil {
+		return nil, err
+	}
+	r.left -= n
+	r.crc = crc32.Update(r.crc, castagnoli(), b)
+	return b, nil
+}
+
+func (x *Index) readMeta(in *sectionReader) error {
+	b, err := in.next(in.left)
+	if err != nil {
+		return err
+	}
+	dec := json.NewDecoder(bytes.NewReader(b))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&x.meta); err != nil {
+		return err
+	}
+	if x.meta.Format != webdataset.Name {
+		return fmt.Errorf("format %q is not supported", x.meta.Format)
+	}
+	if x.meta.ChunkSize <= 0 || x.meta.ChunkSize > maxChunkSize {
+		return errMalformed
+	}
+	return nil
+}
+
+func (x *Index) readShards(in *sectionReader) error {
+	// Each shard takes 13 bytes at least, so the count cannot ask for more memory than the section justifies.
+	if int64(x.head.shards) > in.left/13 {
+		return errMalformed
+	}
+	x.shards = make([]Shard, x.head.shards)
+	for i := range x.shards {
+		b, err := in.next(12)
+		if err != nil {
+			return err
+		}
+		size, n := binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint32(b[8:])
+		if size > math.MaxInt64 || n == 0 || n > maxObjectKey {
+			return fmt.Errorf("shard %d: %w", i, errMalformed)
+		}
+		if b, err = in.next(int64(n)); err != nil {
+			return err
+		}
+		x.shards[i] = Shard{Key: string(b), Size: int64(size)}
+		if i > 0 && x.shards[i].Key <= x.shards[i-1].Key {
+			return fmt.Errorf("shard %d: keys do not ascend: %w", i, errMalformed)
+		}
+	}
+	return nil
+}
+
+func (x *Index) readChunks(in *sectionReader) error {
+	n := x.head.chunks
+	x.first, x.hashes = make([]uint64, 1, n+1), make([][32]byte, n)
+	x.crcs, x.lengths = make([]uint32, n), make([]uint32, n)
+	var extents uint64
+	single := true
+	for i := range n {
+		b, err := in.next(chunkSize)
+		if err != nil {
+			return err
+		}
+		samples, length, count := binary.LittleEndian.Uint32(b[36:]), binary.LittleEndian.Uint64(b[40:]), binary.LittleEndian.Uint32(b[48:])
+		codec := binary.LittleEndian.Uint32(b[52:])
+		if samples == 0 || 12*int64(samples)+4 > maxTable || length == 0 || length > maxChunkSize || count == 0 ||
+			codec != 0 || binary.LittleEndian.Uint64(b[56:]) != 0 {
+			return fmt.Errorf("chunk %d: %w", i, errMalformed)
+		}
+		copy(x.hashes[i][:], b)
+		x.crcs[i], x.lengths[i] = binary.LittleEndian.Uint32(b[32:]), uint32(length)
+		x.first = append(x.first, x.first[i]+uint64(samples))
+		x.maxChunk = max(x.maxChunk, int64(length))
+		extents += uint64(count)
+		single = single && count == 1
+		if !single && x.extents.first == nil {
+			x.extents.first = make([]uint64, n+1)
+			for j := range i + 1 {
+				x.extents.first[j] = j
+			}
+		}
+		if x.extents.first != nil {
+			x.extents.first[i+1] = extents
+		}
+	}
+	if x.first[n] != x.head.samples || extents != x.head.extents || x.head.longest > x.maxChunk {
+		return fmt.Errorf("sums: %w", errMalformed)
+	}
+	return nil
+}
+
+// readExtents checks that extents ascend, do not overlap, lie inside their shards and add up to their chunks.
+func (x *Index) readExtents(in *sectionReader) error {
+	e := &x.extents
+	e.shard, e.offset = make([]uint32, x.head.extents), make([]int64, x.head.extents)
+	if e.first != nil {
+		e.length = make([]int64, x.head.extents)
+	}
+	var lastShard uint64
+	var end int64
+	j := 0
+	for i := range x.lengths {
+		count := uint64(1)
+		if e.first != nil {
+			count = e.first[i+1] - e.first[i]
+		}
+		var sum uint64
+		for range count {
+			b, err := in.next(extentSize)
+			if err != nil {
+				return err
+			}
+			shard, off, length := binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:]), binary.LittleEndian.Uint64(b[16:])
+			if shard >= uint64(len(x.shards)) || shard < lastShard {
+				return fmt.Errorf("chunk %d: %w", i, errMalformed)
+			}
+			if shard > lastShard {
+				lastShard, end = shard, 0
+			}
+			size := uint64(x.shards[shard].Size)
+			if length == 0 || off < uint64(end) || off > size || length > size-off {
+				return fmt.Errorf("chunk %d: extent outside its shard, or overlapping: %w", i, errMalformed)
+			}
+			end = int64(off + length)
+			sum += length
+			e.shard[j], e.offset[j] = uint32(shard), int64(off)
+			if e.length != nil {
+				e.length[j] = int64(length)
+			}
+			j++
+		}
+		if sum != uint64(x.lengths[i]) {
+			return fmt.Errorf("chunk %d: extents do not add up: %w", i, errMalformed)
+		}
+	}
+	return nil
+}
+
+// checkBlocks checks that the blocks of names and parts follow each other and fill their sections.
+func (x *Index) checkBlocks() error {
+	s := x.head.sections[secBlocks]
+	in := &sectionReader{in: bufio.NewReaderSize(io.NewSectionReader(x.file, s.offset, s.length), 64<<10), left: s.length}
+	var last [2]uint64
+	for i := range x.head.chunks + 1 {
+		b, err := in.next(16)
+		if err != nil {
+			return err
+		}
+		at := [2]uint64{binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:])}
+		for k := range at {
+			if (i == 0 && at[k] != 0) || (i > 0 && (at[k] < last[k]+4 || at[k]-last[k] > maxTable)) {
+				return fmt.Errorf("block offsets of chunk %d: %w", i, errMalformed)
+			}
+		}
+		last = at
+	}
+	if last[0] != uint64(x.head.sections[secNames].length) || last[1] != uint64(x.head.sections[secParts].length) {
+		return fmt.Errorf("block offsets: %w", errMalformed)
+	}
+	return nil
+}

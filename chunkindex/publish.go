@@ -1,0 +1,286 @@
+package chunkindex
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"strings"
+
+	"github.com/millrace-data/millrace/internal/objstore"
+)
+
+// Names of the objects beside a data set. All of them lie under stateDir, which is never scanned for shards.
+const (
+	stateDir   = ".millrace/"
+	pointerKey = stateDir + "current"
+	indexDir   = stateDir + "index/"
+	bindingDir = stateDir + "binding/"
+	scanDir    = stateDir + "scan/"
+	probeDir   = stateDir + "probe/"
+
+	maxPointer = 64 << 10
+)
+
+func indexObject(prefix, generation string) string { return prefix + indexDir + generation }
+
+func bindingObject(prefix, generation, hash string) string {
+	return prefix + bindingDir + generation + "-" + hash
+}
+
+func isDigest(s string) bool {
+	b, err := hex.DecodeString(s)
+	return err == nil && len(b) == sha256.Size && strings.ToLower(s) == s
+}
+
+// pointer is the small object that says which generation is current. It is written last.
+type pointer struct {
+	Version    int    `json:"version"`
+	Generation string `json:"generation"`
+	Binding    string `json:"binding"` // SHA-256 of the binding object
+}
+
+// readPointer also returns the object, whose ETag a conditional write names.
+func readPointer(ctx context.Context, store objstore.Store, prefix string) (pointer, objstore.Object, error) {
+	var p pointer
+	obj, err := store.Stat(ctx, prefix+pointerKey)
+	if err != nil {
+		if errors.Is(err, objstore.ErrNotFound) {
+			err = fmt.Errorf("no index here yet: %w", err)
+		}
+		return p, obj, err
+	}
+	b, err := readSmall(ctx, store, obj, maxPointer)
+	if err != nil {
+		return p, obj, err
+	}
+	if err := json.Unmarshal(b, &p); err != nil {
+		return p, obj, fmt.Errorf("pointer: %w: %w", ErrCorrupt, err)
+	}
+	if p.Version != 1 {
+		return p, obj, fmt.Errorf("pointer version %d is not supported", p.Version)
+	}
+	if !isDigest(p.Generation) || !isDigest(p.Binding) {
+		return p, obj, fmt.Errorf("pointer: %w: not digests", ErrCorrupt)
+	}
+	return p, obj, nil
+}
+
+// readSmall reads a whole object, as it was when obj was learned.
+func readSmall(ctx context.Context, store objstore.Store, obj objstore.Object, limit int64) ([]byte, error) {
+	if obj.Size == 0 || obj.Size > limit {
+		return nil, fmt.Errorf("%s: %w: %d bytes", obj.Key, ErrCorrupt, obj.Size)
+	}
+	b := make([]byte, obj.Size)
+	if err := store.ReadRange(ctx, obj.Ref(), 0, b); err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// version is what a shard is bound to.
+type version struct{ etag, version string }
+
+const (
+	bindingMagic = "MRBIND01"
+	maxBinding   = 1 << 30
+	maxVersion   = 1024 // bytes of an ETag, or of a version id
+)
+
+// encodeBinding returns a binding object: magic, generation, count, pairs, SHA-256.
+func encodeBinding(generation string, versions []version) ([]byte, error) {
+	digest, err := hex.DecodeString(generation)
+	if err != nil {
+		return nil, err
+	}
+	b := append([]byte(bindingMagic), digest...)
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(versions)))
+	for _, v := range versions {
+		if len(v.etag) > maxVersion || len(v.version) > maxVersion {
+			return nil, fmt.Errorf("ETag %.40q or its version id is longer than %d bytes", v.etag, maxVersion)
+		}
+		b = binary.LittleEndian.AppendUint16(b, uint16(len(v.etag)))
+		b = append(b, v.etag...)
+		b = binary.LittleEndian.AppendUint16(b, uint16(len(v.version)))
+		b = append(b, v.version...)
+	}
+	sum := sha256.Sum256(b)
+	return append(b, sum[:]...), nil
+}
+
+func bindingHash(b []byte) string { return hex.EncodeToString(b[len(b)-sha256.Size:]) }
+
+func decodeBinding(b []byte, generation string, shards int) ([]version, error) {
+	n := len(b) - sha256.Size
+	if n < len(bindingMagic)+36 || string(b[:8]) != bindingMagic {
+		return nil, errMalformed
+	}
+	if sum := sha256.Sum256(b[:n]); !bytes.Equal(sum[:], b[n:]) {
+		return nil, errors.New("digest is wrong")
+	}
+	if hex.EncodeToString(b[8:40]) != generation {
+		return nil, errors.New("it belongs to another generation")
+	}
+	if count := binary.LittleEndian.Uint32(b[40:]); uint64(count) != uint64(shards) {
+		return nil, fmt.Errorf("it has %d shards, the index %d", count, shards)
+	}
+	b = b[44:n]
+	next := func() (string, bool) {
+		if len(b) < 2 {
+			return "", false
+		}
+		size := int(binary.LittleEndian.Uint16(b))
+		if size > maxVersion || size > len(b)-2 {
+			return "", false
+		}
+		s := string(b[2 : 2+size])
+		b = b[2+size:]
+		return s, true
+	}
+	if shards > len(b)/4 {
+		return nil, errMalformed
+	}
+	out := make([]version, shards)
+	for i := range out {
+		etag, ok1 := next()
+		id, ok2 := next()
+		if !ok1 || !ok2 || etag == "" {
+			return nil, fmt.Errorf("shard %d: %w", i, errMalformed)
+		}
+		out[i] = version{etag, id}
+	}
+	if len(b) != 0 {
+		return nil, errMalformed
+	}
+	return out, nil
+}
+
+func readBinding(ctx context.Context, store objstore.Store, key, generation string, shards int) ([]version, error) {
+	obj, err := store.Stat(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	b, err := readSmall(ctx, store, obj, maxBinding)
+	if err != nil {
+		return nil, err
+	}
+	v, err := decodeBinding(b, generation, shards)
+	if err == nil && !strings.HasSuffix(key, "-"+bindingHash(b)) {
+		err = errors.New("it is not the one that was asked for")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: %w", key, ErrCorrupt, err)
+	}
+	return v, nil
+}
+
+// probe finds out whether the store honours conditions on writes, on an object of its own.
+func probe(ctx context.Context, store objstore.Store, prefix string) error {
+	key := prefix + probeDir + rand.Text()
+	put := func(text string, cond objstore.Condition) (objstore.Object, error) {
+		return store.Put(ctx, key, strings.NewReader(text), int64(len(text)), cond)
+	}
+	defer store.Delete(context.WithoutCancel(ctx), key) // what is left over harms nobody, and gc removes it
+	obj, err := put("1", objstore.Condition{IfAbsent: true})
+	if err != nil {
+		return fmt.Errorf("probe for conditional writes: %w", err)
+	}
+	_, absent := put("2", objstore.Condition{IfAbsent: true})
+	_, match := put("3", objstore.Condition{IfMatch: obj.ETag + "0"})
+	for _, err := range []error{absent, match} {
+		if err == nil {
+			return errors.New("the store ignores conditions on writes, so two index runs could overwrite each other: use --single-writer if no other will run")
+		}
+		if !errors.Is(err, objstore.ErrChanged) {
+			return fmt.Errorf("probe for conditional writes (--single-writer does without them): %w", err)
+		}
+	}
+	return nil
+}
+
+// publisher puts a new generation in place.
+type publisher struct {
+	store  objstore.Store
+	prefix string
+	single bool
+	old    pointer
+	oldObj objstore.Object // zero: there was no pointer
+}
+
+// publish writes index, binding and pointer, in this order. It reports whether the
+// pointer named this already.
+func (p *publisher) publish(ctx context.Context, b *built, binding []byte) (unchanged bool, err error) {
+	next := pointer{Version: 1, Generation: b.generation, Binding: bindingHash(binding)}
+	if p.old == next && p.intact(ctx, b) {
+		return true, nil
+	}
+	if p.old.Generation != b.generation || !p.intact(ctx, b) {
+		f, err := os.Open(b.path)
+		if err != nil {
+			return false, err
+		}
+		defer f.Close()
+		// Written anew even if it is there: gc goes by the age of what nothing points to yet.
+		if _, err := p.store.Put(ctx, indexObject(p.prefix, b.generation), f, b.size, objstore.Condition{}); err != nil {
+			return false, err
+		}
+	}
+	key := bindingObject(p.prefix, b.generation, next.Binding)
+	if _, err := p.store.Put(ctx, key, bytes.NewReader(binding), int64(len(binding)), objstore.Condition{}); err != nil {
+		return false, err
+	}
+	return false, p.point(ctx, next)
+}
+
+// intact reports whether the index object that should be there is.
+func (p *publisher) intact(ctx context.Context, b *built) bool {
+	obj, err := p.store.Stat(ctx, indexObject(p.prefix, b.generation))
+	return err == nil && obj.Size == b.size
+}
+
+func (p *publisher) point(ctx context.Context, next pointer) error {
+	text, err := json.Marshal(next)
+	if err != nil {
+		return err
+	}
+	text = append(text, '\n')
+	var cond objstore.Condition
+	switch {
+	case p.single:
+	case p.oldObj.ETag == "":
+		cond.IfAbsent = true
+	default:
+		cond.IfMatch = p.oldObj.ETag
+	}
+	_, err = p.store.Put(ctx, p.prefix+pointerKey, bytes.NewReader(text), int64(len(text)), cond)
+	if !errors.Is(err, objstore.ErrChanged) {
+		return err
+	}
+	now, _, rerr := readPointer(ctx, p.store, p.prefix)
+	if rerr != nil {
+		return fmt.Errorf("another index run published meanwhile: %w", err)
+	}
+	if now == next {
+		return nil // the other run found the same, or our own first answer was lost
+	}
+	return fmt.Errorf("another index run published generation %s meanwhile, ours is %s: run again to index what is there now: %w", now.Generation, next.Generation, err)
+}
+
+// putFile stores a local file.
+func putFile(ctx context.Context, store objstore.Store, key, path string, size int64) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = store.Put(ctx, key, io.NewSectionReader(f, 0, math.MaxInt64), size, objstore.Condition{})
+	return err
+}

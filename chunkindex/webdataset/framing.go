@@ -1,0 +1,42 @@
+// Package webdataset reads tar shards that follow the WebDataset convention: adjacent
+// members whose names differ only after the first dot of the base name are one sample.
+//
+// It parses tar headers itself, because it needs the offsets of headers and padding,
+// which archive/tar keeps to itself, and because what is ambiguous between readers is
+// refused here instead of being resolved one way or the other.
+package webdataset
+
+import "strings"
+
+// Name is what an index calls this format.
+const Name = "tar"
+
+// Tar is the format of tar shards.
+type Tar struct{}
+
+// Name returns "tar".
+func (Tar) Name() string { return Name }
+
+// Match accepts keys that end in ".tar".
+func (Tar) Match(key string) bool { return strings.HasSuffix(key, ".tar") }
+
+// Framing turns samples of tar shards into a tar: two zero blocks follow them.
+type Framing struct{}
+
+// ContentType of a batch.
+func (Framing) ContentType() string { return "application/x-tar" }
+
+// Frame returns the end-of-archive blocks, whatever the samples are.
+func (Framing) Frame([]uint32) (before, after []byte) { return nil, make([]byte, 2*blockSize) }
+
+// Split cuts a member's name at the first dot of its base name. dotted is false where
+// there is no such dot, or where the base begins with it: such a member is a sample of its own.
+func Split(name string) (key, ext string, dotted bool) {
+	base := strings.LastIndexByte(name, '/') + 1
+	i := strings.IndexByte(name[base:], '.')
+	if i <= 0 {
+		return name, "", false
+	}
+	at := base + i
+	return name[:at], name[at+1:], true
+}

@@ -1,0 +1,131 @@
+package webdataset
+
+import (
+	"bytes"
+	"errors"
+	"strconv"
+	"strings"
+)
+
+const blockSize = 512
+
+// header is the part of a tar header that says where things lie.
+type header struct {
+	name string
+	size int64
+	kind byte
+}
+
+var (
+	errChecksum = errors.New("header checksum is wrong")
+	errNumber   = errors.New("header holds a number that cannot be read")
+)
+
+// parseHeader reads one header block that is known not to be all zeros.
+func parseHeader(b []byte) (header, error) {
+	if !checksumOK(b) {
+		return header{}, errChecksum
+	}
+	size, ok := number(b[124:136])
+	if !ok || size < 0 {
+		return header{}, errNumber
+	}
+	h := header{name: text(b[:100]), size: size, kind: b[156]}
+	if string(b[257:263]) == "ustar\x00" {
+		prefix := b[345:500]
+		if string(b[508:512]) == "tar\x00" { // star keeps times behind a shorter prefix
+			prefix = b[345:476]
+		}
+		if p := text(prefix); p != "" {
+			h.name = p + "/" + h.name
+		}
+	}
+	return h, nil
+}
+
+// checksumOK accepts sums of unsigned bytes and, as old archivers wrote them, of signed ones.
+func checksumOK(b []byte) bool {
+	want, ok := octal(b[148:156])
+	if !ok {
+		return false
+	}
+	var unsigned, signed int64
+	for i, c := range b[:blockSize] {
+		if i >= 148 && i < 156 {
+			c = ' '
+		}
+		unsigned += int64(c)
+		signed += int64(int8(c))
+	}
+	return want == unsigned || want == signed
+}
+
+// number reads octal digits or, where the first bit is set, a base-256 number.
+func number(b []byte) (int64, bool) {
+	if len(b) == 0 || b[0]&0x80 == 0 {
+		return octal(b)
+	}
+	if b[0]&0x40 != 0 {
+		return 0, false // negative
+	}
+	n := int64(b[0] & 0x3f)
+	for _, c := range b[1:] {
+		if n >= 1<<54 {
+			return 0, false
+		}
+		n = n<<8 | int64(c)
+	}
+	return n, true
+}
+
+func octal(b []byte) (int64, bool) {
+	s := strings.Trim(string(b), " \x00")
+	if i := strings.IndexByte(s, 0); i >= 0 {
+		s = s[:i]
+	}
+	if s == "" {
+		return 0, true
+	}
+	n, err := strconv.ParseUint(s, 8, 62)
+	return int64(n), err == nil
+}
+
+// text reads a field that ends at its first NUL.
+func text(b []byte) string {
+	if i := bytes.IndexByte(b, 0); i >= 0 {
+		b = b[:i]
+	}
+	return string(b)
+}
+
+// paxRecords reads the records of an extended header: "length key=value\n".
+func paxRecords(b []byte, visit func(key, value string) error) error {
+	for len(b) > 0 {
+		sp := bytes.IndexByte(b, ' ')
+		if sp <= 0 || sp > 10 || !digits(b[:sp]) {
+			return errors.New("extended header is malformed")
+		}
+		n, err := strconv.Atoi(string(b[:sp]))
+		if err != nil || n < sp+3 || n > len(b) || b[n-1] != '\n' {
+			return errors.New("extended header is malformed")
+		}
+		key, value, ok := strings.Cut(string(b[sp+1:n-1]), "=")
+		if !ok || key == "" || strings.IndexByte(key, 0) >= 0 {
+			return errors.New("extended header is malformed")
+		}
+		if err := visit(key, value); err != nil {
+			return err
+		}
+		b = b[n:]
+	}
+	return nil
+}
+
+func digits(b []byte) bool {
+	for _, c := range b {
+		if c < '0' || c > '9' {
+			return false
+		}
+	}
+	return true
+}

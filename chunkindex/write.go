@@ -1,0 +1,197 @@
+package chunkindex
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"hash"
+	"hash/crc32"
+	"io"
+	"os"
+)
+
+// meta is what an index says of the data set as a whole.
+type meta struct {
+	Format    string          `json:"format"`
+	ChunkSize int64           `json:"chunk_size"`
+	Defaults  Defaults        `json:"defaults"`
+	Framing   json.RawMessage `json:"framing,omitempty"` // constants of formats that need any
+}
+
+// shardScan is one shard on its way into an index.
+type shardScan struct {
+	key  string
+	size int64
+	scan scanned
+}
+
+// built is an index file that was written.
+type built struct {
+	path       string
+	size       int64
+	generation string
+}
+
+// sectionWriter writes one section at its place, front to back.
+type sectionWriter struct {
+	buf *bufio.Writer
+	crc hash.Hash32
+	n   int64
+}
+
+func newSectionWriter(f *os.File, s section) *sectionWriter {
+	return &sectionWriter{buf: bufio.NewWriterSize(io.NewOffsetWriter(f, s.offset), 64<<10), crc: crc32.New(castagnoli())}
+}
+
+func (w *sectionWriter) Write(p []byte) (int, error) {
+	w.crc.Write(p)
+	w.n += int64(len(p))
+	return w.buf.Write(p)
+}
+
+// indexWriter puts the scans of all shards together. It holds no more than one chunk's record in memory.
+type indexWriter struct {
+	dir    string
+	file   *os.File
+	head   header
+	out    [numSections]*sectionWriter
+	hashes *hashSorter
+	tmp    []byte
+	chunk  uint64
+	sample uint64
+	names  uint64 // offsets in their sections
+	parts  uint64
+}
+
+// writeIndex writes an index of shards, in the order given, to a new file in dir.
+func writeIndex(dir string, m meta, shards []shardScan) (*built, error) {
+	f, err := os.CreateTemp(dir, "index-*")
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	w := &indexWriter{dir: dir, file: f}
+	b, err := w.write(m, shards)
+	if err != nil {
+		os.Remove(f.Name())
+		return nil, err
+	}
+	b.path = f.Name()
+	return b, nil
+}
+
+func (w *indexWriter) write(m meta, shards []shardScan) (*built, error) {
+	metaJSON, err := json.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	w.head.shards = uint64(len(shards))
+	var table int64
+	for _, s := range shards {
+		w.head.join(s.scan.totals())
+		table += 12 + int64(len(s.key))
+	}
+	if w.head.chunks > maxChunks || w.head.shards > maxShards {
+		return nil, fmt.Errorf("%d chunks in %d shards are beyond the limits: choose larger chunks", w.head.chunks, w.head.shards)
+	}
+	w.head.place(int64(len(metaJSON)), table)
+	for i := range w.out {
+		w.out[i] = newSectionWriter(w.file, w.head.sections[i])
+	}
+	if w.hashes, err = newHashSorter(w.dir, w.head.samples); err != nil {
+		return nil, err
+	}
+	defer w.hashes.close()
+	w.out[secMeta].Write(metaJSON)
+	for i, s := range shards {
+		if err := w.shard(uint32(i), s); err != nil {
+			return nil, fmt.Errorf("shard %s: %w", s.key, err)
+		}
+	}
+	w.blockOffsets()
+	if err := w.hashes.write(w.out[secHash]); err != nil {
+		return nil, err
+	}
+	return w.finish()
+}
+
+// shard writes what is known of one shard. Errors of the buffered writers stick and are found by finish.
+func (w *indexWriter) shard(n uint32, s shardScan) error {
+	b := binary.LittleEndian.AppendUint64(w.tmp[:0], uint64(s.size))
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(s.key)))
+	w.tmp = append(b, s.key...)
+	w.out[secShards].Write(w.tmp)
+	return s.scan.each(func(r *chunkRecord) error { return w.record(n, r) })
+}
+
+func (w *indexWriter) record(shard uint32, r *chunkRecord) error {
+	b := append(w.tmp[:0], r.digest[:]...)
+	b = binary.LittleEndian.AppendUint32(b, r.crc)
+	b = binary.LittleEndian.AppendUint32(b, r.samples)
+	b = binary.LittleEndian.AppendUint64(b, uint64(r.length))
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(r.extents)))
+	b = append(b, make([]byte, chunkSize-len(b))...)
+	w.out[secChunks].Write(b)
+	b = b[:0]
+	for _, e := range r.extents {
+		b = binary.LittleEndian.AppendUint64(b, uint64(shard))
+		b = binary.LittleEndian.AppendUint64(b, uint64(e.Offset))
+		b = binary.LittleEndian.AppendUint64(b, uint64(e.Length))
+	}
+	w.out[secExtents].Write(b)
+	w.tmp = b
+	w.blockOffsets()
+	w.out[secTables].Write(w.sealed(r.table))
+	w.out[secNames].Write(w.sealed(r.names))
+	w.out[secParts].Write(w.sealed(r.parts))
+	w.names += uint64(len(r.names)) + 4
+	w.parts += uint64(len(r.parts)) + 4
+	w.chunk++
+	return eachName(r.names, r.samples, func(_ uint32, key []byte) error {
+		w.sample++
+		return w.hashes.add(hashKey(key), w.sample-1)
+	})
+}
+
+func (w *indexWriter) sealed(b []byte) []byte {
+	w.tmp = seal(append(w.tmp[:0], b...))
+	return w.tmp
+}
+
+// blockOffsets says where the next chunk's names and parts begin.
+func (w *indexWriter) blockOffsets() {
+	b := binary.LittleEndian.AppendUint64(w.tmp[:0], w.names)
+	w.tmp = binary.LittleEndian.AppendUint64(b, w.parts)
+	w.out[secBlocks].Write(w.tmp)
+}
+
+// finish writes header and footer around the sections.
+func (w *indexWriter) finish() (*built, error) {
+	for i, s := range w.out {
+		if err := s.buf.Flush(); err != nil {
+			return nil, err
+		}
+		if s.n != w.head.sections[i].length {
+			return nil, fmt.Errorf("section %d has %d bytes, not %d", i+1, s.n, w.head.sections[i].length)
+		}
+		if i <= secExtents {
+			w.head.sections[i].crc = s.crc.Sum32()
+		}
+	}
+	if _, err := w.file.WriteAt(w.head.encode(), 0); err != nil {
+		return nil, err
+	}
+	size := w.head.size()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, io.NewSectionReader(w.file, 0, size-footerSize)); err != nil {
+		return nil, err
+	}
+	digest := sum.Sum(nil)
+	if _, err := w.file.WriteAt(encodeFooter(digest, size), size-footerSize); err != nil {
+		return nil, err
+	}
+	return &built{size: size, generation: hex.EncodeToString(digest)}, nil
+}
