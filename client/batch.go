@@ -9,14 +9,15 @@ import (
 
 // Batch is one rank's share of one global batch: a small, valid shard in the dataset's own format.
 type Batch struct {
-	Epoch      uint64
-	Number     uint64 // of the batch in its epoch
-	Batches    uint64 // of the epoch
-	Generation string
-	Dataset    string // as the gateway names it; empty if it did not say
-	CRC        uint32 // CRC-32C of Bytes, checked
-	Padded     uint64 // how many of the samples, the last ones, repeat samples of the same epoch
-	Location   string // canonical path and query of the batch
+	Epoch       uint64
+	Number      uint64 // of the batch in its epoch
+	Batches     uint64 // of the epoch
+	Generation  string
+	Dataset     string // as the gateway names it; empty if it did not say
+	CRC         uint32 // CRC-32C of Bytes, checked
+	Padded      uint64 // how many of the samples, the last ones, repeat samples of the same epoch
+	Location    string // canonical path and query of the batch
+	ContentType string // of Bytes
 
 	data     []byte
 	count    int

@@ -50,6 +50,9 @@ func (o *Options) validate() error {
 	return nil
 }
 
+// Query returns the query parameters that the options stand for: those that are set.
+func (o *Options) Query() url.Values { return o.query(o.Generation) }
+
 // query writes out the parameters that are set, in the order url.Values gives.
 func (o *Options) query(generation string) url.Values {
 	q := url.Values{}

@@ -96,7 +96,10 @@ func retry[T any](ctx context.Context, c *Client, try func(context.Context, *url
 // giveUp prefers the fault that was met over the bare fact that time is over.
 func giveUp(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+	if cause == nil {
+		cause = errDeadline // the next wait would have passed it
+	}
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return cause
 	}
 	return fmt.Errorf("%w: last fault: %w", cause, err)
@@ -208,13 +211,14 @@ func readHeader(h http.Header, opt Options, number uint64) (*Batch, error) {
 		return n
 	}
 	b := &Batch{
-		Epoch:      num("Millrace-Epoch", 10, 64),
-		Number:     num("Millrace-Batch", 10, 64),
-		Batches:    num("Millrace-Batches", 10, 64),
-		CRC:        uint32(num("Millrace-Crc32c", 16, 32)),
-		count:      int(num("Millrace-Samples", 10, 31)),
-		Generation: h.Get("Millrace-Generation"),
-		Location:   h.Get("Content-Location"),
+		Epoch:       num("Millrace-Epoch", 10, 64),
+		Number:      num("Millrace-Batch", 10, 64),
+		Batches:     num("Millrace-Batches", 10, 64),
+		CRC:         uint32(num("Millrace-Crc32c", 16, 32)),
+		count:       int(num("Millrace-Samples", 10, 31)),
+		Generation:  h.Get("Millrace-Generation"),
+		Location:    h.Get("Content-Location"),
+		ContentType: h.Get("Content-Type"),
 	}
 	if h.Get("Millrace-Padded") != "" {
 		b.Padded = num("Millrace-Padded", 10, 64)

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
+)
+
+// command describes one command: setup defines its flags and returns what runs once they are known.
+type command struct {
+	use, short, long, example string
+	args                      int // how many arguments at least
+	more                      bool
+	setup                     func(f *flags) (check func(args []string), body func(ctx context.Context, args []string) error)
+}
+
+// build makes the cobra command: flags, environment and file first, then all faults at
+// once, then the body.
+func (a *app) build(c command) *cobra.Command {
+	cmd := &cobra.Command{Use: c.use, Short: c.short, Long: c.long, Example: c.example, DisableFlagsInUseLine: true}
+	f := &flags{set: cmd.Flags(), source: map[string]string{}}
+	f.set.SortFlags = false
+	check, body := c.setup(f)
+	f.text(&f.file, "config", "", "`FILE` with settings in YAML, keys as the flags")
+	f.set.VisitAll(func(fl *pflag.Flag) { a.names[fl.Name] = true })
+	cmd.Args = func(_ *cobra.Command, args []string) error {
+		switch {
+		case len(args) < c.args:
+			f.fault("%s: %d arguments, want %d: %s", cmd.CommandPath(), len(args), c.args, c.use)
+		case len(args) > c.args && !c.more:
+			f.fault("%s: argument %q is one too many", cmd.CommandPath(), args[c.args])
+		}
+		return nil
+	}
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		f.load(a)
+		// A check may count on the arguments; without them the faults so far say enough.
+		if check != nil && len(args) >= c.args {
+			check(args)
+		}
+		if err := errors.Join(f.faults...); err != nil {
+			return &usageError{err, cmd.CommandPath()}
+		}
+		return body(cmd.Context(), args)
+	}
+	return cmd
+}
+
+// flags is a command's flag set that collects faults instead of stopping at the first one.
+type flags struct {
+	set    *pflag.FlagSet
+	file   string
+	faults []error
+	source map[string]string // flag → environment or file, for those set there
+}
+
+func (f *flags) fault(format string, args ...any) {
+	f.faults = append(f.faults, fmt.Errorf(format, args...))
+}
+
+// variable is the name of a flag in the environment.
+func variable(flag string) string {
+	return "MILLRACE_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// load fills the flags that the command line left alone: from the environment, then from the file.
+func (f *flags) load(a *app) {
+	f.set.VisitAll(func(fl *pflag.Flag) {
+		if v, ok := a.env[variable(fl.Name)]; ok && !fl.Changed {
+			f.assign(fl, variable(fl.Name), []string{v})
+		}
+	})
+	f.unknownVariables(a)
+	if f.file == "" {
+		return
+	}
+	text, err := os.ReadFile(f.file)
+	if err != nil {
+		f.fault("--config: %w", err)
+		return
+	}
+	keys, err := parseFile(text)
+	if err != nil {
+		f.fault("%s: %w", f.file, err)
+		return
+	}
+	for _, k := range keys {
+		fl := f.set.Lookup(k.name)
+		switch {
+		case k.name == "config" || !a.names[k.name]:
+			f.fault("%s:%d: unknown key %q", f.file, k.line, k.name)
+		case fl != nil && !fl.Changed && f.source[fl.Name] == "":
+			f.assign(fl, fmt.Sprintf("%s:%d", f.file, k.line), k.values)
+		}
+	}
+}
+
+// unknownVariables refuses a MILLRACE_ variable that no command knows: most likely a slip of the pen.
+func (f *flags) unknownVariables(a *app) {
+	var names []string
+	for k := range a.env {
+		if strings.HasPrefix(k, "MILLRACE_") {
+			names = append(names, k)
+		}
+	}
+	slices.Sort(names)
+	for _, k := range names {
+		flag := strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(k, "MILLRACE_"), "_", "-"))
+		if !a.names[flag] && !reserved(k) {
+			f.fault("environment: unknown variable %s", k)
+		}
+	}
+}
+
+// reserved reports the variables that belong to the tests.
+func reserved(name string) bool {
+	return name == "MILLRACE_LONG" || strings.HasPrefix(name, "MILLRACE_TEST_")
+}
+
+// assign sets a flag from somewhere else than the command line. The flag stays unchanged
+// for pflag, so that the source of each value is known.
+func (f *flags) assign(fl *pflag.Flag, from string, values []string) {
+	f.source[fl.Name] = from
+	before := len(f.faults)
+	for _, v := range values {
+		if err := fl.Value.Set(v); err != nil {
+			f.fault("--%s: %w", fl.Name, err)
+		}
+	}
+	for i := before; i < len(f.faults); i++ {
+		f.faults[i] = fmt.Errorf("%s: %w", from, f.faults[i])
+	}
+}
+
+// fileKey is one setting of a configuration file.
+type fileKey struct {
+	name   string
+	line   int
+	values []string
+}
+
+// parseFile reads a flat YAML mapping whose values are scalars or lists of scalars.
+func parseFile(text []byte) ([]fileKey, error) {
+	var doc yaml.Node
+	if err := yaml.NewDecoder(bytes.NewReader(text)).Decode(&doc); err != nil {
+		if len(bytes.TrimSpace(text)) == 0 {
+			return nil, nil
+		}
+		return nil, err
+	}
+	if len(doc.Content) != 1 || doc.Content[0].Kind != yaml.MappingNode {
+		return nil, errors.New("want a mapping of settings")
+	}
+	var keys []fileKey
+	seen := map[string]bool{}
+	pairs := doc.Content[0].Content
+	for i := 0; i+1 < len(pairs); i += 2 {
+		k, v := pairs[i], pairs[i+1]
+		key := fileKey{name: k.Value, line: k.Line}
+		if seen[k.Value] {
+			return nil, fmt.Errorf("line %d: key %q is given twice", k.Line, k.Value)
+		}
+		seen[k.Value] = true
+		switch v.Kind {
+		case yaml.ScalarNode:
+			key.values = []string{v.Value}
+		case yaml.SequenceNode:
+			for _, e := range v.Content {
+				if e.Kind != yaml.ScalarNode {
+					return nil, fmt.Errorf("line %d: key %q: want a list of plain values", e.Line, k.Value)
+				}
+				key.values = append(key.values, e.Value)
+			}
+		default:
+			return nil, fmt.Errorf("line %d: key %q: want a plain value or a list", v.Line, k.Value)
+		}
+		keys = append(keys, key)
+	}
+	return keys, nil
+}

@@ -1,0 +1,184 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/internal/objstore/dirstore"
+	"github.com/millrace-data/millrace/s3backend"
+)
+
+// location is where a dataset's shards lie.
+type location struct {
+	name   string // as served
+	bucket string // of s3://bucket/prefix; empty: a directory
+	prefix string // empty, or ends in a slash
+	dir    string
+}
+
+func (l location) String() string {
+	if l.bucket != "" {
+		return "s3://" + l.bucket + "/" + strings.TrimSuffix(l.prefix, "/")
+	}
+	return "file://" + filepath.ToSlash(l.dir)
+}
+
+var (
+	validName   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
+	validBucket = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`)
+)
+
+// parseDataset reads [name=]s3://bucket/prefix, [name=]file:///dir or a plain directory.
+// Without a name the last element of the path is the name.
+func parseDataset(s string) (location, error) {
+	name, rest, named := strings.Cut(s, "=")
+	if !named || strings.ContainsAny(name, "/.:") && !validName.MatchString(name) {
+		name, rest, named = "", s, false
+	}
+	l, err := parseLocation(rest)
+	if err != nil {
+		return location{}, fmt.Errorf("dataset %q: %w", hideSecrets(s), err)
+	}
+	l.name = name
+	if !named {
+		l.name = l.defaultName()
+	}
+	if !validName.MatchString(l.name) {
+		return location{}, fmt.Errorf("dataset %q: name %q: want letters, digits, dot, dash and underscore; give one as NAME=URL", hideSecrets(s), l.name)
+	}
+	return l, nil
+}
+
+func (l location) defaultName() string {
+	if l.bucket == "" {
+		return filepath.Base(l.dir)
+	}
+	if l.prefix == "" {
+		return l.bucket
+	}
+	return path.Base(l.prefix)
+}
+
+func parseLocation(s string) (location, error) {
+	scheme, _, ok := strings.Cut(s, "://")
+	if !ok {
+		if s == "" {
+			return location{}, errors.New("empty address")
+		}
+		dir, err := filepath.Abs(s)
+		return location{dir: dir}, err
+	}
+	u, err := url.Parse(s)
+	if err != nil {
+		return location{}, err
+	}
+	if u.User != nil {
+		return location{}, errors.New("credentials do not belong in an address; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
+	}
+	if u.RawQuery != "" || u.Fragment != "" {
+		return location{}, errors.New("want no query and no fragment")
+	}
+	switch scheme {
+	case "s3":
+		if !validBucket.MatchString(u.Host) {
+			return location{}, fmt.Errorf("bucket %q is no bucket's name", u.Host)
+		}
+		prefix := strings.Trim(u.Path, "/")
+		if prefix != "" {
+			prefix += "/"
+		}
+		return location{bucket: u.Host, prefix: prefix}, nil
+	case "file":
+		if u.Host != "" && u.Host != "localhost" || u.Path == "" {
+			return location{}, errors.New("want file:///dir, with three slashes")
+		}
+		return location{dir: filepath.Clean(filepath.FromSlash(u.Path))}, nil
+	}
+	return location{}, fmt.Errorf("scheme %q: want s3:// or file://", scheme)
+}
+
+// storeFlags say how S3 stores are reached. Credentials come from the AWS chain alone.
+type storeFlags struct {
+	endpoint  string
+	region    string
+	pathStyle bool
+	caFile    string
+	conns     int
+}
+
+func (s *storeFlags) define(f *flags) {
+	f.text(&s.endpoint, "s3-endpoint", "", "`URL` of the S3 service (default AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, then AWS)")
+	f.text(&s.region, "s3-region", "", "`REGION` of the bucket (default AWS_REGION)")
+	f.flag(&s.pathStyle, "s3-path-style", "address buckets in the path, not in the host name")
+	f.text(&s.caFile, "s3-ca-file", "", "PEM `FILE` with the authorities to trust for the S3 service")
+	f.number(&s.conns, "s3-max-conns", 0, "`N` connections to the S3 service at most (default chosen by the backend)")
+}
+
+// check finds faults that need no connection.
+func (s *storeFlags) check(f *flags) {
+	if s.endpoint == "" {
+		return
+	}
+	u, err := url.Parse(s.endpoint)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.User != nil {
+		f.fault("--s3-endpoint: want http://host:port or https://host:port, without credentials")
+	}
+}
+
+// open returns the store of a location, and what closes it. A directory is made if create is set.
+func (s *storeFlags) open(l location, create bool) (objstore.Store, func(), error) {
+	if l.bucket != "" {
+		st, err := s3backend.New(s3backend.Config{
+			Bucket: l.bucket, Endpoint: s.endpoint, Region: s.region, PathStyle: s.pathStyle, CAFile: s.caFile, MaxConns: s.conns,
+		})
+		if err != nil {
+			return nil, nil, fmt.Errorf("open %s: %w", l, err)
+		}
+		return st, closer(st), nil
+	}
+	open := dirstore.New
+	if create {
+		open = dirstore.Create
+	}
+	st, err := open(l.dir)
+	if err != nil {
+		return nil, nil, fmt.Errorf("open %s: %w", l, err)
+	}
+	return st, closer(st), nil
+}
+
+// closer closes a store that has something to close.
+func closer(st objstore.Store) func() {
+	return func() {
+		if c, ok := st.(io.Closer); ok {
+			_ = c.Close() // nothing was written that Close could lose
+		}
+	}
+}
+
+// one parses the single dataset of a command and notes a fault.
+func one(f *flags, arg string) location {
+	l, err := parseDataset(arg)
+	if err != nil {
+		f.faults = append(f.faults, err)
+	}
+	return l
+}
+
+// with opens the store of a location for the time of body.
+func (s *storeFlags) with(ctx context.Context, l location, create bool, body func(context.Context, objstore.Store) error) error {
+	st, done, err := s.open(l, create)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return body(ctx, st)
+}

@@ -1,0 +1,251 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"crypto/sha256"
+	"encoding/hex"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/client"
+	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/pack"
+)
+
+// What demo packs: small enough to be quick, cut finely enough that there is something to shuffle.
+const (
+	demoShard = 16 << 20
+	demoChunk = 512 << 10
+	demoBatch = 64
+)
+
+type demoFlags struct {
+	from   string
+	listen string
+	once   bool
+}
+
+type demoReport struct {
+	Dataset    string        `json:"dataset"`
+	Generation string        `json:"generation"`
+	Samples    uint64        `json:"samples"`
+	Reused     bool          `json:"reused"`
+	Epochs     []fetchReport `json:"epochs"`
+}
+
+func (a *app) demo() *cobra.Command {
+	return a.build(command{
+		use: "demo", short: "Pack real files, serve them, print curl commands to try",
+		long: `Packs Go's own source tree, or the files of --from, into shards under the user's cache
+directory, serves them on port 8080 or the next free one, and prints commands to try. It
+needs no server and no account. A second run uses the same shards again.`,
+		example: "  millrace demo\n  millrace demo --from ~/Pictures\n  millrace demo --once",
+		setup: func(f *flags) (func([]string), func(context.Context, []string) error) {
+			var x demoFlags
+			f.text(&x.from, "from", "", "pack the files of `DIR` (default Go's source tree)")
+			f.text(&x.listen, "listen", "", "`ADDRESS` (default 127.0.0.1:8080, or the next free port)")
+			f.flag(&x.once, "once", "serve, read two epochs, check them, print the figures and exit")
+			f.output(a)
+			check := func([]string) {
+				if host, _, err := net.SplitHostPort(x.listen); x.listen != "" && (err != nil || !loopback(host)) {
+					f.fault("--listen %q: want a loopback HOST:PORT; the demo has no tokens", x.listen)
+				}
+			}
+			return check, func(ctx context.Context, _ []string) error { return a.runDemo(ctx, &x) }
+		},
+	})
+}
+
+func (a *app) runDemo(ctx context.Context, x *demoFlags) error {
+	source, err := a.demoSource(ctx, x.from)
+	if err != nil {
+		return err
+	}
+	l, err := a.demoLocation(source)
+	if err != nil {
+		return err
+	}
+	reused, err := a.demoPack(ctx, source, l)
+	if err != nil {
+		return err
+	}
+	c := &serveConfig{
+		cacheSize: min(defaultCacheSize(usableMemory()), 1<<30), memory: usableMemory(), wait: 0, deadline: time.Minute,
+		logLevel: "warn", logFormat: "auto", lameDuck: time.Millisecond, drain: 5 * time.Second, locations: []location{l},
+	}
+	if c.listen, err = freeAddress(ctx, x.listen); err != nil {
+		return err
+	}
+	s, err := a.compose(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	if !x.once {
+		return s.run(ctx, func(at net.Addr) { a.demoHints("http://" + at.String()) })
+	}
+	return a.demoOnce(ctx, s, l.name, reused)
+}
+
+// demoSource finds a directory with real files.
+func (a *app) demoSource(ctx context.Context, from string) (string, error) {
+	if from == "" {
+		out, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
+		root := strings.TrimSpace(string(out))
+		if err != nil || root == "" {
+			root = a.env["GOROOT"]
+		}
+		if root == "" {
+			return "", &usageError{errors.New("no Go source tree found to pack; name a directory with --from DIR"), "millrace demo"}
+		}
+		from = filepath.Join(root, "src")
+	}
+	from, err := filepath.Abs(from)
+	if err != nil {
+		return "", err
+	}
+	if info, err := os.Stat(from); err != nil || !info.IsDir() {
+		return "", &usageError{fmt.Errorf("%s is not a directory; name one with --from DIR", from), "millrace demo"}
+	}
+	return from, nil
+}
+
+// demoLocation is a directory under the user's cache that is named by what is packed.
+func (a *app) demoLocation(source string) (location, error) {
+	base, err := a.cacheDir()
+	if err != nil {
+		return location{}, err
+	}
+	name := "demo"
+	sum := sha256.Sum256([]byte(source))
+	return location{name: name, dir: filepath.Join(base, "millrace", "demo", hex.EncodeToString(sum[:6]))}, nil
+}
+
+// cacheDir is the user's cache directory, from the environment the program was given.
+func (a *app) cacheDir() (string, error) {
+	if d := a.env["XDG_CACHE_HOME"]; filepath.IsAbs(d) {
+		return d, nil
+	}
+	d, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("find the cache directory: %w", err)
+	}
+	return d, nil
+}
+
+// demoPack packs and indexes, or finds that this was done by an earlier run.
+func (a *app) demoPack(ctx context.Context, source string, l location) (reused bool, err error) {
+	var s storeFlags
+	err = s.with(ctx, l, true, func(ctx context.Context, st objstore.Store) error {
+		if x, err := chunkindex.Open(ctx, st, "", chunkindex.OpenOptions{}); err == nil {
+			reused = true
+			a.say("using the shards in %s, packed from %s by an earlier run", l.dir, source)
+			return x.Close()
+		}
+		a.say("packing %s into %s ...", source, l.dir)
+		build := chunkindex.BuildOptions{ChunkSize: demoChunk, Defaults: chunkindex.Defaults{BatchSize: demoBatch, Window: 32, Shuffle: "slot", Tail: "short"}}
+		// Every file is a sample; links are left out, since a tree of somebody's own may hold any.
+		rep, err := a.packAndIndex(ctx, []string{source}, st, l, pack.Options{ShardSize: demoShard, Key: pack.KeyPath, SkipSpecial: true}, build)
+		if err == nil {
+			printPack(a.stderr, l, rep)
+		}
+		return err
+	})
+	return reused, err
+}
+
+// demoPorts is how many ports from 8080 on are tried.
+const demoPorts = 100
+
+// freeAddress returns an address that can be listened on now. The port asked for is taken as it is.
+func freeAddress(ctx context.Context, asked string) (string, error) {
+	if asked != "" {
+		return asked, nil
+	}
+	for port := 8080; port < 8080+demoPorts; port++ {
+		at := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+		var lc net.ListenConfig
+		l, err := lc.Listen(ctx, "tcp", at)
+		if err == nil {
+			return at, l.Close()
+		}
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			return "", fmt.Errorf("listen on %s: %v", at, err)
+		}
+	}
+	return "", fmt.Errorf("no free port from 8080 to %d; name one with --listen", 8080+demoPorts-1)
+}
+
+func (a *app) demoHints(base string) {
+	fmt.Fprintf(a.stdout, `
+Serving on %[1]s. In another terminal, try:
+
+    curl -s %[1]s/epoch/0/batch/17 | tar -t
+    curl -s %[1]s/epoch/0/batch/17 | sha256sum      # the same bytes, always and from any gateway
+    curl -s %[1]s/epoch/1/batch/17 | tar -t         # another epoch, another order
+    curl -sI %[1]s/epoch/0/batch/17                 # its headers
+    curl -s '%[1]s/epoch/0/batch/17?rank=1&world_size=4' | tar -t
+    curl -s %[1]s/v1/datasets/demo/epochs/0/batches/17/manifest
+    curl -s %[1]s/v1/datasets/demo
+    millrace fetch %[1]s --epoch 0 --discard
+
+Press Ctrl-C to end.
+`, base)
+}
+
+// demoOnce serves while it reads two epochs itself.
+func (a *app) demoOnce(ctx context.Context, s *server, name string, reused bool) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	rep := demoReport{Dataset: name, Reused: reused}
+	addr := make(chan net.Addr, 1)
+	served := make(chan error, 1)
+	go func() { served <- s.run(ctx, func(at net.Addr) { addr <- at }) }()
+	var err error
+	select {
+	case err = <-served:
+		return err
+	case at := <-addr:
+		rep.Epochs, err = a.demoRead(ctx, "http://"+at.String())
+	}
+	interrupted := ctx.Err()
+	stop()
+	if err := errors.Join(err, interrupted, <-served); err != nil {
+		return err
+	}
+	rep.Generation = rep.Epochs[0].Generation
+	rep.Samples = rep.Epochs[0].Samples
+	return a.print(rep, func(w io.Writer) {
+		for _, e := range rep.Epochs {
+			printFetch(w, e)
+		}
+		fmt.Fprintln(w, "the demo works: two epochs, every sample once in each, every byte checked")
+	})
+}
+
+func (a *app) demoRead(ctx context.Context, base string) ([]fetchReport, error) {
+	var reps []fetchReport
+	for epoch := range uint64(2) {
+		x := &fetchFlags{connections: 8, deadline: client.DefaultDeadline, discard: true}
+		x.plan.opt.Epoch = epoch
+		rep, err := a.runFetch(ctx, x, []string{base})
+		if err != nil {
+			return nil, err
+		}
+		reps = append(reps, rep)
+	}
+	return reps, nil
+}

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/client"
+	"github.com/millrace-data/millrace/internal/objstore"
+)
+
+// Exit codes, part of the contract with scripts.
+const (
+	exitOK          = 0
+	exitFailure     = 1
+	exitUsage       = 2
+	exitCorrupt     = 3
+	exitNotFound    = 4
+	exitStore       = 5
+	exitInterrupted = 130
+)
+
+// usageError is a fault of the command line, the environment or the configuration file.
+type usageError struct {
+	err     error
+	command string // whose help to point to; empty: nobody's
+}
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+
+// errCorrupt says that bytes differ from their digests, or that an epoch was not delivered exactly once.
+var errCorrupt = errors.New("corruption found")
+
+// exitCode maps an error to the exit code that scripts see.
+func exitCode(ctx context.Context, err error) int {
+	var usage *usageError
+	var ledger *client.LedgerError
+	var remote *client.Error
+	var network *net.OpError
+	is := func(targets ...error) bool {
+		for _, t := range targets {
+			if errors.Is(err, t) {
+				return true
+			}
+		}
+		return false
+	}
+	switch {
+	case errors.As(err, &usage):
+		return exitUsage
+	case ctx.Err() != nil && is(ctx.Err()):
+		return exitInterrupted
+	case is(errCorrupt, chunkindex.ErrCorrupt, client.ErrCRC), errors.As(err, &ledger):
+		return exitCorrupt
+	case errors.As(err, &remote):
+		return remoteCode(remote)
+	case is(objstore.ErrNotFound):
+		return exitNotFound
+	case is(objstore.ErrDenied, objstore.ErrUnavailable, objstore.ErrTimeout, objstore.ErrThrottled),
+		errors.As(err, &network):
+		return exitStore
+	}
+	return exitFailure
+}
+
+func remoteCode(e *client.Error) int {
+	switch e.Code {
+	case client.CodeInvalidArgument:
+		return exitUsage
+	case client.CodeStoreInconsistent:
+		return exitCorrupt
+	case client.CodeNotFound, client.CodeEndOfEpoch:
+		return exitNotFound
+	case client.CodeStoreDenied, client.CodeStoreTimeout, client.CodeStoreUnavailable:
+		return exitStore
+	}
+	return exitFailure
+}

@@ -1,0 +1,301 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/millrace-data/millrace/client"
+)
+
+type fetchFlags struct {
+	plan        planFlags
+	allRanks    bool
+	connections int
+	deadline    time.Duration
+	discard     bool
+	output      string
+	noManifest  bool
+}
+
+func (x *fetchFlags) define(f *flags) {
+	x.plan.define(f)
+	f.count(&x.plan.opt.From, "from", 0, "first batch `N`")
+	f.count(&x.plan.opt.Until, "until", 0, "stop before batch `N` (default the end)")
+	f.flag(&x.allRanks, "all-ranks", "read the shares of all ranks side by side")
+	f.number(&x.connections, "connections", 8, "`N` batches under way at a time")
+	f.duration(&x.deadline, "deadline", client.DefaultDeadline, "`DURATION` for one batch, retries included")
+	f.flag(&x.discard, "discard", "check the batches and keep none")
+	f.text(&x.output, "output", "", "write each batch to a file in `DIR`")
+	f.flag(&x.noManifest, "no-manifest", "do not fetch manifests: bytes are checked, exactly-once is not")
+}
+
+func (x *fetchFlags) check(f *flags, args []string) {
+	gateways(f, args)
+	x.plan.check(f)
+	if x.discard == (x.output != "") {
+		f.fault("want either --discard or --output DIR")
+	}
+	if x.connections == 0 {
+		f.fault("--connections 0: want at least 1")
+	}
+	if x.allRanks && x.plan.opt.Rank != 0 {
+		f.fault("--all-ranks and --rank exclude each other")
+	}
+	if u := x.plan.opt.Until; u != 0 && u <= x.plan.opt.From {
+		f.fault("--until %d: want more than --from, %d", u, x.plan.opt.From)
+	}
+}
+
+type fetchReport struct {
+	Dataset    string  `json:"dataset"`
+	Generation string  `json:"generation"`
+	Epoch      uint64  `json:"epoch"`
+	Batches    uint64  `json:"batches"`
+	Samples    uint64  `json:"samples"`
+	Padded     uint64  `json:"padded"`
+	Bytes      uint64  `json:"bytes"`
+	Seconds    float64 `json:"seconds"`
+	SamplesPS  float64 `json:"samples_per_s"`
+	MBPS       float64 `json:"mb_per_s"`
+	Proved     string  `json:"proved"` // what was checked beyond the bytes
+}
+
+func (r *fetchReport) rates(d time.Duration) {
+	r.Seconds = d.Seconds()
+	if r.Seconds > 0 {
+		r.SamplesPS = float64(r.Samples) / r.Seconds
+		r.MBPS = float64(r.Bytes) / r.Seconds / 1e6
+	}
+}
+
+func (a *app) fetch() *cobra.Command {
+	return a.build(command{
+		use: "fetch GATEWAY...", short: "Read an epoch, check every byte, print the rate", args: 1, more: true,
+		long: `Reads the batches of an epoch from one or more gateways. Every body is compared with its
+length and CRC-32C; the manifests prove that no sample came twice and, if the whole epoch
+was read, that every sample came. With --output each batch becomes a file; running the
+same command again writes the same files.`,
+		example: `  millrace fetch http://gw:8080 --epoch 0 --discard
+  millrace fetch http://gw-0:8080 http://gw-1:8080 --epoch 3 --from 170 --rank 1 --world-size 4 --output ./batches`,
+		setup: func(f *flags) (func([]string), func(context.Context, []string) error) {
+			var x fetchFlags
+			x.define(f)
+			f.output(a)
+			return func(args []string) { x.check(f, args) }, func(ctx context.Context, args []string) error {
+				rep, err := a.runFetch(ctx, &x, args)
+				if err != nil {
+					return err
+				}
+				return a.print(rep, func(w io.Writer) { printFetch(w, rep) })
+			}
+		},
+	})
+}
+
+func printFetch(w io.Writer, r fetchReport) {
+	fmt.Fprintf(w, "epoch %d of %s: %s samples in %s batches, %s, in %.2f s\n", r.Epoch, r.Dataset, humanize.Comma(int64(r.Samples)),
+		humanize.Comma(int64(r.Batches)), humanize.IBytes(r.Bytes), r.Seconds)
+	fmt.Fprintf(w, "  %s samples/s, %.1f MB/s\n", humanize.Comma(int64(r.SamplesPS)), r.MBPS)
+	fmt.Fprintf(w, "  every length and CRC-32C matched; %s\n", r.Proved)
+}
+
+// epochReader reads one epoch for all its ranks.
+type epochReader struct {
+	client *client.Client
+	flags  *fetchFlags
+	ledger *client.Ledger // nil without manifests
+	bar    *bar
+
+	mu    sync.Mutex // guards what follows
+	rep   fetchReport
+	plan  url.Values // canonical parameters, from the first answer
+	total uint64     // batches of the epoch
+	done  atomic.Int64
+}
+
+func (a *app) runFetch(ctx context.Context, x *fetchFlags, args []string) (fetchReport, error) {
+	c, err := client.New(client.Config{Gateways: args, Dataset: x.plan.dataset, Deadline: x.deadline})
+	if err != nil {
+		return fetchReport{}, err
+	}
+	defer c.CloseIdle()
+	all, err := datasets(ctx, c)
+	if err != nil {
+		return fetchReport{}, err
+	}
+	set := all[0]
+	for _, d := range all {
+		if d.Name == x.plan.dataset {
+			set = d
+		}
+	}
+	if x.output != "" {
+		if err := os.MkdirAll(x.output, 0o777); err != nil {
+			return fetchReport{}, fmt.Errorf("write batches: %w", err)
+		}
+	}
+	r := &epochReader{client: c, flags: x, rep: fetchReport{Dataset: set.Name, Epoch: x.plan.opt.Epoch}}
+	if !x.noManifest {
+		r.ledger = client.NewLedger(set.Samples)
+	}
+	start := time.Now()
+	r.bar = a.newBar(ctx, "fetch")
+	err = r.read(ctx)
+	r.bar.end()
+	if err != nil {
+		return fetchReport{}, err
+	}
+	r.rep.rates(time.Since(start))
+	r.rep.Proved, err = r.prove(set.Samples)
+	return r.rep, err
+}
+
+// read reads the shares of one rank or of all.
+func (r *epochReader) read(ctx context.Context) error {
+	opt := r.flags.plan.opt
+	opt.Manifest = r.ledger != nil
+	ranks := uint64(1)
+	if r.flags.allRanks {
+		ranks = max(opt.WorldSize, 1)
+	}
+	// Whole connections to each rank; the reader itself waits for one of them.
+	opt.Prefetch = max(r.flags.connections/int(min(ranks, 1<<20)), 1) - 1
+	if opt.Prefetch == 0 {
+		opt.Prefetch = -1
+	}
+	if ranks == 1 {
+		return r.rank(ctx, opt)
+	}
+	// One answer pins the generation for all ranks.
+	first, err := r.client.Batch(ctx, opt, opt.From)
+	if err != nil {
+		return err
+	}
+	opt.Generation = first.Generation
+	g, ctx := errgroup.WithContext(ctx)
+	for rank := range ranks {
+		o := opt
+		o.Rank = rank
+		g.Go(func() error { return r.rank(ctx, o) })
+	}
+	return g.Wait()
+}
+
+func (r *epochReader) rank(ctx context.Context, opt client.Options) error {
+	for b, err := range r.client.Batches(ctx, opt) {
+		if err != nil {
+			return err
+		}
+		if err := r.take(b, opt); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// take notes and keeps one batch.
+func (r *epochReader) take(b *client.Batch, opt client.Options) error {
+	if r.ledger != nil {
+		r.ledger.Add(b)
+	}
+	if r.flags.output != "" {
+		if err := writeBatch(r.flags.output, b, opt); err != nil {
+			return err
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.plan == nil {
+		r.plan = url.Values{}
+		if u, err := url.Parse(b.Location); err == nil {
+			r.plan = u.Query()
+		}
+	}
+	r.rep.Generation = b.Generation
+	r.rep.Batches++
+	r.rep.Samples += uint64(b.Samples())
+	r.rep.Padded += b.Padded
+	r.rep.Bytes += uint64(len(b.Bytes()))
+	r.total = b.Batches
+	done := r.done.Add(int64(len(b.Bytes())))
+	want := max(min(b.Batches, max(opt.Until, b.Batches*boolUint(opt.Until == 0)))-opt.From, 1)
+	r.bar.set(done, int64(float64(done)/float64(r.rep.Batches)*float64(want)))
+	return nil
+}
+
+func boolUint(b bool) uint64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// prove closes the books: the whole epoch exactly once, or a part without a repetition.
+func (r *epochReader) prove(samples uint64) (string, error) {
+	if r.ledger == nil {
+		return "manifests were not read", nil
+	}
+	opt := r.flags.plan.opt
+	whole := opt.From == 0 && (opt.Until == 0 || opt.Until >= r.total) && (r.flags.allRanks || opt.WorldSize <= 1)
+	if !whole {
+		return fmt.Sprintf("no sample came twice (%s of %s samples were asked for)",
+			humanize.Comma(int64(r.ledger.Seen())), humanize.Comma(int64(samples))), r.ledger.CheckPart()
+	}
+	if r.plan.Get("tail") == "drop" {
+		size, err := strconv.ParseUint(r.plan.Get("batch_size"), 10, 64)
+		if err != nil || size == 0 {
+			return "", errors.New("read epoch: no batch_size in the canonical address")
+		}
+		if got, want := r.ledger.Missing(), samples%size; got != want {
+			return "", fmt.Errorf("%w: %d samples missing, the tail that was dropped has %d", errCorrupt, got, want)
+		}
+		return fmt.Sprintf("no sample came twice, %d of the tail were dropped as the plan says", samples%size), r.ledger.CheckPart()
+	}
+	return "every sample came exactly once", r.ledger.Check()
+}
+
+// writeBatch writes a batch to a file of its own, whole or not at all.
+func writeBatch(dir string, b *client.Batch, opt client.Options) error {
+	name := fmt.Sprintf("batch-%06d", b.Number)
+	if opt.WorldSize > 1 {
+		name += fmt.Sprintf(".rank-%d-of-%d", opt.Rank, opt.WorldSize)
+	}
+	name += extension(b.ContentType)
+	tmp, err := os.CreateTemp(dir, ".batch-*")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	_, err = tmp.Write(b.Bytes())
+	err = errors.Join(err, tmp.Chmod(0o644), tmp.Close())
+	if err == nil {
+		err = os.Rename(tmp.Name(), filepath.Join(dir, name))
+	}
+	if err != nil {
+		_ = os.Remove(tmp.Name())
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	return nil
+}
+
+func extension(contentType string) string {
+	switch contentType {
+	case "application/x-tar", "":
+		return ".tar"
+	case "application/x-ndjson", "application/jsonl":
+		return ".jsonl"
+	}
+	return ".bin"
+}

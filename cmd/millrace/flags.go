@@ -1,0 +1,196 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+)
+
+// value is a flag of any type. Its Set notes a fault and goes on, so that all faults are reported together.
+type value[T any] struct {
+	f      *flags
+	p      *T
+	name   string
+	kind   string
+	parse  func(string) (T, error)
+	format func(T) string
+}
+
+func (v *value[T]) Set(s string) error {
+	x, err := v.parse(s)
+	if err != nil {
+		v.f.fault("--%s %q: %w", v.name, s, err)
+		return nil
+	}
+	*v.p = x
+	return nil
+}
+
+func (v *value[T]) String() string {
+	if v.p == nil {
+		return ""
+	}
+	return v.format(*v.p)
+}
+
+func (v *value[T]) Type() string { return v.kind }
+
+// size is a number of bytes with a unit: 8MiB, 2GB, 512.
+func (f *flags) size(p *int64, name string, def int64, usage string) {
+	*p = def
+	f.set.Var(&value[int64]{f, p, name, "size", parseSize, formatSize}, name, usage)
+}
+
+func parseSize(s string) (int64, error) {
+	n, err := humanize.ParseBytes(s)
+	if err != nil || n > 1<<62 {
+		return 0, errors.New("want a size such as 512MiB or 2GB")
+	}
+	return int64(n), nil
+}
+
+// formatSize prints a size so that parseSize gives it back exactly.
+func formatSize(n int64) string {
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
+	i := 0
+	for n != 0 && n%1024 == 0 && i < len(units)-1 {
+		n /= 1024
+		i++
+	}
+	return strconv.FormatInt(n, 10) + units[i]
+}
+
+// count is an unsigned number.
+func (f *flags) count(p *uint64, name string, def uint64, usage string) {
+	*p = def
+	f.set.Var(&value[uint64]{f, p, name, "n", parseCount, func(n uint64) string { return strconv.FormatUint(n, 10) }}, name, usage)
+}
+
+func parseCount(s string) (uint64, error) {
+	n, err := strconv.ParseUint(s, 10, 64)
+	if err != nil {
+		return 0, errors.New("want a whole number from 0")
+	}
+	return n, nil
+}
+
+// optional is a number that may be left out.
+func (f *flags) optional(p **uint64, name, usage string) {
+	parse := func(s string) (*uint64, error) {
+		n, err := parseCount(s)
+		return &n, err
+	}
+	format := func(n *uint64) string {
+		if n == nil {
+			return ""
+		}
+		return strconv.FormatUint(*n, 10)
+	}
+	f.set.Var(&value[*uint64]{f, p, name, "n", parse, format}, name, usage)
+}
+
+// number is a small count used as an int.
+func (f *flags) number(p *int, name string, def int, usage string) {
+	*p = def
+	parse := func(s string) (int, error) {
+		n, err := strconv.ParseUint(s, 10, 20)
+		if err != nil {
+			return 0, errors.New("want a whole number from 0 to 1048575")
+		}
+		return int(n), nil
+	}
+	f.set.Var(&value[int]{f, p, name, "n", parse, strconv.Itoa}, name, usage)
+}
+
+// duration is a span of time with a unit: 10s, 1m30s.
+func (f *flags) duration(p *time.Duration, name string, def time.Duration, usage string) {
+	*p = def
+	parse := func(s string) (time.Duration, error) {
+		d, err := time.ParseDuration(s)
+		if err != nil || d < 0 {
+			return 0, errors.New("want a duration such as 10s or 1m30s")
+		}
+		return d, nil
+	}
+	f.set.Var(&value[time.Duration]{f, p, name, "duration", parse, formatDuration}, name, usage)
+}
+
+// formatDuration leaves out the zero minutes and seconds of time.Duration's own form.
+func formatDuration(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = s[:len(s)-2]
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = s[:len(s)-2]
+	}
+	return s
+}
+
+func (f *flags) text(p *string, name, def, usage string) {
+	*p = def
+	parse := func(s string) (string, error) { return s, nil }
+	f.set.Var(&value[string]{f, p, name, "string", parse, func(s string) string { return s }}, name, usage)
+}
+
+// choice is one of a few words.
+func (f *flags) choice(p *string, name, def, usage string, words ...string) {
+	*p = def
+	parse := func(s string) (string, error) {
+		if !slices.Contains(words, s) {
+			return "", fmt.Errorf("want one of %s", strings.Join(words, ", "))
+		}
+		return s, nil
+	}
+	f.set.Var(&value[string]{f, p, name, "word", parse, func(s string) string { return s }}, name,
+		usage+": "+strings.Join(words, ", "))
+}
+
+// flag is a switch.
+func (f *flags) flag(p *bool, name, usage string) {
+	parse := func(s string) (bool, error) {
+		b, err := strconv.ParseBool(s)
+		if err != nil {
+			return false, errors.New("want true or false")
+		}
+		return b, nil
+	}
+	f.set.Var(&value[bool]{f, p, name, "bool", parse, strconv.FormatBool}, name, usage)
+	f.set.Lookup(name).NoOptDefVal = "true"
+}
+
+// list is a flag that may be repeated. In the environment its values are separated by commas.
+func (f *flags) list(p *[]string, name, usage string) {
+	parse := func(s string) ([]string, error) {
+		for v := range strings.SplitSeq(s, ",") {
+			if v = strings.TrimSpace(v); v != "" {
+				*p = append(*p, v)
+			}
+		}
+		return *p, nil
+	}
+	f.set.Var(&value[[]string]{f, p, name, "string", parse, func(s []string) string { return strings.Join(s, ",") }}, name, usage)
+}
+
+// output defines --json.
+func (f *flags) output(a *app) { f.flag(&a.json, "json", "print JSON") }
+
+// hideSecrets removes user information from anything that looks like a URL.
+func hideSecrets(s string) string {
+	u, err := url.Parse(s)
+	if err != nil || u.User == nil {
+		return s
+	}
+	u.User = url.User("***")
+	return strings.Replace(u.String(), "%2A%2A%2A", "***", 1)
+}
+
+// sortedKeys returns the keys of a map in order.
+func sortedKeys(m map[string]any) []string { return slices.Sorted(maps.Keys(m)) }

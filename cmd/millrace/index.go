@@ -1,0 +1,233 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/internal/objstore"
+)
+
+// indexFlags are those of index, and of pack, which indexes afterwards.
+type indexFlags struct {
+	store storeFlags
+	opt   chunkindex.BuildOptions
+}
+
+func (x *indexFlags) define(f *flags) {
+	f.size(&x.opt.ChunkSize, "chunk-size", 8<<20, "target `SIZE` of a chunk, the unit of fetching and caching")
+	f.choice(&x.opt.Defaults.Shuffle, "shuffle", "slot", "default `SHUFFLE` of the dataset", "none", "window", "slot", "full")
+	f.count(&x.opt.Defaults.Window, "window", 128, "default window: `N` chunks (window) or lanes (slot) in memory together")
+	f.count(&x.opt.Defaults.Seed, "seed", 0, "default `SEED`")
+	f.count(&x.opt.Defaults.BatchSize, "batch-size", 256, "default `N` samples of a global batch")
+	f.choice(&x.opt.Defaults.Tail, "tail", "short", "default `POLICY` for the last batch", "short", "drop", "pad")
+	f.number(&x.opt.Parallel, "parallel", min(4*runtime.GOMAXPROCS(0), 16), "`N` shards read side by side")
+	f.flag(&x.opt.SingleWriter, "single-writer", "publish without conditional writes: you promise that nobody else writes")
+	x.store.define(f)
+}
+
+func (x *indexFlags) check(f *flags) {
+	x.store.check(f)
+	if x.opt.ChunkSize < 1 || x.opt.ChunkSize > 1<<31 {
+		f.fault("--chunk-size %s: want 1B to 2GiB", formatSize(x.opt.ChunkSize))
+	}
+	if x.opt.Defaults.Window == 0 {
+		f.fault("--window 0: want at least 1")
+	}
+	if x.opt.Defaults.BatchSize == 0 {
+		f.fault("--batch-size 0: want at least 1")
+	}
+	if x.opt.Parallel == 0 {
+		f.fault("--parallel 0: want at least 1")
+	}
+}
+
+func (a *app) index() *cobra.Command {
+	return a.build(command{
+		use: "index DATASET", short: "Index shards that are there already, in place", args: 1,
+		long: `Reads the tar shards under DATASET once and publishes an index of them beside them.
+Nothing is copied. A second run reads only what has changed; a run that was killed
+loses nothing.
+
+DATASET is s3://bucket/prefix, file:///dir or a directory. The plan parameters given
+here are stored in the index and are what a URL without parameters means.`,
+		example: "  millrace index s3://bucket/imagenet\n  millrace index ./shards --chunk-size 64MiB --batch-size 1024",
+		setup: func(f *flags) (func([]string), func(context.Context, []string) error) {
+			var x indexFlags
+			var l location
+			x.define(f)
+			f.output(a)
+			check := func(args []string) { x.check(f); l = one(f, args[0]) }
+			return check, func(ctx context.Context, _ []string) error {
+				return x.store.with(ctx, l, false, func(ctx context.Context, st objstore.Store) error {
+					rep, err := a.build1(ctx, st, l, x.opt)
+					if err != nil {
+						return err
+					}
+					return a.print(rep, func(w io.Writer) { printBuild(w, l, rep) })
+				})
+			}
+		},
+	})
+}
+
+// build1 indexes one location with a progress bar.
+func (a *app) build1(ctx context.Context, st objstore.Store, l location, opt chunkindex.BuildOptions) (chunkindex.BuildReport, error) {
+	b := a.newBar(ctx, "index")
+	defer b.end()
+	opt.Progress = b.update
+	return chunkindex.Build(ctx, st, l.prefix, opt)
+}
+
+func printBuild(w io.Writer, l location, r chunkindex.BuildReport) {
+	fmt.Fprintf(w, "indexed %s\n", l)
+	fmt.Fprintf(w, "  generation %s\n", r.Generation)
+	fmt.Fprintf(w, "  %s samples in %s chunks of %s shards, %s\n", humanize.Comma(int64(r.Samples)),
+		humanize.Comma(int64(r.Chunks)), humanize.Comma(int64(r.Shards)), humanize.IBytes(uint64(r.Bytes)))
+	fmt.Fprintf(w, "  read %s, reused %d shards\n", humanize.IBytes(uint64(r.ReadBytes)), r.ReusedShards)
+	switch {
+	case r.Unchanged:
+		fmt.Fprintln(w, "  nothing has changed")
+	case r.Rebound:
+		fmt.Fprintln(w, "  same data at a new place or time: bound again, the generation stays")
+	}
+}
+
+// opened is an index with its store.
+type opened struct {
+	loc   location
+	store objstore.Store
+	index *chunkindex.Index
+	close func()
+}
+
+// openIndex opens the store of a location and the index in it.
+func openIndex(ctx context.Context, s *storeFlags, l location, opt chunkindex.OpenOptions) (opened, error) {
+	st, done, err := s.open(l, false)
+	if err != nil {
+		return opened{}, err
+	}
+	x, err := chunkindex.Open(ctx, st, l.prefix, opt)
+	if err != nil {
+		done()
+		if errors.Is(err, objstore.ErrNotFound) {
+			err = fmt.Errorf("%w (run 'millrace index %s' first?)", err, l)
+		}
+		return opened{}, fmt.Errorf("open dataset %s: %w", l, err)
+	}
+	return opened{l, st, x, func() {
+		_ = x.Close() // only read from
+		done()
+	}}, nil
+}
+
+type verifyReport struct {
+	Generation string                `json:"generation"`
+	Chunks     int                   `json:"chunks"`
+	Samples    uint64                `json:"samples"`
+	Bytes      int64                 `json:"bytes"`
+	Seconds    float64               `json:"seconds"`
+	Bad        []chunkindex.BadRange `json:"bad"`
+}
+
+func (a *app) verify() *cobra.Command {
+	return a.build(command{
+		use: "verify DATASET", short: "Compare every chunk with its digest", args: 1,
+		long: `Reads everything again and compares it with the digests in the index. Each range that
+does not match is one line on stdout; if there is one the exit code is 3.`,
+		example: "  millrace verify s3://bucket/imagenet\n  millrace verify ./shards --json",
+		setup: func(f *flags) (func([]string), func(context.Context, []string) error) {
+			var s storeFlags
+			var l location
+			var parallel int
+			f.number(&parallel, "parallel", 8, "`N` chunks read side by side")
+			s.define(f)
+			f.output(a)
+			check := func(args []string) {
+				s.check(f)
+				l = one(f, args[0])
+				if parallel == 0 {
+					f.fault("--parallel 0: want at least 1")
+				}
+			}
+			return check, func(ctx context.Context, _ []string) error {
+				return a.runVerify(ctx, &s, l, parallel)
+			}
+		},
+	})
+}
+
+func (a *app) runVerify(ctx context.Context, s *storeFlags, l location, parallel int) error {
+	d, err := openIndex(ctx, s, l, chunkindex.OpenOptions{})
+	if err != nil {
+		return err
+	}
+	defer d.close()
+	x := d.index
+	rep := verifyReport{Generation: x.Generation(), Chunks: x.Chunks(), Samples: x.Samples(), Bytes: x.Bytes(), Bad: []chunkindex.BadRange{}}
+	start := time.Now()
+	b := a.newBar(ctx, "verify")
+	err = chunkindex.Verify(ctx, x, d.store, l.prefix, parallel, b.update, func(r chunkindex.BadRange) {
+		rep.Bad = append(rep.Bad, r)
+		if !a.json {
+			fmt.Fprintf(a.stdout, "bad %s [%d,+%d) chunk %d: %s\n", r.Shard, r.Offset, r.Length, r.Chunk, r.Cause)
+		}
+	})
+	b.end()
+	rep.Seconds = time.Since(start).Seconds()
+	if err != nil && len(rep.Bad) == 0 {
+		return err
+	}
+	if err := a.print(rep, func(w io.Writer) {
+		fmt.Fprintf(w, "verified %s: %d chunks, %s, %d bad ranges, %.1f s\n", l, rep.Chunks, humanize.IBytes(uint64(rep.Bytes)), len(rep.Bad), rep.Seconds)
+	}); err != nil {
+		return err
+	}
+	if len(rep.Bad) > 0 {
+		return fmt.Errorf("verify %s: %d bad ranges: %w", l, len(rep.Bad), errCorrupt)
+	}
+	return nil
+}
+
+func (a *app) gc() *cobra.Command {
+	return a.build(command{
+		use: "gc DATASET", short: "Remove index generations that nothing points to", args: 1,
+		long: `Removes index objects that the dataset's pointer does not name and that are older than
+--grace. Shards are never touched. A gateway that still pins an old generation keeps
+serving it: it has its own copy of the index.`,
+		example: "  millrace gc s3://bucket/imagenet --grace 72h",
+		setup: func(f *flags) (func([]string), func(context.Context, []string) error) {
+			var s storeFlags
+			var l location
+			var grace time.Duration
+			f.duration(&grace, "grace", 24*time.Hour, "keep what is younger than `DURATION`: it may be about to be published")
+			s.define(f)
+			f.output(a)
+			check := func(args []string) { s.check(f); l = one(f, args[0]) }
+			return check, func(ctx context.Context, _ []string) error {
+				return s.with(ctx, l, false, func(ctx context.Context, st objstore.Store) error {
+					keys, err := chunkindex.Collect(ctx, st, l.prefix, grace)
+					if err != nil {
+						return err
+					}
+					if keys == nil {
+						keys = []string{}
+					}
+					return a.print(map[string]any{"removed": keys}, func(w io.Writer) {
+						for _, k := range keys {
+							fmt.Fprintf(w, "removed %s\n", k)
+						}
+						fmt.Fprintf(w, "%d objects removed\n", len(keys))
+					})
+				})
+			}
+		},
+	})
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"io/fs"
+	"math"
+	"path"
+	"runtime/debug"
+	"strconv"
+	"strings"
+)
+
+// usableMemory returns how many bytes this process may use: the machine's memory, or the
+// limit of its control group where that is lower.
+func usableMemory() int64 { return min(physicalMemory(), groupLimit()) }
+
+// noLimit stands for a control group that does not bound memory.
+const noLimit = math.MaxInt64
+
+// cgroupLimit returns the lowest memory limit of the control groups that a process is in,
+// version 2 or 1. root is the root of the file system.
+func cgroupLimit(root fs.FS) int64 {
+	text, err := fs.ReadFile(root, "proc/self/cgroup")
+	if err != nil {
+		return noLimit
+	}
+	limit := int64(noLimit)
+	for line := range strings.Lines(string(text)) {
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(parts) != 3 {
+			continue
+		}
+		switch {
+		case parts[1] == "": // version 2: one hierarchy
+			limit = min(limit, walkUp(root, "sys/fs/cgroup", parts[2], "memory.max"))
+		case hasController(parts[1], "memory"):
+			limit = min(limit, walkUp(root, "sys/fs/cgroup/memory", parts[2], "memory.limit_in_bytes"))
+		}
+	}
+	return limit
+}
+
+func hasController(list, name string) bool {
+	for c := range strings.SplitSeq(list, ",") {
+		if c == name {
+			return true
+		}
+	}
+	return false
+}
+
+// walkUp reads the limit of a group and of all groups above it: each of them binds. Inside a
+// container the path is that of the host and does not exist, but the root's file does.
+func walkUp(root fs.FS, base, group, file string) int64 {
+	limit := int64(noLimit)
+	for g := path.Clean("/" + group); ; g = path.Dir(g) {
+		if text, err := fs.ReadFile(root, path.Join(base, g, file)); err == nil {
+			n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+			if err == nil && n > 0 {
+				limit = min(limit, n)
+			}
+		}
+		if g == "/" {
+			return limit
+		}
+	}
+}
+
+// defaultCacheSize is a quarter of the memory, in whole MiB, so that it prints well.
+func defaultCacheSize(memory int64) int64 {
+	return max(memory/4>>20, 64) << 20
+}
+
+// limitHeap sets the collector's soft limit where the user has not: what is left of nine tenths of the
+// memory once the cache, which lives outside the heap, is taken off; never less than a quarter of the memory, below which the
+// collector would run without end.
+func limitHeap(env map[string]string, memory, cache int64) int64 {
+	if env["GOMEMLIMIT"] != "" {
+		return debug.SetMemoryLimit(-1)
+	}
+	limit := heapLimit(memory, cache)
+	debug.SetMemoryLimit(limit)
+	return limit
+}
+
+func heapLimit(memory, cache int64) int64 { return max(memory/10*9-cache, memory/4) }

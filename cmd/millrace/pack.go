@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"runtime"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/pack"
+)
+
+type packReport struct {
+	Files       int                    `json:"files"`
+	Samples     int                    `json:"samples"`
+	Shards      int                    `json:"shards"`
+	Reused      int                    `json:"reused_shards"`
+	Bytes       int64                  `json:"bytes"`
+	MultiMember int                    `json:"multi_member_samples"`
+	Example     string                 `json:"example,omitempty"`
+	Skipped     []string               `json:"skipped"`
+	Index       chunkindex.BuildReport `json:"index"`
+}
+
+func (a *app) pack() *cobra.Command {
+	return a.build(command{
+		use: "pack SOURCE... DATASET", short: "Pack files into tar shards and index them", args: 2, more: true,
+		long: `Packs the files under each SOURCE into tar shards under DATASET, the last argument, and
+indexes them. The shards follow the WebDataset convention and can be read without
+Millrace. The same input gives the same bytes. Safe to run again after a kill: shards
+that are finished are not sent again.`,
+		example: "  millrace pack ./photos s3://bucket/photos\n  millrace pack ./a ./b ./shards --key path --shard-size 64MiB",
+		setup: func(f *flags) (func([]string), func(context.Context, []string) error) {
+			var x indexFlags
+			var opt pack.Options
+			var l location
+			f.size(&opt.ShardSize, "shard-size", pack.DefaultShardSize, "target `SIZE` of a shard")
+			f.choice(&opt.Key, "key", pack.KeyGroup, "`RULE` that makes samples of files", pack.KeyGroup, pack.KeyPath)
+			f.flag(&opt.SkipSpecial, "skip-special", "leave out links, devices and pipes instead of refusing them")
+			f.text(&opt.TempDir, "temp-dir", "", "`DIR` for shards too large for memory (default the system's)")
+			x.define(f)
+			f.output(a)
+			check := func(args []string) {
+				x.check(f)
+				l = one(f, args[len(args)-1])
+				if opt.ShardSize < 1 {
+					f.fault("--shard-size 0B: want at least 1B")
+				}
+			}
+			return check, func(ctx context.Context, args []string) error {
+				opt.Parallel = min(x.opt.Parallel, runtime.GOMAXPROCS(0))
+				return x.store.with(ctx, l, true, func(ctx context.Context, st objstore.Store) error {
+					rep, err := a.packAndIndex(ctx, args[:len(args)-1], st, l, opt, x.opt)
+					if err != nil {
+						return err
+					}
+					return a.print(rep, func(w io.Writer) { printPack(w, l, rep) })
+				})
+			}
+		},
+	})
+}
+
+func (a *app) packAndIndex(ctx context.Context, sources []string, st objstore.Store, l location, opt pack.Options, build chunkindex.BuildOptions) (packReport, error) {
+	b := a.newBar(ctx, "pack")
+	opt.Progress = b.update
+	p, err := pack.Pack(ctx, sources, st, l.prefix, opt)
+	b.end()
+	if err != nil {
+		return packReport{}, err
+	}
+	x, err := a.build1(ctx, st, l, build)
+	if err != nil {
+		return packReport{}, err
+	}
+	rep := packReport{p.Files, p.Samples, p.Shards, p.ReusedShards, p.Bytes, p.MultiMember, p.Example, p.Skipped, x}
+	if rep.Skipped == nil {
+		rep.Skipped = []string{}
+	}
+	return rep, nil
+}
+
+// maxSkipped bounds how many skipped files are named in text; JSON has all of them.
+const maxSkipped = 10
+
+func printPack(w io.Writer, l location, r packReport) {
+	fmt.Fprintf(w, "packed %s files, %s, as %s samples in %d shards (%d were finished before)\n", humanize.Comma(int64(r.Files)),
+		humanize.IBytes(uint64(r.Bytes)), humanize.Comma(int64(r.Samples)), r.Shards, r.Reused)
+	if r.MultiMember > 0 {
+		fmt.Fprintf(w, "  %s samples have more than one member, such as %q; use --key path to make every file a sample\n",
+			humanize.Comma(int64(r.MultiMember)), r.Example)
+	}
+	for i, s := range r.Skipped {
+		if i == maxSkipped {
+			fmt.Fprintf(w, "  and %d more\n", len(r.Skipped)-i)
+			break
+		}
+		fmt.Fprintf(w, "  skipped %q: not a regular file\n", s)
+	}
+	printBuild(w, l, r.Index)
+}

@@ -1,0 +1,297 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/url"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/client"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// planFlags are the plan parameters of the commands that ask a gateway.
+type planFlags struct {
+	opt     client.Options
+	dataset string
+}
+
+func (p *planFlags) define(f *flags) {
+	f.text(&p.dataset, "dataset", "", "`NAME` of the dataset (default the gateway's default one)")
+	f.count(&p.opt.Epoch, "epoch", 0, "`N`, from 0")
+	f.count(&p.opt.Rank, "rank", 0, "read the share of rank `N`")
+	f.count(&p.opt.WorldSize, "world-size", 0, "of `N` ranks (default 1)")
+	f.count(&p.opt.BatchSize, "batch-size", 0, "`N` samples of a global batch (default the dataset's)")
+	f.optional(&p.opt.Seed, "seed", "`SEED` of the order (default the dataset's)")
+	f.choice(&p.opt.Shuffle, "shuffle", "", "`SHUFFLE` (default the dataset's)", "none", "window", "slot", "full")
+	f.count(&p.opt.Window, "window", 0, "`N` chunks or lanes (default the dataset's)")
+	f.choice(&p.opt.Tail, "tail", "", "`POLICY` for the last batch (default the dataset's)", "short", "drop", "pad")
+	f.text(&p.opt.Generation, "generation", "", "`HASH` of the index's generation to insist on")
+}
+
+func (p *planFlags) check(f *flags) {
+	if n := max(p.opt.WorldSize, 1); p.opt.Rank >= n {
+		f.fault("--rank %d: want less than --world-size, %d", p.opt.Rank, n)
+	}
+}
+
+// query writes the plan parameters as a gateway wants them.
+func (p *planFlags) query() url.Values { return p.opt.Query() }
+
+// gateways parses the arguments that name gateways.
+func gateways(f *flags, args []string) {
+	for _, g := range args {
+		if u, err := url.Parse(g); err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+			f.fault("gateway %q: want http://host:port", hideSecrets(g))
+		}
+	}
+}
+
+func (a *app) plan() *cobra.Command {
+	return a.build(command{
+		use: "plan GATEWAY|DATASET", short: "Explain a batch, or compare orders, without reading data", args: 1,
+		long: `With a gateway's address, prints the plan of an epoch, and with --batch where each sample
+of that batch comes from. With a dataset (s3://bucket/prefix, file:///dir or a directory)
+prints several orders side by side: the memory each wants, how well it mixes and how
+many reads an epoch costs. Neither reads any data.
+
+The batch variance compares with uniform sampling (1.0) in the worst case, data sorted
+by class: 4.0 means that a class's share of a batch varies four times as much.`,
+		example: "  millrace plan http://gw:8080 --epoch 3 --batch 17\n  millrace plan s3://bucket/imagenet --batch-size 1024",
+		setup: func(f *flags) (func([]string), func(context.Context, []string) error) {
+			var p planFlags
+			var s storeFlags
+			var l location
+			var batch *uint64
+			f.optional(&batch, "batch", "explain batch `N`")
+			p.define(f)
+			s.define(f)
+			f.output(a)
+			remote := func(arg string) bool { return strings.HasPrefix(arg, "http://") || strings.HasPrefix(arg, "https://") }
+			check := func(args []string) {
+				p.check(f)
+				s.check(f)
+				if remote(args[0]) {
+					gateways(f, args)
+				} else {
+					l = one(f, args[0])
+				}
+			}
+			return check, func(ctx context.Context, args []string) error {
+				if remote(args[0]) {
+					return a.planRemote(ctx, args[0], &p, batch)
+				}
+				return a.compare(ctx, &s, l, &p)
+			}
+		},
+	})
+}
+
+// planRemote shows what the gateway says; the gateway's own JSON is the answer.
+func (a *app) planRemote(ctx context.Context, gateway string, p *planFlags, batch *uint64) error {
+	c, err := client.New(client.Config{Gateways: []string{gateway}, Dataset: p.dataset})
+	if err != nil {
+		return err
+	}
+	defer c.CloseIdle()
+	name, err := datasetName(ctx, c, p.dataset)
+	if err != nil {
+		return err
+	}
+	at := fmt.Sprintf("/v1/datasets/%s/epochs/%d", url.PathEscape(name), p.opt.Epoch)
+	var plan map[string]any
+	if err := c.JSON(ctx, at, p.query(), &plan); err != nil {
+		return err
+	}
+	if batch == nil {
+		return a.print(plan, func(w io.Writer) { printFields(w, plan) })
+	}
+	var m struct {
+		Samples []client.Sample `json:"samples"`
+	}
+	if err := c.JSON(ctx, fmt.Sprintf("%s/batches/%d/manifest", at, *batch), p.query(), &m); err != nil {
+		return err
+	}
+	return a.print(map[string]any{"plan": plan, "batch": *batch, "samples": m.Samples}, func(w io.Writer) {
+		printFields(w, plan)
+		fmt.Fprintf(w, "\nbatch %d: %d samples\n", *batch, len(m.Samples))
+		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(t, "position\tshard\toffset\tlength\tcrc32c\tkey")
+		for _, s := range m.Samples {
+			fmt.Fprintf(t, "%d\t%v\t%d\t%d\t%08x\t%s\n", s.Position, s.Shard, s.Offset, s.Length, uint32(s.CRC32C), s.Key)
+		}
+		t.Flush()
+	})
+}
+
+// printFields prints a flat JSON object, its keys in order.
+func printFields(w io.Writer, m map[string]any) {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, k := range sortedKeys(m) {
+		v := m[k]
+		switch x := v.(type) {
+		case float64:
+			if x == math.Trunc(x) {
+				v = humanize.CommafWithDigits(x, 0)
+			}
+		case map[string]any, []any:
+			text, err := json.Marshal(x)
+			if err == nil {
+				v = string(text)
+			}
+		}
+		fmt.Fprintf(t, "%s\t%v\n", k, v)
+	}
+	t.Flush()
+}
+
+type datasetEntry struct {
+	Name    string `json:"name"`
+	Samples uint64 `json:"samples"`
+}
+
+// datasets lists what a gateway serves, in its order.
+func datasets(ctx context.Context, c *client.Client) ([]datasetEntry, error) {
+	var all struct {
+		Datasets []datasetEntry `json:"datasets"`
+	}
+	if err := c.JSON(ctx, "/v1/datasets", nil, &all); err != nil {
+		return nil, err
+	}
+	if len(all.Datasets) == 0 {
+		return nil, errors.New("the gateway serves no dataset")
+	}
+	return all.Datasets, nil
+}
+
+// datasetName is the dataset asked for, or the gateway's default one.
+func datasetName(ctx context.Context, c *client.Client, name string) (string, error) {
+	if name != "" {
+		return name, nil
+	}
+	all, err := datasets(ctx, c)
+	if err != nil {
+		return "", err
+	}
+	return all[0].Name, nil
+}
+
+// comparison is one row of the table of orders.
+type comparison struct {
+	Shuffle  string   `json:"shuffle"`
+	Window   uint64   `json:"window,omitempty"`
+	Memory   uint64   `json:"memory_bytes"`
+	Variance *float64 `json:"batch_variance"`
+	Reads    uint64   `json:"reads_per_epoch"`
+	Default  bool     `json:"default"`
+}
+
+func (a *app) compare(ctx context.Context, s *storeFlags, l location, p *planFlags) error {
+	d, err := openIndex(ctx, s, l, chunkindex.OpenOptions{})
+	if err != nil {
+		return err
+	}
+	defer d.close()
+	def := d.index.Defaults()
+	batch := def.BatchSize
+	if p.opt.BatchSize != 0 {
+		batch = p.opt.BatchSize
+	}
+	rows, err := comparisons(d.index, def, batch)
+	if err != nil {
+		return err
+	}
+	out := map[string]any{"generation": d.index.Generation(), "samples": d.index.Samples(), "chunks": d.index.Chunks(),
+		"bytes": d.index.Bytes(), "batch_size": batch, "orders": rows}
+	return a.print(out, func(w io.Writer) {
+		fmt.Fprintf(w, "%s: %s samples in %s chunks, %s; batches of %d\n\n", l, humanize.Comma(int64(d.index.Samples())),
+			humanize.Comma(int64(d.index.Chunks())), humanize.IBytes(uint64(d.index.Bytes())), batch)
+		t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
+		fmt.Fprintln(t, "shuffle\twindow\tmemory\tbatch variance\treads per epoch\t")
+		for _, r := range rows {
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", r.Shuffle, blank(r.Window), humanize.IBytes(r.Memory),
+				variance(r.Variance), humanize.Comma(int64(r.Reads)), mark(r.Default))
+		}
+		t.Flush()
+	})
+}
+
+func comparisons(x *chunkindex.Index, def chunkindex.Defaults, batch uint64) ([]comparison, error) {
+	choices := []shuffle.Params{{Shuffle: shuffle.None}}
+	for _, name := range []string{shuffle.Window, shuffle.Slot} {
+		for _, w := range []uint64{16, 32, 64, 128, 256} {
+			choices = append(choices, shuffle.Params{Shuffle: name, Window: w})
+		}
+	}
+	choices = append(choices, shuffle.Params{Shuffle: shuffle.Full})
+	own := shuffle.Params{Shuffle: def.Shuffle, Window: def.Window}
+	if !usesWindow(own.Shuffle) {
+		own.Window = 0
+	}
+	if !contains(choices, own) {
+		choices = append(choices, own)
+	}
+	lengths := make([]uint64, x.Chunks())
+	for i := range lengths {
+		lengths[i] = uint64(x.Chunk(i).Length)
+	}
+	rows := make([]comparison, 0, len(choices))
+	for _, c := range choices {
+		isDefault := c == own
+		c.Seed = def.Seed
+		plan, err := shuffle.NewPlan(c, x.First())
+		if err != nil {
+			return nil, fmt.Errorf("plan %s: %w", c.Shuffle, err)
+		}
+		row := comparison{Shuffle: c.Shuffle, Window: c.Window, Memory: shuffle.Memory(c, lengths), Reads: plan.Reads(), Default: isDefault}
+		if n := uint64(x.Chunks()); n > 0 && batch > 0 {
+			if v := shuffle.Variance(c, n, max(x.Samples()/n, 1), batch); !math.IsNaN(v) && !math.IsInf(v, 0) {
+				v = math.Round(v*100) / 100
+				row.Variance = &v
+			}
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+func usesWindow(name string) bool { return name == shuffle.Window || name == shuffle.Slot }
+
+func contains(all []shuffle.Params, p shuffle.Params) bool {
+	for _, c := range all {
+		if c == p {
+			return true
+		}
+	}
+	return false
+}
+
+func blank(n uint64) string {
+	if n == 0 {
+		return "-"
+	}
+	return fmt.Sprint(n)
+}
+
+func variance(v *float64) string {
+	if v == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%.2f", *v)
+}
+
+func mark(def bool) string {
+	if def {
+		return "default"
+	}
+	return ""
+}

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// app is what every command needs of the process around it.
+type app struct {
+	env    map[string]string
+	stdout io.Writer
+	stderr io.Writer
+	json   bool
+	names  map[string]bool // every flag of every command: the keys that a configuration file may hold
+}
+
+// run is the program, without the process: it returns the exit code.
+func run(ctx context.Context, args, env []string, stdout, stderr io.Writer) int {
+	a := &app{env: environment(env), stdout: stdout, stderr: stderr, names: map[string]bool{}}
+	root := a.root()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitOK
+	}
+	code := exitCode(ctx, err)
+	a.report(err, code)
+	return code
+}
+
+func environment(env []string) map[string]string {
+	m := make(map[string]string, len(env))
+	for _, kv := range env {
+		k, v, _ := strings.Cut(kv, "=")
+		m[k] = v
+	}
+	return m
+}
+
+// report prints an error the way a person wants to read it: one fault a line.
+func (a *app) report(err error, code int) {
+	if code == exitInterrupted {
+		fmt.Fprintln(a.stderr, "millrace: interrupted")
+		return
+	}
+	lines := strings.Split(strings.TrimSpace(err.Error()), "\n")
+	if len(lines) == 1 {
+		fmt.Fprintf(a.stderr, "millrace: %s\n", lines[0])
+	} else {
+		fmt.Fprintf(a.stderr, "millrace: %d faults:\n", len(lines))
+		for _, l := range lines {
+			fmt.Fprintf(a.stderr, "  %s\n", l)
+		}
+	}
+	var usage *usageError
+	if errors.As(err, &usage) && usage.command != "" {
+		fmt.Fprintf(a.stderr, "Run '%s --help' for its flags.\n", usage.command)
+	}
+}
+
+const rootLong = `Millrace is a training-data gateway. Point it at shards in any S3-compatible bucket
+and every machine that trains reads its shuffled batches with one HTTP GET:
+
+    curl http://gateway:8080/epoch/0/batch/17 | tar -t
+
+Every flag can also be set by the environment (--cache-size is MILLRACE_CACHE_SIZE)
+and in a YAML file named by --config (cache-size: 16GiB). A flag goes before the
+environment, the environment before the file, the file before the default.
+
+Exit codes: 0 ok, 1 failure, 2 usage or configuration, 3 corruption found,
+4 not found, 5 store unreachable or denied, 130 interrupted.`
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "millrace",
+		Short:         "Shuffled batches of training data by URL",
+		Long:          rootLong,
+		Example:       "  millrace demo\n  millrace index s3://bucket/imagenet\n  millrace serve --dataset imagenet=s3://bucket/imagenet --cache-size 16GiB",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return &usageError{fmt.Errorf("unknown command %q", args[0]), "millrace"}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetOut(a.stdout)
+	root.SetErr(a.stderr)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return &usageError{err, cmd.CommandPath()}
+	})
+	root.AddCommand(a.demo(), a.pack(), a.index(), a.serve(), a.fetch(), a.plan(), a.verify(), a.gc(), a.bench(), a.version())
+	root.SetHelpCommand(&cobra.Command{Hidden: true, Use: "no-help"})
+	root.InitDefaultCompletionCmd()
+	return root
+}
+
+// print writes v as JSON if that was asked for, else as text.
+func (a *app) print(v any, text func(w io.Writer)) error {
+	if !a.json {
+		text(a.stdout)
+		return nil
+	}
+	enc := json.NewEncoder(a.stdout)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}
+
+// say writes a line for people to stderr.
+func (a *app) say(format string, args ...any) { fmt.Fprintf(a.stderr, format+"\n", args...) }

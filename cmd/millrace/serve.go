@@ -1,0 +1,256 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/datapath"
+	"github.com/millrace-data/millrace/gateway"
+	"github.com/millrace-data/millrace/internal/budget"
+)
+
+// What serve puts together; an arrow means "calls":
+//
+//	   listener ──> gateway.Handler ──────────┐             admin listener ──> gateway.Admin
+//	                   │                      │
+//	                   v                      v
+//	            chunkindex.Index       datapath.Source      one of each per dataset
+//	                   │ Table                │
+//	                   v                      v
+//	            datapath.Tables ────> datapath.Path <── Run: fetches ahead, while anybody reads
+//	                                    │         │
+//	                                    v         v
+//	                        budget.Budget      objstore.Store     a directory, or s3backend
+//
+// The budget is one for the process: indexes, tables, chunks, transfers and bodies reserve
+// from it. All that runs is joined by one errgroup. It ends in this order: not ready, no new
+// connections, open requests done, loads ended, indexes closed.
+
+func (a *app) serve() *cobra.Command {
+	return a.build(command{
+		use: "serve", short: "Serve datasets over HTTP",
+		long: `Serves shuffled batches of one or more indexed datasets. SIGTERM ends it in order: it
+reports itself not ready, goes on serving for --lame-duck, then waits for open requests
+for at most --drain-timeout. A second signal ends it at once.
+
+S3 credentials come from the AWS chain (environment, shared file, web identity, instance
+metadata), never from a flag.`,
+		example: `  millrace serve --dataset imagenet=s3://bucket/imagenet --cache-size 16GiB
+  millrace serve --dataset ./shards --listen 127.0.0.1:9000 --admin-listen 127.0.0.1:9001
+  millrace serve --config millrace.yaml --check`,
+		setup: func(f *flags) (func([]string), func(context.Context, []string) error) {
+			var c serveConfig
+			c.define(f)
+			check := func([]string) { c.validate(f) }
+			return check, func(ctx context.Context, _ []string) error {
+				if c.check {
+					return a.checkServe(ctx, &c, f)
+				}
+				s, err := a.compose(ctx, &c)
+				if err != nil {
+					return err
+				}
+				defer s.close()
+				return s.run(ctx, nil)
+			}
+		},
+	})
+}
+
+// checkServe opens everything serve would need but the listeners, and prints the configuration.
+func (a *app) checkServe(ctx context.Context, c *serveConfig, f *flags) error {
+	s, err := a.compose(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	return c.print(a.stdout, f)
+}
+
+// server is the composed process.
+type server struct {
+	cfg     *serveConfig
+	log     zerolog.Logger
+	path    *datapath.Path
+	gateway *gateway.Gateway
+	closers []func() // called last to first
+}
+
+func (s *server) close() {
+	for i := len(s.closers) - 1; i >= 0; i-- {
+		s.closers[i]()
+	}
+	s.closers = nil
+}
+
+// compose opens the datasets and wires the parts. It starts nothing.
+func (a *app) compose(ctx context.Context, c *serveConfig) (*server, error) {
+	s := &server{cfg: c, log: a.logger(c.logLevel, c.logFormat)}
+	heap := limitHeap(a.env, c.memory, c.cacheSize)
+	s.log.Debug().Int64("memory", c.memory).Int64("cache", c.cacheSize).Int64("heap_limit", heap).Msg("memory")
+	b := budget.New(c.cacheSize, c.wait)
+	s.path = datapath.New(datapath.Config{
+		Budget: b, Fetchers: c.fetchers, PartSize: c.partSize, CheckSHA: c.checkSHA, NoPrefetch: c.noPrefetch,
+	})
+	s.closers = append(s.closers, s.path.Close)
+	var sets []gateway.Dataset
+	var faults []error
+	for _, l := range c.locations {
+		tables := s.path.Tables()
+		d, err := openIndex(ctx, &c.store, l, chunkindex.OpenOptions{CacheDir: c.indexDir, Tables: tables})
+		if err != nil {
+			faults = append(faults, err)
+			continue
+		}
+		s.closers = append(s.closers, d.close)
+		if err := s.fits(b, d); err != nil {
+			faults = append(faults, err)
+			continue
+		}
+		sets = append(sets, gateway.Dataset{Name: l.name, Index: d.index, Source: s.path.Open(d.index, d.store, l.prefix)})
+		s.log.Info().Str("dataset", l.name).Stringer("from", l).Str("generation", d.index.Generation()).
+			Uint64("samples", d.index.Samples()).Int("chunks", d.index.Chunks()).Int64("bytes", d.index.Bytes()).Msg("dataset opened")
+	}
+	err := errors.Join(faults...)
+	if err == nil {
+		s.gateway, err = gateway.New(gateway.Config{
+			Datasets: sets, Budget: b, Log: s.log, Version: buildInfo().Version, Stats: s.stats,
+			AdminListen: c.adminListen != "", Deadline: c.deadline, LameDuck: c.lameDuck,
+		})
+	}
+	if err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// run binds the listeners and serves until ctx ends, then drains. ready, if not nil, is called with the data
+// port's address once it accepts connections.
+func (s *server) run(ctx context.Context, ready func(net.Addr)) error {
+	data, err := listen(ctx, s.cfg.listen)
+	if err != nil {
+		return err
+	}
+	servers := []*http.Server{newServer(s.gateway.Handler())}
+	listeners := []net.Listener{data}
+	if s.cfg.adminListen != "" {
+		l, err := listen(ctx, s.cfg.adminListen)
+		if err != nil {
+			data.Close()
+			return err
+		}
+		servers = append(servers, newServer(s.gateway.Admin()))
+		listeners = append(listeners, l)
+		s.log.Info().Stringer("listen", l.Addr()).Msg("admin port")
+	}
+	if s.cfg.insecure {
+		s.log.Warn().Msg("--insecure-no-auth: whoever reaches this address may read every dataset")
+	}
+	s.log.Info().Stringer("listen", data.Addr()).Msg("serving")
+	if ready != nil {
+		ready(data.Addr())
+	}
+	return s.join(ctx, servers, listeners)
+}
+
+// join runs everything until ctx ends or a part fails.
+func (s *server) join(ctx context.Context, servers []*http.Server, listeners []net.Listener) error {
+	// Loads must outlive the signal, since open requests wait for them.
+	loads, endLoads := context.WithCancel(context.WithoutCancel(ctx))
+	defer endLoads()
+	g, failed := errgroup.WithContext(context.WithoutCancel(ctx))
+	g.Go(func() error {
+		if err := s.path.Run(loads); err != nil && !errors.Is(err, context.Canceled) {
+			return fmt.Errorf("run data path: %w", err)
+		}
+		return nil
+	})
+	for i, srv := range servers {
+		g.Go(func() error {
+			if err := srv.Serve(listeners[i]); !errors.Is(err, http.ErrServerClosed) {
+				return fmt.Errorf("serve %s: %w", listeners[i].Addr(), err)
+			}
+			return nil
+		})
+	}
+	g.Go(func() error {
+		defer endLoads()
+		select {
+		case <-ctx.Done():
+			return s.drain(failed, servers)
+		case <-failed.Done():
+			for _, srv := range servers {
+				_ = srv.Close() // the failure is what matters
+			}
+			return nil
+		}
+	})
+	return g.Wait()
+}
+
+// drain ends serving in order. The admin port stays up to the end, so that the drain can be watched.
+func (s *server) drain(failed context.Context, servers []*http.Server) error {
+	s.gateway.Drain()
+	s.log.Info().Dur("lame_duck", s.cfg.lameDuck).Dur("drain_timeout", s.cfg.drain).Msg("draining")
+	for _, srv := range servers {
+		srv.SetKeepAlivesEnabled(false) // each answer now sends its client elsewhere
+	}
+	t := time.NewTimer(s.cfg.lameDuck)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-failed.Done():
+	}
+	limit, cancel := context.WithTimeout(context.Background(), s.cfg.drain)
+	defer cancel()
+	var cut error
+	for _, srv := range servers {
+		if err := srv.Shutdown(limit); err != nil {
+			cut = fmt.Errorf("drain: requests were still open after %s: %w", s.cfg.drain, err)
+			_ = srv.Close()
+		}
+	}
+	if cut == nil {
+		s.log.Info().Msg("drained")
+	}
+	return cut
+}
+
+// sendBuffer bounds what a slow reader can hold in the kernel for each connection.
+const sendBuffer = 1 << 20
+
+func newServer(h http.Handler) *http.Server {
+	return &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second,
+		IdleTimeout:       120 * time.Second, // writing has a rolling deadline, set by the gateway
+		MaxHeaderBytes:    32 << 10,
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			if t, ok := c.(*net.TCPConn); ok {
+				_ = t.SetWriteBuffer(sendBuffer) // the kernel's default works too
+			}
+			return ctx
+		},
+	}
+}
+
+func listen(ctx context.Context, address string) (net.Listener, error) {
+	lc := net.ListenConfig{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 15 * time.Second, Count: 3}}
+	l, err := lc.Listen(ctx, "tcp", address)
+	if err != nil {
+		// Not a store that cannot be reached: the exit code must not say so.
+		return nil, fmt.Errorf("listen on %s: %v", address, err)
+	}
+	return l, nil
+}

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/millrace-data/millrace/datapath"
+	"github.com/millrace-data/millrace/internal/budget"
+)
+
+// serveConfig is everything that serve can be told.
+type serveConfig struct {
+	datasets    []string
+	listen      string
+	adminListen string
+	insecure    bool
+	cacheSize   int64
+	wait        time.Duration
+	deadline    time.Duration
+	indexDir    string
+	fetchers    int
+	partSize    int64
+	checkSHA    bool
+	noPrefetch  bool
+	lameDuck    time.Duration
+	drain       time.Duration
+	logLevel    string
+	logFormat   string
+	check       bool
+	store       storeFlags
+
+	memory    int64 // what the process may use
+	locations []location
+}
+
+// Default times of an orderly end: together they stay below the 60 s that orchestrators grant.
+const (
+	defaultLameDuck = 10 * time.Second
+	defaultDrain    = 45 * time.Second
+)
+
+func (c *serveConfig) define(f *flags) {
+	c.memory = usableMemory()
+	f.list(&c.datasets, "dataset", "serve `NAME=URL`; may be repeated, the first is the default dataset")
+	f.text(&c.listen, "listen", "127.0.0.1:8080", "`ADDRESS` of the data port")
+	f.text(&c.adminListen, "admin-listen", "", "`ADDRESS` of a port of their own for metrics, statistics and profiles")
+	f.flag(&c.insecure, "insecure-no-auth", "allow a --listen address that others can reach: there are no tokens yet")
+	f.size(&c.cacheSize, "cache-size", defaultCacheSize(c.memory), "`SIZE` of the budget for chunks, transfers, tables and bodies together (default a quarter of the memory)")
+	f.duration(&c.wait, "budget-wait", budget.DefaultWait, "`DURATION` that a batch waits for memory before it gets 503")
+	f.duration(&c.deadline, "deadline", time.Minute, "`DURATION` to the first byte of an answer")
+	f.text(&c.indexDir, "index-dir", "", "`DIR` that keeps copies of the indexes (default a temporary directory)")
+	f.number(&c.fetchers, "fetchers", datapath.DefaultFetchers, "`N` store reads side by side")
+	f.size(&c.partSize, "part-size", datapath.DefaultPartSize, "`SIZE` of one store read at most")
+	f.flag(&c.checkSHA, "check-sha256", "compare SHA-256 too when a chunk arrives")
+	f.flag(&c.noPrefetch, "no-prefetch", "do not fetch ahead of the readers")
+	f.duration(&c.lameDuck, "lame-duck", defaultLameDuck, "after SIGTERM go on serving for `DURATION`, not ready")
+	f.duration(&c.drain, "drain-timeout", defaultDrain, "then wait for open requests for `DURATION` at most")
+	f.choice(&c.logLevel, "log-level", "info", "`LEVEL` of the log", "debug", "info", "warn", "error")
+	f.choice(&c.logFormat, "log-format", "auto", "`FORMAT` of the log", "auto", "text", "json")
+	c.store.define(f)
+	f.flag(&c.check, "check", "validate everything, print the effective configuration and exit")
+}
+
+// validate notes every fault that can be seen without opening anything.
+func (c *serveConfig) validate(f *flags) {
+	c.store.check(f)
+	if len(c.datasets) == 0 {
+		f.fault("--dataset: want at least one NAME=URL")
+	}
+	names := map[string]bool{}
+	for _, d := range c.datasets {
+		l, err := parseDataset(d)
+		switch {
+		case err != nil:
+			f.fault("--dataset: %w", err)
+		case names[l.name]:
+			f.fault("--dataset %q: name %q is given twice", hideSecrets(d), l.name)
+		default:
+			names[l.name] = true
+			c.locations = append(c.locations, l)
+		}
+	}
+	c.validateListen(f)
+	if c.cacheSize < 1<<20 {
+		f.fault("--cache-size %s: want at least 1MiB", formatSize(c.cacheSize))
+	}
+	if c.cacheSize > c.memory {
+		f.fault("--cache-size %s: more than the %s this process may use", formatSize(c.cacheSize), formatSize(c.memory))
+	}
+	if c.fetchers == 0 {
+		f.fault("--fetchers 0: want at least 1")
+	}
+	if c.partSize < 64<<10 {
+		f.fault("--part-size %s: want at least 64KiB", formatSize(c.partSize))
+	}
+}
+
+func (c *serveConfig) validateListen(f *flags) {
+	host, _, err := net.SplitHostPort(c.listen)
+	switch {
+	case err != nil:
+		f.fault("--listen %q: want HOST:PORT", c.listen)
+	case !loopback(host) && !c.insecure:
+		f.fault("--listen %s: others can reach this address and there are no tokens yet; use 127.0.0.1 or add --insecure-no-auth", c.listen)
+	}
+	if c.adminListen == "" {
+		return
+	}
+	host, _, err = net.SplitHostPort(c.adminListen)
+	switch {
+	case err != nil:
+		f.fault("--admin-listen %q: want HOST:PORT", c.adminListen)
+	case !loopback(host) && !c.insecure:
+		f.fault("--admin-listen %s: others can reach this address and there are no tokens yet; use 127.0.0.1 or add --insecure-no-auth", c.adminListen)
+	case c.adminListen == c.listen && !strings.HasSuffix(c.listen, ":0"):
+		f.fault("--admin-listen %s: the same address as --listen", c.adminListen)
+	}
+}
+
+// loopback reports whether only this machine can reach a host. An empty host means every address.
+func loopback(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}
+
+// print writes the effective configuration as YAML that serve --config accepts, with the
+// source of each value that is no default.
+func (c *serveConfig) print(w io.Writer, f *flags) error {
+	doc := &yaml.Node{Kind: yaml.MappingNode}
+	f.set.VisitAll(func(fl *pflag.Flag) {
+		if fl.Name == "check" || fl.Name == "config" || fl.Name == "help" {
+			return
+		}
+		key := &yaml.Node{Kind: yaml.ScalarNode, Value: fl.Name}
+		val := &yaml.Node{Kind: yaml.ScalarNode, Value: hideSecrets(fl.Value.String())}
+		if fl.Name == "dataset" {
+			val = &yaml.Node{Kind: yaml.SequenceNode}
+			for i, l := range c.locations {
+				val.Content = append(val.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: l.name + "=" + c.locations[i].String()})
+			}
+		}
+		if val.Kind == yaml.ScalarNode && val.Value == "" {
+			val.Style = yaml.DoubleQuotedStyle
+		}
+		switch {
+		case fl.Changed:
+			key.HeadComment = "# from the command line"
+		case f.source[fl.Name] != "":
+			key.HeadComment = "# from " + f.source[fl.Name]
+		}
+		doc.Content = append(doc.Content, key, val)
+	})
+	text, err := yaml.Marshal(doc)
+	if err != nil {
+		return fmt.Errorf("print configuration: %w", err)
+	}
+	_, err = w.Write(text)
+	return err
+}

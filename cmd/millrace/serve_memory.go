@@ -1,0 +1,81 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/gateway"
+	"github.com/millrace-data/millrace/internal/budget"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// need is what a dataset asks of the memory budget.
+type need struct {
+	resident int64 // of the index
+	chunk    int64 // the largest
+	body     int64 // of a batch of average samples, or the largest sample
+	window   int64 // what the default order wants in memory at one time
+}
+
+// least is the smallest budget that can serve the dataset at all: a chunk that arrives while
+// another is in use, and a body.
+func (n need) least() int64 { return n.resident + 2*n.chunk + n.body }
+
+func needs(x *chunkindex.Index) need {
+	n := need{resident: x.Resident(), chunk: x.MaxChunk(), body: x.MaxSample()}
+	d := x.Defaults()
+	if s := x.Samples(); s > 0 {
+		mean := float64(x.Bytes()) / float64(s)
+		n.body = max(n.body, int64(mean*float64(min(d.BatchSize, s))))
+	}
+	if d.Shuffle != shuffle.Full { // which wants everything, and does without
+		lengths := make([]uint64, x.Chunks())
+		for i := range lengths {
+			lengths[i] = uint64(x.Chunk(i).Length)
+		}
+		n.window = int64(shuffle.Memory(shuffle.Params{Shuffle: d.Shuffle, Window: d.Window}, lengths))
+	}
+	return n
+}
+
+// fits refuses a budget that could never serve a dataset and warns of one that reads chunks more
+// than once an epoch. It reserves what the index holds for as long as the process lives.
+func (s *server) fits(b *budget.Budget, d opened) error {
+	n := needs(d.index)
+	if n.least() > s.cfg.cacheSize {
+		return &usageError{fmt.Errorf("--cache-size %s cannot serve %s: it takes %d (index) + 2 x %d (largest chunk) + %d (batch) = %d bytes at least",
+			formatSize(s.cfg.cacheSize), d.loc.name, n.resident, n.chunk, n.body, n.least()), "millrace serve"}
+	}
+	r, ok := b.TryReserve(n.resident)
+	if !ok {
+		return &usageError{fmt.Errorf("--cache-size %s: the indexes of all datasets together do not fit, %s with %d bytes is the first too many",
+			formatSize(s.cfg.cacheSize), d.loc.name, n.resident), "millrace serve"}
+	}
+	s.closers = append(s.closers, r.Release)
+	if want := n.resident + n.window + n.body; want > s.cfg.cacheSize {
+		s.log.Warn().Str("dataset", d.loc.name).Int64("cache_size", s.cfg.cacheSize).Int64("wanted", want).
+			Msg("the cache is smaller than the dataset's order wants: some chunks are read more than once an epoch")
+	}
+	return nil
+}
+
+// stats names the data path's counters for the metrics page.
+func (s *server) stats() []gateway.Stat {
+	t := s.path.Stats()
+	return []gateway.Stat{
+		{Name: "cache_hits_total", Help: "Chunks found in memory.", Value: float64(t.Hits)},
+		{Name: "cache_misses_total", Help: "Chunks not found in memory.", Value: float64(t.Misses)},
+		{Name: "cache_loads_total", Help: "Loads of chunks that were started.", Value: float64(t.Loads)},
+		{Name: "cache_joins_total", Help: "Requests that joined a load under way.", Value: float64(t.Joins)},
+		{Name: "cache_evictions_total", Help: "Chunks evicted from memory.", Value: float64(t.Evictions)},
+		{Name: "cache_bytes", Help: "Bytes of chunks in memory.", Value: float64(t.CachedBytes)},
+		{Name: "cache_chunks", Help: "Chunks in memory.", Value: float64(t.CachedChunks)},
+		{Name: "store_reads_total", Help: "Ranged reads of stores.", Value: float64(t.StoreReads)},
+		{Name: "store_read_bytes_total", Help: "Bytes read from stores.", Value: float64(t.StoreBytes)},
+		{Name: "store_range_reads_total", Help: "Reads of samples' own ranges, part of all reads.", Value: float64(t.RangeReads)},
+		{Name: "store_range_bytes_total", Help: "Bytes of samples' own ranges, part of all bytes.", Value: float64(t.RangeBytes)},
+		{Name: "prefetched_chunks_total", Help: "Chunks fetched ahead of the readers.", Value: float64(t.PrefetchedChunks)},
+		{Name: "cache_open_leases", Help: "Leases of cached chunks that are open.", Value: float64(t.OpenLeases)},
+		{Name: "table_bytes", Help: "Bytes of sample tables in memory.", Value: float64(t.TableBytes)},
+	}
+}

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+type versionInfo struct {
+	Version      string `json:"version"`
+	Commit       string `json:"commit,omitempty"`
+	Modified     bool   `json:"modified"`
+	Go           string `json:"go"`
+	Platform     string `json:"platform"`
+	OrderVersion int    `json:"order_version"`
+}
+
+// buildInfo reads what the Go tool recorded at build time.
+func buildInfo() versionInfo {
+	v := versionInfo{Version: "devel", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, OrderVersion: shuffle.OrderVersion}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return v
+	}
+	if m := info.Main.Version; m != "" && m != "(devel)" {
+		v.Version = m
+	}
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			v.Commit = s.Value
+		case "vcs.modified":
+			v.Modified = s.Value == "true"
+		}
+	}
+	return v
+}
+
+func (a *app) version() *cobra.Command {
+	return a.build(command{
+		use: "version", short: "Print the version",
+		example: "  millrace version\n  millrace version --json",
+		setup: func(f *flags) (func([]string), func(context.Context, []string) error) {
+			f.output(a)
+			return nil, func(context.Context, []string) error {
+				v := buildInfo()
+				return a.print(v, func(w io.Writer) {
+					fmt.Fprintf(w, "millrace %s (%s, %s, order %d)\n", v.Version, v.Go, v.Platform, v.OrderVersion)
+				})
+			}
+		},
+	})
+}
