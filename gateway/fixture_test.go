@@ -1,0 +1,226 @@
+package gateway_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"go.uber.org/goleak"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/gateway"
+	"github.com/millrace-data/millrace/internal/budget"
+	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/internal/objstore/memstore"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// source reads every sample's own range from the store: the smallest thing that can serve a batch.
+type source struct {
+	index  *chunkindex.Index
+	store  objstore.RangeReader
+	before func(ctx context.Context) error // scripted fault, ahead of every read
+	reads  atomic.Int64
+	asked  atomic.Int64 // samples
+	open   atomic.Int64 // bodies not closed
+}
+
+func (s *source) Read(ctx context.Context, _ shuffle.Cursor, chunks []chunkindex.ChunkRanges) (*chunkindex.Body, error) {
+	s.reads.Add(1)
+	if s.before != nil {
+		if err := s.before(ctx); err != nil {
+			return nil, err
+		}
+	}
+	n := 0
+	for _, c := range chunks {
+		n += len(c.Ranges)
+	}
+	s.asked.Add(int64(n))
+	segments := make([][]byte, n)
+	for _, c := range chunks {
+		at := s.index.Extents(c.Chunk)[0]
+		shard := s.index.Shard(at.Shard)
+		ref := objstore.Ref{Key: shard.Key, ETag: shard.ETag, VersionID: shard.VersionID}
+		for _, r := range c.Ranges {
+			segments[r.Seq] = make([]byte, r.Length)
+			offset := at.Offset + int64(r.Offset)
+			err := s.store.ReadRange(ctx, ref, offset, segments[r.Seq])
+			if err == nil && crcOf(segments[r.Seq]) != r.CRC32C {
+				err = chunkindex.ErrCorrupt
+			}
+			if err != nil {
+				return nil, &chunkindex.RangeError{Shard: at.Shard, Key: shard.Key, Offset: offset, Length: int64(r.Length), Err: err}
+			}
+		}
+	}
+	s.open.Add(1)
+	tiers := []chunkindex.TierTime{{Tier: "memory", Wait: time.Microsecond}, {Tier: "store", Bytes: 1, Wait: time.Millisecond}}
+	return chunkindex.NewBody(segments, tiers, func() { s.open.Add(-1) }), nil
+}
+
+// rig is a gateway over a small data set in memory.
+type rig struct {
+	t       *testing.T
+	store   *memstore.Store
+	index   *chunkindex.Index
+	source  *source
+	gateway *gateway.Gateway
+	server  *httptest.Server
+	log     *lockedBuffer
+	samples map[string][]byte // stored bytes of each sample, by key
+	order   []string          // keys in stored order
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex // guards b
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// newRig serves samples of about meanSize bytes in three shards.
+func newRig(t *testing.T, samples, meanSize int, edit func(*gateway.Config)) *rig {
+	t.Helper()
+	ctx := context.Background()
+	r := &rig{t: t, store: memstore.New(), log: &lockedBuffer{}, samples: map[string][]byte{}}
+	const shards = 3
+	random := rand.New(rand.NewPCG(1, 2))
+	for s := range shards {
+		var shard bytes.Buffer
+		for i := s * samples / shards; i < (s+1)*samples/shards; i++ {
+			key := fmt.Sprintf("d%d/s%05d", s, i)
+			stored := member(t, key+".bin", random, meanSize/2+random.IntN(meanSize+1))
+			stored = append(stored, member(t, key+".cls", random, 3)...)
+			shard.Write(stored)
+			r.samples[key] = stored
+			r.order = append(r.order, key)
+		}
+		shard.Write(make([]byte, 1024))
+		name := fmt.Sprintf("data/train-%d.tar", s)
+		if _, err := r.store.Put(ctx, name, bytes.NewReader(shard.Bytes()), int64(shard.Len()), objstore.Condition{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	opt := chunkindex.BuildOptions{ChunkSize: int64(8 * meanSize), Defaults: chunkindex.Defaults{Shuffle: shuffle.Slot, Window: 4, Seed: 7, BatchSize: 16, Tail: "short"}}
+	if _, err := chunkindex.Build(ctx, r.store, "data/", opt); err != nil {
+		t.Fatal(err)
+	}
+	index, err := chunkindex.Open(ctx, r.store, "data/", chunkindex.OpenOptions{CacheDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { index.Close() })
+	r.index = index
+	r.source = &source{index: index, store: prefixed{r.store, "data/"}}
+	cfg := gateway.Config{
+		Datasets: []gateway.Dataset{{Name: "photos", Index: index, Source: r.source}},
+		Budget:   budget.New(64<<20, time.Second), Version: "test", Log: zerolog.New(r.log),
+		Stats: func() []gateway.Stat {
+			return []gateway.Stat{{Name: "cache_hits_total", Help: "Hits.", Value: 42}}
+		},
+	}
+	if edit != nil {
+		edit(&cfg)
+	}
+	if r.gateway, err = gateway.New(cfg); err != nil {
+		t.Fatal(err)
+	}
+	r.server = httptest.NewServer(r.gateway.Handler())
+	t.Cleanup(func() {
+		r.server.Close()
+		if n := r.source.open.Load(); n != 0 {
+			t.Errorf("got %d bodies left open, want 0", n)
+		}
+	})
+	return r
+}
+
+// prefixed roots a store at a prefix.
+type prefixed struct {
+	objstore.Store
+	prefix string
+}
+
+func (p prefixed) ReadRange(ctx context.Context, ref objstore.Ref, offset int64, dst ...[]byte) error {
+	ref.Key = p.prefix + ref.Key
+	return p.Store.ReadRange(ctx, ref, offset, dst...)
+}
+
+// member is one tar member as it is stored: header, content, padding.
+func member(t *testing.T, name string, random *rand.Rand, size int) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	if err := w.WriteHeader(&tar.Header{Name: name, Size: int64(size), Mode: 0o644, Format: tar.FormatUSTAR}); err != nil {
+		t.Fatal(err)
+	}
+	content := make([]byte, size)
+	for i := range content {
+		content[i] = byte(random.Uint32())
+	}
+	if _, err := w.Write(content); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// answer is a response that has been read.
+type answer struct {
+	*http.Response
+	body []byte
+}
+
+// do sends one request; headers are "Name: value".
+func (r *rig) do(method, path string, headers ...string) answer {
+	r.t.Helper()
+	a, err := r.try(method, path, headers...)
+	if err != nil {
+		r.t.Fatalf("%s %s: %v", method, path, err)
+	}
+	return a
+}
+
+func (r *rig) try(method, path string, headers ...string) (answer, error) {
+	req, err := http.NewRequestWithContext(r.t.Context(), method, r.server.URL+path, nil)
+	if err != nil {
+		return answer{}, err
+	}
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		req.Header.Add(name, value)
+	}
+	res, err := r.server.Client().Do(req)
+	if err != nil {
+		return answer{}, err
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	return answer{res, body}, err
+}
