@@ -53,6 +53,12 @@ func (s *Store) writeTemp(ctx context.Context, key string, body io.ReaderAt, siz
 	}
 	err = writeBody(ctx, f, body, size)
 	if err == nil {
+		// The file system's own time may stand still between two writes, and an inode be
+		// used again: the clock's nanoseconds keep their ETags apart.
+		now := time.Now()
+		err = mapError(s.root.Chtimes(temp, now, now))
+	}
+	if err == nil {
 		err = mapError(f.Sync())
 	}
 	var info fs.FileInfo

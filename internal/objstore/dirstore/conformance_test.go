@@ -1,0 +1,27 @@
+package dirstore_test
+
+import (
+	"testing"
+
+	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/internal/objstore/dirstore"
+	"github.com/millrace-data/millrace/internal/objstore/objstoretest"
+)
+
+func newStore(t *testing.T) *dirstore.Store {
+	t.Helper()
+	s, err := dirstore.New(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func TestConformance(t *testing.T) {
+	objstoretest.Run(t, func(t *testing.T) objstore.Store { return newStore(t) })
+}

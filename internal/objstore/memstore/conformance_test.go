@@ -1,0 +1,17 @@
+package memstore_test
+
+import (
+	"testing"
+
+	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/internal/objstore/memstore"
+	"github.com/millrace-data/millrace/internal/objstore/objstoretest"
+)
+
+func TestConformance(t *testing.T) {
+	objstoretest.Run(t, func(*testing.T) objstore.Store { return memstore.New() })
+}
+
+func TestConformanceVersioned(t *testing.T) {
+	objstoretest.Run(t, func(*testing.T) objstore.Store { return memstore.NewVersioned() })
+}
