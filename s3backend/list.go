@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"path"
+	"strings"
 
 	"github.com/minio/minio-go/v7"
 
@@ -51,8 +53,12 @@ func object(key string, info minio.ObjectInfo) objstore.Object {
 func (b *Backend) List(ctx context.Context, prefix string, visit func(objstore.Object) error) error {
 	var stop error // what visit returned
 	last := ""
+	ask := prefix
+	if base := path.Base(prefix); base == "." || base == ".." {
+		ask = strings.TrimSuffix(prefix, base) // MinIO refuses such an element even in a prefix
+	}
 	err := b.run(ctx, b.lim.header, func(ctx context.Context, a *attempt) error {
-		opts := minio.ListObjectsOptions{Prefix: prefix, Recursive: true, StartAfter: last, FetchOwner: new(bool)}
+		opts := minio.ListObjectsOptions{Prefix: ask, Recursive: true, StartAfter: last, FetchOwner: new(bool)}
 		for info := range b.core.ListObjectsIter(ctx, b.bucket, opts) {
 			a.watch.rest() // visit may take its time; the next page must not
 			switch {
@@ -62,6 +68,9 @@ func (b *Backend) List(ctx context.Context, prefix string, visit func(objstore.O
 				return badAnswer("key %q comes after %q", info.Key, last)
 			}
 			last = info.Key
+			if !strings.HasPrefix(info.Key, prefix) {
+				continue
+			}
 			a.got += b.lim.progress
 			if stop = visit(object(info.Key, info)); stop != nil {
 				return nil

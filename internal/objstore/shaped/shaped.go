@@ -1,0 +1,290 @@
+// Package shaped makes a fast store behave like a distant one: it adds a time to first
+// byte, bounds the bandwidth of a stream and of all together, and the number of
+// connections. Benchmarks and experiments use it, so that a directory stands for S3.
+package shaped
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace-data/millrace/internal/objstore"
+)
+
+// Shape is what a store is bent to. The zero value of a field bounds nothing.
+type Shape struct {
+	FirstByte   time.Duration // before a request is answered
+	Stream      float64       // bytes per second of one request
+	Total       float64       // bytes per second of all requests together
+	Connections int           // requests at one time; others wait
+}
+
+// Store is a shaped store.
+type Store struct {
+	next  objstore.Store
+	shape Shape
+	conns chan struct{} // nil when unbounded
+	total *pipe         // nil when unbounded
+
+	requests, reads, opens  atomic.Int64
+	bytesRead, bytesWritten atomic.Int64
+	inFlight, mostInFlight  atomic.Int64
+	waited                  atomic.Int64
+}
+
+// New shapes next.
+func New(next objstore.Store, shape Shape) *Store {
+	s := &Store{next: next, shape: shape}
+	if shape.Connections > 0 {
+		s.conns = make(chan struct{}, shape.Connections)
+	}
+	if shape.Total > 0 {
+		s.total = &pipe{rate: shape.Total}
+	}
+	return s
+}
+
+// Stats counts what passed.
+type Stats struct {
+	Requests     int64 // of all kinds
+	Reads        int64 // ReadRange
+	Opens        int64
+	BytesRead    int64 // asked for by ReadRange, delivered by Open
+	BytesWritten int64
+	MaxInFlight  int64         // requests that held a connection at one time
+	Waited       time.Duration // for connections, in sum
+}
+
+// Stats returns the counts since New or Reset.
+func (s *Store) Stats() Stats {
+	return Stats{
+		Requests:     s.requests.Load(),
+		Reads:        s.reads.Load(),
+		Opens:        s.opens.Load(),
+		BytesRead:    s.bytesRead.Load(),
+		BytesWritten: s.bytesWritten.Load(),
+		MaxInFlight:  s.mostInFlight.Load(),
+		Waited:       time.Duration(s.waited.Load()),
+	}
+}
+
+// Reset sets all counts to zero.
+func (s *Store) Reset() {
+	for _, c := range []*atomic.Int64{&s.requests, &s.reads, &s.opens, &s.bytesRead, &s.bytesWritten, &s.mostInFlight, &s.waited} {
+		c.Store(0)
+	}
+}
+
+// pipe is a line of a fixed rate: each transfer gets its place behind those before it.
+type pipe struct {
+	mu   sync.Mutex
+	rate float64   // bytes per second
+	free time.Time // when the line has sent what was asked so far
+}
+
+// book returns when n more bytes have passed.
+func (p *pipe) book(n int64) time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if now := time.Now(); p.free.Before(now) {
+		p.free = now
+	}
+	p.free = p.free.Add(time.Duration(float64(n) / p.rate * float64(time.Second)))
+	return p.free
+}
+
+// pieceSize is how finely streams share the line.
+const pieceSize = 256 << 10
+
+// transfer lets n bytes pass through a stream's own line and the common one.
+func (s *Store) transfer(ctx context.Context, stream *pipe, n int64) error {
+	for n > 0 {
+		piece := min(n, pieceSize)
+		n -= piece
+		var until time.Time
+		if stream != nil {
+			until = stream.book(piece)
+		}
+		if s.total != nil {
+			if at := s.total.book(piece); at.After(until) {
+				until = at
+			}
+		}
+		if err := sleep(ctx, time.Until(until)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) stream() *pipe {
+	if s.shape.Stream <= 0 {
+		return nil
+	}
+	return &pipe{rate: s.shape.Stream}
+}
+
+// begin waits for a connection and for the first byte. end gives the connection back.
+func (s *Store) begin(ctx context.Context) (end func(), err error) {
+	s.requests.Add(1)
+	if s.conns != nil {
+		start := time.Now()
+		select {
+		case s.conns <- struct{}{}:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		s.waited.Add(int64(time.Since(start)))
+	}
+	now := s.inFlight.Add(1)
+	for most := s.mostInFlight.Load(); now > most && !s.mostInFlight.CompareAndSwap(most, now); {
+		most = s.mostInFlight.Load()
+	}
+	end = sync.OnceFunc(func() {
+		s.inFlight.Add(-1)
+		if s.conns != nil {
+			<-s.conns
+		}
+	})
+	if err := sleep(ctx, s.shape.FirstByte); err != nil {
+		end()
+		return nil, err
+	}
+	return end, nil
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	if err := ctx.Err(); err != nil || d <= 0 {
+		return err
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// ReadRange implements objstore.RangeReader.
+func (s *Store) ReadRange(ctx context.Context, ref objstore.Ref, offset int64, dst ...[]byte) error {
+	end, err := s.begin(ctx)
+	if err != nil {
+		return fmt.Errorf("read %q at %d: %w", ref.Key, offset, err)
+	}
+	defer end()
+	s.reads.Add(1)
+	if err := s.next.ReadRange(ctx, ref, offset, dst...); err != nil {
+		return err
+	}
+	var n int64
+	for _, d := range dst {
+		n += int64(len(d))
+	}
+	s.bytesRead.Add(n)
+	if err := s.transfer(ctx, s.stream(), n); err != nil {
+		return fmt.Errorf("read %q at %d: %w", ref.Key, offset, err)
+	}
+	return nil
+}
+
+// Stat implements objstore.Store.
+func (s *Store) Stat(ctx context.Context, key string) (objstore.Object, error) {
+	end, err := s.begin(ctx)
+	if err != nil {
+		return objstore.Object{}, fmt.Errorf("stat %q: %w", key, err)
+	}
+	defer end()
+	return s.next.Stat(ctx, key)
+}
+
+// List implements objstore.Store.
+func (s *Store) List(ctx context.Context, prefix string, visit func(objstore.Object) error) error {
+	end, err := s.begin(ctx)
+	if err != nil {
+		return fmt.Errorf("list %q: %w", prefix, err)
+	}
+	var found []objstore.Object
+	err = s.next.List(ctx, prefix, func(o objstore.Object) error {
+		found = append(found, o)
+		return nil
+	})
+	end() // visit may call the store again: it must not hold the last connection
+	if err != nil {
+		return err
+	}
+	for _, o := range found {
+		if err := visit(o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Open implements objstore.Store. The reader holds a connection until it is closed.
+func (s *Store) Open(ctx context.Context, ref objstore.Ref, offset int64) (io.ReadCloser, error) {
+	end, err := s.begin(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("open %q at %d: %w", ref.Key, offset, err)
+	}
+	s.opens.Add(1)
+	body, err := s.next.Open(ctx, ref, offset)
+	if err != nil {
+		end()
+		return nil, err
+	}
+	return &reader{ctx: ctx, store: s, body: body, stream: s.stream(), end: end}, nil
+}
+
+type reader struct {
+	ctx    context.Context
+	store  *Store
+	body   io.ReadCloser
+	stream *pipe
+	end    func()
+}
+
+func (r *reader) Read(p []byte) (int, error) {
+	n, err := r.body.Read(p[:min(len(p), pieceSize)])
+	r.store.bytesRead.Add(int64(n))
+	if serr := r.store.transfer(r.ctx, r.stream, int64(n)); serr != nil {
+		return 0, fmt.Errorf("read: %w", serr)
+	}
+	return n, err
+}
+
+func (r *reader) Close() error {
+	r.end()
+	return r.body.Close()
+}
+
+// Put implements objstore.Store.
+func (s *Store) Put(ctx context.Context, key string, body io.ReaderAt, size int64, cond objstore.Condition) (objstore.Object, error) {
+	end, err := s.begin(ctx)
+	if err != nil {
+		return objstore.Object{}, fmt.Errorf("put %q: %w", key, err)
+	}
+	defer end()
+	if err := s.transfer(ctx, s.stream(), size); err != nil {
+		return objstore.Object{}, fmt.Errorf("put %q: %w", key, err)
+	}
+	o, err := s.next.Put(ctx, key, body, size, cond)
+	if err == nil {
+		s.bytesWritten.Add(size)
+	}
+	return o, err
+}
+
+// Delete implements objstore.Store.
+func (s *Store) Delete(ctx context.Context, key string) error {
+	end, err := s.begin(ctx)
+	if err != nil {
+		return fmt.Errorf("delete %q: %w", key, err)
+	}
+	defer end()
+	return s.next.Delete(ctx, key)
+}
