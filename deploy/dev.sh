@@ -2,18 +2,18 @@
 # The compose stack as local processes, without Docker: MinIO, sample data, a gateway.
 # usage: deploy/dev.sh start|stop|status
 #
-# MILLRACE_DEV_DIR     where data, logs and process ids are kept
-# MILLRACE_DEV_LISTEN  the gateway's address, 127.0.0.1:8080
-# MILLRACE_DEV_S3      MinIO's address, 127.0.0.1:9000
-# MILLRACE_DEV_SOURCE  the directory to pack, Go's source tree
-# MILLRACE_BINARY      the millrace command, bin/millrace
+# DEV_DIR     where data, logs and process ids are kept
+# DEV_LISTEN  the gateway's address, 127.0.0.1:8080
+# DEV_S3      MinIO's address, 127.0.0.1:9000
+# DEV_SOURCE  the directory to pack, Go's source tree
+# DEV_BINARY      the millrace command, bin/millrace
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/millrace
-dir=${MILLRACE_DEV_DIR:-$cache/dev}
-listen=${MILLRACE_DEV_LISTEN:-127.0.0.1:8080}
-s3=${MILLRACE_DEV_S3:-127.0.0.1:9000}
-millrace=${MILLRACE_BINARY:-$root/bin/millrace}
+dir=${DEV_DIR:-$cache/dev}
+listen=${DEV_LISTEN:-127.0.0.1:8080}
+s3=${DEV_S3:-127.0.0.1:9000}
+millrace=${DEV_BINARY:-$root/bin/millrace}
 
 stop_one() { # NAME
   local file=$dir/$1.pid pid
@@ -65,7 +65,7 @@ start() {
   echo $! >"$dir/minio.pid"
   wait_for minio "http://$s3/minio/health/cluster"
 
-  "$millrace" pack "${MILLRACE_DEV_SOURCE:-$(go env GOROOT)/src}" s3://train/sample
+  "$millrace" pack "${DEV_SOURCE:-$(go env GOROOT)/src}" s3://train/sample
 
   nohup "$millrace" serve --dataset sample=s3://train/sample --listen "$listen" >"$dir/millrace.log" 2>&1 </dev/null &
   echo $! >"$dir/millrace.pid"

@@ -66,7 +66,7 @@ func TestBodyIsTheStoredBytes(t *testing.T) {
 // archive/tar has read every other batch of these tests.
 func TestOrdinaryToolsReadABatch(t *testing.T) {
 	_, g, content := served(t)
-	answer := g.MustGet(t, "/epoch/0/batch/2")
+	answer := g.MustGet(t, "/epoch/0/batch/1")
 	file := filepath.Join(t.TempDir(), "batch.tar")
 	if err := os.WriteFile(file, answer.Body, 0o644); err != nil {
 		t.Fatal(err)

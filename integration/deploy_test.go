@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -111,9 +112,11 @@ func TestImagePinsWhatTheTestsPin(t *testing.T) {
 func TestDevStackStartsAndStops(t *testing.T) {
 	files, _ := harness.Files(t, 300, 2000)
 	listen := harness.FreeAddress(t)
-	env := append(os.Environ(),
-		"MILLRACE_DEV_DIR="+t.TempDir(), "MILLRACE_DEV_LISTEN="+listen, "MILLRACE_DEV_S3="+harness.FreeAddress(t),
-		"MILLRACE_DEV_SOURCE="+files, "MILLRACE_BINARY="+harness.Binary(t))
+	// The command refuses MILLRACE_ variables that it does not know.
+	clean := slices.DeleteFunc(os.Environ(), func(pair string) bool { return strings.HasPrefix(pair, "MILLRACE_") })
+	env := append(clean,
+		"DEV_DIR="+t.TempDir(), "DEV_LISTEN="+listen, "DEV_S3="+harness.FreeAddress(t),
+		"DEV_SOURCE="+files, "DEV_BINARY="+harness.Binary(t))
 	dev := func(verb string) string {
 		t.Helper()
 		cmd := exec.Command("../deploy/dev.sh", verb)

@@ -17,7 +17,7 @@ import (
 )
 
 // binaryVariable names the environment variable in which Build leaves the binary's path.
-const binaryVariable = "MILLRACE_TEST_BINARY"
+const binaryVariable = "TEST_MILLRACE_BINARY"
 
 // Build compiles the millrace command into dir and remembers where it is. TestMain calls
 // it once, before any test runs.

@@ -106,7 +106,7 @@ func (s *Store) Objects(t *testing.T) objstore.Store {
 	return store
 }
 
-// Keys lists the objects of a dataset, the index's own left out.
+// Keys lists the shards of a dataset.
 func (s *Store) Keys(t *testing.T, dataset string) []string {
 	t.Helper()
 	var keys []string
@@ -116,14 +116,14 @@ func (s *Store) Keys(t *testing.T, dataset string) []string {
 			t.Fatal(err)
 		}
 		for _, e := range entries {
-			if e.Type().IsRegular() {
+			if strings.HasSuffix(e.Name(), ".tar") {
 				keys = append(keys, dataset+"/"+e.Name())
 			}
 		}
 		return keys
 	}
 	err := s.Objects(t).List(context.WithoutCancel(t.Context()), dataset+"/", func(o objstore.Object) error {
-		if filepath.Dir(o.Key) == dataset {
+		if strings.HasSuffix(o.Key, ".tar") {
 			keys = append(keys, o.Key)
 		}
 		return nil

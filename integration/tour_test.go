@@ -1,0 +1,196 @@
+package integration_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/millrace-data/millrace/integration/harness"
+)
+
+// command is one line that the README tells its reader to type, and what it shows.
+type command struct {
+	line int
+	text string
+	want []string
+}
+
+// consoleCommands returns the commands of a page's console blocks: lines that begin with
+// "$ ", each followed by its output.
+func consoleCommands(page string) []command {
+	var all []command
+	inside := false
+	for i, line := range strings.Split(page, "\n") {
+		switch {
+		case strings.HasPrefix(line, "```"):
+			inside = line == "```console"
+		case !inside:
+		case strings.HasPrefix(line, "$ "):
+			all = append(all, command{line: i + 1, text: line[2:]})
+		case len(all) > 0:
+			all[len(all)-1].want = append(all[len(all)-1].want, line)
+		}
+	}
+	return all
+}
+
+// shows reports whether output is what the page shows. An ellipsis in a line stands for
+// anything in it; a line of nothing else stands for any lines.
+func shows(want, output []string) bool {
+	if len(want) == 0 {
+		return len(output) == 0
+	}
+	if want[0] == "..." {
+		for skip := range len(output) + 1 {
+			if shows(want[1:], output[skip:]) {
+				return true
+			}
+		}
+		return false
+	}
+	return len(output) > 0 && matches(want[0], output[0]) && shows(want[1:], output[1:])
+}
+
+func matches(want, line string) bool {
+	parts := strings.Split(want, "...")
+	if len(parts) == 1 {
+		return want == line
+	}
+	rest, ok := strings.CutPrefix(line, parts[0])
+	if !ok || !strings.HasSuffix(rest, parts[len(parts)-1]) {
+		return false
+	}
+	for _, part := range parts[1:] {
+		at := strings.Index(rest, part)
+		if at < 0 {
+			return false
+		}
+		rest = rest[at+len(part):]
+	}
+	return true
+}
+
+func TestShowsComparesOutput(t *testing.T) {
+	for _, c := range []struct {
+		want, output string
+		ok           bool
+	}{
+		{"a", "a", true},
+		{"a", "b", false},
+		{"a...", "abc", true},
+		{"a...c", "abc", true},
+		{"a...d", "abc", false},
+		{"...", "x\ny", true},
+		{"a\n...", "a", true},
+		{"a\n...\nz", "a\nb\nz", true},
+		{"a", "a\nb", false},
+	} {
+		if got := shows(strings.Split(c.want, "\n"), strings.Split(c.output, "\n")); got != c.ok {
+			t.Errorf("%q against %q: got %v, want %v", c.want, c.output, got, c.ok)
+		}
+	}
+}
+
+// shell is one bash that runs one line after another, as a terminal would.
+type shell struct {
+	in  io.Writer
+	out *bufio.Scanner
+}
+
+func startShell(t *testing.T, dir string) *shell {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "bash", "--noprofile", "--norc")
+	cmd.Dir = dir
+	home := t.TempDir()
+	cmd.Env = []string{
+		"PATH=" + filepath.Dir(harness.Binary(t)) + ":" + os.Getenv("PATH"), "HOME=" + home, "LC_ALL=C",
+		"NO_PROXY=127.0.0.1",
+	}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = cmd.Stdout
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		// Ends what the tour left running: bash kills its jobs, then itself.
+		fmt.Fprintln(in, "kill $(jobs -p) 2>/dev/null; wait; exit 0")
+		in.Close()
+		_ = cmd.Wait()
+	})
+	return &shell{in: in, out: bufio.NewScanner(out)}
+}
+
+const endMark = "--end-of-command--"
+
+// run types one line and returns its output and its exit status.
+func (s *shell) run(text string) (output []string, status string) {
+	fmt.Fprintf(s.in, "%s\necho \"%s$?\"\n", text, endMark)
+	for s.out.Scan() {
+		if rest, ok := strings.CutPrefix(s.out.Text(), endMark); ok {
+			return output, rest
+		}
+		output = append(output, s.out.Text())
+	}
+	return output, "none: the shell has ended"
+}
+
+// TestReadmeTour types the README's tour line by line and compares what it shows.
+func TestReadmeTour(t *testing.T) {
+	page, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	commands := consoleCommands(string(page))
+	if len(commands) < 10 {
+		t.Fatalf("commands in the README: got %d, want a tour", len(commands))
+	}
+	_, port, err := net.SplitHostPort(harness.FreeAddress(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sh := startShell(t, t.TempDir())
+	for _, c := range commands {
+		output, status := sh.run(strings.ReplaceAll(c.text, "8080", port))
+		if status != "0" {
+			t.Fatalf("README.md:%d: %s\nexit status %s\n%s", c.line, c.text, status, strings.Join(output, "\n"))
+		}
+		if !shows(c.want, output) {
+			t.Fatalf("README.md:%d: %s\ngot:\n%s\nwant:\n%s", c.line, c.text, strings.Join(output, "\n"), strings.Join(c.want, "\n"))
+		}
+	}
+}
+
+// TestReadmeLinksLead checks that every page that the README names is there.
+func TestReadmeLinksLead(t *testing.T) {
+	page, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	links := 0
+	for _, part := range strings.Split(string(page), "](")[1:] {
+		target, _, _ := strings.Cut(part, ")")
+		if strings.Contains(target, "://") {
+			continue
+		}
+		links++
+		if _, err := os.Stat(filepath.Join("..", target)); err != nil {
+			t.Errorf("README.md: %v", err)
+		}
+	}
+	if links < 5 {
+		t.Errorf("links in the README: got %d, want several", links)
+	}
+}
