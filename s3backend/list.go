@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"path"
 	"strings"
 
 	"github.com/minio/minio-go/v7"
@@ -53,10 +52,7 @@ func object(key string, info minio.ObjectInfo) objstore.Object {
 func (b *Backend) List(ctx context.Context, prefix string, visit func(objstore.Object) error) error {
 	var stop error // what visit returned
 	last := ""
-	ask := prefix
-	if base := path.Base(prefix); base == "." || base == ".." {
-		ask = strings.TrimSuffix(prefix, base) // MinIO refuses such an element even in a prefix
-	}
+	ask := soundPrefix(prefix)
 	err := b.run(ctx, b.lim.header, func(ctx context.Context, a *attempt) error {
 		opts := minio.ListObjectsOptions{Prefix: ask, Recursive: true, StartAfter: last, FetchOwner: new(bool)}
 		for info := range b.core.ListObjectsIter(ctx, b.bucket, opts) {
@@ -89,6 +85,20 @@ func (b *Backend) List(ctx context.Context, prefix string, visit func(objstore.O
 		return fmt.Errorf("list %q: %w", prefix, err)
 	}
 	return nil
+}
+
+// soundPrefix cuts a prefix before its first empty or dotted element: some services
+// refuse those even in a prefix. What is listed too much is left out by the caller.
+func soundPrefix(prefix string) string {
+	at := 0
+	for element := range strings.SplitSeq(prefix, "/") {
+		last := at+len(element) == len(prefix)
+		if element == "." || element == ".." || element == "" && !last {
+			return prefix[:at]
+		}
+		at += len(element) + 1
+	}
+	return prefix
 }
 
 // Delete implements objstore.Store.
