@@ -94,6 +94,10 @@ func TestPaddingRepeatsTheEpochFromItsStart(t *testing.T) {
 	if got := e.AppendShare(nil, share); !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
+	second := Batching{Samples: 5, BatchSize: 13, Tail: Pad}.Share(0, 1, 4) // positions 3 to 5
+	if got := e.AppendShare(nil, second); !slices.Equal(got, want[3:6]) {
+		t.Errorf("second share: got %v, want %v", got, want[3:6])
+	}
 }
 
 func TestParseTail(t *testing.T) {

@@ -248,6 +248,23 @@ func TestALaneKeepsItsChunks(t *testing.T) {
 	}
 }
 
+// TestWindowsAreShuffledApart compares the windows of one epoch: none repeats another.
+func TestWindowsAreShuffledApart(t *testing.T) {
+	e := mustPlan(t, Params{Shuffle: Window, Window: 4, Seed: 3}, equal(80, 25)).Epoch(0)
+	seen := map[string]uint64{}
+	for i := range uint64(20) {
+		in := e.window.window(i)
+		var order []uint64
+		for v := range in.perm.n {
+			order = append(order, in.perm.at(v))
+		}
+		if before, ok := seen[digestOf(order)]; ok {
+			t.Errorf("window %d is shuffled as window %d is", i, before)
+		}
+		seen[digestOf(order)] = i
+	}
+}
+
 func TestEpochsAreSafeForConcurrentUse(t *testing.T) {
 	for _, name := range []string{Window, Slot, Full} {
 		p := mustPlan(t, Params{Shuffle: name, Window: 7, Seed: 1}, equal(50, 33))

