@@ -61,7 +61,7 @@ func parseIndex(f *os.File, size int64) (*Index, error) {
 		read func(*sectionReader) error
 	}{{secMeta, x.readMeta}, {secShards, x.readShards}, {secChunks, x.readChunks}, {secExtents, x.readExtents}} {
 		s := h.sections[p.sec]
-		in := &sectionReader{in: bufio.NewReaderSize(io.NewSectionReader(f, s.offset, s.length), 64<<10), left: s.length}
+		in := newSectionReader(f, s)
 		if err := p.read(in); err != nil {
 			return nil, fmt.Errorf("section %d: %w", p.sec+1, err)
 		}
@@ -84,6 +84,11 @@ type sectionReader struct {
 	left int64
 	crc  uint32
 	buf  []byte
+}
+
+func newSectionReader(f io.ReaderAt, s section) *sectionReader {
+	size := int(min(64<<10, s.length))
+	return &sectionReader{in: bufio.NewReaderSize(io.NewSectionReader(f, s.offset, s.length), size), left: s.length}
 }
 
 func (r *sectionReader) next(n int64) ([]byte, error) {
@@ -236,7 +241,7 @@ func (x *Index) readExtents(in *sectionReader) error {
 // checkBlocks checks that the blocks of names and parts follow each other and fill their sections.
 func (x *Index) checkBlocks() error {
 	s := x.head.sections[secBlocks]
-	in := &sectionReader{in: bufio.NewReaderSize(io.NewSectionReader(x.file, s.offset, s.length), 64<<10), left: s.length}
+	in := newSectionReader(x.file, s)
 	var last [2]uint64
 	for i := range x.head.chunks + 1 {
 		b, err := in.next(16)

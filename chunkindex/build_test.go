@@ -1,0 +1,319 @@
+package chunkindex_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/indextest"
+	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/internal/objstore/dirstore"
+	"github.com/millrace-data/millrace/internal/objstore/memstore"
+)
+
+const prefix = "data/"
+
+func spec() indextest.Spec {
+	return indextest.Spec{Prefix: prefix, Sizes: indextest.Random(60, 0, 3000, 3), Shards: 4, Build: chunkindex.BuildOptions{ChunkSize: 8 << 10}}
+}
+
+func build(t *testing.T, s objstore.Store, opt chunkindex.BuildOptions) chunkindex.BuildReport {
+	t.Helper()
+	rep, err := chunkindex.Build(t.Context(), s, prefix, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rep
+}
+
+func TestSecondRunReadsNothing(t *testing.T) {
+	store := memstore.New()
+	d := indextest.Make(t, store, spec())
+	again := build(t, store, spec().Build)
+	if !again.Unchanged || again.ReadBytes != 0 || again.ReusedShards != 4 || again.Generation != d.Report.Generation {
+		t.Errorf("got %+v after %+v", again, d.Report)
+	}
+	// One shard more: only that one is read, and the rest keeps its place.
+	more := indextest.Write(t, memstore.New(), indextest.Spec{Sizes: []int{9}, Seed: 1})
+	body := bytes.ReplaceAll(more.Bodies[0], []byte("00000000.bin"), []byte("9more999.bin"))
+	mendTar(body)
+	store.Set(prefix+"z.tar", body)
+	grown := build(t, store, spec().Build)
+	if grown.ReusedShards != 4 || grown.ReadBytes != int64(len(body)) || grown.Samples != 61 || grown.Generation == d.Report.Generation {
+		t.Errorf("got %+v", grown)
+	}
+	// From scratch, the same data gives the same generation.
+	fresh := memstore.New()
+	for _, k := range store.Keys() {
+		if strings.HasSuffix(k, ".tar") {
+			b, _ := store.Bytes(k)
+			fresh.Set(k, b)
+		}
+	}
+	if got := build(t, fresh, spec().Build); got.Generation != grown.Generation {
+		t.Errorf("got generation %s from scratch, want %s", got.Generation, grown.Generation)
+	}
+}
+
+func mendTar(b []byte) {
+	sum := 0
+	for i, c := range b[:512] {
+		if i >= 148 && i < 156 {
+			c = ' '
+		}
+		sum += int(c)
+	}
+	copy(b[148:156], fmt.Sprintf("%06o\x00 ", sum))
+}
+
+func TestTouchedDataIsBoundAgain(t *testing.T) {
+	store, err := dirstore.Create(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	d := indextest.Make(t, store, spec())
+	for i, k := range d.Shards { // written again: another ETag, the same bytes
+		if _, err := store.Put(t.Context(), k, bytes.NewReader(d.Bodies[i]), int64(len(d.Bodies[i])), objstore.Condition{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rep := build(t, store, spec().Build)
+	if !rep.Rebound || rep.Unchanged || rep.Generation != d.Report.Generation {
+		t.Fatalf("got %+v after %+v", rep, d.Report)
+	}
+	x, err := chunkindex.Open(t.Context(), store, prefix, chunkindex.OpenOptions{Generation: rep.Generation})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	checkAgainst(t, store, prefix, x, d.Keys, d.Samples)
+}
+
+// A run that is killed at any request leaves no pointer to a broken index, and what
+// it has scanned is not read again.
+func TestKilledAtEveryRequest(t *testing.T) {
+	for n := 0; ; n++ {
+		store := memstore.New()
+		d := indextest.Write(t, store, spec())
+		store.Reset()
+		opt := spec().Build
+		opt.Parallel = 1
+		dead := errors.New("killed")
+		calls := 0
+		store.SetFault(func(memstore.Call) memstore.Fault {
+			if calls++; calls > n {
+				return memstore.Fault{Err: fmt.Errorf("%w: %w", objstore.ErrUnavailable, dead)}
+			}
+			return memstore.Fault{}
+		})
+		first, err := chunkindex.Build(t.Context(), store, prefix, opt)
+		store.SetFault(nil)
+		if err == nil {
+			if n < 10 {
+				t.Fatalf("the whole run took %d requests", n)
+			}
+			return
+		}
+		if !errors.Is(err, dead) {
+			t.Fatalf("killed at %d: got %v", n, err)
+		}
+		kept := 0
+		for _, k := range store.Keys() {
+			if strings.Contains(k, ".millrace/scan/") {
+				kept++
+			}
+		}
+		second := build(t, store, opt)
+		if first.Generation == "" && (second.ReusedShards != kept || (kept > 0 && second.ReadBytes >= second.Bytes)) {
+			t.Fatalf("killed at %d with %d scans kept: got %+v", n, kept, second)
+		}
+		x, err := chunkindex.Open(t.Context(), store, prefix, chunkindex.OpenOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkAgainst(t, store, prefix, x, d.Keys, d.Samples)
+		x.Close()
+		for _, k := range store.Keys() {
+			if strings.Contains(k, ".millrace/scan/") {
+				t.Errorf("killed at %d: %s is left", n, k)
+			}
+		}
+	}
+}
+
+func TestTwoAtOnce(t *testing.T) {
+	store := memstore.New()
+	indextest.Make(t, store, spec())
+	other := indextest.Write(t, memstore.New(), indextest.Spec{Prefix: prefix, Sizes: []int{1, 2, 3}, Seed: 9})
+	for i, k := range other.Shards {
+		store.Set(k, other.Bodies[i])
+	}
+	for _, k := range store.Keys() {
+		if strings.HasSuffix(k, ".tar") && !slices.Contains(other.Shards, k) {
+			store.Delete(t.Context(), k)
+		}
+	}
+	// Before our pointer is written, another run that chose other chunks writes its own.
+	var winner chunkindex.BuildReport
+	raced := false
+	store.SetFault(func(c memstore.Call) memstore.Fault {
+		if raced || c.Op != memstore.Put || !strings.HasSuffix(c.Key, ".millrace/current") {
+			return memstore.Fault{}
+		}
+		raced = true
+		return memstore.Fault{Before: func() { winner = build(t, store, chunkindex.BuildOptions{ChunkSize: 1 << 20}) }}
+	})
+	_, err := chunkindex.Build(t.Context(), store, prefix, chunkindex.BuildOptions{ChunkSize: 1 << 10})
+	if !errors.Is(err, objstore.ErrChanged) || !strings.Contains(err.Error(), winner.Generation) || winner.Generation == "" {
+		t.Errorf("got %v, want one that names %s", err, winner.Generation)
+	}
+	x, err := chunkindex.Open(t.Context(), store, prefix, chunkindex.OpenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	if x.Generation() != winner.Generation {
+		t.Errorf("got generation %s, want the winner's, %s", x.Generation(), winner.Generation)
+	}
+}
+
+// careless is a store that ignores conditions.
+type careless struct{ objstore.Store }
+
+func (c careless) Put(ctx context.Context, key string, body io.ReaderAt, size int64, _ objstore.Condition) (objstore.Object, error) {
+	return c.Store.Put(ctx, key, body, size, objstore.Condition{})
+}
+
+func TestStoreWithoutConditions(t *testing.T) {
+	store := careless{memstore.New()}
+	indextest.Write(t, store, spec())
+	if _, err := chunkindex.Build(t.Context(), store, prefix, spec().Build); err == nil || !strings.Contains(err.Error(), "--single-writer") {
+		t.Errorf("got %v, want one that names --single-writer", err)
+	}
+	opt := spec().Build
+	opt.SingleWriter = true
+	build(t, store, opt)
+}
+
+func TestBuildRefuses(t *testing.T) {
+	store := memstore.New()
+	if _, err := chunkindex.Build(t.Context(), store, prefix, chunkindex.BuildOptions{}); !errors.Is(err, objstore.ErrNotFound) || !strings.Contains(err.Error(), prefix) {
+		t.Errorf("no shards: got %v", err)
+	}
+	d := indextest.Write(t, store, indextest.Spec{Prefix: prefix, Sizes: []int{5}})
+	store.Set(prefix+"twice.tar", d.Bodies[0])
+	_, err := chunkindex.Build(t.Context(), store, prefix, chunkindex.BuildOptions{})
+	if err == nil || !strings.Contains(err.Error(), `"00000000"`) || !strings.Contains(err.Error(), "twice.tar") {
+		t.Errorf("duplicate key: got %v", err)
+	}
+	store.Set(prefix+"twice.tar", d.Bodies[0][:700])
+	_, err = chunkindex.Build(t.Context(), store, prefix, chunkindex.BuildOptions{})
+	if err == nil || !strings.Contains(err.Error(), "truncated") || !strings.Contains(err.Error(), "twice.tar") {
+		t.Errorf("truncated: got %v", err)
+	}
+	if _, err := chunkindex.Open(t.Context(), store, prefix, chunkindex.OpenOptions{}); !errors.Is(err, objstore.ErrNotFound) {
+		t.Errorf("no index: got %v", err)
+	}
+}
+
+func TestCollect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		indextest.Write(t, store, spec())
+		old := build(t, store, chunkindex.BuildOptions{ChunkSize: 4 << 10})
+		current := build(t, store, chunkindex.BuildOptions{ChunkSize: 8 << 10})
+		if got, err := chunkindex.Collect(t.Context(), store, prefix, time.Hour); err != nil || len(got) != 0 {
+			t.Errorf("within the grace time: got %v, %v", got, err)
+		}
+		// The clock of the bubble moves on while its only goroutine waits.
+		<-time.After(2 * time.Hour)
+		got, err := chunkindex.Collect(t.Context(), store, prefix, time.Hour)
+		if err != nil || len(got) != 2 || !strings.Contains(strings.Join(got, " "), old.Generation) {
+			t.Errorf("got %v, %v, want index and binding of %s", got, err, old.Generation)
+		}
+		x, err := chunkindex.Open(t.Context(), store, prefix, chunkindex.OpenOptions{})
+		if err != nil || x.Generation() != current.Generation {
+			t.Fatalf("got %v, want generation %s", err, current.Generation)
+		}
+		x.Close()
+	})
+}
+
+func TestVerify(t *testing.T) {
+	store := memstore.New()
+	d := indextest.Make(t, store, spec())
+	run := func() (bad []chunkindex.BadRange) {
+		t.Helper()
+		err := chunkindex.Verify(t.Context(), d.Index, store, prefix, 3, nil, func(b chunkindex.BadRange) { bad = append(bad, b) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return bad
+	}
+	if bad := run(); len(bad) != 0 {
+		t.Errorf("got %v", bad)
+	}
+	const at = 1000
+	store.SetFault(func(c memstore.Call) memstore.Fault {
+		if c.Op != memstore.Read || c.Key != d.Shards[1] || c.Offset > at || c.Offset+c.Length <= at {
+			return memstore.Fault{}
+		}
+		return memstore.Fault{Corrupt: func(b []byte) { b[at-c.Offset] ^= 1 }}
+	})
+	bad := run()
+	if len(bad) != 1 || prefix+bad[0].Shard != d.Shards[1] || bad[0].Offset > at || bad[0].Offset+bad[0].Length <= at {
+		t.Errorf("one flipped bit: got %v, want the sample around %d", bad, at)
+	}
+	store.SetFault(nil)
+	store.Delete(t.Context(), d.Shards[0])
+	store.Set(d.Shards[2], d.Bodies[2])
+	shards := map[string]string{}
+	for _, b := range run() {
+		shards[prefix+b.Shard] = b.Cause
+	}
+	if shards[d.Shards[0]] != "not found" || len(shards) < 1 {
+		t.Errorf("got %v, want %s not found", shards, d.Shards[0])
+	}
+}
+
+func TestOpenUsesItsLocalCopy(t *testing.T) {
+	store := memstore.New()
+	d := indextest.Make(t, store, spec())
+	dir := t.TempDir()
+	opens := func() int {
+		store.Reset()
+		x, err := chunkindex.Open(t.Context(), store, prefix, chunkindex.OpenOptions{CacheDir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer x.Close()
+		checkAgainst(t, store, prefix, x, d.Keys, d.Samples)
+		return store.Stats().Requests[memstore.Open]
+	}
+	if got := opens(); got != 1 {
+		t.Errorf("first: got %d transfers, want 1", got)
+	}
+	if got := opens(); got != 0 {
+		t.Errorf("second: got %d transfers, want 0", got)
+	}
+	if _, err := chunkindex.Open(t.Context(), store, prefix, chunkindex.OpenOptions{MaxBytes: 100}); err == nil {
+		t.Error("got an index larger than the limit")
+	}
+	key := prefix + ".millrace/index/" + d.Report.Generation
+	b, _ := store.Bytes(key)
+	b = bytes.Clone(b)
+	b[len(b)/2] ^= 1
+	store.Set(key, b)
+	if _, err := chunkindex.Open(t.Context(), store, prefix, chunkindex.OpenOptions{}); !errors.Is(err, chunkindex.ErrCorrupt) {
+		t.Errorf("got %v, want %v", err, chunkindex.ErrCorrupt)
+	}
+}

@@ -1,0 +1,10 @@
+package chunkindex
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+)
+
+func le64(b []byte) uint64 { return binary.LittleEndian.Uint64(b) }
+
+func putCRC(dst, of []byte) { binary.LittleEndian.PutUint32(dst, crc32.Checksum(of, castagnoli())) }

@@ -1,0 +1,285 @@
+package webdataset_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/chunkindex/scantest"
+	"github.com/millrace-data/millrace/chunkindex/webdataset"
+)
+
+func scan(b []byte) ([]scantest.Sample, error) {
+	return scantest.Scan(context.Background(), webdataset.Tar{}, b)
+}
+
+type member struct {
+	name, body string
+	kind       byte
+	records    map[string]string
+	format     tar.Format
+	size       int64
+}
+
+func archive(t testing.TB, members ...member) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, m := range members {
+		h := &tar.Header{Name: m.name, Typeflag: m.kind, Mode: 0o644, PAXRecords: m.records, Format: m.format, Size: int64(len(m.body))}
+		switch m.kind {
+		case tar.TypeXGlobalHeader:
+			h = &tar.Header{Typeflag: m.kind, PAXRecords: m.records}
+		case tar.TypeSymlink, tar.TypeLink:
+			h.Linkname = "target"
+		}
+		if err := w.WriteHeader(h); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(w, m.body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func keys(samples []scantest.Sample) []string {
+	var out []string
+	for _, s := range samples {
+		k := s.Key
+		for _, p := range s.Parts {
+			k += "|" + p.Ext
+		}
+		out = append(out, k)
+	}
+	return out
+}
+
+func TestGrouping(t *testing.T) {
+	long := strings.Repeat("long/", 60) + "n.jpg"
+	most := strings.Repeat("d/", 2046) + "n.jp" // 4,096 bytes
+	b := archive(t,
+		member{kind: tar.TypeXGlobalHeader, records: map[string]string{"comment": "a commit"}},
+		member{name: "d/", kind: tar.TypeDir},
+		member{name: "d/a.jpg", body: "1"}, member{name: "d/a.cls", body: ""}, member{name: "d/a.tar.gz", body: "3"},
+		member{name: "d.x/b.jpg"}, member{name: "e/.hidden.jpg"}, member{name: "README"}, member{name: "none", body: "x"},
+		member{name: long, body: "x"}, member{name: most, body: "x"},
+		member{name: "line\nbreak.jpg"}, member{name: "grün.jpg"}, member{name: "grün.cls"},
+		member{name: strings.Repeat("g", 200) + ".jpg", format: tar.FormatGNU},
+	)
+	got, err := scan(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"d/a|jpg|cls|tar.gz", "d.x/b|jpg", "e/.hidden.jpg|", "README|", "none|",
+		strings.TrimSuffix(long, ".jpg") + "|jpg", strings.TrimSuffix(most, ".jp") + "|jp",
+		"line\nbreak|jpg", "grün|jpg|cls", strings.Repeat("g", 200) + "|jpg"}
+	if d := cmp.Diff(want, keys(got)); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	spoiled := archive(t, member{name: "a.jpg"})
+	spoiled[3] ^= 1
+	for want, b := range map[string][]byte{
+		"symbolic link":             archive(t, member{name: "l", kind: tar.TypeSymlink}),
+		"hard link":                 archive(t, member{name: "l", kind: tar.TypeLink}),
+		"character device":          archive(t, member{name: "l", kind: tar.TypeChar}),
+		"block device":              archive(t, member{name: "l", kind: tar.TypeBlock}),
+		"FIFO":                      archive(t, member{name: "l", kind: tar.TypeFifo}),
+		"longer than 4096":          archive(t, member{name: strings.Repeat("d/", 2046) + "n.jpg"}),
+		"sets \"path\"":             archive(t, member{kind: tar.TypeXGlobalHeader, records: map[string]string{"path": "x"}}),
+		"two members of this name":  archive(t, member{name: "a.jpg"}, member{name: "a.jpg"}),
+		"header checksum is wrong":  spoiled,
+		"sparse file":               sparse(t),
+		"data follows a zero block": append(archive(t, member{name: "a.jpg"}), "garbage"...),
+	} {
+		_, err := scan(b)
+		var where *format.Error
+		if !errors.As(err, &where) || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+}
+
+// sparse returns an archive with a GNU sparse member, by changing the type and mending the checksum.
+func sparse(t *testing.T) []byte {
+	b := archive(t, member{name: "s.jpg", format: tar.FormatGNU})
+	b[156] = 'S'
+	sum := 0
+	for i, c := range b[:512] {
+		if i >= 148 && i < 156 {
+			c = ' '
+		}
+		sum += int(c)
+	}
+	copy(b[148:156], fmt.Sprintf("%06o\x00 ", sum))
+	return b
+}
+
+// An archive cut anywhere is refused, but at the boundaries of its members.
+func TestTruncated(t *testing.T) {
+	b := archive(t, member{name: "a.jpg", body: strings.Repeat("x", 700)}, member{name: "a.cls", body: "1"},
+		member{name: strings.Repeat("p/", 150) + "b.jpg", body: "2"}, member{name: "c", body: ""})
+	whole, err := scan(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clean := map[int]int{0: 0, 512 + 1024: 1, 512 + 1024 + 1024: 1}
+	for i, s := range whole[1:] {
+		clean[int(s.Offset+s.Length)] = i + 2
+	}
+	for n := range b {
+		got, err := scan(b[:n])
+		end := int(whole[len(whole)-1].Offset + whole[len(whole)-1].Length)
+		if n > end { // inside the end-of-archive blocks, of which the first may be missing
+			if (n-end)%512 == 0 && err != nil {
+				t.Errorf("cut at %d: got %v", n, err)
+			}
+			continue
+		}
+		if want, ok := clean[n]; ok {
+			if err != nil || len(got) != want {
+				t.Errorf("cut at %d: got %d samples and %v, want %d", n, len(got), err, want)
+			}
+		} else if err == nil {
+			t.Errorf("cut at %d: got no error", n)
+		}
+	}
+}
+
+// Archives of GNU tar and of Python, in all their formats, hold what archive/tar finds there.
+func TestOtherArchivers(t *testing.T) {
+	dir := t.TempDir()
+	for i, n := range []string{"a.jpg", "a.cls", "b.tar.gz", "grün.txt", strings.Repeat("n", 90) + ".jpg", "x y.z", "empty.bin"} {
+		if err := os.WriteFile(filepath.Join(dir, n), bytes.Repeat([]byte{'0' + byte(i)}, 300*i%1300), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	deep := filepath.Join(dir, strings.Repeat("deep/", 12))
+	if err := os.MkdirAll(deep, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(deep, strings.Repeat("m", 80)+".jpg"), []byte("deep"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	py := "import sys,tarfile\nt=tarfile.open(sys.argv[1],'w',format=getattr(tarfile,sys.argv[2]))\nt.add(sys.argv[3],'.')\nt.close()"
+	out := t.TempDir()
+	for _, c := range [][]string{
+		{"tar", "--format=gnu", "-cf", "OUT", "-C", dir, "."}, {"tar", "--format=pax", "-cf", "OUT", "-C", dir, "."},
+		{"tar", "--format=ustar", "-cf", "OUT", "-C", dir, "."}, {"python3", "-c", py, "OUT", "GNU_FORMAT", dir},
+		{"python3", "-c", py, "OUT", "PAX_FORMAT", dir}, {"python3", "-c", py, "OUT", "USTAR_FORMAT", dir},
+	} {
+		path := filepath.Join(out, "x.tar")
+		for i := range c {
+			if c[i] == "OUT" {
+				c[i] = path
+			}
+		}
+		if msg, err := exec.Command(c[0], c[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v: %s", c[:2], err, msg)
+		}
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := scan(b)
+		if err != nil {
+			t.Errorf("%v: %v", c, err)
+			continue
+		}
+		if d := compare(b, got); d != "" {
+			t.Errorf("%v: %s", c, d)
+		}
+	}
+}
+
+// compare returns what archive/tar sees otherwise.
+func compare(b []byte, got []scantest.Sample) string {
+	type file struct{ Name, Body string }
+	var want, have []file
+	in := tar.NewReader(bytes.NewReader(b))
+	for {
+		h, err := in.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return ""
+		}
+		if h.Typeflag == tar.TypeDir || h.Typeflag == tar.TypeXGlobalHeader {
+			continue
+		}
+		body, err := io.ReadAll(in)
+		if err != nil {
+			return ""
+		}
+		want = append(want, file{h.Name, string(body)})
+	}
+	for _, s := range got {
+		sample := b[s.Offset : s.Offset+s.Length]
+		for _, p := range s.Parts {
+			name := s.Key
+			if p.Ext != "" {
+				name += "." + p.Ext
+			}
+			have = append(have, file{name, string(sample[p.Offset : p.Offset+p.Length])})
+		}
+	}
+	for i := range want { // "a." has an extension too, an empty one
+		if i < len(have) && have[i].Name+"." == want[i].Name {
+			have[i].Name += "."
+		}
+	}
+	return cmp.Diff(want, have)
+}
+
+func FuzzScanTar(f *testing.F) {
+	f.Add(archive(f, member{name: "a.jpg", body: "x"}, member{name: "a.cls", body: "1"}))
+	f.Add(archive(f, member{name: strings.Repeat("p/", 150) + "b.jpg", body: "2"}))
+	f.Add(archive(f, member{name: strings.Repeat("g", 200), body: "2", format: tar.FormatGNU}))
+	f.Add(archive(f, member{kind: tar.TypeXGlobalHeader, records: map[string]string{"comment": "c"}}, member{name: "d/", kind: tar.TypeDir}))
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		mend(b)
+		got, err := scan(b)
+		if err != nil {
+			return
+		}
+		if d := compare(b, got); d != "" {
+			t.Error(d)
+		}
+	})
+}
+
+// mend makes the checksum of every block right that could be a header, so that more than one in many inputs gets past it.
+func mend(b []byte) {
+	for ; len(b) >= 512; b = b[512:] {
+		if string(b[257:262]) != "ustar" {
+			continue
+		}
+		sum := 0
+		for i, c := range b[:512] {
+			if i >= 148 && i < 156 {
+				c = ' '
+			}
+			sum += int(c)
+		}
+		copy(b[148:156], fmt.Sprintf("%06o\x00 ", sum))
+	}
+}
