@@ -50,7 +50,7 @@ cross: ## compile for Linux and macOS on amd64 and arm64
 	done
 
 integration: deps ## the system through its front door: directory, MinIO, versitygw, nginx, the README's tour
-	cd integration && python3 ../tools/gotest.py integration $(if $(MILLRACE_LONG),-timeout 4h,-timeout 10m) ./...
+	cd integration && python3 ../tools/gotest.py integration -count=1 $(if $(MILLRACE_LONG),-timeout 4h,-timeout 10m) ./...
 
 deps: ## install MinIO, versitygw (built once, pinned) and nginx when they are missing
 	@tools/deps.sh

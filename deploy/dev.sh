@@ -67,7 +67,7 @@ start() {
 
   "$millrace" pack "${DEV_SOURCE:-$(go env GOROOT)/src}" s3://train/sample
 
-  nohup "$millrace" serve --dataset sample=s3://train/sample --listen "$listen" >"$dir/millrace.log" 2>&1 </dev/null &
+  nohup "$millrace" serve --dataset sample=s3://train/sample --listen "$listen" --lame-duck 0s >"$dir/millrace.log" 2>&1 </dev/null &
   echo $! >"$dir/millrace.pid"
   wait_for millrace "http://$listen/readyz"
   cat <<END

@@ -100,7 +100,7 @@ func TestMemoryStaysWithinTheBudget(t *testing.T) {
 		t.Fatalf("dataset: got %d bytes, want about ten times the cache", total)
 	}
 	store := harness.Open(t, "dir")
-	harness.Pack(t, store, files, dataset, "--shard-size", "32MiB", "--chunk-size", "1MiB")
+	harness.Pack(t, store, files, dataset, "--shard-size", "32MiB", "--chunk-size", "1MiB", "--batch-size", "8")
 	g := harness.Serve(t, store, dataset, "--cache-size", "32MiB")
 	n := batches(t, g, 0, 8)
 
@@ -141,8 +141,23 @@ func TestMemoryStaysWithinTheBudget(t *testing.T) {
 		t.Errorf("batches read: got %d, want %d", sum, n)
 	}
 	peak := peakRSS(t, g.Pid())
+	logStatus(t, g.Pid())
 	t.Logf("peak memory %.1f MiB, budget %.0f MiB, dataset %.0f MiB", float64(peak)/(1<<20), float64(budget)/(1<<20), float64(total)/(1<<20))
 	if limit := int64(budget + 64<<20); peak > limit {
 		t.Errorf("peak memory: got %d MiB, want at most %d", peak>>20, limit>>20)
+	}
+}
+
+// logStatus writes what the process holds now, by kind of memory.
+func logStatus(t *testing.T, pid int) {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return
+	}
+	for line := range strings.Lines(string(status)) {
+		if strings.HasPrefix(line, "Rss") {
+			t.Log(strings.TrimSpace(line))
+		}
 	}
 }
