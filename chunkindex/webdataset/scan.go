@@ -30,10 +30,9 @@ type scanner struct {
 	buf []byte
 	off int64 // of the next byte
 
-	open   bool // a sample has begun
-	key    string
-	dotted bool
-	exts   map[string]bool // of the open sample
+	open bool // a sample has begun
+	key  string
+	exts map[string]bool // of the open sample
 
 	head  []byte // the headers of the member being read, extension headers included
 	start int64  // offset of head
@@ -306,15 +305,15 @@ func (s *scanner) regular(h header) error {
 	if h.size > format.MaxSample {
 		return s.fail(h.name, fmt.Sprintf("%d bytes are more than a sample can have, %d", h.size, format.MaxSample))
 	}
-	key, ext, dotted := Split(h.name)
-	if !s.open || !dotted || !s.dotted || key != s.key {
+	key, ext, _ := Split(h.name) // a name without a dot belongs to the group that pack puts it in
+	if !s.open || key != s.key {
 		if err := s.finish(); err != nil {
 			return err
 		}
 		if err := s.out.Begin(key); err != nil {
 			return err
 		}
-		s.open, s.key, s.dotted = true, key, dotted
+		s.open, s.key = true, key
 		s.exts = map[string]bool{}
 	}
 	if s.exts[ext] {
