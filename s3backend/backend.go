@@ -136,7 +136,7 @@ func (b *Backend) run(ctx context.Context, first time.Duration, do func(context.
 			return fmt.Errorf("%w (%s)", cerr, err)
 		}
 		f := classify(err)
-		if errors.Is(f.kind, objstore.ErrDenied) && !refreshed {
+		if f.fresh && !refreshed {
 			if refreshed = true; b.refresh(started) {
 				continue
 			}

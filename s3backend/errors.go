@@ -26,6 +26,7 @@ type failure struct {
 	retry  bool   // another attempt may succeed
 	code   string // S3's, if it gave one
 	lost   bool   // the request may have taken effect
+	fresh  bool   // new credentials may help
 }
 
 func (f *failure) Error() string {
@@ -96,6 +97,9 @@ func classifyAnswer(a *minio.ErrorResponse) *failure {
 	case "NoSuchUpload":
 		f.kind = objstore.ErrUnavailable
 		return f
+	case "ExpiredToken", "InvalidToken", "TokenRefreshRequired", "InvalidAccessKeyId":
+		f.kind, f.fresh = objstore.ErrDenied, true
+		return f
 	case "RequestTimeTooSkewed":
 		f.kind, f.detail = objstore.ErrDenied, "this machine's clock and the store's differ too much: "+f.detail
 		return f
@@ -106,7 +110,7 @@ func classifyAnswer(a *minio.ErrorResponse) *failure {
 	case a.StatusCode == http.StatusPreconditionFailed, a.StatusCode == http.StatusNotModified:
 		f.kind = objstore.ErrChanged
 	case a.StatusCode == http.StatusUnauthorized, a.StatusCode == http.StatusForbidden:
-		f.kind = objstore.ErrDenied
+		f.kind, f.fresh = objstore.ErrDenied, true
 	case a.StatusCode == http.StatusTooManyRequests:
 		f.kind, f.retry = objstore.ErrThrottled, true
 	case a.StatusCode == http.StatusRequestedRangeNotSatisfiable:

@@ -1,0 +1,164 @@
+package s3backend
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+const (
+	testETag = "0123456789abcdef0123456789abcdef"
+	testKey  = "a/shard.tar"
+)
+
+// server speaks raw HTTP on real sockets: answer writes whatever it likes and returns
+// whether the connection may go on.
+type server struct {
+	url    string
+	mu     sync.Mutex
+	n      int
+	ranges []string
+	match  []string
+	conns  map[net.Conn]bool
+}
+
+type request struct {
+	*http.Request
+	n int // requests before this one
+}
+
+func serve(t *testing.T, answer func(w net.Conn, r request) (more bool)) *server {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &server{url: "http://" + ln.Addr().String(), conns: map[net.Conn]bool{}}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			s.mu.Lock()
+			s.conns[c] = true
+			s.mu.Unlock()
+			wg.Go(func() { s.talk(c, answer) })
+		}
+	})
+	t.Cleanup(func() {
+		ln.Close()
+		s.mu.Lock()
+		for c := range s.conns {
+			c.Close()
+		}
+		s.mu.Unlock()
+		wg.Wait()
+	})
+	return s
+}
+
+func (s *server) talk(c net.Conn, answer func(net.Conn, request) bool) {
+	defer c.Close()
+	in := bufio.NewReader(c)
+	for {
+		r, err := http.ReadRequest(in)
+		if err != nil {
+			return
+		}
+		s.mu.Lock()
+		n := s.n
+		s.n++
+		s.ranges = append(s.ranges, r.Header.Get("Range"))
+		s.match = append(s.match, r.Header.Get("If-Match"))
+		s.mu.Unlock()
+		if !answer(c, request{r, n}) {
+			return
+		}
+	}
+}
+
+func (s *server) requests() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.n
+}
+
+// reset closes a connection so that the peer sees a reset, not an end.
+func reset(c net.Conn) {
+	_ = c.(*net.TCPConn).SetLinger(0) // the worst that can happen is an ordinary end
+	c.Close()
+}
+
+// head writes an answer's head: the status line's rest and header lines.
+func head(c net.Conn, status string, lines ...string) {
+	fmt.Fprintf(c, "HTTP/1.1 %s\r\nLast-Modified: Mon, 02 Jan 2006 15:04:05 GMT\r\n%s\r\n\r\n", status, strings.Join(lines, "\r\n"))
+}
+
+func etag(s string) string { return `ETag: "` + s + `"` }
+
+func contentRange(from, to, total int) string {
+	return fmt.Sprintf("Content-Range: bytes %d-%d/%d", from, to, total)
+}
+
+// want reads the Range header of a request for an object of size bytes.
+func want(r request, size int) (from, to int) {
+	to = size - 1
+	if _, err := fmt.Sscanf(r.Header.Get("Range"), "bytes=%d-%d", &from, &to); err != nil {
+		to = size - 1
+	}
+	return from, to
+}
+
+// sound answers as a good server does.
+func sound(c net.Conn, r request, data []byte) bool {
+	from, to := want(r, len(data))
+	lines := []string{etag(testETag), fmt.Sprintf("Content-Length: %d", to-from+1)}
+	status := "200 OK"
+	if r.Header.Get("Range") != "" {
+		status = "206 Partial Content"
+		lines = append(lines, contentRange(from, to, len(data)))
+	}
+	head(c, status, lines...)
+	if r.Method != http.MethodHead {
+		c.Write(data[from : to+1])
+	}
+	return true
+}
+
+func refuse(c net.Conn, status, code string) bool {
+	body := "<Error><Code>" + code + "</Code><Message>m</Message><RequestId>r1</RequestId></Error>"
+	head(c, status, "Content-Type: application/xml", fmt.Sprintf("Content-Length: %d", len(body)))
+	fmt.Fprint(c, body)
+	return true
+}
+
+// quick shortens every time, so that a test spends none waiting.
+func quick() limits {
+	l := defaultLimits()
+	l.base, l.top, l.throttled = time.Microsecond, time.Millisecond, time.Microsecond
+	l.progress = 1 << 30
+	return l
+}
+
+func backend(t *testing.T, s *server, lim limits) *Backend {
+	t.Helper()
+	t.Setenv("AWS_ACCESS_KEY_ID", "AKIDCANARY")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "canary-secret-key")
+	b, err := newBackend(Config{Bucket: "train", Endpoint: s.url, PathStyle: true}, lim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
