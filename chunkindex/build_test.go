@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/millrace-data/millrace/chunkindex"
@@ -225,27 +224,43 @@ func TestBuildRefuses(t *testing.T) {
 	}
 }
 
-func TestCollect(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := memstore.New()
-		indextest.Write(t, store, spec())
-		old := build(t, store, chunkindex.BuildOptions{ChunkSize: 4 << 10})
-		current := build(t, store, chunkindex.BuildOptions{ChunkSize: 8 << 10})
-		if got, err := chunkindex.Collect(t.Context(), store, prefix, time.Hour); err != nil || len(got) != 0 {
-			t.Errorf("within the grace time: got %v, %v", got, err)
-		}
-		// The clock of the bubble moves on while its only goroutine waits.
-		<-time.After(2 * time.Hour)
-		got, err := chunkindex.Collect(t.Context(), store, prefix, time.Hour)
-		if err != nil || len(got) != 2 || !strings.Contains(strings.Join(got, " "), old.Generation) {
-			t.Errorf("got %v, %v, want index and binding of %s", got, err, old.Generation)
-		}
-		x, err := chunkindex.Open(t.Context(), store, prefix, chunkindex.OpenOptions{})
-		if err != nil || x.Generation() != current.Generation {
-			t.Fatalf("got %v, want generation %s", err, current.Generation)
-		}
-		x.Close()
+// aged is a store all of whose objects have one age.
+type aged struct {
+	objstore.Store
+	age time.Duration
+}
+
+func (a aged) List(ctx context.Context, prefix string, visit func(objstore.Object) error) error {
+	return a.Store.List(ctx, prefix, func(o objstore.Object) error {
+		o.Modified = time.Now().Add(-a.age)
+		return visit(o)
 	})
+}
+
+func TestCollect(t *testing.T) {
+	store := memstore.New()
+	indextest.Write(t, store, spec())
+	old := build(t, store, chunkindex.BuildOptions{ChunkSize: 4 << 10})
+	current := build(t, store, chunkindex.BuildOptions{ChunkSize: 8 << 10})
+	if got, err := chunkindex.Collect(t.Context(), aged{store, time.Minute}, prefix, time.Hour); err != nil || len(got) != 0 {
+		t.Errorf("within the grace time: got %v, %v", got, err)
+	}
+	x, err := chunkindex.Open(t.Context(), store, prefix, chunkindex.OpenOptions{Generation: old.Generation})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.Close()
+	got, err := chunkindex.Collect(t.Context(), aged{store, 2 * time.Hour}, prefix, time.Hour)
+	if err != nil || len(got) != 2 || !strings.Contains(strings.Join(got, " "), old.Generation) {
+		t.Errorf("got %v, %v, want index and binding of %s", got, err, old.Generation)
+	}
+	if x, err = chunkindex.Open(t.Context(), store, prefix, chunkindex.OpenOptions{}); err != nil || x.Generation() != current.Generation {
+		t.Fatalf("got %v, want generation %s", err, current.Generation)
+	}
+	x.Close()
+	if _, err := chunkindex.Open(t.Context(), store, prefix, chunkindex.OpenOptions{Generation: old.Generation}); !errors.Is(err, objstore.ErrNotFound) {
+		t.Errorf("a generation that was removed: got %v, want %v", err, objstore.ErrNotFound)
+	}
 }
 
 func TestVerify(t *testing.T) {

@@ -1,0 +1,119 @@
+package chunkindex
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"runtime"
+	"testing"
+)
+
+// manyChunks is a shard that was never there: chunks of two samples.
+type manyChunks int
+
+func (n manyChunks) totals() (t totals) {
+	_ = n.each(func(r *chunkRecord) error { t.add(r); return nil })
+	return t
+}
+
+func (n manyChunks) each(visit func(*chunkRecord) error) error {
+	var r chunkRecord
+	for i := range int(n) {
+		r.reset()
+		r.length, r.samples, r.bytes, r.longest = 2048, 2, 2048, 1024
+		r.crc, r.digest[0] = uint32(i), byte(i)
+		r.extents = append(r.extents, Extent{Offset: int64(i) * 2048, Length: 2048})
+		for j := range 2 {
+			r.table = binary.LittleEndian.AppendUint32(r.table, uint32(j)*1024)
+			r.table = binary.LittleEndian.AppendUint32(r.table, 1024)
+			r.table = binary.LittleEndian.AppendUint32(r.table, 7)
+			key := fmt.Sprintf("sample/%d/%d", i, j)
+			r.names = append(binary.AppendUvarint(r.names, uint64(len(key))), key...)
+			r.parts = appendPart(append(r.parts, 1), Part{Ext: "bin", Offset: 512, Length: 512})
+		}
+		if err := visit(&r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// An open index holds at most 100 bytes a chunk, whatever the number of samples.
+func TestResidentBytesPerChunk(t *testing.T) {
+	n := 120_000
+	if os.Getenv("MILLRACE_LONG") != "" {
+		n = 2_000_000
+	}
+	b, err := writeIndex(t.TempDir(), meta{Format: "tar", ChunkSize: 8 << 20}, []shardScan{{key: "a.tar", size: int64(n) * 2048, scan: manyChunks(n)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := heap()
+	x, err := openLocal(b.path, b.generation, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	got := float64(heap()-before) / float64(n)
+	said := float64(x.Resident()) / float64(n)
+	t.Logf("%d chunks: %.1f bytes each in memory, %.1f by its own account; index of %d bytes", n, got, said, x.Size())
+	if got > 100 || said > 100 || got > said*1.1+1 {
+		t.Errorf("got %.1f bytes a chunk, %.1f by its own account, want at most 100", got, said)
+	}
+	for i := 0; i < 2*n; i += 997 {
+		key := fmt.Sprintf("sample/%d/%d", i/2, i%2)
+		if at, ok, err := x.Lookup(t.Context(), key); err != nil || !ok || at != uint64(i) {
+			t.Fatalf("lookup of %s: got %d, %v, %v", key, at, ok, err)
+		}
+	}
+	runtime.KeepAlive(x)
+}
+
+func heap() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// Sorting on disk gives the same pages as sorting in memory.
+func TestHashSorter(t *testing.T) {
+	sorted := func(limit int) string {
+		s, err := newHashSorterOf(t.TempDir(), 5000, limit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.close()
+		for i := range uint64(5000) {
+			h := hashKey([]byte{byte(i), byte(i >> 8)})
+			if i%1000 == 0 {
+				h = 42 // hashes that collide
+			}
+			if err := s.add(h, i); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var out []byte
+		if err := s.write((*appender)(&out)); err != nil {
+			t.Fatal(err)
+		}
+		return string(out)
+	}
+	memory := sorted(5000)
+	if got, want := len(memory), pageSize*int(hashPages(5000)); got != want {
+		t.Fatalf("got %d bytes, want %d", got, want)
+	}
+	for _, limit := range []int{10, 100, 4999} {
+		if sorted(limit) != memory {
+			t.Errorf("limit %d: other pages than in memory", limit)
+		}
+	}
+}
+
+type appender []byte
+
+func (a *appender) Write(p []byte) (int, error) {
+	*a = append(*a, p...)
+	return len(p), nil
+}
