@@ -1,0 +1,85 @@
+package dirstore_test
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/internal/objstore/dirstore"
+)
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestForeignFiles puts into the directory what is no object: none is listed or read.
+func TestForeignFiles(t *testing.T) {
+	dir, outside := t.TempDir(), filepath.Join(t.TempDir(), "secret")
+	write(t, outside, "secret")
+	write(t, filepath.Join(dir, "a"), "a")
+	write(t, filepath.Join(dir, ".millrace-tmp-x"), "torn")
+	write(t, filepath.Join(dir, ".millrace-lock"), "")
+	for name, target := range map[string]string{"out": outside, "dangling": "none", "loop": "loop", "inside": "a", "dir": "."} {
+		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := dirstore.New(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	var got []string
+	err = s.List(t.Context(), "", func(o objstore.Object) error { got = append(got, o.Key); return nil })
+	if want := []string{"a", "inside"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %q, %v, want %q", got, err, want)
+	}
+	for _, key := range []string{"out", "dangling", "loop", "dir", "../secret", ".millrace-tmp-x", ".millrace-lock"} {
+		if err := s.ReadRange(t.Context(), objstore.Ref{Key: key}, 0, make([]byte, 1)); err == nil {
+			t.Errorf("read %q gave no error", key)
+		}
+	}
+}
+
+// TestRewriteDuringRead rewrites and truncates the file in place between two reads of
+// one reader.
+func TestRewriteDuringRead(t *testing.T) {
+	for _, text := range []string{strings.Repeat("b", 100), "b", strings.Repeat("b", 200)} {
+		dir := t.TempDir()
+		path := filepath.Join(dir, "a")
+		write(t, path, strings.Repeat("a", 100))
+		s, err := dirstore.New(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		o, err := s.Stat(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := s.Open(t.Context(), o.Ref(), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		if _, err := io.ReadFull(r, make([]byte, 10)); err != nil {
+			t.Fatal(err)
+		}
+		write(t, path, text)
+		later := o.Modified.Add(1)
+		if err := os.Chtimes(path, later, later); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := r.Read(make([]byte, 10)); n != 0 || !errors.Is(err, objstore.ErrChanged) {
+			t.Errorf("got %d, %v, want %v", n, err, objstore.ErrChanged)
+		}
+	}
+}
