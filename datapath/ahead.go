@@ -12,10 +12,11 @@ import (
 )
 
 const (
-	readerIdle  = 30 * time.Second // after which a reader is forgotten
-	readerLimit = 64               // readers followed at once
-	nearBatches = 8                // reads this near each other belong to one reader: the ranks of one job
-	aheadChunks = 16               // fetched ahead where the order has no windows
+	readerIdle    = 30 * time.Second // after which a reader is forgotten
+	readerLimit   = 64               // readers followed at once
+	nearBatches   = 8                // reads this near each other belong to one reader: the ranks of one job
+	behindBatches = 2                // how far behind the first of them the chunks are kept
+	aheadChunks   = 16               // fetched ahead where the order has no windows
 )
 
 // ahead returns how much of a budget is used for what readers come for: the rest is for bodies.
@@ -29,6 +30,7 @@ type reader struct {
 	seen   time.Time
 	valid  uint64 // chunks need not be worked out again before this position
 	chunks []int  // those needed now and soon, in order of need
+	behind []int  // those that a rank a little behind still needs: kept, never fetched
 }
 
 // followers knows the readers, and so which chunks are about to be needed.
@@ -37,7 +39,7 @@ type followers struct {
 
 	mu      sync.Mutex
 	readers []*reader
-	wanted  map[digest]struct{}
+	wanted  map[digest]struct{} // replaced, never changed
 }
 
 func newFollowers(budget int64) *followers {
@@ -70,8 +72,8 @@ type need struct {
 
 // moved notes where a reader stands and marks the chunks that it needs now and soon.
 func (p *Path) moved(s *Source, at shuffle.Cursor) {
-	if p.follow.move(s, at, time.Now()) {
-		p.cache.SetWarm(p.follow.expected)
+	if wanted := p.follow.move(s, at, time.Now()); wanted != nil {
+		p.cache.SetWarm(func(key digest) bool { _, ok := wanted[key]; return ok })
 	}
 	select {
 	case p.kick <- struct{}{}:
@@ -79,8 +81,8 @@ func (p *Path) moved(s *Source, at shuffle.Cursor) {
 	}
 }
 
-// move reports whether the set of expected chunks has changed.
-func (f *followers) move(s *Source, at shuffle.Cursor, now time.Time) bool {
+// move returns the set of expected chunks if it was worked out anew.
+func (f *followers) move(s *Source, at shuffle.Cursor, now time.Time) map[digest]struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	n := len(f.readers)
@@ -102,17 +104,20 @@ func (f *followers) move(s *Source, at shuffle.Cursor, now time.Time) bool {
 		r.at = at
 	}
 	if !changed && r.at.First < r.valid {
-		return false
+		return nil
 	}
 	share := f.budget / int64(len(f.readers))
-	f.wanted = make(map[digest]struct{}, len(f.wanted))
+	wanted := make(map[digest]struct{}, len(f.wanted))
 	for _, r := range f.readers {
 		r.lookAhead(share)
-		for _, c := range r.chunks {
-			f.wanted[r.source.index.Chunk(c).Digest] = struct{}{}
+		for _, cs := range [][]int{r.chunks, r.behind} {
+			for _, c := range cs {
+				wanted[r.source.index.Chunk(c).Digest] = struct{}{}
+			}
 		}
 	}
-	return true
+	f.wanted = wanted
+	return wanted
 }
 
 // find returns the reader that a read belongs to: the one of the same plan that stands near it.
@@ -136,42 +141,89 @@ func (f *followers) find(s *Source, at shuffle.Cursor) *reader {
 
 // lookAhead works out which chunks the reader needs now and soon, as many as limit bytes hold.
 func (r *reader) lookAhead(limit int64) {
-	back := 2 * r.at.BatchSize // a rank may be a little behind
-	from := r.at.First - min(back, r.at.First)
 	soon := aheadChunks
 	if params := r.at.Plan.Params(); params.Shuffle == shuffle.Window {
 		soon = int(min(params.Window, 1<<20))
 	}
-	r.chunks, r.valid = nil, r.at.Plan.Samples()
-	seen := map[uint64]bool{}
-	for span, now := range r.spans(from) {
-		if now && span.From < r.at.End {
-			if span.To > r.at.First {
-				r.valid = min(r.valid, span.To)
-			}
-		} else {
-			if now {
-				r.valid = min(r.valid, span.From)
-			}
+	r.chunks, r.behind, r.valid = nil, nil, r.at.Plan.Samples()
+	pick := picker{r.source, limit, map[uint64]bool{}}
+	for span, now := range r.spans() {
+		current := now && span.From < r.at.End
+		switch {
+		case current:
+			r.valid = min(r.valid, span.To)
+		case now:
+			r.valid = min(r.valid, span.From)
+		}
+		if !current {
 			if soon--; soon < 0 {
-				return
+				break
 			}
 		}
-		if seen[span.Chunk] {
-			continue
-		}
-		if limit -= chunkcache.Cost(r.source.index.Chunk(int(span.Chunk)).Length); limit < 0 {
+		if !pick.take(&r.chunks, span.Chunk) {
+			if current {
+				r.choose(limit)
+			}
 			return
 		}
-		seen[span.Chunk] = true
-		r.chunks = append(r.chunks, int(span.Chunk))
+	}
+	for span := range r.at.Epoch.Spans(r.at.First - min(behindBatches*r.at.BatchSize, r.at.First)) {
+		if span.From >= r.at.First || !pick.take(&r.behind, span.Chunk) {
+			return
+		}
 	}
 }
 
-// spans yields the spans of this epoch from a position on, then those of the next.
-func (r *reader) spans(from uint64) iter.Seq2[shuffle.Span, bool] {
+// choose picks from the chunks needed now where they do not all fit: those that are in memory, and
+// those whose use has just begun. The others are read sample by sample until they end: to
+// bring them whole would read again what of them is delivered already.
+func (r *reader) choose(limit int64) {
+	r.chunks, r.valid = nil, r.at.Plan.Samples()
+	pick := picker{r.source, limit, map[uint64]bool{}}
+	var fresh []uint64
+	for span := range r.at.Epoch.Spans(r.at.First) {
+		if span.From >= r.at.End {
+			break
+		}
+		r.valid = min(r.valid, span.To)
+		if r.source.resident(int(span.Chunk)) {
+			pick.take(&r.chunks, span.Chunk)
+		} else if span.From >= r.at.First || r.at.First-span.From < (span.To-span.From)/8 {
+			fresh = append(fresh, span.Chunk)
+		}
+	}
+	for _, c := range fresh {
+		if !pick.take(&r.chunks, c) {
+			return
+		}
+	}
+}
+
+// picker collects chunks, each once, as many as limit bytes hold.
+type picker struct {
+	source *Source
+	limit  int64
+	seen   map[uint64]bool
+}
+
+func (p *picker) take(to *[]int, chunk uint64) bool {
+	if p.seen[chunk] {
+		return true
+	}
+	n := chunkcache.Cost(p.source.index.Chunk(int(chunk)).Length)
+	if n > p.limit {
+		return false
+	}
+	p.limit -= n
+	p.seen[chunk] = true
+	*to = append(*to, int(chunk))
+	return true
+}
+
+// spans yields the spans of this epoch that the reader still needs, then those of the next.
+func (r *reader) spans() iter.Seq2[shuffle.Span, bool] {
 	return func(yield func(shuffle.Span, bool) bool) {
-		for span := range r.at.Epoch.Spans(from) {
+		for span := range r.at.Epoch.Spans(r.at.First) {
 			if !yield(span, true) {
 				return
 			}

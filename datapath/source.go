@@ -170,7 +170,7 @@ func (s *Source) slices(ctx context.Context, b *batch, warm bool) (*chunkindex.B
 	var missing int64
 	for i, c := range b.chunks {
 		which[i] = i
-		if !s.path.cache.Resident(s.index.Chunk(c.Chunk).Digest) {
+		if !s.resident(c.Chunk) {
 			missing += bytesOf(c)
 		}
 	}
@@ -189,6 +189,8 @@ func (s *Source) slices(ctx context.Context, b *batch, warm bool) (*chunkindex.B
 	}
 	return chunkindex.NewBody(segments, tiers(b.bytes, missing, time.Since(start)), l.Close), nil
 }
+
+func (s *Source) resident(chunk int) bool { return s.path.cache.Resident(s.index.Chunk(chunk).Digest) }
 
 func bytesOf(c chunkindex.ChunkRanges) (n int64) {
 	for _, r := range c.Ranges {
@@ -256,7 +258,7 @@ func (s *Source) copyChunks(ctx context.Context, b *batch, whole []int, segments
 		g.Go(func() error {
 			var missing int64
 			for _, i := range group {
-				if !s.path.cache.Resident(s.index.Chunk(b.chunks[i].Chunk).Digest) {
+				if !s.resident(b.chunks[i].Chunk) {
 					missing += bytesOf(b.chunks[i])
 				}
 			}

@@ -1,0 +1,157 @@
+package datapath
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/internal/budget"
+	"github.com/millrace-data/millrace/internal/objstore/memstore"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// dataset is a data set in memory with its index.
+type dataset struct {
+	store *memstore.Store
+	index *chunkindex.Index
+	shard [][]byte // stored bytes, by shard
+}
+
+// newDataset packs samples of the given lengths, so many to a shard.
+func newDataset(tb testing.TB, seed uint64, lengths []int, perShard int, chunkSize int64) *dataset {
+	tb.Helper()
+	rnd := rand.New(rand.NewPCG(seed, 1))
+	d := &dataset{store: memstore.New()}
+	for first := 0; first < len(lengths); first += perShard {
+		var b bytes.Buffer
+		w := tar.NewWriter(&b)
+		for i := first; i < min(first+perShard, len(lengths)); i++ {
+			body := make([]byte, lengths[i])
+			for j := range body {
+				body[j] = byte(rnd.Uint32())
+			}
+			must(tb, w.WriteHeader(&tar.Header{Name: fmt.Sprintf("%07d.bin", i), Size: int64(len(body)), Mode: 0o644}))
+			_, err := w.Write(body)
+			must(tb, err)
+		}
+		must(tb, w.Close())
+		d.store.Set(fmt.Sprintf("set/s%05d.tar", first/perShard), b.Bytes())
+	}
+	_, err := chunkindex.Build(tb.Context(), d.store, "set/", chunkindex.BuildOptions{ChunkSize: chunkSize, Parallel: 1})
+	must(tb, err)
+	d.index, err = chunkindex.Open(tb.Context(), d.store, "set/", chunkindex.OpenOptions{CacheDir: tb.TempDir()})
+	must(tb, err)
+	tb.Cleanup(func() { d.index.Close() })
+	for i := range d.index.Shards() {
+		data, _ := d.store.Bytes("set/" + d.index.Shard(i).Key)
+		d.shard = append(d.shard, data)
+	}
+	d.store.Reset()
+	return d
+}
+
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func same(n, length int) []int {
+	l := make([]int, n)
+	for i := range l {
+		l[i] = length
+	}
+	return l
+}
+
+// ranges locates samples: the k-th becomes segment k.
+func (d *dataset) ranges(tb testing.TB, samples []uint64) []chunkindex.ChunkRanges {
+	tb.Helper()
+	place := map[int]int{}
+	var out []chunkindex.ChunkRanges
+	for seq, n := range samples {
+		c := d.index.ChunkOf(n)
+		t, err := d.index.Table(context.Background(), c)
+		must(tb, err)
+		if _, ok := place[c]; !ok {
+			place[c] = len(out)
+			out = append(out, chunkindex.ChunkRanges{Chunk: c})
+		}
+		i := n - d.index.Chunk(c).First
+		r := &out[place[c]].Ranges
+		*r = append(*r, chunkindex.Range{Seq: seq, Offset: t.Offset[i], Length: t.Length[i], CRC32C: t.CRC32C[i]})
+	}
+	return out
+}
+
+// want returns a range's bytes as they are stored.
+func (d *dataset) want(c int, r chunkindex.Range) []byte {
+	e := d.index.Extents(c)[0]
+	return d.shard[e.Shard][e.Offset+int64(r.Offset):][:r.Length]
+}
+
+// check compares a body with the stored bytes.
+func (d *dataset) check(chunks []chunkindex.ChunkRanges, body *chunkindex.Body) error {
+	n := 0
+	for _, c := range chunks {
+		for _, r := range c.Ranges {
+			n++
+			if got := body.Segments[r.Seq]; !bytes.Equal(got, d.want(c.Chunk, r)) {
+				return fmt.Errorf("chunk %d segment %d: got other bytes than stored", c.Chunk, r.Seq)
+			}
+		}
+	}
+	if got := len(body.Segments); got != n {
+		return fmt.Errorf("got %d segments, want %d", got, n)
+	}
+	return nil
+}
+
+func (d *dataset) plan(tb testing.TB, name string, window uint64) *shuffle.Plan {
+	tb.Helper()
+	p, err := shuffle.NewPlan(shuffle.Params{Shuffle: name, Window: window, Seed: 7}, d.index.First())
+	must(tb, err)
+	return p
+}
+
+// newPath returns a path in debug mode, and checks at the end that nothing is left over.
+func newPath(tb testing.TB, cfg Config) *Path {
+	tb.Helper()
+	cfg.Debug = true
+	p := New(cfg)
+	tb.Cleanup(func() {
+		p.Close()
+		if got := p.Stats(); got.OpenLeases != 0 || got.BudgetInUse != 0 {
+			tb.Errorf("left over: %d leases, %d bytes of the budget, want 0 and 0", got.OpenLeases, got.BudgetInUse)
+		}
+	})
+	return p
+}
+
+// readEpoch reads one epoch batch by batch and checks every byte.
+func (d *dataset) readEpoch(tb testing.TB, s *Source, p *shuffle.Plan, epoch, batch uint64) {
+	tb.Helper()
+	e := p.Epoch(epoch)
+	var samples []uint64
+	for lo := uint64(0); lo < p.Samples(); lo += batch {
+		hi := min(lo+batch, p.Samples())
+		samples = e.Append(samples[:0], lo, hi)
+		chunks := d.ranges(tb, samples)
+		at := shuffle.Cursor{Plan: p, Epoch: e, First: lo, End: hi, BatchSize: batch}
+		body, err := s.Read(tb.Context(), at, chunks)
+		must(tb, err)
+		must(tb, d.check(chunks, body))
+		body.Close()
+	}
+}
+
+func bud(n int64) *budget.Budget { return budget.New(n, 0) }

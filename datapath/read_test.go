@@ -1,0 +1,253 @@
+package datapath
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/internal/budget"
+	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/internal/objstore/memstore"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+func TestEveryOrderAndCacheGivesTheStoredBytes(t *testing.T) {
+	lengths := make([]int, 600)
+	for i := range lengths {
+		lengths[i] = i * 37 % 3000 // the first is empty
+	}
+	d := newDataset(t, 1, lengths, 150, 16<<10)
+	for _, name := range []string{shuffle.None, shuffle.Window, shuffle.Slot, shuffle.Full} {
+		for _, cache := range []int64{200 << 10, 400 << 10, 8 << 20} {
+			for _, ahead := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s/%dKiB/ahead=%v", name, cache>>10, ahead), func(t *testing.T) {
+					p := newPath(t, Config{Budget: bud(cache), PartSize: 64 << 10, CheckSHA: true, NoPrefetch: !ahead})
+					ctx, cancel := context.WithCancel(t.Context())
+					var wg sync.WaitGroup
+					wg.Go(func() { p.Run(ctx) })
+					s := p.Open(d.index, d.store, "set/")
+					plan := d.plan(t, name, 8)
+					d.readEpoch(t, s, plan, 0, 40)
+					d.readEpoch(t, s, plan, 1, 40)
+					cancel()
+					wg.Wait()
+					if got := p.Stats().BudgetPeak; got > cache {
+						t.Errorf("got a peak of %d bytes, want at most %d", got, cache)
+					}
+				})
+			}
+		}
+	}
+}
+
+// one chunk per shard: no reads are joined, so reads count chunks.
+func TestStoreReadsOfAnEpoch(t *testing.T) {
+	const chunks, window = 512, 16
+	d := newDataset(t, 2, same(chunks*4, 700), 4, 1<<20)
+	if got := d.index.Chunks(); got != chunks {
+		t.Fatalf("got %d chunks, want %d", got, chunks)
+	}
+	for _, c := range []struct {
+		shuffle string
+		cache   int64
+		most    int
+	}{
+		{shuffle.Window, 600 << 10, chunks},
+		{shuffle.Slot, 600 << 10, chunks + window - 1},
+		{shuffle.None, 100 << 10, chunks},
+		{shuffle.Window, 8 << 20, chunks},
+		{shuffle.Slot, 8 << 20, chunks},
+	} {
+		for _, ahead := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/%dKiB/ahead=%v", c.shuffle, c.cache>>10, ahead), func(t *testing.T) {
+				d.store.Reset()
+				p := newPath(t, Config{Budget: bud(c.cache), NoPrefetch: !ahead})
+				ctx, cancel := context.WithCancel(t.Context())
+				var wg sync.WaitGroup
+				wg.Go(func() { p.Run(ctx) })
+				d.readEpoch(t, p.Open(d.index, d.store, "set/"), d.plan(t, c.shuffle, window), 0, 32)
+				cancel()
+				wg.Wait()
+				next := 0 // what was fetched for the epoch after it
+				if ahead {
+					next = 2 * window
+				}
+				if got := d.store.Stats().Requests[memstore.Read]; got < chunks || got > c.most+next {
+					t.Errorf("got %d store reads, want %d to %d", got, chunks, c.most+next)
+				}
+			})
+		}
+	}
+}
+
+func TestFullEpochWithATenthOfTheDataInMemory(t *testing.T) {
+	for _, size := range []int{300, 3000, 40000} {
+		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			d := newDataset(t, 3, same(1200, size), 100, 256<<10)
+			data := d.index.Bytes()
+			p := newPath(t, Config{Budget: bud(data / 10)})
+			d.readEpoch(t, p.Open(d.index, d.store, "set/"), d.plan(t, shuffle.Full, 0), 0, 64)
+			if got, most := d.store.Stats().BytesRead, data*13/10; got > most {
+				t.Errorf("got %d bytes from the store for %d of data, want at most %d", got, data, most)
+			}
+		})
+	}
+}
+
+func TestNoCacheTooSmallReadsMuchMoreThanTheData(t *testing.T) {
+	d := newDataset(t, 4, same(2000, 3000), 100, 64<<10)
+	data := d.index.Bytes()
+	for _, name := range []string{shuffle.Window, shuffle.Slot} {
+		t.Run(name, func(t *testing.T) {
+			p := newPath(t, Config{Budget: bud(data / 20)}) // a window is a third of the data
+			d.readEpoch(t, p.Open(d.index, d.store, "set/"), d.plan(t, name, uint64(d.index.Chunks()/3)), 0, 32)
+			if got, most := d.store.Stats().BytesRead, data*13/10; got > most {
+				t.Errorf("got %d bytes from the store for %d of data, want at most %d", got, data, most)
+			}
+			d.store.Reset()
+		})
+	}
+}
+
+func TestBatchLargerThanTheBudget(t *testing.T) {
+	d := newDataset(t, 5, same(40, 4000), 40, 16<<10)
+	p := newPath(t, Config{Budget: bud(50 << 10)})
+	s := p.Open(d.index, d.store, "set/")
+	samples := make([]uint64, 40)
+	for i := range samples {
+		samples[i] = uint64(i)
+	}
+	if _, err := s.Read(t.Context(), shuffle.Cursor{}, d.ranges(t, samples)); !errors.Is(err, budget.ErrTooLarge) {
+		t.Errorf("got %v, want %v", err, budget.ErrTooLarge)
+	}
+	if got := d.store.Stats().Total; got != 0 {
+		t.Errorf("got %d store requests, want none", got)
+	}
+}
+
+func TestStoreErrorsNameTheRange(t *testing.T) {
+	d := newDataset(t, 6, same(200, 2000), 50, 32<<10)
+	flip := func(b []byte) { b[len(b)/2] ^= 1 }
+	for _, c := range []struct {
+		name  string
+		fault func(n int) memstore.Fault
+		want  error
+		reads int
+	}{
+		{"changed", func(int) memstore.Fault { return memstore.Fault{Err: objstore.ErrChanged} }, objstore.ErrChanged, 1},
+		{"short", func(int) memstore.Fault { return memstore.Fault{After: 10, Err: objstore.ErrShort} }, objstore.ErrShort, 1},
+		{"wrong once", func(n int) memstore.Fault {
+			if n > 0 {
+				return memstore.Fault{}
+			}
+			return memstore.Fault{Corrupt: flip}
+		}, nil, 2},
+		{"wrong twice", func(int) memstore.Fault { return memstore.Fault{Corrupt: flip} }, chunkindex.ErrCorrupt, 2},
+	} {
+		for _, whole := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s/whole=%v", c.name, whole), func(t *testing.T) {
+				d.store.Reset()
+				d.store.SetFault(func(call memstore.Call) memstore.Fault { return c.fault(call.N) })
+				defer d.store.SetFault(nil)
+				p := newPath(t, Config{Budget: bud(1 << 20)})
+				s := p.Open(d.index, d.store, "set/")
+				var at shuffle.Cursor
+				if whole {
+					plan := d.plan(t, shuffle.None, 0)
+					at = shuffle.Cursor{Plan: plan, Epoch: plan.Epoch(0), First: 60, End: 61, BatchSize: 1}
+				}
+				chunks := d.ranges(t, []uint64{60})
+				body, err := s.Read(t.Context(), at, chunks)
+				if !errors.Is(err, c.want) {
+					t.Fatalf("got %v, want %v", err, c.want)
+				}
+				if err == nil {
+					must(t, d.check(chunks, body))
+					body.Close()
+				} else {
+					var where *chunkindex.RangeError
+					if !errors.As(err, &where) {
+						t.Fatalf("got %v, want a RangeError", err)
+					}
+					e := d.index.Extents(chunks[0].Chunk)[0]
+					sample := e.Offset + int64(chunks[0].Ranges[0].Offset)
+					if where.Shard != e.Shard || where.Key != d.index.Shard(e.Shard).Key ||
+						where.Offset > sample || where.Offset+where.Length < sample+int64(chunks[0].Ranges[0].Length) {
+						t.Errorf("got %v, want a range that holds %d of shard %d", where, sample, e.Shard)
+					}
+				}
+				if got := d.store.Stats().Total; got != c.reads {
+					t.Errorf("got %d store reads, want %d", got, c.reads)
+				}
+			})
+		}
+	}
+}
+
+func TestTwoNamesShareOneChunk(t *testing.T) {
+	d := newDataset(t, 7, same(4, 1000), 4, 1<<20)
+	p := newPath(t, Config{Budget: bud(1 << 20)})
+	plan := d.plan(t, shuffle.None, 0)
+	at := shuffle.Cursor{Plan: plan, Epoch: plan.Epoch(0), End: 1, BatchSize: 1}
+	for _, s := range []*Source{p.Open(d.index, d.store, "set/"), p.Open(d.index, d.store, "set/")} {
+		body, err := s.Read(t.Context(), at, d.ranges(t, []uint64{0}))
+		must(t, err)
+		body.Close()
+	}
+	if got := d.store.Stats().Total; got != 1 {
+		t.Errorf("got %d store reads, want 1", got)
+	}
+}
+
+func TestChunkLargerThanAPartIsReadInParts(t *testing.T) {
+	d := newDataset(t, 8, same(10, 10000), 10, 1<<20)
+	p := newPath(t, Config{Budget: bud(1 << 20), PartSize: 20000})
+	d.readEpoch(t, p.Open(d.index, d.store, "set/"), d.plan(t, shuffle.None, 0), 0, 10)
+	if got, want := d.store.Stats().Total, 6; got != want { // 10 * 10,752 bytes
+		t.Errorf("got %d store reads, want %d", got, want)
+	}
+}
+
+// The load goes on for the second reader when the first, who started it, goes away.
+func TestLoadOutlivesItsFirstReader(t *testing.T) {
+	d := newDataset(t, 9, same(4, 1000), 4, 1<<20)
+	chunks := d.ranges(t, []uint64{1, 2})
+	plan := d.plan(t, shuffle.None, 0)
+	at := shuffle.Cursor{Plan: plan, Epoch: plan.Epoch(0), End: 4, BatchSize: 4}
+	synctest.Test(t, func(t *testing.T) {
+		p := newPath(t, Config{Budget: bud(1 << 20)})
+		s := p.Open(d.index, d.store, "set/")
+		release := make(chan struct{})
+		d.store.SetFault(func(memstore.Call) memstore.Fault {
+			return memstore.Fault{Before: func() { <-release }}
+		})
+		defer d.store.SetFault(nil)
+		ctx, leave := context.WithCancel(t.Context())
+		var errs [2]error
+		var wg sync.WaitGroup
+		wg.Go(func() { _, errs[0] = s.Read(ctx, at, chunks) })
+		synctest.Wait()
+		wg.Go(func() {
+			body, err := s.Read(t.Context(), at, chunks)
+			if errs[1] = err; err == nil {
+				errs[1] = d.check(chunks, body)
+				body.Close()
+			}
+		})
+		synctest.Wait()
+		leave()
+		synctest.Wait()
+		close(release)
+		wg.Wait()
+		if !errors.Is(errs[0], context.Canceled) || errs[1] != nil {
+			t.Errorf("got %v and %v, want %v and no error", errs[0], errs[1], context.Canceled)
+		}
+		if got := p.Stats(); got.StoreReads != 1 || got.Joins != 1 {
+			t.Errorf("got %d store reads and %d joins, want 1 and 1", got.StoreReads, got.Joins)
+		}
+	})
+}
