@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"hash/crc32"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace-data/millrace/internal/objstore"
+)
+
+// What the arm STRAIGHT does: so many reads of so many bytes side by side.
+const (
+	streams = 12
+	part    = 16 << 20
+)
+
+// piece is one range to read.
+type piece struct {
+	ref    objstore.Ref
+	offset int64
+	length int64
+}
+
+// fetch reads all pieces, n at a time, into buffers that are used again, until span is over (0: no limit).
+func fetch(ctx context.Context, store objstore.RangeReader, pieces []piece, n int, span time.Duration) (load, error) {
+	var next, got, done atomic.Int64
+	var mu sync.Mutex
+	var failure error
+	longest := int64(1)
+	for _, p := range pieces {
+		longest = max(longest, p.length)
+	}
+	begin := time.Now()
+	var wg sync.WaitGroup
+	for range min(n, len(pieces)) {
+		wg.Go(func() {
+			buf := make([]byte, longest)
+			for {
+				i := next.Add(1) - 1
+				if i >= int64(len(pieces)) || span > 0 && time.Since(begin) > span {
+					return
+				}
+				p := pieces[i]
+				if err := store.ReadRange(ctx, p.ref, p.offset, buf[:p.length]); err != nil {
+					mu.Lock()
+					failure = err
+					mu.Unlock()
+					return
+				}
+				got.Add(p.length)
+				done.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	return load{bytes: got.Load(), samples: done.Load(), elapsed: time.Since(begin)}, failure
+}
+
+// parts cuts the first limit bytes of a data set into pieces for STRAIGHT.
+func (d set) parts(ctx context.Context, store objstore.Store, limit int64) ([]piece, error) {
+	var pieces []piece
+	for i := range d.shards {
+		obj, err := store.Stat(ctx, d.shard(i))
+		if err != nil {
+			return nil, err
+		}
+		for at := int64(0); at < obj.Size && limit > 0; at += part {
+			n := min(part, obj.Size-at, limit)
+			pieces = append(pieces, piece{obj.Ref(), at, n})
+			limit -= n
+		}
+	}
+	return pieces, nil
+}
+
+// cold measures the first epoch of a gateway that was just started.
+func (s *suite) cold(ctx context.Context) error {
+	for _, d := range []set{s.world.photos, s.world.text} {
+		if err := s.coldSet(ctx, d); err != nil {
+			return fmt.Errorf("cold, %s: %w", d.name, err)
+		}
+	}
+	return nil
+}
+
+// coldEpoch starts a gateway and reads one epoch from it.
+func (s *suite) coldEpoch(ctx context.Context, d set, epoch int64) (load, error) {
+	gw, err := s.world.serve(ctx, s.room(), "")
+	if err != nil {
+		return load{}, err
+	}
+	defer gw.stop()
+	return read(ctx, gw.addr, conns, 0, d.once(epoch))
+}
+
+func (s *suite) coldSet(ctx context.Context, d set) error {
+	s.logf("cold, %s: %d rounds of 2 arms", d.name, s.rounds)
+	pieces, err := d.parts(ctx, s.world.store, d.bytes())
+	if err != nil {
+		return err
+	}
+	var ours, straight, check []float64
+	sum := checksumCost()
+	for round := range s.rounds {
+		t, err := fetch(ctx, s.world.store, pieces, streams, 0)
+		if err != nil {
+			return err
+		}
+		o, err := s.coldEpoch(ctx, d, int64(round))
+		if err != nil {
+			return err
+		}
+		ours, straight = append(ours, o.rate()), append(straight, t.rate())
+		check = append(check, sum*o.rate())
+	}
+	bound := .74
+	if d.name == "text" {
+		bound = .66
+	}
+	if s.wants(4) {
+		s.table.paired(4, "cold epoch, "+d.name+", against STRAIGHT", ours, straight, gigabytes, bound, false)
+	}
+	if s.wants(11) {
+		s.table.single(11, "CRC-32C of all bytes as a share of a cold epoch, "+d.name, check, "", .1)
+	}
+	return nil
+}
+
+// checksumCost is the seconds that one core takes per byte of CRC-32C, from memory.
+func checksumCost() float64 {
+	data := make([]byte, 64<<20)
+	for i := range data {
+		data[i] = byte(i)
+	}
+	table := crc32.MakeTable(crc32.Castagnoli)
+	since := stopwatch()
+	crc := uint32(0)
+	for at := 0; at < len(data); at += chunkSize {
+		crc ^= crc32.Checksum(data[at:at+chunkSize], table)
+	}
+	cost := since() / float64(len(data))
+	if crc == 1 {
+		return cost + 1e-30 // so that the sum is needed
+	}
+	return cost
+}

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/millrace-data/millrace/internal/objstore"
+)
+
+// perSample compares batches with one request per sample.
+func (s *suite) perSample(ctx context.Context) error {
+	for _, d := range []set{s.world.photos, s.world.text} {
+		if err := s.perSampleSet(ctx, d); err != nil {
+			return fmt.Errorf("one request per sample, %s: %w", d.name, err)
+		}
+	}
+	return nil
+}
+
+// loosePieces are whole objects of one sample each, in random order, again and again.
+func (d set) loosePieces(ctx context.Context, store objstore.Store) ([]piece, error) {
+	refs := make([]objstore.Ref, d.objects)
+	i := 0
+	err := store.List(ctx, "loose-"+d.name+"/", func(o objstore.Object) error {
+		if i < len(refs) {
+			refs[i] = o.Ref()
+			i++
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	pieces := make([]piece, 1<<16)
+	for k := range pieces {
+		pieces[k] = piece{refs[rand.IntN(i)], 0, d.payload}
+	}
+	return pieces, nil
+}
+
+// ranges are single samples of the shards, in random order.
+func (d set) ranges(ctx context.Context, store objstore.Store) ([]piece, error) {
+	refs := make([]objstore.Ref, d.shards)
+	for i := range refs {
+		obj, err := store.Stat(ctx, d.shard(i))
+		if err != nil {
+			return nil, err
+		}
+		refs[i] = obj.Ref()
+	}
+	pieces := make([]piece, 1<<16)
+	for k := range pieces {
+		pieces[k] = piece{refs[rand.IntN(len(refs))], rand.Int64N(d.each) * d.stride(), d.stride()}
+	}
+	return pieces, nil
+}
+
+func (s *suite) perSampleSet(ctx context.Context, d set) error {
+	s.logf("one request per sample, %s: %d rounds", d.name, s.rounds)
+	get, err := d.loosePieces(ctx, s.world.store)
+	if err != nil {
+		return err
+	}
+	ranged, err := d.ranges(ctx, s.world.store)
+	if err != nil {
+		return err
+	}
+	gw, err := s.world.serve(ctx, s.room(), "")
+	if err != nil {
+		return err
+	}
+	defer gw.stop()
+	if _, err := read(ctx, gw.addr, conns, 0, d.once(0)); err != nil {
+		return err
+	}
+	var warm, cold, get1, range1 []float64
+	span := max(s.span, time.Second/2)
+	for round := range s.rounds {
+		g, err := fetch(ctx, s.world.store, get, loose, span)
+		if err != nil {
+			return err
+		}
+		w, err := read(ctx, gw.addr, conns, s.span, d.epoch(int64(round*1000)))
+		if err != nil {
+			return err
+		}
+		r, err := fetch(ctx, s.world.store, ranged, loose, span)
+		if err != nil {
+			return err
+		}
+		get1, range1, warm = append(get1, g.sampleRate()), append(range1, r.sampleRate()), append(warm, w.sampleRate())
+		if s.wants(7) {
+			c, err := s.coldEpoch(ctx, d, int64(round))
+			if err != nil {
+				return err
+			}
+			cold = append(cold, c.sampleRate())
+		}
+	}
+	get1Warm, range1Warm, get1Cold := 22.0, 45.0, 5.8
+	if d.name == "text" {
+		get1Warm, range1Warm, get1Cold = 240, 620, 80
+	}
+	if s.wants(6) {
+		s.table.paired(6, "samples warm, "+d.name+", against GET1", warm, get1, perSecond, get1Warm, false)
+		s.table.paired(6, "samples warm, "+d.name+", against RANGE1", warm, range1, perSecond, range1Warm, false)
+	}
+	if s.wants(7) {
+		s.table.paired(7, "samples cold, "+d.name+", against GET1", cold, get1, perSecond, get1Cold, false)
+	}
+	return nil
+}

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// plans measures the order of 10^9 samples in 10^6 chunks.
+func (s *suite) plans() {
+	samples, chunks := uint64(1e9), 1_000_000
+	if s.quick {
+		samples, chunks = 1e7, 10_000
+	}
+	s.logf("plans of %d samples in %d chunks", samples, chunks)
+	first := make([]uint64, chunks+1)
+	for i := range first {
+		first[i] = samples / uint64(chunks) * uint64(i)
+	}
+	for _, c := range []struct {
+		params   shuffle.Params
+		ms, size float64
+	}{
+		{shuffle.Params{Shuffle: shuffle.Window, Window: 64}, 20, 12},
+		{shuffle.Params{Shuffle: shuffle.Slot, Window: 128}, 50, 32},
+	} {
+		var ready, size, locate []float64
+		for round := range s.rounds {
+			c.params.Seed = uint64(round)
+			ms, mib, us := planOnce(c.params, first)
+			ready, size, locate = append(ready, ms), append(size, mib), append(locate, us)
+		}
+		s.table.single(9, c.params.Shuffle+": plan and epoch ready", ready, " ms", c.ms)
+		s.table.single(9, c.params.Shuffle+": memory", size, " MiB", c.size)
+		s.table.single(9, c.params.Shuffle+": one of its batches located, window known", locate, " us", 15)
+	}
+	since := stopwatch()
+	n := int(samples / 100)
+	order := make([]uint32, n)
+	for i := range order {
+		order[i] = uint32(i)
+	}
+	rand.Shuffle(n, func(i, j int) { order[i], order[j] = order[j], order[i] })
+	s.logf("plans: a shuffled array of %d samples, a hundredth, takes %.2f s and %d MiB", n, since(), n*4>>20)
+	runtime.KeepAlive(order)
+}
+
+// planOnce returns the milliseconds until an epoch is ready, the MiB it holds, and the microseconds to locate a batch.
+func planOnce(params shuffle.Params, first []uint64) (ms, mib, us float64) {
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	since := stopwatch()
+	plan, err := shuffle.NewPlan(params, first)
+	if err != nil {
+		panic(fmt.Sprintf("plan %s: %v", params.Shuffle, err)) // the parameters stand above
+	}
+	epoch := plan.Epoch(params.Seed)
+	ms = since() * 1e3
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	mib = float64(after.HeapAlloc) - float64(before.HeapAlloc)
+	dst := make([]uint64, 0, batch)
+	batches := plan.Samples() / batch
+	var times []float64
+	for range 200 {
+		lo := rand.Uint64N(batches-1) * batch
+		dst = epoch.Append(dst[:0], lo, lo+batch) // its window is known from here on
+		since := stopwatch()
+		dst = epoch.Append(dst[:0], lo, lo+batch)
+		times = append(times, since()*1e6)
+	}
+	runtime.KeepAlive(plan)
+	return ms, mib / (1 << 20), median(times)
+}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// process is a child that listens on a port.
+type process struct {
+	cmd  *exec.Cmd
+	addr string
+	log  bytes.Buffer // what it printed on standard error
+}
+
+// freePort asks the system for a port nobody uses now.
+func freePort() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer l.Close() //nolint:errcheck // it only gave its number
+	return l.Addr().String(), nil
+}
+
+// start runs a command and waits until its health path answers 200.
+func start(ctx context.Context, addr, health string, env []string, name string, args ...string) (*process, error) {
+	p := &process{addr: addr}
+	p.cmd = exec.CommandContext(ctx, name, args...)
+	p.cmd.Env = append(os.Environ(), env...)
+	p.cmd.Stdout, p.cmd.Stderr = io.Discard, &p.log
+	if err := p.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	end := time.Now().Add(30 * time.Second)
+	for {
+		if ok := healthy(ctx, addr, health); ok {
+			return p, nil
+		}
+		if time.Now().After(end) || ctx.Err() != nil || p.gone() {
+			p.stop()
+			return nil, fmt.Errorf("%s did not answer on %s: %s", name, addr, strings.TrimSpace(p.log.String()))
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+func healthy(ctx context.Context, addr, path string) bool {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+path, nil)
+	if err != nil {
+		return false
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return false
+	}
+	resp.Body.Close() //nolint:errcheck // only the status counts
+	return resp.StatusCode == http.StatusOK
+}
+
+// gone says that the process has ended by itself.
+func (p *process) gone() bool { return p.cmd.Process.Signal(syscall.Signal(0)) != nil }
+
+// stop ends the process at once: nothing it holds is worth keeping.
+func (p *process) stop() {
+	if p == nil || p.cmd.Process == nil {
+		return
+	}
+	p.cmd.Process.Kill() //nolint:errcheck // it may have ended already
+	p.cmd.Wait()         //nolint:errcheck // killed
+}
+
+var errNoProc = errors.New("no /proc on this system")
+
+// cpu is the processor time that the process has used.
+func (p *process) cpu() (float64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+	if err != nil {
+		return 0, errNoProc
+	}
+	// The name in brackets may hold spaces; fields 14 and 15 are user and system time in ticks of 10 ms.
+	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+	user, err1 := strconv.ParseFloat(fields[11], 64)
+	system, err2 := strconv.ParseFloat(fields[12], 64)
+	return (user + system) / 100, errors.Join(err1, err2)
+}
+
+// peak is the largest resident size so far, in bytes.
+func (p *process) peak() (float64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	if err != nil {
+		return 0, errNoProc
+	}
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			kb, err := strconv.ParseFloat(strings.Fields(rest)[0], 64)
+			return kb * 1024, err
+		}
+	}
+	return 0, errNoProc
+}

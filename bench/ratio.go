@@ -1,0 +1,152 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+)
+
+// median of an unsorted list; 0 for an empty one.
+func median(x []float64) float64 { return quantile(x, .5) }
+
+func quantile(x []float64, q float64) float64 {
+	if len(x) == 0 {
+		return 0
+	}
+	x = slices.Sorted(slices.Values(x))
+	at := q * float64(len(x)-1)
+	lo := int(at)
+	hi := min(lo+1, len(x)-1)
+	return x[lo] + (x[hi]-x[lo])*(at-float64(lo))
+}
+
+// row is one line of the table.
+type row struct {
+	goal         int
+	what         string
+	ours, theirs string // medians of the arms, with units
+	value        float64
+	lo, hi       float64 // spread: quartiles of the paired ratios
+	unit         string
+	bound        float64
+	atMost       bool // the goal is an upper bound
+}
+
+type table []row
+
+func (r row) met() bool {
+	if r.atMost {
+		return r.value <= r.bound
+	}
+	return r.value >= r.bound
+}
+
+// paired adds a row from rounds of two arms. higher says that the figures are rates: ours over theirs; for costs it is the same
+// quotient and the goal is an upper bound.
+func (t *table) paired(goal int, what string, ours, theirs []float64, format func(float64) string, bound float64, atMost bool) {
+	ratios := make([]float64, min(len(ours), len(theirs)))
+	for i := range ratios {
+		ratios[i] = ours[i] / theirs[i]
+	}
+	*t = append(*t, row{
+		goal: goal, what: what, ours: format(median(ours)), theirs: format(median(theirs)), unit: " x",
+		value: median(ratios), lo: quantile(ratios, .25), hi: quantile(ratios, .75), bound: bound, atMost: atMost,
+	})
+}
+
+// single adds a row of one figure that has to stay below a bound.
+func (t *table) single(goal int, what string, values []float64, unit string, bound float64) {
+	*t = append(*t, row{
+		goal: goal, what: what, ours: "-", theirs: "-", unit: unit,
+		value: median(values), lo: quantile(values, .25), hi: quantile(values, .75), bound: bound, atMost: true,
+	})
+}
+
+func gigabytes(x float64) string    { return fmt.Sprintf("%.3g GB/s", x/1e9) }
+func perSecond(x float64) string    { return fmt.Sprintf("%.4g samples/s", x) }
+func nanoPerKB(x float64) string    { return fmt.Sprintf("%.4g ns/KB", x*1e12) }
+func seconds(x float64) string      { return fmt.Sprintf("%.4g s", x) }
+func microseconds(x float64) string { return fmt.Sprintf("%.4g us", x*1e6) }
+
+func (t table) markdown() string {
+	var b strings.Builder
+	b.WriteString("| goal | what | Millrace | yardstick | result | quartiles | goal | met |\n|---|---|---|---|---|---|---|---|\n")
+	sorted := slices.Clone(t)
+	slices.SortStableFunc(sorted, func(a, b row) int { return a.goal - b.goal })
+	for _, r := range sorted {
+		sign, met := "≥", "yes"
+		if r.atMost {
+			sign = "≤"
+		}
+		if !r.met() {
+			met = "**no**"
+		}
+		fmt.Fprintf(&b, "| %d | %s | %s | %s | %.3g%s | %.3g - %.3g | %s %.3g%s | %s |\n",
+			r.goal, r.what, r.ours, r.theirs, r.value, r.unit, r.lo, r.hi, sign, r.bound, r.unit, met)
+	}
+	return b.String()
+}
+
+// finish prints the table and writes the page.
+func (s *suite) finish(ctx context.Context) error {
+	fmt.Fprintln(s.log, s.table.markdown())
+	if s.out == "" {
+		return nil
+	}
+	var b bytes.Buffer
+	b.WriteString("# Benchmarks\n\nWritten by `make bench`; not edited by hand.\n\n")
+	fmt.Fprintf(&b, "- machine: %s\n- commit: %s\n- date: %s\n- data: two data sets of %d MiB in chunks of 8 MiB, samples of 110 KB and of 4 KB, batches of 256\n",
+		machine(), commit(ctx), time.Now().UTC().Format(time.DateOnly), s.mib)
+	fmt.Fprintf(&b, "- rounds: %d, arms alternating; result = median of the paired ratios, beside it their quartiles\n", s.rounds)
+	if s.quick {
+		b.WriteString("- **a quick run: it shows that everything runs and measures nothing**\n")
+	}
+	b.WriteString(method)
+	b.WriteString(s.table.markdown())
+	return os.WriteFile(s.out, b.Bytes(), 0o644)
+}
+
+const method = `
+Absolute figures on a shared machine move by a factor of two within an hour. So each figure is the ratio of two arms that
+run alternately in one process start; only the ratio is judged.
+
+| arm | what it is |
+|---|---|
+| HOT | a bare net/http handler that writes one resident slice per response |
+| COLD-MEM | the same, from a random place of a buffer as large as the cache |
+| STRAIGHT | a parallel ranged download of the same bytes from the same store, thrown away |
+| GET1 | one object GET per sample, 16 in flight |
+| RANGE1 | one ranged GET per sample into the packed shards, 16 in flight |
+
+The gateway is the real binary in a process of its own, the bare handlers too; batches are read over 4 keep-alive connections and
+thrown away. The store is a MinIO process on the same machine, for goal 5 an in-process store with 20 ms to the first byte, 80 MB/s
+per stream and 500 MB/s in all. A cold epoch begins with a gateway that was just started.
+
+`
+
+func machine() string {
+	model := "unknown processor"
+	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {
+		for line := range strings.Lines(string(text)) {
+			if name, v, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
+				model = strings.TrimSpace(v)
+				break
+			}
+		}
+	}
+	return fmt.Sprintf("%d x %s, %s/%s, %s", runtime.NumCPU(), model, runtime.GOOS, runtime.GOARCH, runtime.Version())
+}
+
+func commit(ctx context.Context) string {
+	out, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty", "--abbrev=12").Output()
+	if err != nil {
+		return "unknown"
+	}
+	return strings.TrimSpace(string(out))
+}

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/datapath"
+	"github.com/millrace-data/millrace/gateway"
+	"github.com/millrace-data/millrace/internal/budget"
+	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/internal/objstore/memstore"
+	"github.com/millrace-data/millrace/internal/objstore/shaped"
+)
+
+// shaped measures cold epochs where the network to the store binds, in this process: nothing here needs much of
+// the processor.
+func (s *suite) shaped(ctx context.Context) error {
+	d := newSet("photos", 110*1024, s.mib)
+	inner := memstore.New()
+	for i := range d.shards {
+		data, err := d.tar(i)
+		if err != nil {
+			return err
+		}
+		if _, err := inner.Put(ctx, d.shard(i), bytes.NewReader(data), int64(len(data)), objstore.Condition{}); err != nil {
+			return err
+		}
+	}
+	if err := d.index(ctx, inner); err != nil {
+		return err
+	}
+	store := shaped.New(inner, shaped.Shape{FirstByte: 20 * time.Millisecond, Stream: 80e6, Total: 500e6})
+	pieces, err := d.parts(ctx, inner, d.bytes())
+	if err != nil {
+		return err
+	}
+	own := make([]piece, window) // what the first batch's window holds: as many chunks, from different places
+	for i := range own {
+		own[i] = piece{pieces[i*len(pieces)/window].ref, 0, chunkSize}
+	}
+	s.logf("shaped store: %d rounds of 2 arms", s.rounds)
+	var ours, straight, first, alone []float64
+	for round := range s.rounds {
+		t, err := fetch(ctx, store, pieces, streams, 0)
+		if err != nil {
+			return err
+		}
+		a, err := fetch(ctx, store, own, window, 0)
+		if err != nil {
+			return err
+		}
+		o, err := s.inProcess(ctx, d, store, d.once(int64(round)))
+		if err != nil {
+			return err
+		}
+		f, err := s.inProcess(ctx, d, store, func(i int64) string {
+			if i > 0 {
+				return ""
+			}
+			return d.path(int64(round), 0)
+		})
+		if err != nil {
+			return err
+		}
+		straight, alone = append(straight, t.rate()), append(alone, a.elapsed.Seconds())
+		ours, first = append(ours, o.rate()), append(first, median(f.latencies))
+	}
+	s.table.paired(5, "cold epoch, shaped store, against STRAIGHT", ours, straight, gigabytes, .98, false)
+	s.table.paired(5, "first batch against the download of its window alone", first, alone, seconds, 1.25, true)
+	return nil
+}
+
+// inProcess wires a gateway with an empty cache as the serve command does, and reads from it.
+func (s *suite) inProcess(ctx context.Context, d set, store objstore.Store, path func(int64) string) (load, error) {
+	b := budget.New(s.room(), budget.DefaultWait)
+	dp := datapath.New(datapath.Config{Budget: b})
+	defer dp.Close()
+	index, err := chunkindex.Open(ctx, store, d.name+"/", chunkindex.OpenOptions{Tables: dp.Tables()})
+	if err != nil {
+		return load{}, err
+	}
+	defer index.Close() //nolint:errcheck // opened for reading only
+	gw, err := gateway.New(gateway.Config{
+		Datasets: []gateway.Dataset{{Name: d.name, Index: index, Source: dp.Open(index, store, d.name+"/")}},
+		Budget:   b, Log: zerolog.Nop(), Version: "bench",
+	})
+	if err != nil {
+		return load{}, err
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return load{}, err
+	}
+	run, stop := context.WithCancel(ctx)
+	srv := &http.Server{Handler: gw.Handler(), ReadHeaderTimeout: 5 * time.Second}
+	ended := make(chan error, 2)
+	go func() { ended <- dp.Run(run) }()
+	go func() { ended <- srv.Serve(l) }()
+	got, err := read(ctx, l.Addr().String(), conns, 0, path)
+	err = errors.Join(err, srv.Close())
+	stop()
+	for range cap(ended) {
+		if e := <-ended; !errors.Is(e, http.ErrServerClosed) && !errors.Is(e, context.Canceled) {
+			err = errors.Join(err, e)
+		}
+	}
+	return got, err
+}

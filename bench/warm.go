@@ -1,0 +1,204 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// conns is how many keep-alive connections read.
+const conns = 4
+
+// warm measures a gateway that holds everything, against bare handlers.
+func (s *suite) warm(ctx context.Context) error {
+	for _, d := range []set{s.world.photos, s.world.text} {
+		if err := s.warmSet(ctx, d); err != nil {
+			return fmt.Errorf("warm, %s: %w", d.name, err)
+		}
+	}
+	return nil
+}
+
+// room is a cache that holds a whole data set.
+func (s *suite) room() int64 { return s.mib<<20*3/2 + 256<<20 }
+
+// epoch gives the batches of one epoch after another.
+func (d set) epoch(first int64) func(int64) string {
+	return func(i int64) string { return d.path(first+i/d.batches(), i%d.batches()) }
+}
+
+// once gives the batches of one epoch, then nothing.
+func (d set) once(epoch int64) func(int64) string {
+	return func(i int64) string {
+		if i >= d.batches() {
+			return ""
+		}
+		return d.path(epoch, i)
+	}
+}
+
+func (s *suite) warmSet(ctx context.Context, d set) error {
+	admin, err := freePort()
+	if err != nil {
+		return err
+	}
+	gw, err := s.world.serve(ctx, s.room(), admin)
+	if err != nil {
+		return err
+	}
+	defer gw.stop()
+	bare, err := startYardstick(ctx, d.body(), s.mib<<20)
+	if err != nil {
+		return err
+	}
+	defer bare.stop()
+	for epoch := range int64(2) {
+		if _, err := read(ctx, gw.addr, conns, 0, d.once(epoch)); err != nil {
+			return err
+		}
+	}
+	if s.wants(1, 2, 3, 11) {
+		if err := s.warmArms(ctx, d, gw, bare); err != nil {
+			return err
+		}
+	}
+	if s.profile != "" {
+		if err := s.takeProfile(ctx, d, gw, admin); err != nil {
+			return err
+		}
+	}
+	if s.wants(12) {
+		return s.scale(ctx, d, gw)
+	}
+	return nil
+}
+
+// arm is one reading, with the processor time that the server spent on it.
+type arm struct {
+	load
+	cpu float64 // seconds per byte
+}
+
+func (s *suite) measure(ctx context.Context, p *process, path func(int64) string) (arm, error) {
+	before, err := p.cpu()
+	if err != nil && !errors.Is(err, errNoProc) {
+		return arm{}, err
+	}
+	l, err := read(ctx, p.addr, conns, s.span, path)
+	if err != nil {
+		return arm{}, err
+	}
+	after, err := p.cpu()
+	if errors.Is(err, errNoProc) {
+		err = nil
+	}
+	return arm{l, (after - before) / float64(l.bytes)}, err
+}
+
+func (s *suite) warmArms(ctx context.Context, d set, gw, bare *process) error {
+	s.logf("warm, %s: %d rounds of 3 arms", d.name, s.rounds)
+	var ours, hot, cold, cpuOurs, cpuHot, tail []float64
+	same := func(path string) func(int64) string { return func(int64) string { return path } }
+	for round := range s.rounds {
+		h, err := s.measure(ctx, bare, same("/hot"))
+		if err != nil {
+			return err
+		}
+		o, err := s.measure(ctx, gw, d.epoch(int64(round*1000)))
+		if err != nil {
+			return err
+		}
+		c, err := s.measure(ctx, bare, same("/cold"))
+		if err != nil {
+			return err
+		}
+		ours, hot, cold = append(ours, o.rate()), append(hot, h.rate()), append(cold, c.rate())
+		cpuOurs, cpuHot = append(cpuOurs, o.cpu), append(cpuHot, h.cpu)
+		tail = append(tail, quantile(o.latencies, .99)/quantile(o.latencies, .5))
+	}
+	goal, toHot, toCold := 1, .85, 1.0
+	if d.name == "text" {
+		goal, toHot, toCold = 2, .62, .85
+	}
+	if s.wants(goal) {
+		s.table.paired(goal, "warm, "+d.name+", against HOT", ours, hot, gigabytes, toHot, false)
+		s.table.paired(goal, "warm, "+d.name+", against COLD-MEM", ours, cold, gigabytes, toCold, false)
+	}
+	if s.wants(3) && goal == 1 && cpuHot[0] > 0 {
+		s.table.paired(3, "processor time per byte, warm, "+d.name, cpuOurs, cpuHot, nanoPerKB, 1.3, true)
+	}
+	if s.wants(11) {
+		s.table.single(11, "warm latency, p99 over p50, "+d.name, tail, " x", 1.8)
+	}
+	return nil
+}
+
+// scale reads with ever more connections, and epochs far from the first.
+func (s *suite) scale(ctx context.Context, d set, gw *process) error {
+	s.logf("scale-up, %s", d.name)
+	var falls, far, near []float64
+	for round := range s.rounds {
+		best, worst := 0.0, 1.0
+		for n := 1; n <= 64; n *= 2 {
+			l, err := read(ctx, gw.addr, n, s.span/2, d.epoch(int64(round*1000)))
+			if err != nil {
+				return err
+			}
+			best = max(best, l.rate())
+			worst = min(worst, l.rate()/best)
+		}
+		falls = append(falls, worst)
+		a, err := read(ctx, gw.addr, conns, s.span/2, d.epoch(0))
+		if err != nil {
+			return err
+		}
+		b, err := read(ctx, gw.addr, conns, s.span/2, d.epoch(1<<40+int64(round)))
+		if err != nil {
+			return err
+		}
+		near, far = append(near, a.rate()), append(far, b.rate())
+	}
+	s.table = append(s.table, row{
+		goal: 12, what: "1 to 64 connections, lowest rate over the best one before it, " + d.name, ours: "-", theirs: "-", unit: " x",
+		value: median(falls), lo: quantile(falls, .25), hi: quantile(falls, .75), bound: .9,
+	})
+	s.table.paired(12, "epoch 2^40 against epoch 0, "+d.name, far, near, gigabytes, .9, false)
+	return nil
+}
+
+// takeProfile saves a CPU profile of the warm gateway.
+func (s *suite) takeProfile(ctx context.Context, d set, gw *process, admin string) error {
+	const length = 4 * time.Second
+	result := make(chan error, 1)
+	go func() {
+		result <- download(ctx, fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", admin, length/time.Second), filepath.Join(s.profile, d.name+".pprof"))
+	}()
+	_, err := read(ctx, gw.addr, conns, length+time.Second/2, d.epoch(0))
+	return errors.Join(err, <-result)
+}
+
+func download(ctx context.Context, url, into string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close() //nolint:errcheck // read to the end
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("GET %s: %s", url, resp.Status)
+	}
+	f, err := os.Create(into)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(f, resp.Body)
+	return errors.Join(err, f.Close())
+}
