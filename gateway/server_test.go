@@ -1,0 +1,215 @@
+package gateway_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+
+	"github.com/millrace-data/millrace/gateway"
+)
+
+// serve runs the real server on a loopback port until the test ends or stop is called.
+func (r *rig) serve(cfg gateway.ServerConfig) (addr string, stop func() error) {
+	r.t.Helper()
+	ln, err := (&net.ListenConfig{}).Listen(r.t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- gateway.NewServer(r.gateway, cfg).Serve(ctx, ln) }()
+	stopped := false
+	stop = func() error {
+		if stopped {
+			return nil
+		}
+		stopped = true
+		cancel()
+		return <-done
+	}
+	r.t.Cleanup(func() {
+		if err := stop(); err != nil {
+			r.t.Errorf("serve: %v", err)
+		}
+	})
+	return ln.Addr().String(), stop
+}
+
+func dial(t *testing.T, addr string) net.Conn {
+	t.Helper()
+	c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func fastDrain(c *gateway.Config) { c.LameDuck = time.Millisecond }
+
+func TestServerServesAndDrains(t *testing.T) {
+	r := newRig(t, 20, 800, fastDrain)
+	addr, stop := r.serve(gateway.ServerConfig{Connections: 2})
+	entered, leave := make(chan struct{}), make(chan struct{})
+	r.source.before = func(context.Context) error {
+		close(entered)
+		<-leave
+		return nil
+	}
+	c := dial(t, addr)
+	fmt.Fprintf(c, "GET /epoch/0/batch/0 HTTP/1.1\r\nHost: x\r\n\r\n")
+	<-entered
+	stopped := make(chan error, 1)
+	go func() { stopped <- stop() }()
+	// A request in flight is finished although the server is going; who comes now is told.
+	for {
+		late := dial(t, addr)
+		fmt.Fprintf(late, "GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n")
+		res, err := http.ReadResponse(bufio.NewReader(late), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		late.Close()
+		if res.StatusCode == http.StatusServiceUnavailable {
+			break
+		}
+	}
+	close(leave)
+	res, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(res.Body)
+	res.Body.Close()
+	if err != nil || res.StatusCode != http.StatusOK || int64(len(body)) != res.ContentLength {
+		t.Errorf("got status %d, %d bytes and %v while draining, want 200 and the whole body", res.StatusCode, len(body), err)
+	}
+	if err := <-stopped; err != nil {
+		t.Errorf("got %v from the drain, want nil", err)
+	}
+}
+
+func TestConnectionLimit(t *testing.T) {
+	r := newRig(t, 20, 800, fastDrain)
+	addr, _ := r.serve(gateway.ServerConfig{Connections: 1})
+	first := dial(t, addr)
+	fmt.Fprintf(first, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+	if _, err := http.ReadResponse(bufio.NewReader(first), nil); err != nil {
+		t.Fatal(err)
+	}
+	second := dial(t, addr) // in the kernel's queue: it is served once the first one is gone
+	fmt.Fprintf(second, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+	first.Close()
+	if _, err := http.ReadResponse(bufio.NewReader(second), nil); err != nil {
+		t.Errorf("second connection: %v", err)
+	}
+}
+
+func TestClientGoneIsLoggedAndNothingIsKept(t *testing.T) {
+	r := newRig(t, 20, 800, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	gone := make(chan struct{})
+	r.source.before = func(ctx context.Context) error {
+		cancel()
+		<-ctx.Done()
+		close(gone)
+		return ctx.Err()
+	}
+	req, err := http.NewRequestWithContext(ctx, "GET", r.server.URL+"/epoch/0/batch/0", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res, err := r.server.Client().Do(req); err == nil {
+		res.Body.Close()
+		t.Fatal("got an answer, want none")
+	}
+	<-gone
+	r.server.Close()
+	if got := r.log.String(); !strings.Contains(got, `"status":499`) {
+		t.Errorf("got log %s, want status 499", got)
+	}
+}
+
+func TestReaderThatLeavesAbortsTheBody(t *testing.T) {
+	r := newRig(t, 40, 400<<10, nil)
+	c := dial(t, strings.TrimPrefix(r.server.URL, "http://"))
+	fmt.Fprintf(c, "GET /epoch/0/batch/0?batch_size=40 HTTP/1.1\r\nHost: x\r\n\r\n")
+	if _, err := io.ReadFull(c, make([]byte, 1<<20)); err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	r.server.Close() // waits for the handler; the rig then checks that no body is open
+	if got := r.log.String(); !strings.Contains(got, `"aborted":true`) {
+		t.Errorf("got log %s, want an aborted request", got)
+	}
+}
+
+func TestMetricsAndStats(t *testing.T) {
+	r := newRig(t, 20, 800, nil)
+	size := len(r.do("GET", "/epoch/0/batch/0").body)
+	scraped := r.do("GET", "/metrics").body
+	for _, want := range []string{
+		`millrace_http_requests_total{code="200",route="/epoch/{epoch}/batch/{batch}"} 1`,
+		fmt.Sprintf(`millrace_http_response_bytes_total{route="/epoch/{epoch}/batch/{batch}"} %d`, size),
+		`millrace_tier_bytes_total{tier="store"} 1`, "millrace_cache_hits_total 42", "millrace_budget_bytes 6.7108864e+07",
+	} {
+		if !bytes.Contains(scraped, []byte(want)) {
+			t.Errorf("metrics lack %s", want)
+		}
+	}
+	problems, err := promlint.New(bytes.NewReader(scraped)).Lint()
+	if err != nil || len(problems) > 0 {
+		t.Errorf("got %v and %v from the linter, want nothing", problems, err)
+	}
+	var stats struct{ Counters map[string]float64 }
+	r.json("/v1/stats", &stats)
+	if got := stats.Counters["millrace_cache_hits_total"]; got != 42 {
+		t.Errorf("got %v hits in the statistics, want 42", got)
+	}
+	separate := newRig(t, 20, 800, func(c *gateway.Config) { c.AdminListen = true })
+	for _, path := range []string{"/metrics", "/v1/stats", "/debug/pprof/"} {
+		if a := separate.do("GET", path); a.StatusCode != http.StatusNotFound {
+			t.Errorf("%s on the data port: got status %d, want 404", path, a.StatusCode)
+		}
+	}
+}
+
+func TestAccessLineAndServerTimingSayWhereTheTimeWent(t *testing.T) {
+	r := newRig(t, 20, 800, nil)
+	a := r.do("GET", "/epoch/5/batch/1?rank=1&world_size=2", "X-Request-Id: abc")
+	for _, want := range []string{"plan;dur=", "memory;dur=0.001", "store;dur=1"} {
+		if got := a.Header.Get("Server-Timing"); !strings.Contains(got, want) {
+			t.Errorf("got Server-Timing %q, want %s in it", got, want)
+		}
+	}
+	r.server.Close()
+	for _, want := range []string{
+		`"request_id":"abc"`, `"dataset":"photos"`, `"epoch":5`, `"batch":1`, `"rank":1`, `"status":200`,
+		fmt.Sprintf(`"bytes":%d`, len(a.body)), `"waited_ms":`, `"plan_ms":`, `"store_ms":1`, `"memory_ms":0.001`,
+	} {
+		if got := r.log.String(); !strings.Contains(got, want) {
+			t.Errorf("got log %s, want %s in it", got, want)
+		}
+	}
+}
+
+func TestConfigurationFaultsAreReportedTogether(t *testing.T) {
+	_, err := gateway.New(gateway.Config{Datasets: []gateway.Dataset{{Name: "a/b"}, {Name: "c"}}})
+	if err == nil || !strings.Contains(err.Error(), "a/b") || !strings.Contains(err.Error(), `"c"`) {
+		t.Errorf("got %v, want an error that names both", err)
+	}
+	if _, err := gateway.New(gateway.Config{}); err == nil || errors.Is(err, io.EOF) {
+		t.Errorf("got %v without a data set, want an error", err)
+	}
+}
