@@ -1,0 +1,462 @@
+package chunkcache
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+
+	"github.com/millrace-data/millrace/internal/budget"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// content is what key holds, for as long as anybody may look.
+func content(key, size int) []byte {
+	b := make([]byte, size)
+	for i := range b {
+		b[i] = byte(key)
+	}
+	if size >= 8 {
+		binary.LittleEndian.PutUint64(b, uint64(key))
+	}
+	return b
+}
+
+func load(_ context.Context, fills []*Fill[int]) error {
+	for _, f := range fills {
+		copy(f.Bytes(), content(f.Key(), len(f.Bytes())))
+		f.Publish()
+	}
+	return nil
+}
+
+func newCache(tb testing.TB, total int64) (*Cache[int], *budget.Budget) {
+	tb.Helper()
+	b := budget.New(total, 0)
+	c := New(Config[int]{Budget: b, Debug: true})
+	b.SetReclaim(func(n int64) int64 { return c.Reclaim(n, true) })
+	return c, b
+}
+
+func empty(tb testing.TB, c *Cache[int], b *budget.Budget) {
+	tb.Helper()
+	c.Drop()
+	if got := c.Stats(); got.OpenLeases != 0 || got.LoadsActive != 0 || got.Bytes != 0 || b.InUse() != 0 {
+		tb.Fatalf("left over: %+v and %d bytes of the budget, want nothing", got, b.InUse())
+	}
+}
+
+func TestClassesWasteLittle(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.Int64Range(1<<17, 1<<33).Draw(t, "n")
+		got := classOf(n)
+		if got < n || (got-n)*8 > got {
+			t.Fatalf("a slot of %d bytes for %d: want no more than an eighth unused", got, n)
+		}
+		if classOf(got) != got {
+			t.Fatalf("class of %d: got %d, want itself", got, classOf(got))
+		}
+	})
+}
+
+// One goroutine: residency, counters and bytes against a naive least-recently-used list.
+func TestCacheAgainstModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const size = 1000
+		slots := rapid.IntRange(1, 6).Draw(t, "slots")
+		b := budget.New(int64(slots)*Cost(size), 0)
+		c := New(Config[int]{Budget: b, Debug: true})
+		type lease struct {
+			l    *Leases[int]
+			keys []int
+		}
+		var open []lease
+		var idle []int // oldest first
+		refs := map[int]int{}
+		var hits, loads uint64
+		t.Repeat(map[string]func(*rapid.T){
+			"acquire": func(t *rapid.T) {
+				keys := rapid.SliceOfNDistinct(rapid.IntRange(0, 9), 1, 4, rapid.ID[int]).Draw(t, "keys")
+				var wants []Want[int]
+				resident, missing := 0, 0
+				for _, k := range keys {
+					wants = append(wants, Want[int]{k, size})
+					if _, ok := refs[k]; ok {
+						resident++
+					} else {
+						missing++
+					}
+				}
+				pinned := 0
+				for k, n := range refs {
+					if n > 0 {
+						pinned++
+						continue
+					}
+					for _, w := range keys {
+						if w == k {
+							pinned++
+						}
+					}
+				}
+				fits := missing == 0 || pinned+missing <= slots
+				l, err := c.Acquire(context.Background(), Request[int]{Wants: wants, Load: load})
+				if (err == nil) != fits || err != nil && !errors.Is(err, ErrNoRoom) {
+					t.Fatalf("acquire %v with %v in memory and %d slots: got %v, want room=%v", keys, refs, slots, err, fits)
+				}
+				drop := func(k int) {
+					for i, v := range idle {
+						if v == k {
+							idle = append(idle[:i], idle[i+1:]...)
+							return
+						}
+					}
+				}
+				if err != nil { // what was found is the newest now
+					for _, k := range keys {
+						if n, ok := refs[k]; ok && n == 0 {
+							drop(k)
+							idle = append(idle, k)
+						}
+					}
+					return
+				}
+				hits, loads = hits+uint64(resident), loads+uint64(missing)
+				for _, k := range keys {
+					if refs[k] == 0 {
+						drop(k)
+					}
+				}
+				for len(refs)+missing > slots {
+					delete(refs, idle[0])
+					idle = idle[1:]
+				}
+				for i, k := range keys {
+					refs[k]++
+					if !bytes.Equal(l.Bytes(i), content(k, size)) {
+						t.Fatalf("key %d: other bytes than loaded", k)
+					}
+				}
+				open = append(open, lease{l, keys})
+			},
+			"close": func(t *rapid.T) {
+				if len(open) == 0 {
+					t.Skip("no lease")
+				}
+				i := rapid.IntRange(0, len(open)-1).Draw(t, "i")
+				for j, k := range open[i].keys {
+					if !bytes.Equal(open[i].l.Bytes(j), content(k, size)) {
+						t.Fatalf("key %d changed while leased", k)
+					}
+					if refs[k]--; refs[k] == 0 {
+						idle = append(idle, k)
+					}
+				}
+				open[i].l.Close()
+				open = append(open[:i], open[i+1:]...)
+			},
+			"": func(t *rapid.T) {
+				got := c.Stats()
+				if got.Hits != hits || got.Loads != loads || got.Misses != loads || int(got.Chunks) != len(refs) {
+					t.Fatalf("got %+v, want %d hits, %d loads, %d chunks", got, hits, loads, len(refs))
+				}
+				for k := range refs {
+					if !c.Resident(k) {
+						t.Fatalf("key %d is gone, want %v", k, refs)
+					}
+				}
+			},
+		})
+		for _, o := range open {
+			o.l.Close()
+		}
+		c.Drop()
+		if got := b.InUse(); got != 0 {
+			t.Fatalf("got %d bytes left in the budget, want 0", got)
+		}
+	})
+}
+
+// Many goroutines: whatever happens, leased bytes are the key's own, no key is loaded
+// twice at a time, and nothing is left over.
+func TestConcurrentPrograms(t *testing.T) {
+	const keys, workers, steps = 24, 8, 400
+	size := func(k int) int64 { return int64(100 + k*900) } // several classes
+	c, b := newCache(t, 60_000)
+	failure := errors.New("scripted")
+	var mu sync.Mutex
+	loading := map[int]*Fill[int]{}
+	var wg sync.WaitGroup
+	for w := range workers {
+		wg.Go(func() {
+			rnd := rand.New(rand.NewPCG(uint64(w), 5))
+			script := func(ctx context.Context, fills []*Fill[int]) error {
+				mu.Lock()
+				for _, f := range fills {
+					if old := loading[f.Key()]; old != nil && old.Wanted() { // else everybody left it
+						t.Errorf("key %d is loaded twice at a time", f.Key())
+					}
+					loading[f.Key()] = f
+				}
+				mu.Unlock()
+				defer func() {
+					mu.Lock()
+					for _, f := range fills {
+						if loading[f.Key()] == f {
+							delete(loading, f.Key())
+						}
+					}
+					mu.Unlock()
+				}()
+				switch len(fills) * fills[0].Key() % 7 {
+				case 0:
+					return failure
+				case 1:
+					panic("scripted")
+				}
+				for _, f := range fills {
+					copy(f.Bytes(), content(f.Key(), len(f.Bytes())))
+				}
+				for _, f := range fills {
+					mu.Lock()
+					if loading[f.Key()] == f {
+						delete(loading, f.Key())
+					}
+					mu.Unlock()
+					f.Publish()
+				}
+				return nil
+			}
+			for range steps {
+				var wants []Want[int]
+				for _, k := range rnd.Perm(keys)[:1+rnd.IntN(4)] {
+					wants = append(wants, Want[int]{k, size(k)})
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				if rnd.IntN(4) == 0 {
+					go cancel()
+				}
+				l, err := c.Acquire(ctx, Request[int]{Wants: wants, Warm: rnd.IntN(2) == 0, Load: script,
+					Group: func(m []int) [][]int { return [][]int{m[:len(m)/2+len(m)%2], m[len(m)/2+len(m)%2:]}[:min(len(m), 2)] }})
+				cancel()
+				switch {
+				case err == nil:
+					for i, w := range wants {
+						if !bytes.Equal(l.Bytes(i), content(w.Key, int(w.Size))) {
+							t.Errorf("key %d: other bytes than its own", w.Key)
+						}
+					}
+					l.Close()
+				case errors.Is(err, ErrNoRoom):
+					if r, err := b.Reserve(t.Context(), 20_000); err == nil {
+						r.Release()
+					}
+				case !errors.Is(err, failure) && !errors.Is(err, context.Canceled) && !strings.Contains(err.Error(), "panicked: scripted"):
+					t.Errorf("got %v, want a scripted error", err)
+				}
+				if rnd.IntN(20) == 0 {
+					c.SetWarm(func(k int) bool { return k%2 == 0 })
+				}
+			}
+		})
+	}
+	wg.Wait()
+	c.SetWarm(func(int) bool { return false })
+	empty(t, c, b)
+	if got := b.Peak(); got > b.Total() {
+		t.Errorf("got a peak of %d, want at most %d", got, b.Total())
+	}
+}
+
+func TestLoadEndsWithItsLastWaiter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, b := newCache(t, 1<<20)
+		defer empty(t, c, b)
+		ended := make(chan struct{})
+		started := 0
+		req := Request[int]{Wants: []Want[int]{{1, 100}}, Load: func(ctx context.Context, _ []*Fill[int]) error {
+			started++
+			<-ctx.Done()
+			close(ended)
+			return context.Cause(ctx)
+		}}
+		ctx1, leave1 := context.WithCancel(t.Context())
+		ctx2, leave2 := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		for _, ctx := range []context.Context{ctx1, ctx2} {
+			wg.Go(func() {
+				if _, err := c.Acquire(ctx, req); !errors.Is(err, context.Canceled) {
+					t.Errorf("got %v, want %v", err, context.Canceled)
+				}
+			})
+		}
+		synctest.Wait()
+		leave1()
+		synctest.Wait()
+		select {
+		case <-ended:
+			t.Error("the load ended with its first waiter")
+		default:
+		}
+		leave2()
+		wg.Wait()
+		<-ended
+		if started != 1 {
+			t.Errorf("got %d loads, want 1", started)
+		}
+	})
+}
+
+func TestNewcomerDoesNotJoinADyingLoad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, b := newCache(t, 1<<20)
+		defer empty(t, c, b)
+		slow := make(chan struct{})
+		ctx, leave := context.WithCancel(t.Context())
+		go func() {
+			_, _ = c.Acquire(ctx, Request[int]{Wants: []Want[int]{{1, 100}}, Load: func(context.Context, []*Fill[int]) error {
+				<-slow // does not look at its context
+				return errors.New("gave up")
+			}})
+		}()
+		synctest.Wait()
+		leave()
+		synctest.Wait()
+		l, err := c.Acquire(t.Context(), Request[int]{Wants: []Want[int]{{1, 100}}, Load: load})
+		if err != nil {
+			t.Fatal(err)
+		}
+		close(slow)
+		synctest.Wait()
+		if !bytes.Equal(l.Bytes(0), content(1, 100)) {
+			t.Error("the dying load wrote into the new one's slot")
+		}
+		l.Close()
+	})
+}
+
+func TestFreedSlotsArePoisonedAndLeasesCloseOnce(t *testing.T) {
+	c, b := newCache(t, 1<<20)
+	l, err := c.Acquire(t.Context(), Request[int]{Wants: []Want[int]{{7, 1000}}, Load: load})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := l.Bytes(0) // a reader that outlives its lease
+	l.Close()
+	c.Drop()
+	if kept[0] != poison || kept[999] != poison {
+		t.Errorf("got %x and %x in a freed slot, want %x", kept[0], kept[999], poison)
+	}
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("leases were closed twice without a panic")
+			}
+		}()
+		l.Close()
+	}()
+	empty(t, c, b)
+}
+
+func TestColdGoesBeforeWarm(t *testing.T) {
+	c, b := newCache(t, 3*Cost(1000))
+	get := func(k int, warm bool) error {
+		l, err := c.Acquire(t.Context(), Request[int]{Wants: []Want[int]{{k, 1000}}, Warm: warm, Load: load})
+		if err == nil {
+			l.Close()
+		}
+		return err
+	}
+	for _, err := range []error{get(1, true), get(2, false), get(3, true), get(4, true)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if c.Resident(2) || !c.Resident(1) {
+		t.Error("a chunk that a reader comes for went before one that nobody wants")
+	}
+	if err := get(5, false); !errors.Is(err, ErrNoRoom) {
+		t.Errorf("got %v, want %v", err, ErrNoRoom)
+	}
+	r, err := b.Reserve(t.Context(), Cost(1000)) // who must have bytes gets them
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Release()
+	empty(t, c, b)
+}
+
+func TestObjectsStayWithinTheirBytes(t *testing.T) {
+	b := budget.New(10_000, 0)
+	o := NewObjects[int](b, 2000, func(v []byte) int64 { return int64(len(v)) })
+	for k := range 20 {
+		o.Add(k, make([]byte, 300))
+		o.Add(k, make([]byte, 500))
+	}
+	if got, want := o.Bytes(), int64(4*428); got != want || b.InUse() != want {
+		t.Errorf("got %d bytes, %d of the budget, want %d", got, b.InUse(), want)
+	}
+	if v, ok := o.Get(19); !ok || len(v) != 300 {
+		t.Errorf("got %d bytes, %v, want 300, true", len(v), ok)
+	}
+	if _, ok := o.Get(15); ok {
+		t.Error("the oldest is still there")
+	}
+	if got := o.Reclaim(1); got != 428 {
+		t.Errorf("got %d bytes back, want 428", got)
+	}
+	o.Reclaim(1 << 20)
+	if got := b.InUse(); got != 0 {
+		t.Errorf("got %d in use, want 0", got)
+	}
+}
+
+func hit(tb testing.TB, n int) (func(), func()) {
+	c, b := newCache(tb, 64<<20)
+	c.debug = false
+	req := Request[int]{Load: load}
+	for k := range n {
+		req.Wants = append(req.Wants, Want[int]{k, 100 << 10})
+	}
+	ctx := context.Background()
+	do := func() {
+		l, err := c.Acquire(ctx, req)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		l.Close()
+	}
+	do()
+	return do, func() { empty(tb, c, b) }
+}
+
+func TestACacheHitAllocatesLittle(t *testing.T) {
+	do, done := hit(t, 1)
+	defer done()
+	if got := testing.AllocsPerRun(100, do); got > 8 {
+		t.Errorf("got %v allocations for a hit, want at most 8", got)
+	}
+}
+
+func BenchmarkCacheHit(b *testing.B) {
+	for _, n := range []int{1, 32} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			do, done := hit(b, n)
+			defer done()
+			b.ReportAllocs()
+			for b.Loop() {
+				do()
+			}
+		})
+	}
+}
