@@ -1,0 +1,204 @@
+package budget
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// Random programs against a plain sum.
+func TestBudgetAgainstModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		total := rapid.Int64Range(0, 100).Draw(t, "total")
+		b := New(total, time.Nanosecond)
+		held := map[*Reservation]int64{}
+		var sum, peak int64
+		pick := func(t *rapid.T) *Reservation {
+			var rs []*Reservation
+			for r := range held {
+				rs = append(rs, r)
+			}
+			if len(rs) == 0 {
+				t.Skip("nothing held")
+			}
+			best := rs[0]
+			for _, r := range rs {
+				if held[r] > held[best] {
+					best = r
+				}
+			}
+			return best
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"reserve": func(t *rapid.T) {
+				n := rapid.Int64Range(0, 120).Draw(t, "n")
+				r, err := b.Reserve(context.Background(), n)
+				want := error(nil)
+				switch {
+				case n > total:
+					want = ErrTooLarge
+				case sum+n > total:
+					want = ErrOverloaded
+				}
+				if !errors.Is(err, want) {
+					t.Fatalf("reserve %d with %d of %d in use: got %v, want %v", n, sum, total, err, want)
+				}
+				if err == nil {
+					held[r] = n
+					sum += n
+					peak = max(peak, sum)
+				}
+			},
+			"try": func(t *rapid.T) {
+				n := rapid.Int64Range(0, 120).Draw(t, "n")
+				r, ok := b.TryReserve(n)
+				if want := sum+n <= total; ok != want {
+					t.Fatalf("try %d with %d of %d in use: got %v, want %v", n, sum, total, ok, want)
+				}
+				if ok {
+					held[r] = n
+					sum += n
+					peak = max(peak, sum)
+				}
+			},
+			"shrink": func(t *rapid.T) {
+				r := pick(t)
+				n := rapid.Int64Range(0, 120).Draw(t, "n")
+				r.Shrink(n)
+				sum -= held[r] - min(n, held[r])
+				held[r] = min(n, held[r])
+			},
+			"release twice": func(t *rapid.T) {
+				r := pick(t)
+				r.Release()
+				r.Release()
+				sum -= held[r]
+				delete(held, r)
+			},
+			"": func(t *rapid.T) {
+				if got := b.InUse(); got != sum {
+					t.Fatalf("got %d in use, want %d", got, sum)
+				}
+				if got := b.Peak(); got != peak {
+					t.Fatalf("got a peak of %d, want %d", got, peak)
+				}
+			},
+		})
+	})
+}
+
+func TestReclaimYieldsBeforeAnybodyWaits(t *testing.T) {
+	b := New(100, time.Second)
+	cached, _ := b.TryReserve(80)
+	asked := int64(0)
+	b.SetReclaim(func(n int64) int64 {
+		asked = n
+		cached.Shrink(cached.Size() - n)
+		return n
+	})
+	r, err := b.Reserve(t.Context(), 50)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if asked != 30 || b.InUse() != 100 {
+		t.Errorf("got %d asked for and %d in use, want 30 and 100", asked, b.InUse())
+	}
+	r.Release()
+	cached.Release()
+	if got := b.InUse(); got != 0 {
+		t.Errorf("got %d in use, want 0", got)
+	}
+}
+
+// waiting starts reservations of the given sizes, one after the other, and returns the
+// order in which they are served.
+func waiting(t *testing.T, b *Budget, apart time.Duration, sizes ...int64) (served *[]int, wait func()) {
+	t.Helper()
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	served = new([]int)
+	for i, n := range sizes {
+		wg.Go(func() {
+			r, err := b.Reserve(t.Context(), n)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				*served = append(*served, -i-1)
+				return
+			}
+			*served = append(*served, i)
+			r.Release()
+		})
+		synctest.Wait()
+		if i < len(sizes)-1 {
+			time.Sleep(apart) // the bubble's clock
+		}
+	}
+	return served, wg.Wait
+}
+
+func TestTheNewestWaiterIsServedFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := New(10, time.Second)
+		all, _ := b.TryReserve(10)
+		served, wait := waiting(t, b, time.Millisecond, 10, 10, 10)
+		all.Release()
+		wait()
+		if got := *served; got[0] != 2 || got[1] != 1 || got[2] != 0 {
+			t.Errorf("got %v, want [2 1 0]", got)
+		}
+	})
+}
+
+func TestWhoHasWaitedLongIsNotOvertaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := New(10, time.Second)
+		one, _ := b.TryReserve(5)
+		two, _ := b.TryReserve(5)
+		served, wait := waiting(t, b, 600*time.Millisecond, 10, 5)
+		one.Release() // enough for the second, but the first has waited for 600 ms
+		synctest.Wait()
+		if got := len(*served); got != 0 {
+			t.Errorf("got %v served, want none", *served)
+		}
+		if _, ok := b.TryReserve(1); ok {
+			t.Error("a newcomer took what others wait for")
+		}
+		two.Release()
+		wait()
+		if got := *served; got[0] != 0 || got[1] != 1 {
+			t.Errorf("got %v, want [0 1]", got)
+		}
+	})
+}
+
+func TestAWaitEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := New(10, 2*time.Second)
+		all, _ := b.TryReserve(10)
+		start := time.Now()
+		if _, err := b.Reserve(t.Context(), 1); !errors.Is(err, ErrOverloaded) {
+			t.Errorf("got %v, want %v", err, ErrOverloaded)
+		}
+		if got, want := time.Since(start), 2*time.Second; got != want {
+			t.Errorf("waited %v, want %v", got, want)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := b.Reserve(ctx, 1); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v, want %v", err, context.DeadlineExceeded)
+		}
+		if got := b.Waiting(); got != 0 {
+			t.Errorf("got %d waiting, want 0", got)
+		}
+		all.Release()
+	})
+}
