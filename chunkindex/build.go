@@ -191,10 +191,14 @@ func (b *builder) previous(ctx context.Context) error {
 			b.old = nil
 		}
 	}
-	if err != nil && !errors.Is(err, objstore.ErrNotFound) && !errors.Is(err, ErrCorrupt) {
-		return err
+	if err == nil {
+		return nil
 	}
-	return nil
+	b.pub.old = pointer{} // whatever is there will be written anew
+	if errors.Is(err, objstore.ErrNotFound) || errors.Is(err, ErrCorrupt) {
+		return nil
+	}
+	return err
 }
 
 // reuse takes what it can from the current generation and returns the shards that are left.

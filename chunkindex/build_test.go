@@ -331,4 +331,13 @@ func TestOpenUsesItsLocalCopy(t *testing.T) {
 	if _, err := chunkindex.Open(t.Context(), store, prefix, chunkindex.OpenOptions{}); !errors.Is(err, chunkindex.ErrCorrupt) {
 		t.Errorf("got %v, want %v", err, chunkindex.ErrCorrupt)
 	}
+	// The next index run finds the damage and mends it.
+	if rep := build(t, store, spec().Build); rep.Unchanged || rep.Generation != d.Report.Generation {
+		t.Errorf("got %+v after damage", rep)
+	}
+	x, err := chunkindex.Open(t.Context(), store, prefix, chunkindex.OpenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.Close()
 }

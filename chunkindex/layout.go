@@ -39,11 +39,11 @@ const (
 // Limits of an index, beyond which it is refused.
 const (
 	maxShards     = 1 << 24
-	maxChunks     = 1 << 27
+	maxChunks     = maxChunkTable / chunkSize
 	maxSamples    = 1 << 40
 	maxChunkSize  = 1 << 30
 	maxMeta       = 64 << 10
-	maxChunkTable = 8 << 30  // bytes in the file: 64 a chunk
+	maxChunkTable = 2 << 30 // bytes
 	maxTable      = 64 << 20 // one chunk's sample table, names or parts
 	maxObjectKey  = 1024     // of a shard
 )
@@ -154,7 +154,7 @@ func (h *header) decodeSections(b []byte, size int64) error {
 			return fmt.Errorf("section %d: %w", i+1, errMalformed)
 		}
 	}
-	if want.size() != size || h.sections[secMeta].length > maxMeta || h.sections[secChunks].length > maxChunkTable {
+	if want.size() != size || h.sections[secMeta].length > maxMeta {
 		return fmt.Errorf("sections: %w", errMalformed)
 	}
 	return nil
