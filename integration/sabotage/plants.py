@@ -1,0 +1,141 @@
+"""The planted bugs: name, the packages whose tests must notice, the edits.
+
+An edit is (file, text that stands there once, text that replaces it). Each is a mistake
+that somebody could make, and that would deliver a wrong byte, lose a sample, or leak.
+"""
+
+PLANTS = [
+    (
+        "s3backend sends no If-Match and compares no ETag",
+        ["./s3backend"],
+        [
+            ("s3backend/read.go", 'opts.Set("If-Match", `"`+ref.ETag+`"`)', "_ = ref.ETag"),
+            ("s3backend/read.go", 'case want != "" && etag != want:', "case false:"),
+        ],
+    ),
+    (
+        "s3backend accepts a body that is longer than the range",
+        ["./s3backend"],
+        [("s3backend/read.go", "n, _ := io.ReadFull(body, extra[:]); n > 0", "n, _ := io.ReadFull(body, extra[:]); n > 1")],
+    ),
+    (
+        "s3backend resumes a broken body one byte too far",
+        ["./s3backend"],
+        [("s3backend/read.go", "offset+s.filled, n-s.filled)", "offset+s.filled+min(s.filled, 1), n-s.filled)")],
+    ),
+    (
+        "the directory store does not compare versions",
+        ["./internal/objstore/dirstore"],
+        [("internal/objstore/dirstore/dirstore.go", 'etag != "" && o.ETag != etag', "false && o.ETag != etag")],
+    ),
+    (
+        "the directory store's ETag leaves the time out",
+        ["./internal/objstore/dirstore"],
+        [("internal/objstore/dirstore/dirstore.go", "info.ModTime().UnixNano(), inode)", "0, inode)")],
+    ),
+    (
+        "datapath skips the CRC of a chunk",
+        ["./datapath"],
+        [("datapath/fetch.go", "return checksum(b) == c.CRC32C &&", "return c.CRC32C == c.CRC32C &&")],
+    ),
+    (
+        "datapath reads under no ETag",
+        ["./datapath"],
+        [("datapath/fetch.go", "ETag: shard.ETag, VersionID", 'ETag: "", VersionID')],
+    ),
+    (
+        "datapath closes the leases before the body is read",
+        ["./datapath"],
+        [
+            (
+                "datapath/source.go",
+                "return chunkindex.NewBody(segments, tiers(b.bytes, missing, time.Since(start)), l.Close), nil",
+                "l.Close()\n\treturn chunkindex.NewBody(segments, tiers(b.bytes, missing, time.Since(start)), nil), nil",
+            )
+        ],
+    ),
+    (
+        "datapath keeps the budget of a body it copied",
+        ["./datapath"],
+        [("datapath/source.go", "tiers(b.bytes, loaded, time.Since(start)), held.Release), nil", "tiers(b.bytes, loaded, time.Since(start)), nil), nil")],
+    ),
+    (
+        "chunkcache keeps a chunk whose load failed",
+        ["./chunkcache"],
+        [("chunkcache/flight.go", "keep := err == nil && (alive", "keep := (alive")],
+    ),
+    (
+        "chunkcache lets a load end with its first waiter",
+        ["./chunkcache"],
+        [("chunkcache/flight.go", "if cl.waiters > 0 {\n\t\t\tcontinue\n\t\t}", "")],
+    ),
+    (
+        "chunkcache counts one lease too few for the waiters of a load",
+        ["./chunkcache"],
+        [("chunkcache/flight.go", "refs: cl.waiters, warm", "refs: max(cl.waiters-1, 0), warm")],
+    ),
+    (
+        "budget grants one byte more than there is",
+        ["./internal/budget"],
+        [("internal/budget/budget.go", "if n > b.total-b.inUse {", "if n > b.total-b.inUse+1 {")],
+    ),
+    (
+        "shuffle gives the last rank one sample less",
+        ["./shuffle"],
+        [("shuffle/batch.go", "Count: hi - lo}", "Count: hi - lo - min(rank, 1)*min(hi-lo, 1)}")],
+    ),
+    (
+        "shuffle forgets the rest of an epoch",
+        ["./shuffle"],
+        [("shuffle/batch.go", "b.Tail != Drop && b.Samples%b.BatchSize != 0", "b.Tail == Pad && b.Samples%b.BatchSize != 0")],
+    ),
+    (
+        "chunkindex does not check a block's CRC",
+        ["./chunkindex"],
+        [("chunkindex/record.go", "if crc32.Checksum(b[:n], castagnoli()) != binary.LittleEndian.Uint32(b[n:]) {", "if false {")],
+    ),
+    (
+        "chunkindex lets samples overlap",
+        ["./chunkindex/..."],
+        [("chunkindex/record.go", "if int64(off) < end ||", "if int64(off) < 0 && end < 0 ||")],
+    ),
+    (
+        "chunkindex publishes without a condition",
+        ["./chunkindex/..."],
+        [
+            ("chunkindex/publish.go", "cond.IfAbsent = true", "cond.IfAbsent = false"),
+            ("chunkindex/publish.go", "cond.IfMatch = p.oldObj.ETag", 'cond.IfMatch = ""'),
+        ],
+    ),
+    (
+        "gateway's checksum leaves the last bytes out",
+        ["./gateway"],
+        [("gateway/locate.go", "l.crc = g.crc.combine(l.crc, crc32.Checksum(l.after, castagnoli()), uint32(len(l.after)))", "")],
+    ),
+    (
+        "gateway's ETag leaves the epoch out",
+        ["./gateway"],
+        [("gateway/request.go", "shuffle.OrderVersion, b.epoch, b.batch", "shuffle.OrderVersion, 0, b.batch")],
+    ),
+    (
+        "gateway answers a range one byte short",
+        ["./gateway"],
+        [("gateway/conditional.go", "min(to, size-1) - from + 1}, rangePart", "min(to, size-1) - from}, rangePart")],
+    ),
+    (
+        "gateway takes a parameter that is given twice",
+        ["./gateway"],
+        [("gateway/query.go", "case repeated:", "case repeated && name == part:")],
+    ),
+    (
+        "client does not compare the checksum",
+        ["./client"],
+        [("client/request.go", "; got != b.CRC {", "; got != got {")],
+    ),
+    (
+        "client's ledger does not see a sample come twice",
+        ["./client"],
+        [("client/ledger.go", "if _, ok := l.keys[id]; ok {", "if _, ok := l.keys[id]; ok && l.samples == 0 {"),
+         ("client/ledger.go", "if l.bits[word]&bit != 0 {", "if l.bits[word]&bit != 0 && l.samples == 0 {")],
+    ),
+]
