@@ -34,9 +34,8 @@ type run struct {
 func (s *Source) readRanges(ctx context.Context, b *batch, which []int, segments [][]byte) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(s.path.cfg.Fetchers)
-	gap := make([]byte, gapLimit) // written by all, read by none
 	for _, r := range s.join(s.pieces(b, which, segments)) {
-		g.Go(func() error { return s.readRun(ctx, r, gap) })
+		g.Go(func() error { return s.readRun(ctx, r) })
 	}
 	return g.Wait()
 }
@@ -79,7 +78,7 @@ func (s *Source) join(ps []piece) []run {
 }
 
 // readRun brings one run and checks each sample. Wrong bytes are asked for once more.
-func (s *Source) readRun(ctx context.Context, r run, gap []byte) error {
+func (s *Source) readRun(ctx context.Context, r run) error {
 	first := r.pieces[0].ext
 	ext := chunkindex.Extent{Shard: first.Shard, Offset: first.Offset, Length: r.end - first.Offset}
 	dst := make([][]byte, 0, 2*len(r.pieces))

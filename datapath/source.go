@@ -213,7 +213,8 @@ func tiers(total, fromStore int64, wait time.Duration) []chunkindex.TierTime {
 // nothing that it waits for: chunks are taken only if there is room now.
 func (s *Source) copies(ctx context.Context, b *batch, whole, ranged []int, warm bool) (*chunkindex.Body, error) {
 	start := time.Now()
-	held, err := s.path.budget.Reserve(ctx, min(b.bytes+gapLimit, s.path.budget.Total()))
+	// An eighth more: what lies between samples that one read brings.
+	held, err := s.path.budget.Reserve(ctx, min(b.bytes+b.bytes/8, s.path.budget.Total()))
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,177 @@
+package datapath
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/internal/budget"
+	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/internal/objstore/memstore"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// scenarios is how many a run tries: enough of them to be sure where time allows it.
+func scenarios() uint64 {
+	if os.Getenv("MILLRACE_LONG") != "" {
+		return 100_000
+	}
+	return 2_000
+}
+
+// A scenario is a store that fails in every way, a budget that is often too small, and readers that
+// come, wait, hold and go away, under a fake clock. Each read must end in the stored bytes or an
+// explicit error by its deadline and a second, and nothing may be left over.
+func TestSimulatedScenarios(t *testing.T) {
+	lengths := make([]int, 240)
+	for i := range lengths {
+		lengths[i] = i * 53 % 1500
+	}
+	d := newDataset(t, 10, lengths, 60, 6<<10)
+	ended := map[string]int{}
+	for seed := range scenarios() {
+		synctest.Test(t, func(t *testing.T) { d.simulate(t, seed, ended) })
+		if t.Failed() {
+			t.Fatalf("scenario %d", seed)
+		}
+	}
+	for _, kind := range []string{"bytes", "canceled", "deadline", "corrupt", "store", "overloaded", "too large"} {
+		if ended[kind] == 0 {
+			t.Errorf("no read ended with %q: %v", kind, ended)
+		}
+	}
+	t.Logf("reads ended so: %v", ended)
+}
+
+// simulate runs one scenario.
+func (d *dataset) simulate(t *testing.T, seed uint64, ended map[string]int) {
+	rnd := rand.New(rand.NewPCG(seed, 11))
+	d.store.Reset()
+	d.store.SetFault(script(rnd.Uint64(), rnd.IntN(5)))
+	defer d.store.SetFault(nil)
+	b := budget.New(10<<10<<rnd.IntN(7), 2*time.Second)
+	p := New(Config{
+		Budget: b, Fetchers: 1 + rnd.IntN(12), PartSize: 2 << 10 << rnd.IntN(5),
+		CheckSHA: rnd.IntN(2) == 0, NoPrefetch: rnd.IntN(2) == 0, Debug: true,
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	var run, readers sync.WaitGroup
+	run.Go(func() { _ = p.Run(ctx) })
+	s := p.Open(d.index, d.store, "set/")
+	names := []string{shuffle.None, shuffle.Window, shuffle.Slot, shuffle.Full}
+	plan := d.plan(t, names[rnd.IntN(4)], 1+rnd.Uint64N(12))
+	var mu sync.Mutex // guards ended
+	for range 1 + rnd.IntN(5) {
+		r := &simulated{rand.New(rand.NewPCG(rnd.Uint64(), 12)), d, s, plan}
+		readers.Go(func() {
+			for range 1 + r.rnd.IntN(4) {
+				kind := r.read(t)
+				mu.Lock()
+				ended[kind]++
+				mu.Unlock()
+			}
+		})
+	}
+	readers.Wait()
+	stop()
+	run.Wait()
+	p.Close()
+	if got := p.Stats(); got.OpenLeases != 0 || got.BudgetInUse != 0 || got.BudgetPeak > got.BudgetTotal || d.store.InFlight() != 0 {
+		t.Errorf("left over: %+v and %d store reads, want nothing", got, d.store.InFlight())
+	}
+}
+
+// script makes a store's faults: level of ten requests fail, in one of many ways.
+func script(seed uint64, level int) func(memstore.Call) memstore.Fault {
+	var mu sync.Mutex // guards rnd
+	rnd := rand.New(rand.NewPCG(seed, 13))
+	return func(c memstore.Call) memstore.Fault {
+		mu.Lock()
+		defer mu.Unlock()
+		f := memstore.Fault{Delay: time.Duration(rnd.IntN(50)) * time.Millisecond}
+		if rnd.IntN(10) >= level {
+			return f
+		}
+		vocabulary := []error{
+			objstore.ErrNotFound, objstore.ErrChanged, objstore.ErrDenied, objstore.ErrThrottled,
+			objstore.ErrUnavailable, objstore.ErrTimeout, objstore.ErrShort,
+		}
+		bit := rnd.IntN(1 << 20)
+		switch rnd.IntN(5) {
+		case 0:
+			f.Err = vocabulary[rnd.IntN(len(vocabulary))]
+		case 1:
+			f.After, f.Err = rnd.Int64N(c.Length+1), vocabulary[rnd.IntN(len(vocabulary))]
+		case 2:
+			f.After, f.Stall = rnd.Int64N(c.Length+1), true
+		case 3:
+			f.Delay = time.Duration(rnd.IntN(3000)) * time.Millisecond
+		case 4:
+			f.Corrupt = func(b []byte) { b[bit/8%len(b)] ^= 1 << (bit % 8) }
+		}
+		return f
+	}
+}
+
+// simulated is one reader.
+type simulated struct {
+	rnd  *rand.Rand
+	data *dataset
+	s    *Source
+	plan *shuffle.Plan
+}
+
+// read reads one batch, checks what it got, and says how it ended.
+func (r *simulated) read(t *testing.T) string {
+	batch := 1 + r.rnd.Uint64N(64)
+	e := r.plan.Epoch(r.rnd.Uint64N(2))
+	lo := r.rnd.Uint64N(r.plan.Samples())
+	hi := min(lo+batch, r.plan.Samples())
+	at := shuffle.Cursor{Plan: r.plan, Epoch: e, First: lo, End: hi, BatchSize: batch}
+	if r.rnd.IntN(8) == 0 {
+		at = shuffle.Cursor{}
+	}
+	chunks := r.data.ranges(t, e.Append(nil, lo, hi))
+	limit := time.Duration(1+r.rnd.IntN(5000)) * time.Millisecond
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	if r.rnd.IntN(4) == 0 {
+		defer time.AfterFunc(limit/3, cancel).Stop()
+	}
+	start := time.Now()
+	body, err := r.s.Read(ctx, at, chunks)
+	if took := time.Since(start); took > limit+time.Second {
+		t.Errorf("a read with a limit of %v took %v (%v)", limit, took, err)
+	}
+	if err == nil {
+		time.Sleep(time.Duration(r.rnd.IntN(3000)) * time.Millisecond) // a slow client, on the bubble's clock
+		if err := r.data.check(chunks, body); err != nil {
+			t.Error(err)
+		}
+		body.Close()
+		return "bytes"
+	}
+	var where *chunkindex.RangeError
+	switch {
+	case errors.Is(err, budget.ErrTooLarge):
+		return "too large"
+	case errors.Is(err, budget.ErrOverloaded):
+		return "overloaded"
+	case errors.Is(err, context.Canceled) && ctx.Err() == context.Canceled:
+		return "canceled"
+	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == context.DeadlineExceeded:
+		return "deadline"
+	case !errors.As(err, &where):
+		t.Errorf("got %v, want an error of the vocabulary", fmt.Errorf("%T: %w", err, err))
+	case errors.Is(err, chunkindex.ErrCorrupt):
+		return "corrupt"
+	}
+	return "store"
+}
