@@ -279,7 +279,10 @@ func (b *builder) scan(ctx context.Context, i int) error {
 	}
 	o := b.shards[i]
 	key := b.scanKey(o)
-	if b.done[key] {
+	b.mu.Lock()
+	kept := b.done[key]
+	b.mu.Unlock()
+	if kept {
 		s, err := fetchScan(ctx, b.store, key, b.dir)
 		if err == nil {
 			b.scans[i] = s

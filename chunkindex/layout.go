@@ -43,7 +43,7 @@ const (
 	maxSamples    = 1 << 40
 	maxChunkSize  = 1 << 30
 	maxMeta       = 64 << 10
-	maxChunkTable = 2 << 30 // bytes
+	maxChunkTable = 2 << 30  // bytes
 	maxTable      = 64 << 20 // one chunk's sample table, names or parts
 	maxObjectKey  = 1024     // of a shard
 )
