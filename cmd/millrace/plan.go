@@ -144,14 +144,22 @@ func printFields(w io.Writer, m map[string]any) {
 				v = humanize.CommafWithDigits(x, 0)
 			}
 		case map[string]any, []any:
-			text, err := json.Marshal(x)
-			if err == nil {
-				v = string(text)
-			}
+			v = inline(x)
 		}
 		fmt.Fprintf(t, "%s\t%v\n", k, v)
 	}
 	t.Flush()
+}
+
+// inline prints a nested value on one line.
+func inline(v any) string {
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return fmt.Sprint(v)
+	}
+	return strings.TrimSpace(b.String())
 }
 
 type datasetEntry struct {

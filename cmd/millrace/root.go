@@ -111,6 +111,7 @@ func (a *app) print(v any, text func(w io.Writer)) error {
 	}
 	enc := json.NewEncoder(a.stdout)
 	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false) // addresses hold ampersands
 	return enc.Encode(v)
 }
 

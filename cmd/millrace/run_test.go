@@ -1,0 +1,367 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/fstest"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+type outcome struct {
+	code           int
+	stdout, stderr string
+}
+
+func millrace(t *testing.T, env []string, args ...string) outcome {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	code := run(t.Context(), args, env, &stdout, &stderr)
+	return outcome{code, stdout.String(), stderr.String()}
+}
+
+// ok runs a command that must succeed.
+func ok(t *testing.T, args ...string) outcome {
+	t.Helper()
+	o := millrace(t, nil, args...)
+	if o.code != exitOK {
+		t.Fatalf("millrace %s: got exit code %d, want 0\n%s", strings.Join(args, " "), o.code, o.stderr)
+	}
+	return o
+}
+
+func TestHelpIsAsItWasReviewed(t *testing.T) {
+	var got strings.Builder
+	got.WriteString(ok(t, "--help").stdout)
+	for _, c := range commands(t) {
+		fmt.Fprintf(&got, "\n=== millrace %s --help\n\n%s", c.Name(), ok(t, c.Name(), "--help").stdout)
+	}
+	golden(t, "testdata/help.golden", got.String())
+}
+
+// commands returns the commands, built for a machine whose defaults do not matter.
+func commands(t *testing.T) []*cobra.Command {
+	t.Helper()
+	a := &app{names: map[string]bool{}}
+	var all []*cobra.Command
+	for _, c := range a.root().Commands() {
+		if !c.Hidden && c.Name() != "completion" {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	// The one default that depends on the machine.
+	got = strings.ReplaceAll(got, `"`+formatSize(defaultCacheSize(usableMemory()))+`"`, "a quarter of the memory")
+	got = strings.ReplaceAll(got, "(default "+formatSize(defaultCacheSize(usableMemory()))+")", "")
+	got = machineParallel.Replace(got)
+	if *update {
+		if err := os.WriteFile(name, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("differs from %s (go test ./cmd/millrace -update writes it anew): got\n%s", name, got)
+	}
+}
+
+func TestEveryCommandHasAnExample(t *testing.T) {
+	for _, c := range commands(t) {
+		if !strings.HasPrefix(c.Example, "  millrace "+c.Name()) {
+			t.Errorf("%s: got example %q, want one that begins with the command", c.Name(), c.Example)
+		}
+	}
+}
+
+func TestAllFaultsAreReportedTogether(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "c.yaml")
+	if err := os.WriteFile(file, []byte("fetchers: many\nno-such-key: 1\nepoch: 3\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	o := millrace(t, []string{"MILLRACE_PART_SIZE=big", "MILLRACE_TYPO=1"},
+		"serve", "--config", file, "--listen", "0.0.0.0:80", "--cache-size", "x", "--lame-duck=-1s", "--log-level", "loud", "stray")
+	if o.code != exitUsage {
+		t.Errorf("got exit code %d, want 2", o.code)
+	}
+	for _, want := range []string{
+		"--fetchers", "no-such-key", "MILLRACE_PART_SIZE", "MILLRACE_TYPO", "--insecure-no-auth", "--cache-size", "--lame-duck", "--log-level", "stray", "--dataset",
+	} {
+		if !strings.Contains(o.stderr, want) {
+			t.Errorf("%s is not among the faults:\n%s", want, o.stderr)
+		}
+	}
+	if strings.Contains(o.stderr, "epoch") {
+		t.Errorf("a key of another command is a fault:\n%s", o.stderr)
+	}
+	if o.stdout != "" {
+		t.Errorf("got %q on stdout, want nothing", o.stdout)
+	}
+}
+
+func TestUsageFaultsExitWithTwo(t *testing.T) {
+	for _, args := range [][]string{
+		{"nonsense"}, {"index"}, {"index", "ftp://x"}, {"serve", "--no-such-flag"}, {"verify", "s3://UPPER/x"}, {"index", "s3://key:secret@bucket/x"},
+		{"fetch", "http://gw"}, {"fetch", "http://gw", "--discard", "--output", "x"}, {"fetch", "gw", "--discard"},
+		{"fetch", "http://gw", "--discard", "--rank", "2", "--world-size", "2"}, {"bench", "http://gw", "--connections", "0"}, {"demo", "--from", "/no/such/dir"},
+		{"demo", "--listen", "0.0.0.0:1"}, {"serve", "--dataset", "a=/x", "--dataset", "a=/y"}, {"index", "x", "--window", "0"},
+	} {
+		o := millrace(t, nil, args...)
+		if o.code != exitUsage {
+			t.Errorf("%q: got exit code %d, want 2\n%s", args, o.code, o.stderr)
+		}
+		if strings.Contains(o.stderr, "secret@") {
+			t.Errorf("%q: the secret is printed: %s", args, o.stderr)
+		}
+	}
+}
+
+func TestFlagGoesBeforeEnvironmentBeforeFileBeforeDefault(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "c.yaml")
+	if err := os.WriteFile(file, []byte("fetchers: 3\nlame-duck: 3s\nlisten: 127.0.0.1:3\ndataset:\n  - a=/a\n  - b=/b\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var c serveConfig
+	a := &app{env: environment([]string{"MILLRACE_FETCHERS=2", "MILLRACE_LAME_DUCK=2s"}), names: map[string]bool{}}
+	f := &flags{set: pflag.NewFlagSet("serve", pflag.ContinueOnError), source: map[string]string{}}
+	c.define(f)
+	f.set.VisitAll(func(fl *pflag.Flag) { a.names[fl.Name] = true })
+	f.file = file
+	if err := f.set.Parse([]string{"--fetchers", "1"}); err != nil {
+		t.Fatal(err)
+	}
+	f.load(a)
+	if len(f.faults) > 0 {
+		t.Fatal(f.faults)
+	}
+	got := fmt.Sprintf("%d %v %s %v %v", c.fetchers, c.lameDuck, c.listen, c.drain, c.datasets)
+	if want := "1 2s 127.0.0.1:3 45s [a=/a b=/b]"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestDatasetAddresses(t *testing.T) {
+	wd, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for in, want := range map[string]string{
+		"photos=s3://bucket/a/b": "photos s3://bucket/a/b", "s3://bucket/a/b/": "b s3://bucket/a/b", "s3://bucket": "bucket s3://bucket/",
+		"file:///data/x": "x file:///data/x", "p=file:///data/x": "p file:///data/x", "./x": "x file://" + wd + "/x", "p=x/y": "p file://" + wd + "/x/y",
+		"/data/a=b": "", "s3://b_/x": "", "file://host/x": "", "http://x/y": "", "bad name=/x": "", "": "", "s3://bucket/x?y=1": "",
+	} {
+		l, err := parseDataset(in)
+		got := ""
+		if err == nil {
+			got = l.name + " " + l.String()
+		}
+		if got != want {
+			t.Errorf("%q: got %q (%v), want %q", in, got, err, want)
+		}
+	}
+}
+
+func TestMemoryLimitIsTheLowestOfAllGroups(t *testing.T) {
+	file := func(s string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(s)} }
+	for name, tc := range map[string]struct {
+		fs   fstest.MapFS
+		want int64
+	}{
+		"none": {fstest.MapFS{}, noLimit},
+		"v2, parent binds": {fstest.MapFS{"proc/self/cgroup": file("0::/a/b\n"), "sys/fs/cgroup/a/b/memory.max": file("max\n"),
+			"sys/fs/cgroup/a/memory.max": file("1000\n"), "sys/fs/cgroup/memory.max": file("2000\n")}, 1000},
+		"v2, container": {fstest.MapFS{"proc/self/cgroup": file("0::/docker/x\n"), "sys/fs/cgroup/memory.max": file("2000\n")}, 2000},
+		"v1":            {fstest.MapFS{"proc/self/cgroup": file("4:cpu:/q\n3:memory:/q\n"), "sys/fs/cgroup/memory/q/memory.limit_in_bytes": file("77\n")}, 77},
+	} {
+		if got := cgroupLimit(tc.fs); got != tc.want {
+			t.Errorf("%s: got %d, want %d", name, got, tc.want)
+		}
+	}
+}
+
+// gatewayFor serves a directory until the test ends.
+func gatewayFor(t *testing.T, dir string) string {
+	t.Helper()
+	a := &app{env: map[string]string{"GOMEMLIMIT": "off"}, stdout: &bytes.Buffer{}, stderr: &bytes.Buffer{}}
+	c := &serveConfig{cacheSize: 64 << 20, memory: 1 << 40, listen: "127.0.0.1:0", logLevel: "error", logFormat: "json",
+		locations: []location{{name: "files", dir: dir}}}
+	s, err := a.compose(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ready := make(chan net.Addr, 1)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := s.run(ctx, func(at net.Addr) { ready <- at }); err != nil {
+			t.Errorf("serve: %v", err)
+		}
+	})
+	t.Cleanup(func() { cancel(); wg.Wait(); s.close() })
+	return "http://" + (<-ready).String()
+}
+
+// shards packs a few files and returns the directory of their shards.
+func shards(t *testing.T) string {
+	t.Helper()
+	from, to := t.TempDir(), filepath.Join(t.TempDir(), "shards")
+	for i := range 50 {
+		if err := os.WriteFile(filepath.Join(from, fmt.Sprintf("f%03d.txt", i)), bytes.Repeat([]byte{byte(i)}, 700*i), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ok(t, "pack", from, to, "--shard-size", "256KiB", "--chunk-size", "64KiB", "--batch-size", "8", "--window", "4")
+	return to
+}
+
+func TestPackServeFetchPlanBench(t *testing.T) {
+	dir := shards(t)
+	url := gatewayFor(t, dir)
+	var rep fetchReport
+	for _, more := range [][]string{{}, {"--world-size", "3", "--all-ranks"}, {"--tail", "drop"}, {"--tail", "pad"}, {"--from", "2", "--until", "5"}, {"--no-manifest"}} {
+		args := append([]string{"fetch", url, "--epoch", "1", "--discard", "--json"}, more...)
+		if err := json.Unmarshal([]byte(ok(t, args...).stdout), &rep); err != nil {
+			t.Fatal(err)
+		}
+		want := uint64(50)
+		switch strings.Join(more, " ") {
+		case "--tail drop":
+			want = 48
+		case "--tail pad":
+			want = 56
+		case "--from 2 --until 5":
+			want = 24
+		}
+		if rep.Samples != want {
+			t.Errorf("%v: got %d samples, want %d", more, rep.Samples, want)
+		}
+	}
+	out := t.TempDir()
+	for range 2 {
+		ok(t, "fetch", url, "--output", out)
+		files, err := filepath.Glob(filepath.Join(out, "*"))
+		if err != nil || len(files) != 7 || filepath.Base(files[6]) != "batch-000006.tar" {
+			t.Errorf("got %v (%v), want batch-000000.tar to batch-000006.tar", files, err)
+		}
+	}
+	for _, args := range [][]string{{"plan", url, "--batch", "2"}, {"plan", dir}, {"verify", dir}, {"gc", dir}, {"index", dir}, {"bench", url, "--duration", "50ms"}} {
+		if o := ok(t, append(args, "--json")...); !json.Valid([]byte(o.stdout)) {
+			t.Errorf("%v --json: got %q, want JSON", args, o.stdout)
+		}
+		if o := ok(t, args...); o.stdout == "" || json.Valid([]byte(o.stdout)) {
+			t.Errorf("%v: got %q, want text", args, o.stdout)
+		}
+	}
+	if o := millrace(t, nil, "fetch", url, "--discard", "--dataset", "nope"); o.code != exitNotFound {
+		t.Errorf("unknown dataset: got exit code %d, want 4\n%s", o.code, o.stderr)
+	}
+	if o := millrace(t, nil, "fetch", url, "--discard", "--from", "100"); o.code != exitNotFound {
+		t.Errorf("past the end: got exit code %d, want 4\n%s", o.code, o.stderr)
+	}
+}
+
+func TestVerifyExitsWithThreeOnABadRange(t *testing.T) {
+	dir := shards(t)
+	names, err := filepath.Glob(filepath.Join(dir, "*.tar"))
+	if err != nil || len(names) < 2 {
+		t.Fatalf("got shards %v, %v", names, err)
+	}
+	text, err := os.ReadFile(names[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	text[5000] ^= 1
+	if err := os.WriteFile(names[1], text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if o := millrace(t, nil, "verify", dir); o.code != exitCorrupt || !strings.Contains(o.stdout, filepath.Base(names[1])) {
+		t.Errorf("got exit code %d, want 3 and the shard's name\n%s%s", o.code, o.stdout, o.stderr)
+	}
+}
+
+func TestServeCheckPrintsAConfigurationThatServeAccepts(t *testing.T) {
+	dir := shards(t)
+	first := ok(t, "serve", "--check", "--dataset", "files="+dir, "--cache-size", "64MiB", "--admin-listen", "127.0.0.1:9")
+	file := filepath.Join(t.TempDir(), "c.yaml")
+	if err := os.WriteFile(file, []byte(first.stdout), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	second := ok(t, "serve", "--check", "--config", file)
+	plain := func(s string) string {
+		var keep []string
+		for l := range strings.Lines(s) {
+			if !strings.HasPrefix(l, "#") {
+				keep = append(keep, l)
+			}
+		}
+		return strings.Join(keep, "")
+	}
+	if got, want := plain(second.stdout), plain(first.stdout); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestImpossibleBudgetIsRefusedWithTheSum(t *testing.T) {
+	from, to := t.TempDir(), filepath.Join(t.TempDir(), "shards")
+	if err := os.WriteFile(filepath.Join(from, "big.bin"), make([]byte, 2<<20), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	ok(t, "pack", from, to)
+	o := millrace(t, nil, "serve", "--check", "--dataset", to, "--cache-size", "4MiB")
+	if o.code != exitUsage || !strings.Contains(o.stderr, "2 x 20976") {
+		t.Errorf("got exit code %d, want 2 and the sum\n%s", o.code, o.stderr)
+	}
+}
+
+func TestDemoOnce(t *testing.T) {
+	env := []string{"XDG_CACHE_HOME=" + t.TempDir(), "GOMEMLIMIT=off"}
+	from := t.TempDir()
+	for i := range 100 {
+		if err := os.WriteFile(filepath.Join(from, fmt.Sprintf("f%d.txt", i)), make([]byte, 3000), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, reused := range []bool{false, true} {
+		o := millrace(t, env, "demo", "--once", "--from", from, "--json")
+		var rep demoReport
+		if err := json.Unmarshal([]byte(o.stdout), &rep); err != nil || o.code != exitOK {
+			t.Fatalf("got exit code %d, %v\n%s", o.code, err, o.stderr)
+		}
+		if rep.Reused != reused || len(rep.Epochs) != 2 || rep.Samples != 100 {
+			t.Errorf("got %+v, want 100 samples, two epochs, reused %v", rep, reused)
+		}
+	}
+}
+
+func TestMissingIndexExitsWithFour(t *testing.T) {
+	if o := millrace(t, nil, "verify", t.TempDir()); o.code != exitNotFound {
+		t.Errorf("got exit code %d, want 4\n%s", o.code, o.stderr)
+	}
+}
+
+func TestInterruptExitsWith130(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var stdout, stderr bytes.Buffer
+	if got := run(ctx, []string{"verify", shards(t)}, nil, &stdout, &stderr); got != exitInterrupted {
+		t.Errorf("got exit code %d, want 130\n%s", got, stderr.String())
+	}
+}
