@@ -70,8 +70,8 @@ dev-stop: ## stop what `make dev` started
 smoke: ## curl and tar against a gateway: make smoke URL=http://localhost:8080
 	integration/smoke.sh $(or $(URL),http://localhost:8080)
 
-bench: build ## measure and write docs/benchmarks.md
-	tools/bench.sh
+bench: deps build ## measure and write docs/benchmarks.md
+	go run ./bench
 
 bench-compare: ## compare the micro-benchmarks with another commit: make bench-compare REF=main
 	tools/bench-compare.sh "$(REF)"
