@@ -71,7 +71,7 @@ smoke: ## curl and tar against a gateway: make smoke URL=http://localhost:8080
 	integration/smoke.sh $(or $(URL),http://localhost:8080)
 
 bench: deps build ## measure and write docs/benchmarks.md
-	go run ./bench
+	go run ./bench -out docs/benchmarks.md
 
 bench-compare: ## compare the micro-benchmarks with another commit: make bench-compare REF=main
 	tools/bench-compare.sh "$(REF)"
