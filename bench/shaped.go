@@ -37,7 +37,8 @@ func (s *suite) shaped(ctx context.Context) error {
 		return err
 	}
 	store := shaped.New(inner, shaped.Shape{FirstByte: 20 * time.Millisecond, Stream: 80e6, Total: 500e6})
-	pieces, err := d.parts(ctx, inner, d.bytes())
+	// The line is kept full to the end by smaller parts and more of them than a real store is asked for.
+	pieces, err := d.parts(ctx, inner, chunkSize)
 	if err != nil {
 		return err
 	}
@@ -48,7 +49,7 @@ func (s *suite) shaped(ctx context.Context) error {
 	s.logf("shaped store: %d rounds of 2 arms", s.rounds)
 	var ours, straight, first, alone []float64
 	for round := range s.rounds {
-		t, err := fetch(ctx, store, pieces, streams, 0)
+		t, err := fetch(ctx, store, pieces, 16, 0)
 		if err != nil {
 			return err
 		}

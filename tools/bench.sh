@@ -1,0 +1,7 @@
+#!/usr/bin/env bash
+# Measures the goals against their yardsticks and writes docs/benchmarks.md. Arguments go to the program: see
+# go run ./bench -h.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+tools/deps.sh
+exec go run ./bench -out docs/benchmarks.md "$@"
