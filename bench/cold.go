@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/crc32"
+	"path/filepath"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -88,12 +90,25 @@ func (s *suite) cold(ctx context.Context) error {
 
 // coldEpoch starts a gateway and reads one epoch from it.
 func (s *suite) coldEpoch(ctx context.Context, d set, epoch int64) (load, error) {
-	gw, err := s.world.serve(ctx, s.room(), "")
+	admin := ""
+	if s.profile != "" {
+		var err error
+		if admin, err = freePort(); err != nil {
+			return load{}, err
+		}
+	}
+	gw, err := s.world.serve(ctx, s.room(), admin)
 	if err != nil {
 		return load{}, err
 	}
 	defer gw.stop()
-	return read(ctx, gw.addr, conns, 0, d.once(epoch))
+	if s.profile == "" {
+		return read(ctx, gw.addr, conns, 0, d.once(epoch))
+	}
+	saved := make(chan error, 1)
+	go func() { saved <- saveProfile(ctx, admin, 1, filepath.Join(s.profile, d.name+"-cold.pprof")) }()
+	l, err := read(ctx, gw.addr, conns, 0, d.once(epoch))
+	return l, errors.Join(err, <-saved)
 }
 
 func (s *suite) coldSet(ctx context.Context, d set) error {

@@ -176,13 +176,15 @@ func (s *suite) takeProfile(ctx context.Context, d set, gw *process, admin strin
 	const length = 4 * time.Second
 	result := make(chan error, 1)
 	go func() {
-		result <- download(ctx, fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", admin, length/time.Second), filepath.Join(s.profile, d.name+".pprof"))
+		result <- saveProfile(ctx, admin, int(length/time.Second), filepath.Join(s.profile, d.name+".pprof"))
 	}()
 	_, err := read(ctx, gw.addr, conns, length+time.Second/2, d.epoch(0))
 	return errors.Join(err, <-result)
 }
 
-func download(ctx context.Context, url, into string) error {
+// saveProfile takes a CPU profile from a gateway's admin port.
+func saveProfile(ctx context.Context, admin string, seconds int, into string) error {
+	url := fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", admin, seconds)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
