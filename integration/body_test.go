@@ -199,3 +199,25 @@ func TestErrorsSayWhatIsWrong(t *testing.T) {
 		}
 	}
 }
+
+// TestEveryAddressHasItsOwnETag: two batches under one ETag would let a cache answer one
+// with the other.
+func TestEveryAddressHasItsOwnETag(t *testing.T) {
+	_, g, _ := served(t)
+	seen := map[string]string{}
+	for _, epoch := range []int{0, 1} {
+		for _, m := range []int{0, 1} {
+			for _, query := range []string{
+				share(16, 0, 1), share(16, 0, 2), share(16, 1, 2), share(17, 0, 1),
+				share(16, 0, 1) + "&seed=1", share(16, 0, 1) + "&shuffle=none", share(16, 0, 1) + "&tail=pad",
+			} {
+				path := batchPath(epoch, m) + query
+				etag := g.MustGet(t, path).Header.Get("ETag")
+				if other, ok := seen[etag]; ok {
+					t.Errorf("%s and %s: got one ETag %s, want two", path, other, etag)
+				}
+				seen[etag] = path
+			}
+		}
+	}
+}

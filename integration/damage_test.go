@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/millrace-data/millrace/integration/harness"
 	"github.com/millrace-data/millrace/internal/objstore"
@@ -23,6 +24,10 @@ func damages(store *harness.Store) []damage {
 		{"overwritten", overwrite},
 		{"deleted", remove},
 		{"truncated", truncate},
+	}
+	if store.Name == "dir" {
+		// The same bytes, written anew: a read that names the version it expects must notice.
+		all = append(all, damage{"touched", touch})
 	}
 	if store.Path != "" {
 		// Only where the test can reach the stored file itself: same ETag, other bytes.
@@ -78,6 +83,14 @@ func truncate(t *testing.T, store *harness.Store, key string) {
 	replace(t, store, key, data[:len(data)/2])
 }
 
+func touch(t *testing.T, store *harness.Store, key string) {
+	t.Helper()
+	later := time.Now().Add(time.Hour)
+	if err := os.Chtimes(filepath.Join(store.Path, key), later, later); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func remove(t *testing.T, store *harness.Store, key string) {
 	t.Helper()
 	if store.Name == "dir" {
@@ -128,7 +141,7 @@ func flip(t *testing.T, store *harness.Store, key string) {
 func TestDamageUnderARunningGateway(t *testing.T) {
 	files, _ := harness.Files(t, 200, 4000)
 	for _, kind := range harness.Kinds() {
-		for _, what := range damages(&harness.Store{Path: map[string]string{"dir": "x", "versitygw": "x"}[kind]}) {
+		for _, what := range damages(&harness.Store{Name: kind, Path: map[string]string{"dir": "x", "versitygw": "x"}[kind]}) {
 			t.Run(kind+"/"+strings.ReplaceAll(what.name, " ", "-"), func(t *testing.T) {
 				store := harness.Open(t, kind)
 				harness.Pack(t, store, files, dataset, small()...)

@@ -40,7 +40,7 @@ PLANTS = [
     ),
     (
         "datapath reads under no ETag",
-        ["./datapath"],
+        ["integration:TestDamageUnderARunningGateway/dir"],
         [("datapath/fetch.go", "ETag: shard.ETag, VersionID", 'ETag: "", VersionID')],
     ),
     (
@@ -114,7 +114,7 @@ PLANTS = [
     ),
     (
         "gateway's ETag leaves the epoch out",
-        ["./gateway"],
+        ["integration:TestEveryAddressHasItsOwnETag"],
         [("gateway/request.go", "shuffle.OrderVersion, b.epoch, b.batch", "shuffle.OrderVersion, 0, b.batch")],
     ),
     (
