@@ -84,12 +84,6 @@ func (s *server) talk(c net.Conn, answer func(net.Conn, request) bool) {
 	}
 }
 
-func (s *server) requests() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.n
-}
-
 // reset closes a connection so that the peer sees a reset, not an end.
 func reset(c net.Conn) {
 	_ = c.(*net.TCPConn).SetLinger(0) // the worst that can happen is an ordinary end

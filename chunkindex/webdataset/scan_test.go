@@ -29,7 +29,6 @@ type member struct {
 	kind       byte
 	records    map[string]string
 	format     tar.Format
-	size       int64
 }
 
 func archive(t testing.TB, members ...member) []byte {
