@@ -120,10 +120,10 @@ func rangeNumber(s string, size int64) (n int64, ok bool) {
 		}
 		if n < size {
 			d := int64(s[i] - '0')
-			if n > (size-d)/10 {
+			if n > size/10 {
 				n = size
 			} else {
-				n = n*10 + d
+				n = min(n*10+d, size)
 			}
 		}
 	}

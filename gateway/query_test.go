@@ -83,6 +83,7 @@ func FuzzRangeHeader(f *testing.F) {
 	for _, s := range []string{
 		"bytes=0-0", "bytes=0-", "bytes=-1", "bytes=-0", "bytes=9-9", "bytes=10-", "bytes=5-4", "bytes=0-1,2-3", "bytes=", "bytes=-", "lines=0-1",
 		"bytes=00-01", "bytes=0-99999999999999999999", "bytes=99999999999999999999-", "bytes= 1-2", "bytes=+1-2",
+		"bytes=-77", "bytes=-7",
 	} {
 		f.Add(s, uint16(10))
 	}
