@@ -284,5 +284,6 @@ func (s *Source) copyChunks(ctx context.Context, b *batch, whole []int, segments
 			return nil
 		})
 	}
-	return rest, loaded, g.Wait()
+	err = g.Wait() // before the others are read
+	return rest, loaded, err
 }
