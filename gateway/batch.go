@@ -3,6 +3,7 @@ package gateway
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -37,13 +38,22 @@ func (g *Gateway) getBatch(x *exchange) error {
 	if err := g.refuseDraining(x); err != nil {
 		return err
 	}
+	release, err := g.reserve(x.r.Context(), int64(share.Count)*planningBytes)
+	if err != nil {
+		return err
+	}
+	defer release()
 	start := time.Now()
 	cursor, l, err := g.plan(x, b, share)
 	x.log.plan = time.Since(start)
 	if err != nil {
 		return err
 	}
-	return g.send(x, b.dataset, cursor, l, etag)
+	if err := g.send(x, b.dataset, cursor, l, etag); err != nil {
+		return err
+	}
+	g.recycle(l)
+	return nil
 }
 
 // refuseDraining refuses new work once the lame-duck time is over.
@@ -68,8 +78,9 @@ func (g *Gateway) plan(x *exchange, b batchRequest, share shuffle.Share) (shuffl
 		return shuffle.Cursor{}, nil, fmt.Errorf("plan epoch %d: %w", b.epoch, err)
 	}
 	samples := b.dataset.Index.Samples()
-	l, err := g.locate(ctx, b.dataset.Index, epoch.AppendShare(make([]uint64, 0, share.Count), share))
-	if err != nil {
+	l := g.scratch.Get().(*located)
+	l.numbers = epoch.AppendShare(slices.Grow(l.numbers[:0], int(share.Count)), share)
+	if err := g.locate(ctx, b.dataset.Index, l); err != nil {
 		return shuffle.Cursor{}, nil, err
 	}
 	first := b.batch * b.batchSize

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -157,7 +156,7 @@ func sendProblem(x *exchange, p *problem) {
 			h.Del(name)
 		}
 	}
-	body, err := json.Marshal(problemBody{
+	body, err := encodeJSON(problemBody{
 		Type: "urn:millrace:error:" + p.Code, Title: http.StatusText(p.Status), Status: p.Status, Detail: p.Detail,
 		Instance: "urn:millrace:request:" + x.id, Code: p.Code, Retryable: p.Retryable,
 		RetryAfterMs: p.RetryAfter.Milliseconds(), RequestID: x.id,
@@ -166,7 +165,9 @@ func sendProblem(x *exchange, p *problem) {
 	if err != nil {
 		panic(fmt.Sprintf("gateway: problem is not JSON: %v", err))
 	}
-	body = append(body, '\n')
+	if p.Code == codeOverloaded {
+		h.Set("Connection", "close") // the next attempt may reach another gateway
+	}
 	h.Set("Content-Type", "application/problem+json")
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	h.Set("Cache-Control", "no-store")

@@ -170,23 +170,28 @@ func (p prefixed) ReadRange(ctx context.Context, ref objstore.Ref, offset int64,
 	return p.Store.ReadRange(ctx, ref, offset, dst...)
 }
 
-// member is one tar member as it is stored: header, content, padding.
+// member is one tar member of random content as it is stored: header, content, padding.
 func member(t *testing.T, name string, random *rand.Rand, size int) []byte {
 	t.Helper()
-	var b bytes.Buffer
-	w := tar.NewWriter(&b)
-	if err := w.WriteHeader(&tar.Header{Name: name, Size: int64(size), Mode: 0o644, Format: tar.FormatUSTAR}); err != nil {
-		t.Fatal(err)
-	}
 	content := make([]byte, size)
 	for i := range content {
 		content[i] = byte(random.Uint32())
 	}
+	return rawMember(t, name, content)
+}
+
+func rawMember(tb testing.TB, name string, content []byte) []byte {
+	tb.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	if err := w.WriteHeader(&tar.Header{Name: name, Size: int64(len(content)), Mode: 0o644, Format: tar.FormatUSTAR}); err != nil {
+		tb.Fatal(err)
+	}
 	if _, err := w.Write(content); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	if err := w.Flush(); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return b.Bytes()
 }

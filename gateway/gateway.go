@@ -20,7 +20,7 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Source brings the bytes of a batch; datapath.Source is one.
+// Source brings the bytes of a batch; datapath.Source is one. It keeps nothing of chunks once it has returned.
 type Source interface {
 	Read(ctx context.Context, at shuffle.Cursor, chunks []chunkindex.ChunkRanges) (*chunkindex.Body, error)
 }
@@ -50,7 +50,7 @@ type Config struct {
 	AdminListen bool          // metrics, statistics and pprof are served by Admin alone, not on the data port
 	Deadline    time.Duration // to the first byte, 60 s; the header Millrace-Deadline-Ms may lower it
 	LameDuck    time.Duration // after Drain new batches are served this long, 10 s
-	PlanBytes   int64         // prepared epochs kept in memory, 64 MiB
+	PlanBytes   int64         // prepared epochs kept in memory, 64 MiB but at most 1/64 of Budget; New reserves them there
 }
 
 const (
@@ -69,6 +69,7 @@ type Gateway struct {
 	started  time.Time
 	crc      *crcTables
 	buffers  sync.Pool    // of *[gatherLength]byte: no more of them live than responses are being written
+	scratch  sync.Pool    // of *located, for shares of at most maxScratch samples
 	spec     []byte       // the OpenAPI document as JSON
 	active   atomic.Int64 // requests being answered
 	drained  atomic.Int64 // nanoseconds after started at which Drain was called; 0: not draining
@@ -89,6 +90,7 @@ var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 func New(cfg Config) (*Gateway, error) {
 	g := &Gateway{cfg: cfg, byName: map[string]*dataset{}, started: time.Now(), crc: newCRCTables()}
 	g.buffers.New = func() any { return new([gatherLength]byte) }
+	g.scratch.New = func() any { return &located{slots: map[int32]int32{}} }
 	if g.cfg.Deadline <= 0 {
 		g.cfg.Deadline = defaultDeadline
 	}
@@ -106,6 +108,9 @@ func New(cfg Config) (*Gateway, error) {
 		return nil, err
 	}
 	g.spec = spec
+	if err := g.reservePlans(); err != nil {
+		return nil, err
+	}
 	g.plans = newPlans(g.cfg.PlanBytes)
 	g.metrics = newMetrics(g)
 	g.handler = g.routes()
@@ -136,6 +141,43 @@ func (g *Gateway) addDatasets(all []Dataset) error {
 		return fmt.Errorf("gateway configuration: %w", err)
 	}
 	return nil
+}
+
+// reservePlans takes the memory of the plans out of the budget, for as long as the budget lives: the next batch must not
+// wait for it. There is always room for one epoch of the largest data set.
+func (g *Gateway) reservePlans() error {
+	if g.cfg.Budget == nil {
+		return nil
+	}
+	least := int64(0)
+	for _, d := range g.datasets {
+		least = max(least, planOverhead+d.epochBytes())
+	}
+	g.cfg.PlanBytes = max(min(g.cfg.PlanBytes, g.cfg.Budget.Total()/64), least)
+	if _, ok := g.cfg.Budget.TryReserve(g.cfg.PlanBytes); !ok {
+		return fmt.Errorf("gateway configuration: the memory budget of %d bytes, %d of them in use, has no room for %d bytes of plans",
+			g.cfg.Budget.Total(), g.cfg.Budget.InUse(), g.cfg.PlanBytes)
+	}
+	return nil
+}
+
+// What a request holds while it is planned, per sample of its share, and what every request may hold unreserved.
+const (
+	planningBytes = 96
+	unreserved    = 256 << 10
+)
+
+// reserve takes what a large request needs to be planned; small ones are part of what a connection costs. It comes
+// before everything else that the request reserves.
+func (g *Gateway) reserve(ctx context.Context, n int64) (release func(), err error) {
+	if g.cfg.Budget == nil || n <= unreserved {
+		return func() {}, nil
+	}
+	r, err := g.cfg.Budget.Reserve(ctx, n)
+	if err != nil {
+		return nil, fmt.Errorf("plan a request: %w", err)
+	}
+	return r.Release, nil
 }
 
 // indexETag names the bytes of the index object: the generation fixes content and layout, the shards'

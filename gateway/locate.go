@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"net/http"
+	"slices"
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/shuffle"
@@ -13,71 +14,116 @@ import (
 // maxShare bounds the samples of one answer, so that planning a request takes bounded memory.
 const maxShare = 1 << 20
 
+// maxScratch bounds the shares whose working memory is kept for the next request.
+const maxScratch = 16 << 10
+
 // placed is one sample of an answer and where it lies.
 type placed struct {
 	sample uint64
-	chunk  int
+	chunk  int32
+	slot   int32 // of the chunk among the chunks of this answer
 	offset uint32
 	length uint32
 	crc    uint32
 }
 
-// located is the body of an answer before a byte of it is read.
+// located is the body of an answer before a byte of it is read, with the memory to work it out, which
+// serves one request after the other.
 type located struct {
+	numbers       []uint64 // of the samples, in the order of the answer
 	samples       []placed
 	before, after []byte // of the data set's format, around the samples
 	size          int64  // of the whole body
 	crc           uint32 // CRC-32C of the whole body
+
+	lengths []uint32
+	slots   map[int32]int32 // chunk to slot
+	tables  []*chunkindex.Table
+	counts  []int // of wanted samples, by slot
+	ranges  []chunkindex.Range
+	chunks  []chunkindex.ChunkRanges
 }
 
-// locate finds the samples in the index and works out length and checksum of the body they make.
-func (g *Gateway) locate(ctx context.Context, x *chunkindex.Index, numbers []uint64) (*located, error) {
-	l := &located{samples: make([]placed, len(numbers))}
-	lengths := make([]uint32, len(numbers))
-	tables := map[int]*chunkindex.Table{}
+// recycle keeps the memory of l for another request. Nothing may use l any more.
+func (g *Gateway) recycle(l *located) {
+	if cap(l.samples) > maxScratch {
+		return
+	}
+	clear(l.slots)
+	clear(l.tables) // which belong to the index's cache
+	l.before, l.after = nil, nil
+	g.scratch.Put(l)
+}
+
+// locate finds l.numbers in the index and works out length and checksum of the body they make.
+func (g *Gateway) locate(ctx context.Context, x *chunkindex.Index, l *located) error {
+	l.samples = slices.Grow(l.samples[:0], len(l.numbers))
+	l.lengths = slices.Grow(l.lengths[:0], len(l.numbers))
+	l.tables = l.tables[:0]
 	first := x.First()
-	chunk := -1
-	for i, n := range numbers {
+	var t *chunkindex.Table
+	chunk, slot := -1, int32(0)
+	for _, n := range l.numbers {
 		if chunk < 0 || n < first[chunk] || n >= first[chunk+1] {
 			chunk = x.ChunkOf(n)
-		}
-		t, ok := tables[chunk]
-		if !ok {
 			var err error
-			if t, err = x.Table(ctx, chunk); err != nil {
-				return nil, fmt.Errorf("sample table of chunk %d: %w", chunk, err)
+			if slot, err = l.slot(ctx, x, chunk); err != nil {
+				return err
 			}
-			tables[chunk] = t
+			t = l.tables[slot]
 		}
 		k := n - first[chunk]
-		l.samples[i] = placed{n, chunk, t.Offset[k], t.Length[k], t.CRC32C[k]}
-		lengths[i] = t.Length[k]
+		l.samples = append(l.samples, placed{n, int32(chunk), slot, t.Offset[k], t.Length[k], t.CRC32C[k]})
+		l.lengths = append(l.lengths, t.Length[k])
 	}
-	l.before, l.after = x.Framing().Frame(lengths)
+	l.before, l.after = x.Framing().Frame(l.lengths)
 	l.size = int64(len(l.before) + len(l.after))
 	l.crc = crc32.Checksum(l.before, castagnoli())
-	for _, s := range l.samples {
+	for i := range l.samples {
+		s := &l.samples[i]
 		l.size += int64(s.length)
 		l.crc = g.crc.combine(l.crc, s.crc, s.length)
 	}
 	l.crc = g.crc.combine(l.crc, crc32.Checksum(l.after, castagnoli()), uint32(len(l.after)))
-	return l, nil
+	return nil
 }
 
-// wanted returns the ranges of the samples lo to hi-1, chunk by chunk, numbered from 0.
-func (l *located) wanted(lo, hi int) []chunkindex.ChunkRanges {
-	var out []chunkindex.ChunkRanges
-	byChunk := map[int]int{}
-	for i, s := range l.samples[lo:hi] {
-		k, ok := byChunk[s.chunk]
-		if !ok {
-			k = len(out)
-			byChunk[s.chunk] = k
-			out = append(out, chunkindex.ChunkRanges{Chunk: s.chunk})
-		}
-		out[k].Ranges = append(out[k].Ranges, chunkindex.Range{Seq: i, Offset: s.offset, Length: s.length, CRC32C: s.crc})
+// slot returns the place of a chunk among the chunks of the answer, with its table read.
+func (l *located) slot(ctx context.Context, x *chunkindex.Index, chunk int) (int32, error) {
+	if slot, ok := l.slots[int32(chunk)]; ok {
+		return slot, nil
 	}
-	return out
+	t, err := x.Table(ctx, chunk)
+	if err != nil {
+		return 0, fmt.Errorf("sample table of chunk %d: %w", chunk, err)
+	}
+	slot := int32(len(l.tables))
+	l.tables = append(l.tables, t)
+	l.slots[int32(chunk)] = slot
+	return slot, nil
+}
+
+// wanted returns the ranges of the samples lo to hi-1, chunk by chunk, numbered from 0. They are valid until
+// l is recycled.
+func (l *located) wanted(lo, hi int) []chunkindex.ChunkRanges {
+	l.counts = append(l.counts[:0], make([]int, len(l.tables))...)
+	for i := lo; i < hi; i++ {
+		l.counts[l.samples[i].slot]++
+	}
+	l.ranges = slices.Grow(l.ranges[:0], hi-lo)[:hi-lo]
+	l.chunks = append(l.chunks[:0], make([]chunkindex.ChunkRanges, len(l.tables))...)
+	at := 0
+	for slot, n := range l.counts {
+		l.chunks[slot].Ranges = l.ranges[at : at : at+n]
+		at += n
+	}
+	for i := lo; i < hi; i++ {
+		s := &l.samples[i]
+		c := &l.chunks[s.slot]
+		c.Chunk = int(s.chunk)
+		c.Ranges = append(c.Ranges, chunkindex.Range{Seq: i - lo, Offset: s.offset, Length: s.length, CRC32C: s.crc})
+	}
+	return slices.DeleteFunc(l.chunks, func(c chunkindex.ChunkRanges) bool { return len(c.Ranges) == 0 })
 }
 
 // overlap returns the samples lo to hi-1 that a part of the body touches, and where sample lo begins in the body.

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"container/list"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -35,11 +36,40 @@ type planEntry struct {
 	err   error
 }
 
+// errUnprepared is what they get who waited for a preparation that panicked. Whoever asks next prepares anew.
+var errUnprepared = errors.New("the preparation of the plan panicked")
+
+// prepare runs f once for an entry. An entry that f leaves by a panic is forgotten.
+func (p *plans) prepare(e *planEntry, f func()) {
+	e.once.Do(func() {
+		e.err = errUnprepared
+		defer func() {
+			if errors.Is(e.err, errUnprepared) {
+				p.forget(e)
+			}
+		}()
+		f()
+	})
+}
+
+func (p *plans) forget(e *planEntry) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if el, ok := p.byKey[e.key]; ok && el.Value.(*planEntry) == e {
+		p.recent.Remove(el)
+		delete(p.byKey, e.key)
+		p.bytes -= e.bytes
+	}
+}
+
 // What a plan and an epoch hold: an epoch keeps the order of the chunks, its inverse and sums over it.
 const (
 	planOverhead  = 1 << 10
 	bytesPerChunk = 48
 )
+
+// epochBytes is what one prepared epoch holds.
+func (d *dataset) epochBytes() int64 { return planOverhead + bytesPerChunk*int64(d.Index.Chunks()) }
 
 func newPlans(limit int64) *plans {
 	return &plans{limit: limit, recent: list.New(), byKey: map[planKey]*list.Element{}}
@@ -74,7 +104,7 @@ func (p *plans) size() int64 {
 // plan returns the plan of a data set under params.
 func (p *plans) plan(d *dataset, params shuffle.Params) (*shuffle.Plan, error) {
 	e := p.entry(planKey{dataset: d, params: params}, planOverhead)
-	e.once.Do(func() {
+	p.prepare(e, func() {
 		e.plan, e.err = shuffle.NewPlan(params, d.Index.First())
 		if e.err != nil {
 			e.err = fmt.Errorf("plan %s over %d chunks: %w", params.Shuffle, d.Index.Chunks(), e.err)
@@ -89,8 +119,7 @@ func (p *plans) epoch(d *dataset, params shuffle.Params, epoch uint64) (*shuffle
 	if err != nil {
 		return nil, nil, err
 	}
-	size := planOverhead + bytesPerChunk*int64(d.Index.Chunks())
-	e := p.entry(planKey{dataset: d, params: params, epoch: epoch, isEpoch: true}, size)
-	e.once.Do(func() { e.plan, e.epoch = plan, plan.Epoch(epoch) })
-	return e.plan, e.epoch, nil
+	e := p.entry(planKey{dataset: d, params: params, epoch: epoch, isEpoch: true}, d.epochBytes())
+	p.prepare(e, func() { e.plan, e.epoch, e.err = plan, plan.Epoch(epoch), nil })
+	return e.plan, e.epoch, e.err
 }

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -13,16 +14,27 @@ import (
 
 // sendJSON answers with v. An ETag, if there is one, has been compared already.
 func sendJSON(x *exchange, v any) error {
-	body, err := json.Marshal(v)
+	body, err := encodeJSON(v)
 	if err != nil {
-		return fmt.Errorf("encode %T: %w", v, err)
+		return err
 	}
 	h := x.w.Header()
 	if h.Get("Cache-Control") == "" {
 		h.Set("Cache-Control", "no-cache")
 	}
-	sendBytes(x, "application/json", append(body, '\n'))
+	sendBytes(x, "application/json", body)
 	return nil
+}
+
+// encodeJSON leaves & and < as they are, unlike json.Marshal, so that links can be read and typed: no answer is HTML.
+func encodeJSON(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, fmt.Errorf("encode %T: %w", v, err)
+	}
+	return b.Bytes(), nil
 }
 
 // sendBytes answers with a body that is in memory.
@@ -146,6 +158,9 @@ func (g *Gateway) getEpoch(x *exchange) error {
 		x.w.WriteHeader(http.StatusNotModified)
 		return nil
 	}
+	if err := g.refuseDraining(x); err != nil {
+		return err
+	}
 	start := time.Now()
 	info, err := g.epochInfo(p, epoch)
 	x.log.plan = time.Since(start)
@@ -182,59 +197,4 @@ func (g *Gateway) epochInfo(p planRequest, epoch uint64) (epochInfo, error) {
 		info.Variance = shuffle.Variance(p.params, n, (x.Samples()+n-1)/n, p.batchSize)
 	}
 	return info, nil
-}
-
-// manifestSample says where one sample of a batch lies.
-type manifestSample struct {
-	Position uint64 `json:"position"`
-	Key      string `json:"key"`
-	Shard    string `json:"shard"`
-	Offset   int64  `json:"offset"`
-	Length   uint32 `json:"length"`
-	CRC32C   string `json:"crc32c"`
-}
-
-func (g *Gateway) getManifest(x *exchange) error {
-	b, err := g.decodeBatch(x)
-	if err != nil {
-		return err
-	}
-	share := b.batching().Share(b.batch, b.rank, b.worldSize)
-	if err := checkShare(share); err != nil {
-		return err
-	}
-	etag := b.etag("manifest")
-	b.describe(x.w.Header(), share, etag)
-	x.w.Header().Set("Content-Location", manifestURL(b))
-	x.w.Header().Del("Link")
-	if notModified(x.r, etag) {
-		x.w.WriteHeader(http.StatusNotModified)
-		return nil
-	}
-	start := time.Now()
-	_, l, err := g.plan(x, b, share)
-	x.log.plan = time.Since(start)
-	if err != nil {
-		return err
-	}
-	manifest := struct {
-		Samples []manifestSample `json:"samples"`
-	}{make([]manifestSample, len(l.samples))}
-	index := b.dataset.Index
-	for i, s := range l.samples {
-		key, err := index.Key(x.r.Context(), s.sample)
-		if err != nil {
-			return fmt.Errorf("key of sample %d: %w", s.sample, err)
-		}
-		extent := index.Extents(s.chunk)[0]
-		manifest.Samples[i] = manifestSample{
-			Position: share.First + uint64(i), Key: key, Shard: index.Shard(extent.Shard).Key,
-			Offset: extent.Offset + int64(s.offset), Length: s.length, CRC32C: fmt.Sprintf("%08x", s.crc),
-		}
-	}
-	return sendJSON(x, manifest)
-}
-
-func manifestURL(b batchRequest) string {
-	return fmt.Sprintf("/v1/datasets/%s/epochs/%d/batches/%d/manifest?%s", b.dataset.Name, b.epoch, b.batch, b.canonical())
 }

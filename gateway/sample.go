@@ -14,8 +14,13 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// maxEpochs bounds the epochs of one question for occurrences: each has to be prepared.
-const maxEpochs = 1000
+// maxEpochs bounds the epochs of one question for occurrences: each has to be prepared. maxOccurrences
+// bounds the answer: where a batch is larger than the data set, padding delivers a sample many times an epoch.
+const (
+	maxEpochs       = 1000
+	maxOccurrences  = 1 << 16
+	occurrenceBytes = 128 // in memory and as JSON
+)
 
 // findSample reads the key that a query names.
 func findSample(x *exchange, d *dataset, key string) (uint64, error) {
@@ -66,7 +71,8 @@ func (g *Gateway) getSample(x *exchange) error {
 		return err
 	}
 	start := time.Now()
-	l, err := g.locate(x.r.Context(), d.Index, []uint64{n})
+	l := &located{numbers: []uint64{n}, slots: map[int32]int32{}}
+	err = g.locate(x.r.Context(), d.Index, l)
 	x.log.plan = time.Since(start)
 	if err != nil {
 		return err
@@ -101,6 +107,18 @@ func (g *Gateway) getOccurrences(x *exchange) error {
 	if err != nil {
 		return err
 	}
+	if err := g.refuseDraining(x); err != nil {
+		return err
+	}
+	most := (hi - lo + 1) * p.mostDeliveries()
+	if most > maxOccurrences {
+		return invalid("the sample comes up to %d times in these epochs; at most %d are listed at a time", most, maxOccurrences)
+	}
+	release, err := g.reserve(x.r.Context(), d.epochBytes()+int64(most)*occurrenceBytes)
+	if err != nil {
+		return err
+	}
+	defer release()
 	plan, err := g.plans.plan(d, p.params)
 	if err != nil {
 		return err
@@ -127,16 +145,28 @@ func (g *Gateway) getOccurrences(x *exchange) error {
 // deliveries returns the positions at which the sample of one position of the order is delivered: there unless the tail is
 // dropped, and again wherever it pads the last batch.
 func (p planRequest) deliveries(at uint64) []uint64 {
-	b := p.batching()
-	end := b.Batches() * b.BatchSize
-	if b.Tail == shuffle.Short {
-		end = b.Samples
-	}
+	end, samples := p.delivered()
 	var out []uint64
-	for ; at < end && len(out) < maxEpochs; at += b.Samples {
+	for ; at < end; at += samples {
 		out = append(out, at)
 	}
 	return out
+}
+
+// mostDeliveries bounds how often an epoch delivers one sample.
+func (p planRequest) mostDeliveries() uint64 {
+	end, samples := p.delivered()
+	return end/samples + 1
+}
+
+// delivered returns how many positions an epoch delivers, padding included, and how many samples there are: at least one,
+// or no key would have been found.
+func (p planRequest) delivered() (end, samples uint64) {
+	b := p.batching()
+	if b.Tail == shuffle.Short {
+		return b.Samples, b.Samples
+	}
+	return b.Batches() * b.BatchSize, b.Samples
 }
 
 // epochs reads "3" or "0-9".

@@ -45,13 +45,13 @@ func (r *rig) serve(cfg gateway.ServerConfig) (addr string, stop func() error) {
 	return ln.Addr().String(), stop
 }
 
-func dial(t *testing.T, addr string) net.Conn {
-	t.Helper()
-	c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", addr)
+func dial(tb testing.TB, addr string) net.Conn {
+	tb.Helper()
+	c, err := (&net.Dialer{}).DialContext(tb.Context(), "tcp", addr)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() { c.Close() })
+	tb.Cleanup(func() { c.Close() })
 	return c
 }
 

@@ -1,0 +1,42 @@
+package gateway_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net/http"
+	"testing"
+)
+
+func BenchmarkBatch4K(b *testing.B)   { benchmarkBatch(b, 16384, 4<<10) }
+func BenchmarkBatch110K(b *testing.B) { benchmarkBatch(b, 1024, 110<<10) }
+
+// benchmarkBatch reads batches that are in memory over one loopback connection.
+func benchmarkBatch(b *testing.B, samples, size int) {
+	s := newStack(b, samples, size, 8<<20, 1<<30)
+	batches := samples / 256
+	c := dial(b, s.addr)
+	r := bufio.NewReaderSize(c, 256<<10)
+	get := func(m int) int64 {
+		fmt.Fprintf(c, "GET /epoch/0/batch/%d HTTP/1.1\r\nHost: x\r\n\r\n", m)
+		res, err := http.ReadResponse(r, nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		n, err := io.Copy(io.Discard, res.Body)
+		if err != nil || res.StatusCode != http.StatusOK || n != res.ContentLength {
+			b.Fatalf("got status %d, %d bytes and %v, want 200 and the whole batch", res.StatusCode, n, err)
+		}
+		return n
+	}
+	for m := range batches {
+		b.SetBytes(get(m))
+	}
+	b.ReportAllocs()
+	m := 0
+	for b.Loop() {
+		get(m % batches)
+		m++
+	}
+	b.ReportMetric(256*float64(b.N)/b.Elapsed().Seconds(), "samples/s")
+}
