@@ -16,7 +16,7 @@ const (
 	readerLimit   = 64               // readers followed at once
 	nearBatches   = 8                // reads this near each other belong to one reader: the ranks of one job
 	behindBatches = 2                // how far behind the first of them the chunks are kept
-	aheadChunks   = 16               // fetched ahead where the order has no windows
+	aheadChunks   = 16               // fetched ahead, or to the end of the next window if that is more
 )
 
 // ahead returns how much of a budget is used for what readers come for: the rest is for bodies.
@@ -143,7 +143,7 @@ func (f *followers) find(s *Source, at shuffle.Cursor) *reader {
 func (r *reader) lookAhead(limit int64) {
 	soon := aheadChunks
 	if params := r.at.Plan.Params(); params.Shuffle == shuffle.Window {
-		soon = int(min(params.Window, 1<<20))
+		soon = max(soon, int(min(params.Window, 1<<20)))
 	}
 	r.chunks, r.behind, r.valid = nil, nil, r.at.Plan.Samples()
 	pick := picker{r.source, limit, map[uint64]bool{}}
