@@ -78,14 +78,12 @@ func (j *job) load(ctx context.Context) (known bool, err error) {
 	return true, nil
 }
 
-// save writes the state. It is given a moment of its own when ctx has ended, because what it notes is what the next
-// run need not do again.
+// save writes the state. When ctx ends, before or meanwhile, it is given a moment of its own, because what it notes
+// is what the next run need not do again.
 func (j *job) save(ctx context.Context, shards map[string]finished) error {
-	if ctx.Err() != nil {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), lastSave)
-		defer cancel()
-	}
+	saving, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(lastSave, cancel) })()
 	all := make(map[string]finished, len(j.done)+len(shards))
 	for name, f := range j.done {
 		all[name] = f
@@ -102,7 +100,7 @@ func (j *job) save(ctx context.Context, shards map[string]finished) error {
 	if err != nil {
 		return err
 	}
-	if _, err := j.store.Put(ctx, j.stateKey(), bytes.NewReader(data), int64(len(data)), objstore.Condition{}); err != nil {
+	if _, err := j.store.Put(saving, j.stateKey(), bytes.NewReader(data), int64(len(data)), objstore.Condition{}); err != nil {
 		return fmt.Errorf("pack: write state %s: %w", j.stateKey(), err)
 	}
 	return nil
