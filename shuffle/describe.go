@@ -123,6 +123,14 @@ func Variance(params Params, chunks, c, batch uint64) float64 {
 // simulateVariance measures batches of real epochs. With classes laid over chunks in any
 // arrangement, the variance over arrangements follows from how many samples of each chunk a batch holds.
 func simulateVariance(params Params, chunks, c, batch uint64) float64 {
+	// A batch too large to look at is made smaller together with its chunks: the share of the chunks that
+	// it touches, and so the figure for each sample of a chunk, stays.
+	scale := 1.0
+	if batch > simulatedSamples {
+		small := max(1, mulDiv(c, simulatedSamples, batch))
+		scale = float64(c) / float64(small)
+		batch, c = min(simulatedSamples, mulDiv(batch, small, c)), small
+	}
 	first := make([]uint64, chunks+1)
 	for i := range first {
 		first[i] = uint64(i) * c
@@ -143,7 +151,7 @@ func simulateVariance(params Params, chunks, c, batch uint64) float64 {
 		sum += spread(samples, c)
 	}
 	n, b := float64(chunks), float64(batch)
-	return n / (n - 1) * (sum/float64(looks)/b - b/n)
+	return scale * n / (n - 1) * (sum/float64(looks)/b - b/n)
 }
 
 // spread returns the sum over all chunks of c samples of the square of how many samples they give.

@@ -2,6 +2,7 @@ package shuffle
 
 import (
 	"math"
+	"runtime"
 	"testing"
 )
 
@@ -86,5 +87,27 @@ func TestVarianceOfTheDefault(t *testing.T) {
 		if got := Variance(c.params, 512, 128, 256); math.Abs(got-c.want) > .04*c.want {
 			t.Errorf("%+v: got %.2f, want %.1f within 4 in 100", c.params, got, c.want)
 		}
+	}
+}
+
+// TestVarianceOfHugeBatches holds the figures of batches that are too large to look at: those below were simulated sample by sample.
+func TestVarianceOfHugeBatches(t *testing.T) {
+	for _, c := range []struct {
+		params Params
+		want   float64
+	}{
+		{Params{Shuffle: Slot, Window: 2}, 32247.9}, {Params{Shuffle: Slot, Window: 40}, 7043.4},
+		{Params{Shuffle: Window, Window: 4}, 33288.1}, {Params{Shuffle: Window, Window: 30}, 22390.3},
+	} {
+		if got := Variance(c.params, 64, 1<<16, 1<<21); math.Abs(got-c.want) > .01*c.want {
+			t.Errorf("%+v: got %.1f, want %.1f within 1 in 100", c.params, got, c.want)
+		}
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	Variance(Params{Shuffle: Slot, Window: 128}, 1<<12, 1<<16, 1<<27)
+	runtime.ReadMemStats(&after)
+	if got, want := after.TotalAlloc-before.TotalAlloc, uint64(32<<20); got > want {
+		t.Errorf("a batch of 2^27 samples: got %d bytes allocated, want at most %d", got, want)
 	}
 }
