@@ -262,10 +262,7 @@ func (c *Cache[K]) takeSlots(sizes []int64, warm bool) []*slot {
 // takeSlot finds one slot: a free one, new memory, or that of chunks that can go.
 func (c *Cache[K]) takeSlot(class int64, warm bool) *slot {
 	for {
-		if slots := c.free[class]; len(slots) > 0 {
-			s := slots[len(slots)-1]
-			c.free[class] = slots[:len(slots)-1]
-			c.freeBytes -= s.cost()
+		if s := c.takeFree(class); s != nil {
 			return s
 		}
 		if held, ok := c.budget.TryReserve(class + entryCost); ok {
@@ -278,9 +275,29 @@ func (c *Cache[K]) takeSlot(class int64, warm bool) *slot {
 		if s == nil {
 			return nil
 		}
-		if s.class == class {
+		if suits(s.class, class) {
 			return s
 		}
 		s.drop()
 	}
+}
+
+// takeFree takes the smallest free slot that suits a class, nil if there is none.
+func (c *Cache[K]) takeFree(class int64) *slot {
+	best := int64(-1)
+	for have, slots := range c.free {
+		if len(slots) > 0 && suits(have, class) && (best < 0 || have < best) {
+			best = have
+		}
+	}
+	if best < 0 {
+		return nil
+	}
+	slots := c.free[best]
+	s := slots[len(slots)-1]
+	if c.free[best] = slots[:len(slots)-1]; len(slots) == 1 {
+		delete(c.free, best)
+	}
+	c.freeBytes -= s.cost()
+	return s
 }

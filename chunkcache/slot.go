@@ -42,6 +42,10 @@ func classOf(n int64) int64 {
 // Cost returns how many bytes of the budget a cached chunk of n bytes takes.
 func Cost(n int64) int64 { return classOf(n) + entryCost }
 
+// suits reports whether a slot that is there already serves for a class: a quarter more than is needed
+// is less waste than to unmap it and to map another.
+func suits(have, class int64) bool { return have >= class && have-class <= class/4 }
+
 func (s *slot) cost() int64 { return s.class + entryCost }
 
 // ready maps the slot if that has not been done.
