@@ -35,14 +35,15 @@ type Progress struct {
 
 // BuildReport says what an index run found and did.
 type BuildReport struct {
-	Generation     string `json:"generation"`
-	Shards, Chunks int
-	Samples        uint64
-	Bytes          int64 // of all shards
-	ReadBytes      int64 // read by this run
-	ReusedShards   int   // taken from an earlier index, or from an interrupted run
-	Rebound        bool  // same generation, new binding
-	Unchanged      bool  // nothing to publish
+	Generation   string `json:"generation"`
+	Shards       int    `json:"shards"`
+	Chunks       int    `json:"chunks"`
+	Samples      uint64 `json:"samples"`
+	Bytes        int64  `json:"bytes"`         // of all shards
+	ReadBytes    int64  `json:"read_bytes"`    // read by this run
+	ReusedShards int    `json:"reused_shards"` // taken from an earlier index, or from an interrupted run
+	Rebound      bool   `json:"rebound"`       // same generation, new binding
+	Unchanged    bool   `json:"unchanged"`     // nothing to publish
 }
 
 func (o BuildOptions) withDefaults() (BuildOptions, error) {

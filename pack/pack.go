@@ -47,12 +47,14 @@ type Options struct {
 
 // Report says what was packed.
 type Report struct {
-	Files, Samples, Shards int
-	ReusedShards           int // finished by an earlier, interrupted run
-	Bytes                  int64
-	MultiMember            int      // samples of more than one member
-	Example                string   // one of them
-	Skipped                []string // what is not a regular file, by name
+	Files        int      `json:"files"`
+	Samples      int      `json:"samples"`
+	Shards       int      `json:"shards"`
+	ReusedShards int      `json:"reused_shards"` // finished by an earlier, interrupted run
+	Bytes        int64    `json:"bytes"`
+	MultiMember  int      `json:"multi_member_samples"` // samples of more than one member
+	Example      string   `json:"example,omitempty"`    // one of them
+	Skipped      []string `json:"skipped"`              // what is not a regular file, by name
 }
 
 // Pack packs the regular files under the sources (files or directories) into tar shards under prefix. The

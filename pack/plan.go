@@ -89,8 +89,8 @@ func newPlan(files []file, opt Options) (*plan, error) {
 			continue
 		}
 		if opt.Key == KeyPath {
-			return nil, fmt.Errorf("pack: %q and %q would be one sample, %q: with the key %q every file needs a name of its own before its extension",
-				s.members[0].where(), s.members[1].where(), s.key, KeyPath)
+			return nil, fmt.Errorf("pack: %q and %q would be one sample, %q: with key %q names must differ before the last dot: put them under different directories, or use key %q to make them one sample",
+				s.members[0].where(), s.members[1].where(), s.key, KeyPath, KeyGroup)
 		}
 		if p.report.MultiMember++; p.report.Example == "" {
 			p.report.Example = s.key

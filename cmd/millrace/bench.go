@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -89,7 +91,29 @@ type load struct {
 	times []time.Duration
 }
 
+// reachTime is how long a bench waits for a gateway's first sign of life: what is not there
+// is not worth the patience of a training job.
+const reachTime = 5 * time.Second
+
+func reach(ctx context.Context, gateway string) error {
+	c, err := client.New(client.Config{Gateways: []string{gateway}, Deadline: reachTime, AttemptTimeout: reachTime})
+	if err != nil {
+		return err
+	}
+	defer c.CloseIdle()
+	var answer json.RawMessage
+	err = c.JSON(ctx, "/v1/datasets", nil, &answer)
+	var said *client.Error
+	if err == nil || ctx.Err() != nil || errors.As(err, &said) {
+		return err
+	}
+	return fmt.Errorf("bench %s: %w in %s: %w", gateway, errUnreachable, reachTime, err)
+}
+
 func runBench(ctx context.Context, gateway string, p *planFlags, n int, d time.Duration) (benchReport, error) {
+	if err := reach(ctx, gateway); err != nil {
+		return benchReport{}, err
+	}
 	c, err := client.New(client.Config{Gateways: []string{gateway}, Dataset: p.dataset})
 	if err != nil {
 		return benchReport{}, err
@@ -125,7 +149,7 @@ func (l *load) reader(ctx context.Context) {
 		start := time.Now()
 		b, err := l.client.Batch(ctx, opt, i%l.batches)
 		took := time.Since(start)
-		if err != nil && ctx.Err() != nil {
+		if network := (*net.OpError)(nil); err != nil && ctx.Err() != nil && !errors.As(err, &network) {
 			return // cut off by the end of the measurement
 		}
 		l.mu.Lock()

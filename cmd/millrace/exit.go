@@ -33,6 +33,9 @@ func (e *usageError) Unwrap() error { return e.err }
 // errCorrupt says that bytes differ from their digests, or that an epoch was not delivered exactly once.
 var errCorrupt = errors.New("corruption found")
 
+// errUnreachable says that a gateway does not answer at all.
+var errUnreachable = errors.New("no answer")
+
 // exitCode maps an error to the exit code that scripts see.
 func exitCode(ctx context.Context, err error) int {
 	var usage *usageError
@@ -58,7 +61,7 @@ func exitCode(ctx context.Context, err error) int {
 		return remoteCode(remote)
 	case is(objstore.ErrNotFound):
 		return exitNotFound
-	case is(objstore.ErrDenied, objstore.ErrUnavailable, objstore.ErrTimeout, objstore.ErrThrottled),
+	case is(objstore.ErrDenied, objstore.ErrUnavailable, objstore.ErrTimeout, objstore.ErrThrottled, errUnreachable),
 		errors.As(err, &network):
 		return exitStore
 	}

@@ -15,15 +15,8 @@ import (
 )
 
 type packReport struct {
-	Files       int                    `json:"files"`
-	Samples     int                    `json:"samples"`
-	Shards      int                    `json:"shards"`
-	Reused      int                    `json:"reused_shards"`
-	Bytes       int64                  `json:"bytes"`
-	MultiMember int                    `json:"multi_member_samples"`
-	Example     string                 `json:"example,omitempty"`
-	Skipped     []string               `json:"skipped"`
-	Index       chunkindex.BuildReport `json:"index"`
+	pack.Report
+	Index chunkindex.BuildReport `json:"index"`
 }
 
 func (a *app) pack() *cobra.Command {
@@ -77,7 +70,7 @@ func (a *app) packAndIndex(ctx context.Context, sources []string, st objstore.St
 	if err != nil {
 		return packReport{}, err
 	}
-	rep := packReport{p.Files, p.Samples, p.Shards, p.ReusedShards, p.Bytes, p.MultiMember, p.Example, p.Skipped, x}
+	rep := packReport{p, x}
 	if rep.Skipped == nil {
 		rep.Skipped = []string{}
 	}
@@ -89,9 +82,9 @@ const maxSkipped = 10
 
 func printPack(w io.Writer, l location, r packReport) {
 	fmt.Fprintf(w, "packed %s files, %s, as %s samples in %d shards (%d were finished before)\n", humanize.Comma(int64(r.Files)),
-		humanize.IBytes(uint64(r.Bytes)), humanize.Comma(int64(r.Samples)), r.Shards, r.Reused)
+		humanize.IBytes(uint64(r.Bytes)), humanize.Comma(int64(r.Samples)), r.Shards, r.ReusedShards)
 	if r.MultiMember > 0 {
-		fmt.Fprintf(w, "  %s samples have more than one member, such as %q; use --key path to make every file a sample\n",
+		fmt.Fprintf(w, "  %s samples have more than one member, such as %q: files of one name with several extensions, read together;\n  --key path tells them apart where their names differ before the last dot\n",
 			humanize.Comma(int64(r.MultiMember)), r.Example)
 	}
 	for i, s := range r.Skipped {

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // app is what every command needs of the process around it.
@@ -23,7 +25,7 @@ type app struct {
 // run is the program, without the process: it returns the exit code.
 func run(ctx context.Context, args, env []string, stdout, stderr io.Writer) int {
 	a := &app{env: environment(env), stdout: stdout, stderr: stderr, names: map[string]bool{}}
-	root := a.root()
+	root := a.root(args)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
@@ -76,7 +78,7 @@ environment, the environment before the file, the file before the default.
 Exit codes: 0 ok, 1 failure, 2 usage or configuration, 3 corruption found,
 4 not found, 5 store unreachable or denied, 130 interrupted.`
 
-func (a *app) root() *cobra.Command {
+func (a *app) root(args []string) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "millrace",
 		Short:         "Shuffled batches of training data by URL",
@@ -95,12 +97,32 @@ func (a *app) root() *cobra.Command {
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return &usageError{err, cmd.CommandPath()}
+		return &usageError{allUnknown(cmd, args, err), cmd.CommandPath()}
 	})
 	root.AddCommand(a.demo(), a.pack(), a.index(), a.serve(), a.fetch(), a.plan(), a.verify(), a.gc(), a.bench(), a.version())
 	root.SetHelpCommand(&cobra.Command{Hidden: true, Use: "no-help"})
 	root.InitDefaultCompletionCmd()
 	return root
+}
+
+// allUnknown names every unknown flag where pflag stops at the first.
+func allUnknown(cmd *cobra.Command, args []string, first error) error {
+	if unknown := (*pflag.NotExistError)(nil); !errors.As(first, &unknown) {
+		return first
+	}
+	faults := []error{first}
+	for _, arg := range args {
+		if arg == "--" {
+			break
+		}
+		name, long := strings.CutPrefix(arg, "--")
+		name, _, _ = strings.Cut(name, "=")
+		if fault := fmt.Errorf("unknown flag: --%s", name); long && cmd.Flags().Lookup(name) == nil &&
+			!slices.ContainsFunc(faults, func(e error) bool { return e.Error() == fault.Error() }) {
+			faults = append(faults, fault)
+		}
+	}
+	return errors.Join(faults...)
 }
 
 // print writes v as JSON if that was asked for, else as text.

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -56,7 +57,7 @@ func commands(t *testing.T) []*cobra.Command {
 	t.Helper()
 	a := &app{names: map[string]bool{}}
 	var all []*cobra.Command
-	for _, c := range a.root().Commands() {
+	for _, c := range a.root(nil).Commands() {
 		if !c.Hidden && c.Name() != "completion" {
 			all = append(all, c)
 		}
@@ -201,7 +202,7 @@ func TestMemoryLimitIsTheLowestOfAllGroups(t *testing.T) {
 func gatewayFor(t *testing.T, dir string) string {
 	t.Helper()
 	a := &app{env: map[string]string{"GOMEMLIMIT": "off"}, stdout: &bytes.Buffer{}, stderr: &bytes.Buffer{}}
-	c := &serveConfig{cacheSize: 64 << 20, memory: 1 << 40, listen: "127.0.0.1:0", logLevel: "error", logFormat: "json",
+	c := &serveConfig{cacheSize: 64 << 20, memory: 1 << 40, listen: "127.0.0.1:0", logLevel: "error", logFormat: "json", drain: 5 * time.Second,
 		locations: []location{{name: "files", dir: dir}}}
 	s, err := a.compose(t.Context(), c)
 	if err != nil {
