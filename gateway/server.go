@@ -26,6 +26,7 @@ const (
 	sendBuffer     = 512 << 10 // the kernel doubles it for its own overhead: 1 MiB
 	keepAlive      = 15 * time.Second
 	keepAliveCount = 3
+	userTimeout    = 30 * time.Second // what is sent and not acknowledged for so long ends a connection
 
 	defaultConnections = 8192
 	reservedFiles      = 512
@@ -155,6 +156,7 @@ func (l *limited) Accept() (net.Conn, error) {
 		// Best effort: a connection that has gone already fails its first read instead.
 		_ = tcp.SetWriteBuffer(sendBuffer)
 		_ = tcp.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: keepAlive, Interval: keepAlive, Count: keepAliveCount})
+		_ = setUserTimeout(tcp, userTimeout)
 	}
 	return &limitedConn{Conn: conn, release: func() { <-l.open }}, nil
 }

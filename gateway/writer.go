@@ -15,8 +15,8 @@ const (
 	writeTotal   = 10 * time.Minute // for a whole response
 	floorAfter   = 30 * time.Second // from here on a reader must keep up with floorBytes a second
 	floorBytes   = 64 << 10
-	gatherBelow  = 32 << 10  // mean sample length under which samples are gathered before they are written
-	gatherLength = 256 << 10 // stays in a core's own cache between the copy and the system call
+	gatherBelow  = 32 << 10 // mean sample length under which samples are gathered before they are written
+	gatherLength = maxWrite // measured: 64 KiB and 256 KiB are slower, the reader is woken more often
 )
 
 var errSlowReader = errors.New("reader is too slow")

@@ -1,0 +1,11 @@
+//go:build !linux
+
+package gateway
+
+import (
+	"net"
+	"time"
+)
+
+// setUserTimeout does nothing where the kernel has no such limit: the write deadline remains.
+func setUserTimeout(*net.TCPConn, time.Duration) error { return nil }
