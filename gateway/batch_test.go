@@ -255,6 +255,9 @@ func TestManifestPlanAndOccurrencesAgree(t *testing.T) {
 		Parameters       struct{ Seed string }
 	}
 	r.json("/v1/datasets/photos/epochs/2?batch_size=20", &epoch)
+	if plain := r.do("GET", "/v1/datasets/photos/epochs/2?batch_size=20").body; !bytes.Contains(plain, []byte(epoch.Links.Batch)) {
+		t.Errorf("got %s, want the link %s as it is typed", plain, epoch.Links.Batch)
+	}
 	if epoch.Batches != 3 || epoch.Samples != 50 || epoch.Parameters.Seed != "7" {
 		t.Errorf("got plan %+v, want 3 batches of 50 samples with seed 7", epoch)
 	}

@@ -271,6 +271,12 @@ func TestDraining(t *testing.T) {
 	if !a.Close {
 		t.Errorf("got a connection that stays open, want it closed")
 	}
+	for _, path := range []string{
+		"/v1/datasets/photos/epochs/0/batches/0/manifest", "/v1/datasets/photos/epochs/0",
+		"/v1/datasets/photos/occurrences?key=d0%2Fs00001&epochs=0", "/v1/datasets/photos/sample?key=d0%2Fs00001",
+	} {
+		checkProblem(t, r.do("GET", path), 503, "draining", true)
+	}
 	if b := r.do("GET", "/epoch/0/batch/0", "If-None-Match: "+etag); b.StatusCode != http.StatusNotModified {
 		t.Errorf("got status %d for what needs no read, want 304", b.StatusCode)
 	}

@@ -62,6 +62,7 @@ func newStack(tb testing.TB, samples, meanSize int, chunkSize, memory int64) *st
 	if err != nil {
 		tb.Fatal(err)
 	}
+	idle := s.budget.InUse() // plans
 	ln, err := (&net.ListenConfig{}).Listen(tb.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		tb.Fatal(err)
@@ -77,6 +78,9 @@ func newStack(tb testing.TB, samples, meanSize int, chunkSize, memory int64) *st
 			tb.Errorf("serve: %v", err)
 		}
 		path.Close()
+		if got := s.budget.InUse(); got != idle {
+			tb.Errorf("got %d bytes in use at the end, want %d", got, idle)
+		}
 		s.index.Close()
 	})
 	return s
@@ -99,4 +103,72 @@ func (s *stack) get(tb testing.TB, path string) answer {
 		tb.Fatal(err)
 	}
 	return answer{res, body}
+}
+
+func TestBudgetErrorsOfTheRealPath(t *testing.T) {
+	s := newStack(t, 512, 4<<10, 256<<10, 4<<20)
+	if got, want := s.budget.InUse(), int64(4<<20/64); got != want {
+		t.Errorf("got %d bytes reserved for plans, want %d", got, want)
+	}
+	p := checkProblem(t, s.get(t, "/epoch/0/batch/0?batch_size=2048&tail=pad"), 400, "batch_too_large", false)
+	if p.Bytes == nil || *p.Bytes < 2048*4<<10 {
+		t.Errorf("got the sum %v, want the bytes of the batch", p.Bytes)
+	}
+	all, err := s.budget.Reserve(t.Context(), s.budget.Total()-s.budget.InUse())
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := s.get(t, "/epoch/0/batch/0")
+	checkProblem(t, a, 503, "overloaded", true)
+	if !a.Close {
+		t.Errorf("got a connection that stays open, want the next attempt free to go elsewhere")
+	}
+	all.Release()
+	if a := s.get(t, "/epoch/0/batch/0"); a.StatusCode != http.StatusOK || len(names(t, a.body)) != 256 {
+		t.Errorf("got status %d once there is room, want 200 and 256 samples", a.StatusCode)
+	}
+}
+
+// TestLargePlansAreReserved: what a request of very many samples holds while it is planned comes out of the budget.
+func TestLargePlansAreReserved(t *testing.T) {
+	s := newStack(t, 512, 1<<10, 256<<10, 4<<20)
+	for _, path := range []string{
+		"/v1/datasets/photos/epochs/0/batches/0/manifest?tail=pad&batch_size=65536",
+		"/epoch/0/batch/0?tail=pad&batch_size=65536",
+	} {
+		checkProblem(t, s.get(t, path), 400, "batch_too_large", false)
+	}
+	path := "/v1/datasets/photos/epochs/0/batches/0/manifest?tail=pad&batch_size=20000"
+	if a := s.get(t, path); a.StatusCode != http.StatusOK || bytes.Count(a.body, []byte(`"key"`)) != 20000 {
+		t.Errorf("got status %d and %d bytes, want 200 and 20000 samples", a.StatusCode, len(a.body))
+	}
+	all, err := s.budget.Reserve(t.Context(), s.budget.Total()-s.budget.InUse())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer all.Release()
+	checkProblem(t, s.get(t, path), 503, "overloaded", true)
+	checkProblem(t, s.get(t, "/v1/datasets/photos/occurrences?key=s000001&epochs=0-99&tail=pad&batch_size=20000"), 503, "overloaded", true)
+	checkProblem(t, s.get(t, "/v1/datasets/photos/occurrences?key=s000001&epochs=0-999&tail=pad&batch_size=65536"), 400, "invalid_argument", false)
+}
+
+// TestFlippedBitNeverLeaves lets the store deliver one wrong bit under the right ETag.
+func TestFlippedBitNeverLeaves(t *testing.T) {
+	s := newStack(t, 512, 4<<10, 256<<10, 64<<20)
+	const at = 700 << 10 // in the middle of shard 1
+	flip := true
+	s.store.SetFault(func(c memstore.Call) memstore.Fault {
+		if !flip || c.Op != memstore.Read || c.Key != "data/train-1.tar" || at < c.Offset || at >= c.Offset+c.Length {
+			return memstore.Fault{}
+		}
+		return memstore.Fault{Corrupt: func(p []byte) { p[at-c.Offset] ^= 4 }}
+	})
+	p := checkProblem(t, s.get(t, "/epoch/0/batch/0?batch_size=512"), 502, "store_inconsistent", false)
+	if p.Shard == nil || *p.Shard != 1 || p.Offset == nil || p.Length == nil || at < *p.Offset || at >= *p.Offset+*p.Length {
+		t.Errorf("got shard %v, offset %v, length %v, want shard 1 and a range around %d", p.Shard, p.Offset, p.Length, at)
+	}
+	flip = false
+	if a := s.get(t, "/epoch/0/batch/0?batch_size=512"); a.StatusCode != http.StatusOK || len(names(t, a.body)) != 512 {
+		t.Errorf("got status %d after the store is sound again, want 200 and 512 samples", a.StatusCode)
+	}
 }

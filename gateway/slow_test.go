@@ -1,0 +1,169 @@
+package gateway_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace-data/millrace/gateway"
+)
+
+// pipes is a listener whose connections live in memory, so that their deadlines follow the clock of a synctest bubble.
+type pipes struct {
+	conns chan net.Conn
+	done  chan struct{}
+	once  sync.Once
+}
+
+func newPipes() *pipes { return &pipes{conns: make(chan net.Conn), done: make(chan struct{})} }
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error {
+	p.once.Do(func() { close(p.done) })
+	return nil
+}
+
+func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "unix"} }
+
+func (p *pipes) dial() net.Conn {
+	client, server := net.Pipe()
+	p.conns <- server
+	return client
+}
+
+// TestSlowReaders lets readers take a batch of 8 MiB at their own pace, on a clock of the test's own.
+func TestSlowReaders(t *testing.T) {
+	for name, c := range map[string]struct {
+		piece int           // bytes read at a time
+		pause time.Duration // after each
+		after time.Duration // the connection ends within this time; 0: the whole body comes
+		cause string
+	}{
+		"stalled":         {1, time.Hour, 31 * time.Second, "timeout"},
+		"below the floor": {256 << 10, 5 * time.Second, 40 * time.Second, "reader is too slow"},
+		"above the floor": {256 << 10, 3 * time.Second, 0, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, 80, 100<<10, fastDrain)
+			synctest.Test(t, func(t *testing.T) {
+				ln := newPipes()
+				ctx, cancel := context.WithCancel(t.Context())
+				served := make(chan error, 1)
+				go func() { served <- gateway.NewServer(r.gateway, gateway.ServerConfig{Connections: 1}).Serve(ctx, ln) }()
+				conn := ln.dial()
+				began := time.Now()
+				fmt.Fprintf(conn, "GET /epoch/0/batch/0?batch_size=80 HTTP/1.1\r\nHost: x\r\n\r\n")
+				res, err := http.ReadResponse(bufio.NewReaderSize(conn, 16), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got, ended := readSlowly(r, res, c.piece, c.pause, began)
+				if whole := got == res.ContentLength; whole != (c.after == 0) {
+					t.Errorf("got %d of %d bytes, want all of them: %v", got, res.ContentLength, c.after == 0)
+				}
+				if c.after > 0 && ended > c.after {
+					t.Errorf("got a connection that lived for %v, want %v at most", ended, c.after)
+				}
+				res.Body.Close()
+				conn.Close()
+				cancel()
+				if err := <-served; err != nil {
+					t.Errorf("serve: %v", err)
+				}
+			})
+			if got := r.log.String(); !strings.Contains(got, c.cause) || strings.Contains(got, `"aborted":true`) != (c.after > 0) {
+				t.Errorf("got log %s, want %q in it", got, c.cause)
+			}
+		})
+	}
+}
+
+// readSlowly reads a body to its end and returns its length and when the server had finished with it.
+func readSlowly(r *rig, res *http.Response, piece int, pause time.Duration, began time.Time) (n int64, ended time.Duration) {
+	finished := make(chan time.Duration, 1)
+	stop := make(chan struct{})
+	go func() { // the access line says when the server gave up, which a reader that stands still cannot see
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		for {
+			select {
+			case <-stop:
+				finished <- time.Since(began)
+				return
+			case <-tick.C:
+				if strings.Contains(r.log.String(), `"status"`) {
+					finished <- time.Since(began)
+					return
+				}
+			}
+		}
+	}()
+	buf := make([]byte, piece)
+	for {
+		k, err := io.ReadFull(res.Body, buf)
+		n += int64(k)
+		if err != nil {
+			break
+		}
+		<-time.After(pause)
+	}
+	close(stop)
+	return n, <-finished
+}
+
+// faulty panics once so many bytes of a body were written through it.
+type faulty struct {
+	http.ResponseWriter
+	left int
+}
+
+func (f *faulty) Unwrap() http.ResponseWriter { return f.ResponseWriter }
+
+func (f *faulty) Write(p []byte) (int, error) {
+	if f.left -= len(p); f.left < 0 {
+		panic("SECRET: a bug in the middle of a body")
+	}
+	return f.ResponseWriter.Write(p)
+}
+
+// TestPanicAfterTheFirstByteAbortsTheConnection: whoever has part of a body must see that the rest does not come.
+func TestPanicAfterTheFirstByteAbortsTheConnection(t *testing.T) {
+	r := newRig(t, 20, 100<<10, nil)
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		r.gateway.Handler().ServeHTTP(&faulty{w, 300 << 10}, req)
+	}))
+	defer srv.Close()
+	c := dial(t, strings.TrimPrefix(srv.URL, "http://"))
+	fmt.Fprintf(c, "GET /epoch/0/batch/0 HTTP/1.1\r\nHost: x\r\n\r\n")
+	res, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	n, err := io.Copy(io.Discard, res.Body)
+	if !errors.Is(err, io.ErrUnexpectedEOF) || n == 0 || n >= res.ContentLength {
+		t.Errorf("got %d of %d bytes and %v, want a part and %v", n, res.ContentLength, err, io.ErrUnexpectedEOF)
+	}
+	srv.Close()
+	if got := r.log.String(); !strings.Contains(got, `"aborted":true`) || !strings.Contains(got, "SECRET") {
+		t.Errorf("got log %s, want an aborted request and its cause", got)
+	}
+}
