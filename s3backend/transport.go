@@ -16,6 +16,7 @@ func newTransport(conns int, tlsConfig *tls.Config, lim limits) *http.Transport 
 	d := &dialer{
 		net: net.Dialer{
 			Timeout:         lim.dial,
+			Control:         setUserTimeout,
 			KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 15 * time.Second, Count: 3},
 		},
 		good: map[string]addresses{},
