@@ -30,12 +30,16 @@ type run struct {
 	waste  int64
 }
 
-// readRanges reads samples by themselves into their segments, near ones joined.
-func (s *Source) readRanges(ctx context.Context, b *batch, which []int, segments [][]byte) error {
+// readRanges reads samples by themselves into their segments, near ones joined, and what lies between
+// them into spare, as far as that reaches.
+func (s *Source) readRanges(ctx context.Context, b *batch, which []int, segments [][]byte, spare []byte) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(s.path.cfg.Fetchers)
 	for _, r := range s.join(s.pieces(b, which, segments)) {
-		g.Go(func() error { return s.readRun(ctx, r) })
+		n := min(r.waste, int64(len(spare)))
+		gaps := spare[:n:n]
+		spare = spare[n:]
+		g.Go(func() error { return s.readRun(ctx, r, gaps) })
 	}
 	return g.Wait()
 }
@@ -78,14 +82,17 @@ func (s *Source) join(ps []piece) []run {
 }
 
 // readRun brings one run and checks each sample. Wrong bytes are asked for once more.
-func (s *Source) readRun(ctx context.Context, r run) error {
+func (s *Source) readRun(ctx context.Context, r run, spare []byte) error {
 	first := r.pieces[0].ext
 	ext := chunkindex.Extent{Shard: first.Shard, Offset: first.Offset, Length: r.end - first.Offset}
 	dst := make([][]byte, 0, 2*len(r.pieces))
 	at := first.Offset
 	for _, p := range r.pieces {
-		if p.ext.Offset > at {
-			dst = append(dst, make([]byte, p.ext.Offset-at))
+		if gap := p.ext.Offset - at; gap > int64(len(spare)) {
+			dst = append(dst, make([]byte, gap))
+		} else if gap > 0 {
+			dst = append(dst, spare[:gap])
+			spare = spare[gap:]
 		}
 		dst = append(dst, p.dst)
 		at = p.ext.Offset + p.ext.Length

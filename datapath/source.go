@@ -214,11 +214,11 @@ func tiers(total, fromStore int64, wait time.Duration) []chunkindex.TierTime {
 func (s *Source) copies(ctx context.Context, b *batch, whole, ranged []int, warm bool) (*chunkindex.Body, error) {
 	start := time.Now()
 	// An eighth more: what lies between samples that one read brings.
-	held, err := s.path.budget.Reserve(ctx, min(b.bytes+b.bytes/8, s.path.budget.Total()))
+	room, err := s.path.cache.Buffer(ctx, min(b.bytes+b.bytes/8, s.path.budget.Total()))
 	if err != nil {
 		return nil, err
 	}
-	buf := make([]byte, b.bytes)
+	buf := room.Bytes()
 	segments := make([][]byte, b.segments)
 	var off int64
 	for _, c := range b.chunks {
@@ -230,16 +230,16 @@ func (s *Source) copies(ctx context.Context, b *batch, whole, ranged []int, warm
 	rest, loaded, err := s.copyChunks(ctx, b, whole, segments, warm)
 	if err == nil {
 		ranged = append(ranged, rest...)
-		err = s.readRanges(ctx, b, ranged, segments)
+		err = s.readRanges(ctx, b, ranged, segments, buf[off:])
 	}
 	if err != nil {
-		held.Release()
+		room.Close()
 		return nil, err
 	}
 	for _, i := range ranged {
 		loaded += bytesOf(b.chunks[i])
 	}
-	return chunkindex.NewBody(segments, tiers(b.bytes, loaded, time.Since(start)), held.Release), nil
+	return chunkindex.NewBody(segments, tiers(b.bytes, loaded, time.Since(start)), room.Close), nil
 }
 
 // copyChunks copies samples out of whole chunks, a few chunks at a time. It returns those
