@@ -61,7 +61,7 @@ func (g *Gateway) finish(x *exchange, route string, cause error, abort bool) {
 		status = http.StatusOK
 	}
 	g.metrics.observe(route, x, status, took, abort)
-	e := g.cfg.Log.WithLevel(level(status, cause, abort))
+	e := g.cfg.Log.WithLevel(level(status, cause, abort, x.log.stack != ""))
 	if e == nil {
 		return
 	}
@@ -102,9 +102,9 @@ func (g *Gateway) finish(x *exchange, route string, cause error, abort bool) {
 }
 
 // level is error where a human must look, warn where a request was not served as it should be, info else.
-func level(status int, cause error, abort bool) zerolog.Level {
+func level(status int, cause error, abort, panicked bool) zerolog.Level {
 	switch {
-	case status == http.StatusInternalServerError || status == http.StatusBadGateway:
+	case panicked || status == http.StatusInternalServerError || status == http.StatusBadGateway:
 		return zerolog.ErrorLevel
 	case status == statusClientGone || errors.Is(cause, context.Canceled):
 		return zerolog.InfoLevel

@@ -68,7 +68,7 @@ type Gateway struct {
 	metrics  *metrics
 	started  time.Time
 	crc      *crcTables
-	buffers  sync.Pool    // of *[gatherLength]byte: no more of them live than responses are being written
+	buffers  buffers
 	scratch  sync.Pool    // of *located, for shares of at most maxScratch samples
 	spec     []byte       // the OpenAPI document as JSON
 	active   atomic.Int64 // requests being answered
@@ -89,7 +89,8 @@ var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 // New checks cfg and builds the routes. It starts nothing.
 func New(cfg Config) (*Gateway, error) {
 	g := &Gateway{cfg: cfg, byName: map[string]*dataset{}, started: time.Now(), crc: newCRCTables()}
-	g.buffers.New = func() any { return new([gatherLength]byte) }
+	g.buffers.large.New = func() any { return &gather{buf: make([]byte, gatherLength)} }
+	g.buffers.small.New = func() any { return &gather{buf: make([]byte, gatherSmall)} }
 	g.scratch.New = func() any { return &located{slots: map[int32]int32{}} }
 	if g.cfg.Deadline <= 0 {
 		g.cfg.Deadline = defaultDeadline

@@ -75,9 +75,8 @@ func (g *Gateway) sendManifest(x *exchange, m manifest) error {
 	if x.r.Method == http.MethodHead {
 		return nil
 	}
-	buf := g.buffers.Get().(*[gatherLength]byte)
-	defer g.buffers.Put(buf)
-	out := gather{w: x.w, buf: buf}
+	out := g.buffers.get(x.w)
+	defer g.buffers.put(out)
 	if err := m.encode(context.WithoutCancel(x.r.Context()), out.write); err != nil {
 		return err
 	}

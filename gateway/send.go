@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/millrace-data/millrace/chunkindex"
@@ -87,9 +89,9 @@ func (g *Gateway) read(x *exchange, d *dataset, at shuffle.Cursor, l *located, l
 func (g *Gateway) write(w *responseWriter, l *located, segments [][]byte, part span, begin int64) {
 	var out sink = direct{w}
 	if len(segments) == 0 || (part.length/int64(len(segments))) < gatherBelow {
-		buf := g.buffers.Get().(*[gatherLength]byte)
-		defer g.buffers.Put(buf)
-		out = &gather{w: w, buf: buf}
+		gathered := g.buffers.get(w)
+		defer g.buffers.put(gathered)
+		out = gathered
 	}
 	end := part.start + part.length
 	put := func(p []byte, at int64) {
@@ -122,8 +124,36 @@ func (d direct) flush()         {}
 // gather copies small samples together: fewer system calls are worth more than the copy.
 type gather struct {
 	w   *responseWriter
-	buf *[gatherLength]byte
+	buf []byte
 	n   int
+}
+
+// buffers lends memory to gather in. At most gatherMany large ones are lent at a time, so that readers, however many
+// and however slow, hold little.
+type buffers struct {
+	large, small sync.Pool // of *gather
+	lent         atomic.Int64
+}
+
+func (b *buffers) get(w *responseWriter) *gather {
+	pool := &b.large
+	if b.lent.Add(1) > gatherMany {
+		b.lent.Add(-1)
+		pool = &b.small
+	}
+	out := pool.Get().(*gather)
+	out.w, out.n = w, 0
+	return out
+}
+
+func (b *buffers) put(out *gather) {
+	out.w = nil
+	if len(out.buf) == gatherLength {
+		b.lent.Add(-1)
+		b.large.Put(out)
+		return
+	}
+	b.small.Put(out)
 }
 
 func (g *gather) write(p []byte) {

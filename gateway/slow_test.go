@@ -163,7 +163,7 @@ func TestPanicAfterTheFirstByteAbortsTheConnection(t *testing.T) {
 		t.Errorf("got %d of %d bytes and %v, want a part and %v", n, res.ContentLength, err, io.ErrUnexpectedEOF)
 	}
 	srv.Close()
-	if got := r.log.String(); !strings.Contains(got, `"aborted":true`) || !strings.Contains(got, "SECRET") {
-		t.Errorf("got log %s, want an aborted request and its cause", got)
+	if got := r.log.String(); !strings.Contains(got, `"aborted":true`) || !strings.Contains(got, `"level":"error"`) || !strings.Contains(got, "SECRET") {
+		t.Errorf("got log %s, want an aborted request as an error, and its cause", got)
 	}
 }

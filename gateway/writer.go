@@ -16,7 +16,9 @@ const (
 	floorAfter   = 30 * time.Second // from here on a reader must keep up with floorBytes a second
 	floorBytes   = 64 << 10
 	gatherBelow  = 32 << 10 // mean sample length under which samples are gathered before they are written
-	gatherLength = maxWrite // measured: 64 KiB and 256 KiB are slower, the reader is woken more often
+	gatherLength = maxWrite // measured: with 64 KiB and 256 KiB the reader is woken more often, which costs more than the cache gains
+	gatherSmall  = 64 << 10 // where gatherMany others have the large ones already: slow readers must not add up
+	gatherMany   = 32
 )
 
 var errSlowReader = errors.New("reader is too slow")
