@@ -30,6 +30,8 @@ type reader struct {
 	seen   time.Time
 	valid  uint64 // chunks need not be worked out again before this position
 	chunks []int  // those needed now and soon, in order of need
+	now    int    // how many of chunks are needed now
+	served bool   // its first batch is out: until then nothing shares the line with what that needs
 	behind []int  // those that a rank a little behind still needs: kept, never fetched
 }
 
@@ -60,9 +62,25 @@ func (f *followers) list() []need {
 	defer f.mu.Unlock()
 	var ns []need
 	for _, r := range f.readers {
-		ns = append(ns, need{r.source, r.chunks})
+		if r.served {
+			ns = append(ns, need{r.source, r.chunks})
+		} else {
+			ns = append(ns, need{r.source, r.chunks[:r.now]})
+		}
 	}
 	return ns
+}
+
+// served notes that a reader has its batch, and reports whether it was the first.
+func (f *followers) served(s *Source, at shuffle.Cursor) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r := f.find(s, at)
+	if r == nil || r.served {
+		return false
+	}
+	r.served = true
+	return true
 }
 
 type need struct {
@@ -75,6 +93,11 @@ func (p *Path) moved(s *Source, at shuffle.Cursor) {
 	if wanted := p.follow.move(s, at, time.Now()); wanted != nil {
 		p.cache.SetWarm(func(key digest) bool { _, ok := wanted[key]; return ok })
 	}
+	p.look()
+}
+
+// look makes Run look again for what to fetch ahead.
+func (p *Path) look() {
 	select {
 	case p.kick <- struct{}{}:
 	default:
@@ -145,7 +168,7 @@ func (r *reader) lookAhead(limit int64) {
 	if params := r.at.Plan.Params(); params.Shuffle == shuffle.Window {
 		soon = max(soon, int(min(params.Window, 1<<20)))
 	}
-	r.chunks, r.behind, r.valid = nil, nil, r.at.Plan.Samples()
+	r.chunks, r.now, r.behind, r.valid = nil, 0, nil, r.at.Plan.Samples()
 	pick := picker{r.source, limit, map[uint64]bool{}}
 	for span, now := range r.spans() {
 		current := now && span.From < r.at.End
@@ -163,8 +186,12 @@ func (r *reader) lookAhead(limit int64) {
 		if !pick.take(&r.chunks, span.Chunk) {
 			if current {
 				r.choose(limit)
+				r.now = len(r.chunks)
 			}
 			return
+		}
+		if current {
+			r.now = len(r.chunks)
 		}
 	}
 	for span := range r.at.Epoch.Spans(r.at.First - min(behindBatches*r.at.BatchSize, r.at.First)) {

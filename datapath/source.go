@@ -39,6 +39,11 @@ func (s *Source) Read(ctx context.Context, at shuffle.Cursor, chunks []chunkinde
 	local := at.Epoch != nil && at.Epoch.Local()
 	if local {
 		s.path.moved(s, at)
+		defer func() {
+			if s.path.follow.served(s, at) {
+				s.path.look()
+			}
+		}()
 	}
 	var whole, ranged []int
 	for i, c := range b.chunks {
