@@ -1,0 +1,69 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestNothingPrintedHoldsASecret provokes every kind of refusal from a store that repeats what
+// it was sent, and looks for canaries in all that is printed.
+func TestNothingPrintedHoldsASecret(t *testing.T) {
+	t.Setenv("AWS_ACCESS_KEY_ID", "AKIDCANARY")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "canary-secret")
+	t.Setenv("AWS_SESSION_TOKEN", "canary-session")
+	var status int
+	var code string
+	asked := 0
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked++
+		_, _ = io.Copy(io.Discard, r.Body) // what is written is of no interest
+		w.WriteHeader(status)
+		fmt.Fprintf(w, "<Error><Code>%s</Code><Message>%s %s canary-secret</Message></Error>", code, r.Header.Get("Authorization"), r.URL)
+	}))
+	defer srv.Close()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "f.txt"), []byte("x"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "c.yaml")
+	if err := os.WriteFile(file, []byte("s3-endpoint: http://u:canary-file@127.0.0.1:9\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	look := func(want int, args ...string) {
+		t.Helper()
+		o := millrace(t, nil, args...)
+		if o.code != want {
+			t.Errorf("%v: got exit code %d, want %d\n%s", args, o.code, want, o.stderr)
+		}
+		for _, secret := range []string{"canary", "AKID", "Signature="} {
+			if strings.Contains(o.stdout+o.stderr, secret) {
+				t.Errorf("%v: %q is in\n%s%s", args, secret, o.stdout, o.stderr)
+			}
+		}
+	}
+	for _, answer := range []struct {
+		status int
+		code   string
+		exit   int
+	}{
+		{403, "SignatureDoesNotMatch", exitStore}, {403, "InvalidAccessKeyId", exitStore}, {404, "NoSuchBucket", exitNotFound}, {501, "NotImplemented", exitStore},
+	} {
+		status, code = answer.status, answer.code
+		for _, c := range [][]string{{"index"}, {"verify"}, {"gc"}, {"pack", dir}} {
+			look(answer.exit, append(c, "s3://train/p", "--s3-endpoint", srv.URL, "--json")...)
+		}
+		look(answer.exit, "serve", "--dataset", "p=s3://train/p", "--s3-endpoint", srv.URL, "--listen", "127.0.0.1:0", "--cache-size", "64MiB",
+			"--log-level", "debug", "--log-format", "json")
+	}
+	if asked == 0 {
+		t.Error("the store was never asked")
+	}
+	look(exitUsage, "index", "s3://train/p", "--s3-endpoint", "http://u:canary-flag@127.0.0.1:9")
+	look(exitUsage, "index", "s3://train/p", "--config", file)
+}
