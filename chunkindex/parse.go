@@ -123,6 +123,9 @@ func (x *Index) readMeta(in *sectionReader) error {
 	if x.meta.ChunkSize <= 0 || x.meta.ChunkSize > maxChunkSize {
 		return errMalformed
 	}
+	if d := x.meta.Defaults; d.Shuffle == "" || d.Window == 0 || d.BatchSize == 0 || d.Tail == "" {
+		return fmt.Errorf("a default is missing: %w", errMalformed)
+	}
 	return nil
 }
 
@@ -222,6 +225,9 @@ func (x *Index) readExtents(in *sectionReader) error {
 			size := uint64(x.shards[shard].Size)
 			if length == 0 || off < uint64(end) || off > size || length > size-off {
 				return fmt.Errorf("chunk %d: extent outside its shard, or overlapping: %w", i, errMalformed)
+			}
+			if length > uint64(x.lengths[i])-sum {
+				return fmt.Errorf("chunk %d: extents do not add up: %w", i, errMalformed)
 			}
 			end = int64(off + length)
 			sum += length
