@@ -15,7 +15,8 @@ import (
 func checksum(b []byte) uint32 { return crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)) }
 
 // group joins chunks that lie side by side in one shard into lists that one store read
-// brings. The chunks are in ascending order.
+// brings, up to half a part: two reads of that length side by side are sooner there than one
+// of both. The chunks are in ascending order.
 func (s *Source) group(chunks []int) [][]int {
 	var groups [][]int
 	var end, size int64
@@ -27,7 +28,7 @@ func (s *Source) group(chunks []int) [][]int {
 			continue
 		}
 		e := ext[0]
-		if e.Shard == shard && e.Offset == end && size+e.Length <= s.path.cfg.PartSize {
+		if e.Shard == shard && e.Offset == end && size+e.Length <= s.path.cfg.PartSize/2 {
 			groups[len(groups)-1] = append(groups[len(groups)-1], i)
 			size += e.Length
 		} else {
