@@ -145,7 +145,7 @@ func (b *Backend) run(ctx context.Context, first time.Duration, do func(context.
 			fruitless = 1
 		}
 		if !f.retry || fruitless >= b.lim.attempts || !b.budget.spend() {
-			return f
+			return b.explain(f)
 		}
 		if !pause(ctx, b.lim.wait(fruitless, errors.Is(f.kind, objstore.ErrThrottled))) {
 			if cerr := ctx.Err(); cerr != nil {
@@ -154,6 +154,19 @@ func (b *Backend) run(ctx context.Context, first time.Duration, do func(context.
 			return f
 		}
 	}
+}
+
+// explain adds to a refusal what the store cannot know: that the request had no signature.
+func (b *Backend) explain(f *failure) *failure {
+	if f.code != "AccessDenied" {
+		return f
+	}
+	if v, err := b.creds.GetWithContext(b.core.CredContext()); err != nil || !v.SignerType.IsAnonymous() {
+		return f
+	}
+	told := *f
+	told.detail += ", and no credentials were found in the environment or the shared credentials file"
+	return &told
 }
 
 // pause waits for d. It returns false when ctx ends first, at once if its deadline says so.

@@ -176,3 +176,26 @@ func TestFailedPartsLeaveNothing(t *testing.T) {
 		})
 	}
 }
+
+// TestNoCredentials says that there were none where a store refuses a request without a signature.
+func TestNoCredentials(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusForbidden)
+		fmt.Fprint(w, "<Error><Code>AccessDenied</Code></Error>")
+	}))
+	defer srv.Close()
+	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", filepath.Join(t.TempDir(), "missing"))
+	for _, id := range []string{"", "id"} {
+		t.Setenv("AWS_ACCESS_KEY_ID", id)
+		t.Setenv("AWS_SECRET_ACCESS_KEY", id)
+		b, err := newBackend(Config{Bucket: "train", Endpoint: srv.URL, PathStyle: true}, quick())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.Close()
+		err = b.ReadRange(t.Context(), ref, 0, make([]byte, 1))
+		if !errors.Is(err, objstore.ErrDenied) || strings.Contains(err.Error(), "no credentials") != (id == "") {
+			t.Errorf("id %q: got %v", id, err)
+		}
+	}
+}

@@ -41,6 +41,9 @@ func (b *Backend) head(ctx context.Context, key string) (minio.ObjectInfo, error
 		}
 		return nil
 	})
+	if f := (*failure)(nil); errors.As(err, &f) && f.code == "NoSuchBucket" {
+		err = fmt.Errorf("bucket %s: %w", b.bucket, err)
+	}
 	return info, err
 }
 
