@@ -65,14 +65,14 @@ func floorPlan() map[string]room {
 			ours: []string{"internal/objstore"},
 			outside: []string{
 				"github.com/minio/minio-go", "github.com/failsafe-go/failsafe-go",
-				"golang.org/x/sync", "golang.org/x/time",
+				"golang.org/x/sync", "golang.org/x/sys", "golang.org/x/time", // sys: socket options
 			},
 		},
 		"gateway": {
 			ours: []string{"chunkindex", "shuffle", "internal/objstore", "internal/budget"},
 			outside: []string{
 				"github.com/go-chi/chi", "github.com/rs/zerolog", "github.com/prometheus/client_golang",
-				"github.com/prometheus/client_model", "golang.org/x/sync", "golang.org/x/time",
+				"github.com/prometheus/client_model", "golang.org/x/sync", "golang.org/x/sys", "golang.org/x/time",
 			},
 		},
 		"client": {},
