@@ -124,7 +124,8 @@ func (a *app) compose(ctx context.Context, c *serveConfig) (*server, error) {
 	if err == nil {
 		s.gateway, err = gateway.New(gateway.Config{
 			Datasets: sets, Budget: b, Log: s.log, Version: buildInfo().Version, Stats: s.stats,
-			AdminListen: c.adminListen != "", Deadline: c.deadline, LameDuck: c.lameDuck,
+			AdminListen: c.adminListen != "", Deadline: c.deadline,
+			LameDuck: max(c.lameDuck, 1), // 0 would be the default
 		})
 	}
 	if err != nil {
@@ -141,17 +142,13 @@ func (s *server) run(ctx context.Context, ready func(net.Addr)) error {
 	if err != nil {
 		return err
 	}
-	servers := []*http.Server{newServer(s.gateway.Handler())}
-	listeners := []net.Listener{data}
+	var admin net.Listener
 	if s.cfg.adminListen != "" {
-		l, err := listen(ctx, s.cfg.adminListen)
-		if err != nil {
+		if admin, err = listen(ctx, s.cfg.adminListen); err != nil {
 			data.Close()
 			return err
 		}
-		servers = append(servers, newServer(s.gateway.Admin()))
-		listeners = append(listeners, l)
-		s.log.Info().Stringer("listen", l.Addr()).Msg("admin port")
+		s.log.Info().Stringer("listen", admin.Addr()).Msg("admin port")
 	}
 	if s.cfg.insecure {
 		s.log.Warn().Msg("--insecure-no-auth: whoever reaches this address may read every dataset")
@@ -160,89 +157,43 @@ func (s *server) run(ctx context.Context, ready func(net.Addr)) error {
 	if ready != nil {
 		ready(data.Addr())
 	}
-	return s.join(ctx, servers, listeners)
+	return s.join(ctx, data, admin)
 }
 
-// join runs everything until ctx ends or a part fails.
-func (s *server) join(ctx context.Context, servers []*http.Server, listeners []net.Listener) error {
-	// Loads must outlive the signal, since open requests wait for them.
-	loads, endLoads := context.WithCancel(context.WithoutCancel(ctx))
-	defer endLoads()
-	g, failed := errgroup.WithContext(context.WithoutCancel(ctx))
+// join runs everything until ctx ends or a part fails. The admin port, where there is one, stays up to the end,
+// so that the drain can be watched; and so do loads, since open requests wait for them.
+func (s *server) join(ctx context.Context, data, admin net.Listener) error {
+	rest, endRest := context.WithCancel(context.WithoutCancel(ctx))
+	defer endRest()
+	g, failed := errgroup.WithContext(ctx)
 	g.Go(func() error {
-		if err := s.path.Run(loads); err != nil && !errors.Is(err, context.Canceled) {
+		if err := s.path.Run(rest); err != nil && !errors.Is(err, context.Canceled) {
 			return fmt.Errorf("run data path: %w", err)
 		}
 		return nil
 	})
-	for i, srv := range servers {
+	if admin != nil {
+		srv := gateway.NewAdminServer(s.gateway)
+		context.AfterFunc(rest, func() { _ = srv.Close() })
 		g.Go(func() error {
-			if err := srv.Serve(listeners[i]); !errors.Is(err, http.ErrServerClosed) {
-				return fmt.Errorf("serve %s: %w", listeners[i].Addr(), err)
+			if err := srv.Serve(admin); !errors.Is(err, http.ErrServerClosed) {
+				return fmt.Errorf("serve %s: %w", admin.Addr(), err)
 			}
 			return nil
 		})
 	}
 	g.Go(func() error {
-		defer endLoads()
-		select {
-		case <-ctx.Done():
-			return s.drain(failed, servers)
-		case <-failed.Done():
-			for _, srv := range servers {
-				_ = srv.Close() // the failure is what matters
-			}
-			return nil
+		defer endRest()
+		defer context.AfterFunc(ctx, func() {
+			s.log.Info().Dur("lame_duck", s.cfg.lameDuck).Dur("drain_timeout", s.cfg.drain).Msg("draining")
+		})()
+		err := gateway.NewServer(s.gateway, gateway.ServerConfig{DrainTime: s.cfg.drain}).Serve(failed, data)
+		if err == nil {
+			s.log.Info().Msg("drained")
 		}
+		return err
 	})
 	return g.Wait()
-}
-
-// drain ends serving in order. The admin port stays up to the end, so that the drain can be watched.
-func (s *server) drain(failed context.Context, servers []*http.Server) error {
-	s.gateway.Drain()
-	s.log.Info().Dur("lame_duck", s.cfg.lameDuck).Dur("drain_timeout", s.cfg.drain).Msg("draining")
-	for _, srv := range servers {
-		srv.SetKeepAlivesEnabled(false) // each answer now sends its client elsewhere
-	}
-	t := time.NewTimer(s.cfg.lameDuck)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-failed.Done():
-	}
-	limit, cancel := context.WithTimeout(context.Background(), s.cfg.drain)
-	defer cancel()
-	var cut error
-	for _, srv := range servers {
-		if err := srv.Shutdown(limit); err != nil {
-			cut = fmt.Errorf("drain: requests were still open after %s: %w", s.cfg.drain, err)
-			_ = srv.Close()
-		}
-	}
-	if cut == nil {
-		s.log.Info().Msg("drained")
-	}
-	return cut
-}
-
-// sendBuffer bounds what a slow reader can hold in the kernel for each connection.
-const sendBuffer = 1 << 20
-
-func newServer(h http.Handler) *http.Server {
-	return &http.Server{
-		Handler:           h,
-		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       10 * time.Second,
-		IdleTimeout:       120 * time.Second, // writing has a rolling deadline, set by the gateway
-		MaxHeaderBytes:    32 << 10,
-		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			if t, ok := c.(*net.TCPConn); ok {
-				_ = t.SetWriteBuffer(sendBuffer) // the kernel's default works too
-			}
-			return ctx
-		},
-	}
 }
 
 func listen(ctx context.Context, address string) (net.Listener, error) {
