@@ -124,7 +124,7 @@ func (j *job) occupied(ctx context.Context, known bool) error {
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("pack: list %q: %w", j.prefix, err)
+		return fmt.Errorf("pack: %w", err)
 	}
 	if len(foreign) > 0 {
 		return fmt.Errorf("pack: under %q: %s: %w (of other data, or of a run with other files or options): choose an empty prefix or remove them",
