@@ -152,7 +152,7 @@ func (g *Gateway) reservePlans() error {
 	}
 	least := int64(0)
 	for _, d := range g.datasets {
-		least = max(least, planOverhead+d.epochBytes())
+		least = max(least, d.planBytes(shuffle.Params{Shuffle: shuffle.Slot})+d.epochBytes())
 	}
 	g.cfg.PlanBytes = max(min(g.cfg.PlanBytes, g.cfg.Budget.Total()/64), least)
 	if _, ok := g.cfg.Budget.TryReserve(g.cfg.PlanBytes); !ok {

@@ -64,8 +64,10 @@ func (p *plans) forget(e *planEntry) {
 
 // What a plan and an epoch hold: an epoch keeps the order of the chunks, its inverse and sums over it.
 const (
-	planOverhead  = 1 << 10
-	bytesPerChunk = 48
+	planOverhead = 1 << 10
+	// bytesPerLaneChunk: a piece takes 16 bytes, a lane 52, and there is at most one lane for each chunk.
+	bytesPerLaneChunk = 72
+	bytesPerChunk     = 48
 )
 
 // epochBytes is what one prepared epoch holds.
@@ -101,9 +103,17 @@ func (p *plans) size() int64 {
 	return p.bytes
 }
 
+// planBytes is what a plan holds beside its epochs: slot keeps its lanes and their pieces, at most one lane a chunk.
+func (d *dataset) planBytes(params shuffle.Params) int64 {
+	if params.Shuffle != shuffle.Slot {
+		return planOverhead
+	}
+	return planOverhead + bytesPerLaneChunk*int64(d.Index.Chunks())
+}
+
 // plan returns the plan of a data set under params.
 func (p *plans) plan(d *dataset, params shuffle.Params) (*shuffle.Plan, error) {
-	e := p.entry(planKey{dataset: d, params: params}, planOverhead)
+	e := p.entry(planKey{dataset: d, params: params}, d.planBytes(params))
 	p.prepare(e, func() {
 		e.plan, e.err = shuffle.NewPlan(params, d.Index.First())
 		if e.err != nil {
