@@ -25,6 +25,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/webdataset"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
 )
@@ -133,8 +134,8 @@ func sorted(files map[string]string) []member {
 		all = append(all, member{name, content})
 	}
 	slices.SortFunc(all, func(a, b member) int {
-		x, _ := split(a.Name)
-		y, _ := split(b.Name)
+		x, _ := webdataset.Split(a.Name)
+		y, _ := webdataset.Split(b.Name)
 		if x != y {
 			return strings.Compare(x, y)
 		}
@@ -153,7 +154,7 @@ func TestSplitAndFlatten(t *testing.T) {
 		{"a.", "a", "", "a."},
 		{"a..b", "a", ".b", "a_.b"},
 	} {
-		key, ext := split(c.name)
+		key, ext := webdataset.Split(c.name)
 		if key != c.key || ext != c.ext {
 			t.Errorf("split(%q): got %q %q, want %q %q", c.name, key, ext, c.key, c.ext)
 		}

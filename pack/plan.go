@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/millrace-data/millrace/chunkindex/webdataset"
 )
 
 const (
@@ -42,17 +44,6 @@ type plan struct {
 	shards []shard
 	hash   string // of everything that fixes the shards but the files' contents
 	report Report
-}
-
-// split cuts a name where its key ends: at the first dot of its base name. A base name without a dot, or with the dot
-// first, is a key without an extension.
-func split(name string) (key, ext string) {
-	base := strings.LastIndexByte(name, '/') + 1
-	dot := strings.IndexByte(name[base:], '.')
-	if dot <= 0 {
-		return name, ""
-	}
-	return name[:base+dot], name[base+dot+1:]
 }
 
 // flatten replaces all dots of the base name but the last by underscores, so that the key is all that stands before
@@ -105,7 +96,7 @@ func group(files []file) ([]sample, error) {
 	index := make(map[string]int, len(files))
 	var samples []sample
 	for _, f := range files {
-		key, _ := split(f.name)
+		key, _ := webdataset.Split(f.name)
 		i, ok := index[key]
 		if !ok {
 			i = len(samples)
@@ -122,8 +113,8 @@ func group(files []file) ([]sample, error) {
 			if a.name == b.name {
 				return nil, fmt.Errorf("pack: duplicate member %q: %q and %q", a.name, a.where(), b.where())
 			}
-			_, x := split(a.name)
-			if _, y := split(b.name); x == y { // "a" and "a."
+			_, x := webdataset.Split(a.name)
+			if _, y := webdataset.Split(b.name); x == y { // "a" and "a."
 				return nil, fmt.Errorf("pack: duplicate extension %q in sample %q: %q and %q", x, s.key, a.where(), b.where())
 			}
 		}

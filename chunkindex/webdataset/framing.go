@@ -29,14 +29,14 @@ func (Framing) ContentType() string { return "application/x-tar" }
 // Frame returns the end-of-archive blocks, whatever the samples are.
 func (Framing) Frame([]uint32) (before, after []byte) { return nil, make([]byte, 2*blockSize) }
 
-// Split cuts a member's name at the first dot of its base name. dotted is false where
-// there is no such dot, or where the base begins with it: such a member is a sample of its own.
-func Split(name string) (key, ext string, dotted bool) {
+// Split cuts a member's name where its key ends: at the first dot of its base name. A base
+// name without a dot, or with the dot first, is a key with an empty extension.
+func Split(name string) (key, ext string) {
 	base := strings.LastIndexByte(name, '/') + 1
 	i := strings.IndexByte(name[base:], '.')
 	if i <= 0 {
-		return name, "", false
+		return name, ""
 	}
 	at := base + i
-	return name[:at], name[at+1:], true
+	return name[:at], name[at+1:]
 }

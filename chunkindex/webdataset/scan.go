@@ -305,7 +305,7 @@ func (s *scanner) regular(h header) error {
 	if h.size > format.MaxSample {
 		return s.fail(h.name, fmt.Sprintf("%d bytes are more than a sample can have, %d", h.size, format.MaxSample))
 	}
-	key, ext, _ := Split(h.name) // a name without a dot belongs to the group that pack puts it in
+	key, ext := Split(h.name) // a name without a dot belongs to the group that pack puts it in
 	if !s.open || key != s.key {
 		if err := s.finish(); err != nil {
 			return err
