@@ -7,17 +7,21 @@ import (
 	"github.com/go-chi/chi/v5"
 )
 
-// routes is everything the data port answers.
-func (g *Gateway) routes() http.Handler {
-	r := chi.NewRouter()
+// router returns an empty router, and what adds to it a path that answers GET and HEAD.
+func (g *Gateway) router() (r *chi.Mux, get func(pattern string, h handlerFunc)) {
+	r = chi.NewRouter()
 	r.NotFound(g.edge("unknown", g.unknownPath))
 	r.MethodNotAllowed(g.edge("unknown", g.unknownMethod))
-	get := func(pattern string, h handlerFunc) {
+	return r, func(pattern string, h handlerFunc) {
 		f := g.edge(pattern, h)
 		r.Get(pattern, f)
 		r.Head(pattern, f)
 	}
+}
 
+// routes is everything the data port answers.
+func (g *Gateway) routes() http.Handler {
+	r, get := g.router()
 	get("/epoch/{epoch}/batch/{batch}", g.getBatch)
 	get("/v1/datasets", g.getDatasets)
 	get("/v1/datasets/{dataset}", g.getDataset)
@@ -40,15 +44,7 @@ func (g *Gateway) routes() http.Handler {
 
 // adminRoutes is everything the admin port answers: the only place of pprof.
 func (g *Gateway) adminRoutes() http.Handler {
-	r := chi.NewRouter()
-	r.NotFound(g.edge("unknown", g.unknownPath))
-	r.MethodNotAllowed(g.edge("unknown", g.unknownMethod))
-	get := func(pattern string, h handlerFunc) {
-		f := g.edge(pattern, h)
-		r.Get(pattern, f)
-		r.Head(pattern, f)
-	}
-
+	r, get := g.router()
 	get("/metrics", g.getMetrics)
 	get("/v1/stats", g.getStats)
 	get("/healthz", g.getHealth)
