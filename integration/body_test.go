@@ -22,7 +22,7 @@ func served(t *testing.T, args ...string) (*harness.Store, *harness.Gateway, map
 	files, content := harness.Files(t, 300, 3000)
 	store := harness.Open(t, "dir")
 	harness.Pack(t, store, files, dataset, small()...)
-	return store, harness.Serve(t, store, dataset, append([]string{"--cache-size", "64MiB"}, args...)...), content
+	return store, serve(t, store, args...), content
 }
 
 // shardBytes reads a sample's stored bytes straight from the shard that its manifest names.
@@ -151,6 +151,10 @@ type problem struct {
 	Retryable bool   `json:"retryable"`
 	Status    int    `json:"status"`
 	Detail    string `json:"detail"`
+
+	// Where the store is inconsistent: the shard's number, and the range of it.
+	Shard  *int  `json:"shard"`
+	Length int64 `json:"length"`
 }
 
 func problemOf(t *testing.T, r harness.Response) problem {

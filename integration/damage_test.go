@@ -145,7 +145,7 @@ func TestDamageUnderARunningGateway(t *testing.T) {
 			t.Run(kind+"/"+strings.ReplaceAll(what.name, " ", "-"), func(t *testing.T) {
 				store := harness.Open(t, kind)
 				harness.Pack(t, store, files, dataset, small()...)
-				healthy := harness.Serve(t, store, dataset, "--cache-size", "64MiB")
+				healthy := serve(t, store)
 				n := batches(t, healthy, 0, 8)
 				reference := make([][]byte, n)
 				for m := range n {
@@ -155,9 +155,8 @@ func TestDamageUnderARunningGateway(t *testing.T) {
 				if len(keys) < 2 {
 					t.Fatalf("shards: got %v, want several", keys)
 				}
-				g := harness.Serve(t, store, dataset, "--cache-size", "64MiB")
+				g := serve(t, store)
 				what.do(t, store, keys[0])
-				shard := filepath.Base(keys[0])
 				refused := 0
 				for m := range n {
 					r := g.Get(t, batchPath(0, m)+share(8, 0, 1)+"&shuffle=none")
@@ -171,13 +170,16 @@ func TestDamageUnderARunningGateway(t *testing.T) {
 					if r.Status != http.StatusBadGateway || p.Code != "store_inconsistent" || p.Retryable {
 						t.Fatalf("batch %d: got %d %+v, want 502 store_inconsistent, not retryable", m, r.Status, p)
 					}
+					if p.Shard == nil || *p.Shard != 0 || p.Length < 1 {
+						t.Errorf("batch %d: got %s, want shard 0 and a range of it named", m, r.Body)
+					}
 					if strings.Contains(string(r.Body), "127.0.0.1") || strings.Contains(string(r.Body), store.Root) {
 						t.Errorf("batch %d: the answer names our host or path: %s", m, r.Body)
 					}
 					refused++
 				}
 				if refused == 0 || refused == n {
-					t.Errorf("%s, %s damaged: got %d of %d batches refused, want some", kind, shard, refused, n)
+					t.Errorf("%s, %s damaged: got %d of %d batches refused, want some", kind, keys[0], refused, n)
 				}
 			})
 		}

@@ -27,7 +27,8 @@ type compose struct {
 	}
 }
 
-func TestComposeFileDescribesTheStack(t *testing.T) {
+func readCompose(t *testing.T) compose {
+	t.Helper()
 	text, err := os.ReadFile("../docker-compose.yml")
 	if err != nil {
 		t.Fatal(err)
@@ -36,6 +37,11 @@ func TestComposeFileDescribesTheStack(t *testing.T) {
 	if err := yaml.Unmarshal(text, &c); err != nil {
 		t.Fatal(err)
 	}
+	return c
+}
+
+func TestComposeFileDescribesTheStack(t *testing.T) {
+	c := readCompose(t)
 	if len(c.Services) != 3 {
 		t.Fatalf("services: got %d, want minio, loader and gateway", len(c.Services))
 	}
@@ -70,14 +76,7 @@ func TestComposeFileDescribesTheStack(t *testing.T) {
 
 // TestComposeCommandIsValid gives the gateway's own arguments to serve --check.
 func TestComposeCommandIsValid(t *testing.T) {
-	text, err := os.ReadFile("../docker-compose.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var c compose
-	if err := yaml.Unmarshal(text, &c); err != nil {
-		t.Fatal(err)
-	}
+	c := readCompose(t)
 	files, _ := harness.Files(t, 50, 1000)
 	store := harness.Open(t, "minio")
 	harness.Pack(t, store, files, "sample")

@@ -114,87 +114,89 @@ func sampleCount() int {
 	return 400
 }
 
-// TestEverySampleExactlyOnce reads epochs with 1, 2, 3 and 8 ranks at two batch sizes:
-// each gives every sample once, and the order does not depend on the world size.
-func TestEverySampleExactlyOnce(t *testing.T) {
+// onEveryStore packs the same files into a fresh store of each kind and runs test there,
+// with a reader that knows what was packed.
+func onEveryStore(t *testing.T, test func(t *testing.T, store *harness.Store, r *reader)) {
+	t.Helper()
 	files, content := harness.Files(t, sampleCount(), 4000)
 	for _, kind := range harness.Kinds() {
 		t.Run(kind, func(t *testing.T) {
 			store := harness.Open(t, kind)
 			harness.Pack(t, store, files, dataset, small()...)
-			g := harness.Serve(t, store, dataset, "--cache-size", "64MiB")
-			r := newReader(t, content)
-			for _, batchSize := range []int{7, 64} {
-				order := map[int][]byte{}
-				for _, world := range []int{1, 2, 3, 8} {
-					for m := range batches(t, g, 0, batchSize) {
-						joined := r.step(g, 0, m, batchSize, world)
-						if world == 1 {
-							order[m] = joined
-						} else if !bytes.Equal(joined, order[m]) {
-							t.Fatalf("batch %d of size %d: the shares of %d ranks differ from the global batch", m, batchSize, world)
-						}
-					}
-					r.endEpoch(fmt.Sprintf("batch size %d, world size %d", batchSize, world))
-				}
-			}
+			test(t, store, newReader(t, content))
 		})
 	}
+}
+
+// serve starts a gateway whose cache holds all of what onEveryStore packs, unless args
+// say otherwise.
+func serve(t *testing.T, store *harness.Store, args ...string) *harness.Gateway {
+	t.Helper()
+	return harness.Serve(t, store, dataset, append([]string{"--cache-size", "64MiB"}, args...)...)
+}
+
+// TestEverySampleExactlyOnce reads epochs with 1, 2, 3 and 8 ranks at two batch sizes:
+// each gives every sample once, and the order does not depend on the world size.
+func TestEverySampleExactlyOnce(t *testing.T) {
+	onEveryStore(t, func(t *testing.T, store *harness.Store, r *reader) {
+		g := serve(t, store)
+		for _, batchSize := range []int{7, 64} {
+			order := map[int][]byte{}
+			for _, world := range []int{1, 2, 3, 8} {
+				for m := range batches(t, g, 0, batchSize) {
+					joined := r.step(g, 0, m, batchSize, world)
+					if world == 1 {
+						order[m] = joined
+					} else if !bytes.Equal(joined, order[m]) {
+						t.Fatalf("batch %d of size %d: the shares of %d ranks differ from the global batch", m, batchSize, world)
+					}
+				}
+				r.endEpoch(fmt.Sprintf("batch size %d, world size %d", batchSize, world))
+			}
+		}
+	})
 }
 
 // TestWorldChangesAndGatewayDies reads an epoch whose world size changes on the way, and
 // whose gateway is killed and replaced: every sample still comes once.
 func TestWorldChangesAndGatewayDies(t *testing.T) {
-	files, content := harness.Files(t, sampleCount(), 4000)
-	for _, kind := range harness.Kinds() {
-		t.Run(kind, func(t *testing.T) {
-			store := harness.Open(t, kind)
-			harness.Pack(t, store, files, dataset, small()...)
-			r := newReader(t, content)
-			for _, batchSize := range []int{7, 64} {
-				g := harness.Serve(t, store, dataset, "--cache-size", "64MiB")
-				n := batches(t, g, 1, batchSize)
-				for m := range n {
-					world := 3
-					if m >= n/2 {
-						world = 8
-					}
-					if m == n/3 {
-						g.Kill()
-						g = harness.Serve(t, store, dataset, "--cache-size", "64MiB")
-					}
-					r.step(g, 1, m, batchSize, world)
+	onEveryStore(t, func(t *testing.T, store *harness.Store, r *reader) {
+		for _, batchSize := range []int{7, 64} {
+			g := serve(t, store)
+			n := batches(t, g, 1, batchSize)
+			for m := range n {
+				world := 3
+				if m >= n/2 {
+					world = 8
 				}
-				r.endEpoch(fmt.Sprintf("batch size %d", batchSize))
+				if m == n/3 {
+					g.Kill()
+					g = serve(t, store)
+				}
+				r.step(g, 1, m, batchSize, world)
 			}
-		})
-	}
+			r.endEpoch(fmt.Sprintf("batch size %d", batchSize))
+		}
+	})
 }
 
 // TestSameBytesFromEveryGateway asks for the same addresses cold, warm, after a restart,
 // from a second gateway, and from one whose cache is too small for the plan.
 func TestSameBytesFromEveryGateway(t *testing.T) {
-	files, content := harness.Files(t, sampleCount(), 4000)
-	for _, kind := range harness.Kinds() {
-		t.Run(kind, func(t *testing.T) {
-			store := harness.Open(t, kind)
-			harness.Pack(t, store, files, dataset, small()...)
-			r := newReader(t, content)
-			epoch := func(g *harness.Gateway, what string) {
-				t.Helper()
-				for m := range batches(t, g, 2, 16) {
-					r.step(g, 2, m, 16, 2)
-				}
-				r.endEpoch(what)
+	onEveryStore(t, func(t *testing.T, store *harness.Store, r *reader) {
+		epoch := func(g *harness.Gateway, what string) {
+			t.Helper()
+			for m := range batches(t, g, 2, 16) {
+				r.step(g, 2, m, 16, 2)
 			}
-			first := harness.Serve(t, store, dataset, "--cache-size", "64MiB")
-			epoch(first, "cold")
-			epoch(first, "warm")
-			second := harness.Serve(t, store, dataset, "--cache-size", "64MiB")
-			epoch(second, "second gateway")
-			first.Kill()
-			epoch(harness.Serve(t, store, dataset, "--cache-size", "64MiB"), "restarted")
-			epoch(harness.Serve(t, store, dataset, "--cache-size", "16MiB"), "small cache")
-		})
-	}
+			r.endEpoch(what)
+		}
+		first := serve(t, store)
+		epoch(first, "cold")
+		epoch(first, "warm")
+		epoch(serve(t, store), "second gateway")
+		first.Kill()
+		epoch(serve(t, store), "restarted")
+		epoch(serve(t, store, "--cache-size", "16MiB"), "small cache")
+	})
 }

@@ -10,18 +10,13 @@ import (
 
 // TestSmokeScript runs the script that anybody can run, against every store.
 func TestSmokeScript(t *testing.T) {
-	files, _ := harness.Files(t, 200, 3000)
-	for _, kind := range harness.Kinds() {
-		t.Run(kind, func(t *testing.T) {
-			store := harness.Open(t, kind)
-			harness.Pack(t, store, files, dataset, small()...)
-			g := harness.Serve(t, store, dataset, "--cache-size", "64MiB")
-			out, err := exec.CommandContext(t.Context(), "./smoke.sh", g.URL).CombinedOutput()
-			if err != nil || !strings.Contains(string(out), "checks passed") {
-				t.Errorf("smoke.sh: %v\n%s", err, out)
-			}
-		})
-	}
+	onEveryStore(t, func(t *testing.T, store *harness.Store, _ *reader) {
+		g := serve(t, store)
+		out, err := exec.CommandContext(t.Context(), "./smoke.sh", g.URL).CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "checks passed") {
+			t.Errorf("smoke.sh: %v\n%s", err, out)
+		}
+	})
 }
 
 // TestSmokeScriptNoticesAStranger points the script at something that is no gateway.
