@@ -13,6 +13,12 @@ import (
 // retryDraining is when a client should ask another gateway.
 const retryDraining = time.Second
 
+// The resources of one rank's share of a global batch.
+const (
+	batchBody     = "batch"
+	batchManifest = "manifest"
+)
+
 // getBatch answers with one rank's share of a global batch.
 func (g *Gateway) getBatch(x *exchange) error {
 	b, err := g.decodeBatch(x)
@@ -25,12 +31,22 @@ func (g *Gateway) getBatch(x *exchange) error {
 			return err
 		}
 	}
+	etag := b.etag(batchBody)
+	return g.answerShare(x, b, batchBody, etag, func(_ shuffle.Share, at shuffle.Cursor, l *located) error {
+		return g.send(x, b.dataset, at, l, etag)
+	})
+}
+
+// answerShare sets the headers that follow from the plan alone, answers what they suffice for, and has answer send
+// the rest once the share is located.
+func (g *Gateway) answerShare(
+	x *exchange, b batchRequest, resource, etag string, answer func(shuffle.Share, shuffle.Cursor, *located) error,
+) error {
 	share := b.batching().Share(b.batch, b.rank, b.worldSize)
 	if err := checkShare(share); err != nil {
 		return err
 	}
-	etag := b.etag("batch")
-	b.describe(x.w.Header(), share, etag)
+	b.describe(x.w.Header(), resource, share, etag)
 	if notModified(x.r, etag) {
 		x.w.WriteHeader(http.StatusNotModified)
 		return nil
@@ -49,7 +65,7 @@ func (g *Gateway) getBatch(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	if err := g.send(x, b.dataset, cursor, l, etag); err != nil {
+	if err := answer(share, cursor, l); err != nil {
 		return err
 	}
 	g.recycle(l)
@@ -91,12 +107,12 @@ func (g *Gateway) plan(x *exchange, b batchRequest, share shuffle.Share) (shuffl
 }
 
 // describe sets the headers that follow from the plan alone.
-func (b batchRequest) describe(h http.Header, share shuffle.Share, etag string) {
+func (b batchRequest) describe(h http.Header, resource string, share shuffle.Share, etag string) {
 	num := func(n uint64) string { return strconv.FormatUint(n, 10) }
 	batches := b.batching().Batches()
 	h.Set("ETag", etag)
 	h.Set("Cache-Control", cacheControl(b.pinned))
-	h.Set("Content-Location", b.batchURL(b.epoch, b.batch))
+	h.Set("Content-Location", b.url(resource, b.batch))
 	h.Set("Millrace-Generation", b.dataset.Index.Generation())
 	h.Set("Millrace-Epoch", num(b.epoch))
 	h.Set("Millrace-Batch", num(b.batch))
@@ -104,7 +120,7 @@ func (b batchRequest) describe(h http.Header, share shuffle.Share, etag string) 
 	h.Set("Millrace-Samples", num(share.Count))
 	h.Set("Millrace-Padded", num(share.Padded))
 	if b.batch+1 < batches {
-		h.Set("Link", "<"+b.batchURL(b.epoch, b.batch+1)+`>; rel="next"`)
+		h.Set("Link", "<"+b.url(resource, b.batch+1)+`>; rel="next"`)
 	}
 }
 

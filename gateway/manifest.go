@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
-	"time"
+
+	"github.com/millrace-data/millrace/shuffle"
 )
 
 // manifestSample says where one sample of a batch lies.
@@ -23,35 +24,9 @@ func (g *Gateway) getManifest(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	share := b.batching().Share(b.batch, b.rank, b.worldSize)
-	if err := checkShare(share); err != nil {
-		return err
-	}
-	etag := b.etag("manifest")
-	b.describe(x.w.Header(), share, etag)
-	x.w.Header().Set("Content-Location", manifestURL(b))
-	x.w.Header().Del("Link")
-	if notModified(x.r, etag) {
-		x.w.WriteHeader(http.StatusNotModified)
-		return nil
-	}
-	if err := g.refuseDraining(x); err != nil {
-		return err
-	}
-	release, err := g.reserve(x.r.Context(), int64(share.Count)*planningBytes)
-	if err != nil {
-		return err
-	}
-	defer release()
-	start := time.Now()
-	_, l, err := g.plan(x, b, share)
-	x.log.plan = time.Since(start)
-	if err != nil {
-		return err
-	}
-	defer g.recycle(l)
-	m := manifest{batchRequest: b, located: l, first: share.First}
-	return g.sendManifest(x, m)
+	return g.answerShare(x, b, batchManifest, b.etag(batchManifest), func(share shuffle.Share, _ shuffle.Cursor, l *located) error {
+		return g.sendManifest(x, manifest{batchRequest: b, located: l, first: share.First})
+	})
 }
 
 // manifest is encoded sample by sample, twice: to learn its length, which keys of any length decide, and to send
@@ -108,8 +83,4 @@ func (m manifest) encode(ctx context.Context, write func(p []byte)) error {
 	}
 	write([]byte("]}\n"))
 	return nil
-}
-
-func manifestURL(b batchRequest) string {
-	return fmt.Sprintf("/v1/datasets/%s/epochs/%d/batches/%d/manifest?%s", b.dataset.Name, b.epoch, b.batch, b.canonical())
 }

@@ -84,9 +84,6 @@ func decodePlan(q *query, d *dataset) planRequest {
 	p.format = q.word("format", d.Index.Format(), d.Index.Format())
 	p.chosen = q.has("format")
 	p.pinned = q.has("generation")
-	if s := q.values["generation"]; p.pinned && s != d.Index.Generation() && !isGeneration(s) {
-		q.fail("generation", "must be 64 hexadecimal digits in lower case")
-	}
 	return p
 }
 
@@ -101,9 +98,17 @@ func isGeneration(s string) bool {
 	return err == nil
 }
 
-// checkGeneration refuses a generation that is not the one served.
-func checkGeneration(q *query, d *dataset) error {
-	if s := q.values["generation"]; s != "" && s != d.Index.Generation() {
+// check ends the decoding of a query: one answer for all of its faults, or for a generation that is not the one served.
+func (d *dataset) check(q *query) error {
+	s := q.values["generation"]
+	other := s != "" && s != d.Index.Generation()
+	if other && !isGeneration(s) {
+		q.fail("generation", "must be 64 hexadecimal digits in lower case")
+	}
+	if err := q.err(); err != nil {
+		return err
+	}
+	if other {
 		return &problem{Status: http.StatusNotFound, Code: codeNotFound, Detail: "this generation of the data set is not served"}
 	}
 	return nil
@@ -118,11 +123,11 @@ func (g *Gateway) decodeEpoch(x *exchange) (planRequest, uint64, error) {
 	q := parseQuery(x.r.URL.RawQuery, batchNames()...)
 	p := decodePlan(q, d)
 	epoch := q.decimal("epoch", chi.URLParam(x.r, "epoch"), 0, math.MaxUint64)
-	if err := q.err(); err != nil {
+	if err := d.check(q); err != nil {
 		return planRequest{}, 0, err
 	}
 	x.log.setPlan(p, epoch)
-	return p, epoch, checkGeneration(q, d)
+	return p, epoch, nil
 }
 
 // decodeBatch reads the address of a batch, and refuses one past the end of its epoch.
@@ -135,14 +140,11 @@ func (g *Gateway) decodeBatch(x *exchange) (batchRequest, error) {
 	b := batchRequest{planRequest: decodePlan(q, d)}
 	b.epoch = q.decimal("epoch", chi.URLParam(x.r, "epoch"), 0, math.MaxUint64)
 	b.batch = q.decimal("batch", chi.URLParam(x.r, "batch"), 0, math.MaxUint64)
-	if err := q.err(); err != nil {
+	if err := d.check(q); err != nil {
 		return batchRequest{}, err
 	}
 	x.log.setPlan(b.planRequest, b.epoch)
 	x.log.batch, x.log.hasBatch = b.batch, true
-	if err := checkGeneration(q, d); err != nil {
-		return batchRequest{}, err
-	}
 	if n := b.batching().Batches(); b.batch >= n {
 		return batchRequest{}, &problem{
 			Status: http.StatusNotFound, Code: codeEndOfEpoch, Batches: &n,
@@ -187,13 +189,17 @@ func (p planRequest) epochURL(epoch uint64) string {
 	return fmt.Sprintf("/v1/datasets/%s/epochs/%d?%s", p.dataset.Name, epoch, p.canonical())
 }
 
-func (p planRequest) batchURL(epoch, batch uint64) string {
-	return fmt.Sprintf("/v1/datasets/%s/epochs/%d/batches/%d?%s", p.dataset.Name, epoch, batch, p.canonical())
+// url is the canonical address of a resource of a batch of this epoch.
+func (b batchRequest) url(resource string, batch uint64) string {
+	suffix := ""
+	if resource == batchManifest {
+		suffix = "/manifest"
+	}
+	return fmt.Sprintf("/v1/datasets/%s/epochs/%d/batches/%d%s?%s", b.dataset.Name, b.epoch, batch, suffix, b.canonical())
 }
 
-// etag is a strong ETag that follows from the plan and never from the data. kind tells the resources of one
-// address apart.
-func (b batchRequest) etag(kind string) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "millrace %s\norder %d\n%d\n%d\n%s\n", kind, shuffle.OrderVersion, b.epoch, b.batch, b.canonical()))
+// etag is a strong ETag that follows from the plan and never from the data.
+func (b batchRequest) etag(resource string) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "millrace %s\norder %d\n%d\n%d\n%s\n", resource, shuffle.OrderVersion, b.epoch, b.batch, b.canonical()))
 	return `"` + hex.EncodeToString(sum[:]) + `"`
 }

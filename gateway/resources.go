@@ -186,7 +186,7 @@ func (g *Gateway) epochInfo(p planRequest, epoch uint64) (epochInfo, error) {
 		Links: epochLinks{Self: p.epochURL(epoch)},
 	}
 	if info.Batches > 0 {
-		info.Links.Batch = p.batchURL(epoch, 0)
+		info.Links.Batch = batchRequest{planRequest: p, epoch: epoch}.url(batchBody, 0)
 	}
 	lengths := make([]uint64, x.Chunks())
 	for i := range lengths {

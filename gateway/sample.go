@@ -42,13 +42,7 @@ func (g *Gateway) getSample(x *exchange) error {
 	}
 	q := parseQuery(x.r.URL.RawQuery, "key", "generation")
 	key := q.text("key")
-	if s := q.values["generation"]; s != "" && s != d.Index.Generation() && !isGeneration(s) {
-		q.fail("generation", "must be 64 hexadecimal digits in lower case")
-	}
-	if err := q.err(); err != nil {
-		return err
-	}
-	if err := checkGeneration(q, d); err != nil {
+	if err := d.check(q); err != nil {
 		return err
 	}
 	n, err := findSample(x, d, key)
@@ -97,10 +91,7 @@ func (g *Gateway) getOccurrences(x *exchange) error {
 	key := q.text("key")
 	lo, hi := q.epochs()
 	p := decodePlan(q, d)
-	if err := q.err(); err != nil {
-		return err
-	}
-	if err := checkGeneration(q, d); err != nil {
+	if err := d.check(q); err != nil {
 		return err
 	}
 	n, err := findSample(x, d, key)
@@ -207,13 +198,7 @@ func (g *Gateway) getIndex(x *exchange) error {
 		return err
 	}
 	q := parseQuery(x.r.URL.RawQuery, "generation")
-	if s := q.values["generation"]; s != "" && s != d.Index.Generation() && !isGeneration(s) {
-		q.fail("generation", "must be 64 hexadecimal digits in lower case")
-	}
-	if err := q.err(); err != nil {
-		return err
-	}
-	if err := checkGeneration(q, d); err != nil {
+	if err := d.check(q); err != nil {
 		return err
 	}
 	h := x.w.Header()
