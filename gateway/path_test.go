@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -26,6 +27,7 @@ type stack struct {
 	store  *memstore.Store
 	index  *chunkindex.Index
 	budget *budget.Budget
+	idle   int64 // bytes that plans take, always
 	addr   string
 }
 
@@ -62,7 +64,7 @@ func newStack(tb testing.TB, samples, meanSize int, chunkSize, memory int64) *st
 	if err != nil {
 		tb.Fatal(err)
 	}
-	idle := s.budget.InUse() // plans
+	s.idle = s.budget.InUse()
 	ln, err := (&net.ListenConfig{}).Listen(tb.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		tb.Fatal(err)
@@ -78,12 +80,26 @@ func newStack(tb testing.TB, samples, meanSize int, chunkSize, memory int64) *st
 			tb.Errorf("serve: %v", err)
 		}
 		path.Close()
-		if got := s.budget.InUse(); got != idle {
-			tb.Errorf("got %d bytes in use at the end, want %d", got, idle)
+		if got := s.budget.InUse(); got != s.idle {
+			tb.Errorf("got %d bytes in use at the end, want %d", got, s.idle)
 		}
 		s.index.Close()
 	})
 	return s
+}
+
+// hold takes all of the budget but so many bytes and the plans', once the requests answered so far have let go of theirs.
+func (s *stack) hold(tb testing.TB, but int64) *budget.Reservation {
+	tb.Helper()
+	for {
+		r, err := s.budget.Reserve(tb.Context(), s.budget.Total()-s.idle-but)
+		if err == nil {
+			return r
+		}
+		if !errors.Is(err, budget.ErrOverloaded) {
+			tb.Fatal(err)
+		}
+	}
 }
 
 // get asks for a path and returns the answer, read.
@@ -114,10 +130,7 @@ func TestBudgetErrorsOfTheRealPath(t *testing.T) {
 	if p.Bytes == nil || *p.Bytes < 2048*4<<10 {
 		t.Errorf("got the sum %v, want the bytes of the batch", p.Bytes)
 	}
-	all, err := s.budget.Reserve(t.Context(), s.budget.Total()-s.budget.InUse())
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := s.hold(t, 0)
 	a := s.get(t, "/epoch/0/batch/0")
 	checkProblem(t, a, 503, "overloaded", true)
 	if !a.Close {
@@ -142,10 +155,7 @@ func TestLargePlansAreReserved(t *testing.T) {
 	if a := s.get(t, path); a.StatusCode != http.StatusOK || bytes.Count(a.body, []byte(`"key"`)) != 20000 {
 		t.Errorf("got status %d and %d bytes, want 200 and 20000 samples", a.StatusCode, len(a.body))
 	}
-	all, err := s.budget.Reserve(t.Context(), s.budget.Total()-s.budget.InUse())
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := s.hold(t, 0)
 	defer all.Release()
 	checkProblem(t, s.get(t, path), 503, "overloaded", true)
 	checkProblem(t, s.get(t, "/v1/datasets/photos/occurrences?key=s000001&epochs=0-99&tail=pad&batch_size=20000"), 503, "overloaded", true)
