@@ -8,7 +8,7 @@ SHELL       := /usr/bin/env bash
 CACHE   := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/millrace
 GOTEST  := python3 tools/gotest.py
 TOOL    := go tool -modfile=$(CURDIR)/tools/go.mod
-FUZZTIME ?= 5s
+FUZZTIME ?= $(if $(filter test-long,$(MAKECMDGOALS)),10m,5s)
 
 .PHONY: help build test test-long unit fuzz arch vet lint cross integration deps demo dev dev-stop smoke bench bench-compare sabotage fmt clean summary
 
@@ -22,25 +22,24 @@ test: ## everything: vet, units with -race, fuzzing, cross-compiling, real S3 se
 	@rm -f "$(CURDIR)/bin/test-summary"
 	@$(MAKE) --no-print-directory deps vet unit fuzz cross integration summary
 
-test-long: ## the same with the long counts, and ten minutes of each fuzz target
+test-long: ## the same with the long counts, ten minutes of each fuzz target and the planted bugs
 	@rm -f "$(CURDIR)/bin/test-summary"
-	@MILLRACE_LONG=1 $(MAKE) --no-print-directory deps vet unit cross integration FUZZTIME=10m
-	@$(MAKE) --no-print-directory fuzz FUZZTIME=10m
-	@$(MAKE) --no-print-directory sabotage summary
+	@FUZZTIME=$(FUZZTIME) python3 tools/testlong.py
 
 unit: ## unit, property and architecture tests, under the race detector
 	$(GOTEST) unit -race $(if $(MILLRACE_LONG),-timeout 4h,-timeout 10m) ./...
 
-fuzz: ## run every fuzz target for FUZZTIME (5s)
-	FUZZTIME=$(FUZZTIME) tools/fuzz.sh
+fuzz: ## run every fuzz target for FUZZTIME (5s), as many at once as there are cores
+	FUZZTIME=$(FUZZTIME) python3 tools/fuzz.py
 
 vet: ## go vet and staticcheck, both modules
 	go vet ./...
 	cd integration && go vet ./...
 	$(TOOL) staticcheck ./...
 
-lint: ## golangci-lint with the allow-list of .golangci.yml (compiles it once)
+lint: ## golangci-lint with the allow-list of .golangci.yml, both modules (compiles it once)
 	$(TOOL) golangci-lint run ./...
+	cd integration && $(TOOL) golangci-lint run ./...
 
 cross: ## compile for Linux and macOS on amd64 and arm64
 	@for target in linux/amd64 linux/arm64 darwin/amd64 darwin/arm64; do \

@@ -145,7 +145,7 @@ func TestMemoryStaysWithinTheBudget(t *testing.T) {
 	}
 	peak := peakRSS(t, g.Pid())
 	logStatus(t, g.Pid())
-	t.Logf("peak memory %.1f MiB, budget %.0f MiB, dataset %.0f MiB", float64(peak)/(1<<20), float64(budget)/(1<<20), float64(total)/(1<<20))
+	t.Logf("figure: peak memory %.1f MiB, budget %.0f MiB, dataset %.0f MiB", float64(peak)/(1<<20), float64(budget)/(1<<20), float64(total)/(1<<20))
 	if limit := budget + 64<<20; peak > limit {
 		t.Errorf("peak memory: got %d MiB, want at most %d", peak>>20, limit>>20)
 	}

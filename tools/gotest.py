@@ -5,7 +5,8 @@ usage: gotest.py NAME ARGS...
 
 A skipped test is a failure when CI=true: a skip there would be a hole in the proof that
 nobody sees. The totals are appended to bin/test-summary of the repository, so that they
-can be shown again at the end. Exit code: 0, or 1 when anything failed.
+can be shown again at the end, and lines that a test logs as "figure: ..." to
+bin/figures-NAME.json. Exit code: 0, or 1 when anything failed.
 """
 
 import json
@@ -23,6 +24,7 @@ class Run:
         self.build = {}  # import path -> lines of the compiler
         self.passed = self.skipped = self.failed = self.packages = 0
         self.skips = []
+        self.figures = []  # what tests have measured: package, test, text
 
     def line(self, text):
         try:
@@ -37,6 +39,9 @@ class Run:
             print("".join(self.build.pop(event.get("ImportPath"), [])), end="")
         elif action == "output":
             key = (event.get("Package"), event.get("Test"))
+            _, mark, figure = event["Output"].partition(": figure: ")
+            if mark:
+                self.figures.append([key[0], key[1], figure.strip()])
             self.output.setdefault(key, []).append(event["Output"])
         elif action in ("pass", "fail", "skip"):
             self.ended(event, action)
@@ -88,6 +93,8 @@ def main():
     )
     print(total)
     os.makedirs(os.path.join(ROOT, "bin"), exist_ok=True)
+    with open(os.path.join(ROOT, "bin", f"figures-{name}.json"), "w", encoding="utf-8") as out:
+        json.dump(run.figures, out, indent=1)
     with open(os.path.join(ROOT, "bin", "test-summary"), "a", encoding="utf-8") as out:
         out.write(total + "\n")
     return 1 if bad else 0
