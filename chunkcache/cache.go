@@ -141,6 +141,13 @@ func (c *Cache[K]) Reclaim(n int64, warm bool) int64 {
 	return back
 }
 
+// Reclaimable returns the bytes that Reclaim could give back now.
+func (c *Cache[K]) Reclaimable() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.freeBytes + c.cold.Bytes() + c.warm.Bytes()
+}
+
 // Wait returns when no load is running any more.
 func (c *Cache[K]) Wait() { c.loads.Wait() }
 

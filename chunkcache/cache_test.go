@@ -44,12 +44,16 @@ func newCache(tb testing.TB, total int64) (*Cache[int], *budget.Budget) {
 	tb.Helper()
 	b := budget.New(total, 0)
 	c := New(Config[int]{Budget: b, Debug: true})
-	b.SetReclaim(func(n int64) int64 { return c.Reclaim(n, true) })
+	b.SetReclaim(func(n int64) int64 { return c.Reclaim(n, true) }, c.Reclaimable)
 	return c, b
 }
 
 func empty(tb testing.TB, c *Cache[int], b *budget.Budget) {
 	tb.Helper()
+	c.Wait()
+	if got := b.Pinned(); got != 0 {
+		tb.Fatalf("got %d bytes pinned without a lease, want 0", got)
+	}
 	c.Drop()
 	if got := c.Stats(); got.OpenLeases != 0 || got.LoadsActive != 0 || got.Bytes != 0 || b.InUse() != 0 {
 		tb.Fatalf("left over: %+v and %d bytes of the budget, want nothing", got, b.InUse())

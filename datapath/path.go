@@ -61,7 +61,7 @@ func New(cfg Config) *Path {
 	}
 	p.follow = newFollowers(cfg.Budget.Total())
 	p.tables = chunkcache.NewObjects[tableKey](cfg.Budget, max(cfg.Budget.Total()/tableShare, 1), (*chunkindex.Table).Bytes)
-	cfg.Budget.SetReclaim(p.reclaim)
+	cfg.Budget.SetReclaim(p.reclaim, p.reclaimable)
 	return p
 }
 
@@ -77,6 +77,9 @@ func (p *Path) reclaim(n int64) int64 {
 	}
 	return back
 }
+
+// reclaimable returns the bytes that reclaim could give back now.
+func (p *Path) reclaimable() int64 { return p.cache.Reclaimable() + p.tables.Bytes() }
 
 // Close waits for loads that are still on their way and gives all memory back that nobody leases. Reads
 // must have ended, and Run must have returned.

@@ -35,7 +35,7 @@ func (g *Gateway) edge(route string, h handlerFunc) http.HandlerFunc {
 		start := time.Now()
 		x := &exchange{w: newResponseWriter(w, start), r: r, id: requestID(r), start: start}
 		x.w.Header().Set("X-Request-Id", x.id)
-		if begun, _ := g.draining(); begun {
+		if g.unwelcome() {
 			x.w.Header().Set("Connection", "close")
 		}
 		g.active.Add(1)
@@ -50,6 +50,17 @@ func (g *Gateway) edge(route string, h handlerFunc) http.HandlerFunc {
 			panic(http.ErrAbortHandler)
 		}
 	}
+}
+
+// pinnedPercent of the memory budget in use, without what a cache could let go of, ends keep-alive.
+const pinnedPercent = 95
+
+// unwelcome says that clients should come back elsewhere: the gateway drains, or the next batch may find no memory.
+func (g *Gateway) unwelcome() bool {
+	if begun, _ := g.draining(); begun || g.cfg.Budget == nil {
+		return begun
+	}
+	return g.cfg.Budget.Pinned() > g.cfg.Budget.Total()/100*pinnedPercent
 }
 
 // guard runs a handler and turns a panic into an error. abort says that the connection must not live on.

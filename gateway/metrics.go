@@ -99,7 +99,8 @@ func (g *Gateway) stats() []Stat {
 	if b := g.cfg.Budget; b != nil {
 		out = append(out,
 			Stat{"budget_bytes", "Memory budget.", float64(b.Total())},
-			Stat{"budget_used_bytes", "Memory budget in use.", float64(b.InUse())})
+			Stat{"budget_used_bytes", "Memory budget in use.", float64(b.InUse())},
+			Stat{"budget_pinned_bytes", "Memory budget in use, without what the cache could let go of.", float64(b.Pinned())})
 	}
 	ready := 1.0
 	if begun, _ := g.draining(); begun {

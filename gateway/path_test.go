@@ -142,6 +142,42 @@ func TestBudgetErrorsOfTheRealPath(t *testing.T) {
 	}
 }
 
+// TestKeepAliveEndsWhenMemoryIsPinned: a full cache is normal, but what it cannot let go of is what the next batch lacks.
+// Until the last byte is taken, whoever finds room is served.
+func TestKeepAliveEndsWhenMemoryIsPinned(t *testing.T) {
+	s := newStack(t, 512, 4<<10, 256<<10, 4<<20)
+	total := s.budget.Total()
+	small := "/epoch/0/batch/0?batch_size=16"
+	whole := s.get(t, "/epoch/0/batch/0?batch_size=512")
+	if whole.StatusCode != http.StatusOK {
+		t.Fatalf("got status %d, want 200", whole.StatusCode)
+	}
+	rest, ok := s.budget.TryReserve(total - s.budget.InUse())
+	if !ok {
+		t.Fatal("got no room beside the cache, want all that is left")
+	}
+	if a := s.get(t, small); a.StatusCode != http.StatusOK || a.Close || s.budget.Pinned() > total/2 {
+		t.Errorf("got status %d, closed %v with a full cache and %d of %d bytes pinned, want 200 and false", a.StatusCode, a.Close, s.budget.Pinned(), total)
+	}
+	rest.Release()
+	for _, c := range []struct {
+		free  int64
+		close bool
+	}{{total / 10, false}, {total / 25, true}} {
+		most := s.hold(t, c.free)
+		if a := s.get(t, small); a.StatusCode != http.StatusOK || a.Close != c.close {
+			t.Errorf("with %d of %d bytes free: got status %d, closed %v, want 200 and %v", c.free, total, a.StatusCode, a.Close, c.close)
+		}
+		if a := s.get(t, "/epoch/0/batch/0?batch_size=512"); a.StatusCode != http.StatusServiceUnavailable {
+			t.Errorf("with %d of %d bytes free: got status %d for a batch that does not fit now, want 503", c.free, total, a.StatusCode)
+		}
+		most.Release()
+	}
+	if a := s.get(t, small); a.StatusCode != http.StatusOK || a.Close {
+		t.Errorf("got status %d, closed %v once memory is free, want 200 and false", a.StatusCode, a.Close)
+	}
+}
+
 // TestLargePlansAreReserved: what a request of very many samples holds while it is planned comes out of the budget.
 func TestLargePlansAreReserved(t *testing.T) {
 	s := newStack(t, 512, 1<<10, 256<<10, 4<<20)

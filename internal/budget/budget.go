@@ -38,6 +38,7 @@ type Budget struct {
 	peak    int64
 	waiters []*waiter // in order of arrival
 	reclaim func(n int64) int64
+	idle    func() int64
 }
 
 type waiter struct {
@@ -54,12 +55,13 @@ func New(total int64, maxWait time.Duration) *Budget {
 }
 
 // SetReclaim names the function that gives bytes back when somebody needs n of them: it
-// releases reservations of its own and returns how many bytes they were. It is called
-// without locks, from the goroutine that needs the bytes, perhaps from several at once.
-func (b *Budget) SetReclaim(reclaim func(n int64) int64) {
+// releases reservations of its own and returns how many bytes they were. idle says how many it
+// could give back now. Both are called without locks, from the goroutine that needs the
+// bytes or asks for the sum, perhaps from several at once.
+func (b *Budget) SetReclaim(reclaim func(n int64) int64, idle func() int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.reclaim = reclaim
+	b.reclaim, b.idle = reclaim, idle
 }
 
 // Total, InUse and Peak return bytes: all there are, those reserved now, and the most
@@ -71,6 +73,18 @@ func (b *Budget) InUse() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.inUse
+}
+
+// Pinned returns the bytes reserved now that reclaiming would not give back: a budget that a cache has filled is not
+// short of memory. It is a snapshot; while bytes change hands it may be off by those.
+func (b *Budget) Pinned() int64 {
+	b.mu.Lock()
+	inUse, idle := b.inUse, b.idle
+	b.mu.Unlock()
+	if idle == nil {
+		return inUse
+	}
+	return max(inUse-idle(), 0)
 }
 
 // Peak returns the most bytes that were ever reserved at once.

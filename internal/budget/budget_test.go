@@ -103,13 +103,19 @@ func TestReclaimYieldsBeforeAnybodyWaits(t *testing.T) {
 		asked = n
 		cached.Shrink(cached.Size() - n)
 		return n
-	})
+	}, cached.Size)
+	if got := b.Pinned(); got != 0 {
+		t.Errorf("got %d bytes pinned by a cache, want 0", got)
+	}
 	r, err := b.Reserve(t.Context(), 50)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if asked != 30 || b.InUse() != 100 {
 		t.Errorf("got %d asked for and %d in use, want 30 and 100", asked, b.InUse())
+	}
+	if got := b.Pinned(); got != 50 {
+		t.Errorf("got %d bytes pinned, want 50", got)
 	}
 	r.Release()
 	cached.Release()
