@@ -154,44 +154,57 @@ type result struct {
 }
 
 // run finishes every shard. The workers hand their results to this goroutine, the only one that writes the state
-// object: whatever was stored before a failure is known to the next run.
+// object: whatever was stored before a failure is known to the next run. A state that cannot be written ends the run,
+// since nothing stored from then on would be known.
 func (j *job) run(ctx context.Context) error {
 	j.progress = chunkindex.Progress{Total: j.plan.report.Bytes, Of: len(j.plan.shards)}
 	results := make(chan result)
 	failed := make(chan error, 1)
+	working, stop := context.WithCancel(ctx)
+	defer stop()
 	go func() {
-		group, groupCtx := errgroup.WithContext(ctx)
-		group.SetLimit(j.opt.Parallel)
-		for i := range j.plan.shards {
-			if groupCtx.Err() != nil {
-				break
-			}
-			group.Go(func() error {
-				r, err := j.finish(groupCtx, &j.plan.shards[i])
-				if err == nil {
-					results <- r
-				}
-				return err
-			})
-		}
-		err := group.Wait()
-		if err == nil {
-			err = ctx.Err()
-		}
-		failed <- err
+		failed <- j.work(working, results)
 		close(results)
 	}()
-	saveErr := j.collect(ctx, results)
-	return errors.Join(<-failed, saveErr)
+	saveErr := j.collect(ctx, results, stop)
+	err := <-failed
+	if saveErr != nil && ctx.Err() == nil && errors.Is(err, context.Canceled) {
+		err = nil // no more than the end that saveErr brought about
+	}
+	return errors.Join(err, saveErr)
 }
 
-// collect writes the state object whenever shards have been finished, until results is closed.
-func (j *job) collect(ctx context.Context, results <-chan result) error {
+// work finishes the shards side by side, until ctx ends or one of them fails.
+func (j *job) work(ctx context.Context, results chan<- result) error {
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(j.opt.Parallel)
+	for i := range j.plan.shards {
+		if groupCtx.Err() != nil {
+			break
+		}
+		group.Go(func() error {
+			r, err := j.finish(groupCtx, &j.plan.shards[i])
+			if err == nil {
+				results <- r
+			}
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	return ctx.Err()
+}
+
+// collect writes the state object whenever shards have been finished, until results is closed; it calls stop when that
+// fails. One write tells the shards that are waiting for it, one of each worker at most: so a kill never loses more
+// than two shards a worker, those of the write under way and those stored meanwhile.
+func (j *job) collect(ctx context.Context, results <-chan result, stop func()) error {
 	j.stored = map[string]finished{}
 	var failure error
 	for r := range results {
 		dirty := j.note(r)
-		for more := true; more; { // one write for all that are waiting
+		for more, n := true, 1; more && n < j.opt.Parallel; n++ {
 			select {
 			case r, more = <-results:
 				dirty = more && j.note(r) || dirty
@@ -200,7 +213,9 @@ func (j *job) collect(ctx context.Context, results <-chan result) error {
 			}
 		}
 		if dirty && failure == nil {
-			failure = j.save(ctx, j.stored)
+			if failure = j.save(ctx, j.stored); failure != nil {
+				stop()
+			}
 		}
 	}
 	return failure

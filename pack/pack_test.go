@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -86,6 +87,9 @@ func shards(store *memstore.Store) map[string][]byte {
 	}
 	return all
 }
+
+// same compares byte by byte at once, where cmp.Diff would take seconds.
+func same(a, b map[string][]byte) bool { return maps.EqualFunc(a, b, bytes.Equal) }
 
 type member struct{ Name, Content string }
 
@@ -213,8 +217,8 @@ func TestSameInputGivesSameBytes(t *testing.T) {
 		mustPack(t, store, Options{ShardSize: 40 << 10, Parallel: 1 + i*3}, dir)
 		if first == nil {
 			first = shards(store)
-		} else if diff := cmp.Diff(first, shards(store)); diff != "" {
-			t.Errorf("run %d differs: %s", i, diff[:min(len(diff), 500)])
+		} else if !same(first, shards(store)) {
+			t.Errorf("run %d differs", i)
 		}
 	}
 	h := sha256.New()
