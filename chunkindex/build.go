@@ -2,11 +2,8 @@ package chunkindex
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 	"sync"
@@ -90,7 +87,7 @@ func Build(ctx context.Context, store objstore.Store, prefix string, opt BuildOp
 		}
 	}()
 	if err := b.run(ctx); err != nil {
-		return b.report, fmt.Errorf("index %q: %w", prefix, err)
+		return b.report, fmt.Errorf("index %q: %w", prefix, advise(prefix, err))
 	}
 	return b.report, nil
 }
@@ -151,7 +148,7 @@ func (b *builder) list(ctx context.Context) error {
 		switch {
 		case strings.HasPrefix(key, scanDir):
 			b.done[o.Key] = true
-		case strings.HasPrefix(key, stateDir) || strings.Contains(key, "/"+stateDir):
+		case ownObject(key):
 		case b.format.Match(key):
 			if len(key) > maxObjectKey {
 				return fmt.Errorf("shard %s: its key is longer than %d bytes", key, maxObjectKey)
@@ -173,7 +170,8 @@ func (b *builder) list(ctx context.Context) error {
 	return nil
 }
 
-// previous opens the current generation. One that is damaged is not used, and replaced.
+// previous opens the current generation. One that is damaged is not used, and replaced; one
+// that a newer program wrote, even if this one can read it, is left alone: the two would undo each other's work.
 func (b *builder) previous(ctx context.Context) error {
 	b.pub = publisher{store: b.store, prefix: b.prefix, single: b.opt.SingleWriter}
 	p, obj, err := readPointer(ctx, b.store, b.prefix)
@@ -192,6 +190,9 @@ func (b *builder) previous(ctx context.Context) error {
 			b.old = nil
 		}
 	}
+	if err == nil && b.old.meta.Scanner > b.format.Rules() {
+		return newer("scanner", b.old.meta.Scanner)
+	}
 	if err == nil {
 		return nil
 	}
@@ -202,167 +203,9 @@ func (b *builder) previous(ctx context.Context) error {
 	return err
 }
 
-// reuse takes what it can from the current generation and returns the shards that are left.
-func (b *builder) reuse() []int {
-	known := map[string]int{}
-	if b.old != nil && b.old.meta.ChunkSize == b.opt.ChunkSize && b.old.extents.first == nil {
-		for i, s := range b.old.shards {
-			known[s.Key] = i
-		}
-	}
-	var todo []int
-	for i, o := range b.shards {
-		at, ok := known[strings.TrimPrefix(o.Key, b.prefix)]
-		if ok && b.old.shards[at].Size == o.Size && b.old.shards[at].ETag == o.ETag {
-			s, err := newShardOf(b.old, at)
-			if err == nil {
-				b.scans[i] = s
-				b.report.ReusedShards++
-				b.step(o.Size, true, s.totals().samples)
-				continue
-			}
-		}
-		todo = append(todo, i)
-	}
-	return todo
-}
-
-func (b *builder) step(n int64, shard bool, samples uint64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.progress.Done += n
-	b.progress.Samples += samples
-	if shard {
-		b.progress.Shards++
-	}
-	if b.opt.Progress != nil {
-		b.opt.Progress(b.progress)
-	}
-}
-
-// scanAll scans shards side by side. The first error ends all of them.
-func (b *builder) scanAll(ctx context.Context, todo []int) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	work := make(chan int)
-	var group sync.WaitGroup
-	for range min(b.opt.Parallel, len(todo)) {
-		group.Go(func() {
-			for i := range work {
-				if err := b.scan(ctx, i); err != nil {
-					cancel(fmt.Errorf("shard %s: %w", b.shards[i].Key, err))
-				}
-			}
-		})
-	}
-	for _, i := range todo {
-		if ctx.Err() != nil {
-			break
-		}
-		work <- i
-	}
-	close(work)
-	group.Wait()
-	return context.Cause(ctx)
-}
-
-// scanKey names the result of scanning one version of a shard in one way.
-func (b *builder) scanKey(o objstore.Object) string {
-	id := fmt.Sprintf("%s\n%d\n%s\n%d\n%q\n%q", scanMagic, b.opt.ChunkSize, b.format.Name(), o.Size, o.Key, o.ETag)
-	sum := sha256.Sum256([]byte(id))
-	return b.prefix + scanDir + hex.EncodeToString(sum[:])
-}
-
-// scan makes the scan of one shard, or fetches the one that an interrupted run left.
-func (b *builder) scan(ctx context.Context, i int) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	o := b.shards[i]
-	key := b.scanKey(o)
-	b.mu.Lock()
-	kept := b.done[key]
-	b.mu.Unlock()
-	if kept {
-		s, err := fetchScan(ctx, b.store, key, b.dir)
-		if err == nil {
-			b.scans[i] = s
-			b.mu.Lock()
-			b.report.ReusedShards++
-			b.mu.Unlock()
-			b.step(o.Size, true, s.sum.samples)
-			return nil
-		}
-		if ctx.Err() != nil {
-			return err
-		}
-	}
-	w, err := newScanWriter(b.dir)
-	if err != nil {
-		return err
-	}
-	if err := b.read(ctx, o, w); err != nil {
-		w.discard()
-		return err
-	}
-	s, err := w.finish()
-	if err != nil {
-		return err
-	}
-	b.scans[i] = s
-	if err := putFile(ctx, b.store, key, s.path, s.size); err != nil {
-		return fmt.Errorf("keep the scan: %w", err)
-	}
-	b.mu.Lock()
-	b.done[key] = true
-	b.mu.Unlock()
-	b.step(0, true, s.sum.samples)
-	return nil
-}
-
-func (b *builder) read(ctx context.Context, o objstore.Object, w *scanWriter) error {
-	in, err := b.store.Open(ctx, o.Ref(), 0)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	count := &countingReader{in: in, step: func(n int64) { b.step(n, false, 0) }}
-	cut := newCutter(b.opt.ChunkSize, w.write)
-	if err := b.format.Scan(ctx, count, cut); err != nil {
-		return err
-	}
-	if err := cut.finish(); err != nil {
-		return err
-	}
-	b.mu.Lock()
-	b.report.ReadBytes += count.n
-	b.mu.Unlock()
-	if count.n != o.Size {
-		return fmt.Errorf("%w: %d bytes were read, not %d", objstore.ErrShort, count.n, o.Size)
-	}
-	return nil
-}
-
-// countingReader reports progress every few megabytes.
-type countingReader struct {
-	in      io.Reader
-	n, told int64
-	step    func(int64)
-}
-
-func (r *countingReader) Read(p []byte) (int, error) {
-	n, err := r.in.Read(p)
-	r.n += int64(n)
-	if r.n-r.told >= 4<<20 || err != nil {
-		r.step(r.n - r.told)
-		r.told = r.n
-	}
-	return n, err
-}
-
 // assemble writes the index file and the binding, and refuses duplicate keys.
 func (b *builder) assemble(ctx context.Context) (*built, []byte, error) {
-	m := meta{Format: b.format.Name(), ChunkSize: b.opt.ChunkSize, Defaults: b.opt.Defaults}
+	m := meta{Format: b.format.Name(), Scanner: b.format.Rules(), ChunkSize: b.opt.ChunkSize, Defaults: b.opt.Defaults}
 	shards, versions := make([]shardScan, len(b.shards)), make([]version, len(b.shards))
 	for i, o := range b.shards {
 		shards[i] = shardScan{key: strings.TrimPrefix(o.Key, b.prefix), size: o.Size, scan: b.scans[i]}
@@ -388,14 +231,4 @@ func (b *builder) assemble(ctx context.Context) (*built, []byte, error) {
 	b.report.Generation, b.report.Chunks, b.report.Samples = file.generation, x.Chunks(), x.Samples()
 	binding, err := encodeBinding(file.generation, versions)
 	return file, binding, err
-}
-
-// removeScans takes away what an interrupted run would have needed.
-func (b *builder) removeScans(ctx context.Context) error {
-	for key := range b.done {
-		if err := b.store.Delete(ctx, key); err != nil {
-			return fmt.Errorf("remove scan %s: %w", key, err)
-		}
-	}
-	return nil
 }

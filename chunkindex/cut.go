@@ -21,8 +21,8 @@ func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
 // cutter is the Sink of one shard: it computes all digests in one pass and cuts chunks.
 //
 // A chunk is closed before a sample with which it would be longer than the chunk size,
-// and before a sample longer than maxHold. Until that is known, a sample's bytes, with the
-// gap before them, are held.
+// and before a sample, or a gap, longer than maxHold. Until that is known, a sample's bytes, with the
+// gap before them, are held. Whoever changes where a chunk is cut raises the Rules of every format.
 type cutter struct {
 	chunkSize int64
 	table     *crc32.Table
@@ -68,7 +68,7 @@ func (c *cutter) Gap(p []byte) error {
 	if !c.open {
 		return nil
 	}
-	if c.rec.length+int64(len(c.hold)+len(p)) > c.chunkSize {
+	if held := int64(len(c.hold) + len(p)); held > maxHold || c.rec.length+held > c.chunkSize {
 		return c.closeChunk()
 	}
 	c.hold = append(c.hold, p...)

@@ -106,8 +106,10 @@ func decodeHeader(b []byte, size int64) (*header, error) {
 	if len(b) != headerSize || string(b[:8]) != indexMagic {
 		return nil, errors.New("not an index")
 	}
-	if v := binary.LittleEndian.Uint32(b[8:]); v != indexVersion {
-		return nil, fmt.Errorf("index version %d is not supported: this program reads version %d", v, indexVersion)
+	if v := binary.LittleEndian.Uint32(b[8:]); v > indexVersion {
+		return nil, newer("version", v)
+	} else if v != indexVersion {
+		return nil, fmt.Errorf("header: %w", errMalformed)
 	}
 	if crc32.Checksum(b[:headerSize-8], castagnoli()) != binary.LittleEndian.Uint32(b[headerSize-8:]) {
 		return nil, errors.New("header checksum is wrong")
@@ -124,7 +126,9 @@ func decodeHeader(b []byte, size int64) (*header, error) {
 		return nil, errors.New("header: a count is beyond the limits")
 	}
 	h.bytes, h.longest = int64(v[4]), int64(v[5])
-	if h.chunks > h.samples || h.extents < h.chunks || h.longest > h.bytes || h.longest > 1<<30 || (h.samples == 0) != (h.bytes == 0) {
+	// No sample is empty, and none is longer than the longest.
+	if h.chunks > h.samples || h.extents < h.chunks || h.longest > h.bytes || h.longest > maxChunkSize ||
+		h.samples > v[4] || (h.samples == 0 && h.bytes > 0) || (h.samples > 0 && (v[4]-1)/h.samples >= v[5]) {
 		return nil, fmt.Errorf("header: counts: %w", errMalformed)
 	}
 	return h, h.decodeSections(b[64:], size)

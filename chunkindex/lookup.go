@@ -8,6 +8,10 @@ import (
 	"sort"
 )
 
+// maxSameHash is how many keys may share a hash: far more than chance gives in any data set, and few enough
+// that an index made for it costs a look-up no more than that.
+const maxSameHash = 16
+
 // Lookup returns the sample that has a key; ok is false for a key that no sample has. It
 // reads a few pages of the sorted hashes in the local file, and one chunk's names.
 func (x *Index) Lookup(ctx context.Context, key string) (sample uint64, ok bool, err error) {
@@ -17,7 +21,7 @@ func (x *Index) Lookup(ctx context.Context, key string) (sample uint64, ok bool,
 	if err != nil {
 		return 0, false, fmt.Errorf("index %.12s: %w", x.digest, err)
 	}
-	for ; page < pages; page++ {
+	for seen := 0; page < pages; page++ {
 		recs, err := x.page(page)
 		if err != nil {
 			return 0, false, fmt.Errorf("index %.12s: %w", x.digest, err)
@@ -26,6 +30,9 @@ func (x *Index) Lookup(ctx context.Context, key string) (sample uint64, ok bool,
 		for ; i < len(recs); i++ {
 			if recs[i].hash != hash {
 				return 0, false, nil
+			}
+			if seen++; seen > maxSameHash {
+				return 0, false, fmt.Errorf("index %.12s: hash page %d: %w", x.digest, page, errMalformed)
 			}
 			got, err := x.Key(ctx, recs[i].sample)
 			if err != nil {

@@ -16,16 +16,16 @@ type OpenOptions struct {
 	Generation string     // empty: the one that the pointer names
 	CacheDir   string     // the index is copied here and read by position; empty: a temporary file
 	Tables     TableCache // nil: every Table call reads the file
-	MaxBytes   int64      // refuse an index larger than this; 0: the documented limits
+	MaxBytes   int64      // refuse an index larger than this; 0: take one of any size
 }
 
 // Open reads the pointer of a data set, fetches the index object it names to a local file, checks
-// it from end to end, and opens it. The store is rooted at the data set's prefix by the caller through prefix, which
-// is empty or ends in a slash.
+// it from end to end, and opens it. prefix is where the data set lies in the store: empty, or ending in a slash. An
+// index of a newer program is ErrVersion, one that does not match its digest ErrCorrupt.
 func Open(ctx context.Context, store objstore.Store, prefix string, opt OpenOptions) (*Index, error) {
 	x, err := open(ctx, store, prefix, opt)
 	if err != nil {
-		return nil, fmt.Errorf("open index of %q: %w", prefix, err)
+		return nil, fmt.Errorf("open index of %q: %w", prefix, advise(prefix, err))
 	}
 	return x, nil
 }
@@ -96,12 +96,12 @@ func parseFile(f *os.File, generation string, limit int64) (*Index, error) {
 	if err := checkSize(info.Size(), limit); err != nil {
 		return nil, err
 	}
-	x, err := parseIndex(f, info.Size())
+	x, err := parseIndex(f, info.Size(), generation)
+	if errors.Is(err, ErrVersion) {
+		return nil, fmt.Errorf("index %.12s: %w", generation, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("index %.12s: %w: %w", generation, ErrCorrupt, err)
-	}
-	if x.digest != generation {
-		return nil, fmt.Errorf("index %.12s: %w: holds generation %.12s", generation, ErrCorrupt, x.digest)
 	}
 	return x, nil
 }

@@ -15,6 +15,7 @@ import (
 	"os"
 
 	"github.com/millrace-data/millrace/chunkindex/webdataset"
+	"github.com/millrace-data/millrace/internal/objstore"
 )
 
 // checkFile compares an index file with its own length and digest, which come before
@@ -41,10 +42,13 @@ func checkFile(f io.ReaderAt, size int64) (string, error) {
 }
 
 // parseIndex checks an index file from end to end and opens it. The index owns the file only if there is no error.
-func parseIndex(f *os.File, size int64) (*Index, error) {
-	generation, err := checkFile(f, size)
+func parseIndex(f *os.File, size int64, generation string) (*Index, error) {
+	found, err := checkFile(f, size)
 	if err != nil {
 		return nil, err
+	}
+	if found != generation {
+		return nil, fmt.Errorf("it holds generation %.12s", found)
 	}
 	x := &Index{file: f, size: size, digest: generation}
 	head := make([]byte, headerSize)
@@ -112,15 +116,18 @@ func (x *Index) readMeta(in *sectionReader) error {
 	if err != nil {
 		return err
 	}
-	dec := json.NewDecoder(bytes.NewReader(b))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&x.meta); err != nil {
+	if err := json.Unmarshal(b, &x.meta); err != nil {
 		return err
 	}
-	if x.meta.Format != webdataset.Name {
-		return fmt.Errorf("format %q is not supported", x.meta.Format)
+	strict := json.NewDecoder(bytes.NewReader(b))
+	strict.DisallowUnknownFields()
+	if err := strict.Decode(new(meta)); err != nil {
+		return newer("meta", err)
 	}
-	if x.meta.ChunkSize <= 0 || x.meta.ChunkSize > maxChunkSize {
+	if x.meta.Format != webdataset.Name {
+		return newer("format", x.meta.Format)
+	}
+	if x.meta.Scanner < 1 || x.meta.ChunkSize <= 0 || x.meta.ChunkSize > maxChunkSize {
 		return errMalformed
 	}
 	if d := x.meta.Defaults; d.Shuffle == "" || d.Window == 0 || d.BatchSize == 0 || d.Tail == "" {
@@ -148,9 +155,23 @@ func (x *Index) readShards(in *sectionReader) error {
 			return err
 		}
 		x.shards[i] = Shard{Key: string(b), Size: int64(size)}
+		if err := checkShardKey(x.shards[i].Key); err != nil {
+			return fmt.Errorf("shard %d: %w", i, err)
+		}
 		if i > 0 && x.shards[i].Key <= x.shards[i-1].Key {
 			return fmt.Errorf("shard %d: keys do not ascend: %w", i, errMalformed)
 		}
+	}
+	return nil
+}
+
+// checkShardKey refuses keys that lead out of the data set, or to objects that are no shards.
+func checkShardKey(key string) error {
+	if err := objstore.CheckKey(key); err != nil {
+		return err
+	}
+	if ownObject(key) || !(webdataset.Tar{}).Match(key) {
+		return fmt.Errorf("key %q is not that of a shard", key)
 	}
 	return nil
 }
@@ -159,7 +180,7 @@ func (x *Index) readChunks(in *sectionReader) error {
 	n := x.head.chunks
 	x.first, x.hashes = make([]uint64, 1, n+1), make([][32]byte, n)
 	x.crcs, x.lengths = make([]uint32, n), make([]uint32, n)
-	var extents uint64
+	var extents, bytes uint64
 	single := true
 	for i := range n {
 		b, err := in.next(chunkSize)
@@ -167,9 +188,11 @@ func (x *Index) readChunks(in *sectionReader) error {
 			return err
 		}
 		samples, length, count := binary.LittleEndian.Uint32(b[36:]), binary.LittleEndian.Uint64(b[40:]), binary.LittleEndian.Uint32(b[48:])
-		codec := binary.LittleEndian.Uint32(b[52:])
+		if codec := binary.LittleEndian.Uint32(b[52:]); codec != 0 {
+			return newer("codec", codec)
+		}
 		if samples == 0 || 12*int64(samples)+4 > maxTable || length == 0 || length > maxChunkSize || count == 0 ||
-			codec != 0 || binary.LittleEndian.Uint64(b[56:]) != 0 {
+			uint64(samples) > length || binary.LittleEndian.Uint64(b[56:]) != 0 {
 			return fmt.Errorf("chunk %d: %w", i, errMalformed)
 		}
 		copy(x.hashes[i][:], b)
@@ -177,6 +200,7 @@ func (x *Index) readChunks(in *sectionReader) error {
 		x.first = append(x.first, x.first[i]+uint64(samples))
 		x.maxChunk = max(x.maxChunk, int64(length))
 		extents += uint64(count)
+		bytes += length
 		single = single && count == 1
 		if !single && x.extents.first == nil {
 			x.extents.first = make([]uint64, n+1)
@@ -188,7 +212,8 @@ func (x *Index) readChunks(in *sectionReader) error {
 			x.extents.first[i+1] = extents
 		}
 	}
-	if x.first[n] != x.head.samples || extents != x.head.extents || x.head.longest > x.maxChunk {
+	// Chunks hold gaps too, so their bytes may be more than the samples', never fewer.
+	if x.first[n] != x.head.samples || extents != x.head.extents || x.head.longest > x.maxChunk || uint64(x.head.bytes) > bytes {
 		return fmt.Errorf("sums: %w", errMalformed)
 	}
 	return nil

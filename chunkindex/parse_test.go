@@ -34,10 +34,10 @@ func TestMissingDefaultsAreRefused(t *testing.T) {
 		name, text string
 		want       error
 	}{
-		{"whole", `{"format":"tar","chunk_size":1,"defaults":{"shuffle":"slot","window":1,"seed":"0","batch_size":1,"tail":"short"}}`, nil},
-		{"batch size of 0", `{"format":"tar","chunk_size":1,"defaults":{"shuffle":"slot","window":1,"seed":"0","batch_size":0,"tail":"short"}}`, errMalformed},
-		{"window of 0", `{"format":"tar","chunk_size":1,"defaults":{"shuffle":"none","window":0,"seed":"0","batch_size":1,"tail":"short"}}`, errMalformed},
-		{"none", `{"format":"tar","chunk_size":1}`, errMalformed},
+		{"whole", `{"format":"tar","scanner":1,"chunk_size":1,"defaults":{"shuffle":"slot","window":1,"seed":"0","batch_size":1,"tail":"short"}}`, nil},
+		{"batch size of 0", `{"format":"tar","scanner":1,"chunk_size":1,"defaults":{"shuffle":"slot","window":1,"seed":"0","batch_size":0,"tail":"short"}}`, errMalformed},
+		{"window of 0", `{"format":"tar","scanner":1,"chunk_size":1,"defaults":{"shuffle":"none","window":0,"seed":"0","batch_size":1,"tail":"short"}}`, errMalformed},
+		{"none", `{"format":"tar","scanner":1,"chunk_size":1}`, errMalformed},
 	} {
 		in := newSectionReader(bytes.NewReader([]byte(c.text)), section{length: int64(len(c.text))})
 		if err := new(Index).readMeta(in); !errors.Is(err, c.want) {

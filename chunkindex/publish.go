@@ -27,13 +27,19 @@ const (
 	scanDir    = stateDir + "scan/"
 	probeDir   = stateDir + "probe/"
 
-	maxPointer = 64 << 10
+	pointerVersion = 1
+	maxPointer     = 64 << 10
 )
 
 func indexObject(prefix, generation string) string { return prefix + indexDir + generation }
 
 func bindingObject(prefix, generation, hash string) string {
 	return prefix + bindingDir + generation + "-" + hash
+}
+
+// ownObject says whether a key, relative to the prefix, lies beside a data set, here or further down.
+func ownObject(key string) bool {
+	return strings.HasPrefix(key, stateDir) || strings.Contains(key, "/"+stateDir)
 }
 
 func isDigest(s string) bool {
@@ -62,16 +68,30 @@ func readPointer(ctx context.Context, store objstore.Store, prefix string) (poin
 	if err != nil {
 		return p, obj, err
 	}
-	if err := json.Unmarshal(b, &p); err != nil {
-		return p, obj, fmt.Errorf("pointer: %w: %w", ErrCorrupt, err)
-	}
-	if p.Version != 1 {
-		return p, obj, fmt.Errorf("pointer version %d is not supported", p.Version)
-	}
-	if !isDigest(p.Generation) || !isDigest(p.Binding) {
-		return p, obj, fmt.Errorf("pointer: %w: not digests", ErrCorrupt)
+	p, err = decodePointer(b)
+	if err != nil {
+		return p, obj, fmt.Errorf("pointer: %w", err)
 	}
 	return p, obj, nil
+}
+
+// decodePointer reads the version first, since nothing else in a newer pointer can be relied upon.
+func decodePointer(b []byte) (pointer, error) {
+	var v struct{ Version int }
+	if err := json.Unmarshal(b, &v); err != nil {
+		return pointer{}, fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	if v.Version > pointerVersion {
+		return pointer{}, newer("version", v.Version)
+	}
+	var p pointer
+	if err := json.Unmarshal(b, &p); err != nil {
+		return pointer{}, fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	if p.Version != pointerVersion || !isDigest(p.Generation) || !isDigest(p.Binding) {
+		return pointer{}, fmt.Errorf("%w: %w", ErrCorrupt, errMalformed)
+	}
+	return p, nil
 }
 
 // readSmall reads a whole object, as it was when obj was learned.
@@ -90,7 +110,7 @@ func readSmall(ctx context.Context, store objstore.Store, obj objstore.Object, l
 type version struct{ etag, version string }
 
 const (
-	bindingMagic = "MRBIND01"
+	bindingMagic = "MRBIND01" // the last two digits are the version
 	maxBinding   = 1 << 30
 	maxVersion   = 1024 // bytes of an ETag, or of a version id
 )
@@ -120,11 +140,14 @@ func bindingHash(b []byte) string { return hex.EncodeToString(b[len(b)-sha256.Si
 
 func decodeBinding(b []byte, generation string, shards int) ([]version, error) {
 	n := len(b) - sha256.Size
-	if n < len(bindingMagic)+36 || string(b[:8]) != bindingMagic {
+	if n < len(bindingMagic)+36 || !bytes.HasPrefix(b, []byte(bindingMagic[:6])) {
 		return nil, errMalformed
 	}
 	if sum := sha256.Sum256(b[:n]); !bytes.Equal(sum[:], b[n:]) {
 		return nil, errors.New("digest is wrong")
+	}
+	if v := string(b[6:8]); v != bindingMagic[6:] {
+		return nil, newer("version", v)
 	}
 	if hex.EncodeToString(b[8:40]) != generation {
 		return nil, errors.New("it belongs to another generation")
@@ -168,13 +191,16 @@ func readBinding(ctx context.Context, store objstore.Store, key, generation stri
 	if err != nil {
 		return nil, err
 	}
-	b, err := readSmall(ctx, store, obj, maxBinding)
+	b, err := readSmall(ctx, store, obj, min(maxBinding, maxPointer+int64(shards)*(4+2*maxVersion)))
 	if err != nil {
 		return nil, err
 	}
 	v, err := decodeBinding(b, generation, shards)
 	if err == nil && !strings.HasSuffix(key, "-"+bindingHash(b)) {
 		err = errors.New("it is not the one that was asked for")
+	}
+	if errors.Is(err, ErrVersion) {
+		return nil, fmt.Errorf("%s: %w", key, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w: %w", key, ErrCorrupt, err)
@@ -218,7 +244,7 @@ type publisher struct {
 // publish writes index, binding and pointer, in this order. It reports whether the
 // pointer named this already.
 func (p *publisher) publish(ctx context.Context, b *built, binding []byte) (unchanged bool, err error) {
-	next := pointer{Version: 1, Generation: b.generation, Binding: bindingHash(binding)}
+	next := pointer{Version: pointerVersion, Generation: b.generation, Binding: bindingHash(binding)}
 	if p.old == next && p.intact(ctx, b) {
 		return true, nil
 	}

@@ -35,6 +35,34 @@ func (r *chunkRecord) reset() {
 	*r = chunkRecord{extents: r.extents[:0], table: r.table[:0], names: r.names[:0], parts: r.parts[:0]}
 }
 
+// check holds a record that somebody kept to what a scan of a shard of this size can say. end is
+// where the chunk before it ends.
+func (r *chunkRecord) check(end *int64, shard int64) error {
+	if r.samples == 0 || r.length <= 0 || r.length > maxChunkSize {
+		return errMalformed
+	}
+	left := r.length
+	for _, e := range r.extents {
+		if e.Offset < *end || e.Length <= 0 || e.Length > left || e.Offset > shard-e.Length {
+			return fmt.Errorf("extent outside its shard, or overlapping: %w", errMalformed)
+		}
+		*end = e.Offset + e.Length
+		left -= e.Length
+	}
+	if left != 0 {
+		return fmt.Errorf("extents do not add up: %w", errMalformed)
+	}
+	t, err := decodeTable(r.table, r.length, maxChunkSize)
+	if err != nil {
+		return err
+	}
+	if err := eachName(r.names, r.samples, func(uint32, []byte) error { return nil }); err != nil {
+		return err
+	}
+	_, err = decodeParts(r.parts, t.Length)
+	return err
+}
+
 func appendPart(b []byte, p Part) []byte {
 	b = binary.AppendUvarint(b, uint64(len(p.Ext)))
 	b = append(b, p.Ext...)
@@ -63,7 +91,7 @@ func eachName(block []byte, n uint32, visit func(i uint32, key []byte) error) er
 	return nil
 }
 
-// decodeParts reads the parts block of samples whose lengths are known.
+// decodeParts reads the parts block of samples whose lengths are known. The parts of a sample ascend and do not overlap.
 func decodeParts(block []byte, lengths []uint32) ([][]Part, error) {
 	all := make([][]Part, len(lengths))
 	for i := range all {
@@ -74,12 +102,16 @@ func decodeParts(block []byte, lengths []uint32) ([][]Part, error) {
 		}
 		block = block[w:]
 		parts := make([]Part, count)
+		var end uint32
 		for j := range parts {
 			rest, err := decodePart(&parts[j], block, lengths[i])
+			if err == nil && parts[j].Offset < end {
+				err = errMalformed
+			}
 			if err != nil {
 				return nil, fmt.Errorf("parts: sample %d: %w", i, err)
 			}
-			block = rest
+			end, block = parts[j].Offset+parts[j].Length, rest
 		}
 		all[i] = parts
 	}

@@ -17,7 +17,11 @@ func newShardOf(x *Index, shard int) (*shardOf, error) {
 	s := &shardOf{x: x}
 	s.from = sort.Search(len(e.shard), func(i int) bool { return int(e.shard[i]) >= shard })
 	s.to = sort.Search(len(e.shard), func(i int) bool { return int(e.shard[i]) > shard })
-	err := s.each(func(r *chunkRecord) error { s.sum.add(r); return nil })
+	var end int64
+	err := s.each(func(r *chunkRecord) error {
+		s.sum.add(r)
+		return r.check(&end, x.shards[shard].Size)
+	})
 	return s, err
 }
 

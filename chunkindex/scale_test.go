@@ -44,7 +44,7 @@ func TestResidentBytesPerChunk(t *testing.T) {
 	if os.Getenv("MILLRACE_LONG") != "" {
 		n = 2_000_000
 	}
-	b, err := writeIndex(t.TempDir(), meta{Format: "tar", ChunkSize: 8 << 20, Defaults: Defaults{Shuffle: "slot", Window: 128, BatchSize: 256, Tail: "short"}}, []shardScan{{key: "a.tar", size: int64(n) * 2048, scan: manyChunks(n)}})
+	b, err := writeIndex(t.TempDir(), meta{Format: "tar", Scanner: 1, ChunkSize: 8 << 20, Defaults: Defaults{Shuffle: "slot", Window: 128, BatchSize: 256, Tail: "short"}}, []shardScan{{key: "a.tar", size: int64(n) * 2048, scan: manyChunks(n)}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -207,8 +207,15 @@ func (s *scanFile) each(visit func(*chunkRecord) error) error {
 	}
 }
 
-// fetchScan copies a scan that an earlier run left in the store to dir and checks it.
-func fetchScan(ctx context.Context, store objstore.Store, key, dir string) (*scanFile, error) {
+// maxScan is the length of the longest scan that a tar shard of this size can have, the shard's own and a
+// little: each chunk, sample and part takes a header of 512 bytes in the shard, far more than its numbers take in the scan, and
+// all names stand in the shard too.
+func maxScan(shard int64) int64 {
+	return shard + int64(len(scanMagic)) + sha256.Size
+}
+
+// fetchScan copies a scan of a shard of this size, which an earlier run left in the store, to dir and checks it.
+func fetchScan(ctx context.Context, store objstore.Store, key, dir string, shard int64) (*scanFile, error) {
 	in, err := store.Open(ctx, objstore.Ref{Key: key}, 0)
 	if err != nil {
 		return nil, err
@@ -219,12 +226,22 @@ func fetchScan(ctx context.Context, store objstore.Store, key, dir string) (*sca
 		return nil, err
 	}
 	defer f.Close()
-	n, err := io.Copy(f, in)
+	n, err := io.Copy(f, io.LimitReader(in, maxScan(shard)+1))
 	if err != nil {
 		return nil, err
 	}
+	if n > maxScan(shard) {
+		return nil, fmt.Errorf("scan %s: longer than the %d bytes that a shard of %d can have: %w", key, maxScan(shard), shard, errMalformed)
+	}
 	s := &scanFile{path: f.Name(), size: n}
-	if n < int64(len(scanMagic))+sha256.Size {
+	head := make([]byte, len(scanMagic))
+	if n < maxScan(0) {
+		return nil, fmt.Errorf("scan %s: %w", key, errMalformed)
+	}
+	if _, err := f.ReadAt(head, 0); err != nil {
+		return nil, err
+	}
+	if string(head) != scanMagic {
 		return nil, fmt.Errorf("scan %s: %w", key, errMalformed)
 	}
 	sum, tail := sha256.New(), make([]byte, sha256.Size)
@@ -237,6 +254,10 @@ func fetchScan(ctx context.Context, store objstore.Store, key, dir string) (*sca
 	if string(sum.Sum(nil)) != string(tail) {
 		return nil, fmt.Errorf("scan %s: digest is wrong", key)
 	}
-	err = s.each(func(r *chunkRecord) error { s.sum.add(r); return nil })
+	var end int64
+	err = s.each(func(r *chunkRecord) error {
+		s.sum.add(r)
+		return r.check(&end, shard)
+	})
 	return s, err
 }

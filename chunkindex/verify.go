@@ -29,30 +29,25 @@ func Verify(ctx context.Context, x *Index, store objstore.RangeReader, prefix st
 		v.progress.Total += int64(x.lengths[i])
 	}
 	v.progress.Of = x.Shards()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	work := make(chan int)
-	var group sync.WaitGroup
-	for range max(1, min(parallel, x.Chunks())) {
-		group.Go(func() {
-			var buf []byte
-			for i := range work {
-				var err error
-				if buf, err = v.chunk(ctx, i, buf); err != nil {
-					cancel(fmt.Errorf("verify chunk %d: %w", i, err))
-				}
-			}
-		})
-	}
+	v.left = make([]int, x.Shards())
 	for i := range x.Chunks() {
-		if ctx.Err() != nil {
-			break
+		for _, e := range x.Extents(i) {
+			v.left[e.Shard]++
 		}
-		work <- i
 	}
-	close(work)
-	group.Wait()
-	return context.Cause(ctx)
+	for _, n := range v.left {
+		if n == 0 {
+			v.progress.Shards++ // no sample lies there
+		}
+	}
+	workers := max(1, min(parallel, x.Chunks()))
+	bufs := make([][]byte, workers)
+	return sideBySide(ctx, workers, x.Chunks(), func(ctx context.Context, worker, i int) (err error) {
+		if bufs[worker], err = v.chunk(ctx, i, bufs[worker]); err != nil {
+			err = fmt.Errorf("verify chunk %d: %w", i, err)
+		}
+		return err
+	})
 }
 
 type verifier struct {
@@ -61,6 +56,7 @@ type verifier struct {
 	prefix string
 
 	mu       sync.Mutex
+	left     []int // extents of each shard that are still to be read
 	progress Progress
 	tell     func(Progress)
 	bad      func(BadRange)
@@ -109,6 +105,11 @@ func (v *verifier) chunk(ctx context.Context, i int, buf []byte) ([]byte, error)
 	defer v.mu.Unlock()
 	v.progress.Done += c.Length
 	v.progress.Samples += uint64(c.Samples)
+	for _, e := range extents {
+		if v.left[e.Shard]--; v.left[e.Shard] == 0 {
+			v.progress.Shards++
+		}
+	}
 	if v.tell != nil {
 		v.tell(v.progress)
 	}

@@ -16,6 +16,7 @@ import (
 // meta is what an index says of the data set as a whole.
 type meta struct {
 	Format    string          `json:"format"`
+	Scanner   int             `json:"scanner"` // version of the rules by which shards were cut
 	ChunkSize int64           `json:"chunk_size"`
 	Defaults  Defaults        `json:"defaults"`
 	Framing   json.RawMessage `json:"framing,omitempty"` // constants of formats that need any

@@ -20,6 +20,9 @@ const (
 type Format interface {
 	// Name is what the index calls the format: "tar".
 	Name() string
+	// Rules is the version of the rules by which Scan finds samples. It is raised when a shard that was
+	// read before would give other samples, so that nothing kept from older rules is mixed with newer ones.
+	Rules() int
 	// Match says by its key whether an object can be a shard of this format.
 	Match(key string) bool
 	// Scan reads the decoded bytes of one shard, once and in sequence, and tells out where its

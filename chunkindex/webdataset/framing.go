@@ -17,6 +17,9 @@ type Tar struct{}
 // Name returns "tar".
 func (Tar) Name() string { return Name }
 
+// Rules returns 1: none have been released before.
+func (Tar) Rules() int { return 1 }
+
 // Match accepts keys that end in ".tar".
 func (Tar) Match(key string) bool { return strings.HasSuffix(key, ".tar") }
 

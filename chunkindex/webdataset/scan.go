@@ -319,7 +319,7 @@ func (s *scanner) regular(h header) error {
 	if s.exts[ext] {
 		return s.fail(h.name, "two members of this name in one sample")
 	}
-	s.exts[ext] = true
+	s.exts[strings.Clone(ext)] = true // not the whole name with it, of which there can be a million
 	if err := s.out.Ahead(int64(len(s.head)) + padded(h.size)); err != nil {
 		return err
 	}

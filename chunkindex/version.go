@@ -1,0 +1,23 @@
+package chunkindex
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrVersion says that an object is whole, but follows rules that this program does not know: a newer one wrote
+// it. It is never damage, so nothing replaces what it was found in.
+var ErrVersion = errors.New("a newer program wrote it")
+
+// newer says which version of what was found.
+func newer(what string, version any) error {
+	return fmt.Errorf("%s %v: %w", what, version, ErrVersion)
+}
+
+// advise tells the user what to do about an object of a newer program.
+func advise(prefix string, err error) error {
+	if !errors.Is(err, ErrVersion) {
+		return err
+	}
+	return fmt.Errorf("%w: upgrade this program, or remove %s and index again", err, prefix+pointerKey)
+}
