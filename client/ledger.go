@@ -18,13 +18,16 @@ import (
 // samples. It does not prove that the bytes are those that once were packed: that is what
 // "millrace verify" does.
 //
-// It holds one bit per position and 16 bytes of a digest per key, map overhead apart. It is safe for concurrent use.
+// It holds one bit per position and 16 bytes of a digest per key, map overhead apart, and only
+// for what was delivered: a gateway that announces a vast dataset costs nothing. It is safe
+// for concurrent use.
 type Ledger struct {
 	mu      sync.Mutex // guards what follows
 	samples uint64
 	seen    uint64
 	padded  uint64
-	bits    []uint64
+	came    uint64           // different positions
+	bits    map[uint64]*page // of positions, by page number
 	keys    map[[16]byte]struct{}
 	faults  []string
 	more    int
@@ -33,9 +36,16 @@ type Ledger struct {
 // maxFaults bounds how many faults Check names; the rest are counted.
 const maxFaults = 10
 
+// page holds the bits of neighbouring positions. It is small, so that a gateway which
+// scatters positions makes the ledger hold little more than what it had to send.
+type page [64]uint64
+
+// pagePositions is how many positions a page has.
+const pagePositions = 64 * 64
+
 // NewLedger returns a ledger for an epoch of this many samples.
 func NewLedger(samples uint64) *Ledger {
-	return &Ledger{samples: samples, bits: make([]uint64, (samples+63)/64), keys: map[[16]byte]struct{}{}}
+	return &Ledger{samples: samples, bits: map[uint64]*page{}, keys: map[[16]byte]struct{}{}}
 }
 
 // Add notes the samples of a batch. Samples that only pad the last batch are counted apart.
@@ -56,11 +66,18 @@ func (l *Ledger) note(b *Batch, s Sample) {
 		l.fault("position %d in batch %d is beyond the %d samples of the epoch", s.Position, b.Number, l.samples)
 		return
 	}
-	word, bit := s.Position/64, uint64(1)<<(s.Position%64)
-	if l.bits[word]&bit != 0 {
-		l.fault("position %d (%s) came again in batch %d", s.Position, s.Key, b.Number)
+	p := l.bits[s.Position/pagePositions]
+	if p == nil {
+		p = new(page)
+		l.bits[s.Position/pagePositions] = p
 	}
-	l.bits[word] |= bit
+	word, bit := s.Position%pagePositions/64, uint64(1)<<(s.Position%64)
+	if p[word]&bit != 0 {
+		l.fault("position %d (%s) came again in batch %d", s.Position, s.Key, b.Number)
+	} else {
+		p[word] |= bit
+		l.came++
+	}
 	sum := sha256.Sum256([]byte(s.Key))
 	id := [16]byte(sum[:16])
 	if _, ok := l.keys[id]; ok {
@@ -88,25 +105,22 @@ func (l *Ledger) Seen() uint64 {
 func (l *Ledger) Missing() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.missing()
-}
-
-func (l *Ledger) missing() uint64 {
-	n := l.samples
-	for _, w := range l.bits {
-		n -= uint64(bits.OnesCount64(w))
-	}
-	return n
+	return l.samples - l.came
 }
 
 // firstMissing returns the lowest position that has not come.
 func (l *Ledger) firstMissing() uint64 {
-	for i, w := range l.bits {
-		if w != ^uint64(0) {
-			return uint64(i)*64 + uint64(bits.TrailingZeros64(^w))
+	for n := uint64(0); ; n++ {
+		p := l.bits[n]
+		if p == nil {
+			return n * pagePositions
+		}
+		for i, w := range p {
+			if w != ^uint64(0) {
+				return n*pagePositions + uint64(i)*64 + uint64(bits.TrailingZeros64(^w))
+			}
 		}
 	}
-	return l.samples
 }
 
 // LedgerError says how the deliveries differ from exactly once.
@@ -140,7 +154,7 @@ func (l *Ledger) check(part bool) error {
 	defer l.mu.Unlock()
 	e := &LedgerError{Faults: l.faults, More: l.more}
 	if !part {
-		e.Missing = l.missing()
+		e.Missing = l.samples - l.came
 		e.First = l.firstMissing()
 	}
 	if e.Missing == 0 && len(e.Faults) == 0 {

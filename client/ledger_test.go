@@ -64,3 +64,16 @@ func TestLedgerRefusesPositionsBeyondTheEpoch(t *testing.T) {
 		t.Error("got no error, want one about position 3")
 	}
 }
+
+// TestLedgerOfAVastDatasetHoldsOnlyWhatCame takes a number of samples that no memory could hold bits for.
+func TestLedgerOfAVastDatasetHoldsOnlyWhatCame(t *testing.T) {
+	c := newClient(t, client.Config{Gateways: []string{serve(t, &fake{batches: 2100, generation: "g"})}})
+	l := client.NewLedger(1 << 63)
+	for _, b := range read(t, c, 0) {
+		l.Add(b)
+	}
+	var e *client.LedgerError
+	if err := l.Check(); !errors.As(err, &e) || e.Missing != 1<<63-4200 || e.First != 4200 || len(e.Faults) != 0 {
+		t.Errorf("got %v, want all but the first 4200 missing", err)
+	}
+}

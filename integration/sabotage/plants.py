@@ -75,6 +75,16 @@ PLANTS = [
         [("chunkcache/flight.go", "refs: cl.waiters, warm", "refs: max(cl.waiters-1, 0), warm")],
     ),
     (
+        "chunkcache drops a chunk and keeps its bytes on the books",
+        ["./chunkcache"],
+        [("chunkcache/cache.go", "\tc.stats.Bytes -= e.slot.class\n\tif c.debug {", "\tif c.debug {")],
+    ),
+    (
+        "a lease closed lets a chunk go that others still hold",
+        ["./chunkcache"],
+        [("chunkcache/cache.go", "if e.refs > 0 {\n\t\treturn false", "if e.refs > 1 {\n\t\treturn false")],
+    ),
+    (
         "budget grants one byte more than there is",
         ["./internal/budget"],
         [("internal/budget/budget.go", "if n > b.total-b.inUse {", "if n > b.total-b.inUse+1 {")],
@@ -88,6 +98,11 @@ PLANTS = [
         "shuffle forgets the rest of an epoch",
         ["./shuffle"],
         [("shuffle/batch.go", "b.Tail != Drop && b.Samples%b.BatchSize != 0", "b.Tail == Pad && b.Samples%b.BatchSize != 0")],
+    ),
+    (
+        "shuffle mixes every window in the same way",
+        ["./shuffle"],
+        [("shuffle/window.go", "newPerm(w.key.with(i), n)", "newPerm(w.key.with(i*0), n)")],
     ),
     (
         "chunkindex does not check a block's CRC",
@@ -106,6 +121,26 @@ PLANTS = [
             ("chunkindex/publish.go", "cond.IfAbsent = true", "cond.IfAbsent = false"),
             ("chunkindex/publish.go", "cond.IfMatch = p.oldObj.ETag", 'cond.IfMatch = ""'),
         ],
+    ),
+    (
+        "the tar scanner ignores the size in an extended header",
+        ["./chunkindex/..."],
+        [("chunkindex/webdataset/scan.go", "if s.size >= 0 {", "if s.size > 1<<60 {")],
+    ),
+    (
+        "the tar scanner passes over data behind the end of an archive",
+        ["./chunkindex/..."],
+        [("chunkindex/webdataset/scan.go", "if !zero(s.buf[:n]) {", "if n < 0 {")],
+    ),
+    (
+        "pack trusts a finished shard that somebody has overwritten",
+        ["./pack"],
+        [("pack/write.go", "obj.Size == old.Size && obj.ETag == old.ETag, nil", "obj.Size == old.Size, nil")],
+    ),
+    (
+        "pack does not look whether a file changed since it was listed",
+        ["./pack"],
+        [("pack/write.go", "if err := unchanged(f, in); err != nil {\n\t\treturn err\n\t}\n\tif err := t.WriteHeader", "if err := t.WriteHeader")],
     ),
     (
         "gateway's checksum leaves the last bytes out",
@@ -128,6 +163,22 @@ PLANTS = [
         [("gateway/query.go", "case repeated:", "case repeated && name == part:")],
     ),
     (
+        "gateway never gives up on a reader that has stopped reading",
+        ["./gateway"],
+        [("gateway/writer.go", "limit := now.Add(writeStall)", "limit := now.Add(24 * time.Hour)"),
+         ("gateway/writer.go", "if end := w.began.Add(writeTotal); end.Before(limit) {", "if end := w.began.Add(writeTotal); end.IsZero() {")],
+    ),
+    (
+        "gateway takes memory for a plan and does not give it back",
+        ["./gateway"],
+        [("gateway/gateway.go", "return r.Release, nil", "return func() { _ = r }, nil")],
+    ),
+    (
+        "gateway sends no Retry-After",
+        ["./gateway"],
+        [("gateway/errors.go", "if p.RetryAfter > 0 {", "if p.RetryAfter < 0 {")],
+    ),
+    (
         "client does not compare the checksum",
         ["./client"],
         [("client/request.go", "; got != b.CRC {", "; got != got {")],
@@ -136,6 +187,11 @@ PLANTS = [
         "client's ledger does not see a sample come twice",
         ["./client"],
         [("client/ledger.go", "if _, ok := l.keys[id]; ok {", "if _, ok := l.keys[id]; ok && l.samples == 0 {"),
-         ("client/ledger.go", "if l.bits[word]&bit != 0 {", "if l.bits[word]&bit != 0 && l.samples == 0 {")],
+         ("client/ledger.go", "if p[word]&bit != 0 {", "if p[word]&bit != 0 && l.samples == 0 {")],
+    ),
+    (
+        "verify finds damage and exits with 0",
+        ["./cmd/..."],
+        [("cmd/millrace/index.go", 'return fmt.Errorf("verify %s: %d bad ranges: %w", l, len(rep.Bad), errCorrupt)', "return nil")],
     ),
 ]
