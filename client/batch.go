@@ -82,30 +82,5 @@ func (b *Batch) needManifest() {
 	}
 }
 
-// setManifest lays the manifest's samples one after another over the body, and compares
-// each with its own CRC-32C, so that a manifest of another batch cannot slip in.
-func (b *Batch) setManifest(samples []Sample) error {
-	if len(samples) != b.count {
-		return fmt.Errorf("manifest has %d samples, the batch %d: %w", len(samples), b.count, ErrProtocol)
-	}
-	offsets := make([]int64, 1, len(samples)+1)
-	var at int64
-	for i, s := range samples {
-		if s.Length < 0 || s.Length > int64(len(b.data))-at {
-			return fmt.Errorf("sample %d of the manifest: %d bytes at %d of %d: %w", i, s.Length, at, len(b.data), ErrProtocol)
-		}
-		if crc32.Checksum(b.data[at:at+s.Length], castagnoli()) != uint32(s.CRC32C) {
-			return fmt.Errorf("sample %d (%s): %w", i, s.Key, ErrCRC)
-		}
-		at += s.Length
-		offsets = append(offsets, at)
-	}
-	if samples == nil {
-		samples = []Sample{}
-	}
-	b.manifest, b.offsets = samples, offsets
-	return nil
-}
-
 // castagnoli returns the table that the standard library builds once and recognises.
 func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }

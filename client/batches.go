@@ -12,11 +12,16 @@ import (
 // error the sequence ends; the batch to go on from is the one after the last that was
 // yielded. When the loop body breaks, or ctx ends, all requests are cancelled and waited for.
 //
-// A start at exactly the end of the epoch is an epoch that was finished already: nothing is yielded.
+// A start at the end of the epoch, or less than a step behind it, is an epoch that was
+// finished already: nothing is yielded.
 func (c *Client) Batches(ctx context.Context, opt Options) iter.Seq2[*Batch, error] {
 	return func(yield func(*Batch, error) bool) {
+		opt := opt // the sequence may be ranged over again: what is pinned stays in this run
 		if err := opt.validate(); err != nil {
 			yield(nil, fmt.Errorf("read epoch %d: %w", opt.Epoch, err))
+			return
+		}
+		if opt.Until != 0 && opt.From >= opt.Until {
 			return
 		}
 		var wg sync.WaitGroup
@@ -25,11 +30,11 @@ func (c *Client) Batches(ctx context.Context, opt Options) iter.Seq2[*Batch, err
 		defer cancel()
 
 		first, err := c.Batch(ctx, opt, opt.From)
-		if finished(err, opt.From) {
+		if finished(err, &opt) {
 			return
 		}
 		if err == nil {
-			opt.Generation = first.Generation
+			opt.Generation, opt.batches = first.Generation, first.Batches
 			if opt.Until == 0 || opt.Until > first.Batches {
 				opt.Until = first.Batches
 			}
@@ -87,11 +92,12 @@ func advance(n uint64, opt *Options) (uint64, bool) {
 	return n + step, true
 }
 
-// finished reports whether err says no more than that the epoch ends before batch from.
-func finished(err error, from uint64) bool {
+// finished reports whether err says no more than that the epoch ended with the batch one
+// step before the first.
+func finished(err error, opt *Options) bool {
 	var e *Error
 	if !errors.As(err, &e) || e.Code != CodeEndOfEpoch {
 		return false
 	}
-	return e.Batches == from
+	return e.Batches <= opt.From && opt.From-e.Batches < opt.step()
 }

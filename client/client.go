@@ -37,8 +37,8 @@ type Config struct {
 
 	Deadline       time.Duration // one batch, all attempts and waits included: 2 min
 	AttemptTimeout time.Duration // one attempt, its body included: 1 min
-	MaxBatchBytes  int64         // a larger body is refused unread: 4 GiB
-	HTTP           *http.Client  // default: one with its own connection pool
+	MaxBatchBytes  int64         // a larger body is refused unread; memory is taken as bytes arrive: 4 GiB
+	HTTP           *http.Client  // default: one with its own connection pool; redirects are refused unless it has a CheckRedirect
 	UserAgent      string        // default: millrace-client
 }
 
@@ -62,6 +62,9 @@ func New(cfg Config) (*Client, error) {
 	if len(cfg.Gateways) == 0 {
 		return nil, errors.New("new client: no gateway given")
 	}
+	if cfg.Deadline < 0 || cfg.AttemptTimeout < 0 || cfg.MaxBatchBytes < 0 {
+		return nil, errors.New("new client: a time or size is negative")
+	}
 	if cfg.Deadline == 0 {
 		cfg.Deadline = DefaultDeadline
 	}
@@ -76,6 +79,12 @@ func New(cfg Config) (*Client, error) {
 	}
 	if cfg.HTTP == nil {
 		cfg.HTTP = &http.Client{Transport: newTransport()}
+	}
+	if cfg.HTTP.CheckRedirect == nil {
+		// A gateway never redirects: what does is in its place, and may point anywhere.
+		h := *cfg.HTTP
+		h.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+		cfg.HTTP = &h
 	}
 	c := &Client{cfg: cfg}
 	for _, g := range cfg.Gateways {

@@ -95,6 +95,36 @@ func TestFaultsOfOneTransferAreHidden(t *testing.T) {
 		"no crc": func(t *testing.T, f *fake, w http.ResponseWriter, r *http.Request) {
 			f.answer(w, r, func(h http.Header, b []byte) []byte { h.Del("Millrace-Crc32c"); return b })
 		},
+		"another epoch": func(t *testing.T, f *fake, w http.ResponseWriter, r *http.Request) {
+			f.answer(w, r, func(h http.Header, b []byte) []byte { h.Set("Millrace-Epoch", "77"); return b })
+		},
+		"another plan's batches": func(t *testing.T, f *fake, w http.ResponseWriter, r *http.Request) {
+			f.answer(w, r, func(h http.Header, b []byte) []byte { h.Set("Millrace-Batches", "4"); return b })
+		},
+		"another generation in the address": func(t *testing.T, f *fake, w http.ResponseWriter, r *http.Request) {
+			f.answer(w, r, func(h http.Header, b []byte) []byte {
+				h.Set("Content-Location", "/v1/datasets/photos/epochs/0/batches/1?generation=other")
+				return b
+			})
+		},
+		"another seed": func(t *testing.T, f *fake, w http.ResponseWriter, r *http.Request) {
+			f.answer(w, r, func(h http.Header, b []byte) []byte {
+				h.Set("Content-Location", "/v1/datasets/photos/epochs/0/batches/1?seed=8")
+				return b
+			})
+		},
+		"more samples than the plan's batch": func(t *testing.T, f *fake, w http.ResponseWriter, r *http.Request) {
+			f.answer(w, r, func(h http.Header, b []byte) []byte {
+				h.Set("Content-Location", "/v1/datasets/photos/epochs/0/batches/1?batch_size=1")
+				return b
+			})
+		},
+		"more padding than samples": func(t *testing.T, f *fake, w http.ResponseWriter, r *http.Request) {
+			f.answer(w, r, func(h http.Header, b []byte) []byte { h.Set("Millrace-Padded", "3"); return b })
+		},
+		"end inside the epoch": func(t *testing.T, _ *fake, w http.ResponseWriter, _ *http.Request) {
+			refuse(w, 404, map[string]any{"code": "end_of_epoch", "batches": 1})
+		},
 		"503": func(t *testing.T, _ *fake, w http.ResponseWriter, _ *http.Request) {
 			refuse(w, 503, map[string]any{"code": "overloaded", "retryable": true})
 		},
@@ -114,7 +144,7 @@ func TestFaultsOfOneTransferAreHidden(t *testing.T) {
 				return true
 			}
 			c := newClient(t, client.Config{Gateways: []string{serve(t, f)}})
-			if got := numbers(t, c, client.Options{Prefetch: -1}); fmt.Sprint(got) != "[0 1 2]" {
+			if got := numbers(t, c, client.Options{Prefetch: -1, Seed: new(uint64(7))}); fmt.Sprint(got) != "[0 1 2]" {
 				t.Errorf("got %v, want [0 1 2]", got)
 			}
 			if got, want := len(f.seen()), 4; got < want {

@@ -89,6 +89,9 @@ const maxProblem = 64 << 10
 func readError(gateway string, resp *http.Response) *Error {
 	e := &Error{Gateway: gateway, Status: resp.StatusCode, RequestID: resp.Header.Get("X-Request-Id")}
 	e.RetryAfter = retryAfter(resp.Header.Get("Retry-After"))
+	if e.Status >= 300 && e.Status < 400 {
+		e.Detail = fmt.Sprintf("a redirect to %.200q, which no gateway sends: give the address of the gateways", resp.Header.Get("Location"))
+	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxProblem))
 	var p problem
 	typ, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")

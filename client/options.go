@@ -26,6 +26,8 @@ type Options struct {
 
 	Prefetch int  // batches asked for ahead of the one being used; 0 means 2, negative none
 	Manifest bool // fetch each batch's manifest too: needed for Batch.Sample and Ledger.Add
+
+	batches uint64 // of the epoch, once an answer has said it
 }
 
 // defaultPrefetch hides one round trip behind the consumer's work without holding much memory.

@@ -7,12 +7,10 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // Batch reads one batch: whole and checked, or an error.
@@ -33,116 +31,6 @@ func (c *Client) Batch(ctx context.Context, opt Options, number uint64) (*Batch,
 
 var errDeadline = errors.New("deadline of the batch is over")
 
-// addManifest fetches the manifest from the batch's canonical address.
-func (c *Client) addManifest(ctx context.Context, opt Options, b *Batch) error {
-	name := c.cfg.Dataset
-	if name == "" {
-		name = b.Dataset
-	}
-	if name == "" {
-		return fmt.Errorf("manifest: no Content-Location names the dataset: %w", ErrProtocol)
-	}
-	path := fmt.Sprintf("/v1/datasets/%s/epochs/%d/batches/%d/manifest", url.PathEscape(name), opt.Epoch, b.Number)
-	samples, err := retry(ctx, c, func(ctx context.Context, gw *url.URL) ([]Sample, error) {
-		var m struct {
-			Samples []Sample `json:"samples"`
-		}
-		err := c.getJSON(ctx, gw, path, opt.query(b.Generation), &m)
-		return m.Samples, err
-	})
-	if err != nil {
-		return fmt.Errorf("manifest: %w", err)
-	}
-	return b.setManifest(samples)
-}
-
-// wrongBodies is how often a body may arrive damaged before that is the answer.
-const wrongBodies = 4
-
-// retry asks one gateway after another until one answers. It tries at once while there is a gateway that has not been asked in this round, and waits
-// between rounds.
-func retry[T any](ctx context.Context, c *Client, try func(context.Context, *url.URL) (T, error)) (T, error) {
-	var zero T
-	n := int64(len(c.gateways))
-	start := c.preferred.Load() % n
-	var wrong, internal int
-	var pause time.Duration // the shortest wait that any gateway of this round asked for
-	for attempt := int64(0); ; attempt++ {
-		at := (start + attempt) % n
-		v, err := try(ctx, c.gateways[at])
-		if err == nil {
-			c.preferred.Store(at)
-			return v, nil
-		}
-		if ctx.Err() != nil {
-			return zero, giveUp(ctx, err)
-		}
-		wait, again := wantsRetry(err, &wrong, &internal)
-		if !again {
-			return zero, err
-		}
-		if attempt%n == 0 || wait < pause {
-			pause = wait
-		}
-		if attempt%n != n-1 {
-			continue
-		}
-		if !sleep(ctx, max(pause, backoff(attempt/n))) {
-			return zero, giveUp(ctx, err)
-		}
-	}
-}
-
-// giveUp prefers the fault that was met over the bare fact that time is over.
-func giveUp(ctx context.Context, err error) error {
-	cause := context.Cause(ctx)
-	if cause == nil {
-		cause = errDeadline // the next wait would have passed it
-	}
-	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		return cause
-	}
-	return fmt.Errorf("%w: last fault: %w", cause, err)
-}
-
-// wantsRetry decides whether err may go away, and how long the gateway asks to be left alone.
-func wantsRetry(err error, wrong, internal *int) (time.Duration, bool) {
-	var e *Error
-	switch {
-	case errors.As(err, &e):
-		if e.Code == CodeInternal {
-			*internal++
-			return e.RetryAfter, *internal == 1
-		}
-		return e.RetryAfter, e.Retryable
-	case errors.Is(err, ErrCRC), errors.Is(err, ErrProtocol):
-		*wrong++
-		return 0, *wrong < wrongBodies
-	}
-	return 0, true // the connection: refused, reset, ended early, too slow
-}
-
-// backoff is exponential with full jitter, between 0 and at most 5 s.
-func backoff(round int64) time.Duration {
-	top := 100 * time.Millisecond << min(round, 6)
-	return time.Duration(rand.Int64N(int64(min(top, 5*time.Second)))) + time.Millisecond
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	if end, ok := ctx.Deadline(); ok && time.Until(end) < d {
-		// Waiting longer than there is time would only hide the fault.
-		return false
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
 // get sends one request and returns an answer with status 200.
 func (c *Client) get(ctx context.Context, gw *url.URL, path string, q url.Values) (*http.Response, error) {
 	target := gw.String() + path
@@ -154,6 +42,7 @@ func (c *Client) get(ctx context.Context, gw *url.URL, path string, q url.Values
 		return nil, err
 	}
 	req.Header.Set("User-Agent", c.cfg.UserAgent)
+	req.Header.Set("Accept-Encoding", "identity") // a transport of the caller's may ask for compression else
 	resp, err := c.cfg.HTTP.Do(req)
 	if err != nil {
 		return nil, err
@@ -175,10 +64,13 @@ func (c *Client) getBatch(ctx context.Context, gw *url.URL, opt Options, number 
 	}
 	resp, err := c.get(ctx, gw, path, opt.query(opt.Generation))
 	if err != nil {
-		return nil, err
+		return nil, contradiction(err, opt, number)
 	}
 	defer resp.Body.Close()
 	b, err := readHeader(resp.Header, opt, number)
+	if err == nil && c.cfg.Dataset != "" && b.Dataset != "" && b.Dataset != c.cfg.Dataset {
+		err = fmt.Errorf("got dataset %q, want %q: %w", b.Dataset, c.cfg.Dataset, ErrProtocol)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", gw, err)
 	}
@@ -188,16 +80,48 @@ func (c *Client) getBatch(ctx context.Context, gw *url.URL, opt Options, number 
 	case n > c.cfg.MaxBatchBytes:
 		return nil, &Error{Gateway: gw.String(), Status: http.StatusOK, Code: CodeBatchTooLarge,
 			Detail: fmt.Sprintf("a batch of %d bytes, more than the client's limit of %d", n, c.cfg.MaxBatchBytes)}
-	default:
-		b.data = make([]byte, n)
 	}
-	if got, err := io.ReadFull(resp.Body, b.data); err != nil {
-		return nil, fmt.Errorf("%s: %w after %d of %d bytes: %w", gw, ErrShort, got, len(b.data), err)
+	b.data, err = readBody(resp.Body, resp.ContentLength)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", gw, err)
 	}
 	if got := crc32.Checksum(b.data, castagnoli()); got != b.CRC {
 		return nil, fmt.Errorf("%s: %w: got %08x, want %08x", gw, ErrCRC, got, b.CRC)
 	}
 	return b, nil
+}
+
+// contradiction takes the end of the epoch for a fault of the gateway where the batch must
+// exist: the answer itself, or an earlier one under the same generation, says that it does.
+func contradiction(err error, opt Options, number uint64) error {
+	var e *Error
+	if errors.As(err, &e) && e.Code == CodeEndOfEpoch && (e.Batches > number || opt.batches > number) {
+		return fmt.Errorf("%w: batch %d of %d: %s", ErrProtocol, number, max(e.Batches, opt.batches), e)
+	}
+	return err
+}
+
+// eagerBytes is what a gateway's Content-Length is trusted with before a byte has come.
+const eagerBytes = 32 << 20
+
+// readBody reads n bytes. Beyond eagerBytes it takes memory only as bytes arrive, twice
+// what has come at most: who announces a vast body must send it.
+func readBody(r io.Reader, n int64) ([]byte, error) {
+	buf := make([]byte, min(n, eagerBytes))
+	got := 0
+	for {
+		m, err := io.ReadFull(r, buf[got:])
+		got += m
+		if err != nil {
+			return nil, fmt.Errorf("%w after %d of %d bytes: %w", ErrShort, got, n, err)
+		}
+		if int64(got) == n {
+			return buf, nil
+		}
+		more := make([]byte, min(n, 2*int64(got)))
+		copy(more, buf)
+		buf = more
+	}
 }
 
 // readHeader takes what a batch's header says and compares it with what was asked for.
@@ -232,32 +156,61 @@ func readHeader(h http.Header, opt Options, number uint64) (*Batch, error) {
 	if b.Generation == "" || (opt.Generation != "" && b.Generation != opt.Generation) {
 		return nil, fmt.Errorf("got generation %q, want %q: %w", b.Generation, opt.Generation, ErrProtocol)
 	}
-	b.Dataset = datasetOf(b.Location)
+	switch {
+	case number >= b.Batches, opt.batches != 0 && b.Batches != opt.batches:
+		return nil, fmt.Errorf("got batch %d of %d batches, before of %d: %w", number, b.Batches, opt.batches, ErrProtocol)
+	case b.Padded > uint64(b.count):
+		return nil, fmt.Errorf("%d of %d samples are padding: %w", b.Padded, b.count, ErrProtocol)
+	}
+	if err := b.comparePlan(opt); err != nil {
+		return nil, err
+	}
 	return b, nil
 }
 
-// datasetOf takes the dataset's name out of a canonical address; empty if there is none.
-func datasetOf(location string) string {
-	u, err := url.Parse(location)
+// comparePlan holds the canonical address, if there is one, against what was asked for.
+func (b *Batch) comparePlan(opt Options) error {
+	u, err := url.Parse(b.Location)
 	if err != nil {
-		return ""
+		return fmt.Errorf("header Content-Location: %q: %w", b.Location, ErrProtocol)
 	}
+	b.Dataset = datasetOf(u)
+	said := u.Query()
+	for name, want := range opt.query(opt.Generation) {
+		if got := said.Get(name); said.Has(name) && got != want[0] {
+			return fmt.Errorf("got a plan with %s %q, want %q: %w", name, got, want[0], ErrProtocol)
+		}
+	}
+	size, err := strconv.ParseUint(said.Get("batch_size"), 10, 64)
+	if err != nil {
+		return nil
+	}
+	// A rank's share of a batch is rounded up at most.
+	if ranks := max(opt.WorldSize, 1); uint64(b.count) > size/ranks+min(size%ranks, 1) {
+		return fmt.Errorf("got %d samples in a share of %d by %d ranks: %w", b.count, size, ranks, ErrProtocol)
+	}
+	return nil
+}
+
+// datasetOf takes the dataset's name out of a canonical address; empty if there is none.
+func datasetOf(u *url.URL) string {
 	_, rest, ok := strings.Cut(u.EscapedPath(), "/v1/datasets/")
 	if !ok {
 		return ""
 	}
 	name, _, _ := strings.Cut(rest, "/")
-	name, err = url.PathUnescape(name)
+	name, err := url.PathUnescape(name)
 	if err != nil {
 		return ""
 	}
 	return name
 }
 
-// maxJSON bounds a manifest: about a million samples.
+// maxJSON bounds every resource but batches.
 const maxJSON = 512 << 20
 
-func (c *Client) getJSON(ctx context.Context, gw *url.URL, path string, q url.Values, v any) error {
+// getJSON is one attempt. It reads no more than limit bytes.
+func (c *Client) getJSON(ctx context.Context, gw *url.URL, path string, q url.Values, limit int64, v any) error {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.AttemptTimeout)
 	defer cancel()
 	resp, err := c.get(ctx, gw, path, q)
@@ -265,9 +218,12 @@ func (c *Client) getJSON(ctx context.Context, gw *url.URL, path string, q url.Va
 		return err
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxJSON))
+	body, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
 	if err != nil {
 		return fmt.Errorf("%s: %w: %w", gw, ErrShort, err)
+	}
+	if int64(len(body)) > limit {
+		return fmt.Errorf("%s: more than %d bytes of JSON: %w", gw, limit, ErrProtocol)
 	}
 	if err := json.Unmarshal(body, v); err != nil {
 		return fmt.Errorf("%s: %w: %w", gw, ErrProtocol, err)
@@ -280,7 +236,7 @@ func (c *Client) JSON(ctx context.Context, path string, q url.Values, v any) err
 	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.Deadline, errDeadline)
 	defer cancel()
 	_, err := retry(ctx, c, func(ctx context.Context, gw *url.URL) (struct{}, error) {
-		return struct{}{}, c.getJSON(ctx, gw, path, q, v)
+		return struct{}{}, c.getJSON(ctx, gw, path, q, maxJSON, v)
 	})
 	if err != nil {
 		return fmt.Errorf("read %s: %w", path, err)

@@ -1,0 +1,94 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"hash/crc32"
+	"net/url"
+)
+
+// addManifest fetches the manifest from the batch's canonical address.
+func (c *Client) addManifest(ctx context.Context, opt Options, b *Batch) error {
+	name := c.cfg.Dataset
+	if name == "" {
+		name = b.Dataset
+	}
+	if name == "" {
+		return fmt.Errorf("manifest: no Content-Location names the dataset: %w", ErrProtocol)
+	}
+	path := fmt.Sprintf("/v1/datasets/%s/epochs/%d/batches/%d/manifest", url.PathEscape(name), opt.Epoch, b.Number)
+	_, err := retry(ctx, c, func(ctx context.Context, gw *url.URL) (struct{}, error) {
+		m := struct {
+			Samples lines `json:"samples"`
+		}{lines{most: b.count}}
+		err := c.getJSON(ctx, gw, path, opt.query(b.Generation), manifestLimit(b.count), &m)
+		if err == nil {
+			err = b.setManifest(m.Samples.read)
+		}
+		return struct{}{}, err
+	})
+	if err != nil {
+		return fmt.Errorf("manifest: %w", err)
+	}
+	return nil
+}
+
+// manifestLimit bounds a manifest by the samples that its batch has: a name has 4 KiB at
+// most, and six times that in JSON's worst writing.
+func manifestLimit(samples int) int64 {
+	return min(maxJSON, 64<<10+int64(samples)*(48<<10))
+}
+
+// lines are the samples of a manifest, of which there may not be more than its batch has: a
+// short line of JSON becomes a far larger Sample.
+type lines struct {
+	most int
+	read []Sample
+}
+
+// UnmarshalJSON reads an array, one element after another.
+func (l *lines) UnmarshalJSON(p []byte) error {
+	in := json.NewDecoder(bytes.NewReader(p))
+	if open, err := in.Token(); err != nil || open != json.Delim('[') {
+		return fmt.Errorf("samples are no array: %w", ErrProtocol)
+	}
+	l.read = []Sample{}
+	for in.More() {
+		if len(l.read) == l.most {
+			return fmt.Errorf("more than the batch's %d samples: %w", l.most, ErrProtocol)
+		}
+		var s Sample
+		if err := in.Decode(&s); err != nil {
+			return fmt.Errorf("sample %d: %w", len(l.read), err)
+		}
+		l.read = append(l.read, s)
+	}
+	return nil
+}
+
+// setManifest lays the manifest's samples one after another over the body, and compares
+// each with its own CRC-32C, so that a manifest of another batch cannot slip in.
+func (b *Batch) setManifest(samples []Sample) error {
+	if len(samples) != b.count {
+		return fmt.Errorf("manifest has %d samples, the batch %d: %w", len(samples), b.count, ErrProtocol)
+	}
+	offsets := make([]int64, 1, len(samples)+1)
+	var at int64
+	for i, s := range samples {
+		if s.Length < 0 || s.Length > int64(len(b.data))-at {
+			return fmt.Errorf("sample %d of the manifest: %d bytes at %d of %d: %w", i, s.Length, at, len(b.data), ErrProtocol)
+		}
+		if crc32.Checksum(b.data[at:at+s.Length], castagnoli()) != uint32(s.CRC32C) {
+			return fmt.Errorf("sample %d (%s): %w", i, s.Key, ErrCRC)
+		}
+		at += s.Length
+		offsets = append(offsets, at)
+	}
+	if samples == nil {
+		samples = []Sample{}
+	}
+	b.manifest, b.offsets = samples, offsets
+	return nil
+}

@@ -1,0 +1,137 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// wrongBodies is how often a body may arrive damaged before that is the answer, where there
+// are no more gateways than that.
+const wrongBodies = 4
+
+// maxRetryAfter bounds what a gateway may ask for: a value that is out of order must not
+// make a client give up that has time left.
+const maxRetryAfter = 30 * time.Second
+
+// retry asks one gateway after another until one answers. It tries at once while there is a
+// gateway that has not been asked in this round, and waits between rounds.
+func retry[T any](ctx context.Context, c *Client, try func(context.Context, *url.URL) (T, error)) (T, error) {
+	var zero T
+	n := int64(len(c.gateways))
+	start := c.preferred.Load() % n
+	t := tally{gateways: n}
+	for attempt := int64(0); ; attempt++ {
+		at := (start + attempt) % n
+		v, err := try(ctx, c.gateways[at])
+		if err == nil {
+			c.preferred.Store(at)
+			return v, nil
+		}
+		if ctx.Err() != nil {
+			return zero, giveUp(ctx, err, t.absence)
+		}
+		if t.note(err) {
+			return zero, err
+		}
+		if attempt%n != n-1 {
+			continue
+		}
+		if !sleep(ctx, max(t.pause, backoff(attempt/n))) {
+			return zero, giveUp(ctx, err, t.absence)
+		}
+		t.asked, t.absent = 0, 0
+	}
+}
+
+// tally is what the gateways have answered.
+type tally struct {
+	gateways int64
+	wrong    int64
+	internal int64
+
+	// Of the present round:
+	asked  int64
+	absent int64         // gateways that do not know what was asked for
+	pause  time.Duration // the shortest wait that any gateway asked for
+
+	absence error // the last answer of a gateway that did not know
+}
+
+// note takes the answer of a gateway and says whether it is final. That one gateway does
+// not know a dataset or a generation is not: in the middle of an update, or with a list
+// that is out of step, another may serve it. That none knows it is.
+func (t *tally) note(err error) (final bool) {
+	var wait time.Duration
+	var e *Error
+	switch {
+	case errors.As(err, &e) && e.elsewhere():
+		t.absence = err
+		if t.absent++; t.absent == t.gateways {
+			return true
+		}
+	case errors.As(err, &e):
+		final = !e.Retryable
+		if e.Code == CodeInternal {
+			t.internal++
+			final = t.internal > 1
+		}
+		wait = min(e.RetryAfter, maxRetryAfter)
+	case errors.Is(err, ErrCRC), errors.Is(err, ErrProtocol):
+		t.wrong++
+		final = t.wrong >= max(wrongBodies, t.gateways)
+	} // else the connection: refused, reset, ended early, too slow
+	if t.asked == 0 || wait < t.pause {
+		t.pause = wait
+	}
+	t.asked++
+	return final
+}
+
+// elsewhere reports whether this gateway, or what stands in its place, cannot answer while another might.
+func (e *Error) elsewhere() bool {
+	return e.Status == http.StatusNotFound && e.Code != CodeEndOfEpoch || e.Status >= 300 && e.Status < 400
+}
+
+// giveUp prefers the faults that were met over the bare fact that time is over.
+func giveUp(ctx context.Context, err, absence error) error {
+	cause := context.Cause(ctx)
+	if cause == nil {
+		cause = errDeadline // the next wait would have passed it
+	}
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		if absence == nil || errors.Is(cause, context.Canceled) {
+			return cause
+		}
+		err = absence
+	}
+	if absence != nil && !errors.Is(err, absence) {
+		return fmt.Errorf("%w: last fault: %w; another gateway: %w", cause, err, absence)
+	}
+	return fmt.Errorf("%w: last fault: %w", cause, err)
+}
+
+// backoff is exponential with full jitter, between 0 and at most 5 s.
+func backoff(round int64) time.Duration {
+	top := 100 * time.Millisecond << min(round, 6)
+	return time.Duration(rand.Int64N(int64(min(top, 5*time.Second)))) + time.Millisecond
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	if end, ok := ctx.Deadline(); ok && time.Until(end) < d {
+		// Waiting longer than there is time would only hide the fault.
+		return false
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
