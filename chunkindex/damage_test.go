@@ -17,6 +17,17 @@ import (
 // smallIndex returns the bytes of an index of two shards, three samples and two chunks.
 func smallIndex(t testing.TB) []byte {
 	t.Helper()
+	store, rep := smallStore(t)
+	b, ok := store.Bytes(indexObject("", rep.Generation))
+	if !ok {
+		t.Fatal("no index object")
+	}
+	return bytes.Clone(b)
+}
+
+// smallStore returns a store that holds the shards and the index of smallIndex.
+func smallStore(t testing.TB) (*memstore.Store, BuildReport) {
+	t.Helper()
 	store := memstore.New()
 	for shard, names := range map[string][]string{"a.tar": {"x.jpg", "x.cls", "y.jpg"}, "b.tar": {"dir/z"}} {
 		var b bytes.Buffer
@@ -38,11 +49,7 @@ func smallIndex(t testing.TB) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, ok := store.Bytes(indexObject("", rep.Generation))
-	if !ok {
-		t.Fatal("no index object")
-	}
-	return bytes.Clone(b)
+	return store, rep
 }
 
 // parseAny opens an index file whatever its generation.

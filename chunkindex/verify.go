@@ -160,7 +160,7 @@ func (v *verifier) compare(ctx context.Context, i int, c Chunk, extents []Extent
 func Collect(ctx context.Context, store objstore.Store, prefix string, grace time.Duration) ([]string, error) {
 	p, _, err := readPointer(ctx, store, prefix)
 	if err != nil {
-		return nil, fmt.Errorf("gc %q: %w", prefix, err)
+		return nil, fmt.Errorf("gc %q: %w", prefix, advise(prefix, err))
 	}
 	keep := map[string]bool{
 		prefix + pointerKey:                            true,

@@ -1,0 +1,137 @@
+package chunkindex
+
+import (
+	"archive/tar"
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/millrace-data/millrace/chunkindex/webdataset"
+	"github.com/millrace-data/millrace/internal/objstore/memstore"
+)
+
+// No tar shard has a scan longer than maxScan, however its names, samples and chunks are made.
+func TestLongestScan(t *testing.T) {
+	for name, members := range map[string]func(i int) string{
+		"long keys":       func(i int) string { return ustar(i) + ".a" },
+		"long extensions": func(i int) string { return "k." + ustar(i) },
+		"short names":     func(i int) string { return string(rune('a' + i)) },
+		"many parts":      func(i int) string { return "k." + string(rune('a'+i)) },
+		"longest names":   func(i int) string { return strings.Repeat("d/", 2000) + string(rune('a'+i)) },
+	} {
+		var shard bytes.Buffer
+		w := tar.NewWriter(&shard)
+		for i := range 26 {
+			if err := w.WriteHeader(&tar.Header{Name: members(i), Mode: 0o644}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		out, err := newScanWriter(t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		cut := newCutter(1, out.write) // a chunk for each sample
+		if err := (webdataset.Tar{}).Scan(t.Context(), &shard, cut); err != nil {
+			t.Fatal(err)
+		}
+		size := cut.off
+		if err := cut.finish(); err != nil {
+			t.Fatal(err)
+		}
+		s, err := out.finish()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.size > maxScan(size) {
+			t.Errorf("%s: got a scan of %d bytes for a shard of %d", name, s.size, size)
+		}
+	}
+}
+
+// ustar is about the longest name that one header block can hold.
+func ustar(i int) string {
+	return strings.Repeat("p", 150) + "/" + strings.Repeat("n", 90) + string(rune('a'+i))
+}
+
+// Scans that somebody else left are input: what cannot be a scan of this shard is not used, and the shard is read again.
+func TestKeptScansThatLie(t *testing.T) {
+	frame := func(do func(frame []byte)) func([]byte) []byte {
+		return func(b []byte) []byte { do(b[len(scanMagic)+4:]); return b }
+	}
+	for name, change := range map[string]func(scan []byte) []byte{
+		"unchanged":              func(b []byte) []byte { return b },
+		"empty":                  func([]byte) []byte { return []byte{0} },
+		"longer than can be":     func(b []byte) []byte { return append(b, make([]byte, 1<<20)...) },
+		"other magic":            func(b []byte) []byte { b[7]++; return b },
+		"frame of 4 GiB":         func(b []byte) []byte { copy(b[len(scanMagic):], "\xff\xff\xff\xff"); return b },
+		"samples of 4 GiB":       frame(func(f []byte) { copy(f[44:], "\xff\xff\xff\xff") }),
+		"chunk longer":           frame(func(f []byte) { binary.LittleEndian.PutUint64(f[36:], 1<<20) }),
+		"extent past the end":    frame(func(f []byte) { binary.LittleEndian.PutUint64(f[60:], 1<<20) }),
+		"extent before the end":  frame(func(f []byte) { binary.LittleEndian.PutUint64(f[60:], 1<<63) }),
+		"sample past its chunk":  frame(func(f []byte) { binary.LittleEndian.PutUint32(f[80:], 1<<31) }),
+		"name past its block":    frame(func(f []byte) { f[76+12*samplesOf(f)] = 0x7f }),
+		"parts without an end":   frame(func(f []byte) { f[76+12*samplesOf(f)+int(binary.LittleEndian.Uint32(f[52:]))] = 0x7f }),
+		"frame that is not all":  func(b []byte) []byte { return append(b[:len(b)-sha256.Size-1], make([]byte, sha256.Size)...) },
+		"frame that is too long": func(b []byte) []byte { return append(b, 0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			store, want := smallStore(t)
+			store.Delete(t.Context(), pointerKey)
+			interrupted(t, store)
+			kept := 0
+			for _, k := range store.Keys() {
+				if !strings.HasPrefix(k, scanDir) {
+					continue
+				}
+				b, _ := store.Bytes(k)
+				b = change(bytes.Clone(b))
+				if n := len(b) - sha256.Size; n > 0 {
+					sum := sha256.Sum256(b[:n])
+					copy(b[n:], sum[:])
+				}
+				store.Set(k, b)
+				kept++
+			}
+			if name != "unchanged" {
+				kept = 0
+			}
+			var rep BuildReport
+			var err error
+			got := allocated(func() { rep, err = Build(t.Context(), store, "", BuildOptions{}) })
+			if err != nil || rep.Generation != want.Generation || rep.ReusedShards != kept {
+				t.Errorf("got %+v, %v, want %d scans used for %s", rep, err, kept, want.Generation)
+			}
+			if got > 16<<20 {
+				t.Errorf("got %d bytes allocated", got)
+			}
+		})
+	}
+}
+
+func samplesOf(frame []byte) int { return int(binary.LittleEndian.Uint32(frame[44:])) }
+
+// What is longer than a scan can be is not copied to its end.
+func TestScanWithoutAnEnd(t *testing.T) {
+	store, dir := memstore.New(), t.TempDir()
+	const shard = 2048
+	store.Set("scan", make([]byte, 1<<20))
+	_, err := fetchScan(t.Context(), store, "scan", dir, shard)
+	if err == nil || !strings.Contains(err.Error(), "longer than") {
+		t.Errorf("got %v, want one that says how long it may be", err)
+	}
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if info, err := f.Info(); err != nil || info.Size() > maxScan(shard)+1 {
+			t.Errorf("got %v of %d bytes, %v, want at most %d", f, info.Size(), err, maxScan(shard)+1)
+		}
+	}
+}

@@ -1,0 +1,177 @@
+package chunkindex
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millrace-data/millrace/chunkindex/webdataset"
+	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/internal/objstore/memstore"
+)
+
+// publish puts an index, whose digests it makes right, and a binding in place of what is there.
+func publishBytes(t *testing.T, store *memstore.Store, index, binding []byte) {
+	t.Helper()
+	remend(index)
+	digest := index[len(index)-footerSize : len(index)-footerSize+sha256.Size]
+	generation := hex.EncodeToString(digest)
+	copy(binding[8:], digest)
+	sum := sha256.Sum256(binding[:len(binding)-sha256.Size])
+	copy(binding[len(binding)-sha256.Size:], sum[:])
+	p := pointer{Version: pointerVersion, Generation: generation, Binding: bindingHash(binding)}
+	text, err := json.Marshal(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store.Set(indexObject("", generation), index)
+	store.Set(bindingObject("", generation, p.Binding), binding)
+	store.Set(pointerKey, text)
+}
+
+// What a newer program wrote is neither read nor replaced, whichever object says so, and is no corruption.
+func TestNewerProgram(t *testing.T) {
+	replace := func(old, new string) func(index, _ []byte) {
+		return func(index, _ []byte) {
+			at := bytes.Index(index, []byte(old))
+			copy(index[at:], new)
+		}
+	}
+	for name, c := range map[string]struct {
+		change  func(index, binding []byte)
+		pointer string
+		opens   bool
+	}{
+		"nothing":           {change: func([]byte, []byte) {}, opens: true},
+		"index version":     {change: func(index, _ []byte) { index[8] = indexVersion + 1 }},
+		"unknown constant":  {change: replace(`"chunk_size"`, `"chunk_kind"`)},
+		"format":            {change: replace(`"tar"`, `"mds"`)},
+		"codec":             {change: func(index, _ []byte) { index[le64(index[64+24*secChunks+8:])+52] = 1 }},
+		"rules of scanning": {change: replace(`"scanner":1`, `"scanner":2`), opens: true},
+		"binding":           {change: func(_, binding []byte) { binding[7]++ }},
+		"pointer":           {pointer: `{"version":2,"generation":["elsewhere"]}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store, rep := smallStore(t)
+			if c.change != nil {
+				index, _ := store.Bytes(indexObject("", rep.Generation))
+				binding := bindingOf(t, store)
+				index, binding = bytes.Clone(index), bytes.Clone(binding)
+				c.change(index, binding)
+				publishBytes(t, store, index, binding)
+			} else {
+				store.Set(pointerKey, []byte(c.pointer))
+			}
+			before, _ := store.Bytes(pointerKey)
+			newer := func(what string, err error) {
+				t.Helper()
+				if !errors.Is(err, ErrVersion) || errors.Is(err, ErrCorrupt) || errors.Is(err, objstore.ErrNotFound) || !strings.Contains(err.Error(), "remove "+pointerKey) {
+					t.Errorf("%s: got %v, want %v and what to do", what, err, ErrVersion)
+				}
+			}
+			x, err := Open(t.Context(), store, "", OpenOptions{})
+			if c.opens != (err == nil) {
+				t.Errorf("open: got %v, want an index: %v", err, c.opens)
+			}
+			if err == nil {
+				x.Close()
+			} else {
+				newer("open", err)
+			}
+			_, err = Build(t.Context(), store, "", BuildOptions{})
+			if name == "nothing" {
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			newer("build", err)
+			if after, _ := store.Bytes(pointerKey); !bytes.Equal(after, before) {
+				t.Errorf("pointer: got %s, want the newer program's", after)
+			}
+			if name == "pointer" {
+				_, err = Collect(t.Context(), store, "", time.Hour)
+				newer("gc", err)
+			}
+			// The advice works.
+			store.Delete(t.Context(), pointerKey)
+			if again, err := Build(t.Context(), store, "", BuildOptions{}); err != nil || again.Generation != rep.Generation {
+				t.Errorf("without the pointer: got %+v, %v", again, err)
+			}
+		})
+	}
+}
+
+func bindingOf(t *testing.T, store *memstore.Store) []byte {
+	t.Helper()
+	for _, k := range store.Keys() {
+		if strings.HasPrefix(k, bindingDir) {
+			b, _ := store.Bytes(k)
+			return b
+		}
+	}
+	t.Fatal("no binding")
+	return nil
+}
+
+// later is the scanner of a later release.
+type later struct{ webdataset.Tar }
+
+func (later) Rules() int { return 2 }
+
+func buildLater(t *testing.T, store *memstore.Store) (BuildReport, error) {
+	t.Helper()
+	opt, err := BuildOptions{}.withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &builder{store: store, opt: opt, dir: t.TempDir(), format: later{}}
+	err = b.run(t.Context())
+	if b.old != nil {
+		b.old.Close()
+	}
+	return b.report, err
+}
+
+// A scanner of other rules uses neither the index nor the kept scans of the one before it, and takes the scans away.
+func TestOtherRulesReuseNothing(t *testing.T) {
+	store, _ := smallStore(t)
+	interrupted(t, store)
+	rep, err := buildLater(t, store)
+	if err != nil || rep.ReusedShards != 0 || rep.ReadBytes != rep.Bytes {
+		t.Errorf("after an index and scans of older rules: got %+v, %v, want all read anew", rep, err)
+	}
+	for _, k := range store.Keys() {
+		if strings.HasPrefix(k, scanDir) {
+			t.Errorf("%s is left", k)
+		}
+	}
+	if rep, err = buildLater(t, store); err != nil || !rep.Unchanged || rep.ReadBytes != 0 {
+		t.Errorf("the same rules again: got %+v, %v", rep, err)
+	}
+}
+
+// interrupted leaves the scans of all shards in the store, as a run does that dies before it publishes.
+func interrupted(t *testing.T, store *memstore.Store) {
+	t.Helper()
+	saved, had := store.Bytes(pointerKey)
+	store.Delete(t.Context(), pointerKey)
+	store.SetFault(func(c memstore.Call) memstore.Fault {
+		if c.Op == memstore.Put && c.Key == pointerKey {
+			return memstore.Fault{Err: objstore.ErrUnavailable}
+		}
+		return memstore.Fault{}
+	})
+	if _, err := Build(t.Context(), store, "", BuildOptions{}); !errors.Is(err, objstore.ErrUnavailable) {
+		t.Fatalf("got %v, want %v", err, objstore.ErrUnavailable)
+	}
+	store.SetFault(nil)
+	if had {
+		store.Set(pointerKey, saved)
+	}
+}
