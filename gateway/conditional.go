@@ -3,6 +3,7 @@ package gateway
 import (
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 )
 
@@ -69,6 +70,23 @@ func selectRange(r *http.Request, etag string, size int64) (part span, partial b
 		return part, true, nil
 	}
 	return whole, false, nil
+}
+
+// part says which part of a body of size bytes is to be sent, and with which status, and sets the headers that say so.
+func (x *exchange) part(etag string, size int64) (span, int, error) {
+	h := x.w.Header()
+	h.Set("Accept-Ranges", "bytes")
+	part, partial, err := selectRange(x.r, etag, size)
+	if err != nil {
+		h.Set("Content-Range", fmt.Sprintf("bytes */%d", size))
+		return span{}, 0, err
+	}
+	h.Set("Content-Length", strconv.FormatInt(part.length, 10))
+	if !partial {
+		return part, http.StatusOK, nil
+	}
+	h.Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", part.start, part.start+part.length-1, size))
+	return part, http.StatusPartialContent, nil
 }
 
 type rangeKind int
@@ -141,13 +159,13 @@ func compareDigits(a, b string) int {
 
 // checkAccept answers whether the caller takes content of this type: an Accept header that excludes it is a 406.
 func checkAccept(r *http.Request, contentType string) error {
-	lines := r.Header.Values("Accept")
-	if len(lines) == 0 {
+	accept := strings.Join(r.Header.Values("Accept"), ",")
+	if strings.Trim(accept, " \t,") == "" {
 		return nil
 	}
 	major, _, _ := strings.Cut(contentType, "/")
 	best, quality := -1, false
-	for media := range strings.SplitSeq(strings.Join(lines, ","), ",") {
+	for media := range strings.SplitSeq(accept, ",") {
 		name, params, _ := strings.Cut(media, ";")
 		rank := -1
 		switch strings.ToLower(strings.TrimSpace(name)) {

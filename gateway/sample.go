@@ -204,34 +204,22 @@ func (g *Gateway) getIndex(x *exchange) error {
 	h := x.w.Header()
 	h.Set("ETag", d.indexETag)
 	h.Set("Cache-Control", "no-cache")
-	h.Set("Content-Type", "application/octet-stream")
 	h.Set("Millrace-Generation", d.Index.Generation())
-	file := &watchedFile{at: d.Index}
-	http.ServeContent(x.w, x.r, "", time.Time{}, io.NewSectionReader(file, 0, d.Index.Size()))
-	if x.w.err != nil || file.err != nil {
-		x.w.err = errFirst(x.w.err, file.err)
-		panic(http.ErrAbortHandler)
+	if notModified(x.r, d.indexETag) {
+		x.w.WriteHeader(http.StatusNotModified)
+		return nil
+	}
+	part, status, err := x.part(d.indexETag, d.Index.Size())
+	if err != nil {
+		return err
+	}
+	h.Set("Content-Type", "application/octet-stream")
+	x.w.WriteHeader(status)
+	if x.r.Method == http.MethodHead {
+		return nil
+	}
+	if _, err := io.CopyN(x.w, io.NewSectionReader(d.Index, part.start, part.length), part.length); err != nil {
+		return fmt.Errorf("send the index: %w", err)
 	}
 	return nil
-}
-
-// watchedFile remembers that a read went wrong, which http.ServeContent does not tell.
-type watchedFile struct {
-	at  io.ReaderAt
-	err error
-}
-
-func (f *watchedFile) ReadAt(p []byte, off int64) (int, error) {
-	n, err := f.at.ReadAt(p, off)
-	if err != nil && err != io.EOF { //nolint:errorlint // io.ReaderAt promises io.EOF itself
-		f.err = err
-	}
-	return n, err
-}
-
-func errFirst(a, b error) error {
-	if a != nil {
-		return a
-	}
-	return b
 }
