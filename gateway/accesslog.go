@@ -56,6 +56,9 @@ func (l *accessLog) serverTiming() string {
 // finish writes the access line and counts the request.
 func (g *Gateway) finish(x *exchange, route string, cause error, abort bool) {
 	took := time.Since(x.start)
+	if x.r.Method == http.MethodHead {
+		x.w.bytes = 0 // what a handler wrote, net/http has left out
+	}
 	status := x.w.status
 	if status == 0 {
 		status = http.StatusOK
@@ -90,7 +93,7 @@ func (g *Gateway) finish(x *exchange, route string, cause error, abort bool) {
 		var p *problem
 		if errors.As(cause, &p) {
 			e.Str("code", p.Code)
-		} else if status != statusClientGone {
+		} else if status != statusClientGone && x.w.err == nil {
 			e.Str("code", problemOf(cause).Code)
 		}
 		e.Err(cause)

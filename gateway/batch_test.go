@@ -9,6 +9,7 @@ import (
 	"hash/crc32"
 	"io"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -165,6 +166,38 @@ func TestConditionalRequestsCostNoRead(t *testing.T) {
 	}
 }
 
+// TestLinksLeadThroughTheEpoch follows next from batch 0 to the end, for bodies and for manifests.
+func TestLinksLeadThroughTheEpoch(t *testing.T) {
+	r := newRig(t, 50, 800, nil)
+	for _, suffix := range []string{"", "/manifest"} {
+		path := "/v1/datasets/photos/epochs/0/batches/0" + suffix + "?rank=1&world_size=2"
+		for m := range 4 {
+			a := r.do("HEAD", path)
+			if got, want := a.Header.Get("Content-Location"), fmt.Sprintf("/epochs/0/batches/%d%s?", m, suffix); !strings.Contains(got, want) {
+				t.Errorf("batch %d: got Content-Location %q, want %q in it", m, got, want)
+			}
+			next, isLink := strings.CutSuffix(a.Header.Get("Link"), `>; rel="next"`)
+			if isLink != (m < 3) {
+				t.Fatalf("batch %d of 4: got Link %q, want one for all but the last", m, a.Header.Get("Link"))
+			}
+			path = strings.TrimPrefix(next, "<")
+		}
+	}
+}
+
+func TestContentLocationOfASampleIsEscaped(t *testing.T) {
+	r := newRig(t, 20, 800, nil)
+	key := r.order[oddSample]
+	a := r.do("GET", "/v1/datasets/photos/sample?key="+url.QueryEscape(key))
+	if want := append(slices.Clone(r.samples[key]), make([]byte, 1024)...); a.StatusCode != http.StatusOK || !bytes.Equal(a.body, want) {
+		t.Fatalf("got status %d and %d bytes, want 200 and %d", a.StatusCode, len(a.body), len(want))
+	}
+	again := r.do("GET", a.Header.Get("Content-Location"))
+	if !bytes.Equal(again.body, a.body) || again.Header.Get("ETag") != a.Header.Get("ETag") {
+		t.Errorf("%s: got status %d and other bytes, want the same sample", a.Header.Get("Content-Location"), again.StatusCode)
+	}
+}
+
 func TestRanges(t *testing.T) {
 	for _, size := range []int{800, 40 << 10} {
 		r := newRig(t, 20, size, nil)
@@ -237,7 +270,7 @@ func TestManifestPlanAndOccurrencesAgree(t *testing.T) {
 		var found struct {
 			Occurrences []struct{ Epoch, Batch, Position uint64 }
 		}
-		r.json("/v1/datasets/photos/occurrences?epochs=0-9&tail=pad&key="+strings.ReplaceAll(s.Key, "/", "%2F"), &found)
+		r.json("/v1/datasets/photos/occurrences?epochs=0-9&tail=pad&key="+url.QueryEscape(s.Key), &found)
 		ok := false
 		for _, o := range found.Occurrences {
 			ok = ok || o.Epoch == 2 && o.Batch == 1 && o.Position == s.Position
@@ -308,5 +341,16 @@ func TestIndexIsServedAsItIsStored(t *testing.T) {
 	}
 	if b := r.do("GET", "/v1/datasets/photos/index", "Range: bytes=3-9"); b.StatusCode != http.StatusPartialContent || !bytes.Equal(b.body, want[3:10]) {
 		t.Errorf("got status %d and %d bytes, want 206 and 7", b.StatusCode, len(b.body))
+	}
+	if b := r.do("GET", "/v1/datasets/photos/index", "Range: bytes=0-1,4-5"); b.StatusCode != http.StatusOK || !bytes.Equal(b.body, want) {
+		t.Errorf("two ranges: got status %d and %d bytes, want 200 and the whole", b.StatusCode, len(b.body))
+	}
+	if b := r.do("HEAD", "/v1/datasets/photos/index"); b.Header.Get("Content-Length") != strconv.Itoa(len(want)) {
+		t.Errorf("HEAD: got Content-Length %s, want %d", b.Header.Get("Content-Length"), len(want))
+	}
+	b := r.do("GET", "/v1/datasets/photos/index", "Range: bytes=99999999-")
+	checkProblem(t, b, http.StatusRequestedRangeNotSatisfiable, "range_not_satisfiable", false)
+	if got, want := b.Header.Get("Content-Range"), fmt.Sprintf("bytes */%d", len(want)); got != want {
+		t.Errorf("got Content-Range %q, want %q", got, want)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -108,9 +109,25 @@ func TestBadParametersAreNamedTogether(t *testing.T) {
 	for _, path := range []string{"/epoch/-1/batch/0", "/epoch/0/batch/+1", "/epoch/%31/batch/0", "/epoch/0/batch/" + two64, "/epoch/00/batch/0", "/epoch/x/batch/0"} {
 		checkProblem(t, r.do("GET", path), http.StatusBadRequest, "invalid_argument", false)
 	}
-	p := checkProblem(t, r.do("GET", "/epoch/x/batch/y?seed=z"), http.StatusBadRequest, "invalid_argument", false)
-	if got, want := len(p.Faults), 3; got != want {
-		t.Errorf("got %d faults in path and query, want %d", got, want)
+	all := "/epoch/-1/batch/+1?batch_size=0&seed=" + two64 + "&shuffle=&window=0&tail=%73hort&rank=8&world_size=08&generation=abc&format=x&seed=1&colour=red"
+	p := checkProblem(t, r.do("GET", all), http.StatusBadRequest, "invalid_argument", false)
+	var named []string
+	for _, f := range p.Faults {
+		named = append(named, f.Name)
+	}
+	slices.Sort(named)
+	if want := []string{
+		"batch", "batch_size", "colour", "epoch", "format", "generation", "rank", "seed", "seed", "shuffle", "tail", "window", "world_size",
+	}; !slices.Equal(named, want) {
+		t.Errorf("got faults %v in path and query, want %v", named, want)
+	}
+	for path, want := range map[string]int{
+		"/v1/datasets/photos/occurrences?key=%zz&epochs=01&rank=1&seed=-1": 4, "/v1/datasets/photos/occurrences?key=&epochs=1-2-3": 2,
+		"/v1/datasets/photos/sample?generation=x&key=%2": 2, "/v1/datasets/photos/index?generation=&seed=1": 2, "/v1/datasets?a=1&b=2": 2,
+	} {
+		if p := checkProblem(t, r.do("GET", path), http.StatusBadRequest, "invalid_argument", false); len(p.Faults) != want {
+			t.Errorf("%s: got faults %v, want %d", path, p.Faults, want)
+		}
 	}
 	if a := r.do("GET", "/epoch/18446744073709551615/batch/0?seed=18446744073709551615&window=2147483648"); a.StatusCode != http.StatusOK {
 		t.Errorf("got status %d at the largest values, want 200: %s", a.StatusCode, a.body)
@@ -152,7 +169,7 @@ func TestRefusedRequests(t *testing.T) {
 			t.Errorf("%s: got batches %v, want 2", c.path, p.Batches)
 		}
 	}
-	for _, accept := range []string{"*/*", "application/*", "application/x-tar", "text/html, application/x-tar;q=0.1"} {
+	for _, accept := range []string{"*/*", "application/*", "application/x-tar", "text/html, application/x-tar;q=0.1", "", " , "} {
 		if a := r.do("GET", "/epoch/0/batch/0", "Accept: "+accept); a.StatusCode != http.StatusOK {
 			t.Errorf("Accept %s: got status %d, want 200", accept, a.StatusCode)
 		}

@@ -102,6 +102,9 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
+// oddSample has a key that needs every escape.
+const oddSample = 3
+
 // newRig serves samples of about meanSize bytes in three shards.
 func newRig(t *testing.T, samples, meanSize int, edit func(*gateway.Config)) *rig {
 	t.Helper()
@@ -113,6 +116,9 @@ func newRig(t *testing.T, samples, meanSize int, edit func(*gateway.Config)) *ri
 		var shard bytes.Buffer
 		for i := s * samples / shards; i < (s+1)*samples/shards; i++ {
 			key := fmt.Sprintf("d%d/s%05d", s, i)
+			if i == oddSample {
+				key += ` +&=%?#";` // whatever a URL gives a meaning to
+			}
 			stored := member(t, key+".bin", random, meanSize/2+random.IntN(meanSize+1))
 			stored = append(stored, member(t, key+".cls", random, 3)...)
 			shard.Write(stored)

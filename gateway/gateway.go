@@ -145,21 +145,36 @@ func (g *Gateway) addDatasets(all []Dataset) error {
 }
 
 // reservePlans takes the memory of the plans out of the budget, for as long as the budget lives: the next batch must not
-// wait for it. There is always room for one epoch of the largest data set.
+// wait for it.
 func (g *Gateway) reservePlans() error {
 	if g.cfg.Budget == nil {
 		return nil
 	}
-	least := int64(0)
+	indexes := make([]*chunkindex.Index, 0, len(g.datasets))
 	for _, d := range g.datasets {
-		least = max(least, d.planBytes(shuffle.Params{Shuffle: shuffle.Slot})+d.epochBytes())
+		indexes = append(indexes, d.Index)
 	}
-	g.cfg.PlanBytes = max(min(g.cfg.PlanBytes, g.cfg.Budget.Total()/64), least)
+	g.cfg.PlanBytes = planMemory(g.cfg.PlanBytes, g.cfg.Budget.Total(), indexes)
 	if _, ok := g.cfg.Budget.TryReserve(g.cfg.PlanBytes); !ok {
 		return fmt.Errorf("gateway configuration: the memory budget of %d bytes, %d of them in use, has no room for %d bytes of plans",
 			g.cfg.Budget.Total(), g.cfg.Budget.InUse(), g.cfg.PlanBytes)
 	}
 	return nil
+}
+
+// PlanMemory is what New reserves for plans out of a budget of total bytes, without Config.PlanBytes.
+func PlanMemory(total int64, indexes []*chunkindex.Index) int64 {
+	return planMemory(defaultPlanBytes, total, indexes)
+}
+
+// planMemory always leaves room for one epoch of the largest data set.
+func planMemory(want, total int64, indexes []*chunkindex.Index) int64 {
+	least := int64(0)
+	for _, x := range indexes {
+		d := &dataset{Dataset: Dataset{Index: x}}
+		least = max(least, d.planBytes(shuffle.Params{Shuffle: shuffle.Slot})+d.epochBytes())
+	}
+	return max(min(want, total/64), least)
 }
 
 // What a request holds while it is planned, per sample of its share, and what every request may hold unreserved.

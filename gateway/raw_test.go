@@ -47,6 +47,8 @@ func TestRawRequests(t *testing.T) {
 		"huge header":          {get + "X: " + strings.Repeat("a", 64<<10) + "\r\n\r\n", 431},
 		"very many headers":    {get + strings.Repeat("X: a\r\n", 8<<10) + "\r\n", 431},
 		"absolute form":        {"GET http://elsewhere.example/healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", 200},
+		"folded id":            {get + "X-Request-Id: a\r\n b\r\nConnection: close\r\n\r\n", 200},
+		"bare return in an id": {get + "X-Request-Id: a\rSet-Cookie: b\r\nConnection: close\r\n\r\n", 400},
 		"old version":          {"GET /healthz HTTP/1.0\r\n\r\n", 200},
 		"path outside":         {"GET /../../etc/passwd HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", 404},
 		"zero byte in path":    {"GET /healthz%00 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", 404},
@@ -64,6 +66,9 @@ func TestRawRequests(t *testing.T) {
 			got, _ := io.ReadAll(conn) // a reset after the answer is as good as an end
 			if want := fmt.Sprintf(" %d ", c.want); len(got) < 20 || string(got[8:13]) != want {
 				t.Errorf("got %.100q, want status %d", got, c.want)
+			}
+			if strings.Contains(string(got), "X-Request-Id: a") || strings.Contains(string(got), "Set-Cookie") {
+				t.Errorf("got %.300q, want a new request id", got)
 			}
 			if n := strings.Count(string(got), "HTTP/1."); n != 1 {
 				t.Errorf("got %d answers, want 1: %.1000q", n, got)

@@ -161,6 +161,11 @@ func (g *Gateway) getEpoch(x *exchange) error {
 	if err := g.refuseDraining(x); err != nil {
 		return err
 	}
+	release, err := g.reserve(x.r.Context(), lengthBytes*int64(p.dataset.Index.Chunks()))
+	if err != nil {
+		return err
+	}
+	defer release()
 	start := time.Now()
 	info, err := g.epochInfo(p, epoch)
 	x.log.plan = time.Since(start)
@@ -169,6 +174,9 @@ func (g *Gateway) getEpoch(x *exchange) error {
 	}
 	return sendJSON(x, info)
 }
+
+// lengthBytes is what epochInfo holds of a chunk.
+const lengthBytes = 8
 
 func (g *Gateway) epochInfo(p planRequest, epoch uint64) (epochInfo, error) {
 	x := p.dataset.Index
