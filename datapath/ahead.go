@@ -30,8 +30,7 @@ type reader struct {
 	seen   time.Time
 	valid  uint64 // chunks need not be worked out again before this position
 	chunks []int  // those needed now and soon, in order of need
-	now    int    // how many of chunks are needed now
-	served bool   // its first batch is out: until then nothing shares the line with what that needs
+	served bool   // its first batch is read: until then little shares the line with what that needs
 	behind []int  // those that a rank a little behind still needs: kept, never fetched
 }
 
@@ -41,35 +40,38 @@ type followers struct {
 
 	mu      sync.Mutex
 	readers []*reader
-	wanted  map[digest]struct{} // replaced, never changed
+	wanted  map[key]struct{} // replaced, never changed
 }
 
 func newFollowers(budget int64) *followers {
-	return &followers{budget: ahead(budget), wanted: map[digest]struct{}{}}
+	return &followers{budget: ahead(budget), wanted: map[key]struct{}{}}
 }
 
 // expected reports whether a reader is known to come for a chunk, and the chunk will be kept for it.
-func (f *followers) expected(key digest) bool {
+func (f *followers) expected(k key) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	_, ok := f.wanted[key]
+	_, ok := f.wanted[k]
 	return ok
 }
 
-// list returns the readers' chunks, in order of need for each reader.
-func (f *followers) list() []need {
+// list returns the readers' chunks, in order of need for each reader, to be read by that many fetchers.
+func (f *followers) list(fetchers int) []need {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var ns []need
-	for _, r := range f.readers {
-		if r.served {
-			ns = append(ns, need{r.source, r.chunks})
-		} else {
-			ns = append(ns, need{r.source, r.chunks[:r.now]})
+	ns := make([]need, len(f.readers))
+	for i, r := range f.readers {
+		ns[i] = need{r.source, r.chunks, fetchers}
+		if !r.served {
+			ns[i].most = early(fetchers)
 		}
 	}
 	return ns
 }
+
+// early is how many of the fetchers may work ahead of a reader that waits for its first batch: so few that it waits
+// a third longer at most, and enough that the line does not run dry when its chunks are there.
+func early(fetchers int) int { return max(fetchers/4, 1) }
 
 // served notes that a reader has its batch, and reports whether it was the first.
 func (f *followers) served(s *Source, at shuffle.Cursor) bool {
@@ -86,14 +88,17 @@ func (f *followers) served(s *Source, at shuffle.Cursor) bool {
 type need struct {
 	source *Source
 	chunks []int // shared: read only
+	most   int   // reads ahead at a time
 }
 
-// moved notes where a reader stands and marks the chunks that it needs now and soon.
-func (p *Path) moved(s *Source, at shuffle.Cursor) {
-	if wanted := p.follow.move(s, at, time.Now()); wanted != nil {
-		p.cache.SetWarm(func(key digest) bool { _, ok := wanted[key]; return ok })
+// moved notes where a reader stands and marks the chunks that it needs now and soon. It reports whether the
+// reader still waits for its first batch.
+func (p *Path) moved(s *Source, at shuffle.Cursor) (first bool) {
+	wanted, first := p.follow.move(s, at, time.Now())
+	if wanted != nil {
+		p.cache.SetWarm(func(k key) bool { _, ok := wanted[k]; return ok })
 	}
-	p.look()
+	return first
 }
 
 // look makes Run look again for what to fetch ahead.
@@ -104,8 +109,8 @@ func (p *Path) look() {
 	}
 }
 
-// move returns the set of expected chunks if it was worked out anew.
-func (f *followers) move(s *Source, at shuffle.Cursor, now time.Time) map[digest]struct{} {
+// move returns the set of expected chunks if it was worked out anew, and whether the reader waits for its first batch.
+func (f *followers) move(s *Source, at shuffle.Cursor, now time.Time) (wanted map[key]struct{}, first bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	n := len(f.readers)
@@ -127,20 +132,20 @@ func (f *followers) move(s *Source, at shuffle.Cursor, now time.Time) map[digest
 		r.at = at
 	}
 	if !changed && r.at.First < r.valid {
-		return nil
+		return nil, !r.served
 	}
 	share := f.budget / int64(len(f.readers))
-	wanted := make(map[digest]struct{}, len(f.wanted))
+	wanted = make(map[key]struct{}, len(f.wanted))
 	for _, r := range f.readers {
 		r.lookAhead(share)
 		for _, cs := range [][]int{r.chunks, r.behind} {
 			for _, c := range cs {
-				wanted[r.source.index.Chunk(c).Digest] = struct{}{}
+				wanted[r.source.key(c)] = struct{}{}
 			}
 		}
 	}
 	f.wanted = wanted
-	return wanted
+	return wanted, !r.served
 }
 
 // find returns the reader that a read belongs to: the one of the same plan that stands near it.
@@ -168,7 +173,7 @@ func (r *reader) lookAhead(limit int64) {
 	if params := r.at.Plan.Params(); params.Shuffle == shuffle.Window {
 		soon = max(soon, int(min(params.Window, 1<<20)))
 	}
-	r.chunks, r.now, r.behind, r.valid = nil, 0, nil, r.at.Plan.Samples()
+	r.chunks, r.behind, r.valid = nil, nil, r.at.Plan.Samples()
 	pick := picker{r.source, limit, map[uint64]bool{}}
 	for span, now := range r.spans() {
 		current := now && span.From < r.at.End
@@ -186,12 +191,8 @@ func (r *reader) lookAhead(limit int64) {
 		if !pick.take(&r.chunks, span.Chunk) {
 			if current {
 				r.choose(limit)
-				r.now = len(r.chunks)
 			}
 			return
-		}
-		if current {
-			r.now = len(r.chunks)
 		}
 	}
 	for span := range r.at.Epoch.Spans(r.at.First - min(behindBatches*r.at.BatchSize, r.at.First)) {
@@ -286,59 +287,41 @@ func (p *Path) Run(ctx context.Context) error {
 // prefetch starts reads of what readers will need, in order of need, until there is
 // no room or a reader has moved.
 func (p *Path) prefetch(ctx context.Context, started *sync.WaitGroup) {
-	for _, n := range p.follow.list() {
+	for _, n := range p.follow.list(p.cfg.Fetchers) {
 		var missing []int
 		for _, c := range n.chunks {
-			if !p.cache.Contains(n.source.index.Chunk(c).Digest) {
+			if !p.cache.Contains(n.source.key(c)) {
 				missing = append(missing, c)
 			}
 		}
-		for _, group := range n.source.group(missing) {
-			if p.budget.Waiting() > 0 || p.gate.enterAhead(ctx) != nil {
+		for _, group := range n.source.group(missing, p.cfg.PartSize) {
+			if p.budget.Waiting() > 0 {
 				return
 			}
-			chunks := make([]int, len(group))
-			for i, m := range group {
-				chunks[i] = missing[m]
+			if !p.gate.enterAhead(n.most) {
+				break // whoever leaves makes Run look again
 			}
-			wait, ok := n.source.fetchAhead(ctx, chunks)
-			if !ok {
-				p.gate.leaveAhead()
+			f := &fetch{source: n.source, ahead: true}
+			for n, m := range group {
+				group[n] = missing[m]
+			}
+			f.want(group)
+			wait, err := p.cache.Start(ctx, f.request(true))
+			if err != nil {
+				p.gate.leaveAhead(true)
 				return
 			}
 			started.Go(func() {
-				defer p.gate.leaveAhead()
-				wait()
+				l, err := wait()
+				if err == nil { // an error is for whoever needs the chunk
+					p.prefetched.Add(uint64(l.Len()))
+					l.Close()
+				}
+				p.gate.leaveAhead(err != nil)
 			})
 			if len(p.kick) > 0 {
 				return
 			}
 		}
 	}
-}
-
-// fetchAhead claims chunks that lie side by side and starts their one read. The caller
-// holds a place of the gate for it, until wait has returned.
-func (s *Source) fetchAhead(ctx context.Context, chunks []int) (wait func(), ok bool) {
-	var wants []chunkcache.Want[digest]
-	var numbers []int
-	seen := map[digest]bool{}
-	for _, n := range chunks {
-		c := s.index.Chunk(n)
-		if !seen[c.Digest] {
-			seen[c.Digest] = true
-			wants = append(wants, chunkcache.Want[digest]{Key: c.Digest, Size: c.Length})
-			numbers = append(numbers, n)
-		}
-	}
-	finish, err := s.path.cache.Start(ctx, s.request(wants, numbers, true, true))
-	if err != nil {
-		return nil, false
-	}
-	return func() {
-		if l, err := finish(); err == nil { // an error is for whoever needs the chunk
-			s.path.prefetched.Add(uint64(len(numbers)))
-			l.Close()
-		}
-	}, true
 }

@@ -14,10 +14,70 @@ import (
 
 func checksum(b []byte) uint32 { return crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)) }
 
-// group joins chunks that lie side by side in one shard into lists that one store read
-// brings, up to half a part: two reads of that length side by side are sooner there than one
-// of both. The chunks are in ascending order.
-func (s *Source) group(chunks []int) [][]int {
+func (s *Source) key(chunk int) key { return key{s.number, s.index.Chunk(chunk).Digest} }
+
+// fetch brings chunks that one caller wants together.
+type fetch struct {
+	source *Source
+	ahead  bool  // the caller holds a place of the gate
+	first  bool  // for somebody who waits, and nothing was fetched ahead
+	part   int64 // length of one store read, set by group
+
+	wants   []chunkcache.Want[key]
+	numbers []int // in the index, ascending
+	place   []int // of each chunk among wants: the same bytes under another name have one place
+}
+
+// want sets the chunks to bring.
+func (f *fetch) want(chunks []int) {
+	f.wants = make([]chunkcache.Want[key], 0, len(chunks))
+	f.numbers = make([]int, 0, len(chunks))
+	f.place = make([]int, len(chunks))
+	seen := make(map[key]int, len(chunks))
+	for n, c := range chunks {
+		k := f.source.key(c)
+		at, ok := seen[k]
+		if !ok {
+			at = len(f.wants)
+			seen[k] = at
+			f.wants = append(f.wants, chunkcache.Want[key]{Key: k, Size: f.source.index.Chunk(c).Length})
+			f.numbers = append(f.numbers, c)
+		}
+		f.place[n] = at
+	}
+}
+
+func (f *fetch) request(warm bool) chunkcache.Request[key] {
+	return chunkcache.Request[key]{Wants: f.wants, Warm: warm, Ahead: f.ahead, Group: f.group, Load: f.load}
+}
+
+// group lists which of the missing wants one store read brings.
+func (f *fetch) group(missing []int) [][]int {
+	chunks := make([]int, len(missing))
+	var total int64
+	for n, i := range missing {
+		chunks[n] = f.numbers[i]
+		total += f.wants[i].Size
+	}
+	cfg := f.source.path.cfg
+	f.part = cfg.PartSize
+	if f.first {
+		// The line is idle and somebody waits: use most of it. A part costs a request, so not too small.
+		streams := int64(max(cfg.Fetchers-early(cfg.Fetchers), 1))
+		f.part = min(f.part, max(total/streams, cfg.PartSize/8, 1))
+	}
+	groups := f.source.group(chunks, f.part)
+	for _, g := range groups {
+		for n := range g {
+			g[n] = missing[g[n]]
+		}
+	}
+	return groups
+}
+
+// group joins chunks that lie side by side in one shard into lists that one store read of at most part bytes
+// brings. The chunks are in ascending order.
+func (s *Source) group(chunks []int, part int64) [][]int {
 	var groups [][]int
 	var end, size int64
 	shard := -1
@@ -28,7 +88,7 @@ func (s *Source) group(chunks []int) [][]int {
 			continue
 		}
 		e := ext[0]
-		if e.Shard == shard && e.Offset == end && size+e.Length <= s.path.cfg.PartSize/2 {
+		if e.Shard == shard && e.Offset == end && size+e.Length <= part {
 			groups[len(groups)-1] = append(groups[len(groups)-1], i)
 			size += e.Length
 		} else {
@@ -39,34 +99,32 @@ func (s *Source) group(chunks []int) [][]int {
 	return groups
 }
 
-// loader returns the function that brings groups of the chunks listed. held says that the
-// caller holds a place of the gate already, for reads made ahead.
-func (s *Source) loader(chunks []int, held bool) func(context.Context, []*chunkcache.Fill[digest]) error {
-	return func(ctx context.Context, fills []*chunkcache.Fill[digest]) error {
-		bufs := make([][]byte, len(fills))
-		for i, f := range fills {
-			bufs[i] = f.Bytes()
-		}
-		first := chunks[fills[0].Index]
-		if len(s.index.Extents(first)) == 1 && (len(fills) > 1 || int64(len(bufs[0])) <= s.path.cfg.PartSize) {
-			if err := s.read(ctx, s.index.Extents(first)[0], held, bufs...); err != nil {
-				for _, f := range fills {
-					f.Fail(s.rangeError(s.index.Extents(chunks[f.Index])[0], err))
-				}
-				return err
-			}
-		} else if err := s.readParts(ctx, first, bufs[0]); err != nil {
+// load brings one group.
+func (f *fetch) load(ctx context.Context, fills []*chunkcache.Fill[key]) error {
+	s := f.source
+	bufs := make([][]byte, len(fills))
+	for i, fill := range fills {
+		bufs[i] = fill.Bytes()
+	}
+	first := f.numbers[fills[0].Index]
+	if len(fills) == 1 {
+		if err := s.readParts(ctx, first, bufs[0], f.part, f.ahead); err != nil {
 			return err
 		}
-		for i, f := range fills {
-			if err := s.arrived(ctx, chunks[f.Index], bufs[i]); err != nil {
-				f.Fail(err)
-				continue
-			}
-			f.Publish()
+	} else if err := s.read(ctx, s.index.Extents(first)[0], f.ahead, bufs...); err != nil {
+		for _, fill := range fills {
+			fill.Fail(s.rangeError(s.index.Extents(f.numbers[fill.Index])[0], err))
 		}
-		return nil
+		return err
 	}
+	for i, fill := range fills {
+		if err := s.arrived(ctx, f.numbers[fill.Index], bufs[i]); err != nil {
+			fill.Fail(err)
+			continue
+		}
+		fill.Publish()
+	}
+	return nil
 }
 
 // arrived compares a chunk with its digests. Wrong bytes are asked for once more.
@@ -74,7 +132,7 @@ func (s *Source) arrived(ctx context.Context, chunk int, b []byte) error {
 	if s.intact(chunk, b) {
 		return nil
 	}
-	if err := s.readParts(ctx, chunk, b); err != nil {
+	if err := s.readParts(ctx, chunk, b, s.path.cfg.PartSize, false); err != nil {
 		return err
 	}
 	if s.intact(chunk, b) {
@@ -88,25 +146,55 @@ func (s *Source) intact(chunk int, b []byte) bool {
 	return checksum(b) == c.CRC32C && (!s.path.cfg.CheckSHA || sha256.Sum256(b) == c.Digest)
 }
 
-// readParts reads one chunk, in parts side by side where it is larger than one read.
-func (s *Source) readParts(ctx context.Context, chunk int, b []byte) error {
+// readParts reads one chunk, side by side in parts of about that many bytes. held says that the caller holds a
+// place of the gate, for a chunk fetched ahead: then the parts take turns in it, and in
+// others only as far as nobody needs them.
+func (s *Source) readParts(ctx context.Context, chunk int, b []byte, part int64, held bool) error {
+	parts := s.parts(chunk, part)
+	if len(parts) == 1 {
+		return s.readPart(ctx, parts[0], b, held)
+	}
+	places := 1
+	for held && places < len(parts) && s.path.gate.enterAhead(s.path.gate.limit) {
+		places++
+	}
+	if held {
+		defer func() {
+			for range places - 1 {
+				s.path.gate.leaveAhead(ctx.Err() != nil)
+			}
+		}()
+	}
 	g, ctx := errgroup.WithContext(ctx)
-	var done int64
-	for _, e := range s.index.Extents(chunk) {
-		for off := int64(0); off < e.Length; off += s.path.cfg.PartSize {
-			n := min(s.path.cfg.PartSize, e.Length-off)
-			part := chunkindex.Extent{Shard: e.Shard, Offset: e.Offset + off, Length: n}
-			dst := b[done : done+n]
-			done += n
-			g.Go(func() error {
-				if err := s.read(ctx, part, false, dst); err != nil {
-					return s.rangeError(part, err)
-				}
-				return nil
-			})
-		}
+	if held {
+		g.SetLimit(places)
+	}
+	for _, p := range parts {
+		dst := b[:p.Length]
+		b = b[p.Length:]
+		g.Go(func() error { return s.readPart(ctx, p, dst, held) })
 	}
 	return g.Wait()
+}
+
+// parts cuts a chunk into extents of about, and never more than a quarter over, part bytes.
+func (s *Source) parts(chunk int, part int64) []chunkindex.Extent {
+	var parts []chunkindex.Extent
+	for _, e := range s.index.Extents(chunk) {
+		n := max((e.Length+part/2)/part, (e.Length+s.path.cfg.PartSize-1)/s.path.cfg.PartSize, 1)
+		for i := range n {
+			from, to := e.Length*i/n, e.Length*(i+1)/n
+			parts = append(parts, chunkindex.Extent{Shard: e.Shard, Offset: e.Offset + from, Length: to - from})
+		}
+	}
+	return parts
+}
+
+func (s *Source) readPart(ctx context.Context, part chunkindex.Extent, dst []byte, held bool) error {
+	if err := s.read(ctx, part, held, dst); err != nil {
+		return s.rangeError(part, err)
+	}
+	return nil
 }
 
 // read is one store read, from where ext begins, for all bytes of dst.

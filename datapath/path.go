@@ -27,17 +27,23 @@ type Config struct {
 	Debug      bool // poison freed memory and panic at leases closed twice: for tests
 }
 
-type digest = [32]byte
+// key names a chunk in memory. The digest is what an index claims, and where only CRC-32C is compared a chunk may
+// have other bytes than it says; so only sources whose chunks are all held against SHA-256 share
+// them, and a hostile index spoils nobody else's data.
+type key struct {
+	source uint64
+	digest [32]byte
+}
 
 // Path is one process's data path, shared by all its data sets. It is safe for concurrent use.
 type Path struct {
 	cfg    Config
 	budget *budget.Budget
-	cache  *chunkcache.Cache[digest]
+	cache  *chunkcache.Cache[key]
 	tables *chunkcache.Objects[tableKey, *chunkindex.Table]
 	gate   *gate
 	follow *followers
-	kick   chan struct{} // holds one token: a reader has moved
+	kick   chan struct{} // holds one token: a reader has moved, or a store read has ended
 
 	sources                                        atomic.Uint64
 	storeReads, storeBytes, rangeReads, rangeBytes atomic.Uint64
@@ -55,10 +61,10 @@ func New(cfg Config) *Path {
 	p := &Path{
 		cfg:    cfg,
 		budget: cfg.Budget,
-		cache:  chunkcache.New(chunkcache.Config[digest]{Budget: cfg.Budget, Debug: cfg.Debug}),
-		gate:   newGate(cfg.Fetchers),
+		cache:  chunkcache.New(chunkcache.Config[key]{Budget: cfg.Budget, Debug: cfg.Debug}),
 		kick:   make(chan struct{}, 1),
 	}
+	p.gate = &gate{limit: cfg.Fetchers, idle: p.look}
 	p.follow = newFollowers(cfg.Budget.Total())
 	p.tables = chunkcache.NewObjects[tableKey](cfg.Budget, max(cfg.Budget.Total()/tableShare, 1), (*chunkindex.Table).Bytes)
 	cfg.Budget.SetReclaim(p.reclaim, p.reclaimable)
@@ -116,6 +122,9 @@ func (p *Path) Tables() chunkindex.TableCache { return tableCache{p, p.sources.A
 // Open returns the source of one data set.
 func (p *Path) Open(x *chunkindex.Index, store objstore.RangeReader, prefix string) *Source {
 	s := &Source{path: p, index: x, store: store, prefix: prefix}
+	if !p.cfg.CheckSHA {
+		s.number = p.sources.Add(1)
+	}
 	var sum int64
 	for i := range x.Chunks() {
 		sum += chunkcache.Cost(x.Chunk(i).Length)
@@ -153,15 +162,13 @@ func (p *Path) Stats() Stats {
 // requests' reads; one made ahead starts only while there is room beside all of them.
 type gate struct {
 	limit int
+	idle  func() // called when a place is free that no request waits for; must not block
 
 	mu     sync.Mutex
 	demand int
 	ahead  int
 	queue  []chan struct{} // requests, in order of arrival
-	idle   chan struct{}   // closed and replaced when a read made ahead may start
 }
-
-func newGate(limit int) *gate { return &gate{limit: limit, idle: make(chan struct{})} }
 
 // enter waits for a place for a request's read.
 func (g *gate) enter(ctx context.Context) error {
@@ -205,36 +212,27 @@ func (g *gate) pass() {
 		return
 	}
 	g.demand--
-	g.wakeAhead()
+	g.idle()
 }
 
-func (g *gate) wakeAhead() {
-	close(g.idle)
-	g.idle = make(chan struct{})
-}
-
-// enterAhead waits for a place for a read made ahead.
-func (g *gate) enterAhead(ctx context.Context) error {
-	for {
-		g.mu.Lock()
-		if g.demand+g.ahead < g.limit {
-			g.ahead++
-			g.mu.Unlock()
-			return nil
-		}
-		idle := g.idle
-		g.mu.Unlock()
-		select {
-		case <-idle:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-}
-
-func (g *gate) leaveAhead() {
+// enterAhead takes a place for a read made ahead, if there is one now and fewer than most of them are under way.
+func (g *gate) enterAhead(most int) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.ahead >= most || g.demand+g.ahead >= g.limit {
+		return false
+	}
+	g.ahead++
+	return true
+}
+
+// leaveAhead gives such a place back. After a read that failed nobody is told: the next one ahead would
+// fail too, and at once.
+func (g *gate) leaveAhead(failed bool) {
+	g.mu.Lock()
 	g.ahead--
-	g.wakeAhead()
+	g.mu.Unlock()
+	if !failed {
+		g.idle()
+	}
 }

@@ -188,24 +188,63 @@ func TestStoreErrorsNameTheRange(t *testing.T) {
 	}
 }
 
+// What an index claims is no proof: two data sets share a chunk only where its digest was compared.
 func TestTwoNamesShareOneChunk(t *testing.T) {
 	d := newDataset(t, 7, same(4, 1000), 4, 1<<20)
+	for check, want := range map[bool]int{true: 1, false: 2} {
+		t.Run(fmt.Sprintf("check=%v", check), func(t *testing.T) {
+			d.store.Reset()
+			p := newPath(t, Config{Budget: bud(1 << 20), CheckSHA: check})
+			plan := d.plan(t, shuffle.None, 0)
+			at := shuffle.Cursor{Plan: plan, Epoch: plan.Epoch(0), End: 1, BatchSize: 1}
+			for _, s := range []*Source{p.Open(d.index, d.store, "set/"), p.Open(d.index, d.store, "set/")} {
+				body, err := s.Read(t.Context(), at, d.ranges(t, []uint64{0}))
+				must(t, err)
+				body.Close()
+			}
+			if got := d.store.Stats().Total; got != want {
+				t.Errorf("got %d store reads, want %d", got, want)
+			}
+		})
+	}
+}
+
+// Within a data set two shards of the same bytes are one chunk in memory.
+func TestTwoShardsOfTheSameBytesShareOneChunk(t *testing.T) {
+	d := newDataset(t, 7, same(4, 1000), 4, 1<<20)
 	p := newPath(t, Config{Budget: bud(1 << 20)})
+	s := p.Open(d.index, d.store, "set/")
+	if a, b := s.key(0), p.Open(d.index, d.store, "set/").key(0); a == b {
+		t.Errorf("got one key %v for two sources, want two", a)
+	}
+	f := &fetch{source: s}
+	f.want([]int{0, 0})
+	if len(f.wants) != 1 || f.place[1] != 0 {
+		t.Errorf("got %d wants and places %v, want one want for both", len(f.wants), f.place)
+	}
+}
+
+// A reader's first batch is spread over most of the fetchers; what follows is read in whole chunks.
+func TestFirstBatchIsReadInParts(t *testing.T) {
+	d := newDataset(t, 8, same(40, 10000), 10, 1<<20) // four chunks of about 107 KB
+	p := newPath(t, Config{Budget: bud(4 << 20), Fetchers: 12, PartSize: 128 << 10, NoPrefetch: true})
+	s := p.Open(d.index, d.store, "set/")
 	plan := d.plan(t, shuffle.None, 0)
-	at := shuffle.Cursor{Plan: plan, Epoch: plan.Epoch(0), End: 1, BatchSize: 1}
-	for _, s := range []*Source{p.Open(d.index, d.store, "set/"), p.Open(d.index, d.store, "set/")} {
-		body, err := s.Read(t.Context(), at, d.ranges(t, []uint64{0}))
+	for i, want := range []int{7, 8} { // 107,520 bytes in parts of about 16 KiB, then one more chunk
+		lo := uint64(10 * i)
+		body, err := s.Read(t.Context(), shuffle.Cursor{Plan: plan, Epoch: plan.Epoch(0), First: lo, End: lo + 10, BatchSize: 10},
+			d.ranges(t, plan.Epoch(0).Append(nil, lo, lo+10)))
 		must(t, err)
 		body.Close()
-	}
-	if got := d.store.Stats().Total; got != 1 {
-		t.Errorf("got %d store reads, want 1", got)
+		if got := d.store.Stats().Requests[memstore.Read]; got != want {
+			t.Errorf("got %d store reads after batch %d, want %d", got, i, want)
+		}
 	}
 }
 
 func TestChunkLargerThanAPartIsReadInParts(t *testing.T) {
 	d := newDataset(t, 8, same(10, 10000), 10, 1<<20)
-	p := newPath(t, Config{Budget: bud(1 << 20), PartSize: 20000})
+	p := newPath(t, Config{Budget: bud(1 << 20), PartSize: 20000, Fetchers: 1}) // one fetcher: nothing to spread a first batch over
 	d.readEpoch(t, p.Open(d.index, d.store, "set/"), d.plan(t, shuffle.None, 0), 0, 10)
 	if got, want := d.store.Stats().Total, 6; got != want { // 10 * 10,752 bytes
 		t.Errorf("got %d store reads, want %d", got, want)

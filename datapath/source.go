@@ -20,6 +20,7 @@ import (
 // Source reads batches of one data set. It is safe for concurrent use.
 type Source struct {
 	path   *Path
+	number uint64 // among the path's sources, 0 where their chunks are the same for all
 	index  *chunkindex.Index
 	store  objstore.RangeReader
 	prefix string
@@ -36,30 +37,30 @@ func (s *Source) Read(ctx context.Context, at shuffle.Cursor, chunks []chunkinde
 	if err != nil {
 		return nil, err
 	}
-	local := at.Epoch != nil && at.Epoch.Local()
-	if local {
-		s.path.moved(s, at)
+	b.local = at.Epoch != nil && at.Epoch.Local()
+	if b.local {
+		b.first = s.path.moved(s, at)
 		defer func() {
-			if s.path.follow.served(s, at) {
+			if b.first && s.path.follow.served(s, at) {
 				s.path.look()
 			}
 		}()
 	}
 	var whole, ranged []int
 	for i, c := range b.chunks {
-		if s.pays(at, local, c) {
+		if s.pays(at, b.local, c) {
 			whole = append(whole, i)
 		} else {
 			ranged = append(ranged, i)
 		}
 	}
 	if len(ranged) == 0 {
-		body, err := s.slices(ctx, b, local)
+		body, err := s.slices(ctx, b)
 		if !errors.Is(err, chunkcache.ErrNoRoom) {
 			return body, err
 		}
 	}
-	return s.copies(ctx, b, whole, ranged, local)
+	return s.copies(ctx, b, whole, ranged)
 }
 
 // batch is one request, its chunks in stored order.
@@ -67,6 +68,8 @@ type batch struct {
 	chunks   []chunkindex.ChunkRanges
 	segments int
 	bytes    int64
+	local    bool // of an order whose reader comes for the rest of its chunks soon
+	first    bool // its reader is new: nothing was fetched ahead of it
 }
 
 // newBatch adds a request up and refuses what the index does not hold or the budget never could.
@@ -105,10 +108,10 @@ const readCost = 8 << 20 / 13
 // pays reports whether a chunk should be in memory as a whole.
 func (s *Source) pays(at shuffle.Cursor, local bool, c chunkindex.ChunkRanges) bool {
 	desc := s.index.Chunk(c.Chunk)
-	if len(s.index.Extents(c.Chunk)) != 1 || s.path.cache.Contains(desc.Digest) {
+	if len(s.index.Extents(c.Chunk)) != 1 || s.path.cache.Contains(s.key(c.Chunk)) {
 		return true
 	}
-	if at.Epoch != nil && s.fits || local && s.path.follow.expected(desc.Digest) {
+	if at.Epoch != nil && s.fits || local && s.path.follow.expected(s.key(c.Chunk)) {
 		return true // the rest of it will be wanted, and it will still be there
 	}
 	var wanted int64
@@ -123,54 +126,26 @@ func (s *Source) pays(at shuffle.Cursor, local bool, c chunkindex.ChunkRanges) b
 }
 
 // acquire leases chunks, each given by its number in b.chunks. place maps these to the leases.
-func (s *Source) acquire(ctx context.Context, b *batch, which []int, warm bool) (l *chunkcache.Leases[digest], place []int, err error) {
-	wants := make([]chunkcache.Want[digest], 0, len(which))
-	numbers := make([]int, 0, len(which))
-	place = make([]int, len(which))
-	var seen map[digest]int
-	if len(which) > 1 {
-		seen = make(map[digest]int, len(which))
-	}
+func (s *Source) acquire(ctx context.Context, b *batch, which []int) (l *chunkcache.Leases[key], place []int, err error) {
+	chunks := make([]int, len(which))
 	for n, i := range which {
-		c := s.index.Chunk(b.chunks[i].Chunk)
-		if at, ok := seen[c.Digest]; ok {
-			place[n] = at // the same bytes under another name
-			continue
-		}
-		place[n] = len(wants)
-		if seen != nil {
-			seen[c.Digest] = len(wants)
-		}
-		wants = append(wants, chunkcache.Want[digest]{Key: c.Digest, Size: c.Length})
-		numbers = append(numbers, b.chunks[i].Chunk)
+		chunks[n] = b.chunks[i].Chunk
 	}
-	l, err = s.path.cache.Acquire(ctx, s.request(wants, numbers, warm, false))
-	return l, place, err
-}
-
-// request asks for chunks, given by their numbers in the index, in ascending order.
-func (s *Source) request(wants []chunkcache.Want[digest], numbers []int, warm, early bool) chunkcache.Request[digest] {
-	return chunkcache.Request[digest]{
-		Wants: wants, Warm: warm, Ahead: early,
-		Group: func(missing []int) [][]int {
-			chunks := make([]int, len(missing))
-			for n, i := range missing {
-				chunks[n] = numbers[i]
-			}
-			groups := s.group(chunks)
-			for _, g := range groups {
-				for n := range g {
-					g[n] = missing[g[n]]
-				}
-			}
-			return groups
-		},
-		Load: s.loader(numbers, early),
+	f := &fetch{source: s, first: b.first}
+	f.want(chunks)
+	wait, err := s.path.cache.Start(ctx, f.request(b.local))
+	if err != nil {
+		return nil, nil, err
 	}
+	if b.local {
+		s.path.look() // now that what this request needs is on its way
+	}
+	l, err = wait()
+	return l, f.place, err
 }
 
 // slices serves a batch from leased chunks.
-func (s *Source) slices(ctx context.Context, b *batch, warm bool) (*chunkindex.Body, error) {
+func (s *Source) slices(ctx context.Context, b *batch) (*chunkindex.Body, error) {
 	which := make([]int, len(b.chunks))
 	var missing int64
 	for i, c := range b.chunks {
@@ -180,7 +155,7 @@ func (s *Source) slices(ctx context.Context, b *batch, warm bool) (*chunkindex.B
 		}
 	}
 	start := time.Now()
-	l, place, err := s.acquire(ctx, b, which, warm)
+	l, place, err := s.acquire(ctx, b, which)
 	if err != nil {
 		return nil, err
 	}
@@ -195,7 +170,7 @@ func (s *Source) slices(ctx context.Context, b *batch, warm bool) (*chunkindex.B
 	return chunkindex.NewBody(segments, tiers(b.bytes, missing, time.Since(start)), l.Close), nil
 }
 
-func (s *Source) resident(chunk int) bool { return s.path.cache.Resident(s.index.Chunk(chunk).Digest) }
+func (s *Source) resident(chunk int) bool { return s.path.cache.Resident(s.key(chunk)) }
 
 func bytesOf(c chunkindex.ChunkRanges) (n int64) {
 	for _, r := range c.Ranges {
@@ -216,7 +191,7 @@ func tiers(total, fromStore int64, wait time.Duration) []chunkindex.TierTime {
 
 // copies serves a batch from a body of its own. While it waits it holds the body's bytes and
 // nothing that it waits for: chunks are taken only if there is room now.
-func (s *Source) copies(ctx context.Context, b *batch, whole, ranged []int, warm bool) (*chunkindex.Body, error) {
+func (s *Source) copies(ctx context.Context, b *batch, whole, ranged []int) (*chunkindex.Body, error) {
 	start := time.Now()
 	// An eighth more: what lies between samples that one read brings.
 	room, err := s.path.cache.Buffer(ctx, min(b.bytes+b.bytes/8, s.path.budget.Total()))
@@ -232,7 +207,10 @@ func (s *Source) copies(ctx context.Context, b *batch, whole, ranged []int, warm
 			off += int64(r.Length)
 		}
 	}
-	rest, loaded, err := s.copyChunks(ctx, b, whole, segments, warm)
+	rest, loaded, err := s.copyChunks(ctx, b, whole, segments)
+	if b.local {
+		s.path.look()
+	}
 	if err == nil {
 		ranged = append(ranged, rest...)
 		err = s.readRanges(ctx, b, ranged, segments, buf[off:])
@@ -249,7 +227,7 @@ func (s *Source) copies(ctx context.Context, b *batch, whole, ranged []int, warm
 
 // copyChunks copies samples out of whole chunks, a few chunks at a time. It returns those
 // chunks that there was no room for, and how many bytes came from chunks that were not in memory.
-func (s *Source) copyChunks(ctx context.Context, b *batch, whole []int, segments [][]byte, warm bool) (rest []int, loaded int64, err error) {
+func (s *Source) copyChunks(ctx context.Context, b *batch, whole []int, segments [][]byte) (rest []int, loaded int64, err error) {
 	numbers := make([]int, len(whole))
 	for n, i := range whole {
 		numbers[n] = b.chunks[i].Chunk
@@ -257,7 +235,7 @@ func (s *Source) copyChunks(ctx context.Context, b *batch, whole []int, segments
 	var mu sync.Mutex // guards rest and loaded
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(s.path.cfg.Fetchers)
-	for _, group := range s.group(numbers) {
+	for _, group := range s.group(numbers, s.path.cfg.PartSize) {
 		for n := range group {
 			group[n] = whole[group[n]]
 		}
@@ -268,18 +246,21 @@ func (s *Source) copyChunks(ctx context.Context, b *batch, whole []int, segments
 					missing += bytesOf(b.chunks[i])
 				}
 			}
-			l, place, err := s.acquire(ctx, b, group, warm)
-			mu.Lock()
-			defer mu.Unlock()
-			if errors.Is(err, chunkcache.ErrNoRoom) {
-				rest = append(rest, group...)
-				return nil
-			}
-			if err != nil {
+			l, place, err := s.acquire(ctx, b, group)
+			if err != nil && !errors.Is(err, chunkcache.ErrNoRoom) {
 				return err
 			}
+			mu.Lock()
+			if err != nil {
+				rest = append(rest, group...)
+			} else {
+				loaded += missing
+			}
+			mu.Unlock()
+			if err != nil {
+				return nil
+			}
 			defer l.Close()
-			loaded += missing
 			for n, i := range group {
 				data := l.Bytes(place[n])
 				for _, r := range b.chunks[i].Ranges {
