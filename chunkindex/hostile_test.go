@@ -1,0 +1,258 @@
+package chunkindex
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/internal/objstore"
+)
+
+func put64(b []byte, v uint64) { binary.LittleEndian.PutUint64(b, v) }
+
+// An index whose numbers contradict each other is refused though all its checksums are right.
+func TestContradictionsAreRefused(t *testing.T) {
+	small := smallIndex(t)
+	section := func(b []byte, sec int) []byte { return b[le64(b[64+24*sec+8:]):] }
+	const bytesAt, longestAt = 48, 56
+	for name, change := range map[string]func(b []byte){
+		"more bytes than the chunks hold": func(b []byte) { put64(b[bytesAt:], 1<<20); put64(b[longestAt:], 1<<20/2) },
+		"one byte too many": func(b []byte) {
+			put64(b[bytesAt:], le64(section(b, secChunks)[40:])+le64(section(b, secChunks)[104:])+1)
+		},
+		"fewer bytes than samples":          func(b []byte) { put64(b[bytesAt:], 2); put64(b[longestAt:], 1) },
+		"more bytes than samples can be":    func(b []byte) { put64(b[longestAt:], le64(b[bytesAt:])/3-1) },
+		"longest longer than any chunk":     func(b []byte) { put64(b[longestAt:], le64(b[bytesAt:])) },
+		"bytes beyond 63 bits":              func(b []byte) { put64(b[bytesAt:], 1<<63) },
+		"more samples than bytes":           func(b []byte) { binary.LittleEndian.PutUint32(section(b, secChunks)[36:], 1<<20) },
+		"chunk of 2^32 samples":             func(b []byte) { copy(section(b, secChunks)[36:], "\xff\xff\xff\xff") },
+		"chunk of 2^32 extents":             func(b []byte) { copy(section(b, secChunks)[48:], "\xff\xff\xff\xff") },
+		"chunk of 2^63 bytes":               func(b []byte) { put64(section(b, secChunks)[40:], 1<<63) },
+		"extent in a shard that is missing": func(b []byte) { put64(section(b, secExtents), 2) },
+		"extent that wraps":                 func(b []byte) { put64(section(b, secExtents)[8:], 1<<64-512) },
+		"blocks that go back":               func(b []byte) { put64(section(b, secBlocks)[16:], 1<<63) },
+		"shard key with an empty element":   func(b []byte) { copy(section(b, secShards)[12:], "/.tar") },
+		"shard key that is no shard's":      func(b []byte) { copy(section(b, secShards)[12:], "a/tar") },
+	} {
+		b := bytes.Clone(small)
+		change(b)
+		remend(b)
+		var err error
+		got := allocated(func() { _, err = parseAny(tempFile(t, b), int64(len(b))) })
+		if err == nil || got > 1<<20 {
+			t.Errorf("%s: got %v after %d bytes allocated", name, err, got)
+		}
+	}
+}
+
+// A chunk of n bytes has n samples at most.
+func TestSamplesOfNoLength(t *testing.T) {
+	for samples, want := range map[uint64]error{10: nil, 11: errMalformed} {
+		x := &Index{head: header{totals: totals{chunks: 1, extents: 1, samples: samples, bytes: 10, longest: 1}}}
+		b := make([]byte, chunkSize)
+		binary.LittleEndian.PutUint32(b[36:], uint32(samples))
+		put64(b[40:], 10)
+		b[48] = 1
+		if err := x.readChunks(newSectionReader(bytes.NewReader(b), section{length: chunkSize})); !errors.Is(err, want) {
+			t.Errorf("%d samples in 10 bytes: got %v, want %v", samples, err, want)
+		}
+	}
+}
+
+func TestShardKeys(t *testing.T) {
+	for key, ok := range map[string]bool{
+		"a.tar": true, "deep/down/a.tar": true, "grün.tar": true, "a..tar": true, ".tar": true, "line\nbreak.tar": true,
+		"": false, "/a.tar": false, "../a.tar": false, "a/../../b.tar": false, "./a.tar": false, "a//b.tar": false, "a\x00.tar": false,
+		".millrace/a.tar": false, "deep/.millrace/a.tar": false, "a.zip": false, "a.tar/": false, "\xff.tar": false,
+	} {
+		if err := checkShardKey(key); (err == nil) != ok {
+			t.Errorf("%q: got %v, want a shard's key: %v", key, err, ok)
+		}
+	}
+}
+
+// A look-up among keys that all have one hash ends soon.
+func TestSameHashesEverywhere(t *testing.T) {
+	n := 300
+	b, err := writeIndex(t.TempDir(), meta{Format: "tar", Scanner: 1, ChunkSize: 1, Defaults: Defaults{Shuffle: "slot", Window: 1, BatchSize: 1, Tail: "short"}},
+		[]shardScan{{key: "a.tar", size: int64(n) * 2048, scan: manyChunks(n)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := openLocal(b.path, b.generation, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	f, err := os.OpenFile(b.path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for page := range int(hashPages(x.Samples())) {
+		recs, err := x.page(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var p [pageSize]byte
+		for i, r := range recs {
+			put64(p[16*i:], hashKey([]byte("wanted")))
+			put64(p[16*i+8:], r.sample)
+		}
+		binary.LittleEndian.PutUint32(p[16*pageRecords:], uint32(len(recs)))
+		putCRC(p[pageCRC:], p[:pageCRC])
+		if _, err := f.WriteAt(p[:], x.head.sections[secHash].offset+int64(page)*pageSize); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, ok, err := x.Lookup(t.Context(), "wanted"); ok || !errors.Is(err, errMalformed) {
+		t.Errorf("got %v, %v, want %v", ok, err, errMalformed)
+	}
+}
+
+func TestPartsAscend(t *testing.T) {
+	block := func(parts ...Part) []byte {
+		b := []byte{byte(len(parts))}
+		for _, p := range parts {
+			b = appendPart(b, p)
+		}
+		return b
+	}
+	for name, c := range map[string]struct {
+		block []byte
+		ok    bool
+	}{
+		"none":          {block(), true},
+		"one":           {block(Part{Ext: "a", Offset: 10, Length: 90}), true},
+		"ascending":     {block(Part{Offset: 10, Length: 10}, Part{Offset: 20}, Part{Offset: 20, Length: 80}), true},
+		"overlapping":   {block(Part{Offset: 10, Length: 10}, Part{Offset: 19, Length: 1}), false},
+		"descending":    {block(Part{Offset: 10, Length: 10}, Part{Offset: 0, Length: 10}), false},
+		"past the end":  {block(Part{Offset: 10, Length: 91}), false},
+		"wrapping":      {block(Part{Offset: 0xffffffff, Length: 101}), false},
+		"more than are": {append([]byte{200, 1}, block(Part{Length: 1})[1:]...), false},
+		"2^63 of them":  {binary.AppendUvarint(nil, 1<<63), false},
+		"trailing":      {append(block(), 0), false},
+	} {
+		if _, err := decodeParts(c.block, []uint32{100}); (err == nil) != c.ok {
+			t.Errorf("%s: got %v, want accepted: %v", name, err, c.ok)
+		}
+	}
+}
+
+// What lies between two samples is held until the second one's chunk is known, but not without an end.
+func TestLongGapClosesTheChunk(t *testing.T) {
+	for _, piece := range []int{1 << 20, 3 << 20} {
+		var lengths []int64
+		c := newCutter(maxChunkSize, func(r *chunkRecord) error { lengths = append(lengths, r.length); return nil })
+		sample := func(key string) {
+			for _, err := range []error{c.Begin(key), c.Data(make([]byte, 512)), c.End()} {
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		gap := func(n int) {
+			for ; n > 0; n -= piece {
+				if err := c.Gap(make([]byte, min(n, piece))); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		sample("a")
+		gap(maxHold - 1<<20)
+		sample("b")
+		gap(maxHold + 1)
+		sample("c")
+		gap(maxHold + 1)
+		if err := c.finish(); err != nil {
+			t.Fatal(err)
+		}
+		if want := []int64{maxHold - 1<<20 + 1024, 512}; fmt.Sprint(lengths) != fmt.Sprint(want) || cap(c.hold) > 3*maxHold/2 {
+			t.Errorf("in pieces of %d: got chunks of %v and %d bytes held, want %v", piece, lengths, cap(c.hold), want)
+		}
+	}
+}
+
+func TestSampleThatIsTooLong(t *testing.T) {
+	c := newCutter(1<<20, func(*chunkRecord) error { return nil })
+	if err := c.Begin("many members"); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Data(make([]byte, 1000)); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Ahead(format.MaxSample - 1000); err != nil {
+		t.Errorf("the longest: got %v", err)
+	}
+	var where *format.Error
+	if err := c.Ahead(format.MaxSample - 999); !errors.As(err, &where) || where.Name != "many members" {
+		t.Errorf("one byte longer: got %v, want one that names the sample", err)
+	}
+}
+
+// Every prefix and every bit flip of a pointer or a binding gives an error, or what was there.
+func TestDamagedPointerAndBinding(t *testing.T) {
+	store, rep := smallStore(t)
+	each := func(key string) {
+		whole, _ := store.Bytes(key)
+		whole = bytes.Clone(whole)
+		try := func(what string, b []byte) {
+			t.Helper()
+			store.Set(key, b)
+			x, err := Open(t.Context(), store, "", OpenOptions{})
+			if err != nil {
+				if !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrVersion) && !errors.Is(err, objstore.ErrNotFound) {
+					t.Errorf("%s, %s: got %v", key, what, err)
+				}
+				return
+			}
+			defer x.Close()
+			if x.Generation() != rep.Generation || x.Shard(0).ETag == "" {
+				t.Errorf("%s, %s: got generation %s", key, what, x.Generation())
+			}
+			if strings.HasPrefix(key, bindingDir) {
+				t.Errorf("%s, %s: got an index", key, what)
+			}
+		}
+		for n := range whole {
+			try(fmt.Sprintf("%d bytes", n), bytes.Clone(whole[:n]))
+			for bit := range 8 {
+				b := bytes.Clone(whole)
+				b[n] ^= 1 << bit
+				try(fmt.Sprintf("bit %d of byte %d", bit, n), b)
+			}
+		}
+		store.Set(key, whole)
+	}
+	each(pointerKey)
+	for _, k := range store.Keys() {
+		if strings.HasPrefix(k, bindingDir) {
+			each(k)
+		}
+	}
+}
+
+// A binding that is larger than any for so few shards is not read into memory.
+func TestHugeBinding(t *testing.T) {
+	store, rep := smallStore(t)
+	text, _ := store.Bytes(pointerKey)
+	var p pointer
+	if err := json.Unmarshal(text, &p); err != nil {
+		t.Fatal(err)
+	}
+	store.Set(bindingObject("", rep.Generation, p.Binding), make([]byte, 32<<20))
+	got := allocated(func() {
+		if _, err := Open(t.Context(), store, "", OpenOptions{}); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("got %v, want %v", err, ErrCorrupt)
+		}
+	})
+	if got > 4<<20 {
+		t.Errorf("got %d bytes allocated", got)
+	}
+}
