@@ -45,6 +45,8 @@ type Path struct {
 	follow *followers
 	kick   chan struct{} // holds one token: a reader has moved, or a store read has ended
 
+	segments sync.Pool // of *[][]byte: the lists of bodies that are closed
+
 	sources                                        atomic.Uint64
 	storeReads, storeBytes, rangeReads, rangeBytes atomic.Uint64
 	prefetched                                     atomic.Uint64
@@ -65,6 +67,7 @@ func New(cfg Config) *Path {
 		kick:   make(chan struct{}, 1),
 	}
 	p.gate = &gate{limit: cfg.Fetchers, idle: p.look}
+	p.segments.New = func() any { return new([][]byte) }
 	p.follow = newFollowers(cfg.Budget.Total())
 	p.tables = chunkcache.NewObjects[tableKey](cfg.Budget, max(cfg.Budget.Total()/tableShare, 1), (*chunkindex.Table).Bytes)
 	cfg.Budget.SetReclaim(p.reclaim, p.reclaimable)

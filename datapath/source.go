@@ -108,7 +108,7 @@ const readCost = 8 << 20 / 13
 // pays reports whether a chunk should be in memory as a whole.
 func (s *Source) pays(at shuffle.Cursor, local bool, c chunkindex.ChunkRanges) bool {
 	desc := s.index.Chunk(c.Chunk)
-	if len(s.index.Extents(c.Chunk)) != 1 || s.path.cache.Contains(s.key(c.Chunk)) {
+	if s.path.cache.Contains(s.key(c.Chunk)) || len(s.index.Extents(c.Chunk)) != 1 {
 		return true
 	}
 	if at.Epoch != nil && s.fits || local && s.path.follow.expected(s.key(c.Chunk)) {
@@ -159,7 +159,8 @@ func (s *Source) slices(ctx context.Context, b *batch) (*chunkindex.Body, error)
 	if err != nil {
 		return nil, err
 	}
-	segments := make([][]byte, b.segments)
+	list := s.path.segments.Get().(*[][]byte)
+	segments := slices.Grow((*list)[:0], b.segments)[:b.segments]
 	for i, c := range b.chunks {
 		data := l.Bytes(place[i])
 		for _, r := range c.Ranges {
@@ -167,7 +168,12 @@ func (s *Source) slices(ctx context.Context, b *batch) (*chunkindex.Body, error)
 			segments[r.Seq] = data[r.Offset:end:end]
 		}
 	}
-	return chunkindex.NewBody(segments, tiers(b.bytes, missing, time.Since(start)), l.Close), nil
+	return chunkindex.NewBody(segments, tiers(b.bytes, missing, time.Since(start)), func() {
+		l.Close()
+		clear(segments)
+		*list = segments
+		s.path.segments.Put(list)
+	}), nil
 }
 
 func (s *Source) resident(chunk int) bool { return s.path.cache.Resident(s.key(chunk)) }

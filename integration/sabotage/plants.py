@@ -49,8 +49,8 @@ PLANTS = [
         [
             (
                 "datapath/source.go",
-                "return chunkindex.NewBody(segments, tiers(b.bytes, missing, time.Since(start)), l.Close), nil",
-                "l.Close()\n\treturn chunkindex.NewBody(segments, tiers(b.bytes, missing, time.Since(start)), nil), nil",
+                "return chunkindex.NewBody(segments, tiers(b.bytes, missing, time.Since(start)), func() {\n\t\tl.Close()\n",
+                "l.Close()\n\treturn chunkindex.NewBody(segments, tiers(b.bytes, missing, time.Since(start)), func() {\n",
             )
         ],
     ),
