@@ -308,9 +308,14 @@ func TestDraining(t *testing.T) {
 }
 
 func TestPanicsEndInAnErrorOrAnAbort(t *testing.T) {
-	r := newRig(t, 20, 800, nil)
+	var memory *budget.Budget
+	r := newRig(t, 20, 800, func(c *gateway.Config) { memory = c.Budget })
+	idle := memory.InUse()
 	r.source.before = func(context.Context) error { panic("SECRET") }
-	checkProblem(t, r.do("GET", "/epoch/0/batch/0"), 500, "internal", true)
+	checkProblem(t, r.do("GET", "/epoch/0/batch/0?tail=pad&batch_size=5000"), 500, "internal", true)
+	if got := memory.InUse(); got != idle {
+		t.Errorf("got %d bytes in use after a panic, want %d", got, idle)
+	}
 	if m := r.do("GET", "/metrics"); !bytes.Contains(m.body, []byte("millrace_http_panics_total 1")) {
 		t.Errorf("the panic was not counted")
 	}

@@ -72,7 +72,7 @@ func newStack(tb testing.TB, samples, meanSize int, chunkSize, memory int64) *st
 	s.addr = ln.Addr().String()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- gateway.NewServer(g, gateway.ServerConfig{}).Serve(ctx, ln) }()
+	go func() { done <- gateway.NewServer(g, gateway.ServerConfig{Connections: 64}).Serve(ctx, ln) }()
 	tb.Cleanup(func() {
 		http.DefaultClient.CloseIdleConnections()
 		cancel()
