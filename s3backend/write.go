@@ -79,20 +79,27 @@ func condition(cond objstore.Condition) func(*minio.PutObjectOptions) {
 	}
 }
 
-// putWhole stores the body with one request. lost says that an attempt may have taken
-// effect unseen.
+// putWhole stores the body with one request.
 func (b *Backend) putWhole(ctx context.Context, key string, body io.ReaderAt, size int64, opts minio.PutObjectOptions, when func(*minio.PutObjectOptions)) (o objstore.Object, lost bool, err error) {
 	when(&opts)
-	err = b.run(ctx, b.lim.upload, func(ctx context.Context, a *attempt) error {
+	return b.store(ctx, b.lim.upload, key, size, func(ctx context.Context, a *attempt) (minio.UploadInfo, error) {
 		src := newSource(body, 0, size, a.watch, b.lim)
 		info, err := b.core.PutObject(ctx, b.bucket, key, src, size, "", "", opts)
-		if err = src.detach(err); err != nil {
+		return info, src.detach(err)
+	})
+}
+
+// store makes attempts of the request that makes a body an object. lost says that one of
+// them may have taken effect unseen.
+func (b *Backend) store(ctx context.Context, first time.Duration, key string, size int64, send func(context.Context, *attempt) (minio.UploadInfo, error)) (o objstore.Object, lost bool, err error) {
+	err = b.run(ctx, first, func(actx context.Context, a *attempt) error {
+		info, err := send(actx, a)
+		if err == nil && info.ETag == "" {
+			err = badAnswer("no ETag")
+		}
+		if err = settle(ctx, actx, err); err != nil {
 			lost = lost || classify(err).lost
 			return err
-		}
-		if info.ETag == "" {
-			lost = true
-			return badAnswer("no ETag")
 		}
 		o = objstore.Object{Key: key, Size: size, ETag: info.ETag, VersionID: info.VersionID}
 		return nil
@@ -162,20 +169,9 @@ func (b *Backend) putPart(ctx context.Context, key, id string, number int, body 
 func (b *Backend) finish(ctx context.Context, key, id string, size int64, parts []minio.CompletePart, when func(*minio.PutObjectOptions)) (o objstore.Object, lost bool, err error) {
 	var opts minio.PutObjectOptions
 	when(&opts)
-	err = b.run(ctx, b.lim.write, func(ctx context.Context, _ *attempt) error {
-		info, err := b.core.CompleteMultipartUpload(ctx, b.bucket, key, id, parts, opts)
-		if err != nil {
-			lost = lost || classify(err).lost
-			return err
-		}
-		if info.ETag == "" {
-			lost = true
-			return badAnswer("no ETag")
-		}
-		o = objstore.Object{Key: key, Size: size, ETag: info.ETag, VersionID: info.VersionID}
-		return nil
+	return b.store(ctx, b.lim.write, key, size, func(ctx context.Context, _ *attempt) (minio.UploadInfo, error) {
+		return b.core.CompleteMultipartUpload(ctx, b.bucket, key, id, parts, opts)
 	})
-	return o, lost, err
 }
 
 // abort frees what the parts of a failed Put occupy, also when ctx has ended. It is
