@@ -135,7 +135,7 @@ func (c Config) credentials(transport http.RoundTripper) *credentials.Credential
 	if identity || metadata {
 		providers = append(providers, &credentials.IAM{Client: &http.Client{Transport: transport}})
 	}
-	return credentials.NewChainCredentials(providers)
+	return credentials.New(&steady{chain: &credentials.Chain{Providers: providers}})
 }
 
 // tlsConfig trusts the system's authorities and those of CAFile.

@@ -1,0 +1,39 @@
+package s3backend
+
+import (
+	"time"
+
+	"github.com/minio/minio-go/v7/pkg/credentials"
+)
+
+// steady is a chain of providers that keeps what it found while it finds nothing: the chain
+// takes a file that is being written, or a metadata service that does not answer, for "there
+// are no credentials", and would send without a signature. It is used under the lock of a
+// credentials.Credentials.
+type steady struct {
+	chain *credentials.Chain
+	last  credentials.Value
+	again time.Time // when to look once more; zero while what was found is new
+}
+
+// lookAgain is how long old credentials are kept before the next look.
+const lookAgain = 5 * time.Second
+
+func (s *steady) Retrieve() (credentials.Value, error) { return s.RetrieveWithCredContext(nil) }
+
+func (s *steady) RetrieveWithCredContext(cc *credentials.CredContext) (credentials.Value, error) {
+	v, err := s.chain.RetrieveWithCredContext(cc)
+	if err == nil && v.AccessKeyID != "" || s.last.AccessKeyID == "" {
+		s.last, s.again = v, time.Time{}
+		return v, err
+	}
+	s.again = time.Now().Add(lookAgain)
+	return s.last, nil
+}
+
+func (s *steady) IsExpired() bool {
+	if s.again.IsZero() {
+		return s.chain.IsExpired()
+	}
+	return !time.Now().Before(s.again)
+}

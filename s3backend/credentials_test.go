@@ -1,0 +1,156 @@
+package s3backend
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/millrace-data/millrace/internal/objstore"
+)
+
+// rotation is a store that takes one access key, and the service that hands it out.
+type rotation struct {
+	mu      sync.Mutex
+	valid   string // what the store takes
+	given   string // what is handed out; empty: the service fails
+	handed  int
+	refused int
+}
+
+func (r *rotation) set(valid, given string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.valid, r.given, r.handed, r.refused = valid, given, 0, 0
+}
+
+func (r *rotation) counts() (handed, refused int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.handed, r.refused
+}
+
+func (r *rotation) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if req.URL.Path == "/credentials" {
+		r.handed++
+		if r.given == "" {
+			w.WriteHeader(http.StatusInternalServerError)
+			return
+		}
+		fmt.Fprintf(w, `{"AccessKeyId":%q,"SecretAccessKey":"s","Token":"t","Expiration":%q}`, r.given, time.Now().Add(6*time.Hour).Format(time.RFC3339))
+		return
+	}
+	if !strings.Contains(req.Header.Get("Authorization"), "Credential="+r.valid+"/") {
+		r.refused++
+		w.WriteHeader(http.StatusForbidden)
+		fmt.Fprint(w, "<Error><Code>InvalidAccessKeyId</Code></Error>")
+		return
+	}
+	w.Header().Set("ETag", `"`+testETag+`"`)
+	w.Header().Set("Last-Modified", "Mon, 02 Jan 2006 15:04:05 GMT")
+	w.Header().Set("Content-Range", "bytes 0-0/1")
+	w.WriteHeader(http.StatusPartialContent)
+	fmt.Fprint(w, "x")
+}
+
+// rotating returns a backend whose credentials come from r, as in a container.
+func rotating(t *testing.T, r *rotation, lim limits) *Backend {
+	t.Helper()
+	srv := httptest.NewServer(r)
+	t.Cleanup(srv.Close)
+	for _, name := range []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"} {
+		t.Setenv(name, "")
+	}
+	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", filepath.Join(t.TempDir(), "missing"))
+	t.Setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", srv.URL+"/credentials")
+	b, err := newBackend(Config{Bucket: "train", Endpoint: srv.URL, PathStyle: true}, lim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+// readAll reads one byte for each of many callers at once and returns their errors.
+func readAll(t *testing.T, b *Backend, callers int) error {
+	t.Helper()
+	errs := make([]error, callers)
+	var wg sync.WaitGroup
+	for i := range errs {
+		wg.Go(func() { errs[i] = b.ReadRange(t.Context(), ref, 0, make([]byte, 1)) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// TestRotationIsHidden replaces the key under load: one refresh serves all who were refused,
+// and each repeats once.
+func TestRotationIsHidden(t *testing.T) {
+	const callers = 32
+	r := &rotation{valid: "one", given: "one"}
+	b := rotating(t, r, quick())
+	for _, key := range []string{"one", "two"} {
+		r.set(key, key)
+		if err := readAll(t, b, callers); err != nil {
+			t.Errorf("key %s: %v", key, err)
+		}
+		handed, refused := r.counts()
+		if handed != 1 || refused > callers || key == "two" && refused == 0 {
+			t.Errorf("key %s: asked for credentials %d times, refused %d times, want once, and at most %d", key, handed, refused, callers)
+		}
+		if st := b.Stats(); st.Retries != int64(refused) {
+			t.Errorf("key %s: got %d retries after %d refusals", key, st.Retries, refused)
+		}
+	}
+}
+
+// TestRevocationIsFinal hands out a key that the store refuses: one refresh for all, one
+// repetition each, and within the interval no other.
+func TestRevocationIsFinal(t *testing.T) {
+	const callers = 32
+	r := &rotation{valid: "one", given: "one"}
+	b := rotating(t, r, quick())
+	if err := readAll(t, b, 1); err != nil {
+		t.Fatal(err)
+	}
+	r.set("none", "one")
+	if err := readAll(t, b, callers); !errors.Is(err, objstore.ErrDenied) {
+		t.Errorf("got %v, want %v", err, objstore.ErrDenied)
+	}
+	if handed, refused := r.counts(); handed != 1 || refused > 2*callers {
+		t.Errorf("asked for credentials %d times, refused %d times, want once, and at most %d", handed, refused, 2*callers)
+	}
+	before := b.Stats().Requests
+	if err := readAll(t, b, 1); !errors.Is(err, objstore.ErrDenied) || b.Stats().Requests != before+1 {
+		t.Errorf("soon after: got %v in %d requests, want %v in one", err, b.Stats().Requests-before, objstore.ErrDenied)
+	}
+}
+
+// TestCredentialsOutliveTheirSource fails the service that hands them out while the store
+// refuses once: requests keep their signature, and go on when both are sound.
+func TestCredentialsOutliveTheirSource(t *testing.T) {
+	r := &rotation{valid: "one", given: "one"}
+	b := rotating(t, r, quick())
+	if err := readAll(t, b, 1); err != nil {
+		t.Fatal(err)
+	}
+	r.set("none", "")
+	if err := readAll(t, b, 1); !errors.Is(err, objstore.ErrDenied) || strings.Contains(fmt.Sprint(err), "no credentials") {
+		t.Errorf("got %v, want %v of a signed request", err, objstore.ErrDenied)
+	}
+	r.set("one", "")
+	if err := readAll(t, b, 8); err != nil {
+		t.Errorf("with the old key, which is good again: %v", err)
+	}
+}
