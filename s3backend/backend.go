@@ -202,10 +202,13 @@ func (b *Backend) once(ctx context.Context, first time.Duration, again bool, do 
 	})
 	actx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	a := &attempt{watch: newWatch(cancel, first)}
+	a := &attempt{watch: newWatch(cancel, first), seen: seen{end: cancel}}
 	defer a.watch.rest()
 	err := do(context.WithValue(actx, seenKey{}, &a.seen), a)
 	err = settle(ctx, actx, err)
+	if f := (*failure)(nil); errors.As(err, &f) {
+		err = f.blameClock(a.seen.skew)
+	}
 	b.report(err)
 	return a.got, err
 }
@@ -247,13 +250,13 @@ func (b *Backend) report(err error) {
 func (b *Backend) refresh(started time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.refreshed.After(started) {
+	if !b.refreshed.Before(started) {
 		return true
 	}
 	if !b.refreshed.IsZero() && time.Since(b.refreshed) < b.lim.refresh {
 		return false
 	}
-	b.refreshed = time.Now()
 	b.creds.Expire()
+	b.refreshed = time.Now() // after it: who starts in between has the new ones already
 	return true
 }

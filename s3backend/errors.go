@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"time"
 
 	"github.com/minio/minio-go/v7"
 
@@ -52,7 +53,7 @@ func (f *failure) Unwrap() []error {
 // badAnswer is an answer that contradicts the request: the service, or something in
 // between, is out of order. Another attempt may meet a sound one.
 func badAnswer(format string, args ...any) error {
-	return &failure{kind: objstore.ErrUnavailable, detail: "wrong answer: " + fmt.Sprintf(format, args...), retry: true}
+	return &failure{kind: objstore.ErrUnavailable, detail: "wrong answer: " + fmt.Sprintf(format, args...), retry: true, lost: true}
 }
 
 func changed(got, want string) error {
@@ -101,7 +102,7 @@ func classifyAnswer(a *minio.ErrorResponse) *failure {
 		f.kind, f.fresh = objstore.ErrDenied, true
 		return f
 	case "RequestTimeTooSkewed":
-		f.kind, f.detail = objstore.ErrDenied, "this machine's clock and the store's differ too much: "+f.detail
+		f.kind = objstore.ErrDenied
 		return f
 	}
 	switch {
@@ -130,6 +131,28 @@ func classifyAnswer(a *minio.ErrorResponse) *failure {
 		f.kind = objstore.ErrDenied // the service understands us and refuses
 	}
 	return f
+}
+
+// maxSkew is how far S3 lets the clocks of a signature and of its own lie apart.
+const maxSkew = 15 * time.Minute
+
+// blameClock names this machine's clock as the cause of a refusal, where it is. Not every
+// service says so, and none in the answer to a HEAD: the time of the answer tells.
+func (f *failure) blameClock(skew time.Duration) *failure {
+	if !errors.Is(f.kind, objstore.ErrDenied) || f.code != "RequestTimeTooSkewed" && skew.Abs() <= maxSkew {
+		return f
+	}
+	how := "differs too much from the store's"
+	switch off := skew.Abs().Round(time.Second); {
+	case skew > maxSkew:
+		how = fmt.Sprintf("is %s ahead of the store's", off)
+	case skew < -maxSkew:
+		how = fmt.Sprintf("is %s behind the store's", off)
+	}
+	told := *f
+	told.fresh = false // no credentials mend a clock
+	told.detail = "this machine's clock " + how + ", set it with NTP: " + f.detail
+	return &told
 }
 
 // clip keeps what a server named short and printable.

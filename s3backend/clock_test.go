@@ -1,0 +1,147 @@
+package s3backend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace-data/millrace/internal/objstore"
+)
+
+// pipes is a listener without sockets, so that synctest's clock can run.
+type pipes chan net.Conn
+
+func (p pipes) Accept() (net.Conn, error) {
+	c, ok := <-p
+	if !ok {
+		return nil, net.ErrClosed
+	}
+	return c, nil
+}
+func (p pipes) Close() error   { close(p); return nil }
+func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+func (p pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	ours, theirs := net.Pipe()
+	select {
+	case p <- theirs:
+		return ours, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// inBubble runs do against a backend on handler, under a fake clock.
+func inBubble(t *testing.T, lim limits, handler http.HandlerFunc, do func(*testing.T, *Backend)) {
+	t.Helper()
+	t.Setenv("AWS_ACCESS_KEY_ID", "id")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
+	synctest.Test(t, func(t *testing.T) {
+		p := make(pipes)
+		srv := &http.Server{Handler: handler}
+		ended := make(chan error)
+		go func() { ended <- srv.Serve(p) }()
+		b, err := newBackend(Config{Bucket: "train", Endpoint: "http://store", PathStyle: true}, lim)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.transport.Proxy, b.transport.DialContext = nil, p.dial
+		do(t, b)
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait() // no dial is under way any more
+		if err := srv.Close(); err != nil {
+			t.Error(err)
+		}
+		<-ended
+	})
+}
+
+// TestNoPauseBeyondOurOwn fails every attempt, in each way: with no wait between attempts
+// the fake clock stands still, as nothing below has a wait of its own.
+func TestNoPauseBeyondOurOwn(t *testing.T) {
+	lim := quick()
+	lim.base, lim.top, lim.throttled = 0, 0, 0
+	refuse := func(status int, code string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(status)
+			fmt.Fprintf(w, "<Error><Code>%s</Code></Error>", code)
+		}
+	}
+	for name, tc := range map[string]struct {
+		answer http.HandlerFunc
+		want   error
+	}{
+		"slow down":   {refuse(503, "SlowDown"), objstore.ErrThrottled},
+		"too many":    {refuse(429, "x"), objstore.ErrThrottled},
+		"internal":    {refuse(500, "InternalError"), objstore.ErrUnavailable},
+		"bad gateway": {refuse(502, "x"), objstore.ErrUnavailable},
+		"timeout":     {refuse(408, "RequestTimeout"), objstore.ErrTimeout},
+		"no xml":      {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "busy", 503) }, objstore.ErrUnavailable},
+		"connection":  {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, objstore.ErrUnavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, lim, tc.answer, func(t *testing.T, b *Backend) {
+				start := time.Now()
+				readErr := b.ReadRange(t.Context(), ref, 0, make([]byte, 1))
+				_, statErr := b.Stat(t.Context(), testKey)
+				_, putErr := b.Put(t.Context(), testKey, strings.NewReader("x"), 1, objstore.Condition{})
+				_, openErr := b.Open(t.Context(), ref, 0)
+				if statErr == nil { // the answer to a HEAD names no code
+					t.Error("stat: got no error")
+				}
+				for _, err := range []error{readErr, putErr, openErr} {
+					if !errors.Is(err, tc.want) {
+						t.Errorf("got %v, want %v", err, tc.want)
+					}
+				}
+				if got := time.Since(start); got != 0 {
+					t.Errorf("got pauses of %v on the fake clock, want none", got)
+				}
+			})
+		})
+	}
+}
+
+// TestClockIsBlamed lets the store's clock differ from ours by an hour, in both directions.
+func TestClockIsBlamed(t *testing.T) {
+	for _, tc := range []struct {
+		store time.Duration // its clock less ours
+		code  string
+		want  string // in the error; empty: the clock is not named
+	}{
+		{time.Hour, "RequestTimeTooSkewed", "clock is 1h0m0s behind the store's"},
+		{-time.Hour, "RequestTimeTooSkewed", "clock is 1h0m0s ahead of the store's"},
+		{0, "RequestTimeTooSkewed", "clock differs too much from the store's"},
+		{-time.Hour, "AccessDenied", "clock is 1h0m0s ahead of the store's"},
+		{10 * time.Minute, "AccessDenied", ""},
+	} {
+		answer := func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Date", time.Now().Add(tc.store).UTC().Format(http.TimeFormat))
+			w.WriteHeader(http.StatusForbidden)
+			if r.Method != http.MethodHead {
+				fmt.Fprintf(w, "<Error><Code>%s</Code></Error>", tc.code)
+			}
+		}
+		inBubble(t, quick(), answer, func(t *testing.T, b *Backend) {
+			readErr := b.ReadRange(t.Context(), ref, 0, make([]byte, 1))
+			_, statErr := b.Stat(t.Context(), testKey)
+			if statNames := strings.Contains(fmt.Sprint(statErr), "clock"); statNames != (tc.want != "" && tc.store != 0) {
+				t.Errorf("%+v: stat: got %v", tc, statErr)
+			}
+			if !errors.Is(readErr, objstore.ErrDenied) || strings.Contains(readErr.Error(), "clock") != (tc.want != "") {
+				t.Errorf("%+v: got %v", tc, readErr)
+			}
+			if !strings.Contains(readErr.Error(), tc.want) {
+				t.Errorf("got %v, want %q in it", readErr, tc.want)
+			}
+		})
+	}
+}
