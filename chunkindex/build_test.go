@@ -300,6 +300,33 @@ func TestVerify(t *testing.T) {
 	}
 }
 
+// The progress of a verification reaches all shards, those without a sample too, when it ends, and not before.
+func TestVerifyProgress(t *testing.T) {
+	store := memstore.New()
+	sp := spec()
+	sp.Shards, sp.Sizes = 9, sp.Sizes[:7] // two shards are empty
+	d := indextest.Make(t, store, sp)
+	for _, parallel := range []int{1, 4} {
+		var seen []chunkindex.Progress
+		err := chunkindex.Verify(t.Context(), d.Index, store, prefix, parallel, func(p chunkindex.Progress) { seen = append(seen, p) }, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		last := seen[len(seen)-1]
+		if len(seen) != d.Index.Chunks() || last.Shards != 9 || last.Of != 9 || last.Done != last.Total || last.Samples != 7 {
+			t.Errorf("%d at a time: got %+v at the end of %d", parallel, last, len(seen))
+		}
+		if seen[0].Shards != 3 { // the empty ones, and the first, of one chunk
+			t.Errorf("%d at a time: got %d shards after the first chunk, want 3", parallel, seen[0].Shards)
+		}
+		for i, p := range seen[1:] {
+			if p.Shards < seen[i].Shards || p.Shards == 9 && p.Done != p.Total {
+				t.Errorf("%d at a time: got %+v after %+v", parallel, p, seen[i])
+			}
+		}
+	}
+}
+
 func TestOpenUsesItsLocalCopy(t *testing.T) {
 	store := memstore.New()
 	d := indextest.Make(t, store, spec())

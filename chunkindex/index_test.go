@@ -1,13 +1,17 @@
 package chunkindex_test
 
 import (
+	"archive/tar"
 	"bytes"
 	"crypto/sha256"
 	"hash/crc32"
+	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/chunkindex/indextest"
+	"github.com/millrace-data/millrace/chunkindex/webdataset"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
 )
@@ -69,6 +73,72 @@ func checkAgainst(t *testing.T, store objstore.Store, prefix string, x *chunkind
 	}
 	if _, ok, err := x.Lookup(ctx, "no such key"); ok || err != nil {
 		t.Fatalf("lookup of a key that is not there: got %v, %v", ok, err)
+	}
+}
+
+// Names of every kind that the scanner takes are found again, byte by byte.
+func TestNamesRoundTrip(t *testing.T) {
+	names := []string{"line\nbreak.jpg", "tab\tand\x1besc.jpg", "grün.jpg", "日本/語.png", "not\xffutf8.jpg", "README", "a/.hidden.jpg", "../up.txt", "/abs.txt",
+		strings.Repeat("d/", 2046) + "four", strings.Repeat("n", 4092) + ".jpg", "empty.bin"}
+	var keys []string
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	var samples [][]byte
+	for _, n := range names {
+		start := b.Len()
+		h := &tar.Header{Name: n, Mode: 0o644, Size: int64(len(n) % 7)}
+		if !utf8.ValidString(n) || len(n) > 255 {
+			h.Format = tar.FormatGNU
+		}
+		if err := w.WriteHeader(h); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write([]byte(n)[:h.Size]); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		key, _ := webdataset.Split(n)
+		keys, samples = append(keys, key), append(samples, bytes.Clone(b.Bytes()[start:]))
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	store := memstore.New()
+	store.Set("a.tar", b.Bytes())
+	for _, chunk := range []int64{1, 4096, 8 << 20} {
+		if _, err := chunkindex.Build(t.Context(), store, "", chunkindex.BuildOptions{ChunkSize: chunk}); err != nil {
+			t.Fatal(err)
+		}
+		x, err := chunkindex.Open(t.Context(), store, "", chunkindex.OpenOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkAgainst(t, store, "", x, keys, samples)
+		x.Close()
+	}
+}
+
+// Archives without a sample, in every form they come in, are shards of no samples.
+func TestEmptyArchives(t *testing.T) {
+	store := memstore.New()
+	store.Set("no-bytes.tar", nil)
+	store.Set("one-block.tar", make([]byte, 512))
+	store.Set("end-only.tar", make([]byte, 1024))
+	store.Set("padded.tar", make([]byte, 10240))
+	rep, err := chunkindex.Build(t.Context(), store, "", chunkindex.BuildOptions{})
+	if err != nil || rep.Shards != 4 || rep.Samples != 0 || rep.Chunks != 0 {
+		t.Fatalf("got %+v, %v, want four shards of no samples", rep, err)
+	}
+	x, err := chunkindex.Open(t.Context(), store, "", chunkindex.OpenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	checkAgainst(t, store, "", x, nil, nil)
+	if err := chunkindex.Verify(t.Context(), x, store, "", 2, nil, func(b chunkindex.BadRange) { t.Errorf("got %+v", b) }); err != nil {
+		t.Error(err)
 	}
 }
 

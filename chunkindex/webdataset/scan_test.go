@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -114,6 +115,85 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
+}
+
+// A header with any byte changed is refused, be it a member's own or an extension header.
+func TestEveryHeaderHasAChecksum(t *testing.T) {
+	b := archive(t, member{name: "a.jpg", body: "x"}, member{name: strings.Repeat("p/", 150) + "b.jpg", body: "2"},
+		member{name: strings.Repeat("g", 200) + ".jpg", format: tar.FormatGNU, body: "3"}, member{kind: tar.TypeXGlobalHeader, records: map[string]string{"comment": "c"}})
+	headers := 0
+	for at := 0; at < len(b); at += 512 {
+		if string(b[at+257:at+262]) != "ustar" {
+			continue
+		}
+		headers++
+		for i := range 512 {
+			b[at+i]++
+			got, err := scan(b)
+			var where *format.Error
+			switch {
+			case err == nil && i >= 148 && i < 156: // the sum itself, of which the last two bytes are padding
+			case !errors.As(err, &where):
+				t.Fatalf("byte %d of the header at %d: got %v, %v", i, at, keys(got), err)
+			}
+			b[at+i]--
+		}
+	}
+	if headers != 6 {
+		t.Errorf("got %d headers, want 6", headers)
+	}
+}
+
+// A member that says it is longer than any sample can be is refused before a byte of it is read.
+func TestMemberLongerThanASample(t *testing.T) {
+	for _, size := range []int64{format.MaxSample + 1, 1 << 35, 1 << 61} {
+		var b bytes.Buffer
+		w := tar.NewWriter(&b)
+		if err := w.WriteHeader(&tar.Header{Name: "a.jpg", Size: size, Mode: 0o644}); err != nil {
+			t.Fatal(err)
+		}
+		_, err := scan(b.Bytes())
+		var where *format.Error
+		if !errors.As(err, &where) || where.Name != "a.jpg" || !strings.Contains(err.Error(), fmt.Sprint(size)) {
+			t.Errorf("got %v, want one that names a.jpg and its %d bytes", err, size)
+		}
+	}
+}
+
+// heapSink remembers what is in memory when a sample begins and when it ends.
+type heapSink struct{ before, after uint64 }
+
+func (*heapSink) Gap([]byte) error       { return nil }
+func (*heapSink) Ahead(int64) error      { return nil }
+func (*heapSink) Data([]byte) error      { return nil }
+func (*heapSink) BeginPart(string) error { return nil }
+func (*heapSink) EndPart() error         { return nil }
+func (h *heapSink) Begin(string) error   { h.before = inUse(); return nil }
+func (h *heapSink) End() error           { h.after = inUse(); return nil }
+
+func inUse() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// Of the members of one sample no more is kept than what tells them apart.
+func TestManyMembersOfALongName(t *testing.T) {
+	var members []member
+	for i := range 4000 {
+		members = append(members, member{name: strings.Repeat("k", 4000) + fmt.Sprintf(".%d", i)})
+	}
+	b := archive(t, members...)
+	var h heapSink
+	if err := (webdataset.Tar{}).Scan(context.Background(), bytes.NewReader(b), &h); err != nil {
+		t.Fatal(err)
+	}
+	if got := int64(h.after) - int64(h.before); got > 2<<20 {
+		t.Errorf("got %d bytes more at the end of a sample of %d members", got, len(members))
+	}
+	runtime.KeepAlive(members)
+	runtime.KeepAlive(b)
 }
 
 // sparse returns an archive with a GNU sparse member, by changing the type and mending the checksum.
