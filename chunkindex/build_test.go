@@ -300,28 +300,33 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// The progress of a verification reaches all shards, those without a sample too, when it ends, and not before.
+// The progress of a verification counts a shard when its last chunk is read, and those without a sample at once.
 func TestVerifyProgress(t *testing.T) {
-	store := memstore.New()
-	sp := spec()
-	sp.Shards, sp.Sizes = 9, sp.Sizes[:7] // two shards are empty
-	d := indextest.Make(t, store, sp)
-	for _, parallel := range []int{1, 4} {
+	for _, c := range []struct{ samples, shards, parallel, first int }{
+		{7, 9, 1, 3}, // two empty shards, and the first, of one chunk
+		{7, 9, 4, 3},
+		{60, 4, 1, 0}, // shards of several chunks
+		{60, 4, 4, 0},
+	} {
+		store := memstore.New()
+		sp := spec()
+		sp.Sizes, sp.Shards = sp.Sizes[:c.samples], c.shards
+		d := indextest.Make(t, store, sp)
 		var seen []chunkindex.Progress
-		err := chunkindex.Verify(t.Context(), d.Index, store, prefix, parallel, func(p chunkindex.Progress) { seen = append(seen, p) }, nil)
+		err := chunkindex.Verify(t.Context(), d.Index, store, prefix, c.parallel, func(p chunkindex.Progress) { seen = append(seen, p) }, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		last := seen[len(seen)-1]
-		if len(seen) != d.Index.Chunks() || last.Shards != 9 || last.Of != 9 || last.Done != last.Total || last.Samples != 7 {
-			t.Errorf("%d at a time: got %+v at the end of %d", parallel, last, len(seen))
+		if len(seen) != d.Index.Chunks() || last.Shards != c.shards || last.Of != c.shards || last.Done != last.Total || last.Samples != uint64(c.samples) {
+			t.Errorf("%+v: got %+v at the end of %d", c, last, len(seen))
 		}
-		if seen[0].Shards != 3 { // the empty ones, and the first, of one chunk
-			t.Errorf("%d at a time: got %d shards after the first chunk, want 3", parallel, seen[0].Shards)
+		if seen[0].Shards != c.first {
+			t.Errorf("%+v: got %d shards after the first chunk, want %d", c, seen[0].Shards, c.first)
 		}
 		for i, p := range seen[1:] {
-			if p.Shards < seen[i].Shards || p.Shards == 9 && p.Done != p.Total {
-				t.Errorf("%d at a time: got %+v after %+v", parallel, p, seen[i])
+			if p.Shards < seen[i].Shards || p.Shards == c.shards && p.Done != p.Total {
+				t.Errorf("%+v: got %+v after %+v", c, p, seen[i])
 			}
 		}
 	}

@@ -154,7 +154,7 @@ func TestMemberLongerThanASample(t *testing.T) {
 		}
 		_, err := scan(b.Bytes())
 		var where *format.Error
-		if !errors.As(err, &where) || where.Name != "a.jpg" || !strings.Contains(err.Error(), fmt.Sprint(size)) {
+		if !errors.As(err, &where) || where.Name != "a.jpg" || !strings.Contains(err.Error(), fmt.Sprintf("%d bytes are more than", size)) {
 			t.Errorf("got %v, want one that names a.jpg and its %d bytes", err, size)
 		}
 	}
