@@ -40,7 +40,7 @@ type Store struct {
 func New(root string) (*Store, error) {
 	r, err := os.OpenRoot(root)
 	if err != nil {
-		return nil, fmt.Errorf("open directory: %w", mapError(err))
+		return nil, fmt.Errorf("open directory: %w", unnamed(err))
 	}
 	return &Store{root: r, lock: make(chan struct{}, 1)}, nil
 }
@@ -90,7 +90,7 @@ func (s *Store) stat(ctx context.Context, key string) (objstore.Object, error) {
 	}
 	info, err := s.root.Stat(key)
 	if err != nil {
-		return objstore.Object{}, mapError(err)
+		return objstore.Object{}, unnamed(err)
 	}
 	if !info.Mode().IsRegular() {
 		return objstore.Object{}, fmt.Errorf("%w: no regular file", objstore.ErrNotFound)
@@ -126,7 +126,7 @@ func (s *Store) openVersion(ctx context.Context, ref objstore.Ref) (*os.File, ob
 	// O_NONBLOCK: opening a named pipe must not wait for its other end.
 	f, err := s.root.OpenFile(ref.Key, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return nil, objstore.Object{}, mapError(err)
+		return nil, objstore.Object{}, unnamed(err)
 	}
 	o, err := current(f, ref.Key, ref.ETag)
 	if err != nil {
@@ -279,4 +279,12 @@ func mapError(err error) error {
 		kind = objstore.ErrDenied
 	}
 	return fmt.Errorf("%w: %w", kind, err)
+}
+
+// unnamed is mapError for a path that the caller has named already.
+func unnamed(err error) error {
+	if at := (*fs.PathError)(nil); errors.As(err, &at) {
+		err = at.Err
+	}
+	return mapError(err)
 }
