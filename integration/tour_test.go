@@ -147,6 +147,20 @@ func (s *shell) run(text string) (output []string, status string) {
 	return output, "none: the shell has ended"
 }
 
+// follow types the commands of a page, with port in place of 8080, and compares what they show.
+func (s *shell) follow(t *testing.T, page string, commands []command, port string) {
+	t.Helper()
+	for _, c := range commands {
+		output, status := s.run(strings.ReplaceAll(c.text, "8080", port))
+		if status != "0" {
+			t.Fatalf("%s:%d: %s\nexit status %s\n%s", page, c.line, c.text, status, strings.Join(output, "\n"))
+		}
+		if !shows(c.want, output) {
+			t.Fatalf("%s:%d: %s\ngot:\n%s\nwant:\n%s", page, c.line, c.text, strings.Join(output, "\n"), strings.Join(c.want, "\n"))
+		}
+	}
+}
+
 // TestReadmeTour types the README's tour line by line and compares what it shows.
 func TestReadmeTour(t *testing.T) {
 	page, err := os.ReadFile("../README.md")
@@ -162,15 +176,7 @@ func TestReadmeTour(t *testing.T) {
 		t.Fatal(err)
 	}
 	sh := startShell(t, t.TempDir())
-	for _, c := range commands {
-		output, status := sh.run(strings.ReplaceAll(c.text, "8080", port))
-		if status != "0" {
-			t.Fatalf("README.md:%d: %s\nexit status %s\n%s", c.line, c.text, status, strings.Join(output, "\n"))
-		}
-		if !shows(c.want, output) {
-			t.Fatalf("README.md:%d: %s\ngot:\n%s\nwant:\n%s", c.line, c.text, strings.Join(output, "\n"), strings.Join(c.want, "\n"))
-		}
-	}
+	sh.follow(t, "README.md", commands, port)
 }
 
 // TestReadmeLinksLead checks that every page that the README names is there.
