@@ -42,7 +42,7 @@ func TestConfigurationTableInTheDocumentationIsTrue(t *testing.T) {
 	}
 }
 
-// table lists the settings of serve, with the defaults that depend on the machine in words.
+// table lists the settings of serve.
 func table() string {
 	var c serveConfig
 	f := &flags{set: pflag.NewFlagSet("serve", pflag.ContinueOnError), source: map[string]string{}}
@@ -54,10 +54,7 @@ func table() string {
 		_, usage := pflag.UnquoteUsage(fl)
 		usage, _, _ = strings.Cut(usage, " (default ")
 		def := fl.DefValue
-		switch {
-		case fl.Name == "cache-size":
-			def = "a quarter of the memory"
-		case def == "" || def == "false":
+		if def == "" || def == "false" {
 			def = "-"
 		}
 		fmt.Fprintf(&b, "| `--%s` | `%s` | %s | %s |\n", fl.Name, variable(fl.Name), def, usage)

@@ -82,6 +82,7 @@ type server struct {
 	log     zerolog.Logger
 	path    *datapath.Path
 	gateway *gateway.Gateway
+	pace    bool     // the collector: unless the user does
 	closers []func() // called last to first
 }
 
@@ -94,7 +95,7 @@ func (s *server) close() {
 
 // compose opens the datasets and wires the parts. It starts nothing.
 func (a *app) compose(ctx context.Context, c *serveConfig) (*server, error) {
-	s := &server{cfg: c, log: a.logger(c.logLevel, c.logFormat)}
+	s := &server{cfg: c, log: a.logger(c.logLevel, c.logFormat), pace: a.env["GOGC"] == ""}
 	heap := limitHeap(a.env, c.memory, c.cacheSize)
 	s.log.Debug().Int64("memory", c.memory).Int64("cache", c.cacheSize).Int64("heap_limit", heap).Msg("memory")
 	b := budget.New(c.cacheSize, c.wait)
@@ -102,28 +103,26 @@ func (a *app) compose(ctx context.Context, c *serveConfig) (*server, error) {
 		Budget: b, Fetchers: c.fetchers, PartSize: c.partSize, CheckSHA: c.checkSHA, NoPrefetch: c.noPrefetch,
 	})
 	s.closers = append(s.closers, s.path.Close)
-	var sets []gateway.Dataset
+	var all []opened
 	var faults []error
 	for _, l := range c.locations {
-		tables := s.path.Tables()
-		d, err := openIndex(ctx, &c.store, l, chunkindex.OpenOptions{CacheDir: c.indexDir, Tables: tables})
+		d, err := openIndex(ctx, &c.store, l, chunkindex.OpenOptions{CacheDir: c.indexDir, Tables: s.path.Tables()})
 		if err != nil {
 			faults = append(faults, err)
 			continue
 		}
 		s.closers = append(s.closers, d.close)
-		if err := s.fits(b, d); err != nil {
-			faults = append(faults, err)
-			continue
-		}
-		sets = append(sets, gateway.Dataset{Name: l.name, Index: d.index, Source: s.path.Open(d.index, d.store, l.prefix)})
+		all = append(all, d)
 		s.log.Info().Str("dataset", l.name).Stringer("from", l).Str("generation", d.index.Generation()).
 			Uint64("samples", d.index.Samples()).Int("chunks", d.index.Chunks()).Int64("bytes", d.index.Bytes()).Msg("dataset opened")
 	}
 	err := errors.Join(faults...)
 	if err == nil {
+		err = s.fits(b, all)
+	}
+	if err == nil {
 		s.gateway, err = gateway.New(gateway.Config{
-			Datasets: sets, Budget: b, Log: s.log, Version: buildInfo().Version, Stats: s.stats,
+			Datasets: s.datasets(all), Budget: b, Log: s.log, Version: buildInfo().Version, Stats: s.stats,
 			AdminListen: c.adminListen != "", Deadline: c.deadline,
 			LameDuck: max(c.lameDuck, 1), // 0 would be the default
 		})
@@ -133,6 +132,14 @@ func (a *app) compose(ctx context.Context, c *serveConfig) (*server, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+func (s *server) datasets(all []opened) []gateway.Dataset {
+	sets := make([]gateway.Dataset, 0, len(all))
+	for _, d := range all {
+		sets = append(sets, gateway.Dataset{Name: d.loc.name, Index: d.index, Source: s.path.Open(d.index, d.store, d.loc.prefix)})
+	}
+	return sets
 }
 
 // run binds the listeners and serves until ctx ends, then drains. ready, if not nil, is called with the data
@@ -172,6 +179,9 @@ func (s *server) join(ctx context.Context, data, admin net.Listener) error {
 		}
 		return nil
 	})
+	if s.pace {
+		g.Go(func() error { return paceCollector(rest) })
+	}
 	if admin != nil {
 		srv := gateway.NewAdminServer(s.gateway)
 		context.AfterFunc(rest, func() { _ = srv.Close() })
@@ -187,8 +197,12 @@ func (s *server) join(ctx context.Context, data, admin net.Listener) error {
 		defer context.AfterFunc(ctx, func() {
 			s.log.Info().Dur("lame_duck", s.cfg.lameDuck).Dur("drain_timeout", s.cfg.drain).Msg("draining")
 		})()
-		err := gateway.NewServer(s.gateway, gateway.ServerConfig{DrainTime: s.cfg.drain}).Serve(failed, data)
-		if err == nil {
+		drain := max(s.cfg.drain, 1) // 0 would be the default
+		err := gateway.NewServer(s.gateway, gateway.ServerConfig{DrainTime: drain}).Serve(failed, data)
+		switch {
+		case errors.Is(err, context.DeadlineExceeded):
+			err = fmt.Errorf("requests were still open after %s: %w", s.cfg.drain, err)
+		case err == nil:
 			s.log.Info().Msg("drained")
 		}
 		return err

@@ -51,7 +51,8 @@ func (c *serveConfig) define(f *flags) {
 	f.text(&c.listen, "listen", "127.0.0.1:8080", "`ADDRESS` of the data port")
 	f.text(&c.adminListen, "admin-listen", "", "`ADDRESS` of a port of their own for metrics, statistics and profiles")
 	f.flag(&c.insecure, "insecure-no-auth", "allow a --listen address that others can reach: there are no tokens yet")
-	f.size(&c.cacheSize, "cache-size", defaultCacheSize(c.memory), "`SIZE` of the budget for chunks, transfers, tables and bodies together (default a quarter of the memory)")
+	f.size(&c.cacheSize, "cache-size", defaultCacheSize(c.memory), "`SIZE` of the budget for chunks, transfers, tables and bodies together")
+	f.set.Lookup("cache-size").DefValue = "a quarter of the memory" // the same words on every machine; --check prints the size
 	f.duration(&c.wait, "budget-wait", budget.DefaultWait, "`DURATION` that a batch waits for memory before it gets 503")
 	f.duration(&c.deadline, "deadline", time.Minute, "`DURATION` to the first byte of an answer")
 	f.text(&c.indexDir, "index-dir", "", "`DIR` that keeps copies of the indexes (default a temporary directory)")

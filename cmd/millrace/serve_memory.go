@@ -17,9 +17,8 @@ type need struct {
 	window   int64 // what the default order wants in memory at one time
 }
 
-// least is the smallest budget that can serve the dataset at all: a chunk that arrives while
-// another is in use, and a body.
-func (n need) least() int64 { return n.resident + 2*n.chunk + n.body }
+// serving is what the dataset takes while it is read: a chunk that arrives while another is in use, and a body.
+func (n need) serving() int64 { return 2*n.chunk + n.body }
 
 func needs(x *chunkindex.Index) need {
 	n := need{resident: x.Resident(), chunk: x.MaxChunk(), body: x.MaxSample()}
@@ -38,25 +37,49 @@ func needs(x *chunkindex.Index) need {
 	return n
 }
 
-// fits refuses a budget that could never serve a dataset and warns of one that reads chunks more
-// than once an epoch. It reserves what the index holds for as long as the process lives.
-func (s *server) fits(b *budget.Budget, d opened) error {
-	n := needs(d.index)
-	if n.least() > s.cfg.cacheSize {
-		return &usageError{fmt.Errorf("--cache-size %s cannot serve %s: it takes %d (index) + 2 x %d (largest chunk) + %d (batch) = %d bytes at least",
-			formatSize(s.cfg.cacheSize), d.loc.name, n.resident, n.chunk, n.body, n.least()), "millrace serve"}
+// fits refuses a budget that could never serve the datasets and warns of those that will be read more than once an
+// epoch. It reserves what the indexes hold for as long as the process lives.
+func (s *server) fits(b *budget.Budget, all []opened) error {
+	var resident int64
+	var hungry need // the one that takes most while it is read
+	var name string
+	indexes := make([]*chunkindex.Index, 0, len(all))
+	for _, d := range all {
+		n := needs(d.index)
+		resident += n.resident
+		if n.serving() > hungry.serving() {
+			hungry, name = n, d.loc.name
+		}
+		indexes = append(indexes, d.index)
 	}
-	r, ok := b.TryReserve(n.resident)
-	if !ok {
-		return &usageError{fmt.Errorf("--cache-size %s: the indexes of all datasets together do not fit, %s with %d bytes is the first too many",
-			formatSize(s.cfg.cacheSize), d.loc.name, n.resident), "millrace serve"}
+	least, plans := leastBudget(resident+hungry.serving(), indexes)
+	r, ok := b.TryReserve(resident)
+	if !ok || least > b.Total() {
+		return &usageError{fmt.Errorf("--cache-size %s is too small: %d (indexes) + %d (plans) + 2 x %d (largest chunk of %s) + %d (batch) = %d bytes are the least",
+			formatSize(s.cfg.cacheSize), resident, plans, hungry.chunk, name, hungry.body, least), "millrace serve"}
 	}
 	s.closers = append(s.closers, r.Release)
-	if want := n.resident + n.window + n.body; want > s.cfg.cacheSize {
-		s.log.Warn().Str("dataset", d.loc.name).Int64("cache_size", s.cfg.cacheSize).Int64("wanted", want).
-			Msg("the cache is smaller than the dataset's order wants: some chunks are read more than once an epoch")
+	reserved := resident + gateway.PlanMemory(b.Total(), indexes)
+	for _, d := range all {
+		n := needs(d.index)
+		if want := reserved + n.window + n.body; want > b.Total() {
+			s.log.Warn().Str("dataset", d.loc.name).Int64("cache_size", b.Total()).Int64("wanted", want).
+				Msg("the cache is smaller than the dataset's order wants: some chunks are read more than once an epoch")
+		}
 	}
 	return nil
+}
+
+// leastBudget adds the memory of the plans, which grows with the budget that they are part of.
+func leastBudget(rest int64, indexes []*chunkindex.Index) (total, plans int64) {
+	for {
+		total = rest + plans
+		more := gateway.PlanMemory(total, indexes)
+		if more == plans {
+			return total, plans
+		}
+		plans = more
+	}
 }
 
 // stats names the data path's counters for the metrics page.
