@@ -59,23 +59,30 @@ checks each body. The latency of a batch is from the request to the last byte ch
 				}
 			}
 			return check, func(ctx context.Context, args []string) error {
-				rep, err := runBench(ctx, args[0], &p, n, d)
+				l, err := runBench(ctx, args[0], &p, n, d)
 				if err != nil {
 					return err
 				}
-				return a.print(rep, func(w io.Writer) { printBench(w, rep) })
+				if err := a.print(l.rep, func(w io.Writer) { printBench(w, l.rep) }); err != nil {
+					return err
+				}
+				if l.failure != nil {
+					return fmt.Errorf("bench %s: %d of %s failed, the first: %w", args[0], l.rep.Errors,
+						count(l.rep.Batches+l.rep.Errors, "batch", "batches"), l.failure)
+				}
+				return nil
 			}
 		},
 	})
 }
 
 func printBench(w io.Writer, r benchReport) {
-	fmt.Fprintf(w, "%s batches, %s samples, %s in %.1f s over %d connections\n", humanize.Comma(int64(r.Batches)),
-		humanize.Comma(int64(r.Samples)), humanize.IBytes(r.Bytes), r.Seconds, r.Connections)
+	fmt.Fprintf(w, "%s, %s, %s in %.1f s over %s\n", count(r.Batches, "batch", "batches"), count(r.Samples, "sample", "samples"),
+		humanize.IBytes(r.Bytes), r.Seconds, count(r.Connections, "connection", "connections"))
 	fmt.Fprintf(w, "  %s samples/s, %.1f MB/s\n", humanize.Comma(int64(r.SamplesPS)), r.MBPS)
 	fmt.Fprintf(w, "  latency p50 %.2f ms, p99 %.2f ms, max %.2f ms\n", r.P50, r.P99, r.Max)
 	if r.Errors > 0 {
-		fmt.Fprintf(w, "  %d errors, the first: %s\n", r.Errors, r.FirstError)
+		fmt.Fprintf(w, "  %s failed\n", count(r.Errors, "batch", "batches"))
 	}
 }
 
@@ -86,9 +93,10 @@ type load struct {
 	batches uint64
 	next    atomic.Uint64
 
-	mu    sync.Mutex // guards what follows
-	rep   benchReport
-	times []time.Duration
+	mu      sync.Mutex // guards what follows
+	rep     benchReport
+	times   []time.Duration
+	failure error // of the first batch that failed
 }
 
 // reachTime is how long a bench waits for a gateway's first sign of life: what is not there
@@ -110,34 +118,40 @@ func reach(ctx context.Context, gateway string) error {
 	return fmt.Errorf("bench %s: %w in %s: %w", gateway, errUnreachable, reachTime, err)
 }
 
-func runBench(ctx context.Context, gateway string, p *planFlags, n int, d time.Duration) (benchReport, error) {
+// errMeasured ends the readers of a bench.
+var errMeasured = errors.New("the measurement is over")
+
+// runBench loads a gateway. What it returns has measured something: not a single batch is an error.
+func runBench(ctx context.Context, gateway string, p *planFlags, n int, d time.Duration) (*load, error) {
 	if err := reach(ctx, gateway); err != nil {
-		return benchReport{}, err
+		return nil, err
 	}
 	c, err := client.New(client.Config{Gateways: []string{gateway}, Dataset: p.dataset})
 	if err != nil {
-		return benchReport{}, err
+		return nil, err
 	}
 	defer c.CloseIdle()
 	first, err := c.Batch(ctx, p.opt, 0)
 	if err != nil {
-		return benchReport{}, err
+		return nil, err
 	}
 	l := &load{client: c, opt: p.opt, batches: first.Batches}
 	l.opt.Generation = first.Generation
 	l.rep.Connections = n
 	start := time.Now()
-	limited, cancel := context.WithTimeout(ctx, d)
-	defer cancel()
+	// Not a deadline: a client that sees one coming gives up ahead of it, again and again.
+	limited, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer time.AfterFunc(d, func() { cancel(errMeasured) }).Stop()
 	var g errgroup.Group
 	for range n {
 		g.Go(func() error { l.reader(limited); return nil })
 	}
 	_ = g.Wait() // readers count their errors
 	if ctx.Err() != nil {
-		return benchReport{}, context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	}
-	return l.report(time.Since(start))
+	return l, l.report(time.Since(start))
 }
 
 // reader takes the next batch of all until time is over.
@@ -152,30 +166,34 @@ func (l *load) reader(ctx context.Context) {
 		if network := (*net.OpError)(nil); err != nil && ctx.Err() != nil && !errors.As(err, &network) {
 			return // cut off by the end of the measurement
 		}
-		l.mu.Lock()
-		if err != nil {
-			l.rep.Errors++
-			if l.rep.FirstError == "" {
-				l.rep.FirstError = err.Error()
-			}
-		} else {
-			l.rep.Batches++
-			l.rep.Samples += uint64(b.Samples())
-			l.rep.Bytes += uint64(len(b.Bytes()))
-			l.times = append(l.times, took)
-		}
-		l.mu.Unlock()
+		l.note(b, took, err)
 	}
 }
 
-func (l *load) report(took time.Duration) (benchReport, error) {
-	r := l.rep
-	if len(l.times) == 0 {
-		if r.FirstError == "" {
-			r.FirstError = "no batch came in time"
+func (l *load) note(b *client.Batch, took time.Duration, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err != nil {
+		if l.rep.Errors++; l.failure == nil {
+			l.failure, l.rep.FirstError = err, err.Error()
 		}
-		return r, errors.New(r.FirstError)
+		return
 	}
+	l.rep.Batches++
+	l.rep.Samples += uint64(b.Samples())
+	l.rep.Bytes += uint64(len(b.Bytes()))
+	l.times = append(l.times, took)
+}
+
+// report turns what was noted into rates and latencies.
+func (l *load) report(took time.Duration) error {
+	if len(l.times) == 0 {
+		if l.failure != nil {
+			return l.failure
+		}
+		return errors.New("no batch came in time")
+	}
+	r := &l.rep
 	r.Seconds = took.Seconds()
 	r.SamplesPS = float64(r.Samples) / r.Seconds
 	r.MBPS = float64(r.Bytes) / r.Seconds / 1e6
@@ -185,5 +203,5 @@ func (l *load) report(took time.Duration) (benchReport, error) {
 		return float64(l.times[i].Microseconds()) / 1000
 	}
 	r.P50, r.P99, r.Max = at(0.50), at(0.99), at(1)
-	return r, nil
+	return nil
 }

@@ -106,8 +106,8 @@ same command again writes the same files.`,
 }
 
 func printFetch(w io.Writer, r fetchReport) {
-	fmt.Fprintf(w, "epoch %d of %s: %s samples in %s batches, %s, in %.2f s\n", r.Epoch, r.Dataset, humanize.Comma(int64(r.Samples)),
-		humanize.Comma(int64(r.Batches)), humanize.IBytes(r.Bytes), r.Seconds)
+	fmt.Fprintf(w, "epoch %d of %s: %s in %s, %s, in %.2f s\n", r.Epoch, r.Dataset, count(r.Samples, "sample", "samples"),
+		count(r.Batches, "batch", "batches"), humanize.IBytes(r.Bytes), r.Seconds)
 	fmt.Fprintf(w, "  %s samples/s, %.1f MB/s\n", humanize.Comma(int64(r.SamplesPS)), r.MBPS)
 	fmt.Fprintf(w, "  every length and CRC-32C matched; %s\n", r.Proved)
 }

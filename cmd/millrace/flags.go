@@ -182,6 +182,14 @@ func (f *flags) list(p *[]string, name, usage string) {
 // output defines --json.
 func (f *flags) output(a *app) { f.flag(&a.json, "json", "print JSON") }
 
+// count is a number and what it counts: 1 shard, 2,000 shards.
+func count[N ~int | ~uint64](n N, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return humanize.Comma(int64(n)) + " " + many
+}
+
 // hideSecrets removes user information from anything that looks like a URL.
 func hideSecrets(s string) string {
 	u, err := url.Parse(s)

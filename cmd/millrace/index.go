@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -83,15 +85,19 @@ func (a *app) build1(ctx context.Context, st objstore.Store, l location, opt chu
 	b := a.newBar(ctx, "index")
 	defer b.end()
 	opt.Progress = b.update
-	return chunkindex.Build(ctx, st, l.prefix, opt)
+	rep, err := chunkindex.Build(ctx, st, l.prefix, opt)
+	if err != nil {
+		return rep, fmt.Errorf("index %s: %w", l, cause(l, err))
+	}
+	return rep, nil
 }
 
 func printBuild(w io.Writer, l location, r chunkindex.BuildReport) {
 	fmt.Fprintf(w, "indexed %s\n", l)
 	fmt.Fprintf(w, "  generation %s\n", r.Generation)
-	fmt.Fprintf(w, "  %s samples in %s chunks of %s shards, %s\n", humanize.Comma(int64(r.Samples)),
-		humanize.Comma(int64(r.Chunks)), humanize.Comma(int64(r.Shards)), humanize.IBytes(uint64(r.Bytes)))
-	fmt.Fprintf(w, "  read %s, reused %d shards\n", humanize.IBytes(uint64(r.ReadBytes)), r.ReusedShards)
+	fmt.Fprintf(w, "  %s in %s of %s, %s\n", count(r.Samples, "sample", "samples"), count(r.Chunks, "chunk", "chunks"),
+		count(r.Shards, "shard", "shards"), humanize.IBytes(uint64(r.Bytes)))
+	fmt.Fprintf(w, "  read %s, reused %s\n", humanize.IBytes(uint64(r.ReadBytes)), count(r.ReusedShards, "shard", "shards"))
 	switch {
 	case r.Unchanged:
 		fmt.Fprintln(w, "  nothing has changed")
@@ -116,16 +122,41 @@ func openIndex(ctx context.Context, s *storeFlags, l location, opt chunkindex.Op
 	}
 	x, err := chunkindex.Open(ctx, st, l.prefix, opt)
 	if err != nil {
-		done()
-		if errors.Is(err, objstore.ErrNotFound) {
-			err = fmt.Errorf("%w (run 'millrace index %s' first?)", err, l)
-		}
-		return opened{}, fmt.Errorf("open dataset %s: %w", l, err)
+		defer done()
+		return opened{}, explain(ctx, "open dataset", l, st, err)
 	}
 	return opened{l, st, x, func() {
 		_ = x.Close() // only read from
 		done()
 	}}, nil
+}
+
+// cause leaves out what chunkindex says ahead of a fault: its word for the operation, and the prefix, which for a whole
+// bucket or directory is empty. The commands name the dataset by its address instead.
+func cause(l location, err error) error {
+	inner := errors.Unwrap(err)
+	if inner == nil {
+		return err
+	}
+	ahead, ok := strings.CutSuffix(err.Error(), inner.Error())
+	if !ok || !strings.HasSuffix(ahead, strconv.Quote(l.prefix)+": ") {
+		return err
+	}
+	return inner
+}
+
+// explain names the dataset that a fault is about, and the cure for an index that is missing: unless what is missing is
+// the bucket, which reading one object cannot tell.
+func explain(ctx context.Context, op string, l location, st objstore.Store, err error) error {
+	err = cause(l, err)
+	if !errors.Is(err, objstore.ErrNotFound) {
+		return fmt.Errorf("%s %s: %w", op, l, err)
+	}
+	enough := errors.New("there is an object")
+	if listed := st.List(ctx, l.prefix, func(objstore.Object) error { return enough }); errors.Is(listed, objstore.ErrNotFound) {
+		return fmt.Errorf("%s %s: %w", op, l, listed)
+	}
+	return fmt.Errorf("%s %s: %w (run 'millrace index' on it first?)", op, l, err)
 }
 
 type verifyReport struct {
@@ -186,12 +217,13 @@ func (a *app) runVerify(ctx context.Context, s *storeFlags, l location, parallel
 		return err
 	}
 	if err := a.print(rep, func(w io.Writer) {
-		fmt.Fprintf(w, "verified %s: %d chunks, %s, %d bad ranges, %.1f s\n", l, rep.Chunks, humanize.IBytes(uint64(rep.Bytes)), len(rep.Bad), rep.Seconds)
+		fmt.Fprintf(w, "verified %s: %s, %s, %s, %.1f s\n", l, count(rep.Chunks, "chunk", "chunks"), humanize.IBytes(uint64(rep.Bytes)),
+			count(len(rep.Bad), "bad range", "bad ranges"), rep.Seconds)
 	}); err != nil {
 		return err
 	}
 	if len(rep.Bad) > 0 {
-		return fmt.Errorf("verify %s: %d bad ranges: %w", l, len(rep.Bad), errCorrupt)
+		return fmt.Errorf("verify %s: %s: %w", l, count(len(rep.Bad), "bad range", "bad ranges"), errCorrupt)
 	}
 	return nil
 }
@@ -215,7 +247,7 @@ serving it: it has its own copy of the index.`,
 				return s.with(ctx, l, false, func(ctx context.Context, st objstore.Store) error {
 					keys, err := chunkindex.Collect(ctx, st, l.prefix, grace)
 					if err != nil {
-						return err
+						return explain(ctx, "gc", l, st, err)
 					}
 					if keys == nil {
 						keys = []string{}
@@ -224,7 +256,7 @@ serving it: it has its own copy of the index.`,
 						for _, k := range keys {
 							fmt.Fprintf(w, "removed %s\n", k)
 						}
-						fmt.Fprintf(w, "%d objects removed\n", len(keys))
+						fmt.Fprintf(w, "%s removed\n", count(len(keys), "object", "objects"))
 					})
 				})
 			}

@@ -81,11 +81,11 @@ func (a *app) packAndIndex(ctx context.Context, sources []string, st objstore.St
 const maxSkipped = 10
 
 func printPack(w io.Writer, l location, r packReport) {
-	fmt.Fprintf(w, "packed %s files, %s, as %s samples in %d shards (%d were finished before)\n", humanize.Comma(int64(r.Files)),
-		humanize.IBytes(uint64(r.Bytes)), humanize.Comma(int64(r.Samples)), r.Shards, r.ReusedShards)
+	fmt.Fprintf(w, "packed %s, %s, as %s in %s (%d finished before)\n", count(r.Files, "file", "files"),
+		humanize.IBytes(uint64(r.Bytes)), count(r.Samples, "sample", "samples"), count(r.Shards, "shard", "shards"), r.ReusedShards)
 	if r.MultiMember > 0 {
-		fmt.Fprintf(w, "  %s samples have more than one member, such as %q: files of one name with several extensions, read together;\n  --key path tells them apart where their names differ before the last dot\n",
-			humanize.Comma(int64(r.MultiMember)), r.Example)
+		fmt.Fprintf(w, "  %s of more than one member, such as %q: files of one name with several extensions, read together;\n  --key path tells them apart where their names differ before the last dot\n",
+			count(r.MultiMember, "sample", "samples"), r.Example)
 	}
 	for i, s := range r.Skipped {
 		if i == maxSkipped {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -113,7 +112,7 @@ func (a *app) planRemote(ctx context.Context, gateway string, p *planFlags, batc
 		return err
 	}
 	if batch == nil {
-		return a.print(plan, func(w io.Writer) { printFields(w, plan) })
+		return a.print(plan, func(w io.Writer) { printPlan(w, gateway, plan) })
 	}
 	var m struct {
 		Samples []client.Sample `json:"samples"`
@@ -122,8 +121,8 @@ func (a *app) planRemote(ctx context.Context, gateway string, p *planFlags, batc
 		return err
 	}
 	return a.print(map[string]any{"plan": plan, "batch": *batch, "samples": m.Samples}, func(w io.Writer) {
-		printFields(w, plan)
-		fmt.Fprintf(w, "\nbatch %d: %d samples\n", *batch, len(m.Samples))
+		printPlan(w, gateway, plan)
+		fmt.Fprintf(w, "\nbatch %d: %s\n", *batch, count(len(m.Samples), "sample", "samples"))
 		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(t, "position\tshard\toffset\tlength\tcrc32c\tkey")
 		for _, s := range m.Samples {
@@ -133,33 +132,33 @@ func (a *app) planRemote(ctx context.Context, gateway string, p *planFlags, batc
 	})
 }
 
-// printFields prints a flat JSON object, its keys in order.
-func printFields(w io.Writer, m map[string]any) {
+// printPlan prints what a gateway says of a plan, with links that can be opened as they are.
+func printPlan(w io.Writer, gateway string, plan map[string]any) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	printFields(t, "", strings.TrimSuffix(gateway, "/"), plan)
+	t.Flush()
+}
+
+// printFields prints an object, its keys in order, one value a line and nested objects indented.
+func printFields(w io.Writer, indent, gateway string, m map[string]any) {
 	for _, k := range sortedKeys(m) {
 		v := m[k]
 		switch x := v.(type) {
+		case map[string]any:
+			fmt.Fprintf(w, "%s%s\t\n", indent, k)
+			printFields(w, indent+"  ", gateway, x)
+			continue
 		case float64:
 			if x == math.Trunc(x) {
 				v = humanize.CommafWithDigits(x, 0)
 			}
-		case map[string]any, []any:
-			v = inline(x)
+		case string:
+			if strings.HasPrefix(x, "/") {
+				v = gateway + x
+			}
 		}
-		fmt.Fprintf(t, "%s\t%v\n", k, v)
+		fmt.Fprintf(w, "%s%s\t%v\n", indent, k, v)
 	}
-	t.Flush()
-}
-
-// inline prints a nested value on one line.
-func inline(v any) string {
-	var b strings.Builder
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return fmt.Sprint(v)
-	}
-	return strings.TrimSpace(b.String())
 }
 
 type datasetEntry struct {
@@ -221,8 +220,8 @@ func (a *app) compare(ctx context.Context, s *storeFlags, l location, p *planFla
 	out := map[string]any{"generation": d.index.Generation(), "samples": d.index.Samples(), "chunks": d.index.Chunks(),
 		"bytes": d.index.Bytes(), "batch_size": batch, "orders": rows}
 	return a.print(out, func(w io.Writer) {
-		fmt.Fprintf(w, "%s: %s samples in %s chunks, %s; batches of %d\n\n", l, humanize.Comma(int64(d.index.Samples())),
-			humanize.Comma(int64(d.index.Chunks())), humanize.IBytes(uint64(d.index.Bytes())), batch)
+		fmt.Fprintf(w, "%s: %s in %s, %s; batches of %d\n\n", l, count(d.index.Samples(), "sample", "samples"),
+			count(d.index.Chunks(), "chunk", "chunks"), humanize.IBytes(uint64(d.index.Bytes())), batch)
 		t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 		fmt.Fprintln(t, "shuffle\twindow\tmemory\tbatch variance\treads per epoch\t")
 		for _, r := range rows {
