@@ -1,2 +1,12 @@
 // Package chunkindex knows where every sample of a data set lies.
+//
+// Build makes an index: it lists the shards (build.go), scans those that have changed (scan.go) with the scanner of their
+// format (the packages format and webdataset), cuts chunks (cut.go), keeps each shard's scan for a run that
+// is killed (scanfile.go), writes the index file (write.go, layout.go, hash.go) and publishes it (publish.go).
+//
+// Open fetches an index (open.go) and checks all that stays in memory (parse.go); sample tables, names and parts are read from the
+// local file when they are asked for (index.go, record.go, lookup.go). Verify reads the shards again (verify.go).
+//
+// Whatever is read, from a shard or from the store, is input: it is checked before it is used. docs/index-format.md
+// draws every object byte by byte.
 package chunkindex

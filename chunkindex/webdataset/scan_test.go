@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"testing"
@@ -91,6 +92,52 @@ func TestGrouping(t *testing.T) {
 	if d := cmp.Diff(want, keys(got)); d != "" {
 		t.Error(d)
 	}
+}
+
+// A name without a dot joins the sample of its key if it is adjacent. WebDataset's own reader groups the rest the same
+// way and passes over the name, so that it finds one sample here too.
+func TestNameWithoutADotJoinsItsKey(t *testing.T) {
+	for _, c := range []struct{ names, want, reader []string }{
+		{[]string{"README", "README.original"}, []string{"README||original"}, []string{"README|original"}},
+		{[]string{"README.original", "README"}, []string{"README|original|"}, []string{"README|original"}},
+		{[]string{"d.x/a.jpg", "d.x/a", "d.x/a.cls"}, []string{"d.x/a|jpg||cls"}, []string{"d.x/a|jpg|cls"}},
+		{[]string{"README", "d/README.original"}, []string{"README|", "d/README|original"}, []string{"d/README|original"}},
+		{[]string{"a", "b", "b.jpg"}, []string{"a|", "b||jpg"}, []string{"b|jpg"}},
+		{[]string{"d/.hidden", "e"}, []string{"d/.hidden|", "e|"}, []string{"d/|hidden"}}, // where the reader differs
+	} {
+		var members []member
+		for _, n := range c.names {
+			members = append(members, member{name: n})
+		}
+		got, err := scan(archive(t, members...))
+		if err != nil {
+			t.Errorf("%q: %v", c.names, err)
+		}
+		if d := cmp.Diff(c.want, keys(got)); d != "" {
+			t.Error(d)
+		}
+		if d := cmp.Diff(c.reader, webdatasetGroups(c.names)); d != "" {
+			t.Errorf("WebDataset's reader: %s", d)
+		}
+	}
+}
+
+// webdatasetGroups groups names by the published pattern of WebDataset's reader, which passes over what does not match.
+func webdatasetGroups(names []string) []string {
+	pattern := regexp.MustCompile(`^((?:.*/|)[^.]+)[.]([^/]*)$`)
+	var out []string
+	last := ""
+	for _, n := range names {
+		m := pattern.FindStringSubmatch(n)
+		if m == nil {
+			continue
+		}
+		if len(out) == 0 || m[1] != last {
+			out, last = append(out, m[1]), m[1]
+		}
+		out[len(out)-1] += "|" + m[2]
+	}
+	return out
 }
 
 func TestRefusals(t *testing.T) {
