@@ -28,7 +28,7 @@ from plants import PLANTS  # noqa: E402
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 STATE = os.path.join(ROOT, "bin", "sabotage.json")
 JOBS = int(os.environ.get("SABOTAGEJOBS") or os.cpu_count() or 1)
-LIMIT = 300  # seconds for one package's tests
+LIMIT = 120  # seconds for one package's tests, several times what they take
 NOTICED = ("noticed", "noticed: hangs")
 
 
