@@ -62,6 +62,12 @@ func fetch(ctx context.Context, store objstore.RangeReader, pieces []piece, n in
 	return load{bytes: got.Load(), samples: done.Load(), elapsed: time.Since(begin)}, failure
 }
 
+// fetch does so from MinIO, once it is quiet.
+func (s *suite) fetch(ctx context.Context, pieces []piece, n int, span time.Duration) (load, error) {
+	s.world.settle()
+	return fetch(ctx, s.world.store, pieces, n, span)
+}
+
 // parts cuts a data set into pieces of part bytes for STRAIGHT.
 func (d set) parts(ctx context.Context, store objstore.Store, part int64) ([]piece, error) {
 	var pieces []piece
@@ -102,6 +108,7 @@ func (s *suite) coldEpoch(ctx context.Context, d set, epoch int64) (load, error)
 		return load{}, err
 	}
 	defer gw.stop()
+	s.world.settle()
 	if s.profile == "" {
 		return read(ctx, gw.addr, conns, 0, d.once(epoch))
 	}
@@ -120,7 +127,7 @@ func (s *suite) coldSet(ctx context.Context, d set) error {
 	var ours, straight, check []float64
 	sum := checksumCost()
 	for round := range s.rounds {
-		t, err := fetch(ctx, s.world.store, pieces, streams, 0)
+		t, err := s.fetch(ctx, pieces, streams, 0)
 		if err != nil {
 			return err
 		}

@@ -78,7 +78,7 @@ func (s *suite) perSampleSet(ctx context.Context, d set) error {
 	var warm, cold, get1, range1 []float64
 	span := max(s.span, time.Second/2)
 	for round := range s.rounds {
-		g, err := fetch(ctx, s.world.store, get, loose, span)
+		g, err := s.fetch(ctx, get, loose, span)
 		if err != nil {
 			return err
 		}
@@ -86,7 +86,7 @@ func (s *suite) perSampleSet(ctx context.Context, d set) error {
 		if err != nil {
 			return err
 		}
-		r, err := fetch(ctx, s.world.store, ranged, loose, span)
+		r, err := s.fetch(ctx, ranged, loose, span)
 		if err != nil {
 			return err
 		}
