@@ -139,14 +139,13 @@ func printPlan(w io.Writer, gateway string, plan map[string]any) {
 	t.Flush()
 }
 
-// printFields prints an object, its keys in order, one value a line and nested objects indented.
-func printFields(w io.Writer, indent, gateway string, m map[string]any) {
+// printFields prints an object, its keys in order, one value a line: that of a nested object as links.self.
+func printFields(w io.Writer, above, gateway string, m map[string]any) {
 	for _, k := range sortedKeys(m) {
 		v := m[k]
 		switch x := v.(type) {
 		case map[string]any:
-			fmt.Fprintf(w, "%s%s\t\n", indent, k)
-			printFields(w, indent+"  ", gateway, x)
+			printFields(w, above+k+".", gateway, x)
 			continue
 		case float64:
 			if x == math.Trunc(x) {
@@ -157,7 +156,7 @@ func printFields(w io.Writer, indent, gateway string, m map[string]any) {
 				v = gateway + x
 			}
 		}
-		fmt.Fprintf(w, "%s%s\t%v\n", indent, k, v)
+		fmt.Fprintf(w, "%s%s\t%v\n", above, k, v)
 	}
 }
 
