@@ -10,6 +10,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/getkin/kin-openapi/openapi3filter"
 	"github.com/getkin/kin-openapi/routers/legacy"
+	"github.com/google/go-cmp/cmp"
 )
 
 // TestLiveAnswersMatchTheSpecification holds status, headers and body of every route to the document that is served.
@@ -124,6 +125,32 @@ func checkHeaders(t *testing.T, what string, a answer, op *openapi3.Operation) {
 	for name, header := range declared {
 		if header.Value.Required && a.Header.Get(name) == "" {
 			t.Errorf("%s, status %d: header %s is required by the document and not there", what, a.StatusCode, name)
+		}
+	}
+}
+
+// TestHeadIsGetWithoutTheBody compares the headers of both, for every kind of resource and of failure.
+func TestHeadIsGetWithoutTheBody(t *testing.T) {
+	r := newRig(t, 20, 800, nil)
+	for _, path := range []string{
+		"/", "/healthz", "/readyz", "/openapi.json", "/v1/datasets", "/v1/datasets/photos", "/v1/datasets/photos/epochs/0",
+		"/epoch/0/batch/0", "/epoch/0/batch/1?generation=" + r.index.Generation(), "/epoch/0/batch/0?rank=99&world_size=100&batch_size=1",
+		"/v1/datasets/photos/epochs/0/batches/0/manifest", "/v1/datasets/photos/sample?key=d0%2Fs00001",
+		"/v1/datasets/photos/occurrences?key=d0%2Fs00001&epochs=0-3", "/v1/datasets/photos/index",
+		"/epoch/0/batch/9", "/epoch/0/batch/0?seed=x", "/v1/datasets/absent", "/nope",
+	} {
+		get, head := r.do("GET", path, "X-Request-Id: same"), r.do("HEAD", path, "X-Request-Id: same")
+		if head.StatusCode != get.StatusCode || len(head.body) != 0 {
+			t.Errorf("%s: got status %d and %d bytes for HEAD, want %d and none", path, head.StatusCode, len(head.body), get.StatusCode)
+		}
+		for _, h := range []http.Header{get.Header, head.Header} {
+			h.Del("Date")
+			if h.Get("Server-Timing") != "" {
+				h.Set("Server-Timing", "some")
+			}
+		}
+		if diff := cmp.Diff(get.Header, head.Header); diff != "" {
+			t.Errorf("%s: HEAD differs from GET:\n%s", path, diff)
 		}
 	}
 }
