@@ -69,6 +69,35 @@ func (p *perm) at(i uint64) uint64 {
 	}
 }
 
+// appendRange appends what the places lo to hi-1 hold: the same as at in a loop, but cheaper.
+func (p *perm) appendRange(dst []uint64, lo, hi uint64) []uint64 {
+	if p.n <= exact {
+		var table [exact]uint8
+		p.table(&table)
+		for _, v := range table[lo:hi] {
+			dst = append(dst, uint64(v))
+		}
+		return dst
+	}
+	var all [abreast]walk
+	for l, r := lo/p.b, lo%p.b; lo < hi; {
+		some := all[:min(abreast, hi-lo)]
+		for i := range some {
+			w := &some[i]
+			w.perm, w.l, w.r = *p, l, r
+			if r++; r == p.b {
+				l, r = l+1, 0
+			}
+		}
+		pass(some)
+		for i := range some {
+			dst = append(dst, some[i].end())
+		}
+		lo += uint64(len(some))
+	}
+	return dst
+}
+
 // place returns the place that holds v < n: the inverse of at.
 func (p *perm) place(v uint64) uint64 {
 	if p.n <= exact {

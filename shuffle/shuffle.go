@@ -151,10 +151,7 @@ func (e *Epoch) Append(dst []uint64, lo, hi uint64) []uint64 {
 	case e.slot != nil:
 		return e.slot.appendRange(dst, lo, hi)
 	case e.plan.params.Shuffle == Full:
-		for t := lo; t < hi; t++ {
-			dst = append(dst, e.full.at(t))
-		}
-		return dst
+		return e.full.appendRange(dst, lo, hi)
 	}
 	for t := lo; t < hi; t++ {
 		dst = append(dst, t)

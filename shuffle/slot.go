@@ -162,12 +162,12 @@ func (o *slotOrder) stand(p *piece, lane, place int) {
 	p.perm.reset(k, o.start[place+1]-o.start[place])
 }
 
-// sample returns the sample that a lane gives to row k. p is scratch, kept between calls.
-func (o *slotOrder) sample(p *piece, lane int, k uint64) uint64 {
+// find makes p the piece that holds offset k of a lane, and returns its first sample and the
+// place of k in its permutation. p is scratch, kept between calls.
+func (o *slotOrder) find(p *piece, lane int, k uint64) (first, i uint64) {
 	place := o.placeOf(lane, k)
 	o.stand(p, lane, place)
-	v := p.perm.at(o.cut[lane] + k - o.start[place])
-	return o.chunks[p.chunk] + p.offset + v
+	return o.chunks[p.chunk] + p.offset, o.cut[lane] + k - o.start[place]
 }
 
 // placeOf returns the place that holds offset k of a lane. Chunks are alike, so the search
@@ -182,37 +182,35 @@ func (o *slotOrder) placeOf(lane int, k uint64) int {
 func (o *slotOrder) at(t uint64) uint64 {
 	k, begin := o.rows.find(t)
 	p := newPerm(o.rowKey.with(k), o.rows.active(k))
-	return o.sample(&piece{}, o.rows.lane(k, p.at(t-begin)), k)
+	var in piece
+	first, i := o.find(&in, o.rows.lane(k, p.at(t-begin)), k)
+	return first + in.perm.at(i)
 }
 
 func (o *slotOrder) appendRange(dst []uint64, lo, hi uint64) []uint64 {
-	var table [exact]uint8
 	var active []uint32
-	var scratch piece
+	var in piece
+	var w walks
 	k, begin := o.rows.find(lo)
 	for ; lo < hi; k++ {
 		n := o.rows.active(k)
 		if n < uint64(len(o.rows.length)) && uint64(len(active)) != n {
 			active = o.rows.appendActive(active[:0], k)
 		}
-		p := newPerm(o.rowKey.with(k), n)
-		if n <= exact {
-			p.table(&table)
-		}
-		for end := min(hi, begin+n); lo < end; lo++ {
-			var r uint64
-			if n <= exact {
-				r = uint64(table[lo-begin])
-			} else {
-				r = p.at(lo - begin)
-			}
+		row, end, to := newPerm(o.rowKey.with(k), n), min(hi, begin+n), len(dst)
+		for dst = row.appendRange(dst, lo-begin, end-begin); to < len(dst); to++ {
+			lane := int(dst[to])
 			if len(active) > 0 {
-				r = uint64(active[r])
+				lane = int(active[lane])
 			}
-			dst = append(dst, o.sample(&scratch, int(r), k))
+			var i uint64
+			dst[to], i = o.find(&in, lane, k)
+			w.add(dst, to, &in.perm, i)
 		}
 		begin += n
+		lo = end
 	}
+	w.finish(dst)
 	return dst
 }
 

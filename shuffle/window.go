@@ -124,20 +124,15 @@ func (w *windowOrder) at(t uint64) uint64 {
 }
 
 func (w *windowOrder) appendRange(dst []uint64, lo, hi uint64) []uint64 {
-	var table [exact]uint8
 	for lo < hi {
 		in := w.find(lo)
 		end := min(hi, in.base+in.perm.n)
-		if in.perm.n <= exact {
-			in.perm.table(&table)
-			for ; lo < end; lo++ {
-				dst = append(dst, w.sample(&in, uint64(table[lo-in.base])))
-			}
-			continue
+		from := len(dst)
+		dst = in.perm.appendRange(dst, lo-in.base, end-in.base)
+		for i := from; i < len(dst); i++ {
+			dst[i] = w.sample(&in, dst[i])
 		}
-		for ; lo < end; lo++ {
-			dst = append(dst, w.sample(&in, in.perm.at(lo-in.base)))
-		}
+		lo = end
 	}
 	return dst
 }

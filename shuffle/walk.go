@@ -1,0 +1,74 @@
+package shuffle
+
+// abreast is how many elements pass through Feistel networks side by side. More are no faster.
+const abreast = 16
+
+// walk is an element on its way through a Feistel network.
+type walk struct {
+	perm
+	l, r uint64 // the pair that it has become
+}
+
+// pass takes elements through their networks once: as in at, but side by side. A step of an element has to
+// wait for its last one, but not for other elements, so that the processor works on several at a time.
+func pass(some []walk) {
+	for c := uint64(0); c < rounds<<32; c += 2 << 32 {
+		for i := range some {
+			w := &some[i]
+			l := w.l + w.round(c, w.r, w.a)
+			if l >= w.a {
+				l -= w.a
+			}
+			w.l = l
+		}
+		for i := range some {
+			w := &some[i]
+			r := w.r + w.round(c+1<<32, w.l, w.b)
+			if r >= w.b {
+				r -= w.b
+			}
+			w.r = r
+		}
+	}
+}
+
+// end returns what an element has become after one pass, or after as many more as lead it below n.
+func (w *walk) end() uint64 {
+	v := w.l*w.b + w.r
+	if v >= w.n {
+		v = w.at(v)
+	}
+	return v
+}
+
+// walks collects elements of any permutations, to take them through side by side.
+type walks struct {
+	n    int
+	walk [abreast]walk
+	to   [abreast]int // where the end of each is added
+}
+
+// add adds what place i of p holds to dst[to]: now, or when finish is called at the latest.
+func (w *walks) add(dst []uint64, to int, p *perm, i uint64) {
+	if p.n <= exact {
+		dst[to] += p.trace(i)
+		return
+	}
+	if w.n == abreast {
+		w.finish(dst)
+	}
+	e := &w.walk[w.n]
+	e.perm, e.l, e.r = *p, i/p.b, i%p.b
+	w.to[w.n] = to
+	w.n++
+}
+
+// finish completes dst.
+func (w *walks) finish(dst []uint64) {
+	some := w.walk[:w.n]
+	pass(some)
+	for i := range some {
+		dst[w.to[i]] += some[i].end()
+	}
+	w.n = 0
+}
