@@ -84,7 +84,7 @@ func TestNoPauseBeyondOurOwn(t *testing.T) {
 		"internal":    {refuse(500, "InternalError"), objstore.ErrUnavailable},
 		"bad gateway": {refuse(502, "x"), objstore.ErrUnavailable},
 		"timeout":     {refuse(408, "RequestTimeout"), objstore.ErrTimeout},
-		"no xml":      {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "busy", 503) }, objstore.ErrUnavailable},
+		"no xml":      {nameless, objstore.ErrUnavailable},
 		"connection":  {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, objstore.ErrUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -108,6 +108,48 @@ func TestNoPauseBeyondOurOwn(t *testing.T) {
 			})
 		})
 	}
+}
+
+// nameless answers without an error document; the request's name is in a header.
+func nameless(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("X-Amz-Request-Id", "r7")
+	http.Error(w, "busy", http.StatusServiceUnavailable)
+}
+
+// TestRequestIsNamed finds the name by which the service knows a request that failed.
+func TestRequestIsNamed(t *testing.T) {
+	lim := quick()
+	lim.attempts = 1
+	inBubble(t, lim, nameless, func(t *testing.T, b *Backend) {
+		if err := b.ReadRange(t.Context(), ref, 0, make([]byte, 1)); err == nil || !strings.Contains(err.Error(), "503, request r7") {
+			t.Errorf("got %v, want the status and the request's name", err)
+		}
+	})
+}
+
+// TestPutWithoutETag gets no ETag at first: the write may have been made, and is looked for
+// where the condition then fails.
+func TestPutWithoutETag(t *testing.T) {
+	token, puts := "", 0
+	inBubble(t, quick(), func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodHead {
+			w.Header().Set("ETag", `"`+testETag+`"`)
+			w.Header().Set("X-Amz-Meta-Millrace-Put", token)
+			w.Header().Set("Last-Modified", "Mon, 02 Jan 2006 15:04:05 GMT")
+			w.Header().Set("Content-Length", "1")
+			return
+		}
+		if puts++; puts > 1 {
+			w.WriteHeader(http.StatusPreconditionFailed)
+			return
+		}
+		token = r.Header.Get("X-Amz-Meta-Millrace-Put")
+	}, func(t *testing.T, b *Backend) {
+		o, err := b.Put(t.Context(), testKey, strings.NewReader("x"), 1, objstore.Condition{IfAbsent: true})
+		if err != nil || o.ETag != testETag || puts != 2 {
+			t.Errorf("got %+v, %v after %d puts, want our own write after 2", o, err, puts)
+		}
+	})
 }
 
 // TestClockIsBlamed lets the store's clock differ from ours by an hour, in both directions.

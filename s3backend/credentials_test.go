@@ -9,7 +9,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/minio/minio-go/v7/pkg/credentials"
 
 	"github.com/millrace-data/millrace/internal/objstore"
 )
@@ -153,4 +156,50 @@ func TestCredentialsOutliveTheirSource(t *testing.T) {
 	if err := readAll(t, b, 8); err != nil {
 		t.Errorf("with the old key, which is good again: %v", err)
 	}
+}
+
+// provider hands out keys on command.
+type provider struct {
+	id    string // empty: it fails
+	asked int
+}
+
+func (s *provider) Retrieve() (credentials.Value, error) { return s.RetrieveWithCredContext(nil) }
+func (s *provider) RetrieveWithCredContext(*credentials.CredContext) (credentials.Value, error) {
+	s.asked++
+	return credentials.Value{AccessKeyID: s.id, SecretAccessKey: s.id}, nil
+}
+func (s *provider) IsExpired() bool { return false }
+
+// TestSteadyLooksAgain keeps old credentials and asks for new ones once per interval.
+func TestSteadyLooksAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := &provider{id: "one"}
+		creds := credentials.New(&steady{chain: &credentials.Chain{Providers: []credentials.Provider{src}}})
+		for i, step := range []struct {
+			id     string
+			expire bool
+			sleep  time.Duration
+			want   string
+			asked  int
+		}{
+			{"one", false, 0, "one", 1},
+			{"", true, 0, "one", 2},
+			{"", false, lookAgain / 2, "one", 2},
+			{"", false, lookAgain / 2, "one", 3},
+			{"two", false, lookAgain, "two", 4},
+			{"three", false, time.Hour, "two", 4},
+			{"three", true, 0, "three", 5},
+		} {
+			src.id = step.id
+			if step.expire {
+				creds.Expire()
+			}
+			time.Sleep(step.sleep)
+			got, err := creds.GetWithContext(nil)
+			if err != nil || got.AccessKeyID != step.want || src.asked != step.asked {
+				t.Errorf("step %d: got %q, %v after asking %d times, want %q after %d", i, got.AccessKeyID, err, src.asked, step.want, step.asked)
+			}
+		}
+	})
 }
