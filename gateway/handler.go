@@ -41,7 +41,7 @@ func (g *Gateway) edge(route string, h handlerFunc) http.HandlerFunc {
 		g.active.Add(1)
 		defer g.active.Add(-1)
 		ctx := r.Context()
-		cause, abort := g.guard(ctx, x, h)
+		abort, cause := g.guard(ctx, x, h)
 		if cause != nil && !x.w.wrote {
 			abort = g.settle(ctx, x, cause) || abort
 		}
@@ -64,29 +64,29 @@ func (g *Gateway) unwelcome() bool {
 }
 
 // guard runs a handler and turns a panic into an error. abort says that the connection must not live on.
-func (g *Gateway) guard(ctx context.Context, x *exchange, h handlerFunc) (cause error, abort bool) {
+func (g *Gateway) guard(ctx context.Context, x *exchange, h handlerFunc) (abort bool, cause error) {
 	defer func() {
 		v := recover()
 		if v == nil {
 			return
 		}
-		if v == http.ErrAbortHandler {
-			cause, abort = errors.Join(errAborted, x.w.err), true
+		if err, ok := v.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+			abort, cause = true, errors.Join(errAborted, x.w.err)
 			return
 		}
 		g.metrics.panics.Inc()
 		x.log.stack = string(debug.Stack())
-		cause, abort = fmt.Errorf("panic: %v", v), x.w.wrote
+		abort, cause = x.w.wrote, fmt.Errorf("panic: %v", v)
 	}()
 	limit, err := g.admit(x)
 	if err != nil {
-		return err, false
+		return false, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	x.r = x.r.WithContext(ctx)
 	err = h(x)
-	return err, err != nil && x.w.wrote
+	return err != nil && x.w.wrote, err
 }
 
 var errAborted = errors.New("connection aborted after the first byte")

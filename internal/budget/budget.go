@@ -64,8 +64,7 @@ func (b *Budget) SetReclaim(reclaim func(n int64) int64, idle func() int64) {
 	b.reclaim, b.idle = reclaim, idle
 }
 
-// Total, InUse and Peak return bytes: all there are, those reserved now, and the most
-// that were ever reserved at once.
+// Total returns all the bytes there are.
 func (b *Budget) Total() int64 { return b.total }
 
 // InUse returns the bytes reserved now.
