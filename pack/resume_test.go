@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
 )
 
@@ -159,8 +160,8 @@ func TestOccupiedTargetIsRefused(t *testing.T) {
 	store := memstore.New()
 	store.Set("out/train-0000.tar", make([]byte, trailer))
 	_, err := Pack(t.Context(), []string{dir}, store, "out", opt)
-	if !errors.Is(err, ErrOccupied) || !strings.Contains(err.Error(), "train-0000.tar") {
-		t.Errorf("got %v, want %v that names train-0000.tar", err, ErrOccupied)
+	if !errors.Is(err, ErrOccupied) || !strings.HasPrefix(err.Error(), "pack: out/train-0000.tar: ") {
+		t.Errorf("got %v, want %v that names out/train-0000.tar", err, ErrOccupied)
 	}
 
 	store = memstore.New()
@@ -178,16 +179,22 @@ func TestOccupiedTargetIsRefused(t *testing.T) {
 }
 
 func TestSomebodyElseWritesMeanwhile(t *testing.T) {
-	dir, store := tree(t, photos(60)), memstore.New()
-	h := &hooked{store, func(key string) error {
-		if strings.HasSuffix(key, "shard-000002.tar") {
-			store.Set("out/shard-000000.tar", []byte("theirs"))
+	dir := tree(t, photos(60))
+	for name, interfere := range map[string]func(*memstore.Store) error{
+		"overwritten": func(s *memstore.Store) error { s.Set("out/shard-000000.tar", []byte("theirs")); return nil },
+		"deleted":     func(s *memstore.Store) error { return s.Delete(t.Context(), "out/shard-000000.tar") },
+	} {
+		store := memstore.New()
+		h := &hooked{store, func(key string) error {
+			if strings.HasSuffix(key, "shard-000002.tar") {
+				return interfere(store)
+			}
+			return nil
+		}}
+		_, err := Pack(t.Context(), []string{dir}, h, "out", Options{ShardSize: 40 << 10, Parallel: 1})
+		if !errors.Is(err, objstore.ErrChanged) || !strings.Contains(err.Error(), "shard-000000.tar") {
+			t.Errorf("%s: got %v, want %v that names shard-000000.tar", name, err, objstore.ErrChanged)
 		}
-		return nil
-	}}
-	_, err := Pack(t.Context(), []string{dir}, h, "out", Options{ShardSize: 40 << 10, Parallel: 1})
-	if err == nil || !strings.Contains(err.Error(), "shard-000000.tar") {
-		t.Errorf("got %v, want an error that names shard-000000.tar", err)
 	}
 }
 

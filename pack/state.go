@@ -6,7 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sort"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,7 +44,7 @@ func (j *job) stateKey() string { return j.prefix + own + "pack/" + j.plan.hash 
 func (j *job) prepare(ctx context.Context) error {
 	known, err := j.load(ctx)
 	if err != nil {
-		return fmt.Errorf("pack: state %s: %w", j.stateKey(), err)
+		return fmt.Errorf("pack: read state: %w", err) // a store names the object
 	}
 	if err := j.occupied(ctx, known); err != nil || known {
 		return err
@@ -60,7 +61,7 @@ func (j *job) load(ctx context.Context) (known bool, err error) {
 		return false, err
 	}
 	if obj.Size > maxState {
-		return false, fmt.Errorf("%d bytes long", obj.Size)
+		return false, fmt.Errorf("%s: %d bytes long", obj.Key, obj.Size)
 	}
 	var s state
 	data := make([]byte, obj.Size)
@@ -95,13 +96,13 @@ func (j *job) save(ctx context.Context, shards map[string]finished) error {
 	for _, f := range all {
 		s.Shards = append(s.Shards, f)
 	}
-	sort.Slice(s.Shards, func(a, b int) bool { return s.Shards[a].Name < s.Shards[b].Name })
+	slices.SortFunc(s.Shards, func(a, b finished) int { return strings.Compare(a.Name, b.Name) })
 	data, err := json.Marshal(s)
 	if err != nil {
 		return err
 	}
 	if _, err := j.store.Put(saving, j.stateKey(), bytes.NewReader(data), int64(len(data)), objstore.Condition{}); err != nil {
-		return fmt.Errorf("pack: write state %s: %w", j.stateKey(), err)
+		return fmt.Errorf("pack: write state: %w", err)
 	}
 	return nil
 }
@@ -119,7 +120,7 @@ func (j *job) occupied(ctx context.Context, known bool) error {
 	err := j.store.List(ctx, j.prefix, func(o objstore.Object) error {
 		name := strings.TrimPrefix(o.Key, j.prefix)
 		if strings.HasSuffix(name, ".tar") && !strings.HasPrefix(name, own) && !mine[name] {
-			foreign = append(foreign, name)
+			foreign = append(foreign, o.Key)
 		}
 		return nil
 	})
@@ -127,8 +128,8 @@ func (j *job) occupied(ctx context.Context, known bool) error {
 		return fmt.Errorf("pack: %w", err)
 	}
 	if len(foreign) > 0 {
-		return fmt.Errorf("pack: under %q: %s: %w (of other data, or of a run with other files or options): choose an empty prefix or remove them",
-			j.prefix, list(foreign), ErrOccupied)
+		return fmt.Errorf("pack: %s: %w (of other data, or of a run with other files or options): choose an empty prefix or remove them",
+			list(foreign), ErrOccupied)
 	}
 	return nil
 }
@@ -138,22 +139,24 @@ func (j *job) confirm(ctx context.Context) error {
 	if err := j.occupied(ctx, true); err != nil {
 		return err
 	}
-	left := len(j.stored)
+	missing := maps.Clone(j.stored)
 	err := j.store.List(ctx, j.prefix+"shard-", func(o objstore.Object) error {
-		f, ok := j.stored[strings.TrimPrefix(o.Key, j.prefix)]
+		name := strings.TrimPrefix(o.Key, j.prefix)
+		f, ok := j.stored[name]
 		if !ok {
 			return nil
 		}
-		if left--; f.ETag != o.ETag || f.Size != o.Size {
+		delete(missing, name)
+		if f.ETag != o.ETag || f.Size != o.Size {
 			return fmt.Errorf("%s was written by somebody else meanwhile: %w", o.Key, objstore.ErrChanged)
 		}
 		return nil
 	})
-	if err == nil && left > 0 {
-		err = fmt.Errorf("%d shards are gone: %w", left, objstore.ErrChanged)
+	if err == nil && len(missing) > 0 {
+		err = fmt.Errorf("%s: gone meanwhile: %w", list(slices.Sorted(maps.Keys(missing))), objstore.ErrChanged)
 	}
 	if err != nil {
-		return fmt.Errorf("pack: confirm %q: %w", j.prefix, err)
+		return fmt.Errorf("pack: confirm: %w", err)
 	}
 	return nil
 }

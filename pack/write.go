@@ -23,7 +23,7 @@ const inMemory = 4 << 20
 func (j *job) finish(ctx context.Context, s *shard) (result, error) {
 	old, reuse, err := j.recall(ctx, s)
 	if err != nil {
-		return result{}, fmt.Errorf("pack: stat %s: %w", s.name, err)
+		return result{}, fmt.Errorf("pack: %w", err)
 	}
 	if reuse && old.Stamp == s.stamp {
 		j.advance(s.length, 1, len(s.samples))
@@ -38,7 +38,7 @@ func (j *job) finish(ctx context.Context, s *shard) (result, error) {
 	if reuse = reuse && old.SHA256 == body.sha256; !reuse { // else touched, but the same
 		obj, err := j.store.Put(ctx, j.prefix+s.name, body.content, s.length, objstore.Condition{})
 		if err != nil {
-			return result{}, fmt.Errorf("pack: write %s: %w", s.name, err)
+			return result{}, fmt.Errorf("pack: %w", err)
 		}
 		now.ETag = obj.ETag
 	}
