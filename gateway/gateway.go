@@ -177,10 +177,13 @@ func planMemory(want, total int64, indexes []*chunkindex.Index) int64 {
 	return max(min(want, total/64), least)
 }
 
-// What a request holds while it is planned, per sample of its share, and what every request may hold unreserved.
+// What a request holds from its plan to its end, per sample of its share, and what every request may hold unreserved: as
+// much as the buffers of its connection.
 const (
-	planningBytes = 96
-	unreserved    = 256 << 10
+	// planningBytes: 92 for the sample (number 8, place 32, length 4, range 24, segment 24) and up to 100 for a chunk
+	// that only this sample is wanted of.
+	planningBytes = 192
+	unreserved    = 64 << 10
 )
 
 // reserve takes what a large request needs to be planned; small ones are part of what a connection costs. It comes
