@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
+	"net/http"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -38,42 +38,50 @@ func (a *app) bench() *cobra.Command {
 	return a.build(command{
 		use: "bench GATEWAY", short: "Load a gateway and print rates and latencies", args: 1,
 		long: `Reads batches one after another over --connections for --duration, epoch after epoch, and
-checks each body. The latency of a batch is from the request to the last byte checked.`,
+checks each body. The latency of a batch is from the request to the last byte checked. Each
+batch that was begun in that time counts; if one of them fails the exit code is not 0.`,
 		example: "  millrace bench http://gw:8080 --connections 32 --duration 30s\n  millrace bench http://gw:8080 --batch-size 1024 --json",
 		setup: func(f *flags) (func([]string), func(context.Context, []string) error) {
-			var p planFlags
-			var n int
-			var d time.Duration
-			p.define(f)
-			f.number(&n, "connections", 8, "`N` readers side by side")
-			f.duration(&d, "duration", 10*time.Second, "`DURATION` of the load")
+			x := benchFlags{patience: reachTime}
+			x.define(f)
 			f.output(a)
-			check := func(args []string) {
-				gateways(f, args)
-				p.check(f)
-				if n == 0 {
-					f.fault("--connections 0: want at least 1")
-				}
-				if d == 0 {
-					f.fault("--duration 0s: want more")
-				}
-			}
-			return check, func(ctx context.Context, args []string) error {
-				l, err := runBench(ctx, args[0], &p, n, d)
+			return func(args []string) { x.check(f, args) }, func(ctx context.Context, args []string) error {
+				l, err := runBench(ctx, args[0], &x)
 				if err != nil {
 					return err
 				}
 				if err := a.print(l.rep, func(w io.Writer) { printBench(w, l.rep) }); err != nil {
 					return err
 				}
-				if l.failure != nil {
-					return fmt.Errorf("bench %s: %d of %s failed, the first: %w", args[0], l.rep.Errors,
-						count(l.rep.Batches+l.rep.Errors, "batch", "batches"), l.failure)
-				}
-				return nil
+				return l.failed(args[0])
 			}
 		},
 	})
+}
+
+type benchFlags struct {
+	plan        planFlags
+	connections int
+	duration    time.Duration
+	patience    time.Duration // with batches that are under way when the load ends
+	http        *http.Client  // nil: the client's own
+}
+
+func (x *benchFlags) define(f *flags) {
+	x.plan.define(f)
+	f.number(&x.connections, "connections", 8, "`N` readers side by side")
+	f.duration(&x.duration, "duration", 10*time.Second, "`DURATION` of the load")
+}
+
+func (x *benchFlags) check(f *flags, args []string) {
+	gateways(f, args)
+	x.plan.check(f)
+	if x.connections == 0 {
+		f.fault("--connections 0: want at least 1")
+	}
+	if x.duration == 0 {
+		f.fault("--duration 0s: want more")
+	}
 }
 
 func printBench(w io.Writer, r benchReport) {
@@ -91,20 +99,22 @@ type load struct {
 	client  *client.Client
 	opt     client.Options
 	batches uint64
+	start   time.Time
 	next    atomic.Uint64
 
 	mu      sync.Mutex // guards what follows
 	rep     benchReport
 	times   []time.Duration
-	failure error // of the first batch that failed
+	last    time.Time // when the last batch was there
+	failure error     // of the first batch that failed
 }
 
-// reachTime is how long a bench waits for a gateway's first sign of life: what is not there
-// is not worth the patience of a training job.
+// reachTime is how long a bench waits for a gateway's first sign of life, and for its last: what is not
+// there is not worth the patience of a training job.
 const reachTime = 5 * time.Second
 
-func reach(ctx context.Context, gateway string) error {
-	c, err := client.New(client.Config{Gateways: []string{gateway}, Deadline: reachTime, AttemptTimeout: reachTime})
+func reach(ctx context.Context, gateway string, h *http.Client) error {
+	c, err := client.New(client.Config{Gateways: []string{gateway}, Deadline: reachTime, AttemptTimeout: reachTime, HTTP: h})
 	if err != nil {
 		return err
 	}
@@ -118,59 +128,55 @@ func reach(ctx context.Context, gateway string) error {
 	return fmt.Errorf("bench %s: %w in %s: %w", gateway, errUnreachable, reachTime, err)
 }
 
-// errMeasured ends the readers of a bench.
-var errMeasured = errors.New("the measurement is over")
-
 // runBench loads a gateway. What it returns has measured something: not a single batch is an error.
-func runBench(ctx context.Context, gateway string, p *planFlags, n int, d time.Duration) (*load, error) {
-	if err := reach(ctx, gateway); err != nil {
+func runBench(ctx context.Context, gateway string, x *benchFlags) (*load, error) {
+	if err := reach(ctx, gateway, x.http); err != nil {
 		return nil, err
 	}
-	c, err := client.New(client.Config{Gateways: []string{gateway}, Dataset: p.dataset})
+	c, err := client.New(client.Config{Gateways: []string{gateway}, Dataset: x.plan.dataset, HTTP: x.http})
 	if err != nil {
 		return nil, err
 	}
 	defer c.CloseIdle()
-	first, err := c.Batch(ctx, p.opt, 0)
+	first, err := c.Batch(ctx, x.plan.opt, 0)
 	if err != nil {
 		return nil, err
 	}
-	l := &load{client: c, opt: p.opt, batches: first.Batches}
+	l := &load{client: c, opt: x.plan.opt, batches: first.Batches}
 	l.opt.Generation = first.Generation
-	l.rep.Connections = n
-	start := time.Now()
-	// Not a deadline: a client that sees one coming gives up ahead of it, again and again.
-	limited, cancel := context.WithCancelCause(ctx)
+	l.rep.Connections = x.connections
+	l.start = time.Now()
+	// What is under way at the end still counts: to cut it off would leave out the slowest. There is no deadline, since a
+	// client that sees one coming gives up ahead of it, again and again.
+	patient, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer time.AfterFunc(d, func() { cancel(errMeasured) }).Stop()
+	gone := fmt.Errorf("%w for %s after the load", errUnreachable, x.patience)
+	defer time.AfterFunc(x.duration+x.patience, func() { cancel(gone) }).Stop()
 	var g errgroup.Group
-	for range n {
-		g.Go(func() error { l.reader(limited); return nil })
+	for range x.connections {
+		g.Go(func() error { l.reader(patient, x.duration); return nil })
 	}
 	_ = g.Wait() // readers count their errors
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	return l, l.report(time.Since(start))
+	return l, l.report()
 }
 
 // reader takes the next batch of all until time is over.
-func (l *load) reader(ctx context.Context) {
-	for ctx.Err() == nil {
+func (l *load) reader(ctx context.Context, duration time.Duration) {
+	for ctx.Err() == nil && time.Since(l.start) < duration {
 		i := l.next.Add(1) - 1
 		opt := l.opt
 		opt.Epoch += i / l.batches
 		start := time.Now()
 		b, err := l.client.Batch(ctx, opt, i%l.batches)
-		took := time.Since(start)
-		if network := (*net.OpError)(nil); err != nil && ctx.Err() != nil && !errors.As(err, &network) {
-			return // cut off by the end of the measurement
-		}
-		l.note(b, took, err)
+		l.note(b, start, err)
 	}
 }
 
-func (l *load) note(b *client.Batch, took time.Duration, err error) {
+func (l *load) note(b *client.Batch, start time.Time, err error) {
+	now := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err != nil {
@@ -182,19 +188,17 @@ func (l *load) note(b *client.Batch, took time.Duration, err error) {
 	l.rep.Batches++
 	l.rep.Samples += uint64(b.Samples())
 	l.rep.Bytes += uint64(len(b.Bytes()))
-	l.times = append(l.times, took)
+	l.times = append(l.times, now.Sub(start))
+	l.last = now
 }
 
 // report turns what was noted into rates and latencies.
-func (l *load) report(took time.Duration) error {
+func (l *load) report() error {
 	if len(l.times) == 0 {
-		if l.failure != nil {
-			return l.failure
-		}
-		return errors.New("no batch came in time")
+		return l.failure
 	}
 	r := &l.rep
-	r.Seconds = took.Seconds()
+	r.Seconds = l.last.Sub(l.start).Seconds()
 	r.SamplesPS = float64(r.Samples) / r.Seconds
 	r.MBPS = float64(r.Bytes) / r.Seconds / 1e6
 	slices.Sort(l.times)
@@ -204,4 +208,13 @@ func (l *load) report(took time.Duration) error {
 	}
 	r.P50, r.P99, r.Max = at(0.50), at(0.99), at(1)
 	return nil
+}
+
+// failed is the error of a load that did not get every batch it asked for.
+func (l *load) failed(gateway string) error {
+	if l.failure == nil {
+		return nil
+	}
+	return fmt.Errorf("bench %s: %d of %s failed, the first: %w", gateway, l.rep.Errors,
+		count(l.rep.Batches+l.rep.Errors, "batch", "batches"), l.failure)
 }

@@ -3,16 +3,11 @@ package main
 import (
 	"fmt"
 	"os"
-	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/spf13/pflag"
 )
-
-// machineParallel replaces the default of --parallel that depends on the number of processors.
-var machineParallel = strings.NewReplacer(
-	fmt.Sprintf("shards read side by side (default %d)", min(4*runtime.GOMAXPROCS(0), 16)), "shards read side by side (default 4 per processor, at most 16)")
 
 const (
 	tableBegin = "<!-- configuration table: written by go test ./cmd/millrace -update -->\n"

@@ -1,16 +1,20 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 func TestAllUnknownFlagsAreNamedTogether(t *testing.T) {
@@ -128,44 +132,45 @@ func TestAMissingBucketIsNotAMissingIndex(t *testing.T) {
 	}
 }
 
-// TestBenchOfAGatewayThatDies has a gateway that closes its listener and every connection after a few batches.
+// mortal answers with a gateway's own handler a few times, and then like a machine on which nobody listens any more.
+type mortal struct {
+	gateway http.Handler
+	left    atomic.Int64
+}
+
+func (m *mortal) RoundTrip(r *http.Request) (*http.Response, error) {
+	if m.left.Add(-1) < 0 {
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+	}
+	w := httptest.NewRecorder()
+	m.gateway.ServeHTTP(w, r)
+	return w.Result(), nil
+}
+
+// TestBenchOfAGatewayThatDies has a gateway that is gone after its fifth answer, in the middle of the load.
 func TestBenchOfAGatewayThatDies(t *testing.T) {
-	url := gatewayFor(t, shards(t))
-	answers := make(chan struct{}, 3)
-	var front *httptest.Server
-	front = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case answers <- struct{}{}:
-		default:
-			conn, _, err := w.(http.Hijacker).Hijack()
-			if err == nil {
-				conn.Close()
-			}
-			front.Listener.Close()
-			return
-		}
-		resp, err := http.Get(url + r.URL.RequestURI())
+	dir := shards(t)
+	synctest.Test(t, func(t *testing.T) {
+		a := &app{env: map[string]string{"GOMEMLIMIT": "off"}, stdout: &bytes.Buffer{}, stderr: &bytes.Buffer{}}
+		s, err := a.compose(t.Context(), &serveConfig{cacheSize: 64 << 20, memory: 1 << 40, logLevel: "error", logFormat: "json", locations: []location{{name: "files", dir: dir}}})
 		if err != nil {
-			t.Error(err)
-			return
+			t.Fatal(err)
 		}
-		defer resp.Body.Close()
-		for k, v := range resp.Header {
-			w.Header()[k] = v
+		defer s.close()
+		m := &mortal{gateway: s.gateway.Handler()}
+		m.left.Store(5) // the list of data sets, the first batch, and three of the load
+		l, err := runBench(t.Context(), "http://gw", &benchFlags{connections: 2, duration: time.Minute, patience: reachTime, http: &http.Client{Transport: m}})
+		if err != nil {
+			t.Fatal(err)
 		}
-		if _, err := io.Copy(w, resp.Body); err != nil {
-			t.Error(err)
+		if l.rep.Batches != 3 || l.rep.Errors != 2 || l.rep.P50 > l.rep.Max || l.rep.FirstError == "" {
+			t.Errorf("got %+v, want three batches and one error of each connection", l.rep)
 		}
-	}))
-	defer front.Close()
-	o := millrace(t, nil, "bench", front.URL, "--connections", "1", "--duration", "300ms", "--json")
-	var rep benchReport
-	if err := json.Unmarshal([]byte(o.stdout), &rep); err != nil {
-		t.Fatal(err)
-	}
-	if o.code != exitStore || rep.Batches != 1 || rep.Errors != 1 || !strings.Contains(o.stderr, "1 of 2 batches failed, the first: ") {
-		t.Errorf("got exit code %d, %+v, %q, want %d, one batch and one error", o.code, rep, o.stderr, exitStore)
-	}
+		err = l.failed("http://gw")
+		if got := exitCode(t.Context(), err); got != exitStore || !strings.Contains(err.Error(), "bench http://gw: 2 of 5 batches failed, the first: ") {
+			t.Errorf("got exit code %d, %v, want %d", got, err, exitStore)
+		}
+	})
 }
 
 func TestCount(t *testing.T) {

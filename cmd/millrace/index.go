@@ -31,6 +31,7 @@ func (x *indexFlags) define(f *flags) {
 	f.count(&x.opt.Defaults.BatchSize, "batch-size", 256, "default `N` samples of a global batch")
 	f.choice(&x.opt.Defaults.Tail, "tail", "short", "default `POLICY` for the last batch", "short", "drop", "pad")
 	f.number(&x.opt.Parallel, "parallel", min(4*runtime.GOMAXPROCS(0), 16), "`N` shards read side by side")
+	f.set.Lookup("parallel").DefValue = "4 per processor, at most 16"
 	f.flag(&x.opt.SingleWriter, "single-writer", "publish without conditional writes: you promise that nobody else writes")
 	x.store.define(f)
 }
