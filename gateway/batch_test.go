@@ -98,7 +98,11 @@ func TestRanksTileTheBatch(t *testing.T) {
 			if a.StatusCode != http.StatusOK {
 				t.Fatalf("rank %d of %d: got status %d, want 200", rank, size, a.StatusCode)
 			}
-			got = append(got, names(t, a.body)...)
+			share := names(t, a.body)
+			if n := a.Header.Get("Millrace-Samples"); n != strconv.Itoa(len(share)) {
+				t.Errorf("rank %d of %d: got Millrace-Samples %s, want %d", rank, size, n, len(share))
+			}
+			got = append(got, share...)
 		}
 		if !slices.Equal(got, whole) {
 			t.Errorf("world size %d: got %v, want %v", size, got, whole)
