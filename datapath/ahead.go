@@ -267,10 +267,11 @@ func (r *reader) spans() iter.Seq2[shuffle.Span, bool] {
 	}
 }
 
-// Run prefetches until ctx ends, and returns when everything it started has ended.
+// Run maps memory, then prefetches until ctx ends, and returns when everything it started has ended.
 func (p *Path) Run(ctx context.Context) error {
 	var started sync.WaitGroup
 	defer started.Wait()
+	p.populate(ctx)
 	for {
 		select {
 		case <-ctx.Done():
@@ -281,6 +282,24 @@ func (p *Path) Run(ctx context.Context) error {
 			continue
 		}
 		p.prefetch(ctx, &started)
+	}
+}
+
+// populate maps memory for the chunks, as much as may be used ahead, until the first reader comes: piece by piece,
+// so that nothing waits for it.
+func (p *Path) populate(ctx context.Context) {
+	p.mu.Lock()
+	sources := slices.Clone(p.open)
+	p.mu.Unlock()
+	room := ahead(p.budget.Total()) - p.budget.InUse()
+	for _, s := range sources {
+		for i := range s.index.Chunks() {
+			n := s.index.Chunk(i).Length
+			room -= chunkcache.Cost(n)
+			if room < 0 || ctx.Err() != nil || len(p.kick) > 0 || !p.cache.Populate(n) {
+				return
+			}
+		}
 	}
 }
 

@@ -47,6 +47,9 @@ type Path struct {
 
 	segments sync.Pool // of *[][]byte: the lists of bodies that are closed
 
+	mu   sync.Mutex // guards open
+	open []*Source
+
 	sources                                        atomic.Uint64
 	storeReads, storeBytes, rangeReads, rangeBytes atomic.Uint64
 	prefetched                                     atomic.Uint64
@@ -133,6 +136,9 @@ func (p *Path) Open(x *chunkindex.Index, store objstore.RangeReader, prefix stri
 		sum += chunkcache.Cost(x.Chunk(i).Length)
 	}
 	s.fits = sum <= ahead(p.budget.Total())
+	p.mu.Lock()
+	p.open = append(p.open, s)
+	p.mu.Unlock()
 	return s
 }
 
