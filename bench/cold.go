@@ -64,7 +64,7 @@ func fetch(ctx context.Context, store objstore.RangeReader, pieces []piece, n in
 
 // fetch does so from MinIO, once it is quiet.
 func (s *suite) fetch(ctx context.Context, pieces []piece, n int, span time.Duration) (load, error) {
-	s.world.settle()
+	s.world.minio.settle()
 	return fetch(ctx, s.world.store, pieces, n, span)
 }
 
@@ -108,7 +108,8 @@ func (s *suite) coldEpoch(ctx context.Context, d set, epoch int64) (load, error)
 		return load{}, err
 	}
 	defer gw.stop()
-	s.world.settle()
+	gw.settle()
+	s.world.minio.settle()
 	if s.profile == "" {
 		return read(ctx, gw.addr, conns, 0, d.once(epoch))
 	}

@@ -125,7 +125,8 @@ run alternately in one process start; only the ratio is judged.
 
 The gateway is the real binary in a process of its own, the bare handlers too; batches are read over 4 keep-alive connections and
 thrown away. The store is a MinIO process on the same machine, for goal 5 an in-process store with 20 ms to the first byte, 80 MB/s
-per stream and 500 MB/s in all. A cold epoch begins with a gateway that was just started.
+per stream and 500 MB/s in all. A cold epoch begins with a gateway that was just started and has mapped its memory; an arm begins
+when the store is quiet.
 
 `
 

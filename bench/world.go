@@ -180,20 +180,6 @@ func build(ctx context.Context, o options) (*world, error) {
 	return w, nil
 }
 
-// settle waits until MinIO has ended what an arm left it to do: the collection of what thousands of small
-// requests left behind halves the rate of whoever comes next.
-func (w *world) settle() {
-	const quiet = 50 * time.Millisecond
-	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); {
-		before, err1 := w.minio.cpu()
-		time.Sleep(quiet)
-		after, err2 := w.minio.cpu()
-		if err1 != nil || err2 != nil || after-before <= .01 {
-			return
-		}
-	}
-}
-
 func (w *world) close() {
 	if w != nil {
 		w.minio.stop()
