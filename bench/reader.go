@@ -38,7 +38,8 @@ func read(ctx context.Context, addr string, conns int, span time.Duration, path 
 	var wg sync.WaitGroup
 	for range conns {
 		wg.Go(func() {
-			l, err := readOne(ctx, addr, func() string {
+			var l load
+			err := l.readAll(ctx, addr, func() string {
 				if span > 0 && time.Since(begin) > span {
 					return ""
 				}
@@ -61,11 +62,20 @@ func read(ctx context.Context, addr string, conns int, span time.Duration, path 
 	return total, failure
 }
 
-func readOne(ctx context.Context, addr string, next func() string) (load, error) {
-	var l load
+// readAll reads over one connection at a time, until next gives an empty string.
+func (l *load) readAll(ctx context.Context, addr string, next func() string) error {
+	for {
+		if ended, err := l.readConn(ctx, addr, next); ended || err != nil {
+			return err
+		}
+	}
+}
+
+// readConn reads over one connection, until that or the paths end.
+func (l *load) readConn(ctx context.Context, addr string, next func() string) (ended bool, err error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 	if err != nil {
-		return l, err
+		return true, err
 	}
 	defer conn.Close() //nolint:errcheck // read to the end
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
@@ -75,37 +85,40 @@ func readOne(ctx context.Context, addr string, next func() string) (load, error)
 	for {
 		path := next()
 		if path == "" {
-			return l, nil
+			return true, nil
 		}
 		begin := time.Now()
 		if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: %s\r\n\r\n", path, addr); err != nil {
-			return l, err
+			return true, err
 		}
-		length, err := l.head(r)
+		length, last, err := l.head(r)
 		if err != nil {
-			return l, fmt.Errorf("GET %s: %w", path, err)
+			return true, fmt.Errorf("GET %s: %w", path, err)
 		}
 		if err := discard(r, conn, length, buf); err != nil {
-			return l, fmt.Errorf("GET %s: body: %w", path, err)
+			return true, fmt.Errorf("GET %s: body: %w", path, err)
 		}
 		l.latencies = append(l.latencies, time.Since(begin).Seconds())
 		l.bytes += length
 		l.requests++
+		if last {
+			return false, nil
+		}
 	}
 }
 
-// head reads the status and the headers.
-func (l *load) head(r *bufio.Reader) (length int64, err error) {
+// head reads the status and the headers; last says that the connection ends with this answer.
+func (l *load) head(r *bufio.Reader) (length int64, last bool, err error) {
 	length = -1
 	for first := true; ; first = false {
 		line, err := r.ReadString('\n')
 		if err != nil {
-			return 0, err
+			return 0, false, err
 		}
 		line = strings.TrimSpace(line)
 		if first {
 			if !strings.HasPrefix(line, "HTTP/1.1 200") {
-				return 0, fmt.Errorf("%s", line)
+				return 0, false, fmt.Errorf("%s", line)
 			}
 			continue
 		}
@@ -120,19 +133,21 @@ func (l *load) head(r *bufio.Reader) (length int64, err error) {
 			var n int64
 			n, err = strconv.ParseInt(value, 10, 64)
 			l.samples += n
+		case "connection":
+			last = value == "close"
 		case "server-timing":
 			if ms, ok := timing(value, "memory"); ok {
 				l.memory = append(l.memory, ms)
 			}
 		}
 		if err != nil {
-			return 0, err
+			return 0, false, err
 		}
 	}
 	if length < 0 {
-		return 0, fmt.Errorf("no Content-Length")
+		return 0, false, fmt.Errorf("no Content-Length")
 	}
-	return length, nil
+	return length, last, nil
 }
 
 // timing finds the duration of one metric of a Server-Timing header.
