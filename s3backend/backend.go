@@ -27,6 +27,7 @@ type Backend struct {
 	budget  *budget
 	breaker breaker
 	limiter *limiter
+	hedges  hedger
 
 	mu        sync.Mutex
 	stats     Stats
@@ -87,6 +88,7 @@ func (b *Backend) Close() error {
 type Stats struct {
 	Requests     int64            // sent, retries included
 	Retries      int64            // sent because an earlier one failed
+	Hedges       int64            // sent because an earlier one was late
 	Errors       map[string]int64 // failed attempts by objstore.Kind
 	BytesRead    int64            // bodies received, also of attempts that then failed
 	BytesWritten int64            // stored by successful puts

@@ -7,7 +7,9 @@
 //
 // Requests made: one GET per ReadRange, one per Open, one HEAD per Stat, one list
 // request per 1,000 keys, one PUT per Put up to the part size, else one per part and two.
-// Every repetition comes on top and is paid from a budget of a tenth of the requests.
+// Every repetition comes on top and is paid from a budget of a tenth of the requests, and
+// so is the second GET of a ReadRange whose answer begins later than 99 of 100 lately did:
+// at most one in a hundred.
 //
 // Assumed of the service: read-after-write consistency, and conditional writes where a
 // Condition is used. Not assumed: that it honours If-Match on reads, or answers the

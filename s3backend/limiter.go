@@ -49,6 +49,17 @@ func (l *limiter) acquire(ctx context.Context) error {
 	return ctx.Err()
 }
 
+// try takes a place if one is free at once.
+func (l *limiter) try() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.busy >= int(l.limit) || len(l.waiting) > 0 {
+		return false
+	}
+	l.busy++
+	return true
+}
+
 func (l *limiter) release() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -29,11 +29,12 @@ func (b *Backend) readRange(ctx context.Context, ref objstore.Ref, offset int64,
 	}
 	s := scatter{dst: dst}
 	err = b.run(ctx, b.lim.header, func(ctx context.Context, a *attempt) error {
-		body, answer, err := b.get(ctx, a, ref, offset+s.filled, n-s.filled)
+		body, answer, err := b.hedged(ctx, a, ref, offset+s.filled, n-s.filled)
 		if err != nil {
 			return err
 		}
 		defer body.Close()
+		a.watch.rest()
 		ref.ETag = answer.etag // what is resumed must be what was begun
 		before := s.filled
 		err = s.fill(&watched{body: body, watch: a.watch, lim: &b.lim})
@@ -89,8 +90,8 @@ type answer struct {
 }
 
 // get asks for n bytes of ref at from, or for all from there if n is negative, and checks
-// the answer's head before a byte of the body is read.
-func (b *Backend) get(ctx context.Context, a *attempt, ref objstore.Ref, from, n int64) (io.ReadCloser, answer, error) {
+// the answer's head before a byte of the body is read. ctx carries s.
+func (b *Backend) get(ctx context.Context, s *seen, ref objstore.Ref, from, n int64) (io.ReadCloser, answer, error) {
 	opts := minio.GetObjectOptions{VersionID: ref.VersionID}
 	// SetRange is not used: it takes "byte 1 to byte 0" for "from byte 1 to the end".
 	switch {
@@ -106,8 +107,7 @@ func (b *Backend) get(ctx context.Context, a *attempt, ref objstore.Ref, from, n
 	if err != nil {
 		return nil, answer{}, err
 	}
-	a.watch.rest()
-	ans, err := checkHead(a.seen, header, info.ETag, ref.ETag, from, n)
+	ans, err := checkHead(*s, header, info.ETag, ref.ETag, from, n)
 	if err != nil {
 		body.Close()
 		return nil, answer{}, err

@@ -1,0 +1,138 @@
+package s3backend
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace-data/millrace/internal/objstore"
+)
+
+// hedger knows how long the store lately took to begin its answers, and so when one is
+// late enough that a second request for the same bytes will probably be answered sooner.
+type hedger struct {
+	mu     sync.Mutex
+	recent [512]time.Duration // a ring
+	n      int                // answers seen
+	late   time.Duration      // 99 of 100 came sooner; zero while too few were seen
+	credit float64            // second requests that may be sent
+}
+
+const (
+	hedgeShare = 0.01                  // of the requests may be second ones
+	hedgeBurst = 10                    // of them at most together
+	hedgeFloor = 10 * time.Millisecond // a store that is quicker is not worth asking twice
+	hedgeLearn = 256                   // answers before late means anything
+	hedgeEvery = 64                    // answers between two reckonings
+)
+
+// saw notes an answer and how long it took to begin.
+func (h *hedger) saw(took time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.recent[h.n%len(h.recent)] = took
+	h.n++
+	h.credit = min(h.credit+hedgeShare, hedgeBurst)
+	if h.n >= hedgeLearn && h.n%hedgeEvery == 0 {
+		sorted := slices.Clone(h.recent[:min(h.n, len(h.recent))])
+		slices.Sort(sorted)
+		h.late = max(sorted[len(sorted)*99/100], hedgeFloor)
+	}
+}
+
+// lateness returns how long to wait for an answer before a second request, zero for ever.
+func (h *hedger) lateness() time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.late
+}
+
+func (h *hedger) spend() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.credit < 1 {
+		return false
+	}
+	h.credit--
+	return true
+}
+
+// mayHedge takes what a second request costs: a free place among those under way, a
+// hundredth of the requests, and a retry of the budget. It is not for a store that is down.
+func (b *Backend) mayHedge() bool {
+	if !b.limiter.try() {
+		return false
+	}
+	if b.breaker.isOpen() || !b.hedges.spend() || !b.budget.spend() {
+		b.limiter.release()
+		return false
+	}
+	b.count(func(s *Stats) { s.Requests++; s.Hedges++ })
+	return true
+}
+
+// reply is what became of one of two requests.
+type reply struct {
+	body io.ReadCloser
+	answer
+	seen seen
+	err  error
+}
+
+var (
+	errOutrun   = errors.New("the other request was answered first")
+	errNotAsked = errors.New("no second request")
+)
+
+// hedged is get, with a second request when the answer to the first is late. Whichever is
+// answered well first wins, the other is ended, and both have come to their end on return.
+func (b *Backend) hedged(ctx context.Context, a *attempt, ref objstore.Ref, from, n int64) (io.ReadCloser, answer, error) {
+	start, late := time.Now(), b.hedges.lateness()
+	var won atomic.Bool
+	ask := func(ctx context.Context, end, endOther context.CancelCauseFunc) (r reply) {
+		r.seen.end = end
+		r.body, r.answer, r.err = b.get(context.WithValue(ctx, seenKey{}, &r.seen), &r.seen, ref, from, n)
+		switch {
+		case r.err != nil:
+		case won.CompareAndSwap(false, true):
+			endOther(errOutrun)
+			b.hedges.saw(time.Since(start))
+		default:
+			r.body.Close()
+			r.err = errOutrun
+		}
+		return r
+	}
+	// Both contexts end with the attempt, not here: the winner's body is read under its own.
+	ctx1, end1 := context.WithCancelCause(ctx)
+	ctx2, end2 := context.WithCancelCause(ctx)
+	second := make(chan reply, 1)
+	var timer *time.Timer
+	if late > 0 {
+		timer = time.AfterFunc(late, func() {
+			if !b.mayHedge() {
+				second <- reply{err: errNotAsked}
+				return
+			}
+			defer b.limiter.release()
+			r := ask(ctx2, end2, end1)
+			if errors.Is(settle(ctx, ctx2, r.err), objstore.ErrThrottled) {
+				b.limiter.slower()
+			}
+			second <- r
+		})
+	}
+	r := ask(ctx1, end1, end2)
+	r.err = settle(ctx, ctx1, r.err)
+	if timer != nil && !timer.Stop() {
+		if other := <-second; other.err == nil {
+			r = other
+		}
+	}
+	a.seen.skew = r.seen.skew
+	return r.body, r.answer, r.err
+}

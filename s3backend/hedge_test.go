@@ -1,0 +1,257 @@
+package s3backend
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// scripted is a sound store that can be told how to answer its next requests.
+type scripted struct {
+	data  []byte
+	every time.Duration // before each answer
+
+	mu     sync.Mutex
+	script []http.HandlerFunc // for the next requests, nil: as usual
+	ended  int                // requests that the client gave up
+}
+
+func (s *scripted) next(answers ...http.HandlerFunc) {
+	s.mu.Lock()
+	s.script = answers
+	s.mu.Unlock()
+}
+
+func (s *scripted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	var answer http.HandlerFunc
+	if len(s.script) > 0 {
+		answer, s.script = s.script[0], s.script[1:]
+	}
+	s.mu.Unlock()
+	if answer != nil {
+		answer(w, r)
+		return
+	}
+	time.Sleep(s.every)
+	s.sound(w, r)
+}
+
+func (s *scripted) sound(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("ETag", `"`+testETag+`"`)
+	http.ServeContent(w, r, "", time.Unix(1e9, 0), bytes.NewReader(s.data))
+}
+
+// after answers well after a while.
+func (s *scripted) after(d time.Duration) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) { time.Sleep(d); s.sound(w, r) }
+}
+
+// never answers only when the client has gone.
+func (s *scripted) never(_ http.ResponseWriter, r *http.Request) {
+	<-r.Context().Done()
+	s.mu.Lock()
+	s.ended++
+	s.mu.Unlock()
+}
+
+const (
+	usual  = 20 * time.Millisecond // from request to answer
+	late   = 30 * time.Millisecond // when a second request is sent
+	second = late + usual          // the answer to that
+	later  = 80 * time.Millisecond
+)
+
+// learned makes the backend believe that an answer is late after that time.
+func learned(t *testing.T, b *Backend) {
+	t.Helper()
+	for range hedgeLearn {
+		b.hedges.saw(late)
+	}
+	if got := b.hedges.lateness(); got != late {
+		t.Fatalf("late after %v, want %v", got, late)
+	}
+}
+
+// TestLateAnswerIsAskedForAgain makes the first request late in each way. The fake clock
+// tells which answer was used.
+func TestLateAnswerIsAskedForAgain(t *testing.T) {
+	s := &scripted{data: sample(100), every: usual}
+	abort := func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
+	for _, tc := range []struct {
+		name           string
+		script         []http.HandlerFunc
+		want           time.Duration
+		hedges, others int64 // second requests, and repetitions
+	}{
+		{"as usual", nil, usual, 0, 0},
+		{"never", []http.HandlerFunc{s.never}, second, 1, 0},
+		{"late, the second later", []http.HandlerFunc{s.after(later), s.never}, later, 1, 0},
+		{"both at once", []http.HandlerFunc{s.after(second)}, second, 1, 0},
+		{"fails early", []http.HandlerFunc{abort}, usual, 0, 1},
+		{"fails late", []http.HandlerFunc{func(w http.ResponseWriter, r *http.Request) { time.Sleep(late + 10*time.Millisecond); abort(w, r) }}, second, 1, 0},
+		{"the second fails", []http.HandlerFunc{s.after(later), abort}, later, 1, 0},
+		{"the second has another version", []http.HandlerFunc{s.after(later), func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("ETag", `"other"`)
+			http.ServeContent(w, r, "", time.Unix(1e9, 0), bytes.NewReader(s.data))
+		}}, later, 1, 0},
+		{"both fail", []http.HandlerFunc{func(w http.ResponseWriter, r *http.Request) { time.Sleep(late + 10*time.Millisecond); abort(w, r) }, abort}, late + 10*time.Millisecond + usual, 1, 1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			lim := quick()
+			lim.base, lim.top = 0, 0
+			inBubble(t, lim, s.ServeHTTP, func(t *testing.T, b *Backend) {
+				learned(t, b)
+				s.next(tc.script...)
+				before, start, got := b.Stats(), time.Now(), make([]byte, 40)
+				if err := b.ReadRange(t.Context(), ref, 7, got); err != nil || !bytes.Equal(got, s.data[7:47]) {
+					t.Errorf("got %x, %v, want %x", got, err, s.data[7:47])
+				}
+				if took := time.Since(start); took != tc.want {
+					t.Errorf("took %v on the fake clock, want %v", took, tc.want)
+				}
+				st := b.Stats()
+				if h, r := st.Hedges-before.Hedges, st.Retries-before.Retries; h != tc.hedges || r != tc.others || st.Requests-before.Requests != 1+h+r {
+					t.Errorf("got %d second requests and %d repetitions of %d, want %d and %d", h, r, st.Requests-before.Requests, tc.hedges, tc.others)
+				}
+				if b.limiter.busy != 0 {
+					t.Errorf("got %d places taken", b.limiter.busy)
+				}
+				synctest.Wait()
+				// Who never answers has seen the loser's connection end, or the bubble is deadlocked.
+			})
+		})
+	}
+}
+
+// TestSecondRequestsAreFew reads from a store of which a tenth of the answers is late: one
+// request in a hundred is sent twice, and no more.
+func TestSecondRequestsAreFew(t *testing.T) {
+	s := &scripted{data: sample(10), every: usual}
+	inBubble(t, quick(), s.ServeHTTP, func(t *testing.T, b *Backend) {
+		learned(t, b)
+		const reads = 5000
+		before := b.Stats()
+		for i := range reads {
+			if i%10 == 0 {
+				s.next(s.after(time.Second))
+			}
+			if err := b.ReadRange(t.Context(), ref, 0, make([]byte, 10)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		st := b.Stats()
+		if got := st.Hedges - before.Hedges; got > reads/100+hedgeBurst || got == 0 {
+			t.Errorf("got %d second requests for %d reads, want some, and at most %d", got, reads, reads/100+hedgeBurst)
+		}
+		if st.Retries != 0 {
+			t.Errorf("got %d repetitions, want none", st.Retries)
+		}
+	})
+}
+
+// TestNoSecondRequest holds it back where it would do harm.
+func TestNoSecondRequest(t *testing.T) {
+	for name, prevent := range map[string]func(*Backend){
+		"all places taken": func(b *Backend) { b.limiter.limit = 1 },
+		"breaker open":     func(b *Backend) { b.breaker.open = true },
+		"no credit":        func(b *Backend) { b.hedges.credit = 0 },
+		"no budget": func(b *Backend) {
+			for b.budget.spend() {
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &scripted{data: sample(10), every: usual}
+			inBubble(t, quick(), s.ServeHTTP, func(t *testing.T, b *Backend) {
+				learned(t, b)
+				s.next(s.after(time.Second))
+				prevent(b)
+				start := time.Now()
+				if err := b.ReadRange(t.Context(), ref, 0, make([]byte, 10)); err != nil {
+					t.Fatal(err)
+				}
+				if took := time.Since(start); b.Stats().Hedges != 0 || took != time.Second {
+					t.Errorf("got %d second requests, an answer after %v on the fake clock, want none, and 1 s", b.Stats().Hedges, took)
+				}
+			})
+		})
+	}
+}
+
+// TestSecondRequestIsToldToSlowDown lets the store throttle the second request only.
+func TestSecondRequestIsToldToSlowDown(t *testing.T) {
+	s := &scripted{data: sample(10), every: usual}
+	inBubble(t, quick(), s.ServeHTTP, func(t *testing.T, b *Backend) {
+		learned(t, b)
+		s.next(s.after(later), func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			fmt.Fprint(w, "<Error><Code>SlowDown</Code></Error>")
+		})
+		if err := b.ReadRange(t.Context(), ref, 0, make([]byte, 10)); err != nil {
+			t.Fatal(err)
+		}
+		if st := b.Stats(); st.Hedges != 1 || st.Limit >= 256 {
+			t.Errorf("got %d second requests and a limit of %d, want one, and less than 256", st.Hedges, st.Limit)
+		}
+	})
+}
+
+// TestHedgeEndsWithItsCaller cancels while both requests are under way.
+func TestHedgeEndsWithItsCaller(t *testing.T) {
+	s := &scripted{data: sample(10), every: usual}
+	inBubble(t, quick(), s.ServeHTTP, func(t *testing.T, b *Backend) {
+		learned(t, b)
+		s.next(s.never, s.never)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		start := time.Now()
+		err := b.ReadRange(ctx, ref, 0, make([]byte, 10))
+		if want := ctx.Err(); want == nil || !errors.Is(err, want) || time.Since(start) != time.Second {
+			t.Errorf("got %v after %v on the fake clock, want %v after 1 s", err, time.Since(start), want)
+		}
+		synctest.Wait()
+		if b.limiter.busy != 0 || s.ended != 2 {
+			t.Errorf("got %d places taken and %d requests ended, want none and 2", b.limiter.busy, s.ended)
+		}
+	})
+}
+
+// TestLateness reckons the 99th of a hundred of the latest answers.
+func TestLateness(t *testing.T) {
+	var h hedger
+	for i := range hedgeLearn - 1 {
+		h.saw(time.Duration(i) * time.Second)
+	}
+	if got := h.lateness(); got != 0 {
+		t.Errorf("after too few answers: got %v, want 0", got)
+	}
+	var latest []time.Duration
+	for i := range 1000 {
+		d := time.Duration(i*7919%1000) * time.Millisecond
+		h.saw(d)
+		latest = append(latest, d)
+	}
+	for h.n%hedgeEvery != 0 {
+		h.saw(0)
+		latest = append(latest, 0)
+	}
+	latest = latest[len(latest)-len(h.recent):]
+	slices.Sort(latest)
+	if got, want := h.lateness(), latest[len(latest)*99/100]; got != want {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	for range len(h.recent) {
+		h.saw(time.Millisecond)
+	}
+	if got := h.lateness(); got != hedgeFloor {
+		t.Errorf("of a quick store: got %v, want %v", got, hedgeFloor)
+	}
+}
