@@ -22,29 +22,34 @@ type hashed struct{ hash, sample uint64 }
 // maxSortInMemory records are sorted at once; more are first divided by the top bits of their hashes.
 const maxSortInMemory = 2 << 20
 
-// hashSorter sorts any number of records in bounded memory.
+// hashSorter sorts any number of records, whose samples ascend, in bounded memory.
 type hashSorter struct {
 	max    int
 	dir    string
-	bits   uint // of the hash that choose a bucket
+	skip   uint // bits of the hash that are the same in all records
+	bits   uint // the next ones, which choose a bucket
 	memory []hashed
 	file   *os.File // all records in the order of their coming, when they are too many
 	buf    *bufio.Writer
 	counts []int64
+	first  uint64 // hash that was added
+	added  bool   // there was one
+	differ bool   // not all hashes are the same
+	tmp    [16]byte
 }
 
 func newHashSorter(dir string, n uint64) (*hashSorter, error) {
-	return newHashSorterOf(dir, n, maxSortInMemory)
+	return newHashSorterOf(dir, n, maxSortInMemory, 0)
 }
 
-func newHashSorterOf(dir string, n uint64, limit int) (*hashSorter, error) {
-	s := &hashSorter{max: limit, dir: dir}
+func newHashSorterOf(dir string, n uint64, limit int, skip uint) (*hashSorter, error) {
+	s := &hashSorter{max: limit, dir: dir, skip: skip}
 	if n <= uint64(limit) {
 		s.memory = make([]hashed, 0, n)
 		return s, nil
 	}
 	// Buckets half as full as the limit leave room for chance.
-	for n>>s.bits > uint64(limit)/2 && s.bits < 12 {
+	for n>>s.bits > uint64(limit)/2 && s.bits < min(12, 64-skip) {
 		s.bits++
 	}
 	var err error
@@ -63,27 +68,36 @@ func (s *hashSorter) close() {
 	}
 }
 
+func (s *hashSorter) bucket(hash uint64) uint64 { return hash << s.skip >> (64 - s.bits) }
+
 func (s *hashSorter) add(hash, sample uint64) error {
 	if s.file == nil {
 		s.memory = append(s.memory, hashed{hash, sample})
 		return nil
 	}
-	s.counts[hash>>(64-s.bits)]++
-	var b [16]byte
-	binary.LittleEndian.PutUint64(b[:], hash)
-	binary.LittleEndian.PutUint64(b[8:], sample)
-	_, err := s.buf.Write(b[:])
+	if !s.added {
+		s.first, s.added = hash, true
+	}
+	s.differ = s.differ || hash != s.first
+	s.counts[s.bucket(hash)]++
+	binary.LittleEndian.PutUint64(s.tmp[:], hash)
+	binary.LittleEndian.PutUint64(s.tmp[8:], sample)
+	_, err := s.buf.Write(s.tmp[:])
 	return err
 }
 
 // write writes the records, sorted, as pages.
 func (s *hashSorter) write(out io.Writer) error {
 	p := &pageWriter{out: out}
+	if err := s.writeTo(p); err != nil {
+		return err
+	}
+	return p.flush()
+}
+
+func (s *hashSorter) writeTo(p *pageWriter) error {
 	if s.file == nil {
-		if err := p.writeSorted(s.memory); err != nil {
-			return err
-		}
-		return p.flush()
+		return p.writeSorted(s.memory)
 	}
 	if err := s.buf.Flush(); err != nil {
 		return err
@@ -96,15 +110,54 @@ func (s *hashSorter) write(out io.Writer) error {
 	defer sorted.Close()
 	in := bufio.NewReaderSize(io.NewSectionReader(sorted, 0, 1<<62), 256<<10)
 	for _, n := range s.counts {
-		recs, err := readHashed(in, n)
-		if err != nil {
-			return err
-		}
-		if err := p.writeSorted(recs); err != nil {
+		if err := s.writeBucket(p, in, n); err != nil {
 			return err
 		}
 	}
-	return p.flush()
+	return nil
+}
+
+// writeBucket sorts a bucket in memory. One that is too full, because somebody chose the names or repeats them, is
+// divided again; records of one hash are in order as they come.
+func (s *hashSorter) writeBucket(p *pageWriter, in io.Reader, n int64) error {
+	if n > int64(s.max) && s.differ {
+		sub, err := newHashSorterOf(s.dir, uint64(n), s.max, s.skip+s.bits)
+		if err != nil {
+			return err
+		}
+		defer sub.close()
+		err = s.each(in, n, func(r []hashed) error {
+			for _, r := range r {
+				if err := sub.add(r.hash, r.sample); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		return sub.writeTo(p)
+	}
+	return s.each(in, n, p.writeSorted)
+}
+
+// each reads n records, as many at once as are sorted in memory.
+func (s *hashSorter) each(in io.Reader, n int64, visit func([]hashed) error) error {
+	var b [16]byte
+	for n > 0 {
+		s.memory = s.memory[:0]
+		for ; n > 0 && len(s.memory) < s.max; n-- {
+			if _, err := io.ReadFull(in, b[:]); err != nil {
+				return err
+			}
+			s.memory = append(s.memory, hashed{binary.LittleEndian.Uint64(b[:]), binary.LittleEndian.Uint64(b[8:])})
+		}
+		if err := visit(s.memory); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // divide copies the records into a second file, bucket after bucket.
@@ -123,7 +176,7 @@ func (s *hashSorter) divide() (*os.File, error) {
 	var b [16]byte
 	for err == nil {
 		if _, err = io.ReadFull(in, b[:]); err == nil {
-			_, err = out[binary.LittleEndian.Uint64(b[:])>>(64-s.bits)].Write(b[:])
+			_, err = out[s.bucket(binary.LittleEndian.Uint64(b[:]))].Write(b[:])
 		}
 	}
 	if err == io.EOF {
@@ -140,18 +193,6 @@ func (s *hashSorter) divide() (*os.File, error) {
 		return nil, err
 	}
 	return f, nil
-}
-
-func readHashed(in io.Reader, n int64) ([]hashed, error) {
-	recs := make([]hashed, n)
-	var b [16]byte
-	for i := range recs {
-		if _, err := io.ReadFull(in, b[:]); err != nil {
-			return nil, err
-		}
-		recs[i] = hashed{binary.LittleEndian.Uint64(b[:]), binary.LittleEndian.Uint64(b[8:])}
-	}
-	return recs, nil
 }
 
 // pageWriter packs sorted records into pages with a checksum each.

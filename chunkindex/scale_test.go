@@ -3,6 +3,7 @@ package chunkindex
 import (
 	"encoding/binary"
 	"fmt"
+	"io"
 	"os"
 	"runtime"
 	"testing"
@@ -77,37 +78,69 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// Sorting on disk gives the same pages as sorting in memory.
+// Sorting on disk gives the same pages as sorting in memory, also for names that were chosen to crowd together.
 func TestHashSorter(t *testing.T) {
-	sorted := func(limit int) string {
-		s, err := newHashSorterOf(t.TempDir(), 5000, limit)
+	for name, hash := range map[string]func(i uint64) uint64{
+		"names": func(i uint64) uint64 {
+			if i%1000 == 0 {
+				return 42 // hashes that collide
+			}
+			return hashKey([]byte{byte(i), byte(i >> 8)})
+		},
+		"one name":          func(uint64) uint64 { return 1 << 40 },
+		"two names":         func(i uint64) uint64 { return 1<<40 + i%2 },
+		"chosen names":      func(i uint64) uint64 { return 7<<60 | hashKey([]byte{byte(i), byte(i >> 8)})>>24 },
+		"names all but one": func(i uint64) uint64 { return 1 << 63 >> (i / 4999 * 63) },
+	} {
+		sorted := func(limit int) string {
+			s, err := newHashSorterOf(t.TempDir(), 5000, limit, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.close()
+			for i := range uint64(5000) {
+				if err := s.add(hash(i), i); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var out []byte
+			if err := s.write((*appender)(&out)); err != nil {
+				t.Fatal(err)
+			}
+			return string(out)
+		}
+		memory := sorted(5000)
+		if got, want := len(memory), pageSize*int(hashPages(5000)); got != want {
+			t.Fatalf("%s: got %d bytes, want %d", name, got, want)
+		}
+		for _, limit := range []int{10, 100, 4999} {
+			if sorted(limit) != memory {
+				t.Errorf("%s, limit %d: other pages than in memory", name, limit)
+			}
+		}
+	}
+}
+
+// However the names are chosen, no more records than the limit are in memory.
+func TestHashSorterOfChosenNames(t *testing.T) {
+	const n, limit = 1 << 20, 1 << 14
+	got := allocated(func() {
+		s, err := newHashSorterOf(t.TempDir(), n, limit, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer s.close()
-		for i := range uint64(5000) {
-			h := hashKey([]byte{byte(i), byte(i >> 8)})
-			if i%1000 == 0 {
-				h = 42 // hashes that collide
-			}
-			if err := s.add(h, i); err != nil {
+		for i := range uint64(n) {
+			if err := s.add(i*0x9e3779b97f4a7c15>>8, i); err != nil {
 				t.Fatal(err)
 			}
 		}
-		var out []byte
-		if err := s.write((*appender)(&out)); err != nil {
+		if err := s.write(io.Discard); err != nil {
 			t.Fatal(err)
 		}
-		return string(out)
-	}
-	memory := sorted(5000)
-	if got, want := len(memory), pageSize*int(hashPages(5000)); got != want {
-		t.Fatalf("got %d bytes, want %d", got, want)
-	}
-	for _, limit := range []int{10, 100, 4999} {
-		if sorted(limit) != memory {
-			t.Errorf("limit %d: other pages than in memory", limit)
-		}
+	})
+	if got > 12<<20 {
+		t.Errorf("got %d bytes allocated for %d records, want far less than the %d they take", got, n, 16*n)
 	}
 }
 
