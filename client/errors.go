@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // Codes of the errors that a gateway reports.
@@ -104,9 +105,9 @@ func readError(gateway string, resp *http.Response) *Error {
 		}
 		return e
 	}
-	e.Code, e.Title, e.Detail, e.Retryable = p.Code, p.Title, p.Detail, p.Retryable
+	e.Code, e.Title, e.Detail, e.Retryable = printable(p.Code), printable(p.Title), printable(p.Detail), p.Retryable
 	if p.RequestID != "" {
-		e.RequestID = p.RequestID
+		e.RequestID = printable(p.RequestID)
 	}
 	if ms, err := strconv.ParseInt(p.RetryAfterMS.String(), 10, 64); err == nil && ms > 0 && ms < 1<<40 {
 		e.RetryAfter = time.Duration(ms) * time.Millisecond
@@ -115,6 +116,21 @@ func readError(gateway string, resp *http.Response) *Error {
 		e.Batches = n
 	}
 	return e
+}
+
+// printable keeps a gateway's words fit for a terminal and a log: no control characters, no novel.
+func printable(s string) string {
+	const most = 4096
+	n := 0
+	return strings.Map(func(r rune) rune {
+		if n++; n > most {
+			return -1
+		}
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, s)
 }
 
 // retryAfter reads the header's form in seconds; the form with a date is not used by gateways.

@@ -365,3 +365,15 @@ func TestCompressionIsNotAskedFor(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestWordsOfAGatewayAreFitForATerminal(t *testing.T) {
+	f := &fake{fault: func(_ int, w http.ResponseWriter, _ *http.Request) bool {
+		refuse(w, http.StatusBadRequest, map[string]any{"code": "invalid_argument", "detail": "a\x1b[2J\nb\u202e" + strings.Repeat("x", 60_000), "request_id": "r\r1"})
+		return true
+	}}
+	_, err := newClient(t, client.Config{Gateways: []string{serve(t, f)}}).Batch(t.Context(), client.Options{}, 0)
+	got := fmt.Sprint(err)
+	if strings.ContainsAny(got, "\x1b\n\r\u202e") || !strings.Contains(got, "a [2J b xx") || len(got) > 5000 {
+		t.Errorf("got %.100q of %d bytes, want it short and without control characters", got, len(got))
+	}
+}

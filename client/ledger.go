@@ -73,7 +73,7 @@ func (l *Ledger) note(b *Batch, s Sample) {
 	}
 	word, bit := s.Position%pagePositions/64, uint64(1)<<(s.Position%64)
 	if p[word]&bit != 0 {
-		l.fault("position %d (%s) came again in batch %d", s.Position, s.Key, b.Number)
+		l.fault("position %d (%q) came again in batch %d", s.Position, s.Key, b.Number)
 	} else {
 		p[word] |= bit
 		l.came++
@@ -81,7 +81,7 @@ func (l *Ledger) note(b *Batch, s Sample) {
 	sum := sha256.Sum256([]byte(s.Key))
 	id := [16]byte(sum[:16])
 	if _, ok := l.keys[id]; ok {
-		l.fault("sample %s came again in batch %d", s.Key, b.Number)
+		l.fault("sample %q came again in batch %d", s.Key, b.Number)
 	}
 	l.keys[id] = struct{}{}
 }

@@ -81,7 +81,7 @@ func (b *Batch) setManifest(samples []Sample) error {
 			return fmt.Errorf("sample %d of the manifest: %d bytes at %d of %d: %w", i, s.Length, at, len(b.data), ErrProtocol)
 		}
 		if crc32.Checksum(b.data[at:at+s.Length], castagnoli()) != uint32(s.CRC32C) {
-			return fmt.Errorf("sample %d (%s): %w", i, s.Key, ErrCRC)
+			return fmt.Errorf("sample %d (%q): %w", i, s.Key, ErrCRC)
 		}
 		at += s.Length
 		offsets = append(offsets, at)
