@@ -87,6 +87,7 @@ func (b *breaker) allow() error {
 		return &failure{kind: objstore.ErrUnavailable, detail: fmt.Sprintf("no answer in %d attempts, waiting for the next probe", b.failures)}
 	}
 	b.probing = true
+	b.next = time.Now().Add(probeInterval) // whatever stragglers report meanwhile
 	return nil
 }
 

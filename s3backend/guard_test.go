@@ -51,6 +51,24 @@ func TestBreaker(t *testing.T) {
 	})
 }
 
+// TestStragglersBringNoSecondProbe lets requests from before the outage end while a probe is under way.
+func TestStragglersBringNoSecondProbe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := breaker{open: true}
+		if err := b.allow(); err != nil {
+			t.Fatal(err)
+		}
+		b.report(unclear)
+		if err := b.allow(); !errors.Is(err, objstore.ErrUnavailable) {
+			t.Errorf("got %v, want %v until the interval is over", err, objstore.ErrUnavailable)
+		}
+		time.Sleep(probeInterval)
+		if err := b.allow(); err != nil {
+			t.Errorf("after the interval: %v", err)
+		}
+	})
+}
+
 // TestBudget retries everything for a minute: beyond ten a second, a tenth is paid.
 func TestBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
