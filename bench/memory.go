@@ -30,7 +30,7 @@ func (s *suite) memoryOf(ctx context.Context, cache int64) error {
 	var gather []float64
 	for _, d := range []set{s.world.photos, s.world.text} {
 		for epoch := range int64(2) {
-			if _, err := read(ctx, gw.addr, 16, 0, d.once(epoch)); err != nil {
+			if _, err := read(ctx, gw.addr, conns, 0, d.once(epoch)); err != nil {
 				return err
 			}
 		}
