@@ -131,7 +131,7 @@ func TestHashSorterOfChosenNames(t *testing.T) {
 		}
 		defer s.close()
 		for i := range uint64(n) {
-			if err := s.add(i*0x9e3779b97f4a7c15>>8, i); err != nil {
+			if err := s.add(i*0x9e3779b97f4a7c15>>7, i); err != nil {
 				t.Fatal(err)
 			}
 		}
