@@ -1,6 +1,9 @@
 package gateway
 
-import "hash/crc32"
+import (
+	"hash/crc32"
+	"math/bits"
+)
 
 // crcTables advance a CRC-32C over runs of zero bytes: table k over 2^k of them, by eight
 // look-ups of a nibble each. 16 KiB.
@@ -32,20 +35,18 @@ func newCRCTables() *crcTables {
 	return t
 }
 
+// step advances v over 2^k zero bytes. The entries are added in pairs, so that they need not wait for each other.
 func (t *crcTables) step(k int, v uint32) uint32 {
 	s := &t[k]
-	return s[0][v&15] ^ s[1][v>>4&15] ^ s[2][v>>8&15] ^ s[3][v>>12&15] ^
-		s[4][v>>16&15] ^ s[5][v>>20&15] ^ s[6][v>>24&15] ^ s[7][v>>28]
+	return ((s[0][v&15] ^ s[1][v>>4&15]) ^ (s[2][v>>8&15] ^ s[3][v>>12&15])) ^
+		((s[4][v>>16&15] ^ s[5][v>>20&15]) ^ (s[6][v>>24&15] ^ s[7][v>>28]))
 }
 
 // combine returns the CRC-32C of two byte strings one after the other, from that of the first, that of the
 // second, and the length of the second: the bytes are not needed.
 func (t *crcTables) combine(first, second, length uint32) uint32 {
-	for k := 0; length != 0; k++ {
-		if length&1 == 1 {
-			first = t.step(k, first)
-		}
-		length >>= 1
+	for ; length != 0; length &= length - 1 {
+		first = t.step(bits.TrailingZeros32(length), first)
 	}
 	return first ^ second
 }
