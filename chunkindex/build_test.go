@@ -227,7 +227,8 @@ func TestBuildRefuses(t *testing.T) {
 // aged is a store all of whose objects have one age.
 type aged struct {
 	objstore.Store
-	age time.Duration
+	age     time.Duration
+	renewed string // part of the keys that are written anew after they were listed
 }
 
 func (a aged) List(ctx context.Context, prefix string, visit func(objstore.Object) error) error {
@@ -237,12 +238,21 @@ func (a aged) List(ctx context.Context, prefix string, visit func(objstore.Objec
 	})
 }
 
+func (a aged) Stat(ctx context.Context, key string) (objstore.Object, error) {
+	o, err := a.Store.Stat(ctx, key)
+	o.Modified = time.Now().Add(-a.age)
+	if a.renewed != "" && strings.Contains(key, a.renewed) {
+		o.Modified = time.Now()
+	}
+	return o, err
+}
+
 func TestCollect(t *testing.T) {
 	store := memstore.New()
 	indextest.Write(t, store, spec())
 	old := build(t, store, chunkindex.BuildOptions{ChunkSize: 4 << 10})
 	current := build(t, store, chunkindex.BuildOptions{ChunkSize: 8 << 10})
-	if got, err := chunkindex.Collect(t.Context(), aged{store, time.Minute}, prefix, time.Hour); err != nil || len(got) != 0 {
+	if got, err := chunkindex.Collect(t.Context(), aged{store, time.Minute, ""}, prefix, time.Hour); err != nil || len(got) != 0 {
 		t.Errorf("within the grace time: got %v, %v", got, err)
 	}
 	x, err := chunkindex.Open(t.Context(), store, prefix, chunkindex.OpenOptions{Generation: old.Generation})
@@ -250,7 +260,10 @@ func TestCollect(t *testing.T) {
 		t.Fatal(err)
 	}
 	x.Close()
-	got, err := chunkindex.Collect(t.Context(), aged{store, 2 * time.Hour}, prefix, time.Hour)
+	if got, err := chunkindex.Collect(t.Context(), aged{store, 2 * time.Hour, old.Generation}, prefix, time.Hour); err != nil || len(got) != 0 {
+		t.Errorf("written anew meanwhile: got %v, %v", got, err)
+	}
+	got, err := chunkindex.Collect(t.Context(), aged{store, 2 * time.Hour, ""}, prefix, time.Hour)
 	if err != nil || len(got) != 2 || !strings.Contains(strings.Join(got, " "), old.Generation) {
 		t.Errorf("got %v, %v, want index and binding of %s", got, err, old.Generation)
 	}

@@ -185,10 +185,20 @@ func Collect(ctx context.Context, store objstore.Store, prefix string, grace tim
 	if now, _, err := readPointer(ctx, store, prefix); err != nil || now != p {
 		return nil, fmt.Errorf("gc %q: the current generation changed meanwhile: %w", prefix, objstore.ErrChanged)
 	}
-	for i, key := range old {
-		if err := store.Delete(ctx, key); err != nil {
-			return old[:i], fmt.Errorf("gc %q: %w", prefix, err)
+	var removed []string
+	for _, key := range old {
+		// An index run that goes back to an old generation writes its objects anew before it moves the pointer.
+		obj, err := store.Stat(ctx, key)
+		if errors.Is(err, objstore.ErrNotFound) || (err == nil && !obj.Modified.Before(limit)) {
+			continue
 		}
+		if err == nil {
+			err = store.Delete(ctx, key)
+		}
+		if err != nil {
+			return removed, fmt.Errorf("gc %q: %w", prefix, err)
+		}
+		removed = append(removed, key)
 	}
-	return old, nil
+	return removed, nil
 }
