@@ -204,6 +204,27 @@ func TestSecondRequestIsToldToSlowDown(t *testing.T) {
 	})
 }
 
+// TestTwoAnswersAtOnce lets both arrive in the same moment, again and again: one is whole, and
+// no connection or place is lost.
+func TestTwoAnswersAtOnce(t *testing.T) {
+	s := &scripted{data: sample(1000), every: usual}
+	inBubble(t, quick(), s.ServeHTTP, func(t *testing.T, b *Backend) {
+		learned(t, b)
+		for range 500 {
+			b.hedges.credit, b.hedges.late = 1, late
+			s.next(s.after(second))
+			got := make([]byte, len(s.data))
+			if err := b.ReadRange(t.Context(), ref, 0, got); err != nil || !bytes.Equal(got, s.data) {
+				t.Fatalf("got %v, or not the bytes", err)
+			}
+			time.Sleep(time.Second) // the budget has a retry again
+		}
+		if st := b.Stats(); st.Retries != 0 || st.Hedges != 500 || b.limiter.busy != 0 {
+			t.Errorf("got %d repetitions, %d second requests, %d places taken, want none, 500, none", st.Retries, st.Hedges, b.limiter.busy)
+		}
+	})
+}
+
 // TestHedgeEndsWithItsCaller cancels while both requests are under way.
 func TestHedgeEndsWithItsCaller(t *testing.T) {
 	s := &scripted{data: sample(10), every: usual}
