@@ -114,7 +114,7 @@ func run(ctx context.Context, args []string, log io.Writer) error {
 		if s.dir, err = os.MkdirTemp("", "millrace-bench-"); err != nil {
 			return err
 		}
-		defer os.RemoveAll(s.dir) //nolint:errcheck // a temporary directory
+		defer os.RemoveAll(s.dir) // a temporary directory
 	}
 	if o.wants(9) {
 		s.plans()

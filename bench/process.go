@@ -29,7 +29,7 @@ func freePort() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer l.Close() //nolint:errcheck // it only gave its number
+	defer l.Close() // it only gave its number
 	return l.Addr().String(), nil
 }
 
@@ -64,7 +64,7 @@ func healthy(ctx context.Context, addr, path string) bool {
 	if err != nil {
 		return false
 	}
-	resp.Body.Close() //nolint:errcheck // only the status counts
+	resp.Body.Close() // only the status counts
 	return resp.StatusCode == http.StatusOK
 }
 
@@ -76,8 +76,8 @@ func (p *process) stop() {
 	if p == nil || p.cmd.Process == nil {
 		return
 	}
-	p.cmd.Process.Kill() //nolint:errcheck // it may have ended already
-	p.cmd.Wait()         //nolint:errcheck // killed
+	p.cmd.Process.Kill() // it may have ended already
+	p.cmd.Wait()         // killed
 }
 
 var errNoProc = errors.New("no /proc on this system")

@@ -77,7 +77,7 @@ func (l *load) readConn(ctx context.Context, addr string, next func() string) (e
 	if err != nil {
 		return true, err
 	}
-	defer conn.Close() //nolint:errcheck // read to the end
+	defer conn.Close() // read to the end
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
 	r := bufio.NewReaderSize(conn, 64<<10)
@@ -171,7 +171,7 @@ func discard(r *bufio.Reader, conn net.Conn, n int64, buf []byte) error {
 	for n -= held; n > 0; {
 		got, err := conn.Read(buf[:min(n, int64(len(buf)))])
 		n -= int64(got)
-		if err == io.EOF && n > 0 {
+		if err == io.EOF && n > 0 { //nolint:errorlint // a reader ends with io.EOF itself; a wrapped one is a fault
 			return io.ErrUnexpectedEOF
 		}
 		if err != nil && n > 0 {

@@ -87,7 +87,7 @@ func (s *suite) inProcess(ctx context.Context, d set, store objstore.Store, path
 	if err != nil {
 		return load{}, err
 	}
-	defer index.Close() //nolint:errcheck // opened for reading only
+	defer index.Close() // opened for reading only
 	gw, err := gateway.New(gateway.Config{
 		Datasets: []gateway.Dataset{{Name: d.name, Index: index, Source: dp.Open(index, store, d.name+"/")}},
 		Budget:   b, Log: zerolog.Nop(), Version: "bench",

@@ -195,7 +195,7 @@ func saveProfile(ctx context.Context, admin string, seconds int, into string) er
 	if err != nil {
 		return err
 	}
-	defer resp.Body.Close() //nolint:errcheck // read to the end
+	defer resp.Body.Close() // read to the end
 	if resp.StatusCode != http.StatusOK {
 		return fmt.Errorf("GET %s: %s", url, resp.Status)
 	}

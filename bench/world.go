@@ -184,7 +184,7 @@ func (w *world) close() {
 	if w != nil {
 		w.minio.stop()
 		if w.store != nil {
-			w.store.Close() //nolint:errcheck // nothing is under way
+			w.store.Close() // nothing is under way
 		}
 	}
 }

@@ -426,6 +426,7 @@ func TestObjectsStayWithinTheirBytes(t *testing.T) {
 }
 
 func hit(tb testing.TB, n int) (func(), func()) {
+	tb.Helper()
 	c, b := newCache(tb, 64<<20)
 	c.debug = false
 	req := Request[int]{Load: load}

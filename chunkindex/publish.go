@@ -214,7 +214,8 @@ func probe(ctx context.Context, store objstore.Store, prefix string) error {
 	put := func(text string, cond objstore.Condition) (objstore.Object, error) {
 		return store.Put(ctx, key, strings.NewReader(text), int64(len(text)), cond)
 	}
-	defer store.Delete(context.WithoutCancel(ctx), key) // what is left over harms nobody, and gc removes it
+	// What is left over harms nobody, and gc removes it.
+	defer func() { _ = store.Delete(context.WithoutCancel(ctx), key) }()
 	obj, err := put("1", objstore.Condition{IfAbsent: true})
 	if err != nil {
 		return fmt.Errorf("probe for conditional writes: %w", err)

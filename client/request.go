@@ -78,8 +78,10 @@ func (c *Client) getBatch(ctx context.Context, gw *url.URL, opt Options, number 
 	case n < 0:
 		return nil, fmt.Errorf("%s: no Content-Length: %w", gw, ErrProtocol)
 	case n > c.cfg.MaxBatchBytes:
-		return nil, &Error{Gateway: gw.String(), Status: http.StatusOK, Code: CodeBatchTooLarge,
-			Detail: fmt.Sprintf("a batch of %d bytes, more than the client's limit of %d", n, c.cfg.MaxBatchBytes)}
+		return nil, &Error{
+			Gateway: gw.String(), Status: http.StatusOK, Code: CodeBatchTooLarge,
+			Detail: fmt.Sprintf("a batch of %d bytes, more than the client's limit of %d", n, c.cfg.MaxBatchBytes),
+		}
 	}
 	b.data, err = readBody(resp.Body, resp.ContentLength)
 	if err != nil {
@@ -96,7 +98,7 @@ func (c *Client) getBatch(ctx context.Context, gw *url.URL, opt Options, number 
 func contradiction(err error, opt Options, number uint64) error {
 	var e *Error
 	if errors.As(err, &e) && e.Code == CodeEndOfEpoch && (e.Batches > number || opt.batches > number) {
-		return fmt.Errorf("%w: batch %d of %d: %s", ErrProtocol, number, max(e.Batches, opt.batches), e)
+		return fmt.Errorf("%w: batch %d of %d: %s", ErrProtocol, number, max(e.Batches, opt.batches), e) //nolint:errorlint // it is not the end of the epoch
 	}
 	return err
 }

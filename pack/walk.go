@@ -33,7 +33,7 @@ type sources struct {
 
 func (s *sources) close() {
 	for _, r := range s.roots {
-		r.Close() //nolint:errcheck // opened for reading only
+		r.Close() // opened for reading only
 	}
 }
 

@@ -71,7 +71,7 @@ type built struct {
 
 func (b *built) close() {
 	if b.temp != nil {
-		b.temp.Close() //nolint:errcheck // it has no name any more
+		b.temp.Close() // it has no name any more
 	}
 }
 
@@ -87,7 +87,7 @@ func (j *job) build(ctx context.Context, s *shard) (*built, error) {
 		return nil, err
 	}
 	if err := os.Remove(temp.Name()); err != nil {
-		temp.Close() //nolint:errcheck // the first error counts
+		temp.Close() // the first error counts
 		return nil, err
 	}
 	b := &built{content: temp, temp: temp}
@@ -136,7 +136,7 @@ func add(t *tar.Writer, f *file, buf []byte) error {
 	if err != nil {
 		return err
 	}
-	defer in.Close() //nolint:errcheck // opened for reading only
+	defer in.Close() // opened for reading only
 	if err := unchanged(f, in); err != nil {
 		return err
 	}

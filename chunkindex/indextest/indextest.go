@@ -82,7 +82,7 @@ func Write(t testing.TB, store objstore.Store, spec Spec) *Dataset {
 		w := tar.NewWriter(&body)
 		for i := s * n / shards; i < (s+1)*n/shards; i++ {
 			content := make([]byte, spec.Sizes[i])
-			io.ReadFull(r, content)
+			_, _ = io.ReadFull(r, content)
 			start := body.Len()
 			key := fmt.Sprintf("%08d", i)
 			err := w.WriteHeader(&tar.Header{Name: key + ".bin", Mode: 0o644, Size: int64(len(content)), ModTime: time.Unix(0, 0), Format: tar.FormatUSTAR})

@@ -55,9 +55,9 @@ func (s *scanner) run() error {
 		}
 		block, err := s.block()
 		switch {
-		case err == io.EOF && len(s.head) == 0:
+		case err == io.EOF && len(s.head) == 0: //nolint:errorlint // a reader ends with io.EOF itself; a wrapped one is a fault
 			return s.finish() // no end-of-archive blocks, but a clean boundary
-		case err == io.EOF:
+		case err == io.EOF: //nolint:errorlint // a reader ends with io.EOF itself; a wrapped one is a fault
 			return s.fail("", "archive ends after an extension header")
 		case err != nil:
 			return err

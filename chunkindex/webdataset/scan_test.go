@@ -245,6 +245,7 @@ func TestManyMembersOfALongName(t *testing.T) {
 
 // sparse returns an archive with a GNU sparse member, by changing the type and mending the checksum.
 func sparse(t *testing.T) []byte {
+	t.Helper()
 	b := archive(t, member{name: "s.jpg", format: tar.FormatGNU})
 	b[156] = 'S'
 	sum := 0

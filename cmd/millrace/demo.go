@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -13,9 +15,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-
-	"crypto/sha256"
-	"encoding/hex"
 
 	"github.com/spf13/cobra"
 
@@ -183,7 +182,7 @@ func freeAddress(ctx context.Context, asked string) (string, error) {
 			return at, l.Close()
 		}
 		if !errors.Is(err, syscall.EADDRINUSE) {
-			return "", fmt.Errorf("listen on %s: %v", at, err)
+			return "", fmt.Errorf("listen on %s: %v", at, err) //nolint:errorlint // no store: the exit code must not say so
 		}
 	}
 	return "", fmt.Errorf("no free port from 8080 to %d; name one with --listen", 8080+demoPorts-1)

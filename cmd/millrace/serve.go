@@ -214,8 +214,7 @@ func listen(ctx context.Context, address string) (net.Listener, error) {
 	lc := net.ListenConfig{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 15 * time.Second, Count: 3}}
 	l, err := lc.Listen(ctx, "tcp", address)
 	if err != nil {
-		// Not a store that cannot be reached: the exit code must not say so.
-		return nil, fmt.Errorf("listen on %s: %v", address, err)
+		return nil, fmt.Errorf("listen on %s: %v", address, err) //nolint:errorlint // no store: the exit code must not say so
 	}
 	return l, nil
 }

@@ -235,7 +235,7 @@ type reader struct {
 
 func (r *reader) Read(p []byte) (int, error) {
 	n, err := r.read(p)
-	if err != nil && err != io.EOF {
+	if err != nil && err != io.EOF { //nolint:errorlint // a reader ends with io.EOF itself; a wrapped one is a fault
 		return 0, fmt.Errorf("read %q at %d: %w", r.object.Key, r.offset, err)
 	}
 	r.offset += int64(n)

@@ -86,7 +86,7 @@ func wantErr(t *testing.T, what string, err, want error) {
 		t.Errorf("%s: got %v, want %v", what, err, want)
 	}
 	for _, other := range objstore.Vocabulary() {
-		if other != want && errors.Is(err, other) {
+		if other != want && errors.Is(err, other) { //nolint:errorlint // two words of one list
 			t.Errorf("%s: got %v, which is %q as well as %q", what, err, other, want)
 		}
 	}
@@ -120,8 +120,15 @@ func testReadRange(t *testing.T, s objstore.Store) {
 		offset int64
 		sizes  []int
 	}{
-		{0, []int{1}}, {1, []int{1}}, {9999, []int{1}}, {0, []int{10_000}}, {5, []int{9995}},
-		{17, []int{1, 2, 3}}, {100, []int{0, 5, 0, 7, 0}}, {0, []int{4096, 4096, 1808}}, {3, []int{1, 9000, 1}},
+		{0, []int{1}},
+		{1, []int{1}},
+		{9999, []int{1}},
+		{0, []int{10_000}},
+		{5, []int{9995}},
+		{17, []int{1, 2, 3}},
+		{100, []int{0, 5, 0, 7, 0}},
+		{0, []int{4096, 4096, 1808}},
+		{3, []int{1, 9000, 1}},
 	} {
 		dst := make([][]byte, len(c.sizes))
 		for i, n := range c.sizes {

@@ -75,7 +75,7 @@ func testListStops(t *testing.T, s objstore.Store) {
 		}
 		return nil
 	})
-	if err != stop || n != 3 {
+	if err != stop || n != 3 { //nolint:errorlint // it must come back as it is
 		t.Errorf("got %v after %d, want %v as it is after 3", err, n, stop)
 	}
 }
