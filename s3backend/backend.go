@@ -220,7 +220,8 @@ func settle(caller, attempt context.Context, err error) error {
 	if err == nil || caller.Err() != nil {
 		return err
 	}
-	if f := (*failure)(nil); errors.As(context.Cause(attempt), &f) {
+	f := (*failure)(nil)
+	if errors.As(err, &f) && f.own || errors.As(context.Cause(attempt), &f) {
 		return f
 	}
 	return classify(err)

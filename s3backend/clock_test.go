@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -61,6 +62,7 @@ func inBubble(t *testing.T, lim limits, handler http.HandlerFunc, do func(*testi
 			t.Error(err)
 		}
 		<-ended
+		time.Sleep(time.Second) // the server lets a connection linger that it closed
 	})
 }
 
@@ -150,6 +152,32 @@ func TestPutWithoutETag(t *testing.T) {
 			t.Errorf("got %+v, %v after %d puts, want our own write after 2", o, err, puts)
 		}
 	})
+}
+
+// broken is a body that fails in the middle.
+type broken struct{ err error }
+
+func (r broken) ReadAt(p []byte, off int64) (int, error) {
+	if off >= 1000 {
+		return 0, r.err
+	}
+	return min(len(p), 1000), nil
+}
+
+// TestBodyThatFails is the caller's fault, whole or in parts: it is named, and not repeated.
+func TestBodyThatFails(t *testing.T) {
+	errDisk := errors.New("disk on fire")
+	for _, size := range []int64{2000, 20 << 20} {
+		for fault, want := range map[error]error{io.EOF: objstore.ErrShort, errDisk: errDisk} {
+			srv := multipart{}
+			inBubble(t, quick(), srv.ServeHTTP, func(t *testing.T, b *Backend) {
+				_, err := b.Put(t.Context(), testKey, broken{fault}, size, objstore.Condition{})
+				if !errors.Is(err, want) || b.Stats().Retries != 0 {
+					t.Errorf("%d bytes: got %v after %d repetitions, want %v at once", size, err, b.Stats().Retries, want)
+				}
+			})
+		}
+	}
 }
 
 // TestClockIsBlamed lets the store's clock differ from ours by an hour, in both directions.

@@ -28,6 +28,7 @@ type failure struct {
 	code   string // S3's, if it gave one
 	lost   bool   // the request may have taken effect
 	fresh  bool   // new credentials may help
+	own    bool   // the caller's body failed, whatever the network made of it
 }
 
 func (f *failure) Error() string {

@@ -249,8 +249,10 @@ func (s *source) detach(err error) error {
 
 // bodyFailure is the caller's own error: no attempt mends it.
 func bodyFailure(err error) error {
-	if f := (*failure)(nil); errors.As(err, &f) {
-		return f
+	f := &failure{detail: "read the body: " + err.Error(), cause: err}
+	if known := (*failure)(nil); errors.As(err, &known) {
+		*f = *known
 	}
-	return &failure{detail: "read the body: " + err.Error(), cause: err}
+	f.own = true
+	return f
 }
