@@ -76,8 +76,8 @@ func (p *process) stop() {
 	if p == nil || p.cmd.Process == nil {
 		return
 	}
-	p.cmd.Process.Kill() // it may have ended already
-	p.cmd.Wait()         // killed
+	_ = p.cmd.Process.Kill() // it may have ended already
+	_ = p.cmd.Wait()         // killed
 }
 
 var errNoProc = errors.New("no /proc on this system")

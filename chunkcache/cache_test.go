@@ -250,8 +250,10 @@ func TestConcurrentPrograms(t *testing.T) {
 				if rnd.IntN(4) == 0 {
 					go cancel()
 				}
-				l, err := c.Acquire(ctx, Request[int]{Wants: wants, Warm: rnd.IntN(2) == 0, Load: script,
-					Group: func(m []int) [][]int { return [][]int{m[:len(m)/2+len(m)%2], m[len(m)/2+len(m)%2:]}[:min(len(m), 2)] }})
+				l, err := c.Acquire(ctx, Request[int]{
+					Wants: wants, Warm: rnd.IntN(2) == 0, Load: script,
+					Group: func(m []int) [][]int { return [][]int{m[:len(m)/2+len(m)%2], m[len(m)/2+len(m)%2:]}[:min(len(m), 2)] },
+				})
 				cancel()
 				switch {
 				case err == nil:

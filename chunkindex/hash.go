@@ -179,7 +179,7 @@ func (s *hashSorter) divide() (*os.File, error) {
 			_, err = out[s.bucket(binary.LittleEndian.Uint64(b[:]))].Write(b[:])
 		}
 	}
-	if err == io.EOF {
+	if err == io.EOF { //nolint:errorlint // a reader ends with io.EOF itself; a wrapped one is a fault
 		err = nil
 	}
 	for _, w := range out {

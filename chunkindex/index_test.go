@@ -78,8 +78,10 @@ func checkAgainst(t *testing.T, store objstore.Store, prefix string, x *chunkind
 
 // Names of every kind that the scanner takes are found again, byte by byte.
 func TestNamesRoundTrip(t *testing.T) {
-	names := []string{"line\nbreak.jpg", "tab\tand\x1besc.jpg", "grün.jpg", "日本/語.png", "not\xffutf8.jpg", "README", "a/.hidden.jpg", "../up.txt", "/abs.txt",
-		strings.Repeat("d/", 2046) + "four", strings.Repeat("n", 4092) + ".jpg", "empty.bin"}
+	names := []string{
+		"line\nbreak.jpg", "tab\tand\x1besc.jpg", "grün.jpg", "日本/語.png", "not\xffutf8.jpg", "README", "a/.hidden.jpg", "../up.txt", "/abs.txt",
+		strings.Repeat("d/", 2046) + "four", strings.Repeat("n", 4092) + ".jpg", "empty.bin",
+	}
 	var keys []string
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)

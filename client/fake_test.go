@@ -88,8 +88,10 @@ func (f *fake) manifest(w http.ResponseWriter, epoch, number uint64) {
 	var samples []map[string]any
 	for p := 2 * number; p < 2*number+2; p++ {
 		s := sample(epoch, p)
-		samples = append(samples, map[string]any{"position": p, "key": fmt.Sprintf("k%d", p), "shard": "a.tar",
-			"offset": 512 * p, "length": len(s), "crc32c": fmt.Sprintf("%08x", castagnoli(s))})
+		samples = append(samples, map[string]any{
+			"position": p, "key": fmt.Sprintf("k%d", p), "shard": "a.tar",
+			"offset": 512 * p, "length": len(s), "crc32c": fmt.Sprintf("%08x", castagnoli(s)),
+		})
 	}
 	_ = json.NewEncoder(w).Encode(map[string]any{"samples": samples})
 }

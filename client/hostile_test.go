@@ -71,8 +71,10 @@ func TestGatewayThatIsDownMayStillKnow(t *testing.T) {
 				}
 				return sound.RoundTrip(r)
 			})
-			c, err := client.New(client.Config{Gateways: []string{"http://old", "http://new"},
-				HTTP: &http.Client{Transport: hosts{"old": transport{&fake{fault: absent}}, "new": restarting}}})
+			c, err := client.New(client.Config{
+				Gateways: []string{"http://old", "http://new"},
+				HTTP:     &http.Client{Transport: hosts{"old": transport{&fake{fault: absent}}, "new": restarting}},
+			})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -135,7 +135,7 @@ func (b *Backend) run(ctx context.Context, first time.Duration, do func(context.
 			return nil
 		}
 		if cerr := ctx.Err(); cerr != nil {
-			return fmt.Errorf("%w (%s)", cerr, err)
+			return fmt.Errorf("%w (%s)", cerr, err) //nolint:errorlint // the context's error is the one that counts
 		}
 		f := classify(err)
 		if f.fresh && !refreshed {
@@ -151,7 +151,7 @@ func (b *Backend) run(ctx context.Context, first time.Duration, do func(context.
 		}
 		if !pause(ctx, b.lim.wait(fruitless, errors.Is(f.kind, objstore.ErrThrottled))) {
 			if cerr := ctx.Err(); cerr != nil {
-				return fmt.Errorf("%w (%s)", cerr, f)
+				return fmt.Errorf("%w (%s)", cerr, f) //nolint:errorlint // the context's error is the one that counts
 			}
 			return f
 		}

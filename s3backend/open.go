@@ -100,7 +100,7 @@ func (r *reader) connect() error {
 
 func (r *reader) Read(p []byte) (int, error) {
 	n, err := r.read(p)
-	if err != nil && err != io.EOF {
+	if err != nil && err != io.EOF { //nolint:errorlint // a reader ends with io.EOF itself; a wrapped one is a fault
 		return n, fmt.Errorf("read %q at %d: %w", r.ref.Key, r.offset, err)
 	}
 	return n, err

@@ -140,7 +140,7 @@ func (b *Backend) putParts(ctx context.Context, key string, body io.ReaderAt, si
 		b.abort(ctx, key, id)
 	}
 	if err != nil && ctx.Err() != nil && !errors.Is(err, ctx.Err()) {
-		err = fmt.Errorf("%w (%s)", ctx.Err(), err)
+		err = fmt.Errorf("%w (%s)", ctx.Err(), err) //nolint:errorlint // the context's error is the one that counts
 	}
 	return o, lost, err
 }

@@ -80,9 +80,15 @@ func TestVarianceOfTheDefault(t *testing.T) {
 		params Params
 		want   float64
 	}{
-		{Params{Shuffle: Slot, Window: 32}, 7.3}, {Params{Shuffle: Slot, Window: 64}, 3.4}, {Params{Shuffle: Slot, Window: 128}, 1.5},
-		{Params{Shuffle: Window, Window: 16}, 16.3}, {Params{Shuffle: Window, Window: 32}, 8.3}, {Params{Shuffle: Window, Window: 64}, 4.4},
-		{Params{Shuffle: Window, Window: 512}, 1}, {Params{Shuffle: Full}, 1}, {Params{Shuffle: None}, 256},
+		{Params{Shuffle: Slot, Window: 32}, 7.3},
+		{Params{Shuffle: Slot, Window: 64}, 3.4},
+		{Params{Shuffle: Slot, Window: 128}, 1.5},
+		{Params{Shuffle: Window, Window: 16}, 16.3},
+		{Params{Shuffle: Window, Window: 32}, 8.3},
+		{Params{Shuffle: Window, Window: 64}, 4.4},
+		{Params{Shuffle: Window, Window: 512}, 1},
+		{Params{Shuffle: Full}, 1},
+		{Params{Shuffle: None}, 256},
 	} {
 		if got := Variance(c.params, 512, 128, 256); math.Abs(got-c.want) > .04*c.want {
 			t.Errorf("%+v: got %.2f, want %.1f within 4 in 100", c.params, got, c.want)
@@ -96,8 +102,10 @@ func TestVarianceOfHugeBatches(t *testing.T) {
 		params Params
 		want   float64
 	}{
-		{Params{Shuffle: Slot, Window: 2}, 32247.9}, {Params{Shuffle: Slot, Window: 40}, 7043.4},
-		{Params{Shuffle: Window, Window: 4}, 33288.1}, {Params{Shuffle: Window, Window: 30}, 22390.3},
+		{Params{Shuffle: Slot, Window: 2}, 32247.9},
+		{Params{Shuffle: Slot, Window: 40}, 7043.4},
+		{Params{Shuffle: Window, Window: 4}, 33288.1},
+		{Params{Shuffle: Window, Window: 30}, 22390.3},
 	} {
 		if got := Variance(c.params, 64, 1<<16, 1<<21); math.Abs(got-c.want) > .01*c.want {
 			t.Errorf("%+v: got %.1f, want %.1f within 1 in 100", c.params, got, c.want)

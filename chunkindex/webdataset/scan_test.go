@@ -86,9 +86,11 @@ func TestGrouping(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"d/a|jpg|cls|tar.gz", "d.x/b|jpg", "e/.hidden.jpg|", "README|", "none|",
+	want := []string{
+		"d/a|jpg|cls|tar.gz", "d.x/b|jpg", "e/.hidden.jpg|", "README|", "none|",
 		strings.TrimSuffix(long, ".jpg") + "|jpg", strings.TrimSuffix(most, ".jp") + "|jp",
-		"line\nbreak|jpg", "grün|jpg|cls", strings.Repeat("g", 200) + "|jpg"}
+		"line\nbreak|jpg", "grün|jpg|cls", strings.Repeat("g", 200) + "|jpg",
+	}
 	if d := cmp.Diff(want, keys(got)); d != "" {
 		t.Error(d)
 	}
@@ -308,9 +310,12 @@ func TestOtherArchivers(t *testing.T) {
 	py := "import sys,tarfile\nt=tarfile.open(sys.argv[1],'w',format=getattr(tarfile,sys.argv[2]))\nt.add(sys.argv[3],'.')\nt.close()"
 	out := t.TempDir()
 	for _, c := range [][]string{
-		{"tar", "--format=gnu", "-cf", "OUT", "-C", dir, "."}, {"tar", "--format=pax", "-cf", "OUT", "-C", dir, "."},
-		{"tar", "--format=ustar", "-cf", "OUT", "-C", dir, "."}, {"python3", "-c", py, "OUT", "GNU_FORMAT", dir},
-		{"python3", "-c", py, "OUT", "PAX_FORMAT", dir}, {"python3", "-c", py, "OUT", "USTAR_FORMAT", dir},
+		{"tar", "--format=gnu", "-cf", "OUT", "-C", dir, "."},
+		{"tar", "--format=pax", "-cf", "OUT", "-C", dir, "."},
+		{"tar", "--format=ustar", "-cf", "OUT", "-C", dir, "."},
+		{"python3", "-c", py, "OUT", "GNU_FORMAT", dir},
+		{"python3", "-c", py, "OUT", "PAX_FORMAT", dir},
+		{"python3", "-c", py, "OUT", "USTAR_FORMAT", dir},
 	} {
 		path := filepath.Join(out, "x.tar")
 		for i := range c {
@@ -343,7 +348,7 @@ func compare(b []byte, got []scantest.Sample) string {
 	in := tar.NewReader(bytes.NewReader(b))
 	for {
 		h, err := in.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {

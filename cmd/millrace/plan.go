@@ -216,8 +216,10 @@ func (a *app) compare(ctx context.Context, s *storeFlags, l location, p *planFla
 	if err != nil {
 		return err
 	}
-	out := map[string]any{"generation": d.index.Generation(), "samples": d.index.Samples(), "chunks": d.index.Chunks(),
-		"bytes": d.index.Bytes(), "batch_size": batch, "orders": rows}
+	out := map[string]any{
+		"generation": d.index.Generation(), "samples": d.index.Samples(), "chunks": d.index.Chunks(),
+		"bytes": d.index.Bytes(), "batch_size": batch, "orders": rows,
+	}
 	return a.print(out, func(w io.Writer) {
 		fmt.Fprintf(w, "%s: %s in %s, %s; batches of %d\n\n", l, count(d.index.Samples(), "sample", "samples"),
 			count(d.index.Chunks(), "chunk", "chunks"), humanize.IBytes(uint64(d.index.Bytes())), batch)

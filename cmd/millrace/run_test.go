@@ -127,10 +127,21 @@ func TestAllFaultsAreReportedTogether(t *testing.T) {
 
 func TestUsageFaultsExitWithTwo(t *testing.T) {
 	for _, args := range [][]string{
-		{"nonsense"}, {"index"}, {"index", "ftp://x"}, {"serve", "--no-such-flag"}, {"verify", "s3://UPPER/x"}, {"index", "s3://key:secret@bucket/x"},
-		{"fetch", "http://gw"}, {"fetch", "http://gw", "--discard", "--output", "x"}, {"fetch", "gw", "--discard"},
-		{"fetch", "http://gw", "--discard", "--rank", "2", "--world-size", "2"}, {"bench", "http://gw", "--connections", "0"}, {"demo", "--from", "/no/such/dir"},
-		{"demo", "--listen", "0.0.0.0:1"}, {"serve", "--dataset", "a=/x", "--dataset", "a=/y"}, {"index", "x", "--window", "0"},
+		{"nonsense"},
+		{"index"},
+		{"index", "ftp://x"},
+		{"serve", "--no-such-flag"},
+		{"verify", "s3://UPPER/x"},
+		{"index", "s3://key:secret@bucket/x"},
+		{"fetch", "http://gw"},
+		{"fetch", "http://gw", "--discard", "--output", "x"},
+		{"fetch", "gw", "--discard"},
+		{"fetch", "http://gw", "--discard", "--rank", "2", "--world-size", "2"},
+		{"bench", "http://gw", "--connections", "0"},
+		{"demo", "--from", "/no/such/dir"},
+		{"demo", "--listen", "0.0.0.0:1"},
+		{"serve", "--dataset", "a=/x", "--dataset", "a=/y"},
+		{"index", "x", "--window", "0"},
 	} {
 		o := millrace(t, nil, args...)
 		if o.code != exitUsage {
@@ -194,8 +205,10 @@ func TestMemoryLimitIsTheLowestOfAllGroups(t *testing.T) {
 		want int64
 	}{
 		"none": {fstest.MapFS{}, noLimit},
-		"v2, parent binds": {fstest.MapFS{"proc/self/cgroup": file("0::/a/b\n"), "sys/fs/cgroup/a/b/memory.max": file("max\n"),
-			"sys/fs/cgroup/a/memory.max": file("1000\n"), "sys/fs/cgroup/memory.max": file("2000\n")}, 1000},
+		"v2, parent binds": {fstest.MapFS{
+			"proc/self/cgroup": file("0::/a/b\n"), "sys/fs/cgroup/a/b/memory.max": file("max\n"),
+			"sys/fs/cgroup/a/memory.max": file("1000\n"), "sys/fs/cgroup/memory.max": file("2000\n"),
+		}, 1000},
 		"v2, container": {fstest.MapFS{"proc/self/cgroup": file("0::/docker/x\n"), "sys/fs/cgroup/memory.max": file("2000\n")}, 2000},
 		"v1":            {fstest.MapFS{"proc/self/cgroup": file("4:cpu:/q\n3:memory:/q\n"), "sys/fs/cgroup/memory/q/memory.limit_in_bytes": file("77\n")}, 77},
 	} {
