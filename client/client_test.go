@@ -80,8 +80,11 @@ func TestStartAtTheEndIsAFinishedEpochAndBeyondItAnError(t *testing.T) {
 	}
 }
 
-func TestFaultsOfOneTransferAreHidden(t *testing.T) {
-	faults := map[string]func(t *testing.T, f *fake, w http.ResponseWriter, r *http.Request){
+type fault func(t *testing.T, f *fake, w http.ResponseWriter, r *http.Request)
+
+// transferFaults are answers that must not be believed, or tell of a fault that passes.
+func transferFaults() map[string]fault {
+	return map[string]fault{
 		"reset": func(t *testing.T, _ *fake, w http.ResponseWriter, _ *http.Request) { reset(t, w) },
 		"short body": func(t *testing.T, f *fake, w http.ResponseWriter, r *http.Request) {
 			f.answer(w, r, func(_ http.Header, b []byte) []byte { return b[:len(b)-1] })
@@ -133,7 +136,10 @@ func TestFaultsOfOneTransferAreHidden(t *testing.T) {
 			refuse(w, 500, map[string]any{"code": "internal", "retryable": true})
 		},
 	}
-	for name, fault := range faults {
+}
+
+func TestFaultsOfOneTransferAreHidden(t *testing.T) {
+	for name, fault := range transferFaults() {
 		t.Run(name, func(t *testing.T) {
 			f := &fake{batches: 3, generation: "g"}
 			f.fault = func(n int, w http.ResponseWriter, r *http.Request) bool {
