@@ -28,18 +28,17 @@ type dataset struct {
 // newDataset packs samples of the given lengths, so many to a shard.
 func newDataset(tb testing.TB, seed uint64, lengths []int, perShard int, chunkSize int64) *dataset {
 	tb.Helper()
-	rnd := rand.New(rand.NewPCG(seed, 1))
+	random := rand.NewChaCha8([32]byte{byte(seed)})
 	d := &dataset{store: memstore.New()}
 	for first := 0; first < len(lengths); first += perShard {
 		var b bytes.Buffer
 		w := tar.NewWriter(&b)
 		for i := first; i < min(first+perShard, len(lengths)); i++ {
 			body := make([]byte, lengths[i])
-			for j := range body {
-				body[j] = byte(rnd.Uint32())
-			}
+			_, err := random.Read(body)
+			must(tb, err)
 			must(tb, w.WriteHeader(&tar.Header{Name: fmt.Sprintf("%07d.bin", i), Size: int64(len(body)), Mode: 0o644}))
-			_, err := w.Write(body)
+			_, err = w.Write(body)
 			must(tb, err)
 		}
 		must(tb, w.Close())

@@ -1,0 +1,114 @@
+package datapath
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/internal/objstore/shaped"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// A distant store with a line that eight streams fill, in the fake clock: what is left is what the order of the reads costs.
+func distant(d *dataset) *shaped.Store {
+	return shaped.New(d.store, shaped.Shape{FirstByte: 20 * time.Millisecond, Stream: 2.5e6, Total: 15.6e6})
+}
+
+// A cold epoch keeps the line full: from the first request to the last byte.
+func TestColdEpochKeepsTheLineFull(t *testing.T) {
+	d := newDataset(t, 40, same(64*72, 3000), 72*8, 256<<10) // 72 chunks of a little less than 256 KiB
+	for name, window := range map[string]uint64{shuffle.None: 0, shuffle.Window: 4, shuffle.Slot: 16} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := distant(d)
+				all := make([]int, d.index.Chunks())
+				for i := range all {
+					all[i] = i
+				}
+				straight := d.download(t, store, all, 16)
+				ours := d.firstBatches(t, store, d.plan(t, name, window), 4, d.index.Samples())
+				if least := .93; float64(straight)/float64(ours) < least {
+					t.Errorf("got an epoch in %v, a straight download takes %v: want at least %.2f of its rate", ours, straight, least)
+				}
+			})
+		})
+	}
+}
+
+// The first batch comes hardly later than its window could be downloaded alone, though reading ahead has begun.
+func TestFirstBatchDoesNotWaitForWhatIsFetchedAhead(t *testing.T) {
+	d := newDataset(t, 40, same(64*72, 3000), 72*8, 256<<10)
+	synctest.Test(t, func(t *testing.T) {
+		store := distant(d)
+		plan := d.plan(t, shuffle.Window, 4)
+		var window []int
+		for span := range plan.Epoch(0).Spans(0) {
+			if span.From == 0 {
+				window = append(window, int(span.Chunk))
+			}
+		}
+		alone := d.download(t, store, window, len(window))
+		first := d.firstBatches(t, store, plan, 1, 256)
+		if most := 1.25; float64(first)/float64(alone) > most {
+			t.Errorf("got the first batch in %v, its %d chunks alone take %v: want at most %.2f of that", first, len(window), alone, most)
+		}
+	})
+}
+
+// download reads chunks, n at a time, and returns how long that takes.
+func (d *dataset) download(t *testing.T, store objstore.RangeReader, chunks []int, n int) time.Duration {
+	begin := time.Now()
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range n {
+		wg.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(chunks)); i = next.Add(1) - 1 {
+				e := d.index.Extents(chunks[i])[0]
+				shard := d.index.Shard(e.Shard)
+				err := store.ReadRange(t.Context(), objstore.Ref{Key: "set/" + shard.Key, ETag: shard.ETag}, e.Offset, make([]byte, e.Length))
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return time.Since(begin)
+}
+
+// firstBatches reads the first samples of epoch 0 in batches of 256, by readers that take turns, through a path with nothing in
+// memory, and returns how long that takes.
+func (d *dataset) firstBatches(t *testing.T, store objstore.RangeReader, plan *shuffle.Plan, readers int, samples uint64) time.Duration {
+	p := newPath(t, Config{Budget: bud(64 << 20), PartSize: 512 << 10})
+	s := p.Open(d.index, store, "set/")
+	ctx, stop := context.WithCancel(t.Context())
+	var run, wg sync.WaitGroup
+	run.Go(func() { p.Run(ctx) })
+	synctest.Wait() // for the memory
+	e := plan.Epoch(0)
+	begin := time.Now()
+	var next atomic.Uint64
+	for range readers {
+		wg.Go(func() {
+			for lo := next.Add(256) - 256; lo < samples; lo = next.Add(256) - 256 {
+				hi := min(lo+256, plan.Samples())
+				at := shuffle.Cursor{Plan: plan, Epoch: e, First: lo, End: hi, BatchSize: 256}
+				body, err := s.Read(t.Context(), at, d.ranges(t, e.Append(nil, lo, hi)))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				body.Close()
+			}
+		})
+	}
+	wg.Wait()
+	took := time.Since(begin)
+	stop()
+	run.Wait()
+	return took
+}
