@@ -85,12 +85,12 @@ func (a *app) runDemo(ctx context.Context, x *demoFlags) error {
 		cacheSize: min(defaultCacheSize(usableMemory()), 1<<30), memory: usableMemory(), wait: 0, deadline: time.Minute,
 		logLevel: "warn", logFormat: "auto", lameDuck: time.Millisecond, drain: 5 * time.Second, locations: []location{l},
 	}
-	if c.listen, err = freeAddress(ctx, x.listen); err != nil {
+	if c.bound, err = demoListen(ctx, x.listen); err != nil {
 		return err
 	}
 	s, err := a.compose(ctx, c)
 	if err != nil {
-		return err
+		return errors.Join(err, c.bound.Close())
 	}
 	defer s.close()
 	if !x.once {
@@ -169,23 +169,23 @@ func (a *app) demoPack(ctx context.Context, source string, l location) (reused b
 // demoPorts is how many ports from 8080 on are tried.
 const demoPorts = 100
 
-// freeAddress returns an address that can be listened on now. The port asked for is taken as it is.
-func freeAddress(ctx context.Context, asked string) (string, error) {
+// demoListen takes the port asked for as it is, or else the first that is free. It stays bound: a port that was
+// only looked at may be somebody else's by the time it is needed.
+func demoListen(ctx context.Context, asked string) (net.Listener, error) {
 	if asked != "" {
-		return asked, nil
+		return listen(ctx, asked)
 	}
 	for port := 8080; port < 8080+demoPorts; port++ {
 		at := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-		var lc net.ListenConfig
-		l, err := lc.Listen(ctx, "tcp", at)
+		l, err := bind(ctx, at)
 		if err == nil {
-			return at, l.Close()
+			return l, nil
 		}
 		if !errors.Is(err, syscall.EADDRINUSE) {
-			return "", fmt.Errorf("listen on %s: %v", at, err) //nolint:errorlint // no store: the exit code must not say so
+			return nil, fmt.Errorf("listen on %s: %v", at, err) //nolint:errorlint // no store: the exit code must not say so
 		}
 	}
-	return "", fmt.Errorf("no free port from 8080 to %d; name one with --listen", 8080+demoPorts-1)
+	return nil, fmt.Errorf("no free port from 8080 to %d; name one with --listen", 8080+demoPorts-1)
 }
 
 func (a *app) demoHints(base string) {

@@ -145,9 +145,12 @@ func (s *server) datasets(all []opened) []gateway.Dataset {
 // run binds the listeners and serves until ctx ends, then drains. ready, if not nil, is called with the data
 // port's address once it accepts connections.
 func (s *server) run(ctx context.Context, ready func(net.Addr)) error {
-	data, err := listen(ctx, s.cfg.listen)
-	if err != nil {
-		return err
+	var err error
+	data := s.cfg.bound
+	if data == nil {
+		if data, err = listen(ctx, s.cfg.listen); err != nil {
+			return err
+		}
 	}
 	var admin net.Listener
 	if s.cfg.adminListen != "" {
@@ -211,10 +214,14 @@ func (s *server) join(ctx context.Context, data, admin net.Listener) error {
 }
 
 func listen(ctx context.Context, address string) (net.Listener, error) {
-	lc := net.ListenConfig{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 15 * time.Second, Count: 3}}
-	l, err := lc.Listen(ctx, "tcp", address)
+	l, err := bind(ctx, address)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %v", address, err) //nolint:errorlint // no store: the exit code must not say so
 	}
 	return l, nil
+}
+
+func bind(ctx context.Context, address string) (net.Listener, error) {
+	lc := net.ListenConfig{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 15 * time.Second, Count: 3}}
+	return lc.Listen(ctx, "tcp", address)
 }

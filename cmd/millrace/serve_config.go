@@ -18,6 +18,7 @@ import (
 type serveConfig struct {
 	datasets    []string
 	listen      string
+	bound       net.Listener // where the port is bound already; else nil
 	adminListen string
 	insecure    bool
 	cacheSize   int64
