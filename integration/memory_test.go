@@ -47,7 +47,8 @@ func peakRSS(t *testing.T, pid int) int64 {
 }
 
 // stall opens connections that ask for batches and never read an answer, until ctx ends.
-func stall(ctx context.Context, g *harness.Gateway, clients, batches int) func() {
+// Each is given up after a while, and another one takes its place.
+func stall(ctx context.Context, g *harness.Gateway, clients, batches int, patience time.Duration) func() {
 	host, _ := url.Parse(g.URL)
 	var all sync.WaitGroup
 	for c := range clients {
@@ -59,7 +60,7 @@ func stall(ctx context.Context, g *harness.Gateway, clients, batches int) func()
 				}
 				_ = conn.(*net.TCPConn).SetReadBuffer(4 << 10)
 				fmt.Fprintf(conn, "GET /epoch/0/batch/%d?batch_size=8 HTTP/1.1\r\nHost: gateway\r\n\r\n", m%batches)
-				hold, cancel := context.WithTimeout(ctx, 20*time.Second)
+				hold, cancel := context.WithTimeout(ctx, patience)
 				<-hold.Done()
 				cancel()
 				conn.Close()
@@ -90,9 +91,9 @@ func patient(ctx context.Context, address string) (harness.Response, error) {
 // 32 of which never read what they asked for. The budget and 64 MiB are all the memory
 // that the process may ever hold.
 func TestMemoryStaysWithinTheBudget(t *testing.T) {
-	budget, count, patience := int64(32<<20), 1600, 5*time.Minute
+	budget, count, patience, stallTime := int64(32<<20), 1600, 5*time.Minute, 5*time.Second
 	if long() {
-		budget, count, patience = 128<<20, 6400, 30*time.Minute
+		budget, count, patience, stallTime = 128<<20, 6400, 30*time.Minute, 20*time.Second
 	}
 	files, content := harness.Files(t, count, 256<<10)
 	var total int64
@@ -109,7 +110,7 @@ func TestMemoryStaysWithinTheBudget(t *testing.T) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	stalled, end := context.WithCancel(ctx)
-	wait := stall(stalled, g, 32, n)
+	wait := stall(stalled, g, 32, n, stallTime)
 	defer func() { cancel(); wait() }()
 
 	const readers = 32
