@@ -3,7 +3,6 @@ package datapath
 import (
 	"context"
 	"crypto/sha256"
-	"hash/crc32"
 
 	"golang.org/x/sync/errgroup"
 
@@ -11,8 +10,6 @@ import (
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
-
-func checksum(b []byte) uint32 { return crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)) }
 
 func (s *Source) key(chunk int) key { return key{s.number, s.index.Chunk(chunk).Digest} }
 
@@ -107,18 +104,20 @@ func (f *fetch) load(ctx context.Context, fills []*chunkcache.Fill[key]) error {
 		bufs[i] = fill.Bytes()
 	}
 	first := f.numbers[fills[0].Index]
-	if len(fills) == 1 {
-		if err := s.readParts(ctx, first, bufs[0], f.part, f.ahead); err != nil {
+	sums := newSums(bufs)
+	if parts := s.parts(first, f.part); len(fills) == 1 && len(parts) > 1 {
+		if err := s.readParts(ctx, parts, bufs[0], f.ahead); err != nil {
 			return err
 		}
-	} else if err := s.read(ctx, s.index.Extents(first)[0], f.ahead, bufs...); err != nil {
+	} else if err := s.read(sums.follow(ctx), s.index.Extents(first)[0], f.ahead, bufs...); err != nil {
 		for _, fill := range fills {
 			fill.Fail(s.rangeError(s.index.Extents(f.numbers[fill.Index])[0], err))
 		}
 		return err
 	}
-	for i, fill := range fills {
-		if err := s.arrived(ctx, f.numbers[fill.Index], bufs[i]); err != nil {
+	for i, crc := range sums.finish() {
+		fill := fills[i]
+		if err := s.arrived(ctx, f.numbers[fill.Index], bufs[i], crc); err != nil {
 			fill.Fail(err)
 			continue
 		}
@@ -128,32 +127,28 @@ func (f *fetch) load(ctx context.Context, fills []*chunkcache.Fill[key]) error {
 }
 
 // arrived compares a chunk with its digests. Wrong bytes are asked for once more.
-func (s *Source) arrived(ctx context.Context, chunk int, b []byte) error {
-	if s.intact(chunk, b) {
+func (s *Source) arrived(ctx context.Context, chunk int, b []byte, crc uint32) error {
+	if s.intact(chunk, b, crc) {
 		return nil
 	}
-	if err := s.readParts(ctx, chunk, b, s.path.cfg.PartSize, false); err != nil {
+	if err := s.readParts(ctx, s.parts(chunk, s.path.cfg.PartSize), b, false); err != nil {
 		return err
 	}
-	if s.intact(chunk, b) {
+	if s.intact(chunk, b, checksum(b)) {
 		return nil
 	}
 	return s.rangeError(s.index.Extents(chunk)[0], chunkindex.ErrCorrupt)
 }
 
-func (s *Source) intact(chunk int, b []byte) bool {
+func (s *Source) intact(chunk int, b []byte, crc uint32) bool {
 	c := s.index.Chunk(chunk)
-	return checksum(b) == c.CRC32C && (!s.path.cfg.CheckSHA || sha256.Sum256(b) == c.Digest)
+	return crc == c.CRC32C && (!s.path.cfg.CheckSHA || sha256.Sum256(b) == c.Digest)
 }
 
-// readParts reads one chunk, side by side in parts of about that many bytes. held says that the caller holds a
+// readParts reads the parts of one chunk side by side. held says that the caller holds a
 // place of the gate, for a chunk fetched ahead: then the parts take turns in it, and in
 // others only as far as nobody needs them.
-func (s *Source) readParts(ctx context.Context, chunk int, b []byte, part int64, held bool) error {
-	parts := s.parts(chunk, part)
-	if len(parts) == 1 {
-		return s.readPart(ctx, parts[0], b, held)
-	}
+func (s *Source) readParts(ctx context.Context, parts []chunkindex.Extent, b []byte, held bool) error {
 	places := 1
 	for held && places < len(parts) && s.path.gate.enterAhead(s.path.gate.limit) {
 		places++

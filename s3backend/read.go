@@ -27,7 +27,7 @@ func (b *Backend) readRange(ctx context.Context, ref objstore.Ref, offset int64,
 	if err != nil {
 		return err
 	}
-	s := scatter{dst: dst}
+	s := scatter{dst: dst, report: objstore.Progress(ctx)}
 	err = b.run(ctx, b.lim.header, func(ctx context.Context, a *attempt) error {
 		body, answer, err := b.hedged(ctx, a, ref, offset+s.filled, n-s.filled)
 		if err != nil {
@@ -52,6 +52,20 @@ func (b *Backend) readRange(ctx context.Context, ref objstore.Ref, offset int64,
 type scatter struct {
 	dst    [][]byte
 	filled int64
+	report func(filled int64)
+}
+
+// filling counts and reports what is read into dst.
+type filling struct {
+	body io.Reader
+	s    *scatter
+}
+
+func (f filling) Read(p []byte) (int, error) {
+	n, err := f.body.Read(p)
+	f.s.filled += int64(n)
+	f.s.report(f.s.filled)
+	return n, err
 }
 
 var errMore = badAnswer("the body is longer than the range")
@@ -59,14 +73,14 @@ var errMore = badAnswer("the body is longer than the range")
 // fill reads body into what is not filled yet and expects its end there.
 func (s *scatter) fill(body io.Reader) error {
 	skip := s.filled
+	s.report(skip)
 	for _, d := range s.dst {
 		if skip >= int64(len(d)) {
 			skip -= int64(len(d))
 			continue
 		}
-		n, err := io.ReadFull(body, d[skip:])
+		_, err := io.ReadFull(filling{body, s}, d[skip:])
 		skip = 0
-		s.filled += int64(n)
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 			return &failure{kind: objstore.ErrShort, detail: fmt.Sprintf("the body ends after %d bytes", s.filled), retry: true}
 		}

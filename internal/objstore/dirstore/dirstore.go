@@ -182,6 +182,7 @@ func (s *Store) readRange(ctx context.Context, ref objstore.Ref, offset int64, d
 }
 
 func readAll(ctx context.Context, f *os.File, offset int64, dst [][]byte) error {
+	report, start := objstore.Progress(ctx), offset
 	for _, d := range dst {
 		for len(d) > 0 {
 			if err := ctx.Err(); err != nil {
@@ -190,6 +191,7 @@ func readAll(ctx context.Context, f *os.File, offset int64, dst [][]byte) error 
 			n, err := f.ReadAt(d[:min(len(d), piece)], offset)
 			offset += int64(n)
 			d = d[n:]
+			report(offset - start)
 			if errors.Is(err, io.EOF) && len(d) > 0 {
 				return fmt.Errorf("%w: the file ends at %d", objstore.ErrShort, offset)
 			}
