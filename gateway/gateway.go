@@ -68,7 +68,6 @@ type Gateway struct {
 	metrics  *metrics
 	started  time.Time
 	crc      *crcTables
-	buffers  buffers
 	scratch  sync.Pool    // of *located, for shares of at most maxScratch samples
 	spec     []byte       // the OpenAPI document as JSON
 	active   atomic.Int64 // requests being answered
@@ -89,8 +88,6 @@ var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 // New checks cfg and builds the routes. It starts nothing.
 func New(cfg Config) (*Gateway, error) {
 	g := &Gateway{cfg: cfg, byName: map[string]*dataset{}, started: time.Now(), crc: newCRCTables()}
-	g.buffers.large.New = func() any { return &gather{buf: make([]byte, gatherLength)} }
-	g.buffers.small.New = func() any { return &gather{buf: make([]byte, gatherSmall)} }
 	g.scratch.New = func() any { return &located{slots: map[int32]int32{}} }
 	if g.cfg.Deadline <= 0 {
 		g.cfg.Deadline = defaultDeadline
@@ -180,9 +177,9 @@ func planMemory(want, total int64, indexes []*chunkindex.Index) int64 {
 // What a request holds from its plan to its end, per sample of its share, and what every request may hold unreserved: as
 // much as the buffers of its connection.
 const (
-	// planningBytes: 92 for the sample (number 8, place 32, length 4, range 24, segment 24) and up to 100 for a chunk
+	// planningBytes: 116 for the sample (number 8, place 32, length 4, range 24, segment 24 twice) and up to 100 for a chunk
 	// that only this sample is wanted of.
-	planningBytes = 192
+	planningBytes = 216
 	unreserved    = 64 << 10
 )
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"hash/crc32"
+	"net"
 	"net/http"
 	"slices"
 
@@ -42,6 +43,7 @@ type located struct {
 	counts  []int // of wanted samples, by slot
 	ranges  []chunkindex.Range
 	chunks  []chunkindex.ChunkRanges
+	out     net.Buffers // what is sent
 }
 
 // recycle keeps the memory of l for another request. Nothing may use l any more.
@@ -51,6 +53,7 @@ func (g *Gateway) recycle(l *located) {
 	}
 	clear(l.slots)
 	clear(l.tables) // which belong to the index's cache
+	clear(l.out)
 	l.before, l.after = nil, nil
 	g.scratch.Put(l)
 }

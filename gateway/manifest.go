@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"net/http"
@@ -50,12 +51,13 @@ func (g *Gateway) sendManifest(x *exchange, m manifest) error {
 	if x.r.Method == http.MethodHead {
 		return nil
 	}
-	out := g.buffers.get(x.w)
-	defer g.buffers.put(out)
-	if err := m.encode(context.WithoutCancel(x.r.Context()), out.write); err != nil {
+	out := bufio.NewWriterSize(x.w, unreserved) // keeps the first error
+	if err := m.encode(context.WithoutCancel(x.r.Context()), func(p []byte) { _, _ = out.Write(p) }); err != nil {
 		return err
 	}
-	out.flush()
+	if out.Flush() != nil {
+		panic(http.ErrAbortHandler)
+	}
 	return nil
 }
 

@@ -191,14 +191,14 @@ func TestLargePlansAreReserved(t *testing.T) {
 	} {
 		checkProblem(t, s.get(t, path), 400, "batch_too_large", false)
 	}
-	path := "/v1/datasets/photos/epochs/0/batches/0/manifest?tail=pad&batch_size=20000"
-	if a := s.get(t, path); a.StatusCode != http.StatusOK || bytes.Count(a.body, []byte(`"key"`)) != 20000 {
-		t.Errorf("got status %d and %d bytes, want 200 and 20000 samples", a.StatusCode, len(a.body))
+	path := "/v1/datasets/photos/epochs/0/batches/0/manifest?tail=pad&batch_size=18000"
+	if a := s.get(t, path); a.StatusCode != http.StatusOK || bytes.Count(a.body, []byte(`"key"`)) != 18000 {
+		t.Errorf("got status %d and %d bytes, want 200 and 18000 samples", a.StatusCode, len(a.body))
 	}
 	all := s.hold(t, 0)
 	defer all.Release()
 	checkProblem(t, s.get(t, path), 503, "overloaded", true)
-	checkProblem(t, s.get(t, "/v1/datasets/photos/occurrences?key=s000001&epochs=0-99&tail=pad&batch_size=20000"), 503, "overloaded", true)
+	checkProblem(t, s.get(t, "/v1/datasets/photos/occurrences?key=s000001&epochs=0-99&tail=pad&batch_size=18000"), 503, "overloaded", true)
 	checkProblem(t, s.get(t, "/v1/datasets/photos/occurrences?key=s000001&epochs=0-999&tail=pad&batch_size=65536"), 400, "invalid_argument", false)
 }
 

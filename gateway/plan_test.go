@@ -36,26 +36,3 @@ func TestPlanThatPanickedIsPreparedAnew(t *testing.T) {
 		t.Errorf("got prepared %v, error %v, %d bytes, want true, nil and 100", ran, next.err, p.size())
 	}
 }
-
-func TestLargeBuffersAreFew(t *testing.T) {
-	g := &Gateway{}
-	g.buffers.large.New = func() any { return &gather{buf: make([]byte, gatherLength)} }
-	g.buffers.small.New = func() any { return &gather{buf: make([]byte, gatherSmall)} }
-	var lent []*gather
-	large := 0
-	for range 2 * gatherMany {
-		b := g.buffers.get(nil)
-		if lent = append(lent, b); len(b.buf) == gatherLength {
-			large++
-		}
-	}
-	if large != gatherMany {
-		t.Errorf("got %d large buffers lent, want %d", large, gatherMany)
-	}
-	for _, b := range lent {
-		g.buffers.put(b)
-	}
-	if got := len(g.buffers.get(nil).buf); got != gatherLength {
-		t.Errorf("got a buffer of %d bytes once all are back, want %d", got, gatherLength)
-	}
-}

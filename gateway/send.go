@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/millrace-data/millrace/chunkindex"
@@ -87,17 +85,12 @@ func (g *Gateway) read(x *exchange, d *dataset, at shuffle.Cursor, l *located, l
 
 // write sends the part of the body whose samples are in segments, the first of which begins at begin.
 func (g *Gateway) write(w *responseWriter, l *located, segments [][]byte, part span, begin int64) {
-	var out sink = direct{w}
-	if len(segments) == 0 || (part.length/int64(len(segments))) < gatherBelow {
-		gathered := g.buffers.get(w)
-		defer g.buffers.put(gathered)
-		out = gathered
-	}
+	l.out = l.out[:0]
 	end := part.start + part.length
 	put := func(p []byte, at int64) {
 		lo, hi := max(part.start-at, 0), min(end-at, int64(len(p)))
 		if lo < hi {
-			out.write(p[lo:hi])
+			l.out = append(l.out, p[lo:hi])
 		}
 	}
 	put(l.before, 0)
@@ -106,70 +99,5 @@ func (g *Gateway) write(w *responseWriter, l *located, segments [][]byte, part s
 		begin += int64(len(s))
 	}
 	put(l.after, l.size-int64(len(l.after)))
-	out.flush()
-}
-
-// sink is one of two ways to the socket.
-type sink interface {
-	write(p []byte)
-	flush()
-}
-
-// direct writes large samples as the slices they are.
-type direct struct{ w *responseWriter }
-
-func (d direct) write(p []byte) { d.w.mustWrite(p) }
-func (d direct) flush()         {}
-
-// gather copies small samples together: fewer system calls are worth more than the copy.
-type gather struct {
-	w   *responseWriter
-	buf []byte
-	n   int
-}
-
-// buffers lends memory to gather in. At most gatherMany large ones are lent at a time, so that readers, however many
-// and however slow, hold little.
-type buffers struct {
-	large, small sync.Pool // of *gather
-	lent         atomic.Int64
-}
-
-func (b *buffers) get(w *responseWriter) *gather {
-	pool := &b.large
-	if b.lent.Add(1) > gatherMany {
-		b.lent.Add(-1)
-		pool = &b.small
-	}
-	out := pool.Get().(*gather)
-	out.w, out.n = w, 0
-	return out
-}
-
-func (b *buffers) put(out *gather) {
-	out.w = nil
-	if len(out.buf) == gatherLength {
-		b.lent.Add(-1)
-		b.large.Put(out)
-		return
-	}
-	b.small.Put(out)
-}
-
-func (g *gather) write(p []byte) {
-	for len(p) > 0 {
-		k := copy(g.buf[g.n:], p)
-		g.n += k
-		p = p[k:]
-		if g.n == len(g.buf) {
-			g.flush()
-		}
-	}
-}
-
-func (g *gather) flush() {
-	if g.n > 0 {
-		g.w.mustWrite(g.buf[:g.n])
-		g.n = 0
-	}
+	w.mustSend(l.out)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log"
 	"net"
 	"net/http"
@@ -171,6 +172,9 @@ type limitedConn struct {
 	once    sync.Once
 	release func()
 }
+
+// ReadFrom lets the server hand a body's slices on as they are: the connection writes them in one call to the kernel.
+func (c *limitedConn) ReadFrom(r io.Reader) (int64, error) { return io.Copy(c.Conn, r) }
 
 func (c *limitedConn) Close() error {
 	err := c.Conn.Close()

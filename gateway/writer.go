@@ -3,6 +3,8 @@ package gateway
 import (
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"time"
 )
@@ -10,15 +12,11 @@ import (
 // Limits on a reader that is slow. The server's own WriteTimeout is absolute and would cut good
 // downloads, so a deadline is set before each write instead.
 const (
-	maxWrite     = 1 << 20          // bytes handed to the kernel under one deadline
-	writeStall   = 30 * time.Second // for one such write
-	writeTotal   = 10 * time.Minute // for a whole response
-	floorAfter   = 30 * time.Second // from here on a reader must keep up with floorBytes a second
-	floorBytes   = 64 << 10
-	gatherBelow  = 32 << 10 // mean sample length under which samples are gathered before they are written
-	gatherLength = maxWrite // measured: with 64 KiB and 256 KiB the reader is woken more often, which costs more than the cache gains
-	gatherSmall  = 64 << 10 // where gatherMany others have the large ones already: slow readers must not add up
-	gatherMany   = 32
+	maxWrite   = 1 << 20          // bytes handed to the kernel under one deadline
+	writeStall = 30 * time.Second // for one such write
+	writeTotal = 10 * time.Minute // for a whole response
+	floorAfter = 30 * time.Second // from here on a reader must keep up with floorBytes a second
+	floorBytes = 64 << 10
 )
 
 var errSlowReader = errors.New("reader is too slow")
@@ -64,34 +62,76 @@ func (w *responseWriter) setDeadline(now time.Time) {
 }
 
 func (w *responseWriter) Write(p []byte) (int, error) {
+	before := w.bytes
+	err := w.send(net.Buffers{p})
+	return int(w.bytes - before), err
+}
+
+// send writes parts one after the other, as many in one call to the kernel as one deadline is for: samples go
+// from the cache to the socket as they lie, however small they are. It uses parts up.
+func (w *responseWriter) send(parts net.Buffers) error {
 	if !w.wrote {
 		w.WriteHeader(http.StatusOK)
 	}
-	done := 0
-	for w.err == nil {
-		piece := p[done:min(len(p), done+maxWrite)]
-		now := time.Now()
-		if sent := now.Sub(w.began); sent > floorAfter && w.bytes < int64(sent.Seconds()*floorBytes) {
-			w.err = errSlowReader
-			break
+	for len(parts) > 0 && w.err == nil {
+		n, rest := cut(parts)
+		w.sendPiece(parts[:n])
+		if len(rest) > 0 {
+			n--
+			parts[n] = rest
 		}
-		w.setDeadline(now)
-		n, err := w.ResponseWriter.Write(piece)
-		done += n
-		w.bytes += int64(n)
-		if err != nil {
-			w.err = err
-		}
-		if done == len(p) {
-			break
-		}
+		parts = parts[n:]
 	}
-	return done, w.err
+	return w.err
 }
 
-// mustWrite writes all of p or aborts the connection: a response that has begun ends whole or not at all.
-func (w *responseWriter) mustWrite(p []byte) {
-	if _, err := w.Write(p); err != nil {
+// cut returns how many of the parts are within maxWrite bytes; the last of them is shortened to fit, and rest is what
+// was cut off.
+func cut(parts net.Buffers) (n int, rest []byte) {
+	left := maxWrite
+	for i, p := range parts {
+		if len(p) > left {
+			parts[i], rest = p[:left], p[left:]
+			return i + 1, rest
+		}
+		left -= len(p)
+	}
+	return len(parts), nil
+}
+
+// sendPiece writes what one deadline is for.
+func (w *responseWriter) sendPiece(parts net.Buffers) {
+	now := time.Now()
+	if sent := now.Sub(w.began); sent > floorAfter && w.bytes < int64(sent.Seconds()*floorBytes) {
+		w.err = errSlowReader
+		return
+	}
+	w.setDeadline(now)
+	if w.err != nil {
+		return
+	}
+	to, vectored := w.ResponseWriter.(io.ReaderFrom)
+	if vectored && len(parts) > 1 {
+		// The server hands the parts to its connection, and that to the kernel: writev.
+		n, err := to.ReadFrom(&parts)
+		w.bytes, w.err = w.bytes+n, err
+		return
+	}
+	for _, p := range parts {
+		n, err := w.ResponseWriter.Write(p)
+		if w.bytes += int64(n); err != nil {
+			w.err = err
+			return
+		}
+	}
+}
+
+// mustSend sends all of parts or aborts the connection: a response that has begun ends whole or not at all.
+func (w *responseWriter) mustSend(parts net.Buffers) {
+	if w.send(parts) != nil {
 		panic(http.ErrAbortHandler)
 	}
 }
+
+// mustWrite is mustSend for one slice.
+func (w *responseWriter) mustWrite(p []byte) { w.mustSend(net.Buffers{p}) }
