@@ -78,6 +78,18 @@ func (s *suite) shaped(ctx context.Context) error {
 	return nil
 }
 
+// settle waits until the path has mapped its memory.
+func settle(dp *datapath.Path) {
+	for before := int64(-1); ; {
+		now := dp.Stats().BudgetInUse
+		if now == before {
+			return
+		}
+		before = now
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
 // inProcess wires a gateway with an empty cache as the serve command does, and reads from it.
 func (s *suite) inProcess(ctx context.Context, d set, store objstore.Store, path func(int64) string) (load, error) {
 	b := budget.New(s.room(), budget.DefaultWait)
@@ -104,6 +116,7 @@ func (s *suite) inProcess(ctx context.Context, d set, store objstore.Store, path
 	ended := make(chan error, 2)
 	go func() { ended <- dp.Run(run) }()
 	go func() { ended <- srv.Serve(l) }()
+	settle(dp)
 	got, err := read(ctx, l.Addr().String(), conns, 0, path)
 	err = errors.Join(err, srv.Close())
 	stop()

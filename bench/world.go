@@ -38,7 +38,7 @@ type set struct {
 
 func (d set) stride() int64  { return 512 + (d.payload+511)/512*512 }
 func (d set) samples() int64 { return d.each * int64(d.shards) }
-func (d set) batches() int64 { return d.samples() / batch }
+func (d set) batches() int64 { return (d.samples() + batch - 1) / batch }
 func (d set) body() int64    { return batch*d.stride() + 1024 }
 func (d set) shard(i int) string {
 	return fmt.Sprintf("%s/shard-%06d.tar", d.name, i)
