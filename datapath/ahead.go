@@ -12,7 +12,9 @@ import (
 )
 
 const (
-	readerIdle    = 30 * time.Second // after which a reader is forgotten
+	readerNew     = 30 * time.Second // after which a reader who asked for one batch is forgotten
+	readerGone    = 2 * time.Second  // at the least, one who went on; or, if he is slow,
+	readerGaps    = 8                // so many times as long as he took from batch to batch of late
 	readerLimit   = 64               // readers followed at once
 	nearBatches   = 8                // reads this near each other belong to one reader: the ranks of one job
 	behindBatches = 2                // how far behind the first of them the chunks are kept
@@ -28,6 +30,8 @@ type reader struct {
 	at     shuffle.Cursor
 	next   *shuffle.Epoch // the epoch after at.Epoch, once it is needed
 	seen   time.Time
+	step   time.Time     // when it last moved on
+	gap    time.Duration // between two such, the longest of late; 0: it has not moved on
 	valid  uint64 // chunks need not be worked out again before this position
 	chunks []int  // those needed now and soon, in order of need
 	served bool   // its first batch is read: until then little shares the line with what that needs
@@ -114,7 +118,7 @@ func (f *followers) move(s *Source, at shuffle.Cursor, now time.Time) (wanted ma
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	n := len(f.readers)
-	f.readers = slices.DeleteFunc(f.readers, func(r *reader) bool { return now.Sub(r.seen) > readerIdle })
+	f.readers = slices.DeleteFunc(f.readers, func(r *reader) bool { return now.Sub(r.seen) > r.patience() })
 	changed := len(f.readers) != n
 	r := f.find(s, at)
 	if r == nil {
@@ -122,14 +126,16 @@ func (f *followers) move(s *Source, at shuffle.Cursor, now time.Time) (wanted ma
 			oldest := slices.MinFunc(f.readers, func(a, b *reader) int { return a.seen.Compare(b.seen) })
 			f.readers = slices.DeleteFunc(f.readers, func(r *reader) bool { return r == oldest })
 		}
-		r = &reader{source: s, at: at}
+		r = &reader{source: s, at: at, step: now}
 		f.readers, changed = append(f.readers, r), true
 	}
 	r.seen = now
-	if at.Epoch.Number() > r.at.Epoch.Number() {
-		r.at, r.next, r.valid = at, nil, 0
-	} else if at.Epoch.Number() == r.at.Epoch.Number() && at.First > r.at.First {
-		r.at = at
+	switch here, there := at.Epoch.Number(), r.at.Epoch.Number(); {
+	case here > there:
+		r.next, r.valid = nil, 0
+		r.advance(at, now)
+	case here == there && at.First > r.at.First:
+		r.advance(at, now)
 	}
 	if !changed && r.at.First < r.valid {
 		return nil, !r.served
@@ -146,6 +152,21 @@ func (f *followers) move(s *Source, at shuffle.Cursor, now time.Time) (wanted ma
 	}
 	f.wanted = wanted
 	return wanted, !r.served
+}
+
+// advance notes that the reader has come to a batch that none of its ranks has asked for before.
+func (r *reader) advance(at shuffle.Cursor, now time.Time) {
+	r.gap = max(now.Sub(r.step), r.gap/10*9)
+	r.at, r.step = at, now
+}
+
+// patience is how long the reader's share of the memory is kept for it after a request. One that is gone must not
+// hold up the others for long, and one that computes between two batches must not lose its chunks.
+func (r *reader) patience() time.Duration {
+	if r.gap == 0 {
+		return readerNew
+	}
+	return max(readerGone, readerGaps*r.gap)
 }
 
 // find returns the reader that a read belongs to: the one of the same plan that stands near it.

@@ -112,3 +112,46 @@ func (d *dataset) firstBatches(t *testing.T, store objstore.RangeReader, plan *s
 	run.Wait()
 	return took
 }
+
+// A reader that has gone does not keep its share of the memory from one that goes on; a slow one keeps it.
+func TestReaderThatHasGoneGivesItsShareBack(t *testing.T) {
+	d := newDataset(t, 41, same(960, 2000), 24*8, 64<<10) // 40 chunks of 24 samples; two windows of them fit, two readers' do not
+	for name, c := range map[string]struct {
+		pause time.Duration // of the first reader, between its batches
+		kept  bool          // its share, when the second one begins three seconds after the first one's last batch
+	}{
+		"gone": {10 * time.Millisecond, false},
+		"slow": {time.Second, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newPath(t, Config{Budget: bud(1 << 20), NoPrefetch: true})
+				first, second := p.Open(d.index, d.store, "set/"), p.Open(d.index, d.store, "set/")
+				plan := d.plan(t, shuffle.Window, 4)
+				read := func(s *Source, lo uint64) {
+					at := shuffle.Cursor{Plan: plan, Epoch: plan.Epoch(0), First: lo, End: lo + 24, BatchSize: 24}
+					body, err := s.Read(t.Context(), at, d.ranges(t, plan.Epoch(0).Append(nil, lo, lo+24)))
+					must(t, err)
+					body.Close()
+				}
+				for lo := range uint64(4) {
+					read(first, lo*24)
+					time.Sleep(c.pause)
+				}
+				time.Sleep(3*time.Second - c.pause)
+				p.moved(second, shuffle.Cursor{Plan: plan, Epoch: plan.Epoch(0), End: 24, BatchSize: 24})
+				if got := p.follow.expected(first.key(int(d.chunkOfFourth(plan)))); got != c.kept {
+					t.Errorf("got the first reader's chunks expected %v, want %v", got, c.kept)
+				}
+			})
+		})
+	}
+}
+
+// chunkOfFourth is a chunk that the fourth batch of an epoch needs.
+func (d *dataset) chunkOfFourth(plan *shuffle.Plan) uint64 {
+	for span := range plan.Epoch(0).Spans(4*24 - 1) {
+		return span.Chunk
+	}
+	return 0
+}
