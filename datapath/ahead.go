@@ -32,10 +32,10 @@ type reader struct {
 	seen   time.Time
 	step   time.Time     // when it last moved on
 	gap    time.Duration // between two such, the longest of late; 0: it has not moved on
-	valid  uint64 // chunks need not be worked out again before this position
-	chunks []int  // those needed now and soon, in order of need
-	served bool   // its first batch is read: until then little shares the line with what that needs
-	behind []int  // those that a rank a little behind still needs: kept, never fetched
+	valid  uint64        // chunks need not be worked out again before this position
+	chunks []int         // those needed now and soon, in order of need
+	served bool          // its first batch is read: until then little shares the line with what that needs
+	behind []int         // those that a rank a little behind still needs: kept, never fetched
 }
 
 // followers knows the readers, and so which chunks are about to be needed.
