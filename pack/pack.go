@@ -61,8 +61,8 @@ type Report struct {
 // same input gives the same bytes. Indexing is a separate step.
 //
 // A file's name in the shard is its path relative to the source directory, or its base name if it is a source
-// itself. Two files with one name, two samples with one key, names that are not valid UTF-8, and everything that is
-// not a regular file are refused by name before anything is written.
+// itself. Two files with one name, two samples with one key, names that are not valid UTF-8, what is longer than an
+// index takes, and everything that is not a regular file are refused by name before anything is written.
 func Pack(ctx context.Context, sources []string, store objstore.Store, prefix string, opt Options) (Report, error) {
 	opt, err := opt.withDefaults()
 	if err != nil {

@@ -26,6 +26,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/chunkindex/webdataset"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
@@ -255,6 +256,13 @@ func TestRefusedByName(t *testing.T) {
 		t.Fatal(err)
 	}
 	latin := tree(t, map[string]string{"gr\xf6\xdfe.txt": ""})
+	deep := strings.Repeat("0123456789abcdef/", 240) + "0123456789abcdefg" // 4,097 bytes
+	huge, frames := tree(t, map[string]string{"all.mp4": ""}), tree(t, map[string]string{"f.0.png": "", "f.1.png": ""})
+	for name, size := range map[string]int64{huge + "/all.mp4": format.MaxSample - block + 1, frames + "/f.0.png": 1 << 29, frames + "/f.1.png": 1 << 29} {
+		if err := os.Truncate(name, size); err != nil { // a hole, of which nothing is read
+			t.Fatal(err)
+		}
+	}
 	for _, c := range []struct {
 		name    string
 		sources []string
@@ -268,6 +276,9 @@ func TestRefusedByName(t *testing.T) {
 		{"special files", []string{special}, Options{}, []string{"link.txt", "symbolic link", "pipe"}},
 		{"a link as source", []string{filepath.Join(special, "link.txt")}, Options{}, []string{"link.txt"}},
 		{"not UTF-8", []string{latin}, Options{}, []string{`gr\xf6\xdfe.txt`}},
+		{"longer than a sample", []string{huge}, Options{}, []string{huge + "/all.mp4", "sample of 1073742336 bytes"}},
+		{"together longer than a sample", []string{frames}, Options{}, []string{frames + "/f.0.png", `"f"`, "2 in all", `"path"`}},
+		{"a name too long", []string{tree(t, map[string]string{deep: ""})}, Options{}, []string{"0123456789abcdef/", "4097 bytes"}},
 		{"no such source", []string{filepath.Join(a, "none")}, Options{}, []string{"none"}},
 		{"empty directory", []string{t.TempDir()}, Options{}, []string{"no files"}},
 		{"no source", nil, Options{}, []string{"no source"}},

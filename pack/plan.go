@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/chunkindex/webdataset"
 )
 
@@ -20,8 +21,6 @@ const (
 	trailer = 2 * block // a tar ends in two blocks of zeros
 	// ustarName is the longest name that fits a plain header without a prefix.
 	ustarName = 100
-	// ustarSize is the first size that twelve octal digits do not hold.
-	ustarSize = 1 << 33
 )
 
 // sample is the files that share a key, by name.
@@ -144,6 +143,9 @@ func (p *plan) cut(samples []sample, target int64) error {
 			}
 			s.length += n + pad(s.members[j].info.Size())
 		}
+		if s.length > format.MaxSample {
+			return s.tooLong()
+		}
 		if now.length+s.length+trailer > target {
 			flush()
 		}
@@ -152,6 +154,16 @@ func (p *plan) cut(samples []sample, target int64) error {
 	}
 	flush()
 	return nil
+}
+
+// tooLong names a sample that no index takes: better now than when everything is stored.
+func (s *sample) tooLong() error {
+	first, n := s.members[0].where(), len(s.members)
+	if n == 1 {
+		return fmt.Errorf("pack: %q would be a sample of %d bytes: at most %d can be indexed", first, s.length, format.MaxSample)
+	}
+	return fmt.Errorf("pack: %q and the other files of key %q, %d in all, would be a sample of %d bytes: at most %d can be indexed: with key %q every file is a sample of its own",
+		first, s.key, n, s.length, format.MaxSample, KeyPath)
 }
 
 // pad rounds up to whole blocks.
@@ -165,13 +177,13 @@ func header(f *file) *tar.Header {
 		Size:     f.info.Size(),
 		Mode:     0o644,
 		ModTime:  time.Unix(0, 0),
-		// Without a format the writer takes USTAR where the name and the size fit and PAX else.
+		// Without a format the writer takes USTAR where the name fits, as the size of every sample does, and PAX else.
 	}
 }
 
 // headerLength is how many bytes the header takes, PAX records included.
 func headerLength(f *file) (int64, error) {
-	if len(f.name) <= ustarName && f.info.Size() < ustarSize && ascii(f.name) {
+	if len(f.name) <= ustarName && ascii(f.name) {
 		return block, nil
 	}
 	var n counter

@@ -9,6 +9,8 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+
+	"github.com/millrace-data/millrace/chunkindex/format"
 )
 
 // file is one regular file as it was when the sources were walked.
@@ -114,6 +116,9 @@ func (s *sources) visit(root *os.Root, p string) error {
 	// same check refuses names that are not valid UTF-8, which neither PAX nor JSON can carry.
 	if !fs.ValidPath(p) || path.IsAbs(p) || strings.ContainsRune(p, 0) {
 		return fmt.Errorf("unsafe or not UTF-8: name %q", f.where())
+	}
+	if len(p) > format.MaxKey {
+		return fmt.Errorf("name %.200q...: %d bytes long: at most %d can be indexed", p, len(p), format.MaxKey)
 	}
 	s.files = append(s.files, f)
 	return nil
