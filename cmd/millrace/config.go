@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -114,7 +115,7 @@ func (f *flags) unknownVariables(a *app) {
 	slices.Sort(names)
 	for _, k := range names {
 		flag := strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(k, "MILLRACE_"), "_", "-"))
-		if !a.names[flag] && !reserved(k) {
+		if !a.names[flag] && !reserved(k) && !serviceLink(k, a.env[k]) {
 			f.fault("environment: unknown variable %s", k)
 		}
 	}
@@ -123,6 +124,15 @@ func (f *flags) unknownVariables(a *app) {
 // reserved reports the variables that belong to the tests.
 func reserved(name string) bool {
 	return name == "MILLRACE_LONG" || strings.HasPrefix(name, "MILLRACE_TEST_")
+}
+
+// serviceVariable is the form of most variables that Kubernetes sets for a service.
+var serviceVariable = regexp.MustCompile(`^MILLRACE(_[A-Z0-9_]+)?_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)$`)
+
+// serviceLink reports the variables that Kubernetes puts into every container of a namespace that has a service called
+// millrace, or millrace-something: nobody wrote them, so they are nobody's slip.
+func serviceLink(name, value string) bool {
+	return serviceVariable.MatchString(name) || strings.HasSuffix(name, "_PORT") && strings.Contains(value, "://")
 }
 
 // assign sets a flag from somewhere else than the command line. The flag stays unchanged

@@ -34,6 +34,27 @@ func TestAllUnknownFlagsAreNamedTogether(t *testing.T) {
 	}
 }
 
+// TestVariablesOfAKubernetesServiceAreNobodysFault: a service called millrace must not keep every pod beside it from starting.
+func TestVariablesOfAKubernetesServiceAreNobodysFault(t *testing.T) {
+	for kv, want := range map[string]int{
+		"MILLRACE_SERVICE_HOST=10.0.0.7":                 exitOK,
+		"MILLRACE_SERVICE_PORT=8080":                     exitOK,
+		"MILLRACE_SERVICE_PORT_HTTP=8080":                exitOK,
+		"MILLRACE_PORT=tcp://10.0.0.7:8080":              exitOK,
+		"MILLRACE_PORT_8080_TCP=tcp://10.0.0.7:8080":     exitOK,
+		"MILLRACE_PORT_8080_TCP_PORT=8080":               exitOK,
+		"MILLRACE_GATEWAY_0_PORT_8080_TCP_ADDR=10.0.0.7": exitOK,
+		"MILLRACE_GATEWAY_SERVICE_HOST=10.0.0.7":         exitOK,
+		"MILLRACE_PORT=8080":                             exitUsage,
+		"MILLRACE_SERVICE=10.0.0.7":                      exitUsage,
+		"MILLRACE_PORT_TCP=8080":                         exitUsage,
+	} {
+		if o := millrace(t, []string{kv}, "version"); o.code != want {
+			t.Errorf("%s: got exit code %d, want %d\n%s", kv, o.code, want, o.stderr)
+		}
+	}
+}
+
 func TestBenchOfADeadGatewayExitsWithFive(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
