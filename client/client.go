@@ -97,20 +97,20 @@ func New(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// parseGateway reads a base URL; a bare host and port means http.
+// parseGateway reads a base URL; a bare host and port means http. No fault repeats a password.
 func parseGateway(s string) (*url.URL, error) {
 	if !strings.Contains(s, "://") {
 		s = "http://" + s
 	}
 	u, err := url.Parse(s)
 	if err != nil {
-		return nil, fmt.Errorf("gateway: %w", err)
+		return nil, errors.New("gateway: not a URL: want http://host:port")
 	}
 	if (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
-		return nil, fmt.Errorf("gateway %q: want http://host:port", s)
+		return nil, fmt.Errorf("gateway %q: want http://host:port", u.Redacted())
 	}
 	if u.RawQuery != "" || u.Fragment != "" {
-		return nil, fmt.Errorf("gateway %q: want a base URL, without a query", s)
+		return nil, fmt.Errorf("gateway %q: want a base URL, without a query", u.Redacted())
 	}
 	u.Path = strings.TrimSuffix(u.Path, "/")
 	return u, nil

@@ -37,7 +37,7 @@ var (
 
 // Error is a gateway's refusal (RFC 9457), or the bare status of something in between.
 type Error struct {
-	Gateway    string        // base URL of the gateway that answered
+	Gateway    string        // base URL of the gateway that answered, without a password
 	Status     int           // HTTP status
 	Code       string        // empty when the answer was no problem document
 	Title      string        // what the code means

@@ -346,6 +346,32 @@ func TestResumeAtTheEnd(t *testing.T) {
 	}
 }
 
+// TestPasswordOfAGatewayIsInNoError: it may stand in the address, but errors end in logs.
+func TestPasswordOfAGatewayIsInNoError(t *testing.T) {
+	for _, g := range []string{"ftp://u:canary@x", "http://u:canary@x?y=1", "http://u:can/ary@x", "http://u:canary@x:y"} {
+		if _, err := client.New(client.Config{Gateways: []string{g}}); err == nil || strings.Contains(err.Error(), "ary@") {
+			t.Errorf("%q: got %v, want an error without the password", g, err)
+		}
+	}
+	f := &fake{batches: 3, generation: "g"}
+	gateway := strings.Replace(serve(t, f), "://", "://u:canary@", 1)
+	c := newClient(t, client.Config{Gateways: []string{gateway}, Deadline: 100 * time.Millisecond})
+	faults := transferFaults()
+	faults["refused"] = func(_ *testing.T, _ *fake, w http.ResponseWriter, _ *http.Request) {
+		refuse(w, 400, map[string]any{"code": "invalid_argument"})
+	}
+	for name, damage := range faults {
+		f.fault = func(_ int, w http.ResponseWriter, r *http.Request) bool { damage(t, f, w, r); return true }
+		if _, err := c.Batch(t.Context(), client.Options{Generation: "g"}, 1); err != nil && strings.Contains(err.Error(), "canary") {
+			t.Errorf("%s: the password is in %v", name, err)
+		}
+	}
+	f.fault = nil
+	if _, err := c.Batch(t.Context(), client.Options{}, 1); err != nil {
+		t.Errorf("got %v, want the batch", err)
+	}
+}
+
 func TestNegativeLimitsAreRefused(t *testing.T) {
 	for _, cfg := range []client.Config{{Deadline: -1}, {AttemptTimeout: -1}, {MaxBatchBytes: -1}} {
 		cfg.Gateways = []string{"http://gw"}

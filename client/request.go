@@ -49,7 +49,7 @@ func (c *Client) get(ctx context.Context, gw *url.URL, path string, q url.Values
 	}
 	if resp.StatusCode != http.StatusOK {
 		defer resp.Body.Close()
-		return nil, readError(gw.String(), resp)
+		return nil, readError(gw.Redacted(), resp)
 	}
 	return resp, nil
 }
@@ -72,23 +72,23 @@ func (c *Client) getBatch(ctx context.Context, gw *url.URL, opt Options, number 
 		err = fmt.Errorf("got dataset %q, want %q: %w", b.Dataset, c.cfg.Dataset, ErrProtocol)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", gw, err)
+		return nil, fmt.Errorf("%s: %w", gw.Redacted(), err)
 	}
 	switch n := resp.ContentLength; {
 	case n < 0:
-		return nil, fmt.Errorf("%s: no Content-Length: %w", gw, ErrProtocol)
+		return nil, fmt.Errorf("%s: no Content-Length: %w", gw.Redacted(), ErrProtocol)
 	case n > c.cfg.MaxBatchBytes:
 		return nil, &Error{
-			Gateway: gw.String(), Status: http.StatusOK, Code: CodeBatchTooLarge,
+			Gateway: gw.Redacted(), Status: http.StatusOK, Code: CodeBatchTooLarge,
 			Detail: fmt.Sprintf("a batch of %d bytes, more than the client's limit of %d", n, c.cfg.MaxBatchBytes),
 		}
 	}
 	b.data, err = readBody(resp.Body, resp.ContentLength)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", gw, err)
+		return nil, fmt.Errorf("%s: %w", gw.Redacted(), err)
 	}
 	if got := crc32.Checksum(b.data, castagnoli()); got != b.CRC {
-		return nil, fmt.Errorf("%s: %w: got %08x, want %08x", gw, ErrCRC, got, b.CRC)
+		return nil, fmt.Errorf("%s: %w: got %08x, want %08x", gw.Redacted(), ErrCRC, got, b.CRC)
 	}
 	return b, nil
 }
@@ -222,13 +222,13 @@ func (c *Client) getJSON(ctx context.Context, gw *url.URL, path string, q url.Va
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
 	if err != nil {
-		return fmt.Errorf("%s: %w: %w", gw, ErrShort, err)
+		return fmt.Errorf("%s: %w: %w", gw.Redacted(), ErrShort, err)
 	}
 	if int64(len(body)) > limit {
-		return fmt.Errorf("%s: more than %d bytes of JSON: %w", gw, limit, ErrProtocol)
+		return fmt.Errorf("%s: more than %d bytes of JSON: %w", gw.Redacted(), limit, ErrProtocol)
 	}
 	if err := json.Unmarshal(body, v); err != nil {
-		return fmt.Errorf("%s: %w: %w", gw, ErrProtocol, err)
+		return fmt.Errorf("%s: %w: %w", gw.Redacted(), ErrProtocol, err)
 	}
 	return nil
 }

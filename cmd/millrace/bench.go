@@ -125,7 +125,7 @@ func reach(ctx context.Context, gateway string, h *http.Client) error {
 	if err == nil || ctx.Err() != nil || errors.As(err, &said) {
 		return err
 	}
-	return fmt.Errorf("bench %s: %w in %s: %w", gateway, errUnreachable, reachTime, err)
+	return fmt.Errorf("bench %s: %w in %s: %w", hideSecrets(gateway), errUnreachable, reachTime, err)
 }
 
 // runBench loads a gateway. What it returns has measured something: not a single batch is an error.
@@ -215,6 +215,6 @@ func (l *load) failed(gateway string) error {
 	if l.failure == nil {
 		return nil
 	}
-	return fmt.Errorf("bench %s: %d of %s failed, the first: %w", gateway, l.rep.Errors,
+	return fmt.Errorf("bench %s: %d of %s failed, the first: %w", hideSecrets(gateway), l.rep.Errors,
 		count(l.rep.Batches+l.rep.Errors, "batch", "batches"), l.failure)
 }

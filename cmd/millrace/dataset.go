@@ -78,7 +78,7 @@ func parseLocation(s string) (location, error) {
 	}
 	u, err := url.Parse(s)
 	if err != nil {
-		return location{}, err
+		return location{}, errors.New("not a URL") // the parser's own words repeat it, secrets and all
 	}
 	if u.User != nil {
 		return location{}, errors.New("credentials do not belong in an address; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
@@ -89,7 +89,7 @@ func parseLocation(s string) (location, error) {
 	switch scheme {
 	case "s3":
 		if !validBucket.MatchString(u.Host) {
-			return location{}, fmt.Errorf("bucket %q is no bucket's name", u.Host)
+			return location{}, fmt.Errorf("bucket %q is no bucket's name", u.Hostname())
 		}
 		prefix := strings.Trim(u.Path, "/")
 		if prefix != "" {

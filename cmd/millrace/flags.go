@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -190,14 +189,15 @@ func count[N ~int | ~uint64](n N, one, many string) string {
 	return humanize.Comma(int64(n)) + " " + many
 }
 
-// hideSecrets removes user information from anything that looks like a URL.
+// hideSecrets removes user information from anything that looks like a URL, with a name before it or not, and whether
+// or not it is one: a password may hold what a URL may not.
 func hideSecrets(s string) string {
-	u, err := url.Parse(s)
-	if err != nil || u.User == nil {
+	before, rest, isURL := strings.Cut(s, "://")
+	at := strings.LastIndexByte(rest, '@')
+	if !isURL || at < 0 || strings.Contains(rest[:at], "/") && !strings.Contains(rest[:at], ":") {
 		return s
 	}
-	u.User = url.User("***")
-	return strings.Replace(u.String(), "%2A%2A%2A", "***", 1)
+	return before + "://***" + rest[at:]
 }
 
 // sortedKeys returns the keys of a map in order.

@@ -49,7 +49,8 @@ func (p *planFlags) query() url.Values { return p.opt.Query() }
 // gateways parses the arguments that name gateways.
 func gateways(f *flags, args []string) {
 	for _, g := range args {
-		if u, err := url.Parse(g); err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+		u, err := url.Parse(g)
+		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
 			f.fault("gateway %q: want http://host:port", hideSecrets(g))
 		}
 	}
@@ -135,7 +136,7 @@ func (a *app) planRemote(ctx context.Context, gateway string, p *planFlags, batc
 // printPlan prints what a gateway says of a plan, with links that can be opened as they are.
 func printPlan(w io.Writer, gateway string, plan map[string]any) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	printFields(t, "", strings.TrimSuffix(gateway, "/"), plan)
+	printFields(t, "", strings.TrimSuffix(hideSecrets(gateway), "/"), plan)
 	t.Flush()
 }
 

@@ -66,4 +66,19 @@ func TestNothingPrintedHoldsASecret(t *testing.T) {
 	}
 	look(exitUsage, "index", "s3://train/p", "--s3-endpoint", "http://u:canary-flag@127.0.0.1:9")
 	look(exitUsage, "index", "s3://train/p", "--config", file)
+	for _, address := range []string{
+		"p=s3://k:canary-name@b/x", "s3://k:canary/slash@b/x", "p=s3://k:canary%zz@b/x", "s3://k:canary@b/x", "p=http://canary@b/x", "s3://k:1/canary@b/x",
+	} {
+		look(exitUsage, "serve", "--dataset", address)
+		look(exitUsage, "index", address)
+	}
+	for _, gateway := range []string{"ftp://u:canary@gw", "http://u:canary@gw?x=1", "http://u:canary/x@gw", "http://u:canary%zz@gw"} {
+		look(exitUsage, "fetch", gateway, "--discard")
+		look(exitUsage, "bench", gateway)
+	}
+	status, code = 401, "Unauthorized"
+	gateway := strings.Replace(srv.URL, "://", "://u:canary-gateway@", 1)
+	look(exitFailure, "fetch", gateway, "--discard")
+	look(exitFailure, "bench", gateway)
+	look(exitFailure, "plan", gateway)
 }
