@@ -327,10 +327,11 @@ func (p *Path) populate(ctx context.Context) {
 // prefetch starts reads of what readers will need, in order of need, until there is
 // no room or a reader has moved.
 func (p *Path) prefetch(ctx context.Context, started *sync.WaitGroup) {
+	now := time.Now()
 	for _, n := range p.follow.list(p.cfg.Fetchers) {
 		var missing []int
 		for _, c := range n.chunks {
-			if !p.cache.Contains(n.source.key(c)) {
+			if k := n.source.key(c); !p.cache.Contains(k) && !p.failed.has(now, k) {
 				missing = append(missing, c)
 			}
 		}

@@ -3,6 +3,7 @@ package datapath
 import (
 	"context"
 	"crypto/sha256"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -107,23 +108,33 @@ func (f *fetch) load(ctx context.Context, fills []*chunkcache.Fill[key]) error {
 	sums := newSums(bufs)
 	if parts := s.parts(first, f.part); len(fills) == 1 && len(parts) > 1 {
 		if err := s.readParts(ctx, parts, bufs[0], f.ahead); err != nil {
+			f.fail(ctx, fills[0], err)
 			return err
 		}
 	} else if err := s.read(sums.follow(ctx), s.index.Extents(first)[0], f.ahead, bufs...); err != nil {
 		for _, fill := range fills {
-			fill.Fail(s.rangeError(s.index.Extents(f.numbers[fill.Index])[0], err))
+			f.fail(ctx, fill, s.rangeError(s.index.Extents(f.numbers[fill.Index])[0], err))
 		}
 		return err
 	}
 	for i, crc := range sums.finish() {
 		fill := fills[i]
 		if err := s.arrived(ctx, f.numbers[fill.Index], bufs[i], crc); err != nil {
-			fill.Fail(err)
+			f.fail(ctx, fill, err)
 			continue
 		}
 		fill.Publish()
 	}
 	return nil
+}
+
+// fail ends a fill with an error, and first notes it, so that nobody who looks ahead finds the chunk missing and not
+// noted. A load that its waiters have left says nothing of the store.
+func (f *fetch) fail(ctx context.Context, fill *chunkcache.Fill[key], err error) {
+	if ctx.Err() == nil {
+		f.source.path.failed.add(time.Now(), fill.Key())
+	}
+	fill.Fail(err)
 }
 
 // arrived compares a chunk with its digests. Wrong bytes are asked for once more.
@@ -148,7 +159,7 @@ func (s *Source) intact(chunk int, b []byte, crc uint32) bool {
 // readParts reads the parts of one chunk side by side. held says that the caller holds a
 // place of the gate, for a chunk fetched ahead: then the parts take turns in it, and in
 // others only as far as nobody needs them.
-func (s *Source) readParts(ctx context.Context, parts []chunkindex.Extent, b []byte, held bool) error {
+func (s *Source) readParts(ctx context.Context, parts []chunkindex.Extent, b []byte, held bool) (err error) {
 	places := 1
 	for held && places < len(parts) && s.path.gate.enterAhead(s.path.gate.limit) {
 		places++
@@ -156,7 +167,7 @@ func (s *Source) readParts(ctx context.Context, parts []chunkindex.Extent, b []b
 	if held {
 		defer func() {
 			for range places - 1 {
-				s.path.gate.leaveAhead(ctx.Err() != nil)
+				s.path.gate.leaveAhead(err != nil)
 			}
 		}()
 	}
@@ -172,7 +183,7 @@ func (s *Source) readParts(ctx context.Context, parts []chunkindex.Extent, b []b
 	return g.Wait()
 }
 
-// parts cuts a chunk into extents of about, and never more than a quarter over, part bytes.
+// parts cuts a chunk into extents of about part bytes, never more than half as much again.
 func (s *Source) parts(chunk int, part int64) []chunkindex.Extent {
 	var parts []chunkindex.Extent
 	for _, e := range s.index.Extents(chunk) {

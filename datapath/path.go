@@ -43,6 +43,7 @@ type Path struct {
 	tables *chunkcache.Objects[tableKey, *chunkindex.Table]
 	gate   *gate
 	follow *followers
+	failed failures
 	kick   chan struct{} // holds one token: a reader has moved, or a store read has ended
 
 	segments sync.Pool // of *[][]byte: the lists of bodies that are closed

@@ -1,0 +1,81 @@
+package datapath
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/internal/objstore/memstore"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// Chunks that cannot be fetched ahead are asked for once, and again only after a while, when a reader comes.
+func TestWhatFailsAheadIsLeftAlone(t *testing.T) {
+	const shards, good = 8, "set/s00000.tar"
+	d := newDataset(t, 50, same(10*shards, 3000), 10, 1<<20) // one chunk of about 36 KB in each shard
+	for _, c := range []struct {
+		name  string
+		fault memstore.Fault
+		part  int64
+		reads int // of each chunk, at most
+	}{
+		{"wrong bytes", memstore.Fault{Corrupt: func(b []byte) { b[0] ^= 1 }}, 1 << 20, 2},
+		{"gone, and read in parts", memstore.Fault{Err: objstore.ErrNotFound}, 10 << 10, 4},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var mu sync.Mutex // guards asked
+				asked := map[string]int{}
+				d.store.SetFault(func(call memstore.Call) memstore.Fault {
+					if call.Key == good {
+						return memstore.Fault{}
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					asked[call.Key]++
+					f := c.fault
+					f.Delay = time.Millisecond
+					return f
+				})
+				defer d.store.SetFault(nil)
+				p := newPath(t, Config{Budget: bud(8 << 20), PartSize: c.part})
+				s := p.Open(d.index, d.store, "set/")
+				ctx, stop := context.WithCancel(t.Context())
+				var run sync.WaitGroup
+				run.Go(func() { _ = p.Run(ctx) })
+				plan := d.plan(t, shuffle.None, 0)
+				at := shuffle.Cursor{Plan: plan, Epoch: plan.Epoch(0), End: 10, BatchSize: 10}
+				chunks := d.ranges(t, at.Epoch.Append(nil, 0, 10))
+				read := func() (most, sum int) { // of the reads of each chunk that fails
+					body, err := s.Read(t.Context(), at, chunks)
+					must(t, err)
+					body.Close()
+					time.Sleep(retryAhead / 4) // the bubble's clock
+					mu.Lock()
+					defer mu.Unlock()
+					for _, n := range asked {
+						most, sum = max(most, n), sum+n
+					}
+					return most, sum
+				}
+				var before int
+				for range 3 {
+					most, sum := read()
+					if most == 0 || most > c.reads {
+						t.Errorf("got %d reads of one chunk that fails, want 1 to %d", most, c.reads)
+					}
+					before = sum
+				}
+				time.Sleep(retryAhead)
+				if _, sum := read(); sum == before {
+					t.Error("nothing was tried again after a while")
+				}
+				stop()
+				run.Wait()
+			})
+		})
+	}
+}
