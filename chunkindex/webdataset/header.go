@@ -78,11 +78,16 @@ func number(b []byte) (int64, bool) {
 	return n, true
 }
 
+// octal reads digits between spaces, up to a NUL. Digits behind a NUL that comes first are refused: some readers pass
+// over it, to others the number is 0, and they would find other members.
 func octal(b []byte) (int64, bool) {
-	s := strings.Trim(string(b), " \x00")
-	if i := strings.IndexByte(s, 0); i >= 0 {
+	s := strings.TrimLeft(string(b), " ")
+	if i := strings.IndexByte(s, 0); i == 0 && strings.Trim(s, " \x00") != "" {
+		return 0, false
+	} else if i >= 0 {
 		s = s[:i]
 	}
+	s = strings.TrimRight(s, " ")
 	if s == "" {
 		return 0, true
 	}

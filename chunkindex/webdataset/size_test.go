@@ -40,6 +40,29 @@ func TestSizeOfAnExtendedHeader(t *testing.T) {
 	}
 }
 
+// A number that readers understand differently is refused: with a size of 0 they would take the content for headers.
+func TestNumbersAsOtherReadersHaveThem(t *testing.T) {
+	for field, want := range map[string]int{
+		"00000000012\x00": 10, "12 ": 10, "  12": 10, "12\x0077": 10, " 12 \x00": 10,
+		"": 0, "\x00\x00": 0, "  ": 0, " \x00 \x00": 0, "0\x0012": 0,
+		"\x0012": -1, " \x0012": -1, "\x00 12": -1, "1 2": -1, "8": -1, "+12": -1, "1_2": -1, "0x12": -1,
+	} {
+		for _, content := range []int{0, 10} {
+			b := archive(t, member{name: "a.jpg", body: "0123456789"[:content]})
+			clear(b[124:136])
+			copy(b[124:136], field)
+			sum(b[:512])
+			samples, err := scan(b)
+			switch {
+			case content != want && err == nil:
+				t.Errorf("size %q with %d bytes: got %+v, want an error", field, content, samples)
+			case content == want && (err != nil || len(samples) != 1 || samples[0].Parts[0].Length != int64(want)):
+				t.Errorf("size %q with %d bytes: got %+v, %v", field, content, samples, err)
+			}
+		}
+	}
+}
+
 // sum writes the checksum of a header that was edited.
 func sum(header []byte) {
 	n := 8 * int(' ')
