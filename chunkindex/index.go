@@ -69,7 +69,6 @@ type Framing interface {
 // Index is an opened, immutable index: one generation of one data set. Safe for concurrent use.
 type Index struct {
 	file   *os.File
-	temp   bool // the file is ours alone and goes with us
 	size   int64
 	digest string
 	head   header
@@ -266,28 +265,36 @@ func (x *Index) blobs(sec, chunk int) ([]byte, error) {
 
 // Key returns a sample's key. Lookup is its inverse.
 func (x *Index) Key(ctx context.Context, sample uint64) (string, error) {
-	if err := ctx.Err(); err != nil {
-		return "", err
-	}
 	if sample >= x.head.samples {
 		return "", fmt.Errorf("index %.12s: no sample %d", x.digest, sample)
 	}
 	chunk := x.ChunkOf(sample)
-	b, err := x.blobs(secNames, chunk)
-	if err != nil {
-		return "", fmt.Errorf("index %.12s: chunk %d: %w", x.digest, chunk, err)
-	}
 	var found string
-	err = eachName(b, uint32(x.first[chunk+1]-x.first[chunk]), func(i uint32, key []byte) error {
-		if x.first[chunk]+uint64(i) == sample {
+	err := x.Keys(ctx, chunk, func(n uint64, key []byte) {
+		if n == sample {
 			found = string(key)
 		}
-		return nil
 	})
-	if err != nil {
-		return "", fmt.Errorf("index %.12s: chunk %d: %w", x.digest, chunk, err)
+	return found, err
+}
+
+// Keys calls visit with the number and the key of every sample of a chunk, in stored order. Whoever wants several keys of
+// a chunk reads its names once. A key is valid until visit returns.
+func (x *Index) Keys(ctx context.Context, chunk int, visit func(sample uint64, key []byte)) error {
+	if err := ctx.Err(); err != nil {
+		return err
 	}
-	return found, nil
+	b, err := x.blobs(secNames, chunk)
+	if err == nil {
+		err = eachName(b, uint32(x.first[chunk+1]-x.first[chunk]), func(i uint32, key []byte) error {
+			visit(x.first[chunk]+uint64(i), key)
+			return nil
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("index %.12s: chunk %d: %w", x.digest, chunk, err)
+	}
+	return nil
 }
 
 // Parts returns the parts of all samples of a chunk.
@@ -308,12 +315,4 @@ func (x *Index) Parts(ctx context.Context, chunk int) ([][]Part, error) {
 }
 
 // Close gives back the local file.
-func (x *Index) Close() error {
-	err := x.file.Close()
-	if x.temp {
-		if rerr := os.Remove(x.file.Name()); err == nil {
-			err = rerr
-		}
-	}
-	return err
-}
+func (x *Index) Close() error { return x.file.Close() }

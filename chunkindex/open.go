@@ -114,7 +114,7 @@ func checkSize(size, limit int64) error {
 }
 
 // downloadIndex copies an index object to a new file in dir, and renames it to path if
-// path is not empty; else the file is removed when the index is closed.
+// path is not empty; else the file loses its name at once, so that a kill leaves nothing behind.
 func downloadIndex(ctx context.Context, store objstore.Store, prefix, generation, dir, path string, limit int64) (*Index, error) {
 	key := indexObject(prefix, generation)
 	obj, err := store.Stat(ctx, key)
@@ -128,7 +128,13 @@ func downloadIndex(ctx context.Context, store objstore.Store, prefix, generation
 	if err != nil {
 		return nil, err
 	}
-	x, err := copyIndex(ctx, store, obj, f, generation, limit)
+	if path == "" {
+		err = os.Remove(f.Name())
+	}
+	var x *Index
+	if err == nil {
+		x, err = copyIndex(ctx, store, obj, f, generation, limit)
+	}
 	if err == nil && path != "" {
 		err = os.Rename(f.Name(), path)
 	}
@@ -137,7 +143,6 @@ func downloadIndex(ctx context.Context, store objstore.Store, prefix, generation
 		os.Remove(f.Name())
 		return nil, err
 	}
-	x.temp = path == ""
 	return x, nil
 }
 
