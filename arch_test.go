@@ -35,9 +35,6 @@ func floorPlan() map[string]room {
 		".":                 {},
 		"internal/objstore": {ours: []string{"internal/objstore"}, never: []string{"net/http"}},
 		"internal/budget":   {never: []string{"net", "os"}},
-		"internal/objstore/s3fake": {
-			ours: []string{"internal/objstore"},
-		},
 		"shuffle": {
 			never: []string{"context", "crypto/rand", "io", "log", "math/rand", "net", "os", "time"},
 		},

@@ -47,11 +47,6 @@ type cutter struct {
 	partOff int64
 	partCRC uint32
 	inPart  bool
-
-	samples  uint64
-	bytes    int64
-	longest  int64
-	sequence int
 }
 
 func newCutter(chunkSize int64, emit func(*chunkRecord) error) *cutter {
@@ -103,7 +98,6 @@ func (c *cutter) closeChunk() error {
 	c.open, c.hold = false, c.hold[:0]
 	c.sha.Sum(c.rec.digest[:0])
 	c.rec.extents = append(c.rec.extents[:0], Extent{Offset: c.from, Length: c.rec.length})
-	c.sequence++
 	return c.emit(&c.rec)
 }
 
@@ -185,9 +179,6 @@ func (c *cutter) End() error {
 	r.samples++
 	r.bytes += c.length
 	r.longest = max(r.longest, c.length)
-	c.samples++
-	c.bytes += c.length
-	c.longest = max(c.longest, c.length)
 	return nil
 }
 
