@@ -150,8 +150,11 @@ func (b *builder) list(ctx context.Context) error {
 			b.done[o.Key] = true
 		case ownObject(key):
 		case b.format.Match(key):
-			if len(key) > maxObjectKey {
-				return fmt.Errorf("shard %s: its key is longer than %d bytes", key, maxObjectKey)
+			if err := checkShardKey(key); err != nil {
+				return fmt.Errorf("shard %.200q: %w", key, err)
+			}
+			if o.ETag == "" {
+				return fmt.Errorf("shard %s: the store gives no ETag, without which a change cannot be noticed", key)
 			}
 			b.shards = append(b.shards, o)
 			b.report.Bytes += o.Size

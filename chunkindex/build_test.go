@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -192,15 +193,26 @@ func (c careless) Put(ctx context.Context, key string, body io.ReaderAt, size in
 	return c.Store.Put(ctx, key, body, size, objstore.Condition{})
 }
 
-func TestStoreWithoutConditions(t *testing.T) {
-	store := careless{memstore.New()}
-	indextest.Write(t, store, spec())
-	if _, err := chunkindex.Build(t.Context(), store, prefix, spec().Build); err == nil || !strings.Contains(err.Error(), "--single-writer") {
-		t.Errorf("got %v, want one that names --single-writer", err)
+// refusing is a store that refuses writes with a condition.
+type refusing struct{ objstore.Store }
+
+func (r refusing) Put(ctx context.Context, key string, body io.ReaderAt, size int64, cond objstore.Condition) (objstore.Object, error) {
+	if cond != (objstore.Condition{}) {
+		return objstore.Object{}, fmt.Errorf("put %q: %w: NotImplemented", key, objstore.ErrUnavailable)
 	}
-	opt := spec().Build
-	opt.SingleWriter = true
-	build(t, store, opt)
+	return r.Store.Put(ctx, key, body, size, cond)
+}
+
+func TestStoreWithoutConditions(t *testing.T) {
+	for _, store := range []objstore.Store{careless{memstore.New()}, refusing{memstore.New()}} {
+		indextest.Write(t, store, spec())
+		if _, err := chunkindex.Build(t.Context(), store, prefix, spec().Build); err == nil || !strings.Contains(err.Error(), "--single-writer") {
+			t.Errorf("%T: got %v, want one that names --single-writer", store, err)
+		}
+		opt := spec().Build
+		opt.SingleWriter = true
+		build(t, store, opt)
+	}
 }
 
 func TestBuildRefuses(t *testing.T) {
@@ -221,6 +233,74 @@ func TestBuildRefuses(t *testing.T) {
 	}
 	if _, err := chunkindex.Open(t.Context(), store, prefix, chunkindex.OpenOptions{}); !errors.Is(err, objstore.ErrNotFound) {
 		t.Errorf("no index: got %v", err)
+	}
+}
+
+// A pointer that is replaced while it is read is read again; one that never stays is an error.
+func TestPointerReplacedWhileItIsRead(t *testing.T) {
+	for times, opens := range map[int]bool{1: true, 3: true, 100: false} {
+		store := memstore.New()
+		d := indextest.Make(t, store, spec())
+		key := prefix + ".millrace/current"
+		text, _ := store.Bytes(key)
+		left := times
+		store.SetFault(func(c memstore.Call) memstore.Fault {
+			if c.Op != memstore.Read || c.Key != key || left == 0 {
+				return memstore.Fault{}
+			}
+			left--
+			return memstore.Fault{Before: func() { text = append(bytes.Clone(text), ' '); store.Set(key, text) }}
+		})
+		x, err := chunkindex.Open(t.Context(), store, prefix, chunkindex.OpenOptions{})
+		switch {
+		case !opens && !errors.Is(err, objstore.ErrChanged):
+			t.Errorf("replaced each time: got %v, want %v", err, objstore.ErrChanged)
+		case opens && err != nil:
+			t.Errorf("replaced %d times: got %v", times, err)
+		case opens && x.Generation() != d.Report.Generation:
+			t.Errorf("replaced %d times: got generation %s", times, x.Generation())
+		}
+		if err == nil {
+			x.Close()
+		}
+	}
+}
+
+// unnamed is a store that lists objects without their ETags.
+type unnamed struct{ objstore.Store }
+
+func (u unnamed) List(ctx context.Context, prefix string, visit func(objstore.Object) error) error {
+	return u.Store.List(ctx, prefix, func(o objstore.Object) error {
+		o.ETag = ""
+		return visit(o)
+	})
+}
+
+// What no index can hold is refused by name before a byte is read.
+func TestListRefuses(t *testing.T) {
+	body := indextest.Write(t, memstore.New(), indextest.Spec{Sizes: []int{5}}).Bodies[0]
+	for name, c := range map[string]struct {
+		key  string
+		wrap func(objstore.Store) objstore.Store
+	}{
+		"empty element": {key: "a//b.tar"},
+		"not UTF-8":     {key: "\xff.tar"},
+		"too long":      {key: strings.Repeat("n", 1021) + ".tar"},
+		"no ETag":       {key: "a.tar", wrap: func(s objstore.Store) objstore.Store { return unnamed{s} }},
+	} {
+		mem := memstore.New()
+		mem.Set(prefix+c.key, body)
+		var store objstore.Store = mem
+		if c.wrap != nil {
+			store = c.wrap(mem)
+		}
+		_, err := chunkindex.Build(t.Context(), store, prefix, chunkindex.BuildOptions{})
+		if err == nil || errors.Is(err, chunkindex.ErrCorrupt) || !strings.Contains(err.Error(), "shard") {
+			t.Errorf("%s: got %v, want one that names the shard", name, err)
+		}
+		if got := mem.Stats(); got.Requests[memstore.Open] != 0 || got.Requests[memstore.Put] != 0 {
+			t.Errorf("%s: got %+v, want nothing read or written", name, got)
+		}
 	}
 }
 
@@ -343,6 +423,23 @@ func TestVerifyProgress(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A copy that nobody asked to keep has no name: whoever is killed leaves nothing behind.
+func TestOpenLeavesNoTemporaryFile(t *testing.T) {
+	store := memstore.New()
+	d := indextest.Make(t, store, spec())
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	x, err := chunkindex.Open(t.Context(), store, prefix, chunkindex.OpenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("while the index is open: got %v, %v, want no file", left, err)
+	}
+	checkAgainst(t, store, prefix, x, d.Keys, d.Samples)
 }
 
 func TestOpenUsesItsLocalCopy(t *testing.T) {

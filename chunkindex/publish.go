@@ -54,8 +54,21 @@ type pointer struct {
 	Binding    string `json:"binding"` // SHA-256 of the binding object
 }
 
-// readPointer also returns the object, whose ETag a conditional write names.
-func readPointer(ctx context.Context, store objstore.Store, prefix string) (pointer, objstore.Object, error) {
+// pointerReads is how often a pointer is read before its readers give up: runs do not publish one after another so fast.
+const pointerReads = 4
+
+// readPointer also returns the object, whose ETag a conditional write names. A pointer that is replaced between the
+// two requests that it takes to read it is read again: the reader gets the old one or the new one.
+func readPointer(ctx context.Context, store objstore.Store, prefix string) (p pointer, obj objstore.Object, err error) {
+	for range pointerReads {
+		if p, obj, err = readPointerOnce(ctx, store, prefix); !errors.Is(err, objstore.ErrChanged) {
+			break
+		}
+	}
+	return p, obj, err
+}
+
+func readPointerOnce(ctx context.Context, store objstore.Store, prefix string) (pointer, objstore.Object, error) {
 	var p pointer
 	obj, err := store.Stat(ctx, prefix+pointerKey)
 	if err != nil {
@@ -216,9 +229,12 @@ func probe(ctx context.Context, store objstore.Store, prefix string) error {
 	}
 	// What is left over harms nobody, and gc removes it.
 	defer func() { _ = store.Delete(context.WithoutCancel(ctx), key) }()
+	failed := func(err error) error {
+		return fmt.Errorf("probe for conditional writes (--single-writer does without them): %w", err)
+	}
 	obj, err := put("1", objstore.Condition{IfAbsent: true})
 	if err != nil {
-		return fmt.Errorf("probe for conditional writes: %w", err)
+		return failed(err)
 	}
 	_, absent := put("2", objstore.Condition{IfAbsent: true})
 	_, match := put("3", objstore.Condition{IfMatch: obj.ETag + "0"})
@@ -227,7 +243,7 @@ func probe(ctx context.Context, store objstore.Store, prefix string) error {
 			return errors.New("the store ignores conditions on writes, so two index runs could overwrite each other: use --single-writer if no other will run")
 		}
 		if !errors.Is(err, objstore.ErrChanged) {
-			return fmt.Errorf("probe for conditional writes (--single-writer does without them): %w", err)
+			return failed(err)
 		}
 	}
 	return nil
