@@ -54,7 +54,7 @@ func TestNumbersAsOtherReadersHaveThem(t *testing.T) {
 			sum(b[:512])
 			samples, err := scan(b)
 			switch {
-			case content != want && err == nil:
+			case want < 0 && err == nil:
 				t.Errorf("size %q with %d bytes: got %+v, want an error", field, content, samples)
 			case content == want && (err != nil || len(samples) != 1 || samples[0].Parts[0].Length != int64(want)):
 				t.Errorf("size %q with %d bytes: got %+v, %v", field, content, samples, err)
