@@ -29,10 +29,13 @@ type Config struct {
 
 // key names a chunk in memory. The digest is what an index claims, and where only CRC-32C is compared a chunk may
 // have other bytes than it says; so only sources whose chunks are all held against SHA-256 share
-// them, and a hostile index spoils nobody else's data.
+// them, and a hostile index spoils nobody else's data. Length and CRC are claims too: a chunk that claims another's
+// digest without them is another chunk.
 type key struct {
 	source uint64
 	digest [32]byte
+	length uint32
+	crc    uint32
 }
 
 // Path is one process's data path, shared by all its data sets. It is safe for concurrent use.
