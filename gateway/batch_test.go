@@ -37,7 +37,7 @@ func (r *rig) want(params shuffle.Params, epoch, first, count uint64) []byte {
 }
 
 func TestBatchesAreTheStoredBytes(t *testing.T) {
-	for _, size := range []int{1000, 40 << 10} { // gathered, and written as slices
+	for _, size := range []int{1000, 40 << 10} { // many in one call to the kernel, and few
 		t.Run(strconv.Itoa(size), func(t *testing.T) {
 			r := newRig(t, 50, size, nil)
 			params := shuffle.Params{Shuffle: shuffle.Slot, Window: 4, Seed: 7}
@@ -240,6 +240,14 @@ func TestRanges(t *testing.T) {
 		if a := r.do("GET", "/epoch/0/batch/0", "Range: bytes=1-2", `If-Range: "stale"`); a.StatusCode != http.StatusOK || len(a.body) != n {
 			t.Errorf("stale If-Range: got status %d and %d bytes, want 200 and %d", a.StatusCode, len(a.body), n)
 		}
+		for _, header := range []string{"If-Range: W/" + etag, "If-Range: " + etag + ", " + etag, "If-Range: Sat, 01 Jan 2000 00:00:00 GMT"} {
+			if a := r.do("GET", "/epoch/0/batch/0", "Range: bytes=1-2", header); a.StatusCode != http.StatusOK || len(a.body) != n {
+				t.Errorf("%s: got status %d and %d bytes, want 200 and %d", header, a.StatusCode, len(a.body), n)
+			}
+		}
+		if a := r.do("HEAD", "/epoch/0/batch/0", "Range: bytes=1-2"); a.StatusCode != http.StatusOK || a.ContentLength != int64(n) {
+			t.Errorf("HEAD with a range: got status %d and length %d, want 200 and %d", a.StatusCode, a.ContentLength, n)
+		}
 		asked := r.source.asked.Load()
 		r.do("GET", "/epoch/0/batch/0", "Range: bytes=600-700")
 		if got := r.source.asked.Load() - asked; got != 1 {
@@ -300,6 +308,38 @@ func TestManifestPlanAndOccurrencesAgree(t *testing.T) {
 	}
 	if got, want := len(names(t, r.do("GET", epoch.Links.Batch).body)), 20; got != want {
 		t.Errorf("got %d samples behind the plan's link, want %d", got, want)
+	}
+}
+
+// TestManifestNamesEverySample: whether it is short or long, and however often padding repeats a sample.
+func TestManifestNamesEverySample(t *testing.T) {
+	r := newRig(t, 50, 800, nil)
+	plan, err := shuffle.NewPlan(shuffle.Params{Shuffle: shuffle.Slot, Window: 4, Seed: 7}, r.index.First())
+	if err != nil {
+		t.Fatal(err)
+	}
+	order := plan.Epoch(1)
+	for _, size := range []uint64{1, 60, 2500} {
+		path := fmt.Sprintf("/v1/datasets/photos/epochs/1/batches/0/manifest?tail=pad&batch_size=%d", size)
+		var m struct {
+			Samples []struct {
+				Position uint64
+				Key      string
+			}
+		}
+		r.json(path, &m)
+		if got := uint64(len(m.Samples)); got != size {
+			t.Fatalf("got %d samples, want %d", got, size)
+		}
+		for i, s := range m.Samples {
+			if want := r.order[order.At(uint64(i)%50)]; s.Key != want || s.Position != uint64(i) {
+				t.Fatalf("sample %d of %d: got %q at %d, want %q", i, size, s.Key, s.Position, want)
+			}
+		}
+		head, whole := r.do("HEAD", path), r.do("GET", path)
+		if got, want := head.ContentLength, int64(len(whole.body)); got != want {
+			t.Errorf("%d samples: got Content-Length %d, want %d", size, got, want)
+		}
 	}
 }
 

@@ -11,6 +11,18 @@ import (
 func BenchmarkBatch4K(b *testing.B)   { benchmarkBatch(b, 16384, 4<<10) }
 func BenchmarkBatch110K(b *testing.B) { benchmarkBatch(b, 1024, 110<<10) }
 
+func BenchmarkManifest(b *testing.B) {
+	s := newStack(b, 32768, 512, 512<<10, 64<<20)
+	b.ReportAllocs()
+	m := 0
+	for b.Loop() {
+		if a := s.get(b, fmt.Sprintf("/v1/datasets/photos/epochs/0/batches/%d/manifest?window=64", m%128)); a.StatusCode != http.StatusOK {
+			b.Fatalf("got status %d, want 200", a.StatusCode)
+		}
+		m++
+	}
+}
+
 // benchmarkBatch reads batches that are in memory over one loopback connection.
 func benchmarkBatch(b *testing.B, samples, size int) {
 	s := newStack(b, samples, size, 8<<20, 1<<30)

@@ -2,11 +2,14 @@ package gateway
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 
+	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -30,8 +33,11 @@ func (g *Gateway) getManifest(x *exchange) error {
 	})
 }
 
-// manifest is encoded sample by sample, twice: to learn its length, which keys of any length decide, and to send
-// it. So it never lies in memory as a whole.
+// keysAtOnce is for how many samples keys are held at a time: 4 MiB where all are as long as a key may be.
+const keysAtOnce = 1024
+
+// manifest is encoded piece by piece, so that it never lies in memory as a whole: if it is long twice, to learn its
+// length, which keys of any length decide, and to send it.
 type manifest struct {
 	batchRequest
 	*located
@@ -39,16 +45,24 @@ type manifest struct {
 }
 
 func (g *Gateway) sendManifest(x *exchange, m manifest) error {
-	length := int64(0)
-	err := m.encode(x.r.Context(), func(p []byte) { length += int64(len(p)) })
+	length, short := 0, make([]byte, 0, unreserved)
+	err := m.encode(x.r.Context(), func(p []byte) {
+		if length += len(p); length <= cap(short) {
+			short = append(short, p...)
+		}
+	})
 	if err != nil {
 		return err
 	}
 	h := x.w.Header()
 	h.Set("Content-Type", "application/json")
-	h.Set("Content-Length", strconv.FormatInt(length, 10))
+	h.Set("Content-Length", strconv.Itoa(length))
 	x.w.WriteHeader(http.StatusOK)
-	if x.r.Method == http.MethodHead {
+	switch {
+	case x.r.Method == http.MethodHead:
+		return nil
+	case length <= cap(short):
+		x.w.mustWrite(short)
 		return nil
 	}
 	out := bufio.NewWriterSize(x.w, unreserved) // keeps the first error
@@ -65,24 +79,51 @@ func (g *Gateway) sendManifest(x *exchange, m manifest) error {
 func (m manifest) encode(ctx context.Context, write func(p []byte)) error {
 	index := m.dataset.Index
 	write([]byte(`{"samples":[`))
-	for i, s := range m.samples {
-		key, err := index.Key(ctx, s.sample)
-		if err != nil {
-			return fmt.Errorf("key of sample %d: %w", s.sample, err)
-		}
-		extent := index.Extents(int(s.chunk))[0]
-		line, err := encodeJSON(manifestSample{
-			Position: m.first + uint64(i), Key: key, Shard: index.Shard(extent.Shard).Key,
-			Offset: extent.Offset + int64(s.offset), Length: s.length, CRC32C: fmt.Sprintf("%08x", s.crc),
-		})
+	position := m.first
+	for run := range slices.Chunk(m.samples, keysAtOnce) {
+		keys, err := readKeys(ctx, index, run)
 		if err != nil {
 			return err
 		}
-		if i > 0 {
-			write([]byte{','})
+		for i, s := range run {
+			extent := index.Extents(int(s.chunk))[0]
+			line, err := encodeJSON(manifestSample{
+				Position: position, Key: keys[i], Shard: index.Shard(extent.Shard).Key,
+				Offset: extent.Offset + int64(s.offset), Length: s.length, CRC32C: fmt.Sprintf("%08x", s.crc),
+			})
+			if err != nil {
+				return err
+			}
+			if position > m.first {
+				write([]byte{','})
+			}
+			write(line[:len(line)-1])
+			position++
 		}
-		write(line[:len(line)-1])
 	}
 	write([]byte("]}\n"))
 	return nil
+}
+
+// readKeys returns the keys of some samples. The names of a chunk are read once, however many of its samples are among them.
+func readKeys(ctx context.Context, x *chunkindex.Index, samples []placed) ([]string, error) {
+	stored := make([]int, len(samples)) // places in samples, in stored order
+	for i := range stored {
+		stored[i] = i
+	}
+	slices.SortFunc(stored, func(a, b int) int { return cmp.Compare(samples[a].sample, samples[b].sample) })
+	keys := make([]string, len(samples))
+	for len(stored) > 0 {
+		chunk := int(samples[stored[0]].chunk)
+		err := x.Keys(ctx, chunk, func(sample uint64, key []byte) {
+			for len(stored) > 0 && samples[stored[0]].sample == sample { // padding may repeat it
+				keys[stored[0]] = string(key)
+				stored = stored[1:]
+			}
+		})
+		if err != nil {
+			return nil, fmt.Errorf("keys of chunk %d: %w", chunk, err)
+		}
+	}
+	return keys, nil
 }
