@@ -8,9 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -119,11 +117,34 @@ type epochReader struct {
 	ledger *client.Ledger // nil without manifests
 	bar    *bar
 
-	mu    sync.Mutex // guards what follows
-	rep   fetchReport
-	plan  url.Values // canonical parameters, from the first answer
-	total uint64     // batches of the epoch
-	done  atomic.Int64
+	plan resolved
+
+	mu   sync.Mutex // guards what follows
+	rep  fetchReport
+	done int64 // bytes
+}
+
+// resolved is what a gateway makes of plan parameters, its dataset's defaults and generation included.
+type resolved struct {
+	Batches    uint64 `json:"batches"`
+	Samples    uint64 `json:"samples"`
+	Parameters struct {
+		Generation string `json:"generation"`
+		Tail       string `json:"tail"`
+		BatchSize  uint64 `json:"batch_size"`
+	} `json:"parameters"`
+}
+
+// resolve asks for the plan of the epoch.
+func (x *fetchFlags) resolve(ctx context.Context, c *client.Client, dataset string) (plan resolved, err error) {
+	at := fmt.Sprintf("/v1/datasets/%s/epochs/%d", url.PathEscape(dataset), x.plan.opt.Epoch)
+	if err := c.JSON(ctx, at, x.plan.query(), &plan); err != nil {
+		return resolved{}, err
+	}
+	if plan.Parameters.Generation == "" || plan.Parameters.BatchSize == 0 {
+		return resolved{}, fmt.Errorf("read %s: no plan: %w", at, client.ErrProtocol)
+	}
+	return plan, nil
 }
 
 func (a *app) runFetch(ctx context.Context, x *fetchFlags, args []string) (fetchReport, error) {
@@ -132,24 +153,23 @@ func (a *app) runFetch(ctx context.Context, x *fetchFlags, args []string) (fetch
 		return fetchReport{}, err
 	}
 	defer c.CloseIdle()
-	all, err := datasets(ctx, c)
+	name, err := datasetName(ctx, c, x.plan.dataset)
 	if err != nil {
 		return fetchReport{}, err
 	}
-	set := all[0]
-	for _, d := range all {
-		if d.Name == x.plan.dataset {
-			set = d
-		}
+	plan, err := x.resolve(ctx, c, name)
+	if err != nil {
+		return fetchReport{}, err
 	}
 	if x.output != "" {
 		if err := os.MkdirAll(x.output, 0o777); err != nil {
 			return fetchReport{}, fmt.Errorf("write batches: %w", err)
 		}
 	}
-	r := &epochReader{client: c, flags: x, rep: fetchReport{Dataset: set.Name, Epoch: x.plan.opt.Epoch}}
+	r := &epochReader{client: c, flags: x, plan: plan}
+	r.rep = fetchReport{Dataset: name, Generation: plan.Parameters.Generation, Epoch: x.plan.opt.Epoch}
 	if !x.noManifest {
-		r.ledger = client.NewLedger(set.Samples)
+		r.ledger = client.NewLedger(plan.Samples)
 	}
 	start := time.Now()
 	r.bar = a.newBar(ctx, "fetch")
@@ -159,14 +179,15 @@ func (a *app) runFetch(ctx context.Context, x *fetchFlags, args []string) (fetch
 		return fetchReport{}, err
 	}
 	r.rep.rates(time.Since(start))
-	r.rep.Proved, err = r.prove(set.Samples)
+	r.rep.Proved, err = r.prove()
 	return r.rep, err
 }
 
-// read reads the shares of one rank or of all.
+// read reads the shares of one rank or of all, under the generation of the plan.
 func (r *epochReader) read(ctx context.Context) error {
 	opt := r.flags.plan.opt
 	opt.Manifest = r.ledger != nil
+	opt.Generation = r.plan.Parameters.Generation
 	ranks := uint64(1)
 	if r.flags.allRanks {
 		ranks = max(opt.WorldSize, 1)
@@ -179,12 +200,6 @@ func (r *epochReader) read(ctx context.Context) error {
 	if ranks == 1 {
 		return r.rank(ctx, opt)
 	}
-	// One answer pins the generation for all ranks.
-	first, err := r.client.Batch(ctx, opt, opt.From)
-	if err != nil {
-		return err
-	}
-	opt.Generation = first.Generation
 	g, ctx := errgroup.WithContext(ctx)
 	for rank := range ranks {
 		o := opt
@@ -218,51 +233,40 @@ func (r *epochReader) take(b *client.Batch, opt client.Options) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.plan == nil {
-		r.plan = url.Values{}
-		if u, err := url.Parse(b.Location); err == nil {
-			r.plan = u.Query()
-		}
-	}
-	r.rep.Generation = b.Generation
 	r.rep.Batches++
 	r.rep.Samples += uint64(b.Samples())
 	r.rep.Padded += b.Padded
 	r.rep.Bytes += uint64(len(b.Bytes()))
-	r.total = b.Batches
-	done := r.done.Add(int64(len(b.Bytes())))
-	want := max(min(b.Batches, max(opt.Until, b.Batches*boolUint(opt.Until == 0)))-opt.From, 1)
-	r.bar.set(done, int64(float64(done)/float64(r.rep.Batches)*float64(want)))
+	r.done += int64(len(b.Bytes()))
+	until := r.plan.Batches
+	if opt.Until != 0 {
+		until = min(until, opt.Until)
+	}
+	shares := until - opt.From
+	if r.flags.allRanks {
+		shares *= max(opt.WorldSize, 1)
+	}
+	r.bar.set(r.done, int64(float64(r.done)/float64(r.rep.Batches)*float64(shares)))
 	return nil
 }
 
-func boolUint(b bool) uint64 {
-	if b {
-		return 1
-	}
-	return 0
-}
-
 // prove closes the books: the whole epoch exactly once, or a part without a repetition.
-func (r *epochReader) prove(samples uint64) (string, error) {
+func (r *epochReader) prove() (string, error) {
 	if r.ledger == nil {
 		return "manifests were not read", nil
 	}
-	opt := r.flags.plan.opt
-	whole := opt.From == 0 && (opt.Until == 0 || opt.Until >= r.total) && (r.flags.allRanks || opt.WorldSize <= 1)
+	opt, samples := r.flags.plan.opt, r.plan.Samples
+	whole := opt.From == 0 && (opt.Until == 0 || opt.Until >= r.plan.Batches) && (r.flags.allRanks || opt.WorldSize <= 1)
 	if !whole {
 		return fmt.Sprintf("no sample came twice (%s of %s samples were asked for)",
 			humanize.Comma(int64(r.ledger.Seen())), humanize.Comma(int64(samples))), r.ledger.CheckPart()
 	}
-	if r.plan.Get("tail") == "drop" {
-		size, err := strconv.ParseUint(r.plan.Get("batch_size"), 10, 64)
-		if err != nil || size == 0 {
-			return "", errors.New("read epoch: no batch_size in the canonical address")
+	if r.plan.Parameters.Tail == "drop" {
+		tail := samples % r.plan.Parameters.BatchSize
+		if got := r.ledger.Missing(); got != tail {
+			return "", fmt.Errorf("%w: %d samples missing, the tail that was dropped has %d", errCorrupt, got, tail)
 		}
-		if got, want := r.ledger.Missing(), samples%size; got != want {
-			return "", fmt.Errorf("%w: %d samples missing, the tail that was dropped has %d", errCorrupt, got, want)
-		}
-		return fmt.Sprintf("no sample came twice, %d of the tail were dropped as the plan says", samples%size), r.ledger.CheckPart()
+		return fmt.Sprintf("no sample came twice, %d of the tail were dropped as the plan says", tail), r.ledger.CheckPart()
 	}
 	return "every sample came exactly once", r.ledger.Check()
 }

@@ -162,8 +162,7 @@ func printFields(w io.Writer, above, gateway string, m map[string]any) {
 }
 
 type datasetEntry struct {
-	Name    string `json:"name"`
-	Samples uint64 `json:"samples"`
+	Name string `json:"name"`
 }
 
 // datasets lists what a gateway serves, in its order.

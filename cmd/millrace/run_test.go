@@ -18,6 +18,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/millrace-data/millrace/internal/objstore"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -126,6 +128,10 @@ func TestAllFaultsAreReportedTogether(t *testing.T) {
 }
 
 func TestUsageFaultsExitWithTwo(t *testing.T) {
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, args := range [][]string{
 		{"nonsense"},
 		{"index"},
@@ -142,6 +148,11 @@ func TestUsageFaultsExitWithTwo(t *testing.T) {
 		{"demo", "--listen", "0.0.0.0:1"},
 		{"serve", "--dataset", "a=/x", "--dataset", "a=/y"},
 		{"index", "x", "--window", "0"},
+		{"index", "x", "--window", "2147483649"},
+		{"index", "x", "--batch-size", "2147483649"},
+		{"index", "x", "--chunk-size", "1025MiB"},
+		{"pack", "photos", "photos"},
+		{"pack", "other", "photos", "file://" + here + "/photos/shards"},
 	} {
 		o := millrace(t, nil, args...)
 		if o.code != exitUsage {
@@ -257,7 +268,7 @@ func TestPackServeFetchPlanBench(t *testing.T) {
 	dir := shards(t)
 	url := gatewayFor(t, dir)
 	var rep fetchReport
-	for _, more := range [][]string{{}, {"--world-size", "3", "--all-ranks"}, {"--tail", "drop"}, {"--tail", "pad"}, {"--from", "2", "--until", "5"}, {"--no-manifest"}} {
+	for _, more := range [][]string{{}, {"--world-size", "3", "--all-ranks"}, {"--tail", "drop"}, {"--tail", "pad"}, {"--tail", "drop", "--batch-size", "1000"}, {"--tail", "drop", "--batch-size", "1000", "--world-size", "2", "--all-ranks"}, {"--from", "2", "--until", "5"}, {"--no-manifest"}} {
 		args := append([]string{"fetch", url, "--epoch", "1", "--discard", "--json"}, more...)
 		if err := json.Unmarshal([]byte(ok(t, args...).stdout), &rep); err != nil {
 			t.Fatal(err)
@@ -268,6 +279,8 @@ func TestPackServeFetchPlanBench(t *testing.T) {
 			want = 48
 		case "--tail pad":
 			want = 56
+		case "--tail drop --batch-size 1000", "--tail drop --batch-size 1000 --world-size 2 --all-ranks": // all tail
+			want = 0
 		case "--from 2 --until 5":
 			want = 24
 		}
@@ -315,6 +328,30 @@ func TestVerifyExitsWithThreeOnABadRange(t *testing.T) {
 	}
 	if o := millrace(t, nil, "verify", dir); o.code != exitCorrupt || !strings.Contains(o.stdout, filepath.Base(names[1])) {
 		t.Errorf("got exit code %d, want 3 and the shard's name\n%s%s", o.code, o.stdout, o.stderr)
+	}
+}
+
+func TestVerifyThatEndsEarlySaysSo(t *testing.T) {
+	l := location{dir: "/d"}
+	for _, c := range []struct {
+		bad  int
+		err  error
+		code int
+		text string
+	}{
+		{0, nil, exitOK, ""},
+		{0, objstore.ErrTimeout, exitStore, "too"},
+		{2, nil, exitCorrupt, "2 bad ranges"},
+		{1, fmt.Errorf("read a: %w", objstore.ErrTimeout), exitCorrupt, "not everything was read: read a"},
+	} {
+		err := verdict(l, c.bad, c.err)
+		code := exitOK
+		if err != nil {
+			code = exitCode(t.Context(), err)
+		}
+		if code != c.code || c.bad > 0 && !strings.Contains(err.Error(), c.text) {
+			t.Errorf("%d bad ranges and %v: got exit code %d and %v, want %d and %q", c.bad, c.err, code, err, c.code, c.text)
+		}
 	}
 }
 
