@@ -57,6 +57,19 @@ func parseDataset(s string) (location, error) {
 	return l, nil
 }
 
+// inside says whether a dataset is a directory under, or the same as, the one named.
+func (l location) inside(dir string) bool {
+	if l.dir == "" {
+		return false
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return false
+	}
+	rel, err := filepath.Rel(dir, l.dir)
+	return err == nil && filepath.IsLocal(rel)
+}
+
 func (l location) defaultName() string {
 	if l.bucket == "" {
 		return filepath.Base(l.dir)

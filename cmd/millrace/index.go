@@ -36,16 +36,19 @@ func (x *indexFlags) define(f *flags) {
 	x.store.define(f)
 }
 
+// maxDefault is the largest number that a URL may name: a default beyond it would have no canonical URL.
+const maxDefault = 1 << 31
+
 func (x *indexFlags) check(f *flags) {
 	x.store.check(f)
-	if x.opt.ChunkSize < 1 || x.opt.ChunkSize > 1<<31 {
-		f.fault("--chunk-size %s: want 1B to 2GiB", formatSize(x.opt.ChunkSize))
+	if x.opt.ChunkSize < 1 || x.opt.ChunkSize > 1<<30 {
+		f.fault("--chunk-size %s: want 1B to 1GiB", formatSize(x.opt.ChunkSize))
 	}
-	if x.opt.Defaults.Window == 0 {
-		f.fault("--window 0: want at least 1")
+	if w := x.opt.Defaults.Window; w < 1 || w > maxDefault {
+		f.fault("--window %d: want 1 to %d", w, maxDefault)
 	}
-	if x.opt.Defaults.BatchSize == 0 {
-		f.fault("--batch-size 0: want at least 1")
+	if b := x.opt.Defaults.BatchSize; b < 1 || b > maxDefault {
+		f.fault("--batch-size %d: want 1 to %d", b, maxDefault)
 	}
 	if x.opt.Parallel == 0 {
 		f.fault("--parallel 0: want at least 1")
@@ -166,6 +169,7 @@ type verifyReport struct {
 	Samples    uint64                `json:"samples"`
 	Bytes      int64                 `json:"bytes"`
 	Seconds    float64               `json:"seconds"`
+	Complete   bool                  `json:"complete"` // else an error ended it before everything was read
 	Bad        []chunkindex.BadRange `json:"bad"`
 }
 
@@ -213,20 +217,32 @@ func (a *app) runVerify(ctx context.Context, s *storeFlags, l location, parallel
 		}
 	})
 	b.end()
-	rep.Seconds = time.Since(start).Seconds()
+	rep.Seconds, rep.Complete = time.Since(start).Seconds(), err == nil
 	if err != nil && len(rep.Bad) == 0 {
 		return err
 	}
+	done := "verified"
+	if !rep.Complete {
+		done = "verified a part of"
+	}
 	if err := a.print(rep, func(w io.Writer) {
-		fmt.Fprintf(w, "verified %s: %s, %s, %s, %.1f s\n", l, count(rep.Chunks, "chunk", "chunks"), humanize.IBytes(uint64(rep.Bytes)),
+		fmt.Fprintf(w, "%s %s: %s, %s, %s, %.1f s\n", done, l, count(rep.Chunks, "chunk", "chunks"), humanize.IBytes(uint64(rep.Bytes)),
 			count(len(rep.Bad), "bad range", "bad ranges"), rep.Seconds)
 	}); err != nil {
 		return err
 	}
-	if len(rep.Bad) > 0 {
-		return fmt.Errorf("verify %s: %s: %w", l, count(len(rep.Bad), "bad range", "bad ranges"), errCorrupt)
+	return verdict(l, len(rep.Bad), err)
+}
+
+// verdict is what a verification ends with: what was found counts for more than what ended the search for more.
+func verdict(l location, bad int, err error) error {
+	switch {
+	case bad == 0:
+		return err
+	case err == nil:
+		return fmt.Errorf("verify %s: %s: %w", l, count(bad, "bad range", "bad ranges"), errCorrupt)
 	}
-	return nil
+	return fmt.Errorf("verify %s: %s: %w; not everything was read: %v", l, count(bad, "bad range", "bad ranges"), errCorrupt, err) //nolint:errorlint // the exit code says what was found
 }
 
 func (a *app) gc() *cobra.Command {

@@ -40,6 +40,11 @@ that are finished are not sent again.`,
 			check := func(args []string) {
 				x.check(f)
 				l = one(f, args[len(args)-1])
+				for _, source := range args[:len(args)-1] {
+					if l.inside(source) {
+						f.fault("%s lies in %s, which is to be packed: another run would pack the shards of this one", l, source)
+					}
+				}
 				if opt.ShardSize < 1 {
 					f.fault("--shard-size 0B: want at least 1B")
 				}
