@@ -94,29 +94,38 @@ func (s *suite) cold(ctx context.Context) error {
 	return nil
 }
 
+// cost is the processor time of a cold epoch, in seconds.
+type cost struct{ gateway, store, all float64 }
+
 // coldEpoch starts a gateway and reads one epoch from it.
-func (s *suite) coldEpoch(ctx context.Context, d set, epoch int64) (load, error) {
+func (s *suite) coldEpoch(ctx context.Context, d set, epoch int64) (load, cost, error) {
 	admin := ""
 	if s.profile != "" {
 		var err error
 		if admin, err = freePort(); err != nil {
-			return load{}, err
+			return load{}, cost{}, err
 		}
 	}
 	gw, err := s.world.serve(ctx, s.room(), admin)
 	if err != nil {
-		return load{}, err
+		return load{}, cost{}, err
 	}
 	defer gw.stop()
 	gw.settle()
 	s.world.minio.settle()
-	if s.profile == "" {
-		return read(ctx, gw.addr, conns, 0, d.once(epoch))
-	}
 	saved := make(chan error, 1)
-	go func() { saved <- saveProfile(ctx, admin, 1, filepath.Join(s.profile, d.name+"-cold.pprof")) }()
+	if s.profile == "" {
+		saved <- nil
+	} else {
+		go func() { saved <- saveProfile(ctx, admin, 1, filepath.Join(s.profile, d.name+"-cold.pprof")) }()
+	}
+	// Without /proc these are zero, and so are the costs.
+	gateway, _ := gw.cpu()
+	store, _ := s.world.minio.cpu()
 	l, err := read(ctx, gw.addr, conns, 0, d.once(epoch))
-	return l, errors.Join(err, <-saved)
+	gatewayEnd, _ := gw.cpu()
+	storeEnd, _ := s.world.minio.cpu()
+	return l, cost{gatewayEnd - gateway, storeEnd - store, l.elapsed.Seconds() * float64(runtime.NumCPU())}, errors.Join(err, <-saved)
 }
 
 func (s *suite) coldSet(ctx context.Context, d set) error {
@@ -126,16 +135,18 @@ func (s *suite) coldSet(ctx context.Context, d set) error {
 		return err
 	}
 	var ours, straight, check []float64
+	var costs []cost
 	sum := checksumCost()
 	for round := range s.rounds {
 		t, err := s.fetch(ctx, pieces, streams, 0)
 		if err != nil {
 			return err
 		}
-		o, err := s.coldEpoch(ctx, d, int64(round))
+		o, c, err := s.coldEpoch(ctx, d, int64(round))
 		if err != nil {
 			return err
 		}
+		costs = append(costs, c)
 		ours, straight = append(ours, o.rate()), append(straight, t.rate())
 		check = append(check, sum*o.rate())
 	}
@@ -144,12 +155,34 @@ func (s *suite) coldSet(ctx context.Context, d set) error {
 		bound = .66
 	}
 	if s.wants(4) {
+		s.tell(d, costs, straight)
 		s.table.paired(4, "cold epoch, "+d.name+", against STRAIGHT", ours, straight, gigabytes, bound, false)
 	}
 	if s.wants(11) {
 		s.table.single(11, "CRC-32C of all bytes, share of the processor time of a cold epoch, "+d.name, check, "", .1)
 	}
 	return nil
+}
+
+// tell notes where the processor time of cold epochs went, as a line of a table.
+func (s *suite) tell(d set, costs []cost, straight []float64) {
+	if s.costs == "" {
+		s.costs = "\n## Processor time of a cold epoch, seconds per GiB\n\n" +
+			"All processors together. What is neither the gateway's nor the store's is the reader's, the kernel's and idle.\n\n" +
+			"| data | gateway | store | the rest | together | STRAIGHT together |\n|---|---|---|---|---|---|\n"
+	}
+	gib := float64(d.samples()*d.stride()) / (1 << 30)
+	part := func(of func(cost) float64) float64 {
+		var x []float64
+		for _, c := range costs {
+			x = append(x, of(c)/gib)
+		}
+		return median(x)
+	}
+	s.costs += fmt.Sprintf("| %s | %.2f | %.2f | %.2f | %.2f | %.2f |\n", d.name,
+		part(func(c cost) float64 { return c.gateway }), part(func(c cost) float64 { return c.store }),
+		part(func(c cost) float64 { return c.all - c.gateway - c.store }), part(func(c cost) float64 { return c.all }),
+		(1<<30)/median(straight)*float64(runtime.NumCPU()))
 }
 
 // checksumCost is the share of the machine's processor time that CRC-32C takes at a rate of one byte per second.

@@ -97,6 +97,7 @@ type suite struct {
 	options
 	log   io.Writer
 	table table
+	costs string // of cold epochs, as a table
 	world *world
 }
 

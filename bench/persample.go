@@ -92,7 +92,7 @@ func (s *suite) perSampleSet(ctx context.Context, d set) error {
 		}
 		get1, range1, warm = append(get1, g.sampleRate()), append(range1, r.sampleRate()), append(warm, w.sampleRate())
 		if s.wants(7) {
-			c, err := s.coldEpoch(ctx, d, int64(round))
+			c, _, err := s.coldEpoch(ctx, d, int64(round))
 			if err != nil {
 				return err
 			}

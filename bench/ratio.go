@@ -73,12 +73,15 @@ func perSecond(x float64) string { return fmt.Sprintf("%.4g samples/s", x) }
 func nanoPerKB(x float64) string { return fmt.Sprintf("%.4g ns/KB", x*1e12) }
 func seconds(x float64) string   { return fmt.Sprintf("%.4g s", x) }
 
+// sorted is the table by goal.
+func (t table) sorted() table {
+	return slices.SortedStableFunc(slices.Values(t), func(a, b row) int { return a.goal - b.goal })
+}
+
 func (t table) markdown() string {
 	var b strings.Builder
 	b.WriteString("| goal | what | Millrace | yardstick | result | quartiles | goal | met |\n|---|---|---|---|---|---|---|---|\n")
-	sorted := slices.Clone(t)
-	slices.SortStableFunc(sorted, func(a, b row) int { return a.goal - b.goal })
-	for _, r := range sorted {
+	for _, r := range t.sorted() {
 		sign, met := "≥", "yes"
 		if r.atMost {
 			sign = "≤"
@@ -108,6 +111,8 @@ func (s *suite) finish(ctx context.Context) error {
 	}
 	b.WriteString(method)
 	b.WriteString(s.table.markdown())
+	b.WriteString(s.table.missed())
+	b.WriteString(s.costs)
 	return os.WriteFile(s.out, b.Bytes(), 0o644)
 }
 

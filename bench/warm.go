@@ -73,7 +73,7 @@ func (s *suite) warmSet(ctx context.Context, d set) error {
 		}
 	}
 	if s.wants(12) {
-		return s.scale(ctx, d, gw)
+		return s.scale(ctx, d, gw, bare)
 	}
 	return nil
 }
@@ -141,20 +141,19 @@ func (s *suite) warmArms(ctx context.Context, d set, gw, bare *process) error {
 }
 
 // scale reads with ever more connections, and epochs far from the first.
-func (s *suite) scale(ctx context.Context, d set, gw *process) error {
+func (s *suite) scale(ctx context.Context, d set, gw, bare *process) error {
 	s.logf("scale-up, %s", d.name)
-	var falls, far, near []float64
+	var falls, bareFalls, far, near []float64
 	for round := range s.rounds {
-		best, worst := 0.0, 1.0
-		for n := 1; n <= 64; n *= 2 {
-			l, err := read(ctx, gw.addr, n, s.span/2, d.epoch(int64(round*1000)))
-			if err != nil {
-				return err
-			}
-			best = max(best, l.rate())
-			worst = min(worst, l.rate()/best)
+		ours, err := s.fall(ctx, gw, d.epoch(int64(round*1000)))
+		if err != nil {
+			return err
 		}
-		falls = append(falls, worst)
+		hot, err := s.fall(ctx, bare, func(int64) string { return "/hot" })
+		if err != nil {
+			return err
+		}
+		falls, bareFalls = append(falls, ours), append(bareFalls, hot)
 		a, err := read(ctx, gw.addr, conns, s.span/2, d.epoch(0))
 		if err != nil {
 			return err
@@ -166,11 +165,26 @@ func (s *suite) scale(ctx context.Context, d set, gw *process) error {
 		near, far = append(near, a.rate()), append(far, b.rate())
 	}
 	s.table = append(s.table, row{
-		goal: 12, what: "1 to 64 connections, lowest rate over the best one before it, " + d.name, ours: "-", theirs: "-", unit: " x",
+		goal: 12, what: "1 to 64 connections, lowest rate over the best one before it, " + d.name, unit: " x",
+		ours: fmt.Sprintf("%.3g x", median(falls)), theirs: fmt.Sprintf("HOT %.3g x", median(bareFalls)),
 		value: median(falls), lo: quantile(falls, .25), hi: quantile(falls, .75), bound: .9,
 	})
 	s.table.paired(12, "epoch 2^40 against epoch 0, "+d.name, far, near, gigabytes, .9, false)
 	return nil
+}
+
+// fall returns the lowest rate at 1 to 64 connections over the best one before it.
+func (s *suite) fall(ctx context.Context, p *process, path func(int64) string) (float64, error) {
+	best, worst := 0.0, 1.0
+	for n := 1; n <= 64; n *= 2 {
+		l, err := read(ctx, p.addr, n, s.span/2, path)
+		if err != nil {
+			return 0, err
+		}
+		best = max(best, l.rate())
+		worst = min(worst, l.rate()/best)
+	}
+	return worst, nil
 }
 
 // takeProfile saves a CPU profile of the warm gateway.
