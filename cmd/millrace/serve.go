@@ -16,6 +16,7 @@ import (
 	"github.com/millrace-data/millrace/datapath"
 	"github.com/millrace-data/millrace/gateway"
 	"github.com/millrace-data/millrace/internal/budget"
+	"github.com/millrace-data/millrace/internal/objstore"
 )
 
 // What serve puts together; an arrow means "calls":
@@ -82,6 +83,7 @@ type server struct {
 	log     zerolog.Logger
 	path    *datapath.Path
 	gateway *gateway.Gateway
+	stores  []objstore.Store
 	pace    bool     // the collector: unless the user does
 	closers []func() // called last to first
 }
@@ -112,7 +114,7 @@ func (a *app) compose(ctx context.Context, c *serveConfig) (*server, error) {
 			continue
 		}
 		s.closers = append(s.closers, d.close)
-		all = append(all, d)
+		all, s.stores = append(all, d), append(s.stores, d.store)
 		s.log.Info().Str("dataset", l.name).Stringer("from", l).Str("generation", d.index.Generation()).
 			Uint64("samples", d.index.Samples()).Int("chunks", d.index.Chunks()).Int64("bytes", d.index.Bytes()).Msg("dataset opened")
 	}

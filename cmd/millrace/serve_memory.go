@@ -82,10 +82,10 @@ func leastBudget(rest int64, indexes []*chunkindex.Index) (total, plans int64) {
 	}
 }
 
-// stats names the data path's counters for the metrics page.
+// stats names the counters of the data path and of the stores for the metrics page.
 func (s *server) stats() []gateway.Stat {
 	t := s.path.Stats()
-	return []gateway.Stat{
+	return append(storeStats(s.stores), []gateway.Stat{
 		{Name: "cache_hits_total", Help: "Chunks found in memory.", Value: float64(t.Hits)},
 		{Name: "cache_misses_total", Help: "Chunks not found in memory.", Value: float64(t.Misses)},
 		{Name: "cache_loads_total", Help: "Loads of chunks that were started.", Value: float64(t.Loads)},
@@ -100,5 +100,5 @@ func (s *server) stats() []gateway.Stat {
 		{Name: "prefetched_chunks_total", Help: "Chunks fetched ahead of the readers.", Value: float64(t.PrefetchedChunks)},
 		{Name: "cache_open_leases", Help: "Leases of cached chunks that are open.", Value: float64(t.OpenLeases)},
 		{Name: "table_bytes", Help: "Bytes of sample tables in memory.", Value: float64(t.TableBytes)},
-	}
+	}...)
 }
