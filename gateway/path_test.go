@@ -182,6 +182,20 @@ func TestKeepAliveEndsWhenMemoryIsPinned(t *testing.T) {
 	}
 }
 
+// TestPlanOfChunksOfOneSample: the smallest windows of the largest samples have a plan, too.
+func TestPlanOfChunksOfOneSample(t *testing.T) {
+	s := newStack(t, 8, 4<<10, 1<<10, 4<<20)
+	for _, name := range []string{"none", "window", "slot", "full"} {
+		path := "/v1/datasets/photos/epochs/0?batch_size=1&shuffle=" + name
+		if name == "window" || name == "slot" {
+			path += "&window=1"
+		}
+		if a := s.get(t, path); a.StatusCode != http.StatusOK || !bytes.Contains(a.body, []byte(`"expected_batch_variance":1,`)) {
+			t.Errorf("%s: got status %d and %s, want 200 and a variance of 1", name, a.StatusCode, a.body)
+		}
+	}
+}
+
 // TestLargePlansAreReserved: what a request of very many samples holds while it is planned comes out of the budget.
 func TestLargePlansAreReserved(t *testing.T) {
 	s := newStack(t, 512, 1<<10, 256<<10, 4<<20)

@@ -107,7 +107,11 @@ func Variance(params Params, chunks, c, batch uint64) float64 {
 		return (n*cf - b) / (n*cf - 1)
 	case Window:
 		windows := (chunks-1)/params.Window + 1
-		if g := n / float64(windows); windows == 1 || g*cf >= b {
+		g := n / float64(windows)
+		switch {
+		case g*cf == 1:
+			return 1 // windows of one sample: the order of full
+		case windows == 1 || g*cf >= b:
 			f := (n - g) / (n - 1)
 			return (g*cf-b)/(g*cf-1)*(1-f/g) + b*f/g
 		}

@@ -74,6 +74,19 @@ func TestMemory(t *testing.T) {
 	}
 }
 
+// TestVarianceIsANumber looks where formulas divide by nothing: few chunks, of few samples.
+func TestVarianceIsANumber(t *testing.T) {
+	for _, name := range []string{None, Window, Slot, Full} {
+		for n := range uint64(6 * 6 * 6 * 6) {
+			params := Params{Shuffle: name, Window: n%6 + 1}
+			chunks, c, batch := n/6%6, n/36%6, n/216+1
+			if got := Variance(params, chunks, c, batch); !(got >= 0 && got <= math.MaxFloat32) {
+				t.Errorf("%+v, %d chunks of %d samples, batches of %d: got %v, want a number", params, chunks, c, batch, got)
+			}
+		}
+	}
+}
+
 // TestVarianceOfTheDefault pins figures that users read when they choose.
 func TestVarianceOfTheDefault(t *testing.T) {
 	for _, c := range []struct {
