@@ -26,16 +26,17 @@ func ahead(total int64) int64 { return total / 10 * 7 }
 
 // reader is where one job stands in one plan. Its ranks count as one.
 type reader struct {
-	source *Source
-	at     shuffle.Cursor
-	next   *shuffle.Epoch // the epoch after at.Epoch, once it is needed
-	seen   time.Time
-	step   time.Time     // when it last moved on
-	gap    time.Duration // between two such, the longest of late; 0: it has not moved on
-	valid  uint64        // chunks need not be worked out again before this position
-	chunks []int         // those needed now and soon, in order of need
-	served bool          // its first batch is read: until then little shares the line with what that needs
-	behind []int         // those that a rank a little behind still needs: kept, never fetched
+	source  *Source
+	at      shuffle.Cursor
+	next    *shuffle.Epoch // the epoch after at.Epoch, once it is needed
+	reading int            // reads under way: who waits for the store has not gone
+	seen    time.Time      // when the last one began or ended
+	step    time.Time      // when it last moved on
+	gap     time.Duration  // between two such, the longest of late; 0: it has not moved on
+	valid   uint64         // chunks need not be worked out again before this position
+	chunks  []int          // those needed now and soon, in order of need
+	served  bool           // its first batch is read: until then little shares the line with what that needs
+	behind  []int          // those that a rank a little behind still needs: kept, never fetched
 }
 
 // followers knows the readers, and so which chunks are about to be needed.
@@ -77,16 +78,14 @@ func (f *followers) list(fetchers int) []need {
 // a third longer at most, and enough that the line does not run dry when its chunks are there.
 func early(fetchers int) int { return max(fetchers/4, 1) }
 
-// served notes that a reader has its batch, and reports whether it was the first.
-func (f *followers) served(s *Source, at shuffle.Cursor) bool {
+// ended notes that a reader has its batch, or none will come, and reports whether it was the first.
+func (f *followers) ended(r *reader, now time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	r := f.find(s, at)
-	if r == nil || r.served {
-		return false
-	}
-	r.served = true
-	return true
+	first := !r.served
+	r.served, r.seen = true, now
+	r.reading--
+	return first
 }
 
 type need struct {
@@ -95,14 +94,22 @@ type need struct {
 	most   int   // reads ahead at a time
 }
 
-// moved notes where a reader stands and marks the chunks that it needs now and soon. It reports whether the
-// reader still waits for its first batch.
-func (p *Path) moved(s *Source, at shuffle.Cursor) (first bool) {
-	wanted, first := p.follow.move(s, at, time.Now())
-	if wanted != nil {
-		p.cache.SetWarm(func(k key) bool { _, ok := wanted[k]; return ok })
+// moved notes where a reader stands, until ended, and marks the chunks that it needs now and soon. It reports whether
+// the reader still waits for its first batch.
+func (p *Path) moved(s *Source, at shuffle.Cursor) (r *reader, first bool) {
+	r, changed, first := p.follow.move(s, at, time.Now())
+	if changed {
+		p.mark()
 	}
-	return first
+	return r, first
+}
+
+// mark keeps the chunks that readers come for while others can go.
+func (p *Path) mark() {
+	p.marking.Lock() // whoever comes last marks what is true last
+	defer p.marking.Unlock()
+	wanted := p.follow.current()
+	p.cache.SetWarm(func(k key) bool { _, ok := wanted[k]; return ok })
 }
 
 // look makes Run look again for what to fetch ahead.
@@ -113,23 +120,62 @@ func (p *Path) look() {
 	}
 }
 
-// move returns the set of expected chunks if it was worked out anew, and whether the reader waits for its first batch.
-func (f *followers) move(s *Source, at shuffle.Cursor, now time.Time) (wanted map[key]struct{}, first bool) {
+// current returns the set of expected chunks.
+func (f *followers) current() map[key]struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	return f.wanted
+}
+
+// forget forgets readers that have gone, and reports whether there were any.
+func (f *followers) forget(now time.Time) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	gone := f.dropIdle(now)
+	if gone {
+		f.expect()
+	}
+	return gone
+}
+
+// dropIdle takes out readers that have gone, and reports whether there were any. The caller holds mu, as in what follows.
+func (f *followers) dropIdle(now time.Time) bool {
 	n := len(f.readers)
-	f.readers = slices.DeleteFunc(f.readers, func(r *reader) bool { return now.Sub(r.seen) > r.patience() })
-	changed := len(f.readers) != n
-	r := f.find(s, at)
+	f.readers = slices.DeleteFunc(f.readers, func(r *reader) bool { return r.reading == 0 && now.Sub(r.seen) > r.patience() })
+	return len(f.readers) != n
+}
+
+// expect works out which chunks the readers come for.
+func (f *followers) expect() {
+	wanted := make(map[key]struct{}, len(f.wanted))
+	for _, r := range f.readers {
+		r.lookAhead(f.budget / int64(len(f.readers)))
+		for _, cs := range [][]int{r.chunks, r.behind} {
+			for _, c := range cs {
+				wanted[r.source.key(c)] = struct{}{}
+			}
+		}
+	}
+	f.wanted = wanted
+}
+
+// move reports whether it worked the set of expected chunks out anew, and whether the reader waits for its first batch.
+func (f *followers) move(s *Source, at shuffle.Cursor, now time.Time) (r *reader, changed, first bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if r = f.find(s, at); r != nil {
+		r.seen = now // before it is missed: it was away for long, and has come back
+	}
+	changed = f.dropIdle(now)
 	if r == nil {
 		if len(f.readers) == readerLimit {
 			oldest := slices.MinFunc(f.readers, func(a, b *reader) int { return a.seen.Compare(b.seen) })
 			f.readers = slices.DeleteFunc(f.readers, func(r *reader) bool { return r == oldest })
 		}
-		r = &reader{source: s, at: at, step: now}
+		r = &reader{source: s, at: at, step: now, seen: now}
 		f.readers, changed = append(f.readers, r), true
 	}
-	r.seen = now
+	r.reading++
 	switch here, there := at.Epoch.Number(), r.at.Epoch.Number(); {
 	case here > there:
 		r.next, r.valid = nil, 0
@@ -138,20 +184,10 @@ func (f *followers) move(s *Source, at shuffle.Cursor, now time.Time) (wanted ma
 		r.advance(at, now)
 	}
 	if !changed && r.at.First < r.valid {
-		return nil, !r.served
+		return r, false, !r.served
 	}
-	share := f.budget / int64(len(f.readers))
-	wanted = make(map[key]struct{}, len(f.wanted))
-	for _, r := range f.readers {
-		r.lookAhead(share)
-		for _, cs := range [][]int{r.chunks, r.behind} {
-			for _, c := range cs {
-				wanted[r.source.key(c)] = struct{}{}
-			}
-		}
-	}
-	f.wanted = wanted
-	return wanted, !r.served
+	f.expect()
+	return r, true, !r.served
 }
 
 // advance notes that the reader has come to a batch that none of its ranks has asked for before.
@@ -172,7 +208,8 @@ func (r *reader) patience() time.Duration {
 // find returns the reader that a read belongs to: the one of the same plan that stands near it.
 func (f *followers) find(s *Source, at shuffle.Cursor) *reader {
 	for _, r := range f.readers {
-		if r.source != s || r.at.Plan != at.Plan {
+		// The same plan prepared again is the same: its order follows from the data set and the parameters.
+		if r.source != s || r.at.Plan != at.Plan && r.at.Plan.Params() != at.Plan.Params() {
 			continue
 		}
 		near := nearBatches * max(at.BatchSize, 1)
@@ -298,6 +335,9 @@ func (p *Path) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-p.kick:
+		}
+		if p.follow.forget(time.Now()) {
+			p.mark()
 		}
 		if p.cfg.NoPrefetch {
 			continue

@@ -51,6 +51,8 @@ type Path struct {
 
 	segments sync.Pool // of *[][]byte: the lists of bodies that are closed
 
+	marking sync.Mutex // held while chunks are marked as expected
+
 	mu   sync.Mutex // guards open
 	open []*Source
 

@@ -39,9 +39,10 @@ func (s *Source) Read(ctx context.Context, at shuffle.Cursor, chunks []chunkinde
 	}
 	b.local = at.Epoch != nil && at.Epoch.Local()
 	if b.local {
-		b.first = s.path.moved(s, at)
+		var r *reader
+		r, b.first = s.path.moved(s, at)
 		defer func() {
-			if b.first && s.path.follow.served(s, at) {
+			if s.path.follow.ended(r, time.Now()) {
 				s.path.look()
 			}
 		}()
