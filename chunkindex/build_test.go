@@ -37,7 +37,13 @@ func build(t *testing.T, s objstore.Store, opt chunkindex.BuildOptions) chunkind
 func TestSecondRunReadsNothing(t *testing.T) {
 	store := memstore.New()
 	d := indextest.Make(t, store, spec())
-	again := build(t, store, spec().Build)
+	var last chunkindex.Progress
+	opt := spec().Build
+	opt.Progress = func(p chunkindex.Progress) { last = p }
+	again := build(t, store, opt)
+	if last.Kept != again.Bytes || last.Done != last.Kept || last.Total != last.Kept {
+		t.Errorf("progress: got %+v, want all %d bytes kept", last, again.Bytes)
+	}
 	if !again.Unchanged || again.ReadBytes != 0 || again.ReusedShards != 4 || again.Generation != d.Report.Generation {
 		t.Errorf("got %+v after %+v", again, d.Report)
 	}

@@ -27,7 +27,7 @@ func (b *builder) reuse() []int {
 			if err == nil {
 				b.scans[i] = s
 				b.report.ReusedShards++
-				b.step(o.Size, true, s.totals().samples)
+				b.step(Progress{Done: o.Size, Kept: o.Size, Shards: 1, Samples: s.totals().samples})
 				continue
 			}
 		}
@@ -36,14 +36,10 @@ func (b *builder) reuse() []int {
 	return todo
 }
 
-func (b *builder) step(n int64, shard bool, samples uint64) {
+func (b *builder) step(more Progress) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.progress.Done += n
-	b.progress.Samples += samples
-	if shard {
-		b.progress.Shards++
-	}
+	b.progress.Add(more)
 	if b.opt.Progress != nil {
 		b.opt.Progress(b.progress)
 	}
@@ -85,7 +81,7 @@ func (b *builder) scan(ctx context.Context, i int) error {
 			b.mu.Lock()
 			b.report.ReusedShards++
 			b.mu.Unlock()
-			b.step(o.Size, true, s.sum.samples)
+			b.step(Progress{Done: o.Size, Kept: o.Size, Shards: 1, Samples: s.sum.samples})
 			return nil
 		}
 		if ctx.Err() != nil {
@@ -111,7 +107,7 @@ func (b *builder) scan(ctx context.Context, i int) error {
 	b.mu.Lock()
 	b.done[key] = true
 	b.mu.Unlock()
-	b.step(0, true, s.sum.samples)
+	b.step(Progress{Shards: 1, Samples: s.sum.samples})
 	return nil
 }
 
@@ -121,7 +117,7 @@ func (b *builder) read(ctx context.Context, o objstore.Object, w *scanWriter) er
 		return err
 	}
 	defer in.Close()
-	count := &countingReader{in: in, step: func(n int64) { b.step(n, false, 0) }}
+	count := &countingReader{in: in, step: func(n int64) { b.step(Progress{Done: n}) }}
 	cut := newCutter(b.opt.ChunkSize, w.write)
 	if err := b.format.Scan(ctx, count, cut); err != nil {
 		return err

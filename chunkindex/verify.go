@@ -103,8 +103,7 @@ func (v *verifier) chunk(ctx context.Context, i int, buf []byte) ([]byte, error)
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.progress.Done += c.Length
-	v.progress.Samples += uint64(c.Samples)
+	v.progress.Add(Progress{Done: c.Length, Samples: uint64(c.Samples)})
 	for _, e := range extents {
 		if v.left[e.Shard]--; v.left[e.Shard] == 0 {
 			v.progress.Shards++

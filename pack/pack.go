@@ -131,16 +131,14 @@ type job struct {
 const progressStep = 1 << 20
 
 // advance counts bytes, and samples of shards that are finished.
-func (j *job) advance(bytes int64, shards int, samples int) {
+func (j *job) advance(more chunkindex.Progress) {
 	if j.opt.Progress == nil {
 		return
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.progress.Done += bytes
-	j.progress.Shards += shards
-	j.progress.Samples += uint64(samples)
-	if shards == 0 && j.progress.Done-j.shown < progressStep {
+	j.progress.Add(more)
+	if more.Shards == 0 && j.progress.Done-j.shown < progressStep {
 		return
 	}
 	j.shown = j.progress.Done

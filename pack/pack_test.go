@@ -391,16 +391,23 @@ func TestLargeShardsGoThroughATemporaryFile(t *testing.T) {
 
 func TestProgressReachesItsTotal(t *testing.T) {
 	var last chunkindex.Progress
-	store := memstore.New()
-	r := mustPack(t, store, Options{ShardSize: 40 << 10, Parallel: 4, Progress: func(p chunkindex.Progress) {
+	store, dir := memstore.New(), tree(t, photos(60))
+	opt := Options{ShardSize: 40 << 10, Parallel: 4, Progress: func(p chunkindex.Progress) {
 		if p.Done < last.Done || p.Shards < last.Shards {
 			t.Errorf("got %+v after %+v", p, last)
 		}
 		last = p
-	}}, tree(t, photos(60)))
+	}}
+	r := mustPack(t, store, opt, dir)
 	want := chunkindex.Progress{Done: r.Bytes, Total: r.Bytes, Shards: r.Shards, Of: r.Shards, Samples: uint64(r.Samples)}
 	if diff := cmp.Diff(want, last); diff != "" {
 		t.Error(diff)
+	}
+	last = chunkindex.Progress{}
+	mustPack(t, store, opt, dir)
+	want.Kept = want.Done
+	if diff := cmp.Diff(want, last); diff != "" {
+		t.Errorf("again: %s", diff)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
@@ -26,7 +27,7 @@ func (j *job) finish(ctx context.Context, s *shard) (result, error) {
 		return result{}, fmt.Errorf("pack: %w", err)
 	}
 	if reuse && old.Stamp == s.stamp {
-		j.advance(s.length, 1, len(s.samples))
+		j.advance(chunkindex.Progress{Done: s.length, Kept: s.length, Shards: 1, Samples: uint64(len(s.samples))})
 		return result{old, true}, nil
 	}
 	body, err := j.build(ctx, s)
@@ -42,7 +43,7 @@ func (j *job) finish(ctx context.Context, s *shard) (result, error) {
 		}
 		now.ETag = obj.ETag
 	}
-	j.advance(0, 1, len(s.samples))
+	j.advance(chunkindex.Progress{Shards: 1, Samples: uint64(len(s.samples))})
 	return result{now, reuse}, nil
 }
 
@@ -113,14 +114,14 @@ func (j *job) write(ctx context.Context, s *shard, w io.Writer) (string, error) 
 			if err := add(t, &s.samples[i].members[k], buf); err != nil {
 				return "", err
 			}
-			j.advance(int64(length)-before, 0, 0)
+			j.advance(chunkindex.Progress{Done: int64(length) - before})
 		}
 	}
 	before := int64(length)
 	if err := t.Close(); err != nil {
 		return "", err
 	}
-	j.advance(int64(length)-before, 0, 0)
+	j.advance(chunkindex.Progress{Done: int64(length) - before})
 	if int64(length) != s.length {
 		return "", fmt.Errorf("%d bytes written, %d planned", length, s.length)
 	}

@@ -2,9 +2,13 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os"
+	"sync/atomic"
+	"time"
 
+	"github.com/dustin/go-humanize"
 	"github.com/mattn/go-isatty"
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/decor"
@@ -14,8 +18,10 @@ import (
 
 // bar shows how far a long job is, on a terminal only: in a log it would be noise.
 type bar struct {
-	all *mpb.Progress
-	one *mpb.Bar
+	all   *mpb.Progress
+	one   *mpb.Bar
+	start time.Time
+	kept  atomic.Int64 // bytes that an earlier run has done
 }
 
 // newBar starts a bar on stderr. A nil bar, which it returns without a terminal, does nothing.
@@ -23,14 +29,23 @@ func (a *app) newBar(ctx context.Context, name string) *bar {
 	if !terminal(a.stderr) {
 		return nil
 	}
-	all := mpb.NewWithContext(ctx, mpb.WithOutput(a.stderr), mpb.WithWidth(40))
-	one := all.AddBar(0,
+	b := &bar{all: mpb.NewWithContext(ctx, mpb.WithOutput(a.stderr), mpb.WithWidth(40)), start: time.Now()}
+	b.one = b.all.AddBar(0,
 		mpb.PrependDecorators(decor.Name(name+" ")),
 		mpb.AppendDecorators(
-			decor.CountersKibiByte("% .1f / % .1f"), decor.Name("  "),
-			decor.AverageSpeed(decor.SizeB1024(0), "% .1f"), decor.Name("  left "),
-			decor.AverageETA(decor.ET_STYLE_GO)))
-	return &bar{all, one}
+			decor.CountersKibiByte("% .1f / % .1f"),
+			decor.Any(func(s decor.Statistics) string { return pace(s.Current, b.kept.Load(), s.Total, time.Since(b.start)) })))
+	return b
+}
+
+// pace says how fast a job goes and how long it still takes, going by what this run has done itself.
+func pace(done, kept, total int64, took time.Duration) string {
+	rate := float64(done-kept) / took.Seconds()
+	if done <= kept || took <= 0 {
+		return ""
+	}
+	left := time.Duration(float64(total-done) / rate * float64(time.Second))
+	return fmt.Sprintf("  %s/s  left %s", humanize.IBytes(uint64(rate)), left.Round(time.Second))
 }
 
 func terminal(w io.Writer) bool {
@@ -41,6 +56,7 @@ func terminal(w io.Writer) bool {
 // update has the form that index, pack and verify call.
 func (b *bar) update(p chunkindex.Progress) {
 	if b != nil {
+		b.kept.Store(p.Kept)
 		b.set(p.Done, p.Total)
 	}
 }
