@@ -89,8 +89,8 @@ func TestReaderThatComesBackIsTheSame(t *testing.T) {
 		now = now.Add(pause)
 		r, _, first := p.follow.move(s, shuffle.Cursor{Plan: plan, Epoch: plan.Epoch(0), First: uint64(i), End: uint64(i) + 1, BatchSize: 1}, now)
 		p.follow.ended(r, now)
-		if want := i == 0; first != want {
-			t.Errorf("read %d: got a new reader: %v, want %v", i, first, want)
+		if want := i == 0; first != want || len(p.follow.list(1)) != 1 {
+			t.Errorf("read %d: got a new reader: %v, of %d, want %v, of one", i, first, len(p.follow.list(1)), want)
 		}
 	}
 }
