@@ -32,6 +32,10 @@ func TestWorkedExample(t *testing.T) {
 		fmt.Sprintf("are %d, %d, %d, %d.", k.draw(4, 5), k.draw(3, 4), k.draw(2, 3), k.draw(1, 2)),
 		fmt.Sprintf("= %#x and n = 1000, a = b = %d and perm begins %s.", uint64(large.k), large.a, spaced(begins)),
 	)
+	for _, name := range []string{Slot, None} {
+		p := mustPlan(t, Params{Shuffle: name, Window: 2, Seed: 42}, first)
+		want = append(want, fmt.Sprintf("for `%s`, %s", name, p.OrderDigest()))
+	}
 	for _, w := range want {
 		if !strings.Contains(text, w) {
 			t.Errorf("docs/order.md: got no %q", w)
