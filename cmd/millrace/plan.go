@@ -82,8 +82,11 @@ by class: 4.0 means that a class's share of a batch varies four times as much.`,
 				s.check(f)
 				if remote(args[0]) {
 					gateways(f, args)
-				} else {
-					l = one(f, args[0])
+					return
+				}
+				l = one(f, args[0])
+				if batch != nil {
+					f.fault("--batch %d: a gateway explains batches; %s is no gateway's address", *batch, hideSecrets(args[0]))
 				}
 			}
 			return check, func(ctx context.Context, args []string) error {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -100,9 +101,35 @@ func (a *app) root(args []string) *cobra.Command {
 		return &usageError{allUnknown(cmd, args, err), cmd.CommandPath()}
 	})
 	root.AddCommand(a.demo(), a.pack(), a.index(), a.serve(), a.fetch(), a.plan(), a.verify(), a.gc(), a.bench(), a.version())
-	root.SetHelpCommand(&cobra.Command{Hidden: true, Use: "no-help"})
+	root.SetHelpCommand(&cobra.Command{
+		Use: "help [COMMAND]", Short: "Print the help of a command", Hidden: true, // a form of --help, with no flags of its own
+		RunE: func(_ *cobra.Command, args []string) error {
+			cmd, unknown, err := root.Find(args)
+			if err != nil || len(unknown) > 0 {
+				return &usageError{fmt.Errorf("unknown command %q", strings.Join(args, " ")), "millrace"}
+			}
+			cmd.InitDefaultHelpFlag()
+			return cmd.Help()
+		},
+	})
 	root.InitDefaultCompletionCmd()
+	if completion, _, err := root.Find([]string{"completion"}); err == nil {
+		for _, cmd := range append(completion.Commands(), completion) {
+			cmd.Args = usageFaults(cmd.Args)
+		}
+		completion.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() } // else its arguments are not looked at
+	}
 	return root
+}
+
+// usageFaults gives what cobra finds wrong with arguments the exit code that our own findings have.
+func usageFaults(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := check(cmd, args); err != nil {
+			return &usageError{err, cmd.CommandPath()}
+		}
+		return nil
+	}
 }
 
 // allUnknown names every unknown flag where pflag stops at the first.
@@ -127,14 +154,21 @@ func allUnknown(cmd *cobra.Command, args []string, first error) error {
 
 // print writes v as JSON if that was asked for, else as text.
 func (a *app) print(v any, text func(w io.Writer)) error {
-	if !a.json {
-		text(a.stdout)
-		return nil
+	var out bytes.Buffer
+	if a.json {
+		enc := json.NewEncoder(&out)
+		enc.SetIndent("", "  ")
+		enc.SetEscapeHTML(false) // addresses hold ampersands
+		if err := enc.Encode(v); err != nil {
+			return fmt.Errorf("print: %w", err)
+		}
+	} else {
+		text(&out)
 	}
-	enc := json.NewEncoder(a.stdout)
-	enc.SetIndent("", "  ")
-	enc.SetEscapeHTML(false) // addresses hold ampersands
-	return enc.Encode(v)
+	if _, err := a.stdout.Write(out.Bytes()); err != nil {
+		return fmt.Errorf("print: %w", err)
+	}
+	return nil
 }
 
 // say writes a line for people to stderr.

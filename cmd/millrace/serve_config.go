@@ -95,6 +95,12 @@ func (c *serveConfig) validate(f *flags) {
 	if c.cacheSize > c.memory {
 		f.fault("--cache-size %s: more than the %s this process may use", formatSize(c.cacheSize), formatSize(c.memory))
 	}
+	if c.deadline == 0 {
+		f.fault("--deadline 0s: want more")
+	}
+	if c.wait == 0 {
+		f.fault("--budget-wait 0s: want more")
+	}
 	if c.fetchers == 0 {
 		f.fault("--fetchers 0: want at least 1")
 	}
