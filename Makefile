@@ -5,7 +5,6 @@ SHELL       := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-CACHE   := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/millrace
 GOTEST  := python3 tools/gotest.py
 TOOL    := go tool -modfile=$(CURDIR)/tools/go.mod
 FUZZTIME ?= $(if $(filter test-long,$(MAKECMDGOALS)),10m,5s)
@@ -69,8 +68,8 @@ dev-stop: ## stop what `make dev` started
 smoke: ## curl and tar against a gateway: make smoke URL=http://localhost:8080
 	integration/smoke.sh $(or $(URL),http://localhost:8080)
 
-bench: deps build ## measure and write docs/benchmarks.md
-	go run ./bench -out docs/benchmarks.md
+bench: build ## measure and write docs/benchmarks.md
+	tools/bench.sh
 
 bench-compare: ## compare the micro-benchmarks with another commit: make bench-compare REF=main
 	tools/bench-compare.sh "$(REF)"
@@ -81,5 +80,5 @@ sabotage: ## plant known bugs one by one in a copy of the tree: the tests must n
 fmt: ## format every Go file
 	gofmt -w $$(git ls-files '*.go')
 
-clean: ## remove what was built here; the cache in $(CACHE) stays
-	rm -rf bin dist
+clean: ## remove what was built here; MinIO, versitygw and the demo's data, in the user's cache directory, stay
+	rm -rf bin

@@ -6,7 +6,7 @@
 # DEV_LISTEN  the gateway's address, 127.0.0.1:8080
 # DEV_S3      MinIO's address, 127.0.0.1:9000
 # DEV_SOURCE  the directory to pack, Go's source tree
-# DEV_BINARY      the millrace command, bin/millrace
+# DEV_BINARY  the millrace command, bin/millrace
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/millrace
@@ -65,7 +65,11 @@ start() {
   echo $! >"$dir/minio.pid"
   wait_for minio "http://$s3/minio/health/cluster"
 
-  "$millrace" pack "${DEV_SOURCE:-$(go env GOROOT)/src}" s3://train/sample
+  if ! "$millrace" pack "${DEV_SOURCE:-$(go env GOROOT)/src}" s3://train/sample; then
+    stop
+    echo "other files than before? remove $dir/objects to pack anew" >&2
+    exit 1
+  fi
 
   nohup "$millrace" serve --dataset sample=s3://train/sample --listen "$listen" --lame-duck 0s >"$dir/millrace.log" 2>&1 </dev/null &
   echo $! >"$dir/millrace.pid"

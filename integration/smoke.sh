@@ -27,10 +27,7 @@ want() { # STATUS NAME PATH [CURL OPTIONS]
   ok "$1 $3 ${*:4}"
 }
 header() { # NAME HEADER
-  tr -d '\r' <"$dir/$1.head" | while IFS= read -r line; do
-    name=${line%%:*}
-    [ "${name,,}" = "${2,,}" ] && echo "${line#*: }" && break
-  done || true
+  tr -d '\r' <"$dir/$1.head" | grep -i "^$2: " | head -n 1 | cut -d ' ' -f 2- || true
 }
 
 want 200 alive /healthz
