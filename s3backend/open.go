@@ -57,6 +57,7 @@ type reader struct {
 	cause  func() error
 	got    int64 // bytes of this transfer
 	wasted int   // transfers in a row that brought too little
+	failed error // why no other transfer follows, for the Read after the last bytes
 	closed bool
 }
 
@@ -118,6 +119,9 @@ func (r *reader) read(p []byte) (int, error) {
 			r.drop()
 			return 0, io.EOF
 		}
+		if r.failed != nil {
+			return 0, r.failed
+		}
 		if len(p) == 0 {
 			return 0, nil
 		}
@@ -131,9 +135,7 @@ func (r *reader) read(p []byte) (int, error) {
 		r.got += int64(n)
 		r.backend.count(func(s *Stats) { s.BytesRead += int64(n) })
 		if err != nil && r.offset < r.total {
-			if err := r.broken(err); err != nil && n == 0 {
-				return 0, err
-			}
+			r.failed = r.broken(err)
 		}
 		if n > 0 {
 			return n, nil
