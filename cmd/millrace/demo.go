@@ -94,7 +94,7 @@ func (a *app) runDemo(ctx context.Context, x *demoFlags) error {
 	}
 	defer s.close()
 	if !x.once {
-		return s.run(ctx, func(at net.Addr) { a.demoHints("http://" + at.String()) })
+		return s.run(ctx, func(at net.Addr) { a.demoHints("http://"+at.String(), l.name) })
 	}
 	return a.demoOnce(ctx, s, l.name, reused)
 }
@@ -188,8 +188,13 @@ func demoListen(ctx context.Context, asked string) (net.Listener, error) {
 	return nil, fmt.Errorf("no free port from 8080 to %d; name one with --listen", 8080+demoPorts-1)
 }
 
-func (a *app) demoHints(base string) {
-	fmt.Fprintf(a.stdout, `
+// demoHints says where the demo is served. It is served whether or not anybody can read that.
+func (a *app) demoHints(base, name string) {
+	where := map[string]string{"url": base, "dataset": name, "batch": base + "/epoch/0/batch/17"}
+	_ = a.print(where, func(w io.Writer) { fmt.Fprintf(w, demoText, base) })
+}
+
+const demoText = `
 Serving on %[1]s. In another terminal, try:
 
     curl -s %[1]s/epoch/0/batch/17 | tar -t
@@ -202,8 +207,7 @@ Serving on %[1]s. In another terminal, try:
     millrace fetch %[1]s --epoch 0 --discard
 
 Press Ctrl-C to end.
-`, base)
-}
+`
 
 // demoOnce serves while it reads two epochs itself.
 func (a *app) demoOnce(ctx context.Context, s *server, name string, reused bool) error {

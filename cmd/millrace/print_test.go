@@ -2,10 +2,62 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 )
+
+// TestCheckPrintsJSONThatServeAccepts, too.
+func TestCheckPrintsJSONThatServeAccepts(t *testing.T) {
+	first := ok(t, "serve", "--check", "--dataset", "files="+shards(t), "--cache-size", "64MiB", "--fetchers", "3", "--json").stdout
+	if !json.Valid([]byte(first)) {
+		t.Errorf("got %q, want JSON", first)
+	}
+	file := filepath.Join(t.TempDir(), "c.json")
+	if err := os.WriteFile(file, []byte(first), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if got := ok(t, "serve", "--check", "--config", file, "--json").stdout; got != first {
+		t.Errorf("got\n%s\nwant\n%s", got, first)
+	}
+}
+
+// stopper ends a command once it prints.
+type stopper struct {
+	bytes.Buffer
+	cancel context.CancelFunc
+}
+
+func (s *stopper) Write(p []byte) (int, error) {
+	s.cancel()
+	return s.Buffer.Write(p)
+}
+
+func TestDemoSaysWhereItServes(t *testing.T) {
+	from := t.TempDir()
+	if err := os.WriteFile(filepath.Join(from, "f.txt"), []byte("x"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	env := []string{"XDG_CACHE_HOME=" + t.TempDir(), "GOMEMLIMIT=off"}
+	for _, form := range []string{"--json=false", "--json"} {
+		ctx, cancel := context.WithCancel(t.Context())
+		stdout, stderr := &stopper{cancel: cancel}, &bytes.Buffer{}
+		if got := run(ctx, []string{"demo", "--from", from, form}, env, stdout, stderr); got != exitOK {
+			t.Fatalf("%s: got exit code %d, want 0\n%s", form, got, stderr)
+		}
+		var where struct{ URL, Dataset string }
+		if err := json.Unmarshal(stdout.Bytes(), &where); (err == nil) != (form == "--json") {
+			t.Errorf("%s: got %v of %q", form, err, stdout)
+		}
+		if form == "--json" && (where.Dataset != "demo" || !strings.HasPrefix(where.URL, "http://127.0.0.1:")) {
+			t.Errorf("got %+v, want the dataset demo and its address", where)
+		}
+	}
+}
 
 type fullDisk struct{}
 

@@ -51,6 +51,7 @@ metadata), never from a flag.`,
 		setup: func(f *flags) (func([]string), func(context.Context, []string) error) {
 			var c serveConfig
 			c.define(f)
+			f.flag(&a.json, "json", "print JSON, with --check")
 			check := func([]string) { c.validate(f) }
 			return check, func(ctx context.Context, _ []string) error {
 				if c.check {
@@ -74,7 +75,7 @@ func (a *app) checkServe(ctx context.Context, c *serveConfig, f *flags) error {
 		return err
 	}
 	defer s.close()
-	return c.print(a.stdout, f)
+	return a.printConfig(c, f)
 }
 
 // server is the composed process.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -140,21 +141,26 @@ func loopback(host string) bool {
 	return ip != nil && ip.IsLoopback()
 }
 
-// print writes the effective configuration as YAML that serve --config accepts, with the
-// source of each value that is no default.
-func (c *serveConfig) print(w io.Writer, f *flags) error {
+// printConfig prints the effective configuration as YAML, with the source of each value that is no default, or as JSON;
+// serve --config accepts either.
+func (a *app) printConfig(c *serveConfig, f *flags) error {
 	doc := &yaml.Node{Kind: yaml.MappingNode}
+	plain := map[string]any{}
 	f.set.VisitAll(func(fl *pflag.Flag) {
-		if fl.Name == "check" || fl.Name == "config" || fl.Name == "help" {
+		if slices.Contains([]string{"check", "config", "help", "json"}, fl.Name) {
 			return
 		}
 		key := &yaml.Node{Kind: yaml.ScalarNode, Value: fl.Name}
 		val := &yaml.Node{Kind: yaml.ScalarNode, Value: hideSecrets(fl.Value.String())}
+		plain[fl.Name] = val.Value
 		if fl.Name == "dataset" {
 			val = &yaml.Node{Kind: yaml.SequenceNode}
-			for i, l := range c.locations {
-				val.Content = append(val.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: l.name + "=" + c.locations[i].String()})
+			var all []string
+			for _, l := range c.locations {
+				all = append(all, l.name+"="+l.String())
+				val.Content = append(val.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: all[len(all)-1]})
 			}
+			plain[fl.Name] = all
 		}
 		if val.Kind == yaml.ScalarNode && val.Value == "" {
 			val.Style = yaml.DoubleQuotedStyle
@@ -171,6 +177,5 @@ func (c *serveConfig) print(w io.Writer, f *flags) error {
 	if err != nil {
 		return fmt.Errorf("print configuration: %w", err)
 	}
-	_, err = w.Write(text)
-	return err
+	return a.print(plain, func(w io.Writer) { fmt.Fprintf(w, "%s", text) })
 }
