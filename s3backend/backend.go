@@ -29,9 +29,11 @@ type Backend struct {
 	limiter *limiter
 	hedges  hedger
 
-	mu        sync.Mutex
-	stats     Stats
-	refreshed time.Time // the last forced refresh of the credentials
+	mu    sync.Mutex // guards stats
+	stats Stats
+
+	renewing  sync.Mutex // guards refreshed; waits while credentials are fetched, so nothing else is under it
+	refreshed time.Time  // the last forced refresh of the credentials
 }
 
 var _ objstore.Store = (*Backend)(nil)
@@ -53,7 +55,7 @@ func newBackend(cfg Config, lim limits) (*Backend, error) {
 		return nil, fmt.Errorf("s3: %w", err)
 	}
 	transport := newTransport(cfg.MaxConns, tlsConfig, lim)
-	creds := cfg.credentials(transport)
+	creds := cfg.credentials(transport, lim.header/2)
 	core, err := minio.NewCore(host, &minio.Options{
 		Creds:        creds,
 		Secure:       secure,
@@ -251,8 +253,8 @@ func (b *Backend) report(err error) {
 // refresh fetches new credentials after a refusal, once for all who were refused
 // together, and says whether another attempt is worth it.
 func (b *Backend) refresh(started time.Time) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	b.renewing.Lock()
+	defer b.renewing.Unlock()
 	if !b.refreshed.Before(started) {
 		return true
 	}

@@ -126,14 +126,15 @@ func (c Config) region() string {
 }
 
 // credentials looks where the AWS tools look. The instance's metadata service is only asked
-// where it can be expected: elsewhere every anonymous request would wait for it.
-func (c Config) credentials(transport http.RoundTripper) *credentials.Credentials {
+// where it can be expected: elsewhere every anonymous request would wait for it. A service that
+// does not answer in time is given up, since minio-go lets every request wait for its answer, whatever their contexts say.
+func (c Config) credentials(transport http.RoundTripper, limit time.Duration) *credentials.Credentials {
 	providers := []credentials.Provider{&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}}
 	identity := cmp.Or(os.Getenv("AWS_WEB_IDENTITY_TOKEN_FILE"), os.Getenv("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"),
 		os.Getenv("AWS_CONTAINER_CREDENTIALS_FULL_URI")) != ""
 	metadata := c.Endpoint == "" && !strings.EqualFold(os.Getenv("AWS_EC2_METADATA_DISABLED"), "true")
 	if identity || metadata {
-		providers = append(providers, &credentials.IAM{Client: &http.Client{Transport: transport}})
+		providers = append(providers, &credentials.IAM{Client: &http.Client{Transport: transport, Timeout: limit}})
 	}
 	return credentials.New(&steady{chain: &credentials.Chain{Providers: providers}})
 }

@@ -22,6 +22,7 @@ type rotation struct {
 	mu      sync.Mutex
 	valid   string // what the store takes
 	given   string // what is handed out; empty: the service fails
+	hangs   bool   // the service does not answer
 	handed  int
 	refused int
 }
@@ -43,6 +44,12 @@ func (r *rotation) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	defer r.mu.Unlock()
 	if req.URL.Path == "/credentials" {
 		r.handed++
+		if r.hangs {
+			r.mu.Unlock()
+			<-req.Context().Done()
+			r.mu.Lock()
+			return
+		}
 		if r.given == "" {
 			w.WriteHeader(http.StatusInternalServerError)
 			return
@@ -153,6 +160,29 @@ func TestCredentialsOutliveTheirSource(t *testing.T) {
 		t.Errorf("got %v, want %v of a signed request", err, objstore.ErrDenied)
 	}
 	r.set("one", "")
+	if err := readAll(t, b, 8); err != nil {
+		t.Errorf("with the old key, which is good again: %v", err)
+	}
+}
+
+// TestCredentialSourceThatHangsIsGivenUp lets the service that hands out the new key not answer: requests end with
+// what the store says of the old one, and succeed once that is good again.
+func TestCredentialSourceThatHangsIsGivenUp(t *testing.T) {
+	r := &rotation{valid: "one", given: "one"}
+	lim := quick()
+	lim.header = time.Second
+	b := rotating(t, r, lim)
+	if err := readAll(t, b, 1); err != nil {
+		t.Fatal(err)
+	}
+	r.set("two", "two")
+	r.mu.Lock()
+	r.hangs = true
+	r.mu.Unlock()
+	if err := readAll(t, b, 8); !errors.Is(err, objstore.ErrDenied) {
+		t.Errorf("got %v, want %v", err, objstore.ErrDenied)
+	}
+	r.set("one", "one")
 	if err := readAll(t, b, 8); err != nil {
 		t.Errorf("with the old key, which is good again: %v", err)
 	}
