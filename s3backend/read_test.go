@@ -75,7 +75,12 @@ func TestCutAtEveryByte(t *testing.T) {
 					})
 					b := backend(t, s, quick())
 					x, y := make([]byte, 11), make([]byte, n-11)
-					if err := b.ReadRange(t.Context(), ref, from, x, y); err != nil {
+					ctx := objstore.WithProgress(t.Context(), func(n int64) {
+						if got := slices.Concat(x, y)[:n]; !bytes.Equal(got, data[from:from+n]) {
+							t.Errorf("cut at %d: %d bytes reported, got %x, want %x", cut, n, got, data[from:from+n])
+						}
+					})
+					if err := b.ReadRange(ctx, ref, from, x, y); err != nil {
 						t.Fatalf("cut at %d: %v", cut, err)
 					}
 					if got := slices.Concat(x, y); !bytes.Equal(got, data[from:]) {

@@ -134,7 +134,12 @@ func testReadRange(t *testing.T, s objstore.Store) {
 		for i, n := range c.sizes {
 			dst[i] = make([]byte, n)
 		}
-		if err := s.ReadRange(t.Context(), ref, c.offset, dst...); err != nil {
+		ctx := objstore.WithProgress(t.Context(), func(n int64) {
+			if got := slices.Concat(dst...); !bytes.Equal(got[:n], data[c.offset:c.offset+n]) {
+				t.Errorf("at %d into %v: it reported %d bytes that were not there yet", c.offset, c.sizes, n)
+			}
+		})
+		if err := s.ReadRange(ctx, ref, c.offset, dst...); err != nil {
 			t.Errorf("at %d into %v: %v", c.offset, c.sizes, err)
 			continue
 		}
