@@ -263,22 +263,18 @@ func (c *Cache[K]) putFree(s *slot) {
 	c.freeBytes += s.cost()
 }
 
-// takeSlots finds a slot for each size, or for none of them.
-func (c *Cache[K]) takeSlots(sizes []int64, warm bool) []*slot {
+// takeSlots finds a slot for each size, or for none of them. No chunk goes for them that a reader is coming for.
+func (c *Cache[K]) takeSlots(sizes []int64) []*slot {
 	var need int64
 	for _, n := range sizes {
 		need += Cost(n)
 	}
-	room := c.budget.Total() - c.budget.InUse() + c.freeBytes + c.cold.Bytes()
-	if warm {
-		room += c.warm.Bytes()
-	}
-	if need > room {
+	if need > c.budget.Total()-c.budget.InUse()+c.freeBytes+c.cold.Bytes() {
 		return nil // do not evict for what cannot succeed
 	}
 	slots := make([]*slot, 0, len(sizes))
 	for _, n := range sizes {
-		s := c.takeSlot(classOf(n), warm)
+		s := c.takeSlot(classOf(n))
 		if s == nil {
 			for _, s := range slots {
 				c.putFree(s)
@@ -291,7 +287,7 @@ func (c *Cache[K]) takeSlots(sizes []int64, warm bool) []*slot {
 }
 
 // takeSlot finds one slot: a free one, new memory, or that of chunks that can go.
-func (c *Cache[K]) takeSlot(class int64, warm bool) *slot {
+func (c *Cache[K]) takeSlot(class int64) *slot {
 	for {
 		if s := c.takeFree(class); s != nil {
 			return s
@@ -302,7 +298,7 @@ func (c *Cache[K]) takeSlot(class int64, warm bool) *slot {
 		if c.shrink(class+entryCost) > 0 {
 			continue
 		}
-		s := c.evict(warm)
+		s := c.evict(false)
 		if s == nil {
 			return nil
 		}

@@ -145,7 +145,7 @@ func (c *Cache[K]) claim(ctx context.Context, req *Request[K], l *Leases[K]) ([]
 	}
 	var slots []*slot
 	if len(missing) > 0 {
-		if slots = c.takeSlots(sizes, false); slots == nil {
+		if slots = c.takeSlots(sizes); slots == nil {
 			for i, e := range l.entries {
 				if e != nil {
 					c.unlease(e)
