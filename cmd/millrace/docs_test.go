@@ -2,11 +2,16 @@ package main
 
 import (
 	"fmt"
+	"io"
+	"net/http"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/spf13/pflag"
+
+	"github.com/millrace-data/millrace/internal/objstore"
 )
 
 const (
@@ -34,6 +39,39 @@ func TestConfigurationTableInTheDocumentationIsTrue(t *testing.T) {
 	}
 	if got != want {
 		t.Errorf("%s (go test ./cmd/millrace -update writes it anew): got\n%s\nwant\n%s", name, got, want)
+	}
+}
+
+// TestMetricsInTheDocumentationExist looks for each metric of the page among those that a gateway shows.
+func TestMetricsInTheDocumentationExist(t *testing.T) {
+	text, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, found := strings.Cut(string(text), "\n## Metrics\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	names := regexp.MustCompile(`millrace_[a-z_]+`).FindAllString(section, -1)
+	if !found || len(names) < 20 {
+		t.Fatalf("got %d metrics in the section, want its table", len(names))
+	}
+	url := gatewayFor(t, shards(t))
+	ok(t, "fetch", url, "--discard")
+	resp, err := http.Get(url + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	shown, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range storeStats([]objstore.Store{counted{}}) { // a directory has none of these
+		shown = fmt.Appendf(shown, "# TYPE millrace_%s\n", s.Name)
+	}
+	for _, name := range names {
+		if !regexp.MustCompile(`(?m)^# TYPE ` + name + `\b`).Match(shown) {
+			t.Errorf("docs/operations.md: no gateway shows %s", name)
+		}
 	}
 }
 
