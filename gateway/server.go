@@ -33,6 +33,7 @@ const (
 	reservedFiles      = 512
 	defaultDrainTime   = 45 * time.Second
 	drainPoll          = 50 * time.Millisecond
+	leaveTime          = 5 * time.Second // for handlers whose connections are closed
 )
 
 // Server serves a Gateway on a listener, with every limit set, and drains it.
@@ -110,10 +111,16 @@ func (s *Server) drain() error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.DrainTime)
 	defer cancel()
 	s.awaitIdle(ctx)
-	if err := s.http.Shutdown(ctx); err != nil {
-		return errors.Join(fmt.Errorf("drain: %w", err), s.http.Close())
+	err := s.http.Shutdown(ctx)
+	if err == nil {
+		return nil
 	}
-	return nil
+	err = errors.Join(fmt.Errorf("drain: %w", err), s.http.Close())
+	// Close waits for nobody, but the contexts of those who are left have ended with their connections.
+	rest, cancelRest := context.WithTimeout(context.Background(), leaveTime)
+	defer cancelRest()
+	s.awaitIdle(rest)
+	return err
 }
 
 // awaitIdle keeps the listener open, so that who comes late is told, until no request is in flight.
@@ -175,6 +182,14 @@ type limitedConn struct {
 
 // ReadFrom lets the server hand a body's slices on as they are: the connection writes them in one call to the kernel.
 func (c *limitedConn) ReadFrom(r io.Reader) (int64, error) { return io.Copy(c.Conn, r) }
+
+// CloseWrite lets the server end its own side first where it refuses to read on: a reset would take its answer along.
+func (c *limitedConn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
+}
 
 func (c *limitedConn) Close() error {
 	err := c.Conn.Close()

@@ -96,6 +96,39 @@ func TestSlowReaders(t *testing.T) {
 	}
 }
 
+// TestDrainThatRunsOutOfTimeWaitsForHandlers: what they hold is closed once Serve has returned.
+func TestDrainThatRunsOutOfTimeWaitsForHandlers(t *testing.T) {
+	r := newRig(t, 20, 800, fastDrain)
+	synctest.Test(t, func(t *testing.T) {
+		left := false
+		entered := make(chan struct{})
+		r.source.before = func(ctx context.Context) error {
+			close(entered)
+			<-ctx.Done()
+			<-time.After(time.Second)
+			left = true
+			return ctx.Err()
+		}
+		ln := newPipes()
+		ctx, cancel := context.WithCancel(t.Context())
+		served := make(chan error, 1)
+		go func() {
+			served <- gateway.NewServer(r.gateway, gateway.ServerConfig{DrainTime: time.Second}).Serve(ctx, ln)
+		}()
+		conn := ln.dial()
+		defer conn.Close()
+		fmt.Fprintf(conn, "GET /epoch/0/batch/0 HTTP/1.1\r\nHost: x\r\n\r\n")
+		<-entered
+		cancel()
+		if err := <-served; !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v, want that the time was over", err)
+		}
+		if !left {
+			t.Error("a handler is still there")
+		}
+	})
+}
+
 // readSlowly reads a body to its end and returns its length and when the server had finished with it.
 func readSlowly(r *rig, res *http.Response, piece int, pause time.Duration, began time.Time) (n int64, ended time.Duration) {
 	finished := make(chan time.Duration, 1)
