@@ -22,6 +22,7 @@ package client
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -116,15 +117,22 @@ func parseGateway(s string) (*url.URL, error) {
 	return u, nil
 }
 
+// dialTimeout is short, since another gateway may answer meanwhile.
+const dialTimeout = 5 * time.Second
+
 // newTransport keeps enough idle connections that parallel readers do not dial again and
 // again, and never asks for compression: batches are stored bytes with a known length.
 func newTransport() *http.Transport {
-	t := http.DefaultTransport.(*http.Transport).Clone()
-	t.MaxIdleConns = 0
-	t.MaxIdleConnsPerHost = 64
-	t.DisableCompression = true
-	t.ReadBufferSize = 64 << 10
-	return t
+	return &http.Transport{
+		Proxy:               http.ProxyFromEnvironment,
+		DialContext:         (&net.Dialer{Timeout: dialTimeout, KeepAlive: 15 * time.Second}).DialContext,
+		TLSHandshakeTimeout: dialTimeout,
+		ForceAttemptHTTP2:   true,
+		IdleConnTimeout:     90 * time.Second,
+		MaxIdleConnsPerHost: 64,
+		DisableCompression:  true,
+		ReadBufferSize:      64 << 10,
+	}
 }
 
 // CloseIdle closes connections that no request uses.

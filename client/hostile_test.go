@@ -353,20 +353,33 @@ func TestPasswordOfAGatewayIsInNoError(t *testing.T) {
 			t.Errorf("%q: got %v, want an error without the password", g, err)
 		}
 	}
-	f := &fake{batches: 3, generation: "g"}
-	gateway := strings.Replace(serve(t, f), "://", "://u:canary@", 1)
-	c := newClient(t, client.Config{Gateways: []string{gateway}, Deadline: 100 * time.Millisecond})
 	faults := transferFaults()
 	faults["refused"] = func(_ *testing.T, _ *fake, w http.ResponseWriter, _ *http.Request) {
 		refuse(w, 400, map[string]any{"code": "invalid_argument"})
 	}
+	faults["none"] = nil
 	for name, damage := range faults {
-		f.fault = func(_ int, w http.ResponseWriter, r *http.Request) bool { damage(t, f, w, r); return true }
-		if _, err := c.Batch(t.Context(), client.Options{Generation: "g"}, 1); err != nil && strings.Contains(err.Error(), "canary") {
-			t.Errorf("%s: the password is in %v", name, err)
+		f := &fake{batches: 3, generation: "g"}
+		if damage != nil {
+			f.fault = func(_ int, w http.ResponseWriter, r *http.Request) bool { damage(t, f, w, r); return true }
+		}
+		gateway := strings.Replace(serve(t, f), "://", "://u:canary@", 1)
+		c := newClient(t, client.Config{Gateways: []string{gateway}, Deadline: 100 * time.Millisecond})
+		_, err := c.Batch(t.Context(), client.Options{Generation: "g"}, 1)
+		if err != nil && strings.Contains(err.Error(), "canary") || err != nil && damage == nil {
+			t.Errorf("%s: got %v, want no password and the batch where there is no fault", name, err)
 		}
 	}
-	f.fault = nil
+}
+
+type traced struct{ http.RoundTripper }
+
+// TestDefaultTransportOfAnotherKind: programs put tracing around it.
+func TestDefaultTransportOfAnotherKind(t *testing.T) {
+	plain := http.DefaultTransport
+	http.DefaultTransport = traced{plain}
+	defer func() { http.DefaultTransport = plain }()
+	c := newClient(t, client.Config{Gateways: []string{serve(t, &fake{batches: 3, generation: "g"})}})
 	if _, err := c.Batch(t.Context(), client.Options{}, 1); err != nil {
 		t.Errorf("got %v, want the batch", err)
 	}
