@@ -12,15 +12,15 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 )
 
 // process is a child that listens on a port.
 type process struct {
-	cmd  *exec.Cmd
-	addr string
-	log  bytes.Buffer // what it printed on standard error
+	cmd   *exec.Cmd
+	addr  string
+	ended chan struct{} // closed once it has ended
+	log   bytes.Buffer  // what it printed on standard error; complete, and to be read, once it has ended
 }
 
 // freePort asks the system for a port nobody uses now.
@@ -35,13 +35,17 @@ func freePort() (string, error) {
 
 // start runs a command and waits until its health path answers 200.
 func start(ctx context.Context, addr, health string, env []string, name string, args ...string) (*process, error) {
-	p := &process{addr: addr}
+	p := &process{addr: addr, ended: make(chan struct{})}
 	p.cmd = exec.CommandContext(ctx, name, args...)
 	p.cmd.Env = append(os.Environ(), env...)
 	p.cmd.Stdout, p.cmd.Stderr = io.Discard, &p.log
 	if err := p.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
+	go func() {
+		defer close(p.ended)
+		_ = p.cmd.Wait() // killed, or its log says why not
+	}()
 	end := time.Now().Add(30 * time.Second)
 	for {
 		if ok := healthy(ctx, addr, health); ok {
@@ -69,7 +73,14 @@ func healthy(ctx context.Context, addr, path string) bool {
 }
 
 // gone says that the process has ended by itself.
-func (p *process) gone() bool { return p.cmd.Process.Signal(syscall.Signal(0)) != nil }
+func (p *process) gone() bool {
+	select {
+	case <-p.ended:
+		return true
+	default:
+		return false
+	}
+}
 
 // stop ends the process at once: nothing it holds is worth keeping.
 func (p *process) stop() {
@@ -77,7 +88,7 @@ func (p *process) stop() {
 		return
 	}
 	_ = p.cmd.Process.Kill() // it may have ended already
-	_ = p.cmd.Wait()         // killed
+	<-p.ended
 }
 
 var errNoProc = errors.New("no /proc on this system")

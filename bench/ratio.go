@@ -47,8 +47,7 @@ func (r row) met() bool {
 	return r.value >= r.bound
 }
 
-// paired adds a row from rounds of two arms. higher says that the figures are rates: ours over theirs; for costs it is the same
-// quotient and the goal is an upper bound.
+// paired adds a row from rounds of two arms: ours over theirs. The goal is a lower bound for rates, and at most that for costs.
 func (t *table) paired(goal int, what string, ours, theirs []float64, format func(float64) string, bound float64, atMost bool) {
 	ratios := make([]float64, min(len(ours), len(theirs)))
 	for i := range ratios {
