@@ -404,7 +404,7 @@ func TestColdGoesBeforeWarm(t *testing.T) {
 
 func TestObjectsStayWithinTheirBytes(t *testing.T) {
 	b := budget.New(10_000, 0)
-	o := NewObjects[int](b, 2000, func(v []byte) int64 { return int64(len(v)) })
+	o := NewObjects[int](b, 2000, func(v []byte) int64 { return int64(len(v)) }, func(int64) {})
 	for k := range 20 {
 		o.Add(k, make([]byte, 300))
 		o.Add(k, make([]byte, 500))
@@ -425,6 +425,44 @@ func TestObjectsStayWithinTheirBytes(t *testing.T) {
 	if got := b.InUse(); got != 0 {
 		t.Errorf("got %d in use, want 0", got)
 	}
+}
+
+// Objects get room that others can do without, and give up none of theirs for what they cannot have.
+func TestObjectsInAFullBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := budget.New(1000, 0)
+		others, _ := b.TryReserve(1000)
+		o := NewObjects[int](b, 2000, func(v []byte) int64 { return int64(len(v)) }, func(n int64) { others.Shrink(others.Size() - n) })
+		o.Add(1, make([]byte, 300))
+		if got, want := o.Bytes(), int64(428); got != want || others.Size() != 1000-want {
+			t.Errorf("got %d bytes beside %d, want %d and the rest", got, others.Size(), want)
+		}
+		ctx, leave := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if _, err := b.Reserve(ctx, 1000); !errors.Is(err, context.Canceled) {
+				t.Errorf("got %v, want %v", err, context.Canceled)
+			}
+		})
+		synctest.Wait()
+		o.Add(2, make([]byte, 300))
+		if _, ok := o.Get(1); !ok || others.Size() != 572 {
+			t.Errorf("got %d bytes, and %d beside them, want both as before: somebody waits", o.Bytes(), others.Size())
+		}
+		leave()
+		wg.Wait()
+		o.room = func(int64) {} // nobody can do without any
+		o.Add(3, make([]byte, 300))
+		if _, ok := o.Get(3); !ok || o.Bytes() != 428 {
+			t.Errorf("got %d bytes, want those of the newest instead of the oldest", o.Bytes())
+		}
+		o.Add(4, make([]byte, 500))
+		if _, ok := o.Get(3); !ok {
+			t.Error("a value went for one that it makes no room for")
+		}
+		o.Reclaim(1000)
+		others.Release()
+	})
 }
 
 func hit(tb testing.TB, n int) (func(), func()) {

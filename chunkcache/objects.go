@@ -16,6 +16,7 @@ type Objects[K comparable, V any] struct {
 	budget *budget.Budget
 	max    int64
 	size   func(V) int64
+	room   func(n int64) // called without a lock
 
 	mu    sync.Mutex // guards what follows
 	list  *simplelru.LRU[K, object[V]]
@@ -27,9 +28,10 @@ type object[V any] struct {
 	held  *budget.Reservation
 }
 
-// NewObjects returns an empty store of at most maxBytes, where size says how many bytes a value holds.
-func NewObjects[K comparable, V any](b *budget.Budget, maxBytes int64, size func(V) int64) *Objects[K, V] {
-	o := &Objects[K, V]{budget: b, max: maxBytes, size: size}
+// NewObjects returns an empty store of at most maxBytes, where size says how many bytes a value holds. room
+// may give n bytes of the budget back, when there are none left for a value.
+func NewObjects[K comparable, V any](b *budget.Budget, maxBytes int64, size func(V) int64, room func(n int64)) *Objects[K, V] {
+	o := &Objects[K, V]{budget: b, max: maxBytes, size: size, room: room}
 	list, err := simplelru.NewLRU(math.MaxInt, func(_ K, v object[V]) {
 		o.bytes -= v.held.Size()
 		v.held.Release()
@@ -52,23 +54,36 @@ func (o *Objects[K, V]) Get(key K) (V, bool) {
 // Add keeps a value if there is room for it. The first one kept under a key stays.
 func (o *Objects[K, V]) Add(key K, value V) {
 	n := o.size(value) + entryCost
+	if o.add(key, value, n, false) || o.budget.Waiting() > 0 { // what is given up would go to those who wait
+		return
+	}
+	o.room(n)
+	o.add(key, value, n, true)
+}
+
+// add keeps a value if there are n bytes for it, those of the oldest values if instead is set. It reports
+// whether nothing remains to be tried.
+func (o *Objects[K, V]) add(key K, value V, n int64, instead bool) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if n > o.max || o.list.Contains(key) {
-		return
+		return true
 	}
 	for o.bytes+n > o.max {
 		o.list.RemoveOldest()
 	}
 	held, ok := o.budget.TryReserve(n)
-	for !ok {
-		if _, _, any := o.list.RemoveOldest(); !any {
-			return
+	if !ok && instead && o.bytes >= n {
+		for before := o.bytes; before-o.bytes < n; {
+			o.list.RemoveOldest()
 		}
 		held, ok = o.budget.TryReserve(n)
 	}
-	o.bytes += n
-	o.list.Add(key, object[V]{value, held})
+	if ok {
+		o.bytes += n
+		o.list.Add(key, object[V]{value, held})
+	}
+	return ok
 }
 
 // Bytes returns what the values hold.

@@ -78,7 +78,8 @@ func New(cfg Config) *Path {
 	p.gate = &gate{limit: cfg.Fetchers, idle: p.look}
 	p.segments.New = func() any { return new([][]byte) }
 	p.follow = newFollowers(cfg.Budget.Total())
-	p.tables = chunkcache.NewObjects[tableKey](cfg.Budget, max(cfg.Budget.Total()/tableShare, 1), (*chunkindex.Table).Bytes)
+	p.tables = chunkcache.NewObjects[tableKey](cfg.Budget, max(cfg.Budget.Total()/tableShare, 1), (*chunkindex.Table).Bytes,
+		func(n int64) { p.cache.Reclaim(n, false) })
 	cfg.Budget.SetReclaim(p.reclaim, p.reclaimable)
 	return p
 }
