@@ -15,12 +15,12 @@ listen=${DEV_LISTEN:-127.0.0.1:8080}
 s3=${DEV_S3:-127.0.0.1:9000}
 millrace=${DEV_BINARY:-$root/bin/millrace}
 
-stop_one() { # NAME
+stop_one() { # NAME PROGRAM
   local file=$dir/$1.pid pid
   [ -f "$file" ] || return 0
   pid=$(cat "$file")
   # Only what is still the program that was started under this id.
-  if ps -o args= -p "$pid" 2>/dev/null | grep -q "$1"; then
+  if ps -o args= -p "$pid" 2>/dev/null | grep -qF -- "$2"; then
     kill "$pid" 2>/dev/null || true
     for _ in $(seq 100); do
       kill -0 "$pid" 2>/dev/null || break
@@ -34,8 +34,8 @@ stop_one() { # NAME
 
 wait_for() { # NAME URL
   for _ in $(seq 300); do
-    curl -fsS -o /dev/null "$2" 2>/dev/null && return 0
     kill -0 "$(cat "$dir/$1.pid")" 2>/dev/null || break
+    curl -fsS -o /dev/null "$2" 2>/dev/null && return 0
     sleep 0.1
   done
   echo "$1 did not start; its log:" >&2
@@ -90,8 +90,8 @@ END
 }
 
 stop() {
-  stop_one millrace
-  stop_one minio
+  stop_one millrace "$millrace"
+  stop_one minio "$cache/bin/minio"
 }
 
 case ${1:-} in
