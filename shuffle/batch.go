@@ -1,7 +1,5 @@
 package shuffle
 
-import "fmt"
-
 // Tail says what becomes of the samples that do not fill the last batch.
 type Tail string
 
@@ -11,15 +9,6 @@ const (
 	Drop  Tail = "drop"  // the rest is left out
 	Pad   Tail = "pad"   // the last batch is filled: position S+i is position i mod S of the same epoch
 )
-
-// ParseTail returns the tail policy of a name.
-func ParseTail(name string) (Tail, error) {
-	switch tail := Tail(name); tail {
-	case Short, Drop, Pad:
-		return tail, nil
-	}
-	return "", fmt.Errorf("unknown tail %q, want one of %s, %s, %s", name, Short, Drop, Pad)
-}
 
 // Batching cuts an epoch of Samples samples into global batches, and those into the shares of ranks.
 type Batching struct {

@@ -99,16 +99,3 @@ func TestPaddingRepeatsTheEpochFromItsStart(t *testing.T) {
 		t.Errorf("second share: got %v, want %v", got, want[3:6])
 	}
 }
-
-func TestParseTail(t *testing.T) {
-	for _, tail := range []Tail{Short, Drop, Pad} {
-		if got, err := ParseTail(string(tail)); got != tail || err != nil {
-			t.Errorf("ParseTail(%q): got %q, %v", tail, got, err)
-		}
-	}
-	for _, name := range []string{"", "SHORT", "keep"} {
-		if _, err := ParseTail(name); err == nil {
-			t.Errorf("ParseTail(%q): got no error", name)
-		}
-	}
-}
