@@ -238,7 +238,7 @@ func (b *builder) assemble(ctx context.Context) (*built, []byte, error) {
 	}
 	if found {
 		where := func(s uint64) string { return x.shards[x.extents.shard[x.ChunkOf(s)]].Key }
-		return nil, nil, fmt.Errorf("two samples have the key %q: one in shard %s, one in shard %s: keys must be unique in a data set", key, where(s1), where(s2))
+		return nil, nil, fmt.Errorf("two samples have the key %q: one in shard %s, one in shard %s: keys must be unique in a dataset", key, where(s1), where(s2))
 	}
 	b.report.Generation, b.report.Chunks, b.report.Samples = file.generation, x.Chunks(), x.Samples()
 	binding, err := encodeBinding(file.generation, versions)

@@ -1,4 +1,4 @@
-// Package chunkindex knows where every sample of a data set lies.
+// Package chunkindex knows where every sample of a dataset lies.
 //
 // Build makes an index: it lists the shards (build.go), scans those that have changed (scan.go) with the scanner of their
 // format (the packages format and webdataset), cuts chunks (cut.go), keeps each shard's scan for a run that

@@ -22,7 +22,7 @@ type Defaults struct {
 
 // Shard is one stored object, with the version it is bound to.
 type Shard struct {
-	Key       string // relative to the data set's prefix
+	Key       string // relative to the dataset's prefix
 	Size      int64
 	ETag      string
 	VersionID string
@@ -58,7 +58,7 @@ type TableCache interface {
 	Add(chunk int, t *Table)
 }
 
-// Framing gives the bytes around and between the samples of a batch in the data set's own
+// Framing gives the bytes around and between the samples of a batch in the dataset's own
 // format, from the samples' lengths alone. Tar: 1,024 zero bytes after.
 type Framing interface {
 	ContentType() string
@@ -66,7 +66,7 @@ type Framing interface {
 	Frame(lengths []uint32) (before, after []byte)
 }
 
-// Index is an opened, immutable index: one generation of one data set. Safe for concurrent use.
+// Index is an opened, immutable index: one generation of one dataset. Safe for concurrent use.
 type Index struct {
 	file   *os.File
 	size   int64
@@ -100,7 +100,7 @@ func (x *Index) Generation() string { return x.digest }
 // Format is the name of the shards' format: "tar".
 func (x *Index) Format() string { return x.meta.Format }
 
-// Framing is that of the data set's own format.
+// Framing is that of the dataset's own format.
 func (x *Index) Framing() Framing { return webdataset.Framing{} }
 
 // Defaults are the plan parameters stored in the index.

@@ -8,7 +8,7 @@ import (
 	"sort"
 )
 
-// maxSameHash is how many keys may share a hash: far more than chance gives in any data set, and few enough
+// maxSameHash is how many keys may share a hash: far more than chance gives in any dataset, and few enough
 // that an index made for it costs a look-up no more than that.
 const maxSameHash = 16
 

@@ -19,8 +19,8 @@ type OpenOptions struct {
 	MaxBytes   int64      // refuse an index larger than this; 0: take one of any size
 }
 
-// Open reads the pointer of a data set, fetches the index object it names to a local file, checks
-// it from end to end, and opens it. prefix is where the data set lies in the store: empty, or ending in a slash. An
+// Open reads the pointer of a dataset, fetches the index object it names to a local file, checks
+// it from end to end, and opens it. prefix is where the dataset lies in the store: empty, or ending in a slash. An
 // index of a newer program is ErrVersion, one that does not match its digest ErrCorrupt.
 func Open(ctx context.Context, store objstore.Store, prefix string, opt OpenOptions) (*Index, error) {
 	x, err := open(ctx, store, prefix, opt)

@@ -165,7 +165,7 @@ func (x *Index) readShards(in *sectionReader) error {
 	return nil
 }
 
-// checkShardKey refuses keys that lead out of the data set, or to objects that are no shards.
+// checkShardKey refuses keys that lead out of the dataset, or to objects that are no shards.
 func checkShardKey(key string) error {
 	if err := objstore.CheckKey(key); err != nil {
 		return err

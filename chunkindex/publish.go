@@ -18,7 +18,7 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// Names of the objects beside a data set. All of them lie under stateDir, which is never scanned for shards.
+// Names of the objects beside a dataset. All of them lie under stateDir, which is never scanned for shards.
 const (
 	stateDir   = ".millrace/"
 	pointerKey = stateDir + "current"
@@ -37,7 +37,7 @@ func bindingObject(prefix, generation, hash string) string {
 	return prefix + bindingDir + generation + "-" + hash
 }
 
-// ownObject says whether a key, relative to the prefix, lies beside a data set, here or further down.
+// ownObject says whether a key, relative to the prefix, lies beside a dataset, here or further down.
 func ownObject(key string) bool {
 	return strings.HasPrefix(key, stateDir) || strings.Contains(key, "/"+stateDir)
 }

@@ -52,7 +52,7 @@ func (b *Body) Close() {
 // ErrCorrupt says that bytes do not match their digests in the index.
 var ErrCorrupt = errors.New("corrupt")
 
-// RangeError names the place in the data set where a read went wrong. It wraps an error of objstore's vocabulary, or ErrCorrupt.
+// RangeError names the place in the dataset where a read went wrong. It wraps an error of objstore's vocabulary, or ErrCorrupt.
 type RangeError struct {
 	Shard          int    // number of the shard in the index
 	Key            string // the shard's key: for logs; never shown to a client

@@ -13,7 +13,7 @@ import (
 	"os"
 )
 
-// meta is what an index says of the data set as a whole.
+// meta is what an index says of the dataset as a whole.
 type meta struct {
 	Format    string          `json:"format"`
 	Scanner   int             `json:"scanner"` // version of the rules by which shards were cut

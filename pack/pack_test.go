@@ -59,7 +59,7 @@ func tree(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-// photos is a small data set of samples of two members.
+// photos is a small dataset of samples of two members.
 func photos(n int) map[string]string {
 	files := map[string]string{}
 	for i := range n {

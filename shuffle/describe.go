@@ -10,7 +10,7 @@ import (
 // inFlight is how many chunks a slot order is expected to fetch ahead of its lanes.
 const inFlight = 16
 
-// Bounds of a simulated variance, in chunks of the data set and samples looked at: with more, the
+// Bounds of a simulated variance, in chunks of the dataset and samples looked at: with more, the
 // figure hardly moves.
 const (
 	simulatedChunks  = 1 << 16

@@ -3,7 +3,7 @@
 // context, no logger, no randomness but its own published generator.
 //
 // A sample is known here by its number in stored order; a chunk by its number; a
-// data set by the cumulative sample counts of its chunks.
+// dataset by the cumulative sample counts of its chunks.
 package shuffle
 
 import (
@@ -52,7 +52,7 @@ func (p Params) check() error {
 	return fmt.Errorf("unknown shuffle %q, want one of %s, %s, %s, %s", p.Shuffle, None, Window, Slot, Full)
 }
 
-// Plan is the order of all epochs of one data set under one set of parameters.
+// Plan is the order of all epochs of one dataset under one set of parameters.
 // It is immutable and safe for concurrent use.
 type Plan struct {
 	params  Params

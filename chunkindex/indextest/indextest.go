@@ -1,4 +1,4 @@
-// Package indextest builds small data sets for the tests of other packages: tar shards with
+// Package indextest builds small datasets for the tests of other packages: tar shards with
 // known content in any store, indexed by the real code.
 package indextest
 
@@ -15,7 +15,7 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// Spec says what a data set holds. Samples of zero fields make a data set without samples in one shard.
+// Spec says what a dataset holds. Samples of zero fields make a dataset without samples in one shard.
 type Spec struct {
 	Prefix string // empty, or ends in a slash
 	Sizes  []int  // bytes of each sample's content, in stored order; a tar header and padding come on top
