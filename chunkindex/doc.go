@@ -1,6 +1,6 @@
 // Package chunkindex knows where every sample of a dataset lies.
 //
-// Build makes an index: it lists the shards (build.go), scans those that have changed (scan.go) with the scanner of their
+// Build makes an index: it lists the shards (build.go), takes over those that have not changed (reuse.go), scans the others (scan.go) with the scanner of their
 // format (the packages format and webdataset), cuts chunks (cut.go), keeps each shard's scan for a run that
 // is killed (scanfile.go), writes the index file (write.go, layout.go, hash.go) and publishes it (publish.go).
 //
