@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/millrace-data/millrace/chunkindex"
@@ -16,20 +15,12 @@ import (
 // segments are in hand before the first byte is written.
 func (g *Gateway) send(x *exchange, d *dataset, at shuffle.Cursor, l *located, etag string) error {
 	h := x.w.Header()
-	h.Set("Accept-Ranges", "bytes")
 	h.Set("Content-Type", d.Index.Framing().ContentType())
 	h.Set("Millrace-Crc32c", fmt.Sprintf("%08x", l.crc))
-	part, partial, err := selectRange(x.r, etag, l.size)
+	part, status, err := x.part(etag, l.size)
 	if err != nil {
-		h.Set("Content-Range", fmt.Sprintf("bytes */%d", l.size))
 		return err
 	}
-	status := http.StatusOK
-	if partial {
-		status = http.StatusPartialContent
-		h.Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", part.start, part.start+part.length-1, l.size))
-	}
-	h.Set("Content-Length", strconv.FormatInt(part.length, 10))
 	if x.r.Method == http.MethodHead {
 		h.Set("Server-Timing", x.log.serverTiming())
 		x.w.WriteHeader(status)
