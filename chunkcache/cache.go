@@ -149,12 +149,12 @@ func (c *Cache[K]) Reclaimable() int64 {
 }
 
 // Populate maps memory for a chunk of n bytes before its load needs it, which is a quarter of what a first load
-// costs the processor. It reports whether that was worth it: small chunks live in Go's heap, and
-// what somebody else needs now is not taken.
+// costs the processor. It reports whether there may be room for another: what somebody else needs now is not taken.
+// Small chunks live in Go's heap, so nothing is mapped for them.
 func (c *Cache[K]) Populate(n int64) bool {
 	class := classOf(n)
 	if class <= heapClass {
-		return false
+		return true
 	}
 	held, ok := c.budget.TryReserve(class + entryCost)
 	if !ok {

@@ -32,6 +32,24 @@ func TestMemoryIsMappedBeforeTheFirstReader(t *testing.T) {
 	})
 }
 
+// Chunks too small to be mapped do not keep others from it.
+func TestMemoryIsMappedBehindSmallChunks(t *testing.T) {
+	d := newDataset(t, 32, append(same(10, 500), same(30, 30000)...), 10, 1<<20) // one of about 10 KB, three of 300 KB
+	synctest.Test(t, func(t *testing.T) {
+		p := newPath(t, Config{Budget: bud(8 << 20)})
+		p.Open(d.index, d.store, "set/")
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() { p.Run(ctx) })
+		synctest.Wait()
+		if got, want := p.Stats().BudgetInUse, int64(3*300_000); got < want {
+			t.Errorf("got %d bytes mapped, want %d at least", got, want)
+		}
+		cancel()
+		wg.Wait()
+	})
+}
+
 // A cache that the data set does not fit into keeps room for bodies.
 func TestMappedMemoryLeavesRoom(t *testing.T) {
 	d := newDataset(t, 31, same(100, 30000), 10, 1<<20)
