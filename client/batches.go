@@ -99,5 +99,5 @@ func finished(err error, opt *Options) bool {
 	if !errors.As(err, &e) || e.Code != CodeEndOfEpoch {
 		return false
 	}
-	return e.Batches <= opt.From && opt.From-e.Batches < opt.step()
+	return e.counted && e.Batches <= opt.From && opt.From-e.Batches < opt.step()
 }

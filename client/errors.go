@@ -46,6 +46,8 @@ type Error struct {
 	Retryable  bool          // the same request may work later, or elsewhere
 	RetryAfter time.Duration // not sooner than this
 	Batches    uint64        // with end_of_epoch: how many batches there are; 0 if not said
+
+	counted bool // Batches was said
 }
 
 func (e *Error) Error() string {
@@ -113,7 +115,7 @@ func readError(gateway string, resp *http.Response) *Error {
 		e.RetryAfter = time.Duration(ms) * time.Millisecond
 	}
 	if n, err := strconv.ParseUint(p.Batches.String(), 10, 64); err == nil {
-		e.Batches = n
+		e.Batches, e.counted = n, true
 	}
 	return e
 }

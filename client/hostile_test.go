@@ -385,6 +385,27 @@ func TestDefaultTransportOfAnotherKind(t *testing.T) {
 	}
 }
 
+// TestEndOfAnEpochThatNobodyCounted: without a number of batches there is no telling whether any were missed.
+func TestEndOfAnEpochThatNobodyCounted(t *testing.T) {
+	f := &fake{generation: "g"}
+	c := newClient(t, client.Config{Gateways: []string{serve(t, f)}})
+	if got := numbers(t, c, client.Options{}); len(got) != 0 {
+		t.Errorf("got %v of an epoch without batches, want none", got)
+	}
+	f = &fake{generation: "g", fault: func(_ int, w http.ResponseWriter, _ *http.Request) bool {
+		refuse(w, http.StatusNotFound, map[string]any{"code": "end_of_epoch"})
+		return true
+	}}
+	c = newClient(t, client.Config{Gateways: []string{serve(t, f)}})
+	var last error
+	for _, err := range c.Batches(t.Context(), client.Options{}) {
+		last = err
+	}
+	if !errors.Is(last, &client.Error{Code: client.CodeEndOfEpoch}) {
+		t.Errorf("got %v, want end_of_epoch", last)
+	}
+}
+
 func TestNegativeLimitsAreRefused(t *testing.T) {
 	for _, cfg := range []client.Config{{Deadline: -1}, {AttemptTimeout: -1}, {MaxBatchBytes: -1}} {
 		cfg.Gateways = []string{"http://gw"}
