@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/dustin/go-humanize"
 )
@@ -187,6 +189,14 @@ func count[N ~int | ~uint64](n N, one, many string) string {
 		return "1 " + one
 	}
 	return humanize.Comma(int64(n)) + " " + many
+}
+
+// printable is a name as a terminal can take it, and as one line: quoted where it is neither.
+func printable(name string) string {
+	if strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) || r == utf8.RuneError }) {
+		return strconv.Quote(name)
+	}
+	return name
 }
 
 // hideSecrets removes user information from anything that looks like a URL, with a name before it or not, and whether

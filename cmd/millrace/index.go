@@ -213,7 +213,7 @@ func (a *app) runVerify(ctx context.Context, s *storeFlags, l location, parallel
 	err = chunkindex.Verify(ctx, x, d.store, l.prefix, parallel, b.update, func(r chunkindex.BadRange) {
 		rep.Bad = append(rep.Bad, r)
 		if !a.json {
-			fmt.Fprintf(a.stdout, "bad %s [%d,+%d) chunk %d: %s\n", r.Shard, r.Offset, r.Length, r.Chunk, r.Cause)
+			fmt.Fprintf(a.stdout, "bad %s [%d,+%d) chunk %d: %s\n", printable(r.Shard), r.Offset, r.Length, r.Chunk, r.Cause)
 		}
 	})
 	b.end()
@@ -271,7 +271,7 @@ serving it: it has its own copy of the index.`,
 					}
 					return a.print(map[string]any{"removed": keys}, func(w io.Writer) {
 						for _, k := range keys {
-							fmt.Fprintf(w, "removed %s\n", k)
+							fmt.Fprintf(w, "removed %s\n", printable(k))
 						}
 						fmt.Fprintf(w, "%s removed\n", count(len(keys), "object", "objects"))
 					})

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math"
+	"math/big"
 	"net/url"
 	"strings"
 	"text/tabwriter"
@@ -111,9 +114,15 @@ func (a *app) planRemote(ctx context.Context, gateway string, p *planFlags, batc
 		return err
 	}
 	at := fmt.Sprintf("/v1/datasets/%s/epochs/%d", url.PathEscape(name), p.opt.Epoch)
-	var plan map[string]any
-	if err := c.JSON(ctx, at, p.query(), &plan); err != nil {
+	var answer json.RawMessage
+	if err := c.JSON(ctx, at, p.query(), &answer); err != nil {
 		return err
+	}
+	var plan map[string]any
+	numbers := json.NewDecoder(bytes.NewReader(answer))
+	numbers.UseNumber() // an epoch may be beyond what a float64 tells apart
+	if err := numbers.Decode(&plan); err != nil {
+		return fmt.Errorf("read %s: %w", at, err)
 	}
 	if batch == nil {
 		return a.print(plan, func(w io.Writer) { printPlan(w, gateway, plan) })
@@ -130,7 +139,7 @@ func (a *app) planRemote(ctx context.Context, gateway string, p *planFlags, batc
 		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(t, "position\tshard\toffset\tlength\tcrc32c\tkey")
 		for _, s := range m.Samples {
-			fmt.Fprintf(t, "%d\t%v\t%d\t%d\t%08x\t%s\n", s.Position, s.Shard, s.Offset, s.Length, uint32(s.CRC32C), s.Key)
+			fmt.Fprintf(t, "%d\t%s\t%d\t%d\t%08x\t%s\n", s.Position, printable(fmt.Sprint(s.Shard)), s.Offset, s.Length, uint32(s.CRC32C), printable(s.Key))
 		}
 		t.Flush()
 	})
@@ -151,9 +160,9 @@ func printFields(w io.Writer, above, gateway string, m map[string]any) {
 		case map[string]any:
 			printFields(w, above+k+".", gateway, x)
 			continue
-		case float64:
-			if x == math.Trunc(x) {
-				v = humanize.CommafWithDigits(x, 0)
+		case json.Number:
+			if n, whole := new(big.Int).SetString(x.String(), 10); whole {
+				v = humanize.BigComma(n)
 			}
 		case string:
 			if strings.HasPrefix(x, "/") {

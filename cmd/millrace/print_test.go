@@ -59,6 +59,29 @@ func TestDemoSaysWhereItServes(t *testing.T) {
 	}
 }
 
+func TestNamesAreFitForATerminal(t *testing.T) {
+	for name, want := range map[string]string{
+		"a/b c.jpg": "a/b c.jpg", "\u65e5\u672c.png": "\u65e5\u672c.png", `a"b`: `a"b`,
+		"a\nb": `"a\nb"`, "\x1b[2Jx": `"\x1b[2Jx"`, "a\tb": `"a\tb"`, "\xff": `"\xff"`,
+	} {
+		if got := printable(name); got != want {
+			t.Errorf("%q: got %s, want %s", name, got, want)
+		}
+	}
+}
+
+// TestPlanPrintsEveryDigit: an epoch may be any number of 64 bits.
+func TestPlanPrintsEveryDigit(t *testing.T) {
+	gateway := gatewayFor(t, shards(t))
+	const epoch = "18446744073709551615"
+	if got := ok(t, "plan", gateway, "--epoch", epoch, "--json").stdout; !strings.Contains(got, `"epoch": `+epoch+",") {
+		t.Errorf("got %s, want epoch %s", got, epoch)
+	}
+	if got := ok(t, "plan", gateway, "--epoch", epoch).stdout; !strings.Contains(got, "18,446,744,073,709,551,615\n") {
+		t.Errorf("got %s, want epoch %s", got, epoch)
+	}
+}
+
 type fullDisk struct{}
 
 func (fullDisk) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
