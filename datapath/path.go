@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/millrace-data/millrace/chunkcache"
 	"github.com/millrace-data/millrace/chunkindex"
@@ -53,7 +54,7 @@ type Path struct {
 
 	marking sync.Mutex // held while chunks are marked as expected
 
-	mu   sync.Mutex // guards open
+	mu   sync.Mutex // guards open, and when each was read
 	open []*Source
 
 	sources                                        atomic.Uint64
@@ -138,15 +139,31 @@ func (p *Path) Open(x *chunkindex.Index, store objstore.RangeReader, prefix stri
 	if !p.cfg.CheckSHA {
 		s.number = p.sources.Add(1)
 	}
-	var sum int64
 	for i := range x.Chunks() {
-		sum += chunkcache.Cost(x.Chunk(i).Length)
+		s.cost += chunkcache.Cost(x.Chunk(i).Length)
 	}
-	s.fits = sum <= ahead(p.budget.Total())
 	p.mu.Lock()
 	p.open = append(p.open, s)
 	p.mu.Unlock()
 	return s
+}
+
+// together is for how long a data set that was read counts among those read now.
+const together = 30 * time.Second
+
+// fits notes that a data set is read, and reports whether all its chunks and those of the others read now fit into
+// memory together.
+func (p *Path) fits(s *Source, now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s.seen = now
+	var sum int64
+	for _, o := range p.open {
+		if now.Sub(o.seen) < together {
+			sum += o.cost
+		}
+	}
+	return sum <= ahead(p.budget.Total())
 }
 
 // Stats is a snapshot of the path's counters.

@@ -98,6 +98,26 @@ func TestFullEpochWithATenthOfTheDataInMemory(t *testing.T) {
 	}
 }
 
+// Two data sets that fit into memory one by one, but not together, are not read whole for a batch of each.
+func TestTwoDataSetsThatDoNotFitTogether(t *testing.T) {
+	d := newDataset(t, 3, same(1200, 3000), 100, 256<<10)
+	p := newPath(t, Config{Budget: bud(d.index.Bytes() * 2)})
+	plan := d.plan(t, shuffle.Full, 0)
+	first, second := p.Open(d.index, d.store, "set/"), p.Open(d.index, d.store, "set/")
+	e := plan.Epoch(0)
+	for lo := uint64(0); lo < plan.Samples(); lo += 20 {
+		for _, s := range []*Source{first, second} {
+			at := shuffle.Cursor{Plan: plan, Epoch: e, First: lo, End: lo + 20, BatchSize: 20}
+			body, err := s.Read(t.Context(), at, d.ranges(t, e.Append(nil, lo, lo+20)))
+			must(t, err)
+			body.Close()
+		}
+	}
+	if got, most := d.store.Stats().BytesRead, 2*d.index.Bytes()*13/10; got > most {
+		t.Errorf("got %d bytes from the store for two epochs of %d, want at most %d", got, d.index.Bytes(), most)
+	}
+}
+
 func TestNoCacheTooSmallReadsMuchMoreThanTheData(t *testing.T) {
 	d := newDataset(t, 4, same(2000, 3000), 100, 64<<10)
 	data := d.index.Bytes()

@@ -24,7 +24,8 @@ type Source struct {
 	index  *chunkindex.Index
 	store  objstore.RangeReader
 	prefix string
-	fits   bool // all chunks fit into memory together
+	cost   int64     // of all its chunks in memory
+	seen   time.Time // when it was last read by a plan, guarded by the path
 }
 
 // Read brings all ranges of one batch. at says where the reader stands (zero: no plan); it changes speed only.
@@ -37,6 +38,7 @@ func (s *Source) Read(ctx context.Context, at shuffle.Cursor, chunks []chunkinde
 	if err != nil {
 		return nil, err
 	}
+	b.fits = at.Epoch != nil && s.path.fits(s, time.Now())
 	b.local = at.Epoch != nil && at.Epoch.Local()
 	if b.local {
 		var r *reader
@@ -49,7 +51,7 @@ func (s *Source) Read(ctx context.Context, at shuffle.Cursor, chunks []chunkinde
 	}
 	var whole, ranged []int
 	for i, c := range b.chunks {
-		if s.pays(at, b.local, c) {
+		if s.pays(at, b, c) {
 			whole = append(whole, i)
 		} else {
 			ranged = append(ranged, i)
@@ -69,6 +71,7 @@ type batch struct {
 	chunks   []chunkindex.ChunkRanges
 	segments int
 	bytes    int64
+	fits     bool // the data sets that are read fit into memory together
 	local    bool // of an order whose reader comes for the rest of its chunks soon
 	first    bool // its reader is new: nothing was fetched ahead of it
 }
@@ -107,12 +110,12 @@ func (s *Source) extent(chunk int, r chunkindex.Range) chunkindex.Extent {
 const readCost = 8 << 20 / 13
 
 // pays reports whether a chunk should be in memory as a whole.
-func (s *Source) pays(at shuffle.Cursor, local bool, c chunkindex.ChunkRanges) bool {
+func (s *Source) pays(at shuffle.Cursor, b *batch, c chunkindex.ChunkRanges) bool {
 	desc := s.index.Chunk(c.Chunk)
 	if s.path.cache.Contains(s.key(c.Chunk)) || len(s.index.Extents(c.Chunk)) != 1 {
 		return true
 	}
-	if at.Epoch != nil && s.fits || local && s.path.follow.expected(s.key(c.Chunk)) {
+	if b.fits || b.local && s.path.follow.expected(s.key(c.Chunk)) {
 		return true // the rest of it will be wanted, and it will still be there
 	}
 	var wanted int64
