@@ -59,8 +59,8 @@ func (a *app) index() *cobra.Command {
 	return a.build(command{
 		use: "index DATASET", short: "Index shards that are there already, in place", args: 1,
 		long: `Reads the tar shards under DATASET once and publishes an index of them beside them.
-Nothing is copied. A second run reads only what has changed; a run that was killed
-loses nothing.
+Nothing is copied. A second run with the same options reads only what has changed, and one
+after a kill only the shards that were not read to their ends.
 
 DATASET is s3://bucket/prefix, file:///dir or a directory. The plan parameters given
 here are stored in the index and are what a URL without parameters means.`,
