@@ -409,7 +409,7 @@ func TestObjectsStayWithinTheirBytes(t *testing.T) {
 		o.Add(k, make([]byte, 300))
 		o.Add(k, make([]byte, 500))
 	}
-	if got, want := o.Bytes(), int64(4*428); got != want || b.InUse() != want {
+	if got, want := o.Bytes(), int64(4*460); got != want || b.InUse() != want {
 		t.Errorf("got %d bytes, %d of the budget, want %d", got, b.InUse(), want)
 	}
 	if v, ok := o.Get(19); !ok || len(v) != 300 {
@@ -418,8 +418,8 @@ func TestObjectsStayWithinTheirBytes(t *testing.T) {
 	if _, ok := o.Get(15); ok {
 		t.Error("the oldest is still there")
 	}
-	if got := o.Reclaim(1); got != 428 {
-		t.Errorf("got %d bytes back, want 428", got)
+	if got := o.Reclaim(1); got != 460 {
+		t.Errorf("got %d bytes back, want 460", got)
 	}
 	o.Reclaim(1 << 20)
 	if got := b.InUse(); got != 0 {
@@ -434,7 +434,7 @@ func TestObjectsInAFullBudget(t *testing.T) {
 		others, _ := b.TryReserve(1000)
 		o := NewObjects[int](b, 2000, func(v []byte) int64 { return int64(len(v)) }, func(n int64) { others.Shrink(others.Size() - n) })
 		o.Add(1, make([]byte, 300))
-		if got, want := o.Bytes(), int64(428); got != want || others.Size() != 1000-want {
+		if got, want := o.Bytes(), int64(460); got != want || others.Size() != 1000-want {
 			t.Errorf("got %d bytes beside %d, want %d and the rest", got, others.Size(), want)
 		}
 		ctx, leave := context.WithCancel(t.Context())
@@ -446,14 +446,14 @@ func TestObjectsInAFullBudget(t *testing.T) {
 		})
 		synctest.Wait()
 		o.Add(2, make([]byte, 300))
-		if _, ok := o.Get(1); !ok || others.Size() != 572 {
+		if _, ok := o.Get(1); !ok || others.Size() != 540 {
 			t.Errorf("got %d bytes, and %d beside them, want both as before: somebody waits", o.Bytes(), others.Size())
 		}
 		leave()
 		wg.Wait()
 		o.room = func(int64) {} // nobody can do without any
 		o.Add(3, make([]byte, 300))
-		if _, ok := o.Get(3); !ok || o.Bytes() != 428 {
+		if _, ok := o.Get(3); !ok || o.Bytes() != 460 {
 			t.Errorf("got %d bytes, want those of the newest instead of the oldest", o.Bytes())
 		}
 		o.Add(4, make([]byte, 500))

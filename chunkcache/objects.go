@@ -28,6 +28,9 @@ type object[V any] struct {
 	held  *budget.Reservation
 }
 
+// objectCost is what an object costs beside its bytes: reservation, list node and map cell, 154 bytes measured.
+const objectCost = 160
+
 // NewObjects returns an empty store of at most maxBytes, where size says how many bytes a value holds. room
 // may give n bytes of the budget back, when there are none left for a value.
 func NewObjects[K comparable, V any](b *budget.Budget, maxBytes int64, size func(V) int64, room func(n int64)) *Objects[K, V] {
@@ -53,7 +56,7 @@ func (o *Objects[K, V]) Get(key K) (V, bool) {
 
 // Add keeps a value if there is room for it. The first one kept under a key stays.
 func (o *Objects[K, V]) Add(key K, value V) {
-	n := o.size(value) + entryCost
+	n := o.size(value) + objectCost
 	if o.add(key, value, n, false) || o.budget.Waiting() > 0 { // what is given up would go to those who wait
 		return
 	}
