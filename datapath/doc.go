@@ -15,5 +15,6 @@
 // read by itself by its own CRC.
 //
 // Run fetches ahead of the readers: it follows the order from where each stands,
-// across the end of the epoch, as far as the memory allows, and only while no request waits.
+// across the end of the epoch, as far as the memory allows, and only while no request waits. A chunk that could not be
+// fetched it leaves alone for a while: the error is for whoever needs it.
 package datapath
