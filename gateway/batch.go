@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -60,7 +61,12 @@ func (g *Gateway) answerShare(
 	}
 	defer release()
 	start := time.Now()
-	cursor, l, err := g.plan(x, b, share)
+	cursor, leave, err := g.cursor(x.r.Context(), b)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	l, err := g.locateShare(x.r.Context(), b, cursor.Epoch, share)
 	x.log.plan = time.Since(start)
 	if err != nil {
 		return err
@@ -83,27 +89,30 @@ func (g *Gateway) refuseDraining(x *exchange) error {
 	}
 }
 
-// plan finds the samples of a share and says where the reader stands.
-func (g *Gateway) plan(x *exchange, b batchRequest, share shuffle.Share) (shuffle.Cursor, *located, error) {
-	ctx := x.r.Context()
-	plan, epoch, err := g.plans.epoch(b.dataset, b.params, b.epoch)
+// cursor says where the reader of a batch stands, and returns what ends the use of its epoch.
+func (g *Gateway) cursor(ctx context.Context, b batchRequest) (shuffle.Cursor, func(), error) {
+	plan, epoch, leave, err := g.plans.epoch(ctx, b.dataset, b.params, b.epoch)
 	if err != nil {
-		return shuffle.Cursor{}, nil, err
-	}
-	if err := ctx.Err(); err != nil {
-		return shuffle.Cursor{}, nil, fmt.Errorf("plan epoch %d: %w", b.epoch, err)
-	}
-	samples := b.dataset.Index.Samples()
-	l := g.scratch.Get().(*located)
-	l.numbers = epoch.AppendShare(slices.Grow(l.numbers[:0], int(share.Count)), share)
-	if err := g.locate(ctx, b.dataset.Index, l); err != nil {
 		return shuffle.Cursor{}, nil, err
 	}
 	first := b.batch * b.batchSize
 	return shuffle.Cursor{
 		Plan: plan, Epoch: epoch,
-		First: first, End: min(first+b.batchSize, samples), BatchSize: b.batchSize,
-	}, l, nil
+		First: first, End: min(first+b.batchSize, b.dataset.Index.Samples()), BatchSize: b.batchSize,
+	}, leave, nil
+}
+
+// locateShare finds the samples of a share.
+func (g *Gateway) locateShare(ctx context.Context, b batchRequest, epoch *shuffle.Epoch, share shuffle.Share) (*located, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("plan epoch %d: %w", b.epoch, err)
+	}
+	l := g.scratch.Get().(*located)
+	l.numbers = epoch.AppendShare(slices.Grow(l.numbers[:0], int(share.Count)), share)
+	if err := g.locate(ctx, b.dataset.Index, l); err != nil {
+		return nil, err
+	}
+	return l, nil
 }
 
 // describe sets the headers that follow from the plan alone.

@@ -109,7 +109,7 @@ func New(cfg Config) (*Gateway, error) {
 	if err := g.reservePlans(); err != nil {
 		return nil, err
 	}
-	g.plans = newPlans(g.cfg.PlanBytes)
+	g.plans = newPlans(g.cfg.PlanBytes, g.reserve)
 	g.metrics = newMetrics(g)
 	g.handler = g.routes()
 	g.admin = g.adminRoutes()

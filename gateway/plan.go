@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"container/list"
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -10,13 +11,16 @@ import (
 )
 
 // plans keeps the plans and epochs that were used last: any request can be planned from nothing, this only
-// saves doing it again for the next batch. The least used go when they pass the limit in bytes.
+// saves doing it again for the next batch. The least used go when they pass the limit in bytes, but for those that a
+// request uses: what does not fit beside them is reserved, as long as it is used.
 type plans struct {
+	limit   int64
+	reserve func(ctx context.Context, n int64) (release func(), err error)
+
 	mu     sync.Mutex // guards what follows
-	limit  int64
-	bytes  int64
+	bytes  int64      // within the limit
 	recent *list.List // of *planEntry, last used first
-	byKey  map[planKey]*list.Element
+	byKey  map[planKey]*planEntry
 }
 
 type planKey struct {
@@ -34,6 +38,11 @@ type planEntry struct {
 	plan  *shuffle.Plan
 	epoch *shuffle.Epoch
 	err   error
+
+	// Guarded by plans.mu:
+	users int
+	extra func()        // gives back what was reserved for an entry beyond the limit; nil: it is within
+	place *list.Element // in recent; nil once it is forgotten
 }
 
 // errUnprepared is what they get who waited for a preparation that panicked. Whoever asks next prepares anew.
@@ -55,11 +64,33 @@ func (p *plans) prepare(e *planEntry, f func()) {
 func (p *plans) forget(e *planEntry) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if el, ok := p.byKey[e.key]; ok && el.Value.(*planEntry) == e {
-		p.recent.Remove(el)
-		delete(p.byKey, e.key)
+	p.drop(e)
+}
+
+// drop takes an entry out. The caller holds mu.
+func (p *plans) drop(e *planEntry) {
+	if e.place == nil {
+		return
+	}
+	p.recent.Remove(e.place)
+	delete(p.byKey, e.key)
+	e.place = nil
+	if e.extra == nil {
 		p.bytes -= e.bytes
 	}
+}
+
+// makeRoom drops what nobody uses, longest unused first, until so many bytes more are within the limit, and
+// reports whether they are. One entry always is. The caller holds mu.
+func (p *plans) makeRoom(bytes int64) bool {
+	for at := p.recent.Back(); at != nil && p.bytes+bytes > p.limit; {
+		e := at.Value.(*planEntry)
+		at = at.Prev()
+		if e.users == 0 {
+			p.drop(e)
+		}
+	}
+	return p.bytes == 0 || p.bytes+bytes <= p.limit
 }
 
 // What a plan and an epoch hold: an epoch keeps the order of the chunks, its inverse and sums over it.
@@ -73,27 +104,72 @@ const (
 // epochBytes is what one prepared epoch holds.
 func (d *dataset) epochBytes() int64 { return planOverhead + bytesPerChunk*int64(d.Index.Chunks()) }
 
-func newPlans(limit int64) *plans {
-	return &plans{limit: limit, recent: list.New(), byKey: map[planKey]*list.Element{}}
+func newPlans(limit int64, reserve func(context.Context, int64) (func(), error)) *plans {
+	return &plans{limit: limit, reserve: reserve, recent: list.New(), byKey: map[planKey]*planEntry{}}
 }
 
-// entry finds or adds what key names, and drops what was not used for longest.
-func (p *plans) entry(key planKey, bytes int64) *planEntry {
+// acquire finds or adds what key names. Whoever asked must release it.
+func (p *plans) acquire(ctx context.Context, key planKey, bytes int64) (*planEntry, error) {
+	if e, _ := p.enter(key, bytes, nil); e != nil {
+		return e, nil
+	}
+	extra, err := p.reserve(ctx, bytes)
+	if err != nil {
+		return nil, err
+	}
+	e, taken := p.enter(key, bytes, extra)
+	if !taken {
+		extra()
+	}
+	return e, nil
+}
+
+// enter finds or adds what key names. What does not fit is added only with extra, and nil returned without; taken says
+// that extra is the entry's now.
+func (p *plans) enter(key planKey, bytes int64, extra func()) (e *planEntry, taken bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if el, ok := p.byKey[key]; ok {
-		p.recent.MoveToFront(el)
-		return el.Value.(*planEntry)
+	if e = p.byKey[key]; e != nil {
+		p.recent.MoveToFront(e.place)
+		e.users++
+		return e, false
 	}
-	e := &planEntry{key: key, bytes: bytes}
-	p.byKey[key] = p.recent.PushFront(e)
-	p.bytes += bytes
-	for p.bytes > p.limit && p.recent.Len() > 1 {
-		old := p.recent.Remove(p.recent.Back()).(*planEntry)
-		delete(p.byKey, old.key)
-		p.bytes -= old.bytes
+	e = &planEntry{key: key, bytes: bytes, users: 1}
+	switch {
+	case p.makeRoom(bytes):
+		p.bytes += bytes
+	case extra != nil:
+		e.extra, taken = extra, true
+	default:
+		return nil, false
 	}
-	return e
+	e.place = p.recent.PushFront(e)
+	p.byKey[key] = e
+	return e, taken
+}
+
+// release ends one use of an entry. After its last one it stays only within the limit.
+func (p *plans) release(e *planEntry) {
+	if extra := p.leave(e); extra != nil {
+		extra()
+	}
+}
+
+func (p *plans) leave(e *planEntry) (extra func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if e.users--; e.users > 0 || e.extra == nil {
+		return nil
+	}
+	extra = e.extra
+	if e.users++; e.place == nil || !p.makeRoom(e.bytes) { // counted as used meanwhile, so as not to be dropped itself
+		p.drop(e)
+	} else {
+		p.bytes += e.bytes
+		e.extra = nil
+	}
+	e.users--
+	return extra
 }
 
 // size returns the bytes held.
@@ -111,25 +187,54 @@ func (d *dataset) planBytes(params shuffle.Params) int64 {
 	return planOverhead + bytesPerLaneChunk*int64(d.Index.Chunks())
 }
 
-// plan returns the plan of a data set under params.
-func (p *plans) plan(d *dataset, params shuffle.Params) (*shuffle.Plan, error) {
-	e := p.entry(planKey{dataset: d, params: params}, d.planBytes(params))
+// plan returns the plan of a data set under params, and what ends its use.
+func (p *plans) plan(ctx context.Context, d *dataset, params shuffle.Params) (_ *shuffle.Plan, release func(), err error) {
+	e, err := p.acquire(ctx, planKey{dataset: d, params: params}, d.planBytes(params))
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() {
+		if release == nil { // an error, or a panic
+			p.release(e)
+		}
+	}()
 	p.prepare(e, func() {
 		e.plan, e.err = shuffle.NewPlan(params, d.Index.First())
 		if e.err != nil {
 			e.err = fmt.Errorf("plan %s over %d chunks: %w", params.Shuffle, d.Index.Chunks(), e.err)
 		}
 	})
-	return e.plan, e.err
+	if e.err != nil {
+		return nil, nil, e.err
+	}
+	return e.plan, func() { p.release(e) }, nil
 }
 
-// epoch returns one epoch of a plan, prepared.
-func (p *plans) epoch(d *dataset, params shuffle.Params, epoch uint64) (*shuffle.Plan, *shuffle.Epoch, error) {
-	plan, err := p.plan(d, params)
+// epoch returns one epoch of a plan, prepared, and what ends its use.
+func (p *plans) epoch(
+	ctx context.Context, d *dataset, params shuffle.Params, epoch uint64,
+) (_ *shuffle.Plan, _ *shuffle.Epoch, release func(), err error) {
+	plan, leavePlan, err := p.plan(ctx, d, params)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	e := p.entry(planKey{dataset: d, params: params, epoch: epoch, isEpoch: true}, d.epochBytes())
+	defer func() {
+		if release == nil {
+			leavePlan()
+		}
+	}()
+	e, err := p.acquire(ctx, planKey{dataset: d, params: params, epoch: epoch, isEpoch: true}, d.epochBytes())
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	defer func() {
+		if release == nil {
+			p.release(e)
+		}
+	}()
 	p.prepare(e, func() { e.plan, e.epoch, e.err = plan, plan.Epoch(epoch), nil })
-	return e.plan, e.epoch, e.err
+	if e.err != nil {
+		return nil, nil, nil, e.err
+	}
+	return e.plan, e.epoch, func() { p.release(e); leavePlan() }, nil
 }

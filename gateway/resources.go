@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -167,7 +168,7 @@ func (g *Gateway) getEpoch(x *exchange) error {
 	}
 	defer release()
 	start := time.Now()
-	info, err := g.epochInfo(p, epoch)
+	info, err := g.epochInfo(x.r.Context(), p, epoch)
 	x.log.plan = time.Since(start)
 	if err != nil {
 		return err
@@ -178,12 +179,13 @@ func (g *Gateway) getEpoch(x *exchange) error {
 // lengthBytes is what epochInfo holds of a chunk.
 const lengthBytes = 8
 
-func (g *Gateway) epochInfo(p planRequest, epoch uint64) (epochInfo, error) {
+func (g *Gateway) epochInfo(ctx context.Context, p planRequest, epoch uint64) (epochInfo, error) {
 	x := p.dataset.Index
-	plan, err := g.plans.plan(p.dataset, p.params)
+	plan, leave, err := g.plans.plan(ctx, p.dataset, p.params)
 	if err != nil {
 		return epochInfo{}, err
 	}
+	defer leave()
 	info := epochInfo{
 		Dataset: p.dataset.Name, Epoch: epoch, OrderVersion: shuffle.OrderVersion, OrderDigest: plan.OrderDigest(),
 		Parameters: planInfo{

@@ -110,10 +110,11 @@ func (g *Gateway) getOccurrences(x *exchange) error {
 		return err
 	}
 	defer release()
-	plan, err := g.plans.plan(d, p.params)
+	plan, leave, err := g.plans.plan(x.r.Context(), d, p.params)
 	if err != nil {
 		return err
 	}
+	defer leave()
 	answer := struct {
 		Occurrences []occurrence `json:"occurrences"`
 	}{[]occurrence{}}
