@@ -10,6 +10,7 @@ import (
 	"math"
 	"math/big"
 	"net/url"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -65,7 +66,8 @@ func (a *app) plan() *cobra.Command {
 		long: `With a gateway's address, prints the plan of an epoch, and with --batch where each sample
 of that batch comes from. With a dataset (s3://bucket/prefix, file:///dir or a directory)
 prints several orders side by side: the memory each wants, how well it mixes and how
-many reads an epoch costs. Neither reads any data.
+many reads an epoch costs; --window adds one, --shuffle shows those of one kind. Neither
+reads any data.
 
 The batch variance compares with uniform sampling (1.0) in the worst case, data sorted
 by class: 4.0 means that a class's share of a batch varies four times as much.`,
@@ -88,6 +90,11 @@ by class: 4.0 means that a class's share of a batch varies four times as much.`,
 					return
 				}
 				l = one(f, args[0])
+				for _, name := range []string{"dataset", "epoch", "rank", "world-size", "seed", "tail", "generation"} {
+					if f.set.Lookup(name).Changed && f.source[name] == "" {
+						f.fault("--%s is a gateway's to answer; the orders of %s do not depend on it", name, hideSecrets(args[0]))
+					}
+				}
 				if batch != nil {
 					f.fault("--batch %d: a gateway explains batches; %s is no gateway's address", *batch, hideSecrets(args[0]))
 				}
@@ -224,7 +231,7 @@ func (a *app) compare(ctx context.Context, s *storeFlags, l location, p *planFla
 	if p.opt.BatchSize != 0 {
 		batch = p.opt.BatchSize
 	}
-	rows, err := comparisons(d.index, def, batch)
+	rows, err := comparisons(d.index, def, batch, p.opt.Shuffle, p.opt.Window)
 	if err != nil {
 		return err
 	}
@@ -245,10 +252,16 @@ func (a *app) compare(ctx context.Context, s *storeFlags, l location, p *planFla
 	})
 }
 
-func comparisons(x *chunkindex.Index, def chunkindex.Defaults, batch uint64) ([]comparison, error) {
+// comparisons returns the rows of the table: of all shuffles or the one named, for the usual windows and the one given.
+func comparisons(x *chunkindex.Index, def chunkindex.Defaults, batch uint64, only string, window uint64) ([]comparison, error) {
+	windows := []uint64{16, 32, 64, 128, 256}
+	if window != 0 && !slices.Contains(windows, window) {
+		windows = append(windows, window)
+		slices.Sort(windows)
+	}
 	choices := []shuffle.Params{{Shuffle: shuffle.None}}
 	for _, name := range []string{shuffle.Window, shuffle.Slot} {
-		for _, w := range []uint64{16, 32, 64, 128, 256} {
+		for _, w := range windows {
 			choices = append(choices, shuffle.Params{Shuffle: name, Window: w})
 		}
 	}
@@ -266,6 +279,9 @@ func comparisons(x *chunkindex.Index, def chunkindex.Defaults, batch uint64) ([]
 	}
 	rows := make([]comparison, 0, len(choices))
 	for _, c := range choices {
+		if only != "" && c.Shuffle != only {
+			continue
+		}
 		isDefault := c == own
 		c.Seed = def.Seed
 		plan, err := shuffle.NewPlan(c, x.First())

@@ -151,6 +151,8 @@ func TestUsageFaultsExitWithTwo(t *testing.T) {
 		{"index", "x", "--window", "2147483649"},
 		{"index", "x", "--batch-size", "2147483649"},
 		{"index", "x", "--chunk-size", "1025MiB"},
+		{"plan", "x", "--seed", "1"},
+		{"plan", "x", "--epoch", "1"},
 		{"pack", "photos", "photos"},
 		{"pack", "other", "photos", "file://" + here + "/photos/shards"},
 	} {
@@ -309,6 +311,33 @@ func TestPackServeFetchPlanBench(t *testing.T) {
 	}
 	if o := millrace(t, nil, "fetch", url, "--discard", "--from", "100"); o.code != exitNotFound {
 		t.Errorf("past the end: got exit code %d, want 4\n%s", o.code, o.stderr)
+	}
+}
+
+func TestPlanComparesTheOrdersAskedFor(t *testing.T) {
+	dir := shards(t)
+	orders := func(args ...string) (all []comparison) {
+		var out struct{ Orders []comparison }
+		if err := json.Unmarshal([]byte(ok(t, append([]string{"plan", dir, "--json"}, args...)...).stdout), &out); err != nil {
+			t.Fatal(err)
+		}
+		return out.Orders
+	}
+	usual := orders()
+	if more := orders("--window", "7"); len(more) != len(usual)+2 {
+		t.Errorf("--window 7: got %d orders, want two more than %d", len(more), len(usual))
+	}
+	if same := orders("--window", "64"); len(same) != len(usual) {
+		t.Errorf("--window 64: got %d orders, want the usual %d", len(same), len(usual))
+	}
+	slot := orders("--shuffle", "slot", "--window", "9")
+	if len(slot) != 7 || slot[0].Window != 9 || !slot[6].Default { // five, 9, and the default, 4
+		t.Errorf("--shuffle slot --window 9: got %+v", slot)
+	}
+	for _, o := range slot {
+		if o.Shuffle != "slot" {
+			t.Errorf("--shuffle slot: got %+v", o)
+		}
 	}
 }
 
