@@ -156,7 +156,7 @@ func (j *job) confirm(ctx context.Context) error {
 		err = fmt.Errorf("%s: gone meanwhile: %w", list(slices.Sorted(maps.Keys(missing))), objstore.ErrChanged)
 	}
 	if err != nil {
-		return fmt.Errorf("pack: confirm: %w", err)
+		return fmt.Errorf("pack: confirm (run again when nobody else writes here): %w", err)
 	}
 	return nil
 }
