@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"errors"
 	"io"
 	"net"
 	"testing"
@@ -31,7 +32,7 @@ func TestServerEndsItsOwnSideFirst(t *testing.T) {
 	if err := half.CloseWrite(); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := client.Read(make([]byte, 1)); n != 0 || err != io.EOF {
+	if n, err := client.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
 		t.Errorf("got %d bytes and %v, want the end", n, err)
 	}
 	if _, err := client.Write([]byte("x")); err != nil {
