@@ -79,3 +79,17 @@ func TestWhatFailsAheadIsLeftAlone(t *testing.T) {
 		})
 	}
 }
+
+// Parts of a chunk that fail while it is fetched ahead make nobody look for the next one.
+func TestPartsThatFailTellNobody(t *testing.T) {
+	d := newDataset(t, 50, same(10, 3000), 10, 1<<20)
+	for err, want := range map[error]bool{nil: true, objstore.ErrUnavailable: false} {
+		d.store.SetFault(func(memstore.Call) memstore.Fault { return memstore.Fault{Err: err} })
+		p := newPath(t, Config{Budget: bud(1 << 20), PartSize: 10 << 10})
+		s := p.Open(d.index, d.store, "set/")
+		got := s.readParts(t.Context(), s.parts(0, p.cfg.PartSize), make([]byte, d.index.Chunk(0).Length), true)
+		if told := len(p.kick) > 0; (got == nil) != want || told != want {
+			t.Errorf("store fails with %v: got %v, and told to look again: %v, want %v", err, got, told, want)
+		}
+	}
+}
