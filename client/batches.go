@@ -39,10 +39,11 @@ func (c *Client) Batches(ctx context.Context, opt Options) iter.Seq2[*Batch, err
 				opt.Until = first.Batches
 			}
 		}
-		if !yield(first, err) || err != nil {
+		if err != nil {
+			yield(nil, err)
 			return
 		}
-		c.rest(ctx, &wg, opt, yield)
+		c.read(ctx, &wg, opt, first, yield)
 	}
 }
 
@@ -51,9 +52,10 @@ type result struct {
 	err   error
 }
 
-// rest yields the batches after opt.From, keeping a queue of answers under way.
-func (c *Client) rest(ctx context.Context, wg *sync.WaitGroup, opt Options, yield func(*Batch, error) bool) {
-	var queue []chan result
+// read yields first and the batches after it, keeping a queue of answers under way.
+func (c *Client) read(ctx context.Context, wg *sync.WaitGroup, opt Options, first *Batch, yield func(*Batch, error) bool) {
+	queue := []chan result{make(chan result, 1)}
+	queue[0] <- result{first, nil}
 	next, more := advance(opt.From, &opt)
 	start := func() {
 		ch, number := make(chan result, 1), next

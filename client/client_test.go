@@ -59,6 +59,31 @@ func TestBatchesComeInOrderUnderOneGeneration(t *testing.T) {
 	}
 }
 
+// TestFirstBatchIsUsedWhileTheNextAreRead: the first step of a job is often its longest.
+func TestFirstBatchIsUsedWhileTheNextAreRead(t *testing.T) {
+	ahead := make(chan struct{}, 10)
+	f := &fake{batches: 10, generation: "g", fault: func(n int, _ http.ResponseWriter, _ *http.Request) bool {
+		if n > 0 {
+			ahead <- struct{}{}
+		}
+		return false
+	}}
+	c := newClient(t, client.Config{Gateways: []string{serve(t, f)}})
+	for _, err := range c.Batches(t.Context(), client.Options{Prefetch: 3}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 3 {
+			select {
+			case <-ahead:
+			case <-time.After(10 * time.Second):
+				t.Fatalf("got %d batches asked for while the first was used, want 3", i)
+			}
+		}
+		break
+	}
+}
+
 func TestStepAndUntilSelectBatches(t *testing.T) {
 	f := &fake{batches: 10, generation: "g"}
 	c := newClient(t, client.Config{Gateways: []string{serve(t, f)}})

@@ -90,7 +90,7 @@ const maxProblem = 64 << 10
 
 // readError turns an answer that is no success into an Error.
 func readError(gateway string, resp *http.Response) *Error {
-	e := &Error{Gateway: gateway, Status: resp.StatusCode, RequestID: resp.Header.Get("X-Request-Id")}
+	e := &Error{Gateway: gateway, Status: resp.StatusCode, RequestID: printable(resp.Header.Get("X-Request-Id"))}
 	e.RetryAfter = retryAfter(resp.Header.Get("Retry-After"))
 	if e.Status >= 300 && e.Status < 400 {
 		e.Detail = fmt.Sprintf("a redirect to %.200q, which no gateway sends: give the address of the gateways", resp.Header.Get("Location"))
