@@ -73,7 +73,7 @@ here are stored in the index and are what a URL without parameters means.`,
 			check := func(args []string) { x.check(f); l = one(f, args[0]) }
 			return check, func(ctx context.Context, _ []string) error {
 				return x.store.with(ctx, l, false, func(ctx context.Context, st objstore.Store) error {
-					rep, err := a.build1(ctx, st, l, x.opt)
+					rep, err := a.buildIndex(ctx, st, l, x.opt)
 					if err != nil {
 						return err
 					}
@@ -84,8 +84,8 @@ here are stored in the index and are what a URL without parameters means.`,
 	})
 }
 
-// build1 indexes one location with a progress bar.
-func (a *app) build1(ctx context.Context, st objstore.Store, l location, opt chunkindex.BuildOptions) (chunkindex.BuildReport, error) {
+// buildIndex indexes one location with a progress bar.
+func (a *app) buildIndex(ctx context.Context, st objstore.Store, l location, opt chunkindex.BuildOptions) (chunkindex.BuildReport, error) {
 	b := a.newBar(ctx, "index")
 	defer b.end()
 	opt.Progress = b.update

@@ -71,7 +71,7 @@ func (a *app) packAndIndex(ctx context.Context, sources []string, st objstore.St
 	if err != nil {
 		return packReport{}, err
 	}
-	x, err := a.build1(ctx, st, l, build)
+	x, err := a.buildIndex(ctx, st, l, build)
 	if err != nil {
 		return packReport{}, err
 	}
