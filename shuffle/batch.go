@@ -63,4 +63,6 @@ type Cursor struct {
 	First     uint64 // first position of the batch being read
 	End       uint64 // position after the last one of the global batch
 	BatchSize uint64
+	Rank      uint64 // who reads, of WorldSize; WorldSize 0 counts as 1
+	WorldSize uint64
 }
