@@ -54,6 +54,8 @@ type Path struct {
 
 	marking sync.Mutex // held while chunks are marked as expected
 
+	ranks ranks
+
 	mu   sync.Mutex // guards open, and when each was read
 	open []*Source
 
@@ -77,6 +79,7 @@ func New(cfg Config) *Path {
 		kick:   make(chan struct{}, 1),
 	}
 	p.gate = &gate{limit: cfg.Fetchers, idle: p.look}
+	p.ranks.known = map[rankKey]*rank{}
 	p.segments.New = func() any { return new([][]byte) }
 	p.follow = newFollowers(cfg.Budget.Total())
 	p.tables = chunkcache.NewObjects[tableKey](cfg.Budget, max(cfg.Budget.Total()/tableShare, 1), (*chunkindex.Table).Bytes,
@@ -143,6 +146,7 @@ func (p *Path) Open(x *chunkindex.Index, store objstore.RangeReader, prefix stri
 		s.cost += chunkcache.Cost(x.Chunk(i).Length)
 	}
 	p.mu.Lock()
+	s.place = len(p.open)
 	p.open = append(p.open, s)
 	p.mu.Unlock()
 	return s
@@ -165,6 +169,9 @@ func (p *Path) fits(s *Source, now time.Time) bool {
 	}
 	return sum <= ahead(p.budget.Total())
 }
+
+// Readers returns what is known of those who read.
+func (p *Path) Readers() []Reader { return p.ranks.list(time.Now()) }
 
 // Stats is a snapshot of the path's counters.
 type Stats struct {

@@ -21,6 +21,7 @@ import (
 type Source struct {
 	path   *Path
 	number uint64 // among the path's sources, 0 where their chunks are the same for all
+	place  int    // in the order of Open
 	index  *chunkindex.Index
 	store  objstore.RangeReader
 	prefix string
@@ -31,6 +32,20 @@ type Source struct {
 // Read brings all ranges of one batch. at says where the reader stands (zero: no plan); it changes speed only.
 // Errors: *chunkindex.RangeError, budget.ErrTooLarge, budget.ErrOverloaded, or the context's.
 func (s *Source) Read(ctx context.Context, at shuffle.Cursor, chunks []chunkindex.ChunkRanges) (*chunkindex.Body, error) {
+	v := s.path.ranks.asked(s, at, time.Now())
+	body, err := s.bring(ctx, at, chunks)
+	v.answered(time.Now())
+	if err != nil {
+		v.ended(time.Now())
+		return nil, err
+	}
+	return chunkindex.NewBody(body.Segments, body.Tiers, func() {
+		body.Close()
+		v.ended(time.Now())
+	}), nil
+}
+
+func (s *Source) bring(ctx context.Context, at shuffle.Cursor, chunks []chunkindex.ChunkRanges) (*chunkindex.Body, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}

@@ -1,0 +1,96 @@
+package datapath
+
+import (
+	"math"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace-data/millrace/internal/objstore/memstore"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+func near(got, want float64) bool { return math.Abs(got-want) <= .1*want }
+
+// Two ranks of one job: what the table says of each follows from when it asks, when the bytes come and when they are sent.
+func TestReadersAreKnownFromTheirRequests(t *testing.T) {
+	d := newDataset(t, 50, same(400, 1000), 40, 64<<10)
+	plan := d.plan(t, shuffle.Window, 2)
+	synctest.Test(t, func(t *testing.T) {
+		d.store.SetFault(func(memstore.Call) memstore.Fault { return memstore.Fault{Delay: 50 * time.Millisecond} })
+		defer d.store.SetFault(nil)
+		p := newPath(t, Config{Budget: bud(64 << 10), NoPrefetch: true}) // one chunk at a time: each batch waits for its bytes
+		s := p.Open(d.index, d.store, "set/")
+		read := func(rank, batch uint64, think time.Duration) {
+			e := plan.Epoch(0)
+			lo := batch * 20
+			at := shuffle.Cursor{Plan: plan, Epoch: e, First: lo, End: lo + 20, BatchSize: 20, Rank: rank, WorldSize: 2}
+			body, err := s.Read(t.Context(), at, d.ranges(t, e.Append(nil, lo+10*rank, lo+10*rank+10)))
+			must(t, err)
+			time.Sleep(10 * time.Millisecond) // to send it
+			body.Close()
+			time.Sleep(think)
+		}
+		begin := time.Now()
+		for batch := range uint64(10) {
+			read(0, batch, 140*time.Millisecond)
+			if batch < 7 {
+				read(1, batch, 0)
+			}
+		}
+		took := time.Since(begin).Seconds()
+		got := p.Readers()
+		if len(got) != 2 || got[0].Rank != 0 || got[1].Rank != 1 {
+			t.Fatalf("got %+v, want ranks 0 and 1", got)
+		}
+		fast, slow := got[0], got[1]
+		if fast.Batch != 9 || fast.Behind != 0 || slow.Batch != 6 || slow.Behind != 3 {
+			t.Errorf("got batch %d, %d behind, and batch %d, %d behind; want 9, 0, 6, 3", fast.Batch, fast.Behind, slow.Batch, slow.Behind)
+		}
+		if !near(fast.Rate, 100/took) {
+			t.Errorf("got %.1f samples/s, want about %.1f", fast.Rate, 100/took)
+		}
+		if fast.Think < 140*time.Millisecond {
+			t.Errorf("got a pause of %v between batches, want at least the 140 ms it takes", fast.Think)
+		}
+		if fast.Waiting <= 0 || fast.Waiting >= 1 {
+			t.Errorf("got %.2f of its time waiting, want a part of it", fast.Waiting)
+		}
+		if want := float64(400-9*20) / 2 / fast.Rate; !near(fast.Left.Seconds(), want) {
+			t.Errorf("got %v left of the epoch, want about %.1f s", fast.Left, want)
+		}
+		// A request out of order moves the reader.
+		read(0, 2, 0)
+		if got := p.Readers()[0]; got.Batch != 2 || p.Readers()[1].Behind != 0 {
+			t.Errorf("got batch %d after a step back, and the other %d behind; want 2 and 0", got.Batch, p.Readers()[1].Behind)
+		}
+		time.Sleep(rankIdle + time.Second)
+		if got := p.Readers(); len(got) != 0 {
+			t.Errorf("got %d readers long after their last request, want none", len(got))
+		}
+	})
+}
+
+// However many ask, the table stays small, and a request without a plan is in nobody's name.
+func TestReadersAreBounded(t *testing.T) {
+	d := newDataset(t, 51, same(4, 1000), 4, 1<<20)
+	p := newPath(t, Config{Budget: bud(1 << 20)})
+	s := p.Open(d.index, d.store, "set/")
+	plan := d.plan(t, shuffle.None, 0)
+	for rank := range uint64(maxRanks + 10) {
+		at := shuffle.Cursor{Plan: plan, Epoch: plan.Epoch(0), End: 4, BatchSize: 4, Rank: rank, WorldSize: 1 << 20}
+		body, err := s.Read(t.Context(), at, d.ranges(t, []uint64{0}))
+		must(t, err)
+		body.Close()
+	}
+	body, err := s.Read(t.Context(), shuffle.Cursor{}, d.ranges(t, []uint64{0}))
+	must(t, err)
+	body.Close()
+	got := p.Readers()
+	if len(got) != maxRanks {
+		t.Fatalf("got %d readers, want %d", len(got), maxRanks)
+	}
+	if got[len(got)-1].Rank != maxRanks+9 {
+		t.Errorf("got rank %d as the last, want the newest, %d", got[len(got)-1].Rank, maxRanks+9)
+	}
+}
