@@ -99,6 +99,7 @@ func (g *Gateway) cursor(ctx context.Context, b batchRequest) (shuffle.Cursor, f
 	return shuffle.Cursor{
 		Plan: plan, Epoch: epoch,
 		First: first, End: min(first+b.batchSize, b.dataset.Index.Samples()), BatchSize: b.batchSize,
+		Rank: b.rank, WorldSize: b.worldSize,
 	}, leave, nil
 }
 

@@ -148,6 +148,9 @@ func newRig(t *testing.T, samples, meanSize int, edit func(*gateway.Config)) *ri
 		Stats: func() []gateway.Stat {
 			return []gateway.Stat{{Name: "cache_hits_total", Help: "Hits.", Value: 42}}
 		},
+		Readers: func() []gateway.Reader {
+			return []gateway.Reader{{Dataset: "photos", Shuffle: shuffle.Slot, Window: 4, Seed: 1 << 63, BatchSize: 16, WorldSize: 2, Batch: 3, SamplesPerSecond: 12.5}}
+		},
 	}
 	if edit != nil {
 		edit(&cfg)

@@ -46,6 +46,7 @@ type Config struct {
 	Log      zerolog.Logger
 	Version  string
 	Stats    func() []Stat
+	Readers  func() []Reader
 
 	AdminListen bool          // metrics, statistics and pprof are served by Admin alone, not on the data port
 	Deadline    time.Duration // to the first byte, 60 s; the header Millrace-Deadline-Ms may lower it

@@ -102,6 +102,9 @@ func (g *Gateway) stats() []Stat {
 			Stat{"budget_used_bytes", "Memory budget in use.", float64(b.InUse())},
 			Stat{"budget_pinned_bytes", "Memory budget in use, without what the cache could let go of.", float64(b.Pinned())})
 	}
+	if g.cfg.Readers != nil {
+		out = append(out, readerStats(g.cfg.Readers())...)
+	}
 	ready := 1.0
 	if begun, _ := g.draining(); begun {
 		ready = 0
@@ -144,7 +147,11 @@ func (g *Gateway) getStats(x *exchange) error {
 		}
 	}
 	x.w.Header().Set("Cache-Control", "no-store")
-	return sendJSON(x, map[string]any{"version": g.cfg.Version, "counters": counters})
+	readers := []Reader{}
+	if g.cfg.Readers != nil {
+		readers = append(readers, g.cfg.Readers()...)
+	}
+	return sendJSON(x, map[string]any{"version": g.cfg.Version, "counters": counters, "readers": readers})
 }
 
 func labels(m *dto.Metric) string {
