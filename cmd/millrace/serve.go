@@ -85,8 +85,9 @@ type server struct {
 	path    *datapath.Path
 	gateway *gateway.Gateway
 	stores  []objstore.Store
-	pace    bool     // the collector: unless the user does
-	closers []func() // called last to first
+	names   map[*datapath.Source]string // of the datasets
+	pace    bool                        // the collector: unless the user does
+	closers []func()                    // called last to first
 }
 
 func (s *server) close() {
@@ -125,7 +126,7 @@ func (a *app) compose(ctx context.Context, c *serveConfig) (*server, error) {
 	}
 	if err == nil {
 		s.gateway, err = gateway.New(gateway.Config{
-			Datasets: s.datasets(all), Budget: b, Log: s.log, Version: buildInfo().Version, Stats: s.stats,
+			Datasets: s.datasets(all), Budget: b, Log: s.log, Version: buildInfo().Version, Stats: s.stats, Readers: s.readers,
 			AdminListen: c.adminListen != "", Deadline: c.deadline,
 			LameDuck: max(c.lameDuck, 1), // 0 would be the default
 		})
@@ -139,8 +140,11 @@ func (a *app) compose(ctx context.Context, c *serveConfig) (*server, error) {
 
 func (s *server) datasets(all []opened) []gateway.Dataset {
 	sets := make([]gateway.Dataset, 0, len(all))
+	s.names = make(map[*datapath.Source]string, len(all))
 	for _, d := range all {
-		sets = append(sets, gateway.Dataset{Name: d.loc.name, Index: d.index, Source: s.path.Open(d.index, d.store, d.loc.prefix)})
+		source := s.path.Open(d.index, d.store, d.loc.prefix)
+		s.names[source] = d.loc.name
+		sets = append(sets, gateway.Dataset{Name: d.loc.name, Index: d.index, Source: source})
 	}
 	return sets
 }
