@@ -15,7 +15,9 @@ const (
 	readerNew     = 30 * time.Second // after which a reader who asked for one batch is forgotten
 	readerGone    = 2 * time.Second  // at the least, one who went on; or, if he is slow,
 	readerGaps    = 8                // so many times as long as he took from batch to batch of late
-	readerLimit   = 64               // readers followed at once
+	readerLimit   = 64               // readers followed at once, and fewer where their plans are large
+	readerHolds   = 256              // bytes for each chunk of its data set that a reader keeps alive: plan, epoch, the next one
+	readerShare   = 32               // the part of the budget that all of them may keep so beside it: a thirty-second
 	nearBatches   = 8                // reads this near each other belong to one reader: the ranks of one job
 	behindBatches = 2                // how far behind the first of them the chunks are kept
 	aheadChunks   = 16               // fetched ahead, or to the end of the next window if that is more
@@ -42,6 +44,7 @@ type reader struct {
 // followers knows the readers, and so which chunks are about to be needed.
 type followers struct {
 	budget int64
+	holds  int64 // bytes that the readers' plans may take
 
 	mu      sync.Mutex
 	readers []*reader
@@ -49,7 +52,7 @@ type followers struct {
 }
 
 func newFollowers(budget int64) *followers {
-	return &followers{budget: ahead(budget), wanted: map[key]struct{}{}}
+	return &followers{budget: ahead(budget), holds: budget / readerShare, wanted: map[key]struct{}{}}
 }
 
 // expected reports whether a reader is known to come for a chunk, and the chunk will be kept for it.
@@ -168,10 +171,7 @@ func (f *followers) move(s *Source, at shuffle.Cursor, now time.Time) (r *reader
 	}
 	changed = f.dropIdle(now)
 	if r == nil {
-		if len(f.readers) == readerLimit {
-			oldest := slices.MinFunc(f.readers, func(a, b *reader) int { return a.seen.Compare(b.seen) })
-			f.readers = slices.DeleteFunc(f.readers, func(r *reader) bool { return r == oldest })
-		}
+		f.makeRoom(s)
 		r = &reader{source: s, at: at, step: now, seen: now}
 		f.readers, changed = append(f.readers, r), true
 	}
@@ -189,6 +189,22 @@ func (f *followers) move(s *Source, at shuffle.Cursor, now time.Time) (r *reader
 	f.expect()
 	return r, true, !r.served
 }
+
+// makeRoom forgets readers, the one not heard of for longest first, until one more of s may be followed.
+func (f *followers) makeRoom(s *Source) {
+	held := s.held()
+	for _, r := range f.readers {
+		held += r.source.held()
+	}
+	for len(f.readers) > 0 && (len(f.readers) >= readerLimit || held > f.holds) {
+		oldest := slices.MinFunc(f.readers, func(a, b *reader) int { return a.seen.Compare(b.seen) })
+		held -= oldest.source.held()
+		f.readers = slices.DeleteFunc(f.readers, func(r *reader) bool { return r == oldest })
+	}
+}
+
+// held is what a reader of s keeps alive.
+func (s *Source) held() int64 { return readerHolds * int64(s.index.Chunks()) }
 
 // advance notes that the reader has come to a batch that none of its ranks has asked for before.
 func (r *reader) advance(at shuffle.Cursor, now time.Time) {

@@ -113,3 +113,21 @@ func TestReaderKeepsItsPlaceWhenItsPlanIsPreparedAgain(t *testing.T) {
 		t.Errorf("got %d readers, want one for each seed", got)
 	}
 }
+
+// What the readers keep alive is bounded by the budget: of many plans of a large data set only the newest are followed.
+func TestReadersKeepFewLargePlans(t *testing.T) {
+	d := newDataset(t, 53, same(400, 1000), 1, 1<<20) // 400 chunks: 100 KiB a reader
+	for total, want := range map[int64]int{64 << 20: 20, 16 << 20: 5, 1 << 20: 1} {
+		p := newPath(t, Config{Budget: bud(total)})
+		s := p.Open(d.index, d.store, "set/")
+		for seed := range uint64(25) {
+			plan, err := shuffle.NewPlan(shuffle.Params{Shuffle: shuffle.Window, Window: 2, Seed: seed}, d.index.First())
+			must(t, err)
+			r, _ := p.moved(s, shuffle.Cursor{Plan: plan, Epoch: plan.Epoch(0), End: 1, BatchSize: 1})
+			p.follow.ended(r, time.Now())
+		}
+		if got := len(p.follow.list(1)); got != want {
+			t.Errorf("got %d readers followed with a budget of %d bytes, want %d", got, total, want)
+		}
+	}
+}
