@@ -68,7 +68,7 @@ func (s *suite) fetch(ctx context.Context, pieces []piece, n int, span time.Dura
 	return fetch(ctx, s.world.store, pieces, n, span)
 }
 
-// parts cuts a data set into pieces of part bytes for STRAIGHT.
+// parts cuts a dataset into pieces of part bytes for STRAIGHT.
 func (d set) parts(ctx context.Context, store objstore.Store, part int64) ([]piece, error) {
 	var pieces []piece
 	for i := range d.shards {

@@ -65,7 +65,7 @@ func parse(args []string) (options, error) {
 	f.StringVar(&o.out, "out", "", "write the table to this `file`, as well as to standard error")
 	f.StringVar(&o.profile, "profile", "", "write CPU profiles of the warm gateway into this `directory`")
 	f.StringVar(&o.dir, "dir", "", "where the data lies while this runs (default a temporary directory)")
-	f.Int64Var(&o.mib, "mib", 512, "size of each data set in MiB")
+	f.Int64Var(&o.mib, "mib", 512, "size of each dataset in MiB")
 	f.DurationVar(&o.span, "span", 800*time.Millisecond, "duration of one warm arm")
 	if err := f.Parse(args); err != nil {
 		return o, err

@@ -102,7 +102,7 @@ func (s *suite) finish(ctx context.Context) error {
 	}
 	var b bytes.Buffer
 	b.WriteString("# Benchmarks\n\nWritten by `make bench`; not edited by hand.\n\n")
-	fmt.Fprintf(&b, "- machine: %s\n- commit: %s\n- date: %s\n- data: two data sets of %d MiB in chunks of 8 MiB, samples of 110 KB and of 4 KB, batches of 256\n",
+	fmt.Fprintf(&b, "- machine: %s\n- commit: %s\n- date: %s\n- data: two datasets of %d MiB in chunks of 8 MiB, samples of 110 KB and of 4 KB, batches of 256\n",
 		machine(), commit(ctx), time.Now().UTC().Format(time.DateOnly), s.mib)
 	fmt.Fprintf(&b, "- rounds: %d, arms alternating; result = median of the paired ratios, beside it their quartiles\n", s.rounds)
 	if s.quick {

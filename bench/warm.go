@@ -24,7 +24,7 @@ func (s *suite) warm(ctx context.Context) error {
 	return nil
 }
 
-// room is a cache that holds a whole data set.
+// room is a cache that holds a whole dataset.
 func (s *suite) room() int64 { return s.mib<<20*3/2 + 256<<20 }
 
 // epoch gives the batches of one epoch after another.

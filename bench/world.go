@@ -27,7 +27,7 @@ const (
 	loose     = 16
 )
 
-// set is one data set. Its samples have one length, so that where each lies is known.
+// set is one dataset. Its samples have one length, so that where each lies is known.
 type set struct {
 	name    string
 	payload int64
@@ -128,7 +128,7 @@ func (d set) scatter(ctx context.Context, store objstore.Store) error {
 	return g.Wait()
 }
 
-// world is a MinIO with both data sets.
+// world is a MinIO with both datasets.
 type world struct {
 	minio   *process
 	store   *s3backend.Backend

@@ -1,5 +1,5 @@
 // Package chunkcache keeps chunks in memory, in leased slots. Keys are generic: it knows
-// no store and no data set.
+// no store and no dataset.
 //
 // What it guarantees:
 //

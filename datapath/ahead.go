@@ -16,7 +16,7 @@ const (
 	readerGone    = 2 * time.Second  // at the least, one who went on; or, if he is slow,
 	readerGaps    = 8                // so many times as long as he took from batch to batch of late
 	readerLimit   = 64               // readers followed at once, and fewer where their plans are large
-	readerHolds   = 256              // bytes for each chunk of its data set that a reader keeps alive: plan, epoch, the next one
+	readerHolds   = 256              // bytes for each chunk of its dataset that a reader keeps alive: plan, epoch, the next one
 	readerShare   = 32               // the part of the budget that all of them may keep so beside it: a thirty-second
 	nearBatches   = 8                // reads this near each other belong to one reader: the ranks of one job
 	behindBatches = 2                // how far behind the first of them the chunks are kept
@@ -224,7 +224,7 @@ func (r *reader) patience() time.Duration {
 // find returns the reader that a read belongs to: the one of the same plan that stands near it.
 func (f *followers) find(s *Source, at shuffle.Cursor) *reader {
 	for _, r := range f.readers {
-		// The same plan prepared again is the same: its order follows from the data set and the parameters.
+		// The same plan prepared again is the same: its order follows from the dataset and the parameters.
 		if r.source != s || r.at.Plan != at.Plan && r.at.Plan.Params() != at.Plan.Params() {
 			continue
 		}

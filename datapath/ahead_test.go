@@ -114,7 +114,7 @@ func TestReaderKeepsItsPlaceWhenItsPlanIsPreparedAgain(t *testing.T) {
 	}
 }
 
-// What the readers keep alive is bounded by the budget: of many plans of a large data set only the newest are followed.
+// What the readers keep alive is bounded by the budget: of many plans of a large dataset only the newest are followed.
 func TestReadersKeepFewLargePlans(t *testing.T) {
 	d := newDataset(t, 53, same(400, 1000), 1, 1<<20) // 400 chunks: 100 KiB a reader
 	for total, want := range map[int64]int{64 << 20: 20, 16 << 20: 5, 1 << 20: 1} {

@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// dataset is a data set in memory with its index.
+// dataset is a dataset in memory with its index.
 type dataset struct {
 	store *memstore.Store
 	index *chunkindex.Index

@@ -39,7 +39,7 @@ type key struct {
 	crc    uint32
 }
 
-// Path is one process's data path, shared by all its data sets. It is safe for concurrent use.
+// Path is one process's data path, shared by all its datasets. It is safe for concurrent use.
 type Path struct {
 	cfg    Config
 	budget *budget.Budget
@@ -136,7 +136,7 @@ func (t tableCache) Add(chunk int, table *chunkindex.Table) {
 // Tables returns a cache for one index's sample tables, under the path's budget.
 func (p *Path) Tables() chunkindex.TableCache { return tableCache{p, p.sources.Add(1)} }
 
-// Open returns the source of one data set.
+// Open returns the source of one dataset.
 func (p *Path) Open(x *chunkindex.Index, store objstore.RangeReader, prefix string) *Source {
 	s := &Source{path: p, index: x, store: store, prefix: prefix}
 	if !p.cfg.CheckSHA {
@@ -152,10 +152,10 @@ func (p *Path) Open(x *chunkindex.Index, store objstore.RangeReader, prefix stri
 	return s
 }
 
-// together is for how long a data set that was read counts among those read now.
+// together is for how long a dataset that was read counts among those read now.
 const together = 30 * time.Second
 
-// fits notes that a data set is read, and reports whether all its chunks and those of the others read now fit into
+// fits notes that a dataset is read, and reports whether all its chunks and those of the others read now fit into
 // memory together.
 func (p *Path) fits(s *Source, now time.Time) bool {
 	p.mu.Lock()

@@ -50,7 +50,7 @@ func TestMemoryIsMappedBehindSmallChunks(t *testing.T) {
 	})
 }
 
-// A cache that the data set does not fit into keeps room for bodies.
+// A cache that the dataset does not fit into keeps room for bodies.
 func TestMappedMemoryLeavesRoom(t *testing.T) {
 	d := newDataset(t, 31, same(100, 30000), 10, 1<<20)
 	synctest.Test(t, func(t *testing.T) {

@@ -98,7 +98,7 @@ func TestFullEpochWithATenthOfTheDataInMemory(t *testing.T) {
 	}
 }
 
-// Two data sets that fit into memory one by one, but not together, are not read whole for a batch of each.
+// Two datasets that fit into memory one by one, but not together, are not read whole for a batch of each.
 func TestTwoDataSetsThatDoNotFitTogether(t *testing.T) {
 	d := newDataset(t, 3, same(1200, 3000), 100, 256<<10)
 	p := newPath(t, Config{Budget: bud(d.index.Bytes() * 2)})
@@ -208,7 +208,7 @@ func TestStoreErrorsNameTheRange(t *testing.T) {
 	}
 }
 
-// What an index claims is no proof: two data sets share a chunk only where its digest was compared.
+// What an index claims is no proof: two datasets share a chunk only where its digest was compared.
 func TestTwoNamesShareOneChunk(t *testing.T) {
 	d := newDataset(t, 7, same(4, 1000), 4, 1<<20)
 	for check, want := range map[bool]int{true: 1, false: 2} {
@@ -229,7 +229,7 @@ func TestTwoNamesShareOneChunk(t *testing.T) {
 	}
 }
 
-// Within a data set two shards of the same bytes are one chunk in memory.
+// Within a dataset two shards of the same bytes are one chunk in memory.
 func TestTwoShardsOfTheSameBytesShareOneChunk(t *testing.T) {
 	d := newDataset(t, 7, same(4, 1000), 4, 1<<20)
 	p := newPath(t, Config{Budget: bud(1 << 20)})

@@ -17,7 +17,7 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Source reads batches of one data set. It is safe for concurrent use.
+// Source reads batches of one dataset. It is safe for concurrent use.
 type Source struct {
 	path   *Path
 	number uint64 // among the path's sources, 0 where their chunks are the same for all
@@ -86,7 +86,7 @@ type batch struct {
 	chunks   []chunkindex.ChunkRanges
 	segments int
 	bytes    int64
-	fits     bool // the data sets that are read fit into memory together
+	fits     bool // the datasets that are read fit into memory together
 	local    bool // of an order whose reader comes for the rest of its chunks soon
 	first    bool // its reader is new: nothing was fetched ahead of it
 }

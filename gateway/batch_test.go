@@ -124,7 +124,7 @@ func TestTails(t *testing.T) {
 	if got, want := b.StatusCode, http.StatusNotFound; got != want {
 		t.Errorf("got status %d past a dropped tail, want %d", got, want)
 	}
-	// A batch may be larger than the data set when it is padded: it wraps more than once.
+	// A batch may be larger than the dataset when it is padded: it wraps more than once.
 	c := r.do("GET", "/epoch/1/batch/0?tail=pad&shuffle=full&batch_size=120")
 	if got, want := c.body, r.want(params, 1, 0, 120); !bytes.Equal(got, want) {
 		t.Errorf("got %d bytes of a batch of 120 that differ from the %d wanted", len(got), len(want))

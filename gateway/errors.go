@@ -52,7 +52,7 @@ type problem struct {
 	Cause   error
 }
 
-// place is where in the data set a store's object does not match the index.
+// place is where in the dataset a store's object does not match the index.
 type place struct {
 	Shard  int   `json:"shard"`
 	Offset int64 `json:"offset"`

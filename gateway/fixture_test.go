@@ -72,7 +72,7 @@ func (s *source) Read(ctx context.Context, _ shuffle.Cursor, chunks []chunkindex
 	return chunkindex.NewBody(segments, tiers, func() { s.open.Add(-1) }), nil
 }
 
-// rig is a gateway over a small data set in memory.
+// rig is a gateway over a small dataset in memory.
 type rig struct {
 	t       *testing.T
 	store   *memstore.Store

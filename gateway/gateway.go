@@ -25,7 +25,7 @@ type Source interface {
 	Read(ctx context.Context, at shuffle.Cursor, chunks []chunkindex.ChunkRanges) (*chunkindex.Body, error)
 }
 
-// Dataset is one data set that is served.
+// Dataset is one dataset that is served.
 type Dataset struct {
 	Name   string
 	Index  *chunkindex.Index
@@ -83,7 +83,7 @@ type dataset struct {
 	indexETag string
 }
 
-// validName bounds data set names to what a path carries without escapes.
+// validName bounds dataset names to what a path carries without escapes.
 var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 
 // New checks cfg and builds the routes. It starts nothing.
@@ -120,16 +120,16 @@ func New(cfg Config) (*Gateway, error) {
 func (g *Gateway) addDatasets(all []Dataset) error {
 	var faults []error
 	if len(all) == 0 {
-		faults = append(faults, errors.New("no data set"))
+		faults = append(faults, errors.New("no dataset"))
 	}
 	for _, d := range all {
 		switch {
 		case !validName.MatchString(d.Name):
-			faults = append(faults, fmt.Errorf("data set name %q: letters, digits, dot, dash and underscore only", d.Name))
+			faults = append(faults, fmt.Errorf("dataset name %q: letters, digits, dot, dash and underscore only", d.Name))
 		case g.byName[d.Name] != nil:
-			faults = append(faults, fmt.Errorf("data set name %q is given twice", d.Name))
+			faults = append(faults, fmt.Errorf("dataset name %q is given twice", d.Name))
 		case d.Index == nil || d.Source == nil:
-			faults = append(faults, fmt.Errorf("data set %q has no index or no source", d.Name))
+			faults = append(faults, fmt.Errorf("dataset %q has no index or no source", d.Name))
 		default:
 			ds := &dataset{Dataset: d, indexETag: indexETag(d.Index)}
 			g.datasets = append(g.datasets, ds)
@@ -165,7 +165,7 @@ func PlanMemory(total int64, indexes []*chunkindex.Index) int64 {
 	return planMemory(defaultPlanBytes, total, indexes)
 }
 
-// planMemory always leaves room for one epoch of the largest data set.
+// planMemory always leaves room for one epoch of the largest dataset.
 func planMemory(want, total int64, indexes []*chunkindex.Index) int64 {
 	least := int64(0)
 	for _, x := range indexes {

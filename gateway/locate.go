@@ -33,7 +33,7 @@ type placed struct {
 type located struct {
 	numbers       []uint64 // of the samples, in the order of the answer
 	samples       []placed
-	before, after []byte // of the data set's format, around the samples
+	before, after []byte // of the dataset's format, around the samples
 	size          int64  // of the whole body
 	crc           uint32 // CRC-32C of the whole body
 

@@ -187,7 +187,7 @@ func (d *dataset) planBytes(params shuffle.Params) int64 {
 	return planOverhead + bytesPerLaneChunk*int64(d.Index.Chunks())
 }
 
-// plan returns the plan of a data set under params, and what ends its use.
+// plan returns the plan of a dataset under params, and what ends its use.
 func (p *plans) plan(ctx context.Context, d *dataset, params shuffle.Params) (_ *shuffle.Plan, release func(), err error) {
 	e, err := p.acquire(ctx, planKey{dataset: d, params: params}, d.planBytes(params))
 	if err != nil {

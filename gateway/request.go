@@ -28,7 +28,7 @@ func planNames() []string {
 
 func batchNames() []string { return append(planNames(), "rank", "world_size", "format") }
 
-// planRequest is a resolved plan: every parameter has its value, from the URL or from the data set's defaults.
+// planRequest is a resolved plan: every parameter has its value, from the URL or from the dataset's defaults.
 type planRequest struct {
 	dataset   *dataset
 	params    shuffle.Params
@@ -47,7 +47,7 @@ type batchRequest struct {
 	epoch, batch uint64
 }
 
-// findDataset returns the data set that the path names; the short path means the default one.
+// findDataset returns the dataset that the path names; the short path means the default one.
 func (g *Gateway) findDataset(x *exchange) (*dataset, error) {
 	name := chi.URLParam(x.r, "dataset")
 	if name == "" {
@@ -56,13 +56,13 @@ func (g *Gateway) findDataset(x *exchange) (*dataset, error) {
 	}
 	d, ok := g.byName[name]
 	if !ok {
-		return nil, &problem{Status: http.StatusNotFound, Code: codeNotFound, Detail: "no data set of this name"}
+		return nil, &problem{Status: http.StatusNotFound, Code: codeNotFound, Detail: "no dataset of this name"}
 	}
 	x.log.dataset = d.Name
 	return d, nil
 }
 
-// decodePlan resolves the parameters that the query gives against the data set's defaults.
+// decodePlan resolves the parameters that the query gives against the dataset's defaults.
 func decodePlan(q *query, d *dataset) planRequest {
 	def := d.Index.Defaults()
 	p := planRequest{dataset: d}
@@ -109,7 +109,7 @@ func (d *dataset) check(q *query) error {
 		return err
 	}
 	if other {
-		return &problem{Status: http.StatusNotFound, Code: codeNotFound, Detail: "this generation of the data set is not served"}
+		return &problem{Status: http.StatusNotFound, Code: codeNotFound, Detail: "this generation of the dataset is not served"}
 	}
 	return nil
 }

@@ -52,7 +52,7 @@ func sendBytes(x *exchange, contentType string, body []byte) {
 // noQuery refuses parameters where none are known.
 func noQuery(x *exchange) error { return parseQuery(x.r.URL.RawQuery).err() }
 
-// datasetLinks are the addresses that belong to a data set.
+// datasetLinks are the addresses that belong to a dataset.
 type datasetLinks struct {
 	Self  string `json:"self"`
 	Epoch string `json:"epoch"`
@@ -60,7 +60,7 @@ type datasetLinks struct {
 	Index string `json:"index"`
 }
 
-// datasetInfo describes a data set.
+// datasetInfo describes a dataset.
 type datasetInfo struct {
 	Name        string              `json:"name"`
 	Default     bool                `json:"default"`

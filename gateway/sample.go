@@ -15,7 +15,7 @@ import (
 )
 
 // maxEpochs bounds the epochs of one question for occurrences: each has to be prepared. maxOccurrences
-// bounds the answer: where a batch is larger than the data set, padding delivers a sample many times an epoch.
+// bounds the answer: where a batch is larger than the dataset, padding delivers a sample many times an epoch.
 const (
 	maxEpochs       = 1000
 	maxOccurrences  = 1 << 16

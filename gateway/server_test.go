@@ -242,6 +242,6 @@ func TestConfigurationFaultsAreReportedTogether(t *testing.T) {
 		t.Errorf("got %v, want an error that names both", err)
 	}
 	if _, err := gateway.New(gateway.Config{}); err == nil || errors.Is(err, io.EOF) {
-		t.Errorf("got %v without a data set, want an error", err)
+		t.Errorf("got %v without a dataset, want an error", err)
 	}
 }

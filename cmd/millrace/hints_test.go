@@ -179,7 +179,7 @@ func TestBenchOfAGatewayThatDies(t *testing.T) {
 		}
 		defer s.close()
 		m := &mortal{gateway: s.gateway.Handler()}
-		m.left.Store(5) // the list of data sets, the first batch, and three of the load
+		m.left.Store(5) // the list of datasets, the first batch, and three of the load
 		l, err := runBench(t.Context(), "http://gw", &benchFlags{connections: 2, duration: time.Minute, patience: reachTime, http: &http.Client{Transport: m}})
 		if err != nil {
 			t.Fatal(err)
