@@ -59,11 +59,17 @@ func (l *lines) UnmarshalJSON(p []byte) error {
 		if len(l.read) == l.most {
 			return fmt.Errorf("more than the batch's %d samples: %w", l.most, ErrProtocol)
 		}
-		var s Sample
+		var s struct {
+			Sample
+			KeyBytes []byte `json:"key_base64"` // of a key that is not UTF-8
+		}
 		if err := in.Decode(&s); err != nil {
 			return fmt.Errorf("sample %d: %w", len(l.read), err)
 		}
-		l.read = append(l.read, s)
+		if len(s.KeyBytes) > 0 {
+			s.Key = string(s.KeyBytes)
+		}
+		l.read = append(l.read, s.Sample)
 	}
 	return nil
 }

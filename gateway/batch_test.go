@@ -262,13 +262,20 @@ func TestManifestPlanAndOccurrencesAgree(t *testing.T) {
 		Samples []struct {
 			Position       uint64
 			Key, Shard     string
+			KeyBytes       []byte `json:"key_base64"`
 			Offset, Length int64
 			CRC32C         string
 		}
 	}
-	r.json("/v1/datasets/photos/epochs/2/batches/1/manifest?tail=pad", &manifest)
-	body := r.do("GET", "/epoch/2/batch/1?tail=pad").body
+	r.json("/v1/datasets/photos/epochs/2/batches/0/manifest?tail=pad&batch_size=60", &manifest)
+	body := r.do("GET", "/epoch/2/batch/0?tail=pad&batch_size=60").body
 	for i, s := range manifest.Samples {
+		if len(s.KeyBytes) > 0 { // which JSON cannot carry as text
+			s.Key = string(s.KeyBytes)
+		}
+		if !slices.Contains(r.order, s.Key) {
+			t.Errorf("sample %d: got key %q, want one of the dataset", i, s.Key)
+		}
 		stored := body[:s.Length]
 		body = body[s.Length:]
 		if got, want := fmt.Sprintf("%08x", crcOf(stored)), s.CRC32C; got != want {
@@ -282,16 +289,16 @@ func TestManifestPlanAndOccurrencesAgree(t *testing.T) {
 		var found struct {
 			Occurrences []struct{ Epoch, Batch, Position uint64 }
 		}
-		r.json("/v1/datasets/photos/occurrences?epochs=0-9&tail=pad&key="+url.QueryEscape(s.Key), &found)
+		r.json("/v1/datasets/photos/occurrences?epochs=0-9&tail=pad&batch_size=60&key="+url.QueryEscape(s.Key), &found)
 		ok := false
 		for _, o := range found.Occurrences {
-			ok = ok || o.Epoch == 2 && o.Batch == 1 && o.Position == s.Position
+			ok = ok || o.Epoch == 2 && o.Batch == 0 && o.Position == s.Position
 		}
 		if !ok || len(found.Occurrences) < 10 {
-			t.Errorf("sample %d: got occurrences %v, want epoch 2, batch 1, position %d among them", i, found.Occurrences, s.Position)
+			t.Errorf("sample %d: got occurrences %v, want epoch 2, batch 0, position %d among them", i, found.Occurrences, s.Position)
 		}
 	}
-	if got, want := len(manifest.Samples), 16; got != want {
+	if got, want := len(manifest.Samples), 60; got != want {
 		t.Errorf("got %d samples in the manifest, want %d", got, want)
 	}
 	var epoch struct {
@@ -325,6 +332,7 @@ func TestManifestNamesEverySample(t *testing.T) {
 			Samples []struct {
 				Position uint64
 				Key      string
+				KeyBytes []byte `json:"key_base64"`
 			}
 		}
 		r.json(path, &m)
@@ -332,6 +340,9 @@ func TestManifestNamesEverySample(t *testing.T) {
 			t.Fatalf("got %d samples, want %d", got, size)
 		}
 		for i, s := range m.Samples {
+			if len(s.KeyBytes) > 0 {
+				s.Key = string(s.KeyBytes)
+			}
 			if want := r.order[order.At(uint64(i)%50)]; s.Key != want || s.Position != uint64(i) {
 				t.Fatalf("sample %d of %d: got %q at %d, want %q", i, size, s.Key, s.Position, want)
 			}

@@ -117,7 +117,7 @@ func newRig(t *testing.T, samples, meanSize int, edit func(*gateway.Config)) *ri
 		for i := s * samples / shards; i < (s+1)*samples/shards; i++ {
 			key := fmt.Sprintf("d%d/s%05d", s, i)
 			if i == oddSample {
-				key += ` +&=%?#";` // whatever a URL gives a meaning to
+				key += " +&=%?#\";\xff" // whatever a URL gives a meaning to
 			}
 			stored := member(t, key+".bin", random, meanSize/2+random.IntN(meanSize+1))
 			stored = append(stored, member(t, key+".cls", random, 3)...)
@@ -193,7 +193,7 @@ func rawMember(tb testing.TB, name string, content []byte) []byte {
 	tb.Helper()
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
-	if err := w.WriteHeader(&tar.Header{Name: name, Size: int64(len(content)), Mode: 0o644, Format: tar.FormatUSTAR}); err != nil {
+	if err := w.WriteHeader(&tar.Header{Name: name, Size: int64(len(content)), Mode: 0o644, Format: tar.FormatGNU}); err != nil {
 		tb.Fatal(err)
 	}
 	if _, err := w.Write(content); err != nil {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"unicode/utf8"
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/shuffle"
@@ -17,10 +18,19 @@ import (
 type manifestSample struct {
 	Position uint64 `json:"position"`
 	Key      string `json:"key"`
+	KeyBytes []byte `json:"key_base64,omitempty"` // where the key is no text that JSON can carry
 	Shard    string `json:"shard"`
 	Offset   int64  `json:"offset"`
 	Length   uint32 `json:"length"`
 	CRC32C   string `json:"crc32c"`
+}
+
+// bytesOfKey returns a key that JSON would change: two such keys must not look like one.
+func bytesOfKey(key string) []byte {
+	if utf8.ValidString(key) {
+		return nil
+	}
+	return []byte(key)
 }
 
 func (g *Gateway) getManifest(x *exchange) error {
@@ -88,7 +98,7 @@ func (m manifest) encode(ctx context.Context, write func(p []byte)) error {
 		for i, s := range run {
 			extent := index.Extents(int(s.chunk))[0]
 			line, err := encodeJSON(manifestSample{
-				Position: position, Key: keys[i], Shard: index.Shard(extent.Shard).Key,
+				Position: position, Key: keys[i], KeyBytes: bytesOfKey(keys[i]), Shard: index.Shard(extent.Shard).Key,
 				Offset: extent.Offset + int64(s.offset), Length: s.length, CRC32C: fmt.Sprintf("%08x", s.crc),
 			})
 			if err != nil {
