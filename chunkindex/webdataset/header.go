@@ -31,7 +31,12 @@ func parseHeader(b []byte) (header, error) {
 		return header{}, errNumber
 	}
 	h := header{name: text(b[:100]), size: size, kind: b[156]}
-	if string(b[257:263]) == "ustar\x00" {
+	switch string(b[257:263]) {
+	case "ustar ": // of GNU, which keeps times where others have the prefix
+		if !timeField(b[345:357]) || !timeField(b[357:369]) {
+			return header{}, errNumber
+		}
+	case "ustar\x00":
 		prefix := b[345:500]
 		if string(b[508:512]) == "tar\x00" { // star keeps times behind a shorter prefix
 			prefix = b[345:476]
@@ -93,6 +98,19 @@ func octal(b []byte) (int64, bool) {
 	}
 	n, err := strconv.ParseUint(s, 8, 62)
 	return int64(n), err == nil
+}
+
+// timeField reports whether a field is a time or empty. Anything else some readers take for the beginning of the name and
+// others do not, so that they would find other members.
+func timeField(b []byte) bool {
+	switch {
+	case b[0] == 0:
+		return true
+	case b[0]&0x80 != 0:
+		_, ok := number(b)
+		return ok
+	}
+	return strings.Trim(text(bytes.Trim(b, " \x00")), "01234567") == ""
 }
 
 // text reads a field that ends at its first NUL.
