@@ -11,7 +11,7 @@ const (
 	// garbage is how much Go's heap may hold beside what is alive before it is collected. Chunks and bodies live
 	// outside the heap, so there is little alive: with Go's rule, as much garbage as that, small samples
 	// would be collected dozens of times a second, and large sample tables would let the process grow past its budget.
-	garbage       = 24 << 20
+	garbage       = 12 << 20
 	paceInterval  = time.Second
 	minCollection = 25 // percent of what is alive: below, the collector would run without end
 	maxCollection = 800
