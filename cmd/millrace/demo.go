@@ -191,7 +191,20 @@ func demoListen(ctx context.Context, asked string) (net.Listener, error) {
 // demoHints says where the demo is served. It is served whether or not anybody can read that.
 func (a *app) demoHints(base, name string) {
 	where := map[string]string{"url": base, "dataset": name, "batch": base + "/epoch/0/batch/17"}
-	_ = a.print(where, func(w io.Writer) { fmt.Fprintf(w, demoText, base) })
+	_ = a.print(where, func(w io.Writer) { fmt.Fprintf(w, demoText, base, typed()) })
+}
+
+// typed is how this program is called in another terminal: `go run` leaves none behind, and one that was built lies
+// where it lies.
+func typed() string {
+	if _, err := exec.LookPath("millrace"); err == nil {
+		return "millrace"
+	}
+	self, err := os.Executable()
+	if err != nil || strings.Contains(self, "go-build") {
+		return "go run ./cmd/millrace"
+	}
+	return self
 }
 
 const demoText = `
@@ -204,7 +217,7 @@ Serving on %[1]s. In another terminal, try:
     curl -s '%[1]s/epoch/0/batch/17?rank=1&world_size=4' | tar -t
     curl -s %[1]s/v1/datasets/demo/epochs/0/batches/17/manifest
     curl -s %[1]s/v1/datasets/demo
-    millrace fetch %[1]s --epoch 0 --discard
+    %[2]s fetch %[1]s --epoch 0 --discard
 
 Press Ctrl-C to end.
 `
