@@ -95,7 +95,7 @@ func FuzzRangeHeader(f *testing.F) {
 		}
 		// Where net/http reads one range, it is ours too. It is laxer with spaces and signs, and takes the last 0
 		// bytes for a part; its numbers end at 2^63.
-		if strings.ContainsAny(header, ", \t\r\n+") || len(header) > 24 || size == 0 || !strings.HasPrefix(header, "bytes=") {
+		if strings.ContainsAny(header, ", \t\r\n+") || strings.Contains(header, "--") || len(header) > 24 || size == 0 || !strings.HasPrefix(header, "bytes=") {
 			return
 		}
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
