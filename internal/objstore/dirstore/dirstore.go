@@ -19,6 +19,7 @@ import (
 	"os"
 	"path"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/millrace-data/millrace/internal/objstore"
@@ -32,8 +33,9 @@ const (
 
 // Store is a directory as an objstore.Store.
 type Store struct {
-	root *os.Root
-	lock chan struct{} // holds one token while a writer of this process commits
+	root  *os.Root
+	lock  chan struct{} // holds one token while a writer of this process commits
+	swept sync.Map      // directories that were rid of what killed writers left
 }
 
 // New opens the directory at root, which must exist.

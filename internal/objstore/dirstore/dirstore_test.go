@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/objstore/dirstore"
@@ -46,6 +47,41 @@ func TestForeignFiles(t *testing.T) {
 		if err := s.ReadRange(t.Context(), objstore.Ref{Key: key}, 0, make([]byte, 1)); err == nil {
 			t.Errorf("read %q gave no error", key)
 		}
+	}
+}
+
+// TestWhatKilledWritersLeft: a day later the next one who writes there removes it, and nothing else.
+func TestWhatKilledWritersLeft(t *testing.T) {
+	dir := t.TempDir()
+	s, err := dirstore.New(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	old := time.Now().Add(-25 * time.Hour)
+	for _, name := range []string{".millrace-tmp-old", ".millrace-tmp-new", "object"} {
+		write(t, filepath.Join(dir, name), "x")
+	}
+	for _, name := range []string{".millrace-tmp-old", "object"} {
+		if err := os.Chtimes(filepath.Join(dir, name), old, old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.Put(t.Context(), "a", strings.NewReader("a"), 1, objstore.Condition{}); err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range entries {
+		if e.Name() != ".millrace-lock" {
+			got = append(got, e.Name())
+		}
+	}
+	if want := []string{".millrace-tmp-new", "a", "object"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"strings"
 	"syscall"
 	"time"
 
@@ -51,6 +52,7 @@ func (s *Store) writeTemp(ctx context.Context, key string, body io.ReaderAt, siz
 	if err != nil {
 		return "", nil, err
 	}
+	s.sweep(path.Dir(key))
 	err = writeBody(ctx, f, body, size)
 	if err == nil {
 		// The file system's own time may stand still between two writes, and an inode be
@@ -95,6 +97,36 @@ func (s *Store) createTemp(temp string) (*os.File, error) {
 			return nil, fmt.Errorf("%w: %w", objstore.ErrDenied, err)
 		}
 		return nil, mapError(err)
+	}
+}
+
+// abandoned is how long nothing has been written to a file that its writer left behind when it was killed.
+const abandoned = 24 * time.Hour
+
+// sweep removes such files from a directory, when something is first written there. What cannot be removed is in
+// nobody's way but the disk's, so it is no error.
+func (s *Store) sweep(dir string) {
+	if _, done := s.swept.LoadOrStore(dir, true); done {
+		return
+	}
+	d, err := s.root.Open(dir)
+	if err != nil {
+		return
+	}
+	defer d.Close()
+	for {
+		entries, err := d.ReadDir(1024)
+		for _, e := range entries {
+			if !strings.HasPrefix(e.Name(), tempPrefix) {
+				continue
+			}
+			if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > abandoned {
+				_ = s.removeTemp(path.Join(dir, e.Name()))
+			}
+		}
+		if err != nil {
+			return
+		}
 	}
 }
 
