@@ -178,14 +178,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= d {
 		return false
 	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return objstore.Sleep(ctx, d) == nil
 }
 
 // once makes one attempt and reports how it went to breaker, limiter and counters.

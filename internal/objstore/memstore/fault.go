@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/millrace-data/millrace/internal/objstore"
 )
 
 // Op is a kind of request.
@@ -87,9 +89,11 @@ func (s *Store) begin(ctx context.Context, c Call) (f Fault, done func(), err er
 	if script != nil {
 		f = script(c)
 	}
-	if err := sleep(ctx, f.Delay); err != nil {
-		s.end()
-		return Fault{}, nil, err
+	if f.Delay > 0 {
+		if err := objstore.Sleep(ctx, f.Delay); err != nil {
+			s.end()
+			return Fault{}, nil, err
+		}
 	}
 	if f.Before != nil {
 		f.Before()
@@ -101,20 +105,6 @@ func (s *Store) end() {
 	s.mu.Lock()
 	s.inFlight--
 	s.mu.Unlock()
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return nil
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // Stats counts what was asked of a store.

@@ -113,7 +113,7 @@ func (s *Store) transfer(ctx context.Context, stream *pipe, n int64) error {
 				until = at
 			}
 		}
-		if err := sleep(ctx, time.Until(until)); err != nil {
+		if err := objstore.Sleep(ctx, time.Until(until)); err != nil {
 			return err
 		}
 	}
@@ -149,25 +149,11 @@ func (s *Store) begin(ctx context.Context) (end func(), err error) {
 			<-s.conns
 		}
 	})
-	if err := sleep(ctx, s.shape.FirstByte); err != nil {
+	if err := objstore.Sleep(ctx, s.shape.FirstByte); err != nil {
 		end()
 		return nil, err
 	}
 	return end, nil
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	if err := ctx.Err(); err != nil || d <= 0 {
-		return err
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // ReadRange implements objstore.RangeReader.
