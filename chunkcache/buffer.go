@@ -10,7 +10,7 @@ type Buffer[K comparable] struct {
 	data  []byte
 }
 
-// Buffer returns n bytes of any content. Unlike Acquire it waits for memory, as the budget does, so
+// Buffer returns n bytes of any content. Unlike Start it waits for memory, as the budget does, so
 // its caller must not hold anything that others wait for.
 func (c *Cache[K]) Buffer(ctx context.Context, n int64) (*Buffer[K], error) {
 	class := classOf(n)

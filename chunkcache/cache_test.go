@@ -18,6 +18,15 @@ import (
 	"github.com/millrace-data/millrace/internal/budget"
 )
 
+// Acquire is Start and the wait for its loads.
+func (c *Cache[K]) Acquire(ctx context.Context, req Request[K]) (*Leases[K], error) {
+	wait, err := c.Start(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	return wait()
+}
+
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // content is what key holds, for as long as anybody may look.

@@ -8,7 +8,7 @@
 //     never joins a load that is being given up.
 //   - Bytes that somebody holds a lease on do not change. A slot is written again only
 //     after its last lease is closed; eviction drops the cache's own hold only.
-//   - Nobody waits for memory here. Acquire takes room for everything it asks for at
+//   - Nobody waits for memory here. Start takes room for everything it asks for at
 //     once, or nothing and answers ErrNoRoom, so two requests never wait for each
 //     other's leases.
 //   - Every byte it maps is reserved in the budget first, free slots included, and is given back

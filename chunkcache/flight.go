@@ -74,19 +74,10 @@ func (f *Fill[K]) Publish() { f.cache.settle(f, nil) }
 // Fail hands an error to the waiters.
 func (f *Fill[K]) Fail(err error) { f.cache.settle(f, err) }
 
-// Acquire leases all chunks of a request, loading those that are missing. It takes the memory for
-// all of them at once and never waits for memory: ErrNoRoom says that they do not fit
-// now. The caller closes the leases.
-func (c *Cache[K]) Acquire(ctx context.Context, req Request[K]) (*Leases[K], error) {
-	wait, err := c.Start(ctx, req)
-	if err != nil {
-		return nil, err
-	}
-	return wait()
-}
-
-// Start is the first half of Acquire: it leases, joins and starts loads, or answers ErrNoRoom.
-// The function it returns is the second half and must be called once: it waits for the loads.
+// Start leases all chunks of a request: those in memory at once, those on their way by joining their loads, the
+// rest by loads that it starts. It takes the memory for all of them at once and never waits for memory: ErrNoRoom
+// says that they do not fit now. The function it returns must be called once: it waits for the loads. The caller
+// closes the leases.
 func (c *Cache[K]) Start(ctx context.Context, req Request[K]) (wait func() (*Leases[K], error), err error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
