@@ -62,18 +62,15 @@ type rank struct {
 	pauses, paused   float64 // seconds from answer to request, and how many of them
 }
 
-// visit is one request of a rank; nil for a request without a plan.
+// visit is one request of a rank.
 type visit struct {
 	of    *ranks
 	rank  *rank
 	begun time.Time
 }
 
-// asked notes a request.
-func (rs *ranks) asked(s *Source, at shuffle.Cursor, now time.Time) *visit {
-	if at.Plan == nil {
-		return nil
-	}
+// asked notes a request of a plan.
+func (rs *ranks) asked(s *Source, at shuffle.Cursor, now time.Time) visit {
 	key := rankKey{Job{s, at.Plan.Params(), at.BatchSize, max(at.WorldSize, 1)}, at.Rank}
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -87,7 +84,7 @@ func (rs *ranks) asked(s *Source, at shuffle.Cursor, now time.Time) *visit {
 	}
 	r.step(at, key, now)
 	r.open++
-	return &visit{rs, r, now}
+	return visit{rs, r, now}
 }
 
 // step takes a rank to its next request, wherever that is: one out of order moves it all the same.
@@ -108,20 +105,14 @@ func (r *rank) step(at shuffle.Cursor, key rankKey, now time.Time) {
 }
 
 // answered notes that the bytes are there, or that they will not come.
-func (v *visit) answered(now time.Time) {
-	if v == nil {
-		return
-	}
+func (v visit) answered(now time.Time) {
 	v.of.mu.Lock()
 	defer v.of.mu.Unlock()
 	v.rank.waited += now.Sub(v.begun).Seconds()
 }
 
 // ended notes that the answer is sent.
-func (v *visit) ended(now time.Time) {
-	if v == nil {
-		return
-	}
+func (v visit) ended(now time.Time) {
 	v.of.mu.Lock()
 	defer v.of.mu.Unlock()
 	v.rank.open--

@@ -32,6 +32,9 @@ type Source struct {
 // Read brings all ranges of one batch. at says where the reader stands (zero: no plan); it changes speed only.
 // Errors: *chunkindex.RangeError, budget.ErrTooLarge, budget.ErrOverloaded, or the context's.
 func (s *Source) Read(ctx context.Context, at shuffle.Cursor, chunks []chunkindex.ChunkRanges) (*chunkindex.Body, error) {
+	if at.Plan == nil {
+		return s.bring(ctx, at, chunks)
+	}
 	v := s.path.ranks.asked(s, at, time.Now())
 	body, err := s.bring(ctx, at, chunks)
 	v.answered(time.Now())
@@ -133,10 +136,7 @@ func (s *Source) pays(at shuffle.Cursor, b *batch, c chunkindex.ChunkRanges) boo
 	if b.fits || b.local && s.path.follow.expected(s.key(c.Chunk)) {
 		return true // the rest of it will be wanted, and it will still be there
 	}
-	var wanted int64
-	for _, r := range c.Ranges {
-		wanted += int64(r.Length)
-	}
+	wanted := bytesOf(c)
 	if at.Epoch != nil {
 		// It would be gone before the rest of it is wanted, so it is read again each time.
 		return wanted >= desc.Length-desc.Length/8
@@ -166,13 +166,10 @@ func (s *Source) acquire(ctx context.Context, b *batch, which []int) (l *chunkca
 // slices serves a batch from leased chunks.
 func (s *Source) slices(ctx context.Context, b *batch) (*chunkindex.Body, error) {
 	which := make([]int, len(b.chunks))
-	var missing int64
-	for i, c := range b.chunks {
+	for i := range which {
 		which[i] = i
-		if !s.resident(c.Chunk) {
-			missing += bytesOf(c)
-		}
 	}
+	missing := s.missing(b, which)
 	start := time.Now()
 	l, place, err := s.acquire(ctx, b, which)
 	if err != nil {
@@ -196,6 +193,16 @@ func (s *Source) slices(ctx context.Context, b *batch) (*chunkindex.Body, error)
 }
 
 func (s *Source) resident(chunk int) bool { return s.path.cache.Resident(s.key(chunk)) }
+
+// missing adds up what is wanted of those of some chunks, given by their numbers in b.chunks, that are not in memory.
+func (s *Source) missing(b *batch, which []int) (n int64) {
+	for _, i := range which {
+		if c := b.chunks[i]; !s.resident(c.Chunk) {
+			n += bytesOf(c)
+		}
+	}
+	return n
+}
 
 func bytesOf(c chunkindex.ChunkRanges) (n int64) {
 	for _, r := range c.Ranges {
@@ -265,12 +272,7 @@ func (s *Source) copyChunks(ctx context.Context, b *batch, whole []int, segments
 			group[n] = whole[group[n]]
 		}
 		g.Go(func() error {
-			var missing int64
-			for _, i := range group {
-				if !s.resident(b.chunks[i].Chunk) {
-					missing += bytesOf(b.chunks[i])
-				}
-			}
+			missing := s.missing(b, group)
 			l, place, err := s.acquire(ctx, b, group)
 			if err != nil && !errors.Is(err, chunkcache.ErrNoRoom) {
 				return err
