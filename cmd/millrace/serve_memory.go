@@ -43,14 +43,14 @@ func (s *server) fits(b *budget.Budget, all []opened) error {
 	var resident int64
 	var hungry need // the one that takes most while it is read
 	var name string
-	indexes := make([]*chunkindex.Index, 0, len(all))
-	for _, d := range all {
+	indexes, asked := make([]*chunkindex.Index, len(all)), make([]need, len(all))
+	for i, d := range all {
 		n := needs(d.index)
+		indexes[i], asked[i] = d.index, n
 		resident += n.resident
 		if n.serving() > hungry.serving() {
 			hungry, name = n, d.loc.name
 		}
-		indexes = append(indexes, d.index)
 	}
 	least, plans := leastBudget(resident+hungry.serving(), indexes)
 	r, ok := b.TryReserve(resident)
@@ -60,10 +60,9 @@ func (s *server) fits(b *budget.Budget, all []opened) error {
 	}
 	s.closers = append(s.closers, r.Release)
 	reserved := resident + gateway.PlanMemory(b.Total(), indexes)
-	for _, d := range all {
-		n := needs(d.index)
+	for i, n := range asked {
 		if want := reserved + n.window + n.body; want > b.Total() {
-			s.log.Warn().Str("dataset", d.loc.name).Int64("cache_size", b.Total()).Int64("wanted", want).
+			s.log.Warn().Str("dataset", all[i].loc.name).Int64("cache_size", b.Total()).Int64("wanted", want).
 				Msg("the cache is smaller than the dataset's order wants: some chunks are read more than once an epoch")
 		}
 	}
