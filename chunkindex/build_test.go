@@ -50,7 +50,7 @@ func TestSecondRunReadsNothing(t *testing.T) {
 	// One shard more: only that one is read, and the rest keeps its place.
 	more := indextest.Write(t, memstore.New(), indextest.Spec{Sizes: []int{9}, Seed: 1})
 	body := bytes.ReplaceAll(more.Bodies[0], []byte("00000000.bin"), []byte("9more999.bin"))
-	mendTar(body)
+	indextest.MendTar(body)
 	store.Set(prefix+"z.tar", body)
 	grown := build(t, store, spec().Build)
 	if grown.ReusedShards != 4 || grown.ReadBytes != int64(len(body)) || grown.Samples != 61 || grown.Generation == d.Report.Generation {
@@ -67,17 +67,6 @@ func TestSecondRunReadsNothing(t *testing.T) {
 	if got := build(t, fresh, spec().Build); got.Generation != grown.Generation {
 		t.Errorf("got generation %s from scratch, want %s", got.Generation, grown.Generation)
 	}
-}
-
-func mendTar(b []byte) {
-	sum := 0
-	for i, c := range b[:512] {
-		if i >= 148 && i < 156 {
-			c = ' '
-		}
-		sum += int(c)
-	}
-	copy(b[148:156], fmt.Sprintf("%06o\x00 ", sum))
 }
 
 func TestTouchedDataIsBoundAgain(t *testing.T) {

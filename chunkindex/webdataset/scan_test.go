@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/chunkindex/indextest"
 	"github.com/millrace-data/millrace/chunkindex/scantest"
 	"github.com/millrace-data/millrace/chunkindex/webdataset"
 )
@@ -250,14 +251,7 @@ func sparse(t *testing.T) []byte {
 	t.Helper()
 	b := archive(t, member{name: "s.jpg", format: tar.FormatGNU})
 	b[156] = 'S'
-	sum := 0
-	for i, c := range b[:512] {
-		if i >= 148 && i < 156 {
-			c = ' '
-		}
-		sum += int(c)
-	}
-	copy(b[148:156], fmt.Sprintf("%06o\x00 ", sum))
+	indextest.MendTar(b)
 	return b
 }
 
@@ -388,7 +382,7 @@ func FuzzScanTar(f *testing.F) {
 	f.Add(archive(f, member{kind: tar.TypeXGlobalHeader, records: map[string]string{"comment": "c"}}, member{name: "d/", kind: tar.TypeDir}))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		mend(b)
+		indextest.MendTar(b)
 		got, err := scan(b)
 		if err != nil {
 			return
@@ -397,21 +391,4 @@ func FuzzScanTar(f *testing.F) {
 			t.Error(d)
 		}
 	})
-}
-
-// mend makes the checksum of every block right that could be a header, so that more than one in many inputs gets past it.
-func mend(b []byte) {
-	for ; len(b) >= 512; b = b[512:] {
-		if string(b[257:262]) != "ustar" {
-			continue
-		}
-		sum := 0
-		for i, c := range b[:512] {
-			if i >= 148 && i < 156 {
-				c = ' '
-			}
-			sum += int(c)
-		}
-		copy(b[148:156], fmt.Sprintf("%06o\x00 ", sum))
-	}
 }
