@@ -100,13 +100,15 @@ type cost struct{ gateway, store, all float64 }
 // coldEpoch starts a gateway and reads one epoch from it.
 func (s *suite) coldEpoch(ctx context.Context, d set, epoch int64) (load, cost, error) {
 	admin := ""
+	var more []string
 	if s.profile != "" {
 		var err error
 		if admin, err = freePort(); err != nil {
 			return load{}, cost{}, err
 		}
+		more = []string{"--admin-listen", admin}
 	}
-	gw, err := s.world.serve(ctx, s.room(), admin)
+	gw, err := s.world.serve(ctx, s.room(), more)
 	if err != nil {
 		return load{}, cost{}, err
 	}

@@ -22,7 +22,7 @@ func (s *suite) memory(ctx context.Context) error {
 
 func (s *suite) memoryOf(ctx context.Context, cache int64) error {
 	s.logf("memory, cache of %d MiB", cache>>20)
-	gw, err := s.world.serve(ctx, cache, "", "GODEBUG=gctrace=1")
+	gw, err := s.world.serve(ctx, cache, nil, "GODEBUG=gctrace=1")
 	if err != nil {
 		return err
 	}

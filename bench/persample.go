@@ -67,7 +67,7 @@ func (s *suite) perSampleSet(ctx context.Context, d set) error {
 	if err != nil {
 		return err
 	}
-	gw, err := s.world.serve(ctx, s.room(), "")
+	gw, err := s.world.serve(ctx, s.room(), nil)
 	if err != nil {
 		return err
 	}

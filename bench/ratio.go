@@ -36,6 +36,7 @@ type row struct {
 	unit         string
 	bound        float64
 	atMost       bool // the goal is an upper bound
+	noGoal       bool // shown, not judged
 }
 
 type table []row
@@ -44,7 +45,7 @@ func (r row) met() bool {
 	if r.atMost {
 		return r.value <= r.bound
 	}
-	return r.value >= r.bound
+	return r.noGoal || r.value >= r.bound
 }
 
 // paired adds a row from rounds of two arms: ours over theirs. The goal is a lower bound for rates, and at most that for costs.
@@ -57,6 +58,12 @@ func (t *table) paired(goal int, what string, ours, theirs []float64, format fun
 		goal: goal, what: what, ours: format(median(ours)), theirs: format(median(theirs)), unit: " x",
 		value: median(ratios), lo: quantile(ratios, .25), hi: quantile(ratios, .75), bound: bound, atMost: atMost,
 	})
+}
+
+// shown adds such a row without a goal.
+func (t *table) shown(goal int, what string, ours, theirs []float64, format func(float64) string) {
+	t.paired(goal, what, ours, theirs, format, 0, false)
+	(*t)[len(*t)-1].noGoal = true
 }
 
 // single adds a row of one figure that has to stay below a bound.
@@ -88,8 +95,12 @@ func (t table) markdown() string {
 		if !r.met() {
 			met = "**no**"
 		}
-		fmt.Fprintf(&b, "| %d | %s | %s | %s | %.3g%s | %.3g - %.3g | %s %.3g%s | %s |\n",
-			r.goal, r.what, r.ours, r.theirs, r.value, r.unit, r.lo, r.hi, sign, r.bound, r.unit, met)
+		goal := fmt.Sprintf("%s %.3g%s", sign, r.bound, r.unit)
+		if r.noGoal {
+			goal, met = "-", "-"
+		}
+		fmt.Fprintf(&b, "| %d | %s | %s | %s | %.3g%s | %.3g - %.3g | %s | %s |\n",
+			r.goal, r.what, r.ours, r.theirs, r.value, r.unit, r.lo, r.hi, goal, met)
 	}
 	return b.String()
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"net"
@@ -19,24 +18,24 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore/shaped"
 )
 
+// shapedSet puts photos into a store in this process, behind a line of 20 ms to the first byte, 80 MB/s a stream and
+// 500 MB/s in all.
+func (s *suite) shapedSet(ctx context.Context) (d set, inner, line objstore.Store, err error) {
+	d = newSet("photos", 110*1024, s.mib)
+	inner = memstore.New()
+	if err = d.fill(ctx, inner); err == nil {
+		err = d.index(ctx, inner)
+	}
+	return d, inner, shaped.New(inner, shaped.Shape{FirstByte: 20 * time.Millisecond, Stream: 80e6, Total: 500e6}), err
+}
+
 // shaped measures cold epochs where the network to the store binds, in this process: nothing here needs much of
 // the processor.
 func (s *suite) shaped(ctx context.Context) error {
-	d := newSet("photos", 110*1024, s.mib)
-	inner := memstore.New()
-	for i := range d.shards {
-		data, err := d.tar(i)
-		if err != nil {
-			return err
-		}
-		if _, err := inner.Put(ctx, d.shard(i), bytes.NewReader(data), int64(len(data)), objstore.Condition{}); err != nil {
-			return err
-		}
-	}
-	if err := d.index(ctx, inner); err != nil {
+	d, inner, store, err := s.shapedSet(ctx)
+	if err != nil {
 		return err
 	}
-	store := shaped.New(inner, shaped.Shape{FirstByte: 20 * time.Millisecond, Stream: 80e6, Total: 500e6})
 	// The line is kept full to the end by smaller parts and more of them than a real store is asked for.
 	pieces, err := d.parts(ctx, inner, chunkSize)
 	if err != nil {
@@ -90,26 +89,31 @@ func settle(dp *datapath.Path) {
 	}
 }
 
-// inProcess wires a gateway with an empty cache as the serve command does, and reads from it.
-func (s *suite) inProcess(ctx context.Context, d set, store objstore.Store, path func(int64) string) (load, error) {
-	b := budget.New(s.room(), budget.DefaultWait)
+// local is a gateway in this process, wired as the serve command does.
+type local struct {
+	addr  string
+	path  *datapath.Path
+	close func() error
+}
+
+// startLocal starts one with an empty cache and waits until its memory is mapped.
+func startLocal(ctx context.Context, d set, store objstore.Store, cache int64) (*local, error) {
+	b := budget.New(cache, budget.DefaultWait)
 	dp := datapath.New(datapath.Config{Budget: b})
-	defer dp.Close()
 	index, err := chunkindex.Open(ctx, store, d.name+"/", chunkindex.OpenOptions{Tables: dp.Tables()})
 	if err != nil {
-		return load{}, err
+		return nil, err
 	}
-	defer index.Close() // opened for reading only
 	gw, err := gateway.New(gateway.Config{
 		Datasets: []gateway.Dataset{{Name: d.name, Index: index, Source: dp.Open(index, store, d.name+"/")}},
 		Budget:   b, Log: zerolog.Nop(), Version: "bench",
 	})
 	if err != nil {
-		return load{}, err
+		return nil, errors.Join(err, index.Close())
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		return load{}, err
+		return nil, errors.Join(err, index.Close())
 	}
 	run, stop := context.WithCancel(ctx)
 	srv := &http.Server{Handler: gw.Handler(), ReadHeaderTimeout: 5 * time.Second}
@@ -117,13 +121,25 @@ func (s *suite) inProcess(ctx context.Context, d set, store objstore.Store, path
 	go func() { ended <- dp.Run(run) }()
 	go func() { ended <- srv.Serve(l) }()
 	settle(dp)
-	got, err := read(ctx, l.Addr().String(), conns, 0, path)
-	err = errors.Join(err, srv.Close())
-	stop()
-	for range cap(ended) {
-		if e := <-ended; !errors.Is(e, http.ErrServerClosed) && !errors.Is(e, context.Canceled) {
-			err = errors.Join(err, e)
+	return &local{addr: l.Addr().String(), path: dp, close: func() error {
+		err := srv.Close()
+		stop()
+		for range cap(ended) {
+			if e := <-ended; !errors.Is(e, http.ErrServerClosed) && !errors.Is(e, context.Canceled) {
+				err = errors.Join(err, e)
+			}
 		}
+		dp.Close()
+		return errors.Join(err, index.Close())
+	}}, nil
+}
+
+// inProcess reads from a gateway with an empty cache that holds everything.
+func (s *suite) inProcess(ctx context.Context, d set, store objstore.Store, path func(int64) string) (load, error) {
+	gw, err := startLocal(ctx, d, store, s.room())
+	if err != nil {
+		return load{}, err
 	}
-	return got, err
+	got, err := read(ctx, gw.addr, conns, 0, path)
+	return got, errors.Join(err, gw.close())
 }

@@ -47,7 +47,7 @@ func (s *suite) warmSet(ctx context.Context, d set) error {
 	if err != nil {
 		return err
 	}
-	gw, err := s.world.serve(ctx, s.room(), admin)
+	gw, err := s.world.serve(ctx, s.room(), []string{"--admin-listen", admin})
 	if err != nil {
 		return err
 	}

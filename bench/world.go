@@ -189,8 +189,8 @@ func (w *world) close() {
 	}
 }
 
-// serve starts a gateway with an empty cache.
-func (w *world) serve(ctx context.Context, cache int64, admin string, env ...string) (*process, error) {
+// serve starts a gateway with an empty cache. more are flags of its own.
+func (w *world) serve(ctx context.Context, cache int64, more []string, env ...string) (*process, error) {
 	addr, err := freePort()
 	if err != nil {
 		return nil, err
@@ -199,10 +199,7 @@ func (w *world) serve(ctx context.Context, cache int64, admin string, env ...str
 		"serve", "--listen", addr, "--cache-size", fmt.Sprint(cache), "--log-level", "warn",
 		"--dataset", "photos=s3://" + bucket + "/photos", "--dataset", "text=s3://" + bucket + "/text", "--s3-path-style",
 	}
-	if admin != "" {
-		args = append(args, "--admin-listen", admin)
-	}
-	return start(ctx, addr, "/readyz", append(env, w.env...), w.gateway, args...)
+	return start(ctx, addr, "/readyz", append(env, w.env...), w.gateway, append(args, more...)...)
 }
 
 // stopwatch returns a function that tells the seconds since.

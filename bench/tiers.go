@@ -1,0 +1,271 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/millrace-data/millrace/internal/objstore"
+)
+
+// tiers measures epochs that are neither cold nor in memory: from disk after a restart, the second one with a cache of
+// half the data, and one that eight ranks read together, one of them slowly.
+func (s *suite) tiers(ctx context.Context) error {
+	for _, d := range []set{s.world.photos, s.world.text} {
+		if err := s.fromDisk(ctx, d); err != nil {
+			return fmt.Errorf("from disk, %s: %w", d.name, err)
+		}
+	}
+	return nil
+}
+
+// counters reads a gateway's own.
+func counters(ctx context.Context, addr string) (map[string]float64, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/v1/stats", nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close() // read to the end
+	var stats struct {
+		Counters map[string]float64 `json:"counters"`
+	}
+	return stats.Counters, json.NewDecoder(resp.Body).Decode(&stats)
+}
+
+// fromDisk fills a disk tier, and reads an epoch from each of several gateways that find it full.
+func (s *suite) fromDisk(ctx context.Context, d set) error {
+	s.logf("from disk, %s: %d rounds of 3 arms", d.name, s.rounds)
+	cache := s.mib << 20 / 4
+	disk := []string{"--disk-cache", filepath.Join(s.dir, "disk-"+d.name), "--disk-cache-size", fmt.Sprint(s.mib << 20 * 2)}
+	if err := s.fillDisk(ctx, d, cache, disk); err != nil {
+		return err
+	}
+	pieces, err := d.parts(ctx, s.world.store, part)
+	if err != nil {
+		return err
+	}
+	bare, err := startYardstick(ctx, d.body(), s.mib<<20)
+	if err != nil {
+		return err
+	}
+	defer bare.stop()
+	var ours, hot, straight []float64
+	for round := range s.rounds {
+		h, err := s.measure(ctx, bare, func(int64) string { return "/hot" })
+		if err != nil {
+			return err
+		}
+		t, err := s.fetch(ctx, pieces, streams, 0)
+		if err != nil {
+			return err
+		}
+		o, err := s.diskEpoch(ctx, d, cache, disk, int64(round))
+		if err != nil {
+			return err
+		}
+		hot, straight, ours = append(hot, h.rate()), append(straight, t.rate()), append(ours, o.rate())
+	}
+	s.table.shown(13, "epoch from disk after a restart, "+d.name+", against HOT", ours, hot, gigabytes)
+	s.table.shown(13, "epoch from disk after a restart, "+d.name+", against STRAIGHT", ours, straight, gigabytes)
+	return nil
+}
+
+// fillDisk reads epochs until the disk tier holds the dataset. What the tier's writers were too busy for is kept the next time.
+func (s *suite) fillDisk(ctx context.Context, d set, cache int64, disk []string) error {
+	gw, err := s.world.serve(ctx, cache, disk)
+	if err != nil {
+		return err
+	}
+	defer gw.stop()
+	for epoch := range int64(8) {
+		before, err := counters(ctx, gw.addr)
+		if err != nil {
+			return err
+		}
+		if _, err := read(ctx, gw.addr, conns, 0, d.once(epoch)); err != nil {
+			return err
+		}
+		gw.settle()
+		after, err := counters(ctx, gw.addr)
+		if err != nil {
+			return err
+		}
+		if epoch > 0 && after["store_reads_total"] == before["store_reads_total"] {
+			return nil
+		}
+	}
+	return errors.New("eight epochs have not filled the disk tier")
+}
+
+// diskEpoch reads one epoch from a gateway that was just started, without one store read.
+func (s *suite) diskEpoch(ctx context.Context, d set, cache int64, disk []string, epoch int64) (load, error) {
+	gw, err := s.world.serve(ctx, cache, disk)
+	if err != nil {
+		return load{}, err
+	}
+	defer gw.stop()
+	gw.settle()
+	l, err := read(ctx, gw.addr, conns, 0, d.once(epoch))
+	if err != nil {
+		return load{}, err
+	}
+	after, err := counters(ctx, gw.addr)
+	if err == nil && after["store_reads_total"] > 0 {
+		err = fmt.Errorf("an epoch from disk made %v store reads", after["store_reads_total"])
+	}
+	return l, err
+}
+
+// halfCached measures the second epoch with a cache of half the data, behind the shaped store. One reader uses every
+// chunk once an epoch, so no cache reads less than what does not fit into it.
+func (s *suite) halfCached(ctx context.Context, d set, inner, line objstore.Store) error {
+	pieces, err := d.parts(ctx, inner, chunkSize)
+	if err != nil {
+		return err
+	}
+	bare, err := startYardstick(ctx, d.body(), s.mib<<20)
+	if err != nil {
+		return err
+	}
+	defer bare.stop()
+	total := int64(len(pieces)) * chunkSize
+	cache := total / 2
+	s.logf("cache of half the data: %d rounds of 3 arms", s.rounds)
+	var ours, hot, straight, reads, least []float64
+	for round := range s.rounds {
+		h, err := s.measure(ctx, bare, func(int64) string { return "/hot" })
+		if err != nil {
+			return err
+		}
+		t, err := fetch(ctx, line, pieces, 16, 0)
+		if err != nil {
+			return err
+		}
+		o, got, err := s.secondEpoch(ctx, d, line, cache, int64(2*round))
+		if err != nil {
+			return err
+		}
+		hot, straight, ours = append(hot, h.rate()), append(straight, t.rate()), append(ours, o.rate())
+		// Two windows are on their way through the cache: what they hold is not kept from one epoch to the next.
+		reads, least = append(reads, got), append(least, float64(total-(cache-2*window*chunkSize)))
+	}
+	s.table.shown(14, "second epoch, cache of half the data, shaped store, against HOT", ours, hot, gigabytes)
+	s.table.shown(14, "second epoch, cache of half the data, shaped store, against STRAIGHT", ours, straight, gigabytes)
+	s.table.paired(14, "its reads against the bound N - (C - 2W)", reads, least, megabytes, 1.1, true)
+	return nil
+}
+
+// secondEpoch returns what the second of two epochs got, and how many bytes of the store it cost.
+func (s *suite) secondEpoch(ctx context.Context, d set, line objstore.Store, cache, epoch int64) (load, float64, error) {
+	gw, err := startLocal(ctx, d, line, cache)
+	if err != nil {
+		return load{}, 0, err
+	}
+	_, err = read(ctx, gw.addr, conns, 0, d.once(epoch))
+	before := gw.path.Stats().StoreBytes
+	l := load{}
+	if err == nil {
+		l, err = read(ctx, gw.addr, conns, 0, d.once(epoch+1))
+	}
+	return l, float64(gw.path.Stats().StoreBytes - before), errors.Join(err, gw.close())
+}
+
+const (
+	ranks    = 8
+	slowness = 4 // times, of the straggler
+)
+
+// straggler measures an epoch that eight ranks read, one of them four times slower than the others, with a cache of half
+// the data: what it still needs has to stay, and the others must not wait for it.
+func (s *suite) straggler(ctx context.Context, d set, inner, line objstore.Store) error {
+	pieces, err := d.parts(ctx, inner, chunkSize)
+	if err != nil {
+		return err
+	}
+	s.logf("8 ranks, one of them slow: %d rounds of 3 arms", s.rounds)
+	var ours, even, straight, reads, least []float64
+	for round := range s.rounds {
+		t, err := fetch(ctx, line, pieces, 16, 0)
+		if err != nil {
+			return err
+		}
+		e, _, err := s.ranksEpoch(ctx, d, line, int64(round), 1)
+		if err != nil {
+			return err
+		}
+		o, got, err := s.ranksEpoch(ctx, d, line, int64(round), slowness)
+		if err != nil {
+			return err
+		}
+		straight, even, ours = append(straight, t.rate()), append(even, e.rate()), append(ours, o.rate())
+		reads, least = append(reads, got), append(least, float64(int64(len(pieces))*chunkSize))
+	}
+	s.table.shown(15, "the other 7 ranks beside a straggler, against STRAIGHT", ours, straight, gigabytes)
+	s.table.shown(15, "the other 7 ranks beside a straggler, against the same without one", ours, even, gigabytes)
+	s.table.shown(15, "reads of all 8 against one pass", reads, least, megabytes)
+	return nil
+}
+
+// ranksEpoch reads one epoch as eight ranks, the last of which is slower than the store can feed all of them by a factor.
+// It returns what the others got, and how many bytes of the store all of them cost.
+func (s *suite) ranksEpoch(ctx context.Context, d set, line objstore.Store, epoch int64, factor int) (load, float64, error) {
+	gw, err := startLocal(ctx, d, line, s.mib<<20/2)
+	if err != nil {
+		return load{}, 0, err
+	}
+	var mu sync.Mutex
+	var others load
+	var wg sync.WaitGroup
+	step := time.Duration(float64(d.body()) / 500e6 * float64(time.Second)) // of a global batch, as fast as the line brings it
+	for rank := range ranks {
+		wg.Go(func() {
+			l, e := read(ctx, gw.addr, 1, 0, func(i int64) string {
+				if rank == ranks-1 && i > 0 {
+					time.Sleep(step * time.Duration(factor-1))
+				}
+				if i >= d.batches() {
+					return ""
+				}
+				return d.path(epoch, i) + fmt.Sprintf("&world_size=%d&rank=%d", ranks, rank)
+			})
+			mu.Lock()
+			defer mu.Unlock()
+			err = errors.Join(err, e)
+			if rank < ranks-1 {
+				others.bytes += l.bytes
+				others.elapsed = max(others.elapsed, l.elapsed)
+			}
+		})
+	}
+	wg.Wait()
+	got := float64(gw.path.Stats().StoreBytes)
+	return others, got, errors.Join(err, gw.close())
+}
+
+// planAware runs what the shaped store shows of caches and ranks.
+func (s *suite) planAware(ctx context.Context) error {
+	d, inner, line, err := s.shapedSet(ctx)
+	if err != nil {
+		return err
+	}
+	if s.wants(14) {
+		if err := s.halfCached(ctx, d, inner, line); err != nil {
+			return err
+		}
+	}
+	if s.wants(15) {
+		return s.straggler(ctx, d, inner, line)
+	}
+	return nil
+}
+
+func megabytes(x float64) string { return fmt.Sprintf("%.4g MB", x/1e6) }
