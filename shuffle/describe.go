@@ -32,7 +32,7 @@ func (p *Plan) OrderDigest() string {
 	put(OrderVersion)
 	put(uint64(newKey(p.params.Shuffle)))
 	put(p.samples)
-	if p.params.Shuffle != None {
+	if p.params.Shuffle != None || p.weights != nil {
 		put(p.params.Seed)
 	}
 	if p.params.Shuffle == Window || p.params.Shuffle == Slot {
@@ -42,31 +42,50 @@ func (p *Plan) OrderDigest() string {
 			put(end)
 		}
 	}
+	if p.weights != nil {
+		put(uint64(len(p.params.Importance)))
+		for word := range packed(p.params.Importance) {
+			put(word)
+		}
+		put(uint64(p.chunks.len()))
+		for i, w := range p.weights[1:] {
+			put(w - p.weights[i])
+		}
+	}
 	h.Write(words)
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
 // Reads returns how many ranged reads of the store an epoch costs when each byte is read once and
 // what a span needs is kept as long as the span lasts: one for each span. A full order has none: it reads each sample by itself.
+// With importance epochs differ, and Reads is what none of them exceeds.
 func (p *Plan) Reads() uint64 {
-	switch p.params.Shuffle {
-	case Full:
+	switch {
+	case p.params.Shuffle == Full:
 		return p.samples
-	case Slot:
+	case p.lanes != nil:
 		return uint64(len(p.lanes.pieceChunk))
 	}
+	filled := p.chunks
+	if p.weights != nil {
+		filled = p.weights
+	}
 	var n uint64
-	for i := range p.chunks.len() {
-		if p.chunks.size(uint32(i)) > 0 {
+	for i := range filled.len() {
+		if filled.size(uint32(i)) > 0 {
 			n++
 		}
+	}
+	if p.params.Shuffle == Slot && n > 0 {
+		n += min(p.params.Window, n) - 1 // each cut between lanes may divide a chunk
 	}
 	return n
 }
 
 // Memory returns the bytes that hold what an epoch needs at one time, whatever the seed, so that
 // no chunk is fetched twice: two chunks in stored order; two windows; all lanes and the chunks
-// in flight; or everything. lengths are the chunks' lengths in bytes.
+// in flight; or everything. lengths are the chunks' lengths in bytes. With importance it is the
+// same: chunks without a draw may need less, never more.
 func Memory(params Params, lengths []uint64) uint64 {
 	n := uint64(len(lengths))
 	chunks := n
@@ -92,8 +111,10 @@ func Memory(params Params, lengths []uint64) uint64 {
 
 // Variance returns how much the share of a class varies between batches, relative to samples drawn
 // independently (1), in the worst case: data sorted by class, in chunks of c samples each. Where no
-// formula holds, the order itself is simulated.
+// formula holds, the order itself is simulated. With importance it is the figure of the draws where
+// chunks weigh alike; a sample that is drawn more than once adds to it.
 func Variance(params Params, chunks, c, batch uint64) float64 {
+	params.Importance = ""
 	if chunks < 2 || c == 0 || batch == 0 || params.check() != nil {
 		return 0
 	}

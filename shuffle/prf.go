@@ -1,6 +1,9 @@
 package shuffle
 
-import "math/bits"
+import (
+	"iter"
+	"math/bits"
+)
 
 // gamma is the odd constant of the golden ratio, as in SplitMix64.
 const gamma = 0x9e3779b97f4a7c15
@@ -20,19 +23,30 @@ type key uint64
 // newKey makes the key of a purpose and its numbers.
 func newKey(purpose string, numbers ...uint64) key {
 	k := key(0).with(uint64(len(purpose)))
-	for len(purpose) > 0 {
-		var word uint64
-		n := min(8, len(purpose))
-		for i := range n {
-			word |= uint64(purpose[i]) << (8 * i)
-		}
+	for word := range packed(purpose) {
 		k = k.with(word)
-		purpose = purpose[n:]
 	}
 	for _, x := range numbers {
 		k = k.with(x)
 	}
 	return k
+}
+
+// packed yields the bytes of a string, eight to a word, the first byte lowest.
+func packed(s string) iter.Seq[uint64] {
+	return func(yield func(uint64) bool) {
+		for len(s) > 0 {
+			var word uint64
+			n := min(8, len(s))
+			for i := range n {
+				word |= uint64(s[i]) << (8 * i)
+			}
+			if !yield(word) {
+				return
+			}
+			s = s[n:]
+		}
+	}
 }
 
 // with appends one number to a key.

@@ -36,6 +36,10 @@ type Params struct {
 	Shuffle string
 	Window  uint64 // chunks in a window (Window); memory lanes M (Slot); ignored by the others
 	Seed    uint64
+
+	// Importance is the name (hex digest) of a snapshot of weights, by which an epoch's samples are
+	// drawn; "" is every sample once. The weights themselves come to NewWeightedPlan.
+	Importance string
 }
 
 // check reports an unknown shuffle or a window of 0 where one is used.
@@ -58,14 +62,31 @@ type Plan struct {
 	params  Params
 	chunks  chunkTable
 	samples uint64
-	lanes   *lanes // of Slot
+	lanes   *lanes   // of Slot
+	weights []uint64 // with Importance: of the samples before each chunk, and of all; else nil
 }
 
 // NewPlan builds a plan over chunks whose sample counts are given as prefix sums:
 // chunk i holds the samples first[i] to first[i+1]-1, and first[len(first)-1] is the number
 // of samples S. first begins with 0, never descends, is shared and not copied, and must not change.
-// An unknown shuffle, or a window of 0 where one is used, is an error.
+// An unknown shuffle, or a window of 0 where one is used, is an error; so is an importance, which
+// takes weights (NewWeightedPlan).
 func NewPlan(params Params, first []uint64) (*Plan, error) {
+	if params.Importance != "" {
+		return nil, fmt.Errorf("plan %s: importance %s without its weights, want NewWeightedPlan", params.Shuffle, params.Importance)
+	}
+	p, err := newPlan(params, first)
+	if err != nil {
+		return nil, err
+	}
+	if params.Shuffle == Slot {
+		p.lanes = newLanes(params, p.chunks)
+	}
+	return p, nil
+}
+
+// newPlan checks what a plan is built from.
+func newPlan(params Params, first []uint64) (*Plan, error) {
 	if err := params.check(); err != nil {
 		return nil, err
 	}
@@ -84,22 +105,25 @@ func NewPlan(params Params, first []uint64) (*Plan, error) {
 	if p.samples > maxSamples {
 		return nil, fmt.Errorf("plan %s: %d samples, at most %d can be planned", params.Shuffle, p.samples, uint64(maxSamples))
 	}
-	if params.Shuffle == Slot {
-		p.lanes = newLanes(params, p.chunks)
-	}
 	return p, nil
 }
 
 // Params returns what the plan was built from.
 func (p *Plan) Params() Params { return p.params }
 
-// Samples returns S, the number of samples of an epoch.
+// Samples returns S, the number of samples of an epoch: of those in the dataset, and with
+// importance of those that are drawn, which are as many.
 func (p *Plan) Samples() uint64 { return p.samples }
 
 // Epoch prepares one epoch: O(chunks) time and memory at most, never O(samples).
 // The result may be kept and shared by any number of goroutines.
 func (p *Plan) Epoch(epoch uint64) *Epoch {
 	e := &Epoch{plan: p, number: epoch}
+	if p.weights != nil {
+		e.draws = newDraws(p, epoch)
+		p = p.drawn(e.draws)
+		e.plan = p
+	}
 	switch p.params.Shuffle {
 	case Window:
 		e.window = newWindowOrder(p, epoch)
@@ -111,13 +135,15 @@ func (p *Plan) Epoch(epoch uint64) *Epoch {
 	return e
 }
 
-// Epoch is the order of one epoch: a bijection between positions and samples.
+// Epoch is the order of one epoch: a bijection between positions and samples. With importance its
+// samples are virtual ones, the draws: Draws tells which sample of the dataset each of them is.
 type Epoch struct {
-	plan   *Plan
+	plan   *Plan // with importance: of the virtual samples of this epoch
 	number uint64
 	window *windowOrder // of Window
 	slot   *slotOrder   // of Slot
 	full   perm         // of Full
+	draws  *Draws       // with importance
 }
 
 // Number returns the epoch's number, from 0.

@@ -5,6 +5,7 @@ import (
 	"container/heap"
 	"iter"
 	"slices"
+	"sort"
 )
 
 // Span says that a chunk's samples (or some of them) are delivered between two positions.
@@ -34,9 +35,33 @@ func (e *Epoch) Spans(t uint64) iter.Seq[Span] {
 // Local reports whether chunks are needed in spans that are short against the epoch.
 func (e *Epoch) Local() bool { return e.plan.params.Shuffle != Full }
 
+// Next returns the first span, as Spans orders them, of one chunk that ends after position t: when
+// what lies in memory of it is needed again. It costs a binary search for each piece of the chunk, of which
+// there is nearly always one. False: the chunk is not needed again in this epoch, there is no such chunk, or the order has no locality.
+func (e *Epoch) Next(chunk, t uint64) (Span, bool) {
+	c := e.plan.chunks
+	if chunk >= uint64(c.len()) || c.size(uint32(chunk)) == 0 || !e.Local() {
+		return Span{}, false
+	}
+	switch {
+	case e.window != nil:
+		s := e.window.span(uint32(chunk))
+		return s, s.To > t
+	case e.slot != nil:
+		return e.slot.next(uint32(chunk), t)
+	}
+	s := c.span(uint32(chunk))
+	return s, s.To > t
+}
+
+// span returns the one span of a chunk in stored order.
+func (c chunkTable) span(i uint32) Span {
+	return Span{Chunk: uint64(i), From: c[i], To: c[i+1], Samples: c.size(i)}
+}
+
 func (c chunkTable) spans(t uint64, yield func(Span) bool) {
 	for i := c.of(t); int(i) < c.len(); i++ {
-		s := Span{Chunk: uint64(i), From: c[i], To: c[i+1], Samples: c.size(i)}
+		s := c.span(i)
 		if s.Samples > 0 && !yield(s) {
 			return
 		}
@@ -56,6 +81,13 @@ func (w *windowOrder) spans(t uint64, yield func(Span) bool) {
 			}
 		}
 	}
+}
+
+// span returns the one span of a chunk: its window.
+func (w *windowOrder) span(chunk uint32) Span {
+	w.once.Do(func() { w.places = invert(w.order) })
+	i := w.holding(int(w.places[chunk]))
+	return Span{Chunk: uint64(chunk), From: w.start[w.bound(i)], To: w.start[w.bound(i+1)], Samples: w.chunks.size(chunk)}
 }
 
 func (o *slotOrder) spans(t uint64, yield func(Span) bool) {
@@ -79,6 +111,24 @@ func (o *slotOrder) spans(t uint64, yield func(Span) bool) {
 			heap.Pop(&next)
 		}
 	}
+}
+
+// next looks at every piece of a chunk that is not empty.
+func (o *slotOrder) next(chunk uint32, t uint64) (first Span, found bool) {
+	o.lanes.once.Do(o.lanes.findChunks)
+	o.placeOnce.Do(func() { o.places = invert(o.pieces) })
+	n := int(o.chunkPiece[chunk])
+	lane := sort.Search(len(o.firstPiece)-1, func(j int) bool { return int(o.firstPiece[j+1]) > n })
+	for ; n < len(o.pieceChunk) && o.pieceChunk[n] == chunk; n++ {
+		for n >= int(o.firstPiece[lane+1]) {
+			lane++
+		}
+		s := o.laneSpan(lane, int(o.places[n])).Span
+		if s.To > t && (!found || s.From < first.From) {
+			first, found = s, true
+		}
+	}
+	return first, found
 }
 
 func (o *slotOrder) laneSpan(lane, place int) laneSpan {

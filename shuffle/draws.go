@@ -1,0 +1,145 @@
+package shuffle
+
+import (
+	"fmt"
+	"math/bits"
+)
+
+// NewWeightedPlan builds a plan whose epochs draw samples by their weights: S draws, as many as
+// there are samples, and each sample within one of its expectation S*w/W, W being the sum of all
+// weights (systematic resampling: one random number an epoch, no independent draws). The draws
+// of an epoch, laid out in stored order, are its virtual samples; the shuffle orders those.
+//
+// first is that of NewPlan. totals[i] is the sum of the weights of chunk i's samples (that of a hot
+// sample times its repetition), shared by no plan. params.Importance names the weights. Besides what NewPlan refuses, it is an
+// error if that is empty, if there is not one total for each chunk, if a chunk without samples has a
+// weight, or if W is 0 or not below 2^64.
+func NewWeightedPlan(params Params, first, totals []uint64) (*Plan, error) {
+	if params.Importance == "" {
+		return nil, fmt.Errorf("weighted plan %s: no importance names the weights", params.Shuffle)
+	}
+	p, err := newPlan(params, first)
+	if err != nil {
+		return nil, fmt.Errorf("importance %s: %w", params.Importance, err)
+	}
+	if len(totals) != p.chunks.len() {
+		return nil, fmt.Errorf("importance %s: weights of %d chunks, want %d", params.Importance, len(totals), p.chunks.len())
+	}
+	p.weights = make([]uint64, len(totals)+1)
+	for i, w := range totals {
+		if w > 0 && p.chunks.size(uint32(i)) == 0 {
+			return nil, fmt.Errorf("importance %s: chunk %d has weight %d and no samples", params.Importance, i, w)
+		}
+		sum, carry := bits.Add64(p.weights[i], w, 0)
+		if carry > 0 {
+			return nil, fmt.Errorf("importance %s: weights sum to 2^64 or more", params.Importance)
+		}
+		p.weights[i+1] = sum
+	}
+	if p.weights[len(totals)] == 0 {
+		return nil, fmt.Errorf("importance %s: weights sum to 0", params.Importance)
+	}
+	return p, nil
+}
+
+// drawn returns the plan of one epoch: over its draws, as over samples.
+func (p *Plan) drawn(d *Draws) *Plan {
+	v := &Plan{params: p.params, chunks: d.first, samples: p.samples}
+	if p.params.Shuffle == Slot {
+		v.lanes = newLanes(v.params, v.chunks)
+	}
+	return v
+}
+
+// Draws says which sample each virtual sample of one epoch is. A virtual sample is one draw; they are
+// numbered 0 to S-1 in stored order of their samples, so that those of a chunk follow each other. What
+// lies within a chunk follows from the weights of its samples, which the caller brings: Draws holds O(chunks).
+// It is immutable and safe for concurrent use.
+type Draws struct {
+	chunks  chunkTable // of the dataset
+	weights []uint64   // before each chunk
+	samples uint64     // S
+	total   uint64     // W
+	phase   uint64     // phi, below W
+	first   chunkTable // first virtual sample of each chunk
+}
+
+func newDraws(p *Plan, epoch uint64) *Draws {
+	n := p.chunks.len()
+	d := &Draws{
+		chunks:  p.chunks,
+		weights: p.weights,
+		samples: p.samples,
+		total:   p.weights[n],
+		first:   make([]uint64, n+1),
+	}
+	d.phase = newKey("importance", p.params.Seed, epoch).word(0) % d.total
+	for i, w := range p.weights {
+		d.first[i] = d.before(w)
+	}
+	return d
+}
+
+// Draws returns what the epoch draws; nil for a plan without weights.
+func (e *Epoch) Draws() *Draws { return e.draws }
+
+// First returns prefix sums of the draws: chunk i has the virtual samples First()[i] to
+// First()[i+1]-1, perhaps none. The result is shared and must not be changed.
+func (d *Draws) First() []uint64 { return d.first }
+
+// before returns F, the number of draws that fall to the samples of weight p in sum: floor((p*S + phi) / W).
+func (d *Draws) before(p uint64) uint64 {
+	hi, lo := bits.Mul64(p, d.samples)
+	lo, carry := bits.Add64(lo, d.phase, 0)
+	q, _ := bits.Div64(hi+carry, lo, d.total) // at most S, since p <= W and phi < W
+	return q
+}
+
+// reach returns the least sum of weights whose samples draw v+1 times: ceil(((v+1)*W - phi) / S).
+func (d *Draws) reach(v uint64) uint64 {
+	hi, lo := bits.Mul64(v+1, d.total)
+	lo, borrow := bits.Sub64(lo, d.phase, 0)
+	q, r := bits.Div64(hi-borrow, lo, d.samples)
+	if r > 0 {
+		q++
+	}
+	return q
+}
+
+// Sample returns which sample virtual sample v of the epoch is: its place within the chunk, from 0.
+// v is one of the chunk's virtual samples; weights are those of all its samples, in stored order.
+func (d *Draws) Sample(chunk int, weights []uint32, v uint64) uint64 {
+	d.check(chunk, weights)
+	if v < d.first[chunk] || v >= d.first[chunk+1] {
+		panic(fmt.Sprintf("shuffle: chunk %d has no virtual sample %d", chunk, v))
+	}
+	sum, want := uint64(0), d.reach(v)-d.weights[chunk]
+	for place, w := range weights {
+		if sum += uint64(w); sum >= want {
+			return uint64(place)
+		}
+	}
+	panic(fmt.Sprintf("shuffle: weights of chunk %d sum to %d, not to its total", chunk, sum))
+}
+
+// Of returns the virtual samples of one sample, lo to hi-1, perhaps none: the inverse of Sample.
+// place is the sample's within the chunk; weights are those of all its samples, in stored order.
+func (d *Draws) Of(chunk int, weights []uint32, place uint64) (lo, hi uint64) {
+	d.check(chunk, weights)
+	sum := d.weights[chunk]
+	for _, w := range weights[:place] {
+		sum += uint64(w)
+	}
+	end := sum + uint64(weights[place])
+	if end > d.weights[chunk+1] {
+		panic(fmt.Sprintf("shuffle: weights of chunk %d sum to more than its total", chunk))
+	}
+	return d.before(sum), d.before(end)
+}
+
+// check stops a caller that brings the weights of another chunk: a mistake in the program, never input.
+func (d *Draws) check(chunk int, weights []uint32) {
+	if got, want := uint64(len(weights)), d.chunks.size(uint32(chunk)); got != want {
+		panic(fmt.Sprintf("shuffle: %d weights for chunk %d of %d samples", got, chunk, want))
+	}
+}
