@@ -33,7 +33,7 @@ func (g *Gateway) getBatch(x *exchange) error {
 		}
 	}
 	etag := b.etag(batchBody)
-	return g.answerShare(x, b, batchBody, etag, func(_ shuffle.Share, at shuffle.Cursor, l *located) error {
+	return g.answerShare(x, b, batchBody, etag, func(at shuffle.Cursor, l *located) error {
 		return g.send(x, b.dataset, at, l, etag)
 	})
 }
@@ -41,10 +41,10 @@ func (g *Gateway) getBatch(x *exchange) error {
 // answerShare sets the headers that follow from the plan alone, answers what they suffice for, and has answer send
 // the rest once the share is located.
 func (g *Gateway) answerShare(
-	x *exchange, b batchRequest, resource, etag string, answer func(shuffle.Share, shuffle.Cursor, *located) error,
+	x *exchange, b batchRequest, resource, etag string, answer func(shuffle.Cursor, *located) error,
 ) error {
-	share := b.batching().Share(b.batch, b.rank, b.worldSize)
-	if err := checkShare(share); err != nil {
+	share, all := b.share()
+	if err := checkShare(all); err != nil {
 		return err
 	}
 	b.describe(x.w.Header(), resource, share, etag)
@@ -55,7 +55,7 @@ func (g *Gateway) answerShare(
 	if err := g.refuseDraining(x); err != nil {
 		return err
 	}
-	release, err := g.reserve(x.r.Context(), int64(share.Count)*planningBytes)
+	release, err := g.reserve(x.r.Context(), int64(all.Count)*planningBytes)
 	if err != nil {
 		return err
 	}
@@ -66,12 +66,15 @@ func (g *Gateway) answerShare(
 		return err
 	}
 	defer leave()
-	l, err := g.locateShare(x.r.Context(), b, cursor.Epoch, share)
+	l, err := g.locateShare(x.r.Context(), b, cursor.Epoch, all)
 	x.log.plan = time.Since(start)
 	if err != nil {
 		return err
 	}
-	if err := answer(share, cursor, l); err != nil {
+	if l.dealt {
+		l.describePadding(x.w.Header(), b.dataset.Index.Samples())
+	}
+	if err := answer(cursor, l); err != nil {
 		return err
 	}
 	g.recycle(l)
@@ -103,16 +106,21 @@ func (g *Gateway) cursor(ctx context.Context, b batchRequest) (shuffle.Cursor, f
 	}, leave, nil
 }
 
-// locateShare finds the samples of a share.
-func (g *Gateway) locateShare(ctx context.Context, b batchRequest, epoch *shuffle.Epoch, share shuffle.Share) (*located, error) {
+// locateShare finds the samples of a share among those at the positions of all.
+func (g *Gateway) locateShare(ctx context.Context, b batchRequest, epoch *shuffle.Epoch, all shuffle.Share) (*located, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("plan epoch %d: %w", b.epoch, err)
 	}
 	l := g.scratch.Get().(*located)
-	l.numbers = epoch.AppendShare(slices.Grow(l.numbers[:0], int(share.Count)), share)
-	if err := g.locate(ctx, b.dataset.Index, l); err != nil {
+	l.numbers = epoch.AppendShare(slices.Grow(l.numbers[:0], int(all.Count)), all)
+	if err := l.find(ctx, b.dataset.Index); err != nil {
 		return nil, err
 	}
+	l.first, l.dealt = all.First, b.deals()
+	if l.dealt {
+		l.deal(b.rank, b.worldSize)
+	}
+	g.measure(b.dataset.Index, l)
 	return l, nil
 }
 
@@ -128,7 +136,9 @@ func (b batchRequest) describe(h http.Header, resource string, share shuffle.Sha
 	h.Set("Millrace-Batch", num(b.batch))
 	h.Set("Millrace-Batches", num(batches))
 	h.Set("Millrace-Samples", num(share.Count))
-	h.Set("Millrace-Padded", num(share.Padded))
+	if !b.deals() {
+		h.Set("Millrace-Padded", num(share.Padded))
+	}
 	if b.batch+1 < batches {
 		h.Set("Link", "<"+b.url(resource, b.batch+1)+`>; rel="next"`)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// maxShare bounds the samples of one answer, so that planning a request takes bounded memory.
+// maxShare bounds the samples that are located for one answer, so that planning a request takes bounded memory.
 const maxShare = 1 << 20
 
 // maxScratch bounds the shares whose working memory is kept for the next request.
@@ -31,11 +31,14 @@ type placed struct {
 // located is the body of an answer before a byte of it is read, with the memory to work it out, which
 // serves one request after the other.
 type located struct {
-	numbers       []uint64 // of the samples, in the order of the answer
-	samples       []placed
-	before, after []byte // of the dataset's format, around the samples
-	size          int64  // of the whole body
-	crc           uint32 // CRC-32C of the whole body
+	numbers       []uint64 // of the samples, in the order of the epoch
+	samples       []placed // in the order of the answer
+	first         uint64   // position of the first number in the epoch
+	dealt         bool     // the samples are only some of the numbers:
+	places        []int    // these
+	before, after []byte   // of the dataset's format, around the samples
+	size          int64    // of the whole body
+	crc           uint32   // CRC-32C of the whole body
 
 	lengths []uint32
 	slots   map[int32]int32 // chunk to slot
@@ -54,12 +57,21 @@ func (g *Gateway) recycle(l *located) {
 	clear(l.slots)
 	clear(l.tables) // which belong to the index's cache
 	clear(l.out)
-	l.before, l.after = nil, nil
+	l.before, l.after, l.places = nil, nil, nil
 	g.scratch.Put(l)
 }
 
 // locate finds l.numbers in the index and works out length and checksum of the body they make.
 func (g *Gateway) locate(ctx context.Context, x *chunkindex.Index, l *located) error {
+	if err := l.find(ctx, x); err != nil {
+		return err
+	}
+	g.measure(x, l)
+	return nil
+}
+
+// find finds l.numbers in the index.
+func (l *located) find(ctx context.Context, x *chunkindex.Index) error {
 	l.samples = slices.Grow(l.samples[:0], len(l.numbers))
 	l.lengths = slices.Grow(l.lengths[:0], len(l.numbers))
 	l.tables = l.tables[:0]
@@ -79,6 +91,11 @@ func (g *Gateway) locate(ctx context.Context, x *chunkindex.Index, l *located) e
 		l.samples = append(l.samples, placed{n, int32(chunk), slot, t.Offset[k], t.Length[k], t.CRC32C[k]})
 		l.lengths = append(l.lengths, t.Length[k])
 	}
+	return nil
+}
+
+// measure works out length and checksum of the body that the samples of l make.
+func (g *Gateway) measure(x *chunkindex.Index, l *located) {
 	l.before, l.after = x.Framing().Frame(l.lengths)
 	l.size = int64(len(l.before) + len(l.after))
 	l.crc = crc32.Checksum(l.before, castagnoli())
@@ -88,7 +105,6 @@ func (g *Gateway) locate(ctx context.Context, x *chunkindex.Index, l *located) e
 		l.crc = g.crc.combine(l.crc, s.crc, s.length)
 	}
 	l.crc = g.crc.combine(l.crc, crc32.Checksum(l.after, castagnoli()), uint32(len(l.after)))
-	return nil
 }
 
 // slot returns the place of a chunk among the chunks of the answer, with its table read.
@@ -166,14 +182,14 @@ func (g *Gateway) tooLarge(l *located) *problem {
 	return p
 }
 
-// checkShare refuses a share of more samples than one answer may have.
-func checkShare(share shuffle.Share) error {
-	if share.Count <= maxShare {
+// checkShare refuses to locate more samples than one answer may have.
+func checkShare(all shuffle.Share) error {
+	if all.Count <= maxShare {
 		return nil
 	}
 	limit := int64(maxShare)
 	return &problem{
 		Status: http.StatusBadRequest, Code: codeBatchTooLarge, Limit: &limit,
-		Detail: fmt.Sprintf("the batch has %d samples; at most %d can be sent in one answer", share.Count, maxShare),
+		Detail: fmt.Sprintf("the batch has %d samples; at most %d can be sent in one answer, or dealt by length", all.Count, maxShare),
 	}
 }

@@ -38,8 +38,8 @@ func (g *Gateway) getManifest(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	return g.answerShare(x, b, batchManifest, b.etag(batchManifest), func(share shuffle.Share, _ shuffle.Cursor, l *located) error {
-		return g.sendManifest(x, manifest{batchRequest: b, located: l, first: share.First})
+	return g.answerShare(x, b, batchManifest, b.etag(batchManifest), func(_ shuffle.Cursor, l *located) error {
+		return g.sendManifest(x, manifest{batchRequest: b, located: l})
 	})
 }
 
@@ -51,7 +51,6 @@ const keysAtOnce = 1024
 type manifest struct {
 	batchRequest
 	*located
-	first uint64
 }
 
 func (g *Gateway) sendManifest(x *exchange, m manifest) error {
@@ -89,7 +88,7 @@ func (g *Gateway) sendManifest(x *exchange, m manifest) error {
 func (m manifest) encode(ctx context.Context, write func(p []byte)) error {
 	index := m.dataset.Index
 	write([]byte(`{"samples":[`))
-	position := m.first
+	at := 0
 	for run := range slices.Chunk(m.samples, keysAtOnce) {
 		keys, err := readKeys(ctx, index, run)
 		if err != nil {
@@ -98,17 +97,17 @@ func (m manifest) encode(ctx context.Context, write func(p []byte)) error {
 		for i, s := range run {
 			extent := index.Extents(int(s.chunk))[0]
 			line, err := encodeJSON(manifestSample{
-				Position: position, Key: keys[i], KeyBytes: bytesOfKey(keys[i]), Shard: index.Shard(extent.Shard).Key,
+				Position: m.position(at), Key: keys[i], KeyBytes: bytesOfKey(keys[i]), Shard: index.Shard(extent.Shard).Key,
 				Offset: extent.Offset + int64(s.offset), Length: s.length, CRC32C: fmt.Sprintf("%08x", s.crc),
 			})
 			if err != nil {
 				return err
 			}
-			if position > m.first {
+			if at > 0 {
 				write([]byte{','})
 			}
 			write(line[:len(line)-1])
-			position++
+			at++
 		}
 	}
 	write([]byte("]}\n"))

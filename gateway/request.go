@@ -26,7 +26,7 @@ func planNames() []string {
 	return []string{"batch_size", "seed", "shuffle", "window", "tail", "generation"}
 }
 
-func batchNames() []string { return append(planNames(), "rank", "world_size", "format") }
+func batchNames() []string { return append(planNames(), "rank", "world_size", "balance", "format") }
 
 // planRequest is a resolved plan: every parameter has its value, from the URL or from the dataset's defaults.
 type planRequest struct {
@@ -36,6 +36,7 @@ type planRequest struct {
 	tail      shuffle.Tail
 	rank      uint64
 	worldSize uint64
+	balance   string
 	format    string
 	pinned    bool // the URL names the generation
 	chosen    bool // the URL names the format, whatever Accept says
@@ -81,6 +82,7 @@ func decodePlan(q *query, d *dataset) planRequest {
 	if p.rank >= p.worldSize {
 		q.fail("rank", "must be below world_size")
 	}
+	p.balance = q.word("balance", balanceSamples, balanceSamples, balanceBytes)
 	p.format = q.word("format", d.Index.Format(), d.Index.Format())
 	p.chosen = q.has("format")
 	p.pinned = q.has("generation")
@@ -159,7 +161,8 @@ func (p planRequest) batching() shuffle.Batching {
 }
 
 // canonical is the query string with every parameter written out, names in byte order. A
-// parameter that has no meaning for the shuffle is left out.
+// parameter that has no meaning for the shuffle is left out, and so is one that was added since the first release at the
+// value that changes nothing: what was an address stays one.
 func (p planRequest) canonical() string {
 	b := make([]byte, 0, 256)
 	add := func(name, value string) {
@@ -171,6 +174,9 @@ func (p planRequest) canonical() string {
 		b = append(b, value...)
 	}
 	num := func(n uint64) string { return strconv.FormatUint(n, 10) }
+	if p.balance == balanceBytes {
+		add("balance", p.balance)
+	}
 	add("batch_size", num(p.batchSize))
 	add("format", p.format)
 	add("generation", p.dataset.Index.Generation())

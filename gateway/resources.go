@@ -120,8 +120,20 @@ type planInfo struct {
 	Tail       string `json:"tail"`
 	Rank       uint64 `json:"rank"`
 	WorldSize  uint64 `json:"world_size"`
+	Balance    string `json:"balance,omitempty"`
 	Generation string `json:"generation"`
 	Format     string `json:"format"`
+}
+
+func (p planRequest) info() planInfo {
+	info := planInfo{
+		BatchSize: p.batchSize, Seed: p.params.Seed, Shuffle: p.params.Shuffle, Window: p.params.Window, Tail: string(p.tail),
+		Rank: p.rank, WorldSize: p.worldSize, Generation: p.dataset.Index.Generation(), Format: p.format,
+	}
+	if p.balance != balanceSamples {
+		info.Balance = p.balance
+	}
+	return info
 }
 
 // epochInfo describes an epoch under a plan, so that a user chooses it with open eyes.
@@ -188,11 +200,8 @@ func (g *Gateway) epochInfo(ctx context.Context, p planRequest, epoch uint64) (e
 	defer leave()
 	info := epochInfo{
 		Dataset: p.dataset.Name, Epoch: epoch, OrderVersion: shuffle.OrderVersion, OrderDigest: plan.OrderDigest(),
-		Parameters: planInfo{
-			BatchSize: p.batchSize, Seed: p.params.Seed, Shuffle: p.params.Shuffle, Window: p.params.Window, Tail: string(p.tail),
-			Rank: p.rank, WorldSize: p.worldSize, Generation: x.Generation(), Format: p.format,
-		},
-		Batches: p.batching().Batches(), Samples: x.Samples(), Bytes: x.Bytes(), Reads: plan.Reads(),
+		Parameters: p.info(),
+		Batches:    p.batching().Batches(), Samples: x.Samples(), Bytes: x.Bytes(), Reads: plan.Reads(),
 		Links: epochLinks{Self: p.epochURL(epoch)},
 	}
 	if info.Batches > 0 {
