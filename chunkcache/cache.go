@@ -16,8 +16,12 @@ var errAborted = errors.New("load ended without a result")
 // Config of a Cache. The zero value of a field means its default.
 type Config[K comparable] struct {
 	Budget *budget.Budget   // where every byte is reserved
-	Policy func() Policy[K] // what goes first, NewLRU; called twice
-	Debug  bool             // poison freed slots, panic at a lease closed twice: for tests
+	Policy func() Policy[K] // what goes first, NewLRU; called twice: see NewShelf
+	// Evicted is told of each key that is not in memory any more, nor on its way there: its chunk was evicted, or its
+	// load ended without one. So what is kept about a key from before its chunk is published can be forgotten
+	// here. It runs under the cache's lock: it must be quick and must not call the cache.
+	Evicted func(K)
+	Debug   bool // poison freed slots, panic at a lease closed twice: for tests
 }
 
 // Cache holds chunks by key. It is safe for concurrent use.
@@ -27,22 +31,11 @@ type Cache[K comparable] struct {
 	loads  sync.WaitGroup
 
 	mu        sync.Mutex // guards what follows and the fields of entries and calls
-	entries   map[K]*entry[K]
+	shelf     *Shelf[K]
 	calls     map[K]*call[K] // loads that somebody waits for
-	cold      Policy[K]      // unleased and wanted by nobody we know of: goes first
-	warm      Policy[K]      // unleased, but a reader is coming for it
 	free      map[int64][]*slot
 	freeBytes int64
 	stats     Stats
-}
-
-// entry is a chunk in memory.
-type entry[K comparable] struct {
-	key  K
-	slot *slot
-	data []byte // of slot
-	refs int    // open leases; 0: the entry is in cold or warm
-	warm bool
 }
 
 // Stats is a snapshot of a cache's counters and sizes. Lookups made ahead of a reader count
@@ -70,13 +63,11 @@ func New[K comparable](cfg Config[K]) *Cache[K] {
 		cfg.Policy = NewLRU[K]
 	}
 	return &Cache[K]{
-		budget:  cfg.Budget,
-		debug:   cfg.Debug,
-		entries: map[K]*entry[K]{},
-		calls:   map[K]*call[K]{},
-		cold:    cfg.Policy(),
-		warm:    cfg.Policy(),
-		free:    map[int64][]*slot{},
+		budget: cfg.Budget,
+		debug:  cfg.Debug,
+		shelf:  NewShelf(cfg.Policy, cfg.Evicted),
+		calls:  map[K]*call[K]{},
+		free:   map[int64][]*slot{},
 	}
 }
 
@@ -85,7 +76,7 @@ func (c *Cache[K]) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.stats
-	s.Chunks = int64(len(c.entries))
+	s.Chunks = int64(c.shelf.Len())
 	s.FreeBytes = c.freeBytes
 	return s
 }
@@ -94,33 +85,22 @@ func (c *Cache[K]) Stats() Stats {
 func (c *Cache[K]) Contains(key K) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.entries[key] != nil || c.calls[key] != nil
+	return c.shelf.Has(key) || c.calls[key] != nil
 }
 
 // Resident reports whether key is in memory.
 func (c *Cache[K]) Resident(key K) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.entries[key] != nil
+	return c.shelf.Has(key)
 }
 
-// SetWarm says which chunks a reader is coming for: they stay while others can go.
+// SetWarm says that the readers have changed, and which chunks they come for soon: these stay while others can go. A policy that knows
+// of the readers works out anew when they need the others.
 func (c *Cache[K]) SetWarm(wanted func(K) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, e := range c.entries {
-		w := wanted(e.key)
-		if w == e.warm {
-			continue
-		}
-		if e.refs == 0 {
-			c.list(e).Remove(e.key)
-		}
-		e.warm = w
-		if e.refs == 0 {
-			c.list(e).Add(e.key, e.slot.cost())
-		}
-	}
+	c.shelf.SetWarm(wanted)
 }
 
 // Reclaim gives at least n bytes of the budget back if it can: free slots first, then
@@ -145,7 +125,7 @@ func (c *Cache[K]) Reclaim(n int64, warm bool) int64 {
 func (c *Cache[K]) Reclaimable() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.freeBytes + c.cold.Bytes() + c.warm.Bytes()
+	return c.freeBytes + c.shelf.Idle(true)
 }
 
 // Populate maps memory for a chunk of n bytes before its load needs it, which is a quarter of what a first load
@@ -181,50 +161,24 @@ func (c *Cache[K]) Drop() {
 	c.Reclaim(c.budget.Total()+1, true)
 }
 
-// list returns where an unleased entry waits for its end. The caller holds mu, as in all that follows.
-func (c *Cache[K]) list(e *entry[K]) Policy[K] {
-	if e.warm {
-		return c.warm
-	}
-	return c.cold
-}
-
+// lease holds an entry. The caller holds mu, as in all that follows.
 func (c *Cache[K]) lease(e *entry[K]) {
-	if e.refs == 0 {
-		c.list(e).Remove(e.key)
-	}
-	e.refs++
+	c.shelf.lease(e)
 	c.stats.OpenLeases++
 }
 
 // unlease ends one lease and reports whether the chunk can go now.
 func (c *Cache[K]) unlease(e *entry[K]) bool {
-	if e.refs <= 0 {
-		panic("chunkcache: lease closed twice")
-	}
-	e.refs--
 	c.stats.OpenLeases--
-	if e.refs > 0 {
-		return false
-	}
-	c.list(e).Add(e.key, e.slot.cost())
-	return true
+	return c.shelf.release(e)
 }
 
 // evict takes the chunk that should go first out of memory and returns its slot, nil when none can go.
 func (c *Cache[K]) evict(warm bool) *slot {
-	from := c.cold
-	key, ok := from.Victim()
-	if !ok && warm {
-		from = c.warm
-		key, ok = from.Victim()
-	}
-	if !ok {
+	e := c.shelf.evict(warm)
+	if e == nil {
 		return nil
 	}
-	from.Remove(key)
-	e := c.entries[key]
-	delete(c.entries, key)
 	c.stats.Evictions++
 	c.stats.Bytes -= e.slot.class
 	if c.debug {
@@ -269,7 +223,7 @@ func (c *Cache[K]) takeSlots(sizes []int64) []*slot {
 	for _, n := range sizes {
 		need += Cost(n)
 	}
-	if need > c.budget.Total()-c.budget.InUse()+c.freeBytes+c.cold.Bytes() {
+	if need > c.budget.Total()-c.budget.InUse()+c.freeBytes+c.shelf.Idle(false) {
 		return nil // do not evict for what cannot succeed
 	}
 	slots := make([]*slot, 0, len(sizes))

@@ -126,7 +126,7 @@ func (c *Cache[K]) claim(ctx context.Context, req *Request[K], l *Leases[K]) ([]
 	var missing []int
 	var sizes []int64
 	for i, w := range req.Wants {
-		if e := c.entries[w.Key]; e != nil {
+		if e := c.shelf.entries[w.Key]; e != nil {
 			c.lease(e)
 			l.entries[i] = e
 		} else if c.calls[w.Key] == nil {
@@ -256,19 +256,19 @@ func (c *Cache[K]) settle(f *Fill[K], err error) {
 		}
 	}
 	// A load that everybody left may still have brought its chunk: keep it, unless another is on its way.
-	keep := err == nil && (alive || c.entries[cl.key] == nil && c.calls[cl.key] == nil)
+	keep := err == nil && (alive || !c.shelf.Has(cl.key) && c.calls[cl.key] == nil)
 	if keep {
-		e := &entry[K]{key: cl.key, slot: f.slot, data: f.Bytes(), refs: cl.waiters, warm: cl.warm}
-		c.entries[cl.key] = e
+		e := &entry[K]{key: cl.key, slot: f.slot, length: f.size, cost: f.slot.cost(), refs: int32(cl.waiters), warm: cl.warm}
+		c.shelf.put(e)
 		c.stats.Bytes += f.slot.class
 		c.stats.LoadBytes += uint64(f.size)
-		c.stats.OpenLeases += int64(e.refs)
-		if e.refs == 0 {
-			c.list(e).Add(e.key, e.slot.cost())
-		}
+		c.stats.OpenLeases += int64(cl.waiters)
 		cl.entry = e
 	} else {
 		c.putFree(f.slot)
+		if !c.shelf.Has(cl.key) && c.calls[cl.key] == nil {
+			c.shelf.evicted(cl.key)
+		}
 	}
 	if err != nil {
 		c.stats.Failures++

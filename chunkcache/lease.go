@@ -13,8 +13,7 @@ func (l *Leases[K]) Len() int { return len(l.entries) }
 
 // Bytes returns the chunk that the request wanted at place i: read only, until Close.
 func (l *Leases[K]) Bytes(i int) []byte {
-	e := l.entries[i]
-	return e.data[:len(e.data):len(e.data)]
+	return l.entries[i].data()
 }
 
 // Close ends the leases. A second call does nothing, or panics where the cache runs in debug mode.

@@ -77,7 +77,7 @@ PLANTS = [
     (
         "chunkcache counts one lease too few for the waiters of a load",
         ["./chunkcache"],
-        [("chunkcache/flight.go", "refs: cl.waiters, warm", "refs: max(cl.waiters-1, 0), warm")],
+        [("chunkcache/flight.go", "refs: int32(cl.waiters), warm", "refs: int32(max(cl.waiters-1, 0)), warm")],
     ),
     (
         "chunkcache drops a chunk and keeps its bytes on the books",
@@ -87,7 +87,7 @@ PLANTS = [
     (
         "a lease closed lets a chunk go that others still hold",
         ["./chunkcache"],
-        [("chunkcache/cache.go", "if e.refs > 0 {\n\t\treturn false", "if e.refs > 1 {\n\t\treturn false")],
+        [("chunkcache/shelf.go", "if e.refs > 0 {\n\t\treturn false", "if e.refs > 1 {\n\t\treturn false")],
     ),
     (
         "budget grants one byte more than there is",
