@@ -53,8 +53,9 @@ func floorPlan() map[string]room {
 			outside: []string{"github.com/hashicorp/golang-lru", "golang.org/x/sync", "golang.org/x/sys"},
 			never:   []string{"net"},
 		},
+		"diskcache": {never: []string{"net"}},
 		"datapath": {
-			ours:    []string{"chunkcache", "chunkindex", "shuffle", "internal/objstore", "internal/budget"},
+			ours:    []string{"chunkcache", "chunkindex", "diskcache", "shuffle", "internal/objstore", "internal/budget"},
 			outside: []string{"golang.org/x/sync", "golang.org/x/time"},
 			never:   []string{"net"},
 		},
@@ -75,13 +76,13 @@ func floorPlan() map[string]room {
 		"client": {},
 		"bench": { // measures the rooms as they are, so it may open every door
 			ours: []string{
-				"chunkcache", "chunkindex", "client", "datapath", "gateway", "internal", "pack", "s3backend", "shuffle",
+				"chunkcache", "chunkindex", "client", "datapath", "diskcache", "gateway", "internal", "pack", "s3backend", "shuffle",
 			},
 			outside: []string{"github.com/rs/zerolog", "golang.org/x"},
 		},
 		"cmd/millrace": {
 			ours: []string{
-				"chunkcache", "chunkindex", "client", "datapath", "gateway", "internal", "pack", "s3backend", "shuffle",
+				"chunkcache", "chunkindex", "client", "datapath", "diskcache", "gateway", "internal", "pack", "s3backend", "shuffle",
 			},
 			outside: []string{
 				"github.com/spf13", "github.com/rs/zerolog", "github.com/prometheus/client_golang",

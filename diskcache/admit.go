@@ -1,0 +1,167 @@
+package diskcache
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+const (
+	// lookEach is how old, for each chunk on disk, the list of victims must be before it is made anew: that asks for the
+	// next use of every one, which takes about a microsecond, so looking takes a hundredth of one core.
+	lookEach   = 100 * time.Microsecond
+	leastLook  = 64 // victims that a look finds at least
+	shareOfAll = 16 // and a part of all
+)
+
+// victim is a chunk that is needed late.
+type victim struct {
+	name name
+	size int64
+	ref  uint64
+	own  bool
+	next time.Time // zero: never
+}
+
+// worth reports whether a chunk should take the place of one that is there, from when each is needed next. To
+// exchange two chunks that are both needed saves no read in itself, only where the room serves a third one in
+// between; so the one that goes must be needed at least twice as late.
+func worth(now, coming, there time.Time) bool {
+	switch {
+	case coming.IsZero():
+		return false
+	case there.IsZero():
+		return true
+	}
+	return there.Sub(now) >= 2*max(coming.Sub(now), 0)
+}
+
+// makeRoom takes room for a chunk: what is free, or else that of chunks that are needed much later or never again.
+func (c *Cache) makeRoom(need int64, ref uint64) bool {
+	for {
+		missing := c.take(need)
+		if missing <= 0 {
+			return true
+		}
+		chosen := c.choose(missing, ref)
+		if chosen == nil {
+			return false
+		}
+		for _, v := range chosen {
+			if !c.evict(v.name) {
+				return false
+			}
+		}
+		c.mu.Lock()
+		c.stats.Evictions += uint64(len(chosen))
+		c.mu.Unlock()
+	}
+}
+
+// take takes room if there is enough, or returns how much is missing.
+func (c *Cache) take(need int64) (missing int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if missing = c.bytes + need - c.cfg.MaxBytes; missing <= 0 && len(c.entries)+len(c.busy) > maxFiles {
+		return 1
+	}
+	if missing <= 0 {
+		c.bytes += need
+	}
+	return missing
+}
+
+// choose returns chunks that take n bytes together and are worth less than the one that comes; nil if there are none.
+func (c *Cache) choose(n int64, ref uint64) (chosen []victim) {
+	now := time.Now()
+	coming := c.next(ref, true)
+	if coming.IsZero() {
+		return nil
+	}
+	for looked := false; n > 0; {
+		v, ok := c.victim()
+		if !ok && !looked {
+			looked = true
+			if c.look(now) {
+				continue
+			}
+		}
+		if !ok {
+			break
+		}
+		// The reader may have moved since the list was made.
+		if worth(now, coming, c.next(v.ref, v.own)) {
+			chosen = append(chosen, v)
+			n -= v.size
+		}
+	}
+	if n > 0 {
+		c.mu.Lock()
+		c.victims = append(c.victims, chosen...)
+		c.mu.Unlock()
+		return nil
+	}
+	return chosen
+}
+
+// next returns when a chunk is needed next.
+func (c *Cache) next(ref uint64, own bool) time.Time {
+	if !own || c.cfg.Next == nil {
+		return time.Time{}
+	}
+	return c.cfg.Next(ref)
+}
+
+// victim takes the one that is needed last off the list.
+func (c *Cache) victim() (victim, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for len(c.victims) > 0 {
+		v := c.victims[len(c.victims)-1]
+		c.victims = c.victims[:len(c.victims)-1]
+		if _, ok := c.entries[v.name]; ok && !c.busy[v.name] {
+			return v, true
+		}
+	}
+	return victim{}, false
+}
+
+// look makes the list of victims anew, unless that was done lately.
+func (c *Cache) look(now time.Time) bool {
+	c.mu.Lock()
+	if !c.looked.IsZero() && now.Sub(c.looked) < time.Duration(len(c.entries))*lookEach {
+		c.mu.Unlock()
+		return false
+	}
+	c.looked = now
+	all := make([]victim, 0, len(c.entries))
+	for n, e := range c.entries {
+		if !c.busy[n] {
+			all = append(all, victim{name: n, size: e.size, ref: e.ref, own: e.own && !e.dead})
+		}
+	}
+	c.mu.Unlock()
+	for i := range all {
+		all[i].next = c.next(all[i].ref, all[i].own)
+	}
+	slices.SortFunc(all, func(a, b victim) int {
+		switch {
+		case a.next.IsZero() || b.next.IsZero():
+			return cmp.Or(cmp.Compare(late(a.next), late(b.next)), slices.Compare(a.name[:], b.name[:]))
+		}
+		return cmp.Or(a.next.Compare(b.next), slices.Compare(a.name[:], b.name[:]))
+	})
+	all = all[len(all)-min(len(all), max(leastLook, len(all)/shareOfAll)):]
+	c.mu.Lock()
+	c.victims = slices.Clone(all)
+	c.mu.Unlock()
+	return true
+}
+
+// late puts what is never needed behind everything else.
+func late(next time.Time) int {
+	if next.IsZero() {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,274 @@
+package diskcache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"os"
+	"sync"
+	"time"
+)
+
+const (
+	// block is what file systems round a file's length up to.
+	block = 4096
+	// maxFiles bounds the memory that the list of files takes.
+	maxFiles = 1 << 20
+	// EntryCost is what one chunk on disk takes in memory, in bytes.
+	EntryCost = 96
+)
+
+// Config of a Cache.
+type Config struct {
+	Dir      string
+	MaxBytes int64    // on disk, footers and rounding to 4 KiB included
+	Datasets []string // whose chunks these are, for people: no secrets
+	// Next says when a chunk will be needed next, by the number that the owner knows it by: the zero time if nobody is
+	// known to come for it. Nil: nobody ever is.
+	Next func(ref uint64) time.Time
+}
+
+// Stats is a snapshot of a cache's counters and state.
+type Stats struct {
+	Hits, HitBytes     uint64
+	Misses             uint64 // asked for, and not there
+	Writes, WriteBytes uint64
+	Evictions          uint64
+	Refused            uint64 // not kept: what is there is needed sooner
+	Skipped            uint64 // not kept: writes are off
+	Corrupt            uint64 // files removed since they are not what their name says
+	Strays             uint64 // files removed at start
+	ReadErrors         uint64
+	WriteErrors        uint64
+	ReadsOff           bool // the disk failed too often: one read at a time, now and then, finds out
+	WritesOff          bool // the same for writes
+
+	Chunks, Bytes, MaxBytes int64
+}
+
+// Cache is a directory of chunk files. It is safe for concurrent use; only one process uses a directory.
+type Cache struct {
+	cfg  Config
+	disk disk
+	lock *os.File
+
+	mu      sync.Mutex // guards what follows
+	reads   breaker
+	writes  breaker
+	entries map[name]entry
+	busy    map[name]bool // being written or removed
+	bytes   int64
+	stats   Stats
+	victims []victim // those needed last, the last of all at the end
+	looked  time.Time
+	temp    uint64 // number of the next temporary file
+}
+
+// entry is a file.
+type entry struct {
+	size int64
+	ref  uint64
+	own  bool // ref is set
+	dead bool // it could not be removed: it takes room, and is not there
+}
+
+// cost returns how many bytes of the disk a chunk of n bytes takes.
+func cost(n int64) int64 { return (n + footerSize + block - 1) / block * block }
+
+// Open makes or opens the cache in cfg.Dir and learns what is there. Errors say what is wrong with the directory, and
+// what to do.
+func Open(cfg Config) (*Cache, error) {
+	c := &Cache{
+		cfg:     cfg,
+		reads:   breaker{most: readErrors},
+		writes:  breaker{most: 1},
+		entries: map[name]entry{},
+		busy:    map[name]bool{},
+	}
+	err := c.prepare()
+	if err == nil {
+		err = c.scan()
+	}
+	if err != nil {
+		c.Close()
+		return nil, fmt.Errorf("open disk cache %s: %w", cfg.Dir, err)
+	}
+	return c, nil
+}
+
+// Close gives the directory free for another process. Reads and writes must have ended.
+func (c *Cache) Close() {
+	if c.lock != nil {
+		_ = c.lock.Close()
+	}
+	if c.disk.root != nil {
+		_ = c.disk.root.Close()
+	}
+}
+
+// Stats returns the counters.
+func (c *Cache) Stats() Stats {
+	now := time.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.stats
+	s.Chunks, s.Bytes, s.MaxBytes = int64(len(c.entries)), c.bytes, c.cfg.MaxBytes
+	s.ReadsOff, s.WritesOff = c.reads.off(now), c.writes.off(now)
+	return s
+}
+
+// Resident returns how many bytes of memory the list of files takes now.
+func (c *Cache) Resident() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return int64(len(c.entries)) * EntryCost
+}
+
+// Contains reports whether a chunk is there, as far as is known without reading it. While the disk is not to be read,
+// nothing is.
+func (c *Cache) Contains(key Key) bool {
+	n := key.name()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e, ok := c.entries[n]
+	return ok && !e.dead && !c.reads.off(time.Now())
+}
+
+// Adopt tells by which number the owner knows a chunk, so that Next can be asked of one that was there at the start.
+func (c *Cache) Adopt(key Key, ref uint64) {
+	n := key.name()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e, ok := c.entries[n]; ok && !e.own {
+		c.entries[n] = entry{size: e.size, ref: ref, own: true}
+	}
+}
+
+// Read fills dst, of the key's length, with the chunk and reports whether it did. When it did not, what is in dst is
+// worthless.
+func (c *Cache) Read(ctx context.Context, key Key, dst []byte) bool {
+	n := key.name()
+	probe, ok := c.enter(ctx, n, int64(len(dst)) == key.Length)
+	if !ok {
+		return false
+	}
+	err := c.read(key, n.file(), dst)
+	c.count(n, len(dst), probe, err)
+	if errors.Is(err, errCorrupt) {
+		c.evict(n)
+	}
+	return err == nil
+}
+
+// enter reports whether a chunk is there and the disk may be read, and whether that read is a probe.
+func (c *Cache) enter(ctx context.Context, n name, fits bool) (probe, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e, there := c.entries[n]; there && !e.dead && fits && ctx.Err() == nil {
+		probe, ok = c.reads.enter(time.Now())
+	}
+	if !ok {
+		c.stats.Misses++
+	}
+	return probe, ok
+}
+
+// count counts what became of a read.
+func (c *Cache) count(n name, size int, probe bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	gone := errors.Is(err, fs.ErrNotExist)
+	c.reads.leave(time.Now(), probe, err != nil && !gone)
+	if err == nil {
+		c.stats.Hits++
+		c.stats.HitBytes += uint64(size)
+		return
+	}
+	c.stats.Misses++
+	switch {
+	case gone: // evicted meanwhile, or removed by somebody: nothing is lost but a read of the store
+		c.forget(n)
+	case errors.Is(err, errCorrupt):
+		c.stats.Corrupt++
+	default:
+		c.stats.ReadErrors++
+	}
+}
+
+var errCorrupt = errors.New("not the chunk that its name says")
+
+// read reads and compares one file.
+func (c *Cache) read(key Key, file string, dst []byte) error {
+	f, err := c.disk.open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if info.Size() != key.Length+footerSize {
+		return fmt.Errorf("read %s: %d bytes, want %d: %w", file, info.Size(), key.Length+footerSize, errCorrupt)
+	}
+	var footer [footerSize]byte
+	if err := c.disk.readAt(f, file, footer[:], key.Length); err != nil {
+		return err
+	}
+	if got, err := parseFooter(footer[:]); err != nil || got != key {
+		return fmt.Errorf("read %s: its footer: %w", file, errCorrupt)
+	}
+	if err := c.disk.readAt(f, file, dst, 0); err != nil {
+		return err
+	}
+	if crc32.Checksum(dst, castagnoli()) != key.CRC32C {
+		return fmt.Errorf("read %s: its checksum: %w", file, errCorrupt)
+	}
+	return nil
+}
+
+// Reject removes a chunk that its reader found wrong by a better proof than a CRC.
+func (c *Cache) Reject(key Key) {
+	c.mu.Lock()
+	c.stats.Corrupt++
+	c.mu.Unlock()
+	c.evict(key.name())
+}
+
+// evict removes a file and then gives its room free. It reports whether it did: the file was there, and nobody else is
+// at it.
+func (c *Cache) evict(n name) bool {
+	c.mu.Lock()
+	e, ok := c.entries[n]
+	ok = ok && !c.busy[n]
+	if ok {
+		e.dead = true
+		c.entries[n] = e
+		c.busy[n] = true
+	}
+	c.mu.Unlock()
+	if !ok {
+		return false
+	}
+	err := c.disk.remove(n.file())
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.busy, n)
+	if err != nil {
+		c.stats.WriteErrors++
+		c.writes.fail(time.Now())
+		return false
+	}
+	c.forget(n)
+	return true
+}
+
+// forget takes a file off the list. The caller holds mu.
+func (c *Cache) forget(n name) {
+	if e, ok := c.entries[n]; ok && !c.busy[n] {
+		c.bytes -= e.size
+		delete(c.entries, n)
+	}
+}

@@ -1,0 +1,164 @@
+package diskcache
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+const (
+	markerFile   = "millrace-disk-cache.json"
+	markerTemp   = markerFile + ".tmp"
+	lockFile     = "millrace-disk-cache.lock"
+	chunkDir     = "chunks"
+	markerFormat = "millrace disk cache"
+	markerLimit  = 1 << 20 // bytes of a marker
+	rememberMost = 64      // datasets that a marker names at most
+)
+
+// marker says what a directory is.
+type marker struct {
+	Format   string   `json:"format"`
+	Version  int      `json:"version"`
+	Datasets []string `json:"datasets"`
+}
+
+// prepare opens the directory, takes its lock, and sees to it that it is ours and holds chunks of one of the datasets.
+func (c *Cache) prepare() error {
+	if err := os.MkdirAll(c.cfg.Dir, 0o700); err != nil {
+		return err
+	}
+	var err error
+	if c.disk.root, err = os.OpenRoot(c.cfg.Dir); err != nil {
+		return err
+	}
+	known, err := c.known()
+	if err != nil {
+		return err
+	}
+	// Before the lock's file is made: nothing is left in a directory that is not ours.
+	if known == nil {
+		if err := c.empty(); err != nil {
+			return err
+		}
+	}
+	if err := c.takeLock(); err != nil {
+		return err
+	}
+	if known, err = c.known(); err != nil { // again: another process may have been first
+		return err
+	}
+	if err := c.checkSpace(known == nil); err != nil {
+		return err
+	}
+	// The files lie in directories that are always private; their parent is made so where it is ours.
+	_ = c.disk.root.Chmod(".", 0o700)
+	if err := c.disk.mkdir(chunkDir); err != nil {
+		return err
+	}
+	return c.mark(known)
+}
+
+// known reads the marker, nil if there is none, and refuses one that does not fit.
+func (c *Cache) known() (*marker, error) {
+	f, err := c.disk.root.Open(markerFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text := make([]byte, markerLimit)
+	n, _ := f.ReadAt(text, 0)
+	var m marker
+	if err := json.Unmarshal(text[:n], &m); err != nil || m.Format != markerFormat || m.Version < 1 {
+		return nil, fmt.Errorf("%s is not what this program writes: use another directory, or delete this one", markerFile)
+	}
+	if m.Version > version {
+		return nil, fmt.Errorf("its format is version %d, written by a newer program than this one, which knows version %d: use another directory, or delete this one", m.Version, version)
+	}
+	common := slices.ContainsFunc(m.Datasets, func(d string) bool { return slices.Contains(c.cfg.Datasets, d) })
+	if len(m.Datasets) > 0 && !common {
+		return nil, fmt.Errorf("it holds chunks of %s, and none of %s: use another directory, or delete this one",
+			strings.Join(m.Datasets, ", "), strings.Join(c.cfg.Datasets, ", "))
+	}
+	return &m, nil
+}
+
+// empty refuses a directory that holds anything but what we begin with.
+func (c *Cache) empty() error {
+	d, err := c.disk.root.Open(".")
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	names, err := d.Readdirnames(-1)
+	if err != nil {
+		return err
+	}
+	for _, n := range names {
+		if !slices.Contains([]string{lockFile, markerTemp, chunkDir, "lost+found"}, n) {
+			return fmt.Errorf("it is no disk cache of this program and not empty (it holds %q): use an empty directory", n)
+		}
+	}
+	return nil
+}
+
+func (c *Cache) takeLock() error {
+	f, err := c.disk.root.OpenFile(lockFile, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := lock(f); err != nil {
+		_ = f.Close()
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return errors.New("another process uses it: give each gateway a directory of its own")
+		}
+		return fmt.Errorf("lock %s: %w", lockFile, err)
+	}
+	c.lock = f
+	return nil
+}
+
+// mark writes the marker: the datasets of now, and as many of those before as it remembers.
+func (c *Cache) mark(before *marker) error {
+	m := marker{Format: markerFormat, Version: version, Datasets: slices.Compact(slices.Sorted(slices.Values(c.cfg.Datasets)))}
+	if before != nil {
+		for _, d := range before.Datasets {
+			if !slices.Contains(m.Datasets, d) && len(m.Datasets) < rememberMost {
+				m.Datasets = append(m.Datasets, d)
+			}
+		}
+		if before.Version == m.Version && slices.Equal(before.Datasets, m.Datasets) {
+			return nil
+		}
+	}
+	text, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := c.disk.write(markerTemp, append(text, '\n')); err != nil {
+		return err
+	}
+	return c.disk.rename(markerTemp, markerFile)
+}
+
+// checkSpace refuses a size that the file system cannot hold: ever, or where nothing of it is taken yet, now.
+func (c *Cache) checkSpace(fresh bool) error {
+	total, free, err := space(c.cfg.Dir)
+	switch {
+	case err != nil:
+		return err
+	case c.cfg.MaxBytes > total:
+		return fmt.Errorf("its size of %d bytes is more than the file system's %d", c.cfg.MaxBytes, total)
+	case fresh && c.cfg.MaxBytes > free:
+		return fmt.Errorf("its size of %d bytes is more than the %d that are free on the file system", c.cfg.MaxBytes, free)
+	}
+	return nil
+}

@@ -1,0 +1,64 @@
+package diskcache
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+)
+
+// scan learns what is there, by names and lengths alone, and removes what is no chunk file: what a kill left half
+// written, and what somebody else put there. Directories are left alone.
+func (c *Cache) scan() error {
+	for i := range 256 {
+		sub := fmt.Sprintf("%02x", i)
+		if err := c.scanDir(sub); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Cache) scanDir(sub string) error {
+	dir := path.Join(chunkDir, sub)
+	f, err := c.disk.open(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	for {
+		list, err := f.ReadDir(1024)
+		for _, e := range list {
+			c.scanFile(sub, e)
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (c *Cache) scanFile(sub string, d fs.DirEntry) {
+	if d.IsDir() {
+		return
+	}
+	n, ok := parseName(sub, d.Name())
+	var size int64
+	if info, err := d.Info(); ok && err == nil {
+		size = info.Size()
+	}
+	need := cost(size - footerSize)
+	if !ok || !d.Type().IsRegular() || size < footerSize || c.bytes+need > c.cfg.MaxBytes || len(c.entries) >= maxFiles {
+		_ = c.disk.remove(path.Join(chunkDir, sub, d.Name()))
+		c.stats.Strays++
+		return
+	}
+	c.entries[n] = entry{size: need}
+	c.bytes += need
+}

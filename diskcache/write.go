@@ -1,0 +1,77 @@
+package diskcache
+
+import (
+	"fmt"
+	"hash/crc32"
+	"time"
+)
+
+// Write keeps a chunk, which its owner knows by ref, if there is room or room worth making. It returns once the chunk is
+// on the medium, and reports whether it is there; data must not change meanwhile.
+func (c *Cache) Write(key Key, ref uint64, data []byte) bool {
+	if int64(len(data)) != key.Length || crc32.Checksum(data, castagnoli()) != key.CRC32C {
+		return false
+	}
+	n := key.name()
+	temp, probe, there, ok := c.claim(n)
+	if !ok {
+		return there
+	}
+	need := cost(key.Length)
+	if !c.makeRoom(need, ref) {
+		c.settle(n, entry{}, 0, probe, nil)
+		return false
+	}
+	err := c.disk.write(temp, data, key.appendFooter(nil))
+	if err == nil {
+		if err = c.disk.rename(temp, n.file()); err != nil {
+			_ = c.disk.remove(temp)
+		}
+	}
+	c.settle(n, entry{size: need, ref: ref, own: true}, len(data), probe, err)
+	return err == nil
+}
+
+// claim makes a chunk the caller's to write, under a temporary name. It does not if the chunk is there, if somebody
+// is at it, or if the disk is not to be written to.
+func (c *Cache) claim(n name) (temp string, probe, there, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e, found := c.entries[n]; found && !e.dead {
+		return "", false, true, false
+	}
+	if c.busy[n] {
+		return "", false, false, false
+	}
+	if probe, ok = c.writes.enter(time.Now()); !ok {
+		c.stats.Skipped++
+		return "", false, false, false
+	}
+	c.busy[n] = true
+	c.temp++
+	return fmt.Sprintf("%s.%d.tmp", n.file(), c.temp), probe, false, true
+}
+
+// settle ends a write: e is what was to be written, and its room was taken; of no size if no room was found.
+func (c *Cache) settle(n name, e entry, size int, probe bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.busy, n)
+	switch {
+	case e.size == 0:
+		c.stats.Refused++
+		if probe { // which never touched the disk
+			c.writes.probing = false
+		}
+		return
+	case err != nil:
+		c.stats.WriteErrors++
+		c.bytes -= e.size
+	default:
+		c.forget(n) // one that could not be removed, and is overwritten now
+		c.entries[n] = e
+		c.stats.Writes++
+		c.stats.WriteBytes += uint64(size)
+	}
+	c.writes.leave(time.Now(), probe, err != nil)
+}
