@@ -1,0 +1,184 @@
+package chunkcache
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/millrace-data/millrace/internal/budget"
+)
+
+// One goroutine: residency, counters and bytes against a naive list, under every policy.
+func TestCacheAgainstModel(t *testing.T) {
+	for _, c := range contracts() {
+		t.Run(c.name, func(t *testing.T) {
+			rapid.Check(t, func(t *rapid.T) {
+				m := newModel(t, c)
+				t.Repeat(map[string]func(*rapid.T){"acquire": m.acquire, "close": m.close, "": m.check})
+				m.end(t)
+			})
+		})
+	}
+}
+
+const modelSize = 1000 // of every chunk
+
+// model is a cache beside what it should hold. Next uses change as a chunk's last lease ends.
+type model struct {
+	contract
+	cache  *Cache[int]
+	budget *budget.Budget
+	slots  int
+	open   []modelLease
+	idle   []held      // in the order in which their last leases ended
+	refs   map[int]int // of chunks in memory
+	came   map[int]int // when each came
+	next   map[int]int64
+
+	hits, loads uint64
+	evicted     []int
+	want        []int // evicted
+}
+
+type modelLease struct {
+	l    *Leases[int]
+	keys []int
+}
+
+func newModel(t *rapid.T, c contract) *model {
+	slots := rapid.IntRange(1, 6).Draw(t, "slots")
+	m := &model{
+		contract: c, budget: budget.New(int64(slots)*Cost(modelSize), 0), slots: slots,
+		refs: map[int]int{}, came: map[int]int{}, next: map[int]int64{},
+	}
+	m.cache = New(Config[int]{
+		Budget: m.budget, Debug: true,
+		Policy:  func() Policy[int] { return c.make(func(k int) int64 { return m.next[k] }) },
+		Evicted: func(k int) { m.evicted = append(m.evicted, k) },
+	})
+	return m
+}
+
+// drop takes a chunk off the idle ones.
+func (m *model) drop(k int) {
+	m.idle = slices.DeleteFunc(m.idle, func(h held) bool { return h.key == k })
+}
+
+// rest puts a chunk among the idle ones.
+func (m *model) rest(k int) {
+	m.idle = append(m.idle, held{key: k, admitted: uint64(m.came[k]), next: m.next[k]})
+}
+
+// evict takes out the idle chunk that goes first.
+func (m *model) evict() {
+	for i := range m.idle {
+		m.idle[i].added = i
+	}
+	first := slices.MinFunc(m.idle, func(a, b held) int {
+		if m.before(a, b) {
+			return -1
+		}
+		return 1
+	}).key
+	m.drop(first)
+	delete(m.refs, first)
+	m.want = append(m.want, first)
+}
+
+func (m *model) acquire(t *rapid.T) {
+	keys := rapid.SliceOfNDistinct(rapid.IntRange(0, 9), 1, 4, rapid.ID[int]).Draw(t, "keys")
+	req := Request[int]{Load: load, Group: func(missing []int) [][]int { return [][]int{missing} }}
+	var found, missing []int
+	pinned := map[int]bool{}
+	for _, k := range keys {
+		req.Wants = append(req.Wants, Want[int]{k, modelSize})
+		if _, ok := m.refs[k]; ok {
+			found = append(found, k)
+			pinned[k] = true
+		} else {
+			missing = append(missing, k)
+		}
+	}
+	for k, n := range m.refs {
+		if n > 0 {
+			pinned[k] = true
+		}
+	}
+	fits := len(missing) == 0 || len(pinned)+len(missing) <= m.slots
+	l, err := m.cache.Acquire(context.Background(), req)
+	if (err == nil) != fits || err != nil && !errors.Is(err, ErrNoRoom) {
+		t.Fatalf("acquire %v with %v in memory and %d slots: got %v, want room=%v", keys, m.refs, m.slots, err, fits)
+	}
+	for _, k := range found {
+		m.drop(k)
+	}
+	if err != nil { // what was found is the newest now
+		for _, k := range found {
+			if m.refs[k] == 0 {
+				m.rest(k)
+			}
+		}
+		return
+	}
+	m.hits, m.loads = m.hits+uint64(len(found)), m.loads+uint64(len(missing))
+	for len(m.refs)+len(missing) > m.slots {
+		m.evict()
+	}
+	for i, k := range missing {
+		m.came[k] = int(m.loads) - len(missing) + i + 1
+	}
+	for i, k := range keys {
+		m.refs[k]++
+		if !bytes.Equal(l.Bytes(i), content(k, modelSize)) {
+			t.Fatalf("key %d: other bytes than loaded", k)
+		}
+	}
+	m.open = append(m.open, modelLease{l, keys})
+}
+
+func (m *model) close(t *rapid.T) {
+	if len(m.open) == 0 {
+		t.Skip("no lease")
+	}
+	i := rapid.IntRange(0, len(m.open)-1).Draw(t, "i")
+	for j, k := range m.open[i].keys {
+		if !bytes.Equal(m.open[i].l.Bytes(j), content(k, modelSize)) {
+			t.Fatalf("key %d changed while leased", k)
+		}
+		if m.refs[k]--; m.refs[k] == 0 {
+			m.next[k] = rapid.Int64Range(0, 5).Draw(t, "next")
+			m.rest(k)
+		}
+	}
+	m.open[i].l.Close()
+	m.open = slices.Delete(m.open, i, i+1)
+}
+
+func (m *model) check(t *rapid.T) {
+	got := m.cache.Stats()
+	if got.Hits != m.hits || got.Loads != m.loads || got.Misses != m.loads || int(got.Chunks) != len(m.refs) {
+		t.Fatalf("got %+v, want %d hits, %d loads, %d chunks", got, m.hits, m.loads, len(m.refs))
+	}
+	for k := range m.refs {
+		if !m.cache.Resident(k) {
+			t.Fatalf("key %d is gone, want %v", k, m.refs)
+		}
+	}
+	if !slices.Equal(m.evicted, m.want) {
+		t.Fatalf("got %v evicted, want %v", m.evicted, m.want)
+	}
+}
+
+func (m *model) end(t *rapid.T) {
+	for _, o := range m.open {
+		o.l.Close()
+	}
+	m.cache.Drop()
+	if got := m.budget.InUse(); got != 0 {
+		t.Fatalf("got %d bytes left in the budget, want 0", got)
+	}
+}
