@@ -54,8 +54,12 @@ func floorPlan() map[string]room {
 			never:   []string{"net"},
 		},
 		"diskcache": {never: []string{"net"}},
+		"lookahead": {
+			ours:  []string{"shuffle"},
+			never: []string{"context", "crypto/rand", "io", "log", "math/rand", "net", "os"},
+		},
 		"datapath": {
-			ours:    []string{"chunkcache", "chunkindex", "diskcache", "shuffle", "internal/objstore", "internal/budget"},
+			ours:    []string{"chunkcache", "chunkindex", "lookahead", "diskcache", "shuffle", "internal/objstore", "internal/budget"},
 			outside: []string{"golang.org/x/sync", "golang.org/x/time"},
 			never:   []string{"net"},
 		},

@@ -1,0 +1,21 @@
+// Package lookahead knows who reads which plan, where each reader stands and how fast it goes on, and so which chunks
+// are needed when. It is pure: times are handed in, nothing is read, no goroutine is started; a gateway runs it under
+// its clock and a simulation under another.
+//
+// A rank is known from its requests alone: they say where it stands, and the time from the end of an answer to the
+// next request, its think time, says how fast it would go on if nothing kept it waiting. Ranks of one plan that stand
+// near each other are one reader, for they need the same chunks. What is known changes speed, never bytes.
+//
+// From the readers follow
+//
+//   - the horizon: the chunks that they need now and soon, as many as the memory holds. These must not be evicted;
+//   - the queue (Needs): the same chunks in the order in which readers would stall for want of them;
+//   - the next use of any chunk (Next), the order of the next epoch included, for a policy that lets the chunk go that
+//     is needed last.
+//
+// The queue is the heuristic of Lobster (Liu et al., ICPP 2022) taken chunk by chunk. Lobster gives each consumer
+// a fetcher and then always one more to the consumer that is slowest to get its data. Here a fetcher that
+// is free goes to the chunk whose reader would stall first. That deadline comes from the reader's demand, the samples
+// that it takes for each second of think time, and never from its progress: a stalled reader would look slow, get less,
+// and stay stalled.
+package lookahead

@@ -1,0 +1,251 @@
+package lookahead
+
+import (
+	"cmp"
+	"iter"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+const (
+	behindBatches = 2  // how far behind the foremost rank of a reader the chunks are kept
+	aheadChunks   = 16 // needed soon: so many after those needed now, or to the end of the next window if that is more
+)
+
+// Horizon is the set of chunks that readers come for soon. It never changes.
+type Horizon struct{ places map[Place]struct{} }
+
+// Has reports whether a chunk is in it.
+func (h *Horizon) Has(d Dataset, chunk int) bool {
+	_, ok := h.places[Place{d, chunk}]
+	return ok
+}
+
+// All yields its chunks, in no order.
+func (h *Horizon) All() iter.Seq[Place] { return maps.Keys(h.places) }
+
+// Horizon returns the chunks that must not be evicted while others can be: those that readers need now and soon, and those that a rank a
+// little behind still needs. Two calls return the same pointer as long as nothing has changed.
+func (r *Readers) Horizon() *Horizon { return r.horizon.Load() }
+
+// Expected reports whether a chunk is within the horizon: a reader comes for it, and it will be kept until then.
+func (r *Readers) Expected(d Dataset, chunk int) bool { return r.horizon.Load().Has(d, chunk) }
+
+// use is one span in which a reader needs a chunk.
+type use struct {
+	shuffle.Span
+	start uint64 // where it begins, counted on from the reader's epoch
+}
+
+// ahead is what one reader needs, in order of need.
+type ahead struct {
+	looked  bool
+	ends    uint64 // from this position on, a chunk is not needed any more
+	begins  uint64 // from this position on, another one is needed
+	current []use  // needed for the batch that the reader stands at
+	soon    []use
+	behind  []int // needed by a rank a little behind: kept, never fetched
+
+	squeezed bool  // the chunks needed now do not all fit
+	queue    []use // those of current and soon that are within the horizon
+}
+
+// stale reports whether the reader has moved so far that it needs other chunks.
+func (x *reader) stale() bool { return !x.looked || x.at.First >= x.ends || x.at.End > x.begins }
+
+// look works out what the reader needs now and soon, as far as limit bytes may hold it.
+func (x *reader) look(limit int64) {
+	soon := aheadChunks
+	if params := x.at.Plan.Params(); params.Shuffle == shuffle.Window {
+		soon = max(soon, int(min(params.Window, 1<<20)))
+	}
+	total := x.at.Plan.Samples()
+	x.ahead = ahead{looked: true, ends: total, begins: total, queue: x.queue[:0], current: x.current[:0], soon: x.soon[:0], behind: x.behind[:0]}
+	for u := range x.uses() {
+		if u.start < x.at.End && u.start < total {
+			x.current = append(x.current, u)
+			x.ends = min(x.ends, u.To)
+			limit -= x.dataset.Cost(int(u.Chunk))
+			continue
+		}
+		x.begins = min(x.begins, u.start)
+		if limit -= x.dataset.Cost(int(u.Chunk)); limit < 0 || len(x.soon) == soon {
+			break
+		}
+		x.soon = append(x.soon, u)
+	}
+	for span := range x.at.Epoch.Spans(x.at.First - min(behindBatches*x.at.BatchSize, x.at.First)) {
+		if span.From >= x.at.First {
+			break
+		}
+		x.behind = append(x.behind, int(span.Chunk))
+	}
+}
+
+// uses yields the spans of this epoch that the reader still needs, then those of the next.
+func (x *reader) uses() iter.Seq[use] {
+	return func(yield func(use) bool) {
+		for span := range x.at.Epoch.Spans(x.at.First) {
+			if !yield(use{span, span.From}) {
+				return
+			}
+		}
+		for span := range x.rest().Spans(0) {
+			if !yield(use{span, x.at.Plan.Samples() + span.From}) {
+				return
+			}
+		}
+	}
+}
+
+// expect works out the horizon. The memory goes first to what the batches need that the readers stand at, then to what comes
+// next, in order of deadline over all readers: so no reader holds memory that another one needs sooner. A chunk that several
+// readers need takes its room once.
+func (r *Readers) expect() {
+	h := &Horizon{make(map[Place]struct{}, len(r.horizon.Load().places))}
+	a := admission{left: r.cfg.Budget, places: h.places}
+	for _, x := range r.readers {
+		if x.stale() {
+			x.look(r.cfg.Budget)
+		}
+		x.queue = x.queue[:0]
+	}
+	a.current(r.readers)
+	a.soon(r.readers)
+	for _, x := range r.readers {
+		for _, c := range x.behind {
+			if !a.take(x.dataset, uint64(c)) {
+				break
+			}
+		}
+	}
+	r.horizon.Store(h)
+}
+
+// admission fills the memory.
+type admission struct {
+	left   int64
+	places map[Place]struct{}
+}
+
+// take admits a chunk if there is room for it.
+func (a *admission) take(d Dataset, chunk uint64) bool {
+	p := Place{d, int(chunk)}
+	if _, ok := a.places[p]; ok {
+		return true
+	}
+	n := d.Cost(p.Chunk)
+	if n > a.left {
+		return false
+	}
+	a.left -= n
+	a.places[p] = struct{}{}
+	return true
+}
+
+// current admits what the batches need that the readers stand at. Where that does not fit, those that need little get
+// it all, and the others share the rest.
+func (a *admission) current(readers []*reader) {
+	type claim struct {
+		reader *reader
+		cost   int64
+	}
+	claims := make([]claim, len(readers))
+	for i, x := range readers {
+		claims[i].reader = x
+		for _, u := range x.current {
+			claims[i].cost += x.dataset.Cost(int(u.Chunk))
+		}
+	}
+	if len(claims) > 1 {
+		slices.SortStableFunc(claims, func(a, b claim) int { return cmp.Compare(a.cost, b.cost) })
+	}
+	for i, c := range claims {
+		whole := a.left
+		a.left = whole / int64(len(claims)-i)
+		rest := whole - a.left
+		if c.reader.squeezed = !a.all(c.reader); c.reader.squeezed {
+			a.choose(c.reader)
+		}
+		a.left += rest
+	}
+}
+
+// all admits the chunks that a reader needs now, or none of them if they do not all fit.
+func (a *admission) all(x *reader) bool {
+	left, had := a.left, len(a.places)
+	var taken []Place
+	for _, u := range x.current {
+		if !a.take(x.dataset, u.Chunk) {
+			for _, p := range taken {
+				delete(a.places, p)
+			}
+			a.left, x.queue = left, x.queue[:0]
+			return false
+		}
+		if len(a.places) > had {
+			had = len(a.places)
+			taken = append(taken, Place{x.dataset, int(u.Chunk)})
+		}
+		x.queue = append(x.queue, u)
+	}
+	return true
+}
+
+// choose picks from the chunks needed now where they do not all fit: those that are in memory, and
+// those whose use has just begun. The others are read sample by sample until they end: to
+// bring them whole would read again what of them is delivered already.
+func (a *admission) choose(x *reader) {
+	var fresh []use
+	for _, u := range x.current {
+		if x.dataset.Resident(int(u.Chunk)) {
+			if a.take(x.dataset, u.Chunk) {
+				x.queue = append(x.queue, u)
+			}
+		} else if u.From >= x.at.First || x.at.First-u.From < (u.To-u.From)/8 {
+			fresh = append(fresh, u)
+		}
+	}
+	for _, u := range fresh {
+		if !a.take(x.dataset, u.Chunk) {
+			break
+		}
+		x.queue = append(x.queue, u)
+	}
+}
+
+// soon admits what comes next, in order of deadline over all readers. What is in memory already counts as needed
+// twice as soon, so that two readers that are nearly alike do not take turns in throwing each other's chunks out.
+func (a *admission) soon(readers []*reader) {
+	type claim struct {
+		reader *reader
+		use    use
+		due    time.Duration
+	}
+	var claims []claim
+	for _, x := range readers {
+		if x.squeezed {
+			continue
+		}
+		rate := x.demand.rate()
+		for _, u := range x.soon {
+			c := claim{x, u, takes(u.start-min(x.at.First, u.start), rate)}
+			if len(readers) > 1 && x.dataset.Resident(int(u.Chunk)) {
+				c.due /= 2
+			}
+			claims = append(claims, c)
+		}
+	}
+	if len(readers) > 1 {
+		slices.SortStableFunc(claims, func(a, b claim) int { return cmp.Compare(a.due, b.due) })
+	}
+	for _, c := range claims {
+		if !a.take(c.reader.dataset, c.use.Chunk) {
+			return
+		}
+		c.reader.queue = append(c.reader.queue, c.use)
+	}
+}

@@ -1,0 +1,164 @@
+package lookahead
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+const (
+	maxRanks = 1024             // remembered at once: the one not heard of for longest makes room
+	rankIdle = 5 * time.Minute  // after which one is no longer listed
+	ofLate   = 30 * time.Second // what is longer ago than this counts for less than a third
+)
+
+// Job is a plan that somebody reads, and in how many shares.
+type Job struct {
+	Dataset   Dataset
+	Params    shuffle.Params
+	BatchSize uint64
+	WorldSize uint64
+}
+
+// Reader is one rank of one job, as far as its requests tell. It is shown to people.
+type Reader struct {
+	Job
+	Rank    uint64
+	Epoch   uint64
+	Batch   uint64        // the last one asked for
+	Rate    float64       // samples per second of late
+	Behind  uint64        // batches behind the foremost rank of its job
+	Left    time.Duration // to the end of the epoch at this rate; 0 while that is not known
+	Think   time.Duration // from the end of an answer to the next request, the mean of late
+	Waiting float64       // share of its time that it waited for bytes of late, 0 to 1
+	Idle    time.Duration // since it last asked
+}
+
+type rankKey struct {
+	Job
+	rank uint64
+}
+
+// rank is where one rank stands and how it came there. It holds no plan and no epoch: those are large. Its sums fade.
+type rank struct {
+	epoch, batch, first uint64
+	total               uint64 // samples of an epoch
+	seen                time.Time
+	done                time.Time // when its last answer was sent
+	open                int       // answers that are not sent yet
+	reader              uint64    // the number of the one that it stands at
+
+	samples, seconds float64
+	waited           float64 // of seconds
+	pauses, paused   float64 // seconds from answer to request, and how many of them
+}
+
+// step takes a rank to its next request, wherever that is. It returns the rank, and how long it took from its last answer to this
+// request; false: there was none.
+func (r *Readers) step(d Dataset, at shuffle.Cursor, now time.Time) (k *rank, thought time.Duration, ok bool) {
+	key := rankKey{Job{d, at.Plan.Params(), at.BatchSize, max(at.WorldSize, 1)}, at.Rank}
+	if k = r.ranks[key]; k == nil {
+		if len(r.ranks) >= maxRanks {
+			r.dropOldest()
+		}
+		k = &rank{seen: now}
+		r.ranks[key] = k
+	}
+	since := now.Sub(k.seen).Seconds()
+	fade := math.Exp(-since / ofLate.Seconds())
+	k.samples, k.seconds, k.waited = k.samples*fade, k.seconds*fade+since, k.waited*fade
+	k.pauses, k.paused = k.pauses*fade, k.paused*fade
+	if since > 0 { // the samples of the very first request have taken no time yet
+		k.samples += float64(at.End-at.First) / float64(key.WorldSize)
+	}
+	if ok = !k.done.IsZero(); ok {
+		// Of several requests at a time the one after an answer waited for that answer, and the others for nothing.
+		if k.open == 0 || !k.done.Before(k.seen) {
+			thought = now.Sub(k.done)
+			k.pauses += thought.Seconds()
+			k.paused++
+		}
+	}
+	k.open++
+	k.epoch, k.batch, k.first = at.Epoch.Number(), at.First/max(at.BatchSize, 1), at.First
+	k.total, k.seen = at.Plan.Samples(), now
+	return k, thought, ok
+}
+
+// join notes where a rank stands now. A reader that its last rank has left has jumped, or ended: it is not waited for as
+// long as one that has only begun.
+func (r *Readers) join(k *rank, x *reader) {
+	if k.reader == x.number {
+		return
+	}
+	for _, o := range r.readers {
+		if o.number == k.reader {
+			o.ranks--
+			o.left = o.ranks <= 0
+		}
+	}
+	k.reader = x.number
+	x.ranks++
+	x.left = false
+}
+
+func (r *Readers) dropOldest() {
+	var oldest rankKey
+	var seen time.Time
+	for k, v := range r.ranks {
+		if seen.IsZero() || v.seen.Before(seen) {
+			oldest, seen = k, v.seen
+		}
+	}
+	delete(r.ranks, oldest)
+}
+
+// List returns the ranks heard of lately, job by job, ranks in order.
+func (r *Readers) List(now time.Time) []Reader {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	foremost := map[Job]uint64{}
+	out := make([]Reader, 0, len(r.ranks))
+	for k, v := range r.ranks {
+		if now.Sub(v.seen) > rankIdle {
+			delete(r.ranks, k)
+			continue
+		}
+		foremost[k.Job] = max(foremost[k.Job], v.batches(k.BatchSize))
+		out = append(out, v.describe(k, now))
+	}
+	for i := range out {
+		v := r.ranks[rankKey{out[i].Job, out[i].Rank}]
+		out[i].Behind = foremost[out[i].Job] - v.batches(out[i].BatchSize)
+	}
+	slices.SortFunc(out, func(a, b Reader) int {
+		return cmp.Or(
+			cmp.Compare(a.Params.Shuffle, b.Params.Shuffle), cmp.Compare(a.Params.Window, b.Params.Window),
+			cmp.Compare(a.Params.Seed, b.Params.Seed), cmp.Compare(a.Params.Importance, b.Params.Importance),
+			cmp.Compare(a.BatchSize, b.BatchSize), cmp.Compare(a.WorldSize, b.WorldSize), cmp.Compare(a.Rank, b.Rank))
+	})
+	return out
+}
+
+// batches is how many global batches lie before the one that the rank last asked for, from epoch 0 on.
+func (k *rank) batches(size uint64) uint64 {
+	size = max(size, 1)
+	return k.epoch*((k.total+size-1)/size) + k.batch
+}
+
+func (k *rank) describe(key rankKey, now time.Time) Reader {
+	out := Reader{Job: key.Job, Rank: key.rank, Epoch: k.epoch, Batch: k.batch, Idle: now.Sub(k.seen)}
+	if k.seconds > 0 && k.samples > 0 {
+		out.Rate = k.samples / k.seconds
+		out.Waiting = min(k.waited/k.seconds, 1)
+		left := float64(k.total-min(k.first, k.total)) / float64(key.WorldSize) / out.Rate
+		out.Left = time.Duration(min(left, math.MaxInt32) * float64(time.Second))
+	}
+	if k.paused > 0 {
+		out.Think = time.Duration(k.pauses / k.paused * float64(time.Second))
+	}
+	return out
+}

@@ -1,0 +1,98 @@
+package lookahead
+
+import (
+	"time"
+
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+const (
+	readerNew   = 30 * time.Second // after which a reader that asked for one batch is forgotten
+	readerGone  = 2 * time.Second  // at the least, one that went on; or, if it is slow,
+	readerGaps  = 8                // so many times as long as it took from batch to batch of late
+	nearBatches = 8                // requests this near each other belong to one reader: the ranks of one job
+)
+
+// reader is where one job stands in one plan. Its ranks count as one.
+type reader struct {
+	number  uint64
+	dataset Dataset
+	at      shuffle.Cursor // of the foremost request
+	next    *shuffle.Epoch // the epoch after at.Epoch, once it is needed
+	reading int            // requests that wait for bytes: who waits for the store has not gone
+	seen    time.Time      // when the last one began or was answered
+	step    time.Time      // when the reader last moved on
+	gap     time.Duration  // between two such, the longest of late; 0: it has not moved on
+	served  bool           // its first batch is read: until then little shares the line with what that needs
+	ranks   int            // that stand here
+	left    bool           // the last of them has gone on elsewhere
+	demand  demand
+
+	ahead
+}
+
+// near reports whether a request of the reader's plan belongs to it.
+func (x *reader) near(at shuffle.Cursor) bool {
+	near := nearBatches * max(at.BatchSize, 1)
+	here, there := x.at.Epoch.Number(), at.Epoch.Number()
+	total := at.Plan.Samples()
+	switch {
+	case here == there:
+		return at.First <= x.at.First+near && x.at.First <= at.First+near
+	case here+1 == there:
+		return x.at.First+near >= total && at.First <= near
+	case there+1 == here:
+		return at.First+near >= total && x.at.First <= near
+	}
+	return false
+}
+
+// advance notes that the reader has come to a batch that none of its ranks has asked for before.
+func (x *reader) advance(at shuffle.Cursor, now time.Time) {
+	x.gap = max(now.Sub(x.step), x.gap/10*9)
+	x.at, x.step = at, now
+}
+
+// patience is how long the reader's share of the memory is kept for it after a request. One that is gone must not
+// hold up the others for long, and one that computes between two batches must not lose its chunks.
+func (x *reader) patience() time.Duration {
+	if x.gap == 0 && !x.left {
+		return readerNew
+	}
+	return max(readerGone, readerGaps*x.gap)
+}
+
+// rest returns the reader's next epoch, which it prepares if that has not been done.
+func (x *reader) rest() *shuffle.Epoch {
+	if x.next == nil {
+		x.next = x.at.Plan.Epoch(x.at.Epoch.Number() + 1)
+	}
+	return x.next
+}
+
+// quick is the demand of a reader that is not known to take any time, in samples per second: what it needs is due at
+// once, in order of position.
+const quick = 1e9
+
+// demand is how fast a reader would go on if nothing kept it waiting. Its sums fade.
+type demand struct{ samples, seconds float64 }
+
+// note adds the time that a rank took from an answer to the request at a position.
+func (d *demand) note(thought time.Duration, at shuffle.Cursor) {
+	const fade = .9
+	d.samples, d.seconds = d.samples*fade+float64(at.End-at.First), d.seconds*fade+thought.Seconds()
+}
+
+// rate returns samples per second of think time.
+func (d *demand) rate() float64 {
+	if d.seconds*quick <= d.samples {
+		return quick
+	}
+	return d.samples / d.seconds
+}
+
+// takes returns how long a reader of this demand takes for so many samples.
+func takes(samples uint64, rate float64) time.Duration {
+	const most = 1 << 62 // a century and a half
+	return time.Duration(min(float64(samples)/rate*float64(time.Second), most))
+}

@@ -1,0 +1,177 @@
+package lookahead
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// Dataset is what readers read. It is compared with ==, so an implementation is a pointer or something like it.
+type Dataset interface {
+	Chunks() int
+	Cost(chunk int) int64    // bytes that the chunk takes in memory
+	Resident(chunk int) bool // whether it is there, or on its way
+}
+
+// Config of Readers.
+type Config struct {
+	Budget int64 // bytes of memory that may be used for what readers come for
+	Plans  int64 // bytes that the plans of readers may keep alive beside it; 0: no limit
+}
+
+// Place is one chunk of one data set.
+type Place struct {
+	Dataset Dataset
+	Chunk   int
+}
+
+const (
+	readerLimit = 64  // readers followed at once, and fewer where their plans are large
+	readerHolds = 256 // bytes for each chunk of its data set that a reader keeps alive: plan, epoch, the next one
+)
+
+// Readers is the table of those who read. It is safe for concurrent use.
+type Readers struct {
+	cfg Config
+
+	mu      sync.Mutex // guards readers, ranks and what is in them
+	readers []*reader
+	ranks   map[rankKey]*rank
+	numbers uint64 // of readers so far
+
+	horizon  atomic.Pointer[Horizon]
+	standing atomic.Pointer[[]standing] // for Next, which must not wait
+	wanted   atomic.Bool                // somebody asked for a use beyond the end of an epoch
+}
+
+// New returns a table without readers.
+func New(cfg Config) *Readers {
+	r := &Readers{cfg: cfg, ranks: map[rankKey]*rank{}}
+	r.horizon.Store(&Horizon{})
+	r.standing.Store(&[]standing{})
+	return r
+}
+
+// Visit is one request.
+type Visit struct {
+	of     *Readers
+	rank   *rank
+	reader *reader // nil: its order has no locality, so nothing can be known of what comes next
+	begun  time.Time
+	first  bool
+}
+
+// Asked notes a request of a plan, at.Plan, which has moved its reader to where it is, wherever that is: one out of
+// order moves it all the same. Answered and then Ended must follow.
+func (r *Readers) Asked(d Dataset, at shuffle.Cursor, now time.Time) *Visit {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	rank, thought, known := r.step(d, at, now)
+	v := &Visit{of: r, rank: rank, begun: now}
+	if !at.Epoch.Local() {
+		return v
+	}
+	x, changed := r.move(d, at, now)
+	v.reader, v.first = x, !x.served
+	if known {
+		x.demand.note(thought, at)
+	}
+	r.join(rank, x)
+	if changed {
+		r.expect()
+	}
+	r.stand()
+	return v
+}
+
+// First reports whether the reader waits for its first batch: nothing was fetched ahead of it.
+func (v *Visit) First() bool { return v.first }
+
+// Answered notes that the bytes are there, or that they will not come. It reports whether the reader is new, and now has its first batch.
+func (v *Visit) Answered(now time.Time) (first bool) {
+	v.of.mu.Lock()
+	defer v.of.mu.Unlock()
+	v.rank.waited += now.Sub(v.begun).Seconds()
+	if v.reader == nil {
+		return false
+	}
+	first = !v.reader.served
+	v.reader.served, v.reader.seen = true, now
+	v.reader.reading--
+	return first
+}
+
+// Ended notes that the answer is sent.
+func (v *Visit) Ended(now time.Time) {
+	v.of.mu.Lock()
+	defer v.of.mu.Unlock()
+	v.rank.open--
+	v.rank.done = now
+}
+
+// move finds or makes the reader that a request belongs to, and reports whether the horizon has to be worked out anew.
+// The caller holds mu, as in what follows.
+func (r *Readers) move(d Dataset, at shuffle.Cursor, now time.Time) (x *reader, changed bool) {
+	if x = r.find(d, at); x != nil {
+		x.seen = now // before it is missed: it was away for long, and has come back
+	}
+	changed = r.dropIdle(now)
+	if x == nil {
+		r.makeRoom(d)
+		r.numbers++
+		x = &reader{number: r.numbers, dataset: d, at: at, step: now, seen: now}
+		r.readers, changed = append(r.readers, x), true
+	}
+	x.reading++
+	switch here, there := at.Epoch.Number(), x.at.Epoch.Number(); {
+	case here > there:
+		if x.next != nil && x.next.Number() != here+1 {
+			x.next = nil
+		}
+		x.looked = false
+		x.advance(at, now)
+	case here == there && at.First > x.at.First:
+		x.advance(at, now)
+	}
+	return x, changed || x.stale()
+}
+
+// find returns the reader that a request belongs to: the one of the same plan that stands near it.
+func (r *Readers) find(d Dataset, at shuffle.Cursor) *reader {
+	for _, x := range r.readers {
+		// The same plan prepared again is the same: its order follows from the data set and the parameters.
+		if x.dataset != d || x.at.Plan != at.Plan && x.at.Plan.Params() != at.Plan.Params() {
+			continue
+		}
+		if x.near(at) {
+			return x
+		}
+	}
+	return nil
+}
+
+// makeRoom forgets readers, the one not heard of for longest first, until one more of d may be followed.
+func (r *Readers) makeRoom(d Dataset) {
+	held := holds(d)
+	for _, x := range r.readers {
+		held += holds(x.dataset)
+	}
+	for len(r.readers) > 0 && (len(r.readers) >= readerLimit || r.cfg.Plans > 0 && held > r.cfg.Plans) {
+		oldest := slices.MinFunc(r.readers, func(a, b *reader) int { return a.seen.Compare(b.seen) })
+		held -= holds(oldest.dataset)
+		r.readers = slices.DeleteFunc(r.readers, func(x *reader) bool { return x == oldest })
+	}
+}
+
+// holds is what a reader of d keeps alive.
+func holds(d Dataset) int64 { return readerHolds * int64(d.Chunks()) }
+
+// dropIdle forgets readers that have gone, and reports whether there were any.
+func (r *Readers) dropIdle(now time.Time) bool {
+	n := len(r.readers)
+	r.readers = slices.DeleteFunc(r.readers, func(x *reader) bool { return x.reading == 0 && now.Sub(x.seen) > x.patience() })
+	return len(r.readers) != n
+}
