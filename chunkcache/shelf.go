@@ -90,17 +90,29 @@ func (s *Shelf[K]) SetWarm(wanted func(K) bool) {
 		}
 	}
 	for _, e := range s.entries {
-		w := wanted(e.key)
-		if w == e.warm {
-			continue
-		}
-		if e.refs == 0 {
-			s.list(e).Remove(e.key)
-		}
-		e.warm = w
-		if e.refs == 0 {
-			s.add(e)
-		}
+		s.warmth(e, wanted(e.key))
+	}
+}
+
+// Warm is SetWarm for one chunk, if it is there: for somebody who knows which chunks are affected. No policy is asked to
+// look at the others.
+func (s *Shelf[K]) Warm(key K, wanted bool) {
+	if e := s.entries[key]; e != nil {
+		s.warmth(e, wanted)
+	}
+}
+
+// warmth moves an entry to the list that it belongs to.
+func (s *Shelf[K]) warmth(e *entry[K], wanted bool) {
+	if wanted == e.warm {
+		return
+	}
+	if e.refs == 0 {
+		s.list(e).Remove(e.key)
+	}
+	e.warm = wanted
+	if e.refs == 0 {
+		s.add(e)
 	}
 }
 
