@@ -43,6 +43,10 @@ func floorPlan() map[string]room {
 			outside: []string{"github.com/klauspost/compress", "github.com/zeebo/xxh3", "golang.org/x/sync"},
 			never:   []string{"net"},
 		},
+		"importance": {
+			ours:  []string{"internal/objstore", "shuffle"},
+			never: []string{"net"},
+		},
 		"pack": {
 			ours:    []string{"chunkindex", "internal/objstore"},
 			outside: []string{"github.com/klauspost/compress", "golang.org/x/sync"},

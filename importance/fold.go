@@ -1,0 +1,67 @@
+package importance
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Ranked is one global batch, folded: each position that was reported, ascending, and what its sample weighs by it.
+type Ranked struct {
+	Positions []uint64
+	Weights   []uint32
+	Conflicts int // positions with more than one loss
+}
+
+// Fold ranks all reported positions of one global batch: the lowest loss has rank 0, equal losses are ranked by position, and
+// the weight is that of the rank. It is a function of the set of (position, loss) pairs, so that no order, repetition or
+// division into reports shows. Where a race left two losses for one position the lower one counts: a
+// conflict must not make a sample hotter than both of its readers saw it. The reports are valid and of one batch.
+func Fold(reports []*Report) Ranked {
+	n := 0
+	for _, r := range reports {
+		n += len(r.Positions)
+	}
+	return fold(reports, weightTable(uint64(min(n, MaxBatch))))
+}
+
+type scored struct {
+	position uint64
+	loss     float64
+}
+
+// fold ranks by a table that is at least as long as the batch has reported positions.
+func fold(reports []*Report, table []uint32) Ranked {
+	var all []scored
+	for _, r := range reports {
+		for i, p := range r.Positions {
+			all = append(all, scored{p, r.Losses[i]})
+		}
+	}
+	slices.SortFunc(all, func(a, b scored) int {
+		return cmp.Or(cmp.Compare(a.position, b.position), cmp.Compare(a.loss, b.loss))
+	})
+	var out Ranked
+	disputed := uint64(0) // the last position that was counted, and 1
+	once := all[:0]
+	for _, s := range all {
+		switch last := len(once) - 1; {
+		case last < 0 || once[last].position != s.position:
+			once = append(once, s)
+		case once[last].loss != s.loss && disputed != s.position+1:
+			disputed = s.position + 1
+			out.Conflicts++
+		}
+	}
+	out.Positions, out.Weights = make([]uint64, len(once)), make([]uint32, len(once))
+	order := make([]int, len(once))
+	for i, s := range once {
+		out.Positions[i], order[i] = s.position, i
+	}
+	slices.SortFunc(order, func(a, b int) int {
+		return cmp.Or(cmp.Compare(once[a].loss, once[b].loss), cmp.Compare(a, b))
+	})
+	for rank, i := range order {
+		out.Weights[i] = table[rank]
+	}
+	return out
+}

@@ -1,0 +1,171 @@
+package importance
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/millrace-data/millrace/internal/objstore"
+)
+
+// How reports are brought together: in groups of whole batches, read a few at a time.
+const (
+	readers      = 16
+	groupReports = 1024
+	groupBytes   = 32 << 20
+	batchBytes   = 256 << 20 // reports of one batch, beyond which it is refused
+)
+
+// gatherer folds the reports of an epoch into weights, batch by batch in ascending order: so a sample
+// that was seen at several positions has the weight of the highest one.
+type gatherer struct {
+	log     *Log
+	request *FreezeRequest
+	table   []uint32
+	weights []uint32 // of all samples
+	frozen  Frozen
+
+	group []objstore.Object // whole batches, but perhaps the last
+	bytes int64
+	batch uint64 // of the last object
+	own   int64  // bytes of that batch
+}
+
+// begin gives every sample the weight that it has without a report.
+func (g *gatherer) begin(ctx context.Context) error {
+	q := g.request
+	g.weights = make([]uint32, q.First[len(q.First)-1])
+	if q.Base == nil {
+		median := g.table[(q.BatchSize-1)/2]
+		for i := range g.weights {
+			g.weights[i] = median
+		}
+		return nil
+	}
+	for i := range len(q.First) - 1 {
+		b, err := q.Base.block(ctx, i)
+		if err != nil {
+			return err
+		}
+		copy(g.weights[q.First[i]:], b.raw)
+	}
+	return nil
+}
+
+func (g *gatherer) run(ctx context.Context) error {
+	q := g.request
+	prefix := g.log.epochPrefix(q.Plan, q.Epoch)
+	err := g.log.cfg.Reader.List(ctx, prefix, func(obj objstore.Object) error {
+		batch, _, err := parseName(strings.TrimPrefix(obj.Key, prefix))
+		if err != nil {
+			return fmt.Errorf("%s: %w", obj.Key, err)
+		}
+		if batch != g.batch || len(g.group) == 0 {
+			if len(g.group) >= groupReports || g.bytes >= groupBytes {
+				if err := g.fold(ctx); err != nil {
+					return err
+				}
+			}
+			g.batch, g.own = batch, 0
+		}
+		g.own += obj.Size
+		if g.own > batchBytes {
+			return fmt.Errorf("batch %d: %w", batch, corrupt("its reports have more than %d bytes", batchBytes))
+		}
+		g.group = append(g.group, obj)
+		g.bytes += obj.Size
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return g.fold(ctx)
+}
+
+// fold reads the group, and gives the samples at its positions their weights.
+func (g *gatherer) fold(ctx context.Context) error {
+	reports, err := g.read(ctx)
+	if err != nil {
+		return err
+	}
+	g.frozen.Reports += uint64(len(reports))
+	g.group, g.bytes = g.group[:0], 0
+	var positions []uint64
+	var weights []uint32
+	for len(reports) > 0 {
+		n := 1
+		for n < len(reports) && reports[n].Batch == reports[0].Batch {
+			n++
+		}
+		if err := g.check(reports[:n]); err != nil {
+			return err
+		}
+		ranked := fold(reports[:n], g.table)
+		positions, weights = append(positions, ranked.Positions...), append(weights, ranked.Weights...)
+		g.frozen.Conflicts += uint64(ranked.Conflicts)
+		reports = reports[n:]
+	}
+	if len(positions) == 0 {
+		return nil
+	}
+	g.frozen.Positions += uint64(len(positions))
+	samples, err := g.request.Resolve(ctx, positions)
+	if err != nil {
+		return fmt.Errorf("samples at positions %d to %d: %w", positions[0], positions[len(positions)-1], err)
+	}
+	if len(samples) != len(positions) {
+		return fmt.Errorf("%d samples at %d positions", len(samples), len(positions))
+	}
+	for i, s := range samples {
+		if s >= uint64(len(g.weights)) {
+			return fmt.Errorf("sample %d at position %d: the dataset has %d", s, positions[i], len(g.weights))
+		}
+		g.weights[s] = weights[i]
+	}
+	return nil
+}
+
+// check holds the reports of one batch against the plan's batch size, and each other.
+func (g *gatherer) check(reports []*Report) error {
+	size := g.request.BatchSize
+	for _, r := range reports {
+		if r.Count > size || r.First/size != r.Batch || r.First%size != 0 || r.Count != reports[0].Count {
+			return fmt.Errorf("batch %d: %w", r.Batch,
+				corrupt("a report says %d positions from %d on, the plan's batches have %d", r.Count, r.First, size))
+		}
+	}
+	return nil
+}
+
+// read fetches the group's reports, in the order of their keys.
+func (g *gatherer) read(ctx context.Context) ([]*Report, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	reports := make([]*Report, len(g.group))
+	work := make(chan int)
+	var wg sync.WaitGroup
+	for range min(readers, len(g.group)) {
+		wg.Go(func() {
+			for i := range work {
+				r, err := g.log.read(ctx, g.group[i], g.request.Plan, g.request.Epoch)
+				if err != nil {
+					cancel(err)
+				}
+				reports[i] = r
+			}
+		})
+	}
+	for i := range g.group {
+		if ctx.Err() != nil {
+			break
+		}
+		work <- i
+	}
+	close(work)
+	wg.Wait()
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return reports, nil
+}

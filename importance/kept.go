@@ -1,0 +1,293 @@
+package importance
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/millrace-data/millrace/internal/objstore"
+)
+
+// The local log: a header, and one record for each report. The last two digits of the magic are the version.
+const (
+	keptName     = "kept.reports"
+	keptMagic    = "MRKEPT01"
+	keptHeader   = 8 + sha256.Size + 4
+	recordHeader = 8 // length, CRC-32C of the length and the report
+)
+
+// errFull says that the local log is as large as it may become.
+var errFull = errors.New("the local log is full")
+
+// journal is a file of reports that wait for the bucket. A record is on the disk before append returns. What
+// a kill or a power loss left after the last whole record was never acknowledged, and is cut off.
+type journal struct {
+	turn chan struct{} // holds one token while somebody uses what is below
+	file *os.File
+	size int64 // of the header and whole records
+	max  int64
+	seen map[[sha256.Size]byte]bool // digests of the reports that are kept
+}
+
+// openJournal opens the local log in dir, or begins one, and locks it against other processes.
+func openJournal(dir, location string, limit int64) (*journal, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(filepath.Join(dir, keptName), os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	j := &journal{turn: make(chan struct{}, 1), file: f, max: limit, seen: map[[sha256.Size]byte]bool{}}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		err = fmt.Errorf("%s: in use by another process: %w", f.Name(), err)
+		return nil, errors.Join(err, f.Close())
+	}
+	if err := j.load(dir, location); err != nil {
+		err = fmt.Errorf("%s: %w", f.Name(), err)
+		return nil, errors.Join(err, f.Close())
+	}
+	return j, nil
+}
+
+func keptHead(location string) []byte {
+	sum := sha256.Sum256([]byte(location))
+	b := append([]byte(keptMagic), sum[:]...)
+	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli()))
+}
+
+// load checks the header, or writes it, and finds the end of the last whole record.
+func (j *journal) load(dir, location string) error {
+	info, err := j.file.Stat()
+	if err != nil {
+		return err
+	}
+	want := keptHead(location)
+	head := make([]byte, min(info.Size(), keptHeader))
+	if _, err := j.file.ReadAt(head, 0); err != nil {
+		return err
+	}
+	j.size = keptHeader
+	switch {
+	case len(head) < keptHeader && string(head) == string(want[:len(head)]): // new, or a kill came before any record
+		if _, err := j.file.WriteAt(want, 0); err != nil {
+			return err
+		}
+		return errors.Join(j.file.Sync(), syncDir(dir))
+	case len(head) < keptHeader || string(head[:6]) != keptMagic[:6]:
+		return errors.New("not a log of reports")
+	case string(head[6:8]) != keptMagic[6:]:
+		return fmt.Errorf("version %q: %w", head[6:8], ErrVersion)
+	case string(head) != string(want):
+		return fmt.Errorf("it belongs to another dataset than %s, or is damaged", location)
+	}
+	_, err = j.each(info.Size(), func(_ *Report, digest [sha256.Size]byte, end int64) error {
+		j.seen[digest], j.size = true, end
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return j.file.Truncate(j.size)
+}
+
+// each calls visit for every whole record before size, passing over what is damaged, and returns how many
+// bytes lie between whole records that are none.
+func (j *journal) each(size int64, visit func(r *Report, digest [sha256.Size]byte, end int64) error) (lost int64, err error) {
+	end := int64(keptHeader) // of the last whole record
+	for at := end; at < size; {
+		b, err := j.record(at, size)
+		if err != nil {
+			return lost, err
+		}
+		r, err := decodeReport(b)
+		if errors.Is(err, ErrVersion) {
+			return lost, fmt.Errorf("record at %d: %w", at, err)
+		}
+		if err != nil {
+			if at, err = j.search(at+1, size); err != nil {
+				return lost, err
+			}
+			continue
+		}
+		lost += at - end
+		at += recordHeader + int64(len(b))
+		end = at
+		if err := visit(r, sha256.Sum256(b), end); err != nil {
+			return lost, err
+		}
+	}
+	return lost, nil
+}
+
+// record reads the report of the record at an offset; nothing if there is no whole one.
+func (j *journal) record(at, size int64) ([]byte, error) {
+	if size-at < recordHeader {
+		return nil, nil
+	}
+	head := make([]byte, recordHeader)
+	if _, err := j.file.ReadAt(head, at); err != nil {
+		return nil, err
+	}
+	n := int64(binary.LittleEndian.Uint32(head))
+	if n > maxReport || n > size-at-recordHeader {
+		return nil, nil
+	}
+	b := make([]byte, n)
+	if _, err := j.file.ReadAt(b, at+recordHeader); err != nil {
+		return nil, err
+	}
+	if crc := crc32.Checksum(head[:4], castagnoli()); crc32.Update(crc, castagnoli(), b) != binary.LittleEndian.Uint32(head[4:]) {
+		return nil, nil
+	}
+	return b, nil
+}
+
+// search returns the first offset from at on where a record may begin, or size.
+func (j *journal) search(at, size int64) (int64, error) {
+	const step = 64 << 10
+	buf := make([]byte, step+recordHeader+len(reportMagic))
+	for ; at < size; at += step {
+		b := buf[:min(int64(len(buf)), size-at)]
+		if _, err := j.file.ReadAt(b, at); err != nil {
+			return 0, err
+		}
+		if i := bytes.Index(b[min(len(b), recordHeader):], []byte(reportMagic)); i >= 0 {
+			return at + int64(i), nil
+		}
+	}
+	return size, nil
+}
+
+// lock waits until nobody else uses the file.
+func (j *journal) lock(ctx context.Context) error {
+	select {
+	case j.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (j *journal) unlock() { <-j.turn }
+
+// append keeps a report, once. The caller holds the lock.
+func (j *journal) append(report []byte) error {
+	digest := sha256.Sum256(report)
+	if j.seen[digest] {
+		return nil
+	}
+	if j.size+recordHeader+int64(len(report)) > j.max {
+		return fmt.Errorf("%w: %d bytes, at most %d are kept", errFull, j.size, j.max)
+	}
+	b := binary.LittleEndian.AppendUint32(make([]byte, 0, recordHeader+len(report)), uint32(len(report)))
+	crc := crc32.Update(crc32.Checksum(b, castagnoli()), castagnoli(), report)
+	b = append(binary.LittleEndian.AppendUint32(b, crc), report...)
+	_, err := j.file.WriteAt(b, j.size)
+	if err == nil {
+		err = j.file.Sync()
+	}
+	if err != nil {
+		return errors.Join(err, j.file.Truncate(j.size))
+	}
+	j.size += int64(len(b))
+	j.seen[digest] = true
+	return nil
+}
+
+// clear forgets all records. The caller holds the lock.
+func (j *journal) clear() error {
+	if err := j.file.Truncate(keptHeader); err != nil {
+		return err
+	}
+	j.size = keptHeader
+	clear(j.seen)
+	return j.file.Sync()
+}
+
+func (j *journal) close() error { return j.file.Close() }
+
+// keep writes a report that the bucket refused into the local log. It never returns nil.
+func (l *Log) keep(ctx context.Context, r *Report, refused error) error {
+	if l.kept == nil {
+		return &ReadOnlyError{Err: refused}
+	}
+	if err := l.kept.lock(ctx); err != nil {
+		return &ReadOnlyError{Err: errors.Join(refused, err)}
+	}
+	defer l.kept.unlock()
+	if err := l.kept.append(r.encode()); err != nil {
+		return &ReadOnlyError{Err: errors.Join(refused, fmt.Errorf("local log: %w", err))}
+	}
+	return &ReadOnlyError{Kept: true, Err: refused}
+}
+
+// Kept returns how many reports wait in the local log.
+func (l *Log) Kept(ctx context.Context) (int, error) {
+	if l.kept == nil {
+		return 0, nil
+	}
+	if err := l.kept.lock(ctx); err != nil {
+		return 0, err
+	}
+	defer l.kept.unlock()
+	return len(l.kept.seen), nil
+}
+
+// Flushed is what became of the reports of a local log.
+type Flushed struct {
+	Sent      int   // or on record already
+	Conflicts int   // dropped: the bucket has other losses
+	Lost      int64 // bytes of records that were damaged on the disk
+}
+
+// Flush sends what the local log keeps, and empties it once the bucket has answered for every report. After an error all of it
+// stays, and is sent again next time: that is harmless, since a report that is on record is accepted.
+func (l *Log) Flush(ctx context.Context) (Flushed, error) {
+	var done Flushed
+	if l.kept == nil {
+		return done, nil
+	}
+	if err := l.kept.lock(ctx); err != nil {
+		return done, err
+	}
+	defer l.kept.unlock()
+	if l.kept.size == keptHeader {
+		return done, nil
+	}
+	lost, err := l.kept.each(l.kept.size, func(r *Report, _ [sha256.Size]byte, _ int64) error {
+		_, err := l.store(ctx, r)
+		if errors.Is(err, ErrConflict) || errors.Is(err, ErrInvalid) {
+			done.Conflicts++
+			return nil
+		}
+		if errors.Is(err, objstore.ErrDenied) || errors.Is(err, errNoWriter) {
+			return &ReadOnlyError{Kept: true, Err: err}
+		}
+		done.Sent++
+		return err
+	})
+	done.Lost = lost
+	if err == nil {
+		err = l.kept.clear()
+	}
+	if err != nil {
+		return done, fmt.Errorf("flush the local log: %w", err)
+	}
+	return done, nil
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

@@ -1,0 +1,230 @@
+package importance
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"math"
+	"math/bits"
+	"slices"
+	"strings"
+)
+
+// A snapshot, as docs/importance.md draws it: header, plan, chunk table, and for each chunk the
+// weights and the hot bits of its samples.
+const (
+	snapshotMagic   = "MRWEIGHT"
+	snapshotVersion = 1
+	snapshotHeader  = 176
+	chunkRecord     = 16
+
+	maxChunks       = math.MaxUint32 >> 4
+	maxChunkSamples = 1 << 26
+	maxSamples      = 1 << 36
+	maxRepeat       = 1000      // so that a weight times its repetition fits 32 bits
+	millionth       = 1_000_000 // shares of hot samples are kept in millionths
+)
+
+// head is a snapshot's header.
+type head struct {
+	order      uint32 // version of the order that led from positions to samples
+	generation string
+	base       string // digest of the snapshot that unreported samples have their weights of; empty: none
+	epoch      uint64
+	batchSize  uint64
+	samples    uint64
+	chunks     uint64
+	hot        uint64 // hot samples
+	total      uint64 // of all weights, repetition applied
+	positions  uint64 // that losses were reported of
+	conflicts  uint64 // of them, those with more than one loss
+	hotShare   uint32 // in millionths
+	repeat     uint32
+	plan       uint32 // bytes
+	planCRC    uint32
+	tableCRC   uint32
+}
+
+func (h *head) encode() ([]byte, error) {
+	b := make([]byte, 0, snapshotHeader)
+	b = append(b, snapshotMagic...)
+	b = binary.LittleEndian.AppendUint32(b, snapshotVersion)
+	b = binary.LittleEndian.AppendUint32(b, h.order)
+	for _, digest := range []string{h.generation, h.base} {
+		raw := make([]byte, 32)
+		if digest != "" {
+			var err error
+			if raw, err = hex.DecodeString(digest); err != nil {
+				return nil, err
+			}
+		}
+		b = append(b, raw...)
+	}
+	for _, v := range []uint64{h.epoch, h.batchSize, h.samples, h.chunks, h.hot, h.total, h.positions, h.conflicts} {
+		b = binary.LittleEndian.AppendUint64(b, v)
+	}
+	for _, v := range []uint32{h.hotShare, h.repeat, h.plan, h.planCRC, h.tableCRC, 0, 0} {
+		b = binary.LittleEndian.AppendUint32(b, v)
+	}
+	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli())), nil
+}
+
+// decodeHead checks all that a header can say by itself.
+func decodeHead(b []byte) (*head, error) {
+	if len(b) != snapshotHeader || string(b[:8]) != snapshotMagic {
+		return nil, corrupt("not a snapshot of weights")
+	}
+	if crc32.Checksum(b[:snapshotHeader-4], castagnoli()) != binary.LittleEndian.Uint32(b[snapshotHeader-4:]) {
+		return nil, corrupt("header: checksum is wrong")
+	}
+	half := func(at int) uint32 { return binary.LittleEndian.Uint32(b[at:]) }
+	word := func(i int) uint64 { return binary.LittleEndian.Uint64(b[80+8*i:]) }
+	if v := half(8); v != snapshotVersion {
+		return nil, fmt.Errorf("snapshot version %d: %w", v, ErrVersion)
+	}
+	h := &head{
+		order: half(12), generation: hex.EncodeToString(b[16:48]), base: hex.EncodeToString(b[48:80]),
+		epoch: word(0), batchSize: word(1), samples: word(2), chunks: word(3),
+		hot: word(4), total: word(5), positions: word(6), conflicts: word(7),
+		hotShare: half(144), repeat: half(148), plan: half(152), planCRC: half(156), tableCRC: half(160),
+	}
+	if h.base == strings.Repeat("0", 64) {
+		h.base = ""
+	}
+	switch {
+	case h.samples == 0 || h.samples > maxSamples || h.chunks == 0 || h.chunks > maxChunks:
+		return nil, corrupt("header: %d samples in %d chunks", h.samples, h.chunks)
+	case h.batchSize == 0 || h.batchSize > MaxBatch || h.plan == 0 || h.plan > maxPlan:
+		return nil, corrupt("header: batches of %d, plan of %d bytes", h.batchSize, h.plan)
+	case h.repeat == 0 || h.repeat > maxRepeat || h.hotShare > millionth || h.hot != hotSamples(h.samples, h.hotShare):
+		return nil, corrupt("header: %d hot samples, %d times", h.hot, h.repeat)
+	case h.positions == 0 || h.conflicts > h.positions || half(164) != 0 || half(168) != 0 || h.order == 0:
+		return nil, corrupt("header: counts")
+	}
+	return h, nil
+}
+
+// hotSamples returns floor(samples * share), the share being in millionths.
+func hotSamples(samples uint64, share uint32) uint64 {
+	hi, lo := bits.Mul64(samples, uint64(share))
+	n, _ := bits.Div64(hi, lo, millionth)
+	return n
+}
+
+// tableOffset and blocks say where the chunk table and the first chunk's block lie.
+func (h *head) tableOffset() int64 { return snapshotHeader + int64(h.plan) }
+func (h *head) blocks() int64      { return h.tableOffset() + chunkRecord*int64(h.chunks) }
+
+// blockSize returns the bytes of a chunk of n samples: a weight for each, and a bit.
+func blockSize(n uint64) int64 { return int64(4*n + (n+7)/8) }
+
+// fits checks that a header and an object of that size are those of a dataset, before anything is
+// allocated for it or fetched: first are the prefix sums of its chunks' sample counts.
+func (h *head) fits(first []uint64, size int64) error {
+	if h.chunks != uint64(len(first)-1) || h.samples != first[len(first)-1] {
+		return corrupt("%d samples in %d chunks, the dataset has %d in %d", h.samples, h.chunks, first[len(first)-1], len(first)-1)
+	}
+	end := h.blocks()
+	for i := range h.chunks {
+		end += blockSize(first[i+1] - first[i])
+	}
+	if end != size {
+		return corrupt("%d bytes, want %d", size, end)
+	}
+	return nil
+}
+
+// checkFirst checks the prefix sums of a dataset's chunks.
+func checkFirst(first []uint64) error {
+	switch {
+	case len(first) < 2 || first[0] != 0 || first[len(first)-1] == 0:
+		return errors.New("no samples")
+	case uint64(len(first)-1) > maxChunks || first[len(first)-1] > maxSamples:
+		return fmt.Errorf("%d samples in %d chunks are beyond the limits", first[len(first)-1], len(first)-1)
+	}
+	for i := 1; i < len(first); i++ {
+		if first[i] < first[i-1] || first[i]-first[i-1] > maxChunkSamples {
+			return fmt.Errorf("chunk %d has an impossible number of samples", i-1)
+		}
+	}
+	return nil
+}
+
+// chunkEntry is a row of the chunk table.
+type chunkEntry struct {
+	total   uint64 // weights of the chunk's samples, repetition applied
+	samples uint32
+	crc     uint32 // of the chunk's block
+}
+
+func (e chunkEntry) append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint64(b, e.total)
+	b = binary.LittleEndian.AppendUint32(b, e.samples)
+	return binary.LittleEndian.AppendUint32(b, e.crc)
+}
+
+// Hot says which samples of a chunk are hot: a bit for each, the lowest bit of a byte first. It must not be changed.
+type Hot []byte
+
+// Has reports whether the sample at a place of the chunk, from 0, is hot.
+func (h Hot) Has(place uint64) bool { return h[place/8]>>(place%8)&1 == 1 }
+
+// Count returns how many samples are hot.
+func (h Hot) Count() uint64 {
+	n := 0
+	for _, b := range h {
+		n += bits.OnesCount8(b)
+	}
+	return uint64(n)
+}
+
+// appendBlock appends the block of a chunk.
+func appendBlock(b []byte, weights []uint32, hot Hot) []byte {
+	for _, w := range weights {
+		b = binary.LittleEndian.AppendUint32(b, w)
+	}
+	return append(b, hot...)
+}
+
+// block is what a chunk's block says.
+type block struct {
+	raw     []uint32 // before repetition
+	weights []uint32 // with it
+	hot     Hot
+}
+
+// decodeBlock checks a block against its row of the chunk table.
+func (h *head) decodeBlock(b []byte, e chunkEntry) (*block, error) {
+	n := uint64(e.samples)
+	if int64(len(b)) != blockSize(n) || crc32.Checksum(b, castagnoli()) != e.crc {
+		return nil, corrupt("checksum is wrong")
+	}
+	c := &block{raw: make([]uint32, n), weights: make([]uint32, n), hot: slices.Clone(Hot(b[4*n:]))}
+	if n%8 != 0 && c.hot[n/8]>>(n%8) != 0 {
+		return nil, corrupt("hot bits beyond its samples")
+	}
+	low, high := Weight(0), Weight(MaxBatch)
+	var total uint64
+	for i := range n {
+		w := binary.LittleEndian.Uint32(b[4*i:])
+		if w < low || w > high {
+			return nil, corrupt("sample %d of the chunk: no rank has weight %d", i, w)
+		}
+		c.raw[i], c.weights[i] = w, w
+		if c.hot.Has(i) {
+			c.weights[i] = w * h.repeat
+		}
+		total += uint64(c.weights[i])
+	}
+	if total != e.total {
+		return nil, corrupt("weights sum to %d, want %d", total, e.total)
+	}
+	return c, nil
+}
+
+func isDigest(s string) bool {
+	b, err := hex.DecodeString(s)
+	return err == nil && len(b) == 32 && strings.ToLower(s) == s
+}

@@ -1,0 +1,231 @@
+package importance
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/millrace-data/millrace/internal/objstore"
+)
+
+// Reader is what reports and snapshots are read from.
+type Reader interface {
+	objstore.RangeReader
+	Stat(ctx context.Context, key string) (objstore.Object, error)
+	List(ctx context.Context, prefix string, visit func(objstore.Object) error) error
+}
+
+// Writer stores objects. All are written once, on the condition that nothing is stored there.
+type Writer interface {
+	Put(ctx context.Context, key string, body io.ReaderAt, size int64, cond objstore.Condition) (objstore.Object, error)
+}
+
+// Config says where one dataset's reports and snapshots lie. Reader and Prefix are required.
+type Config struct {
+	Reader Reader
+	Writer Writer // nil: the bucket is never written
+	Prefix string // where the dataset lies in the store: empty, or ending in a slash
+
+	// Dir holds, in a file that belongs to one process at a time, the reports that the bucket did not take; empty: none is kept.
+	Dir      string
+	Location string // the dataset's address, without secrets: a file of another one is refused
+	MaxKept  int64  // bytes of that file; 0: DefaultMaxKept
+
+	CacheDir string // local copies of snapshots; empty: temporary files without a name
+}
+
+// DefaultMaxKept is how large the local log may become, in bytes, unless the configuration says otherwise.
+const DefaultMaxKept = 1 << 30
+
+// Log is the reports and snapshots of one dataset: what is in the bucket, whoever wrote it. It is safe for
+// concurrent use; any number of Logs, in any number of processes, may share a bucket.
+type Log struct {
+	cfg  Config
+	kept *journal // nil: no Dir
+}
+
+// New opens the log of a dataset. It asks the store for nothing.
+func New(cfg Config) (*Log, error) {
+	if cfg.Reader == nil {
+		return nil, errors.New("importance log: no store")
+	}
+	if cfg.Prefix != "" && !strings.HasSuffix(cfg.Prefix, "/") {
+		return nil, fmt.Errorf("importance log: prefix %q does not end in a slash", cfg.Prefix)
+	}
+	if cfg.MaxKept == 0 {
+		cfg.MaxKept = DefaultMaxKept
+	}
+	l := &Log{cfg: cfg}
+	if cfg.Dir != "" {
+		kept, err := openJournal(cfg.Dir, cfg.Location, cfg.MaxKept)
+		if err != nil {
+			return nil, fmt.Errorf("importance log: %w", err)
+		}
+		l.kept = kept
+	}
+	return l, nil
+}
+
+// Close releases the local log. What is kept there stays.
+func (l *Log) Close() error {
+	if l.kept == nil {
+		return nil
+	}
+	return l.kept.close()
+}
+
+// Names of the objects beside a dataset.
+const (
+	roomDir = ".millrace/importance/"
+	logDir  = roomDir + "log/"
+)
+
+func (l *Log) snapshotKey(digest string) string { return l.cfg.Prefix + roomDir + digest }
+
+// epochPrefix begins the keys of all reports of an epoch. Numbers have 20 digits, so that
+// keys in byte order are batches in ascending order.
+func (l *Log) epochPrefix(plan string, epoch uint64) string {
+	return fmt.Sprintf("%s%s%s/%020d/", l.cfg.Prefix, logDir, planHash(plan), epoch)
+}
+
+func (l *Log) batchPrefix(r *Report) string {
+	return fmt.Sprintf("%s%020d-", l.epochPrefix(r.Plan, r.Epoch), r.Batch)
+}
+
+// parseName reads the last element of a report's key.
+func parseName(name string) (batch uint64, hash string, err error) {
+	number, hash, ok := strings.Cut(name, "-")
+	batch, err = strconv.ParseUint(number, 10, 64)
+	if !ok || err != nil || len(number) != 20 || !isDigest(hash) {
+		return 0, "", corrupt("not the name of a report")
+	}
+	return batch, hash, nil
+}
+
+// Add takes a report, and reports whether it says anything new. Losses that are on record already, from whichever
+// reader or gateway, are accepted if they are the same; another loss for a position is a ConflictError, and
+// nothing of the report is taken. A report that is invalid is ErrInvalid. Where the bucket refuses writes the error is a ReadOnlyError,
+// which says whether the report was kept.
+//
+// Two reports that differ and arrive at two gateways at the same moment may both be taken, if they are not of the very same
+// positions; Freeze resolves that in one way, and counts it.
+func (l *Log) Add(ctx context.Context, r Report) (added bool, err error) {
+	if err := r.Check(); err != nil {
+		return false, err
+	}
+	c := r.canonical()
+	added, err = l.store(ctx, c)
+	if errors.Is(err, objstore.ErrDenied) || errors.Is(err, errNoWriter) {
+		return false, l.keep(ctx, c, err)
+	}
+	if err != nil {
+		return false, fmt.Errorf("report of batch %d of epoch %d: %w", r.Batch, r.Epoch, err)
+	}
+	return added, nil
+}
+
+// store puts a canonical report into the bucket.
+func (l *Log) store(ctx context.Context, r *Report) (added bool, err error) {
+	known, err := l.compare(ctx, r)
+	if err != nil || known {
+		return false, err
+	}
+	if l.cfg.Writer == nil {
+		return false, errNoWriter
+	}
+	key, b := l.batchPrefix(r)+r.positionsHash(), r.encode()
+	_, err = l.cfg.Writer.Put(ctx, key, bytes.NewReader(b), int64(len(b)), objstore.Condition{IfAbsent: true})
+	if !errors.Is(err, objstore.ErrChanged) {
+		return err == nil, err
+	}
+	// Somebody was faster, or the first answer to our own write was lost.
+	obj, err := l.cfg.Reader.Stat(ctx, key)
+	if err != nil {
+		return false, err
+	}
+	stored, err := l.read(ctx, obj, r.Plan, r.Epoch)
+	if err != nil {
+		return false, err
+	}
+	_, err = r.against(stored)
+	return false, err
+}
+
+// compare holds a report against all others of its batch, and tells whether they say all of it.
+func (l *Log) compare(ctx context.Context, r *Report) (known bool, err error) {
+	left := len(r.Positions)
+	seen := map[uint64]bool{}
+	err = l.cfg.Reader.List(ctx, l.batchPrefix(r), func(obj objstore.Object) error {
+		stored, err := l.read(ctx, obj, r.Plan, r.Epoch)
+		if err != nil {
+			return err
+		}
+		same, err := r.against(stored)
+		for _, p := range same {
+			if !seen[p] {
+				seen[p] = true
+				left--
+			}
+		}
+		return err
+	})
+	return left == 0, err
+}
+
+// against returns the positions that another report of the same batch has too, with the same losses. The first
+// one whose loss differs is a ConflictError.
+func (r *Report) against(stored *Report) (same []uint64, err error) {
+	if stored.First != r.First || stored.Count != r.Count {
+		return nil, fmt.Errorf("%w: global batch %d of %d positions from %d on; reports on record say %d from %d on",
+			ErrInvalid, r.Batch, r.Count, r.First, stored.Count, stored.First)
+	}
+	for i, j := 0, 0; i < len(r.Positions) && j < len(stored.Positions); {
+		switch {
+		case r.Positions[i] < stored.Positions[j]:
+			i++
+		case r.Positions[i] > stored.Positions[j]:
+			j++
+		case r.Losses[i] != stored.Losses[j]:
+			return nil, &ConflictError{Position: r.Positions[i], Stored: stored.Losses[j], Reported: r.Losses[i]}
+		default:
+			same = append(same, r.Positions[i])
+			i, j = i+1, j+1
+		}
+	}
+	return same, nil
+}
+
+// read fetches one report, and checks that it is what its key says.
+func (l *Log) read(ctx context.Context, obj objstore.Object, plan string, epoch uint64) (*Report, error) {
+	r, err := l.readObject(ctx, obj, plan, epoch)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", obj.Key, err)
+	}
+	return r, nil
+}
+
+func (l *Log) readObject(ctx context.Context, obj objstore.Object, plan string, epoch uint64) (*Report, error) {
+	batch, hash, err := parseName(strings.TrimPrefix(obj.Key, l.epochPrefix(plan, epoch)))
+	if err != nil {
+		return nil, err
+	}
+	if obj.Size < reportHeader || obj.Size > maxReport {
+		return nil, corrupt("%d bytes are no report", obj.Size)
+	}
+	b := make([]byte, obj.Size)
+	if err := l.cfg.Reader.ReadRange(ctx, obj.Ref(), 0, b); err != nil {
+		return nil, err
+	}
+	r, err := decodeReport(b)
+	if err != nil {
+		return nil, err
+	}
+	if r.Plan != plan || r.Epoch != epoch || r.Batch != batch || r.positionsHash() != hash {
+		return nil, corrupt("it is a report of batch %d of epoch %d of another plan, or of other positions than its name says", r.Batch, r.Epoch)
+	}
+	return r, nil
+}

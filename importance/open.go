@@ -1,0 +1,249 @@
+package importance
+
+import (
+	"container/list"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// Open fetches a snapshot to a local file, checks it from end to end, and opens it. generation is that of the dataset, first
+// the prefix sums of its chunks' sample counts, shared and not changed. One that the bucket has not is ErrNoSnapshot, one of
+// other data ErrGeneration, one that is not what its name or the dataset says ErrCorrupt.
+func (l *Log) Open(ctx context.Context, digest, generation string, first []uint64) (*Snapshot, error) {
+	s, err := l.open(ctx, digest, generation, first)
+	if err != nil {
+		return nil, fmt.Errorf("importance %.12s: %w", digest, err)
+	}
+	return s, nil
+}
+
+func (l *Log) open(ctx context.Context, digest, generation string, first []uint64) (*Snapshot, error) {
+	if !isDigest(digest) {
+		return nil, ErrNoSnapshot
+	}
+	if err := checkFirst(first); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	want := expected{digest, generation, first}
+	local := ""
+	if l.cfg.CacheDir != "" {
+		local = filepath.Join(l.cfg.CacheDir, digest+".weights")
+		s, err := openLocal(ctx, local, want)
+		if err == nil || errors.Is(err, ErrGeneration) || ctx.Err() != nil {
+			return s, err
+		}
+	}
+	obj, err := l.cfg.Reader.Stat(ctx, l.snapshotKey(digest))
+	if errors.Is(err, objstore.ErrNotFound) {
+		return nil, fmt.Errorf("%w: %w", ErrNoSnapshot, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := l.checkObject(ctx, obj, want); err != nil {
+		return nil, err
+	}
+	return l.download(ctx, obj, local, want)
+}
+
+// expected is what the caller knows of a snapshot.
+type expected struct {
+	digest, generation string
+	first              []uint64
+}
+
+// check holds a header against it.
+func (w expected) check(h *head, size int64) error {
+	if h.generation != w.generation {
+		return fmt.Errorf("%w: it is of generation %.12s", ErrGeneration, h.generation)
+	}
+	return h.fits(w.first, size)
+}
+
+// checkObject looks at the header of an object, so that none is fetched that cannot be right.
+func (l *Log) checkObject(ctx context.Context, obj objstore.Object, want expected) error {
+	if obj.Size < snapshotHeader {
+		return corrupt("%d bytes are no snapshot", obj.Size)
+	}
+	b := make([]byte, snapshotHeader)
+	if err := l.cfg.Reader.ReadRange(ctx, obj.Ref(), 0, b); err != nil {
+		return err
+	}
+	h, err := decodeHead(b)
+	if err != nil {
+		return err
+	}
+	return want.check(h, obj.Size)
+}
+
+func openLocal(ctx context.Context, path string, want expected) (*Snapshot, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	s, err := parse(ctx, f, want)
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// download copies an object to a new file, and gives it its name if it has one; else the file loses its name at
+// once, so that a kill leaves nothing behind.
+func (l *Log) download(ctx context.Context, obj objstore.Object, path string, want expected) (s *Snapshot, err error) {
+	f, err := l.tempFile()
+	if err != nil {
+		return nil, err
+	}
+	if path == "" {
+		err = os.Remove(f.Name())
+	}
+	if err == nil {
+		err = l.copyTo(ctx, obj, f)
+	}
+	if err == nil {
+		s, err = parse(ctx, f, want)
+	}
+	if err == nil && path != "" {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		f.Close()
+		os.Remove(f.Name())
+		return nil, err
+	}
+	return s, nil
+}
+
+func (l *Log) copyTo(ctx context.Context, obj objstore.Object, f *os.File) error {
+	b := make([]byte, min(obj.Size, 4<<20))
+	for at := int64(0); at < obj.Size; at += int64(len(b)) {
+		b = b[:min(int64(len(b)), obj.Size-at)]
+		if err := l.cfg.Reader.ReadRange(ctx, obj.Ref(), at, b); err != nil {
+			return err
+		}
+		if _, err := f.WriteAt(b, at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// parse checks a file from end to end. The snapshot owns the file only if there is no error.
+func parse(ctx context.Context, f *os.File, want expected) (*Snapshot, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.New()
+	if _, err := io.Copy(sum, f); err != nil {
+		return nil, err
+	}
+	if found := hex.EncodeToString(sum.Sum(nil)); found != want.digest {
+		return nil, corrupt("its bytes have the digest %.12s", found)
+	}
+	return parseContent(ctx, f, info.Size(), want)
+}
+
+// file is what a snapshot is read from.
+type file interface {
+	io.ReaderAt
+	io.Closer
+}
+
+// parseContent checks everything but the digest.
+func parseContent(ctx context.Context, f file, size int64, want expected) (*Snapshot, error) {
+	if size < snapshotHeader {
+		return nil, corrupt("%d bytes are no snapshot", size)
+	}
+	b := make([]byte, snapshotHeader)
+	if _, err := f.ReadAt(b, 0); err != nil {
+		return nil, err
+	}
+	h, err := decodeHead(b)
+	if err != nil {
+		return nil, err
+	}
+	if err := want.check(h, size); err != nil {
+		return nil, err
+	}
+	s := &Snapshot{file: f, size: size, digest: want.digest, head: h, first: want.first}
+	s.blocks.chunks = map[int]*list.Element{}
+	if err := s.readTables(); err != nil {
+		return nil, err
+	}
+	return s, s.readBlocks(ctx)
+}
+
+// readTables reads what stays in memory.
+func (s *Snapshot) readTables() error {
+	h := s.head
+	b := make([]byte, h.blocks()-snapshotHeader)
+	if _, err := s.file.ReadAt(b, snapshotHeader); err != nil {
+		return err
+	}
+	plan, table := b[:h.plan], b[h.plan:]
+	if crc32.Checksum(plan, castagnoli()) != h.planCRC || crc32.Checksum(table, castagnoli()) != h.tableCRC {
+		return corrupt("checksum of the plan or the chunk table is wrong")
+	}
+	s.plan = string(plan)
+	if err := checkPlan(s.plan); err != nil {
+		return corrupt("%w", err)
+	}
+	s.totals, s.crcs = make([]uint64, h.chunks), make([]uint32, h.chunks)
+	s.offsets = make([]int64, h.chunks+1)
+	s.offsets[0] = h.blocks()
+	for i := range s.totals {
+		row := table[chunkRecord*i:]
+		n := uint64(binary.LittleEndian.Uint32(row[8:]))
+		if n != s.first[i+1]-s.first[i] {
+			return corrupt("chunk %d has %d samples, want %d", i, n, s.first[i+1]-s.first[i])
+		}
+		s.totals[i], s.crcs[i] = binary.LittleEndian.Uint64(row), binary.LittleEndian.Uint32(row[12:])
+		s.offsets[i+1] = s.offsets[i] + blockSize(n)
+	}
+	return nil
+}
+
+// readBlocks checks every chunk's samples against its totals, and these against the header.
+func (s *Snapshot) readBlocks(ctx context.Context) error {
+	h := s.head
+	stats := shuffle.NewWeightStats(h.samples, h.total)
+	var total, hot uint64
+	coldest, hottest := ^uint32(0), uint32(0) // least weight of a hot sample, greatest of another
+	for i := range s.totals {
+		b, err := s.read(ctx, i)
+		if err != nil {
+			return err
+		}
+		stats.Add(b.weights)
+		hot += b.hot.Count()
+		for k, w := range b.raw {
+			if b.hot.Has(uint64(k)) {
+				coldest = min(coldest, w)
+			} else {
+				hottest = max(hottest, w)
+			}
+		}
+		if total += s.totals[i]; total < s.totals[i] {
+			return corrupt("weights sum to 2^64 or more")
+		}
+	}
+	if total != h.total || hot != h.hot || hot > 0 && coldest < hottest {
+		return corrupt("%d hot samples and a weight of %d in sum, the header says %d and %d", hot, total, h.hot, h.total)
+	}
+	s.coverage, s.effective = stats.Coverage(), stats.EffectiveSamples()
+	return nil
+}

@@ -1,0 +1,167 @@
+package importance
+
+import (
+	"container/list"
+	"context"
+	"fmt"
+	"sync"
+)
+
+// Snapshot is the weights of all samples of a dataset, frozen. It is safe for concurrent use.
+type Snapshot struct {
+	file    file
+	size    int64
+	digest  string
+	head    *head
+	plan    string
+	first   []uint64
+	totals  []uint64
+	crcs    []uint32
+	offsets []int64 // of the chunks' blocks, and the end
+	blocks  blockCache
+
+	coverage, effective float64
+}
+
+// Digest returns the snapshot's name.
+func (s *Snapshot) Digest() string { return s.digest }
+
+// Generation returns the generation of the dataset that the snapshot weighs.
+func (s *Snapshot) Generation() string { return s.head.generation }
+
+// Plan and Epoch say which losses made the weights.
+func (s *Snapshot) Plan() string { return s.plan }
+
+// Epoch returns the epoch that the losses were reported of.
+func (s *Snapshot) Epoch() uint64 { return s.head.epoch }
+
+// Base returns the digest of the snapshot that samples without a report have their weights of, or "".
+func (s *Snapshot) Base() string { return s.head.base }
+
+// Samples returns the number of samples of the dataset.
+func (s *Snapshot) Samples() uint64 { return s.head.samples }
+
+// Positions returns of how many positions losses were reported.
+func (s *Snapshot) Positions() uint64 { return s.head.positions }
+
+// HotSamples returns the number of hot samples.
+func (s *Snapshot) HotSamples() uint64 { return s.head.hot }
+
+// HotShare returns the share of the samples that were to be hot, from 0 to 1.
+func (s *Snapshot) HotShare() float64 { return float64(s.head.hotShare) / millionth }
+
+// Repeat returns how often the weight of a hot sample counts.
+func (s *Snapshot) Repeat() uint32 { return s.head.repeat }
+
+// Coverage returns the expected share of the samples, from 0 to 1, that an epoch drawn by these weights delivers.
+func (s *Snapshot) Coverage() float64 { return s.coverage }
+
+// EffectiveSampleSize returns Kish's effective sample size of the weights, in samples.
+func (s *Snapshot) EffectiveSampleSize() float64 { return s.effective }
+
+// Totals returns the sum of the weights of each chunk's samples, repetition applied. It must not be changed.
+func (s *Snapshot) Totals() []uint64 { return s.totals }
+
+// Resident returns the bytes that the snapshot holds in memory, what it shares with the index left out.
+func (s *Snapshot) Resident() int64 {
+	return int64(8*len(s.totals)+4*len(s.crcs)+8*len(s.offsets)+len(s.plan)) + cacheBytes
+}
+
+// Weights returns the weights of a chunk's samples in stored order, repetition applied. They must not be changed.
+func (s *Snapshot) Weights(ctx context.Context, chunk int) ([]uint32, error) {
+	b, err := s.block(ctx, chunk)
+	if err != nil {
+		return nil, err
+	}
+	return b.weights, nil
+}
+
+// Hot returns which samples of a chunk are hot.
+func (s *Snapshot) Hot(ctx context.Context, chunk int) (Hot, error) {
+	b, err := s.block(ctx, chunk)
+	if err != nil {
+		return nil, err
+	}
+	return b.hot, nil
+}
+
+// Close ends the use of the local file. What was returned stays valid.
+func (s *Snapshot) Close() error { return s.file.Close() }
+
+// block returns a chunk's block, from memory if it was read lately.
+func (s *Snapshot) block(ctx context.Context, chunk int) (*block, error) {
+	if chunk < 0 || chunk >= len(s.totals) {
+		return nil, fmt.Errorf("importance %.12s: chunk %d of %d", s.digest, chunk, len(s.totals))
+	}
+	if b := s.blocks.get(chunk); b != nil {
+		return b, nil
+	}
+	b, err := s.read(ctx, chunk)
+	if err != nil {
+		return nil, fmt.Errorf("importance %.12s: %w", s.digest, err)
+	}
+	s.blocks.put(chunk, b)
+	return b, nil
+}
+
+// read reads and checks a chunk's block.
+func (s *Snapshot) read(ctx context.Context, chunk int) (*block, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	e := chunkEntry{total: s.totals[chunk], samples: uint32(s.first[chunk+1] - s.first[chunk]), crc: s.crcs[chunk]}
+	raw := make([]byte, s.offsets[chunk+1]-s.offsets[chunk])
+	if len(raw) > 0 {
+		if _, err := s.file.ReadAt(raw, s.offsets[chunk]); err != nil {
+			return nil, err
+		}
+	}
+	b, err := s.head.decodeBlock(raw, e)
+	if err != nil {
+		return nil, fmt.Errorf("chunk %d: %w", chunk, err)
+	}
+	return b, nil
+}
+
+// cacheBytes is how much of the decoded blocks a snapshot keeps.
+const cacheBytes = 4 << 20
+
+// blockCache keeps the blocks that were used last. Neighbouring batches use the weights of the same chunks.
+type blockCache struct {
+	mu     sync.Mutex
+	used   list.List // of cached, the last one used in front
+	chunks map[int]*list.Element
+	bytes  int64
+}
+
+type cached struct {
+	chunk int
+	block *block
+}
+
+func (b *block) bytes() int64 { return int64(8*len(b.raw)+len(b.hot)) + 256 }
+
+func (c *blockCache) get(chunk int) *block {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.chunks[chunk]
+	if e == nil {
+		return nil
+	}
+	c.used.MoveToFront(e)
+	return e.Value.(cached).block
+}
+
+func (c *blockCache) put(chunk int, b *block) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.chunks[chunk] != nil || b.bytes() > cacheBytes {
+		return
+	}
+	c.chunks[chunk] = c.used.PushFront(cached{chunk, b})
+	for c.bytes += b.bytes(); c.bytes > cacheBytes; {
+		old := c.used.Remove(c.used.Back()).(cached)
+		delete(c.chunks, old.chunk)
+		c.bytes -= old.block.bytes()
+	}
+}

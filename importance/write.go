@@ -1,0 +1,151 @@
+package importance
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+
+	"github.com/millrace-data/millrace/internal/objstore"
+)
+
+// snapshotWriter lays out a snapshot: twice over the chunks, since the table comes before the blocks.
+type snapshotWriter struct {
+	head    *head
+	plan    string
+	first   []uint64
+	weights []uint32 // of all samples, before repetition
+
+	limit uint32 // samples that weigh more are hot
+	ties  uint64 // and so are as many of those that weigh as much, lowest numbers first
+}
+
+// findHot sets the limit above which samples are hot, by counting the samples of each weight.
+func (w *snapshotWriter) findHot() {
+	counts := make([]uint64, Weight(MaxBatch)+1)
+	for _, x := range w.weights {
+		counts[x]++
+	}
+	left := w.head.hot
+	w.limit = uint32(len(counts) - 1)
+	for counts[w.limit] < left {
+		left -= counts[w.limit]
+		w.limit--
+	}
+	w.ties = left
+}
+
+// each calls visit with the block of every chunk in turn. The block is overwritten by the next.
+func (w *snapshotWriter) each(ctx context.Context, visit func(b []byte, e chunkEntry) error) error {
+	ties := w.ties
+	var b []byte
+	var hot Hot
+	for i := range len(w.first) - 1 {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		weights := w.weights[w.first[i]:w.first[i+1]]
+		e := chunkEntry{samples: uint32(len(weights))}
+		hot = append(hot[:0], make(Hot, (len(weights)+7)/8)...)
+		for k, x := range weights {
+			isHot := x > w.limit || x == w.limit && ties > 0
+			if x == w.limit && isHot {
+				ties--
+			}
+			if isHot {
+				hot[k/8] |= 1 << (k % 8)
+				x *= w.head.repeat
+			}
+			e.total += uint64(x)
+		}
+		b = appendBlock(b[:0], weights, hot)
+		e.crc = crc32.Checksum(b, castagnoli())
+		if err := visit(b, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *snapshotWriter) writeTo(ctx context.Context, out io.Writer) error {
+	w.findHot()
+	var table []byte
+	err := w.each(ctx, func(_ []byte, e chunkEntry) error {
+		table = e.append(table)
+		w.head.total += e.total
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	w.head.plan, w.head.planCRC = uint32(len(w.plan)), crc32.Checksum([]byte(w.plan), castagnoli())
+	w.head.tableCRC = crc32.Checksum(table, castagnoli())
+	b, err := w.head.encode()
+	if err != nil {
+		return err
+	}
+	for _, part := range [][]byte{b, []byte(w.plan), table} {
+		if _, err := out.Write(part); err != nil {
+			return err
+		}
+	}
+	return w.each(ctx, func(b []byte, _ chunkEntry) error {
+		_, err := out.Write(b)
+		return err
+	})
+}
+
+// put stores a snapshot under its digest, by way of a local file without a name. created is false if the bucket had it.
+func (l *Log) put(ctx context.Context, w *snapshotWriter) (digest string, created bool, err error) {
+	f, err := l.tempFile()
+	if err != nil {
+		return "", false, err
+	}
+	defer f.Close()
+	if err := os.Remove(f.Name()); err != nil {
+		return "", false, err
+	}
+	sum := sha256.New()
+	out := bufio.NewWriterSize(io.MultiWriter(f, sum), 1<<20)
+	if err := w.writeTo(ctx, out); err != nil {
+		return "", false, err
+	}
+	if err := out.Flush(); err != nil {
+		return "", false, err
+	}
+	size, err := f.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return "", false, err
+	}
+	digest = hex.EncodeToString(sum.Sum(nil))
+	key := l.snapshotKey(digest)
+	_, err = l.cfg.Writer.Put(ctx, key, f, size, objstore.Condition{IfAbsent: true})
+	switch {
+	case err == nil:
+		return digest, true, nil
+	case errors.Is(err, objstore.ErrDenied):
+		return "", false, fmt.Errorf("%w: %w", ErrReadOnly, err)
+	case !errors.Is(err, objstore.ErrChanged):
+		return "", false, err
+	}
+	obj, err := l.cfg.Reader.Stat(ctx, key)
+	if err == nil && obj.Size != size {
+		err = fmt.Errorf("%s: %w", key, corrupt("%d bytes, want %d", obj.Size, size))
+	}
+	return digest, false, err
+}
+
+func (l *Log) tempFile() (*os.File, error) {
+	dir := os.TempDir()
+	if l.cfg.CacheDir != "" {
+		if dir = l.cfg.CacheDir; os.MkdirAll(dir, 0o755) != nil {
+			return nil, fmt.Errorf("%s: no directory for snapshots", dir)
+		}
+	}
+	return os.CreateTemp(dir, "millrace-weights-*")
+}
