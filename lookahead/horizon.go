@@ -16,7 +16,10 @@ const (
 )
 
 // Horizon is the set of chunks that readers come for soon. It never changes.
-type Horizon struct{ places map[Place]struct{} }
+type Horizon struct {
+	places map[Place]uint64 // samples of the chunk that are still to be delivered; 0: only a rank that is behind needs it
+	clock  uint64           // which clock the answers of Readers.Next are on
+}
 
 // Has reports whether a chunk is in it.
 func (h *Horizon) Has(d Dataset, chunk int) bool {
@@ -24,8 +27,15 @@ func (h *Horizon) Has(d Dataset, chunk int) bool {
 	return ok
 }
 
+// Samples returns how many of a chunk's samples readers still come for while it is within the horizon, as far as is known.
+func (h *Horizon) Samples(d Dataset, chunk int) uint64 { return h.places[Place{d, chunk}] }
+
 // All yields its chunks, in no order.
 func (h *Horizon) All() iter.Seq[Place] { return maps.Keys(h.places) }
+
+// SameClock reports whether the answers that Readers.Next gave under another horizon can be compared with those it gives under
+// this one. If not, whoever keeps some has to ask again: readers have come, gone or been kept waiting.
+func (h *Horizon) SameClock(as *Horizon) bool { return h.clock == as.clock }
 
 // Horizon returns the chunks that must not be evicted while others can be: those that readers need now and soon, and those that a rank a
 // little behind still needs. Two calls return the same pointer as long as nothing has changed.
@@ -105,7 +115,8 @@ func (x *reader) uses() iter.Seq[use] {
 // next, in order of deadline over all readers: so no reader holds memory that another one needs sooner. A chunk that several
 // readers need takes its room once.
 func (r *Readers) expect() {
-	h := &Horizon{make(map[Place]struct{}, len(r.horizon.Load().places))}
+	was := r.horizon.Load()
+	h := &Horizon{make(map[Place]uint64, len(was.places)), was.clock}
 	a := admission{left: r.cfg.Budget, places: h.places}
 	for _, x := range r.readers {
 		if x.stale() {
@@ -117,7 +128,7 @@ func (r *Readers) expect() {
 	a.soon(r.readers)
 	for _, x := range r.readers {
 		for _, c := range x.behind {
-			if !a.take(x.dataset, uint64(c)) {
+			if !a.take(x.dataset, uint64(c), 0) {
 				break
 			}
 		}
@@ -128,13 +139,16 @@ func (r *Readers) expect() {
 // admission fills the memory.
 type admission struct {
 	left   int64
-	places map[Place]struct{}
+	places map[Place]uint64
 }
 
-// take admits a chunk if there is room for it.
-func (a *admission) take(d Dataset, chunk uint64) bool {
+// take admits a chunk, so many of whose samples are still to be delivered, if there is room for it.
+func (a *admission) take(d Dataset, chunk, samples uint64) bool {
 	p := Place{d, int(chunk)}
-	if _, ok := a.places[p]; ok {
+	if before, ok := a.places[p]; ok {
+		if samples > before {
+			a.places[p] = samples
+		}
 		return true
 	}
 	n := d.Cost(p.Chunk)
@@ -142,7 +156,7 @@ func (a *admission) take(d Dataset, chunk uint64) bool {
 		return false
 	}
 	a.left -= n
-	a.places[p] = struct{}{}
+	a.places[p] = samples
 	return true
 }
 
@@ -179,7 +193,7 @@ func (a *admission) all(x *reader) bool {
 	left, had := a.left, len(a.places)
 	var taken []Place
 	for _, u := range x.current {
-		if !a.take(x.dataset, u.Chunk) {
+		if !a.take(x.dataset, u.Chunk, u.left(x.at.First)) {
 			for _, p := range taken {
 				delete(a.places, p)
 			}
@@ -202,7 +216,7 @@ func (a *admission) choose(x *reader) {
 	var fresh []use
 	for _, u := range x.current {
 		if x.dataset.Resident(int(u.Chunk)) {
-			if a.take(x.dataset, u.Chunk) {
+			if a.take(x.dataset, u.Chunk, u.left(x.at.First)) {
 				x.queue = append(x.queue, u)
 			}
 		} else if u.From >= x.at.First || x.at.First-u.From < (u.To-u.From)/8 {
@@ -210,7 +224,7 @@ func (a *admission) choose(x *reader) {
 		}
 	}
 	for _, u := range fresh {
-		if !a.take(x.dataset, u.Chunk) {
+		if !a.take(x.dataset, u.Chunk, u.left(x.at.First)) {
 			break
 		}
 		x.queue = append(x.queue, u)
@@ -243,7 +257,7 @@ func (a *admission) soon(readers []*reader) {
 		slices.SortStableFunc(claims, func(a, b claim) int { return cmp.Compare(a.due, b.due) })
 	}
 	for _, c := range claims {
-		if !a.take(c.reader.dataset, c.use.Chunk) {
+		if !a.take(c.reader.dataset, c.use.Chunk, c.use.Samples) {
 			return
 		}
 		c.reader.queue = append(c.reader.queue, c.use)

@@ -27,6 +27,7 @@ type reader struct {
 	ranks   int            // that stand here
 	left    bool           // the last of them has gone on elsewhere
 	demand  demand
+	anchor  anchor
 
 	ahead
 }

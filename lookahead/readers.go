@@ -42,6 +42,8 @@ type Readers struct {
 	ranks   map[rankKey]*rank
 	numbers uint64 // of readers so far
 
+	anchored time.Time // when the clock of Next was last set
+
 	horizon  atomic.Pointer[Horizon]
 	standing atomic.Pointer[[]standing] // for Next, which must not wait
 	wanted   atomic.Bool                // somebody asked for a use beyond the end of an epoch
@@ -74,16 +76,19 @@ func (r *Readers) Asked(d Dataset, at shuffle.Cursor, now time.Time) *Visit {
 	if !at.Epoch.Local() {
 		return v
 	}
-	x, changed := r.move(d, at, now)
+	x, came := r.move(d, at, now)
 	v.reader, v.first = x, !x.served
 	if known {
 		x.demand.note(thought, at)
 	}
 	r.join(rank, x)
-	if changed {
+	if came || x.stale() {
 		r.expect()
 	}
-	r.stand()
+	if came {
+		r.anchor(now)
+	}
+	r.stand(now)
 	return v
 }
 
@@ -112,7 +117,7 @@ func (v *Visit) Ended(now time.Time) {
 	v.rank.done = now
 }
 
-// move finds or makes the reader that a request belongs to, and reports whether the horizon has to be worked out anew.
+// move finds or makes the reader that a request belongs to, and reports whether readers have come or gone.
 // The caller holds mu, as in what follows.
 func (r *Readers) move(d Dataset, at shuffle.Cursor, now time.Time) (x *reader, changed bool) {
 	if x = r.find(d, at); x != nil {
@@ -136,7 +141,7 @@ func (r *Readers) move(d Dataset, at shuffle.Cursor, now time.Time) (x *reader, 
 	case here == there && at.First > x.at.First:
 		x.advance(at, now)
 	}
-	return x, changed || x.stale()
+	return x, changed
 }
 
 // find returns the reader that a request belongs to: the one of the same plan that stands near it.
