@@ -9,7 +9,7 @@ GOTEST  := python3 tools/gotest.py
 TOOL    := go tool -modfile=$(CURDIR)/tools/go.mod
 FUZZTIME ?= $(if $(filter test-long,$(MAKECMDGOALS)),10m,5s)
 
-.PHONY: help build test test-long unit fuzz arch vet lint cross integration deps demo dev dev-stop smoke bench bench-compare sabotage fmt clean summary
+.PHONY: help build test test-long unit fuzz arch vet lint cross integration deps demo dev dev-stop smoke bench bench-compare experiments experiments-short sabotage fmt clean summary
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,7 +19,7 @@ build: ## build bin/millrace
 
 test: ## everything: vet, units with -race, fuzzing, cross-compiling, real S3 servers, the README's tour
 	@rm -f "$(CURDIR)/bin/test-summary"
-	@$(MAKE) --no-print-directory deps vet unit fuzz cross integration summary
+	@$(MAKE) --no-print-directory deps vet unit fuzz cross integration experiments-short summary
 
 test-long: ## the same with the long counts, ten minutes of each fuzz target and the planted bugs
 	@rm -f "$(CURDIR)/bin/test-summary"
@@ -31,14 +31,16 @@ unit: ## unit, property and architecture tests, under the race detector
 fuzz: ## run every fuzz target for FUZZTIME (5s), as many at once as there are cores
 	FUZZTIME=$(FUZZTIME) python3 tools/fuzz.py
 
-vet: ## go vet and staticcheck, both modules
+vet: ## go vet and staticcheck, all modules
 	go vet ./...
 	cd integration && go vet ./...
+	cd experiments && go vet ./...
 	$(TOOL) staticcheck ./...
 
-lint: ## golangci-lint with the allow-list of .golangci.yml, both modules (compiles it once)
+lint: ## golangci-lint with the allow-list of .golangci.yml, all modules (compiles it once)
 	$(TOOL) golangci-lint run ./...
 	cd integration && $(TOOL) golangci-lint run ./...
+	cd experiments && $(TOOL) golangci-lint run ./...
 
 cross: ## compile for Linux and macOS on amd64 and arm64
 	@for target in linux/amd64 linux/arm64 darwin/amd64 darwin/arm64; do \
@@ -73,6 +75,12 @@ bench: build ## measure and write docs/benchmarks.md
 
 bench-compare: ## compare the micro-benchmarks with another commit: make bench-compare REF=main
 	tools/bench-compare.sh "$(REF)"
+
+experiments: ## put published ideas to the test and write docs/experiments.md with its pictures (half an hour)
+	cd experiments && go run . -fetch && go run . -out ../docs/experiments.md -plots ../docs/experiments
+
+experiments-short: ## the same in small: the counts hold, nothing is timed
+	cd experiments && python3 ../tools/gotest.py experiments -count=1 -timeout 10m ./...
 
 sabotage: ## plant known bugs one by one in a copy of the tree: the tests must notice each
 	integration/sabotage/run.sh

@@ -174,7 +174,7 @@ func (s source) imports() []string {
 
 // nested reports whether dir belongs to a module of its own, whose imports are free.
 func nested(dir string) bool {
-	return under(dir, "integration") || under(dir, "tools")
+	return under(dir, "integration") || under(dir, "tools") || under(dir, "experiments")
 }
 
 func under(p, prefix string) bool {

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/internal/objstore/memstore"
+	"github.com/millrace-data/millrace/internal/objstore/shaped"
+)
+
+// sampleBytes is the length of a sample: a tar header and 3,584 bytes of content, of which
+// the first eight are its number, so that a reader can tell what it was given.
+const sampleBytes = 4096
+
+// distant is the store of all experiments, if they do not say otherwise.
+func distant() shaped.Shape {
+	return shaped.Shape{FirstByte: 20 * time.Millisecond, Stream: 80e6, Total: 500e6}
+}
+
+const distantText = "store in memory, shaped: 20 ms to the first byte, 80 MB/s a stream, 500 MB/s in all"
+
+// data is a dataset of equal chunks of equal samples in a shaped store.
+type data struct {
+	chunks, each int // chunks, and samples in each
+	inner        *memstore.Store
+	store        *shaped.Store
+	index        *chunkindex.Index
+}
+
+const prefix = "d/"
+
+// newData writes and indexes a dataset. each times sampleBytes is the length of a chunk.
+func newData(ctx context.Context, chunks, each int, shape shaped.Shape) (*data, error) {
+	d := &data{chunks: chunks, each: each, inner: memstore.New()}
+	const shardChunks = 32
+	for at := 0; at < chunks; at += shardChunks {
+		shard, err := d.tar(at, min(at+shardChunks, chunks))
+		if err != nil {
+			return nil, err
+		}
+		d.inner.Set(fmt.Sprintf("%sshard-%06d.tar", prefix, at/shardChunks), shard)
+	}
+	chunkSize := int64(each) * sampleBytes
+	if _, err := chunkindex.Build(ctx, d.inner, prefix, chunkindex.BuildOptions{ChunkSize: chunkSize, Parallel: 2}); err != nil {
+		return nil, err
+	}
+	var err error
+	if d.index, err = chunkindex.Open(ctx, d.inner, prefix, chunkindex.OpenOptions{}); err != nil {
+		return nil, err
+	}
+	if d.index.Chunks() != chunks || d.index.Samples() != uint64(d.samples()) {
+		return nil, fmt.Errorf("dataset: got %d chunks of %d samples, want %d of %d", d.index.Chunks(), d.index.Samples(), chunks, d.samples())
+	}
+	d.store = shaped.New(d.inner, shape)
+	return d, nil
+}
+
+func (d *data) close() error { return d.index.Close() }
+
+func (d *data) samples() int      { return d.chunks * d.each }
+func (d *data) bytes() int64      { return int64(d.samples()) * sampleBytes }
+func (d *data) chunkBytes() int64 { return int64(d.each) * sampleBytes }
+
+// tar builds one shard of the chunks lo to hi-1.
+func (d *data) tar(lo, hi int) ([]byte, error) {
+	buf := bytes.NewBuffer(make([]byte, 0, (hi-lo)*d.each*sampleBytes+1024))
+	w := tar.NewWriter(buf)
+	content := make([]byte, sampleBytes-512)
+	random := rand.NewChaCha8([32]byte{byte(lo), byte(lo >> 8)})
+	for i := lo * d.each; i < hi*d.each; i++ {
+		if _, err := random.Read(content); err != nil {
+			return nil, err
+		}
+		binary.LittleEndian.PutUint64(content, uint64(i))
+		if err := w.WriteHeader(&tar.Header{Name: sampleName(i), Mode: 0o644, Size: int64(len(content))}); err != nil {
+			return nil, err
+		}
+		if _, err := w.Write(content); err != nil {
+			return nil, err
+		}
+	}
+	err := w.Close()
+	return buf.Bytes(), err
+}
+
+func sampleName(i int) string { return fmt.Sprintf("%08d.bin", i) }
+
+// numberOf reads a sample's number out of its bytes.
+func numberOf(sample []byte) uint64 { return binary.LittleEndian.Uint64(sample[512:]) }
+
+// ref says where a byte range of the dataset lies, given as samples: for arms that read the store by themselves.
+func (d *data) ref(sample int) (objstore.Ref, int64) {
+	chunk := sample / d.each
+	e := d.index.Extents(chunk)[0]
+	s := d.index.Shard(e.Shard)
+	return objstore.Ref{Key: prefix + s.Key, ETag: s.ETag}, e.Offset + int64(sample%d.each)*sampleBytes
+}
+
+// ranges says what a batch wants of which chunks, as a gateway would.
+func (d *data) ranges(ctx context.Context, index *chunkindex.Index, samples []uint64) ([]chunkindex.ChunkRanges, error) {
+	var chunks []chunkindex.ChunkRanges
+	place := map[int]int{}
+	for seq, s := range samples {
+		c := int(s) / d.each
+		t, err := index.Table(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		at, ok := place[c]
+		if !ok {
+			at = len(chunks)
+			place[c] = at
+			chunks = append(chunks, chunkindex.ChunkRanges{Chunk: c})
+		}
+		k := int(s) % d.each
+		chunks[at].Ranges = append(chunks[at].Ranges, chunkindex.Range{Seq: seq, Offset: t.Offset[k], Length: t.Length[k], CRC32C: t.CRC32C[k]})
+	}
+	return chunks, nil
+}

@@ -1,0 +1,158 @@
+// Command experiments puts published ideas to the test and writes docs/experiments.md: one
+// file for each system, which states claim, setting, arms and marks before it runs.
+package main
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/millrace-data/millrace/experiments/images"
+	"github.com/millrace-data/millrace/experiments/lab"
+)
+
+// all lists the experiments in the order of the page, at their full size.
+func all() []lab.Experiment {
+	return []lab.Experiment{
+		brand(fullBrand()),
+	}
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "experiments:", err)
+		os.Exit(1)
+	}
+}
+
+type options struct {
+	only, out, plots string
+	fetch, list      bool
+}
+
+func run(ctx context.Context, args []string) error {
+	var o options
+	f := flag.NewFlagSet("experiments", flag.ContinueOnError)
+	f.StringVar(&o.only, "only", "", "run only these, by `names` with commas between them")
+	f.StringVar(&o.out, "out", "", "write the page to this `file`; only with all experiments")
+	f.StringVar(&o.plots, "plots", "", "write the pictures into this `directory`")
+	f.BoolVar(&o.fetch, "fetch", false, "only fetch the image data sets into the user's cache directory")
+	f.BoolVar(&o.list, "list", false, "only list the experiments")
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	if o.out != "" && o.only != "" {
+		return fmt.Errorf("-out writes the page of all experiments: leave out -only")
+	}
+	if o.fetch {
+		return images.Fetch(ctx, os.Stderr)
+	}
+	chosen, err := choose(o.only)
+	if err != nil {
+		return err
+	}
+	if o.list {
+		for _, e := range chosen {
+			fmt.Printf("%-10s %s\n", e.Name, e.Title)
+		}
+		return nil
+	}
+	return o.do(ctx, chosen)
+}
+
+func choose(only string) ([]lab.Experiment, error) {
+	if only == "" {
+		return all(), nil
+	}
+	var chosen []lab.Experiment
+	for name := range strings.SplitSeq(only, ",") {
+		i := slices.IndexFunc(all(), func(e lab.Experiment) bool { return e.Name == strings.TrimSpace(name) })
+		if i < 0 {
+			return nil, fmt.Errorf("no experiment %q: see -list", name)
+		}
+		chosen = append(chosen, all()[i])
+	}
+	return chosen, nil
+}
+
+func (o options) do(ctx context.Context, chosen []lab.Experiment) error {
+	page := lab.Page{Machine: machine(), Commit: commit(ctx), Date: time.Now().UTC()}
+	begun := time.Now()
+	for i, e := range chosen {
+		fmt.Fprintf(os.Stderr, "\n%s  experiment %d of %d, %s since the start\n", time.Now().Format(time.TimeOnly), i+1, len(chosen), time.Since(begun).Round(time.Second))
+		r, err := lab.Run(ctx, e, os.Stderr)
+		if err != nil {
+			return err
+		}
+		page.Reports = append(page.Reports, r)
+		if err := o.draw(r); err != nil {
+			return err
+		}
+		runtime.GC() // what one experiment leaves must not be collected in the middle of the next
+	}
+	fmt.Fprintf(os.Stderr, "\nall of them took %s\n", time.Since(begun).Round(time.Second))
+	if o.out == "" {
+		return nil
+	}
+	if rel, err := filepath.Rel(filepath.Dir(o.out), o.plots); err == nil && o.plots != "" {
+		page.Plots = filepath.ToSlash(rel)
+	}
+	return os.WriteFile(o.out, []byte(page.Markdown()), 0o644)
+}
+
+// draw writes the pictures of one report.
+func (o options) draw(r *lab.Report) error {
+	if o.plots == "" {
+		return nil
+	}
+	if err := os.MkdirAll(o.plots, 0o755); err != nil {
+		return err
+	}
+	for _, item := range r.Items {
+		f, ok := item.(*lab.Figure)
+		if !ok {
+			continue
+		}
+		var b bytes.Buffer
+		if err := f.Draw(&b); err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(o.plots, r.File(f)), b.Bytes(), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func machine() string {
+	model := "unknown processor"
+	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {
+		for line := range strings.Lines(string(text)) {
+			if name, v, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
+				model = strings.TrimSpace(v)
+				break
+			}
+		}
+	}
+	return fmt.Sprintf("%d x %s, %s/%s, %s", runtime.NumCPU(), model, runtime.GOOS, runtime.GOARCH, runtime.Version())
+}
+
+func commit(ctx context.Context) string {
+	out, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty", "--abbrev=12").Output()
+	if err != nil {
+		return "unknown"
+	}
+	return strings.TrimSpace(string(out))
+}

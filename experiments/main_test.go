@@ -1,0 +1,60 @@
+package main
+
+import (
+	"io"
+	"testing"
+	"time"
+
+	"github.com/millrace-data/millrace/experiments/lab"
+	"github.com/millrace-data/millrace/internal/objstore/shaped"
+)
+
+// near is a store so near that nothing waits long: for the short forms, which count.
+func near() shaped.Shape { return shaped.Shape{FirstByte: 200 * time.Microsecond} }
+
+// settle runs the short form of an experiment and holds it to its marks, but for those that depend on how fast
+// the machine is.
+func settle(t *testing.T, e lab.Experiment) *lab.Report {
+	t.Helper()
+	r, err := lab.Run(t.Context(), e, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	counted := 0
+	for _, v := range r.Verdicts {
+		if v.Time {
+			continue
+		}
+		counted++
+		if !v.Holds {
+			t.Errorf("%s: got %s, want %s", e.Name, v.Found, v.Want)
+		}
+	}
+	if counted == 0 {
+		t.Errorf("%s: no mark is judged by counts", e.Name)
+	}
+	for _, i := range r.Items {
+		if f, ok := i.(*lab.Figure); ok {
+			if err := f.Draw(io.Discard); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	return r
+}
+
+func TestBrand(t *testing.T) {
+	settle(t, brand(brandSize{
+		chunks: 64, each: 32, shape: near(), windows: []int{8}, lanes: []int{8, 16}, memory: 8, lruSamples: 512, fetchers: 8,
+	}))
+}
+
+func TestExperimentsHaveNamesAndMarks(t *testing.T) {
+	seen := map[string]bool{}
+	for _, e := range all() {
+		if seen[e.Name] || e.Name == "" || e.Title == "" || e.Claim == "" || len(e.Setting) == 0 || len(e.Arms) < 2 || len(e.Pass) == 0 {
+			t.Errorf("%q: a name of its own, title, claim, setting, arms and marks are wanted", e.Name)
+		}
+		seen[e.Name] = true
+	}
+}

@@ -1,0 +1,215 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/millrace-data/millrace/chunkcache"
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/datapath"
+	"github.com/millrace-data/millrace/internal/budget"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+const batchSize = 256
+
+// gateway is the product's data path on a dataset: what answers batches, without HTTP around it.
+type gateway struct {
+	data   *data
+	path   *datapath.Path
+	source *datapath.Source
+	index  *chunkindex.Index
+	stop   func() error
+}
+
+// room returns a budget that leaves the path so many chunks for what it fetches ahead, beside bodies and tables.
+func (d *data) room(chunks int) int64 {
+	return int64(float64(chunks)*float64(chunkcache.Cost(d.chunkBytes()))/.7) + 8<<20
+}
+
+// open starts a data path with nothing in memory.
+func (d *data) open(ctx context.Context, cfg datapath.Config, bytes int64) (*gateway, error) {
+	cfg.Budget = budget.New(bytes, time.Minute)
+	g := &gateway{data: d, path: datapath.New(cfg)}
+	var err error
+	if g.index, err = chunkindex.Open(ctx, d.inner, prefix, chunkindex.OpenOptions{Tables: g.path.Tables()}); err != nil {
+		return nil, err
+	}
+	g.source = g.path.Open(g.index, d.store, prefix)
+	run, cancel := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- g.path.Run(run) }()
+	g.stop = func() error {
+		cancel()
+		err := <-ended
+		g.path.Close()
+		return errors.Join(err, g.index.Close())
+	}
+	return g, nil
+}
+
+// job is one training job: how it reads an epoch.
+type job struct {
+	params   shuffle.Params
+	epoch    uint64
+	ahead    int           // batches asked for side by side, 1 at the least
+	think    time.Duration // between a batch and the next
+	rank, of uint64        // its share of each global batch
+}
+
+// reading is what a job saw of an epoch.
+type reading struct {
+	took    time.Duration
+	waits   []time.Duration // for each batch, in the order of the epoch
+	samples int
+	twice   int // samples that came more than once
+	never   int // samples that did not come
+	spread  float64
+	reads   int64 // of the store, bytes too: only where nobody else reads meanwhile
+	bytes   int64
+	peak    int64 // bytes of the path's budget, at most
+}
+
+func (r *reading) rate() float64 { return float64(r.samples) / r.took.Seconds() }
+
+// read reads an epoch as a job and checks that each sample comes once.
+func (g *gateway) read(ctx context.Context, j job) (*reading, error) {
+	plan, err := shuffle.NewPlan(j.params, g.index.First())
+	if err != nil {
+		return nil, err
+	}
+	j.of = max(j.of, 1)
+	batching := shuffle.Batching{Samples: plan.Samples(), BatchSize: batchSize, Tail: shuffle.Short}
+	r := &reading{waits: make([]time.Duration, batching.Batches())}
+	c := newCensus(g.data.chunks, g.data.each)
+	epoch := plan.Epoch(j.epoch)
+	before := g.data.store.Stats()
+	var next atomic.Uint64
+	begun := time.Now()
+	workers, ctx := errgroup.WithContext(ctx)
+	for range max(j.ahead, 1) {
+		workers.Go(func() error {
+			for m := next.Add(1) - 1; m < batching.Batches(); m = next.Add(1) - 1 {
+				asked := time.Now()
+				if err := g.batch(ctx, plan, epoch, batching, m, j, c); err != nil {
+					return fmt.Errorf("batch %d: %w", m, err)
+				}
+				r.waits[m] = time.Since(asked)
+				if j.think > 0 {
+					time.Sleep(j.think)
+				}
+			}
+			return nil
+		})
+	}
+	if err := workers.Wait(); err != nil {
+		return nil, err
+	}
+	after := g.data.store.Stats()
+	r.took = time.Since(begun)
+	r.reads, r.bytes, r.peak = after.Reads-before.Reads, after.BytesRead-before.BytesRead, g.path.Stats().BudgetPeak
+	r.samples, r.twice, r.never, r.spread = c.total, c.twice(), c.never(), c.spread()
+	return r, nil
+}
+
+// batch reads a job's share of one global batch.
+func (g *gateway) batch(ctx context.Context, plan *shuffle.Plan, epoch *shuffle.Epoch, b shuffle.Batching, m uint64, j job, c *census) error {
+	share := b.Share(m, j.rank, j.of)
+	samples := epoch.AppendShare(nil, share)
+	chunks, err := g.data.ranges(ctx, g.index, samples)
+	if err != nil {
+		return err
+	}
+	at := shuffle.Cursor{
+		Plan: plan, Epoch: epoch, First: m * batchSize, End: min((m+1)*batchSize, plan.Samples()),
+		BatchSize: batchSize, Rank: j.rank, WorldSize: j.of,
+	}
+	body, err := g.source.Read(ctx, at, chunks)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	got := make([]uint64, len(body.Segments))
+	for i, s := range body.Segments {
+		if got[i] = numberOf(s); got[i] != samples[i] {
+			return fmt.Errorf("place %d: got sample %d, want %d", i, got[i], samples[i])
+		}
+	}
+	c.note(got)
+	return nil
+}
+
+// census counts which samples came, and how evenly the chunks' samples are spread over batches.
+type census struct {
+	chunks, each int
+
+	mu      sync.Mutex // guards what follows
+	seen    []uint16   // how often each sample came
+	total   int
+	batches int
+	squares float64 // of how many samples a chunk gives to a batch, summed over chunks and batches
+}
+
+func newCensus(chunks, each int) *census {
+	return &census{chunks: chunks, each: each, seen: make([]uint16, chunks*each)}
+}
+
+// note counts one whole batch.
+func (c *census) note(samples []uint64) {
+	counts := map[uint64]int{}
+	for _, s := range samples {
+		counts[s/uint64(c.each)]++
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range samples {
+		c.seen[s]++
+	}
+	for _, n := range counts {
+		c.squares += float64(n) * float64(n)
+	}
+	c.total += len(samples)
+	c.batches++
+}
+
+func (c *census) twice() (n int) {
+	for _, k := range c.seen {
+		n += max(int(k)-1, 0)
+	}
+	return n
+}
+
+func (c *census) never() (n int) {
+	for _, k := range c.seen {
+		if k == 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// spread returns the variance of a class's share in a batch relative to independent draws, for
+// data sorted by class, averaged over how classes may lie on chunks: n/(n-1) * (E[sum of squares]/b - b/n).
+func (c *census) spread() float64 {
+	if c.batches == 0 || c.chunks < 2 {
+		return 0
+	}
+	n, b := float64(c.chunks), float64(c.total)/float64(c.batches)
+	return n / (n - 1) * (c.squares/float64(c.batches)/b - b/n)
+}
+
+// quantile of durations that need not be sorted: the smallest that is not below a share q of them.
+func quantile(d []time.Duration, q float64) time.Duration {
+	if len(d) == 0 {
+		return 0
+	}
+	d = slices.Sorted(slices.Values(d))
+	return d[min(int(q*float64(len(d))), len(d)-1)]
+}
