@@ -32,6 +32,7 @@ type Cache[K comparable] struct {
 
 	mu        sync.Mutex // guards what follows and the fields of entries and calls
 	shelf     *Shelf[K]
+	wanted    func(K) bool   // of SetWarm
 	calls     map[K]*call[K] // loads that somebody waits for
 	free      map[int64][]*slot
 	freeBytes int64
@@ -66,6 +67,7 @@ func New[K comparable](cfg Config[K]) *Cache[K] {
 		budget: cfg.Budget,
 		debug:  cfg.Debug,
 		shelf:  NewShelf(cfg.Policy, cfg.Evicted),
+		wanted: func(K) bool { return false },
 		calls:  map[K]*call[K]{},
 		free:   map[int64][]*slot{},
 	}
@@ -96,11 +98,23 @@ func (c *Cache[K]) Resident(key K) bool {
 }
 
 // SetWarm says that the readers have changed, and which chunks they come for soon: these stay while others can go. A policy that knows
-// of the readers works out anew when they need the others.
+// of the readers works out anew when they need the others. A chunk that comes later is asked about when it has come: wanted is kept, called
+// under the cache's lock, and must not change its mind.
 func (c *Cache[K]) SetWarm(wanted func(K) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.wanted = wanted
 	c.shelf.SetWarm(wanted)
+}
+
+// Rewarm is SetWarm where only the answers for some keys have changed: no policy is asked to look at the others.
+func (c *Cache[K]) Rewarm(wanted func(K) bool, changed []K) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wanted = wanted
+	for _, k := range changed {
+		c.shelf.Warm(k, wanted(k))
+	}
 }
 
 // Reclaim gives at least n bytes of the budget back if it can: free slots first, then

@@ -27,7 +27,9 @@ func Replay[K comparable](policy func() Policy[K], capacity int64, uses iter.Seq
 			continue
 		}
 		for s.Bytes()+size > capacity {
-			s.Evict(false)
+			if _, _, ok := s.Evict(false); !ok {
+				panic("chunkcache: the policy lost a chunk")
+			}
 		}
 		s.Put(key, size, 0, false)
 	}

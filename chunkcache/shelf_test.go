@@ -84,7 +84,7 @@ func TestShelfKeepsWhatIsWanted(t *testing.T) {
 			if k, _, ok := s.Evict(false); ok {
 				t.Errorf("got %d evicted, which a reader comes for", k)
 			}
-			for s.Idle(true) > 0 {
+			for range 4 {
 				s.Evict(true)
 			}
 			if _, _, ok := s.Evict(true); ok || !s.Has(7) || s.Len() != 1 || len(gone) != 7 {
