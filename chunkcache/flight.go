@@ -258,7 +258,7 @@ func (c *Cache[K]) settle(f *Fill[K], err error) {
 	// A load that everybody left may still have brought its chunk: keep it, unless another is on its way.
 	keep := err == nil && (alive || !c.shelf.Has(cl.key) && c.calls[cl.key] == nil)
 	if keep {
-		e := &entry[K]{key: cl.key, slot: f.slot, length: f.size, cost: f.slot.cost(), refs: int32(cl.waiters), warm: cl.warm }
+		e := &entry[K]{key: cl.key, slot: f.slot, length: f.size, cost: f.slot.cost(), refs: int32(cl.waiters), warm: cl.warm || c.wanted(cl.key)}
 		c.shelf.put(e)
 		c.stats.Bytes += f.slot.class
 		c.stats.LoadBytes += uint64(f.size)
