@@ -1,0 +1,105 @@
+package diskcache
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestWorth(t *testing.T) {
+	now := time.Unix(1000, 0)
+	in := func(s int) time.Time { return now.Add(time.Duration(s) * time.Second) }
+	var never time.Time
+	for _, c := range []struct {
+		coming, there time.Time
+		want          bool
+	}{
+		{never, never, false}, {never, in(9), false}, {in(9), never, true},
+		{in(5), in(10), true}, {in(5), in(9), false}, {in(5), in(1), false}, {in(-3), in(0), true}, {in(-3), in(-1), false},
+	} {
+		if got := worth(now, c.coming, c.there); got != c.want {
+			t.Errorf("coming %v, there %v: got %v, want %v", c.coming, c.there, got, c.want)
+		}
+	}
+}
+
+// TestAdmissionByPlan fills a cache and offers more: what comes in and what goes follows from when each is needed.
+func TestAdmissionByPlan(t *testing.T) {
+	const n = 3000 // one block
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		needed := map[uint64]time.Duration{0: 10, 1: 200, 2: 40, 3: 80} // seconds; missing: never
+		dir := t.TempDir()
+		cfg := Config{Dir: dir, MaxBytes: 4 * block, Next: func(ref uint64) time.Time {
+			if s, ok := needed[ref]; ok {
+				return start.Add(s * time.Second)
+			}
+			return time.Time{}
+		}}
+		c := open(t, cfg)
+		for i := range 4 {
+			mustWrite(t, c, i, n)
+		}
+		offer := func(i int, want bool) {
+			t.Helper()
+			key, data := chunkOf(i, n)
+			if got := c.Write(key, uint64(i), data); got != want {
+				t.Errorf("offer chunk %d: got %v, want %v", i, got, want)
+			}
+		}
+		offer(10, false) // nobody comes for it
+		needed[11] = 150
+		offer(11, false) // sooner than chunk 1, but not by much
+		needed[12] = 30
+		time.Sleep(time.Second)
+		offer(12, true)
+		wantThere(t, c, 1, n, false) // the last to be needed
+		delete(needed, 2)            // its reader has gone
+		needed[13] = 1000
+		time.Sleep(time.Second)
+		offer(13, true)
+		wantThere(t, c, 2, n, false)
+		if s := c.Stats(); s.Evictions != 2 || s.Refused != 2 || s.Bytes != 4*block {
+			t.Errorf("got %+v, want 2 evictions and 2 refused", s)
+		}
+		c.Close()
+
+		// After a restart nobody's reader is known, and so nothing is known to be worth keeping, or to be worth writing.
+		needed = map[uint64]time.Duration{}
+		c = open(t, cfg)
+		defer c.Close()
+		offer(20, false)
+		// A reader comes for two chunks that are there, and for one that is not.
+		needed = map[uint64]time.Duration{0: 10, 3: 20, 13: 30, 21: 15}
+		for _, i := range []int{0, 3, 13} {
+			key, _ := chunkOf(i, n)
+			c.Adopt(key, uint64(i))
+		}
+		time.Sleep(time.Second)
+		offer(21, true)
+		wantThere(t, c, 12, n, false)
+	})
+}
+
+// TestOneLargeChunkTakesThePlaceOfSeveral, or of none.
+func TestOneLargeChunkTakesThePlaceOfSeveral(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		needed := map[uint64]time.Time{}
+		c := open(t, Config{Dir: t.TempDir(), MaxBytes: 4 * block, Next: func(ref uint64) time.Time { return needed[ref] }})
+		defer c.Close()
+		for i := range 4 {
+			mustWrite(t, c, i, 3000)
+		}
+		soon := time.Now().Add(time.Second)
+		needed[0], needed[1], needed[9] = soon, soon, soon
+		key, data := chunkOf(9, 11000) // three blocks
+		if c.Write(key, 9, data) || c.Stats().Chunks != 4 {
+			t.Errorf("only two are needed by nobody: got %+v, want nothing changed", c.Stats())
+		}
+		delete(needed, 1)
+		time.Sleep(time.Second)
+		if !c.Write(key, 9, data) || c.Stats().Chunks != 2 || c.Stats().Bytes != 4*block {
+			t.Errorf("three are needed by nobody: got %+v, want the large one in their place", c.Stats())
+		}
+	})
+}

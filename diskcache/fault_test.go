@@ -1,0 +1,259 @@
+package diskcache
+
+import (
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// faulty fails chosen calls to the file system.
+type faulty struct {
+	mu    sync.Mutex // guards calls
+	calls int
+	fails func(call int, s step) error
+	part  int
+}
+
+func (f *faulty) ask(s step, _ string) (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls++
+	return f.part, f.fails(f.calls, s)
+}
+
+// workload writes more chunks than fit, reads them, and damages one, so that every kind of call is made.
+func workload(t *testing.T, c *Cache, dir string) {
+	const n = 3000
+	for i := range 6 {
+		key, data := chunkOf(i, n)
+		c.Write(key, uint64(i), data)
+	}
+	if files := chunkFiles(t, dir); len(files) > 0 {
+		for p := range files {
+			if err := os.Truncate(p, 100); err != nil {
+				t.Fatal(err)
+			}
+			break
+		}
+	}
+	for i := range 6 {
+		key, data := chunkOf(i, n)
+		dst := make([]byte, n)
+		if c.Read(t.Context(), key, dst) && string(dst) != string(data) {
+			t.Errorf("read chunk %d: got other bytes than were written", i)
+		}
+	}
+}
+
+// byNumber makes chunks with higher numbers needed much sooner.
+func byNumber(ref uint64) time.Time { return time.Now().Add(time.Hour >> (2 * ref)) }
+
+// TestFaultAtEveryCall lets each call to the file system fail in turn, alone or with all that follow, with each error and
+// with each part of a write done. Whatever fails, no wrong byte is served, no file is left over that is not on the list,
+// and once the fault is over the cache works again, also after a restart.
+func TestFaultAtEveryCall(t *testing.T) {
+	for name, fault := range map[string]struct {
+		err  error
+		part int
+		last bool // everything fails from then on
+	}{
+		"full once":          {syscall.ENOSPC, 1000, false},
+		"full from then on":  {syscall.ENOSPC, 0, true},
+		"error after all":    {syscall.EIO, 3000, false},
+		"errors":             {syscall.EIO, 0, true},
+		"read-only for ever": {syscall.EROFS, 0, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			at := 1
+			for faultAt(t, at, fault.err, fault.part, fault.last) {
+				at++
+			}
+			if at < 50 {
+				t.Errorf("got %d calls, want all of a workload", at)
+			}
+		})
+	}
+}
+
+// faultAt reports whether the workload made so many calls.
+func faultAt(t *testing.T, at int, fault error, part int, last bool) (reached bool) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		cfg := Config{Dir: dir, MaxBytes: 4 * block, Next: byNumber}
+		c := open(t, cfg)
+		f := &faulty{part: part}
+		f.fails = func(call int, _ step) error {
+			if call == at || last && call > at {
+				reached = true
+				return fault
+			}
+			return nil
+		}
+		c.disk.fault = f.ask
+		workload(t, c, dir)
+		f.fails = func(int, step) error { return nil }
+		s := c.Stats()
+		if reached && s.ReadErrors+s.WriteErrors == 0 {
+			t.Errorf("%v at call %d: got %+v, want it counted", fault, at, s)
+		}
+		time.Sleep(2 * longPause) // of the bubble's clock: the probes are due
+		key, data := chunkOf(9, 3000)
+		if !c.Write(key, 9, data) && !c.Write(key, 9, data) { // the first may be a probe that finds no room
+			t.Errorf("%v at call %d: got no write after it, want one: %+v", fault, at, c.Stats())
+		}
+		wantThere(t, c, 9, 3000, true)
+		bytes := c.Stats().Bytes
+		c.Close()
+		c = open(t, cfg)
+		defer c.Close()
+		if s := c.Stats(); s.Bytes > bytes || s.Bytes > cfg.MaxBytes {
+			t.Errorf("%v at call %d: got %d bytes after a restart, want the %d of before at most", fault, at, s.Bytes, bytes)
+		}
+		wantThere(t, c, 9, 3000, true)
+	})
+	return reached
+}
+
+func TestWritesStepAsideAndComeBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := open(t, Config{Dir: t.TempDir()})
+		defer c.Close()
+		full := true
+		calls := 0
+		c.disk.fault = func(s step, _ string) (int, error) {
+			if s == stepWrite {
+				calls++
+				if full {
+					return 10, syscall.ENOSPC
+				}
+			}
+			return 0, nil
+		}
+		write := func(i int) bool {
+			key, data := chunkOf(i, 100)
+			return c.Write(key, uint64(i), data)
+		}
+		for i := range 20 {
+			if write(i) {
+				t.Errorf("write %d on a full disk: got kept", i)
+			}
+		}
+		if s := c.Stats(); calls != 1 || !s.WritesOff || s.WriteErrors != 1 || s.Skipped != 19 || s.Bytes != 0 {
+			t.Errorf("got %d tries and %+v, want one and 19 skipped", calls, s)
+		}
+		time.Sleep(shortPause)
+		write(1)
+		write(2)
+		if calls != 2 {
+			t.Errorf("after the pause: got %d tries, want one probe more", calls)
+		}
+		time.Sleep(shortPause)
+		write(1)
+		if calls != 2 {
+			t.Errorf("the second pause: got %d tries, want it longer", calls)
+		}
+		full = false
+		time.Sleep(shortPause)
+		if !write(1) || !write(2) || c.Stats().WritesOff {
+			t.Errorf("disk with room again: got %+v, want writes on", c.Stats())
+		}
+	})
+}
+
+func TestReadsStepAsideAndComeBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := open(t, Config{Dir: t.TempDir()})
+		defer c.Close()
+		key := mustWrite(t, c, 1, 100)
+		broken, calls := true, 0
+		c.disk.fault = func(s step, _ string) (int, error) {
+			if s == stepRead {
+				calls++
+				if broken {
+					return 0, syscall.EIO
+				}
+			}
+			return 0, nil
+		}
+		for range readErrors - 1 {
+			wantThere(t, c, 1, 100, false)
+		}
+		time.Sleep(errorTime + 1) // too far apart to mean anything
+		wantThere(t, c, 1, 100, false)
+		if c.Stats().ReadsOff || !c.Contains(key) {
+			t.Error("ten errors, not within ten seconds: got reads off, want on")
+		}
+		for range readErrors - 1 {
+			wantThere(t, c, 1, 100, false)
+		}
+		before := calls
+		for range 5 {
+			wantThere(t, c, 1, 100, false)
+		}
+		if s := c.Stats(); calls != before || !s.ReadsOff || c.Contains(key) {
+			t.Errorf("ten errors: got %d more calls and %+v, want none", calls-before, s)
+		}
+		broken = false
+		time.Sleep(shortPause)
+		wantThere(t, c, 1, 100, true)
+		if c.Stats().ReadsOff {
+			t.Error("after a good probe: got reads off, want on")
+		}
+	})
+}
+
+// TestFileThatCannotBeRemoved is wrong, stays, and is never read again.
+func TestFileThatCannotBeRemoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		c := open(t, Config{Dir: dir})
+		defer c.Close()
+		key := mustWrite(t, c, 1, 100)
+		if err := os.Truncate(onlyFile(t, dir), 50); err != nil {
+			t.Fatal(err)
+		}
+		c.disk.fault = func(s step, _ string) (int, error) {
+			if s == stepRemove {
+				return 0, syscall.EROFS
+			}
+			return 0, nil
+		}
+		wantThere(t, c, 1, 100, false)
+		if s := c.Stats(); c.Contains(key) || s.Bytes != block || s.Corrupt != 1 {
+			t.Errorf("got %v and %+v, want it gone and its room taken", c.Contains(key), s)
+		}
+		wantThere(t, c, 1, 100, false)
+		if s := c.Stats(); s.Corrupt != 1 {
+			t.Errorf("second read: got %d wrong files, want it not read again", s.Corrupt)
+		}
+		c.disk.fault = nil
+		time.Sleep(longPause)
+		mustWrite(t, c, 1, 100) // over it
+		wantThere(t, c, 1, 100, true)
+		if s := c.Stats(); s.Bytes != block || s.Chunks != 1 {
+			t.Errorf("written over: got %+v, want one chunk", s)
+		}
+	})
+}
+
+// TestLinkInTheCacheLeadsNowhere: a chunk's name that is a link out of the directory is not followed.
+func TestLinkInTheCacheLeadsNowhere(t *testing.T) {
+	dir := t.TempDir()
+	c := open(t, Config{Dir: dir})
+	defer c.Close()
+	key := mustWrite(t, c, 1, 100)
+	file := filepath.Join(dir, filepath.FromSlash(key.name().file()))
+	outside := filepath.Join(t.TempDir(), "chunk")
+	if err := os.Rename(file, outside); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(outside, file); err != nil {
+		t.Fatal(err)
+	}
+	wantThere(t, c, 1, 100, false)
+}

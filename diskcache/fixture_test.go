@@ -1,0 +1,91 @@
+package diskcache
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"hash/crc32"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// chunkOf returns chunk i of a test, of n bytes, and its key.
+func chunkOf(i, n int) (Key, []byte) {
+	data := make([]byte, n)
+	random := rand.NewChaCha8([32]byte{byte(i), byte(i >> 8), 7})
+	_, _ = random.Read(data)
+	return Key{
+		Source: [32]byte{1, 2, 3}, Digest: sha256.Sum256(data), Length: int64(n),
+		CRC32C: crc32.Checksum(data, castagnoli()),
+	}, data
+}
+
+const fixtureDataset = "s3://bucket/photos"
+
+func open(t testing.TB, cfg Config) *Cache {
+	t.Helper()
+	if cfg.Datasets == nil {
+		cfg.Datasets = []string{fixtureDataset}
+	}
+	if cfg.MaxBytes == 0 {
+		cfg.MaxBytes = 1 << 20
+	}
+	c, err := Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func mustWrite(t testing.TB, c *Cache, i, n int) Key {
+	t.Helper()
+	key, data := chunkOf(i, n)
+	if !c.Write(key, uint64(i), data) {
+		t.Fatalf("write chunk %d: not kept", i)
+	}
+	return key
+}
+
+// wantThere reads chunk i, which must be there, or must not.
+func wantThere(t testing.TB, c *Cache, i, n int, want bool) {
+	t.Helper()
+	key, data := chunkOf(i, n)
+	dst := make([]byte, n)
+	got := c.Read(t.Context(), key, dst)
+	if got != want {
+		t.Errorf("read chunk %d: got %v, want %v", i, got, want)
+	}
+	if got && !bytes.Equal(dst, data) {
+		t.Errorf("read chunk %d: got other bytes than were written", i)
+	}
+}
+
+// chunkFiles lists all files below the chunks' directory, with the room that each takes.
+func chunkFiles(t testing.TB, dir string) map[string]int64 {
+	t.Helper()
+	files := map[string]int64{}
+	err := filepath.Walk(filepath.Join(dir, chunkDir), func(p string, info os.FileInfo, err error) error {
+		if err == nil && !info.IsDir() {
+			files[p] = cost(info.Size() - footerSize)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// onlyFile returns the path of the one chunk file below dir.
+func onlyFile(t testing.TB, dir string) string {
+	t.Helper()
+	files := chunkFiles(t, dir)
+	if len(files) != 1 {
+		t.Fatalf("chunk files: got %d, want 1", len(files))
+	}
+	for p := range files {
+		return p
+	}
+	return ""
+}

@@ -1,0 +1,103 @@
+package diskcache
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func put(t *testing.T, dir, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestForeignDirectoriesAreRefused(t *testing.T) {
+	marked := func(version int, dataset string) string {
+		return fmt.Sprintf(`{"format":"millrace disk cache","version":%d,"datasets":[%q]}`, version, dataset)
+	}
+	for name, c := range map[string]struct {
+		files map[string]string
+		size  int64
+		want  []string // words of the error; none: it opens
+	}{
+		"empty":              {},
+		"a mounted disk":     {files: map[string]string{"lost+found": ""}},
+		"killed before mark": {files: map[string]string{lockFile: "", markerTemp: "{"}},
+		"ours":               {files: map[string]string{markerFile: marked(1, fixtureDataset)}},
+		"ours, for nobody":   {files: map[string]string{markerFile: `{"format":"millrace disk cache","version":1}`}},
+		"somebody's files":   {files: map[string]string{"thesis.tex": "x"}, want: []string{"not empty", "thesis.tex", "empty directory"}},
+		"another program's":  {files: map[string]string{markerFile: `{"format":"other","version":1}`}, want: []string{"not what this program writes"}},
+		"no JSON":            {files: map[string]string{markerFile: "x"}, want: []string{"not what this program writes"}},
+		"no version":         {files: map[string]string{markerFile: marked(0, fixtureDataset)}, want: []string{"not what this program writes"}},
+		"newer":              {files: map[string]string{markerFile: marked(2, fixtureDataset)}, want: []string{"newer", "version 2"}},
+		"other dataset":      {files: map[string]string{markerFile: marked(1, "s3://b/mails")}, want: []string{"s3://b/mails", fixtureDataset, "another directory"}},
+		"larger than disk":   {size: 1 << 60, want: []string{"more than", "file system"}},
+	} {
+		dir := t.TempDir()
+		for file, text := range c.files {
+			put(t, dir, file, text)
+		}
+		size := c.size
+		if size == 0 {
+			size = 1 << 20
+		}
+		cache, err := Open(Config{Dir: dir, MaxBytes: size, Datasets: []string{fixtureDataset}})
+		if err == nil {
+			cache.Close()
+		}
+		if (err == nil) != (c.want == nil) {
+			t.Errorf("%s: got %v, want an error: %v", name, err, c.want != nil)
+			continue
+		}
+		for _, word := range c.want {
+			if !strings.Contains(err.Error(), word) || !strings.Contains(err.Error(), dir) {
+				t.Errorf("%s: got %q, want one that names %q and the directory", name, err, word)
+			}
+		}
+		entries, _ := os.ReadDir(dir)
+		if c.files["thesis.tex"] != "" && len(entries) != 1 {
+			t.Errorf("%s: got %d files left in it, want its own alone", name, len(entries))
+		}
+	}
+}
+
+func TestMarkerRemembersDatasets(t *testing.T) {
+	dir := t.TempDir()
+	for _, sets := range [][]string{{"a"}, {"b", "a", "b"}, {"b"}, {"a", "c"}} {
+		c := open(t, Config{Dir: dir, Datasets: sets})
+		c.Close()
+	}
+	text, err := os.ReadFile(filepath.Join(dir, markerFile))
+	if got := strings.Join(strings.Fields(string(text)), ""); err != nil || got != `{"format":"millracediskcache","version":1,"datasets":["a","c","b"]}` {
+		t.Errorf("got %s and %v, want a, c and b", got, err)
+	}
+	if _, err := Open(Config{Dir: dir, MaxBytes: 1 << 20, Datasets: []string{"d"}}); err == nil {
+		t.Error("another dataset: got no error, want one")
+	}
+}
+
+func TestOneProcessPerDirectory(t *testing.T) {
+	dir := t.TempDir()
+	c := open(t, Config{Dir: dir})
+	second, err := Open(Config{Dir: dir, MaxBytes: 1 << 20, Datasets: []string{fixtureDataset}})
+	if err == nil {
+		second.Close()
+	}
+	if err == nil || !strings.Contains(err.Error(), "another process uses it: give each gateway a directory of its own") {
+		t.Errorf("second: got %v, want an error that names the cure", err)
+	}
+	c.Close()
+	open(t, Config{Dir: dir}).Close() // the lock is free again
+}
+
+func TestDirectoryThatIsAFile(t *testing.T) {
+	dir := t.TempDir()
+	put(t, dir, "file", "x")
+	if _, err := Open(Config{Dir: filepath.Join(dir, "file"), MaxBytes: 1 << 20}); err == nil {
+		t.Error("got no error, want one")
+	}
+}
