@@ -18,8 +18,13 @@ func TestWorkedExample(t *testing.T) {
 	var want []string
 	for _, name := range []string{None, Window, Slot, Full} {
 		e := mustPlan(t, Params{Shuffle: name, Window: 2, Seed: 42}, first).Epoch(0)
-		want = append(want, name+" "+spaced(e.Append(nil, 0, 14)))
+		want = append(want, name+" "+joined(e.Append(nil, 0, 14)))
 	}
+	want = append(want, weightedExample(t, first)...)
+	lengths := []uint32{5, 9, 1, 9, 3, 2, 8}
+	a, b := Deal(lengths, 0, 2), Deal(lengths, 1, 2)
+	want = append(want, fmt.Sprintf("that is the places %s (%d bytes) and %s (%d).",
+		joined(a), bytesOf(lengths, a), joined(b), bytesOf(lengths, b)))
 	k := newKey("chunks", 42)
 	large := newPerm(newKey("full", 42, 0), 1000)
 	var begins []uint64
@@ -30,7 +35,7 @@ func TestWorkedExample(t *testing.T) {
 		fmt.Sprintf("`mix(1)` = %#x.", mix(1)),
 		fmt.Sprintf("`key(\"chunks\", 42)` = %#x, its first words are %#x, 0x%016x, %#x,", uint64(k), k.word(0), k.word(1), k.word(2)),
 		fmt.Sprintf("are %d, %d, %d, %d.", k.draw(4, 5), k.draw(3, 4), k.draw(2, 3), k.draw(1, 2)),
-		fmt.Sprintf("= %#x and n = 1000, a = b = %d and perm begins %s.", uint64(large.k), large.a, spaced(begins)),
+		fmt.Sprintf("= %#x and n = 1000, a = b = %d and perm begins %s.", uint64(large.k), large.a, joined(begins)),
 	)
 	for _, name := range []string{Slot, None} {
 		p := mustPlan(t, Params{Shuffle: name, Window: 2, Seed: 42}, first)
@@ -43,4 +48,38 @@ func TestWorkedExample(t *testing.T) {
 	}
 }
 
-func spaced(numbers []uint64) string { return strings.Trim(fmt.Sprint(numbers), "[]") }
+// weightedExample returns the figures of the example with weights.
+func weightedExample(t *testing.T, first []uint64) []string {
+	w := &weighing{first: first, weights: []uint32{1, 0, 5, 2, 2, 2, 2, 2, 0, 1, 4, 3, 1, 3}}
+	var want []string
+	for _, name := range []string{None, Window, Slot, Full} {
+		p := w.plan(t, Params{Shuffle: name, Window: 2, Seed: 42})
+		e := p.Epoch(0)
+		d := e.Draws()
+		samples := e.Append(nil, 0, 14)
+		for i, v := range samples {
+			samples[i] = w.sample(p, d, v)
+		}
+		want = append(want, name+" "+joined(samples))
+		if name != Slot {
+			continue
+		}
+		var begins, counts []uint64
+		for x := range first[len(first)-1] {
+			chunk := int(p.chunks.of(x))
+			lo, _ := d.Of(chunk, w.of(chunk), x-first[chunk])
+			begins = append(begins, lo)
+		}
+		for i := range uint32(len(first) - 1) {
+			counts = append(counts, d.first.size(i))
+		}
+		want = append(want,
+			fmt.Sprintf("V = %d and phi = %d, so that F = %s 14.", d.total, d.phase, joined(begins)),
+			fmt.Sprintf("The chunks hold %s virtual samples.", joined(counts)),
+			fmt.Sprintf("The digest for `slot`, if the snapshot is named `%s`, is %s.", snapshot, p.OrderDigest()),
+		)
+	}
+	return want
+}
+
+func joined[E any](numbers []E) string { return strings.Trim(fmt.Sprint(numbers), "[]") }

@@ -11,9 +11,9 @@ import (
 // of an epoch, laid out in stored order, are its virtual samples; the shuffle orders those.
 //
 // first is that of NewPlan. totals[i] is the sum of the weights of chunk i's samples (that of a hot
-// sample times its repetition), shared by no plan. params.Importance names the weights. Besides what NewPlan refuses, it is an
-// error if that is empty, if there is not one total for each chunk, if a chunk without samples has a
-// weight, or if W is 0 or not below 2^64.
+// sample times its repetition); it is not kept. params.Importance names the weights. Besides what
+// NewPlan refuses, it is an error if that is empty, if there is not one total for each chunk, if a chunk
+// without samples has a weight, or if W is 0 or not below 2^64.
 func NewWeightedPlan(params Params, first, totals []uint64) (*Plan, error) {
 	if params.Importance == "" {
 		return nil, fmt.Errorf("weighted plan %s: no importance names the weights", params.Shuffle)
@@ -113,13 +113,36 @@ func (d *Draws) Sample(chunk int, weights []uint32, v uint64) uint64 {
 	if v < d.first[chunk] || v >= d.first[chunk+1] {
 		panic(fmt.Sprintf("shuffle: chunk %d has no virtual sample %d", chunk, v))
 	}
-	sum, want := uint64(0), d.reach(v)-d.weights[chunk]
-	for place, w := range weights {
-		if sum += uint64(w); sum >= want {
+	left, place := d.reach(v)-d.weights[chunk], 0 // left: of the weight to be reached, at least 1
+	for ; len(weights)-place >= stride; place += stride {
+		sum := sumOf((*[stride]uint32)(weights[place:]))
+		if sum >= left {
+			break
+		}
+		left -= sum
+	}
+	for ; place < len(weights); place++ {
+		w := uint64(weights[place])
+		if w >= left {
 			return uint64(place)
 		}
+		left -= w
 	}
-	panic(fmt.Sprintf("shuffle: weights of chunk %d sum to %d, not to its total", chunk, sum))
+	panic(fmt.Sprintf("shuffle: weights of chunk %d sum to less than its total", chunk))
+}
+
+// stride is how many weights Sample passes over at a time: sums that do not wait for each other.
+const stride = 16
+
+func sumOf(w *[stride]uint32) uint64 {
+	var a, b, c, d uint64
+	for i := 0; i < stride; i += 4 {
+		a += uint64(w[i])
+		b += uint64(w[i+1])
+		c += uint64(w[i+2])
+		d += uint64(w[i+3])
+	}
+	return a + b + c + d
 }
 
 // Of returns the virtual samples of one sample, lo to hi-1, perhaps none: the inverse of Sample.

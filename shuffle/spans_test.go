@@ -17,7 +17,7 @@ func checkSpans(e *Epoch) error {
 		if len(spans) != 0 {
 			return fmt.Errorf("got %d spans, want none", len(spans))
 		}
-		return nil
+		return checkNext(e, 0, nil)
 	}
 	if got := uint64(len(spans)); got != p.Reads() {
 		return fmt.Errorf("got %d spans, want %d, the reads of an epoch", got, p.Reads())
@@ -64,9 +64,27 @@ func checkLaterSpans(e *Epoch, spans []Span) error {
 		if got := slices.Collect(e.Spans(t)); !slices.Equal(got, want) {
 			return fmt.Errorf("Spans(%d): got %v, want %v", t, got, want)
 		}
+		if err := checkNext(e, t, want); err != nil {
+			return err
+		}
 	}
 	for range e.Spans(0) {
 		break // a reader may stop at any span
+	}
+	return nil
+}
+
+// checkNext asks for every chunk, and for one too many, and compares with the spans that end after t.
+func checkNext(e *Epoch, t uint64, spans []Span) error {
+	next := map[uint64]Span{}
+	for _, span := range slices.Backward(spans) {
+		next[span.Chunk] = span
+	}
+	for chunk := range uint64(e.plan.chunks.len()) + 1 {
+		want, found := next[chunk]
+		if got, ok := e.Next(chunk, t); ok != found || ok && got != want {
+			return fmt.Errorf("Next(%d, %d): got %+v, %v, want %+v, %v", chunk, t, got, ok, want, found)
+		}
 	}
 	return nil
 }

@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"flag"
-	"fmt"
 	"os"
 	"os/exec"
 	"testing"
@@ -227,26 +226,26 @@ func TestVectors(t *testing.T) {
 // encodeVectors writes one vector a line.
 func encodeVectors(t *testing.T, v vectors) []byte {
 	var out bytes.Buffer
-	line := func(i int, x any) {
-		data, err := json.Marshal(x)
+	out.WriteString("{\"generator\": [\n")
+	writeLines(t, &out, v.Generator)
+	out.WriteString("],\n\"plans\": [\n")
+	writeLines(t, &out, v.Plans)
+	out.WriteString("]}\n")
+	return out.Bytes()
+}
+
+func writeLines[V any](t *testing.T, out *bytes.Buffer, vectors []V) {
+	for i, v := range vectors {
+		data, err := json.Marshal(v)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if i > 0 {
-			out.WriteString(",\n")
-		}
 		out.Write(data)
+		if i < len(vectors)-1 {
+			out.WriteByte(',')
+		}
+		out.WriteByte('\n')
 	}
-	fmt.Fprintf(&out, "{\"generator\": [\n")
-	for i, x := range v.Generator {
-		line(i, x)
-	}
-	out.WriteString("\n],\n\"plans\": [\n")
-	for i, x := range v.Plans {
-		line(i, x)
-	}
-	out.WriteString("\n]}\n")
-	return out.Bytes()
 }
 
 func TestPythonReproducesTheVectors(t *testing.T) {

@@ -24,8 +24,12 @@ def digest(samples):
     return h.hexdigest()
 
 
+def spread(runs):
+    return [value for value, times in runs for _ in range(times)]
+
+
 def check_plan(vector):
-    counts = [count for count, times in vector["chunks"] for _ in range(times)]
+    counts = spread(vector["chunks"])
     samples = sum(counts)
     plan = order.SHUFFLES[vector["shuffle"]](counts, vector["window"], vector["seed"], vector["epoch"])
     yield "samples", samples, vector["samples"]
@@ -44,18 +48,52 @@ def check_plan(vector):
         yield "share's samples", digest(plan.at(t) for t in positions), s["digest"]
 
 
+def check_importance(vector):
+    counts, weights = spread(vector["chunks"]), spread(vector["weights"])
+    shuffle, window, seed = vector["shuffle"], vector["window"], vector["seed"]
+    plan = order.Importance(shuffle, counts, weights, window, seed, vector["epoch"])
+    samples, total = len(weights), sum(weights)
+    yield "weights", samples, sum(counts)
+    yield "order digest", order.order_digest(shuffle, counts, window, seed, vector["importance"], weights), vector["order_digest"]
+    yield "phase", plan.phase, vector["phase"]
+    yield "draws", digest(plan.draws), vector["draws"]
+    yield "virtual", [plan.order.at(t) for t in vector["positions"]], vector["virtual"]
+    yield "samples", [plan.at(t) for t in vector["positions"]], vector["samples"]
+    yield "draws of", [list(plan.of(x)) for x in vector["of"]], vector["draws_of"]
+    if "digest" in vector:
+        everything = [plan.at(t) for t in range(samples)]
+        yield "digest", digest(everything), vector["digest"]
+        counted = [b - a for a, b in map(plan.of, range(samples))]
+        yield "counts", [everything.count(x) for x in range(min(200, samples))], counted[:200]
+        yield "within one", [x for x in range(samples) if abs(counted[x] * total - samples * weights[x]) >= total], []
+    rest = [w for w in weights if w * samples < total]
+    yield "coverage", [samples - len(rest), sum(rest)], vector["coverage"]
+
+
+def check_balance(vector):
+    yield "shares", order.deal(vector["lengths"], vector["world_size"]), vector["shares"]
+
+
+CHECKS = {
+    "generator": check_generator,
+    "plans": check_plan,
+    "importance": check_importance,
+    "balance": check_balance,
+}
+
+
 def main(path):
     with open(path, encoding="utf-8") as f:
         vectors = json.load(f)
     wrong = compared = 0
-    for section, check in (("generator", check_generator), ("plans", check_plan)):
+    for section in vectors:
         for i, vector in enumerate(vectors[section]):
-            for what, got, want in check(vector):
+            for what, got, want in CHECKS[section](vector):
                 compared += 1
                 if got != want:
                     wrong += 1
                     print(f"{section}[{i}] {what}: got {got}, want {want}")
-    print(f"{len(vectors['plans'])} plans, {compared} comparisons, {wrong} wrong")
+    print(f"{sum(map(len, vectors.values()))} vectors, {compared} comparisons, {wrong} wrong")
     return 1 if wrong or not compared else 0
 
 

@@ -1,7 +1,8 @@
 """The order of docs/order.md, written from that page alone: slow, short, standard library only."""
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from functools import lru_cache
+from hashlib import sha256
 from itertools import accumulate
 from math import gcd, isqrt
 
@@ -263,3 +264,59 @@ def share(samples, size, tail, m, rank, world_size):
     n = size if tail == "pad" else min(size, samples - m * size)
     first, last = m * size + rank * n // world_size, m * size + (rank + 1) * n // world_size
     return [t % samples for t in range(first, last)], max(0, last - max(first, samples))
+
+
+class Importance:
+    """A shuffle whose samples are drawn by weight."""
+
+    def __init__(self, shuffle, counts, weights, window, seed, epoch):
+        self.samples = len(weights)
+        self.sums = prefix(weights)
+        self.total = self.sums[-1]
+        self.phase = word(key("importance", seed, epoch), 0) % self.total
+        self.draws = [self.before(self.sums[x]) for x in prefix(counts)]  # before each chunk
+        virtual = [b - a for a, b in zip(self.draws, self.draws[1:])]
+        self.order = SHUFFLES[shuffle](virtual, window, seed, epoch)
+
+    def before(self, weight):
+        """F, of the sum of the weights before a sample"""
+        return (weight * self.samples + self.phase) // self.total
+
+    def owner(self, v):
+        """The sample of virtual sample v: the least i with P_(i+1) >= the bound."""
+        bound = -(-((v + 1) * self.total - self.phase) // self.samples)
+        return bisect_left(self.sums, bound, lo=1) - 1
+
+    def of(self, x):
+        """The virtual samples of sample x."""
+        return self.before(self.sums[x]), self.before(self.sums[x + 1])
+
+    def at(self, t):
+        return self.owner(self.order.at(t))
+
+
+def deal(lengths, world_size):
+    """The shares of all ranks of a batch whose bytes are balanced."""
+    places = sorted(range(len(lengths)), key=lambda place: (-lengths[place], place))
+    rows = [places[i : i + world_size] for i in range(0, len(places), world_size)]
+    shares = [[] for _ in range(world_size)]
+    for k, row in enumerate(rows):
+        for column, place in enumerate(row):
+            shares[column if k % 2 == 0 else world_size - 1 - column].append(place)
+    return [sorted(share) for share in shares]
+
+
+def order_digest(shuffle, counts, window, seed, importance="", weights=()):
+    """The name of the order of all epochs."""
+    first = prefix(counts)
+    words = [1, key(shuffle), first[-1]]
+    if shuffle != "none" or importance:
+        words.append(seed)
+    if shuffle in ("window", "slot"):
+        words += [window, len(counts)] + first[1:]
+    if importance:
+        name = importance.encode("ascii")
+        words += [len(name)] + [int.from_bytes(name[i : i + 8], "little") for i in range(0, len(name), 8)]
+        sums = prefix(weights)
+        words += [len(counts)] + [sums[b] - sums[a] for a, b in zip(first, first[1:])]
+    return sha256(b"".join(w.to_bytes(8, "little") for w in words)).hexdigest()[:32]

@@ -1,0 +1,205 @@
+package shuffle
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const weightedFile = "testdata/weighted.json"
+
+// weightedVectors are those of what came after vectors.json, which never changes: draws by importance, and shares of equal bytes.
+type weightedVectors struct {
+	Importance []importanceVector `json:"importance"`
+	Balance    []balanceVector    `json:"balance"`
+}
+
+type importanceVector struct {
+	Shuffle     string      `json:"shuffle"`
+	Window      uint64      `json:"window"`
+	Seed        uint64      `json:"seed"`
+	Epoch       uint64      `json:"epoch"`
+	Snapshot    string      `json:"importance"`
+	Chunks      [][2]uint64 `json:"chunks"`  // runs of chunks: samples of each, how many
+	Weights     [][2]uint64 `json:"weights"` // runs of samples: weight of each, how many
+	OrderDigest string      `json:"order_digest"`
+	Phase       uint64      `json:"phase"`
+	Draws       string      `json:"draws"` // digest of the draws before each chunk, and of all
+	Positions   []uint64    `json:"positions"`
+	Virtual     []uint64    `json:"virtual"`
+	Samples     []uint64    `json:"samples"`
+	Of          []uint64    `json:"of"`
+	DrawsOf     [][2]uint64 `json:"draws_of"`
+	Digest      string      `json:"digest,omitempty"`
+	Coverage    [2]uint64   `json:"coverage"` // always drawn, weight of the others
+}
+
+type balanceVector struct {
+	Lengths   []uint32 `json:"lengths"`
+	WorldSize uint64   `json:"world_size"`
+	Shares    [][]int  `json:"shares"`
+}
+
+func (v *importanceVector) weighing() *weighing {
+	w := &weighing{first: (&planVector{Chunks: v.Chunks}).first()}
+	for _, run := range v.Weights {
+		for range run[1] {
+			w.weights = append(w.weights, uint32(run[0]))
+		}
+	}
+	return w
+}
+
+// sample returns the sample in stored order that a virtual one is.
+func (w *weighing) sample(p *Plan, d *Draws, v uint64) uint64 {
+	chunk := d.first.of(v)
+	return p.chunks[chunk] + d.Sample(int(chunk), w.of(int(chunk)), v)
+}
+
+// fill computes the outputs of a vector from its inputs.
+func (v *importanceVector) fill(t *testing.T) {
+	w := v.weighing()
+	p, err := NewWeightedPlan(Params{Shuffle: v.Shuffle, Window: v.Window, Seed: v.Seed, Importance: v.Snapshot}, w.first, w.totals())
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := p.Epoch(v.Epoch)
+	d, s := e.Draws(), p.Samples()
+	v.OrderDigest, v.Phase, v.Draws = p.OrderDigest(), d.phase, digestOf(d.First())
+	v.Positions, v.Virtual, v.Samples, v.Of, v.DrawsOf = nil, nil, nil, nil, nil
+	pick := newKey("vector", v.Seed, v.Epoch)
+	for i := range min(s, 6) {
+		at := pick.draw(i, s)
+		virtual := e.At(at)
+		v.Positions, v.Virtual = append(v.Positions, at), append(v.Virtual, virtual)
+		v.Samples = append(v.Samples, w.sample(p, d, virtual))
+		x := pick.draw(i+100, s)
+		chunk := int(p.chunks.of(x))
+		lo, hi := d.Of(chunk, w.of(chunk), x-p.chunks[chunk])
+		v.Of, v.DrawsOf = append(v.Of, x), append(v.DrawsOf, [2]uint64{lo, hi})
+	}
+	if s <= 2000 {
+		samples := e.Append(nil, 0, s)
+		for i, virtual := range samples {
+			samples[i] = w.sample(p, d, virtual)
+		}
+		v.Digest = digestOf(samples)
+	}
+	stats := NewWeightStats(s, d.total)
+	stats.Add(w.weights)
+	v.Coverage = [2]uint64{stats.always, stats.rest}
+}
+
+func (v *balanceVector) fill() {
+	v.Shares = nil
+	for rank := range v.WorldSize {
+		v.Shares = append(v.Shares, Deal(v.Lengths, rank, v.WorldSize))
+	}
+}
+
+// weightedInputs returns the cases without their results.
+func weightedInputs() weightedVectors {
+	k := newKey("weighted inputs")
+	var v weightedVectors
+	shapes := [][][2]uint64{
+		{{1, 1}}, {{7, 1}}, {{3, 1}, {0, 1}, {5, 1}, {2, 1}, {4, 1}}, {{10, 12}}, {{1, 150}}, {{129, 7}}, {{0, 2}, {40, 30}, {0, 3}, {41, 7}}, {{128, 12}}, {{1000, 100}},
+	}
+	for i := range uint64(60) {
+		shape := shapes[i/4%uint64(len(shapes))]
+		if i >= 36 {
+			shape = nil
+			for j := range 2 + k.draw(i, 30) {
+				shape = append(shape, [2]uint64{k.draw(i<<8|j, 50) + j%2, 1 + k.draw(i<<8|j+128, 3)})
+			}
+		}
+		first := (&planVector{Chunks: shape}).first()
+		v.Importance = append(v.Importance, importanceVector{
+			Shuffle:  []string{Slot, Window, Full, None}[i%4],
+			Window:   []uint64{1, 2, 5, 8, 64, 1<<64 - 1}[k.draw(i+1000, 6)],
+			Seed:     []uint64{0, 42, k.word(i + 2000)}[i%3],
+			Epoch:    []uint64{0, 1, 7, 1<<32 + 1, 1<<64 - 1}[i%5],
+			Snapshot: fmt.Sprintf("%016x", k.word(i+3000))[:1+i%16],
+			Chunks:   shape, Weights: weightRuns(k.with(i), i%5, first[len(first)-1]),
+		})
+	}
+	for i := range uint64(40) {
+		lengths := make([]uint32, k.draw(i+4000, 40)+i%2*20)
+		for j := range lengths {
+			lengths[j] = uint32(k.draw(i<<16|uint64(j), []uint64{3, 100, 1 << 32}[i%3]))
+		}
+		v.Balance = append(v.Balance, balanceVector{Lengths: lengths, WorldSize: 1 + i%9})
+	}
+	return v
+}
+
+// weightRuns returns weights of a kind for s samples: those of ranks, few or none but for one, any, one in five thrice its worth, huge.
+func weightRuns(k key, kind, s uint64) [][2]uint64 {
+	var runs [][2]uint64
+	for i := uint64(0); s > 0; i++ {
+		weight := []uint64{150_902 + k.draw(i, 400_000), k.draw(i, 8) / 7, k.draw(i, 1<<32), 65_536, 1<<32 - 1}[kind]
+		if kind == 3 && i%5 == 0 {
+			weight *= 3
+		}
+		if i == 0 {
+			weight += 7
+			weight = min(weight, 1<<32-1)
+		}
+		n := min(s, 1+k.draw(i+1<<20, 1+s/64))
+		runs = append(runs, [2]uint64{weight, n})
+		s -= n
+	}
+	return runs
+}
+
+func TestWeightedVectors(t *testing.T) {
+	got := weightedInputs()
+	for i := range got.Importance {
+		got.Importance[i].fill(t)
+	}
+	for i := range got.Balance {
+		got.Balance[i].fill()
+	}
+	if *update {
+		if err := os.WriteFile(weightedFile, encodeWeighted(t, got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	data, err := os.ReadFile(weightedFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want weightedVectors
+	if err := json.Unmarshal(data, &want); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the order moved (-committed +computed):\n%s", diff)
+	}
+	if len(want.Importance) < 50 || len(want.Balance) < 30 {
+		t.Errorf("got %d and %d vectors, want at least 50 and 30", len(want.Importance), len(want.Balance))
+	}
+}
+
+// encodeWeighted writes one vector a line.
+func encodeWeighted(t *testing.T, v weightedVectors) []byte {
+	var out bytes.Buffer
+	out.WriteString("{\"importance\": [\n")
+	writeLines(t, &out, v.Importance)
+	out.WriteString("],\n\"balance\": [\n")
+	writeLines(t, &out, v.Balance)
+	out.WriteString("]}\n")
+	return out.Bytes()
+}
+
+func TestPythonReproducesTheWeightedVectors(t *testing.T) {
+	out, err := exec.Command("python3", "-B", "pyorder/check.py", weightedFile).CombinedOutput()
+	if err != nil {
+		t.Fatalf("python3 pyorder/check.py: %v\n%s", err, out)
+	}
+	t.Logf("%s", out)
+}
