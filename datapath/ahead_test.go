@@ -32,14 +32,14 @@ func TestReaderThatHasGoneIsForgotten(t *testing.T) {
 		if !s.resident(0) {
 			t.Error("a chunk went that its reader comes for again")
 		}
-		time.Sleep(readerNew + time.Second) // the bubble's clock
+		time.Sleep(31 * time.Second) // the bubble's clock: longer than one who asked once is waited for
 		read(shuffle.Cursor{}, 395)
 		p.cache.Reclaim(p.budget.Total(), false)
 		if s.resident(0) {
 			t.Error("a chunk stayed whose reader has gone")
 		}
-		if got := p.follow.list(1); len(got) != 0 {
-			t.Errorf("got %d readers to fetch ahead for, want none", len(got))
+		if got := p.readers.Needs(time.Now()); len(got) != 0 {
+			t.Errorf("got %d chunks to fetch ahead, want none", len(got))
 		}
 		stop()
 		run.Wait()
@@ -68,66 +68,12 @@ func TestReaderThatWaitsHasNotGone(t *testing.T) {
 		wg.Go(func() { read(40, time.Minute) })
 		synctest.Wait()
 		time.Sleep(30 * time.Second) // the bubble's clock
-		if p.follow.forget(time.Now()) {
+		if p.readers.Forget(time.Now()); !p.readers.Expected(s, 5) {
 			t.Error("a reader was forgotten while it waited")
 		}
 		wg.Wait()
-		if p.follow.forget(time.Now()) {
+		if p.readers.Forget(time.Now()); !p.readers.Expected(s, 5) {
 			t.Error("a reader was forgotten when it had just got its batch")
 		}
 	})
-}
-
-// A reader that comes back before anybody else missed it is the same one.
-func TestReaderThatComesBackIsTheSame(t *testing.T) {
-	d := newDataset(t, 52, same(40, 1000), 10, 1<<20)
-	p := newPath(t, Config{Budget: bud(8 << 20)})
-	s := p.Open(d.index, d.store, "set/")
-	plan := d.plan(t, shuffle.None, 0)
-	now := time.Unix(1e9, 0)
-	for i, pause := range []time.Duration{0, time.Millisecond, time.Hour} {
-		now = now.Add(pause)
-		r, _, first := p.follow.move(s, shuffle.Cursor{Plan: plan, Epoch: plan.Epoch(0), First: uint64(i), End: uint64(i) + 1, BatchSize: 1}, now)
-		p.follow.ended(r, now)
-		if want := i == 0; first != want || len(p.follow.list(1)) != 1 {
-			t.Errorf("read %d: got a new reader: %v, of %d, want %v, of one", i, first, len(p.follow.list(1)), want)
-		}
-	}
-}
-
-// A plan that was dropped and prepared again is the same plan, so its reader is the same.
-func TestReaderKeepsItsPlaceWhenItsPlanIsPreparedAgain(t *testing.T) {
-	d := newDataset(t, 52, same(40, 1000), 10, 1<<20)
-	p := newPath(t, Config{Budget: bud(8 << 20)})
-	s := p.Open(d.index, d.store, "set/")
-	for i, seed := range []uint64{7, 7, 8} {
-		plan, err := shuffle.NewPlan(shuffle.Params{Shuffle: shuffle.Window, Window: 2, Seed: seed}, d.index.First())
-		must(t, err)
-		r, first := p.moved(s, shuffle.Cursor{Plan: plan, Epoch: plan.Epoch(0), First: uint64(i), End: uint64(i) + 1, BatchSize: 1})
-		p.follow.ended(r, time.Now())
-		if want := i != 1; first != want {
-			t.Errorf("read %d, seed %d: got a new reader: %v, want %v", i, seed, first, want)
-		}
-	}
-	if got := len(p.follow.list(1)); got != 2 {
-		t.Errorf("got %d readers, want one for each seed", got)
-	}
-}
-
-// What the readers keep alive is bounded by the budget: of many plans of a large dataset only the newest are followed.
-func TestReadersKeepFewLargePlans(t *testing.T) {
-	d := newDataset(t, 53, same(400, 1000), 1, 1<<20) // 400 chunks: 100 KiB a reader
-	for total, want := range map[int64]int{64 << 20: 20, 16 << 20: 5, 1 << 20: 1} {
-		p := newPath(t, Config{Budget: bud(total)})
-		s := p.Open(d.index, d.store, "set/")
-		for seed := range uint64(25) {
-			plan, err := shuffle.NewPlan(shuffle.Params{Shuffle: shuffle.Window, Window: 2, Seed: seed}, d.index.First())
-			must(t, err)
-			r, _ := p.moved(s, shuffle.Cursor{Plan: plan, Epoch: plan.Epoch(0), End: 1, BatchSize: 1})
-			p.follow.ended(r, time.Now())
-		}
-		if got := len(p.follow.list(1)); got != want {
-			t.Errorf("got %d readers followed with a budget of %d bytes, want %d", got, total, want)
-		}
-	}
 }

@@ -45,11 +45,14 @@ func (f *fetch) want(chunks []int) {
 			f.numbers = append(f.numbers, c)
 		}
 		f.place[n] = at
+		if f.source.number == 0 {
+			f.source.path.homes.also(k, f.source, c)
+		}
 	}
 }
 
-func (f *fetch) request(warm bool) chunkcache.Request[key] {
-	return chunkcache.Request[key]{Wants: f.wants, Warm: warm, Ahead: f.ahead, Group: f.group, Load: f.load}
+func (f *fetch) request() chunkcache.Request[key] {
+	return chunkcache.Request[key]{Wants: f.wants, Ahead: f.ahead, Group: f.group, Load: f.load}
 }
 
 // group lists which of the missing wants one store read brings.
@@ -106,6 +109,7 @@ func (f *fetch) load(ctx context.Context, fills []*chunkcache.Fill[key]) error {
 	bufs := make([][]byte, len(fills))
 	for i, fill := range fills {
 		bufs[i] = fill.Bytes()
+		s.path.homes.add(fill.Key(), s, f.numbers[fill.Index])
 	}
 	first := f.numbers[fills[0].Index]
 	sums := newSums(bufs)
@@ -224,7 +228,8 @@ func (s *Source) read(ctx context.Context, ext chunkindex.Extent, held bool, dst
 	shard := s.index.Shard(ext.Shard)
 	ref := objstore.Ref{Key: s.prefix + shard.Key, ETag: shard.ETag, VersionID: shard.VersionID}
 	s.path.storeReads.Add(1)
-	if err := s.store.ReadRange(ctx, ref, ext.Offset, dst...); err != nil {
+	err := s.path.rates.timed(ctx, n, func(ctx context.Context) error { return s.store.ReadRange(ctx, ref, ext.Offset, dst...) })
+	if err != nil {
 		return err
 	}
 	s.path.storeBytes.Add(uint64(n))

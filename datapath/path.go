@@ -1,7 +1,7 @@
 package datapath
 
 import (
-	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -10,6 +10,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/internal/budget"
 	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/lookahead"
 )
 
 // Defaults of Config.
@@ -24,6 +25,7 @@ type Config struct {
 	Fetchers   int            // store reads side by side, 12
 	PartSize   int64          // bytes of one store read, near 16 MiB
 	CheckSHA   bool           // compare SHA-256 too when a chunk arrives
+	Policy     Policy         // which chunk goes first, PolicyPlan
 	NoPrefetch bool
 	Debug      bool // poison freed memory and panic at leases closed twice: for tests
 }
@@ -46,15 +48,16 @@ type Path struct {
 	cache  *chunkcache.Cache[key]
 	tables *chunkcache.Objects[tableKey, *chunkindex.Table]
 	gate   *gate
-	follow *followers
 	failed failures
+	homes  homes
+	rates  rates
 	kick   chan struct{} // holds one token: a reader has moved, or a store read has ended
 
 	segments sync.Pool // of *[][]byte: the lists of bodies that are closed
 
-	marking sync.Mutex // held while chunks are marked as expected
-
-	ranks ranks
+	readers *lookahead.Readers
+	marks   marks
+	flights flights
 
 	mu   sync.Mutex // guards open, and when each was read
 	open []*Source
@@ -75,14 +78,17 @@ func New(cfg Config) *Path {
 	p := &Path{
 		cfg:    cfg,
 		budget: cfg.Budget,
-		cache:  chunkcache.New(chunkcache.Config[key]{Budget: cfg.Budget, Debug: cfg.Debug}),
 		kick:   make(chan struct{}, 1),
 	}
+	p.cache = chunkcache.New(chunkcache.Config[key]{
+		Budget: cfg.Budget, Policy: cfg.Policy.of(p.nextUse), Evicted: p.homes.drop, Debug: cfg.Debug,
+	})
 	p.gate = &gate{limit: cfg.Fetchers, idle: p.look}
-	p.ranks.known = map[rankKey]*rank{}
 	p.segments.New = func() any { return new([][]byte) }
-	p.follow = newFollowers(cfg.Budget.Total())
-	p.tables = chunkcache.NewObjects[tableKey](cfg.Budget, max(cfg.Budget.Total()/tableShare, 1), (*chunkindex.Table).Bytes,
+	total := cfg.Budget.Total()
+	p.readers = lookahead.New(lookahead.Config{Budget: ahead(total), Plans: total / readerShare})
+	p.marks.horizon = p.readers.Horizon()
+	p.tables = chunkcache.NewObjects[tableKey](cfg.Budget, max(total/tableShare, 1), (*chunkindex.Table).Bytes,
 		func(n int64) { p.cache.Reclaim(n, false) })
 	cfg.Budget.SetReclaim(p.reclaim, p.reclaimable)
 	return p
@@ -110,6 +116,12 @@ func (p *Path) Close() {
 	p.cache.Drop()
 	p.tables.Reclaim(p.budget.Total() + 1)
 }
+
+// ahead returns how much of a budget is used for what readers come for: the rest is for bodies.
+func ahead(total int64) int64 { return total / 10 * 7 }
+
+// readerShare is the part of the budget that the readers' plans may keep alive beside it: a thirty-second.
+const readerShare = 32
 
 // tableShare is the part of the budget that sample tables may take at most: a sixteenth.
 const tableShare = 16
@@ -170,8 +182,12 @@ func (p *Path) fits(s *Source, now time.Time) bool {
 	return sum <= ahead(p.budget.Total())
 }
 
-// Readers returns what is known of those who read.
-func (p *Path) Readers() []Reader { return p.ranks.list(time.Now()) }
+// Readers returns what is known of those who read, in the order in which their datasets were opened.
+func (p *Path) Readers() []lookahead.Reader {
+	rs := p.readers.List(time.Now())
+	slices.SortStableFunc(rs, func(a, b lookahead.Reader) int { return a.Dataset.(*Source).place - b.Dataset.(*Source).place })
+	return rs
+}
 
 // Stats is a snapshot of the path's counters.
 type Stats struct {
@@ -195,84 +211,5 @@ func (p *Path) Stats() Stats {
 		PrefetchedChunks: p.prefetched.Load(),
 		OpenLeases:       c.OpenLeases, TableBytes: p.tables.Bytes(),
 		BudgetTotal: p.budget.Total(), BudgetInUse: p.budget.InUse(), BudgetPeak: p.budget.Peak(),
-	}
-}
-
-// gate lets a fixed number of store reads run. A request's read waits only for other
-// requests' reads; one made ahead starts only while there is room beside all of them.
-type gate struct {
-	limit int
-	idle  func() // called when a place is free that no request waits for; must not block
-
-	mu     sync.Mutex
-	demand int
-	ahead  int
-	queue  []chan struct{} // requests, in order of arrival
-}
-
-// enter waits for a place for a request's read.
-func (g *gate) enter(ctx context.Context) error {
-	g.mu.Lock()
-	if g.demand < g.limit {
-		g.demand++
-		g.mu.Unlock()
-		return nil
-	}
-	turn := make(chan struct{})
-	g.queue = append(g.queue, turn)
-	g.mu.Unlock()
-	select {
-	case <-turn:
-		return nil
-	case <-ctx.Done():
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for i, c := range g.queue {
-		if c == turn {
-			g.queue = append(g.queue[:i], g.queue[i+1:]...)
-			return context.Cause(ctx)
-		}
-	}
-	g.pass() // the place came at the same moment
-	return context.Cause(ctx)
-}
-
-func (g *gate) leave() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.pass()
-}
-
-// pass gives a request's place to the next one, or back. The caller holds mu.
-func (g *gate) pass() {
-	if len(g.queue) > 0 {
-		close(g.queue[0])
-		g.queue = g.queue[1:]
-		return
-	}
-	g.demand--
-	g.idle()
-}
-
-// enterAhead takes a place for a read made ahead, if there is one now and fewer than most of them are under way.
-func (g *gate) enterAhead(most int) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.ahead >= most || g.demand+g.ahead >= g.limit {
-		return false
-	}
-	g.ahead++
-	return true
-}
-
-// leaveAhead gives such a place back. After a read that failed nobody is told: the next one ahead would
-// fail too, and at once.
-func (g *gate) leaveAhead(failed bool) {
-	g.mu.Lock()
-	g.ahead--
-	g.mu.Unlock()
-	if !failed {
-		g.idle()
 	}
 }

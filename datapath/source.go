@@ -32,23 +32,6 @@ type Source struct {
 // Read brings all ranges of one batch. at says where the reader stands (zero: no plan); it changes speed only.
 // Errors: *chunkindex.RangeError, budget.ErrTooLarge, budget.ErrOverloaded, or the context's.
 func (s *Source) Read(ctx context.Context, at shuffle.Cursor, chunks []chunkindex.ChunkRanges) (*chunkindex.Body, error) {
-	if at.Plan == nil {
-		return s.bring(ctx, at, chunks)
-	}
-	v := s.path.ranks.asked(s, at, time.Now())
-	body, err := s.bring(ctx, at, chunks)
-	v.answered(time.Now())
-	if err != nil {
-		v.ended(time.Now())
-		return nil, err
-	}
-	return chunkindex.NewBody(body.Segments, body.Tiers, func() {
-		body.Close()
-		v.ended(time.Now())
-	}), nil
-}
-
-func (s *Source) bring(ctx context.Context, at shuffle.Cursor, chunks []chunkindex.ChunkRanges) (*chunkindex.Body, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
@@ -56,17 +39,27 @@ func (s *Source) bring(ctx context.Context, at shuffle.Cursor, chunks []chunkind
 	if err != nil {
 		return nil, err
 	}
-	b.fits = at.Epoch != nil && s.path.fits(s, time.Now())
-	b.local = at.Epoch != nil && at.Epoch.Local()
-	if b.local {
-		var r *reader
-		r, b.first = s.path.moved(s, at)
-		defer func() {
-			if s.path.follow.ended(r, time.Now()) {
-				s.path.look()
-			}
-		}()
+	if at.Plan == nil || at.Epoch == nil {
+		return s.bring(ctx, at, b)
 	}
+	v := s.path.readers.Asked(s, at, time.Now())
+	s.path.mark()
+	b.fits, b.local, b.first = s.path.fits(s, time.Now()), at.Epoch.Local(), v.First()
+	body, err := s.bring(ctx, at, b)
+	if v.Answered(time.Now()) {
+		s.path.look()
+	}
+	if err != nil {
+		v.Ended(time.Now())
+		return nil, err
+	}
+	return chunkindex.NewBody(body.Segments, body.Tiers, func() {
+		body.Close()
+		v.Ended(time.Now())
+	}), nil
+}
+
+func (s *Source) bring(ctx context.Context, at shuffle.Cursor, b *batch) (*chunkindex.Body, error) {
 	var whole, ranged []int
 	for i, c := range b.chunks {
 		if s.pays(at, b, c) {
@@ -123,25 +116,21 @@ func (s *Source) extent(chunk int, r chunkindex.Range) chunkindex.Extent {
 	return chunkindex.Extent{Shard: e.Shard, Offset: e.Offset + int64(r.Offset), Length: int64(r.Length)}
 }
 
-// readCost is what one more store read costs, in bytes of transfer: measured, ranged reads
-// win below about 13 wanted samples in a chunk of 8 MiB.
-const readCost = 8 << 20 / 13
-
-// pays reports whether a chunk should be in memory as a whole.
+// pays reports whether a chunk should be in memory as a whole: decided by what the plans say will be used of it while it stays.
 func (s *Source) pays(at shuffle.Cursor, b *batch, c chunkindex.ChunkRanges) bool {
 	desc := s.index.Chunk(c.Chunk)
-	if s.path.cache.Contains(s.key(c.Chunk)) || len(s.index.Extents(c.Chunk)) != 1 {
+	if s.path.cache.Contains(s.key(c.Chunk)) || len(s.index.Extents(c.Chunk)) != 1 || b.fits {
 		return true
 	}
-	if b.fits || b.local && s.path.follow.expected(s.key(c.Chunk)) {
-		return true // the rest of it will be wanted, and it will still be there
+	if h := s.path.readers.Horizon(); b.local && h.Has(s, c.Chunk) {
+		return s.worth(c.Chunk, max(h.Samples(s, c.Chunk), uint64(len(c.Ranges))))
 	}
 	wanted := bytesOf(c)
 	if at.Epoch != nil {
 		// It would be gone before the rest of it is wanted, so it is read again each time.
 		return wanted >= desc.Length-desc.Length/8
 	}
-	return desc.Length-wanted < int64(len(c.Ranges)-1)*readCost
+	return desc.Length-wanted < int64(len(c.Ranges)-1)*s.path.rates.cost()
 }
 
 // acquire leases chunks, each given by its number in b.chunks. place maps these to the leases.
@@ -152,7 +141,7 @@ func (s *Source) acquire(ctx context.Context, b *batch, which []int) (l *chunkca
 	}
 	f := &fetch{source: s, first: b.first}
 	f.want(chunks)
-	wait, err := s.path.cache.Start(ctx, f.request(b.local))
+	wait, err := s.path.cache.Start(ctx, f.request())
 	if err != nil {
 		return nil, nil, err
 	}

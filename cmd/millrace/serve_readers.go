@@ -1,14 +1,18 @@
 package main
 
-import "github.com/millrace-data/millrace/gateway"
+import (
+	"github.com/millrace-data/millrace/datapath"
+	"github.com/millrace-data/millrace/gateway"
+)
 
 // readers names the data path's readers for people.
 func (s *server) readers() []gateway.Reader {
 	known := s.path.Readers()
 	out := make([]gateway.Reader, len(known))
 	for i, r := range known {
+		source, _ := r.Dataset.(*datapath.Source)
 		out[i] = gateway.Reader{
-			Dataset: s.names[r.Source], Shuffle: r.Params.Shuffle, Window: r.Params.Window, Seed: r.Params.Seed,
+			Dataset: s.names[source], Shuffle: r.Params.Shuffle, Window: r.Params.Window, Seed: r.Params.Seed,
 			BatchSize: r.BatchSize, WorldSize: r.WorldSize, Rank: r.Rank, Epoch: r.Epoch, Batch: r.Batch,
 			BatchesBehind: r.Behind, SamplesPerSecond: r.Rate, ThinkMS: float64(r.Think.Microseconds()) / 1000,
 			WaitingShare: r.Waiting, EpochLeftSeconds: r.Left.Seconds(), IdleSeconds: r.Idle.Seconds(),

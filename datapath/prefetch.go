@@ -1,0 +1,177 @@
+package datapath
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/millrace-data/millrace/lookahead"
+)
+
+// Run maps memory, then prefetches until ctx ends, and returns when everything it started has ended.
+func (p *Path) Run(ctx context.Context) error {
+	var started sync.WaitGroup
+	defer started.Wait()
+	p.populate(ctx)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-p.kick:
+		}
+		now := time.Now()
+		needs := p.readers.Needs(now)
+		p.mark()
+		if !p.cfg.NoPrefetch {
+			p.prefetch(ctx, p.missing(needs, now), &started)
+		}
+	}
+}
+
+// look makes Run look again for what to fetch ahead.
+func (p *Path) look() {
+	select {
+	case p.kick <- struct{}{}:
+	default:
+	}
+}
+
+// missing returns the needs that are not in memory nor on their way there, and that a read of the whole chunk pays for.
+func (p *Path) missing(needs []lookahead.Need, now time.Time) []lookahead.Need {
+	return slices.DeleteFunc(needs, func(n lookahead.Need) bool {
+		s := n.Dataset.(*Source)
+		k := s.key(n.Chunk)
+		return p.cache.Contains(k) || p.failed.has(now, k) || !s.worth(n.Chunk, n.Samples)
+	})
+}
+
+// prefetch starts reads of what readers will need, the one first that a reader would stall for first, until there is
+// no room or a reader has moved. Each fetcher that is free takes the read whose deadline comes first of all: Lobster's
+// greedy allocation, which gives one more fetcher to whoever is the slowest to get its data, taken chunk by
+// chunk. Requests go before all of them.
+func (p *Path) prefetch(ctx context.Context, missing []lookahead.Need, started *sync.WaitGroup) {
+	for len(missing) > 0 {
+		if p.budget.Waiting() > 0 {
+			return
+		}
+		group, rest := p.together(missing)
+		most := p.cfg.Fetchers
+		if group[0].First {
+			most = early(most)
+		}
+		if p.gate.enterAhead(most) {
+			if !p.start(ctx, group, started) {
+				return
+			}
+		} else if !group[0].First {
+			return // whoever leaves makes Run look again
+		}
+		if missing = rest; len(p.kick) > 0 {
+			return
+		}
+	}
+}
+
+// early is how many of the fetchers may work ahead of a reader that waits for its first batch: so few that it waits
+// a third longer at most, and enough that the line does not run dry when its chunks are there.
+func early(fetchers int) int { return max(fetchers/4, 1) }
+
+// nearNeeds is how far ahead in the queue a chunk may stand that the read of one before it carries along.
+const nearNeeds = 32
+
+// together returns the first of the missing chunks, and with it those near it in the queue that lie behind it in the same
+// shard, as many as one store read brings, and the others.
+func (p *Path) together(missing []lookahead.Need) (group, rest []lookahead.Need) {
+	s := missing[0].Dataset.(*Source)
+	chunks := []int{missing[0].Chunk}
+	taken := map[int]bool{0: true}
+	for {
+		last := chunks[len(chunks)-1]
+		i := 1 + slices.IndexFunc(missing[1:min(nearNeeds, len(missing))], func(n lookahead.Need) bool {
+			return n.Dataset == missing[0].Dataset && n.Chunk == last+1 && n.First == missing[0].First
+		})
+		if i == 0 || len(s.group(append(chunks, last+1), p.cfg.PartSize)) > 1 {
+			break
+		}
+		chunks, taken[i] = append(chunks, last+1), true
+	}
+	for i, n := range missing {
+		if taken[i] {
+			group = append(group, n)
+		} else {
+			rest = append(rest, n)
+		}
+	}
+	slices.SortFunc(group, func(a, b lookahead.Need) int { return a.Chunk - b.Chunk })
+	return group, rest
+}
+
+// start starts one read ahead, for which the caller has taken a place, and reports whether there was room for it.
+func (p *Path) start(ctx context.Context, group []lookahead.Need, started *sync.WaitGroup) bool {
+	f := &fetch{source: group[0].Dataset.(*Source), ahead: true}
+	chunks := make([]int, len(group))
+	for i, n := range group {
+		chunks[i] = n.Chunk
+	}
+	f.want(chunks)
+	ctx, cancel := context.WithCancel(ctx)
+	wait, err := p.cache.Start(ctx, f.request())
+	if err != nil {
+		cancel()
+		p.gate.leaveAhead(true)
+		return false
+	}
+	done := p.flights.begin(f.source, chunks, cancel)
+	started.Go(func() {
+		defer done()
+		l, err := wait()
+		if err == nil { // an error is for whoever needs the chunk
+			p.prefetched.Add(uint64(l.Len()))
+			l.Close()
+		}
+		p.gate.leaveAhead(err != nil && ctx.Err() == nil)
+	})
+	return true
+}
+
+// flights are the reads ahead that are under way.
+type flights struct {
+	mu  sync.Mutex // guards all
+	all map[*flight]struct{}
+}
+
+type flight struct {
+	source *Source
+	chunks []int
+	cancel func()
+}
+
+// begin notes a read, until the function it returns is called.
+func (fs *flights) begin(s *Source, chunks []int, cancel func()) (done func()) {
+	f := &flight{s, chunks, cancel}
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	if fs.all == nil {
+		fs.all = map[*flight]struct{}{}
+	}
+	fs.all[f] = struct{}{}
+	return func() {
+		cancel()
+		fs.mu.Lock()
+		defer fs.mu.Unlock()
+		delete(fs.all, f)
+	}
+}
+
+// keep gives up the reads that nobody comes for any more, because their reader has gone or jumped. A request that waits for
+// one keeps it: a load belongs to its waiters together.
+func (fs *flights) keep(h *lookahead.Horizon) {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	for f := range fs.all {
+		if !slices.ContainsFunc(f.chunks, func(c int) bool { return h.Has(f.source, c) }) {
+			f.cancel()
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package datapath
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/millrace-data/millrace/internal/objstore"
+)
+
+const (
+	// readCost is what one more store read costs, in bytes of transfer, until the store is measured: on a machine of
+	// our own, ranged reads win below about 13 wanted samples in a chunk of 8 MiB.
+	readCost = 8 << 20 / 13
+	// A measured cost beyond these says more of one bad moment than of a store.
+	leastReadCost, mostReadCost = 64 << 10, 16 << 20
+
+	ratedReads = 16       // reads before the measured cost counts
+	ratedBytes = 64 << 10 // shorter ones say nothing of the stream's rate
+)
+
+// rates is what the store needs for a read: the time to the first bytes, and the rate of one stream from
+// then on, each the mean of late.
+type rates struct {
+	mu     sync.Mutex // guards what follows
+	reads  int
+	first  float64 // seconds
+	stream float64 // bytes per second
+}
+
+// note adds one read: the time to its first bytes, and that of the others.
+func (r *rates) note(first time.Duration, bytes int64, rest time.Duration) {
+	if bytes < ratedBytes || rest <= 0 {
+		return
+	}
+	rate := float64(bytes) / rest.Seconds()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.reads++
+	weight := max(1/float64(r.reads), 1./32)
+	r.first += (first.Seconds() - r.first) * weight
+	r.stream += (rate - r.stream) * weight
+}
+
+// cost returns what one more store read costs, in bytes of transfer.
+func (r *rates) cost() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.reads < ratedReads {
+		return readCost
+	}
+	return int64(min(max(r.first*r.stream, leastReadCost), mostReadCost))
+}
+
+// timed measures one read of n bytes that fn makes with the context it is given.
+func (r *rates) timed(ctx context.Context, n int, fn func(context.Context) error) error {
+	begin := time.Now()
+	var first time.Time
+	var came int64
+	report := objstore.Progress(ctx)
+	err := fn(objstore.WithProgress(ctx, func(filled int64) {
+		if first.IsZero() {
+			first, came = time.Now(), filled
+		}
+		report(filled)
+	}))
+	if err == nil && !first.IsZero() {
+		r.note(first.Sub(begin), int64(n)-came, time.Since(first))
+	}
+	return err
+}
+
+// worth reports whether a chunk is read as a whole when so many of its samples are still wanted while it stays: the bytes
+// that nobody wants must cost less than the reads that the wanted samples would take one by one.
+func (s *Source) worth(chunk int, samples uint64) bool {
+	c := s.index.Chunk(chunk)
+	samples = min(samples, uint64(c.Samples))
+	if len(s.index.Extents(chunk)) != 1 || samples == uint64(c.Samples) {
+		return true
+	}
+	wanted := int64(float64(c.Length) * float64(samples) / float64(c.Samples))
+	return c.Length-wanted < (int64(samples)-1)*s.path.rates.cost()
+}
