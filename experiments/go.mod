@@ -5,6 +5,7 @@ go 1.26.0
 require (
 	github.com/millrace-data/millrace v0.0.0
 	golang.org/x/sync v0.24.0
+	gonum.org/v1/gonum v0.16.0
 	gonum.org/v1/plot v0.17.0
 )
 
