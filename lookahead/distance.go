@@ -1,0 +1,67 @@
+package lookahead
+
+import (
+	"math"
+	"time"
+)
+
+// Never is the distance of a chunk that nobody is known to come for.
+const Never = time.Duration(math.MaxInt64)
+
+// Distance returns how long it is until any known reader needs a chunk, at its demand and from where it stands. Unlike an
+// instant of Next it does not pass while a reader is kept waiting. For a chunk that is in memory for its next use, again asks
+// for the one after that. Distance takes no lock.
+func (r *Readers) Distance(d Dataset, chunk int, again bool) time.Duration {
+	first, second := Never, Never
+	all := *r.standing.Load()
+	for i := range all {
+		s := &all[i]
+		if s.dataset != d {
+			continue
+		}
+		uses, n := s.uses(uint64(chunk))
+		for _, at := range uses[:n] {
+			if s.next == nil && at >= (s.epoch.Number()+1)*s.total {
+				r.wanted.Store(true)
+			}
+			left := takes(at-s.epoch.Number()*s.total-s.first, s.rate)
+			first, second = min(first, left), min(second, max(first, left))
+		}
+	}
+	if again {
+		return second
+	}
+	return first
+}
+
+// uses returns the positions, counted from epoch 0, of the reader's next two uses of a chunk, as far as they are known.
+func (s *standing) uses(chunk uint64) (at [2]uint64, n int) {
+	begin := s.epoch.Number() * s.total
+	for from := s.first; n < 2; n++ {
+		span, ok := s.epoch.Next(chunk, from)
+		if !ok {
+			break
+		}
+		at[n] = begin + max(span.From, s.first)
+		from = span.To
+	}
+	for from := uint64(0); n < 2 && s.next != nil; n++ {
+		span, ok := s.next.Next(chunk, from)
+		if !ok {
+			break
+		}
+		at[n] = begin + s.total + span.From
+		from = span.To
+	}
+	epoch := uint64(1)
+	if s.next != nil {
+		epoch = 2
+	}
+	if n == 0 && epoch == 2 {
+		return at, 0 // an order that never needs it, or whose needs nobody can tell
+	}
+	for ; n < 2; epoch, n = epoch+1, n+1 {
+		at[n] = begin + epoch*s.total + s.total/2 // as good as any until that epoch is prepared
+	}
+	return at, n
+}

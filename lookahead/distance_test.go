@@ -1,0 +1,61 @@
+package lookahead_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/millrace-data/millrace/lookahead"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// stored is a dataset of chunks of one byte, none of which is in memory.
+type stored struct{ chunks int }
+
+func (d *stored) Chunks() int       { return d.chunks }
+func (d *stored) Cost(int) int64    { return 1 }
+func (d *stored) Resident(int) bool { return false }
+
+// TestDistance: in stored order chunk c holds positions 10c to 10c+10. The reader has never thought between
+// two batches, so it takes a billionth of a second for a sample.
+func TestDistance(t *testing.T) {
+	const chunks, size = 4, 10
+	now := time.Unix(1000, 0)
+	plan, err := shuffle.NewPlan(shuffle.Params{Shuffle: shuffle.None}, []uint64{0, 10, 20, 30, 40})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &stored{chunks}
+	r := lookahead.New(lookahead.Config{Budget: 1})
+	if got := r.Distance(d, 0, false); got != lookahead.Never {
+		t.Errorf("nobody reads: got %v, want never", got)
+	}
+	cursor := shuffle.Cursor{Plan: plan, Epoch: plan.Epoch(5), First: 20, End: 30, BatchSize: size}
+	v := r.Asked(d, cursor, now)
+	v.Answered(now)
+	v.Ended(now)
+	want := func(when string, chunk int, again bool, samples time.Duration) {
+		t.Helper()
+		if got := r.Distance(d, chunk, again); (got+5)/10*10 != samples { // to whole chunks: the rate is no whole number
+			t.Errorf("%s, chunk %d, again %v: got %d samples, want %d", when, chunk, again, got, samples)
+		}
+	}
+	const middle = 60 - 20 // of an epoch that is not prepared
+	for _, w := range []struct {
+		chunk        int
+		first, again time.Duration
+	}{{0, middle, middle + 40}, {2, 0, middle}, {3, 10, middle}} {
+		want("next epoch unknown", w.chunk, false, w.first)
+		want("next epoch unknown", w.chunk, true, w.again)
+	}
+	r.Needs(now) // prepares the next epoch, since it was asked for
+	for _, w := range []struct {
+		chunk        int
+		first, again time.Duration
+	}{{0, 20, 100 - 20}, {1, 30, 100 - 20}, {2, 0, 40}, {3, 10, 50}} {
+		want("next epoch known", w.chunk, false, w.first)
+		want("next epoch known", w.chunk, true, w.again)
+	}
+	if got := r.Distance(&stored{chunks}, 0, false); got != lookahead.Never {
+		t.Errorf("another dataset: got %v, want never", got)
+	}
+}
