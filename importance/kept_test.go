@@ -1,0 +1,214 @@
+package importance
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/internal/objstore/memstore"
+)
+
+// keepAll reports to a bucket that refuses writes.
+func keepAll(t *testing.T, l *Log, reports ...Report) {
+	t.Helper()
+	for _, r := range reports {
+		_, err := l.Add(t.Context(), r)
+		var ro *ReadOnlyError
+		if !errors.Is(err, ErrReadOnly) || !errors.As(err, &ro) || !ro.Kept {
+			t.Fatalf("got %v, want a kept report", err)
+		}
+	}
+}
+
+func wantKept(t *testing.T, l *Log, want int) {
+	t.Helper()
+	if got, err := l.Kept(t.Context()); err != nil || got != want {
+		t.Errorf("kept: got %d, %v, want %d", got, err, want)
+	}
+}
+
+func TestReadOnlyBucketKeepsReports(t *testing.T) {
+	store, plain, dir := memstore.New(), memstore.New(), t.TempDir()
+	inDir := func(c *Config) { c.Dir = dir }
+	reports := epochReports(epochLosses(43, 1))
+	denied(store, true)
+	l := newLog(t, store, inDir)
+	keepAll(t, l, reports[:2]...)
+	keepAll(t, l, reports[0]) // again: kept once
+	wantKept(t, l, 2)
+	l.Close()
+
+	l = newLog(t, store, inDir) // after a restart
+	wantKept(t, l, 2)
+	if _, err := l.Flush(t.Context()); !errors.Is(err, ErrReadOnly) || !errors.Is(err, objstore.ErrDenied) {
+		t.Errorf("flush: got %v, want %v", err, ErrReadOnly)
+	}
+	keepAll(t, l, reports[2:]...)
+	if _, err := l.Freeze(t.Context(), request()); !errors.Is(err, ErrReadOnly) {
+		t.Errorf("freeze: got %v, want %v", err, ErrReadOnly)
+	}
+	wantKept(t, l, len(reports))
+
+	denied(store, false)
+	add(t, newLog(t, plain), reports...)
+	if got, want := freeze(t, l, request()).Digest, freeze(t, newLog(t, plain), request()).Digest; got != want {
+		t.Errorf("snapshot of reports that were kept: got %s, want %s", got, want)
+	}
+	wantKept(t, l, 0)
+	if done, err := l.Flush(t.Context()); err != nil || done != (Flushed{}) {
+		t.Errorf("flush of nothing: got %+v, %v", done, err)
+	}
+}
+
+func TestFlushCountsWhatTheBucketHasOtherwise(t *testing.T) {
+	store := memstore.New()
+	l := newLog(t, store, func(c *Config) { c.Dir = t.TempDir() })
+	losses := epochLosses(43, 1)
+	bad := report(losses, 8, 16)
+	bad.Losses[4]++
+	denied(store, true)
+	keepAll(t, l, bad, report(losses, 0, 8))
+	denied(store, false)
+	add(t, newLog(t, store), report(losses, 8, 16))
+	if done, err := l.Flush(t.Context()); err != nil || done != (Flushed{Sent: 1, Conflicts: 1}) {
+		t.Errorf("got %+v, %v, want one sent and one conflict", done, err)
+	}
+	wantKept(t, l, 0)
+}
+
+func TestFlushKeepsAllWhenTheStoreFails(t *testing.T) {
+	store := memstore.New()
+	l := newLog(t, store, func(c *Config) { c.Dir = t.TempDir() })
+	reports := epochReports(epochLosses(43, 1))
+	denied(store, true)
+	keepAll(t, l, reports...)
+	puts := 0
+	store.SetFault(func(c memstore.Call) memstore.Fault {
+		if c.Op == memstore.Put {
+			if puts++; puts == 3 {
+				return memstore.Fault{Err: objstore.ErrUnavailable}
+			}
+		}
+		return memstore.Fault{}
+	})
+	if _, err := l.Flush(t.Context()); !errors.Is(err, objstore.ErrUnavailable) {
+		t.Errorf("got %v, want %v", err, objstore.ErrUnavailable)
+	}
+	wantKept(t, l, len(reports))
+	if done, err := l.Flush(t.Context()); err != nil || done.Sent != len(reports) {
+		t.Errorf("again: got %+v, %v, want %d sent", done, err, len(reports))
+	}
+}
+
+func TestNothingIsKeptWithoutADirectory(t *testing.T) {
+	store := memstore.New()
+	for name, l := range map[string]*Log{
+		"no directory": newLog(t, store),
+		"no writer":    newLog(t, store, func(c *Config) { c.Writer = nil }),
+		"full":         newLog(t, store, func(c *Config) { c.Dir, c.MaxKept = t.TempDir(), 100 }),
+	} {
+		denied(store, true)
+		_, err := l.Add(t.Context(), report(epochLosses(43, 1), 8, 16))
+		var ro *ReadOnlyError
+		if !errors.As(err, &ro) || ro.Kept || !strings.Contains(err.Error(), "lost unless") {
+			t.Errorf("%s: got %v, want an error that says the report is lost", name, err)
+		}
+	}
+}
+
+func TestLocalLogBelongsToOneDatasetAndOneProcess(t *testing.T) {
+	dir := t.TempDir()
+	l := newLog(t, memstore.New(), func(c *Config) { c.Dir = dir })
+	cfg := l.cfg
+	if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), "in use") {
+		t.Errorf("second process: got %v, want in use", err)
+	}
+	l.Close()
+	cfg.Location = "s3://bucket/other/"
+	if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), "another dataset than s3://bucket/other/") {
+		t.Errorf("another dataset: got %v, want a refusal", err)
+	}
+	path := filepath.Join(dir, keptName)
+	for name, text := range map[string]string{"text": strings.Repeat("notes\n", 20), "newer": "MRKEPT02" + strings.Repeat("x", 100)} {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := New(l.cfg); err == nil || errors.Is(err, ErrVersion) != (name == "newer") {
+			t.Errorf("%s: got %v, want a refusal", name, err)
+		}
+		if b, err := os.ReadFile(path); err != nil || string(b) != text {
+			t.Errorf("%s: a file that is not ours was changed: %v", name, err)
+		}
+	}
+}
+
+// keptFile returns the bytes of a local log with three reports, and where each record ends.
+func keptFile(t *testing.T) (b []byte, ends []int64) {
+	t.Helper()
+	store, dir := memstore.New(), t.TempDir()
+	denied(store, true)
+	l := newLog(t, store, func(c *Config) { c.Dir = dir })
+	for _, r := range epochReports(epochLosses(24, 1)) {
+		keepAll(t, l, r)
+		ends = append(ends, l.kept.size)
+	}
+	b, err := os.ReadFile(filepath.Join(dir, keptName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b, ends
+}
+
+// reopened writes a file as a local log and tells how many reports it keeps, after one more is added.
+func reopened(t *testing.T, b []byte) (kept int, lost int64) {
+	t.Helper()
+	store, dir := memstore.New(), t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, keptName), b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	l := newLog(t, store, func(c *Config) { c.Dir = dir })
+	defer l.Close()
+	kept, err := l.Kept(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	denied(store, true)
+	more := report(epochLosses(43, 9), 24, 32)
+	keepAll(t, l, more)
+	denied(store, false)
+	done, err := l.Flush(t.Context())
+	if err != nil || done.Sent != kept+1 {
+		t.Fatalf("flush: got %+v, %v, want %d sent", done, err, kept+1)
+	}
+	return kept, done.Lost
+}
+
+func TestTornTailIsCutOff(t *testing.T) {
+	b, ends := keptFile(t)
+	for n := range b {
+		want := 0
+		for want < len(ends) && ends[want] <= int64(n) {
+			want++
+		}
+		if kept, lost := reopened(t, b[:n]); kept != want || lost != 0 {
+			t.Fatalf("first %d bytes: got %d reports and %d bytes lost, want %d and none", n, kept, lost, want)
+		}
+	}
+	if kept, lost := reopened(t, append(b, make([]byte, 100)...)); kept != 3 || lost != 0 {
+		t.Errorf("zeros at the end: got %d reports and %d bytes lost, want 3 and none", kept, lost)
+	}
+}
+
+func TestDamageCostsOneRecord(t *testing.T) {
+	b, ends := keptFile(t)
+	for i := ends[0]; i < ends[1]; i++ {
+		b[i] ^= 1 << (i % 8)
+		if kept, lost := reopened(t, b); kept != 2 || lost != ends[1]-ends[0] {
+			t.Fatalf("byte %d damaged: got %d reports and %d bytes lost, want 2 and %d", i, kept, lost, ends[1]-ends[0])
+		}
+		b[i] ^= 1 << (i % 8)
+	}
+}

@@ -1,0 +1,243 @@
+package importance
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/internal/objstore/memstore"
+)
+
+func TestReportIsTakenOnce(t *testing.T) {
+	stores(t, func(t *testing.T, store objstore.Store) {
+		losses := epochLosses(43, 1)
+		for i, l := range []*Log{newLog(t, store), newLog(t, store)} { // two gateways
+			added, err := l.Add(t.Context(), report(losses, 8, 16))
+			if err != nil || added != (i == 0) {
+				t.Errorf("gateway %d: got %v, %v, want %v", i, added, err, i == 0)
+			}
+		}
+	})
+}
+
+func TestOtherLossIsAConflict(t *testing.T) {
+	stores(t, func(t *testing.T, store objstore.Store) {
+		losses := epochLosses(43, 1)
+		l := newLog(t, store)
+		add(t, l, report(losses, 8, 12), report(losses, 12, 16))
+		for name, bad := range map[string]struct {
+			lo, hi int
+			at     uint64
+		}{
+			"same positions": {8, 12, 10}, "whole batch": {8, 16, 13}, "part": {12, 14, 12}, "across": {10, 14, 11},
+		} {
+			r := report(losses, bad.lo, bad.hi)
+			stored := r.Losses[bad.at-uint64(bad.lo)]
+			r.Losses[bad.at-uint64(bad.lo)] += .5
+			_, err := l.Add(t.Context(), r)
+			var c *ConflictError
+			if !errors.Is(err, ErrConflict) || !errors.As(err, &c) {
+				t.Errorf("%s: got %v, want %v", name, err, ErrConflict)
+				continue
+			}
+			if want := (ConflictError{Position: bad.at, Stored: stored, Reported: stored + .5}); *c != want {
+				t.Errorf("%s: got %+v, want %+v", name, *c, want)
+			}
+		}
+		n := 0
+		err := store.List(t.Context(), "data/", func(objstore.Object) error { n++; return nil })
+		if err != nil || n != 2 {
+			t.Errorf("objects: got %d, %v, want 2: a conflict must store nothing", n, err)
+		}
+	})
+}
+
+// TestOtherWorldSizeMayReportAgain has the same losses come in other parts.
+func TestOtherWorldSizeMayReportAgain(t *testing.T) {
+	store := memstore.New()
+	losses := epochLosses(43, 1)
+	l := newLog(t, store)
+	for _, c := range []struct {
+		lo, hi int
+		added  bool
+	}{{8, 12, true}, {12, 14, true}, {9, 13, false}, {8, 16, true}, {13, 16, false}} {
+		added, err := l.Add(t.Context(), report(losses, c.lo, c.hi))
+		if err != nil || added != c.added {
+			t.Errorf("positions %d to %d: got %v, %v, want %v", c.lo, c.hi-1, added, err, c.added)
+		}
+	}
+	if got, want := len(logged(store)), 3; got != want {
+		t.Errorf("objects: got %d, want %d", got, want)
+	}
+}
+
+func TestPlansDoNotMix(t *testing.T) {
+	store := memstore.New()
+	l := newLog(t, store)
+	a, b := report(epochLosses(43, 1), 8, 16), report(epochLosses(43, 2), 8, 16)
+	b.Plan += "&window=7"
+	add(t, l, a, b)
+	c := b
+	c.Epoch++
+	c.Losses = a.Losses
+	add(t, l, c)
+	if got, want := len(logged(store)), 3; got != want {
+		t.Errorf("objects: got %d, want %d", got, want)
+	}
+	// Moved under the other plan's name, a report gives itself away.
+	keys := logged(store)
+	var ofA, ofB string
+	for _, k := range keys {
+		switch {
+		case strings.HasPrefix(k, l.batchPrefix(&a)):
+			ofA = k
+		case strings.HasPrefix(k, l.batchPrefix(&b)):
+			ofB = k
+		}
+	}
+	body, _ := store.Bytes(ofB)
+	store.Set(ofA, body)
+	if _, err := l.Add(t.Context(), a); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("report of another plan: got %v, want %v", err, ErrCorrupt)
+	}
+}
+
+func TestBatchIsTheSameForAll(t *testing.T) {
+	l := newLog(t, memstore.New())
+	losses := epochLosses(43, 1)
+	add(t, l, report(losses, 8, 12))
+	short := report(losses, 12, 15)
+	short.Count--
+	if _, err := l.Add(t.Context(), short); !errors.Is(err, ErrInvalid) {
+		t.Errorf("shorter batch: got %v, want %v", err, ErrInvalid)
+	}
+}
+
+func TestLostAnswerIsNoConflict(t *testing.T) {
+	store := memstore.New()
+	l := newLog(t, store)
+	store.SetFault(func(c memstore.Call) memstore.Fault {
+		if c.Op == memstore.Put {
+			return memstore.Fault{Applied: true, Err: objstore.ErrChanged} // as a store that retried its own write
+		}
+		return memstore.Fault{}
+	})
+	if _, err := l.Add(t.Context(), report(epochLosses(43, 1), 8, 16)); err != nil {
+		t.Errorf("got %v, want no error", err)
+	}
+}
+
+func TestWhatIsReadBackIsChecked(t *testing.T) {
+	store := memstore.New()
+	l := newLog(t, store)
+	r := report(epochLosses(43, 1), 8, 16)
+	add(t, l, r)
+	key := logged(store)[0]
+	body, _ := store.Bytes(key)
+	other := report(epochLosses(43, 1), 8, 12)
+	for name, c := range map[string]struct{ key, body string }{
+		"damaged":         {key, string(body[:len(body)-1]) + "x"},
+		"cut":             {key, string(body[:20])},
+		"other positions": {key, string(other.canonical().encode())},
+		"stray name":      {l.batchPrefix(&r) + "backup", string(body)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := memstore.New()
+			store.Set(c.key, []byte(c.body))
+			l := newLog(t, store)
+			_, err := l.Add(t.Context(), r)
+			if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), c.key) {
+				t.Errorf("add: got %v, want %v that names %s", err, ErrCorrupt, c.key)
+			}
+			if _, err := l.Freeze(t.Context(), request()); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), c.key) {
+				t.Errorf("freeze: got %v, want %v that names %s", err, ErrCorrupt, c.key)
+			}
+		})
+	}
+}
+
+func TestStoreErrorsKeepTheirKind(t *testing.T) {
+	for _, op := range []memstore.Op{memstore.List, memstore.Put} {
+		store := memstore.New()
+		l := newLog(t, store)
+		store.SetFault(func(c memstore.Call) memstore.Fault {
+			if c.Op == op {
+				return memstore.Fault{Err: objstore.ErrThrottled}
+			}
+			return memstore.Fault{}
+		})
+		if _, err := l.Add(t.Context(), report(epochLosses(43, 1), 8, 16)); !errors.Is(err, objstore.ErrThrottled) {
+			t.Errorf("%s: got %v, want %v", op, err, objstore.ErrThrottled)
+		}
+	}
+}
+
+// TestGatewaysRace has two gateways take conflicting reports of overlapping positions at once. Whatever slips
+// through, both freeze the same snapshot.
+func TestGatewaysRace(t *testing.T) {
+	stores(t, func(t *testing.T, store objstore.Store) {
+		logs := []*Log{newLog(t, store), newLog(t, store)}
+		right, wrong := epochLosses(43, 1), epochLosses(43, 2)
+		var wg sync.WaitGroup
+		for g, l := range logs {
+			for lo := 0; lo+testBatchSize <= 40; lo += testBatchSize {
+				wg.Go(func() {
+					r := report(right, lo, lo+5)
+					if g == 1 {
+						r = report(wrong, lo+2, lo+testBatchSize)
+					}
+					if _, err := l.Add(t.Context(), r); err != nil && !errors.Is(err, ErrConflict) {
+						t.Error(err)
+					}
+				})
+			}
+		}
+		wg.Wait()
+		a, b := freeze(t, logs[0], request()), freeze(t, logs[1], request())
+		if a.Digest != b.Digest || !a.New || b.New {
+			t.Errorf("snapshots: got %+v and %+v, want the same, made once", a, b)
+		}
+	})
+}
+
+// TestRaceIsResolvedInOneWay lets two conflicting reports pass the first look, as two gateways at the same moment do.
+func TestRaceIsResolvedInOneWay(t *testing.T) {
+	losses := epochLosses(43, 1)
+	low, high := report(losses, 8, 13), report(losses, 11, 16)
+	high.Losses[0], high.Losses[1] = losses[11]+1, losses[12]+1
+	var digests []string
+	for _, order := range [][]Report{{low, high}, {high, low}} {
+		store := memstore.New()
+		for _, r := range order {
+			elsewhere := memstore.New() // the other gateway's report is not listed yet
+			add(t, newLog(t, elsewhere), r)
+			body, _ := elsewhere.Bytes(logged(elsewhere)[0])
+			store.Set(logged(elsewhere)[0], body)
+		}
+		f := freeze(t, newLog(t, store), request())
+		if f.Conflicts != 2 || f.Positions != 8 || f.Reports != 2 {
+			t.Errorf("got %+v, want 2 conflicts at 8 positions of 2 reports", f)
+		}
+		digests = append(digests, f.Digest)
+	}
+	if digests[0] != digests[1] {
+		t.Errorf("digests: got %s and %s, want the same", digests[0], digests[1])
+	}
+	s := memstore.New()
+	l := newLog(t, s)
+	add(t, l, report(losses, 8, 16)) // the lower ones all along
+	want, _ := weightsOf(t, open(t, l, freeze(t, l, request()).Digest))
+	s = memstore.New()
+	l = newLog(t, s)
+	for _, r := range []Report{low, high} {
+		s.Set(l.batchPrefix(&r)+r.canonical().positionsHash(), r.canonical().encode())
+	}
+	got, _ := weightsOf(t, open(t, l, freeze(t, l, request()).Digest))
+	for i := range want {
+		if got[i] != want[i] {
+			t.Errorf("sample %d: got weight %d, want %d: the lower loss counts", i, got[i], want[i])
+		}
+	}
+}
