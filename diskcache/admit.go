@@ -20,20 +20,14 @@ type victim struct {
 	size int64
 	ref  uint64
 	own  bool
-	next time.Time // zero: never
+	next time.Duration
 }
 
-// worth reports whether a chunk should take the place of one that is there, from when each is needed next. To
-// exchange two chunks that are both needed saves no read in itself, only where the room serves a third one in
+// worth reports whether a chunk should take the place of one that is there, from how far off the next use of each
+// is. To exchange two chunks that are both needed saves no read in itself, only where the room serves a third one in
 // between; so the one that goes must be needed at least twice as late.
-func worth(now, coming, there time.Time) bool {
-	switch {
-	case coming.IsZero():
-		return false
-	case there.IsZero():
-		return true
-	}
-	return there.Sub(now) >= 2*max(coming.Sub(now), 0)
+func worth(coming, there time.Duration) bool {
+	return coming != Never && (there == Never || there/2 >= coming)
 }
 
 // makeRoom takes room for a chunk: what is free, or else that of chunks that are needed much later or never again.
@@ -73,16 +67,15 @@ func (c *Cache) take(need int64) (missing int64) {
 
 // choose returns chunks that take n bytes together and are worth less than the one that comes; nil if there are none.
 func (c *Cache) choose(n int64, ref uint64) (chosen []victim) {
-	now := time.Now()
 	coming := c.next(ref, true)
-	if coming.IsZero() {
+	if coming == Never {
 		return nil
 	}
 	for looked := false; n > 0; {
 		v, ok := c.victim()
 		if !ok && !looked {
 			looked = true
-			if c.look(now) {
+			if c.look(time.Now()) {
 				continue
 			}
 		}
@@ -90,7 +83,7 @@ func (c *Cache) choose(n int64, ref uint64) (chosen []victim) {
 			break
 		}
 		// The reader may have moved since the list was made.
-		if worth(now, coming, c.next(v.ref, v.own)) {
+		if worth(coming, c.next(v.ref, v.own)) {
 			chosen = append(chosen, v)
 			n -= v.size
 		}
@@ -104,10 +97,10 @@ func (c *Cache) choose(n int64, ref uint64) (chosen []victim) {
 	return chosen
 }
 
-// next returns when a chunk is needed next.
-func (c *Cache) next(ref uint64, own bool) time.Time {
+// next returns how far off a chunk's next use is.
+func (c *Cache) next(ref uint64, own bool) time.Duration {
 	if !own || c.cfg.Next == nil {
-		return time.Time{}
+		return Never
 	}
 	return c.cfg.Next(ref)
 }
@@ -145,23 +138,11 @@ func (c *Cache) look(now time.Time) bool {
 		all[i].next = c.next(all[i].ref, all[i].own)
 	}
 	slices.SortFunc(all, func(a, b victim) int {
-		switch {
-		case a.next.IsZero() || b.next.IsZero():
-			return cmp.Or(cmp.Compare(late(a.next), late(b.next)), slices.Compare(a.name[:], b.name[:]))
-		}
-		return cmp.Or(a.next.Compare(b.next), slices.Compare(a.name[:], b.name[:]))
+		return cmp.Or(cmp.Compare(a.next, b.next), slices.Compare(a.name[:], b.name[:]))
 	})
 	all = all[len(all)-min(len(all), max(leastLook, len(all)/shareOfAll)):]
 	c.mu.Lock()
 	c.victims = slices.Clone(all)
 	c.mu.Unlock()
 	return true
-}
-
-// late puts what is never needed behind everything else.
-func late(next time.Time) int {
-	if next.IsZero() {
-		return 1
-	}
-	return 0
 }

@@ -7,18 +7,15 @@ import (
 )
 
 func TestWorth(t *testing.T) {
-	now := time.Unix(1000, 0)
-	in := func(s int) time.Time { return now.Add(time.Duration(s) * time.Second) }
-	var never time.Time
 	for _, c := range []struct {
-		coming, there time.Time
+		coming, there time.Duration
 		want          bool
 	}{
-		{never, never, false}, {never, in(9), false}, {in(9), never, true},
-		{in(5), in(10), true}, {in(5), in(9), false}, {in(5), in(1), false}, {in(-3), in(0), true}, {in(-3), in(-1), false},
+		{Never, Never, false}, {Never, 9, false}, {9, Never, true},
+		{5, 10, true}, {5, 9, false}, {5, 1, false}, {0, 0, true}, {Never - 1, Never, true},
 	} {
-		if got := worth(now, c.coming, c.there); got != c.want {
-			t.Errorf("coming %v, there %v: got %v, want %v", c.coming, c.there, got, c.want)
+		if got := worth(c.coming, c.there); got != c.want {
+			t.Errorf("coming in %v, there %v: got %v, want %v", c.coming, c.there, got, c.want)
 		}
 	}
 }
@@ -27,14 +24,13 @@ func TestWorth(t *testing.T) {
 func TestAdmissionByPlan(t *testing.T) {
 	const n = 3000 // one block
 	synctest.Test(t, func(t *testing.T) {
-		start := time.Now()
 		needed := map[uint64]time.Duration{0: 10, 1: 200, 2: 40, 3: 80} // seconds; missing: never
 		dir := t.TempDir()
-		cfg := Config{Dir: dir, MaxBytes: 4 * block, Next: func(ref uint64) time.Time {
+		cfg := Config{Dir: dir, MaxBytes: 4 * block, Next: func(ref uint64) time.Duration {
 			if s, ok := needed[ref]; ok {
-				return start.Add(s * time.Second)
+				return s * time.Second
 			}
-			return time.Time{}
+			return Never
 		}}
 		c := open(t, cfg)
 		for i := range 4 {
@@ -84,14 +80,18 @@ func TestAdmissionByPlan(t *testing.T) {
 // TestOneLargeChunkTakesThePlaceOfSeveral, or of none.
 func TestOneLargeChunkTakesThePlaceOfSeveral(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		needed := map[uint64]time.Time{}
-		c := open(t, Config{Dir: t.TempDir(), MaxBytes: 4 * block, Next: func(ref uint64) time.Time { return needed[ref] }})
+		needed := map[uint64]bool{}
+		c := open(t, Config{Dir: t.TempDir(), MaxBytes: 4 * block, Next: func(ref uint64) time.Duration {
+			if needed[ref] {
+				return time.Second
+			}
+			return Never
+		}})
 		defer c.Close()
 		for i := range 4 {
 			mustWrite(t, c, i, 3000)
 		}
-		soon := time.Now().Add(time.Second)
-		needed[0], needed[1], needed[9] = soon, soon, soon
+		needed[0], needed[1], needed[9] = true, true, true
 		key, data := chunkOf(9, 11000) // three blocks
 		if c.Write(key, 9, data) || c.Stats().Chunks != 4 {
 			t.Errorf("only two are needed by nobody: got %+v, want nothing changed", c.Stats())

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io/fs"
+	"math"
 	"os"
 	"sync"
 	"time"
@@ -25,10 +26,13 @@ type Config struct {
 	Dir      string
 	MaxBytes int64    // on disk, footers and rounding to 4 KiB included
 	Datasets []string // whose chunks these are, for people: no secrets
-	// Next says when a chunk will be needed next, by the number that the owner knows it by: the zero time if nobody is
-	// known to come for it. Nil: nobody ever is.
-	Next func(ref uint64) time.Time
+	// Next says how long it is until a chunk will have to be read, by the number that the owner knows it by: Never if
+	// nobody is known to come for it. It is called under no lock. Nil: nobody ever comes.
+	Next func(ref uint64) time.Duration
 }
+
+// Never is how long it is until a chunk is needed that nobody is known to come for.
+const Never = time.Duration(math.MaxInt64)
 
 // Stats is a snapshot of a cache's counters and state.
 type Stats struct {

@@ -239,8 +239,8 @@ func TestModel(t *testing.T) {
 		if err != nil {
 			rt.Fatal(err)
 		}
-		next := map[uint64]time.Time{}
-		cfg := Config{Dir: dir, MaxBytes: 6 * block, Next: func(ref uint64) time.Time { return next[ref] }}
+		next := map[uint64]time.Duration{} // 0: the chunk is needed now
+		cfg := Config{Dir: dir, MaxBytes: 6 * block, Next: func(ref uint64) time.Duration { return next[ref] }}
 		c := open(t, cfg)
 		kept := map[int]bool{}
 		sizes := []int{0, 100, 4000, 5000, 9000, 1, 101, 4001, 5001, 9001}
@@ -263,7 +263,7 @@ func TestModel(t *testing.T) {
 					rt.Fatalf("chunk %d: read %v, contains %v", i, got, !got)
 				}
 			case "plan":
-				next[uint64(i)] = time.Now().Add(time.Duration(rapid.IntRange(1, 1000).Draw(rt, "due")) * time.Second)
+				next[uint64(i)] = time.Duration(rapid.IntRange(1, 1000).Draw(rt, "due")) * time.Second
 			case "restart":
 				c.Close()
 				c = open(t, cfg)
@@ -292,11 +292,11 @@ func TestManyAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	var mu sync.Mutex // guards turn
 	turn := 0
-	c := open(t, Config{Dir: dir, MaxBytes: 8 * 3 * block, Next: func(ref uint64) time.Time {
+	c := open(t, Config{Dir: dir, MaxBytes: 8 * 3 * block, Next: func(ref uint64) time.Duration {
 		mu.Lock()
 		defer mu.Unlock()
 		turn++
-		return time.Now().Add(time.Duration(1+(turn*7919+int(ref)*104729)%1000) * time.Second)
+		return time.Duration(1+(turn*7919+int(ref)*104729)%1000) * time.Second
 	}})
 	var writers, readers sync.WaitGroup
 	done := make(chan struct{})
