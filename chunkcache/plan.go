@@ -28,6 +28,10 @@ type plan[K comparable] struct {
 // A chunk's place in the order is that of its last evaluation. So the choice is exact as long as next uses change only
 // where a chunk is used, and one that has come nearer meanwhile is put back when its turn has come. Call Cache.SetWarm
 // when they change otherwise: when a reader comes, goes or jumps.
+//
+// With unequal chunks the order is the same, and not always the best. Over a million random traces of 6 to 15 uses of chunks
+// of 1 to 4 units it loads 1.4 % more bytes than the best choice that an exhaustive search finds, 82 % in the worst of
+// them (1.5 % and 57 % more chunks).
 func NewPlan[K comparable](next func(K) int64) Policy[K] { return &plan[K]{newRanked[K](), next} }
 
 func (p *plan[K]) Add(key K, size int64, _ uint64) { p.add(key, size, p.next(key)) }

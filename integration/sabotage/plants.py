@@ -90,6 +90,26 @@ PLANTS = [
         [("chunkcache/shelf.go", "if e.refs > 0 {\n\t\treturn false", "if e.refs > 1 {\n\t\treturn false")],
     ),
     (
+        "lru counts the bytes of chunks that are gone",
+        ["./chunkcache"],
+        [("chunkcache/lru.go", "{ l.bytes -= size })", "{ l.bytes -= size * 0 })")],
+    ),
+    (
+        "keep takes a chunk for new when its lease ends",
+        ["./chunkcache"],
+        [("chunkcache/keep.go", "k.add(key, size, int64(admitted))", "k.add(key, size, int64(k.added))")],
+    ),
+    (
+        "plan lets a chunk go that has come nearer meanwhile",
+        ["./chunkcache"],
+        [("chunkcache/plan.go", "return n.rank >= before", "return n.rank >= 0*before")],
+    ),
+    (
+        "a chunk that a reader comes for makes room for any other",
+        ["./chunkcache"],
+        [("chunkcache/shelf.go", "if !ok && warm {", "if !ok {")],
+    ),
+    (
         "budget grants one byte more than there is",
         ["./internal/budget"],
         [("internal/budget/budget.go", "if n > b.total-b.inUse {", "if n > b.total-b.inUse+1 {")],
@@ -108,6 +128,26 @@ PLANTS = [
         "shuffle mixes every window in the same way",
         ["./shuffle"],
         [("shuffle/window.go", "newPerm(w.key.with(i), n)", "newPerm(w.key.with(i*0), n)")],
+    ),
+    (
+        "shuffle draws every epoch with the same phase",
+        ["./shuffle"],
+        [("shuffle/draws.go", 'newKey("importance", p.params.Seed, epoch)', 'newKey("importance", p.params.Seed)')],
+    ),
+    (
+        "shuffle gives a virtual sample to the one before",
+        ["./shuffle"],
+        [("shuffle/draws.go", "if r > 0 {\n\t\tq++", "if r > d.samples {\n\t\tq++")],
+    ),
+    (
+        "shuffle deals every row to the ranks in the same direction",
+        ["./shuffle"],
+        [("shuffle/deal.go", "if row%2 == 1 {", "if row%2 == 2 {")],
+    ),
+    (
+        "shuffle says that a chunk is needed again only while its last span lasts",
+        ["./shuffle"],
+        [("shuffle/spans.go", "(!found || s.From < first.From)", "(!found || s.From > first.From)")],
     ),
     (
         "chunkindex does not check a block's CRC",
