@@ -10,6 +10,7 @@ import (
 	"hash/crc32"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/millrace-data/millrace/internal/objstore"
 )
@@ -27,7 +28,7 @@ type snapshotWriter struct {
 
 // findHot sets the limit above which samples are hot, by counting the samples of each weight.
 func (w *snapshotWriter) findHot() {
-	counts := make([]uint64, Weight(MaxBatch)+1)
+	counts := make([]uint64, slices.Max(w.weights)+1)
 	for _, x := range w.weights {
 		counts[x]++
 	}

@@ -1,0 +1,381 @@
+package importance
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"hash/crc32"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/internal/objstore/memstore"
+)
+
+// frozenStore is a store with a snapshot, its digest and its bytes.
+func frozenStore(t *testing.T) (store *memstore.Store, digest string, b []byte) {
+	t.Helper()
+	store = memstore.New()
+	l := newLog(t, store)
+	add(t, l, epochReports(epochLosses(43, 1))...)
+	digest = freeze(t, l, request()).Digest
+	b, ok := store.Bytes(l.snapshotKey(digest))
+	if !ok {
+		t.Fatal("no snapshot")
+	}
+	sum := sha256.Sum256(b)
+	if got := hex.EncodeToString(sum[:]); got != digest {
+		t.Fatalf("digest: got %s, want %s", digest, got)
+	}
+	return store, digest, b
+}
+
+func tryOpen(t *testing.T, l *Log, digest string) error {
+	t.Helper()
+	s, err := l.Open(t.Context(), digest, testGeneration(), testFirst())
+	if err == nil {
+		s.Close()
+	}
+	return err
+}
+
+func TestUnknownSnapshot(t *testing.T) {
+	stores(t, func(t *testing.T, store objstore.Store) {
+		l := newLog(t, store)
+		for _, digest := range []string{strings.Repeat("ab", 32), strings.Repeat("AB", 32), "../current", ""} {
+			if err := tryOpen(t, l, digest); !errors.Is(err, ErrNoSnapshot) {
+				t.Errorf("%q: got %v, want %v", digest, err, ErrNoSnapshot)
+			}
+		}
+	})
+}
+
+func TestSnapshotOfOtherData(t *testing.T) {
+	store, digest, _ := frozenStore(t)
+	l := newLog(t, store, func(c *Config) { c.CacheDir = t.TempDir() })
+	for i := range 2 { // from the store, and from the local copy
+		if _, err := l.Open(t.Context(), digest, strings.Repeat("22", 32), testFirst()); !errors.Is(err, ErrGeneration) {
+			t.Errorf("another generation, time %d: got %v, want %v", i, err, ErrGeneration)
+		}
+		for _, first := range [][]uint64{{0, 43}, {0, 5, 5, 12, 29, 31, 43}, {0, 5, 5, 12, 29, 30, 44}} {
+			if _, err := l.Open(t.Context(), digest, testGeneration(), first); !errors.Is(err, ErrCorrupt) {
+				t.Errorf("chunks %v, time %d: got %v, want %v", first, i, err, ErrCorrupt)
+			}
+		}
+		if err := tryOpen(t, l, digest); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := l.Open(t.Context(), digest, testGeneration(), nil); !errors.Is(err, ErrInvalid) {
+		t.Errorf("no chunks: got %v, want %v", err, ErrInvalid)
+	}
+}
+
+func TestDamagedSnapshotIsRefused(t *testing.T) {
+	store, digest, b := frozenStore(t)
+	l := newLog(t, store)
+	key := l.snapshotKey(digest)
+	for n := range b {
+		store.Set(key, b[:n])
+		if err := tryOpen(t, l, digest); !errors.Is(err, ErrCorrupt) {
+			t.Fatalf("first %d bytes: got %v, want %v", n, err, ErrCorrupt)
+		}
+	}
+	store.Set(key, append(bytes.Clone(b), 0))
+	if err := tryOpen(t, l, digest); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("a byte too many: got %v, want %v", err, ErrCorrupt)
+	}
+	for i := range 8 * len(b) {
+		bad := bytes.Clone(b)
+		bad[i/8] ^= 1 << (i % 8)
+		store.Set(key, bad)
+		if err := tryOpen(t, l, digest); !errors.Is(err, ErrCorrupt) {
+			t.Fatalf("bit %d flipped: got %v, want %v", i, err, ErrCorrupt)
+		}
+	}
+}
+
+// resealSnapshot makes all checksums of a snapshot right, as far as its header lets them be found.
+func resealSnapshot(b []byte) []byte {
+	b = bytes.Clone(b)
+	if len(b) < snapshotHeader {
+		return b
+	}
+	put := func(at int, of []byte) { binary.LittleEndian.PutUint32(b[at:], crc32.Checksum(of, castagnoli())) }
+	plan, chunks := uint64(binary.LittleEndian.Uint32(b[152:])), binary.LittleEndian.Uint64(b[104:])
+	rest := b[snapshotHeader:]
+	if plan <= uint64(len(rest)) && chunks <= (uint64(len(rest))-plan)/chunkRecord {
+		table, blocks := rest[plan:plan+chunkRecord*chunks], rest[plan+chunkRecord*chunks:]
+		for row := table; len(row) > 0; row = row[chunkRecord:] {
+			n := blockSize(uint64(binary.LittleEndian.Uint32(row[8:])))
+			if n > int64(len(blocks)) {
+				break
+			}
+			binary.LittleEndian.PutUint32(row[12:], crc32.Checksum(blocks[:n], castagnoli()))
+			blocks = blocks[n:]
+		}
+		put(156, rest[:plan])
+		put(160, table)
+	}
+	put(snapshotHeader-4, b[:snapshotHeader-4])
+	return b
+}
+
+// lie changes a snapshot, makes every checksum and its digest right again, and opens it.
+func lie(t *testing.T, b []byte, change func(b []byte)) error {
+	t.Helper()
+	b = bytes.Clone(b)
+	change(b)
+	b = resealSnapshot(b)
+	sum := sha256.Sum256(b)
+	store, digest := memstore.New(), hex.EncodeToString(sum[:])
+	l := newLog(t, store)
+	store.Set(l.snapshotKey(digest), b)
+	return tryOpen(t, l, digest)
+}
+
+func TestSnapshotThatLiesIsRefused(t *testing.T) {
+	_, _, b := frozenStore(t)
+	if err := lie(t, b, func([]byte) {}); err != nil {
+		t.Fatal(err)
+	}
+	table := snapshotHeader + len(testPlan)
+	blocks := table + chunkRecord*6
+	word := func(at int, v uint64) func([]byte) {
+		return func(b []byte) { binary.LittleEndian.PutUint64(b[at:], v) }
+	}
+	half := func(at int, v uint32) func([]byte) {
+		return func(b []byte) { binary.LittleEndian.PutUint32(b[at:], v) }
+	}
+	for name, change := range map[string]func([]byte){
+		"order version":            half(12, 0),
+		"batch size":               word(88, MaxBatch+1),
+		"samples":                  word(96, 1<<60),
+		"chunks":                   word(104, 1<<60),
+		"hot samples":              word(112, 9),
+		"total":                    word(120, 1),
+		"positions":                word(128, 0),
+		"conflicts":                word(136, 99),
+		"hot share":                half(144, 2_000_000),
+		"repeat":                   half(148, 0),
+		"large repeat":             half(148, 1001),
+		"plan":                     half(152, 1<<31),
+		"reserved":                 half(164, 1),
+		"total of a chunk":         word(table, 1),
+		"samples of a chunk":       half(table+8, 6),
+		"weight":                   half(blocks, Weight(5)+1),
+		"weight of no rank":        half(blocks, Weight(0)-1),
+		"weight beyond ranks":      half(blocks, Weight(MaxBatch)+1),
+		"a hot bit more":           func(b []byte) { b[blocks+20] ^= 1 },
+		"hot bits beyond the last": func(b []byte) { b[blocks+20] |= 1 << 5 },
+		"plan is no text":          func(b []byte) { b[snapshotHeader] = 0xff },
+	} {
+		if err := lie(t, b, change); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%s: got %v, want %v", name, err, ErrCorrupt)
+		}
+	}
+	if err := lie(t, b, half(8, 2)); !errors.Is(err, ErrVersion) {
+		t.Errorf("newer version: got %v, want %v", err, ErrVersion)
+	}
+	if err := lie(t, b, coldHot(blocks)); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("hot samples that are not the hottest: got %v, want %v", err, ErrCorrupt)
+	}
+}
+
+// coldHot exchanges a hot sample of the first chunk with one that is not, in the bits and in the total.
+func coldHot(blocks int) func(b []byte) {
+	return func(b []byte) {
+		weight := func(i int) uint64 { return uint64(binary.LittleEndian.Uint32(b[blocks+4*i:])) }
+		bits := &b[blocks+20]
+		for hot := range 5 {
+			for cold := range 5 {
+				if *bits>>hot&1 == 1 && *bits>>cold&1 == 0 && weight(hot) > weight(cold) {
+					*bits ^= 1<<hot | 1<<cold
+					table := snapshotHeader + len(testPlan)
+					less := 2 * (weight(hot) - weight(cold)) // the repetition is 3
+					for _, at := range []int{table, 120} {
+						binary.LittleEndian.PutUint64(b[at:], binary.LittleEndian.Uint64(b[at:])-less)
+					}
+					return
+				}
+			}
+		}
+		panic("the first chunk has no hot sample, or nothing else")
+	}
+}
+
+// TestHugeSnapshotIsNotFetched has a store full of nothing under a name.
+func TestHugeSnapshotIsNotFetched(t *testing.T) {
+	store, digest, b := frozenStore(t)
+	l := newLog(t, store)
+	store.Set(l.snapshotKey(digest), append(bytes.Clone(b), make([]byte, 8<<20)...))
+	store.Reset()
+	if err := tryOpen(t, l, digest); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("got %v, want %v", err, ErrCorrupt)
+	}
+	if got, want := store.Stats().BytesRead, int64(snapshotHeader); got != want {
+		t.Errorf("bytes read: got %d, want %d", got, want)
+	}
+}
+
+func TestLocalCopyIsUsedAndMended(t *testing.T) {
+	store, digest, b := frozenStore(t)
+	dir := filepath.Join(t.TempDir(), "snapshots")
+	l := newLog(t, store, func(c *Config) { c.CacheDir = dir })
+	if err := tryOpen(t, l, digest); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, digest+".weights")
+	store.Reset()
+	if err := tryOpen(t, l, digest); err != nil || store.Stats().Total != 0 {
+		t.Errorf("again: got %v and %d requests, want none", err, store.Stats().Total)
+	}
+	for name, bad := range map[string][]byte{"flipped": append([]byte{b[0] ^ 1}, b[1:]...), "torn": b[:len(b)/2], "empty": nil} {
+		if err := os.WriteFile(path, bad, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := tryOpen(t, l, digest); err != nil {
+			t.Errorf("%s: got %v, want it fetched anew", name, err)
+		}
+		if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, b) {
+			t.Errorf("%s: the copy was not mended: %v", name, err)
+		}
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 1 {
+		t.Errorf("files: got %v, %v, want the copy only", entries, err)
+	}
+}
+
+// TestDamageAfterOpeningIsSeen flips a bit of the local copy while it is in use.
+func TestDamageAfterOpeningIsSeen(t *testing.T) {
+	store, digest, b := frozenStore(t)
+	dir := t.TempDir()
+	l := newLog(t, store, func(c *Config) { c.CacheDir = dir })
+	s := open(t, l, digest)
+	f, err := os.OpenFile(filepath.Join(dir, digest+".weights"), os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	last := int64(len(b)) - 3
+	if _, err := f.WriteAt([]byte{b[last] ^ 4}, last); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Weights(t.Context(), 5); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("last chunk: got %v, want %v", err, ErrCorrupt)
+	}
+	if _, err := s.Weights(t.Context(), 0); err != nil {
+		t.Errorf("first chunk: got %v, want no error", err)
+	}
+}
+
+func TestSnapshotIsUsedByMany(t *testing.T) {
+	store, digest, _ := frozenStore(t)
+	s := open(t, newLog(t, store), digest)
+	want, _ := weightsOf(t, s)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 50 {
+				var got []uint32
+				for i := range s.Totals() {
+					w, err := s.Weights(context.Background(), i)
+					if err != nil {
+						t.Error(err)
+					}
+					got = append(got, w...)
+				}
+				if !slices.Equal(got, want) {
+					t.Error("weights differ")
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for _, chunk := range []int{-1, 6} {
+		if _, err := s.Weights(t.Context(), chunk); err == nil {
+			t.Errorf("chunk %d: got no error", chunk)
+		}
+	}
+}
+
+func TestBlocksInMemoryAreBounded(t *testing.T) {
+	store := memstore.New()
+	l := newLog(t, store)
+	q := request()
+	q.First = []uint64{0}
+	for range 40 {
+		q.First = append(q.First, q.First[len(q.First)-1]+20_000)
+	}
+	add(t, l, report(epochLosses(43, 1), 0, 8))
+	s, err := l.Open(t.Context(), freeze(t, l, q).Digest, testGeneration(), q.First)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for i := range 40 {
+		if _, err := s.Weights(t.Context(), i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var held int64
+	for e := s.blocks.used.Front(); e != nil; e = e.Next() {
+		held += e.Value.(cached).block.bytes()
+	}
+	if held != s.blocks.bytes || held > cacheBytes || held < cacheBytes/2 || len(s.blocks.chunks) != s.blocks.used.Len() {
+		t.Errorf("held: got %d bytes, counted %d, want at most %d", held, s.blocks.bytes, cacheBytes)
+	}
+	if s.blocks.get(39) == nil || s.blocks.get(0) != nil {
+		t.Error("kept: want the chunks that were used last")
+	}
+}
+
+// contents is a file in memory.
+type contents struct{ *bytes.Reader }
+
+func (contents) Close() error { return nil }
+
+// FuzzSnapshot holds the parser to its promises: it never fails on the way, and what it takes is consistent.
+// Checksums are made right, or nothing would get past them.
+func FuzzSnapshot(f *testing.F) {
+	q := request()
+	n := int(q.First[len(q.First)-1])
+	h := &head{order: 1, generation: testGeneration(), epoch: 3, batchSize: 8, samples: uint64(n), chunks: 6, positions: 1, hotShare: 200_000, repeat: 3, hot: 8}
+	var b bytes.Buffer
+	w := &snapshotWriter{head: h, plan: testPlan, first: q.First, weights: slices.Repeat([]uint32{Weight(3)}, n)}
+	if err := w.writeTo(f.Context(), &b); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b.Bytes())
+	f.Fuzz(func(t *testing.T, b []byte) {
+		b = resealSnapshot(b)
+		want := expected{generation: testGeneration(), first: q.First}
+		s, err := parseContent(t.Context(), contents{bytes.NewReader(b)}, int64(len(b)), want)
+		if err != nil {
+			return
+		}
+		var sum, hot uint64
+		for i := range s.Totals() {
+			w, err := s.Weights(t.Context(), i)
+			if err != nil || uint64(len(w)) != q.First[i+1]-q.First[i] {
+				t.Fatalf("chunk %d: got %d weights, %v", i, len(w), err)
+			}
+			for _, x := range w {
+				sum += uint64(x)
+			}
+			h, _ := s.Hot(t.Context(), i)
+			hot += h.Count()
+		}
+		if sum != s.head.total || hot != s.HotSamples() || s.Coverage() <= 0 || s.Coverage() > 1 {
+			t.Fatalf("got sum %d, %d hot, coverage %v; header %+v", sum, hot, s.Coverage(), s.head)
+		}
+	})
+}
