@@ -25,6 +25,7 @@ import (
 func all() []lab.Experiment {
 	return []lab.Experiment{
 		brand(fullBrand()),
+		shade(fullShade()),
 	}
 }
 

@@ -58,3 +58,7 @@ func TestExperimentsHaveNamesAndMarks(t *testing.T) {
 		seen[e.Name] = true
 	}
 }
+
+func TestShade(t *testing.T) {
+	settle(t, shade(shadeSize{samples: 2560, each: 32, epochs: 4, caches: []float64{.1, .35}, repeat: 3}))
+}

@@ -1,0 +1,175 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"sort"
+	"strings"
+
+	"github.com/millrace-data/millrace/importance"
+	"github.com/millrace-data/millrace/internal/objstore/memstore"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// drawing is the product's importance, epoch after epoch: losses go into its log, a snapshot comes out of it, and the
+// next epoch is drawn by that.
+type drawing struct {
+	params  shuffle.Params
+	first   []uint64 // prefix sums of the chunks' sample counts
+	share   float64  // of the samples that are hot
+	repeat  uint32
+	log     *importance.Log
+	base    *importance.Snapshot // of the epoch before; nil in epoch 0
+	weights [][]uint32           // of each chunk's samples
+	hot     []bool
+}
+
+// newDrawing begins over so many chunks of each samples; the last one may hold fewer.
+func newDrawing(params shuffle.Params, samples, each int, share float64, repeat uint32) (*drawing, error) {
+	store := memstore.New()
+	log, err := importance.New(importance.Config{Reader: store, Writer: store, Prefix: prefix})
+	if err != nil {
+		return nil, err
+	}
+	d := &drawing{params: params, first: []uint64{0}, share: share, repeat: repeat, log: log, hot: make([]bool, samples)}
+	for at := each; at < samples+each; at += each {
+		d.first = append(d.first, uint64(min(at, samples)))
+	}
+	return d, nil
+}
+
+func (d *drawing) close() error {
+	if d.base != nil {
+		if err := d.base.Close(); err != nil {
+			return err
+		}
+	}
+	return d.log.Close()
+}
+
+func (d *drawing) samples() uint64 { return d.first[len(d.first)-1] }
+
+// plan is that of the next epoch.
+func (d *drawing) plan() (*shuffle.Plan, error) {
+	if d.base == nil {
+		return shuffle.NewPlan(d.params, d.first)
+	}
+	params := d.params
+	params.Importance = d.base.Digest()
+	return shuffle.NewWeightedPlan(params, d.first, d.base.Totals())
+}
+
+// identity is what reports of the next epoch are filed under.
+func (d *drawing) identity() string {
+	weights := ""
+	if d.base != nil {
+		weights = d.base.Digest()
+	}
+	return fmt.Sprintf("shuffle=%s&window=%d&seed=%d&importance=%s", d.params.Shuffle, d.params.Window, d.params.Seed, weights)
+}
+
+// order returns the samples of an epoch.
+func (d *drawing) order(epoch uint64) ([]uint64, error) {
+	p, err := d.plan()
+	if err != nil {
+		return nil, err
+	}
+	e := p.Epoch(epoch)
+	order := e.Append(nil, 0, p.Samples())
+	d.name(e, order)
+	return order, nil
+}
+
+// name turns virtual samples into those that they are drawn of.
+func (d *drawing) name(e *shuffle.Epoch, order []uint64) {
+	draws := e.Draws()
+	if draws == nil {
+		return
+	}
+	begins := draws.First()
+	for i, v := range order {
+		chunk := sort.Search(len(begins)-1, func(c int) bool { return begins[c+1] > v })
+		order[i] = d.first[chunk] + draws.Sample(chunk, d.weights[chunk], v)
+	}
+}
+
+// report files the losses of one global batch of batchSize.
+func (d *drawing) report(ctx context.Context, epoch, batch uint64, losses []float64) error {
+	r := importance.Report{Plan: d.identity(), Epoch: epoch, Batch: batch, First: batch * batchSize, Count: uint64(len(losses)), Losses: losses}
+	for i := range losses {
+		r.Positions = append(r.Positions, r.First+uint64(i))
+	}
+	_, err := d.log.Add(ctx, r)
+	return err
+}
+
+// freeze makes a snapshot of an epoch's losses: the next one is drawn by it.
+func (d *drawing) freeze(ctx context.Context, epoch uint64) error {
+	p, err := d.plan()
+	if err != nil {
+		return err
+	}
+	e := p.Epoch(epoch)
+	generation := strings.Repeat("e", 64)
+	frozen, err := d.log.Freeze(ctx, importance.FreezeRequest{
+		Plan: d.identity(), Epoch: epoch, Generation: generation, BatchSize: batchSize, First: d.first, Base: d.base,
+		HotShare: d.share, Repeat: d.repeat,
+		Resolve: func(_ context.Context, positions []uint64) ([]uint64, error) {
+			samples := make([]uint64, len(positions))
+			for i, t := range positions {
+				samples[i] = e.At(t)
+			}
+			d.name(e, samples)
+			return samples, nil
+		},
+	})
+	if err != nil {
+		return err
+	}
+	next, err := d.log.Open(ctx, frozen.Digest, generation, d.first)
+	if err != nil {
+		return err
+	}
+	if d.base != nil {
+		if err := d.base.Close(); err != nil {
+			return err
+		}
+	}
+	d.base = next
+	d.weights = make([][]uint32, len(d.first)-1)
+	for c := range d.weights {
+		if d.weights[c], err = next.Weights(ctx, c); err != nil {
+			return err
+		}
+		hot, err := next.Hot(ctx, c)
+		if err != nil {
+			return err
+		}
+		for i := d.first[c]; i < d.first[c+1]; i++ {
+			d.hot[i] = hot.Has(i - d.first[c])
+		}
+	}
+	return nil
+}
+
+// difficulty is a made-up course of losses: each sample has one of its own, log-normal, and each epoch's loss is that
+// times something random.
+type difficulty struct {
+	of     []float64
+	random *rand.Rand
+}
+
+func newDifficulty(samples int, seed uint64) *difficulty {
+	d := &difficulty{random: rand.New(rand.NewPCG(seed, 11))}
+	for range samples {
+		d.of = append(d.of, d.random.NormFloat64())
+	}
+	return d
+}
+
+// loss is positive and grows with the difficulty.
+func (d *difficulty) loss(sample int) float64 {
+	return math.Exp(d.of[sample] + .5*d.random.NormFloat64())
+}
