@@ -49,6 +49,14 @@ func (b *Body) Close() {
 	}
 }
 
+// Warmed says how far a data path has come with bringing what an epoch needs before anybody reads it.
+type Warmed struct {
+	Next   uint64 // the position to go on from; that after the last one of the epoch when all is there
+	Chunks int    // brought by this call
+	Bytes  int64
+	Full   bool // no tier has room for more
+}
+
 // ErrCorrupt says that bytes do not match their digests in the index.
 var ErrCorrupt = errors.New("corrupt")
 

@@ -2,6 +2,7 @@ package datapath
 
 import (
 	"context"
+	"slices"
 	"sync"
 )
 
@@ -15,6 +16,7 @@ type gate struct {
 	demand int
 	ahead  int
 	queue  []chan struct{} // requests, in order of arrival
+	later  []chan struct{} // reads ahead that somebody waits for, likewise
 }
 
 // enter waits for a place for a request's read.
@@ -35,14 +37,19 @@ func (g *gate) enter(ctx context.Context) error {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for i, c := range g.queue {
-		if c == turn {
-			g.queue = append(g.queue[:i], g.queue[i+1:]...)
-			return context.Cause(ctx)
-		}
+	if !remove(&g.queue, turn) {
+		g.pass() // the place came at the same moment
 	}
-	g.pass() // the place came at the same moment
 	return context.Cause(ctx)
+}
+
+// remove takes a turn out of a queue, and reports whether it was still there.
+func remove(queue *[]chan struct{}, turn chan struct{}) bool {
+	i := slices.Index(*queue, turn)
+	if i >= 0 {
+		*queue = slices.Delete(*queue, i, i+1)
+	}
+	return i >= 0
 }
 
 func (g *gate) leave() {
@@ -59,7 +66,41 @@ func (g *gate) pass() {
 		return
 	}
 	g.demand--
+	g.offer()
 	g.idle()
+}
+
+// offer gives free places to reads ahead that somebody waits for. The caller holds mu.
+func (g *gate) offer() {
+	for len(g.later) > 0 && g.demand+g.ahead < g.limit {
+		g.ahead++
+		close(g.later[0])
+		g.later = g.later[1:]
+	}
+}
+
+// waitAhead waits for a place for a read made ahead.
+func (g *gate) waitAhead(ctx context.Context) error {
+	if g.enterAhead(g.limit) {
+		return nil
+	}
+	turn := make(chan struct{})
+	g.mu.Lock()
+	g.later = append(g.later, turn)
+	g.offer()
+	g.mu.Unlock()
+	select {
+	case <-turn:
+		return nil
+	case <-ctx.Done():
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !remove(&g.later, turn) {
+		g.ahead-- // the place came at the same moment
+		g.offer()
+	}
+	return context.Cause(ctx)
 }
 
 // enterAhead takes a place for a read made ahead, if there is one now and fewer than most of them are under way.
@@ -78,6 +119,7 @@ func (g *gate) enterAhead(most int) bool {
 func (g *gate) leaveAhead(failed bool) {
 	g.mu.Lock()
 	g.ahead--
+	g.offer()
 	g.mu.Unlock()
 	if !failed {
 		g.idle()

@@ -108,3 +108,14 @@ func (h *homes) of(k key) []home {
 	defer h.mu.Unlock()
 	return h.where[k]
 }
+
+// all returns one name of each chunk.
+func (h *homes) all() []home {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	out := make([]home, 0, len(h.where))
+	for _, names := range h.where {
+		out = append(out, names[0])
+	}
+	return out
+}

@@ -8,6 +8,7 @@ import (
 
 const (
 	readerNew   = 30 * time.Second // after which a reader that asked for one batch is forgotten
+	readerComes = 10 * time.Minute // after which one that was announced is not waited for any more
 	readerGone  = 2 * time.Second  // at the least, one that went on; or, if it is slow,
 	readerGaps  = 8                // so many times as long as it took from batch to batch of late
 	nearBatches = 8                // requests this near each other belong to one reader: the ranks of one job
@@ -15,21 +16,28 @@ const (
 
 // reader is where one job stands in one plan. Its ranks count as one.
 type reader struct {
-	number  uint64
-	dataset Dataset
-	at      shuffle.Cursor // of the foremost request
-	next    *shuffle.Epoch // the epoch after at.Epoch, once it is needed
-	reading int            // requests that wait for bytes: who waits for the store has not gone
-	seen    time.Time      // when the last one began or was answered
-	step    time.Time      // when the reader last moved on
-	gap     time.Duration  // between two such, the longest of late; 0: it has not moved on
-	served  bool           // its first batch is read: until then little shares the line with what that needs
-	ranks   int            // that stand here
-	left    bool           // the last of them has gone on elsewhere
-	demand  demand
-	anchor  anchor
+	number    uint64
+	dataset   Dataset
+	at        shuffle.Cursor // of the foremost request
+	next      *shuffle.Epoch // the epoch after at.Epoch, once it is needed
+	reading   int            // requests that wait for bytes: who waits for the store has not gone
+	seen      time.Time      // when the last one began or was answered
+	step      time.Time      // when the reader last moved on
+	gap       time.Duration  // between two such, the longest of late; 0: it has not moved on
+	served    bool           // its first batch is read: until then little shares the line with what that needs
+	announced bool           // it has not come yet
+	ranks     int            // that stand here
+	left      bool           // the last of them has gone on elsewhere
+	demand    demand
+	anchor    anchor
 
 	ahead
+}
+
+// reads reports whether a request is one of the reader's plan. The same plan prepared again is the same: its order follows
+// from the data set and the parameters.
+func (x *reader) reads(d Dataset, at shuffle.Cursor) bool {
+	return x.dataset == d && (x.at.Plan == at.Plan || x.at.Plan.Params() == at.Plan.Params())
 }
 
 // near reports whether a request of the reader's plan belongs to it.
@@ -57,6 +65,9 @@ func (x *reader) advance(at shuffle.Cursor, now time.Time) {
 // patience is how long the reader's share of the memory is kept for it after a request. One that is gone must not
 // hold up the others for long, and one that computes between two batches must not lose its chunks.
 func (x *reader) patience() time.Duration {
+	if x.announced {
+		return readerComes
+	}
 	if x.gap == 0 && !x.left {
 		return readerNew
 	}

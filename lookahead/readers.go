@@ -77,7 +77,7 @@ func (r *Readers) Asked(d Dataset, at shuffle.Cursor, now time.Time) *Visit {
 		return v
 	}
 	x, came := r.move(d, at, now)
-	v.reader, v.first = x, !x.served
+	v.reader, v.first, x.announced = x, !x.served, false
 	if known {
 		x.demand.note(thought, at)
 	}
@@ -90,6 +90,30 @@ func (r *Readers) Asked(d Dataset, at shuffle.Cursor, now time.Time) *Visit {
 	}
 	r.stand(now)
 	return v
+}
+
+// Announce notes that somebody is going to read from a position on, and has what is there brought beforehand. Until he comes his chunks are
+// expected as those of a reader who stands at the first position announced.
+func (r *Readers) Announce(d Dataset, at shuffle.Cursor, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !at.Epoch.Local() {
+		return
+	}
+	for _, x := range r.readers {
+		if x.announced && x.reads(d, at) && x.at.Epoch.Number() == at.Epoch.Number() && x.at.First <= at.First {
+			x.seen = now
+			return
+		}
+	}
+	if r.find(d, at) != nil {
+		return // somebody reads there already
+	}
+	x := r.add(d, at, now)
+	x.announced, x.served = true, true // nobody waits for what is fetched ahead of him
+	r.expect()
+	r.anchor(now)
+	r.stand(now)
 }
 
 // First reports whether the reader waits for its first batch: nothing was fetched ahead of it.
@@ -125,10 +149,7 @@ func (r *Readers) move(d Dataset, at shuffle.Cursor, now time.Time) (x *reader, 
 	}
 	changed = r.dropIdle(now)
 	if x == nil {
-		r.makeRoom(d)
-		r.numbers++
-		x = &reader{number: r.numbers, dataset: d, at: at, step: now, seen: now}
-		r.readers, changed = append(r.readers, x), true
+		x, changed = r.add(d, at, now), true
 	}
 	x.reading++
 	switch here, there := at.Epoch.Number(), x.at.Epoch.Number(); {
@@ -144,14 +165,19 @@ func (r *Readers) move(d Dataset, at shuffle.Cursor, now time.Time) (x *reader, 
 	return x, changed
 }
 
+// add follows one more reader.
+func (r *Readers) add(d Dataset, at shuffle.Cursor, now time.Time) *reader {
+	r.makeRoom(d)
+	r.numbers++
+	x := &reader{number: r.numbers, dataset: d, at: at, step: now, seen: now}
+	r.readers = append(r.readers, x)
+	return x
+}
+
 // find returns the reader that a request belongs to: the one of the same plan that stands near it.
 func (r *Readers) find(d Dataset, at shuffle.Cursor) *reader {
 	for _, x := range r.readers {
-		// The same plan prepared again is the same: its order follows from the data set and the parameters.
-		if x.dataset != d || x.at.Plan != at.Plan && x.at.Plan.Params() != at.Plan.Params() {
-			continue
-		}
-		if x.near(at) {
+		if x.reads(d, at) && x.near(at) {
 			return x
 		}
 	}

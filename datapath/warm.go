@@ -1,0 +1,153 @@
+package datapath
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"sync"
+	"time"
+
+	"github.com/millrace-data/millrace/chunkcache"
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// warmFor is for how long one call of Warm begins new reads.
+const warmFor = time.Second
+
+// Warm brings what an epoch needs from position at.First on, in order of need, before anybody reads it: into memory as far as
+// that may be used for what readers come for, then to the tiers behind it. It begins reads for about a second, and says where to go on. What
+// is there already costs nothing, so that a call that was lost can be repeated. Errors are those of Read; what was
+// brought before stays.
+func (s *Source) Warm(ctx context.Context, at shuffle.Cursor) (chunkindex.Warmed, error) {
+	if err := context.Cause(ctx); err != nil {
+		return chunkindex.Warmed{}, err
+	}
+	s.path.readers.Announce(s, at, time.Now())
+	s.path.mark()
+	w := &warming{source: s, until: time.Now().Add(warmFor), room: s.path.warmRoom(s)}
+	defer w.running.Wait() // also if something below panics
+	next := s.warm(ctx, at, w)
+	w.running.Wait()
+	w.done.Next = next
+	if w.err != nil {
+		return w.done, w.err
+	}
+	return w.done, context.Cause(ctx)
+}
+
+// warm starts the reads, and returns the position to go on from.
+func (s *Source) warm(ctx context.Context, at shuffle.Cursor, w *warming) uint64 {
+	begun := map[uint64]bool{}
+	for span := range s.inOrder(at) {
+		if begun[span.Chunk] {
+			continue
+		}
+		begun[span.Chunk] = true
+		if !w.begin(ctx, int(span.Chunk)) {
+			return max(span.From, at.First)
+		}
+	}
+	return at.Plan.Samples()
+}
+
+// inOrder yields what the epoch needs from a position on. An order without locality needs all chunks alike: as stored.
+func (s *Source) inOrder(at shuffle.Cursor) iter.Seq[shuffle.Span] {
+	if at.Epoch.Local() {
+		return at.Epoch.Spans(at.First)
+	}
+	return func(yield func(shuffle.Span) bool) {
+		for c := range s.index.Chunks() {
+			desc := s.index.Chunk(c)
+			if desc.First+uint64(desc.Samples) > at.First && !yield(shuffle.Span{Chunk: uint64(c), From: desc.First}) {
+				return
+			}
+		}
+	}
+}
+
+// warmRoom is how many bytes of memory may be filled for s beside what somebody comes for already.
+func (p *Path) warmRoom(s *Source) int64 {
+	room := ahead(p.budget.Total())
+	for _, h := range p.homes.all() {
+		if h.source == s || !p.readers.Next(h.source, h.chunk).IsZero() {
+			room -= h.source.Cost(h.chunk)
+		}
+	}
+	return room
+}
+
+// warming is one call of Warm.
+type warming struct {
+	source  *Source
+	until   time.Time
+	room    int64 // bytes of memory left
+	running sync.WaitGroup
+
+	mu   sync.Mutex // guards what follows
+	done chunkindex.Warmed
+	err  error // the first one
+}
+
+// begin starts to bring a chunk that is in no tier, and reports whether the call goes on to the next one.
+func (w *warming) begin(ctx context.Context, chunk int) bool {
+	s := w.source
+	if s.Resident(chunk) {
+		return true
+	}
+	if w.failed() || ctx.Err() != nil || !time.Now().Before(w.until) {
+		return false
+	}
+	wait, cancel := context.WithDeadline(ctx, w.until)
+	defer cancel()
+	if s.path.gate.waitAhead(wait) != nil {
+		return false
+	}
+	if cost := s.Cost(chunk); cost <= w.room && w.toMemory(ctx, chunk) {
+		w.room -= cost
+		return true
+	}
+	s.path.gate.leaveAhead(false)
+	w.done.Full = true
+	return false
+}
+
+// toMemory starts a read of a chunk, for which the caller has taken a place, and reports whether there was room for it.
+func (w *warming) toMemory(ctx context.Context, chunk int) bool {
+	f := &fetch{source: w.source, ahead: true}
+	f.want([]int{chunk})
+	wait, err := w.source.path.cache.Start(ctx, f.request())
+	if errors.Is(err, chunkcache.ErrNoRoom) {
+		return false
+	}
+	w.running.Go(func() {
+		if err == nil {
+			var l *chunkcache.Leases[key]
+			if l, err = wait(); err == nil {
+				l.Close()
+			}
+		}
+		w.source.path.gate.leaveAhead(err != nil)
+		w.ended(w.source.index.Chunk(chunk).Length, err)
+	})
+	return true
+}
+
+// ended notes that a chunk is there, or will not come.
+func (w *warming) ended(bytes int64, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case err == nil:
+		w.done.Chunks++
+		w.done.Bytes += bytes
+	case w.err == nil:
+		w.err = err
+	}
+}
+
+func (w *warming) failed() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.err != nil
+}
