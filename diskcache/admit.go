@@ -67,7 +67,7 @@ func (c *Cache) take(need int64) (missing int64) {
 
 // choose returns chunks that take n bytes together and are worth less than the one that comes; nil if there are none.
 func (c *Cache) choose(n int64, ref uint64) (chosen []victim) {
-	coming := c.next(ref, true)
+	coming := c.until(ref, true)
 	if coming == Never {
 		return nil
 	}
@@ -83,7 +83,7 @@ func (c *Cache) choose(n int64, ref uint64) (chosen []victim) {
 			break
 		}
 		// The reader may have moved since the list was made.
-		if worth(coming, c.next(v.ref, v.own)) {
+		if worth(coming, c.until(v.ref, v.own)) {
 			chosen = append(chosen, v)
 			n -= v.size
 		}
@@ -97,12 +97,12 @@ func (c *Cache) choose(n int64, ref uint64) (chosen []victim) {
 	return chosen
 }
 
-// next returns how far off a chunk's next use is.
-func (c *Cache) next(ref uint64, own bool) time.Duration {
-	if !own || c.cfg.Next == nil {
+// until returns how far off a chunk's next use is.
+func (c *Cache) until(ref uint64, own bool) time.Duration {
+	if !own {
 		return Never
 	}
-	return c.cfg.Next(ref)
+	return c.next(ref)
 }
 
 // victim takes the one that is needed last off the list.
@@ -135,7 +135,7 @@ func (c *Cache) look(now time.Time) bool {
 	}
 	c.mu.Unlock()
 	for i := range all {
-		all[i].next = c.next(all[i].ref, all[i].own)
+		all[i].next = c.until(all[i].ref, all[i].own)
 	}
 	slices.SortFunc(all, func(a, b victim) int {
 		return cmp.Or(cmp.Compare(a.next, b.next), slices.Compare(a.name[:], b.name[:]))

@@ -26,13 +26,14 @@ func TestAdmissionByPlan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		needed := map[uint64]time.Duration{0: 10, 1: 200, 2: 40, 3: 80} // seconds; missing: never
 		dir := t.TempDir()
-		cfg := Config{Dir: dir, MaxBytes: 4 * block, Next: func(ref uint64) time.Duration {
+		cfg := Config{Dir: dir, MaxBytes: 4 * block}
+		next := func(ref uint64) time.Duration {
 			if s, ok := needed[ref]; ok {
 				return s * time.Second
 			}
 			return Never
-		}}
-		c := open(t, cfg)
+		}
+		c := open(t, cfg, next)
 		for i := range 4 {
 			mustWrite(t, c, i, n)
 		}
@@ -62,7 +63,7 @@ func TestAdmissionByPlan(t *testing.T) {
 
 		// After a restart nobody's reader is known, and so nothing is known to be worth keeping, or to be worth writing.
 		needed = map[uint64]time.Duration{}
-		c = open(t, cfg)
+		c = open(t, cfg, next)
 		defer c.Close()
 		offer(20, false)
 		// A reader comes for two chunks that are there, and for one that is not.
@@ -81,12 +82,12 @@ func TestAdmissionByPlan(t *testing.T) {
 func TestOneLargeChunkTakesThePlaceOfSeveral(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		needed := map[uint64]bool{}
-		c := open(t, Config{Dir: t.TempDir(), MaxBytes: 4 * block, Next: func(ref uint64) time.Duration {
+		c := open(t, Config{Dir: t.TempDir(), MaxBytes: 4 * block}, func(ref uint64) time.Duration {
 			if needed[ref] {
 				return time.Second
 			}
 			return Never
-		}})
+		})
 		defer c.Close()
 		for i := range 4 {
 			mustWrite(t, c, i, 3000)

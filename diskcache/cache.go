@@ -26,9 +26,6 @@ type Config struct {
 	Dir      string
 	MaxBytes int64    // on disk, footers and rounding to 4 KiB included
 	Datasets []string // whose chunks these are, for people: no secrets
-	// Next says how long it is until a chunk will have to be read, by the number that the owner knows it by: Never if
-	// nobody is known to come for it. It is called under no lock. Nil: nobody ever comes.
-	Next func(ref uint64) time.Duration
 }
 
 // Never is how long it is until a chunk is needed that nobody is known to come for.
@@ -57,6 +54,7 @@ type Cache struct {
 	cfg  Config
 	disk disk
 	lock *os.File
+	next func(ref uint64) time.Duration
 
 	mu      sync.Mutex // guards what follows
 	reads   breaker
@@ -86,6 +84,7 @@ func cost(n int64) int64 { return (n + footerSize + block - 1) / block * block }
 func Open(cfg Config) (*Cache, error) {
 	c := &Cache{
 		cfg:     cfg,
+		next:    func(uint64) time.Duration { return Never },
 		reads:   breaker{most: readErrors},
 		writes:  breaker{most: 1},
 		entries: map[name]entry{},
@@ -101,6 +100,11 @@ func Open(cfg Config) (*Cache, error) {
 	}
 	return c, nil
 }
+
+// Follow sets what says how long it is until a chunk will have to be read, by the number that its owner knows it by: Never
+// if nobody is known to come for it, as for all chunks without next. It is called under no lock. Follow must be called before
+// the cache is used.
+func (c *Cache) Follow(next func(ref uint64) time.Duration) { c.next = next }
 
 // Close gives the directory free for another process. Reads and writes must have ended.
 func (c *Cache) Close() {
@@ -140,7 +144,7 @@ func (c *Cache) Contains(key Key) bool {
 	return ok && !e.dead && !c.reads.off(time.Now())
 }
 
-// Adopt tells by which number the owner knows a chunk, so that Next can be asked of one that was there at the start.
+// Adopt tells by which number the owner knows a chunk, so that it can be asked when one is needed that was there at the start.
 func (c *Cache) Adopt(key Key, ref uint64) {
 	n := key.name()
 	c.mu.Lock()

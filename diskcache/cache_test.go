@@ -240,8 +240,9 @@ func TestModel(t *testing.T) {
 			rt.Fatal(err)
 		}
 		next := map[uint64]time.Duration{} // 0: the chunk is needed now
-		cfg := Config{Dir: dir, MaxBytes: 6 * block, Next: func(ref uint64) time.Duration { return next[ref] }}
-		c := open(t, cfg)
+		until := func(ref uint64) time.Duration { return next[ref] }
+		cfg := Config{Dir: dir, MaxBytes: 6 * block}
+		c := open(t, cfg, until)
 		kept := map[int]bool{}
 		sizes := []int{0, 100, 4000, 5000, 9000, 1, 101, 4001, 5001, 9001}
 		for range rapid.IntRange(1, 25).Draw(rt, "steps") {
@@ -266,7 +267,7 @@ func TestModel(t *testing.T) {
 				next[uint64(i)] = time.Duration(rapid.IntRange(1, 1000).Draw(rt, "due")) * time.Second
 			case "restart":
 				c.Close()
-				c = open(t, cfg)
+				c = open(t, cfg, until)
 			}
 			for i := range kept {
 				if key, _ := chunkOf(i, sizes[i]); !c.Contains(key) {
@@ -292,12 +293,12 @@ func TestManyAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	var mu sync.Mutex // guards turn
 	turn := 0
-	c := open(t, Config{Dir: dir, MaxBytes: 8 * 3 * block, Next: func(ref uint64) time.Duration {
+	c := open(t, Config{Dir: dir, MaxBytes: 8 * 3 * block}, func(ref uint64) time.Duration {
 		mu.Lock()
 		defer mu.Unlock()
 		turn++
 		return time.Duration(1+(turn*7919+int(ref)*104729)%1000) * time.Second
-	}})
+	})
 	var writers, readers sync.WaitGroup
 	done := make(chan struct{})
 	for w := range 3 {

@@ -84,8 +84,8 @@ func TestFaultAtEveryCall(t *testing.T) {
 func faultAt(t *testing.T, at int, fault error, part int, last bool) (reached bool) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
-		cfg := Config{Dir: dir, MaxBytes: 4 * block, Next: byNumber}
-		c := open(t, cfg)
+		cfg := Config{Dir: dir, MaxBytes: 4 * block}
+		c := open(t, cfg, byNumber)
 		f := &faulty{part: part}
 		f.fails = func(call int, _ step) error {
 			if call == at || last && call > at {
@@ -109,7 +109,7 @@ func faultAt(t *testing.T, at int, fault error, part int, last bool) (reached bo
 		wantThere(t, c, 9, 3000, true)
 		bytes := c.Stats().Bytes
 		c.Close()
-		c = open(t, cfg)
+		c = open(t, cfg, byNumber)
 		defer c.Close()
 		if s := c.Stats(); s.Bytes > bytes || s.Bytes > cfg.MaxBytes {
 			t.Errorf("%v at call %d: got %d bytes after a restart, want the %d of before at most", fault, at, s.Bytes, bytes)

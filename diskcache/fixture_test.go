@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 )
 
 // chunkOf returns chunk i of a test, of n bytes, and its key.
@@ -23,7 +24,7 @@ func chunkOf(i, n int) (Key, []byte) {
 
 const fixtureDataset = "s3://bucket/photos"
 
-func open(t testing.TB, cfg Config) *Cache {
+func open(t testing.TB, cfg Config, next ...func(uint64) time.Duration) *Cache {
 	t.Helper()
 	if cfg.Datasets == nil {
 		cfg.Datasets = []string{fixtureDataset}
@@ -34,6 +35,9 @@ func open(t testing.TB, cfg Config) *Cache {
 	c, err := Open(cfg)
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, f := range next {
+		c.Follow(f)
 	}
 	return c
 }
