@@ -9,12 +9,12 @@ type WeightStats struct {
 	always       uint64 // samples whose expectation is a draw or more
 	rest         uint64 // weight of the others
 	samples      uint64
+	sum          uint64
 	squareHi     uint64 // sum of the squares, 128 bits
 	squareLo     uint64
-	sumHi, sumLo uint64
 }
 
-// NewWeightStats begins with no sample, of an epoch of that many draws by weights that sum to total.
+// NewWeightStats begins with no sample, of an epoch of that many draws by weights that sum to total (below 2^64).
 func NewWeightStats(draws, total uint64) *WeightStats {
 	return &WeightStats{draws: draws, total: total}
 }
@@ -30,8 +30,7 @@ func (s *WeightStats) Add(weights []uint32) {
 		var carry uint64
 		s.squareLo, carry = bits.Add64(s.squareLo, uint64(w)*uint64(w), 0)
 		s.squareHi += carry
-		s.sumLo, carry = bits.Add64(s.sumLo, uint64(w), 0)
-		s.sumHi += carry
+		s.sum += uint64(w)
 	}
 	s.samples += uint64(len(weights))
 }
@@ -52,6 +51,5 @@ func (s *WeightStats) EffectiveSamples() float64 {
 	if square == 0 {
 		return 0
 	}
-	sum := float64(s.sumHi)*(1<<64) + float64(s.sumLo)
-	return sum / square * sum
+	return float64(s.sum) / square * float64(s.sum)
 }
