@@ -102,6 +102,22 @@ func TestDamagedSnapshotIsRefused(t *testing.T) {
 	}
 }
 
+// TestSnapshotUnderAnotherNameIsRefused has a whole snapshot of the same dataset stand for another.
+func TestSnapshotUnderAnotherNameIsRefused(t *testing.T) {
+	store, digest, b := frozenStore(t)
+	l := newLog(t, store)
+	q := request()
+	q.Repeat = 2
+	other := freeze(t, l, q).Digest
+	store.Set(l.snapshotKey(other), b)
+	if err := tryOpen(t, l, other); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("got %v, want %v", err, ErrCorrupt)
+	}
+	if err := tryOpen(t, l, digest); err != nil {
+		t.Errorf("under its own name: got %v, want no error", err)
+	}
+}
+
 // resealSnapshot makes all checksums of a snapshot right, as far as its header lets them be found.
 func resealSnapshot(b []byte) []byte {
 	b = bytes.Clone(b)

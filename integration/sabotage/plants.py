@@ -239,4 +239,34 @@ PLANTS = [
         ["./cmd/..."],
         [("cmd/millrace/exit.go", "case is(errCorrupt, chunkindex.ErrCorrupt, client.ErrCRC)", "case is(chunkindex.ErrCorrupt, client.ErrCRC)")],
     ),
+    (
+        "importance ranks the losses of each report by themselves",
+        ["./importance"],
+        [("importance/gather.go", "n < len(reports) && reports[n].Batch == reports[0].Batch", "n < 1")],
+    ),
+    (
+        "importance lets the order of conflicting reports decide",
+        ["./importance"],
+        [("importance/fold.go", "cmp.Or(cmp.Compare(a.position, b.position), cmp.Compare(a.loss, b.loss))", "cmp.Compare(a.position, b.position)")],
+    ),
+    (
+        "importance accepts a second loss for a position",
+        ["./importance"],
+        [("importance/log.go", "case r.Losses[i] != stored.Losses[j]:", "case false:")],
+    ),
+    (
+        "importance takes the weight of a sample's lowest position",
+        ["./importance"],
+        [("importance/gather.go", "for i, s := range samples {", "for i := len(samples) - 1; i >= 0; i-- {\n\t\ts := samples[i]")],
+    ),
+    (
+        "importance opens whatever lies under a snapshot's name",
+        ["./importance"],
+        [("importance/open.go", "found != want.digest {", "found == \"\" {")],
+    ),
+    (
+        "importance forgets what lies behind a damaged record",
+        ["./importance"],
+        [("importance/kept.go", "if i := bytes.Index(", "if i := -bytes.Index(")],
+    ),
 ]
