@@ -20,7 +20,8 @@ func (s *Source) key(chunk int) key {
 // fetch brings chunks that one caller wants together.
 type fetch struct {
 	source *Source
-	ahead  bool  // the caller holds a place of the gate
+	ahead  bool  // nobody waits for them yet, and the caller holds a place of the gate
+	disk   bool  // that place is one of the disk's gate
 	first  bool  // for somebody who waits, and nothing was fetched ahead
 	part   int64 // length of one store read, set by group
 
@@ -55,12 +56,18 @@ func (f *fetch) request() chunkcache.Request[key] {
 	return chunkcache.Request[key]{Wants: f.wants, Ahead: f.ahead, Group: f.group, Load: f.load}
 }
 
-// group lists which of the missing wants one store read brings.
+// group lists which of the missing wants one store read brings, and by themselves those that are on disk.
 func (f *fetch) group(missing []int) [][]int {
-	chunks := make([]int, len(missing))
+	chunks := make([]int, 0, len(missing))
+	stored := make([]int, 0, len(missing)) // those of missing that the store has to bring
+	var groups [][]int
 	var total int64
-	for n, i := range missing {
-		chunks[n] = f.numbers[i]
+	for _, i := range missing {
+		if f.source.readsDisk(f.numbers[i]) {
+			groups = append(groups, []int{i})
+			continue
+		}
+		chunks, stored = append(chunks, f.numbers[i]), append(stored, i)
 		total += f.wants[i].Size
 	}
 	cfg := f.source.path.cfg
@@ -70,11 +77,11 @@ func (f *fetch) group(missing []int) [][]int {
 		streams := int64(max(cfg.Fetchers-early(cfg.Fetchers), 1))
 		f.part = min(f.part, max(total/streams, cfg.PartSize/8, 1))
 	}
-	groups := f.source.group(chunks, f.part)
-	for _, g := range groups {
+	for _, g := range f.source.group(chunks, f.part) {
 		for n := range g {
-			g[n] = missing[g[n]]
+			g[n] = stored[g[n]]
 		}
+		groups = append(groups, g)
 	}
 	return groups
 }
@@ -111,14 +118,18 @@ func (f *fetch) load(ctx context.Context, fills []*chunkcache.Fill[key]) error {
 		bufs[i] = fill.Bytes()
 		s.path.homes.add(fill.Key(), s, f.numbers[fill.Index])
 	}
+	if len(fills) == 1 && f.fromDisk(ctx, fills[0]) {
+		return nil
+	}
+	held := f.ahead && !f.disk
 	first := f.numbers[fills[0].Index]
 	sums := newSums(bufs)
 	if parts := s.parts(first, f.part); len(fills) == 1 && len(parts) > 1 {
-		if err := s.readParts(ctx, parts, bufs[0], f.ahead); err != nil {
+		if err := s.readParts(ctx, parts, bufs[0], held); err != nil {
 			f.fail(ctx, fills[0], err)
 			return err
 		}
-	} else if err := s.read(sums.follow(ctx), s.index.Extents(first)[0], f.ahead, bufs...); err != nil {
+	} else if err := s.read(sums.follow(ctx), s.index.Extents(first)[0], held, bufs...); err != nil {
 		for _, fill := range fills {
 			f.fail(ctx, fill, s.rangeError(s.index.Extents(f.numbers[fill.Index])[0], err))
 		}
@@ -131,6 +142,7 @@ func (f *fetch) load(ctx context.Context, fills []*chunkcache.Fill[key]) error {
 			continue
 		}
 		fill.Publish()
+		s.keep(f.numbers[fill.Index])
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkcache"
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/diskcache"
 	"github.com/millrace-data/millrace/internal/budget"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/lookahead"
@@ -21,11 +22,12 @@ const (
 
 // Config of a Path. The zero value of a field means its default.
 type Config struct {
-	Budget     *budget.Budget // everything that grows
-	Fetchers   int            // store reads side by side, 12
-	PartSize   int64          // bytes of one store read, near 16 MiB
-	CheckSHA   bool           // compare SHA-256 too when a chunk arrives
-	Policy     Policy         // which chunk goes first, PolicyPlan
+	Budget     *budget.Budget   // everything that grows
+	Fetchers   int              // store reads side by side, 12
+	PartSize   int64            // bytes of one store read, near 16 MiB
+	CheckSHA   bool             // compare SHA-256 too when a chunk arrives
+	Policy     Policy           // which chunk goes first, PolicyPlan
+	Disk       *diskcache.Cache // the tier between memory and store; nil: none
 	NoPrefetch bool
 	Debug      bool // poison freed memory and panic at leases closed twice: for tests
 }
@@ -58,6 +60,7 @@ type Path struct {
 	readers *lookahead.Readers
 	marks   marks
 	flights flights
+	disk    *disk // nil: none
 
 	mu   sync.Mutex // guards open, and when each was read
 	open []*Source
@@ -91,6 +94,9 @@ func New(cfg Config) *Path {
 	p.tables = chunkcache.NewObjects[tableKey](cfg.Budget, max(total/tableShare, 1), (*chunkindex.Table).Bytes,
 		func(n int64) { p.cache.Reclaim(n, false) })
 	cfg.Budget.SetReclaim(p.reclaim, p.reclaimable)
+	if cfg.Disk != nil {
+		p.disk = newDisk(p, cfg.Disk)
+	}
 	return p
 }
 
@@ -198,12 +204,14 @@ type Stats struct {
 	PrefetchedChunks                      uint64
 	OpenLeases, TableBytes                int64
 	BudgetTotal, BudgetInUse, BudgetPeak  int64
+	Disk                                  diskcache.Stats
+	DiskDropped                           uint64 // chunks not written since too many waited
 }
 
 // Stats returns the counters.
 func (p *Path) Stats() Stats {
 	c := p.cache.Stats()
-	return Stats{
+	s := Stats{
 		Hits: c.Hits, Misses: c.Misses, Loads: c.Loads, Joins: c.Joins, Evictions: c.Evictions,
 		CachedBytes: c.Bytes, CachedChunks: c.Chunks,
 		StoreReads: p.storeReads.Load(), StoreBytes: p.storeBytes.Load(),
@@ -212,4 +220,8 @@ func (p *Path) Stats() Stats {
 		OpenLeases:       c.OpenLeases, TableBytes: p.tables.Bytes(),
 		BudgetTotal: p.budget.Total(), BudgetInUse: p.budget.InUse(), BudgetPeak: p.budget.Peak(),
 	}
+	if p.disk != nil {
+		s.Disk, s.DiskDropped = p.disk.cache.Stats(), p.disk.dropped.Load()
+	}
+	return s
 }

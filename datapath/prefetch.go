@@ -13,6 +13,7 @@ import (
 func (p *Path) Run(ctx context.Context) error {
 	var started sync.WaitGroup
 	defer started.Wait()
+	p.writeDisk(ctx, &started)
 	p.populate(ctx)
 	for {
 		select {
@@ -60,11 +61,12 @@ func (p *Path) prefetch(ctx context.Context, missing []lookahead.Need, started *
 		if group[0].First {
 			most = early(most)
 		}
-		if p.gate.enterAhead(most) {
-			if !p.start(ctx, group, started) {
+		switch gate := p.gateOf(group); {
+		case gate.enterAhead(most):
+			if !p.start(ctx, group, gate, started) {
 				return
 			}
-		} else if !group[0].First {
+		case !group[0].First && gate == p.gate:
 			return // whoever leaves makes Run look again
 		}
 		if missing = rest; len(p.kick) > 0 {
@@ -84,6 +86,9 @@ const nearNeeds = 32
 // shard, as many as one store read brings, and the others.
 func (p *Path) together(missing []lookahead.Need) (group, rest []lookahead.Need) {
 	s := missing[0].Dataset.(*Source)
+	if s.readsDisk(missing[0].Chunk) {
+		return missing[:1], missing[1:]
+	}
 	chunks := []int{missing[0].Chunk}
 	taken := map[int]bool{0: true}
 	for {
@@ -107,9 +112,17 @@ func (p *Path) together(missing []lookahead.Need) (group, rest []lookahead.Need)
 	return group, rest
 }
 
-// start starts one read ahead, for which the caller has taken a place, and reports whether there was room for it.
-func (p *Path) start(ctx context.Context, group []lookahead.Need, started *sync.WaitGroup) bool {
-	f := &fetch{source: group[0].Dataset.(*Source), ahead: true}
+// gateOf returns the gate of the tier that answers for a group.
+func (p *Path) gateOf(group []lookahead.Need) *gate {
+	if len(group) == 1 && group[0].Dataset.(*Source).readsDisk(group[0].Chunk) {
+		return &p.disk.gate
+	}
+	return p.gate
+}
+
+// start starts one read ahead, for which the caller has taken a place of a gate, and reports whether there was room for it.
+func (p *Path) start(ctx context.Context, group []lookahead.Need, gate *gate, started *sync.WaitGroup) bool {
+	f := &fetch{source: group[0].Dataset.(*Source), ahead: true, disk: gate != p.gate}
 	chunks := make([]int, len(group))
 	for i, n := range group {
 		chunks[i] = n.Chunk
@@ -119,7 +132,7 @@ func (p *Path) start(ctx context.Context, group []lookahead.Need, started *sync.
 	wait, err := p.cache.Start(ctx, f.request())
 	if err != nil {
 		cancel()
-		p.gate.leaveAhead(true)
+		gate.leaveAhead(true)
 		return false
 	}
 	done := p.flights.begin(f.source, chunks, cancel)
@@ -130,7 +143,7 @@ func (p *Path) start(ctx context.Context, group []lookahead.Need, started *sync.
 			p.prefetched.Add(uint64(l.Len()))
 			l.Close()
 		}
-		p.gate.leaveAhead(err != nil && ctx.Err() == nil)
+		gate.leaveAhead(err != nil && ctx.Err() == nil)
 	})
 	return true
 }

@@ -27,6 +27,8 @@ type Source struct {
 	prefix string
 	cost   int64     // of all its chunks in memory
 	seen   time.Time // when it was last read by a plan, guarded by the path
+	onDisk bool      // its chunks may be kept on disk
+	origin [32]byte  // on whose word, there; zero where they are proved by SHA-256
 }
 
 // Read brings all ranges of one batch. at says where the reader stands (zero: no plan); it changes speed only.
@@ -119,7 +121,7 @@ func (s *Source) extent(chunk int, r chunkindex.Range) chunkindex.Extent {
 // pays reports whether a chunk should be in memory as a whole: decided by what the plans say will be used of it while it stays.
 func (s *Source) pays(at shuffle.Cursor, b *batch, c chunkindex.ChunkRanges) bool {
 	desc := s.index.Chunk(c.Chunk)
-	if s.path.cache.Contains(s.key(c.Chunk)) || len(s.index.Extents(c.Chunk)) != 1 || b.fits {
+	if s.path.cache.Contains(s.key(c.Chunk)) || len(s.index.Extents(c.Chunk)) != 1 || b.fits || s.readsDisk(c.Chunk) {
 		return true
 	}
 	if h := s.path.readers.Horizon(); b.local && h.Has(s, c.Chunk) {
@@ -183,11 +185,18 @@ func (s *Source) slices(ctx context.Context, b *batch) (*chunkindex.Body, error)
 
 func (s *Source) resident(chunk int) bool { return s.path.cache.Resident(s.key(chunk)) }
 
+// answer is how many bytes of a batch are not in memory, by the tier that answers for them.
+type answer struct{ disk, store int64 }
+
 // missing adds up what is wanted of those of some chunks, given by their numbers in b.chunks, that are not in memory.
-func (s *Source) missing(b *batch, which []int) (n int64) {
+func (s *Source) missing(b *batch, which []int) (n answer) {
 	for _, i := range which {
-		if c := b.chunks[i]; !s.resident(c.Chunk) {
-			n += bytesOf(c)
+		switch c := b.chunks[i]; {
+		case s.resident(c.Chunk):
+		case s.readsDisk(c.Chunk):
+			n.disk += bytesOf(c)
+		default:
+			n.store += bytesOf(c)
 		}
 	}
 	return n
@@ -200,14 +209,17 @@ func bytesOf(c chunkindex.ChunkRanges) (n int64) {
 	return n
 }
 
-// tiers says how much of a batch of total bytes the store answered for, and that the wait was for it.
-func tiers(total, fromStore int64, wait time.Duration) []chunkindex.TierTime {
-	memory := chunkindex.TierTime{Tier: "memory", Bytes: total - fromStore}
-	if fromStore == 0 {
-		memory.Wait = wait
-		return []chunkindex.TierTime{memory}
+// tiers says how much of a batch of total bytes each tier answered for, and that the wait was for the last of them.
+func tiers(total int64, missing answer, wait time.Duration) []chunkindex.TierTime {
+	list := []chunkindex.TierTime{{Tier: "memory", Bytes: total - missing.disk - missing.store}}
+	if missing.disk > 0 {
+		list = append(list, chunkindex.TierTime{Tier: "disk", Bytes: missing.disk})
 	}
-	return []chunkindex.TierTime{memory, {Tier: "store", Bytes: fromStore, Wait: wait}}
+	if missing.store > 0 {
+		list = append(list, chunkindex.TierTime{Tier: "store", Bytes: missing.store})
+	}
+	list[len(list)-1].Wait = wait
+	return list
 }
 
 // copies serves a batch from a body of its own. While it waits it holds the body's bytes and
@@ -241,14 +253,14 @@ func (s *Source) copies(ctx context.Context, b *batch, whole, ranged []int) (*ch
 		return nil, err
 	}
 	for _, i := range ranged {
-		loaded += bytesOf(b.chunks[i])
+		loaded.store += bytesOf(b.chunks[i])
 	}
 	return chunkindex.NewBody(segments, tiers(b.bytes, loaded, time.Since(start)), room.Close), nil
 }
 
 // copyChunks copies samples out of whole chunks, a few chunks at a time. It returns those
 // chunks that there was no room for, and how many bytes came from chunks that were not in memory.
-func (s *Source) copyChunks(ctx context.Context, b *batch, whole []int, segments [][]byte) (rest []int, loaded int64, err error) {
+func (s *Source) copyChunks(ctx context.Context, b *batch, whole []int, segments [][]byte) (rest []int, loaded answer, err error) {
 	numbers := make([]int, len(whole))
 	for n, i := range whole {
 		numbers[n] = b.chunks[i].Chunk
@@ -270,7 +282,8 @@ func (s *Source) copyChunks(ctx context.Context, b *batch, whole []int, segments
 			if err != nil {
 				rest = append(rest, group...)
 			} else {
-				loaded += missing
+				loaded.disk += missing.disk
+				loaded.store += missing.store
 			}
 			mu.Unlock()
 			if err != nil {

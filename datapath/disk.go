@@ -1,0 +1,211 @@
+package datapath
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace-data/millrace/chunkcache"
+	"github.com/millrace-data/millrace/diskcache"
+	"github.com/millrace-data/millrace/lookahead"
+)
+
+const (
+	diskReads   = 8       // of chunks, side by side
+	diskWriters = 2       // of chunks; each holds a lease on the one it writes
+	diskQueue   = 1 << 16 // chunks that wait to be written
+	refChunks   = 40      // bits of a chunk's number in what the disk tier knows it by
+
+	// A disk is passed over while it takes longer for a chunk than the store, and by so much that it is no chance.
+	diskSlack = 1.25
+	// diskProbe is how long it is passed over before it is tried again.
+	diskProbe = time.Second
+)
+
+// disk is the tier between memory and store. Its reads take no place in the store's gate.
+type disk struct {
+	cache   *diskcache.Cache
+	gate    gate
+	queue   chan place
+	dropped atomic.Uint64
+	pace    pace
+}
+
+// place is one chunk of one source.
+type place struct {
+	source *Source
+	chunk  int
+}
+
+func newDisk(p *Path, c *diskcache.Cache) *disk {
+	c.Follow(p.untilRead)
+	return &disk{cache: c, gate: gate{limit: diskReads, idle: p.look}, queue: make(chan place, diskQueue)}
+}
+
+// KeepOnDisk lets the path's disk tier, if it has one, hold the dataset's chunks. origin names the place where its shards
+// lie, the same after a restart: where chunks are not held against SHA-256, what one index claims of its own
+// place is never served to readers of another. It must be called before the first Read.
+func (s *Source) KeepOnDisk(origin string) {
+	d := s.path.disk
+	if d == nil {
+		return
+	}
+	s.onDisk = true
+	if !s.path.cfg.CheckSHA {
+		s.origin = sha256.Sum256([]byte(s.index.Generation() + "\x00" + origin))
+	}
+	for i := range s.index.Chunks() {
+		d.cache.Adopt(s.diskKey(i), s.ref(i))
+	}
+}
+
+func (s *Source) diskKey(chunk int) diskcache.Key {
+	c := s.index.Chunk(chunk)
+	return diskcache.Key{Source: s.origin, Digest: c.Digest, Length: c.Length, CRC32C: c.CRC32C}
+}
+
+func (s *Source) ref(chunk int) uint64 { return uint64(s.place)<<refChunks | uint64(chunk) }
+
+// untilRead tells the disk tier how long it is until a chunk will have to be read, from the demand of those who are known
+// to come for it. One in memory is there for its next use, so the one after counts.
+func (p *Path) untilRead(ref uint64) time.Duration {
+	p.mu.Lock()
+	s := p.open[ref>>refChunks]
+	p.mu.Unlock()
+	chunk := int(ref & (1<<refChunks - 1))
+	t := p.readers.Distance(s, chunk, s.resident(chunk))
+	if t == lookahead.Never {
+		return diskcache.Never
+	}
+	return t
+}
+
+// readsDisk reports whether the disk answers for a chunk: it holds it, and is not slower than the store.
+func (s *Source) readsDisk(chunk int) bool {
+	d := s.path.disk
+	return s.onDisk && d.cache.Contains(s.diskKey(chunk)) &&
+		!d.pace.slower(&s.path.rates, s.index.Chunk(chunk).Length, time.Now())
+}
+
+// fromDisk brings a chunk from disk, and reports whether it did. Where it did not, the store is asked.
+func (f *fetch) fromDisk(ctx context.Context, fill *chunkcache.Fill[key]) bool {
+	s, d := f.source, f.source.path.disk
+	chunk := f.numbers[fill.Index]
+	if !s.readsDisk(chunk) {
+		return false
+	}
+	if !f.disk {
+		if d.gate.enter(ctx) != nil {
+			return false
+		}
+		defer d.gate.leave()
+	}
+	k, begin := s.diskKey(chunk), time.Now()
+	if !d.cache.Read(ctx, k, fill.Bytes()) {
+		return false
+	}
+	d.pace.note(k.Length, begin, time.Now())
+	if s.path.cfg.CheckSHA && !s.intact(chunk, fill.Bytes(), k.CRC32C) {
+		d.cache.Reject(k)
+		return false
+	}
+	fill.Publish()
+	return true
+}
+
+// keep offers a chunk that came from the store to the disk. It never waits: what finds the queue full is offered again
+// when it is loaded the next time.
+func (s *Source) keep(chunk int) {
+	if !s.onDisk {
+		return
+	}
+	select {
+	case s.path.disk.queue <- place{s, chunk}:
+	default:
+		s.path.disk.dropped.Add(1)
+	}
+}
+
+// writeDisk writes chunks to disk until ctx ends. The writes never keep a request waiting; each holds a lease on
+// its chunk.
+func (p *Path) writeDisk(ctx context.Context, started *sync.WaitGroup) {
+	if p.disk == nil {
+		return
+	}
+	for range diskWriters {
+		started.Go(func() {
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case at := <-p.disk.queue:
+					at.source.writeDisk(ctx, at.chunk)
+				}
+			}
+		})
+	}
+}
+
+var errEvicted = errors.New("the chunk has left memory")
+
+// writeDisk writes one chunk to disk if it is still in memory, and reports whether it is on disk then.
+func (s *Source) writeDisk(ctx context.Context, chunk int) bool {
+	if !s.resident(chunk) {
+		return false
+	}
+	wait, err := s.path.cache.Start(ctx, chunkcache.Request[key]{
+		Wants: []chunkcache.Want[key]{{Key: s.key(chunk), Size: s.index.Chunk(chunk).Length}}, Ahead: true,
+		Load: func(context.Context, []*chunkcache.Fill[key]) error { return errEvicted },
+	})
+	if err != nil {
+		return false
+	}
+	l, err := wait()
+	if err != nil {
+		return false
+	}
+	defer l.Close()
+	return s.path.disk.cache.Write(s.diskKey(chunk), s.ref(chunk), l.Bytes(0))
+}
+
+// pace is how long the disk takes for a byte, opening, reading and checking together: the mean of late.
+type pace struct {
+	mu      sync.Mutex // guards what follows
+	reads   int
+	perByte float64 // seconds
+	last    time.Time
+}
+
+func (p *pace) note(bytes int64, begin, end time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.last = end
+	if bytes < ratedBytes {
+		return
+	}
+	p.reads++
+	p.perByte += (end.Sub(begin).Seconds()/float64(bytes) - p.perByte) * max(1/float64(p.reads), 1./8)
+}
+
+// slower reports whether the disk takes longer than the store for a chunk, as far as both are measured, and was
+// tried lately.
+func (p *pace) slower(store *rates, bytes int64, now time.Time) bool {
+	wait, known := store.takes(bytes)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return known && p.reads >= ratedReads && now.Sub(p.last) < diskProbe &&
+		p.perByte*float64(bytes) > diskSlack*wait.Seconds()
+}
+
+// takes returns how long one read of the store takes, once enough of them were measured.
+func (r *rates) takes(bytes int64) (time.Duration, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.reads < ratedReads {
+		return 0, false
+	}
+	return time.Duration((r.first + float64(bytes)/r.stream) * float64(time.Second)), true
+}
