@@ -75,7 +75,7 @@ func floorPlan() map[string]room {
 			},
 		},
 		"gateway": {
-			ours: []string{"chunkindex", "shuffle", "internal/objstore", "internal/budget"},
+			ours: []string{"chunkindex", "importance", "shuffle", "internal/objstore", "internal/budget"}, // importance: types, errors
 			outside: []string{
 				"github.com/go-chi/chi", "github.com/rs/zerolog", "github.com/prometheus/client_golang",
 				"github.com/prometheus/client_model", "golang.org/x/sync", "golang.org/x/sys", "golang.org/x/time",

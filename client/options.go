@@ -22,6 +22,7 @@ type Options struct {
 	Shuffle    string
 	Window     uint64
 	Tail       string
+	Balance    string // what the ranks' shares are to be alike in: samples or bytes
 	Generation string // pinned from the first answer if empty
 
 	Prefetch int  // batches asked for ahead of the one being used; 0 means 2, negative none
@@ -77,6 +78,7 @@ func (o *Options) query(generation string) url.Values {
 	}
 	text("shuffle", o.Shuffle)
 	text("tail", o.Tail)
+	text("balance", o.Balance)
 	text("generation", generation)
 	return q
 }

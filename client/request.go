@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -33,13 +34,25 @@ var errDeadline = errors.New("deadline of the batch is over")
 
 // get sends one request and returns an answer with status 200.
 func (c *Client) get(ctx context.Context, gw *url.URL, path string, q url.Values) (*http.Response, error) {
+	return c.send(ctx, gw, http.MethodGet, path, q, nil)
+}
+
+// send sends one request, without a body if that is nil, and returns an answer with status 200 or 201.
+func (c *Client) send(ctx context.Context, gw *url.URL, method, path string, q url.Values, body []byte) (*http.Response, error) {
 	target := gw.String() + path
 	if len(q) > 0 {
 		target += "?" + q.Encode()
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
+	var in io.Reader
+	if body != nil {
+		in = bytes.NewReader(body)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, target, in)
 	if err != nil {
 		return nil, err
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
 	}
 	req.Header.Set("User-Agent", c.cfg.UserAgent)
 	req.Header.Set("Accept-Encoding", "identity") // a transport of the caller's may ask for compression else
@@ -47,7 +60,7 @@ func (c *Client) get(ctx context.Context, gw *url.URL, path string, q url.Values
 	if err != nil {
 		return nil, err
 	}
-	if resp.StatusCode != http.StatusOK {
+	if resp.StatusCode != http.StatusOK && (method != http.MethodPost || resp.StatusCode != http.StatusCreated) {
 		defer resp.Body.Close()
 		return nil, readError(gw.Redacted(), resp)
 	}
@@ -213,9 +226,13 @@ const maxJSON = 512 << 20
 
 // getJSON is one attempt. It reads no more than limit bytes.
 func (c *Client) getJSON(ctx context.Context, gw *url.URL, path string, q url.Values, limit int64, v any) error {
+	return c.sendJSON(ctx, gw, http.MethodGet, path, q, nil, limit, v)
+}
+
+func (c *Client) sendJSON(ctx context.Context, gw *url.URL, method, path string, q url.Values, in []byte, limit int64, v any) error {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.AttemptTimeout)
 	defer cancel()
-	resp, err := c.get(ctx, gw, path, q)
+	resp, err := c.send(ctx, gw, method, path, q, in)
 	if err != nil {
 		return err
 	}
@@ -242,6 +259,27 @@ func (c *Client) JSON(ctx context.Context, path string, q url.Values, v any) err
 	})
 	if err != nil {
 		return fmt.Errorf("read %s: %w", path, err)
+	}
+	return nil
+}
+
+// Post sends in as JSON, or nothing if it is nil, and reads the answer into out, with the same patience as a batch. It is
+// for requests that may be sent again without harm, as all of a gateway's may.
+func (c *Client) Post(ctx context.Context, path string, q url.Values, in, out any) error {
+	var body []byte
+	if in != nil {
+		var err error
+		if body, err = json.Marshal(in); err != nil {
+			return fmt.Errorf("send %s: %w", path, err)
+		}
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.Deadline, errDeadline)
+	defer cancel()
+	_, err := retry(ctx, c, func(ctx context.Context, gw *url.URL) (struct{}, error) {
+		return struct{}{}, c.sendJSON(ctx, gw, http.MethodPost, path, q, body, maxJSON, out)
+	})
+	if err != nil {
+		return fmt.Errorf("send %s: %w", path, err)
 	}
 	return nil
 }

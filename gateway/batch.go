@@ -61,12 +61,12 @@ func (g *Gateway) answerShare(
 	}
 	defer release()
 	start := time.Now()
-	cursor, leave, err := g.cursor(x.r.Context(), b)
+	r, err := g.reading(x.r.Context(), b)
 	if err != nil {
 		return err
 	}
-	defer leave()
-	l, err := g.locateShare(x.r.Context(), b, cursor.Epoch, all)
+	defer r.leave()
+	l, err := g.locateShare(x.r.Context(), b, r, all)
 	x.log.plan = time.Since(start)
 	if err != nil {
 		return err
@@ -74,7 +74,7 @@ func (g *Gateway) answerShare(
 	if l.dealt {
 		l.describePadding(x.w.Header(), b.dataset.Index.Samples())
 	}
-	if err := answer(cursor, l); err != nil {
+	if err := answer(r.Cursor, l); err != nil {
 		return err
 	}
 	g.recycle(l)
@@ -92,27 +92,53 @@ func (g *Gateway) refuseDraining(x *exchange) error {
 	}
 }
 
-// cursor says where the reader of a batch stands, and returns what ends the use of its epoch.
-func (g *Gateway) cursor(ctx context.Context, b batchRequest) (shuffle.Cursor, func(), error) {
-	plan, epoch, leave, err := g.plans.epoch(ctx, b.dataset, b.params, b.epoch)
+// reading is where the reader of a batch stands, with what his plan needs.
+type reading struct {
+	shuffle.Cursor
+	weights *weights // nil: an epoch delivers every sample once
+	leave   func()   // ends the use of the plan, its epoch and the weights
+}
+
+func (g *Gateway) reading(ctx context.Context, b batchRequest) (_ reading, err error) {
+	w, leaveWeights, err := g.weigh(ctx, b.planRequest)
 	if err != nil {
-		return shuffle.Cursor{}, nil, err
+		return reading{}, err
 	}
+	left := leaveWeights
+	defer func() {
+		if left != nil { // an error, or a panic
+			left()
+		}
+	}()
+	plan, epoch, leavePlan, err := g.plans.epoch(ctx, b.dataset, b.params, w, b.epoch)
+	if err != nil {
+		return reading{}, err
+	}
+	left = nil
 	first := b.batch * b.batchSize
-	return shuffle.Cursor{
-		Plan: plan, Epoch: epoch,
-		First: first, End: min(first+b.batchSize, b.dataset.Index.Samples()), BatchSize: b.batchSize,
-		Rank: b.rank, WorldSize: b.worldSize,
-	}, leave, nil
+	return reading{
+		Cursor: shuffle.Cursor{
+			Plan: plan, Epoch: epoch,
+			First: first, End: min(first+b.batchSize, b.dataset.Index.Samples()), BatchSize: b.batchSize,
+			Rank: b.rank, WorldSize: b.worldSize,
+		},
+		weights: w,
+		leave:   func() { leavePlan(); leaveWeights() },
+	}, nil
 }
 
 // locateShare finds the samples of a share among those at the positions of all.
-func (g *Gateway) locateShare(ctx context.Context, b batchRequest, epoch *shuffle.Epoch, all shuffle.Share) (*located, error) {
+func (g *Gateway) locateShare(ctx context.Context, b batchRequest, r reading, all shuffle.Share) (*located, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("plan epoch %d: %w", b.epoch, err)
 	}
 	l := g.scratch.Get().(*located)
-	l.numbers = epoch.AppendShare(slices.Grow(l.numbers[:0], int(all.Count)), all)
+	l.numbers = r.Epoch.AppendShare(slices.Grow(l.numbers[:0], int(all.Count)), all)
+	if r.weights != nil {
+		if err := r.weights.resolve(ctx, b.dataset.Index, r.Epoch.Draws(), l.numbers); err != nil {
+			return nil, err
+		}
+	}
 	if err := l.find(ctx, b.dataset.Index); err != nil {
 		return nil, err
 	}

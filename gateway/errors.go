@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/importance"
 	"github.com/millrace-data/millrace/internal/budget"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
@@ -21,6 +22,9 @@ const (
 	codeMethodNotAllowed  = "method_not_allowed"
 	codeNotAcceptable     = "not_acceptable"
 	codeTooLarge          = "content_too_large"
+	codeTimeout           = "request_timeout"
+	codeConflict          = "conflict"
+	codeReadOnly          = "read_only"
 	codeRange             = "range_not_satisfiable"
 	codeBatchTooLarge     = "batch_too_large"
 	codeOverloaded        = "overloaded"
@@ -47,8 +51,9 @@ type problem struct {
 	Faults  []fault // invalid_argument: everything that is wrong
 	Batches *uint64 // end_of_epoch: how many there are
 	Bytes   *uint64 // batch_too_large: the sum
-	Limit   *int64  // batch_too_large: what it was held against
+	Limit   *int64  // batch_too_large, content_too_large: what it was held against
 	Place   *place  // store_inconsistent: where
+	Kept    *bool   // read_only: whether the report waits in the gateway's local log
 	Cause   error
 }
 
@@ -72,6 +77,13 @@ func invalid(format string, args ...any) *problem {
 	return &problem{Status: http.StatusBadRequest, Code: codeInvalid, Detail: fmt.Sprintf(format, args...)}
 }
 
+func tooLong(limit int64) *problem {
+	return &problem{
+		Status: http.StatusRequestEntityTooLarge, Code: codeTooLarge, Limit: &limit,
+		Detail: fmt.Sprintf("the body is larger than %d bytes", limit),
+	}
+}
+
 // storeRow is one row of the error table: what the parts below report, and what a user gets.
 type storeRow struct {
 	cause      error
@@ -89,6 +101,10 @@ func storeRows() []storeRow {
 	return []storeRow{
 		{budget.ErrTooLarge, http.StatusBadRequest, codeBatchTooLarge, "no memory budget of this gateway can hold this batch", false, 0},
 		{budget.ErrOverloaded, http.StatusServiceUnavailable, codeOverloaded, "the memory budget is in use", true, time.Second},
+		{importance.ErrNoSnapshot, http.StatusNotFound, codeNotFound, "there is no such snapshot of weights", false, 0},
+		{importance.ErrNoReports, http.StatusNotFound, codeNotFound, "no losses were reported of this plan and epoch", false, 0},
+		{importance.ErrCorrupt, bad, codeStoreInconsistent, "a stored report or snapshot of weights is damaged", false, 0},
+		{importance.ErrVersion, bad, codeStoreInconsistent, "a newer version wrote a stored report or snapshot of weights", false, 0},
 		{objstore.ErrChanged, bad, codeStoreInconsistent, inconsistent + "it has changed", false, 0},
 		{objstore.ErrNotFound, bad, codeStoreInconsistent, inconsistent + "it is missing", false, 0},
 		{objstore.ErrShort, bad, codeStoreInconsistent, inconsistent + "it is too short", false, 0},
@@ -143,6 +159,7 @@ type problemBody struct {
 	Batches      *uint64 `json:"batches,omitempty"`
 	Bytes        *uint64 `json:"bytes,omitempty"`
 	Limit        *int64  `json:"limit,omitempty"`
+	Kept         *bool   `json:"kept,omitempty"`
 	*place
 }
 
@@ -160,7 +177,7 @@ func sendProblem(x *exchange, p *problem) {
 		Type: "urn:millrace:error:" + p.Code, Title: http.StatusText(p.Status), Status: p.Status, Detail: p.Detail,
 		Instance: "urn:millrace:request:" + x.id, Code: p.Code, Retryable: p.Retryable,
 		RetryAfterMs: p.RetryAfter.Milliseconds(), RequestID: x.id,
-		Faults: p.Faults, Batches: p.Batches, Bytes: p.Bytes, Limit: p.Limit, place: p.Place,
+		Faults: p.Faults, Batches: p.Batches, Bytes: p.Bytes, Limit: p.Limit, Kept: p.Kept, place: p.Place,
 	})
 	if err != nil {
 		panic(fmt.Sprintf("gateway: problem is not JSON: %v", err))

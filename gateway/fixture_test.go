@@ -20,6 +20,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/gateway"
+	"github.com/millrace-data/millrace/importance"
 	"github.com/millrace-data/millrace/internal/budget"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
@@ -36,6 +37,11 @@ type source struct {
 	reads  atomic.Int64
 	asked  atomic.Int64 // samples
 	open   atomic.Int64 // bodies not closed
+	warm   func(at shuffle.Cursor) (chunkindex.Warmed, error)
+}
+
+func (s *source) Warm(_ context.Context, at shuffle.Cursor) (chunkindex.Warmed, error) {
+	return s.warm(at)
 }
 
 func (s *source) Read(ctx context.Context, _ shuffle.Cursor, chunks []chunkindex.ChunkRanges) (*chunkindex.Body, error) {
@@ -143,7 +149,7 @@ func newRig(t *testing.T, samples, meanSize int, edit func(*gateway.Config)) *ri
 	r.index = index
 	r.source = &source{index: index, store: prefixed{r.store, "data/"}}
 	cfg := gateway.Config{
-		Datasets: []gateway.Dataset{{Name: "photos", Index: index, Source: r.source}},
+		Datasets: []gateway.Dataset{{Name: "photos", Index: index, Source: r.source, Importance: r.losses(importance.Config{Reader: r.store, Writer: r.store})}},
 		Budget:   budget.New(64<<20, time.Second), Version: "test", Log: zerolog.New(r.log),
 		Stats: func() []gateway.Stat {
 			return []gateway.Stat{{Name: "cache_hits_total", Help: "Hits.", Value: 42}}
@@ -161,11 +167,26 @@ func newRig(t *testing.T, samples, meanSize int, edit func(*gateway.Config)) *ri
 	r.server = httptest.NewServer(r.gateway.Handler())
 	t.Cleanup(func() {
 		r.server.Close()
+		if err := r.gateway.Close(); err != nil {
+			t.Error(err)
+		}
 		if n := r.source.open.Load(); n != 0 {
 			t.Errorf("got %d bodies left open, want 0", n)
 		}
 	})
 	return r
+}
+
+// losses is a log of losses beside the dataset.
+func (r *rig) losses(cfg importance.Config) *importance.Log {
+	r.t.Helper()
+	cfg.Prefix, cfg.CacheDir = "data/", r.t.TempDir()
+	l, err := importance.New(cfg)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { l.Close() })
+	return l
 }
 
 // prefixed roots a store at a prefix.
@@ -214,15 +235,25 @@ type answer struct {
 // do sends one request; headers are "Name: value".
 func (r *rig) do(method, path string, headers ...string) answer {
 	r.t.Helper()
-	a, err := r.try(method, path, headers...)
+	a, err := r.try(method, path, nil, headers...)
 	if err != nil {
 		r.t.Fatalf("%s %s: %v", method, path, err)
 	}
 	return a
 }
 
-func (r *rig) try(method, path string, headers ...string) (answer, error) {
-	req, err := http.NewRequestWithContext(r.t.Context(), method, r.server.URL+path, nil)
+// post sends a body, none if it is empty.
+func (r *rig) post(path, body string) answer {
+	r.t.Helper()
+	a, err := r.try("POST", path, strings.NewReader(body))
+	if err != nil {
+		r.t.Fatalf("POST %s: %v", path, err)
+	}
+	return a
+}
+
+func (r *rig) try(method, path string, body io.Reader, headers ...string) (answer, error) {
+	req, err := http.NewRequestWithContext(r.t.Context(), method, r.server.URL+path, body)
 	if err != nil {
 		return answer{}, err
 	}
@@ -235,6 +266,6 @@ func (r *rig) try(method, path string, headers ...string) (answer, error) {
 		return answer{}, err
 	}
 	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	return answer{res, body}, err
+	got, err := io.ReadAll(res.Body)
+	return answer{res, got}, err
 }

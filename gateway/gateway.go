@@ -23,13 +23,18 @@ import (
 // Source brings the bytes of a batch; datapath.Source is one. It keeps nothing of chunks once it has returned.
 type Source interface {
 	Read(ctx context.Context, at shuffle.Cursor, chunks []chunkindex.ChunkRanges) (*chunkindex.Body, error)
+
+	// Warm brings what the epoch of a cursor needs from its position First on, in order of need, into the tiers that have
+	// room, for about a second. It says where to go on.
+	Warm(ctx context.Context, at shuffle.Cursor) (chunkindex.Warmed, error)
 }
 
 // Dataset is one dataset that is served.
 type Dataset struct {
-	Name   string
-	Index  *chunkindex.Index
-	Source Source
+	Name       string
+	Index      *chunkindex.Index
+	Source     Source
+	Importance Importance // nil: no losses are taken, and no plan has weights
 }
 
 // Stat is one counter or gauge of the parts below, shown at /metrics and /v1/stats alike.
@@ -66,6 +71,7 @@ type Gateway struct {
 	datasets []*dataset
 	byName   map[string]*dataset
 	plans    *plans
+	weights  *snapshots
 	metrics  *metrics
 	started  time.Time
 	crc      *crcTables
@@ -111,6 +117,7 @@ func New(cfg Config) (*Gateway, error) {
 		return nil, err
 	}
 	g.plans = newPlans(g.cfg.PlanBytes, g.reserve)
+	g.weights = newSnapshots(g.reserve)
 	g.metrics = newMetrics(g)
 	g.handler = g.routes()
 	g.admin = g.adminRoutes()
@@ -170,7 +177,8 @@ func planMemory(want, total int64, indexes []*chunkindex.Index) int64 {
 	least := int64(0)
 	for _, x := range indexes {
 		d := &dataset{Dataset: Dataset{Index: x}}
-		least = max(least, d.planBytes(shuffle.Params{Shuffle: shuffle.Slot})+d.epochBytes())
+		params := shuffle.Params{Shuffle: shuffle.Slot}
+		least = max(least, d.planBytes(params)+d.epochBytes(params))
 	}
 	return max(min(want, total/64), least)
 }
@@ -214,6 +222,9 @@ func (g *Gateway) Handler() http.Handler { return g.handler }
 
 // Admin serves metrics, statistics, health and pprof, and is never reachable through Handler.
 func (g *Gateway) Admin() http.Handler { return g.admin }
+
+// Close closes what requests have opened. None may be in flight.
+func (g *Gateway) Close() error { return g.weights.close() }
 
 // Drain makes readyz answer 503 from now on; new batches are refused once the lame-duck time is over.
 func (g *Gateway) Drain() {

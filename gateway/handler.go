@@ -29,8 +29,9 @@ type exchange struct {
 // after the first byte it aborts instead of returning an error.
 type handlerFunc func(x *exchange) error
 
-// edge is where every request enters and leaves: id, limits, deadline, errors, panics, access line, metrics.
-func (g *Gateway) edge(route string, h handlerFunc) http.HandlerFunc {
+// edge is where every request enters and leaves: id, limits, deadline, errors, panics, access line, metrics. Requests
+// may have a body of so many bytes.
+func (g *Gateway) edge(route string, body int64, h handlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
 		x := &exchange{w: newResponseWriter(w, start), r: r, id: requestID(r), start: start}
@@ -41,7 +42,7 @@ func (g *Gateway) edge(route string, h handlerFunc) http.HandlerFunc {
 		g.active.Add(1)
 		defer g.active.Add(-1)
 		ctx := r.Context()
-		abort, cause := g.guard(ctx, x, h)
+		abort, cause := g.guard(ctx, x, body, h)
 		if cause != nil && !x.w.wrote {
 			abort = g.settle(ctx, x, cause) || abort
 		}
@@ -64,7 +65,7 @@ func (g *Gateway) unwelcome() bool {
 }
 
 // guard runs a handler and turns a panic into an error. abort says that the connection must not live on.
-func (g *Gateway) guard(ctx context.Context, x *exchange, h handlerFunc) (abort bool, cause error) {
+func (g *Gateway) guard(ctx context.Context, x *exchange, body int64, h handlerFunc) (abort bool, cause error) {
 	defer func() {
 		v := recover()
 		if v == nil {
@@ -78,7 +79,7 @@ func (g *Gateway) guard(ctx context.Context, x *exchange, h handlerFunc) (abort 
 		x.log.stack = string(debug.Stack())
 		abort, cause = x.w.wrote, fmt.Errorf("panic: %v", v)
 	}()
-	limit, err := g.admit(x)
+	limit, err := g.admit(x, body)
 	if err != nil {
 		return false, err
 	}
@@ -107,12 +108,12 @@ func (g *Gateway) settle(ctx context.Context, x *exchange, cause error) (abort b
 }
 
 // admit refuses what no route takes, and returns the time the request has to its first byte.
-func (g *Gateway) admit(x *exchange) (time.Duration, error) {
+func (g *Gateway) admit(x *exchange, body int64) (time.Duration, error) {
 	r := x.r
-	if r.ContentLength != 0 {
+	if r.ContentLength > body || r.ContentLength != 0 && body == 0 {
 		x.w.Header().Set("Connection", "close")
-		if r.ContentLength > maxGoneBody {
-			return 0, &problem{Status: http.StatusRequestEntityTooLarge, Code: codeTooLarge, Detail: "the body is too large"}
+		if limit := max(body, maxGoneBody); r.ContentLength > limit {
+			return 0, tooLong(limit)
 		}
 		if r.Method == http.MethodGet || r.Method == http.MethodHead {
 			return 0, invalid("a %s has no body", r.Method)

@@ -99,10 +99,20 @@ const (
 	// bytesPerLaneChunk: a piece takes 16 bytes, a lane 52, and there is at most one lane for each chunk.
 	bytesPerLaneChunk = 72
 	bytesPerChunk     = 48
+	bytesPerWeight    = 8 // a sum of weights, in a plan, or of draws, in an epoch
 )
 
-// epochBytes is what one prepared epoch holds.
-func (d *dataset) epochBytes() int64 { return planOverhead + bytesPerChunk*int64(d.Index.Chunks()) }
+// epochBytes is what one prepared epoch holds. With importance each epoch has draws and lanes of its own.
+func (d *dataset) epochBytes(params shuffle.Params) int64 {
+	chunk := int64(bytesPerChunk)
+	if params.Importance != "" {
+		chunk += bytesPerWeight
+		if params.Shuffle == shuffle.Slot {
+			chunk += bytesPerLaneChunk
+		}
+	}
+	return planOverhead + chunk*int64(d.Index.Chunks())
+}
 
 func newPlans(limit int64, reserve func(context.Context, int64) (func(), error)) *plans {
 	return &plans{limit: limit, reserve: reserve, recent: list.New(), byKey: map[planKey]*planEntry{}}
@@ -181,14 +191,17 @@ func (p *plans) size() int64 {
 
 // planBytes is what a plan holds beside its epochs: slot keeps its lanes and their pieces, at most one lane a chunk.
 func (d *dataset) planBytes(params shuffle.Params) int64 {
-	if params.Shuffle != shuffle.Slot {
+	switch {
+	case params.Importance != "":
+		return planOverhead + bytesPerWeight*int64(d.Index.Chunks())
+	case params.Shuffle != shuffle.Slot:
 		return planOverhead
 	}
 	return planOverhead + bytesPerLaneChunk*int64(d.Index.Chunks())
 }
 
-// plan returns the plan of a dataset under params, and what ends its use.
-func (p *plans) plan(ctx context.Context, d *dataset, params shuffle.Params) (_ *shuffle.Plan, release func(), err error) {
+// plan returns the plan of a dataset under params, and what ends its use. w are the weights that params name, if they do.
+func (p *plans) plan(ctx context.Context, d *dataset, params shuffle.Params, w *weights) (_ *shuffle.Plan, release func(), err error) {
 	e, err := p.acquire(ctx, planKey{dataset: d, params: params}, d.planBytes(params))
 	if err != nil {
 		return nil, nil, err
@@ -199,7 +212,11 @@ func (p *plans) plan(ctx context.Context, d *dataset, params shuffle.Params) (_ 
 		}
 	}()
 	p.prepare(e, func() {
-		e.plan, e.err = shuffle.NewPlan(params, d.Index.First())
+		if w == nil {
+			e.plan, e.err = shuffle.NewPlan(params, d.Index.First())
+		} else {
+			e.plan, e.err = shuffle.NewWeightedPlan(params, d.Index.First(), w.Totals())
+		}
 		if e.err != nil {
 			e.err = fmt.Errorf("plan %s over %d chunks: %w", params.Shuffle, d.Index.Chunks(), e.err)
 		}
@@ -212,9 +229,9 @@ func (p *plans) plan(ctx context.Context, d *dataset, params shuffle.Params) (_ 
 
 // epoch returns one epoch of a plan, prepared, and what ends its use.
 func (p *plans) epoch(
-	ctx context.Context, d *dataset, params shuffle.Params, epoch uint64,
+	ctx context.Context, d *dataset, params shuffle.Params, w *weights, epoch uint64,
 ) (_ *shuffle.Plan, _ *shuffle.Epoch, release func(), err error) {
-	plan, leavePlan, err := p.plan(ctx, d, params)
+	plan, leavePlan, err := p.plan(ctx, d, params, w)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -223,7 +240,7 @@ func (p *plans) epoch(
 			leavePlan()
 		}
 	}()
-	e, err := p.acquire(ctx, planKey{dataset: d, params: params, epoch: epoch, isEpoch: true}, d.epochBytes())
+	e, err := p.acquire(ctx, planKey{dataset: d, params: params, epoch: epoch, isEpoch: true}, d.epochBytes(params))
 	if err != nil {
 		return nil, nil, nil, err
 	}

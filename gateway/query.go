@@ -115,6 +115,16 @@ func (q *query) word(name, def string, allowed ...string) string {
 	return s
 }
 
+// digest returns the value of a parameter that names an object by its content; "" if it is left out.
+func (q *query) digest(name string) string {
+	s := q.values[name]
+	if s != "" && !isDigest(s) {
+		q.fail(name, "must be 64 hexadecimal digits in lower case")
+		return ""
+	}
+	return s
+}
+
 // text returns the unescaped value of a parameter that must be given.
 func (q *query) text(name string) string {
 	s, given := q.values[name]

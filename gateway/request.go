@@ -23,7 +23,7 @@ const (
 
 // planNames are the parameters that fix the batches, batchNames those of a batch and of an epoch.
 func planNames() []string {
-	return []string{"batch_size", "seed", "shuffle", "window", "tail", "generation"}
+	return []string{"batch_size", "seed", "shuffle", "window", "tail", "importance", "generation"}
 }
 
 func batchNames() []string { return append(planNames(), "rank", "world_size", "balance", "format") }
@@ -77,6 +77,7 @@ func decodePlan(q *query, d *dataset) planRequest {
 	} else if q.has("window") {
 		q.fail("window", "has no meaning for shuffle %s", p.params.Shuffle)
 	}
+	p.params.Importance = q.digest("importance")
 	p.worldSize = q.number("world_size", 1, 1, maxWorldSize)
 	p.rank = q.number("rank", 0, 0, math.MaxUint64)
 	if p.rank >= p.worldSize {
@@ -92,7 +93,7 @@ func decodePlan(q *query, d *dataset) planRequest {
 // usesWindow says whether a window is part of the plan: none and full have none.
 func usesWindow(name string) bool { return name == shuffle.Window || name == shuffle.Slot }
 
-func isGeneration(s string) bool {
+func isDigest(s string) bool {
 	if len(s) != 2*sha256.Size || strings.ToLower(s) != s {
 		return false
 	}
@@ -104,7 +105,7 @@ func isGeneration(s string) bool {
 func (d *dataset) check(q *query) error {
 	s := q.values["generation"]
 	other := s != "" && s != d.Index.Generation()
-	if other && !isGeneration(s) {
+	if other && !isDigest(s) {
 		q.fail("generation", "must be 64 hexadecimal digits in lower case")
 	}
 	if err := q.err(); err != nil {
@@ -147,13 +148,19 @@ func (g *Gateway) decodeBatch(x *exchange) (batchRequest, error) {
 	}
 	x.log.setPlan(b.planRequest, b.epoch)
 	x.log.batch, x.log.hasBatch = b.batch, true
-	if n := b.batching().Batches(); b.batch >= n {
-		return batchRequest{}, &problem{
-			Status: http.StatusNotFound, Code: codeEndOfEpoch, Batches: &n,
-			Detail: fmt.Sprintf("the epoch has %d batches, numbered from 0", n),
-		}
+	return b, b.checkEnd()
+}
+
+// checkEnd refuses a batch past the end of its epoch.
+func (b batchRequest) checkEnd() error {
+	n := b.batching().Batches()
+	if b.batch < n {
+		return nil
 	}
-	return b, nil
+	return &problem{
+		Status: http.StatusNotFound, Code: codeEndOfEpoch, Batches: &n,
+		Detail: fmt.Sprintf("the epoch has %d batches, numbered from 0", n),
+	}
 }
 
 func (p planRequest) batching() shuffle.Batching {
@@ -180,6 +187,9 @@ func (p planRequest) canonical() string {
 	add("batch_size", num(p.batchSize))
 	add("format", p.format)
 	add("generation", p.dataset.Index.Generation())
+	if p.params.Importance != "" {
+		add("importance", p.params.Importance)
+	}
 	add("rank", num(p.rank))
 	add("seed", num(p.params.Seed))
 	add("shuffle", p.params.Shuffle)

@@ -14,7 +14,9 @@ import (
 )
 
 // sendJSON answers with v. An ETag, if there is one, has been compared already.
-func sendJSON(x *exchange, v any) error {
+func sendJSON(x *exchange, v any) error { return sendJSONStatus(x, http.StatusOK, v) }
+
+func sendJSONStatus(x *exchange, status int, v any) error {
 	body, err := encodeJSON(v)
 	if err != nil {
 		return err
@@ -23,7 +25,12 @@ func sendJSON(x *exchange, v any) error {
 	if h.Get("Cache-Control") == "" {
 		h.Set("Cache-Control", "no-cache")
 	}
-	sendBytes(x, "application/json", body)
+	h.Set("Content-Type", "application/json")
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	x.w.WriteHeader(status)
+	if x.r.Method != http.MethodHead {
+		x.w.mustWrite(body)
+	}
 	return nil
 }
 
@@ -121,6 +128,7 @@ type planInfo struct {
 	Rank       uint64 `json:"rank"`
 	WorldSize  uint64 `json:"world_size"`
 	Balance    string `json:"balance,omitempty"`
+	Importance string `json:"importance,omitempty"`
 	Generation string `json:"generation"`
 	Format     string `json:"format"`
 }
@@ -130,6 +138,7 @@ func (p planRequest) info() planInfo {
 		BatchSize: p.batchSize, Seed: p.params.Seed, Shuffle: p.params.Shuffle, Window: p.params.Window, Tail: string(p.tail),
 		Rank: p.rank, WorldSize: p.worldSize, Generation: p.dataset.Index.Generation(), Format: p.format,
 	}
+	info.Importance = p.params.Importance
 	if p.balance != balanceSamples {
 		info.Balance = p.balance
 	}
@@ -149,6 +158,7 @@ type epochInfo struct {
 	Reads        uint64     `json:"chunk_reads"`
 	Variance     float64    `json:"expected_batch_variance"`
 	Memory       uint64     `json:"window_memory"`
+	*weighedInfo            // with importance
 	Links        epochLinks `json:"links"`
 }
 
@@ -193,7 +203,12 @@ const lengthBytes = 8
 
 func (g *Gateway) epochInfo(ctx context.Context, p planRequest, epoch uint64) (epochInfo, error) {
 	x := p.dataset.Index
-	plan, leave, err := g.plans.plan(ctx, p.dataset, p.params)
+	w, leaveWeights, err := g.weigh(ctx, p)
+	if err != nil {
+		return epochInfo{}, err
+	}
+	defer leaveWeights()
+	plan, leave, err := g.plans.plan(ctx, p.dataset, p.params, w)
 	if err != nil {
 		return epochInfo{}, err
 	}
@@ -206,6 +221,10 @@ func (g *Gateway) epochInfo(ctx context.Context, p planRequest, epoch uint64) (e
 	}
 	if info.Batches > 0 {
 		info.Links.Batch = batchRequest{planRequest: p, epoch: epoch}.url(batchBody, 0)
+	}
+	if w != nil {
+		drawn := w.info()
+		info.weighedInfo = &drawn
 	}
 	lengths := make([]uint64, x.Chunks())
 	for i := range lengths {

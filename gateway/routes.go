@@ -3,6 +3,7 @@ package gateway
 import (
 	"net/http"
 	"net/http/pprof"
+	"strings"
 
 	"github.com/go-chi/chi/v5"
 )
@@ -10,10 +11,10 @@ import (
 // router returns an empty router, and what adds to it a path that answers GET and HEAD.
 func (g *Gateway) router() (r *chi.Mux, get func(pattern string, h handlerFunc)) {
 	r = chi.NewRouter()
-	r.NotFound(g.edge("unknown", g.unknownPath))
-	r.MethodNotAllowed(g.edge("unknown", g.unknownMethod))
+	r.NotFound(g.edge("unknown", 0, g.unknownPath))
+	r.MethodNotAllowed(g.edge("unknown", 0, func(x *exchange) error { return unknownMethod(x, r) }))
 	return r, func(pattern string, h handlerFunc) {
-		f := g.edge(pattern, h)
+		f := g.edge(pattern, 0, h)
 		r.Get(pattern, f)
 		r.Head(pattern, f)
 	}
@@ -31,6 +32,11 @@ func (g *Gateway) routes() http.Handler {
 	get("/v1/datasets/{dataset}/sample", g.getSample)
 	get("/v1/datasets/{dataset}/occurrences", g.getOccurrences)
 	get("/v1/datasets/{dataset}/index", g.getIndex)
+	get("/v1/datasets/{dataset}/importance/{snapshot}", g.getSnapshot)
+	post := func(pattern string, body int64, h handlerFunc) { r.Post(pattern, g.edge(pattern, body, h)) }
+	post("/v1/datasets/{dataset}/warm", 0, g.postWarm)
+	post("/v1/datasets/{dataset}/importance", maxReports, g.postReports)
+	post("/v1/datasets/{dataset}/importance/snapshots", maxBody, g.postSnapshot)
 	get("/healthz", g.getHealth)
 	get("/readyz", g.getReady)
 	get("/openapi.json", g.getSpec)
@@ -61,7 +67,17 @@ func (g *Gateway) unknownPath(x *exchange) error {
 	return &problem{Status: http.StatusNotFound, Code: codeNotFound, Detail: "no such path"}
 }
 
-func (g *Gateway) unknownMethod(x *exchange) error {
-	x.w.Header().Set("Allow", "GET, HEAD")
-	return &problem{Status: http.StatusMethodNotAllowed, Code: codeMethodNotAllowed, Detail: "only GET and HEAD are allowed here"}
+// unknownMethod names the methods that the path takes.
+func unknownMethod(x *exchange, r chi.Routes) error {
+	var allowed []string
+	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost} {
+		if r.Match(chi.NewRouteContext(), method, x.r.URL.Path) {
+			allowed = append(allowed, method)
+		}
+	}
+	x.w.Header().Set("Allow", strings.Join(allowed, ", "))
+	return &problem{
+		Status: http.StatusMethodNotAllowed, Code: codeMethodNotAllowed,
+		Detail: strings.Join(allowed, " and ") + " alone may be used here",
+	}
 }

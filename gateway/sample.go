@@ -5,21 +5,11 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
-	"math"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/millrace-data/millrace/shuffle"
-)
-
-// maxEpochs bounds the epochs of one question for occurrences: each has to be prepared. maxOccurrences
-// bounds the answer: where a batch is larger than the dataset, padding delivers a sample many times an epoch.
-const (
-	maxEpochs       = 1000
-	maxOccurrences  = 1 << 16
-	occurrenceBytes = 128 // in memory and as JSON
 )
 
 // findSample reads the key that a query names.
@@ -72,124 +62,6 @@ func (g *Gateway) getSample(x *exchange) error {
 		return err
 	}
 	return g.send(x, d, shuffle.Cursor{}, l, etag)
-}
-
-// occurrence is one place at which a sample is delivered.
-type occurrence struct {
-	Epoch    uint64 `json:"epoch"`
-	Batch    uint64 `json:"batch"`
-	Position uint64 `json:"position"`
-}
-
-// getOccurrences answers where a sample comes in some epochs: the order, inverted.
-func (g *Gateway) getOccurrences(x *exchange) error {
-	d, err := g.findDataset(x)
-	if err != nil {
-		return err
-	}
-	q := parseQuery(x.r.URL.RawQuery, append(planNames(), "key", "epochs")...)
-	key := q.text("key")
-	lo, hi := q.epochs()
-	p := decodePlan(q, d)
-	if err := d.check(q); err != nil {
-		return err
-	}
-	n, err := findSample(x, d, key)
-	if err != nil {
-		return err
-	}
-	if err := g.refuseDraining(x); err != nil {
-		return err
-	}
-	most := (hi - lo + 1) * p.mostDeliveries()
-	if most > maxOccurrences {
-		return invalid("the sample comes up to %d times in these epochs; at most %d are listed at a time", most, maxOccurrences)
-	}
-	release, err := g.reserve(x.r.Context(), d.epochBytes()+int64(most)*occurrenceBytes)
-	if err != nil {
-		return err
-	}
-	defer release()
-	plan, leave, err := g.plans.plan(x.r.Context(), d, p.params)
-	if err != nil {
-		return err
-	}
-	defer leave()
-	answer := struct {
-		Occurrences []occurrence `json:"occurrences"`
-	}{[]occurrence{}}
-	for epoch := lo; ; epoch++ {
-		if err := x.r.Context().Err(); err != nil {
-			return fmt.Errorf("occurrences in epoch %d: %w", epoch, err)
-		}
-		at := plan.Epoch(epoch).Position(n)
-		for _, position := range p.deliveries(at) {
-			answer.Occurrences = append(answer.Occurrences, occurrence{epoch, position / p.batchSize, position})
-		}
-		if epoch == hi {
-			break
-		}
-	}
-	x.w.Header().Set("Cache-Control", cacheControl(p.pinned))
-	return sendJSON(x, answer)
-}
-
-// deliveries returns the positions at which the sample of one position of the order is delivered: there unless the tail is
-// dropped, and again wherever it pads the last batch.
-func (p planRequest) deliveries(at uint64) []uint64 {
-	end, samples := p.delivered()
-	var out []uint64
-	for ; at < end; at += samples {
-		out = append(out, at)
-	}
-	return out
-}
-
-// mostDeliveries bounds how often an epoch delivers one sample.
-func (p planRequest) mostDeliveries() uint64 {
-	end, samples := p.delivered()
-	return end/samples + 1
-}
-
-// delivered returns how many positions an epoch delivers, padding included, and how many samples there are: at least one,
-// or no key would have been found.
-func (p planRequest) delivered() (end, samples uint64) {
-	b := p.batching()
-	if b.Tail == shuffle.Short {
-		return b.Samples, b.Samples
-	}
-	return b.Batches() * b.BatchSize, b.Samples
-}
-
-// epochs reads "3" or "0-9".
-func (q *query) epochs() (lo, hi uint64) {
-	s, given := q.values["epochs"]
-	if !given {
-		q.fail("epochs", "missing")
-		return 0, 0
-	}
-	if s == "" {
-		return 0, 0
-	}
-	first, last, ranged := strings.Cut(s, "-")
-	if !ranged {
-		last = first
-	}
-	before := len(q.faults)
-	lo = q.decimal("epochs", first, 0, math.MaxUint64)
-	if ranged {
-		hi = q.decimal("epochs", last, 0, math.MaxUint64)
-	} else {
-		hi = lo
-	}
-	switch {
-	case len(q.faults) > before:
-	case hi < lo:
-		q.fail("epochs", "the last is below the first")
-	case hi-lo >= maxEpochs:
-		q.fail("epochs", "at most %d at a time", maxEpochs)
-	}
-	return lo, hi
 }
 
 // getIndex answers with the index object itself, as it is stored.

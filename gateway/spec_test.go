@@ -9,13 +9,18 @@ import (
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
 	"github.com/getkin/kin-openapi/routers/legacy"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/shuffle"
 )
 
 // TestLiveAnswersMatchTheSpecification holds status, headers and body of every route to the document that is served.
 func TestLiveAnswersMatchTheSpecification(t *testing.T) {
 	r := newRig(t, 20, 800, nil)
+	r.source.warm = func(at shuffle.Cursor) (chunkindex.Warmed, error) { return chunkindex.Warmed{Next: at.First + 1}, nil }
 	doc, err := openapi3.NewLoader().LoadFromData(r.do("GET", "/openapi.json").body)
 	if err != nil {
 		t.Fatal(err)
@@ -27,6 +32,7 @@ func TestLiveAnswersMatchTheSpecification(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	spec := specification{t, r, router}
 	for _, c := range []struct {
 		path   string
 		header string
@@ -67,37 +73,77 @@ func TestLiveAnswersMatchTheSpecification(t *testing.T) {
 			if method == "HEAD" && strings.HasPrefix(c.header, "Range") {
 				continue // a HEAD has no ranges
 			}
-			a := r.do(method, c.path, splitHeader(c.header)...)
-			if a.StatusCode != c.status {
-				t.Errorf("%s %s: got status %d, want %d", method, c.path, a.StatusCode, c.status)
-			}
-			req, err := http.NewRequestWithContext(t.Context(), method, c.path, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			route, params, err := router.FindRoute(req)
-			if err != nil {
-				t.Errorf("%s %s: %v", method, c.path, err)
-				continue
-			}
-			in := &openapi3filter.RequestValidationInput{Request: req, PathParams: params, Route: route}
-			if err := openapi3filter.ValidateRequest(t.Context(), in); err != nil {
-				t.Errorf("%s %s: %v", method, c.path, err)
-			}
-			checkHeaders(t, method+" "+c.path, a, route.Operation)
-			media, _, _ := strings.Cut(a.Header.Get("Content-Type"), ";")
-			if media == "application/x-tar" || media == "application/octet-stream" {
-				a.body = nil // bytes without a structure
-				continue
-			}
-			out := &openapi3filter.ResponseValidationInput{
-				RequestValidationInput: in, Status: a.StatusCode, Header: a.Header, Body: io.NopCloser(bytes.NewReader(a.body)),
-				Options: &openapi3filter.Options{IncludeResponseStatus: true},
-			}
-			if err := openapi3filter.ValidateResponse(t.Context(), out); err != nil {
-				t.Errorf("%s %s: %v", method, c.path, err)
-			}
+			spec.check(method, c.path, "", c.status, r.do(method, c.path, splitHeader(c.header)...))
 		}
+	}
+	report := r.reports(0, "seed=3", 1)[0]
+	epoch := r.do("HEAD", "/v1/datasets/photos/epochs/0?seed=3").Header.Get("Content-Location")
+	for _, c := range []struct {
+		path, body string
+		status     int
+	}{
+		{importancePath, report, 200},
+		{importancePath, `{"batches":[` + report + `]}`, 200},
+		{importancePath, `{"batches":[]}`, 400},
+		{importancePath, strings.Replace(report, "[", "[9", 1), 409},
+		{importancePath + "/snapshots", `{"url":"` + epoch + `"}`, 201},
+		{importancePath + "/snapshots", `{"url":"` + epoch + `"}`, 200},
+		{"/v1/datasets/photos/warm?epoch=1&from=3&shuffle=full", "", 200},
+		{"/v1/datasets/other/warm", "", 404},
+	} {
+		spec.check("POST", c.path, c.body, c.status, r.post(c.path, c.body))
+	}
+	snapshot := r.freeze(http.StatusOK, 0, "seed=3", "").Snapshot
+	for _, method := range []string{"GET", "HEAD"} {
+		for path, status := range map[string]int{
+			importancePath + "/" + snapshot: 200, importancePath + "/" + strings.Repeat("0", 64): 404,
+			"/v1/datasets/photos/epochs/1?importance=" + snapshot: 200,
+		} {
+			spec.check(method, path, "", status, r.do(method, path))
+		}
+		spec.check(method, importancePath+"/"+snapshot, "", 304, r.do(method, importancePath+"/"+snapshot, "If-None-Match: *"))
+	}
+}
+
+// specification holds answers to the document.
+type specification struct {
+	*testing.T
+	r      *rig
+	router routers.Router
+}
+
+func (s specification) check(method, path, body string, status int, a answer) {
+	s.Helper()
+	if a.StatusCode != status {
+		s.Errorf("%s %s: got status %d, want %d: %s", method, path, a.StatusCode, status, a.body)
+	}
+	req, err := http.NewRequestWithContext(s.Context(), method, path, strings.NewReader(body))
+	if err != nil {
+		s.Fatal(err)
+	}
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	route, params, err := s.router.FindRoute(req)
+	if err != nil {
+		s.Errorf("%s %s: %v", method, path, err)
+		return
+	}
+	in := &openapi3filter.RequestValidationInput{Request: req, PathParams: params, Route: route}
+	if err := openapi3filter.ValidateRequest(s.Context(), in); err != nil && status != http.StatusBadRequest {
+		s.Errorf("%s %s: %v", method, path, err)
+	}
+	checkHeaders(s.T, method+" "+path, a, route.Operation)
+	media, _, _ := strings.Cut(a.Header.Get("Content-Type"), ";")
+	if media == "application/x-tar" || media == "application/octet-stream" {
+		return // bytes without a structure
+	}
+	out := &openapi3filter.ResponseValidationInput{
+		RequestValidationInput: in, Status: a.StatusCode, Header: a.Header, Body: io.NopCloser(bytes.NewReader(a.body)),
+		Options: &openapi3filter.Options{IncludeResponseStatus: true},
+	}
+	if err := openapi3filter.ValidateResponse(s.Context(), out); err != nil {
+		s.Errorf("%s %s: %v", method, path, err)
 	}
 }
 

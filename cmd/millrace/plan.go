@@ -29,10 +29,20 @@ type planFlags struct {
 }
 
 func (p *planFlags) define(f *flags) {
-	f.text(&p.dataset, "dataset", "", "`NAME` of the dataset (default the gateway's default one)")
-	f.count(&p.opt.Epoch, "epoch", 0, "`N`, from 0")
+	p.defineEpoch(f)
 	f.count(&p.opt.Rank, "rank", 0, "read the share of rank `N`")
 	f.count(&p.opt.WorldSize, "world-size", 0, "of `N` ranks (default 1)")
+	f.choice(&p.opt.Balance, "balance", "", "what ranks get alike `OF` (default samples)", "samples", "bytes")
+	p.defineOrder(f)
+}
+
+func (p *planFlags) defineEpoch(f *flags) {
+	f.text(&p.dataset, "dataset", "", "`NAME` of the dataset (default the gateway's default one)")
+	f.count(&p.opt.Epoch, "epoch", 0, "`N`, from 0")
+}
+
+// defineOrder defines the parameters that do not depend on who reads.
+func (p *planFlags) defineOrder(f *flags) {
 	f.count(&p.opt.BatchSize, "batch-size", 0, "`N` samples of a global batch (default the dataset's)")
 	f.optional(&p.opt.Seed, "seed", "`SEED` of the order (default the dataset's)")
 	f.choice(&p.opt.Shuffle, "shuffle", "", "`SHUFFLE` (default the dataset's)", "none", "window", "slot", "full")
@@ -90,7 +100,7 @@ by class: 4.0 means that a class's share of a batch varies four times as much.`,
 					return
 				}
 				l = one(f, args[0])
-				for _, name := range []string{"dataset", "epoch", "rank", "world-size", "seed", "tail", "generation"} {
+				for _, name := range []string{"dataset", "epoch", "rank", "world-size", "balance", "seed", "tail", "generation"} {
 					if f.set.Lookup(name).Changed && f.source[name] == "" {
 						f.fault("--%s is a gateway's to answer; the orders of %s do not depend on it", name, hideSecrets(args[0]))
 					}
