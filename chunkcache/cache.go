@@ -32,7 +32,7 @@ type Cache[K comparable] struct {
 
 	mu        sync.Mutex // guards what follows and the fields of entries and calls
 	shelf     *Shelf[K]
-	wanted    func(K) bool   // of SetWarm
+	wanted    func(K) bool   // the last one that SetWarm or Rewarm was given
 	calls     map[K]*call[K] // loads that somebody waits for
 	free      map[int64][]*slot
 	freeBytes int64

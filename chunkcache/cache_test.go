@@ -142,7 +142,7 @@ func TestConcurrentPrograms(t *testing.T) {
 					go cancel()
 				}
 				l, err := c.Acquire(ctx, Request[int]{
-					Wants: wants, Warm: rnd.IntN(2) == 0, Load: script,
+					Wants: wants, Load: script,
 					Group: func(m []int) [][]int { return [][]int{m[:len(m)/2+len(m)%2], m[len(m)/2+len(m)%2:]}[:min(len(m), 2)] },
 				})
 				cancel()
@@ -161,8 +161,13 @@ func TestConcurrentPrograms(t *testing.T) {
 				case !errors.Is(err, failure) && !errors.Is(err, context.Canceled) && !strings.Contains(err.Error(), "panicked: scripted"):
 					t.Errorf("got %v, want a scripted error", err)
 				}
-				if rnd.IntN(20) == 0 {
-					c.SetWarm(func(k int) bool { return k%2 == 0 })
+				soon := rnd.IntN(3)
+				wanted := func(k int) bool { return k%3 == soon }
+				switch rnd.IntN(20) {
+				case 0:
+					c.SetWarm(wanted)
+				case 1:
+					c.Rewarm(wanted, rnd.Perm(keys))
 				}
 			}
 		})
@@ -267,14 +272,15 @@ func TestFreedSlotsArePoisonedAndLeasesCloseOnce(t *testing.T) {
 
 func TestColdGoesBeforeWarm(t *testing.T) {
 	c, b := newCache(t, 3*Cost(1000))
-	get := func(k int, warm bool) error {
-		l, err := c.Acquire(t.Context(), Request[int]{Wants: []Want[int]{{k, 1000}}, Warm: warm, Load: load})
+	c.SetWarm(func(k int) bool { return k != 2 && k != 5 })
+	get := func(k int) error {
+		l, err := c.Acquire(t.Context(), Request[int]{Wants: []Want[int]{{k, 1000}}, Load: load})
 		if err == nil {
 			l.Close()
 		}
 		return err
 	}
-	for _, err := range []error{get(1, true), get(2, false), get(3, true), get(4, true)} {
+	for _, err := range []error{get(1), get(2), get(3), get(4)} {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -282,7 +288,7 @@ func TestColdGoesBeforeWarm(t *testing.T) {
 	if c.Resident(2) || !c.Resident(1) {
 		t.Error("a chunk that a reader comes for went before one that nobody wants")
 	}
-	if err := get(5, false); !errors.Is(err, ErrNoRoom) {
+	if err := get(5); !errors.Is(err, ErrNoRoom) {
 		t.Errorf("got %v, want %v", err, ErrNoRoom)
 	}
 	r, err := b.Reserve(t.Context(), Cost(1000)) // who must have bytes gets them

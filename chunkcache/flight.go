@@ -15,7 +15,6 @@ type Want[K comparable] struct {
 // Request says what to acquire and how to bring what is missing.
 type Request[K comparable] struct {
 	Wants []Want[K] // each key once
-	Warm  bool      // a reader will come for these chunks again: keep them while others can go
 	Ahead bool      // nobody waits for them yet: does not count as a hit or a miss
 
 	// Group says which of the missing wants one load brings, as lists of their numbers, each exactly
@@ -34,7 +33,6 @@ type call[K comparable] struct {
 	group   *group
 	done    chan struct{}
 	waiters int
-	warm    bool
 	settled bool
 	err     error
 	entry   *entry[K] // with one lease for each waiter
@@ -150,13 +148,11 @@ func (c *Cache[K]) claim(ctx context.Context, req *Request[K], l *Leases[K]) ([]
 	c.start(ctx, req, missing, slots)
 	var waits []wait[K]
 	for i, w := range req.Wants {
-		if e := l.entries[i]; e != nil {
-			e.warm = e.warm || req.Warm // leased: in neither list
+		if l.entries[i] != nil {
 			continue
 		}
 		cl := c.calls[w.Key]
 		cl.waiters++
-		cl.warm = cl.warm || req.Warm
 		waits = append(waits, wait[K]{i, cl})
 	}
 	return waits, nil
@@ -258,7 +254,7 @@ func (c *Cache[K]) settle(f *Fill[K], err error) {
 	// A load that everybody left may still have brought its chunk: keep it, unless another is on its way.
 	keep := err == nil && (alive || !c.shelf.Has(cl.key) && c.calls[cl.key] == nil)
 	if keep {
-		e := &entry[K]{key: cl.key, slot: f.slot, length: f.size, cost: f.slot.cost(), refs: int32(cl.waiters), warm: cl.warm || c.wanted(cl.key)}
+		e := &entry[K]{key: cl.key, slot: f.slot, length: f.size, cost: f.slot.cost(), refs: int32(cl.waiters), warm: c.wanted(cl.key)}
 		c.shelf.put(e)
 		c.stats.Bytes += f.slot.class
 		c.stats.LoadBytes += uint64(f.size)
