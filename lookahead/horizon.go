@@ -133,6 +133,7 @@ func (r *Readers) expect() {
 			}
 		}
 	}
+	r.shared = a.shared
 	r.horizon.Store(h)
 }
 
@@ -140,14 +141,15 @@ func (r *Readers) expect() {
 type admission struct {
 	left   int64
 	places map[Place]uint64
+	shared bool // some chunk is needed twice
 }
 
 // take admits a chunk, so many of whose samples are still to be delivered, if there is room for it.
 func (a *admission) take(d Dataset, chunk, samples uint64) bool {
 	p := Place{d, int(chunk)}
 	if before, ok := a.places[p]; ok {
-		if samples > before {
-			a.places[p] = samples
+		if samples > 0 {
+			a.places[p], a.shared = before+samples, true
 		}
 		return true
 	}

@@ -10,7 +10,7 @@ import (
 type Need struct {
 	Place
 	Deadline time.Time // when the reader that comes for it first would stall for want of it
-	Samples  uint64    // of the chunk, still to be delivered while it is within the horizon
+	Samples  uint64    // of the chunk, still to be delivered while it is within the horizon, for each reader
 	First    bool      // the reader waits for its first batch
 }
 
@@ -38,7 +38,7 @@ func (r *Readers) Needs(now time.Time) []Need {
 			})
 		}
 	}
-	if len(r.readers) > 1 {
+	if len(r.readers) > 1 || r.shared {
 		needs = merge(needs)
 	}
 	return needs
@@ -59,7 +59,7 @@ func merge(needs []Need) []Need {
 	out := needs[:0]
 	for _, n := range needs {
 		if i, ok := at[n.Place]; ok {
-			out[i].Samples = max(out[i].Samples, n.Samples)
+			out[i].Samples += n.Samples
 			out[i].First = out[i].First && n.First
 			continue
 		}

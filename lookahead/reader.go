@@ -1,6 +1,7 @@
 package lookahead
 
 import (
+	"math"
 	"time"
 
 	"github.com/millrace-data/millrace/shuffle"
@@ -106,5 +107,5 @@ func (d *demand) rate() float64 {
 // takes returns how long a reader of this demand takes for so many samples.
 func takes(samples uint64, rate float64) time.Duration {
 	const most = 1 << 62 // a century and a half
-	return time.Duration(min(float64(samples)/rate*float64(time.Second), most))
+	return time.Duration(min(math.Round(float64(samples)/rate*float64(time.Second)), most))
 }

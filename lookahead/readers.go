@@ -41,6 +41,7 @@ type Readers struct {
 	readers []*reader
 	ranks   map[rankKey]*rank
 	numbers uint64 // of readers so far
+	shared  bool   // some chunk of the horizon is needed twice
 
 	anchored time.Time // when the clock of Next was last set
 
@@ -77,7 +78,7 @@ func (r *Readers) Asked(d Dataset, at shuffle.Cursor, now time.Time) *Visit {
 		return v
 	}
 	x, came := r.move(d, at, now)
-	v.reader, v.first, x.announced = x, !x.served, false
+	v.reader, v.first = x, !x.served
 	if known {
 		x.demand.note(thought, at)
 	}
@@ -146,6 +147,9 @@ func (v *Visit) Ended(now time.Time) {
 func (r *Readers) move(d Dataset, at shuffle.Cursor, now time.Time) (x *reader, changed bool) {
 	if x = r.find(d, at); x != nil {
 		x.seen = now // before it is missed: it was away for long, and has come back
+		if x.announced {
+			x.announced, x.step = false, now
+		}
 	}
 	changed = r.dropIdle(now)
 	if x == nil {

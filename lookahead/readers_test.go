@@ -1,0 +1,185 @@
+package lookahead
+
+import (
+	"testing"
+	"time"
+
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// A reader that comes back before anybody else missed it is the same one.
+func TestReaderThatComesBackIsTheSame(t *testing.T) {
+	d := newData(4, 10)
+	r := New(Config{Budget: 100})
+	p := d.plan(t, shuffle.None, 0, 7)
+	now := begin()
+	for i, pause := range []time.Duration{0, time.Millisecond, time.Hour} {
+		now = now.Add(pause)
+		if first, want := r.read(d, at(p, 0, uint64(i), 1), now).First(), i == 0; first != want || len(r.readers) != 1 {
+			t.Errorf("read %d: got a new reader: %v, of %d, want %v, of one", i, first, len(r.readers), want)
+		}
+	}
+}
+
+// A plan that was dropped and prepared again is the same plan, so its reader is the same.
+func TestReaderKeepsItsPlaceWhenItsPlanIsPreparedAgain(t *testing.T) {
+	d := newData(4, 10)
+	r := New(Config{Budget: 100})
+	for i, seed := range []uint64{7, 7, 8} {
+		p := d.plan(t, shuffle.Window, 2, seed)
+		if first, want := r.read(d, at(p, 0, uint64(i), 1), begin()).First(), i != 1; first != want {
+			t.Errorf("read %d, seed %d: got a new reader: %v, want %v", i, seed, first, want)
+		}
+	}
+	if got := len(r.readers); got != 2 {
+		t.Errorf("got %d readers, want one for each seed", got)
+	}
+}
+
+// What the readers keep alive is bounded: of many plans of a large data set only the newest are followed, and of small ones so many.
+func TestReadersKeepFewLargePlans(t *testing.T) {
+	for chunks, want := range map[int]int{1: readerLimit, 400: 20, 1600: 5, 100_000: 1} {
+		d := newData(chunks, 1)
+		r := New(Config{Budget: 100, Plans: 2 << 20})
+		for seed := range uint64(readerLimit + 10) {
+			r.read(d, at(d.plan(t, shuffle.Window, 2, seed), 0, 0, 1), begin().Add(time.Duration(seed)))
+		}
+		if got := len(r.readers); got != want {
+			t.Errorf("%d chunks: got %d readers followed, want %d", chunks, got, want)
+		}
+		if newest := r.readers[len(r.readers)-1].at.Plan.Params().Seed; newest != readerLimit+9 {
+			t.Errorf("%d chunks: got seed %d as the last, want the newest", chunks, newest)
+		}
+	}
+}
+
+// However many ask, the table of ranks stays small.
+func TestRanksAreBounded(t *testing.T) {
+	d := newData(4, 1)
+	r := New(Config{Budget: 100})
+	p := d.plan(t, shuffle.None, 0, 0)
+	for rank := range uint64(maxRanks + 10) {
+		c := at(p, 0, 0, 4)
+		c.Rank, c.WorldSize = rank, 1<<20
+		r.read(d, c, begin().Add(time.Duration(rank)))
+	}
+	got := r.List(begin())
+	if len(got) != maxRanks {
+		t.Fatalf("got %d ranks, want %d", len(got), maxRanks)
+	}
+	if got[0].Rank != 10 || got[len(got)-1].Rank != maxRanks+9 {
+		t.Errorf("got ranks %d to %d, want the newest, 10 to %d", got[0].Rank, got[len(got)-1].Rank, maxRanks+9)
+	}
+	if got := len(r.readers); got != 1 {
+		t.Errorf("got %d readers for ranks that stand together, want one", got)
+	}
+}
+
+// The ranks of one job, some of them a little behind, are one reader; what the last of them needs stays.
+func TestRankALittleBehindKeepsItsChunks(t *testing.T) {
+	d := newData(40, 10)
+	r := New(Config{Budget: 20})
+	p := d.plan(t, shuffle.None, 0, 0)
+	for batch := range uint64(10) {
+		for rank := range uint64(2) {
+			c := at(p, 0, 10*(batch-min(batch, 2*rank)), 10) // the second one two batches behind
+			c.Rank, c.WorldSize = rank, 2
+			r.read(d, c, begin())
+		}
+	}
+	if len(r.readers) != 1 {
+		t.Fatalf("got %d readers, want one", len(r.readers))
+	}
+	for c, want := range map[int]bool{6: false, 7: true, 8: true, 9: true, 10: true} {
+		if got := r.Expected(d, c); got != want {
+			t.Errorf("chunk %d of a reader at 9: got expected %v, want %v", c, got, want)
+		}
+	}
+	for _, c := range chunks(r.Needs(begin())) {
+		if c < 9 {
+			t.Errorf("chunk %d, which the foremost rank has left, is to be fetched ahead", c)
+		}
+	}
+}
+
+// Readers that have gone are forgotten after a while that suits their pace, and so is one that has jumped elsewhere.
+func TestReadersThatHaveGoneAreForgotten(t *testing.T) {
+	d := newData(400, 10)
+	p := d.plan(t, shuffle.None, 0, 0)
+	for name, c := range map[string]struct {
+		batches int
+		pace    time.Duration
+		jump    bool
+		kept    time.Duration
+	}{
+		"asked once":           {1, 0, false, readerNew},
+		"quick":                {20, 10 * time.Millisecond, false, readerGone},
+		"slow":                 {5, time.Second, false, readerGaps * time.Second},
+		"asked once, and left": {1, 0, true, readerGone},
+	} {
+		r := New(Config{Budget: 1000})
+		now := begin()
+		for i := range c.batches {
+			if i > 0 {
+				now = now.Add(c.pace)
+			}
+			r.read(d, at(p, 0, uint64(10*i), 10), now)
+		}
+		last := now
+		if c.jump {
+			r.read(d, at(p, 0, 3000, 10), now)
+		}
+		for _, after := range []time.Duration{c.kept, c.kept + 1} {
+			r.Forget(last.Add(after))
+			if got, want := r.Expected(d, c.batches+3), after == c.kept; got != want {
+				t.Errorf("%s: got its chunks expected after %v: %v, want %v", name, after, got, want)
+			}
+		}
+		if got := r.Expected(d, 303); got != c.jump {
+			t.Errorf("%s: got what it needs where it went expected %v, want %v", name, got, c.jump)
+		}
+	}
+}
+
+// Two jobs that cannot be told apart take turns in one rank's name: neither is taken for one that has jumped for good.
+func TestTwinsAreTwoReaders(t *testing.T) {
+	d := newData(400, 10)
+	p := d.plan(t, shuffle.None, 0, 0)
+	r := New(Config{Budget: 1000})
+	now := begin()
+	for i := range uint64(100) {
+		now = now.Add(100 * time.Millisecond)
+		r.read(d, at(p, 0, 2000+10*i, 10), now)
+		r.read(d, at(p, 0, 10*i, 10), now)
+	}
+	if len(r.readers) != 2 || !r.Expected(d, 101) || !r.Expected(d, 301) {
+		t.Errorf("got %d readers, want two whose chunks are expected", len(r.readers))
+	}
+}
+
+// Somebody who is going to come is waited for longer, and is the same reader when he has come.
+func TestAnnouncedReaderIsWaitedFor(t *testing.T) {
+	d := newData(400, 10)
+	p := d.plan(t, shuffle.None, 0, 0)
+	r := New(Config{Budget: 1000})
+	now := begin()
+	for _, first := range []uint64{0, 500, 2000} { // as far as was brought
+		r.Announce(d, at(p, 0, first, 10), now)
+		now = now.Add(time.Minute)
+	}
+	if len(r.readers) != 1 || !r.Expected(d, 3) || r.Expected(d, 53) {
+		t.Fatalf("got %d readers, want one that stands at the beginning", len(r.readers))
+	}
+	v := r.read(d, at(p, 0, 0, 10), now)
+	if v.First() || len(r.readers) != 1 {
+		t.Errorf("got a new reader of %d, want the one announced", len(r.readers))
+	}
+	r.read(d, at(p, 0, 10, 10), now.Add(time.Second))
+	if r.Forget(now.Add(time.Minute)); r.Expected(d, 3) {
+		t.Error("a reader that came and went is waited for as if it had not come")
+	}
+	r.Announce(d, at(d.plan(t, shuffle.Full, 0, 0), 0, 0, 10), now)
+	if got := len(r.readers); got != 0 {
+		t.Errorf("got %d readers of an order without locality, want none", got)
+	}
+}
