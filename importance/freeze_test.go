@@ -274,7 +274,7 @@ func TestManyReports(t *testing.T) {
 		for p := r.First; p < r.First+size; p++ {
 			r.Positions, r.Losses = append(r.Positions, p), append(r.Losses, losses[p])
 		}
-		store.Set(l.batchPrefix(&r)+r.positionsHash(), r.encode())
+		store.Set(l.key(&r), r.encode())
 		want = append(want, slowWeights(r.Losses)...)
 	}
 	q.Repeat = 1

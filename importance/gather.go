@@ -57,21 +57,21 @@ func (g *gatherer) run(ctx context.Context) error {
 	q := g.request
 	prefix := g.log.epochPrefix(q.Plan, q.Epoch)
 	err := g.log.cfg.Reader.List(ctx, prefix, func(obj objstore.Object) error {
-		batch, _, err := parseName(strings.TrimPrefix(obj.Key, prefix))
+		n, err := parseName(strings.TrimPrefix(obj.Key, prefix))
 		if err != nil {
 			return fmt.Errorf("%s: %w", obj.Key, err)
 		}
-		if batch != g.batch || len(g.group) == 0 {
+		if n.batch != g.batch || len(g.group) == 0 {
 			if len(g.group) >= groupReports || g.bytes >= groupBytes {
 				if err := g.fold(ctx); err != nil {
 					return err
 				}
 			}
-			g.batch, g.own = batch, 0
+			g.batch, g.own = n.batch, 0
 		}
 		g.own += obj.Size
 		if g.own > batchBytes {
-			return fmt.Errorf("batch %d: %w", batch, corrupt("its reports have more than %d bytes", batchBytes))
+			return fmt.Errorf("batch %d: %w", n.batch, corrupt("its reports have more than %d bytes", batchBytes))
 		}
 		g.group = append(g.group, obj)
 		g.bytes += obj.Size

@@ -86,24 +86,52 @@ const (
 
 func (l *Log) snapshotKey(digest string) string { return l.cfg.Prefix + roomDir + digest }
 
-// epochPrefix begins the keys of all reports of an epoch. Numbers have 20 digits, so that
-// keys in byte order are batches in ascending order.
+// epochPrefix begins the keys of all reports of an epoch.
 func (l *Log) epochPrefix(plan string, epoch uint64) string {
 	return fmt.Sprintf("%s%s%s/%020d/", l.cfg.Prefix, logDir, planHash(plan), epoch)
 }
+
+func (l *Log) key(r *Report) string { return l.epochPrefix(r.Plan, r.Epoch) + r.name().String() }
 
 func (l *Log) batchPrefix(r *Report) string {
 	return fmt.Sprintf("%s%020d-", l.epochPrefix(r.Plan, r.Epoch), r.Batch)
 }
 
-// parseName reads the last element of a report's key.
-func parseName(name string) (batch uint64, hash string, err error) {
-	number, hash, ok := strings.Cut(name, "-")
-	batch, err = strconv.ParseUint(number, 10, 64)
-	if !ok || err != nil || len(number) != 20 || !isDigest(hash) {
-		return 0, "", corrupt("not the name of a report")
+// name is what the last element of a report's key says.
+type name struct {
+	batch       uint64
+	first, last uint64 // lowest and highest position reported, from the batch's first on
+	hash        string // SHA-256 of all of them
+}
+
+func (r *Report) name() name {
+	n := len(r.Positions)
+	return name{batch: r.Batch, first: r.Positions[0] - r.First, last: r.Positions[n-1] - r.First, hash: r.positionsHash()}
+}
+
+// String writes numbers in as many digits as they may have, so that keys in byte order are batches in ascending order.
+func (n name) String() string {
+	return fmt.Sprintf("%020d-%07d-%07d-%s", n.batch, n.first, n.last, n.hash)
+}
+
+func parseName(s string) (name, error) {
+	var n name
+	for i, part := range strings.SplitN(s, "-", 4) {
+		switch i {
+		case 0:
+			n.batch, _ = strconv.ParseUint(part, 10, 64)
+		case 1:
+			n.first, _ = strconv.ParseUint(part, 10, 64)
+		case 2:
+			n.last, _ = strconv.ParseUint(part, 10, 64)
+		case 3:
+			n.hash = part
+		}
 	}
-	return batch, hash, nil
+	if n.String() != s || n.first > n.last || n.last >= MaxBatch || !isDigest(n.hash) {
+		return name{}, corrupt("not the name of a report")
+	}
+	return n, nil
 }
 
 // Add takes a report, and reports whether it says anything new. Losses that are on record already, from whichever
@@ -137,7 +165,7 @@ func (l *Log) store(ctx context.Context, r *Report) (added bool, err error) {
 	if l.cfg.Writer == nil {
 		return false, errNoWriter
 	}
-	key, b := l.batchPrefix(r)+r.positionsHash(), r.encode()
+	key, b := l.key(r), r.encode()
 	_, err = l.cfg.Writer.Put(ctx, key, bytes.NewReader(b), int64(len(b)), objstore.Condition{IfAbsent: true})
 	if !errors.Is(err, objstore.ErrChanged) {
 		return err == nil, err
@@ -155,11 +183,20 @@ func (l *Log) store(ctx context.Context, r *Report) (added bool, err error) {
 	return false, err
 }
 
-// compare holds a report against all others of its batch, and tells whether they say all of it.
+// compare holds a report against all others of its batch, and tells whether they say all of it. Those that lie
+// before or behind it by their names are not read: so the shares of a batch cost no read at all.
 func (l *Log) compare(ctx context.Context, r *Report) (known bool, err error) {
 	left := len(r.Positions)
 	seen := map[uint64]bool{}
+	own := r.name()
 	err = l.cfg.Reader.List(ctx, l.batchPrefix(r), func(obj objstore.Object) error {
+		n, err := parseName(strings.TrimPrefix(obj.Key, l.epochPrefix(r.Plan, r.Epoch)))
+		if err != nil {
+			return fmt.Errorf("%s: %w", obj.Key, err)
+		}
+		if n.last < own.first || n.first > own.last {
+			return nil
+		}
 		stored, err := l.read(ctx, obj, r.Plan, r.Epoch)
 		if err != nil {
 			return err
@@ -209,7 +246,7 @@ func (l *Log) read(ctx context.Context, obj objstore.Object, plan string, epoch 
 }
 
 func (l *Log) readObject(ctx context.Context, obj objstore.Object, plan string, epoch uint64) (*Report, error) {
-	batch, hash, err := parseName(strings.TrimPrefix(obj.Key, l.epochPrefix(plan, epoch)))
+	n, err := parseName(strings.TrimPrefix(obj.Key, l.epochPrefix(plan, epoch)))
 	if err != nil {
 		return nil, err
 	}
@@ -224,7 +261,7 @@ func (l *Log) readObject(ctx context.Context, obj objstore.Object, plan string, 
 	if err != nil {
 		return nil, err
 	}
-	if r.Plan != plan || r.Epoch != epoch || r.Batch != batch || r.positionsHash() != hash {
+	if r.Plan != plan || r.Epoch != epoch || r.name() != n {
 		return nil, corrupt("it is a report of batch %d of epoch %d of another plan, or of other positions than its name says", r.Batch, r.Epoch)
 	}
 	return r, nil

@@ -108,10 +108,27 @@ func TestBatchIsTheSameForAll(t *testing.T) {
 	l := newLog(t, memstore.New())
 	losses := epochLosses(43, 1)
 	add(t, l, report(losses, 8, 12))
-	short := report(losses, 12, 15)
+	short := report(losses, 11, 15)
 	short.Count--
 	if _, err := l.Add(t.Context(), short); !errors.Is(err, ErrInvalid) {
 		t.Errorf("shorter batch: got %v, want %v", err, ErrInvalid)
+	}
+}
+
+// TestSharesAreNotReadAgain has many readers report their own shares of one batch.
+func TestSharesAreNotReadAgain(t *testing.T) {
+	store := memstore.New()
+	l := newLog(t, store)
+	losses := epochLosses(43, 1)
+	for p := 8; p < 16; p++ {
+		add(t, l, report(losses, p, p+1))
+	}
+	if got := store.Stats().Requests[memstore.Read]; got != 0 {
+		t.Errorf("reports read: got %d, want none", got)
+	}
+	add(t, l, report(losses, 10, 13))
+	if got := store.Stats().Requests[memstore.Read]; got != 3 {
+		t.Errorf("reports read: got %d, want the 3 that overlap", got)
 	}
 }
 
@@ -232,7 +249,7 @@ func TestRaceIsResolvedInOneWay(t *testing.T) {
 	s = memstore.New()
 	l = newLog(t, s)
 	for _, r := range []Report{low, high} {
-		s.Set(l.batchPrefix(&r)+r.canonical().positionsHash(), r.canonical().encode())
+		s.Set(l.key(&r), r.canonical().encode())
 	}
 	got, _ := weightsOf(t, open(t, l, freeze(t, l, request()).Digest))
 	for i := range want {

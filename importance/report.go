@@ -18,7 +18,7 @@ type Report struct {
 	Plan  string // identity of the plan: its canonical query without rank, world size and epoch; the generation included
 	Epoch uint64
 	Batch uint64 // number of the global batch
-	// The global batch is the positions First to First+Count-1 of the epoch.
+	// The global batch is the positions First to First+Count-1 of the epoch: what the plan says, not the reader.
 	First, Count uint64
 	Positions    []uint64 // those that losses are reported of, in any order
 	Losses       []float64
