@@ -90,7 +90,7 @@ func floorPlan() map[string]room {
 		},
 		"cmd/millrace": {
 			ours: []string{
-				"chunkcache", "chunkindex", "client", "datapath", "diskcache", "gateway", "internal", "pack", "s3backend", "shuffle",
+				"chunkcache", "chunkindex", "client", "datapath", "diskcache", "gateway", "importance", "internal", "pack", "s3backend", "shuffle",
 			},
 			outside: []string{
 				"github.com/spf13", "github.com/rs/zerolog", "github.com/prometheus/client_golang",

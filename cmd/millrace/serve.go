@@ -124,9 +124,13 @@ func (a *app) compose(ctx context.Context, c *serveConfig) (*server, error) {
 	if err == nil {
 		err = s.fits(b, all)
 	}
+	var sets []gateway.Dataset
+	if err == nil {
+		sets, err = s.datasets(ctx, all)
+	}
 	if err == nil {
 		s.gateway, err = gateway.New(gateway.Config{
-			Datasets: s.datasets(all), Budget: b, Log: s.log, Version: buildInfo().Version, Stats: s.stats, Readers: s.readers,
+			Datasets: sets, Budget: b, Log: s.log, Version: buildInfo().Version, Stats: s.stats, Readers: s.readers,
 			AdminListen: c.adminListen != "", Deadline: c.deadline,
 			LameDuck: max(c.lameDuck, 1), // 0 would be the default
 		})
@@ -135,18 +139,29 @@ func (a *app) compose(ctx context.Context, c *serveConfig) (*server, error) {
 		s.close()
 		return nil, err
 	}
+	s.closers = append(s.closers, func() {
+		if err := s.gateway.Close(); err != nil {
+			s.log.Warn().Err(err).Msg("close the gateway")
+		}
+	})
 	return s, nil
 }
 
-func (s *server) datasets(all []opened) []gateway.Dataset {
+func (s *server) datasets(ctx context.Context, all []opened) ([]gateway.Dataset, error) {
+	var faults []error
 	sets := make([]gateway.Dataset, 0, len(all))
 	s.names = make(map[*datapath.Source]string, len(all))
 	for _, d := range all {
 		source := s.path.Open(d.index, d.store, d.loc.prefix)
 		s.names[source] = d.loc.name
-		sets = append(sets, gateway.Dataset{Name: d.loc.name, Index: d.index, Source: source})
+		losses, err := s.losses(ctx, d)
+		if err != nil {
+			faults = append(faults, err)
+			continue
+		}
+		sets = append(sets, gateway.Dataset{Name: d.loc.name, Index: d.index, Source: source, Importance: losses})
 	}
-	return sets
+	return sets, errors.Join(faults...)
 }
 
 // run binds the listeners and serves until ctx ends, then drains. ready, if not nil, is called with the data

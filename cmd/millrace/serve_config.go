@@ -26,6 +26,7 @@ type serveConfig struct {
 	wait        time.Duration
 	deadline    time.Duration
 	indexDir    string
+	lossLog     string
 	fetchers    int
 	partSize    int64
 	checkSHA    bool
@@ -58,6 +59,7 @@ func (c *serveConfig) define(f *flags) {
 	f.duration(&c.wait, "budget-wait", budget.DefaultWait, "`DURATION` that a batch waits for memory before it gets 503")
 	f.duration(&c.deadline, "deadline", time.Minute, "`DURATION` to the first byte of an answer")
 	f.text(&c.indexDir, "index-dir", "", "`DIR` that keeps copies of the indexes (default a temporary directory)")
+	f.text(&c.lossLog, "loss-log", "", "`DIR` that keeps reported losses which the bucket does not take (default none: they are refused)")
 	f.number(&c.fetchers, "fetchers", datapath.DefaultFetchers, "`N` store reads side by side")
 	f.size(&c.partSize, "part-size", datapath.DefaultPartSize, "`SIZE` of one store read at most")
 	f.flag(&c.checkSHA, "check-sha256", "compare SHA-256 too when a chunk arrives")

@@ -1,0 +1,38 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	"github.com/millrace-data/millrace/importance"
+)
+
+// losses opens the log of reported losses of a dataset. Reports that an earlier run kept, since the bucket took no writes, are sent
+// now if it takes them.
+func (s *server) losses(ctx context.Context, d opened) (*importance.Log, error) {
+	cfg := importance.Config{
+		Reader: d.store, Writer: d.store, Prefix: d.loc.prefix, Location: d.loc.String(), CacheDir: s.cfg.indexDir,
+	}
+	if s.cfg.lossLog != "" {
+		cfg.Dir = filepath.Join(s.cfg.lossLog, d.loc.name)
+	}
+	l, err := importance.New(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("dataset %s: --loss-log: %w", d.loc.name, err)
+	}
+	s.closers = append(s.closers, func() {
+		if err := l.Close(); err != nil {
+			s.log.Warn().Str("dataset", d.loc.name).Err(err).Msg("close the log of losses")
+		}
+	})
+	done, err := l.Flush(ctx)
+	switch {
+	case err != nil:
+		s.log.Warn().Str("dataset", d.loc.name).Err(err).Msg("reported losses still wait in the local log")
+	case done != importance.Flushed{}:
+		s.log.Info().Str("dataset", d.loc.name).Int("sent", done.Sent).Int("conflicts", done.Conflicts).Int64("lost_bytes", done.Lost).
+			Msg("reported losses sent from the local log")
+	}
+	return l, nil
+}
