@@ -1,0 +1,298 @@
+package datapath
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace-data/millrace/diskcache"
+	"github.com/millrace-data/millrace/internal/objstore/memstore"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// onDisk runs body with a path over a disk cache in dir, and closes both. It must be called in a bubble.
+func onDisk(t *testing.T, dir string, size int64, cfg Config, body func(p *Path)) {
+	t.Helper()
+	disk, err := diskcache.Open(diskcache.Config{Dir: dir, MaxBytes: size, Datasets: []string{"here"}})
+	must(t, err)
+	defer disk.Close()
+	cfg.Disk, cfg.Debug = disk, true
+	p := New(cfg)
+	ctx, stop := context.WithCancel(t.Context())
+	var run sync.WaitGroup
+	run.Go(func() { _ = p.Run(ctx) })
+	body(p)
+	synctest.Wait() // what is to be written is written
+	stop()
+	run.Wait()
+	p.Close()
+	if got := p.Stats(); got.OpenLeases != 0 || got.BudgetInUse != 0 {
+		t.Errorf("left over: %d leases, %d bytes of the budget, want 0 and 0", got.OpenLeases, got.BudgetInUse)
+	}
+}
+
+func (d *dataset) opened(p *Path, origin string) *Source {
+	s := p.Open(d.index, d.store, "set/")
+	s.KeepOnDisk(origin)
+	return s
+}
+
+var errDown = errors.New("the store is down")
+
+func down(memstore.Call) memstore.Fault { return memstore.Fault{Err: errDown} }
+
+// A process that is started again serves a whole epoch from disk, in any order, with a store that is down.
+func TestRestartedPathReadsTheDiskAlone(t *testing.T) {
+	for name, c := range map[string]struct {
+		order  string
+		budget int64
+		cfg    Config
+	}{
+		"stored order":               {shuffle.None, 2 << 20, Config{}},
+		"slot":                       {shuffle.Slot, 2 << 20, Config{}},
+		"window":                     {shuffle.Window, 2 << 20, Config{}},
+		"window, nothing read ahead": {shuffle.Window, 2 << 20, Config{NoPrefetch: true}},
+		"window, SHA-256":            {shuffle.Window, 2 << 20, Config{CheckSHA: true}},
+		"full":                       {shuffle.Full, 8 << 20, Config{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDataset(t, 61, same(400, 3000), 40, 64<<10)
+			dir := t.TempDir()
+			plan := d.plan(t, c.order, 8)
+			synctest.Test(t, func(t *testing.T) {
+				cfg := c.cfg
+				cfg.Budget = bud(8 << 20)
+				onDisk(t, dir, 4<<20, cfg, func(p *Path) { d.readEpoch(t, d.opened(p, "here"), plan, 0, 32) })
+				defer d.store.SetFault(nil)
+				d.store.SetFault(down)
+				cfg.Budget = bud(c.budget)
+				onDisk(t, dir, 4<<20, cfg, func(p *Path) {
+					s := d.opened(p, "here")
+					d.readEpoch(t, s, plan, 1, 32)
+					st := p.Stats()
+					if st.StoreReads != 0 || st.Disk.Hits < uint64(d.index.Chunks()) || st.Disk.Writes != 0 {
+						t.Errorf("got %d reads of the store, %d of the disk and %d writes, want 0, all chunks and 0", st.StoreReads, st.Disk.Hits, st.Disk.Writes)
+					}
+				})
+			})
+		})
+	}
+}
+
+// The tiers of a body say what came from disk.
+func TestBodySaysWhatCameFromDisk(t *testing.T) {
+	d := newDataset(t, 62, same(40, 3000), 10, 1<<20) // 4 chunks
+	dir := t.TempDir()
+	plan := d.plan(t, shuffle.None, 0)
+	synctest.Test(t, func(t *testing.T) {
+		cfg := Config{NoPrefetch: true, Budget: bud(4 << 20)}
+		read := func(s *Source, samples ...uint64) string {
+			body, err := s.Read(t.Context(), shuffle.Cursor{Plan: plan, Epoch: plan.Epoch(0), End: 40, BatchSize: 40}, d.ranges(t, samples))
+			must(t, err)
+			defer body.Close()
+			text := ""
+			for _, tier := range body.Tiers {
+				if tier.Bytes > 0 {
+					text += tier.Tier + " "
+				}
+			}
+			return text
+		}
+		want := func(got, want string) {
+			t.Helper()
+			if got != want {
+				t.Errorf("tiers: got %q, want %q", got, want)
+			}
+		}
+		onDisk(t, dir, 1<<20, cfg, func(p *Path) { want(read(d.opened(p, "here"), 0, 10), "store ") })
+		cfg.Budget = bud(4 << 20)
+		onDisk(t, dir, 1<<20, cfg, func(p *Path) {
+			s := d.opened(p, "here")
+			want(read(s, 0), "disk ")
+			want(read(s, 0, 10, 20), "memory disk store ")
+			want(read(s, 0, 10, 20), "memory ")
+		})
+	})
+}
+
+// Every file is damaged while the process is down: no wrong byte is served, and the chunks are read from the store and
+// written anew.
+func TestDamagedFilesAreReadFromTheStore(t *testing.T) {
+	d := newDataset(t, 63, same(200, 3000), 40, 64<<10)
+	dir := t.TempDir()
+	plan := d.plan(t, shuffle.Window, 4)
+	synctest.Test(t, func(t *testing.T) {
+		onDisk(t, dir, 4<<20, Config{Budget: bud(4 << 20)}, func(p *Path) { d.readEpoch(t, d.opened(p, "here"), plan, 0, 20) })
+		files := 0
+		must(t, filepath.Walk(filepath.Join(dir, "chunks"), func(name string, info os.FileInfo, err error) error {
+			if err != nil || info.IsDir() {
+				return err
+			}
+			b, err := os.ReadFile(name)
+			must(t, err)
+			b[files*997%len(b)] ^= 16
+			files++
+			return os.WriteFile(name, b, 0o600)
+		}))
+		onDisk(t, dir, 4<<20, Config{Budget: bud(4 << 20)}, func(p *Path) {
+			d.readEpoch(t, d.opened(p, "here"), plan, 0, 20)
+			synctest.Wait()
+			time.Sleep(time.Hour) // of the bubble's clock: so many errors close the disk for a while
+			d.readEpoch(t, d.opened(p, "here"), plan, 1, 20)
+			if s := p.Stats(); files != d.index.Chunks() || s.Disk.Corrupt == 0 || s.StoreBytes < uint64(d.index.Bytes()) {
+				t.Errorf("got %+v for %d damaged files, want them found and all chunks read from the store", s, files)
+			}
+		})
+	})
+}
+
+// A disk whose directory goes away under the process is not noticed by anybody.
+func TestDiskThatGoesAway(t *testing.T) {
+	d := newDataset(t, 64, same(200, 3000), 40, 64<<10)
+	dir := t.TempDir()
+	plan := d.plan(t, shuffle.Window, 4)
+	synctest.Test(t, func(t *testing.T) {
+		onDisk(t, dir, 4<<20, Config{Budget: bud(512 << 10)}, func(p *Path) {
+			s := d.opened(p, "here")
+			d.readEpoch(t, s, plan, 0, 20)
+			synctest.Wait()
+			must(t, os.RemoveAll(filepath.Join(dir, "chunks")))
+			must(t, os.WriteFile(filepath.Join(dir, "chunks"), nil, 0o600)) // so that it cannot be made again
+			d.readEpoch(t, s, plan, 1, 20)
+			synctest.Wait()
+			if got := p.Stats().Disk; got.ReadErrors+got.WriteErrors == 0 {
+				t.Errorf("got %+v, want errors", got)
+			}
+		})
+	})
+}
+
+// What one place's index claims is not served to readers of another place, unless all chunks are held against SHA-256.
+func TestPlacesShareTheDiskOnlyWithSHA(t *testing.T) {
+	d := newDataset(t, 65, same(40, 3000), 10, 1<<20)
+	plan := d.plan(t, shuffle.None, 0)
+	for check, want := range map[bool]uint64{false: 0, true: uint64(d.index.Chunks())} {
+		dir := t.TempDir()
+		synctest.Test(t, func(t *testing.T) {
+			cfg := Config{CheckSHA: check, NoPrefetch: true, Budget: bud(4 << 20)}
+			onDisk(t, dir, 1<<20, cfg, func(p *Path) { d.readEpoch(t, d.opened(p, "here"), plan, 0, 10) })
+			cfg.Budget = bud(4 << 20)
+			onDisk(t, dir, 1<<20, cfg, func(p *Path) {
+				d.readEpoch(t, d.opened(p, "elsewhere"), plan, 0, 10)
+				if got := p.Stats().Disk.Hits; got != want {
+					t.Errorf("SHA-256 %v: got %d chunks from the other place's files, want %d", check, got, want)
+				}
+			})
+		})
+	}
+}
+
+// A dataset that the owner does not let be kept stays off the disk.
+func TestNothingIsKeptUnasked(t *testing.T) {
+	d := newDataset(t, 66, same(40, 3000), 10, 1<<20)
+	plan := d.plan(t, shuffle.None, 0)
+	synctest.Test(t, func(t *testing.T) {
+		onDisk(t, t.TempDir(), 1<<20, Config{Budget: bud(4 << 20)}, func(p *Path) {
+			d.readEpoch(t, p.Open(d.index, d.store, "set/"), plan, 0, 10)
+			synctest.Wait()
+			if got := p.Stats().Disk.Writes; got != 0 {
+				t.Errorf("got %d chunks written, want none", got)
+			}
+		})
+	})
+}
+
+// With a disk of half the data each epoch reads the other half of the store, and what is on disk is not written over and
+// over again.
+func TestHalfOfTheDataOnDisk(t *testing.T) {
+	d := newDataset(t, 67, same(800, 3000), 40, 32<<10) // 80 chunks
+	plan := d.plan(t, shuffle.Window, 4)
+	chunks := uint64(d.index.Chunks())
+	size := d.index.Bytes() / 2
+	synctest.Test(t, func(t *testing.T) {
+		onDisk(t, t.TempDir(), size, Config{Budget: bud(1 << 20)}, func(p *Path) {
+			s := d.opened(p, "here")
+			d.readEpoch(t, s, plan, 0, 20)
+			synctest.Wait()
+			kept := p.Stats().Disk.Chunks
+			var before Stats
+			const epochs = 4
+			for epoch := uint64(1); epoch <= epochs; epoch++ {
+				before = p.Stats()
+				d.readEpoch(t, s, plan, epoch, 20)
+				synctest.Wait()
+				after := p.Stats()
+				loads := after.StoreBytes - before.StoreBytes
+				if most := uint64(d.index.Bytes() * 7 / 10); loads > most {
+					t.Errorf("epoch %d: got %d bytes from the store, want %d at most", epoch, loads, most)
+				}
+			}
+			if st := p.Stats().Disk; st.Writes-uint64(kept) > epochs*chunks/4 || st.Bytes > size {
+				t.Errorf("got %+v, want few of %d chunks written over others in %d epochs", st, chunks, epochs)
+			}
+		})
+	})
+}
+
+// What nobody reads any more makes room for what somebody reads.
+func TestDiskFollowsTheReaders(t *testing.T) {
+	old, new := newDataset(t, 68, same(200, 3000), 40, 64<<10), newDataset(t, 69, same(200, 3000), 40, 64<<10)
+	size := old.index.Bytes() * 11 / 10
+	synctest.Test(t, func(t *testing.T) {
+		onDisk(t, t.TempDir(), size, Config{Budget: bud(1 << 20)}, func(p *Path) {
+			first, second := old.opened(p, "old"), new.opened(p, "new")
+			old.readEpoch(t, first, old.plan(t, shuffle.Window, 4), 0, 20)
+			synctest.Wait()
+			if got := p.Stats().Disk; got.Chunks != int64(old.index.Chunks()) {
+				t.Fatalf("got %+v, want the whole dataset on disk", got)
+			}
+			time.Sleep(time.Hour) // of the bubble's clock: its reader has gone
+			plan := new.plan(t, shuffle.Window, 4)
+			new.readEpoch(t, second, plan, 0, 20)
+			synctest.Wait()
+			new.store.Reset()
+			new.readEpoch(t, second, plan, 1, 20)
+			if got, most := new.store.Stats().BytesRead, new.index.Bytes()/10; got > most {
+				t.Errorf("second epoch: got %d bytes from the store, want at most %d of %d", got, most, new.index.Bytes())
+			}
+		})
+	})
+}
+
+// A disk that is slower than the store is passed over, and tried now and then.
+func TestSlowDiskIsPassedOver(t *testing.T) {
+	var store rates
+	var disk pace
+	now := time.Unix(1000, 0)
+	const n = 1 << 20
+	check := func(when string, want bool) {
+		t.Helper()
+		if got := disk.slower(&store, n, now); got != want {
+			t.Errorf("%s: got slower %v, want %v", when, got, want)
+		}
+	}
+	read := func(d time.Duration) {
+		for range 4 * ratedReads {
+			disk.note(n, now.Add(-d), now)
+		}
+	}
+	read(time.Second)
+	check("store not measured", false)
+	for range ratedReads {
+		store.note(20*time.Millisecond, n, 80*time.Millisecond)
+	}
+	check("ten times slower", true)
+	now = now.Add(diskProbe)
+	check("not tried for a while", false)
+	read(110 * time.Millisecond)
+	check("slower by chance", false)
+	read(150 * time.Millisecond)
+	check("slower by half", true)
+	read(10 * time.Millisecond)
+	check("faster", false)
+}
