@@ -8,7 +8,8 @@ import (
 	"sort"
 )
 
-// Span says that a chunk's samples (or some of them) are delivered between two positions.
+// Span says that a chunk's samples (or some of them) are delivered between two positions. With
+// importance it counts virtual samples, of which First of the epoch's Draws tells where a chunk's begin.
 type Span struct {
 	Chunk       uint64 // number of the chunk
 	From, To    uint64 // needed at positions From (inclusive) to To (exclusive), perhaps not at each of them
