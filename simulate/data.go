@@ -1,0 +1,113 @@
+package simulate
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/millrace-data/millrace/chunkcache"
+)
+
+// Data is what the model knows of a data set: where its chunks lie, and how many samples each holds. Samples of a
+// chunk count as equally long.
+type Data struct {
+	First  []uint64 // cumulative samples: chunk i holds First[i] to First[i+1]-1
+	Chunks []Chunk
+}
+
+// Chunk is one chunk as it is stored.
+type Chunk struct {
+	Shard  int
+	Offset int64
+	Length int64
+}
+
+// shardSize is how large shards of made-up data are: neighbours in one shard may be read together.
+const shardSize = 256 << 20
+
+// Uniform returns data of so many samples of so many bytes each, perChunk of them to a chunk.
+func Uniform(samples, perChunk uint64, sampleSize int64) (*Data, error) {
+	switch {
+	case samples == 0 || perChunk == 0 || sampleSize <= 0:
+		return nil, errors.New("want at least one sample, one sample a chunk and one byte a sample")
+	case samples > math.MaxInt64/uint64(sampleSize):
+		return nil, fmt.Errorf("%d samples of %d bytes: more than can be counted", samples, sampleSize)
+	case perChunk > (1<<30)/uint64(sampleSize):
+		return nil, fmt.Errorf("chunks of %d samples of %d bytes: a chunk is 1 GiB at most", perChunk, sampleSize)
+	case (samples-1)/perChunk >= maxChunks:
+		return nil, fmt.Errorf("%d samples, %d to a chunk: more than %d chunks", samples, perChunk, maxChunks)
+	}
+	n := int((samples-1)/perChunk) + 1
+	d := &Data{First: make([]uint64, n+1), Chunks: make([]Chunk, n)}
+	var shard int
+	var offset int64
+	for i := range n {
+		d.First[i+1] = min(d.First[i]+perChunk, samples)
+		length := int64(d.First[i+1]-d.First[i]) * sampleSize
+		if offset > 0 && offset+length > shardSize {
+			shard, offset = shard+1, 0
+		}
+		d.Chunks[i] = Chunk{shard, offset, length}
+		offset += length
+	}
+	return d, nil
+}
+
+// maxChunks bounds what is followed: each chunk takes a hundred bytes here, and its share of the time.
+const maxChunks = 1 << 24
+
+// Samples returns the number of samples.
+func (d *Data) Samples() uint64 { return d.First[len(d.First)-1] }
+
+// Bytes returns the length of all chunks together.
+func (d *Data) Bytes() (n int64) {
+	for _, c := range d.Chunks {
+		n += c.Length
+	}
+	return n
+}
+
+// cost is what all chunks take in memory together.
+func (d *Data) cost() (n int64) {
+	for _, c := range d.Chunks {
+		n += chunkcache.Cost(c.Length)
+	}
+	return n
+}
+
+// samplesOf returns how many samples a chunk holds.
+func (d *Data) samplesOf(chunk int32) int64 { return int64(d.First[chunk+1] - d.First[chunk]) }
+
+// bytesOf returns the bytes of n samples of a chunk.
+func (d *Data) bytesOf(chunk int32, n int64) int64 {
+	all := d.samplesOf(chunk)
+	if all == 0 || n >= all {
+		return d.Chunks[chunk].Length
+	}
+	return int64(float64(d.Chunks[chunk].Length) * float64(n) / float64(all))
+}
+
+func (d *Data) largest() (n int64) {
+	for _, c := range d.Chunks {
+		n = max(n, c.Length)
+	}
+	return n
+}
+
+// thinRun is how many neighbours stay together in thinned data, so that reads of neighbours are joined as often.
+const thinRun = 16
+
+// thin returns one part in k of the data.
+func (d *Data) thin(k int) *Data {
+	if k <= 1 {
+		return d
+	}
+	t := &Data{First: []uint64{0}}
+	for i, c := range d.Chunks {
+		if i/thinRun%k == 0 {
+			t.Chunks = append(t.Chunks, c)
+			t.First = append(t.First, t.Samples()+d.First[i+1]-d.First[i])
+		}
+	}
+	return t
+}

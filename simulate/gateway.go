@@ -1,0 +1,74 @@
+package simulate
+
+import (
+	"github.com/millrace-data/millrace/chunkcache"
+	"github.com/millrace-data/millrace/lookahead"
+)
+
+// Shares of the budget, as in the data path: what may be used ahead of the readers, in tenths, and the fetchers that may work ahead of
+// a reader's first batch.
+const (
+	aheadTenths = 7
+	earlyShare  = 4
+)
+
+// gateway is the data path of one gateway: who waits for which chunk, and what is fetched next.
+type gateway struct {
+	clock   *clock
+	set     *Setting
+	data    *Data
+	store   *line // shared by all gateways
+	out     *line // to its ranks
+	disk    *disk // nil: none
+	gate    gate
+	memory  *memory
+	readers *lookahead.Readers
+	fits    bool // all data may be in memory
+	coarse  bool // large chunks are read in one piece
+	queue   queue
+	passing bool // a look at what to fetch ahead is set
+	count   Counts
+}
+
+func newGateway(c *clock, s *Setting, d *Data, store *line) *gateway {
+	g := &gateway{
+		clock: c, set: s, data: d, store: store,
+		out:     &line{clock: c, total: s.ServeRate},
+		readers: lookahead.New(lookahead.Config{Budget: ahead(s.CacheSize)}),
+	}
+	g.queue.horizon = g.readers.Horizon()
+	g.gate = gate{limit: s.Fetchers, idle: g.look}
+	g.memory = newMemory(s.CacheSize, func() chunkcache.Policy[int32] { return g.policy(s.Policy) })
+	if s.DiskSize > 0 {
+		g.disk = newDisk(c, s.DiskSize, s.DiskRate, g.next)
+	}
+	return g
+}
+
+func ahead(total int64) int64 { return total / 10 * aheadTenths }
+
+func (g *gateway) policy(name string) chunkcache.Policy[int32] {
+	switch name {
+	case Keep:
+		return chunkcache.NewKeep[int32]()
+	case Plan:
+		return chunkcache.NewPlan(g.next)
+	}
+	return chunkcache.NewLRU[int32]()
+}
+
+// next is when a chunk is needed next, for the policies.
+func (g *gateway) next(chunk int32) int64 {
+	t := g.readers.Next(g, int(chunk))
+	if t.IsZero() {
+		return chunkcache.Never
+	}
+	return t.UnixNano()
+}
+
+// Chunks, Cost and Resident are what the table of readers asks of a data set.
+func (g *gateway) Chunks() int { return len(g.data.Chunks) }
+
+func (g *gateway) Cost(chunk int) int64 { return chunkcache.Cost(g.data.Chunks[chunk].Length) }
+
+func (g *gateway) Resident(chunk int) bool { return g.memory.contains(int32(chunk)) }

@@ -1,0 +1,114 @@
+package simulate
+
+import "github.com/millrace-data/millrace/chunkcache"
+
+// memory is the budget of one gateway: a shelf of chunks, chunks on their way, and bodies that had to be copied. Its
+// rules are those of a cache and of the budget: what somebody holds stays; what a reader comes for soon goes only for a body
+// that waits; of the rest the policy chooses.
+type memory struct {
+	total int64
+	inUse int64
+	peak  int64
+	shelf *chunkcache.Shelf[int32]
+	loads map[int32]*load
+	queue []waiter // bodies that wait for memory
+}
+
+// load is a chunk on its way, its memory taken.
+type load struct {
+	cost    int64
+	warm    bool
+	waiters []func()
+}
+
+// waiter waits for n bytes.
+type waiter struct {
+	n     int64
+	ready func()
+}
+
+func newMemory(total int64, policy func() chunkcache.Policy[int32]) *memory {
+	return &memory{total: total, shelf: chunkcache.NewShelf(policy, nil), loads: map[int32]*load{}}
+}
+
+// contains reports whether a chunk is in memory or on its way there.
+func (m *memory) contains(chunk int32) bool { return m.loads[chunk] != nil || m.shelf.Has(chunk) }
+
+// take reserves n bytes for chunks, instead of others that nobody comes for: all of it or nothing.
+func (m *memory) take(n int64) bool {
+	if len(m.queue) > 0 || n > m.total-m.inUse+m.shelf.Idle(false) || !m.free(n, false) {
+		return false
+	}
+	m.grant(n)
+	return true
+}
+
+// reserve takes n bytes for a body, instead of any chunk that nobody holds, and calls ready when it has them.
+func (m *memory) reserve(n int64, ready func()) {
+	m.queue = append(m.queue, waiter{n, ready})
+	m.nudge()
+}
+
+// give returns n bytes.
+func (m *memory) give(n int64) {
+	m.inUse -= n
+	m.nudge()
+}
+
+func (m *memory) grant(n int64) {
+	m.inUse += n
+	m.peak = max(m.peak, m.inUse)
+}
+
+// nudge lets those that wait try again: bytes are free, or can be.
+func (m *memory) nudge() {
+	for len(m.queue) > 0 && m.free(m.queue[0].n, true) {
+		w := m.queue[0]
+		m.queue = m.queue[1:]
+		m.grant(w.n)
+		w.ready()
+	}
+}
+
+// free lets chunks go until n bytes are free, and reports whether they are.
+func (m *memory) free(n int64, warm bool) bool {
+	for m.total-m.inUse < n {
+		_, size, ok := m.shelf.Evict(warm)
+		if !ok {
+			return false
+		}
+		m.inUse -= size
+	}
+	return true
+}
+
+// release ends a lease of a chunk.
+func (m *memory) release(chunk int32) {
+	if m.shelf.Release(chunk) {
+		m.nudge()
+	}
+}
+
+// begin notes a chunk on its way, whose memory is taken.
+func (m *memory) begin(chunk int32, cost int64, warm bool) {
+	m.loads[chunk] = &load{cost: cost, warm: warm}
+}
+
+// wait calls ready when a chunk on its way has come, which its caller then holds. warm says that a reader will come for
+// it again.
+func (m *memory) wait(chunk int32, warm bool, ready func()) {
+	l := m.loads[chunk]
+	l.warm = l.warm || warm
+	l.waiters = append(l.waiters, ready)
+}
+
+// arrived puts a chunk into memory and hands it to those that wait.
+func (m *memory) arrived(chunk int32) {
+	l := m.loads[chunk]
+	delete(m.loads, chunk)
+	m.shelf.Put(chunk, l.cost, len(l.waiters), l.warm)
+	for _, ready := range l.waiters {
+		ready()
+	}
+	m.nudge()
+}

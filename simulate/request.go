@@ -1,0 +1,224 @@
+package simulate
+
+import (
+	"github.com/millrace-data/millrace/lookahead"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// request is one batch of one rank.
+type request struct {
+	at    shuffle.Cursor
+	uses  []use
+	ready func() // the bytes are there
+
+	visit *lookahead.Visit
+	bytes int64   // of its body; 0: as many as its uses
+	local bool    // of an order whose reader comes for the rest of its chunks soon
+	first bool    // its reader is new: nothing was fetched ahead of it
+	held  []int32 // leased until the answer is sent
+	room  int64   // of a body of its own
+}
+
+// read brings a request's bytes as the data path does: by leases of its chunks where they fit into memory together, else
+// into a body of its own.
+func (g *gateway) read(r *request) {
+	if r.bytes == 0 {
+		for _, u := range r.uses {
+			r.bytes += g.data.bytesOf(u.chunk, u.samples)
+		}
+	}
+	g.count.Served += r.bytes
+	r.local = r.at.Epoch.Local()
+	g.moved(r)
+	var whole, ranged []use
+	for _, u := range r.uses {
+		if g.memory.shelf.Has(u.chunk) {
+			g.count.Hits++
+		} else {
+			g.count.Misses++
+		}
+		if g.pays(r, u) {
+			whole = append(whole, u)
+		} else {
+			ranged = append(ranged, u)
+		}
+	}
+	leased := func(held []int32) {
+		r.held = held
+		g.answered(r)
+	}
+	if len(ranged) == 0 && g.acquire(r, whole, leased) {
+		return
+	}
+	// An eighth more: what lies between samples that one read brings.
+	r.room = min(r.bytes+r.bytes/8, g.set.CacheSize)
+	g.memory.reserve(r.room, func() { g.copies(r, whole, ranged) })
+}
+
+// answered notes that a request's bytes are there.
+func (g *gateway) answered(r *request) {
+	if r.visit.Answered(g.clock.instant()) {
+		g.queue = queue{horizon: g.queue.horizon} // the reader has its first batch: all fetchers may work ahead of it
+		g.look()
+	}
+	r.ready()
+}
+
+// close ends what the answer held: it is sent.
+func (g *gateway) close(r *request) {
+	for _, c := range r.held {
+		g.memory.release(c)
+	}
+	if r.room > 0 {
+		g.memory.give(r.room)
+	}
+	r.visit.Ended(g.clock.instant())
+}
+
+// pays reports whether a chunk should be in memory as a whole.
+func (g *gateway) pays(r *request, u use) bool {
+	if g.memory.contains(u.chunk) || g.fits || r.local && g.readers.Expected(g, int(u.chunk)) {
+		return true
+	}
+	length := g.data.Chunks[u.chunk].Length
+	return g.data.bytesOf(u.chunk, u.samples) >= length-length/8
+}
+
+// acquire leases chunks, loads those that are missing, and calls done when all are there and leased. It reports
+// false, and does nothing, when they do not fit into memory together now.
+func (g *gateway) acquire(r *request, uses []use, done func(held []int32)) bool {
+	m := g.memory
+	var held, missing, coming []int32
+	var need int64
+	for _, u := range uses {
+		switch {
+		case m.shelf.Lease(u.chunk):
+			held = append(held, u.chunk)
+		case m.loads[u.chunk] != nil:
+			coming = append(coming, u.chunk)
+		default:
+			missing = append(missing, u.chunk)
+			need += g.Cost(int(u.chunk))
+		}
+	}
+	if need > 0 && !m.take(need) {
+		for _, c := range held {
+			m.release(c)
+		}
+		return false
+	}
+	for _, c := range missing {
+		m.begin(c, g.Cost(int(c)), r.local)
+	}
+	if r.local {
+		g.look() // once what this request needs is on its way
+	}
+	left := len(missing) + len(coming)
+	if left == 0 {
+		done(held)
+		return true
+	}
+	for _, c := range append(coming, missing...) {
+		m.wait(c, r.local, func() {
+			held = append(held, c)
+			if left--; left == 0 {
+				done(held)
+			}
+		})
+	}
+	part := g.part(r, missing)
+	for _, group := range g.group(missing, part) {
+		g.load(group, part, false, func() {})
+	}
+	return true
+}
+
+// part is how long one store read is at most: where somebody waits for its first batch, so short that most of the line
+// is used.
+func (g *gateway) part(r *request, missing []int32) int64 {
+	if !r.first {
+		return g.set.PartSize
+	}
+	var total int64
+	for _, c := range missing {
+		total += g.data.Chunks[c].Length
+	}
+	streams := int64(max(g.set.Fetchers-early(g.set.Fetchers), 1))
+	return min(g.set.PartSize, max(total/streams, g.set.PartSize/8, 1))
+}
+
+// early is how many of the fetchers may work ahead of a reader that waits for its first batch.
+func early(fetchers int) int { return max(fetchers/earlyShare, 1) }
+
+// copies serves a request from a body of its own: out of whole chunks, a few at a time, as far as there is room for
+// them, and else by the samples' own ranges.
+func (g *gateway) copies(r *request, whole, ranged []use) {
+	chunks := make([]int32, len(whole))
+	byChunk := make(map[int32]use, len(whole))
+	for i, u := range whole {
+		chunks[i], byChunk[u.chunk] = u.chunk, u
+	}
+	var tasks []func(done func())
+	for _, group := range g.group(chunks, g.set.PartSize) {
+		uses := make([]use, len(group))
+		for i, c := range group {
+			uses[i] = byChunk[c]
+		}
+		tasks = append(tasks, func(done func()) {
+			copied := func(held []int32) {
+				for _, c := range held {
+					g.memory.release(c)
+				}
+				done()
+			}
+			if !g.acquire(r, uses, copied) {
+				ranged = append(ranged, uses...)
+				done()
+			}
+		})
+	}
+	abreast(tasks, g.set.Fetchers, func() {
+		if r.local {
+			g.look()
+		}
+		g.readRanges(r, ranged)
+	})
+}
+
+// readRanges reads samples by themselves.
+func (g *gateway) readRanges(r *request, uses []use) {
+	var tasks []func(done func())
+	for _, u := range uses {
+		for _, n := range g.data.ranges(u, g.set.PartSize) {
+			g.count.Ranges++
+			tasks = append(tasks, func(done func()) { g.demand(n, done) })
+		}
+	}
+	abreast(tasks, g.set.Fetchers, func() { g.answered(r) })
+}
+
+// abreast runs tasks, at most so many at one time, and calls all when they are done.
+func abreast(tasks []func(done func()), limit int, all func()) {
+	running, inside := 0, false
+	var more func()
+	more = func() {
+		if inside {
+			return // the loop below goes on
+		}
+		inside = true
+		for running < limit && len(tasks) > 0 {
+			task := tasks[0]
+			tasks = tasks[1:]
+			running++
+			task(func() {
+				running--
+				more()
+			})
+		}
+		inside = false
+		if running == 0 && len(tasks) == 0 {
+			all()
+		}
+	}
+	more()
+}

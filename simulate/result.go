@@ -1,0 +1,105 @@
+package simulate
+
+import "time"
+
+// Result is what becomes of a setting.
+type Result struct {
+	Setting Setting
+	Bytes   int64 // of the data
+	Epochs  []Epoch
+	Peak    int64  // bytes of the budget of one gateway in use at one time, at most
+	Coarse  string // how much less finely than sample by sample it was followed; empty: not
+}
+
+// Epoch is one epoch of a job: from the first request to the end of the last rank's last think time. What is fetched ahead for the next
+// one counts where it happens.
+type Epoch struct {
+	Time  time.Duration
+	Ranks []Rank
+	Counts
+
+	quarter time.Duration // when the last quarter of its batches began
+}
+
+// Rank is what one rank waited for bytes to be in memory. The way from there is not waiting.
+type Rank struct {
+	Stall   time.Duration
+	Longest time.Duration
+	Stalls  int // batches that were not there at once
+
+	late time.Duration // of Stall, in the last quarter
+}
+
+// scale makes an epoch so many times as long.
+func (e *Epoch) scale(by float64) {
+	e.Time = time.Duration(float64(e.Time) * by)
+	e.Counts.scale(by)
+	for i := range e.Ranks {
+		k := &e.Ranks[i]
+		k.Stall = time.Duration(float64(k.Stall) * by)
+		k.Stalls = int(float64(k.Stalls) * by)
+	}
+}
+
+func (k *Rank) waited(d time.Duration, late bool) {
+	k.Stall += d
+	k.Longest = max(k.Longest, d)
+	if d > 0 {
+		k.Stalls++
+	}
+	if late {
+		k.late += d
+	}
+}
+
+// Counts is what gateways did.
+type Counts struct {
+	Served     int64 // bytes of batches
+	Reads      int64 // of the store
+	StoreBytes int64
+	Ranges     int64 // reads of samples by themselves, among Reads
+	DiskReads  int64
+	DiskBytes  int64 // read from the disk
+	DiskWrites int64 // bytes
+	Hits       int64 // chunks that a batch found in memory
+	Misses     int64 // those that it did not
+}
+
+func (c *Counts) fields() []*int64 {
+	return []*int64{&c.Served, &c.Reads, &c.StoreBytes, &c.Ranges, &c.DiskReads, &c.DiskBytes, &c.DiskWrites, &c.Hits, &c.Misses}
+}
+
+func (c *Counts) add(o Counts, times int64) {
+	for i, f := range o.fields() {
+		*c.fields()[i] += *f * times
+	}
+}
+
+func (c *Counts) scale(by float64) {
+	for _, f := range c.fields() {
+		*f = int64(float64(*f) * by)
+	}
+}
+
+// Tiers returns what part of the bytes delivered came out of memory where they had been kept, from the disk and from the store. The
+// store's is above 1 where bytes are read more than once.
+func (e *Epoch) Tiers() (memory, disk, store float64) {
+	if e.Served == 0 {
+		return 0, 0, 0
+	}
+	disk = float64(e.DiskBytes) / float64(e.Served)
+	store = float64(e.StoreBytes) / float64(e.Served)
+	return max(1-disk-store, 0), disk, store
+}
+
+// Stall returns the mean and the most that a rank waited.
+func (e *Epoch) Stall() (mean, most time.Duration) {
+	for _, k := range e.Ranks {
+		mean += k.Stall / time.Duration(len(e.Ranks))
+		most = max(most, k.Stall)
+	}
+	return mean, most
+}
+
+// Later returns what an epoch after the first is like: the last one.
+func (r *Result) Later() *Epoch { return &r.Epochs[len(r.Epochs)-1] }

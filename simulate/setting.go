@@ -1,0 +1,90 @@
+package simulate
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// Setting is one answer to everything that can be chosen: the job, the gateways and the store.
+type Setting struct {
+	Order     shuffle.Params
+	BatchSize uint64
+	Epochs    int
+
+	Ranks int
+	Rate  float64 // samples per second that all ranks together consume when they never wait
+	Skew  float64 // think time of the slowest rank, of the fastest one's; at least 1
+
+	Gateways   int // each with its own memory, disk and fetchers, and an equal share of the ranks
+	CacheSize  int64
+	Policy     string  // lru, keep or plan
+	DiskSize   int64   // 0: no disk tier
+	DiskRate   float64 // bytes per second of a disk
+	Fetchers   int
+	NoPrefetch bool
+	PartSize   int64
+	ServeRate  float64 // bytes per second from one gateway to its ranks; 0: no bound
+
+	StoreRate   float64 // bytes per second of all reads together; 0: no bound
+	StoreStream float64 // of one read; 0: no bound
+	FirstByte   time.Duration
+}
+
+// The policies, by the names that serve knows them by.
+const (
+	LRU  = "lru"
+	Keep = "keep"
+	Plan = "plan"
+)
+
+// Policies lists them.
+func Policies() []string { return []string{LRU, Keep, Plan} }
+
+// Check reports everything in a setting that makes no sense.
+func (s *Setting) Check() error {
+	var faults []error
+	fault := func(bad bool, format string, args ...any) {
+		if bad {
+			faults = append(faults, fmt.Errorf(format, args...))
+		}
+	}
+	fault(s.BatchSize == 0, "batch size 0: want at least 1")
+	fault(s.Epochs < 1 || s.Epochs > 100, "%d epochs: want 1 to 100", s.Epochs)
+	fault(s.Ranks < 1 || s.Ranks > 4096, "%d ranks: want 1 to 4096", s.Ranks)
+	fault(s.Ranks > 0 && s.BatchSize > 0 && s.BatchSize < uint64(s.Ranks), "batches of %d samples for %d ranks: some would get none", s.BatchSize, s.Ranks)
+	fault(!(s.Rate > 0), "rate %v: want samples per second, above 0", s.Rate)
+	fault(!(s.Skew >= 1 && s.Skew <= 100), "skew %v: want the slowest rank's think time over the fastest one's, 1 to 100", s.Skew)
+	fault(s.Gateways < 1 || s.Gateways > s.Ranks, "%d gateways for %d ranks: want at least one, and a rank for each", s.Gateways, s.Ranks)
+	fault(s.CacheSize < 1<<20, "cache of %d bytes: want at least 1 MiB", s.CacheSize)
+	fault(!slices.Contains(Policies(), s.Policy), "unknown cache policy %q, want one of %s", s.Policy, strings.Join(Policies(), ", "))
+	fault(s.DiskSize < 0, "disk cache of %d bytes: want 0 or more", s.DiskSize)
+	fault(s.DiskSize > 0 && !(s.DiskRate > 0), "a disk cache of %v bytes per second: want above 0", s.DiskRate)
+	fault(s.Fetchers < 1, "%d fetchers: want at least 1", s.Fetchers)
+	fault(s.PartSize < 1, "store reads of %d bytes: want at least 1", s.PartSize)
+	fault(s.ServeRate < 0 || s.StoreRate < 0 || s.StoreStream < 0 || s.FirstByte < 0, "a rate or a time below 0")
+	return errors.Join(faults...)
+}
+
+// Least is the smallest cache that could serve the data at all: a chunk that arrives while another is in use, and a
+// batch.
+func (s *Setting) Least(d *Data) int64 { return 2*d.largest() + s.body(d) }
+
+// Wanted is the cache with which the order reads no chunk twice in an epoch.
+func (s *Setting) Wanted(d *Data) int64 {
+	lengths := make([]uint64, len(d.Chunks))
+	for i, c := range d.Chunks {
+		lengths[i] = uint64(c.Length)
+	}
+	return int64(shuffle.Memory(s.Order, lengths)) + s.body(d)
+}
+
+// body is about how long a batch of one rank is.
+func (s *Setting) body(d *Data) int64 {
+	mean := float64(d.Bytes()) / float64(max(d.Samples(), 1))
+	return int64(mean * float64(min(s.BatchSize, d.Samples())) / float64(max(s.Ranks, 1)))
+}
