@@ -35,15 +35,6 @@ type FreezeRequest struct {
 	Resolve func(ctx context.Context, positions []uint64) ([]uint64, error)
 }
 
-// Bytes returns about how much Freeze holds in memory: four bytes a sample, sixteen a chunk, and 64 MiB for tables and
-// the reports in flight (up to 256 MiB where the reports of one batch take that much).
-func (q *FreezeRequest) Bytes() int64 {
-	if len(q.First) == 0 {
-		return 0
-	}
-	return 4*int64(q.First[len(q.First)-1]) + 16*int64(len(q.First)-1) + 64<<20
-}
-
 func (q *FreezeRequest) withDefaults() {
 	if q.HotShare == 0 {
 		q.HotShare = DefaultHotShare
@@ -102,6 +93,9 @@ type Frozen struct {
 // Freeze folds all reports of an epoch into a snapshot of weights, and stores it. The same reports make the same bytes, so the same
 // digest, wherever they are folded and in whichever order they came. Reports that come later make another snapshot; this
 // one stays. What the local log keeps is sent first. Without any report of that plan and epoch it is ErrNoReports.
+//
+// It holds four bytes a sample, sixteen a chunk, and reports in flight: some 64 MiB of them at most, unless those of one
+// batch take more.
 func (l *Log) Freeze(ctx context.Context, q FreezeRequest) (Frozen, error) {
 	f, err := l.freeze(ctx, q)
 	if err != nil {
