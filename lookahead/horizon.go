@@ -12,6 +12,7 @@ import (
 
 const (
 	behindBatches = 2  // how far behind the foremost rank of a reader the chunks are kept
+	foresight     = 64 // spans worked out beyond those that are needed soon
 	aheadChunks   = 16 // needed soon: so many after those needed now, or to the end of the next window if that is more
 )
 
@@ -50,6 +51,8 @@ type use struct {
 	start uint64 // where it begins, counted on from the reader's epoch
 }
 
+func (u use) end() uint64 { return u.start + u.To - u.From }
+
 // ahead is what one reader needs, in order of need.
 type ahead struct {
 	looked  bool
@@ -58,6 +61,9 @@ type ahead struct {
 	current []use  // needed for the batch that the reader stands at
 	soon    []use
 	behind  []int // needed by a rank a little behind: kept, never fetched
+
+	epoch  uint64
+	future []use // of that epoch on: what these are taken from
 
 	squeezed bool  // the chunks needed now do not all fit
 	queue    []use // those of current and soon that are within the horizon
@@ -68,47 +74,85 @@ func (x *reader) stale() bool { return !x.looked || x.at.First >= x.ends || x.at
 
 // look works out what the reader needs now and soon, as far as limit bytes may hold it.
 func (x *reader) look(limit int64) {
-	soon := aheadChunks
-	if params := x.at.Plan.Params(); params.Shuffle == shuffle.Window {
-		soon = max(soon, int(min(params.Window, 1<<20)))
+	x.looked = true
+	back := x.at.First - min(behindBatches*x.at.BatchSize, x.at.First)
+	if x.epoch != x.at.Epoch.Number() {
+		x.epoch, x.future = x.at.Epoch.Number(), x.future[:0]
 	}
-	total := x.at.Plan.Samples()
-	x.ahead = ahead{looked: true, ends: total, begins: total, queue: x.queue[:0], current: x.current[:0], soon: x.soon[:0], behind: x.behind[:0]}
-	for u := range x.uses() {
-		if u.start < x.at.End && u.start < total {
+	x.future = slices.DeleteFunc(x.future, func(u use) bool { return u.end() <= back })
+	if !x.sort(limit) {
+		x.foresee(back, limit)
+		x.sort(limit)
+	}
+}
+
+// sort sorts the future into what the reader needs now and what it needs soon, and reports whether it holds all of that.
+func (x *reader) sort(limit int64) bool {
+	total, most := x.at.Plan.Samples(), x.reach()
+	x.current, x.soon, x.behind = x.current[:0], x.soon[:0], x.behind[:0]
+	x.ends, x.begins = total, total
+	for _, u := range x.future {
+		switch {
+		case u.end() <= x.at.First:
+			x.behind = append(x.behind, int(u.Chunk))
+			continue
+		case x.now(u):
 			x.current = append(x.current, u)
 			x.ends = min(x.ends, u.To)
 			limit -= x.dataset.Cost(int(u.Chunk))
 			continue
 		}
 		x.begins = min(x.begins, u.start)
-		if limit -= x.dataset.Cost(int(u.Chunk)); limit < 0 || len(x.soon) == soon {
-			break
+		if limit -= x.dataset.Cost(int(u.Chunk)); limit < 0 || len(x.soon) == most {
+			return true
 		}
 		x.soon = append(x.soon, u)
 	}
-	for span := range x.at.Epoch.Spans(x.at.First - min(behindBatches*x.at.BatchSize, x.at.First)) {
-		if span.From >= x.at.First {
-			break
+	return false
+}
+
+// now reports whether the batch that the reader stands at needs a chunk.
+func (x *reader) now(u use) bool { return u.start < x.at.End && u.start < x.at.Plan.Samples() }
+
+// foresee works out the future from a position on: what is needed now and soon, and some more, since to begin with the spans
+// somewhere is the larger part of what it costs. It prepares the next epoch only if that is needed.
+func (x *reader) foresee(back uint64, limit int64) {
+	most, more := x.reach(), foresight
+	x.future = x.future[:0]
+	take := func(u use) bool {
+		x.future = append(x.future, u)
+		if u.end() > x.at.First {
+			limit -= x.dataset.Cost(int(u.Chunk))
+			if !x.now(u) {
+				most--
+			}
 		}
-		x.behind = append(x.behind, int(span.Chunk))
+		if most < 0 || limit < 0 {
+			more--
+		}
+		return more > 0
+	}
+	for span := range x.at.Epoch.Spans(back) {
+		if !take(use{span, span.From}) {
+			return
+		}
+	}
+	if more < foresight {
+		return
+	}
+	for span := range x.rest().Spans(0) {
+		if !take(use{span, x.at.Plan.Samples() + span.From}) {
+			return
+		}
 	}
 }
 
-// uses yields the spans of this epoch that the reader still needs, then those of the next.
-func (x *reader) uses() iter.Seq[use] {
-	return func(yield func(use) bool) {
-		for span := range x.at.Epoch.Spans(x.at.First) {
-			if !yield(use{span, span.From}) {
-				return
-			}
-		}
-		for span := range x.rest().Spans(0) {
-			if !yield(use{span, x.at.Plan.Samples() + span.From}) {
-				return
-			}
-		}
+// reach is how many chunks after those needed now are needed soon.
+func (x *reader) reach() int {
+	if params := x.at.Plan.Params(); params.Shuffle == shuffle.Window {
+		return max(aheadChunks, int(min(params.Window, 1<<20)))
 	}
+	return aheadChunks
 }
 
 // expect works out the horizon. The memory goes first to what the batches need that the readers stand at, then to what comes

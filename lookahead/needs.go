@@ -49,7 +49,7 @@ func (u *use) left(at uint64) uint64 {
 	if u.start >= at {
 		return u.Samples
 	}
-	return uint64(math.Ceil(float64(u.Samples) * float64(u.start+u.To-u.From-at) / float64(u.To-u.From)))
+	return uint64(math.Ceil(float64(u.Samples) * float64(u.end()-at) / float64(u.To-u.From)))
 }
 
 // merge puts the needs of all readers in order, and leaves one for each chunk.
