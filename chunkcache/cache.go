@@ -112,9 +112,7 @@ func (c *Cache[K]) Rewarm(wanted func(K) bool, changed []K) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.wanted = wanted
-	for _, k := range changed {
-		c.shelf.Warm(k, wanted(k))
-	}
+	c.shelf.Rewarm(wanted, changed)
 }
 
 // Reclaim gives at least n bytes of the budget back if it can: free slots first, then

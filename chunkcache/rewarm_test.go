@@ -31,11 +31,16 @@ func TestChunksThatComeLaterAreWarmToo(t *testing.T) {
 	if got := []bool{c.Resident(1), c.Resident(2), c.Resident(3)}; !got[0] || !got[1] || got[2] {
 		t.Errorf("got chunks 1, 2, 3 in memory: %v, want those that a reader comes for", got)
 	}
-	later := map[int]bool{2: true}
+	later := map[int]bool{2: true, 4: true}
 	c.Rewarm(func(k int) bool { return later[k] }, []int{1})
 	c.Reclaim(3*Cost(1000), false)
 	if c.Resident(1) || !c.Resident(2) {
 		t.Errorf("got chunks 1, 2 in memory: %v, %v, want the second alone", c.Resident(1), c.Resident(2))
+	}
+	bring(4)
+	c.Reclaim(3*Cost(1000), false)
+	if !c.Resident(4) {
+		t.Error("a chunk that came after the last word on the readers went before it was needed")
 	}
 	empty(t, c, b)
 }

@@ -1,5 +1,10 @@
 package chunkcache
 
+import (
+	"cmp"
+	"slices"
+)
+
 // Shelf knows which chunks are in memory, who holds them and which go first, but neither their bytes nor a
 // budget. A Cache keeps its chunks on one; a simulation runs the same code on a Shelf of its own, under its own
 // clock: it makes room with Evict until a chunk fits, calls Put when the chunk has come, and Lease and Release around its
@@ -9,6 +14,7 @@ type Shelf[K comparable] struct {
 	cold     Policy[K] // unleased and wanted soon by nobody we know of: goes first
 	warm     Policy[K] // unleased, but a reader is coming for it
 	admitted uint64    // chunks so far
+	uses     uint64    // that have ended so far
 	bytes    int64
 	evicted  func(K)
 }
@@ -20,7 +26,8 @@ type entry[K comparable] struct {
 	length   int64 // of the chunk
 	cost     int64
 	admitted uint64
-	refs     int32 // open leases; 0: the entry is in cold or warm
+	used     uint64 // when its last use ended
+	refs     int32  // open leases; 0: the entry is in cold or warm
 	warm     bool
 }
 
@@ -89,7 +96,30 @@ func (s *Shelf[K]) SetWarm(wanted func(K) bool) {
 			r.Refresh()
 		}
 	}
+	var changed []*entry[K]
 	for _, e := range s.entries {
+		if wanted(e.key) != e.warm {
+			changed = append(changed, e)
+		}
+	}
+	s.move(changed, wanted)
+}
+
+// Rewarm is SetWarm where only the answers for some keys have changed: no policy is asked to look at the others.
+func (s *Shelf[K]) Rewarm(wanted func(K) bool, keys []K) {
+	var changed []*entry[K]
+	for _, k := range keys {
+		if e := s.entries[k]; e != nil {
+			changed = append(changed, e)
+		}
+	}
+	s.move(changed, wanted)
+}
+
+// move moves entries to the lists that they belong to. Chunks that move together keep their order of use.
+func (s *Shelf[K]) move(changed []*entry[K], wanted func(K) bool) {
+	slices.SortFunc(changed, func(a, b *entry[K]) int { return cmp.Compare(a.used, b.used) })
+	for _, e := range changed {
 		s.warmth(e, wanted(e.key))
 	}
 }
@@ -126,6 +156,13 @@ func (s *Shelf[K]) list(e *entry[K]) Policy[K] {
 
 func (s *Shelf[K]) add(e *entry[K]) { s.list(e).Add(e.key, e.cost, e.admitted) }
 
+// rest puts an entry among those that could go, as the last one used.
+func (s *Shelf[K]) rest(e *entry[K]) {
+	s.uses++
+	e.used = s.uses
+	s.add(e)
+}
+
 func (s *Shelf[K]) put(e *entry[K]) {
 	if s.entries[e.key] != nil {
 		panic("chunkcache: chunk put twice")
@@ -135,7 +172,7 @@ func (s *Shelf[K]) put(e *entry[K]) {
 	s.entries[e.key] = e
 	s.bytes += e.cost
 	if e.refs == 0 {
-		s.add(e)
+		s.rest(e)
 	}
 }
 
@@ -155,7 +192,7 @@ func (s *Shelf[K]) release(e *entry[K]) bool {
 	if e.refs > 0 {
 		return false
 	}
-	s.add(e)
+	s.rest(e)
 	return true
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -45,6 +46,27 @@ func TestKeepKnowsWhatCameFirst(t *testing.T) {
 	s.Release("e")
 	if got, want := order(s), []string{"e", "c", "b", "a"}; !slices.Equal(got, want) {
 		t.Errorf("got %v evicted, want %v", got, want)
+	}
+}
+
+// Chunks that leave a reader's horizon together are as old as their last use, and no map decides.
+func TestChunksMoveInOrderOfUse(t *testing.T) {
+	keys := strings.Split("the quick brown fox jumps over a lazy dog", " ")
+	s := stocked(NewLRU[string], keys...)
+	slices.Reverse(keys[2:])
+	for _, k := range keys[2:] {
+		s.Lease(k)
+		s.Release(k)
+	}
+	s.SetWarm(func(string) bool { return true })
+	s.Rewarm(func(string) bool { return false }, slices.Sorted(slices.Values(keys)))
+	if got := order(s); !slices.Equal(got, keys) {
+		t.Errorf("got %v evicted, want %v", got, keys)
+	}
+	s = stocked(NewLRU[string], keys...)
+	s.SetWarm(func(string) bool { return true })
+	if got := order(s); !slices.Equal(got, keys) {
+		t.Errorf("got %v evicted, want %v", got, keys)
 	}
 }
 
