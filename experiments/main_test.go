@@ -2,9 +2,11 @@ package main
 
 import (
 	"io"
+	"math/rand/v2"
 	"testing"
 	"time"
 
+	"github.com/millrace-data/millrace/experiments/images"
 	"github.com/millrace-data/millrace/experiments/lab"
 	"github.com/millrace-data/millrace/internal/objstore/shaped"
 )
@@ -61,4 +63,31 @@ func TestExperimentsHaveNamesAndMarks(t *testing.T) {
 
 func TestShade(t *testing.T) {
 	settle(t, shade(shadeSize{samples: 2560, each: 32, epochs: 4, caches: []float64{.1, .35}, repeat: 3}))
+}
+
+// clouds is made-up pictures: points around a centre for each class.
+func clouds(n int, seed uint64) *images.Set {
+	const width = 24
+	random := rand.New(rand.NewPCG(seed, 1))
+	s := &images.Set{Width: width}
+	for range n {
+		class := random.IntN(images.Classes)
+		for j := range width {
+			v := random.NormFloat64()
+			if j%images.Classes == class {
+				v += 2
+			}
+			s.Pixels = append(s.Pixels, float32(v))
+		}
+		s.Class = append(s.Class, uint8(class))
+	}
+	return s
+}
+
+func made(train, test int) pictures {
+	return pictures{"clouds", func() (*images.Set, *images.Set, error) { return clouds(train, 1), clouds(test, 2), nil }}
+}
+
+func TestLearn(t *testing.T) {
+	settle(t, learn(learnSize{sets: []pictures{made(4096, 1024)}, epochs: 5, seeds: 1, cache: .1, repeat: 3}))
 }
