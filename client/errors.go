@@ -19,6 +19,8 @@ const (
 	CodeEndOfEpoch        = "end_of_epoch"
 	CodeBatchTooLarge     = "batch_too_large"
 	CodeConflict          = "conflict"
+	CodeReadOnly          = "read_only"
+	CodeRequestTimeout    = "request_timeout"
 	CodeOverloaded        = "overloaded"
 	CodeDraining          = "draining"
 	CodeStoreUnavailable  = "store_unavailable"

@@ -26,9 +26,9 @@ type Ledger struct {
 	samples uint64
 	seen    uint64
 	padded  uint64
-	came    uint64           // different positions
-	bits    map[uint64]*page // of positions, by page number
-	keys    map[[16]byte]struct{}
+	came    uint64                // different positions
+	bits    map[uint64]*page      // of positions, by page number
+	keys    map[[16]byte]struct{} // nil: a sample may come again
 	faults  []string
 	more    int
 }
@@ -46,6 +46,12 @@ const pagePositions = 64 * 64
 // NewLedger returns a ledger for an epoch of this many samples.
 func NewLedger(samples uint64) *Ledger {
 	return &Ledger{samples: samples, bits: map[uint64]*page{}, keys: map[[16]byte]struct{}{}}
+}
+
+// NewDrawLedger returns a ledger for an epoch of this many draws by Options.Importance: every position must come exactly
+// once, while a sample comes as often as it was drawn. It holds no keys.
+func NewDrawLedger(draws uint64) *Ledger {
+	return &Ledger{samples: draws, bits: map[uint64]*page{}}
 }
 
 // Add notes the samples of a batch. Samples that only pad the last batch are counted apart.
@@ -77,6 +83,9 @@ func (l *Ledger) note(b *Batch, s Sample) {
 	} else {
 		p[word] |= bit
 		l.came++
+	}
+	if l.keys == nil {
+		return
 	}
 	sum := sha256.Sum256([]byte(s.Key))
 	id := [16]byte(sum[:16])

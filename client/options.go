@@ -22,6 +22,7 @@ type Options struct {
 	Shuffle    string
 	Window     uint64
 	Tail       string
+	Importance string // snapshot of weights that samples are drawn by; see Client.Freeze
 	Balance    string // what the ranks' shares are to be alike in: samples or bytes
 	Generation string // pinned from the first answer if empty
 
@@ -78,6 +79,7 @@ func (o *Options) query(generation string) url.Values {
 	}
 	text("shuffle", o.Shuffle)
 	text("tail", o.Tail)
+	text("importance", o.Importance)
 	text("balance", o.Balance)
 	text("generation", generation)
 	return q

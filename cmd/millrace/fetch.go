@@ -132,6 +132,7 @@ type resolved struct {
 		Generation string `json:"generation"`
 		Tail       string `json:"tail"`
 		BatchSize  uint64 `json:"batch_size"`
+		Importance string `json:"importance"`
 	} `json:"parameters"`
 }
 
@@ -168,7 +169,11 @@ func (a *app) runFetch(ctx context.Context, x *fetchFlags, args []string) (fetch
 	}
 	r := &epochReader{client: c, flags: x, plan: plan}
 	r.rep = fetchReport{Dataset: name, Generation: plan.Parameters.Generation, Epoch: x.plan.opt.Epoch}
-	if !x.noManifest {
+	switch {
+	case x.noManifest:
+	case plan.Parameters.Importance != "":
+		r.ledger = client.NewDrawLedger(plan.Samples)
+	default:
 		r.ledger = client.NewLedger(plan.Samples)
 	}
 	start := time.Now()
@@ -250,25 +255,30 @@ func (r *epochReader) take(b *client.Batch, opt client.Options) error {
 	return nil
 }
 
-// prove closes the books: the whole epoch exactly once, or a part without a repetition.
+// prove closes the books: the whole epoch exactly once, or a part without a repetition. With importance the
+// books are of draws: a sample may be drawn again.
 func (r *epochReader) prove() (string, error) {
 	if r.ledger == nil {
 		return "manifests were not read", nil
 	}
+	what := "sample"
+	if r.plan.Parameters.Importance != "" {
+		what = "draw"
+	}
 	opt, samples := r.flags.plan.opt, r.plan.Samples
 	whole := opt.From == 0 && (opt.Until == 0 || opt.Until >= r.plan.Batches) && (r.flags.allRanks || opt.WorldSize <= 1)
 	if !whole {
-		return fmt.Sprintf("no sample came twice (%s of %s samples were asked for)",
-			humanize.Comma(int64(r.ledger.Seen())), humanize.Comma(int64(samples))), r.ledger.CheckPart()
+		return fmt.Sprintf("no %s came twice (%s of %s %ss were asked for)", what,
+			humanize.Comma(int64(r.ledger.Seen())), humanize.Comma(int64(samples)), what), r.ledger.CheckPart()
 	}
 	if r.plan.Parameters.Tail == "drop" {
 		tail := samples % r.plan.Parameters.BatchSize
 		if got := r.ledger.Missing(); got != tail {
-			return "", fmt.Errorf("%w: %d samples missing, the tail that was dropped has %d", errCorrupt, got, tail)
+			return "", fmt.Errorf("%w: %d %ss missing, the tail that was dropped has %d", errCorrupt, got, what, tail)
 		}
-		return fmt.Sprintf("no sample came twice, %d of the tail were dropped as the plan says", tail), r.ledger.CheckPart()
+		return fmt.Sprintf("no %s came twice, %d of the tail were dropped as the plan says", what, tail), r.ledger.CheckPart()
 	}
-	return "every sample came exactly once", r.ledger.Check()
+	return "every " + what + " came exactly once", r.ledger.Check()
 }
 
 // writeBatch writes a batch to a file of its own, whole or not at all.

@@ -48,6 +48,7 @@ func (p *planFlags) defineOrder(f *flags) {
 	f.choice(&p.opt.Shuffle, "shuffle", "", "`SHUFFLE` (default the dataset's)", "none", "window", "slot", "full")
 	f.count(&p.opt.Window, "window", 0, "`N` chunks or lanes (default the dataset's)")
 	f.choice(&p.opt.Tail, "tail", "", "`POLICY` for the last batch (default the dataset's)", "short", "drop", "pad")
+	f.text(&p.opt.Importance, "importance", "", "`SNAPSHOT` of weights to draw samples by (default none: each comes once)")
 	f.text(&p.opt.Generation, "generation", "", "`HASH` of the index's generation to insist on")
 }
 
@@ -100,7 +101,7 @@ by class: 4.0 means that a class's share of a batch varies four times as much.`,
 					return
 				}
 				l = one(f, args[0])
-				for _, name := range []string{"dataset", "epoch", "rank", "world-size", "balance", "seed", "tail", "generation"} {
+				for _, name := range []string{"dataset", "epoch", "rank", "world-size", "balance", "seed", "tail", "importance", "generation"} {
 					if f.set.Lookup(name).Changed && f.source[name] == "" {
 						f.fault("--%s is a gateway's to answer; the orders of %s do not depend on it", name, hideSecrets(args[0]))
 					}

@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/millrace-data/millrace/client"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
@@ -153,6 +154,10 @@ func TestUsageFaultsExitWithTwo(t *testing.T) {
 		{"index", "x", "--chunk-size", "1025MiB"},
 		{"plan", "x", "--seed", "1"},
 		{"plan", "x", "--epoch", "1"},
+		{"plan", "x", "--balance", "bytes"},
+		{"plan", "x", "--importance", "abc"},
+		{"warm"},
+		{"warm", "gw"},
 		{"pack", "photos", "photos"},
 		{"pack", "other", "photos", "file://" + here + "/photos/shards"},
 	} {
@@ -270,7 +275,7 @@ func TestPackServeFetchPlanBench(t *testing.T) {
 	dir := shards(t)
 	url := gatewayFor(t, dir)
 	var rep fetchReport
-	for _, more := range [][]string{{}, {"--world-size", "3", "--all-ranks"}, {"--tail", "drop"}, {"--tail", "pad"}, {"--tail", "drop", "--batch-size", "1000"}, {"--tail", "drop", "--batch-size", "1000", "--world-size", "2", "--all-ranks"}, {"--from", "2", "--until", "5"}, {"--no-manifest"}} {
+	for _, more := range [][]string{{}, {"--world-size", "3", "--all-ranks"}, {"--balance", "bytes", "--world-size", "3", "--all-ranks"}, {"--tail", "drop"}, {"--tail", "pad"}, {"--tail", "drop", "--batch-size", "1000"}, {"--tail", "drop", "--batch-size", "1000", "--world-size", "2", "--all-ranks"}, {"--from", "2", "--until", "5"}, {"--no-manifest"}} {
 		args := append([]string{"fetch", url, "--epoch", "1", "--discard", "--json"}, more...)
 		if err := json.Unmarshal([]byte(ok(t, args...).stdout), &rep); err != nil {
 			t.Fatal(err)
@@ -311,6 +316,56 @@ func TestPackServeFetchPlanBench(t *testing.T) {
 	}
 	if o := millrace(t, nil, "fetch", url, "--discard", "--from", "100"); o.code != exitNotFound {
 		t.Errorf("past the end: got exit code %d, want 4\n%s", o.code, o.stderr)
+	}
+}
+
+// TestFetchByImportance reports the losses of an epoch through the client, and reads the next by what they weigh.
+func TestFetchByImportance(t *testing.T) {
+	url := gatewayFor(t, shards(t))
+	c, err := client.New(client.Config{Gateways: []string{url}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.CloseIdle()
+	var last *client.Batch
+	for b, err := range c.Batches(t.Context(), client.Options{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		losses := make([]float64, b.Samples())
+		for i := range losses {
+			losses[i] = float64((int(b.Number)*8 + i) % 7)
+		}
+		if err := c.Report(t.Context(), b, losses); err != nil {
+			t.Fatal(err)
+		}
+		last = b
+	}
+	snapshot, err := c.Freeze(t.Context(), last)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, more := range [][]string{{}, {"--world-size", "3", "--all-ranks", "--balance", "bytes"}, {"--tail", "pad"}, {"--from", "2", "--until", "5"}, {"--tail", "drop"}} {
+		out := ok(t, append([]string{"fetch", url, "--epoch", "1", "--discard", "--importance", snapshot}, more...)...).stdout
+		want := "every draw came exactly once"
+		switch strings.Join(more, " ") {
+		case "--from 2 --until 5":
+			want = "no draw came twice (24 of 50 draws were asked for)"
+		case "--tail drop":
+			want = "no draw came twice, 2 of the tail were dropped as the plan says"
+		}
+		if !strings.Contains(out, want) {
+			t.Errorf("%v: got %q, want %q", more, out, want)
+		}
+	}
+	if out := ok(t, "plan", url, "--importance", snapshot).stdout; !strings.Contains(out, "coverage") || !strings.Contains(out, snapshot) {
+		t.Errorf("got %s, want the coverage and the snapshot's name", out)
+	}
+	if out := ok(t, "warm", url, "--epoch", "1", "--importance", snapshot).stdout; !strings.Contains(out, "all 50 samples are warm") {
+		t.Errorf("got %q, want all of the epoch to be warm", out)
+	}
+	if o := millrace(t, nil, "fetch", url, "--discard", "--importance", strings.Repeat("0", 64)); o.code != exitNotFound {
+		t.Errorf("unknown snapshot: got exit code %d, want 4\n%s", o.code, o.stderr)
 	}
 }
 
