@@ -22,15 +22,19 @@ func (g *gateway) mark() {
 	if was == is {
 		return
 	}
-	for p := range was.All() {
-		if !is.Has(p.Dataset, p.Chunk) {
-			g.memory.shelf.Warm(int32(p.Chunk), false)
+	g.queue = queue{horizon: is}
+	soon := func(chunk int32) bool { return is.Has(g, int(chunk)) }
+	if !is.SameClock(was) {
+		g.memory.shelf.SetWarm(soon)
+		return
+	}
+	var changed []int32
+	for _, h := range []*lookahead.Horizon{was, is} {
+		for p := range h.All() {
+			changed = append(changed, int32(p.Chunk))
 		}
 	}
-	for p := range is.All() {
-		g.memory.shelf.Warm(int32(p.Chunk), true)
-	}
-	g.queue = queue{horizon: is}
+	g.memory.shelf.Rewarm(soon, changed)
 }
 
 // look makes the gateway look again for what to fetch ahead, once all that happens at this instant has happened.
