@@ -88,6 +88,7 @@ type Frozen struct {
 	Reports    uint64 // objects read
 	Positions  uint64 // that losses were reported of
 	Conflicts  uint64 // of them, those with more than one loss, of which the lowest counted
+	Flushed    Flushed
 }
 
 // Freeze folds all reports of an epoch into a snapshot of weights, and stores it. The same reports make the same bytes, so the same
@@ -112,10 +113,11 @@ func (l *Log) freeze(ctx context.Context, q FreezeRequest) (Frozen, error) {
 	if l.cfg.Writer == nil {
 		return Frozen{}, fmt.Errorf("%w: %w", ErrReadOnly, errNoWriter)
 	}
-	if _, err := l.Flush(ctx); err != nil {
+	flushed, err := l.Flush(ctx)
+	if err != nil {
 		return Frozen{}, err
 	}
-	g := &gatherer{log: l, request: &q, table: weightTable(q.BatchSize)}
+	g := &gatherer{log: l, request: &q, table: weightTable(q.BatchSize), frozen: Frozen{Flushed: flushed}}
 	if err := g.begin(ctx); err != nil {
 		return Frozen{}, err
 	}
@@ -137,7 +139,6 @@ func (l *Log) freeze(ctx context.Context, q FreezeRequest) (Frozen, error) {
 	h.hot = hotSamples(h.samples, h.hotShare)
 	g.frozen.Samples, g.frozen.HotSamples = h.samples, h.hot
 	w := &snapshotWriter{head: h, plan: q.Plan, first: q.First, weights: g.weights}
-	var err error
 	g.frozen.Digest, g.frozen.New, err = l.put(ctx, w)
 	return g.frozen, err
 }

@@ -94,10 +94,14 @@ func (l *Log) epochPrefix(plan string, epoch uint64) string {
 func (l *Log) key(r *Report) string { return l.epochPrefix(r.Plan, r.Epoch) + r.name().String() }
 
 func (l *Log) batchPrefix(r *Report) string {
-	return fmt.Sprintf("%s%020d-", l.epochPrefix(r.Plan, r.Epoch), r.Batch)
+	return fmt.Sprintf("%s%018d/%020d-", l.epochPrefix(r.Plan, r.Epoch), r.Batch/perDir, r.Batch)
 }
 
-// name is what the last element of a report's key says.
+// perDir is how many batches share a directory: few enough to be listed for every report where the
+// store is a directory, and many enough for the directories to be few.
+const perDir = 100
+
+// name is what a report's key says behind the epoch.
 type name struct {
 	batch       uint64
 	first, last uint64 // lowest and highest position reported, from the batch's first on
@@ -111,12 +115,13 @@ func (r *Report) name() name {
 
 // String writes numbers in as many digits as they may have, so that keys in byte order are batches in ascending order.
 func (n name) String() string {
-	return fmt.Sprintf("%020d-%07d-%07d-%s", n.batch, n.first, n.last, n.hash)
+	return fmt.Sprintf("%018d/%020d-%07d-%07d-%s", n.batch/perDir, n.batch, n.first, n.last, n.hash)
 }
 
 func parseName(s string) (name, error) {
 	var n name
-	for i, part := range strings.SplitN(s, "-", 4) {
+	_, file, _ := strings.Cut(s, "/")
+	for i, part := range strings.SplitN(file, "-", 4) {
 		switch i {
 		case 0:
 			n.batch, _ = strconv.ParseUint(part, 10, 64)

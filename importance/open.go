@@ -1,6 +1,7 @@
 package importance
 
 import (
+	"cmp"
 	"container/list"
 	"context"
 	"crypto/sha256"
@@ -12,10 +13,14 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/shuffle"
 )
+
+// copySuffix ends the names of local copies.
+const copySuffix = ".weights"
 
 // Open fetches a snapshot to a local file, checks it from end to end, and opens it. generation is that of the dataset, first
 // the prefix sums of its chunks' sample counts, shared and not changed. One that the bucket has not is ErrNoSnapshot, one of
@@ -38,7 +43,7 @@ func (l *Log) open(ctx context.Context, digest, generation string, first []uint6
 	want := expected{digest, generation, first}
 	local := ""
 	if l.cfg.CacheDir != "" {
-		local = filepath.Join(l.cfg.CacheDir, digest+".weights")
+		local = filepath.Join(l.cfg.CacheDir, digest+copySuffix)
 		s, err := openLocal(ctx, local, want)
 		if err == nil || errors.Is(err, ErrGeneration) || ctx.Err() != nil {
 			return s, err
@@ -124,7 +129,34 @@ func (l *Log) download(ctx context.Context, obj objstore.Object, path string, wa
 		os.Remove(f.Name())
 		return nil, err
 	}
+	if path != "" {
+		prune(filepath.Dir(path))
+	}
 	return s, nil
+}
+
+// copies is how many local copies of snapshots stay. A job that draws by importance makes one each epoch.
+const copies = 8
+
+// prune removes the oldest local copies. Whoever reads one goes on reading it. What cannot be removed takes room on the disk, and does
+// no other harm, so it is no error.
+func prune(dir string) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	entries = slices.DeleteFunc(entries, func(e os.DirEntry) bool { return filepath.Ext(e.Name()) != copySuffix })
+	age := func(e os.DirEntry) int64 {
+		info, err := e.Info()
+		if err != nil {
+			return 0
+		}
+		return info.ModTime().UnixNano()
+	}
+	slices.SortFunc(entries, func(a, b os.DirEntry) int { return cmp.Compare(age(a), age(b)) })
+	for _, e := range entries[:max(0, len(entries)-copies)] {
+		_ = os.Remove(filepath.Join(dir, e.Name()))
+	}
 }
 
 func (l *Log) copyTo(ctx context.Context, obj objstore.Object, f *os.File) error {

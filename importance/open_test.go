@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
@@ -267,6 +268,31 @@ func TestLocalCopyIsUsedAndMended(t *testing.T) {
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) != 1 {
 		t.Errorf("files: got %v, %v, want the copy only", entries, err)
+	}
+}
+
+// TestOldLocalCopiesGo opens more snapshots than copies are kept, and goes on reading the first.
+func TestOldLocalCopiesGo(t *testing.T) {
+	store, _, _ := frozenStore(t)
+	dir := t.TempDir()
+	l := newLog(t, store, func(c *Config) { c.CacheDir = dir })
+	var all []*Snapshot
+	for i := range copies + 3 {
+		q := request()
+		q.Repeat = uint32(i + 2)
+		s := open(t, l, freeze(t, l, q).Digest)
+		when := time.Unix(1_000_000+int64(i), 0)
+		if err := os.Chtimes(filepath.Join(dir, s.Digest()+copySuffix), when, when); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, s)
+	}
+	for i, s := range all {
+		_, err := os.Stat(filepath.Join(dir, s.Digest()+copySuffix))
+		if got, want := err == nil, i >= 3; got != want {
+			t.Errorf("copy %d: got kept %v, want %v", i, got, want)
+		}
+		weightsOf(t, s)
 	}
 }
 
