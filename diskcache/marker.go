@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -29,31 +30,23 @@ type marker struct {
 }
 
 // prepare opens the directory, takes its lock, and sees to it that it is ours and holds chunks of one of the datasets.
+// Nothing is made or left in a directory that is not ours.
 func (c *Cache) prepare() error {
-	if err := os.MkdirAll(c.cfg.Dir, 0o700); err != nil {
+	if err := (&Cache{cfg: c.cfg}).check(); err != nil {
 		return err
 	}
-	var err error
-	if c.disk.root, err = os.OpenRoot(c.cfg.Dir); err != nil {
-		return err
-	}
-	known, err := c.known()
+	err := os.MkdirAll(c.cfg.Dir, 0o700)
 	if err != nil {
 		return err
 	}
-	// Before the lock's file is made: nothing is left in a directory that is not ours.
-	if known == nil {
-		if err := c.empty(); err != nil {
-			return err
-		}
+	if c.disk.root, err = os.OpenRoot(c.cfg.Dir); err != nil {
+		return err
 	}
 	if err := c.takeLock(); err != nil {
 		return err
 	}
-	if known, err = c.known(); err != nil { // again: another process may have been first
-		return err
-	}
-	if err := c.checkSpace(known == nil); err != nil {
+	known, err := c.known() // again: another process may have been first
+	if err != nil {
 		return err
 	}
 	// The files lie in directories that are always private; their parent is made so where it is ours.
@@ -62,6 +55,42 @@ func (c *Cache) prepare() error {
 		return err
 	}
 	return c.mark(known)
+}
+
+// Check reports what would keep Open from opening the cache, apart from a process that uses it. It changes nothing.
+func Check(cfg Config) error {
+	if err := (&Cache{cfg: cfg}).check(); err != nil {
+		return fmt.Errorf("open disk cache %s: %w", cfg.Dir, err)
+	}
+	return nil
+}
+
+func (c *Cache) check() (err error) {
+	defer c.Close()
+	for { // what does not exist yet will be made where its parent is
+		if c.disk.root, err = os.OpenRoot(c.cfg.Dir); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		parent := filepath.Dir(filepath.Clean(c.cfg.Dir))
+		if parent == c.cfg.Dir {
+			return err
+		}
+		c.cfg.Dir = parent
+		if err := c.checkSpace(true); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	if err != nil {
+		return err
+	}
+	known, err := c.known()
+	if err == nil && known == nil {
+		err = c.empty()
+	}
+	if err != nil {
+		return err
+	}
+	return c.checkSpace(known == nil)
 }
 
 // known reads the marker, nil if there is none, and refuses one that does not fit.

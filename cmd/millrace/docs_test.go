@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/millrace-data/millrace/datapath"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
@@ -65,7 +66,7 @@ func TestMetricsInTheDocumentationExist(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range storeStats([]objstore.Store{counted{}}) { // a directory has none of these
+	for _, s := range append(storeStats([]objstore.Store{counted{}}), diskStats(datapath.Stats{})...) { // a directory has none of these
 		shown = fmt.Appendf(shown, "# TYPE millrace_%s\n", s.Name)
 	}
 	for _, name := range names {

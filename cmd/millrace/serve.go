@@ -103,8 +103,13 @@ func (a *app) compose(ctx context.Context, c *serveConfig) (*server, error) {
 	heap := limitHeap(a.env, c.memory, c.cacheSize)
 	s.log.Debug().Int64("memory", c.memory).Int64("cache", c.cacheSize).Int64("heap_limit", heap).Msg("memory")
 	b := budget.New(c.cacheSize, c.wait)
+	disk, err := s.openDisk()
+	if err != nil {
+		return nil, err
+	}
 	s.path = datapath.New(datapath.Config{
 		Budget: b, Fetchers: c.fetchers, PartSize: c.partSize, CheckSHA: c.checkSHA, NoPrefetch: c.noPrefetch,
+		Policy: datapath.Policy(c.cachePolicy), Disk: disk,
 	})
 	s.closers = append(s.closers, s.path.Close)
 	var all []opened
@@ -120,7 +125,7 @@ func (a *app) compose(ctx context.Context, c *serveConfig) (*server, error) {
 		s.log.Info().Str("dataset", l.name).Stringer("from", l).Str("generation", d.index.Generation()).
 			Uint64("samples", d.index.Samples()).Int("chunks", d.index.Chunks()).Int64("bytes", d.index.Bytes()).Msg("dataset opened")
 	}
-	err := errors.Join(faults...)
+	err = errors.Join(faults...)
 	if err == nil {
 		err = s.fits(b, all)
 	}
@@ -154,6 +159,7 @@ func (s *server) datasets(ctx context.Context, all []opened) ([]gateway.Dataset,
 	for _, d := range all {
 		source := s.path.Open(d.index, d.store, d.loc.prefix)
 		s.names[source] = d.loc.name
+		source.KeepOnDisk(d.loc.String())
 		losses, err := s.losses(ctx, d)
 		if err != nil {
 			faults = append(faults, err)

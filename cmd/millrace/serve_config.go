@@ -30,6 +30,9 @@ type serveConfig struct {
 	fetchers    int
 	partSize    int64
 	checkSHA    bool
+	cachePolicy string
+	diskDir     string
+	diskSize    int64
 	noPrefetch  bool
 	lameDuck    time.Duration
 	drain       time.Duration
@@ -63,6 +66,7 @@ func (c *serveConfig) define(f *flags) {
 	f.number(&c.fetchers, "fetchers", datapath.DefaultFetchers, "`N` store reads side by side")
 	f.size(&c.partSize, "part-size", datapath.DefaultPartSize, "`SIZE` of one store read at most")
 	f.flag(&c.checkSHA, "check-sha256", "compare SHA-256 too when a chunk arrives")
+	c.defineDisk(f)
 	f.flag(&c.noPrefetch, "no-prefetch", "do not fetch ahead of the readers")
 	f.duration(&c.lameDuck, "lame-duck", defaultLameDuck, "after SIGTERM go on serving for `DURATION`, not ready")
 	f.duration(&c.drain, "drain-timeout", defaultDrain, "then wait for open requests for `DURATION` at most")
@@ -92,6 +96,7 @@ func (c *serveConfig) validate(f *flags) {
 		}
 	}
 	c.validateListen(f)
+	c.validateDisk(f)
 	if c.cacheSize < 1<<20 {
 		f.fault("--cache-size %s: want at least 1MiB", formatSize(c.cacheSize))
 	}

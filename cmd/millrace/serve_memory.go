@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/gateway"
@@ -17,8 +18,9 @@ type need struct {
 	window   int64 // what the default order wants in memory at one time
 }
 
-// serving is what the dataset takes while it is read: a chunk that arrives while another is in use, and a body.
-func (n need) serving() int64 { return 2*n.chunk + n.body }
+// serving is what the dataset takes while it is read: a chunk that arrives while another is in use, and a body; and
+// the chunks that are being written to disk.
+func (n need) serving(chunks int64) int64 { return chunks*n.chunk + n.body }
 
 func needs(x *chunkindex.Index) need {
 	n := need{resident: x.Resident(), chunk: x.MaxChunk(), body: x.MaxSample()}
@@ -43,20 +45,24 @@ func (s *server) fits(b *budget.Budget, all []opened) error {
 	var resident int64
 	var hungry need // the one that takes most while it is read
 	var name string
+	chunks := int64(2)
+	if s.cfg.diskDir != "" {
+		chunks += diskWriters
+	}
 	indexes, asked := make([]*chunkindex.Index, len(all)), make([]need, len(all))
 	for i, d := range all {
 		n := needs(d.index)
 		indexes[i], asked[i] = d.index, n
 		resident += n.resident
-		if n.serving() > hungry.serving() {
+		if n.serving(chunks) > hungry.serving(chunks) {
 			hungry, name = n, d.loc.name
 		}
 	}
-	least, plans := leastBudget(resident+hungry.serving(), indexes)
+	least, plans := leastBudget(resident+hungry.serving(chunks), indexes)
 	r, ok := b.TryReserve(resident)
 	if !ok || least > b.Total() {
-		return &usageError{fmt.Errorf("--cache-size %s is too small: %d (indexes) + %d (plans) + 2 x %d (largest chunk of %s) + %d (batch) = %d bytes are the least",
-			formatSize(s.cfg.cacheSize), resident, plans, hungry.chunk, name, hungry.body, least), "millrace serve"}
+		return &usageError{fmt.Errorf("--cache-size %s is too small: %d (indexes) + %d (plans) + %d x %d (largest chunk of %s) + %d (batch) = %d bytes are the least",
+			formatSize(s.cfg.cacheSize), resident, plans, chunks, hungry.chunk, name, hungry.body, least), "millrace serve"}
 	}
 	s.closers = append(s.closers, r.Release)
 	reserved := resident + gateway.PlanMemory(b.Total(), indexes)
@@ -84,7 +90,11 @@ func leastBudget(rest int64, indexes []*chunkindex.Index) (total, plans int64) {
 // stats names the counters of the data path and of the stores for the metrics page.
 func (s *server) stats() []gateway.Stat {
 	t := s.path.Stats()
-	return append(storeStats(s.stores), []gateway.Stat{
+	var disk []gateway.Stat
+	if s.cfg.diskDir != "" {
+		disk = diskStats(t)
+	}
+	return append(slices.Concat(storeStats(s.stores), disk), []gateway.Stat{
 		{Name: "cache_hits_total", Help: "Chunks found in memory.", Value: float64(t.Hits)},
 		{Name: "cache_misses_total", Help: "Chunks not found in memory.", Value: float64(t.Misses)},
 		{Name: "cache_loads_total", Help: "Loads of chunks that were started.", Value: float64(t.Loads)},

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/millrace-data/millrace/datapath"
+	"github.com/millrace-data/millrace/diskcache"
+	"github.com/millrace-data/millrace/gateway"
+)
+
+// diskWriters is how many chunks the disk tier keeps in memory at most while it writes them.
+const diskWriters = 2
+
+// defineDisk defines what is kept where beyond the horizon of the readers.
+func (c *serveConfig) defineDisk(f *flags) {
+	var policies []string
+	for _, p := range datapath.Policies() {
+		policies = append(policies, string(p))
+	}
+	f.choice(&c.cachePolicy, "cache-policy", policies[0], "`POLICY` by which chunks leave memory that no reader comes for soon", policies...)
+	f.text(&c.diskDir, "disk-cache", "", "`DIR` that keeps chunks between memory and store, also over a restart")
+	f.size(&c.diskSize, "disk-cache-size", 0, "`SIZE` that --disk-cache may take at most; wanted with it")
+	f.set.Lookup("disk-cache-size").DefValue = ""
+}
+
+func (c *serveConfig) validateDisk(f *flags) {
+	switch {
+	case c.diskDir == "" && c.diskSize > 0:
+		f.fault("--disk-cache-size %s: want --disk-cache DIR with it", formatSize(c.diskSize))
+	case c.diskDir != "" && c.diskSize == 0:
+		f.fault("--disk-cache %s: want --disk-cache-size SIZE with it", c.diskDir)
+	case c.diskDir != "" && c.diskSize < 1<<20:
+		f.fault("--disk-cache-size %s: want at least 1MiB", formatSize(c.diskSize))
+	}
+}
+
+// openDisk opens the disk tier, nil if there is none. With --check it is only looked at, for a gateway may be using it.
+func (s *server) openDisk() (*diskcache.Cache, error) {
+	c := s.cfg
+	if c.diskDir == "" {
+		return nil, nil
+	}
+	cfg := diskcache.Config{Dir: c.diskDir, MaxBytes: c.diskSize}
+	for _, l := range c.locations {
+		cfg.Datasets = append(cfg.Datasets, l.String())
+	}
+	if c.check {
+		if err := diskcache.Check(cfg); err != nil {
+			return nil, &usageError{fmt.Errorf("--disk-cache: %w", err), "millrace serve"}
+		}
+		return nil, nil
+	}
+	disk, err := diskcache.Open(cfg)
+	if err != nil {
+		return nil, &usageError{fmt.Errorf("--disk-cache: %w", err), "millrace serve"}
+	}
+	s.closers = append(s.closers, disk.Close)
+	t := disk.Stats()
+	s.log.Info().Str("dir", c.diskDir).Int64("chunks", t.Chunks).Int64("bytes", t.Bytes).Uint64("strays", t.Strays).Msg("disk cache opened")
+	return disk, nil
+}
+
+// diskStats names the counters of the disk tier.
+func diskStats(t datapath.Stats) []gateway.Stat {
+	d := t.Disk
+	flag := func(on bool) float64 {
+		if on {
+			return 1
+		}
+		return 0
+	}
+	return []gateway.Stat{
+		{Name: "disk_hits_total", Help: "Chunks read from disk.", Value: float64(d.Hits)},
+		{Name: "disk_hit_bytes_total", Help: "Bytes of chunks read from disk.", Value: float64(d.HitBytes)},
+		{Name: "disk_writes_total", Help: "Chunks written to disk.", Value: float64(d.Writes)},
+		{Name: "disk_write_bytes_total", Help: "Bytes of chunks written to disk.", Value: float64(d.WriteBytes)},
+		{Name: "disk_evictions_total", Help: "Chunks removed from disk to make room.", Value: float64(d.Evictions)},
+		{Name: "disk_refused_total", Help: "Chunks not written since those on disk are needed sooner, or nearly as soon.", Value: float64(d.Refused)},
+		{Name: "disk_skipped_total", Help: "Chunks not written since writes are off.", Value: float64(d.Skipped)},
+		{Name: "disk_dropped_total", Help: "Chunks not written since too many waited to be.", Value: float64(t.DiskDropped)},
+		{Name: "disk_corrupt_total", Help: "Files removed from disk since they were not what their names said.", Value: float64(d.Corrupt)},
+		{Name: "disk_read_errors_total", Help: "Reads of the disk that failed.", Value: float64(d.ReadErrors)},
+		{Name: "disk_write_errors_total", Help: "Writes to the disk that failed.", Value: float64(d.WriteErrors)},
+		{Name: "disk_reads_off", Help: "1 while the disk is not read since it failed too often.", Value: flag(d.ReadsOff)},
+		{Name: "disk_writes_off", Help: "1 while nothing is written to the disk since it failed or is full.", Value: flag(d.WritesOff)},
+		{Name: "disk_chunks", Help: "Chunks on disk.", Value: float64(d.Chunks)},
+		{Name: "disk_bytes", Help: "Bytes that chunks take on disk.", Value: float64(d.Bytes)},
+		{Name: "disk_limit_bytes", Help: "Bytes that chunks may take on disk.", Value: float64(d.MaxBytes)},
+	}
+}

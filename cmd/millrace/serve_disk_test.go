@@ -1,0 +1,73 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/millrace-data/millrace/diskcache"
+)
+
+func TestDiskCacheThatDoesNotFitIsAFaultOfUsage(t *testing.T) {
+	data := shards(t)
+	foreign := t.TempDir()
+	if err := os.WriteFile(filepath.Join(foreign, "thesis.tex"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	other := t.TempDir()
+	c, err := diskcache.Open(diskcache.Config{Dir: other, MaxBytes: 1 << 20, Datasets: []string{"s3://bucket/mails"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	fresh := filepath.Join(t.TempDir(), "a", "b")
+	for name, args := range map[string]struct {
+		args []string
+		want string // "": it fits
+	}{
+		"no size":           {[]string{"--disk-cache", fresh}, "want --disk-cache-size SIZE"},
+		"no directory":      {[]string{"--disk-cache-size", "1GiB"}, "want --disk-cache DIR"},
+		"tiny":              {[]string{"--disk-cache", fresh, "--disk-cache-size", "1KiB"}, "want at least 1MiB"},
+		"more than a disk":  {[]string{"--disk-cache", fresh, "--disk-cache-size", "1000PB"}, "more than the file system's"},
+		"somebody's":        {[]string{"--disk-cache", foreign, "--disk-cache-size", "1MiB"}, "not empty"},
+		"another dataset's": {[]string{"--disk-cache", other, "--disk-cache-size", "1MiB"}, "it holds chunks of s3://bucket/mails"},
+		"a policy":          {[]string{"--cache-policy", "fifo"}, "want one of plan, lru, keep"},
+		"fits":              {[]string{"--disk-cache", fresh, "--disk-cache-size", "1MiB", "--cache-policy", "keep"}, ""},
+	} {
+		for _, check := range []string{"--check", "--check=false"} {
+			if args.want == "" && check != "--check" {
+				continue // it would serve
+			}
+			o := millrace(t, nil, append([]string{"serve", "--dataset", "d=" + data, check}, args.args...)...)
+			switch {
+			case args.want == "" && (o.code != exitOK || !strings.Contains(o.stdout, "disk-cache-size: 1MiB\n")):
+				t.Errorf("%s %s: got %d %s%s, want 0 and the settings", name, check, o.code, o.stdout, o.stderr)
+			case args.want != "" && (o.code != exitUsage || !strings.Contains(o.stderr, args.want)):
+				t.Errorf("%s %s: got %d %s, want 2 and %q", name, check, o.code, o.stderr, args.want)
+			}
+		}
+	}
+	if _, err := os.Stat(filepath.Dir(fresh)); err == nil {
+		t.Error("--check has made the directory")
+	}
+}
+
+// A configuration can be checked while a gateway uses its disk cache.
+func TestDiskCacheInUseIsChecked(t *testing.T) {
+	data, dir := shards(t), t.TempDir()
+	location, err := parseDataset(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := diskcache.Open(diskcache.Config{Dir: dir, MaxBytes: 1 << 20, Datasets: []string{location.String()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	args := []string{"serve", "--dataset", data, "--disk-cache", dir, "--disk-cache-size", "1MiB"}
+	ok(t, append(args, "--check")...)
+	if o := millrace(t, nil, args...); o.code != exitUsage || !strings.Contains(o.stderr, "another process uses it") {
+		t.Errorf("serve: got %d %s, want 2 and what to do", o.code, o.stderr)
+	}
+}
