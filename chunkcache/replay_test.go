@@ -210,6 +210,7 @@ func TestHitsUnderAFreshOrderEachEpoch(t *testing.T) {
 		want := map[string]float64{"lru": []float64{.005, .070, .154, .283, .480}[i], "keep": c, "plan": c}
 		for name, policy := range e.policies() {
 			got := float64(Replay(policy, int64(c*n), all).Hits) / (n * (count - 1)) // there are none in the first
+			t.Logf("%s, a cache of %.2f of the data: a hit ratio of %.3f", name, c, got)
 			if math.Abs(got-want[name]) > .01 {
 				t.Errorf("%s, a cache of %.2f of the data: got a hit ratio of %.3f, want %.3f", name, c, got, want[name])
 			}
