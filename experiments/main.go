@@ -27,6 +27,7 @@ func all() []lab.Experiment {
 		brand(fullBrand()),
 		shade(fullShade()),
 		learn(fullLearn()),
+		nopfs(fullNopfs()),
 	}
 }
 

@@ -91,3 +91,7 @@ func made(train, test int) pictures {
 func TestLearn(t *testing.T) {
 	settle(t, learn(learnSize{sets: []pictures{made(4096, 1024)}, epochs: 5, seeds: 1, cache: .1, repeat: 3}))
 }
+
+func TestNopfs(t *testing.T) {
+	settle(t, nopfs(nopfsSize{chunks: 64, each: 32, shape: near(), window: 8, think: 2 * time.Millisecond}))
+}
