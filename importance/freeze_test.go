@@ -120,7 +120,6 @@ func TestOrderOfReportsDoesNotShow(t *testing.T) {
 		q := request()
 		q.Repeat = rapid.Uint32Range(1, 5).Draw(r, "repeat")
 		q.HotShare = rapid.SampledFrom([]float64{.01, .1, .25, .5, 1}).Draw(r, "hot share")
-		seen := map[uint64]float64{}
 		digest := ""
 		for range 2 {
 			store := memstore.New()
@@ -139,7 +138,7 @@ func TestOrderOfReportsDoesNotShow(t *testing.T) {
 				gateway := rapid.IntRange(0, 1).Draw(r, "gateway")
 				add(t, logs[gateway], all[i])
 			}
-			seen = reportedLosses(all)
+			seen := reportedLosses(all)
 			f := freeze(t, logs[0], q)
 			if digest != "" && f.Digest != digest {
 				r.Fatalf("digest: got %s, want %s", f.Digest, digest)
