@@ -51,8 +51,14 @@ func load(_ context.Context, fills []*Fill[int]) error {
 
 func newCache(tb testing.TB, total int64) (*Cache[int], *budget.Budget) {
 	tb.Helper()
+	return newCacheWith(tb, total, Config[int]{Debug: true})
+}
+
+func newCacheWith(tb testing.TB, total int64, cfg Config[int]) (*Cache[int], *budget.Budget) {
+	tb.Helper()
 	b := budget.New(total, 0)
-	c := New(Config[int]{Budget: b, Debug: true})
+	cfg.Budget = b
+	c := New(cfg)
 	b.SetReclaim(func(n int64) int64 { return c.Reclaim(n, true) }, c.Reclaimable)
 	return c, b
 }
@@ -85,9 +91,18 @@ func TestClassesWasteLittle(t *testing.T) {
 // Many goroutines: whatever happens, leased bytes are the key's own, no key is loaded
 // twice at a time, and nothing is left over.
 func TestConcurrentPrograms(t *testing.T) {
+	for _, c := range contracts() {
+		t.Run(c.name, func(t *testing.T) {
+			concurrently(t, func() Policy[int] { return c.make(func(k int) int64 { return int64(k * 7 % 24) }) })
+		})
+	}
+}
+
+func concurrently(t *testing.T, policy func() Policy[int]) {
+	t.Helper()
 	const keys, workers, steps = 24, 8, 400
 	size := func(k int) int64 { return int64(100 + k*900) } // several classes
-	c, b := newCache(t, 60_000)
+	c, b := newCacheWith(t, 60_000, Config[int]{Policy: policy, Debug: true})
 	failure := errors.New("scripted")
 	var mu sync.Mutex
 	loading := map[int]*Fill[int]{}
@@ -364,9 +379,7 @@ func TestObjectsInAFullBudget(t *testing.T) {
 
 func hit(tb testing.TB, n int, policy func() Policy[int]) (func(), func()) {
 	tb.Helper()
-	b := budget.New(64<<20, 0)
-	c := New(Config[int]{Budget: b, Policy: policy})
-	b.SetReclaim(func(n int64) int64 { return c.Reclaim(n, true) }, c.Reclaimable)
+	c, b := newCacheWith(tb, 64<<20, Config[int]{Policy: policy})
 	req := Request[int]{Load: load}
 	for k := range n {
 		req.Wants = append(req.Wants, Want[int]{k, 100 << 10})

@@ -2,7 +2,7 @@ package chunkcache
 
 // Policy decides which chunk goes first. It is told of the chunks that could go, those that nobody holds a lease on,
 // and sees keys and sizes, never bytes. It is called under the cache's lock: it must be quick and must not call the
-// cache.
+// cache. One that knows the readers may have a method Refresh too: it is called when they have changed.
 //
 // A policy has no say about the chunks that a reader comes for soon: the cache keeps those apart, in a list of their own with
 // a policy of the same kind, and lets none of them go while another can (see Cache.SetWarm).
@@ -16,5 +16,5 @@ type Policy[K comparable] interface {
 	Bytes() int64      // sum of the sizes
 }
 
-// refresher is a policy that wants to know when the readers have changed.
+// refresher is a policy that is told when the readers have changed.
 type refresher interface{ Refresh() }
