@@ -86,7 +86,7 @@ func (p *Path) untilRead(ref uint64) time.Duration {
 // readsDisk reports whether the disk answers for a chunk: it holds it, and is not slower than the store.
 func (s *Source) readsDisk(chunk int) bool {
 	d := s.path.disk
-	return s.onDisk && d.cache.Contains(s.diskKey(chunk)) &&
+	return s.isOnDisk(chunk) &&
 		!d.pace.slower(&s.path.rates, s.index.Chunk(chunk).Length, time.Now())
 }
 
@@ -168,7 +168,17 @@ func (s *Source) writeDisk(ctx context.Context, chunk int) bool {
 		return false
 	}
 	defer l.Close()
-	return s.path.disk.cache.Write(s.diskKey(chunk), s.ref(chunk), l.Bytes(0))
+	return s.write(chunk, l.Bytes(0))
+}
+
+// write writes a chunk to disk, and reports whether it is there then.
+func (s *Source) write(chunk int, data []byte) bool {
+	return s.path.disk.cache.Write(s.diskKey(chunk), s.ref(chunk), data)
+}
+
+// isOnDisk reports whether a chunk is on disk, whether that answers for it or not.
+func (s *Source) isOnDisk(chunk int) bool {
+	return s.onDisk && s.path.disk.cache.Contains(s.diskKey(chunk))
 }
 
 // pace is how long the disk takes for a byte, opening, reading and checking together: the mean of late.

@@ -239,6 +239,42 @@ func TestHalfOfTheDataOnDisk(t *testing.T) {
 	})
 }
 
+// Warm fills memory and then the disk, and an epoch then needs no store; a disk that is too small is full.
+func TestWarmGoesOnToTheDisk(t *testing.T) {
+	d := newDataset(t, 70, same(400, 3000), 40, 64<<10)
+	plan := d.plan(t, shuffle.Window, 4)
+	for size, full := range map[int64]bool{4 << 20: false, d.index.Bytes() / 4: true} {
+		synctest.Test(t, func(t *testing.T) {
+			onDisk(t, t.TempDir(), size, Config{Budget: bud(1 << 20)}, func(p *Path) {
+				s := d.opened(p, "here")
+				at := shuffle.Cursor{Plan: plan, Epoch: plan.Epoch(0), End: 20, BatchSize: 20}
+				brought := 0
+				for at.First < plan.Samples() {
+					w, err := s.Warm(t.Context(), at)
+					must(t, err)
+					if w.Full {
+						break
+					}
+					at.First, at.End = w.Next, min(w.Next+20, plan.Samples())
+					brought += w.Chunks
+				}
+				if got := at.First < plan.Samples(); got != full {
+					t.Fatalf("disk of %d bytes: got full %v, want %v", size, got, full)
+				}
+				if full {
+					return
+				}
+				defer d.store.SetFault(nil)
+				d.store.SetFault(down)
+				d.readEpoch(t, s, plan, 0, 20)
+				if brought != d.index.Chunks() {
+					t.Errorf("got %d chunks brought, want each of %d once", brought, d.index.Chunks())
+				}
+			})
+		})
+	}
+}
+
 // What nobody reads any more makes room for what somebody reads.
 func TestDiskFollowsTheReaders(t *testing.T) {
 	old, new := newDataset(t, 68, same(200, 3000), 40, 64<<10), newDataset(t, 69, same(200, 3000), 40, 64<<10)

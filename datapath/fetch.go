@@ -22,6 +22,7 @@ type fetch struct {
 	source *Source
 	ahead  bool  // nobody waits for them yet, and the caller holds a place of the gate
 	disk   bool  // that place is one of the disk's gate
+	toDisk bool  // the caller writes them to disk
 	first  bool  // for somebody who waits, and nothing was fetched ahead
 	part   int64 // length of one store read, set by group
 
@@ -142,7 +143,9 @@ func (f *fetch) load(ctx context.Context, fills []*chunkcache.Fill[key]) error {
 			continue
 		}
 		fill.Publish()
-		s.keep(f.numbers[fill.Index])
+		if !f.toDisk {
+			s.keep(f.numbers[fill.Index])
+		}
 	}
 	return nil
 }

@@ -92,7 +92,8 @@ type warming struct {
 // begin starts to bring a chunk that is in no tier, and reports whether the call goes on to the next one.
 func (w *warming) begin(ctx context.Context, chunk int) bool {
 	s := w.source
-	if s.Resident(chunk) {
+	cost := s.Cost(chunk)
+	if s.Resident(chunk) || cost > w.room && s.isOnDisk(chunk) {
 		return true
 	}
 	if w.failed() || ctx.Err() != nil || !time.Now().Before(w.until) {
@@ -103,18 +104,32 @@ func (w *warming) begin(ctx context.Context, chunk int) bool {
 	if s.path.gate.waitAhead(wait) != nil {
 		return false
 	}
-	if cost := s.Cost(chunk); cost <= w.room && w.toMemory(ctx, chunk) {
+	if cost <= w.room && w.bring(ctx, chunk, false) {
 		w.room -= cost
 		return true
 	}
+	if s.onDisk && !w.full() && w.toDisk(ctx, chunk) {
+		w.room = 0 // memory is full: what is on disk already stays there
+		return true
+	}
 	s.path.gate.leaveAhead(false)
-	w.done.Full = true
+	w.noRoom()
 	return false
 }
 
-// toMemory starts a read of a chunk, for which the caller has taken a place, and reports whether there was room for it.
-func (w *warming) toMemory(ctx context.Context, chunk int) bool {
-	f := &fetch{source: w.source, ahead: true}
+// toDisk starts to bring a chunk to disk. Those on their way there leave room in memory when they have arrived.
+func (w *warming) toDisk(ctx context.Context, chunk int) bool {
+	if w.bring(ctx, chunk, true) {
+		return true
+	}
+	w.running.Wait()
+	return w.bring(ctx, chunk, true)
+}
+
+// bring starts a read of a chunk, for which the caller has taken a place, and reports whether there was room for it. One
+// that goes to disk is in memory only until it is written.
+func (w *warming) bring(ctx context.Context, chunk int, toDisk bool) bool {
+	f := &fetch{source: w.source, ahead: true, toDisk: toDisk}
 	f.want([]int{chunk})
 	wait, err := w.source.path.cache.Start(ctx, f.request())
 	if errors.Is(err, chunkcache.ErrNoRoom) {
@@ -124,6 +139,9 @@ func (w *warming) toMemory(ctx context.Context, chunk int) bool {
 		if err == nil {
 			var l *chunkcache.Leases[key]
 			if l, err = wait(); err == nil {
+				if toDisk && !w.source.write(chunk, l.Bytes(0)) {
+					w.noRoom()
+				}
 				l.Close()
 			}
 		}
@@ -144,6 +162,19 @@ func (w *warming) ended(bytes int64, err error) {
 	case w.err == nil:
 		w.err = err
 	}
+}
+
+// noRoom notes that the disk takes no more.
+func (w *warming) noRoom() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.done.Full = true
+}
+
+func (w *warming) full() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.done.Full
 }
 
 func (w *warming) failed() bool {
