@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"runtime/debug"
 	"time"
 )
@@ -94,7 +95,7 @@ var errAborted = errors.New("connection aborted after the first byte")
 
 // settle answers a request that failed before its first byte. It reports whether the connection is to be aborted.
 func (g *Gateway) settle(ctx context.Context, x *exchange, cause error) (abort bool) {
-	if errors.Is(ctx.Err(), context.Canceled) {
+	if errors.Is(ctx.Err(), context.Canceled) && !errors.Is(cause, os.ErrDeadlineExceeded) { // who only dawdles is still there
 		x.w.status = statusClientGone
 		return true
 	}

@@ -7,26 +7,27 @@ import (
 	"io"
 	"net/http"
 	"os"
-
-	"github.com/millrace-data/millrace/internal/budget"
 )
 
 // maxBody bounds the body of a POST that has no limit of its own.
 const maxBody = 64 << 10
 
-// body reads what the caller sends, at most limit bytes. Their memory is reserved first, more times over as decoding
-// needs them, and held until release. The server's ReadTimeout bounds how long the caller may take.
+// body reads what the caller sends, at most limit bytes, and at most what a quarter of the budget can hold. Their memory is
+// reserved first, so many times over as decoding needs them, and held until release. The server's ReadTimeout bounds how long
+// the caller may take.
 func (g *Gateway) body(x *exchange, limit, times int64) (_ []byte, release func(), err error) {
+	if g.cfg.Budget != nil {
+		limit = min(limit, max(g.cfg.Budget.Total()/4, unreserved)/times)
+	}
 	size := x.r.ContentLength
-	if size < 0 || size > limit {
+	if size > limit {
+		x.w.Header().Set("Connection", "close")
+		return nil, nil, tooLong(limit)
+	}
+	if size < 0 {
 		size = limit
 	}
 	release, err = g.reserve(x.r.Context(), size*times)
-	if errors.Is(err, budget.ErrTooLarge) {
-		p := tooLong(g.cfg.Budget.Total() / times)
-		p.Cause = err
-		err = p
-	}
 	if err != nil {
 		return nil, nil, err
 	}

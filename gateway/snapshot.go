@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/bits"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/millrace-data/millrace/importance"
+	"github.com/millrace-data/millrace/internal/budget"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -98,6 +100,9 @@ func (g *Gateway) postSnapshot(x *exchange) error {
 		return err
 	}
 	release, err := g.reserve(x.r.Context(), d.freezeBytes())
+	if errors.Is(err, budget.ErrTooLarge) {
+		return g.tooMuchToFreeze(d, err)
+	}
 	if err != nil {
 		return err
 	}
@@ -157,6 +162,14 @@ func (d *dataset) freezeBytes() int64 {
 	const reports, perSample = 64 << 20, 64
 	samples := int64(d.Index.Samples())
 	return 4*samples + 16*int64(d.Index.Chunks()) + min(reports, perSample*samples)
+}
+
+func (g *Gateway) tooMuchToFreeze(d *dataset, cause error) *problem {
+	sum, total := uint64(d.freezeBytes()), g.cfg.Budget.Total()
+	return &problem{
+		Status: http.StatusBadRequest, Code: codeBatchTooLarge, Bytes: &sum, Limit: &total, Cause: cause,
+		Detail: fmt.Sprintf("to freeze the weights of %d samples takes %d bytes; the memory budget is %d bytes", d.Index.Samples(), sum, total),
+	}
 }
 
 func (g *Gateway) freeze(ctx context.Context, b batchRequest, want freezeWish) (importance.Frozen, error) {

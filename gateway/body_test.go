@@ -1,0 +1,93 @@
+package gateway_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace-data/millrace/gateway"
+	"github.com/millrace-data/millrace/internal/budget"
+)
+
+// TestBodiesHaveLimits sends reports that are too long, in one piece or in chunks of unknown number, and to where none belongs.
+func TestBodiesHaveLimits(t *testing.T) {
+	r := newRig(t, 20, 800, nil)
+	long := `{"url":"` + strings.Repeat("x", 16<<20) + `"}`
+	middling := `{"url":"` + strings.Repeat("x", 100<<10) + `"}`
+	for _, c := range []struct {
+		path, body string
+		status     int
+		code       string
+	}{
+		{importancePath, long, 413, "content_too_large"},
+		{importancePath, middling, 400, "invalid_argument"},
+		{importancePath + "/snapshots", middling, 413, "content_too_large"},
+		{"/v1/datasets/photos/warm", middling, 413, "content_too_large"},
+		{"/v1/datasets/photos/warm", "{}", 400, "invalid_argument"},
+	} {
+		checkProblem(t, r.post(c.path, c.body), c.status, c.code, false)
+		a, err := r.try("POST", c.path, io.MultiReader(strings.NewReader(c.body))) // of unknown length
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.path == "/v1/datasets/photos/warm" {
+			c.status, c.code = 400, "invalid_argument" // whatever its length turns out to be
+		}
+		checkProblem(t, a, c.status, c.code, false)
+	}
+}
+
+// TestBodiesAreOnTheBooks refuses a report that the memory budget has no room for, and gives back what others took.
+func TestBodiesAreOnTheBooks(t *testing.T) {
+	var b *budget.Budget
+	r := newRig(t, 20, 800, func(c *gateway.Config) {
+		b = budget.New(2<<20, time.Second)
+		c.Budget = b
+	})
+	before := b.InUse()
+	p := checkProblem(t, r.post(importancePath, `{"url":"`+strings.Repeat("x", 1<<20)+`"}`), http.StatusRequestEntityTooLarge, "content_too_large", false)
+	if want := "larger than 65536 bytes"; !strings.Contains(p.Detail, want) { // a quarter of the budget, for eight times as much
+		t.Errorf("got %q, want %q", p.Detail, want)
+	}
+	checkProblem(t, r.post(importancePath, `{"url":"`+strings.Repeat("x", 60<<10)+`"}`), http.StatusBadRequest, "invalid_argument", false)
+	if got := b.InUse(); got != before {
+		t.Errorf("got %d bytes in use, want %d as before", got, before)
+	}
+}
+
+// TestBodiesNotSentInTime dawdles in the middle of a report.
+func TestBodiesNotSentInTime(t *testing.T) {
+	r := newRig(t, 20, 800, fastDrain)
+	synctest.Test(t, func(t *testing.T) {
+		ln := newPipes()
+		ctx, cancel := context.WithCancel(t.Context())
+		served := make(chan error, 1)
+		go func() { served <- gateway.NewServer(r.gateway, gateway.ServerConfig{}).Serve(ctx, ln) }()
+		conn := ln.dial()
+		began := time.Now()
+		fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{\"url\"", importancePath)
+		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(res.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkProblem(t, answer{res, body}, http.StatusRequestTimeout, "request_timeout", true)
+		if took := time.Since(began); took > 11*time.Second || !res.Close {
+			t.Errorf("got an answer after %v, kept alive: %v; want one within 11 s and the end of the connection", took, !res.Close)
+		}
+		conn.Close()
+		cancel()
+		if err := <-served; err != nil {
+			t.Errorf("serve: %v", err)
+		}
+	})
+}
