@@ -48,6 +48,7 @@ type Stats struct {
 	Joins     uint64 // joined to a load that was on its way
 	Failures  uint64 // loads that ended in an error
 	Evictions uint64
+	Warm      uint64 // of these, chunks that a reader was coming for: somebody else had to have the bytes
 	HitBytes  uint64
 	LoadBytes uint64
 
@@ -192,6 +193,9 @@ func (c *Cache[K]) evict(warm bool) *slot {
 		return nil
 	}
 	c.stats.Evictions++
+	if e.warm {
+		c.stats.Warm++
+	}
 	c.stats.Bytes -= e.slot.class
 	if c.debug {
 		e.slot.poison()

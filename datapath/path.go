@@ -198,6 +198,7 @@ func (p *Path) Readers() []lookahead.Reader {
 // Stats is a snapshot of the path's counters.
 type Stats struct {
 	Hits, Misses, Loads, Joins, Evictions uint64
+	ExpectedEvictions                     uint64 // of chunks that a reader was coming for
 	CachedBytes, CachedChunks             int64
 	StoreReads, StoreBytes                uint64
 	RangeReads, RangeBytes                uint64 // store reads of samples' own ranges, part of the above
@@ -212,7 +213,7 @@ type Stats struct {
 func (p *Path) Stats() Stats {
 	c := p.cache.Stats()
 	s := Stats{
-		Hits: c.Hits, Misses: c.Misses, Loads: c.Loads, Joins: c.Joins, Evictions: c.Evictions,
+		Hits: c.Hits, Misses: c.Misses, Loads: c.Loads, Joins: c.Joins, Evictions: c.Evictions, ExpectedEvictions: c.Warm,
 		CachedBytes: c.Bytes, CachedChunks: c.Chunks,
 		StoreReads: p.storeReads.Load(), StoreBytes: p.storeBytes.Load(),
 		RangeReads: p.rangeReads.Load(), RangeBytes: p.rangeBytes.Load(),

@@ -1,0 +1,314 @@
+package datapath
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace-data/millrace/internal/objstore/memstore"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// trial is a path over a dataset of chunks alike, one to a shard, in the fake clock: so store reads count chunks.
+type trial struct {
+	*dataset
+	path   *Path
+	source *Source
+	stop   func()
+}
+
+// trialOf opens a path of which the horizon holds so many chunks, and runs it.
+func (d *dataset) trialOf(t *testing.T, chunks int64, cfg Config) *trial {
+	t.Helper()
+	cfg.Budget = bud(d.room(chunks))
+	p := newPath(t, cfg)
+	x := &trial{dataset: d, path: p, source: p.Open(d.index, d.store, "set/")}
+	ctx, stop := context.WithCancel(t.Context())
+	var run sync.WaitGroup
+	run.Go(func() { _ = p.Run(ctx) })
+	x.stop = func() {
+		stop()
+		run.Wait()
+	}
+	d.store.Reset()
+	return x
+}
+
+// room is the least budget whose part for what readers come for holds so many chunks.
+func (d *dataset) room(chunks int64) int64 {
+	cost := (&Source{index: d.index}).Cost(0) * chunks
+	return (cost + 6) / 7 * 10
+}
+
+const perChunk = 4 // samples, large enough for eight plans to be small against the memory
+
+func oneToAShard(t *testing.T, chunks int) *dataset {
+	d := newDataset(t, 60, same(chunks*perChunk, 20_000), perChunk, 1<<20)
+	if got := d.index.Chunks(); got != chunks {
+		t.Fatalf("got %d chunks, want %d", got, chunks)
+	}
+	return d
+}
+
+// read reads one batch of a chunk's worth of samples.
+func (x *trial) read(t *testing.T, e *shuffle.Epoch, p *shuffle.Plan, first uint64) {
+	t.Helper()
+	end := min(first+perChunk, p.Samples())
+	chunks := x.ranges(t, e.Append(nil, first, end))
+	at := shuffle.Cursor{Plan: p, Epoch: e, First: first, End: end, BatchSize: perChunk}
+	body, err := x.source.Read(t.Context(), at, chunks)
+	must(t, err)
+	must(t, x.check(chunks, body))
+	body.Close()
+}
+
+// epoch reads an epoch, with a pause after each batch.
+func (x *trial) epoch(t *testing.T, p *shuffle.Plan, number uint64, think time.Duration) {
+	t.Helper()
+	e := p.Epoch(number)
+	for lo := uint64(0); lo < p.Samples(); lo += perChunk {
+		x.read(t, e, p, lo)
+		time.Sleep(think) // the bubble's clock
+	}
+}
+
+func (x *trial) reads() int { return x.store.Stats().Requests[memstore.Read] }
+
+func slow(delay time.Duration) func(memstore.Call) memstore.Fault {
+	return func(memstore.Call) memstore.Fault { return memstore.Fault{Delay: delay} }
+}
+
+// Jobs on one epoch read the store as much as one, together or some seconds apart, as long as the memory holds what lies between them.
+func TestJobsOnOneEpochReadTheStoreOnce(t *testing.T) {
+	const chunks = 96
+	d := oneToAShard(t, chunks)
+	for _, c := range []struct {
+		jobs  int
+		apart time.Duration
+	}{{1, 0}, {2, 0}, {4, 0}, {8, 0}, {2, 3 * time.Second}, {4, time.Second}, {8, 400 * time.Millisecond}} {
+		t.Run(fmt.Sprintf("%d/%v", c.jobs, c.apart), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d.store.SetFault(slow(20 * time.Millisecond))
+				defer d.store.SetFault(nil)
+				x := d.trialOf(t, 56, Config{}) // 3 s are 30 chunks
+				plan := d.plan(t, shuffle.Window, 4)
+				var wg sync.WaitGroup
+				for i := range c.jobs {
+					wg.Go(func() {
+						time.Sleep(time.Duration(i) * c.apart)
+						x.epoch(t, plan, 0, 100*time.Millisecond)
+					})
+				}
+				wg.Wait()
+				x.stop()
+				if got := x.reads(); got > chunks+16 { // and what the next epoch begins with
+					t.Errorf("got %d store reads of %d chunks, want each once", got, chunks)
+				}
+			})
+		})
+	}
+}
+
+// With half the data in memory a second epoch reads no more than the bound for an order that double-buffers its windows, N - (C - 2W),
+// where chunks go by the plan; where the oldest go, nearly all are read again.
+func TestSecondEpochWithHalfTheDataInMemory(t *testing.T) {
+	const n, c, w = 128, 64, 4
+	d := oneToAShard(t, n)
+	for policy, in := range map[Policy][2]int{PolicyPlan: {n - c, n - (c - 2*w)}, PolicyLRU: {n * 3 / 4, n}} {
+		t.Run(string(policy), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d.store.SetFault(slow(5 * time.Millisecond))
+				defer d.store.SetFault(nil)
+				x := d.trialOf(t, c*7/10, Config{Policy: policy}) // so that all memory holds c chunks
+				plan := d.plan(t, shuffle.Window, w)
+				x.epoch(t, plan, 0, 100*time.Millisecond)
+				for e := uint64(1); e < 4; e++ {
+					before := x.reads()
+					x.epoch(t, plan, e, 100*time.Millisecond)
+					if got := x.reads() - before; got < in[0] || got > in[1] {
+						t.Errorf("epoch %d: got %d store reads of %d chunks, want %d to %d", e, got, n, in[0], in[1])
+					}
+				}
+				x.stop()
+			})
+		})
+	}
+}
+
+// No chunk is evicted while a reader is coming for it, however unlike the readers are and however small the memory.
+func TestNothingWithinTheHorizonIsEvicted(t *testing.T) {
+	d := oneToAShard(t, 96)
+	for _, room := range []int64{12, 24, 48, 80} {
+		t.Run(fmt.Sprint(room), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				x := d.trialOf(t, room, Config{})
+				d.store.SetFault(slow(20 * time.Millisecond))
+				defer d.store.SetFault(nil)
+				var wg sync.WaitGroup
+				for i, think := range []time.Duration{20, 50, 200} {
+					plan, err := shuffle.NewPlan(shuffle.Params{Shuffle: shuffle.Window, Window: 2, Seed: uint64(i)}, d.index.First())
+					must(t, err)
+					wg.Go(func() {
+						for lo := uint64(0); lo < 300/uint64(think)*20; lo += perChunk {
+							x.read(t, plan.Epoch(0), plan, lo)
+							time.Sleep(think * time.Millisecond)
+						}
+					})
+				}
+				wg.Wait()
+				x.stop()
+				if got := x.path.Stats(); got.ExpectedEvictions != 0 || room < 80 && got.Evictions == 0 {
+					t.Errorf("got %d of %d evictions of chunks that a reader was coming for, want some and none of those", got.ExpectedEvictions, got.Evictions)
+				}
+			})
+		})
+	}
+}
+
+// With one fetcher and two readers the chunk comes first that its reader would stall for first.
+func TestWhoWouldStallFirstIsServedFirst(t *testing.T) {
+	d := oneToAShard(t, 64)
+	synctest.Test(t, func(t *testing.T) {
+		p := newPath(t, Config{Budget: bud(16 << 20), Fetchers: 1})
+		think := map[*Source]time.Duration{}
+		plan := d.plan(t, shuffle.None, 0)
+		for _, pause := range []time.Duration{400 * time.Millisecond, 100 * time.Millisecond} {
+			s := p.Open(d.index, d.store, "set/")
+			think[s] = pause
+			x := &trial{dataset: d, path: p, source: s}
+			for i := range uint64(4) {
+				if i > 0 {
+					time.Sleep(pause)
+				}
+				x.read(t, plan.Epoch(0), plan, i*perChunk)
+			}
+		}
+		var order []int // of each chunk read ahead, the milliseconds until it is needed
+		d.store.SetFault(func(call memstore.Call) memstore.Fault {
+			var c int
+			_, err := fmt.Sscanf(call.Key, "set/s%05d.tar", &c)
+			must(t, err)
+			p.flights.mu.Lock()
+			defer p.flights.mu.Unlock()
+			for f := range p.flights.all {
+				order = append(order, (c-3)*int(think[f.source].Milliseconds()))
+			}
+			return memstore.Fault{Delay: 10 * time.Millisecond}
+		})
+		defer d.store.SetFault(nil)
+		ctx, stop := context.WithCancel(t.Context())
+		var run sync.WaitGroup
+		run.Go(func() { _ = p.Run(ctx) })
+		time.Sleep(200 * time.Millisecond) // 20 chunks
+		stop()
+		run.Wait()
+		if len(order) < 15 {
+			t.Fatalf("got %d reads ahead, want some", len(order))
+		}
+		for i := 1; i < len(order); i++ {
+			if order[i] < order[i-1] {
+				t.Fatalf("got chunks in this order of deadlines in ms: %v, want it ascending", order)
+			}
+		}
+		if want := []int{100, 200, 300, 400, 400, 500, 600, 700, 800, 800}; !slices.Equal(order[:10], want) {
+			t.Errorf("got deadlines in ms %v, want %v of both readers", order[:10], want)
+		}
+	})
+}
+
+// What is on its way for a reader that has jumped is given up when it is clear that it does not come back, and so is what it left in memory.
+func TestReaderThatJumpsGivesUpWhatItLeft(t *testing.T) {
+	const chunks, there = 96, 60
+	d := oneToAShard(t, chunks)
+	synctest.Test(t, func(t *testing.T) {
+		x := d.trialOf(t, 60, Config{})
+		plan := d.plan(t, shuffle.None, 0)
+		e := plan.Epoch(0)
+		d.store.SetFault(func(call memstore.Call) memstore.Fault {
+			if call.Key > "set/s00009.tar" && call.Key < fmt.Sprintf("set/s%05d.tar", there) {
+				return memstore.Fault{Stall: true} // what is ahead of the place where it begins comes never
+			}
+			return memstore.Fault{Delay: time.Millisecond}
+		})
+		defer d.store.SetFault(nil)
+		for i := range uint64(3) {
+			x.read(t, e, plan, i*perChunk)
+			time.Sleep(10 * time.Millisecond)
+		}
+		before := d.store.InFlight()
+		for i := range uint64(30) {
+			x.read(t, e, plan, (there+i%8)*perChunk)
+			time.Sleep(100 * time.Millisecond)
+		}
+		synctest.Wait()
+		if got := d.store.InFlight(); before == 0 || got != 0 {
+			t.Errorf("got %d reads under way before the jump and %d of them long after, want some and none", before, got)
+		}
+		if x.path.readers.Expected(x.source, 5) || !x.path.readers.Expected(x.source, there+8) {
+			t.Error("want what it needs where it is expected, and not what it left")
+		}
+		x.stop()
+	})
+}
+
+// What the path remembers of its readers changes no byte: the same requests in another order, on a path that has seen
+// other readers, give the same bodies.
+func TestWhatReadersDidBeforeChangesNoByte(t *testing.T) {
+	d := newDataset(t, 61, same(400, 900), 40, 16<<10)
+	for _, policy := range Policies() {
+		synctest.Test(t, func(t *testing.T) {
+			type request struct {
+				plan  *shuffle.Plan
+				epoch uint64
+				first uint64
+			}
+			rnd := rand.New(rand.NewPCG(5, 5))
+			var requests []request
+			for _, name := range []string{shuffle.None, shuffle.Window, shuffle.Slot, shuffle.Full} {
+				plan := d.plan(t, name, 3)
+				for range 30 {
+					requests = append(requests, request{plan, rnd.Uint64N(2), rnd.Uint64N(380)})
+				}
+			}
+			var want [][]byte
+			for run, budget := range []int64{8 << 20, 150 << 10, 60 << 10} {
+				p := newPath(t, Config{Budget: bud(budget), Policy: policy})
+				s := p.Open(d.index, d.store, "set/")
+				ctx, stop := context.WithCancel(t.Context())
+				var wg sync.WaitGroup
+				wg.Go(func() { _ = p.Run(ctx) })
+				got := make([][]byte, len(requests))
+				order := rnd.Perm(len(requests))
+				if run > 0 {
+					d.readEpoch(t, s, d.plan(t, shuffle.Slot, 5), 3, 7) // another reader
+				}
+				for _, i := range order {
+					r := requests[i]
+					e := r.plan.Epoch(r.epoch)
+					at := shuffle.Cursor{Plan: r.plan, Epoch: e, First: r.first, End: r.first + 20, BatchSize: 20}
+					body, err := s.Read(t.Context(), at, d.ranges(t, e.Append(nil, r.first, r.first+20)))
+					must(t, err)
+					got[i] = bytes.Join(body.Segments, nil)
+					body.Close()
+					time.Sleep(time.Duration(rnd.IntN(100)) * time.Millisecond)
+				}
+				stop()
+				wg.Wait()
+				if run == 0 {
+					want = got
+				}
+				for i := range got {
+					if !bytes.Equal(got[i], want[i]) {
+						t.Errorf("%s, run %d: request %d got another body than on a path that had seen nobody", policy, run, i)
+					}
+				}
+			}
+		})
+	}
+}
