@@ -1,6 +1,10 @@
 package simulate
 
-import "github.com/millrace-data/millrace/lookahead"
+import (
+	"slices"
+
+	"github.com/millrace-data/millrace/lookahead"
+)
 
 // queue is what is to be fetched ahead of the readers, in the order of need.
 type queue struct {
@@ -13,6 +17,8 @@ type queue struct {
 func (g *gateway) moved(r *request) {
 	r.visit = g.readers.Asked(g, r.at, g.clock.instant())
 	r.first = r.local && r.visit.First()
+	at := &r.at
+	g.came = max(g.came, float64(at.Epoch.Number()*at.Plan.Samples()+at.First)/g.set.Rate)
 	g.mark()
 }
 
@@ -56,8 +62,18 @@ func (g *gateway) pass() {
 		g.mark() // readers that have gone are forgotten
 	}
 	for len(g.memory.queue) == 0 {
-		group, most := g.nextGroup()
-		if group == nil || !g.gate.enterAhead(most) {
+		group, first := g.nextGroup()
+		if group == nil {
+			return
+		}
+		gate, most := &g.gate, g.gate.limit
+		if g.readsDisk(group[0]) {
+			gate, most = &g.disk.gate, g.disk.gate.limit
+		}
+		if first {
+			most = early(g.gate.limit)
+		}
+		if !gate.enterAhead(most) {
 			return // whoever leaves makes it look again
 		}
 		var need int64
@@ -65,46 +81,48 @@ func (g *gateway) pass() {
 			need += g.Cost(int(c))
 		}
 		if !g.memory.take(need) {
-			g.gate.ahead-- // nobody is told: there is no room for the next one either
+			gate.ahead-- // nobody is told: there is no room for the next one either
 			return
 		}
 		for _, c := range group {
-			g.memory.begin(c, g.Cost(int(c)), true)
+			g.memory.begin(c, g.Cost(int(c)))
 		}
-		g.load(group, g.set.PartSize, true, g.gate.leaveAhead)
+		g.load(group, g.set.PartSize, true, gate.leaveAhead)
 	}
 }
 
-// nextGroup returns the chunks that one read should bring next, nil if there are none, and how many fetchers may
-// work for their reader.
-func (g *gateway) nextGroup() (group []int32, most int) {
+// nearNeeds is how far ahead in the queue a chunk may stand that the read of one before it carries along.
+const nearNeeds = 32
+
+// nextGroup returns the chunks that one read should bring next, nil if there are none, and whether their reader waits for its
+// first batch: the first that is missing, and with it those near it in the queue that lie behind it in the same shard.
+func (g *gateway) nextGroup() (group []int32, first bool) {
 	q := &g.queue
-	for q.next < len(q.needs) && g.memory.contains(int32(q.needs[q.next].Chunk)) {
+	missing := func(n *lookahead.Need) bool {
+		return !g.memory.contains(int32(n.Chunk)) && g.worth(int32(n.Chunk), n.Samples)
+	}
+	for q.next < len(q.needs) && !missing(&q.needs[q.next]) {
 		q.next++
 	}
 	if q.next == len(q.needs) {
-		return nil, 0
+		return nil, false
 	}
-	most = g.gate.limit
-	if q.needs[q.next].First {
-		most = early(g.gate.limit)
+	head := &q.needs[q.next]
+	group = []int32{int32(head.Chunk)}
+	size := g.data.Chunks[head.Chunk].Length
+	if g.readsDisk(group[0]) || size*2 > g.set.PartSize && g.coarse {
+		return group, head.First
 	}
-	var end, size int64
-	for i, shard := q.next, -1; i < len(q.needs); i++ {
-		c := int32(q.needs[i].Chunk)
-		if g.memory.contains(c) {
-			continue
+	near := q.needs[q.next+1 : min(q.next+nearNeeds, len(q.needs))]
+	for {
+		last := int(group[len(group)-1])
+		i := slices.IndexFunc(near, func(n lookahead.Need) bool { return n.Chunk == last+1 && n.First == head.First })
+		if i < 0 || !missing(&near[i]) || g.readsDisk(int32(last+1)) || !g.data.follows(last+1) {
+			return group, head.First
 		}
-		d := &g.data.Chunks[c]
-		onDisk := g.disk != nil && g.disk.has(c)
-		if group != nil && (onDisk || d.Shard != shard || d.Offset != end || size+d.Length > g.set.PartSize) {
-			break
+		if size += g.data.Chunks[last+1].Length; size > g.set.PartSize {
+			return group, head.First
 		}
-		group = append(group, c)
-		if onDisk {
-			break
-		}
-		shard, end, size = d.Shard, d.Offset+d.Length, size+d.Length
+		group = append(group, int32(last+1))
 	}
-	return group, most
 }

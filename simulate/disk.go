@@ -2,53 +2,99 @@ package simulate
 
 import "github.com/millrace-data/millrace/chunkcache"
 
+// The disk tier reads so many chunks at one time and writes so many, each of which stays in memory meanwhile.
+const (
+	diskReads   = 8
+	diskWriters = 2
+)
+
 // disk is the tier between memory and store. Like the disk cache it puts a chunk in another's place only where that saves a
 // read: where it is needed sooner.
 type disk struct {
-	line   *line
-	total  int64
-	used   int64
-	size   map[int32]int64
-	policy chunkcache.Policy[int32]
-	next   func(int32) int64
+	line    *line
+	gate    gate
+	total   int64
+	used    int64
+	size    map[int32]int64
+	policy  chunkcache.Policy[int32]
+	next    func(int32) int64
+	queue   []int32 // to be written
+	writing int
 }
 
-func newDisk(c *clock, size int64, rate float64, next func(int32) int64) *disk {
+func newDisk(c *clock, size int64, rate float64, next func(int32) int64, idle func()) *disk {
 	return &disk{
-		line: &line{clock: c, total: rate}, total: size, size: map[int32]int64{}, policy: chunkcache.NewPlan(next), next: next,
+		line: &line{clock: c, total: rate}, gate: gate{limit: diskReads, idle: idle}, total: size,
+		size: map[int32]int64{}, policy: chunkcache.NewPlan(next), next: next,
 	}
 }
 
-// has reports whether a chunk can be read.
-func (d *disk) has(chunk int32) bool { return d.size[chunk] > 0 }
+// readsDisk reports whether the disk answers for a chunk.
+func (g *gateway) readsDisk(chunk int32) bool { return g.disk != nil && g.disk.size[chunk] > 0 }
 
-// admit takes a chunk up if it should be here, and reports whether it was written.
-func (d *disk) admit(chunk int32, n int64) bool {
-	if d.has(chunk) || n > d.total {
+// readDisk brings a chunk from disk. held says that the caller holds a place of its gate.
+func (g *gateway) readDisk(chunk int32, held bool, done func()) {
+	n := g.data.Chunks[chunk].Length
+	g.count.DiskReads++
+	g.count.DiskBytes += n
+	if held {
+		g.disk.line.send(n, done)
+		return
+	}
+	g.disk.gate.enter(func() {
+		g.disk.line.send(n, func() {
+			g.disk.gate.leave()
+			done()
+		})
+	})
+}
+
+// keep offers a chunk that has come from the store to the disk.
+func (g *gateway) keep(chunk int32) {
+	if g.disk == nil {
+		return
+	}
+	g.disk.queue = append(g.disk.queue, chunk)
+	g.writeDisk()
+}
+
+// writeDisk writes what waits to be written and is worth it, as far as it is still in memory.
+func (g *gateway) writeDisk() {
+	d := g.disk
+	for d.writing < diskWriters && len(d.queue) > 0 {
+		chunk := d.queue[0]
+		d.queue = d.queue[1:]
+		n := g.data.Chunks[chunk].Length
+		if d.size[chunk] > 0 || !g.memory.shelf.Has(chunk) || !d.room(chunk, n) {
+			continue
+		}
+		g.memory.shelf.Lease(chunk)
+		d.writing++
+		g.count.DiskWrites += n
+		d.line.send(n, func() {
+			d.writing--
+			d.size[chunk] = n
+			d.policy.Add(chunk, n, 0)
+			g.memory.release(chunk)
+			g.writeDisk()
+		})
+	}
+}
+
+// room makes room for a chunk where it is needed sooner than what is there, and reports whether there is room.
+func (d *disk) room(chunk int32, n int64) bool {
+	if n > d.total {
 		return false
 	}
-	mine := d.next(chunk)
 	for d.used+n > d.total {
 		victim, ok := d.policy.Victim()
-		if !ok || d.next(victim) <= mine {
+		if !ok || d.next(victim) <= d.next(chunk) {
 			return false
 		}
 		d.policy.Remove(victim)
 		d.used -= d.size[victim]
 		delete(d.size, victim)
 	}
-	d.policy.Add(chunk, n, 0)
-	d.size[chunk] = n
 	d.used += n
 	return true
-}
-
-// keep writes a chunk that has come from the store to disk, if it is worth it.
-func (g *gateway) keep(chunk int32) {
-	n := g.data.Chunks[chunk].Length
-	if g.disk == nil || !g.disk.admit(chunk, n) {
-		return
-	}
-	g.count.DiskWrites += n
-	g.disk.line.send(n, func() {})
 }

@@ -1,5 +1,7 @@
 package simulate
 
+import "time"
+
 // group joins chunks, ascending, that lie side by side in one shard into lists that one store read of at most part bytes
 // brings. A chunk on disk is by itself.
 func (g *gateway) group(chunks []int32, part int64) [][]int32 {
@@ -9,7 +11,7 @@ func (g *gateway) group(chunks []int32, part int64) [][]int32 {
 	for _, c := range chunks {
 		d := &g.data.Chunks[c]
 		switch {
-		case g.disk != nil && g.disk.has(c):
+		case g.readsDisk(c):
 			groups, shard = append(groups, []int32{c}), -1
 			continue
 		case d.Shard == shard && d.Offset == end && size+d.Length <= part:
@@ -24,40 +26,31 @@ func (g *gateway) group(chunks []int32, part int64) [][]int32 {
 }
 
 // load brings chunks whose memory is taken, by one read or by the parts of one chunk side by side, and calls done. ahead says
-// that the caller holds a place of the gate.
+// that the caller holds a place of the gate of the tier that answers.
 func (g *gateway) load(chunks []int32, part int64, ahead bool, done func()) {
 	arrived := func() {
 		for _, c := range chunks {
-			g.memory.arrived(c)
-			g.memory.shelf.Warm(c, g.queue.horizon.Has(g, int(c))) // its reader may have gone on
+			g.memory.arrived(c, g.queue.horizon.Has(g, int(c)))
 		}
 		done()
 	}
-	if g.disk != nil && g.disk.has(chunks[0]) {
-		n := g.data.Chunks[chunks[0]].Length
-		g.count.DiskReads++
-		g.count.DiskBytes += n
-		g.disk.line.send(n, arrived)
+	if g.readsDisk(chunks[0]) {
+		g.readDisk(chunks[0], ahead, arrived)
 		return
 	}
-	var parts []int64
+	var n int64
 	for _, c := range chunks {
-		parts = append(parts, g.data.Chunks[c].Length)
+		n += g.data.Chunks[c].Length
 	}
-	if len(chunks) > 1 {
-		var n int64
-		for _, l := range parts {
-			n += l
-		}
-		parts = []int64{n}
-	} else {
-		parts = g.parts(parts[0], part)
+	parts := []int64{n}
+	if len(chunks) == 1 {
+		parts = g.parts(n, part)
 	}
 	g.readParts(parts, ahead, func() {
+		arrived()
 		for _, c := range chunks {
 			g.keep(c)
 		}
-		arrived()
 	})
 }
 
@@ -115,5 +108,44 @@ func (g *gateway) demand(n int64, done func()) {
 func (g *gateway) fetch(n int64, done func()) {
 	g.count.Reads++
 	g.count.StoreBytes += n
-	g.clock.after(g.set.FirstByte, func() { g.store.send(n, done) })
+	g.clock.after(g.set.FirstByte, func() {
+		begin := g.clock.now
+		g.store.send(n, func() {
+			g.rates.note(n, g.set.FirstByte, g.clock.now-begin)
+			done()
+		})
+	})
+}
+
+// rates is what a gateway measures of its store: the time to the first byte and the rate of one read from then on.
+type rates struct {
+	reads  int
+	first  float64 // seconds
+	stream float64 // bytes per second
+}
+
+// What one more read costs in bytes of transfer: until the store is measured, and bounds.
+const (
+	readCost      = 8 << 20 / 13
+	leastReadCost = 64 << 10
+	mostReadCost  = 16 << 20
+	ratedReads    = 16
+	ratedBytes    = 64 << 10
+)
+
+func (r *rates) note(n int64, first, rest time.Duration) {
+	if n < ratedBytes || rest <= 0 {
+		return
+	}
+	r.reads++
+	weight := max(1/float64(r.reads), 1./32)
+	r.first += (first.Seconds() - r.first) * weight
+	r.stream += (float64(n)/rest.Seconds() - r.stream) * weight
+}
+
+func (r *rates) cost() int64 {
+	if r.reads < ratedReads {
+		return readCost
+	}
+	return int64(min(max(r.first*r.stream, leastReadCost), mostReadCost))
 }

@@ -27,6 +27,8 @@ type gateway struct {
 	coarse  bool // large chunks are read in one piece
 	queue   queue
 	passing bool // a look at what to fetch ahead is set
+	rates   rates
+	came    float64 // seconds of thinking that lie before where the readers stand
 	count   Counts
 }
 
@@ -40,7 +42,7 @@ func newGateway(c *clock, s *Setting, d *Data, store *line) *gateway {
 	g.gate = gate{limit: s.Fetchers, idle: g.look}
 	g.memory = newMemory(s.CacheSize, func() chunkcache.Policy[int32] { return g.policy(s.Policy) })
 	if s.DiskSize > 0 {
-		g.disk = newDisk(c, s.DiskSize, s.DiskRate, g.next)
+		g.disk = newDisk(c, s.DiskSize, s.DiskRate, g.nextRead, g.look)
 	}
 	return g
 }
@@ -64,6 +66,16 @@ func (g *gateway) next(chunk int32) int64 {
 		return chunkcache.Never
 	}
 	return t.UnixNano()
+}
+
+// nextRead is when a chunk will have to be read next, for the disk: one in memory is there for its next use, so the one
+// after counts. It goes by positions, at the job's own rate, so that it does not pass while readers wait.
+func (g *gateway) nextRead(chunk int32) int64 {
+	d := g.readers.Distance(g, int(chunk), g.memory.shelf.Has(chunk))
+	if d == lookahead.Never {
+		return chunkcache.Never
+	}
+	return int64(seconds(g.came)) + int64(min(d, chunkcache.Never/4))
 }
 
 // Chunks, Cost and Resident are what the table of readers asks of a data set.

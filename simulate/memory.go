@@ -17,7 +17,6 @@ type memory struct {
 // load is a chunk on its way, its memory taken.
 type load struct {
 	cost    int64
-	warm    bool
 	waiters []func()
 }
 
@@ -90,23 +89,19 @@ func (m *memory) release(chunk int32) {
 }
 
 // begin notes a chunk on its way, whose memory is taken.
-func (m *memory) begin(chunk int32, cost int64, warm bool) {
-	m.loads[chunk] = &load{cost: cost, warm: warm}
-}
+func (m *memory) begin(chunk int32, cost int64) { m.loads[chunk] = &load{cost: cost} }
 
-// wait calls ready when a chunk on its way has come, which its caller then holds. warm says that a reader will come for
-// it again.
-func (m *memory) wait(chunk int32, warm bool, ready func()) {
+// wait calls ready when a chunk on its way has come, which its caller then holds.
+func (m *memory) wait(chunk int32, ready func()) {
 	l := m.loads[chunk]
-	l.warm = l.warm || warm
 	l.waiters = append(l.waiters, ready)
 }
 
-// arrived puts a chunk into memory and hands it to those that wait.
-func (m *memory) arrived(chunk int32) {
+// arrived puts a chunk into memory and hands it to those that wait. warm says that a reader comes for it soon.
+func (m *memory) arrived(chunk int32, warm bool) {
 	l := m.loads[chunk]
 	delete(m.loads, chunk)
-	m.shelf.Put(chunk, l.cost, len(l.waiters), l.warm)
+	m.shelf.Put(chunk, l.cost, len(l.waiters), warm)
 	for _, ready := range l.waiters {
 		ready()
 	}

@@ -75,13 +75,26 @@ func (g *gateway) close(r *request) {
 	r.visit.Ended(g.clock.instant())
 }
 
-// pays reports whether a chunk should be in memory as a whole.
+// pays reports whether a chunk should be in memory as a whole, by what will be used of it while it stays.
 func (g *gateway) pays(r *request, u use) bool {
-	if g.memory.contains(u.chunk) || g.fits || r.local && g.readers.Expected(g, int(u.chunk)) {
+	if g.memory.contains(u.chunk) || g.fits || g.readsDisk(u.chunk) {
 		return true
+	}
+	if h := g.queue.horizon; r.local && h.Has(g, int(u.chunk)) {
+		return g.worth(u.chunk, max(h.Samples(g, int(u.chunk)), uint64(u.samples)))
 	}
 	length := g.data.Chunks[u.chunk].Length
 	return g.data.bytesOf(u.chunk, u.samples) >= length-length/8
+}
+
+// worth reports whether a chunk is read as a whole when so many of its samples are still wanted while it stays: the bytes that nobody
+// wants cost less than the reads that the wanted samples would take one by one.
+func (g *gateway) worth(chunk int32, samples uint64) bool {
+	length := g.data.Chunks[chunk].Length
+	if int64(samples) >= g.data.samplesOf(chunk) || g.readsDisk(chunk) {
+		return true
+	}
+	return length-g.data.bytesOf(chunk, int64(samples)) < (int64(samples)-1)*g.rates.cost()
 }
 
 // acquire leases chunks, loads those that are missing, and calls done when all are there and leased. It reports
@@ -108,7 +121,7 @@ func (g *gateway) acquire(r *request, uses []use, done func(held []int32)) bool 
 		return false
 	}
 	for _, c := range missing {
-		m.begin(c, g.Cost(int(c)), r.local)
+		m.begin(c, g.Cost(int(c)))
 	}
 	if r.local {
 		g.look() // once what this request needs is on its way
@@ -119,7 +132,7 @@ func (g *gateway) acquire(r *request, uses []use, done func(held []int32)) bool 
 		return true
 	}
 	for _, c := range append(coming, missing...) {
-		m.wait(c, r.local, func() {
+		m.wait(c, func() {
 			held = append(held, c)
 			if left--; left == 0 {
 				done(held)

@@ -6,6 +6,7 @@ import "time"
 type Result struct {
 	Setting Setting
 	Bytes   int64 // of the data
+	Samples uint64
 	Epochs  []Epoch
 	Peak    int64  // bytes of the budget of one gateway in use at one time, at most
 	Coarse  string // how much less finely than sample by sample it was followed; empty: not

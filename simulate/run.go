@@ -52,7 +52,7 @@ func Run(ctx context.Context, d *Data, s Setting) (Result, error) {
 	if least := s.Least(d); s.CacheSize < least {
 		return Result{}, fmt.Errorf("cache of %d bytes: two chunks and a batch, %d bytes, are the least", s.CacheSize, least)
 	}
-	r := &run{clock: &clock{}, result: Result{Setting: s, Bytes: d.Bytes(), Epochs: make([]Epoch, 0, s.Epochs)}}
+	r := &run{clock: &clock{}, result: Result{Setting: s, Bytes: d.Bytes(), Samples: d.Samples(), Epochs: make([]Epoch, 0, s.Epochs)}}
 	fits := d.cost() <= ahead(s.CacheSize)
 	r.thin(d, s)
 	var err error
@@ -141,16 +141,9 @@ func (r *run) choose() {
 		r.say("followed chunk by chunk, not sample by sample, %d batches at a time, the %d ranks as %d", joined, s.Ranks, n)
 	}
 	r.think = make([]float64, n)
-	var speed float64
+	_, speed := s.paces(n)
 	for i := range r.think {
-		r.think[i] = 1
-		if n > 1 {
-			r.think[i] += (s.Skew - 1) * float64(i) / float64(n-1)
-		}
-		speed += 1 / r.think[i]
-	}
-	for i := range r.think {
-		r.think[i] *= speed / s.Rate // seconds a sample: together they consume Rate
+		r.think[i] = s.pace(i, n) * speed / s.Rate // seconds a sample: together they consume Rate
 	}
 	for i := range n {
 		r.ranks = append(r.ranks, &rank{run: r, number: i})

@@ -1,0 +1,192 @@
+package simulate
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// enough says how near to the best of a list counts as good as it.
+const enough = 1.05
+
+// Advice says in words what a list of results comes to: the limit, how much cache is enough, which policy, whether a disk
+// or a second gateway would help. It goes by the last epoch, which begins with what the others left in the caches.
+func Advice(d *Data, results []Result) []string {
+	if len(results) == 0 {
+		return nil
+	}
+	best := slices.MinFunc(results, func(a, b Result) int { return compare(a, b) })
+	lines := []string{limit(best)}
+	lines = append(lines, cacheAdvice(best, results)...)
+	lines = append(lines, policyAdvice(results)...)
+	lines = append(lines, other(results, "disk cache", func(s *Setting) *int64 { return &s.DiskSize })...)
+	lines = append(lines, gatewayAdvice(results)...)
+	return append(lines, warnings(d, results)...)
+}
+
+// compare puts the faster first, and of equals the one that needs less.
+func compare(a, b Result) int {
+	x, y := a.Later().Time, b.Later().Time
+	switch {
+	case float64(x)*enough < float64(y):
+		return -1
+	case float64(y)*enough < float64(x):
+		return 1
+	}
+	sa, sb := &a.Setting, &b.Setting
+	for _, n := range []int64{sa.CacheSize - sb.CacheSize, sa.DiskSize - sb.DiskSize, int64(sa.Gateways - sb.Gateways), int64(x - y)} {
+		if n != 0 {
+			return int(min(max(n, -1), 1))
+		}
+	}
+	return 0
+}
+
+// limit says what binds in a setting.
+func limit(r Result) string {
+	e := r.Later()
+	b := r.Bounds(e)[0]
+	what := map[string]string{
+		"job": "the job is the limit", "store": "the store is the bound", "disk": "the disk is the bound",
+		"gateway": "the way from gateway to ranks is the bound", "fetchers": "the fetchers and the store's time to the first byte are the bound",
+	}[b.Name]
+	line := fmt.Sprintf("With %s %s: %s = %s of the %s that an epoch takes.", describe(&r.Setting), what, b.Sum, Span(b.Time), Span(e.Time))
+	if float64(e.Time) > 1.25*float64(b.Time) {
+		line += " The rest is waiting that nothing overlaps: the ranks ask for one batch at a time."
+	}
+	return line
+}
+
+// cacheAdvice names the smallest cache that is as good as the best.
+func cacheAdvice(best Result, results []Result) []string {
+	sizes := distinct(results, func(s *Setting) int64 { return s.CacheSize })
+	if len(sizes) < 2 {
+		return nil
+	}
+	if best.Setting.CacheSize == sizes[len(sizes)-1] {
+		return []string{fmt.Sprintf("Cache: the largest, %s, is the only one here that is within 5 %% of the best; a larger one may help more.", Size(best.Setting.CacheSize))}
+	}
+	return []string{fmt.Sprintf("Cache: %s is enough (policy %s); larger ones make an epoch at most 5 %% shorter.", Size(best.Setting.CacheSize), best.Setting.Policy)}
+}
+
+// policyAdvice compares the policies at the setting where they differ most.
+func policyAdvice(results []Result) []string {
+	var line string
+	most := 1.02
+	for _, a := range results {
+		for _, b := range results {
+			sa, sb := a.Setting, b.Setting
+			sb.Policy = sa.Policy
+			if sa != sb || a.Setting.Policy == b.Setting.Policy {
+				continue
+			}
+			x, y := a.Later(), b.Later()
+			if by := float64(y.StoreBytes) / float64(max(x.StoreBytes, 1)); x.StoreBytes > 0 && by > most {
+				most = by
+				line = fmt.Sprintf("Policy: %s reads %s of the store in an epoch where %s reads %s (cache %s); an epoch takes %s against %s.",
+					a.Setting.Policy, Bytes(x.StoreBytes), b.Setting.Policy, Bytes(y.StoreBytes), Size(sa.CacheSize), Span(x.Time), Span(y.Time))
+			}
+		}
+	}
+	switch {
+	case line != "":
+		return []string{line}
+	case len(distinct(results, func(s *Setting) int64 { return int64(slices.Index(Policies(), s.Policy)) })) > 1:
+		return []string{"Policy: they read the same; it makes no difference here."}
+	}
+	return nil
+}
+
+// other compares the largest and the smallest of something, all else as in the best setting that has it.
+func other(results []Result, name string, field func(*Setting) *int64) []string {
+	sizes := distinct(results, func(s *Setting) int64 { return *field(s) })
+	if len(sizes) < 2 {
+		return nil
+	}
+	with := bestOf(results, func(s *Setting) bool { return *field(s) != sizes[0] })
+	same := with.Setting
+	*field(&same) = sizes[0]
+	i := slices.IndexFunc(results, func(r Result) bool { return r.Setting == same })
+	if i < 0 {
+		return nil
+	}
+	without, size := "without one", Size(*field(&with.Setting))
+	if sizes[0] > 0 {
+		without = "with " + Size(sizes[0])
+	}
+	return []string{fmt.Sprintf("A %s of %s: an epoch takes %s, %s %s.", name, size, Span(with.Later().Time), without, Span(results[i].Later().Time))}
+}
+
+// gatewayAdvice answers whether more gateways would help.
+func gatewayAdvice(results []Result) []string {
+	counts := distinct(results, func(s *Setting) int64 { return int64(s.Gateways) })
+	if len(counts) < 2 {
+		return nil
+	}
+	few := bestOf(results, func(s *Setting) bool { return int64(s.Gateways) == counts[0] })
+	same := few.Setting
+	same.Gateways = int(counts[len(counts)-1])
+	i := slices.IndexFunc(results, func(r Result) bool { return r.Setting == same })
+	if i < 0 {
+		return nil
+	}
+	many := results[i]
+	x, y := few.Later(), many.Later()
+	verdict := "do not help"
+	if float64(y.Time)*enough < float64(x.Time) {
+		verdict = "help"
+	}
+	return []string{fmt.Sprintf("Gateways: %d instead of %d %s: an epoch takes %s against %s. Each has its own cache and reads what its ranks need: %s of the store together against %s.",
+		same.Gateways, few.Setting.Gateways, verdict, Span(y.Time), Span(x.Time), Bytes(y.StoreBytes), Bytes(x.StoreBytes))}
+}
+
+// warnings says what the gateway says when it starts.
+func warnings(d *Data, results []Result) []string {
+	var lines []string
+	for _, size := range distinct(results, func(s *Setting) int64 { return s.CacheSize }) {
+		i := slices.IndexFunc(results, func(r Result) bool { return r.Setting.CacheSize == size })
+		s := &results[i].Setting
+		if want := s.Wanted(d); size < want && s.Order.Shuffle != "full" {
+			lines = append(lines, fmt.Sprintf("Warning: a cache of %s is smaller than the order wants, %s: some chunks are read more than once an epoch.", Size(size), Bytes(want)))
+		}
+	}
+	return lines
+}
+
+func bestOf(results []Result, of func(*Setting) bool) Result {
+	var some []Result
+	for _, r := range results {
+		if of(&r.Setting) {
+			some = append(some, r)
+		}
+	}
+	return slices.MinFunc(some, func(a, b Result) int { return compare(a, b) })
+}
+
+// distinct returns the values of something over all settings, ascending.
+func distinct(results []Result, of func(*Setting) int64) []int64 {
+	var all []int64
+	for i := range results {
+		all = append(all, of(&results[i].Setting))
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// describe names what may differ between the settings of a list.
+func describe(s *Setting) string {
+	text := fmt.Sprintf("a cache of %s, policy %s", Size(s.CacheSize), s.Policy)
+	if s.DiskSize > 0 {
+		text += fmt.Sprintf(", a disk cache of %s", Size(s.DiskSize))
+	}
+	if s.Gateways > 1 {
+		text += fmt.Sprintf(", %d gateways", s.Gateways)
+	}
+	return text
+}
+
+// Waiting returns the share of an epoch that the rank that waits most waits.
+func (e *Epoch) Waiting() float64 {
+	_, most := e.Stall()
+	return float64(most) / float64(max(e.Time, time.Nanosecond))
+}

@@ -1,0 +1,117 @@
+package simulate
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Bound is a part of the way that an epoch cannot be faster than.
+type Bound struct {
+	Name string // job, store, fetchers, disk or gateway
+	Time time.Duration
+	Sum  string // how it comes about, for people
+}
+
+// Bounds returns what limits an epoch, what binds most first. It is arithmetic on the epoch's counts: an epoch that takes much longer than
+// all of them waits for things one after another.
+func (r *Result) Bounds(e *Epoch) []Bound {
+	s := &r.Setting
+	all := []Bound{r.job(e)}
+	add := func(name string, n int64, rate float64, each string) {
+		if rate > 0 && n > 0 {
+			all = append(all, Bound{name, seconds(float64(n) / rate), fmt.Sprintf("%s / %s/s%s", Bytes(n), Bytes(int64(rate)), each)})
+		}
+	}
+	add("store", e.StoreBytes, s.StoreRate, "")
+	gateways := float64(s.Gateways)
+	each := ""
+	if s.Gateways > 1 {
+		each = " of the gateways together"
+	}
+	add("disk", e.DiskBytes+e.DiskWrites, s.DiskRate*gateways, each)
+	add("gateway", e.Served, s.ServeRate*gateways, each)
+	if e.Reads > 0 {
+		busy := float64(e.Reads) * s.FirstByte.Seconds()
+		sum := fmt.Sprintf("%d reads x %v", e.Reads, s.FirstByte)
+		if s.StoreStream > 0 {
+			busy += float64(e.StoreBytes) / s.StoreStream
+			sum += fmt.Sprintf(" + %s / %s/s of one read", Bytes(e.StoreBytes), Bytes(int64(s.StoreStream)))
+		}
+		all = append(all, Bound{"fetchers", seconds(busy / float64(s.Fetchers) / gateways), fmt.Sprintf("(%s) / %d fetchers", sum, s.Fetchers*s.Gateways)})
+	}
+	for i := range all { // the largest to the front; the others in their order
+		if all[i].Time > all[0].Time {
+			top := all[i]
+			copy(all[1:i+1], all[:i])
+			all[0] = top
+		}
+	}
+	return all
+}
+
+// job is how long the slowest rank computes.
+func (r *Result) job(e *Epoch) Bound {
+	s := &r.Setting
+	slowest, speed := s.paces(len(e.Ranks))
+	took := float64(r.Samples) / float64(len(e.Ranks)) * slowest * speed / s.Rate
+	sum := fmt.Sprintf("%d samples / %.6g/s", r.Samples, s.Rate)
+	if s.Skew > 1 {
+		sum += fmt.Sprintf(", the slowest rank x %.3g", slowest*speed/float64(len(e.Ranks)))
+	}
+	return Bound{"job", seconds(took), sum}
+}
+
+// paces returns what the slowest of n ranks takes for a sample, where the fastest one takes 1, and the samples that they
+// all take in the meantime.
+func (s *Setting) paces(n int) (slowest, speed float64) {
+	for i := range n {
+		slowest = s.pace(i, n)
+		speed += 1 / slowest
+	}
+	return slowest, speed
+}
+
+// pace is what rank i of n takes for a sample, where the fastest one takes 1: evenly apart.
+func (s *Setting) pace(i, n int) float64 {
+	if n < 2 {
+		return 1
+	}
+	return 1 + (s.Skew-1)*float64(i)/float64(n-1)
+}
+
+// Bytes writes a number of bytes for people, in powers of ten.
+func Bytes(n int64) string {
+	units := []string{"B", "kB", "MB", "GB", "TB", "PB", "EB"}
+	x, i := float64(n), 0
+	for x >= 999.5 && i < len(units)-1 {
+		x, i = x/1000, i+1
+	}
+	return fmt.Sprintf("%.3g %s", x, units[i])
+}
+
+// Size writes the size of a cache as it would be given, exactly.
+func Size(n int64) string {
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
+	i := 0
+	for n != 0 && n%1024 == 0 && i < len(units)-1 {
+		n, i = n/1024, i+1
+	}
+	return fmt.Sprintf("%d%s", n, units[i])
+}
+
+// Span writes a time for people, to three digits.
+func Span(d time.Duration) string {
+	unit := time.Nanosecond
+	for unit*1000 <= d {
+		unit *= 10
+	}
+	if d >= time.Minute {
+		unit = max(unit, time.Second)
+	}
+	text := d.Round(unit).String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	return text
+}
