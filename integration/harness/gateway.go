@@ -83,13 +83,19 @@ type Gateway struct {
 // Serve starts a gateway for one dataset of store, served under the dataset's own name.
 func Serve(t testing.TB, store *Store, dataset string, args ...string) *Gateway {
 	t.Helper()
+	return ServeUnder(t, `exec "$0" "$@"`, store, dataset, args...)
+}
+
+// ServeUnder starts a gateway as Serve does, by a shell script that is given its command line and has to end in it.
+func ServeUnder(t testing.TB, script string, store *Store, dataset string, args ...string) *Gateway {
+	t.Helper()
 	address, admin := FreeAddress(t), FreeAddress(t)
 	all := append([]string{
-		"serve", "--dataset", dataset + "=" + store.Dataset(dataset),
+		"-c", script, Binary(t), "serve", "--dataset", dataset + "=" + store.Dataset(dataset),
 		"--listen", address, "--admin-listen", admin,
 	}, args...)
 	g := &Gateway{
-		Process: Start(t, "millrace serve", Binary(t), append(baseEnv(t), store.Env...), all...),
+		Process: Start(t, "millrace serve", "/bin/sh", append(baseEnv(t), store.Env...), all...),
 		URL:     "http://" + address, Admin: "http://" + admin,
 	}
 	g.Ready(t, Answers(g.URL+"/readyz"))
