@@ -202,7 +202,8 @@ func TestUnreportedSamplesKeepTheWeightOfTheirPlan(t *testing.T) {
 }
 
 func TestFreezeRefuses(t *testing.T) {
-	l := newLog(t, memstore.New())
+	store := memstore.New()
+	l := newLog(t, store)
 	add(t, l, epochReports(epochLosses(43, 1))...)
 	base := open(t, l, freeze(t, l, request()).Digest)
 	sorry := errors.New("sorry")
@@ -239,6 +240,10 @@ func TestFreezeRefuses(t *testing.T) {
 	cancel()
 	if _, err := l.Freeze(ctx, request()); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: got %v, want %v", err, context.Canceled)
+	}
+	denied(store, true)
+	if _, err := l.Freeze(t.Context(), request()); !errors.Is(err, ErrReadOnly) || !errors.Is(err, objstore.ErrDenied) {
+		t.Errorf("bucket refuses: got %v, want %v", err, ErrReadOnly)
 	}
 	l.cfg.Writer = nil
 	if _, err := l.Freeze(t.Context(), request()); !errors.Is(err, ErrReadOnly) {

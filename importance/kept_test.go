@@ -37,8 +37,12 @@ func TestReadOnlyBucketKeepsReports(t *testing.T) {
 	denied(store, true)
 	l := newLog(t, store, inDir)
 	keepAll(t, l, reports[:2]...)
+	size := l.kept.size
 	keepAll(t, l, reports[0]) // again: kept once
 	wantKept(t, l, 2)
+	if got := l.kept.size; got != size {
+		t.Errorf("local log: got %d bytes, want %d", got, size)
+	}
 	l.Close()
 
 	l = newLog(t, store, inDir) // after a restart
@@ -197,6 +201,9 @@ func loaded(t *testing.T, dir string, b []byte) int {
 	kept, err := l.Kept(t.Context())
 	if err != nil {
 		t.Fatal(err)
+	}
+	if info, err := l.kept.file.Stat(); err != nil || info.Size() != l.kept.size {
+		t.Errorf("file: got %d bytes, %v, want %d: what is torn is cut off", info.Size(), err, l.kept.size)
 	}
 	return kept
 }

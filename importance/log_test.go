@@ -1,6 +1,7 @@
 package importance
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"sync"
@@ -173,6 +174,37 @@ func TestWhatIsReadBackIsChecked(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestHugeReportsAreNotRead has a bucket full of nothing under the names of reports.
+func TestHugeReportsAreNotRead(t *testing.T) {
+	store := memstore.New()
+	l := newLog(t, store)
+	r := report(epochLosses(43, 1), 8, 16)
+	store.Set(l.key(&r), make([]byte, maxReport+1))
+	if _, err := l.Add(t.Context(), r); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("one: got %v, want %v", err, ErrCorrupt)
+	}
+	l = newLog(t, store, func(c *Config) { c.Reader = manyLarge{store} })
+	if _, err := l.Freeze(t.Context(), request()); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "batch 1: ") {
+		t.Errorf("many of one batch: got %v, want %v that names the batch", err, ErrCorrupt)
+	}
+	if got := store.Stats().BytesRead; got != 0 {
+		t.Errorf("bytes read: got %d, want none", got)
+	}
+}
+
+// manyLarge lists the largest reports that there may be, all of one batch.
+type manyLarge struct{ *memstore.Store }
+
+func (manyLarge) List(_ context.Context, prefix string, visit func(objstore.Object) error) error {
+	for i := range uint64(100) {
+		n := name{batch: 1, first: i, last: i, hash: testGeneration()}
+		if err := visit(objstore.Object{Key: prefix + n.String(), Size: maxReport}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func TestStoreErrorsKeepTheirKind(t *testing.T) {

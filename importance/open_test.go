@@ -206,6 +206,21 @@ func TestSnapshotThatLiesIsRefused(t *testing.T) {
 	}
 }
 
+func TestHotBitsBeyondTheLastSampleAreRefused(t *testing.T) {
+	h := &head{repeat: 3}
+	for bits, want := range map[byte]error{1 << 2: nil, 1 << 5: ErrCorrupt, 1 << 7: ErrCorrupt} {
+		weights := slices.Repeat([]uint32{Weight(4)}, 5)
+		b := appendBlock(nil, weights, Hot{bits})
+		e := chunkEntry{samples: 5, crc: crc32.Checksum(b, castagnoli()), total: 5 * uint64(Weight(4))}
+		if bits < 1<<5 {
+			e.total += 2 * uint64(Weight(4))
+		}
+		if _, err := h.decodeBlock(b, e); !errors.Is(err, want) {
+			t.Errorf("bits %08b: got %v, want %v", bits, err, want)
+		}
+	}
+}
+
 // coldHot exchanges a hot sample of the first chunk with one that is not, in the bits and in the total.
 func coldHot(blocks int) func(b []byte) {
 	return func(b []byte) {
@@ -375,8 +390,16 @@ func TestBlocksInMemoryAreBounded(t *testing.T) {
 	if held != s.blocks.bytes || held > cacheBytes || held < cacheBytes/2 || len(s.blocks.chunks) != s.blocks.used.Len() {
 		t.Errorf("held: got %d bytes, counted %d, want at most %d", held, s.blocks.bytes, cacheBytes)
 	}
-	if s.blocks.get(39) == nil || s.blocks.get(0) != nil {
-		t.Error("kept: want the chunks that were used last")
+	oldest := s.blocks.used.Back().Value.(cached).chunk
+	for _, chunk := range []int{oldest, 0} { // used again, and read anew in place of the next oldest
+		if _, err := s.Weights(t.Context(), chunk); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for chunk, want := range map[int]bool{39: true, 0: true, oldest: true, oldest + 1: false, 1: false} {
+		if got := s.blocks.get(chunk) != nil; got != want {
+			t.Errorf("chunk %d: got kept %v, want %v: those that were used last", chunk, got, want)
+		}
 	}
 }
 
