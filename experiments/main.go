@@ -26,6 +26,7 @@ func all() []lab.Experiment {
 	return []lab.Experiment{
 		brand(fullBrand()),
 		shade(fullShade()),
+		caches(fullCaches()),
 		learn(fullLearn()),
 		nopfs(fullNopfs()),
 	}

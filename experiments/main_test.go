@@ -24,7 +24,7 @@ func settle(t *testing.T, e lab.Experiment) *lab.Report {
 	}
 	counted := 0
 	for _, v := range r.Verdicts {
-		if v.Time {
+		if v.Measured {
 			continue
 		}
 		counted++
@@ -94,4 +94,11 @@ func TestLearn(t *testing.T) {
 
 func TestNopfs(t *testing.T) {
 	settle(t, nopfs(nopfsSize{chunks: 64, each: 32, shape: near(), window: 8, think: 2 * time.Millisecond}))
+}
+
+func TestCaches(t *testing.T) {
+	settle(t, caches(cachesSize{
+		items: 1024, each: 8, window: 16, epochs: 6, caches: []float64{.35, .65},
+		chunks: 64, chunkSamples: 32, pathWindow: 8, shape: near(), jobs: []int{1, 2, 4}, apart: time.Millisecond, think: 2 * time.Millisecond,
+	}))
 }

@@ -39,7 +39,7 @@ func nopfs(z nopfsSize) lab.Experiment {
 			{Name: "prefetch", What: "the product"},
 		},
 		Pass: []lab.Mark{
-			{Name: "p99", Want: "p99 batch time with prefetch at most 1/5 of that without, `window` and `slot`", Time: true},
+			{Name: "p99", Want: "p99 batch time with prefetch at most 1/5 of that without, `window` and `slot`", Measured: true},
 			{Name: "once", Want: "0 samples twice, 0 missing, in every arm"},
 			{Name: "ahead", Want: "nothing is fetched ahead without prefetch, most chunks are with it"},
 		},

@@ -30,7 +30,9 @@ type Arm struct{ Name, What string }
 type Mark struct {
 	Name string // by which Judge knows it
 	Want string // in words, with the figure
-	Time bool   // it depends on how fast the machine is: never asserted by a test
+	// Measured says that it depends on how fast the machine is, or on the size of the experiment: the short form does not
+	// hold it.
+	Measured bool
 }
 
 // Verdict is what became of a mark.
