@@ -82,6 +82,7 @@ type warming struct {
 	source  *Source
 	until   time.Time
 	room    int64 // bytes of memory left
+	passing int64 // bytes of memory for chunks on their way to disk
 	running sync.WaitGroup
 
 	mu   sync.Mutex // guards what follows
@@ -104,7 +105,7 @@ func (w *warming) begin(ctx context.Context, chunk int) bool {
 	if s.path.gate.waitAhead(wait) != nil {
 		return false
 	}
-	if cost <= w.room && w.bring(ctx, chunk, false) {
+	if cost <= w.room && w.bring(ctx, chunk, true) {
 		w.room -= cost
 		return true
 	}
@@ -117,19 +118,25 @@ func (w *warming) begin(ctx context.Context, chunk int) bool {
 	return false
 }
 
-// toDisk starts to bring a chunk to disk. Those on their way there leave room in memory when they have arrived.
+// toDisk starts to bring a chunk to disk. Those on their way there leave room in memory when they have arrived, and take none of what
+// readers come for: that may not be on disk yet.
 func (w *warming) toDisk(ctx context.Context, chunk int) bool {
-	if w.bring(ctx, chunk, true) {
+	total, cost := w.source.path.budget.Total(), w.source.Cost(chunk)
+	if w.passing += cost; w.passing > total-ahead(total) {
+		w.running.Wait()
+		w.passing = cost
+	}
+	if w.bring(ctx, chunk, false) {
 		return true
 	}
 	w.running.Wait()
-	return w.bring(ctx, chunk, true)
+	return w.bring(ctx, chunk, false)
 }
 
-// bring starts a read of a chunk, for which the caller has taken a place, and reports whether there was room for it. One
-// that goes to disk is in memory only until it is written.
-func (w *warming) bring(ctx context.Context, chunk int, toDisk bool) bool {
-	f := &fetch{source: w.source, ahead: true, toDisk: toDisk}
+// bring starts a read of a chunk, for which the caller has taken a place, and reports whether there was room for it. It is
+// written to disk where there is one: also a chunk that stays in memory, for it may have to leave before its reader comes.
+func (w *warming) bring(ctx context.Context, chunk int, stays bool) bool {
+	f := &fetch{source: w.source, ahead: true, toDisk: w.source.onDisk}
 	f.want([]int{chunk})
 	wait, err := w.source.path.cache.Start(ctx, f.request())
 	if errors.Is(err, chunkcache.ErrNoRoom) {
@@ -139,7 +146,7 @@ func (w *warming) bring(ctx context.Context, chunk int, toDisk bool) bool {
 		if err == nil {
 			var l *chunkcache.Leases[key]
 			if l, err = wait(); err == nil {
-				if toDisk && !w.source.write(chunk, l.Bytes(0)) {
+				if f.toDisk && !w.source.write(chunk, l.Bytes(0)) && !stays {
 					w.noRoom()
 				}
 				l.Close()

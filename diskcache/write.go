@@ -7,7 +7,7 @@ import (
 )
 
 // Write keeps a chunk, which its owner knows by ref, if there is room or room worth making. It returns once the chunk is
-// on the medium, and reports whether it is there; data must not change meanwhile.
+// on the medium, or somebody else is at it, and reports whether it was not refused; data must not change meanwhile.
 func (c *Cache) Write(key Key, ref uint64, data []byte) bool {
 	if int64(len(data)) != key.Length || crc32.Checksum(data, castagnoli()) != key.CRC32C {
 		return false
@@ -41,7 +41,7 @@ func (c *Cache) claim(n name) (temp string, probe, there, ok bool) {
 		return "", false, true, false
 	}
 	if c.busy[n] {
-		return "", false, false, false
+		return "", false, true, false
 	}
 	if probe, ok = c.writes.enter(time.Now()); !ok {
 		c.stats.Skipped++
