@@ -28,6 +28,9 @@ func (r *Readers) Needs(now time.Time) []Need {
 	}
 	needs := make([]Need, 0, n)
 	for _, x := range r.readers {
+		if x.announced {
+			continue // whoever announced it brings what it needs
+		}
 		rate := x.demand.rate()
 		for _, u := range x.queue {
 			needs = append(needs, Need{

@@ -170,6 +170,9 @@ func TestAnnouncedReaderIsWaitedFor(t *testing.T) {
 	if len(r.readers) != 1 || !r.Expected(d, 3) || r.Expected(d, 53) {
 		t.Fatalf("got %d readers, want one that stands at the beginning", len(r.readers))
 	}
+	if got := r.Needs(now); len(got) != 0 {
+		t.Errorf("got needs %v of a reader that has not come, want none", chunks(got))
+	}
 	v := r.read(d, at(p, 0, 0, 10), now)
 	if v.First() || len(r.readers) != 1 {
 		t.Errorf("got a new reader of %d, want the one announced", len(r.readers))
