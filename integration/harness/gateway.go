@@ -129,9 +129,23 @@ func (g *Gateway) MustGet(t testing.TB, path string, header ...string) Response 
 	return r
 }
 
+// Post sends a body to path of the gateway.
+func (g *Gateway) Post(t testing.TB, path string, body []byte) Response {
+	t.Helper()
+	r, err := send(t.Context(), http.MethodPost, g.URL+path, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
 // Do sends one request without a body and reads the answer to its end.
 func Do(ctx context.Context, method, url string, header ...string) (Response, error) {
-	req, err := http.NewRequestWithContext(ctx, method, url, nil)
+	return send(ctx, method, url, nil, header...)
+}
+
+func send(ctx context.Context, method, url string, body []byte, header ...string) (Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
 	if err != nil {
 		return Response{}, err
 	}
@@ -143,11 +157,11 @@ func Do(ctx context.Context, method, url string, header ...string) (Response, er
 		return Response{}, err
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
+	answer, err := io.ReadAll(resp.Body)
 	if err != nil {
 		return Response{}, fmt.Errorf("%s %s: %w", method, url, err)
 	}
-	return Response{Status: resp.StatusCode, Header: resp.Header, Body: body}, nil
+	return Response{Status: resp.StatusCode, Header: resp.Header, Body: answer}, nil
 }
 
 // Metric sums the samples of every metric whose name matches pattern and whose line

@@ -71,11 +71,32 @@ func openVersity(t testing.TB) *Store {
 	makeBucket(t, data)
 	key, secret := credentials()
 	address := FreeAddress(t)
+	server := startVersity(t, address, key, secret, data)
+	return s3Store("versitygw", address, key, secret, filepath.Join(data, Bucket), server)
+}
+
+func startVersity(t testing.TB, address, key, secret, data string, args ...string) *Process {
+	t.Helper()
 	server := Start(t, "versitygw", Installed(t, "versitygw"),
 		append(baseEnv(t), "ROOT_ACCESS_KEY="+key, "ROOT_SECRET_KEY="+secret),
-		"--port", address, "--quiet", "--health", "/health", "posix", data)
+		append(append([]string{"--port", address, "--quiet", "--health", "/health"}, args...), "posix", data)...)
 	server.Ready(t, Answers("http://"+address+"/health"))
-	return s3Store("versitygw", address, key, secret, filepath.Join(data, Bucket), server)
+	return server
+}
+
+// ReadOnly starts a second versitygw over the objects of one, which refuses every write.
+func (s *Store) ReadOnly(t testing.TB) *Store {
+	t.Helper()
+	if s.Name != "versitygw" {
+		t.Fatalf("start %s without writes: only versitygw can", s.Name)
+	}
+	value := func(i int) string {
+		_, v, _ := strings.Cut(s.Env[i], "=")
+		return v
+	}
+	key, secret, address := value(2), value(3), FreeAddress(t)
+	server := startVersity(t, address, key, secret, filepath.Dir(s.Path), "--readonly")
+	return s3Store(s.Name, address, key, secret, s.Path, server)
 }
 
 func s3Store(name, address, key, secret, path string, server *Process) *Store {
