@@ -3,6 +3,7 @@ package simulate
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -52,7 +53,7 @@ func limit(r Result) string {
 	}[b.Name]
 	line := fmt.Sprintf("With %s %s: %s = %s of the %s that an epoch takes.", describe(&r.Setting), what, b.Sum, Span(b.Time), Span(e.Time))
 	if float64(e.Time) > 1.25*float64(b.Time) {
-		line += " The rest is waiting that nothing overlaps: the ranks ask for one batch at a time."
+		line += " The rest is waiting that nothing overlaps: for what comes in bursts, or one after another."
 	}
 	return line
 }
@@ -71,30 +72,42 @@ func cacheAdvice(best Result, results []Result) []string {
 
 // policyAdvice compares the policies at the setting where they differ most.
 func policyAdvice(results []Result) []string {
-	var line string
-	most := 1.02
-	for _, a := range results {
-		for _, b := range results {
-			sa, sb := a.Setting, b.Setting
-			sb.Policy = sa.Policy
-			if sa != sb || a.Setting.Policy == b.Setting.Policy {
-				continue
+	var rows []Result
+	most := 0.
+	for i := range results {
+		key := results[i].Setting
+		var same []Result
+		for _, r := range results {
+			if key.Policy = r.Setting.Policy; r.Setting == key {
+				same = append(same, r)
 			}
-			x, y := a.Later(), b.Later()
-			if by := float64(y.StoreBytes) / float64(max(x.StoreBytes, 1)); x.StoreBytes > 0 && by > most {
-				most = by
-				line = fmt.Sprintf("Policy: %s reads %s of the store in an epoch where %s reads %s (cache %s); an epoch takes %s against %s.",
-					a.Setting.Policy, Bytes(x.StoreBytes), b.Setting.Policy, Bytes(y.StoreBytes), Size(sa.CacheSize), Span(x.Time), Span(y.Time))
-			}
+		}
+		slices.SortFunc(same, func(a, b Result) int { return int(a.Later().Time - b.Later().Time) })
+		fast, slow := same[0].Later(), same[len(same)-1].Later()
+		if by := float64(slow.Time) / float64(fast.Time); len(same) > 1 && by > most {
+			most, rows = by, same
 		}
 	}
 	switch {
-	case line != "":
-		return []string{line}
-	case len(distinct(results, func(s *Setting) int64 { return int64(slices.Index(Policies(), s.Policy)) })) > 1:
-		return []string{"Policy: they read the same; it makes no difference here."}
+	case len(rows) == 0:
+		return nil
+	case most < enough:
+		return []string{"Policy: it makes no difference here, an epoch takes the same with each."}
 	}
-	return nil
+	var parts []string
+	least := 0
+	for i := range rows {
+		e := rows[i].Later()
+		parts = append(parts, fmt.Sprintf("%s %s an epoch and %s of the store", rows[i].Setting.Policy, Span(e.Time), Bytes(e.StoreBytes)))
+		if e.StoreBytes < rows[least].Later().StoreBytes {
+			least = i
+		}
+	}
+	line := fmt.Sprintf("Policy: where they differ most, with a cache of %s, they take: %s.", Size(rows[0].Setting.CacheSize), strings.Join(parts, "; "))
+	if float64(rows[least].Later().Time) > enough*float64(rows[0].Later().Time) {
+		line += fmt.Sprintf(" What %s spares the store it spares all at once, while the ranks can go no faster: so it reads the least, but is not the fastest.", rows[least].Setting.Policy)
+	}
+	return []string{line}
 }
 
 // other compares the largest and the smallest of something, all else as in the best setting that has it.

@@ -22,7 +22,7 @@ type Epoch struct {
 	quarter time.Duration // when the last quarter of its batches began
 }
 
-// Rank is what one rank waited for bytes to be in memory. The way from there is not waiting.
+// Rank is how long one rank had nothing to compute on.
 type Rank struct {
 	Stall   time.Duration
 	Longest time.Duration

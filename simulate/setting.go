@@ -16,9 +16,10 @@ type Setting struct {
 	BatchSize uint64
 	Epochs    int
 
-	Ranks int
-	Rate  float64 // samples per second that all ranks together consume when they never wait
-	Skew  float64 // think time of the slowest rank, of the fastest one's; at least 1
+	Ranks     int
+	Rate      float64 // samples per second that all ranks together consume when they never wait
+	ReadAhead int     // batches that a rank asks for beyond the one that it computes on
+	Skew      float64 // think time of the slowest rank, of the fastest one's; at least 1
 
 	Gateways   int // each with its own memory, disk and fetchers, and an equal share of the ranks
 	CacheSize  int64
@@ -59,6 +60,7 @@ func (s *Setting) Check() error {
 	fault(s.Ranks > 0 && s.BatchSize > 0 && s.BatchSize < uint64(s.Ranks), "batches of %d samples for %d ranks: some would get none", s.BatchSize, s.Ranks)
 	fault(!(s.Rate > 0), "rate %v: want samples per second, above 0", s.Rate)
 	fault(!(s.Skew >= 1 && s.Skew <= 100), "skew %v: want the slowest rank's think time over the fastest one's, 1 to 100", s.Skew)
+	fault(s.ReadAhead < 0 || s.ReadAhead > 64, "%d batches asked for ahead: want 0 to 64", s.ReadAhead)
 	fault(s.Gateways < 1 || s.Gateways > s.Ranks, "%d gateways for %d ranks: want at least one, and a rank for each", s.Gateways, s.Ranks)
 	fault(s.CacheSize < 1<<20, "cache of %d bytes: want at least 1 MiB", s.CacheSize)
 	fault(!slices.Contains(Policies(), s.Policy), "unknown cache policy %q, want one of %s", s.Policy, strings.Join(Policies(), ", "))

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// listOf is a flag that holds several values with commas between them.
+func listOf[T any](f *flags, p *[]T, name string, def []T, parse func(string) (T, error), format func(T) string, usage string) {
+	*p = def
+	all := func(s string) ([]T, error) {
+		var list []T
+		for part := range strings.SplitSeq(s, ",") {
+			x, err := parse(strings.TrimSpace(part))
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, x)
+		}
+		return list, nil
+	}
+	text := func(list []T) string {
+		parts := make([]string, len(list))
+		for i, x := range list {
+			parts[i] = format(x)
+		}
+		return strings.Join(parts, ",")
+	}
+	f.set.Var(&value[[]T]{f, p, name, "list", all, text}, name, usage)
+}
+
+// sizes is a list of numbers of bytes: 16GiB,32GiB.
+func (f *flags) sizes(p *[]int64, name string, def []int64, usage string) {
+	listOf(f, p, name, def, parseSize, formatSize, usage)
+}
+
+// numbers is a list of small counts.
+func (f *flags) numbers(p *[]int, name string, def []int, usage string) {
+	listOf(f, p, name, def, func(s string) (int, error) {
+		n, err := strconv.ParseUint(s, 10, 20)
+		if err != nil {
+			return 0, errors.New("want whole numbers with commas between them")
+		}
+		return int(n), nil
+	}, strconv.Itoa, usage)
+}
+
+// words is a list of some of a few words.
+func (f *flags) words(p *[]string, name string, def []string, usage string, words ...string) {
+	listOf(f, p, name, def, func(s string) (string, error) {
+		if !slices.Contains(words, s) {
+			return "", fmt.Errorf("%q: want some of %s", s, strings.Join(words, ", "))
+		}
+		return s, nil
+	}, func(s string) string { return s }, usage+": "+strings.Join(words, ", "))
+}
+
+// bandwidth is a number of bytes a second: 2GB/s, 500MB/s.
+func (f *flags) bandwidth(p *float64, name string, def float64, usage string) {
+	*p = def
+	parse := func(s string) (float64, error) {
+		n, err := parseSize(strings.TrimSuffix(s, "/s"))
+		if err != nil {
+			return 0, errors.New("want bytes a second, such as 2GB/s")
+		}
+		return float64(n), nil
+	}
+	f.set.Var(&value[float64]{f, p, name, "rate", parse, func(x float64) string {
+		if x == 0 {
+			return ""
+		}
+		return formatDecimal(x) + "/s"
+	}}, name, usage)
+}
+
+// formatDecimal prints bytes in powers of ten so that parseSize gives them back exactly.
+func formatDecimal(x float64) string {
+	units := []string{"B", "kB", "MB", "GB", "TB"}
+	i := 0
+	for i < len(units)-1 && math.Mod(x, 1000) == 0 {
+		x, i = x/1000, i+1
+	}
+	return strconv.FormatFloat(x, 'f', -1, 64) + units[i]
+}
+
+// rate is a number of things a second: 3000/s. It has no default.
+func (f *flags) rate(p *float64, name, usage string) {
+	parse := func(s string) (float64, error) {
+		x, err := strconv.ParseFloat(strings.TrimSuffix(s, "/s"), 64)
+		if err != nil || !(x > 0) || math.IsInf(x, 0) {
+			return 0, errors.New("want a rate such as 3000/s")
+		}
+		return x, nil
+	}
+	f.set.Var(&value[float64]{f, p, name, "rate", parse, func(x float64) string {
+		if x == 0 {
+			return ""
+		}
+		return strconv.FormatFloat(x, 'g', -1, 64) + "/s"
+	}}, name, usage)
+}
+
+// factor is a number from 1.
+func (f *flags) factor(p *float64, name string, def float64, usage string) {
+	*p = def
+	parse := func(s string) (float64, error) {
+		x, err := strconv.ParseFloat(s, 64)
+		if err != nil || !(x >= 1 && x <= 1e6) {
+			return 0, errors.New("want a number from 1")
+		}
+		return x, nil
+	}
+	f.set.Var(&value[float64]{f, p, name, "factor", parse, func(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }}, name, usage)
+}
+
+// whole is a number that may be written with an exponent: 1e9.
+func (f *flags) whole(p *uint64, name string, def uint64, usage string) {
+	*p = def
+	parse := func(s string) (uint64, error) {
+		if n, err := strconv.ParseUint(s, 10, 64); err == nil {
+			return n, nil
+		}
+		x, err := strconv.ParseFloat(s, 64)
+		if err != nil || x < 0 || x > 1<<53 || x != math.Trunc(x) {
+			return 0, errors.New("want a whole number, such as 50000 or 1e9")
+		}
+		return uint64(x), nil
+	}
+	f.set.Var(&value[uint64]{f, p, name, "n", parse, func(n uint64) string { return strconv.FormatUint(n, 10) }}, name, usage)
+}
