@@ -102,3 +102,10 @@ func TestCaches(t *testing.T) {
 		chunks: 64, chunkSamples: 32, pathWindow: 8, shape: near(), jobs: []int{1, 2, 4}, apart: time.Millisecond, think: 2 * time.Millisecond,
 	}))
 }
+
+func TestDiesel(t *testing.T) {
+	settle(t, diesel(dieselSize{
+		chunks: 64, each: 32, shape: near(), sizes: []int{4, 16}, files: 256, look: 20 * time.Millisecond,
+		pictures: made(4096, 1024), pictureChunk: 32, windows: []float64{.1, .25}, slots: []float64{.1}, sliding: .1, epochs: 1, seeds: 1,
+	}))
+}
