@@ -269,4 +269,57 @@ PLANTS = [
         ["./importance"],
         [("importance/kept.go", "if i := bytes.Index(", "if i := -bytes.Index(")],
     ),
+    (
+        "diskcache does not compare the checksum of what it reads",
+        ["./diskcache"],
+        [("diskcache/cache.go", "if crc32.Checksum(dst, castagnoli()) != key.CRC32C {", "if crc32.Checksum(dst, castagnoli()) != crc32.Checksum(dst, castagnoli()) {")],
+    ),
+    (
+        "diskcache does not compare the footer's key",
+        ["./diskcache"],
+        [("diskcache/cache.go", "err != nil || got != key {", "err != nil || got.Length != key.Length {")],
+    ),
+    (
+        "diskcache keeps what a kill left half written",
+        ["./diskcache"],
+        [("diskcache/scan.go", "_ = c.disk.remove(path.Join(chunkDir, sub, d.Name()))", "")],
+    ),
+    (
+        "diskcache gives a file its name before it is whole",
+        ["integration:TestKillsLeaveNoTornByte"],
+        [
+            ("diskcache/write.go", "c.disk.write(temp, data,", "c.disk.write(n.file(), data,"),
+            ("diskcache/write.go", "err = c.disk.rename(temp, n.file()); err != nil {", "err != nil {"),
+        ],
+    ),
+    (
+        "diskcache writes over what is needed as soon",
+        ["./diskcache", "./datapath"],
+        [("diskcache/admit.go", "(there == Never || there/2 >= coming)", "(there == Never || there >= 0)")],
+    ),
+    (
+        "diskcache keeps the room of a write that failed",
+        ["./diskcache"],
+        [("diskcache/write.go", "\t\tc.bytes -= e.size\n", "")],
+    ),
+    (
+        "diskcache goes on writing to a full disk",
+        ["./diskcache"],
+        [("diskcache/cache.go", "breaker{most: 1}", "breaker{most: 1000}")],
+    ),
+    (
+        "diskcache takes any marked directory",
+        ["./diskcache"],
+        [("diskcache/marker.go", "if len(m.Datasets) > 0 && !common {", "if len(m.Datasets) > 1000 && !common {")],
+    ),
+    (
+        "datapath serves one place's claims from disk to readers of another",
+        ["./datapath"],
+        [("datapath/disk.go", "if !s.path.cfg.CheckSHA {\n\t\ts.origin", "if false {\n\t\ts.origin")],
+    ),
+    (
+        "datapath counts a chunk that is in memory for its next use as needed at once",
+        ["./datapath"],
+        [("datapath/disk.go", "p.readers.Distance(s, chunk, s.resident(chunk))", "p.readers.Distance(s, chunk, false)")],
+    ),
 ]
