@@ -28,18 +28,18 @@ type rates struct {
 	stream float64 // bytes per second
 }
 
-// note adds one read: the time to its first bytes, and that of the others.
+// note adds one read: the time to its first bytes, how many others there were, and how long those took.
 func (r *rates) note(first time.Duration, bytes int64, rest time.Duration) {
 	if bytes < ratedBytes || rest <= 0 {
 		return
 	}
-	rate := float64(bytes) / rest.Seconds()
+	stream := float64(bytes) / rest.Seconds()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.reads++
 	weight := max(1/float64(r.reads), 1./32)
 	r.first += (first.Seconds() - r.first) * weight
-	r.stream += (rate - r.stream) * weight
+	r.stream += (stream - r.stream) * weight
 }
 
 // cost returns what one more store read costs, in bytes of transfer.
@@ -65,7 +65,12 @@ func (r *rates) timed(ctx context.Context, n int, fn func(context.Context) error
 		report(filled)
 	}))
 	if err == nil && !first.IsZero() {
-		r.note(first.Sub(begin), int64(n)-came, time.Since(first))
+		rest := time.Since(first)
+		others := int64(n) - came
+		if others > 0 { // the first report may tell of many bytes at once: they took their time too
+			first = first.Add(-time.Duration(float64(rest) * float64(came) / float64(others)))
+		}
+		r.note(max(first.Sub(begin), 0), others, rest)
 	}
 	return err
 }

@@ -164,6 +164,7 @@ func (s *Store) ReadRange(ctx context.Context, ref objstore.Ref, offset int64, d
 	}
 	defer end()
 	s.reads.Add(1)
+	objstore.Progress(ctx)(0) // the answer has begun
 	if err := s.next.ReadRange(ctx, ref, offset, dst...); err != nil {
 		return err
 	}

@@ -1,0 +1,81 @@
+package datapath
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace-data/millrace/internal/objstore/memstore"
+	"github.com/millrace-data/millrace/internal/objstore/shaped"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// What a read costs is what the store was found to need: the bytes that one stream brings in the time to the first of them.
+func TestReadCostIsMeasured(t *testing.T) {
+	d := newDataset(t, 60, same(200, 30_000), 10, 1<<20) // 20 chunks of 300 KB
+	for name, c := range map[string]struct {
+		shape shaped.Shape
+		want  int64
+	}{
+		"distant":  {shaped.Shape{FirstByte: 100 * time.Millisecond, Stream: 10e6, Total: 1e9}, 1_000_000},
+		"near":     {shaped.Shape{FirstByte: 5 * time.Millisecond, Stream: 50e6, Total: 1e9}, 250_000},
+		"very far": {shaped.Shape{FirstByte: 400 * time.Millisecond, Stream: 10e6, Total: 1e9}, 4_000_000},
+		"too good": {shaped.Shape{FirstByte: 100 * time.Microsecond, Stream: 10e6, Total: 1e9}, leastReadCost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newPath(t, Config{Budget: bud(16 << 20), NoPrefetch: true, PartSize: 1 << 20, Fetchers: 1})
+				s := p.Open(d.index, shaped.New(d.store, c.shape), "set/")
+				if got := p.rates.cost(); got != readCost {
+					t.Errorf("got a cost of %d before the store was read, want %d", got, readCost)
+				}
+				d.readEpoch(t, s, d.plan(t, shuffle.None, 0), 0, 10)
+				if got := p.rates.cost(); got < c.want*7/10 || got > c.want*13/10 {
+					t.Errorf("got a cost of %d bytes a read, want about %d", got, c.want)
+				}
+			})
+		})
+	}
+}
+
+// A job that begins in the middle of its epoch reads those chunks by their samples that it needs little of, and the others whole.
+func TestLittleOfAChunkIsReadBySamples(t *testing.T) {
+	d := newDataset(t, 61, same(320, 30_000), 160, 5<<20) // chunks of 4.9 MB of 160 samples
+	for first, ranged := range map[uint64]bool{0: false, 80: false, 154: true} {
+		d.store.Reset()
+		p := newPath(t, Config{Budget: bud(12 << 20), NoPrefetch: true})
+		s := p.Open(d.index, d.store, "set/")
+		s.cost = 1 << 40
+		plan := d.plan(t, shuffle.None, 0)
+		at := shuffle.Cursor{Plan: plan, Epoch: plan.Epoch(0), First: first, End: first + 2, BatchSize: 2}
+		body, err := s.Read(t.Context(), at, d.ranges(t, plan.Epoch(0).Append(nil, first, first+2)))
+		must(t, err)
+		body.Close()
+		if got := p.Stats().RangeReads > 0; got != ranged {
+			t.Errorf("position %d of 160: got its samples read by themselves: %v, want %v", first, got, ranged)
+		}
+	}
+}
+
+// What is not worth a read of the whole chunk is not fetched ahead either.
+func TestWhatIsReadBySamplesIsNotFetchedAhead(t *testing.T) {
+	d := newDataset(t, 61, same(320, 30_000), 160, 5<<20)
+	synctest.Test(t, func(t *testing.T) {
+		x := d.trialOf(t, 1, Config{})
+		x.source.cost = 1 << 40
+		plan := d.plan(t, shuffle.None, 0)
+		for first := uint64(154); first < 158; first += perChunk {
+			x.read(t, plan.Epoch(0), plan, first)
+			synctest.Wait()
+		}
+		x.stop()
+		for _, r := range d.store.Reads() {
+			if r.Length > 8*31_000 {
+				t.Errorf("got a read of %d bytes for a few samples", r.Length)
+			}
+		}
+		if got := d.store.Stats().Requests[memstore.Read]; got == 0 {
+			t.Error("got no reads, want those of the samples")
+		}
+	})
+}

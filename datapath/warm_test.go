@@ -1,0 +1,180 @@
+package datapath
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/internal/objstore/memstore"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// warmAll calls Warm until it is done or full, and returns how often, and how many chunks were brought.
+func (x *trial) warmAll(t *testing.T, p *shuffle.Plan, from uint64) (calls, chunks int, full bool) {
+	t.Helper()
+	for at := from; at < p.Samples() && !full; calls++ {
+		w, err := x.source.Warm(t.Context(), shuffle.Cursor{Plan: p, Epoch: p.Epoch(0), First: at, End: min(at+perChunk, p.Samples()), BatchSize: perChunk})
+		must(t, err)
+		if w.Next < at || w.Bytes != int64(w.Chunks)*x.index.Chunk(0).Length {
+			t.Fatalf("got %+v from position %d, want the chunks' bytes and a position not before it", w, at)
+		}
+		at, chunks, full = w.Next, chunks+w.Chunks, w.Full
+	}
+	return calls, chunks, full
+}
+
+// A warm epoch needs no store read, in any order; to warm it again costs nothing.
+func TestWarmEpochNeedsNoStore(t *testing.T) {
+	const chunks = 40
+	d := oneToAShard(t, chunks)
+	for _, name := range []string{shuffle.None, shuffle.Window, shuffle.Slot, shuffle.Full} {
+		synctest.Test(t, func(t *testing.T) {
+			d.store.SetFault(slow(100 * time.Millisecond))
+			defer d.store.SetFault(nil)
+			x := d.trialOf(t, 60, Config{Fetchers: 2})
+			plan := d.plan(t, name, 4)
+			calls, brought, full := x.warmAll(t, plan, 0) // two seconds' work
+			if calls < 2 || calls > 4 || brought != chunks || full {
+				t.Errorf("%s: got %d calls that brought %d chunks, full %v; want two or three, %d", name, calls, brought, full, chunks)
+			}
+			if _, again, _ := x.warmAll(t, plan, 0); again != 0 {
+				t.Errorf("%s: got %d chunks brought again, want none", name, again)
+			}
+			time.Sleep(5 * time.Minute) // until the job starts
+			x.epoch(t, plan, 0, 10*time.Millisecond)
+			if got := x.reads(); got != chunks {
+				t.Errorf("%s: got %d store reads, want %d, all of them before the epoch", name, got, chunks)
+			}
+			x.stop()
+		})
+	}
+}
+
+// Memory that is too small is filled as far as the horizon may reach, with what the epoch begins with, and not beyond.
+func TestWarmStopsWhenMemoryIsFull(t *testing.T) {
+	const chunks, room = 40, 20
+	d := oneToAShard(t, chunks)
+	synctest.Test(t, func(t *testing.T) {
+		x := d.trialOf(t, room, Config{})
+		plan := d.plan(t, shuffle.Window, 4)
+		_, brought, full := x.warmAll(t, plan, 0)
+		if !full || brought != room {
+			t.Errorf("got %d chunks, full %v, want %d and full", brought, full, room)
+		}
+		for span := range plan.Epoch(0).Spans(0) {
+			if span.From < room*perChunk != x.source.Resident(int(span.Chunk)) {
+				t.Errorf("chunk needed from position %d on: got resident %v", span.From, x.source.Resident(int(span.Chunk)))
+			}
+		}
+		// From the middle on there is nothing more to take, either.
+		if _, again, full := x.warmAll(t, plan, plan.Samples()/2); again != 0 || !full {
+			t.Errorf("got %d chunks more, full %v, want none and full", again, full)
+		}
+		x.stop()
+	})
+}
+
+// Warming takes nothing away from a reader, and waits for its reads.
+func TestWarmLeavesReadersAlone(t *testing.T) {
+	d := oneToAShard(t, 40)
+	synctest.Test(t, func(t *testing.T) {
+		x := d.trialOf(t, 20, Config{})
+		plan := d.plan(t, shuffle.None, 0)
+		for i := range uint64(4) {
+			x.read(t, plan.Epoch(0), plan, i*perChunk)
+			time.Sleep(50 * time.Millisecond)
+		}
+		other := x.path.Open(d.index, d.store, "set/")
+		at := shuffle.Cursor{Plan: plan, Epoch: plan.Epoch(0), First: 0, End: perChunk, BatchSize: perChunk}
+		w, err := other.Warm(t.Context(), at)
+		must(t, err)
+		for c := 3; c < 20; c++ {
+			if !x.source.Resident(c) {
+				t.Errorf("chunk %d of a reader at 3 went for what was warmed", c)
+			}
+		}
+		if !w.Full || w.Chunks > 3 {
+			t.Errorf("got %+v beside a reader who comes for all that fits, want full at once", w)
+		}
+		x.stop()
+	})
+}
+
+// Errors are the store's and the caller's; what came before stays.
+func TestWarmEndsWithTheFirstError(t *testing.T) {
+	d := oneToAShard(t, 40)
+	synctest.Test(t, func(t *testing.T) {
+		x := d.trialOf(t, 60, Config{Fetchers: 1})
+		plan := d.plan(t, shuffle.None, 0)
+		at := shuffle.Cursor{Plan: plan, Epoch: plan.Epoch(0), First: 0, End: perChunk, BatchSize: perChunk}
+		d.store.SetFault(func(call memstore.Call) memstore.Fault {
+			if call.Key >= "set/s00007.tar" {
+				return memstore.Fault{Err: objstore.ErrUnavailable}
+			}
+			return memstore.Fault{}
+		})
+		defer d.store.SetFault(nil)
+		if w, err := x.source.Warm(t.Context(), at); !errors.Is(err, objstore.ErrUnavailable) || w.Chunks != 7 || d.store.InFlight() != 0 {
+			t.Errorf("got %+v and %v, want 7 chunks and %v", w, err, objstore.ErrUnavailable)
+		}
+		d.store.SetFault(slow(time.Hour))
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(100*time.Millisecond, cancel)
+		begin := time.Now()
+		if _, err := x.source.Warm(ctx, at); !errors.Is(err, context.Canceled) || time.Since(begin) > time.Second {
+			t.Errorf("got %v after %v, want %v when its caller goes", err, time.Since(begin), context.Canceled)
+		}
+		if _, err := x.source.Warm(ctx, at); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v, want %v", err, context.Canceled)
+		}
+		x.stop()
+	})
+}
+
+// Whoever waits for a place for a read ahead gets one when it is free, after the requests, and none that nobody can use is lost.
+func TestGateGivesWarmReadsTheirTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &gate{limit: 1, idle: func() {}}
+		must(t, g.enter(t.Context()))
+		got := make(chan string, 3)
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			if g.waitAhead(ctx) != nil {
+				got <- "left"
+			}
+		}()
+		synctest.Wait()
+		go func() {
+			if g.waitAhead(t.Context()) == nil {
+				got <- "ahead"
+			}
+		}()
+		synctest.Wait()
+		go func() {
+			if g.enter(t.Context()) == nil {
+				got <- "request"
+			}
+		}()
+		synctest.Wait()
+		cancel()
+		for _, want := range []string{"left", "request", "ahead"} {
+			if name := <-got; name != want {
+				t.Errorf("got %s, want %s", name, want)
+			}
+			if want != "ahead" && want != "" {
+				if want == "left" {
+					g.leave() // the one that held the place
+				} else {
+					g.leave()
+				}
+			}
+		}
+		g.leaveAhead(false)
+		if g.demand != 0 || g.ahead != 0 || len(g.later) != 0 {
+			t.Errorf("got %d and %d places taken and %d waiting, want none", g.demand, g.ahead, len(g.later))
+		}
+	})
+}
