@@ -274,6 +274,32 @@ func TestWarmGoesOnToTheDisk(t *testing.T) {
 	}
 }
 
+// A chunk in memory is there for its next use: what matters to the disk is the one after.
+func TestChunkInMemoryIsReadAfterItsNextUse(t *testing.T) {
+	d := newDataset(t, 71, same(40, 3000), 10, 1<<20) // 4 chunks
+	plan := d.plan(t, shuffle.None, 0)
+	synctest.Test(t, func(t *testing.T) {
+		onDisk(t, t.TempDir(), 1<<20, Config{NoPrefetch: true, Budget: bud(4 << 20)}, func(p *Path) {
+			s := d.opened(p, "here")
+			if got := p.untilRead(s.ref(2)); got != diskcache.Never {
+				t.Errorf("nobody reads: got %v, want never", got)
+			}
+			at := shuffle.Cursor{Plan: plan, Epoch: plan.Epoch(0), End: 10, BatchSize: 10}
+			body, err := s.Read(t.Context(), at, d.ranges(t, []uint64{0, 1, 2}))
+			must(t, err)
+			body.Close()
+			if first, last := p.untilRead(s.ref(0)), p.untilRead(s.ref(3)); first <= last {
+				t.Errorf("chunk 0 in memory: got %v until it is read, want more than the %v of chunk 3", first, last)
+			}
+			synctest.Wait() // nobody writes it any more
+			p.cache.Reclaim(p.budget.Total(), true)
+			if first, second := p.untilRead(s.ref(0)), p.untilRead(s.ref(1)); first >= second {
+				t.Errorf("chunk 0 not in memory: got %v until it is read, want less than the %v of chunk 1", first, second)
+			}
+		})
+	})
+}
+
 // What nobody reads any more makes room for what somebody reads.
 func TestDiskFollowsTheReaders(t *testing.T) {
 	old, new := newDataset(t, 68, same(200, 3000), 40, 64<<10), newDataset(t, 69, same(200, 3000), 40, 64<<10)
