@@ -28,6 +28,7 @@ func all() []lab.Experiment {
 		shade(fullShade()),
 		caches(fullCaches()),
 		learn(fullLearn()),
+		lobster(fullLobster()),
 		diesel(fullDiesel()),
 		nopfs(fullNopfs()),
 	}

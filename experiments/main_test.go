@@ -109,3 +109,10 @@ func TestDiesel(t *testing.T) {
 		pictures: made(4096, 1024), pictureChunk: 32, windows: []float64{.1, .25}, slots: []float64{.1}, sliding: .1, epochs: 1, seeds: 1,
 	}))
 }
+
+func TestLobster(t *testing.T) {
+	settle(t, lobster(lobsterSize{
+		chunks: 96, each: 16, shape: near(), ranks: 4, fetchers: 8, window: 8, batch: 64, steps: 8, warm: 4,
+		think: time.Millisecond, skews: []float64{.8}, rounds: 1,
+	}))
+}

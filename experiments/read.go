@@ -128,8 +128,8 @@ func (g *gateway) batch(ctx context.Context, plan *shuffle.Plan, epoch *shuffle.
 		return err
 	}
 	at := shuffle.Cursor{
-		Plan: plan, Epoch: epoch, First: m * batchSize, End: min((m+1)*batchSize, plan.Samples()),
-		BatchSize: batchSize, Rank: j.rank, WorldSize: j.of,
+		Plan: plan, Epoch: epoch, First: m * b.BatchSize, End: min((m+1)*b.BatchSize, plan.Samples()),
+		BatchSize: b.BatchSize, Rank: j.rank, WorldSize: j.of,
 	}
 	body, err := g.source.Read(ctx, at, chunks)
 	if err != nil {
@@ -212,4 +212,9 @@ func quantile(d []time.Duration, q float64) time.Duration {
 	}
 	d = slices.Sorted(slices.Values(d))
 	return d[min(int(q*float64(len(d))), len(d)-1)]
+}
+
+func median(x []float64) float64 {
+	x = slices.Sorted(slices.Values(x))
+	return (x[(len(x)-1)/2] + x[len(x)/2]) / 2
 }
