@@ -1,4 +1,4 @@
-// Package datapath brings the bytes of a batch: memory, then the store.
+// Package datapath brings the bytes of a batch: memory, then the disk if there is one, then the store.
 //
 // A batch is read in one call, and memory is taken in one step, never piece by piece
 // while holding what others need. A request takes one of two ways, which never
@@ -13,6 +13,9 @@
 //
 // Every byte is checked before it leaves: a chunk as a whole when it arrives, a sample
 // read by itself by its own CRC.
+//
+// Chunks that come from the store are offered to the disk, and written there beside all this; a disk that fails, is full or
+// is slower than the store changes nothing but who answers.
 //
 // Run fetches ahead of the readers: it follows the order from where each stands,
 // across the end of the epoch, as far as the memory allows, and only while no request waits. A chunk that could not be
