@@ -28,9 +28,11 @@ import (
 //	                   │ Table                │
 //	                   v                      v
 //	            datapath.Tables ────> datapath.Path <── Run: fetches ahead, while anybody reads
-//	                                    │         │
-//	                                    v         v
-//	                        budget.Budget      objstore.Store     a directory, or s3backend
+//	                                    │    │    │
+//	                                    v    │    v
+//	                        budget.Budget    │  objstore.Store    a directory, or s3backend
+//	                                         v
+//	                                  diskcache.Cache             where there is one
 //
 // The budget is one for the process: indexes, tables, chunks, transfers and bodies reserve
 // from it. All that runs is joined by one errgroup. It ends in this order: not ready, no new

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 
+	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/datapath"
 	"github.com/millrace-data/millrace/diskcache"
 	"github.com/millrace-data/millrace/gateway"
@@ -58,6 +59,18 @@ func (s *server) openDisk() (*diskcache.Cache, error) {
 	t := disk.Stats()
 	s.log.Info().Str("dir", c.diskDir).Int64("chunks", t.Chunks).Int64("bytes", t.Bytes).Uint64("strays", t.Strays).Msg("disk cache opened")
 	return disk, nil
+}
+
+// diskList returns what the list of the files on disk may take in memory.
+func (s *server) diskList(indexes []*chunkindex.Index) int64 {
+	if s.cfg.diskDir == "" {
+		return 0
+	}
+	chunks := s.path.Stats().Disk.Chunks
+	for _, x := range indexes {
+		chunks += int64(x.Chunks())
+	}
+	return min(chunks, diskcache.MostChunks(s.cfg.diskSize)) * diskcache.EntryCost
 }
 
 // diskStats names the counters of the disk tier.

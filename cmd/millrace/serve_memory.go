@@ -40,7 +40,7 @@ func needs(x *chunkindex.Index) need {
 }
 
 // fits refuses a budget that could never serve the datasets and warns of those that will be read more than once an
-// epoch. It reserves what the indexes hold for as long as the process lives.
+// epoch. It reserves what the indexes and the list of the files on disk hold for as long as the process lives.
 func (s *server) fits(b *budget.Budget, all []opened) error {
 	var resident int64
 	var hungry need // the one that takes most while it is read
@@ -58,6 +58,7 @@ func (s *server) fits(b *budget.Budget, all []opened) error {
 			hungry, name = n, d.loc.name
 		}
 	}
+	resident += s.diskList(indexes)
 	least, plans := leastBudget(resident+hungry.serving(chunks), indexes)
 	r, ok := b.TryReserve(resident)
 	if !ok || least > b.Total() {
