@@ -21,13 +21,14 @@ type pictures struct {
 // model is a classifier and the rate it begins with.
 type model struct {
 	name   string
+	short  string
 	hidden int
 	rate   float64
 }
 
 // models are fixed for all experiments that learn.
 func models() []model {
-	return []model{{"softmax regression", 0, .02}, {"64 hidden units, batch normalisation", 64, .1}}
+	return []model{{"softmax regression", "softmax", 0, .02}, {"64 hidden units, batch normalisation", "network", 64, .1}}
 }
 
 const modelsText = "softmax regression (rate .02) and a network with one hidden layer of 64 units and batch normalisation (rate .1); stochastic gradient descent with momentum .9"
@@ -227,7 +228,7 @@ func (z learnSize) run(ctx context.Context, r *lab.Report) error {
 			if err != nil {
 				return err
 			}
-			f.Names = append(f.Names, set.name+shortName(m))
+			f.Names = append(f.Names, set.name+", "+m.short)
 			for i, l := range means {
 				points := (l.accuracy - means[0].accuracy) * 100
 				t.Row(set.name, m.name, arms[i].Name, l.epochs, l.bytes, fmt.Sprintf("%.4f", l.accuracy), fmt.Sprintf("%+.2f", points))
@@ -244,13 +245,6 @@ func (z learnSize) run(ctx context.Context, r *lab.Report) error {
 	r.Judge("accuracy", worst >= -1, fmt.Sprintf("%+.2f points at the worst", worst), "the hardest samples come most often, and a model that cannot fit them learns the others less well")
 	r.Judge("bytes", saves, "see the table", "see the table")
 	return nil
-}
-
-func shortName(m model) string {
-	if m.hidden == 0 {
-		return ", softmax"
-	}
-	return ", network"
 }
 
 // arms returns the means over all seeds, arm by arm.

@@ -91,7 +91,7 @@ func (z dieselSize) study(ctx context.Context, r *lab.Report) error {
 	head := []string{"order", "chunks mixed", "variance"}
 	for _, m := range models() {
 		for _, s := range schedules() {
-			head = append(head, m.name+", "+s.name+" rate")
+			head = append(head, m.short+", "+s.name+" rate")
 		}
 	}
 	t := r.Table(fmt.Sprintf("Accuracy after %d epochs of %s sorted by class, in %d chunks of %d; means of %d seeds.", z.epochs, z.pictures.name, chunks, z.pictureChunk, z.seeds), head...)
@@ -150,6 +150,7 @@ func (z dieselSize) conclude(r *lab.Report, orders []ordering, accuracy [][]floa
 	t := r.Table("From which window on, of those tried, the loss against `full` stays under a point.", "model and rate", "share of the chunks")
 	f := &lab.Figure{Name: "accuracy", Title: "Loss against full on data sorted by class", X: "window, share of the chunks", Y: "points", LogX: true}
 	loss, sliding, corgi := true, true, true
+	corgis := make([]float64, len(schedules()))
 	for c, column := range columns {
 		from := "none of them"
 		var xs, ys []float64
@@ -165,6 +166,7 @@ func (z dieselSize) conclude(r *lab.Report, orders []ordering, accuracy [][]floa
 			}
 			if o.memory == .1 && c < len(schedules()) { // softmax regression
 				corgi = corgi && lost < 1
+				corgis[c] = lost
 			}
 			if o.memory == z.sliding {
 				sliding = sliding && accuracy[i][c]-accuracy[len(orders)-2][c] >= .03
@@ -181,6 +183,6 @@ func (z dieselSize) conclude(r *lab.Report, orders []ordering, accuracy [][]floa
 	}
 	r.Add(f)
 	r.Judge("loss", loss, "see the table", "a window of a quarter still holds too few classes at a time for that model and rate")
-	r.Judge("corgi", corgi, "see the table", "see the table")
+	r.Judge("corgi", corgi, fmt.Sprintf("%.2g points at a constant rate, %.2g at a falling one", corgis[0], corgis[1]), "where the rate does not fall the model ends as its last windows left it, and those hold few classes; CorgiPile's authors let it fall")
 	r.Judge("sliding", sliding, "see the table", "see the table")
 }

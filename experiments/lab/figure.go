@@ -80,7 +80,7 @@ func (f *Figure) Draw(w io.Writer) error {
 		return fmt.Errorf("draw %s: %w", f.Name, err)
 	}
 	// The legend stands beside the data, never on it.
-	const width, height, legend = 17 * vg.Centimeter, 9 * vg.Centimeter, 4.5 * vg.Centimeter
+	const width, height, legend = 19 * vg.Centimeter, 9 * vg.Centimeter, 6 * vg.Centimeter
 	c := vgsvg.New(width, height)
 	page := draw.New(c)
 	side := p.Legend
