@@ -80,6 +80,12 @@ func (s *Setting) pace(i, n int) float64 {
 	return 1 + (s.Skew-1)*float64(i)/float64(n-1)
 }
 
+// Think returns how long a rank computes on so many samples: all ranks together consume Rate.
+func (s *Setting) Think(rank int, samples uint64) time.Duration {
+	_, speed := s.paces(s.Ranks)
+	return seconds(s.pace(rank, s.Ranks) * speed / s.Rate * float64(samples))
+}
+
 // Bytes writes a number of bytes for people, in powers of ten.
 func Bytes(n int64) string {
 	units := []string{"B", "kB", "MB", "GB", "TB", "PB", "EB"}

@@ -2,85 +2,53 @@ package simulate
 
 import "time"
 
-// line carries bytes at a rate that all transfers share evenly, none faster than its own bound: what a link does
-// to streams that are alike.
+// line carries bytes, piece by piece in turn, at a rate that all transfers share, none faster than its own bound: what a
+// link does to streams that are alike. Pieces take their places behind one another, so that transfers that begin
+// together do not end together.
 type line struct {
 	clock  *clock
 	total  float64 // bytes per second of all together; 0: no bound
 	stream float64 // of one; 0: no bound
+	pieces int64   // that a transfer is cut into at most; 0: linePieces
 
-	served  float64 // bytes that each transfer under way since the line was last idle would have got
-	since   time.Duration
-	active  pile[transfer]
-	planned uint64 // the wake-up that counts: the rate has changed since the others were set
+	free time.Duration // when it has sent what was asked so far
 }
 
-type transfer struct {
-	end  float64 // of served, when it is done
-	set  uint64
-	done func()
-}
-
-func (t transfer) before(o transfer) bool { return t.end < o.end || t.end == o.end && t.set < o.set }
+const (
+	pieceSize  = 256 << 10 // of a piece, where there are few
+	linePieces = 16
+)
 
 // send carries n bytes, then calls done.
 func (l *line) send(n int64, done func()) {
-	if l.rate(1) == 0 || n <= 0 {
+	if l.total == 0 && l.stream == 0 || n <= 0 {
 		l.clock.after(0, done)
 		return
 	}
-	l.advance()
-	l.clock.set++
-	l.active.push(transfer{l.served + float64(n), l.clock.set, done})
-	l.plan()
-}
-
-// rate is what each of n transfers gets; 0: as much as it likes.
-func (l *line) rate(n int) float64 {
-	switch share := l.total / float64(n); {
-	case l.total == 0:
-		return l.stream
-	case l.stream == 0:
-		return share
-	default:
-		return min(share, l.stream)
+	pieces := l.pieces
+	if pieces == 0 {
+		pieces = linePieces
 	}
-}
-
-// advance brings served up to now.
-func (l *line) advance() {
-	if n := len(l.active); n > 0 {
-		l.served += l.rate(n) * (l.clock.now - l.since).Seconds()
-	} else {
-		l.served = 0
-	}
-	l.since = l.clock.now
-}
-
-// plan sets the wake-up for the transfer that ends first.
-func (l *line) plan() {
-	l.planned++
-	if len(l.active) == 0 {
-		return
-	}
-	mine := l.planned
-	left := max(l.active[0].end-l.served, 0) / l.rate(len(l.active))
-	l.clock.after(seconds(left)+1, func() { // a nanosecond late rather than early: seconds rounds down
-		if mine == l.planned {
-			l.finish()
+	size := max(pieceSize, (n+pieces-1)/pieces)
+	var mine time.Duration // when this transfer's own bound lets the next piece end
+	var next func()
+	next = func() {
+		if n == 0 {
+			done()
+			return
 		}
-	})
-}
-
-// finish ends what is done.
-func (l *line) finish() {
-	l.advance()
-	var done []func()
-	for len(l.active) > 0 && l.active[0].end <= l.served {
-		done = append(done, l.active.pop().done)
+		piece := min(n, size)
+		n -= piece
+		until := l.clock.now
+		if l.stream > 0 {
+			mine = max(mine, l.clock.now) + seconds(float64(piece)/l.stream)
+			until = mine
+		}
+		if l.total > 0 {
+			l.free = max(l.free, l.clock.now) + seconds(float64(piece)/l.total)
+			until = max(until, l.free)
+		}
+		l.clock.after(until-l.clock.now, next)
 	}
-	l.plan()
-	for _, do := range done {
-		do()
-	}
+	next()
 }

@@ -10,13 +10,14 @@ import (
 
 // Bounds of what is followed sample by sample: beyond them chunk by chunk, and a full order in part.
 const (
-	mostSamples = 6 << 20 // of all epochs
-	mostBatches = 1 << 20 // of all epochs and ranks
-	coarseRanks = 4       // of a gateway
-	coarseSteps = 25_000  // of an epoch, about, where what is in use does not stay in memory
-	coarseAhead = 8       // chunks that one step goes on by, of the 16 that are fetched ahead
-	fullSamples = 1 << 20 // of an epoch
-	mostChunks  = 1 << 17 // of all epochs; of more, a part stands for all
+	mostSamples  = 6 << 20 // of all epochs
+	mostBatches  = 1 << 20 // of all epochs and ranks
+	coarsePieces = 2       // of a transfer
+	coarseRanks  = 4       // of a gateway
+	coarseSteps  = 25_000  // of an epoch, about, where what is in use does not stay in memory
+	coarseAhead  = 8       // chunks that one step goes on by, of the 16 that are fetched ahead
+	fullSamples  = 1 << 20 // of an epoch
+	mostChunks   = 1 << 17 // of all epochs; of more, a part stands for all
 )
 
 // run is one setting on its way.
@@ -61,9 +62,15 @@ func Run(ctx context.Context, d *Data, s Setting) (Result, error) {
 	}
 	r.choose()
 	store := &line{clock: r.clock, total: s.StoreRate, stream: s.StoreStream}
+	if r.coarse {
+		store.pieces = coarsePieces
+	}
 	for range s.Gateways {
 		g := newGateway(r.clock, r.set, r.data, store)
 		g.fits, g.coarse = fits, r.coarse
+		if r.coarse {
+			g.out.pieces = coarsePieces
+		}
 		r.gateways = append(r.gateways, g)
 	}
 	r.mean = float64(r.data.Bytes()) / float64(max(r.plan.Samples(), 1))
