@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,6 +24,8 @@ const (
 	diskSlack = 1.25
 	// diskProbe is how long it is passed over before it is tried again.
 	diskProbe = time.Second
+	// diskStall is how long a read may take before no other is begun, and how long one waits to begin.
+	diskStall = 2 * time.Second
 )
 
 // disk is the tier between memory and store. Its reads take no place in the store's gate.
@@ -98,22 +101,30 @@ func (f *fetch) fromDisk(ctx context.Context, fill *chunkcache.Fill[key]) bool {
 		return false
 	}
 	if !f.disk {
-		if d.gate.enter(ctx) != nil {
+		if d.enter(ctx) != nil {
 			return false
 		}
 		defer d.gate.leave()
 	}
-	k, begin := s.diskKey(chunk), time.Now()
-	if !d.cache.Read(ctx, k, fill.Bytes()) {
+	k, ended := s.diskKey(chunk), d.pace.begin(time.Now())
+	read := d.cache.Read(ctx, k, fill.Bytes())
+	ended(read, k.Length, time.Now())
+	if !read {
 		return false
 	}
-	d.pace.note(k.Length, begin, time.Now())
 	if s.path.cfg.CheckSHA && !s.intact(chunk, fill.Bytes(), k.CRC32C) {
 		d.cache.Reject(k)
 		return false
 	}
 	fill.Publish()
 	return true
+}
+
+// enter waits for a place for a read, but not for long: the store is there too.
+func (d *disk) enter(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, diskStall)
+	defer cancel()
+	return d.gate.enter(ctx)
 }
 
 // keep offers a chunk that came from the store to the disk. It never waits: what finds the queue full is offered again
@@ -187,25 +198,37 @@ type pace struct {
 	reads   int
 	perByte float64 // seconds
 	last    time.Time
+	open    []*time.Time // when the reads under way began
 }
 
-func (p *pace) note(bytes int64, begin, end time.Time) {
+// begin notes a read, until the function it returns is called.
+func (p *pace) begin(now time.Time) (ended func(ok bool, bytes int64, now time.Time)) {
+	begun := &now
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.last = end
-	if bytes < ratedBytes {
-		return
+	p.open = append(p.open, begun)
+	return func(ok bool, bytes int64, now time.Time) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.open = slices.DeleteFunc(p.open, func(t *time.Time) bool { return t == begun })
+		p.last = now
+		if !ok || bytes < ratedBytes {
+			return
+		}
+		p.reads++
+		p.perByte += (now.Sub(*begun).Seconds()/float64(bytes) - p.perByte) * max(1/float64(p.reads), 1./8)
 	}
-	p.reads++
-	p.perByte += (end.Sub(begin).Seconds()/float64(bytes) - p.perByte) * max(1/float64(p.reads), 1./8)
 }
 
 // slower reports whether the disk takes longer than the store for a chunk, as far as both are measured, and was
-// tried lately.
+// tried lately; or whether it does not answer at all.
 func (p *pace) slower(store *rates, bytes int64, now time.Time) bool {
 	wait, known := store.takes(bytes)
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if len(p.open) > 0 && now.Sub(*p.open[0]) >= diskStall {
+		return true
+	}
 	return known && p.reads >= ratedReads && now.Sub(p.last) < diskProbe &&
 		p.perByte*float64(bytes) > diskSlack*wait.Seconds()
 }

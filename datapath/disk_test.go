@@ -339,7 +339,7 @@ func TestSlowDiskIsPassedOver(t *testing.T) {
 	}
 	read := func(d time.Duration) {
 		for range 4 * ratedReads {
-			disk.note(n, now.Add(-d), now)
+			disk.begin(now.Add(-d))(true, n, now)
 		}
 	}
 	read(time.Second)
@@ -356,4 +356,53 @@ func TestSlowDiskIsPassedOver(t *testing.T) {
 	check("slower by half", true)
 	read(10 * time.Millisecond)
 	check("faster", false)
+	ended := disk.begin(now)
+	disk.begin(now)(false, n, now)
+	check("a read has begun", false)
+	now = now.Add(diskStall)
+	check("a read does not end", true)
+	now = now.Add(diskProbe)
+	check("it still does not", true)
+	ended(true, n, now.Add(-diskProbe))
+	check("it has ended a while ago", false)
+}
+
+// Reads of the disk wait for no read of the store, and not for long for each other.
+func TestDiskReadsTakeNoPlaceAtTheStore(t *testing.T) {
+	d := newDataset(t, 72, same(80, 3000), 10, 1<<20) // 8 chunks
+	plan := d.plan(t, shuffle.None, 0)
+	synctest.Test(t, func(t *testing.T) {
+		cfg := Config{NoPrefetch: true, Fetchers: 1, Budget: bud(4 << 20)}
+		onDisk(t, t.TempDir(), 1<<20, cfg, func(p *Path) {
+			s := d.opened(p, "here")
+			read := func(samples ...uint64) {
+				chunks := d.ranges(t, samples)
+				body, err := s.Read(t.Context(), shuffle.Cursor{Plan: plan, Epoch: plan.Epoch(0), End: 80, BatchSize: 80}, chunks)
+				must(t, err)
+				must(t, d.check(chunks, body))
+				body.Close()
+			}
+			read(0, 10)
+			synctest.Wait()
+			p.cache.Reclaim(p.budget.Total(), true)
+			defer d.store.SetFault(nil)
+			d.store.SetFault(func(memstore.Call) memstore.Fault { return memstore.Fault{Delay: time.Minute} })
+			var slow sync.WaitGroup
+			slow.Go(func() { read(20) })
+			synctest.Wait()
+			begin := time.Now()
+			read(0)
+			if got := time.Since(begin); got != 0 || p.Stats().Disk.Hits != 1 {
+				t.Errorf("got %d reads of the disk after %v, want one at once", p.Stats().Disk.Hits, got)
+			}
+			for range diskReads { // all places are taken by reads that do not end
+				must(t, p.disk.gate.enter(t.Context()))
+			}
+			read(10)
+			if got := time.Since(begin); got < diskStall || p.Stats().Disk.Hits != 1 {
+				t.Errorf("got %d reads of the disk after %v, want the store asked", p.Stats().Disk.Hits, got)
+			}
+			slow.Wait()
+		})
+	})
 }
