@@ -51,10 +51,10 @@ func (c *Cache) prepare() error {
 	}
 	// The files lie in directories that are always private; their parent is made so where it is ours.
 	_ = c.disk.root.Chmod(".", 0o700)
-	if err := c.disk.mkdir(chunkDir); err != nil {
+	if err := c.mark(known); err != nil {
 		return err
 	}
-	return c.mark(known)
+	return c.disk.mkdir(chunkDir)
 }
 
 // Check reports what would keep Open from opening the cache, apart from a process that uses it. It changes nothing.
@@ -132,7 +132,7 @@ func (c *Cache) empty() error {
 		return err
 	}
 	for _, n := range names {
-		if !slices.Contains([]string{lockFile, markerTemp, chunkDir, "lost+found"}, n) {
+		if !slices.Contains([]string{lockFile, markerTemp, "lost+found"}, n) {
 			return fmt.Errorf("it is no disk cache of this program and not empty (it holds %q): use an empty directory", n)
 		}
 	}
@@ -175,7 +175,16 @@ func (c *Cache) mark(before *marker) error {
 	if err := c.disk.write(markerTemp, append(text, '\n')); err != nil {
 		return err
 	}
-	return c.disk.rename(markerTemp, markerFile)
+	if err := c.disk.rename(markerTemp, markerFile); err != nil {
+		return err
+	}
+	// Once, so that no power cut leaves chunks without it: they would not be known as ours.
+	d, err := c.disk.root.Open(".")
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
 }
 
 // checkSpace refuses a size that the file system cannot hold: ever, or where nothing of it is taken yet, now.

@@ -29,6 +29,7 @@ func TestForeignDirectoriesAreRefused(t *testing.T) {
 		"killed before mark": {files: map[string]string{lockFile: "", markerTemp: "{"}},
 		"ours":               {files: map[string]string{markerFile: marked(1, fixtureDataset)}},
 		"ours, for nobody":   {files: map[string]string{markerFile: `{"format":"millrace disk cache","version":1}`}},
+		"somebody's chunks":  {files: map[string]string{"chunks": "x"}, want: []string{"not empty", "chunks"}},
 		"somebody's files":   {files: map[string]string{"thesis.tex": "x"}, want: []string{"not empty", "thesis.tex", "empty directory"}},
 		"another program's":  {files: map[string]string{markerFile: `{"format":"other","version":1}`}, want: []string{"not what this program writes"}},
 		"no JSON":            {files: map[string]string{markerFile: "x"}, want: []string{"not what this program writes"}},
