@@ -44,8 +44,9 @@ func floorPlan() map[string]room {
 			never:   []string{"net"},
 		},
 		"importance": {
-			ours:  []string{"internal/objstore", "shuffle"},
-			never: []string{"net"},
+			ours:    []string{"internal/objstore", "shuffle"},
+			outside: []string{"golang.org/x/sync"},
+			never:   []string{"net"},
 		},
 		"pack": {
 			ours:    []string{"chunkindex", "internal/objstore"},

@@ -4,7 +4,8 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/millrace-data/millrace/internal/objstore"
 )
@@ -57,6 +58,9 @@ func (g *gatherer) run(ctx context.Context) error {
 	q := g.request
 	prefix := g.log.epochPrefix(q.Plan, q.Epoch)
 	err := g.log.cfg.Reader.List(ctx, prefix, func(obj objstore.Object) error {
+		if strings.HasSuffix(obj.Key, "/") {
+			return nil // some tools that copy buckets leave empty objects in place of directories
+		}
 		n, err := parseName(strings.TrimPrefix(obj.Key, prefix))
 		if err != nil {
 			return fmt.Errorf("%s: %w", obj.Key, err)
@@ -140,32 +144,14 @@ func (g *gatherer) check(reports []*Report) error {
 
 // read fetches the group's reports, in the order of their keys.
 func (g *gatherer) read(ctx context.Context) ([]*Report, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
 	reports := make([]*Report, len(g.group))
-	work := make(chan int)
-	var wg sync.WaitGroup
-	for range min(readers, len(g.group)) {
-		wg.Go(func() {
-			for i := range work {
-				r, err := g.log.read(ctx, g.group[i], g.request.Plan, g.request.Epoch)
-				if err != nil {
-					cancel(err)
-				}
-				reports[i] = r
-			}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(readers)
+	for i, obj := range g.group {
+		group.Go(func() (err error) {
+			reports[i], err = g.log.read(ctx, obj, g.request.Plan, g.request.Epoch)
+			return err
 		})
 	}
-	for i := range g.group {
-		if ctx.Err() != nil {
-			break
-		}
-		work <- i
-	}
-	close(work)
-	wg.Wait()
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	return reports, nil
+	return reports, group.Wait()
 }

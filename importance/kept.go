@@ -11,8 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
-
-	"github.com/millrace-data/millrace/internal/objstore"
 )
 
 // The local log: a header, and one record for each report. The last two digits of the magic are the version.
@@ -32,6 +30,7 @@ type journal struct {
 	turn chan struct{} // holds one token while somebody uses what is below
 	file *os.File
 	size int64 // of the header and whole records
+	sent int64 // what lies before it the bucket has answered for, since the file was opened
 	max  int64
 	seen map[[sha256.Size]byte]bool // digests of the reports that are kept
 }
@@ -74,9 +73,9 @@ func (j *journal) load(dir, location string) error {
 	if _, err := j.file.ReadAt(head, 0); err != nil {
 		return err
 	}
-	j.size = keptHeader
+	j.size, j.sent = keptHeader, keptHeader
 	switch {
-	case len(head) < keptHeader && string(head) == string(want[:len(head)]): // new, or a kill came before any record
+	case info.Size() <= keptHeader && (string(head) == string(want[:len(head)]) || allZero(head)): // new, or a kill or a power loss came before any record
 		if _, err := j.file.WriteAt(want, 0); err != nil {
 			return err
 		}
@@ -88,7 +87,7 @@ func (j *journal) load(dir, location string) error {
 	case string(head) != string(want):
 		return fmt.Errorf("it belongs to another dataset than %s, or is damaged", location)
 	}
-	_, err = j.each(info.Size(), func(_ *Report, digest [sha256.Size]byte, end int64) error {
+	_, err = j.each(keptHeader, info.Size(), func(_ *Report, digest [sha256.Size]byte, end int64) error {
 		j.seen[digest], j.size = true, end
 		return nil
 	})
@@ -98,10 +97,12 @@ func (j *journal) load(dir, location string) error {
 	return j.file.Truncate(j.size)
 }
 
-// each calls visit for every whole record before size, passing over what is damaged, and returns how many
+func allZero(b []byte) bool { return len(bytes.TrimLeft(b, "\x00")) == 0 }
+
+// each calls visit for every whole record from one record's begin on, up to size, passing over what is damaged, and returns how many
 // bytes lie between whole records that are none.
-func (j *journal) each(size int64, visit func(r *Report, digest [sha256.Size]byte, end int64) error) (lost int64, err error) {
-	end := int64(keptHeader) // of the last whole record
+func (j *journal) each(from, size int64, visit func(r *Report, digest [sha256.Size]byte, end int64) error) (lost int64, err error) {
+	end := from // of the last whole record
 	for at := end; at < size; {
 		b, err := j.record(at, size)
 		if err != nil {
@@ -207,7 +208,7 @@ func (j *journal) clear() error {
 	if err := j.file.Truncate(keptHeader); err != nil {
 		return err
 	}
-	j.size = keptHeader
+	j.size, j.sent = keptHeader, keptHeader
 	clear(j.seen)
 	return j.file.Sync()
 }
@@ -227,61 +228,6 @@ func (l *Log) keep(ctx context.Context, r *Report, refused error) error {
 		return &ReadOnlyError{Err: errors.Join(refused, fmt.Errorf("local log: %w", err))}
 	}
 	return &ReadOnlyError{Kept: true, Err: refused}
-}
-
-// Kept returns how many reports wait in the local log.
-func (l *Log) Kept(ctx context.Context) (int, error) {
-	if l.kept == nil {
-		return 0, nil
-	}
-	if err := l.kept.lock(ctx); err != nil {
-		return 0, err
-	}
-	defer l.kept.unlock()
-	return len(l.kept.seen), nil
-}
-
-// Flushed is what became of the reports of a local log.
-type Flushed struct {
-	Sent      int   // or on record already
-	Conflicts int   // dropped: the bucket has other losses
-	Lost      int64 // bytes of records that were damaged on the disk
-}
-
-// Flush sends what the local log keeps, and empties it once the bucket has answered for every report. After an error all of it
-// stays, and is sent again next time: that is harmless, since a report that is on record is accepted.
-func (l *Log) Flush(ctx context.Context) (Flushed, error) {
-	var done Flushed
-	if l.kept == nil {
-		return done, nil
-	}
-	if err := l.kept.lock(ctx); err != nil {
-		return done, err
-	}
-	defer l.kept.unlock()
-	if l.kept.size == keptHeader {
-		return done, nil
-	}
-	lost, err := l.kept.each(l.kept.size, func(r *Report, _ [sha256.Size]byte, _ int64) error {
-		_, err := l.store(ctx, r)
-		if errors.Is(err, ErrConflict) || errors.Is(err, ErrInvalid) {
-			done.Conflicts++
-			return nil
-		}
-		if errors.Is(err, objstore.ErrDenied) || errors.Is(err, errNoWriter) {
-			return &ReadOnlyError{Kept: true, Err: err}
-		}
-		done.Sent++
-		return err
-	})
-	done.Lost = lost
-	if err == nil {
-		err = l.kept.clear()
-	}
-	if err != nil {
-		return done, fmt.Errorf("flush the local log: %w", err)
-	}
-	return done, nil
 }
 
 func syncDir(dir string) error {

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/millrace-data/millrace/internal/objstore"
@@ -25,8 +27,8 @@ func keepAll(t *testing.T, l *Log, reports ...Report) {
 
 func wantKept(t *testing.T, l *Log, want int) {
 	t.Helper()
-	if got, err := l.Kept(t.Context()); err != nil || got != want {
-		t.Errorf("kept: got %d, %v, want %d", got, err, want)
+	if got := len(l.kept.seen); got != want {
+		t.Errorf("kept: got %d, want %d", got, want)
 	}
 }
 
@@ -98,12 +100,76 @@ func TestFlushKeepsAllWhenTheStoreFails(t *testing.T) {
 		}
 		return memstore.Fault{}
 	})
-	if _, err := l.Flush(t.Context()); !errors.Is(err, objstore.ErrUnavailable) {
-		t.Errorf("got %v, want %v", err, objstore.ErrUnavailable)
+	if done, err := l.Flush(t.Context()); !errors.Is(err, objstore.ErrUnavailable) || done.Sent > len(reports)-1 {
+		t.Errorf("got %+v, %v, want %v", done, err, objstore.ErrUnavailable)
 	}
 	wantKept(t, l, len(reports))
 	if done, err := l.Flush(t.Context()); err != nil || done.Sent != len(reports) {
 		t.Errorf("again: got %+v, %v, want %d sent", done, err, len(reports))
+	}
+}
+
+// TestFlushGoesOnWhereItFailed has a local log so long that whoever waits for it gives up: each attempt must get further.
+func TestFlushGoesOnWhereItFailed(t *testing.T) {
+	store := memstore.New()
+	l := newLog(t, store, func(c *Config) { c.Dir = t.TempDir() })
+	denied(store, true)
+	const batches, size = 300, 1024
+	for b := range uint64(batches) {
+		r := Report{Plan: testPlan, Epoch: 3, Batch: b, First: b * size, Count: size}
+		for p := range uint64(size) {
+			r.Positions, r.Losses = append(r.Positions, r.First+p), append(r.Losses, 1)
+		}
+		keepAll(t, l, r)
+	}
+	tries := 0
+	for ; tries < batches; tries++ {
+		var mu sync.Mutex
+		left := 200 // requests until the store fails
+		store.SetFault(func(memstore.Call) memstore.Fault {
+			mu.Lock()
+			defer mu.Unlock()
+			if left--; left < 0 {
+				return memstore.Fault{Err: objstore.ErrUnavailable}
+			}
+			return memstore.Fault{}
+		})
+		done, err := l.Flush(t.Context())
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, objstore.ErrUnavailable) {
+			t.Fatalf("got %+v, %v, want %v", done, err, objstore.ErrUnavailable)
+		}
+		wantKept(t, l, batches)
+	}
+	if tries < 2 || tries > 10 || len(logged(store)) != batches {
+		t.Errorf("got %d reports after %d failures, want all %d, after a few", len(logged(store)), tries, batches)
+	}
+	wantKept(t, l, 0)
+}
+
+// TestFlushSendsSeveralAtATime looks at what the store has to do at one time, and that of two losses of a position the first one kept counts.
+func TestFlushSendsSeveralAtATime(t *testing.T) {
+	store := memstore.New()
+	l := newLog(t, store, func(c *Config) { c.Dir = t.TempDir() })
+	denied(store, true)
+	losses := epochLosses(43, 1)
+	for _, r := range epochReports(losses) {
+		second := r
+		second.Losses = slices.Clone(r.Losses)
+		second.Losses[0]++
+		keepAll(t, l, r, second)
+	}
+	denied(store, false)
+	want := len(epochReports(losses))
+	if done, err := l.Flush(t.Context()); err != nil || done != (Flushed{Sent: want, Conflicts: want}) {
+		t.Errorf("got %+v, %v, want %d sent and as many conflicts", done, err, want)
+	}
+	plain := memstore.New()
+	add(t, newLog(t, plain), epochReports(losses)...)
+	if got, want := freeze(t, l, request()).Digest, freeze(t, newLog(t, plain), request()).Digest; got != want {
+		t.Errorf("snapshot: got %s, want %s, that of the losses kept first", got, want)
 	}
 }
 
@@ -175,10 +241,7 @@ func reopened(t *testing.T, b []byte) (kept int, lost int64) {
 	}
 	l := newLog(t, store, func(c *Config) { c.Dir = dir })
 	defer l.Close()
-	kept, err := l.Kept(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	kept = len(l.kept.seen)
 	denied(store, true)
 	more := report(epochLosses(43, 9), 24, 32)
 	keepAll(t, l, more)
@@ -198,10 +261,7 @@ func loaded(t *testing.T, dir string, b []byte) int {
 	}
 	l := newLog(t, memstore.New(), func(c *Config) { c.Dir = dir })
 	defer l.Close()
-	kept, err := l.Kept(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	kept := len(l.kept.seen)
 	if info, err := l.kept.file.Stat(); err != nil || info.Size() != l.kept.size {
 		t.Errorf("file: got %d bytes, %v, want %d: what is torn is cut off", info.Size(), err, l.kept.size)
 	}
@@ -225,6 +285,9 @@ func TestTornTailIsCutOff(t *testing.T) {
 		if kept, lost := reopened(t, b[:n]); kept != want || lost != 0 {
 			t.Fatalf("first %d bytes: got %d reports and %d bytes lost, want %d and none", n, kept, lost, want)
 		}
+	}
+	if kept, lost := reopened(t, make([]byte, keptHeader)); kept != 0 || lost != 0 {
+		t.Errorf("zeros in place of the header: got %d reports and %d bytes lost, want a new log", kept, lost)
 	}
 	if kept, lost := reopened(t, append(b, make([]byte, 100)...)); kept != 3 || lost != 0 {
 		t.Errorf("zeros at the end: got %d reports and %d bytes lost, want 3 and none", kept, lost)

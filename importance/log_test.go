@@ -176,6 +176,21 @@ func TestWhatIsReadBackIsChecked(t *testing.T) {
 	}
 }
 
+// TestDirectoriesInTheBucketAreNoReports has the empty objects that some tools leave in place of directories when they copy a bucket.
+func TestDirectoriesInTheBucketAreNoReports(t *testing.T) {
+	store := memstore.New()
+	l := newLog(t, store)
+	add(t, l, epochReports(epochLosses(43, 1))...)
+	want := freeze(t, l, request())
+	prefix := l.epochPrefix(testPlan, 3)
+	store.Set(prefix, nil)
+	store.Set(prefix+"000000000000000000/", nil)
+	got, err := l.Freeze(t.Context(), request())
+	if err != nil || got.Digest != want.Digest || got.Reports != want.Reports {
+		t.Errorf("got %+v, %v, want %+v", got, err, want)
+	}
+}
+
 // TestHugeReportsAreNotRead has a bucket full of nothing under the names of reports.
 func TestHugeReportsAreNotRead(t *testing.T) {
 	store := memstore.New()

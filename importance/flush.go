@@ -1,0 +1,107 @@
+package importance
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/millrace-data/millrace/internal/objstore"
+)
+
+// Flushed is what became of the reports of a local log.
+type Flushed struct {
+	Sent      int   // or on record already
+	Conflicts int   // dropped: the bucket has other losses
+	Lost      int64 // bytes of records that were damaged on the disk
+}
+
+// How the local log is sent: so many bytes of it are in memory, and so many batches under way, at a time.
+const (
+	flushBytes = 1 << 20
+	writers    = 16
+)
+
+// Flush sends what the local log keeps, and empties it once the bucket has answered for every report. After an error all of it
+// stays; the next attempt goes on behind what the bucket has answered for. A restart forgets how far that was and sends all of it
+// again, which is harmless, since a report that is on record is accepted.
+func (l *Log) Flush(ctx context.Context) (Flushed, error) {
+	var done Flushed
+	if l.kept == nil {
+		return done, nil
+	}
+	if err := l.kept.lock(ctx); err != nil {
+		return done, err
+	}
+	defer l.kept.unlock()
+	if l.kept.size == keptHeader {
+		return done, nil
+	}
+	if err := l.flush(ctx, l.kept, &done); err != nil {
+		return done, fmt.Errorf("flush the local log: %w", err)
+	}
+	return done, nil
+}
+
+func (l *Log) flush(ctx context.Context, j *journal, done *Flushed) error {
+	var some []*Report // up to end
+	send := func(end int64) error {
+		err := l.sendAll(ctx, some, done)
+		if err == nil {
+			some, j.sent = some[:0], end
+		}
+		return err
+	}
+	lost, err := j.each(j.sent, j.size, func(r *Report, _ [sha256.Size]byte, end int64) error {
+		if some = append(some, r); end-j.sent < flushBytes {
+			return nil
+		}
+		return send(end)
+	})
+	done.Lost = lost
+	if err != nil {
+		return err
+	}
+	if err := send(j.size); err != nil {
+		return err
+	}
+	return j.clear()
+}
+
+// sendAll sends reports: those of one batch one after another, so that of two losses of a position the first one kept counts.
+func (l *Log) sendAll(ctx context.Context, reports []*Report, done *Flushed) error {
+	byBatch := map[string][]*Report{}
+	for _, r := range reports {
+		key := l.batchPrefix(r)
+		byBatch[key] = append(byBatch[key], r)
+	}
+	var mu sync.Mutex // guards done
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(writers)
+	for _, batch := range byBatch {
+		group.Go(func() error {
+			for _, r := range batch {
+				_, err := l.store(ctx, r)
+				refused := errors.Is(err, ErrConflict) || errors.Is(err, ErrInvalid)
+				switch {
+				case errors.Is(err, objstore.ErrDenied) || errors.Is(err, errNoWriter):
+					return &ReadOnlyError{Kept: true, Err: err}
+				case err != nil && !refused:
+					return err
+				}
+				mu.Lock()
+				if refused {
+					done.Conflicts++
+				} else {
+					done.Sent++
+				}
+				mu.Unlock()
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
