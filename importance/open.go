@@ -1,7 +1,6 @@
 package importance
 
 import (
-	"cmp"
 	"container/list"
 	"context"
 	"crypto/sha256"
@@ -14,6 +13,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/shuffle"
@@ -108,6 +109,9 @@ func openLocal(ctx context.Context, path string, want expected) (*Snapshot, erro
 // download copies an object to a new file, and gives it its name if it has one; else the file loses its name at
 // once, so that a kill leaves nothing behind.
 func (l *Log) download(ctx context.Context, obj objstore.Object, path string, want expected) (s *Snapshot, err error) {
+	if path != "" {
+		prune(filepath.Dir(path))
+	}
 	f, err := l.tempFile()
 	if err != nil {
 		return nil, err
@@ -129,33 +133,44 @@ func (l *Log) download(ctx context.Context, obj objstore.Object, path string, wa
 		os.Remove(f.Name())
 		return nil, err
 	}
-	if path != "" {
-		prune(filepath.Dir(path))
-	}
 	return s, nil
 }
 
-// copies is how many local copies of snapshots stay. A job that draws by importance makes one each epoch.
-const copies = 8
+// Local copies of snapshots. A job that draws by importance makes one each epoch.
+const (
+	copies     = 8 // so many stay
+	tempPrefix = "millrace-weights-"
+	abandoned  = 24 * time.Hour // so long nothing was written to a file that a kill has left
+)
 
-// prune removes the oldest local copies. Whoever reads one goes on reading it. What cannot be removed takes room on the disk, and does
-// no other harm, so it is no error.
+// prune makes room for a copy: it removes the oldest ones, and what kills have left of others. Whoever reads one goes on reading it. What
+// cannot be removed takes room on the disk, and does no other harm, so it is no error.
 func prune(dir string) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return
 	}
-	entries = slices.DeleteFunc(entries, func(e os.DirEntry) bool { return filepath.Ext(e.Name()) != copySuffix })
-	age := func(e os.DirEntry) int64 {
+	type aged struct {
+		path string
+		at   time.Time
+	}
+	var whole []aged
+	for _, e := range entries {
 		info, err := e.Info()
 		if err != nil {
-			return 0
+			continue
 		}
-		return info.ModTime().UnixNano()
+		file := aged{filepath.Join(dir, e.Name()), info.ModTime()}
+		switch {
+		case filepath.Ext(e.Name()) == copySuffix:
+			whole = append(whole, file)
+		case strings.HasPrefix(e.Name(), tempPrefix) && time.Since(file.at) > abandoned:
+			_ = os.Remove(file.path)
+		}
 	}
-	slices.SortFunc(entries, func(a, b os.DirEntry) int { return cmp.Compare(age(a), age(b)) })
-	for _, e := range entries[:max(0, len(entries)-copies)] {
-		_ = os.Remove(filepath.Join(dir, e.Name()))
+	slices.SortFunc(whole, func(a, b aged) int { return a.at.Compare(b.at) })
+	for _, file := range whole[:max(0, len(whole)+1-copies)] {
+		_ = os.Remove(file.path)
 	}
 }
 
@@ -180,7 +195,12 @@ func parse(ctx context.Context, f *os.File, want expected) (*Snapshot, error) {
 		return nil, err
 	}
 	sum := sha256.New()
-	if _, err := io.Copy(sum, f); err != nil {
+	for err == nil {
+		if err = ctx.Err(); err == nil {
+			_, err = io.CopyN(sum, f, 4<<20)
+		}
+	}
+	if !errors.Is(err, io.EOF) {
 		return nil, err
 	}
 	if found := hex.EncodeToString(sum.Sum(nil)); found != want.digest {

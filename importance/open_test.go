@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -308,6 +309,72 @@ func TestOldLocalCopiesGo(t *testing.T) {
 			t.Errorf("copy %d: got kept %v, want %v", i, got, want)
 		}
 		weightsOf(t, s)
+	}
+}
+
+// TestWhatKillsLeftGoes has a directory in which gateways were killed while they fetched snapshots: before the next is
+// fetched, since the disk may be full of it.
+func TestWhatKillsLeftGoes(t *testing.T) {
+	store, digest, _ := frozenStore(t)
+	dir := t.TempDir()
+	l := newLog(t, store, func(c *Config) { c.CacheDir = dir })
+	now := time.Now()
+	for name, age := range map[string]time.Duration{"millrace-weights-1": 25 * time.Hour, "millrace-weights-2": time.Hour, "other": 99 * time.Hour} {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(path, now.Add(-age), now.Add(-age)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	store.SetFault(func(c memstore.Call) memstore.Fault {
+		if c.Op == memstore.Read && c.Offset == 0 && c.Length > snapshotHeader {
+			return memstore.Fault{Err: objstore.ErrUnavailable}
+		}
+		return memstore.Fault{}
+	})
+	if err := tryOpen(t, l, digest); !errors.Is(err, objstore.ErrUnavailable) {
+		t.Errorf("got %v, want %v", err, objstore.ErrUnavailable)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range entries {
+		got = append(got, e.Name())
+	}
+	if want := []string{"millrace-weights-2", "other"}; !slices.Equal(got, want) {
+		t.Errorf("files: got %q, want %q", got, want)
+	}
+}
+
+// TestNoDirectoryForSnapshotsSaysWhy has a file where the directory should be.
+func TestNoDirectoryForSnapshotsSaysWhy(t *testing.T) {
+	store, digest, _ := frozenStore(t)
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l := newLog(t, store, func(c *Config) { c.CacheDir = path })
+	if err := tryOpen(t, l, digest); !errors.Is(err, syscall.ENOTDIR) || !strings.Contains(err.Error(), path) {
+		t.Errorf("got %v, want %v that names %s", err, syscall.ENOTDIR, path)
+	}
+}
+
+func TestOpeningEndsWithItsContext(t *testing.T) {
+	_, digest, b := frozenStore(t)
+	path := filepath.Join(t.TempDir(), digest)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	b[0] ^= 1 // a digest that was computed would be a wrong one
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := openLocal(ctx, path, expected{digest, testGeneration(), testFirst()})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, %v, want %v", s, err, context.Canceled)
 	}
 }
 

@@ -144,9 +144,10 @@ func (l *Log) put(ctx context.Context, w *snapshotWriter) (digest string, create
 func (l *Log) tempFile() (*os.File, error) {
 	dir := os.TempDir()
 	if l.cfg.CacheDir != "" {
-		if dir = l.cfg.CacheDir; os.MkdirAll(dir, 0o755) != nil {
-			return nil, fmt.Errorf("%s: no directory for snapshots", dir)
+		dir = l.cfg.CacheDir
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return nil, err
 		}
 	}
-	return os.CreateTemp(dir, "millrace-weights-*")
+	return os.CreateTemp(dir, tempPrefix+"*")
 }
