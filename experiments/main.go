@@ -31,6 +31,7 @@ func all() []lab.Experiment {
 		lobster(fullLobster()),
 		diesel(fullDiesel()),
 		nopfs(fullNopfs()),
+		simulated(fullSimulate()),
 	}
 }
 
