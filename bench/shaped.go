@@ -18,21 +18,21 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore/shaped"
 )
 
-// shapedSet puts photos into a store in this process, behind a line of 20 ms to the first byte, 80 MB/s a stream and
+// shapedSet puts a dataset into a store in this process, behind a line of 20 ms to the first byte, 80 MB/s a stream and
 // 500 MB/s in all.
-func (s *suite) shapedSet(ctx context.Context) (d set, inner, line objstore.Store, err error) {
-	d = newSet("photos", 110*1024, s.mib)
+func (s *suite) shapedSet(ctx context.Context, d set) (inner, line objstore.Store, err error) {
 	inner = memstore.New()
 	if err = d.fill(ctx, inner); err == nil {
 		err = d.index(ctx, inner)
 	}
-	return d, inner, shaped.New(inner, shaped.Shape{FirstByte: 20 * time.Millisecond, Stream: 80e6, Total: 500e6}), err
+	return inner, shaped.New(inner, shaped.Shape{FirstByte: 20 * time.Millisecond, Stream: 80e6, Total: 500e6}), err
 }
 
 // shaped measures cold epochs where the network to the store binds, in this process: nothing here needs much of
 // the processor.
 func (s *suite) shaped(ctx context.Context) error {
-	d, inner, store, err := s.shapedSet(ctx)
+	d := newSet("photos", 110*1024, s.mib)
+	inner, store, err := s.shapedSet(ctx, d)
 	if err != nil {
 		return err
 	}
