@@ -1,0 +1,115 @@
+package simulate
+
+import (
+	"time"
+
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// rank is one reader: it computes on one batch after another, and asks for as many ahead as ReadAhead says.
+type rank struct {
+	run     *run
+	number  int
+	gateway *gateway
+	pace    pace
+	samples []uint64
+
+	asked    uint64 // steps asked for
+	at       uint64 // the step that it computes on, or waits for
+	there    []bool // from at on
+	thinking bool
+	since    time.Duration // when it began to wait
+}
+
+// start begins an epoch.
+func (k *rank) start() {
+	r := k.run
+	k.gateway = r.gateways[k.number*len(r.gateways)/len(r.ranks)]
+	k.asked, k.at, k.pace, k.there = 0, 0, pace{}, k.there[:0]
+	k.thinking, k.since = false, r.clock.now
+	k.ask()
+	k.compute()
+}
+
+// ask asks for as many batches as it may.
+func (k *rank) ask() {
+	for k.asked < k.run.steps && k.asked <= k.at+uint64(k.run.set.ReadAhead) {
+		step := k.asked
+		k.asked++
+		k.there = append(k.there, false)
+		k.request(step)
+	}
+}
+
+// share is what the rank consumes of a step.
+func (k *rank) share(step uint64) shuffle.Share {
+	r := k.run
+	b := shuffle.Batching{Samples: r.plan.Samples(), BatchSize: r.step, Tail: shuffle.Short}
+	return b.Share(step, uint64(k.number), uint64(len(r.ranks)))
+}
+
+// request asks for one batch.
+func (k *rank) request(step uint64) {
+	r := k.run
+	lo := step * r.step
+	hi := min(lo+r.step, r.plan.Samples())
+	share := k.share(step)
+	arrived := func() {
+		k.there[step-k.at] = true
+		k.compute()
+	}
+	var uses []use
+	if r.coarse {
+		uses = r.course.usesBetween(&k.pace, lo, hi, len(r.ranks))
+	} else {
+		k.samples = r.course.epoch.AppendShare(k.samples[:0:0], share) // the uses keep them
+		uses = r.data.usesOf(k.samples)
+	}
+	if share.Count == 0 {
+		r.clock.after(0, arrived)
+		return
+	}
+	q := &request{
+		at: shuffle.Cursor{
+			Plan: r.plan, Epoch: r.course.epoch, First: lo, End: hi, BatchSize: r.step,
+			Rank: uint64(k.number), WorldSize: uint64(len(r.ranks)),
+		},
+		uses: uses,
+	}
+	if r.coarse {
+		q.bytes = int64(r.mean * float64(share.Count))
+	}
+	q.ready = func() {
+		k.gateway.out.send(q.bytes, func() {
+			k.gateway.close(q)
+			arrived()
+		})
+	}
+	k.gateway.read(q)
+}
+
+// compute begins the next batch if it is there and the last one is done.
+func (k *rank) compute() {
+	r := k.run
+	if k.thinking || len(k.there) == 0 || !k.there[0] {
+		return
+	}
+	late := k.at >= r.steps*3/4
+	e := &r.result.Epochs[len(r.result.Epochs)-1]
+	if late && e.quarter == 0 {
+		e.quarter = r.clock.now
+	}
+	e.Ranks[k.number].waited(r.clock.now-k.since, late)
+	k.thinking = true
+	r.clock.after(seconds(r.think[k.number]*float64(k.share(k.at).Count)), func() {
+		k.thinking, k.since = false, r.clock.now
+		k.at++
+		k.there = k.there[1:]
+		if k.at == r.steps {
+			r.arrived()
+			return
+		}
+		k.ask()
+		k.compute()
+	})
+}
