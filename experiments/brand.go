@@ -40,7 +40,7 @@ func fullBrand() brandSize {
 type brandArm struct {
 	name   string
 	memory int // chunks that the order needs
-	slot   bool
+	lanes  int // of a slot order; 0: another arm
 	reading
 }
 
@@ -255,8 +255,10 @@ func (z brandSize) redirect(ctx context.Context, d *data) (brandArm, error) {
 
 // ours reads one epoch through the product.
 func (z brandSize) ours(ctx context.Context, d *data, p shuffle.Params) (brandArm, error) {
-	a := brandArm{name: fmt.Sprintf("%s %d", p.Shuffle, p.Window), slot: p.Shuffle == shuffle.Slot}
-	a.memory = d.needs(p)
+	a := brandArm{name: fmt.Sprintf("%s %d", p.Shuffle, p.Window), memory: d.needs(p)}
+	if p.Shuffle == shuffle.Slot {
+		a.lanes = int(p.Window)
+	}
 	g, err := d.open(ctx, datapath.Config{Fetchers: z.fetchers}, d.room(a.memory))
 	if err != nil {
 		return a, err
@@ -293,8 +295,8 @@ func (z brandSize) report(r *lab.Report, arms []brandArm) {
 		}
 		t.Row(a.name, held, a.reads, float64(a.bytes)/total, a.twice, a.never, float64(a.peak)/(1<<20), a.rate(), a.rate()/get, a.spread)
 		once = once && a.twice == 0 && a.never == 0
-		if a.slot {
-			reads = reads && a.reads <= int64(z.chunks)+z.lanesOf(a)-1
+		if a.lanes > 0 {
+			reads = reads && a.reads <= int64(z.chunks+a.lanes-1)
 			speed = speed && a.rate() >= 4.57*get
 			if slowest == 0 || a.rate()/get < slowest {
 				slowest = a.rate() / get
@@ -310,17 +312,10 @@ func (z brandSize) report(r *lab.Report, arms []brandArm) {
 	r.Judge("speed", speed, fmt.Sprintf("%.3g x at the least", slowest), "the table says which M")
 }
 
-// lanesOf is the M of a slot arm.
-func (z brandSize) lanesOf(a brandArm) int64 {
-	var m int64
-	fmt.Sscanf(a.name, "slot %d", &m) // ours names it so
-	return m
-}
-
 func readsFound(arms []brandArm, chunks int) string {
 	s := ""
 	for _, a := range arms {
-		if a.slot {
+		if a.lanes > 0 {
 			if s != "" {
 				s += ", "
 			}

@@ -49,8 +49,6 @@ func (d *drawing) close() error {
 	return d.log.Close()
 }
 
-func (d *drawing) samples() uint64 { return d.first[len(d.first)-1] }
-
 // plan is that of the next epoch.
 func (d *drawing) plan() (*shuffle.Plan, error) {
 	if d.base == nil {

@@ -42,8 +42,14 @@ type Bars struct {
 // palette can be told apart in grey and by the colour-blind (Okabe and Ito).
 func palette(i int) color.Color {
 	colours := []color.RGBA{
-		{0, 114, 178, 255}, {213, 94, 0, 255}, {0, 158, 115, 255}, {204, 121, 167, 255},
-		{86, 180, 233, 255}, {230, 159, 0, 255}, {90, 90, 90, 255}, {150, 120, 60, 255},
+		{0, 114, 178, 255},
+		{213, 94, 0, 255},
+		{0, 158, 115, 255},
+		{204, 121, 167, 255},
+		{86, 180, 233, 255},
+		{230, 159, 0, 255},
+		{90, 90, 90, 255},
+		{150, 120, 60, 255},
 	}
 	return colours[i%len(colours)]
 }

@@ -14,8 +14,15 @@ func TestText(t *testing.T) {
 		in   any
 		want string
 	}{
-		{.00537, "0.0054"}, {.35, "0.35"}, {4.5678, "4.57"}, {61452.4, "61452"}, {0.0, "0"}, {math.NaN(), "-"},
-		{94375159 * time.Nanosecond, "94.4ms"}, {"slot", "slot"}, {7, "7"},
+		{.00537, "0.0054"},
+		{.35, "0.35"},
+		{4.5678, "4.57"},
+		{61452.4, "61452"},
+		{0.0, "0"},
+		{math.NaN(), "-"},
+		{94375159 * time.Nanosecond, "94.4ms"},
+		{"slot", "slot"},
+		{7, "7"},
 	} {
 		if got := Text(c.in); got != c.want {
 			t.Errorf("%v: got %q, want %q", c.in, got, c.want)
