@@ -300,6 +300,34 @@ func TestManyReports(t *testing.T) {
 	}
 }
 
+// TestLargeReportsAreFoldedInParts counts the positions that are worked on at a time: 36 bytes each, of the 64 MiB that Freeze says.
+func TestLargeReportsAreFoldedInParts(t *testing.T) {
+	store := memstore.New()
+	l := newLog(t, store)
+	const batches, size = 30, 1 << 16
+	r := Report{Plan: testPlan, Epoch: 3, Count: size, Positions: make([]uint64, size), Losses: make([]float64, size)}
+	for ; r.Batch < batches; r.Batch++ {
+		r.First = r.Batch * size
+		for i := range r.Positions {
+			r.Positions[i] = r.First + uint64(i)
+		}
+		store.Set(l.key(&r), r.encode())
+	}
+	q := request()
+	q.BatchSize, q.First = size, []uint64{0, 1, batches * size}
+	all := 0
+	q.Resolve = func(_ context.Context, positions []uint64) ([]uint64, error) {
+		all += len(positions)
+		if got, limit := 36*len(positions), 64<<20; got > limit {
+			t.Errorf("got %d bytes at a time, want at most %d", got, limit)
+		}
+		return positions, nil
+	}
+	if f := freeze(t, l, q); all != batches*size || f.Positions != batches*size {
+		t.Errorf("got %d positions resolved, %d folded, want %d", all, f.Positions, batches*size)
+	}
+}
+
 // TestDigestNeverChanges pins the format: the same reports have this name in every release.
 func TestDigestNeverChanges(t *testing.T) {
 	l := newLog(t, memstore.New())

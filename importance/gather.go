@@ -14,7 +14,7 @@ import (
 const (
 	readers      = 16
 	groupReports = 1024
-	groupBytes   = 32 << 20
+	groupBytes   = 8 << 20 // four to five times as much in memory, with what is worked out from it
 	batchBytes   = 256 << 20 // reports of one batch, beyond which it is refused
 )
 
@@ -108,6 +108,7 @@ func (g *gatherer) fold(ctx context.Context) error {
 		ranked := fold(reports[:n], g.table)
 		positions, weights = append(positions, ranked.Positions...), append(weights, ranked.Weights...)
 		g.frozen.Conflicts += uint64(ranked.Conflicts)
+		clear(reports[:n]) // let go of
 		reports = reports[n:]
 	}
 	if len(positions) == 0 {
