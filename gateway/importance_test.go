@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -11,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/millrace-data/millrace/gateway"
 	"github.com/millrace-data/millrace/importance"
@@ -217,7 +218,7 @@ func TestImportanceDrawsByWeight(t *testing.T) {
 			for _, o := range found.Occurrences {
 				got = append(got, o.Position)
 			}
-			if diff := cmp.Diff(listed[key], got); diff != "" {
+			if diff := gocmp.Diff(listed[key], got); diff != "" {
 				t.Errorf("%s: occurrences of %q differ from its positions:\n%s", params.Shuffle, key, diff)
 			}
 			most = max(most, len(got))
@@ -390,5 +391,59 @@ func TestReadOnlyBucket(t *testing.T) {
 		}
 		epoch := r.do("HEAD", "/v1/datasets/photos/epochs/0?seed=3").Header.Get("Content-Location")
 		checkProblem(t, sealed.post(importancePath+"/snapshots", `{"url":"`+epoch+`"}`), http.StatusForbidden, "read_only", false)
+	}
+}
+
+// TestLossesWeighTheSamplesTheyAreOf holds a snapshot to the reference: ranks within each global batch, of the sample at each
+// position, the highest position last; first of a plain epoch whose last batch is padded, then of one that draws by the first.
+func TestLossesWeighTheSamplesTheyAreOf(t *testing.T) {
+	r := newRig(t, 50, 800, nil)
+	params := shuffle.Params{Shuffle: shuffle.Slot, Window: 4, Seed: 3}
+	plan, err := shuffle.NewPlan(params, r.index.First())
+	if err != nil {
+		t.Fatal(err)
+	}
+	weights := slices.Repeat([]uint32{importance.Weight(7)}, 50) // the median of 16
+	query := "seed=3&tail=pad"
+	order, samples := plan.Epoch(0), make([]uint64, 50)
+	for i := range samples {
+		samples[i] = uint64(i)
+	}
+	for epoch := range 2 {
+		for _, body := range r.reports(epoch, query, 1) {
+			r.accept(body)
+		}
+		snapshot := r.freeze(http.StatusCreated, epoch, query, `,"repeat":1`).Snapshot
+		for m := range uint64(4) {
+			positions := []uint64{}
+			for p := m * 16; p < (m+1)*16; p++ {
+				positions = append(positions, p)
+			}
+			ranked := slices.Clone(positions)
+			slices.SortStableFunc(ranked, func(a, b uint64) int { return cmp.Compare(lossOf(a), lossOf(b)) })
+			for _, p := range positions {
+				weights[samples[order.At(p%50)]] = importance.Weight(uint64(slices.Index(ranked, p)))
+			}
+		}
+		s, err := r.losses(importance.Config{Reader: r.store}).Open(t.Context(), snapshot, r.index.Generation(), r.index.First())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []uint32
+		for chunk := range r.index.Chunks() {
+			w, err := s.Weights(t.Context(), chunk)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, w...)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		if diff := gocmp.Diff(weights, got); diff != "" {
+			t.Errorf("epoch %d: weights differ from the reference:\n%s", epoch, diff)
+		}
+		order, samples = r.virtual(snapshot, params, 1)
+		query = "seed=3&tail=pad&importance=" + snapshot
 	}
 }

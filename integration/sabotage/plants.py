@@ -322,4 +322,29 @@ PLANTS = [
         ["./datapath"],
         [("datapath/disk.go", "p.readers.Distance(s, chunk, s.resident(chunk))", "p.readers.Distance(s, chunk, false)")],
     ),
+    (
+        "gateway's manifest gives a dealt share the positions of a contiguous one",
+        ["./gateway"],
+        [("gateway/balance.go", "\tif l.dealt {\n\t\ti = l.places[i]\n\t}\n", "\t_ = l.dealt\n")],
+    ),
+    (
+        "gateway's addresses and ETags leave the importance out",
+        ["./gateway"],
+        [("gateway/request.go", 'add("importance", p.params.Importance)', "_ = add")],
+    ),
+    (
+        "gateway keeps the losses of each rank apart",
+        ["./gateway"],
+        [("gateway/importance.go", '"balance", "format", "rank", "world_size"', '"balance", "format", "world_size"')],
+    ),
+    (
+        "gateway weighs the sample behind a virtual position by the number of the draw",
+        ["./gateway"],
+        [("gateway/snapshot.go", "if r.weights == nil {\n\t\treturn out, nil", "if out != nil {\n\t\treturn out, nil")],
+    ),
+    (
+        "gateway warms from the beginning of the epoch again and again",
+        ["./gateway"],
+        [("gateway/warm.go", "at.First, at.End = from,", "at.First, at.End = 0,")],
+    ),
 ]
