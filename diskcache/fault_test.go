@@ -103,7 +103,11 @@ func faultAt(t *testing.T, at int, fault error, part int, last bool) (reached bo
 		}
 		time.Sleep(2 * longPause) // of the bubble's clock: the probes are due
 		key, data := chunkOf(9, 3000)
-		if !c.Write(key, 9, data) && !c.Write(key, 9, data) { // the first may be a probe that finds no room
+		kept := c.Write(key, 9, data)
+		if !kept { // it was a probe that could not remove what had to go
+			kept = c.Write(key, 9, data)
+		}
+		if !kept {
 			t.Errorf("%v at call %d: got no write after it, want one: %+v", fault, at, c.Stats())
 		}
 		wantThere(t, c, 9, 3000, true)
