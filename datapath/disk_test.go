@@ -192,6 +192,41 @@ func TestPlacesShareTheDiskOnlyWithSHA(t *testing.T) {
 	}
 }
 
+// Somebody writes files whose checksums are right and whose bytes are not. Where chunks are held against SHA-256, those from
+// disk are too.
+func TestForgedFilesAreFoundBySHA(t *testing.T) {
+	d := newDataset(t, 73, same(40, 3000), 10, 1<<20)
+	dir := t.TempDir()
+	plan := d.plan(t, shuffle.None, 0)
+	synctest.Test(t, func(t *testing.T) {
+		cfg := Config{CheckSHA: true, NoPrefetch: true, Budget: bud(4 << 20)}
+		onDisk(t, dir, 1<<20, cfg, func(p *Path) { d.readEpoch(t, d.opened(p, "here"), plan, 0, 10) })
+		must(t, filepath.Walk(filepath.Join(dir, "chunks"), func(name string, info os.FileInfo, err error) error {
+			if err != nil || info.IsDir() {
+				return err
+			}
+			b, err := os.ReadFile(name)
+			must(t, err)
+			before := checksum(b)
+			// The generator polynomial itself, x^32 first: no CRC-32C sees it.
+			for i, bits := 0, uint64(1)<<32|0x1EDC6F41; i <= 32; i++ {
+				b[100+i/8] ^= byte(bits>>(32-i)&1) << (i % 8)
+			}
+			if checksum(b) != before {
+				t.Fatal("the forged file has another checksum")
+			}
+			return os.WriteFile(name, b, 0o600)
+		}))
+		cfg.Budget = bud(4 << 20)
+		onDisk(t, dir, 1<<20, cfg, func(p *Path) {
+			d.readEpoch(t, d.opened(p, "here"), plan, 0, 10)
+			if got := p.Stats(); got.Disk.Corrupt != uint64(d.index.Chunks()) || got.StoreBytes != uint64(d.index.Bytes()) {
+				t.Errorf("got %+v, want all files rejected and all chunks read from the store", got)
+			}
+		})
+	})
+}
+
 // A dataset that the owner does not let be kept stays off the disk.
 func TestNothingIsKeptUnasked(t *testing.T) {
 	d := newDataset(t, 66, same(40, 3000), 10, 1<<20)
