@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	behindBatches = 2  // how far behind the foremost rank of a reader the chunks are kept
+	behindBatches = 2  // how far behind the foremost rank of a reader the chunks are kept, or a batch more than the last one is
 	foresight     = 64 // spans worked out beyond those that are needed soon
 	aheadChunks   = 16 // needed soon: so many after those needed now, or to the end of the next window if that is more
 )
@@ -75,7 +75,7 @@ func (x *reader) stale() bool { return !x.looked || x.at.First >= x.ends || x.at
 // look works out what the reader needs now and soon, as far as limit bytes may hold it.
 func (x *reader) look(limit int64) {
 	x.looked = true
-	back := x.at.First - min(behindBatches*x.at.BatchSize, x.at.First)
+	back := x.at.First - min(max(behindBatches*x.at.BatchSize, x.lag+x.at.BatchSize), x.at.First)
 	if x.epoch != x.at.Epoch.Number() {
 		x.epoch, x.future = x.at.Epoch.Number(), x.future[:0]
 	}
@@ -155,8 +155,8 @@ func (x *reader) reach() int {
 	return aheadChunks
 }
 
-// expect works out the horizon. The memory goes first to what the batches need that the readers stand at, then to what comes
-// next, in order of deadline over all readers: so no reader holds memory that another one needs sooner. A chunk that several
+// expect works out the horizon. The memory goes first to what the batches need that the readers stand at, then to what ranks a little behind still
+// need, then to what comes next, in order of deadline over all readers: so no reader holds memory that another one needs sooner. A chunk that several
 // readers need takes its room once.
 func (r *Readers) expect() {
 	was := r.horizon.Load()
@@ -169,14 +169,9 @@ func (r *Readers) expect() {
 		x.queue = x.queue[:0]
 	}
 	a.current(r.readers)
+	a.behind(r.readers, true)
 	a.soon(r.readers)
-	for _, x := range r.readers {
-		for _, c := range x.behind {
-			if !a.take(x.dataset, uint64(c), 0) {
-				break
-			}
-		}
-	}
+	a.behind(r.readers, false)
 	r.shared = a.shared
 	r.horizon.Store(h)
 }
@@ -274,6 +269,21 @@ func (a *admission) choose(x *reader) {
 			break
 		}
 		x.queue = append(x.queue, u)
+	}
+}
+
+// behind admits what ranks a little behind the foremost one still need, of those readers that are known to have such ranks,
+// who come for it before anybody comes for what is needed soon, or of the others.
+func (a *admission) behind(readers []*reader, known bool) {
+	for _, x := range readers {
+		if known != (x.lag > 0) {
+			continue
+		}
+		for _, c := range x.behind {
+			if !a.take(x.dataset, uint64(c), 0) {
+				break
+			}
+		}
 	}
 }
 

@@ -25,6 +25,7 @@ type reader struct {
 	seen      time.Time      // when the last one began or was answered
 	step      time.Time      // when the reader last moved on
 	gap       time.Duration  // between two such, the longest of late; 0: it has not moved on
+	lag       uint64         // samples by which a request was behind the foremost one, the most of late
 	served    bool           // its first batch is read: until then little shares the line with what that needs
 	announced bool           // it has not come yet
 	ranks     int            // that stand here
@@ -60,6 +61,7 @@ func (x *reader) near(at shuffle.Cursor) bool {
 // advance notes that the reader has come to a batch that none of its ranks has asked for before.
 func (x *reader) advance(at shuffle.Cursor, now time.Time) {
 	x.gap = max(now.Sub(x.step), x.gap/10*9)
+	x.lag -= min(x.lag, x.lag/64+1)
 	x.at, x.step = at, now
 }
 

@@ -165,6 +165,8 @@ func (r *Readers) move(d Dataset, at shuffle.Cursor, now time.Time) (x *reader, 
 		x.advance(at, now)
 	case here == there && at.First > x.at.First:
 		x.advance(at, now)
+	case here == there:
+		x.lag = max(x.lag, x.at.First-at.First)
 	}
 	return x, changed
 }

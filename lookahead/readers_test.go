@@ -90,7 +90,7 @@ func TestRankALittleBehindKeepsItsChunks(t *testing.T) {
 	if len(r.readers) != 1 {
 		t.Fatalf("got %d readers, want one", len(r.readers))
 	}
-	for c, want := range map[int]bool{6: false, 7: true, 8: true, 9: true, 10: true} {
+	for c, want := range map[int]bool{5: false, 6: true, 7: true, 8: true, 9: true, 10: true} {
 		if got := r.Expected(d, c); got != want {
 			t.Errorf("chunk %d of a reader at 9: got expected %v, want %v", c, got, want)
 		}
@@ -98,6 +98,28 @@ func TestRankALittleBehindKeepsItsChunks(t *testing.T) {
 	for _, c := range chunks(r.Needs(begin())) {
 		if c < 9 {
 			t.Errorf("chunk %d, which the foremost rank has left, is to be fetched ahead", c)
+		}
+	}
+}
+
+// What a straggler is going to need stays also where the memory holds no more: it comes for it before anybody comes for what
+// is needed soon. Without one all of the memory is for what comes.
+func TestStragglerKeepsItsChunks(t *testing.T) {
+	d := newData(60, 10)
+	p := d.plan(t, shuffle.None, 0, 0)
+	for _, behind := range []uint64{0, 6} {
+		r := New(Config{Budget: 17})
+		for batch := range uint64(20) {
+			for _, late := range []uint64{0, behind} {
+				c := at(p, 0, 10*(batch-min(batch, late)), 10)
+				c.Rank, c.WorldSize = late, 8
+				r.read(d, c, begin())
+			}
+		}
+		for c, straggler := range map[int]bool{13: true, 18: true, 35: false, 34: false} {
+			if got, want := r.Expected(d, c), straggler == (behind > 0); got != want {
+				t.Errorf("chunk %d of a reader at 19, one rank at %d: got expected %v, want %v", c, 19-behind, got, want)
+			}
 		}
 	}
 }
