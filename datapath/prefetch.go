@@ -129,21 +129,22 @@ func (p *Path) start(ctx context.Context, group []lookahead.Need, gate *gate, st
 	}
 	f.want(chunks)
 	ctx, cancel := context.WithCancel(ctx)
+	done := p.flights.begin(f.source, chunks, cancel)
 	wait, err := p.cache.Start(ctx, f.request())
 	if err != nil {
-		cancel()
+		done()
 		gate.leaveAhead(true)
 		return false
 	}
-	done := p.flights.begin(f.source, chunks, cancel)
 	started.Go(func() {
-		defer done()
 		l, err := wait()
 		if err == nil { // an error is for whoever needs the chunk
 			p.prefetched.Add(uint64(l.Len()))
 			l.Close()
 		}
-		gate.leaveAhead(err != nil && ctx.Err() == nil)
+		failed := err != nil && ctx.Err() == nil
+		done()
+		gate.leaveAhead(failed)
 	})
 	return true
 }
