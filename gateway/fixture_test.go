@@ -80,7 +80,7 @@ func (s *source) Read(ctx context.Context, _ shuffle.Cursor, chunks []chunkindex
 
 // rig is a gateway over a small dataset in memory.
 type rig struct {
-	t       *testing.T
+	t       testing.TB
 	store   *memstore.Store
 	index   *chunkindex.Index
 	source  *source
@@ -112,7 +112,7 @@ func (l *lockedBuffer) String() string {
 const oddSample = 3
 
 // newRig serves samples of about meanSize bytes in three shards.
-func newRig(t *testing.T, samples, meanSize int, edit func(*gateway.Config)) *rig {
+func newRig(t testing.TB, samples, meanSize int, edit func(*gateway.Config)) *rig {
 	t.Helper()
 	ctx := context.Background()
 	r := &rig{t: t, store: memstore.New(), log: &lockedBuffer{}, samples: map[string][]byte{}}
@@ -201,7 +201,7 @@ func (p prefixed) ReadRange(ctx context.Context, ref objstore.Ref, offset int64,
 }
 
 // member is one tar member of random content as it is stored: header, content, padding.
-func member(t *testing.T, name string, random *rand.Rand, size int) []byte {
+func member(t testing.TB, name string, random *rand.Rand, size int) []byte {
 	t.Helper()
 	content := make([]byte, size)
 	for i := range content {

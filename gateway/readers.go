@@ -7,6 +7,7 @@ type Reader struct {
 	Shuffle          string  `json:"shuffle"`
 	Window           uint64  `json:"window,omitempty"`
 	Seed             uint64  `json:"seed,string"`
+	Importance       string  `json:"importance,omitempty"` // snapshot that its plan draws by
 	BatchSize        uint64  `json:"batch_size"`
 	WorldSize        uint64  `json:"world_size"`
 	Rank             uint64  `json:"rank"`
