@@ -1,0 +1,221 @@
+package simulate_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"fmt"
+	"math"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/datapath"
+	"github.com/millrace-data/millrace/internal/budget"
+	"github.com/millrace-data/millrace/internal/objstore/memstore"
+	"github.com/millrace-data/millrace/internal/objstore/shaped"
+	"github.com/millrace-data/millrace/shuffle"
+	"github.com/millrace-data/millrace/simulate"
+)
+
+// Data of the validation: chunks of samples of 4 KiB, so many to a shard.
+const (
+	chunks, each = 128, 32
+	sampleBytes  = 4096
+	perShard     = 32
+)
+
+// real is the data path's side of the comparison.
+type real struct {
+	inner *memstore.Store
+	index *chunkindex.Index
+}
+
+func newReal(t *testing.T) *real {
+	t.Helper()
+	d := &real{inner: memstore.New()}
+	for at := 0; at < chunks; at += perShard {
+		var b bytes.Buffer
+		w := tar.NewWriter(&b)
+		for i := at * each; i < (at+perShard)*each; i++ {
+			check(t, w.WriteHeader(&tar.Header{Name: fmt.Sprintf("%06d.bin", i), Mode: 0o644, Size: sampleBytes - 512}))
+			_, err := w.Write(make([]byte, sampleBytes-512))
+			check(t, err)
+		}
+		check(t, w.Close())
+		d.inner.Set(fmt.Sprintf("d/%06d.tar", at/perShard), b.Bytes())
+	}
+	_, err := chunkindex.Build(t.Context(), d.inner, "d/", chunkindex.BuildOptions{ChunkSize: each * sampleBytes, Parallel: 1})
+	check(t, err)
+	d.index, err = chunkindex.Open(t.Context(), d.inner, "d/", chunkindex.OpenOptions{CacheDir: t.TempDir()})
+	check(t, err)
+	t.Cleanup(func() { d.index.Close() })
+	if got := d.index.Chunks(); got != chunks {
+		t.Fatalf("got %d chunks, want %d", got, chunks)
+	}
+	return d
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// known is what the model is told of the data.
+func (d *real) known() *simulate.Data {
+	k := &simulate.Data{First: d.index.First(), Chunks: make([]simulate.Chunk, chunks)}
+	for i := range k.Chunks {
+		e := d.index.Extents(i)[0]
+		k.Chunks[i] = simulate.Chunk{Shard: e.Shard, Offset: e.Offset, Length: e.Length}
+	}
+	return k
+}
+
+// outcome is one epoch.
+type outcome struct {
+	took         time.Duration
+	reads, bytes int64
+}
+
+// run reads the epochs of a setting through a data path and a shaped store. It must be called in a bubble: the clock stands still
+// but where the shape or a rank's thinking moves it, so what it takes is arithmetic and no measurement.
+func (d *real) run(t *testing.T, s simulate.Setting) []outcome {
+	store := shaped.New(d.inner, shaped.Shape{FirstByte: s.FirstByte, Stream: s.StoreStream, Total: s.StoreRate})
+	path := datapath.New(datapath.Config{
+		Budget: budget.New(s.CacheSize, time.Minute), Fetchers: s.Fetchers, PartSize: s.PartSize, Policy: datapath.Policy(s.Policy),
+	})
+	source := path.Open(d.index, store, "d/")
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = path.Run(ctx) })
+	defer func() {
+		stop()
+		running.Wait()
+		path.Close()
+	}()
+	plan, err := shuffle.NewPlan(s.Order, d.index.First())
+	if err != nil {
+		t.Error(err)
+		return nil
+	}
+	var all []outcome
+	for n := range s.Epochs {
+		begun, before := time.Now(), store.Stats()
+		epoch := plan.Epoch(uint64(n))
+		var ranks sync.WaitGroup
+		for k := range s.Ranks {
+			ranks.Go(func() { d.rank(t, source, s, plan, epoch, k) })
+		}
+		ranks.Wait()
+		after := store.Stats()
+		all = append(all, outcome{time.Since(begun), after.Reads - before.Reads, after.BytesRead - before.BytesRead})
+	}
+	return all
+}
+
+// rank reads one rank's shares, and takes its time over each.
+func (d *real) rank(t *testing.T, source *datapath.Source, s simulate.Setting, plan *shuffle.Plan, epoch *shuffle.Epoch, rank int) {
+	b := shuffle.Batching{Samples: plan.Samples(), BatchSize: s.BatchSize, Tail: shuffle.Short}
+	asked := make([]chan struct{}, 0, b.Batches())
+	var requests sync.WaitGroup
+	defer requests.Wait()
+	for m := range b.Batches() {
+		for uint64(len(asked)) < min(m+uint64(s.ReadAhead)+1, b.Batches()) {
+			n, done := uint64(len(asked)), make(chan struct{})
+			asked = append(asked, done)
+			requests.Go(func() {
+				defer close(done)
+				share := b.Share(n, uint64(rank), uint64(s.Ranks))
+				at := shuffle.Cursor{
+					Plan: plan, Epoch: epoch, First: n * s.BatchSize, End: min((n+1)*s.BatchSize, plan.Samples()), BatchSize: s.BatchSize,
+					Rank: uint64(rank), WorldSize: uint64(s.Ranks),
+				}
+				body, err := source.Read(t.Context(), at, d.ranges(t, epoch.AppendShare(nil, share)))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				body.Close()
+			})
+		}
+		<-asked[m]
+		time.Sleep(s.Think(rank, b.Share(m, uint64(rank), uint64(s.Ranks)).Count))
+	}
+}
+
+// ranges locates samples.
+func (d *real) ranges(t *testing.T, samples []uint64) []chunkindex.ChunkRanges {
+	var all []chunkindex.ChunkRanges
+	place := map[int]int{}
+	for seq, n := range samples {
+		c := d.index.ChunkOf(n)
+		table, err := d.index.Table(t.Context(), c)
+		if err != nil {
+			t.Error(err)
+			return nil
+		}
+		if _, ok := place[c]; !ok {
+			place[c] = len(all)
+			all = append(all, chunkindex.ChunkRanges{Chunk: c})
+		}
+		i := n - d.index.Chunk(c).First
+		r := &all[place[c]].Ranges
+		*r = append(*r, chunkindex.Range{Seq: seq, Offset: table.Offset[i], Length: table.Length[i], CRC32C: table.CRC32C[i]})
+	}
+	return all
+}
+
+// setting is one to begin with: store-bound, half of the data in memory.
+func setting() simulate.Setting {
+	return simulate.Setting{
+		Order:     shuffle.Params{Shuffle: shuffle.Window, Window: 8, Seed: 3},
+		BatchSize: 64, Epochs: 2, Ranks: 4, Rate: 8192, Skew: 1, ReadAhead: 1, Gateways: 1,
+		CacheSize: chunks * each * sampleBytes / 2, Policy: simulate.Plan, Fetchers: 6, PartSize: 16 << 20,
+		StoreRate: 4096 * sampleBytes, StoreStream: 1024 * sampleBytes, FirstByte: 20 * time.Millisecond,
+	}
+}
+
+// TestPredictionsAreWhatTheDataPathDoes holds the model against the data path itself, both under a clock that is not this
+// machine's: what is left to differ is the model.
+func TestPredictionsAreWhatTheDataPathDoes(t *testing.T) {
+	d := newReal(t)
+	for name, change := range map[string]func(*simulate.Setting){
+		"plan":       func(*simulate.Setting) {},
+		"lru":        func(s *simulate.Setting) { s.Policy = simulate.LRU },
+		"keep":       func(s *simulate.Setting) { s.Policy = simulate.Keep },
+		"slot":       func(s *simulate.Setting) { s.Order.Shuffle = shuffle.Slot },
+		"none":       func(s *simulate.Setting) { s.Order.Shuffle = shuffle.None },
+		"job-bound":  func(s *simulate.Setting) { s.Rate = 1024 },
+		"one rank":   func(s *simulate.Setting) { s.Ranks, s.Policy = 1, simulate.LRU },
+		"all fits":   func(s *simulate.Setting) { s.CacheSize *= 4 },
+		"full":       func(s *simulate.Setting) { s.Order.Shuffle, s.Rate = shuffle.Full, 1e6 },
+		"full, fits": func(s *simulate.Setting) { s.Order.Shuffle, s.CacheSize = shuffle.Full, 4*s.CacheSize },
+		"quarter":    func(s *simulate.Setting) { s.CacheSize, s.Order.Window = s.CacheSize/2, 4 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := setting()
+			change(&s)
+			want, err := simulate.Run(t.Context(), d.known(), s)
+			check(t, err)
+			synctest.Test(t, func(t *testing.T) {
+				for i, got := range d.run(t, s) {
+					e := &want.Epochs[i]
+					near(t, fmt.Sprintf("epoch %d: reads", i), float64(e.Reads), float64(got.reads), .05*max(chunks, float64(got.reads)))
+					near(t, fmt.Sprintf("epoch %d: bytes", i), float64(e.StoreBytes), float64(got.bytes), .05*chunks*each*sampleBytes)
+					near(t, fmt.Sprintf("epoch %d: seconds", i), e.Time.Seconds(), got.took.Seconds(), .1*got.took.Seconds())
+				}
+			})
+		})
+	}
+}
+
+func near(t *testing.T, what string, predicted, got, within float64) {
+	t.Helper()
+	if math.Abs(predicted-got) > within {
+		t.Errorf("%s: predicted %.6g, the data path made it %.6g, want within %.3g", what, predicted, got, within)
+	}
+}
