@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"sort"
 	"strings"
 
@@ -141,15 +142,21 @@ func (d *drawing) freeze(ctx context.Context, epoch uint64) error {
 		if d.weights[c], err = next.Weights(ctx, c); err != nil {
 			return err
 		}
-		hot, err := next.Hot(ctx, c)
-		if err != nil {
-			return err
-		}
-		for i := d.first[c]; i < d.first[c+1]; i++ {
-			d.hot[i] = hot.Has(i - d.first[c])
+	}
+	d.findHot()
+	return nil
+}
+
+// findHot finds the samples of the hot set: they weigh most of all, since they did so before their repetition counted.
+func (d *drawing) findHot() {
+	all := slices.Concat(d.weights...)
+	slices.Sort(all)
+	least := all[len(all)-int(d.base.HotSamples())]
+	for c, weights := range d.weights {
+		for i, w := range weights {
+			d.hot[d.first[c]+uint64(i)] = w >= least
 		}
 	}
-	return nil
 }
 
 // difficulty is a made-up course of losses: each sample has one of its own, log-normal, and each epoch's loss is that

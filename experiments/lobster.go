@@ -162,7 +162,7 @@ type stepping struct {
 
 // arm lets the ranks go through their steps: each with a data path of its own, or all on one.
 func (z lobsterSize) arm(ctx context.Context, d *data, skew float64, shared bool, seed uint64) (stepping, error) {
-	room := int64(float64(2*int(z.window)+16)*float64(chunkcache.Cost(d.chunkBytes()))/.7) + 2<<20
+	room := int64(float64(2*int(z.window)+16)*float64(chunkcache.Cost(d.chunkBytes()))/.7) + int64(2*z.batch*sampleBytes)
 	cfg := datapath.Config{Fetchers: z.fetchers / z.ranks, PartSize: d.chunkBytes()}
 	if shared {
 		room, cfg.Fetchers = room*int64(z.ranks), z.fetchers

@@ -47,7 +47,7 @@ func settle(t *testing.T, e lab.Experiment) *lab.Report {
 
 func TestBrand(t *testing.T) {
 	settle(t, brand(brandSize{
-		chunks: 64, each: 32, shape: near(), windows: []int{8}, lanes: []int{8, 16}, memory: 8, lruSamples: 512, fetchers: 8,
+		chunks: 128, each: 64, shape: near(), windows: []int{8}, lanes: []int{8, 16}, memory: 8, lruSamples: 512, fetchers: 8,
 	}))
 }
 

@@ -31,7 +31,7 @@ type gateway struct {
 
 // room returns a budget that leaves the path so many chunks for what it fetches ahead, beside bodies and tables.
 func (d *data) room(chunks int) int64 {
-	return int64(float64(chunks)*float64(chunkcache.Cost(d.chunkBytes()))/.7) + 8<<20
+	return int64(float64(chunks)*float64(chunkcache.Cost(d.chunkBytes()))/.7) + 4*batchSize*sampleBytes
 }
 
 // open starts a data path with nothing in memory.
