@@ -352,4 +352,39 @@ PLANTS = [
         ["./datapath"],
         [("datapath/disk.go", "if s.path.cfg.CheckSHA && !s.intact(", "if false && !s.intact(")],
     ),
+    (
+        "lookahead takes every reader for one in a hurry",
+        ["./lookahead", "./datapath"],
+        [("lookahead/reader.go", "\treturn d.samples / d.seconds\n", "\treturn quick\n")],
+    ),
+    (
+        "lookahead measures demand by progress, so that who waits gets less",
+        ["./lookahead"],
+        [("lookahead/ranks.go", "thought = now.Sub(k.done)", "thought = now.Sub(k.seen)")],
+    ),
+    (
+        "lookahead asks the first reader only when a chunk is needed next",
+        ["./lookahead", "./datapath"],
+        [("lookahead/next.go", "if soonest.IsZero() || due.Before(soonest) {", "if soonest.IsZero() {")],
+    ),
+    (
+        "lookahead thinks that nobody comes for what only the next epoch needs",
+        ["./lookahead", "./datapath"],
+        [("lookahead/next.go", "return begin + s.total + span.From, ok\n", "return begin + s.total + span.From, ok && span.From > s.total\n")],
+    ),
+    (
+        "lookahead keeps a straggler's chunks only where there is room to spare",
+        ["./lookahead"],
+        [("lookahead/horizon.go", "\ta.behind(r.readers, true)\n\ta.soon(r.readers)\n", "\ta.soon(r.readers)\n\ta.behind(r.readers, true)\n")],
+    ),
+    (
+        "datapath lets chunks go that a reader comes for soon",
+        ["./datapath"],
+        [("datapath/marks.go", "p.cache.Rewarm(soon, changed(old, wanted))", "p.cache.Rewarm(soon, changed(old, old))")],
+    ),
+    (
+        "datapath goes on with reads for a reader that has jumped",
+        ["./datapath"],
+        [("datapath/marks.go", "\tp.flights.keep(is)\n", "")],
+    ),
 ]
