@@ -5,23 +5,11 @@ import (
 	"slices"
 )
 
-// Ranked is one global batch, folded: each position that was reported, ascending, and what its sample weighs by it.
-type Ranked struct {
-	Positions []uint64
-	Weights   []uint32
-	Conflicts int // positions with more than one loss
-}
-
-// Fold ranks all reported positions of one global batch: the lowest loss has rank 0, equal losses are ranked by position, and
-// the weight is that of the rank. It is a function of the set of (position, loss) pairs, so that no order, repetition or
-// division into reports shows. Where a race left two losses for one position the lower one counts: a
-// conflict must not make a sample hotter than both of its readers saw it. The reports are valid and of one batch.
-func Fold(reports []*Report) Ranked {
-	n := 0
-	for _, r := range reports {
-		n += len(r.Positions)
-	}
-	return fold(reports, weightTable(uint64(min(n, MaxBatch))))
+// ranked is one global batch, folded: each position that was reported, ascending, and what its sample weighs by it.
+type ranked struct {
+	positions []uint64
+	weights   []uint32
+	conflicts int // positions with more than one loss
 }
 
 type scored struct {
@@ -29,8 +17,12 @@ type scored struct {
 	loss     float64
 }
 
-// fold ranks by a table that is at least as long as the batch has reported positions.
-func fold(reports []*Report, table []uint32) Ranked {
+// fold ranks all reported positions of one global batch: the lowest loss has rank 0, equal losses are ranked by position, and
+// the weight is that of the rank. It is a function of the set of (position, loss) pairs, so that no order, repetition or
+// division into reports shows. Where a race left two losses for one position the lower one counts: a
+// conflict must not make a sample hotter than both of its readers saw it. The reports are valid and of one batch, and the
+// table has the weights of as many ranks as they have positions.
+func fold(reports []*Report, table []uint32) ranked {
 	var all []scored
 	for _, r := range reports {
 		for i, p := range r.Positions {
@@ -40,7 +32,7 @@ func fold(reports []*Report, table []uint32) Ranked {
 	slices.SortFunc(all, func(a, b scored) int {
 		return cmp.Or(cmp.Compare(a.position, b.position), cmp.Compare(a.loss, b.loss))
 	})
-	var out Ranked
+	var out ranked
 	disputed := uint64(0) // the last position that was counted, and 1
 	once := all[:0]
 	for _, s := range all {
@@ -49,19 +41,19 @@ func fold(reports []*Report, table []uint32) Ranked {
 			once = append(once, s)
 		case once[last].loss != s.loss && disputed != s.position+1:
 			disputed = s.position + 1
-			out.Conflicts++
+			out.conflicts++
 		}
 	}
-	out.Positions, out.Weights = make([]uint64, len(once)), make([]uint32, len(once))
+	out.positions, out.weights = make([]uint64, len(once)), make([]uint32, len(once))
 	order := make([]int, len(once))
 	for i, s := range once {
-		out.Positions[i], order[i] = s.position, i
+		out.positions[i], order[i] = s.position, i
 	}
 	slices.SortFunc(order, func(a, b int) int {
 		return cmp.Or(cmp.Compare(once[a].loss, once[b].loss), cmp.Compare(a, b))
 	})
 	for rank, i := range order {
-		out.Weights[i] = table[rank]
+		out.weights[i] = table[rank]
 	}
 	return out
 }

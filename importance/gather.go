@@ -14,7 +14,7 @@ import (
 const (
 	readers      = 16
 	groupReports = 1024
-	groupBytes   = 8 << 20 // four to five times as much in memory, with what is worked out from it
+	groupBytes   = 8 << 20   // four to five times as much in memory, with what is worked out from it
 	batchBytes   = 256 << 20 // reports of one batch, beyond which it is refused
 )
 
@@ -47,9 +47,9 @@ func (g *gatherer) begin(ctx context.Context) error {
 	for i := range len(q.First) - 1 {
 		b, err := q.Base.block(ctx, i)
 		if err != nil {
-			return err
+			return fmt.Errorf("base snapshot: %w", err)
 		}
-		copy(g.weights[q.First[i]:], b.raw)
+		copy(g.weights[q.First[i]:], b.weights)
 	}
 	return nil
 }
@@ -106,8 +106,8 @@ func (g *gatherer) fold(ctx context.Context) error {
 			return err
 		}
 		ranked := fold(reports[:n], g.table)
-		positions, weights = append(positions, ranked.Positions...), append(weights, ranked.Weights...)
-		g.frozen.Conflicts += uint64(ranked.Conflicts)
+		positions, weights = append(positions, ranked.positions...), append(weights, ranked.weights...)
+		g.frozen.Conflicts += uint64(ranked.conflicts)
 		clear(reports[:n]) // let go of
 		reports = reports[n:]
 	}

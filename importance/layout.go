@@ -8,7 +8,6 @@ import (
 	"hash/crc32"
 	"math"
 	"math/bits"
-	"slices"
 	"strings"
 )
 
@@ -190,38 +189,44 @@ func appendBlock(b []byte, weights []uint32, hot Hot) []byte {
 
 // block is what a chunk's block says.
 type block struct {
-	raw     []uint32 // before repetition
-	weights []uint32 // with it
+	weights []uint32 // before repetition
 	hot     Hot
 }
 
-// decodeBlock checks a block against its row of the chunk table.
+// decodeBlock checks a block against its row of the chunk table. The result shares its bytes.
 func (h *head) decodeBlock(b []byte, e chunkEntry) (*block, error) {
 	n := uint64(e.samples)
 	if int64(len(b)) != blockSize(n) || crc32.Checksum(b, castagnoli()) != e.crc {
 		return nil, corrupt("checksum is wrong")
 	}
-	c := &block{raw: make([]uint32, n), weights: make([]uint32, n), hot: slices.Clone(Hot(b[4*n:]))}
+	c := &block{weights: make([]uint32, n), hot: b[4*n:]}
 	if n%8 != 0 && c.hot[n/8]>>(n%8) != 0 {
 		return nil, corrupt("hot bits beyond its samples")
 	}
 	low, high := Weight(0), Weight(MaxBatch)
-	var total uint64
-	for i := range n {
+	for i := range c.weights {
 		w := binary.LittleEndian.Uint32(b[4*i:])
 		if w < low || w > high {
 			return nil, corrupt("sample %d of the chunk: no rank has weight %d", i, w)
 		}
-		c.raw[i], c.weights[i] = w, w
-		if c.hot.Has(i) {
-			c.weights[i] = w * h.repeat
-		}
-		total += uint64(c.weights[i])
+		c.weights[i] = w
+	}
+	var total uint64
+	for i, w := range c.weights {
+		total += uint64(h.repeated(w, c.hot.Has(uint64(i))))
 	}
 	if total != e.total {
 		return nil, corrupt("weights sum to %d, want %d", total, e.total)
 	}
 	return c, nil
+}
+
+// repeated returns what the weight of a sample counts.
+func (h *head) repeated(weight uint32, hot bool) uint32 {
+	if hot {
+		return weight * h.repeat
+	}
+	return weight
 }
 
 func isDigest(s string) bool {

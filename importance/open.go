@@ -232,7 +232,7 @@ func parseContent(ctx context.Context, f file, size int64, want expected) (*Snap
 		return nil, err
 	}
 	s := &Snapshot{file: f, size: size, digest: want.digest, head: h, first: want.first}
-	s.blocks.chunks = map[int]*list.Element{}
+	s.cache.chunks = map[int]*list.Element{}
 	if err := s.readTables(); err != nil {
 		return nil, err
 	}
@@ -280,18 +280,16 @@ func (s *Snapshot) readBlocks(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		stats.Add(b.weights)
 		hot += b.hot.Count()
-		for k, w := range b.raw {
+		for k, w := range b.weights {
 			if b.hot.Has(uint64(k)) {
 				coldest = min(coldest, w)
 			} else {
 				hottest = max(hottest, w)
 			}
 		}
-		if total += s.totals[i]; total < s.totals[i] {
-			return corrupt("weights sum to 2^64 or more")
-		}
+		stats.Add(s.repeated(b))
+		total += s.totals[i]
 	}
 	if total != h.total || hot != h.hot || hot > 0 && coldest < hottest {
 		return corrupt("%d hot samples and a weight of %d in sum, the header says %d and %d", hot, total, h.hot, h.total)

@@ -436,7 +436,7 @@ func TestBlocksInMemoryAreBounded(t *testing.T) {
 	l := newLog(t, store)
 	q := request()
 	q.First = []uint64{0}
-	for range 40 {
+	for range 80 {
 		q.First = append(q.First, q.First[len(q.First)-1]+20_000)
 	}
 	add(t, l, report(epochLosses(43, 1), 0, 8))
@@ -445,26 +445,26 @@ func TestBlocksInMemoryAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	for i := range 40 {
+	for i := range 80 {
 		if _, err := s.Weights(t.Context(), i); err != nil {
 			t.Fatal(err)
 		}
 	}
 	var held int64
-	for e := s.blocks.used.Front(); e != nil; e = e.Next() {
-		held += e.Value.(cached).block.bytes()
+	for e := s.cache.used.Front(); e != nil; e = e.Next() {
+		held += e.Value.(cached).bytes()
 	}
-	if held != s.blocks.bytes || held > cacheBytes || held < cacheBytes/2 || len(s.blocks.chunks) != s.blocks.used.Len() {
-		t.Errorf("held: got %d bytes, counted %d, want at most %d", held, s.blocks.bytes, cacheBytes)
+	if held != s.cache.bytes || held > cacheBytes || held < cacheBytes/2 || len(s.cache.chunks) != s.cache.used.Len() {
+		t.Errorf("held: got %d bytes, counted %d, want at most %d", held, s.cache.bytes, cacheBytes)
 	}
-	oldest := s.blocks.used.Back().Value.(cached).chunk
+	oldest := s.cache.used.Back().Value.(cached).chunk
 	for _, chunk := range []int{oldest, 0} { // used again, and read anew in place of the next oldest
 		if _, err := s.Weights(t.Context(), chunk); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for chunk, want := range map[int]bool{39: true, 0: true, oldest: true, oldest + 1: false, 1: false} {
-		if got := s.blocks.get(chunk) != nil; got != want {
+	for chunk, want := range map[int]bool{79: true, 0: true, oldest: true, oldest + 1: false, 1: false} {
+		if got := s.cache.get(chunk) != nil; got != want {
 			t.Errorf("chunk %d: got kept %v, want %v: those that were used last", chunk, got, want)
 		}
 	}
@@ -503,8 +503,11 @@ func FuzzSnapshot(f *testing.F) {
 			for _, x := range w {
 				sum += uint64(x)
 			}
-			h, _ := s.Hot(t.Context(), i)
-			hot += h.Count()
+			b, err := s.read(t.Context(), i)
+			if err != nil {
+				t.Fatal(err)
+			}
+			hot += b.hot.Count()
 		}
 		if sum != s.head.total || hot != s.HotSamples() || s.Coverage() <= 0 || s.Coverage() > 1 {
 			t.Fatalf("got sum %d, %d hot, coverage %v; header %+v", sum, hot, s.Coverage(), s.head)

@@ -18,7 +18,7 @@ type Snapshot struct {
 	totals  []uint64
 	crcs    []uint32
 	offsets []int64 // of the chunks' blocks, and the end
-	blocks  blockCache
+	cache   weightCache
 
 	coverage, effective float64
 }
@@ -62,18 +62,19 @@ func (s *Snapshot) EffectiveSampleSize() float64 { return s.effective }
 // Totals returns the sum of the weights of each chunk's samples, repetition applied. It must not be changed.
 func (s *Snapshot) Totals() []uint64 { return s.totals }
 
-// Resident returns the bytes that the snapshot holds in memory, what it shares with the index left out.
-func (s *Snapshot) Resident() int64 {
-	return int64(8*len(s.totals)+4*len(s.crcs)+8*len(s.offsets)+len(s.plan)) + cacheBytes
-}
-
-// Weights returns the weights of a chunk's samples in stored order, repetition applied. They must not be changed.
+// Weights returns the weights of a chunk's samples in stored order, repetition applied: from memory, if they were asked for
+// lately. They must not be changed.
 func (s *Snapshot) Weights(ctx context.Context, chunk int) ([]uint32, error) {
+	if weights := s.cache.get(chunk); weights != nil {
+		return weights, nil
+	}
 	b, err := s.block(ctx, chunk)
 	if err != nil {
 		return nil, err
 	}
-	return b.weights, nil
+	weights := s.repeated(b)
+	s.cache.put(chunk, weights)
+	return weights, nil
 }
 
 // Hot returns which samples of a chunk are hot.
@@ -85,22 +86,26 @@ func (s *Snapshot) Hot(ctx context.Context, chunk int) (Hot, error) {
 	return b.hot, nil
 }
 
+// repeated applies the repetition to a block's weights, in place.
+func (s *Snapshot) repeated(b *block) []uint32 {
+	for i, w := range b.weights {
+		b.weights[i] = s.head.repeated(w, b.hot.Has(uint64(i)))
+	}
+	return b.weights
+}
+
 // Close ends the use of the local file. What was returned stays valid.
 func (s *Snapshot) Close() error { return s.file.Close() }
 
-// block returns a chunk's block, from memory if it was read lately.
+// block returns a chunk's block.
 func (s *Snapshot) block(ctx context.Context, chunk int) (*block, error) {
 	if chunk < 0 || chunk >= len(s.totals) {
 		return nil, fmt.Errorf("importance %.12s: chunk %d of %d", s.digest, chunk, len(s.totals))
-	}
-	if b := s.blocks.get(chunk); b != nil {
-		return b, nil
 	}
 	b, err := s.read(ctx, chunk)
 	if err != nil {
 		return nil, fmt.Errorf("importance %.12s: %w", s.digest, err)
 	}
-	s.blocks.put(chunk, b)
 	return b, nil
 }
 
@@ -111,10 +116,8 @@ func (s *Snapshot) read(ctx context.Context, chunk int) (*block, error) {
 	}
 	e := chunkEntry{total: s.totals[chunk], samples: uint32(s.first[chunk+1] - s.first[chunk]), crc: s.crcs[chunk]}
 	raw := make([]byte, s.offsets[chunk+1]-s.offsets[chunk])
-	if len(raw) > 0 {
-		if _, err := s.file.ReadAt(raw, s.offsets[chunk]); err != nil {
-			return nil, err
-		}
+	if _, err := s.file.ReadAt(raw, s.offsets[chunk]); err != nil && len(raw) > 0 {
+		return nil, err
 	}
 	b, err := s.head.decodeBlock(raw, e)
 	if err != nil {
@@ -123,11 +126,11 @@ func (s *Snapshot) read(ctx context.Context, chunk int) (*block, error) {
 	return b, nil
 }
 
-// cacheBytes is how much of the decoded blocks a snapshot keeps.
+// cacheBytes is how much of the weights a snapshot keeps.
 const cacheBytes = 4 << 20
 
-// blockCache keeps the blocks that were used last. Neighbouring batches use the weights of the same chunks.
-type blockCache struct {
+// weightCache keeps the weights that were used last. Neighbouring batches use those of the same chunks.
+type weightCache struct {
 	mu     sync.Mutex
 	used   list.List // of cached, the last one used in front
 	chunks map[int]*list.Element
@@ -135,13 +138,13 @@ type blockCache struct {
 }
 
 type cached struct {
-	chunk int
-	block *block
+	chunk   int
+	weights []uint32
 }
 
-func (b *block) bytes() int64 { return int64(8*len(b.raw)+len(b.hot)) + 256 }
+func (c cached) bytes() int64 { return int64(4*len(c.weights)) + 256 }
 
-func (c *blockCache) get(chunk int) *block {
+func (c *weightCache) get(chunk int) []uint32 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e := c.chunks[chunk]
@@ -149,19 +152,20 @@ func (c *blockCache) get(chunk int) *block {
 		return nil
 	}
 	c.used.MoveToFront(e)
-	return e.Value.(cached).block
+	return e.Value.(cached).weights
 }
 
-func (c *blockCache) put(chunk int, b *block) {
+func (c *weightCache) put(chunk int, weights []uint32) {
+	entry := cached{chunk, weights}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.chunks[chunk] != nil || b.bytes() > cacheBytes {
+	if c.chunks[chunk] != nil || entry.bytes() > cacheBytes {
 		return
 	}
-	c.chunks[chunk] = c.used.PushFront(cached{chunk, b})
-	for c.bytes += b.bytes(); c.bytes > cacheBytes; {
+	c.chunks[chunk] = c.used.PushFront(entry)
+	for c.bytes += entry.bytes(); c.bytes > cacheBytes; {
 		old := c.used.Remove(c.used.Back()).(cached)
 		delete(c.chunks, old.chunk)
-		c.bytes -= old.block.bytes()
+		c.bytes -= old.bytes()
 	}
 }

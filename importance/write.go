@@ -60,9 +60,8 @@ func (w *snapshotWriter) each(ctx context.Context, visit func(b []byte, e chunkE
 			}
 			if isHot {
 				hot[k/8] |= 1 << (k % 8)
-				x *= w.head.repeat
 			}
-			e.total += uint64(x)
+			e.total += uint64(w.head.repeated(x, isHot))
 		}
 		b = appendBlock(b[:0], weights, hot)
 		e.crc = crc32.Checksum(b, castagnoli())
