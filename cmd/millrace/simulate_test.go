@@ -1,0 +1,74 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestSimulateReadsAnIndexAndMultipliesLists(t *testing.T) {
+	picture := filepath.Join(t.TempDir(), "p.svg")
+	o := ok(t, "simulate", shards(t), "--rate", "500/s", "--batch-size", "4", "--window", "2", "--cache-size", "64MiB,128MiB",
+		"--cache-policy", "lru,plan", "--store-bandwidth", "100MB/s", "--gateways", "1,2", "--ranks", "2", "--svg", picture, "--json")
+	var got struct {
+		Settings []struct {
+			CacheSize int64 `json:"cache_size"`
+			Epochs    []struct {
+				Seconds float64            `json:"seconds"`
+				Store   int64              `json:"store_bytes"`
+				Tiers   map[string]float64 `json:"tiers"`
+				Ranks   []struct{}         `json:"ranks"`
+			} `json:"epochs"`
+		} `json:"settings"`
+		Advice []string `json:"advice"`
+	}
+	if err := json.Unmarshal([]byte(o.stdout), &got); err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Settings) != 8 || len(got.Advice) == 0 {
+		t.Fatalf("got %d settings and %d lines of advice, want 8 and some", len(got.Settings), len(got.Advice))
+	}
+	for _, s := range got.Settings {
+		if len(s.Epochs) != 2 || len(s.Epochs[0].Ranks) != 2 || s.Epochs[0].Store == 0 || s.Epochs[1].Store != 0 || s.Epochs[1].Tiers["memory"] != 1 {
+			t.Errorf("got %+v, want two epochs of two ranks, the second one out of memory", s)
+		}
+	}
+	if text, err := os.ReadFile(picture); err != nil || !strings.HasPrefix(string(text), "<svg") {
+		t.Errorf("got %.40q, %v, want a picture", text, err)
+	}
+}
+
+func TestSimulateRefusesWhatMakesNoSense(t *testing.T) {
+	numbers := []string{"simulate", "--samples", "1e5", "--rate", "1000/s", "--cache-size", "1GiB"}
+	for want, args := range map[string][]string{
+		"want a dataset, or --samples": {"simulate", "--rate", "1", "--cache-size", "1GiB"},
+		"says how many there are":      append([]string{"simulate", "/x"}, numbers[1:]...),
+		"one too many":                 {"simulate", "/x", "/y", "--rate", "1", "--cache-size", "1GiB"},
+		"--rate":                       append(numbers, "--rate", "0"),
+		"want some of lru, keep, plan": append(numbers, "--cache-policy", "plan,fifo"),
+		"--skew":                       append(numbers, "--skew", "0.5"),
+		"a disk cache":                 append(numbers, "--disk-cache-size", "1GiB", "--disk-bandwidth", "0"),
+		"is too small":                 append(numbers, "--cache-size", "100MiB"),
+		"2000 settings":                append(numbers, "--gateways", strings.Repeat("1,", 1999)+"1"),
+		"a chunk is 1 GiB at most":     append(numbers, "--chunk-samples", "1e8"),
+		"--samples":                    append(numbers, "--samples", "1.5"),
+		"--store-bandwidth":            append(numbers, "--store-bandwidth", "fast"),
+	} {
+		o := millrace(t, nil, args...)
+		if o.code != exitUsage || !strings.Contains(o.stderr, want) || o.stdout != "" {
+			t.Errorf("%v: got exit code %d and %q, want 2 and %q", args, o.code, o.stderr, want)
+		}
+	}
+}
+
+func TestSimulatePrintsATable(t *testing.T) {
+	o := ok(t, "simulate", "--samples", "20000", "--chunk-samples", "100", "--sample-size", "4KiB", "--rate", "10000/s", "--window", "8",
+		"--cache-size", "24MiB,48MiB", "--cache-policy", "lru,plan", "--store-bandwidth", "20MB/s")
+	for _, want := range []string{"20,000 samples in 200 chunks", "slot 8 order", "24MiB", "48MiB", "\nWith a cache of", "\nPolicy: "} {
+		if !strings.Contains(o.stdout, want) {
+			t.Errorf("got\n%s\nwant %q in it", o.stdout, want)
+		}
+	}
+}
