@@ -7,6 +7,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -38,7 +39,7 @@ func all() []lab.Experiment {
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, os.Args[1:]); err != nil {
+	if err := run(ctx, os.Args[1:], os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, "experiments:", err)
 		os.Exit(1)
 	}
@@ -49,9 +50,10 @@ type options struct {
 	fetch, list      bool
 }
 
-func run(ctx context.Context, args []string) error {
+func run(ctx context.Context, args []string, log io.Writer) error {
 	var o options
 	f := flag.NewFlagSet("experiments", flag.ContinueOnError)
+	f.SetOutput(log)
 	f.StringVar(&o.only, "only", "", "run only these, by `names` with commas between them")
 	f.StringVar(&o.out, "out", "", "write the page to this `file`; only with all experiments")
 	f.StringVar(&o.plots, "plots", "", "write the pictures into this `directory`")
@@ -64,7 +66,7 @@ func run(ctx context.Context, args []string) error {
 		return fmt.Errorf("-out writes the page of all experiments: leave out -only")
 	}
 	if o.fetch {
-		return images.Fetch(ctx, os.Stderr)
+		return images.Fetch(ctx, log)
 	}
 	chosen, err := choose(o.only)
 	if err != nil {
@@ -76,7 +78,7 @@ func run(ctx context.Context, args []string) error {
 		}
 		return nil
 	}
-	return o.do(ctx, chosen)
+	return o.do(ctx, chosen, log)
 }
 
 func choose(only string) ([]lab.Experiment, error) {
@@ -94,12 +96,13 @@ func choose(only string) ([]lab.Experiment, error) {
 	return chosen, nil
 }
 
-func (o options) do(ctx context.Context, chosen []lab.Experiment) error {
+// do runs the experiments one after the other, telling log where they are, and writes what they found.
+func (o options) do(ctx context.Context, chosen []lab.Experiment, log io.Writer) error {
 	page := lab.Page{Machine: machine(), Commit: commit(ctx), Date: time.Now().UTC()}
 	begun := time.Now()
 	for i, e := range chosen {
-		fmt.Fprintf(os.Stderr, "\n%s  experiment %d of %d, %s since the start\n", time.Now().Format(time.TimeOnly), i+1, len(chosen), time.Since(begun).Round(time.Second))
-		r, err := lab.Run(ctx, e, os.Stderr)
+		fmt.Fprintf(log, "\n%s  experiment %d of %d, %s since the start\n", time.Now().Format(time.TimeOnly), i+1, len(chosen), time.Since(begun).Round(time.Second))
+		r, err := lab.Run(ctx, e, log)
 		if err != nil {
 			return err
 		}
@@ -109,7 +112,7 @@ func (o options) do(ctx context.Context, chosen []lab.Experiment) error {
 		}
 		runtime.GC() // what one experiment leaves must not be collected in the middle of the next
 	}
-	fmt.Fprintf(os.Stderr, "\nall of them took %s\n", time.Since(begun).Round(time.Second))
+	fmt.Fprintf(log, "\nall of them took %s\n", time.Since(begun).Round(time.Second))
 	if o.out == "" {
 		return nil
 	}

@@ -3,6 +3,9 @@ package main
 import (
 	"io"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -115,4 +118,37 @@ func TestLobster(t *testing.T) {
 		chunks: 96, each: 16, shape: near(), ranks: 4, fetchers: 8, window: 8, batch: 64, steps: 8, warm: 4,
 		think: time.Millisecond, skews: []float64{.8}, rounds: 1,
 	}))
+}
+
+// The program writes a page whose pictures are there.
+func TestPageAndPictures(t *testing.T) {
+	dir := t.TempDir()
+	o := options{out: filepath.Join(dir, "page.md"), plots: filepath.Join(dir, "page", "pictures")}
+	small := shade(shadeSize{samples: 1024, each: 32, epochs: 3, caches: []float64{.2}, repeat: 3})
+	if err := o.do(t.Context(), []lab.Experiment{small}, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(o.out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pictures := 0
+	for _, after := range strings.Split(string(page), "](page/pictures/")[1:] {
+		name, _, _ := strings.Cut(after, ")")
+		if _, err := os.Stat(filepath.Join(o.plots, name)); err != nil {
+			t.Error(err)
+		}
+		pictures++
+	}
+	if pictures != 2 {
+		t.Errorf("got %d pictures on the page, want 2", pictures)
+	}
+}
+
+func TestWrongArguments(t *testing.T) {
+	for _, args := range [][]string{{"-only", "nobody"}, {"-only", "brand", "-out", "page.md"}, {"-what"}} {
+		if err := run(t.Context(), args, io.Discard); err == nil {
+			t.Errorf("%v: got no error", args)
+		}
+	}
 }
