@@ -369,6 +369,35 @@ func TestFetchByImportance(t *testing.T) {
 	}
 }
 
+// TestLossLogBelongsToOneGateway: a second gateway is told, a check is not in the way.
+func TestLossLogBelongsToOneGateway(t *testing.T) {
+	dir, log := shards(t), t.TempDir()
+	a := &app{env: map[string]string{"GOMEMLIMIT": "off"}, stdout: &bytes.Buffer{}, stderr: &bytes.Buffer{}}
+	compose := func(check bool) (*server, error) {
+		c := &serveConfig{cacheSize: 64 << 20, memory: 1 << 40, logLevel: "error", logFormat: "json", lossLog: log, check: check}
+		c.locations = []location{{name: "files", dir: dir}}
+		return a.compose(t.Context(), c)
+	}
+	first, err := compose(false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, err := compose(true); err != nil {
+		t.Errorf("check: got %v, want none", err)
+	} else {
+		s.close()
+	}
+	if _, err := compose(false); err == nil || !strings.Contains(err.Error(), "--loss-log") || !strings.Contains(err.Error(), "in use") {
+		t.Errorf("a second gateway: got %v, want --loss-log to be in use", err)
+	}
+	first.close()
+	again, err := compose(false)
+	if err != nil {
+		t.Fatalf("after the first has ended: %v", err)
+	}
+	again.close()
+}
+
 func TestPlanComparesTheOrdersAskedFor(t *testing.T) {
 	dir := shards(t)
 	orders := func(args ...string) (all []comparison) {

@@ -9,12 +9,12 @@ import (
 )
 
 // losses opens the log of reported losses of a dataset. Reports that an earlier run kept, since the bucket took no writes, are sent
-// now if it takes them.
+// now if it takes them. With --check the local log is left alone, for a gateway may be using it.
 func (s *server) losses(ctx context.Context, d opened) (*importance.Log, error) {
 	cfg := importance.Config{
 		Reader: d.store, Writer: d.store, Prefix: d.loc.prefix, Location: d.loc.String(), CacheDir: s.cfg.indexDir,
 	}
-	if s.cfg.lossLog != "" {
+	if s.cfg.lossLog != "" && !s.cfg.check {
 		cfg.Dir = filepath.Join(s.cfg.lossLog, d.loc.name)
 	}
 	l, err := importance.New(cfg)
