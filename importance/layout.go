@@ -21,7 +21,7 @@ const (
 
 	maxChunks       = math.MaxUint32 >> 4
 	maxChunkSamples = 1 << 26
-	maxSamples      = 1 << 36
+	maxSamples      = 1 << 34   // so that all weights times their repetitions sum to less than 2^64
 	maxRepeat       = 1000      // so that a weight times its repetition fits 32 bits
 	millionth       = 1_000_000 // shares of hot samples are kept in millionths
 )

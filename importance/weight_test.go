@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/big"
+	"math/bits"
 	"os"
 	"testing"
 )
@@ -77,4 +78,10 @@ func bigLog(y *big.Rat) *big.Float {
 		power.Mul(power, square)
 	}
 	return sum.Mul(sum, big.NewFloat(2))
+}
+
+func TestNoSumOfWeightsOverflows(t *testing.T) {
+	if hi, lo := bits.Mul64(maxSamples, uint64(Weight(MaxBatch))*maxRepeat); hi > 0 {
+		t.Errorf("sum of the weights of the largest dataset: got 2^64 * %d + %d, want less than 2^64", hi, lo)
+	}
 }
