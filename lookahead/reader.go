@@ -2,6 +2,7 @@ package lookahead
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/millrace-data/millrace/shuffle"
@@ -13,6 +14,7 @@ const (
 	readerGone  = 2 * time.Second  // at the least, one that went on; or, if it is slow,
 	readerGaps  = 8                // so many times as long as it took from batch to batch of late
 	nearBatches = 8                // requests this near each other belong to one reader: the ranks of one job
+	lateBatches = 32               // and a request for one of so many batches that the reader has passed over
 )
 
 // reader is where one job stands in one plan. Its ranks count as one.
@@ -26,6 +28,7 @@ type reader struct {
 	step      time.Time      // when the reader last moved on
 	gap       time.Duration  // between two such, the longest of late; 0: it has not moved on
 	lag       uint64         // samples by which a request was behind the foremost one, the most of late
+	missed    []uint64       // where batches begin that the reader has passed over: who reads over several connections may ask late
 	served    bool           // its first batch is read: until then little shares the line with what that needs
 	announced bool           // it has not come yet
 	ranks     int            // that stand here
@@ -49,7 +52,7 @@ func (x *reader) near(at shuffle.Cursor) bool {
 	total := at.Plan.Samples()
 	switch {
 	case here == there:
-		return at.First <= x.at.First+near && x.at.First <= at.First+near
+		return at.First <= x.at.First+near && x.at.First <= at.First+near || slices.Contains(x.missed, at.First)
 	case here+1 == there:
 		return x.at.First+near >= total && at.First <= near
 	case there+1 == here:
@@ -62,7 +65,27 @@ func (x *reader) near(at shuffle.Cursor) bool {
 func (x *reader) advance(at shuffle.Cursor, now time.Time) {
 	x.gap = max(now.Sub(x.step), x.gap/10*9)
 	x.lag -= min(x.lag, x.lag/64+1)
+	x.pass(at)
 	x.at, x.step = at, now
+}
+
+// pass notes which batches the reader passes over on its way to the next one.
+func (x *reader) pass(at shuffle.Cursor) {
+	size := max(at.BatchSize, 1)
+	if at.Epoch.Number() != x.at.Epoch.Number() || at.First-x.at.First > lateBatches*size {
+		x.missed = x.missed[:0]
+		return
+	}
+	for p := x.at.First + size; p < at.First; p += size {
+		x.missed = append(x.missed, p)
+	}
+	x.missed = x.missed[max(len(x.missed)-lateBatches, 0):]
+}
+
+// late notes a request behind the foremost one.
+func (x *reader) late(at shuffle.Cursor) {
+	x.lag = max(x.lag, min(x.at.First-at.First, lateBatches*at.BatchSize))
+	x.missed = slices.DeleteFunc(x.missed, func(p uint64) bool { return p == at.First })
 }
 
 // patience is how long the reader's share of the memory is kept for it after a request. One that is gone must not

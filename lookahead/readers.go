@@ -166,7 +166,7 @@ func (r *Readers) move(d Dataset, at shuffle.Cursor, now time.Time) (x *reader, 
 	case here == there && at.First > x.at.First:
 		x.advance(at, now)
 	case here == there:
-		x.lag = max(x.lag, x.at.First-at.First)
+		x.late(at)
 	}
 	return x, changed
 }

@@ -208,3 +208,24 @@ func TestAnnouncedReaderIsWaitedFor(t *testing.T) {
 		t.Errorf("got %d readers of an order without locality, want none", got)
 	}
 }
+
+// Who reads over several connections may ask for a batch long after those that follow it: that is no reader of its own. One
+// that was read before, and is asked for again as far behind, is.
+func TestLateRequestIsNoReaderOfItsOwn(t *testing.T) {
+	d := newData(100, 10)
+	p := d.plan(t, shuffle.None, 0, 0)
+	r := New(Config{Budget: 100})
+	for batch := range uint64(40) {
+		if batch != 15 {
+			r.read(d, at(p, 0, 10*batch, 10), begin())
+		}
+	}
+	r.read(d, at(p, 0, 150, 10), begin())
+	if len(r.readers) != 1 || r.readers[0].at.First != 390 {
+		t.Errorf("got %d readers, the first at %d, after a late request; want one at 390", len(r.readers), r.readers[0].at.First)
+	}
+	r.read(d, at(p, 0, 150, 10), begin())
+	if len(r.readers) != 2 {
+		t.Errorf("got %d readers after a batch was read again, want 2", len(r.readers))
+	}
+}
