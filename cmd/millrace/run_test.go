@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"net"
@@ -20,7 +21,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/millrace-data/millrace/client"
+	"github.com/millrace-data/millrace/importance"
 	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/internal/objstore/dirstore"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -553,5 +556,50 @@ func TestInterruptExitsWith130(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	if got := run(ctx, []string{"verify", shards(t)}, nil, &stdout, &stderr); got != exitInterrupted {
 		t.Errorf("got exit code %d, want 130\n%s", got, stderr.String())
+	}
+}
+
+// TestKeptLossesAreSentBesideRequests: a gateway is ready before it has sent what an earlier one kept.
+func TestKeptLossesAreSentBesideRequests(t *testing.T) {
+	dir, log := shards(t), t.TempDir()
+	at := location{name: "files", dir: dir}
+	store, err := dirstore.New(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	earlier, err := importance.New(importance.Config{Reader: store, Dir: filepath.Join(log, at.name), Location: at.String()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := importance.Report{Plan: "p", Count: 1, Positions: []uint64{0}, Losses: []float64{1}}
+	if _, err := earlier.Add(t.Context(), r); !errors.Is(err, importance.ErrReadOnly) {
+		t.Fatalf("got %v, want %v", err, importance.ErrReadOnly)
+	}
+	if err := earlier.Close(); err != nil {
+		t.Fatal(err)
+	}
+	a := &app{env: map[string]string{"GOMEMLIMIT": "off"}, stdout: &bytes.Buffer{}, stderr: &bytes.Buffer{}}
+	c := &serveConfig{cacheSize: 64 << 20, memory: 1 << 40, logLevel: "error", logFormat: "json", lossLog: log, locations: []location{at}}
+	s, err := a.compose(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	sent := func() (n int) {
+		err := store.List(t.Context(), ".millrace/importance/log/", func(objstore.Object) error { n++; return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if got := sent(); got != 0 {
+		t.Errorf("before it serves: got %d reports sent, want 0", got)
+	}
+	for _, send := range s.senders {
+		send(t.Context())
+	}
+	if got := sent(); got != 1 {
+		t.Errorf("while it serves: got %d reports sent, want 1", got)
 	}
 }

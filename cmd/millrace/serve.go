@@ -89,6 +89,7 @@ type server struct {
 	stores  []objstore.Store
 	names   map[*datapath.Source]string // of the datasets
 	pace    bool                        // the collector: unless the user does
+	senders []func(context.Context)     // of what earlier runs kept
 	closers []func()                    // called last to first
 }
 
@@ -133,7 +134,7 @@ func (a *app) compose(ctx context.Context, c *serveConfig) (*server, error) {
 	}
 	var sets []gateway.Dataset
 	if err == nil {
-		sets, err = s.datasets(ctx, all)
+		sets, err = s.datasets(all)
 	}
 	if err == nil {
 		s.gateway, err = gateway.New(gateway.Config{
@@ -154,7 +155,7 @@ func (a *app) compose(ctx context.Context, c *serveConfig) (*server, error) {
 	return s, nil
 }
 
-func (s *server) datasets(ctx context.Context, all []opened) ([]gateway.Dataset, error) {
+func (s *server) datasets(all []opened) ([]gateway.Dataset, error) {
 	var faults []error
 	sets := make([]gateway.Dataset, 0, len(all))
 	s.names = make(map[*datapath.Source]string, len(all))
@@ -162,7 +163,7 @@ func (s *server) datasets(ctx context.Context, all []opened) ([]gateway.Dataset,
 		source := s.path.Open(d.index, d.store, d.loc.prefix)
 		s.names[source] = d.loc.name
 		source.KeepOnDisk(d.loc.String())
-		losses, err := s.losses(ctx, d)
+		losses, err := s.losses(d)
 		if err != nil {
 			faults = append(faults, err)
 			continue
@@ -214,6 +215,12 @@ func (s *server) join(ctx context.Context, data, admin net.Listener) error {
 	})
 	if s.pace {
 		g.Go(func() error { return paceCollector(rest) })
+	}
+	for _, send := range s.senders {
+		g.Go(func() error {
+			send(rest)
+			return nil
+		})
 	}
 	if admin != nil {
 		srv := gateway.NewAdminServer(s.gateway)

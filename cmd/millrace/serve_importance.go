@@ -9,8 +9,9 @@ import (
 )
 
 // losses opens the log of reported losses of a dataset. Reports that an earlier run kept, since the bucket took no writes, are sent
-// now if it takes them. With --check the local log is left alone, for a gateway may be using it.
-func (s *server) losses(ctx context.Context, d opened) (*importance.Log, error) {
+// once the server runs, if it takes them: beside requests, for there may be millions. With --check the local log is left alone, since
+// a gateway may be using it.
+func (s *server) losses(d opened) (*importance.Log, error) {
 	cfg := importance.Config{
 		Reader: d.store, Writer: d.store, Prefix: d.loc.prefix, Location: d.loc.String(), CacheDir: s.cfg.indexDir,
 	}
@@ -26,13 +27,18 @@ func (s *server) losses(ctx context.Context, d opened) (*importance.Log, error) 
 			s.log.Warn().Str("dataset", d.loc.name).Err(err).Msg("close the log of losses")
 		}
 	})
+	s.senders = append(s.senders, func(ctx context.Context) { s.sendLosses(ctx, d.loc.name, l) })
+	return l, nil
+}
+
+// sendLosses sends what an earlier run kept.
+func (s *server) sendLosses(ctx context.Context, dataset string, l *importance.Log) {
 	done, err := l.Flush(ctx)
 	switch {
 	case err != nil:
-		s.log.Warn().Str("dataset", d.loc.name).Err(err).Msg("reported losses still wait in the local log")
+		s.log.Warn().Str("dataset", dataset).Err(err).Msg("reported losses still wait in the local log")
 	case done != importance.Flushed{}:
-		s.log.Info().Str("dataset", d.loc.name).Int("sent", done.Sent).Int("conflicts", done.Conflicts).Int64("lost_bytes", done.Lost).
+		s.log.Info().Str("dataset", dataset).Int("sent", done.Sent).Int("conflicts", done.Conflicts).Int64("lost_bytes", done.Lost).
 			Msg("reported losses sent from the local log")
 	}
-	return l, nil
 }
