@@ -9,7 +9,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/millrace-data/millrace/chunkcache"
+	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/diskcache"
 	"github.com/millrace-data/millrace/lookahead"
 )
@@ -118,6 +121,52 @@ func (f *fetch) fromDisk(ctx context.Context, fill *chunkcache.Fill[key]) bool {
 	}
 	fill.Publish()
 	return true
+}
+
+// diskRanges reads the samples of chunks that are on disk by themselves into their segments, and returns the chunks that
+// the store has to be asked for, and how many bytes it has read.
+func (s *Source) diskRanges(ctx context.Context, b *batch, which []int, segments [][]byte) (rest []int, bytes int64) {
+	d := s.path.disk
+	if !s.onDisk {
+		return which, 0
+	}
+	var mu sync.Mutex // guards rest and bytes
+	var g errgroup.Group
+	g.SetLimit(diskReads)
+	for _, i := range which {
+		g.Go(func() error {
+			c := b.chunks[i]
+			read := s.readsDisk(c.Chunk) && d.enter(ctx) == nil
+			if read {
+				read = d.readRanges(ctx, s.diskKey(c.Chunk), c.Ranges, segments)
+				d.gate.leave()
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if read {
+				bytes += bytesOf(c)
+			} else {
+				rest = append(rest, i)
+			}
+			return nil
+		})
+	}
+	_ = g.Wait() // none has an error
+	slices.Sort(rest)
+	return rest, bytes
+}
+
+func (d *disk) readRanges(ctx context.Context, k diskcache.Key, ranges []chunkindex.Range, segments [][]byte) bool {
+	pieces := make([]diskcache.Piece, 0, len(ranges))
+	for _, r := range ranges {
+		if r.Length > 0 {
+			pieces = append(pieces, diskcache.Piece{Offset: int64(r.Offset), CRC32C: r.CRC32C, Dst: segments[r.Seq]})
+		}
+	}
+	ended := d.pace.begin(time.Now())
+	read := d.cache.ReadPieces(ctx, k, pieces)
+	ended(read, 0, time.Now()) // many short reads say nothing of the rate
+	return read
 }
 
 // enter waits for a place for a read, but not for long: the store is there too.

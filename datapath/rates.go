@@ -75,12 +75,12 @@ func (r *rates) timed(ctx context.Context, n int, fn func(context.Context) error
 	return err
 }
 
-// worth reports whether a chunk is read as a whole when so many of its samples are still wanted while it stays: it is on
-// disk, or the bytes that nobody wants cost less than the reads that the wanted samples would take one by one.
+// worth reports whether a chunk is read as a whole when so many of its samples are still wanted while it stays: the bytes
+// that nobody wants must cost less than the reads that the wanted samples would take one by one.
 func (s *Source) worth(chunk int, samples uint64) bool {
 	c := s.index.Chunk(chunk)
 	samples = min(samples, uint64(c.Samples))
-	if len(s.index.Extents(chunk)) != 1 || samples == uint64(c.Samples) || s.readsDisk(chunk) {
+	if len(s.index.Extents(chunk)) != 1 || samples == uint64(c.Samples) {
 		return true
 	}
 	wanted := int64(float64(c.Length) * float64(samples) / float64(c.Samples))

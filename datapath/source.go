@@ -121,7 +121,7 @@ func (s *Source) extent(chunk int, r chunkindex.Range) chunkindex.Extent {
 // pays reports whether a chunk should be in memory as a whole: decided by what the plans say will be used of it while it stays.
 func (s *Source) pays(at shuffle.Cursor, b *batch, c chunkindex.ChunkRanges) bool {
 	desc := s.index.Chunk(c.Chunk)
-	if s.path.cache.Contains(s.key(c.Chunk)) || len(s.index.Extents(c.Chunk)) != 1 || b.fits || s.readsDisk(c.Chunk) {
+	if s.path.cache.Contains(s.key(c.Chunk)) || len(s.index.Extents(c.Chunk)) != 1 || b.fits {
 		return true
 	}
 	if h := s.path.readers.Horizon(); b.local && h.Has(s, c.Chunk) {
@@ -245,7 +245,9 @@ func (s *Source) copies(ctx context.Context, b *batch, whole, ranged []int) (*ch
 		s.path.look()
 	}
 	if err == nil {
-		ranged = append(ranged, rest...)
+		var fromDisk int64
+		ranged, fromDisk = s.diskRanges(ctx, b, append(ranged, rest...), segments)
+		loaded.disk += fromDisk
 		err = s.readRanges(ctx, b, ranged, segments, buf[off:])
 	}
 	if err != nil {

@@ -33,7 +33,7 @@ const Never = time.Duration(math.MaxInt64)
 
 // Stats is a snapshot of a cache's counters and state.
 type Stats struct {
-	Hits, HitBytes     uint64
+	Hits, HitBytes     uint64 // reads of chunks, or of pieces of one, and their bytes
 	Misses             uint64 // asked for, and not there
 	Writes, WriteBytes uint64
 	Evictions          uint64
@@ -150,16 +150,29 @@ func (c *Cache) Adopt(key Key, ref uint64) {
 	}
 }
 
+// Piece is a part of a chunk that has a checksum of its own.
+type Piece struct {
+	Offset int64
+	CRC32C uint32
+	Dst    []byte // of the piece's length
+}
+
 // Read fills dst, of the key's length, with the chunk and reports whether it did. When it did not, what is in dst is
 // worthless.
 func (c *Cache) Read(ctx context.Context, key Key, dst []byte) bool {
+	return int64(len(dst)) == key.Length && c.ReadPieces(ctx, key, []Piece{{0, key.CRC32C, dst}})
+}
+
+// ReadPieces fills pieces of a chunk, each compared with its own checksum, and reports whether it did. When it did not,
+// what is in them is worthless.
+func (c *Cache) ReadPieces(ctx context.Context, key Key, pieces []Piece) bool {
 	n := key.name()
-	probe, ok := c.enter(ctx, n, int64(len(dst)) == key.Length)
+	probe, ok := c.enter(ctx, n)
 	if !ok {
 		return false
 	}
-	err := c.read(key, n.file(), dst)
-	c.count(n, len(dst), probe, err)
+	err := c.read(key, n.file(), pieces)
+	c.count(n, pieces, probe, err)
 	if errors.Is(err, errCorrupt) {
 		c.evict(n)
 	}
@@ -167,10 +180,10 @@ func (c *Cache) Read(ctx context.Context, key Key, dst []byte) bool {
 }
 
 // enter reports whether a chunk is there and the disk may be read, and whether that read is a probe.
-func (c *Cache) enter(ctx context.Context, n name, fits bool) (probe, ok bool) {
+func (c *Cache) enter(ctx context.Context, n name) (probe, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if e, there := c.entries[n]; there && !e.dead && fits && ctx.Err() == nil {
+	if e, there := c.entries[n]; there && !e.dead && ctx.Err() == nil {
 		probe, ok = c.reads.enter(time.Now())
 	}
 	if !ok {
@@ -180,14 +193,16 @@ func (c *Cache) enter(ctx context.Context, n name, fits bool) (probe, ok bool) {
 }
 
 // count counts what became of a read.
-func (c *Cache) count(n name, size int, probe bool, err error) {
+func (c *Cache) count(n name, pieces []Piece, probe bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	gone := errors.Is(err, fs.ErrNotExist)
 	c.reads.leave(time.Now(), probe, err != nil && !gone)
 	if err == nil {
 		c.stats.Hits++
-		c.stats.HitBytes += uint64(size)
+		for _, p := range pieces {
+			c.stats.HitBytes += uint64(len(p.Dst))
+		}
 		return
 	}
 	c.stats.Misses++
@@ -203,8 +218,8 @@ func (c *Cache) count(n name, size int, probe bool, err error) {
 
 var errCorrupt = errors.New("not the chunk that its name says")
 
-// read reads and compares one file.
-func (c *Cache) read(key Key, file string, dst []byte) error {
+// read reads and compares one file, or pieces of it.
+func (c *Cache) read(key Key, file string, pieces []Piece) error {
 	f, err := c.disk.open(file)
 	if err != nil {
 		return err
@@ -224,11 +239,13 @@ func (c *Cache) read(key Key, file string, dst []byte) error {
 	if got, err := parseFooter(footer[:]); err != nil || got != key {
 		return fmt.Errorf("read %s: its footer: %w", file, errCorrupt)
 	}
-	if err := c.disk.readAt(f, file, dst, 0); err != nil {
-		return err
-	}
-	if crc32.Checksum(dst, castagnoli()) != key.CRC32C {
-		return fmt.Errorf("read %s: its checksum: %w", file, errCorrupt)
+	for _, p := range pieces {
+		if err := c.disk.readAt(f, file, p.Dst, p.Offset); err != nil {
+			return err
+		}
+		if crc32.Checksum(p.Dst, castagnoli()) != p.CRC32C {
+			return fmt.Errorf("read %s: its checksum: %w", file, errCorrupt)
+		}
 	}
 	return nil
 }

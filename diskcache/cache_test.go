@@ -146,6 +146,36 @@ func TestFileOfAnotherKeyIsNotServed(t *testing.T) {
 	}
 }
 
+// Pieces of a chunk have checksums of their own: what is wrong elsewhere in the file does not show in them.
+func TestPiecesAreComparedEachForItself(t *testing.T) {
+	dir := t.TempDir()
+	c := open(t, Config{Dir: dir})
+	defer c.Close()
+	key, data := chunkOf(1, 1000)
+	mustWrite(t, c, 1, 1000)
+	b, err := os.ReadFile(onlyFile(t, dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[500] ^= 1
+	if err := os.WriteFile(onlyFile(t, dir), b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	piece := func(from, to int) Piece {
+		return Piece{int64(from), crc32.Checksum(data[from:to], castagnoli()), make([]byte, to-from)}
+	}
+	good := []Piece{piece(0, 500), piece(501, 1000), piece(7, 8)}
+	if !c.ReadPieces(t.Context(), key, good) || !bytes.Equal(good[1].Dst, data[501:]) || !bytes.Equal(good[2].Dst, data[7:8]) {
+		t.Error("pieces beside the wrong byte: got no or other bytes, want theirs")
+	}
+	if c.ReadPieces(t.Context(), key, []Piece{piece(0, 10), piece(400, 600)}) || c.Contains(key) {
+		t.Error("a piece with the wrong byte: got it, or its file stays")
+	}
+	if s := c.Stats(); s.Hits != 1 || s.HitBytes != 1000 || s.Corrupt != 1 {
+		t.Errorf("got %+v, want one hit of 1000 bytes and one file removed", s)
+	}
+}
+
 func TestWrongBytesAreNotKept(t *testing.T) {
 	c := open(t, Config{Dir: t.TempDir()})
 	defer c.Close()

@@ -3,8 +3,8 @@
 //
 // What it guarantees:
 //
-//   - No byte leaves it that was not compared with its key. Every read compares the CRC-32C of all that it read, and the
-//     footer says whose bytes they are; a file that is torn, wrong, foreign or of another version is removed and counted.
+//   - No byte leaves it that was not compared. Every read compares the CRC-32C of all that it read, of the whole chunk or of
+//     each piece, and the footer says whose bytes they are; a file that is torn, wrong, foreign or of another version is removed and counted.
 //   - A file gets its name only after its bytes and its footer are on the medium, and never changes afterwards. Whoever
 //     reads it while it is removed reads on, from its open descriptor.
 //   - A failing disk is nobody's problem. Read says "not here" and Write says "not kept"; neither returns an error. A

@@ -83,8 +83,8 @@ func diskStats(t datapath.Stats) []gateway.Stat {
 		return 0
 	}
 	return []gateway.Stat{
-		{Name: "disk_hits_total", Help: "Chunks read from disk.", Value: float64(d.Hits)},
-		{Name: "disk_hit_bytes_total", Help: "Bytes of chunks read from disk.", Value: float64(d.HitBytes)},
+		{Name: "disk_hits_total", Help: "Reads from disk, of chunks or of samples of one chunk.", Value: float64(d.Hits)},
+		{Name: "disk_hit_bytes_total", Help: "Bytes read from disk.", Value: float64(d.HitBytes)},
 		{Name: "disk_writes_total", Help: "Chunks written to disk.", Value: float64(d.Writes)},
 		{Name: "disk_write_bytes_total", Help: "Bytes of chunks written to disk.", Value: float64(d.WriteBytes)},
 		{Name: "disk_evictions_total", Help: "Chunks removed from disk to make room.", Value: float64(d.Evictions)},

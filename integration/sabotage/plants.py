@@ -272,7 +272,7 @@ PLANTS = [
     (
         "diskcache does not compare the checksum of what it reads",
         ["./diskcache"],
-        [("diskcache/cache.go", "if crc32.Checksum(dst, castagnoli()) != key.CRC32C {", "if crc32.Checksum(dst, castagnoli()) != crc32.Checksum(dst, castagnoli()) {")],
+        [("diskcache/cache.go", "if crc32.Checksum(p.Dst, castagnoli()) != p.CRC32C {", "if crc32.Checksum(p.Dst, castagnoli()) != crc32.Checksum(p.Dst, castagnoli()) {")],
     ),
     (
         "diskcache does not compare the footer's key",
