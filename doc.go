@@ -23,7 +23,7 @@
 //	                          chunkcache   s3backend or a directory
 //
 // Read shuffle for the order, chunkindex for the index, datapath and chunkcache for the
-// bytes, gateway for HTTP, pack for making shards, client for reading an epoch, and
+// bytes, lookahead for what is needed when, gateway for HTTP, pack for making shards, client for reading an epoch, and
 // cmd/millrace for how it is wired. internal/objstore is the seam to every store.
 // arch_test.go holds the floor plan: who may import whom.
 package millrace
