@@ -55,7 +55,7 @@ func (g *Gateway) answerShare(
 	if err := g.refuseDraining(x); err != nil {
 		return err
 	}
-	release, err := g.reserve(x.r.Context(), int64(all.Count)*planningBytes)
+	release, err := g.reserve(x.r.Context(), b.planningBytes(all))
 	if err != nil {
 		return err
 	}
@@ -79,6 +79,14 @@ func (g *Gateway) answerShare(
 	}
 	g.recycle(l)
 	return nil
+}
+
+// planningBytes is what it takes to locate the samples at some positions.
+func (b batchRequest) planningBytes(all shuffle.Share) int64 {
+	if b.deals() || b.params.Importance != "" {
+		return int64(all.Count) * (planningBytes + drawingBytes)
+	}
+	return int64(all.Count) * planningBytes
 }
 
 // refuseDraining refuses new work once the lame-duck time is over.

@@ -189,6 +189,7 @@ const (
 	// planningBytes: 116 for the sample (number 8, place 32, length 4, range 24, segment 24 twice) and up to 100 for a chunk
 	// that only this sample is wanted of.
 	planningBytes = 216
+	drawingBytes  = 16 // more, to draw it by importance or to deal it
 	unreserved    = 64 << 10
 )
 

@@ -159,6 +159,11 @@ func (g *Gateway) positions(ctx context.Context, b batchRequest) ([]uint64, erro
 		}
 		return out, nil
 	}
+	release, err := g.reserve(ctx, b.planningBytes(all))
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	r, err := g.reading(ctx, b)
 	if err != nil {
 		return nil, err
