@@ -57,10 +57,14 @@ func (l *Log) open(ctx context.Context, digest, generation string, first []uint6
 	if err != nil {
 		return nil, err
 	}
-	if err := l.checkObject(ctx, obj, want); err != nil {
-		return nil, err
+	var s *Snapshot
+	if err = l.checkObject(ctx, obj, want); err == nil {
+		s, err = l.download(ctx, obj, local, want)
 	}
-	return l.download(ctx, obj, local, want)
+	if errors.Is(err, ErrCorrupt) {
+		return nil, fmt.Errorf("%s: %w (remove the object, and freeze again)", obj.Key, err)
+	}
+	return s, err
 }
 
 // expected is what the caller knows of a snapshot.

@@ -112,8 +112,8 @@ func TestSnapshotUnderAnotherNameIsRefused(t *testing.T) {
 	q.Repeat = 2
 	other := freeze(t, l, q).Digest
 	store.Set(l.snapshotKey(other), b)
-	if err := tryOpen(t, l, other); !errors.Is(err, ErrCorrupt) {
-		t.Errorf("got %v, want %v", err, ErrCorrupt)
+	if err := tryOpen(t, l, other); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), l.snapshotKey(other)) {
+		t.Errorf("got %v, want %v that names the object", err, ErrCorrupt)
 	}
 	if err := tryOpen(t, l, digest); err != nil {
 		t.Errorf("under its own name: got %v, want no error", err)
@@ -250,8 +250,8 @@ func TestHugeSnapshotIsNotFetched(t *testing.T) {
 	l := newLog(t, store)
 	store.Set(l.snapshotKey(digest), append(bytes.Clone(b), make([]byte, 8<<20)...))
 	store.Reset()
-	if err := tryOpen(t, l, digest); !errors.Is(err, ErrCorrupt) {
-		t.Errorf("got %v, want %v", err, ErrCorrupt)
+	if err := tryOpen(t, l, digest); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), l.snapshotKey(digest)) {
+		t.Errorf("got %v, want %v that names the object", err, ErrCorrupt)
 	}
 	if got, want := store.Stats().BytesRead, int64(snapshotHeader); got != want {
 		t.Errorf("bytes read: got %d, want %d", got, want)

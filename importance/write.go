@@ -135,7 +135,7 @@ func (l *Log) put(ctx context.Context, w *snapshotWriter) (digest string, create
 	}
 	obj, err := l.cfg.Reader.Stat(ctx, key)
 	if err == nil && obj.Size != size {
-		err = fmt.Errorf("%s: %w", key, corrupt("%d bytes, want %d", obj.Size, size))
+		err = fmt.Errorf("%s: %w (remove the object, and freeze again)", key, corrupt("%d bytes, want %d", obj.Size, size))
 	}
 	return digest, false, err
 }
