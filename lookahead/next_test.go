@@ -27,8 +27,8 @@ func TestNextIsTheFirstUseByAnybody(t *testing.T) {
 		t.Fatalf("got next uses of %d chunks without a reader, want none", len(got))
 	}
 	now := pace(r, d, p, 11, time.Second, 0, begin()) // stands at chunk 10, one chunk a second
-	r.order(d)   // asks for the next epoch
-	r.Needs(now) // prepares it
+	r.order(d)                                        // asks for the next epoch
+	r.Needs(now)                                      // prepares it
 	first := r.order(d)
 	if got, want := first[30].Sub(first[20]), first[25].Sub(first[15]); len(first) != 40 || got != want {
 		t.Errorf("got %v and %v between chunks ten apart, of %d, want the same, of all 40", got, want, len(first))
