@@ -3,6 +3,7 @@ package diskcache
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -121,6 +122,33 @@ func faultAt(t *testing.T, at int, fault error, part int, last bool) (reached bo
 		wantThere(t, c, 9, 3000, true)
 	})
 	return reached
+}
+
+// A file has its name only once its bytes and its footer are on the medium.
+func TestFileIsNamedLast(t *testing.T) {
+	dir := t.TempDir()
+	c := open(t, Config{Dir: dir})
+	defer c.Close()
+	key, data := chunkOf(1, 100)
+	file := filepath.Join(dir, filepath.FromSlash(key.name().file()))
+	var steps []step
+	c.disk.fault = func(s step, _ string) (int, error) {
+		steps = append(steps, s)
+		if _, err := os.Stat(file); err == nil {
+			t.Errorf("before %s: got the file under its name, want it under another", s)
+		}
+		return 0, nil
+	}
+	if !c.Write(key, 1, data) {
+		t.Fatal("got nothing kept")
+	}
+	want := []step{stepCreate, stepMkdir, stepCreate, stepWrite, stepWrite, stepSync, stepClose, stepRename}
+	if !slices.Equal(steps, want) {
+		t.Errorf("got %v, want %v", steps, want)
+	}
+	if _, err := os.Stat(file); err != nil {
+		t.Errorf("after the write: %v", err)
+	}
 }
 
 func TestWritesStepAsideAndComeBack(t *testing.T) {
