@@ -265,6 +265,26 @@ PLANTS = [
         [("importance/open.go", "found != want.digest {", "found == \"\" {")],
     ),
     (
+        "importance sends its local log from the beginning after every failure",
+        ["./importance"],
+        [("importance/flush.go", "some, j.sent = some[:0], end", "some = some[:0]")],
+    ),
+    (
+        "importance lets later losses of a kept batch overtake earlier ones",
+        ["./importance"],
+        [("importance/flush.go", "key := l.batchPrefix(r)", "key := l.key(r) + string(rune(len(byBatch)))")],
+    ),
+    (
+        "importance folds more reports at a time than it has reserved memory for",
+        ["./importance"],
+        [("importance/gather.go", "groupBytes   = 8 << 20", "groupBytes   = 32 << 20")],
+    ),
+    (
+        "importance leaves on the disk what kills have left of snapshots",
+        ["./importance"],
+        [("importance/open.go", "time.Since(file.at) > abandoned", "time.Since(file.at) < 0")],
+    ),
+    (
         "importance forgets what lies behind a damaged record",
         ["./importance"],
         [("importance/kept.go", "if i := bytes.Index(", "if i := -bytes.Index(")],
@@ -286,11 +306,16 @@ PLANTS = [
     ),
     (
         "diskcache gives a file its name before it is whole",
-        ["integration:TestKillsLeaveNoTornByte"],
+        ["./diskcache"],
         [
             ("diskcache/write.go", "c.disk.write(temp, data,", "c.disk.write(n.file(), data,"),
             ("diskcache/write.go", "err = c.disk.rename(temp, n.file()); err != nil {", "err != nil {"),
         ],
+    ),
+    (
+        "diskcache renames a file that is not on the medium",
+        ["./diskcache"],
+        [("diskcache/disk.go", "if err = d.sync(f, name); err != nil {", "if err != nil {")],
     ),
     (
         "diskcache writes over what is needed as soon",
