@@ -64,10 +64,14 @@ func cacheAdvice(best Result, results []Result) []string {
 	if len(sizes) < 2 {
 		return nil
 	}
-	if best.Setting.CacheSize == sizes[len(sizes)-1] {
-		return []string{fmt.Sprintf("Cache: the largest, %s, is the only one here that is within 5 %% of the best; a larger one may help more.", Size(best.Setting.CacheSize))}
+	size, e := Size(best.Setting.CacheSize), best.Later()
+	if b := best.Bounds(e)[0]; b.Name == "job" && float64(e.Time) <= enough*float64(b.Time) {
+		return []string{fmt.Sprintf("Cache: %s is enough (policy %s): with it the job hardly waits.", size, best.Setting.Policy)}
 	}
-	return []string{fmt.Sprintf("Cache: %s is enough (policy %s); larger ones make an epoch at most 5 %% shorter.", Size(best.Setting.CacheSize), best.Setting.Policy)}
+	if best.Setting.CacheSize == sizes[len(sizes)-1] {
+		return []string{fmt.Sprintf("Cache: only the largest, %s, is within 5 %% of the best here; a larger one may help more.", size)}
+	}
+	return []string{fmt.Sprintf("Cache: %s is enough (policy %s): of those here, larger ones make an epoch at most 5 %% shorter.", size, best.Setting.Policy)}
 }
 
 // policyAdvice compares the policies at the setting where they differ most.

@@ -106,14 +106,17 @@ func Size(n int64) string {
 	return fmt.Sprintf("%d%s", n, units[i])
 }
 
-// Span writes a time for people, to three digits.
+// Span writes a time for people: to three digits, or the second, or the minute.
 func Span(d time.Duration) string {
 	unit := time.Nanosecond
 	for unit*1000 <= d {
 		unit *= 10
 	}
-	if d >= time.Minute {
-		unit = max(unit, time.Second)
+	switch {
+	case d >= 10*time.Hour:
+		unit = time.Minute
+	case d >= time.Minute:
+		unit = time.Second
 	}
 	text := d.Round(unit).String()
 	if strings.HasSuffix(text, "m0s") {
