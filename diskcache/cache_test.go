@@ -117,6 +117,37 @@ func TestNoFlippedBitIsServed(t *testing.T) {
 	c.Close()
 }
 
+// TestNoSubsetOfTheBlocksIsServed: after a power cut any blocks of a file may be missing, whatever was flushed first.
+func TestNoSubsetOfTheBlocksIsServed(t *testing.T) {
+	const blocks = 8
+	n := blocks*block - footerSize
+	dir := t.TempDir()
+	c := open(t, Config{Dir: dir})
+	defer c.Close()
+	key := mustWrite(t, c, 1, n)
+	file := onlyFile(t, dir)
+	whole, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for lost := 1; lost < 1<<blocks; lost++ {
+		b := bytes.Clone(whole)
+		for i := range blocks {
+			if lost&(1<<i) != 0 {
+				clear(b[i*block : (i+1)*block])
+			}
+		}
+		if err := os.WriteFile(file, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		list(c, key)
+		wantThere(t, c, 1, n, false)
+		if s := c.Stats(); s.Corrupt != uint64(lost) || s.Chunks != 0 {
+			t.Fatalf("blocks %b lost: got %+v, want one file more removed", lost, s)
+		}
+	}
+}
+
 // TestFileOfAnotherKeyIsNotServed puts whole, right files under names that are not theirs.
 func TestFileOfAnotherKeyIsNotServed(t *testing.T) {
 	const n = 64
