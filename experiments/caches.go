@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 	"sort"
 	"time"
 
@@ -232,15 +233,17 @@ func (z cachesSize) judge(r *lab.Report, hits map[string]map[datapath.Policy][]f
 	const near = .02
 	within := func(a, b, by float64) bool { return a-b <= by && b-a <= by }
 	table, coordl, window, best := true, true, true, true
-	found := ""
+	found, off, short, lead := "", 0.0, 0.0, 1.0
 	windowName := orderName(z.orders()[1])
 	for i, share := range z.caches {
 		u := hits["uniform"]
 		for _, p := range []datapath.Policy{datapath.PolicyKeep, datapath.PolicyPlan} {
 			table = table && within(u[p][i], share, near)
+			off = max(off, math.Abs(u[p][i]-share))
 		}
 		if want, ok := lruUniform()[share]; ok {
 			table = table && within(u[datapath.PolicyLRU][i], want, near)
+			off = max(off, math.Abs(u[datapath.PolicyLRU][i]-want))
 		}
 		if share == .65 {
 			miss := func(p datapath.Policy) float64 { return 1 - u[p][i] }
@@ -250,14 +253,16 @@ func (z cachesSize) judge(r *lab.Report, hits map[string]map[datapath.Policy][]f
 		w := hits[windowName]
 		window = window && within(w[datapath.PolicyPlan][i], share, near) &&
 			w[datapath.PolicyKeep][i] >= share-2*float64(z.window)/float64(z.items)-near
+		short = max(short, share-w[datapath.PolicyPlan][i])
 		for _, h := range hits {
+			lead = min(lead, h[datapath.PolicyPlan][i]-max(h[datapath.PolicyLRU][i], h[datapath.PolicyKeep][i]))
 			best = best && h[datapath.PolicyPlan][i] >= h[datapath.PolicyLRU][i]-1e-9 && h[datapath.PolicyPlan][i] >= h[datapath.PolicyKeep][i]-1e-9
 		}
 	}
-	r.Judge("table", table, "see the table", "see the table")
-	r.Judge("coordl", coordl, found, "see the table")
-	r.Judge("window", window, "see the table", "see the table")
-	r.Judge("plan", best, "see the table", "see the table")
+	r.Judge("table", table, fmt.Sprintf("off by %.2g at the most", off), "the table says which")
+	r.Judge("coordl", coordl, found, "the table says which")
+	r.Judge("window", window, fmt.Sprintf("plan %.2g short of C/N at the most", short), "the table says which")
+	r.Judge("plan", best, fmt.Sprintf("by %.2g at the least", lead), "the table says where")
 }
 
 // path reads epochs through the data path with each policy.

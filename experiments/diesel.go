@@ -105,7 +105,7 @@ func (z dieselSize) sweep(ctx context.Context, r *lab.Report, d *data) error {
 	speed := &lab.Figure{Name: "speed", Title: "Window size and speed", X: "W, chunks", Y: "samples/s", LogX: true}
 	spread := &lab.Figure{Name: "variance", Title: "Window size and batch variance, data sorted by class", X: "W, chunks", Y: "variance / independent draws", LogX: true, LogY: true}
 	var xs, rates, measured, formula []float64
-	reads, least := true, 0.0
+	reads, most, least := true, int64(0), 0.0
 	for _, w := range z.sizes {
 		p := shuffle.Params{Shuffle: shuffle.Window, Window: uint64(w)}
 		got, err := z.window(ctx, d, p)
@@ -114,6 +114,7 @@ func (z dieselSize) sweep(ctx context.Context, r *lab.Report, d *data) error {
 		}
 		r.Logf("window %d: %d reads, %.0f samples/s", w, got.reads, got.rate())
 		t.Row(fmt.Sprintf("window %d", w), got.reads, float64(got.reads)/float64(got.samples), float64(got.peak)/(1<<20), got.rate(), got.rate()/file.rate(), got.spread)
+		most = max(most, got.reads)
 		reads = reads && got.reads <= int64(z.chunks) && got.twice == 0 && got.never == 0
 		if least == 0 || got.rate()/file.rate() < least {
 			least = got.rate() / file.rate()
@@ -125,8 +126,8 @@ func (z dieselSize) sweep(ctx context.Context, r *lab.Report, d *data) error {
 	spread.Lines = []lab.Line{{Name: "measured", X: xs, Y: measured}, {Name: "formula", X: xs, Y: formula, Dashed: true}}
 	r.Add(speed)
 	r.Add(spread)
-	r.Judge("reads", reads, "see the table", "chunks were read more than once")
-	r.Judge("files", least >= 2, fmt.Sprintf("%.3g x at the least", least), "see the table")
+	r.Judge("reads", reads, fmt.Sprintf("%d of %d at the most", most, z.chunks), "chunks were read more than once")
+	r.Judge("files", least >= 2, fmt.Sprintf("%.3g x at the least", least), "the table says which window")
 	return nil
 }
 
@@ -178,7 +179,7 @@ func (z dieselSize) names(ctx context.Context, r *lab.Report, d *data) error {
 			found += fmt.Sprintf("%d cores %.3g x ", cores, n/one)
 		}
 	}
-	r.Judge("head", one >= 10*heads, fmt.Sprintf("%.3g x", one/heads), "see the table")
+	r.Judge("head", one >= 10*heads, fmt.Sprintf("%.3g x", one/heads), "a look-up reads the index from a file, and that was slow")
 	r.Judge("cores", scales, found+"one", "the collector and the other arms of the machine take part of the second core")
 	return nil
 }

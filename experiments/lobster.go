@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"time"
 
@@ -143,11 +144,11 @@ func (z lobsterSize) run(ctx context.Context, r *lab.Report) error {
 		speed = speed && faster >= least(skew)
 		again += queueAgain
 		off = max(off, math.Abs(float64(pq)/float64(q)-1))
-		found += fmt.Sprintf("%.3g x at %.2g ", faster, skew)
+		found += fmt.Sprintf("%.3g x at %.2g, ", faster, skew)
 	}
 	f.Lines = lines
 	r.Add(f)
-	r.Judge("speed", speed, found, "see the table")
+	r.Judge("speed", speed, strings.TrimSuffix(found, ", "), "the table says where")
 	r.Judge("refetch", again == 0, fmt.Sprint(again), "chunks went before all of their samples were delivered")
 	r.Judge("model", off <= .1, fmt.Sprintf("%.2g %% off at the most", off*100), "the model knows neither the unevenness of windows nor the processor")
 	z.deal(r)
@@ -307,7 +308,7 @@ func (z lobsterSize) deal(r *lab.Report) {
 	const batches, mean = 200, 4096.0
 	t := r.Table(fmt.Sprintf("`balance=bytes`: bytes of the rank with the most, over the mean, median of %d global batches of %d samples with log-normal lengths among %d ranks.", batches, batchSize, z.ranks),
 		"spread of the lengths (sigma)", "as they come", "balance=bytes")
-	better := true
+	better, found := true, ""
 	for _, sigma := range []float64{.3, .6, .9} {
 		random := rand.New(rand.NewPCG(1, uint64(sigma*10)))
 		var before, after []float64
@@ -335,6 +336,7 @@ func (z lobsterSize) deal(r *lab.Report) {
 		}
 		t.Row(sigma, median(before), median(after))
 		better = better && median(after) < median(before)
+		found += fmt.Sprintf("%.3g before, %.3g after at %.1g; ", median(before), median(after), sigma)
 	}
-	r.Judge("deal", better, "see the table", "see the table")
+	r.Judge("deal", better, strings.TrimSuffix(found, "; "), "the table says where")
 }

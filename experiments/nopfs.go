@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/millrace-data/millrace/datapath"
@@ -55,7 +56,7 @@ func (z nopfsSize) run(ctx context.Context, r *lab.Report) error {
 	defer d.close() // opened for reading only
 	t := r.Table("Batch times of a cold epoch.", "order", "arm", "p50", "p99", "longest", "epoch", "store reads", "chunks fetched ahead")
 	f := &lab.Figure{Name: "times", Title: "Batch times", X: "share of the batches, %", Y: "ms", LogY: true}
-	once, ahead, worst := true, true, 0.0
+	once, ahead, worst, counts := true, true, 0.0, ""
 	for _, order := range []string{shuffle.Window, shuffle.Slot} {
 		p := shuffle.Params{Shuffle: order, Window: z.window}
 		var p99 [2]time.Duration
@@ -73,6 +74,7 @@ func (z nopfsSize) run(ctx context.Context, r *lab.Report) error {
 			}
 			f.Lines = append(f.Lines, l)
 			once = once && got.twice == 0 && got.never == 0
+			counts += fmt.Sprintf("%s, %s %d; ", order, arm.Name, fetched)
 			ahead = ahead && (i == 0 && fetched == 0 || i == 1 && fetched > uint64(z.chunks/2))
 		}
 		worst = max(worst, float64(p99[1])/float64(p99[0]))
@@ -80,7 +82,7 @@ func (z nopfsSize) run(ctx context.Context, r *lab.Report) error {
 	r.Add(f)
 	r.Judge("p99", worst <= .2, fmt.Sprintf("%.2g of it at the worst", worst), "the reader is faster than the store brings what it needs, or the machine had no processor free for the prefetcher")
 	r.Judge("once", once, "checked sample by sample", "the epoch is broken")
-	r.Judge("ahead", ahead, "see the table", "see the table")
+	r.Judge("ahead", ahead, strings.TrimSuffix(counts, "; "), "the table says where")
 	return nil
 }
 

@@ -151,6 +151,7 @@ func (z dieselSize) conclude(r *lab.Report, orders []ordering, accuracy [][]floa
 	f := &lab.Figure{Name: "accuracy", Title: "Loss against full on data sorted by class", X: "window, share of the chunks", Y: "points", LogX: true}
 	loss, sliding, corgi := true, true, true
 	corgis := make([]float64, len(schedules()))
+	worst, gap := -100.0, 100.0
 	for c, column := range columns {
 		from := "none of them"
 		var xs, ys []float64
@@ -163,13 +164,16 @@ func (z dieselSize) conclude(r *lab.Report, orders []ordering, accuracy [][]floa
 			xs, ys = append(xs, o.memory), append(ys, lost)
 			if o.memory >= .25 {
 				loss = loss && lost < 1
+				worst = max(worst, lost)
 			}
 			if o.memory == .1 && c < len(schedules()) { // softmax regression
 				corgi = corgi && lost < 1
 				corgis[c] = lost
 			}
 			if o.memory == z.sliding {
-				sliding = sliding && accuracy[i][c]-accuracy[len(orders)-2][c] >= .03
+				less := (accuracy[i][c] - accuracy[len(orders)-2][c]) * 100
+				sliding = sliding && less >= 3
+				gap = min(gap, less)
 			}
 		}
 		for i, lost := range ys { // the largest window first
@@ -182,7 +186,7 @@ func (z dieselSize) conclude(r *lab.Report, orders []ordering, accuracy [][]floa
 		f.Lines = append(f.Lines, lab.Line{Name: column, X: xs, Y: ys})
 	}
 	r.Add(f)
-	r.Judge("loss", loss, "see the table", "a window of a quarter still holds too few classes at a time for that model and rate")
+	r.Judge("loss", loss, fmt.Sprintf("%.2g points at the most", worst), "a window of a quarter still holds too few classes at a time for that model and rate")
 	r.Judge("corgi", corgi, fmt.Sprintf("%.2g points at a constant rate, %.2g at a falling one", corgis[0], corgis[1]), "where the rate does not fall the model ends as its last windows left it, and those hold few classes; CorgiPile's authors let it fall")
-	r.Judge("sliding", sliding, "see the table", "see the table")
+	r.Judge("sliding", sliding, fmt.Sprintf("%.3g points at the least", gap), "the table says where")
 }
