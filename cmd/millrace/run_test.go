@@ -348,7 +348,7 @@ func TestFetchByImportance(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, more := range [][]string{{}, {"--world-size", "3", "--all-ranks", "--balance", "bytes"}, {"--tail", "pad"}, {"--from", "2", "--until", "5"}, {"--tail", "drop"}} {
+	for _, more := range [][]string{{}, {"--world-size", "3", "--all-ranks", "--balance", "bytes"}, {"--tail", "pad"}, {"--from", "2", "--until", "5"}, {"--tail", "drop"}, {"--shuffle", "none"}, {"--shuffle", "window", "--window", "3"}, {"--shuffle", "full"}} {
 		out := ok(t, append([]string{"fetch", url, "--epoch", "1", "--discard", "--importance", snapshot}, more...)...).stdout
 		want := "every draw came exactly once"
 		switch strings.Join(more, " ") {
@@ -364,8 +364,10 @@ func TestFetchByImportance(t *testing.T) {
 	if out := ok(t, "plan", url, "--importance", snapshot).stdout; !strings.Contains(out, "coverage") || !strings.Contains(out, snapshot) {
 		t.Errorf("got %s, want the coverage and the snapshot's name", out)
 	}
-	if out := ok(t, "warm", url, "--epoch", "1", "--importance", snapshot).stdout; !strings.Contains(out, "all 50 samples are warm") {
-		t.Errorf("got %q, want all of the epoch to be warm", out)
+	for _, name := range []string{"none", "window", "slot", "full"} {
+		if out := ok(t, "warm", url, "--epoch", "1", "--shuffle", name, "--importance", snapshot).stdout; !strings.Contains(out, "all 50 samples are warm") {
+			t.Errorf("%s: got %q, want all of the epoch to be warm", name, out)
+		}
 	}
 	if o := millrace(t, nil, "fetch", url, "--discard", "--importance", strings.Repeat("0", 64)); o.code != exitNotFound {
 		t.Errorf("unknown snapshot: got exit code %d, want 4\n%s", o.code, o.stderr)
