@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/millrace-data/millrace/chunkcache"
 )
@@ -41,18 +40,19 @@ func (p Policy) of(next func(key) int64) func() chunkcache.Policy[key] {
 	return func() chunkcache.Policy[key] { return chunkcache.NewPlan(next) }
 }
 
-// nextUse returns when a chunk in memory is needed next, for the policy. It runs under the cache's lock.
+// nextUse returns when a chunk in memory is needed next, for the policy: an instant, or for those within the horizon, which the cache keeps
+// apart from the others, just their order. It runs under the cache's lock.
 func (p *Path) nextUse(k key) int64 {
-	soonest := time.Time{}
+	soonest := int64(chunkcache.Never)
+	horizon := p.readers.Horizon()
 	for _, h := range p.homes.of(k) {
-		if t := p.readers.Next(h.source, h.chunk); soonest.IsZero() || !t.IsZero() && t.Before(soonest) {
-			soonest = t
+		if order, ok := horizon.Order(h.source, h.chunk); ok {
+			soonest = min(soonest, int64(order))
+		} else if t := p.readers.Next(h.source, h.chunk); !t.IsZero() {
+			soonest = min(soonest, t.UnixNano())
 		}
 	}
-	if soonest.IsZero() {
-		return chunkcache.Never
-	}
-	return soonest.UnixNano()
+	return soonest
 }
 
 // homes knows of the chunks in memory, and on their way there, which datasets they belong to. Nobody calls the cache while

@@ -18,8 +18,14 @@ const (
 
 // Horizon is the set of chunks that readers come for soon. It never changes.
 type Horizon struct {
-	places map[Place]uint64 // samples of the chunk that are still to be delivered; 0: only a rank that is behind needs it
-	clock  uint64           // which clock the answers of Readers.Next are on
+	places map[Place]share
+	clock  uint64 // which clock the answers of Readers.Next are on
+}
+
+// share is what is known of one chunk.
+type share struct {
+	samples uint64 // that are still to be delivered; 0: only a rank that is behind needs it
+	order   int    // of admission
 }
 
 // Has reports whether a chunk is in it.
@@ -29,7 +35,14 @@ func (h *Horizon) Has(d Dataset, chunk int) bool {
 }
 
 // Samples returns how many of a chunk's samples readers still come for while it is within the horizon, as far as is known.
-func (h *Horizon) Samples(d Dataset, chunk int) uint64 { return h.places[Place{d, chunk}] }
+func (h *Horizon) Samples(d Dataset, chunk int) uint64 { return h.places[Place{d, chunk}].samples }
+
+// Order returns the rank of a chunk among those within the horizon, the lower the sooner it is needed, and whether it is one of them. It
+// costs less than to ask Readers.Next.
+func (h *Horizon) Order(d Dataset, chunk int) (int, bool) {
+	s, ok := h.places[Place{d, chunk}]
+	return s.order, ok
+}
 
 // All yields its chunks, in no order.
 func (h *Horizon) All() iter.Seq[Place] { return maps.Keys(h.places) }
@@ -160,7 +173,7 @@ func (x *reader) reach() int {
 // readers need takes its room once.
 func (r *Readers) expect() {
 	was := r.horizon.Load()
-	h := &Horizon{make(map[Place]uint64, len(was.places)), was.clock}
+	h := &Horizon{make(map[Place]share, len(was.places)), was.clock}
 	a := admission{left: r.cfg.Budget, places: h.places}
 	for _, x := range r.readers {
 		if x.stale() {
@@ -179,7 +192,7 @@ func (r *Readers) expect() {
 // admission fills the memory.
 type admission struct {
 	left   int64
-	places map[Place]uint64
+	places map[Place]share
 	shared bool // some chunk is needed twice
 }
 
@@ -188,7 +201,7 @@ func (a *admission) take(d Dataset, chunk, samples uint64) bool {
 	p := Place{d, int(chunk)}
 	if before, ok := a.places[p]; ok {
 		if samples > 0 {
-			a.places[p], a.shared = before+samples, true
+			a.places[p], a.shared = share{before.samples + samples, before.order}, true
 		}
 		return true
 	}
@@ -197,7 +210,7 @@ func (a *admission) take(d Dataset, chunk, samples uint64) bool {
 		return false
 	}
 	a.left -= n
-	a.places[p] = samples
+	a.places[p] = share{samples, len(a.places)}
 	return true
 }
 

@@ -41,8 +41,11 @@ func (r *Readers) Needs(now time.Time) []Need {
 			})
 		}
 	}
-	if len(r.readers) > 1 || r.shared {
-		needs = merge(needs)
+	if len(r.readers) > 1 {
+		slices.SortStableFunc(needs, func(a, b Need) int { return a.Deadline.Compare(b.Deadline) })
+	}
+	if r.shared {
+		needs = r.once(needs)
 	}
 	return needs
 }
@@ -55,18 +58,17 @@ func (u *use) left(at uint64) uint64 {
 	return uint64(math.Ceil(float64(u.Samples) * float64(u.end()-at) / float64(u.To-u.From)))
 }
 
-// merge puts the needs of all readers in order, and leaves one for each chunk.
-func merge(needs []Need) []Need {
-	slices.SortStableFunc(needs, func(a, b Need) int { return a.Deadline.Compare(b.Deadline) })
-	at := make(map[Place]int, len(needs))
+// once leaves the first need of each chunk.
+func (r *Readers) once(needs []Need) []Need {
+	clear(r.listed)
 	out := needs[:0]
 	for _, n := range needs {
-		if i, ok := at[n.Place]; ok {
+		if i, ok := r.listed[n.Place]; ok {
 			out[i].Samples += n.Samples
 			out[i].First = out[i].First && n.First
 			continue
 		}
-		at[n.Place] = len(out)
+		r.listed[n.Place] = len(out)
 		out = append(out, n)
 	}
 	return out

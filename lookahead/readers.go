@@ -40,8 +40,9 @@ type Readers struct {
 	mu      sync.Mutex // guards readers, ranks and what is in them
 	readers []*reader
 	ranks   map[rankKey]*rank
-	numbers uint64 // of readers so far
-	shared  bool   // some chunk of the horizon is needed twice
+	numbers uint64        // of readers so far
+	shared  bool          // some chunk of the horizon is needed twice
+	listed  map[Place]int // scratch of Needs
 
 	anchored time.Time // when the clock of Next was last set
 
@@ -52,7 +53,7 @@ type Readers struct {
 
 // New returns a table without readers.
 func New(cfg Config) *Readers {
-	r := &Readers{cfg: cfg, ranks: map[rankKey]*rank{}}
+	r := &Readers{cfg: cfg, ranks: map[rankKey]*rank{}, listed: map[Place]int{}}
 	r.horizon.Store(&Horizon{})
 	r.standing.Store(&[]standing{})
 	return r
