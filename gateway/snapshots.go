@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"sync"
 
 	"github.com/millrace-data/millrace/importance"
@@ -85,7 +86,8 @@ func (s *snapshots) enter(ctx context.Context, key snapshotKey) *snapshotEntry {
 	return e
 }
 
-// load opens the snapshot of an entry. Its memory is on the books before it is opened.
+// load opens the snapshot of an entry. Its memory is on the books before it is opened. A panic ends this attempt alone: no
+// handler stands above it.
 func (s *snapshots) load(ctx context.Context, e *snapshotEntry) {
 	defer e.cancel()
 	defer close(e.done)
@@ -95,9 +97,16 @@ func (s *snapshots) load(ctx context.Context, e *snapshotEntry) {
 		e.err = fmt.Errorf("open snapshot %s: %w", e.key.name, err)
 		return
 	}
+	defer func() {
+		if v := recover(); v != nil {
+			e.err = fmt.Errorf("open snapshot %s: panic: %v\n%s", e.key.name, v, debug.Stack())
+		}
+		if e.err != nil {
+			release()
+		}
+	}()
 	snapshot, err := d.Importance.Open(ctx, e.key.name, d.Index.Generation(), d.Index.First())
 	if err != nil {
-		release()
 		e.err = importanceProblem(d, err)
 		return
 	}
