@@ -101,6 +101,7 @@ func (s *server) stats() []gateway.Stat {
 		{Name: "cache_loads_total", Help: "Loads of chunks that were started.", Value: float64(t.Loads)},
 		{Name: "cache_joins_total", Help: "Requests that joined a load under way.", Value: float64(t.Joins)},
 		{Name: "cache_evictions_total", Help: "Chunks evicted from memory.", Value: float64(t.Evictions)},
+		{Name: "cache_expected_evictions_total", Help: "Of these, chunks that a reader was coming for soon: memory was too small.", Value: float64(t.ExpectedEvictions)},
 		{Name: "cache_bytes", Help: "Bytes of chunks in memory.", Value: float64(t.CachedBytes)},
 		{Name: "cache_chunks", Help: "Chunks in memory.", Value: float64(t.CachedChunks)},
 		{Name: "store_reads_total", Help: "Ranged reads of stores.", Value: float64(t.StoreReads)},
