@@ -4,14 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/diskcache"
 	"github.com/millrace-data/millrace/internal/budget"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
@@ -26,8 +30,8 @@ func scenarios() uint64 {
 	return 2_000
 }
 
-// A scenario is a store that fails in every way, a budget that is often too small, and readers that
-// come, wait, hold and go away, under a fake clock. Each read must end in the stored bytes or an
+// A scenario is a store that fails in every way, a budget that is often too small, now and then a disk that somebody
+// damages, and readers that come, wait, hold and go away, under a fake clock. Each read must end in the stored bytes or an
 // explicit error by its deadline and a second, and nothing may be left over.
 func TestSimulatedScenarios(t *testing.T) {
 	lengths := make([]int, 240)
@@ -36,8 +40,15 @@ func TestSimulatedScenarios(t *testing.T) {
 	}
 	d := newDataset(t, 10, lengths, 60, 6<<10)
 	ended := map[string]int{}
+	dir := t.TempDir()
 	for seed := range scenarios() {
-		synctest.Test(t, func(t *testing.T) { d.simulate(t, seed, ended) })
+		synctest.Test(t, func(t *testing.T) {
+			if seed%20 == 0 {
+				d.simulate(t, seed, damagedDisk(t, dir, seed), ended)
+			} else {
+				d.simulate(t, seed, nil, ended)
+			}
+		})
 		if t.Failed() {
 			t.Fatalf("scenario %d", seed)
 		}
@@ -47,11 +58,16 @@ func TestSimulatedScenarios(t *testing.T) {
 			t.Errorf("no read ended with %q: %v", kind, ended)
 		}
 	}
+	for _, kind := range []string{"disk hits", "disk writes", "disk evictions", "disk corrupt"} {
+		if ended[kind] == 0 {
+			t.Errorf("%s: got none: %v", kind, ended)
+		}
+	}
 	t.Logf("reads ended so: %v", ended)
 }
 
-// simulate runs one scenario.
-func (d *dataset) simulate(t *testing.T, seed uint64, ended map[string]int) {
+// simulate runs one scenario, with a disk if it is not nil.
+func (d *dataset) simulate(t *testing.T, seed uint64, disk *diskcache.Cache, ended map[string]int) {
 	rnd := rand.New(rand.NewPCG(seed, 11))
 	d.store.Reset()
 	d.store.SetFault(script(rnd.Uint64(), rnd.IntN(5)))
@@ -59,12 +75,13 @@ func (d *dataset) simulate(t *testing.T, seed uint64, ended map[string]int) {
 	b := budget.New(10<<10<<rnd.IntN(7), 2*time.Second)
 	p := New(Config{
 		Budget: b, Fetchers: 1 + rnd.IntN(12), PartSize: 2 << 10 << rnd.IntN(5),
-		CheckSHA: rnd.IntN(2) == 0, NoPrefetch: rnd.IntN(2) == 0, Policy: Policies()[rnd.IntN(3)], Debug: true,
+		CheckSHA: rnd.IntN(2) == 0, NoPrefetch: rnd.IntN(2) == 0, Policy: Policies()[rnd.IntN(3)], Debug: true, Disk: disk,
 	})
 	ctx, stop := context.WithCancel(t.Context())
 	var run, readers sync.WaitGroup
 	run.Go(func() { _ = p.Run(ctx) })
 	s := p.Open(d.index, d.store, "set/")
+	s.KeepOnDisk("here")
 	names := []string{shuffle.None, shuffle.Window, shuffle.Slot, shuffle.Full}
 	plan := d.plan(t, names[rnd.IntN(4)], 1+rnd.Uint64N(12))
 	var mu sync.Mutex // guards ended
@@ -86,6 +103,36 @@ func (d *dataset) simulate(t *testing.T, seed uint64, ended map[string]int) {
 	if got := p.Stats(); got.OpenLeases != 0 || got.BudgetInUse != 0 || got.BudgetPeak > got.BudgetTotal || d.store.InFlight() != 0 {
 		t.Errorf("left over: %+v and %d store reads, want nothing", got, d.store.InFlight())
 	}
+	if disk != nil {
+		got := disk.Stats()
+		ended["disk hits"] += int(got.Hits)
+		ended["disk writes"] += int(got.Writes)
+		ended["disk evictions"] += int(got.Evictions)
+		ended["disk corrupt"] += int(got.Corrupt)
+		disk.Close()
+	}
+}
+
+// damagedDisk opens the disk that the scenarios share, after one of its files has lost a bit.
+func damagedDisk(t *testing.T, dir string, seed uint64) *diskcache.Cache {
+	rnd := rand.New(rand.NewPCG(seed, 14))
+	var files []string
+	must(t, filepath.WalkDir(dir, func(name string, e fs.DirEntry, err error) error {
+		if strings.Contains(name, "chunks") && !e.IsDir() {
+			files = append(files, name)
+		}
+		return err
+	}))
+	if len(files) > 0 {
+		name := files[rnd.IntN(len(files))]
+		b, err := os.ReadFile(name)
+		must(t, err)
+		b[rnd.IntN(len(b))] ^= 1 << rnd.IntN(8)
+		must(t, os.WriteFile(name, b, 0o600))
+	}
+	disk, err := diskcache.Open(diskcache.Config{Dir: dir, MaxBytes: 96 << 10, Datasets: []string{"here"}})
+	must(t, err)
+	return disk
 }
 
 // script makes a store's faults: level of ten requests fail, in one of many ways.
