@@ -114,7 +114,7 @@ func TestFlushGoesOnWhereItFailed(t *testing.T) {
 	store := memstore.New()
 	l := newLog(t, store, func(c *Config) { c.Dir = t.TempDir() })
 	denied(store, true)
-	const batches, size = 300, 1024
+	const batches, size = 150, 2048
 	for b := range uint64(batches) {
 		r := Report{Plan: testPlan, Epoch: 3, Batch: b, First: b * size, Count: size}
 		for p := range uint64(size) {
@@ -125,7 +125,7 @@ func TestFlushGoesOnWhereItFailed(t *testing.T) {
 	tries := 0
 	for ; tries < 20; tries++ {
 		var mu sync.Mutex
-		left := 200 // requests until the store fails
+		left := 100 // requests until the store fails
 		store.SetFault(func(memstore.Call) memstore.Fault {
 			mu.Lock()
 			defer mu.Unlock()
