@@ -313,7 +313,7 @@ func (a *admission) soon(readers []*reader) {
 		if x.squeezed {
 			continue
 		}
-		rate := x.demand.rate()
+		rate := x.rate()
 		for _, u := range x.soon {
 			c := claim{x, u, takes(u.start-min(x.at.First, u.start), rate)}
 			if len(readers) > 1 && x.dataset.Resident(int(u.Chunk)) {

@@ -31,7 +31,7 @@ func (r *Readers) Needs(now time.Time) []Need {
 		if x.announced {
 			continue // whoever announced it brings what it needs
 		}
-		rate := x.demand.rate()
+		rate := x.rate()
 		for _, u := range x.queue {
 			needs = append(needs, Need{
 				Place:    Place{x.dataset, int(u.Chunk)},

@@ -58,6 +58,36 @@ func TestDeadlinesFollowDemand(t *testing.T) {
 	}
 }
 
+// Ranks that train together wait for the one that waits for its data. That is no reason to bring it later.
+func TestRanksThatWaitForOneAnotherAreNotSlow(t *testing.T) {
+	d := newData(400, 10)
+	r := New(Config{Budget: 1000})
+	p := d.plan(t, shuffle.None, 0, 0)
+	now := begin()
+	const compute, stall = 100 * time.Millisecond, time.Second
+	for batch := range uint64(6) {
+		var visits []*Visit
+		for rank := range uint64(4) {
+			c := at(p, 0, 10*batch, 10)
+			c.Rank, c.WorldSize = rank, 4
+			visits = append(visits, r.Asked(d, c, now))
+		}
+		for rank, v := range visits { // the last one gets its bytes late
+			if rank == 3 {
+				now = now.Add(stall)
+			}
+			v.Answered(now)
+			v.Ended(now)
+		}
+		now = now.Add(compute)
+	}
+	for _, n := range r.Needs(now) {
+		if want := time.Duration(n.Chunk-5) * compute; (n.Deadline.Sub(now) - want).Abs() > time.Millisecond {
+			t.Errorf("chunk %d of a reader at 5: got a deadline in %v, want in %v", n.Chunk, n.Deadline.Sub(now), want)
+		}
+	}
+}
+
 // Where the memory holds no more, a slow reader's chunks give way to those that a fast one needs sooner.
 func TestSlowReaderHoldsNoMemoryThatAFastOneNeeds(t *testing.T) {
 	fast, slow := newData(400, 10), newData(400, 10)

@@ -32,7 +32,7 @@ type standing struct {
 func (r *Readers) anchor(now time.Time) {
 	r.anchored = now
 	for _, x := range r.readers {
-		x.anchor = anchor{now, x.at.Epoch.Number()*x.at.Plan.Samples() + x.at.First, x.demand.rate()}
+		x.anchor = anchor{now, x.at.Epoch.Number()*x.at.Plan.Samples() + x.at.First, x.rate()}
 	}
 	was := r.horizon.Load()
 	r.horizon.Store(&Horizon{was.places, was.clock + 1})

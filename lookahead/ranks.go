@@ -50,6 +50,7 @@ type rank struct {
 	done                time.Time // when its last answer was sent
 	open                int       // answers that are not sent yet
 	reader              uint64    // the number of the one that it stands at
+	demand              demand
 
 	samples, seconds float64
 	waited           float64 // of seconds

@@ -33,7 +33,7 @@ type reader struct {
 	announced bool           // it has not come yet
 	ranks     int            // that stand here
 	left      bool           // the last of them has gone on elsewhere
-	demand    demand
+	fastest   *rank          // of those that stand here: its demand is the reader's
 	anchor    anchor
 
 	ahead
@@ -108,11 +108,27 @@ func (x *reader) rest() *shuffle.Epoch {
 	return x.next
 }
 
-// quick is the demand of a reader that is not known to take any time, in samples per second: what it needs is due at
+// quick is the demand of a rank that is not known to take any time, in samples per second: what it needs is due at
 // once, in order of position.
 const quick = 1e9
 
-// demand is how fast a reader would go on if nothing kept it waiting. Its sums fade.
+// rate is how fast the reader would go on if nothing kept it waiting, in samples per second: as fast as the fastest of its ranks, for those that have
+// to wait for another one, as ranks that train together do, seem to think longer.
+func (x *reader) rate() float64 {
+	if x.fastest == nil {
+		return quick
+	}
+	return x.fastest.demand.rate()
+}
+
+// thought notes a rank's demand.
+func (x *reader) thought(k *rank, now time.Time) {
+	if f := x.fastest; f == nil || f.reader != x.number || now.Sub(f.seen) > readerGone || k.demand.rate() > f.demand.rate() {
+		x.fastest = k
+	}
+}
+
+// demand is how fast a rank would go on if nothing kept it waiting. Its sums fade.
 type demand struct{ samples, seconds float64 }
 
 // note adds the time that a rank took from an answer to the request at a position.

@@ -80,10 +80,11 @@ func (r *Readers) Asked(d Dataset, at shuffle.Cursor, now time.Time) *Visit {
 	}
 	x, came := r.move(d, at, now)
 	v.reader, v.first = x, !x.served
-	if known {
-		x.demand.note(thought, at)
-	}
 	r.join(rank, x)
+	if known {
+		rank.demand.note(thought, at)
+		x.thought(rank, now)
+	}
 	if came || x.stale() {
 		r.expect()
 	}
