@@ -65,15 +65,16 @@ type Cache struct {
 	stats   Stats
 	victims []victim // those needed last, the last of all at the end
 	looked  time.Time
-	temp    uint64 // number of the next temporary file
+	temp    uint64 // number of the last temporary file
 }
 
 // entry is a file.
 type entry struct {
 	size int64
 	ref  uint64
-	own  bool // ref is set
-	dead bool // it could not be removed: it takes room, and is not there
+	own  bool   // ref is set
+	dead bool   // it could not be removed: it takes room, and is not there
+	nth  uint32 // write: another file of the same name is another entry
 }
 
 // cost returns how many bytes of the disk a chunk of n bytes takes.
@@ -146,7 +147,8 @@ func (c *Cache) Adopt(key Key, ref uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e, ok := c.entries[n]; ok && !e.own {
-		c.entries[n] = entry{size: e.size, ref: ref, own: true}
+		e.ref, e.own = ref, true
+		c.entries[n] = e
 	}
 }
 
@@ -167,12 +169,12 @@ func (c *Cache) Read(ctx context.Context, key Key, dst []byte) bool {
 // what is in them is worthless.
 func (c *Cache) ReadPieces(ctx context.Context, key Key, pieces []Piece) bool {
 	n := key.name()
-	probe, ok := c.enter(ctx, n)
+	e, probe, ok := c.enter(ctx, n)
 	if !ok {
 		return false
 	}
 	err := c.read(key, n.file(), pieces)
-	c.count(n, pieces, probe, err)
+	c.count(n, e, pieces, probe, err)
 	if errors.Is(err, errCorrupt) {
 		c.evict(n)
 	}
@@ -180,20 +182,21 @@ func (c *Cache) ReadPieces(ctx context.Context, key Key, pieces []Piece) bool {
 }
 
 // enter reports whether a chunk is there and the disk may be read, and whether that read is a probe.
-func (c *Cache) enter(ctx context.Context, n name) (probe, ok bool) {
+func (c *Cache) enter(ctx context.Context, n name) (e entry, probe, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if e, there := c.entries[n]; there && !e.dead && ctx.Err() == nil {
+	e, there := c.entries[n]
+	if there && !e.dead && ctx.Err() == nil {
 		probe, ok = c.reads.enter(time.Now())
 	}
 	if !ok {
 		c.stats.Misses++
 	}
-	return probe, ok
+	return e, probe, ok
 }
 
-// count counts what became of a read.
-func (c *Cache) count(n name, pieces []Piece, probe bool, err error) {
+// count counts what became of a read of the file that e was.
+func (c *Cache) count(n name, e entry, pieces []Piece, probe bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	gone := errors.Is(err, fs.ErrNotExist)
@@ -208,7 +211,9 @@ func (c *Cache) count(n name, pieces []Piece, probe bool, err error) {
 	c.stats.Misses++
 	switch {
 	case gone: // evicted meanwhile, or removed by somebody: nothing is lost but a read of the store
-		c.forget(n)
+		if c.entries[n].nth == e.nth { // else it was written anew meanwhile
+			c.forget(n)
+		}
 	case errors.Is(err, errCorrupt):
 		c.stats.Corrupt++
 	default:

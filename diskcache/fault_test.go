@@ -1,6 +1,7 @@
 package diskcache
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -271,6 +272,30 @@ func TestFileThatCannotBeRemoved(t *testing.T) {
 			t.Errorf("written over: got %+v, want one chunk", s)
 		}
 	})
+}
+
+// TestFileThatIsWrittenAnewWhileItIsMissed: a reader that finds a file gone does not take its successor off the list.
+func TestFileThatIsWrittenAnewWhileItIsMissed(t *testing.T) {
+	dir := t.TempDir()
+	c := open(t, Config{Dir: dir})
+	defer c.Close()
+	key := mustWrite(t, c, 1, 100)
+	c.disk.fault = func(s step, _ string) (int, error) {
+		if s != stepOpen {
+			return 0, nil
+		}
+		c.disk.fault = nil
+		if !c.evict(key.name()) {
+			t.Error("got no eviction, want one")
+		}
+		mustWrite(t, c, 1, 100)
+		return 0, fs.ErrNotExist // as it was before
+	}
+	wantThere(t, c, 1, 100, false)
+	wantThere(t, c, 1, 100, true)
+	if s := c.Stats(); s.Chunks != 1 || s.Bytes != block {
+		t.Errorf("got %+v, want one chunk", s)
+	}
 }
 
 // TestLinkInTheCacheLeadsNowhere: a chunk's name that is a link out of the directory is not followed.

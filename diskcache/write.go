@@ -69,6 +69,7 @@ func (c *Cache) settle(n name, e entry, size int, probe bool, err error) {
 		c.bytes -= e.size
 	default:
 		c.forget(n) // one that could not be removed, and is overwritten now
+		e.nth = uint32(c.temp)
 		c.entries[n] = e
 		c.stats.Writes++
 		c.stats.WriteBytes += uint64(size)
