@@ -412,4 +412,19 @@ PLANTS = [
         ["./datapath"],
         [("datapath/marks.go", "\tp.flights.keep(is)\n", "")],
     ),
+    (
+        "simulate gives every transfer the whole line",
+        ["./simulate"],
+        [("simulate/line.go", "l.free = max(l.free, l.clock.now) + seconds", "l.free = l.clock.now + seconds")],
+    ),
+    (
+        "simulate forgets which chunks a reader comes for soon",
+        ["./simulate"],
+        [("simulate/ahead.go", "\tg.memory.shelf.Rewarm(soon, changed)\n", "")],
+    ),
+    (
+        "simulate lets ranks ask for nothing ahead",
+        ["./simulate"],
+        [("simulate/rank.go", "k.asked <= k.at+uint64(k.run.set.ReadAhead)", "k.asked <= k.at")],
+    ),
 ]
