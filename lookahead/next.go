@@ -6,9 +6,9 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// adrift is after how long the clock of Next is set anew where there are several readers: by then those that were kept
-// waiting are later than they would be.
-const adrift = 2 * time.Second
+// adrift is the part of an epoch by which one reader may get ahead of another, against what their demands let expect, before the
+// clock of Next is set anew: a sixty-fourth.
+const adrift = 64
 
 // anchor is where a reader stood when the clock of Next was set. Between two such instants the next use of a chunk is the same
 // whenever it is asked for, so that whoever has asked for many can compare them.
@@ -30,7 +30,6 @@ type standing struct {
 
 // anchor sets the clock of Next. The caller holds mu, as in what follows.
 func (r *Readers) anchor(now time.Time) {
-	r.anchored = now
 	for _, x := range r.readers {
 		x.anchor = anchor{now, x.at.Epoch.Number()*x.at.Plan.Samples() + x.at.First, x.rate()}
 	}
@@ -40,7 +39,7 @@ func (r *Readers) anchor(now time.Time) {
 
 // stand publishes where the readers stand.
 func (r *Readers) stand(now time.Time) {
-	if len(r.readers) > 1 && now.Sub(r.anchored) >= adrift {
+	if r.adrift() {
 		r.anchor(now)
 	}
 	all := make([]standing, len(r.readers))
@@ -48,6 +47,20 @@ func (r *Readers) stand(now time.Time) {
 		all[i] = standing{x.anchor, x.dataset, x.at.Epoch, x.next, x.at.First, x.at.Plan.Samples()}
 	}
 	r.standing.Store(&all)
+}
+
+// adrift reports whether some readers have come much farther than others since the clock was set.
+func (r *Readers) adrift() bool {
+	var least, most, epoch time.Duration
+	for i, x := range r.readers {
+		came := takes(x.at.Epoch.Number()*x.at.Plan.Samples()+x.at.First-x.anchor.at, x.anchor.rate)
+		all := takes(x.at.Plan.Samples(), x.anchor.rate)
+		if i == 0 {
+			least, most, epoch = came, came, all
+		}
+		least, most, epoch = min(least, came), max(most, came), min(epoch, all)
+	}
+	return most-least > epoch/adrift
 }
 
 // Next returns when any known reader will need a chunk next, in its epoch or in the next one: the earliest such instant, as

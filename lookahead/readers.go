@@ -44,8 +44,6 @@ type Readers struct {
 	shared  bool          // some chunk of the horizon is needed twice
 	listed  map[Place]int // scratch of Needs
 
-	anchored time.Time // when the clock of Next was last set
-
 	horizon  atomic.Pointer[Horizon]
 	standing atomic.Pointer[[]standing] // for Next, which must not wait
 	wanted   atomic.Bool                // somebody asked for a use beyond the end of an epoch
