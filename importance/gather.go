@@ -45,9 +45,9 @@ func (g *gatherer) begin(ctx context.Context) error {
 		return nil
 	}
 	for i := range len(q.First) - 1 {
-		b, err := q.Base.block(ctx, i)
+		b, err := q.Base.read(ctx, i) // before the repetition
 		if err != nil {
-			return fmt.Errorf("base snapshot: %w", err)
+			return fmt.Errorf("base snapshot %.12s: %w", q.Base.digest, err)
 		}
 		copy(g.weights[q.First[i]:], b.weights)
 	}

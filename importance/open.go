@@ -292,7 +292,8 @@ func (s *Snapshot) readBlocks(ctx context.Context) error {
 				hottest = max(hottest, w)
 			}
 		}
-		stats.Add(s.repeated(b))
+		s.repeat(b)
+		stats.Add(b.weights)
 		total += s.totals[i]
 	}
 	if total != h.total || hot != h.hot || hot > 0 && coldest < hottest {

@@ -18,7 +18,7 @@ type Snapshot struct {
 	totals  []uint64
 	crcs    []uint32
 	offsets []int64 // of the chunks' blocks, and the end
-	cache   weightCache
+	cache   blockCache
 
 	coverage, effective float64
 }
@@ -65,16 +65,11 @@ func (s *Snapshot) Totals() []uint64 { return s.totals }
 // Weights returns the weights of a chunk's samples in stored order, repetition applied: from memory, if they were asked for
 // lately. They must not be changed.
 func (s *Snapshot) Weights(ctx context.Context, chunk int) ([]uint32, error) {
-	if weights := s.cache.get(chunk); weights != nil {
-		return weights, nil
-	}
 	b, err := s.block(ctx, chunk)
 	if err != nil {
 		return nil, err
 	}
-	weights := s.repeated(b)
-	s.cache.put(chunk, weights)
-	return weights, nil
+	return b.weights, nil
 }
 
 // Hot returns which samples of a chunk are hot.
@@ -86,19 +81,14 @@ func (s *Snapshot) Hot(ctx context.Context, chunk int) (Hot, error) {
 	return b.hot, nil
 }
 
-// repeated applies the repetition to a block's weights, in place.
-func (s *Snapshot) repeated(b *block) []uint32 {
-	for i, w := range b.weights {
-		b.weights[i] = s.head.repeated(w, b.hot.Has(uint64(i)))
-	}
-	return b.weights
-}
-
 // Close ends the use of the local file. What was returned stays valid.
 func (s *Snapshot) Close() error { return s.file.Close() }
 
-// block returns a chunk's block.
+// block returns a chunk's block, with the repetition applied to its weights.
 func (s *Snapshot) block(ctx context.Context, chunk int) (*block, error) {
+	if b := s.cache.get(chunk); b != nil {
+		return b, nil
+	}
 	if chunk < 0 || chunk >= len(s.totals) {
 		return nil, fmt.Errorf("importance %.12s: chunk %d of %d", s.digest, chunk, len(s.totals))
 	}
@@ -106,7 +96,16 @@ func (s *Snapshot) block(ctx context.Context, chunk int) (*block, error) {
 	if err != nil {
 		return nil, fmt.Errorf("importance %.12s: %w", s.digest, err)
 	}
+	s.repeat(b)
+	s.cache.put(chunk, b)
 	return b, nil
+}
+
+// repeat applies the repetition to a block's weights.
+func (s *Snapshot) repeat(b *block) {
+	for i, w := range b.weights {
+		b.weights[i] = s.head.repeated(w, b.hot.Has(uint64(i)))
+	}
 }
 
 // read reads and checks a chunk's block.
@@ -126,11 +125,11 @@ func (s *Snapshot) read(ctx context.Context, chunk int) (*block, error) {
 	return b, nil
 }
 
-// cacheBytes is how much of the weights a snapshot keeps.
+// cacheBytes is how much of the blocks a snapshot keeps.
 const cacheBytes = 4 << 20
 
-// weightCache keeps the weights that were used last. Neighbouring batches use those of the same chunks.
-type weightCache struct {
+// blockCache keeps the blocks that were used last. Neighbouring batches use those of the same chunks.
+type blockCache struct {
 	mu     sync.Mutex
 	used   list.List // of cached, the last one used in front
 	chunks map[int]*list.Element
@@ -138,13 +137,13 @@ type weightCache struct {
 }
 
 type cached struct {
-	chunk   int
-	weights []uint32
+	chunk int
+	*block
 }
 
-func (c cached) bytes() int64 { return int64(4*len(c.weights)) + 256 }
+func (c cached) bytes() int64 { return int64(4*len(c.weights)+len(c.hot)) + 256 }
 
-func (c *weightCache) get(chunk int) []uint32 {
+func (c *blockCache) get(chunk int) *block {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e := c.chunks[chunk]
@@ -152,11 +151,11 @@ func (c *weightCache) get(chunk int) []uint32 {
 		return nil
 	}
 	c.used.MoveToFront(e)
-	return e.Value.(cached).weights
+	return e.Value.(cached).block
 }
 
-func (c *weightCache) put(chunk int, weights []uint32) {
-	entry := cached{chunk, weights}
+func (c *blockCache) put(chunk int, b *block) {
+	entry := cached{chunk, b}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.chunks[chunk] != nil || entry.bytes() > cacheBytes {
