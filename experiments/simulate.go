@@ -36,7 +36,7 @@ type predicted struct {
 func fullSimulate() simulateSize {
 	window, slot := predictedOrders(16)
 	return simulateSize{
-		chunks: 256, each: 128, shape: shaped.Shape{FirstByte: 20 * time.Millisecond, Stream: 20e6, Total: 40e6},
+		chunks: 256, each: 128, shape: shaped.Shape{FirstByte: 20 * time.Millisecond, Stream: 30e6, Total: 60e6},
 		cases: []predicted{
 			{window, datapath.PolicyPlan, .5, 8, 4, 1, 2},
 			{window, datapath.PolicyLRU, .5, 8, 4, 1, 2},
@@ -75,7 +75,7 @@ func simulated(z simulateSize) lab.Experiment {
 		},
 		Arms: []lab.Arm{
 			{Name: "predicted", What: "package simulate, under its virtual clock"},
-			{Name: "measured", What: "the data path in this process, ranks as goroutines that wait between two batches"},
+			{Name: "measured", What: "the data path in this process, ranks as goroutines that wait between two batches; each setting twice, and of each epoch the faster one, since what else the machine does can only delay it"},
 		},
 		Pass: []lab.Mark{
 			{Name: "time", Want: "predicted time within 10 % of the measured one, for each epoch of each setting", Measured: true},
@@ -100,7 +100,7 @@ func runSimulate(ctx context.Context, r *lab.Report, z simulateSize) error {
 			return err
 		}
 		r.Logf("%s, %s, cache %.2f, %d ranks: predicted %v", c.order.Shuffle, c.policy, c.cache, c.ranks, guess.Later().Time)
-		times, bytes, err := d.measure(ctx, set)
+		times, bytes, err := d.measureTwice(ctx, set)
 		if err != nil {
 			return err
 		}
@@ -130,6 +130,24 @@ func (d *data) known() *simulate.Data {
 		k.Chunks[i] = simulate.Chunk{Shard: e.Shard, Offset: e.Offset, Length: e.Length}
 	}
 	return k
+}
+
+// measureTwice returns the faster of two runs, epoch by epoch, and what it read.
+func (d *data) measureTwice(ctx context.Context, s simulate.Setting) (times []time.Duration, bytes []int64, err error) {
+	times, bytes, err = d.measure(ctx, s)
+	if err != nil {
+		return nil, nil, err
+	}
+	again, read, err := d.measure(ctx, s)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range again {
+		if again[i] < times[i] {
+			times[i], bytes[i] = again[i], read[i]
+		}
+	}
+	return times, bytes, nil
 }
 
 // measure reads the epochs of a setting through the data path, and returns what each took and read.

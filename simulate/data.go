@@ -8,7 +8,7 @@ import (
 	"github.com/millrace-data/millrace/chunkcache"
 )
 
-// Data is what the model knows of a data set: where its chunks lie, and how many samples each holds. Samples of a
+// Data is what the model knows of a dataset: where its chunks lie, and how many samples each holds. Samples of a
 // chunk count as equally long.
 type Data struct {
 	First  []uint64 // cumulative samples: chunk i holds First[i] to First[i+1]-1

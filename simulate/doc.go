@@ -9,6 +9,6 @@
 // Processor time, failures and other tenants of the store are not.
 //
 // Everything happens in one goroutine, in the order of the virtual clock, so that the same
-// question always has the same answer. A data set of up to a few million samples is followed sample by sample
+// question always has the same answer. A dataset of up to a few million samples is followed sample by sample
 // as the data path would; a larger one chunk by chunk, several batches at a time (see Result.Coarse).
 package simulate

@@ -78,7 +78,7 @@ func (g *gateway) nextRead(chunk int32) int64 {
 	return int64(seconds(g.came)) + int64(min(d, chunkcache.Never/4))
 }
 
-// Chunks, Cost and Resident are what the table of readers asks of a data set.
+// Chunks, Cost and Resident are what the table of readers asks of a dataset.
 func (g *gateway) Chunks() int { return len(g.data.Chunks) }
 
 func (g *gateway) Cost(chunk int) int64 { return chunkcache.Cost(g.data.Chunks[chunk].Length) }
