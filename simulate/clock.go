@@ -6,7 +6,7 @@ import "time"
 type clock struct {
 	now    time.Duration
 	set    uint64
-	events pile[event]
+	events pile
 }
 
 type event struct {
@@ -42,10 +42,11 @@ func seconds(s float64) time.Duration {
 	return time.Duration(min(s*float64(time.Second), float64(1<<62)))
 }
 
-// pile is a binary heap, the element that comes before all others on top.
-type pile[T interface{ before(T) bool }] []T
+// pile is a binary heap of events, the first one on top. It is typed, unlike container/heap, since most of the time goes
+// through it.
+type pile []event
 
-func (p *pile[T]) push(x T) {
+func (p *pile) push(x event) {
 	h := append(*p, x)
 	i := len(h) - 1
 	for i > 0 {
@@ -59,13 +60,12 @@ func (p *pile[T]) push(x T) {
 	*p = h
 }
 
-func (p *pile[T]) pop() T {
+func (p *pile) pop() event {
 	h := *p
 	top := h[0]
 	n := len(h) - 1
 	h[0] = h[n]
-	var none T
-	h[n] = none
+	h[n] = event{}
 	h = h[:n]
 	for i := 0; ; {
 		down := 2*i + 1

@@ -42,7 +42,7 @@ func TestLine(t *testing.T) {
 // TestPileIsInOrder, whatever is pushed and popped.
 func TestPileIsInOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var p pile[event]
+		var p pile
 		var want []time.Duration
 		for i, pop := range rapid.SliceOf(rapid.Bool()).Draw(t, "pops") {
 			if !pop || len(want) == 0 {
