@@ -36,7 +36,7 @@ type predicted struct {
 func fullSimulate() simulateSize {
 	window, slot := predictedOrders(16)
 	return simulateSize{
-		chunks: 256, each: 128, shape: shaped.Shape{FirstByte: 20 * time.Millisecond, Stream: 30e6, Total: 60e6},
+		chunks: 192, each: 128, shape: shaped.Shape{FirstByte: 20 * time.Millisecond, Stream: 20e6, Total: 40e6},
 		cases: []predicted{
 			{window, datapath.PolicyPlan, .5, 8, 4, 1, 2},
 			{window, datapath.PolicyLRU, .5, 8, 4, 1, 2},
