@@ -2,7 +2,8 @@
 //
 // A trainer reports the losses of positions of a global batch (report.go). Reports lie in the bucket as small
 // immutable objects (log.go), so that neither the order in which they arrive nor the gateway that takes
-// them matters; where the bucket refuses writes, they wait in a local file (kept.go). At an epoch's end they are
+// them matters; where the bucket refuses writes, they wait in a local file (kept.go) until
+// they can be sent (flush.go). At an epoch's end they are
 // ranked within their global batches (fold.go, weight.go), and the weights of all samples are
 // frozen (freeze.go) in a snapshot: an immutable object named by the SHA-256 of its bytes (layout.go). Whoever
 // opens it (open.go) holds a few bytes for each chunk; the weights of a chunk's samples are read from
