@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
 	"github.com/millrace-data/millrace/shuffle"
 )
@@ -311,4 +312,58 @@ func TestWhatReadersDidBeforeChangesNoByte(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Requests do not wait for what is fetched ahead, whoever reads it and however slowly it comes; a burst of readers stays within the budget.
+func TestRequestsDoNotWaitForABurstOfReaders(t *testing.T) {
+	const chunks = 96
+	d := oneToAShard(t, chunks)
+	synctest.Test(t, func(t *testing.T) {
+		x := d.trialOf(t, 60, Config{Fetchers: 4})
+		plans := make([]*shuffle.Plan, 8)
+		for i := range plans {
+			var err error
+			plans[i], err = shuffle.NewPlan(shuffle.Params{Shuffle: shuffle.Window, Window: 2, Seed: uint64(i)}, d.index.First())
+			must(t, err)
+			x.read(t, plans[i].Epoch(0), plans[i], 0)
+		}
+		d.store.SetFault(slow(time.Hour)) // from now on nothing that is fetched ahead arrives
+		defer d.store.SetFault(nil)
+		x.path.look()
+		synctest.Wait()
+		if got := d.store.InFlight(); got != 4 {
+			t.Fatalf("got %d reads ahead, want as many as there are fetchers", got)
+		}
+		var wanted [][]chunkindex.ChunkRanges
+		for c := 0; len(wanted) < 4; c++ {
+			if !x.source.Resident(c) { // nor on its way
+				wanted = append(wanted, d.ranges(t, []uint64{uint64(c) * perChunk}))
+			}
+		}
+		begin := time.Now()
+		d.store.SetFault(slow(time.Second))
+		var wg sync.WaitGroup
+		for n := range 4 {
+			wg.Go(func() {
+				chunk := wanted[n]
+				body, err := x.source.Read(t.Context(), shuffle.Cursor{}, chunk)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if err := d.check(chunk, body); err != nil {
+					t.Error(err)
+				}
+				body.Close()
+			})
+		}
+		wg.Wait()
+		if got := time.Since(begin); got > time.Second {
+			t.Errorf("four requests beside four reads ahead that take an hour: got them in %v, want a second", got)
+		}
+		if got := x.path.Stats(); got.BudgetPeak > got.BudgetTotal {
+			t.Errorf("got a peak of %d bytes, want at most %d", got.BudgetPeak, got.BudgetTotal)
+		}
+		x.stop()
+	})
 }
