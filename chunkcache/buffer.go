@@ -28,6 +28,25 @@ func (c *Cache[K]) Buffer(ctx context.Context, n int64) (*Buffer[K], error) {
 	return &Buffer[K]{cache: c, slot: s, data: s.buf[:n:n]}, nil
 }
 
+// TryBuffer returns n bytes of any content, of memory that is free or of chunks that nobody is known to come for soon; false if
+// there are none, or somebody waits for them.
+func (c *Cache[K]) TryBuffer(n int64) (*Buffer[K], bool) {
+	if c.budget.Waiting() > 0 {
+		return nil, false
+	}
+	c.mu.Lock()
+	slots := c.takeSlots([]int64{n})
+	c.mu.Unlock()
+	if slots == nil {
+		return nil, false
+	}
+	if slots[0].ready() != nil {
+		slots[0].drop()
+		return nil, false
+	}
+	return &Buffer[K]{cache: c, slot: slots[0], data: slots[0].buf[:n:n]}, true
+}
+
 // bufferSlot takes a free slot or reserves a new one. A slot that somebody waits for goes through the
 // budget, which knows whose turn it is.
 func (c *Cache[K]) bufferSlot(ctx context.Context, class, n int64) (*slot, error) {

@@ -12,6 +12,7 @@ type Range struct {
 	Offset uint32 // in the chunk's decoded bytes
 	Length uint32
 	CRC32C uint32 // Castagnoli, of these bytes
+	Hot    bool   // the plan draws the sample often: worth keeping by itself
 }
 
 // ChunkRanges is what a batch wants of one chunk. A request lists each chunk once.

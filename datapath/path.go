@@ -61,6 +61,7 @@ type Path struct {
 	marks   marks
 	flights flights
 	disk    *disk // nil: none
+	hot     *hot
 
 	mu   sync.Mutex // guards open, and when each was read
 	open []*Source
@@ -86,6 +87,7 @@ func New(cfg Config) *Path {
 	p.cache = chunkcache.New(chunkcache.Config[key]{
 		Budget: cfg.Budget, Policy: cfg.Policy.of(p.nextUse), Evicted: p.homes.drop, Debug: cfg.Debug,
 	})
+	p.hot = newHot(p.cache, cfg.Budget.Total())
 	p.gate = &gate{limit: cfg.Fetchers, idle: p.look}
 	p.segments.New = func() any { return new([][]byte) }
 	total := cfg.Budget.Total()
@@ -101,11 +103,14 @@ func New(cfg Config) *Path {
 }
 
 // reclaim gives back what is the cheapest to bring again: chunks that no reader is known
-// to come for, then tables, then any chunk that is not leased.
+// to come for, then tables, then hot samples, then any chunk that is not leased.
 func (p *Path) reclaim(n int64) int64 {
 	back := p.cache.Reclaim(n, false)
 	if back < n {
 		back += p.tables.Reclaim(n - back)
+	}
+	if back < n && p.hot.reclaim(n-back) > 0 {
+		back += p.cache.Reclaim(n-back, false) // their slabs are free slots now
 	}
 	if back < n {
 		back += p.cache.Reclaim(n-back, true)
@@ -114,11 +119,12 @@ func (p *Path) reclaim(n int64) int64 {
 }
 
 // reclaimable returns the bytes that reclaim could give back now.
-func (p *Path) reclaimable() int64 { return p.cache.Reclaimable() + p.tables.Bytes() }
+func (p *Path) reclaimable() int64 { return p.cache.Reclaimable() + p.tables.Bytes() + p.hot.held() }
 
 // Close waits for loads that are still on their way and gives all memory back that nobody leases. Reads
 // must have ended, and Run must have returned.
 func (p *Path) Close() {
+	p.hot.reclaim(p.budget.Total())
 	p.cache.Drop()
 	p.tables.Reclaim(p.budget.Total() + 1)
 }
@@ -203,7 +209,8 @@ type Stats struct {
 	StoreReads, StoreBytes                uint64
 	RangeReads, RangeBytes                uint64 // store reads of samples' own ranges, part of the above
 	PrefetchedChunks                      uint64
-	OpenLeases, TableBytes                int64
+	HotHits, HotHitBytes                  uint64 // samples served from those that are kept by themselves
+	OpenLeases, TableBytes, HotBytes      int64
 	BudgetTotal, BudgetInUse, BudgetPeak  int64
 	Disk                                  diskcache.Stats
 	DiskDropped                           uint64 // chunks not written since too many waited
@@ -218,7 +225,8 @@ func (p *Path) Stats() Stats {
 		StoreReads: p.storeReads.Load(), StoreBytes: p.storeBytes.Load(),
 		RangeReads: p.rangeReads.Load(), RangeBytes: p.rangeBytes.Load(),
 		PrefetchedChunks: p.prefetched.Load(),
-		OpenLeases:       c.OpenLeases, TableBytes: p.tables.Bytes(),
+		HotHits:          p.hot.hits.Load(), HotHitBytes: p.hot.hitBytes.Load(), HotBytes: p.hot.held(),
+		OpenLeases: c.OpenLeases, TableBytes: p.tables.Bytes(),
 		BudgetTotal: p.budget.Total(), BudgetInUse: p.budget.InUse(), BudgetPeak: p.budget.Peak(),
 	}
 	if p.disk != nil {

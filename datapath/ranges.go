@@ -35,13 +35,36 @@ type run struct {
 func (s *Source) readRanges(ctx context.Context, b *batch, which []int, segments [][]byte, spare []byte) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(s.path.cfg.Fetchers)
-	for _, r := range s.join(s.pieces(b, which, segments)) {
+	pieces, again := distinct(s.pieces(b, which, segments))
+	for _, r := range s.join(pieces) {
 		n := min(r.waste, int64(len(spare)))
 		gaps := spare[:n:n]
 		spare = spare[n:]
 		g.Go(func() error { return s.readRun(ctx, r, gaps) })
 	}
-	return g.Wait()
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	for _, t := range again {
+		copy(t.dst, t.src)
+	}
+	return nil
+}
+
+// twin is a sample that a batch holds once more.
+type twin struct{ dst, src []byte }
+
+// distinct leaves one piece of each sample among pieces in stored order, and lists the others.
+func distinct(ps []piece) (once []piece, again []twin) {
+	once = ps[:0]
+	for _, p := range ps {
+		if n := len(once); n > 0 && once[n-1].ext == p.ext {
+			again = append(again, twin{p.dst, once[n-1].dst})
+		} else {
+			once = append(once, p)
+		}
+	}
+	return once, again
 }
 
 // pieces lists the samples in stored order.

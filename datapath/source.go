@@ -245,10 +245,14 @@ func (s *Source) copies(ctx context.Context, b *batch, whole, ranged []int) (*ch
 		s.path.look()
 	}
 	if err == nil {
+		ranged = s.hotRanges(b, append(ranged, rest...), segments)
+		read := ranged
 		var fromDisk int64
-		ranged, fromDisk = s.diskRanges(ctx, b, append(ranged, rest...), segments)
+		ranged, fromDisk = s.diskRanges(ctx, b, ranged, segments)
 		loaded.disk += fromDisk
-		err = s.readRanges(ctx, b, ranged, segments, buf[off:])
+		if err = s.readRanges(ctx, b, ranged, segments, buf[off:]); err == nil {
+			s.keepHot(b, read, segments)
+		}
 	}
 	if err != nil {
 		room.Close()

@@ -143,9 +143,11 @@ func (g *Gateway) locateShare(ctx context.Context, b batchRequest, r reading, al
 	l := g.scratch.Get().(*located)
 	l.numbers = r.Epoch.AppendShare(slices.Grow(l.numbers[:0], int(all.Count)), all)
 	if r.weights != nil {
-		if err := r.weights.resolve(ctx, b.dataset.Index, r.Epoch.Draws(), l.numbers); err != nil {
+		hot, err := r.weights.resolve(ctx, b.dataset.Index, r.Epoch.Draws(), l.numbers)
+		if err != nil {
 			return nil, err
 		}
+		l.hot = hot
 	}
 	if err := l.find(ctx, b.dataset.Index); err != nil {
 		return nil, err

@@ -36,6 +36,7 @@ type source struct {
 	before func(ctx context.Context) error // scripted fault, ahead of every read
 	reads  atomic.Int64
 	asked  atomic.Int64 // samples
+	hot    atomic.Int64 // of those, marked as hot
 	open   atomic.Int64 // bodies not closed
 	warm   func(at shuffle.Cursor) (chunkindex.Warmed, error)
 }
@@ -62,6 +63,9 @@ func (s *source) Read(ctx context.Context, _ shuffle.Cursor, chunks []chunkindex
 		shard := s.index.Shard(at.Shard)
 		ref := objstore.Ref{Key: shard.Key, ETag: shard.ETag, VersionID: shard.VersionID}
 		for _, r := range c.Ranges {
+			if r.Hot {
+				s.hot.Add(1)
+			}
 			segments[r.Seq] = make([]byte, r.Length)
 			offset := at.Offset + int64(r.Offset)
 			err := s.store.ReadRange(ctx, ref, offset, segments[r.Seq])

@@ -229,6 +229,40 @@ func TestImportanceDrawsByWeight(t *testing.T) {
 	}
 }
 
+// TestHotSamplesAreMarked counts the draws that the source is told to keep by themselves: those of the snapshot's hot samples.
+func TestHotSamplesAreMarked(t *testing.T) {
+	r := newRig(t, 50, 800, nil)
+	snapshot := r.snapshot().Snapshot
+	s, err := r.losses(importance.Config{Reader: r.store}).Open(t.Context(), snapshot, r.index.Generation(), r.index.First())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	order, samples := r.virtual(snapshot, shuffle.Params{Shuffle: shuffle.Full, Seed: 7}, 4)
+	var want int64
+	for at := range uint64(16) {
+		n := samples[order.At(at)]
+		chunk := r.index.ChunkOf(n)
+		hot, err := s.Hot(t.Context(), chunk)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if hot.Has(n - r.index.First()[chunk]) {
+			want++
+		}
+	}
+	before := r.source.hot.Load()
+	r.do("GET", "/v1/datasets/photos/epochs/4/batches/0?shuffle=full&seed=7&importance="+snapshot)
+	if got := r.source.hot.Load() - before; got != want || want == 0 || want == 16 {
+		t.Errorf("got %d of 16 samples marked as hot, want %d, and neither none nor all", got, want)
+	}
+	before = r.source.hot.Load()
+	r.do("GET", "/v1/datasets/photos/epochs/4/batches/0?shuffle=full&seed=7")
+	if got := r.source.hot.Load() - before; got != 0 {
+		t.Errorf("got %d samples marked as hot without importance, want none", got)
+	}
+}
+
 func TestImportanceIsInThePlan(t *testing.T) {
 	r := newRig(t, 50, 800, nil)
 	s := r.snapshot()

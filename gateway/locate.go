@@ -26,12 +26,14 @@ type placed struct {
 	offset uint32
 	length uint32
 	crc    uint32
+	hot    bool
 }
 
 // located is the body of an answer before a byte of it is read, with the memory to work it out, which
 // serves one request after the other.
 type located struct {
 	numbers       []uint64 // of the samples, in the order of the epoch
+	hot           []bool   // which of them the plan draws often; empty: none
 	samples       []placed // in the order of the answer
 	first         uint64   // position of the first number in the epoch
 	dealt         bool     // the samples are only some of the numbers:
@@ -57,7 +59,7 @@ func (g *Gateway) recycle(l *located) {
 	clear(l.slots)
 	clear(l.tables) // which belong to the index's cache
 	clear(l.out)
-	l.before, l.after, l.places = nil, nil, nil
+	l.before, l.after, l.places, l.hot = nil, nil, nil, nil
 	g.scratch.Put(l)
 }
 
@@ -78,7 +80,7 @@ func (l *located) find(ctx context.Context, x *chunkindex.Index) error {
 	first := x.First()
 	var t *chunkindex.Table
 	chunk, slot := -1, int32(0)
-	for _, n := range l.numbers {
+	for i, n := range l.numbers {
 		if chunk < 0 || n < first[chunk] || n >= first[chunk+1] {
 			chunk = x.ChunkOf(n)
 			var err error
@@ -88,7 +90,7 @@ func (l *located) find(ctx context.Context, x *chunkindex.Index) error {
 			t = l.tables[slot]
 		}
 		k := n - first[chunk]
-		l.samples = append(l.samples, placed{n, int32(chunk), slot, t.Offset[k], t.Length[k], t.CRC32C[k]})
+		l.samples = append(l.samples, placed{n, int32(chunk), slot, t.Offset[k], t.Length[k], t.CRC32C[k], len(l.hot) > 0 && l.hot[i]})
 		l.lengths = append(l.lengths, t.Length[k])
 	}
 	return nil
@@ -140,7 +142,7 @@ func (l *located) wanted(lo, hi int) []chunkindex.ChunkRanges {
 		s := &l.samples[i]
 		c := &l.chunks[s.slot]
 		c.Chunk = int(s.chunk)
-		c.Ranges = append(c.Ranges, chunkindex.Range{Seq: i - lo, Offset: s.offset, Length: s.length, CRC32C: s.crc})
+		c.Ranges = append(c.Ranges, chunkindex.Range{Seq: i - lo, Offset: s.offset, Length: s.length, CRC32C: s.crc, Hot: s.hot})
 	}
 	return slices.DeleteFunc(l.chunks, func(c chunkindex.ChunkRanges) bool { return len(c.Ranges) == 0 })
 }

@@ -210,7 +210,8 @@ func (r reading) samplesAt(ctx context.Context, d *dataset, positions []uint64) 
 	if r.weights == nil {
 		return out, nil
 	}
-	return out, r.weights.resolve(ctx, d.Index, r.Epoch.Draws(), out)
+	_, err := r.weights.resolve(ctx, d.Index, r.Epoch.Draws(), out)
+	return out, err
 }
 
 // mostDraws bounds how often an epoch draws a sample: within one of its expectation.

@@ -33,8 +33,10 @@ func (d *dataset) snapshotBytes() int64 {
 }
 
 // resolve replaces virtual samples by the samples that they are. The weights of a chunk are read once, however
-// many of its samples are among them, and dropped: what is held does not grow with the chunks.
-func (w *weights) resolve(ctx context.Context, x *chunkindex.Index, draws *shuffle.Draws, numbers []uint64) error {
+// many of its samples are among them, and dropped: what is held does not grow with the chunks. hot says which of them the
+// snapshot calls hot.
+func (w *weights) resolve(ctx context.Context, x *chunkindex.Index, draws *shuffle.Draws, numbers []uint64) (hot []bool, err error) {
+	hot = make([]bool, len(numbers))
 	order := make([]int, len(numbers)) // places in numbers, virtual samples ascending
 	for i := range order {
 		order[i] = i
@@ -46,13 +48,18 @@ func (w *weights) resolve(ctx context.Context, x *chunkindex.Index, draws *shuff
 		chunk := sort.Search(len(drawn)-1, func(i int) bool { return drawn[i+1] > v })
 		weights, err := w.Weights(ctx, chunk)
 		if err != nil {
-			return fmt.Errorf("weights of chunk %d: %w", chunk, err)
+			return nil, fmt.Errorf("weights of chunk %d: %w", chunk, err)
+		}
+		often, err := w.Hot(ctx, chunk)
+		if err != nil {
+			return nil, fmt.Errorf("hot samples of chunk %d: %w", chunk, err)
 		}
 		for len(order) > 0 && numbers[order[0]] < drawn[chunk+1] {
 			n := &numbers[order[0]]
-			*n = first[chunk] + draws.Sample(chunk, weights, *n)
+			place := draws.Sample(chunk, weights, *n)
+			*n, hot[order[0]] = first[chunk]+place, often.Has(place)
 			order = order[1:]
 		}
 	}
-	return nil
+	return hot, nil
 }

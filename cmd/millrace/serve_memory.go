@@ -110,6 +110,9 @@ func (s *server) stats() []gateway.Stat {
 		{Name: "store_range_bytes_total", Help: "Bytes of samples' own ranges, part of all bytes.", Value: float64(t.RangeBytes)},
 		{Name: "prefetched_chunks_total", Help: "Chunks fetched ahead of the readers.", Value: float64(t.PrefetchedChunks)},
 		{Name: "cache_open_leases", Help: "Leases of cached chunks that are open.", Value: float64(t.OpenLeases)},
+		{Name: "hot_hits_total", Help: "Samples served from those that plans draw often, kept by themselves.", Value: float64(t.HotHits)},
+		{Name: "hot_hit_bytes_total", Help: "Bytes of such samples.", Value: float64(t.HotHitBytes)},
+		{Name: "hot_bytes", Help: "Bytes of memory for samples that plans draw often.", Value: float64(t.HotBytes)},
 		{Name: "table_bytes", Help: "Bytes of sample tables in memory.", Value: float64(t.TableBytes)},
 	}...)
 }

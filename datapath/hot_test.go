@@ -1,0 +1,80 @@
+package datapath
+
+import (
+	"testing"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// hotBatch marks the samples of a batch below limit as hot.
+func hotBatch(tb testing.TB, d *dataset, samples []uint64, limit uint64) []chunkindex.ChunkRanges {
+	tb.Helper()
+	chunks := d.ranges(tb, samples)
+	for _, c := range chunks {
+		for i := range c.Ranges {
+			c.Ranges[i].Hot = samples[c.Ranges[i].Seq] < limit
+		}
+	}
+	return chunks
+}
+
+// readHot reads a batch of a full order, whose samples are read by themselves, and compares it with what is stored. It
+// returns the store's bytes that it cost.
+func readHot(t *testing.T, p *Path, d *dataset, s *Source, samples []uint64, limit uint64) uint64 {
+	t.Helper()
+	plan := d.plan(t, shuffle.Full, 0)
+	at := shuffle.Cursor{Plan: plan, Epoch: plan.Epoch(0), End: uint64(len(samples)), BatchSize: uint64(len(samples))}
+	before := p.Stats().StoreBytes
+	chunks := hotBatch(t, d, samples, limit)
+	body, err := s.Read(t.Context(), at, chunks)
+	must(t, err)
+	defer body.Close()
+	must(t, d.check(chunks, body))
+	return p.Stats().StoreBytes - before
+}
+
+// What a plan draws often is read once, also where a batch holds it several times; the rest each time.
+func TestHotSamplesAreReadOnce(t *testing.T) {
+	d := newDataset(t, 1, same(1000, 3000), 1000, 64<<10)
+	p := newPath(t, Config{Budget: bud(2 << 20)})
+	s := p.Open(d.index, d.store, "set/")
+	batch := []uint64{5, 905, 405, 5, 705, 5} // two hot samples, one of them three times
+	first := readHot(t, p, d, s, batch, 500)
+	if want := uint64(4 * 3584); first != want {
+		t.Errorf("got %d bytes from the store for four samples, want %d", first, want)
+	}
+	if again, want := readHot(t, p, d, s, batch, 500), uint64(2*3584); again != want {
+		t.Errorf("got %d bytes from the store for two samples that are not hot, want %d", again, want)
+	}
+	if st := p.Stats(); st.HotHits != 4 || st.HotHitBytes != 4*3584 || st.HotBytes == 0 {
+		t.Errorf("got %d hits of %d bytes, %d held; want 4 of %d, some held", st.HotHits, st.HotHitBytes, st.HotBytes, 4*3584)
+	}
+}
+
+// The samples stay within their part of the budget, the oldest go first, and all of it is given back to whoever needs it.
+func TestHotSamplesStayWithinTheirShare(t *testing.T) {
+	d := newDataset(t, 2, same(1000, 3000), 1000, 64<<10)
+	b := bud(2 << 20)
+	p := newPath(t, Config{Budget: b})
+	s := p.Open(d.index, d.store, "set/")
+	for n := uint64(0); n < 1000; n += 10 {
+		samples := []uint64{n, n + 3, n + 6, n + 9}
+		readHot(t, p, d, s, samples, 1000)
+		if held := p.Stats().HotBytes; held > 2<<20/hotShare {
+			t.Fatalf("got %d bytes of hot samples, want at most %d", held, 2<<20/hotShare)
+		}
+	}
+	if got := readHot(t, p, d, s, []uint64{990, 993, 996, 999}, 1000); got != 0 {
+		t.Errorf("got %d bytes from the store for the newest samples, want none", got)
+	}
+	if got := readHot(t, p, d, s, []uint64{0, 3, 6, 9}, 1000); got == 0 {
+		t.Error("the oldest samples are still there, with room for an eighth of all")
+	}
+	r, err := b.Reserve(t.Context(), 2<<20)
+	must(t, err)
+	r.Release()
+	if held := p.Stats().HotBytes; held != 0 {
+		t.Errorf("got %d bytes of hot samples beside a reservation of everything, want none", held)
+	}
+}
