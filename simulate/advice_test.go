@@ -10,14 +10,14 @@ import (
 )
 
 func TestAdviceAnswersTheQuestions(t *testing.T) {
-	d := uniform(t, 256*64, 64, 4096)
+	d := uniform(t, 256*16, 16, 16384)
 	var results []Result
 	for _, gateways := range []int{1, 2} {
 		for _, disk := range []int64{0, d.Bytes()} {
 			for _, policy := range Policies() {
 				for _, cache := range []float64{.05, .3, .6, 1.6} {
 					s := plain(d, cache)
-					s.Order.Window, s.Epochs = 16, 2
+					s.Order.Window, s.Epochs, s.BatchSize = 16, 2, 64
 					s.Gateways, s.DiskSize, s.DiskRate, s.Policy = gateways, disk, 1e9, policy
 					results = append(results, predict(t, d, s))
 				}

@@ -15,7 +15,7 @@ const (
 	coarseRanks  = 4       // of a gateway
 	coarseSteps  = 25_000  // of an epoch, about, where what is in use does not stay in memory
 	coarseAhead  = 8       // chunks that one step goes on by, of the 16 that are fetched ahead
-	fullSamples  = 1 << 20 // of an epoch
+	fullSamples  = 1 << 19 // of an epoch
 	mostChunks   = 1 << 17 // of all epochs; of more, a part stands for all
 )
 
@@ -28,8 +28,9 @@ func (r *run) thin(d *Data, s Setting) {
 		return
 	}
 	r.parts = float64(r.result.Bytes) / float64(r.data.Bytes())
-	if soon := s.Wanted(d) / aheadTenths * 10; s.CacheSize > soon {
-		r.soon = soon
+	soon := s.Wanted(d) / aheadTenths * 10
+	r.soon = min(soon, s.CacheSize)
+	if s.CacheSize > soon {
 		s.CacheSize = soon + int64(float64(s.CacheSize-soon)/r.parts)
 	}
 	s.DiskSize = int64(float64(s.DiskSize) / r.parts)
@@ -64,9 +65,13 @@ func (r *run) choose() {
 	switch {
 	case !large:
 	case s.Order.Shuffle == shuffle.Full:
-		r.steps = min(batches, max(fullSamples/s.BatchSize, 64))
+		follow := uint64(fullSamples)
+		if !r.fits {
+			follow /= 8 // every batch is like every other, and each sample a read
+		}
+		r.steps = min(batches, max(follow/s.BatchSize, 16))
 		if r.steps < batches {
-			r.say("the first %d of %d batches of each epoch were followed, and the rest goes on at the pace of their last quarter", r.steps, batches)
+			r.say("the first %d of %d batches of each epoch were followed, and stand for all", r.steps, batches)
 		}
 	default:
 		r.coarse = true
@@ -101,22 +106,21 @@ func (r *run) coarseStep() uint64 {
 	return samples / chunks * n
 }
 
-// extrapolate adds what of a full order was not followed, at the pace of the last quarter of what was. Where all data
-// fits into memory the rest is there by then.
+// extrapolate adds what of a full order was not followed. Where all data fits into memory, it is there by then, and the rest goes on at the
+// pace of the last quarter; else every batch is like every other.
 func (r *run) extrapolate(e *Epoch) {
 	all := (r.plan.Samples() + r.step - 1) / r.step
 	if r.steps == all {
 		return
 	}
-	pace := float64(r.clock.now-e.quarter) / float64(r.steps-r.steps*3/4)
 	more := float64(all-r.steps) / float64(r.steps)
-	e.Time += time.Duration(pace * float64(all-r.steps))
-	served := float64(e.Served) * more
-	if !r.gateways[0].fits {
-		e.Counts.scale(1 + more)
-	} else {
-		e.Served += int64(served)
+	if !r.fits {
+		e.scale(1 + more)
+		return
 	}
+	pace := float64(r.clock.now-e.quarter) / float64(r.steps-r.steps*3/4)
+	e.Time += time.Duration(pace * float64(all-r.steps))
+	e.Served += int64(float64(e.Served) * more)
 	for i := range e.Ranks {
 		k := &e.Ranks[i]
 		k.Stall += time.Duration(float64(k.late) * 4 * more)

@@ -14,7 +14,7 @@ import (
 func TestAnySettingComesToItsEnd(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		draw := func(name string, lo, hi int) int { return rapid.IntRange(lo, hi).Draw(t, name) }
-		d, err := Uniform(uint64(draw("samples", 1, 3000)), uint64(draw("per", 1, 100)), int64(draw("size", 1, 20_000)))
+		d, err := Uniform(uint64(draw("samples", 1, 1000)), uint64(draw("per", 1, 40)), int64(draw("size", 1, 20_000)))
 		if err != nil {
 			t.Fatal(err)
 		}

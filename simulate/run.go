@@ -21,6 +21,7 @@ type run struct {
 	mean    float64 // bytes of a sample
 	parts   float64 // how many times as much data there is as was followed
 	soon    int64   // of the memory, not thinned
+	fits    bool    // all data may be in memory
 	coarse  bool
 	stays   bool   // what is in use stays in memory
 	step    uint64 // samples of one request of all ranks together
@@ -42,7 +43,7 @@ func Run(ctx context.Context, d *Data, s Setting) (Result, error) {
 		return Result{}, fmt.Errorf("cache of %d bytes: two chunks and a batch, %d bytes, are the least", s.CacheSize, least)
 	}
 	r := &run{clock: &clock{}, result: Result{Setting: s, Bytes: d.Bytes(), Samples: d.Samples(), Epochs: make([]Epoch, 0, s.Epochs)}}
-	fits := d.cost() <= ahead(s.CacheSize)
+	r.fits = d.cost() <= ahead(s.CacheSize)
 	r.thin(d, s)
 	var err error
 	if r.plan, err = shuffle.NewPlan(s.Order, r.data.First); err != nil {
@@ -55,7 +56,7 @@ func Run(ctx context.Context, d *Data, s Setting) (Result, error) {
 	}
 	for range s.Gateways {
 		g := newGateway(r.clock, r.set, r.data, store)
-		g.fits, g.coarse = fits, r.coarse
+		g.fits, g.coarse = r.fits, r.coarse
 		if r.coarse {
 			g.out.pieces = coarsePieces
 		}
