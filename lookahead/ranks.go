@@ -89,10 +89,10 @@ func (r *Readers) step(d Dataset, at shuffle.Cursor, now time.Time) (k *rank, th
 	return k, thought, ok
 }
 
-// join notes where a rank stands now. A reader that its last rank has left has jumped, or ended: it is not waited for as
+// join notes where a rank stands now; nil: at no reader. A reader that its last rank has left has jumped, or ended: it is not waited for as
 // long as one that has only begun.
 func (r *Readers) join(k *rank, x *reader) {
-	if k.reader == x.number {
+	if x != nil && k.reader == x.number {
 		return
 	}
 	for _, o := range r.readers {
@@ -101,9 +101,11 @@ func (r *Readers) join(k *rank, x *reader) {
 			o.left = o.ranks <= 0
 		}
 	}
-	k.reader = x.number
-	x.ranks++
-	x.left = false
+	if k.reader = 0; x != nil {
+		k.reader = x.number
+		x.ranks++
+		x.left = false
+	}
 }
 
 func (r *Readers) dropOldest() {

@@ -61,7 +61,7 @@ func New(cfg Config) *Readers {
 type Visit struct {
 	of     *Readers
 	rank   *rank
-	reader *reader // nil: its order has no locality, so nothing can be known of what comes next
+	reader *reader // nil: its order has no locality, so nothing can be known of what comes next, or too many are followed
 	begun  time.Time
 	first  bool
 }
@@ -76,17 +76,19 @@ func (r *Readers) Asked(d Dataset, at shuffle.Cursor, now time.Time) *Visit {
 	if !at.Epoch.Local() {
 		return v
 	}
-	x, came := r.move(d, at, now)
-	v.reader, v.first = x, !x.served
+	x, changed := r.move(d, at, now)
 	r.join(rank, x)
-	if known {
-		rank.demand.note(thought, at)
-		x.thought(rank, now)
+	if x != nil {
+		v.reader, v.first = x, !x.served
+		if known {
+			rank.demand.note(thought, at)
+			x.thought(rank, now)
+		}
 	}
-	if came || x.stale() {
+	if changed || x != nil && x.stale() {
 		r.expect()
 	}
-	if came {
+	if changed {
 		r.anchor(now)
 	}
 	r.stand(now)
@@ -111,6 +113,9 @@ func (r *Readers) Announce(d Dataset, at shuffle.Cursor, now time.Time) {
 		return // somebody reads there already
 	}
 	x := r.add(d, at, now)
+	if x == nil {
+		return
+	}
 	x.announced, x.served = true, true // nobody waits for what is fetched ahead of him
 	r.expect()
 	r.anchor(now)
@@ -142,8 +147,8 @@ func (v *Visit) Ended(now time.Time) {
 	v.rank.done = now
 }
 
-// move finds or makes the reader that a request belongs to, and reports whether readers have come or gone.
-// The caller holds mu, as in what follows.
+// move finds or makes the reader that a request belongs to, nil if too many are followed, and reports whether readers have come or
+// gone. The caller holds mu, as in what follows.
 func (r *Readers) move(d Dataset, at shuffle.Cursor, now time.Time) (x *reader, changed bool) {
 	if x = r.find(d, at); x != nil {
 		x.seen = now // before it is missed: it was away for long, and has come back
@@ -153,7 +158,10 @@ func (r *Readers) move(d Dataset, at shuffle.Cursor, now time.Time) (x *reader, 
 	}
 	changed = r.dropIdle(now)
 	if x == nil {
-		x, changed = r.add(d, at, now), true
+		if x = r.add(d, at, now); x == nil {
+			return nil, changed
+		}
+		changed = true
 	}
 	x.reading++
 	switch here, there := at.Epoch.Number(), x.at.Epoch.Number(); {
@@ -171,9 +179,11 @@ func (r *Readers) move(d Dataset, at shuffle.Cursor, now time.Time) (x *reader, 
 	return x, changed
 }
 
-// add follows one more reader.
+// add follows one more reader, if there is room for it.
 func (r *Readers) add(d Dataset, at shuffle.Cursor, now time.Time) *reader {
-	r.makeRoom(d)
+	if !r.makeRoom(d, now) {
+		return nil
+	}
 	r.numbers++
 	x := &reader{number: r.numbers, dataset: d, at: at, step: now, seen: now}
 	r.readers = append(r.readers, x)
@@ -190,17 +200,29 @@ func (r *Readers) find(d Dataset, at shuffle.Cursor) *reader {
 	return nil
 }
 
-// makeRoom forgets readers, the one not heard of for longest first, until one more of d may be followed.
-func (r *Readers) makeRoom(d Dataset) {
+// makeRoom forgets readers until one more of d may be followed, and reports whether it may. Those make room who are announced, or
+// have not been heard of for a while, the longest first. Of the others none does: where more read than can be followed, each would
+// drive out another at every request, and nothing fetched ahead would be there still when its reader comes.
+func (r *Readers) makeRoom(d Dataset, now time.Time) bool {
 	held := holds(d)
 	for _, x := range r.readers {
 		held += holds(x.dataset)
 	}
 	for len(r.readers) > 0 && (len(r.readers) >= readerLimit || r.cfg.Plans > 0 && held > r.cfg.Plans) {
-		oldest := slices.MinFunc(r.readers, func(a, b *reader) int { return a.seen.Compare(b.seen) })
+		var oldest *reader
+		for _, x := range r.readers {
+			idle := x.announced || x.reading == 0 && now.Sub(x.seen) > readerNew
+			if idle && (oldest == nil || x.seen.Before(oldest.seen)) {
+				oldest = x
+			}
+		}
+		if oldest == nil {
+			return false
+		}
 		held -= holds(oldest.dataset)
 		r.readers = slices.DeleteFunc(r.readers, func(x *reader) bool { return x == oldest })
 	}
+	return true
 }
 
 // holds is what a reader of d keeps alive.

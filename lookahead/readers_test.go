@@ -36,20 +36,57 @@ func TestReaderKeepsItsPlaceWhenItsPlanIsPreparedAgain(t *testing.T) {
 	}
 }
 
-// What the readers keep alive is bounded: of many plans of a large data set only the newest are followed, and of small ones so many.
+// What the readers keep alive is bounded: of many plans of a large data set few are followed, and of small ones so many. Those that are
+// followed stay until they have gone: to take turns would leave nobody anything that was fetched ahead.
 func TestReadersKeepFewLargePlans(t *testing.T) {
 	for chunks, want := range map[int]int{1: readerLimit, 400: 20, 1600: 5, 100_000: 1} {
-		d := newData(chunks, 1)
+		d := newData(chunks, 10)
 		r := New(Config{Budget: 100, Plans: 2 << 20})
+		var plans []*shuffle.Plan
 		for seed := range uint64(readerLimit + 10) {
-			r.read(d, at(d.plan(t, shuffle.Window, 2, seed), 0, 0, 1), begin().Add(time.Duration(seed)))
+			plans = append(plans, d.plan(t, shuffle.Window, 2, seed))
 		}
-		if got := len(r.readers); got != want {
-			t.Errorf("%d chunks: got %d readers followed, want %d", chunks, got, want)
+		now, came := begin(), 0
+		for batch := range uint64(4) {
+			for _, p := range plans {
+				now = now.Add(time.Millisecond)
+				if r.read(d, at(p, 0, batch, 1), now).First() {
+					came++
+				}
+			}
 		}
-		if newest := r.readers[len(r.readers)-1].at.Plan.Params().Seed; newest != readerLimit+9 {
-			t.Errorf("%d chunks: got seed %d as the last, want the newest", chunks, newest)
+		if len(r.readers) != want || came != want {
+			t.Errorf("%d chunks: got %d readers followed, new ones %d times; want %d and no other", chunks, len(r.readers), came, want)
 		}
+		last := plans[len(plans)-1]
+		if now = now.Add(readerNew + 1); !r.read(d, at(last, 0, 4, 1), now).First() {
+			t.Errorf("%d chunks: a job is not followed though the others have gone", chunks)
+		}
+	}
+}
+
+// Whoever waits for bytes has not gone, and who was announced makes room for those who have come.
+func TestWhoMakesRoomForANewReader(t *testing.T) {
+	d := newData(100, 10)
+	r := New(Config{Budget: 100, Plans: holds(d)})
+	now := begin()
+	plan := func(seed uint64) shuffle.Cursor { return at(d.plan(t, shuffle.Window, 2, seed), 0, 0, 1) }
+	r.Announce(d, plan(1), now)
+	waits := r.Asked(d, plan(2), now)
+	if !waits.First() {
+		t.Fatal("one who was announced keeps out one who has come")
+	}
+	now = now.Add(time.Hour)
+	if r.Announce(d, plan(3), now); len(r.readers) != 1 || r.readers[0].announced {
+		t.Error("one who is announced drives out one who waits")
+	}
+	if r.read(d, plan(4), now).First() {
+		t.Error("one who comes drives out one who waits")
+	}
+	waits.Answered(now)
+	waits.Ended(now)
+	if !r.read(d, plan(4), now.Add(readerNew+1)).First() {
+		t.Error("got no room for a new reader, though the one before has gone")
 	}
 }
 
