@@ -31,25 +31,30 @@ func worth(coming, there time.Duration) bool {
 }
 
 // makeRoom takes room for a chunk: what is free, or else that of chunks that are needed much later or never again.
-func (c *Cache) makeRoom(need int64, ref uint64) bool {
+func (c *Cache) makeRoom(need int64, ref uint64) (bool, error) {
+	if need > c.cfg.MaxBytes {
+		return false, nil
+	}
 	for {
 		missing := c.take(need)
 		if missing <= 0 {
-			return true
+			return true, nil
 		}
-		chosen := c.choose(missing, ref)
-		if chosen == nil {
-			return false
+		if made, err := c.exchange(missing, ref); !made {
+			return false, err
 		}
-		for _, v := range chosen {
-			if !c.evict(v.name) {
-				return false
-			}
-		}
-		c.mu.Lock()
-		c.stats.Evictions += uint64(len(chosen))
-		c.mu.Unlock()
 	}
+}
+
+// exchange removes chunks that take n bytes together and are worth less than the one that comes.
+func (c *Cache) exchange(n int64, ref uint64) (bool, error) {
+	chosen := c.choose(n, ref)
+	for _, v := range chosen {
+		if err := c.evict(v.name, false); err != nil {
+			return false, err
+		}
+	}
+	return chosen != nil, nil
 }
 
 // take takes room if there is enough, or returns how much is missing.
@@ -71,30 +76,36 @@ func (c *Cache) choose(n int64, ref uint64) (chosen []victim) {
 	if coming == Never {
 		return nil
 	}
-	for looked := false; n > 0; {
+	missing := n
+	for looked := false; missing > 0; {
 		v, ok := c.victim()
-		if !ok && !looked {
-			looked = true
-			if c.look(time.Now()) {
-				continue
-			}
+		if ok && !worth(coming, v.next) { // nor are those before it
+			c.putBack(v)
+			ok = false
+		}
+		if !ok && (looked || !c.look(time.Now())) {
+			slices.Reverse(chosen)
+			c.putBack(chosen...)
+			return nil
 		}
 		if !ok {
-			break
+			looked, chosen, missing = true, nil, n
+			continue
 		}
 		// The reader may have moved since the list was made.
 		if worth(coming, c.until(v.ref, v.own)) {
 			chosen = append(chosen, v)
-			n -= v.size
+			missing -= v.size
 		}
 	}
-	if n > 0 {
-		c.mu.Lock()
-		c.victims = append(c.victims, chosen...)
-		c.mu.Unlock()
-		return nil
-	}
 	return chosen
+}
+
+// putBack puts victims on the list again, the last to be needed at the end.
+func (c *Cache) putBack(v ...victim) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.victims = append(c.victims, v...)
 }
 
 // until returns how far off a chunk's next use is.
@@ -112,7 +123,7 @@ func (c *Cache) victim() (victim, bool) {
 	for len(c.victims) > 0 {
 		v := c.victims[len(c.victims)-1]
 		c.victims = c.victims[:len(c.victims)-1]
-		if _, ok := c.entries[v.name]; ok && !c.busy[v.name] {
+		if e, ok := c.entries[v.name]; ok && !e.stays && !c.busy[v.name] {
 			return v, true
 		}
 	}
@@ -129,8 +140,8 @@ func (c *Cache) look(now time.Time) bool {
 	c.looked = now
 	all := make([]victim, 0, len(c.entries))
 	for n, e := range c.entries {
-		if !c.busy[n] {
-			all = append(all, victim{name: n, size: e.size, ref: e.ref, own: e.own && !e.dead})
+		if !c.busy[n] && !e.stays {
+			all = append(all, victim{name: n, size: e.size, ref: e.ref, own: e.own})
 		}
 	}
 	c.mu.Unlock()

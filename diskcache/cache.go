@@ -72,9 +72,12 @@ type Cache struct {
 type entry struct {
 	size int64
 	ref  uint64
-	own  bool   // ref is set
-	dead bool   // it could not be removed: it takes room, and is not there
-	nth  uint32 // write: another file of the same name is another entry
+	own  bool // ref is set
+	dead bool // it is wrong, or about to be removed: it takes room, and is not there
+	// stays: it could not be removed. That is not tried again before the next start, or one such file would
+	// be the first victim for ever, and nothing else give way.
+	stays bool
+	nth   uint32 // write: another file of the same name is another entry
 }
 
 // cost returns how many bytes of the disk a chunk of n bytes takes.
@@ -176,7 +179,7 @@ func (c *Cache) ReadPieces(ctx context.Context, key Key, pieces []Piece) bool {
 	err := c.read(key, n.file(), pieces)
 	c.count(n, e, pieces, probe, err)
 	if errors.Is(err, errCorrupt) {
-		c.evict(n)
+		c.drop(n)
 	}
 	return err == nil
 }
@@ -260,12 +263,21 @@ func (c *Cache) Reject(key Key) {
 	c.mu.Lock()
 	c.stats.Corrupt++
 	c.mu.Unlock()
-	c.evict(key.name())
+	c.drop(key.name())
 }
 
-// evict removes a file and then gives its room free. It reports whether it did: the file was there, and nobody else is
-// at it.
-func (c *Cache) evict(n name) bool {
+// drop removes a wrong file.
+func (c *Cache) drop(n name) {
+	if err := c.evict(n, true); err != nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.writes.fail(time.Now())
+	}
+}
+
+// evict removes a file and then gives its room free, unless somebody else is at it or was faster. One that cannot be
+// removed goes on to answer, unless it is wrong.
+func (c *Cache) evict(n name, wrong bool) error {
 	c.mu.Lock()
 	e, ok := c.entries[n]
 	ok = ok && !c.busy[n]
@@ -276,7 +288,7 @@ func (c *Cache) evict(n name) bool {
 	}
 	c.mu.Unlock()
 	if !ok {
-		return false
+		return nil
 	}
 	err := c.disk.remove(n.file())
 	c.mu.Lock()
@@ -284,11 +296,16 @@ func (c *Cache) evict(n name) bool {
 	delete(c.busy, n)
 	if err != nil {
 		c.stats.WriteErrors++
-		c.writes.fail(time.Now())
-		return false
+		e = c.entries[n] // it may have got an owner
+		e.dead, e.stays = wrong, true
+		c.entries[n] = e
+		return err
 	}
 	c.forget(n)
-	return true
+	if !wrong {
+		c.stats.Evictions++
+	}
+	return nil
 }
 
 // forget takes a file off the list. The caller holds mu.

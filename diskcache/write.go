@@ -18,11 +18,12 @@ func (c *Cache) Write(key Key, ref uint64, data []byte) bool {
 		return there
 	}
 	need := cost(key.Length)
-	if !c.makeRoom(need, ref) {
-		c.settle(n, entry{}, 0, probe, nil)
+	made, err := c.makeRoom(need, ref)
+	if !made {
+		c.settle(n, entry{}, 0, probe, err)
 		return false
 	}
-	err := c.disk.write(temp, data, key.appendFooter(nil))
+	err = c.disk.write(temp, data, key.appendFooter(nil))
 	if err == nil {
 		if err = c.disk.rename(temp, n.file()); err != nil {
 			_ = c.disk.remove(temp)
@@ -52,18 +53,20 @@ func (c *Cache) claim(n name) (temp string, probe, there, ok bool) {
 	return fmt.Sprintf("%s.%d.tmp", n.file(), c.temp), probe, false, true
 }
 
-// settle ends a write: e is what was to be written, and its room was taken; of no size if no room was found.
+// settle ends a write: e is what was to be written, and its room was taken; of no size if no room was made, for an error
+// or for there is none.
 func (c *Cache) settle(n name, e entry, size int, probe bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.busy, n)
 	switch {
-	case e.size == 0:
+	case e.size == 0 && err == nil:
 		c.stats.Refused++
 		if probe { // which never touched the disk
 			c.writes.probing = false
 		}
 		return
+	case e.size == 0: // what was to go could not be removed, and is counted
 	case err != nil:
 		c.stats.WriteErrors++
 		c.bytes -= e.size

@@ -333,6 +333,16 @@ PLANTS = [
         [("diskcache/cache.go", "breaker{most: 1}", "breaker{most: 1000}")],
     ),
     (
+        "diskcache loses what it cannot remove",
+        ["./diskcache"],
+        [("diskcache/cache.go", "e.dead, e.stays = wrong, true", "e.dead, e.stays = true, true")],
+    ),
+    (
+        "diskcache tries for ever to remove what stays",
+        ["./diskcache"],
+        [("diskcache/admit.go", "if !c.busy[n] && !e.stays {", "if !c.busy[n] {"), ("diskcache/admit.go", "ok && !e.stays && !c.busy[v.name]", "ok && !c.busy[v.name]")],
+    ),
+    (
         "diskcache takes any marked directory",
         ["./diskcache"],
         [("diskcache/marker.go", "if len(m.Datasets) > 0 && !common {", "if len(m.Datasets) > 1000 && !common {")],

@@ -1,0 +1,110 @@
+package diskcache
+
+import (
+	"path"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestReadOnlyDiskKeepsItsChunks: a full disk that can be read and not be written goes on answering for what it holds,
+// however many chunks would take the place of others.
+func TestReadOnlyDiskKeepsItsChunks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := open(t, Config{Dir: t.TempDir(), MaxBytes: 4 * block}, byNumber)
+		defer c.Close()
+		for i := range 4 {
+			mustWrite(t, c, i, 3000)
+		}
+		calls := 0
+		c.disk.fault = func(s step, _ string) (int, error) {
+			if s == stepOpen || s == stepRead {
+				return 0, nil
+			}
+			calls++
+			return 0, syscall.EROFS
+		}
+		for range 100 {
+			for i := 10; i < 14; i++ {
+				key, data := chunkOf(i, 3000)
+				if c.Write(key, uint64(i), data) {
+					t.Fatalf("write chunk %d: got kept, on a disk that is read-only", i)
+				}
+			}
+			time.Sleep(time.Second)
+		}
+		if calls != 4 { // at once and after 10, 30 and 70 s
+			t.Errorf("got %d calls that write within 100 s, want 4: %+v", calls, c.Stats())
+		}
+		for i := range 4 {
+			wantThere(t, c, i, 3000, true)
+		}
+	})
+}
+
+// TestFileThatStaysIsPassedOver: one file that cannot be removed does not keep others from giving way.
+func TestFileThatStaysIsPassedOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := open(t, Config{Dir: t.TempDir(), MaxBytes: 4 * block}, byNumber)
+		defer c.Close()
+		for i := range 4 {
+			mustWrite(t, c, i, 3000)
+		}
+		stays, _ := chunkOf(0, 3000) // the one that is needed last
+		c.disk.fault = func(s step, file string) (int, error) {
+			if s == stepRemove && file == path.Clean(stays.name().file()) {
+				return 0, syscall.EPERM
+			}
+			return 0, nil
+		}
+		key, data := chunkOf(10, 3000)
+		if c.Write(key, 10, data) {
+			t.Fatal("got kept, want an error first")
+		}
+		time.Sleep(shortPause)
+		for i := 10; i < 13; i++ {
+			mustWrite(t, c, i, 3000)
+			wantThere(t, c, i, 3000, true)
+		}
+		wantThere(t, c, 0, 3000, true) // it takes room: let it answer
+		if s := c.Stats(); s.Evictions != 3 || s.WriteErrors != 1 || s.Bytes != 4*block {
+			t.Errorf("got %+v, want 3 evictions and one error", s)
+		}
+	})
+}
+
+// TestTooFewVictimsStayInOrder: a chunk for which not enough can go leaves the list of those that can as it was.
+func TestTooFewVictimsStayInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		due := map[uint64]time.Duration{0: 100 * time.Hour, 1: 50 * time.Hour, 2: 2 * time.Hour, 3: time.Second, 10: time.Hour, 11: time.Hour}
+		c := open(t, Config{Dir: t.TempDir(), MaxBytes: 4 * block}, func(ref uint64) time.Duration { return due[ref] })
+		defer c.Close()
+		for i := range 4 {
+			mustWrite(t, c, i, 3000)
+		}
+		key, data := chunkOf(10, 4*block-footerSize) // the fourth is needed at once
+		if c.Write(key, 10, data) {
+			t.Fatal("got kept, want no room")
+		}
+		mustWrite(t, c, 11, 3000)
+		wantThere(t, c, 0, 3000, false) // the one that is needed last
+		wantThere(t, c, 1, 3000, true)
+	})
+}
+
+// TestRefusalLeavesTheVictims: chunks that are not worth a place do not use up the list of victims for those that are.
+func TestRefusalLeavesTheVictims(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		due := map[uint64]time.Duration{0: 9 * time.Hour, 1: 8 * time.Hour, 10: 7 * time.Hour, 11: time.Hour}
+		c := open(t, Config{Dir: t.TempDir(), MaxBytes: 2 * block}, func(ref uint64) time.Duration { return due[ref] })
+		defer c.Close()
+		mustWrite(t, c, 0, 3000)
+		mustWrite(t, c, 1, 3000)
+		if key, data := chunkOf(10, 3000); c.Write(key, 10, data) {
+			t.Error("needed nearly as late: got kept, want it refused")
+		}
+		mustWrite(t, c, 11, 3000) // the list is too young to be made anew
+		wantThere(t, c, 0, 3000, false)
+	})
+}
