@@ -99,7 +99,7 @@ func (s *suite) fillDisk(ctx context.Context, d set, cache int64, disk []string)
 		if err != nil {
 			return err
 		}
-		if epoch > 0 && after["store_reads_total"] == before["store_reads_total"] {
+		if epoch > 0 && after["millrace_store_reads_total"] == before["millrace_store_reads_total"] {
 			return nil
 		}
 	}
@@ -119,8 +119,8 @@ func (s *suite) diskEpoch(ctx context.Context, d set, cache int64, disk []string
 		return load{}, err
 	}
 	after, err := counters(ctx, gw.addr)
-	if err == nil && after["store_reads_total"] > 0 {
-		err = fmt.Errorf("an epoch from disk made %v store reads", after["store_reads_total"])
+	if err == nil && after["millrace_store_reads_total"] > 0 {
+		err = fmt.Errorf("an epoch from disk made %v store reads", after["millrace_store_reads_total"])
 	}
 	return l, err
 }
