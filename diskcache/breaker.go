@@ -33,8 +33,9 @@ func (b *breaker) enter(now time.Time) (probe, ok bool) {
 	return b.probing, true
 }
 
-// leave tells how a call ended. While the breaker is open only the probe counts: the others began before.
-func (b *breaker) leave(now time.Time, probe, failed bool) {
+// leave tells how a call ended, and reports whether that opened or closed the breaker. While it is open only the probe
+// counts: the others began before.
+func (b *breaker) leave(now time.Time, probe, failed bool) (turned bool) {
 	switch {
 	case probe && failed:
 		b.probing = false
@@ -42,21 +43,25 @@ func (b *breaker) leave(now time.Time, probe, failed bool) {
 	case probe:
 		*b = breaker{most: b.most}
 	case failed:
-		b.fail(now)
+		return b.fail(now)
 	}
+	return probe
 }
 
-// fail notes an error.
-func (b *breaker) fail(now time.Time) {
+// fail notes an error, and reports whether it opened the breaker.
+func (b *breaker) fail(now time.Time) (turned bool) {
 	if !b.until.IsZero() {
-		return
+		return false
 	}
 	for len(b.errors) > 0 && now.Sub(b.errors[0]) > errorTime {
 		b.errors = b.errors[1:]
 	}
-	if b.errors = append(b.errors, now); len(b.errors) >= b.most {
-		b.open(now)
+	b.errors = append(b.errors, now)
+	if len(b.errors) < b.most {
+		return false
 	}
+	b.open(now)
+	return true
 }
 
 func (b *breaker) open(now time.Time) {

@@ -26,6 +26,9 @@ type Config struct {
 	Dir      string
 	MaxBytes int64    // on disk, footers and rounding to 4 KiB included
 	Datasets []string // whose chunks these are, for people: no secrets
+	// Tell, if not nil, hears that "reads" or "writes" are off from now on, and why; with no error, that they are on again.
+	// It is called under no lock.
+	Tell func(what string, err error)
 }
 
 // Never is how long it is until a chunk is needed that nobody is known to come for.
@@ -177,7 +180,13 @@ func (c *Cache) ReadPieces(ctx context.Context, key Key, pieces []Piece) bool {
 		return false
 	}
 	err := c.read(key, n.file(), pieces)
-	c.count(n, e, pieces, probe, err)
+	turned := c.count(n, e, pieces, probe, err)
+	switch {
+	case turned && errors.Is(err, fs.ErrNotExist): // which is an answer
+		c.tell("reads", nil)
+	case turned:
+		c.tell("reads", err)
+	}
 	if errors.Is(err, errCorrupt) {
 		c.drop(n)
 	}
@@ -198,18 +207,18 @@ func (c *Cache) enter(ctx context.Context, n name) (e entry, probe, ok bool) {
 	return e, probe, ok
 }
 
-// count counts what became of a read of the file that e was.
-func (c *Cache) count(n name, e entry, pieces []Piece, probe bool, err error) {
+// count counts what became of a read of the file that e was, and reports whether it turned reads off or on.
+func (c *Cache) count(n name, e entry, pieces []Piece, probe bool, err error) (turned bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	gone := errors.Is(err, fs.ErrNotExist)
-	c.reads.leave(time.Now(), probe, err != nil && !gone)
+	turned = c.reads.leave(time.Now(), probe, err != nil && !gone)
 	if err == nil {
 		c.stats.Hits++
 		for _, p := range pieces {
 			c.stats.HitBytes += uint64(len(p.Dst))
 		}
-		return
+		return turned
 	}
 	c.stats.Misses++
 	switch {
@@ -221,6 +230,14 @@ func (c *Cache) count(n name, e entry, pieces []Piece, probe bool, err error) {
 		c.stats.Corrupt++
 	default:
 		c.stats.ReadErrors++
+	}
+	return turned
+}
+
+// tell passes on that reads or writes were turned off by an error, or on.
+func (c *Cache) tell(what string, err error) {
+	if c.cfg.Tell != nil {
+		c.cfg.Tell(what, err)
 	}
 }
 
@@ -268,10 +285,15 @@ func (c *Cache) Reject(key Key) {
 
 // drop removes a wrong file.
 func (c *Cache) drop(n name) {
-	if err := c.evict(n, true); err != nil {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.writes.fail(time.Now())
+	err := c.evict(n, true)
+	if err == nil {
+		return
+	}
+	c.mu.Lock()
+	turned := c.writes.fail(time.Now())
+	c.mu.Unlock()
+	if turned {
+		c.tell("writes", err)
 	}
 }
 

@@ -3,6 +3,7 @@ package diskcache
 import (
 	"bytes"
 	"crypto/sha256"
+	"errors"
 	"hash/crc32"
 	"math/rand/v2"
 	"os"
@@ -291,6 +292,22 @@ func TestFileRemovedByOthersIsOnlyAMiss(t *testing.T) {
 	}
 	mustWrite(t, c, 1, 100) // makes the directory again
 	wantThere(t, c, 1, 100, true)
+	// All of it: nothing is written into a directory that is not marked, or no gateway would start with it again.
+	var told []error
+	c.cfg.Tell = func(_ string, err error) { told = append(told, err) }
+	if err := os.RemoveAll(filepath.Join(dir, chunkDir)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(dir, markerFile)); err != nil {
+		t.Fatal(err)
+	}
+	wantThere(t, c, 1, 100, false)
+	key, data := chunkOf(1, 100)
+	if c.Write(key, 1, data) || len(told) != 1 || !errors.Is(told[0], os.ErrNotExist) {
+		t.Errorf("write without the directory: got it kept, or %v told, want the cause", told)
+	}
+	c.Close()
+	open(t, Config{Dir: dir}).Close()
 }
 
 // TestModel runs random programs against a map, restarts included.

@@ -1,10 +1,12 @@
 package diskcache
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -309,4 +311,52 @@ func TestLinkInTheCacheLeadsNowhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantThere(t, c, 1, 100, false)
+}
+
+// TestTroubleIsTold: whoever runs the gateway hears why the disk is left alone, once each time, and when it is not any more.
+func TestTroubleIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told []string
+		c := open(t, Config{Dir: t.TempDir(), Tell: func(what string, err error) { told = append(told, fmt.Sprint(what, ": ", err)) }})
+		defer c.Close()
+		mustWrite(t, c, 1, 100)
+		c.disk.fault = func(s step, _ string) (int, error) {
+			switch s {
+			case stepSync:
+				return 0, syscall.ENOSPC
+			case stepRead:
+				return 0, syscall.EIO
+			}
+			return 0, nil
+		}
+		round := func() {
+			for range 2 * readErrors {
+				wantThere(t, c, 1, 100, false)
+				key, data := chunkOf(2, 100)
+				c.Write(key, 2, data)
+			}
+		}
+		round()
+		time.Sleep(shortPause)
+		round()
+		c.disk.fault = nil
+		time.Sleep(longPause)
+		mustWrite(t, c, 3, 100)
+		wantThere(t, c, 1, 100, true)
+		wantThere(t, c, 1, 100, true)
+		want := []string{
+			"writes: sync", "reads: input/output error", "reads: input/output error", "writes: sync", "writes: <nil>", "reads: <nil>",
+		}
+		if len(told) != len(want) {
+			t.Fatalf("got %q, want %q", told, want)
+		}
+		for i, w := range want {
+			if !strings.HasPrefix(told[i], w) {
+				t.Errorf("told %d: got %q, want %q", i, told[i], w)
+			}
+		}
+		if !strings.Contains(told[0], "no space left") {
+			t.Errorf("got %q, want the cause", told[0])
+		}
+	})
 }

@@ -20,7 +20,7 @@ func (c *Cache) Write(key Key, ref uint64, data []byte) bool {
 	need := cost(key.Length)
 	made, err := c.makeRoom(need, ref)
 	if !made {
-		c.settle(n, entry{}, 0, probe, err)
+		c.end(n, entry{}, 0, probe, err)
 		return false
 	}
 	err = c.disk.write(temp, data, key.appendFooter(nil))
@@ -29,7 +29,7 @@ func (c *Cache) Write(key Key, ref uint64, data []byte) bool {
 			_ = c.disk.remove(temp)
 		}
 	}
-	c.settle(n, entry{size: need, ref: ref, own: true}, len(data), probe, err)
+	c.end(n, entry{size: need, ref: ref, own: true}, len(data), probe, err)
 	return err == nil
 }
 
@@ -53,9 +53,16 @@ func (c *Cache) claim(n name) (temp string, probe, there, ok bool) {
 	return fmt.Sprintf("%s.%d.tmp", n.file(), c.temp), probe, false, true
 }
 
-// settle ends a write: e is what was to be written, and its room was taken; of no size if no room was made, for an error
+// end ends a write: e is what was to be written, and its room was taken; of no size if no room was made, for an error
 // or for there is none.
-func (c *Cache) settle(n name, e entry, size int, probe bool, err error) {
+func (c *Cache) end(n name, e entry, size int, probe bool, err error) {
+	if c.settle(n, e, size, probe, err) {
+		c.tell("writes", err)
+	}
+}
+
+// settle is end under the lock, and reports whether it turned writes off or on.
+func (c *Cache) settle(n name, e entry, size int, probe bool, err error) (turned bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.busy, n)
@@ -65,7 +72,7 @@ func (c *Cache) settle(n name, e entry, size int, probe bool, err error) {
 		if probe { // which never touched the disk
 			c.writes.probing = false
 		}
-		return
+		return false
 	case e.size == 0: // what was to go could not be removed, and is counted
 	case err != nil:
 		c.stats.WriteErrors++
@@ -77,5 +84,5 @@ func (c *Cache) settle(n name, e entry, size int, probe bool, err error) {
 		c.stats.Writes++
 		c.stats.WriteBytes += uint64(size)
 	}
-	c.writes.leave(time.Now(), probe, err != nil)
+	return c.writes.leave(time.Now(), probe, err != nil)
 }

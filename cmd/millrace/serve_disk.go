@@ -41,7 +41,7 @@ func (s *server) openDisk() (*diskcache.Cache, error) {
 	if c.diskDir == "" {
 		return nil, nil
 	}
-	cfg := diskcache.Config{Dir: c.diskDir, MaxBytes: c.diskSize}
+	cfg := diskcache.Config{Dir: c.diskDir, MaxBytes: c.diskSize, Tell: s.diskTrouble}
 	for _, l := range c.locations {
 		cfg.Datasets = append(cfg.Datasets, l.String())
 	}
@@ -59,6 +59,15 @@ func (s *server) openDisk() (*diskcache.Cache, error) {
 	t := disk.Stats()
 	s.log.Info().Str("dir", c.diskDir).Int64("chunks", t.Chunks).Int64("bytes", t.Bytes).Uint64("strays", t.Strays).Msg("disk cache opened")
 	return disk, nil
+}
+
+// diskTrouble logs that the disk tier's reads or writes are off or on again.
+func (s *server) diskTrouble(what string, err error) {
+	if err == nil {
+		s.log.Info().Str("dir", s.cfg.diskDir).Msg("disk cache: " + what + " are on again")
+		return
+	}
+	s.log.Warn().Err(err).Str("dir", s.cfg.diskDir).Msg("disk cache: " + what + " are off for a while")
 }
 
 // diskList returns what the list of the files on disk may take in memory.
