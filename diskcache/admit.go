@@ -35,6 +35,13 @@ func (c *Cache) makeRoom(need int64, ref uint64) (bool, error) {
 	if need > c.cfg.MaxBytes {
 		return false, nil
 	}
+	// Others may have filled the file system. That is looked at once, for some free the room of a removed file only later;
+	// and if nothing may go, the write will tell.
+	if _, free, err := c.space(c.cfg.Dir); err == nil && free < need {
+		if _, err := c.exchange(need-free, ref); err != nil {
+			return false, err
+		}
+	}
 	for {
 		missing := c.take(need)
 		if missing <= 0 {

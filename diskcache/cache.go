@@ -58,6 +58,8 @@ type Cache struct {
 	disk disk
 	lock *os.File
 	next func(ref uint64) time.Duration
+	// space returns how many bytes the file system of a directory holds, and how many are free.
+	space func(dir string) (total, free int64, err error)
 
 	mu      sync.Mutex // guards what follows
 	reads   breaker
@@ -94,6 +96,7 @@ func Open(cfg Config) (*Cache, error) {
 		next:    func(uint64) time.Duration { return Never },
 		reads:   breaker{most: readErrors},
 		writes:  breaker{most: 1},
+		space:   space,
 		entries: map[name]entry{},
 		busy:    map[name]bool{},
 	}

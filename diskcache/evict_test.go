@@ -108,3 +108,45 @@ func TestRefusalLeavesTheVictims(t *testing.T) {
 		wantThere(t, c, 0, 3000, false)
 	})
 }
+
+// TestDiskThatOthersFill: where the file system has less room than MaxBytes allows, a chunk takes the place of another
+// with no error and no pause; one that may not finds the disk full; and once there is room again, it is used.
+func TestDiskThatOthersFill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := open(t, Config{Dir: t.TempDir(), MaxBytes: 8 * block}, byNumber)
+		defer c.Close()
+		free := int64(10 * block)
+		c.space = func(string) (int64, int64, error) { return 100 * block, free, nil }
+		c.disk.fault = func(s step, _ string) (int, error) {
+			switch {
+			case s == stepRemove:
+				free += block
+			case s == stepWrite && free < block:
+				return 0, syscall.ENOSPC
+			case s == stepRename:
+				free -= block
+			}
+			return 0, nil
+		}
+		for i := range 4 {
+			mustWrite(t, c, i, 3000)
+		}
+		free = block - 1
+		mustWrite(t, c, 10, 3000)
+		wantThere(t, c, 0, 3000, false) // the one that is needed last
+		wantThere(t, c, 1, 3000, true)
+		if s := c.Stats(); s.WriteErrors != 0 || s.Evictions != 1 || s.Bytes != 4*block {
+			t.Errorf("got %+v, want one eviction and no error", s)
+		}
+		free = 0
+		if key, data := chunkOf(0, 3000); c.Write(key, 0, data) || !c.Stats().WritesOff {
+			t.Errorf("needed later than all: got %+v, want it to find the disk full", c.Stats())
+		}
+		free = 10 * block
+		time.Sleep(shortPause)
+		mustWrite(t, c, 0, 3000)
+		if s := c.Stats(); s.Evictions != 1 || s.Bytes != 5*block {
+			t.Errorf("with room again: got %+v, want 5 chunks", s)
+		}
+	})
+}

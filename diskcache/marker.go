@@ -32,7 +32,7 @@ type marker struct {
 // prepare opens the directory, takes its lock, and sees to it that it is ours and holds chunks of one of the datasets.
 // Nothing is made or left in a directory that is not ours.
 func (c *Cache) prepare() error {
-	if err := (&Cache{cfg: c.cfg}).check(); err != nil {
+	if err := (&Cache{cfg: c.cfg, space: space}).check(); err != nil {
 		return err
 	}
 	err := os.MkdirAll(c.cfg.Dir, 0o700)
@@ -59,7 +59,7 @@ func (c *Cache) prepare() error {
 
 // Check reports what would keep Open from opening the cache, apart from a process that uses it. It changes nothing.
 func Check(cfg Config) error {
-	if err := (&Cache{cfg: cfg}).check(); err != nil {
+	if err := (&Cache{cfg: cfg, space: space}).check(); err != nil {
 		return fmt.Errorf("open disk cache %s: %w", cfg.Dir, err)
 	}
 	return nil
@@ -189,7 +189,7 @@ func (c *Cache) mark(before *marker) error {
 
 // checkSpace refuses a size that the file system cannot hold: ever, or where nothing of it is taken yet, now.
 func (c *Cache) checkSpace(fresh bool) error {
-	total, free, err := space(c.cfg.Dir)
+	total, free, err := c.space(c.cfg.Dir)
 	switch {
 	case err != nil:
 		return err
