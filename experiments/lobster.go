@@ -148,6 +148,7 @@ func (z lobsterSize) run(ctx context.Context, r *lab.Report) error {
 	}
 	f.Lines = lines
 	r.Add(f)
+	r.Add(lab.Note("At skew 0 there is nothing to move: all ranks read as much, and both arms run at the rate of the fetchers. The gain grows with the skew as the model says, for the rank with the most bytes has a part of the fetchers in one arm and as many as it needs in the other."))
 	r.Judge("speed", speed, strings.TrimSuffix(found, ", "), "the table says where")
 	r.Judge("refetch", again == 0, fmt.Sprint(again), "chunks went before all of their samples were delivered")
 	r.Judge("model", off <= .1, fmt.Sprintf("%.2g %% off at the most", off*100), "the model knows neither the unevenness of windows nor the processor")
