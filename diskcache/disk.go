@@ -157,5 +157,13 @@ func space(dir string) (total, free int64, err error) {
 	return int64(s.Blocks) * block, int64(s.Bavail) * block, nil
 }
 
+// writable returns why a directory is not to be written to.
+func writable(dir string) error {
+	if err := syscall.Access(dir, 2); err != nil { // W_OK
+		return fmt.Errorf("write %s: %w", dir, err)
+	}
+	return nil
+}
+
 // lock takes the lock of an open file, or fails at once.
 func lock(f *os.File) error { return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -104,7 +105,10 @@ func (c *Cache) known() (*marker, error) {
 	}
 	defer f.Close()
 	text := make([]byte, markerLimit)
-	n, _ := f.ReadAt(text, 0)
+	n, err := f.ReadAt(text, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
 	var m marker
 	if err := json.Unmarshal(text[:n], &m); err != nil || m.Format != markerFormat || m.Version < 1 {
 		return nil, fmt.Errorf("%s is not what this program writes: use another directory, or delete this one", markerFile)
@@ -112,12 +116,29 @@ func (c *Cache) known() (*marker, error) {
 	if m.Version > version {
 		return nil, fmt.Errorf("its format is version %d, written by a newer program than this one, which knows version %d: use another directory, or delete this one", m.Version, version)
 	}
+	if len(m.Datasets) > 0 && !c.holds() { // of a start that wrote nothing, perhaps since its dataset was mistyped
+		m.Datasets = nil
+	}
 	common := slices.ContainsFunc(m.Datasets, func(d string) bool { return slices.Contains(c.cfg.Datasets, d) })
 	if len(m.Datasets) > 0 && !common {
 		return nil, fmt.Errorf("it holds chunks of %s, and none of %s: use another directory, or delete this one",
 			strings.Join(m.Datasets, ", "), strings.Join(c.cfg.Datasets, ", "))
 	}
 	return &m, nil
+}
+
+// holds reports whether there is any file of a chunk.
+func (c *Cache) holds() bool {
+	dirs, _ := fs.Glob(c.disk.root.FS(), chunkDir+"/??")
+	return slices.ContainsFunc(dirs, func(dir string) bool {
+		f, err := c.disk.root.Open(dir)
+		if err != nil {
+			return true // for all that is known
+		}
+		defer f.Close()
+		names, _ := f.Readdirnames(1)
+		return len(names) > 0
+	})
 }
 
 // empty refuses a directory that holds anything but what we begin with.
@@ -187,9 +208,13 @@ func (c *Cache) mark(before *marker) error {
 	return d.Sync()
 }
 
-// checkSpace refuses a size that the file system cannot hold: ever, or where nothing of it is taken yet, now.
+// checkSpace refuses a directory that this process may not write to, and a size that the file system cannot hold: ever,
+// or where nothing of it is taken yet, now.
 func (c *Cache) checkSpace(fresh bool) error {
 	total, free, err := c.space(c.cfg.Dir)
+	if err == nil {
+		err = writable(c.cfg.Dir)
+	}
 	switch {
 	case err != nil:
 		return err

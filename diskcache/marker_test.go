@@ -1,10 +1,12 @@
 package diskcache
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -35,11 +37,14 @@ func TestForeignDirectoriesAreRefused(t *testing.T) {
 		"no JSON":            {files: map[string]string{markerFile: "x"}, want: []string{"not what this program writes"}},
 		"no version":         {files: map[string]string{markerFile: marked(0, fixtureDataset)}, want: []string{"not what this program writes"}},
 		"newer":              {files: map[string]string{markerFile: marked(2, fixtureDataset)}, want: []string{"newer", "version 2"}},
-		"other dataset":      {files: map[string]string{markerFile: marked(1, "s3://b/mails")}, want: []string{"s3://b/mails", fixtureDataset, "another directory"}},
+		"other dataset":      {files: map[string]string{markerFile: marked(1, "s3://b/mails"), chunkDir + "/0f/x": ""}, want: []string{"s3://b/mails", fixtureDataset, "another directory"}},
 		"larger than disk":   {size: 1 << 60, want: []string{"more than", "file system"}},
 	} {
 		dir := t.TempDir()
 		for file, text := range c.files {
+			if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, file)), 0o700); err != nil {
+				t.Fatal(err)
+			}
 			put(t, dir, file, text)
 		}
 		size := c.size
@@ -68,8 +73,9 @@ func TestForeignDirectoriesAreRefused(t *testing.T) {
 
 func TestMarkerRemembersDatasets(t *testing.T) {
 	dir := t.TempDir()
-	for _, sets := range [][]string{{"a"}, {"b", "a", "b"}, {"b"}, {"a", "c"}} {
+	for i, sets := range [][]string{{"a"}, {"b", "a", "b"}, {"b"}, {"a", "c"}} {
 		c := open(t, Config{Dir: dir, Datasets: sets})
+		mustWrite(t, c, i, 100)
 		c.Close()
 	}
 	text, err := os.ReadFile(filepath.Join(dir, markerFile))
@@ -100,5 +106,51 @@ func TestDirectoryThatIsAFile(t *testing.T) {
 	put(t, dir, "file", "x")
 	if _, err := Open(Config{Dir: filepath.Join(dir, "file"), MaxBytes: 1 << 20}); err == nil {
 		t.Error("got no error, want one")
+	}
+}
+
+// A start with a mistyped dataset marks the directory and writes nothing; the next start has it.
+func TestEmptyCacheIsAnybodys(t *testing.T) {
+	dir := t.TempDir()
+	open(t, Config{Dir: dir, Datasets: []string{"s3://bucket/phtos"}}).Close()
+	c := open(t, Config{Dir: dir})
+	mustWrite(t, c, 1, 100)
+	c.Close()
+	other := Config{Dir: dir, MaxBytes: 1 << 20, Datasets: []string{"s3://bucket/mails"}}
+	if err := Check(other); err == nil || strings.Contains(err.Error(), "phtos") {
+		t.Errorf("check: got %v, want that it holds chunks of another dataset, which never had any", err)
+	}
+	if c, err := Open(other); err == nil {
+		c.Close()
+		t.Error("open: got no error, want one")
+	}
+}
+
+// TestCheckFindsADirectoryThatIsNotToBeWritten, which keeps all but the super-user from using it.
+func TestCheckFindsADirectoryThatIsNotToBeWritten(t *testing.T) {
+	dir := t.TempDir()
+	open(t, Config{Dir: dir}).Close()
+	if err := os.Chmod(dir, 0o500); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.Chmod(dir, 0o700) })
+	refused := os.Geteuid() != 0
+	for _, d := range []string{dir, filepath.Join(dir, "a", "b")} {
+		err := Check(Config{Dir: d, MaxBytes: 1 << 20, Datasets: []string{fixtureDataset}})
+		if (err != nil) != refused || err != nil && !strings.Contains(err.Error(), "write "+dir+": permission denied") {
+			t.Errorf("%s: got %v, want it refused: %v", d, err, refused)
+		}
+	}
+}
+
+// TestMarkerThatCannotBeRead is not taken for somebody else's.
+func TestMarkerThatCannotBeRead(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, markerFile), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	err := Check(Config{Dir: dir, MaxBytes: 1 << 20, Datasets: []string{fixtureDataset}})
+	if !errors.Is(err, syscall.EISDIR) {
+		t.Errorf("got %v, want the error of the read", err)
 	}
 }
