@@ -85,8 +85,8 @@ type entry struct {
 	nth   uint32 // write: another file of the same name is another entry
 }
 
-// cost returns how many bytes of the disk a chunk of n bytes takes.
-func cost(n int64) int64 { return (n + footerSize + block - 1) / block * block }
+// Cost returns how many bytes of the disk a chunk of n bytes takes.
+func Cost(n int64) int64 { return (n + footerSize + block - 1) / block * block }
 
 // Open makes or opens the cache in cfg.Dir and learns what is there. Errors say what is wrong with the directory, and
 // what to do.

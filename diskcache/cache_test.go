@@ -87,8 +87,8 @@ func TestNoPrefixOfAFileIsServed(t *testing.T) {
 func list(c *Cache, key Key) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.entries[key.name()] = entry{size: cost(key.Length)}
-	c.bytes = cost(key.Length)
+	c.entries[key.name()] = entry{size: Cost(key.Length)}
+	c.bytes = Cost(key.Length)
 	c.reads = breaker{most: readErrors}
 }
 

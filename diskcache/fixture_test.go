@@ -71,7 +71,7 @@ func chunkFiles(t testing.TB, dir string) map[string]int64 {
 	files := map[string]int64{}
 	err := filepath.Walk(filepath.Join(dir, chunkDir), func(p string, info os.FileInfo, err error) error {
 		if err == nil && !info.IsDir() {
-			files[p] = cost(info.Size() - footerSize)
+			files[p] = Cost(info.Size() - footerSize)
 		}
 		return err
 	})

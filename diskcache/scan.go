@@ -53,7 +53,7 @@ func (c *Cache) scanFile(sub string, d fs.DirEntry) {
 	if info, err := d.Info(); ok && err == nil {
 		size = info.Size()
 	}
-	need := cost(size - footerSize)
+	need := Cost(size - footerSize)
 	if !ok || !d.Type().IsRegular() || size < footerSize || c.bytes+need > c.cfg.MaxBytes || len(c.entries) >= maxFiles {
 		_ = c.disk.remove(path.Join(chunkDir, sub, d.Name()))
 		c.stats.Strays++

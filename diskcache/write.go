@@ -17,7 +17,7 @@ func (c *Cache) Write(key Key, ref uint64, data []byte) bool {
 	if !ok {
 		return there
 	}
-	need := cost(key.Length)
+	need := Cost(key.Length)
 	made, err := c.makeRoom(need, ref)
 	if !made {
 		c.end(n, entry{}, 0, probe, err)

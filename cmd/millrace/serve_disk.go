@@ -82,6 +82,18 @@ func (s *server) diskList(indexes []*chunkindex.Index) int64 {
 	return min(chunks, diskcache.MostChunks(s.cfg.diskSize)) * diskcache.EntryCost
 }
 
+// fitDisk refuses a disk tier that could not hold every chunk, if only one at a time: what it does not keep would
+// pass for what is not worth keeping.
+func (s *server) fitDisk(all []opened) error {
+	for _, d := range all {
+		if least := diskcache.Cost(d.index.MaxChunk()); s.cfg.diskDir != "" && least > s.cfg.diskSize {
+			return &usageError{fmt.Errorf("--disk-cache-size %s is too small: the largest chunk of %s takes %s",
+				formatSize(s.cfg.diskSize), d.loc.name, formatSize(least)), "millrace serve"}
+		}
+	}
+	return nil
+}
+
 // diskStats names the counters of the disk tier.
 func diskStats(t datapath.Stats) []gateway.Stat {
 	d := t.Disk

@@ -74,3 +74,20 @@ func TestDiskCacheInUseIsChecked(t *testing.T) {
 		t.Errorf("serve: got %d %s, want 2 and what to do", o.code, o.stderr)
 	}
 }
+
+// A disk cache in which no chunk fits would only count refusals, and those are normal.
+func TestDiskCacheSmallerThanAChunk(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "out")
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "a.bin"), make([]byte, 3<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ok(t, "pack", dir, data)
+	ok(t, "index", data)
+	disk := filepath.Join(t.TempDir(), "disk")
+	o := millrace(t, nil, "serve", "--dataset", "big="+data, "--check", "--disk-cache", disk, "--disk-cache-size", "2MiB")
+	if o.code != exitUsage || !strings.Contains(o.stderr, "--disk-cache-size 2MiB is too small: the largest chunk of big takes 3") {
+		t.Errorf("got %d %s, want 2 and what is too small", o.code, o.stderr)
+	}
+	ok(t, "serve", "--dataset", "big="+data, "--check", "--disk-cache", disk, "--disk-cache-size", "4MiB")
+}

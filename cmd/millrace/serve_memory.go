@@ -73,7 +73,7 @@ func (s *server) fits(b *budget.Budget, all []opened) error {
 				Msg("the cache is smaller than the dataset's order wants: some chunks are read more than once an epoch")
 		}
 	}
-	return nil
+	return s.fitDisk(all)
 }
 
 // leastBudget adds the memory of the plans, which grows with the budget that they are part of.
