@@ -19,11 +19,7 @@ func (r *Readers) Distance(d Dataset, chunk int, again bool) time.Duration {
 		if s.dataset != d {
 			continue
 		}
-		uses, n := s.uses(uint64(chunk))
-		for _, at := range uses[:n] {
-			if s.next == nil && at >= (s.epoch.Number()+1)*s.total {
-				r.wanted.Store(true)
-			}
+		for _, at := range s.uses(uint64(chunk)) {
 			left := takes(at-s.epoch.Number()*s.total-s.first, s.rate)
 			first, second = min(first, left), min(second, max(first, left))
 		}
@@ -34,9 +30,10 @@ func (r *Readers) Distance(d Dataset, chunk int, again bool) time.Duration {
 	return first
 }
 
-// uses returns the positions, counted from epoch 0, of the reader's next two uses of a chunk, as far as they are known.
-func (s *standing) uses(chunk uint64) (at [2]uint64, n int) {
-	begin := s.epoch.Number() * s.total
+// uses returns the positions, counted from epoch 0, of the reader's next two uses of a chunk. In later epochs the chunks' own places
+// count from the other end than in Next, so that what is kept behind memory is not what memory keeps.
+func (s *standing) uses(chunk uint64) (at [2]uint64) {
+	begin, n := s.epoch.Number()*s.total, 0
 	for from := s.first; n < 2; n++ {
 		span, ok := s.epoch.Next(chunk, from)
 		if !ok {
@@ -45,23 +42,8 @@ func (s *standing) uses(chunk uint64) (at [2]uint64, n int) {
 		at[n] = begin + max(span.From, s.first)
 		from = span.To
 	}
-	for from := uint64(0); n < 2 && s.next != nil; n++ {
-		span, ok := s.next.Next(chunk, from)
-		if !ok {
-			break
-		}
-		at[n] = begin + s.total + span.From
-		from = span.To
+	for epoch := uint64(1); n < 2; epoch, n = epoch+1, n+1 {
+		at[n] = begin + (epoch+1)*s.total - s.own(chunk)
 	}
-	epoch := uint64(1)
-	if s.next != nil {
-		epoch = 2
-	}
-	if n == 0 && epoch == 2 {
-		return at, 0 // an order that never needs it, or whose needs nobody can tell
-	}
-	for ; n < 2; epoch, n = epoch+1, n+1 {
-		at[n] = begin + epoch*s.total + s.total/2 // as good as any until that epoch is prepared
-	}
-	return at, n
+	return at
 }

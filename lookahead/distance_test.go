@@ -39,21 +39,13 @@ func TestDistance(t *testing.T) {
 			t.Errorf("%s, chunk %d, again %v: got %d samples, want %d", when, chunk, again, got, samples)
 		}
 	}
-	const middle = 60 - 20 // of an epoch that is not prepared
+	// In later epochs the chunks' own places count: .618, .236, .854 and .472 of the 40 samples before their end.
 	for _, w := range []struct {
 		chunk        int
 		first, again time.Duration
-	}{{0, middle, middle + 40}, {2, 0, middle}, {3, 10, middle}} {
-		want("next epoch unknown", w.chunk, false, w.first)
-		want("next epoch unknown", w.chunk, true, w.again)
-	}
-	r.Needs(now) // prepares the next epoch, since it was asked for
-	for _, w := range []struct {
-		chunk        int
-		first, again time.Duration
-	}{{0, 20, 100 - 20}, {1, 30, 100 - 20}, {2, 0, 40}, {3, 10, 50}} {
-		want("next epoch known", w.chunk, false, w.first)
-		want("next epoch known", w.chunk, true, w.again)
+	}{{0, 40, 80}, {1, 50, 90}, {2, 0, 30}, {3, 10, 40}} {
+		want("at chunk 2", w.chunk, false, w.first)
+		want("at chunk 2", w.chunk, true, w.again)
 	}
 	if got := r.Distance(&stored{chunks}, 0, false); got != lookahead.Never {
 		t.Errorf("another dataset: got %v, want never", got)

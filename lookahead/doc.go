@@ -10,7 +10,7 @@
 //
 //   - the horizon: the chunks that they need now and soon, as many as the memory holds. These must not be evicted;
 //   - the queue (Needs): the same chunks in the order in which readers would stall for want of them;
-//   - the next use of any chunk (Next), the order of the next epoch included, for a policy that lets the chunk go that
+//   - the next use of any chunk (Next), in the next epoch too, for a policy that lets the chunk go that
 //     is needed last.
 //
 // The queue is the heuristic of Lobster (Liu et al., ICPP 2022) taken chunk by chunk. Lobster gives each consumer

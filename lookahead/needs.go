@@ -18,7 +18,6 @@ type Need struct {
 // deadline is the instant at which the reader would come to the chunk's samples if nothing but its own think time kept it:
 // now + (start of the span - the reader's position) / demand. Readers that have gone are forgotten.
 func (r *Readers) Needs(now time.Time) []Need {
-	r.prepare(now)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.forget(now)

@@ -1,6 +1,8 @@
 package lookahead
 
 import (
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -27,14 +29,14 @@ func TestNextIsTheFirstUseByAnybody(t *testing.T) {
 		t.Fatalf("got next uses of %d chunks without a reader, want none", len(got))
 	}
 	now := pace(r, d, p, 11, time.Second, 0, begin()) // stands at chunk 10, one chunk a second
-	r.order(d)                                        // asks for the next epoch
-	r.Needs(now)                                      // prepares it
+	r.anchor(now) // as when the second one comes
+	r.stand(now)
 	first := r.order(d)
 	if got, want := first[30].Sub(first[20]), first[25].Sub(first[15]); len(first) != 40 || got != want {
 		t.Errorf("got %v and %v between chunks ten apart, of %d, want the same, of all 40", got, want, len(first))
 	}
-	if !first[9].After(first[39]) || !first[9].After(first[0]) {
-		t.Error("what was read is not needed after all that was not, in the order of the next epoch")
+	if !first[9].After(first[39]) || !first[0].After(first[39]) {
+		t.Error("what was read is not needed after all that was not")
 	}
 	if len(r.order(other)) != 0 {
 		t.Error("somebody comes for chunks of a data set that nobody reads")
@@ -87,33 +89,42 @@ func TestNextKeepsItsClock(t *testing.T) {
 	}
 }
 
-// Until the next epoch is prepared, which only who asks for it costs, what was read counts as needed some time in it.
-func TestNextEpochIsPreparedWhenAskedFor(t *testing.T) {
-	d := newData(40, 10)
-	r := New(Config{Budget: 2})
+// What this epoch has used stays for the next one by a place of its own, whatever the orders of the epochs are, and what
+// stays comes at all times of an epoch: a cache of half the data serves about half of every tenth of it.
+func TestWhatStaysComesEvenly(t *testing.T) {
+	d := newData(400, 10)
 	p := d.plan(t, shuffle.Window, 4, 1)
-	r.read(d, at(p, 0, 200, 10), begin())
-	r.Needs(begin())
-	if r.readers[0].next != nil {
-		t.Error("the next epoch was prepared though nobody asked for it")
-	}
-	rough := r.order(d)
-	r.Needs(begin())
-	if r.readers[0].next == nil {
-		t.Fatal("the next epoch was not prepared")
-	}
-	exact := r.order(d)
-	e := p.Epoch(1)
-	for c := range d.chunks {
-		if _, later := p.Epoch(0).Next(uint64(c), 200); later {
-			if !rough[c].Equal(exact[c]) {
-				t.Errorf("chunk %d of this epoch: got %v and %v, want one instant", c, rough[c], exact[c])
-			}
-			continue
+	var kept []map[int]bool
+	for epoch := range uint64(3) {
+		r := New(Config{Budget: 2})
+		r.read(d, at(p, epoch, 3990, 10), begin()) // all but the last window's chunks were read
+		next := r.order(d)
+		chunks := slices.SortedFunc(maps.Keys(next), func(a, b int) int { return next[a].Compare(next[b]) })
+		kept = append(kept, map[int]bool{})
+		for _, c := range chunks[:200] {
+			kept[epoch][c] = true
 		}
-		span, _ := e.Next(uint64(c), 0)
-		if want := begin().Add(time.Duration(200 + span.From)); !exact[c].Equal(want) {
-			t.Errorf("chunk %d of the next epoch: got %v, want %v", c, exact[c], want)
+		came := make([]int, 10)
+		for span := range p.Epoch(epoch + 1).Spans(0) {
+			if kept[epoch][int(span.Chunk)] {
+				came[span.From*10/4000]++
+			}
+		}
+		for part, n := range came {
+			if n < 10 || n > 30 {
+				t.Errorf("epoch %d: got %d of the 40 chunks in tenth %d, want about half of them", epoch+1, n, part)
+			}
+		}
+	}
+	for epoch := 1; epoch < len(kept); epoch++ {
+		same := 0
+		for c := range kept[0] {
+			if kept[epoch][c] {
+				same++
+			}
+		}
+		if same < 192 { // but for those of the last window
+			t.Errorf("got %d of 200 chunks that stay from epoch to epoch, want nearly all", same)
 		}
 	}
 }

@@ -46,7 +46,6 @@ type Readers struct {
 
 	horizon  atomic.Pointer[Horizon]
 	standing atomic.Pointer[[]standing] // for Next, which must not wait
-	wanted   atomic.Bool                // somebody asked for a use beyond the end of an epoch
 }
 
 // New returns a table without readers.

@@ -132,11 +132,10 @@ func TestPoliciesMeetTheirBounds(t *testing.T) {
 			r := predict(t, d, s)
 			memory[policy], _, _ = r.Later().Tiers()
 		}
-		if got := memory[Plan]; math.Abs(got-cache) > .015 {
-			t.Errorf("plan, cache %.2f: got %.3f out of memory, want all it holds", cache, got)
-		}
-		if got := memory[Keep]; got > cache || got < cache-2*8./512-.04 {
-			t.Errorf("keep, cache %.2f: got %.3f out of memory, want a little less than it holds", cache, got)
+		for _, policy := range []string{Plan, Keep} { // 8 chunks and 16 more pass through
+			if got := memory[policy]; got > cache || got < cache-24./512-.01 {
+				t.Errorf("%s, cache %.2f: got %.3f out of memory, want a little less than it holds", policy, cache, got)
+			}
 		}
 		if got := memory[LRU]; got > cache*.7 {
 			t.Errorf("lru, cache %.2f: got %.3f out of memory, want much less than it holds", cache, got)
@@ -240,8 +239,8 @@ func TestTiersAddUp(t *testing.T) {
 	}
 	s.DiskSize = d.Bytes() / 4
 	r = predict(t, d, s)
-	if memory, disk, _ := r.Later().Tiers(); math.Abs(memory-.25) > .02 || math.Abs(disk-.25) > .06 {
-		t.Errorf("a disk of a quarter: got %.3f out of memory and %.3f from disk, want a quarter each", memory, disk)
+	if memory, disk, _ := r.Later().Tiers(); memory > .25 || memory < .25-32./256 || math.Abs(disk-.25) > .06 {
+		t.Errorf("a disk of a quarter: got %.3f out of memory and %.3f from disk, want a quarter each, but for what passes through memory", memory, disk)
 	}
 	s.DiskSize = 0
 	one := predict(t, d, s)

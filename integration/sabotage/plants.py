@@ -403,9 +403,9 @@ PLANTS = [
         [("lookahead/next.go", "if soonest.IsZero() || due.Before(soonest) {", "if soonest.IsZero() {")],
     ),
     (
-        "lookahead thinks that nobody comes for what only the next epoch needs",
+        "lookahead thinks that what only the next epoch needs is needed at once",
         ["./lookahead", "./datapath"],
-        [("lookahead/next.go", "return begin + s.total + span.From, ok\n", "return begin + s.total + span.From, ok && span.From > s.total\n")],
+        [("lookahead/next.go", "return begin + s.total + s.own(chunk)", "return begin + s.own(chunk)")],
     ),
     (
         "lookahead keeps a straggler's chunks only where there is room to spare",
