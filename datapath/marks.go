@@ -2,6 +2,7 @@ package datapath
 
 import (
 	"sync"
+	"time"
 
 	"github.com/millrace-data/millrace/chunkcache"
 	"github.com/millrace-data/millrace/lookahead"
@@ -20,7 +21,9 @@ func (s *Source) Resident(chunk int) bool { return s.path.cache.Contains(s.key(c
 type marks struct {
 	mu      sync.Mutex // held while the cache is told: whoever comes last says what is true last
 	horizon *lookahead.Horizon
-	wanted  map[key]struct{} // replaced, never changed
+	wanted  map[key]struct{}   // replaced, never changed
+	clock   *lookahead.Horizon // the one under which the policy was asked about all chunks
+	rest    rest
 }
 
 // mark keeps the chunks that readers come for while others can go, and gives up loads that nobody comes for any more.
@@ -28,8 +31,9 @@ func (p *Path) mark() {
 	m := &p.marks
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	was, is := m.horizon, p.readers.Horizon()
-	if was == is {
+	is, begun := p.readers.Horizon(), time.Now()
+	all := !is.SameClock(m.clock) && m.rest.over(begun)
+	if m.horizon == is && !all {
 		return
 	}
 	old, wanted := m.wanted, make(map[key]struct{}, len(m.wanted))
@@ -38,13 +42,26 @@ func (p *Path) mark() {
 	}
 	m.horizon, m.wanted = is, wanted
 	soon := func(k key) bool { _, ok := wanted[k]; return ok }
-	if !is.SameClock(was) {
+	if all {
 		p.cache.SetWarm(soon)
+		m.clock = is
+		m.rest.after(begun, time.Now())
 	} else {
 		p.cache.Rewarm(soon, changed(old, wanted))
 	}
 	p.flights.keep(is)
 }
+
+// restFor is for how many times as long as it took something rests that everybody has to wait for: so of a core's time it
+// takes a twentieth at most, however often there is a reason for it.
+const restFor = 20
+
+// rest is until when.
+type rest struct{ until time.Time }
+
+func (r *rest) over(now time.Time) bool { return !now.Before(r.until) }
+
+func (r *rest) after(begun, ended time.Time) { r.until = ended.Add(restFor * ended.Sub(begun)) }
 
 // changed returns the keys that are in one set and not in the other.
 func changed(a, b map[key]struct{}) []key {

@@ -93,6 +93,7 @@ func New(cfg Config) *Path {
 	total := cfg.Budget.Total()
 	p.readers = lookahead.New(lookahead.Config{Budget: ahead(total), Plans: total / readerShare})
 	p.marks.horizon = p.readers.Horizon()
+	p.marks.clock = p.marks.horizon
 	p.tables = chunkcache.NewObjects[tableKey](cfg.Budget, max(total/tableShare, 1), (*chunkindex.Table).Bytes,
 		func(n int64) { p.cache.Reclaim(n, false) })
 	cfg.Budget.SetReclaim(p.reclaim, p.reclaimable)
