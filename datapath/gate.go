@@ -12,11 +12,13 @@ type gate struct {
 	limit int
 	idle  func() // called when a place is free that no request waits for; must not block
 
-	mu     sync.Mutex
-	demand int
-	ahead  int
-	queue  []chan struct{} // requests, in order of arrival
-	later  []chan struct{} // reads ahead that somebody waits for, likewise
+	mu      sync.Mutex // guards what follows
+	demand  int
+	ahead   int
+	warm    int             // of ahead, those that nobody is known to come for soon
+	starved bool            // some reader finds no place for what it needs soon
+	queue   []chan struct{} // requests, in order of arrival
+	later   []chan struct{} // those who warm, likewise
 }
 
 // enter waits for a place for a request's read.
@@ -70,20 +72,29 @@ func (g *gate) pass() {
 	g.idle()
 }
 
-// offer gives free places to reads ahead that somebody waits for. The caller holds mu.
+// offer gives free places to those who warm: half of them at most while a reader would use the others. The caller holds mu.
 func (g *gate) offer() {
-	for len(g.later) > 0 && g.demand+g.ahead < g.limit {
-		g.ahead++
+	most := g.limit
+	if g.starved {
+		most = max(g.limit/2, 1)
+	}
+	for len(g.later) > 0 && g.demand+g.ahead < g.limit && g.warm < most {
+		g.ahead, g.warm = g.ahead+1, g.warm+1
 		close(g.later[0])
 		g.later = g.later[1:]
 	}
 }
 
-// waitAhead waits for a place for a read made ahead.
-func (g *gate) waitAhead(ctx context.Context) error {
-	if g.enterAhead(g.limit) {
-		return nil
-	}
+// starve says whether some reader finds no place for what it needs soon.
+func (g *gate) starve(starved bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.starved = starved
+	g.offer()
+}
+
+// enterWarm waits for a place for a read that warms.
+func (g *gate) enterWarm(ctx context.Context) error {
 	turn := make(chan struct{})
 	g.mu.Lock()
 	g.later = append(g.later, turn)
@@ -97,10 +108,18 @@ func (g *gate) waitAhead(ctx context.Context) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !remove(&g.later, turn) {
-		g.ahead-- // the place came at the same moment
+		g.ahead, g.warm = g.ahead-1, g.warm-1 // the place came at the same moment
 		g.offer()
 	}
 	return context.Cause(ctx)
+}
+
+// leaveWarm gives such a place back.
+func (g *gate) leaveWarm(failed bool) {
+	g.mu.Lock()
+	g.warm--
+	g.mu.Unlock()
+	g.leaveAhead(failed)
 }
 
 // enterAhead takes a place for a read made ahead, if there is one now and fewer than most of them are under way.

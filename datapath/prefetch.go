@@ -52,6 +52,8 @@ func (p *Path) missing(needs []lookahead.Need, now time.Time) []lookahead.Need {
 // greedy allocation, which gives one more fetcher to whoever is the slowest to get its data, taken chunk by
 // chunk. Requests go before all of them.
 func (p *Path) prefetch(ctx context.Context, missing []lookahead.Need, started *sync.WaitGroup) {
+	full := false
+	defer func() { p.gate.starve(full) }()
 	for len(missing) > 0 {
 		if p.budget.Waiting() > 0 {
 			return
@@ -66,8 +68,11 @@ func (p *Path) prefetch(ctx context.Context, missing []lookahead.Need, started *
 			if !p.start(ctx, group, gate, started) {
 				return
 			}
-		case !group[0].First && gate == p.gate:
-			return // whoever leaves makes Run look again
+		case gate == p.gate:
+			if full = true; !group[0].First {
+				return // whoever leaves makes Run look again
+			}
+			rest = slices.DeleteFunc(rest, func(n lookahead.Need) bool { return n.First && !n.Dataset.(*Source).readsDisk(n.Chunk) })
 		}
 		if missing = rest; len(p.kick) > 0 {
 			return

@@ -102,7 +102,7 @@ func (w *warming) begin(ctx context.Context, chunk int) bool {
 	}
 	wait, cancel := context.WithDeadline(ctx, w.until)
 	defer cancel()
-	if s.path.gate.waitAhead(wait) != nil {
+	if s.path.gate.enterWarm(wait) != nil {
 		return false
 	}
 	if cost <= w.room && w.bring(ctx, chunk, true) {
@@ -113,7 +113,7 @@ func (w *warming) begin(ctx context.Context, chunk int) bool {
 		w.room = 0 // memory is full: what is on disk already stays there
 		return true
 	}
-	s.path.gate.leaveAhead(false)
+	s.path.gate.leaveWarm(false)
 	w.noRoom()
 	return false
 }
@@ -152,7 +152,7 @@ func (w *warming) bring(ctx context.Context, chunk int, stays bool) bool {
 				l.Close()
 			}
 		}
-		w.source.path.gate.leaveAhead(err != nil)
+		w.source.path.gate.leaveWarm(err != nil)
 		w.ended(w.source.index.Chunk(chunk).Length, err)
 	})
 	return true

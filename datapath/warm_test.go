@@ -3,6 +3,7 @@ package datapath
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -142,13 +143,13 @@ func TestGateGivesWarmReadsTheirTurn(t *testing.T) {
 		got := make(chan string, 3)
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() {
-			if g.waitAhead(ctx) != nil {
+			if g.enterWarm(ctx) != nil {
 				got <- "left"
 			}
 		}()
 		synctest.Wait()
 		go func() {
-			if g.waitAhead(t.Context()) == nil {
+			if g.enterWarm(t.Context()) == nil {
 				got <- "ahead"
 			}
 		}()
@@ -164,17 +165,100 @@ func TestGateGivesWarmReadsTheirTurn(t *testing.T) {
 			if name := <-got; name != want {
 				t.Errorf("got %s, want %s", name, want)
 			}
-			if want != "ahead" && want != "" {
-				if want == "left" {
-					g.leave() // the one that held the place
-				} else {
-					g.leave()
-				}
+			if want != "ahead" {
+				g.leave() // the place that was held at first, then that of the request
 			}
 		}
-		g.leaveAhead(false)
+		g.leaveWarm(false)
 		if g.demand != 0 || g.ahead != 0 || len(g.later) != 0 {
 			t.Errorf("got %d and %d places taken and %d waiting, want none", g.demand, g.ahead, len(g.later))
+		}
+	})
+}
+
+// While a reader finds no place for what it needs soon, those who warm share half of them; else they take them all.
+func TestWarmReadsLeaveRoomForWhatReadersComeFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &gate{limit: 4, idle: func() {}}
+		var wg sync.WaitGroup
+		warming := 0
+		for range 8 {
+			wg.Go(func() {
+				must(t, g.enterWarm(t.Context()))
+				warming++
+			})
+			synctest.Wait()
+		}
+		if warming != 4 || g.enterAhead(4) {
+			t.Fatalf("got %d places taken to warm, and then one for a reader, want all 4 and none", warming)
+		}
+		g.starve(true)
+		for range 2 {
+			g.leaveWarm(false)
+			synctest.Wait()
+			if warming != 4 || !g.enterAhead(4) {
+				t.Errorf("got %d places taken to warm, want 4 and one for a reader", warming)
+			}
+		}
+		g.leaveWarm(false)
+		synctest.Wait()
+		if warming != 5 {
+			t.Errorf("got %d places taken to warm in all, want half of the places still", warming)
+		}
+		g.leaveAhead(false)
+		synctest.Wait()
+		if warming != 5 {
+			t.Error("more than half of the places go to those who warm while a reader finds none")
+		}
+		g.starve(false)
+		for range 3 {
+			synctest.Wait()
+			g.leaveWarm(false)
+		}
+		wg.Wait()
+		if warming != 8 {
+			t.Errorf("got %d places taken to warm in all, want 8", warming)
+		}
+	})
+}
+
+// A reader's chunks are there when it comes for them, though somebody else warms another data set over the same line.
+func TestWarmDoesNotTakeTheLineFromAReader(t *testing.T) {
+	d := newDataset(t, 44, same(64*72, 3000), 72*8, 256<<10)
+	other := newDataset(t, 45, same(64*72, 3000), 72*8, 256<<10)
+	synctest.Test(t, func(t *testing.T) {
+		p := newPath(t, Config{Budget: bud(64 << 20), Fetchers: 4})
+		s, warmed := p.Open(d.index, distant(d), "set/"), p.Open(other.index, distant(other), "set/")
+		ctx, stop := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() { p.Run(ctx) })
+		wg.Go(func() {
+			plan := other.plan(t, shuffle.Window, 4)
+			for at := (shuffle.Cursor{Plan: plan, Epoch: plan.Epoch(1), BatchSize: 64}); ctx.Err() == nil && at.First < plan.Samples(); {
+				w, err := warmed.Warm(ctx, at)
+				if at.First = w.Next; err != nil {
+					return
+				}
+			}
+		})
+		plan := d.plan(t, shuffle.None, 0)
+		e := plan.Epoch(0)
+		var waited time.Duration
+		for lo := uint64(0); lo < 64*30; lo += 64 {
+			at := shuffle.Cursor{Plan: plan, Epoch: e, First: lo, End: lo + 64, BatchSize: 64}
+			asked := time.Now()
+			body, err := s.Read(t.Context(), at, d.ranges(t, e.Append(nil, lo, lo+64)))
+			must(t, err)
+			body.Close()
+			if lo > 64 {
+				waited += time.Since(asked)
+			}
+			time.Sleep(60 * time.Millisecond)
+		}
+		stop()
+		wg.Wait()
+		if waited > 100*time.Millisecond {
+			t.Errorf("got a reader that waited for %v, want hardly any", waited)
 		}
 	})
 }
