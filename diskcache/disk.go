@@ -39,7 +39,8 @@ func (d *disk) ask(s step, name string) (int, error) {
 	return d.fault(s, name)
 }
 
-// write makes a new file of the parts, on the medium when it returns, and removes what an error leaves of it.
+// write makes a new file of the parts, on the medium when it returns, and removes what an error leaves of it. The errors
+// of the file system name the call and the file.
 func (d *disk) write(name string, parts ...[]byte) (err error) {
 	f, err := d.create(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -48,7 +49,7 @@ func (d *disk) write(name string, parts ...[]byte) (err error) {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("create %s: %w", name, err)
+		return err
 	}
 	defer func() {
 		if err != nil {
@@ -58,17 +59,14 @@ func (d *disk) write(name string, parts ...[]byte) (err error) {
 	for _, p := range parts {
 		if err = d.append(f, name, p); err != nil {
 			_ = f.Close()
-			return fmt.Errorf("write %s: %w", name, err)
+			return err
 		}
 	}
 	if err = d.sync(f, name); err != nil {
 		_ = f.Close()
-		return fmt.Errorf("sync %s: %w", name, err)
+		return err
 	}
-	if err = d.close(f, name); err != nil {
-		return fmt.Errorf("close %s: %w", name, err)
-	}
-	return nil
+	return d.close(f, name)
 }
 
 func (d *disk) create(name string) (*os.File, error) {

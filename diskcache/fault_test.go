@@ -345,7 +345,7 @@ func TestTroubleIsTold(t *testing.T) {
 		wantThere(t, c, 1, 100, true)
 		wantThere(t, c, 1, 100, true)
 		want := []string{
-			"writes: sync", "reads: input/output error", "reads: input/output error", "writes: sync", "writes: <nil>", "reads: <nil>",
+			"writes: no space left", "reads: input/output error", "reads: input/output error", "writes: no space left", "writes: <nil>", "reads: <nil>",
 		}
 		if len(told) != len(want) {
 			t.Fatalf("got %q, want %q", told, want)
@@ -354,9 +354,6 @@ func TestTroubleIsTold(t *testing.T) {
 			if !strings.HasPrefix(told[i], w) {
 				t.Errorf("told %d: got %q, want %q", i, told[i], w)
 			}
-		}
-		if !strings.Contains(told[0], "no space left") {
-			t.Errorf("got %q, want the cause", told[0])
 		}
 	})
 }

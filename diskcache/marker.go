@@ -52,7 +52,7 @@ func (c *Cache) prepare() error {
 	}
 	// The files lie in directories that are always private; their parent is made so where it is ours.
 	_ = c.disk.root.Chmod(".", 0o700)
-	if err := c.mark(known); err != nil {
+	if err := c.mark(known); err != nil && known == nil { // a disk that is full names its datasets another time
 		return err
 	}
 	return c.disk.mkdir(chunkDir)

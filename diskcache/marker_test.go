@@ -154,3 +154,17 @@ func TestMarkerThatCannotBeRead(t *testing.T) {
 		t.Errorf("got %v, want the error of the read", err)
 	}
 }
+
+// TestMarkerThatCannotBeWrittenAnew keeps no gateway from starting: the disk may be full by others' doing.
+func TestMarkerThatCannotBeWrittenAnew(t *testing.T) {
+	dir := t.TempDir()
+	c := open(t, Config{Dir: dir})
+	mustWrite(t, c, 1, 100)
+	c.Close()
+	if err := os.MkdirAll(filepath.Join(dir, markerTemp, "in the way"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	c = open(t, Config{Dir: dir, Datasets: []string{fixtureDataset, "s3://bucket/mails"}})
+	defer c.Close()
+	wantThere(t, c, 1, 100, true)
+}
