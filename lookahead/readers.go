@@ -28,9 +28,14 @@ type Place struct {
 	Chunk   int
 }
 
+// readerLimit is how many readers are followed at once, and fewer where their plans are large.
+const readerLimit = 64
+
+// Bytes that orders keep for each chunk of their data set.
 const (
-	readerLimit = 64  // readers followed at once, and fewer where their plans are large
-	readerHolds = 256 // bytes for each chunk of its data set that a reader keeps alive: plan, epoch, the next one
+	epochHolds = 48 // the order of the chunks, its inverse and sums over it, in an epoch
+	laneHolds  = 72 // what Slot keeps in its plan, or with importance in an epoch
+	drawHolds  = 8  // with importance, in a plan and in an epoch
 )
 
 // Readers is the table of those who read. It is safe for concurrent use.
@@ -180,7 +185,7 @@ func (r *Readers) move(d Dataset, at shuffle.Cursor, now time.Time) (x *reader, 
 
 // add follows one more reader, if there is room for it.
 func (r *Readers) add(d Dataset, at shuffle.Cursor, now time.Time) *reader {
-	if !r.makeRoom(d, now) {
+	if !r.makeRoom(d, at, now) {
 		return nil
 	}
 	r.numbers++
@@ -199,15 +204,11 @@ func (r *Readers) find(d Dataset, at shuffle.Cursor) *reader {
 	return nil
 }
 
-// makeRoom forgets readers until one more of d may be followed, and reports whether it may. Those make room who are announced, or
+// makeRoom forgets readers until one more may be followed, and reports whether it may. Those make room who are announced, or
 // have not been heard of for a while, the longest first. Of the others none does: where more read than can be followed, each would
 // drive out another at every request, and nothing fetched ahead would be there still when its reader comes.
-func (r *Readers) makeRoom(d Dataset, now time.Time) bool {
-	held := holds(d)
-	for _, x := range r.readers {
-		held += holds(x.dataset)
-	}
-	for len(r.readers) > 0 && (len(r.readers) >= readerLimit || r.cfg.Plans > 0 && held > r.cfg.Plans) {
+func (r *Readers) makeRoom(d Dataset, at shuffle.Cursor, now time.Time) bool {
+	for len(r.readers) > 0 && (len(r.readers) >= readerLimit || r.cfg.Plans > 0 && r.holds(d, at) > r.cfg.Plans) {
 		var oldest *reader
 		for _, x := range r.readers {
 			idle := x.announced || x.reading == 0 && now.Sub(x.seen) > readerNew
@@ -218,14 +219,43 @@ func (r *Readers) makeRoom(d Dataset, now time.Time) bool {
 		if oldest == nil {
 			return false
 		}
-		held -= holds(oldest.dataset)
 		r.readers = slices.DeleteFunc(r.readers, func(x *reader) bool { return x == oldest })
 	}
 	return true
 }
 
-// holds is what a reader of d keeps alive.
-func holds(d Dataset) int64 { return readerHolds * int64(d.Chunks()) }
+// holds is what the readers keep alive, with one more: their plans and epochs, and the next ones where an epoch ends. Who
+// reads a plan that another one reads adds only the last.
+func (r *Readers) holds(d Dataset, at shuffle.Cursor) int64 {
+	sum := holds(d, at.Plan.Params(), false)
+	for i, x := range r.readers {
+		twin := slices.ContainsFunc(r.readers[:i], func(o *reader) bool { return o.reads(x.dataset, x.at) }) || x.reads(d, at)
+		sum += holds(x.dataset, x.at.Plan.Params(), twin)
+	}
+	return sum
+}
+
+// holds is what one reader keeps alive; twin says that another one reads the same plan.
+func holds(d Dataset, params shuffle.Params, twin bool) int64 {
+	var plan, epoch int64
+	if params.Shuffle != shuffle.None {
+		epoch += epochHolds
+	}
+	if params.Importance != "" {
+		plan, epoch = plan+drawHolds, epoch+drawHolds
+	}
+	if params.Shuffle == shuffle.Slot {
+		if params.Importance != "" {
+			epoch += laneHolds
+		} else {
+			plan += laneHolds
+		}
+	}
+	if twin {
+		return epoch * int64(d.Chunks())
+	}
+	return (plan + 2*epoch) * int64(d.Chunks())
+}
 
 // dropIdle forgets readers that have gone, and reports whether there were any.
 func (r *Readers) dropIdle(now time.Time) bool {

@@ -39,12 +39,20 @@ func TestReaderKeepsItsPlaceWhenItsPlanIsPreparedAgain(t *testing.T) {
 // What the readers keep alive is bounded: of many plans of a large data set few are followed, and of small ones so many. Those that are
 // followed stay until they have gone: to take turns would leave nobody anything that was fetched ahead.
 func TestReadersKeepFewLargePlans(t *testing.T) {
-	for chunks, want := range map[int]int{1: readerLimit, 400: 20, 1600: 5, 100_000: 1} {
+	for _, c := range []struct {
+		order  string
+		chunks int
+		want   int
+	}{
+		{shuffle.Window, 1, readerLimit}, {shuffle.Window, 400, 54}, {shuffle.Window, 1600, 13}, {shuffle.Window, 100_000, 1},
+		{shuffle.Slot, 1600, 7}, {shuffle.None, 100_000, readerLimit}, // which keeps no order of the chunks
+	} {
+		chunks, want := c.chunks, c.want
 		d := newData(chunks, 10)
 		r := New(Config{Budget: 100, Plans: 2 << 20})
 		var plans []*shuffle.Plan
 		for seed := range uint64(readerLimit + 10) {
-			plans = append(plans, d.plan(t, shuffle.Window, 2, seed))
+			plans = append(plans, d.plan(t, c.order, min(2, uint64(chunks)), seed))
 		}
 		now, came := begin(), 0
 		for batch := range uint64(4) {
@@ -56,19 +64,32 @@ func TestReadersKeepFewLargePlans(t *testing.T) {
 			}
 		}
 		if len(r.readers) != want || came != want {
-			t.Errorf("%d chunks: got %d readers followed, new ones %d times; want %d and no other", chunks, len(r.readers), came, want)
+			t.Errorf("%s, %d chunks: got %d readers followed, new ones %d times; want %d and no other", c.order, chunks, len(r.readers), came, want)
 		}
 		last := plans[len(plans)-1]
 		if now = now.Add(readerNew + 1); !r.read(d, at(last, 0, 4, 1), now).First() {
-			t.Errorf("%d chunks: a job is not followed though the others have gone", chunks)
+			t.Errorf("%s, %d chunks: a job is not followed though the others have gone", c.order, chunks)
 		}
+	}
+}
+
+// Jobs that read one plan keep it alive together.
+func TestReadersOfOnePlanShareIt(t *testing.T) {
+	d := newData(1000, 10)
+	r := New(Config{Budget: 100, Plans: 5 * epochHolds * 1000})
+	p := d.plan(t, shuffle.Window, 2, 0)
+	for i := range uint64(6) {
+		r.read(d, at(p, 0, 1000*i, 1), begin())
+	}
+	if got := len(r.readers); got != 4 {
+		t.Errorf("got %d readers followed, want 4: two epochs of one, and another for each of the others", got)
 	}
 }
 
 // Whoever waits for bytes has not gone, and who was announced makes room for those who have come.
 func TestWhoMakesRoomForANewReader(t *testing.T) {
 	d := newData(100, 10)
-	r := New(Config{Budget: 100, Plans: holds(d)})
+	r := New(Config{Budget: 100, Plans: 2 * epochHolds * 100})
 	now := begin()
 	plan := func(seed uint64) shuffle.Cursor { return at(d.plan(t, shuffle.Window, 2, seed), 0, 0, 1) }
 	r.Announce(d, plan(1), now)
