@@ -29,7 +29,7 @@ func TestNextIsTheFirstUseByAnybody(t *testing.T) {
 		t.Fatalf("got next uses of %d chunks without a reader, want none", len(got))
 	}
 	now := pace(r, d, p, 11, time.Second, 0, begin()) // stands at chunk 10, one chunk a second
-	r.anchor(now) // as when the second one comes
+	r.anchor(now)                                     // as when the second one comes
 	r.stand(now)
 	first := r.order(d)
 	if got, want := first[30].Sub(first[20]), first[25].Sub(first[15]); len(first) != 40 || got != want {
