@@ -292,12 +292,12 @@ PLANTS = [
     (
         "diskcache does not compare the checksum of what it reads",
         ["./diskcache"],
-        [("diskcache/cache.go", "if crc32.Checksum(p.Dst, castagnoli()) != p.CRC32C {", "if crc32.Checksum(p.Dst, castagnoli()) != crc32.Checksum(p.Dst, castagnoli()) {")],
+        [("diskcache/read.go", "if crc32.Checksum(p.Dst, castagnoli()) != p.CRC32C {", "if crc32.Checksum(p.Dst, castagnoli()) != crc32.Checksum(p.Dst, castagnoli()) {")],
     ),
     (
         "diskcache does not compare the footer's key",
         ["./diskcache"],
-        [("diskcache/cache.go", "err != nil || got != key {", "err != nil || got.Length != key.Length {")],
+        [("diskcache/read.go", "err != nil || got != key {", "err != nil || got.Length != key.Length {")],
     ),
     (
         "diskcache keeps what a kill left half written",
@@ -335,7 +335,7 @@ PLANTS = [
     (
         "diskcache loses what it cannot remove",
         ["./diskcache"],
-        [("diskcache/cache.go", "e.dead, e.stays = wrong, true", "e.dead, e.stays = true, true")],
+        [("diskcache/evict.go", "e.dead, e.stays = wrong, true", "e.dead, e.stays = true, true")],
     ),
     (
         "diskcache tries for ever to remove what stays",

@@ -1,0 +1,66 @@
+package diskcache
+
+import "time"
+
+// Reject removes a chunk that its reader found wrong by a better proof than a CRC.
+func (c *Cache) Reject(key Key) {
+	c.mu.Lock()
+	c.stats.Corrupt++
+	c.mu.Unlock()
+	c.drop(key.name())
+}
+
+// drop removes a wrong file.
+func (c *Cache) drop(n name) {
+	err := c.evict(n, true)
+	if err == nil {
+		return
+	}
+	c.mu.Lock()
+	turned := c.writes.fail(time.Now())
+	c.mu.Unlock()
+	if turned {
+		c.tell("writes", err)
+	}
+}
+
+// evict removes a file and then gives its room free, unless somebody else is at it or was faster. One that cannot be
+// removed goes on to answer, unless it is wrong.
+func (c *Cache) evict(n name, wrong bool) error {
+	c.mu.Lock()
+	e, ok := c.entries[n]
+	ok = ok && !c.busy[n]
+	if ok {
+		e.dead = true
+		c.entries[n] = e
+		c.busy[n] = true
+	}
+	c.mu.Unlock()
+	if !ok {
+		return nil
+	}
+	err := c.disk.remove(n.file())
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.busy, n)
+	if err != nil {
+		c.stats.WriteErrors++
+		e = c.entries[n] // it may have got an owner
+		e.dead, e.stays = wrong, true
+		c.entries[n] = e
+		return err
+	}
+	c.forget(n)
+	if !wrong {
+		c.stats.Evictions++
+	}
+	return nil
+}
+
+// forget takes a file off the list. The caller holds mu.
+func (c *Cache) forget(n name) {
+	if e, ok := c.entries[n]; ok && !c.busy[n] {
+		c.bytes -= e.size
+		delete(c.entries, n)
+	}
+}
