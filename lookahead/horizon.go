@@ -168,10 +168,38 @@ func (x *reader) reach() int {
 	return aheadChunks
 }
 
+// onePart is the part of the readers that move on before the horizon is worked out anew, an eighth: that takes as long as there are
+// readers, so that with each move of one of them the cost of many would grow with the square of their number.
+const onePart = 8
+
+// due reports whether the horizon has to be worked out anew since a reader has moved on: if enough of them have, or if this one's batch
+// needs what is not within the horizon.
+func (r *Readers) due(x *reader) bool {
+	r.moves++
+	return r.moves*onePart >= len(r.readers) || !x.squeezed && !x.ready(r.horizon.Load())
+}
+
+// ready reports whether what the reader's batch needs is known to be within the horizon.
+func (x *reader) ready(h *Horizon) bool {
+	if x.epoch != x.at.Epoch.Number() {
+		return false
+	}
+	for _, u := range x.future {
+		if u.start >= x.at.End {
+			return true
+		}
+		if u.end() > x.at.First && !h.Has(x.dataset, int(u.Chunk)) {
+			return false
+		}
+	}
+	return false
+}
+
 // expect works out the horizon. The memory goes first to what the batches need that the readers stand at, then to what ranks a little behind still
 // need, then to what comes next, in order of deadline over all readers: so no reader holds memory that another one needs sooner. A chunk that several
 // readers need takes its room once.
 func (r *Readers) expect() {
+	r.moves = 0
 	was := r.horizon.Load()
 	h := &Horizon{make(map[Place]share, len(was.places)), was.clock}
 	a := admission{left: r.cfg.Budget, places: h.places}

@@ -32,6 +32,9 @@ func (r *Readers) Needs(now time.Time) []Need {
 		}
 		rate := x.rate()
 		for _, u := range x.queue {
+			if u.end() <= x.at.First {
+				continue // delivered since the horizon was worked out
+			}
 			needs = append(needs, Need{
 				Place:    Place{x.dataset, int(u.Chunk)},
 				Deadline: now.Add(takes(u.start-min(x.at.First, u.start), rate)),

@@ -46,6 +46,7 @@ type Readers struct {
 	readers []*reader
 	ranks   map[rankKey]*rank
 	numbers uint64        // of readers so far
+	moves   int           // since the horizon was worked out, of readers that need other chunks now
 	shared  bool          // some chunk of the horizon is needed twice
 	listed  map[Place]int // scratch of Needs
 
@@ -89,7 +90,7 @@ func (r *Readers) Asked(d Dataset, at shuffle.Cursor, now time.Time) *Visit {
 			x.thought(rank, now)
 		}
 	}
-	if changed || x != nil && x.stale() {
+	if changed || x != nil && x.stale() && r.due(x) {
 		r.expect()
 	}
 	if changed {
