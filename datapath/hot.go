@@ -3,6 +3,7 @@ package datapath
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/millrace-data/millrace/chunkcache"
 	"github.com/millrace-data/millrace/chunkindex"
@@ -13,6 +14,10 @@ const (
 	hotSlab    = 1 << 20 // bytes of one slab, less where the budget is small
 	hotSamples = 16      // at the least that a slab has room for, or a sample is too large to be kept
 	hotCost    = 128     // of a sample beside its bytes: its cell of the map and of the slab's list
+
+	// hotIdle is for how long samples are kept that nobody asks for: a job may pause to evaluate, and one that has ended
+	// must not keep a quarter of the memory from the others.
+	hotIdle = 10 * time.Minute
 )
 
 // hot keeps samples that plans draw often, by themselves, beside the chunk cache: the samples that SHADE keeps (Khan et al.,
@@ -33,6 +38,9 @@ type hot struct {
 	samples map[hotKey][]byte
 	slabs   []*slab // oldest first
 	bytes   int64
+	kept    uint64    // samples so far
+	uses    uint64    // hits and samples kept, when last looked at
+	since   time.Time // they have not changed
 }
 
 // hotKey is a sample by its place.
@@ -87,6 +95,7 @@ func (h *hot) keep(k hotKey, b []byte) {
 	at := s.buffer.Bytes()[s.end : s.end+int64(len(b)) : s.end+int64(len(b))]
 	copy(at, b)
 	h.samples[k] = at
+	h.kept++
 	s.used, s.end, s.keys = s.used+n, s.end+int64(len(b)), append(s.keys, k)
 }
 
@@ -116,6 +125,19 @@ func (h *hot) drop() {
 	}
 	s.buffer.Close()
 	h.bytes -= chunkcache.Cost(h.slab)
+}
+
+// expire gives everything up if nobody has asked for it for long.
+func (h *hot) expire(now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if uses := h.hits.Load() + h.kept; uses != h.uses {
+		h.uses, h.since = uses, now
+	} else if now.Sub(h.since) > hotIdle {
+		for len(h.slabs) > 0 {
+			h.drop()
+		}
+	}
 }
 
 // reclaim gives slabs up until n bytes are free in the cache, and returns the bytes.

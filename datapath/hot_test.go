@@ -1,7 +1,11 @@
 package datapath
 
 import (
+	"context"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/shuffle"
@@ -77,4 +81,32 @@ func TestHotSamplesStayWithinTheirShare(t *testing.T) {
 	if held := p.Stats().HotBytes; held != 0 {
 		t.Errorf("got %d bytes of hot samples beside a reservation of everything, want none", held)
 	}
+}
+
+// Samples that nobody asks for any more give their memory back, if there is somebody else who reads.
+func TestHotSamplesGoWhenTheirJobHasEnded(t *testing.T) {
+	d := newDataset(t, 3, same(1000, 3000), 1000, 64<<10)
+	synctest.Test(t, func(t *testing.T) {
+		p := newPath(t, Config{Budget: bud(2 << 20), NoPrefetch: true})
+		s := p.Open(d.index, d.store, "set/")
+		ctx, stop := context.WithCancel(t.Context())
+		var run sync.WaitGroup
+		run.Go(func() { _ = p.Run(ctx) })
+		plan := d.plan(t, shuffle.None, 0)
+		for minute := range uint64(30) {
+			if minute < 10 {
+				readHot(t, p, d, s, []uint64{101, 301, 501, 701}, 1000)
+			}
+			at := shuffle.Cursor{Plan: plan, Epoch: plan.Epoch(0), First: minute, End: minute + 1, BatchSize: 1}
+			body, err := s.Read(t.Context(), at, d.ranges(t, []uint64{minute}))
+			must(t, err)
+			body.Close()
+			time.Sleep(time.Minute)
+			if held := p.Stats().HotBytes; held > 0 != (minute < 20) {
+				t.Errorf("minute %d: got %d bytes held", minute, held)
+			}
+		}
+		stop()
+		run.Wait()
+	})
 }

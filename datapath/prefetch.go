@@ -24,6 +24,7 @@ func (p *Path) Run(ctx context.Context) error {
 		now := time.Now()
 		needs := p.readers.Needs(now)
 		p.mark()
+		p.hot.expire(now)
 		if !p.cfg.NoPrefetch {
 			p.prefetch(ctx, p.missing(needs, now), &started)
 		}
