@@ -31,7 +31,7 @@ func scenarios() uint64 {
 }
 
 // A scenario is a store that fails in every way, a budget that is often too small, now and then a disk that somebody
-// damages, and readers that come, wait, hold and go away, under a fake clock. Each read must end in the stored bytes or an
+// damages, and readers of two sources that come, warm, wait, hold and go away, under a fake clock. Each read must end in the stored bytes or an
 // explicit error by its deadline and a second, and nothing may be left over.
 func TestSimulatedScenarios(t *testing.T) {
 	lengths := make([]int, 240)
@@ -53,12 +53,12 @@ func TestSimulatedScenarios(t *testing.T) {
 			t.Fatalf("scenario %d", seed)
 		}
 	}
-	for _, kind := range []string{"bytes", "canceled", "deadline", "corrupt", "store", "overloaded", "too large"} {
+	for _, kind := range []string{"bytes", "warmed", "canceled", "deadline", "corrupt", "store", "overloaded", "too large"} {
 		if ended[kind] == 0 {
 			t.Errorf("no read ended with %q: %v", kind, ended)
 		}
 	}
-	for _, kind := range []string{"disk hits", "disk writes", "disk evictions", "disk corrupt"} {
+	for _, kind := range []string{"hot hits", "disk hits", "disk writes", "disk evictions", "disk corrupt"} {
 		if ended[kind] == 0 {
 			t.Errorf("%s: got none: %v", kind, ended)
 		}
@@ -80,13 +80,16 @@ func (d *dataset) simulate(t *testing.T, seed uint64, disk *diskcache.Cache, end
 	ctx, stop := context.WithCancel(t.Context())
 	var run, readers sync.WaitGroup
 	run.Go(func() { _ = p.Run(ctx) })
-	s := p.Open(d.index, d.store, "set/")
-	s.KeepOnDisk("here")
+	sources := []*Source{p.Open(d.index, d.store, "set/"), p.Open(d.index, d.store, "set/")}
 	names := []string{shuffle.None, shuffle.Window, shuffle.Slot, shuffle.Full}
-	plan := d.plan(t, names[rnd.IntN(4)], 1+rnd.Uint64N(12))
+	var plans []*shuffle.Plan
+	for _, s := range sources {
+		s.KeepOnDisk("here")
+		plans = append(plans, d.plan(t, names[rnd.IntN(4)], 1+rnd.Uint64N(12)))
+	}
 	var mu sync.Mutex // guards ended
 	for range 1 + rnd.IntN(5) {
-		r := &simulated{rand.New(rand.NewPCG(rnd.Uint64(), 12)), d, s, plan}
+		r := &simulated{rand.New(rand.NewPCG(rnd.Uint64(), 12)), d, sources[rnd.IntN(2)], plans[rnd.IntN(2)]}
 		readers.Go(func() {
 			for range 1 + r.rnd.IntN(4) {
 				kind := r.read(t)
@@ -100,6 +103,7 @@ func (d *dataset) simulate(t *testing.T, seed uint64, disk *diskcache.Cache, end
 	stop()
 	run.Wait()
 	p.Close()
+	ended["hot hits"] += int(p.Stats().HotHits)
 	if got := p.Stats(); got.OpenLeases != 0 || got.BudgetInUse != 0 || got.BudgetPeak > got.BudgetTotal || d.store.InFlight() != 0 {
 		t.Errorf("left over: %+v and %d store reads, want nothing", got, d.store.InFlight())
 	}
@@ -185,7 +189,7 @@ func (r *simulated) read(t *testing.T) string {
 	if r.rnd.IntN(8) == 0 {
 		at = shuffle.Cursor{}
 	}
-	chunks := r.data.ranges(t, e.Append(nil, lo, hi))
+	chunks := hotBatch(t, r.data, e.Append(nil, lo, hi), r.plan.Samples()/4)
 	limit := time.Duration(1+r.rnd.IntN(5000)) * time.Millisecond
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
@@ -193,9 +197,19 @@ func (r *simulated) read(t *testing.T) string {
 		defer time.AfterFunc(limit/3, cancel).Stop()
 	}
 	start := time.Now()
-	body, err := r.s.Read(ctx, at, chunks)
+	var body *chunkindex.Body
+	var err error
+	warm := at.Plan != nil && r.rnd.IntN(8) == 0
+	if warm {
+		_, err = r.s.Warm(ctx, at)
+	} else {
+		body, err = r.s.Read(ctx, at, chunks)
+	}
 	if took := time.Since(start); took > limit+time.Second {
 		t.Errorf("a read with a limit of %v took %v (%v)", limit, took, err)
+	}
+	if err == nil && warm {
+		return "warmed"
 	}
 	if err == nil {
 		time.Sleep(time.Duration(r.rnd.IntN(3000)) * time.Millisecond) // a slow client, on the bubble's clock
