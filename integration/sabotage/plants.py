@@ -340,7 +340,17 @@ PLANTS = [
     (
         "diskcache tries for ever to remove what stays",
         ["./diskcache"],
-        [("diskcache/admit.go", "if !c.busy[n] && !e.stays {", "if !c.busy[n] {"), ("diskcache/admit.go", "ok && !e.stays && !c.busy[v.name]", "ok && !c.busy[v.name]")],
+        [("diskcache/evict.go", "e.dead, e.stays = wrong, true", "e.dead = wrong")],
+    ),
+    (
+        "diskcache runs into a file system that others have filled",
+        ["./diskcache"],
+        [("diskcache/admit.go", "err == nil && free < need {", "err == nil && free < 0 {")],
+    ),
+    (
+        "diskcache uses up its victims for what is not worth it",
+        ["./diskcache"],
+        [("diskcache/admit.go", "if ok && !worth(coming, v.next) {", "if ok && coming == Never {")],
     ),
     (
         "diskcache takes any marked directory",
