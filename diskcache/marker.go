@@ -114,7 +114,8 @@ func (c *Cache) known() (*marker, error) {
 		return nil, fmt.Errorf("%s is not what this program writes: use another directory, or delete this one", markerFile)
 	}
 	if m.Version > version {
-		return nil, fmt.Errorf("its format is version %d, written by a newer program than this one, which knows version %d: use another directory, or delete this one", m.Version, version)
+		return nil, fmt.Errorf("its format is version %d, written by a newer program than this one, which knows version %d: "+
+			"use another directory, or delete this one", m.Version, version)
 	}
 	if len(m.Datasets) > 0 && !c.holds() { // of a start that wrote nothing, perhaps since its dataset was mistyped
 		m.Datasets = nil

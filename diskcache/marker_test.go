@@ -168,3 +168,19 @@ func TestMarkerThatCannotBeWrittenAnew(t *testing.T) {
 	defer c.Close()
 	wantThere(t, c, 1, 100, true)
 }
+
+// TestDirectoryThatCannotBeListed is refused with what to do, be it for a disk's fault or for a link that leads out of it.
+func TestDirectoryThatCannotBeListed(t *testing.T) {
+	dir, outside := t.TempDir(), t.TempDir()
+	open(t, Config{Dir: dir}).Close()
+	if err := os.Remove(filepath.Join(dir, chunkDir)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(outside, filepath.Join(dir, chunkDir)); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Open(Config{Dir: dir, MaxBytes: 1 << 20, Datasets: []string{fixtureDataset}})
+	if err == nil || !strings.Contains(err.Error(), "escapes") || !strings.Contains(err.Error(), "use another directory") {
+		t.Errorf("got %v, want an error that names the cure", err)
+	}
+}

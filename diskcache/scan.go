@@ -14,7 +14,7 @@ func (c *Cache) scan() error {
 	for i := range 256 {
 		sub := fmt.Sprintf("%02x", i)
 		if err := c.scanDir(sub); err != nil {
-			return err
+			return fmt.Errorf("%w: use another directory, or delete this one", err)
 		}
 	}
 	return nil
