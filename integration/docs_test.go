@@ -10,14 +10,21 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// TestInterfacePage types the commands of docs/api.md against the gateway that the README's tour starts, and compares what
-// they show.
-func TestInterfacePage(t *testing.T) {
+// TestInterfacePages types the commands of pages about HTTP against the gateway that the README's tour starts, and compares
+// what they show.
+func TestInterfacePages(t *testing.T) {
+	for _, name := range []string{"docs/api.md", "docs/importance.md"} {
+		t.Run(name, func(t *testing.T) { followPage(t, name) })
+	}
+}
+
+func followPage(t *testing.T, name string) {
+	t.Helper()
 	readme, err := os.ReadFile("../README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	page, err := os.ReadFile("../docs/api.md")
+	page, err := os.ReadFile("../" + name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +40,7 @@ func TestInterfacePage(t *testing.T) {
 	}
 	for i, line := range strings.Split(string(page), "\n") {
 		if strings.Contains(line, "curl ") && !typed[line] && !strings.HasPrefix(strings.TrimSpace(line), `"try": `) {
-			t.Errorf("docs/api.md:%d: got a command that no test runs: %s", i+1, line)
+			t.Errorf("%s:%d: got a command that no test runs: %s", name, i+1, line)
 		}
 	}
 	_, port, err := net.SplitHostPort(harness.FreeAddress(t))
@@ -42,5 +49,5 @@ func TestInterfacePage(t *testing.T) {
 	}
 	sh := startShell(t, t.TempDir())
 	sh.follow(t, "README.md", start[:ready+1], port)
-	sh.follow(t, "docs/api.md", commands, port)
+	sh.follow(t, name, commands, port)
 }
