@@ -2,6 +2,7 @@ package diskcache
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 )
@@ -12,6 +13,7 @@ const (
 	lookEach   = 100 * time.Microsecond
 	leastLook  = 64 // victims that a look finds at least
 	shareOfAll = 16 // and a part of all
+	roomAgain  = 64 // the part of MaxBytes that is free where others do not fill the file system any more
 )
 
 // victim is a chunk that is needed late.
@@ -35,10 +37,9 @@ func (c *Cache) makeRoom(need int64, ref uint64) (bool, error) {
 	if need > c.cfg.MaxBytes {
 		return false, nil
 	}
-	// Others may have filled the file system. That is looked at once, for some free the room of a removed file only later;
-	// and if nothing may go, the write will tell.
-	if _, free, err := c.space(c.cfg.Dir); err == nil && free < need {
-		if _, err := c.exchange(need-free, ref); err != nil {
+	// That is looked at once: some file systems free the room of a removed file only later.
+	if lacking := c.lacking(need); lacking > 0 {
+		if made, err := c.exchange(lacking, ref); !made {
 			return false, err
 		}
 	}
@@ -51,6 +52,28 @@ func (c *Cache) makeRoom(need int64, ref uint64) (bool, error) {
 			return false, err
 		}
 	}
+}
+
+// lacking returns how many bytes the file system lacks for a chunk. It tells when there begin to be less than MaxBytes
+// allows, since others fill it, and when there is room again.
+func (c *Cache) lacking(need int64) int64 {
+	_, free, err := c.space(c.cfg.Dir)
+	if err != nil { // the write will tell
+		return 0
+	}
+	c.mu.Lock()
+	allowed := c.bytes+need <= c.cfg.MaxBytes
+	turned := !c.crowded && free < need && allowed || c.crowded && free-need >= c.cfg.MaxBytes/roomAgain
+	c.crowded = c.crowded != turned
+	crowded := c.crowded
+	c.mu.Unlock()
+	switch {
+	case turned && crowded:
+		c.tell("additions", fmt.Errorf("the file system is full: %d bytes are free", free))
+	case turned:
+		c.tell("additions", nil)
+	}
+	return need - free
 }
 
 // exchange removes chunks that take n bytes together and are worth less than the one that comes.

@@ -23,8 +23,8 @@ type Config struct {
 	Dir      string
 	MaxBytes int64    // on disk, footers and rounding to 4 KiB included
 	Datasets []string // whose chunks these are, for people: no secrets
-	// Tell, if not nil, hears that "reads" or "writes" are off from now on, and why; with no error, that they are on again.
-	// It is called under no lock.
+	// Tell, if not nil, hears that "reads", "writes" or "additions" (writes that take nothing's place) are off from now
+	// on, and why; with no error, that they are on again. It is called under no lock.
 	Tell func(what string, err error)
 }
 
@@ -68,6 +68,7 @@ type Cache struct {
 	victims []victim // those needed last, the last of all at the end
 	looked  time.Time
 	temp    uint64 // number of the last temporary file
+	crowded bool   // the file system is full, and MaxBytes not reached
 }
 
 // entry is a file.

@@ -1,7 +1,9 @@
 package diskcache
 
 import (
+	"fmt"
 	"path"
+	"slices"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -111,10 +113,13 @@ func TestRefusalLeavesTheVictims(t *testing.T) {
 }
 
 // TestDiskThatOthersFill: where the file system has less room than MaxBytes allows, a chunk takes the place of another
-// with no error and no pause; one that may not finds the disk full; and once there is room again, it is used.
+// with no error and no pause; one that may not is refused, or it would turn writes off for those that may; and once
+// there is room again, it is used.
 func TestDiskThatOthersFill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := open(t, Config{Dir: t.TempDir(), MaxBytes: 8 * block}, byNumber)
+		var told []string
+		tell := func(what string, err error) { told = append(told, fmt.Sprint(what, ": ", err)) }
+		c := open(t, Config{Dir: t.TempDir(), MaxBytes: 8 * block, Tell: tell}, byNumber)
 		defer c.Close()
 		free := int64(10 * block)
 		c.space = func(string) (int64, int64, error) { return 100 * block, free, nil }
@@ -140,13 +145,18 @@ func TestDiskThatOthersFill(t *testing.T) {
 			t.Errorf("got %+v, want one eviction and no error", s)
 		}
 		free = 0
-		if key, data := chunkOf(0, 3000); c.Write(key, 0, data) || !c.Stats().WritesOff {
-			t.Errorf("needed later than all: got %+v, want it to find the disk full", c.Stats())
+		if key, data := chunkOf(0, 3000); c.Write(key, 0, data) || c.Stats().WritesOff || c.Stats().Refused != 1 {
+			t.Errorf("needed later than all: got %+v, want it refused", c.Stats())
 		}
+		mustWrite(t, c, 11, 3000)
+		wantThere(t, c, 1, 3000, false)
 		free = 10 * block
-		time.Sleep(shortPause)
 		mustWrite(t, c, 0, 3000)
-		if s := c.Stats(); s.Evictions != 1 || s.Bytes != 5*block {
+		want := []string{"additions: the file system is full: 4095 bytes are free", "additions: <nil>"}
+		if !slices.Equal(told, want) {
+			t.Errorf("told: got %q, want %q", told, want)
+		}
+		if s := c.Stats(); s.Evictions != 2 || s.Bytes != 5*block || s.WriteErrors != 0 {
 			t.Errorf("with room again: got %+v, want 5 chunks", s)
 		}
 	})
