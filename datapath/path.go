@@ -133,6 +133,11 @@ func (p *Path) Close() {
 // ahead returns how much of a budget is used for what readers come for: the rest is for bodies.
 func ahead(total int64) int64 { return total / 10 * 7 }
 
+// spare returns how much memory for what readers come for nobody uses.
+func (p *Path) spare() int64 {
+	return ahead(p.budget.Total()) - p.budget.InUse() + p.cache.Stats().FreeBytes
+}
+
 // readerShare is the part of the budget that the readers' plans may keep alive beside it: a thirty-second.
 const readerShare = 32
 

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/millrace-data/millrace/chunkcache"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
 	"github.com/millrace-data/millrace/shuffle"
 )
@@ -69,4 +70,43 @@ func TestReadersAreKnownFromTheirRequests(t *testing.T) {
 			t.Errorf("got %d readers long after their last request, want none", len(got))
 		}
 	})
+}
+
+// Jobs whose plans are too large to be followed have their chunks brought whole as long as that takes nobody's place.
+func TestUnfollowedReadersUseFreeMemory(t *testing.T) {
+	d := newDataset(t, 47, same(4096, 500), 4096, 4<<10) // 1024 chunks
+	p := newPath(t, Config{Budget: bud(6 << 20), NoPrefetch: true})
+	s := p.Open(d.index, d.store, "set/")
+	s.cost = 6 << 20                   // as of one that does not fit
+	var free []*chunkcache.Buffer[key] // memory that is mapped is free
+	for range 1100 {
+		buffer, ok := p.cache.TryBuffer(s.index.Chunk(0).Length)
+		if !ok {
+			t.Fatal("got no memory")
+		}
+		free = append(free, buffer)
+	}
+	for _, buffer := range free {
+		buffer.Close()
+	}
+	for seed := range uint64(4) {
+		plan, err := shuffle.NewPlan(shuffle.Params{Shuffle: shuffle.Window, Window: 16, Seed: seed}, d.index.First())
+		must(t, err)
+		d.readPart(t, s, plan, 1024)
+	}
+	if got := p.Stats(); got.StoreBytes > 3<<20 || got.RangeReads > 100 {
+		t.Errorf("got %d bytes in %d store reads, %d of them of single samples, for four quarters of 4 MiB; want hardly any twice",
+			got.StoreBytes, got.StoreReads, got.RangeReads)
+	}
+}
+
+// readPart reads the first samples of epoch 0 in batches of 32.
+func (d *dataset) readPart(t *testing.T, s *Source, plan *shuffle.Plan, samples uint64) {
+	e := plan.Epoch(0)
+	for lo := uint64(0); lo < samples; lo += 32 {
+		at := shuffle.Cursor{Plan: plan, Epoch: e, First: lo, End: lo + 32, BatchSize: 32}
+		body, err := s.Read(t.Context(), at, d.ranges(t, e.Append(nil, lo, lo+32)))
+		must(t, err)
+		body.Close()
+	}
 }

@@ -47,6 +47,7 @@ func (s *Source) Read(ctx context.Context, at shuffle.Cursor, chunks []chunkinde
 	v := s.path.readers.Asked(s, at, time.Now())
 	s.path.mark()
 	b.fits, b.local, b.first = s.path.fits(s, time.Now()), at.Epoch.Local(), v.First()
+	b.unknown = b.local && !v.Followed()
 	body, err := s.bring(ctx, at, b)
 	if v.Answered(time.Now()) {
 		s.path.look()
@@ -86,6 +87,7 @@ type batch struct {
 	bytes    int64
 	fits     bool // the datasets that are read fit into memory together
 	local    bool // of an order whose reader comes for the rest of its chunks soon
+	unknown  bool // it is not known for which ones: too many are followed
 	first    bool // its reader is new: nothing was fetched ahead of it
 }
 
@@ -126,6 +128,9 @@ func (s *Source) pays(at shuffle.Cursor, b *batch, c chunkindex.ChunkRanges) boo
 	}
 	if h := s.path.readers.Horizon(); b.local && h.Has(s, c.Chunk) {
 		return s.worth(c.Chunk, max(h.Samples(s, c.Chunk), uint64(len(c.Ranges))))
+	}
+	if b.unknown && s.path.spare() >= s.Cost(c.Chunk) {
+		return true
 	}
 	wanted := bytesOf(c)
 	if at.Epoch != nil {

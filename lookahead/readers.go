@@ -130,6 +130,9 @@ func (r *Readers) Announce(d Dataset, at shuffle.Cursor, now time.Time) {
 // First reports whether the reader waits for its first batch: nothing was fetched ahead of it.
 func (v *Visit) First() bool { return v.first }
 
+// Followed reports whether it is known what the reader comes for.
+func (v *Visit) Followed() bool { return v.reader != nil }
+
 // Answered notes that the bytes are there, or that they will not come. It reports whether the reader is new, and now has its first batch.
 func (v *Visit) Answered(now time.Time) (first bool) {
 	v.of.mu.Lock()
