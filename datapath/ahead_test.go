@@ -77,3 +77,34 @@ func TestReaderThatWaitsHasNotGone(t *testing.T) {
 		}
 	})
 }
+
+// What was evicted before its reader came for it is fetched again, though its reader has not moved.
+func TestWhatIsEvictedWithinTheHorizonIsFetchedAgain(t *testing.T) {
+	d := newDataset(t, 46, same(640, 3000), 640, 64<<10)
+	synctest.Test(t, func(t *testing.T) {
+		b := bud(8 << 20)
+		p := newPath(t, Config{Budget: b})
+		s := p.Open(d.index, d.store, "set/")
+		ctx, stop := context.WithCancel(t.Context())
+		var run sync.WaitGroup
+		run.Go(func() { _ = p.Run(ctx) })
+		plan := d.plan(t, shuffle.None, 0)
+		read := func() {
+			at := shuffle.Cursor{Plan: plan, Epoch: plan.Epoch(0), End: 8, BatchSize: 8}
+			body, err := s.Read(t.Context(), at, d.ranges(t, plan.Epoch(0).Append(nil, 0, 8)))
+			must(t, err)
+			body.Close()
+			synctest.Wait()
+		}
+		read()
+		before := p.Stats().CachedChunks
+		r, err := b.Reserve(t.Context(), 8<<20)
+		must(t, err)
+		r.Release()
+		if read(); before < 8 || p.Stats().CachedChunks != before {
+			t.Errorf("got %d chunks in memory, want %d as before, and at least 8", p.Stats().CachedChunks, before)
+		}
+		stop()
+		run.Wait()
+	})
+}

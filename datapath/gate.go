@@ -133,6 +133,13 @@ func (g *gate) enterAhead(most int) bool {
 	return true
 }
 
+// full reports whether there is no place for a read ahead, nor one that those who warm would have to leave to it.
+func (g *gate) full() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.demand+g.ahead >= g.limit && (g.warm == 0 || g.starved)
+}
+
 // leaveAhead gives such a place back. After a read that failed nobody is told: the next one ahead would
 // fail too, and at once.
 func (g *gate) leaveAhead(failed bool) {

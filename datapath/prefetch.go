@@ -15,6 +15,7 @@ func (p *Path) Run(ctx context.Context) error {
 	defer started.Wait()
 	p.writeDisk(ctx, &started)
 	p.populate(ctx)
+	var done sight
 	for {
 		select {
 		case <-ctx.Done():
@@ -22,14 +23,33 @@ func (p *Path) Run(ctx context.Context) error {
 		case <-p.kick:
 		}
 		now := time.Now()
-		needs := p.readers.Needs(now)
+		p.readers.Forget(now)
 		p.mark()
 		p.hot.expire(now)
-		if !p.cfg.NoPrefetch {
-			p.prefetch(ctx, p.missing(needs, now), &started)
+		switch is := p.sight(); {
+		case p.cfg.NoPrefetch || p.busy():
+		case is == done:
+			p.gate.starve(false)
+		default:
+			missing, all := p.missing(p.readers.Needs(now), now)
+			if all {
+				done = is
+			}
+			p.prefetch(ctx, missing, &started)
 		}
 	}
 }
+
+// sight is what Run goes by: while it is the same, what was in memory still is, and nothing else is needed.
+type sight struct {
+	horizon *lookahead.Horizon
+	evicted uint64 // chunks within some horizon
+}
+
+func (p *Path) sight() sight { return sight{p.readers.Horizon(), p.cache.Stats().Warm} }
+
+// busy reports whether no read ahead could begin now: whoever leaves a gate makes Run look again.
+func (p *Path) busy() bool { return p.gate.full() && (p.disk == nil || p.disk.gate.full()) }
 
 // look makes Run look again for what to fetch ahead.
 func (p *Path) look() {
@@ -39,13 +59,20 @@ func (p *Path) look() {
 	}
 }
 
-// missing returns the needs that are not in memory nor on their way there, and that a read of the whole chunk pays for.
-func (p *Path) missing(needs []lookahead.Need, now time.Time) []lookahead.Need {
-	return slices.DeleteFunc(needs, func(n lookahead.Need) bool {
+// missing returns the needs that are not in memory nor on their way there, and that a read of the whole chunk pays for. all
+// says that every need is in memory.
+func (p *Path) missing(needs []lookahead.Need, now time.Time) (missing []lookahead.Need, all bool) {
+	all = true
+	missing = slices.DeleteFunc(needs, func(n lookahead.Need) bool {
 		s := n.Dataset.(*Source)
 		k := s.key(n.Chunk)
+		if p.cache.Resident(k) {
+			return true
+		}
+		all = false
 		return p.cache.Contains(k) || p.failed.has(now, k) || !s.worth(n.Chunk, n.Samples)
 	})
+	return missing, all
 }
 
 // prefetch starts reads of what readers will need, the one first that a reader would stall for first, until there is
