@@ -57,13 +57,14 @@ func (c *Cache) makeRoom(need int64, ref uint64) (bool, error) {
 // lacking returns how many bytes the file system lacks for a chunk. It tells when there begin to be less than MaxBytes
 // allows, since others fill it, and when there is room again.
 func (c *Cache) lacking(need int64) int64 {
+	wanted := c.writing.Load() // by others too, who have seen the same room; before the rest of it is asked for
 	_, free, err := c.space(c.cfg.Dir)
 	if err != nil { // the write will tell
 		return 0
 	}
 	c.mu.Lock()
 	allowed := c.bytes+need <= c.cfg.MaxBytes
-	turned := !c.crowded && free < need && allowed || c.crowded && free-need >= c.cfg.MaxBytes/roomAgain
+	turned := !c.crowded && free < wanted && allowed || c.crowded && free-wanted >= c.cfg.MaxBytes/roomAgain
 	c.crowded = c.crowded != turned
 	crowded := c.crowded
 	c.mu.Unlock()
@@ -73,7 +74,7 @@ func (c *Cache) lacking(need int64) int64 {
 	case turned:
 		c.tell("additions", nil)
 	}
-	return need - free
+	return wanted - free
 }
 
 // exchange removes chunks that take n bytes together and are worth less than the one that comes.

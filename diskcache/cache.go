@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -57,6 +58,8 @@ type Cache struct {
 	next func(ref uint64) time.Duration
 	// space returns how many bytes the file system of a directory holds, and how many are free.
 	space func(dir string) (total, free int64, err error)
+
+	writing atomic.Int64 // bytes that will be taken by writes under way
 
 	mu      sync.Mutex // guards what follows
 	reads   breaker

@@ -161,3 +161,35 @@ func TestDiskThatOthersFill(t *testing.T) {
 		}
 	})
 }
+
+// TestWritesSideBySideDoNotShareTheRoom that one of them has made on a full file system.
+func TestWritesSideBySideDoNotShareTheRoom(t *testing.T) {
+	c := open(t, Config{Dir: t.TempDir(), MaxBytes: 8 * block}, byNumber)
+	defer c.Close()
+	for i := range 4 {
+		mustWrite(t, c, i, 3000)
+	}
+	free := int64(0)
+	c.space = func(string) (int64, int64, error) { return 100 * block, free, nil }
+	second := true
+	c.disk.fault = func(s step, _ string) (int, error) {
+		switch s {
+		case stepRemove:
+			free += block
+		case stepWrite:
+			if second {
+				second = false
+				mustWrite(t, c, 11, 3000)
+			}
+		case stepRename:
+			if free -= block; free < 0 {
+				t.Errorf("got %d bytes free, want none written that are not", free)
+			}
+		}
+		return 0, nil
+	}
+	mustWrite(t, c, 10, 3000)
+	if s := c.Stats(); s.Evictions != 2 || s.Chunks != 4 {
+		t.Errorf("got %+v, want two in the place of two", s)
+	}
+}

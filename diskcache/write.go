@@ -18,6 +18,8 @@ func (c *Cache) Write(key Key, ref uint64, data []byte) bool {
 		return there
 	}
 	need := Cost(key.Length)
+	c.writing.Add(need)
+	defer c.writing.Add(-need)
 	made, err := c.makeRoom(need, ref)
 	if !made {
 		c.end(n, entry{}, 0, probe, err)

@@ -345,7 +345,7 @@ PLANTS = [
     (
         "diskcache runs into a file system that others have filled",
         ["./diskcache"],
-        [("diskcache/admit.go", "\treturn need - free\n", "\treturn 0\n")],
+        [("diskcache/admit.go", "\treturn wanted - free\n", "\treturn 0\n")],
     ),
     (
         "diskcache uses up its victims for what is not worth it",
