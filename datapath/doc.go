@@ -17,9 +17,10 @@
 // Chunks that come from the store are offered to the disk, and written there beside all this; a disk that fails, is full or
 // is slower than the store changes nothing but who answers.
 //
-// What is needed when is known to lookahead, from the requests alone, and has three uses here. Run fetches ahead of the readers, the chunk first
-// that a reader would stall for first, across the end of the epoch, as far as the memory allows, and only while
-// no request waits; a chunk that could not be fetched it leaves alone for a while: the error is for whoever needs it. The cache
-// keeps what readers come for soon, and lets the chunk go first that is needed last (Policy). And a chunk is read as a whole
-// where what will still be used of it, at the store's measured rates, is worth that.
+// What is needed when is known to lookahead, from the requests alone, and has three uses here. Run fetches ahead of the
+// readers, the chunk first that a reader would stall for first, across the end of the epoch, as far as the memory
+// allows, and only while no request waits; a chunk that could not be fetched it leaves alone for a while: the error is
+// for whoever needs it. The cache keeps what readers come for soon, and lets the chunk go first that is needed last
+// (Policy). And a chunk is read as a whole where what will still be used of it, at the store's measured rates, is worth
+// that.
 package datapath

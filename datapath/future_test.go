@@ -85,7 +85,8 @@ func slow(delay time.Duration) func(memstore.Call) memstore.Fault {
 	return func(memstore.Call) memstore.Fault { return memstore.Fault{Delay: delay} }
 }
 
-// Jobs on one epoch read the store as much as one, together or some seconds apart, as long as the memory holds what lies between them.
+// Jobs on one epoch read the store as much as one, together or some seconds apart, as long as the memory holds what
+// lies between them.
 func TestJobsOnOneEpochReadTheStoreOnce(t *testing.T) {
 	const chunks = 96
 	d := oneToAShard(t, chunks)
@@ -116,8 +117,9 @@ func TestJobsOnOneEpochReadTheStoreOnce(t *testing.T) {
 	}
 }
 
-// With half the data in memory a second epoch reads no more than the bound where what is needed now and soon, a window and 16 chunks,
-// passes through, N - (C - W - 16), if chunks go by the plan; where the oldest go, nearly all are read again.
+// With half the data in memory a second epoch reads no more than the bound where what is needed now and soon, a window
+// and 16 chunks, passes through, N - (C - W - 16), if chunks go by the plan; where the oldest go, nearly all are read
+// again.
 func TestSecondEpochWithHalfTheDataInMemory(t *testing.T) {
 	const n, c, w = 128, 64, 4
 	d := oneToAShard(t, n)
@@ -223,7 +225,8 @@ func TestWhoWouldStallFirstIsServedFirst(t *testing.T) {
 	})
 }
 
-// What is on its way for a reader that has jumped is given up when it is clear that it does not come back, and so is what it left in memory.
+// What is on its way for a reader that has jumped is given up when it is clear that it does not come back, and so is
+// what it left in memory.
 func TestReaderThatJumpsGivesUpWhatItLeft(t *testing.T) {
 	const chunks, there = 96, 60
 	d := oneToAShard(t, chunks)
@@ -314,7 +317,8 @@ func TestWhatReadersDidBeforeChangesNoByte(t *testing.T) {
 	}
 }
 
-// Requests do not wait for what is fetched ahead, whoever reads it and however slowly it comes; a burst of readers stays within the budget.
+// Requests do not wait for what is fetched ahead, whoever reads it and however slowly it comes; a burst of readers
+// stays within the budget.
 func TestRequestsDoNotWaitForABurstOfReaders(t *testing.T) {
 	const chunks = 96
 	d := oneToAShard(t, chunks)

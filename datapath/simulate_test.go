@@ -31,8 +31,8 @@ func scenarios() uint64 {
 }
 
 // A scenario is a store that fails in every way, a budget that is often too small, now and then a disk that somebody
-// damages, and readers of two sources that come, warm, wait, hold and go away, under a fake clock. Each read must end in the stored bytes or an
-// explicit error by its deadline and a second, and nothing may be left over.
+// damages, and readers of two sources that come, warm, wait, hold and go away, under a fake clock. Each read must end
+// in the stored bytes or an explicit error by its deadline and a second, and nothing may be left over.
 func TestSimulatedScenarios(t *testing.T) {
 	lengths := make([]int, 240)
 	for i := range lengths {

@@ -15,10 +15,10 @@ import (
 // warmFor is for how long one call of Warm begins new reads.
 const warmFor = time.Second
 
-// Warm brings what an epoch needs from position at.First on, in order of need, before anybody reads it: into memory as far as
-// that may be used for what readers come for, then to the tiers behind it. It begins reads for about a second, and says where to go on. What
-// is there already costs nothing, so that a call that was lost can be repeated. Errors are those of Read; what was
-// brought before stays.
+// Warm brings what an epoch needs from position at.First on, in order of need, before anybody reads it: into memory as
+// far as that may be used for what readers come for, then to the tiers behind it. It begins reads for about a second,
+// and says where to go on. What is there already costs nothing, so that a call that was lost can be repeated. Errors
+// are those of Read; what was brought before stays.
 func (s *Source) Warm(ctx context.Context, at shuffle.Cursor) (chunkindex.Warmed, error) {
 	if err := context.Cause(ctx); err != nil {
 		return chunkindex.Warmed{}, err
@@ -118,8 +118,8 @@ func (w *warming) begin(ctx context.Context, chunk int) bool {
 	return false
 }
 
-// toDisk starts to bring a chunk to disk. Those on their way there leave room in memory when they have arrived, and take none of what
-// readers come for: that may not be on disk yet.
+// toDisk starts to bring a chunk to disk. Those on their way there leave room in memory when they have arrived, and
+// take none of what readers come for: that may not be on disk yet.
 func (w *warming) toDisk(ctx context.Context, chunk int) bool {
 	total, cost := w.source.path.budget.Total(), w.source.Cost(chunk)
 	if w.passing += cost; w.passing > total-ahead(total) {

@@ -37,8 +37,8 @@ func (h *Horizon) Has(d Dataset, chunk int) bool {
 // Samples returns how many of a chunk's samples readers still come for while it is within the horizon, as far as is known.
 func (h *Horizon) Samples(d Dataset, chunk int) uint64 { return h.places[Place{d, chunk}].samples }
 
-// Order returns the rank of a chunk among those within the horizon, the lower the sooner it is needed, and whether it is one of them. It
-// costs less than to ask Readers.Next.
+// Order returns the rank of a chunk among those within the horizon, the lower the sooner it is needed, and whether it
+// is one of them. It costs less than to ask Readers.Next.
 func (h *Horizon) Order(d Dataset, chunk int) (int, bool) {
 	s, ok := h.places[Place{d, chunk}]
 	return s.order, ok
@@ -51,8 +51,8 @@ func (h *Horizon) All() iter.Seq[Place] { return maps.Keys(h.places) }
 // this one. If not, whoever keeps some has to ask again: readers have come, gone or been kept waiting.
 func (h *Horizon) SameClock(as *Horizon) bool { return h.clock == as.clock }
 
-// Horizon returns the chunks that must not be evicted while others can be: those that readers need now and soon, and those that a rank a
-// little behind still needs. Two calls return the same pointer as long as nothing has changed.
+// Horizon returns the chunks that must not be evicted while others can be: those that readers need now and soon, and
+// those that a rank a little behind still needs. Two calls return the same pointer as long as nothing has changed.
 func (r *Readers) Horizon() *Horizon { return r.horizon.Load() }
 
 // Expected reports whether a chunk is within the horizon: a reader comes for it, and it will be kept until then.
@@ -172,8 +172,8 @@ func (x *reader) reach() int {
 // readers, so that with each move of one of them the cost of many would grow with the square of their number.
 const onePart = 8
 
-// due reports whether the horizon has to be worked out anew since a reader has moved on: if enough of them have, or if this one's batch
-// needs what is not within the horizon.
+// due reports whether the horizon has to be worked out anew since a reader has moved on: if enough of them have, or if
+// this one's batch needs what is not within the horizon.
 func (r *Readers) due(x *reader) bool {
 	r.moves++
 	return r.moves*onePart >= len(r.readers) || !x.squeezed && !x.ready(r.horizon.Load())
@@ -195,9 +195,9 @@ func (x *reader) ready(h *Horizon) bool {
 	return false
 }
 
-// expect works out the horizon. The memory goes first to what the batches need that the readers stand at, then to what ranks a little behind still
-// need, then to what comes next, in order of deadline over all readers: so no reader holds memory that another one needs sooner. A chunk that several
-// readers need takes its room once.
+// expect works out the horizon. The memory goes first to what the batches need that the readers stand at, then to what
+// ranks a little behind still need, then to what comes next, in order of deadline over all readers: so no reader holds
+// memory that another one needs sooner. A chunk that several readers need takes its room once.
 func (r *Readers) expect() {
 	r.moves = 0
 	was := r.horizon.Load()

@@ -68,10 +68,10 @@ func (r *Readers) adrift() bool {
 // takes no lock, and costs a binary search or two for each reader. Answers can be compared while the horizon's clock is the same.
 //
 // A use in a later epoch counts as one at a place that is the chunk's own, the same in every epoch, and not where the
-// order of that epoch has it. Every chunk is used once there, so what stays does not change how much is read; but the chunks
-// that come first would all stay, the next epoch would begin with a rush through memory while the store has
-// nothing to do, and go on with nothing but misses. Kept by places of their own, hits come evenly through the epoch, and the store works all the time:
-// predicted and measured, epochs that the store limits take up to a quarter less.
+// order of that epoch has it. Every chunk is used once there, so what stays does not change how much is read; but the
+// chunks that come first would all stay, the next epoch would begin with a rush through memory while the store has
+// nothing to do, and go on with nothing but misses. Kept by places of their own, hits come evenly through the epoch,
+// and the store works all the time: predicted and measured, epochs that the store limits take up to a quarter less.
 func (r *Readers) Next(d Dataset, chunk int) (soonest time.Time) {
 	all := *r.standing.Load()
 	for i := range all {

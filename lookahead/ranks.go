@@ -89,8 +89,8 @@ func (r *Readers) step(d Dataset, at shuffle.Cursor, now time.Time) (k *rank, th
 	return k, thought, ok
 }
 
-// join notes where a rank stands now; nil: at no reader. A reader that its last rank has left has jumped, or ended: it is not waited for as
-// long as one that has only begun.
+// join notes where a rank stands now; nil: at no reader. A reader that its last rank has left has jumped, or ended: it
+// is not waited for as long as one that has only begun.
 func (r *Readers) join(k *rank, x *reader) {
 	if x != nil && k.reader == x.number {
 		return

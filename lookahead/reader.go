@@ -112,8 +112,8 @@ func (x *reader) rest() *shuffle.Epoch {
 // once, in order of position.
 const quick = 1e9
 
-// rate is how fast the reader would go on if nothing kept it waiting, in samples per second: as fast as the fastest of its ranks, for those that have
-// to wait for another one, as ranks that train together do, seem to think longer.
+// rate is how fast the reader would go on if nothing kept it waiting, in samples per second: as fast as the fastest of
+// its ranks, for those that have to wait for another one, as ranks that train together do, seem to think longer.
 func (x *reader) rate() float64 {
 	if x.fastest == nil {
 		return quick

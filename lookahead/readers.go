@@ -100,8 +100,8 @@ func (r *Readers) Asked(d Dataset, at shuffle.Cursor, now time.Time) *Visit {
 	return v
 }
 
-// Announce notes that somebody is going to read from a position on, and has what is there brought beforehand. Until he comes his chunks are
-// expected as those of a reader who stands at the first position announced.
+// Announce notes that somebody is going to read from a position on, and has what is there brought beforehand. Until he
+// comes his chunks are expected as those of a reader who stands at the first position announced.
 func (r *Readers) Announce(d Dataset, at shuffle.Cursor, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -133,7 +133,8 @@ func (v *Visit) First() bool { return v.first }
 // Followed reports whether it is known what the reader comes for.
 func (v *Visit) Followed() bool { return v.reader != nil }
 
-// Answered notes that the bytes are there, or that they will not come. It reports whether the reader is new, and now has its first batch.
+// Answered notes that the bytes are there, or that they will not come. It reports whether the reader is new, and now
+// has its first batch.
 func (v *Visit) Answered(now time.Time) (first bool) {
 	v.of.mu.Lock()
 	defer v.of.mu.Unlock()
