@@ -211,35 +211,39 @@ func TestHorizonFitsTheMemory(t *testing.T) {
 	}
 }
 
-// With many readers the horizon is not worked out anew whenever one of them moves on; what their batches need is within it all
-// the same, and nothing is fetched ahead that is delivered already.
+// With many readers the horizon is not worked out anew whenever one of them moves on; what their batches need is within it
+// all the same, and nothing is fetched ahead that is delivered already.
 func TestManyReadersShareOneLookAhead(t *testing.T) {
 	const readers, batches = 32, 40
-	d := newData(200, 10)
-	r := New(Config{Budget: 32 * 12})
-	now, horizons := begin(), 0
-	was := r.Horizon()
-	for batch := range uint64(batches) {
-		for i := range uint64(readers) {
-			p := d.plan(t, shuffle.Slot, 2, i)
-			c := at(p, 0, 10*batch, 10)
-			r.read(d, c, now)
-			if is := r.Horizon(); is != was {
-				horizons, was = horizons+1, is
+	d := newData(2000, 10)
+	for _, c := range []struct {
+		step   uint64 // batches from request to request
+		budget int64  // chunks for each reader
+		most   int    // horizons
+	}{{1, 12, readers + readers*batches/4}, {4, 5, readers + readers*batches}} {
+		r := New(Config{Budget: readers * c.budget})
+		now, horizons, was := begin(), 0, r.Horizon()
+		for batch := range uint64(batches) {
+			for i := range uint64(readers) {
+				at := at(d.plan(t, shuffle.Slot, 2, i), 0, 10*batch*c.step, 10)
+				r.read(d, at, now)
+				if is := r.Horizon(); is != was {
+					horizons, was = horizons+1, is
+				}
+				for span := range at.Epoch.Spans(at.First) {
+					if span.From < at.End && !was.Has(d, int(span.Chunk)) {
+						t.Fatalf("batch %d of reader %d: chunk %d, which it needs, is not within the horizon", batch, i, span.Chunk)
+					}
+				}
 			}
-			for span := range c.Epoch.Spans(c.First) {
-				if span.From < c.End && !was.Has(d, int(span.Chunk)) {
-					t.Fatalf("batch %d of reader %d: chunk %d, which it needs, is not within the horizon", batch, i, span.Chunk)
+			for _, n := range r.Needs(now) {
+				if n.Samples == 0 || n.Samples > readers*10 {
+					t.Fatalf("batch %d: got a need of %d samples of chunk %d", batch, n.Samples, n.Chunk)
 				}
 			}
 		}
-		for _, n := range r.Needs(now) {
-			if n.Samples == 0 || n.Samples > readers*10 {
-				t.Fatalf("batch %d: got a need of %d samples of chunk %d", batch, n.Samples, n.Chunk)
-			}
+		if horizons > c.most {
+			t.Errorf("got %d horizons for %d requests, want %d at most", horizons, readers*batches, c.most)
 		}
-	}
-	if most := readers + readers*batches/4; horizons > most {
-		t.Errorf("got %d horizons for %d requests, want %d at most", horizons, readers*batches, most)
 	}
 }
