@@ -433,6 +433,21 @@ PLANTS = [
         [("datapath/marks.go", "\tp.flights.keep(is)\n", "")],
     ),
     (
+        "lookahead lets each newcomer drive out another reader",
+        ["./lookahead"],
+        [("lookahead/readers.go", "idle := x.announced || x.reading == 0 && now.Sub(x.seen) > readerNew", "idle := true")],
+    ),
+    (
+        "lookahead leaves the horizon as it is though a batch needs more",
+        ["./lookahead"],
+        [("lookahead/horizon.go", "|| !x.squeezed && !x.ready(r.horizon.Load())", "")],
+    ),
+    (
+        "datapath lets those who warm take the whole line",
+        ["./datapath"],
+        [("datapath/gate.go", "\tif g.starved {\n", "\tif false {\n")],
+    ),
+    (
         "simulate gives every transfer the whole line",
         ["./simulate"],
         [("simulate/line.go", "l.free = max(l.free, l.clock.now) + seconds", "l.free = l.clock.now + seconds")],
