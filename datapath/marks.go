@@ -31,7 +31,11 @@ func (p *Path) mark() {
 	m := &p.marks
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	is, begun := p.readers.Horizon(), time.Now()
+	is := p.readers.Horizon()
+	if m.horizon == is && is.SameClock(m.clock) {
+		return
+	}
+	begun := time.Now()
 	all := !is.SameClock(m.clock) && m.rest.over(begun)
 	if m.horizon == is && !all {
 		return
