@@ -216,6 +216,10 @@ func TestHorizonFitsTheMemory(t *testing.T) {
 func TestManyReadersShareOneLookAhead(t *testing.T) {
 	const readers, batches = 32, 40
 	d := newData(2000, 10)
+	var cursors []shuffle.Cursor
+	for i := range uint64(readers) {
+		cursors = append(cursors, at(d.plan(t, shuffle.Slot, 2, i), 0, 0, 10))
+	}
 	for _, c := range []struct {
 		step   uint64 // batches from request to request
 		budget int64  // chunks for each reader
@@ -224,8 +228,9 @@ func TestManyReadersShareOneLookAhead(t *testing.T) {
 		r := New(Config{Budget: readers * c.budget})
 		now, horizons, was := begin(), 0, r.Horizon()
 		for batch := range uint64(batches) {
-			for i := range uint64(readers) {
-				at := at(d.plan(t, shuffle.Slot, 2, i), 0, 10*batch*c.step, 10)
+			for i, at := range cursors {
+				at.First = 10 * batch * c.step
+				at.End = at.First + at.BatchSize
 				r.read(d, at, now)
 				if is := r.Horizon(); is != was {
 					horizons, was = horizons+1, is
