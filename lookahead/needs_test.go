@@ -214,7 +214,7 @@ func TestHorizonFitsTheMemory(t *testing.T) {
 // With many readers the horizon is not worked out anew whenever one of them moves on; what their batches need is within it
 // all the same, and nothing is fetched ahead that is delivered already.
 func TestManyReadersShareOneLookAhead(t *testing.T) {
-	const readers, batches = 32, 40
+	const readers, batches = 32, 15
 	d := newData(2000, 10)
 	var cursors []shuffle.Cursor
 	for i := range uint64(readers) {
