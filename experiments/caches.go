@@ -323,7 +323,7 @@ func (z cachesSize) share(ctx context.Context, r *lab.Report, d *data) error {
 			r.Logf("%s, %d jobs", order, k)
 		}
 	}
-	r.Judge("jobs", holds, fmt.Sprintf("%.3g of that at the most", worst), "jobs drifted so far apart that chunks went between them")
+	r.Judge("jobs", holds, fmt.Sprintf("%.3g of that at the most", worst), "what comes beyond it is the beginning of the next epoch, fetched ahead when the jobs come to the end of this one; one job alone reads as much")
 	return nil
 }
 
