@@ -26,19 +26,28 @@ func (s *suite) tiers(ctx context.Context) error {
 
 // counters reads a gateway's own.
 func counters(ctx context.Context, addr string) (map[string]float64, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/v1/stats", nil)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close() // read to the end
 	var stats struct {
 		Counters map[string]float64 `json:"counters"`
 	}
-	return stats.Counters, json.NewDecoder(resp.Body).Decode(&stats)
+	err := askJSON(ctx, http.MethodGet, "http://"+addr+"/v1/stats", &stats)
+	return stats.Counters, err
+}
+
+// askJSON sends a request without a body and decodes the answer.
+func askJSON(ctx context.Context, method, url string, v any) error {
+	req, err := http.NewRequestWithContext(ctx, method, url, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close() // read to the end
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s %s: %s", method, url, resp.Status)
+	}
+	return json.NewDecoder(resp.Body).Decode(v)
 }
 
 // fromDisk fills a disk tier, and reads an epoch from each of several gateways that find it full.
@@ -79,31 +88,28 @@ func (s *suite) fromDisk(ctx context.Context, d set) error {
 	return nil
 }
 
-// fillDisk reads epochs until the disk tier holds the dataset. What the tier's writers were too busy for is kept the next time.
+// fillDisk has a gateway bring the dataset before anybody reads it.
 func (s *suite) fillDisk(ctx context.Context, d set, cache int64, disk []string) error {
 	gw, err := s.world.serve(ctx, cache, disk)
 	if err != nil {
 		return err
 	}
 	defer gw.stop()
-	for epoch := range int64(8) {
-		before, err := counters(ctx, gw.addr)
-		if err != nil {
+	for from, done := int64(0), false; !done; {
+		path := fmt.Sprintf("http://%s/v1/datasets/%s/warm?epoch=0&shuffle=window&window=%d&from=%d", gw.addr, d.name, window, from)
+		var warmed struct {
+			Next       int64
+			Full, Done bool
+		}
+		if err := askJSON(ctx, http.MethodPost, path, &warmed); err != nil {
 			return err
 		}
-		if _, err := read(ctx, gw.addr, conns, 0, d.once(epoch)); err != nil {
-			return err
+		if warmed.Full {
+			return errors.New("the disk tier took a part of the dataset only")
 		}
-		gw.settle()
-		after, err := counters(ctx, gw.addr)
-		if err != nil {
-			return err
-		}
-		if epoch > 0 && after["millrace_store_reads_total"] == before["millrace_store_reads_total"] {
-			return nil
-		}
+		from, done = warmed.Next, warmed.Done
 	}
-	return errors.New("eight epochs have not filled the disk tier")
+	return nil
 }
 
 // diskEpoch reads one epoch from a gateway that was just started, without one store read.
