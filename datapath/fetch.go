@@ -122,6 +122,9 @@ func (f *fetch) load(ctx context.Context, fills []*chunkcache.Fill[key]) error {
 	if len(fills) == 1 && f.fromDisk(ctx, fills[0]) {
 		return nil
 	}
+	if err := context.Cause(ctx); err != nil { // given up while the disk was asked: the store need not hear of it
+		return err
+	}
 	held := f.ahead && !f.disk
 	first := f.numbers[fills[0].Index]
 	sums := newSums(bufs)
