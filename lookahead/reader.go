@@ -11,6 +11,7 @@ import (
 const (
 	readerNew   = 30 * time.Second // after which a reader that asked for one batch is forgotten
 	readerComes = 10 * time.Minute // after which one that was announced is not waited for any more
+	readerLeft  = time.Second / 4  // one whose ranks have all gone on elsewhere: unless one comes back, it was no reader
 	readerGone  = 2 * time.Second  // at the least, one that went on; or, if it is slow,
 	readerGaps  = 8                // so many times as long as it took from batch to batch of late
 	nearBatches = 8                // requests this near each other belong to one reader: the ranks of one job
@@ -94,7 +95,10 @@ func (x *reader) patience() time.Duration {
 	if x.announced {
 		return readerComes
 	}
-	if x.gap == 0 && !x.left {
+	if x.left {
+		return readerLeft
+	}
+	if x.gap == 0 {
 		return readerNew
 	}
 	return max(readerGone, readerGaps*x.gap)

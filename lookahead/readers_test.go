@@ -195,7 +195,7 @@ func TestReadersThatHaveGoneAreForgotten(t *testing.T) {
 		"asked once":           {1, 0, false, readerNew},
 		"quick":                {20, 10 * time.Millisecond, false, readerGone},
 		"slow":                 {5, time.Second, false, readerGaps * time.Second},
-		"asked once, and left": {1, 0, true, readerGone},
+		"asked once, and left": {1, 0, true, readerLeft},
 	} {
 		r := New(Config{Budget: 1000})
 		now := begin()
