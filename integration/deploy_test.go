@@ -110,11 +110,12 @@ func TestImagePinsWhatTheTestsPin(t *testing.T) {
 // TestDevStackStartsAndStops runs what `make dev` and `make dev-stop` run.
 func TestDevStackStartsAndStops(t *testing.T) {
 	files, _ := harness.Files(t, 300, 2000)
-	listen := harness.FreeAddress(t)
+	free := harness.FreeAddresses(t, 2)
+	listen := free[0]
 	// The command refuses MILLRACE_ variables that it does not know.
 	clean := slices.DeleteFunc(os.Environ(), func(pair string) bool { return strings.HasPrefix(pair, "MILLRACE_") })
 	env := append(clean,
-		"DEV_DIR="+t.TempDir(), "DEV_LISTEN="+listen, "DEV_S3="+harness.FreeAddress(t),
+		"DEV_DIR="+t.TempDir(), "DEV_LISTEN="+listen, "DEV_S3="+free[1],
 		"DEV_SOURCE="+files, "DEV_BINARY="+harness.Binary(t))
 	dev := func(verb string) string {
 		t.Helper()

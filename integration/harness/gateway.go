@@ -89,7 +89,8 @@ func Serve(t testing.TB, store *Store, dataset string, args ...string) *Gateway 
 // ServeUnder starts a gateway as Serve does, by a shell script that is given its command line and has to end in it.
 func ServeUnder(t testing.TB, script string, store *Store, dataset string, args ...string) *Gateway {
 	t.Helper()
-	address, admin := FreeAddress(t), FreeAddress(t)
+	free := FreeAddresses(t, 2)
+	address, admin := free[0], free[1]
 	all := append([]string{
 		"-c", script, Binary(t), "serve", "--dataset", dataset + "=" + store.Dataset(dataset),
 		"--listen", address, "--admin-listen", admin,

@@ -135,12 +135,22 @@ func (p *Process) Ready(t testing.TB, probe func(context.Context) error) {
 // FreeAddress returns a loopback address that nobody listens on.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	return FreeAddresses(t, 1)[0]
+}
+
+// FreeAddresses returns so many of them, all different: one given back at once may be given out again.
+func FreeAddresses(t testing.TB, n int) []string {
+	t.Helper()
+	all := make([]string, n)
+	for i := range all {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		all[i] = l.Addr().String()
 	}
-	defer l.Close()
-	return l.Addr().String()
+	return all
 }
 
 // Installed returns the path of a program that tools/deps.sh installs into the cache.
