@@ -124,14 +124,6 @@ func (s *Shelf[K]) move(changed []*entry[K], wanted func(K) bool) {
 	}
 }
 
-// Warm is SetWarm for one chunk, if it is there: for somebody who knows which chunks are affected. No policy is asked to
-// look at the others.
-func (s *Shelf[K]) Warm(key K, wanted bool) {
-	if e := s.entries[key]; e != nil {
-		s.warmth(e, wanted)
-	}
-}
-
 // warmth moves an entry to the list that it belongs to.
 func (s *Shelf[K]) warmth(e *entry[K], wanted bool) {
 	if wanted == e.warm {

@@ -1,7 +1,6 @@
 package datapath
 
 import (
-	"fmt"
 	"slices"
 	"sync"
 
@@ -20,14 +19,6 @@ const (
 
 // Policies returns all of them, the default first.
 func Policies() []Policy { return []Policy{PolicyPlan, PolicyLRU, PolicyKeep} }
-
-// ParsePolicy returns the policy of that name.
-func ParsePolicy(name string) (Policy, error) {
-	if p := Policy(name); slices.Contains(Policies(), p) {
-		return p, nil
-	}
-	return "", fmt.Errorf("unknown cache policy %q, want one of %v", name, Policies())
-}
 
 // of returns what makes the policy, where next says when a chunk is needed next.
 func (p Policy) of(next func(key) int64) func() chunkcache.Policy[key] {
