@@ -32,6 +32,11 @@ func (g *gate) enter(ctx context.Context) error {
 	turn := make(chan struct{})
 	g.queue = append(g.queue, turn)
 	g.mu.Unlock()
+	return g.wait(ctx, &g.queue, turn, g.pass)
+}
+
+// wait waits for a turn in a queue. back gives a place back that came at the moment at which ctx ended; it is called with mu.
+func (g *gate) wait(ctx context.Context, queue *[]chan struct{}, turn chan struct{}, back func()) error {
 	select {
 	case <-turn:
 		return nil
@@ -39,19 +44,12 @@ func (g *gate) enter(ctx context.Context) error {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !remove(&g.queue, turn) {
-		g.pass() // the place came at the same moment
+	if i := slices.Index(*queue, turn); i >= 0 {
+		*queue = slices.Delete(*queue, i, i+1)
+	} else {
+		back()
 	}
 	return context.Cause(ctx)
-}
-
-// remove takes a turn out of a queue, and reports whether it was still there.
-func remove(queue *[]chan struct{}, turn chan struct{}) bool {
-	i := slices.Index(*queue, turn)
-	if i >= 0 {
-		*queue = slices.Delete(*queue, i, i+1)
-	}
-	return i >= 0
 }
 
 func (g *gate) leave() {
@@ -100,18 +98,10 @@ func (g *gate) enterWarm(ctx context.Context) error {
 	g.later = append(g.later, turn)
 	g.offer()
 	g.mu.Unlock()
-	select {
-	case <-turn:
-		return nil
-	case <-ctx.Done():
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if !remove(&g.later, turn) {
-		g.ahead, g.warm = g.ahead-1, g.warm-1 // the place came at the same moment
+	return g.wait(ctx, &g.later, turn, func() {
+		g.ahead, g.warm = g.ahead-1, g.warm-1
 		g.offer()
-	}
-	return context.Cause(ctx)
+	})
 }
 
 // leaveWarm gives such a place back.
