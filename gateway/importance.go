@@ -36,19 +36,25 @@ type lossReport struct {
 	Positions []uint64  `json:"positions"` // that the losses are of, where they are not the whole share
 }
 
-// postReports takes the losses of one batch, or of many.
-func (g *Gateway) postReports(x *exchange) error {
+// findWeighed returns the dataset that a request posts something of its importance to, if it can be taken.
+func (g *Gateway) findWeighed(x *exchange) (*dataset, error) {
 	d, err := g.findDataset(x)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := noQuery(x); err != nil {
-		return err
+		return nil, err
 	}
 	if d.Importance == nil {
-		return errNoImportance()
+		return nil, errNoImportance()
 	}
-	if err := g.refuseDraining(x); err != nil {
+	return d, g.refuseDraining(x)
+}
+
+// postReports takes the losses of one batch, or of many.
+func (g *Gateway) postReports(x *exchange) error {
+	d, err := g.findWeighed(x)
+	if err != nil {
 		return err
 	}
 	body, release, err := g.body(x, maxReports, reportTimes)

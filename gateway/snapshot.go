@@ -82,17 +82,8 @@ func (g *Gateway) getSnapshot(x *exchange) error {
 // postSnapshot freezes the losses that were reported of an epoch. The same losses make the same snapshot, so it may be asked for
 // again, and of any gateway.
 func (g *Gateway) postSnapshot(x *exchange) error {
-	d, err := g.findDataset(x)
+	d, err := g.findWeighed(x)
 	if err != nil {
-		return err
-	}
-	if err := noQuery(x); err != nil {
-		return err
-	}
-	if d.Importance == nil {
-		return errNoImportance()
-	}
-	if err := g.refuseDraining(x); err != nil {
 		return err
 	}
 	b, want, err := g.decodeFreeze(x, d)
