@@ -33,20 +33,30 @@ func counters(ctx context.Context, addr string) (map[string]float64, error) {
 	return stats.Counters, err
 }
 
-// askJSON sends a request without a body and decodes the answer.
-func askJSON(ctx context.Context, method, url string, v any) error {
+// ask sends a request without a body, and returns the answer if it is 200.
+func ask(ctx context.Context, method, url string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, url, nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		resp.Body.Close() // only the status counts
+		return nil, fmt.Errorf("%s %s: %s", method, url, resp.Status)
+	}
+	return resp, nil
+}
+
+// askJSON sends a request without a body and decodes the answer.
+func askJSON(ctx context.Context, method, url string, v any) error {
+	resp, err := ask(ctx, method, url)
 	if err != nil {
 		return err
 	}
 	defer resp.Body.Close() // read to the end
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s %s: %s", method, url, resp.Status)
-	}
 	return json.NewDecoder(resp.Body).Decode(v)
 }
 

@@ -201,18 +201,11 @@ func (s *suite) takeProfile(ctx context.Context, d set, gw *process, admin strin
 // saveProfile takes a CPU profile from a gateway's admin port.
 func saveProfile(ctx context.Context, admin string, seconds int, into string) error {
 	url := fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", admin, seconds)
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return err
-	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := ask(ctx, http.MethodGet, url)
 	if err != nil {
 		return err
 	}
 	defer resp.Body.Close() // read to the end
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("GET %s: %s", url, resp.Status)
-	}
 	f, err := os.Create(into)
 	if err != nil {
 		return err
