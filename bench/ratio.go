@@ -5,11 +5,11 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/millrace-data/millrace/internal/provenance"
 )
 
 // median of an unsorted list; 0 for an empty one.
@@ -114,7 +114,7 @@ func (s *suite) finish(ctx context.Context) error {
 	var b bytes.Buffer
 	b.WriteString("# Benchmarks\n\nWritten by `make bench`; not edited by hand.\n\n")
 	fmt.Fprintf(&b, "- machine: %s\n- commit: %s\n- date: %s\n- data: two datasets of %d MiB in chunks of 8 MiB, samples of 110 KB and of 4 KB, batches of 256\n",
-		machine(), commit(ctx), time.Now().UTC().Format(time.DateOnly), s.mib)
+		provenance.Machine(), provenance.Commit(ctx), time.Now().UTC().Format(time.DateOnly), s.mib)
 	fmt.Fprintf(&b, "- rounds: %d, arms alternating; result = median of the paired ratios, beside it their quartiles\n", s.rounds)
 	if s.quick {
 		b.WriteString("- **a quick run: it shows that everything runs and measures nothing**\n")
@@ -144,24 +144,3 @@ per stream and 500 MB/s in all. A cold epoch begins with a gateway that was just
 when the store is quiet.
 
 `
-
-func machine() string {
-	model := "unknown processor"
-	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {
-		for line := range strings.Lines(string(text)) {
-			if name, v, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
-				model = strings.TrimSpace(v)
-				break
-			}
-		}
-	}
-	return fmt.Sprintf("%d x %s, %s/%s, %s", runtime.NumCPU(), model, runtime.GOOS, runtime.GOARCH, runtime.Version())
-}
-
-func commit(ctx context.Context) string {
-	out, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty", "--abbrev=12").Output()
-	if err != nil {
-		return "unknown"
-	}
-	return strings.TrimSpace(string(out))
-}

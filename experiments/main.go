@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"runtime"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/millrace-data/millrace/experiments/images"
 	"github.com/millrace-data/millrace/experiments/lab"
+	"github.com/millrace-data/millrace/internal/provenance"
 )
 
 // all lists the experiments in the order of the page, at their full size.
@@ -98,7 +98,7 @@ func choose(only string) ([]lab.Experiment, error) {
 
 // do runs the experiments one after the other, telling log where they are, and writes what they found.
 func (o options) do(ctx context.Context, chosen []lab.Experiment, log io.Writer) error {
-	page := lab.Page{Machine: machine(), Commit: commit(ctx), Date: time.Now().UTC()}
+	page := lab.Page{Machine: provenance.Machine(), Commit: provenance.Commit(ctx), Date: time.Now().UTC()}
 	begun := time.Now()
 	for i, e := range chosen {
 		fmt.Fprintf(log, "\n%s  experiment %d of %d, %s since the start\n", time.Now().Format(time.TimeOnly), i+1, len(chosen), time.Since(begun).Round(time.Second))
@@ -144,25 +144,4 @@ func (o options) draw(r *lab.Report) error {
 		}
 	}
 	return nil
-}
-
-func machine() string {
-	model := "unknown processor"
-	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {
-		for line := range strings.Lines(string(text)) {
-			if name, v, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
-				model = strings.TrimSpace(v)
-				break
-			}
-		}
-	}
-	return fmt.Sprintf("%d x %s, %s/%s, %s", runtime.NumCPU(), model, runtime.GOOS, runtime.GOARCH, runtime.Version())
-}
-
-func commit(ctx context.Context) string {
-	out, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty", "--abbrev=12").Output()
-	if err != nil {
-		return "unknown"
-	}
-	return strings.TrimSpace(string(out))
 }
