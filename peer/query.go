@@ -1,0 +1,63 @@
+// Package peer is how one gateway asks another one for bytes: the questions, their form on the wire, the server that
+// answers them and the client that asks.
+//
+// Gateways are one cache together: each chunk has an owner among them (package placement), who reads it from the
+// store once and whom the others ask for just the samples that they need. What is asked is never asked on: whoever
+// gets a question answers from what it has, or from the store. Nothing that arrives is trusted: the asker compares it
+// with its own index before anybody sees it.
+package peer
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// ErrNotHere is the answer to a Query that asks for nothing to be loaded: the chunk is not here.
+var ErrNotHere = errors.New("the chunk is not here")
+
+// Chunk names one chunk of a dataset, and where it belongs in the plan of whoever reads it.
+type Chunk struct {
+	Dataset    string
+	Generation string
+	Number     int // in the index
+	Digest     [32]byte
+	Place, Of  uint64 // lane or stratum Place of Of (shuffle.Plan.Home); Of 0: none
+}
+
+// Query asks one gateway for ranges of chunks of one dataset.
+type Query struct {
+	Dataset    string
+	Generation string
+	Chunks     []Wanted
+	Cached     bool    // only what is in memory or on disk: nothing is loaded for it. One chunk at a time.
+	Reader     *Reader // for whom; nil: for nobody whose plan is known
+}
+
+// Wanted is what a query wants of one chunk. The digest says that both sides mean the same bytes.
+type Wanted struct {
+	Chunk  int
+	Digest [32]byte
+	Ranges []chunkindex.Range // Offset and Length travel; what Seq and CRC32C say stays with the asker
+}
+
+// Reader is a rank of a job and where it stands, so that whoever is asked can fetch ahead of it as if it had come
+// itself. It changes speed, never bytes.
+type Reader struct {
+	Params     shuffle.Params
+	Epoch      uint64
+	First, End uint64 // positions of its global batch
+	BatchSize  uint64
+	Rank       uint64
+	WorldSize  uint64
+	Think      time.Duration // from the end of an answer to its next request, the mean of late; 0: not known
+}
+
+// Holder answers questions from its tiers or from the store, never from other gateways. The segments of the body are
+// the ranges in the order in which the query lists them. Errors: ErrNotHere, those of datapath.Source.Read.
+type Holder interface {
+	Answer(ctx context.Context, q *Query) (*chunkindex.Body, error)
+}
