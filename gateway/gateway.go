@@ -52,6 +52,7 @@ type Config struct {
 	Version  string
 	Stats    func() []Stat
 	Readers  func() []Reader
+	Cluster  func() any // what /v1/cluster shows, as JSON; nil: the gateway is alone
 
 	AdminListen bool          // metrics, statistics and pprof are served by Admin alone, not on the data port
 	Deadline    time.Duration // to the first byte, 60 s; the header Millrace-Deadline-Ms may lower it

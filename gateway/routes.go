@@ -44,6 +44,7 @@ func (g *Gateway) routes() http.Handler {
 	if !g.cfg.AdminListen {
 		get("/metrics", g.getMetrics)
 		get("/v1/stats", g.getStats)
+		get("/v1/cluster", g.getCluster)
 	}
 	return r
 }
@@ -53,6 +54,7 @@ func (g *Gateway) adminRoutes() http.Handler {
 	r, get := g.router()
 	get("/metrics", g.getMetrics)
 	get("/v1/stats", g.getStats)
+	get("/v1/cluster", g.getCluster)
 	get("/healthz", g.getHealth)
 	get("/readyz", g.getReady)
 	r.Get("/debug/pprof/*", pprof.Index)

@@ -68,6 +68,27 @@ func (s *snapshots) acquire(ctx context.Context, d *dataset, name string) (_ *we
 	return e.weigh, func() { s.leave(e) }, nil
 }
 
+// opened returns a snapshot that is open already, as acquire does; nil if it is not.
+func (s *snapshots) opened(key snapshotKey) (_ *weights, leave func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.byKey[key]
+	if e == nil || !e.opened() {
+		return nil, func() {}
+	}
+	s.use(e)
+	return e.weigh, func() { s.leave(e) }
+}
+
+// use counts one more user of an entry. The caller holds mu.
+func (s *snapshots) use(e *snapshotEntry) {
+	if e.place != nil {
+		s.idle.Remove(e.place)
+		e.place = nil
+	}
+	e.users++
+}
+
 func (s *snapshots) enter(ctx context.Context, key snapshotKey) *snapshotEntry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,11 +99,7 @@ func (s *snapshots) enter(ctx context.Context, key snapshotKey) *snapshotEntry {
 		s.byKey[key] = e
 		s.loads.Go(func() { s.load(loading, e) })
 	}
-	if e.place != nil {
-		s.idle.Remove(e.place)
-		e.place = nil
-	}
-	e.users++
+	s.use(e)
 	return e
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/gateway"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -43,6 +44,7 @@ func TestLiveAnswersMatchTheSpecification(t *testing.T) {
 		{"/readyz", "", 200},
 		{"/metrics", "", 200},
 		{"/v1/stats", "", 200},
+		{"/v1/cluster", "", 404},
 		{"/openapi.json", "", 200},
 		{"/v1/datasets", "", 200},
 		{"/v1/datasets/photos", "", 200},
@@ -75,6 +77,10 @@ func TestLiveAnswersMatchTheSpecification(t *testing.T) {
 			}
 			spec.check(method, c.path, "", c.status, r.do(method, c.path, splitHeader(c.header)...))
 		}
+	}
+	together := newRig(t, 20, 800, func(c *gateway.Config) { c.Cluster = func() any { return map[string]string{"cluster": "job-a"} } })
+	for _, method := range []string{"GET", "HEAD"} {
+		spec.check(method, "/v1/cluster", "", 200, together.do(method, "/v1/cluster"))
 	}
 	report := r.reports(0, "seed=3", 1)[0]
 	epoch := r.do("HEAD", "/v1/datasets/photos/epochs/0?seed=3").Header.Get("Content-Location")

@@ -1,0 +1,53 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// getCluster shows the other gateways as this one sees them.
+func (g *Gateway) getCluster(x *exchange) error {
+	if err := noQuery(x); err != nil {
+		return err
+	}
+	if g.cfg.Cluster == nil {
+		return &problem{
+			Status: http.StatusNotFound, Code: codeNotFound,
+			Detail: "this gateway belongs to no cluster; serve --cluster NAME --join WHERE --peer-listen ADDRESS makes it a member of one",
+		}
+	}
+	x.w.Header().Set("Cache-Control", "no-store")
+	return sendJSON(x, g.cfg.Cluster())
+}
+
+// Plan returns a plan and an epoch of it as a request of one's own would have them, for a reader that another gateway has
+// told of, and what ends their use. It opens nothing for it: with importance the snapshot must be in use here already. A
+// dataset or generation that is not served is an error.
+func (g *Gateway) Plan(
+	ctx context.Context, dataset, generation string, params shuffle.Params, epoch uint64,
+) (_ *shuffle.Plan, _ *shuffle.Epoch, leave func(), err error) {
+	d := g.byName[dataset]
+	if d == nil || d.Index.Generation() != generation {
+		return nil, nil, nil, fmt.Errorf("plan %s for another gateway: generation %.12s is not served", dataset, generation)
+	}
+	var w *weights
+	leaveWeights := func() {}
+	if name := params.Importance; name != "" {
+		if w, leaveWeights = g.weights.opened(snapshotKey{d, name}); w == nil {
+			return nil, nil, nil, fmt.Errorf("plan %s for another gateway: snapshot %.12s is not open here", dataset, name)
+		}
+	}
+	defer func() {
+		if leave == nil { // an error, or a panic
+			leaveWeights()
+		}
+	}()
+	plan, at, leavePlan, err := g.plans.epoch(ctx, d, params, w, epoch)
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("plan %s for another gateway: %w", dataset, err)
+	}
+	return plan, at, func() { leavePlan(); leaveWeights() }, nil
+}
