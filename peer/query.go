@@ -16,8 +16,13 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// ErrNotHere is the answer to a Query that asks for nothing to be loaded: the chunk is not here.
-var ErrNotHere = errors.New("the chunk is not here")
+// What a Holder says to a Query that it does not answer. None of them says that something is wrong with it.
+var (
+	ErrNotHere   = errors.New("the chunk is not here")             // and the query asks for nothing to be loaded
+	ErrNotServed = errors.New("the dataset is not served here")    // by this name, or not in this generation
+	ErrMismatch  = errors.New("the chunk is another one here")     // the digest says so, or there is no such chunk or range
+	ErrNoRoom    = errors.New("there is no memory for the answer") // now: nobody waits for memory while another gateway waits for him
+)
 
 // Chunk names one chunk of a dataset, and where it belongs in the plan of whoever reads it.
 type Chunk struct {
@@ -57,7 +62,7 @@ type Reader struct {
 }
 
 // Holder answers questions from its tiers or from the store, never from other gateways. The segments of the body are
-// the ranges in the order in which the query lists them. Errors: ErrNotHere, those of datapath.Source.Read.
+// the ranges in the order in which the query lists them. Errors: those above, those of datapath.Source.Read.
 type Holder interface {
 	Answer(ctx context.Context, q *Query) (*chunkindex.Body, error)
 }
