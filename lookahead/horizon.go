@@ -85,8 +85,9 @@ type ahead struct {
 // stale reports whether the reader has moved so far that it needs other chunks.
 func (x *reader) stale() bool { return !x.looked || x.at.First >= x.ends || x.at.End > x.begins }
 
-// look works out what the reader needs now and soon, as far as limit bytes may hold it.
-func (x *reader) look(limit int64) {
+// look works out what a reader needs now and soon, as far as the memory may hold it.
+func (r *Readers) look(x *reader) {
+	limit := r.cfg.Budget
 	x.looked = true
 	back := x.at.First - min(max(behindBatches*x.at.BatchSize, x.lag+x.at.BatchSize), x.at.First)
 	if x.epoch != x.at.Epoch.Number() {
@@ -94,7 +95,7 @@ func (x *reader) look(limit int64) {
 	}
 	x.future = slices.DeleteFunc(x.future, func(u use) bool { return u.end() <= back })
 	if !x.sort(limit) {
-		x.foresee(back, limit)
+		r.foresee(x, back, limit)
 		x.sort(limit)
 	}
 }
@@ -129,10 +130,13 @@ func (x *reader) now(u use) bool { return u.start < x.at.End && u.start < x.at.P
 
 // foresee works out the future from a position on: what is needed now and soon, and some more, since to begin with the spans
 // somewhere is the larger part of what it costs. It prepares the next epoch only if that is needed.
-func (x *reader) foresee(back uint64, limit int64) {
+func (r *Readers) foresee(x *reader, back uint64, limit int64) {
 	most, more := x.reach(), foresight
 	x.future = x.future[:0]
 	take := func(u use) bool {
+		if !r.mine(x.dataset, x.at.Plan, u.Chunk) {
+			return true
+		}
 		x.future = append(x.future, u)
 		if u.end() > x.at.First {
 			limit -= x.dataset.Cost(int(u.Chunk))
@@ -205,7 +209,7 @@ func (r *Readers) expect() {
 	a := admission{left: r.cfg.Budget, places: h.places}
 	for _, x := range r.readers {
 		if x.stale() {
-			x.look(r.cfg.Budget)
+			r.look(x)
 		}
 		x.queue = x.queue[:0]
 	}

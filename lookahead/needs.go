@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/millrace-data/millrace/shuffle"
 )
 
 // Need is a chunk within the horizon that some reader comes for.
@@ -12,6 +14,7 @@ type Need struct {
 	Deadline time.Time // when the reader that comes for it first would stall for want of it
 	Samples  uint64    // of the chunk, still to be delivered while it is within the horizon, for each reader
 	First    bool      // the reader waits for its first batch
+	Plan     *shuffle.Plan
 }
 
 // Needs returns what readers need now and soon, each chunk once, ascending by deadline, whether it is in memory or not. The
@@ -40,6 +43,7 @@ func (r *Readers) Needs(now time.Time) []Need {
 				Deadline: now.Add(takes(u.start-min(x.at.First, u.start), rate)),
 				Samples:  u.left(x.at.First),
 				First:    !x.served,
+				Plan:     x.at.Plan,
 			})
 		}
 	}

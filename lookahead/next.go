@@ -23,6 +23,8 @@ type anchor struct {
 type standing struct {
 	anchor
 	dataset Dataset
+	number  uint64
+	plan    *shuffle.Plan
 	epoch   *shuffle.Epoch
 	first   uint64
 	total   uint64 // samples of an epoch
@@ -44,7 +46,7 @@ func (r *Readers) stand(now time.Time) {
 	}
 	all := make([]standing, len(r.readers))
 	for i, x := range r.readers {
-		all[i] = standing{x.anchor, x.dataset, x.at.Epoch, x.at.First, x.at.Plan.Samples()}
+		all[i] = standing{x.anchor, x.dataset, x.number, x.at.Plan, x.at.Epoch, x.at.First, x.at.Plan.Samples()}
 	}
 	r.standing.Store(&all)
 }
@@ -76,7 +78,7 @@ func (r *Readers) Next(d Dataset, chunk int) (soonest time.Time) {
 	all := *r.standing.Load()
 	for i := range all {
 		s := &all[i]
-		if s.dataset != d {
+		if s.dataset != d || !r.mine(d, s.plan, uint64(chunk)) {
 			continue
 		}
 		due := s.when

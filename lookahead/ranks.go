@@ -98,7 +98,7 @@ func (r *Readers) join(k *rank, x *reader) {
 	for _, o := range r.readers {
 		if o.number == k.reader {
 			o.ranks--
-			o.left = o.ranks <= 0
+			o.left = o.ranks <= 0 && !o.far
 		}
 	}
 	if k.reader = 0; x != nil {
@@ -160,8 +160,14 @@ func (k *rank) describe(key rankKey, now time.Time) Reader {
 		left := float64(k.total-min(k.first, k.total)) / float64(key.WorldSize) / out.Rate
 		out.Left = time.Duration(min(left, math.MaxInt32) * float64(time.Second))
 	}
-	if k.paused > 0 {
-		out.Think = time.Duration(k.pauses / k.paused * float64(time.Second))
-	}
+	out.Think = k.think()
 	return out
+}
+
+// think is how long the rank takes from the end of an answer to its next request, the mean of late; 0: that is not known.
+func (k *rank) think() time.Duration {
+	if k.paused == 0 {
+		return 0
+	}
+	return time.Duration(k.pauses / k.paused * float64(time.Second))
 }

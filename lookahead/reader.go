@@ -36,6 +36,9 @@ type reader struct {
 	left      bool           // the last of them has gone on elsewhere
 	fastest   *rank          // of those that stand here: its demand is the reader's
 	anchor    anchor
+	far       bool      // ranks that read at other gateways are or were here
+	distant   demand    // of the fastest of those, of late
+	told      time.Time // when that was
 
 	ahead
 }
@@ -119,10 +122,26 @@ const quick = 1e9
 // rate is how fast the reader would go on if nothing kept it waiting, in samples per second: as fast as the fastest of
 // its ranks, for those that have to wait for another one, as ranks that train together do, seem to think longer.
 func (x *reader) rate() float64 {
-	if x.fastest == nil {
+	switch far := x.distant.seconds > 0; {
+	case x.fastest == nil && far:
+		return x.distant.rate()
+	case x.fastest == nil:
 		return quick
+	case far && x.seen.Sub(x.told) <= readerGone:
+		return max(x.distant.rate(), x.fastest.demand.rate())
 	}
 	return x.fastest.demand.rate()
+}
+
+// heard notes the demand of a rank that reads at another gateway.
+func (x *reader) heard(at shuffle.Cursor, think time.Duration, now time.Time) {
+	if think <= 0 {
+		return
+	}
+	d := demand{float64(at.End - at.First), think.Seconds()}
+	if x.distant.seconds == 0 || now.Sub(x.told) > readerGone || d.rate() >= x.distant.rate() {
+		x.distant, x.told = d, now
+	}
 }
 
 // thought notes a rank's demand.

@@ -20,6 +20,11 @@ type Dataset interface {
 type Config struct {
 	Budget int64 // bytes of memory that may be used for what readers come for
 	Plans  int64 // bytes that the plans of readers may keep alive beside it; 0: no limit
+
+	// Mine says which chunks a reader of a plan comes here for; nil: all. The others, which another gateway keeps, are not
+	// expected, not needed and never next. It is called under locks of the table and of whoever calls it, for many chunks: it
+	// must be quick and call neither. When it changes its mind, Reowned must be called.
+	Mine func(d Dataset, p *shuffle.Plan, chunk int) bool
 }
 
 // Place is one chunk of one data set.
@@ -69,6 +74,7 @@ type Visit struct {
 	reader *reader // nil: its order has no locality, so nothing can be known of what comes next, or too many are followed
 	begun  time.Time
 	first  bool
+	think  time.Duration
 }
 
 // Asked notes a request of a plan, at.Plan, which has moved its reader to where it is, wherever that is: one out of
@@ -77,13 +83,14 @@ func (r *Readers) Asked(d Dataset, at shuffle.Cursor, now time.Time) *Visit {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	rank, thought, known := r.step(d, at, now)
-	v := &Visit{of: r, rank: rank, begun: now}
+	v := &Visit{of: r, rank: rank, begun: now, think: rank.think()}
 	if !at.Epoch.Local() {
 		return v
 	}
 	x, changed := r.move(d, at, now)
 	r.join(rank, x)
 	if x != nil {
+		x.reading++
 		v.reader, v.first = x, !x.served
 		if known {
 			rank.demand.note(thought, at)
@@ -98,6 +105,61 @@ func (r *Readers) Asked(d Dataset, at shuffle.Cursor, now time.Time) *Visit {
 	}
 	r.stand(now)
 	return v
+}
+
+// Heard notes that a rank that reads at another gateway stands there, and for how long it thinks between two batches (0: that is
+// not known), so that what it will ask this one for is here in time. Its reader is one of this table like others, and
+// forgotten like them; only List does not know it.
+func (r *Readers) Heard(d Dataset, at shuffle.Cursor, think time.Duration, now time.Time) {
+	if !at.Epoch.Local() {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	x, changed := r.move(d, at, now)
+	if x != nil {
+		x.far, x.served, x.left = true, true, false
+		x.heard(at, think, now)
+	}
+	if changed || x != nil && x.stale() && r.due(x) {
+		r.expect()
+	}
+	if changed {
+		r.anchor(now)
+	}
+	r.stand(now)
+}
+
+// Reowned says that Mine may answer otherwise than before.
+func (r *Readers) Reowned() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, x := range r.readers {
+		x.looked, x.future = false, x.future[:0]
+	}
+	r.expect()
+	is := r.horizon.Load()
+	r.horizon.Store(&Horizon{is.places, is.clock + 1})
+}
+
+// mine reports whether a reader of a plan comes here for a chunk.
+func (r *Readers) mine(d Dataset, p *shuffle.Plan, chunk uint64) bool {
+	return r.cfg.Mine == nil || r.cfg.Mine(d, p, int(chunk))
+}
+
+// Plan returns a plan of such parameters that somebody reads, nil if nobody does. It takes no lock.
+func (r *Readers) Plan(d Dataset, params shuffle.Params) *shuffle.Plan {
+	for _, s := range *r.standing.Load() {
+		if s.dataset == d && s.plan.Params() == params {
+			return s.plan
+		}
+	}
+	return nil
+}
+
+// Follows reports whether the reader of a number is still there. Numbers are those of Visit.Number.
+func (r *Readers) Follows(number uint64) bool {
+	return slices.ContainsFunc(*r.standing.Load(), func(s standing) bool { return s.number == number })
 }
 
 // Announce notes that somebody is going to read from a position on, and has what is there brought beforehand. Until he
@@ -132,6 +194,17 @@ func (v *Visit) First() bool { return v.first }
 
 // Followed reports whether it is known what the reader comes for.
 func (v *Visit) Followed() bool { return v.reader != nil }
+
+// Think returns for how long the rank thinks from the end of an answer to its next request, the mean of late; 0: that is not known.
+func (v *Visit) Think() time.Duration { return v.think }
+
+// Number names the reader, 0 for one that is not followed.
+func (v *Visit) Number() uint64 {
+	if v.reader == nil {
+		return 0
+	}
+	return v.reader.number
+}
 
 // Answered notes that the bytes are there, or that they will not come. It reports whether the reader is new, and now
 // has its first batch.
@@ -172,7 +245,6 @@ func (r *Readers) move(d Dataset, at shuffle.Cursor, now time.Time) (x *reader, 
 		}
 		changed = true
 	}
-	x.reading++
 	switch here, there := at.Epoch.Number(), x.at.Epoch.Number(); {
 	case here > there:
 		if x.next != nil && x.next.Number() != here+1 {
