@@ -10,6 +10,15 @@ const (
 	Pad   Tail = "pad"   // the last batch is filled: position S+i is position i mod S of the same epoch
 )
 
+// Split says which samples of a global batch are whose.
+type Split string
+
+// The splits.
+const (
+	Contiguous Split = ""         // a stretch of the batch for each rank (Batching.Share)
+	Locality   Split = "locality" // to each rank what its home holds, as far as shares stay equal (Epoch.DealHomes)
+)
+
 // Batching cuts an epoch of Samples samples into global batches, and those into the shares of ranks.
 type Batching struct {
 	Samples   uint64
@@ -65,4 +74,33 @@ type Cursor struct {
 	BatchSize uint64
 	Rank      uint64 // who reads, of WorldSize; WorldSize 0 counts as 1
 	WorldSize uint64
+	Split     Split
+	Dealt     bool // shares are dealt by the lengths of samples (Deal), which no plan knows
+	Tail      Tail
+}
+
+// Later appends the samples that this reader takes n global batches after the one being read, in the same epoch, to dst.
+// False: the epoch ends before, or the plan alone cannot tell: shares that are dealt by length, samples that are drawn by
+// importance, a batch that is padded.
+func (c Cursor) Later(dst []uint64, n uint64) (samples []uint64, ok bool) {
+	if c.Plan == nil || c.Epoch == nil || c.BatchSize == 0 || c.Dealt || c.Plan.weights != nil {
+		return dst, false
+	}
+	s, ranks := c.Plan.samples, max(1, c.WorldSize)
+	if c.First >= s || n > (s-1-c.First)/c.BatchSize || c.Rank >= ranks {
+		return dst, false
+	}
+	first := c.First + n*c.BatchSize
+	batch := Share{First: first, Count: min(c.BatchSize, s-first)}
+	if batch.Count < c.BatchSize && c.Tail != Short && c.Tail != "" {
+		return dst, false // left out, or padded
+	}
+	if c.Split != Locality {
+		lo, hi := mulDiv(c.Rank, batch.Count, ranks), mulDiv(c.Rank+1, batch.Count, ranks)
+		return c.Epoch.Append(dst, first+lo, first+hi), true
+	}
+	for _, place := range c.Epoch.DealHomes(batch, c.Rank, ranks) {
+		dst = append(dst, c.Epoch.At(first+uint64(place)))
+	}
+	return dst, true
 }

@@ -44,7 +44,7 @@ func NewWeightedPlan(params Params, first, totals []uint64) (*Plan, error) {
 
 // drawn returns the plan of one epoch: over its draws, as over samples.
 func (p *Plan) drawn(d *Draws) *Plan {
-	v := &Plan{params: p.params, chunks: d.first, samples: p.samples}
+	v := &Plan{params: p.params, chunks: d.first, samples: p.samples, strata: p.strata}
 	if p.params.Shuffle == Slot {
 		v.lanes = newLanes(v.params, v.chunks)
 	}

@@ -11,6 +11,8 @@ import (
 	"math"
 	"slices"
 	"sort"
+	"sync"
+	"sync/atomic"
 )
 
 // Names of the shuffles. Once released a name never changes its meaning.
@@ -29,6 +31,7 @@ const OrderVersion = 1
 const (
 	maxChunks  = math.MaxUint32 - 1<<20 // chunk and piece numbers are kept in 32 bits
 	maxSamples = math.MaxInt64
+	maxStrata  = math.MaxUint32
 )
 
 // Params is what fixes the order of every epoch, besides the chunks' sample counts.
@@ -37,13 +40,22 @@ type Params struct {
 	Window  uint64 // chunks in a window (Window); memory lanes M (Slot); ignored by the others
 	Seed    uint64
 
+	// Strata is how many strata the chunks are dealt to (Window only), so that each row of the sequence takes one
+	// of each stratum and a stratum is a home that no epoch changes; 0 is none. It divides Window.
+	Strata uint64
+
 	// Importance is the name (hex digest) of a snapshot of weights, by which an epoch's samples are
 	// drawn; "" is every sample once. The weights themselves come to NewWeightedPlan.
 	Importance string
 }
 
-// check reports an unknown shuffle or a window of 0 where one is used.
+// check reports an unknown shuffle, a window of 0 where one is used, or strata that cannot be had.
 func (p Params) check() error {
+	if p.Strata > 0 {
+		if err := p.checkStrata(); err != nil {
+			return err
+		}
+	}
 	switch p.Shuffle {
 	case None, Full:
 		return nil
@@ -56,6 +68,18 @@ func (p Params) check() error {
 	return fmt.Errorf("unknown shuffle %q, want one of %s, %s, %s, %s", p.Shuffle, None, Window, Slot, Full)
 }
 
+func (p Params) checkStrata() error {
+	switch {
+	case p.Shuffle != Window:
+		return fmt.Errorf("shuffle %s: strata is %d, want 0: only %s has strata", p.Shuffle, p.Strata, Window)
+	case p.Strata > maxStrata:
+		return fmt.Errorf("shuffle %s: strata is %d, want at most %d", p.Shuffle, p.Strata, uint64(maxStrata))
+	case p.Window%p.Strata != 0:
+		return fmt.Errorf("shuffle %s: strata is %d, want a number that divides the window, %d", p.Shuffle, p.Strata, p.Window)
+	}
+	return nil
+}
+
 // Plan is the order of all epochs of one dataset under one set of parameters.
 // It is immutable and safe for concurrent use.
 type Plan struct {
@@ -63,13 +87,17 @@ type Plan struct {
 	chunks  chunkTable
 	samples uint64
 	lanes   *lanes   // of Slot
+	strata  []uint32 // of Window with strata: chunk -> stratum
 	weights []uint64 // with Importance: of the samples before each chunk, and of all; else nil
+
+	homeOnce  sync.Once
+	homeLanes *lanes // of Slot with Importance: where lanes lie but for the phase, made when first asked for
 }
 
 // NewPlan builds a plan over chunks whose sample counts are given as prefix sums:
 // chunk i holds the samples first[i] to first[i+1]-1, and first[len(first)-1] is the number
 // of samples S. first begins with 0, never descends, is shared and not copied, and must not change.
-// An unknown shuffle, or a window of 0 where one is used, is an error; so is an importance, which
+// An unknown shuffle, a window of 0 where one is used, or strata that do not divide it, is an error; so is an importance, which
 // takes weights (NewWeightedPlan).
 func NewPlan(params Params, first []uint64) (*Plan, error) {
 	if params.Importance != "" {
@@ -104,6 +132,9 @@ func newPlan(params Params, first []uint64) (*Plan, error) {
 	p := &Plan{params: params, chunks: first, samples: first[len(first)-1]}
 	if p.samples > maxSamples {
 		return nil, fmt.Errorf("plan %s: %d samples, at most %d can be planned", params.Shuffle, p.samples, uint64(maxSamples))
+	}
+	if params.Strata > 0 {
+		p.strata = newStrata(params, uint64(p.chunks.len()))
 	}
 	return p, nil
 }
@@ -144,6 +175,8 @@ type Epoch struct {
 	slot   *slotOrder   // of Slot
 	full   perm         // of Full
 	draws  *Draws       // with importance
+
+	lastDeal atomic.Pointer[homeDeal] // of DealHomes: what one rank asks for, the others do too
 }
 
 // Number returns the epoch's number, from 0.

@@ -9,6 +9,9 @@ import (
 type windowOrder struct {
 	chunks  chunkTable
 	windows uint64   // n
+	rows    uint64   // of the sequence, of which a window holds whole ones: R with strata, else a row is a place
+	width   uint64   // places of a row: the strata, or 1
+	strata  []uint32 // chunk -> stratum; nil without
 	order   []uint32 // place -> chunk
 	start   []uint64 // place -> first position of its window's region that the chunk adds to; len is places+1
 	key     key      // of a window, before its number
@@ -21,17 +24,25 @@ func newWindowOrder(p *Plan, epoch uint64) *windowOrder {
 	n := p.chunks.len()
 	w := &windowOrder{
 		chunks: p.chunks,
+		rows:   uint64(n),
+		width:  1,
+		strata: p.strata,
 		order:  make([]uint32, n),
 		start:  make([]uint64, n+1),
 		key:    newKey("window", p.params.Seed, epoch),
 	}
-	if n > 0 {
-		w.windows = (uint64(n)-1)/p.params.Window + 1
+	if w.strata != nil {
+		w.width = p.params.Strata
+		w.rows = ceilDiv(uint64(n), w.width)
 	}
+	w.windows = ceilDiv(w.rows, p.params.Window/w.width)
 	for i := range w.order {
 		w.order[i] = uint32(i)
 	}
 	shuffleAll(newKey("chunks", p.params.Seed, epoch), w.order)
+	if w.strata != nil {
+		w.order = stratify(newKey("strata-row", p.params.Seed, epoch), w.order, w.strata, w.width)
+	}
 	var sum uint64
 	for i, c := range w.order {
 		w.start[i] = sum
@@ -87,16 +98,16 @@ type oneWindow struct {
 	perm   perm
 }
 
-// bound returns floor(i*N/n), the first place of window i.
+// bound returns the first place of window i: that of row floor(i*R/n), and N for i = n.
 func (w *windowOrder) bound(i uint64) int {
-	return int(mulDiv(i, uint64(len(w.order)), w.windows))
+	return int(min(uint64(len(w.order)), mulDiv(i, w.rows, w.windows)*w.width))
 }
 
 // holding returns the number of the window that holds a place: the last i whose bound is not beyond it.
 func (w *windowOrder) holding(place int) uint64 {
-	hi, lo := bits.Mul64(uint64(place)+1, w.windows)
+	hi, lo := bits.Mul64(uint64(place)/w.width+1, w.windows)
 	lo, borrow := bits.Sub64(lo, 1, 0)
-	i, _ := bits.Div64(hi-borrow, lo, uint64(len(w.order)))
+	i, _ := bits.Div64(hi-borrow, lo, w.rows)
 	return i
 }
 
@@ -113,9 +124,13 @@ func (w *windowOrder) find(t uint64) oneWindow {
 
 // sample returns element v of the window's samples in the sequence of its chunks.
 func (w *windowOrder) sample(in *oneWindow, v uint64) uint64 {
-	x := in.base + v
-	place := placeNear(w.start, in.lo, in.hi, in.lo+int(float64(v)*in.pace), x)
-	return w.chunks[w.order[place]] + (x - w.start[place])
+	place := w.placeOf(in, v)
+	return w.chunks[w.order[place]] + (in.base + v - w.start[place])
+}
+
+// placeOf returns the place whose chunk holds element v.
+func (w *windowOrder) placeOf(in *oneWindow, v uint64) int {
+	return placeNear(w.start, in.lo, in.hi, in.lo+int(float64(v)*in.pace), in.base+v)
 }
 
 func (w *windowOrder) at(t uint64) uint64 {
@@ -152,6 +167,14 @@ func invert(order []uint32) []uint32 {
 		inverse[v] = uint32(i)
 	}
 	return inverse
+}
+
+// ceilDiv returns a/b, rounded up.
+func ceilDiv(a, b uint64) uint64 {
+	if a == 0 {
+		return 0
+	}
+	return (a-1)/b + 1
 }
 
 // mulDiv returns floor(a*b/c) for a result below 2^64.

@@ -1,0 +1,70 @@
+package shuffle
+
+import "slices"
+
+// newStrata returns the stratum of each of n chunks: perm(key("strata", seed); n)(c) mod K. No epoch is in it, and
+// strata differ by at most one chunk.
+func newStrata(params Params, n uint64) []uint32 {
+	strata := make([]uint32, 0, n)
+	if n == 0 {
+		return strata
+	}
+	p := newPerm(newKey("strata", params.Seed), n)
+	var some []uint64
+	for lo := uint64(0); lo < n; lo += 1024 {
+		some = p.appendRange(some[:0], lo, min(n, lo+1024))
+		for _, v := range some {
+			strata = append(strata, uint32(v%params.Strata))
+		}
+	}
+	return strata
+}
+
+// stratify returns the sequence that takes, row by row, the next chunk of every one of k strata that still has one, in the
+// order of the given sequence; row is the key of a row, before its number. All rows but the last hold a chunk of every stratum, the last
+// one those of the first strata.
+func stratify(row key, sequence, strata []uint32, k uint64) []uint32 {
+	n := uint64(len(sequence))
+	grid := make([]uint32, n) // row*k + stratum -> chunk
+	taken := make([]uint64, min(k, n))
+	for _, c := range sequence {
+		s := uint64(strata[c])
+		grid[taken[s]*k+s] = c
+		taken[s]++
+	}
+	out := sequence[:0]
+	var perm perm
+	var order []uint64
+	for r := uint64(0); r*k < n; r++ {
+		perm.reset(row.with(r), k)
+		left := grid[r*k : min(n, (r+1)*k)]
+		if uint64(len(left)) == k {
+			order = perm.appendRange(order[:0], 0, k)
+		} else {
+			order = order[:0]
+			for s := range left {
+				order = append(order, perm.place(uint64(s)))
+			}
+			order = ranked(order)
+		}
+		for _, s := range order {
+			out = append(out, left[s])
+		}
+	}
+	return out
+}
+
+// ranked returns the indices of distinct numbers, by ascending number.
+func ranked(numbers []uint64) []uint64 {
+	index := make([]uint64, len(numbers))
+	for i := range index {
+		index[i] = uint64(i)
+	}
+	slices.SortFunc(index, func(a, b uint64) int {
+		if numbers[a] < numbers[b] {
+			return -1
+		}
+		return 1
+	})
+	return index
+}
