@@ -14,33 +14,47 @@
 //		checkpoint(b.Epoch, b.Number+1)
 //	}
 //
+// The gateways may be listed, or be the addresses of one name. The near one is asked, or the one that
+// Config.Home gives a rank; another one where it fails. A body that broke is gone on with where it
+// stopped, by whichever gateway has the rest: their batches are the same.
+//
 // The generation of the first answer is pinned: one call of Batches never mixes two
 // versions of a dataset. Every body is compared with its Content-Length and its
 // CRC-32C before anybody sees it.
 package client
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/url"
 	"strings"
-	"sync/atomic"
 	"time"
 )
 
 // Config says where the gateways are and how patient the client is. The zero value of a
 // field means its default; Gateways is required.
 type Config struct {
-	Gateways []string // base URLs, asked in this order: the next one when one fails
-	Dataset  string   // empty: the gateway's default dataset
+	// Gateways are base URLs. dns:NAME:PORT stands for all addresses of a name, and so does http://NAME:PORT if it has
+	// several, unless HTTP or Home is given; with https a name stays a name, since certificates are made out to it.
+	// Names are looked up again every half minute and when all gateways have failed.
+	Gateways []string
+
+	// Home says which of the gateways, numbered as in Gateways, a rank asks first: HomeByRank is for split=locality. nil:
+	// the one that answers quickest, and of those alike the first.
+	Home func(rank, worldSize uint64, gateways int) int
+
+	Dataset string // empty: the gateway's default dataset
 
 	Deadline       time.Duration // one batch, all attempts and waits included: 2 min
 	AttemptTimeout time.Duration // one attempt, its body included: 1 min
 	MaxBatchBytes  int64         // a larger body is refused unread; memory is taken as bytes arrive: 4 GiB
 	HTTP           *http.Client  // default: one with its own connection pool; redirects are refused unless it has a CheckRedirect
 	UserAgent      string        // default: millrace-client
+
+	Lookup func(ctx context.Context, host string) (addresses []string, err error) // default: that of net.DefaultResolver
 }
 
 // Defaults of Config.
@@ -53,9 +67,8 @@ const (
 // Client talks to one or more gateways that serve the same dataset. It is safe for
 // concurrent use.
 type Client struct {
-	cfg       Config
-	gateways  []*url.URL
-	preferred atomic.Int64 // index of the gateway that answered last
+	cfg   Config
+	fleet *fleet
 }
 
 // New checks cfg and returns a client. It opens no connection.
@@ -78,6 +91,10 @@ func New(cfg Config) (*Client, error) {
 	if cfg.UserAgent == "" {
 		cfg.UserAgent = "millrace-client"
 	}
+	lookup := cfg.Home == nil && (cfg.HTTP == nil || cfg.Lookup != nil)
+	if cfg.Lookup == nil {
+		cfg.Lookup = net.DefaultResolver.LookupHost
+	}
 	if cfg.HTTP == nil {
 		cfg.HTTP = &http.Client{Transport: newTransport()}
 	}
@@ -88,12 +105,16 @@ func New(cfg Config) (*Client, error) {
 		cfg.HTTP = &h
 	}
 	c := &Client{cfg: cfg}
+	c.fleet = &fleet{home: cfg.Home, lookup: cfg.Lookup, probe: c.ready, asking: make(chan struct{}, 1)}
 	for _, g := range cfg.Gateways {
-		u, err := parseGateway(g)
+		s, err := parseSource(g, lookup)
+		if err == nil && s.must && cfg.Home != nil {
+			err = fmt.Errorf("gateway %q: want a list of gateways in the order of their ordinals for Home; the addresses of a name have none", g)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("new client: %w", err)
 		}
-		c.gateways = append(c.gateways, u)
+		c.fleet.sources = append(c.fleet.sources, s)
 	}
 	return c, nil
 }
@@ -124,7 +145,7 @@ const dialTimeout = 5 * time.Second
 // again, and never asks for compression: batches are stored bytes with a known length.
 func newTransport() *http.Transport {
 	return &http.Transport{
-		Proxy:               http.ProxyFromEnvironment,
+		Proxy:               proxy,
 		DialContext:         (&net.Dialer{Timeout: dialTimeout, KeepAlive: 15 * time.Second}).DialContext,
 		TLSHandshakeTimeout: dialTimeout,
 		ForceAttemptHTTP2:   true,
@@ -133,6 +154,16 @@ func newTransport() *http.Transport {
 		DisableCompression:  true,
 		ReadBufferSize:      64 << 10,
 	}
+}
+
+// proxy goes by the name that the user has given, not by the address that it was looked up to.
+func proxy(r *http.Request) (*url.URL, error) {
+	if r.Host != "" && r.Host != r.URL.Host {
+		named := *r.URL
+		named.Host = r.Host
+		r = &http.Request{URL: &named}
+	}
+	return http.ProxyFromEnvironment(r)
 }
 
 // CloseIdle closes connections that no request uses.

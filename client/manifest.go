@@ -19,7 +19,7 @@ func (c *Client) addManifest(ctx context.Context, opt Options, b *Batch) error {
 		return fmt.Errorf("manifest: no Content-Location names the dataset: %w", ErrProtocol)
 	}
 	path := fmt.Sprintf("/v1/datasets/%s/epochs/%d/batches/%d/manifest", url.PathEscape(name), opt.Epoch, b.Number)
-	_, err := retry(ctx, c, func(ctx context.Context, gw *url.URL) (struct{}, error) {
+	_, err := retry(ctx, c, opt.reader(), func(ctx context.Context, gw *gateway) (struct{}, error) {
 		m := struct {
 			Samples lines `json:"samples"`
 		}{lines{most: b.count}}

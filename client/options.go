@@ -23,7 +23,9 @@ type Options struct {
 	Window     uint64
 	Tail       string
 	Importance string // snapshot of weights that samples are drawn by; see Client.Freeze
+	Strata     uint64 // strata that the chunks of a window come from; 0: none
 	Balance    string // what the ranks' shares are to be alike in: samples or bytes
+	Split      string // how a global batch is shared out: contiguous, or locality (by where chunks are held)
 	Generation string // pinned from the first answer if empty
 
 	Prefetch int  // batches asked for ahead of the one being used; 0 means 2, negative none
@@ -46,6 +48,10 @@ func (o *Options) prefetch() int {
 }
 
 func (o *Options) step() uint64 { return max(o.Step, 1) }
+
+func (o *Options) reader() reader {
+	return reader{rank: o.Rank, worldSize: max(o.WorldSize, 1), known: true}
+}
 
 func (o *Options) validate() error {
 	if o.Rank >= max(o.WorldSize, 1) {
@@ -80,7 +86,9 @@ func (o *Options) query(generation string) url.Values {
 	text("shuffle", o.Shuffle)
 	text("tail", o.Tail)
 	text("importance", o.Importance)
+	num("strata", o.Strata, o.Strata != 0)
 	text("balance", o.Balance)
+	text("split", o.Split)
 	text("generation", generation)
 	return q
 }

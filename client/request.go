@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"net/http"
 	"net/url"
@@ -18,9 +17,8 @@ import (
 func (c *Client) Batch(ctx context.Context, opt Options, number uint64) (*Batch, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.Deadline, errDeadline)
 	defer cancel()
-	b, err := retry(ctx, c, func(ctx context.Context, gw *url.URL) (*Batch, error) {
-		return c.getBatch(ctx, gw, opt, number)
-	})
+	t := transfer{client: c, opt: opt, number: number}
+	b, err := retry(ctx, c, opt.reader(), t.attempt)
 	if err == nil && opt.Manifest {
 		err = c.addManifest(ctx, opt, b)
 	}
@@ -32,27 +30,37 @@ func (c *Client) Batch(ctx context.Context, opt Options, number uint64) (*Batch,
 
 var errDeadline = errors.New("deadline of the batch is over")
 
-// get sends one request and returns an answer with status 200.
-func (c *Client) get(ctx context.Context, gw *url.URL, path string, q url.Values) (*http.Response, error) {
-	return c.send(ctx, gw, http.MethodGet, path, q, nil)
+// request is what one attempt sends.
+type request struct {
+	method string
+	path   string
+	query  url.Values
+	body   []byte // JSON; nil: none
+	header map[string]string
 }
 
-// send sends one request, without a body if that is nil, and returns an answer with status 200 or 201.
-func (c *Client) send(ctx context.Context, gw *url.URL, method, path string, q url.Values, body []byte) (*http.Response, error) {
-	target := gw.String() + path
-	if len(q) > 0 {
-		target += "?" + q.Encode()
+// send sends one request and returns an answer with status 200, 201 to a POST, or 206 to one with a range.
+func (c *Client) send(ctx context.Context, gw *gateway, r request) (*http.Response, error) {
+	target := gw.base.String() + r.path
+	if len(r.query) > 0 {
+		target += "?" + r.query.Encode()
 	}
 	var in io.Reader
-	if body != nil {
-		in = bytes.NewReader(body)
+	if r.body != nil {
+		in = bytes.NewReader(r.body)
 	}
-	req, err := http.NewRequestWithContext(ctx, method, target, in)
+	req, err := http.NewRequestWithContext(ctx, r.method, target, in)
 	if err != nil {
 		return nil, err
 	}
-	if body != nil {
+	if gw.host != "" {
+		req.Host = gw.host
+	}
+	if r.body != nil {
 		req.Header.Set("Content-Type", "application/json")
+	}
+	for name, value := range r.header {
+		req.Header.Set(name, value)
 	}
 	req.Header.Set("User-Agent", c.cfg.UserAgent)
 	req.Header.Set("Accept-Encoding", "identity") // a transport of the caller's may ask for compression else
@@ -60,50 +68,12 @@ func (c *Client) send(ctx context.Context, gw *url.URL, method, path string, q u
 	if err != nil {
 		return nil, err
 	}
-	if resp.StatusCode != http.StatusOK && (method != http.MethodPost || resp.StatusCode != http.StatusCreated) {
-		defer resp.Body.Close()
-		return nil, readError(gw.Redacted(), resp)
-	}
-	return resp, nil
-}
-
-// getBatch is one attempt.
-func (c *Client) getBatch(ctx context.Context, gw *url.URL, opt Options, number uint64) (*Batch, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.AttemptTimeout)
-	defer cancel()
-	path := fmt.Sprintf("/epoch/%d/batch/%d", opt.Epoch, number)
-	if c.cfg.Dataset != "" {
-		path = fmt.Sprintf("/v1/datasets/%s/epochs/%d/batches/%d", url.PathEscape(c.cfg.Dataset), opt.Epoch, number)
-	}
-	resp, err := c.get(ctx, gw, path, opt.query(opt.Generation))
-	if err != nil {
-		return nil, contradiction(err, opt, number)
+	switch s := resp.StatusCode; {
+	case s == http.StatusOK, s == http.StatusCreated && r.method == http.MethodPost, s == http.StatusPartialContent && r.header["Range"] != "":
+		return resp, nil
 	}
 	defer resp.Body.Close()
-	b, err := readHeader(resp.Header, opt, number)
-	if err == nil && c.cfg.Dataset != "" && b.Dataset != "" && b.Dataset != c.cfg.Dataset {
-		err = fmt.Errorf("got dataset %q, want %q: %w", b.Dataset, c.cfg.Dataset, ErrProtocol)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", gw.Redacted(), err)
-	}
-	switch n := resp.ContentLength; {
-	case n < 0:
-		return nil, fmt.Errorf("%s: no Content-Length: %w", gw.Redacted(), ErrProtocol)
-	case n > c.cfg.MaxBatchBytes:
-		return nil, &Error{
-			Gateway: gw.Redacted(), Status: http.StatusOK, Code: CodeBatchTooLarge,
-			Detail: fmt.Sprintf("a batch of %d bytes, more than the client's limit of %d", n, c.cfg.MaxBatchBytes),
-		}
-	}
-	b.data, err = readBody(resp.Body, resp.ContentLength)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", gw.Redacted(), err)
-	}
-	if got := crc32.Checksum(b.data, castagnoli()); got != b.CRC {
-		return nil, fmt.Errorf("%s: %w: got %08x, want %08x", gw.Redacted(), ErrCRC, got, b.CRC)
-	}
-	return b, nil
+	return nil, readError(gw.name(), resp)
 }
 
 // contradiction takes the end of the epoch for a fault of the gateway where the batch must
@@ -114,29 +84,6 @@ func contradiction(err error, opt Options, number uint64) error {
 		return fmt.Errorf("%w: batch %d of %d: %s", ErrProtocol, number, max(e.Batches, opt.batches), e) //nolint:errorlint // it is not the end of the epoch
 	}
 	return err
-}
-
-// eagerBytes is what a gateway's Content-Length is trusted with before a byte has come.
-const eagerBytes = 32 << 20
-
-// readBody reads n bytes. Beyond eagerBytes it takes memory only as bytes arrive, twice
-// what has come at most: who announces a vast body must send it.
-func readBody(r io.Reader, n int64) ([]byte, error) {
-	buf := make([]byte, min(n, eagerBytes))
-	got := 0
-	for {
-		m, err := io.ReadFull(r, buf[got:])
-		got += m
-		if err != nil {
-			return nil, fmt.Errorf("%w after %d of %d bytes: %w", ErrShort, got, n, err)
-		}
-		if int64(got) == n {
-			return buf, nil
-		}
-		more := make([]byte, min(n, 2*int64(got)))
-		copy(more, buf)
-		buf = more
-	}
 }
 
 // readHeader takes what a batch's header says and compares it with what was asked for.
@@ -225,27 +172,27 @@ func datasetOf(u *url.URL) string {
 const maxJSON = 512 << 20
 
 // getJSON is one attempt. It reads no more than limit bytes.
-func (c *Client) getJSON(ctx context.Context, gw *url.URL, path string, q url.Values, limit int64, v any) error {
-	return c.sendJSON(ctx, gw, http.MethodGet, path, q, nil, limit, v)
+func (c *Client) getJSON(ctx context.Context, gw *gateway, path string, q url.Values, limit int64, v any) error {
+	return c.sendJSON(ctx, gw, request{method: http.MethodGet, path: path, query: q}, limit, v)
 }
 
-func (c *Client) sendJSON(ctx context.Context, gw *url.URL, method, path string, q url.Values, in []byte, limit int64, v any) error {
+func (c *Client) sendJSON(ctx context.Context, gw *gateway, r request, limit int64, v any) error {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.AttemptTimeout)
 	defer cancel()
-	resp, err := c.send(ctx, gw, method, path, q, in)
+	resp, err := c.send(ctx, gw, r)
 	if err != nil {
 		return err
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
 	if err != nil {
-		return fmt.Errorf("%s: %w: %w", gw.Redacted(), ErrShort, err)
+		return fmt.Errorf("%s: %w: %w", gw.name(), ErrShort, err)
 	}
 	if int64(len(body)) > limit {
-		return fmt.Errorf("%s: more than %d bytes of JSON: %w", gw.Redacted(), limit, ErrProtocol)
+		return fmt.Errorf("%s: more than %d bytes of JSON: %w", gw.name(), limit, ErrProtocol)
 	}
 	if err := json.Unmarshal(body, v); err != nil {
-		return fmt.Errorf("%s: %w: %w", gw.Redacted(), ErrProtocol, err)
+		return fmt.Errorf("%s: %w: %w", gw.name(), ErrProtocol, err)
 	}
 	return nil
 }
@@ -254,7 +201,7 @@ func (c *Client) sendJSON(ctx context.Context, gw *url.URL, method, path string,
 func (c *Client) JSON(ctx context.Context, path string, q url.Values, v any) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.Deadline, errDeadline)
 	defer cancel()
-	_, err := retry(ctx, c, func(ctx context.Context, gw *url.URL) (struct{}, error) {
+	_, err := retry(ctx, c, reader{}, func(ctx context.Context, gw *gateway) (struct{}, error) {
 		return struct{}{}, c.getJSON(ctx, gw, path, q, maxJSON, v)
 	})
 	if err != nil {
@@ -275,8 +222,8 @@ func (c *Client) Post(ctx context.Context, path string, q url.Values, in, out an
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.Deadline, errDeadline)
 	defer cancel()
-	_, err := retry(ctx, c, func(ctx context.Context, gw *url.URL) (struct{}, error) {
-		return struct{}{}, c.sendJSON(ctx, gw, http.MethodPost, path, q, body, maxJSON, out)
+	_, err := retry(ctx, c, reader{}, func(ctx context.Context, gw *gateway) (struct{}, error) {
+		return struct{}{}, c.sendJSON(ctx, gw, request{method: http.MethodPost, path: path, query: q, body: body}, maxJSON, out)
 	})
 	if err != nil {
 		return fmt.Errorf("send %s: %w", path, err)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"net/url"
 	"time"
 )
 
@@ -20,47 +19,49 @@ const maxRetryAfter = 30 * time.Second
 
 // retry asks one gateway after another until one answers. It tries at once while there is a
 // gateway that has not been asked in this round, and waits between rounds.
-func retry[T any](ctx context.Context, c *Client, try func(context.Context, *url.URL) (T, error)) (T, error) {
+func retry[T any](ctx context.Context, c *Client, who reader, try func(context.Context, *gateway) (T, error)) (T, error) {
 	var zero T
-	n := int64(len(c.gateways))
-	start := c.preferred.Load() % n
-	t := tally{gateways: n}
-	for attempt := int64(0); ; attempt++ {
-		at := (start + attempt) % n
-		v, err := try(ctx, c.gateways[at])
-		if err == nil {
-			c.preferred.Store(at)
-			return v, nil
+	var t tally
+	for round := int64(0); ; round++ {
+		all, err := c.fleet.order(ctx, who)
+		t.begin(len(all))
+		for _, g := range all {
+			var v T
+			if v, err = try(ctx, g); err == nil {
+				c.fleet.answered(g)
+				return v, nil
+			}
+			c.fleet.failed(ctx, g, err)
+			if ctx.Err() != nil {
+				break
+			}
+			if t.note(err) {
+				return zero, err
+			}
 		}
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || !sleep(ctx, max(t.pause, backoff(round))) {
 			return zero, giveUp(ctx, err, t.absence)
 		}
-		if t.note(err) {
-			return zero, err
-		}
-		if attempt%n != n-1 {
-			continue
-		}
-		if !sleep(ctx, max(t.pause, backoff(attempt/n))) {
-			return zero, giveUp(ctx, err, t.absence)
-		}
-		t.asked, t.absent = 0, 0
+		c.fleet.allFailed()
 	}
 }
 
 // tally is what the gateways have answered.
 type tally struct {
-	gateways int64
-	wrong    int64
-	internal int64
+	wrong    int
+	internal int
 
 	// Of the present round:
-	asked  int64
-	absent int64         // gateways that do not know what was asked for
-	pause  time.Duration // the shortest wait that any gateway asked for
+	gateways int
+	asked    int
+	absent   int           // gateways that do not know what was asked for
+	pause    time.Duration // the shortest wait that any gateway asked for
 
 	absence error // the last answer of a gateway that did not know
 }
+
+// begin begins a round of so many gateways.
+func (t *tally) begin(gateways int) { t.gateways, t.asked, t.absent, t.pause = gateways, 0, 0, 0 }
 
 // note takes the answer of a gateway and says whether it is final. That one gateway does
 // not know a dataset or a generation is not: in the middle of an update, or with a list

@@ -1,0 +1,204 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// Names are looked up again after a while, and when every gateway has failed.
+const (
+	lookupEvery = 30 * time.Second
+	lookupTime  = 5 * time.Second
+)
+
+// source is what Config.Gateways says about one or more gateways.
+type source struct {
+	base   *url.URL
+	lookup bool // the host is a name, and each of its addresses is a gateway
+	must   bool // without an address there is no gateway; else the name is left to who dials
+}
+
+// parseSource reads a base URL, or dns:NAME:PORT.
+func parseSource(s string, lookup bool) (source, error) {
+	rest, named := strings.CutPrefix(s, "dns:")
+	if named {
+		host, port, err := net.SplitHostPort(rest)
+		if err != nil || host == "" || port == "" || strings.Contains(rest, "/") {
+			return source{}, fmt.Errorf("gateway %q: want dns:NAME:PORT", s)
+		}
+		s = rest
+	}
+	u, err := parseGateway(s)
+	if err != nil {
+		return source{}, err
+	}
+	_, err = netip.ParseAddr(u.Hostname())
+	// A certificate is made out to the name: behind https the name stays.
+	isName := err != nil && u.Scheme == "http" && u.Hostname() != "localhost"
+	return source{base: u, lookup: named || lookup && isName, must: named}, nil
+}
+
+// refresh looks up the names, if it was long ago. It is an error only if no gateway is known.
+func (f *fleet) refresh(ctx context.Context) error {
+	due, never := f.unresolved()
+	if due && f.enter(ctx, never) {
+		defer f.leave()
+		if due, _ = f.unresolved(); due {
+			f.resolve(ctx)
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case len(f.gateways) > 0:
+		return nil
+	case f.fault != nil:
+		return f.fault
+	}
+	return fmt.Errorf("look up gateways: %w", context.Cause(ctx))
+}
+
+// unresolved says whether names should be looked up now, and whether they never were.
+func (f *fleet) unresolved() (due, never bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	never = len(f.gateways) == 0
+	return never || f.resolved.IsZero() || f.named() && time.Since(f.resolved) >= lookupEvery, never
+}
+
+func (f *fleet) named() bool {
+	for _, s := range f.sources {
+		if s.lookup {
+			return true
+		}
+	}
+	return false
+}
+
+// allFailed has names looked up again before the next round.
+func (f *fleet) allFailed() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.named() {
+		f.resolved = time.Time{}
+	}
+}
+
+// resolve makes the list of gateways anew. Those that were known keep what was seen of them.
+func (f *fleet) resolve(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, lookupTime)
+	defer cancel()
+	found := make([][]*gateway, len(f.sources))
+	var faults []error
+	for i, s := range f.sources {
+		var err error
+		if found[i], err = f.find(ctx, s); err != nil {
+			faults = append(faults, err)
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	known := map[string]*gateway{}
+	for _, g := range f.gateways {
+		known[g.key()] = g
+	}
+	var all, fresh []*gateway
+	listed := map[string]bool{}
+	for i, s := range f.sources {
+		if found[i] == nil { // the name has no answer
+			found[i] = f.before(s)
+		}
+		for _, g := range found[i] {
+			if listed[g.key()] {
+				continue
+			}
+			listed[g.key()] = true
+			switch old := known[g.key()]; {
+			case old != nil:
+				all = append(all, old)
+			case s.lookup:
+				fresh = append(fresh, g)
+			default:
+				all = append(all, g)
+			}
+		}
+	}
+	// Clients that look up one name at once are not all to begin with the same address.
+	rand.Shuffle(len(fresh), func(i, j int) { fresh[i], fresh[j] = fresh[j], fresh[i] })
+	f.gateways, f.fault, f.resolved = append(all, fresh...), errors.Join(faults...), time.Now()
+	if len(fresh) > 0 {
+		f.measured = time.Time{}
+	}
+	if !listed[f.firstKey()] {
+		f.first = nil
+	}
+}
+
+// before returns what the name of a source gave before; if that is nothing, who dials will say what is wrong. The caller
+// holds mu.
+func (f *fleet) before(s source) []*gateway {
+	var all []*gateway
+	for _, g := range f.gateways {
+		if g.host == s.base.Host {
+			all = append(all, g)
+		}
+	}
+	if all == nil && !s.must {
+		return []*gateway{{base: s.base}}
+	}
+	return all
+}
+
+// key tells gateways apart.
+func (g *gateway) key() string { return g.base.String() }
+
+func (f *fleet) firstKey() string {
+	if f.first == nil {
+		return ""
+	}
+	return f.first.key()
+}
+
+// find returns the gateways of one source; none with an error if its name has no answer.
+func (f *fleet) find(ctx context.Context, s source) ([]*gateway, error) {
+	asIs := []*gateway{{base: s.base}}
+	if !s.lookup {
+		return asIs, nil
+	}
+	found, err := f.lookup(ctx, s.base.Hostname())
+	if err != nil {
+		return nil, fmt.Errorf("look up gateways %s: %w", s.base.Hostname(), err)
+	}
+	var all []*gateway
+	local := true // all ways lead to this machine
+	for _, text := range found {
+		a, err := netip.ParseAddr(text)
+		if err != nil || a.Zone() != "" {
+			continue
+		}
+		local = local && a.IsLoopback()
+		u := *s.base
+		u.Host = a.String()
+		if a.Is6() {
+			u.Host = "[" + u.Host + "]"
+		}
+		if port := s.base.Port(); port != "" {
+			u.Host = net.JoinHostPort(a.String(), port)
+		}
+		all = append(all, &gateway{base: &u, host: s.base.Host})
+	}
+	switch {
+	case len(all) == 0 && s.must:
+		return nil, fmt.Errorf("look up gateways %s: no address that can be dialled in %q", s.base.Hostname(), found)
+	case (len(all) < 2 || local) && !s.must:
+		return asIs, nil
+	}
+	return all, nil
+}

@@ -1,0 +1,151 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// transfer is one batch on its way, over as many attempts as it takes. What came of a body that broke is kept: the ETag
+// says that the rest of it, from whichever gateway, belongs to the same bytes.
+type transfer struct {
+	client *Client
+	opt    Options
+	number uint64
+
+	batch *Batch // of the answer that data is the beginning of; nil: none
+	etag  string
+	size  int64
+	data  []byte
+}
+
+// attempt asks one gateway for the batch, or for what is missing of it.
+func (t *transfer) attempt(ctx context.Context, gw *gateway) (*Batch, error) {
+	ctx, cancel := context.WithTimeout(ctx, t.client.cfg.AttemptTimeout)
+	defer cancel()
+	resp, err := t.client.send(ctx, gw, request{method: http.MethodGet, path: t.path(), query: t.opt.query(t.opt.Generation), header: t.rest()})
+	if err != nil {
+		if e := (*Error)(nil); errors.As(err, &e) && e.Status == http.StatusRequestedRangeNotSatisfiable {
+			t.drop() // a body of another length
+			return nil, fmt.Errorf("%w: %s", ErrProtocol, e)
+		}
+		return nil, contradiction(err, t.opt, t.number)
+	}
+	defer resp.Body.Close()
+	if err := t.begin(resp); err != nil {
+		return nil, fmt.Errorf("%s: %w", gw.name(), err)
+	}
+	if t.size > t.client.cfg.MaxBatchBytes {
+		size := t.size
+		t.drop()
+		return nil, &Error{
+			Gateway: gw.name(), Status: http.StatusOK, Code: CodeBatchTooLarge,
+			Detail: fmt.Sprintf("a batch of %d bytes, more than the client's limit of %d", size, t.client.cfg.MaxBatchBytes),
+		}
+	}
+	if err := t.read(resp.Body); err != nil {
+		return nil, fmt.Errorf("%s: %w", gw.name(), err)
+	}
+	b := t.batch
+	b.data = t.data
+	if got := crc32.Checksum(b.data, castagnoli()); got != b.CRC {
+		t.drop()
+		return nil, fmt.Errorf("%s: %w: got %08x, want %08x", gw.name(), ErrCRC, got, b.CRC)
+	}
+	return b, nil
+}
+
+func (t *transfer) path() string {
+	if name := t.client.cfg.Dataset; name != "" {
+		return fmt.Sprintf("/v1/datasets/%s/epochs/%d/batches/%d", url.PathEscape(name), t.opt.Epoch, t.number)
+	}
+	return fmt.Sprintf("/epoch/%d/batch/%d", t.opt.Epoch, t.number)
+}
+
+// rest asks for what is missing, if the bytes are still the same; else for all.
+func (t *transfer) rest() map[string]string {
+	if len(t.data) == 0 {
+		return nil
+	}
+	return map[string]string{"Range": fmt.Sprintf("bytes=%d-", len(t.data)), "If-Range": t.etag}
+}
+
+func (t *transfer) drop() { t.batch, t.etag, t.size, t.data = nil, "", 0, nil }
+
+// begin reads the header of an answer: of a whole body, which replaces what is there, or of the rest of it.
+func (t *transfer) begin(resp *http.Response) error {
+	b, err := readHeader(resp.Header, t.opt, t.number)
+	if name := t.client.cfg.Dataset; err == nil && name != "" && b.Dataset != "" && b.Dataset != name {
+		err = fmt.Errorf("got dataset %q, want %q: %w", b.Dataset, name, ErrProtocol)
+	}
+	if err == nil && resp.ContentLength < 0 {
+		err = fmt.Errorf("no Content-Length: %w", ErrProtocol)
+	}
+	if err == nil && resp.StatusCode == http.StatusPartialContent {
+		err = t.goOn(resp, b)
+	}
+	if err != nil {
+		t.drop()
+		return err
+	}
+	if resp.StatusCode == http.StatusPartialContent {
+		return nil
+	}
+	t.batch, t.etag, t.size, t.data = b, "", resp.ContentLength, nil
+	if tag := resp.Header.Get("ETag"); strings.HasPrefix(tag, `"`) {
+		t.etag = tag // a strong one: it stands for these bytes
+	}
+	return nil
+}
+
+// goOn says what is wrong with an answer that is to be the rest of the body.
+func (t *transfer) goOn(resp *http.Response, b *Batch) error {
+	have := int64(len(t.data))
+	want := fmt.Sprintf("bytes %d-%d/%d", have, t.size-1, t.size)
+	if got := resp.Header.Get("Content-Range"); have == 0 || got != want || resp.ContentLength != t.size-have {
+		return fmt.Errorf("got the part %q with %d bytes, want %q: %w", got, resp.ContentLength, want, ErrProtocol)
+	}
+	if got := resp.Header.Get("ETag"); got != t.etag {
+		return fmt.Errorf("got the rest of %s, want that of %s: %w", got, t.etag, ErrProtocol)
+	}
+	if b.CRC != t.batch.CRC || b.Generation != t.batch.Generation || b.count != t.batch.count || b.Batches != t.batch.Batches {
+		return fmt.Errorf("got the rest of another batch under the ETag %s: %w", t.etag, ErrProtocol)
+	}
+	return nil
+}
+
+// eagerBytes is what a gateway's Content-Length is trusted with before a byte has come.
+const eagerBytes = 32 << 20
+
+// read reads the body, or the rest of it. Beyond eagerBytes it takes memory only as bytes arrive, twice what has come at
+// most: who announces a vast body must send it. What came before a fault stays, if an ETag vouches for the rest.
+func (t *transfer) read(r io.Reader) error {
+	got, n := len(t.data), t.size
+	buf := t.data[:got:cap(t.data)]
+	if int64(cap(buf)) < min(n, eagerBytes) {
+		buf = append(make([]byte, 0, min(n, eagerBytes)), buf...)
+	}
+	for {
+		buf = buf[:min(int64(cap(buf)), n)]
+		m, err := io.ReadFull(r, buf[got:])
+		got += m
+		if err != nil {
+			if t.data = buf[:got]; t.etag == "" {
+				t.drop()
+			}
+			return fmt.Errorf("%w after %d of %d bytes: %w", ErrShort, got, n, err)
+		}
+		if int64(got) == n {
+			t.data = buf
+			return nil
+		}
+		more := make([]byte, got, min(n, 2*int64(got)))
+		copy(more, buf)
+		buf = more
+	}
+}
