@@ -55,7 +55,10 @@ func Run(t testing.TB, store *Store, args ...string) Result {
 	cmd.Env = append(baseEnv(t), store.Env...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	err := cmd.Run()
+	err := store.at.Do(cmd.Start)
+	if err == nil {
+		err = cmd.Wait()
+	}
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
 		t.Fatalf("millrace %s: %v", strings.Join(args, " "), err)
@@ -78,6 +81,8 @@ type Gateway struct {
 	*Process
 	URL   string // http://host:port
 	Admin string // where the metrics are
+
+	at *Node // where it runs, and is asked from; nil: this machine
 }
 
 // Serve starts a gateway for one dataset of store, served under the dataset's own name.
@@ -113,11 +118,16 @@ type Response struct {
 // Get asks for path of the gateway. header holds pairs of name and value.
 func (g *Gateway) Get(t testing.TB, path string, header ...string) Response {
 	t.Helper()
-	r, err := Do(t.Context(), http.MethodGet, g.URL+path, header...)
+	r, err := g.Try(t.Context(), path, header...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return r
+}
+
+// Try asks for path of a gateway that may not answer.
+func (g *Gateway) Try(ctx context.Context, path string, header ...string) (Response, error) {
+	return send(ctx, g.at.client(), http.MethodGet, g.URL+path, nil, header...)
 }
 
 // MustGet asks for path, wants a 200, and returns the answer.
@@ -133,7 +143,7 @@ func (g *Gateway) MustGet(t testing.TB, path string, header ...string) Response 
 // Post sends a body to path of the gateway.
 func (g *Gateway) Post(t testing.TB, path string, body []byte) Response {
 	t.Helper()
-	r, err := send(t.Context(), http.MethodPost, g.URL+path, body)
+	r, err := send(t.Context(), g.at.client(), http.MethodPost, g.URL+path, body)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,10 +152,10 @@ func (g *Gateway) Post(t testing.TB, path string, body []byte) Response {
 
 // Do sends one request without a body and reads the answer to its end.
 func Do(ctx context.Context, method, url string, header ...string) (Response, error) {
-	return send(ctx, method, url, nil, header...)
+	return send(ctx, http.DefaultClient, method, url, nil, header...)
 }
 
-func send(ctx context.Context, method, url string, body []byte, header ...string) (Response, error) {
+func send(ctx context.Context, asker *http.Client, method, url string, body []byte, header ...string) (Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
 	if err != nil {
 		return Response{}, err
@@ -153,7 +163,7 @@ func send(ctx context.Context, method, url string, body []byte, header ...string
 	for i := 0; i+1 < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := asker.Do(req)
 	if err != nil {
 		return Response{}, err
 	}
@@ -169,7 +179,7 @@ func send(ctx context.Context, method, url string, body []byte, header ...string
 // holds text.
 func (g *Gateway) Metric(t testing.TB, pattern, text string) float64 {
 	t.Helper()
-	r, err := Do(t.Context(), http.MethodGet, g.Admin+"/metrics")
+	r, err := send(t.Context(), g.at.client(), http.MethodGet, g.Admin+"/metrics", nil)
 	if err != nil || r.Status != http.StatusOK {
 		t.Fatalf("read metrics: status %d, %v", r.Status, err)
 	}

@@ -62,6 +62,12 @@ func (t *tail) String() string {
 // Start starts path with args. env is the whole environment of the child.
 func Start(t testing.TB, name, path string, env []string, args ...string) *Process {
 	t.Helper()
+	return StartAt(t, nil, name, path, env, args...)
+}
+
+// StartAt starts a process as Start does, on a node of an island. A nil node is this machine.
+func StartAt(t testing.TB, at *Node, name, path string, env []string, args ...string) *Process {
+	t.Helper()
 	p := &Process{Name: name, log: &tail{}, done: make(chan struct{})}
 	p.cmd = exec.Command(path, args...)
 	p.cmd.Env = env
@@ -70,7 +76,7 @@ func Start(t testing.TB, name, path string, env []string, args ...string) *Proce
 	p.cmd.SysProcAttr = childAttributes()
 	// A grandchild that holds our pipes must not keep Wait from returning.
 	p.cmd.WaitDelay = 5 * time.Second
-	if err := p.cmd.Start(); err != nil {
+	if err := at.Do(p.cmd.Start); err != nil {
 		t.Fatalf("start %s: %v", name, err)
 	}
 	go func() {
@@ -86,7 +92,7 @@ func Start(t testing.TB, name, path string, env []string, args ...string) *Proce
 	return p
 }
 
-// Kill ends the process at once, with SIGKILL, and waits for it.
+// Kill ends the process at once, with SIGKILL, and waits for it. One that was stopped ends too.
 func (p *Process) Kill() {
 	_ = p.cmd.Process.Kill()
 	<-p.done
@@ -103,6 +109,15 @@ func (p *Process) Stop() error {
 		return fmt.Errorf("stop %s: still running 30 s after SIGTERM", p.Name)
 	}
 }
+
+// Terminate sends SIGTERM and returns at once; Stop waits.
+func (p *Process) Terminate() { _ = p.cmd.Process.Signal(syscall.SIGTERM) }
+
+// Freeze stops the process in its tracks, with SIGSTOP: it answers nothing and its kernel goes on accepting connections.
+func (p *Process) Freeze() { _ = p.cmd.Process.Signal(syscall.SIGSTOP) }
+
+// Thaw lets a frozen process go on.
+func (p *Process) Thaw() { _ = p.cmd.Process.Signal(syscall.SIGCONT) }
 
 // Pid returns the process id.
 func (p *Process) Pid() int { return p.cmd.Process.Pid }
@@ -168,9 +183,11 @@ func Installed(t testing.TB, name string) string {
 }
 
 // Answers returns a probe for Ready: url must answer 200.
-func Answers(url string) func(context.Context) error {
+func Answers(url string) func(context.Context) error { return (*Node)(nil).answers(url) }
+
+func (n *Node) answers(url string) func(context.Context) error {
 	return func(ctx context.Context) error {
-		r, err := Do(ctx, http.MethodGet, url)
+		r, err := send(ctx, n.client(), http.MethodGet, url, nil)
 		if err != nil {
 			return err
 		}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/s3backend"
@@ -25,6 +26,7 @@ type Store struct {
 	Path string   // directory in which the store keeps the objects as plain files; empty for MinIO
 
 	server *Process
+	at     *Node // where it runs, and commands on it; nil: this machine
 }
 
 // Kinds returns the names of all stores, for table tests over Open.
@@ -53,15 +55,30 @@ func (s *Store) Dataset(name string) string { return s.Root + "/" + name }
 // bucket to it, so no client is needed to create one.
 func openMinIO(t testing.TB) *Store {
 	t.Helper()
+	return startMinIO(t, nil, FreeAddress(t))
+}
+
+// MinIOBehindCount starts MinIO on a node with the account of its reads before it, at port 9000 of the node's address.
+// Commands that are run on the store go past the account.
+func MinIOBehindCount(t testing.TB, at *Node, delay time.Duration) (*Store, *Reads) {
+	t.Helper()
+	const own = "127.0.0.1:9001"
+	store := startMinIO(t, at, own)
+	return store, CountReads(t, at, store, at.IP+":9000", own, delay)
+}
+
+func startMinIO(t testing.TB, at *Node, address string) *Store {
+	t.Helper()
 	data := t.TempDir()
 	makeBucket(t, data)
 	key, secret := credentials()
-	address := FreeAddress(t)
-	server := Start(t, "minio", Installed(t, "minio"),
+	server := StartAt(t, at, "minio", Installed(t, "minio"),
 		append(baseEnv(t), "MINIO_ROOT_USER="+key, "MINIO_ROOT_PASSWORD="+secret, "MINIO_BROWSER=off"),
 		"server", "--quiet", "--address", address, data)
-	server.Ready(t, Answers("http://"+address+"/minio/health/cluster"))
-	return s3Store("minio", address, key, secret, "", server)
+	server.Ready(t, at.answers("http://"+address+"/minio/health/cluster"))
+	store := s3Store("minio", address, key, secret, "", server)
+	store.at = at
+	return store
 }
 
 // openVersity starts versitygw over a fresh directory, in which objects are plain files.

@@ -1,0 +1,147 @@
+package harness
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// FleetConfig says which gateways are one cluster.
+type FleetConfig struct {
+	Store   *Store
+	Env     []string // how gateways reach the store; nil: as its own says
+	Dataset string
+	Size    int
+	Nodes   []*Node    // one for each gateway; nil: all on this machine
+	TLS     *Authority // nil: peers speak plainly
+	Join    string     // static or gossip
+	KeyFile string     // for gossip
+	Args    []string   // of every gateway, behind its own
+	Numbers bool       // give each gateway its ordinal
+}
+
+// Fleet is a number of gateways that form one cluster, up or down.
+type Fleet struct {
+	Members []*Member
+	cfg     FleetConfig
+}
+
+// Member is one place in a fleet. Its addresses and files stay the same over restarts.
+type Member struct {
+	*Gateway // of the latest start
+
+	Name string
+	At   *Node
+	Data string // address of the data port
+	Peer string // of the peer port
+
+	admin, gossip string
+	args          []string
+}
+
+// ClusterName is the name that every fleet's gateways are given.
+const ClusterName = "job-a"
+
+// NewFleet lays a fleet out and starts nothing.
+func NewFleet(t testing.TB, cfg FleetConfig) *Fleet {
+	t.Helper()
+	f := &Fleet{cfg: cfg}
+	for i := range cfg.Size {
+		m := &Member{Name: fmt.Sprintf("gw-%d", i)}
+		if cfg.Nodes == nil {
+			free := FreeAddresses(t, 4)
+			m.Data, m.admin, m.Peer, m.gossip = free[0], free[1], free[2], free[3]
+		} else {
+			m.At = cfg.Nodes[i]
+			m.Data, m.admin, m.Peer, m.gossip = m.At.IP+":8080", m.At.IP+":8081", m.At.IP+":7946", m.At.IP+":7947"
+		}
+		f.Members = append(f.Members, m)
+	}
+	for i, m := range f.Members {
+		m.args = f.flags(t, i)
+	}
+	return f
+}
+
+func (f *Fleet) flags(t testing.TB, i int) []string {
+	t.Helper()
+	m := f.Members[i]
+	args := []string{
+		"serve", "--dataset", f.cfg.Dataset + "=" + f.cfg.Store.Dataset(f.cfg.Dataset), "--listen", m.Data, "--admin-listen", m.admin,
+		"--cluster", ClusterName, "--member", m.Name, "--peer-listen", m.Peer,
+	}
+	var peers, gossips, names []string
+	for _, o := range f.Members {
+		peers, gossips, names = append(peers, o.Peer), append(gossips, o.gossip), append(names, o.Name)
+	}
+	if f.cfg.Join == "gossip" {
+		args = append(args, "--join", "gossip:"+gossips[0], "--gossip-listen", m.gossip, "--gossip-key-file", f.cfg.KeyFile)
+	} else {
+		args = append(args, "--join", "static:"+strings.Join(peers, ","))
+	}
+	if m.At != nil {
+		args = append(args, "--insecure-no-auth")
+	}
+	if f.cfg.TLS == nil {
+		args = append(args, "--peer-insecure")
+	} else {
+		host, _, err := net.SplitHostPort(m.Peer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cert, key := f.cfg.TLS.Certify(t, m.Name, host)
+		args = append(args, "--peer-cert", cert, "--peer-key", key, "--peer-ca", f.cfg.TLS.File, "--peer-allow", strings.Join(names, ","))
+	}
+	if f.cfg.Numbers {
+		args = append(args, "--ordinal", fmt.Sprintf("%d/%d", i, len(f.Members)))
+	}
+	return append(args, f.cfg.Args...)
+}
+
+// Begin starts a member, with more flags if given, and does not wait until it is ready.
+func (f *Fleet) Begin(t testing.TB, i int, args ...string) {
+	t.Helper()
+	m := f.Members[i]
+	env := f.cfg.Env
+	if env == nil {
+		env = f.cfg.Store.Env
+	}
+	m.Gateway = &Gateway{
+		Process: StartAt(t, m.At, m.Name, Binary(t), append(baseEnv(t), env...), append(slices.Clone(m.args), args...)...),
+		URL:     "http://" + m.Data, Admin: "http://" + m.admin, at: m.At,
+	}
+}
+
+// Start starts a member and waits until it is ready.
+func (f *Fleet) Start(t testing.TB, i int, args ...string) {
+	t.Helper()
+	f.Begin(t, i, args...)
+	f.Members[i].Ready(t, f.Members[i].At.answers(f.Members[i].URL+"/readyz"))
+}
+
+// StartAll starts some members side by side, all of them if none is named, and waits until they are ready.
+func (f *Fleet) StartAll(t testing.TB, which ...int) {
+	t.Helper()
+	if len(which) == 0 {
+		for i := range f.Members {
+			which = append(which, i)
+		}
+	}
+	for _, i := range which {
+		f.Begin(t, i)
+	}
+	for _, i := range which {
+		f.Members[i].Ready(t, f.Members[i].At.answers(f.Members[i].URL+"/readyz"))
+	}
+}
+
+// URLs returns the addresses of the data ports, beginning with one member's.
+func (f *Fleet) URLs(first int) []string {
+	urls := make([]string, 0, len(f.Members))
+	for i := range f.Members {
+		urls = append(urls, "http://"+f.Members[(first+i)%len(f.Members)].Data)
+	}
+	return urls
+}

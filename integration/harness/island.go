@@ -1,0 +1,77 @@
+package harness
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"os"
+	"testing"
+)
+
+// Island is a network of its own on this machine: nodes with an address each, joined by one switch. Nothing outside can
+// reach it, and it reaches nothing outside, so that any number of them may have the same addresses. It has no name in the
+// system: it lives in network namespaces that only this process holds open, and is gone when the process is, however it
+// ended.
+type Island struct {
+	hub   *Node
+	nodes []*Node
+}
+
+// Node is one machine of an island. A nil *Node stands for this machine.
+type Node struct {
+	Name string
+	IP   string
+
+	island *Island
+	port   string   // its place in the switch
+	mac    string   // of its link
+	space  *os.File // its network namespace
+	http   *http.Client
+}
+
+// Do runs do in the node's network: sockets that it opens and processes that it starts stay there.
+func (n *Node) Do(do func() error) error {
+	if n == nil {
+		return do()
+	}
+	return inside(n.space, do)
+}
+
+// Dial opens a connection from the node to an address: IP and port, no name.
+func (n *Node) Dial(ctx context.Context, network, address string) (conn net.Conn, err error) {
+	err = n.Do(func() error {
+		conn, err = new(net.Dialer).DialContext(ctx, network, address)
+		return err
+	})
+	return conn, err
+}
+
+// Listen opens a listener on the node.
+func (n *Node) Listen(t testing.TB, address string) (l net.Listener) {
+	t.Helper()
+	err := n.Do(func() (err error) {
+		l, err = new(net.ListenConfig).Listen(t.Context(), "tcp", address)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// client returns one that asks from the node.
+func (n *Node) client() *http.Client {
+	if n == nil {
+		return http.DefaultClient
+	}
+	return n.http
+}
+
+// Transport returns a transport of its own that dials from the node.
+func (n *Node) Transport() *http.Transport {
+	tr := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 64}
+	if n != nil {
+		tr.DialContext = n.Dial
+	}
+	return tr
+}

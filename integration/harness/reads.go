@@ -1,0 +1,149 @@
+package harness
+
+import (
+	"cmp"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Reads is an account of what a store was asked for: it stands before an S3 server and passes everything on. What is
+// counted is what was asked, whether or not the asker took it.
+type Reads struct {
+	Env []string // what a child process needs to reach the store through it
+
+	delay time.Duration
+
+	mu   sync.Mutex // guards what follows
+	all  []Read
+	down bool
+}
+
+// Read is one request for a part of a shard.
+type Read struct {
+	Who         string // address of the asker, without port
+	Shard       string
+	First, Last int64 // bytes, the last included
+}
+
+// Bytes returns how many bytes were asked for.
+func (r Read) Bytes() int64 { return r.Last - r.First + 1 }
+
+// CountReads puts an account before a store that listens at backend. at is the node it runs on, and delay what each read
+// of a shard takes before its first byte.
+func CountReads(t testing.TB, at *Node, store *Store, listen, backend string, delay time.Duration) *Reads {
+	t.Helper()
+	r := &Reads{delay: delay, Env: append([]string{"AWS_ENDPOINT_URL_S3=http://" + listen}, store.Env[1:]...)}
+	target := &url.URL{Scheme: "http", Host: backend}
+	transport := at.Transport()
+	forward := &httputil.ReverseProxy{
+		Transport: transport,
+		Rewrite: func(p *httputil.ProxyRequest) {
+			p.SetURL(target)
+			p.Out.Host = p.In.Host // which the signature covers
+		},
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { panic(http.ErrAbortHandler) },
+	}
+	server := &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if !r.take(q) {
+			panic(http.ErrAbortHandler)
+		}
+		forward.ServeHTTP(w, q)
+	})}
+	l := at.Listen(t, listen)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = server.Serve(l)
+	}()
+	t.Cleanup(func() {
+		server.Close()
+		<-done
+		transport.CloseIdleConnections()
+	})
+	return r
+}
+
+// take notes a request, and reports whether it may go on.
+func (r *Reads) take(q *http.Request) bool {
+	r.mu.Lock()
+	down := r.down
+	r.mu.Unlock()
+	if down {
+		return false
+	}
+	if q.Method != http.MethodGet || !strings.HasSuffix(q.URL.Path, ".tar") {
+		return true
+	}
+	read := Read{Shard: q.URL.Path}
+	if _, err := fmt.Sscanf(q.Header.Get("Range"), "bytes=%d-%d", &read.First, &read.Last); err != nil {
+		return true // a whole object: whoever packs and indexes
+	}
+	read.Who, _, _ = net.SplitHostPort(q.RemoteAddr)
+	r.mu.Lock()
+	r.all = append(r.all, read)
+	r.mu.Unlock()
+	if r.delay == 0 {
+		return true
+	}
+	late := time.NewTimer(r.delay)
+	defer late.Stop()
+	select {
+	case <-late.C:
+	case <-q.Context().Done():
+	}
+	return true
+}
+
+// Down makes the store refuse everything, or ends that.
+func (r *Reads) Down(yes bool) {
+	r.mu.Lock()
+	r.down = yes
+	r.mu.Unlock()
+}
+
+// Forget opens a new account.
+func (r *Reads) Forget() {
+	r.mu.Lock()
+	r.all = nil
+	r.mu.Unlock()
+}
+
+// All returns the reads since Forget, in the order in which they came.
+func (r *Reads) All() []Read {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.all)
+}
+
+// Bytes sums up the reads since Forget.
+func (r *Reads) Bytes() (n int64) {
+	for _, read := range r.All() {
+		n += read.Bytes()
+	}
+	return n
+}
+
+// Again returns how many bytes of the reads since Forget had been read before.
+func (r *Reads) Again() (n int64) {
+	all := r.All()
+	slices.SortFunc(all, func(a, b Read) int {
+		return cmp.Or(strings.Compare(a.Shard, b.Shard), cmp.Compare(a.First, b.First))
+	})
+	shard, seen := "", int64(0) // bytes of shard below seen were met
+	for _, read := range all {
+		if read.Shard != shard {
+			shard, seen = read.Shard, 0
+		}
+		n += max(0, min(seen, read.Last+1)-read.First)
+		seen = max(seen, read.Last+1)
+	}
+	return n
+}
