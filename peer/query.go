@@ -37,9 +37,9 @@ type Chunk struct {
 type Query struct {
 	Dataset    string
 	Generation string
-	Chunks     []Wanted
-	Cached     bool    // only what is in memory or on disk: nothing is loaded for it. One chunk at a time.
-	Reader     *Reader // for whom; nil: for nobody whose plan is known
+	Chunks     []Wanted // each chunk once, in ascending order
+	Cached     bool     // only what is in memory or on disk: nothing is loaded for it. One chunk at a time.
+	Reader     *Reader  // for whom; nil: for nobody whose plan is known
 }
 
 // Wanted is what a query wants of one chunk. The digest says that both sides mean the same bytes.
@@ -50,7 +50,7 @@ type Wanted struct {
 }
 
 // Reader is a rank of a job and where it stands, so that whoever is asked can fetch ahead of it as if it had come
-// itself. It changes speed, never bytes.
+// itself. It changes speed, never bytes. The fields are those of a shuffle.Cursor, its plan by name.
 type Reader struct {
 	Params     shuffle.Params
 	Epoch      uint64
@@ -58,11 +58,15 @@ type Reader struct {
 	BatchSize  uint64
 	Rank       uint64
 	WorldSize  uint64
+	Split      string // shuffle.Cursor.Split
+	Dealt      bool   // shuffle.Cursor.Dealt
+	Tail       shuffle.Tail
 	Think      time.Duration // from the end of an answer to its next request, the mean of late; 0: not known
 }
 
 // Holder answers questions from its tiers or from the store, never from other gateways. The segments of the body are
-// the ranges in the order in which the query lists them. Errors: those above, those of datapath.Source.Read.
+// the ranges in the order in which the query lists them. Errors: those above are told to the asker, whose client returns
+// them again; any other one, such as those of datapath.Source.Read, is told without its words.
 type Holder interface {
 	Answer(ctx context.Context, q *Query) (*chunkindex.Body, error)
 }

@@ -1,0 +1,208 @@
+package peer
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+// ClientConfig of a Client. Cluster and ID are needed; of the rest a zero value means its default.
+type ClientConfig struct {
+	Cluster  string
+	ID, Boot string      // of the gateway that asks
+	TLS      *tls.Config // nil: plain HTTP
+
+	// Transport carries the requests in place of connections of the client's own, as in a simulation. It must heed the
+	// request's context, and may call a Server's ServeHTTP with a ResponseWriter of its own. The client learns that a
+	// peer lives from httptrace.ContextClientTrace(request.Context()).Got1xxResponse: a transport calls it for each
+	// informational status that the handler writes, when it would arrive, and so passes on what WriteHeader(102) says. A
+	// transport that never calls it simulates a peer that is silent until its answer begins. A handler that panics with
+	// http.ErrAbortHandler has broken its connection: RoundTrip, or the body's Read, returns an error.
+	Transport http.RoundTripper
+
+	Dial    time.Duration // to have a connection, 250 ms
+	Silence time.Duration // without a sign of life before the answer, or without a byte within it, 500 ms
+	Wait    time.Duration // for an answer to begin, however lively the peer is: 60 s, less with the context's deadline
+	Floor   int64         // bytes a second that an answer's body must reach once it has had 2 s: 1 MiB
+	PerPeer int           // reads of one peer at a time: 64. More wait for their turn.
+}
+
+const (
+	defaultDial    = 250 * time.Millisecond
+	defaultSilence = 500 * time.Millisecond
+	defaultWait    = time.Minute
+	defaultFloor   = 1 << 20
+	defaultPerPeer = 64
+	maxWait        = 2 * time.Minute // a server waits no longer, whatever it is told
+
+	// floorAfter is what every body may take, however small. Peers are near each other, but a link of 1 Gbit/s that 64
+	// answers share gives each of them 2 MB/s: a higher floor would throw away what has come, and load the link again.
+	floorAfter = 2 * time.Second
+
+	clientIdle     = 90 * time.Second // less than the server's, which so seldom closes what is about to be used
+	readBuffer     = 64 << 10         // small samples come many to a call to the kernel; larger ones pass it by
+	helloTotal     = 2 * time.Second
+	maxReplyHeader = 16 << 10
+)
+
+// Client asks other gateways. It is safe for concurrent use.
+type Client struct {
+	cfg       ClientConfig
+	scheme    string
+	transport http.RoundTripper
+	turns     *turns
+}
+
+// NewClient builds a client. It starts nothing.
+func NewClient(cfg ClientConfig) *Client {
+	for _, d := range []struct {
+		of    *time.Duration
+		value time.Duration
+	}{{&cfg.Dial, defaultDial}, {&cfg.Silence, defaultSilence}, {&cfg.Wait, defaultWait}} {
+		if *d.of <= 0 {
+			*d.of = d.value
+		}
+	}
+	cfg.Wait = min(cfg.Wait, maxWait)
+	if cfg.Floor <= 0 {
+		cfg.Floor = defaultFloor
+	}
+	if cfg.PerPeer <= 0 {
+		cfg.PerPeer = defaultPerPeer
+	}
+	c := &Client{cfg: cfg, scheme: "http", transport: cfg.Transport, turns: newTurns(cfg.PerPeer)}
+	if cfg.TLS != nil {
+		c.scheme = "https"
+	}
+	if c.transport == nil {
+		c.transport = newTransport(cfg)
+	}
+	return c
+}
+
+func newTransport(cfg ClientConfig) *http.Transport {
+	dialer := &net.Dialer{Timeout: cfg.Dial, KeepAlive: 15 * time.Second}
+	t := &http.Transport{
+		DialContext:            dialer.DialContext, // and no proxy: a peer is where it says that it is
+		TLSClientConfig:        cfg.TLS,
+		TLSHandshakeTimeout:    cfg.Silence,
+		DisableCompression:     true,
+		MaxIdleConnsPerHost:    cfg.PerPeer,
+		IdleConnTimeout:        clientIdle,
+		MaxResponseHeaderBytes: maxReplyHeader,
+		ReadBufferSize:         readBuffer,
+		Protocols:              new(http.Protocols),
+	}
+	t.Protocols.SetHTTP1(true)
+	return t
+}
+
+// Close closes the connections that nobody uses. Those in use end with their requests.
+func (c *Client) Close() {
+	if t, ok := c.transport.(interface{ CloseIdleConnections() }); ok {
+		t.CloseIdleConnections()
+	}
+}
+
+// Hello says h to the gateway at an address, host:port, and returns what that says of itself.
+func (c *Client) Hello(ctx context.Context, address string, h Hello) (Hello, error) {
+	var theirs Hello
+	if err := c.tell(ctx, address, helloPath, h, &theirs); err != nil {
+		return Hello{}, fmt.Errorf("say hello to %s: %w", address, err)
+	}
+	if theirs.ID == "" {
+		return Hello{}, fmt.Errorf("say hello to %s: a hello without an id: %w", address, ErrMalformed)
+	}
+	return theirs, nil
+}
+
+// Leave tells the gateway at an address what this one holds, because it goes. Of very many chunks the last are left out.
+func (c *Client) Leave(ctx context.Context, address string, l Leaving) error {
+	if err := c.tell(ctx, address, leavingPath, l.cut(maxHeldChunks), nil); err != nil {
+		return fmt.Errorf("take leave of %s: %w", address, err)
+	}
+	return nil
+}
+
+// tell posts one value as JSON, and reads the answer into reply unless that is nil.
+func (c *Client) tell(ctx context.Context, address, path string, value, reply any) error {
+	body, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	watched, w := watch(ctx, c.cfg.Dial+c.cfg.Silence, helloTotal)
+	defer w.finish()
+	req, err := c.request(watched, address, path, contentJSON, body)
+	if err != nil {
+		return err
+	}
+	resp, err := c.transport.RoundTrip(req)
+	if err != nil {
+		return w.fault(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusNoContent {
+		return c.refusal(w, resp)
+	}
+	if reply == nil {
+		return nil
+	}
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxHelloBytes+1))
+	if err != nil {
+		return w.fault(err)
+	}
+	if len(text) > maxHelloBytes {
+		return fmt.Errorf("more than %d bytes: %w", maxHelloBytes, ErrMalformed)
+	}
+	if err := json.Unmarshal(text, reply); err != nil {
+		return fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
+	return nil
+}
+
+// request builds what goes to a peer. It may be sent again on another connection where one has died unused: nothing
+// that is asked or told here does harm twice.
+func (c *Client) request(ctx context.Context, address, path, content string, body []byte) (*http.Request, error) {
+	if _, _, err := net.SplitHostPort(address); err != nil {
+		return nil, fmt.Errorf("a peer's address: %w", err)
+	}
+	req := (&http.Request{
+		Method: http.MethodPost, URL: &url.URL{Scheme: c.scheme, Host: address, Path: path}, Host: address,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{
+			"Content-Type":    {content},
+			HopHeader:         {Hop},
+			ClusterHeader:     {c.cfg.Cluster},
+			VersionHeader:     {strconv.Itoa(Version)},
+			MemberHeader:      {c.cfg.ID},
+			BootHeader:        {c.cfg.Boot},
+			"Idempotency-Key": {}, // for the transport, which sends none
+		},
+		ContentLength: int64(len(body)),
+		Body:          io.NopCloser(bytes.NewReader(body)),
+		GetBody:       func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil },
+	}).WithContext(ctx)
+	return req, nil
+}
+
+// refusal reads an answer that says no.
+func (c *Client) refusal(w *lifeWatch, resp *http.Response) error {
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxProblemBytes))
+	if err != nil {
+		return w.fault(err)
+	}
+	var said struct{ Code, Detail string }
+	if err := json.Unmarshal(text, &said); err == nil && said.Code != "" && resp.StatusCode >= http.StatusBadRequest {
+		return &Refused{Status: resp.StatusCode, Code: said.Code, Detail: said.Detail}
+	}
+	first, _, _ := bytes.Cut(bytes.TrimSpace(text), []byte("\n"))
+	return fmt.Errorf("status %d, which no gateway gives here (%.200q): %w", resp.StatusCode, first, ErrMalformed)
+}

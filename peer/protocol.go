@@ -1,0 +1,88 @@
+package peer
+
+// Version is the protocol's. Both sides of a question speak the same one.
+const Version = 1
+
+// What every request carries. Nothing of it is a time of day: the clocks of two gateways may differ by an hour.
+const (
+	HopHeader      = "Millrace-Hop"          // always Hop
+	ClusterHeader  = "Millrace-Cluster"      // the cluster's name
+	VersionHeader  = "Millrace-Peer-Version" // Version
+	MemberHeader   = "Millrace-Member"       // who asks, by ID: for logs
+	BootHeader     = "Millrace-Boot"         // which start of it
+	DeadlineHeader = "Millrace-Deadline-Ms"  // of a read: how long the asker will wait for the answer to begin
+
+	// Hop is the one value of HopHeader. What has come through one gateway goes to no other.
+	Hop = "1"
+)
+
+// Addresses on the peer port, all of them POST.
+const (
+	readPath    = "/peer/v1/read"
+	helloPath   = "/peer/v1/hello"
+	leavingPath = "/peer/v1/leaving"
+
+	contentQuery   = "application/vnd.millrace.peer-query"
+	contentBytes   = "application/octet-stream"
+	contentJSON    = "application/json"
+	contentProblem = "application/problem+json"
+)
+
+// Hello is what one gateway tells another one of itself. It goes both ways: whoever says it gets the other's.
+type Hello struct {
+	Cluster      string   `json:"cluster"`
+	ID           string   `json:"id"`      // the same after a restart
+	Boot         string   `json:"boot"`    // another one after each start
+	Address      string   `json:"address"` // host:port at which it answers other gateways
+	Ordinal      int      `json:"ordinal"` // its number among Of, where the fleet is numbered
+	Of           int      `json:"of"`      // 0: it has no number
+	Weight       uint64   `json:"weight,string"`
+	OrderVersion int      `json:"order_version"` // shuffle.OrderVersion
+	Serves       []Served `json:"serves"`
+	Draining     bool     `json:"draining"` // it answers, but will be gone soon
+}
+
+// Served is one generation of a dataset that a gateway serves.
+type Served struct {
+	Dataset    string `json:"dataset"`
+	Generation string `json:"generation"`
+}
+
+// Leaving is the last word of a gateway that drains: what it holds, so that others can bring it from there while it
+// still answers.
+type Leaving struct {
+	ID     string `json:"id"`
+	Boot   string `json:"boot"`
+	Chunks []Held `json:"chunks"`
+}
+
+// Held are chunks of one generation, by number, the soonest needed first.
+type Held struct {
+	Dataset    string   `json:"dataset"`
+	Generation string   `json:"generation"`
+	Chunks     []uint32 `json:"chunks"`
+}
+
+// Limits of what is said. They bound what a stranger can make a gateway hold, not what is of use.
+const (
+	maxHelloBytes   = 1 << 20
+	maxLeavingBytes = 4 << 20
+	maxHeldChunks   = 1 << 18 // in one Leaving; what is needed later is left out
+	maxProblemBytes = 16 << 10
+	maxNameBytes    = 255
+)
+
+// cut returns l with at most n chunks: those that are needed first of each generation, in the order in which they stand.
+func (l Leaving) cut(n int) Leaving {
+	all := l.Chunks
+	l.Chunks = nil
+	for _, h := range all {
+		if n == 0 {
+			break
+		}
+		h.Chunks = h.Chunks[:min(n, len(h.Chunks))]
+		n -= len(h.Chunks)
+		l.Chunks = append(l.Chunks, h)
+	}
+	return l
+}

@@ -1,0 +1,147 @@
+package peer
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+)
+
+// ServerConfig of a Server. Self and Holder are needed; of the rest a zero value means its default.
+type ServerConfig struct {
+	// Self is what this gateway tells others of itself. Its cluster is the one whose members may ask.
+	Self func() Hello
+	// Holder answers what is asked.
+	Holder Holder
+	// Heard is told of the reader for whom something is asked, before it is answered. It must not block.
+	Heard func(dataset, generation string, r Reader)
+	// Met is told who says hello, and from where. What it returns is told to them as the reason why they are refused.
+	Met func(h Hello, remote string) error
+	// Leaving is told what a gateway holds that goes away. It must not block.
+	Leaving func(l Leaving, remote string)
+
+	TLS *tls.Config // nil: plain HTTP
+	Log zerolog.Logger
+
+	Connections int           // open at a time, 4096 and at most a quarter of the files that may be open
+	Reads       int           // answered at a time, 512; above it CodeOverloaded
+	SignEvery   time.Duration // between two signs of life while an answer is brought, 200 ms
+	DrainTime   time.Duration // for what is in flight once Serve is told to end, 10 s
+	WriteStall  time.Duration // for each MiB of an answer, 5 s
+}
+
+const (
+	headerTimeout  = 5 * time.Second
+	readTimeout    = 10 * time.Second
+	idleTimeout    = 120 * time.Second
+	maxHeaderBytes = 16 << 10
+	leaveTime      = 5 * time.Second // for handlers whose connections are closed
+	leavePoll      = 10 * time.Millisecond
+
+	defaultConnections = 4096
+	defaultReads       = 512
+	defaultSignEvery   = 200 * time.Millisecond
+	defaultDrainTime   = 10 * time.Second
+	defaultWriteStall  = 5 * time.Second
+)
+
+// Server answers the questions of other gateways. It is an http.Handler, for whoever has a transport of its own.
+type Server struct {
+	cfg     ServerConfig
+	reads   chan struct{} // one token for each read that is being answered
+	active  atomic.Int64  // requests being answered
+	scratch sync.Pool     // *[]byte of gatherBytes, in which small samples are put together
+}
+
+// NewServer builds a server. It starts nothing.
+func NewServer(cfg ServerConfig) *Server {
+	if cfg.Connections <= 0 {
+		cfg.Connections = maxConnections()
+	}
+	if cfg.Reads <= 0 {
+		cfg.Reads = defaultReads
+	}
+	if cfg.SignEvery <= 0 {
+		cfg.SignEvery = defaultSignEvery
+	}
+	if cfg.DrainTime <= 0 {
+		cfg.DrainTime = defaultDrainTime
+	}
+	if cfg.WriteStall <= 0 {
+		cfg.WriteStall = defaultWriteStall
+	}
+	return &Server{cfg: cfg, reads: make(chan struct{}, cfg.Reads)}
+}
+
+// Serve answers connections of ln until ctx ends, then lets what is in flight come to its end for DrainTime, and closes
+// what is left. A gateway that drains tells so in its Hello, and ends ctx when it wants to be asked no more. Serve
+// closes ln, and returns when every connection and every answer has ended.
+func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
+	server := &http.Server{
+		Handler:           s,
+		ReadHeaderTimeout: headerTimeout,
+		ReadTimeout:       readTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ErrorLog:          log.New(logWriter{s.cfg.Log}, "", 0),
+		Protocols:         new(http.Protocols),
+	}
+	server.Protocols.SetHTTP1(true)
+	limited := limitListener(ln, s.cfg.Connections)
+	if s.cfg.TLS != nil {
+		limited = tls.NewListener(limited, s.cfg.TLS)
+	}
+	stopped := make(chan error, 1)
+	go func() { stopped <- server.Serve(limited) }()
+	select {
+	case err := <-stopped:
+		return fmt.Errorf("serve peers at %s: %w", ln.Addr(), err)
+	case <-ctx.Done():
+	}
+	drainErr := s.drain(server)
+	if err := <-stopped; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve peers at %s: %w", ln.Addr(), err)
+	}
+	return drainErr
+}
+
+// drain ends a server whose context has ended already, so its time is counted anew.
+func (s *Server) drain(server *http.Server) error {
+	server.SetKeepAlivesEnabled(false)
+	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.DrainTime)
+	defer cancel()
+	err := server.Shutdown(ctx)
+	if err == nil {
+		return nil
+	}
+	err = errors.Join(fmt.Errorf("drain peers: %w", err), server.Close())
+	// Close waits for nobody, but the contexts of those who are left have ended with their connections.
+	rest := time.NewTimer(leaveTime)
+	defer rest.Stop()
+	tick := time.NewTicker(leavePoll)
+	defer tick.Stop()
+	for s.active.Load() > 0 {
+		select {
+		case <-tick.C:
+		case <-rest.C:
+			return err
+		}
+	}
+	return err
+}
+
+// logWriter takes what net/http has to say of connections: a handshake that failed, a panic.
+type logWriter struct{ log zerolog.Logger }
+
+func (w logWriter) Write(p []byte) (int, error) {
+	w.log.Warn().Bytes("said", p[:max(len(p)-1, 0)]).Msg("peer connection")
+	return len(p), nil
+}
