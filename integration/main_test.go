@@ -19,7 +19,7 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	if err := harness.Build(dir); err != nil {
+	if err := harness.Build("..", dir); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}

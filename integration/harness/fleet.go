@@ -1,8 +1,11 @@
 package harness
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 	"net"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -137,11 +140,69 @@ func (f *Fleet) StartAll(t testing.TB, which ...int) {
 	}
 }
 
-// URLs returns the addresses of the data ports, beginning with one member's.
-func (f *Fleet) URLs(first int) []string {
-	urls := make([]string, 0, len(f.Members))
-	for i := range f.Members {
-		urls = append(urls, "http://"+f.Members[(first+i)%len(f.Members)].Data)
+// URLs returns the addresses of the data ports.
+func (f *Fleet) URLs() []string {
+	urls := make([]string, len(f.Members))
+	for i, m := range f.Members {
+		urls[i] = "http://" + m.Data
 	}
 	return urls
+}
+
+// View is a gateway's answer to the question who is there.
+type View struct {
+	Cluster string `json:"cluster"`
+	Self    string `json:"self"`
+	Members []struct {
+		ID     string  `json:"id"`
+		State  string  `json:"state"`
+		Reason string  `json:"reason"`
+		Share  float64 `json:"share"`
+	} `json:"members"`
+}
+
+// View asks a member whom it sees.
+func (m *Member) View(ctx context.Context) (View, error) {
+	var v View
+	r, err := m.Try(ctx, "/v1/cluster")
+	if err != nil {
+		return v, err
+	}
+	if err := json.Unmarshal(r.Body, &v); err != nil || r.Status != http.StatusOK {
+		return v, fmt.Errorf("GET /v1/cluster: status %d: %w: %s", r.Status, err, r.Body)
+	}
+	return v, nil
+}
+
+// Sees returns a probe for Ready: the member must see so many members alive, itself included.
+func (m *Member) Sees(n int) func(context.Context) error {
+	return func(ctx context.Context) error {
+		v, err := m.View(ctx)
+		if err != nil {
+			return err
+		}
+		alive := 0
+		for _, o := range v.Members {
+			if o.State == "alive" {
+				alive++
+			}
+		}
+		if alive != n {
+			return fmt.Errorf("%s sees %d members alive, want %d: %+v", m.Name, alive, n, v.Members)
+		}
+		return nil
+	}
+}
+
+// Agree waits until each of some members, all if none is named, sees just these alive.
+func (f *Fleet) Agree(t testing.TB, which ...int) {
+	t.Helper()
+	if len(which) == 0 {
+		for i := range f.Members {
+			which = append(which, i)
+		}
+	}
+	for _, i := range which {
+		f.Members[i].Ready(t, f.Members[i].Sees(len(which)))
+	}
 }

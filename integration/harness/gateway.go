@@ -19,12 +19,12 @@ import (
 // binaryVariable names the environment variable in which Build leaves the binary's path.
 const binaryVariable = "TEST_MILLRACE_BINARY"
 
-// Build compiles the millrace command into dir and remembers where it is. TestMain calls
-// it once, before any test runs.
-func Build(dir string) error {
+// Build compiles the millrace command into dir and remembers where it is. root is where the
+// program's module lies. TestMain calls it once, before any test runs.
+func Build(root, dir string) error {
 	path := filepath.Join(dir, "millrace")
 	cmd := exec.Command("go", "build", "-o", path, "./cmd/millrace")
-	cmd.Dir = ".."
+	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build millrace: %w\n%s", err, out)
 	}
@@ -105,6 +105,21 @@ func ServeUnder(t testing.TB, script string, store *Store, dataset string, args 
 		URL:     "http://" + address, Admin: "http://" + admin,
 	}
 	g.Ready(t, Answers(g.URL+"/readyz"))
+	return g
+}
+
+// ServeAt starts a gateway of no cluster on a node, at port 8080 of its address, as Serve does on this machine.
+func ServeAt(t testing.TB, at *Node, store *Store, dataset string, args ...string) *Gateway {
+	t.Helper()
+	all := append([]string{
+		"serve", "--dataset", dataset + "=" + store.Dataset(dataset), "--insecure-no-auth",
+		"--listen", at.IP + ":8080", "--admin-listen", at.IP + ":8081",
+	}, args...)
+	g := &Gateway{
+		Process: StartAt(t, at, "millrace serve", Binary(t), append(baseEnv(t), store.Env...), all...),
+		URL:     "http://" + at.IP + ":8080", Admin: "http://" + at.IP + ":8081", at: at,
+	}
+	g.Ready(t, at.answers(g.URL+"/readyz"))
 	return g
 }
 

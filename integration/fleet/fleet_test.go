@@ -1,0 +1,272 @@
+//go:build linux
+
+package fleet_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/millrace-data/millrace/client"
+	"github.com/millrace-data/millrace/integration/harness"
+)
+
+// TestFleet runs one job after another on eight gateways, and something happens to the gateways meanwhile. Every epoch has
+// to be whole, every batch what a single gateway gives, and the store may be asked for each byte once, and for what
+// was held by a gateway that was lost once more.
+func TestFleet(t *testing.T) {
+	l := newLab(t)
+	l.tls = harness.NewAuthority(t)
+	for _, s := range []struct {
+		name string
+		run  func(*testing.T, *lab)
+	}{
+		{"healthy slot", healthySlot},
+		{"healthy window", healthyWindow},
+		{"kills", kills},
+		{"stopped", stopped},
+		{"partition", partition},
+		{"rolling restart", rollingRestart},
+		{"half crashes", halfCrashes},
+		{"grows and shrinks", growsAndShrinks},
+	} {
+		t.Run(s.name, func(t *testing.T) { s.run(t, l) })
+	}
+}
+
+var slot = client.Options{Shuffle: "slot", Window: 64}
+
+func healthySlot(t *testing.T, l *lab) {
+	l.cold(t)
+	l.healthy(t, slot, int(l.chunks)+64-1)
+}
+
+func healthyWindow(t *testing.T, l *lab) {
+	l.cold(t)
+	l.healthy(t, client.Options{Shuffle: "window", Window: 64}, int(l.chunks))
+}
+
+// healthy reads a cold and a warm epoch: each stored byte comes from the store once, in at most so many reads, and no byte twice.
+func (l *lab) healthy(t *testing.T, plan client.Options, limit int) {
+	t.Helper()
+	j := l.job(t, plan)
+	if err := j.epoch(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	cold, reads := l.reads.Bytes(), len(l.reads.All())
+	if again := l.reads.Again(); cold != l.bytes || again != 0 || reads > limit {
+		t.Errorf("cold epoch: got %d bytes in %d reads, %d of them twice; want %d bytes in at most %d", cold, reads, again, l.bytes, limit)
+	}
+	if err := j.epoch(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	if got := l.reads.Bytes() - cold; got != 0 {
+		t.Errorf("warm epoch: got %d bytes of the store, want none", got)
+	}
+	asked := counters(t, l.fleet.Members, "millrace_store_read_bytes_total") + counters(t, l.fleet.Members, "millrace_store_range_bytes_total")
+	if asked != float64(cold) {
+		t.Errorf("the gateways say that they read %.0f bytes, the store %d", asked, cold)
+	}
+	t.Logf("figure: %s, 8 gateways, 2 epochs: %d bytes stored in %d chunks, %d bytes read in %d requests; warm epoch 0",
+		plan.Shuffle, l.bytes, l.chunks, cold, reads)
+}
+
+// through reads whole epochs until chaos has ended, which is told of what it may wait for, and says how many it were.
+func (l *lab) through(t *testing.T, j *job, chaos func(steps func(n int64))) int {
+	t.Helper()
+	j.think = 20 * time.Millisecond
+	over, failed, end := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	epochs := 0
+	go func() {
+		defer close(failed)
+		for {
+			if err := j.epoch(ctx, uint64(epochs)); err != nil {
+				end <- err
+				return
+			}
+			epochs++
+			select {
+			case <-over:
+				end <- nil
+				return
+			default:
+			}
+		}
+	}()
+	defer func() { <-failed }()
+	defer cancel()
+	chaos(func(n int64) {
+		t.Helper()
+		for until := j.steps.Load() + n; j.steps.Load() < until; {
+			select {
+			case <-failed:
+				t.Fatal(<-end)
+			case <-time.After(5 * time.Millisecond):
+			}
+		}
+	})
+	close(over)
+	if err := <-end; err != nil {
+		t.Fatal(err)
+	}
+	return epochs
+}
+
+// held returns how many bytes of chunks a member has.
+func (l *lab) held(t *testing.T, i int) int64 {
+	t.Helper()
+	return int64(l.fleet.Members[i].Metric(t, "millrace_cache_bytes", ""))
+}
+
+// bill compares what the store was asked for with what it may have been.
+func (l *lab) bill(t *testing.T, epochs int, lost int64) {
+	t.Helper()
+	got, fair := l.reads.Bytes(), l.bytes+lost
+	share := float64(got) / float64(fair)
+	t.Logf("figure: %d epochs by %d ranks, 0 errors: %d bytes stored, %d bytes held by who was lost, %d bytes read, %.3f of both",
+		epochs, ranks, l.bytes, lost, got, share)
+	if share > 1.02 {
+		t.Errorf("got %d bytes of the store, want at most 1.02 times the %d stored and the %d lost", got, l.bytes, lost)
+	}
+}
+
+// kills ends a member at random with SIGKILL, again and again, and starts it anew.
+func kills(t *testing.T, l *lab) {
+	l.cold(t)
+	random := rand.New(rand.NewPCG(1, 2))
+	lost := int64(0)
+	epochs := l.through(t, l.job(t, slot), func(steps func(int64)) {
+		steps(20)
+		for range times(5, 100) {
+			victim := random.IntN(gateways)
+			lost += l.held(t, victim)
+			l.fleet.Members[victim].Kill()
+			steps(40)
+			l.fleet.Start(t, victim)
+			steps(40)
+		}
+	})
+	l.bill(t, epochs, lost)
+}
+
+// stopped freezes a member at random and lets it go on.
+func stopped(t *testing.T, l *lab) {
+	l.cold(t)
+	random := rand.New(rand.NewPCG(3, 4))
+	lost := int64(0)
+	epochs := l.through(t, l.job(t, slot), func(steps func(int64)) {
+		steps(20)
+		for range times(3, 100) {
+			victim := random.IntN(gateways)
+			lost += l.held(t, victim)
+			l.fleet.Members[victim].Freeze()
+			steps(30)
+			l.fleet.Members[victim].Thaw()
+			steps(40)
+		}
+	})
+	l.bill(t, epochs, lost)
+}
+
+// partition splits the gateways in two that do not hear each other, while all reach the store and their readers; then in one
+// direction only; then takes one off the net altogether. Nobody holds less afterwards, but each side has to read what the
+// other holds.
+func partition(t *testing.T, l *lab) {
+	l.cold(t)
+	left, right := l.nodes[:gateways/2], l.nodes[gateways/2:]
+	lost := int64(0)
+	all := func() (sum int64) {
+		for i := range gateways {
+			sum += l.held(t, i)
+		}
+		return sum
+	}
+	epochs := l.through(t, l.job(t, slot), func(steps func(int64)) {
+		steps(20)
+		lost += all()
+		for _, n := range left {
+			n.Lose(t, right...)
+		}
+		steps(30) // one way
+		for _, n := range right {
+			n.Lose(t, left...)
+		}
+		steps(30)
+		for i := range left {
+			left[i].Find(t, right...)
+			right[i].Find(t, left...)
+		}
+		steps(60)
+		lost += l.held(t, 3)
+		l.nodes[3].Unplug(t)
+		steps(30)
+		l.nodes[3].Plug(t)
+		steps(30)
+	})
+	l.bill(t, epochs, lost)
+}
+
+// rollingRestart replaces all members in turn with SIGTERM, as an upgrade does.
+func rollingRestart(t *testing.T, l *lab) {
+	l.cold(t)
+	lost := int64(0)
+	epochs := l.through(t, l.job(t, slot), func(steps func(int64)) {
+		steps(40)
+		for roll := range times(gateways, 10*gateways) {
+			i := roll % gateways
+			lost += l.held(t, i)
+			if err := l.fleet.Members[i].Stop(); err != nil {
+				t.Errorf("stop %s: %v", l.fleet.Members[i].Name, err)
+			}
+			l.fleet.Start(t, i)
+			steps(30)
+		}
+	})
+	l.bill(t, epochs, lost)
+}
+
+// halfCrashes ends every second member at once, and starts them again at once.
+func halfCrashes(t *testing.T, l *lab) {
+	l.cold(t)
+	lost := int64(0)
+	epochs := l.through(t, l.job(t, slot), func(steps func(int64)) {
+		steps(40)
+		for range times(1, 20) {
+			var half []int
+			for i := 0; i < gateways; i += 2 {
+				half = append(half, i)
+				lost += l.held(t, i)
+			}
+			for _, i := range half {
+				l.fleet.Members[i].Kill()
+			}
+			steps(60)
+			l.fleet.StartAll(t, half...)
+			steps(60)
+		}
+	})
+	l.bill(t, epochs, lost)
+}
+
+// growsAndShrinks begins with two, grows to eight and goes back to three.
+func growsAndShrinks(t *testing.T, l *lab) {
+	l.cold(t, 0, 1)
+	lost := int64(0)
+	epochs := l.through(t, l.job(t, slot), func(steps func(int64)) {
+		steps(20)
+		for i := 2; i < gateways; i++ {
+			l.fleet.Start(t, i)
+			steps(20)
+		}
+		for i := gateways - 1; i >= 3; i-- {
+			lost += l.held(t, i)
+			if err := l.fleet.Members[i].Stop(); err != nil {
+				t.Error(err)
+			}
+			steps(20)
+		}
+	})
+	l.bill(t, epochs, lost)
+}

@@ -1,0 +1,75 @@
+//go:build linux
+
+package fleet_test
+
+import (
+	"encoding/json"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/millrace-data/millrace/integration/harness"
+)
+
+const (
+	dataset  = "photos"
+	gateways = 8
+)
+
+// lab is the island with everything on it. Packed once, read by all scenarios; each scenario has a fleet of its own, cold.
+type lab struct {
+	island  *harness.Island
+	store   *harness.Store
+	reads   *harness.Reads
+	readers *harness.Node
+	nodes   []*harness.Node
+	tls     *harness.Authority
+	alone   *harness.Gateway // a gateway of no cluster: what it says is right
+	fleet   *harness.Fleet
+
+	samples, chunks uint64
+	bytes           int64 // of all chunks
+}
+
+func newLab(t *testing.T) *lab {
+	t.Helper()
+	l := &lab{island: harness.NewIsland(t)}
+	l.readers = l.island.Node(t, "readers", "")
+	store := l.island.Node(t, "store", "1gbit")
+	l.store, l.reads = harness.MinIOBehindCount(t, store, 2*time.Millisecond)
+	for i := range gateways {
+		l.nodes = append(l.nodes, l.island.Node(t, "gw-"+strconv.Itoa(i), "400mbit"))
+	}
+	files, _ := harness.Files(t, times(4096, 16384), 4096)
+	harness.Pack(t, l.store, files, dataset, "--shard-size", "1MiB", "--chunk-size", "32KiB")
+	l.alone = harness.ServeAt(t, store, l.store, dataset, "--cache-size", "128MiB")
+	l.describe(t)
+	return l
+}
+
+func (l *lab) describe(t *testing.T) {
+	t.Helper()
+	var page struct {
+		Datasets []struct {
+			Samples, Chunks uint64
+			Bytes           int64
+		}
+	}
+	if err := json.Unmarshal(l.alone.MustGet(t, "/v1/datasets").Body, &page); err != nil || len(page.Datasets) != 1 {
+		t.Fatalf("/v1/datasets: got %+v and %v, want one", page, err)
+	}
+	d := page.Datasets[0]
+	l.samples, l.chunks, l.bytes = d.Samples, d.Chunks, d.Bytes
+}
+
+// cold gives the lab a fleet in which nothing is cached; which of its gateways are started, all if none is named.
+func (l *lab) cold(t *testing.T, which ...int) {
+	t.Helper()
+	l.fleet = harness.NewFleet(t, harness.FleetConfig{
+		Store: l.store, Env: l.reads.Env, Dataset: dataset, Size: gateways, Nodes: l.nodes, TLS: l.tls, Numbers: true,
+		Args: []string{"--cache-size", "128MiB", "--lame-duck", "1s"},
+	})
+	l.fleet.StartAll(t, which...)
+	l.fleet.Agree(t, which...)
+	l.reads.Forget()
+}
