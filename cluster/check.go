@@ -1,0 +1,82 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/millrace-data/millrace/peer"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// Met takes the hello of a gateway that introduces itself, and refuses it by name if it can be no member. It is asked back at the
+// address that it names before it counts as one: that it reaches us does not say that we reach it.
+func (c *Cluster) Met(h peer.Hello, remote string) error {
+	defer c.say()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if h.ID == c.cfg.ID && h.Boot == c.cfg.Boot && h.Cluster == c.cfg.Name {
+		return nil // we have found ourselves
+	}
+	if err := c.check(h, remote); err != nil {
+		return fmt.Errorf("cluster %s: %w", c.cfg.Name, err)
+	}
+	m := c.members[h.ID]
+	if m == nil || m.boot != h.Boot || m.gone || m.address != h.Address {
+		if k := c.meet(h.Address); k != nil {
+			k.awake()
+		}
+		return nil
+	}
+	if m.draining != h.Draining {
+		c.note(func() { c.cfg.Log.Info().Str("member", h.ID).Bool("draining", h.Draining).Msg("cluster: member") })
+		m.draining = h.Draining
+		c.rebuild()
+	}
+	return nil
+}
+
+// check says why a gateway can be no member. remote is where it comes from, or where it was found.
+func (c *Cluster) check(h peer.Hello, remote string) error {
+	if err := CheckName(h.Cluster); err != nil {
+		return fmt.Errorf("a hello's cluster: %w", err)
+	}
+	if err := CheckName(h.ID); err != nil {
+		return fmt.Errorf("a hello's member name: %w", err)
+	}
+	switch {
+	case h.Cluster != c.cfg.Name:
+		return fmt.Errorf("gateway %q belongs to cluster %q, this is %q", h.ID, h.Cluster, c.cfg.Name)
+	case h.OrderVersion != shuffle.OrderVersion:
+		return fmt.Errorf("gateway %q has version %d of the order, gateway %q has %d: run one release, or restart those that are behind",
+			h.ID, h.OrderVersion, c.cfg.ID, shuffle.OrderVersion)
+	case h.Boot == "" || len(h.Boot) > nameBytes:
+		return fmt.Errorf("gateway %q: a hello without the name of its boot", h.ID)
+	case h.Of < 0 || h.Ordinal < 0 || h.Of > 0 && h.Ordinal >= h.Of:
+		return fmt.Errorf("gateway %q: ordinal %d/%d is none", h.ID, h.Ordinal, h.Of)
+	}
+	if err := CheckAddress(h.Address); err != nil {
+		return fmt.Errorf("gateway %q advertises an %w", h.ID, err)
+	}
+	switch {
+	case h.ID == c.cfg.ID:
+		return fmt.Errorf("two gateways are called %q, one at %s and one at %s: give each a --member name of its own", h.ID, c.cfg.Address, h.Address)
+	case h.Address == c.cfg.Address:
+		return fmt.Errorf("gateway %q advertises %s, which is the address of gateway %q: check --peer-advertise", h.ID, h.Address, c.cfg.ID)
+	case loopback(h.Address) && !loopback(remote):
+		return fmt.Errorf("gateway %q at %s advertises %s, which only itself can reach: check --peer-advertise", h.ID, remote, h.Address)
+	}
+	return c.checkTwin(h)
+}
+
+// checkTwin refuses a second gateway of one name while the first one lives elsewhere. Where it is the same address the first
+// one is gone, and so it is once it does not answer.
+func (c *Cluster) checkTwin(h peer.Hello) error {
+	m := c.members[h.ID]
+	if m == nil || m.boot == h.Boot || m.address == h.Address || m.gone || m.draining || m.misses > 0 {
+		return nil
+	}
+	return fmt.Errorf("two gateways are called %q, one at %s and one at %s: give each a --member name of its own", h.ID, m.address, h.Address)
+}
+
+// errEjected is what Read answers for a member that is left alone for a while.
+var errEjected = errors.New("the member is left alone for a while")

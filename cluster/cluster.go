@@ -1,0 +1,131 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace-data/millrace/peer"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// Cluster is what one gateway knows of those that are one cache with it. It is safe for concurrent use.
+type Cluster struct {
+	cfg     Config
+	started time.Time
+	news    chan struct{} // a contact waits to be greeted
+
+	now atomic.Pointer[snapshot] // who owns what
+
+	mu       sync.Mutex // guards all below
+	rng      *rand.Rand // for jitter: two that start together do not stay in step
+	contacts map[string]*contact
+	members  map[string]*member
+	draining bool
+	formers  []former // the latest last
+	known    string   // who were members when the snapshot was made
+	troubles string   // what was said of ordinals last
+	notes    []func() // log lines, written once mu is free
+}
+
+// New returns a cluster of one. It starts nothing.
+func New(cfg Config) (*Cluster, error) {
+	cfg.defaults()
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("cluster configuration: %w", err)
+	}
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%s/%s", cfg.ID, cfg.Boot)
+	c := &Cluster{
+		cfg: cfg, started: time.Now(), news: make(chan struct{}, 1),
+		rng:      rand.New(rand.NewPCG(h.Sum64(), 0)), //nolint:gosec // jitter
+		contacts: map[string]*contact{}, members: map[string]*member{},
+	}
+	c.rebuild()
+	return c, nil
+}
+
+// Run greets whoever is found about every second, until ctx ends.
+func (c *Cluster) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var greeting sync.WaitGroup
+	defer greeting.Wait()
+	ended := make(chan error, 1)
+	greeting.Go(func() { ended <- c.cfg.Discovery.Run(ctx, c.found) })
+	forget := time.NewTicker(10 * c.cfg.Every)
+	defer forget.Stop()
+	defer cancel() // before those that greet are waited for
+	for {
+		for _, k := range c.unstarted() {
+			greeting.Go(func() { c.keep(ctx, k) })
+		}
+		select {
+		case <-c.news:
+		case <-forget.C:
+			c.forget()
+		case err := <-ended:
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if err == nil {
+				err = errors.New("it has ended")
+			}
+			return fmt.Errorf("cluster %s: find the others: %w", c.cfg.Name, err)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// Self is what this gateway tells the others of itself.
+func (c *Cluster) Self() peer.Hello {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.self()
+}
+
+func (c *Cluster) self() peer.Hello {
+	h := peer.Hello{
+		Cluster: c.cfg.Name, ID: c.cfg.ID, Boot: c.cfg.Boot, Address: c.cfg.Address, Ordinal: c.cfg.Ordinal, Of: c.cfg.Of,
+		Weight: c.cfg.Weight, OrderVersion: shuffle.OrderVersion, Draining: c.draining,
+	}
+	for _, s := range c.cfg.Serves {
+		h.Serves = append(h.Serves, peer.Served{Dataset: s.Dataset, Generation: s.Generation})
+	}
+	return h
+}
+
+// Draining tells everybody at once that this gateway will be gone soon: it answers, and owns nothing any more.
+func (c *Cluster) Draining() {
+	defer c.say()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.draining {
+		return
+	}
+	c.draining = true
+	for _, k := range c.contacts {
+		k.awake()
+	}
+	c.rebuild()
+}
+
+// note keeps a log line until the lock is free.
+func (c *Cluster) note(line func()) { c.notes = append(c.notes, line) }
+
+// say writes the lines that were kept.
+func (c *Cluster) say() {
+	c.mu.Lock()
+	lines := c.notes
+	c.notes = nil
+	c.mu.Unlock()
+	for _, line := range lines {
+		line()
+	}
+}

@@ -1,0 +1,116 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/rs/zerolog"
+
+	"github.com/millrace-data/millrace/peer"
+)
+
+// Asker is how others are asked; a *peer.Client is one.
+type Asker interface {
+	Hello(ctx context.Context, address string, h peer.Hello) (peer.Hello, error)
+	Read(ctx context.Context, address string, q *peer.Query, dst [][]byte) error
+	Leave(ctx context.Context, address string, l peer.Leaving) error
+}
+
+// Serving is one dataset that this gateway serves.
+type Serving struct {
+	Dataset    string
+	Generation string
+	Chunks     int
+}
+
+// Config of a Cluster. Name, ID, Boot, Address, Weight, Discovery and Client are needed.
+type Config struct {
+	Name    string // of the cluster
+	ID      string // of this gateway: the same after a restart
+	Boot    string // of this run of it: another one after each start
+	Address string // host:port at which others reach it
+	Ordinal int    // its number among Of, where the gateways are numbered
+	Of      int    // 0: they are not
+	Weight  uint64 // bytes of its cache: it owns chunks in proportion
+	Serves  []Serving
+
+	Discovery Discovery
+	Client    Asker
+	Log       zerolog.Logger
+
+	Every    time.Duration // between two hellos to one member, 1 s; more where there are over 100 of them
+	Misses   int           // hellos without an answer until a member counts as gone, 3
+	Remember time.Duration // for so long a change of members is remembered, and who has gone, 5 minutes
+}
+
+// Limits of a cluster.
+const (
+	mostContacts = 4096 // addresses that are greeted
+	nameBytes    = 128  // of a cluster or a member
+	manyMembers  = 100  // above it hellos become rarer, so that they stay as many
+)
+
+// The times that health is made of. A member that failed is left alone for coolFirst, twice as long after each failure up to
+// coolMost, and for coolLie at least after a lie. It starts anew once it was well for forgiven.
+const (
+	coolFirst = 2 * time.Second
+	coolMost  = 30 * time.Second
+	coolLie   = 30 * time.Second
+	forgiven  = time.Minute
+)
+
+func (c *Config) defaults() {
+	if c.Every <= 0 {
+		c.Every = time.Second
+	}
+	if c.Misses <= 0 {
+		c.Misses = 3
+	}
+	if c.Remember <= 0 {
+		c.Remember = 5 * time.Minute
+	}
+}
+
+// Validate reports all faults together.
+func (c *Config) Validate() error {
+	var faults []error
+	if err := CheckName(c.Name); err != nil {
+		faults = append(faults, fmt.Errorf("cluster name: %w", err))
+	}
+	if err := CheckName(c.ID); err != nil {
+		faults = append(faults, fmt.Errorf("member name: %w", err))
+	}
+	if c.Boot == "" {
+		faults = append(faults, errors.New("boot: want a name"))
+	}
+	if err := CheckAddress(c.Address); err != nil {
+		faults = append(faults, err)
+	}
+	if c.Of < 0 || c.Ordinal < 0 || c.Of > 0 && c.Ordinal >= c.Of || c.Of == 0 && c.Ordinal > 0 {
+		faults = append(faults, fmt.Errorf("ordinal %d/%d: want I/P with I from 0 to P-1", c.Ordinal, c.Of))
+	}
+	if c.Discovery == nil || c.Client == nil {
+		faults = append(faults, errors.New("want a discovery and a client"))
+	}
+	return errors.Join(faults...)
+}
+
+// CheckName refuses names of clusters and members that a log or a header could not show.
+func CheckName(name string) error {
+	bad := func(r rune) bool {
+		return r > unicode.MaxASCII || !unicode.IsGraphic(r) || unicode.IsSpace(r) || strings.ContainsRune(`/"\`, r)
+	}
+	switch {
+	case name == "":
+		return errors.New("want a name")
+	case len(name) > nameBytes:
+		return fmt.Errorf("%.20q...: want at most %d bytes", name, nameBytes)
+	case strings.ContainsFunc(name, bad):
+		return fmt.Errorf("%q: want letters, digits and signs such as dot, dash and underscore", name)
+	}
+	return nil
+}

@@ -1,0 +1,209 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/millrace-data/millrace/peer"
+)
+
+// Times between hellos that are no hurry, in units of Config.Every: to an address that is another name of a member, or of
+// ourselves, and to one where nobody answers.
+const (
+	aliasEvery  = 10
+	absentEvery = 2
+)
+
+// contact is an address where a gateway may be. One goroutine greets it.
+type contact struct {
+	address string
+	listed  bool // by the discovery; else a gateway named it as its own
+	wake    chan struct{}
+	started bool
+	since   time.Time // it is known, or somebody answered last
+
+	misses int    // hellos without an answer, in a row
+	reason string // why whoever is there is no member; "" if it is one, or if nobody answers
+	who    string // the member that answered there last
+	alias  bool   // the member's own address is another one; or it is this gateway
+}
+
+func (k *contact) awake() {
+	select {
+	case k.wake <- struct{}{}:
+	default:
+	}
+}
+
+// found takes what the discovery knows.
+func (c *Cluster) found(addresses []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, k := range c.contacts {
+		k.listed = slices.Contains(addresses, k.address)
+	}
+	for _, a := range addresses {
+		if CheckAddress(a) != nil {
+			continue
+		}
+		if k := c.meet(a); k != nil {
+			k.listed = true
+		}
+	}
+}
+
+// meet returns the contact of an address, made if need be; nil if there are too many.
+func (c *Cluster) meet(address string) *contact {
+	k := c.contacts[address]
+	if k != nil || len(c.contacts) >= mostContacts {
+		return k
+	}
+	k = &contact{address: address, wake: make(chan struct{}, 1), since: time.Now()}
+	c.contacts[address] = k
+	select {
+	case c.news <- struct{}{}:
+	default:
+	}
+	return k
+}
+
+func (c *Cluster) unstarted() []*contact {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var all []*contact
+	for _, k := range c.contacts {
+		if !k.started {
+			k.started = true
+			all = append(all, k)
+		}
+	}
+	return all
+}
+
+// keep greets an address until ctx ends, or until nothing is left that names it.
+func (c *Cluster) keep(ctx context.Context, k *contact) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-k.wake:
+		}
+		c.greet(ctx, k)
+		pause, again := c.pause(k)
+		if !again {
+			return
+		}
+		timer.Reset(pause)
+	}
+}
+
+// pause says when to greet again, or that it is not worth it any more.
+func (c *Cluster) pause(k *contact) (time.Duration, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if k.misses > 0 && !k.listed && time.Since(k.since) > c.cfg.Remember {
+		delete(c.contacts, k.address)
+		return 0, false
+	}
+	every := c.cfg.Every * time.Duration(max(1, len(c.members)/manyMembers))
+	switch m := c.members[k.who]; {
+	case k.alias:
+		every *= aliasEvery
+	case k.misses > c.cfg.Misses:
+		every *= absentEvery
+	case m != nil && m.address == k.address && m.ejected && time.Until(m.until) < every:
+		return max(0, time.Until(m.until)), true // it may be back then
+	}
+	return every*4/5 + time.Duration(c.rng.Int64N(int64(every*2/5)+1)), true
+}
+
+// greet says hello once and takes what comes of it.
+func (c *Cluster) greet(ctx context.Context, k *contact) {
+	begun := time.Now()
+	h, err := c.cfg.Client.Hello(ctx, k.address, c.Self())
+	if ctx.Err() != nil {
+		return
+	}
+	defer c.say()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err != nil {
+		c.unanswered(k, err)
+		return
+	}
+	k.misses, k.since = 0, time.Now()
+	if h.Boot == c.cfg.Boot && h.ID == c.cfg.ID {
+		k.alias, k.reason = true, ""
+		return
+	}
+	if err := c.check(h, k.address); err != nil {
+		c.refuse(k, h, err)
+		return
+	}
+	if h.Address != k.address {
+		k.alias, k.who = true, h.ID
+		if other := c.meet(h.Address); other != nil && other.misses > 0 && c.members[h.ID] == nil {
+			c.refuse(k, h, fmt.Errorf("gateway %q answers here, but not at the address that it advertises, %s", h.ID, h.Address))
+			return
+		}
+		k.reason = ""
+		return
+	}
+	k.alias = false
+	c.alive(k, h, begun)
+}
+
+// unanswered counts a hello that came to nothing. Who refuses us is no member of ours either.
+func (c *Cluster) unanswered(k *contact, err error) {
+	var no *peer.Refused
+	if errors.As(err, &no) && slices.Contains([]string{peer.CodeRefused, peer.CodeOtherCluster, peer.CodeOtherVersion}, no.Code) {
+		k.misses = 0
+		c.refuse(k, peer.Hello{ID: k.who}, fmt.Errorf("it refuses this gateway: %s", no.Detail))
+		return
+	}
+	k.misses++
+	m := c.members[k.who]
+	if m == nil || m.address != k.address {
+		return
+	}
+	m.misses = k.misses
+	if m.misses >= c.cfg.Misses && !m.gone {
+		c.leave(m, err.Error())
+	}
+}
+
+// refuse notes why whoever answers at an address is no member, once.
+func (c *Cluster) refuse(k *contact, h peer.Hello, why error) {
+	if k.reason != why.Error() {
+		k.reason = why.Error()
+		c.note(func() { c.cfg.Log.Warn().Str("address", k.address).Err(why).Msg("cluster: not a member") })
+	}
+	// Another one there than the member that was, or the member is another one now.
+	if m := c.members[k.who]; m != nil && m.address == k.address {
+		c.leave(m, why.Error())
+	}
+	if h.ID != "" {
+		k.who = h.ID
+	}
+}
+
+// forget drops members that have long been gone.
+func (c *Cluster) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id, m := range c.members {
+		if m.gone && time.Since(m.changed) > c.cfg.Remember {
+			delete(c.members, id)
+		}
+	}
+	if n := len(c.formers); n > 0 && time.Since(c.formers[n-1].at) > c.cfg.Remember {
+		c.formers = nil
+		c.rebuild()
+	}
+}

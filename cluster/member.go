@@ -1,0 +1,139 @@
+package cluster
+
+import (
+	"slices"
+	"time"
+
+	"github.com/millrace-data/millrace/peer"
+)
+
+// member is a gateway that has answered with a hello that fits.
+type member struct {
+	id, boot, address string
+	ordinal, of       int
+	weight            uint64
+	serves            []peer.Served
+	draining          bool
+
+	gone    bool
+	misses  int       // hellos without an answer
+	reason  string    // why it is gone or ejected
+	changed time.Time // it came, went or was ejected
+	seen    time.Time // it answered last
+
+	ejected  bool // not asked, and owns nothing, as far as we are concerned
+	ejection int  // counts them: a failure of a read begun before is not another one
+	until    time.Time
+	strikes  int       // failures in a row
+	back     time.Time // it was let in again
+
+	latency  time.Duration // of a hello, of late
+	rate     float64       // bytes a second of the faster reads of late
+	asked    traffic
+	answered traffic
+}
+
+// traffic is what went one way between two gateways.
+type traffic struct {
+	requests, bytes, failed uint64
+}
+
+// owns reports whether a member may own chunks.
+func (m *member) owns() bool { return !m.gone && !m.ejected && !m.draining }
+
+// alive takes the hello of a member, known or new. begun is when we said ours.
+func (c *Cluster) alive(k *contact, h peer.Hello, begun time.Time) {
+	now := time.Now()
+	k.reason, k.who = "", h.ID
+	m := c.members[h.ID]
+	change := m == nil || m.boot != h.Boot || m.gone
+	if change {
+		c.joined(m, h)
+	}
+	if m == nil || m.boot != h.Boot {
+		m = &member{id: h.ID, boot: h.Boot, changed: now}
+		c.members[h.ID] = m
+	}
+	if m.gone {
+		m.gone, m.reason, m.changed = false, "", now
+	}
+	if m.address != h.Address || m.draining != h.Draining || m.ordinal != h.Ordinal || m.of != h.Of || m.weight != h.Weight || !slices.Equal(m.serves, h.Serves) {
+		change = true
+	}
+	m.address, m.draining, m.ordinal, m.of, m.weight, m.serves = h.Address, h.Draining, h.Ordinal, h.Of, h.Weight, h.Serves
+	m.misses, m.seen = 0, now
+	m.latency = smooth(m.latency, now.Sub(begun))
+	if m.ejected && !begun.Before(m.until) {
+		m.ejected, m.back, m.reason, m.changed = false, now, "", now
+		change = true
+		c.note(func() { c.cfg.Log.Info().Str("member", h.ID).Msg("cluster: member is well again") })
+	}
+	if change {
+		c.rebuild()
+	}
+}
+
+// joined logs who comes, and as what.
+func (c *Cluster) joined(before *member, h peer.Hello) {
+	word := "has joined"
+	switch {
+	case before != nil && before.boot == h.Boot:
+		word = "is back"
+	case before != nil:
+		word = "was started again"
+	}
+	c.note(func() {
+		c.cfg.Log.Info().Str("member", h.ID).Str("address", h.Address).Str("boot", h.Boot).Msg("cluster: member " + word)
+	})
+}
+
+// leave takes a member out that does not answer, or is none any more.
+func (c *Cluster) leave(m *member, why string) {
+	if m.gone {
+		return
+	}
+	m.gone, m.reason, m.changed = true, why, time.Now()
+	drained := m.draining
+	c.note(func() {
+		e := c.cfg.Log.Warn()
+		if drained {
+			e = c.cfg.Log.Info()
+		}
+		e.Str("member", m.id).Str("address", m.address).Str("why", why).Msg("cluster: member is gone")
+	})
+	c.rebuild()
+}
+
+// eject leaves a member alone: for longer each time that it fails, and for least. ejection is how often it had been ejected
+// when what failed began, so that many reads that fail together are one failure.
+func (c *Cluster) eject(m *member, ejection int, least time.Duration, why string) {
+	now := time.Now()
+	if m.ejected {
+		if until := now.Add(least); least > 0 && until.After(m.until) {
+			m.until, m.reason = until, why
+		}
+		return
+	}
+	if ejection != m.ejection {
+		return
+	}
+	if !m.back.IsZero() && now.Sub(m.back) > forgiven {
+		m.strikes = 0
+	}
+	cool := max(least, min(coolFirst<<min(m.strikes, 10), coolMost))
+	m.strikes++
+	m.ejected, m.until, m.reason, m.changed = true, now.Add(cool), why, now
+	m.ejection++
+	c.note(func() {
+		c.cfg.Log.Warn().Str("member", m.id).Str("address", m.address).Dur("for", cool).Str("why", why).Msg("cluster: member is not asked for a while")
+	})
+	c.rebuild()
+}
+
+// smooth follows what is measured by an eighth.
+func smooth(old, now time.Duration) time.Duration {
+	if old == 0 {
+		return now
+	}
+	return old + (now-old)/8
+}

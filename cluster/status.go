@@ -1,0 +1,163 @@
+package cluster
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/millrace-data/millrace/peer"
+	"github.com/millrace-data/millrace/placement"
+)
+
+// State is how a gateway stands with us.
+type State string
+
+// The states.
+const (
+	Alive    State = "alive"    // it answers, and owns chunks
+	Suspect  State = "suspect"  // it has not answered the last hello, or the last two
+	Ejected  State = "ejected"  // it failed a read, or lied: it is left alone for a while
+	Draining State = "draining" // it answers, owns nothing any more, and will be gone soon
+	Gone     State = "gone"     // it answers no hello
+	Refused  State = "refused"  // who answers there is no member, or refuses us
+	Unknown  State = "unknown"  // nobody has answered there yet
+)
+
+// Status is the cluster as this gateway sees it.
+type Status struct {
+	Cluster string         `json:"cluster"`
+	View    uint64         `json:"view"` // another number whenever anybody owns something else than before
+	Self    MemberStatus   `json:"self"`
+	Members []MemberStatus `json:"members"` // the others, by name
+	Others  []OtherStatus  `json:"others"`  // addresses where no member answers
+	Faults  []string       `json:"faults"`  // of the ordinals
+}
+
+// MemberStatus is one gateway of the cluster.
+type MemberStatus struct {
+	ID          string        `json:"id"`
+	Boot        string        `json:"boot"`
+	Address     string        `json:"address"`
+	State       State         `json:"state"`
+	Reason      string        `json:"reason,omitempty"` // why it is gone or ejected
+	Ordinal     *int          `json:"ordinal,omitempty"`
+	Of          int           `json:"of,omitempty"`
+	CacheBytes  uint64        `json:"cache_bytes"`
+	Serves      []OwnedStatus `json:"serves"`
+	LatencyMS   float64       `json:"latency_ms"`    // of a hello, of late
+	SeenSeconds float64       `json:"seen_seconds"`  // since it last answered
+	RetryAfter  float64       `json:"retry_seconds"` // until an ejected member is tried again
+	LinkRate    int64         `json:"link_bytes_per_second"`
+	Asked       Traffic       `json:"asked"`    // by us
+	Answered    Traffic       `json:"answered"` // to it
+}
+
+// OwnedStatus is a generation that a gateway serves, and what of it is its own.
+type OwnedStatus struct {
+	Dataset    string  `json:"dataset"`
+	Generation string  `json:"generation"`
+	Share      float64 `json:"owned_share"`            // 0 to 1
+	Chunks     int64   `json:"owned_chunks,omitempty"` // as many as the share makes, where the generation is ours too
+}
+
+// Traffic is what went one way since the other gateway was started.
+type Traffic struct {
+	Requests uint64 `json:"requests"`
+	Bytes    uint64 `json:"bytes"`
+	Failed   uint64 `json:"failed"`
+}
+
+// OtherStatus is an address where no member answers.
+type OtherStatus struct {
+	Address string `json:"address"`
+	ID      string `json:"id,omitempty"`
+	State   State  `json:"state"` // refused or unknown
+	Reason  string `json:"reason,omitempty"`
+}
+
+// Status returns all that is known now.
+func (c *Cluster) Status() Status {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.now.Load()
+	self := c.self()
+	out := Status{Cluster: c.cfg.Name, View: s.number, Members: []MemberStatus{}, Others: []OtherStatus{}, Faults: []string{}}
+	out.Self = MemberStatus{
+		ID: self.ID, Boot: self.Boot, Address: self.Address, State: Alive, CacheBytes: self.Weight, Of: self.Of,
+		Serves: c.owned(s, self.ID, self.Serves),
+	}
+	if self.Draining {
+		out.Self.State = Draining
+	}
+	numbered := []placement.Member{{ID: self.ID, Ordinal: self.Ordinal, Of: self.Of}}
+	if self.Of > 0 {
+		out.Self.Ordinal = &self.Ordinal
+	}
+	for _, m := range c.members {
+		out.Members = append(out.Members, c.status(s, m))
+		if !m.gone && !m.draining {
+			numbered = append(numbered, placement.Member{ID: m.id, Ordinal: m.ordinal, Of: m.of})
+		}
+	}
+	for _, k := range c.contacts {
+		switch {
+		case k.reason != "":
+			out.Others = append(out.Others, OtherStatus{Address: k.address, ID: k.who, State: Refused, Reason: k.reason})
+		case k.who == "" && !k.alias:
+			out.Others = append(out.Others, OtherStatus{Address: k.address, State: Unknown})
+		}
+	}
+	out.Faults = append(out.Faults, placement.NewView(numbered).Conflicts()...)
+	slices.SortFunc(out.Members, func(a, b MemberStatus) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(out.Others, func(a, b OtherStatus) int { return cmp.Compare(a.Address, b.Address) })
+	return out
+}
+
+func (c *Cluster) status(s *snapshot, m *member) MemberStatus {
+	out := MemberStatus{
+		ID: m.id, Boot: m.boot, Address: m.address, State: Alive, Reason: m.reason, Of: m.of, CacheBytes: m.weight,
+		Serves:    c.owned(s, m.id, m.serves),
+		LatencyMS: float64(m.latency.Microseconds()) / 1000, SeenSeconds: time.Since(m.seen).Seconds(), LinkRate: int64(m.rate),
+		Asked: m.asked.status(), Answered: m.answered.status(),
+	}
+	if m.of > 0 {
+		ordinal := m.ordinal
+		out.Ordinal = &ordinal
+	}
+	switch {
+	case m.gone:
+		out.State = Gone
+	case m.ejected:
+		out.State, out.RetryAfter = Ejected, max(0, time.Until(m.until).Seconds())
+	case m.draining:
+		out.State = Draining
+	case m.misses > 0:
+		out.State = Suspect
+	}
+	return out
+}
+
+func (t traffic) status() Traffic {
+	return Traffic{Requests: t.requests, Bytes: t.bytes, Failed: t.failed}
+}
+
+// owned says what a gateway owns of what it serves.
+func (c *Cluster) owned(s *snapshot, id string, serves []peer.Served) []OwnedStatus {
+	out := []OwnedStatus{}
+	for _, key := range serves {
+		o := OwnedStatus{Dataset: key.Dataset, Generation: key.Generation}
+		if own := s.owners[key]; own != nil {
+			if i := slices.IndexFunc(own.members, func(m placement.Member) bool { return m.ID == id }); i >= 0 {
+				o.Share = own.view.Share(i)
+			}
+			for _, mine := range c.cfg.Serves {
+				if mine.Dataset == key.Dataset && mine.Generation == key.Generation {
+					o.Chunks = int64(math.Round(o.Share * float64(mine.Chunks)))
+				}
+			}
+		}
+		out = append(out, o)
+	}
+	return out
+}

@@ -1,0 +1,165 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/millrace-data/millrace/peer"
+	"github.com/millrace-data/millrace/placement"
+)
+
+// mostFormers is how many changes of members are remembered.
+const mostFormers = 4
+
+// snapshot says who owns what, for as long as nothing changes. It is immutable.
+type snapshot struct {
+	number  uint64
+	owners  map[peer.Served]*ownership
+	without map[peer.Served]*ownership // as if this gateway were not there
+	formers []former                   // the latest last
+	there   map[string]bool            // members that can be asked
+	shares  map[string]float64         // of this gateway, by generation
+}
+
+// ownership of one generation, among those that serve it.
+type ownership struct {
+	view    *placement.View
+	members []placement.Member
+}
+
+// former is who owned what before the members changed.
+type former struct {
+	owners map[peer.Served]*ownership
+	at     time.Time // of the change
+}
+
+func newOwnership(members []placement.Member) *ownership {
+	v := placement.NewView(members)
+	return &ownership{view: v, members: v.Members()}
+}
+
+// owner returns the ID of whoever is to hold a chunk, "" if nobody.
+func (o *ownership) owner(c peer.Chunk) string {
+	if o == nil {
+		return ""
+	}
+	i := o.view.Owner(c.Digest, c.Place, c.Of, nil)
+	if i < 0 {
+		return ""
+	}
+	return o.members[i].ID
+}
+
+// Owner returns the member that is to hold a chunk; "" for this gateway, and if nobody is known.
+func (c *Cluster) Owner(ch peer.Chunk) string {
+	s := c.now.Load()
+	id := s.owners[peer.Served{Dataset: ch.Dataset, Generation: ch.Generation}].owner(ch)
+	if id == c.cfg.ID {
+		return ""
+	}
+	return id
+}
+
+// Former returns a member that may hold a chunk that has come to this gateway lately: for some minutes after we came, its owner if we
+// were not there; and after others came or went, its owner before.
+func (c *Cluster) Former(ch peer.Chunk) string {
+	s := c.now.Load()
+	key := peer.Served{Dataset: ch.Dataset, Generation: ch.Generation}
+	if time.Since(c.started) < c.cfg.Remember {
+		if id := s.without[key].owner(ch); s.there[id] {
+			return id
+		}
+	}
+	for _, f := range slices.Backward(s.formers) {
+		if time.Since(f.at) > c.cfg.Remember {
+			break
+		}
+		if id := f.owners[key].owner(ch); id != c.cfg.ID && s.there[id] {
+			return id
+		}
+	}
+	return ""
+}
+
+// Share returns which part of a generation's chunks this gateway is to hold.
+func (c *Cluster) Share(generation string) float64 {
+	if share := c.now.Load().shares[generation]; share > 0 {
+		return share
+	}
+	return 1
+}
+
+// View changes when Owner or Share may answer otherwise than before.
+func (c *Cluster) View() uint64 { return c.now.Load().number }
+
+// rebuild makes a new snapshot of who owns what. c.mu is held, or nobody else knows c.
+func (c *Cluster) rebuild() {
+	before := c.now.Load()
+	s := &snapshot{
+		number: 1, owners: map[peer.Served]*ownership{}, without: map[peer.Served]*ownership{},
+		there: map[string]bool{}, shares: map[string]float64{},
+	}
+	all := map[peer.Served][]placement.Member{} // without us
+	var known []string
+	var numbered []placement.Member
+	for _, m := range c.members {
+		s.there[m.id] = !m.gone && !m.ejected
+		if m.gone || m.draining {
+			continue
+		}
+		known = append(known, m.id+"/"+m.boot)
+		p := placement.Member{ID: m.id, Weight: m.weight, Ordinal: m.ordinal, Of: m.of}
+		numbered = append(numbered, p)
+		for _, served := range m.serves {
+			if m.owns() && !slices.ContainsFunc(all[served], func(o placement.Member) bool { return o.ID == m.id }) {
+				all[served] = append(all[served], p)
+			}
+		}
+	}
+	self := placement.Member{ID: c.cfg.ID, Weight: c.cfg.Weight, Ordinal: c.cfg.Ordinal, Of: c.cfg.Of}
+	for _, serving := range c.cfg.Serves {
+		key := peer.Served{Dataset: serving.Dataset, Generation: serving.Generation}
+		s.without[key] = newOwnership(all[key])
+		s.owners[key] = s.without[key]
+		if !c.draining {
+			s.owners[key] = newOwnership(append(slices.Clone(all[key]), self))
+		}
+		for i, m := range s.owners[key].members {
+			if m.ID == c.cfg.ID {
+				s.shares[key.Generation] = max(s.shares[key.Generation], s.owners[key].view.Share(i))
+			}
+		}
+	}
+	slices.Sort(known)
+	if c.draining {
+		known = append(known, "draining")
+	}
+	if now := strings.Join(known, " "); before == nil {
+		c.known = now
+	} else {
+		s.number = before.number + 1
+		if now != c.known {
+			c.known = now
+			c.formers = append(c.formers, former{owners: before.owners, at: time.Now()})
+			c.formers = slices.Clone(c.formers[max(0, len(c.formers)-mostFormers):])
+		}
+	}
+	s.formers = c.formers
+	c.now.Store(s)
+	c.warnOrdinals(append(numbered, self))
+}
+
+// warnOrdinals logs what is wrong with the numbers of the gateways, each time that it is something else.
+func (c *Cluster) warnOrdinals(members []placement.Member) {
+	troubles := placement.NewView(members).Conflicts()
+	text := fmt.Sprint(troubles)
+	if text == c.troubles || len(troubles) == 0 && c.troubles == "" {
+		return
+	}
+	c.troubles = text
+	for _, t := range troubles {
+		c.note(func() { c.cfg.Log.Warn().Msg("cluster: " + t) })
+	}
+}
