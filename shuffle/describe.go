@@ -10,6 +10,9 @@ import (
 // inFlight is how many chunks a slot order is expected to fetch ahead of its lanes.
 const inFlight = 16
 
+// manyWindows is how many windows have to be there for their mean size to stand for each.
+const manyWindows = 32
+
 // Bounds of a simulated variance, in chunks of the dataset and samples looked at: with more, the
 // figure hardly moves.
 const (
@@ -41,6 +44,10 @@ func (p *Plan) OrderDigest() string {
 		for _, end := range p.chunks[1:] {
 			put(end)
 		}
+	}
+	if p.params.Strata > 0 {
+		put(uint64(newKey("strata")))
+		put(p.params.Strata)
 	}
 	if p.weights != nil {
 		put(uint64(len(p.params.Importance)))
@@ -127,9 +134,12 @@ func Variance(params Params, chunks, c, batch uint64) float64 {
 	case Full:
 		return (n*cf - b) / (n*cf - 1)
 	case Window:
-		windows := (chunks-1)/params.Window + 1
+		width := max(1, params.Strata)
+		windows := ceilDiv(ceilDiv(chunks, width), params.Window/width)
 		g := n / float64(windows)
 		switch {
+		case chunks%(windows*width) != 0 && windows < manyWindows && params.Strata > 0:
+			// windows of whole rows are too unequal for the formula
 		case g*cf == 1:
 			return 1 // windows of one sample: the order of full
 		case windows == 1 || g*cf >= b:

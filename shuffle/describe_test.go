@@ -19,6 +19,9 @@ func TestOrderDigestNamesTheOrder(t *testing.T) {
 		digest(base, prefix(3, 5, 0, 9)),
 		digest(base, prefix(3, 0, 5, 9, 0)),
 		digest(base, equal(5000, 2)),
+		digest(Params{Shuffle: Window, Window: 8, Strata: 4, Seed: 1}, first),
+		digest(Params{Shuffle: Window, Window: 8, Strata: 8, Seed: 1}, first),
+		digest(Params{Shuffle: Window, Window: 8, Strata: 1, Seed: 1}, first),
 		digest(Params{Shuffle: None}, first),
 		digest(Params{Shuffle: Full}, first),
 		digest(Params{Shuffle: Full, Seed: 1}, first),
@@ -55,6 +58,7 @@ func TestMemory(t *testing.T) {
 		{Params{Shuffle: Window, Window: 2}, 162},
 		{Params{Shuffle: Window, Window: 4}, 166},
 		{Params{Shuffle: Window, Window: math.MaxUint64}, 166},
+		{Params{Shuffle: Window, Window: 2, Strata: 2}, 162},
 		{Params{Shuffle: Slot, Window: 2}, 166},
 		{Params{Shuffle: Full}, 166},
 	} {
@@ -99,6 +103,7 @@ func TestVarianceOfTheDefault(t *testing.T) {
 		{Params{Shuffle: Window, Window: 16}, 16.3},
 		{Params{Shuffle: Window, Window: 32}, 8.3},
 		{Params{Shuffle: Window, Window: 64}, 4.4},
+		{Params{Shuffle: Window, Window: 64, Strata: 16}, 4.4},
 		{Params{Shuffle: Window, Window: 512}, 1},
 		{Params{Shuffle: Full}, 1},
 		{Params{Shuffle: None}, 256},
@@ -130,5 +135,28 @@ func TestVarianceOfHugeBatches(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	if got, want := after.TotalAlloc-before.TotalAlloc, uint64(32<<20); got > want {
 		t.Errorf("a batch of 2^27 samples: got %d bytes allocated, want at most %d", got, want)
+	}
+}
+
+// TestVarianceWithStrata compares with epochs of the order itself, where windows of whole rows are alike and where they are not.
+func TestVarianceWithStrata(t *testing.T) {
+	for _, c := range []struct {
+		params Params
+		chunks uint64
+	}{
+		{Params{Shuffle: Window, Window: 32, Strata: 8}, 256},
+		{Params{Shuffle: Window, Window: 64, Strata: 64}, 130},
+		{Params{Shuffle: Window, Window: 96, Strata: 32}, 520},
+	} {
+		sum := 0.
+		const seeds = 40
+		for seed := range uint64(seeds) {
+			c.params.Seed = seed
+			sum += simulateVariance(c.params, c.chunks, 64, 128)
+		}
+		want := sum / seeds
+		if got := Variance(c.params, c.chunks, 64, 128); math.Abs(got-want) > .05*want {
+			t.Errorf("%+v, %d chunks: got %.2f, want %.2f within 5 in 100", c.params, c.chunks, got, want)
+		}
 	}
 }

@@ -76,6 +76,9 @@ func (p *Plan) Home(chunk uint64) (place, of uint64) {
 
 // home returns the lane that holds most of a chunk.
 func (l *lanes) home(chunk uint32) (lane, of uint64) {
+	if len(l.pieceChunk) == 0 {
+		return 0, 0
+	}
 	l.once.Do(l.findChunks)
 	if int(chunk) >= len(l.chunkPiece) {
 		return 0, 0

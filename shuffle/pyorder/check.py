@@ -74,7 +74,45 @@ def check_balance(vector):
     yield "shares", order.deal(vector["lengths"], vector["world_size"]), vector["shares"]
 
 
+def stratified(vector, epoch):
+    """The counts of a vector's samples, virtual ones if it has weights, and their order."""
+    counts, weights = spread(vector["chunks"]), spread(vector.get("weights", []))
+    strata = {"strata": vector["strata"]} if vector["strata"] else {}
+    args = vector["window"], vector["seed"], epoch
+    if weights:
+        return counts, weights, order.Importance(vector["shuffle"], counts, weights, *args, **strata).order
+    return counts, weights, order.SHUFFLES[vector["shuffle"]](counts, *args, **strata)
+
+
+def check_strata(vector):
+    counts, weights, plan = stratified(vector, vector["epoch"])
+    samples = sum(counts)
+    named = order.order_digest("window", counts, vector["window"], vector["seed"], vector["importance"], weights, vector["strata"])
+    yield "order digest", named, vector["order_digest"]
+    yield "strata", [plan.stratum(c) for c in range(min(20, len(counts)))], vector["stratum"]
+    yield "at", [plan.at(t) for t in vector["positions"]], vector["at"]
+    yield "position", [plan.position(x) for x in vector["of"]], vector["position"]
+    everything = [plan.at(t) for t in range(samples)]
+    yield "digest", digest(everything), vector["digest"]
+    yield "bijection", sorted(everything), list(range(samples))
+
+
+def check_homes(vector):
+    counts, weights, plan = stratified(vector, vector["epoch"])
+    samples, size, w = sum(counts), vector["batch_size"], vector["world_size"]
+    if not weights:
+        yield "homes of chunks", [plan.chunk_home(c) for c in range(min(20, len(counts)))], vector["home"]
+    for deal in vector["deals"]:
+        positions, _ = order.share(samples, size, vector["tail"], deal["batch"], 0, 1)
+        homes = [plan.home(t) * w // plan.homes() for t in positions]
+        shares, transfers = order.deal_homes(homes, w)
+        yield "shares", shares, deal["shares"]
+        yield "transfers", transfers < w, True
+
+
 CHECKS = {
+    "strata": check_strata,
+    "homes": check_homes,
     "generator": check_generator,
     "plans": check_plan,
     "importance": check_importance,

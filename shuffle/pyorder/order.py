@@ -142,14 +142,45 @@ def prefix(counts):
 class Window:
     """The shuffle `window`."""
 
-    def __init__(self, counts, window, seed, epoch):
+    def __init__(self, counts, window, seed, epoch, strata=0):
         n = len(counts)
-        self.seed, self.epoch = seed, epoch
+        self.seed, self.epoch, self.strata = seed, epoch, strata
         self.first = prefix(counts)
         self.order = shuffled(key("chunks", seed, epoch), n)
+        rows, width = n, 1
+        if strata:
+            rows, width = -(-n // strata), strata
+            self.order = self.stratified(self.order)
         self.begin = prefix(counts[c] for c in self.order)
-        windows = -(-n // window)
-        self.bounds = [i * n // windows for i in range(windows + 1)] if n else [0]
+        windows = -(-rows // (window // width))
+        self.bounds = [min(n, i * rows // windows * width) for i in range(windows + 1)] if n else [0]
+
+    def stratum(self, chunk):
+        return perm(key("strata", self.seed), len(self.first) - 1).at(chunk) % self.strata
+
+    def stratified(self, sequence):
+        """Row by row, the next chunk of every stratum that still has one."""
+        waiting = {}
+        for chunk in sequence:
+            waiting.setdefault(self.stratum(chunk), []).append(chunk)
+        out, row = [], 0
+        while waiting:
+            p = perm(key("strata-row", self.seed, self.epoch, row), self.strata)
+            for s in sorted(waiting, key=p.place):
+                out.append(waiting[s].pop(0))
+            waiting = {s: chunks for s, chunks in waiting.items() if chunks}
+            row += 1
+        return out
+
+    def homes(self):
+        return self.strata
+
+    def home(self, t):
+        """The stratum of the sample at position t."""
+        return self.stratum(bisect_right(self.first, self.at(t)) - 1)
+
+    def chunk_home(self, chunk):
+        return [self.stratum(chunk), self.strata]
 
     def permutation(self, i):
         lo, hi = self.begin[self.bounds[i]], self.begin[self.bounds[i + 1]]
@@ -240,6 +271,26 @@ class Slot:
         chunk, offset, _ = pieces[i]
         return self.first[chunk] + offset + self.piece(j, i).at(k - starts[i])
 
+    def homes(self):
+        return len(self.lanes)
+
+    def home(self, t):
+        """The lane of the sample at position t."""
+        x = self.at(t)
+        chunk = bisect_right(self.first, x) - 1
+        inside = x - self.first[chunk]
+        for j, (pieces, _) in enumerate(self.lanes):
+            if any(c == chunk and offset <= inside < offset + length for c, offset, length in pieces):
+                return j
+        raise ValueError(t)
+
+    def chunk_home(self, chunk):
+        """The lane with most of a chunk, and how many lanes there are; [0, 0] for an empty chunk."""
+        held = [sum(n for c, _, n in pieces if c == chunk) for pieces, _ in self.lanes]
+        if not any(held):
+            return [0, 0]
+        return [held.index(max(held)), len(held)]
+
     def position(self, x):
         chunk = bisect_right(self.first, x) - 1
         inside = x - self.first[chunk]
@@ -269,14 +320,14 @@ def share(samples, size, tail, m, rank, world_size):
 class Importance:
     """A shuffle whose samples are drawn by weight."""
 
-    def __init__(self, shuffle, counts, weights, window, seed, epoch):
+    def __init__(self, shuffle, counts, weights, window, seed, epoch, **strata):
         self.samples = len(weights)
         self.sums = prefix(weights)
         self.total = self.sums[-1]
         self.phase = word(key("importance", seed, epoch), 0) % self.total
         self.draws = [self.before(self.sums[x]) for x in prefix(counts)]  # before each chunk
         virtual = [b - a for a, b in zip(self.draws, self.draws[1:])]
-        self.order = SHUFFLES[shuffle](virtual, window, seed, epoch)
+        self.order = SHUFFLES[shuffle](virtual, window, seed, epoch, **strata)
 
     def before(self, weight):
         """F, of the sum of the weights before a sample"""
@@ -306,7 +357,24 @@ def deal(lengths, world_size):
     return [sorted(share) for share in shares]
 
 
-def order_digest(shuffle, counts, window, seed, importance="", weights=()):
+def deal_homes(homes, world_size):
+    """The shares of all ranks of a batch, of whose samples the home ranks are given, and the number of transfers."""
+    n = len(homes)
+    quota = [(r + 1) * n // world_size - r * n // world_size for r in range(world_size)]
+    shares = [[place for place in range(n) if homes[place] == r] for r in range(world_size)]
+    transfers = 0
+    while True:
+        over = [len(share) - q for share, q in zip(shares, quota)]
+        count = min(max(over), -min(over))
+        if count == 0:
+            return [sorted(share) for share in shares], transfers
+        giver, taker = over.index(max(over)), over.index(min(over))
+        shares[taker] += shares[giver][-count:]
+        del shares[giver][-count:]
+        transfers += 1
+
+
+def order_digest(shuffle, counts, window, seed, importance="", weights=(), strata=0):
     """The name of the order of all epochs."""
     first = prefix(counts)
     words = [1, key(shuffle), first[-1]]
@@ -314,6 +382,8 @@ def order_digest(shuffle, counts, window, seed, importance="", weights=()):
         words.append(seed)
     if shuffle in ("window", "slot"):
         words += [window, len(counts)] + first[1:]
+    if strata:
+        words += [key("strata"), strata]
     if importance:
         name = importance.encode("ascii")
         words += [len(name)] + [int.from_bytes(name[i : i + 8], "little") for i in range(0, len(name), 8)]

@@ -1,0 +1,497 @@
+package shuffle
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// homeOf returns the rank where the sample at a position is at home, by the inverse of the order.
+func homeOf(e *Epoch, t, worldSize uint64) int {
+	x := e.At(t)
+	if w := e.window; w != nil {
+		k := e.plan.params.Strata
+		p := newPerm(newKey("strata", e.plan.params.Seed), uint64(e.plan.chunks.len()))
+		return int(p.at(uint64(e.plan.chunks.of(x))) % k * worldSize / k)
+	}
+	o := e.slot
+	for place, n := range o.pieces {
+		lane := slices.IndexFunc(o.firstPiece[1:], func(end uint32) bool { return end > uint32(place) })
+		var p piece
+		o.stand(&p, lane, place)
+		first := o.chunks[o.pieceChunk[n]] + p.offset
+		if x >= first && x < first+p.perm.n {
+			return lane * int(worldSize) / len(o.offset)
+		}
+	}
+	panic("a sample of no lane")
+}
+
+// dealtModel deals places by searching the largest surplus and deficit anew for each transfer, and counts transfers.
+func dealtModel(home []int, worldSize int) (shares [][]int, moves int) {
+	shares = make([][]int, worldSize)
+	quota := make([]int, worldSize)
+	for r := range quota {
+		quota[r] = (r+1)*len(home)/worldSize - r*len(home)/worldSize
+	}
+	own := make([]int, worldSize)
+	for place, h := range home {
+		shares[h] = append(shares[h], place)
+		own[h]++
+	}
+	for {
+		from, to := 0, 0
+		for r := range worldSize {
+			if len(shares[r])-quota[r] > len(shares[from])-quota[from] {
+				from = r
+			}
+			if quota[r]-len(shares[r]) > quota[to]-len(shares[to]) {
+				to = r
+			}
+		}
+		by := min(len(shares[from])-quota[from], quota[to]-len(shares[to]))
+		if by <= 0 {
+			break
+		}
+		end := len(shares[from])
+		shares[to] = append(shares[to], shares[from][end-by:]...)
+		shares[from] = shares[from][:end-by]
+		moves++
+	}
+	for _, share := range shares {
+		slices.Sort(share)
+	}
+	return shares, moves
+}
+
+// checkDeal holds the shares of a batch against the model and against what every split promises.
+func checkDeal(e *Epoch, batch Share, worldSize uint64) error {
+	home := make([]int, batch.Count)
+	for place := range home {
+		home[place] = homeOf(e, (batch.First+uint64(place))%e.plan.samples, worldSize)
+	}
+	want, moves := dealtModel(home, int(worldSize))
+	if moves > int(worldSize)-1 {
+		return fmt.Errorf("got %d transfers, want at most %d", moves, worldSize-1)
+	}
+	var all []int
+	for r := range worldSize {
+		got := e.DealHomes(batch, r, worldSize)
+		if !slices.Equal(got, want[r]) {
+			return fmt.Errorf("rank %d of %d of %+v, homes %v: got %v, want %v", r, worldSize, batch, home, got, want[r])
+		}
+		if quota := (r+1)*batch.Count/worldSize - r*batch.Count/worldSize; uint64(len(got)) != quota {
+			return fmt.Errorf("rank %d of %d: got %d samples, want %d", r, worldSize, len(got), quota)
+		}
+		all = append(all, got...)
+	}
+	slices.Sort(all)
+	for i, place := range all {
+		if i != place {
+			return fmt.Errorf("got places %v, want every one below %d once", all, batch.Count)
+		}
+	}
+	if uint64(len(all)) != batch.Count {
+		return fmt.Errorf("got %d places, want %d", len(all), batch.Count)
+	}
+	return nil
+}
+
+func drawHomes(t *rapid.T) Params {
+	if rapid.Bool().Draw(t, "slot") {
+		return Params{Shuffle: Slot, Window: rapid.Uint64Range(1, 20).Draw(t, "window"), Seed: rapid.Uint64().Draw(t, "seed")}
+	}
+	return drawStrata(t)
+}
+
+func TestDealtSharesFollowHomes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		params, first := drawHomes(t), drawChunks(t)
+		p, err := NewPlan(params, first)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := p.Epoch(rapid.Uint64().Draw(t, "epoch"))
+		b := Batching{
+			Samples: p.Samples(), BatchSize: rapid.Uint64Range(1, 70).Draw(t, "batch size"),
+			Tail: rapid.SampledFrom([]Tail{Short, Drop, Pad}).Draw(t, "tail"),
+		}
+		if b.Batches() == 0 {
+			return
+		}
+		worldSize := rapid.Uint64Range(1, 25).Draw(t, "world size") // more than lanes or strata, too
+		for _, m := range []uint64{0, b.Batches() / 2, b.Batches() - 1} {
+			if err := checkDeal(e, b.Share(m, 0, 1), worldSize); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// TestDealtDrawsFollowHomes is the same for samples that are drawn by weight.
+func TestDealtDrawsFollowHomes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawWeighing(t, drawChunks(t))
+		if w == nil {
+			return
+		}
+		params := drawHomes(t)
+		params.Importance = snapshot
+		p, err := NewWeightedPlan(params, w.first, w.totals())
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := min(p.Samples(), rapid.Uint64Range(1, 40).Draw(t, "batch size"))
+		first := rapid.Uint64Range(0, p.Samples()-n).Draw(t, "first")
+		if err := checkDeal(p.Epoch(3), Share{First: first, Count: n}, rapid.Uint64Range(1, 9).Draw(t, "world size")); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// TestRepairBreaksTiesByRank holds a case by hand: ranks 1 and 2 have two too many, ranks 0, 3 and 4 lack 1, 1 and 2.
+func TestRepairBreaksTiesByRank(t *testing.T) {
+	more := unevenRanks{{rank: 1, by: 2}, {rank: 2, by: 2}}
+	less := unevenRanks{{rank: 0, by: 1}, {rank: 3, by: 1}, {rank: 4, by: 2}}
+	var got []string
+	repair(more, less, func(from, to, lo, hi uint64) {
+		got = append(got, fmt.Sprintf("%d gives [%d, %d) to %d", from, lo, hi, to))
+	}, func(rank uint64) uint64 { return 10 * rank })
+	want := []string{"1 gives [8, 10) to 4", "2 gives [19, 20) to 0", "2 gives [18, 19) to 3"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestGradientsSumAlike is what a split must not change: the sum over all ranks of anything that a sample contributes, in
+// integers to the bit.
+func TestGradientsSumAlike(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		params, first := drawHomes(t), drawChunks(t)
+		p, err := NewPlan(params, first)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := Batching{Samples: p.Samples(), BatchSize: rapid.Uint64Range(1, 50).Draw(t, "batch size"), Tail: Pad}
+		e, worldSize := p.Epoch(1), rapid.Uint64Range(1, 9).Draw(t, "world size")
+		sum := func(into *[3]uint64, x uint64) {
+			for i := range into {
+				into[i] += newKey("gradient", uint64(i)).word(x)
+			}
+		}
+		for m := range min(b.Batches(), 5) {
+			var contiguous, local [3]uint64
+			whole := b.Share(m, 0, 1)
+			for r := range worldSize {
+				for _, x := range e.AppendShare(nil, b.Share(m, r, worldSize)) {
+					sum(&contiguous, x)
+				}
+				for _, place := range e.DealHomes(whole, r, worldSize) {
+					sum(&local, e.At((whole.First+uint64(place))%p.Samples()))
+				}
+			}
+			if local != contiguous {
+				t.Fatalf("batch %d of %+v for %d ranks: got %v, want %v", m, b, worldSize, local, contiguous)
+			}
+		}
+	})
+}
+
+// movedOver returns the share of samples that the repair moves over a whole epoch.
+func movedOver(e *Epoch, batchSize, worldSize uint64) float64 {
+	b := Batching{Samples: e.plan.samples, BatchSize: batchSize}
+	var moved uint64
+	for m := range b.Batches() {
+		batch := b.Share(m, 0, 1)
+		moved += surplus(e.appendHomes(nil, batch, worldSize), worldSize)
+	}
+	return float64(moved) / float64(b.Samples)
+}
+
+// TestMovedShares holds the figures that docs/order.md and the plan's description give: 512 chunks of 128 samples, batches of 2048.
+func TestMovedShares(t *testing.T) {
+	first := equal(512, 128)
+	slot := mustPlan(t, Params{Shuffle: Slot, Window: 128, Seed: 1}, first)
+	e := slot.Epoch(0)
+	lasting := e.slot.rows.before(e.slot.rows.sorted[0]) / 2048
+	for _, w := range []uint64{2, 4, 8, 16, 32, 64, 128} {
+		for m := range lasting {
+			if got := surplus(e.appendHomes(nil, Share{First: m * 2048, Count: 2048}, w), w); got != 0 {
+				t.Fatalf("slot, %d ranks, batch %d: got %d samples moved, want 0 while all lanes last", w, m, got)
+			}
+		}
+		moved := movedOver(e, 2048, w)
+		t.Logf("figure: moved share, slot of 128 lanes, %d ranks: %.2f %%", w, 100*moved)
+		if moved > .01 {
+			t.Errorf("slot, %d ranks: got %.4f of the samples moved, want at most .01", w, moved)
+		}
+	}
+	for _, w := range []uint64{3, 4, 8, 16, 32, 64} {
+		moved, hashed := 0., 0.
+		const seeds = 4
+		for seed := range uint64(seeds) {
+			e := mustPlan(t, Params{Shuffle: Window, Window: 64, Strata: 64, Seed: seed}, first).Epoch(0)
+			moved += movedOver(e, 2048, w) / seeds
+			hashed += hashedMoved(e, 2048, w) / seeds
+		}
+		t.Logf("figure: moved share, window of 64 in 64 strata, %d ranks: %.1f %% (chunks owned by hash: %.0f %%)", w, 100*moved, 100*hashed)
+		if moved < .013 || moved > .062 {
+			t.Errorf("window, %d ranks: got %.4f of the samples moved, want .013 to .062", w, moved)
+		}
+		if hashed < .07 || hashed > .41 {
+			t.Errorf("by hash, %d ranks: got %.3f of the samples moved, want .07 to .41", w, hashed)
+		}
+		said := mustPlan(t, Params{Shuffle: Window, Window: 64, Strata: 64}, first).Moved(Batching{Samples: 512 * 128, BatchSize: 2048}, w)
+		if said < .8*moved || said > 1.2*moved {
+			t.Errorf("Moved, %d ranks: got %.4f, want %.4f within a fifth", w, said, moved)
+		}
+	}
+	near := movedOver(mustPlan(t, Params{Shuffle: Slot, Window: 120, Seed: 1}, equal(122, 128)).Epoch(0), 1920, 8)
+	t.Logf("figure: moved share, slot of 120 lanes over 122 chunks, 8 ranks: %.1f %%", 100*near)
+	if near < .02 {
+		t.Errorf("slot with hardly more chunks than lanes: got %.4f of the samples moved, want more than with many", near)
+	}
+}
+
+// hashedMoved is what would be moved if chunks were owned by hash.
+func hashedMoved(e *Epoch, batchSize, worldSize uint64) float64 {
+	var moved uint64
+	for lo := uint64(0); lo+batchSize <= e.plan.samples; lo += batchSize {
+		var homes []uint32
+		for _, x := range e.Append(nil, lo, lo+batchSize) {
+			homes = append(homes, uint32(newKey("owner", uint64(e.plan.chunks.of(x))).draw(0, worldSize)))
+		}
+		moved += surplus(homes, worldSize)
+	}
+	return float64(moved) / float64(e.plan.samples)
+}
+
+func TestMovedIsBounded(t *testing.T) {
+	p := mustPlan(t, Params{Shuffle: Slot, Window: 128, Seed: 1}, equal(1<<10, 1<<30))
+	if got := p.Moved(Batching{Samples: p.Samples(), BatchSize: 1 << 38}, 64); got != 0 {
+		t.Errorf("huge batches: got %v moved, want 0", got)
+	}
+	if got := p.Moved(Batching{Samples: p.Samples(), BatchSize: 256}, 129); got != 0 {
+		t.Errorf("more ranks than lanes: got %v, want 0", got)
+	}
+	if got := mustPlan(t, Params{Shuffle: Full}, equal(4, 4)).Moved(Batching{Samples: 16, BatchSize: 4}, 2); got != 0 {
+		t.Errorf("full: got %v, want 0", got)
+	}
+}
+
+// TestChunksAreAtHomeWithTheirSamples compares Home with where the samples of a chunk are, in several epochs.
+func TestChunksAreAtHomeWithTheirSamples(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		params, first := drawHomes(t), drawChunks(t)
+		p, err := NewPlan(params, first)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := p.Epoch(rapid.Uint64().Draw(t, "epoch"))
+		for c := range uint64(p.chunks.len()) {
+			k := p.homes()
+			count := make([]int, k)
+			for x := first[c]; x < first[c+1]; x++ {
+				count[homeOf(e, e.Position(x), k)]++
+			}
+			place, of := p.Home(c)
+			if p.chunks.size(uint32(c)) == 0 && params.Shuffle == Slot {
+				if of != 0 {
+					t.Fatalf("Home(%d) of an empty chunk: got %d of %d, want none", c, place, of)
+				}
+				continue
+			}
+			if of != k || place >= k {
+				t.Fatalf("Home(%d): got %d of %d, want one of %d", c, place, of, k)
+			}
+			if want := slices.Index(count, slices.Max(count)); int(place) != want && first[c] < first[c+1] {
+				t.Fatalf("Home(%d): got %d, want %d, samples by home are %v", c, place, want, count)
+			}
+		}
+		if _, of := p.Home(uint64(p.chunks.len())); of != 0 {
+			t.Fatalf("Home of no chunk: got one of %d, want none", of)
+		}
+	})
+}
+
+func TestHomeWithImportance(t *testing.T) {
+	w := &weighing{first: equal(60, 20), weights: make([]uint32, 1200)}
+	for i := range w.weights {
+		w.weights[i] = uint32(1000 + i%7*i)
+	}
+	p := w.plan(t, Params{Shuffle: Slot, Window: 6, Seed: 4})
+	apart := 0
+	for epoch := range uint64(5) {
+		l := p.Epoch(epoch).plan.lanes
+		for c := range uint64(60) {
+			place, of := p.Home(c)
+			if of != 6 {
+				t.Fatalf("Home(%d): got one of %d, want of 6", c, of)
+			}
+			if lane, _ := l.home(uint32(c)); lane != place {
+				apart++
+			}
+		}
+	}
+	if apart > 5 {
+		t.Errorf("got %d of 300 chunks away from home, want 5 at most: a phase moves a cut by one sample", apart)
+	}
+	if place, of := mustPlan(t, Params{Shuffle: Full}, equal(3, 3)).Home(1); place != 0 || of != 0 {
+		t.Errorf("full: got home %d of %d, want none", place, of)
+	}
+	if place, of := mustPlan(t, Params{Shuffle: Window, Window: 2}, equal(3, 3)).Home(1); place != 0 || of != 0 {
+		t.Errorf("window without strata: got home %d of %d, want none", place, of)
+	}
+}
+
+func TestCheckSplit(t *testing.T) {
+	first := prefix(3, 0, 5, 2, 4, 0, 7)
+	for _, c := range []struct {
+		params    Params
+		worldSize uint64
+		want      string
+	}{
+		{Params{Shuffle: Slot, Window: 4}, 4, ""},
+		{Params{Shuffle: Slot, Window: 4}, 5, "split locality: 5 ranks share 4 lanes"},
+		{Params{Shuffle: Slot, Window: 40}, 5, ""},
+		{Params{Shuffle: Slot, Window: 40}, 6, "split locality: 6 ranks share 5 lanes"},
+		{Params{Shuffle: Slot, Window: 40}, 0, "split locality: world size is 0"},
+		{Params{Shuffle: Window, Window: 8, Strata: 4}, 4, ""},
+		{Params{Shuffle: Window, Window: 8, Strata: 4}, 5, "split locality: 5 ranks share 4 strata"},
+		{Params{Shuffle: Window, Window: 8}, 1, "split locality: shuffle window without strata has no homes"},
+		{Params{Shuffle: Full}, 1, "split locality: shuffle full has no homes"},
+		{Params{Shuffle: None}, 1, "split locality: shuffle none has no homes"},
+	} {
+		err := mustPlan(t, c.params, first).CheckSplit(c.worldSize)
+		if got := fmt.Sprint(err); c.want == "" && err != nil || !strings.Contains(got, c.want) {
+			t.Errorf("%+v, %d ranks: got %v, want %q", c.params, c.worldSize, err, c.want)
+		}
+	}
+	w := &weighing{first: equal(4, 2), weights: []uint32{1, 1, 0, 0, 5, 1, 0, 0}}
+	p := w.plan(t, Params{Shuffle: Slot, Window: 4})
+	if err := p.CheckSplit(2); err != nil {
+		t.Errorf("two chunks with weight, 2 ranks: got %v, want nil", err)
+	}
+	if err := p.CheckSplit(3); err == nil {
+		t.Error("two chunks with weight, 3 ranks: got nil, want an error")
+	}
+}
+
+func TestDealHomesWithoutHomesIsContiguous(t *testing.T) {
+	e := mustPlan(t, Params{Shuffle: Full}, equal(4, 4)).Epoch(0)
+	if got, want := fmt.Sprint(e.DealHomes(Share{First: 4, Count: 8}, 1, 3)), "[2 3 4]"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if got := e.DealHomes(Share{Count: 8}, 3, 3); got != nil {
+		t.Errorf("a rank beyond the last: got %v, want none", got)
+	}
+}
+
+// TestDealsOfManyBatchesAtOnce asks out of order and concurrently: what one asker finds made is of its own batch.
+func TestDealsOfManyBatchesAtOnce(t *testing.T) {
+	e := mustPlan(t, Params{Shuffle: Slot, Window: 10, Seed: 2}, equal(30, 7)).Epoch(0)
+	done := make(chan error)
+	for i := range uint64(4) {
+		go func() {
+			for m := range uint64(20) {
+				batch := Share{First: (m + i) % 5 * 20, Count: 20 - m%2}
+				if err := checkDeal(e, batch, 2+m%3); err != nil {
+					done <- err
+					return
+				}
+			}
+			done <- nil
+		}()
+	}
+	for range 4 {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestLater(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		params, first := drawHomes(t), drawChunks(t)
+		p, err := NewPlan(params, first)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := Batching{
+			Samples: p.Samples(), BatchSize: rapid.Uint64Range(1, 50).Draw(t, "batch size"),
+			Tail: rapid.SampledFrom([]Tail{Short, Drop, Pad}).Draw(t, "tail"),
+		}
+		if b.Batches() == 0 {
+			return
+		}
+		e, ranks := p.Epoch(2), rapid.Uint64Range(1, 6).Draw(t, "world size")
+		rank := rapid.Uint64Range(0, ranks-1).Draw(t, "rank")
+		m := rapid.Uint64Range(0, b.Batches()-1).Draw(t, "batch")
+		c := Cursor{
+			Plan: p, Epoch: e, First: m * b.BatchSize, BatchSize: b.BatchSize, Rank: rank, WorldSize: ranks, Tail: b.Tail,
+			Split: rapid.SampledFrom([]Split{Contiguous, Locality}).Draw(t, "split"),
+		}
+		for n := range b.Batches() - m + 2 {
+			got, ok := c.Later([]uint64{99}, n)
+			whole := b.Share(m+n, 0, 1)
+			if want := m+n < b.Batches() && whole.Padded == 0; ok != want {
+				t.Fatalf("Later(%d) of batch %d of %d: got %v, want %v", n, m, b.Batches(), ok, want)
+			}
+			want := []uint64{99}
+			if ok && c.Split == Contiguous {
+				want = e.AppendShare(want, b.Share(m+n, rank, ranks))
+			} else if ok {
+				for _, place := range e.DealHomes(whole, rank, ranks) {
+					want = append(want, e.At(whole.First+uint64(place)))
+				}
+			}
+			if !slices.Equal(got, want) {
+				t.Fatalf("Later(%d): got %v, want %v", n, got, want)
+			}
+		}
+	})
+}
+
+func TestLaterKnowsWhatItCannotTell(t *testing.T) {
+	p := mustPlan(t, Params{Shuffle: Full}, equal(4, 4))
+	c := Cursor{Plan: p, Epoch: p.Epoch(0), BatchSize: 4}
+	if got, ok := c.Later(nil, 3); !ok || !slices.Equal(got, c.Epoch.Append(nil, 12, 16)) {
+		t.Errorf("the last batch: got %v, %v, want all its samples", got, ok)
+	}
+	dealt := c
+	dealt.Dealt = true
+	stranger := c
+	stranger.Rank = 1
+	w := &weighing{first: equal(2, 2), weights: []uint32{1, 2, 3, 4}}
+	drawn := Cursor{Plan: w.plan(t, Params{Shuffle: Full}), BatchSize: 2}
+	drawn.Epoch = drawn.Plan.Epoch(0)
+	for name, c := range map[string]Cursor{"dealt by length": dealt, "importance": drawn, "no plan": {}, "no such rank": stranger} {
+		if got, ok := c.Later(nil, 0); ok || got != nil {
+			t.Errorf("%s: got %v, %v, want false", name, got, ok)
+		}
+	}
+	for _, n := range []uint64{4, 1 << 62, 1<<64 - 1} {
+		if _, ok := c.Later(nil, n); ok {
+			t.Errorf("Later(%d) of 4 batches: got true, want false", n)
+		}
+	}
+}
+
+func BenchmarkDealHomes(b *testing.B) {
+	for _, params := range []Params{{Shuffle: Slot, Window: 128}, {Shuffle: Window, Window: 128, Strata: 64}} {
+		for _, size := range []uint64{256, 1 << 18} {
+			e := mustPlan(b, params, equal(1e5, 1000)).Epoch(0)
+			b.Run(fmt.Sprintf("%s/%d", params.Shuffle, size), func(b *testing.B) {
+				b.ReportAllocs()
+				m := uint64(0)
+				for b.Loop() {
+					e.DealHomes(Share{First: m % 300 * size, Count: size}, 3, 64)
+					m++
+				}
+			})
+		}
+	}
+}
