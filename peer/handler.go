@@ -80,6 +80,12 @@ func (s *Server) read(out *writer, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	select { // before the body, so that their number bounds what questions take of memory
+	case s.reads <- struct{}{}:
+		defer func() { <-s.reads }()
+	default:
+		return refuse(CodeOverloaded, "%d reads are being answered already", cap(s.reads))
+	}
 	text, err := bodyOf(r, maxQueryBytes)
 	if err != nil {
 		return err
@@ -87,12 +93,6 @@ func (s *Server) read(out *writer, r *http.Request) error {
 	q, err := ParseQuery(text)
 	if err != nil {
 		return refuse(CodeInvalid, "%v", err)
-	}
-	select {
-	case s.reads <- struct{}{}:
-		defer func() { <-s.reads }()
-	default:
-		return refuse(CodeOverloaded, "%d reads are being answered already", cap(s.reads))
 	}
 	if q.Reader != nil && s.cfg.Heard != nil {
 		s.cfg.Heard(q.Dataset, q.Generation, *q.Reader)

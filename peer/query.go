@@ -58,8 +58,8 @@ type Reader struct {
 	BatchSize  uint64
 	Rank       uint64
 	WorldSize  uint64
-	Split      string // shuffle.Cursor.Split
-	Dealt      bool   // shuffle.Cursor.Dealt
+	Split      shuffle.Split
+	Dealt      bool // shares are equal in bytes
 	Tail       shuffle.Tail
 	Think      time.Duration // from the end of an answer to its next request, the mean of late; 0: not known
 }

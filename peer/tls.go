@@ -33,6 +33,7 @@ type Files struct {
 
 	mu    sync.Mutex // guards what follows
 	texts [3][]byte  // of the files as they were last read
+	unfit bool       // they do not fit together, and are tried again
 	now   *identity  // that they gave when they last fitted together
 }
 
@@ -148,17 +149,18 @@ func (f *Files) current() *identity {
 	texts, err := f.read()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if err == nil && slices.EqualFunc(texts[:], f.texts[:], bytes.Equal) {
+	same := slices.EqualFunc(texts[:], f.texts[:], bytes.Equal)
+	if same && !f.unfit {
 		return f.now
 	}
 	var id *identity
 	if err == nil {
 		id, err = f.cfg.identity(texts, time.Now())
 	}
-	if f.cfg.Changed != nil {
+	if f.cfg.Changed != nil && (!same || err == nil) {
 		f.cfg.Changed(err)
 	}
-	f.texts = texts // a change that does not fit is told of once
+	f.texts, f.unfit = texts, err != nil
 	if id != nil {
 		f.now = id
 	}
