@@ -12,10 +12,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/datapath"
 	"github.com/millrace-data/millrace/gateway"
-	"github.com/millrace-data/millrace/internal/budget"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
@@ -34,8 +32,8 @@ import (
 //	                                         v
 //	                                  diskcache.Cache             where there is one
 //
-// The budget is one for the process: indexes, tables, chunks, transfers and bodies reserve
-// from it. All that runs is joined by one errgroup. It ends in this order: not ready, no new
+// A path and a budget are one for the process, and one more for each dataset with a quota: indexes, tables, chunks,
+// transfers and bodies reserve from it. All that runs is joined by one errgroup. It ends in this order: not ready, no new
 // connections, open requests done, loads ended, indexes closed.
 
 func (a *app) serve() *cobra.Command {
@@ -84,13 +82,15 @@ func (a *app) checkServe(ctx context.Context, c *serveConfig, f *flags) error {
 type server struct {
 	cfg     *serveConfig
 	log     zerolog.Logger
-	path    *datapath.Path
 	gateway *gateway.Gateway
 	stores  []objstore.Store
+	opened  []opened                    // in the order of the flags
 	names   map[*datapath.Source]string // of the datasets
 	pace    bool                        // the collector: unless the user does
 	senders []func(context.Context)     // of what earlier runs kept
 	closers []func()                    // called last to first
+
+	divisions []*division // the main one first
 }
 
 func (s *server) close() {
@@ -103,42 +103,26 @@ func (s *server) close() {
 // compose opens the datasets and wires the parts. It starts nothing.
 func (a *app) compose(ctx context.Context, c *serveConfig) (*server, error) {
 	s := &server{cfg: c, log: a.logger(c.logLevel, c.logFormat), pace: a.env["GOGC"] == ""}
-	heap := limitHeap(a.env, c.memory, c.cacheSize)
-	s.log.Debug().Int64("memory", c.memory).Int64("cache", c.cacheSize).Int64("heap_limit", heap).Msg("memory")
-	b := budget.New(c.cacheSize, c.wait)
-	disk, err := s.openDisk()
-	if err != nil {
-		return nil, err
+	cache := c.cacheSize
+	for _, q := range c.quotas {
+		cache += q.memory
 	}
-	s.path = datapath.New(datapath.Config{
-		Budget: b, Fetchers: c.fetchers, PartSize: c.partSize, CheckSHA: c.checkSHA, NoPrefetch: c.noPrefetch,
-		Policy: datapath.Policy(c.cachePolicy), Disk: disk,
-	})
-	s.closers = append(s.closers, s.path.Close)
-	var all []opened
-	var faults []error
-	for _, l := range c.locations {
-		d, err := openIndex(ctx, &c.store, l, chunkindex.OpenOptions{CacheDir: c.indexDir, Tables: s.path.Tables()})
-		if err != nil {
-			faults = append(faults, err)
-			continue
-		}
-		s.closers = append(s.closers, d.close)
-		all, s.stores = append(all, d), append(s.stores, d.store)
-		s.log.Info().Str("dataset", l.name).Stringer("from", l).Str("generation", d.index.Generation()).
-			Uint64("samples", d.index.Samples()).Int("chunks", d.index.Chunks()).Int64("bytes", d.index.Bytes()).Msg("dataset opened")
-	}
-	err = errors.Join(faults...)
+	heap := limitHeap(a.env, c.memory, cache)
+	s.log.Debug().Int64("memory", c.memory).Int64("cache", cache).Int64("heap_limit", heap).Msg("memory")
+	err := s.divide()
 	if err == nil {
-		err = s.fits(b, all)
+		err = s.open(ctx)
+	}
+	if err == nil {
+		err = s.fit()
 	}
 	var sets []gateway.Dataset
 	if err == nil {
-		sets, err = s.datasets(all)
+		sets, err = s.datasets()
 	}
 	if err == nil {
 		s.gateway, err = gateway.New(gateway.Config{
-			Datasets: sets, Budget: b, Log: s.log, Version: buildInfo().Version, Stats: s.stats, Readers: s.readers,
+			Datasets: sets, Budget: s.main().budget, Log: s.log, Version: buildInfo().Version, Stats: s.stats, Readers: s.readers,
 			AdminListen: c.adminListen != "", Deadline: c.deadline,
 			LameDuck: max(c.lameDuck, 1), // 0 would be the default
 		})
@@ -153,24 +137,6 @@ func (a *app) compose(ctx context.Context, c *serveConfig) (*server, error) {
 		}
 	})
 	return s, nil
-}
-
-func (s *server) datasets(all []opened) ([]gateway.Dataset, error) {
-	var faults []error
-	sets := make([]gateway.Dataset, 0, len(all))
-	s.names = make(map[*datapath.Source]string, len(all))
-	for _, d := range all {
-		source := s.path.Open(d.index, d.store, d.loc.prefix)
-		s.names[source] = d.loc.name
-		source.KeepOnDisk(d.loc.String())
-		losses, err := s.losses(d)
-		if err != nil {
-			faults = append(faults, err)
-			continue
-		}
-		sets = append(sets, gateway.Dataset{Name: d.loc.name, Index: d.index, Source: source, Importance: losses})
-	}
-	return sets, errors.Join(faults...)
 }
 
 // run binds the listeners and serves until ctx ends, then drains. ready, if not nil, is called with the data
@@ -207,12 +173,14 @@ func (s *server) join(ctx context.Context, data, admin net.Listener) error {
 	rest, endRest := context.WithCancel(context.WithoutCancel(ctx))
 	defer endRest()
 	g, failed := errgroup.WithContext(ctx)
-	g.Go(func() error {
-		if err := s.path.Run(rest); err != nil && !errors.Is(err, context.Canceled) {
-			return fmt.Errorf("run data path: %w", err)
-		}
-		return nil
-	})
+	for _, v := range s.divisions {
+		g.Go(func() error {
+			if err := v.path.Run(rest); err != nil && !errors.Is(err, context.Canceled) {
+				return fmt.Errorf("run data path: %w", err)
+			}
+			return nil
+		})
+	}
 	if s.pace {
 		g.Go(func() error { return paceCollector(rest) })
 	}

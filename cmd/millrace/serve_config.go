@@ -33,6 +33,7 @@ type serveConfig struct {
 	cachePolicy string
 	diskDir     string
 	diskSize    int64
+	quotaTexts  []string
 	noPrefetch  bool
 	lameDuck    time.Duration
 	drain       time.Duration
@@ -43,6 +44,7 @@ type serveConfig struct {
 
 	memory    int64 // what the process may use
 	locations []location
+	quotas    []quota
 }
 
 // Default times of an orderly end: together they stay below the 60 s that orchestrators grant.
@@ -67,6 +69,7 @@ func (c *serveConfig) define(f *flags) {
 	f.size(&c.partSize, "part-size", datapath.DefaultPartSize, "`SIZE` of one store read at most")
 	f.flag(&c.checkSHA, "check-sha256", "compare SHA-256 too when a chunk arrives")
 	c.defineDisk(f)
+	c.defineQuotas(f)
 	f.flag(&c.noPrefetch, "no-prefetch", "do not fetch ahead of the readers")
 	f.duration(&c.lameDuck, "lame-duck", defaultLameDuck, "after SIGTERM go on serving for `DURATION`, not ready")
 	f.duration(&c.drain, "drain-timeout", defaultDrain, "then wait for open requests for `DURATION` at most")
@@ -97,6 +100,7 @@ func (c *serveConfig) validate(f *flags) {
 	}
 	c.validateListen(f)
 	c.validateDisk(f)
+	c.validateQuotas(f)
 	if c.cacheSize < 1<<20 {
 		f.fault("--cache-size %s: want at least 1MiB", formatSize(c.cacheSize))
 	}

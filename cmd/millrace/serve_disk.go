@@ -35,60 +35,63 @@ func (c *serveConfig) validateDisk(f *flags) {
 	}
 }
 
-// openDisk opens the disk tier, nil if there is none. With --check it is only looked at, for a gateway may be using it.
-func (s *server) openDisk() (*diskcache.Cache, error) {
-	c := s.cfg
-	if c.diskDir == "" {
-		return nil, nil
+// openDisk opens the disk tier of a division where it has one. With --check it is only looked at, for a gateway may be using it.
+func (s *server) openDisk(v *division) error {
+	if v.dir == "" {
+		return nil
 	}
-	cfg := diskcache.Config{Dir: c.diskDir, MaxBytes: c.diskSize, Tell: s.diskTrouble}
-	for _, l := range c.locations {
-		cfg.Datasets = append(cfg.Datasets, l.String())
-	}
-	if c.check {
-		if err := diskcache.Check(cfg); err != nil {
-			return nil, &usageError{fmt.Errorf("--disk-cache: %w", err), "millrace serve"}
+	cfg := diskcache.Config{Dir: v.dir, MaxBytes: v.quota.disk, Tell: func(what string, err error) { s.diskTrouble(v.dir, what, err) }}
+	for _, l := range s.cfg.locations {
+		// The main one names those with a quota too: its directory holds theirs, and is the same cache when the quota is gone.
+		if v == s.main() || v == s.division(l.name) {
+			cfg.Datasets = append(cfg.Datasets, l.String())
 		}
-		return nil, nil
+	}
+	if s.cfg.check {
+		if err := diskcache.Check(cfg); err != nil {
+			return &usageError{fmt.Errorf("--disk-cache: %w", err), "millrace serve"}
+		}
+		return nil
 	}
 	disk, err := diskcache.Open(cfg)
 	if err != nil {
-		return nil, &usageError{fmt.Errorf("--disk-cache: %w", err), "millrace serve"}
+		return &usageError{fmt.Errorf("--disk-cache: %w", err), "millrace serve"}
 	}
+	v.disk = disk
 	s.closers = append(s.closers, disk.Close)
 	t := disk.Stats()
-	s.log.Info().Str("dir", c.diskDir).Int64("chunks", t.Chunks).Int64("bytes", t.Bytes).Uint64("strays", t.Strays).Msg("disk cache opened")
-	return disk, nil
+	s.log.Info().Str("dir", v.dir).Int64("chunks", t.Chunks).Int64("bytes", t.Bytes).Uint64("strays", t.Strays).Msg("disk cache opened")
+	return nil
 }
 
-// diskTrouble logs that the disk tier's reads or writes are off or on again.
-func (s *server) diskTrouble(what string, err error) {
+// diskTrouble logs that a disk tier's reads or writes are off or on again.
+func (s *server) diskTrouble(dir, what string, err error) {
 	if err == nil {
-		s.log.Info().Str("dir", s.cfg.diskDir).Msg("disk cache: " + what + " are on again")
+		s.log.Info().Str("dir", dir).Msg("disk cache: " + what + " are on again")
 		return
 	}
-	s.log.Warn().Err(err).Str("dir", s.cfg.diskDir).Msg("disk cache: " + what + " are off for a while")
+	s.log.Warn().Err(err).Str("dir", dir).Msg("disk cache: " + what + " are off for a while")
 }
 
 // diskList returns what the list of the files on disk may take in memory.
-func (s *server) diskList(indexes []*chunkindex.Index) int64 {
-	if s.cfg.diskDir == "" {
+func (v *division) diskList(indexes []*chunkindex.Index) int64 {
+	if v.dir == "" {
 		return 0
 	}
-	chunks := s.path.Stats().Disk.Chunks
+	chunks := v.path.Stats().Disk.Chunks
 	for _, x := range indexes {
 		chunks += int64(x.Chunks())
 	}
-	return min(chunks, diskcache.MostChunks(s.cfg.diskSize)) * diskcache.EntryCost
+	return min(chunks, diskcache.MostChunks(v.quota.disk)) * diskcache.EntryCost
 }
 
 // fitDisk refuses a disk tier that could not hold every chunk, if only one at a time: what it does not keep would
 // pass for what is not worth keeping.
-func (s *server) fitDisk(all []opened) error {
-	for _, d := range all {
-		if least := diskcache.Cost(d.index.MaxChunk()); s.cfg.diskDir != "" && least > s.cfg.diskSize {
-			return &usageError{fmt.Errorf("--disk-cache-size %s is too small: the largest chunk of %s takes %s",
-				formatSize(s.cfg.diskSize), d.loc.name, formatSize(least)), "millrace serve"}
+func (v *division) fitDisk() error {
+	for _, d := range v.opened {
+		if least := diskcache.Cost(d.index.MaxChunk()); v.dir != "" && least > v.quota.disk {
+			return &usageError{fmt.Errorf("%s is too small: the largest chunk of %s takes %s",
+				v.diskSetting(), d.loc.name, formatSize(least)), "millrace serve"}
 		}
 	}
 	return nil

@@ -5,9 +5,12 @@ import (
 	"github.com/millrace-data/millrace/gateway"
 )
 
-// readers names the data path's readers for people.
+// readers names the data paths' readers for people.
 func (s *server) readers() []gateway.Reader {
-	known := s.path.Readers()
+	known := s.main().path.Readers()
+	for _, v := range s.divisions[1:] {
+		known = append(known, v.path.Readers()...)
+	}
 	out := make([]gateway.Reader, len(known))
 	for i, r := range known {
 		source, _ := r.Dataset.(*datapath.Source)

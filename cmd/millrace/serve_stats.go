@@ -3,10 +3,57 @@ package main
 import (
 	"strings"
 
+	"github.com/millrace-data/millrace/datapath"
 	"github.com/millrace-data/millrace/gateway"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/s3backend"
 )
+
+// stats names the counters of the data paths and of the stores for the metrics page. Those of several paths are added up.
+func (s *server) stats() []gateway.Stat {
+	out := storeStats(s.stores)
+	at := map[string]int{}
+	for _, v := range s.divisions {
+		t := v.path.Stats()
+		own := pathStats(t)
+		if v.dir != "" {
+			own = append(diskStats(t), own...)
+		}
+		for _, x := range own {
+			if i, known := at[x.Name]; known {
+				out[i].Value += x.Value
+				continue
+			}
+			at[x.Name] = len(out)
+			out = append(out, x)
+		}
+	}
+	return out
+}
+
+// pathStats names the counters of a data path.
+func pathStats(t datapath.Stats) []gateway.Stat {
+	return []gateway.Stat{
+		{Name: "cache_hits_total", Help: "Chunks found in memory.", Value: float64(t.Hits)},
+		{Name: "cache_misses_total", Help: "Chunks not found in memory.", Value: float64(t.Misses)},
+		{Name: "cache_loads_total", Help: "Loads of chunks that were started.", Value: float64(t.Loads)},
+		{Name: "cache_joins_total", Help: "Requests that joined a load under way.", Value: float64(t.Joins)},
+		{Name: "cache_evictions_total", Help: "Chunks evicted from memory.", Value: float64(t.Evictions)},
+		{Name: "cache_expected_evictions_total", Help: "Of these, chunks that a reader was coming for soon: memory was too small.", Value: float64(t.ExpectedEvictions)},
+		{Name: "cache_bytes", Help: "Bytes of chunks in memory.", Value: float64(t.CachedBytes)},
+		{Name: "cache_chunks", Help: "Chunks in memory.", Value: float64(t.CachedChunks)},
+		{Name: "store_reads_total", Help: "Ranged reads of stores.", Value: float64(t.StoreReads)},
+		{Name: "store_read_bytes_total", Help: "Bytes read from stores.", Value: float64(t.StoreBytes)},
+		{Name: "store_range_reads_total", Help: "Reads of samples' own ranges, part of all reads.", Value: float64(t.RangeReads)},
+		{Name: "store_range_bytes_total", Help: "Bytes of samples' own ranges, part of all bytes.", Value: float64(t.RangeBytes)},
+		{Name: "prefetched_chunks_total", Help: "Chunks fetched ahead of the readers.", Value: float64(t.PrefetchedChunks)},
+		{Name: "cache_open_leases", Help: "Leases of cached chunks that are open.", Value: float64(t.OpenLeases)},
+		{Name: "hot_hits_total", Help: "Samples served from those that plans draw often, kept by themselves.", Value: float64(t.HotHits)},
+		{Name: "hot_hit_bytes_total", Help: "Bytes of such samples.", Value: float64(t.HotHitBytes)},
+		{Name: "hot_bytes", Help: "Bytes of memory for samples that plans draw often.", Value: float64(t.HotBytes)},
+		{Name: "table_bytes", Help: "Bytes of sample tables in memory.", Value: float64(t.TableBytes)},
+	}
+}
 
 // storeStats sums up what the S3 stores of all datasets count; directories count nothing.
 func storeStats(stores []objstore.Store) []gateway.Stat {
