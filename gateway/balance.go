@@ -17,14 +17,17 @@ const (
 func (p planRequest) deals() bool { return p.balance == balanceBytes && p.worldSize > 1 }
 
 // share returns what the rank consumes of the global batch, and the positions that have to be located to know which those
-// are: where the batch is dealt, all of them. Then share.First means nothing, and how many samples of the share only pad
-// the batch is known once it is dealt, unless none do.
+// are: where shares are scattered, all of them. Then share.First means nothing, and how many samples of the share only pad
+// the batch is known once it is shared out, unless none do.
 func (b batchRequest) share() (share, located shuffle.Share) {
-	if !b.deals() {
-		share = b.batching().Share(b.batch, b.rank, b.worldSize)
+	share = b.batching().Share(b.batch, b.rank, b.worldSize)
+	if !b.scattered() {
 		return share, share
 	}
 	located = b.batching().Share(b.batch, 0, 1)
+	if b.follows() {
+		return shuffle.Share{First: located.First, Count: share.Count}, located
+	}
 	return shuffle.Share{First: located.First, Count: dealt(located.Count, b.rank, b.worldSize)}, located
 }
 
@@ -52,13 +55,13 @@ func (l *located) deal(rank, worldSize uint64) {
 
 // position returns the position of sample i of the answer in its epoch.
 func (l *located) position(i int) uint64 {
-	if l.dealt {
+	if l.scattered {
 		i = l.places[i]
 	}
 	return l.first + uint64(i)
 }
 
-// describePadding sets how many samples of a dealt share lie beyond the end of the epoch and only pad the batch.
+// describePadding sets how many samples of a scattered share lie beyond the end of the epoch and only pad the batch.
 func (l *located) describePadding(h http.Header, samples uint64) {
 	padded := 0
 	for i := range l.samples {

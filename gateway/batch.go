@@ -47,6 +47,9 @@ func (g *Gateway) answerShare(
 	if err := checkShare(all); err != nil {
 		return err
 	}
+	if err := g.checkSplit(x.r.Context(), b.planRequest); err != nil {
+		return err
+	}
 	b.describe(x.w.Header(), resource, share, etag)
 	if notModified(x.r, etag) {
 		x.w.WriteHeader(http.StatusNotModified)
@@ -55,7 +58,7 @@ func (g *Gateway) answerShare(
 	if err := g.refuseDraining(x); err != nil {
 		return err
 	}
-	release, err := g.reserve(x.r.Context(), b.planningBytes(all))
+	release, err := g.reserve(x.r.Context(), b.planningBytes(share, all))
 	if err != nil {
 		return err
 	}
@@ -71,7 +74,7 @@ func (g *Gateway) answerShare(
 	if err != nil {
 		return err
 	}
-	if l.dealt {
+	if l.scattered {
 		l.describePadding(x.w.Header(), b.dataset.Index.Samples())
 	}
 	if err := answer(r.Cursor, l); err != nil {
@@ -81,8 +84,11 @@ func (g *Gateway) answerShare(
 	return nil
 }
 
-// planningBytes is what it takes to locate the samples at some positions.
-func (b batchRequest) planningBytes(all shuffle.Share) int64 {
+// planningBytes is what it takes to locate the samples of a share among those at all positions.
+func (b batchRequest) planningBytes(share, all shuffle.Share) int64 {
+	if b.follows() {
+		return int64(share.Count)*(planningBytes+drawingBytes) + int64(all.Count)*homeBytesPerSample + int64(b.worldSize)*homeBytesPerRank
+	}
 	if b.deals() || b.params.Importance != "" {
 		return int64(all.Count) * (planningBytes + drawingBytes)
 	}
@@ -118,8 +124,12 @@ func (g *Gateway) reading(ctx context.Context, b batchRequest) (_ reading, err e
 			left()
 		}
 	}()
-	plan, epoch, leavePlan, err := g.plans.epoch(ctx, b.dataset, b.params, w, b.epoch)
+	plan, epoch, leavePlan, err := g.plans.epoch(ctx, b.planKey(), w)
 	if err != nil {
+		return reading{}, err
+	}
+	if err := b.refuseSplit(plan); err != nil {
+		leavePlan()
 		return reading{}, err
 	}
 	left = nil
@@ -128,7 +138,7 @@ func (g *Gateway) reading(ctx context.Context, b batchRequest) (_ reading, err e
 		Cursor: shuffle.Cursor{
 			Plan: plan, Epoch: epoch,
 			First: first, End: min(first+b.batchSize, b.dataset.Index.Samples()), BatchSize: b.batchSize,
-			Rank: b.rank, WorldSize: b.worldSize,
+			Rank: b.rank, WorldSize: b.worldSize, Split: b.split, Dealt: b.deals(), Tail: b.tail,
 		},
 		weights: w,
 		leave:   func() { leavePlan(); leaveWeights() },
@@ -141,7 +151,13 @@ func (g *Gateway) locateShare(ctx context.Context, b batchRequest, r reading, al
 		return nil, fmt.Errorf("plan epoch %d: %w", b.epoch, err)
 	}
 	l := g.scratch.Get().(*located)
-	l.numbers = r.Epoch.AppendShare(slices.Grow(l.numbers[:0], int(all.Count)), all)
+	l.first, l.scattered = all.First, b.scattered()
+	if b.follows() {
+		l.numbers = l.numbers[:0]
+		l.pick(r.Epoch, all, b.dataset.Index.Samples(), b.rank, b.worldSize)
+	} else {
+		l.numbers = r.Epoch.AppendShare(slices.Grow(l.numbers[:0], int(all.Count)), all)
+	}
 	if r.weights != nil {
 		hot, err := r.weights.resolve(ctx, b.dataset.Index, r.Epoch.Draws(), l.numbers)
 		if err != nil {
@@ -152,12 +168,16 @@ func (g *Gateway) locateShare(ctx context.Context, b batchRequest, r reading, al
 	if err := l.find(ctx, b.dataset.Index); err != nil {
 		return nil, err
 	}
-	l.first, l.dealt = all.First, b.deals()
-	if l.dealt {
+	if b.deals() {
 		l.deal(b.rank, b.worldSize)
 	}
 	g.measure(b.dataset.Index, l)
 	return l, nil
+}
+
+// planKey names the prepared epoch of a request.
+func (b batchRequest) planKey() planKey {
+	return planKey{dataset: b.dataset, params: b.params, epoch: b.epoch, isEpoch: true, dealt: b.dealtBytes()}
 }
 
 // describe sets the headers that follow from the plan alone.
@@ -172,7 +192,7 @@ func (b batchRequest) describe(h http.Header, resource string, share shuffle.Sha
 	h.Set("Millrace-Batch", num(b.batch))
 	h.Set("Millrace-Batches", num(batches))
 	h.Set("Millrace-Samples", num(share.Count))
-	if !b.deals() {
+	if !b.scattered() {
 		h.Set("Millrace-Padded", num(share.Padded))
 	}
 	if b.batch+1 < batches {

@@ -45,7 +45,7 @@ func (g *Gateway) Plan(
 			leaveWeights()
 		}
 	}()
-	plan, at, leavePlan, err := g.plans.epoch(ctx, d, params, w, epoch)
+	plan, at, leavePlan, err := g.plans.epoch(ctx, planKey{dataset: d, params: params, epoch: epoch, isEpoch: true}, w)
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("plan %s for another gateway: %w", dataset, err)
 	}

@@ -132,6 +132,9 @@ func (g *Gateway) decodeReport(ctx context.Context, d *dataset, s lossReport, q 
 	if err := b.checkEnd(); err != nil {
 		return importance.Report{}, err
 	}
+	if err := g.checkSplit(ctx, b.planRequest); err != nil {
+		return importance.Report{}, err
+	}
 	share, all := b.share()
 	if err := checkShare(all); err != nil {
 		return importance.Report{}, err
@@ -159,13 +162,13 @@ func (g *Gateway) decodeReport(ctx context.Context, d *dataset, s lossReport, q 
 func (g *Gateway) positions(ctx context.Context, b batchRequest) ([]uint64, error) {
 	share, all := b.share()
 	out := make([]uint64, share.Count)
-	if !b.deals() {
+	if !b.scattered() {
 		for i := range out {
 			out[i] = share.First + uint64(i)
 		}
 		return out, nil
 	}
-	release, err := g.reserve(ctx, b.planningBytes(all))
+	release, err := g.reserve(ctx, b.planningBytes(share, all))
 	if err != nil {
 		return nil, err
 	}
@@ -269,7 +272,7 @@ func (p planRequest) identity() string {
 	var kept []string
 	for part := range strings.SplitSeq(p.canonical(), "&") {
 		name, _, _ := strings.Cut(part, "=")
-		if !slices.Contains([]string{"balance", "format", "rank", "world_size"}, name) {
+		if !slices.Contains([]string{"balance", "format", "rank", "split", "world_size"}, name) {
 			kept = append(kept, part)
 		}
 	}

@@ -36,8 +36,8 @@ type located struct {
 	hot           []bool   // which of them the plan draws often; empty: none
 	samples       []placed // in the order of the answer
 	first         uint64   // position of the first number in the epoch
-	dealt         bool     // the samples are only some of the numbers:
-	places        []int    // these
+	scattered     bool     // the samples are no stretch of the epoch:
+	places        []int    // they lie so far from the first position
 	before, after []byte   // of the dataset's format, around the samples
 	size          int64    // of the whole body
 	crc           uint32   // CRC-32C of the whole body
@@ -192,6 +192,6 @@ func checkShare(all shuffle.Share) error {
 	limit := int64(maxShare)
 	return &problem{
 		Status: http.StatusBadRequest, Code: codeBatchTooLarge, Limit: &limit,
-		Detail: fmt.Sprintf("the batch has %d samples; at most %d can be sent in one answer, or dealt by length", all.Count, maxShare),
+		Detail: fmt.Sprintf("the batch has %d samples; at most %d can be sent in one answer, or shared out by length or locality", all.Count, maxShare),
 	}
 }

@@ -27,7 +27,8 @@ type planKey struct {
 	dataset *dataset
 	params  shuffle.Params
 	epoch   uint64
-	isEpoch bool // else the plan itself
+	isEpoch bool  // else the plan itself
+	dealt   int64 // bytes that the epoch keeps of a batch that was shared out by homes
 }
 
 // planEntry is prepared once, by whoever asks first; the others wait for it.
@@ -96,8 +97,9 @@ func (p *plans) makeRoom(bytes int64) bool {
 // What a plan and an epoch hold: an epoch keeps the order of the chunks, its inverse and sums over it.
 const (
 	planOverhead = 1 << 10
-	// bytesPerLaneChunk: a piece takes 16 bytes, a lane 52, and there is at most one lane for each chunk.
-	bytesPerLaneChunk = 72
+	// bytesPerLaneChunk: a piece takes 16 bytes, a lane 52, and there is at most one lane for each chunk; 4 find its home.
+	bytesPerLaneChunk = 76
+	bytesPerStratum   = 4
 	bytesPerChunk     = 48
 	bytesPerWeight    = 8 // a sum of weights, in a plan, or of draws, in an epoch
 )
@@ -189,15 +191,20 @@ func (p *plans) size() int64 {
 	return p.bytes
 }
 
-// planBytes is what a plan holds beside its epochs: slot keeps its lanes and their pieces, at most one lane a chunk.
+// planBytes is what a plan holds beside its epochs: slot keeps its lanes and their pieces, at most one lane a chunk, and
+// with importance those that homes follow; window keeps strata.
 func (d *dataset) planBytes(params shuffle.Params) int64 {
-	switch {
-	case params.Importance != "":
-		return planOverhead + bytesPerWeight*int64(d.Index.Chunks())
-	case params.Shuffle != shuffle.Slot:
-		return planOverhead
+	var chunk int64
+	if params.Importance != "" {
+		chunk += bytesPerWeight
 	}
-	return planOverhead + bytesPerLaneChunk*int64(d.Index.Chunks())
+	if params.Shuffle == shuffle.Slot {
+		chunk += bytesPerLaneChunk
+	}
+	if params.Strata > 0 {
+		chunk += bytesPerStratum
+	}
+	return planOverhead + chunk*int64(d.Index.Chunks())
 }
 
 // plan returns the plan of a dataset under params, and what ends its use. w are the weights that params name, if they do.
@@ -228,10 +235,8 @@ func (p *plans) plan(ctx context.Context, d *dataset, params shuffle.Params, w *
 }
 
 // epoch returns one epoch of a plan, prepared, and what ends its use.
-func (p *plans) epoch(
-	ctx context.Context, d *dataset, params shuffle.Params, w *weights, epoch uint64,
-) (_ *shuffle.Plan, _ *shuffle.Epoch, release func(), err error) {
-	plan, leavePlan, err := p.plan(ctx, d, params, w)
+func (p *plans) epoch(ctx context.Context, key planKey, w *weights) (_ *shuffle.Plan, _ *shuffle.Epoch, release func(), err error) {
+	plan, leavePlan, err := p.plan(ctx, key.dataset, key.params, w)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -240,7 +245,7 @@ func (p *plans) epoch(
 			leavePlan()
 		}
 	}()
-	e, err := p.acquire(ctx, planKey{dataset: d, params: params, epoch: epoch, isEpoch: true}, d.epochBytes(params))
+	e, err := p.acquire(ctx, key, key.dataset.epochBytes(key.params)+key.dealt)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -249,7 +254,7 @@ func (p *plans) epoch(
 			p.release(e)
 		}
 	}()
-	p.prepare(e, func() { e.plan, e.epoch, e.err = plan, plan.Epoch(epoch), nil })
+	p.prepare(e, func() { e.plan, e.epoch, e.err = plan, plan.Epoch(key.epoch), nil })
 	if e.err != nil {
 		return nil, nil, nil, e.err
 	}

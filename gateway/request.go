@@ -19,14 +19,17 @@ const (
 	maxBatchSize = 1 << 31
 	maxWorldSize = 1 << 31
 	maxWindow    = 1 << 31
+	maxStrata    = 1 << 16
 )
 
 // planNames are the parameters that fix the batches, batchNames those of a batch and of an epoch.
 func planNames() []string {
-	return []string{"batch_size", "seed", "shuffle", "window", "tail", "importance", "generation"}
+	return []string{"batch_size", "seed", "shuffle", "window", "strata", "tail", "importance", "generation"}
 }
 
-func batchNames() []string { return append(planNames(), "rank", "world_size", "balance", "format") }
+func batchNames() []string {
+	return append(planNames(), "rank", "world_size", "balance", "split", "format")
+}
 
 // planRequest is a resolved plan: every parameter has its value, from the URL or from the dataset's defaults.
 type planRequest struct {
@@ -37,6 +40,7 @@ type planRequest struct {
 	rank      uint64
 	worldSize uint64
 	balance   string
+	split     shuffle.Split
 	format    string
 	pinned    bool // the URL names the generation
 	chosen    bool // the URL names the format, whatever Accept says
@@ -77,6 +81,8 @@ func decodePlan(q *query, d *dataset) planRequest {
 	} else if q.has("window") {
 		q.fail("window", "has no meaning for shuffle %s", p.params.Shuffle)
 	}
+	p.params.Strata = q.number("strata", 0, 0, maxStrata)
+	q.checkStrata(p.params)
 	p.params.Importance = q.digest("importance")
 	p.worldSize = q.number("world_size", 1, 1, maxWorldSize)
 	p.rank = q.number("rank", 0, 0, math.MaxUint64)
@@ -84,6 +90,10 @@ func decodePlan(q *query, d *dataset) planRequest {
 		q.fail("rank", "must be below world_size")
 	}
 	p.balance = q.word("balance", balanceSamples, balanceSamples, balanceBytes)
+	if q.word("split", splitContiguous, splitContiguous, string(shuffle.Locality)) != splitContiguous {
+		p.split = shuffle.Locality
+	}
+	q.checkSplit(p)
 	p.format = q.word("format", d.Index.Format(), d.Index.Format())
 	p.chosen = q.has("format")
 	p.pinned = q.has("generation")
@@ -193,6 +203,12 @@ func (p planRequest) canonical() string {
 	add("rank", num(p.rank))
 	add("seed", num(p.params.Seed))
 	add("shuffle", p.params.Shuffle)
+	if p.split != shuffle.Contiguous {
+		add("split", string(p.split))
+	}
+	if p.params.Strata != 0 {
+		add("strata", num(p.params.Strata))
+	}
 	add("tail", string(p.tail))
 	if usesWindow(p.params.Shuffle) {
 		add("window", num(p.params.Window))

@@ -124,10 +124,12 @@ type planInfo struct {
 	Seed       uint64 `json:"seed,string"`
 	Shuffle    string `json:"shuffle"`
 	Window     uint64 `json:"window,omitempty"`
+	Strata     uint64 `json:"strata,omitempty"`
 	Tail       string `json:"tail"`
 	Rank       uint64 `json:"rank"`
 	WorldSize  uint64 `json:"world_size"`
 	Balance    string `json:"balance,omitempty"`
+	Split      string `json:"split,omitempty"`
 	Importance string `json:"importance,omitempty"`
 	Generation string `json:"generation"`
 	Format     string `json:"format"`
@@ -138,7 +140,7 @@ func (p planRequest) info() planInfo {
 		BatchSize: p.batchSize, Seed: p.params.Seed, Shuffle: p.params.Shuffle, Window: p.params.Window, Tail: string(p.tail),
 		Rank: p.rank, WorldSize: p.worldSize, Generation: p.dataset.Index.Generation(), Format: p.format,
 	}
-	info.Importance = p.params.Importance
+	info.Importance, info.Strata, info.Split = p.params.Importance, p.params.Strata, string(p.split)
 	if p.balance != balanceSamples {
 		info.Balance = p.balance
 	}
@@ -158,6 +160,7 @@ type epochInfo struct {
 	Reads        uint64     `json:"chunk_reads"`
 	Variance     float64    `json:"expected_batch_variance"`
 	Memory       uint64     `json:"window_memory"`
+	Moved        *float64   `json:"moved,omitempty"` // with split=locality: the share of samples that ranks take from other homes
 	*weighedInfo            // with importance
 	Links        epochLinks `json:"links"`
 }
@@ -172,6 +175,9 @@ func (g *Gateway) getEpoch(x *exchange) error {
 	if err != nil {
 		return err
 	}
+	if err := g.checkSplit(x.r.Context(), p); err != nil {
+		return err
+	}
 	h := x.w.Header()
 	etag := batchRequest{planRequest: p, epoch: epoch}.etag("epoch " + p.dataset.Name)
 	h.Set("ETag", etag)
@@ -184,7 +190,7 @@ func (g *Gateway) getEpoch(x *exchange) error {
 	if err := g.refuseDraining(x); err != nil {
 		return err
 	}
-	release, err := g.reserve(x.r.Context(), lengthBytes*int64(p.dataset.Index.Chunks()))
+	release, err := g.reserve(x.r.Context(), lengthBytes*int64(p.dataset.Index.Chunks())+p.movedBytes())
 	if err != nil {
 		return err
 	}
@@ -201,6 +207,14 @@ func (g *Gateway) getEpoch(x *exchange) error {
 // lengthBytes is what epochInfo holds of a chunk.
 const lengthBytes = 8
 
+// movedBytes is what it takes to learn what share moves: an epoch, and the homes of 2^18 samples of it.
+func (p planRequest) movedBytes() int64 {
+	if !p.follows() {
+		return 0
+	}
+	return p.dataset.epochBytes(p.params) + 2<<20
+}
+
 func (g *Gateway) epochInfo(ctx context.Context, p planRequest, epoch uint64) (epochInfo, error) {
 	x := p.dataset.Index
 	w, leaveWeights, err := g.weigh(ctx, p)
@@ -213,6 +227,9 @@ func (g *Gateway) epochInfo(ctx context.Context, p planRequest, epoch uint64) (e
 		return epochInfo{}, err
 	}
 	defer leave()
+	if err := p.refuseSplit(plan); err != nil {
+		return epochInfo{}, err
+	}
 	info := epochInfo{
 		Dataset: p.dataset.Name, Epoch: epoch, OrderVersion: shuffle.OrderVersion, OrderDigest: plan.OrderDigest(),
 		Parameters: p.info(),
@@ -229,6 +246,10 @@ func (g *Gateway) epochInfo(ctx context.Context, p planRequest, epoch uint64) (e
 	lengths := make([]uint64, x.Chunks())
 	for i := range lengths {
 		lengths[i] = uint64(x.Chunk(i).Length)
+	}
+	if p.split != shuffle.Contiguous {
+		moved := plan.Moved(p.batching(), p.worldSize)
+		info.Moved = &moved
 	}
 	info.Memory = shuffle.Memory(p.params, lengths)
 	if n := uint64(x.Chunks()); n > 0 {

@@ -370,7 +370,7 @@ PLANTS = [
     (
         "gateway's manifest gives a dealt share the positions of a contiguous one",
         ["./gateway"],
-        [("gateway/balance.go", "\tif l.dealt {\n\t\ti = l.places[i]\n\t}\n", "\t_ = l.dealt\n")],
+        [("gateway/balance.go", "\tif l.scattered {\n\t\ti = l.places[i]\n\t}\n", "\t_ = l.scattered\n")],
     ),
     (
         "gateway's addresses and ETags leave the importance out",
@@ -380,7 +380,7 @@ PLANTS = [
     (
         "gateway keeps the losses of each rank apart",
         ["./gateway"],
-        [("gateway/importance.go", '"balance", "format", "rank", "world_size"', '"balance", "format", "world_size"')],
+        [("gateway/importance.go", '"balance", "format", "rank", "split", "world_size"', '"balance", "format", "split", "world_size"')],
     ),
     (
         "gateway weighs the sample behind a virtual position by the number of the draw",

@@ -1,0 +1,111 @@
+package gateway
+
+import (
+	"context"
+	"strings"
+
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// splitContiguous is the neutral value of the parameter split, which no URL holds: each rank takes a stretch of the global
+// batch. The other one is shuffle.Locality.
+const splitContiguous = "contiguous"
+
+// maxHomes bounds the ranks of shares that follow homes: what it takes to share out a batch grows with them.
+const maxHomes = 1 << 16
+
+// checkStrata names strata that no plan of these parameters can have.
+func (q *query) checkStrata(params shuffle.Params) {
+	if params.Strata == 0 || len(q.faults) > 0 {
+		return
+	}
+	params.Importance = ""
+	if _, err := shuffle.NewPlan(params, []uint64{0}); err != nil {
+		q.fail("strata", "%s", reason(err))
+	}
+}
+
+// checkSplit names what speaks against shares that follow homes, as far as parameters alone can tell. How many lanes a slot
+// order has, the dataset decides.
+func (q *query) checkSplit(p planRequest) {
+	switch {
+	case p.split == shuffle.Contiguous:
+	case p.balance == balanceBytes:
+		q.fail("split", "locality and balance=bytes exclude each other")
+	case p.worldSize > maxHomes:
+		q.fail("split", "locality takes a world_size of at most %d", maxHomes)
+	case p.params.Shuffle != shuffle.Slot && len(q.faults) == 0:
+		params := p.params
+		params.Importance = ""
+		plan, err := shuffle.NewPlan(params, []uint64{0})
+		if err == nil {
+			err = plan.CheckSplit(p.worldSize)
+		}
+		if err != nil {
+			q.fail("split", "%s", reason(err))
+		}
+	}
+}
+
+// reason is what an error of shuffle says after the name of what was tried.
+func reason(err error) string {
+	_, text, _ := strings.Cut(err.Error(), ": ")
+	return text
+}
+
+// checkSplit refuses shares by homes where the dataset has not enough of them: before a header is sent, and without a read.
+func (g *Gateway) checkSplit(ctx context.Context, p planRequest) error {
+	if p.split == shuffle.Contiguous || p.params.Shuffle != shuffle.Slot {
+		return nil
+	}
+	params := p.params
+	params.Importance = ""
+	plan, leave, err := g.plans.plan(ctx, p.dataset, params, nil)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	return p.refuseSplit(plan)
+}
+
+// refuseSplit is the 400 for a plan that has no such shares.
+func (p planRequest) refuseSplit(plan *shuffle.Plan) error {
+	if p.split == shuffle.Contiguous {
+		return nil
+	}
+	err := plan.CheckSplit(p.worldSize)
+	if err == nil {
+		return nil
+	}
+	q := &query{}
+	q.fail("split", "%s", reason(err))
+	return q.err()
+}
+
+// follows says whether shares follow homes. One rank takes all of a batch.
+func (p planRequest) follows() bool { return p.split == shuffle.Locality && p.worldSize > 1 }
+
+// scattered says whether the share of a rank is no stretch of the global batch.
+func (p planRequest) scattered() bool { return p.deals() || p.follows() }
+
+// homeBytes is what it takes to share out a batch by homes, per rank and per sample of the global batch.
+const (
+	homeBytesPerRank   = 64
+	homeBytesPerSample = 20
+)
+
+// dealt returns the bytes that an epoch keeps of the last batch that was shared out by homes.
+func (p planRequest) dealtBytes() int64 {
+	if !p.follows() {
+		return 0
+	}
+	return planOverhead + 4*int64(min(p.batchSize, maxShare))
+}
+
+// pick puts the numbers of the samples that fall to a rank by homes in l, which holds none yet, and where they lie in the batch.
+func (l *located) pick(e *shuffle.Epoch, all shuffle.Share, samples, rank, worldSize uint64) {
+	l.places = e.DealHomes(all, rank, worldSize)
+	for _, place := range l.places {
+		l.numbers = append(l.numbers, e.At((all.First+uint64(place))%samples))
+	}
+}

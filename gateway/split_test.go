@@ -1,0 +1,288 @@
+package gateway_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/gateway"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// homely are the plans whose shares can follow homes, as queries and as parameters.
+func homely() map[string]shuffle.Params {
+	return map[string]shuffle.Params{
+		"shuffle=slot&window=8":             {Shuffle: shuffle.Slot, Window: 8, Seed: 7},
+		"shuffle=window&window=8&strata=8":  {Shuffle: shuffle.Window, Window: 8, Strata: 8, Seed: 7},
+		"shuffle=window&window=16&strata=8": {Shuffle: shuffle.Window, Window: 16, Strata: 8, Seed: 7},
+	}
+}
+
+// TestLocalityFollowsHomes holds bodies, headers and manifests of all ranks to the definition, for every tail.
+func TestLocalityFollowsHomes(t *testing.T) {
+	r := newRig(t, 50, 800, nil)
+	for query, params := range homely() {
+		plan, err := shuffle.NewPlan(params, r.index.First())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, tail := range []shuffle.Tail{shuffle.Short, shuffle.Drop, shuffle.Pad} {
+			for _, world := range []uint64{1, 2, 3, 8} {
+				batching := shuffle.Batching{Samples: 50, BatchSize: 20, Tail: tail}
+				for m := range batching.Batches() {
+					r.checkLocality(query, plan.Epoch(2), batching, m, world)
+				}
+			}
+		}
+	}
+}
+
+// checkLocality holds the shares of a batch to their places, and these to all of the batch.
+func (r *rig) checkLocality(query string, order *shuffle.Epoch, batching shuffle.Batching, m, world uint64) {
+	t := r.t
+	t.Helper()
+	all := batching.Share(m, 0, 1)
+	seen := make([]int, all.Count)
+	for rank := range world {
+		var want bytes.Buffer
+		var positions []uint64
+		var keys []string
+		padded := 0
+		for _, place := range order.DealHomes(all, rank, world) {
+			seen[place]++
+			at := all.First + uint64(place)
+			key := r.order[order.At(at%50)]
+			want.Write(r.samples[key])
+			if at >= 50 {
+				padded++
+			}
+			positions, keys = append(positions, at), append(keys, key)
+		}
+		want.Write(make([]byte, 1024))
+		address := fmt.Sprintf("/v1/datasets/photos/epochs/2/batches/%d%%s?%s&batch_size=20&tail=%s&split=locality&rank=%d&world_size=%d",
+			m, query, batching.Tail, rank, world)
+		a := r.do("GET", fmt.Sprintf(address, ""))
+		if a.StatusCode != http.StatusOK || !bytes.Equal(a.body, want.Bytes()) {
+			t.Fatalf("%s: got status %d and %d bytes, want 200 and %d", fmt.Sprintf(address, ""), a.StatusCode, len(a.body), want.Len())
+		}
+		for name, v := range map[string]string{
+			"Millrace-Samples": strconv.Itoa(len(keys)), "Millrace-Padded": strconv.Itoa(padded),
+			"Millrace-Crc32c": fmt.Sprintf("%08x", crcOf(want.Bytes())),
+		} {
+			if got := a.Header.Get(name); got != v {
+				t.Errorf("%s: got %s %q, want %q", fmt.Sprintf(address, ""), name, got, v)
+			}
+		}
+		var manifest manifestJSON
+		r.json(fmt.Sprintf(address, "/manifest"), &manifest)
+		var gotKeys []string
+		var gotPositions []uint64
+		for _, s := range manifest.Samples {
+			if len(s.KeyBytes) > 0 {
+				s.Key = string(s.KeyBytes)
+			}
+			gotKeys, gotPositions = append(gotKeys, s.Key), append(gotPositions, s.Position)
+		}
+		if !slices.Equal(gotKeys, keys) || !slices.Equal(gotPositions, positions) {
+			t.Errorf("%s: got %q at %v, want %q at %v", fmt.Sprintf(address, "/manifest"), gotKeys, gotPositions, keys, positions)
+		}
+	}
+	for place, n := range seen {
+		if n != 1 {
+			t.Errorf("batch %d for %d ranks: got place %d %d times, want once", m, world, place, n)
+		}
+	}
+}
+
+func TestLocalityKeepsWhatAddressesPromise(t *testing.T) {
+	r := newRig(t, 50, 800, nil)
+	const path = "/v1/datasets/photos/epochs/0/batches/0?shuffle=window&window=8&strata=8&rank=1&world_size=3"
+	plain, local := r.do("GET", path), r.do("GET", path+"&split=locality")
+	if got := local.Header.Get("ETag"); got == plain.Header.Get("ETag") || bytes.Equal(local.body, plain.body) {
+		t.Errorf("got ETag %s and %d bytes as with contiguous shares, want others", got, len(local.body))
+	}
+	if got := r.do("HEAD", strings.Replace(path, "&strata=8", "", 1)).Header.Get("ETag"); got == plain.Header.Get("ETag") {
+		t.Errorf("got ETag %s as without strata, want another", got)
+	}
+	canonical := local.Header.Get("Content-Location")
+	if a := r.do("GET", canonical); !strings.Contains(canonical, "&shuffle=window&split=locality&strata=8&tail=short&window=8&") || !bytes.Equal(a.body, local.body) {
+		t.Errorf("%s: got status %d and other bytes, want split and strata in it and the same", canonical, a.StatusCode)
+	}
+	if got := local.Header.Get("Link"); !strings.Contains(got, "split=locality&strata=8") {
+		t.Errorf("got Link %s, want split and strata in it", got)
+	}
+	n := len(local.body)
+	part := r.do("GET", canonical, fmt.Sprintf("Range: bytes=%d-%d", n/3, 2*n/3), "If-Range: "+local.Header.Get("ETag"))
+	if part.StatusCode != http.StatusPartialContent || !bytes.Equal(part.body, local.body[n/3:2*n/3+1]) {
+		t.Errorf("got status %d and %d bytes of a part, want 206 and %d", part.StatusCode, len(part.body), 2*n/3+1-n/3)
+	}
+	if a := r.do("GET", canonical, "If-None-Match: "+local.Header.Get("ETag")); a.StatusCode != http.StatusNotModified {
+		t.Errorf("got status %d for what is known, want 304", a.StatusCode)
+	}
+	head := r.do("HEAD", canonical)
+	if head.ContentLength != int64(n) || head.Header.Get("Millrace-Crc32c") != local.Header.Get("Millrace-Crc32c") {
+		t.Errorf("HEAD: got length %d and checksum %s, want %d and %s", head.ContentLength, head.Header.Get("Millrace-Crc32c"), n, local.Header.Get("Millrace-Crc32c"))
+	}
+	alone, whole := r.do("GET", "/epoch/0/batch/1?split=locality"), r.do("GET", "/epoch/0/batch/1")
+	if !bytes.Equal(alone.body, whole.body) {
+		t.Errorf("one rank: got %d bytes that differ from the %d of the batch", len(alone.body), len(whole.body))
+	}
+}
+
+func TestPlanSaysWhatMoves(t *testing.T) {
+	r := newRig(t, 50, 800, nil)
+	type resource struct {
+		Parameters struct {
+			Split  string
+			Strata uint64
+		}
+		Moved *float64
+	}
+	var plain, local resource
+	r.json("/v1/datasets/photos/epochs/0?world_size=3", &plain)
+	if plain.Moved != nil || plain.Parameters.Split != "" || plain.Parameters.Strata != 0 {
+		t.Errorf("got %+v, want neither split nor strata nor what moves", plain)
+	}
+	const query = "shuffle=window&window=16&strata=8"
+	r.json("/v1/datasets/photos/epochs/0?batch_size=20&world_size=3&split=locality&"+query, &local)
+	plan, err := shuffle.NewPlan(homely()[query], r.index.First())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := plan.Moved(shuffle.Batching{Samples: 50, BatchSize: 20, Tail: shuffle.Short}, 3)
+	if local.Moved == nil || *local.Moved != want || want == 0 {
+		t.Errorf("got %v moved, want %v, above 0", local.Moved, want)
+	}
+	if p := local.Parameters; p.Split != "locality" || p.Strata != 8 {
+		t.Errorf("got split %q and strata %d, want locality and 8", p.Split, p.Strata)
+	}
+}
+
+func TestSplitsThatCannotBeHad(t *testing.T) {
+	r := newRig(t, 50, 800, nil)
+	for query, want := range map[string]string{
+		"split=locality&shuffle=none&world_size=2":                       "has no homes",
+		"split=locality&shuffle=full":                                    "has no homes",
+		"split=locality&shuffle=window&window=8&world_size=2":            "without strata",
+		"split=locality&shuffle=window&window=8&strata=4&world_size=5":   "5 ranks share 4 strata",
+		"split=locality&shuffle=slot&window=4&world_size=5":              "5 ranks share 4 lanes",
+		"split=locality&shuffle=slot&window=2000000000&world_size=51":    "lanes",
+		"split=locality&shuffle=slot&window=2000000000&world_size=65537": "at most 65536",
+		"split=locality&shuffle=slot&balance=bytes&world_size=2":         "exclude each other",
+		"split=home":                               "one of contiguous, locality",
+		"split=":                                   "empty",
+		"strata=4&shuffle=slot":                    "only window has strata",
+		"strata=3&shuffle=window&window=8":         "divides the window",
+		"strata=16&shuffle=window&window=8":        "divides the window",
+		"strata=65537&shuffle=window&window=65537": "at most 65536",
+		"strata=01&shuffle=window&window=8":        "leading zeros",
+	} {
+		for _, path := range []string{"/epoch/0/batch/0?", "/v1/datasets/photos/epochs/0/batches/0/manifest?", "/v1/datasets/photos/epochs/0?"} {
+			a := r.do("GET", path+query, "If-None-Match: *")
+			checkProblem(t, a, http.StatusBadRequest, "invalid_argument", false)
+			var p struct {
+				Faults []struct{ Name, Reason string }
+			}
+			if err := json.Unmarshal(a.body, &p); err != nil {
+				t.Fatal(err)
+			}
+			name, _, _ := strings.Cut(query, "=")
+			if len(p.Faults) != 1 || p.Faults[0].Name != name || !strings.Contains(p.Faults[0].Reason, want) {
+				t.Errorf("%s%s: got faults %v, want one of %s with %q", path, query, p.Faults, name, want)
+			}
+		}
+	}
+}
+
+// TestLossesOfScatteredShares: losses that ranks report of shares that follow homes are those of the same positions, so the snapshot is
+// the one that a single rank would have made.
+func TestLossesOfScatteredShares(t *testing.T) {
+	const query = "seed=3&shuffle=slot&window=8&tail=pad"
+	alone, ranks := newRig(t, 50, 800, nil), newRig(t, 50, 800, nil)
+	for _, body := range alone.reports(0, query, 1) {
+		alone.accept(body)
+	}
+	for _, body := range ranks.reports(0, query+"&split=locality", 3) {
+		ranks.accept(body)
+	}
+	want := alone.freeze(http.StatusCreated, 0, query, "")
+	if got := ranks.freeze(http.StatusCreated, 0, query+"&split=locality&world_size=3", ""); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	draws := query + "&importance=" + want.Snapshot
+	var keys []string
+	for rank := range 3 {
+		a := alone.do("GET", fmt.Sprintf("/epoch/1/batch/0?%s&split=locality&rank=%d&world_size=3", draws, rank))
+		if a.StatusCode != http.StatusOK {
+			t.Fatalf("rank %d: got status %d, want 200: %s", rank, a.StatusCode, a.body)
+		}
+		keys = append(keys, names(t, a.body)...)
+	}
+	whole := names(t, alone.do("GET", "/epoch/1/batch/0?"+draws).body)
+	slices.Sort(keys)
+	slices.Sort(whole)
+	if !slices.Equal(keys, whole) {
+		t.Errorf("got draws %q, want %q", keys, whole)
+	}
+}
+
+// cursors notes where readers stand.
+type cursors struct {
+	gateway.Source
+	mu  sync.Mutex // guards all
+	all []shuffle.Cursor
+}
+
+func (c *cursors) Read(ctx context.Context, at shuffle.Cursor, chunks []chunkindex.ChunkRanges) (*chunkindex.Body, error) {
+	c.mu.Lock()
+	c.all = append(c.all, at)
+	c.mu.Unlock()
+	return c.Source.Read(ctx, at, chunks)
+}
+
+// TestCursorTellsTheShare: what comes later, and for whom, follows from the cursor wherever the plan can tell.
+func TestCursorTellsTheShare(t *testing.T) {
+	c := &cursors{}
+	r := newRig(t, 50, 800, func(cfg *gateway.Config) { c.Source, cfg.Datasets[0].Source = cfg.Datasets[0].Source, c })
+	const path = "/epoch/0/batch/1?shuffle=slot&window=8&rank=1&world_size=3"
+	for _, query := range []string{"&tail=drop", "&tail=pad&split=locality", "&balance=bytes"} {
+		if a := r.do("GET", path+query); a.StatusCode != http.StatusOK {
+			t.Fatalf("%s: got status %d, want 200", query, a.StatusCode)
+		}
+	}
+	type share struct {
+		Split shuffle.Split
+		Dealt bool
+		Tail  shuffle.Tail
+	}
+	var got []share
+	for _, at := range c.all {
+		got = append(got, share{at.Split, at.Dealt, at.Tail})
+	}
+	want := []share{{"", false, shuffle.Drop}, {shuffle.Locality, false, shuffle.Pad}, {"", true, shuffle.Short}}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	later, ok := c.all[1].Later(nil, 1)
+	next := r.do("GET", strings.Replace(path, "batch/1", "batch/2", 1)+"&tail=pad&split=locality")
+	var keys []string
+	for _, n := range later {
+		key, _, _ := strings.Cut(r.order[n], " ") // the odd one has more in its name
+		keys = append(keys, key)
+	}
+	found := names(t, next.body)
+	for i, name := range found {
+		found[i], _, _ = strings.Cut(name, " ")
+	}
+	if !ok || !slices.Equal(found, keys) {
+		t.Errorf("got %q later, want %q", keys, found)
+	}
+}
