@@ -88,6 +88,24 @@ func (c *Cache[K]) Start(ctx context.Context, req Request[K]) (wait func() (*Lea
 	return func() (*Leases[K], error) { return c.await(ctx, l, waits) }, nil
 }
 
+// Lease leases those chunks if all of them are in memory. It waits for nothing, and counts nothing.
+func (c *Cache[K]) Lease(keys ...K) (*Leases[K], bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l := &Leases[K]{cache: c, entries: make([]*entry[K], len(keys))}
+	for i, k := range keys {
+		e := c.shelf.entries[k]
+		if e == nil {
+			return nil, false
+		}
+		l.entries[i] = e
+	}
+	for _, e := range l.entries {
+		c.lease(e)
+	}
+	return l, true
+}
+
 // await waits for the calls that a request has a share in.
 func (c *Cache[K]) await(ctx context.Context, l *Leases[K], waits []wait[K]) (*Leases[K], error) {
 	var err error

@@ -3,6 +3,7 @@ package datapath
 import (
 	"context"
 	"crypto/sha256"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -10,6 +11,7 @@ import (
 	"github.com/millrace-data/millrace/chunkcache"
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/shuffle"
 )
 
 func (s *Source) key(chunk int) key {
@@ -25,6 +27,11 @@ type fetch struct {
 	toDisk bool  // the caller writes them to disk
 	first  bool  // for somebody who waits, and nothing was fetched ahead
 	part   int64 // length of one store read, set by group
+
+	plan    *shuffle.Plan // for whose reader; nil: for nobody's
+	answers bool          // it is a peer's: no other peer is asked
+	from    string        // the peer that is known to have them
+	refused *atomic.Bool  // set if it does not send one; nil: nobody wants to know
 
 	wants   []chunkcache.Want[key]
 	numbers []int // in the index, ascending
@@ -64,7 +71,7 @@ func (f *fetch) group(missing []int) [][]int {
 	var groups [][]int
 	var total int64
 	for _, i := range missing {
-		if f.source.readsDisk(f.numbers[i]) {
+		if f.source.readsDisk(f.numbers[i]) || f.former(f.numbers[i]) != "" {
 			groups = append(groups, []int{i})
 			continue
 		}
@@ -119,7 +126,7 @@ func (f *fetch) load(ctx context.Context, fills []*chunkcache.Fill[key]) error {
 		bufs[i] = fill.Bytes()
 		s.path.homes.add(fill.Key(), s, f.numbers[fill.Index])
 	}
-	if len(fills) == 1 && f.fromDisk(ctx, fills[0]) {
+	if len(fills) == 1 && (f.fromDisk(ctx, fills[0]) || f.fromPeer(ctx, fills[0])) {
 		return nil
 	}
 	if err := context.Cause(ctx); err != nil { // given up while the disk was asked: the store need not hear of it

@@ -28,6 +28,8 @@ type Config struct {
 	CheckSHA   bool             // compare SHA-256 too when a chunk arrives
 	Policy     Policy           // which chunk goes first, PolicyPlan
 	Disk       *diskcache.Cache // the tier between memory and store; nil: none
+	Peers      Peers            // the tier between disk and store: other gateways; nil: none
+	CarryBytes int64            // at most, of what one question to a peer brings for the reader's next batches, 8 MiB or less; below 0: none
 	NoPrefetch bool
 	Debug      bool // poison freed memory and panic at leases closed twice: for tests
 }
@@ -62,13 +64,17 @@ type Path struct {
 	flights flights
 	disk    *disk // nil: none
 	hot     *hot
+	carry   *carry // nil: no peers
+	view    atomic.Uint64
 
-	mu   sync.Mutex // guards open, and when each was read
-	open []*Source
+	mu     sync.Mutex // guards open and shared, and when each was read
+	open   []*Source
+	shared map[string]*Source // by the name under which peers know it
 
 	sources                                        atomic.Uint64
 	storeReads, storeBytes, rangeReads, rangeBytes atomic.Uint64
 	prefetched                                     atomic.Uint64
+	asked                                          asked
 }
 
 // New returns a path with nothing in memory. It becomes the budget's reclaimer, so a budget has one path.
@@ -91,7 +97,12 @@ func New(cfg Config) *Path {
 	p.gate = &gate{limit: cfg.Fetchers, idle: p.look}
 	p.segments.New = func() any { return new([][]byte) }
 	total := cfg.Budget.Total()
-	p.readers = lookahead.New(lookahead.Config{Budget: ahead(total), Plans: total / readerShare})
+	followed := lookahead.Config{Budget: ahead(total), Plans: total / readerShare}
+	if cfg.Peers != nil {
+		followed.Mine = mine
+		p.carry = newCarry(p.cache, total, cfg.CarryBytes)
+	}
+	p.readers = lookahead.New(followed)
 	p.marks.horizon = p.readers.Horizon()
 	p.marks.clock = p.marks.horizon
 	p.tables = chunkcache.NewObjects[tableKey](cfg.Budget, max(total/tableShare, 1), (*chunkindex.Table).Bytes,
@@ -104,11 +115,14 @@ func New(cfg Config) *Path {
 }
 
 // reclaim gives back what is the cheapest to bring again: chunks that no reader is known
-// to come for, then tables, then hot samples, then any chunk that is not leased.
+// to come for, then tables, then what peers sent ahead of need, then hot samples, then any chunk that is not leased.
 func (p *Path) reclaim(n int64) int64 {
 	back := p.cache.Reclaim(n, false)
 	if back < n {
 		back += p.tables.Reclaim(n - back)
+	}
+	if back < n && p.carry.reclaim(n-back) > 0 {
+		back += p.cache.Reclaim(n-back, false)
 	}
 	if back < n && p.hot.reclaim(n-back) > 0 {
 		back += p.cache.Reclaim(n-back, false) // their slabs are free slots now
@@ -120,12 +134,15 @@ func (p *Path) reclaim(n int64) int64 {
 }
 
 // reclaimable returns the bytes that reclaim could give back now.
-func (p *Path) reclaimable() int64 { return p.cache.Reclaimable() + p.tables.Bytes() + p.hot.held() }
+func (p *Path) reclaimable() int64 {
+	return p.cache.Reclaimable() + p.tables.Bytes() + p.hot.held() + p.carry.idle()
+}
 
 // Close waits for loads that are still on their way and gives all memory back that nobody leases. Reads
 // must have ended, and Run must have returned.
 func (p *Path) Close() {
 	p.hot.reclaim(p.budget.Total())
+	p.carry.reclaim(p.budget.Total())
 	p.cache.Drop()
 	p.tables.Reclaim(p.budget.Total() + 1)
 }
@@ -194,7 +211,7 @@ func (p *Path) fits(s *Source, now time.Time) bool {
 	var sum int64
 	for _, o := range p.open {
 		if now.Sub(o.seen) < together {
-			sum += o.cost
+			sum += o.held()
 		}
 	}
 	return sum <= ahead(p.budget.Total())
@@ -215,6 +232,11 @@ type Stats struct {
 	StoreReads, StoreBytes                uint64
 	RangeReads, RangeBytes                uint64 // store reads of samples' own ranges, part of the above
 	PrefetchedChunks                      uint64
+	PeerReads, PeerBytes                  uint64 // questions to peers, and what they sent
+	PeerFailed, PeerLies                  uint64 // of those questions: without an answer, and with one that the index denies
+	PeerServedReads, PeerServedBytes      uint64 // answers to peers
+	CarriedHits, CarriedBytes             uint64 // samples served that a peer had sent along with an earlier batch
+	FormerChunks                          uint64 // brought whole from the gateway that held them before
 	HotHits, HotHitBytes                  uint64 // samples served from those that are kept by themselves
 	OpenLeases, TableBytes, HotBytes      int64
 	BudgetTotal, BudgetInUse, BudgetPeak  int64
@@ -234,6 +256,10 @@ func (p *Path) Stats() Stats {
 		HotHits:          p.hot.hits.Load(), HotHitBytes: p.hot.hitBytes.Load(), HotBytes: p.hot.held(),
 		OpenLeases: c.OpenLeases, TableBytes: p.tables.Bytes(),
 		BudgetTotal: p.budget.Total(), BudgetInUse: p.budget.InUse(), BudgetPeak: p.budget.Peak(),
+	}
+	p.asked.fill(&s)
+	if p.carry != nil {
+		s.CarriedHits, s.CarriedBytes = p.carry.hits.Load(), p.carry.bytes.Load()
 	}
 	if p.disk != nil {
 		s.Disk, s.DiskDropped = p.disk.cache.Stats(), p.disk.dropped.Load()

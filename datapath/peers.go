@@ -7,7 +7,8 @@ import (
 )
 
 // Peers is the tier between disk and store: the memory of the other gateways of a cluster. Whatever it says changes
-// speed and who is asked, never bytes.
+// speed and who is asked, never bytes. All but Read are called for many chunks and under locks of the path: they must be
+// quick, wait for nothing and not call the path.
 type Peers interface {
 	// Owner returns the member that is to hold a chunk; "" for this gateway, and where nobody else should be asked now.
 	Owner(c peer.Chunk) (member string)

@@ -23,9 +23,11 @@ func (p *Path) Run(ctx context.Context) error {
 		case <-p.kick:
 		}
 		now := time.Now()
+		p.reown()
 		p.readers.Forget(now)
 		p.mark()
 		p.hot.expire(now)
+		p.carry.expire(p.readers.Follows)
 		switch is := p.sight(); {
 		case p.cfg.NoPrefetch || p.busy():
 		case is == done:
@@ -155,7 +157,7 @@ func (p *Path) gateOf(group []lookahead.Need) *gate {
 
 // start starts one read ahead, for which the caller has taken a place of a gate, and reports whether there was room for it.
 func (p *Path) start(ctx context.Context, group []lookahead.Need, gate *gate, started *sync.WaitGroup) bool {
-	f := &fetch{source: group[0].Dataset.(*Source), ahead: true, disk: gate != p.gate}
+	f := &fetch{source: group[0].Dataset.(*Source), ahead: true, disk: gate != p.gate, plan: group[0].Plan}
 	chunks := make([]int, len(group))
 	for i, n := range group {
 		chunks[i] = n.Chunk

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -14,6 +15,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/internal/budget"
 	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/peer"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -29,6 +31,9 @@ type Source struct {
 	seen   time.Time // when it was last read by a plan, guarded by the path
 	onDisk bool      // its chunks may be kept on disk
 	origin [32]byte  // on whose word, there; zero where they are proved by SHA-256
+	name   string    // under which peers know it; "": they do not
+	owners atomic.Pointer[[]*owners]
+	part   part // of its chunks that this gateway is to hold
 }
 
 // Read brings all ranges of one batch. at says where the reader stands (zero: no plan); it changes speed only.
@@ -44,10 +49,14 @@ func (s *Source) Read(ctx context.Context, at shuffle.Cursor, chunks []chunkinde
 	if at.Plan == nil || at.Epoch == nil {
 		return s.bring(ctx, at, b)
 	}
+	s.path.reown()
 	v := s.path.readers.Asked(s, at, time.Now())
 	s.path.mark()
 	b.fits, b.local, b.first = s.path.fits(s, time.Now()), at.Epoch.Local(), v.First()
 	b.unknown = b.local && !v.Followed()
+	if s.name != "" {
+		b.forPeers(at, v)
+	}
 	body, err := s.bring(ctx, at, b)
 	if v.Answered(time.Now()) {
 		s.path.look()
@@ -63,7 +72,16 @@ func (s *Source) Read(ctx context.Context, at shuffle.Cursor, chunks []chunkinde
 }
 
 func (s *Source) bring(ctx context.Context, at shuffle.Cursor, b *batch) (*chunkindex.Body, error) {
-	var whole, ranged []int
+	if s.name != "" {
+		if near, far := s.split(at.Plan, b); far != nil {
+			return s.gather(ctx, at, b.bytes, near, far)
+		}
+	}
+	return s.bringHere(ctx, at, b)
+}
+
+// sort says which chunks are brought as a whole and which sample by sample, as numbers in b.chunks.
+func (s *Source) sort(at shuffle.Cursor, b *batch) (whole, ranged []int) {
 	for i, c := range b.chunks {
 		if s.pays(at, b, c) {
 			whole = append(whole, i)
@@ -71,6 +89,12 @@ func (s *Source) bring(ctx context.Context, at shuffle.Cursor, b *batch) (*chunk
 			ranged = append(ranged, i)
 		}
 	}
+	return whole, ranged
+}
+
+// bringHere brings a batch without peers.
+func (s *Source) bringHere(ctx context.Context, at shuffle.Cursor, b *batch) (*chunkindex.Body, error) {
+	whole, ranged := s.sort(at, b)
 	if len(ranged) == 0 {
 		body, err := s.slices(ctx, b)
 		if !errors.Is(err, chunkcache.ErrNoRoom) {
@@ -85,10 +109,14 @@ type batch struct {
 	chunks   []chunkindex.ChunkRanges
 	segments int
 	bytes    int64
-	fits     bool // the datasets that are read fit into memory together
-	local    bool // of an order whose reader comes for the rest of its chunks soon
-	unknown  bool // it is not known for which ones: too many are followed
-	first    bool // its reader is new: nothing was fetched ahead of it
+	fits     bool          // the datasets that are read fit into memory together
+	local    bool          // of an order whose reader comes for the rest of its chunks soon
+	unknown  bool          // it is not known for which ones: too many are followed
+	first    bool          // its reader is new: nothing was fetched ahead of it
+	plan     *shuffle.Plan // nil: of none
+	reader   *peer.Reader  // who reads, for peers; nil: they are not told
+	number   uint64        // of its reader in the table of them, 0: of none
+	answers  bool          // it is a peer's: no memory is waited for, and no other peer is asked
 }
 
 // newBatch adds a request up and refuses what the index does not hold or the budget never could.
@@ -123,7 +151,14 @@ func (s *Source) extent(chunk int, r chunkindex.Range) chunkindex.Extent {
 // pays reports whether a chunk should be in memory as a whole: decided by what the plans say will be used of it while it stays.
 func (s *Source) pays(at shuffle.Cursor, b *batch, c chunkindex.ChunkRanges) bool {
 	desc := s.index.Chunk(c.Chunk)
-	if s.path.cache.Contains(s.key(c.Chunk)) || len(s.index.Extents(c.Chunk)) != 1 || b.fits {
+	if s.path.cache.Contains(s.key(c.Chunk)) || len(s.index.Extents(c.Chunk)) != 1 {
+		return true
+	}
+	wanted := bytesOf(c)
+	if s.name != "" && s.owner(b.plan, c.Chunk) != "" {
+		return wanted >= desc.Length-desc.Length/8 // somebody else keeps it
+	}
+	if b.fits {
 		return true
 	}
 	if h := s.path.readers.Horizon(); b.local && h.Has(s, c.Chunk) {
@@ -132,7 +167,6 @@ func (s *Source) pays(at shuffle.Cursor, b *batch, c chunkindex.ChunkRanges) boo
 	if b.unknown && s.path.spare() >= s.Cost(c.Chunk) {
 		return true
 	}
-	wanted := bytesOf(c)
 	if at.Epoch != nil {
 		// It would be gone before the rest of it is wanted, so it is read again each time.
 		return wanted >= desc.Length-desc.Length/8
@@ -142,21 +176,30 @@ func (s *Source) pays(at shuffle.Cursor, b *batch, c chunkindex.ChunkRanges) boo
 
 // acquire leases chunks, each given by its number in b.chunks. place maps these to the leases.
 func (s *Source) acquire(ctx context.Context, b *batch, which []int) (l *chunkcache.Leases[key], place []int, err error) {
+	wait, place, err := s.begin(ctx, b, which)
+	if err != nil {
+		return nil, nil, err
+	}
+	l, err = wait()
+	return l, place, err
+}
+
+// begin does what acquire does, but for the wait.
+func (s *Source) begin(ctx context.Context, b *batch, which []int) (wait func() (*chunkcache.Leases[key], error), place []int, err error) {
 	chunks := make([]int, len(which))
 	for n, i := range which {
 		chunks[n] = b.chunks[i].Chunk
 	}
-	f := &fetch{source: s, first: b.first}
+	f := &fetch{source: s, first: b.first, plan: b.plan, answers: b.answers}
 	f.want(chunks)
-	wait, err := s.path.cache.Start(ctx, f.request())
+	wait, err = s.path.cache.Start(ctx, f.request())
 	if err != nil {
 		return nil, nil, err
 	}
 	if b.local {
 		s.path.look() // now that what this request needs is on its way
 	}
-	l, err = wait()
-	return l, f.place, err
+	return wait, f.place, nil
 }
 
 // slices serves a batch from leased chunks.
@@ -191,7 +234,7 @@ func (s *Source) slices(ctx context.Context, b *batch) (*chunkindex.Body, error)
 func (s *Source) resident(chunk int) bool { return s.path.cache.Resident(s.key(chunk)) }
 
 // answer is how many bytes of a batch are not in memory, by the tier that answers for them.
-type answer struct{ disk, store int64 }
+type answer struct{ disk, peer, store int64 }
 
 // missing adds up what is wanted of those of some chunks, given by their numbers in b.chunks, that are not in memory.
 func (s *Source) missing(b *batch, which []int) (n answer) {
@@ -216,9 +259,12 @@ func bytesOf(c chunkindex.ChunkRanges) (n int64) {
 
 // tiers says how much of a batch of total bytes each tier answered for, and that the wait was for the last of them.
 func tiers(total int64, missing answer, wait time.Duration) []chunkindex.TierTime {
-	list := []chunkindex.TierTime{{Tier: "memory", Bytes: total - missing.disk - missing.store}}
+	list := []chunkindex.TierTime{{Tier: "memory", Bytes: total - missing.disk - missing.peer - missing.store}}
 	if missing.disk > 0 {
 		list = append(list, chunkindex.TierTime{Tier: "disk", Bytes: missing.disk})
+	}
+	if missing.peer > 0 {
+		list = append(list, chunkindex.TierTime{Tier: "peer", Bytes: missing.peer})
 	}
 	if missing.store > 0 {
 		list = append(list, chunkindex.TierTime{Tier: "store", Bytes: missing.store})
@@ -231,42 +277,63 @@ func tiers(total int64, missing answer, wait time.Duration) []chunkindex.TierTim
 // nothing that it waits for: chunks are taken only if there is room now.
 func (s *Source) copies(ctx context.Context, b *batch, whole, ranged []int) (*chunkindex.Body, error) {
 	start := time.Now()
-	// An eighth more: what lies between samples that one read brings.
-	room, err := s.path.cache.Buffer(ctx, min(b.bytes+b.bytes/8, s.path.budget.Total()))
+	room, err := s.room(ctx, b, b.bytes)
 	if err != nil {
 		return nil, err
 	}
-	buf := room.Bytes()
 	segments := make([][]byte, b.segments)
-	var off int64
-	for _, c := range b.chunks {
-		for _, r := range c.Ranges {
-			segments[r.Seq] = buf[off : off+int64(r.Length) : off+int64(r.Length)]
-			off += int64(r.Length)
-		}
-	}
-	rest, loaded, err := s.copyChunks(ctx, b, whole, segments)
-	if b.local {
-		s.path.look()
-	}
-	if err == nil {
-		ranged = s.hotRanges(b, append(ranged, rest...), segments)
-		read := ranged
-		var fromDisk int64
-		ranged, fromDisk = s.diskRanges(ctx, b, ranged, segments)
-		loaded.disk += fromDisk
-		if err = s.readRanges(ctx, b, ranged, segments, buf[off:]); err == nil {
-			s.keepHot(b, read, segments)
-		}
-	}
+	spare := b.lay(segments, room.Bytes())
+	loaded, err := s.into(ctx, b, whole, ranged, segments, spare)
 	if err != nil {
 		room.Close()
 		return nil, err
 	}
+	return chunkindex.NewBody(segments, tiers(b.bytes, loaded, time.Since(start)), room.Close), nil
+}
+
+// room takes memory for a body of n bytes of its own, and an eighth more: what lies between samples that one read brings.
+func (s *Source) room(ctx context.Context, b *batch, n int64) (*chunkcache.Buffer[key], error) {
+	n = min(n+n/8, s.path.budget.Total())
+	if !b.answers {
+		return s.path.cache.Buffer(ctx, n)
+	}
+	if room, ok := s.path.cache.TryBuffer(n); ok {
+		return room, nil
+	}
+	return nil, chunkcache.ErrNoRoom
+}
+
+// lay gives each sample of a batch its segment of buf, and returns the rest.
+func (b *batch) lay(segments [][]byte, buf []byte) (spare []byte) {
+	for _, c := range b.chunks {
+		for _, r := range c.Ranges {
+			segments[r.Seq], buf = buf[:r.Length:r.Length], buf[r.Length:]
+		}
+	}
+	return buf
+}
+
+// into brings a batch into segments of its own. It waits for no memory.
+func (s *Source) into(ctx context.Context, b *batch, whole, ranged []int, segments [][]byte, spare []byte) (answer, error) {
+	rest, loaded, err := s.copyChunks(ctx, b, whole, segments)
+	if b.local {
+		s.path.look()
+	}
+	if err != nil {
+		return loaded, err
+	}
+	ranged = s.hotRanges(b, append(ranged, rest...), segments)
+	read := ranged
+	ranged, fromDisk := s.diskRanges(ctx, b, ranged, segments)
+	loaded.disk += fromDisk
+	if err := s.readRanges(ctx, b, ranged, segments, spare); err != nil {
+		return loaded, err
+	}
+	s.keepHot(b, read, segments)
 	for _, i := range ranged {
 		loaded.store += bytesOf(b.chunks[i])
 	}
-	return chunkindex.NewBody(segments, tiers(b.bytes, loaded, time.Since(start)), room.Close), nil
+	return loaded, nil
 }
 
 // copyChunks copies samples out of whole chunks, a few chunks at a time. It returns those

@@ -23,9 +23,10 @@ func (s *Source) Warm(ctx context.Context, at shuffle.Cursor) (chunkindex.Warmed
 	if err := context.Cause(ctx); err != nil {
 		return chunkindex.Warmed{}, err
 	}
+	s.path.reown()
 	s.path.readers.Announce(s, at, time.Now())
 	s.path.mark()
-	w := &warming{source: s, until: time.Now().Add(warmFor), room: s.path.warmRoom(s)}
+	w := &warming{source: s, plan: at.Plan, until: time.Now().Add(warmFor), room: s.path.warmRoom(s)}
 	defer w.running.Wait() // also if something below panics
 	next := s.warm(ctx, at, w)
 	w.running.Wait()
@@ -44,6 +45,9 @@ func (s *Source) warm(ctx context.Context, at shuffle.Cursor, w *warming) uint64
 			continue
 		}
 		begun[span.Chunk] = true
+		if s.name != "" && s.owner(at.Plan, int(span.Chunk)) != "" {
+			continue // whoever is to hold it brings it
+		}
 		if !w.begin(ctx, int(span.Chunk)) {
 			return max(span.From, at.First)
 		}
@@ -80,6 +84,7 @@ func (p *Path) warmRoom(s *Source) int64 {
 // warming is one call of Warm.
 type warming struct {
 	source  *Source
+	plan    *shuffle.Plan
 	until   time.Time
 	room    int64 // bytes of memory left
 	passing int64 // bytes of memory for chunks on their way to disk
@@ -136,7 +141,7 @@ func (w *warming) toDisk(ctx context.Context, chunk int) bool {
 // bring starts a read of a chunk, for which the caller has taken a place, and reports whether there was room for it. It is
 // written to disk where there is one: also a chunk that stays in memory, for it may have to leave before its reader comes.
 func (w *warming) bring(ctx context.Context, chunk int, stays bool) bool {
-	f := &fetch{source: w.source, ahead: true, toDisk: w.source.onDisk}
+	f := &fetch{source: w.source, ahead: true, toDisk: w.source.onDisk, plan: w.plan}
 	f.want([]int{chunk})
 	wait, err := w.source.path.cache.Start(ctx, f.request())
 	if errors.Is(err, chunkcache.ErrNoRoom) {

@@ -340,3 +340,13 @@ func (r *Readers) dropIdle(now time.Time) bool {
 	r.readers = slices.DeleteFunc(r.readers, func(x *reader) bool { return x.reading == 0 && now.Sub(x.seen) > x.patience() })
 	return len(r.readers) != n
 }
+
+// AnyPlan returns a plan of a data set that somebody reads, nil if nobody does. It takes no lock.
+func (r *Readers) AnyPlan(d Dataset) *shuffle.Plan {
+	for _, s := range *r.standing.Load() {
+		if s.dataset == d {
+			return s.plan
+		}
+	}
+	return nil
+}

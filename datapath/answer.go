@@ -1,0 +1,187 @@
+package datapath
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sort"
+	"time"
+
+	"github.com/millrace-data/millrace/chunkcache"
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/internal/budget"
+	"github.com/millrace-data/millrace/peer"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// Answer brings what another gateway asks for, from memory, disk or the store. It never asks a peer, and never waits for memory: those
+// who ask hold some, and so might wait for each other. Segments are the ranges in the order of the query. Errors: peer.ErrNotServed,
+// peer.ErrMismatch, peer.ErrNotHere, peer.ErrNoRoom, and those of Source.Read.
+func (p *Path) Answer(ctx context.Context, q *peer.Query) (*chunkindex.Body, error) {
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	s := p.sharedAs(q.Dataset, q.Generation)
+	if s == nil {
+		return nil, fmt.Errorf("answer for %q in generation %q: %w", q.Dataset, q.Generation, peer.ErrNotServed)
+	}
+	p.reown()
+	b, err := s.questioned(q)
+	if err != nil {
+		return nil, err
+	}
+	var body *chunkindex.Body
+	if q.Cached {
+		body, err = s.answerCached(ctx, b)
+	} else {
+		body, err = s.bringHere(ctx, shuffle.Cursor{}, b)
+	}
+	if errors.Is(err, chunkcache.ErrNoRoom) {
+		err = fmt.Errorf("answer for %d bytes of %q: %w", b.bytes, q.Dataset, peer.ErrNoRoom)
+	}
+	if err != nil {
+		return nil, err
+	}
+	p.asked.servedReads.Add(1)
+	p.asked.servedBytes.Add(uint64(b.bytes))
+	return body, nil
+}
+
+// questioned makes a batch of a query.
+func (s *Source) questioned(q *peer.Query) (*batch, error) {
+	var chunks []chunkindex.ChunkRanges
+	seq := 0
+	for _, w := range q.Chunks {
+		if w.Chunk < 0 || w.Chunk >= s.index.Chunks() || s.index.Chunk(w.Chunk).Digest != w.Digest {
+			return nil, fmt.Errorf("answer for chunk %d of %q: %w", w.Chunk, q.Dataset, peer.ErrMismatch)
+		}
+		ranges := make([]chunkindex.Range, len(w.Ranges))
+		for i, r := range w.Ranges {
+			if int64(r.Offset)+int64(r.Length) > s.index.Chunk(w.Chunk).Length {
+				return nil, fmt.Errorf("answer for [%d,+%d) of chunk %d of %q: %w", r.Offset, r.Length, w.Chunk, q.Dataset, peer.ErrMismatch)
+			}
+			ranges[i] = chunkindex.Range{Seq: seq, Offset: r.Offset, Length: r.Length}
+			seq++
+		}
+		chunks = append(chunks, chunkindex.ChunkRanges{Chunk: w.Chunk, Ranges: ranges})
+	}
+	b, err := s.newBatch(chunks)
+	if errors.Is(err, budget.ErrTooLarge) {
+		return nil, fmt.Errorf("answer for %q: %w: %w", q.Dataset, peer.ErrNoRoom, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	b.answers = true
+	if q.Reader != nil {
+		b.plan = s.path.readers.Plan(s, q.Reader.Params)
+		b.fits, b.local = s.path.fits(s, time.Now()), q.Reader.Params.Shuffle != shuffle.Full
+		b.unknown = b.local
+	}
+	return b, nil
+}
+
+// answerCached brings chunks from memory or disk, and nothing else.
+func (s *Source) answerCached(ctx context.Context, b *batch) (*chunkindex.Body, error) {
+	keys := make([]key, len(b.chunks))
+	onDisk := true
+	for i, c := range b.chunks {
+		keys[i] = s.key(c.Chunk)
+		onDisk = onDisk && s.isOnDisk(c.Chunk)
+	}
+	segments := make([][]byte, b.segments)
+	if l, ok := s.path.cache.Lease(keys...); ok {
+		for i, c := range b.chunks {
+			for _, r := range c.Ranges {
+				end := r.Offset + r.Length
+				segments[r.Seq] = l.Bytes(i)[r.Offset:end:end]
+			}
+		}
+		return chunkindex.NewBody(segments, nil, l.Close), nil
+	}
+	if !onDisk {
+		return nil, peer.ErrNotHere
+	}
+	if err := s.resolve(ctx, b); err != nil {
+		return nil, err
+	}
+	room, err := s.room(ctx, b, b.bytes)
+	if err != nil {
+		return nil, err
+	}
+	b.lay(segments, room.Bytes())
+	which := make([]int, len(b.chunks))
+	for i := range which {
+		which[i] = i
+	}
+	if rest, _ := s.diskRanges(ctx, b, which, segments); len(rest) > 0 {
+		room.Close()
+		return nil, peer.ErrNotHere
+	}
+	return chunkindex.NewBody(segments, nil, room.Close), nil
+}
+
+// resolve finds the sums of what a query wants: samples, or whole chunks. What is read by itself is never sent unchecked.
+func (s *Source) resolve(ctx context.Context, b *batch) error {
+	for _, c := range b.chunks {
+		desc := s.index.Chunk(c.Chunk)
+		for i, r := range c.Ranges {
+			if r.Offset == 0 && int64(r.Length) == desc.Length {
+				c.Ranges[i].CRC32C = desc.CRC32C
+				continue
+			}
+			t, err := s.index.Table(ctx, c.Chunk)
+			if err != nil {
+				return err
+			}
+			n := sort.Search(len(t.Offset), func(n int) bool { return t.Offset[n] >= r.Offset })
+			for n < len(t.Offset) && t.Offset[n] == r.Offset && t.Length[n] != r.Length {
+				n++
+			}
+			if n == len(t.Offset) || t.Offset[n] != r.Offset {
+				return fmt.Errorf("answer for [%d,+%d) of chunk %d of %q: %w", r.Offset, r.Length, c.Chunk, s.name, peer.ErrMismatch)
+			}
+			c.Ranges[i].CRC32C = t.CRC32C[n]
+		}
+	}
+	return nil
+}
+
+// Heard notes that a reader of another gateway stands somewhere in a dataset, and for how long it thinks between two batches, so that
+// what it will ask this gateway for is fetched ahead as if it had come itself.
+func (p *Path) Heard(dataset, generation string, at shuffle.Cursor, think time.Duration) {
+	s := p.sharedAs(dataset, generation)
+	if s == nil || at.Plan == nil || at.Epoch == nil {
+		return
+	}
+	p.reown()
+	p.readers.Heard(s, at, think, time.Now())
+	p.mark()
+	p.look()
+}
+
+// Held lists what is in memory of the shared datasets, what is needed soonest first.
+func (p *Path) Held() []peer.Chunk {
+	type held struct {
+		home
+		due time.Time
+	}
+	var all []held
+	for _, h := range p.homes.all() {
+		if h.source.name != "" && h.source.resident(h.chunk) {
+			all = append(all, held{h, p.readers.Next(h.source, h.chunk)})
+		}
+	}
+	slices.SortFunc(all, func(a, b held) int {
+		if a.due.IsZero() != b.due.IsZero() {
+			return map[bool]int{true: 1, false: -1}[a.due.IsZero()]
+		}
+		return a.due.Compare(b.due)
+	})
+	out := make([]peer.Chunk, len(all))
+	for i, h := range all {
+		out[i] = h.source.peerChunk(p.readers.AnyPlan(h.source), h.chunk)
+	}
+	return out
+}

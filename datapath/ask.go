@@ -1,0 +1,232 @@
+package datapath
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/lookahead"
+	"github.com/millrace-data/millrace/peer"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// asked counts what went between this gateway and others.
+type asked struct {
+	reads, bytes, failed, lies, servedReads, servedBytes, former atomic.Uint64
+}
+
+func (a *asked) fill(s *Stats) {
+	s.PeerReads, s.PeerBytes, s.PeerFailed, s.PeerLies = a.reads.Load(), a.bytes.Load(), a.failed.Load(), a.lies.Load()
+	s.PeerServedReads, s.PeerServedBytes, s.FormerChunks = a.servedReads.Load(), a.servedBytes.Load(), a.former.Load()
+}
+
+// forPeers says who reads a batch, so that those who are asked for a part of it can fetch ahead.
+func (b *batch) forPeers(at shuffle.Cursor, v *lookahead.Visit) {
+	b.plan, b.number = at.Plan, v.Number()
+	b.reader = &peer.Reader{
+		Params: at.Plan.Params(), Epoch: at.Epoch.Number(), First: at.First, End: at.End, BatchSize: at.BatchSize,
+		Rank: at.Rank, WorldSize: at.WorldSize, Think: v.Think(),
+	}
+}
+
+// of returns the part of a batch that some of its chunks are.
+func (b *batch) of(chunks []chunkindex.ChunkRanges) *batch {
+	part := *b
+	part.chunks, part.bytes = chunks, 0
+	for _, c := range chunks {
+		part.bytes += bytesOf(c)
+	}
+	return &part
+}
+
+// far is the part of a batch that other gateways are asked for: each sample once, in order of place, none without bytes.
+type far struct {
+	*batch
+	owners []string // by number in chunks
+	twins  [][2]int // segments that are the same sample: the other one, and the one that is asked for
+}
+
+// split divides a batch into what this gateway brings itself and what it asks others for: what they own and is not in memory here, nor on
+// its way there, nor on disk. far is nil where they are asked for nothing.
+func (s *Source) split(plan *shuffle.Plan, b *batch) (near *batch, f *far) {
+	var here, there []chunkindex.ChunkRanges
+	var owners []string
+	for i, c := range b.chunks {
+		member := s.elsewhere(plan, c.Chunk)
+		if member == "" {
+			if there != nil {
+				here = append(here, c)
+			}
+			continue
+		}
+		if there == nil {
+			here = append(here, b.chunks[:i]...)
+		}
+		there, owners = append(there, c), append(owners, member)
+	}
+	if there == nil {
+		return b, nil
+	}
+	f = &far{owners: owners}
+	for i, c := range there {
+		there[i].Ranges = f.once(c.Ranges)
+	}
+	f.batch = b.of(there)
+	return b.of(here), f
+}
+
+// elsewhere returns the member that is to be asked for a chunk, "" if none is.
+func (s *Source) elsewhere(plan *shuffle.Plan, chunk int) string {
+	member := s.owner(plan, chunk)
+	if member == "" || s.Resident(chunk) || s.readsDisk(chunk) {
+		return ""
+	}
+	return member
+}
+
+// once leaves one range of each sample, in order of place.
+func (f *far) once(ranges []chunkindex.Range) []chunkindex.Range {
+	ranges = slices.Clone(ranges)
+	slices.SortFunc(ranges, func(a, b chunkindex.Range) int {
+		return cmp.Or(cmp.Compare(a.Offset, b.Offset), cmp.Compare(a.Length, b.Length), cmp.Compare(a.Seq, b.Seq))
+	})
+	out := ranges[:0]
+	for _, r := range ranges {
+		if n := len(out); n > 0 && out[n-1].Offset == r.Offset && out[n-1].Length == r.Length {
+			f.twins = append(f.twins, [2]int{r.Seq, out[n-1].Seq})
+		} else {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// peerPart is the part of the time that a request has left which one question to a peer may take: what is after it
+// needs time too.
+const peerPart = 2
+
+// question asks one member for samples of some chunks, and along with them for what their rank needs next, as far as g.later says so.
+// It returns how many bytes are there and what is not: refused when there was no answer, wrong where the index denies it.
+func (g *gathering) question(ctx context.Context, member string, chunks []chunkindex.ChunkRanges, later []laterSample) (n int64, refused, wrong []chunkindex.ChunkRanges) {
+	s, p := g.source, g.source.path
+	q := &peer.Query{Dataset: s.name, Generation: s.index.Generation(), Reader: g.far.reader}
+	var dst [][]byte
+	along := g.along(chunks, later)
+	defer along.end()
+	for _, c := range chunks {
+		ranges := slices.Clip(c.Ranges)
+		for _, r := range c.Ranges {
+			dst = append(dst, g.segments[r.Seq])
+		}
+		for _, l := range along.of(c.Chunk) {
+			ranges, dst = append(ranges, l.Range), append(dst, l.dst)
+		}
+		q.Chunks = append(q.Chunks, peer.Wanted{Chunk: c.Chunk, Digest: s.index.Chunk(c.Chunk).Digest, Ranges: ranges})
+	}
+	for _, c := range along.others(chunks) {
+		var ranges []chunkindex.Range
+		for _, l := range along.of(c) {
+			ranges, dst = append(ranges, l.Range), append(dst, l.dst)
+		}
+		q.Chunks = append(q.Chunks, peer.Wanted{Chunk: c, Digest: s.index.Chunk(c).Digest, Ranges: ranges})
+	}
+	ctx, cancel := partOf(ctx)
+	defer cancel()
+	p.asked.reads.Add(1)
+	if err := p.cfg.Peers.Read(ctx, member, q, dst); err != nil {
+		p.asked.failed.Add(1)
+		return 0, chunks, nil
+	}
+	for _, b := range dst {
+		p.asked.bytes.Add(uint64(len(b)))
+	}
+	n, wrong = g.check(chunks)
+	if kept := along.keep(); !kept || len(wrong) > 0 {
+		p.asked.lies.Add(1)
+		p.cfg.Peers.Lied(member)
+	}
+	return n, nil, wrong
+}
+
+// partOf returns a context that ends when a part of the time is gone that is left.
+func partOf(ctx context.Context) (context.Context, context.CancelFunc) {
+	until, ok := ctx.Deadline()
+	if !ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, time.Until(until)/peerPart)
+}
+
+// check compares what has come with the index. It returns how many bytes are right, and what is not.
+func (g *gathering) check(chunks []chunkindex.ChunkRanges) (n int64, wrong []chunkindex.ChunkRanges) {
+	for _, c := range chunks {
+		var bad []chunkindex.Range
+		for _, r := range c.Ranges {
+			if checksum(g.segments[r.Seq]) == r.CRC32C {
+				n += int64(r.Length)
+			} else {
+				bad = append(bad, r)
+			}
+		}
+		if bad != nil {
+			wrong = append(wrong, chunkindex.ChunkRanges{Chunk: c.Chunk, Ranges: bad})
+		}
+	}
+	return n, wrong
+}
+
+// ask asks the owners of chunks, given by their numbers in g.far.chunks, all at once. It returns how many bytes are there, and what is
+// not.
+func (g *gathering) ask(ctx context.Context, which []int) (bytes int64, lost []chunkindex.ChunkRanges) {
+	var members []string
+	groups := map[string][]chunkindex.ChunkRanges{}
+	for _, i := range which {
+		m := g.far.owners[i]
+		if groups[m] == nil {
+			members = append(members, m)
+		}
+		groups[m] = append(groups[m], g.far.chunks[i])
+	}
+	later := g.later(ctx, members)
+	var mu sync.Mutex // guards bytes and lost
+	var running sync.WaitGroup
+	for _, m := range members {
+		running.Go(func() {
+			n, l := g.askOwner(ctx, m, groups[m], later[m])
+			mu.Lock()
+			defer mu.Unlock()
+			bytes, lost = bytes+n, append(lost, l...)
+		})
+	}
+	running.Wait()
+	slices.SortFunc(lost, func(a, b chunkindex.ChunkRanges) int { return a.Chunk - b.Chunk })
+	return bytes, lost
+}
+
+// askOwner asks one member, and where it does not answer those who own the chunks then, once: whoever did not answer is not
+// an owner any more, or is not to be asked again. What is wrong is not asked of anybody else.
+func (g *gathering) askOwner(ctx context.Context, member string, chunks []chunkindex.ChunkRanges, later []laterSample) (bytes int64, lost []chunkindex.ChunkRanges) {
+	bytes, refused, lost := g.question(ctx, member, chunks, later)
+	var members []string
+	groups := map[string][]chunkindex.ChunkRanges{}
+	for _, c := range refused {
+		m := g.source.owner(g.at.Plan, c.Chunk)
+		if m == "" || m == member || ctx.Err() != nil {
+			lost = append(lost, c)
+			continue
+		}
+		if groups[m] == nil {
+			members = append(members, m)
+		}
+		groups[m] = append(groups[m], c)
+	}
+	for _, m := range members {
+		n, refused, wrong := g.question(ctx, m, groups[m], nil)
+		bytes, lost = bytes+n, append(append(lost, refused...), wrong...)
+	}
+	return bytes, lost
+}
