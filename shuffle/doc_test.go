@@ -25,6 +25,7 @@ func TestWorkedExample(t *testing.T) {
 	a, b := Deal(lengths, 0, 2), Deal(lengths, 1, 2)
 	want = append(want, fmt.Sprintf("that is the places %s (%d bytes) and %s (%d).",
 		joined(a), bytesOf(lengths, a), joined(b), bytesOf(lengths, b)))
+	want = append(want, stratifiedExample(t, first)...)
 	k := newKey("chunks", 42)
 	large := newPerm(newKey("full", 42, 0), 1000)
 	var begins []uint64
@@ -80,6 +81,20 @@ func weightedExample(t *testing.T, first []uint64) []string {
 		)
 	}
 	return want
+}
+
+// stratifiedExample returns the figures of the example with strata.
+func stratifiedExample(t *testing.T, first []uint64) []string {
+	p := mustPlan(t, Params{Shuffle: Window, Window: 2, Strata: 2, Seed: 42}, first)
+	e := p.Epoch(0)
+	batch := Share{Count: 7}
+	return []string{
+		"strata " + joined(e.Append(nil, 0, 14)),
+		fmt.Sprintf("The sequence %s becomes %s.", "2 1 0 3 4", joined(e.window.order)),
+		fmt.Sprintf("P = %s. The order is below; its digest is %s.", joined(e.window.start), p.OrderDigest()),
+		fmt.Sprintf("has samples of the strata %s.", joined(e.window.appendStrata(nil, 0, 7))),
+		fmt.Sprintf("the shares are %s and %s.", joined(e.DealHomes(batch, 0, 2)), joined(e.DealHomes(batch, 1, 2))),
+	}
 }
 
 func joined[E any](numbers []E) string { return strings.Trim(fmt.Sprint(numbers), "[]") }
