@@ -151,14 +151,30 @@ func (f *Fleet) URLs() []string {
 
 // View is a gateway's answer to the question who is there.
 type View struct {
-	Cluster string `json:"cluster"`
-	Self    string `json:"self"`
-	Members []struct {
-		ID     string  `json:"id"`
-		State  string  `json:"state"`
-		Reason string  `json:"reason"`
-		Share  float64 `json:"share"`
-	} `json:"members"`
+	Cluster string  `json:"cluster"`
+	Self    Known   `json:"self"`
+	Members []Known `json:"members"`
+	Others  []struct {
+		Address string `json:"address"`
+		ID      string `json:"id"`
+		State   string `json:"state"`
+		Reason  string `json:"reason"`
+	} `json:"others"`
+	Faults []string `json:"faults"`
+}
+
+// Known is one member of a View.
+type Known struct {
+	ID      string `json:"id"`
+	Boot    string `json:"boot"`
+	Address string `json:"address"`
+	State   string `json:"state"`
+	Reason  string `json:"reason"`
+	Serves  []struct {
+		Dataset    string  `json:"dataset"`
+		Generation string  `json:"generation"`
+		Share      float64 `json:"owned_share"`
+	} `json:"serves"`
 }
 
 // View asks a member whom it sees.
@@ -181,14 +197,14 @@ func (m *Member) Sees(n int) func(context.Context) error {
 		if err != nil {
 			return err
 		}
-		alive := 0
+		alive := 1
 		for _, o := range v.Members {
 			if o.State == "alive" {
 				alive++
 			}
 		}
 		if alive != n {
-			return fmt.Errorf("%s sees %d members alive, want %d: %+v", m.Name, alive, n, v.Members)
+			return fmt.Errorf("%s sees %d members alive, want %d: %+v, others %+v", m.Name, alive, n, v.Members, v.Others)
 		}
 		return nil
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -193,6 +194,19 @@ func (n *Node) answers(url string) func(context.Context) error {
 		}
 		if r.Status != http.StatusOK {
 			return fmt.Errorf("GET %s: status %d", url, r.Status)
+		}
+		return nil
+	}
+}
+
+// Logs returns a probe for Ready: the log must hold all of some words.
+func (p *Process) Logs(words ...string) func(context.Context) error {
+	return func(context.Context) error {
+		text := p.Log()
+		for _, w := range words {
+			if !strings.Contains(text, w) {
+				return fmt.Errorf("the log of %s does not hold %q", p.Name, w)
+			}
 		}
 		return nil
 	}

@@ -378,6 +378,26 @@ PLANTS = [
         [("gateway/request.go", 'add("importance", p.params.Importance)', "_ = add")],
     ),
     (
+        "gateway's addresses and ETags leave the split out",
+        ["./gateway"],
+        [("gateway/request.go", 'add("split", string(p.split))', "_ = add")],
+    ),
+    (
+        "gateway reports a share that follows homes as if it were contiguous",
+        ["./gateway"],
+        [("gateway/importance.go", "if !b.scattered() {\n", "if !b.deals() {\n")],
+    ),
+    (
+        "client believes the rest of a body under another ETag",
+        ["./client"],
+        [("client/transfer.go", "got != t.etag {", "got != got {"), ("client/transfer.go", "b.CRC != t.batch.CRC || ", "")],
+    ),
+    (
+        "client asks a gateway again at once that has just failed",
+        ["./client"],
+        [("client/gateways.go", "g.until = now.Add(max(cooldown", "g.faults, g.until = 0, now.Add(-max(cooldown")],
+    ),
+    (
         "gateway keeps the losses of each rank apart",
         ["./gateway"],
         [("gateway/importance.go", '"balance", "format", "rank", "split", "world_size"', '"balance", "format", "split", "world_size"')],

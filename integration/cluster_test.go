@@ -1,0 +1,306 @@
+package integration_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/millrace-data/millrace/client"
+	"github.com/millrace-data/millrace/integration/harness"
+)
+
+// trio lays out a cluster of three on loopback, over a store that holds 400 samples in many chunks.
+func trio(t *testing.T, store *harness.Store, change func(*harness.FleetConfig)) *harness.Fleet {
+	t.Helper()
+	cfg := harness.FleetConfig{
+		Store: store, Dataset: dataset, Size: 3,
+		Args: []string{"--cache-size", "64MiB", "--lame-duck", "300ms"},
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	return harness.NewFleet(t, cfg)
+}
+
+func packed(t *testing.T, kind string) *harness.Store {
+	t.Helper()
+	files, _ := harness.Files(t, sampleCount(), 4000)
+	store := harness.Open(t, kind)
+	harness.Pack(t, store, files, dataset, small()...)
+	return store
+}
+
+// ranksRead reads an epoch by three ranks, each from its own gateway first, and compares each batch with what a single
+// gateway gives.
+func ranksRead(t *testing.T, f *harness.Fleet, alone *harness.Gateway, opt client.Options) {
+	t.Helper()
+	ctx := t.Context()
+	open := func(urls ...string) *client.Client {
+		c, err := client.New(client.Config{Gateways: urls, Home: client.HomeByRank, Dataset: dataset})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	fleet, single := open(f.URLs()...), open(alone.URL)
+	defer fleet.CloseIdle()
+	defer single.CloseIdle()
+	ledger := client.NewLedger(uint64(sampleCount()))
+	opt.WorldSize, opt.BatchSize, opt.Manifest = uint64(len(f.Members)), 16, true
+	errs := make(chan error)
+	for r := range opt.WorldSize {
+		go func() { errs <- rankReads(ctx, fleet, single, ledger, opt, r) }()
+	}
+	for range opt.WorldSize {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+	if err := ledger.Check(); err != nil {
+		t.Errorf("epoch %d: %v", opt.Epoch, err)
+	}
+}
+
+func rankReads(ctx context.Context, fleet, single *client.Client, ledger *client.Ledger, opt client.Options, rank uint64) error {
+	opt.Rank = rank
+	for b, err := range fleet.Batches(ctx, opt) {
+		if err != nil {
+			return fmt.Errorf("rank %d: %w", rank, err)
+		}
+		ledger.Add(b)
+		want, err := single.Batch(ctx, opt, b.Number)
+		if err != nil {
+			return fmt.Errorf("rank %d from the single gateway: %w", rank, err)
+		}
+		if string(b.Bytes()) != string(want.Bytes()) {
+			return fmt.Errorf("rank %d, batch %d: %d bytes differ from the %d of a single gateway", rank, b.Number, len(b.Bytes()), len(want.Bytes()))
+		}
+	}
+	return nil
+}
+
+// storeBytes is what the members of a fleet have read from the store, by their own account.
+func storeBytes(t *testing.T, f *harness.Fleet) (sum float64) {
+	t.Helper()
+	for _, m := range f.Members {
+		sum += m.Metric(t, "millrace_store_read_bytes_total", "") + m.Metric(t, "millrace_store_range_bytes_total", "")
+	}
+	return sum
+}
+
+// TestClusterReadsEachByteOnce reads epochs through three gateways on every store, with shares that lie together and shares
+// that follow the lanes; then without one of the three, and without two.
+func TestClusterReadsEachByteOnce(t *testing.T) {
+	for _, kind := range harness.Kinds() {
+		t.Run(kind, func(t *testing.T) {
+			store := packed(t, kind)
+			alone := serve(t, store)
+			f := trio(t, store, nil)
+			f.StartAll(t)
+			f.Agree(t)
+			ranksRead(t, f, alone, client.Options{Window: 12})
+			stored := alone.Metric(t, "millrace_store_read_bytes_total", "") + alone.Metric(t, "millrace_store_range_bytes_total", "")
+			if got := storeBytes(t, f); got != stored {
+				t.Errorf("three gateways read %.0f bytes of the store, a single one %.0f", got, stored)
+			}
+			ranksRead(t, f, alone, client.Options{Epoch: 1, Window: 12, Split: "locality"})
+			if got := storeBytes(t, f); got != stored {
+				t.Errorf("after a second epoch: got %.0f bytes of the store, want %.0f still", got, stored)
+			}
+			f.Members[1].Kill()
+			ranksRead(t, f, alone, client.Options{Epoch: 2, Window: 12})
+			f.Members[2].Kill()
+			ranksRead(t, f, alone, client.Options{Epoch: 3, Window: 12})
+		})
+	}
+}
+
+// TestClusterPage looks at /v1/cluster while all are there, and when one has been killed.
+func TestClusterPage(t *testing.T) {
+	f := trio(t, packed(t, "dir"), nil)
+	f.StartAll(t)
+	f.Agree(t)
+	v, err := f.Members[0].View(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v.Cluster != harness.ClusterName || v.Self.ID != "gw-0" || v.Self.Address != f.Members[0].Peer || len(v.Members) != 2 || len(v.Faults) != 0 {
+		t.Errorf("got %+v, want gw-0 of %s with two others and no faults", v, harness.ClusterName)
+	}
+	share := 0.0
+	for _, m := range append(v.Members, v.Self) {
+		if len(m.Serves) != 1 || m.Serves[0].Dataset != dataset {
+			t.Fatalf("%s: got %+v, want one dataset", m.ID, m.Serves)
+		}
+		share += m.Serves[0].Share
+	}
+	if math.Abs(share-1) > 1e-9 {
+		t.Errorf("shares: got %v together, want 1", share)
+	}
+	f.Members[2].Kill()
+	f.Members[0].Ready(t, func(ctx context.Context) error {
+		v, err := f.Members[0].View(ctx)
+		if err != nil || len(v.Members) != 2 || v.Members[1].State != "gone" || v.Members[1].Reason == "" {
+			return fmt.Errorf("got %+v and %v, want gw-2 gone, with a reason", v.Members, err)
+		}
+		return nil
+	})
+	plain := serve(t, packed(t, "dir"))
+	if r := plain.Get(t, "/v1/cluster"); r.Status != http.StatusNotFound || !strings.Contains(string(r.Body), "--cluster NAME") {
+		t.Errorf("/v1/cluster of a gateway on its own: got %d %s, want 404 with the cure", r.Status, r.Body)
+	}
+}
+
+// TestGossipJoin finds the others by word of mouth, encrypted. Who has another key stays outside, and is told why.
+func TestGossipJoin(t *testing.T) {
+	store := packed(t, "dir")
+	dir := t.TempDir()
+	key := func(name, text string) string {
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	right := key("right", strings.Repeat("5a", 32))
+	wrong := key("wrong", strings.Repeat("a5", 32))
+	f := trio(t, store, func(c *harness.FleetConfig) { c.Join, c.KeyFile = "gossip", right })
+	f.StartAll(t, 0, 1)
+	f.Agree(t, 0, 1)
+	f.Start(t, 2, "--gossip-key-file", wrong)
+	f.Members[2].Ready(t, f.Members[2].Logs("cannot be read with this key", "--gossip-key-file"))
+	if err := f.Members[0].Sees(2)(t.Context()); err != nil {
+		t.Error(err)
+	}
+	f.Members[2].Kill()
+	f.Start(t, 2)
+	f.Agree(t)
+	ranksRead(t, f, serve(t, store), client.Options{Window: 12})
+}
+
+// TestStrangersAreRefused starts a third gateway that does not fit. It says why, the two that are there go on, and it serves
+// all the same, from the store.
+func TestStrangersAreRefused(t *testing.T) {
+	store := packed(t, "dir")
+	authority, other := harness.NewAuthority(t), harness.NewAuthority(t)
+	stranger, strangerKey := authority.Certify(t, "stranger", "127.0.0.1")
+	foreign, foreignKey := other.Certify(t, "gw-2", "127.0.0.1")
+	for _, c := range []struct {
+		name string
+		tls  *harness.Authority
+		args []string
+		want []string // in the log of one of those who are there, or of the stranger
+	}{
+		{"another cluster", nil, []string{"--cluster", "job-b"}, []string{`belongs to cluster \"job-a\"`, `job-b`}},
+		{"a name that is taken", nil, []string{"--member", "gw-1"}, []string{`two gateways are called \"gw-1\"`, "--member"}},
+		{"a certificate that is not allowed", authority, []string{"--peer-cert", stranger, "--peer-key", strangerKey}, []string{"stranger", "none of these is allowed"}},
+		{"a certificate of another authority", authority,
+			[]string{"--peer-cert", foreign, "--peer-key", foreignKey, "--peer-ca", other.File}, []string{"unknown authority"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := trio(t, store, func(cfg *harness.FleetConfig) { cfg.TLS = c.tls })
+			f.StartAll(t, 0, 1)
+			f.Agree(t, 0, 1)
+			f.Start(t, 2, c.args...)
+			f.Members[2].Ready(t, func(context.Context) error {
+				for _, m := range f.Members {
+					if m.Logs(c.want...)(t.Context()) == nil {
+						return nil
+					}
+				}
+				return fmt.Errorf("no log holds %q", c.want)
+			})
+			for _, m := range f.Members[:2] {
+				if err := m.Sees(2)(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+			ranksRead(t, f, serve(t, store), client.Options{Window: 12})
+		})
+	}
+}
+
+// TestOrdinalUsedTwice: whoever has it loses it, all say so, and every byte comes all the same.
+func TestOrdinalUsedTwice(t *testing.T) {
+	store := packed(t, "dir")
+	f := trio(t, store, func(c *harness.FleetConfig) { c.Numbers = true })
+	f.Start(t, 0)
+	f.Start(t, 1)
+	f.Start(t, 2, "--ordinal", "1/3")
+	f.Agree(t)
+	for _, m := range f.Members {
+		v, err := m.View(t.Context())
+		if err != nil || len(v.Faults) == 0 || !strings.Contains(v.Faults[0], "gw-1") || !strings.Contains(v.Faults[0], "gw-2") {
+			t.Errorf("%s: got faults %q and %v, want both names", m.Name, v.Faults, err)
+		}
+	}
+	ranksRead(t, f, serve(t, store), client.Options{Window: 12})
+}
+
+// TestPeerPortIsNotForClients comes with a browser's request to the port that is for gateways.
+func TestPeerPortIsNotForClients(t *testing.T) {
+	f := trio(t, packed(t, "dir"), nil)
+	f.Start(t, 0)
+	for _, path := range []string{"/epoch/0/batch/0", "/", "/readyz", "/metrics"} {
+		r, err := harness.Do(t.Context(), http.MethodGet, "http://"+f.Members[0].Peer+path)
+		var p struct{ Code, Detail string }
+		if err == nil {
+			err = json.Unmarshal(r.Body, &p)
+		}
+		if err != nil || r.Status != http.StatusMisdirectedRequest || p.Code != "peer_port" || !strings.Contains(p.Detail, "--listen") {
+			t.Errorf("%s: got %d %s and %v, want 421 peer_port and where to go", path, r.Status, r.Body, err)
+		}
+	}
+}
+
+// TestClusterOfOne serves from the store, and says so where it is asked who is there.
+func TestClusterOfOne(t *testing.T) {
+	store := packed(t, "dir")
+	f := trio(t, store, func(c *harness.FleetConfig) { c.Size = 1 })
+	f.StartAll(t)
+	f.Agree(t)
+	ranksRead(t, f, serve(t, store), client.Options{Window: 12})
+	for _, c := range []struct{ query, want string }{
+		{"?rank=1&world_size=1", "rank"},
+		{"?rank=3&world_size=3&split=locality", "rank"},
+		{"?split=locality&world_size=13&window=12", "split"},
+		{"?split=sideways", "split"},
+	} {
+		if r := f.Members[0].Get(t, batchPath(0, 0)+c.query); r.Status != http.StatusBadRequest || !strings.Contains(string(r.Body), c.want) {
+			t.Errorf("%s: got %d %s, want 400 about %s", c.query, r.Status, r.Body, c.want)
+		}
+	}
+}
+
+// TestClusterFlagsThatDoNotFit are refused before anything starts.
+func TestClusterFlagsThatDoNotFit(t *testing.T) {
+	store := packed(t, "dir")
+	for _, c := range []struct {
+		args string
+		want []string
+	}{
+		{"--cluster job-a", []string{"--join", "--peer-listen"}},
+		{"--join static:127.0.0.1", []string{"--cluster"}},
+		{"--cluster job-a --join elsewhere:x --peer-listen 127.0.0.1:0 --peer-insecure", []string{"--join", "static:"}},
+		{"--cluster job/a --join static:127.0.0.1 --peer-listen 127.0.0.1:0 --peer-insecure", []string{"job/a"}},
+		{"--cluster job-a --join static:127.0.0.1 --peer-listen 0.0.0.0:7946 --peer-insecure", []string{"--peer-insecure"}},
+		{"--cluster job-a --join static:127.0.0.1 --peer-listen 127.0.0.1:7946", []string{"--peer-cert"}},
+		{"--cluster job-a --join static:127.0.0.1 --peer-listen 127.0.0.1:7946 --peer-insecure --ordinal 3/3", []string{"--ordinal"}},
+	} {
+		r := harness.Run(t, store, append([]string{"serve", "--check", "--dataset", store.Dataset(dataset)}, strings.Fields(c.args)...)...)
+		if r.Code != 2 {
+			t.Errorf("%s: got exit code %d, want 2\n%s", c.args, r.Code, r.Stderr)
+		}
+		for _, want := range c.want {
+			if !strings.Contains(r.Stderr, want) {
+				t.Errorf("%s: got %q, want it to name %s", c.args, r.Stderr, want)
+			}
+		}
+	}
+}
