@@ -1,0 +1,244 @@
+package placement
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "write testdata/vectors.json anew; a placement that was released never changes")
+
+const vectorsFile = "testdata/vectors.json"
+
+type vectors struct {
+	Logarithms []logVector  `json:"logarithms"`
+	Views      []viewVector `json:"views"`
+}
+
+type logVector struct {
+	U         uint64 `json:"u"`
+	MinusLog2 uint64 `json:"minus_log2"`
+}
+
+type viewVector struct {
+	Members []memberVector `json:"members"`
+	Chunks  []chunkVector  `json:"chunks"`
+}
+
+type memberVector struct {
+	ID      string `json:"id"`
+	Weight  uint64 `json:"weight"`
+	Ordinal int    `json:"ordinal"`
+	Of      int    `json:"of"`
+}
+
+type chunkVector struct {
+	Digest string   `json:"digest"`
+	Place  uint64   `json:"place"`
+	Of     uint64   `json:"of"`
+	Owners []string `json:"owners"`
+}
+
+// digestOf makes up a digest.
+func digestOf(n uint64) (digest [32]byte) {
+	for i := range digest {
+		digest[i] = byte(with(n, uint64(i/8)) >> (i % 8 * 8))
+	}
+	return digest
+}
+
+// owners returns the names of the owner, of the second choice, and so on.
+func owners(v *View, digest [32]byte, place, of uint64) []string {
+	names := []string{}
+	tried := map[int]bool{}
+	for {
+		i := v.Owner(digest, place, of, func(i int) bool { return tried[i] })
+		if i < 0 {
+			return names
+		}
+		tried[i] = true
+		names = append(names, v.Members()[i].ID)
+	}
+}
+
+func (v *viewVector) fill(t *testing.T) {
+	var members []Member
+	for _, m := range v.Members {
+		members = append(members, Member(m))
+	}
+	view := NewView(members)
+	for i := range v.Chunks {
+		c := &v.Chunks[i]
+		raw, err := hex.DecodeString(c.Digest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Owners = owners(view, [32]byte(raw), c.Place, c.Of)
+	}
+}
+
+// inputs returns the cases without their results.
+func inputs() vectors {
+	var v vectors
+	us := []uint64{0, 1, 2, 3, 255, 1<<63 - 1, 1 << 63, 1<<63 + 1, 1<<64 - 1, 1<<64 - 2, 1<<64 - 1<<55, 1<<64 - 1<<55 - 1}
+	for i := range uint64(60) {
+		us = append(us, with(1, i)>>(i%7*9))
+	}
+	for _, u := range us {
+		v.Logarithms = append(v.Logarithms, logVector{U: u})
+	}
+	for i := range uint64(40) {
+		view := viewVector{Members: []memberVector{}}
+		for j := range with(2, i) % 9 {
+			r := with(with(3, i), j)
+			m := memberVector{ID: fmt.Sprintf("%s-%d", []string{"gw", "gateway.of.some.length", "träger", "x"}[i%4], (j*7+i)%9), Weight: 1 << 30}
+			switch i % 5 {
+			case 1:
+				m.Weight = []uint64{0, 1, 1 << 30, 3 << 30, math.MaxUint64}[r%5]
+			case 2: // numbered, some missing
+				m.Ordinal, m.Of = int((j*7+i)%9), 9
+			case 3: // numbered, in disorder
+				m.Ordinal, m.Of, m.Weight = int(r%6)-1, []int{4, 4, 4, 5, 0, -1}[r>>8%6], 1+r>>32
+			case 4:
+				m.Weight = 1 + r>>20
+			}
+			view.Members = append(view.Members, m)
+		}
+		for j := range uint64(8) {
+			digest := digestOf(i<<8 | j)
+			c := chunkVector{Digest: hex.EncodeToString(digest[:]), Of: []uint64{0, 128, 9, 64}[j%4]}
+			c.Place = with(i, j) % max(1, c.Of)
+			view.Chunks = append(view.Chunks, c)
+		}
+		v.Views = append(v.Views, view)
+	}
+	return v
+}
+
+func TestVectors(t *testing.T) {
+	got := inputs()
+	log := newLogTable()
+	for i := range got.Logarithms {
+		got.Logarithms[i].MinusLog2 = log.minusLog2(got.Logarithms[i].U)
+	}
+	for i := range got.Views {
+		got.Views[i].fill(t)
+	}
+	if *update {
+		var out bytes.Buffer
+		out.WriteString("{\"logarithms\": [\n")
+		writeLines(t, &out, got.Logarithms)
+		out.WriteString("],\n\"views\": [\n")
+		writeLines(t, &out, got.Views)
+		out.WriteString("]}\n")
+		if err := os.WriteFile(vectorsFile, out.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	data, err := os.ReadFile(vectorsFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want vectors
+	if err := json.Unmarshal(data, &want); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("owners moved (-committed +computed):\n%s", diff)
+	}
+	if len(want.Views) < 40 || len(want.Logarithms) < 60 {
+		t.Errorf("got %d views and %d logarithms, want at least 40 and 60", len(want.Views), len(want.Logarithms))
+	}
+}
+
+// writeLines writes one vector a line.
+func writeLines[V any](t *testing.T, out *bytes.Buffer, vectors []V) {
+	for i, v := range vectors {
+		data, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out.Write(data)
+		if i < len(vectors)-1 {
+			out.WriteByte(',')
+		}
+		out.WriteByte('\n')
+	}
+}
+
+func TestPythonReproducesTheVectors(t *testing.T) {
+	out, err := exec.Command("python3", "-B", "pyplace/check.py", vectorsFile).CombinedOutput()
+	if err != nil {
+		t.Fatalf("python3 pyplace/check.py: %v\n%s", err, out)
+	}
+	t.Logf("%s", out)
+}
+
+// TestChecksOfThePage holds the figures that docs/placement.md prints.
+func TestChecksOfThePage(t *testing.T) {
+	page, err := os.ReadFile("../docs/placement.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Join(strings.Fields(string(page)), " ")
+	log := newLogTable()
+	var digest [32]byte
+	for i := range digest {
+		digest[i] = byte(i)
+	}
+	for _, want := range []string{
+		fmt.Sprintf("Check: T(1) = %d, T(128) = %d.", log[1], log[128]),
+		fmt.Sprintf("The key of the member `gw-0` is %#x, and that of the digest of 32 bytes 0, 1, ..., 31 is %#x.", memberKey("gw-0"), chunkKey(digest)),
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("docs/placement.md: got no %q", want)
+		}
+	}
+	if got := log.minusLog2(1 << 63); got != 1<<logBits {
+		t.Errorf("L(2^63): got %d, want 2^%d", got, logBits)
+	}
+	if got := log.minusLog2(math.MaxUint64); got != 1 {
+		t.Errorf("L(2^64 - 1): got %d, want 1", got)
+	}
+}
+
+// TestLogarithmsAreThoseOfMathematics holds the table and the lines between its entries against floating point.
+func TestLogarithmsAreThoseOfMathematics(t *testing.T) {
+	log := newLogTable()
+	for i, got := range log {
+		want := math.Log2(1+float64(i)/256) * (1 << logBits)
+		if math.Abs(float64(got)-want) > 2 {
+			t.Errorf("T(%d): got %d, want %.1f", i, got, want)
+		}
+	}
+	var us []uint64
+	for i := range uint64(100_000) {
+		us = append(us, with(9, i)>>(i%64), math.MaxUint64-with(8, i)>>(i%64))
+	}
+	slices.Sort(us)
+	before := uint64(math.MaxUint64)
+	for _, u := range us {
+		got := log.minusLog2(u)
+		if got > before || got == 0 {
+			t.Fatalf("L(%d): got %d after %d, want no more and at least 1", u, got, before)
+		}
+		before = got
+		want := -math.Log1p(-float64(math.MaxUint64-u)/(1<<64)) / math.Ln2 * (1 << logBits)
+		if u < 1<<60 {
+			want = (64 - math.Log2(float64(max(1, u)))) * (1 << logBits)
+		}
+		if math.Abs(float64(got)-want) > want/256+2 {
+			t.Fatalf("L(%d): got %d, want %.1f within 1/256", u, got, want)
+		}
+	}
+}
