@@ -49,7 +49,7 @@ func limit(r Result) string {
 	b := r.Bounds(e)[0]
 	what := map[string]string{
 		"job": "the job is the limit", "store": "the store is the bound", "disk": "the disk is the bound",
-		"gateway": "the way from gateway to ranks is the bound", "fetchers": "the fetchers and the store's time to the first byte are the bound",
+		"link": "the link of the gateways is the bound", "gateway": "the way from gateway to ranks is the bound", "fetchers": "the fetchers and the store's time to the first byte are the bound",
 	}[b.Name]
 	line := fmt.Sprintf("With %s %s: %s = %s of the %s that an epoch takes.", describe(&r.Setting), what, b.Sum, Span(b.Time), Span(e.Time))
 	if float64(e.Time) > 1.25*float64(b.Time) {

@@ -18,6 +18,7 @@ func TestAdviceAnswersTheQuestions(t *testing.T) {
 				for _, cache := range []float64{.05, .3, .6, 1.6} {
 					s := plain(d, cache)
 					s.Order.Window, s.Epochs, s.BatchSize = 16, 2, 64
+					s.Alone = true
 					s.Gateways, s.DiskSize, s.DiskRate, s.Policy = gateways, disk, 1e9, policy
 					results = append(results, predict(t, d, s))
 				}

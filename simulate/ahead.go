@@ -22,6 +22,12 @@ func (g *gateway) moved(r *request) {
 	g.mark()
 }
 
+// heard notes where a rank of another gateway stands, so that what it will ask for is here in time.
+func (g *gateway) heard(r *request) {
+	g.readers.Heard(g, r.at, r.think, g.clock.instant())
+	g.mark()
+}
+
 // mark keeps what readers come for while others can go.
 func (g *gateway) mark() {
 	was, is := g.queue.horizon, g.readers.Horizon()

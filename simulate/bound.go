@@ -8,7 +8,7 @@ import (
 
 // Bound is a part of the way that an epoch cannot be faster than.
 type Bound struct {
-	Name string // job, store, fetchers, disk or gateway
+	Name string // job, store, fetchers, disk, gateway or link
 	Time time.Duration
 	Sum  string // how it comes about, for people
 }
@@ -31,6 +31,11 @@ func (r *Result) Bounds(e *Epoch) []Bound {
 	}
 	add("disk", e.DiskBytes+e.DiskWrites, s.DiskRate*gateways, each)
 	add("gateway", e.Served, s.ServeRate*gateways, each)
+	one := ""
+	if s.Gateways > 1 {
+		one = " of the busiest gateway"
+	}
+	add("link", e.Busiest, s.LinkRate, one)
 	if e.Reads > 0 {
 		busy := float64(e.Reads) * s.FirstByte.Seconds()
 		sum := fmt.Sprintf("%d reads x %v", e.Reads, s.FirstByte)

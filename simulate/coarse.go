@@ -9,25 +9,27 @@ import (
 
 // Bounds of what is followed sample by sample: beyond them chunk by chunk, and a full order in part.
 const (
-	mostSamples  = 6 << 20 // of all epochs
-	mostBatches  = 1 << 20 // of all epochs and ranks
-	coarsePieces = 2       // of a transfer
-	coarseRanks  = 4       // of a gateway
-	coarseSteps  = 25_000  // of an epoch, about, where what is in use does not stay in memory
-	coarseAhead  = 8       // chunks that one step goes on by, of the 16 that are fetched ahead
-	fullSamples  = 1 << 19 // of an epoch
-	mostChunks   = 1 << 17 // of all epochs; of more, a part stands for all
+	mostSamples   = 6 << 20 // of all epochs
+	mostBatches   = 1 << 20 // of all epochs and ranks
+	mostQuestions = 1 << 22 // to other gateways, about
+	coarsePieces  = 2       // of a transfer
+	coarseRanks   = 4       // of a gateway
+	coarseSteps   = 25_000  // of an epoch, about, where what is in use does not stay in memory
+	coarseUses    = 1 << 24 // of chunks, in an epoch, about
+	coarseAhead   = 8       // chunks that one step goes on by, of the 16 that are fetched ahead
+	fullSamples   = 1 << 19 // of an epoch
+	mostChunks    = 1 << 17 // of all epochs; of more, a part stands for all
 )
 
 // thin follows a part of data of very many chunks. The memory for what readers come for soon stays; what lies
 // beyond it is a part of its size, like the data.
 func (r *run) thin(d *Data, s Setting) {
 	k := (len(d.Chunks)*s.Epochs + mostChunks - 1) / mostChunks
-	r.data, r.set, r.parts = d.thin(k), &s, 1
+	r.data, r.set, r.parts = d.thin(1, k), &s, 1
 	if k <= 1 {
 		return
 	}
-	r.parts = float64(r.result.Bytes) / float64(r.data.Bytes())
+	r.parts = float64(d.Bytes()) / float64(r.data.Bytes())
 	soon := s.Wanted(d) / aheadTenths * 10
 	r.soon = min(soon, s.CacheSize)
 	if s.CacheSize > soon {
@@ -40,7 +42,10 @@ func (r *run) thin(d *Data, s Setting) {
 // thicken makes the figures of a part those of all.
 func (r *run) thicken() {
 	for i := range r.result.Epochs {
-		r.result.Epochs[i].scale(r.parts)
+		e := &r.result.Epochs[i]
+		e.scale(r.parts)
+		e.Counts.scale(r.fleet)
+		r.asked(e)
 	}
 	if r.result.Peak > r.soon {
 		r.result.Peak = r.soon + int64(float64(r.result.Peak-r.soon)*r.parts)
@@ -55,15 +60,21 @@ func (r *run) say(format string, args ...any) {
 	r.result.Coarse += fmt.Sprintf(format, args...)
 }
 
+// large reports whether there is too much to follow it sample by sample.
+func (s *Setting) large(d *Data) bool {
+	batches := shuffle.Batching{Samples: d.Samples(), BatchSize: s.BatchSize, Tail: shuffle.Short}.Batches()
+	asked := batches * uint64(s.Epochs*s.Ranks)
+	return d.Samples()*uint64(s.Epochs) > mostSamples || asked > mostBatches || asked*uint64(min(s.cluster(), int(s.BatchSize)/s.Ranks)) > mostQuestions
+}
+
 // choose decides how finely the epochs are followed, and makes the ranks.
 func (r *run) choose() {
 	s, samples := r.set, r.plan.Samples()
 	batches := shuffle.Batching{Samples: samples, BatchSize: s.BatchSize, Tail: shuffle.Short}.Batches()
 	n := s.Ranks
 	r.step, r.steps = s.BatchSize, batches
-	large := samples*uint64(s.Epochs) > mostSamples || batches*uint64(s.Epochs*n) > mostBatches
 	switch {
-	case !large:
+	case !r.coarse && (s.Order.Shuffle != shuffle.Full || !s.large(r.data)):
 	case s.Order.Shuffle == shuffle.Full:
 		follow := uint64(fullSamples)
 		if !r.fits {
@@ -74,12 +85,18 @@ func (r *run) choose() {
 			r.say("the first %d of %d batches of each epoch were followed, and stand for all", r.steps, batches)
 		}
 	default:
-		r.coarse = true
-		n = min(n, coarseRanks*s.Gateways)
-		joined := max(r.coarseStep()/s.BatchSize, 1)
+		n = min(n, max(coarseRanks*s.Gateways/s.cluster(), s.Gateways))
+		joined := max(r.coarseStep(n)/s.BatchSize, 1)
 		r.step = joined * s.BatchSize
 		r.steps = (batches + joined - 1) / joined
 		r.say("followed chunk by chunk, not sample by sample, %d batches at a time, the %d ranks as %d", joined, s.Ranks, n)
+	}
+	if s.Split == shuffle.Locality {
+		b := shuffle.Batching{Samples: samples, BatchSize: s.BatchSize, Tail: shuffle.Short}
+		r.result.Moved = r.plan.Moved(b, uint64(s.Ranks))
+		if r.coarse && s.cluster() > 1 {
+			r.moved = r.result.Moved
+		}
 	}
 	r.think = make([]float64, n)
 	_, speed := s.paces(n)
@@ -93,13 +110,14 @@ func (r *run) choose() {
 
 // coarseStep is how many samples a step goes on by where samples are not followed: less than what is fetched ahead, or
 // readers would wait for what a gateway fetches while they think.
-func (r *run) coarseStep() uint64 {
+func (r *run) coarseStep(ranks int) uint64 {
 	samples, chunks := r.plan.Samples(), uint64(len(r.data.Chunks))
 	r.stays = ahead(r.set.CacheSize) >= r.set.Wanted(r.data)
 	if !r.stays {
-		return samples / coarseSteps
+		each := uint64(ranks) * max(r.set.Order.Window, 1) // chunks that are in use, by each rank
+		return samples / min(max(coarseUses/each, 1000), coarseSteps)
 	}
-	n := uint64(coarseAhead)
+	n := uint64(coarseAhead * r.set.cluster()) // each of them fetches ahead
 	if r.set.Order.Shuffle == shuffle.Window {
 		n = max(n, r.set.Order.Window/4)
 	}

@@ -110,10 +110,11 @@ func (g *gateway) fetch(n int64, done func()) {
 	g.count.StoreBytes += n
 	g.clock.after(g.set.FirstByte, func() {
 		begin := g.clock.now
-		g.store.send(n, func() {
+		g.count.LinkIn += n
+		through(n, func() {
 			g.rates.note(n, g.set.FirstByte, g.clock.now-begin)
 			done()
-		})
+		}, g.store, g.down)
 	})
 }
 

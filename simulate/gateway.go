@@ -3,6 +3,7 @@ package simulate
 import (
 	"github.com/millrace-data/millrace/chunkcache"
 	"github.com/millrace-data/millrace/lookahead"
+	"github.com/millrace-data/millrace/shuffle"
 )
 
 // Shares of the budget, as in the data path: what may be used ahead of the readers, in tenths, and the fetchers that may work ahead of
@@ -19,12 +20,16 @@ type gateway struct {
 	data    *Data
 	store   *line // shared by all gateways
 	out     *line // to its ranks
+	up      *line // its link, out
+	down    *line // its link, in
+	cluster *cluster
 	disk    *disk // nil: none
 	gate    gate
 	memory  *memory
 	readers *lookahead.Readers
-	fits    bool // all data may be in memory
-	coarse  bool // large chunks are read in one piece
+	fits    bool    // all data may be in memory
+	coarse  bool    // large chunks are read in one piece
+	bodies  float64 // the part of a request's bytes that are in memory at one time: many batches are followed as one
 	queue   queue
 	passing bool // a look at what to fetch ahead is set
 	rates   rates
@@ -35,9 +40,14 @@ type gateway struct {
 func newGateway(c *clock, s *Setting, d *Data, store *line) *gateway {
 	g := &gateway{
 		clock: c, set: s, data: d, store: store,
-		out:     &line{clock: c, total: s.ServeRate},
-		readers: lookahead.New(lookahead.Config{Budget: ahead(s.CacheSize)}),
+		out:  &line{clock: c, total: s.ServeRate},
+		up:   &line{clock: c, total: s.LinkRate},
+		down: &line{clock: c, total: s.LinkRate},
 	}
+	g.readers = lookahead.New(lookahead.Config{
+		Budget: ahead(s.CacheSize),
+		Mine:   func(_ lookahead.Dataset, _ *shuffle.Plan, chunk int) bool { return g.cluster.owner(int32(chunk)) == g },
+	})
 	g.queue.horizon = g.readers.Horizon()
 	g.gate = gate{limit: s.Fetchers, idle: g.look}
 	g.memory = newMemory(s.CacheSize, func() chunkcache.Policy[int32] { return g.policy(s.Policy) })

@@ -19,9 +19,11 @@ const (
 	linePieces = 16
 )
 
+func (l *line) bounded() bool { return l.total > 0 || l.stream > 0 }
+
 // send carries n bytes, then calls done.
 func (l *line) send(n int64, done func()) {
-	if l.total == 0 && l.stream == 0 || n <= 0 {
+	if !l.bounded() || n <= 0 {
 		l.clock.after(0, done)
 		return
 	}

@@ -244,7 +244,7 @@ func TestTiersAddUp(t *testing.T) {
 	}
 	s.DiskSize = 0
 	one := predict(t, d, s)
-	s.Gateways = 2
+	s.Gateways, s.Alone = 2, true
 	two := predict(t, d, s)
 	if got := float64(two.Later().StoreBytes) / float64(one.Later().StoreBytes); math.Abs(got-2) > .1 {
 		t.Errorf("two gateways: got %.2f times the reads of one, want twice as much: each of them needs every chunk", got)

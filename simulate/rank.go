@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"slices"
 	"time"
 
 	"github.com/millrace-data/millrace/shuffle"
@@ -12,7 +13,7 @@ type rank struct {
 	number  int
 	gateway *gateway
 	pace    pace
-	samples []uint64
+	due     dues
 
 	asked    uint64 // steps asked for
 	at       uint64 // the step that it computes on, or waits for
@@ -25,7 +26,7 @@ type rank struct {
 func (k *rank) start() {
 	r := k.run
 	k.gateway = r.gateways[k.number*len(r.gateways)/len(r.ranks)]
-	k.asked, k.at, k.pace, k.there = 0, 0, pace{}, k.there[:0]
+	k.asked, k.at, k.pace, k.due, k.there = 0, 0, pace{}, make(dues, len(k.gateway.cluster.members)), k.there[:0]
 	k.thinking, k.since = false, r.clock.now
 	k.ask()
 	k.compute()
@@ -60,10 +61,9 @@ func (k *rank) request(step uint64) {
 	}
 	var uses []use
 	if r.coarse {
-		uses = r.course.usesBetween(&k.pace, lo, hi, len(r.ranks))
+		uses = r.course.usesBetween(&k.pace, lo, hi, k.number, len(r.ranks))
 	} else {
-		k.samples = r.course.epoch.AppendShare(k.samples[:0:0], share) // the uses keep them
-		uses = r.data.usesOf(k.samples)
+		uses = r.data.usesOf(r.course.samples(lo, hi, share, k.number, len(r.ranks)))
 	}
 	if share.Count == 0 {
 		r.clock.after(0, arrived)
@@ -72,20 +72,38 @@ func (k *rank) request(step uint64) {
 	q := &request{
 		at: shuffle.Cursor{
 			Plan: r.plan, Epoch: r.course.epoch, First: lo, End: hi, BatchSize: r.step,
-			Rank: uint64(k.number), WorldSize: uint64(len(r.ranks)),
+			Rank: uint64(k.number), WorldSize: uint64(len(r.ranks)), Split: r.set.Split,
 		},
 		uses: uses,
 	}
 	if r.coarse {
 		q.bytes = int64(r.mean * float64(share.Count))
+		if c := k.gateway.cluster; len(c.members) > 1 {
+			q.from = k.dues(uses, q.bytes)
+		}
 	}
 	q.ready = func() {
-		k.gateway.out.send(q.bytes, func() {
+		k.gateway.send(q.bytes, func() {
 			k.gateway.close(q)
 			arrived()
 		})
 	}
 	k.gateway.read(q)
+}
+
+// dues returns how many bytes of a step come from each owner. What the repair of locality moves comes from the gateway
+// next to its own.
+func (k *rank) dues(uses []use, bytes int64) []int64 {
+	c, r := k.gateway.cluster, k.run
+	for _, u := range uses {
+		k.due[c.owners[u.chunk]] += r.mean * float64(u.samples)
+	}
+	moved := int64(r.moved * float64(bytes))
+	from := k.due.pay(bytes - moved)
+	if moved > 0 {
+		from[(slices.Index(c.members, k.gateway)+1)%len(c.members)] += moved
+	}
+	return from
 }
 
 // compute begins the next batch if it is there and the last one is done.
@@ -100,6 +118,7 @@ func (k *rank) compute() {
 		e.quarter = r.clock.now
 	}
 	e.Ranks[k.number].waited(r.clock.now-k.since, late)
+	r.waits = append(r.waits, r.clock.now-k.since)
 	k.thinking = true
 	r.clock.after(seconds(r.think[k.number]*float64(k.share(k.at).Count)), func() {
 		k.thinking, k.since = false, r.clock.now

@@ -1,6 +1,8 @@
 package simulate
 
 import (
+	"time"
+
 	"github.com/millrace-data/millrace/lookahead"
 	"github.com/millrace-data/millrace/shuffle"
 )
@@ -8,15 +10,18 @@ import (
 // request is one batch of one rank.
 type request struct {
 	at    shuffle.Cursor
+	think time.Duration // of a rank of another gateway, for which this is asked
 	uses  []use
 	ready func() // the bytes are there
+	full  func() // another gateway asks, and there is no memory for its answer; nil: a rank asks, who waits for some
 
-	visit *lookahead.Visit
-	bytes int64   // of its body; 0: as many as its uses
-	local bool    // of an order whose reader comes for the rest of its chunks soon
-	first bool    // its reader is new: nothing was fetched ahead of it
-	held  []int32 // leased until the answer is sent
-	room  int64   // of a body of its own
+	visit *lookahead.Visit // nil: another gateway asks
+	bytes int64            // of its body; 0: as many as its uses
+	from  []int64          // bytes by owner, where samples are not followed
+	local bool             // of an order whose reader comes for the rest of its chunks soon
+	first bool             // its reader is new: nothing was fetched ahead of it
+	held  []int32          // leased until the answer is sent
+	room  int64            // of a body of its own
 }
 
 // read brings a request's bytes as the data path does: by leases of its chunks where they fit into memory together, else
@@ -30,8 +35,21 @@ func (g *gateway) read(r *request) {
 	g.count.Served += r.bytes
 	r.local = r.at.Epoch.Local()
 	g.moved(r)
+	mine, others := g.questions(r)
+	g.gather(r, mine, others)
+}
+
+// answer brings what another gateway asks for: never by asking on.
+func (g *gateway) answer(r *request) {
+	r.local = r.at.Epoch.Local()
+	g.heard(r)
+	g.gather(r, r.uses, nil)
+}
+
+// gather brings some uses out of memory, disk and store, and the others by questions.
+func (g *gateway) gather(r *request, uses []use, others []question) {
 	var whole, ranged []use
-	for _, u := range r.uses {
+	for _, u := range uses {
 		if g.memory.shelf.Has(u.chunk) {
 			g.count.Hits++
 		} else {
@@ -47,17 +65,33 @@ func (g *gateway) read(r *request) {
 		r.held = held
 		g.answered(r)
 	}
-	if len(ranged) == 0 && g.acquire(r, whole, leased) {
+	if len(ranged)+len(others) == 0 && g.acquire(r, whole, leased) {
 		return
 	}
+	gathered := func() {
+		tasks := []func(done func()){func(done func()) { g.copies(r, whole, ranged, done) }}
+		for _, q := range others {
+			tasks = append(tasks, func(done func()) { g.ask(r, q, done) })
+		}
+		abreast(tasks, len(tasks), func() { g.answered(r) })
+	}
 	// An eighth more: what lies between samples that one read brings.
-	r.room = min(r.bytes+r.bytes/8, g.set.CacheSize)
-	g.memory.reserve(r.room, func() { g.copies(r, whole, ranged) })
+	n := min(int64(float64(r.bytes+r.bytes/8)*g.bodies), g.set.CacheSize)
+	switch {
+	case r.full == nil:
+		r.room = n
+		g.memory.reserve(n, gathered)
+	case g.memory.have(n):
+		r.room = n
+		gathered()
+	default:
+		r.full() // gateways that waited for one another's memory would wait for ever
+	}
 }
 
 // answered notes that a request's bytes are there.
 func (g *gateway) answered(r *request) {
-	if r.visit.Answered(g.clock.instant()) {
+	if r.visit != nil && r.visit.Answered(g.clock.instant()) {
 		g.queue = queue{horizon: g.queue.horizon} // the reader has its first batch: all fetchers may work ahead of it
 		g.look()
 	}
@@ -72,7 +106,9 @@ func (g *gateway) close(r *request) {
 	if r.room > 0 {
 		g.memory.give(r.room)
 	}
-	r.visit.Ended(g.clock.instant())
+	if r.visit != nil {
+		r.visit.Ended(g.clock.instant())
+	}
 }
 
 // pays reports whether a chunk should be in memory as a whole, by what will be used of it while it stays.
@@ -165,7 +201,7 @@ func early(fetchers int) int { return max(fetchers/earlyShare, 1) }
 
 // copies serves a request from a body of its own: out of whole chunks, a few at a time, as far as there is room for
 // them, and else by the samples' own ranges.
-func (g *gateway) copies(r *request, whole, ranged []use) {
+func (g *gateway) copies(r *request, whole, ranged []use, all func()) {
 	chunks := make([]int32, len(whole))
 	byChunk := make(map[int32]use, len(whole))
 	for i, u := range whole {
@@ -194,12 +230,12 @@ func (g *gateway) copies(r *request, whole, ranged []use) {
 		if r.local {
 			g.look()
 		}
-		g.readRanges(r, ranged)
+		g.readRanges(ranged, all)
 	})
 }
 
 // readRanges reads samples by themselves.
-func (g *gateway) readRanges(r *request, uses []use) {
+func (g *gateway) readRanges(uses []use, all func()) {
 	var tasks []func(done func())
 	for _, u := range uses {
 		for _, n := range g.data.ranges(u, g.set.PartSize) {
@@ -207,7 +243,7 @@ func (g *gateway) readRanges(r *request, uses []use) {
 			tasks = append(tasks, func(done func()) { g.demand(n, done) })
 		}
 	}
-	abreast(tasks, g.set.Fetchers, func() { g.answered(r) })
+	abreast(tasks, g.set.Fetchers, all)
 }
 
 // abreast runs tasks, at most so many at one time, and calls all when they are done.

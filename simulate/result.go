@@ -1,6 +1,9 @@
 package simulate
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Result is what becomes of a setting.
 type Result struct {
@@ -8,8 +11,9 @@ type Result struct {
 	Bytes   int64 // of the data
 	Samples uint64
 	Epochs  []Epoch
-	Peak    int64  // bytes of the budget of one gateway in use at one time, at most
-	Coarse  string // how much less finely than sample by sample it was followed; empty: not
+	Moved   float64 // part of the samples that ranks take from homes other than their own, with split locality
+	Peak    int64   // bytes of the budget of one gateway in use at one time, at most
+	Coarse  string  // how much less finely than sample by sample it was followed; empty: not
 }
 
 // Epoch is one epoch of a job: from the first request to the end of the last rank's last think time. What is fetched ahead for the next
@@ -18,6 +22,9 @@ type Epoch struct {
 	Time  time.Duration
 	Ranks []Rank
 	Counts
+	Half    time.Duration // median of what a rank waited for a batch, or where several are followed at a time, for those
+	Most    time.Duration // the 99th percentile
+	Busiest int64         // bytes over the busiest link of a gateway, in or out, whatever is more
 
 	quarter time.Duration // when the last quarter of its batches began
 }
@@ -31,8 +38,16 @@ type Rank struct {
 	late time.Duration // of Stall, in the last quarter
 }
 
+// percentiles takes them from all waits of the epoch, which it sorts.
+func (e *Epoch) percentiles(waits []time.Duration) {
+	slices.Sort(waits)
+	at := func(part float64) time.Duration { return waits[int(part*float64(len(waits)-1))] }
+	e.Half, e.Most = at(.5), at(.99)
+}
+
 // scale makes an epoch so many times as long.
 func (e *Epoch) scale(by float64) {
+	e.Busiest = int64(float64(e.Busiest) * by)
 	e.Time = time.Duration(float64(e.Time) * by)
 	e.Counts.scale(by)
 	for i := range e.Ranks {
@@ -64,10 +79,15 @@ type Counts struct {
 	DiskWrites int64 // bytes
 	Hits       int64 // chunks that a batch found in memory
 	Misses     int64 // those that it did not
+	PeerReads  int64 // questions to other gateways
+	PeerBytes  int64 // that they answered
+	LinkIn     int64 // bytes that came over the links of all gateways
+	LinkOut    int64 // that went
 }
 
 func (c *Counts) fields() []*int64 {
-	return []*int64{&c.Served, &c.Reads, &c.StoreBytes, &c.Ranges, &c.DiskReads, &c.DiskBytes, &c.DiskWrites, &c.Hits, &c.Misses}
+	return []*int64{&c.Served, &c.Reads, &c.StoreBytes, &c.Ranges, &c.DiskReads, &c.DiskBytes, &c.DiskWrites, &c.Hits, &c.Misses,
+		&c.PeerReads, &c.PeerBytes, &c.LinkIn, &c.LinkOut}
 }
 
 func (c *Counts) add(o Counts, times int64) {

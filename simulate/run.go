@@ -17,9 +17,13 @@ type run struct {
 	gateways []*gateway
 	ranks    []*rank
 
+	before []Counts // of each gateway, when the epoch began
+
 	course  *course
 	mean    float64 // bytes of a sample
 	parts   float64 // how many times as much data there is as was followed
+	fleet   float64 // how many times as many gateways there are, with as many times the data, ranks and store
+	moved   float64 // part of a rank's samples that others hold, with locality
 	soon    int64   // of the memory, not thinned
 	fits    bool    // all data may be in memory
 	coarse  bool
@@ -30,12 +34,15 @@ type run struct {
 	waiting int // ranks that have finished the epoch
 	done    bool
 	begun   time.Duration
-	before  Counts
+	waits   []time.Duration // of the epoch, one for each batch of each rank
 	result  Result
 }
 
 // Run predicts what becomes of a setting. The error is that of Check, of the plan, or the context's.
-func Run(ctx context.Context, d *Data, s Setting) (Result, error) {
+func Run(ctx context.Context, d *Data, s Setting) (Result, error) { return follow(ctx, d, s, false) }
+
+// follow predicts what becomes of a setting, coarsely if it is large or that is asked for.
+func follow(ctx context.Context, d *Data, s Setting, coarse bool) (Result, error) {
 	if err := s.Check(); err != nil {
 		return Result{}, err
 	}
@@ -43,25 +50,30 @@ func Run(ctx context.Context, d *Data, s Setting) (Result, error) {
 		return Result{}, fmt.Errorf("cache of %d bytes: two chunks and a batch, %d bytes, are the least", s.CacheSize, least)
 	}
 	r := &run{clock: &clock{}, result: Result{Setting: s, Bytes: d.Bytes(), Samples: d.Samples(), Epochs: make([]Epoch, 0, s.Epochs)}}
-	r.fits = d.cost() <= ahead(s.CacheSize)
-	r.thin(d, s)
+	r.fits = s.held(d) <= ahead(s.CacheSize)
+	if err := s.checkSplit(d); err != nil {
+		return Result{}, err
+	}
+	r.coarse = coarse || s.Order.Shuffle != shuffle.Full && s.large(d)
+	r.thin(r.part(d, s))
 	var err error
-	if r.plan, err = shuffle.NewPlan(s.Order, r.data.First); err != nil {
+	if r.plan, err = shuffle.NewPlan(r.set.Order, r.data.First); err != nil {
 		return Result{}, err
 	}
 	r.choose()
-	store := &line{clock: r.clock, total: s.StoreRate, stream: s.StoreStream}
+	store := &line{clock: r.clock, total: r.set.StoreRate, stream: s.StoreStream}
 	if r.coarse {
 		store.pieces = coarsePieces
 	}
-	for range s.Gateways {
+	for range r.set.Gateways {
 		g := newGateway(r.clock, r.set, r.data, store)
-		g.fits, g.coarse = r.fits, r.coarse
+		g.fits, g.coarse, g.bodies = r.fits, r.coarse, float64(r.set.BatchSize)/float64(r.step)
 		if r.coarse {
-			g.out.pieces = coarsePieces
+			g.out.pieces, g.up.pieces, g.down.pieces = coarsePieces, coarsePieces, coarsePieces
 		}
 		r.gateways = append(r.gateways, g)
 	}
+	r.join()
 	r.mean = float64(r.data.Bytes()) / float64(max(r.plan.Samples(), 1))
 	r.begin(0)
 	for n := 0; !r.done && r.clock.step(); n++ {
@@ -81,25 +93,20 @@ func Run(ctx context.Context, d *Data, s Setting) (Result, error) {
 
 // begin starts an epoch: all ranks together.
 func (r *run) begin(number int) {
-	c := &course{epoch: r.plan.Epoch(uint64(number)), stays: r.stays}
-	if r.coarse {
-		for span := range c.epoch.Spans(0) {
-			c.spans = append(c.spans, span)
-		}
-	}
-	r.course, r.begun, r.before, r.waiting = c, r.clock.now, r.total(), 0
+	r.course, r.begun, r.before, r.waiting, r.waits = r.newCourse(number), r.clock.now, r.counts(), 0, r.waits[:0]
 	r.result.Epochs = append(r.result.Epochs, Epoch{Ranks: make([]Rank, len(r.ranks))})
 	for _, k := range r.ranks {
 		k.start()
 	}
 }
 
-// total adds the counts of the gateways up.
-func (r *run) total() (c Counts) {
-	for _, g := range r.gateways {
-		c.add(g.count, 1)
+// counts are those of each gateway so far.
+func (r *run) counts() []Counts {
+	all := make([]Counts, len(r.gateways))
+	for i, g := range r.gateways {
+		all[i] = g.count
 	}
-	return c
+	return all
 }
 
 // arrived notes that a rank has finished the epoch; the last one ends it.
@@ -109,8 +116,12 @@ func (r *run) arrived() {
 	}
 	e := &r.result.Epochs[len(r.result.Epochs)-1]
 	e.Time = r.clock.now - r.begun
-	e.Counts = r.total()
-	e.add(r.before, -1)
+	for i, c := range r.counts() {
+		c.add(r.before[i], -1)
+		e.add(c, 1)
+		e.Busiest = max(e.Busiest, c.LinkIn, c.LinkOut)
+	}
+	e.percentiles(r.waits)
 	r.extrapolate(e)
 	if len(r.result.Epochs) == r.set.Epochs {
 		r.done = true

@@ -21,7 +21,9 @@ type Setting struct {
 	ReadAhead int     // batches that a rank asks for beyond the one that it computes on
 	Skew      float64 // think time of the slowest rank, of the fastest one's; at least 1
 
-	Gateways   int // each with its own memory, disk and fetchers, and an equal share of the ranks
+	Gateways   int  // each with its own memory, disk, fetchers and link, and an equal share of the ranks
+	Alone      bool // each gateway has a cache of its own; else they are one cluster, and each chunk has an owner among them
+	Unnumbered bool // gateways of a cluster have no ordinals: chunks go by their digests, not by lane or stratum
 	CacheSize  int64
 	Policy     string  // lru, keep or plan
 	DiskSize   int64   // 0: no disk tier
@@ -30,6 +32,11 @@ type Setting struct {
 	NoPrefetch bool
 	PartSize   int64
 	ServeRate  float64 // bytes per second from one gateway to its ranks; 0: no bound
+
+	LinkRate    float64 // bytes per second of a gateway's link, each way: for store, other gateways and ranks; 0: no bound
+	RanksNear   bool    // ranks run on their gateway's machine: answers to them stay off its link
+	PeerLatency time.Duration
+	Split       shuffle.Split
 
 	StoreRate   float64 // bytes per second of all reads together; 0: no bound
 	StoreStream float64 // of one read; 0: no bound
@@ -56,33 +63,72 @@ func (s *Setting) Check() error {
 	}
 	fault(s.BatchSize == 0, "batch size 0: want at least 1")
 	fault(s.Epochs < 1 || s.Epochs > 100, "%d epochs: want 1 to 100", s.Epochs)
-	fault(s.Ranks < 1 || s.Ranks > 4096, "%d ranks: want 1 to 4096", s.Ranks)
+	fault(s.Ranks < 1 || s.Ranks > 10_000, "%d ranks: want 1 to 10000", s.Ranks)
 	fault(s.Ranks > 0 && s.BatchSize > 0 && s.BatchSize < uint64(s.Ranks), "batches of %d samples for %d ranks: some would get none", s.BatchSize, s.Ranks)
 	fault(!(s.Rate > 0), "rate %v: want samples per second, above 0", s.Rate)
 	fault(!(s.Skew >= 1 && s.Skew <= 100), "skew %v: want the slowest rank's think time over the fastest one's, 1 to 100", s.Skew)
 	fault(s.ReadAhead < 0 || s.ReadAhead > 64, "%d batches asked for ahead: want 0 to 64", s.ReadAhead)
 	fault(s.Gateways < 1 || s.Gateways > s.Ranks, "%d gateways for %d ranks: want at least one, and a rank for each", s.Gateways, s.Ranks)
+	fault(s.Gateways > mostGateways, "%d gateways: want %d at most", s.Gateways, mostGateways)
 	fault(s.CacheSize < 1<<20, "cache of %d bytes: want at least 1 MiB", s.CacheSize)
 	fault(!slices.Contains(Policies(), s.Policy), "unknown cache policy %q, want one of %s", s.Policy, strings.Join(Policies(), ", "))
 	fault(s.DiskSize < 0, "disk cache of %d bytes: want 0 or more", s.DiskSize)
 	fault(s.DiskSize > 0 && !(s.DiskRate > 0), "a disk cache of %v bytes per second: want above 0", s.DiskRate)
 	fault(s.Fetchers < 1, "%d fetchers: want at least 1", s.Fetchers)
 	fault(s.PartSize < 1, "store reads of %d bytes: want at least 1", s.PartSize)
-	fault(s.ServeRate < 0 || s.StoreRate < 0 || s.StoreStream < 0 || s.FirstByte < 0, "a rate or a time below 0")
+	fault(s.ServeRate < 0 || s.StoreRate < 0 || s.StoreStream < 0 || s.FirstByte < 0 || s.LinkRate < 0 || s.PeerLatency < 0, "a rate or a time below 0")
 	return errors.Join(faults...)
+}
+
+// checkSplit reports why ranks cannot have the split that they ask for.
+func (s *Setting) checkSplit(d *Data) error {
+	if s.Split != shuffle.Locality {
+		return nil
+	}
+	p, err := shuffle.NewPlan(s.Order, d.First)
+	if err == nil {
+		err = p.CheckSplit(uint64(s.Ranks))
+	}
+	if err != nil {
+		return fmt.Errorf("split %s: %w", s.Split, err)
+	}
+	return nil
 }
 
 // Least is the smallest cache that could serve the data at all: a chunk that arrives while another is in use, and a
 // batch.
 func (s *Setting) Least(d *Data) int64 { return 2*d.largest() + s.body(d) }
 
-// Wanted is the cache with which the order reads no chunk twice in an epoch.
+// mostGateways bounds a fleet.
+const mostGateways = 1000
+
+// cluster is how many gateways are one cache.
+func (s *Setting) cluster() int {
+	if s.Alone {
+		return 1
+	}
+	return s.Gateways
+}
+
+// spread is by how much more than its part a gateway of a cluster may own.
+const spread = 1.07
+
+// held is the memory that all chunks of one gateway take.
+func (s *Setting) held(d *Data) int64 {
+	n := s.cluster()
+	if n == 1 {
+		return d.cost()
+	}
+	return int64(float64(d.cost()) * spread / float64(n))
+}
+
+// Wanted is the cache of each gateway with which the order reads no chunk twice in an epoch.
 func (s *Setting) Wanted(d *Data) int64 {
 	lengths := make([]uint64, len(d.Chunks))
 	for i, c := range d.Chunks {
 		lengths[i] = uint64(c.Length)
 	}
-	return int64(shuffle.Memory(s.Order, lengths)) + s.body(d)
+	return int64(shuffle.Memory(s.Order, lengths))/int64(s.cluster()) + s.body(d)
 }
 
 // body is about how long a batch of one rank is.

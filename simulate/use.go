@@ -66,8 +66,10 @@ func (d *Data) ranges(u use, part int64) []int64 {
 // course is one epoch, as far as it is followed: which chunks each step of it needs.
 type course struct {
 	epoch *shuffle.Epoch
-	spans []shuffle.Span // where samples are not followed: all of the epoch, in the order of need
-	stays bool           // what is in use stays in memory
+	split shuffle.Split
+	spans []shuffle.Span   // where samples are not followed: all of the epoch, in the order of need
+	homes [][]shuffle.Span // those of each rank that holds them, with locality; nil: all ranks need all
+	stays bool             // what is in use stays in memory
 }
 
 // pace is where one rank stands in a course that is followed span by span.
@@ -78,16 +80,23 @@ type pace struct {
 
 // usesBetween returns what one rank of world needs between two positions, without looking at samples: an even share of
 // every chunk that is in use there, or where all that is in use stays in memory, of those whose use begins there.
-func (c *course) usesBetween(p *pace, lo, hi uint64, world int) []use {
-	for p.next < len(c.spans) && c.spans[p.next].From < hi {
+func (c *course) usesBetween(p *pace, lo, hi uint64, rank, world int) []use {
+	spans := c.spans
+	if c.homes != nil {
+		spans, world = c.homes[rank], 1
+	}
+	for p.next < len(spans) && spans[p.next].From < hi {
 		p.active = append(p.active, p.next)
 		p.next++
 	}
 	uses := make([]use, 0, len(p.active))
 	rest := p.active[:0]
 	for _, i := range p.active {
-		s := &c.spans[i]
+		s := &spans[i]
 		from, to := max(s.From, lo), min(s.To, hi)
+		if c.stays {
+			from, to = s.From, s.To
+		}
 		share := float64(s.Samples) * float64(to-from) / float64(s.To-s.From) / float64(world)
 		uses = append(uses, use{chunk: int32(s.Chunk), samples: max(int64(share+.5), 1)})
 		if s.To > hi && !c.stays {
@@ -111,4 +120,19 @@ func merge(uses []use) []use {
 		n++
 	}
 	return uses[:n]
+}
+
+// samples are those of one rank's share of the batch between two positions.
+func (c *course) samples(lo, hi uint64, share shuffle.Share, rank, world int) []uint64 {
+	if c.split != shuffle.Locality {
+		return c.epoch.AppendShare(nil, share)
+	}
+	batch := shuffle.Share{First: lo, Count: hi - lo}
+	all := c.epoch.AppendShare(nil, batch)
+	places := c.epoch.DealHomes(batch, uint64(rank), uint64(world))
+	samples := make([]uint64, len(places))
+	for i, at := range places {
+		samples[i] = all[at]
+	}
+	return samples
 }

@@ -1,0 +1,196 @@
+package simulate
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/millrace-data/millrace/placement"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// cluster is gateways that are one cache: every chunk has an owner among them. A gateway that shares with nobody is a
+// cluster of one.
+type cluster struct {
+	members []*gateway
+	owners  []int32 // of each chunk, in members
+	beyond  float64 // of what a member owns for its own ranks: the part that one of those it stands for owns
+}
+
+// owner returns the member that keeps a chunk and reads it from the store.
+func (c *cluster) owner(chunk int32) *gateway {
+	if len(c.members) == 1 {
+		return c.members[0]
+	}
+	return c.members[c.owners[chunk]]
+}
+
+// owners says who of n gateways owns each chunk: the lanes or strata of the order among gateways that are numbered, else by
+// the chunks' digests.
+func owners(d *Data, plan *shuffle.Plan, n int, numbered bool) []int32 {
+	if n == 1 {
+		return nil
+	}
+	all := make([]int32, len(d.Chunks))
+	view := placement.NewView(members(n, numbered))
+	for i := range all {
+		place, of := plan.Home(uint64(i))
+		all[i] = int32(view.Owner(d.digest(i), place, of, nil))
+	}
+	return all
+}
+
+// members are n gateways of one size, their names in the order of their numbers.
+func members(n int, numbered bool) []placement.Member {
+	all := make([]placement.Member, n)
+	for i := range all {
+		all[i] = placement.Member{ID: fmt.Sprintf("gateway-%06d", i), Weight: 1 << 30}
+		if numbered {
+			all[i].Ordinal, all[i].Of = i, n
+		}
+	}
+	return all
+}
+
+// digest names a chunk: by what the index says, or where there is none, by its number.
+func (d *Data) digest(chunk int) [32]byte {
+	if d.Digest != nil {
+		return d.Digest(chunk)
+	}
+	return sha256.Sum256(binary.BigEndian.AppendUint64(nil, uint64(chunk)))
+}
+
+// question is what one gateway asks of another: ranges of chunks that are the other's.
+type question struct {
+	owner *gateway
+	uses  []use
+	bytes int64
+}
+
+// questions takes from uses what others own and this gateway has not got, as one question to each of them.
+func (g *gateway) questions(r *request) (mine []use, others []question) {
+	if len(g.cluster.members) == 1 {
+		return r.uses, nil
+	}
+	mine = make([]use, 0, len(r.uses))
+	at := make(map[*gateway]int)
+	for _, u := range r.uses {
+		o := g.cluster.owner(u.chunk)
+		if o == g || g.memory.shelf.Has(u.chunk) {
+			mine = append(mine, u)
+			continue
+		}
+		i, ok := at[o]
+		if !ok {
+			i = len(others)
+			at[o] = i
+			others = append(others, question{owner: o})
+		}
+		q := &others[i]
+		q.uses = append(q.uses, u)
+		q.bytes += g.data.bytesOf(u.chunk, u.samples)
+	}
+	if r.from != nil {
+		others = g.roughly(r, others)
+	}
+	return mine, others
+}
+
+// roughly makes questions where chunks are followed instead of samples. Of a chunk that stays in memory uses tell only that it is needed
+// from now on; its bytes are asked for as long as the rank comes for them.
+func (g *gateway) roughly(r *request, others []question) []question {
+	for i := range others {
+		o := slices.Index(g.cluster.members, others[i].owner)
+		others[i].bytes, r.from[o] = r.from[o], 0
+	}
+	for i, n := range r.from {
+		o := g.cluster.members[i]
+		if o == g {
+			n = int64(g.cluster.beyond * float64(n))
+		}
+		if n > 0 {
+			others = append(others, question{owner: o, bytes: n})
+		}
+	}
+	return others
+}
+
+// dues is what a rank has yet to get of the chunks that are in use, by owner, where samples are not followed.
+type dues []float64
+
+// pay takes n bytes, of each owner as large a part as it has of what is due.
+func (d dues) pay(n int64) []int64 {
+	var all float64
+	for _, x := range d {
+		all += x
+	}
+	from := make([]int64, len(d))
+	if all <= 0 {
+		return from
+	}
+	part := min(float64(n)/all, 1)
+	for i := range d {
+		from[i] = int64(d[i] * part)
+		d[i] -= d[i] * part
+	}
+	return from
+}
+
+// ask brings what other gateways own: one question and one answer, over both links.
+func (g *gateway) ask(r *request, q question, done func()) {
+	g.count.PeerReads++
+	g.clock.after(g.set.PeerLatency, func() {
+		if len(q.uses) == 0 { // as good as there
+			between(q.owner, g, q.bytes, done)
+			return
+		}
+		asked := &request{at: r.at, think: r.visit.Think(), uses: q.uses, bytes: q.bytes}
+		asked.full = func() { g.readRanges(q.uses, done) }
+		asked.ready = func() {
+			between(q.owner, g, q.bytes, func() {
+				q.owner.close(asked)
+				done()
+			})
+		}
+		q.owner.answer(asked)
+	})
+}
+
+// between carries bytes from one gateway to another.
+func between(from, to *gateway, n int64, done func()) {
+	to.count.PeerBytes += n
+	from.count.LinkOut += n
+	to.count.LinkIn += n
+	through(n, done, from.up, to.down)
+}
+
+// send carries an answer to a rank.
+func (g *gateway) send(n int64, done func()) {
+	if g.set.RanksNear {
+		g.out.send(n, done)
+		return
+	}
+	g.count.LinkOut += n
+	through(n, done, g.out, g.up)
+}
+
+// through carries bytes over lines that lie behind one another: they are there when the slowest has carried them.
+func through(n int64, done func(), lines ...*line) {
+	left := 1
+	for _, l := range lines[1:] {
+		if l.bounded() {
+			left++
+		}
+	}
+	for i, l := range lines {
+		if i > 0 && !l.bounded() {
+			continue
+		}
+		l.send(n, func() {
+			if left--; left == 0 {
+				done()
+			}
+		})
+	}
+}

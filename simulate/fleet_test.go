@@ -1,0 +1,153 @@
+package simulate
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// fleet is a setting of some gateways in one cluster, which hold all data together as often as cache says.
+func fleet(d *Data, gateways int, cache float64) Setting {
+	s := plain(d, cache/float64(gateways))
+	s.Order = shuffle.Params{Shuffle: shuffle.Slot, Window: 32, Seed: 1}
+	s.Gateways, s.Ranks, s.ReadAhead, s.Epochs = gateways, 2*gateways, 2, 2
+	return s
+}
+
+// TestClusterHoldsMoreThanOne: two gateways with room for a part of the data each hold both parts, each chunk is read once, and half of
+// what a rank needs comes over the link.
+func TestClusterHoldsMoreThanOne(t *testing.T) {
+	d := uniform(t, 256*64, 64, 4096)
+	for _, p := range []int{1, 2, 4, 8} {
+		s := fleet(d, p, 1.8)
+		r := predict(t, d, s)
+		first, later := &r.Epochs[0], r.Later()
+		if got := float64(first.StoreBytes) / float64(d.Bytes()); got > 1.01 || got < .99 {
+			t.Errorf("%d gateways, epoch 0: got %.3f of the data from the store, want all of it, once", p, got)
+		}
+		if later.StoreBytes != 0 {
+			t.Errorf("%d gateways: got %d bytes from the store in the later epoch, want none: all fits", p, later.StoreBytes)
+		}
+		want := float64(p-1) / float64(p)
+		if got := float64(later.PeerBytes) / float64(d.Bytes()); math.Abs(got-want) > .02 {
+			t.Errorf("%d gateways: got %.3f of the data over the links, want %.3f", p, got, want)
+		}
+	}
+}
+
+// TestLocalityLeavesLittleForTheLink: a rank reads what its own gateway holds, but for what the repair moves.
+func TestLocalityLeavesLittleForTheLink(t *testing.T) {
+	d := uniform(t, 512*64, 64, 4096)
+	for _, name := range []string{shuffle.Slot, shuffle.Window} {
+		s := fleet(d, 4, 2)
+		s.Order.Shuffle, s.Split = name, shuffle.Locality
+		if name == shuffle.Window {
+			s.Order.Strata = 32
+		}
+		r := predict(t, d, s)
+		got := float64(r.Later().PeerBytes) / float64(d.Bytes())
+		if got > r.Moved+.03 || r.Moved > .12 {
+			t.Errorf("%s: got %.3f of the data over the links, want at most what is moved, %.3f, and a little for chunks that are cut", name, got, r.Moved)
+		}
+		s.Unnumbered = true
+		r = predict(t, d, s)
+		if got := float64(r.Later().PeerBytes) / float64(d.Bytes()); got < .65 || got > .85 {
+			t.Errorf("%s without ordinals: got %.3f over the links, want 3 of 4: homes are nobody's", name, got)
+		}
+		s.Ranks = 33
+		if _, err := Run(t.Context(), d, s); err == nil {
+			t.Errorf("%s: got a result for 33 ranks and 32 homes, want an error", name)
+		}
+	}
+}
+
+// TestLinkBinds: peer answers and answers to ranks share a link, unless ranks are near.
+func TestLinkBinds(t *testing.T) {
+	d := uniform(t, 512*64, 64, 4096)
+	s := fleet(d, 4, 2)
+	s.Rate, s.LinkRate = 1e6, 20e6
+	far := predict(t, d, s)
+	s.RanksNear = true
+	near := predict(t, d, s)
+	each := float64(d.Bytes()) / 4
+	for _, c := range []struct {
+		name string
+		r    Result
+		want float64 // seconds
+	}{{"ranks far", far, each * (1 + .75) / s.LinkRate}, {"ranks near", near, each * .75 / s.LinkRate}} {
+		e := c.r.Later()
+		if b := c.r.Bounds(e)[0]; b.Name != "link" || math.Abs(b.Time.Seconds()/c.want-1) > .1 || e.Time < b.Time || float64(e.Time) > 1.25*float64(b.Time) {
+			t.Errorf("%s: got %v, bound by %s with %v (%s), want the link with %.3g s", c.name, e.Time, b.Name, b.Time, b.Sum, c.want)
+		}
+	}
+}
+
+// TestFewStandForMany: a fleet that is followed chunk by chunk, a part of its gateways for all, comes out like one that is
+// followed sample by sample.
+func TestFewStandForMany(t *testing.T) {
+	const gateways = 32
+	d := uniform(t, 8192*16, 16, 4096)
+	for n, c := range []struct {
+		cache  float64
+		change func(*Setting)
+	}{
+		{2, func(*Setting) {}},
+		{.5, func(*Setting) {}},
+		{2, func(s *Setting) { s.LinkRate = 8e6 }},
+		{2, func(s *Setting) { s.Split = shuffle.Locality }},
+		{.5, func(s *Setting) { s.Unnumbered = true }},
+		{2, func(s *Setting) { s.Rate = 3e4 }},
+		{2, func(s *Setting) { s.Order.Shuffle, s.Order.Strata = shuffle.Window, 64 }},
+	} {
+		s := fleet(d, gateways, c.cache)
+		s.Order.Window, s.BatchSize, s.Rate = 128, 2048, 2e5
+		c.change(&s)
+		fine := predict(t, d, s)
+		coarse, err := follow(t.Context(), d, s, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if fine.Coarse != "" || coarse.Coarse == "" {
+			t.Fatalf("got %q and %q, want only the second to be coarse", fine.Coarse, coarse.Coarse)
+		}
+		for i := range fine.Epochs {
+			a, b := &fine.Epochs[i], &coarse.Epochs[i]
+			name := fmt.Sprintf("case %d, epoch %d", n, i)
+			if off := float64(b.StoreBytes-a.StoreBytes) / float64(d.Bytes()); math.Abs(off) > .1 {
+				t.Errorf("%s: got %d bytes of the store, want about %d", name, b.StoreBytes, a.StoreBytes)
+			}
+			if off := float64(b.PeerBytes-a.PeerBytes) / float64(d.Bytes()); math.Abs(off) > .1 {
+				t.Errorf("%s: got %d bytes of peers, want about %d", name, b.PeerBytes, a.PeerBytes)
+			}
+			if off := float64(b.Busiest)/float64(max(a.Busiest, 1)) - 1; math.Abs(off) > .1 {
+				t.Errorf("%s: got %d bytes over the busiest link, want about %d", name, b.Busiest, a.Busiest)
+			}
+			if off := float64(b.Time)/float64(a.Time) - 1; math.Abs(off) > .1 {
+				t.Errorf("%s: got %v, want about %v", name, b.Time, a.Time)
+			}
+			if off := float64(b.PeerReads)/float64(max(a.PeerReads, 1)) - 1; math.Abs(off) > .25 {
+				t.Errorf("%s: got %d questions, want about %d", name, b.PeerReads, a.PeerReads)
+			}
+		}
+	}
+}
+
+// TestFleetOfAThousand ends, and takes as long as the store needs for the first epoch and the job for the next.
+func TestFleetOfAThousand(t *testing.T) {
+	d := uniform(t, 1e9, 1000, 65536)
+	s := fleet(d, 1000, 3)
+	s.Ranks, s.BatchSize, s.Rate, s.StoreRate, s.FirstByte = 10_000, 320_000, 2e7, 200e9, 20*time.Millisecond
+	s.Order.Window, s.LinkRate, s.Fetchers = 4096, 12.5e9, 16
+	r := predict(t, d, s)
+	for i, want := range []float64{float64(d.Bytes()) / s.StoreRate, 1e9 / s.Rate} {
+		if got := r.Epochs[i].Time.Seconds(); got < want*.999 || got > want*1.1 {
+			t.Errorf("epoch %d: got %.4g s, want just above %.4g", i, got, want)
+		}
+	}
+	if got := float64(r.Later().PeerBytes) / float64(d.Bytes()); got < .97 || got > 1 {
+		t.Errorf("got %.3f of the data over the links, want 999 of 1000", got)
+	}
+}
