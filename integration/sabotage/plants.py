@@ -150,6 +150,61 @@ PLANTS = [
         [("shuffle/spans.go", "(!found || s.From < first.From)", "(!found || s.From > first.From)")],
     ),
     (
+        "shuffle finds the wrong home for some lanes",
+        ["./shuffle"],
+        [("shuffle/homes.go", "uint32(mulDiv(uint64(j), worldSize, k))", "uint32(mulDiv(uint64(j)+1, worldSize, k+1))")],
+    ),
+    (
+        "shuffle breaks a tie between deficits by the highest rank",
+        ["./shuffle"],
+        [("shuffle/homes.go", "cmp.Compare(u[i].rank, u[j].rank)", "cmp.Compare(u[j].rank, u[i].rank)")],
+    ),
+    (
+        "shuffle gives away the first samples of a surplus",
+        ["./shuffle"],
+        [("shuffle/homes.go", "move(from.rank, to.rank, end-by, end)", "move(from.rank, to.rank, given[from.rank], given[from.rank]+by)")],
+    ),
+    (
+        "shuffle hands out the deal of another batch",
+        ["./shuffle"],
+        [("shuffle/homes.go", "d == nil || d.first != batch.First ||", "d == nil ||")],
+    ),
+    (
+        "shuffle takes the strata of every row in the same order",
+        ["./shuffle"],
+        [("shuffle/strata.go", "row.with(r), k)", "row.with(r*0), k)")],
+    ),
+    (
+        "shuffle skips strata in the last row",
+        ["./shuffle"],
+        [("shuffle/strata.go", "order = ranked(order)", "order = ranked(order)[:(len(order)+1)/2]")],
+    ),
+    (
+        "shuffle cuts windows through rows of strata",
+        ["./shuffle"],
+        [("shuffle/window.go", "mulDiv(i, w.rows, w.windows)*w.width", "mulDiv(i, uint64(len(w.order)), w.windows)")],
+    ),
+    (
+        "placement moves chunks between the members that stay",
+        ["./placement"],
+        [("placement/placement.go", "v.keys = append(v.keys, memberKey(m.ID))", "v.keys = append(v.keys, with(0, uint64(len(v.keys))))")],
+    ),
+    (
+        "placement leaves weights out",
+        ["./placement"],
+        [("placement/rendezvous.go", "bits.Mul64(log, v.members[best].Weight)", "bits.Mul64(log, weight)")],
+    ),
+    (
+        "placement lets the first of two have an ordinal",
+        ["./placement"],
+        [("placement/placement.go", "len(who) == 1 {", "len(who) > 0 {")],
+    ),
+    (
+        "placement does not ask whether the gateway of a lane is left out",
+        ["./placement"],
+        [("placement/placement.go", "v.members[i].Weight > 0 && (skip == nil || !skip(i))", "v.members[i].Weight > 0")],
+    ),
+    (
         "chunkindex does not check a block's CRC",
         ["./chunkindex"],
         [("chunkindex/record.go", "if crc32.Checksum(b[:n], castagnoli()) != binary.LittleEndian.Uint32(b[n:]) {", "if false {")],
