@@ -1,0 +1,254 @@
+package peer
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"hash/crc32"
+	"math"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// goldenQuery has each kind of field once.
+func goldenQuery() *Query {
+	q := &Query{
+		Dataset: "images", Generation: "5fb8",
+		Chunks: []Wanted{
+			{Chunk: 3, Ranges: []chunkindex.Range{{Offset: 512, Length: 110_000}, {Offset: 0, Length: 127}}},
+			{Chunk: 70_000, Ranges: []chunkindex.Range{{Offset: math.MaxUint32 - 1, Length: 1}}},
+		},
+		Reader: &Reader{
+			Params: shuffle.Params{Shuffle: shuffle.Window, Window: 64, Strata: 8, Seed: math.MaxUint64, Importance: "ab12"},
+			Epoch:  2, First: 4096, End: 8192, BatchSize: 512, Rank: 3, WorldSize: 8,
+			Split: shuffle.Locality, Dealt: true, Tail: shuffle.Pad, Think: 1500 * time.Microsecond,
+		},
+	}
+	for i := range q.Chunks[0].Digest {
+		q.Chunks[0].Digest[i], q.Chunks[1].Digest[i] = byte(i), byte(255-i)
+	}
+	return q
+}
+
+// TestQueryIsWrittenAsPublished compares with bytes that another program has put together (testdata/query.hex): the form
+// that gateways of two releases share.
+func TestQueryIsWrittenAsPublished(t *testing.T) {
+	text, err := os.ReadFile("testdata/query.hex")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := hex.DecodeString(strings.Join(strings.Fields(string(text)), ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := goldenQuery().AppendBinary([]byte("before"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got = got[len("before"):]; !bytes.Equal(got, want) {
+		t.Errorf("got  %x\nwant %x", got, want)
+	}
+	q, err := ParseQuery(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(goldenQuery(), q); diff != "" {
+		t.Errorf("query read (-want +got):\n%s", diff)
+	}
+}
+
+func name(most int) *rapid.Generator[string] {
+	return rapid.StringOfN(rapid.RuneFrom([]rune("abz019-_/.é€")), 1, most, maxNameBytes)
+}
+
+func drawQuery(t *rapid.T) *Query {
+	q := &Query{Dataset: name(60).Draw(t, "dataset"), Generation: name(60).Draw(t, "generation")}
+	q.Cached = rapid.Bool().Draw(t, "cached")
+	chunks := 1
+	if !q.Cached {
+		chunks = rapid.IntRange(1, 20).Draw(t, "chunks")
+	}
+	number := -1
+	for range chunks {
+		number += rapid.IntRange(1, 1<<24).Draw(t, "gap")
+		c := Wanted{Chunk: number}
+		copy(c.Digest[:], rapid.SliceOfN(rapid.Byte(), 32, 32).Draw(t, "digest"))
+		for range rapid.IntRange(1, 5).Draw(t, "ranges") {
+			r := chunkindex.Range{Offset: rapid.Uint32().Draw(t, "offset")}
+			r.Length = rapid.Uint32Range(0, math.MaxUint32-r.Offset).Draw(t, "length")
+			c.Ranges = append(c.Ranges, r)
+		}
+		q.Chunks = append(q.Chunks, c)
+	}
+	if rapid.Bool().Draw(t, "reader") {
+		q.Reader = drawReader(t)
+	}
+	return q
+}
+
+func drawReader(t *rapid.T) *Reader {
+	r := &Reader{Epoch: rapid.Uint64().Draw(t, "epoch"), Dealt: rapid.Bool().Draw(t, "dealt")}
+	r.Params = shuffle.Params{
+		Shuffle: name(9).Draw(t, "shuffle"), Window: rapid.Uint64().Draw(t, "window"), Strata: rapid.Uint64().Draw(t, "strata"),
+		Seed: rapid.Uint64().Draw(t, "seed"), Importance: rapid.SampledFrom([]string{"", "00ff"}).Draw(t, "importance"),
+	}
+	r.End = rapid.Uint64Range(0, math.MaxInt64).Draw(t, "end")
+	r.First = rapid.Uint64Range(0, r.End).Draw(t, "first")
+	r.BatchSize = rapid.Uint64Range(0, math.MaxInt64).Draw(t, "batch size")
+	r.WorldSize = rapid.Uint64Range(0, math.MaxInt64).Draw(t, "world size")
+	r.Rank = rapid.Uint64Range(0, max(r.WorldSize, 1)-1).Draw(t, "rank")
+	r.Split = rapid.SampledFrom([]shuffle.Split{shuffle.Contiguous, shuffle.Locality}).Draw(t, "split")
+	r.Tail = rapid.SampledFrom([]shuffle.Tail{"", shuffle.Short, shuffle.Drop, shuffle.Pad}).Draw(t, "tail")
+	r.Think = time.Duration(rapid.Int64Range(0, int64(maxThink/time.Microsecond)).Draw(t, "think")) * time.Microsecond
+	return r
+}
+
+func TestWhatIsWrittenIsRead(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		want := drawQuery(t)
+		text, err := want.AppendBinary(nil)
+		if err != nil {
+			t.Fatalf("write %+v: %v", want, err)
+		}
+		got, err := ParseQuery(text)
+		if err != nil {
+			t.Fatalf("read %x: %v", text, err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("query (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestDamagedQueriesAreRefused tries each flipped bit, each prefix and a byte too many: the checksum, or the length, tells.
+func TestDamagedQueriesAreRefused(t *testing.T) {
+	good, err := goldenQuery().AppendBinary(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for bit := range len(good) * 8 {
+		bad := bytes.Clone(good)
+		bad[bit/8] ^= 1 << (bit % 8)
+		if q, err := ParseQuery(bad); !errors.Is(err, errQuery) {
+			t.Fatalf("bit %d flipped: got %+v and %v, want %v", bit, q, err, errQuery)
+		}
+	}
+	for n := range good {
+		if q, err := ParseQuery(good[:n]); !errors.Is(err, errQuery) {
+			t.Fatalf("the first %d bytes: got %+v and %v, want %v", n, q, err, errQuery)
+		}
+	}
+	if q, err := ParseQuery(append(bytes.Clone(good), 0)); !errors.Is(err, errQuery) {
+		t.Errorf("a byte too many: got %+v and %v, want %v", q, err, errQuery)
+	}
+}
+
+// seal puts the right checksum under a hostile text: only who means it gets that far.
+func seal(text []byte) []byte {
+	sum := crc32.Checksum(text, crc32.MakeTable(crc32.Castagnoli))
+	return append(text, byte(sum), byte(sum>>8), byte(sum>>16), byte(sum>>24))
+}
+
+func TestHostileQueriesAreRefused(t *testing.T) {
+	const head = queryMagic + "\x00\x01d\x01g"
+	digest := strings.Repeat("\x07", digestBytes)
+	one := "\x05" + digest + "\x01\x00\x09"
+	if _, err := ParseQuery(seal([]byte(head + "\x01\x01" + one))); err != nil {
+		t.Fatalf("the good query: %v", err)
+	}
+	for _, c := range []struct{ name, text string }{
+		{"a version to come", "MRQ\x02\x00\x01d\x01g\x01\x01" + one},
+		{"a flag that nobody knows", queryMagic + "\x08\x01d\x01g\x01\x01" + one},
+		{"a dealt share of no reader", queryMagic + "\x04\x01d\x01g\x01\x01" + one},
+		{"no dataset", queryMagic + "\x00\x00\x01g\x01\x01" + one},
+		{"no generation", queryMagic + "\x00\x01d\x00\x01\x01" + one},
+		{"a name that is longer than the query", queryMagic + "\x00\x7fd\x01g\x01\x01" + one},
+		{"a name of 256 bytes", queryMagic + "\x00\x80\x02" + strings.Repeat("d", 256) + "\x01g\x01\x01" + one},
+		{"a line break in a name", queryMagic + "\x00\x01\n\x01g\x01\x01" + one},
+		{"a name that is not UTF-8", queryMagic + "\x00\x01\xff\x01g\x01\x01" + one},
+		{"no chunks", head + "\x00\x00"},
+		{"more chunks than bytes", head + "\xff\xff\xff\xff\x0f\x01" + one},
+		{"more ranges than bytes", head + "\x01\xff\xff\xff\xff\x0f" + one},
+		{"more ranges than chunks have", head + "\x01\x02" + one},
+		{"fewer ranges than chunks have", head + "\x01\x00" + one},
+		{"nothing of a chunk", head + "\x01\x00\x05" + digest + "\x00"},
+		{"a chunk twice", head + "\x02\x02" + one + "\x00" + digest + "\x01\x00\x09"},
+		{"a chunk beyond all", head + "\x01\x01\xff\xff\xff\xff\x0f" + digest + "\x01\x00\x09"},
+		{"chunks that add up beyond all", head + "\x02\x02\xff\xff\xbf\xff\x0f" + digest + "\x01\x00\x09\xff\xff\xbf\xff\x0f" + digest + "\x01\x00\x09"},
+		{"a range that ends beyond 4 GiB", head + "\x01\x01\x05" + digest + "\x01\xff\xff\xff\xff\x0f\x01"},
+		{"an offset of 33 bits", head + "\x01\x01\x05" + digest + "\x01\x80\x80\x80\x80\x10\x01"},
+		{"a number longer than it needs", head + "\x81\x00\x01" + one},
+		{"a number that does not end", head + "\x01\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"},
+		{"a number beyond 64 bits", head + "\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02\x01" + one},
+		{"bytes after the end", head + "\x01\x01" + one + "\x00"},
+		{"two chunks and nothing to be loaded", queryMagic + "\x01\x01d\x01g\x02\x02" + one + "\x01" + digest + "\x01\x00\x09"},
+	} {
+		if q, err := ParseQuery(seal([]byte(c.text))); err == nil {
+			t.Errorf("%s: got %+v, want an error", c.name, q)
+		}
+	}
+	// What a query promises must not be what it costs.
+	bomb := seal([]byte(head + "\xff\xff\xff\xff\x07\xff\xff\xff\xff\x07" + one))
+	if got := testing.AllocsPerRun(10, func() { _, _ = ParseQuery(bomb) }); got > 20 {
+		t.Errorf("allocations for a query that lies: got %v, want at most 20", got)
+	}
+}
+
+func TestQueriesThatNobodyMayAsk(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*Query)
+	}{
+		{"no chunks", func(q *Query) { q.Chunks = nil }},
+		{"a negative chunk", func(q *Query) { q.Chunks[0].Chunk = -1 }},
+		{"a chunk twice", func(q *Query) { q.Chunks[1].Chunk = 3 }},
+		{"chunks out of order", func(q *Query) { q.Chunks[1].Chunk = 2 }},
+		{"no ranges", func(q *Query) { q.Chunks[1].Ranges = nil }},
+		{"two chunks that are not to be loaded", func(q *Query) { q.Cached = true }},
+		{"a long name", func(q *Query) { q.Dataset = strings.Repeat("d", 256) }},
+		{"a control character", func(q *Query) { q.Generation = "a\x00" }},
+		{"a rank outside", func(q *Query) { q.Reader.Rank = 8 }},
+		{"positions the wrong way round", func(q *Query) { q.Reader.First = 9000 }},
+		{"time running backwards", func(q *Query) { q.Reader.Think = -1 }},
+		{"more than may be sent", func(q *Query) { q.Chunks[0].Ranges = make([]chunkindex.Range, maxQueryBytes/2) }},
+	} {
+		q := goldenQuery()
+		c.change(q)
+		if b, err := q.AppendBinary(nil); err == nil {
+			t.Errorf("%s: got %d bytes, want an error", c.name, len(b))
+		}
+	}
+}
+
+// FuzzQuery reads anything: what is taken for a query is, written again, the same bytes.
+func FuzzQuery(f *testing.F) {
+	good, err := goldenQuery().AppendBinary(nil)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(good[:len(good)-checksumSize])
+	f.Add([]byte(queryMagic + "\x01\x01d\x01g\x01\x01\x05" + strings.Repeat("\x07", digestBytes) + "\x01\x00\x09"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		_, _ = ParseQuery(text)
+		sealed := seal(bytes.Clone(text)) // else no input would get past the checksum
+		q, err := ParseQuery(sealed)
+		if err != nil {
+			return
+		}
+		again, err := q.AppendBinary(nil)
+		if err != nil {
+			t.Fatalf("write what was read: %v", err)
+		}
+		if !bytes.Equal(again, sealed) {
+			t.Fatalf("written again:\ngot  %x\nwant %x", again, sealed)
+		}
+	})
+}
