@@ -9,7 +9,7 @@ GOTEST  := python3 tools/gotest.py
 TOOL    := go tool -modfile=$(CURDIR)/tools/go.mod
 FUZZTIME ?= $(if $(filter test-long,$(MAKECMDGOALS)),10m,5s)
 
-.PHONY: help build test test-long unit fuzz arch vet lint cross integration deps demo dev dev-stop smoke bench bench-compare experiments experiments-short sabotage fmt clean summary
+.PHONY: help build test test-long unit fuzz arch vet lint cross integration cluster-test deps demo dev dev-cluster dev-stop smoke bench bench-compare experiments experiments-short sabotage fmt clean summary
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,7 +50,10 @@ cross: ## compile for Linux and macOS on amd64 and arm64
 	done
 
 integration: deps ## the system through its front door: directory, MinIO, versitygw, nginx, the README's tour
-	cd integration && python3 ../tools/gotest.py integration -count=1 $(if $(MILLRACE_LONG),-timeout 4h,-timeout 10m) ./...
+	cd integration && python3 ../tools/gotest.py integration -count=1 $(if $(MILLRACE_LONG),-timeout 4h,-timeout 10m) . ./harness
+
+cluster-test: deps ## eight gateways and MinIO on networks of their own, killed, stopped, cut off and replaced; Linux, root
+	cd integration && python3 ../tools/gotest.py cluster-test -count=1 -v $(if $(MILLRACE_LONG),-timeout 4h,-timeout 10m) ./fleet
 
 deps: ## install MinIO, versitygw (built once, pinned) and nginx when they are missing
 	@tools/deps.sh
@@ -64,7 +67,10 @@ demo: ## pack Go's own source tree, serve it, print curl lines: no server, no ac
 dev: build ## MinIO, sample data and a gateway as local processes; the compose stack without Docker
 	deploy/dev.sh start
 
-dev-stop: ## stop what `make dev` started
+dev-cluster: build ## MinIO, sample data and three gateways that are one cache, as local processes
+	deploy/dev.sh cluster
+
+dev-stop: ## stop what `make dev` or `make dev-cluster` started
 	deploy/dev.sh stop
 
 smoke: ## curl and tar against a gateway: make smoke URL=http://localhost:8080

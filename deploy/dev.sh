@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# The compose stack as local processes, without Docker: MinIO, sample data, a gateway.
-# usage: deploy/dev.sh start|stop|status
+# The compose stack as local processes, without Docker: MinIO, sample data, and a gateway or a cluster of three.
+# usage: deploy/dev.sh start|cluster|stop|status
 #
 # DEV_DIR     where data, logs and process ids are kept
-# DEV_LISTEN  the gateway's address, 127.0.0.1:8080
+# DEV_LISTEN  the gateway's address, 127.0.0.1:8080; of a cluster three, with spaces between them
+# DEV_PEERS   where the three ask each other
 # DEV_S3      MinIO's address, 127.0.0.1:9000
 # DEV_SOURCE  the directory to pack, Go's source tree
 # DEV_BINARY  the millrace command, bin/millrace
@@ -11,7 +12,6 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/millrace
 dir=${DEV_DIR:-$cache/dev}
-listen=${DEV_LISTEN:-127.0.0.1:8080}
 s3=${DEV_S3:-127.0.0.1:9000}
 millrace=${DEV_BINARY:-$root/bin/millrace}
 
@@ -43,7 +43,7 @@ wait_for() { # NAME URL
   exit 1
 }
 
-start() {
+store() {
   "$root/tools/deps.sh"
   stop >/dev/null
   mkdir -p "$dir/objects/train"
@@ -70,9 +70,17 @@ start() {
     echo "other files than before? remove $dir/objects to pack anew" >&2
     exit 1
   fi
+}
 
-  nohup "$millrace" serve --dataset sample=s3://train/sample --listen "$listen" --lame-duck 0s >"$dir/millrace.log" 2>&1 </dev/null &
-  echo $! >"$dir/millrace.pid"
+gateway() { # NAME ADDRESS FLAGS
+  nohup "$millrace" serve --dataset sample=s3://train/sample --listen "$2" --lame-duck 0s "${@:3}" >"$dir/$1.log" 2>&1 </dev/null &
+  echo $! >"$dir/$1.pid"
+}
+
+start() {
+  local listen=${DEV_LISTEN:-127.0.0.1:8080}
+  store
+  gateway millrace "$listen"
   wait_for millrace "http://$listen/readyz"
   cat <<END
 
@@ -89,21 +97,53 @@ Stop it with: make dev-stop
 END
 }
 
+cluster() {
+  local listen peers i
+  read -r -a listen <<<"${DEV_LISTEN:-127.0.0.1:8080 127.0.0.1:8081 127.0.0.1:8082}"
+  read -r -a peers <<<"${DEV_PEERS:-127.0.0.1:7946 127.0.0.1:7956 127.0.0.1:7966}"
+  store
+  for i in 0 1 2; do
+    # Peers without certificates may speak on loopback only; deploy/certificates.sh makes some for elsewhere.
+    gateway "millrace-$i" "${listen[i]}" --cluster dev --member "gw-$i" --ordinal "$i/3" --join "static:$(IFS=, && echo "${peers[*]}")" \
+      --peer-listen "${peers[i]}" --peer-insecure --cache-size 512MiB
+  done
+  for i in 0 1 2; do
+    wait_for "millrace-$i" "http://${listen[i]}/readyz"
+  done
+  cat <<END
+
+MinIO:    http://$s3, bucket train (credentials in $dir/credentials)
+gateways: $(printf 'http://%s ' "${listen[@]}")
+logs:     $dir
+
+  curl -s http://${listen[0]}/v1/cluster
+  curl -s http://${listen[1]}/epoch/0/batch/17 | tar -t
+  curl -s 'http://${listen[2]}/epoch/0/batch/17?rank=2&world_size=3&split=locality' | tar -t
+  $millrace fetch $(printf 'http://%s ' "${listen[@]}")--epoch 0 --discard
+
+Stop them with: make dev-stop
+END
+}
+
 stop() {
-  stop_one millrace "$millrace"
+  local name
+  for name in millrace millrace-0 millrace-1 millrace-2; do
+    stop_one "$name" "$millrace"
+  done
   stop_one minio "$cache/bin/minio"
 }
 
 case ${1:-} in
   start) start ;;
+  cluster) cluster ;;
   stop) stop ;;
   status)
-    for name in minio millrace; do
+    for name in minio millrace millrace-0 millrace-1 millrace-2; do
       [ -f "$dir/$name.pid" ] && echo "$name: process $(cat "$dir/$name.pid")"
     done
     ;;
   *)
-    echo "usage: deploy/dev.sh start|stop|status" >&2
+    echo "usage: deploy/dev.sh start|cluster|stop|status" >&2
     exit 2
     ;;
 esac

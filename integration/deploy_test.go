@@ -22,9 +22,23 @@ type compose struct {
 		Environment map[string]string
 		Command     []string
 		Ports       []string
+		Profiles    []string
+		Volumes     []string
+		Networks    map[string]struct{ Aliases []string }
 		DependsOn   map[string]struct{ Condition string } `yaml:"depends_on"`
 		Healthcheck struct{ Test []string }
 	}
+}
+
+// members returns the names of the services that are one cluster, in order.
+func (c compose) members() (names []string) {
+	for name, s := range c.Services {
+		if slices.Contains(s.Command, "--cluster") {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 func readCompose(t *testing.T) compose {
@@ -42,8 +56,15 @@ func readCompose(t *testing.T) compose {
 
 func TestComposeFileDescribesTheStack(t *testing.T) {
 	c := readCompose(t)
-	if len(c.Services) != 3 {
-		t.Fatalf("services: got %d, want minio, loader and gateway", len(c.Services))
+	var plain []string
+	for name, s := range c.Services {
+		if len(s.Profiles) == 0 {
+			plain = append(plain, name)
+		}
+	}
+	slices.Sort(plain)
+	if !slices.Equal(plain, []string{"gateway", "loader", "minio"}) || len(c.members()) != 3 {
+		t.Fatalf("services: got %q without a profile and members %q, want minio, loader and gateway, and three members", plain, c.members())
 	}
 	for name, s := range c.Services {
 		dockerfile, err := os.ReadFile(filepath.Join("..", s.Build.Context, s.Build.Dockerfile))
@@ -64,7 +85,7 @@ func TestComposeFileDescribesTheStack(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"minio", "gateway"} {
+	for _, name := range append(c.members(), "minio", "gateway") {
 		if len(c.Services[name].Healthcheck.Test) == 0 {
 			t.Errorf("%s: no health check", name)
 		}
@@ -81,6 +102,60 @@ func TestComposeCommandIsValid(t *testing.T) {
 	store := harness.Open(t, "minio")
 	harness.Pack(t, store, files, "sample")
 	harness.MustRun(t, store, append(c.Services["gateway"].Command, "--check")...)
+}
+
+// TestComposeClusterIsValid gives each member's own arguments to serve --check, with certificates that its service makes.
+func TestComposeClusterIsValid(t *testing.T) {
+	c := readCompose(t)
+	files, _ := harness.Files(t, 50, 1000)
+	store := harness.Open(t, "minio")
+	harness.Pack(t, store, files, "sample")
+	dir := t.TempDir()
+	made := c.Services["certificates"]
+	out, err := exec.CommandContext(t.Context(), "sh", append([]string{"../deploy/certificates.sh", dir}, made.Command[1:]...)...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("certificates.sh: %v\n%s", err, out)
+	}
+	for _, name := range c.members() {
+		s := c.Services[name]
+		if !slices.Equal(s.Profiles, []string{"cluster"}) || !slices.Contains(s.Networks["default"].Aliases, "gateways") {
+			t.Errorf("%s: got profiles %q and networks %v, want cluster, and the name that it is found by", name, s.Profiles, s.Networks)
+		}
+		if !slices.Contains(made.Command, name) || !slices.Contains(s.Volumes, "certificates:/certificates:ro") {
+			t.Errorf("%s: nobody makes its certificate, or it does not see it", name)
+		}
+		args := make([]string, len(s.Command))
+		for i, arg := range s.Command {
+			args[i] = strings.ReplaceAll(arg, "/certificates", dir)
+		}
+		for _, want := range []string{name, name + ":7946", filepath.Join(dir, name+".pem"), "dns:gateways:7946"} {
+			if !slices.Contains(args, want) {
+				t.Errorf("%s: got %q, want %s in it", name, args, want)
+			}
+		}
+		harness.MustRun(t, store, append(args, "--check")...)
+	}
+}
+
+// TestDevClusterStartsAndStops runs what `make dev-cluster` and `make dev-stop` run; smoke.sh has to be content with any member.
+func TestDevClusterStartsAndStops(t *testing.T) {
+	free := harness.FreeAddresses(t, 7)
+	dev := devStack(t, "DEV_LISTEN="+strings.Join(free[:3], " "), "DEV_PEERS="+strings.Join(free[3:6], " "), "DEV_S3="+free[6])
+	if out := dev("cluster"); !strings.Contains(out, "curl -s http://"+free[0]+"/v1/cluster") {
+		t.Errorf("dev.sh cluster: got %s, want curl lines", out)
+	}
+	for _, listen := range free[:3] {
+		out, err := exec.CommandContext(t.Context(), "./smoke.sh", "http://"+listen).CombinedOutput()
+		if err != nil {
+			t.Errorf("smoke.sh: %v\n%s", err, out)
+		}
+	}
+	if r, err := harness.Do(t.Context(), "GET", "http://"+free[2]+"/v1/cluster"); err != nil || !strings.Contains(string(r.Body), `"gw-0"`) {
+		t.Errorf("/v1/cluster: got %s and %v, want gw-0 in it", r.Body, err)
+	}
+	if out := dev("stop"); !strings.Contains(out, "stopped millrace-0") || !strings.Contains(out, "stopped millrace-2") {
+		t.Errorf("dev.sh stop: got %q, want all stopped", out)
+	}
 }
 
 // TestImagePinsWhatTheTestsPin holds the two places in which MinIO's version stands together.
@@ -107,17 +182,19 @@ func TestImagePinsWhatTheTestsPin(t *testing.T) {
 	}
 }
 
-// TestDevStackStartsAndStops runs what `make dev` and `make dev-stop` run.
-func TestDevStackStartsAndStops(t *testing.T) {
+// devStack returns how to run dev.sh on a few files, in a directory of its own, with these variables.
+func devStack(t *testing.T, vars ...string) func(verb string) string {
+	t.Helper()
 	files, _ := harness.Files(t, 300, 2000)
-	free := harness.FreeAddresses(t, 2)
-	listen := free[0]
 	// The command refuses MILLRACE_ variables that it does not know.
 	clean := slices.DeleteFunc(os.Environ(), func(pair string) bool { return strings.HasPrefix(pair, "MILLRACE_") })
-	env := append(clean,
-		"DEV_DIR="+t.TempDir(), "DEV_LISTEN="+listen, "DEV_S3="+free[1],
-		"DEV_SOURCE="+files, "DEV_BINARY="+harness.Binary(t))
-	dev := func(verb string) string {
+	env := append(clean, append(vars, "DEV_DIR="+t.TempDir(), "DEV_SOURCE="+files, "DEV_BINARY="+harness.Binary(t))...)
+	t.Cleanup(func() {
+		cmd := exec.Command("../deploy/dev.sh", "stop")
+		cmd.Env = env
+		_ = cmd.Run()
+	})
+	return func(verb string) string {
 		t.Helper()
 		cmd := exec.Command("../deploy/dev.sh", verb)
 		cmd.Env = env
@@ -127,11 +204,13 @@ func TestDevStackStartsAndStops(t *testing.T) {
 		}
 		return string(out)
 	}
-	t.Cleanup(func() {
-		cmd := exec.Command("../deploy/dev.sh", "stop")
-		cmd.Env = env
-		_ = cmd.Run()
-	})
+}
+
+// TestDevStackStartsAndStops runs what `make dev` and `make dev-stop` run.
+func TestDevStackStartsAndStops(t *testing.T) {
+	free := harness.FreeAddresses(t, 2)
+	listen := free[0]
+	dev := devStack(t, "DEV_LISTEN="+listen, "DEV_S3="+free[1])
 	if out := dev("start"); !strings.Contains(out, "curl -s http://"+listen+"/epoch/0/batch/17 | tar -t") {
 		t.Errorf("dev.sh start: got %s, want curl lines", out)
 	}

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the integration tests and `make dev` run beside the gateway: MinIO and
-# versitygw, built from their pinned sources into the user's cache directory, and nginx
-# from the system's packages. Does nothing when they are there already. MinIO's first
+# versitygw, built from their pinned sources into the user's cache directory, and nginx,
+# openssl and, on Linux, iproute2 from the system's packages. Does nothing when they are there already. MinIO's first
 # build takes a few minutes. MinIO is AGPL: it only ever runs as a process of its own.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
@@ -26,15 +26,22 @@ as_root() {
   if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo -n "$@"; fi
 }
 
-if ! command -v nginx >/dev/null && [ ! -x /usr/sbin/nginx ]; then
-  echo "installing nginx"
-  if command -v apt-get >/dev/null; then
-    as_root apt-get update -qq
-    DEBIAN_FRONTEND=noninteractive as_root apt-get install -y -qq --no-install-recommends nginx-light >/dev/null
-  elif command -v brew >/dev/null; then
-    brew install nginx
-  else
-    echo "nginx is missing and there is no apt-get or brew to install it with" >&2
-    exit 1
-  fi
+missing=()
+command -v nginx >/dev/null || [ -x /usr/sbin/nginx ] || missing+=(nginx)
+command -v openssl >/dev/null || missing+=(openssl)
+if [ "$(uname)" = Linux ]; then
+  # ip and tc, in a place that is not on everybody's path.
+  PATH=$PATH:/usr/sbin:/sbin command -v tc >/dev/null || missing+=(iproute2)
+fi
+[ ${#missing[@]} -gt 0 ] || exit 0
+
+echo "installing ${missing[*]}"
+if command -v apt-get >/dev/null; then
+  as_root apt-get update -qq
+  DEBIAN_FRONTEND=noninteractive as_root apt-get install -y -qq --no-install-recommends "${missing[@]/%nginx/nginx-light}" >/dev/null
+elif command -v brew >/dev/null; then
+  brew install "${missing[@]}"
+else
+  echo "there is no apt-get or brew to install ${missing[*]} with" >&2
+  exit 1
 fi
