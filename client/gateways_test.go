@@ -1,0 +1,268 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace-data/millrace/client"
+)
+
+// fleet answers for many gateways without a socket: each after a while of its own, or not at all.
+type fleet struct {
+	fake fake
+
+	mu      sync.Mutex // guards what follows
+	after   map[string]time.Duration
+	down    map[string]bool
+	batches map[string]int // requests for batches, by host
+	probes  map[string]int
+	names   []string // Host of each request
+}
+
+func newFleet(after map[string]time.Duration) *fleet {
+	return &fleet{fake: fake{batches: 1000, generation: "g"}, after: after, down: map[string]bool{}, batches: map[string]int{}, probes: map[string]int{}}
+}
+
+func (f *fleet) RoundTrip(r *http.Request) (*http.Response, error) {
+	f.mu.Lock()
+	host := r.URL.Host
+	wait, down := f.after[host], f.down[host]
+	if r.URL.Path == "/readyz" {
+		f.probes[host]++
+	} else {
+		f.batches[host]++
+		f.names = append(f.names, r.Host)
+	}
+	f.mu.Unlock()
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-r.Context().Done():
+		return nil, r.Context().Err()
+	}
+	if down {
+		return nil, errDown
+	}
+	return transport{&f.fake}.RoundTrip(r)
+}
+
+func (f *fleet) set(host string, after time.Duration, down bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.after[host], f.down[host] = after, down
+}
+
+// asked returns how many batches each gateway was asked for since the last call.
+func (f *fleet) asked() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	defer clear(f.batches)
+	return fmt.Sprint(f.batches)
+}
+
+func pause(d time.Duration) { <-time.After(d) }
+
+// readSome reads some batches, one after another.
+func readSome(t *testing.T, c *client.Client, opt client.Options, n uint64) {
+	t.Helper()
+	for m := range n {
+		if _, err := c.Batch(t.Context(), opt, m); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestNearGatewayIsAskedFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(map[string]time.Duration{"a": 10 * time.Millisecond, "b": time.Millisecond, "c": 40 * time.Millisecond})
+		c := newClient(t, client.Config{Gateways: []string{"a", "b", "c"}, HTTP: &http.Client{Transport: f}})
+		want := func(what, hosts string) {
+			t.Helper()
+			readSome(t, c, client.Options{}, 5)
+			if got := f.asked(); got != hosts {
+				t.Errorf("%s: got batches %s, want %s", what, got, hosts)
+			}
+		}
+		want("b is nearest", "map[b:5]")
+		f.set("a", 900*time.Microsecond, false)
+		for range 5 {
+			pause(61 * time.Second)
+			want("a little nearer is not worth a change", "map[b:5]")
+		}
+		f.set("b", 30*time.Millisecond, false)
+		pause(61 * time.Second)
+		want("b is far away now", "map[a:5]")
+		f.set("a", time.Hour, false) // it stands still
+		pause(61 * time.Second)
+		want("what gives no sign of life is far", "map[b:5]")
+		f.set("a", 0, true)
+		f.set("b", 30*time.Millisecond, true)
+		want("the last one left, after one failure", "map[b:1 c:5]")
+	})
+}
+
+func TestGatewayThatFailedRestsAndComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(map[string]time.Duration{})
+		home := func(rank, _ uint64, _ int) int { return int(rank) }
+		c := newClient(t, client.Config{Gateways: []string{"a", "b", "c"}, Home: home, HTTP: &http.Client{Transport: f}})
+		want := func(what string, rank uint64, hosts string) {
+			t.Helper()
+			readSome(t, c, client.Options{Rank: rank, WorldSize: 3}, 4)
+			if got := f.asked(); got != hosts {
+				t.Errorf("%s: got batches %s, want %s", what, got, hosts)
+			}
+		}
+		want("each rank has its own", 0, "map[a:4]")
+		want("each rank has its own", 2, "map[c:4]")
+		if f.probes["a"]+f.probes["b"]+f.probes["c"] != 0 {
+			t.Errorf("got probes %v, want none while all is well", f.probes)
+		}
+		f.set("a", 0, true)
+		want("one failure is enough", 0, "map[a:1 b:4]")
+		pause(2 * time.Second)
+		want("no batch is risked to learn that it is still down", 0, "map[b:4]")
+		if got := f.probes["a"]; got != 1 {
+			t.Errorf("got %d probes, want 1", got)
+		}
+		f.set("a", 0, false)
+		want("it rests for longer now", 0, "map[b:4]")
+		pause(3 * time.Second)
+		want("it is back", 0, "map[a:4]")
+	})
+}
+
+func TestAddressesOfANameAreGateways(t *testing.T) {
+	for _, name := range []string{"dns:gw.job.svc:8080", "http://gw.job.svc:8080"} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFleet(map[string]time.Duration{"10.0.0.1:8080": time.Millisecond, "[fd00::2]:8080": 90 * time.Millisecond, "10.0.0.3:8080": 2 * time.Millisecond})
+			addresses, lookups := []string{"10.0.0.1", "fd00::2", "fe80::1%eth0"}, 0
+			lookup := func(_ context.Context, host string) ([]string, error) {
+				lookups++
+				if host != "gw.job.svc" {
+					return nil, fmt.Errorf("no such host %s", host)
+				}
+				return addresses, nil
+			}
+			c := newClient(t, client.Config{Gateways: []string{name}, Lookup: lookup, HTTP: &http.Client{Transport: f}})
+			readSome(t, c, client.Options{}, 3)
+			if got, want := f.asked(), "map[10.0.0.1:8080:3]"; got != want || lookups != 1 {
+				t.Errorf("got batches %s and %d look-ups, want %s and 1", got, lookups, want)
+			}
+			if got := slices.Compact(f.names); !slices.Equal(got, []string{"gw.job.svc:8080"}) {
+				t.Errorf("got Host %v, want the name", got)
+			}
+			// Both are gone and a third has come: a round fails, and the name is looked up again.
+			f.set("10.0.0.1:8080", 0, true)
+			f.set("[fd00::2]:8080", 0, true)
+			addresses = []string{"10.0.0.3"}
+			if strings.HasPrefix(name, "http") {
+				addresses = append(addresses, "10.0.0.4")
+				f.set("10.0.0.4:8080", time.Second, false)
+			}
+			readSome(t, c, client.Options{}, 1)
+			if got, want := f.asked(), "map[10.0.0.1:8080:1 10.0.0.3:8080:1 [fd00::2]:8080:1]"; got != want || lookups != 2 {
+				t.Errorf("got batches %s and %d look-ups, want %s and 2", got, lookups, want)
+			}
+			addresses = nil
+			pause(time.Minute)
+			readSome(t, c, client.Options{}, 1)
+			if got, want := f.asked(), "map[10.0.0.3:8080:1]"; strings.HasPrefix(name, "dns") && got != want {
+				t.Errorf("got batches %s while the name has no answer, want %s", got, want)
+			}
+		})
+	}
+}
+
+func TestNamesThatStayNames(t *testing.T) {
+	two := func(context.Context, string) ([]string, error) { return []string{"10.0.0.1", "10.0.0.2"}, nil }
+	local := func(context.Context, string) ([]string, error) { return []string{"127.0.0.1", "::1"}, nil }
+	fails := func(context.Context, string) ([]string, error) { return nil, errors.New("no such host") }
+	for _, tc := range []struct {
+		gateway string
+		lookup  func(context.Context, string) ([]string, error)
+		home    func(rank, worldSize uint64, gateways int) int
+		want    string
+	}{
+		{"https://gw", two, nil, "gw"},
+		{"http://localhost:8080", two, nil, "localhost:8080"},
+		{"http://10.1.1.1:80", two, nil, "10.1.1.1:80"},
+		{"http://gw:8080", local, nil, "gw:8080"},
+		{"http://gw:8080", fails, nil, "gw:8080"},
+		{"http://gw:8080", two, client.HomeByRank, "gw:8080"},
+		{"http://gw:8080", nil, nil, "gw:8080"}, // what dials may know the name otherwise
+	} {
+		f := newFleet(map[string]time.Duration{})
+		c := newClient(t, client.Config{Gateways: []string{tc.gateway}, Lookup: tc.lookup, Home: tc.home, HTTP: &http.Client{Transport: f}})
+		readSome(t, c, client.Options{}, 1)
+		if got, want := f.asked(), "map["+tc.want+":1]"; got != want {
+			t.Errorf("%s: got batches %s, want %s", tc.gateway, got, want)
+		}
+	}
+}
+
+func TestNameWithoutAnAddressIsAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lookup := func(context.Context, string) ([]string, error) { return nil, errors.New("no such host") }
+		c := newClient(t, client.Config{Gateways: []string{"dns:absent:80"}, Lookup: lookup, Deadline: 10 * time.Second, HTTP: &http.Client{Transport: newFleet(nil)}})
+		_, err := c.Batch(t.Context(), client.Options{}, 0)
+		if err == nil || !strings.Contains(err.Error(), "look up gateways absent: no such host") {
+			t.Errorf("got %v, want the fault of the look-up", err)
+		}
+	})
+}
+
+func TestNewRefusesNamesThatAreNone(t *testing.T) {
+	for _, g := range []string{"dns:", "dns:gw", "dns::80", "dns:gw:", "dns:gw:80/x", "dns:http://gw:80"} {
+		if _, err := client.New(client.Config{Gateways: []string{g}}); err == nil {
+			t.Errorf("%q: got no error", g)
+		}
+	}
+	_, err := client.New(client.Config{Gateways: []string{"dns:gw:80"}, Home: client.HomeByRank})
+	if err == nil || !strings.Contains(err.Error(), "ordinals") {
+		t.Errorf("got %v, want an error about ordinals", err)
+	}
+}
+
+func TestHomeByRank(t *testing.T) {
+	for _, tc := range []struct {
+		ranks    uint64
+		gateways int
+		want     []int
+	}{{8, 4, []int{0, 0, 1, 1, 2, 2, 3, 3}}, {3, 2, []int{0, 0, 1}}, {2, 5, []int{0, 2}}, {5, 1, []int{0, 0, 0, 0, 0}}} {
+		var got []int
+		for rank := range tc.ranks {
+			got = append(got, client.HomeByRank(rank, tc.ranks, tc.gateways))
+		}
+		if !slices.Equal(got, tc.want) {
+			t.Errorf("%d ranks, %d gateways: got %v, want %v", tc.ranks, tc.gateways, got, tc.want)
+		}
+	}
+	if got := client.HomeByRank(1<<63, 1<<63+1, 1000); got != 999 {
+		t.Errorf("got %d, want 999", got)
+	}
+}
+
+// TestRanksOfALostGatewayGoToDifferentOnes: nobody else gets twice the load.
+func TestRanksOfALostGatewayGoToDifferentOnes(t *testing.T) {
+	f := newFleet(map[string]time.Duration{})
+	f.set("a", 0, true)
+	c := newClient(t, client.Config{Gateways: []string{"a", "b", "c", "d"}, Home: client.HomeByRank, HTTP: &http.Client{Transport: f}})
+	for rank := range uint64(3) {
+		if _, err := c.Batch(t.Context(), client.Options{Rank: rank, WorldSize: 12}, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, want := f.asked(), "map[a:1 b:1 c:1 d:1]"; got != want {
+		t.Errorf("got batches %s, want %s", got, want)
+	}
+}
