@@ -78,7 +78,7 @@ func (s *source) Read(ctx context.Context, _ shuffle.Cursor, chunks []chunkindex
 		}
 	}
 	s.open.Add(1)
-	tiers := []chunkindex.TierTime{{Tier: "memory", Wait: time.Microsecond}, {Tier: "store", Bytes: 1, Wait: time.Millisecond}}
+	tiers := []chunkindex.TierTime{{Tier: "memory", Wait: time.Microsecond}, {Tier: "peer", Bytes: 2, Wait: 2 * time.Millisecond}, {Tier: "store", Bytes: 1, Wait: time.Millisecond}}
 	return chunkindex.NewBody(segments, tiers, func() { s.open.Add(-1) }), nil
 }
 

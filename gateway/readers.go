@@ -6,6 +6,7 @@ type Reader struct {
 	Dataset          string  `json:"dataset"`
 	Shuffle          string  `json:"shuffle"`
 	Window           uint64  `json:"window,omitempty"`
+	Strata           uint64  `json:"strata,omitempty"`
 	Seed             uint64  `json:"seed,string"`
 	Importance       string  `json:"importance,omitempty"` // snapshot that its plan draws by
 	BatchSize        uint64  `json:"batch_size"`

@@ -220,7 +220,7 @@ func TestMetricsHaveFewSeries(t *testing.T) {
 func TestAccessLineAndServerTimingSayWhereTheTimeWent(t *testing.T) {
 	r := newRig(t, 20, 800, nil)
 	a := r.do("GET", "/epoch/5/batch/1?rank=1&world_size=2", "X-Request-Id: abc")
-	for _, want := range []string{"plan;dur=", "memory;dur=0.001", "store;dur=1"} {
+	for _, want := range []string{"plan;dur=", "memory;dur=0.001", "peer;dur=2", "store;dur=1"} {
 		if got := a.Header.Get("Server-Timing"); !strings.Contains(got, want) {
 			t.Errorf("got Server-Timing %q, want %s in it", got, want)
 		}
@@ -228,7 +228,7 @@ func TestAccessLineAndServerTimingSayWhereTheTimeWent(t *testing.T) {
 	r.server.Close()
 	for _, want := range []string{
 		`"request_id":"abc"`, `"dataset":"photos"`, `"epoch":5`, `"batch":1`, `"rank":1`, `"status":200`,
-		fmt.Sprintf(`"bytes":%d`, len(a.body)), `"waited_ms":`, `"plan_ms":`, `"store_ms":1`, `"memory_ms":0.001`,
+		fmt.Sprintf(`"bytes":%d`, len(a.body)), `"waited_ms":`, `"plan_ms":`, `"store_ms":1`, `"memory_ms":0.001`, `"peer_ms":2`, `"peer_bytes":2`,
 	} {
 		if got := r.log.String(); !strings.Contains(got, want) {
 			t.Errorf("got log %s, want %s in it", got, want)
