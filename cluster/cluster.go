@@ -101,6 +101,14 @@ func (c *Cluster) self() peer.Hello {
 	return h
 }
 
+// Serve says which datasets this gateway serves, where New could not be told yet. It must be called before Run.
+func (c *Cluster) Serve(all []Serving) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cfg.Serves = all
+	c.rebuild()
+}
+
 // Draining tells everybody at once that this gateway will be gone soon: it answers, and owns nothing any more.
 func (c *Cluster) Draining() {
 	defer c.say()

@@ -46,7 +46,9 @@ func (c *Cluster) Read(ctx context.Context, id string, q *peer.Query, dst [][]by
 	defer c.say()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	m.asked.failed++
+	if !errors.Is(err, peer.ErrNotHere) {
+		m.asked.failed++
+	}
 	if faulty(ctx, err) && c.members[id] == m && !m.gone {
 		c.eject(m, ejection, 0, err.Error())
 	}

@@ -34,7 +34,8 @@ import (
 //
 // A path and a budget are one for the process, and one more for each dataset with a quota: indexes, tables, chunks,
 // transfers and bodies reserve from it. All that runs is joined by one errgroup. It ends in this order: not ready, no new
-// connections, open requests done, loads ended, indexes closed.
+// connections, open requests done, peer port closed, loads ended, indexes closed. What a member of a cluster has besides is
+// drawn in serve_peers.go.
 
 func (a *app) serve() *cobra.Command {
 	return a.build(command{
@@ -91,6 +92,7 @@ type server struct {
 	closers []func()                    // called last to first
 
 	divisions []*division // the main one first
+	peers     *peers      // nil: the gateway is alone
 }
 
 func (s *server) close() {
@@ -103,13 +105,13 @@ func (s *server) close() {
 // compose opens the datasets and wires the parts. It starts nothing.
 func (a *app) compose(ctx context.Context, c *serveConfig) (*server, error) {
 	s := &server{cfg: c, log: a.logger(c.logLevel, c.logFormat), pace: a.env["GOGC"] == ""}
-	cache := c.cacheSize
-	for _, q := range c.quotas {
-		cache += q.memory
-	}
+	cache := c.memoryOfAll()
 	heap := limitHeap(a.env, c.memory, cache)
 	s.log.Debug().Int64("memory", c.memory).Int64("cache", cache).Int64("heap_limit", heap).Msg("memory")
-	err := s.divide()
+	err := s.joinCluster()
+	if err == nil {
+		err = s.divide()
+	}
 	if err == nil {
 		err = s.open(ctx)
 	}
@@ -121,11 +123,16 @@ func (a *app) compose(ctx context.Context, c *serveConfig) (*server, error) {
 		sets, err = s.datasets()
 	}
 	if err == nil {
-		s.gateway, err = gateway.New(gateway.Config{
+		cfg := gateway.Config{
 			Datasets: sets, Budget: s.main().budget, Log: s.log, Version: buildInfo().Version, Stats: s.stats, Readers: s.readers,
 			AdminListen: c.adminListen != "", Deadline: c.deadline,
 			LameDuck: max(c.lameDuck, 1), // 0 would be the default
-		})
+		}
+		if s.peers != nil {
+			s.peers.serve(s.opened, s.division)
+			cfg.Cluster = s.clusterPage
+		}
+		s.gateway, err = gateway.New(cfg)
 	}
 	if err != nil {
 		s.close()
@@ -142,34 +149,50 @@ func (a *app) compose(ctx context.Context, c *serveConfig) (*server, error) {
 // run binds the listeners and serves until ctx ends, then drains. ready, if not nil, is called with the data
 // port's address once it accepts connections.
 func (s *server) run(ctx context.Context, ready func(net.Addr)) error {
-	var err error
-	data := s.cfg.bound
-	if data == nil {
-		if data, err = listen(ctx, s.cfg.listen); err != nil {
-			return err
-		}
-	}
-	var admin net.Listener
-	if s.cfg.adminListen != "" {
-		if admin, err = listen(ctx, s.cfg.adminListen); err != nil {
-			data.Close()
-			return err
-		}
-		s.log.Info().Stringer("listen", admin.Addr()).Msg("admin port")
+	l, err := s.ports(ctx)
+	if err != nil {
+		return err
 	}
 	if s.cfg.insecure {
 		s.log.Warn().Msg("--insecure-no-auth: whoever reaches this address may read every dataset")
 	}
-	s.log.Info().Stringer("listen", data.Addr()).Msg("serving")
+	s.log.Info().Stringer("listen", l.data.Addr()).Msg("serving")
 	if ready != nil {
-		ready(data.Addr())
+		ready(l.data.Addr())
 	}
-	return s.join(ctx, data, admin)
+	return s.join(ctx, l)
 }
 
-// join runs everything until ctx ends or a part fails. The admin port, where there is one, stays up to the end,
+// listeners are the ports of a gateway.
+type listeners struct {
+	data, admin, peers net.Listener // admin and peers may be nil
+}
+
+// ports binds all ports, that of the peers first: who finds us by our readiness finds that too.
+func (s *server) ports(ctx context.Context) (l listeners, err error) {
+	l.data = s.cfg.bound
+	if l.peers, err = s.listenPeers(ctx); err == nil && l.data == nil {
+		l.data, err = listen(ctx, s.cfg.listen)
+	}
+	if err == nil && s.cfg.adminListen != "" {
+		if l.admin, err = listen(ctx, s.cfg.adminListen); err == nil {
+			s.log.Info().Stringer("listen", l.admin.Addr()).Msg("admin port")
+		}
+	}
+	if err != nil {
+		for _, ln := range []net.Listener{l.peers, l.data} {
+			if ln != nil {
+				ln.Close()
+			}
+		}
+	}
+	return l, err
+}
+
+// join runs everything until ctx ends or a part fails. The peer port stays up until the data port is closed: what others
+// ask meanwhile need not come from the store. The admin port, where there is one, stays up to the end,
 // so that the drain can be watched; and so do loads, since open requests wait for them.
-func (s *server) join(ctx context.Context, data, admin net.Listener) error {
+func (s *server) join(ctx context.Context, l listeners) error {
 	rest, endRest := context.WithCancel(context.WithoutCancel(ctx))
 	defer endRest()
 	g, failed := errgroup.WithContext(ctx)
@@ -190,32 +213,70 @@ func (s *server) join(ctx context.Context, data, admin net.Listener) error {
 			return nil
 		})
 	}
-	if admin != nil {
-		srv := gateway.NewAdminServer(s.gateway)
-		context.AfterFunc(rest, func() { _ = srv.Close() })
-		g.Go(func() error {
-			if err := srv.Serve(admin); !errors.Is(err, http.ErrServerClosed) {
-				return fmt.Errorf("serve %s: %w", admin.Addr(), err)
-			}
-			return nil
-		})
+	if l.admin != nil {
+		g.Go(func() error { return s.serveAdmin(rest, l.admin) })
 	}
+	endPeers := s.joinPeers(g, failed, rest, l.peers)
 	g.Go(func() error {
 		defer endRest()
-		defer context.AfterFunc(ctx, func() {
-			s.log.Info().Dur("lame_duck", s.cfg.lameDuck).Dur("drain_timeout", s.cfg.drain).Msg("draining")
-		})()
-		drain := max(s.cfg.drain, 1) // 0 would be the default
-		err := gateway.NewServer(s.gateway, gateway.ServerConfig{DrainTime: drain}).Serve(failed, data)
-		switch {
-		case errors.Is(err, context.DeadlineExceeded):
-			err = fmt.Errorf("requests were still open after %s: %w", s.cfg.drain, err)
-		case err == nil:
-			s.log.Info().Msg("drained")
-		}
-		return err
+		defer endPeers()
+		return s.serveData(ctx, failed, l.data)
 	})
 	return g.Wait()
+}
+
+// joinPeers runs what belongs to the cluster, nothing where there is none, and returns what closes the peer port, after what
+// it answers has ended.
+func (s *server) joinPeers(g *errgroup.Group, failed, rest context.Context, ln net.Listener) (end func()) {
+	if s.peers == nil {
+		return func() {}
+	}
+	serving, endServing := context.WithCancel(rest)
+	ended := make(chan struct{})
+	g.Go(func() error {
+		defer close(ended)
+		return s.peers.server.Serve(serving, ln)
+	})
+	g.Go(func() error {
+		if err := s.peers.run(rest, s.gateway); err != nil && !errors.Is(err, context.Canceled) {
+			return err
+		}
+		return nil
+	})
+	g.Go(func() error {
+		<-failed.Done()
+		s.peers.goodbye(rest)
+		return nil
+	})
+	return func() {
+		endServing()
+		<-ended
+	}
+}
+
+func (s *server) serveAdmin(rest context.Context, admin net.Listener) error {
+	srv := gateway.NewAdminServer(s.gateway)
+	context.AfterFunc(rest, func() { _ = srv.Close() })
+	if err := srv.Serve(admin); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve %s: %w", admin.Addr(), err)
+	}
+	return nil
+}
+
+// serveData serves readers until failed ends, then drains.
+func (s *server) serveData(ctx, failed context.Context, data net.Listener) error {
+	defer context.AfterFunc(ctx, func() {
+		s.log.Info().Dur("lame_duck", s.cfg.lameDuck).Dur("drain_timeout", s.cfg.drain).Msg("draining")
+	})()
+	drain := max(s.cfg.drain, 1) // 0 would be the default
+	err := gateway.NewServer(s.gateway, gateway.ServerConfig{DrainTime: drain}).Serve(failed, data)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		err = fmt.Errorf("requests were still open after %s: %w", s.cfg.drain, err)
+	case err == nil:
+		s.log.Info().Msg("drained")
+	}
+	return err
 }
 
 func listen(ctx context.Context, address string) (net.Listener, error) {

@@ -41,6 +41,7 @@ type serveConfig struct {
 	logFormat   string
 	check       bool
 	store       storeFlags
+	cluster     clusterFlags
 
 	memory    int64 // what the process may use
 	locations []location
@@ -73,6 +74,7 @@ func (c *serveConfig) define(f *flags) {
 	f.flag(&c.noPrefetch, "no-prefetch", "do not fetch ahead of the readers")
 	f.duration(&c.lameDuck, "lame-duck", defaultLameDuck, "after SIGTERM go on serving for `DURATION`, not ready")
 	f.duration(&c.drain, "drain-timeout", defaultDrain, "then wait for open requests for `DURATION` at most")
+	c.cluster.define(f)
 	f.choice(&c.logLevel, "log-level", "info", "`LEVEL` of the log", "debug", "info", "warn", "error")
 	f.choice(&c.logFormat, "log-format", "auto", "`FORMAT` of the log", "auto", "text", "json")
 	c.store.define(f)
@@ -101,6 +103,10 @@ func (c *serveConfig) validate(f *flags) {
 	c.validateListen(f)
 	c.validateDisk(f)
 	c.validateQuotas(f)
+	c.cluster.validate(f)
+	if c.cluster.name != "" && c.cluster.listen == c.listen {
+		f.fault("--peer-listen %s: the same address as --listen", c.listen)
+	}
 	if c.cacheSize < 1<<20 {
 		f.fault("--cache-size %s: want at least 1MiB", formatSize(c.cacheSize))
 	}

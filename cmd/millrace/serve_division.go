@@ -118,6 +118,15 @@ func parseQuota(text string) (q quota, err error) {
 	return q, nil
 }
 
+// memoryOfAll is what all divisions may use together.
+func (c *serveConfig) memoryOfAll() int64 {
+	sum := c.cacheSize
+	for _, q := range c.quotas {
+		sum += q.memory
+	}
+	return sum
+}
+
 // divide makes the divisions, the main one first, without anything in them.
 func (s *server) divide() error {
 	c := s.cfg
@@ -129,6 +138,10 @@ func (s *server) divide() error {
 		}
 		s.divisions = append(s.divisions, v)
 	}
+	var others datapath.Peers
+	if s.peers != nil {
+		others = s.peers.cluster
+	}
 	for _, v := range s.divisions {
 		v.budget = budget.New(v.quota.memory, c.wait)
 		if err := s.openDisk(v); err != nil {
@@ -136,7 +149,7 @@ func (s *server) divide() error {
 		}
 		v.path = datapath.New(datapath.Config{
 			Budget: v.budget, Fetchers: c.fetchers, PartSize: c.partSize, CheckSHA: c.checkSHA, NoPrefetch: c.noPrefetch,
-			Policy: datapath.Policy(c.cachePolicy), Disk: v.disk,
+			Policy: datapath.Policy(c.cachePolicy), Disk: v.disk, Peers: others,
 		})
 		s.closers = append(s.closers, v.path.Close)
 	}
@@ -192,6 +205,7 @@ func (s *server) datasets() ([]gateway.Dataset, error) {
 		source := s.division(d.loc.name).path.Open(d.index, d.store, d.loc.prefix)
 		s.names[source] = d.loc.name
 		source.KeepOnDisk(d.loc.String())
+		source.Share(d.loc.name)
 		losses, err := s.losses(d)
 		if err != nil {
 			faults = append(faults, err)

@@ -12,12 +12,18 @@ import (
 // stats names the counters of the data paths and of the stores for the metrics page. Those of several paths are added up.
 func (s *server) stats() []gateway.Stat {
 	out := storeStats(s.stores)
+	if s.peers != nil {
+		out = append(out, memberStats(s.peers.cluster.Status())...)
+	}
 	at := map[string]int{}
 	for _, v := range s.divisions {
 		t := v.path.Stats()
 		own := pathStats(t)
 		if v.dir != "" {
 			own = append(diskStats(t), own...)
+		}
+		if s.peers != nil {
+			own = append(own, peerStats(t)...)
 		}
 		for _, x := range own {
 			if i, known := at[x.Name]; known {

@@ -1,0 +1,320 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"net"
+	"time"
+
+	"github.com/rs/zerolog"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/cluster"
+	"github.com/millrace-data/millrace/datapath"
+	"github.com/millrace-data/millrace/gateway"
+	"github.com/millrace-data/millrace/peer"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// Bounds of what other gateways tell us, and of the goodbye. What does not fit into the queues is dropped: it would have made
+// something faster.
+const (
+	mostHeard    = 256
+	mostLeaving  = 16
+	peerDrain    = 3 * time.Second // for what the peer port answers when the data port is closed
+	goodbyeTime  = 5 * time.Second
+	planningTime = 5 * time.Second // for the plan of a reader that was heard of
+)
+
+// peers is a gateway's part in a cluster:
+//
+//	peer port ──> peer.Server ──> datapath.Path of the dataset (Answer)      readers heard of ──> gateway.Plan ──> Path.Heard
+//	                                                                         what a leaving member holds ──> Path.Pull
+//	datapath.Path ──> cluster.Cluster (who owns it) ──> peer.Client ──> the others
+type peers struct {
+	cfg     *clusterFlags
+	log     zerolog.Logger
+	cluster *cluster.Cluster
+	client  *peer.Client
+	server  *peer.Server
+	sets    map[string]shared // by dataset
+	heard   chan heard
+	leaving chan peer.Leaving
+}
+
+// shared is a dataset that other gateways ask for.
+type shared struct {
+	index *chunkindex.Index
+	path  *datapath.Path
+}
+
+// heard is a reader that another gateway has told of.
+type heard struct {
+	dataset, generation string
+	reader              peer.Reader
+}
+
+// joinCluster makes the parts. It starts nothing.
+func (s *server) joinCluster() error {
+	c := &s.cfg.cluster
+	if c.name == "" {
+		return nil
+	}
+	p := &peers{
+		cfg: c, log: s.log, sets: map[string]shared{},
+		heard: make(chan heard, mostHeard), leaving: make(chan peer.Leaving, mostLeaving),
+	}
+	boot := rand.Text()
+	var client, served *tls.Config
+	if !c.insecure {
+		files, err := peer.NewFiles(peer.FilesConfig{Cert: c.cert, Key: c.key, CA: c.ca, Allow: c.allow, Changed: p.certificates})
+		if err != nil {
+			return &usageError{err, "millrace serve"}
+		}
+		client, served = files.Client(), files.Server()
+	}
+	p.client = peer.NewClient(peer.ClientConfig{Cluster: c.name, ID: c.member, Boot: boot, TLS: client})
+	var err error
+	p.cluster, err = cluster.New(cluster.Config{
+		Name: c.name, ID: c.member, Boot: boot, Address: c.advertise, Ordinal: c.ordinal.number, Of: c.ordinal.of,
+		Weight: uint64(s.cfg.memoryOfAll()), Discovery: p.discovery(boot), Client: p.client, Log: s.log,
+	})
+	if err != nil {
+		return err
+	}
+	p.server = peer.NewServer(peer.ServerConfig{
+		Self: p.cluster.Self, Holder: p, Heard: p.hear, Met: p.cluster.Met, Leaving: p.left, TLS: served, Log: s.log, DrainTime: peerDrain,
+	})
+	s.peers = p
+	s.closers = append(s.closers, p.client.Close)
+	return nil
+}
+
+func (p *peers) discovery(boot string) cluster.Discovery {
+	c := p.cfg
+	if c.where.Scheme == cluster.SchemeGossip {
+		return &cluster.Gossip{
+			Listen: c.gossipListen, Seeds: c.where.Targets, KeyFile: c.gossipKey, Cluster: c.name, ID: c.member, Boot: boot,
+			Address: c.advertise, Log: p.log,
+		}
+	}
+	return &cluster.Names{Targets: c.where.Targets, Log: p.log}
+}
+
+func (p *peers) certificates(err error) {
+	if err != nil {
+		p.log.Warn().Err(err).Msg("peer certificates have changed; the old ones stay")
+		return
+	}
+	p.log.Info().Msg("peer certificates have changed; the new ones are in use")
+}
+
+// serve says what is served, once the datasets are open.
+func (p *peers) serve(all []opened, division func(string) *division) {
+	serves := make([]cluster.Serving, len(all))
+	for i, d := range all {
+		serves[i] = cluster.Serving{Dataset: d.loc.name, Generation: d.index.Generation(), Chunks: d.index.Chunks()}
+		p.sets[d.loc.name] = shared{d.index, division(d.loc.name).path}
+	}
+	p.cluster.Serve(serves)
+}
+
+// Answer gives a question to the data path of its dataset.
+func (p *peers) Answer(ctx context.Context, q *peer.Query) (*chunkindex.Body, error) {
+	set, known := p.sets[q.Dataset]
+	if !known {
+		return nil, peer.ErrNotServed
+	}
+	return set.path.Answer(ctx, q)
+}
+
+// hear keeps what is heard of a reader for whoever has time for it.
+func (p *peers) hear(dataset, generation string, r peer.Reader) {
+	select {
+	case p.heard <- heard{dataset, generation, r}:
+	default:
+	}
+}
+
+// left keeps what a member that goes has told us.
+func (p *peers) left(l peer.Leaving, _ string) {
+	if !p.cluster.Left(l) {
+		return
+	}
+	select {
+	case p.leaving <- l:
+	default:
+	}
+}
+
+// run runs everything but the peer port until ctx ends.
+func (p *peers) run(ctx context.Context, g *gateway.Gateway) error {
+	all, ctx := errgroup.WithContext(ctx)
+	all.Go(func() error { return p.cluster.Run(ctx) })
+	all.Go(func() error {
+		for {
+			select {
+			case h := <-p.heard:
+				p.follow(ctx, g, h)
+			case <-ctx.Done():
+				return nil
+			}
+		}
+	})
+	all.Go(func() error {
+		for {
+			select {
+			case l := <-p.leaving:
+				p.pull(ctx, l)
+			case <-ctx.Done():
+				return nil
+			}
+		}
+	})
+	return all.Wait()
+}
+
+// follow has the data path look ahead for a reader of another gateway.
+func (p *peers) follow(ctx context.Context, g *gateway.Gateway, h heard) {
+	set, known := p.sets[h.dataset]
+	if !known {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, planningTime)
+	defer cancel()
+	r := h.reader
+	plan, epoch, leave, err := g.Plan(ctx, h.dataset, h.generation, r.Params, r.Epoch)
+	if err != nil {
+		p.log.Debug().Err(err).Msg("a reader of another gateway is not followed")
+		return
+	}
+	defer leave()
+	set.path.Heard(h.dataset, h.generation, shuffle.Cursor{
+		Plan: plan, Epoch: epoch, First: r.First, End: r.End, BatchSize: r.BatchSize, Rank: r.Rank, WorldSize: r.WorldSize,
+		Split: r.Split, Dealt: r.Dealt, Tail: r.Tail,
+	}, r.Think)
+}
+
+// pull brings what a member that goes holds, and what is ours from now on.
+func (p *peers) pull(ctx context.Context, l peer.Leaving) {
+	for _, h := range l.Chunks {
+		set, known := p.sets[h.Dataset]
+		if !known || set.index.Generation() != h.Generation {
+			continue
+		}
+		var chunks []peer.Chunk
+		for _, n := range h.Chunks {
+			if i := int(n); i < set.index.Chunks() {
+				chunks = append(chunks, peer.Chunk{Dataset: h.Dataset, Generation: h.Generation, Number: i, Digest: set.index.Chunk(i).Digest})
+			}
+		}
+		set.path.Pull(ctx, l.ID, chunks)
+	}
+}
+
+// goodbye tells the others that this gateway will be gone soon, and the new owners of what it holds, that they may bring it.
+func (p *peers) goodbye(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), goodbyeTime)
+	defer cancel()
+	p.cluster.Draining()
+	var held []peer.Chunk
+	seen := map[*datapath.Path]bool{}
+	for _, set := range p.sets {
+		if !seen[set.path] {
+			seen[set.path] = true
+			held = append(held, set.path.Held()...)
+		}
+	}
+	if err := p.cluster.Leave(ctx, held); err != nil {
+		p.log.Info().Err(err).Msg("some members were not told what this gateway holds")
+	}
+}
+
+// listenPeers binds the peer port.
+func (s *server) listenPeers(ctx context.Context) (net.Listener, error) {
+	if s.peers == nil {
+		return nil, nil
+	}
+	ln := s.cfg.cluster.bound
+	if ln == nil {
+		var err error
+		if ln, err = listen(ctx, s.cfg.cluster.listen); err != nil {
+			return nil, err
+		}
+	}
+	c := &s.cfg.cluster
+	s.log.Info().Stringer("listen", ln.Addr()).Str("advertise", c.advertise).Str("cluster", c.name).Str("member", c.member).
+		Stringer("join", c.where).Msg("peer port")
+	if c.insecure {
+		s.log.Warn().Msg("--peer-insecure: whoever reaches the peer port may read every dataset")
+	}
+	return ln, nil
+}
+
+// clusterPage is what /v1/cluster shows.
+type clusterPage struct {
+	cluster.Status
+	Tiers tierBytes `json:"tiers"`
+}
+
+// tierBytes is where the bytes came from since this gateway was started.
+type tierBytes struct {
+	Store  uint64 `json:"store_bytes"`
+	Peers  uint64 `json:"peer_bytes"`
+	Disk   uint64 `json:"disk_bytes"`
+	Served uint64 `json:"served_to_peers_bytes"`
+	Memory int64  `json:"memory_bytes"` // held now
+}
+
+func (s *server) clusterPage() any {
+	page := clusterPage{Status: s.peers.cluster.Status()}
+	for _, v := range s.divisions {
+		t := v.path.Stats()
+		page.Tiers.Store += t.StoreBytes
+		page.Tiers.Peers += t.PeerBytes
+		page.Tiers.Disk += uint64(t.Disk.HitBytes)
+		page.Tiers.Served += t.PeerServedBytes
+		page.Tiers.Memory += t.CachedBytes
+	}
+	return page
+}
+
+// peerStats names the counters of the peer tier.
+func peerStats(t datapath.Stats) []gateway.Stat {
+	return []gateway.Stat{
+		{Name: "peer_reads_total", Help: "Questions to other gateways.", Value: float64(t.PeerReads)},
+		{Name: "peer_read_bytes_total", Help: "Bytes that other gateways sent.", Value: float64(t.PeerBytes)},
+		{Name: "peer_failed_total", Help: "Of these questions, those without an answer: the store was read instead.", Value: float64(t.PeerFailed)},
+		{Name: "peer_lies_total", Help: "Answers of other gateways that were not what the index says.", Value: float64(t.PeerLies)},
+		{Name: "peer_served_reads_total", Help: "Answers to other gateways.", Value: float64(t.PeerServedReads)},
+		{Name: "peer_served_bytes_total", Help: "Bytes sent to other gateways.", Value: float64(t.PeerServedBytes)},
+		{Name: "carried_hits_total", Help: "Samples served that another gateway had sent along with an earlier batch.", Value: float64(t.CarriedHits)},
+		{Name: "carried_hit_bytes_total", Help: "Bytes of such samples.", Value: float64(t.CarriedBytes)},
+		{Name: "former_chunks_total", Help: "Chunks brought from the gateway that held them before.", Value: float64(t.FormerChunks)},
+	}
+}
+
+// memberStats counts the members by state.
+func memberStats(st cluster.Status) []gateway.Stat {
+	n := map[cluster.State]float64{}
+	for _, m := range st.Members {
+		n[m.State]++
+	}
+	for _, o := range st.Others {
+		n[o.State]++
+	}
+	share := 0.0
+	for _, o := range st.Self.Serves {
+		share += o.Share / float64(len(st.Self.Serves))
+	}
+	return []gateway.Stat{
+		{Name: "cluster_members", Help: "Other gateways of the cluster that answer.", Value: n[cluster.Alive] + n[cluster.Suspect] + n[cluster.Draining] + n[cluster.Ejected]},
+		{Name: "cluster_members_ejected", Help: "Of these, those that are not asked for a while since they failed.", Value: n[cluster.Ejected]},
+		{Name: "cluster_members_draining", Help: "Of these, those that will be gone soon.", Value: n[cluster.Draining]},
+		{Name: "cluster_members_gone", Help: "Gateways that were members within the last minutes and do not answer.", Value: n[cluster.Gone]},
+		{Name: "cluster_refused", Help: "Addresses where somebody answers who can be no member.", Value: n[cluster.Refused]},
+		{Name: "cluster_owned_share", Help: "Part of the chunks that this gateway owns, the mean of its datasets.", Value: share},
+	}
+}
