@@ -150,7 +150,7 @@ func (g *gathering) along(chunks []chunkindex.ChunkRanges, later []laterSample) 
 		return nil
 	}
 	load.number, load.epoch = g.far.number, g.at.Epoch.Number()
-	load.first, load.last = later[0].first, later[len(later)-1].first
+	load.first, load.last = g.at.First, later[len(later)-1].first
 	a := &along{g: g, load: load, byChunk: map[int][]laterSample{}}
 	buf := load.buffer.Bytes()
 	for _, l := range later {

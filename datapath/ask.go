@@ -117,7 +117,12 @@ func (g *gathering) question(ctx context.Context, member string, chunks []chunki
 	var dst [][]byte
 	along := g.along(chunks, later)
 	defer along.end()
-	for _, c := range chunks {
+	asking := slices.Clone(chunks)
+	for _, c := range along.others(chunks) {
+		asking = append(asking, chunkindex.ChunkRanges{Chunk: c})
+	}
+	slices.SortFunc(asking, func(x, y chunkindex.ChunkRanges) int { return x.Chunk - y.Chunk }) // as a query lists them
+	for _, c := range asking {
 		ranges := slices.Clip(c.Ranges)
 		for _, r := range c.Ranges {
 			dst = append(dst, g.segments[r.Seq])
@@ -126,13 +131,6 @@ func (g *gathering) question(ctx context.Context, member string, chunks []chunki
 			ranges, dst = append(ranges, l.Range), append(dst, l.dst)
 		}
 		q.Chunks = append(q.Chunks, peer.Wanted{Chunk: c.Chunk, Digest: s.index.Chunk(c.Chunk).Digest, Ranges: ranges})
-	}
-	for _, c := range along.others(chunks) {
-		var ranges []chunkindex.Range
-		for _, l := range along.of(c) {
-			ranges, dst = append(ranges, l.Range), append(dst, l.dst)
-		}
-		q.Chunks = append(q.Chunks, peer.Wanted{Chunk: c, Digest: s.index.Chunk(c).Digest, Ranges: ranges})
 	}
 	ctx, cancel := partOf(ctx)
 	defer cancel()

@@ -49,7 +49,7 @@ type carried struct {
 	cost        int64
 	number      uint64 // of the reader in the table of them
 	epoch       uint64
-	first, last uint64 // positions at which the batches begin that it is for
+	first, last uint64 // positions at which the batches begin that it was asked with, and the last one that it is for
 	samples     map[sampleAt][]byte
 	refs        int  // bodies that show some of them
 	gone        bool // it is in no list: the memory goes back with the last body
@@ -78,7 +78,7 @@ func (c *carry) pass(id rankID, at shuffle.Cursor) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.retain(id, func(l *carried) bool {
-		return l.epoch == at.Epoch.Number() && l.first <= at.First+at.BatchSize && at.First <= l.last
+		return l.epoch == at.Epoch.Number() && l.first <= at.First && at.First <= l.last
 	})
 }
 

@@ -277,6 +277,11 @@ func tiers(total int64, missing answer, wait time.Duration) []chunkindex.TierTim
 // nothing that it waits for: chunks are taken only if there is room now.
 func (s *Source) copies(ctx context.Context, b *batch, whole, ranged []int) (*chunkindex.Body, error) {
 	start := time.Now()
+	if b.answers {
+		if err := s.resolve(ctx, b); err != nil {
+			return nil, err
+		}
+	}
 	room, err := s.room(ctx, b, b.bytes)
 	if err != nil {
 		return nil, err

@@ -1,0 +1,105 @@
+package datapath
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// What a peer sends along is served from here: of eight batches one asks. No sample is sent twice, and none is sent in vain.
+func TestOneQuestionBringsManyBatches(t *testing.T) {
+	d := newDataset(t, 70, same(1920, 450), 480, 32<<10)
+	for _, order := range []string{shuffle.Window, shuffle.Slot} {
+		read := func(most int64) (sum Stats) {
+			synctest.Test(t, func(t *testing.T) {
+				d.store.Reset()
+				f := newFleet(t, d, d.plan(t, order, 16), 2, Config{CarryBytes: most}, 8<<20)
+				f.readEpoch(t, 0, 8)
+				sum = f.stats()
+			})
+			return sum
+		}
+		with, without := read(0), read(-1)
+		if without.CarriedHits != 0 || with.CarriedHits == 0 || with.PeerReads*3 > without.PeerReads {
+			t.Errorf("%s: got %d questions with %d samples sent along, %d without any: want a third at most",
+				order, with.PeerReads, with.CarriedHits, without.PeerReads)
+		}
+		if with.PeerBytes != without.PeerBytes {
+			t.Errorf("%s: got %d bytes from peers, %d where nothing is sent along: want as many", order, with.PeerBytes, without.PeerBytes)
+		}
+		if with.StoreBytes != d.bytes() {
+			t.Errorf("%s: got %d bytes from the store, want %d", order, with.StoreBytes, d.bytes())
+		}
+	}
+}
+
+// carriedBytes is what a gateway keeps of what was sent along.
+func (m *member) carriedBytes() int64 {
+	c := m.path.carry
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.held
+}
+
+// What was fetched for a reader's next batches goes when it is elsewhere, when it has gone, and when somebody else needs
+// the memory.
+func TestWhatIsSentAlongIsNotKeptForNobody(t *testing.T) {
+	d := newDataset(t, 71, same(960, 900), 60, 8<<10)
+	begin := func(t *testing.T) *fleet {
+		d.store.Reset()
+		f := newFleet(t, d, d.plan(t, shuffle.Window, 16), 2, Config{}, 8<<20)
+		f.read(t, f.members[0], 0)
+		if got := f.members[0].carriedBytes(); got == 0 {
+			t.Fatal("got nothing sent along, want some")
+		}
+		return f
+	}
+	t.Run("jumped", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			f := begin(t)
+			before := f.members[0].path.Stats().PeerBytes
+			f.read(t, f.members[0], 40)
+			all, had := f.members[0].carriedBytes(), f.members[0].path.Stats().PeerBytes
+			if got := f.members[0].path.Stats().CarriedHits; got != 0 || all > int64(had-before)+8*200 {
+				t.Errorf("got %d hits and %d bytes kept, want none and no more than came since: %d", got, all, had-before)
+			}
+		})
+	})
+	t.Run("gone", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			f := begin(t)
+			time.Sleep(time.Hour)
+			f.members[0].path.look()
+			synctest.Wait()
+			if got := f.members[0].carriedBytes(); got != 0 {
+				t.Errorf("got %d bytes kept for a reader that has gone, want 0", got)
+			}
+		})
+	})
+	t.Run("needed", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			f := begin(t)
+			b := f.members[0].path.budget
+			r, err := b.Reserve(t.Context(), b.Total())
+			must(t, err)
+			defer r.Release()
+			if got := f.members[0].carriedBytes(); got != 0 {
+				t.Errorf("got %d bytes kept, want 0: somebody needs them", got)
+			}
+		})
+	})
+}
+
+// read reads one batch of 8 samples as the only rank.
+func (f *fleet) read(t *testing.T, m *member, n uint64) {
+	t.Helper()
+	e := f.plan.Epoch(0)
+	at := shuffle.Cursor{Plan: f.plan, Epoch: e, First: 8 * n, End: 8*n + 8, BatchSize: 8, WorldSize: 1}
+	chunks := f.ranges(t, e.Append(nil, 8*n, 8*n+8))
+	body, err := m.source.Read(t.Context(), at, chunks)
+	must(t, err)
+	must(t, f.check(chunks, body))
+	body.Close()
+}

@@ -1,0 +1,298 @@
+package datapath
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/millrace-data/millrace/internal/budget"
+	"github.com/millrace-data/millrace/peer"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// fleet is some gateways that read one dataset in one store and ask each other over wires in memory.
+type fleet struct {
+	*dataset
+	members []*member
+	plan    *shuffle.Plan
+}
+
+// member is one gateway, and what it thinks of the others.
+type member struct {
+	fleet  *fleet
+	number int
+	path   *Path
+	source *Source
+
+	view   atomic.Uint64
+	mu     sync.Mutex // guards what follows
+	gone   map[int]bool
+	former func(c peer.Chunk) string
+	fault  func(to int, q *peer.Query) (wireFault, error)
+	lied   []string
+	asked  []peer.Query
+	depth  map[context.Context]int
+}
+
+// wireFault is what becomes of an answer on its way.
+type wireFault struct {
+	delay time.Duration
+	spoil func(q *peer.Query, dst [][]byte)
+	query func(q *peer.Query)
+}
+
+func name(n int) string { return fmt.Sprintf("gateway-%d", n) }
+
+// newFleet starts so many gateways with a budget each, and stops them at the end of the test. A plan of nil: none is read.
+func newFleet(tb testing.TB, d *dataset, plan *shuffle.Plan, n int, cfg Config, total int64) *fleet {
+	tb.Helper()
+	f := &fleet{dataset: d, plan: plan}
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	for i := range n {
+		m := &member{fleet: f, number: i, gone: map[int]bool{}}
+		m.view.Store(1)
+		f.members = append(f.members, m)
+	}
+	for _, m := range f.members {
+		own := cfg
+		own.Budget, own.Peers, own.Debug = budget.New(total, 2*time.Second), m, true
+		m.path = New(own)
+		m.source = m.path.Open(d.index, d.store, "set/")
+		m.source.Share("set")
+		running.Go(func() { _ = m.path.Run(ctx) })
+	}
+	tb.Cleanup(func() {
+		stop()
+		running.Wait()
+		for _, m := range f.members {
+			m.path.Close()
+			if got := m.path.Stats(); got.OpenLeases != 0 || got.BudgetInUse != 0 || got.BudgetPeak > got.BudgetTotal {
+				tb.Errorf("gateway %d: left over %d leases, %d bytes, peak %d of %d; want 0, 0 and no more than all",
+					m.number, got.OpenLeases, got.BudgetInUse, got.BudgetPeak, got.BudgetTotal)
+			}
+		}
+	})
+	return f
+}
+
+// lose says that a member is not asked any more.
+func (m *member) lose(n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.gone[n] = true
+	m.view.Add(1)
+}
+
+// find says that it is asked again.
+func (m *member) find(n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.gone, n)
+	m.view.Add(1)
+}
+
+func (m *member) breaks(fault func(to int, q *peer.Query) (wireFault, error)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.fault = fault
+}
+
+// owner is the member that is to hold a chunk: the lane's, or the one with the highest hash.
+func (m *member) owner(c peer.Chunk) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if c.Of > 0 {
+		if i := int(c.Place * uint64(len(m.fleet.members)) / c.Of); !m.gone[i] {
+			return i
+		}
+	}
+	best, highest := -1, uint64(0)
+	for i := range m.fleet.members {
+		h := sha256.Sum256(fmt.Appendf(c.Digest[:], "%d", i))
+		if v := binary.LittleEndian.Uint64(h[:]); !m.gone[i] && (best < 0 || v > highest) {
+			best, highest = i, v
+		}
+	}
+	return best
+}
+
+func (m *member) Owner(c peer.Chunk) string {
+	if n := m.owner(c); n >= 0 && n != m.number {
+		return name(n)
+	}
+	return ""
+}
+
+func (m *member) Former(c peer.Chunk) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.former == nil {
+		return ""
+	}
+	return m.former(c)
+}
+
+func (m *member) Share(string) float64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return 1 / float64(max(len(m.fleet.members)-len(m.gone), 1))
+}
+
+func (m *member) View() uint64 { return m.view.Load() }
+
+func (m *member) Lied(member string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.lied = append(m.lied, member)
+}
+
+func (m *member) lies() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.lied)
+}
+
+func (m *member) questions() []peer.Query {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.asked)
+}
+
+type answering struct{}
+
+var errForwarded = errors.New("a question was asked on")
+
+// Read carries a question to another member as a wire would: the sums stay here, and the bytes are copied.
+func (m *member) Read(ctx context.Context, to string, q *peer.Query, dst [][]byte) error {
+	if ctx.Value(answering{}) != nil && !q.Cached {
+		panic(errForwarded)
+	}
+	sent := *q
+	sent.Chunks = slices.Clone(q.Chunks)
+	for i, w := range sent.Chunks {
+		sent.Chunks[i].Ranges = slices.Clone(w.Ranges)
+		for n := range sent.Chunks[i].Ranges {
+			sent.Chunks[i].Ranges[n].Seq, sent.Chunks[i].Ranges[n].CRC32C = 0, 0
+		}
+	}
+	var other *member
+	for i := range m.fleet.members {
+		if name(i) == to {
+			other = m.fleet.members[i]
+		}
+	}
+	m.mu.Lock()
+	m.asked = append(m.asked, sent)
+	fault := m.fault
+	m.mu.Unlock()
+	var f wireFault
+	if fault != nil {
+		var err error
+		if f, err = fault(other.number, &sent); err != nil {
+			return err
+		}
+	}
+	if f.query != nil {
+		f.query(&sent)
+	}
+	select {
+	case <-time.After(f.delay):
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if r := sent.Reader; r != nil && m.fleet.plan != nil && r.Params == m.fleet.plan.Params() {
+		p := m.fleet.plan
+		other.path.Heard(sent.Dataset, sent.Generation, shuffle.Cursor{
+			Plan: p, Epoch: p.Epoch(r.Epoch), First: r.First, End: r.End, BatchSize: r.BatchSize, Rank: r.Rank, WorldSize: r.WorldSize,
+		}, r.Think)
+	}
+	body, err := other.path.Answer(context.WithValue(ctx, answering{}, true), &sent)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	if got, want := len(body.Segments), len(dst); got != want {
+		return fmt.Errorf("got %d segments, want %d", got, want)
+	}
+	for i := range dst {
+		if copy(dst[i], body.Segments[i]) != len(dst[i]) || len(dst[i]) != len(body.Segments[i]) {
+			return fmt.Errorf("segment %d: got %d bytes, want %d", i, len(body.Segments[i]), len(dst[i]))
+		}
+	}
+	if f.spoil != nil {
+		f.spoil(q, dst)
+	}
+	return nil
+}
+
+// readRank reads the share of one rank of an epoch at one gateway, and checks every byte.
+func (f *fleet) readRank(ctx context.Context, tb testing.TB, m *member, epoch, batch, rank, worldSize uint64) error {
+	e := f.plan.Epoch(epoch)
+	batching := shuffle.Batching{Samples: f.plan.Samples(), BatchSize: batch}
+	for n := range (f.plan.Samples() + batch - 1) / batch {
+		share := batching.Share(n, rank, worldSize)
+		at := shuffle.Cursor{
+			Plan: f.plan, Epoch: e, First: n * batch, End: min((n+1)*batch, f.plan.Samples()), BatchSize: batch, Rank: rank, WorldSize: worldSize,
+		}
+		chunks := f.ranges(tb, e.Append(nil, share.First, share.First+share.Count))
+		body, err := m.source.Read(ctx, at, chunks)
+		if err != nil {
+			return fmt.Errorf("epoch %d batch %d rank %d: %w", epoch, n, rank, err)
+		}
+		if err := f.check(chunks, body); err != nil {
+			return fmt.Errorf("epoch %d batch %d rank %d: %w", epoch, n, rank, err)
+		}
+		body.Close()
+	}
+	return nil
+}
+
+// readEpoch reads an epoch by as many ranks as there are gateways, each at its own, all at once.
+func (f *fleet) readEpoch(tb testing.TB, epoch, batch uint64) {
+	tb.Helper()
+	var ranks sync.WaitGroup
+	for r, m := range f.members {
+		ranks.Go(func() {
+			if err := f.readRank(tb.Context(), tb, m, epoch, batch, uint64(r), uint64(len(f.members))); err != nil {
+				tb.Error(err)
+			}
+		})
+	}
+	ranks.Wait()
+}
+
+// stats adds up the counters of all gateways.
+func (f *fleet) stats() (sum Stats) {
+	for _, m := range f.members {
+		s := m.path.Stats()
+		sum.StoreReads += s.StoreReads
+		sum.StoreBytes += s.StoreBytes
+		sum.PeerReads += s.PeerReads
+		sum.PeerBytes += s.PeerBytes
+		sum.PeerFailed += s.PeerFailed
+		sum.PeerLies += s.PeerLies
+		sum.PeerServedReads += s.PeerServedReads
+		sum.PeerServedBytes += s.PeerServedBytes
+		sum.CarriedHits += s.CarriedHits
+		sum.CarriedBytes += s.CarriedBytes
+		sum.FormerChunks += s.FormerChunks
+		sum.Loads += s.Loads
+	}
+	return sum
+}
+
+// bytes is how long all chunks are together.
+func (d *dataset) bytes() (n uint64) {
+	for i := range d.index.Chunks() {
+		n += uint64(d.index.Chunk(i).Length)
+	}
+	return n
+}

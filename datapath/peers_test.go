@@ -1,0 +1,273 @@
+package datapath
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace-data/millrace/internal/objstore/memstore"
+	"github.com/millrace-data/millrace/peer"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// slowly makes each store read take a while, so that what is asked meanwhile finds it on its way.
+func (d *dataset) slowly(delay time.Duration) (restore func()) {
+	d.store.SetFault(func(memstore.Call) memstore.Fault { return memstore.Fault{Delay: delay} })
+	return func() { d.store.SetFault(nil) }
+}
+
+// However many gateways there are and whatever the order: the bytes are right, and in a cold epoch that all ranks read at once each
+// stored byte of a chunk is read once over all gateways.
+func TestAFleetReadsEachChunkOnce(t *testing.T) {
+	d := newDataset(t, 60, same(480, 900), 60, 8<<10)
+	for _, order := range []string{shuffle.None, shuffle.Window, shuffle.Slot, shuffle.Full} {
+		for _, n := range []int{1, 2, 4} {
+			t.Run(fmt.Sprintf("%s %d", order, n), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					d.store.Reset()
+					defer d.slowly(20 * time.Millisecond)()
+					f := newFleet(t, d, d.plan(t, order, 6), n, Config{}, 2<<20)
+					f.readEpoch(t, 0, 48)
+					if got, want := f.stats().StoreBytes, d.bytes(); got != want {
+						t.Errorf("got %d bytes from the store, want %d: each chunk once", got, want)
+					}
+					if got := f.stats(); (got.PeerReads > 0) != (n > 1) || got.PeerFailed+got.PeerLies > 0 {
+						t.Errorf("got %d questions of which %d failed and %d were lies, want some of none", got.PeerReads, got.PeerFailed, got.PeerLies)
+					}
+				})
+			})
+		}
+	}
+}
+
+// Every member wants every chunk at the same instant, again and again: the store hears of each once.
+func TestAColdHerdReadsEachChunkOnce(t *testing.T) {
+	d := newDataset(t, 61, same(120, 900), 60, 8<<10)
+	synctest.Test(t, func(t *testing.T) {
+		d.store.Reset()
+		defer d.slowly(200 * time.Millisecond)()
+		f := newFleet(t, d, d.plan(t, shuffle.Window, 4), 4, Config{}, 8<<20)
+		var readers sync.WaitGroup
+		for i := range 64 {
+			readers.Go(func() {
+				if err := f.readRank(t.Context(), t, f.members[i%4], 0, 60, 0, 1); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		readers.Wait()
+		if got, want := f.stats().StoreBytes, d.bytes(); got != want {
+			t.Errorf("got %d bytes from the store, want %d: each chunk once", got, want)
+		}
+	})
+}
+
+// With room for half the data each, two gateways hold all of it: the second epoch reads nothing from the store.
+func TestTwoHalvesHoldEverything(t *testing.T) {
+	d := newDataset(t, 62, same(960, 900), 60, 8<<10)
+	for _, order := range []string{shuffle.Window, shuffle.Slot} {
+		synctest.Test(t, func(t *testing.T) {
+			d.store.Reset()
+			var cost int64
+			for i := range d.index.Chunks() {
+				cost += int64(float64(d.index.Chunk(i).Length) * 1.1)
+			}
+			f := newFleet(t, d, d.plan(t, order, 8), 2, Config{}, cost/2*100/62) // the ahead part is a little more than half
+			f.readEpoch(t, 0, 48)
+			cold := f.stats().StoreBytes
+			f.readEpoch(t, 1, 48)
+			if got := f.stats().StoreBytes - cold; got != 0 || cold != d.bytes() {
+				t.Errorf("%s: got %d bytes from the store and then %d, want %d and 0", order, cold, got, d.bytes())
+			}
+		})
+	}
+}
+
+var errWire = errors.New("the wire is cut")
+
+// A peer may be silent, slow, refuse, serve another generation, send other bytes or none at all: the bytes of a batch are
+// right, nobody waits for long, and a peer that lies is told of.
+func TestNoPeerSpoilsABatch(t *testing.T) {
+	d := newDataset(t, 63, same(240, 900), 60, 8<<10)
+	flip := func(_ *peer.Query, dst [][]byte) {
+		for _, b := range dst {
+			if len(b) > 0 {
+				b[len(b)/2] ^= 1
+			}
+		}
+	}
+	faults := map[string]struct {
+		fault func(to int, q *peer.Query) (wireFault, error)
+		lies  bool
+	}{
+		"silent":  {func(int, *peer.Query) (wireFault, error) { return wireFault{}, errWire }, false},
+		"stopped": {func(int, *peer.Query) (wireFault, error) { return wireFault{delay: time.Hour}, nil }, false},
+		"lies":    {func(int, *peer.Query) (wireFault, error) { return wireFault{spoil: flip}, nil }, true},
+		"lies in one sample": {func(int, *peer.Query) (wireFault, error) {
+			return wireFault{spoil: func(_ *peer.Query, dst [][]byte) { dst[0][0] ^= 1 }}, nil
+		}, true},
+		"another generation": {func(int, *peer.Query) (wireFault, error) {
+			return wireFault{query: func(q *peer.Query) { q.Generation = "other" }}, nil
+		}, false},
+		"another chunk": {func(int, *peer.Query) (wireFault, error) {
+			return wireFault{query: func(q *peer.Query) { q.Chunks[0].Digest[0] ^= 1 }}, nil
+		}, false},
+		"no memory": {func(int, *peer.Query) (wireFault, error) { return wireFault{}, peer.ErrNoRoom }, false},
+	}
+	for what, c := range faults {
+		for _, total := range []int64{1 << 20, 96 << 10} {
+			t.Run(fmt.Sprintf("%s %d", what, total), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					d.store.Reset()
+					f := newFleet(t, d, d.plan(t, shuffle.Window, 6), 3, Config{}, total)
+					for _, m := range f.members {
+						m.breaks(c.fault)
+					}
+					var ranks sync.WaitGroup
+					for r, m := range f.members {
+						ranks.Go(func() {
+							ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second*5)
+							defer cancel()
+							if err := f.readRank(ctx, t, m, 0, 48, uint64(r), 3); err != nil {
+								t.Error(err)
+							}
+						})
+					}
+					ranks.Wait()
+					lies := f.members[0].lies() + f.members[1].lies() + f.members[2].lies()
+					if (lies > 0) != c.lies || uint64(lies) != f.stats().PeerLies {
+						t.Errorf("got %d lies told of and %d counted, want some: %v", lies, f.stats().PeerLies, c.lies)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A member that does not answer is asked no more, and its successor once: what it had is read again by that one, whole.
+func TestASuccessorIsAskedOnce(t *testing.T) {
+	d := newDataset(t, 64, same(240, 900), 60, 8<<10)
+	synctest.Test(t, func(t *testing.T) {
+		d.store.Reset()
+		f := newFleet(t, d, d.plan(t, shuffle.None, 0), 3, Config{NoPrefetch: true}, 1<<20)
+		m := f.members[0]
+		m.breaks(func(to int, _ *peer.Query) (wireFault, error) {
+			if to != 1 {
+				return wireFault{}, nil
+			}
+			m.lose(1)
+			return wireFault{}, errWire
+		})
+		must(t, f.readRank(t.Context(), t, m, 0, 48, 0, 1))
+		if got := m.path.Stats(); got.PeerFailed != 1 || got.PeerReads < 2 {
+			t.Errorf("got %d questions of which %d failed, want some and 1", got.PeerReads, got.PeerFailed)
+		}
+		if got, want := f.stats().StoreBytes, d.bytes(); got != want {
+			t.Errorf("got %d bytes from the store, want %d: each chunk once", got, want)
+		}
+		if got := f.members[1].path.Stats().StoreBytes; got != 0 {
+			t.Errorf("the lost one read %d bytes, want 0", got)
+		}
+	})
+}
+
+// At most one further peer is asked, however many fail one after another.
+func TestAtMostOneFurtherPeerIsAsked(t *testing.T) {
+	d := newDataset(t, 65, same(60, 900), 60, 64<<10) // one chunk
+	synctest.Test(t, func(t *testing.T) {
+		d.store.Reset()
+		f := newFleet(t, d, d.plan(t, shuffle.None, 0), 4, Config{NoPrefetch: true}, 1<<20)
+		for range 3 { // the one that nobody would ask but as the last
+			f.members[0].lose(f.members[0].owner(f.members[0].source.peerChunk(nil, 0)))
+		}
+		m := f.members[f.members[0].owner(f.members[0].source.peerChunk(nil, 0))]
+		for i := range f.members {
+			f.members[0].find(i)
+		}
+		m.breaks(func(to int, _ *peer.Query) (wireFault, error) {
+			m.lose(to)
+			return wireFault{}, errWire
+		})
+		e := f.plan.Epoch(0)
+		chunks := d.ranges(t, []uint64{1, 2, 3})
+		body, err := m.source.Read(t.Context(), shuffle.Cursor{Plan: f.plan, Epoch: e, End: 4, BatchSize: 4}, chunks)
+		must(t, err)
+		must(t, d.check(chunks, body))
+		body.Close()
+		if got := len(m.questions()); got != 2 {
+			t.Errorf("got %d questions, want 2: the owner and one more", got)
+		}
+	})
+}
+
+// Two gateways think that the other one owns everything, and have little memory; all their readers ask at once. Nobody waits for
+// anybody in a circle: every read ends in its bytes long before any time-out, or is refused for want of memory.
+func TestTwoThatAskEachOtherForEverything(t *testing.T) {
+	d := newDataset(t, 66, same(240, 900), 60, 8<<10)
+	for _, total := range []int64{24 << 10, 40 << 10, 64 << 10, 256 << 10} {
+		synctest.Test(t, func(t *testing.T) {
+			d.store.Reset()
+			defer d.slowly(5 * time.Millisecond)()
+			f := newFleet(t, d, d.plan(t, shuffle.Window, 4), 2, Config{}, total)
+			f.members[0].lose(0)
+			f.members[1].lose(1)
+			var read atomic.Int64
+			var readers sync.WaitGroup
+			begun := time.Now()
+			for i := range 16 {
+				readers.Go(func() {
+					switch err := f.readRank(t.Context(), t, f.members[i%2], 0, 12, 0, 1); {
+					case err == nil:
+						read.Add(1)
+					default:
+						t.Error(err)
+					}
+				})
+			}
+			readers.Wait()
+			if took := time.Since(begun); took > 20*time.Second {
+				t.Errorf("budget %d: it took %v on the bubble's clock, want no wait for a time-out", total, took)
+			}
+			if read.Load() == 0 || f.stats().PeerServedReads == 0 {
+				t.Errorf("got %d epochs read and %d questions answered, want some", read.Load(), f.stats().PeerServedReads)
+			}
+		})
+	}
+}
+
+// Views differ and change all the time: that costs reads and never a byte.
+func TestViewsThatFlap(t *testing.T) {
+	d := newDataset(t, 67, same(240, 900), 60, 8<<10)
+	for seed := range scenarios() / 100 {
+		synctest.Test(t, func(t *testing.T) {
+			rnd := rand.New(rand.NewPCG(seed, 67))
+			d.store.Reset()
+			orders := []string{shuffle.None, shuffle.Window, shuffle.Slot, shuffle.Full}
+			f := newFleet(t, d, d.plan(t, orders[rnd.IntN(4)], 1+rnd.Uint64N(8)), 3, Config{}, 48<<10<<rnd.IntN(5))
+			var mu sync.Mutex // guards rnd
+			for _, m := range f.members {
+				m.former = func(peer.Chunk) string { return name((m.number + 1) % 3) }
+				m.breaks(func(to int, _ *peer.Query) (wireFault, error) {
+					mu.Lock()
+					defer mu.Unlock()
+					if n := rnd.IntN(3); rnd.IntN(2) == 0 {
+						m.lose(n)
+					} else {
+						m.find(n)
+					}
+					if rnd.IntN(4) == 0 {
+						return wireFault{}, errWire
+					}
+					return wireFault{delay: time.Duration(rnd.IntN(20)) * time.Millisecond}, nil
+				})
+			}
+			f.readEpoch(t, 0, 1+rnd.Uint64N(60))
+		})
+	}
+}
