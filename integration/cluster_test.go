@@ -287,8 +287,8 @@ func TestClusterFlagsThatDoNotFit(t *testing.T) {
 	}{
 		{"--cluster job-a", []string{"--join", "--peer-listen"}},
 		{"--join static:127.0.0.1", []string{"--cluster"}},
-		{"--cluster job-a --join elsewhere:x --peer-listen 127.0.0.1:0 --peer-insecure", []string{"--join", "static:"}},
-		{"--cluster job/a --join static:127.0.0.1 --peer-listen 127.0.0.1:0 --peer-insecure", []string{"job/a"}},
+		{"--cluster job-a --join elsewhere:x --peer-listen 127.0.0.1:7946 --peer-insecure", []string{"--join", "static:"}},
+		{"--cluster job/a --join static:127.0.0.1 --peer-listen 127.0.0.1:7946 --peer-insecure", []string{"job/a"}},
 		{"--cluster job-a --join static:127.0.0.1 --peer-listen 0.0.0.0:7946 --peer-insecure", []string{"--peer-insecure"}},
 		{"--cluster job-a --join static:127.0.0.1 --peer-listen 127.0.0.1:7946", []string{"--peer-cert"}},
 		{"--cluster job-a --join static:127.0.0.1 --peer-listen 127.0.0.1:7946 --peer-insecure --ordinal 3/3", []string{"--ordinal"}},

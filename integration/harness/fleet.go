@@ -95,7 +95,10 @@ func (f *Fleet) flags(t testing.TB, i int) []string {
 			t.Fatal(err)
 		}
 		cert, key := f.cfg.TLS.Certify(t, m.Name, host)
-		args = append(args, "--peer-cert", cert, "--peer-key", key, "--peer-ca", f.cfg.TLS.File, "--peer-allow", strings.Join(names, ","))
+		args = append(args, "--peer-cert", cert, "--peer-key", key, "--peer-ca", f.cfg.TLS.File)
+		for _, name := range names {
+			args = append(args, "--peer-allow", name)
+		}
 	}
 	if f.cfg.Numbers {
 		args = append(args, "--ordinal", fmt.Sprintf("%d/%d", i, len(f.Members)))
