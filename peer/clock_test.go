@@ -1,0 +1,360 @@
+package peer
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httptrace"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// onPipes runs f in a bubble with a client that has its real limits and dials over pipes in memory.
+func onPipes(t *testing.T, f func(t *testing.T, ln *pipes, client *Client)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		ln := newPipes()
+		cfg := ClientConfig{Cluster: testCluster, ID: "a", Boot: "7"}
+		transport := newTransport(NewClient(cfg).cfg)
+		transport.DialContext = ln.dial
+		cfg.Transport = transport
+		client := NewClient(cfg)
+		f(t, ln, client)
+		client.Close()
+	})
+}
+
+// answerByHand has each connection's request read and answered by f.
+func answerByHand(t *testing.T, ln *pipes, f func(conn net.Conn)) {
+	t.Helper()
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			wg.Go(func() {
+				defer conn.Close()
+				r, err := http.ReadRequest(bufio.NewReader(conn))
+				if err != nil {
+					return
+				}
+				if _, err := io.Copy(io.Discard, r.Body); err == nil {
+					f(conn)
+				}
+			})
+		}
+	})
+	t.Cleanup(func() {
+		_ = ln.Close()
+		wg.Wait()
+	})
+}
+
+// TestSlowStoresAreWaitedFor: 295 signs of life come before the answer, through net/http on both sides.
+func TestSlowStoresAreWaitedFor(t *testing.T) {
+	onPipes(t, func(t *testing.T, ln *pipes, client *Client) {
+		s := newShelf(1, 100)
+		s.answer = func(ctx context.Context, _ *Query) error {
+			select {
+			case <-time.After(59 * time.Second):
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		serve(t, ln, serverOf(s))
+		q, dst, want := s.question(2, 10)
+		start := time.Now()
+		if err := client.Read(t.Context(), "b:1", q, dst); err != nil {
+			t.Fatal(err)
+		}
+		same(t, dst, want)
+		if got := time.Since(start); got != 59*time.Second {
+			t.Errorf("it took %v, want 59s", got)
+		}
+	})
+}
+
+// TestSilentPeersAreGivenUp: each way of saying nothing costs its limit and no more.
+func TestSilentPeersAreGivenUp(t *testing.T) {
+	const sign = "HTTP/1.1 102 Processing\r\n\r\n"
+	say := func(text string) func(net.Conn) {
+		return func(conn net.Conn) {
+			_, _ = io.WriteString(conn, text)
+			_, _ = io.Copy(io.Discard, conn) // stopped, until the other side has gone
+		}
+	}
+	every := func(d time.Duration, text string) func(net.Conn) {
+		return func(conn net.Conn) {
+			for {
+				if _, err := io.WriteString(conn, text); err != nil {
+					return
+				}
+				time.Sleep(d)
+			}
+		}
+	}
+	for _, c := range []struct {
+		name   string
+		answer func(net.Conn)
+		after  time.Duration
+	}{
+		{"no word", say(""), 500 * time.Millisecond},
+		{"a sign and no more", say(sign), 500 * time.Millisecond},
+		{"half a body", say("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n01234"), 500 * time.Millisecond},
+		{"half a refusal", say("HTTP/1.1 503 Busy\r\nContent-Length: 10\r\n\r\n{"), 500 * time.Millisecond},
+		{"signs for ever", every(200*time.Millisecond, sign), 60 * time.Second},
+		{"a body in drops", func(conn net.Conn) {
+			_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n")
+			every(400*time.Millisecond, "0")(conn)
+		}, 2*time.Second + 10*time.Second/defaultFloor},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			onPipes(t, func(t *testing.T, ln *pipes, client *Client) {
+				answerByHand(t, ln, c.answer)
+				q, dst, _ := newShelf(1, 100).question(1, 10)
+				start := time.Now()
+				err := client.Read(t.Context(), "b:1", q, dst)
+				if !errors.Is(err, ErrDown) {
+					t.Errorf("got %v, want %v", err, ErrDown)
+				}
+				if got := time.Since(start); got != c.after {
+					t.Errorf("given up after %v, want %v", got, c.after)
+				}
+			})
+		})
+	}
+}
+
+func TestNobodyAccepts(t *testing.T) {
+	onPipes(t, func(t *testing.T, _ *pipes, client *Client) {
+		start := time.Now()
+		_, err := client.Hello(t.Context(), "b:1", Hello{Cluster: testCluster, ID: "a"})
+		if !errors.Is(err, ErrDown) {
+			t.Errorf("got %v, want %v", err, ErrDown)
+		}
+		if got := time.Since(start); got != 750*time.Millisecond {
+			t.Errorf("given up after %v, want 750ms: a connection's time and the first word's", got)
+		}
+	})
+}
+
+// TestTheAskersDeadlineIsItsOwn: when it passes, the peer is not to blame, and stops as well.
+func TestTheAskersDeadlineIsItsOwn(t *testing.T) {
+	onPipes(t, func(t *testing.T, ln *pipes, client *Client) {
+		s := newShelf(1, 100)
+		var left time.Duration
+		s.answer = func(ctx context.Context, _ *Query) error {
+			end, _ := ctx.Deadline()
+			left = time.Until(end)
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		serve(t, ln, serverOf(s))
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		q, dst, _ := s.question(1, 10)
+		if err := client.Read(ctx, "b:1", q, dst); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrDown) {
+			t.Errorf("got %v, want %v", err, context.DeadlineExceeded)
+		}
+		if left != 3*time.Second {
+			t.Errorf("the holder was given %v, want 3s", left)
+		}
+	})
+}
+
+// TestServersKeepTheDeadlineToo where the asker does not.
+func TestServersKeepTheDeadlineToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShelf(1, 100)
+		s.answer = func(ctx context.Context, _ *Query) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		q, _, _ := s.question(1, 10)
+		text, err := q.AppendBinary(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for given, want := range map[string]time.Duration{"700": 700 * time.Millisecond, "999999999": maxWait} {
+			r := httptest.NewRequest(http.MethodPost, readPath, strings.NewReader(string(text)))
+			for name, value := range map[string]string{
+				HopHeader: "1", ClusterHeader: testCluster, VersionHeader: "1", DeadlineHeader: given,
+			} {
+				r.Header.Set(name, value)
+			}
+			w := httptest.NewRecorder()
+			start := time.Now()
+			NewServer(serverOf(s)).ServeHTTP(signless{w}, r)
+			if got := time.Since(start); w.Code != http.StatusGatewayTimeout || got != want {
+				t.Errorf("%s ms: got %d after %v, want 504 after %v", given, w.Code, got, want)
+			}
+		}
+	})
+}
+
+// signless drops signs of life, which a recorder takes for the answer.
+type signless struct{ *httptest.ResponseRecorder }
+
+func (s signless) WriteHeader(status int) {
+	if status >= 200 {
+		s.ResponseRecorder.WriteHeader(status)
+	}
+}
+
+// TestSlowlorisIsCutOff: whoever does not end its head or its body is not waited for.
+func TestSlowlorisIsCutOff(t *testing.T) {
+	head := "POST /peer/v1/read HTTP/1.1\r\nHost: x\r\nMillrace-Hop: 1\r\nMillrace-Cluster: job-a\r\n" +
+		"Millrace-Peer-Version: 1\r\nMillrace-Deadline-Ms: 60000\r\n"
+	for _, c := range []struct {
+		name, begin string
+		after       time.Duration
+	}{
+		{"head", "POST /peer/v1/read HTTP/1.1\r\nA: ", headerTimeout},
+		{"body", head + "Content-Length: 1000000\r\n\r\n", readTimeout},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			onPipes(t, func(t *testing.T, ln *pipes, _ *Client) {
+				serve(t, ln, serverOf(newShelf(1, 100)))
+				conn, err := ln.dial(t.Context(), "", "")
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer conn.Close()
+				start := time.Now()
+				var wg sync.WaitGroup
+				wg.Go(func() { _, _ = io.Copy(io.Discard, conn) }) // what it is told
+				_, err = io.WriteString(conn, c.begin)
+				for err == nil {
+					time.Sleep(100 * time.Millisecond)
+					_, err = io.WriteString(conn, "a")
+				}
+				if got := time.Since(start); got < c.after || got > c.after+time.Second {
+					t.Errorf("cut off after %v, want %v and at most 1s more", got, c.after)
+				}
+				wg.Wait()
+			})
+		})
+	}
+}
+
+// TestAskersThatStopReadingAreCutOff: an answer that nobody takes does not hold its bytes.
+func TestAskersThatStopReadingAreCutOff(t *testing.T) {
+	onPipes(t, func(t *testing.T, ln *pipes, _ *Client) {
+		s := newShelf(1, 100_000)
+		serve(t, ln, serverOf(s))
+		conn, err := ln.dial(t.Context(), "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		q, _, _ := s.question(1, 100_000)
+		r, err := NewClient(ClientConfig{Cluster: testCluster, ID: "a"}).request(t.Context(), "b:1", readPath, contentQuery, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := q.AppendBinary(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set(DeadlineHeader, "60000")
+		r.ContentLength, r.Body = int64(len(text)), io.NopCloser(strings.NewReader(string(text)))
+		start := time.Now()
+		if err := r.Write(conn); err != nil {
+			t.Fatal(err)
+		}
+		<-s.given
+		if got := time.Since(start); got != defaultWriteStall {
+			t.Errorf("given back after %v, want %v", got, defaultWriteStall)
+		}
+		if got, _ := io.ReadAll(conn); len(got) >= 100_000 {
+			t.Errorf("got %d bytes, want a part of the answer", len(got))
+		}
+	})
+}
+
+// inProcess is how a simulation calls a server: no connection, and signs of life by way of the trace.
+type inProcess struct{ handler http.Handler }
+
+func (p inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
+	body, bodyEnd := io.Pipe()
+	w := &inMemory{header: http.Header{}, out: bodyEnd, trace: httptrace.ContextClientTrace(r.Context()), begun: make(chan struct{})}
+	go func() {
+		defer func() {
+			if recover() != nil {
+				_ = bodyEnd.CloseWithError(io.ErrUnexpectedEOF)
+			}
+			_ = bodyEnd.Close()
+		}()
+		p.handler.ServeHTTP(w, r)
+	}()
+	select {
+	case <-w.begun:
+		return &http.Response{StatusCode: w.status, ContentLength: w.length(), Header: w.header, Body: body}, nil
+	case <-r.Context().Done():
+		return nil, context.Cause(r.Context())
+	}
+}
+
+type inMemory struct {
+	header http.Header
+	out    *io.PipeWriter
+	trace  *httptrace.ClientTrace
+	begun  chan struct{}
+	status int
+}
+
+func (w *inMemory) Header() http.Header { return w.header }
+
+func (w *inMemory) WriteHeader(status int) {
+	if status < 200 {
+		_ = w.trace.Got1xxResponse(status, nil)
+		return
+	}
+	w.status = status
+	close(w.begun)
+}
+
+func (w *inMemory) Write(p []byte) (int, error) { return w.out.Write(p) }
+
+func (w *inMemory) length() int64 {
+	var n int64
+	for _, digit := range w.header.Get("Content-Length") {
+		n = n*10 + int64(digit-'0')
+	}
+	return n
+}
+
+// TestWithoutConnections is what ClientConfig.Transport promises to simulations.
+func TestWithoutConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShelf(3, 10_000)
+		s.answer = func(context.Context, *Query) error {
+			time.Sleep(20 * time.Second)
+			return nil
+		}
+		server := NewServer(serverOf(s))
+		client := NewClient(ClientConfig{Cluster: testCluster, ID: "a", Transport: inProcess{server}})
+		q, dst, want := s.question(3, 3000)
+		if err := client.Read(t.Context(), "b:1", q, dst); err != nil {
+			t.Fatal(err)
+		}
+		same(t, dst, want)
+		if theirs, err := client.Hello(t.Context(), "b:1", Hello{Cluster: testCluster, ID: "a"}); err != nil || theirs.ID != "b" {
+			t.Errorf("hello: got %+v and %v, want that of b", theirs, err)
+		}
+		q.Chunks[0].Digest[0]++
+		if err := client.Read(t.Context(), "b:1", q, dst); !errors.Is(err, ErrMismatch) {
+			t.Errorf("another digest: got %v, want %v", err, ErrMismatch)
+		}
+	})
+}
