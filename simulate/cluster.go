@@ -66,6 +66,9 @@ type question struct {
 	owner *gateway
 	uses  []use
 	bytes int64
+
+	later       []uint64 // samples to bring along
+	first, last uint64   // where the batches begin that they are for
 }
 
 // questions takes from uses what others own and this gateway has not got, as one question to each of them.
@@ -74,13 +77,20 @@ func (g *gateway) questions(r *request) (mine []use, others []question) {
 		return r.uses, nil
 	}
 	mine = make([]use, 0, len(r.uses))
-	at := make(map[*gateway]int)
+	var far []use
 	for _, u := range r.uses {
-		o := g.cluster.owner(u.chunk)
-		if o == g || g.memory.shelf.Has(u.chunk) {
+		if g.elsewhere(u.chunk) {
+			far = append(far, u)
+		} else {
 			mine = append(mine, u)
-			continue
 		}
+	}
+	if r.carry != nil {
+		far = r.carry.take(r, far)
+	}
+	at := make(map[*gateway]int)
+	for _, u := range far {
+		o := g.cluster.owner(u.chunk)
 		i, ok := at[o]
 		if !ok {
 			i = len(others)
@@ -95,6 +105,11 @@ func (g *gateway) questions(r *request) (mine []use, others []question) {
 		others = g.roughly(r, others)
 	}
 	return mine, others
+}
+
+// elsewhere reports whether a chunk is to be asked for: another gateway owns it, and this one has not got it.
+func (g *gateway) elsewhere(chunk int32) bool {
+	return g.cluster.owner(chunk) != g && !g.memory.contains(chunk) && !g.readsDisk(chunk)
 }
 
 // roughly makes questions where chunks are followed instead of samples. Of a chunk that stays in memory uses tell only that it is needed
@@ -137,24 +152,59 @@ func (d dues) pay(n int64) []int64 {
 	return from
 }
 
-// ask brings what other gateways own: one question and one answer, over both links.
-func (g *gateway) ask(r *request, q question, done func()) {
-	g.count.PeerReads++
-	g.clock.after(g.set.PeerLatency, func() {
+// ask brings what other gateways own: to each of them one question, which it answers over both links. It calls one for
+// each.
+func (g *gateway) ask(r *request, questions []question, one func()) {
+	if r.carry != nil && len(questions) > 0 {
+		r.carry.later(r, questions)
+	}
+	for _, q := range questions {
+		g.count.PeerReads++
 		if len(q.uses) == 0 { // as good as there
-			between(q.owner, g, q.bytes, done)
-			return
+			g.clock.after(g.set.PeerLatency, func() { between(q.owner, g, q.bytes, one) })
+			continue
 		}
-		asked := &request{at: r.at, think: r.visit.Think(), uses: q.uses, bytes: q.bytes}
-		asked.full = func() { g.readRanges(q.uses, done) }
-		asked.ready = func() {
-			between(q.owner, g, q.bytes, func() {
-				q.owner.close(asked)
-				done()
-			})
+		g.question(r, q, one)
+	}
+}
+
+// question asks one gateway.
+func (g *gateway) question(r *request, q question, one func()) {
+	own := q.uses
+	var along *carried
+	if r.carry != nil {
+		along = r.carry.along(r, &q)
+	}
+	asked := &request{at: r.at, think: r.visit.Think(), uses: q.uses, bytes: q.bytes}
+	asked.full = func() {
+		if along != nil {
+			r.carry.free(along)
 		}
-		q.owner.answer(asked)
-	})
+		g.alone(r, own, one)
+	}
+	asked.ready = func() {
+		between(q.owner, g, q.bytes, func() {
+			q.owner.close(asked)
+			if along != nil {
+				r.carry.keep(along)
+			}
+			one()
+		})
+	}
+	g.clock.after(g.set.PeerLatency, func() { q.owner.answer(asked) })
+}
+
+// alone brings what another gateway has no memory to answer for.
+func (g *gateway) alone(r *request, uses []use, done func()) {
+	var whole, ranged []use
+	for _, u := range uses {
+		if g.pays(r, u) {
+			whole = append(whole, u)
+		} else {
+			ranged = append(ranged, u)
+		}
+	}
+	g.copies(r, whole, ranged, done)
 }
 
 // between carries bytes from one gateway to another.

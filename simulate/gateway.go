@@ -34,6 +34,7 @@ type gateway struct {
 	passing bool // a look at what to fetch ahead is set
 	rates   rates
 	came    float64 // seconds of thinking that lie before where the readers stand
+	carried int64   // bytes of memory for what other gateways have sent along
 	count   Counts
 }
 

@@ -48,15 +48,6 @@ func (m *memory) reserve(n int64, ready func()) {
 	m.nudge()
 }
 
-// have takes n bytes for a body, if that can be had now.
-func (m *memory) have(n int64) bool {
-	if len(m.queue) > 0 || !m.free(n, true) {
-		return false
-	}
-	m.grant(n)
-	return true
-}
-
 // give returns n bytes.
 func (m *memory) give(n int64) {
 	m.inUse -= n

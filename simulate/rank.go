@@ -14,6 +14,7 @@ type rank struct {
 	gateway *gateway
 	pace    pace
 	due     dues
+	carry   carry
 
 	asked    uint64 // steps asked for
 	at       uint64 // the step that it computes on, or waits for
@@ -26,6 +27,7 @@ type rank struct {
 func (k *rank) start() {
 	r := k.run
 	k.gateway = r.gateways[k.number*len(r.gateways)/len(r.ranks)]
+	k.carry.gateway = k.gateway
 	k.asked, k.at, k.pace, k.due, k.there = 0, 0, pace{}, make(dues, len(k.gateway.cluster.members)), k.there[:0]
 	k.thinking, k.since = false, r.clock.now
 	k.ask()
@@ -87,6 +89,9 @@ func (k *rank) request(step uint64) {
 			k.gateway.close(q)
 			arrived()
 		})
+	}
+	if !r.coarse && !r.set.NoCarry && len(k.gateway.cluster.members) > 1 && r.course.epoch.Local() {
+		q.carry = &k.carry
 	}
 	k.gateway.read(q)
 }

@@ -18,10 +18,12 @@ type request struct {
 	visit *lookahead.Visit // nil: another gateway asks
 	bytes int64            // of its body; 0: as many as its uses
 	from  []int64          // bytes by owner, where samples are not followed
-	local bool             // of an order whose reader comes for the rest of its chunks soon
-	first bool             // its reader is new: nothing was fetched ahead of it
-	held  []int32          // leased until the answer is sent
-	room  int64            // of a body of its own
+	carry *carry           // of its rank; nil: nothing is carried
+	shown []*carried
+	local bool    // of an order whose reader comes for the rest of its chunks soon
+	first bool    // its reader is new: nothing was fetched ahead of it
+	held  []int32 // leased until the answer is sent
+	room  int64   // of a body of its own
 }
 
 // read brings a request's bytes as the data path does: by leases of its chunks where they fit into memory together, else
@@ -61,31 +63,79 @@ func (g *gateway) gather(r *request, uses []use, others []question) {
 			ranged = append(ranged, u)
 		}
 	}
+	var far int64
+	for _, q := range others {
+		far += q.bytes
+	}
+	switch {
+	case len(ranged) > 0:
+		g.gatherCopies(r, whole, ranged, others)
+	case far == 0:
+		if !g.gatherSlices(r, whole, others) {
+			g.gatherCopies(r, whole, ranged, others)
+		}
+	default:
+		g.reserve(r, far, func() {
+			if !g.gatherSlices(r, whole, others) {
+				g.giveBack(r)
+				g.gatherCopies(r, whole, ranged, others)
+			}
+		})
+	}
+}
+
+// gatherSlices serves what this gateway keeps by leases, and reports false where that does not fit into memory now.
+func (g *gateway) gatherSlices(r *request, whole []use, others []question) bool {
+	left := 1 + len(others)
+	one := func() {
+		if left--; left == 0 {
+			g.answered(r)
+		}
+	}
 	leased := func(held []int32) {
 		r.held = held
-		g.answered(r)
+		one()
 	}
-	if len(ranged)+len(others) == 0 && g.acquire(r, whole, leased) {
-		return
+	if !g.acquire(r, whole, leased) {
+		return false
 	}
-	gathered := func() {
-		tasks := []func(done func()){func(done func()) { g.copies(r, whole, ranged, done) }}
-		for _, q := range others {
-			tasks = append(tasks, func(done func()) { g.ask(r, q, done) })
+	g.ask(r, others, one)
+	return true
+}
+
+// gatherCopies serves all from a body of its own.
+func (g *gateway) gatherCopies(r *request, whole, ranged []use, others []question) {
+	g.reserve(r, r.bytes, func() {
+		left := 1 + len(others)
+		one := func() {
+			if left--; left == 0 {
+				g.answered(r)
+			}
 		}
-		abreast(tasks, len(tasks), func() { g.answered(r) })
-	}
-	// An eighth more: what lies between samples that one read brings.
-	n := min(int64(float64(r.bytes+r.bytes/8)*g.bodies), g.set.CacheSize)
+		g.ask(r, others, one)
+		g.copies(r, whole, ranged, one)
+	})
+}
+
+// reserve takes memory for n bytes of a request: an eighth more, for what lies between samples that one read brings.
+func (g *gateway) reserve(r *request, n int64, ready func()) {
+	r.room = min(int64(float64(n+n/8)*g.bodies), g.set.CacheSize)
 	switch {
 	case r.full == nil:
-		r.room = n
-		g.memory.reserve(n, gathered)
-	case g.memory.have(n):
-		r.room = n
-		gathered()
+		g.memory.reserve(r.room, ready)
+	case g.memory.take(r.room):
+		ready()
 	default:
+		r.room = 0
 		r.full() // gateways that waited for one another's memory would wait for ever
+	}
+}
+
+// giveBack returns the memory of a request's body.
+func (g *gateway) giveBack(r *request) {
+	n := r.room
+	if r.room = 0; n > 0 {
+		g.memory.give(n)
 	}
 }
 
@@ -113,14 +163,25 @@ func (g *gateway) close(r *request) {
 
 // pays reports whether a chunk should be in memory as a whole, by what will be used of it while it stays.
 func (g *gateway) pays(r *request, u use) bool {
-	if g.memory.contains(u.chunk) || g.fits || g.readsDisk(u.chunk) {
+	if g.memory.contains(u.chunk) || g.readsDisk(u.chunk) {
+		return true
+	}
+	length := g.data.Chunks[u.chunk].Length
+	most := g.data.bytesOf(u.chunk, u.samples) >= length-length/8
+	if g.cluster.owner(u.chunk) != g {
+		return most // another gateway keeps it
+	}
+	if g.fits {
 		return true
 	}
 	if h := g.queue.horizon; r.local && h.Has(g, int(u.chunk)) {
 		return g.worth(u.chunk, max(h.Samples(g, int(u.chunk)), uint64(u.samples)))
 	}
-	length := g.data.Chunks[u.chunk].Length
-	return g.data.bytesOf(u.chunk, u.samples) >= length-length/8
+	if r.visit == nil { // what is asked for is not known to be all that is wanted
+		spare := ahead(g.memory.total)-g.memory.inUse >= g.Cost(int(u.chunk))
+		return r.local && spare || length-g.data.bytesOf(u.chunk, u.samples) < (u.samples-1)*g.rates.cost()
+	}
+	return most
 }
 
 // worth reports whether a chunk is read as a whole when so many of its samples are still wanted while it stays: the bytes that nobody

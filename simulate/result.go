@@ -81,13 +81,14 @@ type Counts struct {
 	Misses     int64 // those that it did not
 	PeerReads  int64 // questions to other gateways
 	PeerBytes  int64 // that they answered
+	Carried    int64 // samples that had come along with an earlier answer
 	LinkIn     int64 // bytes that came over the links of all gateways
 	LinkOut    int64 // that went
 }
 
 func (c *Counts) fields() []*int64 {
 	return []*int64{&c.Served, &c.Reads, &c.StoreBytes, &c.Ranges, &c.DiskReads, &c.DiskBytes, &c.DiskWrites, &c.Hits, &c.Misses,
-		&c.PeerReads, &c.PeerBytes, &c.LinkIn, &c.LinkOut}
+		&c.PeerReads, &c.PeerBytes, &c.Carried, &c.LinkIn, &c.LinkOut}
 }
 
 func (c *Counts) add(o Counts, times int64) {

@@ -14,18 +14,23 @@ type use struct {
 	places  []uint64 // the samples' numbers, ascending; nil: they are not followed one by one
 }
 
+// chunkOf returns the chunk that holds a sample.
+func (d *Data) chunkOf(sample uint64) int32 {
+	return int32(sort.Search(len(d.Chunks), func(i int) bool { return d.First[i+1] > sample }))
+}
+
 // usesOf sorts samples by chunk.
 func (d *Data) usesOf(samples []uint64) []use {
 	slices.Sort(samples)
 	var uses []use
 	for begin := 0; begin < len(samples); {
 		s := samples[begin]
-		chunk := sort.Search(len(d.Chunks), func(i int) bool { return d.First[i+1] > s })
+		chunk := d.chunkOf(s)
 		end := begin + 1
 		for end < len(samples) && samples[end] < d.First[chunk+1] {
 			end++
 		}
-		uses = append(uses, use{int32(chunk), int64(end - begin), samples[begin:end]})
+		uses = append(uses, use{chunk, int64(end - begin), samples[begin:end]})
 		begin = end
 	}
 	return uses
@@ -114,6 +119,7 @@ func merge(uses []use) []use {
 	for _, u := range uses {
 		if n > 0 && uses[n-1].chunk == u.chunk {
 			uses[n-1].samples += u.samples
+			uses[n-1].places = slices.Concat(uses[n-1].places, u.places)
 			continue
 		}
 		uses[n] = u
