@@ -175,9 +175,9 @@ PLANTS = [
         [("shuffle/strata.go", "row.with(r), k)", "row.with(r*0), k)")],
     ),
     (
-        "shuffle skips strata in the last row",
+        "shuffle takes the strata of the last row by their numbers",
         ["./shuffle"],
-        [("shuffle/strata.go", "order = ranked(order)", "order = ranked(order)[:(len(order)+1)/2]")],
+        [("shuffle/strata.go", "order = ranked(order)", "order = ranked(order)\n\t\t\tslices.Sort(order)")],
     ),
     (
         "shuffle cuts windows through rows of strata",
