@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/millrace-data/millrace/client"
+	"github.com/millrace-data/millrace/shuffle"
 )
 
 type fetchFlags struct {
@@ -41,7 +44,7 @@ func (x *fetchFlags) define(f *flags) {
 }
 
 func (x *fetchFlags) check(f *flags, args []string) {
-	gateways(f, args)
+	gatewaysOrNames(f, args)
 	x.plan.check(f)
 	if x.discard == (x.output != "") {
 		f.fault("want either --discard or --output DIR")
@@ -85,9 +88,16 @@ func (a *app) fetch() *cobra.Command {
 		long: `Reads the batches of an epoch from one or more gateways. Every body is compared with its
 length and CRC-32C; the manifests prove that no sample came twice and, if the whole epoch
 was read, that every sample came. With --output each batch becomes a file; running the
-same command again writes the same files.`,
+same command again writes the same files.
+
+dns:NAME:PORT stands for all gateways that a name has addresses of. The gateway that
+answers quickest is asked, and another one where it fails; what a broken body lacks is
+asked for alone. With --split locality and several gateways listed, rank R of W is
+read from the gateway at place R*P/W of the P listed: list them by their ordinals.`,
 		example: `  millrace fetch http://gw:8080 --epoch 0 --discard
-  millrace fetch http://gw-0:8080 http://gw-1:8080 --epoch 3 --from 170 --rank 1 --world-size 4 --output ./batches`,
+  millrace fetch http://gw-0:8080 http://gw-1:8080 --epoch 3 --from 170 --rank 1 --world-size 4 --output ./batches
+  millrace fetch dns:gateways.job-a.svc:8080 --discard
+  millrace fetch http://gw-0:8080 http://gw-1:8080 --world-size 8 --all-ranks --split locality --discard`,
 		setup: func(f *flags) (func([]string), func(context.Context, []string) error) {
 			var x fetchFlags
 			x.define(f)
@@ -148,8 +158,18 @@ func (x *fetchFlags) resolve(ctx context.Context, c *client.Client, dataset stri
 	return plan, nil
 }
 
+// config has each rank ask its own gateway first, where shares follow homes and gateways are listed.
+func (x *fetchFlags) config(gateways []string) client.Config {
+	cfg := client.Config{Gateways: gateways, Dataset: x.plan.dataset, Deadline: x.deadline}
+	named := func(g string) bool { return strings.HasPrefix(g, "dns:") }
+	if x.plan.opt.Split == string(shuffle.Locality) && len(gateways) > 1 && !slices.ContainsFunc(gateways, named) {
+		cfg.Home = client.HomeByRank
+	}
+	return cfg
+}
+
 func (a *app) runFetch(ctx context.Context, x *fetchFlags, args []string) (fetchReport, error) {
-	c, err := client.New(client.Config{Gateways: args, Dataset: x.plan.dataset, Deadline: x.deadline})
+	c, err := client.New(x.config(args))
 	if err != nil {
 		return fetchReport{}, err
 	}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"math"
 	"math/big"
+	"net"
 	"net/url"
 	"slices"
 	"strings"
@@ -33,6 +34,7 @@ func (p *planFlags) define(f *flags) {
 	f.count(&p.opt.Rank, "rank", 0, "read the share of rank `N`")
 	f.count(&p.opt.WorldSize, "world-size", 0, "of `N` ranks (default 1)")
 	f.choice(&p.opt.Balance, "balance", "", "what ranks get alike `OF` (default samples)", "samples", "bytes")
+	f.choice(&p.opt.Split, "split", "", "`HOW` ranks share a batch (default contiguous)", "contiguous", "locality")
 	p.defineOrder(f)
 }
 
@@ -47,6 +49,7 @@ func (p *planFlags) defineOrder(f *flags) {
 	f.optional(&p.opt.Seed, "seed", "`SEED` of the order (default the dataset's)")
 	f.choice(&p.opt.Shuffle, "shuffle", "", "`SHUFFLE` (default the dataset's)", "none", "window", "slot", "full")
 	f.count(&p.opt.Window, "window", 0, "`N` chunks or lanes (default the dataset's)")
+	f.count(&p.opt.Strata, "strata", 0, "`N` strata that a window's chunks come from (default none)")
 	f.choice(&p.opt.Tail, "tail", "", "`POLICY` for the last batch (default the dataset's)", "short", "drop", "pad")
 	f.text(&p.opt.Importance, "importance", "", "`SNAPSHOT` of weights to draw samples by (default none: each comes once)")
 	f.text(&p.opt.Generation, "generation", "", "`HASH` of the index's generation to insist on")
@@ -56,10 +59,27 @@ func (p *planFlags) check(f *flags) {
 	if n := max(p.opt.WorldSize, 1); p.opt.Rank >= n {
 		f.fault("--rank %d: want less than --world-size, %d", p.opt.Rank, n)
 	}
+	if p.opt.Split == string(shuffle.Locality) && p.opt.Balance == "bytes" {
+		f.fault("--split locality and --balance bytes exclude each other")
+	}
 }
 
 // query writes the plan parameters as a gateway wants them.
 func (p *planFlags) query() url.Values { return p.opt.Query() }
+
+// gatewaysOrNames is gateways, or dns:NAME:PORT for all addresses of a name.
+func gatewaysOrNames(f *flags, args []string) {
+	for _, g := range args {
+		rest, named := strings.CutPrefix(g, "dns:")
+		if !named {
+			gateways(f, []string{g})
+			continue
+		}
+		if host, port, err := net.SplitHostPort(rest); err != nil || host == "" || port == "" || strings.ContainsAny(rest, "/@") {
+			f.fault("gateway %q: want dns:NAME:PORT", rest[strings.LastIndex(rest, "@")+1:])
+		}
+	}
+}
 
 // gateways parses the arguments that name gateways.
 func gateways(f *flags, args []string) {
@@ -75,14 +95,17 @@ func (a *app) plan() *cobra.Command {
 	return a.build(command{
 		use: "plan GATEWAY|DATASET", short: "Explain a batch, or compare orders, without reading data", args: 1,
 		long: `With a gateway's address, prints the plan of an epoch, and with --batch where each sample
-of that batch comes from. With a dataset (s3://bucket/prefix, file:///dir or a directory)
+of that batch comes from; with --split locality also what share of the samples is read by
+a rank other than the one at home. With a dataset (s3://bucket/prefix, file:///dir or a directory)
 prints several orders side by side: the memory each wants, how well it mixes and how
 many reads an epoch costs; --window adds one, --shuffle shows those of one kind. Neither
 reads any data.
 
 The batch variance compares with uniform sampling (1.0) in the worst case, data sorted
 by class: 4.0 means that a class's share of a batch varies four times as much.`,
-		example: "  millrace plan http://gw:8080 --epoch 3 --batch 17\n  millrace plan s3://bucket/imagenet --batch-size 1024",
+		example: `  millrace plan http://gw:8080 --epoch 3 --batch 17
+  millrace plan http://gw:8080 --shuffle window --window 64 --strata 16 --split locality --world-size 8
+  millrace plan s3://bucket/imagenet --batch-size 1024`,
 		setup: func(f *flags) (func([]string), func(context.Context, []string) error) {
 			var p planFlags
 			var s storeFlags
@@ -101,7 +124,7 @@ by class: 4.0 means that a class's share of a batch varies four times as much.`,
 					return
 				}
 				l = one(f, args[0])
-				for _, name := range []string{"dataset", "epoch", "rank", "world-size", "balance", "seed", "tail", "importance", "generation"} {
+				for _, name := range []string{"dataset", "epoch", "rank", "world-size", "balance", "split", "strata", "seed", "tail", "importance", "generation"} {
 					if f.set.Lookup(name).Changed && f.source[name] == "" {
 						f.fault("--%s is a gateway's to answer; the orders of %s do not depend on it", name, hideSecrets(args[0]))
 					}

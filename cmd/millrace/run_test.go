@@ -157,6 +157,12 @@ func TestUsageFaultsExitWithTwo(t *testing.T) {
 		{"plan", "x", "--seed", "1"},
 		{"plan", "x", "--epoch", "1"},
 		{"plan", "x", "--balance", "bytes"},
+		{"plan", "x", "--split", "locality"},
+		{"plan", "x", "--strata", "2"},
+		{"fetch", "http://gw", "--discard", "--split", "locality", "--balance", "bytes"},
+		{"fetch", "dns:gw", "--discard"},
+		{"fetch", "dns:user:secret@gw:80", "--discard"},
+		{"plan", "http://gw", "--split", "near"},
 		{"plan", "x", "--importance", "abc"},
 		{"warm"},
 		{"warm", "gw"},
@@ -277,7 +283,7 @@ func TestPackServeFetchPlanBench(t *testing.T) {
 	dir := shards(t)
 	url := gatewayFor(t, dir)
 	var rep fetchReport
-	for _, more := range [][]string{{}, {"--world-size", "3", "--all-ranks"}, {"--balance", "bytes", "--world-size", "3", "--all-ranks"}, {"--tail", "drop"}, {"--tail", "pad"}, {"--tail", "drop", "--batch-size", "1000"}, {"--tail", "drop", "--batch-size", "1000", "--world-size", "2", "--all-ranks"}, {"--from", "2", "--until", "5"}, {"--no-manifest"}} {
+	for _, more := range [][]string{{}, {"--world-size", "3", "--all-ranks"}, {"--balance", "bytes", "--world-size", "3", "--all-ranks"}, {"--split", "locality", "--world-size", "3", "--all-ranks"}, {"--shuffle", "window", "--window", "4", "--strata", "2", "--split", "locality", "--world-size", "2", "--all-ranks"}, {"--tail", "drop"}, {"--tail", "pad"}, {"--tail", "drop", "--batch-size", "1000"}, {"--tail", "drop", "--batch-size", "1000", "--world-size", "2", "--all-ranks"}, {"--from", "2", "--until", "5"}, {"--no-manifest"}} {
 		args := append([]string{"fetch", url, "--epoch", "1", "--discard", "--json"}, more...)
 		if err := json.Unmarshal([]byte(ok(t, args...).stdout), &rep); err != nil {
 			t.Fatal(err)
@@ -318,6 +324,32 @@ func TestPackServeFetchPlanBench(t *testing.T) {
 	}
 	if o := millrace(t, nil, "fetch", url, "--discard", "--from", "100"); o.code != exitNotFound {
 		t.Errorf("past the end: got exit code %d, want 4\n%s", o.code, o.stderr)
+	}
+}
+
+func TestFetchFromSeveralGatewaysAndFromAName(t *testing.T) {
+	dir := shards(t)
+	a, b := gatewayFor(t, dir), gatewayFor(t, dir)
+	port := a[strings.LastIndex(a, ":")+1:]
+	for _, args := range [][]string{
+		{a, b, "--split", "locality", "--world-size", "4", "--all-ranks"},
+		{"http://127.0.0.1:1", b},
+		{"dns:localhost:" + port},
+	} {
+		var rep fetchReport
+		if err := json.Unmarshal([]byte(ok(t, append(append([]string{"fetch"}, args...), "--discard", "--json")...).stdout), &rep); err != nil {
+			t.Fatal(err)
+		}
+		if rep.Samples != 50 || rep.Proved != "every sample came exactly once" {
+			t.Errorf("%v: got %d samples and %q, want 50, each exactly once", args, rep.Samples, rep.Proved)
+		}
+	}
+	o := ok(t, "plan", a, "--split", "locality", "--world-size", "2")
+	if !strings.Contains(o.stdout, "moved ") || !strings.Contains(o.stdout, "parameters.split") {
+		t.Errorf("got %s, want the split and what moves", o.stdout)
+	}
+	if o := millrace(t, nil, "plan", a, "--split", "locality", "--shuffle", "none"); o.code == 0 || !strings.Contains(o.stderr, "has no homes") {
+		t.Errorf("got exit code %d and %s, want the gateway's reason", o.code, o.stderr)
 	}
 }
 
