@@ -109,7 +109,7 @@ func New(cfg Config) (*Client, error) {
 	for _, g := range cfg.Gateways {
 		s, err := parseSource(g, lookup)
 		if err == nil && s.must && cfg.Home != nil {
-			err = fmt.Errorf("gateway %q: want a list of gateways in the order of their ordinals for Home; the addresses of a name have none", g)
+			err = fmt.Errorf("gateway %q: Home wants a list of gateways in the order of their ordinals; the addresses of a name have none", g)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("new client: %w", err)

@@ -30,8 +30,8 @@ func parseSource(s string, lookup bool) (source, error) {
 	rest, named := strings.CutPrefix(s, "dns:")
 	if named {
 		host, port, err := net.SplitHostPort(rest)
-		if err != nil || host == "" || port == "" || strings.Contains(rest, "/") {
-			return source{}, fmt.Errorf("gateway %q: want dns:NAME:PORT", s)
+		if err != nil || host == "" || port == "" || strings.ContainsAny(rest, "/@") {
+			return source{}, fmt.Errorf("gateway %q: want dns:NAME:PORT", rest[strings.LastIndex(rest, "@")+1:])
 		}
 		s = rest
 	}
