@@ -137,7 +137,7 @@ type along struct {
 }
 
 // along takes memory for what is to be sent along, if there is some that nobody needs.
-func (g *gathering) along(chunks []chunkindex.ChunkRanges, later []laterSample) *along {
+func (g *gathering) along(later []laterSample) *along {
 	var bytes int64
 	for _, l := range later {
 		bytes += int64(l.Length)
@@ -167,17 +167,16 @@ func (a *along) of(chunk int) []laterSample {
 	return a.byChunk[chunk]
 }
 
-// others lists the chunks, ascending, that are asked for only for later.
-func (a *along) others(chunks []chunkindex.ChunkRanges) (others []int) {
+// others lists the chunks that are asked for only for later.
+func (a *along) others(chunks []chunkindex.ChunkRanges) (others []chunkindex.ChunkRanges) {
 	if a == nil {
 		return nil
 	}
 	for c := range a.byChunk {
 		if !slices.ContainsFunc(chunks, func(o chunkindex.ChunkRanges) bool { return o.Chunk == c }) {
-			others = append(others, c)
+			others = append(others, chunkindex.ChunkRanges{Chunk: c})
 		}
 	}
-	slices.Sort(others)
 	return others
 }
 

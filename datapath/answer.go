@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sort"
 	"time"
@@ -77,7 +78,7 @@ func (s *Source) questioned(q *peer.Query) (*batch, error) {
 	if q.Reader != nil {
 		b.plan = s.path.readers.Plan(s, q.Reader.Params)
 		b.fits, b.local = s.path.fits(s, time.Now()), q.Reader.Params.Shuffle != shuffle.Full
-		b.unknown = b.local
+		b.unknown, b.trusts = b.local, b.plan == nil && placed(q.Reader.Params)
 	}
 	return b, nil
 }
@@ -169,16 +170,16 @@ func (p *Path) Held() []peer.Chunk {
 	}
 	var all []held
 	for _, h := range p.homes.all() {
-		if h.source.name != "" && h.source.resident(h.chunk) {
-			all = append(all, held{h, p.readers.Next(h.source, h.chunk)})
+		if h.source.name == "" || !h.source.resident(h.chunk) {
+			continue
 		}
+		due := p.readers.Next(h.source, h.chunk)
+		if due.IsZero() {
+			due = time.Unix(math.MaxInt32, 0) // nobody comes for it
+		}
+		all = append(all, held{h, due})
 	}
-	slices.SortFunc(all, func(a, b held) int {
-		if a.due.IsZero() != b.due.IsZero() {
-			return map[bool]int{true: 1, false: -1}[a.due.IsZero()]
-		}
-		return a.due.Compare(b.due)
-	})
+	slices.SortFunc(all, func(a, b held) int { return a.due.Compare(b.due) })
 	out := make([]peer.Chunk, len(all))
 	for i, h := range all {
 		out[i] = h.source.peerChunk(p.readers.AnyPlan(h.source), h.chunk)

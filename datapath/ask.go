@@ -29,7 +29,7 @@ func (b *batch) forPeers(at shuffle.Cursor, v *lookahead.Visit) {
 	b.plan, b.number = at.Plan, v.Number()
 	b.reader = &peer.Reader{
 		Params: at.Plan.Params(), Epoch: at.Epoch.Number(), First: at.First, End: at.End, BatchSize: at.BatchSize,
-		Rank: at.Rank, WorldSize: at.WorldSize, Think: v.Think(),
+		Rank: at.Rank, WorldSize: at.WorldSize, Split: at.Split, Dealt: at.Dealt, Tail: at.Tail, Think: v.Think(),
 	}
 }
 
@@ -112,26 +112,10 @@ const peerPart = 2
 // question asks one member for samples of some chunks, and along with them for what their rank needs next, as far as g.later says so.
 // It returns how many bytes are there and what is not: refused when there was no answer, wrong where the index denies it.
 func (g *gathering) question(ctx context.Context, member string, chunks []chunkindex.ChunkRanges, later []laterSample) (n int64, refused, wrong []chunkindex.ChunkRanges) {
-	s, p := g.source, g.source.path
-	q := &peer.Query{Dataset: s.name, Generation: s.index.Generation(), Reader: g.far.reader}
-	var dst [][]byte
-	along := g.along(chunks, later)
+	p := g.source.path
+	along := g.along(later)
 	defer along.end()
-	asking := slices.Clone(chunks)
-	for _, c := range along.others(chunks) {
-		asking = append(asking, chunkindex.ChunkRanges{Chunk: c})
-	}
-	slices.SortFunc(asking, func(x, y chunkindex.ChunkRanges) int { return x.Chunk - y.Chunk }) // as a query lists them
-	for _, c := range asking {
-		ranges := slices.Clip(c.Ranges)
-		for _, r := range c.Ranges {
-			dst = append(dst, g.segments[r.Seq])
-		}
-		for _, l := range along.of(c.Chunk) {
-			ranges, dst = append(ranges, l.Range), append(dst, l.dst)
-		}
-		q.Chunks = append(q.Chunks, peer.Wanted{Chunk: c.Chunk, Digest: s.index.Chunk(c.Chunk).Digest, Ranges: ranges})
-	}
+	q, dst := g.query(chunks, along)
 	ctx, cancel := partOf(ctx)
 	defer cancel()
 	p.asked.reads.Add(1)
@@ -148,6 +132,27 @@ func (g *gathering) question(ctx context.Context, member string, chunks []chunki
 		p.cfg.Peers.Lied(member)
 	}
 	return n, nil, wrong
+}
+
+// query asks for samples of some chunks and for what is to come along with them, and says where each range goes. A query lists its
+// chunks in ascending order, each once.
+func (g *gathering) query(chunks []chunkindex.ChunkRanges, along *along) (*peer.Query, [][]byte) {
+	s := g.source
+	q := &peer.Query{Dataset: s.name, Generation: s.index.Generation(), Reader: g.far.reader}
+	var dst [][]byte
+	list := slices.Concat(chunks, along.others(chunks))
+	slices.SortFunc(list, func(a, b chunkindex.ChunkRanges) int { return a.Chunk - b.Chunk })
+	for _, c := range list {
+		ranges := slices.Clip(c.Ranges)
+		for _, r := range c.Ranges {
+			dst = append(dst, g.segments[r.Seq])
+		}
+		for _, l := range along.of(c.Chunk) {
+			ranges, dst = append(ranges, l.Range), append(dst, l.dst)
+		}
+		q.Chunks = append(q.Chunks, peer.Wanted{Chunk: c.Chunk, Digest: s.index.Chunk(c.Chunk).Digest, Ranges: ranges})
+	}
+	return q, dst
 }
 
 // partOf returns a context that ends when a part of the time is gone that is left.

@@ -175,14 +175,15 @@ func (m *member) Read(ctx context.Context, to string, q *peer.Query, dst [][]byt
 	if ctx.Value(answering{}) != nil && !q.Cached {
 		panic(errForwarded)
 	}
-	sent := *q
-	sent.Chunks = slices.Clone(q.Chunks)
-	for i, w := range sent.Chunks {
-		sent.Chunks[i].Ranges = slices.Clone(w.Ranges)
-		for n := range sent.Chunks[i].Ranges {
-			sent.Chunks[i].Ranges[n].Seq, sent.Chunks[i].Ranges[n].CRC32C = 0, 0
-		}
+	text, err := q.AppendBinary(nil)
+	if err != nil {
+		panic(err)
 	}
+	read, err := peer.ParseQuery(text)
+	if err != nil {
+		panic(err)
+	}
+	sent := *read
 	var other *member
 	for i := range m.fleet.members {
 		if name(i) == to {

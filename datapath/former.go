@@ -82,6 +82,9 @@ func (p *Path) Pull(ctx context.Context, member string, chunks []peer.Chunk) {
 		if s == nil || c.Number < 0 || c.Number >= s.index.Chunks() || s.index.Chunk(c.Number).Digest != c.Digest {
 			continue
 		}
+		if c.Of == 0 { // a list of what somebody holds has only numbers
+			c = s.peerChunk(p.readers.AnyPlan(s), c.Number)
+		}
 		if p.cfg.Peers.Owner(c) != "" || s.Resident(c.Number) || s.isOnDisk(c.Number) {
 			continue
 		}

@@ -76,7 +76,7 @@ func (s *Source) owner(plan *shuffle.Plan, chunk int) string {
 func (s *Source) ownersOf(plan *shuffle.Plan) *owners {
 	var params shuffle.Params
 	if plan != nil {
-		if is := plan.Params(); is.Shuffle == shuffle.Slot || is.Strata > 0 {
+		if is := plan.Params(); placed(is) {
 			params = is
 		}
 	}
@@ -96,6 +96,9 @@ func (s *Source) ownersOf(plan *shuffle.Plan) *owners {
 		}
 	}
 }
+
+// placed reports whether an order gives chunks a place, by which numbered gateways own them.
+func placed(p shuffle.Params) bool { return p.Shuffle == shuffle.Slot || p.Strata > 0 }
 
 // note returns the number of a member in the table.
 func (o *owners) note(member string) uint32 {

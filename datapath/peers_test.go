@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -210,6 +209,7 @@ func TestAtMostOneFurtherPeerIsAsked(t *testing.T) {
 // anybody in a circle: every read ends in its bytes long before any time-out, or is refused for want of memory.
 func TestTwoThatAskEachOtherForEverything(t *testing.T) {
 	d := newDataset(t, 66, same(240, 900), 60, 8<<10)
+	var answered uint64
 	for _, total := range []int64{24 << 10, 40 << 10, 64 << 10, 256 << 10} {
 		synctest.Test(t, func(t *testing.T) {
 			d.store.Reset()
@@ -217,15 +217,11 @@ func TestTwoThatAskEachOtherForEverything(t *testing.T) {
 			f := newFleet(t, d, d.plan(t, shuffle.Window, 4), 2, Config{}, total)
 			f.members[0].lose(0)
 			f.members[1].lose(1)
-			var read atomic.Int64
 			var readers sync.WaitGroup
 			begun := time.Now()
 			for i := range 16 {
 				readers.Go(func() {
-					switch err := f.readRank(t.Context(), t, f.members[i%2], 0, 12, 0, 1); {
-					case err == nil:
-						read.Add(1)
-					default:
+					if err := f.readRank(t.Context(), t, f.members[i%2], 0, 12, 0, 1); err != nil {
 						t.Error(err)
 					}
 				})
@@ -234,10 +230,11 @@ func TestTwoThatAskEachOtherForEverything(t *testing.T) {
 			if took := time.Since(begun); took > 20*time.Second {
 				t.Errorf("budget %d: it took %v on the bubble's clock, want no wait for a time-out", total, took)
 			}
-			if read.Load() == 0 || f.stats().PeerServedReads == 0 {
-				t.Errorf("got %d epochs read and %d questions answered, want some", read.Load(), f.stats().PeerServedReads)
-			}
+			answered += f.stats().PeerServedReads
 		})
+	}
+	if answered == 0 {
+		t.Error("no question was answered, want some")
 	}
 }
 
