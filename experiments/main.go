@@ -32,6 +32,7 @@ func all() []lab.Experiment {
 		lobster(fullLobster()),
 		diesel(fullDiesel()),
 		nopfs(fullNopfs()),
+		locality(fullLocality()),
 		simulated(fullSimulate()),
 	}
 }

@@ -99,6 +99,13 @@ func TestNopfs(t *testing.T) {
 	settle(t, nopfs(nopfsSize{chunks: 64, each: 32, shape: near(), window: 8, think: 2 * time.Millisecond}))
 }
 
+func TestLocality(t *testing.T) {
+	settle(t, locality(localitySize{
+		samples: 1 << 16, learners: []int{4, 64}, local: []int{32, 64}, batches: 300,
+		chunks: 512, each: 128, batch: 2048, lanes: 128, strata: 64, ranks: []uint64{3, 8, 64}, seeds: 1,
+	}))
+}
+
 func TestCaches(t *testing.T) {
 	settle(t, caches(cachesSize{
 		items: 1024, each: 8, window: 16, epochs: 6, caches: []float64{.35, .65},

@@ -1,0 +1,56 @@
+package published
+
+// Locality is locality-aware loading (Yang and Cong): every learner holds the whole list of a global batch and a copy of a
+// directory that says who caches which sample; it takes the samples of the batch that it caches itself. What one has too
+// many goes to those that have too few.
+type Locality struct {
+	owner    []uint16 // the directory: of each sample
+	learners int
+}
+
+// NewLocality freezes a directory: what learner i cached in the first epoch, when each took its even share of the samples in the order given.
+func NewLocality(order []int, learners int) *Locality {
+	l := &Locality{owner: make([]uint16, len(order)), learners: learners}
+	for i, x := range order {
+		l.owner[x] = uint16(i % learners)
+	}
+	return l
+}
+
+// Entries is how many entries every learner's directory has.
+func (l *Locality) Entries() int { return len(l.owner) }
+
+// Batch divides a global batch: the samples of each learner, how many of them another one caches, and how many messages carry them.
+// The largest surplus goes to the largest deficit until there is none. (The authors keep both in heaps, for O(p log p); what is found is the same.)
+func (l *Locality) Batch(samples []int) (shares [][]int, moved, messages int) {
+	shares = make([][]int, l.learners)
+	for _, x := range samples {
+		shares[l.owner[x]] = append(shares[l.owner[x]], x)
+	}
+	surplus := make([]int, l.learners)
+	for r := range shares {
+		surplus[r] = len(shares[r]) - (len(samples)*(r+1)/l.learners - len(samples)*r/l.learners)
+	}
+	for {
+		from, to := 0, 0
+		for r, s := range surplus {
+			if s > surplus[from] {
+				from = r
+			}
+			if s < surplus[to] {
+				to = r
+			}
+		}
+		n := min(surplus[from], -surplus[to])
+		if n == 0 {
+			return shares, moved, messages
+		}
+		end := len(shares[from])
+		shares[to] = append(shares[to], shares[from][end-n:]...)
+		shares[from] = shares[from][:end-n]
+		surplus[from] -= n
+		surplus[to] += n
+		moved += n
+		messages++
+	}
+}
