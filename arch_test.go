@@ -32,8 +32,12 @@ type room struct {
 // decided here.
 func floorPlan() map[string]room {
 	return map[string]room{
-		".":                   {},
-		"internal/objstore":   {ours: []string{"internal/objstore"}, never: []string{"net/http"}},
+		".":                 {},
+		"internal/objstore": {ours: []string{"internal/objstore"}, never: []string{"net/http"}},
+		"internal/clustersim": { // runs whole clusters of the real thing
+			ours:    []string{"chunkindex", "cluster", "datapath", "peer", "shuffle", "internal/budget", "internal/objstore"},
+			outside: []string{"github.com/rs/zerolog"},
+		},
 		"internal/provenance": {never: []string{"net"}}, // bench and experiments run git
 		"internal/budget":     {never: []string{"net", "os"}},
 		"shuffle": {

@@ -1,0 +1,148 @@
+package clustersim
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/internal/objstore/memstore"
+)
+
+// Data is one dataset as it was packed, with its index: what every answer is held against.
+type Data struct {
+	Name    string
+	Prefix  string
+	Index   *chunkindex.Index
+	objects []object // shards, in the order in which they were stored
+	tables  []*chunkindex.Table
+}
+
+type object struct {
+	key  string
+	data []byte
+}
+
+// Shape is what a dataset looks like.
+type Shape struct {
+	Lengths   []int // of the samples, in bytes
+	PerShard  int   // samples
+	ChunkSize int64 // target, in bytes
+}
+
+// DrawShape draws a dataset of 1 to 40 chunks of unequal sizes.
+func DrawShape(seed uint64) Shape {
+	rnd := rand.New(rand.NewPCG(seed, 21))
+	s := Shape{Lengths: make([]int, 1+rnd.IntN(160)), PerShard: 1 + rnd.IntN(60), ChunkSize: 4<<10 + rnd.Int64N(8<<10)}
+	longest := 16 + rnd.IntN(2000)
+	for i := range s.Lengths {
+		s.Lengths[i] = rnd.IntN(longest)
+	}
+	for chunks := len(s.Lengths) * (longest/2 + 1024) / int(s.ChunkSize); chunks > 30; chunks /= 2 {
+		s.ChunkSize *= 2
+	}
+	return s
+}
+
+// NewData packs and indexes a dataset; seed draws its bytes. dir holds the index until Close.
+func NewData(ctx context.Context, dir, name string, seed uint64, shape Shape) (*Data, error) {
+	d := &Data{Name: name, Prefix: name + "/"}
+	random := rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8), byte(seed >> 16), byte(seed >> 24)})
+	for first := 0; first < len(shape.Lengths); first += shape.PerShard {
+		var b bytes.Buffer
+		w := tar.NewWriter(&b)
+		for i := first; i < min(first+shape.PerShard, len(shape.Lengths)); i++ {
+			body := make([]byte, shape.Lengths[i])
+			_, _ = random.Read(body) // never fails
+			if err := w.WriteHeader(&tar.Header{Name: fmt.Sprintf("%07d.bin", i), Size: int64(len(body)), Mode: 0o644}); err != nil {
+				return nil, fmt.Errorf("pack %s: %w", name, err)
+			}
+			if _, err := w.Write(body); err != nil {
+				return nil, fmt.Errorf("pack %s: %w", name, err)
+			}
+		}
+		if err := w.Close(); err != nil {
+			return nil, fmt.Errorf("pack %s: %w", name, err)
+		}
+		d.objects = append(d.objects, object{fmt.Sprintf("%ss%05d.tar", d.Prefix, first/shape.PerShard), b.Bytes()})
+	}
+	store := memstore.New()
+	d.stock(store)
+	if _, err := chunkindex.Build(ctx, store, d.Prefix, chunkindex.BuildOptions{ChunkSize: shape.ChunkSize, Parallel: 1, TempDir: dir}); err != nil {
+		return nil, fmt.Errorf("index %s: %w", name, err)
+	}
+	cache, err := os.MkdirTemp(dir, "index")
+	if err != nil {
+		return nil, err
+	}
+	if d.Index, err = chunkindex.Open(ctx, store, d.Prefix, chunkindex.OpenOptions{CacheDir: cache}); err != nil {
+		return nil, fmt.Errorf("open %s: %w", name, err)
+	}
+	for c := range d.Index.Chunks() {
+		t, err := d.Index.Table(ctx, c)
+		if err != nil {
+			return nil, fmt.Errorf("open %s: %w", name, err)
+		}
+		d.tables = append(d.tables, t)
+	}
+	return d, nil
+}
+
+// Close lets go of the index.
+func (d *Data) Close() error { return d.Index.Close() }
+
+// stock puts the shards into a store that has nothing yet: each gets the version that the index names.
+func (d *Data) stock(s *memstore.Store) {
+	for _, o := range d.objects {
+		s.Set(o.key, o.data)
+	}
+}
+
+// bytes returns a whole chunk as it is stored.
+func (d *Data) bytes(chunk int) []byte {
+	e := d.Index.Extents(chunk)[0]
+	return d.objects[e.Shard].data[e.Offset:][:e.Length]
+}
+
+// ranges locates samples: the k-th becomes segment k.
+func (d *Data) ranges(samples []uint64) []chunkindex.ChunkRanges {
+	place := map[int]int{}
+	var out []chunkindex.ChunkRanges
+	for seq, n := range samples {
+		c := d.Index.ChunkOf(n)
+		if _, ok := place[c]; !ok {
+			place[c] = len(out)
+			out = append(out, chunkindex.ChunkRanges{Chunk: c})
+		}
+		t, i := d.tables[c], n-d.Index.Chunk(c).First
+		r := &out[place[c]].Ranges
+		*r = append(*r, chunkindex.Range{Seq: seq, Offset: t.Offset[i], Length: t.Length[i], CRC32C: t.CRC32C[i]})
+	}
+	return out
+}
+
+// check compares the segments of an answer with the stored bytes of the samples that were asked for.
+func (d *Data) check(samples []uint64, segments [][]byte) error {
+	if got, want := len(segments), len(samples); got != want {
+		return fmt.Errorf("got %d segments, want %d", got, want)
+	}
+	for seq, n := range samples {
+		c := d.Index.ChunkOf(n)
+		t, i := d.tables[c], n-d.Index.Chunk(c).First
+		if !bytes.Equal(segments[seq], d.bytes(c)[t.Offset[i]:][:t.Length[i]]) {
+			return fmt.Errorf("segment %d, sample %d of chunk %d: got other bytes than stored", seq, n, c)
+		}
+	}
+	return nil
+}
+
+// stored returns the bytes of all chunks.
+func (d *Data) stored() (n int64) {
+	for c := range d.Index.Chunks() {
+		n += d.Index.Chunk(c).Length
+	}
+	return n
+}

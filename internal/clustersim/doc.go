@@ -1,0 +1,12 @@
+// Package clustersim runs whole clusters of gateways in one process: the real data path, membership and peer
+// protocol, over links, a store and machines that fail in every way, on the fake clock of testing/synctest.
+//
+// One seed draws one History: the data, the plan, the gateways, the ranks that read, and what befalls them and when.
+// Run plays it and reports what was wrong: bytes that are not the stored ones, a sample missing or delivered twice, a
+// request past its deadline, a question passed on to a third gateway, a chunk read more often than it had to be,
+// memory or goroutines left over. The seed fixes everything but the order in which the scheduler runs what is ready
+// at the same instant.
+//
+// The method is that of deterministic simulation as FoundationDB published it (Zhou et al., SIGMOD 2021), swizzled
+// links included: they are clogged one by one and freed in another order.
+package clustersim

@@ -1,0 +1,165 @@
+package clustersim
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/peer"
+)
+
+// lies is what a machine does to the answers that it gives, while it does.
+type lies struct {
+	mu      sync.Mutex // guards all below
+	wrong   *rand.Rand // it answers with other bytes; nil: it does not
+	mangled *rand.Rand // its answers arrive as something else
+	refuse  bool       // it says no
+}
+
+func (l *lies) set(change func(*lies)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	change(l)
+}
+
+// draw returns a number below n while rnd is there, else -1.
+func (l *lies) draw(which func(*lies) *rand.Rand, n int) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if rnd := which(l); rnd != nil {
+		return rnd.IntN(n)
+	}
+	return -1
+}
+
+// holder is a peer.Holder that lies while it is told to.
+type holder struct {
+	peer.Holder
+	lies     *lies
+	data     *Data
+	old      *Data
+	seen     func(ctx context.Context, q *peer.Query)
+	answered func(ctx context.Context, q *peer.Query, err error)
+}
+
+// Answer implements peer.Holder.
+func (h *holder) Answer(ctx context.Context, q *peer.Query) (*chunkindex.Body, error) {
+	h.seen(ctx, q)
+	h.lies.mu.Lock()
+	refuse := h.lies.refuse
+	h.lies.mu.Unlock()
+	if refuse {
+		return nil, peer.ErrNotHere
+	}
+	body, err := h.Holder.Answer(ctx, q)
+	h.answered(ctx, q, err)
+	kind := h.lies.draw(func(l *lies) *rand.Rand { return l.wrong }, 5)
+	if err != nil || kind < 0 || len(body.Segments) == 0 {
+		return body, err
+	}
+	other, right := h.falsify(q, kind), body.Segments
+	return chunkindex.NewBody(h.twist(right, other, kind), body.Tiers, body.Close), nil
+}
+
+// falsify returns the bytes of other chunks (kind 0), or of an earlier generation (kind 1), at the places asked for.
+func (h *holder) falsify(q *peer.Query, kind int) [][]byte {
+	var out [][]byte
+	for _, c := range q.Chunks {
+		from := h.data.bytes((c.Chunk + 1) % h.data.Index.Chunks())
+		if kind == 1 {
+			from = h.old.bytes(min(c.Chunk, h.old.Index.Chunks()-1))
+		}
+		for _, r := range c.Ranges {
+			b := make([]byte, r.Length)
+			copy(b, from[min(int(r.Offset), len(from)):])
+			out = append(out, b)
+		}
+	}
+	return out
+}
+
+// twist returns what is sent for the right segments.
+func (h *holder) twist(right, other [][]byte, kind int) [][]byte {
+	bit := h.lies.draw(func(l *lies) *rand.Rand { return l.wrong }, 1<<20)
+	out := slices.Clone(right)
+	switch kind {
+	case 0, 1:
+		if len(other) == len(right) {
+			return other
+		}
+	case 2: // one bit
+		at := max(bit, 0) % len(out)
+		b := slices.Clone(out[at])
+		if len(b) > 0 {
+			b[bit/8%len(b)] ^= 1 << (bit % 8)
+		}
+		out[at] = b
+	case 3: // the segments of the same length in another order
+		for i := 1; i < len(out); i++ {
+			if len(out[i]) == len(out[i-1]) {
+				out[i], out[i-1] = out[i-1], out[i]
+			}
+		}
+	case 4: // zeros
+		for i := range out {
+			out[i] = make([]byte, len(out[i]))
+		}
+	}
+	return out
+}
+
+// mangle makes another answer of one that is on its way.
+func (l *lies) mangle(resp *http.Response) {
+	body := resp.Body
+	become := func(code int, text string) {
+		resp.StatusCode, resp.Status = code, strconv.Itoa(code)+" "+http.StatusText(code)
+		resp.ContentLength = int64(len(text))
+		resp.Header = http.Header{"Content-Length": {strconv.Itoa(len(text))}, "Content-Type": {"text/html"}}
+		resp.Body = wrapped{strings.NewReader(text), body}
+	}
+	switch l.draw(func(l *lies) *rand.Rand { return l.mangled }, 8) {
+	case 0: // short, and says so
+		if resp.ContentLength > 0 {
+			resp.ContentLength--
+			resp.Header.Set("Content-Length", strconv.FormatInt(resp.ContentLength, 10))
+			resp.Body = wrapped{io.LimitReader(body, resp.ContentLength), body}
+		}
+	case 1: // short, and does not
+		if resp.ContentLength > 0 {
+			resp.Body = wrapped{io.MultiReader(io.LimitReader(body, resp.ContentLength/2), broken{}), body}
+		}
+	case 2: // long, and says so
+		if resp.ContentLength >= 0 {
+			resp.ContentLength += 7
+			resp.Header.Set("Content-Length", strconv.FormatInt(resp.ContentLength, 10))
+		}
+		resp.Body = wrapped{io.MultiReader(body, strings.NewReader("surplus")), body}
+	case 3: // long, and of no known length
+		resp.ContentLength = -1
+		resp.Header.Del("Content-Length")
+		resp.Body = wrapped{io.MultiReader(body, bytes.NewReader(make([]byte, 1<<20))), body}
+	case 4:
+		become(http.StatusOK, "")
+	case 5:
+		become(http.StatusInternalServerError, "<html>it is not you, it is us</html>")
+	case 6:
+		become(http.StatusFound, "moved")
+		resp.Header.Set("Location", "http://elsewhere.example/")
+	}
+}
+
+type wrapped struct {
+	io.Reader
+	io.Closer
+}
+
+type broken struct{}
+
+func (broken) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }

@@ -1,0 +1,202 @@
+package clustersim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/millrace-data/millrace/datapath"
+	"github.com/millrace-data/millrace/internal/budget"
+)
+
+// machine is where one gateway runs, boot after boot.
+type machine struct {
+	run     *run
+	number  int
+	id      string
+	address string
+	set     Gateway
+	clock   time.Duration
+	lies    lies
+	view    view
+
+	mu    sync.Mutex // guards all below
+	proc  *process   // nil: it is down
+	quiet bool       // while it is down nobody says so
+	boots int
+	last  datapath.Stats // sums of what has ended
+}
+
+// process is one boot of a gateway.
+type process struct {
+	machine *machine
+	net     *network
+	boot    string
+	ctx     context.Context //nolint:containedctx // the life of the process
+	end     context.CancelFunc
+	dead    chan struct{} // closed when it is killed
+
+	mu      sync.Mutex // guards closing, reading and read
+	closing bool
+	reading map[int]int       // chunks that local reads in flight want, and how many of these do
+	read    map[int]time.Time // when the last one ended that wanted a chunk
+	work    sync.WaitGroup
+
+	budget *budget.Budget
+	path   *datapath.Path
+	source *datapath.Source
+	room   *member // its place in the cluster
+}
+
+// now returns the process that runs, nil if none does.
+func (m *machine) now() *process {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.proc
+}
+
+// silent reports whether the machine says nothing at all while no process runs.
+func (m *machine) silent() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.quiet
+}
+
+// start boots the gateway if it is down.
+func (m *machine) start(ctx context.Context) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.proc != nil || m.run.over() {
+		return
+	}
+	m.boots++
+	p := &process{
+		machine: m, net: m.run.net, boot: fmt.Sprintf("%s-%d", m.id, m.boots), dead: make(chan struct{}), reading: map[int]int{}, read: map[int]time.Time{},
+	}
+	p.ctx, p.end = context.WithCancel(ctx)
+	p.assemble()
+	m.proc, m.quiet = p, false
+	p.spawn(func() { _ = p.path.Run(p.ctx) })
+	p.spawn(func() { p.room.run(p.ctx) })
+}
+
+// kill ends the process at once, whatever it does. Silently: nobody is told.
+func (m *machine) kill(silently bool) {
+	m.mu.Lock()
+	p := m.proc
+	m.proc, m.quiet = nil, silently
+	m.mu.Unlock()
+	if p != nil {
+		m.run.books.lose(p.path.Held())
+		p.kill()
+	}
+}
+
+// kill ends a process, and sees that it leaves nothing.
+func (p *process) kill() {
+	p.mu.Lock()
+	p.closing = true
+	p.mu.Unlock()
+	close(p.dead)
+	p.end()
+	p.machine.run.work.Go(p.bury)
+}
+
+// bury waits until all that the process did has ended.
+func (p *process) bury() {
+	p.work.Wait()
+	p.path.Close()
+	s := p.path.Stats()
+	if s.OpenLeases != 0 || s.BudgetInUse != 0 || s.BudgetPeak > s.BudgetTotal {
+		p.machine.run.wrong("%s left over: %d leases, %d bytes of the budget in use; peak %d of %d", p.boot, s.OpenLeases, s.BudgetInUse, s.BudgetPeak, s.BudgetTotal)
+	}
+	p.machine.run.count(s)
+}
+
+// spawn starts something that the process waits for at its end. False: it is ending.
+func (p *process) spawn(f func()) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closing {
+		return false
+	}
+	p.work.Go(f)
+	return true
+}
+
+// handler is what answers other gateways.
+func (p *process) handler() http.Handler { return p.room.server }
+
+// want notes that a local read wants chunks, until done is called.
+func (p *process) want(chunks []int) (done func()) {
+	add := func(n int) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for _, c := range chunks {
+			p.reading[c] += n
+			p.read[c] = time.Now()
+		}
+	}
+	add(1)
+	p.machine.run.books.want(chunks)
+	return func() { add(-1) }
+}
+
+// wanted reports whether a local read wants a chunk, or did at a given time.
+func (p *process) wanted(chunk int, at time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	ended, ok := p.read[chunk]
+	return p.reading[chunk] > 0 || ok && !ended.Before(at)
+}
+
+// errDown says that no gateway answers there.
+var errDown = errors.New("the gateway is down")
+
+// ask has the machine do something for a client, and waits for the answer as a client does.
+func (m *machine) ask(ctx context.Context, do func(ctx context.Context, p *process) error) error {
+	p := m.now()
+	if p == nil {
+		if m.silent() {
+			if err := sleep(ctx, dialTime); err != nil {
+				return err
+			}
+		}
+		return errDown
+	}
+	if err := m.run.net.running(ctx, m.number); err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	serving, stop := context.WithCancel(ctx)
+	defer stop()
+	forget := context.AfterFunc(p.ctx, stop) // the process ends
+	started := p.spawn(func() {
+		defer forget()
+		ended <- do(serving, p)
+	})
+	if !started {
+		forget()
+		return errDown
+	}
+	select {
+	case err := <-ended:
+		if err := m.run.net.running(ctx, m.number); err != nil {
+			return err
+		}
+		select {
+		case <-p.dead:
+			return syscall.ECONNRESET
+		default:
+			return err
+		}
+	case <-p.dead:
+		return syscall.ECONNRESET
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

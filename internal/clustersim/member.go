@@ -1,0 +1,134 @@
+package clustersim
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/millrace-data/millrace/cluster"
+	"github.com/millrace-data/millrace/datapath"
+	"github.com/millrace-data/millrace/internal/budget"
+	"github.com/millrace-data/millrace/peer"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// clusterName is the cluster of histories that have one.
+const clusterName = "job-a"
+
+// member is a process's place in the cluster.
+type member struct {
+	process *process
+	cluster *cluster.Cluster
+	server  *peer.Server
+	client  *peer.Client
+}
+
+// assemble puts a gateway together, as serve does.
+func (p *process) assemble() {
+	m := &member{process: p}
+	p.room = m
+	set, run := p.machine.set, p.machine.run
+	d := run.history.Data
+	m.client = peer.NewClient(peer.ClientConfig{
+		Cluster: clusterName, ID: p.machine.id, Boot: p.boot, Transport: &wire{from: p, peers: run.machineAt, open: map[*process]bool{}},
+	})
+	var err error
+	m.cluster, err = cluster.New(cluster.Config{
+		Name: clusterName, ID: p.machine.id, Boot: p.boot, Address: p.machine.address, Ordinal: set.Ordinal, Of: set.Of, Weight: uint64(set.Budget),
+		Serves:    []cluster.Serving{{Dataset: d.Name, Generation: d.Index.Generation(), Chunks: d.Index.Chunks()}},
+		Discovery: &p.machine.view, Client: m.client, Log: run.log(p.boot),
+	})
+	if err != nil {
+		run.wrong("%s: %v", p.boot, err)
+	}
+	p.budget = budget.New(set.Budget, 0)
+	p.path = datapath.New(datapath.Config{
+		Budget: p.budget, Fetchers: set.Fetchers, PartSize: set.PartSize, CheckSHA: set.CheckSHA, NoPrefetch: set.NoPrefetch,
+		Policy: datapath.Policies()[set.Policy], Debug: true, Peers: m.cluster,
+	})
+	p.source = p.path.Open(d.Index, reach{p, run.store, run.books}, d.Prefix)
+	p.source.Share(d.Name)
+	m.server = peer.NewServer(peer.ServerConfig{
+		Self:   m.cluster.Self,
+		Holder: &holder{Holder: p.path, lies: &p.machine.lies, data: d, old: run.history.Old, seen: m.seen, answered: m.answered},
+		Heard:  m.heard, Met: m.cluster.Met, Leaving: m.leaving, Log: run.log(p.boot),
+	})
+}
+
+// run keeps the process in the cluster until its end.
+func (m *member) run(ctx context.Context) { _ = m.cluster.Run(ctx) }
+
+// seen checks every question that arrives: a client of the asker's own waits for a chunk of it. Others may come along.
+func (m *member) seen(ctx context.Context, q *peer.Query) {
+	run := m.process.machine.run
+	by, ok := askedBy(ctx)
+	switch {
+	case !ok:
+		run.wrong("%s was asked by nobody", m.process.boot)
+	case q.Cached: // for itself: the asker is the owner now
+	case !slices.ContainsFunc(q.Chunks, func(w peer.Wanted) bool { return by.process.wanted(w.Chunk, by.at) }):
+		run.wrong("%s asked %s for what no client of its own wants, a second hop: %+v", by.process.boot, m.process.boot, q.Chunks)
+	}
+}
+
+// answered traces what became of a question.
+func (m *member) answered(ctx context.Context, q *peer.Query, err error) {
+	if by, ok := askedBy(ctx); ok && m.process.machine.run.history.Trace != nil {
+		var chunks []int
+		for _, c := range q.Chunks {
+			chunks = append(chunks, c.Chunk)
+		}
+		m.process.machine.run.trace("%s asked %s for chunks %v, cached only: %v; %v", by.process.boot, m.process.boot, chunks, q.Cached, err)
+	}
+}
+
+// heard tells the data path of a reader elsewhere.
+func (m *member) heard(dataset, generation string, r peer.Reader) {
+	run := m.process.machine.run
+	d := run.history.Data
+	if dataset != d.Name || generation != d.Index.Generation() || r.Params != run.history.Params {
+		run.wrong("%s heard of a reader of %s %s with %+v, whom there is not", m.process.boot, dataset, generation, r.Params)
+		return
+	}
+	at := shuffle.Cursor{
+		Plan: run.plan, Epoch: run.plan.Epoch(r.Epoch), First: r.First, End: r.End, BatchSize: r.BatchSize, Rank: r.Rank, WorldSize: r.WorldSize,
+		Split: r.Split, Tail: r.Tail,
+	}
+	m.process.path.Heard(dataset, generation, at, r.Think)
+}
+
+// leaving brings what a gateway holds that goes.
+func (m *member) leaving(l peer.Leaving, _ string) {
+	if !m.cluster.Left(l) {
+		return
+	}
+	p := m.process
+	d := p.machine.run.history.Data
+	var chunks []peer.Chunk
+	for _, h := range l.Chunks {
+		for _, c := range h.Chunks {
+			if h.Dataset == d.Name && h.Generation == d.Index.Generation() && int(c) < d.Index.Chunks() {
+				chunks = append(chunks, peer.Chunk{Dataset: h.Dataset, Generation: h.Generation, Number: int(c), Digest: d.Index.Chunk(int(c)).Digest})
+			}
+		}
+	}
+	p.spawn(func() { p.path.Pull(p.ctx, l.ID, chunks) })
+}
+
+// drainTime is how long a gateway serves on after it has said that it goes.
+const drainTime = 3 * time.Second
+
+// drain lets a gateway leave in good order: it tells the others, serves on for a while, takes nobody new, and ends.
+func (m *machine) drain(ctx context.Context) {
+	p := m.now()
+	if p == nil {
+		return
+	}
+	told, cancel := context.WithTimeout(p.ctx, drainTime)
+	_ = p.room.cluster.Leave(told, slices.Clone(p.path.Held())) // who cannot be told reads from the store
+	cancel()
+	if sleep(ctx, drainTime) != nil || m.now() != p {
+		return
+	}
+	m.kill(false)
+}

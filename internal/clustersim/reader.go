@@ -1,0 +1,180 @@
+package clustersim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"syscall"
+	"time"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/internal/budget"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// patience is how many failures in a row a reader bears once everything is well.
+const patience = 25
+
+// reader is one rank of the job.
+type reader struct {
+	run  *run
+	set  Rank
+	rank uint64
+	rnd  *rand.Rand
+	near int // the machine it asks now
+}
+
+// read reads all epochs.
+func (r *reader) read(ctx context.Context) {
+	h := r.run.history
+	batches := shuffle.Batching{Samples: r.run.plan.Samples(), BatchSize: h.Batch, Tail: shuffle.Short}
+	for e := range h.Epochs {
+		epoch := r.run.plan.Epoch(e)
+		if sleep(ctx, time.Until(r.run.began.Add(time.Duration(e)*h.Each))) != nil {
+			return
+		}
+		for m := range batches.Batches() {
+			at, samples := r.share(batches, epoch, m)
+			if r.rnd.IntN(16) < r.set.Moves {
+				r.near = r.rnd.IntN(len(r.run.machines))
+			}
+			if !r.persist(ctx, at, samples) {
+				return
+			}
+			if sleep(ctx, r.set.Think) != nil {
+				return
+			}
+		}
+	}
+}
+
+// share returns where the reader stands in a batch, and what of it is its own.
+func (r *reader) share(b shuffle.Batching, epoch *shuffle.Epoch, m uint64) (shuffle.Cursor, []uint64) {
+	h, ranks := r.run.history, uint64(len(r.run.history.Ranks))
+	whole, mine := b.Share(m, 0, 1), b.Share(m, r.rank, ranks)
+	at := shuffle.Cursor{
+		Plan: r.run.plan, Epoch: epoch, First: whole.First, End: whole.First + whole.Count, BatchSize: h.Batch, Rank: r.rank, WorldSize: ranks,
+	}
+	if !h.Locality {
+		return at, epoch.AppendShare(nil, mine)
+	}
+	at.Split = shuffle.Locality
+	all := epoch.AppendShare(nil, whole)
+	var samples []uint64
+	for _, place := range epoch.DealHomes(whole, r.rank, ranks) {
+		samples = append(samples, all[place])
+	}
+	return at, samples
+}
+
+// persist asks until it gets the batch. False: it gave up, which has been told.
+func (r *reader) persist(ctx context.Context, at shuffle.Cursor, samples []uint64) bool {
+	start := time.Now()
+	failures := 0
+	for {
+		err := r.once(ctx, at, samples)
+		switch {
+		case err == nil:
+			r.run.deliver(at.Epoch.Number(), samples, time.Since(start))
+			return true
+		case ctx.Err() != nil:
+			return false
+		case errors.Is(err, budget.ErrTooLarge):
+			r.run.refused(at.Epoch.Number())
+			return true
+		}
+		if time.Since(r.run.began) > r.run.history.Heal {
+			failures++
+		}
+		if failures > patience {
+			r.run.wrong("rank %d, epoch %d, position %d: %d times in vain, the last time: %v", r.rank, at.Epoch.Number(), at.First, failures, err)
+			return false
+		}
+		r.near = (r.near + 1) % len(r.run.machines)
+		if sleep(ctx, 50*time.Millisecond) != nil {
+			return false
+		}
+	}
+}
+
+// once sends one request, and checks how it ends.
+func (r *reader) once(ctx context.Context, at shuffle.Cursor, samples []uint64) error {
+	limit := r.set.Limit
+	asked, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	quits := r.rnd.IntN(16) < r.set.Quits
+	if quits {
+		defer time.AfterFunc(limit/64, cancel).Stop()
+	}
+	slow := time.Duration(0)
+	if r.rnd.IntN(8) == 0 {
+		slow = time.Duration(r.rnd.IntN(300)) * time.Millisecond
+	}
+	start := time.Now()
+	err := r.run.machines[r.near].ask(asked, func(ctx context.Context, p *process) error {
+		defer func() {
+			if took := time.Since(start); took > limit+time.Second {
+				r.run.wrong("rank %d, gateway %s: a request with a limit of %v took %v", r.rank, p.boot, limit, took)
+			}
+		}()
+		return r.serve(ctx, p, at, samples, slow)
+	})
+	if took := time.Since(start); took > limit+time.Second {
+		r.run.wrong("rank %d: a request with a limit of %v took %v", r.rank, limit, took)
+	}
+	r.run.ended(kindOf(err))
+	return err
+}
+
+// serve is the gateway's part: it reads, and sends to a client that takes its time.
+func (r *reader) serve(ctx context.Context, p *process, at shuffle.Cursor, samples []uint64, slow time.Duration) error {
+	chunks := r.run.history.Data.ranges(samples)
+	numbers := make([]int, len(chunks))
+	for i, c := range chunks {
+		numbers[i] = c.Chunk
+	}
+	defer p.want(numbers)()
+	body, err := p.source.Read(ctx, at, chunks)
+	if err != nil {
+		if kind := kindOf(err); kind == "unknown" || kind == "canceled" && ctx.Err() == nil {
+			r.run.wrong("rank %d, gateway %s: got %v, want an error of the vocabulary", r.rank, p.boot, fmt.Errorf("%T: %w", err, err))
+		}
+		return err
+	}
+	defer body.Close()
+	for _, t := range body.Tiers {
+		r.run.ended("bytes from " + t.Tier)
+	}
+	cut := sleep(ctx, slow)
+	if err := r.run.history.Data.check(samples, body.Segments); err != nil {
+		r.run.wrong("rank %d, gateway %s, epoch %d, position %d: %v", r.rank, p.boot, at.Epoch.Number(), at.First, err)
+	}
+	return cut
+}
+
+// kindOf says in a word how a request ended.
+func kindOf(err error) string {
+	var where *chunkindex.RangeError
+	switch {
+	case err == nil:
+		return "bytes"
+	case errors.Is(err, budget.ErrTooLarge):
+		return "too large"
+	case errors.Is(err, budget.ErrOverloaded):
+		return "overloaded"
+	case errors.Is(err, context.Canceled):
+		return "canceled"
+	case errors.Is(err, context.DeadlineExceeded):
+		return "deadline"
+	case errors.Is(err, chunkindex.ErrCorrupt):
+		return "corrupt"
+	case errors.As(err, &where):
+		return "store"
+	case errors.Is(err, errDown):
+		return "down"
+	case errors.Is(err, syscall.ECONNRESET):
+		return "reset"
+	}
+	return "unknown"
+}

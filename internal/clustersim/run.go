@@ -1,0 +1,220 @@
+package clustersim
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/millrace-data/millrace/datapath"
+	"github.com/millrace-data/millrace/internal/objstore/memstore"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// Report is how a history ended.
+type Report struct {
+	Wrong  []string       // what should not have happened; empty: all is well
+	Ended  map[string]int // requests by how they ended, and bodies by the tiers that they came from
+	Took   []time.Duration
+	Chunks float64 // read from the store, in whole chunks
+	Late   float64 // those after the mark
+	Needed float64 // reads of chunks that the history cannot do without: each once, and once more what was lost
+	Stats  datapath.Stats
+	Asked  map[int]int // requests to the store, by machine
+}
+
+// run is one history being played.
+type run struct {
+	history  *History
+	plan     *shuffle.Plan
+	net      *network
+	store    *memstore.Store
+	books    *books
+	machines []*machine
+	began    time.Time
+	work     sync.WaitGroup // processes that end, and troubles
+
+	mu     sync.Mutex // guards all below
+	done   bool
+	report *Report
+	counts [][]uint32 // deliveries, by epoch and sample
+	short  []bool     // epochs of which a batch was refused as too large
+}
+
+// Run plays a history to its end. It is called in a bubble of testing/synctest.
+func Run(ctx context.Context, h *History) *Report {
+	r := &run{
+		history: h, net: newNetwork(h.Link), store: memstore.New(), books: newBooks(h.Data), began: time.Now(),
+		report: &Report{Ended: map[string]int{}}, counts: make([][]uint32, h.Epochs), short: make([]bool, h.Epochs),
+	}
+	for e := range r.counts {
+		r.counts[e] = make([]uint32, h.Data.Index.Samples())
+	}
+	plan, err := shuffle.NewPlan(h.Params, h.Data.Index.First())
+	if err != nil {
+		r.wrong("plan: %v", err)
+		return r.report
+	}
+	r.plan = plan
+	h.Data.stock(r.store)
+	r.store.SetFault(usual(h.Seed, h.Store))
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	r.boot(ctx)
+	ranks := r.ranks(ctx)
+	r.befall(ctx)
+	ranks.Wait()
+	r.mu.Lock()
+	r.done = true
+	r.mu.Unlock()
+	r.net.heal()
+	cancel()
+	for _, m := range r.machines {
+		m.kill(false)
+	}
+	r.work.Wait()
+	r.judge()
+	return r.report
+}
+
+// settle is how long the gateways are there before anybody reads: they have found each other by then.
+const settle = 3 * time.Second
+
+// boot makes the machines, and starts those that are there from the beginning.
+func (r *run) boot(ctx context.Context) {
+	for i, g := range r.history.Gateways {
+		m := &machine{run: r, number: i, id: fmt.Sprintf("gw%d", i), address: fmt.Sprintf("10.0.0.%d:7946", i+1), set: g, clock: g.Clock}
+		r.machines = append(r.machines, m)
+	}
+	for _, m := range r.machines {
+		m.view.all = r.machines
+		if m.set.Joins == 0 {
+			m.start(ctx)
+			continue
+		}
+		r.work.Go(func() {
+			if sleep(ctx, settle+m.set.Joins) == nil {
+				m.start(ctx)
+			}
+		})
+	}
+	_ = sleep(ctx, settle)
+	r.began = time.Now()
+	if r.history.Mark > 0 {
+		r.books.mark = r.began.Add(r.history.Mark)
+	}
+}
+
+// ranks starts the readers.
+func (r *run) ranks(ctx context.Context) *sync.WaitGroup {
+	var all sync.WaitGroup
+	for i, set := range r.history.Ranks {
+		rank := &reader{run: r, set: set, rank: uint64(i), near: set.Near, rnd: rand.New(rand.NewPCG(r.history.Seed, 100+uint64(i)))}
+		all.Go(func() { rank.read(ctx) })
+	}
+	return &all
+}
+
+func (r *run) over() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.done
+}
+
+func (r *run) wrong(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.trace("WRONG: "+format, args...)
+	r.report.Wrong = append(r.report.Wrong, fmt.Sprintf("%v: ", time.Since(r.began))+fmt.Sprintf(format, args...))
+}
+
+func (r *run) ended(kind string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.report.Ended[kind]++
+}
+
+// deliver notes that a rank has got its share of a batch.
+func (r *run) deliver(epoch uint64, samples []uint64, took time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range samples {
+		r.counts[epoch][s]++
+	}
+	r.report.Took = append(r.report.Took, took)
+}
+
+// refused notes that an epoch will not be complete, since a batch is larger than a budget.
+func (r *run) refused(epoch uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.short[epoch] = true
+}
+
+// count adds up what a process has done that has ended.
+func (r *run) count(s datapath.Stats) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := &r.report.Stats
+	t.PeerReads += s.PeerReads
+	t.PeerBytes += s.PeerBytes
+	t.PeerFailed += s.PeerFailed
+	t.PeerLies += s.PeerLies
+	t.PeerServedReads += s.PeerServedReads
+	t.PeerServedBytes += s.PeerServedBytes
+	t.CarriedHits += s.CarriedHits
+	t.FormerChunks += s.FormerChunks
+	t.StoreReads += s.StoreReads
+	t.StoreBytes += s.StoreBytes
+}
+
+// judge looks at what is only known at the end.
+func (r *run) judge() {
+	for e, counts := range r.counts {
+		if r.short[e] {
+			continue
+		}
+		if s := slices.IndexFunc(counts, func(n uint32) bool { return n != 1 }); s >= 0 {
+			r.wrong("epoch %d: sample %d was delivered %d times, want once", e, s, counts[s])
+		}
+	}
+	if n := r.store.InFlight(); n != 0 {
+		r.wrong("left over: %d store reads", n)
+	}
+	r.report.Asked = r.books.requests
+	most, chunks := r.books.whole(r.books.chunks)
+	r.report.Chunks = chunks
+	_, r.report.Late = r.books.whole(r.books.late)
+	r.report.Needed = float64(r.books.needed())
+	if r.history.Kind == Healthy {
+		r.thrift(most, chunks)
+	}
+}
+
+// thrift checks that nothing is read from the store twice while nothing goes wrong and there is room for everything.
+func (r *run) thrift(most, chunks float64) {
+	n := float64(r.history.Data.Index.Chunks())
+	switch r.history.Params.Shuffle {
+	case shuffle.Full: // samples are read by themselves
+	case shuffle.Slot: // a chunk that lies in two lanes is two reads
+		if limit := n + float64(r.history.Params.Window) - 1; chunks > limit {
+			r.wrong("%.2f chunks were read, want at most %v", chunks, limit)
+		}
+	default:
+		if most > 1 {
+			r.wrong("a chunk was read %.2f times, want once", most)
+		}
+	}
+}
+
+// machineAt returns the machine at an address, nil if there is none.
+func (r *run) machineAt(address string) *machine {
+	for _, m := range r.machines {
+		if m.address == address {
+			return m
+		}
+	}
+	return nil
+}

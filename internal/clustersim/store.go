@@ -1,0 +1,178 @@
+package clustersim
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/internal/objstore/memstore"
+	"github.com/millrace-data/millrace/peer"
+)
+
+// storeTime is after how long a store that does not answer is given up.
+const storeTime = 5 * time.Second
+
+// reach is how one process reaches the store.
+type reach struct {
+	p     *process
+	store *memstore.Store
+	books *books
+}
+
+// ReadRange implements objstore.RangeReader.
+func (r reach) ReadRange(ctx context.Context, ref objstore.Ref, offset int64, dst ...[]byte) error {
+	var n int64
+	for _, d := range dst {
+		n += int64(len(d))
+	}
+	limited, cancel := context.WithTimeout(ctx, storeTime)
+	defer cancel()
+	out := route{r.p.machine.number, theStore}
+	if err := r.p.net.pass(limited, out, 0); err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return fmt.Errorf("read %q at %d: %w", ref.Key, offset, objstore.ErrTimeout)
+	}
+	r.books.read(r.p.machine.number, ref.Key, offset, n)
+	r.p.machine.run.trace("%s reads %d bytes of %s at %d", r.p.boot, n, ref.Key, offset)
+	return r.store.ReadRange(ctx, ref, offset, dst...)
+}
+
+// theStore is the store's number in the network.
+const theStore = -1
+
+// books count what is read from the store.
+type books struct {
+	data *Data
+	mark time.Time
+
+	mu       sync.Mutex // guards all below
+	requests map[int]int
+	reader   []int       // the machine that read each chunk last
+	chunks   []int64     // bytes read of each chunk
+	late     []int64     // those after the mark
+	wanted   []time.Time // when a request last came that wants a chunk
+	lost     []loss
+}
+
+// loss is a chunk that was in the memory of a process when that was killed.
+type loss struct {
+	chunk int
+	at    time.Time
+}
+
+func newBooks(d *Data) *books {
+	n := d.Index.Chunks()
+	return &books{data: d, requests: map[int]int{}, reader: make([]int, n), chunks: make([]int64, n), late: make([]int64, n), wanted: make([]time.Time, n)}
+}
+
+func (b *books) read(machine int, key string, offset, n int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.requests[machine]++
+	for c := range b.chunks {
+		e := b.data.Index.Extents(c)[0]
+		if b.data.Prefix+b.data.Index.Shard(e.Shard).Key != key {
+			continue
+		}
+		part := max(0, min(offset+n, e.Offset+e.Length)-max(offset, e.Offset))
+		if part == 0 {
+			continue
+		}
+		b.chunks[c] += part
+		b.reader[c] = machine
+		if !b.mark.IsZero() && time.Now().After(b.mark) {
+			b.late[c] += part
+		}
+	}
+}
+
+// want notes that a request wants chunks.
+func (b *books) want(chunks []int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, c := range chunks {
+		b.wanted[c] = time.Now()
+	}
+}
+
+// lose notes what goes with a process.
+func (b *books) lose(held []peer.Chunk) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, c := range held {
+		b.lost = append(b.lost, loss{c.Number, time.Now()})
+	}
+}
+
+// needed returns how many reads of chunks there was no way around: one of each that was wanted, and one more each time that it was
+// lost and wanted again.
+func (b *books) needed() (n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, t := range b.wanted {
+		if !t.IsZero() {
+			n++
+		}
+	}
+	for _, l := range b.lost {
+		if b.wanted[l.chunk].After(l.at) {
+			n++
+		}
+	}
+	return n
+}
+
+// whole counts bytes in chunks: how often the one was read that was read most, and the sum.
+func (b *books) whole(read []int64) (most, sum float64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for c, n := range read {
+		if length := b.data.Index.Chunk(c).Length; length > 0 {
+			most = max(most, float64(n)/float64(length))
+			sum += float64(n) / float64(length)
+		}
+	}
+	return most, sum
+}
+
+// usual is a store that takes up to limit.
+func usual(seed uint64, limit time.Duration) func(memstore.Call) memstore.Fault {
+	return script(seed, limit, 0)
+}
+
+// script makes a store's faults: level of ten requests fail, in one of many ways.
+func script(seed uint64, limit time.Duration, level int) func(memstore.Call) memstore.Fault {
+	var mu sync.Mutex // guards rnd
+	rnd := rand.New(rand.NewPCG(seed, 23))
+	vocabulary := []error{
+		objstore.ErrNotFound, objstore.ErrChanged, objstore.ErrDenied, objstore.ErrThrottled,
+		objstore.ErrUnavailable, objstore.ErrTimeout, objstore.ErrShort,
+	}
+	return func(c memstore.Call) memstore.Fault {
+		mu.Lock()
+		defer mu.Unlock()
+		f := memstore.Fault{Delay: time.Duration(rnd.Int64N(int64(limit) + 1))}
+		if rnd.IntN(10) >= level {
+			return f
+		}
+		bit := rnd.IntN(1 << 20)
+		switch rnd.IntN(5) {
+		case 0:
+			f.Err = vocabulary[rnd.IntN(len(vocabulary))]
+		case 1:
+			f.After, f.Err = rnd.Int64N(c.Length+1), vocabulary[rnd.IntN(len(vocabulary))]
+		case 2:
+			f.Stall = true // until whoever asks gives up
+		case 3:
+			f.Delay = time.Duration(rnd.IntN(3000)) * time.Millisecond
+		case 4:
+			f.Corrupt = func(b []byte) { b[bit/8%len(b)] ^= 1 << (bit % 8) }
+		}
+		return f
+	}
+}

@@ -1,0 +1,227 @@
+package clustersim
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// stream carries one answer from the machine that is asked to the one that asks: what the first writes the second
+// sees when it has arrived, in order.
+type stream struct {
+	net   *network
+	route route // from whom is asked to whoever asked
+	dead  <-chan struct{}
+
+	mu       sync.Mutex // guards all below
+	changed  chan struct{}
+	events   []event
+	queued   int       // bytes of events that nobody has read
+	deadline time.Time // of writes, zero: none
+	gone     bool      // nobody reads any more
+}
+
+// event is one thing that the asker sees.
+type event struct {
+	at     time.Time // when it has arrived, where the link is open then
+	code   int       // of a head, else 0
+	header http.Header
+	data   []byte
+	err    error // the end: io.EOF when the answer was whole
+}
+
+// room is how many bytes fit between two machines that nobody has read yet: little, since the data is.
+const room = 16 << 10
+
+func newStream(n *network, r route, dead <-chan struct{}) *stream {
+	return &stream{net: n, route: r, dead: dead, changed: make(chan struct{})}
+}
+
+// wake is called with s.mu held.
+func (s *stream) wake() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// put sends one event. It waits while too much is on its way.
+func (s *stream) put(e event) error {
+	_, l, _ := s.net.open(s.route)
+	e.at = time.Now().Add(l.took(int64(len(e.data))))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(e.data) > 0 && s.queued > 0 && s.queued+len(e.data) > room && !s.gone {
+		changed, deadline := s.changed, s.deadline
+		s.mu.Unlock()
+		err := s.full(changed, deadline)
+		s.mu.Lock()
+		if err != nil {
+			return err
+		}
+	}
+	if s.gone {
+		return syscall.EPIPE
+	}
+	s.events = append(s.events, e)
+	s.queued += len(e.data)
+	s.wake()
+	return nil
+}
+
+// full waits until somebody has read something.
+func (s *stream) full(changed <-chan struct{}, deadline time.Time) error {
+	var late <-chan time.Time
+	if !deadline.IsZero() {
+		t := time.NewTimer(time.Until(deadline))
+		defer t.Stop()
+		late = t.C
+	}
+	select {
+	case <-changed:
+		return nil
+	case <-late:
+		return os.ErrDeadlineExceeded
+	case <-s.dead:
+		return syscall.ECONNRESET
+	}
+}
+
+// next waits for the next event.
+func (s *stream) next(ctx context.Context) (event, error) {
+	for {
+		s.mu.Lock()
+		changed := s.changed
+		ready := len(s.events) > 0
+		var e event
+		if ready {
+			e = s.events[0]
+		}
+		s.mu.Unlock()
+		if !ready {
+			select {
+			case <-changed:
+				continue
+			case <-s.dead:
+				if s.empty() {
+					e = event{at: time.Now(), err: syscall.ECONNRESET}
+					if err := s.arrive(ctx, e); err != nil {
+						return event{}, err
+					}
+					return e, nil
+				}
+				continue
+			case <-ctx.Done():
+				return event{}, ctx.Err()
+			}
+		}
+		if err := s.arrive(ctx, e); err != nil {
+			return event{}, err
+		}
+		s.mu.Lock()
+		s.events = slices.Delete(s.events, 0, 1)
+		s.queued -= len(e.data)
+		s.wake()
+		s.mu.Unlock()
+		return e, nil
+	}
+}
+
+func (s *stream) empty() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.events) == 0
+}
+
+// arrive waits until an event is there.
+func (s *stream) arrive(ctx context.Context, e event) error {
+	if err := sleep(ctx, time.Until(e.at)); err != nil {
+		return err
+	}
+	_, err := s.net.wait(ctx, s.route)
+	return err
+}
+
+// leave says that nobody reads any more.
+func (s *stream) leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gone = true
+	s.wake()
+}
+
+// writer is the http.ResponseWriter over a stream.
+type writer struct {
+	s      *stream
+	header http.Header
+	sent   bool  // the head has gone
+	left   int64 // bytes of the body still to come, -1: not said how many
+}
+
+func (w *writer) Header() http.Header { return w.header }
+
+// SetWriteDeadline is found by http.ResponseController.
+func (w *writer) SetWriteDeadline(t time.Time) error {
+	w.s.mu.Lock()
+	defer w.s.mu.Unlock()
+	w.s.deadline = t
+	w.s.wake()
+	return nil
+}
+
+// SetReadDeadline is found by http.ResponseController; the question has been read already.
+func (w *writer) SetReadDeadline(time.Time) error { return nil }
+
+// Flush implements http.Flusher: nothing is held back here.
+func (w *writer) Flush() {
+	if !w.sent {
+		w.WriteHeader(http.StatusOK)
+	}
+}
+
+func (w *writer) WriteHeader(code int) {
+	if w.sent {
+		return
+	}
+	if code >= 200 {
+		w.sent, w.left = true, length(w.header)
+	}
+	_ = w.s.put(event{code: code, header: w.header.Clone()}) // as with a socket, the next write tells
+}
+
+func (w *writer) Write(b []byte) (int, error) {
+	if !w.sent {
+		w.WriteHeader(http.StatusOK)
+	}
+	n := len(b)
+	if w.left >= 0 && int64(n) > w.left {
+		return 0, http.ErrContentLength
+	}
+	for len(b) > 0 {
+		part := b[:min(len(b), room/2)]
+		if err := w.s.put(event{data: slices.Clone(part)}); err != nil {
+			return n - len(b), err
+		}
+		b = b[len(part):]
+		if w.left >= 0 {
+			w.left -= int64(len(part))
+		}
+	}
+	return n, nil
+}
+
+// end is called when the handler has returned, or has broken off.
+func (w *writer) end(broken bool) {
+	if !broken && !w.sent {
+		w.header.Set("Content-Length", "0")
+		w.WriteHeader(http.StatusOK)
+	}
+	err := io.EOF
+	if broken || w.left > 0 {
+		err = io.ErrUnexpectedEOF
+	}
+	_ = w.s.put(event{err: err})
+}

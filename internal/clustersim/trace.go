@@ -1,0 +1,33 @@
+package clustersim
+
+import (
+	"bytes"
+	"time"
+
+	"github.com/rs/zerolog"
+)
+
+// trace tells whoever wants to know what happens.
+func (r *run) trace(format string, args ...any) {
+	if r.history.Trace != nil {
+		r.history.Trace("%v "+format, append([]any{time.Since(r.began)}, args...)...)
+	}
+}
+
+// log is where a process writes what it has to say.
+func (r *run) log(boot string) zerolog.Logger {
+	if r.history.Trace == nil {
+		return zerolog.Nop()
+	}
+	return zerolog.New(said{r, boot})
+}
+
+type said struct {
+	run  *run
+	boot string
+}
+
+func (s said) Write(b []byte) (int, error) {
+	s.run.trace("%s says %s", s.boot, bytes.TrimSpace(b))
+	return len(b), nil
+}

@@ -1,0 +1,51 @@
+package clustersim
+
+import (
+	"context"
+	"sync"
+)
+
+// view is what discovery shows one machine: a cluster.Discovery.
+type view struct {
+	all []*machine
+
+	mu      sync.Mutex // guards all below
+	shown   func(machine int) bool
+	changed chan struct{} // closed when shown changes
+}
+
+// show shows the machines that which names, all of them for nil.
+func (v *view) show(which func(machine int) bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.shown = which
+	if v.changed != nil {
+		close(v.changed)
+		v.changed = nil
+	}
+}
+
+// Run implements cluster.Discovery.
+func (v *view) Run(ctx context.Context, found func(addresses []string)) error {
+	for {
+		v.mu.Lock()
+		shown := v.shown
+		if v.changed == nil {
+			v.changed = make(chan struct{})
+		}
+		changed := v.changed
+		v.mu.Unlock()
+		var addresses []string
+		for _, m := range v.all {
+			if shown == nil || shown(m.number) {
+				addresses = append(addresses, m.address)
+			}
+		}
+		found(addresses)
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
