@@ -58,30 +58,6 @@ func TestPeersThatLie(t *testing.T) {
 	}
 }
 
-// TestBytesAfterAnAnswerAreNotTheNextOne: a connection on which more came than was said is not used again.
-func TestBytesAfterAnAnswerAreNotTheNextOne(t *testing.T) {
-	var calls atomic.Int32
-	address := liar(t, func(conn net.Conn) {
-		calls.Add(1)
-		answer := "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ngood"
-		_, _ = io.WriteString(conn, answer+"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil")
-		_, _ = io.Copy(io.Discard, conn)
-	})
-	client := asker(t, nil)
-	q, dst, _ := newShelf(1, 100).question(1, 4)
-	for range 5 {
-		if err := client.Read(t.Context(), address, q, dst); err != nil {
-			t.Fatal(err)
-		}
-		if string(dst[0]) != "good" {
-			t.Fatalf("got %q, want %q", dst[0], "good")
-		}
-	}
-	if got := calls.Load(); got != 5 {
-		t.Errorf("connections: got %d, want 5", got)
-	}
-}
-
 func TestRefusalsOfALaterVersionAreKept(t *testing.T) {
 	address := liar(t, func(conn net.Conn) {
 		text := `{"code":"on_holiday","detail":"back on Monday","status":503}`

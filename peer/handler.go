@@ -15,6 +15,8 @@ import (
 	"github.com/millrace-data/millrace/chunkindex"
 )
 
+const waitGrace = 250 * time.Millisecond
+
 var errPanicked = errors.New("the holder panicked")
 
 // ServeHTTP answers one request. Once the first byte of an answer is out, what goes wrong ends in a panic with
@@ -114,12 +116,12 @@ func (s *Server) read(out *writer, r *http.Request) error {
 	return nil
 }
 
-// waitOf is how long the asker waits for the answer to begin.
+// waitOf is how long an answer may take to begin: as long as the asker waits, and a little, so that he is the first to know.
 func waitOf(h http.Header) (time.Duration, error) {
 	given := h.Values(DeadlineHeader)
 	if len(given) == 1 && len(given[0]) <= 9 {
 		if ms, err := strconv.ParseUint(given[0], 10, 32); err == nil && ms > 0 {
-			return min(time.Duration(ms)*time.Millisecond, maxWait), nil
+			return min(time.Duration(ms)*time.Millisecond, maxWait) + waitGrace, nil
 		}
 	}
 	return 0, refuse(CodeInvalid, "%s is %.40q, want milliseconds", DeadlineHeader, given)

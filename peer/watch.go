@@ -2,8 +2,11 @@ package peer
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"sync"
 	"time"
 )
@@ -108,6 +111,10 @@ func (w *lifeWatch) fault(err error) error {
 	}
 	if cause := w.cause(); cause != nil {
 		return cause
+	}
+	var record tls.RecordHeaderError
+	if errors.As(err, &record) && string(record.RecordHeader[:]) == "HTTP/" {
+		err = http.ErrSchemeMismatch // the words of http.Client for a server without TLS
 	}
 	return fmt.Errorf("%w: %w", ErrDown, err)
 }
