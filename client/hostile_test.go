@@ -348,7 +348,7 @@ func TestResumeAtTheEnd(t *testing.T) {
 
 // TestPasswordOfAGatewayIsInNoError: it may stand in the address, but errors end in logs.
 func TestPasswordOfAGatewayIsInNoError(t *testing.T) {
-	for _, g := range []string{"ftp://u:canary@x", "http://u:canary@x?y=1", "http://u:can/ary@x", "http://u:canary@x:y"} {
+	for _, g := range []string{"ftp://u:canary@x", "http://u:canary@x?y=1", "http://u:can/ary@x", "http://u:canary@x:y", "dns:u:canary@x:80"} {
 		if _, err := client.New(client.Config{Gateways: []string{g}}); err == nil || strings.Contains(err.Error(), "ary@") {
 			t.Errorf("%q: got %v, want an error without the password", g, err)
 		}

@@ -15,7 +15,7 @@ func (s *server) readers() []gateway.Reader {
 	for i, r := range known {
 		source, _ := r.Dataset.(*datapath.Source)
 		out[i] = gateway.Reader{
-			Dataset: s.names[source], Shuffle: r.Params.Shuffle, Window: r.Params.Window, Seed: r.Params.Seed, Importance: r.Params.Importance,
+			Dataset: s.names[source], Shuffle: r.Params.Shuffle, Window: r.Params.Window, Strata: r.Params.Strata, Seed: r.Params.Seed, Importance: r.Params.Importance,
 			BatchSize: r.BatchSize, WorldSize: r.WorldSize, Rank: r.Rank, Epoch: r.Epoch, Batch: r.Batch,
 			BatchesBehind: r.Behind, SamplesPerSecond: r.Rate, ThinkMS: float64(r.Think.Microseconds()) / 1000,
 			WaitingShare: r.Waiting, EpochLeftSeconds: r.Left.Seconds(), IdleSeconds: r.Idle.Seconds(),
