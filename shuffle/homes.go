@@ -114,22 +114,31 @@ func (e *Epoch) DealHomes(batch Share, rank, worldSize uint64) []int {
 	}
 	lo, hi := mulDiv(rank, batch.Count, worldSize), mulDiv(rank+1, batch.Count, worldSize)
 	share := make([]int, 0, hi-lo)
-	if e.plan.homes() == 0 || worldSize == 1 {
+	if e.plan.homes() == 0 || worldSize == 1 || batch.Count == 0 {
 		for place := lo; place < hi; place++ {
 			share = append(share, int(place))
 		}
 		return share
 	}
-	d := e.lastDeal.Load()
+	kept := &e.deals[batch.First/batch.Count%keptDeals]
+	d := kept.Load()
 	if d == nil || d.first != batch.First || d.count != batch.Count || d.worldSize != worldSize {
 		d = e.dealHomes(batch, worldSize)
-		e.lastDeal.Store(d)
+		if batch.Count <= keptSamples {
+			kept.Store(d)
+		}
 	}
 	for _, place := range d.places[lo:hi] {
 		share = append(share, int(place))
 	}
 	return share
 }
+
+// Bounds of what an epoch keeps of its deals: those of a few batches in a row, as ranks are hardly further apart, and none of a huge one.
+const (
+	keptDeals   = 4
+	keptSamples = 1 << 20
+)
 
 // homeDeal is one global batch, dealt to all ranks.
 type homeDeal struct {
