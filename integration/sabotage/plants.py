@@ -180,9 +180,9 @@ PLANTS = [
         [("shuffle/strata.go", "order = ranked(order)", "order = ranked(order)\n\t\t\tslices.Sort(order)")],
     ),
     (
-        "shuffle cuts windows through rows of strata",
+        "shuffle makes windows of strata half as large",
         ["./shuffle"],
-        [("shuffle/window.go", "mulDiv(i, w.rows, w.windows)*w.width", "mulDiv(i, uint64(len(w.order)), w.windows)")],
+        [("shuffle/window.go", "p.params.Window/w.width)", "max(1, p.params.Window/w.width/2))")],
     ),
     (
         "placement moves chunks between the members that stay",
