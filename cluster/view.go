@@ -20,6 +20,7 @@ type snapshot struct {
 	without map[peer.Served]*ownership // as if this gateway were not there
 	formers []former                   // the latest last
 	there   map[string]bool            // members that can be asked
+	leaving map[string]bool            // of these, those that drain
 	shares  map[string]float64         // of this gateway, by generation
 }
 
@@ -62,21 +63,21 @@ func (c *Cluster) Owner(ch peer.Chunk) string {
 	return id
 }
 
-// Former returns a member that may hold a chunk that has come to this gateway lately: for some minutes after we came, its owner if we
-// were not there; and after others came or went, its owner before.
+// Former returns a member that may hold a chunk that has come to this gateway lately: its owner before the members changed, if that one drains
+// and still answers; and for some minutes after we came, its owner if we were not there. When others come, nothing comes to us.
 func (c *Cluster) Former(ch peer.Chunk) string {
 	s := c.now.Load()
 	key := peer.Served{Dataset: ch.Dataset, Generation: ch.Generation}
-	if time.Since(c.started) < c.cfg.Remember {
-		if id := s.without[key].owner(ch); s.there[id] {
-			return id
-		}
-	}
 	for _, f := range slices.Backward(s.formers) {
 		if time.Since(f.at) > c.cfg.Remember {
 			break
 		}
-		if id := f.owners[key].owner(ch); id != c.cfg.ID && s.there[id] {
+		if id := f.owners[key].owner(ch); s.leaving[id] {
+			return id
+		}
+	}
+	if time.Since(c.started) < c.cfg.Remember {
+		if id := s.without[key].owner(ch); s.there[id] {
 			return id
 		}
 	}
@@ -99,13 +100,14 @@ func (c *Cluster) rebuild() {
 	before := c.now.Load()
 	s := &snapshot{
 		number: 1, owners: map[peer.Served]*ownership{}, without: map[peer.Served]*ownership{},
-		there: map[string]bool{}, shares: map[string]float64{},
+		there: map[string]bool{}, leaving: map[string]bool{}, shares: map[string]float64{},
 	}
 	all := map[peer.Served][]placement.Member{} // without us
 	var known []string
 	var numbered []placement.Member
 	for _, m := range c.members {
 		s.there[m.id] = !m.gone && !m.ejected
+		s.leaving[m.id] = s.there[m.id] && m.draining
 		if m.gone || m.draining {
 			continue
 		}

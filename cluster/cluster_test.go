@@ -1,0 +1,248 @@
+package cluster
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/millrace-data/millrace/peer"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestViewsAgreeOnceAllKnowEachOther(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		fleet := w.fleet(5)
+		want := owned(fleet[0])
+		if len(want) != 5 {
+			t.Errorf("got owners %v, want all five", want)
+		}
+		sum := 0.0
+		for _, n := range fleet {
+			if got := owned(n); !maps.Equal(got, want) {
+				t.Errorf("%s: got %v, want %v as the others", n.cfg.ID, got, want)
+			}
+			sum += n.Share(generation)
+			if got := n.Status(); len(got.Members) != 4 || len(got.Others) != 0 {
+				t.Errorf("%s: got %v, want four members and nobody else", n.cfg.ID, got)
+			}
+		}
+		if sum < .999 || sum > 1.001 {
+			t.Errorf("got shares that add up to %v, want 1", sum)
+		}
+	})
+}
+
+func TestOneSideIsEnoughToFindTheOther(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.join(0, nil, nil)
+		b := w.join(1, []int{0}, nil)
+		w.pass(3 * time.Second)
+		for _, n := range []*node{a, b} {
+			if got := owned(n); got["gw-0"] == 0 || got["gw-1"] == 0 {
+				t.Errorf("%s: got owners %v, want both", n.cfg.ID, got)
+			}
+		}
+	})
+}
+
+// Whoever reaches us but is not reached by us owns nothing, as far as we are concerned; and we, as far as it is.
+func TestAsymmetricLink(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.cut = func(from, to string) bool { return from == at(0) && to == at(1) }
+		a, b := w.join(0, []int{1}, nil), w.join(1, []int{0}, nil)
+		w.pass(10 * time.Second)
+		if got := owned(a); got["gw-1"] != 0 {
+			t.Errorf("got %v, want nothing owned by a gateway that cannot be reached", got)
+		}
+		if got := owned(b); got["gw-0"] == 0 {
+			t.Errorf("got %v, want both of them", got)
+		}
+		w.mu.Lock()
+		w.cut = nil
+		w.mu.Unlock()
+		w.pass(5 * time.Second)
+		if got, want := owned(a), owned(b); !maps.Equal(got, want) {
+			t.Errorf("got %v, want %v once the link is there", got, want)
+		}
+	})
+}
+
+func TestAlone(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.join(0, []int{0, 7}, nil) // a list names ourselves too
+		w.pass(time.Minute)
+		st := a.Status()
+		if len(st.Members) != 0 || len(st.Others) != 1 || st.Others[0].State != Unknown {
+			t.Errorf("got %+v, want no member and one address where nobody is", st)
+		}
+		if got := a.Owner(chunk(1)); got != "" || a.Share(generation) != 1 || a.Former(chunk(1)) != "" {
+			t.Errorf("got owner %q, share %v, want all chunks ours", got, a.Share(generation))
+		}
+	})
+}
+
+func TestGenerationsAreOwnedByThoseWhoServeThem(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.join(0, []int{1, 2}, nil)
+		w.join(1, nil, func(c *Config) { c.Serves = []Serving{{"photos", "g1", 1000}} })
+		w.join(2, nil, nil)
+		w.pass(3 * time.Second)
+		if got := owned(a); got["gw-1"] != 0 || got["gw-2"] == 0 {
+			t.Errorf("got %v, want nothing owned by a gateway with another generation", got)
+		}
+		if got := states(a); got["gw-1"] != Alive {
+			t.Errorf("got %v, want it shown as a member", got)
+		}
+		var of []OwnedStatus
+		for _, m := range a.Status().Members {
+			of = append(of, m.Serves...)
+		}
+		if len(of) != 2 || of[0] != (OwnedStatus{Dataset: "photos", Generation: "g1"}) || of[1].Share == 0 || of[1].Chunks == 0 {
+			t.Errorf("got %+v, want what each serves, and what of ours it owns", of)
+		}
+	})
+}
+
+// TestStrangersAreRefused: each is refused by name, on both sides, and shown with the reason.
+func TestStrangersAreRefused(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*Config)
+		hello  func(*peer.Hello)
+		want   string
+	}{
+		"another cluster":    {change: func(c *Config) { c.Name = "job-b" }, want: "belongs to cluster"},
+		"no cluster":         {hello: func(h *peer.Hello) { h.Cluster = "" }, want: "a hello's cluster: want a name"},
+		"our name":           {change: func(c *Config) { c.ID = "gw-0" }, want: `two gateways are called "gw-0", one at 10.0.0.`},
+		"no name":            {hello: func(h *peer.Hello) { h.ID = "" }, want: "a hello's member name: want a name"},
+		"a name with a line": {hello: func(h *peer.Hello) { h.ID = "a\nb" }, want: "want letters"},
+		"another order":      {hello: func(h *peer.Hello) { h.OrderVersion++ }, want: fmt.Sprintf("has version %d of the order", shuffle.OrderVersion+1)},
+		"no boot":            {hello: func(h *peer.Hello) { h.Boot = "" }, want: "without the name of its boot"},
+		"an ordinal outside": {hello: func(h *peer.Hello) { h.Ordinal, h.Of = 3, 3 }, want: "ordinal 3/3 is none"},
+		"an ordinal below":   {hello: func(h *peer.Hello) { h.Ordinal, h.Of = -1, 3 }, want: "ordinal -1/3 is none"},
+		"our address":        {hello: func(h *peer.Hello) { h.Address = at(0) }, want: "which is the address of gateway"},
+		"loopback":           {hello: func(h *peer.Hello) { h.Address = "127.0.0.1:7946" }, want: "advertises 127.0.0.1:7946, which only itself can reach"},
+		"every address":      {hello: func(h *peer.Hello) { h.Address = "0.0.0.0:7946" }, want: "nobody can be reached there"},
+		"no port":            {hello: func(h *peer.Hello) { h.Address = "10.0.0.2" }, want: "want HOST:PORT"},
+		"port 0":             {hello: func(h *peer.Hello) { h.Address = "10.0.0.2:0" }, want: "want a port from 1 to 65535"},
+		"no host":            {hello: func(h *peer.Hello) { h.Address = ":7946" }, want: "want a host"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				w.hello = func(from string, h *peer.Hello) {
+					if from == at(1) && tc.hello != nil {
+						tc.hello(h)
+					}
+				}
+				a := w.join(0, []int{1}, nil)
+				b := w.join(1, []int{0}, tc.change)
+				w.pass(10 * time.Second)
+				if got := owned(a); len(got) != 1 {
+					t.Errorf("got owners %v, want ourselves alone", got)
+				}
+				for _, n := range []*node{a, b} {
+					got := refusals(n)
+					if tc.hello != nil && n == b {
+						continue // it does not know what was made of its words
+					}
+					if len(got) == 0 || n == a && !strings.Contains(strings.Join(got, "\n"), tc.want) {
+						t.Errorf("%s: got %q, want %q", n.address, got, tc.want)
+					}
+				}
+				h := b.Self()
+				if tc.hello != nil {
+					tc.hello(&h)
+				}
+				if err := a.Met(h, at(1)); err == nil || !strings.Contains(err.Error(), tc.want) {
+					t.Errorf("got %v, want %q", err, tc.want)
+				}
+			})
+		})
+	}
+}
+
+func TestLoopbackFitsLoopback(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.join(0, nil, func(c *Config) { c.Address = "127.0.0.1:7001" })
+		w.join(1, nil, func(c *Config) { c.Address, c.Discovery = "127.0.0.1:7002", list{"localhost:7001", "127.0.0.1:7001"} })
+		w.pass(3 * time.Second)
+		if got := states(a); got["gw-1"] != Alive {
+			t.Errorf("got %v, want gw-1 as a member", got)
+		}
+	})
+}
+
+// A gateway that is found under one address and advertises another one is a member only if it answers there.
+func TestAdvertisedAddressThatDoesNotAnswer(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		var right atomic.Bool
+		w.hello = func(from string, h *peer.Hello) {
+			if from == at(1) && !right.Load() {
+				h.Address = at(9)
+			}
+		}
+		a := w.join(0, []int{1}, nil)
+		w.join(1, nil, nil)
+		w.pass(30 * time.Second)
+		if got := owned(a); len(got) != 1 {
+			t.Errorf("got owners %v, want ourselves alone", got)
+		}
+		if got := strings.Join(refusals(a), "\n"); !strings.Contains(got, "but not at the address that it advertises, 10.0.0.10:7946") {
+			t.Errorf("got %q, want what is wrong", got)
+		}
+		right.Store(true)
+		w.pass(30 * time.Second)
+		if got := refusals(a); len(got) != 0 || states(a)["gw-1"] != Alive {
+			t.Errorf("got %q and %v, want a member", got, states(a))
+		}
+	})
+}
+
+func TestOrdinals(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		number := func(i int) func(*Config) { return func(c *Config) { c.Ordinal, c.Of = i, 2 } }
+		a := w.join(0, []int{1}, number(0))
+		b := w.join(1, nil, number(1))
+		w.pass(3 * time.Second)
+		for place := range uint64(8) {
+			c := chunk(int(place))
+			c.Place, c.Of = place, 8
+			want := "gw-1"
+			if place < 4 {
+				want = ""
+			}
+			if got := a.Owner(c); got != want {
+				t.Errorf("place %d of 8: got %q, want %q", place, got, want)
+			}
+		}
+		if got := a.Status().Faults; len(got) != 0 {
+			t.Errorf("got %q, want no faults", got)
+		}
+		w.join(2, []int{0, 1}, number(1))
+		w.pass(3 * time.Second)
+		for _, n := range []*node{a, b} {
+			got := strings.Join(n.Status().Faults, "\n")
+			if !strings.Contains(got, "gw-1") || !strings.Contains(got, "gw-2") {
+				t.Errorf("%s: got faults %q, want both names", n.cfg.ID, got)
+			}
+		}
+		if got := owned(a); len(got) != 3 {
+			t.Errorf("got owners %v, want all three all the same", got)
+		}
+	})
+}
+
+func TestConfigIsChecked(t *testing.T) {
+	_, err := New(Config{Name: "a b", ID: "x/y", Address: "gw", Ordinal: 3, Of: 2})
+	for _, want := range []string{"cluster name", "member name", "boot", "want HOST:PORT", "ordinal 3/2", "want a discovery and a client"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q in it", err, want)
+		}
+	}
+}

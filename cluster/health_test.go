@@ -1,0 +1,378 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace-data/millrace/peer"
+)
+
+// fails has every read from a gateway fail, while it says hello as if nothing were wrong.
+func (w *world) fails(address string, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.read = func(_, to string) error {
+		if to == address {
+			return err
+		}
+		return nil
+	}
+}
+
+// ask reads a chunk from whoever owns it, and returns who that is.
+func ask(t *testing.T, n *node, c peer.Chunk) (string, error) {
+	t.Helper()
+	id := n.Owner(c)
+	if id == "" {
+		return "", nil
+	}
+	return id, n.Read(t.Context(), id, query(c), [][]byte{make([]byte, 1000)})
+}
+
+// A failed read ejects at once: the second choice owns the chunk, and nobody asks the first one before its time is over and it
+// has answered a hello.
+func TestFailedReadEjects(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.fleet(3)[0]
+		c := ofOwner(t, a, "gw-1")
+		others := owned(a)
+		w.fails(at(1), peer.ErrDown)
+		view := a.View()
+		if id, err := ask(t, a, c); id != "gw-1" || !errors.Is(err, peer.ErrDown) {
+			t.Fatalf("got %q, %v, want gw-1 and %v", id, err, peer.ErrDown)
+		}
+		if a.View() == view {
+			t.Error("got the same view, want another one")
+		}
+		if got := a.Owner(c); got == "gw-1" {
+			t.Errorf("got owner %q, want the second choice", got)
+		}
+		if got := owned(a); got["gw-2"] <= others["gw-2"] || got["gw-0"] <= others["gw-0"] || got["gw-1"] != 0 {
+			t.Errorf("got %v, want those of gw-1 spread over the others of %v", got, others)
+		}
+		if got := states(a); got["gw-1"] != Ejected || got["gw-2"] != Alive {
+			t.Errorf("got %v, want gw-1 ejected", got)
+		}
+		w.asked()
+		for range 15 { // 1.5 s
+			if err := a.Read(t.Context(), "gw-1", query(c), nil); !errors.Is(err, errEjected) {
+				t.Errorf("got %v, want %v", err, errEjected)
+			}
+			w.pass(100 * time.Millisecond)
+		}
+		if got := w.asked(); len(got) != 0 {
+			t.Errorf("got reads %v while it is ejected, want none", got)
+		}
+		w.fails("", nil)
+		w.pass(time.Second)
+		if got := a.Owner(c); got != "gw-1" {
+			t.Errorf("got owner %q, want gw-1 again", got)
+		}
+		if _, err := ask(t, a, c); err != nil {
+			t.Errorf("got %v, want it answered", err)
+		}
+	})
+}
+
+// Who does not answer a hello stays ejected when its time is over, and is gone in the end.
+func TestEjectedMemberMustAnswerAHello(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		fleet := w.fleet(3)
+		c := ofOwner(t, fleet[0], "gw-1")
+		fleet[1].end()
+		if _, err := ask(t, fleet[0], c); !errors.Is(err, peer.ErrDown) {
+			t.Fatalf("got %v, want %v", err, peer.ErrDown)
+		}
+		w.pass(10 * time.Second)
+		if got := states(fleet[0])["gw-1"]; got != Gone {
+			t.Errorf("got %v, want %v", got, Gone)
+		}
+		if got := owned(fleet[0]); got["gw-1"] != 0 {
+			t.Errorf("got %v, want nothing owned by a gateway that is down", got)
+		}
+		if got := len(w.asked()); got != 1 {
+			t.Errorf("got %d reads, want the first one only", got)
+		}
+		w.pass(6 * time.Minute)
+		if got, known := states(fleet[0])["gw-1"]; known {
+			t.Errorf("got %v, want it forgotten", got)
+		}
+	})
+}
+
+// cooling returns how long a member is left alone, to a tenth of a second.
+func (w *world) cooling(n *node, id string) (d time.Duration) {
+	for states(n)[id] == Ejected {
+		w.pass(100 * time.Millisecond)
+		d += 100 * time.Millisecond
+	}
+	return d
+}
+
+func TestCoolDownDoubles(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.fleet(2)[0]
+		c := ofOwner(t, a, "gw-1")
+		w.fails(at(1), peer.ErrDown)
+		for _, want := range []time.Duration{2, 4, 8, 16, 30, 30} {
+			if _, err := ask(t, a, c); err == nil {
+				t.Fatal("got an answer, want it to fail")
+			}
+			if got := w.cooling(a, "gw-1"); got.Round(time.Second) != want*time.Second {
+				t.Errorf("got %v, want %d s", got, want)
+			}
+		}
+		w.pass(2 * forgiven)
+		if _, err := ask(t, a, c); err == nil {
+			t.Fatal("got an answer, want it to fail")
+		}
+		if got := w.cooling(a, "gw-1"); got.Round(time.Second) != coolFirst {
+			t.Errorf("after it was well for long: got %v, want %v", got, coolFirst)
+		}
+	})
+}
+
+// Many reads that fail together are one failure.
+func TestReadsThatFailTogether(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.fleet(2)[0]
+		c := ofOwner(t, a, "gw-1")
+		w.read = func(_, _ string) error {
+			time.Sleep(500 * time.Millisecond)
+			return peer.ErrDown
+		}
+		for range 50 {
+			go func() { _ = a.Read(t.Context(), "gw-1", query(c), nil) }()
+		}
+		w.pass(500 * time.Millisecond)
+		if got := w.cooling(a, "gw-1"); got.Round(time.Second) != coolFirst {
+			t.Errorf("got %v, want %v", got, coolFirst)
+		}
+	})
+}
+
+func TestLiarIsLeftAloneForLong(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.fleet(2)[0]
+		c := ofOwner(t, a, "gw-1")
+		a.Lied("gw-1")
+		a.Lied("nobody")
+		if got := a.Owner(c); got != "" {
+			t.Errorf("got owner %q, want ourselves", got)
+		}
+		if got := w.cooling(a, "gw-1"); got.Round(time.Second) != coolLie {
+			t.Errorf("got %v, want %v", got, coolLie)
+		}
+		w.fails(at(1), peer.ErrDown)
+		_, _ = ask(t, a, c) // ejected for 4 s
+		a.Lied("gw-1")      // another one of that burst lied
+		if got := w.cooling(a, "gw-1"); got.Round(time.Second) != coolLie {
+			t.Errorf("ejected already: got %v, want %v", got, coolLie)
+		}
+	})
+}
+
+// What says nothing of the member leaves it as it is.
+func TestRefusalsInOrderAreNoFault(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.fleet(2)[0]
+		c := ofOwner(t, a, "gw-1")
+		for _, fine := range []error{
+			peer.ErrNotHere, peer.ErrNotServed, peer.ErrMismatch, peer.ErrNoRoom, fmt.Errorf("a: %w", peer.ErrNotHere),
+			&peer.Refused{Code: peer.CodeTimeout}, &peer.Refused{Code: peer.CodeStore},
+		} {
+			w.fails(at(1), fine)
+			if _, err := ask(t, a, c); !errors.Is(err, fine) {
+				t.Errorf("got %v, want %v", err, fine)
+			}
+			if got := states(a)["gw-1"]; got != Alive {
+				t.Errorf("after %v: got %v, want %v", fine, got, Alive)
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := a.Read(ctx, "gw-1", query(c), nil); !errors.Is(err, context.Canceled) || states(a)["gw-1"] != Alive {
+			t.Errorf("got %v and %v, want %v and a member", err, states(a), context.Canceled)
+		}
+		for _, fault := range []error{peer.ErrDown, peer.ErrMalformed, errors.New("connection reset"), &peer.Refused{Code: peer.CodeInternal}} {
+			w.fails(at(1), fault)
+			if _, err := ask(t, a, c); !errors.Is(err, fault) {
+				t.Errorf("got %v, want %v", err, fault)
+			}
+			if got := states(a)["gw-1"]; got != Ejected {
+				t.Errorf("after %v: got %v, want %v", fault, got, Ejected)
+			}
+			w.cooling(a, "gw-1")
+		}
+	})
+}
+
+func TestTrafficIsCounted(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.fleet(2)[0]
+		c := ofOwner(t, a, "gw-1")
+		w.read = func(_, _ string) error {
+			time.Sleep(time.Second)
+			return nil
+		}
+		if err := a.Read(t.Context(), "gw-1", query(c), [][]byte{make([]byte, 1<<20), make([]byte, 1<<20)}); err != nil {
+			t.Fatal(err)
+		}
+		a.Answered("gw-1", 77)
+		a.Answered("nobody", 1)
+		m := a.Status().Members[0]
+		if m.Asked != (Traffic{Requests: 1, Bytes: 2 << 20}) || m.Answered != (Traffic{Requests: 1, Bytes: 77}) || m.LinkRate != 2<<20 {
+			t.Errorf("got %+v, want 2 MiB asked for in a second, and 77 bytes answered", m)
+		}
+	})
+}
+
+// Draining is known to all at once, by Leave or by a hello, and each is told what it owns from now on, and nothing else.
+func TestLeaving(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		fleet := w.fleet(4)
+		var held []peer.Chunk
+		for i := range 200 {
+			if fleet[3].Owner(chunk(i)) == "" {
+				held = append(held, chunk(i))
+			}
+		}
+		if err := fleet[3].Leave(t.Context(), held); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		told := 0
+		for _, n := range fleet[:3] {
+			if got := states(n)["gw-3"]; got != Draining {
+				t.Errorf("%s: got %v, want %v", n.cfg.ID, got, Draining)
+			}
+			var got []int
+			for _, l := range w.told[n.address] {
+				if l.ID != "gw-3" || len(l.Chunks) != 1 || l.Chunks[0].Generation != generation {
+					t.Errorf("got %+v, want chunks of one generation from gw-3", l)
+				}
+				for _, i := range l.Chunks[0].Chunks {
+					got = append(got, int(i))
+					if owner := n.Owner(chunk(int(i))); owner != "" {
+						t.Errorf("%s was told of chunk %d, which is %s's", n.cfg.ID, i, owner)
+					}
+				}
+			}
+			if told += len(got); !slices.IsSorted(got) {
+				t.Errorf("got %v, want them in the order in which they are needed", got)
+			}
+			for _, c := range held[:5] {
+				if n.Owner(c) == "" && n.Former(c) != "gw-3" {
+					t.Errorf("got former owner %q, want gw-3", n.Former(c))
+				}
+			}
+		}
+		if told != len(held) {
+			t.Errorf("got %d told, want %d", told, len(held))
+		}
+		if got := owned(fleet[3]); got["gw-3"] != 0 || fleet[3].Status().Self.State != Draining {
+			t.Errorf("got %v, want nothing owned by who leaves", got)
+		}
+		if err := fleet[0].Read(t.Context(), "gw-3", query(held[0]), nil); err != nil {
+			t.Errorf("got %v, want who drains to answer still", err)
+		}
+		fleet[3].end()
+		w.pass(10 * time.Second)
+		if got := fleet[0].Former(held[0]); got == "gw-3" {
+			t.Error("got a former owner that is gone")
+		}
+	})
+}
+
+func TestLastWordOfAStranger(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.fleet(2)[0]
+		for _, l := range []peer.Leaving{{ID: "gw-1", Boot: "another"}, {ID: "gw-7", Boot: "boot-7"}} {
+			if a.Left(l) {
+				t.Errorf("got %v believed", l)
+			}
+		}
+		if got := states(a)["gw-1"]; got != Alive {
+			t.Errorf("got %v, want %v", got, Alive)
+		}
+	})
+}
+
+// A restart at the same address is a new boot of the same member; it owns what it owned. The newcomer knows who held its chunks.
+func TestRestart(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		fleet := w.fleet(3)
+		before := owned(fleet[0])
+		fleet[1].end()
+		w.pass(500 * time.Millisecond) // less than it takes to be missed
+		again := w.join(1, []int{0, 1, 2}, func(c *Config) { c.Boot = "boot-1b" })
+		w.pass(3 * time.Second)
+		if got := owned(fleet[0]); got["gw-1"] != before["gw-1"] {
+			t.Errorf("got %v, want %v", got, before)
+		}
+		for _, m := range fleet[0].Status().Members {
+			if m.ID == "gw-1" && m.Boot != "boot-1b" {
+				t.Errorf("got boot %q, want the new one", m.Boot)
+			}
+		}
+		c := ofOwner(t, again, "")
+		if got := again.Former(c); got == "" || got == "gw-1" {
+			t.Errorf("got former owner %q, want another one", got)
+		}
+		w.pass(6 * time.Minute)
+		if got := again.Former(c); got != "" {
+			t.Errorf("after five minutes: got former owner %q, want none", got)
+		}
+	})
+}
+
+// Two machines of one name: the second one waits until the first one does not answer.
+func TestTwins(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.join(0, []int{1, 5}, nil)
+		first := w.join(1, nil, nil)
+		w.pass(3 * time.Second)
+		w.join(5, []int{0}, func(c *Config) { c.ID = "gw-1" })
+		w.pass(5 * time.Second)
+		where := func() string { return a.Status().Members[0].Address }
+		if got := strings.Join(refusals(a), "\n"); where() != at(1) || !strings.Contains(got, `two gateways are called "gw-1"`) {
+			t.Errorf("got a member at %s and %q, want the first one, and the second refused", where(), got)
+		}
+		first.end()
+		w.pass(5 * time.Second)
+		if got := refusals(a); where() != at(5) || len(got) != 0 {
+			t.Errorf("got a member at %s and %q, want the second one", where(), got)
+		}
+	})
+}
+
+// A gateway that stands still answers no hello either: suspect first, then gone, and back once it goes on.
+func TestStandstill(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.fleet(2)[0]
+		w.mu.Lock()
+		w.cut = func(from, to string) bool { return true }
+		w.mu.Unlock()
+		w.pass(1300 * time.Millisecond)
+		if got := states(a)["gw-1"]; got != Suspect {
+			t.Errorf("got %v, want %v", got, Suspect)
+		}
+		w.pass(3 * time.Second)
+		if got := states(a)["gw-1"]; got != Gone || len(owned(a)) != 1 {
+			t.Errorf("got %v, want %v", got, Gone)
+		}
+		w.mu.Lock()
+		w.cut = nil
+		w.mu.Unlock()
+		w.pass(5 * time.Second)
+		if got := states(a)["gw-1"]; got != Alive || len(owned(a)) != 2 {
+			t.Errorf("got %v, want %v", got, Alive)
+		}
+	})
+}

@@ -1,0 +1,257 @@
+package cluster
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/millrace-data/millrace/peer"
+)
+
+// world is a network of gateways in one process, under a fake clock.
+type world struct {
+	t     *testing.T
+	mu    sync.Mutex
+	nodes map[string]*node                 // by address, whoever listens there now
+	cut   func(from, to string) bool       // by address: nothing passes
+	read  func(from, to string) error      // what becomes of reads; nil: they fill dst with zeros
+	reads []string                         // from>to
+	told  map[string][]peer.Leaving        // by address, who was told what
+	hello func(from string, h *peer.Hello) // bends what a gateway says
+	stop  []func()
+}
+
+// node is one gateway, as one that is running.
+type node struct {
+	*Cluster
+	address string
+	end     func()
+}
+
+func newWorld(t *testing.T) *world {
+	return &world{t: t, nodes: map[string]*node{}, told: map[string][]peer.Leaving{}}
+}
+
+// inWorld runs a test under a fake clock.
+func inWorld(t *testing.T, test func(t *testing.T, w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		test(t, w)
+		for _, n := range w.nodes {
+			n.end()
+		}
+		synctest.Wait()
+	})
+}
+
+// list is a discovery that knows some addresses from the beginning.
+type list []string
+
+func (l list) Run(ctx context.Context, found func([]string)) error {
+	found(l)
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// pass is an Asker through the world.
+type pass struct {
+	w    *world
+	from string
+}
+
+func (p pass) to(ctx context.Context, address string) (*node, error) {
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	n := p.w.nodes[address]
+	if n == nil || p.w.cut != nil && p.w.cut(p.from, address) {
+		return nil, fmt.Errorf("dial %s: %w", address, peer.ErrDown)
+	}
+	return n, ctx.Err()
+}
+
+func (p pass) Hello(ctx context.Context, address string, h peer.Hello) (peer.Hello, error) {
+	n, err := p.to(ctx, address)
+	if err != nil {
+		return peer.Hello{}, err
+	}
+	if p.w.hello != nil {
+		p.w.hello(p.from, &h)
+	}
+	if err := n.Met(h, p.from); err != nil {
+		return peer.Hello{}, &peer.Refused{Status: 403, Code: peer.CodeRefused, Detail: err.Error()}
+	}
+	theirs := n.Self()
+	if p.w.hello != nil {
+		p.w.hello(address, &theirs)
+	}
+	return theirs, nil
+}
+
+func (p pass) Read(ctx context.Context, address string, _ *peer.Query, dst [][]byte) error {
+	p.w.mu.Lock()
+	p.w.reads = append(p.w.reads, p.from+">"+address)
+	p.w.mu.Unlock()
+	if _, err := p.to(ctx, address); err != nil {
+		return err
+	}
+	if p.w.read != nil {
+		return p.w.read(p.from, address)
+	}
+	for _, d := range dst {
+		clear(d)
+	}
+	return nil
+}
+
+func (p pass) Leave(ctx context.Context, address string, l peer.Leaving) error {
+	n, err := p.to(ctx, address)
+	if err != nil {
+		return err
+	}
+	p.w.mu.Lock()
+	p.w.told[address] = append(p.w.told[address], l)
+	p.w.mu.Unlock()
+	n.Left(l)
+	return nil
+}
+
+// at is the address of gateway i.
+func at(i int) string { return fmt.Sprintf("10.0.0.%d:7946", i+1) }
+
+const generation = "g0"
+
+// join starts gateway i, which is told of some others. change bends its configuration.
+func (w *world) join(i int, others []int, change func(*Config)) *node {
+	w.t.Helper()
+	var known list
+	for _, o := range others {
+		known = append(known, at(o))
+	}
+	cfg := Config{
+		Name: "job-a", ID: fmt.Sprintf("gw-%d", i), Boot: fmt.Sprintf("boot-%d", i), Address: at(i), Weight: 1 << 30,
+		Serves: []Serving{{"photos", generation, 1000}}, Discovery: known, Log: zerolog.Nop(),
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	cfg.Client = pass{w, cfg.Address}
+	c, err := New(cfg)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(w.t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = c.Run(ctx)
+	}()
+	n := &node{Cluster: c, address: cfg.Address}
+	n.end = func() {
+		cancel()
+		<-ended
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.nodes[cfg.Address] == n {
+			delete(w.nodes, cfg.Address)
+		}
+	}
+	w.mu.Lock()
+	w.nodes[cfg.Address] = n
+	w.mu.Unlock()
+	return n
+}
+
+// fleet starts n gateways that know each other from a list.
+func (w *world) fleet(n int) []*node {
+	w.t.Helper()
+	all := make([]int, n)
+	for i := range all {
+		all[i] = i
+	}
+	nodes := make([]*node, n)
+	for i := range nodes {
+		nodes[i] = w.join(i, all, nil)
+	}
+	w.pass(3 * time.Second)
+	return nodes
+}
+
+// pass lets time go by.
+func (w *world) pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// asked returns who was read from since it was last asked.
+func (w *world) asked() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	all := w.reads
+	w.reads = nil
+	return all
+}
+
+func chunk(i int) peer.Chunk {
+	var b [8]byte
+	binary.LittleEndian.PutUint64(b[:], uint64(i))
+	return peer.Chunk{Dataset: "photos", Generation: generation, Number: i, Digest: sha256.Sum256(b[:])}
+}
+
+// ofOwner returns the first chunk that a gateway takes another one for the owner of.
+func ofOwner(t *testing.T, n *node, owner string) peer.Chunk {
+	t.Helper()
+	for i := range 1000 {
+		if n.Owner(chunk(i)) == owner {
+			return chunk(i)
+		}
+	}
+	t.Fatalf("%s knows no chunk of %q", n.cfg.ID, owner)
+	return peer.Chunk{}
+}
+
+// owned counts the chunks that each member owns, by ID, as one gateway sees it.
+func owned(n *node) map[string]int {
+	out := map[string]int{}
+	for i := range 1000 {
+		id := n.Owner(chunk(i))
+		if id == "" {
+			id = n.cfg.ID
+		}
+		out[id]++
+	}
+	return out
+}
+
+// states returns the members that a gateway knows, with their states.
+func states(n *node) map[string]State {
+	out := map[string]State{}
+	for _, m := range n.Status().Members {
+		out[m.ID] = m.State
+	}
+	return out
+}
+
+// refusals returns what a gateway shows of those that are no members.
+func refusals(n *node) []string {
+	var out []string
+	for _, o := range n.Status().Others {
+		if o.State == Refused {
+			out = append(out, o.Reason)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+func query(c peer.Chunk) *peer.Query {
+	return &peer.Query{Dataset: c.Dataset, Generation: c.Generation}
+}
