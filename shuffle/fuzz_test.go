@@ -6,13 +6,14 @@ import (
 )
 
 // FuzzOrder takes any parameters and any small chunks: an epoch is a bijection, both directions and
-// spans agree with it, and a slot order follows its definition (a model that lays everything out).
+// spans agree with it, and a slot order and one with strata follow their definitions (models that lay everything out).
 func FuzzOrder(f *testing.F) {
 	f.Add(uint8(0), uint64(1), uint64(0), uint64(0), []byte{})
 	f.Add(uint8(1), uint64(2), uint64(42), uint64(1)<<32, []byte{3, 0, 9, 1})
 	f.Add(uint8(2), uint64(3), uint64(1)<<63, uint64(7), []byte{200, 1, 1, 1, 0, 40})
 	f.Add(uint8(2), uint64(128), uint64(5), uint64(1)<<63, []byte{1, 1, 1, 1, 1, 1})
 	f.Add(uint8(3), uint64(0), uint64(9), uint64(3), []byte{255, 255})
+	f.Add(uint8(4*3+1), uint64(6), uint64(9), uint64(3), []byte{5, 0, 4, 1, 1, 0, 7})
 	f.Fuzz(func(t *testing.T, shuffle uint8, window, seed, epoch uint64, sizes []byte) {
 		if len(sizes) > 40 {
 			sizes = sizes[:40]
@@ -22,9 +23,12 @@ func FuzzOrder(f *testing.F) {
 			counts[i] = uint64(c)
 		}
 		params := Params{Shuffle: []string{None, Window, Slot, Full}[shuffle%4], Window: window, Seed: seed}
+		if strata := uint64(shuffle / 4); params.Shuffle == Window && strata > 0 {
+			params.Strata, params.Window = strata, strata*max(1, window%5)
+		}
 		p, err := NewPlan(params, prefix(counts...))
 		if err != nil {
-			if window > 0 {
+			if params.Window > 0 {
 				t.Fatalf("NewPlan(%+v): %v", params, err)
 			}
 			return
@@ -35,6 +39,11 @@ func FuzzOrder(f *testing.F) {
 		}
 		if err := checkSpans(e); err != nil {
 			t.Fatal(err)
+		}
+		if params.Strata > 0 {
+			if got, want := e.Append(nil, 0, p.Samples()), stratifiedModel(params, epoch, counts); !slices.Equal(got, want) {
+				t.Fatalf("got %v, want %v", got, want)
+			}
 		}
 		if params.Shuffle == Slot {
 			if got, want := e.Append(nil, 0, p.Samples()), slotModel(params, epoch, counts); !slices.Equal(got, want) {
