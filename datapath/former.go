@@ -88,7 +88,11 @@ func (p *Path) Pull(ctx context.Context, member string, chunks []peer.Chunk) {
 		if p.cfg.Peers.Owner(c) != "" || s.Resident(c.Number) || s.isOnDisk(c.Number) {
 			continue
 		}
-		if over.Load() || p.spare() < s.Cost(c.Number) || p.gate.enterWarm(ctx) != nil {
+		if p.gate.enterWarm(ctx) != nil {
+			return
+		}
+		if over.Load() || p.spare() < s.Cost(c.Number) {
+			p.gate.leaveWarm(true)
 			return
 		}
 		f := &fetch{source: s, ahead: true, from: member, refused: &over}

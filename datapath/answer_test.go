@@ -1,0 +1,181 @@
+package datapath
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/diskcache"
+	"github.com/millrace-data/millrace/peer"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// wants makes a query of what a batch wants.
+func (d *dataset) wants(chunks []chunkindex.ChunkRanges) *peer.Query {
+	q := &peer.Query{Dataset: "set", Generation: d.index.Generation()}
+	for _, c := range chunks {
+		q.Chunks = append(q.Chunks, peer.Wanted{Chunk: c.Chunk, Digest: d.index.Chunk(c.Chunk).Digest, Ranges: c.Ranges})
+	}
+	return q
+}
+
+// whole asks for one chunk as a whole, if it is there.
+func (d *dataset) whole(chunk int) (*peer.Query, chunkindex.Range) {
+	r := chunkindex.Range{Length: uint32(d.index.Chunk(chunk).Length)}
+	q := d.wants([]chunkindex.ChunkRanges{{Chunk: chunk, Ranges: []chunkindex.Range{r}}})
+	q.Cached = true
+	return q, r
+}
+
+// What is asked for wrongly is refused by name, and nothing is read for it.
+func TestQuestionsThatAreRefused(t *testing.T) {
+	d := newDataset(t, 90, same(60, 900), 60, 8<<10)
+	for what, c := range map[string]struct {
+		spoil func(q *peer.Query)
+		want  error
+	}{
+		"another dataset":       {func(q *peer.Query) { q.Dataset = "other" }, peer.ErrNotServed},
+		"another generation":    {func(q *peer.Query) { q.Generation = "00" }, peer.ErrNotServed},
+		"another digest":        {func(q *peer.Query) { q.Chunks[0].Digest[31] ^= 1 }, peer.ErrMismatch},
+		"no such chunk":         {func(q *peer.Query) { q.Chunks[0].Chunk = d.index.Chunks() }, peer.ErrMismatch},
+		"a chunk below 0":       {func(q *peer.Query) { q.Chunks[0].Chunk = -1 }, peer.ErrMismatch},
+		"beyond the chunk":      {func(q *peer.Query) { q.Chunks[0].Ranges[0].Offset = 1 << 31 }, peer.ErrMismatch},
+		"longer than the chunk": {func(q *peer.Query) { q.Chunks[0].Ranges[0].Length = 1<<32 - 1 }, peer.ErrMismatch},
+		"more than the memory":  {func(q *peer.Query) { q.Chunks = append(q.Chunks, many(q.Chunks[0], 1000)...) }, peer.ErrNoRoom},
+		"not there":             {func(q *peer.Query) { q.Cached = true }, peer.ErrNotHere},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d.store.Reset()
+				f := newFleet(t, d, nil, 2, Config{}, 256<<10)
+				q := d.wants(d.ranges(t, []uint64{0, 1}))
+				c.spoil(q)
+				if body, err := f.members[0].path.Answer(t.Context(), q); !errors.Is(err, c.want) {
+					if err == nil {
+						body.Close()
+					}
+					t.Errorf("got %v, want %v", err, c.want)
+				}
+				if got := f.stats(); got.StoreReads != 0 || got.PeerServedReads != 0 {
+					t.Errorf("got %d store reads and %d answers, want none", got.StoreReads, got.PeerServedReads)
+				}
+			})
+		})
+	}
+}
+
+func many(w peer.Wanted, n int) []peer.Wanted {
+	all := make([]peer.Wanted, n)
+	for i := range all {
+		all[i] = w
+	}
+	return all
+}
+
+// Whoever answers never waits for memory: who holds it may wait for this very answer.
+func TestAnAnswerWaitsForNoMemory(t *testing.T) {
+	d := newDataset(t, 91, same(60, 900), 60, 8<<10)
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, d, nil, 2, Config{}, 256<<10)
+		p := f.members[0].path
+		r, err := p.budget.Reserve(t.Context(), p.budget.Total())
+		must(t, err)
+		defer r.Release()
+		begun := time.Now()
+		if body, err := p.Answer(t.Context(), d.wants(d.ranges(t, []uint64{0, 1, 30}))); !errors.Is(err, peer.ErrNoRoom) {
+			if err == nil {
+				body.Close()
+			}
+			t.Errorf("got %v, want %v", err, peer.ErrNoRoom)
+		}
+		if took := time.Since(begun); took != 0 {
+			t.Errorf("got an answer after %v, want it at once", took)
+		}
+	})
+}
+
+// A gateway that does not think that a chunk is its own answers with just the samples, each of them checked, and asks nobody.
+func TestWhoDoesNotOwnAChunkAnswersFromTheStore(t *testing.T) {
+	d := newDataset(t, 92, same(60, 900), 60, 64<<10)
+	synctest.Test(t, func(t *testing.T) {
+		d.store.Reset()
+		f := newFleet(t, d, nil, 2, Config{}, 256<<10)
+		m := f.members[0]
+		m.lose(0)
+		chunks := d.ranges(t, []uint64{3, 31, 57})
+		body, err := m.path.Answer(t.Context(), d.wants(chunks))
+		must(t, err)
+		must(t, d.check(chunks, body))
+		body.Close()
+		if got := m.path.Stats(); got.StoreBytes >= uint64(d.index.Chunk(0).Length) || got.PeerReads != 0 || m.source.resident(0) {
+			t.Errorf("got %d bytes from the store, %d questions, kept: %v; want less than the chunk, none, no", got.StoreBytes, got.PeerReads, m.source.resident(0))
+		}
+		q := d.wants(chunks)
+		q.Chunks[0].Ranges[1].Length--
+		if body, err := m.path.Answer(t.Context(), q); !errors.Is(err, peer.ErrMismatch) {
+			if err == nil {
+				body.Close()
+			}
+			t.Errorf("a part of a sample: got %v, want %v", err, peer.ErrMismatch)
+		}
+	})
+}
+
+// With Cached a chunk comes from memory or from disk, and nothing is brought for it.
+func TestWhatIsCachedIsSent(t *testing.T) {
+	d := newDataset(t, 93, same(60, 900), 60, 8<<10)
+	disk, err := diskcache.Open(diskcache.Config{Dir: t.TempDir(), MaxBytes: 1 << 20, Datasets: []string{"here"}})
+	must(t, err)
+	defer disk.Close()
+	synctest.Test(t, func(t *testing.T) {
+		d.store.Reset()
+		f := newFleet(t, d, d.plan(t, shuffle.None, 0), 1, Config{Disk: disk}, 256<<10)
+		m := f.members[0]
+		m.source.KeepOnDisk("here")
+		ask := func() error {
+			q, r := d.whole(2)
+			body, err := m.path.Answer(t.Context(), q)
+			if err != nil {
+				return err
+			}
+			defer body.Close()
+			return d.check([]chunkindex.ChunkRanges{{Chunk: 2, Ranges: []chunkindex.Range{r}}}, body)
+		}
+		if err := ask(); !errors.Is(err, peer.ErrNotHere) {
+			t.Errorf("before it is there: got %v, want %v", err, peer.ErrNotHere)
+		}
+		must(t, f.readRank(t.Context(), t, m, 0, 30, 0, 1))
+		synctest.Wait()
+		must(t, ask())
+		m.path.cache.Drop()
+		if m.source.resident(2) || !m.source.isOnDisk(2) {
+			t.Fatalf("in memory: %v, on disk: %v; want no, yes", m.source.resident(2), m.source.isOnDisk(2))
+		}
+		before := m.path.Stats().StoreReads
+		must(t, ask())
+		if got := m.path.Stats(); got.StoreReads != before || m.source.resident(2) {
+			t.Errorf("got %d more reads of the store, and in memory: %v; want 0 and no", got.StoreReads-before, m.source.resident(2))
+		}
+	})
+}
+
+// A question ends with its context, and so does what was brought for it.
+func TestAnAnswerEndsWithItsContext(t *testing.T) {
+	d := newDataset(t, 94, same(60, 900), 60, 8<<10)
+	synctest.Test(t, func(t *testing.T) {
+		defer d.slowly(time.Hour)()
+		f := newFleet(t, d, nil, 1, Config{}, 256<<10)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		begun := time.Now()
+		if _, err := f.members[0].path.Answer(ctx, d.wants(d.ranges(t, []uint64{0}))); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v, want %v", err, context.DeadlineExceeded)
+		}
+		if took := time.Since(begun); took != time.Second {
+			t.Errorf("got an answer after %v, want it after a second", took)
+		}
+	})
+}

@@ -1,0 +1,136 @@
+package datapath
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace-data/millrace/peer"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// joined is a fleet of two of which the second has read everything alone, and the first has come since.
+func joined(t *testing.T, d *dataset, order string, total int64) *fleet {
+	d.store.Reset()
+	f := newFleet(t, d, d.plan(t, order, 6), 2, Config{}, total)
+	old, fresh := f.members[1], f.members[0]
+	old.lose(0)
+	must(t, f.readRank(t.Context(), t, old, 0, 48, 0, 1))
+	old.find(0)
+	fresh.mu.Lock()
+	fresh.former = func(peer.Chunk) string { return name(1) }
+	fresh.mu.Unlock()
+	return f
+}
+
+// A gateway that joins brings its share from whoever held it, and nothing from the store.
+func TestANewOwnerAsksTheFormerOne(t *testing.T) {
+	d := newDataset(t, 80, same(480, 900), 60, 8<<10)
+	for _, order := range []string{shuffle.Window, shuffle.Slot} {
+		synctest.Test(t, func(t *testing.T) {
+			f := joined(t, d, order, 2<<20)
+			before := f.stats().StoreBytes
+			must(t, f.readRank(t.Context(), t, f.members[0], 1, 48, 0, 1))
+			if got := f.stats().StoreBytes - before; got != 0 || before != d.bytes() {
+				t.Errorf("%s: got %d bytes from the store and then %d, want %d and 0", order, before, got, d.bytes())
+			}
+			if got := f.members[0].path.Stats().FormerChunks; got == 0 {
+				t.Errorf("%s: got no chunk from the former owner, want some", order)
+			}
+			for _, q := range f.members[0].questions() {
+				if q.Cached && len(q.Chunks) != 1 {
+					t.Errorf("got a question for %d chunks at a time, want one", len(q.Chunks))
+				}
+			}
+		})
+	}
+}
+
+// A former owner that has nothing, lies or is silent costs one question, and the store has the chunk.
+func TestAFormerOwnerThatFails(t *testing.T) {
+	d := newDataset(t, 81, same(240, 900), 60, 8<<10)
+	for what, fault := range map[string]func(int, *peer.Query) (wireFault, error){
+		"silent":  func(int, *peer.Query) (wireFault, error) { return wireFault{}, errWire },
+		"stopped": func(int, *peer.Query) (wireFault, error) { return wireFault{delay: time.Hour}, nil },
+		"lies": func(int, *peer.Query) (wireFault, error) {
+			return wireFault{spoil: func(_ *peer.Query, dst [][]byte) { dst[0][7] ^= 1 }}, nil
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			f := joined(t, d, shuffle.Window, 2<<20)
+			m := f.members[0]
+			m.lose(1) // it owns everything now
+			m.breaks(fault)
+			must(t, f.readRank(t.Context(), t, m, 1, 48, 0, 1))
+			got := m.path.Stats()
+			if got.FormerChunks != 0 || got.StoreBytes != d.bytes() || got.PeerReads != uint64(d.index.Chunks()) {
+				t.Errorf("%s: got %d chunks from the former owner in %d questions and %d bytes from the store; want 0, %d, %d",
+					what, got.FormerChunks, got.PeerReads, got.StoreBytes, d.index.Chunks(), d.bytes())
+			}
+			if lies := int(got.PeerLies); (lies > 0) != (what == "lies") || lies != m.lies() {
+				t.Errorf("%s: got %d lies counted and %d told of", what, lies, m.lies())
+			}
+		})
+	}
+}
+
+// What a member holds that leaves is brought by those who own it then, and the next epoch reads nothing from the store.
+func TestWhatALeavingMemberHoldsIsPulled(t *testing.T) {
+	d := newDataset(t, 82, same(480, 900), 60, 8<<10)
+	synctest.Test(t, func(t *testing.T) {
+		d.store.Reset()
+		f := newFleet(t, d, d.plan(t, shuffle.Window, 6), 2, Config{}, 2<<20)
+		stays, leaves := f.members[0], f.members[1]
+		f.readEpoch(t, 0, 48)
+		held := leaves.path.Held()
+		if len(held) == 0 || len(held) >= d.index.Chunks() {
+			t.Fatalf("got %d chunks held, want a share of %d", len(held), d.index.Chunks())
+		}
+		stays.mu.Lock()
+		stays.former = func(peer.Chunk) string { return name(1) }
+		stays.mu.Unlock()
+		stays.lose(1)
+		for i := range held {
+			held[i].Place, held[i].Of = 0, 0 // as the list comes
+		}
+		wrong := held[0]
+		wrong.Digest[0] ^= 1
+		stays.path.Pull(t.Context(), name(1), append([]peer.Chunk{wrong, {Dataset: "set", Generation: "other"}}, held...))
+		if got := stays.path.Stats().FormerChunks; got != uint64(len(held)) {
+			t.Errorf("got %d chunks pulled, want %d", got, len(held))
+		}
+		must(t, f.readRank(t.Context(), t, stays, 1, 48, 0, 1))
+		if got := f.stats().StoreBytes; got != d.bytes() {
+			t.Errorf("got %d bytes from the store, want %d: the first epoch's", got, d.bytes())
+		}
+	})
+}
+
+// Nothing is thrown out for what is pulled, and one that does not send what it said ends it.
+func TestPullingTakesOnlyWhatIsFree(t *testing.T) {
+	d := newDataset(t, 83, same(480, 900), 60, 8<<10)
+	synctest.Test(t, func(t *testing.T) {
+		d.store.Reset()
+		f := newFleet(t, d, d.plan(t, shuffle.Window, 6), 2, Config{NoPrefetch: true}, 512<<10)
+		stays, leaves := f.members[0], f.members[1]
+		leaves.lose(0)
+		stays.lose(1)
+		must(t, f.readRank(t.Context(), t, leaves, 0, 48, 0, 1))
+		r, err := stays.path.budget.Reserve(t.Context(), 300<<10)
+		must(t, err)
+		held := leaves.path.Held()
+		stays.path.Pull(t.Context(), name(1), held)
+		got := stays.path.Stats()
+		if got.FormerChunks == 0 || got.FormerChunks >= uint64(len(held)) || got.BudgetInUse > ahead(got.BudgetTotal) || got.Evictions != 0 {
+			t.Errorf("got %d of %d chunks pulled, %d bytes in use of %d, %d chunks thrown out; want a part of them, no more than %d, none",
+				got.FormerChunks, len(held), got.BudgetInUse, got.BudgetTotal, got.Evictions, ahead(got.BudgetTotal))
+		}
+		r.Release()
+		stays.breaks(func(int, *peer.Query) (wireFault, error) { return wireFault{}, errWire })
+		stays.path.Pull(t.Context(), name(1), held)
+		if more := stays.path.Stats(); more.StoreReads > DefaultFetchers || more.FormerChunks != got.FormerChunks {
+			t.Errorf("got %d reads of the store and %d chunks of one that is silent, want no more than side by side, and none",
+				more.StoreReads, more.FormerChunks-got.FormerChunks)
+		}
+	})
+}
