@@ -127,6 +127,13 @@ func (f *fleet) preferred(who reader) []*gateway {
 	return all
 }
 
+// size returns how many gateways are known.
+func (f *fleet) size() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.gateways)
+}
+
 // answered notes that a gateway has answered.
 func (f *fleet) answered(g *gateway) {
 	f.mu.Lock()
@@ -141,7 +148,7 @@ func (f *fleet) answered(g *gateway) {
 // store behind all of them, is no fault of its.
 func (f *fleet) failed(ctx context.Context, g *gateway, err error) {
 	wait, passed := passOver(err)
-	if !passed || errors.Is(context.Cause(ctx), context.Canceled) {
+	if !passed || errors.Is(ctx.Err(), context.Canceled) {
 		return
 	}
 	f.mu.Lock()

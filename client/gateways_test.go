@@ -24,7 +24,8 @@ type fleet struct {
 	down    map[string]bool
 	batches map[string]int // requests for batches, by host
 	probes  map[string]int
-	names   []string // Host of each request
+	names   []string      // Host of each request
+	slow    time.Duration // what batches take more than probes
 }
 
 func newFleet(after map[string]time.Duration) *fleet {
@@ -39,6 +40,7 @@ func (f *fleet) RoundTrip(r *http.Request) (*http.Response, error) {
 		f.probes[host]++
 	} else {
 		f.batches[host]++
+		wait += f.slow
 		f.names = append(f.names, r.Host)
 	}
 	f.mu.Unlock()
@@ -107,6 +109,31 @@ func TestNearGatewayIsAskedFirst(t *testing.T) {
 		f.set("a", 0, true)
 		f.set("b", 30*time.Millisecond, true)
 		want("the last one left, after one failure", "map[b:1 c:5]")
+	})
+}
+
+// TestStoppedGatewayIsToldFromASlowStore: whoever still answers small questions is waited for, and nothing is fetched twice;
+// whoever does not is left within seconds.
+func TestStoppedGatewayIsToldFromASlowStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(map[string]time.Duration{})
+		c := newClient(t, client.Config{Gateways: []string{"a", "b"}, Home: inOrder, HTTP: &http.Client{Transport: f}})
+		readSome(t, c, client.Options{}, 1)
+		f.slow = 40 * time.Second
+		readSome(t, c, client.Options{}, 1)
+		if got, want := f.asked(), "map[a:2]"; got != want || f.probes["a"] < 10 {
+			t.Errorf("got batches %s and %d probes, want %s and more than 10", got, f.probes["a"], want)
+		}
+		f.slow = 0
+		f.set("a", time.Hour, false)
+		start := time.Now()
+		readSome(t, c, client.Options{}, 3)
+		if got, want := f.asked(), "map[a:1 b:3]"; got != want {
+			t.Errorf("got batches %s, want %s", got, want)
+		}
+		if got := time.Since(start); got > 5*time.Second {
+			t.Errorf("got %v on the fake clock until the gateway was left, want 5 s at most", got)
+		}
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 )
 
 // transfer is one batch on its way, over as many attempts as it takes. What came of a body that broke is kept: the ETag
@@ -28,6 +29,18 @@ type transfer struct {
 func (t *transfer) attempt(ctx context.Context, gw *gateway) (*Batch, error) {
 	ctx, cancel := context.WithTimeout(ctx, t.client.cfg.AttemptTimeout)
 	defer cancel()
+	var came atomic.Int64
+	ctx, done := t.client.watch(ctx, gw, &came)
+	defer done()
+	b, err := t.ask(ctx, gw, &came)
+	if err != nil && errors.Is(context.Cause(ctx), errNoSign) {
+		return nil, fmt.Errorf("%s: %w, after %d of %d bytes", gw.name(), errNoSign, len(t.data), t.size)
+	}
+	return b, err
+}
+
+// ask sends the request of an attempt and reads its answer.
+func (t *transfer) ask(ctx context.Context, gw *gateway, came *atomic.Int64) (*Batch, error) {
 	resp, err := t.client.send(ctx, gw, request{method: http.MethodGet, path: t.path(), query: t.opt.query(t.opt.Generation), header: t.rest()})
 	if err != nil {
 		if e := (*Error)(nil); errors.As(err, &e) && e.Status == http.StatusRequestedRangeNotSatisfiable {
@@ -37,18 +50,14 @@ func (t *transfer) attempt(ctx context.Context, gw *gateway) (*Batch, error) {
 		return nil, contradiction(err, t.opt, t.number)
 	}
 	defer resp.Body.Close()
+	came.Add(1)
 	if err := t.begin(resp); err != nil {
 		return nil, fmt.Errorf("%s: %w", gw.name(), err)
 	}
 	if t.size > t.client.cfg.MaxBatchBytes {
-		size := t.size
-		t.drop()
-		return nil, &Error{
-			Gateway: gw.name(), Status: http.StatusOK, Code: CodeBatchTooLarge,
-			Detail: fmt.Sprintf("a batch of %d bytes, more than the client's limit of %d", size, t.client.cfg.MaxBatchBytes),
-		}
+		return nil, t.tooLarge(gw)
 	}
-	if err := t.read(resp.Body); err != nil {
+	if err := t.read(counted{resp.Body, came}); err != nil {
 		return nil, fmt.Errorf("%s: %w", gw.name(), err)
 	}
 	b := t.batch
@@ -58,6 +67,16 @@ func (t *transfer) attempt(ctx context.Context, gw *gateway) (*Batch, error) {
 		return nil, fmt.Errorf("%s: %w: got %08x, want %08x", gw.name(), ErrCRC, got, b.CRC)
 	}
 	return b, nil
+}
+
+// tooLarge gives a body up that the client is not to take.
+func (t *transfer) tooLarge(gw *gateway) error {
+	size := t.size
+	t.drop()
+	return &Error{
+		Gateway: gw.name(), Status: http.StatusOK, Code: CodeBatchTooLarge,
+		Detail: fmt.Sprintf("a batch of %d bytes, more than the client's limit of %d", size, t.client.cfg.MaxBatchBytes),
+	}
 }
 
 func (t *transfer) path() string {
