@@ -140,7 +140,7 @@ func (c *Client) tell(ctx context.Context, address, path string, value, reply an
 	}
 	watched, w := watch(ctx, c.cfg.Dial+c.cfg.Silence, helloTotal)
 	defer w.finish()
-	req, err := c.request(watched, address, path, contentJSON, body)
+	req, err := c.request(c.trace(watched, w), address, path, contentJSON, body)
 	if err != nil {
 		return err
 	}

@@ -242,3 +242,30 @@ func TestTransportsThatSendMoreThanTheySay(t *testing.T) {
 		}
 	}
 }
+
+// TestAskersThatGiveUpLeaveNothing: whatever the peer was about, its connection ends, and with it what waits on it.
+func TestAskersThatGiveUpLeaveNothing(t *testing.T) {
+	for _, said := range []string{
+		"", "HTTP/1.1 102 Processing\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n01234",
+		"HTTP/1.1 503 Busy\r\nContent-Length: 10\r\n\r\n{",
+	} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		bored := errors.New("bored")
+		ended := make(chan struct{})
+		address := liar(t, func(conn net.Conn) {
+			_, _ = io.WriteString(conn, said)
+			cancel(bored)
+			_, _ = io.Copy(io.Discard, conn)
+			close(ended)
+		})
+		client := asker(t, nil)
+		q, dst, _ := newShelf(1, 100).question(1, 10)
+		if err := client.Read(ctx, address, q, dst); !errors.Is(err, bored) || errors.Is(err, ErrDown) {
+			t.Errorf("after %.20q: got %v, want %v", said, err, bored)
+		}
+		<-ended
+		if got := len(client.turns.open); got != 0 {
+			t.Errorf("after %.20q: got %d addresses with turns, want none", said, got)
+		}
+	}
+}

@@ -1,10 +1,3 @@
-// Package peer is how one gateway asks another one for bytes: the questions, their form on the wire, the server that
-// answers them and the client that asks.
-//
-// Gateways are one cache together: each chunk has an owner among them (package placement), who reads it from the
-// store once and whom the others ask for just the samples that they need. What is asked is never asked on: whoever
-// gets a question answers from what it has, or from the store. Nothing that arrives is trusted: the asker compares it
-// with its own index before anybody sees it.
 package peer
 
 import (

@@ -311,3 +311,21 @@ func TestFilesAreReadAgain(t *testing.T) {
 		t.Errorf("told of changes: got %v, want a bad key, no key and then none", told)
 	}
 }
+
+// TestNoOtherProtocolIsSpoken: what HTTP/2 would let one connection ask for has no limits here.
+func TestNoOtherProtocolIsSpoken(t *testing.T) {
+	f := files(t, newAuthority(t).issue(t, t.TempDir(), nil))
+	cfg := serverOf(newShelf(1, 100))
+	cfg.TLS = f.Server()
+	address := start(t, cfg)
+	offer := f.Client()
+	offer.NextProtos = []string{"h2", "http/1.1"}
+	conn, err := (&tls.Dialer{Config: offer}).DialContext(t.Context(), "tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if got := conn.(*tls.Conn).ConnectionState().NegotiatedProtocol; got != "http/1.1" {
+		t.Errorf("protocol: got %q, want %q", got, "http/1.1")
+	}
+}
