@@ -537,4 +537,45 @@ PLANTS = [
         ["./simulate"],
         [("simulate/rank.go", "k.asked <= k.at+uint64(k.run.set.ReadAhead)", "k.asked <= k.at")],
     ),
+    (
+        "cluster leaves chunks with an owner that is ejected",
+        ["./cluster"],
+        [("cluster/member.go", "return !m.gone && !m.ejected && !m.draining", "return !m.gone && !m.draining")],
+    ),
+    (
+        "cluster trusts the owners of before when a member has gone",
+        ["./cluster"],
+        [
+            ("cluster/view.go", "if m.gone || m.draining {", "if m.draining {"),
+            ("cluster/member.go", "return !m.gone && !m.ejected", "return !m.ejected"),
+        ],
+    ),
+    (
+        "cluster takes in the gateways of another cluster",
+        ["./cluster"],
+        [("cluster/check.go", "case h.Cluster != c.cfg.Name:", "case false:")],
+    ),
+    (
+        "cluster asks a member that it has ejected",
+        ["./cluster"],
+        [("cluster/read.go", "m == nil || m.gone || m.ejected {", "m == nil || m.gone {")],
+    ),
+    (
+        "cluster lets an ejected member in again at its first hello",
+        ["./cluster"],
+        [("cluster/member.go", "m.ejected && !begun.Before(m.until)", "m.ejected")],
+    ),
+    (
+        "cluster takes the second of two machines of one name",
+        ["./cluster"],
+        [("cluster/check.go", "m.gone || m.draining || m.misses > 0 {", "true {")],
+    ),
+    (
+        "cluster goes by what it heard of a gateway that it cannot reach",
+        ["./cluster"],
+        [
+            ("cluster/check.go", "\t\t\tk.awake()\n", "\t\t\tc.alive(k, h, time.Now())\n"),
+            ("cluster/check.go", '\t"fmt"\n', '\t"fmt"\n\t"time"\n'),
+        ],
+    ),
 ]
