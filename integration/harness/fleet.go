@@ -51,11 +51,15 @@ const ClusterName = "job-a"
 func NewFleet(t testing.TB, cfg FleetConfig) *Fleet {
 	t.Helper()
 	f := &Fleet{cfg: cfg}
+	var free []string
+	if cfg.Nodes == nil {
+		free = FreeAddresses(t, 4*cfg.Size)
+	}
 	for i := range cfg.Size {
 		m := &Member{Name: fmt.Sprintf("gw-%d", i)}
 		if cfg.Nodes == nil {
-			free := FreeAddresses(t, 4)
-			m.Data, m.admin, m.Peer, m.gossip = free[0], free[1], free[2], free[3]
+			own := free[4*i : 4*i+4]
+			m.Data, m.admin, m.Peer, m.gossip = own[0], own[1], own[2], own[3]
 		} else {
 			m.At = cfg.Nodes[i]
 			m.Data, m.admin, m.Peer, m.gossip = m.At.IP+":8080", m.At.IP+":8081", m.At.IP+":7946", m.At.IP+":7947"
@@ -183,7 +187,7 @@ type Known struct {
 // View asks a member whom it sees.
 func (m *Member) View(ctx context.Context) (View, error) {
 	var v View
-	r, err := m.Try(ctx, "/v1/cluster")
+	r, err := m.TryAdmin(ctx, "/v1/cluster")
 	if err != nil {
 		return v, err
 	}

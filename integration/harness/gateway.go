@@ -155,6 +155,11 @@ func (g *Gateway) MustGet(t testing.TB, path string, header ...string) Response 
 	return r
 }
 
+// TryAdmin asks for path of the admin port, which may not answer.
+func (g *Gateway) TryAdmin(ctx context.Context, path string) (Response, error) {
+	return send(ctx, g.at.client(), http.MethodGet, g.Admin+path, nil)
+}
+
 // Post sends a body to path of the gateway.
 func (g *Gateway) Post(t testing.TB, path string, body []byte) Response {
 	t.Helper()
