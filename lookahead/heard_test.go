@@ -1,0 +1,157 @@
+package lookahead
+
+import (
+	"testing"
+	"time"
+
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// share is a table of readers of which this gateway keeps every n-th chunk only.
+func shareOf(n *int, budget int64) *Readers {
+	return New(Config{Budget: budget, Mine: func(_ Dataset, _ *shuffle.Plan, chunk int) bool { return chunk%*n == 0 }})
+}
+
+// What another gateway keeps is not expected, not needed and never next: so the memory reaches that much farther.
+func TestOnlyWhatIsKeptHereIsLookedAheadFor(t *testing.T) {
+	d := newData(400, 10)
+	for _, n := range []int{1, 2, 8} {
+		r := shareOf(&n, 10)
+		p := d.plan(t, shuffle.None, 0, 0)
+		now := begin()
+		for batch := range uint64(20) {
+			now = now.Add(time.Second)
+			r.read(d, at(p, 0, batch*5, 5), now)
+		}
+		needs := r.Needs(now)
+		far := 0
+		for _, need := range needs {
+			if need.Plan != p {
+				t.Errorf("chunk %d: got another plan than its reader's", need.Chunk)
+			}
+			far = max(far, need.Chunk)
+		}
+		// The reader stands at chunk 9, and what lies a little behind it is kept.
+		if len(needs) < 8 || far < 9+7*n {
+			t.Errorf("1 of %d: got %d chunks needed, up to chunk %d; want those of the next %d at least", n, len(needs), far, 8*n)
+		}
+		for c := range d.Chunks() {
+			next, left := r.Next(d, c), r.Distance(d, c, false)
+			if mine := c%n == 0; next.IsZero() == mine || (left == Never) == mine || !mine && r.Expected(d, c) {
+				t.Fatalf("1 of %d, chunk %d: next %v, in %v, expected %v; want this for what is kept here alone", n, c, next, left, r.Expected(d, c))
+			}
+		}
+	}
+}
+
+// When the owners change the readers come for other chunks, at once and on another clock.
+func TestReownedReadersComeForOtherChunks(t *testing.T) {
+	d := newData(400, 10)
+	n := 4
+	r := shareOf(&n, 10)
+	p := d.plan(t, shuffle.None, 0, 0)
+	r.read(d, at(p, 0, 0, 5), begin())
+	before := r.Horizon()
+	if before.Has(d, 1) || !before.Has(d, 4) {
+		t.Fatalf("got chunk 1: %v, chunk 4: %v; want only what is kept here", before.Has(d, 1), before.Has(d, 4))
+	}
+	n = 1
+	if r.Reowned(); !r.Horizon().Has(d, 1) || r.Horizon().SameClock(before) {
+		t.Errorf("got chunk 1: %v, the same clock: %v; want it expected, on another clock", r.Horizon().Has(d, 1), r.Horizon().SameClock(before))
+	}
+	if next := r.Next(d, 1); next.IsZero() {
+		t.Error("chunk 1: got no next use, want one")
+	}
+}
+
+// A reader at another gateway is looked ahead for like one at this, by its own demand, and the chunk goes first that any reader would stall
+// for first, wherever he is.
+func TestAReaderElsewhereIsLookedAheadFor(t *testing.T) {
+	d := newData(400, 10)
+	r := New(Config{Budget: 100})
+	here, there := d.plan(t, shuffle.Window, 8, 1), d.plan(t, shuffle.Window, 8, 2)
+	now := pace(r, d, here, 5, time.Second, 0, begin()) // 10 samples a second
+	r.Heard(d, at(there, 0, 100, 10), 10*time.Millisecond, now)
+	needs := r.Needs(now)
+	due := map[*shuffle.Plan][]time.Time{}
+	for _, n := range needs {
+		due[n.Plan] = append(due[n.Plan], n.Deadline)
+	}
+	if len(due[here]) == 0 || len(due[there]) == 0 {
+		t.Fatalf("got %d needs of the reader here and %d of the one elsewhere, want some of each", len(due[here]), len(due[there]))
+	}
+	if last, want := due[there][len(due[there])-1].Sub(now), time.Second; last > want {
+		t.Errorf("got %v until the reader elsewhere needs the last chunk, want %v at most: it takes 1000 samples a second", last, want)
+	}
+	if got := len(r.List(now)); got != 1 {
+		t.Errorf("got %d readers listed, want the one that is here", got)
+	}
+	for n := uint64(1); n < 20; n++ { // it goes on
+		now = now.Add(10 * time.Millisecond)
+		r.Heard(d, at(there, 0, 100+80*n, 10), 10*time.Millisecond, now)
+	}
+	if got := len(r.readers); got != 2 {
+		t.Errorf("got %d readers, want 2: one that asks for many batches at a time is the same", got)
+	}
+	now = now.Add(readerNew + time.Second)
+	r.Forget(now)
+	for _, n := range r.Needs(now) {
+		if n.Plan == there {
+			t.Fatal("the reader elsewhere has gone and is looked ahead for")
+		}
+	}
+}
+
+// Ranks of one job at several gateways are one reader: the fastest sets the pace, and while it is heard of, it has not gone because
+// those who were here have.
+func TestRanksHereAndElsewhereAreOneReader(t *testing.T) {
+	d := newData(400, 10)
+	r := New(Config{Budget: 100})
+	p := d.plan(t, shuffle.Window, 8, 1)
+	now := pace(r, d, p, 5, time.Second, 0, begin())
+	r.Heard(d, at(p, 0, 50, 10), 100*time.Millisecond, now)
+	if got := len(r.readers); got != 1 {
+		t.Fatalf("got %d readers, want 1", got)
+	}
+	if got := r.readers[0].rate(); got != 100 {
+		t.Errorf("got a demand of %v, want 100 samples a second: the fastest rank's", got)
+	}
+	now = now.Add(time.Millisecond)
+	r.read(d, at(d.plan(t, shuffle.Window, 8, 9), 0, 0, 10), now) // another job
+	r.read(d, at(p, 0, 2000, 10), now)                            // the rank that was here jumps
+	now = now.Add(time.Second)
+	r.Forget(now)
+	found := false
+	for _, x := range r.readers {
+		found = found || x.far && x.at.First == 50
+	}
+	if !found {
+		t.Error("the reader is forgotten though a rank elsewhere reads there")
+	}
+}
+
+// An order without locality says nothing of what comes next, whoever reads it.
+func TestAReaderElsewhereWithoutLocality(t *testing.T) {
+	d := newData(40, 10)
+	r := New(Config{Budget: 100})
+	if r.Heard(d, at(d.plan(t, shuffle.Full, 0, 1), 0, 0, 10), time.Second, begin()); len(r.readers) != 0 {
+		t.Errorf("got %d readers, want none", len(r.readers))
+	}
+}
+
+// A plan is found by its parameters, and a reader by its number, as long as it is there.
+func TestPlansAndNumbersOfReaders(t *testing.T) {
+	d, other := newData(40, 10), newData(40, 10)
+	r := New(Config{Budget: 100})
+	p := d.plan(t, shuffle.Window, 2, 1)
+	v := r.read(d, at(p, 0, 0, 10), begin())
+	if r.Plan(d, p.Params()) != p || r.AnyPlan(d) != p || r.Plan(other, p.Params()) != nil || r.AnyPlan(other) != nil {
+		t.Error("got another plan, want the reader's for its data set alone")
+	}
+	if v.Number() == 0 || !r.Follows(v.Number()) || r.Follows(v.Number()+1) {
+		t.Errorf("got number %d, followed: %v, the next one too: %v", v.Number(), r.Follows(v.Number()), r.Follows(v.Number()+1))
+	}
+	if r.Forget(begin().Add(time.Hour)); r.Follows(v.Number()) || r.Plan(d, p.Params()) != nil {
+		t.Error("a reader that has gone is followed")
+	}
+}
