@@ -25,13 +25,16 @@ func (g *Gateway) getCluster(x *exchange) error {
 
 // Plan returns a plan and an epoch of it as a request of one's own would have them, for a reader that another gateway has
 // told of, and what ends their use. It opens nothing for it: with importance the snapshot must be in use here already. A
-// dataset or generation that is not served is an error.
+// dataset or generation that is not served is an error, and so are parameters that no request could have.
 func (g *Gateway) Plan(
 	ctx context.Context, dataset, generation string, params shuffle.Params, epoch uint64,
 ) (_ *shuffle.Plan, _ *shuffle.Epoch, leave func(), err error) {
 	d := g.byName[dataset]
 	if d == nil || d.Index.Generation() != generation {
 		return nil, nil, nil, fmt.Errorf("plan %s for another gateway: generation %.12s is not served", dataset, generation)
+	}
+	if params.Window > maxWindow || params.Strata > maxStrata {
+		return nil, nil, nil, fmt.Errorf("plan %s for another gateway: window %d and strata %d, more than a request may have", dataset, params.Window, params.Strata)
 	}
 	var w *weights
 	leaveWeights := func() {}

@@ -28,7 +28,7 @@ type planKey struct {
 	params  shuffle.Params
 	epoch   uint64
 	isEpoch bool  // else the plan itself
-	dealt   int64 // bytes that the epoch keeps of a batch that was shared out by homes
+	dealt   int64 // bytes that the epoch keeps of batches that were shared out by homes
 }
 
 // planEntry is prepared once, by whoever asks first; the others wait for it.
