@@ -26,6 +26,7 @@ const (
 	peerDrain    = 3 * time.Second // for what the peer port answers when the data port is closed
 	goodbyeTime  = 5 * time.Second
 	planningTime = 5 * time.Second // for the plan of a reader that was heard of
+	mostFollowed = 1 << 20         // samples of a batch that is shared out by homes
 )
 
 // peers is a gateway's part in a cluster:
@@ -191,6 +192,9 @@ func (p *peers) follow(ctx context.Context, g *gateway.Gateway, h heard) {
 		return
 	}
 	defer leave()
+	if r.Split == shuffle.Locality && (r.BatchSize > mostFollowed || plan.CheckSplit(r.WorldSize) != nil) {
+		return // no gateway would have taken such a request
+	}
 	set.path.Heard(h.dataset, h.generation, shuffle.Cursor{
 		Plan: plan, Epoch: epoch, First: r.First, End: r.End, BatchSize: r.BatchSize, Rank: r.Rank, WorldSize: r.WorldSize,
 		Split: r.Split, Dealt: r.Dealt, Tail: r.Tail,
