@@ -32,6 +32,8 @@ func all() []lab.Experiment {
 		lobster(fullLobster()),
 		diesel(fullDiesel()),
 		nopfs(fullNopfs()),
+		nodes(fullNodes()),
+		tasks(fullTasks()),
 		locality(fullLocality()),
 		simulated(fullSimulate()),
 	}

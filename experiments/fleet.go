@@ -1,0 +1,354 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+	"golang.org/x/sync/errgroup"
+	limiter "golang.org/x/time/rate"
+
+	"github.com/millrace-data/millrace/cluster"
+	"github.com/millrace-data/millrace/datapath"
+	"github.com/millrace-data/millrace/peer"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// fleet is some gateways that are one cache, each with a memory of its own and a link of a fixed rate to the others. They
+// are the product's data path, cluster and protocol between gateways, over loopback; only the port for clients is left out.
+type fleet struct {
+	data    *data
+	members []*member
+}
+
+// member is one gateway of a fleet.
+type member struct {
+	*gateway
+	cluster *cluster.Cluster
+	leave   func() error // stops it, from one moment to the next
+	gone    bool
+
+	mu     sync.Mutex // guards what follows
+	plan   *shuffle.Plan
+	epochs map[uint64]*shuffle.Epoch
+}
+
+// dataset is how gateways call the data between them.
+const dataset = "d"
+
+// fleetConfig says what a fleet is made of.
+type fleetConfig struct {
+	name     string
+	gateways int
+	room     int64   // bytes of memory, of each
+	link     float64 // bytes a second that each sends to others; 0: no bound
+	carry    int64   // as datapath.Config.CarryBytes
+}
+
+// newFleet starts gateways with nothing in memory, and returns when each knows all others.
+func (d *data) newFleet(ctx context.Context, cfg fleetConfig) (*fleet, error) {
+	f := &fleet{data: d}
+	var listeners []net.Listener
+	var addresses []string
+	for range cfg.gateways {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		listeners, addresses = append(listeners, ln), append(addresses, ln.Addr().String())
+	}
+	for i, ln := range listeners {
+		m, err := d.join(ctx, cfg, i, addresses, ln)
+		if err != nil {
+			return nil, errors.Join(err, f.stop())
+		}
+		f.members = append(f.members, m)
+	}
+	return f, f.settle(ctx, cfg.gateways)
+}
+
+// settle waits until each living gateway counts on so many, itself among them.
+func (f *fleet) settle(ctx context.Context, want int) error {
+	for end := time.Now().Add(30 * time.Second); ; {
+		all := true
+		for _, m := range f.members {
+			if m.gone {
+				continue
+			}
+			alive := 1
+			for _, o := range m.cluster.Status().Members {
+				if o.State == cluster.Alive {
+					alive++
+				}
+			}
+			all = all && alive == want
+		}
+		if all || ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("%d gateways have not found each other", want)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// join starts one gateway.
+func (d *data) join(ctx context.Context, cfg fleetConfig, i int, addresses []string, ln net.Listener) (*member, error) {
+	m := &member{epochs: map[uint64]*shuffle.Epoch{}}
+	id := fmt.Sprintf("%s-%d", cfg.name, i)
+	client := peer.NewClient(peer.ClientConfig{Cluster: cfg.name, ID: id, Boot: id})
+	var err error
+	m.cluster, err = cluster.New(cluster.Config{
+		Name: cfg.name, ID: id, Boot: id, Address: addresses[i], Ordinal: i, Of: cfg.gateways, Weight: uint64(cfg.room),
+		Serves:    []cluster.Serving{{Dataset: dataset, Generation: d.index.Generation(), Chunks: d.index.Chunks()}},
+		Discovery: &cluster.Names{Targets: addresses, Log: zerolog.Nop()}, Client: client, Log: zerolog.Nop(),
+		Every: 200 * time.Millisecond,
+	})
+	if err != nil {
+		return nil, err
+	}
+	m.gateway, err = d.open(ctx, datapath.Config{Peers: m.cluster, CarryBytes: cfg.carry}, cfg.room)
+	if err != nil {
+		return nil, err
+	}
+	m.source.Share(dataset)
+	server := peer.NewServer(peer.ServerConfig{
+		Self: m.cluster.Self, Holder: m.path, Heard: m.heard, Met: m.cluster.Met, Leaving: func(peer.Leaving, string) {}, Log: zerolog.Nop(),
+		DrainTime: time.Millisecond, // whoever stops is gone
+	})
+	run, cancel := context.WithCancel(ctx)
+	var running errgroup.Group
+	running.Go(func() error { return server.Serve(run, newLink(ln, cfg.link)) })
+	running.Go(func() error { return m.cluster.Run(run) })
+	m.leave = sync.OnceValue(func() error {
+		m.gone = true
+		cancel()
+		err := running.Wait()
+		if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+			err = nil // what was being answered is cut off
+		}
+		client.Close()
+		return errors.Join(err, m.stop())
+	})
+	return m, nil
+}
+
+// heard has the data path look ahead for a reader of another gateway.
+func (m *member) heard(name, generation string, r peer.Reader) {
+	plan, epoch, err := m.at(r.Params, r.Epoch)
+	if err != nil {
+		return
+	}
+	m.path.Heard(name, generation, shuffle.Cursor{
+		Plan: plan, Epoch: epoch, First: r.First, End: r.End, BatchSize: r.BatchSize, Rank: r.Rank, WorldSize: r.WorldSize,
+		Split: r.Split, Tail: r.Tail,
+	}, r.Think)
+}
+
+// at returns an epoch of the one plan that a fleet is read by.
+func (m *member) at(params shuffle.Params, number uint64) (*shuffle.Plan, *shuffle.Epoch, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.plan == nil || m.plan.Params() != params {
+		plan, err := shuffle.NewPlan(params, m.index.First())
+		if err != nil {
+			return nil, nil, err
+		}
+		m.plan, m.epochs = plan, map[uint64]*shuffle.Epoch{}
+	}
+	if m.epochs[number] == nil {
+		m.epochs[number] = m.plan.Epoch(number)
+	}
+	return m.plan, m.epochs[number], nil
+}
+
+// stop stops all gateways.
+func (f *fleet) stop() error {
+	var all error
+	for _, m := range f.members {
+		all = errors.Join(all, m.leave())
+	}
+	return all
+}
+
+// traffic is what a fleet has read and sent between its gateways.
+type traffic struct{ storeReads, storeBytes, peerReads, peerBytes, carried, former int64 }
+
+func (t traffic) minus(u traffic) traffic {
+	return traffic{
+		t.storeReads - u.storeReads, t.storeBytes - u.storeBytes, t.peerReads - u.peerReads, t.peerBytes - u.peerBytes,
+		t.carried - u.carried, t.former - u.former,
+	}
+}
+
+// traffic adds up what the living gateways count.
+func (f *fleet) traffic() (t traffic) {
+	for _, m := range f.members {
+		if m.gone {
+			continue
+		}
+		s := m.path.Stats()
+		t.storeReads += int64(s.StoreReads)
+		t.storeBytes += int64(s.StoreBytes)
+		t.peerReads += int64(s.PeerReads)
+		t.peerBytes += int64(s.PeerBytes)
+		t.carried += int64(s.CarriedHits)
+		t.former += int64(s.FormerChunks)
+	}
+	return t
+}
+
+// task is how a training job reads an epoch from a fleet: one rank at each gateway, or ranks of them.
+type task struct {
+	params shuffle.Params
+	epoch  uint64
+	ranks  int
+	split  shuffle.Split
+	rate   float64 // bytes a second that a rank takes; 0: as fast as they come
+}
+
+// epochRead is what a job saw of an epoch.
+type epochRead struct {
+	traffic
+	took         time.Duration
+	twice, never int
+}
+
+// read reads an epoch, rank r at gateway r or the next living one, and checks that each sample comes once over all ranks.
+func (f *fleet) read(ctx context.Context, t task) (epochRead, error) {
+	before, c := f.traffic(), newCensus(f.data.chunks, f.data.each)
+	begun := time.Now()
+	ranks, ctx := errgroup.WithContext(ctx)
+	for r := range t.ranks {
+		ranks.Go(func() error { return f.rank(ctx, t, r, c) })
+	}
+	err := ranks.Wait()
+	return epochRead{traffic: f.traffic().minus(before), took: time.Since(begun), twice: c.twice(), never: c.never()}, err
+}
+
+// rank reads the share of one rank of each global batch.
+func (f *fleet) rank(ctx context.Context, t task, rank int, c *census) error {
+	m := f.members[rank%len(f.members)]
+	for i := rank; m.gone; i++ {
+		m = f.members[i%len(f.members)]
+	}
+	plan, epoch, err := m.at(t.params, t.epoch)
+	if err != nil {
+		return err
+	}
+	b := shuffle.Batching{Samples: plan.Samples(), BatchSize: batchSize, Tail: shuffle.Short}
+	arrived := make(chan int, readAhead)
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		defer close(arrived)
+		for n := range b.Batches() {
+			at := shuffle.Cursor{
+				Plan: plan, Epoch: epoch, First: n * batchSize, End: min((n+1)*batchSize, plan.Samples()), BatchSize: batchSize,
+				Rank: uint64(rank), WorldSize: uint64(t.ranks), Split: t.split, Tail: b.Tail,
+			}
+			got, err := m.share(ctx, at, b.Share(n, 0, 1), b.Share(n, uint64(rank), uint64(t.ranks)), c)
+			if err != nil {
+				return fmt.Errorf("rank %d, batch %d: %w", rank, n, err)
+			}
+			select {
+			case arrived <- got:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		return nil
+	})
+	free := time.Now() // when the rank is done with what it has
+	for got := range arrived {
+		if t.rate > 0 {
+			if now := time.Now(); now.After(free) {
+				free = now
+			}
+			free = free.Add(time.Duration(float64(got*sampleBytes) / t.rate * float64(time.Second)))
+			time.Sleep(time.Until(free))
+		}
+	}
+	return g.Wait()
+}
+
+// readAhead is how many batches a rank has while it trains on another one.
+const readAhead = 2
+
+// share reads one rank's part of one global batch, and returns how many samples it has.
+func (m *member) share(ctx context.Context, at shuffle.Cursor, all, own shuffle.Share, c *census) (int, error) {
+	var samples []uint64
+	if at.Split == shuffle.Locality {
+		whole := at.Epoch.AppendShare(nil, all)
+		for _, place := range at.Epoch.DealHomes(all, at.Rank, at.WorldSize) {
+			samples = append(samples, whole[place])
+		}
+	} else {
+		samples = at.Epoch.AppendShare(nil, own)
+	}
+	chunks, err := m.data.ranges(ctx, m.index, samples)
+	if err != nil {
+		return 0, err
+	}
+	body, err := m.source.Read(ctx, at, chunks)
+	if err != nil {
+		return 0, err
+	}
+	defer body.Close()
+	got := make([]uint64, len(body.Segments))
+	for i, s := range body.Segments {
+		if got[i] = numberOf(s); got[i] != samples[i] {
+			return 0, fmt.Errorf("place %d: got sample %d, want %d", i, got[i], samples[i])
+		}
+	}
+	c.note(got)
+	return len(got), nil
+}
+
+// link is a listener whose connections send at one rate together: a gateway's network card.
+type link struct {
+	net.Listener
+	limit *limiter.Limiter
+}
+
+// linkPiece is how much a link sends at once.
+const linkPiece = 32 << 10
+
+func newLink(ln net.Listener, bytesPerSecond float64) net.Listener {
+	if bytesPerSecond == 0 {
+		return ln
+	}
+	return &link{ln, limiter.NewLimiter(limiter.Limit(bytesPerSecond), linkPiece)}
+}
+
+// Accept waits for a connection.
+func (l *link) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &linkConn{conn, l.limit}, nil
+}
+
+type linkConn struct {
+	net.Conn
+	limit *limiter.Limiter
+}
+
+// Write sends at the link's rate.
+func (c *linkConn) Write(p []byte) (n int, err error) {
+	for len(p) > 0 && err == nil {
+		piece := p[:min(len(p), linkPiece)]
+		if err = c.limit.WaitN(context.Background(), len(piece)); err != nil {
+			return n, err
+		}
+		var k int
+		k, err = c.Conn.Write(piece)
+		n, p = n+k, p[k:]
+	}
+	return n, err
+}
