@@ -57,7 +57,7 @@ func parse(args []string) (options, error) {
 		cache = filepath.Join(os.Getenv("HOME"), ".cache")
 	}
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
-	f.StringVar(&o.goals, "goals", "1,2,3,4,5,6,7,8,9,11,12,13,14,15", "goals to measure")
+	f.StringVar(&o.goals, "goals", "1,2,3,4,5,6,7,8,9,11,12,13,14,15,16", "goals to measure")
 	f.IntVar(&o.rounds, "rounds", 7, "rounds of alternating arms")
 	f.BoolVar(&o.quick, "quick", false, "little data and few rounds: shows that everything runs, measures nothing")
 	f.StringVar(&o.gateway, "gateway", "bin/millrace", "the gateway's `binary`")
@@ -130,7 +130,7 @@ func run(ctx context.Context, args []string, log io.Writer) error {
 			return fmt.Errorf("shaped store, plan-aware: %w", err)
 		}
 	}
-	if o.wants(1, 2, 3, 4, 6, 7, 8, 11, 12, 13) {
+	if o.wants(1, 2, 3, 4, 6, 7, 8, 11, 12, 13, 16) {
 		if err := s.real(ctx); err != nil {
 			return err
 		}
@@ -155,6 +155,7 @@ func (s *suite) real(ctx context.Context) (err error) {
 		{[]int{6, 7}, s.perSample},
 		{[]int{8}, s.memory},
 		{[]int{13}, s.tiers},
+		{[]int{16}, s.peers},
 	}
 	for _, step := range steps {
 		if s.wants(step.goals...) {

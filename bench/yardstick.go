@@ -4,19 +4,22 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"os"
 	"strconv"
+	"sync"
 	"time"
 )
 
-// yardstick is the child process of the arms HOT and COLD-MEM.
+// yardstick is the child process of the arms HOT, COLD-MEM and RELAY.
 func yardstick(ctx context.Context, args []string) error {
 	f := flag.NewFlagSet("yardstick", flag.ContinueOnError)
 	addr := f.String("listen", "", "address")
 	body := f.Int64("body", 0, "length of a response")
 	memory := f.Int64("memory", 0, "length of the buffer that responses are cut from")
+	from := f.String("from", "", "address of the yardstick that /relay asks for its responses")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
@@ -38,6 +41,7 @@ func yardstick(ctx context.Context, args []string) error {
 	mux := http.NewServeMux()
 	mux.Handle("/hot", handler(true))
 	mux.Handle("/cold", handler(false))
+	mux.Handle("/relay", relay(*from, *body))
 	mux.HandleFunc("/healthz", func(http.ResponseWriter, *http.Request) {})
 	srv := &http.Server{Addr: *addr, Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 	stop := context.AfterFunc(ctx, func() { srv.Close() })
@@ -48,8 +52,36 @@ func yardstick(ctx context.Context, args []string) error {
 	return nil
 }
 
-// startYardstick runs the bare handlers.
-func startYardstick(ctx context.Context, body, memory int64) (*process, error) {
+// relay answers with what another yardstick answers: two bare hops, the least that a gateway does which asks another one.
+func relay(from string, body int64) http.HandlerFunc {
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true}}
+	buffers := sync.Pool{New: func() any { b := make([]byte, body); return &b }}
+	return func(w http.ResponseWriter, r *http.Request) {
+		req, err := http.NewRequestWithContext(r.Context(), http.MethodGet, "http://"+from+"/hot", nil)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		resp, err := client.Do(req)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadGateway)
+			return
+		}
+		defer resp.Body.Close() // read to the end
+		buf := buffers.Get().(*[]byte)
+		defer buffers.Put(buf)
+		if _, err := io.ReadFull(resp.Body, *buf); err != nil {
+			http.Error(w, err.Error(), http.StatusBadGateway)
+			return
+		}
+		w.Header().Set("Content-Type", "application/x-tar")
+		w.Header().Set("Content-Length", strconv.FormatInt(body, 10))
+		w.Write(*buf) //nolint:errcheck // the reader has gone
+	}
+}
+
+// startYardstick runs the bare handlers. more are further arguments.
+func startYardstick(ctx context.Context, body, memory int64, more ...string) (*process, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -58,6 +90,7 @@ func startYardstick(ctx context.Context, body, memory int64) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	return start(ctx, addr, "/healthz", nil, self, "yardstick", "-listen", addr,
-		"-body", strconv.FormatInt(body, 10), "-memory", strconv.FormatInt(memory, 10))
+	args := append([]string{"yardstick", "-listen", addr,
+		"-body", strconv.FormatInt(body, 10), "-memory", strconv.FormatInt(memory, 10)}, more...)
+	return start(ctx, addr, "/healthz", nil, self, args...)
 }
