@@ -15,6 +15,7 @@ func (g *gathering) takeCarried() {
 	carry, id := g.source.path.carry, rankAt(g.source, g.at)
 	carry.pass(id, g.at)
 	f := g.far
+	g.asked = far{f.of(f.chunks), f.owners, f.twins}
 	chunks, owners := f.chunks[:0:0], f.owners[:0:0]
 	f.bytes = 0
 	for i, c := range f.chunks {

@@ -13,8 +13,9 @@ import (
 // gathering is one batch that comes partly from other gateways.
 //
 // Its memory is taken like that of any batch: for what peers send a body of its own, first, and waited for while nothing else is held;
-// then the chunks of this gateway, all at once or not at all. Whoever waits for a peer holds memory; so no peer waits for memory
-// while he answers, or two gateways could wait for each other.
+// then the chunks of this gateway, all at once or not at all. What peers have sent along before is used only where there is memory for the
+// rest at once. Whoever waits for a peer holds memory; so no peer waits for memory while he answers, or two gateways could wait
+// for each other.
 type gathering struct {
 	source   *Source
 	at       shuffle.Cursor
@@ -24,6 +25,7 @@ type gathering struct {
 	begun    time.Time
 	segments [][]byte
 	carried  []*carried
+	asked    far // what there would be to ask for without those
 	room     *chunkcache.Buffer[key]
 	leases   *chunkcache.Leases[key]
 }
@@ -46,7 +48,7 @@ func (s *Source) gather(ctx context.Context, at shuffle.Cursor, total int64, nea
 // slices serves what this gateway keeps from leased chunks, and the rest from a body of its own.
 func (g *gathering) slices(ctx context.Context, whole []int) (*chunkindex.Body, error) {
 	s := g.source
-	spare, err := g.reserve(ctx, g.far.bytes)
+	spare, err := g.reserve(ctx, 0)
 	if err != nil {
 		return g.fail(err)
 	}
@@ -83,7 +85,7 @@ func (g *gathering) slices(ctx context.Context, whole []int) (*chunkindex.Body, 
 
 // copies serves the whole batch from a body of its own.
 func (g *gathering) copies(ctx context.Context, whole, ranged []int) (*chunkindex.Body, error) {
-	spare, err := g.reserve(ctx, g.near.bytes+g.far.bytes)
+	spare, err := g.reserve(ctx, g.near.bytes)
 	if err != nil {
 		return g.fail(err)
 	}
@@ -143,8 +145,20 @@ func (g *gathering) finish(ctx context.Context, lost []chunkindex.ChunkRanges, l
 	return chunkindex.NewBody(g.segments, tiers(g.total, loaded, time.Since(g.begun)), g.close), nil
 }
 
-// reserve takes memory for n bytes of the body, none if there are none.
-func (g *gathering) reserve(ctx context.Context, n int64) (buf []byte, err error) {
+// reserve takes memory for what peers are asked for and for more bytes of the body, none if there are none.
+func (g *gathering) reserve(ctx context.Context, more int64) (buf []byte, err error) {
+	if len(g.carried) > 0 {
+		n := more + g.far.bytes
+		if n == 0 {
+			return nil, nil
+		}
+		var ok bool
+		if g.room, ok = g.source.path.cache.TryBuffer(n + n/8); ok {
+			return g.room.Bytes(), nil
+		}
+		g.uncarry()
+	}
+	n := more + g.far.bytes
 	if n == 0 {
 		return nil, nil
 	}
@@ -152,6 +166,13 @@ func (g *gathering) reserve(ctx context.Context, n int64) (buf []byte, err error
 		return nil, err
 	}
 	return g.room.Bytes(), nil
+}
+
+// uncarry does without what peers have sent along before: nobody waits for memory while he holds some.
+func (g *gathering) uncarry() {
+	g.source.path.carry.release(g.carried)
+	g.carried = nil
+	*g.far = g.asked
 }
 
 func (g *gathering) giveBack() {
