@@ -80,8 +80,11 @@ func (q *Query) AppendBinary(b []byte) ([]byte, error) {
 		b = append(b, c.Digest[:]...)
 		b = binary.AppendUvarint(b, uint64(len(c.Ranges)))
 		for j := range c.Ranges {
-			b = binary.AppendUvarint(b, uint64(c.Ranges[j].Offset))
-			b = binary.AppendUvarint(b, uint64(c.Ranges[j].Length))
+			offset, length := uint64(c.Ranges[j].Offset), uint64(c.Ranges[j].Length)
+			if offset+length > math.MaxUint32 {
+				return nil, fmt.Errorf("write a query: range [%d,+%d) of chunk %d", offset, length, c.Chunk)
+			}
+			b = binary.AppendUvarint(binary.AppendUvarint(b, offset), length)
 		}
 	}
 	b = binary.LittleEndian.AppendUint32(b, crc32.Checksum(b[start:], castagnoli()))
@@ -103,7 +106,7 @@ func (q *Query) sizeHint() int {
 	return n
 }
 
-// check returns how many ranges there are.
+// check holds all but the ranges against the limits, and returns how many ranges there are.
 func (q *Query) check() (ranges int, err error) {
 	if err := checkNames(q.Dataset, q.Generation); err != nil {
 		return 0, err
@@ -121,6 +124,7 @@ func (q *Query) check() (ranges int, err error) {
 	}
 	for i := range q.Chunks {
 		c := &q.Chunks[i]
+		ranges += len(c.Ranges)
 		switch {
 		case c.Chunk < 0 || c.Chunk > maxChunk:
 			return 0, fmt.Errorf("chunk %d", c.Chunk)
@@ -129,12 +133,6 @@ func (q *Query) check() (ranges int, err error) {
 		case len(c.Ranges) == 0:
 			return 0, fmt.Errorf("nothing of chunk %d", c.Chunk)
 		}
-		for _, r := range c.Ranges {
-			if uint64(r.Offset)+uint64(r.Length) > math.MaxUint32 {
-				return 0, fmt.Errorf("range [%d,+%d) of chunk %d", r.Offset, r.Length, c.Chunk)
-			}
-		}
-		ranges += len(c.Ranges)
 	}
 	return ranges, nil
 }
@@ -291,11 +289,39 @@ func (in *cursor) chunks() []Wanted {
 		}
 		c.Chunk = int(before)
 		c.Ranges, ranges = ranges[:wanted:wanted], ranges[wanted:]
-		for j := range c.Ranges {
-			c.Ranges[j].Offset = uint32(in.number(math.MaxUint32))
-			c.Ranges[j].Length = uint32(in.number(math.MaxUint32))
-		}
+		in.ranges(c.Ranges)
 	}
 	in.bad = in.bad || len(ranges) > 0
 	return chunks
+}
+
+// ranges reads offsets and lengths, of which there are thousands: number, in a loop of its own.
+func (in *cursor) ranges(to []chunkindex.Range) {
+	rest := in.rest
+	for i := range to {
+		offset, size := short(rest)
+		rest = rest[size:]
+		length, more := short(rest)
+		rest = rest[more:]
+		if size == 0 || more == 0 || offset+length > math.MaxUint32 {
+			in.bad, in.rest = true, nil
+			return
+		}
+		to[i].Offset, to[i].Length = uint32(offset), uint32(length)
+	}
+	in.rest = rest
+}
+
+// short reads a number of at most five bytes, and returns how many they were: 0 where it has none, or not the shortest form.
+func short(p []byte) (n uint64, size int) {
+	for i, b := range p[:min(len(p), 5)] {
+		n |= uint64(b&0x7f) << (7 * i)
+		if b < 0x80 {
+			if b == 0 && i > 0 {
+				return 0, 0
+			}
+			return n, i + 1
+		}
+	}
+	return 0, 0
 }

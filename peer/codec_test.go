@@ -218,6 +218,7 @@ func TestQueriesThatNobodyMayAsk(t *testing.T) {
 		{"a rank outside", func(q *Query) { q.Reader.Rank = 8 }},
 		{"positions the wrong way round", func(q *Query) { q.Reader.First = 9000 }},
 		{"time running backwards", func(q *Query) { q.Reader.Think = -1 }},
+		{"a range that ends beyond 4 GiB", func(q *Query) { q.Chunks[1].Ranges[0].Length = 2 }},
 		{"more than may be sent", func(q *Query) { q.Chunks[0].Ranges = make([]chunkindex.Range, maxQueryBytes/2) }},
 	} {
 		q := goldenQuery()

@@ -107,6 +107,9 @@ func (w *lifeWatch) finish() {
 // fault says what an error on the way means: the asker's own end, the watch's verdict, or a peer that is gone.
 func (w *lifeWatch) fault(err error) error {
 	if gone := w.asker(); gone != nil {
+		if silent := w.silent(); silent >= missedSigns && errors.Is(gone, context.DeadlineExceeded) {
+			return fmt.Errorf("%w, without a sign of life for %v: %w", gone, silent, ErrDown)
+		}
 		return gone
 	}
 	if cause := w.cause(); cause != nil {
@@ -117,6 +120,17 @@ func (w *lifeWatch) fault(err error) error {
 		err = http.ErrSchemeMismatch // the words of http.Client for a server without TLS
 	}
 	return fmt.Errorf("%w: %w", ErrDown, err)
+}
+
+// missedSigns is after how long without any sign a peer counts as down if the asker can wait no longer: two have failed to come. Else
+// one that has stopped would never be told from a slow one by those whose time is short.
+const missedSigns = 2 * defaultSignEvery
+
+// silent returns for how long nothing was heard of the peer.
+func (w *lifeWatch) silent() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return time.Since(w.last)
 }
 
 // lively tells a watch of every byte that comes.
