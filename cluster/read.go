@@ -68,9 +68,9 @@ func (m *member) measure(n uint64, took time.Duration) {
 }
 
 // faulty reports whether a failed read says something of the member. One that says no in order, or whose store is slow or down, is
-// well; and nothing is known if it was we who gave up.
+// well; and nothing is known if it was we who gave up, unless it had been silent for too long by then.
 func faulty(ctx context.Context, err error) bool {
-	if ctx.Err() != nil {
+	if ctx.Err() != nil && !errors.Is(err, peer.ErrDown) {
 		return false
 	}
 	for _, fine := range []error{peer.ErrNotHere, peer.ErrNotServed, peer.ErrMismatch, peer.ErrNoRoom} {
