@@ -1,0 +1,327 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/millrace-data/millrace/cluster"
+)
+
+// certificates writes one key, certificate and authority that all gateways of a test share.
+func certificates(t *testing.T) (cert, key, ca string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "gateway"}, DNSNames: []string{"gateway"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for name, block := range map[string]*pem.Block{"cert": {Type: "CERTIFICATE", Bytes: der}, "key": {Type: "PRIVATE KEY", Bytes: secret}} {
+		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cert = filepath.Join(dir, "cert")
+	return cert, filepath.Join(dir, "key"), cert
+}
+
+// fleetFor serves a directory by n gateways that are one cache, until the test ends.
+func fleetFor(t *testing.T, dir string, n int, change func(*serveConfig)) (urls []string, stop []func()) {
+	t.Helper()
+	ports := make([]net.Listener, n)
+	var where cluster.Join
+	for i := range ports {
+		var err error
+		if ports[i], err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+			t.Fatal(err)
+		}
+		where.Targets = append(where.Targets, ports[i].Addr().String())
+	}
+	where.Scheme = cluster.SchemeStatic
+	for i, port := range ports {
+		a := &app{env: map[string]string{"GOMEMLIMIT": "off", "GOGC": "100"}, stdout: &bytes.Buffer{}, stderr: &bytes.Buffer{}}
+		c := &serveConfig{
+			cacheSize: 64 << 20, memory: 1 << 40, listen: "127.0.0.1:0", logLevel: "error", logFormat: "json", drain: defaultDrain,
+			lameDuck: time.Millisecond, locations: []location{{name: "files", dir: dir}},
+			cluster: clusterFlags{
+				name: "job-a", member: fmt.Sprintf("gw-%d", i), bound: port, advertise: port.Addr().String(), insecure: true, where: where,
+			},
+		}
+		if change != nil {
+			change(c)
+		}
+		s, err := a.compose(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ready := make(chan net.Addr, 1)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if err := s.run(ctx, func(at net.Addr) { ready <- at }); err != nil {
+				t.Errorf("serve: %v", err)
+			}
+		})
+		end := sync.OnceFunc(func() { cancel(); wg.Wait(); s.close() })
+		t.Cleanup(end)
+		urls, stop = append(urls, "http://"+(<-ready).String()), append(stop, end)
+	}
+	return urls, stop
+}
+
+// shown returns what a gateway shows of its cluster, once that is as wanted.
+func shown(t *testing.T, url string, want func(clusterPage) bool) (page clusterPage) {
+	t.Helper()
+	for range 10_000 {
+		resp, err := http.Get(url + "/v1/cluster")
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		page = clusterPage{}
+		if err != nil || json.Unmarshal(text, &page) != nil {
+			t.Fatalf("got %s, %v, want JSON", text, err)
+		}
+		if want(page) {
+			return page
+		}
+	}
+	t.Fatalf("got %+v for long, want another one", page)
+	return page
+}
+
+func members(n int, state cluster.State) func(clusterPage) bool {
+	return func(p clusterPage) bool {
+		for _, m := range p.Members {
+			if m.State == state {
+				n--
+			}
+		}
+		return n == 0
+	}
+}
+
+// TestFleetIsOneCache: what one gateway has read from the store, another one gets from it; one that drains says so; and who is
+// left serves alone.
+func TestFleetIsOneCache(t *testing.T) {
+	cert, key, ca := certificates(t)
+	for name, change := range map[string]func(*serveConfig){
+		"plain": nil,
+		"with certificates": func(c *serveConfig) {
+			c.cluster.insecure, c.cluster.cert, c.cluster.key, c.cluster.ca, c.cluster.allow = false, cert, key, ca, []string{"gateway"}
+		},
+		"with a quota": func(c *serveConfig) { c.quotas = []quota{{dataset: "files", memory: 32 << 20}} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			urls, stop := fleetFor(t, shards(t), 2, change)
+			for _, url := range urls {
+				shown(t, url, members(1, cluster.Alive))
+			}
+			for _, url := range urls {
+				ok(t, "fetch", url, "--epoch", "0", "--discard")
+			}
+			var tiers tierBytes
+			for _, url := range urls {
+				page := shown(t, url, members(1, cluster.Alive))
+				tiers.Store += page.Tiers.Store
+				tiers.Peers += page.Tiers.Peers
+				tiers.Served += page.Tiers.Served
+				if page.Cluster != "job-a" || len(page.Self.Serves) != 1 || page.Self.Serves[0].Share == 0 {
+					t.Errorf("got %+v, want a share of the dataset", page.Self)
+				}
+			}
+			if alone := storedBytes(t); tiers.Store != alone || tiers.Peers == 0 || tiers.Served < tiers.Peers {
+				t.Errorf("got %+v, want %d bytes read from the store once, and the rest from each other", tiers, alone)
+			}
+			stop[1]()
+			page := shown(t, urls[0], func(p clusterPage) bool { return p.Members[0].State != cluster.Alive })
+			if got := page.Self.Serves[0].Share; got != 1 {
+				t.Errorf("got a share of %v while the other one is %v, want all of it", got, page.Members[0].State)
+			}
+			ok(t, "fetch", urls[0], "--epoch", "1", "--discard")
+		})
+	}
+}
+
+// storedBytes is how many bytes the samples of shards have.
+func storedBytes(t *testing.T) uint64 {
+	t.Helper()
+	url := gatewayFor(t, shards(t))
+	resp, err := http.Get(url + "/v1/datasets/files")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var d struct {
+		Bytes uint64 `json:"bytes"`
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&d); err != nil {
+		t.Fatal(err)
+	}
+	return d.Bytes
+}
+
+// Without --cluster nothing of it is there.
+func TestAloneThereIsNoCluster(t *testing.T) {
+	a := &app{env: map[string]string{"GOMEMLIMIT": "off", "GOGC": "100"}, stdout: &bytes.Buffer{}, stderr: &bytes.Buffer{}}
+	c := &serveConfig{cacheSize: 64 << 20, memory: 1 << 40, logLevel: "error", logFormat: "json", locations: []location{{name: "files", dir: shards(t)}}}
+	s, err := a.compose(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	if s.peers != nil {
+		t.Error("got a part in a cluster, want none")
+	}
+	for _, x := range s.stats() {
+		if strings.HasPrefix(x.Name, "cluster_") || strings.HasPrefix(x.Name, "peer_") {
+			t.Errorf("got %s, want no such metric", x.Name)
+		}
+	}
+}
+
+func TestClusterFlagsAreChecked(t *testing.T) {
+	data := shards(t)
+	cert, key, ca := certificates(t)
+	secret := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(secret, bytes.Repeat([]byte("k"), 32), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	certs := []string{"--peer-cert", cert, "--peer-key", key, "--peer-ca", ca}
+	member := slices.Clip([]string{"--cluster", "job-a", "--join", "static:127.0.0.1", "--peer-listen", "127.0.0.1:7946"})
+	local := slices.Clip(append(member, "--peer-insecure"))
+	for name, tc := range map[string]struct {
+		args []string
+		want string // "": it fits
+	}{
+		"no join":              {[]string{"--cluster", "job-a", "--peer-listen", "127.0.0.1:7946", "--peer-insecure"}, "want --join WHERE with it"},
+		"no port":              {[]string{"--cluster", "job-a", "--join", "static:127.0.0.1", "--peer-insecure"}, "want --peer-listen ADDRESS with it"},
+		"no cluster":           {[]string{"--join", "static:gw-0", "--ordinal", "1/2"}, "--ordinal: want --cluster NAME with it"},
+		"no certificates":      {member, "want --peer-cert, --peer-key and --peer-ca, or --peer-insecure"},
+		"no key":               {append(member, "--peer-cert", cert, "--peer-ca", ca), "want --peer-cert, --peer-key and --peer-ca"},
+		"both":                 {append(local, certs...), "means no certificates, but some are named"},
+		"a certificate":        {append(member, "--peer-cert", secret, "--peer-key", key, "--peer-ca", ca), "peer certificate"},
+		"insecure for all":     {append(local, "--peer-listen", "10.1.2.3:7946"), "others can reach --peer-listen 10.1.2.3:7946"},
+		"a cluster's name":     {append(local, "--cluster", "job a"), "--cluster: "},
+		"a member's name":      {append(local, "--member", "a/b"), "--member: "},
+		"a way to join":        {append(local, "--join", "etcd:gw-0"), "want static:HOST,HOST or dns:NAME:PORT"},
+		"a peer port":          {append(local, "--peer-listen", "7946"), "want HOST:PORT"},
+		"a peer port of 0":     {append(local, "--peer-listen", "127.0.0.1:0"), "a port that others can be told"},
+		"the data port":        {append(local, "--listen", "127.0.0.1:7946"), "--peer-listen 127.0.0.1:7946: the same address as --listen"},
+		"an advertised port":   {append(local, "--peer-advertise", "0.0.0.0:7946"), "nobody can be reached there"},
+		"loopback for others":  {append(local, "--join", "static:10.1.2.3,10.1.2.4"), "only this machine can reach it, and --join names 10.1.2.3:7946"},
+		"an ordinal":           {append(local, "--ordinal", "8/8"), "want I/P"},
+		"half an ordinal":      {append(local, "--ordinal", "8"), "want I/P"},
+		"gossip's flags":       {append(local, "--gossip-key-file", secret), "want --join gossip:SEED,SEED with them"},
+		"gossip without a key": {append(local, "--join", "gossip:127.0.0.1", "--gossip-listen", "10.1.2.3:7947"), "want --gossip-key-file FILE with it"},
+		"gossip's key":         {append(local, "--join", "gossip:127.0.0.1", "--gossip-key-file", data+"/none"), "--gossip-key-file: "},
+		"fits":                 {append(local, "--ordinal", "1/2", "--member", "gw-1"), ""},
+		"fits by certificates": {append(append(member, certs...), "--peer-allow", "gateway"), ""},
+		"fits by gossip":       {append(local, "--join", "gossip:127.0.0.1:9", "--gossip-key-file", secret), ""},
+		"fits by a name":       {append(local, "--join", "dns:gateways.job-a.svc:7946"), ""},
+	} {
+		o := millrace(t, nil, append([]string{"serve", "--dataset", "files=" + data, "--check"}, tc.args...)...)
+		switch {
+		case tc.want == "" && (o.code != exitOK || !strings.Contains(o.stdout, "peer-advertise: 127.0.0.1:7946\n")):
+			t.Errorf("%s: got %d %s%s, want 0 and what is advertised", name, o.code, o.stdout, o.stderr)
+		case tc.want != "" && (o.code != exitUsage || !strings.Contains(o.stderr, tc.want)):
+			t.Errorf("%s: got %d %s, want 2 and %q", name, o.code, o.stderr, tc.want)
+		}
+	}
+}
+
+func TestQuotasAreChecked(t *testing.T) {
+	data := shards(t)
+	disk := filepath.Join(t.TempDir(), "disk")
+	both := slices.Clip([]string{"--dataset", "a=" + data, "--dataset", "b=" + data})
+	withDisk := slices.Clip(append(both, "--disk-cache", disk, "--disk-cache-size", "8MiB"))
+	for name, tc := range map[string]struct {
+		args []string
+		want string // "": it fits
+	}{
+		"nobody's":            {append(both, "--quota", "c=64MiB"), `no --dataset is called "c"`},
+		"twice":               {append(both, "--quota", "a=64MiB", "--quota", "a=32MiB"), `"a" has one already`},
+		"no size":             {append(both, "--quota", "a"), "want DATASET=SIZE"},
+		"a size":              {append(both, "--quota", "a=much"), "want a size"},
+		"tiny":                {append(both, "--quota", "a=1KiB"), "want at least 1MiB"},
+		"too much together":   {append(both, "--quota", "a=1000TiB"), "more than the"},
+		"disk without a disk": {append(both, "--quota", "a=64MiB,disk=8MiB"), "want --disk-cache DIR with it"},
+		"a tiny disk":         {append(withDisk, "--quota", "a=64MiB,disk=1KiB"), "disk: want at least 1MiB"},
+		"something else":      {append(withDisk, "--quota", "a=64MiB,ssd=1MiB"), "--quota"},
+		"fits":                {append(withDisk, "--quota", "a=64MiB,disk=8MiB,b=32MiB"), ""},
+	} {
+		o := millrace(t, nil, append([]string{"serve", "--check", "--cache-size", "64MiB"}, tc.args...)...)
+		switch {
+		case tc.want == "" && (o.code != exitOK || !strings.Contains(o.stdout, "quota: a=64MiB,disk=8MiB,b=32MiB\n")):
+			t.Errorf("%s: got %d %s%s, want 0 and the quotas", name, o.code, o.stdout, o.stderr)
+		case tc.want != "" && (o.code != exitUsage || !strings.Contains(o.stderr, tc.want)):
+			t.Errorf("%s: got %d %s, want 2 and %q", name, o.code, o.stderr, tc.want)
+		}
+	}
+}
+
+// TestQuotaKeepsDatasetsApart: a dataset with a quota has a budget and a disk of its own, and what one reads displaces nothing of the
+// other. The quota may go again: the main disk cache is the same.
+func TestQuotaKeepsDatasetsApart(t *testing.T) {
+	data, other, disk := shards(t), shards(t), filepath.Join(t.TempDir(), "disk")
+	a := &app{env: map[string]string{"GOMEMLIMIT": "off", "GOGC": "100"}, stdout: &bytes.Buffer{}, stderr: &bytes.Buffer{}}
+	for _, quotas := range [][]quota{nil, {{dataset: "b", memory: 16 << 20, disk: 4 << 20}}, {{dataset: "a", memory: 16 << 20}}, nil} {
+		s, err := a.compose(t.Context(), &serveConfig{
+			cacheSize: 64 << 20, memory: 1 << 40, logLevel: "error", logFormat: "json", diskDir: disk, diskSize: 8 << 20, quotas: quotas,
+			locations: []location{{name: "a", dir: data}, {name: "b", dir: other}},
+		})
+		if err != nil {
+			t.Fatalf("%v: %v", quotas, err)
+		}
+		if got := len(s.divisions); got != 1+len(quotas) {
+			t.Errorf("%v: got %d divisions", quotas, got)
+		}
+		for _, q := range quotas {
+			v := s.division(q.dataset)
+			if v == s.main() || v.budget.Total() != q.memory || len(v.opened) != 1 || len(s.main().opened) != 1 || (v.disk != nil) != (q.disk > 0) {
+				t.Errorf("%v: got %+v, want a budget of its own", quotas, v)
+			}
+		}
+		names := map[string]int{}
+		for _, x := range s.stats() {
+			names[x.Name]++
+		}
+		if names["cache_bytes"] != 1 || names["disk_limit_bytes"] != 1 {
+			t.Errorf("%v: got %v, want each metric once", quotas, names)
+		}
+		s.close()
+	}
+}
