@@ -243,6 +243,7 @@ func halfCrashes(t *testing.T, l *lab) {
 				l.fleet.Members[i].Kill()
 			}
 			steps(60)
+			t.Logf("half crashed: %d bytes read in all", l.reads.Bytes())
 			l.fleet.StartAll(t, half...)
 			steps(60)
 		}

@@ -578,4 +578,74 @@ PLANTS = [
             ("cluster/check.go", '\t"fmt"\n', '\t"fmt"\n\t"time"\n'),
         ],
     ),
+    (
+        "datapath serves what a peer sent without comparing it with the index",
+        ["./datapath"],
+        [("datapath/ask.go", "if checksum(g.segments[r.Seq]) == r.CRC32C {", "if true {")],
+    ),
+    (
+        "datapath keeps what a peer sent along without comparing it with the index",
+        ["./datapath"],
+        [("datapath/along.go", "if checksum(l.dst) == l.CRC32C {", "if true {")],
+    ),
+    (
+        "datapath asks peers for what a peer asks of it",
+        ["./datapath"],
+        [("datapath/answer.go", "body, err = s.bringHere(ctx, shuffle.Cursor{}, b)", "b.answers = false\n\t\tbody, err = s.bring(ctx, shuffle.Cursor{}, b)")],
+    ),
+    (
+        "datapath waits for memory while a peer waits for its answer",
+        ["./datapath"],
+        [("datapath/source.go", "\tif !b.answers {\n\t\treturn s.path.cache.Buffer", "\tif true {\n\t\treturn s.path.cache.Buffer")],
+    ),
+    (
+        "datapath trusts an owner of a view that is over",
+        ["./datapath"],
+        [("datapath/owners.go", "if o.view == view && o.params == params {", "if o.params == params {")],
+    ),
+    (
+        "datapath brings whole chunks that another gateway keeps",
+        ["./datapath"],
+        [("datapath/source.go", "if s.name != \"\" && !b.trusts && s.owner(b.plan, c.Chunk) != \"\" {", "if false {")],
+    ),
+    (
+        "datapath has every gateway warm every chunk",
+        ["./datapath"],
+        [("datapath/warm.go", "if s.name != \"\" && s.owner(at.Plan, int(span.Chunk)) != \"\" {", "if false {")],
+    ),
+    (
+        "datapath keeps a chunk of its former owner without comparing it with the index",
+        ["./datapath"],
+        [("datapath/former.go", "if !s.intact(chunk, dst, checksum(dst)) {", "if false {")],
+    ),
+    (
+        "datapath asks a former owner to load a chunk",
+        ["./datapath"],
+        [("datapath/former.go", "Generation: s.index.Generation(), Cached: true,", "Generation: s.index.Generation(),")],
+    ),
+    (
+        "datapath asks peers for what is in memory",
+        ["./datapath"],
+        [("datapath/ask.go", "if member == \"\" || s.Resident(chunk) || s.readsDisk(chunk) {", "if member == \"\" {")],
+    ),
+    (
+        "datapath keeps what was sent along for readers that have gone",
+        ["./datapath"],
+        [("datapath/prefetch.go", "\t\tp.carry.expire(p.readers.Follows)\n", "")],
+    ),
+    (
+        "lookahead comes for chunks that other gateways keep",
+        ["./lookahead"],
+        [("lookahead/horizon.go", "if !r.mine(x.dataset, x.at.Plan, u.Chunk) {", "if false {")],
+    ),
+    (
+        "lookahead keeps what it looked for when the owners change",
+        ["./lookahead"],
+        [("lookahead/readers.go", "x.looked, x.future = false, x.future[:0]", "x.looked = false")],
+    ),
+    (
+        "lookahead takes readers elsewhere for readers in a hurry",
+        ["./lookahead"],
+        [("lookahead/reader.go", "\t\tx.distant, x.told = d, now\n", "\t\tx.told = now\n")],
+    ),
 ]
