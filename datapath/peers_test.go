@@ -268,3 +268,75 @@ func TestViewsThatFlap(t *testing.T) {
 		})
 	}
 }
+
+// Each gateway that is told to warm brings what it is to hold, and nothing of the others'.
+func TestWarmingBringsWhatIsOwned(t *testing.T) {
+	d := newDataset(t, 68, same(480, 900), 60, 8<<10)
+	for _, order := range []string{shuffle.Window, shuffle.Slot, shuffle.Full} {
+		synctest.Test(t, func(t *testing.T) {
+			d.store.Reset()
+			f := newFleet(t, d, d.plan(t, order, 6), 3, Config{}, 2<<20)
+			e := f.plan.Epoch(0)
+			chunks := 0
+			for _, m := range f.members {
+				for first := uint64(0); first < f.plan.Samples(); {
+					got, err := m.source.Warm(t.Context(), shuffle.Cursor{Plan: f.plan, Epoch: e, First: first, End: f.plan.Samples(), BatchSize: 48})
+					must(t, err)
+					first = got.Next
+					chunks += got.Chunks
+				}
+			}
+			if got := f.stats().StoreBytes; got != d.bytes() || chunks != d.index.Chunks() {
+				t.Errorf("%s: got %d chunks and %d bytes from the store, want %d and %d: each once", order, chunks, got, d.index.Chunks(), d.bytes())
+			}
+			f.readEpoch(t, 0, 48)
+			if got := f.stats().StoreBytes; got != d.bytes() {
+				t.Errorf("%s: got %d bytes from the store in all, want %d", order, got, d.bytes())
+			}
+		})
+	}
+}
+
+// What lies in memory is served from there, whoever owns it, and so is what lies on disk.
+func TestWhatIsHereIsNotAskedFor(t *testing.T) {
+	d := newDataset(t, 69, same(240, 900), 60, 8<<10)
+	synctest.Test(t, func(t *testing.T) {
+		d.store.Reset()
+		f := newFleet(t, d, d.plan(t, shuffle.Window, 6), 2, Config{}, 2<<20)
+		m := f.members[0]
+		m.lose(1)
+		must(t, f.readRank(t.Context(), t, m, 0, 48, 0, 1))
+		m.find(1)
+		must(t, f.readRank(t.Context(), t, m, 1, 48, 0, 1))
+		if got := m.path.Stats(); got.PeerReads != 0 || got.StoreBytes != d.bytes() {
+			t.Errorf("got %d questions and %d bytes from the store, want 0 and %d", got.PeerReads, got.StoreBytes, d.bytes())
+		}
+	})
+}
+
+// A sample that a batch holds many times is asked for once, and the tiers of the body add up.
+func TestASampleIsAskedForOnce(t *testing.T) {
+	d := newDataset(t, 59, same(60, 900), 60, 64<<10) // one chunk
+	synctest.Test(t, func(t *testing.T) {
+		d.store.Reset()
+		f := newFleet(t, d, nil, 2, Config{}, 1<<20)
+		m := f.members[0]
+		m.lose(0)
+		chunks := d.ranges(t, []uint64{5, 9, 5, 5, 9, 2})
+		body, err := m.source.Read(t.Context(), shuffle.Cursor{}, chunks)
+		must(t, err)
+		must(t, d.check(chunks, body))
+		var sum, peers int64
+		for _, tier := range body.Tiers {
+			sum += tier.Bytes
+			if tier.Tier == "peer" {
+				peers = tier.Bytes
+			}
+		}
+		body.Close()
+		sample := int64(chunks[0].Ranges[0].Length)
+		if qs := m.questions(); len(qs) != 1 || len(qs[0].Chunks[0].Ranges) != 3 || sum != 6*sample || peers != 3*sample {
+			t.Errorf("got %d questions, the first for %v, and tiers %+v; want one for 3 samples, and 3 of 6 from a peer", len(qs), qs[0].Chunks, body.Tiers)
+		}
+	})
+}
