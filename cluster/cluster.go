@@ -83,12 +83,8 @@ func (c *Cluster) Run(ctx context.Context) error {
 	}
 }
 
-// Self is what this gateway tells the others of itself.
-func (c *Cluster) Self() peer.Hello {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.self()
-}
+// Self is what this gateway tells the others of itself. Nobody may change what it shares with others who ask.
+func (c *Cluster) Self() peer.Hello { return c.now.Load().self }
 
 func (c *Cluster) self() peer.Hello {
 	h := peer.Hello{

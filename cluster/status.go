@@ -81,7 +81,7 @@ func (c *Cluster) Status() Status {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.now.Load()
-	self := c.self()
+	self := s.self
 	out := Status{Cluster: c.cfg.Name, View: s.number, Members: []MemberStatus{}, Others: []OtherStatus{}, Faults: []string{}}
 	out.Self = MemberStatus{
 		ID: self.ID, Boot: self.Boot, Address: self.Address, State: Alive, CacheBytes: self.Weight, Of: self.Of,

@@ -22,6 +22,7 @@ type snapshot struct {
 	there   map[string]bool            // members that can be asked
 	leaving map[string]bool            // of these, those that drain
 	shares  map[string]float64         // of this gateway, by generation
+	self    peer.Hello
 }
 
 // ownership of one generation, among those that serve it.
@@ -99,7 +100,7 @@ func (c *Cluster) View() uint64 { return c.now.Load().number }
 func (c *Cluster) rebuild() {
 	before := c.now.Load()
 	s := &snapshot{
-		number: 1, owners: map[peer.Served]*ownership{}, without: map[peer.Served]*ownership{},
+		self: c.self(), number: 1, owners: map[peer.Served]*ownership{}, without: map[peer.Served]*ownership{},
 		there: map[string]bool{}, leaving: map[string]bool{}, shares: map[string]float64{},
 	}
 	all := map[peer.Served][]placement.Member{} // without us

@@ -113,6 +113,9 @@ func (s *Server) read(out *writer, r *http.Request) error {
 	scratch := s.gather()
 	defer s.scratch.Put(scratch)
 	out.answer(body.Segments, total, *scratch)
+	if s.cfg.Answered != nil {
+		s.cfg.Answered(r.Header.Get(MemberHeader), total)
+	}
 	return nil
 }
 

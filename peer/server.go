@@ -25,6 +25,8 @@ type ServerConfig struct {
 	Heard func(dataset, generation string, r Reader)
 	// Met is told who says hello, and from where. What it returns is told to them as the reason why they are refused.
 	Met func(h Hello, remote string) error
+	// Answered is told how many bytes a member, by the name that it gives itself, was sent. It must not block.
+	Answered func(member string, bytes int64)
 	// Leaving is told what a gateway holds that goes away. It must not block.
 	Leaving func(l Leaving, remote string)
 

@@ -159,6 +159,9 @@ func TestFleetIsOneCache(t *testing.T) {
 				tiers.Store += page.Tiers.Store
 				tiers.Peers += page.Tiers.Peers
 				tiers.Served += page.Tiers.Served
+				if m := page.Members[0]; m.Answered.Bytes != page.Tiers.Served || m.Asked.Bytes < page.Tiers.Peers {
+					t.Errorf("got %+v and %+v between the two, want %+v", m.Asked, m.Answered, page.Tiers)
+				}
 				if page.Cluster != "job-a" || len(page.Self.Serves) != 1 || page.Self.Serves[0].Share == 0 {
 					t.Errorf("got %+v, want a share of the dataset", page.Self)
 				}

@@ -86,7 +86,8 @@ func (s *server) joinCluster() error {
 		return err
 	}
 	p.server = peer.NewServer(peer.ServerConfig{
-		Self: p.cluster.Self, Holder: p, Heard: p.hear, Met: p.cluster.Met, Leaving: p.left, TLS: served, Log: s.log, DrainTime: peerDrain,
+		Self: p.cluster.Self, Holder: p, Heard: p.hear, Met: p.cluster.Met, Leaving: p.left, Answered: p.cluster.Answered,
+		TLS: served, Log: s.log, DrainTime: peerDrain,
 	})
 	s.peers = p
 	s.closers = append(s.closers, p.client.Close)
