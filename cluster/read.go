@@ -73,7 +73,7 @@ func faulty(ctx context.Context, err error) bool {
 	if ctx.Err() != nil && !errors.Is(err, peer.ErrDown) {
 		return false
 	}
-	for _, fine := range []error{peer.ErrNotHere, peer.ErrNotServed, peer.ErrMismatch, peer.ErrNoRoom} {
+	for _, fine := range []error{peer.ErrNotHere, peer.ErrNotServed, peer.ErrMismatch, peer.ErrNoRoom, peer.ErrQuestion} {
 		if errors.Is(err, fine) {
 			return false
 		}

@@ -172,7 +172,7 @@ func (c *Client) tell(ctx context.Context, address, path string, value, reply an
 // that is asked or told here does harm twice.
 func (c *Client) request(ctx context.Context, address, path, content string, body []byte) (*http.Request, error) {
 	if _, _, err := net.SplitHostPort(address); err != nil {
-		return nil, fmt.Errorf("a peer's address: %w", err)
+		return nil, fmt.Errorf("%w: %w", ErrQuestion, err)
 	}
 	req := (&http.Request{
 		Method: http.MethodPost, URL: &url.URL{Scheme: c.scheme, Host: address, Path: path}, Host: address,

@@ -109,14 +109,18 @@ func TestQuestionsThatDoNotFitTheirAnswer(t *testing.T) {
 	client := asker(t, nil)
 	q, dst, _ := newShelf(2, 100).question(2, 10)
 	for _, wrong := range [][][]byte{nil, dst[:3], append(dst[:4:4], nil), {dst[0], dst[1], dst[2], dst[3][:9]}} {
-		if err := client.Read(t.Context(), "127.0.0.1:1", q, wrong); !errors.Is(err, errSegments) {
-			t.Errorf("%d slices: got %v, want %v", len(wrong), err, errSegments)
+		if err := client.Read(t.Context(), "127.0.0.1:1", q, wrong); !errors.Is(err, ErrQuestion) {
+			t.Errorf("%d slices: got %v, want %v", len(wrong), err, ErrQuestion)
 		}
 	}
 	for _, address := range []string{"", "127.0.0.1", "host:port:port"} {
-		if err := client.Read(t.Context(), address, q, dst); err == nil || errors.Is(err, ErrDown) {
-			t.Errorf("address %q: got %v, want an error of its own", address, err)
+		if err := client.Read(t.Context(), address, q, dst); !errors.Is(err, ErrQuestion) {
+			t.Errorf("address %q: got %v, want %v", address, err, ErrQuestion)
 		}
+	}
+	q.Chunks[1].Chunk = 0
+	if err := client.Read(t.Context(), "127.0.0.1:1", q, dst); !errors.Is(err, ErrQuestion) {
+		t.Errorf("a chunk twice: got %v, want %v", err, ErrQuestion)
 	}
 }
 

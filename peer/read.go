@@ -16,7 +16,7 @@ import (
 // Read asks the gateway at an address, host:port, and fills dst: one slice for each range of the query, in order, whose
 // length is the range's. Nothing of it is checked against an index. After an error dst may be partly written.
 //
-// Errors: ErrDown, ErrMalformed, *Refused, or the context's cause. No goroutine outlives the call but those that keep
+// Errors: ErrDown, ErrMalformed, *Refused, ErrQuestion, or the context's cause. No goroutine outlives the call but those that keep
 // connections. Read asks once; net/http sends the question again, on another connection, only if the kept one was closed
 // before it.
 func (c *Client) Read(ctx context.Context, address string, q *Query, dst [][]byte) error {
@@ -29,11 +29,11 @@ func (c *Client) Read(ctx context.Context, address string, q *Query, dst [][]byt
 func (c *Client) read(ctx context.Context, address string, q *Query, dst [][]byte) error {
 	total, err := q.fits(dst)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: %w", ErrQuestion, err)
 	}
 	question, err := q.AppendBinary(make([]byte, 0, q.sizeHint()))
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: %w", ErrQuestion, err)
 	}
 	give, err := c.turns.take(ctx, address)
 	if err != nil {
