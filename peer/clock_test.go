@@ -334,6 +334,33 @@ func (w *inMemory) length() int64 {
 	return n
 }
 
+// TestAskersThatStoodStillBlameNobody: a process that was stopped finds its timers run out, and the answers unread.
+func TestAskersThatStoodStillBlameNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, w := watch(t.Context(), time.Second, time.Minute)
+		defer w.finish()
+		stopped := func(d time.Duration) {
+			w.mu.Lock()
+			w.due, w.last = time.Now().Add(-d), time.Now().Add(-d-time.Second)
+			w.mu.Unlock()
+			w.look()
+		}
+		stopped(5 * time.Second)
+		if ctx.Err() != nil {
+			t.Fatalf("after standing still: got %v, want another second", context.Cause(ctx))
+		}
+		time.Sleep(time.Second - 1)
+		if ctx.Err() != nil {
+			t.Fatalf("within that second: got %v, want nothing", context.Cause(ctx))
+		}
+		time.Sleep(1)
+		<-ctx.Done()
+		if err := context.Cause(ctx); !errors.Is(err, ErrDown) {
+			t.Errorf("after it: got %v, want %v", err, ErrDown)
+		}
+	})
+}
+
 // TestWithoutConnections is what ClientConfig.Transport promises to simulations.
 func TestWithoutConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -25,6 +25,7 @@ type lifeWatch struct {
 	timer   *time.Timer
 	last    time.Time     // when the peer was heard of
 	silence time.Duration // that is borne after last
+	due     time.Time     // when look is to run next
 	end     time.Time     // by when it must be done
 	doing   string        // what it must have done by then
 	signs   int
@@ -42,6 +43,7 @@ func watch(ctx context.Context, first, total time.Duration) (context.Context, *l
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.due = now.Add(min(first, total))
 	w.timer = time.AfterFunc(min(first, total), w.look)
 	return watched, w
 }
@@ -54,10 +56,13 @@ func (w *lifeWatch) look() {
 		return
 	}
 	now := time.Now()
+	if now.Sub(w.due) > w.silence/2 {
+		w.last = now // it was we who stood still: what the peer has said meanwhile is still to be read
+	}
 	left := min(w.end.Sub(now), w.last.Add(w.silence).Sub(now))
 	switch {
 	case left > 0:
-		w.timer.Reset(left)
+		w.again(now, left)
 	case now.Before(w.end):
 		w.cancel(fmt.Errorf("no sign of life for %v: %w", w.silence, ErrDown))
 	default:
@@ -73,7 +78,13 @@ func (w *lifeWatch) heard(silence time.Duration) {
 	if w.over {
 		return
 	}
-	w.timer.Reset(min(silence, w.end.Sub(w.last)))
+	w.again(w.last, min(silence, w.end.Sub(w.last)))
+}
+
+// again has look run after d. It needs mu.
+func (w *lifeWatch) again(now time.Time, d time.Duration) {
+	w.due = now.Add(d)
+	w.timer.Reset(d)
 }
 
 // sign counts a sign of life.
