@@ -45,7 +45,7 @@ func (t *transfer) ask(ctx context.Context, gw *gateway, came *atomic.Int64) (*B
 	if err != nil {
 		if e := (*Error)(nil); errors.As(err, &e) && e.Status == http.StatusRequestedRangeNotSatisfiable {
 			t.drop() // a body of another length
-			return nil, fmt.Errorf("%w: %s", ErrProtocol, e)
+			return nil, fmt.Errorf("%w: %s", ErrProtocol, e) //nolint:errorlint // nothing that was asked for is refused
 		}
 		return nil, contradiction(err, t.opt, t.number)
 	}
