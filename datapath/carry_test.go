@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/millrace-data/millrace/peer"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -102,4 +103,27 @@ func (f *fleet) read(t *testing.T, m *member, n uint64) {
 	must(t, err)
 	must(t, f.check(chunks, body))
 	body.Close()
+}
+
+// What is sent along and is not what the index says is not kept, and whoever sent it is told of.
+func TestWrongSamplesAreNotKept(t *testing.T) {
+	d := newDataset(t, 72, same(960, 450), 480, 32<<10)
+	synctest.Test(t, func(t *testing.T) {
+		d.store.Reset()
+		f := newFleet(t, d, d.plan(t, shuffle.Window, 8), 2, Config{}, 8<<20)
+		f.members[0].breaks(func(int, *peer.Query) (wireFault, error) {
+			return wireFault{spoil: func(q *peer.Query, dst [][]byte) {
+				for _, b := range dst {
+					b[0] ^= 1
+				}
+			}}, nil
+		})
+		for n := range uint64(20) {
+			f.read(t, f.members[0], n)
+		}
+		if got := f.members[0].path.Stats(); got.PeerLies == 0 || got.PeerLies != got.PeerReads || got.CarriedHits != 0 {
+			t.Errorf("got %d lies in %d questions and %d samples served that were sent along, want as many, and none",
+				got.PeerLies, got.PeerReads, got.CarriedHits)
+		}
+	})
 }

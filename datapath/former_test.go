@@ -134,3 +134,19 @@ func TestPullingTakesOnlyWhatIsFree(t *testing.T) {
 		}
 	})
 }
+
+// A former owner is asked for what it has, and reads nothing for it.
+func TestAFormerOwnerReadsNothing(t *testing.T) {
+	d := newDataset(t, 84, same(120, 900), 60, 8<<10)
+	synctest.Test(t, func(t *testing.T) {
+		d.store.Reset()
+		f := newFleet(t, d, d.plan(t, shuffle.Window, 6), 2, Config{}, 2<<20)
+		m := f.members[0]
+		m.former = func(peer.Chunk) string { return name(1) }
+		m.lose(1)
+		must(t, f.readRank(t.Context(), t, m, 0, 48, 0, 1))
+		if got := f.members[1].path.Stats().StoreReads; got != 0 || m.path.Stats().PeerReads == 0 {
+			t.Errorf("got %d reads of the store by the former owner after %d questions, want none after some", got, m.path.Stats().PeerReads)
+		}
+	})
+}
