@@ -1,4 +1,5 @@
-// Package datapath brings the bytes of a batch: memory, then the disk if there is one, then the store.
+// Package datapath brings the bytes of a batch: memory, then the disk if there is one, then the other gateways of a cluster if
+// there are some, then the store.
 //
 // A batch is read in one call, and memory is taken in one step, never piece by piece
 // while holding what others need. A request takes one of two ways, which never
@@ -12,7 +13,15 @@
 //     joined, straight into the body. This way needs no memory but the body's.
 //
 // Every byte is checked before it leaves: a chunk as a whole when it arrives, a sample
-// read by itself by its own CRC.
+// read by itself, or sent by a peer, by its own CRC.
+//
+// Where there are Peers, each chunk has an owner among them. A gateway reads from the store, keeps and looks ahead for
+// the chunks that it owns, for the readers of all gateways (Heard); its memory reaches that much farther. Of the others
+// it asks the owners, all at once, for just the samples of this batch, and along with them for what the same rank needs of those chunks in
+// its next batches (carry), so that one question serves many batches. What a peer does not send, or sends wrong, is asked of its
+// successor if it has one, and then of the store. Two rules keep gateways from waiting for each other in a circle: what answers a peer asks
+// no peer (Answer), and it waits for no memory. A chunk that has come to this gateway lately is asked of whoever had it before
+// (Former, Pull), who sends what is in its memory or on its disk and loads nothing.
 //
 // Chunks that come from the store are offered to the disk, and written there beside all this; a disk that fails, is full or
 // is slower than the store changes nothing but who answers.
