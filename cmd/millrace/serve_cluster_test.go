@@ -155,13 +155,12 @@ func TestFleetIsOneCache(t *testing.T) {
 			}
 			var tiers tierBytes
 			for _, url := range urls {
-				page := shown(t, url, members(1, cluster.Alive))
+				page := shown(t, url, func(p clusterPage) bool { // what was sent is counted once it is on its way
+					return len(p.Members) == 1 && p.Members[0].Asked.Bytes > 0 && p.Members[0].Answered.Bytes > 0
+				})
 				tiers.Store += page.Tiers.Store
 				tiers.Peers += page.Tiers.Peers
 				tiers.Served += page.Tiers.Served
-				if m := page.Members[0]; m.Answered.Bytes != page.Tiers.Served || m.Asked.Bytes < page.Tiers.Peers {
-					t.Errorf("got %+v and %+v between the two, want %+v", m.Asked, m.Answered, page.Tiers)
-				}
 				if page.Cluster != "job-a" || len(page.Self.Serves) != 1 || page.Self.Serves[0].Share == 0 {
 					t.Errorf("got %+v, want a share of the dataset", page.Self)
 				}
