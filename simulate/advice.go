@@ -22,6 +22,7 @@ func Advice(d *Data, results []Result) []string {
 	lines = append(lines, policyAdvice(results)...)
 	lines = append(lines, other(results, "disk cache", func(s *Setting) *int64 { return &s.DiskSize })...)
 	lines = append(lines, gatewayAdvice(results)...)
+	lines = append(lines, fleetAdvice(d, results)...)
 	return append(lines, warnings(d, results)...)
 }
 
@@ -153,8 +154,12 @@ func gatewayAdvice(results []Result) []string {
 	if float64(y.Time)*enough < float64(x.Time) {
 		verdict = "help"
 	}
-	return []string{fmt.Sprintf("Gateways: %d instead of %d %s: an epoch takes %s against %s. Each has its own cache and reads what its ranks need: %s of the store together against %s.",
-		same.Gateways, few.Setting.Gateways, verdict, Span(y.Time), Span(x.Time), Bytes(y.StoreBytes), Bytes(x.StoreBytes))}
+	how := "They are one cache"
+	if same.Alone {
+		how = "Each has its own cache and reads what its ranks need"
+	}
+	return []string{fmt.Sprintf("Gateways: %d instead of %d %s: an epoch takes %s against %s. %s: %s of the store together against %s.",
+		same.Gateways, few.Setting.Gateways, verdict, Span(y.Time), Span(x.Time), how, Bytes(y.StoreBytes), Bytes(x.StoreBytes))}
 }
 
 // warnings says what the gateway says when it starts.

@@ -108,9 +108,9 @@ func (g *gateway) demand(n int64, done func()) {
 func (g *gateway) fetch(n int64, done func()) {
 	g.count.Reads++
 	g.count.StoreBytes += n
+	g.count.LinkIn += n
 	g.clock.after(g.set.FirstByte, func() {
 		begin := g.clock.now
-		g.count.LinkIn += n
 		through(n, func() {
 			g.rates.note(n, g.set.FirstByte, g.clock.now-begin)
 			done()

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -23,6 +25,7 @@ func TestClusterHoldsMoreThanOne(t *testing.T) {
 	d := uniform(t, 256*64, 64, 4096)
 	for _, p := range []int{1, 2, 4, 8} {
 		s := fleet(d, p, 1.8)
+		s.NoCarry = true // what comes along with an answer may come twice
 		r := predict(t, d, s)
 		first, later := &r.Epochs[0], r.Later()
 		if got := float64(first.StoreBytes) / float64(d.Bytes()); got > 1.01 || got < .99 {
@@ -68,7 +71,7 @@ func TestLocalityLeavesLittleForTheLink(t *testing.T) {
 func TestLinkBinds(t *testing.T) {
 	d := uniform(t, 512*64, 64, 4096)
 	s := fleet(d, 4, 2)
-	s.Rate, s.LinkRate = 1e6, 20e6
+	s.Rate, s.LinkRate, s.NoCarry = 1e6, 20e6, true
 	far := predict(t, d, s)
 	s.RanksNear = true
 	near := predict(t, d, s)
@@ -88,8 +91,8 @@ func TestLinkBinds(t *testing.T) {
 // TestFewStandForMany: a fleet that is followed chunk by chunk, a part of its gateways for all, comes out like one that is
 // followed sample by sample.
 func TestFewStandForMany(t *testing.T) {
-	const gateways = 32
-	d := uniform(t, 8192*16, 16, 4096)
+	const gateways = 20
+	d := uniform(t, 4096*16, 16, 4096)
 	for n, c := range []struct {
 		cache  float64
 		change func(*Setting)
@@ -128,7 +131,7 @@ func TestFewStandForMany(t *testing.T) {
 			if off := float64(b.Time)/float64(a.Time) - 1; math.Abs(off) > .1 {
 				t.Errorf("%s: got %v, want about %v", name, b.Time, a.Time)
 			}
-			if off := float64(b.PeerReads)/float64(max(a.PeerReads, 1)) - 1; math.Abs(off) > .25 {
+			if off := float64(b.PeerReads)/float64(max(a.PeerReads, 1)) - 1; math.Abs(off) > .25 && a.PeerReads > 1000 {
 				t.Errorf("%s: got %d questions, want about %d", name, b.PeerReads, a.PeerReads)
 			}
 		}
@@ -149,5 +152,51 @@ func TestFleetOfAThousand(t *testing.T) {
 	}
 	if got := float64(r.Later().PeerBytes) / float64(d.Bytes()); got < .97 || got > 1 {
 		t.Errorf("got %.3f of the data over the links, want 999 of 1000", got)
+	}
+}
+
+// TestWiderLinksAreNeverSlower, beyond what moments make.
+func TestWiderLinksAreNeverSlower(t *testing.T) {
+	d := uniform(t, 128*8, 8, 4096)
+	rapid.Check(t, func(t *rapid.T) {
+		s := fleet(d, rapid.IntRange(2, 6).Draw(t, "gateways"), float64(rapid.IntRange(3, 25).Draw(t, "cache"))/10)
+		s.NoCarry, s.RanksNear = true, rapid.Bool().Draw(t, "ranks near")
+		s.CacheSize = max(s.CacheSize, s.Least(d), 2<<20)
+		var before time.Duration
+		for _, rate := range []float64{1e6, 4e6, 16e6, 64e6, 0} {
+			s.LinkRate = rate
+			r, err := Run(t.Context(), d, s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var took time.Duration
+			for _, e := range r.Epochs {
+				took += e.Time
+			}
+			if before > 0 && took > before*105/100 {
+				t.Errorf("links of %g bytes a second: got %v, want no more than with narrower ones, %v", rate, took, before)
+			}
+			before = took
+		}
+	})
+}
+
+// TestEveryByteComesFromSomewhere: what ranks get is what came over links and what their own gateways had or read.
+func TestEveryByteComesFromSomewhere(t *testing.T) {
+	d := uniform(t, 512*16, 16, 4096)
+	for p := 1; p <= 8; p *= 2 {
+		s := fleet(d, p, 3)
+		s.NoCarry = true
+		r := predict(t, d, s)
+		for i := range r.Epochs {
+			e := &r.Epochs[i]
+			memory, disk, store := e.Tiers()
+			if got := memory + disk + store; math.Abs(got-1) > .001 {
+				t.Errorf("%d gateways, epoch %d: got %.4f of the bytes by tiers, want all, once", p, i, got)
+			}
+			if e.LinkOut != e.Served+e.PeerBytes {
+				t.Errorf("%d gateways, epoch %d: got %d bytes out of the links, want %d to ranks and %d to peers", p, i, e.LinkOut, e.Served, e.PeerBytes)
+			}
+		}
 	}
 }

@@ -121,7 +121,13 @@ func (g *gateway) gatherCopies(r *request, whole, ranged []use, others []questio
 func (g *gateway) reserve(r *request, n int64, ready func()) {
 	r.room = min(int64(float64(n+n/8)*g.bodies), g.set.CacheSize)
 	switch {
+	case len(r.shown) > 0 && g.memory.take(r.room):
+		ready()
 	case r.full == nil:
+		if len(r.shown) > 0 { // who waits for memory holds none that others might wait for
+			r.carry.release(r)
+			r.shown = nil
+		}
 		g.memory.reserve(r.room, ready)
 	case g.memory.take(r.room):
 		ready()
@@ -153,8 +159,9 @@ func (g *gateway) close(r *request) {
 	for _, c := range r.held {
 		g.memory.release(c)
 	}
-	if r.room > 0 {
-		g.memory.give(r.room)
+	g.giveBack(r)
+	if r.carry != nil {
+		r.carry.release(r)
 	}
 	if r.visit != nil {
 		r.visit.Ended(g.clock.instant())

@@ -67,7 +67,10 @@ func check(t *testing.T, err error) {
 
 // known is what the model is told of the data.
 func (d *real) known() *simulate.Data {
-	k := &simulate.Data{First: d.index.First(), Chunks: make([]simulate.Chunk, chunks)}
+	k := &simulate.Data{
+		First: d.index.First(), Chunks: make([]simulate.Chunk, chunks),
+		Digest: func(chunk int) [32]byte { return d.index.Chunk(chunk).Digest },
+	}
 	for i := range k.Chunks {
 		e := d.index.Extents(i)[0]
 		k.Chunks[i] = simulate.Chunk{Shard: e.Shard, Offset: e.Offset, Length: e.Length}
@@ -78,72 +81,94 @@ func (d *real) known() *simulate.Data {
 // outcome is one epoch.
 type outcome struct {
 	took         time.Duration
-	reads, bytes int64
+	reads, bytes int64 // of the store
+	asked, peers int64 // questions between gateways, and bytes that they brought
 }
 
 // run reads the epochs of a setting through a data path and a shaped store. It must be called in a bubble: the clock stands still
 // but where the shape or a rank's thinking moves it, so what it takes is arithmetic and no measurement.
 func (d *real) run(t *testing.T, s simulate.Setting) []outcome {
 	store := shaped.New(d.inner, shaped.Shape{FirstByte: s.FirstByte, Stream: s.StoreStream, Total: s.StoreRate})
-	path := datapath.New(datapath.Config{
-		Budget: budget.New(s.CacheSize, time.Minute), Fetchers: s.Fetchers, PartSize: s.PartSize, Policy: datapath.Policy(s.Policy),
-	})
-	source := path.Open(d.index, store, "d/")
-	ctx, stop := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() { _ = path.Run(ctx) })
-	defer func() {
-		stop()
-		running.Wait()
-		path.Close()
-	}()
 	plan, err := shuffle.NewPlan(s.Order, d.index.First())
 	if err != nil {
 		t.Error(err)
 		return nil
 	}
+	w := newWires(&s, plan)
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	for _, m := range w.members {
+		cfg := datapath.Config{
+			Budget: budget.New(s.CacheSize, time.Minute), Fetchers: s.Fetchers, PartSize: s.PartSize, Policy: datapath.Policy(s.Policy),
+		}
+		if s.NoCarry {
+			cfg.CarryBytes = -1
+		}
+		if s.Gateways > 1 {
+			cfg.Peers = m
+		}
+		m.path = datapath.New(cfg)
+		m.source = m.path.Open(d.index, linked{store, &m.down}, "d/")
+		m.source.Share("d")
+		running.Go(func() { _ = m.path.Run(ctx) })
+	}
+	defer func() {
+		stop()
+		running.Wait()
+		for _, m := range w.members {
+			m.path.Close()
+		}
+	}()
 	var all []outcome
 	for n := range s.Epochs {
-		begun, before := time.Now(), store.Stats()
+		begun, before, asked := time.Now(), store.Stats(), w.stats()
 		epoch := plan.Epoch(uint64(n))
 		var ranks sync.WaitGroup
 		for k := range s.Ranks {
-			ranks.Go(func() { d.rank(t, source, s, plan, epoch, k) })
+			ranks.Go(func() { d.rank(t, w, w.members[k*s.Gateways/s.Ranks], epoch, k) })
 		}
 		ranks.Wait()
 		after := store.Stats()
-		all = append(all, outcome{time.Since(begun), after.Reads - before.Reads, after.BytesRead - before.BytesRead})
+		more := w.stats()
+		all = append(all, outcome{
+			time.Since(begun), after.Reads - before.Reads, after.BytesRead - before.BytesRead,
+			int64(more.PeerReads - asked.PeerReads), int64(more.PeerBytes - asked.PeerBytes),
+		})
 	}
 	return all
 }
 
 // rank reads one rank's shares, and takes its time over each.
-func (d *real) rank(t *testing.T, source *datapath.Source, s simulate.Setting, plan *shuffle.Plan, epoch *shuffle.Epoch, rank int) {
+func (d *real) rank(t *testing.T, w *wires, m *member, epoch *shuffle.Epoch, rank int) {
+	s, plan := w.set, w.plan
 	b := shuffle.Batching{Samples: plan.Samples(), BatchSize: s.BatchSize, Tail: shuffle.Short}
 	asked := make([]chan struct{}, 0, b.Batches())
 	var requests sync.WaitGroup
 	defer requests.Wait()
-	for m := range b.Batches() {
-		for uint64(len(asked)) < min(m+uint64(s.ReadAhead)+1, b.Batches()) {
+	for i := range b.Batches() {
+		for uint64(len(asked)) < min(i+uint64(s.ReadAhead)+1, b.Batches()) {
 			n, done := uint64(len(asked)), make(chan struct{})
 			asked = append(asked, done)
 			requests.Go(func() {
 				defer close(done)
-				share := b.Share(n, uint64(rank), uint64(s.Ranks))
 				at := shuffle.Cursor{
 					Plan: plan, Epoch: epoch, First: n * s.BatchSize, End: min((n+1)*s.BatchSize, plan.Samples()), BatchSize: s.BatchSize,
-					Rank: uint64(rank), WorldSize: uint64(s.Ranks),
+					Rank: uint64(rank), WorldSize: uint64(s.Ranks), Split: s.Split,
 				}
-				body, err := source.Read(t.Context(), at, d.ranges(t, epoch.AppendShare(nil, share)))
+				samples := w.share(epoch, b, n, uint64(rank))
+				body, err := m.source.Read(t.Context(), at, d.ranges(t, samples))
 				if err != nil {
 					t.Error(err)
 					return
 				}
+				if !s.RanksNear {
+					m.up.carry(int64(len(samples)) * sampleBytes)
+				}
 				body.Close()
 			})
 		}
-		<-asked[m]
-		time.Sleep(s.Think(rank, b.Share(m, uint64(rank), uint64(s.Ranks)).Count))
+		<-asked[i]
+		time.Sleep(s.Think(rank, b.Share(i, uint64(rank), uint64(s.Ranks)).Count))
 	}
 }
 

@@ -1,0 +1,111 @@
+package simulate
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// Formula is what Yang and Cong (Accelerating Data Loading in Deep Neural Network Training, HiPC 2019) reckon an epoch takes on p
+// nodes, a node being a gateway and its ranks: rates in samples per second. It knows the slowest part and nothing of
+// waiting, so it stands beside what is followed here and not in its place.
+type Formula struct {
+	Samples float64 // D
+	Nodes   float64 // p
+	Train   float64 // V: of one node
+	Storage float64 // R: of the store, 0: no bound
+	Prepare float64 // U: what one node takes in and hands on, 0: no bound
+	Link    float64 // of one node's link, each way; 0: no bound
+	Cached  float64 // the part of the data that all caches together hold
+	Moved   float64 // with locality, the part that a node takes from another one
+}
+
+// Formula returns it for a setting and what became of it.
+func (r *Result) Formula() Formula {
+	s := &r.Setting
+	each := float64(r.Bytes) / float64(r.Samples)
+	p := float64(s.Gateways)
+	f := Formula{
+		Samples: float64(r.Samples), Nodes: p, Train: s.Rate / p, Storage: s.StoreRate / each, Prepare: s.ServeRate / each,
+		Link: s.LinkRate / each, Cached: min(float64(ahead(s.CacheSize)+s.DiskSize)*float64(s.cluster())/float64(r.Bytes), 1), Moved: r.Moved,
+	}
+	if s.Split != shuffle.Locality {
+		f.Moved = 0
+	}
+	return f
+}
+
+// per is a time in seconds, none where there is no bound.
+func per(n, rate float64) float64 {
+	if rate <= 0 {
+		return 0
+	}
+	return n / rate
+}
+
+func (f Formula) epoch(rest float64) time.Duration {
+	return seconds(max(f.Samples/(f.Nodes*f.Train), rest+per(f.Samples, f.Nodes*f.Prepare)))
+}
+
+// Stored is an epoch out of the store: max(D/(pV), D/R + D/(pU)).
+func (f Formula) Stored() time.Duration { return f.epoch(per(f.Samples, f.Storage)) }
+
+// Distributed is an epoch out of a cache that all nodes share: of the part that is cached (p-1)/p comes over the links.
+func (f Formula) Distributed() time.Duration {
+	return f.epoch((1-f.Cached)*per(f.Samples, f.Storage) + f.link((f.Nodes-1)/f.Nodes))
+}
+
+// Local is an epoch in which nodes take what they hold themselves: only what is moved comes over the links.
+func (f Formula) Local() time.Duration {
+	return f.epoch((1-f.Cached)*per(f.Samples, f.Storage) + f.link(f.Moved))
+}
+
+func (f Formula) link(part float64) float64 {
+	return per(f.Cached*f.Samples*part, f.Nodes*f.Link)
+}
+
+// Knee is the number of nodes beyond which the store leaves them waiting: p = R/V. 0: none.
+func (f Formula) Knee() float64 { return f.Storage / f.Train }
+
+// Enough is the rate of a node's link, in samples per second, from which on locality does not pay: with less, what comes over it takes
+// longer than the node computes. +Inf: no link is enough, since the rest alone takes longer.
+func (f Formula) Enough() float64 {
+	left := f.Samples/(f.Nodes*f.Train) - (1-f.Cached)*per(f.Samples, f.Storage) - per(f.Samples, f.Nodes*f.Prepare)
+	if left <= 0 {
+		return math.Inf(1)
+	}
+	return f.Cached * f.Samples * (f.Nodes - 1) / f.Nodes / f.Nodes / left
+}
+
+// lines says it for people. each is the bytes of a sample.
+func (f Formula) lines(each float64) []string {
+	if f.Nodes < 2 {
+		return nil
+	}
+	rate := func(x float64) string {
+		if x <= 0 {
+			return "no bound"
+		}
+		return fmt.Sprintf("%.3g/s", x)
+	}
+	line := fmt.Sprintf("Yang and Cong's model, D = %.6g samples, p = %.0f, V = %s, R = %s, U = %s, link %s: an epoch takes %s out of the store, %s out of a shared cache that holds %.0f %%, %s with locality.",
+		f.Samples, f.Nodes, rate(f.Train), rate(f.Storage), rate(f.Prepare), rate(f.Link), Span(f.Stored()), Span(f.Distributed()), 100*f.Cached, Span(f.Local()))
+	var more []string
+	if f.Storage > 0 {
+		more = append(more, fmt.Sprintf("the store alone feeds p = R/V = %.3g gateways", f.Knee()))
+	}
+	switch enough := f.Enough(); {
+	case math.IsInf(enough, 1):
+		more = append(more, "the store or the way to the ranks binds first, so that what comes over the links adds to it: locality saves just that")
+	case enough > 0:
+		more = append(more, fmt.Sprintf("locality pays with links below %s/s", Bytes(int64(enough*each))))
+	}
+	if len(more) > 0 {
+		text := strings.Join(more, "; ")
+		line += " " + strings.ToUpper(text[:1]) + text[1:] + "."
+	}
+	return []string{line}
+}

@@ -1,0 +1,250 @@
+package simulate_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace-data/millrace/datapath"
+	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/internal/objstore/shaped"
+	"github.com/millrace-data/millrace/peer"
+	"github.com/millrace-data/millrace/placement"
+	"github.com/millrace-data/millrace/shuffle"
+	"github.com/millrace-data/millrace/simulate"
+)
+
+// wires join data paths as a network does: links that have a rate each way, and a latency.
+type wires struct {
+	set     *simulate.Setting
+	plan    *shuffle.Plan
+	view    *placement.View
+	members []*member
+}
+
+// member is one gateway.
+type member struct {
+	wires    *wires
+	number   int
+	path     *datapath.Path
+	source   *datapath.Source
+	up, down link
+}
+
+func newWires(s *simulate.Setting, plan *shuffle.Plan) *wires {
+	w := &wires{set: s, plan: plan}
+	all := make([]placement.Member, s.Gateways)
+	for i := range all {
+		all[i] = placement.Member{ID: fmt.Sprintf("gateway-%06d", i), Weight: 1}
+		if !s.Unnumbered {
+			all[i].Ordinal, all[i].Of = i, s.Gateways
+		}
+		w.members = append(w.members, &member{wires: w, number: i, up: link{rate: s.LinkRate}, down: link{rate: s.LinkRate}})
+	}
+	w.view = placement.NewView(all)
+	return w
+}
+
+func (m *member) Owner(c peer.Chunk) string {
+	if n := m.wires.view.Owner(c.Digest, c.Place, c.Of, nil); n != m.number {
+		return fmt.Sprint(n)
+	}
+	return ""
+}
+
+func (m *member) Former(peer.Chunk) string { return "" }
+func (m *member) Share(string) float64     { return m.wires.view.Share(m.number) }
+func (m *member) View() uint64             { return 1 }
+func (m *member) Lied(string)              { panic("nobody lies here") }
+
+// Read carries a question to its owner and the answer back.
+func (m *member) Read(ctx context.Context, to string, q *peer.Query, dst [][]byte) error {
+	w := m.wires
+	var n int
+	if _, err := fmt.Sscan(to, &n); err != nil {
+		return err
+	}
+	owner := w.members[n]
+	time.Sleep(w.set.PeerLatency)
+	if r := q.Reader; r != nil {
+		at := shuffle.Cursor{
+			Plan: w.plan, Epoch: w.plan.Epoch(r.Epoch), First: r.First, End: r.End, BatchSize: r.BatchSize, Rank: r.Rank, WorldSize: r.WorldSize,
+			Split: w.set.Split,
+		}
+		owner.path.Heard(q.Dataset, q.Generation, at, r.Think)
+	}
+	body, err := owner.path.Answer(ctx, q)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	var bytes int64
+	for i := range dst {
+		bytes += int64(copy(dst[i], body.Segments[i]))
+	}
+	abreast(func() { owner.up.carry(bytes) }, func() { m.down.carry(bytes) })
+	return nil
+}
+
+// abreast does both and waits.
+func abreast(a, b func()) {
+	var both sync.WaitGroup
+	both.Go(a)
+	b()
+	both.Wait()
+}
+
+// link is one way of a gateway's link.
+type link struct {
+	rate float64 // 0: no bound
+	mu   sync.Mutex
+	free time.Time
+}
+
+// carry lets n bytes pass, piece by piece behind those before them.
+func (l *link) carry(n int64) {
+	for l.rate > 0 && n > 0 {
+		piece := min(n, 256<<10)
+		n -= piece
+		l.mu.Lock()
+		if now := time.Now(); l.free.Before(now) {
+			l.free = now
+		}
+		l.free = l.free.Add(time.Duration(float64(piece) / l.rate * float64(time.Second)))
+		until := l.free
+		l.mu.Unlock()
+		time.Sleep(time.Until(until))
+	}
+}
+
+// linked is a store behind a gateway's link.
+type linked struct {
+	*shaped.Store
+	down *link
+}
+
+func (s linked) ReadRange(ctx context.Context, ref objstore.Ref, offset int64, dst ...[]byte) (err error) {
+	var n int64
+	for _, b := range dst {
+		n += int64(len(b))
+	}
+	abreast(func() { s.down.carry(n) }, func() { err = s.Store.ReadRange(ctx, ref, offset, dst...) })
+	return err
+}
+
+// fleets are the settings of up to four gateways that are compared.
+func fleets() map[string]func(*simulate.Setting) {
+	slot := func(s *simulate.Setting) { s.Order.Shuffle = shuffle.Slot }
+	return map[string]func(*simulate.Setting){
+		"two halves":       func(s *simulate.Setting) { slot(s); s.CacheSize = s.CacheSize * 13 / 8 },
+		"two quarters":     func(s *simulate.Setting) { slot(s); s.CacheSize /= 2 },
+		"window":           func(s *simulate.Setting) { s.CacheSize /= 2 },
+		"strata":           func(s *simulate.Setting) { s.Order.Strata = 8 },
+		"four, rendezvous": func(s *simulate.Setting) { slot(s); s.Gateways, s.Unnumbered, s.CacheSize = 4, true, s.CacheSize/2 },
+		"four, lru":        func(s *simulate.Setting) { slot(s); s.Gateways, s.Policy, s.CacheSize = 4, simulate.LRU, s.CacheSize/4 },
+		"four, job-bound":  func(s *simulate.Setting) { slot(s); s.Gateways, s.Rate, s.CacheSize = 4, 1024, s.CacheSize/2 },
+		"locality": func(s *simulate.Setting) {
+			slot(s)
+			s.Gateways, s.Split = 4, shuffle.Locality
+		},
+		"link": func(s *simulate.Setting) {
+			slot(s)
+			s.CacheSize *= 4
+			s.LinkRate, s.PeerLatency = 600*sampleBytes, time.Millisecond
+		},
+		"link, ranks near": func(s *simulate.Setting) {
+			slot(s)
+			s.CacheSize *= 4
+			s.LinkRate, s.RanksNear, s.Rate = 600*sampleBytes, true, 1e5
+		},
+		"link, locality": func(s *simulate.Setting) {
+			slot(s)
+			s.CacheSize *= 4
+			s.LinkRate, s.Split = 600*sampleBytes, shuffle.Locality
+		},
+		"latency of peers":   func(s *simulate.Setting) { slot(s); s.CacheSize *= 4; s.PeerLatency = 20 * time.Millisecond },
+		"nothing along":      func(s *simulate.Setting) { slot(s); s.CacheSize *= 4; s.NoCarry = true },
+		"stored order, four": func(s *simulate.Setting) { s.Order.Shuffle, s.Gateways = shuffle.None, 4 },
+		"full, fits":         func(s *simulate.Setting) { s.Order.Shuffle, s.CacheSize = shuffle.Full, 4*s.CacheSize },
+	}
+}
+
+// TestFleetsAreWhatDataPathsDo holds the model of a cluster against data paths that ask one another.
+func TestFleetsAreWhatDataPathsDo(t *testing.T) {
+	d := newReal(t)
+	for name, change := range fleets() {
+		t.Run(name, func(t *testing.T) {
+			s := setting()
+			s.Gateways = 2
+			change(&s)
+			want, err := simulate.Run(t.Context(), d.known(), s)
+			check(t, err)
+			synctest.Test(t, func(t *testing.T) {
+				for i, got := range d.run(t, s) {
+					e := &want.Epochs[i]
+					near(t, fmt.Sprintf("epoch %d: reads", i), float64(e.Reads), float64(got.reads), .05*max(chunks, float64(got.reads)))
+					near(t, fmt.Sprintf("epoch %d: bytes", i), float64(e.StoreBytes), float64(got.bytes), .05*chunks*each*sampleBytes)
+					near(t, fmt.Sprintf("epoch %d: seconds", i), e.Time.Seconds(), got.took.Seconds(), .1*got.took.Seconds())
+					near(t, fmt.Sprintf("epoch %d: questions", i), float64(e.PeerReads), float64(got.asked), .1*float64(got.asked)+4)
+					within := .15 // of the data: what is carried may be asked for twice
+					if s.NoCarry {
+						within = .002
+					}
+					near(t, fmt.Sprintf("epoch %d: bytes of peers", i), float64(e.PeerBytes), float64(got.peers), within*chunks*each*sampleBytes)
+				}
+			})
+		})
+	}
+}
+
+// TestTwoHalvesAreOneWhole: where one gateway with room for half of the data reads the other half again in each epoch, two that are
+// one cluster read nothing; so the model says, and so the data paths do.
+func TestTwoHalvesAreOneWhole(t *testing.T) {
+	d := newReal(t)
+	s := setting()
+	s.Order.Shuffle, s.CacheSize = shuffle.Slot, s.CacheSize*13/8
+	for _, c := range []struct {
+		gateways int
+		lo, hi   float64 // of the data, from the store in the second epoch
+	}{{1, .2, .6}, {2, 0, 0}} {
+		s.Gateways = c.gateways
+		want, err := simulate.Run(t.Context(), d.known(), s)
+		check(t, err)
+		synctest.Test(t, func(t *testing.T) {
+			got := d.run(t, s)[1].bytes
+			for who, n := range map[string]int64{"the model": want.Later().StoreBytes, "the data path": got} {
+				if part := float64(n) / (chunks * each * sampleBytes); part < c.lo || part > c.hi {
+					t.Errorf("%d gateways: %s reads %.3f of the data, want %.2f to %.2f", c.gateways, who, part, c.lo, c.hi)
+				}
+			}
+		})
+	}
+}
+
+// share lists the samples of one rank's share.
+func (w *wires) share(epoch *shuffle.Epoch, b shuffle.Batching, n, rank uint64) []uint64 {
+	world := uint64(w.set.Ranks)
+	if w.set.Split != shuffle.Locality {
+		return epoch.AppendShare(nil, b.Share(n, rank, world))
+	}
+	batch := b.Share(n, 0, 1)
+	all := epoch.AppendShare(nil, batch)
+	samples := make([]uint64, 0, len(all))
+	for _, place := range epoch.DealHomes(batch, rank, world) {
+		samples = append(samples, all[place])
+	}
+	return samples
+}
+
+// stats adds up what the gateways have counted.
+func (w *wires) stats() (sum datapath.Stats) {
+	for _, m := range w.members {
+		s := m.path.Stats()
+		sum.PeerReads += s.PeerReads
+		sum.PeerBytes += s.PeerBytes
+	}
+	return sum
+}
