@@ -1,13 +1,10 @@
 package integration_test
 
 import (
-	"net"
 	"os"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/millrace-data/millrace/integration/harness"
 )
 
 // TestInterfacePages types the commands of pages about HTTP against the gateway that the README's tour starts, and compares
@@ -43,10 +40,7 @@ func followPage(t *testing.T, name string) {
 			t.Errorf("%s:%d: got a command that no test runs: %s", name, i+1, line)
 		}
 	}
-	_, port, err := net.SplitHostPort(harness.FreeAddress(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	port := freePorts(t, "8080")
 	sh := startShell(t, t.TempDir())
 	sh.follow(t, "README.md", start[:ready+1], port)
 	sh.follow(t, name, commands, port)

@@ -18,7 +18,7 @@ func TestSimulatePage(t *testing.T) {
 	if len(commands) < 3 {
 		t.Fatalf("docs/simulate.md: got %d commands, want one for each question", len(commands))
 	}
-	startShell(t, t.TempDir()).follow(t, "docs/simulate.md", commands, "8080")
+	startShell(t, t.TempDir()).follow(t, "docs/simulate.md", commands, nil)
 }
 
 // TestSimulateReadsTheIndexOfAnyStore predicts the same for one dataset wherever it lies.

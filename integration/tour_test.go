@@ -147,11 +147,13 @@ func (s *shell) run(text string) (output []string, status string) {
 	return output, "none: the shell has ended"
 }
 
-// follow types the commands of a page, with port in place of 8080, and compares what they show.
-func (s *shell) follow(t *testing.T, page string, commands []command, port string) {
+// follow types the commands of a page and compares what they show. ports are pairs of a port that the page names and one that is
+// free.
+func (s *shell) follow(t *testing.T, page string, commands []command, ports []string) {
 	t.Helper()
+	free := strings.NewReplacer(ports...)
 	for _, c := range commands {
-		output, status := s.run(strings.ReplaceAll(c.text, "8080", port))
+		output, status := s.run(free.Replace(c.text))
 		if status != "0" {
 			t.Fatalf("%s:%d: %s\nexit status %s\n%s", page, c.line, c.text, status, strings.Join(output, "\n"))
 		}
@@ -171,12 +173,20 @@ func TestReadmeTour(t *testing.T) {
 	if len(commands) < 10 {
 		t.Fatalf("commands in the README: got %d, want a tour", len(commands))
 	}
-	_, port, err := net.SplitHostPort(harness.FreeAddress(t))
-	if err != nil {
-		t.Fatal(err)
+	startShell(t, t.TempDir()).follow(t, "README.md", commands, freePorts(t, "8080", "8081", "8082", "7946", "7947"))
+}
+
+// freePorts pairs the ports that a page names with free ones.
+func freePorts(t *testing.T, named ...string) (pairs []string) {
+	t.Helper()
+	for i, address := range harness.FreeAddresses(t, len(named)) {
+		_, port, err := net.SplitHostPort(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pairs = append(pairs, named[i], port)
 	}
-	sh := startShell(t, t.TempDir())
-	sh.follow(t, "README.md", commands, port)
+	return pairs
 }
 
 // TestReadmeLinksLead checks that every page that the README names is there.

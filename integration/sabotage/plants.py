@@ -648,4 +648,49 @@ PLANTS = [
         ["./lookahead"],
         [("lookahead/reader.go", "\t\tx.distant, x.told = d, now\n", "\t\tx.told = now\n")],
     ),
+    (
+        "peer answers what another gateway has passed on",
+        ["./peer"],
+        [("peer/handler.go", "!slices.Equal(got, []string{Hop}) {", "len(got) > 9 {")],
+    ),
+    (
+        "peer answers another cluster",
+        ["./peer"],
+        [("peer/handler.go", "!slices.Equal(got, []string{own}) {", "len(got) > 9 {")],
+    ),
+    (
+        "peer takes a body that is too short",
+        ["./peer"],
+        [("peer/read.go", "if _, err := io.ReadFull(in, p); err != nil {", "if n, err := io.ReadFull(in, p); err != nil && n == 0 {")],
+    ),
+    (
+        "peer takes a body of any length",
+        ["./peer"],
+        [("peer/read.go", "if resp.ContentLength != total {", "if resp.ContentLength < 0 {")],
+    ),
+    (
+        "peer does not compare a query's checksum",
+        ["./peer"],
+        [("peer/codec.go", "if crc32.Checksum(text, castagnoli()) != binary", "if false && crc32.Checksum(text, castagnoli()) != binary")],
+    ),
+    (
+        "peer makes room for as many chunks as a query promises",
+        ["./peer"],
+        [("peer/codec.go", "in.number(uint64(len(in.rest) / minChunk))", "min(in.number(1<<40), 1<<20)")],
+    ),
+    (
+        "peer gives no sign of life while it loads",
+        ["./peer"],
+        [("peer/handler.go", "\t\t\tout.sign()\n", "")],
+    ),
+    (
+        "peer lets whoever the CA has signed in",
+        ["./peer"],
+        [("peer/tls.go", "if len(cfg.Allow) == 0 {", "if len(cfg.Allow) < 9 {")],
+    ),
+    (
+        "peer waits for ever for a body that rests",
+        ["./peer"],
+        [("peer/watch.go", "left := min(w.end.Sub(now), w.last.Add(w.silence).Sub(now))", "left := w.end.Sub(now)")],
+    ),
 ]
