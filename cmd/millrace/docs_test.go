@@ -6,11 +6,13 @@ import (
 	"net/http"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/spf13/pflag"
 
+	"github.com/millrace-data/millrace/cluster"
 	"github.com/millrace-data/millrace/datapath"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
@@ -66,7 +68,8 @@ func TestMetricsInTheDocumentationExist(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range append(storeStats([]objstore.Store{counted{}}), diskStats(datapath.Stats{})...) { // a directory has none of these
+	// A directory, and a gateway alone, have none of these.
+	for _, s := range slices.Concat(storeStats([]objstore.Store{counted{}}), diskStats(datapath.Stats{}), peerStats(datapath.Stats{}), memberStats(cluster.Status{})) {
 		shown = fmt.Appendf(shown, "# TYPE millrace_%s\n", s.Name)
 	}
 	for _, name := range names {

@@ -55,7 +55,7 @@ func parseOrdinal(s string) (ordinal, error) {
 }
 
 func (c *clusterFlags) define(f *flags) {
-	f.text(&c.name, "cluster", "", "be one cache with the other gateways of the cluster `NAME`; all flags below belong to it")
+	f.text(&c.name, "cluster", "", "be one cache with the other gateways of the cluster `NAME`: wants --join and --peer-listen")
 	f.text(&c.join, "join", "", "find them `WHERE`: static:HOST,HOST:PORT or dns:NAME:PORT or gossip:SEED,SEED")
 	f.text(&c.listen, "peer-listen", "", fmt.Sprintf("`ADDRESS` of the port for other gateways, such as 0.0.0.0:%d", cluster.PeerPort))
 	f.text(&c.advertise, "peer-advertise", "", "`ADDRESS` at which they reach it (default that of --peer-listen, or this machine's only one)")
