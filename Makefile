@@ -9,7 +9,7 @@ GOTEST  := python3 tools/gotest.py
 TOOL    := go tool -modfile=$(CURDIR)/tools/go.mod
 FUZZTIME ?= $(if $(filter test-long,$(MAKECMDGOALS)),10m,5s)
 
-.PHONY: help build test test-long unit fuzz arch vet lint cross integration cluster-test deps demo dev dev-cluster dev-stop smoke bench bench-compare experiments experiments-short sabotage fmt clean summary
+.PHONY: help build test test-long unit fuzz arch vet lint cross integration cluster-test deps demo dev dev-cluster dev-stop smoke bench bench-compare experiments experiments-short sabotage histories fmt clean summary
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -87,6 +87,9 @@ experiments: ## put published ideas to the test and write docs/experiments.md wi
 
 experiments-short: ## the same in small: the counts hold, nothing is timed
 	cd experiments && python3 ../tools/gotest.py experiments -count=1 -timeout 10m ./...
+
+histories: ## simulated histories of clusters, HISTORIES (200000) in all, in parts: go on where it was stopped
+	python3 tools/histories.py
 
 sabotage: ## plant known bugs one by one in a copy of the tree: the tests must notice each
 	integration/sabotage/run.sh

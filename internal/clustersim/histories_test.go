@@ -54,7 +54,7 @@ func seeds(tb testing.TB) (from, to uint64) {
 	if os.Getenv("MILLRACE_LONG") != "" {
 		return 0, 10_000
 	}
-	return 0, 1_500
+	return 0, 1_000
 }
 
 // play plays one history in a bubble of its own.

@@ -22,7 +22,10 @@ type History struct {
 	Gateways []Gateway
 	Ranks    []Rank
 	Link     link
+	Room     int           // bytes that two gateways have between them and nobody has read yet
+	Cluster  string        // its name
 	Store    time.Duration // at most so long does the store take
+	Even     bool          // it takes just that
 	Faults   []Fault
 	Heal     time.Duration                    // everything is well from then on
 	Each     time.Duration                    // epoch e begins after e times that, or when it comes
@@ -57,6 +60,7 @@ type Gateway struct {
 type Rank struct {
 	Near  int           // the gateway it prefers
 	Moves int           // of 16 batches, so many are asked of any gateway
+	Slow  int           // of 16 answers, so many are taken slowly
 	Quits int           // of 16 requests, so many are given up early
 	Think time.Duration // between batches
 	Limit time.Duration // of one request
@@ -127,16 +131,16 @@ func Draw(seed uint64, shelf Shelf) *History {
 	rnd := rand.New(rand.NewPCG(seed, 22))
 	pair := shelf[rnd.IntN(len(shelf))]
 	h := &History{
-		Seed: seed, Data: pair[0], Old: pair[1], Epochs: 1 + rnd.Uint64N(2),
+		Seed: seed, Cluster: "job-a", Data: pair[0], Old: pair[1], Epochs: 1 + rnd.Uint64N(2),
 		Kind: []Kind{Healthy, Gentle, Gentle, Wild, Wild, Wild, Wild, Wild}[rnd.IntN(8)],
-		Link: link{delay: time.Duration(rnd.IntN(3)) * time.Millisecond}, Store: time.Duration(1+rnd.IntN(60)) * time.Millisecond,
+		Room: 16 << 10, Link: link{delay: time.Duration(rnd.IntN(3)) * time.Millisecond}, Store: time.Duration(1+rnd.IntN(60)) * time.Millisecond,
 		Batch: 1 + rnd.Uint64N(min(pair[0].Index.Samples(), 64)),
 	}
 	h.Batch = max(h.Batch, pair[0].Index.Samples()/12)
 	h.drawGateways(rnd)
 	for range 1 + rnd.IntN(8) {
 		h.Ranks = append(h.Ranks, Rank{
-			Near: rnd.IntN(len(h.Gateways)), Moves: []int{0, 0, 2, 16}[rnd.IntN(4)], Quits: []int{0, 0, 0, 4}[rnd.IntN(4)],
+			Near: rnd.IntN(len(h.Gateways)), Moves: []int{0, 0, 2, 16}[rnd.IntN(4)], Quits: []int{0, 0, 0, 4}[rnd.IntN(4)], Slow: 2,
 			Think: time.Duration(rnd.IntN(800)) * time.Millisecond, Limit: time.Second + time.Duration(rnd.IntN(4000))*time.Millisecond,
 		})
 	}

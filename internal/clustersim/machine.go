@@ -91,7 +91,9 @@ func (m *machine) kill(silently bool) {
 	m.proc, m.quiet = nil, silently
 	m.mu.Unlock()
 	if p != nil {
-		m.run.books.lose(p.path.Held())
+		if !m.run.over() {
+			m.run.books.lose(p.path.Held())
+		}
 		p.kill()
 	}
 }

@@ -12,9 +12,6 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// clusterName is the cluster of histories that have one.
-const clusterName = "job-a"
-
 // member is a process's place in the cluster.
 type member struct {
 	process *process
@@ -30,11 +27,11 @@ func (p *process) assemble() {
 	set, run := p.machine.set, p.machine.run
 	d := run.history.Data
 	m.client = peer.NewClient(peer.ClientConfig{
-		Cluster: clusterName, ID: p.machine.id, Boot: p.boot, Transport: &wire{from: p, peers: run.machineAt, open: map[*process]bool{}},
+		Cluster: run.history.Cluster, ID: p.machine.id, Boot: p.boot, Transport: &wire{from: p, peers: run.machineAt, open: map[*process]bool{}},
 	})
 	var err error
 	m.cluster, err = cluster.New(cluster.Config{
-		Name: clusterName, ID: p.machine.id, Boot: p.boot, Address: p.machine.address, Ordinal: set.Ordinal, Of: set.Of, Weight: uint64(set.Budget),
+		Name: run.history.Cluster, ID: p.machine.id, Boot: p.boot, Address: p.machine.address, Ordinal: set.Ordinal, Of: set.Of, Weight: uint64(set.Budget),
 		Serves:    []cluster.Serving{{Dataset: d.Name, Generation: d.Index.Generation(), Chunks: d.Index.Chunks()}},
 		Discovery: &p.machine.view, Client: m.client, Log: run.log(p.boot),
 	})

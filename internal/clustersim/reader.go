@@ -76,6 +76,7 @@ func (r *reader) persist(ctx context.Context, at shuffle.Cursor, samples []uint6
 		err := r.once(ctx, at, samples)
 		switch {
 		case err == nil:
+			r.run.trace("rank %d has its share of position %d of epoch %d after %v", r.rank, at.First, at.Epoch.Number(), time.Since(start))
 			r.run.deliver(at.Epoch.Number(), samples, time.Since(start))
 			return true
 		case ctx.Err() != nil:
@@ -108,7 +109,7 @@ func (r *reader) once(ctx context.Context, at shuffle.Cursor, samples []uint64) 
 		defer time.AfterFunc(limit/64, cancel).Stop()
 	}
 	slow := time.Duration(0)
-	if r.rnd.IntN(8) == 0 {
+	if r.rnd.IntN(16) < r.set.Slow {
 		slow = time.Duration(r.rnd.IntN(300)) * time.Millisecond
 	}
 	start := time.Now()

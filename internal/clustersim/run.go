@@ -18,9 +18,12 @@ type Report struct {
 	Wrong  []string       // what should not have happened; empty: all is well
 	Ended  map[string]int // requests by how they ended, and bodies by the tiers that they came from
 	Took   []time.Duration
-	Chunks float64 // read from the store, in whole chunks
-	Late   float64 // those after the mark
-	Needed float64 // reads of chunks that the history cannot do without: each once, and once more what was lost
+	Chunks float64       // read from the store, in whole chunks
+	Late   float64       // those after the mark
+	Strays float64       // of the late ones, those of chunks that were not lost
+	Lost   int           // chunks that were in the memory of processes that were killed
+	Refill time.Duration // from the mark to the last read of the store
+	Needed float64       // reads of chunks that the history cannot do without: each once, and once more what was lost
 	Stats  datapath.Stats
 	Asked  map[int]int // requests to the store, by machine
 }
@@ -30,7 +33,7 @@ type run struct {
 	history  *History
 	plan     *shuffle.Plan
 	net      *network
-	store    *memstore.Store
+	store    depot
 	books    *books
 	machines []*machine
 	began    time.Time
@@ -45,21 +48,59 @@ type run struct {
 
 // Run plays a history to its end. It is called in a bubble of testing/synctest.
 func Run(ctx context.Context, h *History) *Report {
+	r := newRun(h, stock(h))
+	r.play(ctx)
+	if n := r.store.InFlight(); n != 0 {
+		r.wrong("left over: %d store reads", n)
+	}
+	return r.report
+}
+
+// RunBoth plays two histories at once whose data is the same, and lies in one store: two jobs, two clusters.
+func RunBoth(ctx context.Context, a, b *History) (ofA, ofB *Report) {
+	shared := stock(a)
+	first, second := newRun(a, shared), newRun(b, shared)
+	var other sync.WaitGroup
+	other.Go(func() { first.play(ctx) })
+	second.play(ctx)
+	other.Wait()
+	return first.report, second.report
+}
+
+// depot is a store, and how many requests it answers at a time.
+type depot struct {
+	*memstore.Store
+	line chan struct{}
+}
+
+// storeLine is how many requests a store answers at a time.
+const storeLine = 256
+
+func stock(h *History) depot {
+	s := depot{memstore.New(), make(chan struct{}, storeLine)}
+	h.Data.stock(s.Store)
+	s.SetFault(h.usual())
+	return s
+}
+
+func newRun(h *History, s depot) *run {
 	r := &run{
-		history: h, net: newNetwork(h.Link), store: memstore.New(), books: newBooks(h.Data), began: time.Now(),
+		history: h, net: newNetwork(h.Link), store: s, books: newBooks(h.Data), began: time.Now(),
 		report: &Report{Ended: map[string]int{}}, counts: make([][]uint32, h.Epochs), short: make([]bool, h.Epochs),
 	}
 	for e := range r.counts {
 		r.counts[e] = make([]uint32, h.Data.Index.Samples())
 	}
-	plan, err := shuffle.NewPlan(h.Params, h.Data.Index.First())
+	return r
+}
+
+func (r *run) play(ctx context.Context) {
+	plan, err := shuffle.NewPlan(r.history.Params, r.history.Data.Index.First())
 	if err != nil {
 		r.wrong("plan: %v", err)
-		return r.report
+		return
 	}
 	r.plan = plan
-	h.Data.stock(r.store)
-	r.store.SetFault(usual(h.Seed, h.Store))
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	r.boot(ctx)
@@ -76,7 +117,6 @@ func Run(ctx context.Context, h *History) *Report {
 	}
 	r.work.Wait()
 	r.judge()
-	return r.report
 }
 
 // settle is how long the gateways are there before anybody reads: they have found each other by then.
@@ -180,13 +220,12 @@ func (r *run) judge() {
 			r.wrong("epoch %d: sample %d was delivered %d times, want once", e, s, counts[s])
 		}
 	}
-	if n := r.store.InFlight(); n != 0 {
-		r.wrong("left over: %d store reads", n)
-	}
 	r.report.Asked = r.books.requests
 	most, chunks := r.books.whole(r.books.chunks)
 	r.report.Chunks = chunks
 	_, r.report.Late = r.books.whole(r.books.late)
+	r.report.Strays = r.books.strays()
+	r.report.Lost, r.report.Refill = len(r.books.lost), r.books.last.Sub(r.books.mark)
 	r.report.Needed = float64(r.books.needed())
 	if r.history.Kind == Healthy {
 		r.thrift(most, chunks)

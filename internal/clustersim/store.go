@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,7 +19,7 @@ const storeTime = 5 * time.Second
 // reach is how one process reaches the store.
 type reach struct {
 	p     *process
-	store *memstore.Store
+	store depot
 	books *books
 }
 
@@ -39,6 +40,12 @@ func (r reach) ReadRange(ctx context.Context, ref objstore.Ref, offset int64, ds
 	}
 	r.books.read(r.p.machine.number, ref.Key, offset, n)
 	r.p.machine.run.trace("%s reads %d bytes of %s at %d", r.p.boot, n, ref.Key, offset)
+	select {
+	case r.store.line <- struct{}{}:
+		defer func() { <-r.store.line }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	return r.store.ReadRange(ctx, ref, offset, dst...)
 }
 
@@ -52,9 +59,10 @@ type books struct {
 
 	mu       sync.Mutex // guards all below
 	requests map[int]int
-	reader   []int       // the machine that read each chunk last
-	chunks   []int64     // bytes read of each chunk
-	late     []int64     // those after the mark
+	reader   []int   // the machine that read each chunk last
+	chunks   []int64 // bytes read of each chunk
+	late     []int64 // those after the mark
+	last     time.Time
 	wanted   []time.Time // when a request last came that wants a chunk
 	lost     []loss
 }
@@ -87,6 +95,7 @@ func (b *books) read(machine int, key string, offset, n int64) {
 		b.reader[c] = machine
 		if !b.mark.IsZero() && time.Now().After(b.mark) {
 			b.late[c] += part
+			b.last = time.Now()
 		}
 	}
 }
@@ -127,6 +136,18 @@ func (b *books) needed() (n int) {
 	return n
 }
 
+// strays returns how many chunks were read after the mark that had not been lost.
+func (b *books) strays() (sum float64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for c, n := range b.late {
+		if n > 0 && !slices.ContainsFunc(b.lost, func(l loss) bool { return l.chunk == c }) {
+			sum += float64(n) / float64(b.data.Index.Chunk(c).Length)
+		}
+	}
+	return sum
+}
+
 // whole counts bytes in chunks: how often the one was read that was read most, and the sum.
 func (b *books) whole(read []int64) (most, sum float64) {
 	b.mu.Lock()
@@ -140,9 +161,12 @@ func (b *books) whole(read []int64) (most, sum float64) {
 	return most, sum
 }
 
-// usual is a store that takes up to limit.
-func usual(seed uint64, limit time.Duration) func(memstore.Call) memstore.Fault {
-	return script(seed, limit, 0)
+// usual is a store that takes up to h.Store, or exactly that.
+func (h *History) usual() func(memstore.Call) memstore.Fault {
+	if h.Even {
+		return func(memstore.Call) memstore.Fault { return memstore.Fault{Delay: h.Store} }
+	}
+	return script(h.Seed, h.Store, 0)
 }
 
 // script makes a store's faults: level of ten requests fail, in one of many ways.

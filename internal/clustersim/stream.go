@@ -16,6 +16,7 @@ import (
 type stream struct {
 	net   *network
 	route route // from whom is asked to whoever asked
+	room  int   // how many bytes are on their way at a time that nobody has read yet
 	dead  <-chan struct{}
 
 	mu       sync.Mutex // guards all below
@@ -35,11 +36,8 @@ type event struct {
 	err    error // the end: io.EOF when the answer was whole
 }
 
-// room is how many bytes fit between two machines that nobody has read yet: little, since the data is.
-const room = 16 << 10
-
-func newStream(n *network, r route, dead <-chan struct{}) *stream {
-	return &stream{net: n, route: r, dead: dead, changed: make(chan struct{})}
+func newStream(n *network, r route, room int, dead <-chan struct{}) *stream {
+	return &stream{net: n, route: r, room: room, dead: dead, changed: make(chan struct{})}
 }
 
 // wake is called with s.mu held.
@@ -54,7 +52,7 @@ func (s *stream) put(e event) error {
 	e.at = time.Now().Add(l.took(int64(len(e.data))))
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for len(e.data) > 0 && s.queued > 0 && s.queued+len(e.data) > room && !s.gone {
+	for len(e.data) > 0 && s.queued > 0 && s.queued+len(e.data) > s.room && !s.gone {
 		changed, deadline := s.changed, s.deadline
 		s.mu.Unlock()
 		err := s.full(changed, deadline)
@@ -201,7 +199,7 @@ func (w *writer) Write(b []byte) (int, error) {
 		return 0, http.ErrContentLength
 	}
 	for len(b) > 0 {
-		part := b[:min(len(b), room/2)]
+		part := b[:min(len(b), w.s.room/2)]
 		if err := w.s.put(event{data: slices.Clone(part)}); err != nil {
 			return n - len(b), err
 		}

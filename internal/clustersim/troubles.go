@@ -26,7 +26,7 @@ func (r *run) befall(ctx context.Context) {
 // heal makes everything well.
 func (r *run) heal(ctx context.Context) {
 	r.net.heal()
-	r.store.SetFault(usual(r.history.Seed, r.history.Store))
+	r.store.SetFault(r.history.usual())
 	for _, m := range r.machines {
 		m.lies.set(func(l *lies) { l.wrong, l.mangled, l.refuse = nil, nil, false })
 		m.view.show(nil)
@@ -84,7 +84,7 @@ func (r *run) strike(ctx context.Context, f Fault) {
 		if f.What == StoreSlow {
 			level, limit = 0, f.Amount
 		}
-		change(func() { r.store.SetFault(script(f.Seed, limit, level)) }, func() { r.store.SetFault(usual(f.Seed, r.history.Store)) })
+		change(func() { r.store.SetFault(script(f.Seed, limit, level)) }, func() { r.store.SetFault(r.history.usual()) })
 	}
 }
 

@@ -62,11 +62,18 @@ func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: err}
 	}
+	trace := httptrace.ContextClientTrace(ctx)
+	if trace != nil && trace.GotConn != nil {
+		trace.GotConn(httptrace.GotConnInfo{})
+	}
 	out := route{w.from.machine.number, to.number}
 	if err := w.from.net.pass(ctx, out, int64(len(question))); err != nil {
 		return nil, err
 	}
-	s := newStream(w.from.net, route{to.number, w.from.machine.number}, there.dead)
+	if trace != nil && trace.WroteRequest != nil {
+		trace.WroteRequest(httptrace.WroteRequestInfo{})
+	}
+	s := newStream(w.from.net, route{to.number, w.from.machine.number}, w.from.machine.run.history.Room, there.dead)
 	serving, stop := context.WithCancel(context.WithValue(there.ctx, askerKey{}, by))
 	asked := req.Clone(serving)
 	asked.RequestURI, asked.RemoteAddr = req.URL.RequestURI(), w.from.machine.address
