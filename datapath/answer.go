@@ -16,8 +16,9 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Answer brings what another gateway asks for, from memory, disk or the store. It never asks a peer, and never waits for memory: those
-// who ask hold some, and so might wait for each other. Segments are the ranges in the order of the query. Errors: peer.ErrNotServed,
+// Answer brings what another gateway asks for, from memory, disk or the store. It asks no peer on, but for a chunk that it brings as its new
+// owner its former one, who sends it at once or not at all; and it never waits for memory: those who ask hold some, and so might
+// wait for each other. Segments are the ranges in the order of the query. Errors: peer.ErrNotServed,
 // peer.ErrMismatch, peer.ErrNotHere, peer.ErrNoRoom, and those of Source.Read.
 func (p *Path) Answer(ctx context.Context, q *peer.Query) (*chunkindex.Body, error) {
 	if err := context.Cause(ctx); err != nil {

@@ -19,8 +19,8 @@
 // the chunks that it owns, for the readers of all gateways (Heard); its memory reaches that much farther. Of the others
 // it asks the owners, all at once, for just the samples of this batch, and along with them for what the same rank needs of those chunks in
 // its next batches (carry), so that one question serves many batches. What a peer does not send, or sends wrong, is asked of its
-// successor if it has one, and then of the store. Two rules keep gateways from waiting for each other in a circle: what answers a peer asks
-// no peer (Answer), and it waits for no memory. A chunk that has come to this gateway lately is asked of whoever had it before
+// successor if it has one, and then of the store. Two rules keep gateways from waiting for each other in a circle: what a peer asks is
+// asked of no other one (Answer), and it waits for no memory. A chunk that has come to this gateway lately is asked of whoever had it before
 // (Former, Pull), who sends what is in its memory or on its disk and loads nothing.
 //
 // Chunks that come from the store are offered to the disk, and written there beside all this; a disk that fails, is full or

@@ -29,7 +29,6 @@ type fetch struct {
 	part   int64 // length of one store read, set by group
 
 	plan    *shuffle.Plan // for whose reader; nil: for nobody's
-	answers bool          // it is a peer's: no other peer is asked
 	from    string        // the peer that is known to have them
 	refused *atomic.Bool  // set if it does not send one; nil: nobody wants to know
 

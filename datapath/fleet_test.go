@@ -38,7 +38,6 @@ type member struct {
 	fault  func(to int, q *peer.Query) (wireFault, error)
 	lied   []string
 	asked  []peer.Query
-	depth  map[context.Context]int
 }
 
 // wireFault is what becomes of an answer on its way.
@@ -236,6 +235,7 @@ func (m *member) Read(ctx context.Context, to string, q *peer.Query, dst [][]byt
 
 // readRank reads the share of one rank of an epoch at one gateway, and checks every byte.
 func (f *fleet) readRank(ctx context.Context, tb testing.TB, m *member, epoch, batch, rank, worldSize uint64) error {
+	tb.Helper()
 	e := f.plan.Epoch(epoch)
 	batching := shuffle.Batching{Samples: f.plan.Samples(), BatchSize: batch}
 	for n := range (f.plan.Samples() + batch - 1) / batch {

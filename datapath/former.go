@@ -2,6 +2,7 @@ package datapath
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,27 +15,71 @@ import (
 // formerWait is how long a peer may take for a chunk that it is thought to have: then the store is asked.
 const formerWait = 2 * time.Second
 
-// former returns a peer that may have a chunk which has come to this gateway lately, "" if none is known. What answers a peer asks
-// none.
+// former returns a peer that may have a chunk which has come to this gateway lately, "" if none is known, or if that one has had
+// nothing of late. It is called under the cache's lock.
 func (f *fetch) former(chunk int) string {
 	s := f.source
 	switch {
 	case f.from != "":
 		return f.from
-	case s.name == "" || f.answers || s.owner(f.plan, chunk) != "":
+	case s.name == "" || s.owner(f.plan, chunk) != "":
 		return ""
 	}
-	return s.path.cfg.Peers.Former(s.peerChunk(f.plan, chunk))
+	member := s.path.cfg.Peers.Former(s.peerChunk(f.plan, chunk))
+	if member != "" && s.path.formers.rests(member, time.Now()) {
+		return ""
+	}
+	return member
 }
 
-// fromPeer brings a chunk from the memory of the gateway that held it before, and reports whether it did. That one loads nothing for it, so
-// nobody can wait for each other in a circle.
-func (f *fetch) fromPeer(ctx context.Context, fill *chunkcache.Fill[key]) bool {
+const (
+	formerMisses = 4               // chunks one after another that a former owner did not send, and
+	formerRests  = 2 * time.Second // for so long it is not asked: where all gateways are new, none has anything
+)
+
+// formers remembers which former owners had nothing to send.
+type formers struct {
+	mu     sync.Mutex // guards misses
+	misses map[string]missed
+}
+
+type missed struct {
+	chunks int
+	last   time.Time
+}
+
+// note notes whether a member has sent a chunk.
+func (f *formers) note(member string, sent bool, now time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if sent {
+		delete(f.misses, member)
+		return
+	}
+	if f.misses == nil {
+		f.misses = map[string]missed{}
+	}
+	f.misses[member] = missed{f.misses[member].chunks + 1, now}
+}
+
+// rests reports whether a member is not to be asked.
+func (f *formers) rests(member string, now time.Time) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	m := f.misses[member]
+	return m.chunks >= formerMisses && now.Sub(m.last) < formerRests
+}
+
+// fromPeer brings a chunk from the gateway that held it before, and reports whether it did. That one sends what is in its memory or on
+// its disk: it asks nobody, loads nothing and waits for no load. So nobody can wait for each other in a circle, also where
+// this chunk is loaded to answer a peer.
+func (f *fetch) fromPeer(ctx context.Context, fill *chunkcache.Fill[key]) (sent bool) {
 	s, chunk := f.source, f.numbers[fill.Index]
 	member := f.former(chunk)
 	if member == "" {
 		return false
 	}
+	defer func() { s.path.formers.note(member, sent, time.Now()) }()
 	p, dst, desc := s.path, fill.Bytes(), s.index.Chunk(chunk)
 	q := &peer.Query{
 		Dataset: s.name, Generation: s.index.Generation(), Cached: true,
@@ -44,7 +89,9 @@ func (f *fetch) fromPeer(ctx context.Context, fill *chunkcache.Fill[key]) bool {
 	defer cancel()
 	p.asked.reads.Add(1)
 	if err := p.cfg.Peers.Read(ctx, member, q, [][]byte{dst}); err != nil {
-		p.asked.failed.Add(1)
+		if !errors.Is(err, peer.ErrNotHere) {
+			p.asked.failed.Add(1)
+		}
 		f.missed()
 		return false
 	}

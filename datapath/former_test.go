@@ -63,9 +63,9 @@ func TestAFormerOwnerThatFails(t *testing.T) {
 			m.breaks(fault)
 			must(t, f.readRank(t.Context(), t, m, 1, 48, 0, 1))
 			got := m.path.Stats()
-			if got.FormerChunks != 0 || got.StoreBytes != d.bytes() || got.PeerReads != uint64(d.index.Chunks()) {
-				t.Errorf("%s: got %d chunks from the former owner in %d questions and %d bytes from the store; want 0, %d, %d",
-					what, got.FormerChunks, got.PeerReads, got.StoreBytes, d.index.Chunks(), d.bytes())
+			if got.FormerChunks != 0 || got.StoreBytes != d.bytes() || got.PeerReads < formerMisses || got.PeerReads >= uint64(d.index.Chunks()) {
+				t.Errorf("%s: got %d chunks from the former owner in %d questions and %d bytes from the store; want 0, %d or some more, %d",
+					what, got.FormerChunks, got.PeerReads, got.StoreBytes, formerMisses, d.bytes())
 			}
 			if lies := int(got.PeerLies); (lies > 0) != (what == "lies") || lies != m.lies() {
 				t.Errorf("%s: got %d lies counted and %d told of", what, lies, m.lies())
@@ -147,6 +147,30 @@ func TestAFormerOwnerReadsNothing(t *testing.T) {
 		must(t, f.readRank(t.Context(), t, m, 0, 48, 0, 1))
 		if got := f.members[1].path.Stats().StoreReads; got != 0 || m.path.Stats().PeerReads == 0 {
 			t.Errorf("got %d reads of the store by the former owner after %d questions, want none after some", got, m.path.Stats().PeerReads)
+		}
+	})
+}
+
+// A gateway that joins and is asked for what is its own from now on has it from whoever held it: the store is not asked again.
+func TestANewOwnerAnswersWithWhatTheFormerOneHolds(t *testing.T) {
+	d := newDataset(t, 85, same(240, 900), 60, 8<<10)
+	synctest.Test(t, func(t *testing.T) {
+		d.store.Reset()
+		f := newFleet(t, d, d.plan(t, shuffle.Window, 6), 3, Config{NoPrefetch: true}, 2<<20)
+		fresh, old, asks := f.members[0], f.members[1], f.members[2]
+		for n := range 3 {
+			old.lose(n)
+		}
+		must(t, f.readRank(t.Context(), t, old, 0, 48, 0, 1))
+		fresh.former = func(peer.Chunk) string { return name(1) }
+		for _, m := range f.members {
+			m.find(0)
+			m.lose(1)
+			m.lose(2)
+		}
+		must(t, f.readRank(t.Context(), t, asks, 1, 48, 0, 1))
+		if got, had := f.stats().StoreBytes, fresh.path.Stats().FormerChunks; got != d.bytes() || had == 0 {
+			t.Errorf("got %d bytes from the store and %d chunks from the former owner, want %d and some", got, had, d.bytes())
 		}
 	})
 }

@@ -64,8 +64,9 @@ type Path struct {
 	flights flights
 	disk    *disk // nil: none
 	hot     *hot
-	carry   *carry // nil: no peers
-	view    atomic.Uint64
+	carry   *carry        // nil: no peers
+	view    atomic.Uint64 // the one that the table of readers was told of last
+	formers formers
 
 	mu     sync.Mutex // guards open and shared, and when each was read
 	open   []*Source

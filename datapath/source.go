@@ -117,7 +117,7 @@ type batch struct {
 	reader   *peer.Reader  // who reads, for peers; nil: they are not told
 	number   uint64        // of its reader in the table of them, 0: of none
 	trusts   bool          // whoever asks knows better who owns its chunks
-	answers  bool          // it is a peer's: no memory is waited for, and no other peer is asked
+	answers  bool          // it is a peer's: no memory is waited for, and no other peer is asked to load anything
 }
 
 // newBatch adds a request up and refuses what the index does not hold or the budget never could.
@@ -191,7 +191,7 @@ func (s *Source) begin(ctx context.Context, b *batch, which []int) (wait func() 
 	for n, i := range which {
 		chunks[n] = b.chunks[i].Chunk
 	}
-	f := &fetch{source: s, first: b.first, plan: b.plan, answers: b.answers}
+	f := &fetch{source: s, first: b.first, plan: b.plan}
 	f.want(chunks)
 	wait, err = s.path.cache.Start(ctx, f.request())
 	if err != nil {
