@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -118,8 +119,8 @@ func (c *Client) Hello(ctx context.Context, address string, h Hello) (Hello, err
 	if err := c.tell(ctx, address, helloPath, h, &theirs); err != nil {
 		return Hello{}, fmt.Errorf("say hello to %s: %w", address, err)
 	}
-	if theirs.ID == "" {
-		return Hello{}, fmt.Errorf("say hello to %s: a hello without an id: %w", address, ErrMalformed)
+	if !theirs.named() {
+		return Hello{}, fmt.Errorf("say hello to %s: a hello without an id, or with a long name: %w", address, ErrMalformed)
 	}
 	return theirs, nil
 }
@@ -201,7 +202,10 @@ func (c *Client) refusal(w *lifeWatch, resp *http.Response) error {
 	}
 	var said struct{ Code, Detail string }
 	if err := json.Unmarshal(text, &said); err == nil && said.Code != "" && resp.StatusCode >= http.StatusBadRequest {
-		return &Refused{Status: resp.StatusCode, Code: said.Code, Detail: said.Detail}
+		return &Refused{
+			Status: resp.StatusCode, Code: said.Code[:min(len(said.Code), maxNameBytes)],
+			Detail: strings.ToValidUTF8(said.Detail[:min(len(said.Detail), maxDetailBytes)], ""),
+		}
 	}
 	first, _, _ := bytes.Cut(bytes.TrimSpace(text), []byte("\n"))
 	return fmt.Errorf("status %d, which no gateway gives here (%.200q): %w", resp.StatusCode, first, ErrMalformed)

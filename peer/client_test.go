@@ -60,14 +60,18 @@ func TestPeersThatLie(t *testing.T) {
 
 func TestRefusalsOfALaterVersionAreKept(t *testing.T) {
 	address := liar(t, func(conn net.Conn) {
-		text := `{"code":"on_holiday","detail":"back on Monday","status":503}`
+		text := `{"code":"on_holiday","detail":"back on Monday` + strings.Repeat("!", 9000) + `","status":503}`
 		_, _ = fmt.Fprintf(conn, "HTTP/1.1 503 Busy\r\nContent-Length: %d\r\n\r\n%s", len(text), text)
 	})
 	q, dst, _ := newShelf(1, 100).question(1, 4)
 	err := asker(t, nil).Read(t.Context(), address, q, dst)
 	var refused *Refused
-	if !errors.As(err, &refused) || *refused != (Refused{Status: 503, Code: "on_holiday", Detail: "back on Monday"}) {
-		t.Errorf("got %v, want the refusal as it came", err)
+	want := Refused{Status: 503, Code: "on_holiday", Detail: "back on Monday" + strings.Repeat("!", maxDetailBytes-len("back on Monday"))}
+	if !errors.As(err, &refused) || *refused != want {
+		t.Errorf("got %v, want the refusal as it came, cut", err)
+	}
+	if !strings.Contains(err.Error(), "a peer port does not give") {
+		t.Errorf("got %v, want a word of the port", err)
 	}
 }
 
@@ -78,6 +82,7 @@ func TestHelloToWhoIsNoGateway(t *testing.T) {
 	}{
 		{"a web server", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n<html", ErrMalformed},
 		{"nobody in particular", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", ErrMalformed},
+		{"somebody with a long name", "HTTP/1.1 200 OK\r\nContent-Length: 409\r\n\r\n{\"id\":\"" + strings.Repeat("a", 400) + "\"}", ErrMalformed},
 		{"somebody who will not end", "HTTP/1.1 200 OK\r\nContent-Length: 3000000\r\n\r\n" + strings.Repeat(" ", 3_000_000), ErrMalformed},
 		{"somebody who breaks off", "HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{", ErrDown},
 	} {

@@ -247,6 +247,35 @@ func TestSlowlorisIsCutOff(t *testing.T) {
 	}
 }
 
+// TestConnectionsAtATimeAreBounded: one more waits until one of them ends.
+func TestConnectionsAtATimeAreBounded(t *testing.T) {
+	onPipes(t, func(t *testing.T, ln *pipes, client *Client) {
+		cfg := serverOf(newShelf(1, 100))
+		cfg.Connections = 2
+		serve(t, ln, cfg)
+		var held []net.Conn
+		for range 2 {
+			conn, err := ln.dial(t.Context(), "", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			held = append(held, conn)
+		}
+		greet := func() error {
+			_, err := client.Hello(t.Context(), "b:1", Hello{Cluster: testCluster, ID: "a"})
+			return err
+		}
+		if err := greet(); !errors.Is(err, ErrDown) {
+			t.Errorf("a third connection: got %v, want %v", err, ErrDown)
+		}
+		_ = held[0].Close()
+		if err := greet(); err != nil {
+			t.Errorf("when one has ended: %v", err)
+		}
+	})
+}
+
 // TestAskersThatStopReadingAreCutOff: an answer that nobody takes does not hold its bytes.
 func TestAskersThatStopReadingAreCutOff(t *testing.T) {
 	onPipes(t, func(t *testing.T, ln *pipes, _ *Client) {
@@ -349,11 +378,11 @@ func TestAskersThatStoodStillBlameNobody(t *testing.T) {
 		if ctx.Err() != nil {
 			t.Fatalf("after standing still: got %v, want another second", context.Cause(ctx))
 		}
-		time.Sleep(time.Second - 1)
+		time.Sleep(time.Second - time.Nanosecond)
 		if ctx.Err() != nil {
 			t.Fatalf("within that second: got %v, want nothing", context.Cause(ctx))
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		<-ctx.Done()
 		if err := context.Cause(ctx); !errors.Is(err, ErrDown) {
 			t.Errorf("after it: got %v, want %v", err, ErrDown)

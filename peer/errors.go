@@ -81,6 +81,10 @@ type Refused struct {
 }
 
 func (r *Refused) Error() string {
+	if _, known := rowOf(r.Code); !known {
+		// As a gateway's data port would answer: whoever reads this at night has mistaken one port for the other.
+		return fmt.Sprintf("an answer of %d %q, which a peer port does not give: %s", r.Status, r.Code, r.Detail)
+	}
 	return fmt.Sprintf("the peer refuses (%d %s): %s", r.Status, r.Code, r.Detail)
 }
 

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"github.com/millrace-data/millrace/chunkindex"
 )
 
@@ -30,10 +32,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if what == nil {
 			return
 		}
-		if what == http.ErrAbortHandler || out.began {
+		err, ok := what.(error)
+		aborted := ok && errors.Is(err, http.ErrAbortHandler)
+		if !aborted {
+			s.cfg.Log.Error().Interface("panic", what).Bytes("stack", debug.Stack()).Msg("peer request")
+		}
+		if aborted || out.began {
 			panic(http.ErrAbortHandler)
 		}
-		s.cfg.Log.Error().Interface("panic", what).Bytes("stack", debug.Stack()).Msg("peer request")
 		out.refuse(refuse(CodeInternal, "something went wrong inside the gateway; its log has the detail"))
 	}()
 	err := s.route(out, r)
@@ -192,7 +198,7 @@ func (s *Server) hello(out *writer, r *http.Request) error {
 	switch {
 	case h.Cluster != self.Cluster:
 		return refuse(CodeOtherCluster, "this gateway belongs to cluster %q, not to %.300q", self.Cluster, h.Cluster)
-	case h.ID == "" || len(h.ID) > maxNameBytes || len(h.Boot) > maxNameBytes || len(h.Address) > maxNameBytes:
+	case !h.named():
 		return refuse(CodeInvalid, "a hello needs an id, and its names have at most %d bytes", maxNameBytes)
 	}
 	if s.cfg.Met != nil {
@@ -258,13 +264,13 @@ func refusalOf(err error) *Refused {
 
 // logRefusal tells the operator of what should not happen between gateways that fit together.
 func (s *Server) logRefusal(r *http.Request, refused *Refused, err error) {
-	event := s.cfg.Log.Debug()
+	level := zerolog.DebugLevel
 	switch refused.Code {
 	case CodeInternal:
-		event = s.cfg.Log.Error()
+		level = zerolog.ErrorLevel
 	case CodeStore, CodeHop, CodeInvalid, CodeTooLarge, CodeOtherVersion, CodeOtherCluster, CodeRefused:
-		event = s.cfg.Log.Warn()
+		level = zerolog.WarnLevel
 	}
-	event.Str("from", r.RemoteAddr).Str("member", r.Header.Get(MemberHeader)).Str("boot", r.Header.Get(BootHeader)).
+	s.cfg.Log.WithLevel(level).Str("from", r.RemoteAddr).Str("member", r.Header.Get(MemberHeader)).Str("boot", r.Header.Get(BootHeader)).
 		Str("path", r.URL.Path).Str("code", refused.Code).Err(err).Msg("peer request refused")
 }

@@ -42,6 +42,11 @@ type Hello struct {
 	Draining     bool     `json:"draining"` // it answers, but will be gone soon
 }
 
+// named reports whether h says whose it is, in names that fit a page of status.
+func (h Hello) named() bool {
+	return h.ID != "" && max(len(h.Cluster), len(h.ID), len(h.Boot), len(h.Address)) <= maxNameBytes
+}
+
 // Served is one generation of a dataset that a gateway serves.
 type Served struct {
 	Dataset    string `json:"dataset"`
@@ -70,6 +75,7 @@ const (
 	maxHeldChunks   = 1 << 18 // in one Leaving; what is needed later is left out
 	maxProblemBytes = 16 << 10
 	maxNameBytes    = 255
+	maxDetailBytes  = 500 // of a refusal: it is written to logs
 )
 
 // cut returns l with at most n chunks: those that are needed first of each generation, in the order in which they stand.

@@ -105,7 +105,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	go func() { stopped <- server.Serve(limited) }()
 	select {
 	case err := <-stopped:
-		return fmt.Errorf("serve peers at %s: %w", ln.Addr(), err)
+		return errors.Join(fmt.Errorf("serve peers at %s: %w", ln.Addr(), err), s.abandon(server))
 	case <-ctx.Done():
 	}
 	drainErr := s.drain(server)
@@ -124,8 +124,12 @@ func (s *Server) drain(server *http.Server) error {
 	if err == nil {
 		return nil
 	}
-	err = errors.Join(fmt.Errorf("drain peers: %w", err), server.Close())
-	// Close waits for nobody, but the contexts of those who are left have ended with their connections.
+	return errors.Join(fmt.Errorf("drain peers: %w", err), s.abandon(server))
+}
+
+// abandon closes every connection. That waits for nobody, but the contexts of those who answer end with it.
+func (s *Server) abandon(server *http.Server) error {
+	err := server.Close()
 	rest := time.NewTimer(leaveTime)
 	defer rest.Stop()
 	tick := time.NewTicker(leavePoll)

@@ -211,7 +211,7 @@ func TestHoldersErrorsReachTheAsker(t *testing.T) {
 			t.Errorf("%v: got %v, want %d %s", c.err, err, c.status, c.code)
 		}
 		for _, other := range []error{ErrNotHere, ErrNotServed, ErrMismatch, ErrNoRoom, ErrDown, ErrMalformed} {
-			if got, want := errors.Is(err, other), other == c.means; got != want {
+			if got, want := errors.Is(err, other), errors.Is(c.means, other); got != want {
 				t.Errorf("%v: is it %v: got %v, want %v", c.err, other, got, want)
 			}
 		}
@@ -429,6 +429,36 @@ func TestServeEndsWhatIsInFlightAndNothingElse(t *testing.T) {
 	same(t, dst, want)
 	if err := <-served; err != nil {
 		t.Errorf("serve: %v", err)
+	}
+}
+
+// TestServeLeavesNothingWhenItsListenerBreaks behind: whoever serves no more must not answer on.
+func TestServeLeavesNothingWhenItsListenerBreaks(t *testing.T) {
+	s := newShelf(1, 100)
+	begun := make(chan struct{})
+	s.answer = func(ctx context.Context, _ *Query) error {
+		close(begun)
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	ln := listen(t)
+	server := NewServer(serverOf(s))
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(t.Context(), ln) }()
+	client := asker(t, nil)
+	q, dst, _ := s.question(1, 10)
+	read := make(chan error, 1)
+	go func() { read <- client.Read(t.Context(), ln.Addr().String(), q, dst) }()
+	<-begun
+	_ = ln.Close()
+	if err := <-served; !errors.Is(err, net.ErrClosed) {
+		t.Errorf("serve: got %v, want %v", err, net.ErrClosed)
+	}
+	if got := server.active.Load(); got != 0 {
+		t.Errorf("requests being answered: got %d, want none", got)
+	}
+	if err := <-read; !errors.Is(err, ErrDown) {
+		t.Errorf("read: got %v, want %v", err, ErrDown)
 	}
 }
 
