@@ -43,7 +43,7 @@ func New(cfg Config) (*Cluster, error) {
 	fmt.Fprintf(h, "%s/%s", cfg.ID, cfg.Boot)
 	c := &Cluster{
 		cfg: cfg, started: time.Now(), news: make(chan struct{}, 1),
-		rng:      rand.New(rand.NewPCG(h.Sum64(), 0)), //nolint:gosec // jitter
+		rng:      rand.New(rand.NewPCG(h.Sum64(), 0)),
 		contacts: map[string]*contact{}, members: map[string]*member{},
 	}
 	c.rebuild()

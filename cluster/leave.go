@@ -28,7 +28,7 @@ func (c *Cluster) Leave(ctx context.Context, held []peer.Chunk) error {
 			l = &peer.Leaving{ID: c.cfg.ID, Boot: c.cfg.Boot}
 			heirs[id] = l
 		}
-		l.Chunks = appendHeld(l.Chunks, key, uint32(ch.Number)) //nolint:gosec // an index has fewer chunks
+		l.Chunks = appendHeld(l.Chunks, key, uint32(ch.Number))
 	}
 	var all sync.WaitGroup
 	var mu sync.Mutex // guards faults

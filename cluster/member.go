@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"github.com/millrace-data/millrace/peer"
 )
 
@@ -95,11 +97,11 @@ func (c *Cluster) leave(m *member, why string) {
 	m.gone, m.reason, m.changed = true, why, time.Now()
 	drained := m.draining
 	c.note(func() {
-		e := c.cfg.Log.Warn()
+		level := zerolog.WarnLevel
 		if drained {
-			e = c.cfg.Log.Info()
+			level = zerolog.InfoLevel
 		}
-		e.Str("member", m.id).Str("address", m.address).Str("why", why).Msg("cluster: member is gone")
+		c.cfg.Log.WithLevel(level).Str("member", m.id).Str("address", m.address).Str("why", why).Msg("cluster: member is gone")
 	})
 	c.rebuild()
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -56,9 +57,13 @@ func (n *Names) Run(ctx context.Context, found func([]string)) error {
 	defer tick.Stop()
 	var last []string
 	for first := true; ; first = false {
+		var looking sync.WaitGroup
+		for _, t := range targets {
+			looking.Go(func() { n.resolve(ctx, t) })
+		}
+		looking.Wait()
 		var all []string
 		for _, t := range targets {
-			n.resolve(ctx, t)
 			all = append(all, t.addresses...)
 		}
 		slices.Sort(all)

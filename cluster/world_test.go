@@ -26,7 +26,6 @@ type world struct {
 	reads []string                         // from>to
 	told  map[string][]peer.Leaving        // by address, who was told what
 	hello func(from string, h *peer.Hello) // bends what a gateway says
-	stop  []func()
 }
 
 // node is one gateway, as one that is running.

@@ -216,7 +216,7 @@ func (s *server) join(ctx context.Context, l listeners) error {
 	if l.admin != nil {
 		g.Go(func() error { return s.serveAdmin(rest, l.admin) })
 	}
-	endPeers := s.joinPeers(g, failed, rest, l.peers)
+	endPeers := s.joinPeers(failed, rest, g, l.peers)
 	g.Go(func() error {
 		defer endRest()
 		defer endPeers()
@@ -227,7 +227,7 @@ func (s *server) join(ctx context.Context, l listeners) error {
 
 // joinPeers runs what belongs to the cluster, nothing where there is none, and returns what closes the peer port, after what
 // it answers has ended.
-func (s *server) joinPeers(g *errgroup.Group, failed, rest context.Context, ln net.Listener) (end func()) {
+func (s *server) joinPeers(failed, rest context.Context, g *errgroup.Group, ln net.Listener) (end func()) {
 	if s.peers == nil {
 		return func() {}
 	}
