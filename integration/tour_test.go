@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/millrace-data/millrace/integration/harness"
@@ -105,7 +106,8 @@ type shell struct {
 
 func startShell(t *testing.T, dir string) *shell {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "bash", "--noprofile", "--norc")
+	cmd := exec.Command("bash", "--noprofile", "--norc")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Dir = dir
 	home := t.TempDir()
 	cmd.Env = []string{
@@ -125,11 +127,13 @@ func startShell(t *testing.T, dir string) *shell {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		// Ends what the tour left running: bash kills its jobs, then itself.
-		fmt.Fprintln(in, "kill $(jobs -p) 2>/dev/null; wait; exit 0")
+		// Ends what the tour left running: the jobs are in bash's own process group.
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 		in.Close()
 		_ = cmd.Wait()
 	})
+	// And where this process is killed, bash comes to the end of its input.
+	fmt.Fprintln(in, "trap 'kill -9 $(jobs -p) 2>/dev/null' EXIT")
 	return &shell{in: in, out: bufio.NewScanner(out)}
 }
 
