@@ -85,10 +85,10 @@ func rankReads(ctx context.Context, fleet, single *client.Client, ledger *client
 	return nil
 }
 
-// storeBytes is what the members of a fleet have read from the store, by their own account.
-func storeBytes(t *testing.T, f *harness.Fleet) (sum float64) {
+// storeBytes is what some members of a fleet have read from the store since they were started, by their own account.
+func storeBytes(t *testing.T, members ...*harness.Member) (sum float64) {
 	t.Helper()
-	for _, m := range f.Members {
+	for _, m := range members {
 		sum += m.Metric(t, "millrace_store_read_bytes_total", "") + m.Metric(t, "millrace_store_range_bytes_total", "")
 	}
 	return sum
@@ -106,11 +106,11 @@ func TestClusterReadsEachByteOnce(t *testing.T) {
 			f.Agree(t)
 			ranksRead(t, f, alone, client.Options{Window: 12})
 			stored := alone.Metric(t, "millrace_store_read_bytes_total", "") + alone.Metric(t, "millrace_store_range_bytes_total", "")
-			if got := storeBytes(t, f); got != stored {
+			if got := storeBytes(t, f.Members...); got != stored {
 				t.Errorf("three gateways read %.0f bytes of the store, a single one %.0f", got, stored)
 			}
 			ranksRead(t, f, alone, client.Options{Epoch: 1, Window: 12, Split: "locality"})
-			if got := storeBytes(t, f); got != stored {
+			if got := storeBytes(t, f.Members...); got != stored {
 				t.Errorf("after a second epoch: got %.0f bytes of the store, want %.0f still", got, stored)
 			}
 			f.Members[1].Kill()
@@ -118,6 +118,41 @@ func TestClusterReadsEachByteOnce(t *testing.T) {
 			f.Members[2].Kill()
 			ranksRead(t, f, alone, client.Options{Epoch: 3, Window: 12})
 		})
+	}
+}
+
+// TestComingAndGoingReadsNothing ends a member with SIGTERM and starts it again: what it held the others bring from it while it
+// still answers, and it brings its part from them when it is back.
+func TestComingAndGoingReadsNothing(t *testing.T) {
+	store := packed(t, "dir")
+	alone := serve(t, store)
+	f := trio(t, store, func(c *harness.FleetConfig) { c.Args = []string{"--cache-size", "64MiB", "--lame-duck", "2s"} })
+	f.StartAll(t)
+	f.Agree(t)
+	plan := client.Options{Window: 12}
+	ranksRead(t, f, alone, plan)
+	stay, goes := f.Members[:2], f.Members[2]
+	before := storeBytes(t, stay...)
+	if goes.Metric(t, "millrace_cache_bytes", "") == 0 {
+		t.Fatal("the member that goes holds nothing")
+	}
+	if err := goes.Stop(); err != nil {
+		t.Error(err)
+	}
+	plan.Epoch = 1
+	ranksRead(t, f, alone, plan)
+	if got := storeBytes(t, stay...) - before; got != 0 {
+		t.Errorf("after a member has gone: got %.0f bytes of the store, want none", got)
+	}
+	f.Start(t, 2)
+	f.Agree(t)
+	plan.Epoch = 2
+	ranksRead(t, f, alone, plan)
+	if got := storeBytes(t, f.Members...) - before; got != 0 {
+		t.Errorf("after it has come again: got %.0f bytes of the store, want none", got)
+	}
+	if got := goes.Metric(t, "millrace_former_chunks_total", ""); got == 0 {
+		t.Error("the member that has come again brought no chunk from the others")
 	}
 }
 

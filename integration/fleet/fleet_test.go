@@ -4,6 +4,7 @@ package fleet_test
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -24,6 +25,8 @@ func TestFleet(t *testing.T) {
 	}{
 		{"healthy slot", healthySlot},
 		{"healthy window", healthyWindow},
+		{"herd", herd},
+		{"advertises loopback", advertisesLoopback},
 		{"kills", kills},
 		{"stopped", stopped},
 		{"partition", partition},
@@ -70,6 +73,57 @@ func (l *lab) healthy(t *testing.T, plan client.Options, limit int) {
 	}
 	t.Logf("figure: %s, 8 gateways, 2 epochs: %d bytes stored in %d chunks, %d bytes read in %d requests; warm epoch 0",
 		plan.Shuffle, l.bytes, l.chunks, cold, reads)
+}
+
+// herd asks all gateways for one cold batch at once, many times each.
+func herd(t *testing.T, l *lab) {
+	l.cold(t)
+	readers := times(200, 1000)
+	opt := slot
+	opt.BatchSize = batchSize
+	want := &reference{alone: l.client(t, []string{l.alone.URL}), sums: map[[3]uint64]func() (uint32, error){}}
+	sum, err := want.sum(t.Context(), opt, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clients := make([]*client.Client, gateways)
+	for i, url := range l.fleet.URLs() {
+		clients[i] = l.client(t, []string{url})
+	}
+	errs := make(chan error)
+	for r := range readers {
+		go func() {
+			b, err := clients[r%gateways].Batch(t.Context(), opt, 0)
+			if err == nil && b.CRC != sum {
+				err = fmt.Errorf("got CRC %08x, want %08x as of a single gateway", b.CRC, sum)
+			}
+			errs <- err
+		}()
+	}
+	for range readers {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+	if again := l.reads.Again(); again != 0 {
+		t.Errorf("got %d bytes of the store twice, want none", again)
+	}
+	t.Logf("figure: %d readers of one cold batch at %d gateways: %d reads of the store, 0 bytes twice", readers, gateways, len(l.reads.All()))
+}
+
+// advertisesLoopback starts a gateway that tells the others an address which only itself can reach: they refuse it, and it
+// serves all the same.
+func advertisesLoopback(t *testing.T, l *lab) {
+	l.cold(t, 0, 1, 2)
+	l.fleet.Start(t, 3, "--join", "static:127.0.0.1:7946", "--peer-advertise", "127.0.0.1:7946")
+	first := l.fleet.Members[0]
+	first.Ready(t, first.Logs("advertises 127.0.0.1:7946, which only itself can reach", "--peer-advertise"))
+	if err := first.Sees(3)(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, err := l.client(t, []string{l.fleet.Members[3].URL}).Batch(t.Context(), slot, 0); err != nil {
+		t.Error(err)
+	}
 }
 
 // through reads whole epochs until chaos has ended, which is told of what it may wait for, and says how many it were.
@@ -224,6 +278,10 @@ func rollingRestart(t *testing.T, l *lab) {
 			steps(30)
 		}
 	})
+	// Whoever goes in order hands over what it holds.
+	if again := l.reads.Bytes() - l.bytes; again > lost/4 {
+		t.Errorf("got %d bytes of the store again, want little of the %d that were handed over", again, lost)
+	}
 	l.bill(t, epochs, lost)
 }
 
