@@ -239,8 +239,7 @@ func (u *unevenRanks) Pop() any {
 
 // appendHomes appends the rank where each sample of a batch is at home.
 func (e *Epoch) appendHomes(dst []uint32, batch Share, worldSize uint64) []uint32 {
-	s, k := e.plan.samples, e.plan.homes()
-	from := len(dst)
+	s, from := e.plan.samples, len(dst)
 	for at, left := batch.First, batch.Count; left > 0; {
 		lo := at % s
 		n := min(left, s-lo)
@@ -251,14 +250,26 @@ func (e *Epoch) appendHomes(dst []uint32, batch Share, worldSize uint64) []uint3
 		}
 		at, left = at+n, left-n
 	}
-	rank := make([]uint32, k) // of a lane or stratum
-	for j := range rank {
-		rank[j] = uint32(mulDiv(uint64(j), worldSize, k))
-	}
-	for i := from; i < len(dst); i++ {
-		dst[i] = rank[dst[i]]
-	}
+	toRanks(dst[from:], worldSize, e.plan.homes())
 	return dst
+}
+
+// toRanks makes of lanes or strata, of k, the ranks where they are at home.
+func toRanks(homes []uint32, worldSize, k uint64) {
+	rankOf := func(j uint64) uint32 { return uint32(mulDiv(j, worldSize, k)) }
+	if k > uint64(len(homes)) { // a table would be longer than what it is for
+		for i, j := range homes {
+			homes[i] = rankOf(uint64(j))
+		}
+		return
+	}
+	table := make([]uint32, k)
+	for j := range table {
+		table[j] = rankOf(uint64(j))
+	}
+	for i, j := range homes {
+		homes[i] = table[j]
+	}
 }
 
 // appendLanes appends the lanes that positions lo to hi-1 take from.

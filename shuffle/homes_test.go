@@ -2,6 +2,7 @@ package shuffle
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -477,6 +478,24 @@ func TestLaterKnowsWhatItCannotTell(t *testing.T) {
 		if _, ok := c.Later(nil, n); ok {
 			t.Errorf("Later(%d) of 4 batches: got true, want false", n)
 		}
+	}
+}
+
+// TestDealsCostNoMoreThanTheirBatch has strata and ranks far beyond the samples: what is made of a batch is as large as the batch and
+// its ranks, not as the homes.
+func TestDealsCostNoMoreThanTheirBatch(t *testing.T) {
+	const k = 1 << 22
+	p := mustPlan(t, Params{Shuffle: Window, Window: k, Strata: k, Seed: 3}, equal(30, 10))
+	e := p.Epoch(0)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if err := checkDeal(e, Share{First: 50, Count: 60}, 7); err != nil {
+		t.Error(err)
+	}
+	p.Moved(Batching{Samples: 300, BatchSize: 60}, 7)
+	runtime.ReadMemStats(&after)
+	if got := after.TotalAlloc - before.TotalAlloc; got > 1<<20 {
+		t.Errorf("a batch of 60 for 7 ranks in %d strata: got %d bytes allocated, want at most 2^20", k, got)
 	}
 }
 

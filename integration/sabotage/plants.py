@@ -152,7 +152,7 @@ PLANTS = [
     (
         "shuffle finds the wrong home for some lanes",
         ["./shuffle"],
-        [("shuffle/homes.go", "uint32(mulDiv(uint64(j), worldSize, k))", "uint32(mulDiv(uint64(j)+1, worldSize, k+1))")],
+        [("shuffle/homes.go", "uint32(mulDiv(j, worldSize, k))", "uint32(mulDiv(j+1, worldSize, k+1))")],
     ),
     (
         "shuffle breaks a tie between deficits by the highest rank",
