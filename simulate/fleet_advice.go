@@ -43,6 +43,8 @@ func linkAdvice(r *Result, e *Epoch) []string {
 	line := fmt.Sprintf("Link: yours binds: %s over the busiest one in an epoch, %s of all bytes delivered between gateways.", Bytes(e.Busiest), percent(e.PeerBytes, e.Served))
 	f := r.Formula()
 	switch {
+	case s.Split == shuffle.Locality && !s.RanksNear:
+		line += " Most of that are answers to ranks: those that run on their gateway's machine (--ranks-near) spare the link all of them."
 	case s.Split == shuffle.Locality:
 	case s.homes() < uint64(s.Ranks):
 		line += fmt.Sprintf(" Locality would spare the links nearly all of that, but needs a home for each of the %d ranks: a slot order of as many lanes, or as many strata.", s.Ranks)

@@ -91,7 +91,7 @@ func (f Formula) lines(each float64) []string {
 		}
 		return fmt.Sprintf("%.3g/s", x)
 	}
-	line := fmt.Sprintf("Yang and Cong's model, D = %.6g samples, p = %.0f, V = %s, R = %s, U = %s, link %s: an epoch takes %s out of the store, %s out of a shared cache that holds %.0f %%, %s with locality.",
+	line := fmt.Sprintf("Yang and Cong's model, which adds up what here overlaps, D = %.6g samples, p = %.0f, V = %s, R = %s, U = %s, link %s: an epoch takes %s out of the store, %s out of a shared cache that holds %.0f %%, %s with locality.",
 		f.Samples, f.Nodes, rate(f.Train), rate(f.Storage), rate(f.Prepare), rate(f.Link), Span(f.Stored()), Span(f.Distributed()), 100*f.Cached, Span(f.Local()))
 	var more []string
 	if f.Storage > 0 {

@@ -77,7 +77,7 @@ func TestAdviceForFleets(t *testing.T) {
 		r    Result
 		want []string
 	}{
-		{link, []string{"Link: yours binds", "--split locality", "Yang and Cong's model, D = 32768 samples, p = 4", "locality pays with links below", "p = R/V"}},
+		{link, []string{"Link: yours binds", "--split locality", "Yang and Cong's model, which adds up what here overlaps, D = 32768 samples, p = 4", "locality pays with links below", "p = R/V"}},
 		{many, []string{"needs a home for each of the 64 ranks"}},
 		{small, []string{"Fleet: a cache of", "would hold all", "Owners: 32 homes (lanes or strata) among 6 gateways: one holds 1.12 times"}},
 	} {

@@ -81,8 +81,8 @@ func (s *Setting) Check() error {
 	return errors.Join(faults...)
 }
 
-// checkSplit reports why ranks cannot have the split that they ask for.
-func (s *Setting) checkSplit(d *Data) error {
+// CheckSplit reports why ranks cannot have the split that they ask for.
+func (s *Setting) CheckSplit(d *Data) error {
 	if s.Split != shuffle.Locality {
 		return nil
 	}

@@ -59,13 +59,20 @@ func (f *flags) words(p *[]string, name string, def []string, usage string, word
 	}, func(s string) string { return s }, usage+": "+strings.Join(words, ", "))
 }
 
-// bandwidth is a number of bytes a second: 2GB/s, 500MB/s.
+// bandwidth is a number of bytes a second: 2GB/s, 500MB/s, or 100Gbit/s.
 func (f *flags) bandwidth(p *float64, name string, def float64, usage string) {
 	*p = def
 	parse := func(s string) (float64, error) {
-		n, err := parseSize(strings.TrimSuffix(s, "/s"))
-		if err != nil {
-			return 0, errors.New("want bytes a second, such as 2GB/s")
+		s, inBits := strings.CutSuffix(strings.TrimSuffix(s, "/s"), "bit")
+		if inBits {
+			s += "B"
+		}
+		n, err := parseSize(s)
+		switch {
+		case err != nil:
+			return 0, errors.New("want bytes a second, such as 2GB/s, or bits, such as 100Gbit/s")
+		case inBits:
+			return float64(n) / 8, nil
 		}
 		return float64(n), nil
 	}

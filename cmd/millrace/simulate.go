@@ -5,12 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"runtime"
-	"strconv"
-	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -39,6 +35,8 @@ type simulateFlags struct {
 	policies []string
 	disks    []int64
 	gateways []int
+	strata   uint64
+	split    string
 	picture  string
 }
 
@@ -60,7 +58,14 @@ func (x *simulateFlags) define(f *flags) {
 	f.words(&x.policies, "cache-policy", []string{simulate.Plan}, "`POLICIES` with commas between them", simulate.Policies()...)
 	f.sizes(&x.disks, "disk-cache-size", []int64{0}, "`SIZES` of a gateway's disk cache, 0 for none")
 	f.bandwidth(&s.DiskRate, "disk-bandwidth", 2e9, "`RATE` of a gateway's disk")
-	f.numbers(&x.gateways, "gateways", []int{1}, "`NUMBERS` of gateways, among which the ranks are shared out")
+	f.numbers(&x.gateways, "gateways", []int{1}, "`NUMBERS` of gateways, 1 to 1000, that are one cache, and among which the ranks are shared out")
+	f.flag(&s.Alone, "no-cluster", "gateways share nothing: each has a cache of its own")
+	f.flag(&s.Unnumbered, "no-ordinals", "gateways have no ordinals: chunks find their owners by hash, not by lane or stratum")
+	f.choice(&x.split, "split", "contiguous", "`SPLIT` of a batch among ranks", "contiguous", "locality")
+	f.whole(&x.strata, "strata", 0, "`N` strata of a window order, which must divide the window")
+	f.bandwidth(&s.LinkRate, "link", 0, "`RATE` of a gateway's link each way, such as 100Gbit/s, for store, other gateways and ranks (default no bound)")
+	f.flag(&s.RanksNear, "ranks-near", "ranks run on their gateway's machine: answers to them stay off its link")
+	f.duration(&s.PeerLatency, "peer-latency", 200*time.Microsecond, "`DURATION` from a question to another gateway to its answer, beside the bytes")
 	f.number(&s.Fetchers, "fetchers", datapath.DefaultFetchers, "`N` store reads of a gateway side by side")
 	f.size(&s.PartSize, "part-size", datapath.DefaultPartSize, "`SIZE` of one store read at most")
 	f.bandwidth(&s.ServeRate, "serve-rate", 2e9, "`RATE` from one gateway to its ranks")
@@ -101,12 +106,15 @@ func (a *app) simulate() *cobra.Command {
 clock of its own against a model of the store, and prints for every combination of the
 lists how long an epoch takes, how long ranks wait, and which tier the bytes come from. A
 dataset's index is all that is read of it; --samples, --chunk-samples and --sample-size
-stand for one that does not exist yet.
+stand for one that does not exist yet. Several gateways are one cache: each chunk is read by
+its owner, and the others ask him for what they need of it.
 
 What it leaves out: processor time, failures, other users of the store. See docs/simulate.md.`,
 		example: `  millrace simulate s3://bucket/imagenet --ranks 8 --rate 3000/s --cache-size 16GiB,32GiB,64GiB --store-bandwidth 2GB/s
   millrace simulate --samples 1e9 --sample-size 110KB --ranks 64 --rate 50000/s --batch-size 4096 --cache-size 1TiB --disk-cache-size 0,20TiB --store-bandwidth 5GB/s
-  millrace simulate s3://bucket/imagenet --rate 3000/s --cache-size 8GiB,16GiB --cache-policy lru,plan --gateways 1,2 --svg epochs.svg`,
+  millrace simulate s3://bucket/imagenet --rate 3000/s --cache-size 8GiB,16GiB --cache-policy lru,plan --gateways 1,2 --svg epochs.svg
+  millrace simulate --samples 1e9 --sample-size 64KiB --gateways 100 --ranks 10000 --batch-size 320000 --window 16000 --rate 5e6/s --cache-size 1TiB --link 100Gbit/s --store-bandwidth 100GB/s
+  millrace simulate s3://bucket/imagenet --gateways 1,2,4,8 --ranks 64 --rate 20000/s --cache-size 32GiB --link 25Gbit/s --split locality`,
 		setup: func(f *flags) (func([]string), func(context.Context, []string) error) {
 			var x simulateFlags
 			x.define(f)
@@ -131,6 +139,9 @@ func (a *app) runSimulate(ctx context.Context, x *simulateFlags) error {
 			return &usageError{fmt.Errorf("--cache-size %s is too small: two chunks and a batch, %s, are the least",
 				simulate.Size(settings[i].CacheSize), simulate.Bytes(least)), "millrace simulate"}
 		}
+	}
+	if err := settings[0].CheckSplit(data); err != nil {
+		return &usageError{err, "millrace simulate"}
 	}
 	results := make([]simulate.Result, len(settings))
 	g, ctx := errgroup.WithContext(ctx)
@@ -182,6 +193,10 @@ func (x *simulateFlags) data(ctx context.Context) (*simulate.Data, error) {
 	if x.window != 0 {
 		s.Order.Window = x.window
 	}
+	s.Order.Strata, s.Split = x.strata, shuffle.Contiguous
+	if x.split == "locality" {
+		s.Split = shuffle.Locality
+	}
 	if x.seed != nil {
 		s.Order.Seed = *x.seed
 	}
@@ -193,9 +208,11 @@ func (x *simulateFlags) data(ctx context.Context) (*simulate.Data, error) {
 
 // indexed takes from an index what the model needs of it.
 func indexed(x *chunkindex.Index) *simulate.Data {
-	d := &simulate.Data{First: x.First(), Chunks: make([]simulate.Chunk, x.Chunks())}
+	digests := make([][32]byte, x.Chunks()) // the index is closed by then
+	d := &simulate.Data{First: x.First(), Chunks: make([]simulate.Chunk, x.Chunks()), Digest: func(i int) [32]byte { return digests[i] }}
 	for i := range d.Chunks {
 		e := x.Extents(i)[0]
+		digests[i] = x.Chunk(i).Digest
 		d.Chunks[i] = simulate.Chunk{Shard: e.Shard, Offset: e.Offset, Length: x.Chunk(i).Length}
 	}
 	return d
@@ -216,101 +233,4 @@ func (x *simulateFlags) settings() []simulate.Setting {
 		}
 	}
 	return all
-}
-
-// simulated is one row.
-type simulated struct {
-	Gateways  int              `json:"gateways"`
-	CacheSize int64            `json:"cache_size"`
-	Policy    string           `json:"cache_policy"`
-	DiskSize  int64            `json:"disk_cache_size"`
-	Peak      int64            `json:"peak_memory_bytes"`
-	Coarse    string           `json:"approximation,omitempty"`
-	Epochs    []simulatedEpoch `json:"epochs"`
-}
-
-type simulatedEpoch struct {
-	Seconds float64         `json:"seconds"`
-	Bound   string          `json:"bound"` // what limits it, and how fast it could be if nothing else did
-	Least   float64         `json:"bound_seconds"`
-	Reads   int64           `json:"store_reads"`
-	Store   int64           `json:"store_bytes"`
-	Disk    int64           `json:"disk_read_bytes"`
-	Written int64           `json:"disk_written_bytes"`
-	Served  int64           `json:"served_bytes"`
-	Ratios  map[string]f3   `json:"tiers"` // of the bytes delivered
-	Ranks   []simulatedRank `json:"ranks"`
-}
-
-type simulatedRank struct {
-	Stall   f3  `json:"stall_seconds"`
-	Longest f3  `json:"longest_stall_seconds"`
-	Stalls  int `json:"stalls"`
-}
-
-// f3 is a figure to three decimals.
-type f3 float64
-
-// MarshalJSON implements json.Marshaler.
-func (x f3) MarshalJSON() ([]byte, error) {
-	return strconv.AppendFloat(nil, math.Round(float64(x)*1000)/1000, 'f', -1, 64), nil
-}
-
-func simulation(results []simulate.Result, advice []string) map[string]any {
-	rows := make([]simulated, len(results))
-	for i := range results {
-		r := &results[i]
-		s := &r.Setting
-		rows[i] = simulated{Gateways: s.Gateways, CacheSize: s.CacheSize, Policy: s.Policy, DiskSize: s.DiskSize, Peak: r.Peak, Coarse: r.Coarse}
-		for n := range r.Epochs {
-			e := &r.Epochs[n]
-			memory, disk, store := e.Tiers()
-			b := r.Bounds(e)[0]
-			row := simulatedEpoch{
-				Seconds: e.Time.Seconds(), Bound: b.Name, Least: b.Time.Seconds(),
-				Reads: e.Reads, Store: e.StoreBytes, Disk: e.DiskBytes, Written: e.DiskWrites, Served: e.Served,
-				Ratios: map[string]f3{"memory": f3(memory), "disk": f3(disk), "store": f3(store)},
-			}
-			for _, k := range e.Ranks {
-				row.Ranks = append(row.Ranks, simulatedRank{f3(k.Stall.Seconds()), f3(k.Longest.Seconds()), k.Stalls})
-			}
-			rows[i].Epochs = append(rows[i].Epochs, row)
-		}
-	}
-	return map[string]any{"settings": rows, "advice": advice}
-}
-
-func printSimulation(w io.Writer, d *simulate.Data, results []simulate.Result, advice []string) {
-	s := &results[0].Setting
-	order := s.Order.Shuffle
-	if usesWindow(order) {
-		order += " " + strconv.FormatUint(s.Order.Window, 10)
-	}
-	fmt.Fprintf(w, "%s in %s, %s; %s order, batches of %d, %s at %.6g samples/s together\n", count(d.Samples(), "sample", "samples"),
-		count(len(d.Chunks), "chunk", "chunks"), simulate.Bytes(d.Bytes()), order, s.BatchSize, count(s.Ranks, "rank", "ranks"), s.Rate)
-	if c := results[0].Coarse; c != "" {
-		fmt.Fprintf(w, "approximation: %s\n", c)
-	}
-	last := s.Epochs - 1
-	fmt.Fprintf(w, "\n")
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "gateways\tcache\tpolicy\tdisk\tepoch 0\tepoch %d\twaiting\treads\tstore\tmemory : disk : store\tpeak\tlimit\t\n", last)
-	for i := range results {
-		r := &results[i]
-		e := r.Later()
-		memory, disk, store := e.Tiers()
-		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%.1f %%\t%d\t%s\t%.0f : %.0f : %.0f %%\t%s\t%s\t\n",
-			r.Setting.Gateways, simulate.Size(r.Setting.CacheSize), r.Setting.Policy, orNone(r.Setting.DiskSize),
-			simulate.Span(r.Epochs[0].Time), simulate.Span(e.Time), 100*e.Waiting(), e.Reads, simulate.Bytes(e.StoreBytes),
-			100*memory, 100*disk, 100*store, simulate.Bytes(r.Peak), r.Bounds(e)[0].Name)
-	}
-	t.Flush()
-	fmt.Fprintf(w, "\n%s\n", strings.Join(advice, "\n"))
-}
-
-func orNone(size int64) string {
-	if size == 0 {
-		return "-"
-	}
-	return simulate.Size(size)
 }

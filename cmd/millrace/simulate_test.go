@@ -72,3 +72,55 @@ func TestSimulatePrintsATable(t *testing.T) {
 		}
 	}
 }
+
+func TestSimulateAFleet(t *testing.T) {
+	args := []string{"simulate", "--samples", "20000", "--chunk-samples", "100", "--sample-size", "4KiB", "--rate", "100000/s", "--window", "32", "--ranks", "8",
+		"--cache-size", "48MiB", "--gateways", "1,4", "--link", "1Gbit/s", "--store-bandwidth", "20MB/s", "--split", "locality"}
+	o := ok(t, append(args, "--json")...)
+	var got struct {
+		Settings []struct {
+			Gateways int
+			Cluster  bool
+			Moved    float64 `json:"moved_share"`
+			Model    map[string]float64
+			Epochs   []struct {
+				Seconds float64
+				Peers   int64 `json:"peer_bytes"`
+				Store   int64 `json:"store_bytes"`
+				Bounds  map[string]float64
+			}
+		}
+		Advice []string
+	}
+	if err := json.Unmarshal([]byte(o.stdout), &got); err != nil {
+		t.Fatal(err)
+	}
+	one, four := got.Settings[0], got.Settings[1]
+	if one.Cluster || one.Model != nil || one.Epochs[1].Store == 0 || one.Epochs[1].Peers != 0 {
+		t.Errorf("one gateway: got %+v, want no cluster, and reads of the store in each epoch", one)
+	}
+	if !four.Cluster || four.Model["knee_gateways"] == 0 || four.Epochs[1].Store != 0 || four.Epochs[1].Peers == 0 || four.Epochs[1].Bounds["link"] == 0 || four.Moved == 0 {
+		t.Errorf("four gateways: got %+v, want one cache that holds all", four)
+	}
+	o = ok(t, args...)
+	for _, want := range []string{"split by locality", "busiest link", "Gateways: 4 instead of 1 help", "They are one cache", "Yang and Cong's model"} {
+		if !strings.Contains(o.stdout, want) {
+			t.Errorf("got\n%s\nwant %q in it", o.stdout, want)
+		}
+	}
+	o = ok(t, append(args[:len(args)-2], "--no-cluster", "--no-ordinals")...)
+	if !strings.Contains(o.stdout, "Each has its own cache") || strings.Contains(o.stdout, "busiest link") {
+		t.Errorf("got\n%s\nwant gateways that share nothing", o.stdout)
+	}
+	for want, more := range map[string][]string{
+		"split locality":       {"--split", "locality", "--ranks", "33"},
+		"1001 gateways":        {"--gateways", "1001", "--ranks", "1001", "--batch-size", "2002"},
+		"such as 100Gbit/s":    {"--link", "fast"},
+		"want 1 to 10000":      {"--ranks", "10001", "--batch-size", "20002"},
+		"contiguous, locality": {"--split", "near"},
+	} {
+		if o := millrace(t, nil, append(args[:len(args)-2:len(args)-2], more...)...); o.code != exitUsage || !strings.Contains(o.stderr, want) {
+			t.Errorf("%v: got exit code %d and %q, want 2 and %q", more, o.code, o.stderr, want)
+		}
+	}
+}
