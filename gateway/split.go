@@ -94,15 +94,12 @@ const (
 	homeBytesPerSample = 20
 )
 
-// keptDeals is how many batches an epoch remembers how they were shared out by homes (shuffle.Epoch.DealHomes).
-const keptDeals = 4
-
 // dealtBytes is what an epoch keeps of batches that were shared out by homes.
 func (p planRequest) dealtBytes() int64 {
 	if !p.follows() {
 		return 0
 	}
-	return planOverhead + keptDeals*4*int64(min(p.batchSize, maxShare))
+	return planOverhead + shuffle.KeptDeals*4*int64(min(p.batchSize, maxShare))
 }
 
 // pick puts the numbers of the samples that fall to a rank by homes in l, which holds none yet, and where they lie in the batch.

@@ -120,7 +120,7 @@ func (e *Epoch) DealHomes(batch Share, rank, worldSize uint64) []int {
 		}
 		return share
 	}
-	kept := &e.deals[batch.First/batch.Count%keptDeals]
+	kept := &e.deals[batch.First/batch.Count%KeptDeals]
 	d := kept.Load()
 	if d == nil || d.first != batch.First || d.count != batch.Count || d.worldSize != worldSize {
 		d = e.dealHomes(batch, worldSize)
@@ -134,11 +134,12 @@ func (e *Epoch) DealHomes(batch Share, rank, worldSize uint64) []int {
 	return share
 }
 
-// Bounds of what an epoch keeps of its deals: those of a few batches in a row, as ranks are hardly further apart, and none of a huge one.
-const (
-	keptDeals   = 4
-	keptSamples = 1 << 20
-)
+// KeptDeals is how many batches an epoch remembers how it dealt them, 4 bytes a sample: those from the one being read to
+// the last that a reader looks ahead to, which the ranks have in common.
+const KeptDeals = 8
+
+// keptSamples is how many samples a batch has at the most whose deal is remembered.
+const keptSamples = 1 << 20
 
 // homeDeal is one global batch, dealt to all ranks.
 type homeDeal struct {

@@ -499,6 +499,28 @@ func TestDealsCostNoMoreThanTheirBatch(t *testing.T) {
 	}
 }
 
+// TestAReaderLooksAheadOfDealsThatAreKept has ranks that take a batch and look at the seven after it, as the data path does: the batches
+// are dealt once for all of them.
+func TestAReaderLooksAheadOfDealsThatAreKept(t *testing.T) {
+	e := mustPlan(t, Params{Shuffle: Slot, Window: 8, Seed: 2}, equal(40, 10)).Epoch(0)
+	look := func(rank uint64) {
+		for m := range uint64(8) {
+			e.DealHomes(Share{First: 20 * m, Count: 20}, rank, 4)
+		}
+	}
+	look(0)
+	var first []*homeDeal
+	for i := range e.deals {
+		first = append(first, e.deals[i].Load())
+	}
+	look(1)
+	for i := range e.deals {
+		if got := e.deals[i].Load(); got != first[i] {
+			t.Errorf("deal %d: got it made anew for the next rank, want it kept", i)
+		}
+	}
+}
+
 func BenchmarkDealHomes(b *testing.B) {
 	for _, params := range []Params{{Shuffle: Slot, Window: 128}, {Shuffle: Window, Window: 128, Strata: 64}} {
 		for _, size := range []uint64{256, 1 << 18} {

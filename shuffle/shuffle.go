@@ -176,7 +176,7 @@ type Epoch struct {
 	full   perm         // of Full
 	draws  *Draws       // with importance
 
-	deals [keptDeals]atomic.Pointer[homeDeal] // of DealHomes: what one rank asks for, the others do too
+	deals [KeptDeals]atomic.Pointer[homeDeal] // of DealHomes: what one rank asks for, the others do too
 }
 
 // Number returns the epoch's number, from 0.
