@@ -3,8 +3,9 @@
 //
 // Gateways are one cache together: each chunk has an owner among them (package placement), who reads it from the
 // store once and whom the others ask for just the samples that they need. What is asked is never asked on: whoever
-// gets a question answers from what it has, or from the store. Nothing that arrives is trusted: the asker compares it
-// with its own index before anybody sees it.
+// gets a question answers from what it has, or from the store. The one thing that a new owner may ask meanwhile is
+// whether the chunk's former one still has it (Query.Cached), which loads nothing and asks nobody. Nothing that arrives
+// is trusted: the asker compares it with its own index before anybody sees it.
 //
 // # The protocol
 //

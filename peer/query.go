@@ -57,9 +57,10 @@ type Reader struct {
 	Think      time.Duration // from the end of an answer to its next request, the mean of late; 0: not known
 }
 
-// Holder answers questions from its tiers or from the store, never from other gateways. The segments of the body are
-// the ranges in the order in which the query lists them. Errors: those above are told to the asker, whose client returns
-// them again; any other one, such as those of datapath.Source.Read, is told without its words.
+// Holder answers questions from its tiers or from the store. It never asks a question on, and answers one with Cached
+// from what is there. The segments of the body are the ranges in the order in which the query lists them. Errors: those
+// above are told to the asker, whose client returns them again; any other one, such as those of datapath.Source.Read, is
+// told without its words.
 type Holder interface {
 	Answer(ctx context.Context, q *Query) (*chunkindex.Body, error)
 }
