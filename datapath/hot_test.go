@@ -110,3 +110,31 @@ func TestHotSamplesGoWhenTheirJobHasEnded(t *testing.T) {
 		run.Wait()
 	})
 }
+
+// A hot sample of a chunk that another gateway keeps is asked for once, and then held by both.
+func TestHotSamplesAreHeldByThoseWhoNeedThem(t *testing.T) {
+	d := newDataset(t, 58, same(240, 900), 60, 8<<10)
+	synctest.Test(t, func(t *testing.T) {
+		d.store.Reset()
+		f := newFleet(t, d, nil, 2, Config{}, 2<<20)
+		m := f.members[0]
+		m.lose(0)
+		for n := range 3 {
+			chunks := hotBatch(t, d, []uint64{3, 40, 90, 150, 200}, 100)
+			body, err := m.source.Read(t.Context(), shuffle.Cursor{}, chunks)
+			must(t, err)
+			must(t, d.check(chunks, body))
+			body.Close()
+			asked := 0
+			for _, c := range m.questions()[n].Chunks {
+				asked += len(c.Ranges)
+			}
+			if want := map[bool]int{true: 5, false: 2}[n == 0]; asked != want || len(m.questions()) != n+1 {
+				t.Errorf("batch %d: got %d samples asked for in %d questions, want %d in %d", n, asked, len(m.questions()), want, n+1)
+			}
+		}
+		if got := m.path.Stats().HotHits; got != 6 {
+			t.Errorf("got %d hot hits, want 6", got)
+		}
+	})
+}

@@ -24,7 +24,7 @@ func TestStormBetweenGateways(t *testing.T) {
 	}
 	d := newDataset(t, 100, lengths, 60, 6<<10)
 	ended := map[string]int{}
-	for seed := range scenarios() / 8 {
+	for seed := range scenarios() / 20 {
 		synctest.Test(t, func(t *testing.T) { d.storm(t, seed, ended) })
 		if t.Failed() {
 			t.Fatalf("storm %d", seed)
