@@ -162,7 +162,7 @@ PLANTS = [
     (
         "shuffle gives away the first samples of a surplus",
         ["./shuffle"],
-        [("shuffle/homes.go", "move(from.rank, to.rank, end-by, end)", "move(from.rank, to.rank, end-end, by)")],
+        [("shuffle/homes.go", "move(from.rank, to.rank, from.by-by, from.by)", "move(from.rank, to.rank, 0, by)")],
     ),
     (
         "shuffle hands out the deal of another batch",
