@@ -120,7 +120,7 @@ func (c *Cluster) Draining() {
 	c.rebuild()
 }
 
-// note keeps a log line until the lock is free.
+// note keeps a log line until the lock is free. By then others may have changed what the lock guards.
 func (c *Cluster) note(line func()) { c.notes = append(c.notes, line) }
 
 // say writes the lines that were kept.

@@ -95,13 +95,13 @@ func (c *Cluster) leave(m *member, why string) {
 		return
 	}
 	m.gone, m.reason, m.changed = true, why, time.Now()
-	drained := m.draining
+	drained, id, address := m.draining, m.id, m.address
 	c.note(func() {
 		level := zerolog.WarnLevel
 		if drained {
 			level = zerolog.InfoLevel
 		}
-		c.cfg.Log.WithLevel(level).Str("member", m.id).Str("address", m.address).Str("why", why).Msg("cluster: member is gone")
+		c.cfg.Log.WithLevel(level).Str("member", id).Str("address", address).Str("why", why).Msg("cluster: member is gone")
 	})
 	c.rebuild()
 }
@@ -126,8 +126,9 @@ func (c *Cluster) eject(m *member, ejection int, least time.Duration, why string
 	m.strikes++
 	m.ejected, m.until, m.reason, m.changed = true, now.Add(cool), why, now
 	m.ejection++
+	id, address := m.id, m.address
 	c.note(func() {
-		c.cfg.Log.Warn().Str("member", m.id).Str("address", m.address).Dur("for", cool).Str("why", why).Msg("cluster: member is not asked for a while")
+		c.cfg.Log.Warn().Str("member", id).Str("address", address).Dur("for", cool).Str("why", why).Msg("cluster: member is not asked for a while")
 	})
 	c.rebuild()
 }
