@@ -147,60 +147,66 @@ type homeDeal struct {
 	places                  []uint32 // share by share, each ascending
 }
 
+// quota returns which of all places, share by share, are those of a rank.
+func (d *homeDeal) quota(rank uint64) (lo, hi uint64) {
+	return mulDiv(rank, d.count, d.worldSize), mulDiv(rank+1, d.count, d.worldSize)
+}
+
 func (e *Epoch) dealHomes(batch Share, worldSize uint64) *homeDeal {
-	n := batch.Count
-	d := &homeDeal{first: batch.First, count: n, worldSize: worldSize, places: make([]uint32, n)}
-	home := e.appendHomes(make([]uint32, 0, n), batch, worldSize)
-	// Places by home: those of rank r are at[r] to at[r+1]-1 of the sorted ones.
-	at := make([]uint32, worldSize+1)
+	d := &homeDeal{first: batch.First, count: batch.Count, worldSize: worldSize, places: make([]uint32, batch.Count)}
+	own, at := byHome(e.appendHomes(make([]uint32, 0, batch.Count), batch, worldSize), worldSize)
+	next := make([]uint32, worldSize) // where the share of a rank goes on
+	var more, less unevenRanks
+	for r := range worldSize {
+		lo, hi := d.quota(r)
+		home := own[at[r]:at[r+1]]
+		kept := copy(d.places[lo:hi], home)
+		next[r] = uint32(lo) + uint32(kept)
+		switch quota := int(hi - lo); {
+		case len(home) > quota:
+			more = append(more, unevenRank{rank: r, by: uint64(len(home) - quota)})
+		case len(home) < quota:
+			less = append(less, unevenRank{rank: r, by: uint64(quota - len(home))})
+		}
+	}
+	repair(more, slices.Clone(less), func(from, to, lo, hi uint64) {
+		kept, end := d.quota(from)
+		beyond := own[uint64(at[from])+end-kept : at[from+1]]
+		next[to] += uint32(copy(d.places[next[to]:], beyond[lo:hi]))
+	})
+	for _, r := range less {
+		lo, hi := d.quota(r.rank)
+		slices.Sort(d.places[lo:hi])
+	}
+	return d
+}
+
+// byHome sorts the places of a batch by the ranks where they are at home: those of rank r are at[r] to at[r+1]-1 of them, ascending.
+func byHome(home []uint32, worldSize uint64) (places, at []uint32) {
+	at = make([]uint32, worldSize+1)
 	for _, h := range home {
 		at[h+1]++
 	}
 	for r := range worldSize {
 		at[r+1] += at[r]
 	}
-	sorted, next := make([]uint32, n), slices.Clone(at)
+	places, next := make([]uint32, len(home)), slices.Clone(at)
 	for place, h := range home {
-		sorted[next[h]] = uint32(place)
+		places[next[h]] = uint32(place)
 		next[h]++
 	}
-	quota := func(r uint64) (lo, hi uint64) { return mulDiv(r, n, worldSize), mulDiv(r+1, n, worldSize) }
-	var more, less unevenRanks
-	for r := range worldSize {
-		lo, hi := quota(r)
-		own := sorted[at[r]:at[r+1]]
-		keep := copy(d.places[lo:hi], own)
-		next[r] = uint32(lo) + uint32(keep) // where the share goes on
-		if by := uint64(len(own)) - uint64(keep); by > 0 {
-			more = append(more, unevenRank{rank: r, by: by})
-		} else if by = hi - lo - uint64(keep); by > 0 {
-			less = append(less, unevenRank{rank: r, by: by})
-		}
-	}
-	repair(more, less, func(from, to, lo, hi uint64) {
-		own := sorted[at[from]:at[from+1]]
-		next[to] += uint32(copy(d.places[next[to]:], own[lo:hi]))
-	}, func(r uint64) uint64 { return uint64(at[r+1] - at[r]) })
-	for _, r := range less {
-		lo, hi := quota(r.rank)
-		slices.Sort(d.places[lo:hi])
-	}
-	return d
+	return places, at
 }
 
-// repair gives what some ranks have more to those that have less. move gives the samples lo to hi-1 of rank from to rank to;
-// has says how many a rank has at first.
-func repair(more, less unevenRanks, move func(from, to, lo, hi uint64), has func(rank uint64) uint64) {
-	more, less = slices.Clone(more), slices.Clone(less)
+// repair gives what some ranks have more to those that have less, and uses both up. move gives samples lo to hi-1 of those that
+// rank from has beyond its quota to rank to.
+func repair(more, less unevenRanks, move func(from, to, lo, hi uint64)) {
 	heap.Init(&more)
 	heap.Init(&less)
-	given := make(map[uint64]uint64, len(more))
 	for len(more) > 0 && len(less) > 0 {
-		from, to := &more[0], &less[0]
+		from, to := more[0], less[0]
 		by := min(from.by, to.by)
-		end := has(from.rank) - given[from.rank]
-		move(from.rank, to.rank, end-by, end)
-		given[from.rank] += by
+		move(from.rank, to.rank, from.by-by, from.by)
 		more.settle(by)
 		less.settle(by)
 	}

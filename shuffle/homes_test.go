@@ -160,8 +160,8 @@ func TestRepairBreaksTiesByRank(t *testing.T) {
 	var got []string
 	repair(more, less, func(from, to, lo, hi uint64) {
 		got = append(got, fmt.Sprintf("%d gives [%d, %d) to %d", from, lo, hi, to))
-	}, func(rank uint64) uint64 { return 10 * rank })
-	want := []string{"1 gives [8, 10) to 4", "2 gives [19, 20) to 0", "2 gives [18, 19) to 3"}
+	})
+	want := []string{"1 gives [0, 2) to 4", "2 gives [1, 2) to 0", "2 gives [0, 1) to 3"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
