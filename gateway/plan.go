@@ -97,8 +97,8 @@ func (p *plans) makeRoom(bytes int64) bool {
 // What a plan and an epoch hold: an epoch keeps the order of the chunks, its inverse and sums over it.
 const (
 	planOverhead = 1 << 10
-	// bytesPerLaneChunk: a piece takes 16 bytes, a lane 52, and there is at most one lane for each chunk; 4 find its home.
-	bytesPerLaneChunk = 76
+	// bytesPerLaneChunk: a piece takes 12 bytes, a lane 52, and there are at most one lane and two pieces for each chunk; 4 find its home.
+	bytesPerLaneChunk = 80
 	bytesPerStratum   = 4
 	bytesPerChunk     = 48
 	bytesPerWeight    = 8 // a sum of weights, in a plan, or of draws, in an epoch
