@@ -209,7 +209,12 @@ func TestGossipJoin(t *testing.T) {
 	f.StartAll(t, 0, 1)
 	f.Agree(t, 0, 1)
 	f.Start(t, 2, "--gossip-key-file", wrong)
-	f.Members[2].Ready(t, f.Members[2].Logs("cannot be read with this key", "--gossip-key-file"))
+	f.Members[2].Ready(t, func(ctx context.Context) error {
+		if f.Members[0].Sees(3)(ctx) == nil {
+			t.Fatal("it is a member with another key")
+		}
+		return f.Members[2].Logs("cannot be read with this key", "--gossip-key-file")(ctx)
+	})
 	if err := f.Members[0].Sees(2)(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -243,9 +248,12 @@ func TestStrangersAreRefused(t *testing.T) {
 			f.StartAll(t, 0, 1)
 			f.Agree(t, 0, 1)
 			f.Start(t, 2, c.args...)
-			f.Members[2].Ready(t, func(context.Context) error {
+			f.Members[2].Ready(t, func(ctx context.Context) error {
+				if f.Members[0].Sees(3)(ctx) == nil {
+					t.Fatal("it is a member")
+				}
 				for _, m := range f.Members {
-					if m.Logs(c.want...)(t.Context()) == nil {
+					if m.Logs(c.want...)(ctx) == nil {
 						return nil
 					}
 				}
