@@ -9,6 +9,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/memberlist"
@@ -62,9 +63,10 @@ func (g *Gossip) Run(ctx context.Context, found func([]string)) error {
 			g.Log.Debug().Err(err).Msg("gossip: shut down")
 		}
 	}()
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	asking.Go(func() { g.askSeeds(ctx, list) })
 	found(g.addresses(list))
-	timer := time.NewTimer(0)
-	defer timer.Stop()
 	var told time.Time // of a wrong key: others repeat themselves
 	for {
 		select {
@@ -79,23 +81,34 @@ func (g *Gossip) Run(ctx context.Context, found func([]string)) error {
 			told = time.Now()
 			g.Log.Warn().Str("file", g.KeyFile).Str("said", line).
 				Msg("gossip: what came cannot be read with this key: give every gateway of the cluster the same --gossip-key-file")
-		case <-timer.C:
-			timer.Reset(g.join(list))
 		}
 	}
 }
 
-// join asks the seeds for everybody that they know, and returns when to ask again.
-func (g *Gossip) join(list *memberlist.Memberlist) time.Duration {
-	if len(g.Seeds) > 0 {
-		if n, err := list.Join(g.Seeds); err != nil {
-			g.Log.Debug().Int("reached", n).Err(err).Msg("gossip: ask the seeds")
+// askSeeds asks the seeds for everybody that they know, again and again, until ctx ends. One that is down takes a while.
+func (g *Gossip) askSeeds(ctx context.Context, list *memberlist.Memberlist) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		for _, seed := range g.Seeds {
+			if ctx.Err() != nil {
+				return
+			}
+			if _, err := list.Join([]string{seed}); err != nil {
+				g.Log.Debug().Str("seed", seed).Err(err).Msg("gossip: ask a seed")
+			}
+		}
+		if list.NumMembers() > 1 {
+			timer.Reset(seedsEvery)
+		} else {
+			timer.Reset(aloneEvery)
 		}
 	}
-	if list.NumMembers() > 1 {
-		return seedsEvery
-	}
-	return aloneEvery
 }
 
 func (g *Gossip) config(changed chan<- struct{}, wrongKey chan<- string) (*memberlist.Config, error) {
