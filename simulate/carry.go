@@ -39,7 +39,7 @@ func (g *gateway) query() int64 { return min(mostCarried, g.set.CacheSize/carryS
 // take leaves of a request's uses what is not there yet. What is there is the request's until it is closed.
 func (c *carry) take(r *request, uses []use) []use {
 	c.retain(func(l *carried) bool {
-		return l.epoch == r.at.Epoch.Number() && l.first <= r.at.First+r.at.BatchSize && r.at.First <= l.last
+		return l.epoch == r.at.Epoch.Number() && l.first <= r.at.First && r.at.First <= l.last
 	})
 	rest := uses[:0:0]
 	for _, u := range uses {

@@ -538,6 +538,21 @@ PLANTS = [
         [("simulate/rank.go", "k.asked <= k.at+uint64(k.run.set.ReadAhead)", "k.asked <= k.at")],
     ),
     (
+        "simulate forgets the link of the gateway that answers",
+        ["./simulate"],
+        [("simulate/cluster.go", "through(n, done, from.up, to.down)", "through(n, done, to.down)")],
+    ),
+    (
+        "simulate lets a gateway fetch ahead what others own",
+        ["./simulate"],
+        [("simulate/gateway.go", "return g.cluster.owner(int32(chunk)) == g }", "return true }")],
+    ),
+    (
+        "simulate gives a part of a fleet the whole store",
+        ["./simulate"],
+        [("simulate/fleet.go", "s.Rate*by, s.StoreRate*by", "s.Rate*by, s.StoreRate")],
+    ),
+    (
         "cluster leaves chunks with an owner that is ejected",
         ["./cluster"],
         [("cluster/member.go", "return !m.gone && !m.ejected && !m.draining", "return !m.gone && !m.draining")],
