@@ -55,23 +55,14 @@ const maxOf = 1 << 20
 
 // number finds who has which ordinal.
 func (v *View) number() {
-	said := map[int]int{}
-	of := 0
-	for _, m := range v.members {
-		if m.Of > 0 && m.Of <= maxOf {
-			said[m.Of]++
-		}
-	}
-	for n, times := range said {
-		if times > said[of] || times == said[of] && n > of {
-			of = n
-		}
-	}
+	of := v.mostSay()
 	claims := map[int][]int{}
 	valid := false
 	for i, m := range v.members {
 		switch {
 		case m.Of == 0:
+		case m.Of < 0 || m.Of > maxOf:
+			v.conflicts = append(v.conflicts, fmt.Sprintf("%s says that there are %d gateways, want 1 to %d: its ordinal %d does not count", m.ID, m.Of, maxOf, m.Ordinal))
 		case m.Of != of:
 			v.conflicts = append(v.conflicts, fmt.Sprintf("%s says that there are %d gateways, most say %d: its ordinal %d does not count", m.ID, m.Of, of, m.Ordinal))
 		case m.Ordinal < 0 || m.Ordinal >= of:
@@ -97,6 +88,23 @@ func (v *View) number() {
 			v.conflicts = append(v.conflicts, fmt.Sprintf("ordinal %d is claimed by %s: it counts for none of them", ordinal, strings.Join(names, ", ")))
 		}
 	}
+}
+
+// mostSay returns how many gateways the fleet has: what most members say, of equally many the largest; 0 if none says a number that can be.
+func (v *View) mostSay() int {
+	said := map[int]int{}
+	for _, m := range v.members {
+		if m.Of > 0 && m.Of <= maxOf {
+			said[m.Of]++
+		}
+	}
+	of := 0
+	for n, times := range said {
+		if times > said[of] || times == said[of] && n > of {
+			of = n
+		}
+	}
+	return of
 }
 
 // Members returns the members, sorted by ID. The result is shared and must not be changed.

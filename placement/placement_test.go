@@ -174,7 +174,7 @@ func TestConflictsOfOrdinals(t *testing.T) {
 		"d says that there are 5 gateways, most say 4: its ordinal 2 does not count",
 		"e has ordinal 4, want one from 0 to 3",
 		"f has ordinal -1, want one from 0 to 3",
-		"h says that there are -1 gateways, most say 4",
+		"h says that there are -1 gateways, want 1 to 1048576: its ordinal 0 does not count",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("got conflicts %q, want one with %q", text, want)
@@ -194,6 +194,21 @@ func TestConflictsOfOrdinals(t *testing.T) {
 	}
 	if len(seen) != 8 {
 		t.Errorf("lane of an ordinal claimed twice: got owners %v, want all 8", seen)
+	}
+}
+
+// TestNumbersOfNoFleet has members that agree about a number of gateways that cannot be.
+func TestNumbersOfNoFleet(t *testing.T) {
+	v := NewView([]Member{{ID: "a", Weight: 1, Of: 1<<20 + 1}, {ID: "b", Weight: 1, Ordinal: 1, Of: 1<<20 + 1}})
+	want := []string{
+		"a says that there are 1048577 gateways, want 1 to 1048576: its ordinal 0 does not count",
+		"b says that there are 1048577 gateways, want 1 to 1048576: its ordinal 1 does not count",
+	}
+	if got := v.Conflicts(); !slices.Equal(got, want) {
+		t.Errorf("got conflicts %q, want %q", got, want)
+	}
+	if got := v.Share(0); got != .5 {
+		t.Errorf("got a share of %v, want .5", got)
 	}
 }
 
