@@ -138,7 +138,7 @@ func Variance(params Params, chunks, c, batch uint64) float64 {
 		windows := ceilDiv(ceilDiv(chunks, width), params.Window/width)
 		g := n / float64(windows)
 		switch {
-		case chunks%(windows*width) != 0 && windows < manyWindows && params.Strata > 0:
+		case chunks%(windows*width) != 0 && 1 < windows && windows < manyWindows && params.Strata > 0:
 			// windows of whole rows are too unequal for the formula
 		case g*cf == 1:
 			return 1 // windows of one sample: the order of full

@@ -160,3 +160,15 @@ func TestVarianceWithStrata(t *testing.T) {
 		}
 	}
 }
+
+// TestVarianceOfOneWindowIsThatOfFull has strata whose last row is short, all of them in one window.
+func TestVarianceOfOneWindowIsThatOfFull(t *testing.T) {
+	full := Variance(Params{Shuffle: Full}, 100, 128, 256)
+	for _, params := range []Params{
+		{Shuffle: Window, Window: 100}, {Shuffle: Window, Window: 128, Strata: 64}, {Shuffle: Window, Window: 4096, Strata: 4096},
+	} {
+		if got := Variance(params, 100, 128, 256); math.Abs(got-full) > 1e-12 {
+			t.Errorf("%+v: got %v, want %v", params, got, full)
+		}
+	}
+}
