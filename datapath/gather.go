@@ -5,8 +5,11 @@ import (
 	"errors"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/millrace-data/millrace/chunkcache"
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/internal/budget"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -34,6 +37,7 @@ func (s *Source) gather(ctx context.Context, at shuffle.Cursor, total int64, nea
 	g := &gathering{
 		source: s, at: at, total: total, near: near, far: f, begun: time.Now(), segments: make([][]byte, near.segments),
 	}
+	defer s.path.asking.enter(ctx, f.bytes)()
 	g.takeCarried()
 	whole, ranged := s.sort(at, near)
 	if len(ranged) == 0 {
@@ -43,6 +47,32 @@ func (s *Source) gather(ctx context.Context, at shuffle.Cursor, total int64, nea
 		}
 	}
 	return g.copies(ctx, whole, ranged)
+}
+
+// askingShare is the part of the budget that those may hold together who wait for peers, a half: what is to answer peers needs the rest. Without
+// it a herd would fill all gateways with empty bodies, no owner could load a chunk, and everybody would read for himself.
+const askingShare = 2
+
+// asking bounds the memory of those who wait for peers.
+type asking struct {
+	max   int64
+	bytes *semaphore.Weighted
+}
+
+func newAsking(total int64) *asking {
+	n := max(total/askingShare, 1)
+	return &asking{n, semaphore.NewWeighted(n)}
+}
+
+// enter waits for a turn to ask for n bytes, but not for ever: to go on costs a read of the store, and not to does not help.
+func (a *asking) enter(ctx context.Context, n int64) (leave func()) {
+	n = min(n, a.max)
+	ctx, cancel := context.WithTimeout(ctx, budget.DefaultWait)
+	defer cancel()
+	if a.bytes.Acquire(ctx, n) != nil {
+		return func() {}
+	}
+	return func() { a.bytes.Release(n) }
 }
 
 // slices serves what this gateway keeps from leased chunks, and the rest from a body of its own.

@@ -64,7 +64,8 @@ type Path struct {
 	flights flights
 	disk    *disk // nil: none
 	hot     *hot
-	carry   *carry        // nil: no peers
+	carry   *carry // nil: no peers
+	asking  *asking
 	view    atomic.Uint64 // the one that the table of readers was told of last
 	formers formers
 
@@ -101,7 +102,7 @@ func New(cfg Config) *Path {
 	followed := lookahead.Config{Budget: ahead(total), Plans: total / readerShare}
 	if cfg.Peers != nil {
 		followed.Mine = mine
-		p.carry = newCarry(p.cache, total, cfg.CarryBytes)
+		p.carry, p.asking = newCarry(p.cache, total, cfg.CarryBytes), newAsking(total)
 	}
 	p.readers = lookahead.New(followed)
 	p.marks.horizon = p.readers.Horizon()

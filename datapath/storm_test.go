@@ -30,7 +30,7 @@ func TestStormBetweenGateways(t *testing.T) {
 			t.Fatalf("storm %d", seed)
 		}
 	}
-	for _, kind := range []string{"bytes", "canceled", "deadline", "overloaded", "peer bytes", "carried", "former", "lies", "failed"} {
+	for _, kind := range []string{"bytes", "canceled", "deadline", "peer bytes", "carried", "former", "lies", "failed"} {
 		if ended[kind] == 0 {
 			t.Errorf("got none of %q: %v", kind, ended)
 		}

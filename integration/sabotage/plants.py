@@ -723,4 +723,9 @@ PLANTS = [
         ["integration:TestGossipJoin"],
         [("cmd/millrace/serve_peers.go", "KeyFile: c.gossipKey, ", "")],
     ),
+    (
+        "datapath lets those who wait for peers take all the memory",
+        ["./datapath"],
+        [("datapath/gather.go", "if a.bytes.Acquire(ctx, n) != nil {", "if true {")],
+    ),
 ]
