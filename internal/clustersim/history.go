@@ -201,13 +201,14 @@ func (h *History) drawPlan(rnd *rand.Rand) {
 	}
 }
 
-// drawComings draws gateways that come and go one after another.
+// drawComings draws gateways that come and go one after another, in the first two of three epochs: in the third all that was lost is
+// wanted again.
 func (h *History) drawComings(rnd *rand.Rand) {
-	at := 2 * time.Second
-	for range 1 + rnd.IntN(2) {
-		f := Fault{What: []Trouble{Kill, Drain}[rnd.IntN(2)], At: at, For: 5 * time.Second, Machine: rnd.IntN(len(h.Gateways))}
-		h.Faults = append(h.Faults, f)
-		at += 15 * time.Second
+	h.Epochs, h.Each = 3, 20*time.Second
+	for e := range 1 + rnd.IntN(2) {
+		h.Faults = append(h.Faults, Fault{
+			What: []Trouble{Kill, Drain}[rnd.IntN(2)], At: time.Duration(e)*h.Each + 2*time.Second, For: 5 * time.Second, Machine: rnd.IntN(len(h.Gateways)),
+		})
 	}
 	if rnd.IntN(3) == 0 {
 		h.Gateways[len(h.Gateways)-1].Joins = time.Duration(2+rnd.IntN(4)) * time.Second

@@ -36,6 +36,7 @@ type process struct {
 	machine *machine
 	net     *network
 	boot    string
+	born    time.Time
 	ctx     context.Context //nolint:containedctx // the life of the process
 	end     context.CancelFunc
 	dead    chan struct{} // closed when it is killed
@@ -66,6 +67,12 @@ func (m *machine) silent() bool {
 	return m.quiet
 }
 
+// settled reports whether a process runs that the others know by now.
+func (m *machine) settled() bool {
+	p := m.now()
+	return p != nil && time.Since(p.born) > settle
+}
+
 // start boots the gateway if it is down.
 func (m *machine) start(ctx context.Context) {
 	m.mu.Lock()
@@ -75,7 +82,7 @@ func (m *machine) start(ctx context.Context) {
 	}
 	m.boots++
 	p := &process{
-		machine: m, net: m.run.net, boot: fmt.Sprintf("%s-%d", m.id, m.boots), dead: make(chan struct{}), reading: map[int]int{}, read: map[int]time.Time{},
+		machine: m, net: m.run.net, born: time.Now(), boot: fmt.Sprintf("%s-%d", m.id, m.boots), dead: make(chan struct{}), reading: map[int]int{}, read: map[int]time.Time{},
 	}
 	p.ctx, p.end = context.WithCancel(ctx)
 	p.assemble()
@@ -86,14 +93,19 @@ func (m *machine) start(ctx context.Context) {
 
 // kill ends the process at once, whatever it does. Silently: nobody is told.
 func (m *machine) kill(silently bool) {
+	if p := m.now(); p != nil && !m.run.over() {
+		m.run.books.lose(m.number, p.path.Held())
+	}
+	m.leave(silently)
+}
+
+// leave ends the process.
+func (m *machine) leave(silently bool) {
 	m.mu.Lock()
 	p := m.proc
 	m.proc, m.quiet = nil, silently
 	m.mu.Unlock()
 	if p != nil {
-		if !m.run.over() {
-			m.run.books.lose(p.path.Held())
-		}
 		p.kill()
 	}
 }

@@ -121,11 +121,14 @@ func (m *machine) drain(ctx context.Context) {
 	if p == nil {
 		return
 	}
+	if alone := !slices.ContainsFunc(m.run.machines, func(o *machine) bool { return o != m && o.settled() }); alone {
+		m.run.books.lose(m.number, p.path.Held())
+	}
 	told, cancel := context.WithTimeout(p.ctx, drainTime)
 	_ = p.room.cluster.Leave(told, slices.Clone(p.path.Held())) // who cannot be told reads from the store
 	cancel()
 	if sleep(ctx, drainTime) != nil || m.now() != p {
 		return
 	}
-	m.kill(false)
+	m.leave(false) // what it held its heirs have by now
 }

@@ -38,7 +38,7 @@ func (r reach) ReadRange(ctx context.Context, ref objstore.Ref, offset int64, ds
 		}
 		return fmt.Errorf("read %q at %d: %w", ref.Key, offset, objstore.ErrTimeout)
 	}
-	r.books.read(r.p.machine.number, ref.Key, offset, n)
+	defer r.books.read(r.p.machine.number, ref.Key, offset, n)()
 	r.p.machine.run.trace("%s reads %d bytes of %s at %d", r.p.boot, n, ref.Key, offset)
 	select {
 	case r.store.line <- struct{}{}:
@@ -59,29 +59,25 @@ type books struct {
 
 	mu       sync.Mutex // guards all below
 	requests map[int]int
-	reader   []int   // the machine that read each chunk last
+	flights  map[flight]int
 	chunks   []int64 // bytes read of each chunk
 	late     []int64 // those after the mark
 	last     time.Time
-	wanted   []time.Time // when a request last came that wants a chunk
-	lost     []loss
-}
-
-// loss is a chunk that was in the memory of a process when that was killed.
-type loss struct {
-	chunk int
-	at    time.Time
+	wanted   []bool // by a request
+	lost     []int  // chunks that were in the memory of a process, or on their way to it, when that was killed
 }
 
 func newBooks(d *Data) *books {
 	n := d.Index.Chunks()
-	return &books{data: d, requests: map[int]int{}, reader: make([]int, n), chunks: make([]int64, n), late: make([]int64, n), wanted: make([]time.Time, n)}
+	return &books{data: d, requests: map[int]int{}, flights: map[flight]int{}, chunks: make([]int64, n), late: make([]int64, n), wanted: make([]bool, n)}
 }
 
-func (b *books) read(machine int, key string, offset, n int64) {
+// read notes a read until done is called.
+func (b *books) read(machine int, key string, offset, n int64) (done func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.requests[machine]++
+	var begun []flight
 	for c := range b.chunks {
 		e := b.data.Index.Extents(c)[0]
 		if b.data.Prefix+b.data.Index.Shard(e.Shard).Key != key {
@@ -92,48 +88,59 @@ func (b *books) read(machine int, key string, offset, n int64) {
 			continue
 		}
 		b.chunks[c] += part
-		b.reader[c] = machine
+		begun = append(begun, flight{machine, c})
+		b.flights[flight{machine, c}]++
 		if !b.mark.IsZero() && time.Now().After(b.mark) {
 			b.late[c] += part
 			b.last = time.Now()
 		}
 	}
+	return func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		for _, f := range begun {
+			b.flights[f]--
+		}
+	}
 }
+
+// flight is a chunk, or a part of it, on its way to a machine.
+type flight struct{ machine, chunk int }
 
 // want notes that a request wants chunks.
 func (b *books) want(chunks []int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, c := range chunks {
-		b.wanted[c] = time.Now()
+		b.wanted[c] = true
 	}
 }
 
-// lose notes what goes with a process.
-func (b *books) lose(held []peer.Chunk) {
+// lose notes what goes with a process of a machine: what it holds, and what is on its way to it.
+func (b *books) lose(machine int, held []peer.Chunk) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, c := range held {
-		b.lost = append(b.lost, loss{c.Number, time.Now()})
+		b.lost = append(b.lost, c.Number)
+	}
+	for f, n := range b.flights {
+		if f.machine == machine && n > 0 && !slices.ContainsFunc(held, func(c peer.Chunk) bool { return c.Number == f.chunk }) {
+			b.lost = append(b.lost, f.chunk)
+		}
 	}
 }
 
 // needed returns how many reads of chunks there was no way around: one of each that was wanted, and one more each time that it was
-// lost and wanted again.
+// lost.
 func (b *books) needed() (n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, t := range b.wanted {
-		if !t.IsZero() {
+	for _, wanted := range b.wanted {
+		if wanted {
 			n++
 		}
 	}
-	for _, l := range b.lost {
-		if b.wanted[l.chunk].After(l.at) {
-			n++
-		}
-	}
-	return n
+	return n + len(b.lost)
 }
 
 // strays returns how many chunks were read after the mark that had not been lost.
@@ -141,7 +148,7 @@ func (b *books) strays() (sum float64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for c, n := range b.late {
-		if n > 0 && !slices.ContainsFunc(b.lost, func(l loss) bool { return l.chunk == c }) {
+		if n > 0 && !slices.Contains(b.lost, c) {
 			sum += float64(n) / float64(b.data.Index.Chunk(c).Length)
 		}
 	}
