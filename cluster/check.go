@@ -27,10 +27,8 @@ func (c *Cluster) Met(h peer.Hello, remote string) error {
 		}
 		return nil
 	}
-	if m.draining != h.Draining {
-		c.note(func() { c.cfg.Log.Info().Str("member", h.ID).Bool("draining", h.Draining).Msg("cluster: member") })
-		m.draining = h.Draining
-		c.rebuild()
+	if h.Draining {
+		c.goes(m)
 	}
 	return nil
 }

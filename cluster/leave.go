@@ -82,10 +82,6 @@ func (c *Cluster) Left(l peer.Leaving) bool {
 	if m == nil || m.boot != l.Boot || m.gone {
 		return false
 	}
-	if !m.draining {
-		m.draining = true
-		c.note(func() { c.cfg.Log.Info().Str("member", l.ID).Bool("draining", true).Msg("cluster: member") })
-		c.rebuild()
-	}
+	c.goes(m)
 	return true
 }

@@ -89,6 +89,17 @@ func (c *Cluster) joined(before *member, h peer.Hello) {
 	})
 }
 
+// goes notes that a member drains: it answers, but owns nothing any more.
+func (c *Cluster) goes(m *member) {
+	if m.draining {
+		return
+	}
+	m.draining = true
+	id := m.id
+	c.note(func() { c.cfg.Log.Info().Str("member", id).Msg("cluster: member goes") })
+	c.rebuild()
+}
+
 // leave takes a member out that does not answer, or is none any more.
 func (c *Cluster) leave(m *member, why string) {
 	if m.gone {
