@@ -61,7 +61,7 @@ func (p *Plan) homeLayout() *lanes {
 
 // Home says where a chunk is at home, in every epoch alike: the number place of the lane that holds most of its samples
 // (of equal ones the lowest), among all lanes; or that of its stratum, among all strata. Of 0 says that it has no home: the
-// order has none, or the chunk no sample.
+// order has none, or no lane a sample of the chunk.
 func (p *Plan) Home(chunk uint64) (place, of uint64) {
 	switch {
 	case chunk >= uint64(p.chunks.len()):
@@ -105,7 +105,7 @@ func (l *lanes) home(chunk uint32) (lane, of uint64) {
 // sample x of lane or stratum s of k is at home with rank floor(s*worldSize/k). What a rank has beyond its quota,
 // the size of its contiguous share, goes to ranks that lack some, the largest surplus to the largest deficit
 // (of equal ones the lowest rank), the last samples first. So shares tile the batch, and at most worldSize-1 transfers
-// are made. A plan without homes has contiguous shares; a rank that does not exist has none.
+// are made. A plan without homes has contiguous shares; a rank that does not exist has none. A batch has less than 2^32 samples.
 //
 // After the locality-aware loading of Yang and Cong (HiPC 2019), without their directory: homes are arithmetic.
 func (e *Epoch) DealHomes(batch Share, rank, worldSize uint64) []int {
