@@ -132,7 +132,7 @@ func TestWhatIsCachedIsSent(t *testing.T) {
 	defer disk.Close()
 	synctest.Test(t, func(t *testing.T) {
 		d.store.Reset()
-		f := newFleet(t, d, d.plan(t, shuffle.None, 0), 1, Config{Disk: disk}, 256<<10)
+		f := newFleet(t, d, d.plan(t, shuffle.None, 0), 1, Config{Disk: disk, NoPrefetch: true}, 256<<10)
 		m := f.members[0]
 		m.source.KeepOnDisk("here")
 		ask := func() error {
