@@ -27,7 +27,7 @@ type carry struct {
 type carried struct {
 	cost        int64
 	epoch       uint64
-	first, last uint64 // positions at which the batches begin that it is for
+	first, last uint64 // positions at which the batches begin, from the one that it came with to the last one that it is for
 	samples     map[uint64]bool
 	shown       int  // requests that show some of them
 	gone        bool // its memory goes back with the last of those
@@ -105,9 +105,6 @@ func (c *carry) later(r *request, questions []question) {
 			room[o] = left
 			q := &questions[number[o]]
 			q.later, q.last = append(q.later, x), r.at.First+n*r.at.BatchSize
-			if q.first == 0 {
-				q.first = r.at.First + n*r.at.BatchSize
-			}
 		}
 	}
 }
@@ -127,7 +124,7 @@ func (c *carry) along(r *request, q *question) *carried {
 	if len(q.later) == 0 {
 		return nil
 	}
-	l := &carried{epoch: r.at.Epoch.Number(), first: q.first, last: q.last, samples: map[uint64]bool{}}
+	l := &carried{epoch: r.at.Epoch.Number(), first: r.at.First, last: q.last, samples: map[uint64]bool{}}
 	var bytes int64
 	extra := g.data.usesOf(slices.Clone(q.later))
 	for _, u := range extra {

@@ -67,8 +67,8 @@ type question struct {
 	uses  []use
 	bytes int64
 
-	later       []uint64 // samples to bring along
-	first, last uint64   // where the batches begin that they are for
+	later []uint64 // samples to bring along
+	last  uint64   // where the last batch begins that they are for
 }
 
 // questions takes from uses what others own and this gateway has not got, as one question to each of them.
@@ -110,6 +110,25 @@ func (g *gateway) questions(r *request) (mine []use, others []question) {
 // elsewhere reports whether a chunk is to be asked for: another gateway owns it, and this one has not got it.
 func (g *gateway) elsewhere(chunk int32) bool {
 	return g.cluster.owner(chunk) != g && !g.memory.contains(chunk) && !g.readsDisk(chunk)
+}
+
+// far returns how many bytes of a request other gateways are asked for.
+func (g *gateway) far(r *request) (n int64) {
+	if len(g.cluster.members) == 1 {
+		return 0
+	}
+	if r.from != nil {
+		for _, x := range r.from {
+			n += x
+		}
+		return max(int64(float64(n)*g.bodies), 1)
+	}
+	for _, u := range r.uses {
+		if g.elsewhere(u.chunk) {
+			n += g.data.bytesOf(u.chunk, u.samples)
+		}
+	}
+	return n
 }
 
 // roughly makes questions where chunks are followed instead of samples. Of a chunk that stays in memory uses tell only that it is needed
@@ -242,5 +261,35 @@ func through(n int64, done func(), lines ...*line) {
 				done()
 			}
 		})
+	}
+}
+
+// askingShare is the part of the memory that those may hold together who wait for other gateways: what is to answer others
+// needs the rest.
+const askingShare = 2
+
+// turns bounds what those hold together who have entered, in the order in which they came.
+type turns struct {
+	max, left int64
+	queue     []waiter
+}
+
+// enter calls ready when there is room for n bytes more.
+func (t *turns) enter(n int64, ready func()) {
+	t.queue = append(t.queue, waiter{min(n, t.max), ready})
+	t.next()
+}
+
+func (t *turns) leave(n int64) {
+	t.left += min(n, t.max)
+	t.next()
+}
+
+func (t *turns) next() {
+	for len(t.queue) > 0 && t.queue[0].n <= t.left {
+		w := t.queue[0]
+		t.queue = t.queue[1:]
+		t.left -= w.n
+		w.ready()
 	}
 }

@@ -34,6 +34,7 @@ type gateway struct {
 	passing bool // a look at what to fetch ahead is set
 	rates   rates
 	came    float64 // seconds of thinking that lie before where the readers stand
+	asking  turns   // of those who wait for other gateways
 	carried int64   // bytes of memory for what other gateways have sent along
 	count   Counts
 }
@@ -49,6 +50,8 @@ func newGateway(c *clock, s *Setting, d *Data, store *line) *gateway {
 		Budget: ahead(s.CacheSize),
 		Mine:   func(_ lookahead.Dataset, _ *shuffle.Plan, chunk int) bool { return g.cluster.owner(int32(chunk)) == g },
 	})
+	g.asking = turns{left: max(s.CacheSize/askingShare, 1)}
+	g.asking.max = g.asking.left
 	g.queue.horizon = g.readers.Horizon()
 	g.gate = gate{limit: s.Fetchers, idle: g.look}
 	g.memory = newMemory(s.CacheSize, func() chunkcache.Policy[int32] { return g.policy(s.Policy) })

@@ -20,6 +20,7 @@ type request struct {
 	from  []int64          // bytes by owner, where samples are not followed
 	carry *carry           // of its rank; nil: nothing is carried
 	shown []*carried
+	turn  int64   // of the memory of those who wait for other gateways
 	local bool    // of an order whose reader comes for the rest of its chunks soon
 	first bool    // its reader is new: nothing was fetched ahead of it
 	held  []int32 // leased until the answer is sent
@@ -37,8 +38,15 @@ func (g *gateway) read(r *request) {
 	g.count.Served += r.bytes
 	r.local = r.at.Epoch.Local()
 	g.moved(r)
-	mine, others := g.questions(r)
-	g.gather(r, mine, others)
+	r.turn = g.far(r)
+	if r.turn == 0 {
+		g.gather(r, r.uses, nil)
+		return
+	}
+	g.asking.enter(r.turn, func() {
+		mine, others := g.questions(r)
+		g.gather(r, mine, others)
+	})
 }
 
 // answer brings what another gateway asks for: never by asking on.
@@ -150,6 +158,9 @@ func (g *gateway) answered(r *request) {
 	if r.visit != nil && r.visit.Answered(g.clock.instant()) {
 		g.queue = queue{horizon: g.queue.horizon} // the reader has its first batch: all fetchers may work ahead of it
 		g.look()
+	}
+	if r.turn > 0 {
+		g.asking.leave(r.turn)
 	}
 	r.ready()
 }
