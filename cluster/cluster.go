@@ -84,7 +84,11 @@ func (c *Cluster) Run(ctx context.Context) error {
 }
 
 // Self is what this gateway tells the others of itself. Nobody may change what it shares with others who ask.
-func (c *Cluster) Self() peer.Hello { return c.now.Load().self }
+func (c *Cluster) Self() peer.Hello {
+	h := c.now.Load().self
+	h.UpMS = uint64(max(0, time.Since(c.started).Milliseconds()))
+	return h
+}
 
 func (c *Cluster) self() peer.Hello {
 	h := peer.Hello{

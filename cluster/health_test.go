@@ -332,6 +332,45 @@ func TestRestart(t *testing.T) {
 	})
 }
 
+// Several that come back together know that none of them has anything: those that stayed hold the chunks.
+func TestSeveralComeBackTogether(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		fleet := w.fleet(6)
+		for _, n := range fleet[:3] {
+			n.end()
+		}
+		w.pass(10 * time.Second)
+		const chunks = 300
+		held := map[int]string{}
+		for i := range chunks {
+			if held[i] = fleet[5].Owner(chunk(i)); held[i] == "" {
+				held[i] = "gw-5"
+			}
+		}
+		var again []*node
+		for i := range 3 {
+			again = append(again, w.join(i, []int{0, 1, 2, 3, 4, 5}, func(c *Config) { c.Boot += "b" }))
+			w.pass(300 * time.Millisecond)
+		}
+		w.pass(3 * time.Second)
+		for _, n := range again {
+			own := 0
+			for i := range chunks {
+				if n.Owner(chunk(i)) != "" {
+					continue
+				}
+				own++
+				if got := n.Former(chunk(i)); got != held[i] {
+					t.Fatalf("%s: chunk %d: got former owner %q, want %q", n.address, i, got, held[i])
+				}
+			}
+			if own == 0 {
+				t.Errorf("%s owns nothing", n.address)
+			}
+		}
+	})
+}
+
 // Two machines of one name: the second one waits until the first one does not answer.
 func TestTwins(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {

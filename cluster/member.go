@@ -21,6 +21,7 @@ type member struct {
 	misses  int       // hellos without an answer
 	reason  string    // why it is gone or ejected
 	changed time.Time // it came, went or was ejected
+	started time.Time // as it says
 	seen    time.Time // it answered last
 
 	ejected  bool // not asked, and owns nothing, as far as we are concerned
@@ -40,8 +41,17 @@ type traffic struct {
 	requests, bytes, failed uint64
 }
 
+// mostUp is the longest time since its start, in milliseconds, that a member is believed: decades.
+const mostUp = 1 << 40
+
+// together is how far apart gateways are started that come together, as after a crash of several.
+const together = 2 * time.Second
+
 // owns reports whether a member may own chunks.
 func (m *member) owns() bool { return !m.gone && !m.ejected && !m.draining }
+
+// newcomer reports whether a member has come with this gateway or after it, so that it held nothing before.
+func (c *Cluster) newcomer(m *member) bool { return m.started.After(c.started.Add(-together)) }
 
 // alive takes the hello of a member, known or new. begun is when we said ours.
 func (c *Cluster) alive(k *contact, h peer.Hello, begun time.Time) {
@@ -53,7 +63,8 @@ func (c *Cluster) alive(k *contact, h peer.Hello, begun time.Time) {
 		c.joined(m, h)
 	}
 	if m == nil || m.boot != h.Boot {
-		m = &member{id: h.ID, boot: h.Boot, changed: now}
+		up := time.Duration(min(h.UpMS, mostUp)) * time.Millisecond //nolint:gosec // bounded
+		m = &member{id: h.ID, boot: h.Boot, changed: now, started: now.Add(-up)}
 		c.members[h.ID] = m
 	}
 	if m.gone {

@@ -17,7 +17,7 @@ const mostFormers = 4
 type snapshot struct {
 	number  uint64
 	owners  map[peer.Served]*ownership
-	without map[peer.Served]*ownership // as if this gateway were not there
+	without map[peer.Served]*ownership // as if this gateway were not there, nor those that came with it
 	formers []former                   // the latest last
 	there   map[string]bool            // members that can be asked
 	leaving map[string]bool            // of these, those that drain
@@ -103,7 +103,8 @@ func (c *Cluster) rebuild() {
 		self: c.self(), number: 1, owners: map[peer.Served]*ownership{}, without: map[peer.Served]*ownership{},
 		there: map[string]bool{}, leaving: map[string]bool{}, shares: map[string]float64{},
 	}
-	all := map[peer.Served][]placement.Member{} // without us
+	all := map[peer.Served][]placement.Member{}   // without us
+	older := map[peer.Served][]placement.Member{} // those of them that were there before us
 	var known []string
 	var numbered []placement.Member
 	for _, m := range c.members {
@@ -118,15 +119,19 @@ func (c *Cluster) rebuild() {
 		for _, served := range m.serves {
 			if m.owns() && !slices.ContainsFunc(all[served], func(o placement.Member) bool { return o.ID == m.id }) {
 				all[served] = append(all[served], p)
+				if !c.newcomer(m) {
+					older[served] = append(older[served], p)
+				}
 			}
 		}
 	}
 	self := placement.Member{ID: c.cfg.ID, Weight: c.cfg.Weight, Ordinal: c.cfg.Ordinal, Of: c.cfg.Of}
 	for _, serving := range c.cfg.Serves {
 		key := peer.Served{Dataset: serving.Dataset, Generation: serving.Generation}
-		s.without[key] = newOwnership(all[key])
-		s.owners[key] = s.without[key]
-		if !c.draining {
+		s.without[key] = newOwnership(older[key])
+		if c.draining {
+			s.owners[key] = newOwnership(all[key])
+		} else {
 			s.owners[key] = newOwnership(append(slices.Clone(all[key]), self))
 		}
 		for i, m := range s.owners[key].members {

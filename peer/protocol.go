@@ -40,6 +40,7 @@ type Hello struct {
 	OrderVersion int      `json:"order_version"` // shuffle.OrderVersion
 	Serves       []Served `json:"serves"`
 	Draining     bool     `json:"draining"` // it answers, but will be gone soon
+	UpMS         uint64   `json:"up_ms"`    // milliseconds since it was started
 }
 
 // named reports whether h says whose it is, in names that fit a page of status.
