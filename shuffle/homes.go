@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sort"
+	"sync"
 )
 
 // CheckSplit reports why the shares of worldSize ranks cannot follow homes (split=locality), or nil if they can.
@@ -120,14 +121,7 @@ func (e *Epoch) DealHomes(batch Share, rank, worldSize uint64) []int {
 		}
 		return share
 	}
-	kept := &e.deals[batch.First/batch.Count%KeptDeals]
-	d := kept.Load()
-	if d == nil || d.first != batch.First || d.count != batch.Count || d.worldSize != worldSize {
-		d = e.dealHomes(batch, worldSize)
-		if batch.Count <= keptSamples {
-			kept.Store(d)
-		}
-	}
+	d := e.deal(batch, worldSize)
 	for _, place := range d.places[lo:hi] {
 		share = append(share, int(place))
 	}
@@ -140,6 +134,27 @@ const KeptDeals = 8
 
 // keptSamples is how many samples a batch has at the most whose deal is remembered.
 const keptSamples = 1 << 20
+
+// keptDeal is a deal that an epoch remembers. Its lock is held while it is made: the ranks of a training step come together, and one
+// makes it for all.
+type keptDeal struct {
+	mu   sync.Mutex
+	deal *homeDeal
+}
+
+// deal returns a global batch dealt to all ranks, from memory if it was one of the last.
+func (e *Epoch) deal(batch Share, worldSize uint64) *homeDeal {
+	if batch.Count > keptSamples {
+		return e.dealHomes(batch, worldSize)
+	}
+	kept := &e.deals[batch.First/batch.Count%KeptDeals]
+	kept.mu.Lock()
+	defer kept.mu.Unlock()
+	if d := kept.deal; d == nil || d.first != batch.First || d.count != batch.Count || d.worldSize != worldSize {
+		kept.deal = e.dealHomes(batch, worldSize)
+	}
+	return kept.deal
+}
 
 // homeDeal is one global batch, dealt to all ranks.
 type homeDeal struct {

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -511,13 +512,36 @@ func TestAReaderLooksAheadOfDealsThatAreKept(t *testing.T) {
 	look(0)
 	var first []*homeDeal
 	for i := range e.deals {
-		first = append(first, e.deals[i].Load())
+		first = append(first, e.deals[i].deal)
 	}
 	look(1)
 	for i := range e.deals {
-		if got := e.deals[i].Load(); got != first[i] {
+		if got := e.deals[i].deal; got != first[i] {
 			t.Errorf("deal %d: got it made anew for the next rank, want it kept", i)
 		}
+	}
+}
+
+// TestRanksThatComeTogetherShareOneDeal has all ranks ask for a batch at the same time, as those of one training step do.
+func TestRanksThatComeTogetherShareOneDeal(t *testing.T) {
+	p := mustPlan(t, Params{Shuffle: Slot, Window: 64, Seed: 2}, equal(256, 1<<10))
+	batch := Share{Count: 1 << 18}
+	const ranks = 64
+	allocated := func(asked int) uint64 {
+		e := p.Epoch(0)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		var all sync.WaitGroup
+		for r := range asked {
+			all.Go(func() { e.DealHomes(batch, uint64(r), ranks) })
+		}
+		all.Wait()
+		runtime.ReadMemStats(&after)
+		return after.TotalAlloc - before.TotalAlloc
+	}
+	one := allocated(1)
+	if got := allocated(ranks) - 8*batch.Count; got > one+one/2 {
+		t.Errorf("%d ranks at once: got %d bytes allocated beside their shares, want hardly more than the %d for one", ranks, got, one)
 	}
 }
 

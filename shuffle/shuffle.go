@@ -12,7 +12,6 @@ import (
 	"slices"
 	"sort"
 	"sync"
-	"sync/atomic"
 )
 
 // Names of the shuffles. Once released a name never changes its meaning.
@@ -176,7 +175,7 @@ type Epoch struct {
 	full   perm         // of Full
 	draws  *Draws       // with importance
 
-	deals [KeptDeals]atomic.Pointer[homeDeal] // of DealHomes: what one rank asks for, the others do too
+	deals [KeptDeals]keptDeal // of DealHomes: what one rank asks for, the others do too
 }
 
 // Number returns the epoch's number, from 0.
