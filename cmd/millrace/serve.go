@@ -48,6 +48,8 @@ S3 credentials come from the AWS chain (environment, shared file, web identity, 
 metadata), never from a flag.`,
 		example: `  millrace serve --dataset imagenet=s3://bucket/imagenet --cache-size 16GiB
   millrace serve --dataset ./shards --listen 127.0.0.1:9000 --admin-listen 127.0.0.1:9001
+  millrace serve --dataset s3://bucket/imagenet --cluster job-a --join dns:gateways.job-a.svc:7946 \
+    --peer-listen 0.0.0.0:7946 --peer-cert tls.crt --peer-key tls.key --peer-ca ca.crt
   millrace serve --config millrace.yaml --check`,
 		setup: func(f *flags) (func([]string), func(context.Context, []string) error) {
 			var c serveConfig
