@@ -168,6 +168,9 @@ func (c *Cluster) unanswered(k *contact, err error) {
 		return
 	}
 	k.misses++
+	if k.misses >= c.cfg.Misses {
+		k.reason = "" // of whoever was there
+	}
 	m := c.members[k.who]
 	if m == nil || m.address != k.address {
 		return

@@ -415,3 +415,20 @@ func TestStandstill(t *testing.T) {
 		}
 	})
 }
+
+// Who was refused and is gone is shown as nobody.
+func TestStrangerThatIsGone(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.join(0, []int{1}, nil)
+		b := w.join(1, nil, func(c *Config) { c.Name = "job-b" })
+		w.pass(3 * time.Second)
+		if got := refusals(a); len(got) != 1 {
+			t.Fatalf("got %q, want it refused", got)
+		}
+		b.end()
+		w.pass(10 * time.Second)
+		if got := a.Status().Others; len(got) != 1 || got[0].State != Unknown {
+			t.Errorf("got %+v, want an address where nobody is", got)
+		}
+	})
+}

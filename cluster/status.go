@@ -101,10 +101,11 @@ func (c *Cluster) Status() Status {
 		}
 	}
 	for _, k := range c.contacts {
+		m := c.members[k.who]
 		switch {
 		case k.reason != "":
 			out.Others = append(out.Others, OtherStatus{Address: k.address, ID: k.who, State: Refused, Reason: k.reason})
-		case k.who == "" && !k.alias:
+		case !k.alias && (m == nil || m.address != k.address):
 			out.Others = append(out.Others, OtherStatus{Address: k.address, State: Unknown})
 		}
 	}
