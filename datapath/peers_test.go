@@ -340,3 +340,18 @@ func TestASampleIsAskedForOnce(t *testing.T) {
 		}
 	})
 }
+
+// Whoever comes back after days is a reader like others.
+func TestAReaderThatPausedForDays(t *testing.T) {
+	d := newDataset(t, 57, same(240, 900), 60, 8<<10)
+	synctest.Test(t, func(t *testing.T) {
+		d.store.Reset()
+		f := newFleet(t, d, d.plan(t, shuffle.Window, 6), 2, Config{}, 2<<20)
+		f.read(t, f.members[0], 0)
+		time.Sleep(72 * time.Hour)
+		f.read(t, f.members[0], 20)
+		if got := f.members[0].path.Stats(); got.PeerReads < 2 || got.PeerFailed != 0 {
+			t.Errorf("got %d questions of which %d failed, want some and none", got.PeerReads, got.PeerFailed)
+		}
+	})
+}
