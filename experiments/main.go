@@ -34,6 +34,7 @@ func all() []lab.Experiment {
 		nopfs(fullNopfs()),
 		nodes(fullNodes()),
 		tasks(fullTasks()),
+		losses(),
 		locality(fullLocality()),
 		simulated(fullSimulate()),
 	}

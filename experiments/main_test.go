@@ -159,3 +159,20 @@ func TestWrongArguments(t *testing.T) {
 		}
 	}
 }
+
+func TestNodes(t *testing.T) {
+	settle(t, nodes(nodesSize{chunks: 256, each: 32, lanes: 8, gateways: []int{1, 2, 4}, store: 200e6, rank: 400e6, link: 200e6, fast: 800e6}))
+}
+
+func TestTasks(t *testing.T) {
+	settle(t, tasks(tasksSize{chunks: 64, each: 32, lanes: 16, gateways: 4, others: 2, shapes: []int{32, 64}, carried: []int{0, 1, 3}}))
+}
+
+func TestLosses(t *testing.T) { settle(t, losses()) }
+
+func TestWorstRatio(t *testing.T) {
+	lines := []string{"kill: p99 1.05 x of healthy; 3 chunks", "well: p99 2ms", "stop: p99 1.25 x of healthy"}
+	if got := worstRatio(lines); got != 1.25 {
+		t.Errorf("got %v, want 1.25", got)
+	}
+}

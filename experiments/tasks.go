@@ -114,7 +114,7 @@ func (z tasksSize) loss(ctx context.Context, r *lab.Report, exact *bool) error {
 		t.Row(fmt.Sprint(epoch), name, got.storeReads, got.peerReads, float64(got.peerBytes)/1e6)
 		return got, err
 	}
-	const lost = 3
+	lost := z.gateways - 2
 	owned, err := z.owned(d, lost, z.gateways)
 	if err != nil {
 		return err
@@ -135,7 +135,7 @@ func (z tasksSize) loss(ctx context.Context, r *lab.Report, exact *bool) error {
 		}
 	}
 	r.Judge("share", lastA.storeReads == owned && lastA.storeBytes == owned*d.chunkBytes(),
-		fmt.Sprintf("%d reads for the %d chunks of 1/%d", lastA.storeReads, owned, z.gateways), "the table says how many were read")
+		fmt.Sprintf("%d reads of %.4g chunks for the %d chunks of 1/%d", lastA.storeReads, float64(lastA.storeBytes)/float64(d.chunkBytes()), owned, z.gateways), "the table says how many were read")
 	change := float64(lastB.peerReads)/float64(healthyB.peerReads) - 1
 	r.Judge("apart", lastB.storeReads == 0 && change < .05 && change > -.05,
 		fmt.Sprintf("%d store reads, questions %+.2g %%", lastB.storeReads, 100*change), "the table says what B did")
@@ -182,7 +182,7 @@ func (z tasksSize) refill(ctx context.Context, r *lab.Report, exact *bool) error
 			return err
 		}
 		var got epochRead
-		const lost = 5
+		lost := z.gateways - 2
 		for epoch := range uint64(2) {
 			if epoch == 1 {
 				if err := f.members[lost].leave(); err != nil {

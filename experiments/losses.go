@@ -1,0 +1,97 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/millrace-data/millrace/experiments/lab"
+)
+
+// losses has the tests of the fault simulator measure: its gateways run on a clock of their own, which only tests have.
+func losses() lab.Experiment {
+	return lab.Experiment{
+		Name:  "losses",
+		Title: "A gateway lost, in virtual time: who waits, who reads again, who notices",
+		Claim: "A node that fails stays within its task (DIESEL); its share is read again once, by its successors (HVAC); one dead, stopped or cut-off peer of eight delays the slowest of a hundred batches by less than a third.",
+		Setting: []string{
+			"real data paths, membership and protocol between gateways on simulated links and a simulated store, under a fake clock: no processor is measured",
+			"the tests TestOneOfEight, TestTwoJobs and TestRefill of internal/clustersim, which assert what stands below; every byte is compared with a model",
+		},
+		Arms: []lab.Arm{
+			{Name: "well", What: "nothing happens"},
+			{Name: "kill, stop, partition", What: "one gateway ends, stands still, or is cut off in mid-epoch, for good"},
+		},
+		Pass: []lab.Mark{
+			{Name: "tail", Want: "one of eight dead, stopped or cut off: the 99th percentile of the time of a batch at most 1.3 x, no wrong or missing byte"},
+			{Name: "apart", Want: "job B beside it: store requests unchanged, questions between its gateways within 1 %, 99th percentile within 5 %"},
+			{Name: "refill", Want: "the chunks of the lost gateway are read again, each once, whatever number of samples they hold"},
+		},
+		Run: runLosses,
+	}
+}
+
+// lossTests are the tests that measure, each for one mark.
+func lossTests() map[string]string {
+	return map[string]string{"tail": "TestOneOfEight", "apart": "TestTwoJobs", "refill": "TestRefill"}
+}
+
+func runLosses(ctx context.Context, r *lab.Report) error {
+	for _, mark := range []string{"tail", "apart", "refill"} {
+		name := lossTests()[mark]
+		lines, passed, err := figures(ctx, name)
+		if err != nil {
+			return err
+		}
+		t := r.Table(name+".", "what the test says")
+		for _, l := range lines {
+			t.Row(l)
+		}
+		r.Logf("%s: %d figures", name, len(lines))
+		found := "as the table says"
+		if worst := worstRatio(lines); worst > 0 {
+			found = fmt.Sprintf("%.3g x at the most", worst)
+		}
+		r.Judge(mark, passed && len(lines) > 0, found, "the test failed")
+	}
+	return nil
+}
+
+// figures runs one test of the simulator, and returns what it says it has measured.
+func figures(ctx context.Context, name string) (lines []string, passed bool, err error) {
+	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-v", "-run", "^"+name+"$", "github.com/millrace-data/millrace/internal/clustersim")
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err = cmd.Run()
+	for line := range strings.Lines(out.String()) {
+		if _, figure, found := strings.Cut(line, " figure: "); found {
+			lines = append(lines, strings.TrimSpace(figure))
+		}
+	}
+	var failed *exec.ExitError
+	if errors.As(err, &failed) && len(lines) > 0 {
+		return lines, false, nil
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("test %s: %w: %s", name, err, strings.TrimSpace(out.String()))
+	}
+	return lines, true, nil
+}
+
+// worstRatio returns the largest "N x of healthy" among figures.
+func worstRatio(lines []string) (worst float64) {
+	ratio := regexp.MustCompile(`([0-9.]+) x of healthy`)
+	for _, l := range lines {
+		if m := ratio.FindStringSubmatch(l); m != nil {
+			if x, err := strconv.ParseFloat(m[1], 64); err == nil {
+				worst = max(worst, x)
+			}
+		}
+	}
+	return worst
+}
