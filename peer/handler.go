@@ -262,7 +262,7 @@ func refusalOf(err error) *Refused {
 	return refuse(CodeStore, "the bytes could not be had; the store may be asked directly")
 }
 
-// logRefusal tells the operator of what should not happen between gateways that fit together.
+// logRefusal tells the operator of what should not happen between gateways that fit together, once a minute of each kind.
 func (s *Server) logRefusal(r *http.Request, refused *Refused, err error) {
 	level := zerolog.DebugLevel
 	switch refused.Code {
@@ -271,6 +271,17 @@ func (s *Server) logRefusal(r *http.Request, refused *Refused, err error) {
 	case CodeStore, CodeHop, CodeInvalid, CodeTooLarge, CodeOtherVersion, CodeOtherCluster, CodeRefused:
 		level = zerolog.WarnLevel
 	}
-	s.cfg.Log.WithLevel(level).Str("from", r.RemoteAddr).Str("member", r.Header.Get(MemberHeader)).Str("boot", r.Header.Get(BootHeader)).
-		Str("path", r.URL.Path).Str("code", refused.Code).Err(err).Msg("peer request refused")
+	leftOut := 0
+	if level == zerolog.WarnLevel {
+		var write bool
+		if leftOut, write = s.quiet.tell(refused.Code + " " + hostOf(r.RemoteAddr)); !write {
+			return
+		}
+	}
+	s.cfg.Log.WithLevel(level).Str("from", r.RemoteAddr).Str("member", some(r.Header.Get(MemberHeader))).
+		Str("boot", some(r.Header.Get(BootHeader))).Str("path", some(r.URL.Path)).Str("code", refused.Code).Err(err).
+		Int("left_out", leftOut).Msg("peer request refused")
 }
+
+// some is as much of what a stranger says as a log needs.
+func some(said string) string { return said[:min(len(said), maxNameBytes)] }

@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -61,6 +62,7 @@ type Server struct {
 	reads   chan struct{} // one token for each read that is being answered
 	active  atomic.Int64  // requests being answered
 	scratch sync.Pool     // *[]byte of gatherBytes, in which small samples are put together
+	quiet   quiet         // for the log
 }
 
 // NewServer builds a server. It starts nothing.
@@ -93,7 +95,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 		ReadTimeout:       readTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          log.New(logWriter{s.cfg.Log}, "", 0),
+		ErrorLog:          log.New(logWriter{s}, "", 0),
 		Protocols:         new(http.Protocols),
 	}
 	server.Protocols.SetHTTP1(true)
@@ -144,10 +146,16 @@ func (s *Server) abandon(server *http.Server) error {
 	return err
 }
 
-// logWriter takes what net/http has to say of connections: a handshake that failed, a panic.
-type logWriter struct{ log zerolog.Logger }
+// logWriter takes what net/http has to say of connections: a handshake that failed, a panic. A panic is always written.
+type logWriter struct{ *Server }
 
 func (w logWriter) Write(p []byte) (int, error) {
-	w.log.Warn().Bytes("said", p[:max(len(p)-1, 0)]).Msg("peer connection")
+	leftOut, write := 0, bytes.Contains(p, []byte("panic"))
+	if !write {
+		leftOut, write = w.quiet.tell(kindOf(string(p)))
+	}
+	if write {
+		w.cfg.Log.Warn().Bytes("said", p[:max(len(p)-1, 0)]).Int("left_out", leftOut).Msg("peer connection")
+	}
 	return len(p), nil
 }
