@@ -42,6 +42,7 @@ const (
 	defaultWait    = time.Minute
 	defaultFloor   = 1 << 20
 	defaultPerPeer = 64
+	dialsAtOnce    = 4               // to one peer, of those 64
 	maxWait        = 2 * time.Minute // a server waits no longer, whatever it is told
 
 	// floorAfter is what every body may take, however small. Peers are near each other, but a link of 1 Gbit/s that 64
@@ -60,6 +61,7 @@ type Client struct {
 	scheme    string
 	transport http.RoundTripper
 	turns     *turns
+	dials     *turns // of reads that have no connection yet; nil with a transport of one's own
 }
 
 // NewClient builds a client. It starts nothing.
@@ -84,7 +86,7 @@ func NewClient(cfg ClientConfig) *Client {
 		c.scheme = "https"
 	}
 	if c.transport == nil {
-		c.transport = newTransport(cfg)
+		c.transport, c.dials = newTransport(cfg), newTurns(dialsAtOnce)
 	}
 	return c
 }
@@ -141,7 +143,7 @@ func (c *Client) tell(ctx context.Context, address, path string, value, reply an
 	}
 	watched, w := watch(ctx, c.cfg.Dial+c.cfg.Silence, helloTotal)
 	defer w.finish()
-	req, err := c.request(c.trace(watched, w), address, path, contentJSON, body)
+	req, err := c.request(c.trace(watched, w, func() {}), address, path, contentJSON, body)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -204,6 +205,45 @@ func TestReadsOfOnePeerTakeTurns(t *testing.T) {
 	}
 	if got := len(client.turns.open); got != 0 {
 		t.Errorf("addresses remembered: got %d, want none", got)
+	}
+}
+
+// A cold start is no storm of connections: few are made to one peer at a time, and who has one goes on.
+func TestFewConnectionsAreMadeAtATime(t *testing.T) {
+	s := newShelf(1, 100)
+	address := start(t, serverOf(s))
+	client := asker(t, nil)
+	var now, most atomic.Int32
+	transport := client.transport.(*http.Transport)
+	dial := transport.DialContext
+	transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		most.Store(max(most.Load(), now.Add(1)))
+		defer now.Add(-1)
+		runtime.Gosched() // the others come meanwhile
+		return dial(ctx, network, address)
+	}
+	begun, end := make(chan struct{}, 20), make(chan struct{})
+	s.answer = func(context.Context, *Query) error {
+		begun <- struct{}{}
+		<-end
+		return nil
+	}
+	var wg sync.WaitGroup
+	for range cap(begun) {
+		wg.Go(func() {
+			q, dst, _ := s.question(1, 10)
+			if err := client.Read(t.Context(), address, q, dst); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for range cap(begun) {
+		<-begun // all of them are asked, though none is answered
+	}
+	close(end)
+	wg.Wait()
+	if got := most.Load(); got < 1 || got > dialsAtOnce {
+		t.Errorf("connections made at a time: got %d, want at most %d", got, dialsAtOnce)
 	}
 }
 

@@ -40,13 +40,18 @@ func (c *Client) read(ctx context.Context, address string, q *Query, dst [][]byt
 		return err
 	}
 	defer give()
+	connected, err := c.connecting(ctx, address)
+	if err != nil {
+		return err
+	}
+	defer connected()
 	wait := c.cfg.Wait
 	if end, ok := ctx.Deadline(); ok {
 		wait = min(wait, time.Until(end))
 	}
 	watched, w := watch(ctx, c.cfg.Dial+c.cfg.Silence, c.cfg.Wait)
 	defer w.finish()
-	req, err := c.request(c.trace(watched, w), address, readPath, contentQuery, question)
+	req, err := c.request(c.trace(watched, w, connected), address, readPath, contentQuery, question)
 	if err != nil {
 		return err
 	}
@@ -70,12 +75,28 @@ func (c *Client) read(ctx context.Context, address string, q *Query, dst [][]byt
 }
 
 // trace tells w of what net/http, or a transport in its place, hears from the peer before the answer.
-func (c *Client) trace(ctx context.Context, w *lifeWatch) context.Context {
+func (c *Client) trace(ctx context.Context, w *lifeWatch, connected func()) context.Context {
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GotConn:        func(httptrace.GotConnInfo) { w.heard(c.cfg.Silence) },
+		GotConn: func(httptrace.GotConnInfo) {
+			connected()
+			w.heard(c.cfg.Silence)
+		},
 		WroteRequest:   func(httptrace.WroteRequestInfo) { w.heard(c.cfg.Silence) },
 		Got1xxResponse: func(int, textproto.MIMEHeader) error { return w.sign(c.cfg.Silence) },
 	})
+}
+
+// connecting waits until few enough others are about to get a connection to an address, and returns what is to be called when this one
+// has its own. Without it a cold start is a storm of handshakes, in which gateways that are well are too busy to show it.
+func (c *Client) connecting(ctx context.Context, address string) (connected func(), err error) {
+	if c.dials == nil {
+		return func() {}, nil
+	}
+	give, err := c.dials.take(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	return sync.OnceFunc(give), nil
 }
 
 // fill reads the ranges to where they belong, and makes sure that nothing follows them.
