@@ -13,7 +13,6 @@ import (
 func (p *Path) Run(ctx context.Context) error {
 	var started sync.WaitGroup
 	defer started.Wait()
-	defer p.carry.stop()
 	p.writeDisk(ctx, &started)
 	p.populate(ctx)
 	var done sight
@@ -28,7 +27,7 @@ func (p *Path) Run(ctx context.Context) error {
 		p.readers.Forget(now)
 		p.mark()
 		p.hot.expire(now)
-		p.carry.expire(p.readers.Stands)
+		p.carry.expire(p.readers.Follows)
 		switch is := p.sight(); {
 		case p.cfg.NoPrefetch || p.busy():
 		case is == done:
