@@ -6,9 +6,11 @@
 // What is modelled: the store (time to first byte, bandwidth of all reads together and of
 // one), the fetchers and whose turn it is, the memory budget with what readers come for and what may go, the
 // disk tier, the way from the gateway to the ranks, and how long a rank thinks between two batches.
+// Gateways are one cache, a single one being a cluster of one: owners by placement, questions and what comes along with answers, links.
 // Processor time, failures and other tenants of the store are not.
 //
 // Everything happens in one goroutine, in the order of the virtual clock, so that the same
 // question always has the same answer. A dataset of up to a few million samples is followed sample by sample
-// as the data path would; a larger one chunk by chunk, several batches at a time (see Result.Coarse).
+// as the data path would; a larger one chunk by chunk, several batches at a time, and of a large cluster some gateways for all (see
+// Result.Coarse).
 package simulate
