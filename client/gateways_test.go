@@ -137,6 +137,25 @@ func TestStoppedGatewayIsToldFromASlowStore(t *testing.T) {
 	})
 }
 
+// TestStoppedGatewayIsLeftWhateverItWasAsked: manifests and reports are waited for no longer than batches.
+func TestStoppedGatewayIsLeftWhateverItWasAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(map[string]time.Duration{"a": time.Hour})
+		c := newClient(t, client.Config{Gateways: []string{"a", "b"}, Home: inOrder, HTTP: &http.Client{Transport: f}})
+		start := time.Now()
+		var manifest struct{}
+		if err := c.JSON(t.Context(), "/epoch/0/batch/0/manifest", nil, &manifest); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := f.asked(), "map[a:1 b:1]"; got != want {
+			t.Errorf("got requests %s, want %s", got, want)
+		}
+		if got := time.Since(start); got > 5*time.Second {
+			t.Errorf("got %v on the fake clock until the gateway was left, want 5 s at most", got)
+		}
+	})
+}
+
 func TestGatewayThatFailedRestsAndComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(map[string]time.Duration{})

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"sync"
 	"sync/atomic"
@@ -18,6 +19,21 @@ const (
 )
 
 var errNoSign = errors.New("the gateway gives no sign of life")
+
+// attempt has ask ask one gateway, for Config.AttemptTimeout at most, and leaves a gateway that has stopped. came is to count
+// what comes of the answer.
+func (c *Client) attempt(ctx context.Context, gw *gateway, ask func(ctx context.Context, came *atomic.Int64) error) error {
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.AttemptTimeout)
+	defer cancel()
+	var came atomic.Int64
+	ctx, done := c.watch(ctx, gw, &came)
+	defer done()
+	err := ask(ctx, &came)
+	if err != nil && errors.Is(context.Cause(ctx), errNoSign) {
+		return fmt.Errorf("%s: %w", gw.name(), errNoSign)
+	}
+	return err
+}
 
 // watch has an attempt end with errNoSign as its cause if its gateway stops, where there is another one to ask. came counts
 // what has come of the answer. done must be called at the end of the attempt.

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync/atomic"
 )
 
 // Batch reads one batch: whole and checked, or an error.
@@ -177,14 +178,19 @@ func (c *Client) getJSON(ctx context.Context, gw *gateway, path string, q url.Va
 }
 
 func (c *Client) sendJSON(ctx context.Context, gw *gateway, r request, limit int64, v any) error {
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.AttemptTimeout)
-	defer cancel()
+	return c.attempt(ctx, gw, func(ctx context.Context, came *atomic.Int64) error {
+		return c.askJSON(ctx, gw, r, limit, v, came)
+	})
+}
+
+// askJSON sends the request of an attempt and decodes its answer.
+func (c *Client) askJSON(ctx context.Context, gw *gateway, r request, limit int64, v any, came *atomic.Int64) error {
 	resp, err := c.send(ctx, gw, r)
 	if err != nil {
 		return err
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
+	body, err := io.ReadAll(io.LimitReader(counted{resp.Body, came}, limit+1))
 	if err != nil {
 		return fmt.Errorf("%s: %w: %w", gw.name(), ErrShort, err)
 	}

@@ -26,15 +26,13 @@ type transfer struct {
 }
 
 // attempt asks one gateway for the batch, or for what is missing of it.
-func (t *transfer) attempt(ctx context.Context, gw *gateway) (*Batch, error) {
-	ctx, cancel := context.WithTimeout(ctx, t.client.cfg.AttemptTimeout)
-	defer cancel()
-	var came atomic.Int64
-	ctx, done := t.client.watch(ctx, gw, &came)
-	defer done()
-	b, err := t.ask(ctx, gw, &came)
-	if err != nil && errors.Is(context.Cause(ctx), errNoSign) {
-		return nil, fmt.Errorf("%s: %w, after %d of %d bytes", gw.name(), errNoSign, len(t.data), t.size)
+func (t *transfer) attempt(ctx context.Context, gw *gateway) (b *Batch, err error) {
+	err = t.client.attempt(ctx, gw, func(ctx context.Context, came *atomic.Int64) error {
+		b, err = t.ask(ctx, gw, came)
+		return err
+	})
+	if errors.Is(err, errNoSign) {
+		err = fmt.Errorf("%w, after %d of %d bytes", err, len(t.data), t.size)
 	}
 	return b, err
 }
@@ -44,7 +42,7 @@ func (t *transfer) ask(ctx context.Context, gw *gateway, came *atomic.Int64) (*B
 	resp, err := t.client.send(ctx, gw, request{method: http.MethodGet, path: t.path(), query: t.opt.query(t.opt.Generation), header: t.rest()})
 	if err != nil {
 		if e := (*Error)(nil); errors.As(err, &e) && e.Status == http.StatusRequestedRangeNotSatisfiable {
-			t.drop() // a body of another length
+			t.drop()                                         // a body of another length
 			return nil, fmt.Errorf("%w: %s", ErrProtocol, e) //nolint:errorlint // nothing that was asked for is refused
 		}
 		return nil, contradiction(err, t.opt, t.number)
