@@ -9,7 +9,8 @@ import (
 )
 
 // Met takes the hello of a gateway that introduces itself, and refuses it by name if it can be no member. It is asked back at the
-// address that it names before it counts as one: that it reaches us does not say that we reach it.
+// address that it names before it counts as one, and before it counts as going: that it reaches us does not say that we reach it,
+// and whoever reaches us could say that another one goes.
 func (c *Cluster) Met(h peer.Hello, remote string) error {
 	defer c.say()
 	c.mu.Lock()
@@ -21,14 +22,10 @@ func (c *Cluster) Met(h peer.Hello, remote string) error {
 		return fmt.Errorf("cluster %s: %w", c.cfg.Name, err)
 	}
 	m := c.members[h.ID]
-	if m == nil || m.boot != h.Boot || m.gone || m.address != h.Address {
-		if k := c.meet(h.Address); k != nil {
+	if m == nil || m.boot != h.Boot || m.gone || m.address != h.Address || m.draining != h.Draining {
+		if k := c.meet(h.Address, remote); k != nil {
 			k.awake()
 		}
-		return nil
-	}
-	if h.Draining {
-		c.goes(m)
 	}
 	return nil
 }
@@ -49,8 +46,15 @@ func (c *Cluster) check(h peer.Hello, remote string) error {
 			h.ID, h.OrderVersion, c.cfg.ID, shuffle.OrderVersion)
 	case h.Boot == "" || len(h.Boot) > nameBytes:
 		return fmt.Errorf("gateway %q: a hello without the name of its boot", h.ID)
-	case h.Of < 0 || h.Ordinal < 0 || h.Of > 0 && h.Ordinal >= h.Of:
+	case h.Of < 0 || h.Of > mostOf || h.Ordinal < 0 || h.Of > 0 && h.Ordinal >= h.Of:
 		return fmt.Errorf("gateway %q: ordinal %d/%d is none", h.ID, h.Ordinal, h.Of)
+	case len(h.Serves) > mostServed:
+		return fmt.Errorf("gateway %q: it serves %d datasets, at most %d are taken", h.ID, len(h.Serves), mostServed)
+	}
+	for _, s := range h.Serves {
+		if len(s.Dataset) > nameBytes || len(s.Generation) > nameBytes {
+			return fmt.Errorf("gateway %q: a dataset %.40q... in generation %.40q..., whose names have more than %d bytes", h.ID, s.Dataset, s.Generation, nameBytes)
+		}
 	}
 	if err := CheckAddress(h.Address); err != nil {
 		return fmt.Errorf("gateway %q advertises an %w", h.ID, err)

@@ -50,8 +50,11 @@ type Config struct {
 // Limits of a cluster.
 const (
 	mostContacts = 4096 // addresses that are greeted
-	nameBytes    = 128  // of a cluster or a member
-	manyMembers  = 100  // above it hellos become rarer, so that they stay as many
+	mostNamed    = 16   // of them that one host names and where nobody has answered yet
+	mostServed   = 1024 // datasets of one gateway
+	mostOf       = 1<<16 - 1
+	nameBytes    = 128 // of a cluster or a member
+	manyMembers  = 100 // above it hellos become rarer, so that they stay as many
 )
 
 // The times that health is made of. A member that failed is left alone for coolFirst, twice as long after each failure up to

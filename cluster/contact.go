@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"time"
 
@@ -20,7 +21,8 @@ const (
 // contact is an address where a gateway may be. One goroutine greets it.
 type contact struct {
 	address string
-	listed  bool // by the discovery; else a gateway named it as its own
+	listed  bool   // by the discovery; else a gateway named it as its own
+	by      string // the host of that gateway; "": the discovery found it first
 	wake    chan struct{}
 	started bool
 	since   time.Time // it is known, or somebody answered last
@@ -49,19 +51,35 @@ func (c *Cluster) found(addresses []string) {
 		if CheckAddress(a) != nil {
 			continue
 		}
-		if k := c.meet(a); k != nil {
+		if k := c.meet(a, ""); k != nil {
 			k.listed = true
 		}
 	}
 }
 
-// meet returns the contact of an address, made if need be; nil if there are too many.
-func (c *Cluster) meet(address string) *contact {
+// meet returns the contact of an address, made if need be; nil if there are too many. by is the address of whoever names it, ""
+// for the discovery: one host may name only a few where nobody answers, or else it could have every gateway dial whatever it likes,
+// and leave no room for the others.
+func (c *Cluster) meet(address, by string) *contact {
 	k := c.contacts[address]
 	if k != nil || len(c.contacts) >= mostContacts {
 		return k
 	}
-	k = &contact{address: address, wake: make(chan struct{}, 1), since: time.Now()}
+	if host, _, err := net.SplitHostPort(by); err == nil {
+		by = host
+	}
+	if by != "" {
+		named := 0
+		for _, other := range c.contacts {
+			if other.by == by && other.who == "" {
+				named++
+			}
+		}
+		if named >= mostNamed {
+			return nil
+		}
+	}
+	k = &contact{address: address, by: by, wake: make(chan struct{}, 1), since: time.Now()}
 	c.contacts[address] = k
 	select {
 	case c.news <- struct{}{}:
@@ -148,7 +166,7 @@ func (c *Cluster) greet(ctx context.Context, k *contact) {
 	}
 	if h.Address != k.address {
 		k.alias, k.who = true, h.ID
-		if other := c.meet(h.Address); other != nil && other.misses > 0 && c.members[h.ID] == nil {
+		if other := c.meet(h.Address, k.address); other != nil && other.misses > 0 && c.members[h.ID] == nil {
 			c.refuse(k, h, fmt.Errorf("gateway %q answers here, but not at the address that it advertises, %s", h.ID, h.Address))
 			return
 		}
@@ -156,6 +174,9 @@ func (c *Cluster) greet(ctx context.Context, k *contact) {
 		return
 	}
 	k.alias = false
+	if m := c.members[k.who]; m != nil && m.id != h.ID && m.address == k.address {
+		c.leave(m, fmt.Sprintf("gateway %q answers at its address now", h.ID))
+	}
 	c.alive(k, h, begun)
 }
 

@@ -294,7 +294,7 @@ func TestLastWordOfAStranger(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.fleet(2)[0]
 		for _, l := range []peer.Leaving{{ID: "gw-1", Boot: "another"}, {ID: "gw-7", Boot: "boot-7"}} {
-			if a.Left(l) {
+			if a.Left(t.Context(), l) {
 				t.Errorf("got %v believed", l)
 			}
 		}

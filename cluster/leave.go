@@ -73,15 +73,25 @@ func (c *Cluster) address(id string) (string, bool) {
 	return m.address, true
 }
 
-// Left takes the last word of a gateway that goes, and reports whether it is a member: what it holds may be brought from there.
-func (c *Cluster) Left(l peer.Leaving) bool {
-	defer c.say()
+// Left takes the last word of a gateway that goes, and reports whether it is a member and says so itself where it is known to be:
+// what it holds may be brought from there. That takes a hello.
+func (c *Cluster) Left(ctx context.Context, l peer.Leaving) bool {
+	k, goes := c.going(l)
+	if k == nil || goes {
+		return goes
+	}
+	c.greet(ctx, k)
+	_, goes = c.going(l)
+	return goes
+}
+
+// going returns where the member is met that a last word is about, nil if it is of none; and whether it is known to go.
+func (c *Cluster) going(l peer.Leaving) (*contact, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	m := c.members[l.ID]
 	if m == nil || m.boot != l.Boot || m.gone {
-		return false
+		return nil, false
 	}
-	c.goes(m)
-	return true
+	return c.contacts[m.address], m.draining
 }

@@ -70,6 +70,9 @@ func (c *Cluster) alive(k *contact, h peer.Hello, begun time.Time) {
 	if m.gone {
 		m.gone, m.reason, m.changed = false, "", now
 	}
+	if h.Draining {
+		c.goes(m)
+	}
 	if m.address != h.Address || m.draining != h.Draining || m.ordinal != h.Ordinal || m.of != h.Of || m.weight != h.Weight || !slices.Equal(m.serves, h.Serves) {
 		change = true
 	}

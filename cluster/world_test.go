@@ -119,7 +119,7 @@ func (p pass) Leave(ctx context.Context, address string, l peer.Leaving) error {
 	p.w.mu.Lock()
 	p.w.told[address] = append(p.w.told[address], l)
 	p.w.mu.Unlock()
-	n.Left(l)
+	n.Left(ctx, l)
 	return nil
 }
 

@@ -118,7 +118,7 @@ func (d *data) join(ctx context.Context, cfg fleetConfig, i int, addresses []str
 	}
 	m.source.Share(dataset)
 	server := peer.NewServer(peer.ServerConfig{
-		Self: m.cluster.Self, Holder: m.path, Heard: m.heard, Met: m.cluster.Met, Leaving: func(peer.Leaving, string) {}, Log: zerolog.Nop(),
+		Self: m.cluster.Self, Holder: m.path, Heard: m.heard, Met: m.cluster.Met, Leaving: func(context.Context, peer.Leaving, string) {}, Log: zerolog.Nop(),
 		DrainTime: time.Millisecond, // whoever stops is gone
 	})
 	run, cancel := context.WithCancel(ctx)

@@ -223,7 +223,7 @@ func (s *Server) leaving(out *writer, r *http.Request) error {
 		return refuse(CodeInvalid, "who leaves needs an id, of at most %d bytes", maxNameBytes)
 	}
 	if s.cfg.Leaving != nil {
-		s.cfg.Leaving(l, r.RemoteAddr)
+		s.cfg.Leaving(r.Context(), l, r.RemoteAddr)
 	}
 	out.small(http.StatusOK, contentJSON, []byte("{}"))
 	return nil

@@ -28,8 +28,9 @@ type ServerConfig struct {
 	Met func(h Hello, remote string) error
 	// Answered is told how many bytes a member, by the name that it gives itself, was sent. It must not block.
 	Answered func(member string, bytes int64)
-	// Leaving is told what a gateway holds that goes away. It must not block.
-	Leaving func(l Leaving, remote string)
+	// Leaving is told what a gateway is said to hold that goes away. Who says so may wait for it, but not long: he is told nothing
+	// meanwhile.
+	Leaving func(ctx context.Context, l Leaving, remote string)
 
 	TLS *tls.Config // nil: plain HTTP
 	Log zerolog.Logger

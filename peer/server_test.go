@@ -293,7 +293,7 @@ func TestHelloAndFarewell(t *testing.T) {
 		}
 		return nil
 	}
-	cfg.Leaving = func(l Leaving, _ string) { left = l }
+	cfg.Leaving = func(_ context.Context, l Leaving, _ string) { left = l }
 	address := start(t, cfg)
 	client := asker(t, nil)
 	mine := Hello{
@@ -327,7 +327,7 @@ func TestFarewellsAreCutToWhatIsRead(t *testing.T) {
 	l := Leaving{ID: "a", Chunks: []Held{{Dataset: "x", Chunks: many}, {Dataset: "y", Chunks: []uint32{1, 2, 3}}, {Dataset: "z", Chunks: many}}}
 	var left Leaving
 	cfg := serverOf(newShelf(0, 0))
-	cfg.Leaving = func(l Leaving, _ string) { left = l }
+	cfg.Leaving = func(_ context.Context, l Leaving, _ string) { left = l }
 	if err := asker(t, nil).Leave(t.Context(), start(t, cfg), l); err != nil {
 		t.Fatal(err)
 	}

@@ -140,9 +140,9 @@ func (p *peers) hear(dataset, generation string, r peer.Reader) {
 	}
 }
 
-// left keeps what a member that goes has told us.
-func (p *peers) left(l peer.Leaving, _ string) {
-	if !p.cluster.Left(l) {
+// left keeps what a member that goes has told us. It waits until that is known: it will not answer for long.
+func (p *peers) left(ctx context.Context, l peer.Leaving, _ string) {
+	if !p.cluster.Left(ctx, l) {
 		return
 	}
 	select {

@@ -95,8 +95,8 @@ func (m *member) heard(dataset, generation string, r peer.Reader) {
 }
 
 // leaving brings what a gateway holds that goes.
-func (m *member) leaving(l peer.Leaving, _ string) {
-	if !m.cluster.Left(l) {
+func (m *member) leaving(ctx context.Context, l peer.Leaving, _ string) {
+	if !m.cluster.Left(ctx, l) {
 		return
 	}
 	p := m.process

@@ -1,0 +1,98 @@
+package cluster
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace-data/millrace/peer"
+)
+
+// A member that turned hostile says that another one goes. Only that one is believed.
+func TestNobodySpeaksForAnother(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.fleet(3)[0]
+		before := owned(a)
+		victim := a.Status().Members[0]
+		h := peer.Hello{
+			Cluster: "job-a", ID: victim.ID, Boot: victim.Boot, Address: victim.Address, OrderVersion: a.Self().OrderVersion,
+			Weight: 1, Draining: true,
+		}
+		if err := a.Met(h, at(2)); err != nil {
+			t.Fatal(err)
+		}
+		if got := states(a)[victim.ID]; got != Alive {
+			t.Errorf("after a hello in its name: got %v, want %v", got, Alive)
+		}
+		if a.Left(t.Context(), peer.Leaving{ID: victim.ID, Boot: victim.Boot}) {
+			t.Error("got a last word believed that another one spoke")
+		}
+		synctest.Wait()
+		if got := owned(a); states(a)[victim.ID] != Alive || got[victim.ID] != before[victim.ID] {
+			t.Errorf("got %v, owners %v, want as before, %v", states(a), got, before)
+		}
+	})
+}
+
+// Nobody can have a gateway dial a great many addresses, nor keep the others from being met.
+func TestOneHostNamesFewAddresses(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.join(0, nil, nil)
+		hello := func(i int, address string) peer.Hello {
+			return peer.Hello{Cluster: "job-a", ID: fmt.Sprintf("evil-%d", i), Boot: "b", Address: address, OrderVersion: a.Self().OrderVersion}
+		}
+		for i := range 10_000 {
+			if err := a.Met(hello(i, fmt.Sprintf("192.0.2.1:%d", 1+i)), fmt.Sprintf("10.9.9.9:%d", 1024+i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.pass(time.Second)
+		if got := len(a.Status().Others); got != mostNamed {
+			t.Errorf("got %d addresses, want %d", got, mostNamed)
+		}
+		w.join(1, []int{0}, nil)
+		w.pass(3 * time.Second)
+		if got := states(a)["gw-1"]; got != Alive {
+			t.Errorf("got %v of an honest one, want %v", got, Alive)
+		}
+	})
+}
+
+// Where another gateway answers now, the one before it is gone, as if it had been stopped: pods change their names and keep
+// addresses.
+func TestAnotherGatewayAtTheAddress(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		fleet := w.fleet(3)
+		fleet[1].end()
+		w.join(1, []int{0, 1, 2}, func(c *Config) { c.ID, c.Boot = "gw-1-new", "boot-new" })
+		w.pass(3 * time.Second)
+		got := states(fleet[0])
+		if got["gw-1"] != Gone || got["gw-1-new"] != Alive {
+			t.Errorf("got %v, want gw-1 gone and gw-1-new there", got)
+		}
+		if got := owned(fleet[0]); got["gw-1"] != 0 || got["gw-1-new"] == 0 {
+			t.Errorf("got owners %v, want nothing with who is gone", got)
+		}
+	})
+}
+
+func TestHugeClaimsAreRefused(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.join(0, nil, nil)
+		for want, change := range map[string]func(*peer.Hello){
+			"ordinal 0/1048576 is none":     func(h *peer.Hello) { h.Of = 1 << 20 },
+			"serves 100000 datasets":        func(h *peer.Hello) { h.Serves = make([]peer.Served, 100_000) },
+			"names have more than":          func(h *peer.Hello) { h.Serves = []peer.Served{{Dataset: strings.Repeat("x", 1<<20)}} },
+			"want a port from 1 to 65535":   func(h *peer.Hello) { h.Address = "10.0.0.9:0" },
+			"want letters, digits and sign": func(h *peer.Hello) { h.ID = "e\x1b[31mvil\n" },
+		} {
+			h := peer.Hello{Cluster: "job-a", ID: "evil", Boot: "b", Address: at(9), OrderVersion: a.Self().OrderVersion}
+			change(&h)
+			if err := a.Met(h, at(9)); err == nil || !strings.Contains(err.Error(), want) || len(err.Error()) > 500 {
+				t.Errorf("got %.600v, want %q", err, want)
+			}
+		}
+	})
+}
