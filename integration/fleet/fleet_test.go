@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -40,39 +41,64 @@ func TestFleet(t *testing.T) {
 
 var slot = client.Options{Shuffle: "slot", Window: 64}
 
-func healthySlot(t *testing.T, l *lab) {
-	l.cold(t)
-	l.healthy(t, slot, int(l.chunks)+64-1)
-}
+func healthySlot(t *testing.T, l *lab) { l.healthy(t, slot, int(l.chunks)+64-1) }
 
 func healthyWindow(t *testing.T, l *lab) {
-	l.cold(t)
 	l.healthy(t, client.Options{Shuffle: "window", Window: 64}, int(l.chunks))
 }
 
-// healthy reads a cold and a warm epoch: each stored byte comes from the store once, in at most so many reads, and no byte twice.
-func (l *lab) healthy(t *testing.T, plan client.Options, limit int) {
+// healthy reads a cold and a warm epoch through gateways that are well: each stored byte comes from the store once, in at most so many
+// reads, and no byte twice. Gateways of which one was too busy for half a second were not: then it is done once more.
+func (l *lab) healthy(t *testing.T, plan client.Options, most int) {
 	t.Helper()
-	j := l.job(t, plan)
-	if err := j.epoch(t.Context(), 0); err != nil {
-		t.Fatal(err)
+	for range 6 {
+		l.cold(t)
+		before := l.views(t)
+		j := l.job(t, plan)
+		if err := j.epoch(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+		cold, reads, again := l.reads.Bytes(), len(l.reads.All()), l.reads.Again()
+		if err := j.epoch(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+		warm := l.reads.Bytes() - cold
+		asked := counters(t, l.fleet.Members, "millrace_store_read_bytes_total") + counters(t, l.fleet.Members, "millrace_store_range_bytes_total")
+		failed := counters(t, l.fleet.Members, "millrace_peer_failed_total")
+		if failed > 0 || !slices.Equal(before, l.views(t)) {
+			t.Logf("%.0f questions failed, or somebody was missed: the machine is busy", failed)
+			for _, m := range l.fleet.Members {
+				m.Kill()
+			}
+			continue
+		}
+		if cold != l.bytes || again != 0 || reads > most {
+			t.Errorf("cold epoch: got %d bytes in %d reads, %d of them twice; want %d bytes in at most %d", cold, reads, again, l.bytes, most)
+		}
+		if warm != 0 {
+			t.Errorf("warm epoch: got %d bytes of the store, want none", warm)
+		}
+		if asked != float64(cold) {
+			t.Errorf("the gateways say that they read %.0f bytes, the store %d", asked, cold)
+		}
+		t.Logf("figure: %s, 8 gateways, 2 epochs: %d bytes stored in %d chunks, %d bytes read in %d requests, in the warm epoch %d",
+			plan.Shuffle, l.bytes, l.chunks, cold, reads, warm)
+		return
 	}
-	cold, reads := l.reads.Bytes(), len(l.reads.All())
-	if again := l.reads.Again(); cold != l.bytes || again != 0 || reads > limit {
-		t.Errorf("cold epoch: got %d bytes in %d reads, %d of them twice; want %d bytes in at most %d", cold, reads, again, l.bytes, limit)
+	t.Fatal("the gateways were never well for two epochs")
+}
+
+// views returns the numbers of all members' views: they stay the same as long as nobody misses anybody.
+func (l *lab) views(t *testing.T) (all []uint64) {
+	t.Helper()
+	for _, m := range l.fleet.Members {
+		v, err := m.View(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, v.Number)
 	}
-	if err := j.epoch(t.Context(), 1); err != nil {
-		t.Fatal(err)
-	}
-	if got := l.reads.Bytes() - cold; got != 0 {
-		t.Errorf("warm epoch: got %d bytes of the store, want none", got)
-	}
-	asked := counters(t, l.fleet.Members, "millrace_store_read_bytes_total") + counters(t, l.fleet.Members, "millrace_store_range_bytes_total")
-	if asked != float64(cold) {
-		t.Errorf("the gateways say that they read %.0f bytes, the store %d", asked, cold)
-	}
-	t.Logf("figure: %s, 8 gateways, 2 epochs: %d bytes stored in %d chunks, %d bytes read in %d requests; warm epoch 0",
-		plan.Shuffle, l.bytes, l.chunks, cold, reads)
+	return all
 }
 
 // herd asks all gateways for one cold batch at once, many times each.

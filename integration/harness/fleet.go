@@ -159,6 +159,7 @@ func (f *Fleet) URLs() []string {
 // View is a gateway's answer to the question who is there.
 type View struct {
 	Cluster string  `json:"cluster"`
+	Number  uint64  `json:"view"`
 	Self    Known   `json:"self"`
 	Members []Known `json:"members"`
 	Others  []struct {
