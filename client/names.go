@@ -9,13 +9,16 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 )
 
-// Names are looked up again after a while, and when every gateway has failed.
+// Names are looked up again after a while, and when every gateway has failed. Beyond renewTime nobody waits for a name server
+// who has what he asked for.
 const (
 	lookupEvery = 30 * time.Second
-	lookupTime  = 5 * time.Second
+	lookupTime  = 15 * time.Second // a resolver gives up on each of its servers after 5 s
+	renewTime   = 500 * time.Millisecond
 )
 
 // source is what Config.Gateways says about one or more gateways.
@@ -45,12 +48,11 @@ func parseSource(s string, lookup bool) (source, error) {
 	return source{base: u, lookup: named || lookup && isName, must: named}, nil
 }
 
-// refresh looks up the names, if it was long ago. It is an error only if no gateway is known.
+// refresh looks up the names if no gateway is known. It is an error only if none is then.
 func (f *fleet) refresh(ctx context.Context) error {
-	due, never := f.unresolved()
-	if due && f.enter(ctx, never) {
+	if _, never := f.unresolved(); never && f.enter(ctx, true) {
 		defer f.leave()
-		if due, _ = f.unresolved(); due {
+		if _, never = f.unresolved(); never {
 			f.resolve(ctx)
 		}
 	}
@@ -63,6 +65,34 @@ func (f *fleet) refresh(ctx context.Context) error {
 		return f.fault
 	}
 	return fmt.Errorf("look up gateways: %w", context.Cause(ctx))
+}
+
+// renewals gives one call what looks the names up again, if that is due, while the call asks the gateways that are known, and
+// what must be called at its end.
+func (f *fleet) renewals(ctx context.Context) (renew, end func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	var since time.Time
+	renew = func() {
+		if due, never := f.unresolved(); !due || never || !f.enter(ctx, false) {
+			return
+		}
+		since = time.Now()
+		wg.Go(func() {
+			defer f.leave()
+			if due, _ := f.unresolved(); due {
+				f.resolve(ctx)
+			}
+		})
+	}
+	return renew, func() {
+		if !since.IsZero() {
+			patience := time.AfterFunc(renewTime-time.Since(since), cancel)
+			wg.Wait()
+			patience.Stop()
+		}
+		cancel()
+	}
 }
 
 // unresolved says whether names should be looked up now, and whether they never were.

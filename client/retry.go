@@ -22,6 +22,9 @@ const maxRetryAfter = 30 * time.Second
 func retry[T any](ctx context.Context, c *Client, who reader, try func(context.Context, *gateway) (T, error)) (T, error) {
 	var zero T
 	var t tally
+	renew, end := c.fleet.renewals(ctx)
+	defer end()
+	renew()
 	for round := int64(0); ; round++ {
 		all, err := c.fleet.order(ctx, who)
 		t.begin(len(all))
@@ -39,10 +42,13 @@ func retry[T any](ctx context.Context, c *Client, who reader, try func(context.C
 				return zero, err
 			}
 		}
+		if ctx.Err() == nil {
+			c.fleet.allFailed()
+			renew()
+		}
 		if ctx.Err() != nil || !sleep(ctx, max(t.pause, backoff(round))) {
 			return zero, giveUp(ctx, err, t.absence)
 		}
-		c.fleet.allFailed()
 	}
 }
 

@@ -1,0 +1,50 @@
+package client_test
+
+import (
+	"context"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace-data/millrace/client"
+)
+
+// TestNameServerThatHangsHoldsNobodyUp: batches are read on from the gateways that are known, and after a failure of all of them
+// they are asked again meanwhile.
+func TestNameServerThatHangsHoldsNobodyUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(map[string]time.Duration{})
+		answer := time.Duration(0)
+		lookup := func(ctx context.Context, _ string) ([]string, error) {
+			select {
+			case <-time.After(answer):
+				return []string{"10.0.0.1", "10.0.0.2"}, nil
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}
+		answer = 6 * time.Second // as if the first of two name servers were down
+		c := newClient(t, client.Config{Gateways: []string{"dns:gw:80"}, Lookup: lookup, HTTP: &http.Client{Transport: f}})
+		readSome(t, c, client.Options{}, 1)
+		answer = time.Hour
+		var most time.Duration
+		for range 120 {
+			pause(time.Second)
+			start := time.Now()
+			readSome(t, c, client.Options{}, 1)
+			most = max(most, time.Since(start))
+		}
+		if most > 600*time.Millisecond {
+			t.Errorf("got %v on the fake clock for a batch, want 600 ms at most", most)
+		}
+		f.set("10.0.0.1:80", 0, true)
+		f.set("10.0.0.2:80", 0, true)
+		time.AfterFunc(2*time.Second, func() { f.set("10.0.0.2:80", 0, false) })
+		start := time.Now()
+		readSome(t, c, client.Options{}, 1)
+		if got := time.Since(start); got > 9*time.Second {
+			t.Errorf("got %v on the fake clock until the gateway that came back was asked, want 9 s at most", got)
+		}
+	})
+}
