@@ -281,7 +281,7 @@ PLANTS = [
     (
         "client does not compare the checksum",
         ["./client"],
-        [("client/request.go", "; got != b.CRC {", "; got != got {")],
+        [("client/transfer.go", "; got != b.CRC {", "; got != got {")],
     ),
     (
         "client's ledger does not see a sample come twice",
