@@ -41,9 +41,10 @@ type process struct {
 	end     context.CancelFunc
 	dead    chan struct{} // closed when it is killed
 
-	mu      sync.Mutex // guards closing, reading and read
+	mu      sync.Mutex // guards closing, reading, ranks and read
 	closing bool
 	reading map[int]int       // chunks that local reads in flight want, and how many of these do
+	ranks   map[uint64]bool   // that have read here
 	read    map[int]time.Time // when the last one ended that wanted a chunk
 	work    sync.WaitGroup
 
@@ -82,7 +83,7 @@ func (m *machine) start(ctx context.Context) {
 	}
 	m.boots++
 	p := &process{
-		machine: m, net: m.run.net, born: time.Now(), boot: fmt.Sprintf("%s-%d", m.id, m.boots), dead: make(chan struct{}), reading: map[int]int{}, read: map[int]time.Time{},
+		machine: m, net: m.run.net, born: time.Now(), boot: fmt.Sprintf("%s-%d", m.id, m.boots), dead: make(chan struct{}), reading: map[int]int{}, ranks: map[uint64]bool{}, read: map[int]time.Time{},
 	}
 	p.ctx, p.end = context.WithCancel(ctx)
 	p.assemble()
@@ -145,11 +146,19 @@ func (p *process) spawn(f func()) bool {
 // handler is what answers other gateways.
 func (p *process) handler() http.Handler { return p.room.server }
 
-// want notes that a local read wants chunks, until done is called.
-func (p *process) want(chunks []int) (done func()) {
+// serves reports whether a rank has read here.
+func (p *process) serves(rank uint64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.ranks[rank]
+}
+
+// want notes that a local read of a rank wants chunks, until done is called.
+func (p *process) want(rank uint64, chunks []int) (done func()) {
 	add := func(n int) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
+		p.ranks[rank] = true
 		for _, c := range chunks {
 			p.reading[c] += n
 			p.read[c] = time.Now()
@@ -182,6 +191,9 @@ func (m *machine) ask(ctx context.Context, do func(ctx context.Context, p *proce
 		}
 		return errDown
 	}
+	if err := sleep(ctx, m.run.history.Link.delay); err != nil {
+		return err
+	}
 	if err := m.run.net.running(ctx, m.number); err != nil {
 		return err
 	}
@@ -199,6 +211,9 @@ func (m *machine) ask(ctx context.Context, do func(ctx context.Context, p *proce
 	}
 	select {
 	case err := <-ended:
+		if err := sleep(ctx, m.run.history.Link.delay); err != nil {
+			return err
+		}
 		if err := m.run.net.running(ctx, m.number); err != nil {
 			return err
 		}

@@ -55,7 +55,8 @@ func (p *process) assemble() {
 // run keeps the process in the cluster until its end.
 func (m *member) run(ctx context.Context) { _ = m.cluster.Run(ctx) }
 
-// seen checks every question that arrives: a client of the asker's own waits for a chunk of it. Others may come along.
+// seen checks every question that arrives: it is for a rank that reads at the asker, or a client of the asker's own waits for a chunk
+// of it.
 func (m *member) seen(ctx context.Context, q *peer.Query) {
 	run := m.process.machine.run
 	by, ok := askedBy(ctx)
@@ -63,6 +64,7 @@ func (m *member) seen(ctx context.Context, q *peer.Query) {
 	case !ok:
 		run.wrong("%s was asked by nobody", m.process.boot)
 	case q.Cached: // for itself: the asker is the owner now
+	case q.Reader != nil && by.process.serves(q.Reader.Rank):
 	case !slices.ContainsFunc(q.Chunks, func(w peer.Wanted) bool { return by.process.wanted(w.Chunk, by.at) }):
 		run.wrong("%s asked %s for what no client of its own wants, a second hop: %+v", by.process.boot, m.process.boot, q.Chunks)
 	}

@@ -135,7 +135,7 @@ func (r *reader) serve(ctx context.Context, p *process, at shuffle.Cursor, sampl
 	for i, c := range chunks {
 		numbers[i] = c.Chunk
 	}
-	defer p.want(numbers)()
+	defer p.want(r.rank, numbers)()
 	body, err := p.source.Read(ctx, at, chunks)
 	if err != nil {
 		if kind := kindOf(err); kind == "unknown" || kind == "canceled" && ctx.Err() == nil {
