@@ -19,7 +19,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BIN = os.path.join(ROOT, "bin")
 SUMMARY = os.path.join(BIN, "test-summary")
 PAGE = os.path.join(ROOT, "docs", "testing-long.md")
-STEPS = ["deps", "vet", "unit", "cross", "integration", "experiments-short", "histories", "fuzz", "sabotage"]
+STEPS = ["deps", "vet", "unit", "cross", "integration", "cluster-test", "experiments-short", "histories", "fuzz", "sabotage"]
 
 
 def output(*command):
@@ -92,7 +92,7 @@ def page(about, rows):
     text = ["# The long tests\n", "Written by `make test-long`; not edited by hand. What the steps are: [testing.md](testing.md).\n"]
     text.append("".join(f"- {name}: {value}\n" for name, value in [*about, ("duration", duration(seconds)), ("result", verdict)]))
     text.append(table(["step", "result", "duration", "what it counted"], [(r[0], r[1], duration(r[2]), r[3]) for r in rows]))
-    figures = [f for step in ("unit", "integration", "histories") if step in done for f in stored(f"figures-{step}.json")]
+    figures = [f for step in ("unit", "integration", "cluster-test", "histories") if step in done for f in stored(f"figures-{step}.json")]
     if figures:
         text.append("## What the tests measured\n")
         text.append(table(["test", "figure"], [(f"`{package.split('/')[-1]}` {test}", figure) for package, test, figure in figures]))
