@@ -29,6 +29,7 @@ type contact struct {
 
 	misses int    // hellos without an answer, in a row
 	reason string // why whoever is there is no member; "" if it is one, or if nobody answers
+	fault  string // why nobody answers
 	who    string // the member that answered there last
 	alias  bool   // the member's own address is another one; or it is this gateway
 }
@@ -155,7 +156,7 @@ func (c *Cluster) greet(ctx context.Context, k *contact) {
 		c.unanswered(k, err)
 		return
 	}
-	k.misses, k.since = 0, time.Now()
+	k.misses, k.since, k.fault = 0, time.Now(), ""
 	if h.Boot == c.cfg.Boot && h.ID == c.cfg.ID {
 		k.alias, k.reason = true, ""
 		return
@@ -184,11 +185,19 @@ func (c *Cluster) greet(ctx context.Context, k *contact) {
 func (c *Cluster) unanswered(k *contact, err error) {
 	var no *peer.Refused
 	if errors.As(err, &no) && slices.Contains([]string{peer.CodeRefused, peer.CodeOtherCluster, peer.CodeOtherVersion}, no.Code) {
-		k.misses = 0
+		k.misses, k.fault = 0, ""
 		c.refuse(k, peer.Hello{ID: k.who}, fmt.Errorf("it refuses this gateway: %s", no.Detail))
 		return
 	}
 	k.misses++
+	k.fault = err.Error()
+	if k.by != "" {
+		k.fault = fmt.Sprintf("%s says that a gateway is here: %v", k.by, err)
+	}
+	if k.misses == c.cfg.Misses && k.who == "" {
+		address, why := k.address, k.fault
+		c.note(func() { c.cfg.Log.Warn().Str("address", address).Str("why", why).Msg("cluster: nobody answers") })
+	}
 	if k.misses >= c.cfg.Misses {
 		k.reason = "" // of whoever was there
 	}

@@ -432,3 +432,77 @@ func TestStrangerThatIsGone(t *testing.T) {
 		}
 	})
 }
+
+// A gateway that crashes every few seconds, as for want of memory, must not take its chunks back each time.
+func TestCrashLoop(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		fleet := w.fleet(3)
+		a, looping := fleet[0], fleet[1]
+		crash := func(i int) {
+			looping.end()
+			w.pass(time.Second)
+			looping = w.join(1, []int{0, 1, 2}, func(c *Config) { c.Boot = fmt.Sprintf("boot-%d", 100+i) })
+			w.pass(2500 * time.Millisecond)
+		}
+		if crash(0); states(a)["gw-1"] != Alive {
+			t.Errorf("after one crash: got %v, want %v", states(a)["gw-1"], Alive)
+		}
+		crash(1)
+		owned0 := 0
+		for i := range 10 {
+			if crash(2 + i); states(a)["gw-1"] != Ejected {
+				owned0++
+			}
+		}
+		if owned0 > 0 {
+			t.Errorf("it owned something after %d of 10 more crashes", owned0)
+		}
+		for _, m := range a.Status().Members {
+			if m.ID == "gw-1" && !strings.Contains(m.Reason, "ended without a word 12 times") {
+				t.Errorf("got the reason %q, want that it crashes", m.Reason)
+			}
+		}
+		w.pass(time.Minute + coolMost)
+		if got := states(a)["gw-1"]; got != Alive {
+			t.Errorf("once it runs: got %v, want %v", got, Alive)
+		}
+		if crash(20); states(a)["gw-1"] != Alive {
+			t.Errorf("a crash after a minute: got %v, want %v", states(a)["gw-1"], Alive)
+		}
+	})
+}
+
+// Whoever drains each time is no crash, however often it is started again.
+func TestManyRestartsInGoodOrder(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		fleet := w.fleet(3)
+		again := fleet[1]
+		for i := range 6 {
+			again.Draining()
+			w.pass(time.Second)
+			again.end()
+			again = w.join(1, []int{0, 1, 2}, func(c *Config) { c.Boot = fmt.Sprintf("boot-%d", 100+i) })
+			w.pass(2 * time.Second)
+			if got := states(fleet[0])["gw-1"]; got != Alive {
+				t.Fatalf("after restart %d: got %v, want %v", i, got, Alive)
+			}
+		}
+	})
+}
+
+// Who is at an address where nobody answers is asked for at night: the reason stands there.
+func TestNobodyAnswersForAReason(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.join(0, []int{1}, nil)
+		w.pass(5 * time.Second)
+		got := a.Status().Others
+		if len(got) != 1 || got[0].State != Unknown || !strings.Contains(got[0].Reason, "dial 10.0.0.2:7946") {
+			t.Errorf("got %+v, want why nobody answers", got)
+		}
+		w.join(1, nil, nil)
+		w.pass(5 * time.Second)
+		if got := a.Status().Others; len(got) != 0 {
+			t.Errorf("got %+v, want none", got)
+		}
+	})
+}

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -28,6 +29,7 @@ type member struct {
 	ejection int  // counts them: a failure of a read begun before is not another one
 	until    time.Time
 	strikes  int       // failures in a row
+	crashes  int       // boots before this one, in a row, that ended unannounced within a minute
 	back     time.Time // it was let in again
 
 	latency  time.Duration // of a hello, of late
@@ -63,9 +65,10 @@ func (c *Cluster) alive(k *contact, h peer.Hello, begun time.Time) {
 		c.joined(m, h)
 	}
 	if m == nil || m.boot != h.Boot {
-		up := time.Duration(min(h.UpMS, mostUp)) * time.Millisecond //nolint:gosec // bounded
+		before, up := m, time.Duration(min(h.UpMS, mostUp))*time.Millisecond //nolint:gosec // bounded
 		m = &member{id: h.ID, boot: h.Boot, changed: now, started: now.Add(-up)}
 		c.members[h.ID] = m
+		c.restless(m, before)
 	}
 	if m.gone {
 		m.gone, m.reason, m.changed = false, "", now
@@ -86,6 +89,19 @@ func (c *Cluster) alive(k *contact, h peer.Hello, begun time.Time) {
 	}
 	if change {
 		c.rebuild()
+	}
+}
+
+// restless leaves a member alone that crashes again and again: its chunks would change hands each time, and with them go what is
+// being read. The first crash is forgiven: the member owns again what it owned.
+func (c *Cluster) restless(m, before *member) {
+	if before == nil || before.draining || before.seen.Sub(before.started) >= forgiven {
+		return
+	}
+	m.crashes = before.crashes + 1
+	if m.crashes > 1 {
+		m.strikes = m.crashes - 2
+		c.eject(m, m.ejection, 0, fmt.Sprintf("it has ended without a word %d times, each less than a minute after it was started", m.crashes))
 	}
 }
 

@@ -106,7 +106,7 @@ func (c *Cluster) Status() Status {
 		case k.reason != "":
 			out.Others = append(out.Others, OtherStatus{Address: k.address, ID: k.who, State: Refused, Reason: k.reason})
 		case !k.alias && (m == nil || m.address != k.address):
-			out.Others = append(out.Others, OtherStatus{Address: k.address, State: Unknown})
+			out.Others = append(out.Others, OtherStatus{Address: k.address, State: Unknown, Reason: k.fault})
 		}
 	}
 	out.Faults = append(out.Faults, placement.NewView(numbered).Conflicts()...)
