@@ -3,208 +3,217 @@ package datapath
 import (
 	"context"
 	"slices"
+	"sync"
+	"time"
 
+	"github.com/millrace-data/millrace/chunkcache"
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/shuffle"
 )
 
-// takeCarried serves what peers have sent along before, and leaves the rest to be asked for.
-func (g *gathering) takeCarried() {
-	if g.far.number == 0 {
+const (
+	runWait   = 10 * time.Second // after which what a run asks for is left to the batches
+	runFresh  = 8                // chunks of one member that a run asks for before the rank has begun with them: half of what that one looks ahead
+	runRanges = 1 << 15          // samples of one question
+)
+
+// fetch brings the next run of a rank: it works out what that holds, takes memory, and asks all owners at once.
+func (c *carry) fetch(ctx context.Context, st *stock) {
+	c.mu.Lock()
+	is := st.course
+	r := &errand{ctx: ctx, asker: st.asker, at: is.at, fits: st.fits, first: is.next, query: c.query, chunks: map[int]string{}, wants: map[string]*wants{}}
+	r.reader = standsAt(*r.reader, is.heard(), is.at)
+	c.mu.Unlock()
+	is.run(r.add)
+	parts, ok := c.parts(r)
+	c.mu.Lock()
+	close(st.planning)
+	st.planning = nil
+	if ok && ctx.Err() == nil {
+		st.begins, st.next, st.skip, st.runs = is.begins, is.next, is.skip, is.runs
+		for _, l := range parts {
+			l.refs++
+			st.parts = append(st.parts, l)
+		}
+		st.underway++
+	} else {
+		for _, l := range parts {
+			c.free(l)
+		}
+		parts = nil
+	}
+	c.mu.Unlock()
+	if parts == nil {
 		return
 	}
-	carry, id := g.source.path.carry, rankAt(g.source, g.at)
-	carry.pass(id, g.at)
-	f := g.far
-	g.asked = far{f.of(f.chunks), f.owners, f.twins}
-	chunks, owners := f.chunks[:0:0], f.owners[:0:0]
-	f.bytes = 0
-	for i, c := range f.chunks {
-		var rest []chunkindex.Range
-		for _, r := range c.Ranges {
-			b, l := carry.take(id, sampleAt{c.Chunk, r.Offset})
-			if l == nil {
-				rest = append(rest, r)
-				continue
-			}
-			g.segments[r.Seq] = b
-			g.carried = append(g.carried, l)
+	var asked sync.WaitGroup
+	for member, l := range parts {
+		asked.Go(func() { c.bring(ctx, st, r, member, l) })
+	}
+	asked.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	st.underway--
+	c.more(st)
+}
+
+// bring asks one member for its part of a run. What does not come is asked for by whoever needs it.
+func (c *carry) bring(ctx context.Context, st *stock, r *errand, member string, l *carried) {
+	ctx, cancel := context.WithTimeout(ctx, runWait)
+	defer cancel()
+	a := r.asker
+	a.segments = make([][]byte, len(l.samples))
+	var chunks []chunkindex.ChunkRanges
+	for n := range l.samples {
+		x := &l.samples[n]
+		x.Seq, a.segments[n] = n, x.data
+		if k := len(chunks); k == 0 || chunks[k-1].Chunk != x.chunk {
+			chunks = append(chunks, chunkindex.ChunkRanges{Chunk: x.chunk})
 		}
-		if len(rest) > 0 {
-			c.Ranges = rest
-			chunks, owners = append(chunks, c), append(owners, f.owners[i])
-			f.bytes += bytesOf(c)
+		last := &chunks[len(chunks)-1]
+		last.Ranges = append(last.Ranges, x.Range)
+	}
+	_, refused, wrong := a.question(ctx, member, chunks)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, lost := range [][]chunkindex.ChunkRanges{refused, wrong} {
+		for _, chunk := range lost {
+			for _, w := range chunk.Ranges {
+				if x := &l.samples[w.Seq]; !x.taken {
+					l.left--
+				}
+				l.samples[w.Seq].taken, l.samples[w.Seq].lost = true, true
+			}
 		}
 	}
-	f.chunks, f.owners = chunks, owners
+	l.arrived = true
+	close(l.done)
+	c.unref(l)
+	c.retain(st, func(l *carried) bool { return l.left > 0 })
 }
 
-// laterSample is a sample that the reader comes for in one of its next batches.
-type laterSample struct {
-	chunk int
-	chunkindex.Range
-	first uint64 // where that batch begins
-	dst   []byte
+// parts takes memory for what a run brings, by member; false if there is not enough that nobody needs.
+func (c *carry) parts(r *errand) (map[string]*carried, bool) {
+	parts := map[string]*carried{}
+	for member, w := range r.wants {
+		if len(w.samples) == 0 {
+			continue
+		}
+		slices.SortFunc(w.samples, func(a, b carriedSampleAt) int { return a.compare(b.chunk, &b.Range) })
+		w.samples = slices.CompactFunc(w.samples, func(a, b carriedSampleAt) bool { return a.compare(b.chunk, &b.Range) == 0 })
+		l := c.room(w.samples)
+		if l == nil {
+			return parts, false
+		}
+		l.epoch, l.last = r.at.Epoch.Number(), w.last
+		parts[member] = l
+	}
+	return parts, true
 }
 
-// later lists by member what the reader's next batches need of chunks that they are asked for now, or have in use already: for
-// those nobody has to wait. It goes on as long as some question has room for more.
-func (g *gathering) later(ctx context.Context, members []string) map[string][]laterSample {
-	s, carry := g.source, g.source.path.carry
-	if g.far.number == 0 || carry.query <= 0 || len(members) == 0 {
+// room returns memory for samples, nil if there is none that nobody else needs.
+func (c *carry) room(samples []carriedSampleAt) *carried {
+	var n int64
+	for i := range samples {
+		n += int64(samples[i].Length) + carriedSample
+	}
+	cost := chunkcache.Cost(n)
+	c.mu.Lock()
+	enough := c.held+cost <= c.max
+	if enough {
+		c.held += cost
+	}
+	c.mu.Unlock()
+	if !enough {
 		return nil
 	}
-	l := &looking{g: g, members: members, room: map[string]int64{}, out: map[string][]laterSample{}, owners: map[int]string{}, id: rankAt(s, g.at)}
-	for _, m := range members {
-		l.room[m] = carry.query
-	}
-	for i, c := range g.far.chunks {
-		l.owners[c.Chunk] = g.far.owners[i]
-	}
-	var samples []uint64
-	for n := uint64(1); n <= carriedAhead && len(l.room) > 0; n++ {
-		var ok bool
-		if samples, ok = g.at.Later(samples[:0], n); !ok {
-			break
-		}
-		for _, x := range samples {
-			if !l.add(ctx, x, g.at.First+n*g.at.BatchSize) {
-				return l.out
-			}
-		}
-	}
-	return l.out
-}
-
-// looking is one look at what a reader needs next.
-type looking struct {
-	g       *gathering
-	id      rankID
-	members []string
-	room    map[string]int64 // bytes left, of the members that have some
-	owners  map[int]string   // "": not to be asked for
-	out     map[string][]laterSample
-}
-
-// add adds a sample if it is one to ask for, and reports whether the look goes on.
-func (l *looking) add(ctx context.Context, sample, first uint64) bool {
-	s := l.g.source
-	chunk := s.index.ChunkOf(sample)
-	member, known := l.owners[chunk]
-	if !known {
-		member = l.inUse(chunk)
-		l.owners[chunk] = member
-	}
-	room, ok := l.room[member]
+	buffer, ok := c.path.cache.TryBuffer(n)
 	if !ok {
+		c.mu.Lock()
+		c.held -= cost
+		c.mu.Unlock()
+		return nil
+	}
+	buf := buffer.Bytes()
+	for i := range samples {
+		k := samples[i].Length
+		samples[i].data, buf = buf[:k:k], buf[k:]
+	}
+	return &carried{buffer: buffer, cost: cost, samples: samples, left: len(samples), done: make(chan struct{})}
+}
+
+// errand is what is worked out of the next batches of a rank.
+type errand struct {
+	asker
+	ctx    context.Context
+	at     shuffle.Cursor
+	fits   bool
+	first  uint64 // first position of its first batch
+	query  int64
+	chunks map[int]string // whom to ask for a chunk; "": nobody
+	wants  map[string]*wants
+}
+
+// wants is what one member is asked for.
+type wants struct {
+	samples []carriedSampleAt
+	bytes   int64
+	fresh   int    // chunks that the rank has not begun with
+	last    uint64 // first position of the last batch
+}
+
+// add adds a sample of the batch that begins at a position, if it is one to ask for. It reports whether the run goes on: it ends with
+// the bytes that one question may bring, and with as many chunks as an owner would fetch ahead by itself.
+func (r *errand) add(sample, first uint64) bool {
+	s := r.source
+	chunk := s.index.ChunkOf(sample)
+	member, known := r.chunks[chunk]
+	if !known {
+		if member = s.elsewhere(r.plan, chunk); member != "" && !r.begin(member, chunk, first) {
+			return false
+		}
+		r.chunks[chunk] = member
+	}
+	if member == "" {
 		return true
 	}
-	t, err := s.index.Table(ctx, chunk)
+	t, err := s.index.Table(r.ctx, chunk)
 	if err != nil {
 		return false
 	}
 	i := sample - s.index.Chunk(chunk).First
-	r := chunkindex.Range{Offset: t.Offset[i], Length: t.Length[i], CRC32C: t.CRC32C[i]}
-	if r.Length == 0 || s.path.carry.has(l.id, sampleAt{chunk, r.Offset}) {
+	if t.Length[i] == 0 {
 		return true
 	}
-	if room -= int64(r.Length) + carriedSample; room < 0 {
-		delete(l.room, member)
-		return true
+	w := r.wants[member]
+	n := int64(t.Length[i]) + carriedSample
+	if w.bytes+n > r.query || len(w.samples) == runRanges {
+		return false
 	}
-	l.room[member] = room
-	l.out[member] = append(l.out[member], laterSample{chunk: chunk, Range: r, first: first})
+	w.bytes, w.last = w.bytes+n, first
+	w.samples = append(w.samples, carriedSampleAt{chunk: chunk, Range: chunkindex.Range{Offset: t.Offset[i], Length: t.Length[i], CRC32C: t.CRC32C[i]}})
 	return true
 }
 
-// inUse returns the member that is to be asked for a chunk if it is one that is asked now, and its readers have begun with it.
-func (l *looking) inUse(chunk int) string {
-	g := l.g
-	span, ok := g.at.Epoch.Next(uint64(chunk), g.at.First)
-	if !ok || span.From+g.at.BatchSize > g.at.First {
-		return ""
+// begin counts a chunk of a member, and reports whether to ask for it. An owner must not be made to bring a chunk before its time: where
+// memory is short it has room for what is needed soon and no more.
+func (r *errand) begin(member string, chunk int, first uint64) bool {
+	w := r.wants[member]
+	if w == nil {
+		w = &wants{}
+		r.wants[member] = w
 	}
-	if m := g.source.elsewhere(g.at.Plan, chunk); slices.Contains(l.members, m) {
-		return m
-	}
-	return ""
-}
-
-// along is what one question asks for beside what its batch needs; nil: nothing.
-type along struct {
-	g       *gathering
-	load    *carried
-	byChunk map[int][]laterSample
-	kept    bool
-}
-
-// along takes memory for what is to be sent along, if there is some that nobody needs.
-func (g *gathering) along(later []laterSample) *along {
-	var bytes int64
-	for _, l := range later {
-		bytes += int64(l.Length)
-	}
-	if bytes == 0 {
-		return nil
-	}
-	load := g.source.path.carry.room(bytes + carriedSample*int64(len(later)))
-	if load == nil {
-		return nil
-	}
-	load.number, load.epoch = g.far.number, g.at.Epoch.Number()
-	load.first, load.last = g.at.First, later[len(later)-1].first
-	a := &along{g: g, load: load, byChunk: map[int][]laterSample{}}
-	buf := load.buffer.Bytes()
-	for _, l := range later {
-		l.dst, buf = buf[:l.Length:l.Length], buf[l.Length:]
-		a.byChunk[l.chunk] = append(a.byChunk[l.chunk], l)
-	}
-	return a
-}
-
-func (a *along) of(chunk int) []laterSample {
-	if a == nil {
-		return nil
-	}
-	return a.byChunk[chunk]
-}
-
-// others lists the chunks that are asked for only for later.
-func (a *along) others(chunks []chunkindex.ChunkRanges) (others []chunkindex.ChunkRanges) {
-	if a == nil {
-		return nil
-	}
-	for c := range a.byChunk {
-		if !slices.ContainsFunc(chunks, func(o chunkindex.ChunkRanges) bool { return o.Chunk == c }) {
-			others = append(others, chunkindex.ChunkRanges{Chunk: c})
-		}
-	}
-	return others
-}
-
-// keep takes in what has come and is what the index says, and reports whether all of it is.
-func (a *along) keep() (right bool) {
-	if a == nil {
+	if span, ok := r.at.Epoch.Next(uint64(chunk), r.at.First); ok && span.From < r.at.End {
 		return true
 	}
-	right = true
-	for chunk, list := range a.byChunk {
-		for _, l := range list {
-			if checksum(l.dst) == l.CRC32C {
-				a.load.samples[sampleAt{chunk, l.Offset}] = l.dst
-			} else {
-				right = false
-			}
-		}
-	}
-	a.kept = true
-	a.g.source.path.carry.keep(rankAt(a.g.source, a.g.at), a.load)
-	return right
+	w.fresh++
+	return w.fresh <= runFresh || r.fits && first == r.first
 }
 
-// end gives the memory back if nothing has come.
-func (a *along) end() {
-	if a != nil && !a.kept {
-		a.load.samples = nil
-		a.g.source.path.carry.keep(rankID{}, a.load)
-	}
+// awaited is a sample that a batch waits for.
+type awaited struct {
+	part  *carried
+	at    int // in its samples
+	want  chunkindex.Range
+	owner string
 }

@@ -3,6 +3,7 @@ package datapath
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -51,6 +52,30 @@ type far struct {
 	*batch
 	owners []string // by number in chunks
 	twins  [][2]int // segments that are the same sample: the other one, and the one that is asked for
+}
+
+// all returns the numbers of all chunks.
+func (f *far) all() []int {
+	which := make([]int, len(f.chunks))
+	for i := range which {
+		which[i] = i
+	}
+	return which
+}
+
+// merged puts lists of chunks in ascending order together into one, which has each chunk once.
+func merged(a, b []chunkindex.ChunkRanges) []chunkindex.ChunkRanges {
+	all := slices.Concat(a, b)
+	slices.SortStableFunc(all, func(a, b chunkindex.ChunkRanges) int { return a.Chunk - b.Chunk })
+	out := all[:0]
+	for _, c := range all {
+		if k := len(out); k > 0 && out[k-1].Chunk == c.Chunk {
+			out[k-1].Ranges = slices.Concat(out[k-1].Ranges, c.Ranges)
+		} else {
+			out = append(out, c)
+		}
+	}
+	return out
 }
 
 // split divides a batch into what this gateway brings itself and what it asks others for: what they own and is not in memory here, nor on
@@ -112,48 +137,56 @@ func (f *far) once(ranges []chunkindex.Range) []chunkindex.Range {
 // needs time too.
 const peerPart = 2
 
-// question asks one member for samples of some chunks, and along with them for what their rank needs next, as far as g.later says so.
-// It returns how many bytes are there and what is not: refused when there was no answer, wrong where the index denies it.
-func (g *gathering) question(ctx context.Context, member string, chunks []chunkindex.ChunkRanges, later []laterSample) (n int64, refused, wrong []chunkindex.ChunkRanges) {
-	p := g.source.path
-	along := g.along(later)
-	defer along.end()
-	q, dst := g.query(chunks, along)
+// asker is who asks peers for samples, and where these go.
+type asker struct {
+	source   *Source
+	plan     *shuffle.Plan
+	reader   *peer.Reader
+	segments [][]byte // by Seq
+}
+
+// standsAt returns a reader who stands at the batch that begins at a position of the epoch of at.
+func standsAt(r peer.Reader, first uint64, at shuffle.Cursor) *peer.Reader {
+	r.Epoch, r.First, r.End = at.Epoch.Number(), first, min(first+at.BatchSize, at.Plan.Samples())
+	return &r
+}
+
+// question asks one member for samples of some chunks. It returns how many bytes are there and what is not: refused when there was no
+// answer, wrong where the index denies it.
+func (a *asker) question(ctx context.Context, member string, chunks []chunkindex.ChunkRanges) (n int64, refused, wrong []chunkindex.ChunkRanges) {
+	p := a.source.path
+	q, dst := a.query(chunks)
 	ctx, cancel := partOf(ctx)
 	defer cancel()
 	p.asked.reads.Add(1)
 	if err := p.cfg.Peers.Read(ctx, member, q, dst); err != nil {
-		p.asked.failed.Add(1)
+		if !errors.Is(ctx.Err(), context.Canceled) { // nobody wants to know any more
+			p.asked.failed.Add(1)
+		}
 		return 0, chunks, nil
 	}
 	for _, b := range dst {
 		p.asked.bytes.Add(uint64(len(b)))
 	}
-	n, wrong = g.check(chunks)
-	if kept := along.keep(); !kept || len(wrong) > 0 {
+	if n, wrong = a.check(chunks); len(wrong) > 0 {
 		p.asked.lies.Add(1)
 		p.cfg.Peers.Lied(member)
 	}
 	return n, nil, wrong
 }
 
-// query asks for samples of some chunks and for what is to come along with them, and says where each range goes. A query lists its
-// chunks in ascending order, each once.
-func (g *gathering) query(chunks []chunkindex.ChunkRanges, along *along) (*peer.Query, [][]byte) {
-	s := g.source
-	q := &peer.Query{Dataset: s.name, Generation: s.index.Generation(), Reader: g.far.reader}
+// query asks for samples of some chunks, which are in ascending order, and says where each range goes.
+func (a *asker) query(chunks []chunkindex.ChunkRanges) (*peer.Query, [][]byte) {
+	s := a.source
+	q := &peer.Query{
+		Dataset: s.name, Generation: s.index.Generation(), Reader: a.reader, Chunks: make([]peer.Wanted, 0, len(chunks)),
+	}
 	var dst [][]byte
-	list := slices.Concat(chunks, along.others(chunks))
-	slices.SortFunc(list, func(a, b chunkindex.ChunkRanges) int { return a.Chunk - b.Chunk })
-	for _, c := range list {
-		ranges := slices.Clip(c.Ranges)
+	for _, c := range chunks {
 		for _, r := range c.Ranges {
-			dst = append(dst, g.segments[r.Seq])
+			dst = append(dst, a.segments[r.Seq])
 		}
-		for _, l := range along.of(c.Chunk) {
-			ranges, dst = append(ranges, l.Range), append(dst, l.dst)
-		}
-		q.Chunks = append(q.Chunks, peer.Wanted{Chunk: c.Chunk, Digest: s.index.Chunk(c.Chunk).Digest, Ranges: ranges})
+		q.Chunks = append(q.Chunks, peer.Wanted{Chunk: c.Chunk, Digest: s.index.Chunk(c.Chunk).Digest, Ranges: c.Ranges})
 	}
 	return q, dst
 }
@@ -168,11 +201,11 @@ func partOf(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 // check compares what has come with the index. It returns how many bytes are right, and what is not.
-func (g *gathering) check(chunks []chunkindex.ChunkRanges) (n int64, wrong []chunkindex.ChunkRanges) {
+func (a *asker) check(chunks []chunkindex.ChunkRanges) (n int64, wrong []chunkindex.ChunkRanges) {
 	for _, c := range chunks {
 		var bad []chunkindex.Range
 		for _, r := range c.Ranges {
-			if checksum(g.segments[r.Seq]) == r.CRC32C {
+			if checksum(a.segments[r.Seq]) == r.CRC32C {
 				n += int64(r.Length)
 			} else {
 				bad = append(bad, r)
@@ -185,24 +218,22 @@ func (g *gathering) check(chunks []chunkindex.ChunkRanges) (n int64, wrong []chu
 	return n, wrong
 }
 
-// ask asks the owners of chunks, given by their numbers in g.far.chunks, all at once. It returns how many bytes are there, and what is
-// not.
-func (g *gathering) ask(ctx context.Context, which []int) (bytes int64, lost []chunkindex.ChunkRanges) {
+// ask asks the owners of chunks, given by their numbers in f.chunks, all at once. It returns how many bytes are there, and what is not.
+func (a *asker) ask(ctx context.Context, f *far, which []int) (bytes int64, lost []chunkindex.ChunkRanges) {
 	var members []string
 	groups := map[string][]chunkindex.ChunkRanges{}
 	for _, i := range which {
-		m := g.far.owners[i]
+		m := f.owners[i]
 		if groups[m] == nil {
 			members = append(members, m)
 		}
-		groups[m] = append(groups[m], g.far.chunks[i])
+		groups[m] = append(groups[m], f.chunks[i])
 	}
-	later := g.later(ctx, members)
 	var mu sync.Mutex // guards bytes and lost
 	var running sync.WaitGroup
 	for _, m := range members {
 		running.Go(func() {
-			n, l := g.askOwner(ctx, m, groups[m], later[m])
+			n, l := a.askOwner(ctx, m, groups[m])
 			mu.Lock()
 			defer mu.Unlock()
 			bytes, lost = bytes+n, append(lost, l...)
@@ -215,12 +246,12 @@ func (g *gathering) ask(ctx context.Context, which []int) (bytes int64, lost []c
 
 // askOwner asks one member, and where it does not answer those who own the chunks then, once: whoever did not answer is not
 // an owner any more, or is not to be asked again. What is wrong is not asked of anybody else.
-func (g *gathering) askOwner(ctx context.Context, member string, chunks []chunkindex.ChunkRanges, later []laterSample) (bytes int64, lost []chunkindex.ChunkRanges) {
-	bytes, refused, lost := g.question(ctx, member, chunks, later)
+func (a *asker) askOwner(ctx context.Context, member string, chunks []chunkindex.ChunkRanges) (bytes int64, lost []chunkindex.ChunkRanges) {
+	bytes, refused, lost := a.question(ctx, member, chunks)
 	var members []string
 	groups := map[string][]chunkindex.ChunkRanges{}
 	for _, c := range refused {
-		m := g.source.owner(g.at.Plan, c.Chunk)
+		m := a.source.owner(a.plan, c.Chunk)
 		if m == "" || m == member || ctx.Err() != nil {
 			lost = append(lost, c)
 			continue
@@ -231,7 +262,7 @@ func (g *gathering) askOwner(ctx context.Context, member string, chunks []chunki
 		groups[m] = append(groups[m], c)
 	}
 	for _, m := range members {
-		n, refused, wrong := g.question(ctx, m, groups[m], nil)
+		n, refused, wrong := a.question(ctx, m, groups[m])
 		bytes, lost = bytes+n, append(append(lost, refused...), wrong...)
 	}
 	return bytes, lost

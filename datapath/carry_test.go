@@ -38,6 +38,7 @@ func TestOneQuestionBringsManyBatches(t *testing.T) {
 
 // carriedBytes is what a gateway keeps of what was sent along.
 func (m *member) carriedBytes() int64 {
+	synctest.Wait()
 	c := m.path.carry
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -52,6 +53,7 @@ func TestWhatIsSentAlongIsNotKeptForNobody(t *testing.T) {
 		d.store.Reset()
 		f := newFleet(t, d, d.plan(t, shuffle.Window, 16), 2, Config{}, 8<<20)
 		f.read(t, f.members[0], 0)
+		synctest.Wait()
 		if got := f.members[0].carriedBytes(); got == 0 {
 			t.Fatal("got nothing sent along, want some")
 		}

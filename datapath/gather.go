@@ -13,32 +13,55 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// gathering is one batch that comes partly from other gateways.
+// gathering is one batch that comes partly from other gateways: it takes from its rank's stock, waits for what is under way there, and
+// asks for the rest.
 //
 // Its memory is taken like that of any batch: for what peers send a body of its own, first, and waited for while nothing else is held;
-// then the chunks of this gateway, all at once or not at all. What peers have sent along before is used only where there is memory for the
+// then the chunks of this gateway, all at once or not at all. The stock is used only where there is memory for the
 // rest at once. Whoever waits for a peer holds memory; so no peer waits for memory while he answers, or two gateways could wait
 // for each other.
 type gathering struct {
-	source   *Source
-	at       shuffle.Cursor
-	total    int64 // bytes of the whole batch
-	near     *batch
-	far      *far
-	begun    time.Time
-	segments [][]byte
-	carried  []*carried
-	asked    far // what there would be to ask for without those
-	room     *chunkcache.Buffer[key]
-	leases   *chunkcache.Leases[key]
+	asker
+	at      shuffle.Cursor
+	total   int64 // bytes of the whole batch
+	near    *batch
+	whole   *far // what peers own
+	far     *far // of that, what is not in the stock
+	begun   time.Time
+	carried []*carried // parts of the stock that the body shows
+	awaited []awaited
+	room    *chunkcache.Buffer[key]
+	more    *chunkcache.Buffer[key] // for samples that were awaited and did not come
+	leases  *chunkcache.Leases[key]
 }
 
-func (s *Source) gather(ctx context.Context, at shuffle.Cursor, total int64, near *batch, f *far) (*chunkindex.Body, error) {
+// errInVain says that what was awaited has not come, and that there is no memory for it now.
+var errInVain = errors.New("a peer did not send what was asked before its batch")
+
+// bringShared brings a batch of a dataset that peers share.
+func (s *Source) bringShared(ctx context.Context, at shuffle.Cursor, b *batch) (*chunkindex.Body, error) {
+	near, far := s.split(at.Plan, b)
+	stock := s.path.carry.come(ctx, s, at, b, far != nil)
+	defer s.path.carry.served(stock)
+	if far == nil {
+		return s.bringHere(ctx, at, b)
+	}
+	body, err := s.gather(ctx, at, b.bytes, near, far, stock)
+	if errors.Is(err, errInVain) {
+		return s.gather(ctx, at, b.bytes, near, far, nil)
+	}
+	return body, err
+}
+
+func (s *Source) gather(ctx context.Context, at shuffle.Cursor, total int64, near *batch, f *far, stock *stock) (*chunkindex.Body, error) {
 	g := &gathering{
-		source: s, at: at, total: total, near: near, far: f, begun: time.Now(), segments: make([][]byte, near.segments),
+		asker: asker{source: s, plan: at.Plan, reader: f.reader, segments: make([][]byte, near.segments)},
+		at:    at, total: total, near: near, whole: f, far: f, begun: time.Now(),
 	}
 	defer s.path.asking.enter(ctx, f.bytes)()
-	g.takeCarried()
+	if stock != nil {
+		g.carried, g.awaited, g.far = s.path.carry.take(stock, f, g.segments)
+	}
 	whole, ranged := s.sort(at, near)
 	if len(ranged) == 0 {
 		body, err := g.slices(ctx, whole)
@@ -97,10 +120,13 @@ func (g *gathering) slices(ctx context.Context, whole []int) (*chunkindex.Body, 
 	if err != nil {
 		stop()
 	}
-	bytes, lost := ask()
+	bytes, lost, asked := ask()
 	if err != nil {
 		g.leases = nil
 		return g.fail(err)
+	}
+	if asked != nil {
+		return g.fail(asked)
 	}
 	for i, c := range g.near.chunks {
 		data := g.leases.Bytes(place[i])
@@ -125,7 +151,10 @@ func (g *gathering) copies(ctx context.Context, whole, ranged []int) (*chunkinde
 	if err != nil {
 		stop()
 	}
-	bytes, lost := ask()
+	bytes, lost, asked := ask()
+	if err == nil {
+		err = asked
+	}
 	if err != nil {
 		return g.fail(err)
 	}
@@ -133,29 +162,82 @@ func (g *gathering) copies(ctx context.Context, whole, ranged []int) (*chunkinde
 	return g.finish(ctx, lost, loaded, spare)
 }
 
-// start begins to ask the peers. ask waits for them; stop makes that short. Of the samples that are hot some may be here.
-func (g *gathering) start(ctx context.Context) (ask func() (int64, []chunkindex.ChunkRanges), stop func()) {
+// start begins to ask the peers, and to wait for what they have been asked for before. ask waits for both; stop makes that short. Of the
+// samples that are hot some may be here.
+func (g *gathering) start(ctx context.Context) (ask func() (int64, []chunkindex.ChunkRanges, error), stop func()) {
 	ctx, stop = context.WithCancel(ctx)
-	which := make([]int, len(g.far.chunks))
-	for i := range which {
-		which[i] = i
+	which := g.source.hotRanges(g.far.batch, g.far.all(), g.segments)
+	if len(which)+len(g.awaited) == 0 {
+		return func() (int64, []chunkindex.ChunkRanges, error) { stop(); return 0, nil, nil }, stop
 	}
-	which = g.source.hotRanges(g.far.batch, which, g.segments)
 	var bytes int64
 	var lost []chunkindex.ChunkRanges
+	var err error
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		bytes, lost = g.ask(ctx, which)
+		bytes, lost = g.ask(ctx, g.far, which)
 		if len(lost) == 0 {
 			g.source.keepHot(g.far.batch, which, g.segments)
 		}
+		n, late := g.wait(ctx)
+		if bytes += n; late == nil {
+			return
+		}
+		var l []chunkindex.ChunkRanges
+		n, l, err = g.again(ctx, late)
+		bytes, lost = bytes+n, merged(lost, l)
 	}()
-	return func() (int64, []chunkindex.ChunkRanges) {
+	return func() (int64, []chunkindex.ChunkRanges, error) {
 		<-done
 		stop()
-		return bytes, lost
+		return bytes, lost, err
 	}, stop
+}
+
+// wait waits for what is under way to the stock, for a part of the time that is left. It returns the bytes that have come, and what has
+// not, nil if that is nothing.
+func (g *gathering) wait(ctx context.Context) (bytes int64, late *far) {
+	if len(g.awaited) == 0 {
+		return 0, nil
+	}
+	ctx, cancel := partOf(ctx)
+	defer cancel()
+	for _, l := range g.carried {
+		select {
+		case <-l.done:
+		case <-ctx.Done():
+		}
+	}
+	var lost []awaited
+	bytes, lost = g.source.path.carry.arrived(g.awaited)
+	if lost == nil {
+		return bytes, nil
+	}
+	late = &far{}
+	var chunks []chunkindex.ChunkRanges
+	for _, w := range lost {
+		chunk := w.part.samples[w.at].chunk
+		if k := len(chunks); k == 0 || chunks[k-1].Chunk != chunk {
+			chunks, late.owners = append(chunks, chunkindex.ChunkRanges{Chunk: chunk}), append(late.owners, w.owner)
+		}
+		last := &chunks[len(chunks)-1]
+		last.Ranges = append(last.Ranges, w.want)
+	}
+	late.batch = g.whole.of(chunks)
+	return bytes, late
+}
+
+// again asks for what was under way and has not come. It waits for no memory: the batch holds some.
+func (g *gathering) again(ctx context.Context, late *far) (bytes int64, lost []chunkindex.ChunkRanges, err error) {
+	var ok bool
+	if g.more, ok = g.source.path.cache.TryBuffer(late.bytes); !ok {
+		g.more = nil
+		return 0, nil, errInVain
+	}
+	late.lay(g.segments, g.more.Bytes())
+	bytes, lost = g.ask(ctx, late, late.all())
+	return bytes, lost, nil
 }
 
 // finish brings what peers did not send by the ways of this gateway, and makes the body.
@@ -186,6 +268,7 @@ func (g *gathering) reserve(ctx context.Context, more int64) (buf []byte, err er
 		if g.room, ok = g.source.path.cache.TryBuffer(n + n/8); ok {
 			return g.room.Bytes(), nil
 		}
+		g.room = nil
 		g.uncarry()
 	}
 	n := more + g.far.bytes
@@ -198,11 +281,10 @@ func (g *gathering) reserve(ctx context.Context, more int64) (buf []byte, err er
 	return g.room.Bytes(), nil
 }
 
-// uncarry does without what peers have sent along before: nobody waits for memory while he holds some.
+// uncarry does without the stock: nobody waits for memory while he holds some.
 func (g *gathering) uncarry() {
 	g.source.path.carry.release(g.carried)
-	g.carried = nil
-	*g.far = g.asked
+	g.carried, g.awaited, g.far = nil, nil, g.whole
 }
 
 func (g *gathering) giveBack() {
@@ -222,7 +304,8 @@ func (g *gathering) close() {
 		g.leases.Close()
 	}
 	g.giveBack()
-	if len(g.carried) > 0 {
-		g.source.path.carry.release(g.carried)
+	if g.more != nil {
+		g.more.Close()
 	}
+	g.source.path.carry.release(g.carried)
 }

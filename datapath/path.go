@@ -29,7 +29,7 @@ type Config struct {
 	Policy     Policy           // which chunk goes first, PolicyPlan
 	Disk       *diskcache.Cache // the tier between memory and store; nil: none
 	Peers      Peers            // the tier between disk and store: other gateways; nil: none
-	CarryBytes int64            // at most, of what one question to a peer brings for the reader's next batches, 8 MiB or less; below 0: none
+	CarryBytes int64            // at most, of what one question to a peer brings of a rank's next batches, 8 MiB or less; below 0: they are not asked for before
 	NoPrefetch bool
 	Debug      bool // poison freed memory and panic at leases closed twice: for tests
 }
@@ -102,7 +102,7 @@ func New(cfg Config) *Path {
 	followed := lookahead.Config{Budget: ahead(total), Plans: total / readerShare}
 	if cfg.Peers != nil {
 		followed.Mine = mine
-		p.carry, p.asking = newCarry(p.cache, total, cfg.CarryBytes), newAsking(total)
+		p.carry, p.asking = newCarry(p, total, cfg.CarryBytes), newAsking(total)
 	}
 	p.readers = lookahead.New(followed)
 	p.marks.horizon = p.readers.Horizon()
@@ -143,8 +143,8 @@ func (p *Path) reclaimable() int64 {
 // Close waits for loads that are still on their way and gives all memory back that nobody leases. Reads
 // must have ended, and Run must have returned.
 func (p *Path) Close() {
+	p.carry.stop()
 	p.hot.reclaim(p.budget.Total())
-	p.carry.reclaim(p.budget.Total())
 	p.cache.Drop()
 	p.tables.Reclaim(p.budget.Total() + 1)
 }
@@ -237,7 +237,7 @@ type Stats struct {
 	PeerReads, PeerBytes                  uint64 // questions to peers, and what they sent
 	PeerFailed, PeerLies                  uint64 // of those questions: without an answer, and with one that the index denies
 	PeerServedReads, PeerServedBytes      uint64 // answers to peers
-	CarriedHits, CarriedBytes             uint64 // samples served that a peer had sent along with an earlier batch
+	CarriedHits, CarriedBytes             uint64 // samples served that were asked of a peer before their batch
 	FormerChunks                          uint64 // brought whole from the gateway that held them before
 	HotHits, HotHitBytes                  uint64 // samples served from those that are kept by themselves
 	OpenLeases, TableBytes, HotBytes      int64

@@ -214,7 +214,7 @@ func TestTwoThatAskEachOtherForEverything(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			d.store.Reset()
 			defer d.slowly(5 * time.Millisecond)()
-			f := newFleet(t, d, d.plan(t, shuffle.Window, 4), 2, Config{}, total)
+			f := newFleet(t, d, d.plan(t, shuffle.Window, 4), 2, Config{CarryBytes: -1}, total)
 			f.members[0].lose(0)
 			f.members[1].lose(1)
 			var readers sync.WaitGroup

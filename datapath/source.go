@@ -73,9 +73,7 @@ func (s *Source) Read(ctx context.Context, at shuffle.Cursor, chunks []chunkinde
 
 func (s *Source) bring(ctx context.Context, at shuffle.Cursor, b *batch) (*chunkindex.Body, error) {
 	if s.name != "" {
-		if near, far := s.split(at.Plan, b); far != nil {
-			return s.gather(ctx, at, b.bytes, near, far)
-		}
+		return s.bringShared(ctx, at, b)
 	}
 	return s.bringHere(ctx, at, b)
 }

@@ -148,10 +148,13 @@ func TestPlansAndNumbersOfReaders(t *testing.T) {
 	if r.Plan(d, p.Params()) != p || r.AnyPlan(d) != p || r.Plan(other, p.Params()) != nil || r.AnyPlan(other) != nil {
 		t.Error("got another plan, want the reader's for its data set alone")
 	}
-	if v.Number() == 0 || !r.Follows(v.Number()) || r.Follows(v.Number()+1) {
-		t.Errorf("got number %d, followed: %v, the next one too: %v", v.Number(), r.Follows(v.Number()), r.Follows(v.Number()+1))
+	_, here := r.Stands(v.Number())
+	_, next := r.Stands(v.Number() + 1)
+	if v.Number() == 0 || !here || next {
+		t.Errorf("got number %d, followed: %v, the next one too: %v", v.Number(), here, next)
 	}
-	if r.Forget(begin().Add(time.Hour)); r.Follows(v.Number()) || r.Plan(d, p.Params()) != nil {
+	r.Forget(begin().Add(time.Hour))
+	if _, here := r.Stands(v.Number()); here || r.Plan(d, p.Params()) != nil {
 		t.Error("a reader that has gone is followed")
 	}
 }

@@ -157,9 +157,15 @@ func (r *Readers) Plan(d Dataset, params shuffle.Params) *shuffle.Plan {
 	return nil
 }
 
-// Follows reports whether the reader of a number is still there. Numbers are those of Visit.Number.
-func (r *Readers) Follows(number uint64) bool {
-	return slices.ContainsFunc(*r.standing.Load(), func(s standing) bool { return s.number == number })
+// Stands returns where the reader of a number stands, as far as plan, epoch and first position go; false: it has gone. Numbers
+// are those of Visit.Number.
+func (r *Readers) Stands(number uint64) (at shuffle.Cursor, ok bool) {
+	for _, s := range *r.standing.Load() {
+		if s.number == number {
+			return shuffle.Cursor{Plan: s.plan, Epoch: s.epoch, First: s.first}, true
+		}
+	}
+	return shuffle.Cursor{}, false
 }
 
 // Announce notes that somebody is going to read from a position on, and has what is there brought beforehand. Until he

@@ -1,0 +1,116 @@
+package datapath
+
+import (
+	"math"
+
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// course is where a rank stands, and which samples of its next batches are fetched before it comes for them: run by run, each from where
+// the one before it ends, so no sample is in two. While the rank consumes one run, the next one is on its way. It is pure.
+type course struct {
+	at     shuffle.Cursor // the foremost request: those of a client with several under way come in any order
+	begins uint64         // first position of the batch in which the last run begins: once the rank is there, the next run is due
+	next   uint64         // first position of the batch in which that one begins; none begins any more past the end
+	skip   int            // samples of that batch that are in the last run
+	runs   int            // so far
+}
+
+// come notes a request.
+func (c *course) come(at shuffle.Cursor) {
+	if c.at.Epoch == nil || at.Epoch.Number() > c.at.Epoch.Number() {
+		c.begins, c.next = at.First, 0
+	} else if at.Epoch.Number() < c.at.Epoch.Number() || at.First <= c.at.First {
+		return
+	}
+	c.at = at
+	if c.next <= at.First { // it has overtaken what was fetched, and asks for this batch itself
+		c.begins, c.next, c.skip = at.First, at.First+at.BatchSize, 0
+	}
+}
+
+// awaits reports whether a run that is being worked out may hold what a request is for.
+func (c *course) awaits(at shuffle.Cursor) bool {
+	return at.Epoch.Number() > c.at.Epoch.Number() || at.Epoch.Number() == c.at.Epoch.Number() && at.First >= c.next
+}
+
+// due reports whether the next run is to be fetched.
+func (c *course) due() bool {
+	return c.at.Epoch != nil && c.at.First >= c.begins && c.next < c.at.Plan.Samples()
+}
+
+// batches is how many the next run may cover: few at first, since the rank waits for them.
+func (c *course) batches() int { return min(2<<min(c.runs, 8), carriedAhead) }
+
+// run goes on to the next run, and hands its samples out with the first position of their batch, until one is refused or
+// the run is long enough. What is refused is for the next one.
+func (c *course) run(add func(sample, first uint64) bool) {
+	begins, batches := c.next, c.batches()
+	defer func() { c.begins, c.runs = begins, c.runs+1 }()
+	var samples []uint64
+	for range batches {
+		var ok bool
+		if samples, ok = c.at.Later(samples[:0], (c.next-c.at.First)/c.at.BatchSize); !ok {
+			c.next, c.skip = math.MaxUint64, 0
+			return
+		}
+		for ; c.skip < len(samples); c.skip++ {
+			if !add(samples[c.skip], c.next) {
+				return
+			}
+		}
+		c.next, c.skip = c.next+c.at.BatchSize, 0
+	}
+}
+
+// heard returns where an owner is told that the rank stands when the next run is due. Other runs may have kept it from asking for long:
+// from one of them to the next it goes on by no more batches than an owner takes for the same reader.
+func (c *course) heard() uint64 {
+	if c.at.First-c.begins > carriedAhead*c.at.BatchSize {
+		return c.at.First
+	}
+	return c.begins
+}
+
+// farAhead is how many batches a request may be ahead of the foremost one and still be of the same rank: one that has lost some.
+const farAhead = 32
+
+// near reports whether a request comes from the rank that stands here, and not from one that reads the same elsewhere.
+func (c *course) near(at shuffle.Cursor) bool {
+	d := apart(c.at, at)
+	return d <= farAhead*int64(at.BatchSize) && -d <= carriedAhead*int64(at.BatchSize)
+}
+
+// leftBy reports whether a reader is so far ahead that the rank cannot be one of its: it reads from another gateway now.
+func (c *course) leftBy(at shuffle.Cursor) bool {
+	return apart(c.at, at) > farAhead*int64(c.at.BatchSize)
+}
+
+// behind reports whether nobody comes any more for what ends with the batch that begins at a position.
+func (c *course) behind(epoch uint64, last uint64) bool {
+	back := int64(c.at.First) - int64(last)
+	if here := c.at.Epoch.Number(); here != epoch {
+		back += distance(epoch, here, c.at.Plan.Samples())
+	}
+	return back > carriedAhead*int64(c.at.BatchSize)
+}
+
+// apart is how many samples lie between two positions of a plan, below 0 where the second one is first.
+func apart(from, to shuffle.Cursor) int64 {
+	return int64(to.First) - int64(from.First) + distance(from.Epoch.Number(), to.Epoch.Number(), from.Plan.Samples())
+}
+
+// distance is how many samples lie between the beginnings of two epochs; those farther apart than one are endlessly far.
+func distance(from, to, samples uint64) int64 {
+	switch {
+	case from == to:
+		return 0
+	case from+1 == to:
+		return int64(samples)
+	case to+1 == from:
+		return -int64(samples)
+	case from < to:
+		return math.MaxInt64 / 2
+	}
+	return math.MinInt64 / 2
+}
