@@ -59,6 +59,11 @@ func (q *query) fail(name, format string, args ...any) {
 	q.faults = append(q.faults, fault{Name: name, Reason: fmt.Sprintf(format, args...)})
 }
 
+// failed says whether something is wrong with one of some parameters, so that what depends on it cannot be checked.
+func (q *query) failed(names ...string) bool {
+	return slices.ContainsFunc(q.faults, func(f fault) bool { return slices.Contains(names, f.Name) })
+}
+
 // err is the one 400 for everything that was found wrong, or nil.
 func (q *query) err() error {
 	if len(q.faults) == 0 {

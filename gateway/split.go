@@ -16,7 +16,7 @@ const maxHomes = 1 << 16
 
 // checkStrata names strata that no plan of these parameters can have.
 func (q *query) checkStrata(params shuffle.Params) {
-	if params.Strata == 0 || len(q.faults) > 0 {
+	if params.Strata == 0 || q.failed("shuffle", "window", "strata") {
 		return
 	}
 	params.Importance = ""
@@ -34,7 +34,7 @@ func (q *query) checkSplit(p planRequest) {
 		q.fail("split", "locality and balance=bytes exclude each other")
 	case p.worldSize > maxHomes:
 		q.fail("split", "locality takes a world_size of at most %d", maxHomes)
-	case p.params.Shuffle != shuffle.Slot && len(q.faults) == 0:
+	case p.params.Shuffle != shuffle.Slot && !q.failed("shuffle", "window", "strata", "world_size"):
 		params := p.params
 		params.Importance = ""
 		plan, err := shuffle.NewPlan(params, []uint64{0})

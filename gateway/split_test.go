@@ -202,6 +202,34 @@ func TestSplitsThatCannotBeHad(t *testing.T) {
 	}
 }
 
+func TestEveryFaultOfASplitIsNamed(t *testing.T) {
+	r := newRig(t, 50, 800, nil)
+	for query, want := range map[string]string{
+		"sede=1&seed=x&shuffle=window&window=8&strata=3":                         "sede seed strata",
+		"tail=long&shuffle=full&split=locality&rank=5&world_size=5":              "tail rank split",
+		"rank=3&shuffle=window&window=8&strata=2&split=locality&world_size=3":    "rank split",
+		"window=08&shuffle=window&strata=3&split=locality&world_size=4":          "window",
+		"shuffle=window&window=8&strata=03&split=locality&world_size=4":          "strata",
+		"shuffle=window&window=8&strata=4&split=locality&world_size=05":          "world_size",
+		"shuffle=window&window=8&strata=3&split=locality&world_size=4&epochs=0":  "epochs strata",
+		"shuffle=any&window=8&strata=3&split=locality&world_size=4&importance=a": "shuffle importance",
+	} {
+		a := r.do("GET", "/epoch/0/batch/0?"+query)
+		checkProblem(t, a, http.StatusBadRequest, "invalid_argument", false)
+		var p struct{ Faults []struct{ Name string } }
+		if err := json.Unmarshal(a.body, &p); err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, f := range p.Faults {
+			names = append(names, f.Name)
+		}
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("%s: got faults of %s, want %s", query, got, want)
+		}
+	}
+}
+
 // TestLossesOfScatteredShares: losses that ranks report of shares that follow homes are those of the same positions, so the snapshot is
 // the one that a single rank would have made.
 func TestLossesOfScatteredShares(t *testing.T) {
