@@ -291,7 +291,8 @@ func partition(t *testing.T, l *lab) {
 		l.nodes[3].Plug(t)
 		steps(30)
 	})
-	l.bill(t, epochs, lost, mostAgain)
+	// As where half of them crash; and one that is plugged in again is alone in its own eyes until it has greeted the others.
+	l.bill(t, epochs, lost, 1.10)
 }
 
 // rollingRestart replaces all members in turn with SIGTERM, as an upgrade does.
