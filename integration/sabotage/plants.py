@@ -596,12 +596,12 @@ PLANTS = [
     (
         "datapath serves what a peer sent without comparing it with the index",
         ["./datapath"],
-        [("datapath/ask.go", "if checksum(g.segments[r.Seq]) == r.CRC32C {", "if true {")],
+        [("datapath/ask.go", "if checksum(a.segments[r.Seq]) == r.CRC32C {", "if true {")],
     ),
     (
         "datapath keeps what a peer sent along without comparing it with the index",
         ["./datapath"],
-        [("datapath/along.go", "if checksum(l.dst) == l.CRC32C {", "if true {")],
+        [("datapath/along.go", "for _, lost := range [][]chunkindex.ChunkRanges{refused, wrong} {", "for _, lost := range [][]chunkindex.ChunkRanges{refused} {\n\t\t_ = wrong")],
     ),
     (
         "datapath asks peers for what a peer asks of it",
@@ -646,7 +646,7 @@ PLANTS = [
     (
         "datapath keeps what was sent along for readers that have gone",
         ["./datapath"],
-        [("datapath/prefetch.go", "\t\tp.carry.expire(p.readers.Follows)\n", "")],
+        [("datapath/prefetch.go", "\t\tp.carry.expire(p.readers.Stands, now)\n", "")],
     ),
     (
         "lookahead comes for chunks that other gateways keep",
@@ -727,5 +727,35 @@ PLANTS = [
         "datapath lets those who wait for peers take all the memory",
         ["./datapath"],
         [("datapath/gather.go", "if a.bytes.Acquire(ctx, n) != nil {", "if true {")],
+    ),
+    (
+        "cluster says nothing of a change of owners",
+        ["./internal/clustersim"],
+        [("cluster/view.go", "s.number = before.number + 1", "s.number = before.number")],
+    ),
+    (
+        "peer counts a question that has ended as one that is asked",
+        ["./internal/clustersim"],
+        [("peer/read.go", "\tdefer give()\n", "\t_ = give\n")],
+    ),
+    (
+        "datapath keeps the leases of a batch that peers had a part in",
+        ["./internal/clustersim"],
+        [("datapath/gather.go", "\tif g.leases != nil {\n\t\tg.leases.Close()\n\t}\n\tg.giveBack()", "\tg.giveBack()")],
+    ),
+    (
+        "datapath gives one question all the time of a request",
+        ["./internal/clustersim"],
+        [("datapath/ask.go", "const peerPart = 2", "const peerPart = 1")],
+    ),
+    (
+        "datapath asks no former owner",
+        ["./internal/clustersim"],
+        [("datapath/former.go", '\tcase s.name == "" || s.owner(f.plan, chunk) != "":', "\tcase true:")],
+    ),
+    (
+        "datapath tells peers of another rank than reads",
+        ["./internal/clustersim"],
+        [("datapath/ask.go", "Rank: at.Rank, WorldSize: at.WorldSize,", "Rank: at.Rank / 2, WorldSize: at.WorldSize,")],
     ),
 ]
