@@ -206,6 +206,9 @@ func (c *Cluster) unanswered(k *contact, err error) {
 		return
 	}
 	m.misses = k.misses
+	if m.gone && k.misses >= c.cfg.Misses {
+		m.reason = k.fault // of now: it may be gone for another reason than at first
+	}
 	if m.misses >= c.cfg.Misses && !m.gone {
 		c.leave(m, err.Error())
 	}

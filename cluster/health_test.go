@@ -490,6 +490,25 @@ func TestManyRestartsInGoodOrder(t *testing.T) {
 	})
 }
 
+// A member that was refused and is now stopped is gone because it does not answer: whoever looks is not sent after the old reason.
+func TestReasonIsThatOfNow(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		fleet := w.fleet(2)
+		reason := func() string { return fleet[0].Status().Members[0].Reason }
+		fleet[1].end()
+		b := w.join(1, nil, func(c *Config) { c.Name = "job-b" })
+		w.pass(5 * time.Second)
+		if got := reason(); !strings.Contains(got, "job-b") {
+			t.Fatalf("got %q, want that it belongs to another cluster", got)
+		}
+		b.end()
+		w.pass(10 * time.Second)
+		if got := reason(); !strings.Contains(got, "dial 10.0.0.2:7946") {
+			t.Errorf("got %q, want that nobody answers", got)
+		}
+	})
+}
+
 // Who is at an address where nobody answers is asked for at night: the reason stands there.
 func TestNobodyAnswersForAReason(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {

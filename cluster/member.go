@@ -66,7 +66,7 @@ func (c *Cluster) alive(k *contact, h peer.Hello, begun time.Time) {
 	}
 	if m == nil || m.boot != h.Boot {
 		before, up := m, time.Duration(min(h.UpMS, mostUp))*time.Millisecond //nolint:gosec // bounded
-		m = &member{id: h.ID, boot: h.Boot, changed: now, started: now.Add(-up)}
+		m = &member{id: h.ID, boot: h.Boot, address: h.Address, changed: now, started: now.Add(-up)}
 		c.members[h.ID] = m
 		c.restless(m, before)
 	}
