@@ -69,7 +69,9 @@ func (f *fleet) order(ctx context.Context, who reader) ([]*gateway, error) {
 		if back == nil {
 			return all, nil
 		}
-		f.settle(back, f.ask(ctx, back))
+		if err := f.ask(ctx, back); err == nil || ctx.Err() == nil {
+			f.settle(back, err)
+		}
 	}
 }
 

@@ -123,16 +123,7 @@ func (f *fleet) allFailed() {
 
 // resolve makes the list of gateways anew. Those that were known keep what was seen of them.
 func (f *fleet) resolve(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, lookupTime)
-	defer cancel()
-	found := make([][]*gateway, len(f.sources))
-	var faults []error
-	for i, s := range f.sources {
-		var err error
-		if found[i], err = f.find(ctx, s); err != nil {
-			faults = append(faults, err)
-		}
-	}
+	found, fault := f.findAll(ctx)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	known := map[string]*gateway{}
@@ -162,13 +153,30 @@ func (f *fleet) resolve(ctx context.Context) {
 	}
 	// Clients that look up one name at once are not all to begin with the same address.
 	rand.Shuffle(len(fresh), func(i, j int) { fresh[i], fresh[j] = fresh[j], fresh[i] })
-	f.gateways, f.fault, f.resolved = append(all, fresh...), errors.Join(faults...), time.Now()
+	f.gateways, f.fault, f.resolved = append(all, fresh...), fault, time.Now()
 	if len(fresh) > 0 {
 		f.measured = time.Time{}
 	}
 	if !listed[f.firstKey()] {
 		f.first = nil
 	}
+}
+
+// findAll returns the gateways of each source, looked up side by side: none of a name without an answer.
+func (f *fleet) findAll(ctx context.Context) ([][]*gateway, error) {
+	limit := lookupTime
+	if end, ok := ctx.Deadline(); ok { // what dials may know a name that has no answer here
+		limit = min(limit, time.Until(end)/2)
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	found, faults := make([][]*gateway, len(f.sources)), make([]error, len(f.sources))
+	var wg sync.WaitGroup
+	for i, s := range f.sources {
+		wg.Go(func() { found[i], faults[i] = f.find(ctx, s) })
+	}
+	wg.Wait()
+	return found, errors.Join(faults...)
 }
 
 // before returns what the name of a source gave before; if that is nothing, who dials will say what is wrong. The caller

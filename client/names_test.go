@@ -48,3 +48,43 @@ func TestNameServerThatHangsHoldsNobodyUp(t *testing.T) {
 		}
 	})
 }
+
+func TestOneNameWithoutAnswerHidesNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(map[string]time.Duration{})
+		lookup := func(ctx context.Context, host string) ([]string, error) {
+			if host == "lost" {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return []string{"10.0.0.1", "10.0.0.2"}, nil
+		}
+		for _, first := range []string{"dns:lost:80", "http://lost:80"} {
+			c := newClient(t, client.Config{
+				Gateways: []string{first, "dns:gw:80"}, Lookup: lookup, Deadline: 10 * time.Second, HTTP: &http.Client{Transport: f},
+			})
+			readSome(t, c, client.Options{}, 1)
+		}
+	})
+}
+
+// TestCancelledCallSaysNothingOfAGateway: a gateway that is back is asked again after the probe that was given up.
+func TestCancelledCallSaysNothingOfAGateway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(map[string]time.Duration{})
+		c := newClient(t, client.Config{Gateways: []string{"a", "b"}, Home: inOrder, HTTP: &http.Client{Transport: f}})
+		f.set("a", 0, true)
+		readSome(t, c, client.Options{}, 1)
+		pause(2 * time.Second)
+		f.set("a", 100*time.Millisecond, false)
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(50*time.Millisecond, cancel)
+		_, _ = c.Batch(ctx, client.Options{}, 0) // b may have answered
+		f.asked()
+		pause(time.Second)
+		readSome(t, c, client.Options{}, 1)
+		if got, want := f.asked(), "map[a:1]"; got != want {
+			t.Errorf("got batches %s, want %s", got, want)
+		}
+	})
+}
