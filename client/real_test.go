@@ -300,6 +300,22 @@ func TestRestOfOtherBytesIsNotTaken(t *testing.T) {
 	}
 }
 
+// TestAnswerOfNoGatewayCostsNothing: what came of a body is not given up for a page that stands in a gateway's place.
+func TestAnswerOfNoGatewayCostsNothing(t *testing.T) {
+	a := newReal(t, newStored(t), gateway.Config{})
+	odd := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<p>Welcome!</p>")) }))
+	defer odd.Close()
+	a.cut = []int{5000}
+	c := newClient(t, client.Config{Gateways: []string{a.url, odd.URL}, Home: inOrder})
+	got, err := c.Batch(t.Context(), client.Options{}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if asked, sent, ranges := a.sent(); asked != 2 || sent != len(got.Bytes()) {
+		t.Errorf("got %d requests for %q with %d bytes, want 2 with the %d of the batch", asked, ranges, sent, len(got.Bytes()))
+	}
+}
+
 func TestDrainingGatewayIsLeftAtOnce(t *testing.T) {
 	s := newStored(t)
 	a, b := newReal(t, s, gateway.Config{LameDuck: time.Nanosecond}), newReal(t, s, gateway.Config{})

@@ -107,7 +107,9 @@ func (t *transfer) begin(resp *http.Response) error {
 		err = t.goOn(resp, b)
 	}
 	if err != nil {
-		t.drop()
+		if resp.StatusCode == http.StatusPartialContent {
+			t.drop() // whose bytes are wrong is not known
+		}
 		return err
 	}
 	if resp.StatusCode == http.StatusPartialContent {
