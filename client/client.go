@@ -42,8 +42,9 @@ type Config struct {
 	// Names are looked up again every half minute and when all gateways have failed.
 	Gateways []string
 
-	// Home says which of the gateways, numbered as in Gateways, a rank asks first: HomeByRank is for split=locality. nil:
-	// the one that answers quickest, and of those alike the first.
+	// Home says which of the gateways, numbered as in Gateways, a rank asks first: HomeByRank is for split=locality, and
+	// else spreads the ranks over a list. nil: the one that answers quickest, and of those alike the first; the addresses of
+	// a name are in another order for each client.
 	Home func(rank, worldSize uint64, gateways int) int
 
 	Dataset string // empty: the gateway's default dataset
@@ -51,7 +52,7 @@ type Config struct {
 	Deadline       time.Duration // one batch, all attempts and waits included: 2 min
 	AttemptTimeout time.Duration // one attempt, its body included: 1 min
 	MaxBatchBytes  int64         // a larger body is refused unread; memory is taken as bytes arrive: 4 GiB
-	HTTP           *http.Client  // default: one with its own connection pool; redirects are refused unless it has a CheckRedirect
+	HTTP           *http.Client  // default: one with its own connection pool; redirects are refused unless it has a CheckRedirect. Signs of life want connections beside those of batches
 	UserAgent      string        // default: millrace-client
 
 	Lookup func(ctx context.Context, host string) (addresses []string, err error) // default: that of net.DefaultResolver
