@@ -28,7 +28,6 @@ type machine struct {
 	proc  *process   // nil: it is down
 	quiet bool       // while it is down nobody says so
 	boots int
-	last  datapath.Stats // sums of what has ended
 }
 
 // process is one boot of a gateway.
