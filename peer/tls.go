@@ -167,6 +167,9 @@ func (f *Files) current() *identity {
 	return f.now
 }
 
+// Expires returns until when the certificate that is in use is good.
+func (f *Files) Expires() time.Time { return f.current().cert.Leaf.NotAfter }
+
 // Server returns the settings of a server: TLS 1.3, and a certificate is demanded of whoever comes.
 func (f *Files) Server() *tls.Config {
 	return &tls.Config{

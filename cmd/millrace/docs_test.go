@@ -69,7 +69,7 @@ func TestMetricsInTheDocumentationExist(t *testing.T) {
 		t.Fatal(err)
 	}
 	// A directory, and a gateway alone, have none of these.
-	for _, s := range slices.Concat(storeStats([]objstore.Store{counted{}}), diskStats(datapath.Stats{}), peerStats(datapath.Stats{}), memberStats(cluster.Status{})) {
+	for _, s := range slices.Concat(storeStats([]objstore.Store{counted{}}), diskStats(datapath.Stats{}), peerStats(datapath.Stats{}), memberStats(cluster.Status{}), certificateStats(peerFiles(t))) {
 		shown = fmt.Appendf(shown, "# TYPE millrace_%s\n", s.Name)
 	}
 	for _, name := range names {

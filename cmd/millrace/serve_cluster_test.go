@@ -23,7 +23,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"github.com/millrace-data/millrace/cluster"
+	"github.com/millrace-data/millrace/peer"
 )
 
 // certificates writes one key, certificate and authority that all gateways of a test share.
@@ -325,5 +328,31 @@ func TestQuotaKeepsDatasetsApart(t *testing.T) {
 			t.Errorf("%v: got %v, want each metric once", quotas, names)
 		}
 		s.close()
+	}
+}
+
+func peerFiles(t *testing.T) *peer.Files {
+	t.Helper()
+	cert, key, ca := certificates(t)
+	files, err := peer.NewFiles(peer.FilesConfig{Cert: cert, Key: key, CA: ca})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// TestExpiryIsToldInTime: a certificate that is good for an hour is warned of before anybody is refused.
+func TestExpiryIsToldInTime(t *testing.T) {
+	var log bytes.Buffer
+	p := &peers{cfg: &clusterFlags{cert: "gw-0.pem"}, log: zerolog.New(&log), files: peerFiles(t)}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	p.watchExpiry(ctx)
+	if got := log.String(); strings.Count(got, "expires soon") != 1 || !strings.Contains(got, "gw-0.pem") {
+		t.Errorf("got %q, want one warning", got)
+	}
+	got := certificateStats(p.files)
+	if len(got) != 1 || got[0].Value <= 0 || got[0].Value > time.Hour.Seconds() {
+		t.Errorf("got %+v, want less than an hour", got)
 	}
 }

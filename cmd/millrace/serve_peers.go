@@ -26,7 +26,9 @@ const (
 	peerDrain    = 3 * time.Second // for what the peer port answers when the data port is closed
 	goodbyeTime  = 5 * time.Second
 	planningTime = 5 * time.Second // for the plan of a reader that was heard of
-	mostFollowed = 1 << 20         // samples of a batch that is shared out by homes
+	expirySoon   = 7 * 24 * time.Hour
+	expiryLook   = time.Hour
+	mostFollowed = 1 << 20 // samples of a batch that is shared out by homes
 )
 
 // peers is a gateway's part in a cluster:
@@ -40,6 +42,7 @@ type peers struct {
 	cluster *cluster.Cluster
 	client  *peer.Client
 	server  *peer.Server
+	files   *peer.Files       // nil: no certificates
 	sets    map[string]shared // by dataset
 	heard   chan heard
 	leaving chan peer.Leaving
@@ -74,7 +77,7 @@ func (s *server) joinCluster() error {
 		if err != nil {
 			return &usageError{err, "millrace serve"}
 		}
-		client, served = files.Client(), files.Server()
+		client, served, p.files = files.Client(), files.Server(), files
 	}
 	p.client = peer.NewClient(peer.ClientConfig{Cluster: c.name, ID: c.member, Boot: boot, TLS: client})
 	var err error
@@ -111,6 +114,27 @@ func (p *peers) certificates(err error) {
 		return
 	}
 	p.log.Info().Msg("peer certificates have changed; the new ones are in use")
+}
+
+// watchExpiry warns in time of a certificate that nobody renews: connections that are kept outlive it, so that it would be noticed
+// late, by one question after the other.
+func (p *peers) watchExpiry(ctx context.Context) {
+	if p.files == nil {
+		return
+	}
+	tick := time.NewTicker(expiryLook)
+	defer tick.Stop()
+	for {
+		if end := p.files.Expires(); time.Until(end) < expirySoon {
+			p.log.Warn().Str("file", p.cfg.cert).Time("expires", end).
+				Msg("the peer certificate expires soon or has expired: put a new one in its place, no restart is needed")
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // serve says what is served, once the datasets are open.
@@ -155,6 +179,7 @@ func (p *peers) left(ctx context.Context, l peer.Leaving, _ string) {
 func (p *peers) run(ctx context.Context, g *gateway.Gateway) error {
 	all, ctx := errgroup.WithContext(ctx)
 	all.Go(func() error { return p.cluster.Run(ctx) })
+	all.Go(func() error { p.watchExpiry(ctx); return nil })
 	all.Go(func() error {
 		for {
 			select {
@@ -299,6 +324,17 @@ func peerStats(t datapath.Stats) []gateway.Stat {
 		{Name: "carried_hit_bytes_total", Help: "Bytes of such samples.", Value: float64(t.CarriedBytes)},
 		{Name: "former_chunks_total", Help: "Chunks brought from the gateway that held them before.", Value: float64(t.FormerChunks)},
 	}
+}
+
+// certificateStats tells how long the certificate is good for; nothing where there is none.
+func certificateStats(files *peer.Files) []gateway.Stat {
+	if files == nil {
+		return nil
+	}
+	return []gateway.Stat{{
+		Name: "peer_certificate_seconds", Help: "Until this gateway's certificate for the others expires; below 0: it has.",
+		Value: time.Until(files.Expires()).Seconds(),
+	}}
 }
 
 // memberStats counts the members by state.

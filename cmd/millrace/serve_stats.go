@@ -14,6 +14,7 @@ func (s *server) stats() []gateway.Stat {
 	out := storeStats(s.stores)
 	if s.peers != nil {
 		out = append(out, memberStats(s.peers.cluster.Status())...)
+		out = append(out, certificateStats(s.peers.files)...)
 	}
 	at := map[string]int{}
 	for _, v := range s.divisions {
