@@ -20,7 +20,7 @@ func maxConnections() int {
 
 // limitListener bounds the connections that are open at a time, and what each may have on its way. Above the bound new
 // ones wait in the kernel's queue.
-func limitListener(ln net.Listener, n int) net.Listener {
+func limitListener(ln net.Listener, n int) *limited {
 	return &limited{Listener: ln, open: make(chan struct{}, n), closed: make(chan struct{})}
 }
 
@@ -30,6 +30,9 @@ type limited struct {
 	closed chan struct{}
 	once   sync.Once
 }
+
+// crowded reports whether so many are open that those that are kept for later use keep others out.
+func (l *limited) crowded() bool { return len(l.open) > cap(l.open)*3/4 }
 
 func (l *limited) Accept() (net.Conn, error) {
 	select {

@@ -91,7 +91,6 @@ func NewServer(cfg ServerConfig) *Server {
 // closes ln, and returns when every connection and every answer has ended.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	server := &http.Server{
-		Handler:           s,
 		ReadHeaderTimeout: headerTimeout,
 		ReadTimeout:       readTimeout,
 		IdleTimeout:       idleTimeout,
@@ -101,11 +100,18 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	}
 	server.Protocols.SetHTTP1(true)
 	limited := limitListener(ln, s.cfg.Connections)
+	server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if limited.crowded() {
+			w.Header().Set("Connection", "close")
+		}
+		s.ServeHTTP(w, r)
+	})
+	var accepting net.Listener = limited
 	if s.cfg.TLS != nil {
-		limited = tls.NewListener(limited, s.cfg.TLS)
+		accepting = tls.NewListener(limited, s.cfg.TLS)
 	}
 	stopped := make(chan error, 1)
-	go func() { stopped <- server.Serve(limited) }()
+	go func() { stopped <- server.Serve(accepting) }()
 	select {
 	case err := <-stopped:
 		return errors.Join(fmt.Errorf("serve peers at %s: %w", ln.Addr(), err), s.abandon(server))
