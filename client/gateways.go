@@ -11,10 +11,12 @@ import (
 	"time"
 )
 
-// How long a gateway is passed over after a fault: twice as long after each, until it has answered.
+// How long a gateway is passed over after a fault: twice as long after each, until it has answered, and longer the more time
+// the fault took, so that what it takes of a job becomes little.
 const (
 	firstCooldown = time.Second
 	mostCooldown  = 30 * time.Second
+	mostTimes     = 8 // what a fault took
 )
 
 // gateway is one address that batches are asked of.
@@ -24,15 +26,15 @@ type gateway struct {
 
 	// Guarded by fleet.mu:
 	near   time.Duration // from a probe to its answer, of late; 0: not known
-	faults int           // since it last answered
-	until  time.Time     // passed over before, unless nobody else is left
+	faults int           // since it last answered more than a probe
+	until  time.Time     // passed over before, unless nobody else is left, and from then on probed first; zero: neither
 }
 
 // name names a gateway in errors, without a password.
 func (g *gateway) name() string { return g.base.Redacted() }
 
 // well says whether nothing speaks against asking a gateway first. The caller holds fleet.mu.
-func (g *gateway) well(now time.Time) bool { return g.faults == 0 && !now.Before(g.until) }
+func (g *gateway) well() bool { return g.until.IsZero() }
 
 // fleet is the gateways that a client knows and what it has seen of them. Which one is asked changes speed, never bytes.
 type fleet struct {
@@ -82,13 +84,13 @@ func (f *fleet) sorted(who reader) (all []*gateway, back *gateway) {
 	defer f.mu.Unlock()
 	now := time.Now()
 	all = f.preferred(who)
-	if lead := all[0]; lead.faults > 0 && !now.Before(lead.until) && len(all) > 1 {
+	if lead := all[0]; !lead.well() && !now.Before(lead.until) && len(all) > 1 {
 		lead.until = now.Add(probeTime) // who comes meanwhile passes it over
 		return nil, lead
 	}
 	rank := func(g *gateway) int {
 		switch {
-		case g.well(now):
+		case g.well():
 			return 0
 		case !now.Before(g.until):
 			return 1
@@ -141,30 +143,30 @@ func (f *fleet) answered(g *gateway) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	g.faults, g.until = 0, time.Time{}
-	if f.first == nil || f.first.faults > 0 {
+	if f.first == nil || !f.first.well() {
 		f.first = g
 	}
 }
 
 // failed notes that a gateway did not answer, or not as a gateway should. What is wrong with the request, or with the
 // store behind all of them, is no fault of its.
-func (f *fleet) failed(ctx context.Context, g *gateway, err error) {
+func (f *fleet) failed(ctx context.Context, g *gateway, err error, took time.Duration) {
 	wait, passed := passOver(err)
 	if !passed || errors.Is(ctx.Err(), context.Canceled) {
 		return
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.passOver(g, wait)
+	f.passOver(g, took, wait)
 }
 
-// passOver lets a gateway rest. The caller holds mu.
-func (f *fleet) passOver(g *gateway, wait time.Duration) {
+// passOver lets a gateway rest, for so long at least. The caller holds mu.
+func (f *fleet) passOver(g *gateway, took, wait time.Duration) {
 	now := time.Now()
-	if now.Before(g.until) && g.faults > 0 {
+	if now.Before(g.until) {
 		return // one of many requests that failed together
 	}
-	cooldown := min(firstCooldown<<min(g.faults, 5), mostCooldown)
+	cooldown := min(max(firstCooldown, took)<<min(g.faults, 5), max(mostCooldown, mostTimes*took))
 	g.faults++
 	g.until = now.Add(max(cooldown+time.Duration(rand.Int64N(int64(cooldown/4))), wait))
 }

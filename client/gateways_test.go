@@ -187,6 +187,37 @@ func TestGatewayThatFailedRestsAndComesBack(t *testing.T) {
 	})
 }
 
+// TestGatewayThatOnlySeemsReadyIsLeft: a gateway that answers small questions and no others takes less and less of a job's time.
+func TestGatewayThatOnlySeemsReadyIsLeft(t *testing.T) {
+	for what, home := range map[string]func(uint64, uint64, int) int{"home": inOrder, "near": nil} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFleet(map[string]time.Duration{"b": 5 * time.Millisecond})
+			wedged := roundTrip(func(r *http.Request) (*http.Response, error) {
+				if r.URL.Host == "a" && r.URL.Path != "/readyz" {
+					f.mu.Lock()
+					f.batches["a"]++
+					f.mu.Unlock()
+					<-r.Context().Done()
+					return nil, r.Context().Err()
+				}
+				return f.RoundTrip(r)
+			})
+			c := newClient(t, client.Config{Gateways: []string{"a", "b"}, Home: home, HTTP: &http.Client{Transport: wedged}})
+			start := time.Now()
+			for range 3600 {
+				pause(time.Second)
+				readSome(t, c, client.Options{}, 1)
+			}
+			if got := time.Since(start); got > 80*time.Minute {
+				t.Errorf("%s: got %v on the fake clock for what takes an hour without it, want 80 minutes at most", what, got)
+			}
+			if got := f.batches["a"]; got < 3 {
+				t.Errorf("%s: got %d requests to it, want that it is tried again", what, got)
+			}
+		})
+	}
+}
+
 func TestAddressesOfANameAreGateways(t *testing.T) {
 	for _, name := range []string{"dns:gw.job.svc:8080", "http://gw.job.svc:8080"} {
 		synctest.Test(t, func(t *testing.T) {

@@ -76,7 +76,7 @@ func (f *fleet) measure(ctx context.Context) {
 			switch took := time.Since(start); {
 			case err == nil:
 				first.Do(func() { grace.Reset(max(probeGrace, 4*took)) })
-				f.settle(g, nil)
+				f.rested(g)
 			case probing.Err() == nil:
 				f.settle(g, err)
 			case ctx.Err() == nil:
@@ -121,29 +121,37 @@ func (f *fleet) note(g *gateway, took time.Duration) {
 	g.near = took
 }
 
+// rested takes a gateway back whose time is over. The others answer probes too, and rest on.
+func (f *fleet) rested(g *gateway) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !time.Now().Before(g.until) {
+		g.until = time.Time{}
+	}
+}
+
 // settle notes how a probe ended.
 func (f *fleet) settle(g *gateway, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err == nil {
-		g.faults, g.until = 0, time.Time{}
+		g.until = time.Time{}
 		return
 	}
 	g.until = time.Time{}
-	f.passOver(g, 0)
+	f.passOver(g, 0, 0)
 }
 
 // choose makes the near gateway the first one.
 func (f *fleet) choose() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	now := time.Now()
-	f.measured = now
+	f.measured = time.Now()
 	old := f.first
-	if old == nil || !old.well(now) {
+	if old == nil || !old.well() {
 		old = nil
 		for _, g := range f.gateways {
-			if g.well(now) {
+			if g.well() {
 				old = g
 				break
 			}
@@ -154,7 +162,7 @@ func (f *fleet) choose() {
 	}
 	f.first = old
 	for _, g := range f.gateways {
-		if g.well(now) && compareNear(g.near, f.first.near) < 0 {
+		if g.well() && compareNear(g.near, f.first.near) < 0 {
 			f.first = g
 		}
 	}

@@ -30,11 +30,12 @@ func retry[T any](ctx context.Context, c *Client, who reader, try func(context.C
 		t.begin(len(all))
 		for _, g := range all {
 			var v T
+			start := time.Now()
 			if v, err = try(ctx, g); err == nil {
 				c.fleet.answered(g)
 				return v, nil
 			}
-			c.fleet.failed(ctx, g, err)
+			c.fleet.failed(ctx, g, err, time.Since(start))
 			if ctx.Err() != nil {
 				break
 			}
