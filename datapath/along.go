@@ -13,7 +13,8 @@ import (
 
 const (
 	runWait   = 10 * time.Second // after which what a run asks for is left to the batches
-	runFresh  = 8                // chunks of one member that a run asks for before the rank has begun with them: half of what that one looks ahead
+	runFits   = 16               // chunks of one member that a run asks for before the rank has begun with them: as many as that one fetches ahead by itself,
+	runFresh  = 8                // and half of that where memory is short
 	runRanges = 1 << 15          // samples of one question
 )
 
@@ -21,7 +22,7 @@ const (
 func (c *carry) fetch(ctx context.Context, st *stock) {
 	c.mu.Lock()
 	is := st.course
-	r := &errand{ctx: ctx, asker: st.asker, at: is.at, fits: st.fits, first: is.next, query: c.query, chunks: map[int]string{}, wants: map[string]*wants{}}
+	r := &errand{ctx: ctx, asker: st.asker, at: is.at, fits: st.fits, query: c.query, chunks: map[int]string{}, wants: map[string]*wants{}}
 	r.reader = standsAt(*r.reader, is.heard(), is.at)
 	c.mu.Unlock()
 	is.run(r.add)
@@ -30,7 +31,7 @@ func (c *carry) fetch(ctx context.Context, st *stock) {
 	close(st.planning)
 	st.planning = nil
 	if ok && ctx.Err() == nil {
-		st.begins, st.next, st.skip, st.runs = is.begins, is.next, is.skip, is.runs
+		st.begins, st.due, st.next, st.skip, st.runs = is.begins, is.due, is.next, is.skip, is.runs
 		for _, l := range parts {
 			l.refs++
 			st.parts = append(st.parts, l)
@@ -66,12 +67,13 @@ func (c *carry) bring(ctx context.Context, st *stock, r *errand, member string, 
 	var chunks []chunkindex.ChunkRanges
 	for n := range l.samples {
 		x := &l.samples[n]
-		x.Seq, a.segments[n] = n, x.data
+		want := x.Range // the sample itself may be looked at meanwhile
+		want.Seq, a.segments[n] = n, x.data
 		if k := len(chunks); k == 0 || chunks[k-1].Chunk != x.chunk {
 			chunks = append(chunks, chunkindex.ChunkRanges{Chunk: x.chunk})
 		}
 		last := &chunks[len(chunks)-1]
-		last.Ranges = append(last.Ranges, x.Range)
+		last.Ranges = append(last.Ranges, want)
 	}
 	_, refused, wrong := a.question(ctx, member, chunks)
 	c.mu.Lock()
@@ -148,7 +150,6 @@ type errand struct {
 	ctx    context.Context
 	at     shuffle.Cursor
 	fits   bool
-	first  uint64 // first position of its first batch
 	query  int64
 	chunks map[int]string // whom to ask for a chunk; "": nobody
 	wants  map[string]*wants
@@ -169,7 +170,7 @@ func (r *errand) add(sample, first uint64) bool {
 	chunk := s.index.ChunkOf(sample)
 	member, known := r.chunks[chunk]
 	if !known {
-		if member = s.elsewhere(r.plan, chunk); member != "" && !r.begin(member, chunk, first) {
+		if member = s.elsewhere(r.plan, chunk); member != "" && !r.begin(member, chunk) {
 			return false
 		}
 		r.chunks[chunk] = member
@@ -197,7 +198,7 @@ func (r *errand) add(sample, first uint64) bool {
 
 // begin counts a chunk of a member, and reports whether to ask for it. An owner must not be made to bring a chunk before its time: where
 // memory is short it has room for what is needed soon and no more.
-func (r *errand) begin(member string, chunk int, first uint64) bool {
+func (r *errand) begin(member string, chunk int) bool {
 	w := r.wants[member]
 	if w == nil {
 		w = &wants{}
@@ -207,13 +208,12 @@ func (r *errand) begin(member string, chunk int, first uint64) bool {
 		return true
 	}
 	w.fresh++
-	return w.fresh <= runFresh || r.fits && first == r.first
+	return w.fresh <= runFresh || r.fits && w.fresh <= runFits
 }
 
 // awaited is a sample that a batch waits for.
 type awaited struct {
-	part  *carried
-	at    int // in its samples
-	want  chunkindex.Range
-	owner string
+	part *carried
+	at   int // in its samples
+	want chunkindex.Range
 }

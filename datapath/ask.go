@@ -224,6 +224,10 @@ func (a *asker) ask(ctx context.Context, f *far, which []int) (bytes int64, lost
 	groups := map[string][]chunkindex.ChunkRanges{}
 	for _, i := range which {
 		m := f.owners[i]
+		if m == "" {
+			lost = append(lost, f.chunks[i])
+			continue
+		}
 		if groups[m] == nil {
 			members = append(members, m)
 		}

@@ -170,7 +170,7 @@ func (c *carry) served(st *stock) {
 
 // more begins the next run of a rank if it is due, and if there is memory that nobody waits for.
 func (c *carry) more(st *stock) {
-	if st.over || !st.served || st.planning != nil || !st.due() {
+	if st.over || !st.served || st.planning != nil || !st.ready() {
 		return
 	}
 	if st.underway >= carriedRuns || c.held >= c.max || c.path.budget.Waiting() > 0 {
@@ -203,7 +203,7 @@ func (c *carry) take(st *stock, f *far, segments [][]byte) (parts []*carried, wa
 			x := &l.samples[n]
 			x.taken, segments[r.Seq] = true, x.data
 			if l.left--; !l.arrived {
-				wait = append(wait, awaited{l, n, r, f.owners[i]})
+				wait = append(wait, awaited{l, n, r})
 				continue
 			}
 			c.hits.Add(1)

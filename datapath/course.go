@@ -10,22 +10,23 @@ import (
 // the one before it ends, so no sample is in two. While the rank consumes one run, the next one is on its way. It is pure.
 type course struct {
 	at     shuffle.Cursor // the foremost request: those of a client with several under way come in any order
-	begins uint64         // first position of the batch in which the last run begins: once the rank is there, the next run is due
-	next   uint64         // first position of the batch in which that one begins; none begins any more past the end
+	begins uint64         // first position of the batch in which the last run begins
+	due    uint64         // half-way from the run before to that one: once the rank is there, the next run is due
+	next   uint64         // first position of the batch in which the next one begins; none does past the end
 	skip   int            // samples of that batch that are in the last run
-	runs   int            // so far
+	runs   int            // so far in this epoch
 }
 
 // come notes a request.
 func (c *course) come(at shuffle.Cursor) {
 	if c.at.Epoch == nil || at.Epoch.Number() > c.at.Epoch.Number() {
-		c.begins, c.next = at.First, 0
+		c.next, c.runs = 0, 0
 	} else if at.Epoch.Number() < c.at.Epoch.Number() || at.First <= c.at.First {
 		return
 	}
 	c.at = at
 	if c.next <= at.First { // it has overtaken what was fetched, and asks for this batch itself
-		c.begins, c.next, c.skip = at.First, at.First+at.BatchSize, 0
+		c.begins, c.due, c.next, c.skip = at.First, at.First, at.First+at.BatchSize, 0
 	}
 }
 
@@ -34,19 +35,23 @@ func (c *course) awaits(at shuffle.Cursor) bool {
 	return at.Epoch.Number() > c.at.Epoch.Number() || at.Epoch.Number() == c.at.Epoch.Number() && at.First >= c.next
 }
 
-// due reports whether the next run is to be fetched.
-func (c *course) due() bool {
-	return c.at.Epoch != nil && c.at.First >= c.begins && c.next < c.at.Plan.Samples()
+// ready reports whether the next run is to be fetched.
+func (c *course) ready() bool {
+	return c.at.Epoch != nil && c.at.First >= c.due && c.next < c.at.Plan.Samples()
 }
 
-// batches is how many the next run may cover: few at first, since the rank waits for them.
-func (c *course) batches() int { return min(2<<min(c.runs, 8), carriedAhead) }
+// batches is how many the next run may cover: few at first, since the rank waits for them, and few in the end, since nothing is
+// fetched while it consumes the last ones.
+func (c *course) batches() int {
+	left := (c.at.Plan.Samples() - c.next + c.at.BatchSize - 1) / c.at.BatchSize
+	return min(2<<min(c.runs, 8), carriedAhead, max(int(left+1)/2, 2))
+}
 
 // run goes on to the next run, and hands its samples out with the first position of their batch, until one is refused or
 // the run is long enough. What is refused is for the next one.
 func (c *course) run(add func(sample, first uint64) bool) {
 	begins, batches := c.next, c.batches()
-	defer func() { c.begins, c.runs = begins, c.runs+1 }()
+	defer func() { c.begins, c.due, c.runs = begins, c.begins+(begins-c.begins)/2, c.runs+1 }()
 	var samples []uint64
 	for range batches {
 		var ok bool
@@ -66,10 +71,10 @@ func (c *course) run(add func(sample, first uint64) bool) {
 // heard returns where an owner is told that the rank stands when the next run is due. Other runs may have kept it from asking for long:
 // from one of them to the next it goes on by no more batches than an owner takes for the same reader.
 func (c *course) heard() uint64 {
-	if c.at.First-c.begins > carriedAhead*c.at.BatchSize {
+	if c.at.First-c.due > carriedAhead*c.at.BatchSize {
 		return c.at.First
 	}
-	return c.begins
+	return c.due / c.at.BatchSize * c.at.BatchSize
 }
 
 // farAhead is how many batches a request may be ahead of the foremost one and still be of the same rank: one that has lost some.

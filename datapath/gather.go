@@ -219,7 +219,8 @@ func (g *gathering) wait(ctx context.Context) (bytes int64, late *far) {
 	for _, w := range lost {
 		chunk := w.part.samples[w.at].chunk
 		if k := len(chunks); k == 0 || chunks[k-1].Chunk != chunk {
-			chunks, late.owners = append(chunks, chunkindex.ChunkRanges{Chunk: chunk}), append(late.owners, w.owner)
+			chunks = append(chunks, chunkindex.ChunkRanges{Chunk: chunk})
+			late.owners = append(late.owners, g.source.owner(g.plan, chunk)) // it may be another one by now
 		}
 		last := &chunks[len(chunks)-1]
 		last.Ranges = append(last.Ranges, w.want)

@@ -181,7 +181,7 @@ func TestAtMostOneFurtherPeerIsAsked(t *testing.T) {
 	d := newDataset(t, 65, same(60, 900), 60, 64<<10) // one chunk
 	synctest.Test(t, func(t *testing.T) {
 		d.store.Reset()
-		f := newFleet(t, d, d.plan(t, shuffle.None, 0), 4, Config{NoPrefetch: true}, 1<<20)
+		f := newFleet(t, d, d.plan(t, shuffle.None, 0), 4, Config{CarryBytes: -1, NoPrefetch: true}, 1<<20)
 		for range 3 { // the one that nobody would ask but as the last
 			f.members[0].lose(f.members[0].owner(f.members[0].source.peerChunk(nil, 0)))
 		}
@@ -214,7 +214,7 @@ func TestTwoThatAskEachOtherForEverything(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			d.store.Reset()
 			defer d.slowly(5 * time.Millisecond)()
-			f := newFleet(t, d, d.plan(t, shuffle.Window, 4), 2, Config{CarryBytes: -1}, total)
+			f := newFleet(t, d, d.plan(t, shuffle.Window, 4), 2, Config{}, total)
 			f.members[0].lose(0)
 			f.members[1].lose(1)
 			var readers sync.WaitGroup

@@ -39,7 +39,7 @@ func tasks(z tasksSize) lab.Experiment {
 			"store in memory, shaped: 5 ms to the first byte, 200 MB/s in all; every gateway has room for all data; real data paths, membership and protocol over loopback, in one process",
 			fmt.Sprintf("job A has %d gateways, job B %d; both have read one epoch. Then the server, the membership and the memory of one of A's gateways end at once, and its rank goes on at the next one", z.gateways, z.others),
 			fmt.Sprintf("refill: the same bytes in %v chunks, one of %d gateways lost", z.shapes, z.gateways),
-			fmt.Sprintf("sent along: two gateways, one rank, questions that may bring the samples of %v batches beside their own", z.carried),
+			fmt.Sprintf("sent along: two gateways, one rank, 192 batches, questions that may bring the samples of one batch and of %v more", z.carried),
 		},
 		Arms: []lab.Arm{
 			{Name: "A", What: "the job that loses a gateway"},
@@ -210,7 +210,8 @@ func (z tasksSize) refill(ctx context.Context, r *lab.Report, exact *bool) error
 
 // along reads an epoch with questions that bring ever more.
 func (z tasksSize) along(ctx context.Context, r *lab.Report, exact *bool) error {
-	d, err := newData(ctx, z.chunks, z.each, fastStore())
+	const samples = 192 * batchSize // so many batches that the first few, for which a rank asks itself, hardly count
+	d, err := newData(ctx, z.chunks, samples/z.chunks, fastStore())
 	if err != nil {
 		return err
 	}
@@ -221,10 +222,10 @@ func (z tasksSize) along(ctx context.Context, r *lab.Report, exact *bool) error 
 	for _, k := range z.carried {
 		carry := int64(-1)
 		if k > 0 {
-			// Half of a batch is at home at the other gateway.
-			carry = int64(k)*batchSize/2*sampleBytes*5/4 + 1
+			// Half of a batch is at home at the other gateway, and a sample takes 128 bytes beside its own.
+			carry = int64(k+1) * batchSize / 2 * (sampleBytes + 128) * 9 / 8
 		}
-		f, err := d.newFleet(ctx, fleetConfig{name: "along", gateways: 2, room: d.room(4 * z.chunks), carry: carry})
+		f, err := d.newFleet(ctx, fleetConfig{name: "along", gateways: 2, room: d.room(3 * z.chunks), carry: carry})
 		if err != nil {
 			return err
 		}
