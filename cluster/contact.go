@@ -70,6 +70,9 @@ func (c *Cluster) meet(address, by string) *contact {
 		by = host
 	}
 	if by != "" {
+		if loopback(c.cfg.Address) && !loopback(address) {
+			return nil // whoever is on this machine is not to send us about the network, where nobody could reach us
+		}
 		named := 0
 		for _, other := range c.contacts {
 			if other.by == by && other.who == "" {

@@ -78,6 +78,21 @@ func TestAnotherGatewayAtTheAddress(t *testing.T) {
 	})
 }
 
+// A gateway on loopback, which may do without certificates, asks nobody beyond its machine.
+func TestLoopbackStaysAtHome(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.join(0, nil, func(c *Config) { c.Address = "127.0.0.1:7946" })
+		h := peer.Hello{Cluster: "job-a", ID: "evil", Boot: "b", Address: "169.254.169.254:80", OrderVersion: a.Self().OrderVersion}
+		if err := a.Met(h, "127.0.0.1:9999"); err != nil {
+			t.Fatal(err)
+		}
+		w.pass(5 * time.Second)
+		if got := a.Status().Others; len(got) != 0 {
+			t.Errorf("got %+v, want nobody asked", got)
+		}
+	})
+}
+
 func TestHugeClaimsAreRefused(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.join(0, nil, nil)
