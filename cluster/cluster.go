@@ -29,7 +29,7 @@ type Cluster struct {
 	draining bool
 	formers  []former // the latest last
 	known    string   // who were members when the snapshot was made
-	troubles string   // what was said of ordinals last
+	troubles string   // the faults that were logged last
 	notes    []func() // log lines, written once mu is free
 }
 

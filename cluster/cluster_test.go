@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rs/zerolog"
 	"go.uber.org/goleak"
 
 	"github.com/millrace-data/millrace/peer"
@@ -237,6 +239,34 @@ func TestOrdinals(t *testing.T) {
 		}
 		if got := owned(a); len(got) != 3 {
 			t.Errorf("got owners %v, want all three all the same", got)
+		}
+	})
+}
+
+// Half of the gateways serve the data as it was: each is well, but they are two caches. That has to be said.
+func TestGenerationsThatDiffer(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		var log bytes.Buffer
+		all := []int{0, 1, 2}
+		a := w.join(0, all, func(c *Config) { c.Log = zerolog.New(&log) })
+		w.join(1, all, nil)
+		b := w.join(2, all, func(c *Config) { c.Serves[0].Generation = "g1" })
+		w.pass(20 * time.Second)
+		want := `dataset photos has generation g0 here and "g1" at gw-2: they share nothing of it`
+		if got := a.Status().Faults; len(got) != 1 || !strings.Contains(got[0], want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		if got := strings.Count(log.String(), "they share nothing of it"); got != 1 {
+			t.Errorf("got %d lines, want one", got)
+		}
+		if got := b.Status().Faults; len(got) != 1 || !strings.Contains(got[0], "at gw-0, gw-1") {
+			t.Errorf("got %q, want the names of both", got)
+		}
+		b.end()
+		w.join(2, all, func(c *Config) { c.Boot = "boot-2b" })
+		w.pass(20 * time.Second)
+		if got := a.Status().Faults; len(got) != 0 {
+			t.Errorf("got %q, want none", got)
 		}
 	})
 }

@@ -31,7 +31,7 @@ type Status struct {
 	Self    MemberStatus   `json:"self"`
 	Members []MemberStatus `json:"members"` // the others, by name
 	Others  []OtherStatus  `json:"others"`  // addresses where no member answers
-	Faults  []string       `json:"faults"`  // of the ordinals
+	Faults  []string       `json:"faults"`  // of the members together: ordinals, generations
 }
 
 // MemberStatus is one gateway of the cluster.
@@ -90,15 +90,11 @@ func (c *Cluster) Status() Status {
 	if self.Draining {
 		out.Self.State = Draining
 	}
-	numbered := []placement.Member{{ID: self.ID, Ordinal: self.Ordinal, Of: self.Of}}
 	if self.Of > 0 {
 		out.Self.Ordinal = &self.Ordinal
 	}
 	for _, m := range c.members {
 		out.Members = append(out.Members, c.status(s, m))
-		if !m.gone && !m.draining {
-			numbered = append(numbered, placement.Member{ID: m.id, Ordinal: m.ordinal, Of: m.of})
-		}
 	}
 	for _, k := range c.contacts {
 		m := c.members[k.who]
@@ -109,7 +105,7 @@ func (c *Cluster) Status() Status {
 			out.Others = append(out.Others, OtherStatus{Address: k.address, State: Unknown, Reason: k.fault})
 		}
 	}
-	out.Faults = append(out.Faults, placement.NewView(numbered).Conflicts()...)
+	out.Faults = append(out.Faults, c.faults()...)
 	slices.SortFunc(out.Members, func(a, b MemberStatus) int { return cmp.Compare(a.ID, b.ID) })
 	slices.SortFunc(out.Others, func(a, b OtherStatus) int { return cmp.Compare(a.Address, b.Address) })
 	return out

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -106,7 +105,6 @@ func (c *Cluster) rebuild() {
 	all := map[peer.Served][]placement.Member{}   // without us
 	older := map[peer.Served][]placement.Member{} // those of them that were there before us
 	var known []string
-	var numbered []placement.Member
 	for _, m := range c.members {
 		s.there[m.id] = !m.gone && !m.ejected
 		s.leaving[m.id] = s.there[m.id] && m.draining
@@ -115,7 +113,6 @@ func (c *Cluster) rebuild() {
 		}
 		known = append(known, m.id+"/"+m.boot)
 		p := placement.Member{ID: m.id, Weight: m.weight, Ordinal: m.ordinal, Of: m.of}
-		numbered = append(numbered, p)
 		for _, served := range m.serves {
 			if m.owns() && !slices.ContainsFunc(all[served], func(o placement.Member) bool { return o.ID == m.id }) {
 				all[served] = append(all[served], p)
@@ -156,18 +153,5 @@ func (c *Cluster) rebuild() {
 	}
 	s.formers = c.formers
 	c.now.Store(s)
-	c.warnOrdinals(append(numbered, self))
-}
-
-// warnOrdinals logs what is wrong with the numbers of the gateways, each time that it is something else.
-func (c *Cluster) warnOrdinals(members []placement.Member) {
-	troubles := placement.NewView(members).Conflicts()
-	text := fmt.Sprint(troubles)
-	if text == c.troubles || len(troubles) == 0 && c.troubles == "" {
-		return
-	}
-	c.troubles = text
-	for _, t := range troubles {
-		c.note(func() { c.cfg.Log.Warn().Msg("cluster: " + t) })
-	}
+	c.warn()
 }

@@ -1,0 +1,64 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/millrace-data/millrace/peer"
+	"github.com/millrace-data/millrace/placement"
+)
+
+// mostNames is how many members one fault names, and how many generations are told of.
+const mostNames = 8
+
+// faults says in words what is wrong with the members together, though each of them is well. c.mu is held.
+func (c *Cluster) faults() []string {
+	numbered := []placement.Member{{ID: c.cfg.ID, Ordinal: c.cfg.Ordinal, Of: c.cfg.Of}}
+	others := map[peer.Served][]string{} // generations that are not ours, of datasets that are
+	for _, m := range c.members {
+		if m.gone || m.draining {
+			continue
+		}
+		numbered = append(numbered, placement.Member{ID: m.id, Ordinal: m.ordinal, Of: m.of})
+		for _, s := range m.serves {
+			if ours := c.generation(s.Dataset); ours != "" && s.Generation != ours && !slices.Contains(others[s], m.id) {
+				others[s] = append(others[s], m.id)
+			}
+		}
+	}
+	var apart []string
+	for s, ids := range others {
+		slices.Sort(ids)
+		if more := len(ids) - mostNames; more > 0 {
+			ids = append(ids[:mostNames:mostNames], fmt.Sprintf("and %d more", more))
+		}
+		apart = append(apart, fmt.Sprintf("dataset %s has generation %.12s here and %.12q at %s: they share nothing of it, and each side reads the store for itself",
+			s.Dataset, c.generation(s.Dataset), s.Generation, strings.Join(ids, ", ")))
+	}
+	slices.Sort(apart)
+	return append(placement.NewView(numbered).Conflicts(), apart[:min(len(apart), mostNames)]...)
+}
+
+// generation returns which generation of a dataset is served here, "" if none.
+func (c *Cluster) generation(dataset string) string {
+	for _, s := range c.cfg.Serves {
+		if s.Dataset == dataset {
+			return s.Generation
+		}
+	}
+	return ""
+}
+
+// warn logs the faults, each time that they are others than before.
+func (c *Cluster) warn() {
+	faults := c.faults()
+	text := fmt.Sprint(faults)
+	if text == c.troubles || len(faults) == 0 && c.troubles == "" {
+		return
+	}
+	c.troubles = text
+	for _, f := range faults {
+		c.note(func() { c.cfg.Log.Warn().Msg("cluster: " + f) })
+	}
+}
