@@ -112,6 +112,31 @@ func TestNearGatewayIsAskedFirst(t *testing.T) {
 	})
 }
 
+// TestClientsOfAJobMeasureInTurn: those that begin together do not all leave a busy gateway for the same idle one at once.
+func TestClientsOfAJobMeasureInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(map[string]time.Duration{})
+		var job []*client.Client
+		for range 20 {
+			job = append(job, newClient(t, client.Config{Gateways: []string{"a", "b"}, HTTP: &http.Client{Transport: f}}))
+		}
+		most := 0
+		for range 90 {
+			for _, c := range job {
+				readSome(t, c, client.Options{}, 1)
+			}
+			if got := f.probes["a"]; got != len(job) { // not when they began
+				most = max(most, got)
+			}
+			clear(f.probes)
+			pause(time.Second)
+		}
+		if most < 1 || most > len(job)/2 {
+			t.Errorf("got %d of %d clients that measured in one second, want at least one, and not half of them", most, len(job))
+		}
+	})
+}
+
 // TestStoppedGatewayIsToldFromASlowStore: whoever still answers small questions is waited for, and nothing is fetched twice;
 // whoever does not is left within seconds.
 func TestStoppedGatewayIsToldFromASlowStore(t *testing.T) {

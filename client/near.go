@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"sync"
 	"time"
@@ -146,7 +147,7 @@ func (f *fleet) settle(g *gateway, err error) {
 func (f *fleet) choose() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.measured = time.Now()
+	f.measured = time.Now().Add(-rand.N(probeEvery / 2)) // so that clients that began together do not move together
 	old := f.first
 	if old == nil || !old.well() {
 		old = nil
