@@ -1,6 +1,7 @@
 package datapath
 
 import (
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -36,7 +37,7 @@ func TestOneQuestionBringsManyBatches(t *testing.T) {
 	}
 }
 
-// carriedBytes is what a gateway keeps of what was sent along.
+// carriedBytes is what a gateway keeps of what was asked for before its batch.
 func (m *member) carriedBytes() int64 {
 	synctest.Wait()
 	c := m.path.carry
@@ -55,7 +56,7 @@ func TestWhatIsSentAlongIsNotKeptForNobody(t *testing.T) {
 		f.read(t, f.members[0], 0)
 		synctest.Wait()
 		if got := f.members[0].carriedBytes(); got == 0 {
-			t.Fatal("got nothing sent along, want some")
+			t.Fatal("got nothing in stock, want some")
 		}
 		return f
 	}
@@ -126,6 +127,68 @@ func TestWrongSamplesAreNotKept(t *testing.T) {
 		if got := f.members[0].path.Stats(); got.PeerLies == 0 || got.PeerLies != got.PeerReads || got.CarriedHits != 0 {
 			t.Errorf("got %d lies in %d questions and %d samples served that were sent along, want as many, and none",
 				got.PeerLies, got.PeerReads, got.CarriedHits)
+		}
+	})
+}
+
+// A client may have several requests under way, which come in any order. What is on its way is waited for: no sample is asked for twice.
+func TestManyUnderWayAskForNothingTwice(t *testing.T) {
+	d := newDataset(t, 73, same(960, 450), 60, 8<<10)
+	synctest.Test(t, func(t *testing.T) {
+		d.store.Reset()
+		f := newFleet(t, d, d.plan(t, shuffle.Slot, 8), 2, Config{}, 8<<20)
+		m := f.members[0]
+		m.breaks(func(int, *peer.Query) (wireFault, error) { return wireFault{delay: 10 * time.Millisecond}, nil })
+		var want uint64
+		for c := range d.index.Chunks() {
+			if m.owner(m.source.peerChunk(f.plan, c)) == 0 {
+				continue
+			}
+			table, err := d.index.Table(t.Context(), c)
+			must(t, err)
+			for _, length := range table.Length {
+				want += uint64(length)
+			}
+		}
+		batches := make(chan uint64)
+		var client sync.WaitGroup
+		for range 6 {
+			client.Go(func() {
+				for n := range batches {
+					f.read(t, m, n)
+				}
+			})
+		}
+		for n := range uint64(120) {
+			batches <- n ^ 1 // each pair the wrong way round
+		}
+		close(batches)
+		client.Wait()
+		if got := m.path.Stats(); got.PeerBytes != want || got.CarriedBytes*2 < want {
+			t.Errorf("got %d bytes from peers of which %d by way of the stock, want %d, and half of them at least", got.PeerBytes, got.CarriedBytes, want)
+		}
+	})
+}
+
+// What does not come, or comes late, is asked for by the batch that needs it.
+func TestABatchDoesWithoutItsStock(t *testing.T) {
+	d := newDataset(t, 74, same(960, 450), 60, 8<<10)
+	synctest.Test(t, func(t *testing.T) {
+		d.store.Reset()
+		f := newFleet(t, d, d.plan(t, shuffle.Slot, 8), 2, Config{}, 8<<20)
+		asked := 0
+		m := f.members[0]
+		m.breaks(func(_ int, q *peer.Query) (wireFault, error) {
+			if asked++; asked%2 == 0 {
+				return wireFault{delay: time.Millisecond}, errWire
+			}
+			return wireFault{delay: time.Millisecond}, nil
+		})
+		for n := range uint64(60) {
+			f.read(t, m, n)
+		}
+		if got := m.path.Stats(); got.PeerFailed == 0 || got.CarriedHits == 0 {
+			t.Errorf("got %d failures and %d samples from the stock, want some of both", got.PeerFailed, got.CarriedHits)
 		}
 	})
 }

@@ -77,18 +77,18 @@ func (c *course) heard() uint64 {
 	return c.due / c.at.BatchSize * c.at.BatchSize
 }
 
-// farAhead is how many batches a request may be ahead of the foremost one and still be of the same rank: one that has lost some.
-const farAhead = 32
+// farApart is how many batches two requests of one rank may lie apart: those of a client that reads over several connections, some of them slow.
+const farApart = 32
 
 // near reports whether a request comes from the rank that stands here, and not from one that reads the same elsewhere.
 func (c *course) near(at shuffle.Cursor) bool {
 	d := apart(c.at, at)
-	return d <= farAhead*int64(at.BatchSize) && -d <= carriedAhead*int64(at.BatchSize)
+	return max(d, -d) <= farApart*int64(at.BatchSize)
 }
 
 // leftBy reports whether a reader is so far ahead that the rank cannot be one of its: it reads from another gateway now.
 func (c *course) leftBy(at shuffle.Cursor) bool {
-	return apart(c.at, at) > farAhead*int64(c.at.BatchSize)
+	return apart(c.at, at) > farApart*int64(c.at.BatchSize)
 }
 
 // behind reports whether nobody comes any more for what ends with the batch that begins at a position.
@@ -97,7 +97,7 @@ func (c *course) behind(epoch uint64, last uint64) bool {
 	if here := c.at.Epoch.Number(); here != epoch {
 		back += distance(epoch, here, c.at.Plan.Samples())
 	}
-	return back > carriedAhead*int64(c.at.BatchSize)
+	return back > farApart*int64(c.at.BatchSize)
 }
 
 // apart is how many samples lie between two positions of a plan, below 0 where the second one is first.

@@ -130,7 +130,7 @@ func (e *Epoch) DealHomes(batch Share, rank, worldSize uint64) []int {
 
 // KeptDeals is how many batches an epoch remembers how it dealt them, 4 bytes a sample: those from the one being read to
 // the last that a reader looks ahead to, which the ranks have in common.
-const KeptDeals = 8
+const KeptDeals = 24
 
 // keptSamples is how many samples a batch has at the most whose deal is remembered.
 const keptSamples = 1 << 20

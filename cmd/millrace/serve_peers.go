@@ -320,7 +320,7 @@ func peerStats(t datapath.Stats) []gateway.Stat {
 		{Name: "peer_lies_total", Help: "Answers of other gateways that were not what the index says.", Value: float64(t.PeerLies)},
 		{Name: "peer_served_reads_total", Help: "Answers to other gateways.", Value: float64(t.PeerServedReads)},
 		{Name: "peer_served_bytes_total", Help: "Bytes sent to other gateways.", Value: float64(t.PeerServedBytes)},
-		{Name: "carried_hits_total", Help: "Samples served that another gateway had sent along with an earlier batch.", Value: float64(t.CarriedHits)},
+		{Name: "carried_hits_total", Help: "Samples served that another gateway was asked for before their batch.", Value: float64(t.CarriedHits)},
 		{Name: "carried_hit_bytes_total", Help: "Bytes of such samples.", Value: float64(t.CarriedBytes)},
 		{Name: "former_chunks_total", Help: "Chunks brought from the gateway that held them before.", Value: float64(t.FormerChunks)},
 	}

@@ -649,6 +649,16 @@ PLANTS = [
         [("datapath/prefetch.go", "\t\tp.carry.expire(p.readers.Stands, now)\n", "")],
     ),
     (
+        "datapath asks for a sample twice that is under way",
+        ["./datapath"],
+        [("datapath/carry.go", "if ok && !l.samples[n].taken {", "if ok && !l.samples[n].taken && l.arrived {")],
+    ),
+    (
+        "datapath keeps the stock of a rank that has jumped",
+        ["./datapath"],
+        [("datapath/carry.go", "\t\tc.empty(other)\n", "\t\t_ = other\n")],
+    ),
+    (
         "lookahead comes for chunks that other gateways keep",
         ["./lookahead"],
         [("lookahead/horizon.go", "if !r.mine(x.dataset, x.at.Plan, u.Chunk) {", "if false {")],
