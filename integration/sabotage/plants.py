@@ -453,6 +453,16 @@ PLANTS = [
         [("client/gateways.go", "g.until = now.Add(max(cooldown", "g.faults, g.until = 0, now.Add(-max(cooldown")],
     ),
     (
+        "client takes a gateway back for answering small questions",
+        ["./client"],
+        [("client/near.go", "if !time.Now().Before(g.until) {", "if g != nil {")],
+    ),
+    (
+        "client waits for a name server while gateways answer",
+        ["./client"],
+        [("client/names.go", "time.AfterFunc(renewTime-", "time.AfterFunc(lookupTime-")],
+    ),
+    (
         "gateway keeps the losses of each rank apart",
         ["./gateway"],
         [("gateway/importance.go", '"balance", "format", "rank", "split", "world_size"', '"balance", "format", "split", "world_size"')],
