@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"sort"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -90,7 +91,13 @@ type carriedSampleAt struct {
 }
 
 func (s *carriedSampleAt) compare(chunk int, r *chunkindex.Range) int {
-	return cmp.Or(cmp.Compare(s.chunk, chunk), cmp.Compare(s.Offset, r.Offset), cmp.Compare(s.Length, r.Length))
+	if s.chunk != chunk {
+		return s.chunk - chunk
+	}
+	if s.Offset != r.Offset {
+		return cmp.Compare(s.Offset, r.Offset)
+	}
+	return cmp.Compare(s.Length, r.Length)
 }
 
 func newCarry(p *Path, total, most int64) *carry {
@@ -239,8 +246,8 @@ func (c *carry) arrived(all []awaited) (bytes int64, lost []awaited) {
 // find finds a sample that is there or on its way.
 func (st *stock) find(chunk int, r *chunkindex.Range) (*carried, int) {
 	for _, l := range st.parts {
-		n, ok := slices.BinarySearchFunc(l.samples, r, func(x carriedSampleAt, r *chunkindex.Range) int { return x.compare(chunk, r) })
-		if ok && !l.samples[n].taken {
+		n := sort.Search(len(l.samples), func(n int) bool { return l.samples[n].compare(chunk, r) >= 0 })
+		if ok := n < len(l.samples) && l.samples[n].compare(chunk, r) == 0; ok && !l.samples[n].taken {
 			return l, n
 		}
 	}

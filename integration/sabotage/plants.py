@@ -661,7 +661,7 @@ PLANTS = [
     (
         "datapath asks for a sample twice that is under way",
         ["./datapath"],
-        [("datapath/carry.go", "if ok && !l.samples[n].taken {", "if ok && !l.samples[n].taken && l.arrived {")],
+        [("datapath/carry.go", "ok && !l.samples[n].taken {", "ok && !l.samples[n].taken && l.arrived {")],
     ),
     (
         "datapath keeps the stock of a rank that has jumped",
