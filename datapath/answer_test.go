@@ -97,7 +97,40 @@ func TestAnAnswerWaitsForNoMemory(t *testing.T) {
 	})
 }
 
-// A gateway that does not think that a chunk is its own answers with just the samples, each of them checked, and asks nobody.
+// A gateway that has not noticed yet that a chunk has come to it is asked for its samples by those who have: it reads it once, as a whole.
+func TestWhoIsAskedForAChunkOfAnotherOneKeepsIt(t *testing.T) {
+	d := newDataset(t, 95, same(240, 900), 60, 8<<10)
+	synctest.Test(t, func(t *testing.T) {
+		d.store.Reset()
+		f := newFleet(t, d, d.plan(t, shuffle.Window, 6), 2, Config{NoPrefetch: true}, 1<<20)
+		m := f.members[0]
+		m.lose(0)
+		all := make([]uint64, f.plan.Samples())
+		for i := range all {
+			all[i] = uint64(i)
+		}
+		for n := range uint64(8) {
+			var share []uint64
+			for i := n; i < uint64(len(all)); i += 8 {
+				share = append(share, all[i])
+			}
+			chunks := d.ranges(t, share)
+			q := d.wants(chunks)
+			q.Reader = &peer.Reader{Params: f.plan.Params(), End: 48, BatchSize: 48, WorldSize: 1}
+			body, err := m.path.Answer(t.Context(), q)
+			must(t, err)
+			must(t, d.check(chunks, body))
+			body.Close()
+		}
+		if got := m.path.Stats(); got.StoreBytes != d.bytes() || got.RangeReads != 0 || got.PeerReads != 0 {
+			t.Errorf("got %d bytes from the store, %d reads of samples, %d questions; want %d: each chunk once, none, none",
+				got.StoreBytes, got.RangeReads, got.PeerReads, d.bytes())
+		}
+	})
+}
+
+// A gateway that does not think that a chunk is its own, and has no room to spare, answers with just the samples, each of them checked, and
+// asks nobody.
 func TestWhoDoesNotOwnAChunkAnswersFromTheStore(t *testing.T) {
 	d := newDataset(t, 92, same(60, 900), 60, 64<<10)
 	synctest.Test(t, func(t *testing.T) {
@@ -105,6 +138,9 @@ func TestWhoDoesNotOwnAChunkAnswersFromTheStore(t *testing.T) {
 		f := newFleet(t, d, nil, 2, Config{}, 256<<10)
 		m := f.members[0]
 		m.lose(0)
+		r, err := m.path.budget.Reserve(t.Context(), m.path.budget.Total()-32<<10)
+		must(t, err)
+		defer r.Release()
 		chunks := d.ranges(t, []uint64{3, 31, 57})
 		body, err := m.path.Answer(t.Context(), d.wants(chunks))
 		must(t, err)

@@ -155,7 +155,9 @@ func (s *Source) pays(at shuffle.Cursor, b *batch, c chunkindex.ChunkRanges) boo
 	}
 	wanted := bytesOf(c)
 	if s.name != "" && !b.trusts && s.owner(b.plan, c.Chunk) != "" {
-		return wanted >= desc.Length-desc.Length/8 // somebody else keeps it
+		// Somebody else keeps it. But a peer that asks here may know better, and then others will ask too: where that
+		// takes nothing from readers, it is kept here until the views agree.
+		return b.answers && (b.fits || s.path.spare() >= s.Cost(c.Chunk)) || wanted >= desc.Length-desc.Length/8
 	}
 	if b.fits {
 		return true
