@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -429,6 +430,52 @@ func TestStrangerThatIsGone(t *testing.T) {
 		w.pass(10 * time.Second)
 		if got := a.Status().Others; len(got) != 1 || got[0].State != Unknown {
 			t.Errorf("got %+v, want an address where nobody is", got)
+		}
+	})
+}
+
+// A member whose store hangs shows signs of life for ever: it must not keep every batch waiting.
+func TestStuckMemberIsEjected(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.fleet(2)[0]
+		hangs := true
+		w.read = func(string, string) error {
+			if hangs {
+				time.Sleep(5*time.Second + time.Millisecond)
+				return context.DeadlineExceeded
+			}
+			return nil
+		}
+		ask := func() {
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			_ = a.Read(ctx, "gw-1", query(chunk(1)), nil)
+		}
+		var together sync.WaitGroup
+		for range 8 {
+			together.Go(ask)
+		}
+		together.Wait()
+		if ask(); states(a)["gw-1"] != Alive {
+			t.Errorf("after two times: got %v, want %v", states(a)["gw-1"], Alive)
+		}
+		hangs = false
+		ask()
+		hangs = true
+		ask()
+		if ask(); states(a)["gw-1"] != Alive {
+			t.Errorf("after an answer and two times: got %v, want %v", states(a)["gw-1"], Alive)
+		}
+		ask()
+		if got := a.Status().Members[0]; got.State != Ejected || !strings.Contains(got.Reason, "3 questions in a row ran out of time") {
+			t.Errorf("after three times: got %v, %q, want %v", got.State, got.Reason, Ejected)
+		}
+		w.pass(5 * time.Second)
+		if got := states(a)["gw-1"]; got != Alive {
+			t.Fatalf("got %v, want it let in again", got)
+		}
+		if ask(); states(a)["gw-1"] != Ejected {
+			t.Errorf("stuck again: got %v, want %v", states(a)["gw-1"], Ejected)
 		}
 	})
 }

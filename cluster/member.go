@@ -29,6 +29,8 @@ type member struct {
 	ejection int  // counts them: a failure of a read begun before is not another one
 	until    time.Time
 	strikes  int       // failures in a row
+	stuck    int       // questions in a row that ran out of time
+	stuckAt  time.Time // the last of them
 	crashes  int       // boots before this one, in a row, that ended unannounced within a minute
 	back     time.Time // it was let in again
 

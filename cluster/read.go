@@ -12,6 +12,12 @@ import (
 // rateBytes is the least that a read must bring to say how fast the link is.
 const rateBytes = 256 << 10
 
+// A member that lets mostStuck questions of stuckAfter or more run out of time, one after the other, is ejected.
+const (
+	mostStuck  = 3
+	stuckAfter = 2 * time.Second
+)
+
 // Read asks a member once. One that fails is not asked, and owns nothing, until it has been left alone for a while and has answered a
 // hello after that; meanwhile its chunks belong to others.
 func (c *Cluster) Read(ctx context.Context, id string, q *peer.Query, dst [][]byte) error {
@@ -39,6 +45,7 @@ func (c *Cluster) Read(ctx context.Context, id string, q *peer.Query, dst [][]by
 		}
 		c.mu.Lock()
 		m.asked.bytes += n
+		m.stuck = 0
 		m.measure(n, took)
 		c.mu.Unlock()
 		return nil
@@ -49,10 +56,29 @@ func (c *Cluster) Read(ctx context.Context, id string, q *peer.Query, dst [][]by
 	if !errors.Is(err, peer.ErrNotHere) {
 		m.asked.failed++
 	}
-	if faulty(ctx, err) && c.members[id] == m && !m.gone {
-		c.eject(m, ejection, 0, err.Error())
+	if c.members[id] == m && !m.gone {
+		switch {
+		case faulty(ctx, err):
+			c.eject(m, ejection, 0, err.Error())
+		case m.outOfTime(err, begun, took):
+			c.eject(m, ejection, 0, fmt.Sprintf("it shows signs of life, but %d questions in a row ran out of time: look at its store and its disk", m.stuck))
+		}
 	}
 	return fmt.Errorf("ask member %s: %w", id, err)
+}
+
+// outOfTime counts questions that a member did not answer in a time that was long, though it shows signs of life, and reports
+// whether they are too many. One or two may be the store's fault. Questions of one time are one; and a member that has been
+// ejected of late has no second chance.
+func (m *member) outOfTime(err error, begun time.Time, took time.Duration) bool {
+	var no *peer.Refused
+	late := errors.Is(err, context.DeadlineExceeded) || errors.As(err, &no) && no.Code == peer.CodeTimeout
+	if !late || took < stuckAfter || begun.Before(m.stuckAt) {
+		return false
+	}
+	m.stuck++
+	m.stuckAt = begun.Add(took)
+	return m.stuck >= mostStuck || m.strikes > 0 && m.stuckAt.Sub(m.back) < forgiven
 }
 
 // measure follows the link's rate: at once upwards, slowly downwards, for a read also waits for what has to be fetched first.
