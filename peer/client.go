@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // ClientConfig of a Client. Cluster and ID are needed; of the rest a zero value means its default.
@@ -206,9 +207,19 @@ func (c *Client) refusal(w *lifeWatch, resp *http.Response) error {
 	if err := json.Unmarshal(text, &said); err == nil && said.Code != "" && resp.StatusCode >= http.StatusBadRequest {
 		return &Refused{
 			Status: resp.StatusCode, Code: said.Code[:min(len(said.Code), maxNameBytes)],
-			Detail: strings.ToValidUTF8(said.Detail[:min(len(said.Detail), maxDetailBytes)], ""),
+			Detail: plain(said.Detail[:min(len(said.Detail), maxDetailBytes)]),
 		}
 	}
 	first, _, _ := bytes.Cut(bytes.TrimSpace(text), []byte("\n"))
 	return fmt.Errorf("status %d, which no gateway gives here (%.200q): %w", resp.StatusCode, first, ErrMalformed)
+}
+
+// plain is what another one says without what would move the cursor of whoever reads it.
+func plain(said string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(said, ""))
 }

@@ -61,13 +61,13 @@ func TestPeersThatLie(t *testing.T) {
 
 func TestRefusalsOfALaterVersionAreKept(t *testing.T) {
 	address := liar(t, func(conn net.Conn) {
-		text := `{"code":"on_holiday","detail":"back on Monday` + strings.Repeat("!", 9000) + `","status":503}`
+		text := `{"code":"on_holiday","detail":"back\u001b[2J on\nMonday` + strings.Repeat("!", 9000) + `","status":503}`
 		_, _ = fmt.Fprintf(conn, "HTTP/1.1 503 Busy\r\nContent-Length: %d\r\n\r\n%s", len(text), text)
 	})
 	q, dst, _ := newShelf(1, 100).question(1, 4)
 	err := asker(t, nil).Read(t.Context(), address, q, dst)
 	var refused *Refused
-	want := Refused{Status: 503, Code: "on_holiday", Detail: "back on Monday" + strings.Repeat("!", maxDetailBytes-len("back on Monday"))}
+	want := Refused{Status: 503, Code: "on_holiday", Detail: "back [2J on Monday" + strings.Repeat("!", maxDetailBytes-len("back [2J on Monday"))}
 	if !errors.As(err, &refused) || *refused != want {
 		t.Errorf("got %v, want the refusal as it came, cut", err)
 	}
