@@ -604,6 +604,21 @@ PLANTS = [
         ],
     ),
     (
+        "cluster believes anybody who says that a member goes",
+        ["./cluster"],
+        [("cluster/leave.go", "return c.contacts[m.address], m.draining", "return c.contacts[m.address], true")],
+    ),
+    (
+        "cluster lets one host name any number of addresses",
+        ["./cluster"],
+        [("cluster/contact.go", "if named >= mostNamed {", "if named < 0 {")],
+    ),
+    (
+        "cluster gives its chunks back to a member after each crash",
+        ["./cluster"],
+        [("cluster/member.go", "if m.crashes > 1 {", "if m.crashes > 1000 {")],
+    ),
+    (
         "datapath serves what a peer sent without comparing it with the index",
         ["./datapath"],
         [("datapath/ask.go", "if checksum(a.segments[r.Seq]) == r.CRC32C {", "if true {")],
