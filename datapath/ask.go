@@ -218,26 +218,31 @@ func (a *asker) check(chunks []chunkindex.ChunkRanges) (n int64, wrong []chunkin
 	return n, wrong
 }
 
-// ask asks the owners of chunks, given by their numbers in f.chunks, all at once. It returns how many bytes are there, and what is not.
-func (a *asker) ask(ctx context.Context, f *far, which []int) (bytes int64, lost []chunkindex.ChunkRanges) {
-	var members []string
-	groups := map[string][]chunkindex.ChunkRanges{}
-	for _, i := range which {
-		m := f.owners[i]
-		if m == "" {
-			lost = append(lost, f.chunks[i])
-			continue
-		}
+// byMember sorts chunks by the member that is to be asked for them, in the order in which these come first.
+func byMember(chunks []chunkindex.ChunkRanges, member func(i int) string) (members []string, groups map[string][]chunkindex.ChunkRanges) {
+	groups = map[string][]chunkindex.ChunkRanges{}
+	for i, c := range chunks {
+		m := member(i)
 		if groups[m] == nil {
 			members = append(members, m)
 		}
-		groups[m] = append(groups[m], f.chunks[i])
+		groups[m] = append(groups[m], c)
 	}
+	return members, groups
+}
+
+// ask asks the owners of chunks, given by their numbers in f.chunks, all at once. It returns how many bytes are there, and what is not.
+func (a *asker) ask(ctx context.Context, f *far, which []int) (bytes int64, lost []chunkindex.ChunkRanges) {
+	chunks := make([]chunkindex.ChunkRanges, len(which))
+	for n, i := range which {
+		chunks[n] = f.chunks[i]
+	}
+	members, groups := byMember(chunks, func(n int) string { return f.owners[which[n]] })
 	var mu sync.Mutex // guards bytes and lost
 	var running sync.WaitGroup
 	for _, m := range members {
 		running.Go(func() {
-			n, l := a.askOwner(ctx, m, groups[m])
+			n, l := a.askOwner(ctx, groups[m], m)
 			mu.Lock()
 			defer mu.Unlock()
 			bytes, lost = bytes+n, append(lost, l...)
@@ -248,26 +253,29 @@ func (a *asker) ask(ctx context.Context, f *far, which []int) (bytes int64, lost
 	return bytes, lost
 }
 
-// askOwner asks one member, and where it does not answer those who own the chunks then, once: whoever did not answer is not
-// an owner any more, or is not to be asked again. What is wrong is not asked of anybody else.
-func (a *asker) askOwner(ctx context.Context, member string, chunks []chunkindex.ChunkRanges) (bytes int64, lost []chunkindex.ChunkRanges) {
-	bytes, refused, lost := a.question(ctx, member, chunks)
-	var members []string
-	groups := map[string][]chunkindex.ChunkRanges{}
-	for _, c := range refused {
-		m := a.source.owner(a.plan, c.Chunk)
-		if m == "" || m == member || ctx.Err() != nil {
-			lost = append(lost, c)
-			continue
-		}
-		if groups[m] == nil {
-			members = append(members, m)
-		}
-		groups[m] = append(groups[m], c)
+// mostAsked is how many members are asked for a sample at most, one after another: its owner, and whoever owns it where that one is gone. With
+// two gone at once the third keeps what it brings; to read samples from the store instead would cost as many reads as there are samples.
+const mostAsked = 3
+
+// askOwner asks the last of some members, the others of which have not answered, and where it does not answer either those who own the
+// chunks then: whoever did not answer is not an owner any more, or is not to be asked again. What is wrong is not asked of
+// anybody else.
+func (a *asker) askOwner(ctx context.Context, chunks []chunkindex.ChunkRanges, asked ...string) (bytes int64, lost []chunkindex.ChunkRanges) {
+	member := asked[len(asked)-1]
+	if member == "" {
+		return 0, chunks
 	}
+	bytes, refused, lost := a.question(ctx, member, chunks)
+	members, groups := byMember(refused, func(i int) string {
+		m := a.source.owner(a.plan, refused[i].Chunk)
+		if len(asked) == mostAsked || slices.Contains(asked, m) || ctx.Err() != nil {
+			return ""
+		}
+		return m
+	})
 	for _, m := range members {
-		n, refused, wrong := a.question(ctx, m, groups[m])
-		bytes, lost = bytes+n, append(append(lost, refused...), wrong...)
+		n, l := a.askOwner(ctx, groups[m], append(slices.Clip(asked), m)...)
+		bytes, lost = bytes+n, append(lost, l...)
 	}
 	return bytes, lost
 }

@@ -276,6 +276,7 @@ func (f *fleet) stats() (sum Stats) {
 		s := m.path.Stats()
 		sum.StoreReads += s.StoreReads
 		sum.StoreBytes += s.StoreBytes
+		sum.RangeReads += s.RangeReads
 		sum.PeerReads += s.PeerReads
 		sum.PeerBytes += s.PeerBytes
 		sum.PeerFailed += s.PeerFailed

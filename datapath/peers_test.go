@@ -176,33 +176,63 @@ func TestASuccessorIsAskedOnce(t *testing.T) {
 	})
 }
 
-// At most one further peer is asked, however many fail one after another.
-func TestAtMostOneFurtherPeerIsAsked(t *testing.T) {
-	d := newDataset(t, 65, same(60, 900), 60, 64<<10) // one chunk
-	synctest.Test(t, func(t *testing.T) {
-		d.store.Reset()
-		f := newFleet(t, d, d.plan(t, shuffle.None, 0), 4, Config{CarryBytes: -1, NoPrefetch: true}, 1<<20)
-		for range 3 { // the one that nobody would ask but as the last
-			f.members[0].lose(f.members[0].owner(f.members[0].source.peerChunk(nil, 0)))
-		}
-		m := f.members[f.members[0].owner(f.members[0].source.peerChunk(nil, 0))]
-		for i := range f.members {
-			f.members[0].find(i)
-		}
-		m.breaks(func(to int, _ *peer.Query) (wireFault, error) {
-			m.lose(to)
-			return wireFault{}, errWire
+// line says in which order members own a chunk, each once those before it are gone.
+func (f *fleet) line(chunk int) (order []*member) {
+	m := f.members[0]
+	for range f.members {
+		n := m.owner(m.source.peerChunk(nil, chunk))
+		order = append(order, f.members[n])
+		m.lose(n)
+	}
+	for i := range f.members {
+		m.find(i)
+	}
+	return order
+}
+
+// Those who own a chunk may be gone one after another: two further ones are asked at most. The one that is left, or this gateway if that
+// is the one, brings the chunk as a whole, also where memory is short.
+func TestOwnersThatAreGoneOneAfterAnother(t *testing.T) {
+	d := newDataset(t, 65, same(480, 900), 60, 8<<10)
+	for _, c := range []struct {
+		gateways, gone int
+		total          int64
+		asked          int
+		samples        bool // are read by themselves
+	}{
+		{gateways: 3, gone: 1, total: 2 << 20, asked: 2},
+		{gateways: 4, gone: 2, total: 2 << 20, asked: 3},
+		{gateways: 4, gone: 2, total: 256 << 10, asked: 3},
+		{gateways: 3, gone: 2, total: 2 << 20, asked: 2},
+		{gateways: 3, gone: 2, total: 256 << 10, asked: 2},
+		{gateways: 5, gone: 3, total: 2 << 20, asked: mostAsked, samples: true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			d.store.Reset()
+			f := newFleet(t, d, d.plan(t, shuffle.None, 0), c.gateways, Config{CarryBytes: -1, NoPrefetch: true}, c.total)
+			line := f.line(0)
+			m := line[c.gateways-1]
+			m.breaks(func(to int, _ *peer.Query) (wireFault, error) {
+				for _, gone := range line[:c.gone] {
+					if gone.number == to {
+						m.lose(to)
+						return wireFault{}, errWire
+					}
+				}
+				return wireFault{}, nil
+			})
+			chunks := d.ranges(t, []uint64{1, 2, 3})
+			body, err := m.source.Read(t.Context(), shuffle.Cursor{Plan: f.plan, Epoch: f.plan.Epoch(0), End: 4, BatchSize: 4}, chunks)
+			must(t, err)
+			must(t, d.check(chunks, body))
+			body.Close()
+			got := f.stats()
+			if len(m.questions()) != c.asked || got.StoreReads != 1 || (got.RangeReads > 0) != c.samples {
+				t.Errorf("%d of %d gone: got %d questions, %d reads of the store of which %d of samples; want %d, 1 and some: %v",
+					c.gone, c.gateways, len(m.questions()), got.StoreReads, got.RangeReads, c.asked, c.samples)
+			}
 		})
-		e := f.plan.Epoch(0)
-		chunks := d.ranges(t, []uint64{1, 2, 3})
-		body, err := m.source.Read(t.Context(), shuffle.Cursor{Plan: f.plan, Epoch: e, End: 4, BatchSize: 4}, chunks)
-		must(t, err)
-		must(t, d.check(chunks, body))
-		body.Close()
-		if got := len(m.questions()); got != 2 {
-			t.Errorf("got %d questions, want 2: the owner and one more", got)
-		}
-	})
+	}
 }
 
 // Two gateways think that the other one owns everything, and have little memory; all their readers ask at once. Nobody waits for
