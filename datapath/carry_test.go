@@ -124,6 +124,7 @@ func TestWrongSamplesAreNotKept(t *testing.T) {
 		for n := range uint64(20) {
 			f.read(t, f.members[0], n)
 		}
+		synctest.Wait() // for questions that are under way
 		if got := f.members[0].path.Stats(); got.PeerLies == 0 || got.PeerLies != got.PeerReads || got.CarriedHits != 0 {
 			t.Errorf("got %d lies in %d questions and %d samples served that were sent along, want as many, and none",
 				got.PeerLies, got.PeerReads, got.CarriedHits)
