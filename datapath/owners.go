@@ -18,6 +18,7 @@ func (s *Source) Share(name string) {
 	}
 	s.name = name
 	s.owners.Store(new([]*owners))
+	s.reserveOwners()
 	p := s.path
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -37,8 +38,25 @@ func (p *Path) sharedAs(name, generation string) *Source {
 	return nil
 }
 
-// keptOwners is for how many plans of a dataset the owners of its chunks are remembered, 4 bytes for each chunk.
-const keptOwners = 8
+const (
+	keptOwners  = 8  // for so many plans of a dataset the owners of its chunks are remembered,
+	ownerBytes  = 4  // for each chunk,
+	ownersShare = 64 // and for fewer where they would take more than a sixty-fourth of the budget
+)
+
+// reserveOwners takes the memory of the tables of owners out of the budget, until the path is closed. One table there always is, also
+// where there is no memory for it: a fifteenth of what the index takes.
+func (s *Source) reserveOwners() {
+	one := ownerBytes * int64(s.index.Chunks())
+	b := s.path.budget
+	for s.tables = int(min(keptOwners, b.Total()/ownersShare/max(one, 1))); s.tables > 0; s.tables-- {
+		if r, ok := b.TryReserve(int64(s.tables) * one); ok {
+			s.reserved = r
+			return
+		}
+	}
+	s.tables = 1
+}
 
 // Owners in the table of them. Others count on from there, in the order in which they were met.
 const (
@@ -90,7 +108,7 @@ func (s *Source) ownersOf(plan *shuffle.Plan) *owners {
 		fresh := &owners{view: view, params: params, of: make([]atomic.Uint32, s.index.Chunks())}
 		fresh.names.Store(new([]string))
 		kept := slices.DeleteFunc(slices.Clone(*list), func(o *owners) bool { return o.view != view })
-		kept = append(kept[max(len(kept)-keptOwners+1, 0):], fresh)
+		kept = append(kept[max(len(kept)-s.tables+1, 0):], fresh)
 		if s.owners.CompareAndSwap(list, &kept) {
 			return fresh
 		}

@@ -32,8 +32,11 @@ type Source struct {
 	onDisk bool      // its chunks may be kept on disk
 	origin [32]byte  // on whose word, there; zero where they are proved by SHA-256
 	name   string    // under which peers know it; "": they do not
-	owners atomic.Pointer[[]*owners]
-	part   part // of its chunks that this gateway is to hold
+	part   part      // of its chunks that this gateway is to hold
+
+	owners   atomic.Pointer[[]*owners]
+	tables   int                 // of owners, at most
+	reserved *budget.Reservation // for them; nil: none
 }
 
 // Read brings all ranges of one batch. at says where the reader stands (zero: no plan); it changes speed only.

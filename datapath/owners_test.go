@@ -1,0 +1,77 @@
+package datapath
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// What owners are remembered in is taken out of the budget, for as many plans as a sixty-fourth of it holds, and however many plans
+// are read, the owners are right.
+func TestTablesOfOwnersAreOnTheBooks(t *testing.T) {
+	d := newDataset(t, 96, same(480, 900), 60, 8<<10)
+	one := ownerBytes * int64(d.index.Chunks())
+	for _, c := range []struct {
+		total int64
+		want  int
+		used  int64
+	}{
+		{2 << 20, keptOwners, keptOwners * one},
+		{3 * ownersShare * one, 3, 3 * one},
+		{24 << 10, 1, one},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFleet(t, d, nil, 2, Config{NoPrefetch: true}, c.total)
+			m := f.members[0]
+			if got, used := m.source.tables, m.path.Stats().BudgetInUse; got != c.want || c.total >= ownersShare*one && used != c.used {
+				t.Errorf("budget %d: got %d tables and %d bytes in use, want %d and %d", c.total, got, used, c.want, c.used)
+			}
+			for seed := range uint64(2 * keptOwners) {
+				plan, err := shuffle.NewPlan(shuffle.Params{Shuffle: shuffle.Slot, Window: 4, Seed: seed}, d.index.First())
+				must(t, err)
+				for chunk := range d.index.Chunks() {
+					if got, want := m.source.owner(plan, chunk), m.Owner(m.source.peerChunk(plan, chunk)); got != want {
+						t.Fatalf("seed %d, chunk %d: got owner %q, want %q", seed, chunk, got, want)
+					}
+				}
+				if got := len(*m.source.owners.Load()); got > c.want {
+					t.Fatalf("got %d tables, want at most %d", got, c.want)
+				}
+			}
+		})
+	}
+}
+
+// What a run brings is dealt to its rank once, and remembered until the rank has read it.
+func TestARunIsRememberedAsDealt(t *testing.T) {
+	if carriedAhead+1 > shuffle.KeptDeals {
+		t.Errorf("got runs of %d batches beside the one that is read, want no more than the %d that an epoch remembers", carriedAhead, shuffle.KeptDeals)
+	}
+}
+
+// BenchmarkView has a view change, with many chunks in memory and a reader among them.
+func BenchmarkView(b *testing.B) {
+	for _, samples := range []int{8 << 10, 64 << 10} {
+		b.Run(fmt.Sprint(samples), func(b *testing.B) {
+			d := newDataset(b, 97, same(samples, 900), samples, 1<<10)
+			f := newFleet(b, d, d.plan(b, shuffle.Window, 64), 4, Config{}, 1<<30)
+			m := f.members[0]
+			must(b, f.readRank(b.Context(), b, m, 0, uint64(samples/64), 0, 1))
+			e := f.plan.Epoch(1)
+			at := shuffle.Cursor{Plan: f.plan, Epoch: e, End: 8, BatchSize: 8, WorldSize: 1}
+			chunks := d.ranges(b, e.Append(nil, 0, 8))
+			b.ReportAllocs()
+			for b.Loop() {
+				m.view.Add(1)
+				body, err := m.source.Read(b.Context(), at, chunks)
+				if err != nil {
+					b.Fatal(err)
+				}
+				body.Close()
+			}
+			b.ReportMetric(float64(d.index.Chunks()), "chunks")
+		})
+	}
+}
