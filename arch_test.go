@@ -40,6 +40,7 @@ func floorPlan() map[string]room {
 		},
 		"internal/provenance": {never: []string{"net"}}, // bench and experiments run git
 		"internal/budget":     {never: []string{"net", "os"}},
+		"internal/socket":     {outside: []string{"golang.org/x/sys"}, never: []string{"net/http"}}, // socket options
 		"shuffle": {
 			never: []string{"context", "crypto/rand", "io", "log", "math/rand", "net", "os", "time"},
 		},
@@ -72,8 +73,8 @@ func floorPlan() map[string]room {
 			never: []string{"context", "crypto/rand", "io", "log", "math/rand", "net", "os", "sync", "time"},
 		},
 		"peer": {
-			ours:    []string{"chunkindex", "shuffle"},
-			outside: []string{"github.com/rs/zerolog", "golang.org/x/sync", "golang.org/x/sys"},
+			ours:    []string{"chunkindex", "shuffle", "internal/socket"},
+			outside: []string{"github.com/rs/zerolog", "golang.org/x/sync"},
 		},
 		"cluster": {
 			ours:    []string{"peer", "placement", "shuffle"},
@@ -96,7 +97,7 @@ func floorPlan() map[string]room {
 			},
 		},
 		"gateway": {
-			ours: []string{"chunkindex", "importance", "shuffle", "internal/objstore", "internal/budget"}, // importance: types, errors
+			ours: []string{"chunkindex", "importance", "shuffle", "internal/objstore", "internal/budget", "internal/socket"}, // importance: types, errors
 			outside: []string{
 				"github.com/go-chi/chi", "github.com/rs/zerolog", "github.com/prometheus/client_golang",
 				"github.com/prometheus/client_model", "golang.org/x/sync", "golang.org/x/sys", "golang.org/x/time",

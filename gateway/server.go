@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log"
 	"net"
 	"net/http"
-	"sync"
 	"syscall"
 	"time"
+
+	"github.com/millrace-data/millrace/internal/socket"
 )
 
 // ServerConfig of a Server. The zero value of a field means its default.
@@ -24,10 +24,6 @@ const (
 	readTimeout    = 10 * time.Second
 	idleTimeout    = 120 * time.Second
 	maxHeaderBytes = 32 << 10
-	sendBuffer     = 512 << 10 // the kernel doubles it for its own overhead: 1 MiB
-	keepAlive      = 15 * time.Second
-	keepAliveCount = 3
-	userTimeout    = 30 * time.Second // what is sent and not acknowledged for so long ends a connection
 
 	defaultConnections = 8192
 	reservedFiles      = 512
@@ -88,7 +84,7 @@ func maxConnections() int {
 // It closes ln, and returns when everything has ended.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	stopped := make(chan error, 1)
-	go func() { stopped <- s.http.Serve(limitListener(ln, s.cfg.Connections)) }()
+	go func() { stopped <- s.http.Serve(socket.Limit(ln, s.cfg.Connections)) }()
 	select {
 	case err := <-stopped:
 		return fmt.Errorf("serve %s: %w", ln.Addr(), err)
@@ -134,65 +130,4 @@ func (s *Server) awaitIdle(ctx context.Context) {
 			return
 		}
 	}
-}
-
-// limitListener bounds the connections that are open at a time, and sets their sockets up. Above the bound
-// new ones wait in the kernel's queue.
-func limitListener(ln net.Listener, n int) net.Listener {
-	return &limited{Listener: ln, open: make(chan struct{}, n), closed: make(chan struct{})}
-}
-
-type limited struct {
-	net.Listener
-	open   chan struct{} // one token for each open connection
-	closed chan struct{}
-	once   sync.Once
-}
-
-func (l *limited) Accept() (net.Conn, error) {
-	select {
-	case l.open <- struct{}{}:
-	case <-l.closed:
-		return nil, net.ErrClosed
-	}
-	conn, err := l.Listener.Accept()
-	if err != nil {
-		<-l.open
-		return nil, err
-	}
-	if tcp, ok := conn.(*net.TCPConn); ok {
-		// Best effort: a connection that has gone already fails its first read instead.
-		_ = tcp.SetWriteBuffer(sendBuffer)
-		_ = tcp.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: keepAlive, Interval: keepAlive, Count: keepAliveCount})
-		_ = setUserTimeout(tcp, userTimeout)
-	}
-	return &limitedConn{Conn: conn, release: func() { <-l.open }}, nil
-}
-
-func (l *limited) Close() error {
-	l.once.Do(func() { close(l.closed) })
-	return l.Listener.Close()
-}
-
-type limitedConn struct {
-	net.Conn
-	once    sync.Once
-	release func()
-}
-
-// ReadFrom lets the server hand a body's slices on as they are: the connection writes them in one call to the kernel.
-func (c *limitedConn) ReadFrom(r io.Reader) (int64, error) { return io.Copy(c.Conn, r) }
-
-// CloseWrite lets the server end its own side first where it refuses to read on: a reset would take its answer along.
-func (c *limitedConn) CloseWrite() error {
-	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite()
-	}
-	return nil
-}
-
-func (c *limitedConn) Close() error {
-	err := c.Conn.Close()
-	c.once.Do(c.release)
-	return err
 }

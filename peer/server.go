@@ -11,9 +11,12 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"github.com/millrace-data/millrace/internal/socket"
 )
 
 // ServerConfig of a Server. Self and Holder are needed; of the rest a zero value means its default.
@@ -86,6 +89,15 @@ func NewServer(cfg ServerConfig) *Server {
 	return &Server{cfg: cfg, reads: make(chan struct{}, cfg.Reads)}
 }
 
+// maxConnections leaves file descriptors for the data port, the store and the index.
+func maxConnections() int {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return defaultConnections
+	}
+	return int(max(1, min(defaultConnections, limit.Cur/4)))
+}
+
 // Serve answers connections of ln until ctx ends, then lets what is in flight come to its end for DrainTime, and closes
 // what is left. A gateway that drains tells so in its Hello, and ends ctx when it wants to be asked no more. Serve
 // closes ln, and returns when every connection and every answer has ended.
@@ -99,9 +111,9 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 		Protocols:         new(http.Protocols),
 	}
 	server.Protocols.SetHTTP1(true)
-	limited := limitListener(ln, s.cfg.Connections)
+	limited := socket.Limit(ln, s.cfg.Connections)
 	server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if limited.crowded() {
+		if limited.Crowded() {
 			w.Header().Set("Connection", "close")
 		}
 		s.ServeHTTP(w, r)

@@ -1,4 +1,4 @@
-package gateway
+package socket
 
 import (
 	"errors"
@@ -13,7 +13,7 @@ func TestServerEndsItsOwnSideFirst(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	limited := limitListener(ln, 1)
+	limited := Limit(ln, 1)
 	defer limited.Close()
 	client, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", ln.Addr().String())
 	if err != nil {

@@ -1,0 +1,85 @@
+// Package socket bounds the connections of a server, and what each of them may have on its way.
+package socket
+
+import (
+	"io"
+	"net"
+	"sync"
+	"time"
+)
+
+const (
+	sendBuffer     = 512 << 10 // the kernel doubles it for its own overhead: 1 MiB
+	keepAlive      = 15 * time.Second
+	keepAliveCount = 3
+	userTimeout    = 30 * time.Second // what is sent and not acknowledged for so long ends a connection
+)
+
+// Listener bounds the connections that are open at a time, and sets their sockets up. Above the bound new ones wait in the
+// kernel's queue.
+type Listener struct {
+	net.Listener
+	open   chan struct{} // one token for each open connection
+	closed chan struct{}
+	once   sync.Once
+}
+
+// Limit lets a listener have n connections open at a time.
+func Limit(ln net.Listener, n int) *Listener {
+	return &Listener{Listener: ln, open: make(chan struct{}, n), closed: make(chan struct{})}
+}
+
+// Crowded reports whether so many are open, three quarters, that those that are kept for later use keep others out.
+func (l *Listener) Crowded() bool { return len(l.open) > cap(l.open)*3/4 }
+
+// Accept waits for a connection, and for a place for it.
+func (l *Listener) Accept() (net.Conn, error) {
+	select {
+	case l.open <- struct{}{}:
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+	c, err := l.Listener.Accept()
+	if err != nil {
+		<-l.open
+		return nil, err
+	}
+	if tcp, ok := c.(*net.TCPConn); ok {
+		// Best effort: a connection that has gone already fails its first read instead.
+		_ = tcp.SetWriteBuffer(sendBuffer)
+		_ = tcp.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: keepAlive, Interval: keepAlive, Count: keepAliveCount})
+		_ = setUserTimeout(tcp, userTimeout)
+	}
+	return &conn{Conn: c, release: func() { <-l.open }}, nil
+}
+
+// Close ends the listener and whoever waits in Accept.
+func (l *Listener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return l.Listener.Close()
+}
+
+// conn gives its place back when it is closed.
+type conn struct {
+	net.Conn
+	once    sync.Once
+	release func()
+}
+
+// ReadFrom lets the server hand a body's slices on as they are: the connection writes them in one call to the kernel.
+func (c *conn) ReadFrom(r io.Reader) (int64, error) { return io.Copy(c.Conn, r) }
+
+// CloseWrite lets the server end its own side first where it refuses to read on: a reset would take its answer along.
+func (c *conn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
+}
+
+// Close ends the connection.
+func (c *conn) Close() error {
+	err := c.Conn.Close()
+	c.once.Do(c.release)
+	return err
+}
