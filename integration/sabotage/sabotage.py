@@ -181,6 +181,7 @@ def main():
     before = f", {len(chosen) - len(todo)} of them by an earlier run" if len(todo) < len(chosen) else ""
     total = f"{'FAIL' if bad else 'ok  '}  sabotage: {good} of {len(chosen)} planted bugs noticed{before}, {time.monotonic() - start:.0f} s"
     print(total)
+    os.makedirs(os.path.dirname(STATE), exist_ok=True)
     with open(os.path.join(ROOT, "bin", "test-summary"), "a", encoding="utf-8") as out:
         out.write(total + "\n")
     return 1 if bad else 0
