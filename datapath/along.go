@@ -21,17 +21,17 @@ const (
 // fetch brings the next run of a rank: it works out what that holds, takes memory, and asks all owners at once.
 func (c *carry) fetch(ctx context.Context, st *stock) {
 	c.mu.Lock()
-	is := st.course
-	r := &errand{ctx: ctx, asker: st.asker, at: is.at, fits: st.fits, query: c.query, chunks: map[int]string{}, wants: map[string]*wants{}}
-	r.reader = standsAt(*r.reader, is.heard(), is.at)
+	is := st.Course
+	r := &errand{ctx: ctx, asker: st.asker, at: is.At(), fits: st.fits, query: c.query, chunks: map[int]string{}, wants: map[string]*wants{}}
+	r.reader = standsAt(*r.reader, is.Heard(), is.At())
 	c.mu.Unlock()
-	is.run(r.add)
+	is.Run(r.add)
 	parts, ok := c.parts(r)
 	c.mu.Lock()
 	close(st.planning)
 	st.planning = nil
 	if ok && ctx.Err() == nil {
-		st.begins, st.due, st.next, st.skip, st.runs = is.begins, is.due, is.next, is.skip, is.runs
+		st.Take(is)
 		for _, l := range parts {
 			l.refs++
 			st.parts = append(st.parts, l)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkcache"
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/lookahead"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -18,15 +19,14 @@ const (
 	mostCarried   = 8 << 20         // bytes that one question in the background asks for
 	carryShare    = 32              // the part of the budget that these are at most: a thirty-second
 	carriedShare  = 8               // the part that all carried samples may take together: an eighth
-	carriedAhead  = 8               // batches of one run: the owner, who hears of a reader when it asks, still takes it for the same one then
 	carriedRuns   = 4               // under way at most, for one rank
 	carriedIdle   = 2 * time.Second // after which a rank that its reader has left behind is thought to read elsewhere
 	carriedSample = 128             // of a sample beside its bytes
 )
 
 // carry keeps a stock for each rank that reads from peers: what it needs in its next batches, asked for in the background while it is
-// busy with the ones before. Brand (SC 2023) calls that prefetching by request merging; here it is between nodes. So one question
-// brings what several batches need, and the links work while the ranks train.
+// busy with the ones before, after Brand (the second version of Redox), whose remote nodes send more of a chunk than was asked for. So one
+// question brings what several batches need, and the links work while the ranks train.
 //
 // What is under way is known: a batch that needs it waits for it, and asks for the rest. Samples are handed out once, to the rank
 // that they were fetched for, without a copy. A rank that is elsewhere loses its stock, and so does one whose reader has gone.
@@ -53,7 +53,7 @@ type rankID struct {
 
 // stock is what was fetched for one rank, and is on its way.
 type stock struct {
-	course
+	lookahead.Course
 	number uint64    // of the reader in the table of them, when it came last
 	seen   time.Time // when that was
 	asker
@@ -117,7 +117,7 @@ func (c *carry) come(ctx context.Context, s *Source, at shuffle.Cursor, b *batch
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var st *stock
-	if n := slices.IndexFunc(c.stocks[id], func(st *stock) bool { return st.near(at) }); n >= 0 {
+	if n := slices.IndexFunc(c.stocks[id], func(st *stock) bool { return st.Near(at) }); n >= 0 {
 		st = c.stocks[id][n]
 	} else {
 		if !far || c.closed {
@@ -125,7 +125,7 @@ func (c *carry) come(ctx context.Context, s *Source, at shuffle.Cursor, b *batch
 		}
 		st = c.begin(id)
 	}
-	for st.planning != nil && st.awaits(at) {
+	for st.planning != nil && st.Awaits(at) {
 		planned := st.planning
 		c.mu.Unlock()
 		select {
@@ -137,10 +137,10 @@ func (c *carry) come(ctx context.Context, s *Source, at shuffle.Cursor, b *batch
 			return nil
 		}
 	}
-	st.course.come(at)
+	st.Come(at)
 	st.number, st.seen = b.number, time.Now()
 	st.asker, st.fits = asker{source: s, plan: at.Plan, reader: b.reader}, b.fits
-	c.retain(st, func(l *carried) bool { return !st.behind(l.epoch, l.last) })
+	c.retain(st, func(l *carried) bool { return !st.Behind(l.epoch, l.last) })
 	c.more(st)
 	return st
 }
@@ -177,7 +177,7 @@ func (c *carry) served(st *stock) {
 
 // more begins the next run of a rank if it is due, and if there is memory that nobody waits for.
 func (c *carry) more(st *stock) {
-	if st.over || !st.served || st.planning != nil || !st.ready() {
+	if st.over || !st.served || st.planning != nil || !st.Ready() {
 		return
 	}
 	if st.underway >= carriedRuns || c.held >= c.max || c.path.budget.Waiting() > 0 {
@@ -299,7 +299,7 @@ func (c *carry) expire(stands func(number uint64) (at shuffle.Cursor, ok bool), 
 	defer c.mu.Unlock()
 	c.end(func(st *stock) bool {
 		at, ok := stands(st.number)
-		return !ok || st.leftBy(at) && now.Sub(st.seen) > carriedIdle
+		return !ok || st.LeftBy(at) && now.Sub(st.seen) > carriedIdle
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/millrace-data/millrace/lookahead"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -46,8 +47,8 @@ func TestTablesOfOwnersAreOnTheBooks(t *testing.T) {
 
 // What a run brings is dealt to its rank once, and remembered until the rank has read it.
 func TestARunIsRememberedAsDealt(t *testing.T) {
-	if carriedAhead+1 > shuffle.KeptDeals {
-		t.Errorf("got runs of %d batches beside the one that is read, want no more than the %d that an epoch remembers", carriedAhead, shuffle.KeptDeals)
+	if lookahead.RunBatches+1 > shuffle.KeptDeals {
+		t.Errorf("got runs of %d batches beside the one that is read, want no more than the %d that an epoch remembers", lookahead.RunBatches, shuffle.KeptDeals)
 	}
 }
 

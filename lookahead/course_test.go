@@ -1,4 +1,4 @@
-package datapath
+package lookahead
 
 import (
 	"slices"
@@ -12,10 +12,12 @@ import (
 // However requests come, no sample is in two runs, and none is in a run whose batch was asked for when the run was worked out.
 func TestRunsNeverOverlap(t *testing.T) {
 	plan, err := shuffle.NewPlan(shuffle.Params{Shuffle: shuffle.Window, Window: 4, Seed: 3}, []uint64{0, 50, 100, 150, 200, 250})
-	must(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	rapid.Check(t, func(t *rapid.T) {
 		batch, world := rapid.Uint64Range(1, 20).Draw(t, "batch"), rapid.Uint64Range(1, 3).Draw(t, "world")
-		var c course
+		var c Course
 		seen := map[uint64]bool{}
 		most, began, epoch := uint64(0), false, plan.Epoch(0)
 		for range rapid.IntRange(1, 60).Draw(t, "requests") {
@@ -24,15 +26,15 @@ func TestRunsNeverOverlap(t *testing.T) {
 			if first >= plan.Samples() {
 				break
 			}
-			c.come(shuffle.Cursor{Plan: plan, Epoch: epoch, First: first, End: min(first+batch, plan.Samples()), BatchSize: batch, WorldSize: world})
+			c.Come(shuffle.Cursor{Plan: plan, Epoch: epoch, First: first, End: min(first+batch, plan.Samples()), BatchSize: batch, WorldSize: world})
 			if most, began = max(most, first), true; c.at.First != most {
 				t.Fatalf("got the foremost request at %d, want %d", c.at.First, most)
 			}
-			if !c.ready() {
+			if !c.Ready() {
 				continue
 			}
 			left := rapid.IntRange(1, 100).Draw(t, "room")
-			c.run(func(sample, at uint64) bool {
+			c.Run(func(sample, at uint64) bool {
 				if left--; left < 0 {
 					return false
 				}
@@ -52,18 +54,20 @@ func TestRunsNeverOverlap(t *testing.T) {
 // A rank that goes on batch by batch asks for its first one itself; all others come in runs, few, each known before the rank comes to it.
 func TestRunsCoverAnEpoch(t *testing.T) {
 	plan, err := shuffle.NewPlan(shuffle.Params{Shuffle: shuffle.None}, []uint64{0, 1000})
-	must(t, err)
-	var c course
+	if err != nil {
+		t.Fatal(err)
+	}
+	var c Course
 	var got []uint64
 	runs := 0
 	for first := uint64(0); first < 1000; first += 10 {
-		c.come(shuffle.Cursor{Plan: plan, Epoch: plan.Epoch(0), First: first, End: first + 10, BatchSize: 10})
+		c.Come(shuffle.Cursor{Plan: plan, Epoch: plan.Epoch(0), First: first, End: first + 10, BatchSize: 10})
 		if first > 0 && !slices.Contains(got, first) {
 			t.Fatalf("the rank comes to %d, which is in no run", first)
 		}
-		if c.ready() {
+		if c.Ready() {
 			runs++
-			c.run(func(sample, _ uint64) bool { got = append(got, sample); return true })
+			c.Run(func(sample, _ uint64) bool { got = append(got, sample); return true })
 		}
 	}
 	if want := uint64(len(got)); want != 990 || got[0] != 10 || got[989] != 999 || runs > 99/8+6 {
@@ -74,7 +78,9 @@ func TestRunsCoverAnEpoch(t *testing.T) {
 // A rank that reads the same elsewhere is another one.
 func TestWhoIsNear(t *testing.T) {
 	plan, err := shuffle.NewPlan(shuffle.Params{Shuffle: shuffle.None}, []uint64{0, 1000})
-	must(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	at := func(epoch, first uint64) shuffle.Cursor {
 		return shuffle.Cursor{Plan: plan, Epoch: plan.Epoch(epoch), First: first, End: first + 10, BatchSize: 10}
 	}
@@ -87,9 +93,9 @@ func TestWhoIsNear(t *testing.T) {
 		{at(1, 990), at(2, 0), true}, {at(1, 990), at(2, 320), false}, {at(2, 0), at(1, 990), true}, {at(2, 0), at(1, 670), false},
 		{at(0, 0), at(3, 0), false}, {at(3, 0), at(0, 990), false},
 	} {
-		var c course
-		c.come(x.from)
-		if got := c.near(x.to); got != x.want {
+		var c Course
+		c.Come(x.from)
+		if got := c.Near(x.to); got != x.want {
 			t.Errorf("epoch %d position %d after epoch %d position %d: got %v, want %v",
 				x.to.Epoch.Number(), x.to.First, x.from.Epoch.Number(), x.from.First, got, x.want)
 		}
