@@ -81,7 +81,7 @@ func TestAnAnswerWaitsForNoMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, d, nil, 2, Config{}, 256<<10)
 		p := f.members[0].path
-		r, err := p.budget.Reserve(t.Context(), p.budget.Total())
+		r, err := p.budget.Reserve(t.Context(), p.budget.Total()-p.budget.InUse())
 		must(t, err)
 		defer r.Release()
 		begun := time.Now()

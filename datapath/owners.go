@@ -152,16 +152,21 @@ func mine(d lookahead.Dataset, plan *shuffle.Plan, chunk int) bool {
 	return s.name == "" || s.owner(plan, chunk) == ""
 }
 
-// reown tells the table of readers if peers have come or gone.
+// reown tells the table of readers if peers have come or gone. When it returns the table knows, whoever told it.
 func (p *Path) reown() {
-	if p.cfg.Peers == nil {
+	if p.cfg.Peers == nil || p.view.Load() == p.cfg.Peers.View() {
 		return
 	}
-	if view := p.cfg.Peers.View(); p.view.Swap(view) != view {
-		p.readers.Reowned()
-		p.mark()
-		p.look()
+	p.reowning.Lock()
+	defer p.reowning.Unlock()
+	view := p.cfg.Peers.View()
+	if p.view.Load() == view {
+		return
 	}
+	p.readers.Reowned()
+	p.mark()
+	p.look()
+	p.view.Store(view)
 }
 
 // part is how much memory those chunks of a dataset take that this gateway is to hold, in one view.

@@ -52,27 +52,23 @@ func TestARunIsRememberedAsDealt(t *testing.T) {
 	}
 }
 
-// BenchmarkView has a view change, with many chunks in memory and a reader among them.
+// BenchmarkView has a view change, with so many chunks of which a part is in memory, and a reader among them.
 func BenchmarkView(b *testing.B) {
-	for _, samples := range []int{8 << 10, 64 << 10} {
-		b.Run(fmt.Sprint(samples), func(b *testing.B) {
-			d := newDataset(b, 97, same(samples, 900), samples, 1<<10)
-			f := newFleet(b, d, d.plan(b, shuffle.Window, 64), 4, Config{}, 1<<30)
+	for _, c := range []struct {
+		samples int
+		total   int64
+	}{{8 << 10, 16 << 20}, {64 << 10, 16 << 20}, {64 << 10, 1 << 30}} {
+		b.Run(fmt.Sprintf("%d in %d MiB", c.samples, c.total>>20), func(b *testing.B) {
+			d := newDataset(b, 97, same(c.samples, 900), c.samples, 1<<10)
+			f := newFleet(b, d, d.plan(b, shuffle.Window, 64), 4, Config{NoPrefetch: true}, c.total)
 			m := f.members[0]
-			must(b, f.readRank(b.Context(), b, m, 0, uint64(samples/64), 0, 1))
-			e := f.plan.Epoch(1)
-			at := shuffle.Cursor{Plan: f.plan, Epoch: e, End: 8, BatchSize: 8, WorldSize: 1}
-			chunks := d.ranges(b, e.Append(nil, 0, 8))
+			must(b, f.readRank(b.Context(), b, m, 0, uint64(c.samples/64), 0, 1))
 			b.ReportAllocs()
 			for b.Loop() {
 				m.view.Add(1)
-				body, err := m.source.Read(b.Context(), at, chunks)
-				if err != nil {
-					b.Fatal(err)
-				}
-				body.Close()
+				m.path.reown()
 			}
-			b.ReportMetric(float64(d.index.Chunks()), "chunks")
+			b.ReportMetric(float64(m.path.Stats().CachedChunks), "chunks")
 		})
 	}
 }

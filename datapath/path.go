@@ -66,8 +66,10 @@ type Path struct {
 	hot     *hot
 	carry   *carry // nil: no peers
 	asking  *asking
-	view    atomic.Uint64 // the one that the table of readers was told of last
 	formers formers
+
+	reowning sync.Mutex    // held to change view
+	view     atomic.Uint64 // the one that the table of readers was told of last
 
 	mu     sync.Mutex // guards open and shared, and when each was read
 	open   []*Source
