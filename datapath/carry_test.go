@@ -2,6 +2,7 @@ package datapath
 
 import (
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -86,7 +87,7 @@ func TestWhatIsSentAlongIsNotKeptForNobody(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			f := begin(t)
 			b := f.members[0].path.budget
-			r, err := b.Reserve(t.Context(), b.Total())
+			r, err := b.Reserve(t.Context(), b.Total()-f.members[0].source.reserved.Size())
 			must(t, err)
 			defer r.Release()
 			if got := f.members[0].carriedBytes(); got != 0 {
@@ -177,10 +178,10 @@ func TestABatchDoesWithoutItsStock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d.store.Reset()
 		f := newFleet(t, d, d.plan(t, shuffle.Slot, 8), 2, Config{}, 8<<20)
-		asked := 0
+		var asked atomic.Int64
 		m := f.members[0]
 		m.breaks(func(_ int, q *peer.Query) (wireFault, error) {
-			if asked++; asked%2 == 0 {
+			if asked.Add(1)%2 == 0 {
 				return wireFault{delay: time.Millisecond}, errWire
 			}
 			return wireFault{delay: time.Millisecond}, nil
