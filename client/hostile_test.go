@@ -37,7 +37,7 @@ func absent(_ int, w http.ResponseWriter, _ *http.Request) bool {
 
 func TestGenerationThatOneGatewayDoesNotKnowIsReadFromAnother(t *testing.T) {
 	old, updated := &fake{batches: 4, generation: "g", fault: absent}, &fake{batches: 4, generation: "g"}
-	c := newClient(t, client.Config{Gateways: []string{serve(t, old), serve(t, updated)}})
+	c := newClient(t, client.Config{Gateways: []string{serve(t, old), serve(t, updated)}, Home: client.HomeByRank})
 	if got := numbers(t, c, client.Options{Generation: "g", Prefetch: -1}); fmt.Sprint(got) != "[0 1 2 3]" {
 		t.Errorf("got %v, want [0 1 2 3]", got)
 	}
