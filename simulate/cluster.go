@@ -66,45 +66,54 @@ type question struct {
 	owner *gateway
 	uses  []use
 	bytes int64
-
-	later []uint64 // samples to bring along
-	last  uint64   // where the last batch begins that they are for
 }
 
-// questions takes from uses what others own and this gateway has not got, as one question to each of them.
-func (g *gateway) questions(r *request) (mine []use, others []question) {
-	if len(g.cluster.members) == 1 {
-		return r.uses, nil
+// bytesOf is how many bytes questions ask for.
+func bytesOf(all []question) (n int64) {
+	for _, q := range all {
+		n += q.bytes
 	}
+	return n
+}
+
+// questions takes from a request's uses what others own and this gateway has not got. What is not in the stock of its rank is one
+// question to each of them.
+func (g *gateway) questions(r *request) (mine []use) {
 	mine = make([]use, 0, len(r.uses))
-	var far []use
 	for _, u := range r.uses {
 		if g.elsewhere(u.chunk) {
-			far = append(far, u)
+			r.far = append(r.far, u)
 		} else {
 			mine = append(mine, u)
 		}
 	}
+	rest := r.far
 	if r.carry != nil {
-		far = r.carry.take(r, far)
+		rest = r.take(rest)
 	}
+	r.asks = g.ownersOf(rest)
+	if r.from != nil {
+		r.asks = g.roughly(r, r.asks)
+	}
+	return mine
+}
+
+// ownersOf sorts uses into a question to each owner.
+func (g *gateway) ownersOf(uses []use) (questions []question) {
 	at := make(map[*gateway]int)
-	for _, u := range far {
+	for _, u := range uses {
 		o := g.cluster.owner(u.chunk)
 		i, ok := at[o]
 		if !ok {
-			i = len(others)
+			i = len(questions)
 			at[o] = i
-			others = append(others, question{owner: o})
+			questions = append(questions, question{owner: o})
 		}
-		q := &others[i]
+		q := &questions[i]
 		q.uses = append(q.uses, u)
 		q.bytes += g.data.bytesOf(u.chunk, u.samples)
 	}
-	if r.from != nil {
-		others = g.roughly(r, others)
-	}
-	return mine, others
+	return questions
 }
 
 // elsewhere reports whether a chunk is to be asked for: another gateway owns it, and this one has not got it.
@@ -171,13 +180,25 @@ func (d dues) pay(n int64) []int64 {
 	return from
 }
 
-// ask brings what other gateways own: to each of them one question, which it answers over both links. It calls one for
-// each.
-func (g *gateway) ask(r *request, questions []question, one func()) {
-	if r.carry != nil && len(questions) > 0 {
-		r.carry.later(r, questions)
+// ask brings what other gateways own: to each of them one question, which it answers over both links. What is on its way to the stock
+// is waited for, and asked for if it does not come.
+func (g *gateway) ask(r *request, done func()) {
+	asks, awaited := r.asks, r.awaited()
+	left := 1 + len(asks) + len(awaited)
+	one := func() {
+		if left--; left > 0 {
+			return
+		}
+		if r.asks = g.ownersOf(r.late(g.data)); len(r.asks) == 0 {
+			done()
+			return
+		}
+		g.ask(r, done)
 	}
-	for _, q := range questions {
+	for _, l := range awaited {
+		l.waiting = append(l.waiting, one)
+	}
+	for _, q := range asks {
 		g.count.PeerReads++
 		if len(q.uses) == 0 { // as good as there
 			g.clock.after(g.set.PeerLatency, func() { between(q.owner, g, q.bytes, one) })
@@ -185,28 +206,16 @@ func (g *gateway) ask(r *request, questions []question, one func()) {
 		}
 		g.question(r, q, one)
 	}
+	one()
 }
 
 // question asks one gateway.
 func (g *gateway) question(r *request, q question, one func()) {
-	own := q.uses
-	var along *carried
-	if r.carry != nil {
-		along = r.carry.along(r, &q)
-	}
 	asked := &request{at: r.at, think: r.visit.Think(), uses: q.uses, bytes: q.bytes}
-	asked.full = func() {
-		if along != nil {
-			r.carry.free(along)
-		}
-		g.alone(r, own, one)
-	}
+	asked.full = func() { g.alone(r, q.uses, one) }
 	asked.ready = func() {
 		between(q.owner, g, q.bytes, func() {
 			q.owner.close(asked)
-			if along != nil {
-				r.carry.keep(along)
-			}
 			one()
 		})
 	}

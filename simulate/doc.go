@@ -6,7 +6,7 @@
 // What is modelled: the store (time to first byte, bandwidth of all reads together and of
 // one), the fetchers and whose turn it is, the memory budget with what readers come for and what may go, the
 // disk tier, the way from the gateway to the ranks, and how long a rank thinks between two batches.
-// Gateways are one cache, a single one being a cluster of one: owners by placement, questions and what comes along with answers, links.
+// Gateways are one cache, a single one being a cluster of one: owners by placement, questions, what is asked for in the background for the next batches, links.
 // Processor time, failures and other tenants of the store are not.
 //
 // Everything happens in one goroutine, in the order of the virtual clock, so that the same

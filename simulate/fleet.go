@@ -79,15 +79,29 @@ func (r *run) newCourse(number int) *course {
 	return c
 }
 
-// asked estimates the questions of gateways where batches are not followed one by one: as many as the samples of a rank's
-// batch that others own have owners.
+// asked estimates the questions of gateways where batches are not followed one by one: as many as the samples of a stretch of a rank's
+// batches that others own have owners.
 func (r *run) asked(e *Epoch) {
 	s := &r.result.Setting
 	if !r.coarse || e.PeerReads == 0 {
 		return
 	}
-	batches := shuffle.Batching{Samples: r.result.Samples, BatchSize: s.BatchSize, Tail: shuffle.Short}.Batches()
+	batches := float64(shuffle.Batching{Samples: r.result.Samples, BatchSize: s.BatchSize, Tail: shuffle.Short}.Batches())
 	others := float64(s.Gateways - 1)
 	foreign := float64(s.BatchSize) / float64(s.Ranks) * float64(e.PeerBytes) / float64(max(e.Served, 1))
-	e.PeerReads = int64(float64(batches) * float64(s.Ranks) * others * (1 - math.Pow(1-1/others, foreign)))
+	joined := 1.
+	if !s.NoCarry {
+		fresh := runFresh
+		if r.fits {
+			fresh = runFits
+		}
+		begun := float64(s.BatchSize) / float64(r.plan.Samples()) * float64(len(r.data.Chunks)) / float64(s.Gateways) // by a batch, of one owner
+		bytes := foreign / others * (r.mean + carriedSample)
+		joined = max(min(carriedAhead, float64(fresh)/begun, float64(r.gateways[0].query())/bytes), 1)
+	}
+	asked := batches
+	if joined > 1 {
+		asked = 1 + (batches-1)/joined
+	}
+	e.PeerReads = int64(asked * float64(s.Ranks) * others * (1 - math.Pow(1-1/others, foreign*batches/asked)))
 }

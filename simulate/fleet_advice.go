@@ -42,9 +42,6 @@ func linkAdvice(r *Result, e *Epoch) []string {
 	}
 	f := r.Formula()
 	line := fmt.Sprintf("Link: yours binds: %s over the busiest one in an epoch, %s of all bytes delivered between gateways.", Bytes(e.Busiest), percent(e.PeerBytes, e.Served))
-	if need := (f.Nodes - 1) / f.Nodes; float64(e.PeerBytes) > 1.1*need*float64(e.Served) {
-		line += fmt.Sprintf(" That is more than the %.0f %% that others own: a rank that reads ahead asks for some of what is already on its way along with an earlier answer.", 100*need)
-	}
 	switch {
 	case s.Split == shuffle.Locality && !s.RanksNear:
 		line += " Most of that are answers to ranks: those that run on their gateway's machine (--ranks-near) spare the link all of them."

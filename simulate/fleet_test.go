@@ -25,7 +25,6 @@ func TestClusterHoldsMoreThanOne(t *testing.T) {
 	d := uniform(t, 256*64, 64, 4096)
 	for _, p := range []int{1, 2, 4, 8} {
 		s := fleet(d, p, 1.8)
-		s.NoCarry = true // what comes along with an answer may come twice
 		r := predict(t, d, s)
 		first, later := &r.Epochs[0], r.Later()
 		if got := float64(first.StoreBytes) / float64(d.Bytes()); got > 1.01 || got < .99 {
@@ -71,7 +70,7 @@ func TestLocalityLeavesLittleForTheLink(t *testing.T) {
 func TestLinkBinds(t *testing.T) {
 	d := uniform(t, 512*64, 64, 4096)
 	s := fleet(d, 4, 2)
-	s.Rate, s.LinkRate, s.NoCarry = 1e6, 20e6, true
+	s.Rate, s.LinkRate = 1e6, 20e6
 	far := predict(t, d, s)
 	s.RanksNear = true
 	near := predict(t, d, s)
@@ -84,6 +83,35 @@ func TestLinkBinds(t *testing.T) {
 		e := c.r.Later()
 		if b := c.r.Bounds(e)[0]; b.Name != "link" || math.Abs(b.Time.Seconds()/c.want-1) > .1 || e.Time < b.Time || float64(e.Time) > 1.25*float64(b.Time) {
 			t.Errorf("%s: got %v, bound by %s with %v (%s), want the link with %.3g s", c.name, e.Time, b.Name, b.Time, b.Sum, c.want)
+		}
+	}
+}
+
+// TestLinksWorkWhileRanksTrain: what a rank needs next is asked for in the background, so an epoch takes max(D/(pV), D (p-1)/(p Rc)) and
+// not the sum: p gateways with ranks that train V samples a second, links of Rc for all p together.
+func TestLinksWorkWhileRanksTrain(t *testing.T) {
+	d := uniform(t, 512*64, 64, 4096)
+	const p, link = 4, 10e6
+	bytes := float64(d.Bytes()) * (p - 1) / p
+	for _, readAhead := range []int{0, 2} {
+		for _, share := range []float64{.25, 1, 4} { // of the links' time, that ranks train
+			s := fleet(d, p, 2)
+			s.LinkRate, s.RanksNear, s.ReadAhead = link, true, readAhead
+			s.Rate = float64(d.Samples()) / (share * bytes / (p * link))
+			for _, coarse := range []bool{false, true} {
+				r, err := follow(t.Context(), d, s, coarse)
+				if err != nil {
+					t.Fatal(err)
+				}
+				want := max(float64(d.Samples())/s.Rate, bytes/(p*link))
+				within := .1
+				if coarse {
+					within = .2 // steps of several batches
+				}
+				if got := r.Later().Time.Seconds(); math.Abs(got/want-1) > within {
+					t.Errorf("coarse %v, %d batches asked for ahead, training %g of the links' time: got %.4g s, want about %.4g", coarse, readAhead, share, got, want)
+				}
+			}
 		}
 	}
 }
@@ -119,7 +147,7 @@ func TestFewStandForMany(t *testing.T) {
 		for i := range fine.Epochs {
 			a, b := &fine.Epochs[i], &coarse.Epochs[i]
 			name := fmt.Sprintf("case %d, epoch %d", n, i)
-			if off := float64(b.StoreBytes-a.StoreBytes) / float64(d.Bytes()); math.Abs(off) > .1 {
+			if off := float64(b.StoreBytes-a.StoreBytes) / float64(d.Bytes()); math.Abs(off) > .15 {
 				t.Errorf("%s: got %d bytes of the store, want about %d", name, b.StoreBytes, a.StoreBytes)
 			}
 			if off := float64(b.PeerBytes-a.PeerBytes) / float64(d.Bytes()); math.Abs(off) > .1 {
@@ -128,7 +156,7 @@ func TestFewStandForMany(t *testing.T) {
 			if off := float64(b.Busiest)/float64(max(a.Busiest, 1)) - 1; math.Abs(off) > .1 {
 				t.Errorf("%s: got %d bytes over the busiest link, want about %d", name, b.Busiest, a.Busiest)
 			}
-			if off := float64(b.Time)/float64(a.Time) - 1; math.Abs(off) > .1 {
+			if off := float64(b.Time)/float64(a.Time) - 1; math.Abs(off) > .2 { // what is asked for early disturbs the order of reads
 				t.Errorf("%s: got %v, want about %v", name, b.Time, a.Time)
 			}
 			if off := float64(b.PeerReads)/float64(max(a.PeerReads, 1)) - 1; math.Abs(off) > .25 && a.PeerReads > 1000 {
@@ -160,7 +188,7 @@ func TestWiderLinksAreNeverSlower(t *testing.T) {
 	d := uniform(t, 128*8, 8, 4096)
 	rapid.Check(t, func(t *rapid.T) {
 		s := fleet(d, rapid.IntRange(2, 6).Draw(t, "gateways"), float64(rapid.IntRange(3, 25).Draw(t, "cache"))/10)
-		s.NoCarry, s.RanksNear = true, rapid.Bool().Draw(t, "ranks near")
+		s.RanksNear = rapid.Bool().Draw(t, "ranks near")
 		s.CacheSize = max(s.CacheSize, s.Least(d), 2<<20)
 		var before time.Duration
 		for _, rate := range []float64{1e6, 4e6, 16e6, 64e6, 0} {
@@ -186,7 +214,6 @@ func TestEveryByteComesFromSomewhere(t *testing.T) {
 	d := uniform(t, 512*16, 16, 4096)
 	for p := 1; p <= 8; p *= 2 {
 		s := fleet(d, p, 3)
-		s.NoCarry = true
 		r := predict(t, d, s)
 		for i := range r.Epochs {
 			e := &r.Epochs[i]

@@ -46,7 +46,7 @@ func TestFormulaAgreesWithTheModel(t *testing.T) {
 		cold := fleet(d, p, .8)
 		cold.Rate, cold.LinkRate = 5e4*float64(p), 0
 		warm := fleet(d, p, 2)
-		warm.Rate, warm.LinkRate, warm.RanksNear, warm.NoCarry = 1e6*float64(p), 10e6, true, true
+		warm.Rate, warm.LinkRate, warm.RanksNear = 1e6*float64(p), 10e6, true
 		near := warm
 		near.Split = shuffle.Locality
 		for i, s := range []Setting{cold, warm, near} {
@@ -67,7 +67,7 @@ func TestFormulaAgreesWithTheModel(t *testing.T) {
 func TestAdviceForFleets(t *testing.T) {
 	d := uniform(t, 512*64, 64, 4096)
 	s := fleet(d, 4, 2)
-	s.Rate, s.LinkRate, s.NoCarry = 1e6, 20e6, true
+	s.Rate, s.LinkRate = 1e6, 20e6
 	link := predict(t, d, s)
 	s.Ranks, s.BatchSize = 64, 512
 	many := predict(t, d, s)

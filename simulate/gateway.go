@@ -33,9 +33,10 @@ type gateway struct {
 	queue   queue
 	passing bool // a look at what to fetch ahead is set
 	rates   rates
-	came    float64 // seconds of thinking that lie before where the readers stand
-	asking  turns   // of those who wait for other gateways
-	carried int64   // bytes of memory for what other gateways have sent along
+	came    float64  // seconds of thinking that lie before where the readers stand
+	asking  turns    // of those who wait for other gateways
+	carried int64    // bytes of memory for what other gateways have sent ahead of need
+	stocks  []*carry // of its ranks
 	count   Counts
 }
 
@@ -55,6 +56,7 @@ func newGateway(c *clock, s *Setting, d *Data, store *line) *gateway {
 	g.queue.horizon = g.readers.Horizon()
 	g.gate = gate{limit: s.Fetchers, idle: g.look}
 	g.memory = newMemory(s.CacheSize, func() chunkcache.Policy[int32] { return g.policy(s.Policy) })
+	g.memory.stock = g.giveUp
 	if s.DiskSize > 0 {
 		g.disk = newDisk(c, s.DiskSize, s.DiskRate, g.nextRead, g.look)
 	}

@@ -11,7 +11,8 @@ type memory struct {
 	peak  int64
 	shelf *chunkcache.Shelf[int32]
 	loads map[int32]*load
-	queue []waiter // bodies that wait for memory
+	queue []waiter            // bodies that wait for memory
+	stock func(n int64) int64 // gives up what was asked for ahead of need, and returns the bytes
 }
 
 // load is a chunk on its way, its memory taken.
@@ -72,7 +73,14 @@ func (m *memory) nudge() {
 // free lets chunks go until n bytes are free, and reports whether they are.
 func (m *memory) free(n int64, warm bool) bool {
 	for m.total-m.inUse < n {
-		_, size, ok := m.shelf.Evict(warm)
+		_, size, ok := m.shelf.Evict(false)
+		if !ok && warm {
+			if size = m.stock(n - (m.total - m.inUse)); size > 0 {
+				ok = true
+			} else {
+				_, size, ok = m.shelf.Evict(true)
+			}
+		}
 		if !ok {
 			return false
 		}

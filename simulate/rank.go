@@ -27,7 +27,10 @@ type rank struct {
 func (k *rank) start() {
 	r := k.run
 	k.gateway = r.gateways[k.number*len(r.gateways)/len(r.ranks)]
-	k.carry.gateway = k.gateway
+	if k.carry.gateway == nil {
+		k.carry.gateway = k.gateway
+		k.gateway.stocks = append(k.gateway.stocks, &k.carry)
+	}
 	k.asked, k.at, k.pace, k.due, k.there = 0, 0, pace{}, make(dues, len(k.gateway.cluster.members)), k.there[:0]
 	k.thinking, k.since = false, r.clock.now
 	k.ask()
@@ -36,7 +39,11 @@ func (k *rank) start() {
 
 // ask asks for as many batches as it may.
 func (k *rank) ask() {
-	for k.asked < k.run.steps && k.asked <= k.at+uint64(k.run.set.ReadAhead) {
+	ahead := uint64(k.run.set.ReadAhead)
+	if k.run.coarse && k.run.carries() {
+		ahead = max(ahead, 1) // what others own is asked for in the background
+	}
+	for k.asked < k.run.steps && k.asked <= k.at+ahead {
 		step := k.asked
 		k.asked++
 		k.there = append(k.there, false)
@@ -90,11 +97,14 @@ func (k *rank) request(step uint64) {
 			arrived()
 		})
 	}
-	if !r.coarse && !r.set.NoCarry && len(k.gateway.cluster.members) > 1 && r.course.epoch.Local() {
+	if !r.coarse && r.carries() {
 		q.carry = &k.carry
 	}
 	k.gateway.read(q)
 }
+
+// carries reports whether ranks have a stock.
+func (r *run) carries() bool { return !r.set.NoCarry && r.set.cluster() > 1 && r.course.epoch.Local() }
 
 // dues returns how many bytes of a step come from each owner. What the repair of locality moves comes from the gateway
 // next to its own.

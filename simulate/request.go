@@ -19,12 +19,15 @@ type request struct {
 	bytes int64            // of its body; 0: as many as its uses
 	from  []int64          // bytes by owner, where samples are not followed
 	carry *carry           // of its rank; nil: nothing is carried
-	shown []*carried
-	turn  int64   // of the memory of those who wait for other gateways
-	local bool    // of an order whose reader comes for the rest of its chunks soon
-	first bool    // its reader is new: nothing was fetched ahead of it
-	held  []int32 // leased until the answer is sent
-	room  int64   // of a body of its own
+	shown []shown
+	took  int64      // bytes of those samples
+	far   []use      // what other gateways own
+	asks  []question // for what of that is not shown
+	turn  int64      // of the memory of those who wait for other gateways
+	local bool       // of an order whose reader comes for the rest of its chunks soon
+	first bool       // its reader is new: nothing was fetched ahead of it
+	held  []int32    // leased until the answer is sent
+	room  int64      // of a body of its own
 }
 
 // read brings a request's bytes as the data path does: by leases of its chunks where they fit into memory together, else
@@ -39,25 +42,25 @@ func (g *gateway) read(r *request) {
 	r.local = r.at.Epoch.Local()
 	g.moved(r)
 	r.turn = g.far(r)
+	if r.carry != nil {
+		r.carry.come(r, r.turn > 0)
+	}
 	if r.turn == 0 {
-		g.gather(r, r.uses, nil)
+		g.gather(r, r.uses)
 		return
 	}
-	g.asking.enter(r.turn, func() {
-		mine, others := g.questions(r)
-		g.gather(r, mine, others)
-	})
+	g.asking.enter(r.turn, func() { g.gather(r, g.questions(r)) })
 }
 
 // answer brings what another gateway asks for: never by asking on.
 func (g *gateway) answer(r *request) {
 	r.local = r.at.Epoch.Local()
 	g.heard(r)
-	g.gather(r, r.uses, nil)
+	g.gather(r, r.uses)
 }
 
 // gather brings some uses out of memory, disk and store, and the others by questions.
-func (g *gateway) gather(r *request, uses []use, others []question) {
+func (g *gateway) gather(r *request, uses []use) {
 	var whole, ranged []use
 	for _, u := range uses {
 		if g.memory.shelf.Has(u.chunk) {
@@ -71,35 +74,26 @@ func (g *gateway) gather(r *request, uses []use, others []question) {
 			ranged = append(ranged, u)
 		}
 	}
-	var far int64
-	for _, q := range others {
-		far += q.bytes
-	}
 	switch {
 	case len(ranged) > 0:
-		g.gatherCopies(r, whole, ranged, others)
-	case far == 0:
-		if !g.gatherSlices(r, whole, others) {
-			g.gatherCopies(r, whole, ranged, others)
+		g.gatherCopies(r, whole, ranged)
+	case len(r.asks) == 0:
+		if !g.gatherSlices(r, whole) {
+			g.gatherCopies(r, whole, ranged)
 		}
 	default:
-		g.reserve(r, far, func() {
-			if !g.gatherSlices(r, whole, others) {
+		g.reserve(r, bytesOf(r.asks), func() {
+			if !g.gatherSlices(r, whole) {
 				g.giveBack(r)
-				g.gatherCopies(r, whole, ranged, others)
+				g.gatherCopies(r, whole, ranged)
 			}
 		})
 	}
 }
 
 // gatherSlices serves what this gateway keeps by leases, and reports false where that does not fit into memory now.
-func (g *gateway) gatherSlices(r *request, whole []use, others []question) bool {
-	left := 1 + len(others)
-	one := func() {
-		if left--; left == 0 {
-			g.answered(r)
-		}
-	}
+func (g *gateway) gatherSlices(r *request, whole []use) bool {
+	one := g.both(r)
 	leased := func(held []int32) {
 		r.held = held
 		one()
@@ -107,34 +101,41 @@ func (g *gateway) gatherSlices(r *request, whole []use, others []question) bool 
 	if !g.acquire(r, whole, leased) {
 		return false
 	}
-	g.ask(r, others, one)
+	g.ask(r, one)
 	return true
 }
 
 // gatherCopies serves all from a body of its own.
-func (g *gateway) gatherCopies(r *request, whole, ranged []use, others []question) {
-	g.reserve(r, r.bytes, func() {
-		left := 1 + len(others)
-		one := func() {
-			if left--; left == 0 {
-				g.answered(r)
-			}
-		}
-		g.ask(r, others, one)
+func (g *gateway) gatherCopies(r *request, whole, ranged []use) {
+	g.reserve(r, r.bytes-r.took, func() {
+		one := g.both(r)
+		g.ask(r, one)
 		g.copies(r, whole, ranged, one)
 	})
 }
 
+// both returns what is to be called when this gateway has its part of a request, and when others have sent theirs.
+func (g *gateway) both(r *request) (one func()) {
+	left := 2
+	return func() {
+		if left--; left == 0 {
+			g.answered(r)
+		}
+	}
+}
+
 // reserve takes memory for n bytes of a request: an eighth more, for what lies between samples that one read brings.
 func (g *gateway) reserve(r *request, n int64, ready func()) {
-	r.room = min(int64(float64(n+n/8)*g.bodies), g.set.CacheSize)
+	room := func(n int64) int64 { return min(int64(float64(n+n/8)*g.bodies), g.set.CacheSize) }
+	r.room = room(n)
 	switch {
 	case len(r.shown) > 0 && g.memory.take(r.room):
 		ready()
 	case r.full == nil:
-		if len(r.shown) > 0 { // who waits for memory holds none that others might wait for
-			r.carry.release(r)
-			r.shown = nil
+		if len(r.shown) > 0 {
+			r.room = room(n + r.took)
+			r.uncarry()
+			r.asks = g.ownersOf(r.far)
 		}
 		g.memory.reserve(r.room, ready)
 	case g.memory.take(r.room):
@@ -162,6 +163,9 @@ func (g *gateway) answered(r *request) {
 	if r.turn > 0 {
 		g.asking.leave(r.turn)
 	}
+	if r.carry != nil {
+		r.carry.answered()
+	}
 	r.ready()
 }
 
@@ -171,9 +175,7 @@ func (g *gateway) close(r *request) {
 		g.memory.release(c)
 	}
 	g.giveBack(r)
-	if r.carry != nil {
-		r.carry.release(r)
-	}
+	r.uncarry()
 	if r.visit != nil {
 		r.visit.Ended(g.clock.instant())
 	}

@@ -81,7 +81,7 @@ type Counts struct {
 	Misses     int64 // those that it did not
 	PeerReads  int64 // questions to other gateways
 	PeerBytes  int64 // that they answered
-	Carried    int64 // samples that had come along with an earlier answer
+	Carried    int64 // samples that had been asked for before their batch
 	LinkIn     int64 // bytes that came over the links of all gateways
 	LinkOut    int64 // that went
 }
