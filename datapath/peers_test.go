@@ -51,7 +51,7 @@ func TestAColdHerdReadsEachChunkOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d.store.Reset()
 		defer d.slowly(200 * time.Millisecond)()
-		f := newFleet(t, d, d.plan(t, shuffle.Window, 4), 4, Config{}, 1<<20)
+		f := newFleet(t, d, d.plan(t, shuffle.Window, 4), 4, Config{}, 2<<20)
 		var readers sync.WaitGroup
 		for i := range 64 {
 			readers.Go(func() {
