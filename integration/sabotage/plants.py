@@ -780,7 +780,7 @@ PLANTS = [
     ),
     (
         "datapath gives one question all the time of a request",
-        ["./internal/clustersim"],
+        ["./datapath"],
         [("datapath/ask.go", "const peerPart = 2", "const peerPart = 1")],
     ),
     (
