@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/chunkcache"
+	"github.com/millrace-data/millrace/lookahead"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -13,11 +14,9 @@ const (
 	mostCarried   = 8 << 20 // bytes of one question
 	carryShare    = 32      // the part of the memory that these are at most
 	carriedShare  = 8       // the part that all carried samples may take together
-	carriedAhead  = 8       // batches of one stretch
-	carriedRuns   = 4       // stretches under way at most
+	carriedRuns   = 4       // runs under way at most
 	carriedSample = 128     // bytes that a sample takes beside its own
-	carriedBack   = 32      // batches after which nobody comes any more for what is left
-	runFits       = 16      // chunks of one owner that a stretch asks for before the rank has begun with them
+	runFits       = 16      // chunks of one owner that a run asks for before the rank has begun with them
 	runFresh      = 8       // and where memory is short
 	runRanges     = 1 << 15 // samples of one question
 )
@@ -25,13 +24,13 @@ const (
 // carry is the stock of a rank: samples that other gateways own, asked for while the rank is busy with the batches before. What is under
 // way is known: a batch that needs it waits for it. So links work while ranks train, and no sample is asked for twice.
 type carry struct {
-	stretch
+	lookahead.Course
 	gateway  *gateway
 	think    time.Duration
 	begun    bool // with the first batch of which a part is another gateway's
 	served   bool // its first batch is there
-	planning bool // it is set that the next stretch is worked out
-	underway int  // stretches
+	planning bool // it is set that the next run is worked out
+	underway int  // runs
 	parts    []*carried
 }
 
@@ -55,23 +54,17 @@ type carried struct {
 // query is how many bytes a question may bring along.
 func (g *gateway) query() int64 { return min(mostCarried, g.set.CacheSize/carryShare) }
 
-// come notes a batch, and asks for the next stretch if it is due. far says that a part of the batch is another gateway's.
+// come notes a batch, and asks for the next run if it is due. far says that a part of the batch is another gateway's.
 func (c *carry) come(r *request, far bool) {
 	if !c.begun && !far {
 		return
 	}
-	if r.at.First >= c.next {
-		c.plan() // it may be for this batch
+	if c.planning && c.Awaits(r.at) {
+		c.plan()
 	}
 	c.begun, c.think = true, r.visit.Think()
-	c.stretch.come(r.at)
-	c.retain(func(l *carried) bool {
-		back := int64(r.at.First) - int64(l.last)
-		if l.epoch != r.at.Epoch.Number() {
-			back += int64(r.at.Plan.Samples())
-		}
-		return back <= carriedBack*int64(r.at.BatchSize)
-	})
+	c.Come(r.at)
+	c.retain(func(l *carried) bool { return !c.Behind(l.epoch, l.last) })
 	c.more()
 }
 
@@ -83,34 +76,34 @@ func (c *carry) answered() {
 	}
 }
 
-// more has the next stretch worked out if it is due, and if there is memory that nobody waits for: beside the batch that it goes with, so
+// more has the next run worked out if it is due, and if there is memory that nobody waits for: beside the batch that it goes with, so
 // what that gives back at this instant is there for it.
 func (c *carry) more() {
 	g := c.gateway
-	if !c.served || c.planning || !c.ready() || c.underway >= carriedRuns || g.carried >= g.set.CacheSize/carriedShare || len(g.memory.queue) > 0 {
+	if !c.served || c.planning || !c.Ready() || c.underway >= carriedRuns || g.carried >= g.set.CacheSize/carriedShare || len(g.memory.queue) > 0 {
 		return
 	}
 	c.planning = true
 	g.clock.after(0, func() { g.clock.after(0, c.plan) })
 }
 
-// plan works the next stretch out and asks for it.
+// plan works the next run out and asks for it.
 func (c *carry) plan() {
 	if !c.planning {
 		return
 	}
 	c.planning = false
 	g := c.gateway
-	next := c.stretch
-	e := errand{gateway: g, at: next.at, owners: map[int32]*gateway{}}
-	next.on(e.add)
+	next := c.Course
+	e := errand{gateway: g, at: next.At(), owners: map[int32]*gateway{}}
+	next.Run(e.add)
 	if !c.take(e.parts) {
 		return
 	}
-	at := next.at
-	at.First = c.heard()
+	at := next.At()
+	at.First = c.Heard()
 	at.End = min(at.First+at.BatchSize, at.Plan.Samples())
-	c.stretch = next
+	c.Take(next)
 	c.parts = append(c.parts, e.parts...)
 	c.underway++
 	left := 1 + len(e.parts)
@@ -126,7 +119,7 @@ func (c *carry) plan() {
 	one()
 }
 
-// take takes memory for what a stretch brings: all of it or nothing.
+// take takes memory for what a run brings: all of it or nothing.
 func (c *carry) take(parts []*carried) bool {
 	g := c.gateway
 	for i, l := range parts {
@@ -143,7 +136,7 @@ func (c *carry) take(parts []*carried) bool {
 	return true
 }
 
-// bring asks an owner for its part of a stretch.
+// bring asks an owner for its part of a run.
 func (c *carry) bring(at shuffle.Cursor, l *carried, done func()) {
 	g := c.gateway
 	asked := &request{at: at, think: c.think, uses: g.data.usesOf(l.all), bytes: l.bytes}
@@ -283,7 +276,7 @@ func (g *gateway) giveUp(n int64) (bytes int64) {
 	return bytes
 }
 
-// errand is what is worked out of a stretch.
+// errand is what is worked out of a run.
 type errand struct {
 	gateway *gateway
 	at      shuffle.Cursor
@@ -291,7 +284,7 @@ type errand struct {
 	parts   []*carried
 }
 
-// add adds a sample of the batch that begins at a position, if another gateway is to be asked for it. It reports whether the stretch
+// add adds a sample of the batch that begins at a position, if another gateway is to be asked for it. It reports whether the run
 // goes on: it ends with the bytes that one question may bring, and with as many chunks as an owner would fetch ahead by itself.
 func (e *errand) add(sample, first uint64) bool {
 	g := e.gateway

@@ -3,6 +3,7 @@ package simulate
 import (
 	"math"
 
+	"github.com/millrace-data/millrace/lookahead"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -79,7 +80,7 @@ func (r *run) newCourse(number int) *course {
 	return c
 }
 
-// asked estimates the questions of gateways where batches are not followed one by one: as many as the samples of a stretch of a rank's
+// asked estimates the questions of gateways where batches are not followed one by one: as many as the samples of a run of a rank's
 // batches that others own have owners.
 func (r *run) asked(e *Epoch) {
 	s := &r.result.Setting
@@ -97,7 +98,7 @@ func (r *run) asked(e *Epoch) {
 		}
 		begun := float64(s.BatchSize) / float64(r.plan.Samples()) * float64(len(r.data.Chunks)) / float64(s.Gateways) // by a batch, of one owner
 		bytes := foreign / others * (r.mean + carriedSample)
-		joined = max(min(carriedAhead, float64(fresh)/begun, float64(r.gateways[0].query())/bytes), 1)
+		joined = max(min(lookahead.RunBatches, float64(fresh)/begun, float64(r.gateways[0].query())/bytes), 1)
 	}
 	asked := batches
 	if joined > 1 {
