@@ -545,7 +545,7 @@ PLANTS = [
     (
         "simulate lets ranks ask for nothing ahead",
         ["./simulate"],
-        [("simulate/rank.go", "k.asked <= k.at+uint64(k.run.set.ReadAhead)", "k.asked <= k.at")],
+        [("simulate/rank.go", "k.asked <= k.at+ahead", "k.asked <= k.at")],
     ),
     (
         "simulate forgets the link of the gateway that answers",
