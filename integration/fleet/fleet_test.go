@@ -104,7 +104,7 @@ func (l *lab) views(t *testing.T) (all []uint64) {
 // herd asks all gateways for one cold batch at once, many times each.
 func herd(t *testing.T, l *lab) {
 	l.cold(t)
-	readers := times(64, 1000)
+	readers := times(256, 1000)
 	opt := slot
 	opt.BatchSize = batchSize
 	want := &reference{alone: l.client(t, []string{l.alone.URL}), sums: map[[3]uint64]func() (uint32, error){}}
@@ -206,13 +206,14 @@ func (l *lab) held(t *testing.T, i int) int64 {
 // mostAgain is by how much the store may be asked for more than what is stored and what was lost, while members come and go.
 const mostAgain = 1.02
 
-// bill compares what the store was asked for with what it may have been.
-func (l *lab) bill(t *testing.T, epochs int, lost int64, most float64) {
+// bill compares what the store was asked for with what it may have been. What had come twice before anything happened is the
+// matter of healthy: gateways that all begin to read at once may starve each other on few cores.
+func (l *lab) bill(t *testing.T, epochs int, before, lost int64, most float64) {
 	t.Helper()
-	got, fair := l.reads.Bytes(), l.bytes+lost
+	got, fair := l.reads.Bytes()-before, l.bytes+lost
 	share := float64(got) / float64(fair)
-	t.Logf("figure: %d epochs by %d ranks, 0 errors: %d bytes stored, %d bytes held by who was lost, %d bytes read, %.3f of both",
-		epochs, ranks, l.bytes, lost, got, share)
+	t.Logf("figure: %d epochs by %d ranks, 0 errors: %d bytes stored, %d bytes held by who was lost, %d bytes read, %.3f of both; %d bytes twice before that",
+		epochs, ranks, l.bytes, lost, got, share, before)
 	if share > most {
 		t.Errorf("got %d bytes of the store, want at most %.2f times the %d stored and the %d lost", got, most, l.bytes, lost)
 	}
@@ -222,9 +223,10 @@ func (l *lab) bill(t *testing.T, epochs int, lost int64, most float64) {
 func kills(t *testing.T, l *lab) {
 	l.cold(t)
 	random := rand.New(rand.NewPCG(1, 2))
-	lost := int64(0)
+	var before, lost int64
 	epochs := l.through(t, l.job(t, slot), func(steps func(int64)) {
 		steps(20)
+		before = l.reads.Again()
 		for range times(5, 100) {
 			victim := random.IntN(gateways)
 			lost += l.held(t, victim)
@@ -234,16 +236,17 @@ func kills(t *testing.T, l *lab) {
 			steps(40)
 		}
 	})
-	l.bill(t, epochs, lost, mostAgain)
+	l.bill(t, epochs, before, lost, mostAgain)
 }
 
 // stopped freezes a member at random and lets it go on.
 func stopped(t *testing.T, l *lab) {
 	l.cold(t)
 	random := rand.New(rand.NewPCG(3, 4))
-	lost := int64(0)
+	var before, lost int64
 	epochs := l.through(t, l.job(t, slot), func(steps func(int64)) {
 		steps(20)
+		before = l.reads.Again()
 		for range times(3, 100) {
 			victim := random.IntN(gateways)
 			lost += l.held(t, victim)
@@ -253,7 +256,7 @@ func stopped(t *testing.T, l *lab) {
 			steps(40)
 		}
 	})
-	l.bill(t, epochs, lost, mostAgain)
+	l.bill(t, epochs, before, lost, mostAgain)
 }
 
 // partition splits the gateways in two that do not hear each other, while all reach the store and their readers; then in one
@@ -262,7 +265,7 @@ func stopped(t *testing.T, l *lab) {
 func partition(t *testing.T, l *lab) {
 	l.cold(t)
 	left, right := l.nodes[:gateways/2], l.nodes[gateways/2:]
-	lost := int64(0)
+	var before, lost int64
 	all := func() (sum int64) {
 		for i := range gateways {
 			sum += l.held(t, i)
@@ -271,6 +274,7 @@ func partition(t *testing.T, l *lab) {
 	}
 	epochs := l.through(t, l.job(t, slot), func(steps func(int64)) {
 		steps(20)
+		before = l.reads.Again()
 		lost += all()
 		for _, n := range left {
 			n.Lose(t, right...)
@@ -291,16 +295,18 @@ func partition(t *testing.T, l *lab) {
 		l.nodes[3].Plug(t)
 		steps(30)
 	})
-	// As where half of them crash; and one that is plugged in again is alone in its own eyes until it has greeted the others.
-	l.bill(t, epochs, lost, 1.10)
+	// The three that own a chunk one after the other may all be beyond the cut, where each is found out by a question: until then
+	// samples are read by themselves.
+	l.bill(t, epochs, before, lost, 1.05)
 }
 
 // rollingRestart replaces all members in turn with SIGTERM, as an upgrade does.
 func rollingRestart(t *testing.T, l *lab) {
 	l.cold(t)
-	lost := int64(0)
+	var before, lost int64
 	epochs := l.through(t, l.job(t, slot), func(steps func(int64)) {
 		steps(40)
+		before = l.reads.Again()
 		for roll := range times(gateways, 10*gateways) {
 			i := roll % gateways
 			lost += l.held(t, i)
@@ -312,18 +318,19 @@ func rollingRestart(t *testing.T, l *lab) {
 		}
 	})
 	// Whoever goes in order hands over what it holds.
-	if again := l.reads.Bytes() - l.bytes; again > lost/4 {
+	if again := l.reads.Bytes() - before - l.bytes; again > lost/4 {
 		t.Errorf("got %d bytes of the store again, want little of the %d that were handed over", again, lost)
 	}
-	l.bill(t, epochs, lost, mostAgain)
+	l.bill(t, epochs, before, lost, mostAgain)
 }
 
 // halfCrashes ends every second member at once, and starts them again at once.
 func halfCrashes(t *testing.T, l *lab) {
 	l.cold(t)
-	lost := int64(0)
+	var before, lost int64
 	epochs := l.through(t, l.job(t, slot), func(steps func(int64)) {
 		steps(40)
+		before = l.reads.Again()
 		for range times(1, 20) {
 			var half []int
 			for i := 0; i < gateways; i += 2 {
@@ -338,16 +345,17 @@ func halfCrashes(t *testing.T, l *lab) {
 			steps(60)
 		}
 	})
-	// Whoever is asked instead of a member that is dead is often dead too: then the samples are read by themselves at first.
-	l.bill(t, epochs, lost, 1.05)
+	// Those that come back all at once read some chunks anew that the others have held for them meanwhile.
+	l.bill(t, epochs, before, lost, 1.05)
 }
 
 // growsAndShrinks begins with two, grows to eight and goes back to three.
 func growsAndShrinks(t *testing.T, l *lab) {
 	l.cold(t, 0, 1)
-	lost := int64(0)
+	var before, lost int64
 	epochs := l.through(t, l.job(t, slot), func(steps func(int64)) {
 		steps(20)
+		before = l.reads.Again()
 		for i := 2; i < gateways; i++ {
 			l.fleet.Start(t, i)
 			steps(20)
@@ -360,5 +368,5 @@ func growsAndShrinks(t *testing.T, l *lab) {
 			steps(20)
 		}
 	})
-	l.bill(t, epochs, lost, mostAgain)
+	l.bill(t, epochs, before, lost, mostAgain)
 }
