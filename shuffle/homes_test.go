@@ -394,12 +394,12 @@ func TestDealHomesWithoutHomesIsContiguous(t *testing.T) {
 
 // TestDealsOfManyBatchesAtOnce asks out of order and concurrently: what one asker finds made is of its own batch.
 func TestDealsOfManyBatchesAtOnce(t *testing.T) {
-	e := mustPlan(t, Params{Shuffle: Slot, Window: 10, Seed: 2}, equal(30, 7)).Epoch(0)
+	e := mustPlan(t, Params{Shuffle: Slot, Window: 10, Seed: 2}, equal(400, 7)).Epoch(0)
 	done := make(chan error)
 	for i := range uint64(4) {
 		go func() {
 			for m := range uint64(20) {
-				batch := Share{First: (m + i) % 5 * 20, Count: 20 - m%2}
+				batch := Share{First: (m + i) % 5 * KeptDeals * 20, Count: 20 - m%2} // all are kept in one place
 				if err := checkDeal(e, batch, 2+m%3); err != nil {
 					done <- err
 					return
