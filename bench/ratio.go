@@ -137,6 +137,7 @@ run alternately in one process start; only the ratio is judged.
 | STRAIGHT | a parallel ranged download of the same bytes from the same store, thrown away |
 | GET1 | one object GET per sample, 16 in flight |
 | RANGE1 | one ranged GET per sample into the packed shards, 16 in flight |
+| two bare hops | a bare handler that asks another one and passes on what it answers |
 
 The gateway is the real binary in a process of its own, the bare handlers too; batches are read over 4 keep-alive connections and
 thrown away. The store is a MinIO process on the same machine, for goal 5 an in-process store with 20 ms to the first byte, 80 MB/s
