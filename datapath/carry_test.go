@@ -87,7 +87,7 @@ func TestWhatIsSentAlongIsNotKeptForNobody(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			f := begin(t)
 			b := f.members[0].path.budget
-			r, err := b.Reserve(t.Context(), b.Total()-f.members[0].source.reserved.Size())
+			r, err := b.Reserve(t.Context(), b.Total())
 			must(t, err)
 			defer r.Release()
 			if got := f.members[0].carriedBytes(); got != 0 {

@@ -18,7 +18,7 @@ func (s *Source) Share(name string) {
 	}
 	s.name = name
 	s.owners.Store(new([]*owners))
-	s.reserveOwners()
+	s.boundOwners()
 	p := s.path
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -44,18 +44,11 @@ const (
 	ownersShare = 64 // and for fewer where they would take more than a sixty-fourth of the budget
 )
 
-// reserveOwners takes the memory of the tables of owners out of the budget, until the path is closed. One table there always is, also
-// where there is no memory for it: a fifteenth of what the index takes.
-func (s *Source) reserveOwners() {
+// boundOwners sets how many tables of owners there are at most. They are beside the budget, like the readers' plans: a batch that takes
+// all of it must still find room. One there always is: a fifteenth of what the index takes.
+func (s *Source) boundOwners() {
 	one := ownerBytes * int64(s.index.Chunks())
-	b := s.path.budget
-	for s.tables = int(min(keptOwners, b.Total()/ownersShare/max(one, 1))); s.tables > 0; s.tables-- {
-		if r, ok := b.TryReserve(int64(s.tables) * one); ok {
-			s.reserved = r
-			return
-		}
-	}
-	s.tables = 1
+	s.tables = int(max(min(keptOwners, s.path.budget.Total()/ownersShare/max(one, 1)), 1))
 }
 
 // Owners in the table of them. Others count on from there, in the order in which they were met.

@@ -149,14 +149,6 @@ func (p *Path) Close() {
 	p.hot.reclaim(p.budget.Total())
 	p.cache.Drop()
 	p.tables.Reclaim(p.budget.Total() + 1)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, s := range p.open {
-		if s.reserved != nil {
-			s.reserved.Release()
-			s.reserved = nil
-		}
-	}
 }
 
 // ahead returns how much of a budget is used for what readers come for: the rest is for bodies.

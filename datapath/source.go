@@ -34,9 +34,8 @@ type Source struct {
 	name   string    // under which peers know it; "": they do not
 	part   part      // of its chunks that this gateway is to hold
 
-	owners   atomic.Pointer[[]*owners]
-	tables   int                 // of owners, at most
-	reserved *budget.Reservation // for them; nil: none
+	owners atomic.Pointer[[]*owners]
+	tables int // of owners, at most
 }
 
 // Read brings all ranges of one batch. at says where the reader stands (zero: no plan); it changes speed only.
