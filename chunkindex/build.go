@@ -9,7 +9,6 @@ import (
 	"sync"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
-	"github.com/millrace-data/millrace/chunkindex/webdataset"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
@@ -21,6 +20,8 @@ type BuildOptions struct {
 	SingleWriter bool     // publish without conditional writes: the caller promises to be the only writer
 	Progress     func(Progress)
 	TempDir      string // for scans and the index while it is made; empty: the system's
+	Format       string // name of the shards' format; empty: found out by looking
+	Hints        format.Options
 }
 
 // Progress of a long job, called from one goroutine at a time.
@@ -89,7 +90,7 @@ func Build(ctx context.Context, store objstore.Store, prefix string, opt BuildOp
 		return BuildReport{}, err
 	}
 	defer os.RemoveAll(dir)
-	b := &builder{store: store, prefix: prefix, opt: opt, dir: dir, format: webdataset.Tar{}}
+	b := &builder{store: store, prefix: prefix, opt: opt, dir: dir, formats: formats()}
 	defer func() {
 		if b.old != nil {
 			b.old.Close()
@@ -103,11 +104,13 @@ func Build(ctx context.Context, store objstore.Store, prefix string, opt BuildOp
 
 // builder is one run of Build.
 type builder struct {
-	store  objstore.Store
-	prefix string
-	opt    BuildOptions
-	dir    string
-	format format.Format
+	store   objstore.Store
+	prefix  string
+	opt     BuildOptions
+	dir     string
+	formats []format.Format // those that may look at the dataset
+	format  format.Format   // the one that found it to be its own
+	found   *format.Dataset
 
 	pub    publisher
 	old    *Index // the current generation, if there is one that can be read
@@ -149,36 +152,68 @@ func (b *builder) run(ctx context.Context) error {
 	return b.removeScans(ctx)
 }
 
-// list finds the shards, in byte order of their keys, and the scans that an interrupted run left.
+// list finds the objects, in byte order of their keys, and the scans that an interrupted run left, and has the formats
+// say which objects are shards.
 func (b *builder) list(ctx context.Context) error {
 	b.done = map[string]bool{}
+	var objects []objstore.Object
 	err := b.store.List(ctx, b.prefix, func(o objstore.Object) error {
 		key := strings.TrimPrefix(o.Key, b.prefix)
 		switch {
 		case strings.HasPrefix(key, scanDir):
 			b.done[o.Key] = true
-		case ownObject(key):
-		case b.format.Match(key):
-			if err := checkShardKey(key); err != nil {
-				return fmt.Errorf("shard %.200q: %w", key, err)
-			}
-			if o.ETag == "" {
-				return fmt.Errorf("shard %s: the store gives no ETag, without which a change cannot be noticed", key)
-			}
-			b.shards = append(b.shards, o)
-			b.report.Bytes += o.Size
+		case !ownObject(key):
+			objects = append(objects, o)
 		}
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	if len(b.shards) == 0 {
-		return fmt.Errorf("no shards here: no object's name ends in .tar: %w", objstore.ErrNotFound)
+	if err := b.survey(ctx, newListing(b.store, b.prefix, objects)); err != nil {
+		return err
 	}
 	b.scans = make([]scanned, len(b.shards))
 	b.report.Shards = len(b.shards)
 	b.progress = Progress{Total: b.report.Bytes, Of: len(b.shards)}
+	return nil
+}
+
+// survey finds the format of a dataset, and its shards.
+func (b *builder) survey(ctx context.Context, l *listing) error {
+	for _, f := range b.formats {
+		if b.opt.Format != "" && b.opt.Format != f.Name() {
+			continue
+		}
+		d, err := f.Survey(ctx, l, b.opt.Hints)
+		if err != nil {
+			return fmt.Errorf("look for %s shards: %w", f.Name(), err)
+		}
+		if d != nil {
+			b.format, b.found = f, d
+			return b.take(l)
+		}
+	}
+	return fmt.Errorf("no shards here: no object's name ends in .tar: %w", objstore.ErrNotFound)
+}
+
+// take makes the objects that a survey found the shards of this run.
+func (b *builder) take(l *listing) error {
+	at := 0
+	for _, s := range b.found.Shards {
+		for l.seen[at].Key != s.Key {
+			at++
+		}
+		o := l.objects[at]
+		if err := checkShardKey(s.Key); err != nil {
+			return fmt.Errorf("shard %.200q: %w", s.Key, err)
+		}
+		if o.ETag == "" {
+			return fmt.Errorf("shard %s: the store gives no ETag, without which a change cannot be noticed", s.Key)
+		}
+		b.shards = append(b.shards, o)
+		b.report.Bytes += o.Size
+	}
 	return nil
 }
 
@@ -217,7 +252,7 @@ func (b *builder) previous(ctx context.Context) error {
 
 // assemble writes the index file and the binding, and refuses duplicate keys.
 func (b *builder) assemble(ctx context.Context) (*built, []byte, error) {
-	m := meta{Format: b.format.Name(), Scanner: b.format.Rules(), ChunkSize: b.opt.ChunkSize, Defaults: b.opt.Defaults}
+	m := meta{Format: b.format.Name(), Scanner: b.format.Rules(), ChunkSize: b.opt.ChunkSize, Defaults: b.opt.Defaults, Framing: b.found.Framing}
 	shards, versions := make([]shardScan, len(b.shards)), make([]version, len(b.shards))
 	for i, o := range b.shards {
 		shards[i] = shardScan{key: strings.TrimPrefix(o.Key, b.prefix), size: o.Size, scan: b.scans[i]}

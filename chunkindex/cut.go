@@ -36,6 +36,7 @@ type cutter struct {
 
 	hold    []byte // bytes that the open chunk gets if the current sample joins it
 	gap     int    // how many of them are the gap before the sample
+	again   int    // how many of them the open chunk ends with already
 	joined  bool   // the current sample is in the open chunk
 	key     string
 	start   int64 // of the sample
@@ -81,7 +82,7 @@ func (c *cutter) Begin(key string) error {
 			return err
 		}
 	}
-	c.gap, c.joined = len(c.hold), false
+	c.gap, c.again, c.joined = len(c.hold), 0, false
 	if !c.open {
 		c.openChunk()
 	}
@@ -136,6 +137,27 @@ func (c *cutter) Data(p []byte) error {
 	return nil
 }
 
+// Again takes bytes that the sample before ended with: the chunk has them already, if the sample joins it.
+func (c *cutter) Again(p []byte) error {
+	if c.length > 0 || c.gap > 0 {
+		return c.fail("shares bytes with a sample that does not end where it begins")
+	}
+	n := int64(len(p))
+	c.start -= n
+	c.length, c.crc = n, crc32.Checksum(p, c.table)
+	if c.inPart {
+		c.partCRC = c.crc
+	}
+	if c.joined { // it opened a chunk
+		c.from -= n
+		c.feed(p)
+		return nil
+	}
+	c.again = int(n)
+	c.hold = append(c.hold, p...)
+	return nil
+}
+
 func (c *cutter) feed(p []byte) {
 	c.sha.Write(p)
 	c.rec.crc = crc32.Update(c.rec.crc, c.table, p)
@@ -165,7 +187,7 @@ func (c *cutter) End() error {
 		return c.fail("sample without a byte")
 	}
 	if !c.joined {
-		c.feed(c.hold)
+		c.feed(c.hold[c.again:])
 	}
 	c.hold = c.hold[:0]
 	r := &c.rec

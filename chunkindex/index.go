@@ -7,7 +7,7 @@ import (
 	"os"
 	"sort"
 
-	"github.com/millrace-data/millrace/chunkindex/webdataset"
+	"github.com/millrace-data/millrace/chunkindex/format"
 )
 
 // Defaults are the plan parameters stored in the index, so that no release of the
@@ -58,14 +58,6 @@ type TableCache interface {
 	Add(chunk int, t *Table)
 }
 
-// Framing gives the bytes around and between the samples of a batch in the dataset's own
-// format, from the samples' lengths alone. Tar: 1,024 zero bytes after.
-type Framing interface {
-	ContentType() string
-	// Frame returns the bytes before the first sample and after the last one.
-	Frame(lengths []uint32) (before, after []byte)
-}
-
 // Index is an opened, immutable index: one generation of one dataset. Safe for concurrent use.
 type Index struct {
 	file   *os.File
@@ -84,6 +76,7 @@ type Index struct {
 	extents extents
 
 	maxChunk int64
+	framing  format.Framing
 }
 
 // extents of all chunks. Where each chunk has exactly one, of its own length, that is not written down.
@@ -100,8 +93,8 @@ func (x *Index) Generation() string { return x.digest }
 // Format is the name of the shards' format: "tar".
 func (x *Index) Format() string { return x.meta.Format }
 
-// Framing is that of the dataset's own format.
-func (x *Index) Framing() Framing { return webdataset.Framing{} }
+// Framing is that of batches in the dataset's own format.
+func (x *Index) Framing() format.Framing { return x.framing }
 
 // Defaults are the plan parameters stored in the index.
 func (x *Index) Defaults() Defaults { return x.meta.Defaults }

@@ -14,7 +14,6 @@ import (
 	"math"
 	"os"
 
-	"github.com/millrace-data/millrace/chunkindex/webdataset"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
@@ -124,8 +123,12 @@ func (x *Index) readMeta(in *sectionReader) error {
 	if err := strict.Decode(new(meta)); err != nil {
 		return newer("meta", err)
 	}
-	if x.meta.Format != webdataset.Name {
+	f := formatNamed(x.meta.Format)
+	if f == nil {
 		return newer("format", x.meta.Format)
+	}
+	if x.framing, err = f.Framing(x.meta.Framing); err != nil {
+		return fmt.Errorf("framing: %w", err)
 	}
 	if x.meta.Scanner < 1 || x.meta.ChunkSize <= 0 || x.meta.ChunkSize > maxChunkSize {
 		return errMalformed
@@ -170,7 +173,7 @@ func checkShardKey(key string) error {
 	if err := objstore.CheckKey(key); err != nil {
 		return err
 	}
-	if ownObject(key) || !(webdataset.Tar{}).Match(key) {
+	if ownObject(key) {
 		return fmt.Errorf("key %q is not that of a shard", key)
 	}
 	return nil

@@ -92,7 +92,7 @@ func (b *builder) scan(ctx context.Context, i int) error {
 	if err != nil {
 		return err
 	}
-	if err := b.read(ctx, o, w); err != nil {
+	if err := b.read(ctx, i, w); err != nil {
 		w.discard()
 		return err
 	}
@@ -111,7 +111,8 @@ func (b *builder) scan(ctx context.Context, i int) error {
 	return nil
 }
 
-func (b *builder) read(ctx context.Context, o objstore.Object, w *scanWriter) error {
+func (b *builder) read(ctx context.Context, i int, w *scanWriter) error {
+	o := b.shards[i]
 	in, err := b.store.Open(ctx, o.Ref(), 0)
 	if err != nil {
 		return err
@@ -119,7 +120,7 @@ func (b *builder) read(ctx context.Context, o objstore.Object, w *scanWriter) er
 	defer in.Close()
 	count := &countingReader{in: in, step: func(n int64) { b.step(Progress{Done: n}) }}
 	cut := newCutter(b.opt.ChunkSize, w.write)
-	if err := b.format.Scan(ctx, count, cut); err != nil {
+	if err := b.found.Scan(ctx, i, count, cut); err != nil {
 		return err
 	}
 	if err := cut.finish(); err != nil {

@@ -37,7 +37,7 @@ func TestLongestScan(t *testing.T) {
 			t.Fatal(err)
 		}
 		cut := newCutter(1, out.write) // a chunk for each sample
-		if err := (webdataset.Tar{}).Scan(t.Context(), &shard, cut); err != nil {
+		if err := webdataset.Scan(t.Context(), &shard, cut); err != nil {
 			t.Fatal(err)
 		}
 		size := cut.off

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/chunkindex/webdataset"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
@@ -137,7 +138,7 @@ func buildLater(t *testing.T, store *memstore.Store) (BuildReport, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &builder{store: store, opt: opt, dir: t.TempDir(), format: later{}}
+	b := &builder{store: store, opt: opt, dir: t.TempDir(), formats: []format.Format{later{}}}
 	err = b.run(t.Context())
 	if b.old != nil {
 		b.old.Close()

@@ -171,7 +171,9 @@ func (g *Gateway) locateShare(ctx context.Context, b batchRequest, r reading, al
 	if b.deals() {
 		l.deal(b.rank, b.worldSize)
 	}
-	g.measure(b.dataset.Index, l)
+	if err := g.measure(b.dataset.Index, l); err != nil {
+		return nil, err
+	}
 	return l, nil
 }
 

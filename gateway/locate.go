@@ -68,8 +68,7 @@ func (g *Gateway) locate(ctx context.Context, x *chunkindex.Index, l *located) e
 	if err := l.find(ctx, x); err != nil {
 		return err
 	}
-	g.measure(x, l)
-	return nil
+	return g.measure(x, l)
 }
 
 // find finds l.numbers in the index.
@@ -97,8 +96,11 @@ func (l *located) find(ctx context.Context, x *chunkindex.Index) error {
 }
 
 // measure works out length and checksum of the body that the samples of l make.
-func (g *Gateway) measure(x *chunkindex.Index, l *located) {
-	l.before, l.after = x.Framing().Frame(l.lengths)
+func (g *Gateway) measure(x *chunkindex.Index, l *located) error {
+	var err error
+	if l.before, l.after, err = x.Framing().Frame(l.lengths); err != nil {
+		return &problem{Status: http.StatusBadRequest, Code: codeBatchTooLarge, Detail: err.Error()}
+	}
 	l.size = int64(len(l.before) + len(l.after))
 	l.crc = crc32.Checksum(l.before, castagnoli())
 	for i := range l.samples {
@@ -107,6 +109,7 @@ func (g *Gateway) measure(x *chunkindex.Index, l *located) {
 		l.crc = g.crc.combine(l.crc, s.crc, s.length)
 	}
 	l.crc = g.crc.combine(l.crc, crc32.Checksum(l.after, castagnoli()), uint32(len(l.after)))
+	return nil
 }
 
 // slot returns the place of a chunk among the chunks of the answer, with its table read.

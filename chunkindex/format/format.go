@@ -5,6 +5,7 @@ package format
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 )
@@ -23,11 +24,70 @@ type Format interface {
 	// Rules is the version of the rules by which Scan finds samples. It is raised when a shard that was
 	// read before would give other samples, so that nothing kept from older rules is mixed with newer ones.
 	Rules() int
-	// Match says by its key whether an object can be a shard of this format.
-	Match(key string) bool
-	// Scan reads the decoded bytes of one shard, once and in sequence, and tells out where its
-	// samples lie. Every byte is handed to out, as a gap or as data, in order.
-	Scan(ctx context.Context, shard io.Reader, out Sink) error
+	// Survey looks at a dataset before it is scanned, by names and by content. It returns nil for one that is
+	// not of this format, and an error for one that is but cannot be read, with the name of the culprit.
+	Survey(ctx context.Context, l Listing, o Options) (*Dataset, error)
+	// Framing is that of batches, from the constants that Survey found. It checks them: they come from an index.
+	Framing(constants json.RawMessage) (Framing, error)
+}
+
+// Listing is what a format sees of the objects of a dataset. All bytes are decoded ones where the object's name says
+// that it is compressed.
+type Listing interface {
+	// Objects lists them by key, in byte order. The slice is shared and must not change.
+	Objects() []Object
+	// Head returns the first bytes of an object, HeadSize of them or all there are.
+	Head(ctx context.Context, key string) ([]byte, error)
+	// Read returns a whole object of at most most bytes; a longer one is an error.
+	Read(ctx context.Context, key string, most int64) ([]byte, error)
+}
+
+// HeadSize is how many bytes Listing.Head returns of an object that has more.
+const HeadSize = 4 << 10
+
+// Object is a stored object.
+type Object struct {
+	Key  string // relative to the dataset's prefix
+	Size int64  // stored bytes
+}
+
+// Options are what a user says of a dataset that its bytes do not. The zero value says nothing.
+type Options struct {
+	RecordSize     int64  // bytes of a record, of records of one size without a header
+	SequenceLength int64  // tokens of a window, of token files; a sample has one token more, the next window's first
+	DType          string // of tokens or records, as NumPy writes it: "<u2"
+}
+
+// Dataset is what a survey found.
+type Dataset struct {
+	Shards  []Shard         // in byte order of their keys
+	Framing json.RawMessage // constants of the dataset, for Format.Framing; canonical: the same dataset gives the same bytes. nil: none
+	Overlap int64           // bytes that a sample may share with the end of the one before
+	Loose   bool            // each shard is one sample, and a chunk is a run of shards
+
+	// Scan reads the decoded bytes of one shard, given by its number, once and in sequence, and tells out where its
+	// samples lie. Every byte is handed to out, as a gap or as data, in order. It is called for several shards side by side.
+	Scan func(ctx context.Context, shard int, in io.Reader, out Sink) error
+}
+
+// Shard is an object that holds samples.
+type Shard struct {
+	Object
+	Says string // what other objects say of it, as far as a scan depends on it: a scan that was kept is used only if this is the same
+}
+
+// Framing gives the bytes around the samples of a batch in the dataset's own format.
+type Framing interface {
+	ContentType() string
+	// Frame returns the bytes before the first sample and after the last one, from the samples' lengths alone. Tar:
+	// 1,024 zero bytes after. It fails for a batch that the format has no numbers for.
+	Frame(lengths []uint32) (before, after []byte, err error)
+}
+
+// Array is a Framing of batches that are flat arrays.
+type Array interface {
+	// Item returns the type of an element as NumPy writes it ("<u2"), and the shape of a sample.
+	Item() (dtype string, shape []uint64)
 }
 
 // Sink takes what a scanner finds. It computes all digests and cuts the chunks.
@@ -42,6 +102,9 @@ type Sink interface {
 	Ahead(n int64) error
 	// Data takes bytes of the current sample.
 	Data(p []byte) error
+	// Again takes bytes with which the current sample begins and the one before it ended: they are not read twice. At most
+	// Dataset.Overlap of them, and only right after Begin.
+	Again(p []byte) error
 	// BeginPart says that a part, such as one member of a tar sample, starts at the current offset.
 	BeginPart(ext string) error
 	// EndPart ends the part.

@@ -6,6 +6,9 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
+	"math"
+	"slices"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
 )
@@ -23,22 +26,64 @@ type Part struct {
 	Offset, Length int64
 }
 
-// Scan runs a scanner over the bytes of a shard. A scanner that breaks a rule, by bytes
-// left out, changed or out of turn, is an error like any other.
-func Scan(ctx context.Context, f format.Format, shard []byte) ([]Sample, error) {
-	s := &sink{shard: shard}
-	if err := f.Scan(ctx, bytes.NewReader(shard), s); err != nil {
-		return s.samples, err
+// Objects are the objects of a dataset, by key. It is a format.Listing.
+type Objects map[string][]byte
+
+// Objects implements format.Listing.
+func (o Objects) Objects() []format.Object {
+	var all []format.Object
+	for _, key := range slices.Sorted(maps.Keys(o)) {
+		all = append(all, format.Object{Key: key, Size: int64(len(o[key]))})
 	}
-	if s.open || s.part || s.off != int64(len(shard)) {
-		return s.samples, fmt.Errorf("scanner ended at %d of %d, inside a sample: %v, inside a part: %v", s.off, len(shard), s.open, s.part)
+	return all
+}
+
+// Head implements format.Listing.
+func (o Objects) Head(ctx context.Context, key string) ([]byte, error) {
+	b, err := o.Read(ctx, key, math.MaxInt64)
+	return b[:min(len(b), format.HeadSize)], err
+}
+
+// Read implements format.Listing.
+func (o Objects) Read(_ context.Context, key string, most int64) ([]byte, error) {
+	b, ok := o[key]
+	if !ok {
+		return nil, fmt.Errorf("object %s: not found", key)
 	}
-	return s.samples, nil
+	if int64(len(b)) > most {
+		return nil, fmt.Errorf("object %s is longer than %d bytes", key, most)
+	}
+	return b, nil
+}
+
+// Scan surveys a dataset and runs the scanner over each of its shards; what it found comes by the shard's key. A scanner that
+// breaks a rule, by bytes left out, changed or out of turn, is an error like any other. A dataset that is not of the
+// format has no shards.
+func Scan(ctx context.Context, f format.Format, o format.Options, objects Objects) (map[string][]Sample, error) {
+	d, err := f.Survey(ctx, objects, o)
+	if err != nil || d == nil {
+		return nil, err
+	}
+	found := map[string][]Sample{}
+	for i, shard := range d.Shards {
+		b := objects[shard.Key]
+		s := &sink{shard: b, overlap: d.Overlap}
+		err := d.Scan(ctx, i, bytes.NewReader(b), s)
+		found[shard.Key] = s.samples
+		if err != nil {
+			return found, fmt.Errorf("shard %s: %w", shard.Key, err)
+		}
+		if s.open || s.part || s.off != int64(len(b)) {
+			return found, fmt.Errorf("shard %s: scanner ended at %d of %d, inside a sample: %v, inside a part: %v", shard.Key, s.off, len(b), s.open, s.part)
+		}
+	}
+	return found, nil
 }
 
 type sink struct {
 	shard      []byte
 	off        int64
+	overlap    int64
 	ahead      int64 // offset that was promised to come
 	open, part bool
 	samples    []Sample
@@ -80,6 +125,15 @@ func (s *sink) Data(p []byte) error {
 		return fmt.Errorf("data outside a sample at %d", s.off)
 	}
 	return s.take(p)
+}
+
+func (s *sink) Again(p []byte) error {
+	l, n := s.last(), int64(len(p))
+	if !s.open || s.off != l.Offset || n > s.overlap || n > s.off || !bytes.Equal(p, s.shard[s.off-n:s.off]) {
+		return fmt.Errorf("other bytes again than those before %d, or out of turn", s.off)
+	}
+	l.Offset -= n
+	return nil
 }
 
 func (s *sink) BeginPart(ext string) error {

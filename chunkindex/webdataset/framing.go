@@ -6,7 +6,15 @@
 // refused here instead of being resolved one way or the other.
 package webdataset
 
-import "strings"
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+
+	"github.com/millrace-data/millrace/chunkindex/format"
+)
 
 // Name is what an index calls this format.
 const Name = "tar"
@@ -20,8 +28,27 @@ func (Tar) Name() string { return Name }
 // Rules returns 1: none have been released before.
 func (Tar) Rules() int { return 1 }
 
-// Match accepts keys that end in ".tar".
-func (Tar) Match(key string) bool { return strings.HasSuffix(key, ".tar") }
+// Survey takes objects whose keys end in ".tar" for shards.
+func (Tar) Survey(_ context.Context, l format.Listing, _ format.Options) (*format.Dataset, error) {
+	d := &format.Dataset{Scan: func(ctx context.Context, _ int, in io.Reader, out format.Sink) error { return Scan(ctx, in, out) }}
+	for _, o := range l.Objects() {
+		if strings.HasSuffix(o.Key, ".tar") {
+			d.Shards = append(d.Shards, format.Shard{Object: o})
+		}
+	}
+	if len(d.Shards) == 0 {
+		return nil, nil
+	}
+	return d, nil
+}
+
+// Framing needs no constants.
+func (Tar) Framing(constants json.RawMessage) (format.Framing, error) {
+	if constants != nil {
+		return nil, errors.New("tar has no constants")
+	}
+	return Framing{}, nil
+}
 
 // Framing turns samples of tar shards into a tar: two zero blocks follow them.
 type Framing struct{}
@@ -30,7 +57,9 @@ type Framing struct{}
 func (Framing) ContentType() string { return "application/x-tar" }
 
 // Frame returns the end-of-archive blocks, whatever the samples are.
-func (Framing) Frame([]uint32) (before, after []byte) { return nil, make([]byte, 2*blockSize) }
+func (Framing) Frame([]uint32) (before, after []byte, err error) {
+	return nil, make([]byte, 2*blockSize), nil
+}
 
 // Split cuts a member's name where its key ends: at the first dot of its base name. A base
 // name without a dot, or with the dot first, is a key with an empty extension.

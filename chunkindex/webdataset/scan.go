@@ -17,8 +17,8 @@ const (
 	bufferSize  = 256 << 10
 )
 
-// Scan finds the samples of one tar shard.
-func (Tar) Scan(ctx context.Context, shard io.Reader, out format.Sink) error {
+// scan finds the samples of one tar shard.
+func Scan(ctx context.Context, shard io.Reader, out format.Sink) error {
 	s := &scanner{ctx: ctx, r: bufio.NewReaderSize(shard, bufferSize), out: out, buf: make([]byte, bufferSize)}
 	return s.run()
 }

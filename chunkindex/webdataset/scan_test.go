@@ -24,7 +24,8 @@ import (
 )
 
 func scan(b []byte) ([]scantest.Sample, error) {
-	return scantest.Scan(context.Background(), webdataset.Tar{}, b)
+	found, err := scantest.Scan(context.Background(), webdataset.Tar{}, format.Options{}, scantest.Objects{"a.tar": b})
+	return found["a.tar"], err
 }
 
 type member struct {
@@ -216,6 +217,7 @@ type heapSink struct{ before, after uint64 }
 func (*heapSink) Gap([]byte) error       { return nil }
 func (*heapSink) Ahead(int64) error      { return nil }
 func (*heapSink) Data([]byte) error      { return nil }
+func (*heapSink) Again([]byte) error     { return nil }
 func (*heapSink) BeginPart(string) error { return nil }
 func (*heapSink) EndPart() error         { return nil }
 func (h *heapSink) Begin(string) error   { h.before = inUse(); return nil }
@@ -236,7 +238,7 @@ func TestManyMembersOfALongName(t *testing.T) {
 	}
 	b := archive(t, members...)
 	var h heapSink
-	if err := (webdataset.Tar{}).Scan(context.Background(), bytes.NewReader(b), &h); err != nil {
+	if err := webdataset.Scan(context.Background(), bytes.NewReader(b), &h); err != nil {
 		t.Fatal(err)
 	}
 	if got := int64(h.after) - int64(h.before); got > 2<<20 {

@@ -1,0 +1,71 @@
+package chunkindex
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/chunkindex/webdataset"
+	"github.com/millrace-data/millrace/internal/objstore"
+)
+
+// formats lists all formats, in the order in which they look at a dataset: those that are surest of themselves first.
+func formats() []format.Format {
+	return []format.Format{webdataset.Tar{}}
+}
+
+// formatNamed returns the format of this name, nil for one that this program does not know.
+func formatNamed(name string) format.Format {
+	for _, f := range formats() {
+		if f.Name() == name {
+			return f
+		}
+	}
+	return nil
+}
+
+// listing is a format.Listing of what lies in a store.
+type listing struct {
+	store   objstore.Store
+	prefix  string
+	objects []objstore.Object // in byte order of their keys
+	seen    []format.Object   // the same, as formats see them
+}
+
+func newListing(store objstore.Store, prefix string, objects []objstore.Object) *listing {
+	l := &listing{store: store, prefix: prefix, objects: objects}
+	for _, o := range objects {
+		l.seen = append(l.seen, format.Object{Key: strings.TrimPrefix(o.Key, prefix), Size: o.Size})
+	}
+	return l
+}
+
+func (l *listing) Objects() []format.Object { return l.seen }
+
+func (l *listing) Head(ctx context.Context, key string) ([]byte, error) {
+	return l.read(ctx, key, format.HeadSize)
+}
+
+func (l *listing) Read(ctx context.Context, key string, most int64) ([]byte, error) {
+	b, err := l.read(ctx, key, most+1)
+	if err == nil && int64(len(b)) > most {
+		err = fmt.Errorf("object %s is longer than %d bytes", key, most)
+	}
+	return b, err
+}
+
+// read returns the first n bytes of an object, or all there are.
+func (l *listing) read(ctx context.Context, key string, n int64) ([]byte, error) {
+	in, err := l.store.Open(ctx, objstore.Ref{Key: l.prefix + key}, 0)
+	if err != nil {
+		return nil, fmt.Errorf("object %s: %w", key, err)
+	}
+	defer in.Close()
+	b, err := io.ReadAll(io.LimitReader(in, n))
+	if err != nil {
+		return nil, fmt.Errorf("object %s: %w", key, err)
+	}
+	return b, nil
+}
