@@ -181,11 +181,13 @@ func (b *builder) list(ctx context.Context) error {
 
 // survey finds the format of a dataset, and its shards.
 func (b *builder) survey(ctx context.Context, l *listing) error {
+	hints := b.opt.Hints
+	hints.Named = b.opt.Format != ""
 	for _, f := range b.formats {
-		if b.opt.Format != "" && b.opt.Format != f.Name() {
+		if hints.Named && b.opt.Format != f.Name() {
 			continue
 		}
-		d, err := f.Survey(ctx, l, b.opt.Hints)
+		d, err := f.Survey(ctx, l, hints)
 		if err != nil {
 			return fmt.Errorf("look for %s shards: %w", f.Name(), err)
 		}

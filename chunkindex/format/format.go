@@ -53,6 +53,7 @@ type Object struct {
 
 // Options are what a user says of a dataset that its bytes do not. The zero value says nothing.
 type Options struct {
+	Named          bool   // this format and no other: its survey may go by content where names say nothing
 	RecordSize     int64  // bytes of a record, of records of one size without a header
 	SequenceLength int64  // tokens of a window, of token files; a sample has one token more, the next window's first
 	DType          string // of tokens or records, as NumPy writes it: "<u2"
