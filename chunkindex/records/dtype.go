@@ -1,0 +1,78 @@
+package records
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+
+	"github.com/millrace-data/millrace/chunkindex/format"
+)
+
+// DType is the type of an element, as NumPy writes it ("<u2"): byte order, kind and size, and the unit of a time.
+type DType struct {
+	name string
+	size uint64
+}
+
+// String returns what NumPy writes.
+func (d DType) String() string { return d.name }
+
+// Size is the bytes of an element.
+func (d DType) Size() uint64 { return d.size }
+
+// ParseDType reads a type as NumPy writes it, or by the name that NumPy has for one of this machine-independent size
+// in little-endian order: "uint16".
+func ParseDType(s string) (DType, error) {
+	if known, ok := named(s); ok {
+		s = known
+	}
+	d, err := parse(s)
+	if err != nil {
+		return DType{}, fmt.Errorf("dtype %.100q: %w", s, err)
+	}
+	return d, nil
+}
+
+func named(s string) (string, bool) {
+	known, ok := map[string]string{
+		"bool": "|b1", "uint8": "|u1", "int8": "|i1", "uint16": "<u2", "int16": "<i2", "uint32": "<u4", "int32": "<i4",
+		"uint64": "<u8", "int64": "<i8", "float16": "<f2", "float32": "<f4", "float64": "<f8",
+	}[s]
+	return known, ok
+}
+
+func parse(s string) (DType, error) {
+	parts := regexp.MustCompile(`^([<>|])([biufcSUVmM])([1-9][0-9]{0,9})(\[[0-9A-Za-z]{1,16}\])?$`).FindStringSubmatch(s)
+	switch {
+	case len(s) > 1 && s[1] == 'O':
+		return DType{}, fmt.Errorf("elements are Python objects, which have no size")
+	case parts == nil:
+		return DType{}, fmt.Errorf("want one as NumPy writes it, such as %q or %q", "<u2", "|u1")
+	}
+	order, kind, unit := parts[1], parts[2], parts[4]
+	size, err := strconv.ParseUint(parts[3], 10, 40)
+	if err != nil || size > format.MaxSample {
+		return DType{}, fmt.Errorf("an element is longer than %d bytes", format.MaxSample)
+	}
+	if sizes := sizesOf(kind); sizes != nil && !sizes[size] || (unit != "") != (kind == "m" || kind == "M") {
+		return DType{}, fmt.Errorf("NumPy has no such type")
+	}
+	if kind == "S" || kind == "V" || kind == "b" || size == 1 && kind != "U" {
+		order = "|"
+	} else if order == "|" {
+		return DType{}, fmt.Errorf("byte order is not said")
+	}
+	d := DType{name: order + kind + parts[3] + unit, size: size}
+	if kind == "U" {
+		d.size *= 4
+	}
+	return d, nil
+}
+
+// sizesOf returns the sizes that a kind of number comes in, nil: all.
+func sizesOf(kind string) map[uint64]bool {
+	return map[string]map[uint64]bool{
+		"b": {1: true}, "i": {1: true, 2: true, 4: true, 8: true}, "u": {1: true, 2: true, 4: true, 8: true},
+		"f": {2: true, 4: true, 8: true, 16: true}, "c": {8: true, 16: true, 32: true}, "m": {8: true}, "M": {8: true},
+	}[kind]
+}

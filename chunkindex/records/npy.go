@@ -1,0 +1,220 @@
+package records
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+const (
+	npyMagic  = "\x93NUMPY"
+	npyAlign  = 64 // of the first element in the file
+	npyGrowth = 21 // digits that NumPy leaves room for, so that an array can grow in place
+)
+
+// Header returns what stands in an .npy file of version 1.0 before n samples of this type and shape, byte for byte as
+// NumPy's save writes it. dtype and shape are a Framing's Item.
+func Header(dtype string, n uint64, shape []uint64) []byte {
+	var dims strings.Builder
+	for _, d := range append([]uint64{n}, shape...) {
+		fmt.Fprintf(&dims, "%d, ", d)
+	}
+	tuple := strings.TrimSuffix(dims.String(), " ")
+	if len(shape) > 0 {
+		tuple = strings.TrimSuffix(tuple, ",")
+	}
+	text := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': (%s), }", dtype, tuple)
+	text += strings.Repeat(" ", max(0, npyGrowth-len(strconv.FormatUint(n, 10))))
+	before := len(npyMagic) + 2 + 2
+	text += strings.Repeat(" ", npyAlign-(before+len(text)+1)%npyAlign) + "\n"
+	b := append(make([]byte, 0, before+len(text)), npyMagic+"\x01\x00"...)
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(text)))
+	return append(b, text...)
+}
+
+// Array is what the header of an .npy file says.
+type Array struct {
+	DType DType
+	Shape []uint64
+	Start int64 // of the first element in the file
+}
+
+// Layout is that of a sample, if each is one entry of the first axis.
+func (a Array) Layout() (Layout, error) {
+	if len(a.Shape) == 0 {
+		return Layout{}, errors.New("array has no axis along which samples could lie")
+	}
+	return NewLayout(a.DType, a.Shape[1:])
+}
+
+// ReadHeader reads the header of an .npy file from the file's first bytes, of which it wants all that a survey sees.
+func ReadHeader(head []byte) (Array, error) {
+	if len(head) < len(npyMagic)+2 || string(head[:len(npyMagic)]) != npyMagic {
+		return Array{}, errors.New("does not begin as an .npy file does")
+	}
+	major, minor := head[6], head[7]
+	if major < 1 || major > 3 || minor != 0 {
+		return Array{}, fmt.Errorf("version %d.%d of the .npy format is unknown", major, minor)
+	}
+	width := 4
+	if major == 1 {
+		width = 2
+	}
+	start := len(npyMagic) + 2 + width
+	if len(head) < start {
+		return Array{}, errors.New("header is cut")
+	}
+	n := uint64(binary.LittleEndian.Uint16(head[8:]))
+	if major > 1 {
+		n = uint64(binary.LittleEndian.Uint32(head[8:]))
+	}
+	if n > uint64(len(head)-start) {
+		return Array{}, fmt.Errorf("header of %d bytes is cut, or longer than is read of it", n)
+	}
+	end := start + int(n)
+	a, err := parseLiteral(string(head[start:end]))
+	if err != nil {
+		return Array{}, fmt.Errorf("header: %w", err)
+	}
+	a.Start = int64(end)
+	return a, nil
+}
+
+// parseLiteral reads the one Python literal that a header is: a dictionary of descr, fortran_order and shape. It
+// evaluates nothing.
+func parseLiteral(s string) (Array, error) {
+	text, ok := strings.CutSuffix(s, "\n")
+	if !ok {
+		return Array{}, errors.New("does not end in a line feed")
+	}
+	l := literal{rest: strings.TrimRight(text, " ")}
+	a, seen := Array{}, map[string]bool{}
+	l.want("{")
+	for !l.take("}") && l.err == nil {
+		key := l.text()
+		l.want(":")
+		if seen[key] {
+			return Array{}, fmt.Errorf("says %s twice", key)
+		}
+		seen[key] = true
+		switch key {
+		case "descr":
+			a.DType = l.dtype()
+		case "fortran_order":
+			l.cOrder()
+		case "shape":
+			a.Shape = l.tuple()
+		default:
+			l.fail("entry %.40q is unknown", key)
+		}
+		if !l.take(",") && !strings.HasPrefix(l.rest, "}") {
+			l.fail("entries are not parted by commas")
+		}
+	}
+	if l.rest != "" {
+		l.fail("%.40q follows the dictionary", l.rest)
+	}
+	if len(seen) != 3 {
+		l.fail("want descr, fortran_order and shape")
+	}
+	return a, l.err
+}
+
+// literal reads Python's notation from the front. After a fault it reads nothing more.
+type literal struct {
+	rest string
+	err  error
+}
+
+func (l *literal) fail(what string, args ...any) {
+	if l.err == nil {
+		l.err = fmt.Errorf(what, args...)
+	}
+}
+
+// take passes over a mark with the spaces around it, if it is there.
+func (l *literal) take(mark string) bool {
+	rest, ok := strings.CutPrefix(strings.TrimLeft(l.rest, " "), mark)
+	if ok && l.err == nil {
+		l.rest = strings.TrimLeft(rest, " ")
+	}
+	return ok && l.err == nil
+}
+
+func (l *literal) want(mark string) {
+	if !l.take(mark) {
+		l.fail("want %q before %.40q", mark, l.rest)
+	}
+}
+
+// text reads a string without escapes.
+func (l *literal) text() string {
+	for _, quote := range []string{"'", `"`} {
+		inside, begun := strings.CutPrefix(l.rest, quote)
+		if !begun {
+			continue
+		}
+		s, rest, ok := strings.Cut(inside, quote)
+		if !ok || strings.ContainsAny(s, "\\\n") {
+			l.fail("string does not end, or holds an escape")
+			return ""
+		}
+		l.rest = strings.TrimLeft(rest, " ")
+		return s
+	}
+	l.fail("want a string before %.40q", l.rest)
+	return ""
+}
+
+func (l *literal) dtype() DType {
+	if strings.HasPrefix(l.rest, "[") {
+		l.fail("elements are structures of named fields: only plain ones are supported")
+		return DType{}
+	}
+	s := l.text()
+	if l.err != nil {
+		return DType{}
+	}
+	d, err := parse(s)
+	if err != nil {
+		l.fail("descr %.100q: %w", s, err)
+	}
+	return d
+}
+
+func (l *literal) cOrder() {
+	switch {
+	case l.take("False"):
+	case l.take("True"):
+		l.fail("array is in Fortran's order, in which a sample is not one range of bytes: save numpy.ascontiguousarray(a)")
+	default:
+		l.fail("fortran_order is neither True nor False")
+	}
+}
+
+// tuple reads numbers in parentheses. One number needs a comma behind it.
+func (l *literal) tuple() []uint64 {
+	shape := []uint64{}
+	l.want("(")
+	comma := true
+	for !l.take(")") && l.err == nil {
+		end := strings.IndexFunc(l.rest, func(r rune) bool { return r < '0' || r > '9' })
+		if end <= 0 || !comma || end > 1 && l.rest[0] == '0' {
+			l.fail("shape is not a tuple of numbers")
+			return nil
+		}
+		n, err := strconv.ParseUint(l.rest[:end], 10, 63)
+		if err != nil || len(shape) > maxDims {
+			l.fail("shape has a number that is too large, or too many of them")
+			return nil
+		}
+		l.rest, shape = l.rest[end:], append(shape, n)
+		comma = l.take(",")
+	}
+	if len(shape) == 1 && !comma {
+		l.fail("shape is not a tuple of numbers")
+	}
+	return shape
+}
