@@ -150,7 +150,7 @@ func concurrently(t *testing.T, policy func() Policy[int]) {
 			for range steps {
 				var wants []Want[int]
 				for _, k := range rnd.Perm(keys)[:1+rnd.IntN(4)] {
-					wants = append(wants, Want[int]{k, size(k)})
+					wants = append(wants, Want[int]{Key: k, Size: size(k)})
 				}
 				ctx, cancel := context.WithCancel(t.Context())
 				if rnd.IntN(4) == 0 {
@@ -201,7 +201,7 @@ func TestLoadEndsWithItsLastWaiter(t *testing.T) {
 		defer empty(t, c, b)
 		ended := make(chan struct{})
 		started := 0
-		req := Request[int]{Wants: []Want[int]{{1, 100}}, Load: func(ctx context.Context, _ []*Fill[int]) error {
+		req := Request[int]{Wants: []Want[int]{{Key: 1, Size: 100}}, Load: func(ctx context.Context, _ []*Fill[int]) error {
 			started++
 			<-ctx.Done()
 			close(ended)
@@ -241,7 +241,7 @@ func TestNewcomerDoesNotJoinADyingLoad(t *testing.T) {
 		slow := make(chan struct{})
 		ctx, leave := context.WithCancel(t.Context())
 		go func() {
-			_, _ = c.Acquire(ctx, Request[int]{Wants: []Want[int]{{1, 100}}, Load: func(context.Context, []*Fill[int]) error {
+			_, _ = c.Acquire(ctx, Request[int]{Wants: []Want[int]{{Key: 1, Size: 100}}, Load: func(context.Context, []*Fill[int]) error {
 				<-slow // does not look at its context
 				return errors.New("gave up")
 			}})
@@ -249,7 +249,7 @@ func TestNewcomerDoesNotJoinADyingLoad(t *testing.T) {
 		synctest.Wait()
 		leave()
 		synctest.Wait()
-		l, err := c.Acquire(t.Context(), Request[int]{Wants: []Want[int]{{1, 100}}, Load: load})
+		l, err := c.Acquire(t.Context(), Request[int]{Wants: []Want[int]{{Key: 1, Size: 100}}, Load: load})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -264,7 +264,7 @@ func TestNewcomerDoesNotJoinADyingLoad(t *testing.T) {
 
 func TestFreedSlotsArePoisonedAndLeasesCloseOnce(t *testing.T) {
 	c, b := newCache(t, 1<<20)
-	l, err := c.Acquire(t.Context(), Request[int]{Wants: []Want[int]{{7, 1000}}, Load: load})
+	l, err := c.Acquire(t.Context(), Request[int]{Wants: []Want[int]{{Key: 7, Size: 1000}}, Load: load})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -289,7 +289,7 @@ func TestColdGoesBeforeWarm(t *testing.T) {
 	c, b := newCache(t, 3*Cost(1000))
 	c.SetWarm(func(k int) bool { return k != 2 && k != 5 })
 	get := func(k int) error {
-		l, err := c.Acquire(t.Context(), Request[int]{Wants: []Want[int]{{k, 1000}}, Load: load})
+		l, err := c.Acquire(t.Context(), Request[int]{Wants: []Want[int]{{Key: k, Size: 1000}}, Load: load})
 		if err == nil {
 			l.Close()
 		}
@@ -382,7 +382,7 @@ func hit(tb testing.TB, n int, policy func() Policy[int]) (func(), func()) {
 	c, b := newCacheWith(tb, 64<<20, Config[int]{Policy: policy})
 	req := Request[int]{Load: load}
 	for k := range n {
-		req.Wants = append(req.Wants, Want[int]{k, 100 << 10})
+		req.Wants = append(req.Wants, Want[int]{Key: k, Size: 100 << 10})
 	}
 	ctx := context.Background()
 	do := func() {
@@ -416,5 +416,47 @@ func BenchmarkCacheHit(b *testing.B) {
 				do()
 			}
 		})
+	}
+}
+
+// A load's memory beside its chunk is taken with the chunk's, all or nothing, and is free again when the load ends.
+func TestALoadsMemoryBesideItsChunk(t *testing.T) {
+	const size, beside = 3000, 9000
+	c, b := newCache(t, 2*Cost(size)+Cost(beside))
+	wants := func(keys ...int) Request[int] {
+		r := Request[int]{Load: func(ctx context.Context, fills []*Fill[int]) error {
+			for _, f := range fills {
+				if len(f.Beside()) != beside {
+					t.Errorf("got %d bytes beside, want %d", len(f.Beside()), beside)
+				}
+				copy(f.Beside(), content(99, beside))
+			}
+			return load(ctx, fills)
+		}}
+		for _, k := range keys {
+			r.Wants = append(r.Wants, Want[int]{Key: k, Size: size, Beside: beside})
+		}
+		return r
+	}
+	if _, err := c.Start(t.Context(), wants(1, 2)); !errors.Is(err, ErrNoRoom) {
+		t.Errorf("two loads with room for the bytes beside of one: got %v, want %v", err, ErrNoRoom)
+	}
+	for _, k := range []int{1, 2} { // one after another there is room for both
+		l, err := c.Acquire(t.Context(), wants(k))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(l.Bytes(0), content(k, size)) {
+			t.Errorf("chunk %d: got other bytes", k)
+		}
+		defer l.Close()
+	}
+	if got, want := b.Pinned(), 2*Cost(size); got != want {
+		t.Errorf("got %d bytes pinned after the loads, want %d: those of the chunks", got, want)
+	}
+	if l, err := c.Acquire(t.Context(), wants(1, 2)); err != nil {
+		t.Errorf("chunks in memory: got %v, want no need of bytes beside", err)
+	} else {
+		l.Close()
 	}
 }

@@ -8,8 +8,9 @@ import (
 
 // Want is a chunk that somebody asks for.
 type Want[K comparable] struct {
-	Key  K
-	Size int64 // its length, known beforehand
+	Key    K
+	Size   int64 // its length, known beforehand
+	Beside int64 // bytes that its load needs until it ends: of a chunk that is stored in another form
 }
 
 // Request says what to acquire and how to bring what is missing.
@@ -51,6 +52,9 @@ type Fill[K comparable] struct {
 	call  *call[K]
 	slot  *slot
 	size  int64
+
+	beside     *slot // nil: none, or given back
+	besideSize int64
 }
 
 // Key returns the chunk's key.
@@ -58,6 +62,22 @@ func (f *Fill[K]) Key() K { return f.call.key }
 
 // Bytes returns the memory to fill, of exactly the wanted size. It must not be touched after Publish or Fail.
 func (f *Fill[K]) Bytes() []byte { return f.slot.buf[:f.size:f.size] }
+
+// Beside returns the memory that the want asked for beside the chunk's, until Publish or Fail.
+func (f *Fill[K]) Beside() []byte {
+	if f.beside == nil {
+		return nil
+	}
+	return f.beside.buf[:f.besideSize:f.besideSize]
+}
+
+// ready maps the memory.
+func (f *Fill[K]) ready() error {
+	if err := f.slot.ready(); err != nil || f.beside == nil {
+		return err
+	}
+	return f.beside.ready()
+}
 
 // Wanted reports whether somebody still waits for the chunk.
 func (f *Fill[K]) Wanted() bool {
@@ -140,7 +160,7 @@ func (c *Cache[K]) claim(ctx context.Context, req *Request[K], l *Leases[K]) ([]
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var missing []int
-	var sizes []int64
+	var sizes []int64 // of the missing, and then of what they need beside
 	for i, w := range req.Wants {
 		if e := c.shelf.entries[w.Key]; e != nil {
 			c.lease(e)
@@ -148,6 +168,11 @@ func (c *Cache[K]) claim(ctx context.Context, req *Request[K], l *Leases[K]) ([]
 		} else if c.calls[w.Key] == nil {
 			missing = append(missing, i)
 			sizes = append(sizes, w.Size)
+		}
+	}
+	for _, i := range missing {
+		if n := req.Wants[i].Beside; n > 0 {
+			sizes = append(sizes, n)
 		}
 	}
 	var slots []*slot
@@ -201,8 +226,13 @@ func (c *Cache[K]) start(ctx context.Context, req *Request[K], missing []int, sl
 	}
 	bySlot := make(map[int]*slot, len(missing))
 	groups := make([][]int, 0, len(missing))
+	beside := slots[len(missing):]
+	besides := make(map[int]*slot, len(beside))
 	for n, i := range missing {
 		bySlot[i] = slots[n]
+		if req.Wants[i].Beside > 0 {
+			besides[i], beside = beside[0], beside[1:]
+		}
 		if req.Group == nil {
 			groups = append(groups, []int{i})
 		}
@@ -218,7 +248,7 @@ func (c *Cache[K]) start(ctx context.Context, req *Request[K], missing []int, sl
 			w := req.Wants[i]
 			cl := &call[K]{key: w.Key, group: g, done: make(chan struct{})}
 			c.calls[w.Key] = cl
-			fills[n] = &Fill[K]{Index: i, cache: c, call: cl, slot: bySlot[i], size: w.Size}
+			fills[n] = &Fill[K]{Index: i, cache: c, call: cl, slot: bySlot[i], size: w.Size, beside: besides[i], besideSize: w.Beside}
 			c.stats.Loads++
 			c.stats.LoadsActive++
 		}
@@ -244,7 +274,7 @@ func (c *Cache[K]) run(ctx context.Context, fills []*Fill[K], load func(context.
 		}
 	}()
 	for _, f := range fills {
-		if err = f.slot.ready(); err != nil {
+		if err = f.ready(); err != nil {
 			return
 		}
 	}
@@ -262,6 +292,10 @@ func (c *Cache[K]) settle(f *Fill[K], err error) {
 	}
 	cl.settled = true
 	c.stats.LoadsActive--
+	if f.beside != nil {
+		c.putFree(f.beside)
+		f.beside = nil
+	}
 	alive := c.calls[cl.key] == cl
 	if alive {
 		delete(c.calls, cl.key)

@@ -95,7 +95,7 @@ func (m *model) acquire(t *rapid.T) {
 	var found, missing []int
 	pinned := map[int]bool{}
 	for _, k := range keys {
-		req.Wants = append(req.Wants, Want[int]{k, modelSize})
+		req.Wants = append(req.Wants, Want[int]{Key: k, Size: modelSize})
 		if _, ok := m.refs[k]; ok {
 			found = append(found, k)
 			pinned[k] = true

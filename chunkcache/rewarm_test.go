@@ -11,7 +11,7 @@ func TestChunksThatComeLaterAreWarmToo(t *testing.T) {
 	wanted := map[int]bool{1: true, 2: true}
 	c.SetWarm(func(k int) bool { return wanted[k] })
 	bring := func(k int) {
-		wait, err := c.Start(t.Context(), Request[int]{Wants: []Want[int]{{k, 1000}}, Load: func(_ context.Context, fills []*Fill[int]) error {
+		wait, err := c.Start(t.Context(), Request[int]{Wants: []Want[int]{{Key: k, Size: 1000}}, Load: func(_ context.Context, fills []*Fill[int]) error {
 			fills[0].Publish()
 			return nil
 		}})

@@ -135,7 +135,7 @@ func TestEvictedHearsOfEveryKey(t *testing.T) {
 			return nil
 		}
 		get := func(ctx context.Context, k int, load func(context.Context, []*Fill[int]) error) {
-			if l, err := c.Acquire(ctx, Request[int]{Wants: []Want[int]{{k, 100}}, Load: load}); err == nil {
+			if l, err := c.Acquire(ctx, Request[int]{Wants: []Want[int]{{Key: k, Size: 100}}, Load: load}); err == nil {
 				l.Close()
 			}
 		}
