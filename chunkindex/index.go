@@ -7,7 +7,9 @@ import (
 	"os"
 	"sort"
 
+	"github.com/millrace-data/millrace/chunkindex/codec"
 	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/chunkindex/webdataset"
 )
 
 // Defaults are the plan parameters stored in the index, so that no release of the
@@ -37,11 +39,14 @@ type Extent struct {
 
 // Chunk is the resident description of a chunk.
 type Chunk struct {
-	Length  int64    // decoded bytes
-	Samples uint32   // number of samples
-	First   uint64   // number of its first sample in stored order
-	CRC32C  uint32   // of the decoded bytes
-	Digest  [32]byte // SHA-256 of the decoded bytes: the cache's key
+	Length  int64       // decoded bytes
+	Samples uint32      // number of samples
+	First   uint64      // number of its first sample in stored order
+	CRC32C  uint32      // of the decoded bytes
+	Digest  [32]byte    // SHA-256 of the decoded bytes: the cache's key
+	Codec   codec.Codec // how its extent is compressed; with any but codec.None there is exactly one extent, of whole frames
+	Skip    int64       // decoded bytes that its extent holds before the chunk's first one; 0 with codec.None
+	Stored  int64       // sum of its extents' lengths; Length with codec.None
 }
 
 // Table is the sample table of one chunk: offsets and digests, relative to the chunk's decoded bytes.
@@ -74,9 +79,16 @@ type Index struct {
 	crcs    []uint32
 	lengths []uint32
 	extents extents
+	packed  []packed // nil: no chunk is compressed
 
 	maxChunk int64
 	framing  format.Framing
+}
+
+// packed says how a chunk is compressed.
+type packed struct {
+	codec codec.Codec
+	skip  uint32
 }
 
 // extents of all chunks. Where each chunk has exactly one, of its own length, that is not written down.
@@ -84,7 +96,7 @@ type extents struct {
 	first  []uint64 // nil: chunk i has extent i
 	shard  []uint32
 	offset []int64
-	length []int64 // nil: the chunk's
+	length []int64 // nil: the chunk's; compressed chunks have lengths of their own
 }
 
 // Generation is the lower-case hex SHA-256 of content and layout.
@@ -93,8 +105,17 @@ func (x *Index) Generation() string { return x.digest }
 // Format is the name of the shards' format: "tar".
 func (x *Index) Format() string { return x.meta.Format }
 
-// Framing is that of batches in the dataset's own format.
+// Framing is that of batches in the dataset's own format; nil for a format that has none of its own, whose batches
+// are framed as Native says.
 func (x *Index) Framing() format.Framing { return x.framing }
+
+// Native names the form of a batch that needs no other name: the dataset's format, or "tar" for one without a framing of its own.
+func (x *Index) Native() string {
+	if x.framing == nil {
+		return webdataset.Name
+	}
+	return x.meta.Format
+}
 
 // Defaults are the plan parameters stored in the index.
 func (x *Index) Defaults() Defaults { return x.meta.Defaults }
@@ -116,13 +137,18 @@ func (x *Index) First() []uint64 { return x.first }
 
 // Chunk describes chunk i.
 func (x *Index) Chunk(i int) Chunk {
-	return Chunk{
+	c := Chunk{
 		Length: int64(x.lengths[i]), Samples: uint32(x.first[i+1] - x.first[i]), First: x.first[i],
-		CRC32C: x.crcs[i], Digest: x.hashes[i],
+		CRC32C: x.crcs[i], Digest: x.hashes[i], Stored: int64(x.lengths[i]),
 	}
+	if x.packed != nil && x.packed[i].codec != codec.None {
+		c.Codec, c.Skip = x.packed[i].codec, int64(x.packed[i].skip)
+		c.Stored = x.Extents(i)[0].Length
+	}
+	return c
 }
 
-// Extents says where chunk i lies. For tar there is exactly one.
+// Extents says where chunk i lies: one extent, or several where a sample is an object, which are whole objects in stored order.
 func (x *Index) Extents(i int) []Extent {
 	e := &x.extents
 	lo, hi := uint64(i), uint64(i)+1
@@ -153,7 +179,7 @@ func (x *Index) MaxSample() int64 { return x.head.longest }
 func (x *Index) Resident() int64 {
 	e := &x.extents
 	n := 8*cap(x.first) + 32*cap(x.hashes) + 4*cap(x.crcs) + 4*cap(x.lengths)
-	n += 8*cap(e.first) + 4*cap(e.shard) + 8*cap(e.offset) + 8*cap(e.length)
+	n += 8*cap(e.first) + 4*cap(e.shard) + 8*cap(e.offset) + 8*cap(e.length) + 8*cap(x.packed)
 	for _, s := range x.shards {
 		n += 56 + len(s.Key) + len(s.ETag) + len(s.VersionID)
 	}

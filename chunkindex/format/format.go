@@ -27,7 +27,8 @@ type Format interface {
 	// Survey looks at a dataset before it is scanned, by names and by content. It returns nil for one that is
 	// not of this format, and an error for one that is but cannot be read, with the name of the culprit.
 	Survey(ctx context.Context, l Listing, o Options) (*Dataset, error)
-	// Framing is that of batches, from the constants that Survey found. It checks them: they come from an index.
+	// Framing is that of batches, from the constants that Survey found. It checks them: they come from an index. nil is that of
+	// a format without a framing of its own, whose batches are tars.
 	Framing(constants json.RawMessage) (Framing, error)
 }
 
@@ -63,8 +64,9 @@ type Options struct {
 type Dataset struct {
 	Shards  []Shard         // in byte order of their keys
 	Framing json.RawMessage // constants of the dataset, for Format.Framing; canonical: the same dataset gives the same bytes. nil: none
+	Beside  int             // objects that say something of the shards, such as an index.json: neither shards nor ignored
 	Overlap int64           // bytes that a sample may share with the end of the one before
-	Loose   bool            // each shard is one sample, and a chunk is a run of shards
+	Loose   bool            // each shard is one sample, taken as it is stored, and a chunk is a run of shards
 
 	// Scan reads the decoded bytes of one shard, given by its number, once and in sequence, and tells out where its
 	// samples lie. Every byte is handed to out, as a gap or as data, in order. It is called for several shards side by side.

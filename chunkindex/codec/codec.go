@@ -1,0 +1,111 @@
+// Package codec reads compressed shards: gzip and zstd, told by the end of an object's name and held to
+// it by their magic.
+//
+// A compressed shard is a row of frames (gzip calls them members), each decoded by itself. Reader decodes a shard in
+// sequence, for a scan, and says where its frames lie; Decode brings back the bytes of a chunk from the frames that hold
+// it. Both take input that nobody has checked, and neither takes memory for what the input merely promises: a zstd window
+// is at most MaxWindow, and a frame that decodes to more than MaxFrame is refused.
+package codec
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+)
+
+// Codec says how an object is compressed. The numbers are those of docs/index-format.md.
+type Codec uint32
+
+// The codecs.
+const (
+	None Codec = 0
+	Gzip Codec = 1 // RFC 1952, of any number of members
+	Zstd Codec = 2 // RFC 8878, of any number of frames, without dictionaries
+)
+
+// Limits.
+const (
+	MaxFrame  = 1 << 30 // bytes that one frame may decode to
+	MaxWindow = 8 << 20 // of a zstd frame: what RFC 8878 asks every decoder for, and no more
+)
+
+// String returns "none", "gzip" or "zstd".
+func (c Codec) String() string {
+	switch c {
+	case None:
+		return "none"
+	case Gzip:
+		return "gzip"
+	case Zstd:
+		return "zstd"
+	}
+	return fmt.Sprintf("codec %d", uint32(c))
+}
+
+// Known says whether this program can decode it.
+func (c Codec) Known() bool { return c <= Zstd }
+
+// Of returns the codec that an object's name ends in, and the name without that ending: "a.tar" for "a.tar.gz" and for "a.tgz".
+func Of(key string) (c Codec, bare string) {
+	for _, s := range []struct {
+		suffix, instead string
+		codec           Codec
+	}{{".gz", "", Gzip}, {".tgz", ".tar", Gzip}, {".zst", "", Zstd}, {".zstd", "", Zstd}} {
+		if bare, ok := strings.CutSuffix(key, s.suffix); ok {
+			return s.codec, bare + s.instead
+		}
+	}
+	return None, key
+}
+
+// Decode fills dst with the decoded bytes of whole frames, after the first skip of them, or fails. What the frames hold beyond
+// dst is not looked at. It takes memory for one window, whatever the frames promise.
+func Decode(c Codec, stored []byte, skip int64, dst []byte) error {
+	if skip < 0 || skip > MaxFrame {
+		return fmt.Errorf("decode %v: %d bytes to pass over", c, skip)
+	}
+	in, done, err := open(c, bytes.NewReader(stored))
+	if err != nil {
+		return fmt.Errorf("decode %v: %w", c, err)
+	}
+	defer done()
+	if _, err = io.CopyN(io.Discard, in, skip); err == nil {
+		_, err = io.ReadFull(in, dst)
+	}
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return fmt.Errorf("decode %v: %w", c, err)
+	}
+	return nil
+}
+
+// open starts decoding a row of frames.
+func open(c Codec, in io.Reader) (decoded io.Reader, done func(), err error) {
+	switch c {
+	case None:
+		return in, func() {}, nil
+	case Gzip:
+		z, err := gzip.NewReader(in)
+		return z, func() {}, err
+	case Zstd:
+		z, err := newZstd(in)
+		if err != nil {
+			return nil, nil, err
+		}
+		return z, z.Close, nil
+	}
+	return nil, nil, fmt.Errorf("%v is not known", c)
+}
+
+// newZstd makes a decoder that starts no goroutine and holds one window.
+func newZstd(in io.Reader) (*zstd.Decoder, error) {
+	return zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+		zstd.WithDecoderMaxWindow(MaxWindow), zstd.WithDecoderMaxMemory(MaxFrame))
+}

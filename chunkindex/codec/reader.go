@@ -1,0 +1,216 @@
+package codec
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"sort"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+)
+
+// Frame is a gzip member or a zstd frame that holds at least one byte.
+type Frame struct {
+	Stored, StoredEnd   int64 // in the object; StoredEnd is 0 until the frame was read to its end
+	Decoded, DecodedEnd int64 // in the decoded bytes; DecodedEnd is that of the bytes read so far
+}
+
+// Reader decodes an object from its beginning to its end, and knows its frames.
+type Reader struct {
+	codec    Codec
+	src      *source
+	maxFrame int64
+
+	gz  *gzip.Reader
+	zs  *zstd.Decoder
+	row frames // of a zstd object
+
+	open   bool  // a frame is being read
+	begins int64 // where it is stored
+	off    int64 // decoded bytes so far
+	first  int64 // where the open frame begins in them
+	known  []Frame
+	err    error
+}
+
+// source counts what was taken from a buffer over the object.
+type source struct {
+	in  io.Reader
+	buf *bufio.Reader
+	n   int64 // read into the buffer
+}
+
+const bufferSize = 256 << 10
+
+func (s *source) Read(p []byte) (int, error) {
+	n, err := s.in.Read(p)
+	s.n += int64(n)
+	return n, err
+}
+
+// at is the offset in the object of the next byte that is not taken yet.
+func (s *source) at() int64 { return s.n - int64(s.buf.Buffered()) }
+
+// NewReader reads an object that must be compressed by c, and looks at its magic. The codec None is its caller's bug.
+func NewReader(c Codec, in io.Reader) (*Reader, error) {
+	r := &Reader{codec: c, src: &source{in: in}, maxFrame: MaxFrame}
+	r.src.buf = bufio.NewReaderSize(r.src, bufferSize)
+	head, err := r.src.buf.Peek(4)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	if !c.begins(head) {
+		return nil, fmt.Errorf("name says %v, but it begins with % x, which is no %v", c, head, c)
+	}
+	return r, nil
+}
+
+// begins says whether these bytes, four or all there are, can be the first ones of a frame.
+func (c Codec) begins(head []byte) bool {
+	switch c {
+	case Gzip:
+		return len(head) >= 3 && head[0] == 0x1f && head[1] == 0x8b && head[2] == 8
+	case Zstd:
+		return len(head) >= 4 && (frameMagic(head) || skippable(head))
+	}
+	return false
+}
+
+// Read returns decoded bytes, never of two frames at once. io.EOF is the end of the object.
+func (r *Reader) Read(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	for r.err == nil {
+		if !r.open {
+			if r.err = r.next(); r.err != nil {
+				break
+			}
+		}
+		n, err := r.decode(p)
+		if n > 0 {
+			r.grow(n)
+		}
+		if r.off-r.first > r.maxFrame {
+			r.err = r.fail(fmt.Errorf("it decodes to more than %d bytes: recompress the object in smaller frames", r.maxFrame))
+			return 0, r.err
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			r.finish()
+		case err != nil:
+			r.err = r.fail(err)
+		}
+		if n > 0 {
+			return n, nil
+		}
+	}
+	return 0, r.err
+}
+
+// Close gives back the decoder.
+func (r *Reader) Close() {
+	if r.zs != nil {
+		r.zs.Close()
+	}
+}
+
+// At returns the frame that holds a decoded byte, if that byte has been read and the frame not been forgotten.
+func (r *Reader) At(off int64) (Frame, bool) {
+	i := sort.Search(len(r.known), func(i int) bool { return r.known[i].DecodedEnd > off })
+	if i == len(r.known) || r.known[i].Decoded > off {
+		return Frame{}, false
+	}
+	return r.known[i], true
+}
+
+// Forget drops all frames that end at or before a decoded offset.
+func (r *Reader) Forget(off int64) {
+	n := sort.Search(len(r.known), func(i int) bool { return r.known[i].DecodedEnd > off })
+	// Moved only when half of them go, so that many small frames cost no more than their number.
+	if n > 0 && n >= len(r.known)-n {
+		r.known = append(r.known[:0], r.known[n:]...)
+	}
+}
+
+// next begins the next frame, or returns io.EOF at a clean end.
+func (r *Reader) next() error {
+	r.begins, r.first = r.src.at(), r.off
+	head, err := r.src.buf.Peek(4)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	if len(head) == 0 {
+		return io.EOF
+	}
+	if !r.codec.begins(head) {
+		return fmt.Errorf("bytes at stored offset %d are no %v: % x", r.begins, r.codec, head)
+	}
+	if r.codec == Gzip {
+		if r.gz == nil {
+			r.gz, err = gzip.NewReader(r.src.buf)
+		} else {
+			err = r.gz.Reset(r.src.buf)
+		}
+		if err == nil {
+			r.gz.Multistream(false)
+		}
+	} else {
+		r.row = frames{in: r.src.buf}
+		if r.zs == nil {
+			r.zs, err = newZstd(&r.row)
+		} else {
+			err = r.zs.Reset(&r.row)
+		}
+	}
+	if err != nil {
+		return r.fail(err)
+	}
+	r.open = true
+	return nil
+}
+
+func (r *Reader) decode(p []byte) (int, error) {
+	if r.codec == Gzip {
+		return r.gz.Read(p)
+	}
+	n, err := r.zs.Read(p)
+	if errors.Is(err, io.EOF) && !r.row.ended() {
+		err = io.ErrUnexpectedEOF
+	}
+	return n, err
+}
+
+// grow adds decoded bytes to the open frame.
+func (r *Reader) grow(n int) {
+	if r.off == r.first {
+		r.known = append(r.known, Frame{Stored: r.begins, Decoded: r.first})
+	}
+	r.off += int64(n)
+	r.known[len(r.known)-1].DecodedEnd = r.off
+}
+
+// finish ends the open frame.
+func (r *Reader) finish() {
+	if r.off > r.first {
+		r.known[len(r.known)-1].StoredEnd = r.src.at()
+	}
+	r.open = false
+}
+
+// fail says which frame cannot be read, and what to do where the frame is whole.
+func (r *Reader) fail(err error) error {
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		err = fmt.Errorf("it is truncated: %w", io.ErrUnexpectedEOF)
+	case errors.Is(err, zstd.ErrWindowSizeExceeded):
+		err = fmt.Errorf("its window is larger than %d bytes: recompress the object without --long and --ultra: %w", MaxWindow, err)
+	case errors.Is(err, zstd.ErrDecoderSizeExceeded):
+		err = fmt.Errorf("it decodes to more than %d bytes: recompress the object in smaller frames: %w", r.maxFrame, err)
+	case errors.Is(err, zstd.ErrUnknownDictionary):
+		err = fmt.Errorf("it needs a dictionary: recompress the object without one: %w", err)
+	}
+	return fmt.Errorf("%v frame at stored offset %d: %w", r.codec, r.begins, err)
+}
