@@ -1,0 +1,266 @@
+// Package offsets reads shards that begin with a table of offsets: how many samples there are, where each of them begins
+// and where the last one ends, all in 32 bits. A sample begins with the lengths of its fields, as far as they are not the
+// same in all samples. MosaicML's MDS is such a format, and LitData's chunks took it over from there.
+//
+// Both have an index.json beside their shards, which says what is in them: no shard may say anything else.
+package offsets
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+
+	"github.com/millrace-data/millrace/chunkindex/format"
+)
+
+const (
+	// MaxSamples is how many samples a shard can have: its table is held in memory.
+	MaxSamples = 1 << 25
+	maxHeader  = 1 << 20 // bytes between the table and the first sample
+	bufferSize = 256 << 10
+)
+
+// Field is a part of every sample of a dataset.
+type Field struct {
+	Name string
+	Size int64 // in bytes; 0: each sample says for itself
+}
+
+// Shard is what is known of a shard before it is read.
+type Shard struct {
+	Stem    string // of the samples' keys
+	Samples uint64
+	Bytes   int64 // all of them, decoded
+	Fields  []Field
+	Header  func(b []byte) error // checks what lies between the table and the first sample; nil: nothing does
+	Tail    string               // what bytes after the last sample would be
+}
+
+// Scan hands a shard on to out, and refuses one that is not what it is known to be.
+func (s Shard) Scan(ctx context.Context, in io.Reader, out format.Sink) error {
+	if s.Samples > MaxSamples {
+		return fmt.Errorf("%d samples are more than a shard can have, %d", s.Samples, MaxSamples)
+	}
+	sizes := 0
+	for _, f := range s.Fields {
+		if f.Size == 0 {
+			sizes += 4
+		}
+	}
+	r := &scanner{
+		Shard: s, ctx: ctx, r: bufio.NewReaderSize(in, bufferSize), out: out,
+		buf: make([]byte, bufferSize), sizes: make([]byte, sizes), lengths: make([]int64, len(s.Fields)),
+	}
+	return r.run()
+}
+
+type scanner struct {
+	Shard
+	ctx     context.Context
+	r       *bufio.Reader
+	out     format.Sink
+	buf     []byte
+	off     int64   // of the next byte
+	sizes   []byte  // those that stand before the fields of the current sample
+	lengths []int64 // of all its fields
+}
+
+func fail(off int64, reason string, args ...any) error {
+	return &format.Error{Offset: off, Reason: fmt.Sprintf(reason, args...)}
+}
+
+func (s *scanner) run() error {
+	table, err := s.table()
+	if err != nil {
+		return err
+	}
+	offset := func(i uint64) int64 { return int64(binary.LittleEndian.Uint32(table[4*i:])) }
+	if err := s.check(offset); err != nil {
+		return err
+	}
+	if err := s.header(offset(0)); err != nil {
+		return err
+	}
+	for i := range s.Samples {
+		if err := s.sample(i, offset(i+1)-offset(i)); err != nil {
+			return err
+		}
+	}
+	if _, err := s.r.ReadByte(); err == nil {
+		return fail(s.off, "shard is longer than the %d bytes that index.json says", s.Bytes)
+	} else if !errors.Is(err, io.EOF) {
+		return err
+	}
+	return nil
+}
+
+// read fills b, which holds what the shard is known to have.
+func (s *scanner) read(b []byte) error {
+	if err := s.ctx.Err(); err != nil {
+		return err
+	}
+	n, err := io.ReadFull(s.r, b)
+	s.off += int64(n)
+	if err == io.EOF || err == io.ErrUnexpectedEOF { //nolint:errorlint // ReadFull returns them as they are; a wrapped one is a fault
+		return fail(s.off, "shard is truncated: index.json says that it has %d bytes", s.Bytes)
+	}
+	return err
+}
+
+// table reads the offsets. It grows with what the shard really has, whatever was said of it.
+func (s *scanner) table() ([]byte, error) {
+	if err := s.read(s.buf[:4]); err != nil {
+		return nil, err
+	}
+	if n := binary.LittleEndian.Uint32(s.buf); uint64(n) != s.Samples {
+		return nil, fail(0, "shard has %d samples, and %d in index.json", n, s.Samples)
+	}
+	if err := s.out.Gap(s.buf[:4]); err != nil {
+		return nil, err
+	}
+	left := 4 * (int64(s.Samples) + 1)
+	if left > s.Bytes-4 {
+		return nil, fail(4, "a table of %d samples does not fit into a shard of %d bytes", s.Samples, s.Bytes)
+	}
+	var table []byte
+	for left > 0 {
+		b := s.buf[:min(left, int64(len(s.buf)))]
+		if err := s.read(b); err != nil {
+			return nil, err
+		}
+		if err := s.out.Gap(b); err != nil {
+			return nil, err
+		}
+		table = append(table, b...)
+		left -= int64(len(b))
+	}
+	return table, nil
+}
+
+// check holds all offsets to each other and to the shard's length, before a byte of a sample is handed on.
+func (s *scanner) check(offset func(uint64) int64) error {
+	if offset(0) < s.off {
+		return fail(4, "the first sample would begin at %d, inside the table", offset(0))
+	}
+	for i := range s.Samples {
+		if offset(i+1) < offset(i) {
+			return fail(8+4*int64(i), "sample %d would end at %d, before it begins at %d: offsets must ascend", i, offset(i+1), offset(i))
+		}
+	}
+	switch last := offset(s.Samples); {
+	case last > s.Bytes:
+		return fail(s.off, "the last sample would end at %d, behind the shard's end at %d", last, s.Bytes)
+	case last < s.Bytes:
+		return fail(last, "%d bytes follow the last sample%s", s.Bytes-last, s.Tail)
+	}
+	return nil
+}
+
+// header reads what lies before the first sample.
+func (s *scanner) header(first int64) error {
+	from, n := s.off, first-s.off
+	switch {
+	case n > maxHeader:
+		return fail(from, "header of %d bytes is longer than %d", n, maxHeader)
+	case n > 0 && s.Header == nil:
+		return fail(from, "%d bytes between the table and the first sample", n)
+	case s.Header == nil:
+		return nil
+	}
+	b := make([]byte, n)
+	if err := s.read(b); err != nil {
+		return err
+	}
+	if err := s.Header(b); err != nil {
+		return fail(from, "header: %v", err)
+	}
+	return s.out.Gap(b)
+}
+
+// sample hands on sample i, which has n bytes.
+func (s *scanner) sample(i uint64, n int64) error {
+	from, key := s.off, format.Numbered(s.Stem, i)
+	wrong := func(reason string, args ...any) error {
+		return &format.Error{Offset: from, Name: key, Reason: fmt.Sprintf(reason, args...)}
+	}
+	switch {
+	case n == 0:
+		return wrong("sample without a byte%s", s.Tail)
+	case n > format.MaxSample:
+		return wrong("%d bytes are more than a sample can have, %d", n, format.MaxSample)
+	case n < int64(len(s.sizes)):
+		return wrong("%d bytes are too few for the lengths of its fields", n)
+	}
+	if err := s.out.Begin(key); err != nil {
+		return err
+	}
+	if err := s.out.Ahead(n); err != nil {
+		return err
+	}
+	if err := s.read(s.sizes); err != nil {
+		return err
+	}
+	if sum := s.measure(); sum != n {
+		return wrong("its fields have %d bytes with their lengths, but it has %d", sum, n)
+	}
+	if err := s.out.Data(s.sizes); err != nil {
+		return err
+	}
+	for j, f := range s.Fields {
+		if err := s.field(f.Name, s.lengths[j]); err != nil {
+			return err
+		}
+	}
+	return s.out.End()
+}
+
+// measure finds the lengths of the fields of a sample, and how many bytes it must have.
+func (s *scanner) measure() int64 {
+	sum, at := int64(len(s.sizes)), s.sizes
+	for j, f := range s.Fields {
+		s.lengths[j] = f.Size
+		if f.Size == 0 {
+			s.lengths[j] = int64(binary.LittleEndian.Uint32(at))
+			at = at[4:]
+		}
+		sum += s.lengths[j]
+	}
+	return sum
+}
+
+func (s *scanner) field(name string, n int64) error {
+	if err := s.out.BeginPart(name); err != nil {
+		return err
+	}
+	for n > 0 {
+		b := s.buf[:min(n, int64(len(s.buf)))]
+		if err := s.read(b); err != nil {
+			return err
+		}
+		if err := s.out.Data(b); err != nil {
+			return err
+		}
+		n -= int64(len(b))
+	}
+	return s.out.EndPart()
+}
+
+// Table returns the bytes before the samples of a shard: the table of their offsets, then the header. It fails for
+// samples that together are longer than an offset can say.
+func Table(header []byte, lengths []uint32) ([]byte, error) {
+	at := 8 + 4*uint64(len(lengths)) + uint64(len(header))
+	b := make([]byte, 0, at)
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(lengths)))
+	for _, n := range lengths {
+		b = binary.LittleEndian.AppendUint32(b, uint32(min(at, math.MaxUint32)))
+		at += uint64(n)
+	}
+	if at > math.MaxUint32 {
+		return nil, fmt.Errorf("%d samples make a shard of %d bytes, and its offsets can say %d: take a smaller batch", len(lengths), at, uint32(math.MaxUint32))
+	}
+	return append(binary.LittleEndian.AppendUint32(b, uint32(at)), header...), nil
+}
