@@ -81,9 +81,9 @@ type Cursor struct {
 
 // Later appends the samples that this reader takes n global batches after the one being read, in the same epoch, to dst.
 // False: the epoch ends before, or the plan alone cannot tell: shares that are dealt by length, samples that are drawn by
-// importance, a batch that is padded.
+// importance, a batch that is padded, a subset's members.
 func (c Cursor) Later(dst []uint64, n uint64) (samples []uint64, ok bool) {
-	if c.Plan == nil || c.Epoch == nil || c.BatchSize == 0 || c.Dealt || c.Plan.weights != nil {
+	if c.Plan == nil || c.Epoch == nil || c.BatchSize == 0 || c.Dealt || c.Plan.weights != nil || c.Plan.members != nil {
 		return dst, false
 	}
 	s, ranks := c.Plan.samples, max(1, c.WorldSize)

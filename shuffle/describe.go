@@ -59,6 +59,13 @@ func (p *Plan) OrderDigest() string {
 			put(w - p.weights[i])
 		}
 	}
+	if p.members != nil {
+		put(uint64(newKey("subset")))
+		put(uint64(len(p.params.Subset)))
+		for word := range packed(p.params.Subset) {
+			put(word)
+		}
+	}
 	h.Write(words)
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }

@@ -18,6 +18,9 @@ func NewWeightedPlan(params Params, first, totals []uint64) (*Plan, error) {
 	if params.Importance == "" {
 		return nil, fmt.Errorf("weighted plan %s: no importance names the weights", params.Shuffle)
 	}
+	if params.Subset != "" {
+		return nil, fmt.Errorf("importance %s: subset %s: %w", params.Importance, params.Subset, errBoth)
+	}
 	p, err := newPlan(params, first)
 	if err != nil {
 		return nil, fmt.Errorf("importance %s: %w", params.Importance, err)

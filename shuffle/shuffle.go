@@ -46,6 +46,9 @@ type Params struct {
 	// Importance is the name (hex digest) of a snapshot of weights, by which an epoch's samples are
 	// drawn; "" is every sample once. The weights themselves come to NewWeightedPlan.
 	Importance string
+
+	// Subset names the subset of the dataset that epochs deliver; "" is all of it. Its members come to NewSubsetPlan.
+	Subset string
 }
 
 // check reports an unknown shuffle, a window of 0 where one is used, or strata that cannot be had.
@@ -88,6 +91,7 @@ type Plan struct {
 	lanes   *lanes   // of Slot
 	strata  []uint32 // of Window with strata: chunk -> stratum
 	weights []uint64 // with Importance: of the samples before each chunk, and of all; else nil
+	members *Members // with Subset
 
 	homeOnce  sync.Once
 	homeLanes *lanes // of Slot with Importance: where lanes lie but for the phase, made when first asked for
@@ -97,10 +101,13 @@ type Plan struct {
 // chunk i holds the samples first[i] to first[i+1]-1, and first[len(first)-1] is the number
 // of samples S. first begins with 0, never descends, is shared and not copied, and must not change.
 // An unknown shuffle, a window of 0 where one is used, or strata that do not divide it, is an error; so is an importance, which
-// takes weights (NewWeightedPlan).
+// takes weights (NewWeightedPlan), or a subset, which takes members (NewSubsetPlan).
 func NewPlan(params Params, first []uint64) (*Plan, error) {
 	if params.Importance != "" {
 		return nil, fmt.Errorf("plan %s: importance %s without its weights, want NewWeightedPlan", params.Shuffle, params.Importance)
+	}
+	if params.Subset != "" {
+		return nil, fmt.Errorf("plan %s: subset %s without its members, want NewSubsetPlan", params.Shuffle, params.Subset)
 	}
 	p, err := newPlan(params, first)
 	if err != nil {
@@ -141,8 +148,8 @@ func newPlan(params Params, first []uint64) (*Plan, error) {
 // Params returns what the plan was built from.
 func (p *Plan) Params() Params { return p.params }
 
-// Samples returns S, the number of samples of an epoch: of those in the dataset, and with
-// importance of those that are drawn, which are as many.
+// Samples returns S, the number of samples of an epoch: of those in the dataset or the subset, and with
+// importance of those that are drawn, which are as many as the dataset has.
 func (p *Plan) Samples() uint64 { return p.samples }
 
 // Epoch prepares one epoch: O(chunks) time and memory at most, never O(samples).

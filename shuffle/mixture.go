@@ -1,0 +1,273 @@
+package shuffle
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"math/bits"
+)
+
+// maxSources bounds the sources of a mixture: each costs two divisions a position.
+const maxSources = 1024
+
+// Ingredient is one source of a mixture.
+type Ingredient struct {
+	Samples  uint64 // of an epoch of its own, at least 1
+	Weight   uint64 // its share of the positions, among all weights; at least 1, but for fixed counts, which have none
+	PerBatch uint64 // its samples in each batch: of all sources, or 0 of all
+}
+
+// Mixture says of which source each position of a stream is, and which of that source's own positions. Sources have epochs of
+// their own: one that is used up begins its next, whatever the others do. The stream goes on from epoch to epoch of the
+// mixture. Everything is integers. It is immutable and safe for concurrent use.
+type Mixture struct {
+	seed    uint64
+	samples uint64 // T
+	batch   uint64 // B, with fixed counts; else 0
+	sources []source
+}
+
+type source struct {
+	Ingredient
+	phase uint64 // phi_i
+	rest  uint64 // R_i
+	first uint64 // with fixed counts: of its places in a batch's list
+}
+
+// NewMixture mixes sources by weight, or in fixed counts for each batch if they have such. samples is T, the positions of an
+// epoch of the mixture; 0 is the sum of the sources' samples. With fixed counts an epoch has whole batches: T is rounded up. It is an error if there is no
+// source or more than 1024, if a source has no samples or no share, if only some have counts, or if a sum is not below 2^63.
+func NewMixture(seed, samples uint64, from []Ingredient) (*Mixture, error) {
+	m := &Mixture{seed: seed, samples: samples, sources: make([]source, len(from))}
+	if len(from) == 0 || len(from) > maxSources {
+		return nil, fmt.Errorf("mixture of %d sources, want 1 to %d", len(from), maxSources)
+	}
+	var sum, weights uint64
+	for i, s := range from {
+		switch {
+		case s.Samples == 0:
+			return nil, fmt.Errorf("mixture: source %d has no samples", i)
+		case (s.PerBatch > 0) != (from[0].PerBatch > 0):
+			return nil, fmt.Errorf("mixture: source %d has %d samples in a batch, source 0 has %d: want counts of all or of none", i, s.PerBatch, from[0].PerBatch)
+		case s.PerBatch == 0 && s.Weight == 0:
+			return nil, fmt.Errorf("mixture: source %d has weight 0, want at least 1", i)
+		}
+		m.sources[i] = source{Ingredient: s, first: m.batch}
+		for _, add := range []struct{ to, n *uint64 }{{&sum, &s.Samples}, {&weights, &s.Weight}, {&m.batch, &s.PerBatch}} {
+			if *add.n > maxSamples-*add.to {
+				return nil, fmt.Errorf("mixture: samples, weights or counts of its sources sum to 2^63 or more")
+			}
+			*add.to += *add.n
+		}
+	}
+	if m.samples == 0 {
+		m.samples = sum
+	}
+	if m.batch > 0 && m.samples <= maxSamples {
+		m.samples = ceilDiv(m.samples, m.batch) * m.batch // below 2^64, as both are below 2^63
+	}
+	if m.samples > maxSamples {
+		return nil, fmt.Errorf("mixture of %d positions an epoch, want at most %d", samples, uint64(maxSamples))
+	}
+	for i := range m.sources {
+		s := &m.sources[i]
+		if s.rest = weights; s.PerBatch == 0 {
+			s.phase = newKey("mixture", seed, uint64(i)).word(0) % s.rest
+		}
+		weights -= s.Weight
+	}
+	return m, nil
+}
+
+// Samples returns T, the positions of an epoch of the mixture.
+func (m *Mixture) Samples() uint64 { return m.samples }
+
+// Sources returns how many sources there are.
+func (m *Mixture) Sources() int { return len(m.sources) }
+
+// BatchSize returns the size that a batch must have: the sum of fixed counts; 0 for any.
+func (m *Mixture) BatchSize() uint64 { return m.batch }
+
+// Epochs returns how many epochs the mixture has: those whose positions, counted from epoch 0 on, are below 2^63.
+func (m *Mixture) Epochs() uint64 { return maxSamples / m.samples }
+
+// SourceSeed returns the seed of a source's own order.
+func (m *Mixture) SourceSeed(i int) uint64 {
+	return newKey("source", m.seed, uint64(i)).word(0)
+}
+
+// Turn is where a position of a mixture comes from.
+type Turn struct {
+	Source   int
+	Epoch    uint64 // of the source
+	Position uint64 // in that epoch
+}
+
+// At returns the source of a position, both from 0: epoch < Epochs(), position < Samples().
+func (m *Mixture) At(epoch, position uint64) Turn {
+	m.check(epoch, position, position+1)
+	if m.batch > 0 {
+		return m.listed(epoch, position)
+	}
+	i, n := m.drawn(epoch*m.samples + position)
+	return m.turn(i, n)
+}
+
+// Append appends the sources of the positions lo to hi-1 to dst.
+func (m *Mixture) Append(dst []Turn, epoch, lo, hi uint64) []Turn {
+	if lo >= hi {
+		return dst
+	}
+	m.check(epoch, lo, hi)
+	for t := lo; t < hi; t++ {
+		dst = append(dst, m.At(epoch, t))
+	}
+	return dst
+}
+
+// turn makes sample n of a source, counted over all its epochs, one of an epoch.
+func (m *Mixture) turn(i int, n uint64) Turn {
+	s := m.sources[i].Samples
+	return Turn{Source: i, Epoch: n / s, Position: n % s}
+}
+
+// drawn returns the source of position t of the stream, and how many of its samples came before.
+func (m *Mixture) drawn(t uint64) (source int, n uint64) {
+	left, next := t, t+1
+	for i := range m.sources {
+		s := &m.sources[i]
+		a, b := s.of(left), s.of(next)
+		if a != b {
+			return i, a
+		}
+		left, next = left-a, next-b
+	}
+	panic("shuffle: a mixture's counts do not sum to its positions")
+}
+
+// of returns n_i: how many of so many positions are the source's, of those that the sources before it have left.
+func (s *source) of(t uint64) uint64 {
+	hi, lo := bits.Mul64(t, s.Weight)
+	lo, carry := bits.Add64(lo, s.phase, 0)
+	n, _ := bits.Div64(hi+carry, lo, s.rest) // at most t, since the weight is at most rest and the phase below it
+	return n
+}
+
+// listed returns the source of a position by fixed counts.
+func (m *Mixture) listed(epoch, position uint64) Turn {
+	batch, place := position/m.batch, position%m.batch
+	p := m.mix(epoch, batch)
+	rank := p.at(place)
+	i := m.holder(rank)
+	s := &m.sources[i]
+	return m.turn(i, m.before(epoch, batch)*s.PerBatch+rank-s.first)
+}
+
+// mix is the order of a batch's list.
+func (m *Mixture) mix(epoch, batch uint64) perm {
+	return newPerm(newKey("mix", m.seed, epoch, batch), m.batch)
+}
+
+// before returns how many batches came before one, from epoch 0 on.
+func (m *Mixture) before(epoch, batch uint64) uint64 { return epoch*(m.samples/m.batch) + batch }
+
+// holder returns the source that a place in a batch's list belongs to.
+func (m *Mixture) holder(rank uint64) int {
+	i := 0
+	for i+1 < len(m.sources) && m.sources[i+1].first <= rank {
+		i++
+	}
+	return i
+}
+
+// Counts returns how many of the stream's first positions are of each source: of all before a position of an epoch, which
+// may be Samples(), the epoch's end.
+func (m *Mixture) Counts(epoch, position uint64) []uint64 {
+	m.check(epoch, max(position, 1)-1, max(position, 1))
+	out := make([]uint64, len(m.sources))
+	if m.batch > 0 {
+		batch := position / m.batch
+		for i, s := range m.sources {
+			out[i] = m.before(epoch, batch) * s.PerBatch
+		}
+		p := m.mix(epoch, batch)
+		for place := range position % m.batch {
+			out[m.holder(p.at(place))]++
+		}
+		return out
+	}
+	m.countInto(out, epoch*m.samples+position)
+	return out
+}
+
+func (m *Mixture) countInto(out []uint64, t uint64) {
+	for i := range m.sources {
+		out[i] = m.sources[i].of(t)
+		t -= out[i]
+	}
+}
+
+// Find returns at which position of the mixture sample n of a source comes, n being counted over all the source's epochs: the
+// inverse of At. False: after the last of the mixture's epochs.
+func (m *Mixture) Find(sourceNumber int, n uint64) (epoch, position uint64, ok bool) {
+	s := &m.sources[sourceNumber]
+	end := m.Epochs() * m.samples
+	if m.batch > 0 {
+		batch, perEpoch := n/s.PerBatch, m.samples/m.batch
+		if epoch = batch / perEpoch; epoch >= m.Epochs() {
+			return 0, 0, false
+		}
+		batch %= perEpoch
+		p := m.mix(epoch, batch)
+		return epoch, batch*m.batch + p.place(s.first+n%s.PerBatch), true
+	}
+	lo, hi := uint64(0), end // the least t with n_i(t+1) > n
+	for lo < hi {
+		if mid := lo + (hi-lo)/2; m.countOf(sourceNumber, mid+1) > n {
+			hi = mid
+		} else {
+			lo = mid + 1
+		}
+	}
+	if lo == end {
+		return 0, 0, false
+	}
+	return lo / m.samples, lo % m.samples, true
+}
+
+// countOf returns n_i(t).
+func (m *Mixture) countOf(sourceNumber int, t uint64) uint64 {
+	for i := range sourceNumber {
+		t -= m.sources[i].of(t)
+	}
+	return m.sources[sourceNumber].of(t)
+}
+
+// check stops a caller that asks for what no epoch has: a mistake in the program, never input.
+func (m *Mixture) check(epoch, lo, hi uint64) {
+	if epoch >= m.Epochs() || hi > m.samples || lo >= hi {
+		panic(fmt.Sprintf("shuffle: range [%d, %d) of epoch %d of a mixture of %d positions and %d epochs", lo, hi, epoch, m.samples, m.Epochs()))
+	}
+}
+
+// OrderDigest names the order of all epochs of the mixture, given the order digests of its sources' plans: one for each, made
+// with the seed that SourceSeed says.
+func (m *Mixture) OrderDigest(plans []string) string {
+	h := sha256.New()
+	put := func(words ...uint64) {
+		for _, w := range words {
+			h.Write(binary.LittleEndian.AppendUint64(nil, w))
+		}
+	}
+	put(OrderVersion, uint64(newKey("mixture")), m.seed, m.samples, uint64(len(m.sources)))
+	for i, s := range m.sources {
+		weight := s.Weight
+		if m.batch > 0 {
+			weight = 0
+		}
+		put(s.Samples, weight, s.PerBatch)
+		h.Write([]byte(plans[i]))
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
