@@ -7,13 +7,15 @@ import (
 	"strings"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/chunkindex/litdata"
+	"github.com/millrace-data/millrace/chunkindex/mds"
 	"github.com/millrace-data/millrace/chunkindex/webdataset"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
 // formats lists all formats, in the order in which they look at a dataset: those that are surest of themselves first.
 func formats() []format.Format {
-	return []format.Format{webdataset.Tar{}}
+	return []format.Format{mds.Format{}, litdata.Format{}, webdataset.Tar{}}
 }
 
 // formatNamed returns the format of this name, nil for one that this program does not know.
