@@ -59,11 +59,13 @@ type constants struct {
 
 // Constants returns the layout as an index keeps it.
 func (l Layout) Constants() json.RawMessage {
-	b, err := json.Marshal(constants{l.dtype.name, l.shape})
-	if err != nil {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false) // "<u2" stays as NumPy writes it
+	if err := e.Encode(constants{l.dtype.name, l.shape}); err != nil {
 		panic(err) // a string and numbers
 	}
-	return b
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
 // ParseLayout reads what Constants wrote, and nothing else.

@@ -1,0 +1,173 @@
+package records
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/millrace-data/millrace/chunkindex/format"
+)
+
+// Name is what an index calls this format.
+const Name = "records"
+
+// Part is the extension of what a sample has as its array.
+const Part = "bin"
+
+// Records is the format of records of one size.
+type Records struct{}
+
+// Name returns "records".
+func (Records) Name() string { return Name }
+
+// Rules returns 1: none have been released before.
+func (Records) Rules() int { return 1 }
+
+// Framing is that of flat arrays, of the element and shape that Survey found.
+func (Records) Framing(constants json.RawMessage) (format.Framing, error) {
+	l, err := ParseLayout(constants)
+	if err != nil {
+		return nil, err
+	}
+	return Framing{l}, nil
+}
+
+// Survey takes flat files if it was told the size of a record, .npy files if there is nothing else, and CIFAR's files.
+func (Records) Survey(ctx context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
+	if o.SequenceLength != 0 {
+		if o.Named || o.RecordSize != 0 {
+			return nil, errors.New("a sequence length says that these are tokens, and nothing that they are records: say one of --record-size and --sequence-length")
+		}
+		return nil, nil
+	}
+	s := survey{ctx: ctx, l: l, o: o}
+	s.sort()
+	var d *format.Dataset
+	var err error
+	switch {
+	case o.RecordSize != 0:
+		d, err = s.flat()
+	case len(s.npys) > 0 && (o.Named || s.others == 0 && len(s.flats) == 0):
+		d, err = s.npy()
+	default:
+		d, err = s.cifar()
+	}
+	if d == nil && err == nil && o.Named {
+		err = errors.New("no .npy file and none of CIFAR is here: of other files of records say --record-size")
+	}
+	return d, err
+}
+
+// survey is one look at a dataset.
+type survey struct {
+	ctx context.Context
+	l   format.Listing
+	o   format.Options
+
+	flats, npys []format.Object
+	others      int // objects that are neither, and do not merely describe
+}
+
+func (s *survey) sort() {
+	for _, o := range s.l.Objects() {
+		switch suffix := path.Ext(format.Plain(o.Key)); {
+		case strings.HasPrefix(path.Base(o.Key), "."):
+		case suffix == ".npy":
+			s.npys = append(s.npys, o)
+		case isFlat(suffix):
+			s.flats = append(s.flats, o)
+		case !describes(o.Key):
+			s.others++
+		}
+	}
+}
+
+func isFlat(suffix string) bool { return slices.Contains([]string{".bin", ".raw", ".dat"}, suffix) }
+
+// describes reports whether an object is one that people put beside their data.
+func describes(key string) bool {
+	base := strings.ToUpper(path.Base(key))
+	return strings.HasPrefix(base, "README") || strings.HasPrefix(base, "LICENSE") ||
+		slices.Contains([]string{".MD", ".TXT", ".JSON", ".HTML", ".YAML", ".YML"}, path.Ext(base))
+}
+
+// flat takes files of records without a header.
+func (s *survey) flat() (*format.Dataset, error) {
+	switch {
+	case len(s.npys) > 0:
+		return nil, fmt.Errorf("object %s says its own record size: leave --record-size out", s.npys[0].Key)
+	case len(s.flats) == 0:
+		return nil, errors.New("a record size was given, and no object's name ends in .bin, .raw or .dat")
+	}
+	layout, err := told(s.o)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range s.flats {
+		if o.Key == format.Plain(o.Key) && o.Size%layout.Size() != 0 {
+			return nil, fmt.Errorf("object %s has %d bytes, which is no multiple of a record's %d", o.Key, o.Size, layout.Size())
+		}
+	}
+	return s.dataset(s.flats, layout, func(sc *scanner) error { return sc.all(layout.Size()) }), nil
+}
+
+// told returns the layout of records whose size the user says.
+func told(o format.Options) (Layout, error) {
+	name := "|u1"
+	if o.DType != "" {
+		name = o.DType
+	}
+	dtype, err := ParseDType(name)
+	if err != nil {
+		return Layout{}, err
+	}
+	size := int64(dtype.Size())
+	if o.RecordSize < 1 || o.RecordSize > format.MaxSample || o.RecordSize%size != 0 {
+		return Layout{}, fmt.Errorf("a record of %d bytes: want 1 to %d, a multiple of the %d of %s", o.RecordSize, format.MaxSample, size, dtype)
+	}
+	return NewLayout(dtype, []uint64{uint64(o.RecordSize / size)})
+}
+
+// npy takes arrays of which all but the first axis are the same.
+func (s *survey) npy() (*format.Dataset, error) {
+	head, err := s.l.Head(s.ctx, s.npys[0].Key)
+	if err != nil {
+		return nil, err
+	}
+	a, err := ReadHeader(head)
+	if err != nil {
+		return nil, fmt.Errorf("object %s: %w", s.npys[0].Key, err)
+	}
+	layout, err := a.Layout()
+	if err != nil {
+		return nil, fmt.Errorf("object %s: %w", s.npys[0].Key, err)
+	}
+	if s.o.DType != "" {
+		want, err := ParseDType(s.o.DType)
+		if err != nil {
+			return nil, err
+		}
+		if want != a.DType {
+			return nil, fmt.Errorf("object %s has elements of %s, not %s", s.npys[0].Key, a.DType, want)
+		}
+	}
+	first := s.npys[0].Key
+	return s.dataset(s.npys, layout, func(sc *scanner) error { return sc.array(first, layout) }), nil
+}
+
+// dataset is the one of these shards. What a scan of one of them finds depends on the layout, which others say.
+func (s *survey) dataset(shards []format.Object, layout Layout, scan func(*scanner) error) *format.Dataset {
+	d := &format.Dataset{Framing: layout.Constants()}
+	for _, o := range shards {
+		d.Shards = append(d.Shards, format.Shard{Object: o, Says: string(d.Framing)})
+	}
+	d.Scan = func(ctx context.Context, shard int, in io.Reader, out format.Sink) error {
+		return scan(newScanner(ctx, d.Shards[shard].Key, in, out))
+	}
+	return d
+}
