@@ -34,6 +34,9 @@ func (g *Gateway) getBatch(x *exchange) error {
 	}
 	etag := b.etag(batchBody)
 	return g.answerShare(x, b, batchBody, etag, func(at shuffle.Cursor, l *located) error {
+		if err := g.lay(b.dataset.Index, l); err != nil {
+			return err
+		}
 		return g.send(x, b.dataset, at, l, etag)
 	})
 }
@@ -170,9 +173,6 @@ func (g *Gateway) locateShare(ctx context.Context, b batchRequest, r reading, al
 	}
 	if b.deals() {
 		l.deal(b.rank, b.worldSize)
-	}
-	if err := g.measure(b.dataset.Index, l); err != nil {
-		return nil, err
 	}
 	return l, nil
 }

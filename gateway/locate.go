@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"fmt"
-	"hash/crc32"
 	"net"
 	"net/http"
 	"slices"
@@ -16,7 +15,11 @@ import (
 const maxShare = 1 << 20
 
 // maxScratch bounds the shares whose working memory is kept for the next request.
-const maxScratch = 16 << 10
+const (
+	maxScratch       = 16 << 10
+	maxScratchPieces = 4 * maxScratch
+	maxScratchText   = 1 << 20
+)
 
 // placed is one sample of an answer and where it lies.
 type placed struct {
@@ -32,43 +35,41 @@ type placed struct {
 // located is the body of an answer before a byte of it is read, with the memory to work it out, which
 // serves one request after the other.
 type located struct {
-	numbers       []uint64 // of the samples, in the order of the epoch
-	hot           []bool   // which of them the plan draws often; empty: none
-	samples       []placed // in the order of the answer
-	first         uint64   // position of the first number in the epoch
-	scattered     bool     // the samples are no stretch of the epoch:
-	places        []int    // they lie so far from the first position
-	before, after []byte   // of the dataset's format, around the samples
-	size          int64    // of the whole body
-	crc           uint32   // CRC-32C of the whole body
+	numbers   []uint64 // of the samples, in the order of the epoch
+	hot       []bool   // which of them the plan draws often; empty: none
+	samples   []placed // in the order of the answer
+	first     uint64   // position of the first number in the epoch
+	scattered bool     // the samples are no stretch of the epoch:
+	places    []int    // they lie so far from the first position
+	pieces    []piece  // what the body is made of
+	text      []byte   // the literal ones, one after the other
+	size      int64    // of the whole body
+	crc       uint32   // CRC-32C of the whole body
 
 	lengths []uint32
 	slots   map[int32]int32 // chunk to slot
 	tables  []*chunkindex.Table
-	counts  []int // of wanted samples, by slot
+	seqs    []int32 // which segment a sample is read into, by its place; unread: none
+	counts  []int   // of wanted samples, by slot
 	ranges  []chunkindex.Range
 	chunks  []chunkindex.ChunkRanges
 	out     net.Buffers // what is sent
 }
 
+// unread marks a sample that no piece of what is sent needs.
+const unread = -1
+
 // recycle keeps the memory of l for another request. Nothing may use l any more.
 func (g *Gateway) recycle(l *located) {
-	if cap(l.samples) > maxScratch {
+	if cap(l.samples) > maxScratch || cap(l.pieces) > maxScratchPieces || cap(l.text) > maxScratchText {
 		return
 	}
 	clear(l.slots)
 	clear(l.tables) // which belong to the index's cache
 	clear(l.out)
-	l.before, l.after, l.places, l.hot = nil, nil, nil, nil
+	l.places, l.hot = nil, nil
+	l.pieces, l.text = l.pieces[:0], l.text[:0]
 	g.scratch.Put(l)
-}
-
-// locate finds l.numbers in the index and works out length and checksum of the body they make.
-func (g *Gateway) locate(ctx context.Context, x *chunkindex.Index, l *located) error {
-	if err := l.find(ctx, x); err != nil {
-		return err
-	}
-	return g.measure(x, l)
 }
 
 // find finds l.numbers in the index.
@@ -95,23 +96,6 @@ func (l *located) find(ctx context.Context, x *chunkindex.Index) error {
 	return nil
 }
 
-// measure works out length and checksum of the body that the samples of l make.
-func (g *Gateway) measure(x *chunkindex.Index, l *located) error {
-	var err error
-	if l.before, l.after, err = x.Framing().Frame(l.lengths); err != nil {
-		return &problem{Status: http.StatusBadRequest, Code: codeBatchTooLarge, Detail: err.Error()}
-	}
-	l.size = int64(len(l.before) + len(l.after))
-	l.crc = crc32.Checksum(l.before, castagnoli())
-	for i := range l.samples {
-		s := &l.samples[i]
-		l.size += int64(s.length)
-		l.crc = g.crc.combine(l.crc, s.crc, s.length)
-	}
-	l.crc = g.crc.combine(l.crc, crc32.Checksum(l.after, castagnoli()), uint32(len(l.after)))
-	return nil
-}
-
 // slot returns the place of a chunk among the chunks of the answer, with its table read.
 func (l *located) slot(ctx context.Context, x *chunkindex.Index, chunk int) (int32, error) {
 	if slot, ok := l.slots[int32(chunk)]; ok {
@@ -127,54 +111,66 @@ func (l *located) slot(ctx context.Context, x *chunkindex.Index, chunk int) (int
 	return slot, nil
 }
 
-// wanted returns the ranges of the samples lo to hi-1, chunk by chunk, numbered from 0. They are valid until
-// l is recycled.
-func (l *located) wanted(lo, hi int) []chunkindex.ChunkRanges {
-	l.counts = append(l.counts[:0], make([]int, len(l.tables))...)
-	for i := lo; i < hi; i++ {
-		l.counts[l.samples[i].slot]++
+// wanted returns the ranges of the samples that the pieces lo to hi-1 are made of, chunk by chunk, numbered from 0 in l.seqs, and
+// how many there are. Samples are always read whole: so they are cached, shared and checked. The ranges are valid until l is recycled.
+func (l *located) wanted(lo, hi int) ([]chunkindex.ChunkRanges, int) {
+	l.seqs = slices.Grow(l.seqs[:0], len(l.samples))[:len(l.samples)]
+	for i := range l.seqs {
+		l.seqs[i] = unread
 	}
-	l.ranges = slices.Grow(l.ranges[:0], hi-lo)[:hi-lo]
+	for i := range l.pieces[lo:hi] {
+		if at := l.pieces[lo+i].sample; at != literal {
+			l.seqs[at] = 0
+		}
+	}
+	l.counts = append(l.counts[:0], make([]int, len(l.tables))...)
+	n := 0
+	for i, seq := range l.seqs {
+		if seq != unread {
+			l.seqs[i] = int32(n)
+			l.counts[l.samples[i].slot]++
+			n++
+		}
+	}
+	l.ranges = slices.Grow(l.ranges[:0], n)[:n]
 	l.chunks = append(l.chunks[:0], make([]chunkindex.ChunkRanges, len(l.tables))...)
 	at := 0
 	for slot, n := range l.counts {
 		l.chunks[slot].Ranges = l.ranges[at : at : at+n]
 		at += n
 	}
-	for i := lo; i < hi; i++ {
+	for i, seq := range l.seqs {
+		if seq == unread {
+			continue
+		}
 		s := &l.samples[i]
 		c := &l.chunks[s.slot]
 		c.Chunk = int(s.chunk)
-		c.Ranges = append(c.Ranges, chunkindex.Range{Seq: i - lo, Offset: s.offset, Length: s.length, CRC32C: s.crc, Hot: s.hot})
+		c.Ranges = append(c.Ranges, chunkindex.Range{Seq: int(seq), Offset: s.offset, Length: s.length, CRC32C: s.crc, Hot: s.hot})
 	}
-	return slices.DeleteFunc(l.chunks, func(c chunkindex.ChunkRanges) bool { return len(c.Ranges) == 0 })
-}
-
-// overlap returns the samples lo to hi-1 that a part of the body touches, and where sample lo begins in the body.
-func (l *located) overlap(part span) (lo, hi int, at int64) {
-	at = int64(len(l.before))
-	for lo < len(l.samples) && at+int64(l.samples[lo].length) <= part.start {
-		at += int64(l.samples[lo].length)
-		lo++
-	}
-	end := at
-	for hi = lo; hi < len(l.samples) && end < part.start+part.length; hi++ {
-		end += int64(l.samples[hi].length)
-	}
-	return lo, hi, at
+	return slices.DeleteFunc(l.chunks, func(c chunkindex.ChunkRanges) bool { return len(c.Ranges) == 0 }), n
 }
 
 // checkFits refuses a body that no budget of this gateway can hold.
 func (g *Gateway) checkFits(l *located) error {
-	if g.cfg.Budget == nil || l.size <= g.cfg.Budget.Total() {
+	if g.cfg.Budget == nil || l.bytes() <= g.cfg.Budget.Total() {
 		return nil
 	}
 	return g.tooLarge(l)
 }
 
+// bytes is what it takes to have the body in hand: all of its samples, whatever is sent of them.
+func (l *located) bytes() int64 {
+	n := int64(len(l.text))
+	for _, length := range l.lengths {
+		n += int64(length)
+	}
+	return max(n, l.size)
+}
+
 // tooLarge is the answer for a batch that does not fit, with the sum.
 func (g *Gateway) tooLarge(l *located) *problem {
-	sum := uint64(l.size)
+	sum := uint64(l.bytes())
 	p := &problem{
 		Status: http.StatusBadRequest, Code: codeBatchTooLarge, Bytes: &sum,
 		Detail: fmt.Sprintf("the body has %d bytes in %d samples: more than the memory budget can hold", sum, len(l.samples)),

@@ -56,7 +56,9 @@ func (g *Gateway) getSample(x *exchange) error {
 	}
 	start := time.Now()
 	l := &located{numbers: []uint64{n}, slots: map[int32]int32{}}
-	err = g.locate(x.r.Context(), d.Index, l)
+	if err = l.find(x.r.Context(), d.Index); err == nil {
+		err = g.lay(d.Index, l)
+	}
 	x.log.plan = time.Since(start)
 	if err != nil {
 		return err

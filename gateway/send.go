@@ -30,23 +30,25 @@ func (g *Gateway) send(x *exchange, d *dataset, at shuffle.Cursor, l *located, e
 		return err
 	}
 	lo, hi, begin := l.overlap(part)
-	body := chunkindex.NewBody(nil, nil, nil)
-	if lo < hi {
-		if body, err = g.read(x, d, at, l, lo, hi); err != nil {
-			return err
-		}
+	body, err := g.read(x, d, at, l, lo, hi)
+	if err != nil {
+		return err
 	}
 	defer body.Close()
 	h.Set("Server-Timing", x.log.serverTiming())
 	x.w.WriteHeader(status)
-	g.write(x.w, l, body.Segments, part, begin)
+	x.w.mustSend(l.fill(body.Segments, lo, hi, part, begin))
 	return nil
 }
 
-// read brings the samples lo to hi-1, and checks that what came is what was asked for.
+// read brings the samples of the pieces lo to hi-1, and checks that what came is what was asked for.
 func (g *Gateway) read(x *exchange, d *dataset, at shuffle.Cursor, l *located, lo, hi int) (*chunkindex.Body, error) {
+	chunks, n := l.wanted(lo, hi)
+	if n == 0 {
+		return chunkindex.NewBody(nil, nil, nil), nil
+	}
 	start := time.Now()
-	body, err := d.Source.Read(x.r.Context(), at, l.wanted(lo, hi))
+	body, err := d.Source.Read(x.r.Context(), at, chunks)
 	x.log.read = time.Since(start)
 	if err != nil {
 		if errors.Is(err, budget.ErrTooLarge) {
@@ -54,41 +56,26 @@ func (g *Gateway) read(x *exchange, d *dataset, at shuffle.Cursor, l *located, l
 			p.Cause = err
 			return nil, p
 		}
-		return nil, fmt.Errorf("read %d samples: %w", hi-lo, err)
+		return nil, fmt.Errorf("read %d samples: %w", n, err)
 	}
 	x.log.tiers = body.Tiers
 	for _, t := range body.Tiers {
 		g.metrics.tierBytes.WithLabelValues(t.Tier).Add(float64(t.Bytes))
 		g.metrics.tierSeconds.WithLabelValues(t.Tier).Add(t.Wait.Seconds())
 	}
-	if len(body.Segments) != hi-lo {
+	if len(body.Segments) != n {
 		body.Close()
-		return nil, fmt.Errorf("read %d samples: %d segments came", hi-lo, len(body.Segments))
+		return nil, fmt.Errorf("read %d samples: %d segments came", n, len(body.Segments))
 	}
-	for i, s := range body.Segments {
-		if len(s) != int(l.samples[lo+i].length) {
+	for i, seq := range l.seqs {
+		if seq == unread {
+			continue
+		}
+		s := &l.samples[i]
+		if got := len(body.Segments[seq]); got != int(s.length) {
 			body.Close()
-			return nil, fmt.Errorf("read sample %d: %d bytes came, %d expected", l.samples[lo+i].sample, len(s), l.samples[lo+i].length)
+			return nil, fmt.Errorf("read sample %d: %d bytes came, %d expected", s.sample, got, s.length)
 		}
 	}
 	return body, nil
-}
-
-// write sends the part of the body whose samples are in segments, the first of which begins at begin.
-func (g *Gateway) write(w *responseWriter, l *located, segments [][]byte, part span, begin int64) {
-	l.out = l.out[:0]
-	end := part.start + part.length
-	put := func(p []byte, at int64) {
-		lo, hi := max(part.start-at, 0), min(end-at, int64(len(p)))
-		if lo < hi {
-			l.out = append(l.out, p[lo:hi])
-		}
-	}
-	put(l.before, 0)
-	for _, s := range segments {
-		put(s, begin)
-		begin += int64(len(s))
-	}
-	put(l.after, l.size-int64(len(l.after)))
-	w.mustSend(l.out)
 }
