@@ -110,7 +110,52 @@ def check_homes(vector):
         yield "transfers", transfers < w, True
 
 
+def check_quarantine(vector):
+    counts = spread(vector["chunks"])
+    shuffle, window, seed, epoch = vector["shuffle"], vector["window"], vector["seed"], vector["epoch"]
+    plan, q = order.SHUFFLES[shuffle](counts, window, seed, epoch), order.Quarantine(seed, counts, vector["bad"])
+    yield "substitutes", [q.sub(epoch, x) for x in vector["bad"]], vector["substitutes"]
+    yield "digest", digest(q.sub(epoch, plan.at(t)) for t in range(sum(counts))), vector["digest"]
+    yield "order digest", q.order_digest(order.order_digest(shuffle, counts, window, seed)), vector["order_digest"]
+
+
+def check_subset(vector):
+    members = [x for x, is_member in enumerate(spread(vector["members"])) if is_member]
+    counts = order.subset_counts(spread(vector["chunks"]), members)
+    shuffle, window, seed = vector["shuffle"], vector["window"], vector["seed"]
+    plan = order.SHUFFLES[shuffle](counts, window, seed, vector["epoch"])
+    yield "samples", len(members), vector["samples"]
+    yield "digest", digest(members[plan.at(t)] for t in range(len(members))), vector["digest"]
+    yield "order digest", order.order_digest(shuffle, counts, window, seed, subset=vector["subset"]), vector["order_digest"]
+
+
+def check_mixture(vector):
+    m = order.Mixture(vector["seed"], vector["sources"], vector["t"])
+    seeds = [m.source_seed(i) for i in range(len(m.sources))]
+    yield "samples", m.t, vector["samples"]
+    yield "seeds", seeds, vector["seeds"]
+    yield "turns", [m.at(*p) for p in vector["positions"]], vector["turns"]
+    yield "counts", [m.before(*p) for p in vector["positions"]], vector["counts"]
+    for n, at in zip(vector["counts"], vector["found"]):
+        samples = m.sources[0][0]
+        if at[0] < 1 << 63:
+            yield "found", m.at(*at), [0, n[0] // samples, n[0] % samples]
+    plans = [order.order_digest("full", [source[0]], 0, seed) for source, seed in zip(m.sources, seeds)]
+    yield "order digest", m.order_digest(plans), vector["order_digest"]
+    if "digest" in vector:
+        yield "digest", digest(x for t in range(m.t) for x in m.at(1, t)), vector["digest"]
+
+
+def check_rule(vector):
+    got = [order.subset_part(vector["parts"], vector["salt"], name.encode()) for name in vector["keys"]]
+    yield "subsets", got, vector["subsets"]
+
+
 CHECKS = {
+    "quarantine": check_quarantine,
+    "subset": check_subset,
+    "mixture": check_mixture,
+    "rules": check_rule,
     "strata": check_strata,
     "homes": check_homes,
     "generator": check_generator,

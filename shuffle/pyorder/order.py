@@ -374,8 +374,108 @@ def deal_homes(homes, world_size):
         transfers += 1
 
 
-def order_digest(shuffle, counts, window, seed, importance="", weights=(), strata=0):
-    """The name of the order of all epochs."""
+class Quarantine:
+    """Healthy samples in the place of bad ones."""
+
+    def __init__(self, seed, counts, bad):
+        self.seed, self.first, self.bad = seed, prefix(counts), set(bad)
+
+    def chunk(self, c):
+        return range(self.first[c], self.first[c + 1])
+
+    def sub(self, epoch, x):
+        if x not in self.bad:
+            return x
+        chunk = bisect_right(self.first, x) - 1
+        j = sum(y in self.bad for y in range(self.first[chunk], x))
+        n = len(self.first) - 1
+        for c in range(chunk, chunk + n):
+            healthy = [y for y in self.chunk(c % n) if y not in self.bad]
+            if healthy:
+                return healthy[(j + word(key("quarantine", self.seed, epoch, chunk), 0)) % len(healthy)]
+        raise ValueError("all samples are bad")
+
+    def order_digest(self, plan):
+        """plan is the order digest without quarantine."""
+        words = [key("quarantine"), self.seed, len(self.first) - 1] + self.first[1:] + [len(self.bad)] + sorted(self.bad)
+        return sha256(plan.encode("ascii") + word_bytes(*words)).hexdigest()[:32]
+
+
+def subset_counts(counts, members):
+    """How many samples of each chunk belong to a subset, which has these samples, ascending."""
+    first = prefix(counts)
+    return [bisect_left(members, b) - bisect_left(members, a) for a, b in zip(first, first[1:])]
+
+
+def subset_part(parts, salt, name):
+    """Which of some subsets a sample belongs to, by its key (bytes): parts are their sizes, relative to each other."""
+    u = int.from_bytes(sha256(b"millrace subset\n" + salt.encode() + b"\n" + name).digest()[:8], "big")
+    return bisect_right(list(accumulate(parts)), u * sum(parts) >> 64)
+
+
+class Mixture:
+    """Of which source each position is: sources are (samples, weight, count in a batch)."""
+
+    def __init__(self, seed, sources, t=0):
+        self.seed, self.sources = seed, sources
+        self.batch = sum(count for _, _, count in sources)
+        self.t = t or sum(samples for samples, _, _ in sources)
+        if self.batch:
+            self.t = -(-self.t // self.batch) * self.batch
+
+    def source_seed(self, i):
+        return word(key("source", self.seed, i), 0)
+
+    def counts(self, t):
+        """n_0(t), n_1(t), ... of a mixture by weight"""
+        out, rest = [], sum(weight for _, weight, _ in self.sources)
+        for i, (_, weight, _) in enumerate(self.sources):
+            n = (t * weight + word(key("mixture", self.seed, i), 0) % rest) // rest
+            out.append(n)
+            t, rest = t - n, rest - weight
+        return out
+
+    def listed(self, epoch, batch):
+        """Source and number over all own epochs, place by place of a batch of fixed counts."""
+        before = epoch * (self.t // self.batch) + batch
+        places = [(i, before * count + j) for i, (_, _, count) in enumerate(self.sources) for j in range(count)]
+        p = perm(key("mix", self.seed, epoch, batch), self.batch)
+        return [places[p.at(place)] for place in range(self.batch)]
+
+    def before(self, epoch, position):
+        """How many of all positions before this one are of each source."""
+        if not self.batch:
+            return self.counts(epoch * self.t + position)
+        batch, place = divmod(position, self.batch)
+        out = [(epoch * (self.t // self.batch) + batch) * count for _, _, count in self.sources]
+        for i, _ in self.listed(epoch, batch)[:place]:
+            out[i] += 1
+        return out
+
+    def at(self, epoch, position):
+        """Source, own epoch and own position."""
+        if self.batch:
+            i, n = self.listed(epoch, position // self.batch)[position % self.batch]
+        else:
+            a, b = self.counts(epoch * self.t + position), self.counts(epoch * self.t + position + 1)
+            i = [y - x for x, y in zip(a, b)].index(1)
+            n = a[i]
+        return [i, n // self.sources[i][0], n % self.sources[i][0]]
+
+    def order_digest(self, plans):
+        """plans are the order digests of the sources."""
+        data = [word_bytes(1, key("mixture"), self.seed, self.t, len(self.sources))]
+        for source, plan in zip(self.sources, plans):
+            data += [word_bytes(*source), plan.encode("ascii")]
+        return sha256(b"".join(data)).hexdigest()[:32]
+
+
+def word_bytes(*words):
+    return b"".join(w.to_bytes(8, "little") for w in words)
+
+
+def order_digest(shuffle, counts, window, seed, importance="", weights=(), strata=0, subset=""):
+    """The name of the order of all epochs. With a subset the counts are those of its samples."""
     first = prefix(counts)
     words = [1, key(shuffle), first[-1]]
     if shuffle != "none" or importance:
@@ -389,4 +489,7 @@ def order_digest(shuffle, counts, window, seed, importance="", weights=(), strat
         words += [len(name)] + [int.from_bytes(name[i : i + 8], "little") for i in range(0, len(name), 8)]
         sums = prefix(weights)
         words += [len(counts)] + [sums[b] - sums[a] for a, b in zip(first, first[1:])]
-    return sha256(b"".join(w.to_bytes(8, "little") for w in words)).hexdigest()[:32]
+    if subset:
+        name = subset.encode("ascii")
+        words += [key("subset"), len(name)] + [int.from_bytes(name[i : i + 8], "little") for i in range(0, len(name), 8)]
+    return sha256(word_bytes(*words)).hexdigest()[:32]

@@ -1,0 +1,237 @@
+package shuffle
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const mixturesFile = "testdata/mixtures.json"
+
+// mixtureVectors are those of what stands between positions and the samples of one whole dataset.
+type mixtureVectors struct {
+	Quarantine []quarantineVector `json:"quarantine"`
+	Subset     []subsetVector     `json:"subset"`
+	Mixture    []mixtureVector    `json:"mixture"`
+}
+
+type quarantineVector struct {
+	Shuffle     string      `json:"shuffle"`
+	Window      uint64      `json:"window"`
+	Seed        uint64      `json:"seed"`
+	Epoch       uint64      `json:"epoch"`
+	Chunks      [][2]uint64 `json:"chunks"` // runs of chunks: samples of each, how many
+	Bad         []uint64    `json:"bad"`
+	OrderDigest string      `json:"order_digest"`
+	Substitutes []uint64    `json:"substitutes"` // of the bad ones
+	Digest      string      `json:"digest"`      // of the epoch's samples
+}
+
+type subsetVector struct {
+	Shuffle     string      `json:"shuffle"`
+	Window      uint64      `json:"window"`
+	Seed        uint64      `json:"seed"`
+	Epoch       uint64      `json:"epoch"`
+	Subset      string      `json:"subset"`
+	Chunks      [][2]uint64 `json:"chunks"`
+	Members     [][2]uint64 `json:"members"` // runs of samples: whether they belong to it, how many
+	OrderDigest string      `json:"order_digest"`
+	Samples     uint64      `json:"samples"`
+	Digest      string      `json:"digest"` // of the epoch's samples, as the dataset numbers them
+}
+
+type mixtureVector struct {
+	Seed        uint64      `json:"seed"`
+	T           uint64      `json:"t"`       // 0: as the sources say
+	Sources     [][3]uint64 `json:"sources"` // samples, weight, count in a batch
+	Samples     uint64      `json:"samples"`
+	Seeds       []uint64    `json:"seeds"`
+	Positions   [][2]uint64 `json:"positions"` // epoch, position
+	Turns       [][3]uint64 `json:"turns"`     // source, own epoch, own position
+	Counts      [][]uint64  `json:"counts"`    // before each of the positions
+	Found       [][2]uint64 `json:"found"`     // where the next sample of source 0 after them comes
+	OrderDigest string      `json:"order_digest"`
+	Digest      string      `json:"digest,omitempty"` // of source, own epoch and own position of epoch 1
+}
+
+func (v *quarantineVector) fill(t *testing.T) {
+	first := (&planVector{Chunks: v.Chunks}).first()
+	p := mustPlan(t, Params{Shuffle: v.Shuffle, Window: v.Window, Seed: v.Seed}, first)
+	q, err := NewQuarantine(v.Seed, first, v.Bad)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v.Substitutes = append([]uint64{}, v.Bad...)
+	q.Replace(v.Epoch, v.Substitutes)
+	samples := p.Epoch(v.Epoch).Append(nil, 0, p.Samples())
+	q.Replace(v.Epoch, samples)
+	v.OrderDigest, v.Digest = q.OrderDigest(p), digestOf(samples)
+}
+
+func (v *subsetVector) fill(t *testing.T) {
+	s := split{first: (&planVector{Chunks: v.Chunks}).first()}
+	var is []bool
+	for _, run := range v.Members {
+		for range run[1] {
+			is = append(is, run[0] == 1)
+		}
+	}
+	for i := range len(s.first) - 1 {
+		b := make([]byte, (s.first[i+1]-s.first[i]+7)/8)
+		for k, in := range is[s.first[i]:s.first[i+1]] {
+			if in {
+				b[k/8] |= 1 << (k % 8)
+			}
+		}
+		s.bitmaps = append(s.bitmaps, b)
+	}
+	_, members := s.members()
+	p, err := NewSubsetPlan(Params{Shuffle: v.Shuffle, Window: v.Window, Seed: v.Seed, Subset: v.Subset}, s.first, members)
+	if err != nil {
+		t.Fatal(err)
+	}
+	samples := p.Epoch(v.Epoch).Append(nil, 0, p.Samples())
+	for i, x := range samples {
+		samples[i] = s.stored(p.Members(), x)
+	}
+	v.OrderDigest, v.Samples, v.Digest = p.OrderDigest(), p.Samples(), digestOf(samples)
+}
+
+func (v *mixtureVector) fill(t *testing.T) {
+	var from []Ingredient
+	for _, s := range v.Sources {
+		from = append(from, Ingredient{Samples: s[0], Weight: s[1], PerBatch: s[2]})
+	}
+	m, err := NewMixture(v.Seed, v.T, from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v.Samples, v.Positions, v.Turns, v.Counts, v.Found, v.Seeds = m.Samples(), nil, nil, nil, nil, nil
+	var plans []string
+	for i := range from {
+		seed := m.SourceSeed(i)
+		v.Seeds = append(v.Seeds, seed)
+		plans = append(plans, mustPlan(t, Params{Shuffle: Full, Seed: seed}, []uint64{0, from[i].Samples}).OrderDigest())
+	}
+	v.OrderDigest = m.OrderDigest(plans)
+	pick := newKey("vector", v.Seed)
+	for i := range uint64(6) {
+		epoch, position := pick.draw(i, min(m.Epochs(), []uint64{1, 2, 1000, 1 << 62}[i%4])), pick.draw(i+100, m.Samples())
+		turn := m.At(epoch, position)
+		v.Positions = append(v.Positions, [2]uint64{epoch, position})
+		v.Turns = append(v.Turns, [3]uint64{uint64(turn.Source), turn.Epoch, turn.Position})
+		v.Counts = append(v.Counts, m.Counts(epoch, position))
+		at := [2]uint64{1<<64 - 1, 1<<64 - 1}
+		if e, p, ok := m.Find(0, v.Counts[i][0]); ok {
+			at = [2]uint64{e, p}
+		}
+		v.Found = append(v.Found, at)
+	}
+	if m.Samples() <= 2000 && m.Epochs() > 1 {
+		var all []uint64
+		for _, turn := range m.Append(nil, 1, 0, m.Samples()) {
+			all = append(all, uint64(turn.Source), turn.Epoch, turn.Position)
+		}
+		v.Digest = digestOf(all)
+	}
+}
+
+// mixtureInputs returns the cases without their results.
+func mixtureInputs() mixtureVectors {
+	k := newKey("mixture inputs")
+	var v mixtureVectors
+	for i := range uint64(40) {
+		shape := [][2]uint64{{3, 1}, {0, 1}, {5, 1}, {2, 1}, {4, 1}}
+		for j := range k.draw(i, 12) * (i % 2) {
+			shape = append(shape, [2]uint64{k.draw(i<<8|j, 60), 1 + k.draw(i<<8|j+128, 3)})
+		}
+		first := (&planVector{Chunks: shape}).first()
+		samples := first[len(first)-1]
+		q := quarantineVector{
+			Shuffle: []string{Slot, Window, Full, None}[i%4], Window: 1 + k.draw(i+1000, 8),
+			Seed: []uint64{0, 42, k.word(i + 2000)}[i%3], Epoch: []uint64{0, 1, 7, 1<<64 - 1}[i%4], Chunks: shape, Bad: []uint64{},
+		}
+		for x := range samples - 1 {
+			// One in ten, or all of some chunks, the first and the last among them.
+			if k.with(i).draw(x, 10) == 0 && i%3 > 0 || i%3 < 2 && (x < 3 || x >= first[len(first)-2] && i > 20) {
+				q.Bad = append(q.Bad, x)
+			}
+		}
+		v.Quarantine = append(v.Quarantine, q)
+		s := subsetVector{
+			Shuffle: q.Shuffle, Window: q.Window, Seed: q.Seed, Epoch: q.Epoch, Chunks: shape, Subset: []string{"train", "val", "a-longer-name"}[i%3],
+		}
+		for left, at := samples, uint64(0); left > 0; at++ {
+			n := min(left, 1+k.with(i).draw(at+1<<20, 1+i%20))
+			s.Members = append(s.Members, [2]uint64{(at + i) % 2, n})
+			left -= n
+		}
+		v.Subset = append(v.Subset, s)
+		m := mixtureVector{Seed: q.Seed, T: []uint64{0, 100, k.draw(i+3000, 3000)}[i%3]}
+		for j := range 1 + i%6 {
+			m.Sources = append(m.Sources, mixtureSource(k.with(i), i/6%3, j))
+		}
+		v.Mixture = append(v.Mixture, m)
+	}
+	return v
+}
+
+// mixtureSource returns samples, weight and count of a source: of a small mixture, a huge one, or one in fixed counts.
+func mixtureSource(k key, kind, j uint64) [3]uint64 {
+	small := 1 + k.draw(j, 90)
+	switch kind {
+	case 1:
+		return [3]uint64{1 + k.draw(j+100, 1<<58), 1 + k.draw(j+200, 1<<58), 0}
+	case 2:
+		return [3]uint64{small, 0, 1 + k.draw(j+300, 50)}
+	}
+	return [3]uint64{small, 1 + k.draw(j+400, 9), 0}
+}
+
+func TestMixtureVectors(t *testing.T) {
+	got := mixtureInputs()
+	for i := range got.Quarantine {
+		got.Quarantine[i].fill(t)
+		got.Subset[i].fill(t)
+		got.Mixture[i].fill(t)
+	}
+	if *update {
+		var out bytes.Buffer
+		out.WriteString("{\"quarantine\": [\n")
+		writeLines(t, &out, got.Quarantine)
+		out.WriteString("],\n\"subset\": [\n")
+		writeLines(t, &out, got.Subset)
+		out.WriteString("],\n\"mixture\": [\n")
+		writeLines(t, &out, got.Mixture)
+		out.WriteString("]}\n")
+		if err := os.WriteFile(mixturesFile, out.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	data, err := os.ReadFile(mixturesFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want mixtureVectors
+	if err := json.Unmarshal(data, &want); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the order moved (-committed +computed):\n%s", diff)
+	}
+	if len(want.Quarantine) < 40 || len(want.Subset) < 40 || len(want.Mixture) < 40 {
+		t.Errorf("got %d, %d and %d vectors, want at least 40 of each", len(want.Quarantine), len(want.Subset), len(want.Mixture))
+	}
+}
+
+func TestPythonReproducesTheMixtureVectors(t *testing.T) {
+	out, err := exec.Command("python3", "-B", "pyorder/check.py", mixturesFile).CombinedOutput()
+	if err != nil {
+		t.Fatalf("python3 pyorder/check.py: %v\n%s", err, out)
+	}
+	t.Logf("%s", out)
+}
