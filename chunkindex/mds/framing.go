@@ -76,7 +76,7 @@ func (c columns) members(b []byte, extra string) []byte {
 	return append(append(b, extra...), `"size_limit": null, "version": 2`...)
 }
 
-// quote writes a string as Python's json module does: all that is not ASCII as escapes.
+// quote writes a string as Python's json module does: all that is not printable ASCII as escapes.
 func quote(b []byte, s string) []byte {
 	b = append(b, '"')
 	for _, r := range s {
@@ -93,7 +93,7 @@ func quote(b []byte, s string) []byte {
 			b = append(b, `\b`...)
 		case r == '\f':
 			b = append(b, `\f`...)
-		case r >= ' ' && r <= '~', r == 0x7f:
+		case r >= ' ' && r <= '~':
 			b = append(b, byte(r))
 		default:
 			for _, u := range utf16.Encode([]rune{r}) {

@@ -1,0 +1,69 @@
+package mds_test
+
+import (
+	"context"
+	"encoding/binary"
+	"regexp"
+	"testing"
+
+	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/chunkindex/mds"
+	"github.com/millrace-data/millrace/chunkindex/scantest"
+)
+
+// broke reports whether a scanner broke a rule, rather than refused a shard.
+func broke(err error) bool {
+	return regexp.MustCompile(`scanner |out of turn|inside a |inside another|outside a |without a beginning`).MatchString(err.Error())
+}
+
+// FuzzScan reads any shard by an index that agrees with it on how many samples and bytes it has.
+func FuzzScan(f *testing.F) {
+	f.Add(golden(f)[shardKey])
+	f.Add(build(f, "one", "", "three")[shardKey])
+	f.Fuzz(func(t *testing.T, shard []byte) {
+		for _, o := range []scantest.Objects{golden(t), build(t)} {
+			o = edit(t, o, func(_, s object) {
+				s["raw_data"].(object)["bytes"] = len(shard)
+				if len(shard) >= 4 {
+					s["samples"] = min(binary.LittleEndian.Uint32(shard), 1<<25)
+				}
+			})
+			o[shardKey] = shard
+			found, err := scan(o)
+			if err != nil {
+				if broke(err) {
+					t.Fatal(err)
+				}
+				continue
+			}
+			var sum int64
+			for _, s := range found[shardKey] {
+				sum += s.Length
+			}
+			if n := int64(len(shard)); sum > n {
+				t.Errorf("got samples of %d bytes in a shard of %d", sum, n)
+			}
+		}
+	})
+}
+
+// FuzzSurvey reads any index: what it accepts can be framed, and only shards that are there are scanned.
+func FuzzSurvey(f *testing.F) {
+	f.Add(golden(f)["index.json"])
+	f.Add(build(f, "one")["index.json"])
+	f.Add([]byte(`{"version": 2, "shards": [{"format": "json"}]}`))
+	f.Fuzz(func(t *testing.T, index []byte) {
+		o := golden(t)
+		o["index.json"] = index
+		d, err := mds.Format{}.Survey(context.Background(), o, format.Options{})
+		if err != nil || d == nil {
+			return
+		}
+		if _, err := (mds.Format{}).Framing(d.Framing); err != nil {
+			t.Errorf("constants of a survey: %v", err)
+		}
+		if _, err := scan(o); err != nil && broke(err) {
+			t.Error(err)
+		}
+	})
+}
