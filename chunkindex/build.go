@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"strings"
 	"sync"
 
@@ -21,6 +22,7 @@ type BuildOptions struct {
 	Progress     func(Progress)
 	TempDir      string // for scans and the index while it is made; empty: the system's
 	Format       string // name of the shards' format; empty: found out by looking
+	Match        string // only objects whose keys match it are looked at, as docs/formats.md says; empty: all
 	Hints        format.Options
 }
 
@@ -43,6 +45,8 @@ func (p *Progress) Add(more Progress) {
 // BuildReport says what an index run found and did.
 type BuildReport struct {
 	Generation   string `json:"generation"`
+	Format       string `json:"format"`
+	Ignored      int    `json:"ignored"` // objects that are no shards of the format, and say nothing of any
 	Shards       int    `json:"shards"`
 	Chunks       int    `json:"chunks"`
 	Samples      uint64 `json:"samples"`
@@ -56,6 +60,11 @@ type BuildReport struct {
 func (o BuildOptions) withDefaults() (BuildOptions, error) {
 	if o.ChunkSize == 0 {
 		o.ChunkSize = 8 << 20
+	}
+	if o.Match != "" {
+		if _, err := path.Match(o.Match, ""); err != nil {
+			return o, fmt.Errorf("match %q: %w", o.Match, err)
+		}
 	}
 	if o.ChunkSize < 0 || o.ChunkSize > maxChunkSize {
 		return o, fmt.Errorf("chunk size %d is not between 1 and %d", o.ChunkSize, maxChunkSize)
@@ -115,7 +124,8 @@ type builder struct {
 	pub    publisher
 	old    *Index // the current generation, if there is one that can be read
 	shards []objstore.Object
-	scans  []scanned
+	units  []unit
+	scans  []scanned       // one a unit
 	done   map[string]bool // scan objects in the store
 	report BuildReport
 
@@ -162,7 +172,7 @@ func (b *builder) list(ctx context.Context) error {
 		switch {
 		case strings.HasPrefix(key, scanDir):
 			b.done[o.Key] = true
-		case !ownObject(key):
+		case !ownObject(key) && !strings.HasSuffix(key, "/") && matches(b.opt.Match, key): // a slash at the end marks a directory
 			objects = append(objects, o)
 		}
 		return nil
@@ -173,49 +183,10 @@ func (b *builder) list(ctx context.Context) error {
 	if err := b.survey(ctx, newListing(b.store, b.prefix, objects)); err != nil {
 		return err
 	}
-	b.scans = make([]scanned, len(b.shards))
+	b.divide()
+	b.scans = make([]scanned, len(b.units))
 	b.report.Shards = len(b.shards)
 	b.progress = Progress{Total: b.report.Bytes, Of: len(b.shards)}
-	return nil
-}
-
-// survey finds the format of a dataset, and its shards.
-func (b *builder) survey(ctx context.Context, l *listing) error {
-	hints := b.opt.Hints
-	hints.Named = b.opt.Format != ""
-	for _, f := range b.formats {
-		if hints.Named && b.opt.Format != f.Name() {
-			continue
-		}
-		d, err := f.Survey(ctx, l, hints)
-		if err != nil {
-			return fmt.Errorf("look for %s shards: %w", f.Name(), err)
-		}
-		if d != nil {
-			b.format, b.found = f, d
-			return b.take(l)
-		}
-	}
-	return fmt.Errorf("no shards here: no object's name ends in .tar: %w", objstore.ErrNotFound)
-}
-
-// take makes the objects that a survey found the shards of this run.
-func (b *builder) take(l *listing) error {
-	at := 0
-	for _, s := range b.found.Shards {
-		for l.seen[at].Key != s.Key {
-			at++
-		}
-		o := l.objects[at]
-		if err := checkShardKey(s.Key); err != nil {
-			return fmt.Errorf("shard %.200q: %w", s.Key, err)
-		}
-		if o.ETag == "" {
-			return fmt.Errorf("shard %s: the store gives no ETag, without which a change cannot be noticed", s.Key)
-		}
-		b.shards = append(b.shards, o)
-		b.report.Bytes += o.Size
-	}
 	return nil
 }
 
@@ -239,7 +210,7 @@ func (b *builder) previous(ctx context.Context) error {
 			b.old = nil
 		}
 	}
-	if err == nil && b.old.meta.Scanner > b.format.Rules() {
+	if err == nil && b.old.meta.Format == b.format.Name() && b.old.meta.Scanner > b.format.Rules() {
 		return newer("scanner", b.old.meta.Scanner)
 	}
 	if err == nil {
@@ -254,11 +225,17 @@ func (b *builder) previous(ctx context.Context) error {
 
 // assemble writes the index file and the binding, and refuses duplicate keys.
 func (b *builder) assemble(ctx context.Context) (*built, []byte, error) {
-	m := meta{Format: b.format.Name(), Scanner: b.format.Rules(), ChunkSize: b.opt.ChunkSize, Defaults: b.opt.Defaults, Framing: b.found.Framing}
+	m := meta{
+		Format: b.format.Name(), Scanner: b.format.Rules(), ChunkSize: b.opt.ChunkSize, Defaults: b.opt.Defaults,
+		Framing: b.found.Framing, Overlap: b.found.Overlap,
+	}
 	shards, versions := make([]shardScan, len(b.shards)), make([]version, len(b.shards))
 	for i, o := range b.shards {
-		shards[i] = shardScan{key: strings.TrimPrefix(o.Key, b.prefix), size: o.Size, scan: b.scans[i]}
-		versions[i] = version{o.ETag, o.VersionID}
+		shards[i] = shardScan{key: b.key(i), size: o.Size}
+		versions[i] = version{o.ETag, o.VersionID, saysDigest(b.found.Shards[i].Says)}
+	}
+	for i, u := range b.units {
+		shards[u.from].scan = b.scans[i]
 	}
 	file, err := writeIndex(b.dir, m, shards)
 	if err != nil {
@@ -274,7 +251,7 @@ func (b *builder) assemble(ctx context.Context) (*built, []byte, error) {
 		return nil, nil, err
 	}
 	if found {
-		where := func(s uint64) string { return x.shards[x.extents.shard[x.ChunkOf(s)]].Key }
+		where := func(s uint64) string { return x.shards[x.Extents(x.ChunkOf(s))[0].Shard].Key }
 		return nil, nil, fmt.Errorf("two samples have the key %q: one in shard %s, one in shard %s: keys must be unique in a dataset", key, where(s1), where(s2))
 	}
 	b.report.Generation, b.report.Chunks, b.report.Samples = file.generation, x.Chunks(), x.Samples()

@@ -7,6 +7,7 @@ import (
 	"hash"
 	"hash/crc32"
 
+	"github.com/millrace-data/millrace/chunkindex/codec"
 	"github.com/millrace-data/millrace/chunkindex/format"
 )
 
@@ -14,25 +15,47 @@ const (
 	maxHold         = 64 << 20 // longest sample that is held in memory until its chunk is known
 	maxChunkSamples = 1 << 20  // a chunk is closed at this many samples
 	maxBlock        = 8 << 20  // or when its names or parts fill this many bytes
+
+	maxFrameSamples = 4 << 20  // what a chunk that cannot be closed, inside a frame, may have of them
+	maxFrameBlock   = 48 << 20 // and how long its names or parts may be
 )
 
 func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
 
-// cutter is the Sink of one shard: it computes all digests in one pass and cuts chunks.
+// frameMap says where the decoded bytes of a compressed shard are stored.
+type frameMap interface {
+	// At returns the frame that holds a decoded byte, if it is known by now.
+	At(off int64) (codec.Frame, bool)
+	// Forget says that no byte before off will be asked for any more.
+	Forget(off int64)
+}
+
+// cutter is the Sink of one shard, or of a run of loose objects: it computes all digests in one pass and cuts chunks.
 //
 // A chunk is closed before a sample with which it would be longer than the chunk size,
 // and before a sample, or a gap, longer than maxHold. Until that is known, a sample's bytes, with the
-// gap before them, are held. Whoever changes where a chunk is cut raises the Rules of every format.
+// gap before them, are held. In a compressed shard it is closed only before a sample that begins in another frame than its
+// first one, so that no frame is part of more than two chunks. Whoever changes where a chunk is cut raises the Rules of every format.
 type cutter struct {
 	chunkSize int64
 	table     *crc32.Table
 	emit      func(*chunkRecord) error
+	codec     codec.Codec
+	frames    frameMap // nil: the shard is stored as it is
+	loose     bool     // each sample is an object, and an extent
+	object    int      // the loose object at hand, by its place in the run
 
 	off  int64 // in the shard
 	open bool  // a chunk is open
+	full bool  // the open chunk takes no other sample, if it can be closed
+	lost bool  // the gap before the next sample was too long to hold: the open chunk must be closed
 	from int64 // the offset at which it starts
 	sha  hash.Hash
 	rec  chunkRecord
+
+	waiting bool // a closed chunk waits for the end of its last frame
+	waits   chunkRecord
+	last    int64 // its last byte
 
 	hold    []byte // bytes that the open chunk gets if the current sample joins it
 	gap     int    // how many of them are the gap before the sample
@@ -61,11 +84,16 @@ func (c *cutter) fail(reason string) error {
 // Gap takes bytes between samples. They lie inside a chunk if a sample follows them there.
 func (c *cutter) Gap(p []byte) error {
 	c.off += int64(len(p))
-	if !c.open {
+	if !c.open || c.lost {
 		return nil
 	}
-	if held := int64(len(c.hold) + len(p)); held > maxHold || c.rec.length+held > c.chunkSize {
+	held := int64(len(c.hold) + len(p))
+	switch {
+	case c.frames == nil && (held > maxHold || c.rec.length+held > c.chunkSize):
 		return c.closeChunk()
+	case held > maxHold:
+		c.lost, c.hold = true, c.hold[:0]
+		return nil
 	}
 	c.hold = append(c.hold, p...)
 	return nil
@@ -77,11 +105,7 @@ func (c *cutter) Begin(key string) error {
 	if len(key) > format.MaxKey {
 		return c.fail("key is too long")
 	}
-	if c.open && (c.rec.samples >= maxChunkSamples || len(c.rec.names) >= maxBlock || len(c.rec.parts) >= maxBlock) {
-		if err := c.closeChunk(); err != nil {
-			return err
-		}
-	}
+	c.full = c.open && (c.lost || c.rec.samples >= maxChunkSamples || len(c.rec.names) >= maxBlock || len(c.rec.parts) >= maxBlock)
 	c.gap, c.again, c.joined = len(c.hold), 0, false
 	if !c.open {
 		c.openChunk()
@@ -90,16 +114,51 @@ func (c *cutter) Begin(key string) error {
 }
 
 func (c *cutter) openChunk() {
-	c.open, c.joined, c.from = true, true, c.start
+	c.open, c.full, c.lost, c.joined, c.again, c.from = true, false, false, true, 0, c.start
 	c.sha.Reset()
 	c.rec.reset()
 }
 
+// closeChunk ends the open chunk. The frames of the one before it are all known by now, since this one could not be closed
+// before the frame in which it begins had ended.
 func (c *cutter) closeChunk() error {
 	c.open, c.hold = false, c.hold[:0]
 	c.sha.Sum(c.rec.digest[:0])
+	if c.loose {
+		return c.emit(&c.rec)
+	}
 	c.rec.extents = append(c.rec.extents[:0], Extent{Offset: c.from, Length: c.rec.length})
-	return c.emit(&c.rec)
+	if c.frames == nil {
+		return c.emit(&c.rec)
+	}
+	if err := c.release(); err != nil {
+		return err
+	}
+	first, ok := c.frames.At(c.from)
+	if !ok {
+		return c.fail("frame of the chunk's first byte is not known")
+	}
+	c.frames.Forget(c.from)
+	c.rec.codec, c.rec.skip = c.codec, c.from-first.Decoded
+	c.rec.extents[0].Offset = first.Stored
+	c.waiting, c.last = true, c.from+c.rec.length-1
+	c.waits, c.rec = c.rec, c.waits
+	return nil
+}
+
+// release emits the chunk that waited for the end of its last frame.
+func (c *cutter) release() error {
+	if !c.waiting {
+		return nil
+	}
+	c.waiting = false
+	last, ok := c.frames.At(c.last)
+	if !ok || last.StoredEnd == 0 {
+		return c.fail("frame of the last chunk's last byte is not known")
+	}
+	e := &c.waits.extents[0]
+	e.Length = last.StoredEnd - e.Offset
+	return c.emit(&c.waits)
 }
 
 // Ahead refuses a sample that cannot fit, and cuts before it where that is known already.
@@ -107,16 +166,56 @@ func (c *cutter) Ahead(n int64) error {
 	if n < 0 || c.length+n > format.MaxSample {
 		return c.fail(fmt.Sprintf("sample is longer than %d bytes", format.MaxSample))
 	}
-	if c.joined || (c.rec.length+int64(len(c.hold))+n <= c.chunkSize && c.length+n <= maxHold) {
-		return nil
+	held := int64(len(c.hold) - c.again)
+	if c.joined || (!c.full && c.rec.length+held+n <= c.chunkSize && c.length+n <= maxHold) {
+		return c.within(held + n)
 	}
-	held := c.hold[c.gap:]
+	if c.frames != nil {
+		own, known := c.frames.At(c.start)
+		if !known {
+			return nil // no byte of the sample has come yet: asked again when one does
+		}
+		if !c.after(own, c.from) || c.waiting && !c.after(own, c.last) {
+			return c.join(held + n)
+		}
+	}
+	sample := c.hold[c.gap:]
 	if err := c.closeChunk(); err != nil {
 		return err
 	}
 	c.openChunk()
-	c.feed(held)
+	c.feed(sample)
 	return nil
+}
+
+// within refuses n more bytes in a chunk that cannot be closed before them.
+func (c *cutter) within(n int64) error {
+	if c.rec.length+n > maxChunkSize {
+		return c.fail(fmt.Sprintf("samples that lie in one compressed frame are longer than %d bytes: recompress the shard in smaller frames", maxChunkSize))
+	}
+	return nil
+}
+
+// join takes the current sample, of n more bytes so far, into the open chunk, because it begins in the frame in which the chunk does.
+func (c *cutter) join(n int64) error {
+	if c.lost {
+		return c.fail(fmt.Sprintf("more than %d bytes between two samples of one compressed frame: recompress the shard in smaller frames", maxHold))
+	}
+	if c.rec.samples >= maxFrameSamples || len(c.rec.names) >= maxFrameBlock || len(c.rec.parts) >= maxFrameBlock {
+		return c.fail("too many samples in one compressed frame: recompress the shard in smaller frames")
+	}
+	if err := c.within(n); err != nil {
+		return err
+	}
+	c.feed(c.hold[c.again:])
+	c.hold, c.again, c.joined = c.hold[:0], 0, true
+	return nil
+}
+
+// after says whether a frame comes after the one that holds a byte.
+func (c *cutter) after(f codec.Frame, off int64) bool {
+	other, ok := c.frames.At(off)
+	return ok && f.Stored > other.Stored
 }
 
 func (c *cutter) Data(p []byte) error {
@@ -198,6 +297,9 @@ func (c *cutter) End() error {
 	r.names = append(r.names, c.key...)
 	r.parts = binary.AppendUvarint(r.parts, uint64(c.count))
 	r.parts = append(r.parts, c.parts...)
+	if c.loose {
+		r.extents = append(r.extents, Extent{Shard: c.object, Length: c.length})
+	}
 	r.samples++
 	r.bytes += c.length
 	r.longest = max(r.longest, c.length)
@@ -206,8 +308,10 @@ func (c *cutter) End() error {
 
 // finish emits the last chunk.
 func (c *cutter) finish() error {
-	if !c.open {
-		return nil
+	if c.open {
+		if err := c.closeChunk(); err != nil {
+			return err
+		}
 	}
-	return c.closeChunk()
+	return c.release()
 }

@@ -6,6 +6,8 @@ import (
 	"io"
 	"strings"
 
+	"github.com/millrace-data/millrace/chunkindex/codec"
+	"github.com/millrace-data/millrace/chunkindex/files"
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/chunkindex/litdata"
 	"github.com/millrace-data/millrace/chunkindex/mds"
@@ -13,9 +15,33 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// formats lists all formats, in the order in which they look at a dataset: those that are surest of themselves first.
+// formats lists all formats, in the order in which they look at a dataset: those that are surest of themselves first, loose
+// objects last.
 func formats() []format.Format {
-	return []format.Format{mds.Format{}, litdata.Format{}, webdataset.Tar{}}
+	return []format.Format{mds.Format{}, litdata.Format{}, webdataset.Tar{}, files.Files{}}
+}
+
+// FormatNames are the names of all formats.
+func FormatNames() []string {
+	var names []string
+	for _, f := range formats() {
+		names = append(names, f.Name())
+	}
+	return names
+}
+
+// lookedFor says of each format, after its name, how its shards are recognised.
+func lookedFor() []string {
+	return []string{
+		"mds (an index.json of MosaicML Streaming)",
+		"litdata (an index.json of LitData)",
+		"tar (names in .tar, .tar.gz, .tgz, .tar.zst)",
+		"tfrecord (names in .tfrecord, .tfrecords, or records with masked checksums)",
+		"jsonl (names in .jsonl, .ndjson)",
+		"records (names in .npy, CIFAR's batches, or --record-size)",
+		"tokens (.bin with .idx beside it, or --sequence-length)",
+		"files (any other objects, one a sample)",
+	}
 }
 
 // formatNamed returns the format of this name, nil for one that this program does not know.
@@ -58,14 +84,23 @@ func (l *listing) Read(ctx context.Context, key string, most int64) ([]byte, err
 	return b, err
 }
 
-// read returns the first n bytes of an object, or all there are.
+// read returns the first n decoded bytes of an object, or all there are.
 func (l *listing) read(ctx context.Context, key string, n int64) ([]byte, error) {
 	in, err := l.store.Open(ctx, objstore.Ref{Key: l.prefix + key}, 0)
 	if err != nil {
 		return nil, fmt.Errorf("object %s: %w", key, err)
 	}
 	defer in.Close()
-	b, err := io.ReadAll(io.LimitReader(in, n))
+	decoded := io.Reader(in)
+	if c, _ := codec.Of(key); c != codec.None {
+		r, err := codec.NewReader(c, in)
+		if err != nil {
+			return nil, fmt.Errorf("object %s: %w", key, err)
+		}
+		defer r.Close()
+		decoded = r
+	}
+	b, err := io.ReadAll(io.LimitReader(decoded, n))
 	if err != nil {
 		return nil, fmt.Errorf("object %s: %w", key, err)
 	}

@@ -28,6 +28,7 @@ type Shard struct {
 	Size      int64
 	ETag      string
 	VersionID string
+	says      string // SHA-256 of what other objects said of it, empty if none did
 }
 
 // Extent is a contiguous range of one shard.
@@ -143,7 +144,11 @@ func (x *Index) Chunk(i int) Chunk {
 	}
 	if x.packed != nil && x.packed[i].codec != codec.None {
 		c.Codec, c.Skip = x.packed[i].codec, int64(x.packed[i].skip)
-		c.Stored = x.Extents(i)[0].Length
+		at := uint64(i)
+		if x.extents.first != nil {
+			at = x.extents.first[i]
+		}
+		c.Stored = x.extents.length[at]
 	}
 	return c
 }
@@ -181,7 +186,7 @@ func (x *Index) Resident() int64 {
 	n := 8*cap(x.first) + 32*cap(x.hashes) + 4*cap(x.crcs) + 4*cap(x.lengths)
 	n += 8*cap(e.first) + 4*cap(e.shard) + 8*cap(e.offset) + 8*cap(e.length) + 8*cap(x.packed)
 	for _, s := range x.shards {
-		n += 56 + len(s.Key) + len(s.ETag) + len(s.VersionID)
+		n += 72 + len(s.Key) + len(s.ETag) + len(s.VersionID) + len(s.says)
 	}
 	return int64(n) + 2048
 }
@@ -227,7 +232,7 @@ func (x *Index) Table(ctx context.Context, chunk int) (*Table, error) {
 	if err != nil {
 		return nil, fmt.Errorf("index %.12s: chunk %d: %w", x.digest, chunk, err)
 	}
-	t, err := decodeTable(b, int64(x.lengths[chunk]), x.head.longest)
+	t, err := decodeTable(b, int64(x.lengths[chunk]), x.head.longest, x.meta.Overlap)
 	if err != nil {
 		return nil, fmt.Errorf("index %.12s: chunk %d: %w", x.digest, chunk, err)
 	}

@@ -169,7 +169,7 @@ func (x *Index) bind(ctx context.Context, store objstore.Store, key string) erro
 		return fmt.Errorf("binding: %w", err)
 	}
 	for i, v := range b {
-		x.shards[i].ETag, x.shards[i].VersionID = v.etag, v.version
+		x.shards[i].ETag, x.shards[i].VersionID, x.shards[i].says = v.etag, v.version, v.says
 	}
 	return nil
 }

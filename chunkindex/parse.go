@@ -14,6 +14,7 @@ import (
 	"math"
 	"os"
 
+	"github.com/millrace-data/millrace/chunkindex/codec"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
@@ -130,7 +131,7 @@ func (x *Index) readMeta(in *sectionReader) error {
 	if x.framing, err = f.Framing(x.meta.Framing); err != nil {
 		return fmt.Errorf("framing: %w", err)
 	}
-	if x.meta.Scanner < 1 || x.meta.ChunkSize <= 0 || x.meta.ChunkSize > maxChunkSize {
+	if x.meta.Overlap < 0 || x.meta.Overlap > maxChunkSize || x.meta.Scanner < 1 || x.meta.ChunkSize <= 0 || x.meta.ChunkSize > maxChunkSize {
 		return errMalformed
 	}
 	if d := x.meta.Defaults; d.Shuffle == "" || d.Window == 0 || d.BatchSize == 0 || d.Tail == "" {
@@ -184,18 +185,17 @@ func (x *Index) readChunks(in *sectionReader) error {
 	x.first, x.hashes = make([]uint64, 1, n+1), make([][32]byte, n)
 	x.crcs, x.lengths = make([]uint32, n), make([]uint32, n)
 	var extents, bytes uint64
-	single := true
 	for i := range n {
 		b, err := in.next(chunkSize)
 		if err != nil {
 			return err
 		}
 		samples, length, count := binary.LittleEndian.Uint32(b[36:]), binary.LittleEndian.Uint64(b[40:]), binary.LittleEndian.Uint32(b[48:])
-		if codec := binary.LittleEndian.Uint32(b[52:]); codec != 0 {
-			return newer("codec", codec)
+		how, skip := codec.Codec(binary.LittleEndian.Uint32(b[52:])), binary.LittleEndian.Uint64(b[56:])
+		if err := checkCodec(how, skip, uint64(count)); err != nil {
+			return fmt.Errorf("chunk %d: %w", i, err)
 		}
-		if samples == 0 || 12*int64(samples)+4 > maxTable || length == 0 || length > maxChunkSize || count == 0 ||
-			uint64(samples) > length || binary.LittleEndian.Uint64(b[56:]) != 0 {
+		if samples == 0 || 12*int64(samples)+4 > maxTable || length == 0 || length > maxChunkSize || count == 0 || uint64(samples) > length {
 			return fmt.Errorf("chunk %d: %w", i, errMalformed)
 		}
 		copy(x.hashes[i][:], b)
@@ -204,8 +204,13 @@ func (x *Index) readChunks(in *sectionReader) error {
 		x.maxChunk = max(x.maxChunk, int64(length))
 		extents += uint64(count)
 		bytes += length
-		single = single && count == 1
-		if !single && x.extents.first == nil {
+		if how != codec.None && x.packed == nil {
+			x.packed = make([]packed, n)
+		}
+		if x.packed != nil {
+			x.packed[i] = packed{how, uint32(skip)}
+		}
+		if count != 1 && x.extents.first == nil {
 			x.extents.first = make([]uint64, n+1)
 			for j := range i + 1 {
 				x.extents.first[j] = j
@@ -215,58 +220,60 @@ func (x *Index) readChunks(in *sectionReader) error {
 			x.extents.first[i+1] = extents
 		}
 	}
-	// Chunks hold gaps too, so their bytes may be more than the samples', never fewer.
-	if x.first[n] != x.head.samples || extents != x.head.extents || x.head.longest > x.maxChunk || uint64(x.head.bytes) > bytes {
+	if x.first[n] != x.head.samples || extents != x.head.extents || x.head.longest > x.maxChunk || !x.mayHold(bytes) {
 		return fmt.Errorf("sums: %w", errMalformed)
 	}
 	return nil
 }
 
-// readExtents checks that extents ascend, do not overlap, lie inside their shards and add up to their chunks.
+// mayHold says whether chunks of so many bytes can hold the samples. Chunks hold gaps too, so there may be more of their bytes, but fewer
+// only by what each sample may share with the one before.
+func (x *Index) mayHold(chunks uint64) bool {
+	all := uint64(x.head.bytes)
+	return all <= chunks || x.meta.Overlap > 0 && (all-chunks-1)/uint64(x.meta.Overlap) < x.head.samples
+}
+
+func (x *Index) sizeOf(shard int) (int64, bool) {
+	if shard < 0 || shard >= len(x.shards) {
+		return 0, false
+	}
+	return x.shards[shard].Size, true
+}
+
 func (x *Index) readExtents(in *sectionReader) error {
 	e := &x.extents
 	e.shard, e.offset = make([]uint32, x.head.extents), make([]int64, x.head.extents)
-	if e.first != nil {
+	if e.first != nil || x.packed != nil {
 		e.length = make([]int64, x.head.extents)
 	}
-	var lastShard uint64
-	var end int64
+	order := extentOrder{sizes: x.sizeOf, overlap: x.meta.Overlap}
 	j := 0
-	for i := range x.lengths {
+	for i, length := range x.lengths {
 		count := uint64(1)
 		if e.first != nil {
 			count = e.first[i+1] - e.first[i]
 		}
-		var sum uint64
+		compressed := x.packed != nil && x.packed[i].codec != codec.None
 		for range count {
 			b, err := in.next(extentSize)
 			if err != nil {
 				return err
 			}
-			shard, off, length := binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:]), binary.LittleEndian.Uint64(b[16:])
-			if shard >= uint64(len(x.shards)) || shard < lastShard {
+			shard, off, n := binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:]), binary.LittleEndian.Uint64(b[16:])
+			if shard >= uint64(len(x.shards)) || off > math.MaxInt64 || n > math.MaxInt64 {
 				return fmt.Errorf("chunk %d: %w", i, errMalformed)
 			}
-			if shard > lastShard {
-				lastShard, end = shard, 0
+			if err := order.next(Extent{Shard: int(shard), Offset: int64(off), Length: int64(n)}, int64(length), compressed); err != nil {
+				return fmt.Errorf("chunk %d: %w", i, err)
 			}
-			size := uint64(x.shards[shard].Size)
-			if length == 0 || off < uint64(end) || off > size || length > size-off {
-				return fmt.Errorf("chunk %d: extent outside its shard, or overlapping: %w", i, errMalformed)
-			}
-			if length > uint64(x.lengths[i])-sum {
-				return fmt.Errorf("chunk %d: extents do not add up: %w", i, errMalformed)
-			}
-			end = int64(off + length)
-			sum += length
 			e.shard[j], e.offset[j] = uint32(shard), int64(off)
 			if e.length != nil {
-				e.length[j] = int64(length)
+				e.length[j] = int64(n)
 			}
 			j++
 		}
-		if sum != uint64(x.lengths[i]) {
-			return fmt.Errorf("chunk %d: extents do not add up: %w", i, errMalformed)
+		if err := order.endChunk(); err != nil {
+			return fmt.Errorf("chunk %d: %w", i, err)
 		}
 	}
 	return nil

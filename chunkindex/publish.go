@@ -13,6 +13,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/millrace-data/millrace/internal/objstore"
@@ -119,11 +120,21 @@ func readSmall(ctx context.Context, store objstore.Store, obj objstore.Object, l
 	return b, nil
 }
 
-// version is what a shard is bound to.
-type version struct{ etag, version string }
+// version is what a shard is bound to. says is the SHA-256 of what other objects said of the shard when it was scanned, empty if none did.
+type version struct{ etag, version, says string }
+
+// saysDigest is what a binding remembers of what other objects say of a shard.
+func saysDigest(says string) string {
+	if says == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(says))
+	return string(sum[:])
+}
 
 const (
 	bindingMagic = "MRBIND01" // the last two digits are the version
+	bindingSays  = "MRBIND02" // the same, with a third string for each shard
 	maxBinding   = 1 << 30
 	maxVersion   = 1024 // bytes of an ETag, or of a version id
 )
@@ -134,7 +145,11 @@ func encodeBinding(generation string, versions []version) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := append([]byte(bindingMagic), digest...)
+	magic := bindingMagic
+	if slices.ContainsFunc(versions, func(v version) bool { return v.says != "" }) {
+		magic = bindingSays
+	}
+	b := append([]byte(magic), digest...)
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(versions)))
 	for _, v := range versions {
 		if len(v.etag) > maxVersion || len(v.version) > maxVersion {
@@ -144,6 +159,10 @@ func encodeBinding(generation string, versions []version) ([]byte, error) {
 		b = append(b, v.etag...)
 		b = binary.LittleEndian.AppendUint16(b, uint16(len(v.version)))
 		b = append(b, v.version...)
+		if magic == bindingSays {
+			b = binary.LittleEndian.AppendUint16(b, uint16(len(v.says)))
+			b = append(b, v.says...)
+		}
 	}
 	sum := sha256.Sum256(b)
 	return append(b, sum[:]...), nil
@@ -159,7 +178,8 @@ func decodeBinding(b []byte, generation string, shards int) ([]version, error) {
 	if sum := sha256.Sum256(b[:n]); !bytes.Equal(sum[:], b[n:]) {
 		return nil, errors.New("digest is wrong")
 	}
-	if v := string(b[6:8]); v != bindingMagic[6:] {
+	says := string(b[:8]) == bindingSays
+	if v := string(b[6:8]); !says && v != bindingMagic[6:] {
 		return nil, newer("version", v)
 	}
 	if hex.EncodeToString(b[8:40]) != generation {
@@ -188,10 +208,14 @@ func decodeBinding(b []byte, generation string, shards int) ([]version, error) {
 	for i := range out {
 		etag, ok1 := next()
 		id, ok2 := next()
-		if !ok1 || !ok2 || etag == "" {
+		said, ok3 := "", true
+		if says {
+			said, ok3 = next()
+		}
+		if !ok1 || !ok2 || !ok3 || etag == "" || len(said) != 0 && len(said) != sha256.Size {
 			return nil, fmt.Errorf("shard %d: %w", i, errMalformed)
 		}
-		out[i] = version{etag, id}
+		out[i] = version{etag, id, said}
 	}
 	if len(b) != 0 {
 		return nil, errMalformed
@@ -204,7 +228,7 @@ func readBinding(ctx context.Context, store objstore.Store, key, generation stri
 	if err != nil {
 		return nil, err
 	}
-	b, err := readSmall(ctx, store, obj, min(maxBinding, maxPointer+int64(shards)*(4+2*maxVersion)))
+	b, err := readSmall(ctx, store, obj, min(maxBinding, maxPointer+int64(shards)*(6+2*maxVersion+sha256.Size)))
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 
+	"github.com/millrace-data/millrace/chunkindex/codec"
 	"github.com/millrace-data/millrace/chunkindex/format"
 )
 
@@ -17,9 +18,12 @@ type Part struct {
 	CRC32C uint32
 }
 
-// chunkRecord is everything an index says of one chunk, on its way from a scan into an index.
+// chunkRecord is everything an index says of one chunk, on its way from a scan into an index. Shards are numbered from
+// the first one of the scan.
 type chunkRecord struct {
 	extents []Extent
+	codec   codec.Codec
+	skip    int64 // decoded bytes before the chunk in what its extent decodes to
 	length  int64
 	crc     uint32
 	digest  [32]byte
@@ -35,24 +39,23 @@ func (r *chunkRecord) reset() {
 	*r = chunkRecord{extents: r.extents[:0], table: r.table[:0], names: r.names[:0], parts: r.parts[:0]}
 }
 
-// check holds a record that somebody kept to what a scan of a shard of this size can say. end is
-// where the chunk before it ends.
-func (r *chunkRecord) check(end *int64, shard int64) error {
+// check holds a record that somebody kept to what a scan of these shards can say. o has seen the chunks before it.
+func (r *chunkRecord) check(o *extentOrder) error {
 	if r.samples == 0 || r.length <= 0 || r.length > maxChunkSize {
 		return errMalformed
 	}
-	left := r.length
+	if err := checkCodec(r.codec, uint64(r.skip), uint64(len(r.extents))); err != nil {
+		return err
+	}
 	for _, e := range r.extents {
-		if e.Offset < *end || e.Length <= 0 || e.Length > left || e.Offset > shard-e.Length {
-			return fmt.Errorf("extent outside its shard, or overlapping: %w", errMalformed)
+		if err := o.next(e, r.length, r.codec != codec.None); err != nil {
+			return err
 		}
-		*end = e.Offset + e.Length
-		left -= e.Length
 	}
-	if left != 0 {
-		return fmt.Errorf("extents do not add up: %w", errMalformed)
+	if err := o.endChunk(); err != nil {
+		return err
 	}
-	t, err := decodeTable(r.table, r.length, maxChunkSize)
+	t, err := decodeTable(r.table, r.length, maxChunkSize, o.overlap)
 	if err != nil {
 		return err
 	}
@@ -61,6 +64,80 @@ func (r *chunkRecord) check(end *int64, shard int64) error {
 	}
 	_, err = decodeParts(r.parts, t.Length)
 	return err
+}
+
+// checkCodec holds a chunk to what its codec allows: one extent, and a first byte that lies in its first frame.
+func checkCodec(c codec.Codec, skip, extents uint64) error {
+	switch {
+	case !c.Known():
+		return newer("codec", uint32(c))
+	case c == codec.None && skip != 0, c != codec.None && extents != 1, skip >= codec.MaxFrame:
+		return errMalformed
+	}
+	return nil
+}
+
+// extentOrder follows the extents of all chunks in order, and holds them to their shards and to each other.
+//
+// They ascend by shard and offset and lie inside their shards. Those of chunks that are stored as they are share at most
+// the overlap with the one before, and add up to their chunk; those of compressed ones share at most a frame with the one before, and so none with
+// the one before that.
+type extentOrder struct {
+	sizes   func(shard int) (size int64, ok bool)
+	overlap int64
+
+	some   bool // an extent came
+	shard  int
+	off    int64 // of the extent before, in this shard
+	end    int64 // where it ends
+	before int64 // where the one before it ends
+	left   int64 // of the chunk, for further extents
+	part   bool  // the chunk has had an extent
+}
+
+var errExtent = errors.New("extent outside its shard, or overlapping")
+
+func (o *extentOrder) next(e Extent, chunk int64, packed bool) error {
+	size, ok := o.sizes(e.Shard)
+	if !ok || e.Shard < o.shard {
+		return errMalformed
+	}
+	if e.Shard > o.shard {
+		o.shard, o.some, o.off, o.end, o.before = e.Shard, false, 0, 0, 0
+	}
+	if e.Length <= 0 || e.Offset < 0 || e.Offset > size || e.Length > size-e.Offset {
+		return fmt.Errorf("%w: %w", errExtent, errMalformed)
+	}
+	end := e.Offset + e.Length
+	least := o.end
+	switch {
+	case packed:
+		least = o.before
+	case !o.part:
+		least = max(0, o.end-o.overlap)
+	}
+	if e.Offset < least || o.some && (e.Offset <= o.off || end < o.end || !packed && end == o.end) {
+		return fmt.Errorf("%w: %w", errExtent, errMalformed)
+	}
+	if !o.part {
+		o.part, o.left = true, chunk
+	}
+	if packed {
+		o.left = 0
+	} else if o.left -= e.Length; o.left < 0 {
+		return fmt.Errorf("extents do not add up: %w", errMalformed)
+	}
+	o.some, o.off, o.before, o.end = true, e.Offset, o.end, end
+	return nil
+}
+
+// endChunk says that the chunk has no further extent.
+func (o *extentOrder) endChunk() error {
+	if !o.part || o.left != 0 {
+		return fmt.Errorf("extents do not add up: %w", errMalformed)
+	}
+	o.part = false
+	return nil
 }
 
 func appendPart(b []byte, p Part) []byte {
@@ -141,20 +218,20 @@ func decodePart(p *Part, b []byte, sample uint32) ([]byte, error) {
 	return b[w+4:], nil
 }
 
-// decodeTable reads a sample table and checks that samples ascend, do not overlap and
+// decodeTable reads a sample table and checks that samples ascend, share at most the overlap with the one before and
 // lie inside the chunk.
-func decodeTable(b []byte, chunk int64, longest int64) (*Table, error) {
+func decodeTable(b []byte, chunk, longest, overlap int64) (*Table, error) {
 	n := len(b) / 12
 	all := make([]uint32, 3*n)
 	t := &Table{Offset: all[:n:n], Length: all[n : 2*n : 2*n], CRC32C: all[2*n:]}
-	var end int64
+	begin, end := int64(-1), int64(0)
 	for i := range n {
-		off, length := binary.LittleEndian.Uint32(b[12*i:]), binary.LittleEndian.Uint32(b[12*i+4:])
-		if int64(off) < end || length == 0 || int64(length) > longest || int64(off)+int64(length) > chunk {
+		off, length := int64(binary.LittleEndian.Uint32(b[12*i:])), int64(binary.LittleEndian.Uint32(b[12*i+4:]))
+		if off < end-overlap || off <= begin || length == 0 || off+length <= end || length > longest || off+length > chunk {
 			return nil, fmt.Errorf("sample table: sample %d: %w", i, errMalformed)
 		}
-		end = int64(off) + int64(length)
-		t.Offset[i], t.Length[i], t.CRC32C[i] = off, length, binary.LittleEndian.Uint32(b[12*i+8:])
+		begin, end = off, off+length
+		t.Offset[i], t.Length[i], t.CRC32C[i] = uint32(off), uint32(length), binary.LittleEndian.Uint32(b[12*i+8:])
 	}
 	return t, nil
 }

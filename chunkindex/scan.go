@@ -6,35 +6,10 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
-	"strings"
 
+	"github.com/millrace-data/millrace/chunkindex/codec"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
-
-// reuse takes what it can from the current generation, if it was cut by the same rules, and returns the shards that are left.
-func (b *builder) reuse() []int {
-	known := map[string]int{}
-	if b.old != nil && b.old.meta.ChunkSize == b.opt.ChunkSize && b.old.meta.Scanner == b.format.Rules() && b.old.extents.first == nil {
-		for i, s := range b.old.shards {
-			known[s.Key] = i
-		}
-	}
-	var todo []int
-	for i, o := range b.shards {
-		at, ok := known[strings.TrimPrefix(o.Key, b.prefix)]
-		if ok && b.old.shards[at].Size == o.Size && b.old.shards[at].ETag == o.ETag {
-			s, err := newShardOf(b.old, at)
-			if err == nil {
-				b.scans[i] = s
-				b.report.ReusedShards++
-				b.step(Progress{Done: o.Size, Kept: o.Size, Shards: 1, Samples: s.totals().samples})
-				continue
-			}
-		}
-		todo = append(todo, i)
-	}
-	return todo
-}
 
 func (b *builder) step(more Progress) {
 	b.mu.Lock()
@@ -45,43 +20,61 @@ func (b *builder) step(more Progress) {
 	}
 }
 
-// scanAll scans shards side by side. The first error ends all of them.
+// scanAll scans units side by side. The first error ends all of them. Of loose objects there is one unit at a time, whose
+// objects are read side by side.
 func (b *builder) scanAll(ctx context.Context, todo []int) error {
-	return sideBySide(ctx, b.opt.Parallel, len(todo), func(ctx context.Context, _, n int) error {
-		i := todo[n]
-		if err := b.scan(ctx, i); err != nil {
-			return fmt.Errorf("shard %s: %w", b.shards[i].Key, err)
-		}
-		return nil
+	parallel := b.opt.Parallel
+	if b.found.Loose {
+		parallel = 1
+	}
+	return sideBySide(ctx, parallel, len(todo), func(ctx context.Context, _, n int) error {
+		return b.scan(ctx, todo[n])
 	})
 }
 
-// scanKey names the result of scanning one version of a shard by one version of the rules: a scan that
+// scanKey names the result of scanning one version of some shards by one version of the rules: a scan that
 // other rules made, or that is written in another form, has another name, and is never looked at.
-func (b *builder) scanKey(o objstore.Object) string {
-	id := fmt.Sprintf("%s\n%d\n%s\n%d\n%d\n%q\n%q", scanMagic, b.opt.ChunkSize, b.format.Name(), b.format.Rules(), o.Size, o.Key, o.ETag)
-	sum := sha256.Sum256([]byte(id))
-	return b.prefix + scanDir + hex.EncodeToString(sum[:])
+func (b *builder) scanKey(u unit) string {
+	sum := sha256.New()
+	fmt.Fprintf(sum, "%s\n%d\n%s\n%d\n%d\n%q", scanMagic, b.opt.ChunkSize, b.format.Name(), b.format.Rules(), b.found.Overlap, b.found.Framing)
+	for i := u.from; i < u.to; i++ {
+		o := b.shards[i]
+		fmt.Fprintf(sum, "\n%d\n%q\n%q\n%d\n%q", o.Size, o.Key, o.ETag, b.codec(i), b.found.Shards[i].Says)
+	}
+	return b.prefix + scanDir + hex.EncodeToString(sum.Sum(nil))
 }
 
-// scan makes the scan of one shard, or fetches the one that an interrupted run left.
+// codec of a shard, from its name. A loose object is a sample as it is stored.
+func (b *builder) codec(shard int) codec.Codec {
+	if b.found.Loose {
+		return codec.None
+	}
+	c, _ := codec.Of(b.shards[shard].Key)
+	return c
+}
+
+// scan makes the scan of one unit, or fetches the one that an interrupted run left.
 func (b *builder) scan(ctx context.Context, i int) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	o := b.shards[i]
-	key := b.scanKey(o)
+	u := b.units[i]
+	key, size, count := b.scanKey(u), b.bytes(u), u.to-u.from
 	b.mu.Lock()
 	kept := b.done[key]
 	b.mu.Unlock()
 	if kept {
-		s, err := fetchScan(ctx, b.store, key, b.dir, o.Size)
+		sizes := make([]int64, 0, count)
+		for _, o := range b.shards[u.from:u.to] {
+			sizes = append(sizes, o.Size)
+		}
+		s, err := fetchScan(ctx, b.store, key, b.dir, sizes, b.found.Overlap)
 		if err == nil {
 			b.scans[i] = s
 			b.mu.Lock()
-			b.report.ReusedShards++
+			b.report.ReusedShards += count
 			b.mu.Unlock()
-			b.step(Progress{Done: o.Size, Kept: o.Size, Shards: 1, Samples: s.sum.samples})
+			b.step(Progress{Done: size, Kept: size, Shards: count, Samples: s.sum.samples})
 			return nil
 		}
 		if ctx.Err() != nil {
@@ -92,7 +85,7 @@ func (b *builder) scan(ctx context.Context, i int) error {
 	if err != nil {
 		return err
 	}
-	if err := b.read(ctx, i, w); err != nil {
+	if err := b.read(ctx, u, w); err != nil {
 		w.discard()
 		return err
 	}
@@ -101,17 +94,37 @@ func (b *builder) scan(ctx context.Context, i int) error {
 		return err
 	}
 	b.scans[i] = s
-	if err := putFile(ctx, b.store, key, s.path, s.size); err != nil {
-		return fmt.Errorf("keep the scan: %w", err)
+	if s.size <= maxScan(count, size) {
+		if err := putFile(ctx, b.store, key, s.path, s.size); err != nil {
+			return fmt.Errorf("keep the scan: %w", err)
+		}
+		b.mu.Lock()
+		b.done[key] = true
+		b.mu.Unlock()
 	}
-	b.mu.Lock()
-	b.done[key] = true
-	b.mu.Unlock()
-	b.step(Progress{Shards: 1, Samples: s.sum.samples})
+	b.step(Progress{Shards: count, Samples: s.sum.samples})
 	return nil
 }
 
-func (b *builder) read(ctx context.Context, i int, w *scanWriter) error {
+func (b *builder) read(ctx context.Context, u unit, w *scanWriter) error {
+	cut := newCutter(b.opt.ChunkSize, w.write)
+	if b.found.Loose {
+		return b.readLoose(ctx, u, cut)
+	}
+	return b.readShard(ctx, u.from, cut)
+}
+
+func (b *builder) readShard(ctx context.Context, i int, cut *cutter) error {
+	o := b.shards[i]
+	err := b.decodeShard(ctx, i, cut)
+	if err != nil {
+		return fmt.Errorf("shard %s: %w", o.Key, err)
+	}
+	b.addRead(o.Size)
+	return nil
+}
+
+func (b *builder) decodeShard(ctx context.Context, i int, cut *cutter) error {
 	o := b.shards[i]
 	in, err := b.store.Open(ctx, o.Ref(), 0)
 	if err != nil {
@@ -119,20 +132,31 @@ func (b *builder) read(ctx context.Context, i int, w *scanWriter) error {
 	}
 	defer in.Close()
 	count := &countingReader{in: in, step: func(n int64) { b.step(Progress{Done: n}) }}
-	cut := newCutter(b.opt.ChunkSize, w.write)
-	if err := b.found.Scan(ctx, i, count, cut); err != nil {
+	decoded := io.Reader(count)
+	if c := b.codec(i); c != codec.None && o.Size > 0 {
+		r, err := codec.NewReader(c, count)
+		if err != nil {
+			return err
+		}
+		defer r.Close()
+		decoded, cut.codec, cut.frames = r, c, r
+	}
+	if err := b.found.Scan(ctx, i, decoded, cut); err != nil {
 		return err
 	}
-	if err := cut.finish(); err != nil {
-		return err
-	}
-	b.mu.Lock()
-	b.report.ReadBytes += count.n
-	b.mu.Unlock()
 	if count.n != o.Size {
 		return fmt.Errorf("%w: %d bytes were read, not %d", objstore.ErrShort, count.n, o.Size)
 	}
-	return nil
+	if cut.loose {
+		return nil
+	}
+	return cut.finish()
+}
+
+func (b *builder) addRead(n int64) {
+	b.mu.Lock()
+	b.report.ReadBytes += n
+	b.mu.Unlock()
 }
 
 // countingReader reports progress every few megabytes.

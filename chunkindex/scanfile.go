@@ -5,11 +5,13 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"math"
 	"os"
 
+	"github.com/millrace-data/millrace/chunkindex/codec"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
@@ -47,7 +49,7 @@ type scanned interface {
 	each(visit func(*chunkRecord) error) error
 }
 
-// scanFile is the result of scanning one shard: frames of one chunk each, then the
+// scanFile is the result of scanning one shard, or one run of loose objects: frames of one chunk each, then the
 // SHA-256 of them all. It outlives the run that wrote it, as an object, so it is checked when it is read.
 type scanFile struct {
 	path string
@@ -58,8 +60,8 @@ type scanFile struct {
 func (s *scanFile) totals() totals { return s.sum }
 
 const (
-	scanMagic    = "MRSCAN01"
-	maxScanFrame = 64 << 20
+	scanMagic    = "MRSCAN02"
+	maxScanFrame = 256 << 20
 )
 
 func appendScanFrame(b []byte, r *chunkRecord) []byte {
@@ -71,7 +73,10 @@ func appendScanFrame(b []byte, r *chunkRecord) []byte {
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(r.extents)))
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(r.names)))
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(r.parts)))
+	b = binary.LittleEndian.AppendUint32(b, uint32(r.codec))
+	b = binary.LittleEndian.AppendUint32(b, uint32(r.skip))
 	for _, e := range r.extents {
+		b = binary.LittleEndian.AppendUint64(b, uint64(e.Shard))
 		b = binary.LittleEndian.AppendUint64(b, uint64(e.Offset))
 		b = binary.LittleEndian.AppendUint64(b, uint64(e.Length))
 	}
@@ -83,7 +88,7 @@ func appendScanFrame(b []byte, r *chunkRecord) []byte {
 }
 
 func decodeScanFrame(r *chunkRecord, b []byte) error {
-	const fixed = 4 + 32 + 8 + 16
+	const fixed = 4 + 32 + 8 + 16 + 8
 	if len(b) < fixed {
 		return errMalformed
 	}
@@ -93,32 +98,34 @@ func decodeScanFrame(r *chunkRecord, b []byte) error {
 	length := binary.LittleEndian.Uint64(b[36:])
 	r.samples = binary.LittleEndian.Uint32(b[44:])
 	extents, names, parts := binary.LittleEndian.Uint32(b[48:]), binary.LittleEndian.Uint32(b[52:]), binary.LittleEndian.Uint32(b[56:])
+	r.codec, r.skip = codec.Codec(binary.LittleEndian.Uint32(b[60:])), int64(binary.LittleEndian.Uint32(b[64:]))
 	b = b[fixed:]
-	if uint64(len(b)) != 16*uint64(extents)+12*uint64(r.samples)+uint64(names)+uint64(parts) || length > math.MaxInt64 {
+	if uint64(len(b)) != 24*uint64(extents)+12*uint64(r.samples)+uint64(names)+uint64(parts) || length > math.MaxInt64 {
 		return errMalformed
 	}
 	r.length = int64(length)
 	for range extents {
-		r.extents = append(r.extents, Extent{Offset: int64(binary.LittleEndian.Uint64(b)), Length: int64(binary.LittleEndian.Uint64(b[8:]))})
-		b = b[16:]
+		shard := binary.LittleEndian.Uint64(b)
+		if shard > maxShards {
+			return errMalformed
+		}
+		r.extents = append(r.extents, Extent{Shard: int(shard), Offset: int64(binary.LittleEndian.Uint64(b[8:])), Length: int64(binary.LittleEndian.Uint64(b[16:]))})
+		b = b[24:]
 	}
 	r.table = append(r.table, b[:12*r.samples]...)
 	b = b[12*r.samples:]
 	r.names, r.parts = append(r.names, b[:names]...), append(r.parts, b[names:]...)
-	return r.measure()
+	r.measure()
+	return nil
 }
 
-// measure checks the samples of a record that was read, and sums them up.
-func (r *chunkRecord) measure() error {
-	t, err := decodeTable(r.table, r.length, math.MaxInt64)
-	if err != nil {
-		return err
+// measure sums up the samples of a record that was read.
+func (r *chunkRecord) measure() {
+	for b := r.table; len(b) > 0; b = b[12:] {
+		n := int64(binary.LittleEndian.Uint32(b[4:]))
+		r.bytes += n
+		r.longest = max(r.longest, n)
 	}
-	for _, n := range t.Length {
-		r.bytes += int64(n)
-		r.longest = max(r.longest, int64(n))
-	}
-	return nil
 }
 
 // scanWriter writes a scan file.
@@ -188,7 +195,7 @@ func (s *scanFile) each(visit func(*chunkRecord) error) error {
 			return err
 		}
 		n := binary.LittleEndian.Uint32(head[:])
-		if n > maxScanFrame {
+		if n > maxScanFrame || int64(n) > s.size {
 			return errMalformed
 		}
 		if uint32(cap(frame)) < n {
@@ -207,15 +214,21 @@ func (s *scanFile) each(visit func(*chunkRecord) error) error {
 	}
 }
 
-// maxScan is the length of the longest scan that a tar shard of this size can have, the shard's own and a
-// little: each chunk, sample and part takes a header of 512 bytes in the shard, far more than its numbers take in the scan, and
-// all names stand in the shard too.
-func maxScan(shard int64) int64 {
-	return shard + int64(len(scanMagic)) + sha256.Size
+// maxScan is the length beyond which a scan is neither kept nor taken over: of objects of so many bytes in all. A sample takes a
+// hundred bytes in a scan, more or less, and has a few hundred itself; where samples are smaller, or the object is compressed, this
+// leaves room. A scan that is longer all the same is made again when it is needed.
+func maxScan(objects int, size int64) int64 {
+	const fixed, object, factor = int64(len(scanMagic)) + sha256.Size, 4 << 10, 64
+	return fixed + int64(objects)*object + factor*min(size, math.MaxInt64/(2*factor))
 }
 
-// fetchScan copies a scan of a shard of this size, which an earlier run left in the store, to dir and checks it.
-func fetchScan(ctx context.Context, store objstore.Store, key, dir string, shard int64) (*scanFile, error) {
+// fetchScan copies a scan, which an earlier run left in the store, to dir and checks that it can be one of objects of
+// these sizes.
+func fetchScan(ctx context.Context, store objstore.Store, key, dir string, sizes []int64, overlap int64) (*scanFile, error) {
+	var size int64
+	for _, n := range sizes {
+		size += n
+	}
 	in, err := store.Open(ctx, objstore.Ref{Key: key}, 0)
 	if err != nil {
 		return nil, err
@@ -226,38 +239,53 @@ func fetchScan(ctx context.Context, store objstore.Store, key, dir string, shard
 		return nil, err
 	}
 	defer f.Close()
-	n, err := io.Copy(f, io.LimitReader(in, maxScan(shard)+1))
+	most := maxScan(len(sizes), size)
+	n, err := io.Copy(f, io.LimitReader(in, most+1))
 	if err != nil {
 		return nil, err
 	}
-	if n > maxScan(shard) {
-		return nil, fmt.Errorf("scan %s: longer than the %d bytes that a shard of %d can have: %w", key, maxScan(shard), shard, errMalformed)
+	if n > most {
+		return nil, fmt.Errorf("scan %s: longer than the %d bytes that objects of %d can have: %w", key, most, size, errMalformed)
 	}
 	s := &scanFile{path: f.Name(), size: n}
-	head := make([]byte, len(scanMagic))
-	if n < maxScan(0) {
-		return nil, fmt.Errorf("scan %s: %w", key, errMalformed)
+	if err := s.checkDigest(f); err != nil {
+		return nil, fmt.Errorf("scan %s: %w", key, err)
 	}
-	if _, err := f.ReadAt(head, 0); err != nil {
-		return nil, err
-	}
-	if string(head) != scanMagic {
-		return nil, fmt.Errorf("scan %s: %w", key, errMalformed)
-	}
-	sum, tail := sha256.New(), make([]byte, sha256.Size)
-	if _, err := io.Copy(sum, io.NewSectionReader(f, 0, n-sha256.Size)); err != nil {
-		return nil, err
-	}
-	if _, err := f.ReadAt(tail, n-sha256.Size); err != nil {
-		return nil, err
-	}
-	if string(sum.Sum(nil)) != string(tail) {
-		return nil, fmt.Errorf("scan %s: digest is wrong", key)
-	}
-	var end int64
+	order := extentOrder{overlap: overlap, sizes: func(i int) (int64, bool) {
+		if i < 0 || i >= len(sizes) {
+			return 0, false
+		}
+		return sizes[i], true
+	}}
 	err = s.each(func(r *chunkRecord) error {
 		s.sum.add(r)
-		return r.check(&end, shard)
+		return r.check(&order)
 	})
 	return s, err
+}
+
+// checkDigest holds a scan to its magic and its SHA-256.
+func (s *scanFile) checkDigest(f *os.File) error {
+	n := s.size - sha256.Size
+	head := make([]byte, len(scanMagic))
+	if n < int64(len(head)) {
+		return errMalformed
+	}
+	if _, err := f.ReadAt(head, 0); err != nil {
+		return err
+	}
+	if string(head) != scanMagic {
+		return errMalformed
+	}
+	sum, tail := sha256.New(), make([]byte, sha256.Size)
+	if _, err := io.Copy(sum, io.NewSectionReader(f, 0, n)); err != nil {
+		return err
+	}
+	if _, err := f.ReadAt(tail, n); err != nil {
+		return err
+	}
+	if string(sum.Sum(nil)) != string(tail) {
+		return errors.New("digest is wrong")
+	}
+	return nil
 }

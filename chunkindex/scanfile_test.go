@@ -48,7 +48,7 @@ func TestLongestScan(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s.size > maxScan(size) {
+		if s.size > maxScan(1, size) {
 			t.Errorf("%s: got a scan of %d bytes for a shard of %d", name, s.size, size)
 		}
 	}
@@ -65,20 +65,23 @@ func TestKeptScansThatLie(t *testing.T) {
 		return func(b []byte) []byte { do(b[len(scanMagic)+4:]); return b }
 	}
 	for name, change := range map[string]func(scan []byte) []byte{
-		"unchanged":              func(b []byte) []byte { return b },
-		"empty":                  func([]byte) []byte { return []byte{0} },
-		"longer than can be":     func(b []byte) []byte { return append(b, make([]byte, 1<<20)...) },
-		"other magic":            func(b []byte) []byte { b[7]++; return b },
-		"frame of 4 GiB":         func(b []byte) []byte { copy(b[len(scanMagic):], "\xff\xff\xff\xff"); return b },
-		"samples of 4 GiB":       frame(func(f []byte) { copy(f[44:], "\xff\xff\xff\xff") }),
-		"chunk longer":           frame(func(f []byte) { binary.LittleEndian.PutUint64(f[36:], 1<<20) }),
-		"extent past the end":    frame(func(f []byte) { binary.LittleEndian.PutUint64(f[60:], 1<<20) }),
-		"extent before the end":  frame(func(f []byte) { binary.LittleEndian.PutUint64(f[60:], 1<<63) }),
-		"sample past its chunk":  frame(func(f []byte) { binary.LittleEndian.PutUint32(f[80:], 1<<31) }),
-		"name past its block":    frame(func(f []byte) { f[76+12*samplesOf(f)] = 0x7f }),
-		"parts without an end":   frame(func(f []byte) { f[76+12*samplesOf(f)+int(binary.LittleEndian.Uint32(f[52:]))] = 0x7f }),
-		"frame that is not all":  func(b []byte) []byte { return append(b[:len(b)-sha256.Size-1], make([]byte, sha256.Size)...) },
-		"frame that is too long": func(b []byte) []byte { return append(b, 0) },
+		"unchanged":               func(b []byte) []byte { return b },
+		"empty":                   func([]byte) []byte { return []byte{0} },
+		"longer than can be":      func(b []byte) []byte { return append(b, make([]byte, 2<<20)...) },
+		"other magic":             func(b []byte) []byte { b[7]++; return b },
+		"frame of 4 GiB":          func(b []byte) []byte { copy(b[len(scanMagic):], "\xff\xff\xff\xff"); return b },
+		"samples of 4 GiB":        frame(func(f []byte) { copy(f[44:], "\xff\xff\xff\xff") }),
+		"chunk longer":            frame(func(f []byte) { binary.LittleEndian.PutUint64(f[36:], 1<<20) }),
+		"unknown codec":           frame(func(f []byte) { f[60] = 9 }),
+		"bytes to pass over":      frame(func(f []byte) { f[64] = 1 }),
+		"extent in another shard": frame(func(f []byte) { f[68] = 1 }),
+		"extent past the end":     frame(func(f []byte) { binary.LittleEndian.PutUint64(f[76:], 1<<20) }),
+		"extent before the end":   frame(func(f []byte) { binary.LittleEndian.PutUint64(f[76:], 1<<63) }),
+		"sample past its chunk":   frame(func(f []byte) { binary.LittleEndian.PutUint32(f[92:], 1<<31) }),
+		"name past its block":     frame(func(f []byte) { f[92+12*samplesOf(f)] = 0x7f }),
+		"parts without an end":    frame(func(f []byte) { f[92+12*samplesOf(f)+int(binary.LittleEndian.Uint32(f[52:]))] = 0x7f }),
+		"frame that is not all":   func(b []byte) []byte { return append(b[:len(b)-sha256.Size-1], make([]byte, sha256.Size)...) },
+		"frame that is too long":  func(b []byte) []byte { return append(b, 0) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			store, want := smallStore(t)
@@ -121,7 +124,7 @@ func TestScanWithoutAnEnd(t *testing.T) {
 	store, dir := memstore.New(), t.TempDir()
 	const shard = 2048
 	store.Set("scan", make([]byte, 1<<20))
-	_, err := fetchScan(t.Context(), store, "scan", dir, shard)
+	_, err := fetchScan(t.Context(), store, "scan", dir, []int64{shard}, 0)
 	if err == nil || !strings.Contains(err.Error(), "longer than") {
 		t.Errorf("got %v, want one that says how long it may be", err)
 	}
@@ -130,8 +133,8 @@ func TestScanWithoutAnEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, f := range files {
-		if info, err := f.Info(); err != nil || info.Size() > maxScan(shard)+1 {
-			t.Errorf("got %v of %d bytes, %v, want at most %d", f, info.Size(), err, maxScan(shard)+1)
+		if info, err := f.Info(); err != nil || info.Size() > maxScan(1, shard)+1 {
+			t.Errorf("got %v of %d bytes, %v, want at most %d", f, info.Size(), err, maxScan(1, shard)+1)
 		}
 	}
 }

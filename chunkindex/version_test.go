@@ -50,10 +50,10 @@ func TestNewerProgram(t *testing.T) {
 	}{
 		"index version":     {change: func(index, _ []byte) { index[8] = indexVersion + 1 }},
 		"unknown constant":  {change: replace(`"chunk_size"`, `"chunk_kind"`)},
-		"format":            {change: replace(`"tar"`, `"mds"`)},
-		"codec":             {change: func(index, _ []byte) { index[le64(index[64+24*secChunks+8:])+52] = 1 }},
+		"format":            {change: replace(`"tar"`, `"xyz"`)},
+		"codec":             {change: func(index, _ []byte) { index[le64(index[64+24*secChunks+8:])+52] = 9 }},
 		"rules of scanning": {change: replace(`"scanner":1`, `"scanner":2`), opens: true},
-		"binding":           {change: func(_, binding []byte) { binding[7]++ }},
+		"binding":           {change: func(_, binding []byte) { binding[7] += 8 }},
 		"pointer":           {pointer: `{"version":2,"generation":["elsewhere"]}`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -20,13 +20,14 @@ type meta struct {
 	ChunkSize int64           `json:"chunk_size"`
 	Defaults  Defaults        `json:"defaults"`
 	Framing   json.RawMessage `json:"framing,omitempty"` // constants of formats that need any
+	Overlap   int64           `json:"overlap,omitempty"` // bytes that a sample may share with the one before
 }
 
 // shardScan is one shard on its way into an index.
 type shardScan struct {
 	key  string
 	size int64
-	scan scanned
+	scan scanned // of this shard, or of the run that begins with it; nil: it lies in a run that began before
 }
 
 // built is an index file that was written.
@@ -92,7 +93,9 @@ func (w *indexWriter) write(m meta, shards []shardScan) (*built, error) {
 	w.head.shards = uint64(len(shards))
 	var table int64
 	for _, s := range shards {
-		w.head.join(s.scan.totals())
+		if s.scan != nil {
+			w.head.join(s.scan.totals())
+		}
 		table += 12 + int64(len(s.key))
 	}
 	if w.head.chunks > maxChunks || w.head.shards > maxShards {
@@ -125,20 +128,25 @@ func (w *indexWriter) shard(n uint32, s shardScan) error {
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(s.key)))
 	w.tmp = append(b, s.key...)
 	w.out[secShards].Write(w.tmp)
+	if s.scan == nil {
+		return nil
+	}
 	return s.scan.each(func(r *chunkRecord) error { return w.record(n, r) })
 }
 
+// record writes what is known of one chunk of the scan that begins with a shard.
 func (w *indexWriter) record(shard uint32, r *chunkRecord) error {
 	b := append(w.tmp[:0], r.digest[:]...)
 	b = binary.LittleEndian.AppendUint32(b, r.crc)
 	b = binary.LittleEndian.AppendUint32(b, r.samples)
 	b = binary.LittleEndian.AppendUint64(b, uint64(r.length))
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(r.extents)))
-	b = append(b, make([]byte, chunkSize-len(b))...)
+	b = binary.LittleEndian.AppendUint32(b, uint32(r.codec))
+	b = binary.LittleEndian.AppendUint64(b, uint64(r.skip))
 	w.out[secChunks].Write(b)
 	b = b[:0]
 	for _, e := range r.extents {
-		b = binary.LittleEndian.AppendUint64(b, uint64(shard))
+		b = binary.LittleEndian.AppendUint64(b, uint64(shard)+uint64(e.Shard))
 		b = binary.LittleEndian.AppendUint64(b, uint64(e.Offset))
 		b = binary.LittleEndian.AppendUint64(b, uint64(e.Length))
 	}

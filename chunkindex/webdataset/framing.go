@@ -13,6 +13,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/millrace-data/millrace/chunkindex/codec"
 	"github.com/millrace-data/millrace/chunkindex/format"
 )
 
@@ -28,12 +29,22 @@ func (Tar) Name() string { return Name }
 // Rules returns 1: none have been released before.
 func (Tar) Rules() int { return 1 }
 
-// Survey takes objects whose keys end in ".tar" for shards.
-func (Tar) Survey(_ context.Context, l format.Listing, _ format.Options) (*format.Dataset, error) {
+// Survey takes objects whose keys end in ".tar" for shards, compressed or not. Where the user named this format, other objects are
+// too if they begin with the header of a member.
+func (Tar) Survey(ctx context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
 	d := &format.Dataset{Scan: func(ctx context.Context, _ int, in io.Reader, out format.Sink) error { return Scan(ctx, in, out) }}
-	for _, o := range l.Objects() {
-		if strings.HasSuffix(o.Key, ".tar") {
-			d.Shards = append(d.Shards, format.Shard{Object: o})
+	for _, object := range l.Objects() {
+		_, bare := codec.Of(object.Key)
+		ok := strings.HasSuffix(bare, ".tar")
+		if !ok && o.Named {
+			head, err := l.Head(ctx, object.Key)
+			if err != nil {
+				return nil, err
+			}
+			ok = len(head) >= blockSize && string(head[257:262]) == "ustar"
+		}
+		if ok {
+			d.Shards = append(d.Shards, format.Shard{Object: object})
 		}
 	}
 	if len(d.Shards) == 0 {

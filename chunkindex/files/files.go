@@ -1,0 +1,116 @@
+// Package files takes loose objects for samples, one object one sample, as a directory of images has them.
+//
+// A sample is the object's bytes and nothing else; its one part, the whole of it, has the object's extension. Keys and extensions are cut as
+// WebDataset cuts the names of members, so that a directory and a tar of it have the same keys. There is no framing of its
+// own: a batch of loose objects is a tar.
+package files
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/chunkindex/webdataset"
+)
+
+// Name is what an index calls this format.
+const Name = "files"
+
+// Files is the format of loose objects.
+type Files struct{}
+
+// Name returns "files".
+func (Files) Name() string { return Name }
+
+// Rules returns 1: none have been released before.
+func (Files) Rules() int { return 1 }
+
+// Survey takes every object for a sample. Whoever asks has seen to it that they are of no other format.
+func (Files) Survey(_ context.Context, l format.Listing, _ format.Options) (*format.Dataset, error) {
+	objects := l.Objects()
+	if len(objects) == 0 {
+		return nil, nil
+	}
+	d := &format.Dataset{Loose: true, Shards: make([]format.Shard, 0, len(objects))}
+	last, empty := "", 0
+	for i, o := range objects {
+		if o.Size == 0 {
+			empty++
+			last = o.Key
+		}
+		if o.Size > format.MaxSample {
+			return nil, fmt.Errorf("object %s is longer than a sample can be, %d bytes: leave it out with --match", o.Key, format.MaxSample)
+		}
+		d.Shards = append(d.Shards, format.Shard{Object: o})
+		if i == 0 {
+			continue
+		}
+		key, _ := webdataset.Split(o.Key)
+		if before, _ := webdataset.Split(objects[i-1].Key); key == before {
+			return nil, fmt.Errorf("objects %s and %s have one key, %q: take one of them with --match, or make one sample of both with millrace pack", objects[i-1].Key, o.Key, key)
+		}
+	}
+	if empty > 0 {
+		return nil, fmt.Errorf("%d objects without a byte, such as %s: remove them, or leave them out with --match", empty, last)
+	}
+	d.Scan = func(ctx context.Context, shard int, in io.Reader, out format.Sink) error {
+		return scan(ctx, d.Shards[shard].Object, in, out)
+	}
+	return d, nil
+}
+
+// Framing is nil: this format has none. There are no constants.
+func (Files) Framing(constants json.RawMessage) (format.Framing, error) {
+	if constants != nil {
+		return nil, errors.New("loose objects have no constants")
+	}
+	return nil, nil
+}
+
+const bufferSize = 256 << 10
+
+// scan hands on one object as one sample of one part.
+func scan(ctx context.Context, o format.Object, in io.Reader, out format.Sink) error {
+	key, ext := webdataset.Split(o.Key)
+	if err := out.Begin(key); err != nil {
+		return err
+	}
+	if err := out.Ahead(o.Size); err != nil {
+		return err
+	}
+	if err := out.BeginPart(ext); err != nil {
+		return err
+	}
+	buf := make([]byte, min(o.Size+1, bufferSize))
+	var n int64
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		got, err := in.Read(buf)
+		if n += int64(got); n > o.Size {
+			return &format.Error{Offset: n, Name: o.Key, Reason: fmt.Sprintf("object is longer than the %d bytes that were listed", o.Size)}
+		}
+		if got > 0 {
+			if err := out.Data(buf[:got]); err != nil {
+				return err
+			}
+		}
+		if err == io.EOF { //nolint:errorlint // a reader ends with io.EOF itself; a wrapped one is a fault
+			break
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if n < o.Size {
+		return &format.Error{Offset: n, Name: o.Key, Reason: fmt.Sprintf("object is shorter than the %d bytes that were listed", o.Size)}
+	}
+	if err := out.EndPart(); err != nil {
+		return err
+	}
+	return out.End()
+}

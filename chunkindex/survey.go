@@ -1,0 +1,145 @@
+package chunkindex
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/millrace-data/millrace/chunkindex/files"
+	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/internal/objstore"
+)
+
+// claim is what a format says of a dataset.
+type claim struct {
+	format format.Format
+	found  *format.Dataset
+}
+
+// survey finds the format of a dataset, and its shards. A format that a user has not named gets a dataset only if no other
+// one claims a part of it. Loose objects are what is left when nobody else claims anything.
+func (b *builder) survey(ctx context.Context, l *listing) error {
+	hints := b.opt.Hints
+	hints.Named = b.opt.Format != ""
+	var claims []claim
+	for _, f := range b.formats {
+		if hints.Named && b.opt.Format != f.Name() || !hints.Named && f.Name() == files.Name && len(claims) > 0 {
+			continue
+		}
+		d, err := f.Survey(ctx, l, hints)
+		if err != nil {
+			return fmt.Errorf("look for %s shards: %w%s", f.Name(), err, cure(claims))
+		}
+		if d != nil && len(d.Shards) > 0 {
+			claims = append(claims, claim{f, d})
+		}
+	}
+	switch len(claims) {
+	case 0:
+		return b.nothing(l)
+	case 1:
+		b.format, b.found = claims[0].format, claims[0].found
+	default:
+		return fmt.Errorf("objects of several formats lie here: %s: choose one with --format, or some objects with --match", counts(claims))
+	}
+	if err := b.checkHints(); err != nil {
+		return err
+	}
+	return b.take(l)
+}
+
+// nothing says what was looked for, in vain.
+func (b *builder) nothing(l *listing) error {
+	what := lookedFor()
+	if b.opt.Format != "" {
+		what = slices.DeleteFunc(what, func(w string) bool { return !strings.HasPrefix(w, b.opt.Format+" ") })
+		if len(what) == 0 {
+			return fmt.Errorf("format %q is not known: want one of %s", b.opt.Format, strings.Join(FormatNames(), ", "))
+		}
+	}
+	among := ""
+	if b.opt.Match != "" {
+		among = fmt.Sprintf(" that match %q", b.opt.Match)
+	}
+	return fmt.Errorf("no shards here, among %d objects%s; looked for %s: %w", len(l.seen), among, strings.Join(what, "; "), objstore.ErrNotFound)
+}
+
+// counts says how many shards each format claims.
+func counts(claims []claim) string {
+	var all []string
+	for _, c := range claims {
+		all = append(all, fmt.Sprintf("%s %d", c.format.Name(), len(c.found.Shards)))
+	}
+	return strings.Join(all, ", ")
+}
+
+// cure says how to index what other formats claimed, where one of them stumbles.
+func cure(claims []claim) string {
+	if len(claims) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (shards of other formats lie here too: %s: choose one with --format)", counts(claims))
+}
+
+// checkHints refuses what was said of a dataset that its format has no use for.
+func (b *builder) checkHints() error {
+	h, name := b.opt.Hints, b.format.Name()
+	for _, c := range []struct {
+		flag string
+		set  bool
+		of   []string
+	}{
+		{"--record-size", h.RecordSize != 0, []string{"records"}},
+		{"--sequence-length", h.SequenceLength != 0, []string{"tokens"}},
+		{"--dtype", h.DType != "", []string{"records", "tokens"}},
+	} {
+		if c.set && !slices.Contains(c.of, name) {
+			return fmt.Errorf("%s says nothing of %s shards, which lie here: it is for %s (--format)", c.flag, name, strings.Join(c.of, " and "))
+		}
+	}
+	return nil
+}
+
+// take makes the objects that a survey found the shards of this run.
+func (b *builder) take(l *listing) error {
+	at := 0
+	for _, s := range b.found.Shards {
+		n, ok := slices.BinarySearchFunc(l.seen[at:], s.Key, func(o format.Object, key string) int { return strings.Compare(o.Key, key) })
+		if !ok {
+			return fmt.Errorf("shard %.200q: not among the objects, or not in their order", s.Key)
+		}
+		at += n
+		o := l.objects[at]
+		if err := checkShardKey(s.Key); err != nil {
+			return fmt.Errorf("shard %.200q: %w", s.Key, err)
+		}
+		if o.ETag == "" {
+			return fmt.Errorf("shard %s: the store gives no ETag, without which a change cannot be noticed", s.Key)
+		}
+		b.shards = append(b.shards, o)
+		b.report.Bytes += o.Size
+		at++
+	}
+	if b.found.Overlap < 0 || b.found.Overlap >= format.MaxSample {
+		return errors.New("samples share more bytes than they can have")
+	}
+	b.report.Format = b.format.Name()
+	b.report.Ignored = max(0, len(l.seen)-len(b.shards)-b.found.Beside)
+	return nil
+}
+
+// matches says whether a pattern takes an object: one with a slash is held against the whole key, any other against what follows the last
+// slash, both as path.Match has it.
+func matches(pattern, key string) bool {
+	if pattern == "" {
+		return true
+	}
+	if !strings.Contains(pattern, "/") {
+		key = path.Base(key)
+	}
+	ok, err := path.Match(pattern, key)
+	return ok && err == nil
+}
