@@ -1,0 +1,72 @@
+"""Reads shuffled training batches from Millrace gateways. Standard library only.
+
+    import millrace
+
+    with millrace.Client("http://gateway:8080", dataset="photos") as client:
+        for batch in client.epoch(0, batch_size=256, decode={"cls": int}):
+            images, labels = batch["jpg"], batch["cls"]
+
+A batch is an address: its bytes depend on the generation of the index, the plan, the epoch and the batch's number, and on
+nothing that a gateway remembers. So any gateway may be asked, asked again after a fault, and a job goes on from two integers.
+"""
+
+from ._gateways import home_by_rank
+from ._pool import Stats
+from ._version import __version__
+from .batch import Batch, DecodeError, Sample, load_json
+from .client import Client
+from .epoch import Epoch, Plan, Reader
+from .errors import (
+    BatchTooLarge,
+    Closed,
+    Conflict,
+    DeadlineExceeded,
+    Denied,
+    EndOfEpoch,
+    GatewayUnavailable,
+    IntegrityError,
+    InternalError,
+    InvalidArgument,
+    LedgerError,
+    MillraceError,
+    NotAcceptable,
+    NotFound,
+    Overloaded,
+    ProtocolError,
+    ReadOnly,
+    StoreError,
+)
+from .ledger import Ledger
+
+__all__ = [
+    "Batch",
+    "BatchTooLarge",
+    "Client",
+    "Closed",
+    "Conflict",
+    "DeadlineExceeded",
+    "DecodeError",
+    "Denied",
+    "EndOfEpoch",
+    "Epoch",
+    "GatewayUnavailable",
+    "IntegrityError",
+    "InternalError",
+    "InvalidArgument",
+    "Ledger",
+    "LedgerError",
+    "MillraceError",
+    "NotAcceptable",
+    "NotFound",
+    "Overloaded",
+    "Plan",
+    "ProtocolError",
+    "ReadOnly",
+    "Reader",
+    "Sample",
+    "Stats",
+    "StoreError",
+    "__version__",
+    "home_by_rank",
+    "load_json",
+]

@@ -1,0 +1,281 @@
+"""Asking until one gateway answers: attempts, rounds, waits and when to give up, as the Go client does it."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import ssl
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Callable, Optional, TypeVar
+from urllib.parse import urlencode
+
+from ._gateways import Fleet, Gateway, Home, Source, system_lookup
+from ._wire import Attempt, ShortBody, Token, Wire, no_answer, read_error
+from .errors import (
+    Closed,
+    DeadlineExceeded,
+    EndOfEpoch,
+    GatewayUnavailable,
+    IntegrityError,
+    InternalError,
+    MillraceError,
+    NotFound,
+    ProtocolError,
+)
+
+T = TypeVar("T")
+
+WRONG_BODIES = 4  # how often a body may arrive damaged before that is the answer, where there are no more gateways than that
+MAX_RETRY_AFTER = 30.0
+MAX_JSON = 512 << 20
+_FIRST_PIECE = 1 << 20
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How patient a client is, and who it says it is."""
+
+    sources: tuple[Source, ...]
+    deadline: float
+    first_answer: float
+    attempt_timeout: float
+    max_batch_bytes: int
+    check: str
+    user_agent: str
+    token: Token = field(repr=False)
+    headers: Mapping[str, str] = field(repr=False)
+    home: Optional[Home]
+    ssl_context: Optional[ssl.SSLContext]
+    lookup: Optional[Callable[[str], Iterable[str]]]
+
+
+class Task:
+    """What may be called off: a request, or all that a reader has under way."""
+
+    def __init__(self) -> None:
+        self.over = threading.Event()
+        self._lock = threading.Lock()
+        self._held: dict[int, Attempt] = {}
+
+    def stop(self) -> None:
+        """Ends what is under way; what comes after fails at once."""
+        self.over.set()
+        with self._lock:
+            held = list(self._held.values())
+        for a in held:
+            a.abort("closed")
+
+    def enter(self, a: Attempt) -> None:
+        with self._lock:
+            self._held[id(a)] = a
+        if self.over.is_set():
+            a.abort("closed")
+
+    def leave(self, a: Attempt) -> None:
+        with self._lock:
+            self._held.pop(id(a), None)
+
+
+class _Process:
+    """What belongs to one process: connections, what was seen of the gateways."""
+
+    def __init__(self, s: Settings) -> None:
+        self.wire = Wire(s.user_agent, s.token, dict(s.headers), s.ssl_context)
+        self.fleet = Fleet(s.sources, s.home, self.wire.ready, s.lookup or system_lookup)
+        self.wire.gateways = self.fleet.size
+        self.answered = False
+
+
+class Core:
+    """The gateways as one that answers."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._processes: dict[int, _Process] = {}
+        self._closed = False
+
+    def here(self) -> _Process:
+        """Returns what belongs to this process: after a fork, something new."""
+        pid = os.getpid()
+        found = self._processes.get(pid)
+        if found is None:
+            if self._closed:
+                raise Closed("the client is closed")
+            found = self._processes.setdefault(pid, _Process(self.settings))
+        return found
+
+    def close(self) -> None:
+        """Ends what is under way in this process and closes its connections."""
+        self._closed = True
+        found = self._processes.get(os.getpid())
+        if found is not None:
+            found.wire.close()
+
+    def retry(
+        self, what: str, ask: Callable[[Attempt], T], *, rank: int = 0, world_size: int = 1, task: Optional[Task] = None
+    ) -> T:
+        """Asks one gateway after another until one answers, at once within a round, with a wait between rounds."""
+        task = task or Task()
+        here, s = self.here(), self.settings
+        start = time.monotonic()
+        tally = _Tally()
+        last: Optional[MillraceError] = None
+        turn = 0
+        while True:
+            end = start + (s.deadline if here.answered else min(s.deadline, s.first_answer))
+            try:
+                everyone = here.fleet.order(rank, world_size)
+            except GatewayUnavailable as e:
+                last, everyone = e, []
+            tally.begin(len(everyone))
+            for g in everyone:
+                if task.over.is_set() or self._closed:
+                    raise Closed(f"{what}: closed")
+                begun = time.monotonic()
+                if begun >= end:
+                    break
+                try:
+                    done = self._attempt(here, g, min(end, begun + s.attempt_timeout), ask, task)
+                except MillraceError as e:
+                    if task.over.is_set() or self._closed:
+                        raise Closed(f"{what}: closed") from None
+                    last = e
+                    here.answered = here.answered or e.status != 0
+                    wait = _pass_over(e)
+                    if wait is not None:
+                        here.fleet.failed(g, time.monotonic() - begun, wait)
+                    if tally.note(e):
+                        raise _of(what, e) from e.__cause__
+                else:
+                    here.fleet.answered(g)
+                    here.answered = True
+                    return done
+            here.fleet.all_failed()
+            pause = max(tally.pause, random.uniform(0, min(0.1 * 2 ** min(turn, 6), 5.0)) + 0.001)
+            turn += 1
+            end = start + (s.deadline if here.answered else min(s.deadline, s.first_answer))
+            if time.monotonic() + pause >= end:
+                # Waiting longer than there is time would only hide the fault.
+                raise _give_up(what, time.monotonic() - start, last, tally.absence)
+            task.over.wait(pause)
+
+    def _attempt(self, here: _Process, g: Gateway, ends: float, ask: Callable[[Attempt], T], task: Task) -> T:
+        with here.wire.attempt(g, ends) as a:
+            task.enter(a)
+            try:
+                return ask(a)
+            finally:
+                task.leave(a)
+
+    def json(
+        self, method: str, path: str, query: Optional[Mapping[str, str]] = None, body: Any = None, *, task: Optional[Task] = None
+    ) -> Any:
+        """Reads a resource, or sends one, with the same patience as a batch."""
+        sent = None if body is None else json.dumps(body, allow_nan=False).encode()
+        target = target_of(path, query)
+
+        def ask(a: Attempt) -> Any:
+            wire = self.here().wire
+            c, r = wire.send(a, method, target, {"Accept": "application/json"}, sent)
+            try:
+                if r.status not in (200, 201):
+                    raise read_error(a.gateway, r)
+                raw = bytearray()
+                while True:
+                    piece = r.read(_FIRST_PIECE)
+                    if not piece:
+                        break
+                    a.came += 1
+                    raw += piece
+                    if len(raw) > MAX_JSON:
+                        raise no_answer(f"more than {MAX_JSON} bytes of JSON", a.gateway)
+            finally:
+                wire.keep(a.gateway, c, r)
+            try:
+                return json.loads(raw)
+            except ValueError as e:
+                raise no_answer(f"{path}: no JSON: {e}", a.gateway) from None
+
+        return self.retry(f"{'read' if method == 'GET' else 'send'} {path}", ask, task=task)
+
+
+def target_of(path: str, query: Optional[Mapping[str, str]] = None) -> str:
+    """Returns path and query, in alphabetical order as gateways write them."""
+    return path + "?" + urlencode(sorted(query.items())) if query else path
+
+
+class _Tally:
+    """What the gateways have answered."""
+
+    def __init__(self) -> None:
+        self.wrong = self.internal = 0
+        self.absence: Optional[MillraceError] = None
+
+    def begin(self, gateways: int) -> None:
+        self.gateways, self.asked, self.absent, self.pause = gateways, 0, 0, 0.0
+
+    def note(self, e: MillraceError) -> bool:
+        """Takes the answer of a gateway and says whether it is final. That one gateway does not know a dataset is not."""
+        final, wait = False, 0.0
+        if isinstance(e, ShortBody):
+            pass
+        elif _elsewhere(e):
+            self.absence = e
+            self.absent += 1
+            return self.absent == self.gateways
+        elif e.status == 0 and isinstance(e, (ProtocolError, IntegrityError)):
+            self.wrong += 1
+            final = self.wrong >= max(WRONG_BODIES, self.gateways)
+        elif isinstance(e, InternalError):
+            self.internal += 1
+            final = self.internal > 1
+        else:
+            final = not e.retryable
+            wait = min(e.retry_after, MAX_RETRY_AFTER)
+        self.pause = wait if self.asked == 0 else min(self.pause, wait)
+        self.asked += 1
+        return final
+
+
+def _elsewhere(e: MillraceError) -> bool:
+    """Reports whether this gateway, or what stands in its place, cannot answer while another might."""
+    return (isinstance(e, NotFound) and not isinstance(e, EndOfEpoch)) or 300 <= e.status < 400
+
+
+def _pass_over(e: MillraceError) -> Optional[float]:
+    """Says whether other gateways should be asked first for a while, and for how long at least."""
+    if e.status == 0:
+        return None if not isinstance(e, (ShortBody, ProtocolError, IntegrityError)) else 0.0
+    bare = e.status >= 500 and isinstance(e, GatewayUnavailable)
+    if e.code in ("draining", "overloaded") or _elsewhere(e) or bare:
+        return min(e.retry_after, MAX_RETRY_AFTER)
+    return None
+
+
+def _of(what: str, e: MillraceError) -> MillraceError:
+    e.args = (f"{what}: {e.message}",)
+    e.message = f"{what}: {e.message}"
+    return e
+
+
+def _give_up(what: str, took: float, last: Optional[MillraceError], absence: Optional[MillraceError]) -> MillraceError:
+    """Prefers the faults that were met over the bare fact that time is over."""
+    if last is None:
+        return DeadlineExceeded(f"{what}: nothing came in {took:.0f} s", retryable=True)
+    text = f"{what}: given up after {took:.1f} s: {last.message}"
+    if absence is not None and absence is not last:
+        text += f"; another gateway: {absence.message}"
+    if isinstance(last, ShortBody):
+        kind: type[MillraceError] = GatewayUnavailable
+        if last.code == "short_body":
+            kind = IntegrityError
+        elif "too long" in last.message or "timed out" in last.message or "sign of life" in last.message:
+            kind = DeadlineExceeded
+        return kind(text, retryable=True, gateway=last.gateway)
+    last.message = text
+    last.args = (text,)
+    return last

@@ -1,0 +1,241 @@
+"""Threads that read ahead: one pool that moves between fetching and decoding, to whichever is behind.
+
+The idea is Lobster's flexible allocation of a node's threads to loading and preprocessing (Liu et al., ICPP 2022), with queues instead of a
+performance model. The rule, for a thread that is free:
+
+1. The batch that the consumer waits for goes first: if it has come and is not decoded yet, decode it.
+2. Decoding is behind if batches have come that are not decoded; fetching is behind if nothing is being fetched although there is room.
+   Fetch if fetching is behind, else decode the oldest batch if decoding is behind, else fetch the next one if there is room.
+
+So all threads fetch while the network is slow, all but one decode while decoding is, and none is idle while either can be done. There is
+room while the bytes of batches that are asked for, and not yet handed out, stay within the limit; the batch that the consumer waits
+for is always fetched.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Callable, Optional
+
+from ._core import Task
+from .batch import Batch
+from .errors import Closed
+
+Fetch = Callable[[int, Task, Callable[[int], None]], Batch]
+
+_FETCHING, _FETCHED, _DECODING, _READY = range(4)
+
+
+@dataclass(frozen=True)
+class Stats:
+    """What a reader's threads have done, and what they do now.
+
+    seconds are sums over all threads; waiting_seconds is how long the consumer waited for a batch.
+    """
+
+    threads: int = 0
+    fetching: int = 0
+    decoding: int = 0
+    undecoded: int = 0
+    ready: int = 0
+    ahead_bytes: int = 0
+    most_ahead_bytes: int = 0
+    batches: int = 0
+    bytes: int = 0
+    moves: int = 0
+    fetch_seconds: float = 0.0
+    decode_seconds: float = 0.0
+    waiting_seconds: float = 0.0
+
+
+class _Slot:
+    __slots__ = ("batch", "error", "reserved", "state")
+
+    def __init__(self, reserved: int) -> None:
+        self.state = _FETCHING
+        self.batch: Optional[Batch] = None
+        self.error: Optional[BaseException] = None
+        self.reserved = reserved
+
+
+class Pool:
+    """Fetches and decodes a sequence of batches ahead of whoever takes them, in order."""
+
+    def __init__(
+        self,
+        numbers: Sequence[int],
+        fetch: Fetch,
+        decode: Optional[Callable[[Batch], None]],
+        *,
+        threads: int,
+        room: int,
+        most: int,
+        guess: int,
+    ) -> None:
+        """Makes a pool; room are the bytes ahead, most the batches ahead, guess the bytes of a batch that is not known yet."""
+        self._numbers, self._fetch, self._decode = numbers, fetch, decode
+        self._room, self._most, self._guess = room, most, max(guess, 1)
+        self._task = Task()
+        self._changed = threading.Condition()  # guards what follows
+        self._slots: dict[int, _Slot] = {}
+        self._next = self._taken = 0
+        self._used = self._most_used = 0
+        self._fetching = self._decoding = self._moves = self._bytes = 0
+        self._fetch_seconds = self._decode_seconds = self._waiting_seconds = 0.0
+        self._threads: list[threading.Thread] = []
+        self._wanted = min(threads, len(numbers)) if threads else 0
+        self._stopped = False
+
+    def take(self) -> Optional[Batch]:
+        """Returns the next batch, None at the end. What failed is raised when its turn has come, and ends the pool."""
+        self._start()
+        with self._changed:
+            if self._taken == len(self._numbers):
+                return None
+            begun = time.monotonic()
+            while True:
+                if self._stopped:
+                    raise Closed("the reader is closed")
+                slot = self._slots.get(self._taken)
+                if slot is not None and slot.state == _READY:
+                    break
+                self._changed.wait()
+            self._waiting_seconds += time.monotonic() - begun
+            del self._slots[self._taken]
+            self._taken += 1
+            self._used -= slot.reserved
+            self._changed.notify_all()
+        if slot.error is not None:
+            self.stop()
+            raise slot.error
+        batch = slot.batch
+        assert batch is not None
+        self._bytes += len(batch.data)
+        return batch
+
+    def _start(self) -> None:
+        while len(self._threads) < self._wanted and not self._stopped:
+            t = threading.Thread(target=self._work, name=f"millrace-{len(self._threads)}", daemon=True)
+            self._threads.append(t)
+            t.start()
+
+    def _work(self) -> None:
+        last: Optional[bool] = None
+        while True:
+            with self._changed:
+                while True:
+                    if self._stopped:
+                        return
+                    at, fetch = self._choose()
+                    if at >= 0:
+                        break
+                    if self._next == len(self._numbers) and not self._fetching and not self._undecoded():
+                        return
+                    self._changed.wait()
+                if last is not None and last != fetch:
+                    self._moves += 1
+                last = fetch
+                slot = self._claim(at, fetch)
+            begun = time.monotonic()
+            try:
+                if fetch:
+                    slot.batch = self._fetch(self._numbers[at], self._task, lambda size, s=slot: self._announced(s, size))  # type: ignore[misc]
+                elif self._decode is not None and slot.batch is not None:
+                    self._decode(slot.batch)
+            except BaseException as e:
+                slot.error = e
+            with self._changed:
+                self._done(slot, fetch, time.monotonic() - begun)
+
+    def _choose(self) -> tuple[int, bool]:
+        """Says which batch a free thread works on, and whether it fetches it. -1: none. The caller holds the lock."""
+        waited = self._slots.get(self._taken)
+        if waited is not None and waited.state == _FETCHED:
+            return self._taken, False
+        can_fetch = self._next < len(self._numbers) and (
+            self._next == self._taken or (self._used + self._guess <= self._room and self._next - self._taken < self._most)
+        )
+        if can_fetch and not self._fetching:
+            return self._next, True
+        oldest = self._undecoded()
+        if oldest is not None:
+            return oldest, False
+        return (self._next, True) if can_fetch else (-1, False)
+
+    def _undecoded(self) -> Optional[int]:
+        return next((i for i, s in self._slots.items() if s.state == _FETCHED), None)
+
+    def _claim(self, at: int, fetch: bool) -> _Slot:
+        if not fetch:
+            slot = self._slots[at]
+            slot.state = _DECODING
+            self._decoding += 1
+            return slot
+        slot = self._slots[at] = _Slot(self._guess)
+        self._next += 1
+        self._fetching += 1
+        self._reserve(self._guess)
+        return slot
+
+    def _reserve(self, size: int) -> None:
+        self._used += size
+        self._most_used = max(self._most_used, self._used)
+
+    def _announced(self, slot: _Slot, size: int) -> None:
+        """Puts the length that a gateway has announced in the place of the guess."""
+        with self._changed:
+            less = size < slot.reserved
+            self._reserve(size - slot.reserved)
+            slot.reserved = size
+            if less:
+                self._changed.notify_all()
+
+    def _done(self, slot: _Slot, fetch: bool, took: float) -> None:
+        if fetch:
+            self._fetching -= 1
+            self._fetch_seconds += took
+            slot.state = _FETCHED if self._decode is not None and slot.error is None else _READY
+        else:
+            self._decoding -= 1
+            self._decode_seconds += took
+            slot.state = _READY
+        self._changed.notify_all()
+
+    def stats(self) -> Stats:
+        """Returns what the threads have done."""
+        with self._changed:
+            states = [s.state for s in self._slots.values()]
+            return replace(
+                Stats(),
+                threads=sum(t.is_alive() for t in self._threads),
+                fetching=self._fetching,
+                decoding=self._decoding,
+                undecoded=states.count(_FETCHED),
+                ready=states.count(_READY),
+                ahead_bytes=self._used,
+                most_ahead_bytes=self._most_used,
+                batches=self._taken,
+                bytes=self._bytes,
+                moves=self._moves,
+                fetch_seconds=self._fetch_seconds,
+                decode_seconds=self._decode_seconds,
+                waiting_seconds=self._waiting_seconds,
+            )
+
+    def stop(self) -> None:
+        """Ends what is under way, without waiting for it."""
+        with self._changed:
+            self._stopped = True
+            self._slots.clear()
+            self._changed.notify_all()
+        self._task.stop()
+
+    def close(self) -> None:
+        """Ends what is under way and waits for the threads: only a decoder of the caller's can keep one."""
+        self.stop()
+        for t in self._threads:
+            if t is not threading.current_thread():
+                t.join()

@@ -1,0 +1,343 @@
+"""HTTP to gateways: kept connections, attempts that end, and signs of life. Standard library only.
+
+Connections, threads and what was seen of gateways belong to one process: a forked child begins anew (Client keeps one Wire
+for each process id), and never shares a socket with its parent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import socket
+import ssl
+import threading
+import time
+import urllib.request
+from collections import deque
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Callable, Optional, Union
+from urllib.parse import urlsplit
+
+from ._gateways import Address, Gateway
+from .errors import InternalError, MillraceError, ProtocolError, by_code
+
+DIAL_TIMEOUT = 5.0  # short, since another gateway may answer meanwhile
+IDLE_TIME = 90.0  # a kept connection that is older is not used again
+MOST_IDLE = 64
+
+# A gateway from which nothing has come for QUIET_TIME is asked for a sign of life. One that owes MOST_SIGNS of them has
+# stopped, while one that answers has a slow store behind it, and is waited for.
+QUIET_TIME = 2.0
+SIGN_TIME = 1.0
+MOST_SIGNS = 2
+WATCH_EVERY = 0.25
+WATCH_IDLE = 2.0  # the watching thread ends when there was nothing to watch for so long
+
+MAX_PROBLEM = 64 << 10
+
+Token = Union[str, Callable[[], str], None]
+
+
+class ShortBody(MillraceError):
+    """A connection that was refused, reset or too slow, or a body that ends early: tried again."""
+
+
+@dataclass
+class Attempt:
+    """One request to one gateway. Whoever watches may end it; `reason` then says why."""
+
+    gateway: Gateway
+    ends: float
+    came: int = 0  # grows with whatever comes of the answer
+    reason: str = ""
+    sock: Optional[socket.socket] = None
+    seen: int = 0
+    quiet_since: float = field(default_factory=time.monotonic)
+    owed: int = 0
+
+    def abort(self, reason: str) -> None:
+        """Ends the attempt: whoever reads from its socket wakes up."""
+        self.reason = self.reason or reason
+        sock = self.sock
+        if sock is not None:
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+
+
+@dataclass
+class _Kept:
+    connection: http.client.HTTPConnection
+    since: float
+
+
+class Wire:
+    """The connections of one process."""
+
+    def __init__(self, user_agent: str, token: Token, headers: dict[str, str], context: Optional[ssl.SSLContext]) -> None:
+        self._user_agent, self._token, self._headers, self._context = user_agent, token, headers, context
+        self._lock = threading.Lock()  # guards what follows
+        self._idle: dict[str, deque[_Kept]] = {}
+        self._watched: dict[int, Attempt] = {}
+        self._watcher: Optional[threading.Thread] = None
+        self._wake = threading.Event()
+        self._closed = False
+        self.gateways: Callable[[], int] = lambda: 1
+
+    # Attempts.
+
+    @contextlib.contextmanager
+    def attempt(self, gateway: Gateway, ends: float) -> Any:
+        """Gives an Attempt that is ended at `ends`, when its gateway has stopped, and when the wire is closed."""
+        a = Attempt(gateway, ends)
+        with self._lock:
+            if self._closed:
+                raise ShortBody("the client is closed", code="closed")
+            self._watched[id(a)] = a
+            if self._watcher is None:
+                self._wake.clear()
+                self._watcher = threading.Thread(target=self._watch, name="millrace-watch", daemon=True)
+                self._watcher.start()
+        try:
+            yield a
+        except MillraceError:
+            raise
+        except (OSError, http.client.HTTPException, ValueError, AttributeError) as e:
+            # http.client fails with the last two when its socket is shut down between two of its steps.
+            raise ShortBody(f"{gateway.name}: {a.reason or _cause(e)}", retryable=True, gateway=gateway.name) from e
+        finally:
+            with self._lock:
+                self._watched.pop(id(a), None)
+
+    def _watch(self) -> None:
+        last = time.monotonic()
+        while True:
+            self._wake.wait(WATCH_EVERY)
+            now = time.monotonic()
+            with self._lock:
+                attempts = list(self._watched.values())
+                if attempts:
+                    last = now
+                if self._closed or now - last > WATCH_IDLE:
+                    self._watcher = None
+                    return
+            quiet: dict[int, list[Attempt]] = {}
+            for a in attempts:
+                if now >= a.ends:
+                    a.abort("the attempt took too long")
+                elif a.came != a.seen:
+                    a.seen, a.owed, a.quiet_since = a.came, 0, now
+                elif now - a.quiet_since >= QUIET_TIME and self.gateways() > 1:
+                    quiet.setdefault(id(a.gateway), []).append(a)
+            for same in quiet.values():
+                self._ask_for_sign(same)
+
+    def _ask_for_sign(self, attempts: list[Attempt]) -> None:
+        lives = False
+        with contextlib.suppress(OSError, http.client.HTTPException, MillraceError):
+            self.ready(attempts[0].gateway, SIGN_TIME)
+            lives = True
+        for a in attempts:
+            if lives or a.came != a.seen:
+                a.owed, a.quiet_since = 0, time.monotonic()
+                continue
+            a.owed += 1
+            if a.owed >= MOST_SIGNS:
+                a.abort("the gateway gives no sign of life")
+
+    def ready(self, gateway: Gateway, limit: float) -> None:
+        """Asks for a sign of life: any answer is one, also that of a gateway that refuses new requests."""
+        c = self._connect(gateway, limit)
+        try:
+            c.request("GET", gateway.address.prefix + "/readyz", headers=self._all_headers(gateway, {}))
+            c.getresponse().read(MAX_PROBLEM)
+        finally:
+            c.close()
+
+    # Requests.
+
+    def send(
+        self, a: Attempt, method: str, target: str, headers: dict[str, str], body: Optional[bytes] = None
+    ) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
+        """Sends one request. A kept connection that the gateway has closed meanwhile is replaced by a new one."""
+        g = a.gateway
+        sent = self._all_headers(g, headers)
+        if body is not None:
+            sent["Content-Type"] = "application/json"
+        while True:
+            c = self._take(g)
+            fresh = c is None
+            if c is None:
+                c = self._connect(g, DIAL_TIMEOUT)
+            try:
+                sock: Optional[socket.socket] = c.sock
+                assert sock is not None
+                a.sock = sock
+                if a.reason:
+                    raise TimeoutError(a.reason)
+                sock.settimeout(max(a.ends - time.monotonic(), 0.001) + 1)  # the watcher is first
+                c.request(method, self._target(g, target), body=body, headers=sent)
+                r = c.getresponse()
+            except (http.client.RemoteDisconnected, ConnectionError, BrokenPipeError):
+                c.close()
+                if fresh or a.reason:
+                    raise
+                continue
+            except BaseException:
+                c.close()
+                raise
+            a.came += 1
+            return c, r
+
+    def keep(self, gateway: Gateway, c: http.client.HTTPConnection, r: http.client.HTTPResponse) -> None:
+        """Keeps a connection whose answer was read to its end; closes any other."""
+        if not r.isclosed() and r.length == 0:
+            r.read()
+        if not r.isclosed() or r.will_close or c.sock is None:
+            r.close()
+            c.close()
+            return
+        with self._lock:
+            if not self._closed:
+                idle = self._idle.setdefault(gateway.name, deque())
+                idle.append(_Kept(c, time.monotonic()))
+                if len(idle) <= MOST_IDLE:
+                    return
+                c = idle.popleft().connection
+        c.close()
+
+    def _take(self, g: Gateway) -> Optional[http.client.HTTPConnection]:
+        stale: list[http.client.HTTPConnection] = []
+        found = None
+        with self._lock:
+            idle = self._idle.get(g.name)
+            while idle:
+                kept = idle.pop()
+                if time.monotonic() - kept.since < IDLE_TIME:
+                    found = kept.connection
+                    break
+                stale.append(kept.connection)
+        for c in stale:
+            c.close()
+        return found
+
+    def _connect(self, g: Gateway, limit: float) -> http.client.HTTPConnection:
+        at = g.address
+        host, port, proxy = at.host, at.port, _proxy(g)
+        if proxy is not None:
+            host, port = proxy
+        c: http.client.HTTPConnection
+        if at.scheme == "https":
+            c = http.client.HTTPSConnection(host, port, timeout=limit, context=self._context or ssl.create_default_context())
+            if proxy is not None:
+                c.set_tunnel(at.host, at.port)
+        else:
+            c = http.client.HTTPConnection(host, port, timeout=limit)
+        c.connect()
+        c.auto_open = 0
+        return c
+
+    def _target(self, g: Gateway, target: str) -> str:
+        target = g.address.prefix + target
+        if g.address.scheme == "http" and _proxy(g) is not None:
+            return f"http://{g.address.named or g.name[7:].split('/')[0]}{target}"
+        return target
+
+    def _all_headers(self, g: Gateway, headers: dict[str, str]) -> dict[str, str]:
+        out = {"User-Agent": self._user_agent, "Accept-Encoding": "identity"}
+        if g.address.named:
+            out["Host"] = g.address.named
+        if g.address.authorization:
+            out["Authorization"] = g.address.authorization
+        token = self._token() if callable(self._token) else self._token
+        if token:
+            out["Authorization"] = f"Bearer {token}"
+        out.update(self._headers)
+        out.update(headers)
+        return out
+
+    def close(self) -> None:
+        """Ends all attempts, closes all connections and waits for the watching thread."""
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, {}
+            attempts, watcher = list(self._watched.values()), self._watcher
+        self._wake.set()
+        for a in attempts:
+            a.abort("the client is closed")
+        for kept in idle.values():
+            for k in kept:
+                k.connection.close()
+        if watcher is not None and watcher is not threading.current_thread():
+            watcher.join()
+
+
+def _cause(e: BaseException) -> str:
+    return str(e) or type(e).__name__
+
+
+def _proxy(g: Gateway) -> Optional[tuple[str, int]]:
+    """Goes by the environment, as every HTTP client does; never for this machine itself."""
+    return _proxy_of(g.address)
+
+
+@lru_cache(maxsize=256)
+def _proxy_of(at: Address) -> Optional[tuple[str, int]]:
+    host = at.named.rpartition(":")[0] or at.host
+    if host == "localhost" or host.startswith("127.") or host == "::1":
+        return None
+    proxy = urllib.request.getproxies().get(at.scheme)
+    if not proxy or urllib.request.proxy_bypass(host):
+        return None
+    u = urlsplit(proxy if "://" in proxy else "http://" + proxy)
+    return (u.hostname, u.port or 80) if u.hostname else None
+
+
+def printable(text: object, most: int = 4096) -> str:
+    """Keeps a gateway's words fit for a terminal and a log: no control characters, no novel."""
+    return "".join(c if c.isprintable() else " " for c in str(text)[:most])
+
+
+def read_error(gateway: Gateway, r: http.client.HTTPResponse) -> MillraceError:
+    """Turns an answer that is no success into an exception."""
+    request_id = printable(r.headers.get("X-Request-Id", ""))
+    after = r.headers.get("Retry-After", "")
+    wait = float(after) if after.isdigit() and len(after) < 10 else 0.0
+    try:
+        body = r.read(MAX_PROBLEM)
+    except (OSError, http.client.HTTPException):
+        body = b""
+    problem: Any = None
+    if r.headers.get("Content-Type", "").split(";")[0].strip() == "application/problem+json":
+        with contextlib.suppress(ValueError):
+            problem = json.loads(body)
+    if not isinstance(problem, dict):
+        # Something between us and the gateway answered: a proxy that is starting, full or has no backend.
+        detail = http.client.responses.get(r.status, "")
+        if 300 <= r.status < 400:
+            detail = f"a redirect to {printable(r.headers.get('Location', ''), 200)!r}, which no gateway sends"
+        return by_code("", r.status)(
+            f"{gateway.name}: {r.status} {detail}", status=r.status, request_id=request_id, gateway=gateway.name,
+            retryable=r.status in (408, 429, 500, 502, 503, 504), retry_after=wait, code=None,
+        )
+    code = printable(problem.get("code", ""))
+    ms, batches = problem.get("retry_after_ms"), problem.get("batches")
+    if isinstance(ms, int) and 0 < ms < 1 << 40:
+        wait = ms / 1000
+    faults = tuple(
+        (printable(f.get("name", "")), printable(f.get("reason", "")))
+        for f in problem.get("faults") or () if isinstance(f, dict)
+    )
+    kind = by_code(code, r.status)
+    return kind(
+        f"{gateway.name}: {r.status} {code}: {printable(problem.get('detail') or problem.get('title') or '')}",
+        code=code or None, status=r.status, request_id=printable(problem.get("request_id") or request_id),
+        retryable=(problem.get("retryable") in (True, "once") and kind is not InternalError) or kind is InternalError,
+        retry_after=wait, gateway=gateway.name, batches=batches if isinstance(batches, int) else None, faults=faults,
+    )
+
+
+def no_answer(text: str, gateway: Gateway) -> ProtocolError:
+    """An answer that is not a gateway's, or of something else than was asked for."""
+    return ProtocolError(f"{gateway.name}: {text}", gateway=gateway.name)

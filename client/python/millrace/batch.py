@@ -1,0 +1,313 @@
+"""A batch and its samples: views of the bytes that came, cut and decoded only when somebody asks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Callable, Optional, Union, overload
+
+from . import _tar
+from .errors import MillraceError, ProtocolError
+
+Decoder = Callable[[memoryview], Any]
+"""Turns the bytes of one part of one sample into a value."""
+
+
+@dataclass(frozen=True)
+class Head:
+    """What the header of an answer says about a batch."""
+
+    epoch: int
+    number: int
+    batches: int
+    samples: int
+    padded: int
+    generation: str
+    dataset: str
+    location: str  # canonical path and query of the batch
+    content_type: str
+    etag: str
+    crc32c: int
+
+
+@dataclass(frozen=True)
+class Table:
+    """Where the samples of a batch lie in its bytes, with what else is known of them."""
+
+    bounds: Sequence[int]  # one more than samples: sample i is [bounds[i], bounds[i+1])
+    keys: Optional[Sequence[str]] = None
+    parts: Optional[Sequence[Sequence[tuple[str, int, int]]]] = None  # of each sample: name, begin, end
+    positions: Optional[Sequence[int]] = None
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where what is missing of a batch is asked for: its table and keys, when they did not come with it."""
+
+    manifest: Callable[[Head], Table]
+    format: str = "tar"  # of the samples
+    decode: Mapping[str, Decoder] = field(default_factory=dict)
+    positions: Optional[Callable[[Head], Optional[Sequence[int]]]] = None
+
+
+class Batch(Sequence["Sample"]):
+    """One rank's share of one global batch.
+
+    A sequence of samples. `batch["jpg"]` is that part of all its samples, a list; decoded, if the reader has a decoder for it.
+    Nothing is parsed, and no object made, before it is asked for. Views keep the bytes of the whole batch in memory: copy
+    (`bytes(view)`) what is to outlive it by much.
+    """
+
+    __slots__ = ("_decoded", "_head", "_manifest", "_source", "_table", "data", "value")
+
+    def __init__(self, head: Head, data: memoryview, source: Source, table: Optional[Table] = None) -> None:
+        self._head, self._source, self._table = head, source, table
+        self._manifest: Optional[Table] = None
+        self._decoded: dict[str, list[Any]] = {}
+        self.data: memoryview = data
+        """All bytes of the samples, in the form that was asked for."""
+        self.value: Any = None
+        """What the reader's `transform` returned for this batch."""
+
+    number = property(lambda self: self._head.number, doc="Number of the batch in its epoch, from 0.")
+    epoch = property(lambda self: self._head.epoch, doc="Number of the epoch.")
+    batches = property(lambda self: self._head.batches, doc="How many batches the epoch has.")
+    padded = property(lambda self: self._head.padded, doc="How many samples, the last ones, repeat samples of the epoch.")
+    generation = property(lambda self: self._head.generation, doc="The index that the batch comes from.")
+    dataset = property(lambda self: self._head.dataset, doc="Name of the dataset.")
+    location = property(lambda self: self._head.location, doc="Canonical path and query: what losses are reported under.")
+    content_type = property(lambda self: self._head.content_type, doc="Media type of the answer.")
+    etag = property(lambda self: self._head.etag, doc="Strong ETag of the answer, with its quotation marks.")
+    crc32c = property(lambda self: self._head.crc32c, doc="CRC-32C of the answer's body, from the index.")
+
+    def __len__(self) -> int:
+        return self._head.samples
+
+    @overload
+    def __getitem__(self, at: int) -> Sample: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[Sample]: ...
+    @overload
+    def __getitem__(self, at: str) -> list[Any]: ...
+
+    def __getitem__(self, at: Union[int, slice, str]) -> Union[Sample, list[Sample], list[Any]]:
+        if isinstance(at, str):
+            return self.column(at)
+        if isinstance(at, slice):
+            return [Sample(self, i) for i in range(*at.indices(len(self)))]
+        n = len(self)
+        i = at + n if at < 0 else at
+        if not 0 <= i < n:
+            raise IndexError(f"sample {at} of a batch of {n}")
+        return Sample(self, i)
+
+    def __iter__(self) -> Iterator[Sample]:
+        for i in range(len(self)):
+            yield Sample(self, i)
+
+    def __contains__(self, what: object) -> bool:
+        return any(s is what or s == what for s in self)
+
+    def __repr__(self) -> str:
+        return f"<Batch {self.number} of {self.batches} in epoch {self.epoch}: {len(self)} samples, {len(self.data)} bytes>"
+
+    @property
+    def table(self) -> Table:
+        """Where the samples lie. In a native form it costs a request for the batch's manifest."""
+        if self._table is None:
+            self._table = self._asked()
+        return self._table
+
+    def _asked(self) -> Table:
+        if self._manifest is None:
+            self._manifest = self._source.manifest(self._head)
+        return self._manifest
+
+    @property
+    def keys(self) -> Sequence[str]:
+        """The names of the samples. They are asked for apart, unless `keys=True` had them sent along."""
+        keys = self.table.keys
+        if keys is None:
+            keys = self._asked().keys
+        if keys is None:
+            raise ProtocolError("the manifest of the batch has no keys")
+        return keys
+
+    @property
+    def positions(self) -> Sequence[int]:
+        """The positions of the samples in the order of the epoch; those of padding are beyond its end or repeat."""
+        known = self.table.positions
+        if known is None and self._source.positions is not None:
+            known = self._source.positions(self._head)
+        if known is None:
+            known = self._asked().positions
+        if known is None:
+            raise ProtocolError("the manifest of the batch has no positions")
+        return known
+
+    def sample(self, i: int) -> memoryview:
+        """The bytes of sample i, as it is stored."""
+        bounds = self.table.bounds
+        return self.data[bounds[i] : bounds[i + 1]]
+
+    def views(self) -> list[memoryview]:
+        """The bytes of all samples."""
+        data, bounds = self.data, self.table.bounds
+        return [data[a:b] for a, b in zip(bounds, bounds[1:])]
+
+    def column(self, name: str) -> list[Any]:
+        """One part of all samples, decoded if there is a decoder for it."""
+        done = self._decoded.get(name)
+        if done is not None:
+            return done
+        column = self.raw(name)
+        decoder = self._source.decode.get(name)
+        if decoder is None:
+            return list(column)
+        return self._decoded.setdefault(name, [decode(decoder, name, self, i, v) for i, v in enumerate(column)])
+
+    def raw(self, name: str) -> list[memoryview]:
+        """One part of all samples, as views."""
+        table = self.table
+        if table.parts is not None:
+            data = self.data
+            out = []
+            for parts in table.parts:
+                for part, a, b in parts:
+                    if part == name:
+                        out.append(data[a:b])
+                        break
+            if len(out) == len(self):
+                return out
+        return [self.parts(i)[name] for i in range(len(self))]
+
+    def parts(self, i: int) -> dict[str, memoryview]:
+        """The parts of sample i by their names."""
+        table = self.table
+        if table.parts is not None:
+            return Parts((name, self.data[a:b]) for name, a, b in table.parts[i])
+        return Parts(parts_of(self._source.format, self.sample(i)))
+
+    def decoder(self, name: str) -> Optional[Decoder]:
+        """The reader's decoder of a part, if there is one."""
+        return self._source.decode.get(name)
+
+    def decode_all(self) -> None:
+        """Decodes every part that the reader has a decoder for: what its threads do ahead."""
+        for name in self._source.decode:
+            self.column(name)
+
+
+class Parts(dict[str, memoryview]):
+    """The parts of a sample."""
+
+    def __missing__(self, name: str) -> memoryview:
+        raise KeyError(f"no part {name!r} in this sample, which has {', '.join(map(repr, self)) or 'none'}")
+
+
+class Sample(Mapping[str, Any]):
+    """One sample of a batch: a mapping from the names of its parts to their content, decoded where there is a decoder."""
+
+    __slots__ = ("_parts", "batch", "index")
+
+    def __init__(self, batch: Batch, index: int) -> None:
+        self.batch = batch
+        self.index = index
+        self._parts: Optional[dict[str, memoryview]] = None
+
+    @property
+    def data(self) -> memoryview:
+        """The sample's bytes, without a copy."""
+        return self.batch.sample(self.index)
+
+    @property
+    def key(self) -> str:
+        """The sample's name, unique in its dataset."""
+        return self.batch.keys[self.index]
+
+    @property
+    def position(self) -> int:
+        """The sample's place in the order of the epoch."""
+        return self.batch.positions[self.index]
+
+    @property
+    def parts(self) -> dict[str, memoryview]:
+        """The parts as views, undecoded."""
+        if self._parts is None:
+            self._parts = self.batch.parts(self.index)
+        return self._parts
+
+    def __getitem__(self, name: str) -> Any:
+        done = self.batch._decoded.get(name)
+        if done is not None:
+            return done[self.index]
+        view = self.parts[name]
+        decoder = self.batch.decoder(name)
+        return view if decoder is None else decode(decoder, name, self.batch, self.index, view)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.parts)
+
+    def __len__(self) -> int:
+        return len(self.parts)
+
+    def __bytes__(self) -> bytes:
+        return bytes(self.data)
+
+    def __hash__(self) -> int:
+        return hash((id(self.batch), self.index))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sample) and other.batch is self.batch and other.index == self.index
+
+    def __repr__(self) -> str:
+        return f"<Sample {self.index} of batch {self.batch.number}, epoch {self.batch.epoch}>"
+
+
+class DecodeError(MillraceError):
+    """A decoder of the caller's failed; the exception that it raised is the cause."""
+
+    code = "decode_error"
+    cure = "the decoder is the caller's: it gets a memoryview (bytes(view) copies it)"
+
+
+def decode(decoder: Decoder, name: str, batch: Batch, i: int, view: memoryview) -> Any:
+    """Decodes one part and says which one failed."""
+    try:
+        if decoder is int or decoder is float:
+            return decoder(bytes(view))
+        if decoder is str:
+            return str(view, "utf-8")
+        if decoder is bytes:
+            return bytes(view)
+        return decoder(view)
+    except Exception as e:
+        raise DecodeError(
+            f"decode part {name!r} of sample {i} of batch {batch.number} in epoch {batch.epoch}: {type(e).__name__}: {e}"
+        ) from e
+
+
+def parts_of(form: str, data: memoryview) -> Iterator[tuple[str, memoryview]]:
+    """Cuts one sample into its parts, by the dataset's format."""
+    if form in ("tar", "files"):
+        for name, content in _tar.members(data):
+            yield _tar.split_name(name)[1], content
+    elif form == "jsonl":
+        end = len(data)
+        if end and data[end - 1] == 10:
+            end -= 1
+        yield "json", data[:end]
+    elif form == "tfrecord":
+        yield "tfrecord", data[12 : len(data) - 4]
+    elif form in ("records", "tokens"):
+        yield "bin", data
+    else:
+        raise ProtocolError(
+            f"parts of a sample of format {form!r} come only in the framed form: leave `form` out when you open the epoch"
+        )
+
+
+def load_json(view: memoryview) -> Any:
+    """A decoder for JSON: `decode={"json": millrace.load_json}`."""
+    return json.loads(bytes(view))

@@ -1,0 +1,219 @@
+"""The gateways of a job, as one that answers."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Callable, Optional, Union
+from urllib.parse import quote
+
+from ._core import Core, Settings
+from ._gateways import Home, Source, home_by_rank
+from ._version import __version__
+from ._wire import Token
+from .batch import Batch, Decoder
+from .crc import CHECKS
+from .epoch import PREFETCH_BYTES, THREADS, Epoch, Plan
+from .errors import InvalidArgument, NotFound, ProtocolError
+
+DEADLINE = 120.0
+FIRST_ANSWER = 20.0
+ATTEMPT_TIMEOUT = 60.0
+MAX_BATCH_BYTES = 4 << 30
+
+
+class Client:
+    """Reads from one or more gateways that serve the same datasets.
+
+    gateways is a base URL (`http://gw:8080`), or several. `dns:NAME:PORT` stands for all addresses of a name, and so does
+    `http://NAME:PORT` if it has several; with https a name stays a name. The near gateway is asked, another one where it fails,
+    and a body that broke is gone on with where it stopped. A client opens no connection before it is used, may be used from many
+    threads, be pickled, and be used in a forked child: connections and threads belong to one process.
+
+    dataset         empty: the gateway's default dataset
+    token           sent as `Authorization: Bearer ...`; a function is called for each request
+    headers         sent with each request, for what stands in front of the gateways
+    deadline        seconds for one batch, all attempts and waits included
+    first_answer    the same as long as no gateway has ever answered: a wrong address is reported soon
+    attempt_timeout seconds for one attempt, its body included
+    max_batch_bytes a larger body is refused unread
+    check           CRC-32C of bodies: "auto" (where a package for it is installed), "always" or "never"
+    home            which gateway a rank asks first: a function of (rank, world_size, gateways), or "rank" for split=locality
+    ssl_context     for https; the default verifies certificates
+    lookup          how a name becomes addresses; the default is the system's
+    """
+
+    def __init__(
+        self,
+        gateways: Union[str, Sequence[str]],
+        dataset: Optional[str] = None,
+        *,
+        token: Token = None,
+        headers: Optional[Mapping[str, str]] = None,
+        deadline: float = DEADLINE,
+        first_answer: float = FIRST_ANSWER,
+        attempt_timeout: float = ATTEMPT_TIMEOUT,
+        max_batch_bytes: int = MAX_BATCH_BYTES,
+        check: str = "auto",
+        home: Union[Home, str, None] = None,
+        user_agent: str = f"millrace-python/{__version__}",
+        ssl_context: Optional[ssl.SSLContext] = None,
+        lookup: Optional[Callable[[str], Iterable[str]]] = None,
+    ) -> None:
+        listed = [gateways] if isinstance(gateways, str) else list(gateways)
+        if not listed:
+            raise InvalidArgument("new client: no gateway given")
+        if min(deadline, first_answer, attempt_timeout, max_batch_bytes) <= 0:
+            raise InvalidArgument("new client: deadline, first_answer, attempt_timeout and max_batch_bytes must be above 0")
+        if check not in CHECKS:
+            raise InvalidArgument(f"new client: check {check!r}: want one of {', '.join(CHECKS)}")
+        if isinstance(home, str):
+            if home != "rank":
+                raise InvalidArgument(f"new client: home {home!r}: want 'rank' or a function")
+            home = home_by_rank
+        sources = tuple(Source.parse(g, home is None) for g in listed)
+        if home is not None and any(s.must for s in sources):
+            raise InvalidArgument("new client: home wants gateways in the order of their ordinals; the addresses of a name have none")
+        settings = Settings(
+            sources, deadline, first_answer, attempt_timeout, max_batch_bytes, check, user_agent,
+            token, dict(headers or {}), home, ssl_context, lookup,
+        )
+        self.dataset = dataset or ""
+        self.core = Core(settings)
+        """For this package's own modules."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"dataset": self.dataset, "settings": self.core.settings}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.dataset, self.core = state["dataset"], Core(state["settings"])
+
+    def __repr__(self) -> str:
+        return f"<Client of {', '.join(s.base.name for s in self.core.settings.sources)}>"
+
+    # Resources.
+
+    def datasets(self) -> list[dict[str, Any]]:
+        """Returns what is served: name, generation, format, sizes, default plan."""
+        answer = self.core.json("GET", "/v1/datasets")
+        if not isinstance(answer, dict) or not isinstance(answer.get("datasets"), list):
+            raise ProtocolError("/v1/datasets: no list of datasets")
+        return list(answer["datasets"])
+
+    def describe(self, dataset: Optional[str] = None) -> dict[str, Any]:
+        """Returns what is known of one dataset; of the default one without a name."""
+        name = dataset or self.dataset
+        if name:
+            answer = self.core.json("GET", "/v1/datasets/" + quote(name, safe=""))
+            if not isinstance(answer, dict) or answer.get("name") != name:
+                raise ProtocolError(f"/v1/datasets/{name}: not the description of that dataset")
+            return answer
+        for d in self.datasets():
+            if d.get("default"):
+                return dict(d)
+        raise NotFound("the gateway has no default dataset")
+
+    def version(self) -> str:
+        """Returns the version of a gateway."""
+        answer = self.core.json("GET", "/")
+        if not isinstance(answer, dict) or answer.get("service") != "millrace":
+            raise ProtocolError("/: not the answer of a gateway")
+        return str(answer.get("version", ""))
+
+    def json(self, method: str, path: str, query: Optional[Mapping[str, str]] = None, body: Any = None) -> Any:
+        """Reads or sends another resource of docs/api.md, with the same patience as a batch."""
+        return self.core.json(method, path, query, body)
+
+    # Epochs.
+
+    def epoch(
+        self,
+        number: int,
+        *,
+        dataset: Optional[str] = None,
+        batch_size: Optional[int] = None,
+        seed: Optional[int] = None,
+        shuffle: Optional[str] = None,
+        window: Optional[int] = None,
+        strata: Optional[int] = None,
+        tail: Optional[str] = None,
+        rank: int = 0,
+        world_size: int = 1,
+        balance: Optional[str] = None,
+        split: Optional[str] = None,
+        subset: Optional[str] = None,
+        quarantine: Optional[str] = None,
+        importance: Optional[str] = None,
+        generation: Optional[str] = None,
+        fields: Union[str, Sequence[str], None] = None,
+        form: Optional[str] = None,
+        keys: bool = False,
+        start: int = 0,
+        decode: Optional[Mapping[str, Decoder]] = None,
+        transform: Optional[Callable[[Batch], Any]] = None,
+        threads: int = THREADS,
+        prefetch_bytes: int = PREFETCH_BYTES,
+        progress: Optional[bool] = None,
+    ) -> Epoch:
+        """Opens an epoch: resolves its plan and pins the generation. Nothing is read of it yet.
+
+        Parameters up to generation fix the order and are those of docs/api.md; what is left out is the dataset's default.
+
+        fields         parts to read, such as "jpg,cls": the others are not sent
+        form           form of the bodies, as docs/answers.md has them; None: lengths and parts come in a table before the samples
+        keys           have the samples' names sent with every batch
+        start          batch that iterating begins with
+        decode         what the parts are turned into, such as {"jpg": decode_image, "cls": int}: run by the reader's threads
+        transform      function of a batch, run by the reader's threads after decoding; its result is `batch.value`
+        threads        threads that fetch and decode
+        prefetch_bytes bytes that are read ahead; 0: one batch at a time
+        progress       show a progress bar; None: if standard error is a terminal
+        """
+        if not 0 <= rank < world_size:
+            raise InvalidArgument(f"rank {rank}: want 0 or more, and less than the world size, {world_size}")
+        about = self.describe(dataset)
+        name = str(about["name"])
+        asked: dict[str, Any] = {
+            "batch_size": batch_size, "seed": seed, "shuffle": shuffle, "window": window, "strata": strata, "tail": tail,
+            "rank": rank, "world_size": world_size, "balance": balance, "split": split, "subset": subset,
+            "quarantine": quarantine, "importance": importance, "generation": generation,
+        }
+        query = {k: str(v) for k, v in asked.items() if v is not None}
+        shape: dict[str, str] = {}
+        if fields is not None:
+            shape["fields"] = fields if isinstance(fields, str) else ",".join(fields)
+        if form is not None:
+            shape["format"] = form
+        plan = self._plan(name, number, query, shape, about)
+        return Epoch(
+            self, plan, start=start, decode=decode, transform=transform, threads=threads, prefetch_bytes=prefetch_bytes, progress=progress
+        )
+
+    def _plan(self, name: str, number: int, query: dict[str, str], shape: dict[str, str], about: dict[str, Any]) -> Plan:
+        path = f"/v1/datasets/{quote(name, safe='')}/epochs/{number}"
+        d = self.core.json("GET", path, {**query, **shape})
+        try:
+            said = {k: str(v) for k, v in d["parameters"].items() if k not in ("format", "fields", "table")}
+            plan = Plan(
+                dataset=name, epoch=number, format=str(about["format"]), batches=int(d["batches"]), samples=int(d["samples"]),
+                bytes=int(d.get("bytes", 0)), generation=said["generation"], order_digest=str(d["order_digest"]),
+                parameters={**query, **said, **shape}, description=d, dataset_description=about,
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as e:
+            raise ProtocolError(f"{path}: not the description of an epoch: {e}") from None
+        for k, v in query.items():
+            if plan.parameters[k] != v:
+                raise ProtocolError(f"{path}: got {k} {plan.parameters[k]!r}, want {v!r}")
+        return plan
+
+    # The end.
+
+    def close(self) -> None:
+        """Closes the connections of this process and calls off what is under way."""
+        self.core.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()

@@ -1,0 +1,73 @@
+"""CRC-32C (Castagnoli) of what arrived.
+
+The standard library has none (zlib.crc32 is of another polynomial), and in Python itself it is about a thousand times too slow:
+so it is computed where a package for it is installed (`pip install millrace[crc]`), and by a table in Python only on request.
+"""
+
+from __future__ import annotations
+
+import importlib
+from functools import lru_cache
+from typing import Callable, Optional, Union
+
+Buffer = Union[bytes, bytearray, memoryview]
+Checksum = Callable[[Buffer], int]
+
+CHECKS = ("auto", "always", "never")
+_PIECE = 1 << 20
+
+
+def checksum(check: str) -> Optional[Checksum]:
+    """Returns the function that bodies are checked with, None for none.
+
+    check is "auto" (where the package crc32c or google-crc32c is installed), "always" (else in Python, some megabytes
+    a second: for tests and doubts) or "never". Lengths are compared in any case.
+    """
+    if check not in CHECKS:
+        raise ValueError(f"check {check!r}: want one of {', '.join(CHECKS)}")
+    if check == "never":
+        return None
+    return _installed() or (crc32c if check == "always" else None)
+
+
+@lru_cache(maxsize=1)
+def _installed() -> Optional[Checksum]:
+    try:
+        fast: Checksum = importlib.import_module("crc32c").crc32c
+    except ImportError:
+        pass
+    else:
+        return fast
+    try:
+        google = importlib.import_module("google_crc32c")
+    except ImportError:
+        return None
+    if google.implementation != "c":
+        return None
+
+    def extend(data: Buffer) -> int:
+        # It takes bytes only: copied piece by piece.
+        view, crc = memoryview(data), 0
+        for at in range(0, len(view), _PIECE):
+            crc = google.extend(crc, bytes(view[at : at + _PIECE]))
+        return crc
+
+    return extend
+
+
+@lru_cache(maxsize=1)
+def _table() -> tuple[int, ...]:
+    table = []
+    for n in range(256):
+        for _ in range(8):
+            n = (n >> 1) ^ 0x82F63B78 if n & 1 else n >> 1
+        table.append(n)
+    return tuple(table)
+
+
+def crc32c(data: Buffer, value: int = 0) -> int:
+    """Returns the CRC-32C of data, byte by byte in Python; value is that of what came before."""
+    table, crc = _table(), value ^ 0xFFFFFFFF
+    for byte in memoryview(data).cast("B"):
+        crc = table[(crc ^ byte) & 0xFF] ^ (crc >> 8)
+    return crc ^ 0xFFFFFFFF

@@ -1,0 +1,273 @@
+"""One epoch as its readers see it: a resolved plan, and the batches in order."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Callable, Optional
+from urllib.parse import quote
+
+from ._arena import Arena
+from ._core import Core, Task, target_of
+from ._framed import is_framed, open_framed
+from ._manifest import read_manifest
+from ._pool import Pool, Stats
+from ._progress import Progress
+from ._transfer import Expected, Transfer
+from .batch import Batch, Decoder, Head, Source, Table
+from .errors import EndOfEpoch, InvalidArgument
+from .ledger import Ledger
+
+if TYPE_CHECKING:
+    from .client import Client
+
+MiB = 1 << 20
+PREFETCH_BYTES = 256 * MiB
+THREADS = 4
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the gateway has resolved a request for an epoch to. It fixes every byte of every batch."""
+
+    dataset: str
+    epoch: int
+    format: str  # of the stored samples
+    batches: int
+    samples: int  # positions of the epoch, all ranks together
+    bytes: int
+    generation: str
+    order_digest: str  # equal digests, equal orders (docs/order.md)
+    parameters: Mapping[str, str]  # canonical, generation included
+    description: Mapping[str, Any] = field(repr=False)  # all that the gateway says
+    dataset_description: Mapping[str, Any] = field(repr=False)
+
+    @property
+    def batch_size(self) -> int:
+        """Samples of a global batch, all ranks together."""
+        return int(self.parameters["batch_size"])
+
+    @property
+    def rank(self) -> int:
+        """Whose share of each global batch is read."""
+        return int(self.parameters.get("rank", "0"))
+
+    @property
+    def world_size(self) -> int:
+        """How many ranks share each global batch."""
+        return int(self.parameters.get("world_size", "1"))
+
+    @property
+    def delivered(self) -> int:
+        """Positions that the batches hold, all ranks together: with tail=drop what is left over is not among them."""
+        return min(self.samples, self.batches * self.batch_size)
+
+    def share(self, batch: int) -> Optional[range]:
+        """The positions of this rank's share of a batch; None where they depend on the samples' lengths or homes."""
+        p = self.parameters
+        if p.get("balance", "samples") != "samples" or p.get("split", "contiguous") != "contiguous":
+            return None
+        first, size = batch * self.batch_size, self.batch_size
+        n = size if p.get("tail") == "pad" else min(size, self.samples - first)
+        return range(first + self.rank * n // self.world_size, first + (self.rank + 1) * n // self.world_size)
+
+
+class Epoch:
+    """One epoch of a dataset, for one rank.
+
+    `len(epoch)` is its number of batches, `epoch.batch(m)` reads one of them, and iterating reads them in order, ahead, from
+    `start` on: with the epoch's number and that of the next batch a job goes on where it stopped. The generation was pinned when the
+    epoch was opened: all its batches come from one version of the dataset. An Epoch may be iterated as often as one likes, pickled,
+    and used from threads and in forked children.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        plan: Plan,
+        *,
+        start: int = 0,
+        decode: Optional[Mapping[str, Decoder]] = None,
+        transform: Optional[Callable[[Batch], Any]] = None,
+        threads: int = THREADS,
+        prefetch_bytes: int = PREFETCH_BYTES,
+        progress: Optional[bool] = None,
+    ) -> None:
+        """Use Client.epoch."""
+        if start < 0:
+            raise InvalidArgument(f"start {start}: want 0 or more")
+        if threads < 1:
+            raise InvalidArgument(f"threads {threads}: want 1 or more")
+        if prefetch_bytes < 0:
+            raise InvalidArgument(f"prefetch_bytes {prefetch_bytes}: want 0 or more")
+        self.client, self.plan, self.start = client, plan, start
+        self.decode: Mapping[str, Decoder] = dict(decode or {})
+        self.transform = transform
+        self.threads, self.prefetch_bytes, self.progress = threads, prefetch_bytes, progress
+
+    @property
+    def number(self) -> int:
+        """The epoch's number, from 0."""
+        return self.plan.epoch
+
+    @property
+    def generation(self) -> str:
+        """The version of the dataset's index that all batches come from."""
+        return self.plan.generation
+
+    def __len__(self) -> int:
+        return self.plan.batches
+
+    def __repr__(self) -> str:
+        p = self.plan
+        return f"<Epoch {p.epoch} of {p.dataset}: {p.batches} batches, {p.samples} samples, rank {p.rank} of {p.world_size}>"
+
+    def __iter__(self) -> Iterator[Batch]:
+        return self.read()
+
+    def read(
+        self,
+        start: Optional[int] = None,
+        stop: Optional[int] = None,
+        step: int = 1,
+        *,
+        ledger: Optional[Ledger] = None,
+    ) -> Reader:
+        """Reads batches start, start + step, ... before stop, ahead of whoever takes them and in order.
+
+        Several readers side by side take every step-th batch each. Use it as a context manager: at its end requests are called off and
+        all threads have ended. A start at or past the end of the epoch yields nothing.
+        """
+        first = self.start if start is None else start
+        last = len(self) if stop is None else min(stop, len(self))
+        if first < 0 or step < 1:
+            raise InvalidArgument(f"start {first}, step {step}: want start 0 or more and step 1 or more")
+        return Reader(self, range(first, max(first, last), step), ledger)
+
+    def batch(self, number: int) -> Batch:
+        """Reads one batch, whole and checked."""
+        if number < 0 or number >= len(self):
+            raise EndOfEpoch(f"batch {number} of epoch {self.number}: there are {len(self)}", batches=len(self))
+        b = self._fetch(number, Task(), None, lambda size: memoryview(bytearray(size)))
+        self._decoded(b)
+        return b
+
+    def ledger(self) -> Ledger:
+        """Returns an empty ledger of this epoch, all ranks together."""
+        return Ledger(self.plan.delivered, name=f"{self.plan.order_digest}/{self.number}")
+
+    def expected_bytes(self) -> int:
+        """About how long one batch of this rank is."""
+        p = self.plan
+        return max(1, p.bytes // max(p.samples, 1) * p.batch_size // p.world_size)
+
+    # What readers need.
+
+    def _path(self, number: int) -> str:
+        return f"/v1/datasets/{quote(self.plan.dataset, safe='')}/epochs/{self.plan.epoch}/batches/{number}"
+
+    def _fetch(
+        self, number: int, task: Task, announced: Optional[Callable[[int], None]], take: Callable[[int], memoryview]
+    ) -> Batch:
+        core: Core = self.client.core
+        p = self.plan
+        want = Expected(
+            target_of(self._path(number), p.parameters), p.epoch, number, p.parameters, p.dataset, p.batches
+        )
+        head, body = Transfer(core, want, take, announced).run(p.rank, p.world_size, task)
+        table = None
+        if is_framed(head.content_type):
+            table, body = open_framed(head, body)
+        return Batch(head, body, self._source(), table)
+
+    def _source(self) -> Source:
+        return Source(self._manifest, self.plan.format, self.decode, self._positions)
+
+    def _positions(self, head: Head) -> Optional[Sequence[int]]:
+        return self.plan.share(head.number)
+
+    def _manifest(self, head: Head) -> Table:
+        query = {k: v for k, v in self.plan.parameters.items() if k not in ("format", "fields", "table")}
+        return read_manifest(self.client.core.json("GET", self._path(head.number) + "/manifest", query), head)
+
+    def _decoded(self, batch: Batch) -> None:
+        batch.decode_all()
+        if self.transform is not None:
+            batch.value = self.transform(batch)
+
+
+class Reader(Iterator[Batch]):
+    """Batches in order, read ahead by a pool of threads.
+
+    Close it, or use it as a context manager, to have its threads ended; a reader that nobody holds any more ends them by itself.
+    """
+
+    def __init__(self, epoch: Epoch, numbers: range, ledger: Optional[Ledger]) -> None:
+        """Use Epoch.read."""
+        self.epoch = epoch
+        self.ledger = ledger
+        guess = epoch.expected_bytes()
+        threads = epoch.threads
+        most = max(2 * threads, 16) if epoch.prefetch_bytes else 1
+        arena = Arena(most + threads + 2)
+        work = epoch._decoded if epoch.decode or epoch.transform is not None else None
+        self._pool = Pool(
+            numbers,
+            lambda number, task, announced: epoch._fetch(number, task, announced, arena.take),
+            work,
+            threads=threads,
+            room=epoch.prefetch_bytes,
+            most=most,
+            guess=guess,
+        )
+        self._numbers = numbers
+        self._taken = 0
+        self._progress = Progress(len(numbers), epoch.progress, label=f"epoch {epoch.number}")
+        self._finalizer = weakref.finalize(self, self._pool.stop)
+
+    def __iter__(self) -> Reader:
+        return self
+
+    def __len__(self) -> int:
+        """How many batches are still to come."""
+        return len(self._numbers) - self._taken
+
+    def __next__(self) -> Batch:
+        try:
+            batch = self._pool.take()
+        except BaseException:  # Ctrl-C included: nothing is to go on behind the caller's back
+            self.close()
+            raise
+        if batch is None:
+            self.close()
+            raise StopIteration
+        self._taken += 1
+        if self.ledger is not None:
+            self.ledger.add(batch)
+        self._progress.add(len(batch), len(batch.data))
+        return batch
+
+    @property
+    def position(self) -> int:
+        """The number of the batch that comes next: what a checkpoint needs beside the epoch's number."""
+        if self._taken < len(self._numbers):
+            return self._numbers[self._taken]
+        return self._numbers.stop
+
+    @property
+    def stats(self) -> Stats:
+        """What the threads have done, and what they do now."""
+        return self._pool.stats()
+
+    def close(self) -> None:
+        """Calls requests off and waits for the threads."""
+        self._finalizer.detach()
+        self._pool.close()
+        self._progress.close()
+
+    def __enter__(self) -> Reader:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()

@@ -1,0 +1,226 @@
+"""What can go wrong, by whose fault it is and what to do about it.
+
+Every exception of this package is a MillraceError. Act on its class, `code` and `retryable`, never on its words.
+"""
+
+from __future__ import annotations
+
+from typing import Optional
+
+
+class MillraceError(Exception):
+    """A request that failed, after all attempts.
+
+    code        what went wrong, in one word of docs/api.md; for what the client finds by itself one of this module's
+    status      HTTP status of the answer; 0 if there was none
+    request_id  names the request in the gateway's log; empty if there was no answer
+    retryable   the same request may work later, or elsewhere
+    retry_after seconds that the gateway asks to wait
+    gateway     base URL of who answered, without a password
+    cure        what to do, in words
+    """
+
+    code = "error"
+    cure = ""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: Optional[str] = None,
+        status: int = 0,
+        request_id: str = "",
+        retryable: bool = False,
+        retry_after: float = 0.0,
+        gateway: str = "",
+        batches: Optional[int] = None,
+        faults: tuple[tuple[str, str], ...] = (),
+        cure: Optional[str] = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        if code is not None:
+            self.code = code
+        self.status = status
+        self.request_id = request_id
+        self.retryable = retryable
+        self.retry_after = retry_after
+        self.gateway = gateway
+        self.batches = batches
+        self.faults = faults
+        if cure is not None:
+            self.cure = cure
+
+    def __str__(self) -> str:
+        out = self.message
+        if self.request_id:
+            out += f" (request {self.request_id})"
+        if self.cure:
+            out += f"; {self.cure}"
+        return out
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild, (type(self), self.message, dict(self.__dict__))
+
+
+def _rebuild(kind: type[MillraceError], message: str, state: dict[str, object]) -> MillraceError:
+    """Unpickles an exception: worker processes send theirs to the trainer."""
+    e = kind(message)
+    e.__dict__.update(state)
+    return e
+
+
+class GatewayUnavailable(MillraceError):
+    """No gateway could be reached, or none was ready, until the deadline had passed."""
+
+    code = "gateway_unavailable"
+    cure = "check the address and that `millrace serve` runs there (curl URL/readyz)"
+
+
+class ProtocolError(MillraceError):
+    """What answered is not a gateway, or not the one that was meant."""
+
+    code = "protocol_error"
+    cure = "check that the address is that of `millrace serve`, of the same version as this client, without a proxy that changes answers"
+
+
+class IntegrityError(MillraceError):
+    """A body was shorter than announced, or did not match its CRC-32C, each time that it was asked for."""
+
+    code = "integrity_error"
+    cure = "something between store and client damages data: compare with another gateway, and run `millrace verify`"
+
+
+class InvalidArgument(MillraceError, ValueError):
+    """A parameter that the gateway, or this client, refuses; `faults` has every name and reason."""
+
+    code = "invalid_argument"
+    cure = "see the parameters in docs/api.md"
+
+
+class NotAcceptable(InvalidArgument):
+    """A form that the dataset does not have."""
+
+    code = "not_acceptable"
+    cure = "leave `form` out, or take one that docs/answers.md names for the dataset's format"
+
+
+class BatchTooLarge(InvalidArgument):
+    """A batch larger than a gateway's budget or the client's `max_batch_bytes`."""
+
+    code = "batch_too_large"
+    cure = "take a smaller batch_size or more ranks, or raise the limit that the message names"
+
+
+class NotFound(MillraceError, LookupError):
+    """An unknown dataset, generation, sample or snapshot, or an address that no gateway knows."""
+
+    code = "not_found"
+    cure = "Client.datasets() lists what is served; a pinned generation may have been removed"
+
+
+class EndOfEpoch(NotFound):
+    """A batch past the end; `batches` is how many there are."""
+
+    code = "end_of_epoch"
+    cure = "batches are numbered from 0; len(epoch) says how many there are"
+
+
+class Conflict(MillraceError):
+    """Another loss is on record for the same position."""
+
+    code = "conflict"
+    cure = "report the losses of a batch once, from the rank that read it"
+
+
+class ReadOnly(MillraceError):
+    """The bucket takes no writes."""
+
+    code = "read_only"
+    cure = "give the gateway a bucket that it may write to, or --loss-log"
+
+
+class StoreError(MillraceError):
+    """The store behind the gateways: down, slow, closed to them, or no longer what was indexed."""
+
+    code = "store_error"
+    cure = "the gateways are well, the store behind them is not: their logs say more under the request id"
+
+
+class Overloaded(MillraceError):
+    """The gateways had no memory for the batch, all the time."""
+
+    code = "overloaded"
+    cure = "raise --cache-size, or take smaller batches or less prefetch"
+
+
+class InternalError(MillraceError):
+    """A fault of the gateway's own."""
+
+    code = "internal"
+    cure = "the gateway's log says more under the request id; please report it"
+
+
+class DeadlineExceeded(GatewayUnavailable):
+    """The deadline has passed while a gateway still worked on its answer."""
+
+    code = "deadline_exceeded"
+    cure = "the gateway or the store behind it is slow: see Server-Timing and docs/tuning.md, or raise `deadline`"
+
+
+class Closed(MillraceError):
+    """The client or the reader was closed while somebody waited for it."""
+
+    code = "closed"
+
+
+class LedgerError(MillraceError):
+    """The deliveries differ from exactly once: `missing`, `first_missing` and `duplicates` say how."""
+
+    code = "not_exactly_once"
+
+    def __init__(self, message: str, *, missing: int = 0, first_missing: Optional[int] = None, duplicates: int = 0) -> None:
+        super().__init__(message)
+        self.missing = missing
+        self.first_missing = first_missing
+        self.duplicates = duplicates
+
+
+_BY_CODE: dict[str, type[MillraceError]] = {
+    "invalid_argument": InvalidArgument,
+    "not_acceptable": NotAcceptable,
+    "batch_too_large": BatchTooLarge,
+    "content_too_large": BatchTooLarge,
+    "not_found": NotFound,
+    "end_of_epoch": EndOfEpoch,
+    "conflict": Conflict,
+    "read_only": ReadOnly,
+    "store_inconsistent": StoreError,
+    "store_denied": StoreError,
+    "store_unavailable": StoreError,
+    "store_timeout": StoreError,
+    "overloaded": Overloaded,
+    "draining": GatewayUnavailable,
+    "request_timeout": GatewayUnavailable,
+    "internal": InternalError,
+}
+
+
+def by_code(code: str, status: int) -> type[MillraceError]:
+    """Returns the class for a gateway's code, or for a bare status of something in between."""
+    if code in _BY_CODE:
+        return _BY_CODE[code]
+    if status in (404, 410):
+        return NotFound
+    if status in (408, 429, 500, 502, 503, 504):
+        return GatewayUnavailable
+    if status in (401, 403):
+        return Denied
+    return ProtocolError
+
+
+class Denied(MillraceError):
+    """Something in front of the gateways refuses the caller (401, 403)."""
+
+    code = "denied"
+    cure = "give Client(token=...) or headers=... what the gateway, or the proxy in front of it, wants"

@@ -1,0 +1,162 @@
+"""Proof that an epoch was delivered exactly once, whoever read which part of it."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterable, Sequence
+from typing import Any, Optional
+
+from .batch import Batch
+from .errors import LedgerError
+
+_COMPACT = 4096  # intervals that are noted before they are put in order
+_MOST_NAMED = 10
+
+
+class Ledger:
+    """Which positions of one epoch have come.
+
+    Readers of all ranks add their batches (`Epoch.read(ledger=...)` does); ledgers of several processes are merged; `check` tells
+    what is missing or came twice. Positions are kept as intervals: an epoch read in order costs a few bytes for each rank. It proves
+    that every position came once, of an order in which every position is another sample, or with importance another draw;
+    that the bytes are the right ones the lengths and checksums of the batches say. It is safe to use from many threads.
+    """
+
+    def __init__(self, samples: int, *, name: str = "") -> None:
+        """Makes the ledger of an epoch of so many positions; name tells the orders apart that may be merged."""
+        self.samples, self.name = samples, name
+        self.seen = 0
+        """Samples that were added, padding apart."""
+        self.padded = 0
+        """Samples that only fill up the last batch."""
+        self._lock = threading.Lock()
+        self._runs: list[tuple[int, int]] = []
+        self._pending: list[tuple[int, int]] = []
+        self._twice: list[tuple[int, int]] = []
+
+    def add(self, batch: Batch) -> None:
+        """Notes the samples of a batch. Those that only pad it are counted apart."""
+        positions = batch.positions
+        n = len(positions) - batch.padded
+        self.note(positions[:n], batch.padded)
+
+    def note(self, positions: Sequence[int], padded: int = 0) -> None:
+        """Notes positions."""
+        runs = list(_runs(positions))
+        with self._lock:
+            self.seen += len(positions)
+            self.padded += padded
+            self._pending += runs
+            if len(self._pending) > _COMPACT:
+                self._compact()
+
+    def _compact(self) -> None:
+        """Puts what was noted in order; what overlaps came twice. The caller holds the lock."""
+        merged: list[tuple[int, int]] = []
+        for a, b in sorted(self._runs + self._pending):
+            if a >= b:
+                continue
+            if merged and a < merged[-1][1]:
+                last, end = merged[-1]
+                self._twice.append((a, min(b, end)))
+                merged[-1] = (last, max(end, b))
+            elif merged and a == merged[-1][1]:
+                merged[-1] = (merged[-1][0], b)
+            else:
+                merged.append((a, b))
+        self._runs, self._pending = merged, []
+
+    def merge(self, other: Ledger) -> None:
+        """Adds what another ledger of the same epoch has seen."""
+        if (self.samples, self.name) != (other.samples, other.name):
+            raise ValueError(f"ledger of {other.samples} positions of {other.name!r}: want {self.samples} of {self.name!r}")
+        with other._lock:
+            other._compact()
+            runs, twice, seen, padded = list(other._runs), list(other._twice), other.seen, other.padded
+        with self._lock:
+            self._pending += runs
+            self._twice += twice
+            self.seen += seen
+            self.padded += padded
+            self._compact()
+
+    @property
+    def missing(self) -> int:
+        """How many positions have not come."""
+        return self.samples - sum(min(b, self.samples) - min(a, self.samples) for a, b in self._ordered())
+
+    @property
+    def first_missing(self) -> Optional[int]:
+        """The lowest position that has not come."""
+        runs = self._ordered()
+        first = runs[0][1] if runs and runs[0][0] == 0 else 0
+        return first if first < self.samples else None
+
+    @property
+    def duplicates(self) -> int:
+        """How often a position came that had come before."""
+        self._ordered()
+        return sum(b - a for a, b in self._twice)
+
+    def _ordered(self) -> list[tuple[int, int]]:
+        with self._lock:
+            self._compact()
+            return self._runs
+
+    def check(self, part: bool = False) -> None:
+        """Raises LedgerError unless every position came exactly once; with part, unless none came twice."""
+        runs, faults = self._ordered(), []
+        beyond = runs[-1][1] - self.samples if runs else 0
+        missing, duplicates = (0 if part else self.missing), self.duplicates
+        if missing:
+            faults.append(f"{missing} of {self.samples} samples missing, the first at position {self.first_missing}")
+        if duplicates:
+            named = ", ".join(str(a) if b == a + 1 else f"{a} to {b - 1}" for a, b in self._twice[:_MOST_NAMED])
+            faults.append(f"{duplicates} samples came again: positions {named}")
+        if beyond > 0:
+            faults.append(f"position {runs[-1][1] - 1} is beyond the {self.samples} samples of the epoch")
+        if faults:
+            raise LedgerError(
+                "samples not delivered exactly once: " + "; ".join(faults),
+                missing=missing, first_missing=self.first_missing, duplicates=duplicates,
+            )
+
+    def to_json(self) -> str:
+        """Returns the ledger as text, for another process or a checkpoint."""
+        runs = self._ordered()
+        state = {"samples": self.samples, "name": self.name, "seen": self.seen, "padded": self.padded}
+        return json.dumps({**state, "runs": runs, "twice": self._twice})
+
+    @classmethod
+    def from_json(cls, text: str) -> Ledger:
+        """Reads what to_json wrote."""
+        state: dict[str, Any] = json.loads(text)
+        ledger = cls(int(state["samples"]), name=str(state["name"]))
+        ledger.seen, ledger.padded = int(state["seen"]), int(state["padded"])
+        ledger._runs = [(int(a), int(b)) for a, b in state["runs"]]
+        ledger._twice = [(int(a), int(b)) for a, b in state["twice"]]
+        return ledger
+
+    def __getstate__(self) -> str:
+        return self.to_json()
+
+    def __setstate__(self, text: str) -> None:
+        self.__init__(0)  # type: ignore[misc]
+        self.__dict__.update({k: v for k, v in Ledger.from_json(text).__dict__.items() if k != "_lock"})
+
+
+def _runs(positions: Iterable[int]) -> Iterable[tuple[int, int]]:
+    if isinstance(positions, range) and positions.step == 1:
+        yield positions.start, positions.stop
+        return
+    begin = end = -1
+    for p in positions:
+        if p == end:
+            end += 1
+            continue
+        if end > begin:
+            yield begin, end
+        begin, end = p, p + 1
+    if end > begin:
+        yield begin, end
