@@ -60,6 +60,14 @@ func Of(key string) (c Codec, bare string) {
 			return s.codec, bare + s.instead
 		}
 	}
+	if bare, ok := strings.CutSuffix(key, ".bin"); ok { // LitData puts it before its own suffix, with the level: "a.zstd.bin", "a.zstd:4.bin"
+		if i := strings.LastIndex(bare, ".zstd"); i >= 0 {
+			level := bare[i+len(".zstd"):]
+			if level == "" || level[0] == ':' && !strings.Contains(level, "/") {
+				return Zstd, bare[:i] + ".bin"
+			}
+		}
+	}
 	return None, key
 }
 
