@@ -141,13 +141,12 @@ func (k chunk) listed(c *config) (offsets.Listed, error) {
 	if k.Bytes < 0 || k.Samples < 0 {
 		return offsets.Listed{}, errors.New("chunk_bytes or chunk_size cannot be right")
 	}
-	const suffix = ".bin"
-	stored := k.Bytes
+	suffix, stored := ".bin", k.Bytes
 	if name := c.compression(); name != "" {
-		if !strings.HasSuffix(k.Filename, "."+name+suffix) {
-			return offsets.Listed{}, fmt.Errorf("its name does not end in .%s%s, as it is compressed", name, suffix)
+		suffix, stored = "."+name+suffix, -1
+		if !strings.HasSuffix(k.Filename, suffix) {
+			return offsets.Listed{}, fmt.Errorf("its name does not end in %s, as it is compressed", suffix)
 		}
-		stored = -1
 	}
 	fields := make([]offsets.Field, len(c.DataFormat))
 	for i := range fields {
