@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millrace-data/millrace/chunkindex/codec"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
@@ -76,28 +77,28 @@ func (v *verifier) chunk(ctx context.Context, i int, buf []byte) ([]byte, error)
 		return buf, err
 	}
 	c := v.x.Chunk(i)
-	if int64(cap(buf)) < c.Length {
-		buf = make([]byte, c.Length)
+	need := c.Length
+	if c.Codec != codec.None {
+		need += c.Stored
 	}
-	buf = buf[:c.Length]
+	if int64(cap(buf)) < need {
+		buf = make([]byte, need)
+	}
+	buf = buf[:need]
 	extents := v.x.Extents(i)
-	at := int64(0)
-	whole := true
-	for _, e := range extents {
-		s := v.x.shards[e.Shard]
-		err := v.store.ReadRange(ctx, objstore.Ref{Key: v.prefix + s.Key, ETag: s.ETag, VersionID: s.VersionID}, e.Offset, buf[at:at+e.Length])
-		at += e.Length
-		switch {
-		case err == nil:
-		case errors.Is(err, objstore.ErrNotFound), errors.Is(err, objstore.ErrChanged), errors.Is(err, objstore.ErrShort):
+	whole, err := v.read(ctx, i, extents, buf[need-c.Stored:])
+	if err != nil {
+		return buf, err
+	}
+	if whole && c.Codec != codec.None {
+		if err := codec.Decode(c.Codec, buf[c.Length:], c.Skip, buf[:c.Length]); err != nil {
 			whole = false
-			v.report(BadRange{Shard: s.Key, Chunk: i, Offset: e.Offset, Length: e.Length, Cause: cause(err)})
-		default:
-			return buf, err
+			e := extents[0]
+			v.report(BadRange{Shard: v.x.shards[e.Shard].Key, Chunk: i, Offset: e.Offset, Length: e.Length, Cause: "corrupt"})
 		}
 	}
 	if whole {
-		if err := v.compare(ctx, i, c, extents, buf); err != nil {
+		if err := v.compare(ctx, i, c, extents, buf[:c.Length]); err != nil {
 			return buf, err
 		}
 	}
@@ -113,6 +114,25 @@ func (v *verifier) chunk(ctx context.Context, i int, buf []byte) ([]byte, error)
 		v.tell(v.progress)
 	}
 	return buf, nil
+}
+
+// read reads the extents of a chunk, one after another, and says whether all of them came.
+func (v *verifier) read(ctx context.Context, i int, extents []Extent, buf []byte) (whole bool, err error) {
+	whole = true
+	for _, e := range extents {
+		s := v.x.shards[e.Shard]
+		err := v.store.ReadRange(ctx, objstore.Ref{Key: v.prefix + s.Key, ETag: s.ETag, VersionID: s.VersionID}, e.Offset, buf[:e.Length])
+		buf = buf[e.Length:]
+		switch {
+		case err == nil:
+		case errors.Is(err, objstore.ErrNotFound), errors.Is(err, objstore.ErrChanged), errors.Is(err, objstore.ErrShort):
+			whole = false
+			v.report(BadRange{Shard: s.Key, Chunk: i, Offset: e.Offset, Length: e.Length, Cause: cause(err)})
+		default:
+			return false, err
+		}
+	}
+	return whole, nil
 }
 
 func cause(err error) string {
@@ -131,7 +151,7 @@ func (v *verifier) compare(ctx context.Context, i int, c Chunk, extents []Extent
 	}
 	e := extents[0]
 	whole := BadRange{Shard: v.x.shards[e.Shard].Key, Chunk: i, Offset: e.Offset, Length: e.Length, Cause: "corrupt"}
-	if len(extents) > 1 {
+	if c.Codec != codec.None { // a stored offset of one sample there is not
 		v.report(whole)
 		return nil
 	}
@@ -145,14 +165,22 @@ func (v *verifier) compare(ctx context.Context, i int, c Chunk, extents []Extent
 			continue
 		}
 		found = true
-		b := whole
-		b.Offset, b.Length = e.Offset+int64(off), int64(t.Length[j])
-		v.report(b)
+		v.report(v.place(i, extents, int64(off), int64(t.Length[j])))
 	}
 	if !found { // between the samples, or a CRC that collides
 		v.report(whole)
 	}
 	return nil
+}
+
+// place is where a sample lies that is to blame. One that reaches over several extents is blamed on all of its first one.
+func (v *verifier) place(chunk int, extents []Extent, off, length int64) BadRange {
+	at := 0
+	for ; off >= extents[at].Length; at++ {
+		off -= extents[at].Length
+	}
+	e := extents[at]
+	return BadRange{Shard: v.x.shards[e.Shard].Key, Chunk: chunk, Offset: e.Offset + off, Length: min(length, e.Length-off), Cause: "corrupt"}
 }
 
 // Collect removes index objects that no pointer names and that are older than grace, and returns their keys.
