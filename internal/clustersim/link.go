@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/millrace-data/millrace/internal/objstore"
 )
 
 // network is what lies between the machines of one history. Machines are numbered from 0.
@@ -99,7 +101,7 @@ func (n *network) pass(ctx context.Context, r route, bytes int64) error {
 	if err != nil {
 		return err
 	}
-	if err := sleep(ctx, l.took(bytes)); err != nil {
+	if err := objstore.Sleep(ctx, l.took(bytes)); err != nil {
 		return err
 	}
 	_, err = n.wait(ctx, r)
@@ -115,20 +117,6 @@ func (l link) took(bytes int64) time.Duration {
 	return d
 }
 
-func sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
 // dial waits as pass does for something that the kernel answers: a machine that stands still takes connections.
 func (n *network) dial(ctx context.Context, r route) error {
 	for {
@@ -136,7 +124,7 @@ func (n *network) dial(ctx context.Context, r route) error {
 		l, changed := n.link(r), n.changed
 		n.mu.Unlock()
 		if !l.cut {
-			return sleep(ctx, l.delay)
+			return objstore.Sleep(ctx, l.delay)
 		}
 		select {
 		case <-changed:

@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace-data/millrace/datapath"
 	"github.com/millrace-data/millrace/internal/budget"
+	"github.com/millrace-data/millrace/internal/objstore"
 )
 
 // machine is where one gateway runs, boot after boot.
@@ -184,13 +185,13 @@ func (m *machine) ask(ctx context.Context, do func(ctx context.Context, p *proce
 	p := m.now()
 	if p == nil {
 		if m.silent() {
-			if err := sleep(ctx, dialTime); err != nil {
+			if err := objstore.Sleep(ctx, dialTime); err != nil {
 				return err
 			}
 		}
 		return errDown
 	}
-	if err := sleep(ctx, m.run.history.Link.delay); err != nil {
+	if err := objstore.Sleep(ctx, m.run.history.Link.delay); err != nil {
 		return err
 	}
 	if err := m.run.net.running(ctx, m.number); err != nil {
@@ -210,7 +211,7 @@ func (m *machine) ask(ctx context.Context, do func(ctx context.Context, p *proce
 	}
 	select {
 	case err := <-ended:
-		if err := sleep(ctx, m.run.history.Link.delay); err != nil {
+		if err := objstore.Sleep(ctx, m.run.history.Link.delay); err != nil {
 			return err
 		}
 		if err := m.run.net.running(ctx, m.number); err != nil {

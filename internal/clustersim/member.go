@@ -8,6 +8,7 @@ import (
 	"github.com/millrace-data/millrace/cluster"
 	"github.com/millrace-data/millrace/datapath"
 	"github.com/millrace-data/millrace/internal/budget"
+	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/peer"
 	"github.com/millrace-data/millrace/shuffle"
 )
@@ -129,7 +130,7 @@ func (m *machine) drain(ctx context.Context) {
 	told, cancel := context.WithTimeout(p.ctx, drainTime)
 	_ = p.room.cluster.Leave(told, slices.Clone(p.path.Held())) // who cannot be told reads from the store
 	cancel()
-	if sleep(ctx, drainTime) != nil || m.now() != p {
+	if objstore.Sleep(ctx, drainTime) != nil || m.now() != p {
 		return
 	}
 	m.leave(false) // what it held its heirs have by now

@@ -10,6 +10,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/internal/budget"
+	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -31,7 +32,7 @@ func (r *reader) read(ctx context.Context) {
 	batches := shuffle.Batching{Samples: r.run.plan.Samples(), BatchSize: h.Batch, Tail: shuffle.Short}
 	for e := range h.Epochs {
 		epoch := r.run.plan.Epoch(e)
-		if sleep(ctx, time.Until(r.run.began.Add(time.Duration(e)*h.Each))) != nil {
+		if objstore.Sleep(ctx, time.Until(r.run.began.Add(time.Duration(e)*h.Each))) != nil {
 			return
 		}
 		for m := range batches.Batches() {
@@ -42,7 +43,7 @@ func (r *reader) read(ctx context.Context) {
 			if !r.persist(ctx, at, samples) {
 				return
 			}
-			if sleep(ctx, r.set.Think) != nil {
+			if objstore.Sleep(ctx, r.set.Think) != nil {
 				return
 			}
 		}
@@ -93,7 +94,7 @@ func (r *reader) persist(ctx context.Context, at shuffle.Cursor, samples []uint6
 			return false
 		}
 		r.near = (r.near + 1) % len(r.run.machines)
-		if sleep(ctx, 50*time.Millisecond) != nil {
+		if objstore.Sleep(ctx, 50*time.Millisecond) != nil {
 			return false
 		}
 	}
@@ -147,7 +148,7 @@ func (r *reader) serve(ctx context.Context, p *process, at shuffle.Cursor, sampl
 	for _, t := range body.Tiers {
 		r.run.ended("bytes from " + t.Tier)
 	}
-	cut := sleep(ctx, slow)
+	cut := objstore.Sleep(ctx, slow)
 	if err := r.run.history.Data.check(samples, body.Segments); err != nil {
 		r.run.wrong("rank %d, gateway %s, epoch %d, position %d: %v", r.rank, p.boot, at.Epoch.Number(), at.First, err)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/datapath"
+	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
 	"github.com/millrace-data/millrace/shuffle"
 )
@@ -135,12 +136,12 @@ func (r *run) boot(ctx context.Context) {
 			continue
 		}
 		r.work.Go(func() {
-			if sleep(ctx, settle+m.set.Joins) == nil {
+			if objstore.Sleep(ctx, settle+m.set.Joins) == nil {
 				m.start(ctx)
 			}
 		})
 	}
-	_ = sleep(ctx, settle)
+	_ = objstore.Sleep(ctx, settle)
 	r.began = time.Now()
 	if r.history.Mark > 0 {
 		r.books.mark = r.began.Add(r.history.Mark)

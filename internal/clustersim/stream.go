@@ -9,6 +9,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/millrace-data/millrace/internal/objstore"
 )
 
 // stream carries one answer from the machine that is asked to the one that asks: what the first writes the second
@@ -136,7 +138,7 @@ func (s *stream) empty() bool {
 
 // arrive waits until an event is there.
 func (s *stream) arrive(ctx context.Context, e event) error {
-	if err := sleep(ctx, time.Until(e.at)); err != nil {
+	if err := objstore.Sleep(ctx, time.Until(e.at)); err != nil {
 		return err
 	}
 	_, err := s.net.wait(ctx, s.route)

@@ -4,20 +4,22 @@ import (
 	"context"
 	"math/rand/v2"
 	"time"
+
+	"github.com/millrace-data/millrace/internal/objstore"
 )
 
 // befall starts what goes wrong, and sees that all is well again in the end.
 func (r *run) befall(ctx context.Context) {
 	for _, f := range r.history.Faults {
 		r.work.Go(func() {
-			if sleep(ctx, time.Until(r.began.Add(f.At))) == nil {
+			if objstore.Sleep(ctx, time.Until(r.began.Add(f.At))) == nil {
 				r.trace("%v", f)
 				r.strike(ctx, f)
 			}
 		})
 	}
 	r.work.Go(func() {
-		if sleep(ctx, time.Until(r.began.Add(r.history.Heal))) == nil {
+		if objstore.Sleep(ctx, time.Until(r.began.Add(r.history.Heal))) == nil {
 			r.heal(ctx)
 		}
 	})
@@ -40,7 +42,7 @@ func (r *run) strike(ctx context.Context, f Fault) {
 	rnd := rand.New(rand.NewPCG(f.Seed, 24))
 	change := func(apply, undo func()) {
 		apply()
-		if sleep(ctx, f.For) == nil {
+		if objstore.Sleep(ctx, f.For) == nil {
 			undo()
 		}
 	}
@@ -58,7 +60,7 @@ func (r *run) strike(ctx context.Context, f Fault) {
 	case Partition:
 		side := rnd.Uint64()
 		r.across(side, func(l *link) { l.cut = true })
-		if sleep(ctx, f.For) == nil {
+		if objstore.Sleep(ctx, f.For) == nil {
 			r.across(side, func(l *link) { l.cut = false })
 		}
 	case Cut:
@@ -115,7 +117,7 @@ func (r *run) clog(ctx context.Context, f Fault, rnd *rand.Rand) {
 	step := f.For / time.Duration(2*len(all)+1)
 	for _, cut := range []bool{true, false} {
 		for _, i := range rnd.Perm(len(all)) {
-			if sleep(ctx, step) != nil {
+			if objstore.Sleep(ctx, step) != nil {
 				return
 			}
 			r.net.set(all[i], func(l *link) { l.cut = cut })
@@ -130,7 +132,7 @@ func (r *run) flap(ctx context.Context, f Fault, rnd *rand.Rand) {
 	for range times {
 		side := rnd.Uint64()
 		v.show(func(m int) bool { return side>>m&1 == 1 })
-		if sleep(ctx, f.For/time.Duration(times)) != nil {
+		if objstore.Sleep(ctx, f.For/time.Duration(times)) != nil {
 			return
 		}
 	}
