@@ -92,8 +92,7 @@ func (p *Path) untilRead(ref uint64) time.Duration {
 // readsDisk reports whether the disk answers for a chunk: it holds it, and is not slower than the store.
 func (s *Source) readsDisk(chunk int) bool {
 	d := s.path.disk
-	return s.isOnDisk(chunk) &&
-		!d.pace.slower(&s.path.rates, s.index.Chunk(chunk).Length, time.Now())
+	return s.isOnDisk(chunk) && !d.pace.slower(&s.path.rates, s.index.Chunk(chunk), time.Now())
 }
 
 // fromDisk brings a chunk from disk, and reports whether it did. Where it did not, the store is asked.
@@ -115,7 +114,7 @@ func (f *fetch) fromDisk(ctx context.Context, fill *chunkcache.Fill[key]) bool {
 	if !read {
 		return false
 	}
-	if s.path.cfg.CheckSHA && !s.intact(chunk, fill.Bytes(), k.CRC32C) {
+	if s.path.cfg.CheckSHA && !s.intact(s.index.Chunk(chunk), fill.Bytes(), k.CRC32C) {
 		d.cache.Reject(k)
 		return false
 	}
@@ -271,15 +270,15 @@ func (p *pace) begin(now time.Time) (ended func(ok bool, bytes int64, now time.T
 
 // slower reports whether the disk takes longer than the store for a chunk, as far as both are measured, and was
 // tried lately; or whether it does not answer at all.
-func (p *pace) slower(store *rates, bytes int64, now time.Time) bool {
-	wait, known := store.takes(bytes)
+func (p *pace) slower(store *rates, c chunkindex.Chunk, now time.Time) bool {
+	wait, known := store.takes(c.Stored)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.open) > 0 && now.Sub(*p.open[0]) >= diskStall {
 		return true
 	}
 	return known && p.reads >= ratedReads && now.Sub(p.last) < diskProbe &&
-		p.perByte*float64(bytes) > diskSlack*wait.Seconds()
+		p.perByte*float64(c.Length) > diskSlack*wait.Seconds()
 }
 
 // takes returns how long one read of the store takes, once enough of them were measured.

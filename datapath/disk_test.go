@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/diskcache"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
 	"github.com/millrace-data/millrace/shuffle"
@@ -371,7 +372,7 @@ func TestSlowDiskIsPassedOver(t *testing.T) {
 	const n = 1 << 20
 	check := func(when string, want bool) {
 		t.Helper()
-		if got := disk.slower(&store, n, now); got != want {
+		if got := disk.slower(&store, chunkindex.Chunk{Length: n, Stored: n}, now); got != want {
 			t.Errorf("%s: got slower %v, want %v", when, got, want)
 		}
 	}

@@ -87,7 +87,7 @@ func TestPartsThatFailTellNobody(t *testing.T) {
 		d.store.SetFault(func(memstore.Call) memstore.Fault { return memstore.Fault{Err: err} })
 		p := newPath(t, Config{Budget: bud(1 << 20), PartSize: 10 << 10})
 		s := p.Open(d.index, d.store, "set/")
-		got := s.readParts(t.Context(), s.parts(0, p.cfg.PartSize), make([]byte, d.index.Chunk(0).Length), true)
+		got := s.readChunks(t.Context(), []arrival{s.arrival(0, make([]byte, d.index.Chunk(0).Length), nil)}, p.cfg.PartSize, true)
 		if told := len(p.kick) > 0; (got == nil) != want || told != want {
 			t.Errorf("store fails with %v: got %v, and told to look again: %v, want %v", err, got, told, want)
 		}

@@ -2,15 +2,10 @@ package datapath
 
 import (
 	"context"
-	"crypto/sha256"
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/millrace-data/millrace/chunkcache"
-	"github.com/millrace-data/millrace/chunkindex"
-	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -49,7 +44,8 @@ func (f *fetch) want(chunks []int) {
 		if !ok {
 			at = len(f.wants)
 			seen[k] = at
-			f.wants = append(f.wants, chunkcache.Want[key]{Key: k, Size: f.source.index.Chunk(c).Length})
+			desc := f.source.index.Chunk(c)
+			f.wants = append(f.wants, chunkcache.Want[key]{Key: k, Size: desc.Length, Beside: beside(desc)})
 			f.numbers = append(f.numbers, c)
 		}
 		f.place[n] = at
@@ -75,7 +71,7 @@ func (f *fetch) group(missing []int) [][]int {
 			continue
 		}
 		chunks, stored = append(chunks, f.numbers[i]), append(stored, i)
-		total += f.wants[i].Size
+		total += f.source.index.Chunk(f.numbers[i]).Stored
 	}
 	cfg := f.source.path.cfg
 	f.part = cfg.PartSize
@@ -100,12 +96,11 @@ func (s *Source) group(chunks []int, part int64) [][]int {
 	var end, size int64
 	shard := -1
 	for i, c := range chunks {
-		ext := s.index.Extents(c)
-		if len(ext) != 1 {
+		if s.index.ExtentCount(c) > 1 {
 			groups, shard = append(groups, []int{i}), -1
 			continue
 		}
-		e := ext[0]
+		e := s.index.Extents(c)[0]
 		if e.Shard == shard && e.Offset == end && size+e.Length <= part {
 			groups[len(groups)-1] = append(groups[len(groups)-1], i)
 			size += e.Length
@@ -120,10 +115,10 @@ func (s *Source) group(chunks []int, part int64) [][]int {
 // load brings one group.
 func (f *fetch) load(ctx context.Context, fills []*chunkcache.Fill[key]) error {
 	s := f.source
-	bufs := make([][]byte, len(fills))
+	chunks := make([]arrival, len(fills))
 	for i, fill := range fills {
-		bufs[i] = fill.Bytes()
 		s.path.homes.add(fill.Key(), s, f.numbers[fill.Index])
+		chunks[i] = s.arrival(f.numbers[fill.Index], fill.Bytes(), fill.Beside())
 	}
 	if len(fills) == 1 && (f.fromDisk(ctx, fills[0]) || f.fromPeer(ctx, fills[0])) {
 		return nil
@@ -131,23 +126,14 @@ func (f *fetch) load(ctx context.Context, fills []*chunkcache.Fill[key]) error {
 	if err := context.Cause(ctx); err != nil { // given up while the disk was asked: the store need not hear of it
 		return err
 	}
-	held := f.ahead && !f.disk
-	first := f.numbers[fills[0].Index]
-	sums := newSums(bufs)
-	if parts := s.parts(first, f.part); len(fills) == 1 && len(parts) > 1 {
-		if err := s.readParts(ctx, parts, bufs[0], held); err != nil {
-			f.fail(ctx, fills[0], err)
-			return err
-		}
-	} else if err := s.read(sums.follow(ctx), s.index.Extents(first)[0], held, bufs...); err != nil {
+	if err := s.readChunks(ctx, chunks, f.part, f.ahead && !f.disk); err != nil {
 		for _, fill := range fills {
-			f.fail(ctx, fill, s.rangeError(s.index.Extents(f.numbers[fill.Index])[0], err))
+			f.fail(ctx, fill, err)
 		}
 		return err
 	}
-	for i, crc := range sums.finish() {
-		fill := fills[i]
-		if err := s.arrived(ctx, f.numbers[fill.Index], bufs[i], crc); err != nil {
+	for i, fill := range fills {
+		if err := s.arrived(ctx, &chunks[i]); err != nil {
 			f.fail(ctx, fill, err)
 			continue
 		}
@@ -166,103 +152,4 @@ func (f *fetch) fail(ctx context.Context, fill *chunkcache.Fill[key], err error)
 		f.source.path.failed.add(time.Now(), fill.Key())
 	}
 	fill.Fail(err)
-}
-
-// arrived compares a chunk with its digests. Wrong bytes are asked for once more.
-func (s *Source) arrived(ctx context.Context, chunk int, b []byte, crc uint32) error {
-	if s.intact(chunk, b, crc) {
-		return nil
-	}
-	if err := s.readParts(ctx, s.parts(chunk, s.path.cfg.PartSize), b, false); err != nil {
-		return err
-	}
-	if s.intact(chunk, b, checksum(b)) {
-		return nil
-	}
-	return s.rangeError(s.index.Extents(chunk)[0], chunkindex.ErrCorrupt)
-}
-
-func (s *Source) intact(chunk int, b []byte, crc uint32) bool {
-	c := s.index.Chunk(chunk)
-	return crc == c.CRC32C && (!s.path.cfg.CheckSHA || sha256.Sum256(b) == c.Digest)
-}
-
-// readParts reads the parts of one chunk side by side. held says that the caller holds a
-// place of the gate, for a chunk fetched ahead: then the parts take turns in it, and in
-// others only as far as nobody needs them.
-func (s *Source) readParts(ctx context.Context, parts []chunkindex.Extent, b []byte, held bool) (err error) {
-	places := 1
-	for held && places < len(parts) && s.path.gate.enterAhead(s.path.gate.limit) {
-		places++
-	}
-	if held {
-		defer func() {
-			for range places - 1 {
-				s.path.gate.leaveAhead(err != nil)
-			}
-		}()
-	}
-	g, ctx := errgroup.WithContext(ctx)
-	if held {
-		g.SetLimit(places)
-	}
-	for _, p := range parts {
-		dst := b[:p.Length]
-		b = b[p.Length:]
-		g.Go(func() error { return s.readPart(ctx, p, dst, held) })
-	}
-	return g.Wait()
-}
-
-// parts cuts a chunk into extents of about part bytes, never more than half as much again.
-func (s *Source) parts(chunk int, part int64) []chunkindex.Extent {
-	var parts []chunkindex.Extent
-	for _, e := range s.index.Extents(chunk) {
-		n := max((e.Length+part/2)/part, (e.Length+s.path.cfg.PartSize-1)/s.path.cfg.PartSize, 1)
-		for i := range n {
-			from, to := e.Length*i/n, e.Length*(i+1)/n
-			parts = append(parts, chunkindex.Extent{Shard: e.Shard, Offset: e.Offset + from, Length: to - from})
-		}
-	}
-	return parts
-}
-
-func (s *Source) readPart(ctx context.Context, part chunkindex.Extent, dst []byte, held bool) error {
-	if err := s.read(ctx, part, held, dst); err != nil {
-		return s.rangeError(part, err)
-	}
-	return nil
-}
-
-// read is one store read, from where ext begins, for all bytes of dst.
-func (s *Source) read(ctx context.Context, ext chunkindex.Extent, held bool, dst ...[]byte) error {
-	var n int
-	for _, d := range dst {
-		n += len(d)
-	}
-	if n == 0 {
-		return nil
-	}
-	if !held {
-		if err := s.path.gate.enter(ctx); err != nil {
-			return err
-		}
-		defer s.path.gate.leave()
-	}
-	shard := s.index.Shard(ext.Shard)
-	ref := objstore.Ref{Key: s.prefix + shard.Key, ETag: shard.ETag, VersionID: shard.VersionID}
-	s.path.storeReads.Add(1)
-	err := s.path.rates.timed(ctx, n, func(ctx context.Context) error { return s.store.ReadRange(ctx, ref, ext.Offset, dst...) })
-	if err != nil {
-		return err
-	}
-	s.path.storeBytes.Add(uint64(n))
-	return nil
-}
-
-func (s *Source) rangeError(ext chunkindex.Extent, err error) error {
-	return &chunkindex.RangeError{
-		Shard: ext.Shard, Key: s.index.Shard(ext.Shard).Key,
-		Offset: ext.Offset, Length: ext.Length, Err: err,
-	}
 }

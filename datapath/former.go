@@ -96,7 +96,7 @@ func (f *fetch) fromPeer(ctx context.Context, fill *chunkcache.Fill[key]) (sent 
 		return false
 	}
 	p.asked.bytes.Add(uint64(len(dst)))
-	if !s.intact(chunk, dst, checksum(dst)) {
+	if !s.intact(desc, dst, checksum(dst)) {
 		p.asked.lies.Add(1)
 		p.cfg.Peers.Lied(member)
 		f.missed()

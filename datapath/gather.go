@@ -48,7 +48,10 @@ func (s *Source) bringShared(ctx context.Context, at shuffle.Cursor, b *batch) (
 	}
 	body, err := s.gather(ctx, at, b.bytes, near, far, stock)
 	if errors.Is(err, errInVain) {
-		return s.gather(ctx, at, b.bytes, near, far, nil)
+		body, err = s.gather(ctx, at, b.bytes, near, far, nil)
+	}
+	if errors.Is(err, chunkcache.ErrNoRoom) { // to decode in: the peers are done without, so that all can be reserved in one step
+		return s.bringHere(ctx, at, b)
 	}
 	return body, err
 }
@@ -147,7 +150,7 @@ func (g *gathering) copies(ctx context.Context, whole, ranged []int) (*chunkinde
 	}
 	spare = g.far.lay(g.segments, g.near.lay(g.segments, spare))
 	ask, stop := g.start(ctx)
-	loaded, err := g.source.into(ctx, g.near, whole, ranged, g.segments, spare)
+	loaded, err := g.source.into(ctx, g.near, whole, ranged, g.segments, spare, nil)
 	if err != nil {
 		stop()
 	}
@@ -247,7 +250,7 @@ func (g *gathering) finish(ctx context.Context, lost []chunkindex.ChunkRanges, l
 		s, b := g.source, g.far.of(lost)
 		s.path.reown() // what has come to this gateway is brought as its own
 		whole, ranged := s.sort(g.at, b)
-		more, err := s.into(ctx, b, whole, ranged, g.segments, spare)
+		more, err := s.into(ctx, b, whole, ranged, g.segments, spare, nil)
 		if err != nil {
 			return g.fail(err)
 		}

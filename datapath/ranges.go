@@ -4,46 +4,40 @@ import (
 	"cmp"
 	"context"
 	"slices"
-
-	"golang.org/x/sync/errgroup"
+	"sync"
+	"sync/atomic"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/codec"
 )
 
-// gapLimit is the longest run of unwanted bytes that a read of near samples carries along; of
-// a read's bytes at most one in nine is unwanted, so that a batch read by ranges never
-// moves more than 1.13 times its own bytes.
-const gapLimit = 64 << 10
-
-// piece is one sample to read.
-type piece struct {
-	ext chunkindex.Extent
-	crc uint32
-	dst []byte
-}
-
-// run is a list of samples that one store read brings.
-type run struct {
-	pieces []piece
-	end    int64
-	wanted int64
-	waste  int64
+// sample is one sample that is read by itself, of as many pieces as the extents that it lies in.
+type sample struct {
+	chunk  int
+	layout layout
+	offset int64
+	crc    uint32
+	dst    []byte
+	left   atomic.Int32 // pieces that have not come yet
 }
 
 // readRanges reads samples by themselves into their segments, near ones joined, and what lies between
-// them into spare, as far as that reaches.
+// them into spare, as far as that reaches. Wrong ones are asked for once more.
 func (s *Source) readRanges(ctx context.Context, b *batch, which []int, segments [][]byte, spare []byte) error {
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(s.path.cfg.Fetchers)
-	pieces, again := distinct(s.pieces(b, which, segments))
-	for _, r := range s.join(pieces) {
-		n := min(r.waste, int64(len(spare)))
-		gaps := spare[:n:n]
-		spare = spare[n:]
-		g.Go(func() error { return s.readRun(ctx, r, gaps) })
+	samples, again := s.samples(b, which, segments)
+	for range 2 {
+		if len(samples) == 0 {
+			break
+		}
+		var err error
+		if samples, err = s.readSamples(ctx, samples, spare); err != nil {
+			return err
+		}
 	}
-	if err := g.Wait(); err != nil {
-		return err
+	if len(samples) > 0 {
+		first := samples[0]
+		ext := first.layout.pieces(nil, first.offset, first.dst, nil, s.path.cfg.PartSize, s.path.cfg.PartSize)[0].ext
+		return s.rangeError(ext, chunkindex.ErrCorrupt)
 	}
 	for _, t := range again {
 		copy(t.dst, t.src)
@@ -54,97 +48,98 @@ func (s *Source) readRanges(ctx context.Context, b *batch, which []int, segments
 // twin is a sample that a batch holds once more.
 type twin struct{ dst, src []byte }
 
-// distinct leaves one piece of each sample among pieces in stored order, and lists the others.
-func distinct(ps []piece) (once []piece, again []twin) {
-	once = ps[:0]
-	for _, p := range ps {
-		if n := len(once); n > 0 && once[n-1].ext == p.ext {
-			again = append(again, twin{p.dst, once[n-1].dst})
-		} else {
-			once = append(once, p)
-		}
+// samples lists each sample once, in stored order, and those that a batch holds once more.
+func (s *Source) samples(b *batch, which []int, segments [][]byte) (once []*sample, again []twin) {
+	n := 0
+	for _, i := range which {
+		n += len(b.chunks[i].Ranges)
 	}
-	return once, again
-}
-
-// pieces lists the samples in stored order.
-func (s *Source) pieces(b *batch, which []int, segments [][]byte) []piece {
-	var ps []piece
+	all, once := make([]sample, 0, n), make([]*sample, 0, n)
 	for _, i := range which {
 		c := b.chunks[i]
+		l := s.layout(c.Chunk)
 		for _, r := range c.Ranges {
 			if r.Length > 0 {
-				ps = append(ps, piece{s.extent(c.Chunk, r), r.CRC32C, segments[r.Seq]})
+				all = all[:len(all)+1]
+				p := &all[len(all)-1]
+				p.chunk, p.layout, p.offset, p.crc, p.dst = c.Chunk, l, int64(r.Offset), r.CRC32C, segments[r.Seq]
+				once = append(once, p)
 			}
 		}
 	}
-	slices.SortFunc(ps, func(a, b piece) int {
-		return cmp.Or(a.ext.Shard-b.ext.Shard, cmp.Compare(a.ext.Offset, b.ext.Offset))
+	slices.SortFunc(once, func(a, b *sample) int {
+		return cmp.Or(a.chunk-b.chunk, cmp.Compare(a.offset, b.offset), len(a.dst)-len(b.dst))
 	})
-	return ps
+	kept := once[:0]
+	for _, p := range once {
+		if k := len(kept); k > 0 && kept[k-1].chunk == p.chunk && kept[k-1].offset == p.offset && len(kept[k-1].dst) == len(p.dst) {
+			again = append(again, twin{p.dst, kept[k-1].dst})
+		} else {
+			kept = append(kept, p)
+		}
+	}
+	return kept, again
 }
 
-// join makes runs of samples that lie near each other.
-func (s *Source) join(ps []piece) []run {
-	var runs []run
-	for _, p := range ps {
-		if n := len(runs); n > 0 {
-			r := &runs[n-1]
-			gap := p.ext.Offset - r.end
-			if r.pieces[0].ext.Shard == p.ext.Shard && gap >= 0 && gap <= gapLimit &&
-				r.waste+gap <= (r.wanted+p.ext.Length)/8 &&
-				r.wanted+r.waste+gap+p.ext.Length <= s.path.cfg.PartSize {
-				r.pieces = append(r.pieces, p)
-				r.end, r.wanted, r.waste = p.ext.Offset+p.ext.Length, r.wanted+p.ext.Length, r.waste+gap
-				continue
-			}
-		}
-		runs = append(runs, run{pieces: []piece{p}, end: p.ext.Offset + p.ext.Length, wanted: p.ext.Length})
+// readSamples reads samples, and returns those that are wrong.
+func (s *Source) readSamples(ctx context.Context, samples []*sample, spare []byte) (wrong []*sample, err error) {
+	most := s.path.cfg.PartSize
+	ps := make([]piece, 0, len(samples))
+	for _, p := range samples {
+		n := len(ps)
+		ps = p.layout.pieces(ps, p.offset, p.dst, p, most, most)
+		p.left.Store(int32(len(ps) - n))
 	}
-	return runs
-}
-
-// readRun brings one run and checks each sample. Wrong bytes are asked for once more.
-func (s *Source) readRun(ctx context.Context, r run, spare []byte) error {
-	first := r.pieces[0].ext
-	ext := chunkindex.Extent{Shard: first.Shard, Offset: first.Offset, Length: r.end - first.Offset}
-	dst := make([][]byte, 0, 2*len(r.pieces))
-	at := first.Offset
-	for _, p := range r.pieces {
-		if gap := p.ext.Offset - at; gap > int64(len(spare)) {
-			dst = append(dst, make([]byte, gap))
-		} else if gap > 0 {
-			dst = append(dst, spare[:gap])
-			spare = spare[gap:]
-		}
-		dst = append(dst, p.dst)
-		at = p.ext.Offset + p.ext.Length
+	runs := join(ps, most)
+	for i := range runs {
+		n := min(runs[i].waste, int64(len(spare)))
+		runs[i].gaps, spare = spare[:n:n], spare[n:]
 	}
-	var bad chunkindex.Extent
-	for range 2 {
-		s.path.rangeReads.Add(1)
-		if err := s.read(ctx, ext, false, dst...); err != nil {
-			return s.failed(ctx, ext, err)
-		}
-		s.path.rangeBytes.Add(uint64(ext.Length))
-		bad = chunkindex.Extent{}
+	var mu sync.Mutex // guards wrong
+	err = s.readRuns(ctx, runs, false, func(r *run) {
+		s.path.rangeBytes.Add(uint64(r.ext().Length))
 		for _, p := range r.pieces {
-			if checksum(p.dst) != p.crc {
-				bad = p.ext
-				break
+			if p.of.left.Add(-1) == 0 && checksum(p.of.dst) != p.of.crc {
+				mu.Lock()
+				wrong = append(wrong, p.of)
+				mu.Unlock()
 			}
 		}
-		if bad.Length == 0 {
-			return nil
-		}
-	}
-	return s.rangeError(bad, chunkindex.ErrCorrupt)
+	})
+	return wrong, err
 }
 
-// failed says where a read went wrong, unless it was its reader who ended it.
-func (s *Source) failed(ctx context.Context, ext chunkindex.Extent, err error) error {
-	if cause := context.Cause(ctx); cause != nil {
-		return cause
+// unpack brings samples of compressed chunks that there is no room for in memory: chunk after chunk through work, which has room
+// for each. It returns the chunks that are not compressed.
+func (s *Source) unpack(ctx context.Context, b *batch, which []int, segments [][]byte, work []byte) (rest []int, err error) {
+	for _, i := range which {
+		c := b.chunks[i]
+		desc := s.index.Chunk(c.Chunk)
+		if desc.Codec == codec.None {
+			rest = append(rest, i)
+			continue
+		}
+		data := work[:desc.Length]
+		a := []arrival{s.arrival(c.Chunk, data, work[desc.Length:desc.Length+desc.Stored])}
+		if err := s.readChunks(ctx, a, s.path.cfg.PartSize, false); err != nil {
+			return nil, err
+		}
+		if err := s.arrived(ctx, &a[0]); err != nil {
+			return nil, err
+		}
+		for _, r := range c.Ranges {
+			copy(segments[r.Seq], data[r.Offset:])
+		}
 	}
-	return s.rangeError(ext, err)
+	return rest, nil
+}
+
+// work returns how many bytes unpack needs for some chunks of a batch.
+func (s *Source) work(b *batch, which []int) (n int64) {
+	for _, i := range which {
+		if desc := s.index.Chunk(b.chunks[i].Chunk); desc.Codec != codec.None {
+			n = max(n, desc.Length+desc.Stored)
+		}
+	}
+	return n
 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millrace-data/millrace/chunkindex/codec"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
@@ -80,9 +81,13 @@ func (r *rates) timed(ctx context.Context, n int, fn func(context.Context) error
 func (s *Source) worth(chunk int, samples uint64) bool {
 	c := s.index.Chunk(chunk)
 	samples = min(samples, uint64(c.Samples))
-	if len(s.index.Extents(chunk)) != 1 || samples == uint64(c.Samples) {
+	if c.Codec != codec.None || samples == uint64(c.Samples) {
 		return true
 	}
-	wanted := int64(float64(c.Length) * float64(samples) / float64(c.Samples))
-	return c.Length-wanted < (int64(samples)-1)*s.path.rates.cost()
+	return s.wholePays(chunk, int64(float64(c.Length)*float64(samples)/float64(c.Samples)), int64(samples))
+}
+
+// wholePays compares the reads of a whole chunk that is not compressed with those of some samples by themselves, of so many bytes.
+func (s *Source) wholePays(chunk int, bytes, samples int64) bool {
+	return s.index.Chunk(chunk).Stored-bytes < (samples-int64(s.index.ExtentCount(chunk)))*s.path.rates.cost()
 }

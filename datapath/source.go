@@ -13,6 +13,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkcache"
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/codec"
 	"github.com/millrace-data/millrace/internal/budget"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/peer"
@@ -131,7 +132,7 @@ func (s *Source) newBatch(chunks []chunkindex.ChunkRanges) (*batch, error) {
 		length := s.index.Chunk(c.Chunk).Length
 		for _, r := range c.Ranges {
 			if int64(r.Offset)+int64(r.Length) > length {
-				return nil, s.rangeError(s.extent(c.Chunk, r), chunkindex.ErrCorrupt)
+				return nil, s.rangeError(s.layout(c.Chunk).at(int64(r.Offset)), chunkindex.ErrCorrupt)
 			}
 			b.bytes += int64(r.Length)
 			b.segments = max(b.segments, r.Seq+1)
@@ -143,19 +144,19 @@ func (s *Source) newBatch(chunks []chunkindex.ChunkRanges) (*batch, error) {
 	return b, nil
 }
 
-// extent returns where a sample lies in its shard, exactly for chunks of one extent.
-func (s *Source) extent(chunk int, r chunkindex.Range) chunkindex.Extent {
-	e := s.index.Extents(chunk)[0]
-	return chunkindex.Extent{Shard: e.Shard, Offset: e.Offset + int64(r.Offset), Length: int64(r.Length)}
-}
-
 // pays reports whether a chunk should be in memory as a whole: decided by what the plans say will be used of it while it stays.
 func (s *Source) pays(at shuffle.Cursor, b *batch, c chunkindex.ChunkRanges) bool {
-	desc := s.index.Chunk(c.Chunk)
-	if s.path.cache.Contains(s.key(c.Chunk)) || len(s.index.Extents(c.Chunk)) != 1 {
+	desc, wanted := s.index.Chunk(c.Chunk), bytesOf(c)
+	switch several := s.index.ExtentCount(c.Chunk) > 1; {
+	case desc.Codec != codec.None:
+		return true
+	case several && !s.readsDisk(c.Chunk):
+		// A sample costs a read, alone as with all the others. So whoever waits does so for what he wants and no more, and the
+		// chunk comes ahead of need.
+		return s.resident(c.Chunk) || wanted >= desc.Length-desc.Length/8
+	case s.path.cache.Contains(s.key(c.Chunk)):
 		return true
 	}
-	wanted := bytesOf(c)
 	if s.name != "" && !b.trusts && s.owner(b.plan, c.Chunk) != "" {
 		// Somebody else keeps it. But a peer that asks here may know better, and then others will ask too: where that
 		// takes nothing from readers, it is kept here until the views agree.
@@ -174,7 +175,7 @@ func (s *Source) pays(at shuffle.Cursor, b *batch, c chunkindex.ChunkRanges) boo
 		// It would be gone before the rest of it is wanted, so it is read again each time.
 		return wanted >= desc.Length-desc.Length/8
 	}
-	return desc.Length-wanted < int64(len(c.Ranges)-1)*s.path.rates.cost()
+	return s.wholePays(c.Chunk, wanted, int64(len(c.Ranges)))
 }
 
 // acquire leases chunks, each given by its number in b.chunks. place maps these to the leases.
@@ -285,18 +286,54 @@ func (s *Source) copies(ctx context.Context, b *batch, whole, ranged []int) (*ch
 			return nil, err
 		}
 	}
-	room, err := s.room(ctx, b, b.bytes)
+	room, work, err := s.roomToWork(ctx, b, s.work(b, whole))
 	if err != nil {
 		return nil, err
 	}
+	defer work.close()
 	segments := make([][]byte, b.segments)
 	spare := b.lay(segments, room.Bytes())
-	loaded, err := s.into(ctx, b, whole, ranged, segments, spare)
+	loaded, err := s.into(ctx, b, whole, ranged, segments, spare, work.bytes)
 	if err != nil {
 		room.Close()
 		return nil, err
 	}
 	return chunkindex.NewBody(segments, tiers(b.bytes, loaded, time.Since(start)), room.Close), nil
+}
+
+// workspace is memory in which chunks are decoded that have no room of their own.
+type workspace struct {
+	bytes []byte
+	own   *chunkcache.Buffer[key] // nil: it is a part of the body's
+}
+
+func (w workspace) close() {
+	if w.own != nil {
+		w.own.Close()
+	}
+}
+
+// roomToWork takes memory for a body of a batch and n bytes to work in: if there is room for them now, for as long as the work takes, else
+// both in one step, for nobody waits for memory while he holds some.
+func (s *Source) roomToWork(ctx context.Context, b *batch, n int64) (room *chunkcache.Buffer[key], work workspace, err error) {
+	if room, err = s.room(ctx, b, b.bytes); err != nil || n == 0 {
+		return room, workspace{}, err
+	}
+	if own, ok := s.path.cache.TryBuffer(n); ok {
+		return room, workspace{own.Bytes(), own}, nil
+	}
+	room.Close()
+	if b.answers {
+		return nil, workspace{}, chunkcache.ErrNoRoom
+	}
+	if b.bytes+n > s.path.budget.Total() {
+		return nil, workspace{}, fmt.Errorf("read a batch of %d bytes, and a chunk of %d stored and decoded, with a budget of %d: %w",
+			b.bytes, n, s.path.budget.Total(), budget.ErrTooLarge)
+	}
+	if room, err = s.room(ctx, b, b.bytes+n); err != nil {
+		return nil, workspace{}, err
+	}
+	return room, workspace{bytes: room.Bytes()[b.bytes:]}, nil
 }
 
 // room takes memory for a body of n bytes of its own, and an eighth more: what lies between samples that one read brings.
@@ -321,8 +358,9 @@ func (b *batch) lay(segments [][]byte, buf []byte) (spare []byte) {
 	return buf
 }
 
-// into brings a batch into segments of its own. It waits for no memory.
-func (s *Source) into(ctx context.Context, b *batch, whole, ranged []int, segments [][]byte, spare []byte) (answer, error) {
+// into brings a batch into segments of its own. It waits for no memory: without work to decode chunks in it takes what is free now, if it needs
+// any, or returns chunkcache.ErrNoRoom.
+func (s *Source) into(ctx context.Context, b *batch, whole, ranged []int, segments [][]byte, spare, work []byte) (answer, error) {
 	rest, loaded, err := s.copyChunks(ctx, b, whole, segments)
 	if b.local {
 		s.path.look()
@@ -334,13 +372,24 @@ func (s *Source) into(ctx context.Context, b *batch, whole, ranged []int, segmen
 	read := ranged
 	ranged, fromDisk := s.diskRanges(ctx, b, ranged, segments)
 	loaded.disk += fromDisk
+	for _, i := range ranged {
+		loaded.store += bytesOf(b.chunks[i])
+	}
+	if n := s.work(b, ranged); int64(len(work)) < n {
+		own, ok := s.path.cache.TryBuffer(n)
+		if !ok {
+			return loaded, chunkcache.ErrNoRoom
+		}
+		defer own.Close()
+		work = own.Bytes()
+	}
+	if ranged, err = s.unpack(ctx, b, ranged, segments, work); err != nil {
+		return loaded, err
+	}
 	if err := s.readRanges(ctx, b, ranged, segments, spare); err != nil {
 		return loaded, err
 	}
 	s.keepHot(b, read, segments)
-	for _, i := range ranged {
-		loaded.store += bytesOf(b.chunks[i])
-	}
 	return loaded, nil
 }
 
