@@ -9,8 +9,12 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/codec"
 	"github.com/millrace-data/millrace/chunkindex/files"
 	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/chunkindex/jsonl"
 	"github.com/millrace-data/millrace/chunkindex/litdata"
 	"github.com/millrace-data/millrace/chunkindex/mds"
+	"github.com/millrace-data/millrace/chunkindex/records"
+	"github.com/millrace-data/millrace/chunkindex/tfrecord"
+	"github.com/millrace-data/millrace/chunkindex/tokens"
 	"github.com/millrace-data/millrace/chunkindex/webdataset"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
@@ -18,7 +22,10 @@ import (
 // formats lists all formats, in the order in which they look at a dataset: those that are surest of themselves first, loose
 // objects last.
 func formats() []format.Format {
-	return []format.Format{mds.Format{}, litdata.Format{}, webdataset.Tar{}, files.Files{}}
+	return []format.Format{
+		mds.Format{}, litdata.Format{}, webdataset.Tar{}, tfrecord.TFRecord{}, jsonl.JSONL{},
+		tokens.Tokens{}, records.Records{}, files.Files{},
+	}
 }
 
 // FormatNames are the names of all formats.

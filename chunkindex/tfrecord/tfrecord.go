@@ -1,0 +1,172 @@
+// Package tfrecord reads TFRecord files: records of any bytes, each between a length and checksums, one after another
+// without a header. A sample is a record as it is stored, so that a batch is a TFRecord file.
+//
+// The layout is that of TensorFlow's own documentation (https://www.tensorflow.org/tutorials/load_data/tfrecord): a
+// length of 8 bytes, the masked CRC-32C of the length, the data, the masked CRC-32C of the data, all little-endian.
+package tfrecord
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"path"
+	"regexp"
+
+	"github.com/millrace-data/millrace/chunkindex/format"
+)
+
+// Name is what an index calls this format.
+const Name = "tfrecord"
+
+// Part is the extension of a record's data, without its length and checksums.
+const Part = "tfrecord"
+
+// TFRecord is the format of TFRecord files.
+type TFRecord struct{}
+
+// Name returns "tfrecord".
+func (TFRecord) Name() string { return Name }
+
+// Rules returns 1: none have been released before.
+func (TFRecord) Rules() int { return 1 }
+
+// Framing needs no constants.
+func (TFRecord) Framing(constants json.RawMessage) (format.Framing, error) {
+	if constants != nil {
+		return nil, errors.New("tfrecord has no constants")
+	}
+	return Framing{}, nil
+}
+
+// Framing turns samples of TFRecord shards into a TFRecord file: nothing is before or after them.
+type Framing struct{}
+
+// ContentType of a batch. Nobody has registered one.
+func (Framing) ContentType() string { return "application/x-tfrecord" }
+
+// Frame returns nothing, whatever the samples are.
+func (Framing) Frame([]uint32) (before, after []byte, err error) { return nil, nil, nil }
+
+// Survey takes objects that are called as TFRecord files are. If it was asked for by name and there are none, it takes
+// those that begin with a record.
+func (TFRecord) Survey(ctx context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
+	var shards []format.Shard
+	for _, object := range l.Objects() {
+		if called(object.Key) {
+			shards = append(shards, format.Shard{Object: object})
+		}
+	}
+	switch {
+	case len(shards) > 0:
+		if err := begins(ctx, l, shards); err != nil {
+			return nil, err
+		}
+	case o.Named:
+		var err error
+		if shards, err = byContent(ctx, l); err != nil {
+			return nil, err
+		}
+	default:
+		return nil, nil
+	}
+	d := &format.Dataset{Shards: shards}
+	d.Scan = func(ctx context.Context, shard int, in io.Reader, out format.Sink) error {
+		return scan(ctx, stem(d.Shards[shard].Key), in, out)
+	}
+	return d, nil
+}
+
+// numbered matches how writers of many shards call them: "train.tfrecord-00000-of-00010".
+func numbered() *regexp.Regexp { return regexp.MustCompile(`^(.*)\.tfrecords?(-[0-9]+-of-[0-9]+)$`) }
+
+func called(key string) bool {
+	base := format.Plain(path.Base(key))
+	switch path.Ext(base) {
+	case ".tfrecord", ".tfrecords", ".tfr":
+		return base[0] != '.'
+	}
+	return base[0] != '.' && numbered().MatchString(base)
+}
+
+// stem leaves out of a shard's name what says that it is one.
+func stem(key string) string {
+	s := format.Stem(key, ".tfrecord", ".tfrecords", ".tfr")
+	if parts := numbered().FindStringSubmatch(s); parts != nil {
+		return parts[1] + parts[2]
+	}
+	return s
+}
+
+// begins refuses a dataset of which the first object that is not empty does not begin with a record: the scan would do
+// the same, after it has read much that is none.
+func begins(ctx context.Context, l format.Listing, shards []format.Shard) error {
+	for _, s := range shards {
+		if s.Size == 0 {
+			continue
+		}
+		head, err := l.Head(ctx, s.Key)
+		if err != nil {
+			return err
+		}
+		if !record(head) {
+			return fmt.Errorf("object %s does not begin with a TFRecord%s", s.Key, compressed(head))
+		}
+		return nil
+	}
+	return nil
+}
+
+// byContent looks at every object: whoever asks for the format by name is not bound to its names.
+func byContent(ctx context.Context, l format.Listing) ([]format.Shard, error) {
+	var shards []format.Shard
+	for _, object := range l.Objects() {
+		if path.Base(object.Key)[0] == '.' || object.Size == 0 {
+			continue
+		}
+		head, err := l.Head(ctx, object.Key)
+		if err != nil {
+			return nil, err
+		}
+		if record(head) {
+			shards = append(shards, format.Shard{Object: object})
+		}
+	}
+	if len(shards) == 0 {
+		return nil, errors.New("no object begins with a TFRecord")
+	}
+	return shards, nil
+}
+
+func record(head []byte) bool {
+	if len(head) < headSize {
+		return false
+	}
+	_, err := length(head)
+	return err == nil
+}
+
+// compressed says what TensorFlow does without saying so in a file's name.
+func compressed(head []byte) string {
+	if bytes.HasPrefix(head, []byte{0x1f, 0x8b}) {
+		return ": it is compressed by gzip, and its name does not end in .gz"
+	}
+	return ""
+}
+
+// length reads what stands before a record's data.
+func length(head []byte) (uint64, error) {
+	if masked(crc32.Checksum(head[:8], castagnoli())) != binary.LittleEndian.Uint32(head[8:]) {
+		return 0, errors.New("checksum of a length is wrong")
+	}
+	return binary.LittleEndian.Uint64(head), nil
+}
+
+// masked is how TensorFlow stores a checksum, so that the checksum of data that holds checksums is not a weak one.
+func masked(crc uint32) uint32 { return (crc>>15 | crc<<17) + 0xa282ead8 }
+
+func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }

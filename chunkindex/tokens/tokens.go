@@ -1,0 +1,192 @@
+// Package tokens reads token files: the .bin and .idx of Megatron, the .bin of llm.c, and flat files of nothing but
+// tokens, as nanoGPT has them. A sample is a window of a given number of tokens and the one that comes after them, so
+// that inputs and targets are both in it; the next window begins with that last token. Windows are cut from a shard's
+// tokens one after another, whatever documents they belong to, and what fills no window at a shard's end is left out.
+//
+// Megatron's layout is that of megatron/core/datasets/indexed_dataset.py in https://github.com/NVIDIA/Megatron-LM, the
+// one of llm.c that of dev/data/data_common.py in https://github.com/karpathy/llm.c.
+package tokens
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+
+	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/chunkindex/records"
+)
+
+// Name is what an index calls this format.
+const Name = "tokens"
+
+// maxWindow is the most bytes of a sample: one is held until it is known that all of it is there.
+const maxWindow = 64 << 20
+
+// Tokens is the format of token files.
+type Tokens struct{}
+
+// Name returns "tokens".
+func (Tokens) Name() string { return Name }
+
+// Rules returns 1: none have been released before.
+func (Tokens) Rules() int { return 1 }
+
+// Framing is that of flat arrays, of the tokens and window that Survey found.
+func (Tokens) Framing(constants json.RawMessage) (format.Framing, error) {
+	l, err := records.ParseLayout(constants)
+	if err != nil {
+		return nil, err
+	}
+	return records.Framing{Layout: l}, nil
+}
+
+// Survey takes token files if it was told how long a window is. Without that it refuses those that can be nothing else.
+func (Tokens) Survey(ctx context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
+	s := survey{ctx: ctx, l: l, o: o}
+	s.sort()
+	if o.SequenceLength == 0 && o.RecordSize != 0 && !o.Named {
+		return nil, nil
+	}
+	if o.SequenceLength == 0 {
+		return nil, s.unsaid()
+	}
+	if o.RecordSize != 0 {
+		return nil, errors.New("a record size says that these are records, and nothing that they are tokens: say one of --sequence-length and --record-size")
+	}
+	kind, err := s.choose()
+	if err != nil {
+		return nil, err
+	}
+	var files []file
+	for _, object := range kind.objects {
+		f, err := kind.look(object)
+		if err != nil {
+			return nil, fmt.Errorf("object %s: %w", object.Key, err)
+		}
+		if len(files) > 0 && f.dtype != files[0].dtype {
+			return nil, fmt.Errorf("object %s has tokens of %s, object %s of %s", files[0].Key, files[0].dtype, f.Key, f.dtype)
+		}
+		files = append(files, f)
+	}
+	return s.dataset(files, len(s.idxs))
+}
+
+// file is a shard before its scan.
+type file struct {
+	format.Object
+	dtype records.DType
+	start int64 // of its first token
+	count int64 // of its tokens; -1: as many as there are
+}
+
+// dataset cuts files into windows.
+func (s *survey) dataset(files []file, beside int) (*format.Dataset, error) {
+	dtype := files[0].dtype
+	if s.o.SequenceLength < 1 || s.o.SequenceLength > maxWindow/int64(dtype.Size())-1 {
+		return nil, fmt.Errorf("a sequence length of %d: want 1 to %d, for windows of up to %d bytes", s.o.SequenceLength, maxWindow/int64(dtype.Size())-1, maxWindow)
+	}
+	layout, err := records.NewLayout(dtype, []uint64{uint64(s.o.SequenceLength) + 1})
+	if err != nil {
+		return nil, err
+	}
+	d := &format.Dataset{Framing: layout.Constants(), Overlap: int64(dtype.Size()), Beside: beside}
+	for _, f := range files {
+		d.Shards = append(d.Shards, format.Shard{Object: f.Object, Says: fmt.Sprintf("%s %d %d", d.Framing, f.start, f.count)})
+	}
+	d.Scan = func(ctx context.Context, shard int, in io.Reader, out format.Sink) error {
+		return newScanner(ctx, files[shard], layout.Size(), in, out).run()
+	}
+	return d, nil
+}
+
+// survey is one look at a dataset.
+type survey struct {
+	ctx context.Context
+	l   format.Listing
+	o   format.Options
+
+	pairs, bins, npys, others []format.Object // .bin with an .idx, .bin without one, .npy, .tokens
+	idxs                      map[string]bool // the .idx of pairs
+}
+
+func (s *survey) sort() {
+	s.idxs = map[string]bool{}
+	every := map[string]bool{}
+	for _, o := range s.l.Objects() {
+		if path.Ext(o.Key) == ".idx" {
+			every[o.Key] = true
+		}
+	}
+	for _, o := range s.l.Objects() {
+		if path.Base(o.Key)[0] == '.' {
+			continue
+		}
+		switch path.Ext(format.Plain(o.Key)) {
+		case ".bin":
+			if idx := format.Stem(o.Key, ".bin") + ".idx"; every[idx] {
+				s.pairs, s.idxs[idx] = append(s.pairs, o), true
+			} else {
+				s.bins = append(s.bins, o)
+			}
+		case ".npy":
+			s.npys = append(s.npys, o)
+		case ".tokens":
+			s.others = append(s.others, o)
+		}
+	}
+}
+
+// unsaid is the fault of a dataset that is one of tokens, when nobody said how long a window is.
+func (s *survey) unsaid() error {
+	how := "say --sequence-length, the tokens of a window"
+	if s.o.Named {
+		return errors.New(how)
+	}
+	if len(s.pairs) > 0 {
+		idx := format.Stem(s.pairs[0].Key, ".bin") + ".idx"
+		head, err := s.l.Head(s.ctx, idx)
+		if err != nil {
+			return err
+		}
+		if isIndex(head) {
+			return fmt.Errorf("object %s is an index of Megatron: %s", idx, how)
+		}
+	}
+	if len(s.bins) > 0 {
+		head, err := s.l.Head(s.ctx, s.bins[0].Key)
+		if err != nil {
+			return err
+		}
+		if _, _, ok := llmc(head); ok {
+			return fmt.Errorf("object %s is a token file of llm.c: %s", s.bins[0].Key, how)
+		}
+	}
+	return nil
+}
+
+// kind is one way in which tokens are kept.
+type kind struct {
+	objects []format.Object
+	look    func(format.Object) (file, error)
+}
+
+// choose returns the one kind that is here.
+func (s *survey) choose() (kind, error) {
+	var found []kind
+	for _, k := range []kind{{s.pairs, s.megatron}, {s.bins, s.flat}, {s.others, s.flat}, {s.npys, s.npy}} {
+		if len(k.objects) > 0 {
+			found = append(found, k)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return kind{}, errors.New("a sequence length was given, and no object's name ends in .bin, .tokens or .npy")
+	case 1:
+		return found[0], nil
+	}
+	return kind{}, fmt.Errorf("objects %s and %s are not kept in one way: of .bin with an .idx, .bin without one, .tokens and .npy, a dataset has one kind",
+		found[0].objects[0].Key, found[1].objects[0].Key)
+}
