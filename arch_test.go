@@ -54,6 +54,10 @@ func floorPlan() map[string]room {
 			outside: []string{"golang.org/x/sync"},
 			never:   []string{"net"},
 		},
+		"selection": {
+			ours:  []string{"internal/objstore"},
+			never: []string{"net"},
+		},
 		"pack": {
 			ours:    []string{"chunkindex", "internal/objstore"},
 			outside: []string{"github.com/klauspost/compress", "golang.org/x/sync"},
@@ -97,7 +101,7 @@ func floorPlan() map[string]room {
 			},
 		},
 		"gateway": {
-			ours: []string{"chunkindex", "importance", "shuffle", "internal/objstore", "internal/budget", "internal/socket"}, // importance: types, errors
+			ours: []string{"chunkindex", "importance", "selection", "shuffle", "internal/objstore", "internal/budget", "internal/socket"}, // importance, selection: types, errors
 			outside: []string{
 				"github.com/go-chi/chi", "github.com/rs/zerolog", "github.com/prometheus/client_golang",
 				"github.com/prometheus/client_model", "golang.org/x/sync", "golang.org/x/sys", "golang.org/x/time",
@@ -114,7 +118,7 @@ func floorPlan() map[string]room {
 		"cmd/millrace": {
 			ours: []string{
 				"chunkcache", "chunkindex", "client", "cluster", "datapath", "diskcache", "gateway", "importance", "internal", "pack", "peer",
-				"s3backend", "shuffle", "simulate",
+				"s3backend", "selection", "shuffle", "simulate",
 			},
 			outside: []string{
 				"github.com/spf13", "github.com/rs/zerolog", "github.com/prometheus/client_golang",

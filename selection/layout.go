@@ -1,0 +1,115 @@
+package selection
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"hash/crc32"
+	"math/bits"
+)
+
+// A split, as docs/index-format.md draws it: header, rule, a row for each chunk, a block for each chunk.
+const (
+	splitMagic   = "MRSUBSET"
+	splitVersion = 1
+	splitHeader  = 84
+	maxRule      = 16 << 10
+	maxChunks    = 1 << 25
+	maxSamples   = 1 << 40
+)
+
+// castagnoli returns the table of CRC-32C, which the library keeps.
+func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
+
+// head is a split's header.
+type head struct {
+	parts      uint32 // subsets
+	generation string
+	samples    uint64
+	chunks     uint64
+	rule       uint32 // bytes
+	ruleCRC    uint32
+	tableCRC   uint32
+}
+
+func (h *head) encode() ([]byte, error) {
+	generation, err := hex.DecodeString(h.generation)
+	if err != nil || len(generation) != 32 {
+		return nil, fmt.Errorf("generation %q is no digest", h.generation)
+	}
+	b := make([]byte, 0, splitHeader)
+	b = append(b, splitMagic...)
+	b = binary.LittleEndian.AppendUint32(b, splitVersion)
+	b = binary.LittleEndian.AppendUint32(b, h.parts)
+	b = append(b, generation...)
+	b = binary.LittleEndian.AppendUint64(b, h.samples)
+	b = binary.LittleEndian.AppendUint64(b, h.chunks)
+	for _, v := range []uint32{h.rule, h.ruleCRC, h.tableCRC, 0} {
+		b = binary.LittleEndian.AppendUint32(b, v)
+	}
+	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli())), nil
+}
+
+// decodeHead checks all that a header can say by itself.
+func decodeHead(b []byte) (*head, error) {
+	if len(b) != splitHeader || string(b[:8]) != splitMagic {
+		return nil, corrupt("not a split")
+	}
+	if crc32.Checksum(b[:splitHeader-4], castagnoli()) != binary.LittleEndian.Uint32(b[splitHeader-4:]) {
+		return nil, corrupt("header: checksum is wrong")
+	}
+	half := func(at int) uint32 { return binary.LittleEndian.Uint32(b[at:]) }
+	if v := half(8); v != splitVersion {
+		return nil, fmt.Errorf("split of version %d: %w", v, ErrVersion)
+	}
+	h := &head{
+		parts: half(12), generation: hex.EncodeToString(b[16:48]), samples: binary.LittleEndian.Uint64(b[48:]), chunks: binary.LittleEndian.Uint64(b[56:]),
+		rule: half(64), ruleCRC: half(68), tableCRC: half(72),
+	}
+	switch {
+	case h.parts == 0 || h.parts > maxParts || h.rule == 0 || h.rule > maxRule || half(76) != 0:
+		return nil, corrupt("header: %d subsets by a rule of %d bytes", h.parts, h.rule)
+	case h.samples > maxSamples || h.chunks > maxChunks:
+		return nil, corrupt("header: %d samples in %d chunks", h.samples, h.chunks)
+	}
+	return h, nil
+}
+
+// row returns the bytes of a chunk's row, and block those of the block of a chunk of n samples.
+func (h *head) row() int64                   { return 4*int64(h.parts) + 4 }
+func (h *head) table() int64                 { return splitHeader + int64(h.rule) }
+func (h *head) blocks() int64                { return h.table() + h.row()*int64(h.chunks) }
+func (h *head) block(n uint64) int64         { return int64(h.parts) * bitmapSize(n) }
+func bitmapSize(n uint64) int64              { return int64((n + 7) / 8) }
+func chunkSize(first []uint64, i int) uint64 { return first[i+1] - first[i] }
+
+// fits checks that a header and an object of that size are those of a dataset, before anything is allocated for it or
+// fetched: first are the prefix sums of its chunks' sample counts.
+func (h *head) fits(first []uint64, size int64) error {
+	if h.chunks != uint64(len(first)-1) || h.samples != first[len(first)-1] {
+		return corrupt("%d samples in %d chunks, the dataset has %d in %d", h.samples, h.chunks, first[len(first)-1], len(first)-1)
+	}
+	end := h.blocks()
+	for i := range len(first) - 1 {
+		end += h.block(chunkSize(first, i))
+	}
+	if end != size {
+		return corrupt("%d bytes, want %d", size, end)
+	}
+	return nil
+}
+
+// checkBitmap holds the bitmap of one subset of a chunk of n samples against its count.
+func checkBitmap(b []byte, n, members uint64) error {
+	if n%8 != 0 && b[n/8]>>(n%8) != 0 {
+		return corrupt("bits beyond its samples")
+	}
+	found := uint64(0)
+	for _, x := range b {
+		found += uint64(bits.OnesCount8(x))
+	}
+	if found != members {
+		return corrupt("%d members, want %d", found, members)
+	}
+	return nil
+}

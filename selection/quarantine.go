@@ -1,0 +1,180 @@
+package selection
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"hash/crc32"
+	"slices"
+	"unicode/utf8"
+)
+
+// A quarantine, as docs/index-format.md draws it.
+const (
+	quarantineMagic  = "MRQUAR01" // the last two digits are the version
+	quarantineHeader = 52
+	maxBad           = 1 << 20
+	maxKey           = 4096
+	maxReason        = 256
+	maxQuarantine    = 16 << 20 // bytes of the object
+)
+
+// Bad is one sample of a quarantine.
+type Bad struct {
+	Number uint64 `json:"sample"` // in stored order
+	Key    string `json:"key"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// Quarantine is a list of bad samples of one generation of a dataset.
+type Quarantine struct {
+	Generation string
+	Samples    uint64 // of the dataset
+	Bad        []Bad  // by number, ascending
+}
+
+// Quarantine stores a list of bad samples, in any order, and returns the digest that names it. The same samples with the same reasons make the
+// same object. It is an error if there are none or more than 2^20, if one has no number in the dataset, or all are bad.
+func (s *Store) Quarantine(ctx context.Context, q Quarantine) (digest string, created bool, err error) {
+	q.Bad = slices.Clone(q.Bad)
+	slices.SortFunc(q.Bad, func(a, b Bad) int { return cmp.Compare(a.Number, b.Number) })
+	b, err := q.encode()
+	if err == nil {
+		sum := sha256.Sum256(b)
+		digest = hex.EncodeToString(sum[:])
+		created, err = s.put(ctx, quarantineDir+digest, bytes.NewReader(b), int64(len(b)))
+	}
+	if err != nil {
+		return "", false, fmt.Errorf("quarantine %d samples: %w", len(q.Bad), err)
+	}
+	return digest, created, nil
+}
+
+// check reports what is wrong with a list.
+func (q Quarantine) check() error {
+	switch n := uint64(len(q.Bad)); {
+	case n == 0 || n > maxBad:
+		return invalid("%d bad samples, want 1 to %d", n, maxBad)
+	case n >= q.Samples:
+		return invalid("all %d samples are bad", q.Samples)
+	case q.Samples > maxSamples:
+		return invalid("a dataset of %d samples", q.Samples)
+	}
+	for i, b := range q.Bad {
+		switch {
+		case b.Number >= q.Samples:
+			return invalid("sample %d of %d", b.Number, q.Samples)
+		case i > 0 && b.Number <= q.Bad[i-1].Number:
+			return invalid("sample %d is given twice, or after a later one", b.Number)
+		case len(b.Key) > maxKey:
+			return invalid("sample %d: a key of %d bytes", b.Number, len(b.Key))
+		case len(b.Reason) > maxReason || !utf8.ValidString(b.Reason):
+			return invalid("sample %d: a reason has at most %d bytes of UTF-8", b.Number, maxReason)
+		}
+	}
+	return nil
+}
+
+func (q Quarantine) encode() ([]byte, error) {
+	if err := q.check(); err != nil {
+		return nil, err
+	}
+	generation, err := hex.DecodeString(q.Generation)
+	if err != nil || len(generation) != 32 {
+		return nil, invalid("generation %q is no digest", q.Generation)
+	}
+	b := append([]byte(quarantineMagic), generation...)
+	b = binary.LittleEndian.AppendUint64(b, q.Samples)
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(q.Bad)))
+	for _, x := range q.Bad {
+		b = binary.LittleEndian.AppendUint64(b, x.Number)
+		for _, text := range []string{x.Key, x.Reason} {
+			b = binary.LittleEndian.AppendUint16(b, uint16(len(text)))
+			b = append(b, text...)
+		}
+	}
+	if len(b)+4 > maxQuarantine {
+		return nil, invalid("%d bytes of keys and reasons, want at most %d", len(b), maxQuarantine)
+	}
+	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli())), nil
+}
+
+// decodeQuarantine reads a list as encode writes it. Memory is taken for what stands in b, not for what it promises.
+func decodeQuarantine(b []byte) (Quarantine, error) {
+	if len(b) < quarantineHeader+4 || string(b[:6]) != quarantineMagic[:6] {
+		return Quarantine{}, corrupt("not a quarantine")
+	}
+	rest := b[:len(b)-4]
+	if crc32.Checksum(rest, castagnoli()) != binary.LittleEndian.Uint32(b[len(rest):]) {
+		return Quarantine{}, corrupt("checksum is wrong")
+	}
+	if string(b[:8]) != quarantineMagic {
+		return Quarantine{}, fmt.Errorf("quarantine of version %q: %w", b[6:8], ErrVersion)
+	}
+	q := Quarantine{Generation: hex.EncodeToString(b[8:40]), Samples: binary.LittleEndian.Uint64(b[40:])}
+	count := binary.LittleEndian.Uint32(b[48:])
+	rest = rest[quarantineHeader:]
+	for range count {
+		if len(rest) < 8 {
+			return Quarantine{}, corrupt("it ends within a sample")
+		}
+		x := Bad{Number: binary.LittleEndian.Uint64(rest)}
+		rest = rest[8:]
+		for _, to := range []*string{&x.Key, &x.Reason} {
+			if len(rest) < 2 || len(rest)-2 < int(binary.LittleEndian.Uint16(rest)) {
+				return Quarantine{}, corrupt("it ends within a sample")
+			}
+			n := 2 + int(binary.LittleEndian.Uint16(rest))
+			*to, rest = string(rest[2:n]), rest[n:]
+		}
+		q.Bad = append(q.Bad, x)
+	}
+	if len(rest) > 0 {
+		return Quarantine{}, corrupt("%d bytes after its end", len(rest))
+	}
+	if err := q.check(); err != nil {
+		return Quarantine{}, corrupt("%w", err)
+	}
+	return q, nil
+}
+
+// OpenQuarantine reads a list of bad samples of a generation with so many samples. One that the bucket has not is
+// ErrNotFound, one of other data ErrGeneration, one that is not what its name says ErrCorrupt.
+func (s *Store) OpenQuarantine(ctx context.Context, digest, generation string, samples uint64) (Quarantine, error) {
+	q, err := s.openQuarantine(ctx, digest, generation, samples)
+	if err != nil {
+		return Quarantine{}, fmt.Errorf("quarantine %.12s: %w", digest, err)
+	}
+	return q, nil
+}
+
+func (s *Store) openQuarantine(ctx context.Context, digest, generation string, samples uint64) (Quarantine, error) {
+	b, err := s.read(ctx, quarantineDir, digest, maxQuarantine)
+	if err != nil {
+		return Quarantine{}, err
+	}
+	q, err := decodeQuarantine(b)
+	if err != nil {
+		return Quarantine{}, err
+	}
+	if q.Generation != generation {
+		return Quarantine{}, fmt.Errorf("%w: it is of generation %.12s", ErrGeneration, q.Generation)
+	}
+	if q.Samples != samples {
+		return Quarantine{}, corrupt("of %d samples, the dataset has %d", q.Samples, samples)
+	}
+	return q, nil
+}
+
+// Numbers returns the numbers of the bad samples, ascending.
+func (q Quarantine) Numbers() []uint64 {
+	out := make([]uint64, len(q.Bad))
+	for i, b := range q.Bad {
+		out[i] = b.Number
+	}
+	return out
+}

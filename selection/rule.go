@@ -1,0 +1,156 @@
+package selection
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"math/bits"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Limits of a rule.
+const (
+	maxParts = 64
+	maxSalt  = 256 // bytes
+)
+
+// validName bounds the names of subsets to what a URL carries without escapes.
+var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+
+// Part is one subset of a rule, and its size relative to the others.
+type Part struct {
+	Name string `json:"name"`
+	Size uint64 `json:"part"`
+}
+
+// Rule says of which subset a sample is, by its key alone (docs/order.md, "subset").
+type Rule struct {
+	Salt  string `json:"salt"` // another salt, another split, independent of it
+	Parts []Part `json:"parts"`
+}
+
+// ParseRule reads the parts of a rule as people write them: train=90,val=10.
+func ParseRule(text, salt string) (Rule, error) {
+	r := Rule{Salt: salt}
+	for part := range strings.SplitSeq(text, ",") {
+		name, number, ok := strings.Cut(part, "=")
+		if !ok {
+			return Rule{}, invalid("%q: want NAME=PART, such as train=90", part)
+		}
+		size, err := strconv.ParseUint(number, 10, 32)
+		if err != nil {
+			return Rule{}, invalid("%q: the part of %s is no whole number below 2^32", number, name)
+		}
+		r.Parts = append(r.Parts, Part{name, size})
+	}
+	return r, r.Check()
+}
+
+// Check reports what is wrong with a rule.
+func (r Rule) Check() error {
+	if len(r.Parts) == 0 || len(r.Parts) > maxParts {
+		return invalid("%d subsets, want 1 to %d", len(r.Parts), maxParts)
+	}
+	if len(r.Salt) > maxSalt || !utf8.ValidString(r.Salt) || strings.ContainsFunc(r.Salt, unicode.IsControl) {
+		return invalid("the salt is longer than %d bytes, or no text of one line", maxSalt)
+	}
+	var sum uint64
+	for i, p := range r.Parts {
+		switch {
+		case !validName.MatchString(p.Name):
+			return invalid("subset %q: a name has letters, digits, dot, dash and underscore, at most 64", p.Name)
+		case r.number(p.Name) != i:
+			return invalid("subset %q is given twice", p.Name)
+		case p.Size == 0 || p.Size > math.MaxUint32:
+			return invalid("subset %q: its part is %d, want 1 or more", p.Name, p.Size)
+		}
+		if sum += p.Size; sum > math.MaxUint32 {
+			return invalid("the parts sum to 2^32 or more")
+		}
+	}
+	return nil
+}
+
+// number returns the number of a subset, from 0; -1 for a name that no subset has.
+func (r Rule) number(name string) int {
+	return slices.IndexFunc(r.Parts, func(p Part) bool { return p.Name == name })
+}
+
+// String returns the rule as ParseRule reads it, without its salt.
+func (r Rule) String() string {
+	parts := make([]string, len(r.Parts))
+	for i, p := range r.Parts {
+		parts[i] = p.Name + "=" + strconv.FormatUint(p.Size, 10)
+	}
+	return strings.Join(parts, ",")
+}
+
+// sorter puts keys into the subsets of a rule. It serves one goroutine.
+type sorter struct {
+	text []byte // what stands before a key in the hash's input
+	base int
+	ends []uint64 // sums of the parts
+}
+
+func newSorter(r Rule) *sorter {
+	s := &sorter{text: []byte("millrace subset\n" + r.Salt + "\n")}
+	s.base = len(s.text)
+	sum := uint64(0)
+	for _, p := range r.Parts {
+		sum += p.Size
+		s.ends = append(s.ends, sum)
+	}
+	return s
+}
+
+// part returns the number of the subset of a key.
+func (s *sorter) part(key []byte) int {
+	s.text = append(s.text[:s.base], key...)
+	sum := sha256.Sum256(s.text)
+	x, _ := bits.Mul64(binary.BigEndian.Uint64(sum[:8]), s.ends[len(s.ends)-1])
+	i := 0
+	for x >= s.ends[i] {
+		i++
+	}
+	return i
+}
+
+// encode returns the one form in which a rule is stored.
+func (r Rule) encode() ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(r); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+// decodeRule reads a rule as encode writes it, and nothing else.
+func decodeRule(b []byte) (Rule, error) {
+	var r Rule
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&r); err != nil {
+		return r, fmt.Errorf("rule: %w", err)
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return r, fmt.Errorf("rule: more than one")
+	}
+	if err := r.Check(); err != nil {
+		return r, fmt.Errorf("rule: %w", err)
+	}
+	if again, err := r.encode(); err != nil || !bytes.Equal(again, b) {
+		return r, fmt.Errorf("rule: not in its one form")
+	}
+	return r, nil
+}

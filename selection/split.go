@@ -1,0 +1,137 @@
+package selection
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+)
+
+// Dataset is what is cut: *chunkindex.Index is one.
+type Dataset interface {
+	Generation() string
+	First() []uint64 // prefix sums of the chunks' sample counts
+	Keys(ctx context.Context, chunk int, visit func(sample uint64, key []byte)) error
+}
+
+// Made says which split was made.
+type Made struct {
+	Digest  string   // its name
+	New     bool     // else the bucket had it
+	Default string   // the split that is meant where none is named: the first one that was made of this generation
+	Counts  []uint64 // samples of each subset, in the order of the rule
+}
+
+// Split cuts a dataset into subsets, and stores which samples are of which. The same rule and data make the same object, so
+// it may be done again. The memory it takes is a few bytes a chunk.
+func (s *Store) Split(ctx context.Context, d Dataset, rule Rule) (Made, error) {
+	m, err := s.split(ctx, d, rule)
+	if err != nil {
+		return Made{}, fmt.Errorf("split %s: %w", rule, err)
+	}
+	return m, nil
+}
+
+func (s *Store) split(ctx context.Context, d Dataset, rule Rule) (Made, error) {
+	if err := rule.Check(); err != nil {
+		return Made{}, err
+	}
+	text, err := rule.encode()
+	if err != nil {
+		return Made{}, err
+	}
+	f, err := s.tempFile()
+	if err != nil {
+		return Made{}, err
+	}
+	defer f.Close()
+	first := d.First()
+	w := &splitWriter{
+		head: &head{
+			parts: uint32(len(rule.Parts)), generation: d.Generation(), samples: first[len(first)-1], chunks: uint64(len(first) - 1),
+			rule: uint32(len(text)), ruleCRC: crc32.Checksum(text, castagnoli()),
+		},
+		data: d, sorter: newSorter(rule), counts: make([]uint64, len(rule.Parts)),
+	}
+	size, err := w.writeTo(ctx, f, text)
+	if err != nil {
+		return Made{}, err
+	}
+	sum := sha256.New()
+	if _, err := io.Copy(sum, io.NewSectionReader(f, 0, size)); err != nil {
+		return Made{}, err
+	}
+	m := Made{Digest: hex.EncodeToString(sum.Sum(nil)), Counts: w.counts}
+	if m.New, err = s.put(ctx, subsetDir+m.Digest, f, size); err != nil {
+		return Made{}, err
+	}
+	m.Default, err = s.setDefault(ctx, d.Generation(), m.Digest)
+	return m, err
+}
+
+// splitWriter lays out a split: the blocks first, chunk by chunk, then what stands before them.
+type splitWriter struct {
+	head   *head
+	data   Dataset
+	sorter *sorter
+	counts []uint64
+	table  []byte
+}
+
+func (w *splitWriter) writeTo(ctx context.Context, f *os.File, rule []byte) (size int64, err error) {
+	first := w.data.First()
+	if _, err := f.Seek(w.head.blocks(), io.SeekStart); err != nil {
+		return 0, err
+	}
+	out := bufio.NewWriterSize(f, 1<<20) // keeps the first error
+	for i := range len(first) - 1 {
+		b, err := w.block(ctx, i, chunkSize(first, i))
+		if err != nil {
+			return 0, fmt.Errorf("keys of chunk %d: %w", i, err)
+		}
+		_, _ = out.Write(b)
+	}
+	if err := out.Flush(); err != nil {
+		return 0, err
+	}
+	if size, err = f.Seek(0, io.SeekCurrent); err != nil {
+		return 0, err
+	}
+	w.head.tableCRC = crc32.Checksum(w.table, castagnoli())
+	b, err := w.head.encode()
+	if err != nil {
+		return 0, err
+	}
+	b = append(append(b, rule...), w.table...)
+	_, err = f.WriteAt(b, 0)
+	return size, err
+}
+
+// block returns the block of a chunk of n samples, and adds its row to the table.
+func (w *splitWriter) block(ctx context.Context, chunk int, n uint64) ([]byte, error) {
+	b, each := make([]byte, w.head.block(n)), bitmapSize(n)
+	counts, k := make([]uint32, w.head.parts), uint64(0)
+	err := w.data.Keys(ctx, chunk, func(_ uint64, key []byte) {
+		part := w.sorter.part(key)
+		counts[part]++
+		b[int64(part)*each+int64(k/8)] |= 1 << (k % 8)
+		k++
+	})
+	if err == nil && k != n {
+		err = fmt.Errorf("%d keys of %d samples", k, n)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for i, n := range counts {
+		w.counts[i] += uint64(n)
+		w.table = binary.LittleEndian.AppendUint32(w.table, n)
+	}
+	w.table = binary.LittleEndian.AppendUint32(w.table, crc32.Checksum(b, castagnoli()))
+	return b, nil
+}

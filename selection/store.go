@@ -1,0 +1,200 @@
+package selection
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/millrace-data/millrace/internal/objstore"
+)
+
+// Where the objects lie, below the dataset's prefix.
+const (
+	subsetDir     = ".millrace/subset/"
+	defaultPrefix = subsetDir + "default-" // and the generation
+	quarantineDir = ".millrace/quarantine/"
+)
+
+// maxDefault bounds the object that names a generation's default split.
+const maxDefault = 1 << 10
+
+// Reader is what splits and quarantines are read from.
+type Reader interface {
+	objstore.RangeReader
+	Stat(ctx context.Context, key string) (objstore.Object, error)
+}
+
+// Writer stores objects. All are written once, on the condition that nothing is stored there.
+type Writer interface {
+	Put(ctx context.Context, key string, body io.ReaderAt, size int64, cond objstore.Condition) (objstore.Object, error)
+}
+
+// Config says where one dataset's splits and quarantines lie.
+type Config struct {
+	Reader Reader
+	Writer Writer // nil: nothing is made
+	Prefix string // where the dataset lies in the store: empty, or ending in a slash
+	Dir    string // where temporary files lie; empty: the system's place for them
+}
+
+// Store is the splits and quarantines of one dataset. It is safe for concurrent use.
+type Store struct{ cfg Config }
+
+// New opens the selections of a dataset. It asks the store for nothing.
+func New(cfg Config) (*Store, error) {
+	if cfg.Reader == nil {
+		return nil, errors.New("selection: no store")
+	}
+	if cfg.Prefix != "" && !strings.HasSuffix(cfg.Prefix, "/") {
+		return nil, fmt.Errorf("selection: prefix %q does not end in a slash", cfg.Prefix)
+	}
+	return &Store{cfg: cfg}, nil
+}
+
+// stat finds an object that is named by its content.
+func (s *Store) stat(ctx context.Context, dir, digest string) (objstore.Object, error) {
+	if !isDigest(digest) {
+		return objstore.Object{}, ErrNotFound
+	}
+	obj, err := s.cfg.Reader.Stat(ctx, s.cfg.Prefix+dir+digest)
+	if errors.Is(err, objstore.ErrNotFound) {
+		return obj, fmt.Errorf("%w: %w", ErrNotFound, err)
+	}
+	return obj, err
+}
+
+// read returns a whole object of at most so many bytes, whose digest is its name.
+func (s *Store) read(ctx context.Context, dir, digest string, most int64) ([]byte, error) {
+	obj, err := s.stat(ctx, dir, digest)
+	if err != nil {
+		return nil, err
+	}
+	if obj.Size == 0 || obj.Size > most {
+		return nil, corrupt("%d bytes, want 1 to %d", obj.Size, most)
+	}
+	b := make([]byte, obj.Size)
+	if err := s.cfg.Reader.ReadRange(ctx, obj.Ref(), 0, b); err != nil {
+		return nil, err
+	}
+	if sum := sha256.Sum256(b); hex.EncodeToString(sum[:]) != digest {
+		return nil, corrupt("its bytes have another digest")
+	}
+	return b, nil
+}
+
+// put stores an object that is named by its content. created is false if the bucket had it.
+func (s *Store) put(ctx context.Context, key string, body io.ReaderAt, size int64) (created bool, err error) {
+	if s.cfg.Writer == nil {
+		return false, fmt.Errorf("%w: the store was opened for reading only", ErrReadOnly)
+	}
+	_, err = s.cfg.Writer.Put(ctx, s.cfg.Prefix+key, body, size, objstore.Condition{IfAbsent: true})
+	switch {
+	case err == nil:
+		return true, nil
+	case errors.Is(err, objstore.ErrDenied):
+		return false, fmt.Errorf("%w: %w", ErrReadOnly, err)
+	case !errors.Is(err, objstore.ErrChanged):
+		return false, err
+	}
+	obj, err := s.cfg.Reader.Stat(ctx, s.cfg.Prefix+key)
+	if err == nil && obj.Size != size {
+		err = corrupt("%s has %d bytes, want %d: remove it, and try again", key, obj.Size, size)
+	}
+	return false, err
+}
+
+// tempFile opens a file that has lost its name already, so that a kill leaves nothing behind.
+func (s *Store) tempFile() (*os.File, error) {
+	dir := s.cfg.Dir
+	if dir == "" {
+		dir = os.TempDir()
+	} else if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	f, err := os.CreateTemp(dir, "millrace-selection-*")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Remove(f.Name()); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// defaultSplit is the object that names a generation's default split.
+type defaultSplit struct {
+	Version int    `json:"version"`
+	Subset  string `json:"subset"`
+}
+
+// Default returns the digest of the first split that was made of a generation: the one that is meant where none is named. It
+// never changes.
+func (s *Store) Default(ctx context.Context, generation string) (string, error) {
+	digest, err := s.defaultOf(ctx, generation)
+	if err != nil {
+		return "", fmt.Errorf("default split of generation %.12s: %w", generation, err)
+	}
+	return digest, nil
+}
+
+func (s *Store) defaultOf(ctx context.Context, generation string) (string, error) {
+	obj, err := s.cfg.Reader.Stat(ctx, s.cfg.Prefix+defaultPrefix+generation)
+	if errors.Is(err, objstore.ErrNotFound) {
+		return "", fmt.Errorf("%w: %w", ErrNoDefault, err)
+	}
+	if err != nil {
+		return "", err
+	}
+	if obj.Size == 0 || obj.Size > maxDefault {
+		return "", corrupt("%d bytes, want 1 to %d", obj.Size, maxDefault)
+	}
+	b := make([]byte, obj.Size)
+	if err := s.cfg.Reader.ReadRange(ctx, obj.Ref(), 0, b); err != nil {
+		return "", err
+	}
+	return decodeDefault(b)
+}
+
+func decodeDefault(b []byte) (string, error) {
+	var d defaultSplit
+	if err := json.Unmarshal(b, &d); err != nil {
+		return "", corrupt("%w", err)
+	}
+	if d.Version != 1 {
+		return "", fmt.Errorf("version %d: %w", d.Version, ErrVersion)
+	}
+	if !isDigest(d.Subset) {
+		return "", corrupt("it names no digest")
+	}
+	return d.Subset, nil
+}
+
+// setDefault makes a split the default one of a generation, unless it has one, and returns which it is.
+func (s *Store) setDefault(ctx context.Context, generation, digest string) (string, error) {
+	b, err := json.Marshal(defaultSplit{Version: 1, Subset: digest})
+	if err != nil {
+		return "", err
+	}
+	b = append(b, '\n')
+	created, err := s.put(ctx, defaultPrefix+generation, bytes.NewReader(b), int64(len(b)))
+	if created {
+		return digest, nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return s.defaultOf(ctx, generation)
+}
+
+func isDigest(s string) bool {
+	b, err := hex.DecodeString(s)
+	return err == nil && len(b) == sha256.Size && strings.ToLower(s) == s
+}

@@ -1,0 +1,212 @@
+package selection
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+
+	"github.com/millrace-data/millrace/internal/objstore"
+)
+
+// Subset is one subset of a split, open: a few bytes a chunk. It is safe for concurrent use.
+type Subset struct {
+	file    file
+	head    *head
+	rule    Rule
+	part    int
+	first   []uint64
+	members []uint64 // prefix sums
+	crcs    []uint32
+	offsets []int64 // of the chunks' blocks
+}
+
+// file is what a split is read from.
+type file interface {
+	io.ReaderAt
+	io.Closer
+}
+
+// OpenSubset fetches a split to a local file, checks it from end to end, and opens one subset of it. generation is that of the
+// dataset, first the prefix sums of its chunks' sample counts, shared and not changed. A split that the bucket has not is
+// ErrNotFound, one of other data ErrGeneration, one that is not what its name or the dataset says ErrCorrupt; a name that it has not is ErrNoSubset.
+func (s *Store) OpenSubset(ctx context.Context, digest, name, generation string, first []uint64) (*Subset, error) {
+	x, err := s.openSubset(ctx, digest, name, generation, first)
+	if err != nil {
+		return nil, fmt.Errorf("subset %.12s:%s: %w", digest, name, err)
+	}
+	return x, nil
+}
+
+func (s *Store) openSubset(ctx context.Context, digest, name, generation string, first []uint64) (*Subset, error) {
+	obj, err := s.stat(ctx, subsetDir, digest)
+	if err != nil {
+		return nil, err
+	}
+	if obj.Size < splitHeader {
+		return nil, corrupt("%d bytes are no split", obj.Size)
+	}
+	b := make([]byte, splitHeader)
+	if err := s.cfg.Reader.ReadRange(ctx, obj.Ref(), 0, b); err != nil {
+		return nil, err
+	}
+	if _, err := checkHead(b, generation, first, obj.Size); err != nil {
+		return nil, err
+	}
+	f, err := s.tempFile()
+	if err != nil {
+		return nil, err
+	}
+	x, err := s.download(ctx, obj, f, digest, name, generation, first)
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return x, nil
+}
+
+// checkHead reads a header and holds it against the dataset.
+func checkHead(b []byte, generation string, first []uint64, size int64) (*head, error) {
+	h, err := decodeHead(b)
+	if err != nil {
+		return nil, err
+	}
+	if h.generation != generation {
+		return nil, fmt.Errorf("%w: it is of generation %.12s", ErrGeneration, h.generation)
+	}
+	return h, h.fits(first, size)
+}
+
+// download copies an object to a file, and opens it there if its bytes have the digest that names it.
+func (s *Store) download(ctx context.Context, obj objstore.Object, f *os.File, digest, name, generation string, first []uint64) (*Subset, error) {
+	sum := sha256.New()
+	b := make([]byte, min(obj.Size, 4<<20))
+	for at := int64(0); at < obj.Size; at += int64(len(b)) {
+		b = b[:min(int64(len(b)), obj.Size-at)]
+		if err := s.cfg.Reader.ReadRange(ctx, obj.Ref(), at, b); err != nil {
+			return nil, err
+		}
+		sum.Write(b)
+		if _, err := f.WriteAt(b, at); err != nil {
+			return nil, err
+		}
+	}
+	if found := hex.EncodeToString(sum.Sum(nil)); found != digest {
+		return nil, corrupt("its bytes have the digest %.12s", found)
+	}
+	return parseSplit(f, obj.Size, name, generation, first)
+}
+
+// parseSplit checks everything but the digest and the blocks, which are checked when they are read.
+func parseSplit(f file, size int64, name, generation string, first []uint64) (*Subset, error) {
+	if size < splitHeader {
+		return nil, corrupt("%d bytes are no split", size)
+	}
+	b := make([]byte, splitHeader)
+	if _, err := f.ReadAt(b, 0); err != nil {
+		return nil, err
+	}
+	h, err := checkHead(b, generation, first, size)
+	if err != nil {
+		return nil, err
+	}
+	b = make([]byte, h.rule)
+	if _, err := f.ReadAt(b, splitHeader); err != nil {
+		return nil, err
+	}
+	x := &Subset{file: f, head: h, first: first}
+	if x.rule, err = decodeRule(b); err != nil || crc32.Checksum(b, castagnoli()) != h.ruleCRC || len(x.rule.Parts) != int(h.parts) {
+		return nil, corrupt("its rule is damaged: %v", err)
+	}
+	if x.part = x.rule.number(name); x.part < 0 {
+		return nil, fmt.Errorf("%w %s: it has %s", ErrNoSubset, name, x.rule)
+	}
+	return x, x.readTable()
+}
+
+// tableAtOnce is how many rows are read at a time.
+const tableAtOnce = 4096
+
+// readTable reads what stays in memory.
+func (x *Subset) readTable() error {
+	h, n := x.head, int(x.head.chunks)
+	x.members, x.offsets, x.crcs = make([]uint64, n+1), make([]int64, n+1), make([]uint32, n)
+	x.offsets[0] = h.blocks()
+	row, crc := int(h.row()), uint32(0)
+	b := make([]byte, row*min(n, tableAtOnce))
+	for i := range n {
+		at := i % tableAtOnce * row
+		if at == 0 {
+			b = b[:row*min(n-i, tableAtOnce)]
+			if _, err := x.file.ReadAt(b, h.table()+int64(i)*h.row()); err != nil {
+				return err
+			}
+			crc = crc32.Update(crc, castagnoli(), b)
+		}
+		size, sum := chunkSize(x.first, i), uint64(0)
+		for k := range int(h.parts) {
+			sum += uint64(binary.LittleEndian.Uint32(b[at+4*k:]))
+		}
+		if sum != size {
+			return corrupt("chunk %d has %d samples in its subsets, want %d", i, sum, size)
+		}
+		x.members[i+1] = x.members[i] + uint64(binary.LittleEndian.Uint32(b[at+4*x.part:]))
+		x.offsets[i+1] = x.offsets[i] + h.block(size)
+		x.crcs[i] = binary.LittleEndian.Uint32(b[at+row-4:])
+	}
+	if crc != h.tableCRC {
+		return corrupt("checksum of the table is wrong")
+	}
+	return nil
+}
+
+// Rule returns the rule that the split was made by.
+func (x *Subset) Rule() Rule { return x.rule }
+
+// Samples returns the number of its samples.
+func (x *Subset) Samples() uint64 { return x.members[len(x.members)-1] }
+
+// Members returns the prefix sums of its samples by chunk, as shuffle.NewSubsetPlan wants them. They must not be changed.
+func (x *Subset) Members() []uint64 { return x.members }
+
+// Bitmap returns which samples of a chunk belong to it: a bit for each, the lowest bit of a byte first.
+func (x *Subset) Bitmap(ctx context.Context, chunk int) ([]byte, error) {
+	b, err := x.bitmap(ctx, chunk)
+	if err != nil {
+		return nil, fmt.Errorf("subset %s: chunk %d: %w", x.rule.Parts[x.part].Name, chunk, err)
+	}
+	return b, nil
+}
+
+func (x *Subset) bitmap(ctx context.Context, chunk int) ([]byte, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if chunk < 0 || chunk >= len(x.crcs) {
+		return nil, fmt.Errorf("the dataset has %d chunks", len(x.crcs))
+	}
+	b := make([]byte, x.offsets[chunk+1]-x.offsets[chunk])
+	if len(b) == 0 {
+		return nil, nil
+	}
+	if _, err := x.file.ReadAt(b, x.offsets[chunk]); err != nil {
+		return nil, err
+	}
+	if crc32.Checksum(b, castagnoli()) != x.crcs[chunk] {
+		return nil, corrupt("checksum is wrong")
+	}
+	n := chunkSize(x.first, chunk)
+	each := int(bitmapSize(n))
+	b = b[x.part*each : (x.part+1)*each : (x.part+1)*each]
+	return b, checkBitmap(b, n, x.members[chunk+1]-x.members[chunk])
+}
+
+// Close ends the use of the local file. What was returned stays valid.
+func (x *Subset) Close() error { return x.file.Close() }
+
+// SubsetBytes is what an open subset of a dataset of so many chunks holds in memory.
+func SubsetBytes(chunks int) int64 { return 8<<10 + 20*int64(chunks) }
