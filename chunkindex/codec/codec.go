@@ -114,6 +114,5 @@ func open(c Codec, in io.Reader) (decoded io.Reader, done func(), err error) {
 
 // newZstd makes a decoder that starts no goroutine and holds one window.
 func newZstd(in io.Reader) (*zstd.Decoder, error) {
-	return zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
-		zstd.WithDecoderMaxWindow(MaxWindow), zstd.WithDecoderMaxMemory(MaxFrame))
+	return zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(MaxWindow))
 }

@@ -205,10 +205,8 @@ func (r *Reader) fail(err error) error {
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		err = fmt.Errorf("it is truncated: %w", io.ErrUnexpectedEOF)
-	case errors.Is(err, zstd.ErrWindowSizeExceeded):
+	case errors.Is(err, zstd.ErrWindowSizeExceeded), errors.Is(err, zstd.ErrDecoderSizeExceeded): // the second of a segment that is its own window
 		err = fmt.Errorf("its window is larger than %d bytes: recompress the object without --long and --ultra: %w", MaxWindow, err)
-	case errors.Is(err, zstd.ErrDecoderSizeExceeded):
-		err = fmt.Errorf("it decodes to more than %d bytes: recompress the object in smaller frames: %w", r.maxFrame, err)
 	case errors.Is(err, zstd.ErrUnknownDictionary):
 		err = fmt.Errorf("it needs a dictionary: recompress the object without one: %w", err)
 	}

@@ -1,0 +1,87 @@
+package codec_test
+
+import (
+	"bytes"
+	"compress/flate"
+	"encoding/binary"
+	"io"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/millrace-data/millrace/chunkindex/codec"
+)
+
+// gzipBomb is a gzip member of some gibibytes of zeros, without its end: one deflate block for a mebibyte, again and again.
+func gzipBomb(t *testing.T, gib int) []byte {
+	t.Helper()
+	var block bytes.Buffer
+	w, err := flate.NewWriter(&block, flate.BestCompression)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write(make([]byte, 1<<20)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	return append([]byte("\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"), bytes.Repeat(block.Bytes(), gib<<10)...)
+}
+
+// zstdBomb is a zstd frame of some gibibytes of one byte, in blocks that say how often to repeat it.
+func zstdBomb(gib int) []byte {
+	const most = 128 << 10
+	b := []byte("\x28\xb5\x2f\xfd\x00\x68") // window of 8 MiB
+	for range gib << 30 / most {
+		b = binary.LittleEndian.AppendUint32(b, most<<3|1<<1) // the fourth byte is the one to repeat
+	}
+	return b
+}
+
+// Ten gigabytes of zeros are refused after the first one, in the memory of a window.
+func TestBombsAreRefused(t *testing.T) {
+	for c, bomb := range map[codec.Codec][]byte{codec.Gzip: gzipBomb(t, 10), codec.Zstd: zstdBomb(10)} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		r, err := codec.NewReader(c, bytes.NewReader(bomb))
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := io.Copy(io.Discard, r)
+		r.Close()
+		if err == nil || !strings.Contains(err.Error(), "recompress the object in smaller frames") || n > codec.MaxFrame {
+			t.Errorf("%v: got %d bytes, %v, want a refusal", c, n, err)
+		}
+		if err := codec.Decode(c, bomb, 0, make([]byte, 1<<20)); err != nil {
+			t.Errorf("%v: the first megabyte: got %v", c, err)
+		}
+		runtime.ReadMemStats(&after)
+		if got := after.TotalAlloc - before.TotalAlloc; got > 8*codec.MaxWindow {
+			t.Errorf("%v: got %d bytes allocated for %d that are stored", c, got, len(bomb))
+		}
+	}
+}
+
+// A frame that promises much gets no memory for it.
+func TestPromisesTakeNoMemory(t *testing.T) {
+	promise := []byte("\x28\xb5\x2f\xfd\xc0\x68\xff\xff\xff\xff\xff\xff\xff\x0f\x01\x00\x00")
+	skippable := []byte("\x50\x2a\x4d\x18\xff\xff\xff\xffabc")
+	for _, stored := range [][]byte{promise, skippable} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		r, err := codec.NewReader(codec.Zstd, bytes.NewReader(stored))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = io.Copy(io.Discard, r)
+		r.Close()
+		if derr := codec.Decode(codec.Zstd, stored, 0, make([]byte, 10)); err == nil || derr == nil {
+			t.Errorf("% x: got %v and %v, want refusals", stored, err, derr)
+		}
+		runtime.ReadMemStats(&after)
+		if got := after.TotalAlloc - before.TotalAlloc; got > 6*codec.MaxWindow {
+			t.Errorf("% x: got %d bytes allocated", stored, got)
+		}
+	}
+}

@@ -1,0 +1,246 @@
+package codec_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+	"pgregory.net/rapid"
+
+	"github.com/millrace-data/millrace/chunkindex/codec"
+)
+
+// fatal is what a test, a fuzz target and a property have in common.
+type fatal interface {
+	Helper()
+	Fatal(args ...any)
+}
+
+// pack compresses pieces, each to a frame of its own.
+func pack(t fatal, c codec.Codec, pieces ...[]byte) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	for _, p := range pieces {
+		var w io.WriteCloser = gzip.NewWriter(&out)
+		if c == codec.Zstd {
+			z, err := zstd.NewWriter(&out, zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(len(p)%2 == 0))
+			if err != nil {
+				t.Fatal(err)
+			}
+			w = z
+		}
+		if _, err := w.Write(p); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return out.Bytes()
+}
+
+func random(n int, seed uint64) []byte {
+	r := rand.New(rand.NewPCG(seed, 2))
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(r.IntN(7)) << (i % 3)
+	}
+	return b
+}
+
+func codecs() []codec.Codec { return []codec.Codec{codec.Gzip, codec.Zstd} }
+
+func TestOf(t *testing.T) {
+	for key, want := range map[string]struct {
+		codec codec.Codec
+		bare  string
+	}{
+		"a.tar": {codec.None, "a.tar"}, "a.tar.gz": {codec.Gzip, "a.tar"}, "d/a.tgz": {codec.Gzip, "d/a.tar"}, "a.jsonl.zst": {codec.Zstd, "a.jsonl"},
+		"a.mds.zstd": {codec.Zstd, "a.mds"}, "gz": {codec.None, "gz"}, ".gz": {codec.Gzip, ""}, "a.GZ": {codec.None, "a.GZ"}, "a.gz/b": {codec.None, "a.gz/b"},
+	} {
+		if c, bare := codec.Of(key); c != want.codec || bare != want.bare {
+			t.Errorf("%q: got %v of %q, want %v of %q", key, c, bare, want.codec, want.bare)
+		}
+	}
+}
+
+// However data is cut into frames, a reader gives it back, and says of each byte which frame holds it.
+func TestReaderKnowsItsFrames(t *testing.T) {
+	for _, c := range codecs() {
+		rapid.Check(t, func(t *rapid.T) {
+			data := random(rapid.IntRange(0, 200_000).Draw(t, "bytes"), rapid.Uint64().Draw(t, "seed"))
+			cuts := rapid.SliceOfN(rapid.IntRange(0, len(data)), 0, 20).Draw(t, "cuts")
+			var stored []byte
+			type frame struct{ stored, end, decoded, decodedEnd int64 }
+			var want []frame
+			at := 0
+			for _, cut := range append(cuts, len(data)) {
+				if cut < at {
+					continue
+				}
+				piece := pack(t, c, data[at:cut])
+				if c == codec.Zstd && cut%3 == 0 {
+					piece = append([]byte("\x5a\x2a\x4d\x18\x03\x00\x00\x00abc"), piece...)
+				}
+				if cut > at {
+					begins := int64(len(stored))
+					if piece[0] == 0x5a {
+						begins += 11
+					}
+					want = append(want, frame{begins, int64(len(stored) + len(piece)), int64(at), int64(cut)})
+				}
+				stored, at = append(stored, piece...), cut
+			}
+			r, err := codec.NewReader(c, iotest.OneByteReader(bytes.NewReader(stored)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Close()
+			got, err := io.ReadAll(r)
+			if err != nil || !bytes.Equal(got, data) {
+				t.Fatalf("got %d bytes, %v, want %d", len(got), err, len(data))
+			}
+			for _, w := range want {
+				for _, off := range []int64{w.decoded, (w.decoded + w.decodedEnd) / 2, w.decodedEnd - 1} {
+					f, ok := r.At(off)
+					if got := (frame{f.Stored, f.StoredEnd, f.Decoded, f.DecodedEnd}); !ok || got != w {
+						t.Fatalf("byte %d: got %+v, %v, want %+v", off, got, ok, w)
+					}
+				}
+				first, length := w.decoded, w.decodedEnd-w.decoded
+				dst := make([]byte, length-length/3)
+				if err := codec.Decode(c, stored[w.stored:w.end], length/3, dst); err != nil || !bytes.Equal(dst, data[first+length/3:first+length]) {
+					t.Fatalf("decode: %v", err)
+				}
+			}
+			if _, ok := r.At(int64(len(data))); ok {
+				t.Fatal("a byte after the last one has a frame")
+			}
+			r.Forget(int64(len(data)))
+			if _, ok := r.At(0); ok {
+				t.Fatal("a frame is known after all were forgotten")
+			}
+		})
+	}
+}
+
+func TestDecodeSpansFrames(t *testing.T) {
+	data := random(300_000, 1)
+	for _, c := range codecs() {
+		stored := pack(t, c, data[:100_000], nil, data[100_000:100_001], data[100_001:])
+		for _, skip := range []int64{0, 1, 99_999, 100_000, 299_999} {
+			for _, n := range []int64{0, 1, 100_000} {
+				dst := make([]byte, min(n, int64(len(data))-skip))
+				if err := codec.Decode(c, stored, skip, dst); err != nil || !bytes.Equal(dst, data[skip:skip+int64(len(dst))]) {
+					t.Errorf("%v, %d bytes after %d: %v", c, len(dst), skip, err)
+				}
+			}
+		}
+	}
+}
+
+func TestDecodeRefuses(t *testing.T) {
+	data := random(100_000, 2)
+	for _, c := range codecs() {
+		stored := pack(t, c, data)
+		flipped := bytes.Clone(stored)
+		flipped[len(flipped)/2] ^= 0x10
+		for name, f := range map[string]func() error{
+			"one byte too many":    func() error { return codec.Decode(c, stored, 1, make([]byte, len(data))) },
+			"too many passed over": func() error { return codec.Decode(c, stored, int64(len(data)), make([]byte, 1)) },
+			"less than nothing":    func() error { return codec.Decode(c, stored, -1, nil) },
+			"beyond any frame":     func() error { return codec.Decode(c, stored, codec.MaxFrame+1, nil) },
+			"no bytes at all":      func() error { return codec.Decode(c, nil, 0, make([]byte, 1)) },
+			"other bytes":          func() error { return codec.Decode(c, data, 0, make([]byte, 1)) },
+			"truncated":            func() error { return codec.Decode(c, stored[:len(stored)-200], 0, make([]byte, len(data))) },
+			"the other codec":      func() error { return codec.Decode(codec.Gzip+codec.Zstd-c, stored, 0, make([]byte, 1)) },
+			"a codec to come":      func() error { return codec.Decode(7, stored, 0, make([]byte, 1)) },
+		} {
+			if err := f(); err == nil {
+				t.Errorf("%v, %s: got no error", c, name)
+			}
+		}
+		got := make([]byte, len(data))
+		if err := codec.Decode(c, flipped, 0, got); err == nil && bytes.Equal(got, data) {
+			t.Errorf("%v: a flipped bit changed nothing", c)
+		}
+	}
+}
+
+// Every truncation of an object, inside a frame or inside its header, is an error that names the frame; between frames it is an end.
+func TestReaderTruncated(t *testing.T) {
+	for _, c := range codecs() {
+		first := pack(t, c, random(500, 3))
+		stored := append(bytes.Clone(first), pack(t, c, random(501, 4))...)
+		for n := 4; n < len(stored); n++ {
+			r, err := codec.NewReader(c, bytes.NewReader(stored[:n]))
+			if err == nil {
+				_, err = io.Copy(io.Discard, r)
+			}
+			switch {
+			case n == len(first) && err != nil:
+				t.Errorf("%v, between frames: got %v", c, err)
+			case n < len(first) && (err == nil || !strings.Contains(err.Error(), "stored offset 0")):
+				t.Errorf("%v, %d bytes: got %v, want one that names the first frame", c, n, err)
+			case n > len(first) && (err == nil || !strings.Contains(err.Error(), fmt.Sprintf("stored offset %d", len(first)))):
+				t.Errorf("%v, %d bytes: got %v, want one that names the second frame", c, n, err)
+			}
+		}
+	}
+}
+
+func TestReaderRefuses(t *testing.T) {
+	big := make([]byte, 20<<20)
+	var wide bytes.Buffer
+	z, err := zstd.NewWriter(&wide, zstd.WithWindowSize(16<<20))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := z.Write(big); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	single, err := zstd.NewWriter(nil, zstd.WithSingleSegment(true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	segment := single.EncodeAll(big, nil)
+	broken := errors.New("the line broke")
+	ok := pack(t, codec.Gzip, []byte("x"))
+	for name, test := range map[string]struct {
+		codec codec.Codec
+		in    io.Reader
+		want  string
+	}{
+		"zstd named gzip":     {codec.Gzip, bytes.NewReader(pack(t, codec.Zstd, []byte("x"))), "is no gzip"},
+		"gzip named zstd":     {codec.Zstd, bytes.NewReader(ok), "is no zstd"},
+		"empty":               {codec.Gzip, bytes.NewReader(nil), "is no gzip"},
+		"short":               {codec.Zstd, strings.NewReader("\x28\xb5"), "is no zstd"},
+		"garbage at the end":  {codec.Gzip, bytes.NewReader(append(bytes.Clone(ok), "garbage"...)), fmt.Sprintf("stored offset %d are no gzip", len(ok))},
+		"zeros at the end":    {codec.Gzip, bytes.NewReader(append(bytes.Clone(ok), 0, 0, 0, 0)), "are no gzip"},
+		"window of 16 MiB":    {codec.Zstd, &wide, "without --long and --ultra"},
+		"segment of 20 MiB":   {codec.Zstd, bytes.NewReader(segment), "without --long and --ultra"},
+		"dictionary":          {codec.Zstd, strings.NewReader("\x28\xb5\x2f\xfd\x01\x58\x07\x01\x00\x00"), "needs a dictionary"},
+		"reserved block":      {codec.Zstd, strings.NewReader("\x28\xb5\x2f\xfd\x00\x58\x07\x00\x00\x00"), "reserved"},
+		"store that breaks":   {codec.Gzip, io.MultiReader(bytes.NewReader(ok[:8]), iotest.ErrReader(broken)), broken.Error()},
+		"store that never is": {codec.Gzip, iotest.ErrReader(broken), broken.Error()},
+	} {
+		r, err := codec.NewReader(test.codec, test.in)
+		if err == nil {
+			_, err = io.Copy(io.Discard, r)
+			r.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: got %v, want %q", name, err, test.want)
+		}
+	}
+}

@@ -1,0 +1,54 @@
+package codec_test
+
+import (
+	"bytes"
+	"io"
+	"testing"
+
+	"github.com/millrace-data/millrace/chunkindex/codec"
+)
+
+// Whatever a shard holds, a reader either fails or has frames that decode, each by itself, to what it gave.
+func FuzzReader(f *testing.F) {
+	for _, c := range codecs() {
+		whole := pack(f, c, random(1000, 5), nil, random(10, 6))
+		f.Add(uint32(c), whole)
+		f.Add(uint32(c), whole[:len(whole)/2])
+	}
+	f.Add(uint32(codec.Zstd), []byte("\x5a\x2a\x4d\x18\x03\x00\x00\x00abc"))
+	f.Fuzz(func(t *testing.T, n uint32, stored []byte) {
+		c := codec.Gzip + codec.Codec(n%2)
+		r, err := codec.NewReader(c, bytes.NewReader(stored))
+		if err != nil {
+			return
+		}
+		defer r.Close()
+		const most = 4 << 20
+		data, err := io.ReadAll(io.LimitReader(r, most))
+		if err != nil || len(data) == most {
+			return
+		}
+		end := int64(0)
+		for off := int64(0); off < int64(len(data)); {
+			fr, ok := r.At(off)
+			if !ok || fr.Decoded != off || fr.Stored < end || fr.StoredEnd <= fr.Stored || fr.DecodedEnd > int64(len(data)) {
+				t.Fatalf("byte %d: got %+v, %v", off, fr, ok)
+			}
+			dst := make([]byte, fr.DecodedEnd-off)
+			if err := codec.Decode(c, stored[fr.Stored:fr.StoredEnd], 0, dst); err != nil || !bytes.Equal(dst, data[off:fr.DecodedEnd]) {
+				t.Fatalf("frame %+v by itself: %v", fr, err)
+			}
+			off, end = fr.DecodedEnd, fr.StoredEnd
+		}
+	})
+}
+
+// Decode takes anything for a chunk's stored bytes, and gives an error or fills what it was asked to.
+func FuzzDecode(f *testing.F) {
+	for _, c := range codecs() {
+		f.Add(uint32(c), pack(f, c, random(1000, 7)), int64(10), uint16(900))
+	}
+	f.Fuzz(func(_ *testing.T, n uint32, stored []byte, skip int64, length uint16) {
+		_ = codec.Decode(codec.Codec(n%4), stored, skip%(1<<20), make([]byte, length))
+	})
+}
