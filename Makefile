@@ -58,8 +58,9 @@ integration: deps ## the system through its front door: directory, MinIO, versit
 cluster-test: deps ## eight gateways and MinIO on networks of their own, killed, stopped, cut off and replaced; Linux, root
 	cd integration && python3 ../tools/gotest.py cluster-test -count=1 -v $(if $(MILLRACE_LONG),-timeout 4h,-timeout 10m) ./fleet
 
-deps: ## install MinIO, versitygw (built once, pinned) and nginx when they are missing
+deps: ## install MinIO, versitygw (built once, pinned), nginx and the tests' Python environment when they are missing
 	@tools/deps.sh
+	@tools/python.sh >/dev/null
 
 summary:
 	@cat "$(CURDIR)/bin/test-summary"

@@ -1,0 +1,27 @@
+package harness
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// TestPython runs what the Python tests stand on: torch beside a NumPy that fits it, and every library that formats and trainers come from.
+func TestPython(t *testing.T) {
+	t.Parallel()
+	path, env := Python(t)
+	const program = `
+import warnings; warnings.simplefilter("ignore")
+import numpy, torch, webdataset, streaming, litdata, tfrecord, torchdata.stateful_dataloader, accelerate, lightning.pytorch, pyarrow, millrace
+print(torch.from_numpy(numpy.arange(4)).sum().item())`
+	cmd := exec.CommandContext(t.Context(), path, "-c", program)
+	cmd.Env = env
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("run %s: %v\n%s", path, err, out)
+	}
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	if got, want := lines[len(lines)-1], "6"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
