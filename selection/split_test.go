@@ -1,0 +1,285 @@
+package selection
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/internal/objstore/memstore"
+)
+
+func TestSplitPutsEverySampleIntoOneSubset(t *testing.T) {
+	d := testDataset(5, 0, 64, 1, 300, 9)
+	s, _ := newStore(t)
+	m, err := s.Split(t.Context(), d, mustRule(t, "train=70,val=20,test=10", "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []uint64
+	for i, name := range []string{"train", "val", "test"} {
+		of := numbersOf(t, s, d, m.Digest, name)
+		if uint64(len(of)) != m.Counts[i] {
+			t.Errorf("%s: got %d samples, want %d", name, len(of), m.Counts[i])
+		}
+		all = append(all, of...)
+	}
+	slices.Sort(all)
+	for i, x := range all {
+		if x != uint64(i) {
+			t.Fatalf("samples: got %v, want each once", all)
+		}
+	}
+	if len(all) != 379 || m.Counts[0] < 230 || m.Counts[0] > 300 {
+		t.Errorf("got %d samples, %v in the subsets", len(all), m.Counts)
+	}
+}
+
+func TestSplitStaysWhenDataIsAdded(t *testing.T) {
+	s, _ := newStore(t)
+	rule := mustRule(t, "a=1,b=1", "salt")
+	small, large := testDataset(50, 30), testDataset(20, 60, 200)
+	members := map[int]map[uint64]bool{}
+	for i, d := range []dataset{small, large} {
+		m, err := s.Split(t.Context(), d, rule)
+		if err != nil {
+			t.Fatal(err)
+		}
+		members[i] = map[uint64]bool{}
+		for _, x := range numbersOf(t, s, d, m.Digest, "a") {
+			members[i][x] = true
+		}
+	}
+	for x := range uint64(80) {
+		if members[0][x] != members[1][x] {
+			t.Errorf("sample %d: of subset a is %v before, %v after", x, members[0][x], members[1][x])
+		}
+	}
+}
+
+func TestSplitIsMadeOnce(t *testing.T) {
+	d := testDataset(10, 10)
+	s, st := newStore(t)
+	first, err := s.Split(t.Context(), d, mustRule(t, "train=9,val=1", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := s.Split(t.Context(), d, mustRule(t, "train=9,val=1", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !first.New || again.New || again.Digest != first.Digest || again.Default != first.Digest {
+		t.Errorf("got %+v, then %+v", first, again)
+	}
+	other, err := s.Split(t.Context(), d, mustRule(t, "train=9,val=1", "other"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if other.Digest == first.Digest || other.Default != first.Digest {
+		t.Errorf("another salt: got %+v, want another split and the same default, %s", other, first.Digest)
+	}
+	if got, err := s.Default(t.Context(), d.Generation()); err != nil || got != first.Digest {
+		t.Errorf("default: got %s, %v, want %s", got, err, first.Digest)
+	}
+	if _, err := s.Default(t.Context(), strings.Repeat("22", 32)); !errors.Is(err, ErrNoDefault) {
+		t.Errorf("default of another generation: got %v, want %v", err, ErrNoDefault)
+	}
+	reader, err := New(Config{Reader: st, Prefix: "data/set/"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := reader.Split(t.Context(), d, mustRule(t, "x=1", "")); !errors.Is(err, ErrReadOnly) {
+		t.Errorf("without a writer: got %v, want %v", err, ErrReadOnly)
+	}
+}
+
+func TestOpenSubsetRefuses(t *testing.T) {
+	d := testDataset(10, 10)
+	s, st := newStore(t)
+	m, err := s.Split(t.Context(), d, mustRule(t, "train=9,val=1", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := readObject(t, st, "data/set/"+subsetDir+m.Digest)
+	damaged := bytes.Clone(whole)
+	damaged[len(damaged)-1] ^= 1
+	wrong := strings.Repeat("ab", 32)
+	writeObject(t, st, "data/set/"+subsetDir+wrong, damaged)
+	for name, c := range map[string]struct {
+		digest, name, generation string
+		first                    []uint64
+		want                     error
+	}{
+		"no digest":        {"train", "train", d.Generation(), d.First(), ErrNotFound},
+		"not there":        {strings.Repeat("00", 32), "train", d.Generation(), d.First(), ErrNotFound},
+		"other subset":     {m.Digest, "test", d.Generation(), d.First(), ErrNoSubset},
+		"other generation": {m.Digest, "train", strings.Repeat("22", 32), d.First(), ErrGeneration},
+		"other chunks":     {m.Digest, "train", d.Generation(), []uint64{0, 9, 20}, ErrCorrupt},
+		"more chunks":      {m.Digest, "train", d.Generation(), []uint64{0, 9, 9, 20}, ErrCorrupt},
+		"other bytes":      {wrong, "train", d.Generation(), d.First(), ErrCorrupt},
+	} {
+		if _, err := s.OpenSubset(t.Context(), c.digest, c.name, c.generation, c.first); !errors.Is(err, c.want) {
+			t.Errorf("%s: got %v, want %v", name, err, c.want)
+		}
+	}
+}
+
+func TestRuleRefuses(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                             "want NAME=PART",
+		"train":                        "want NAME=PART",
+		"train=x":                      "no whole number",
+		"train=-1":                     "no whole number",
+		"train=0":                      "want 1 or more",
+		"train=1,train=2":              "given twice",
+		"a/b=1":                        "letters, digits",
+		"=1":                           "letters, digits",
+		"a=4294967295,b=1":             "sum to 2^32",
+		"a=4294967296":                 "no whole number",
+		strings.Repeat("a", 65) + "=1": "letters, digits",
+	} {
+		if _, err := ParseRule(text, ""); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v, want %q", text, err, want)
+		}
+	}
+	for _, salt := range []string{"two\nlines", strings.Repeat("s", maxSalt+1), "\xff"} {
+		if _, err := ParseRule("a=1", salt); !errors.Is(err, ErrInvalid) {
+			t.Errorf("salt %q: got %v, want %v", salt, err, ErrInvalid)
+		}
+	}
+}
+
+// ruleVector is one line of testdata/rules.json.
+type ruleVector struct {
+	Parts   []uint64 `json:"parts"`
+	Salt    string   `json:"salt"`
+	Keys    []string `json:"keys"`
+	Subsets []int    `json:"subsets"`
+}
+
+func TestRuleVectors(t *testing.T) {
+	var got struct {
+		Rules []ruleVector `json:"rules"`
+	}
+	for i, parts := range [][]uint64{{1}, {1, 1}, {90, 10}, {995, 4, 1}, {1, 2, 3, 4, 5}, {1<<31 - 1, 1 << 31}} {
+		v := ruleVector{Parts: parts, Salt: []string{"", "s", "größer"}[i%3]}
+		rule := Rule{Salt: v.Salt}
+		for k, p := range parts {
+			rule.Parts = append(rule.Parts, Part{fmt.Sprint("p", k), p})
+		}
+		sort := newSorter(rule)
+		for k := range 30 {
+			key := []string{fmt.Sprintf("photos/%05d", k), fmt.Sprint(k), strings.Repeat("é", k)}[k%3]
+			v.Keys, v.Subsets = append(v.Keys, key), append(v.Subsets, sort.part([]byte(key)))
+		}
+		got.Rules = append(got.Rules, v)
+	}
+	const path = "testdata/rules.json"
+	if *update {
+		b, err := json.Marshal(got)
+		if err == nil {
+			err = os.WriteFile(path, append(b, '\n'), 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := got
+	want.Rules = nil
+	if err := json.Unmarshal(b, &want); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the rule moved (-committed +computed):\n%s", diff)
+	}
+	if out, err := exec.Command("python3", "-B", "../shuffle/pyorder/check.py", path).CombinedOutput(); err != nil {
+		t.Errorf("python3 check.py: %v\n%s", err, out)
+	}
+}
+
+// FuzzSplit takes any bytes for a split of a small dataset: none makes it panic, and what is opened is sound.
+func FuzzSplit(f *testing.F) {
+	d := testDataset(5, 0, 20)
+	s, st := newStore(f)
+	m, err := s.Split(f.Context(), d, mustRule(f, "train=3,val=1", "x"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	whole := readObject(f, st, "data/set/"+subsetDir+m.Digest)
+	f.Add(whole)
+	f.Add(whole[:splitHeader])
+	f.Fuzz(func(t *testing.T, b []byte) {
+		for _, sealed := range [][]byte{b, seal(b)} {
+			x, err := parseSplit(content{bytes.NewReader(sealed)}, int64(len(sealed)), "train", d.Generation(), d.First())
+			if err != nil {
+				continue
+			}
+			for chunk := range d {
+				bitmap, err := x.Bitmap(t.Context(), chunk)
+				if err == nil && len(bitmap) != (len(d[chunk])+7)/8 {
+					t.Fatalf("chunk %d: a bitmap of %d bytes", chunk, len(bitmap))
+				}
+			}
+		}
+	})
+}
+
+// seal makes the checksums of a split right, so that what they cover is looked at.
+func seal(b []byte) []byte {
+	if len(b) < splitHeader {
+		return b
+	}
+	b = bytes.Clone(b)
+	sum := func(p []byte) uint32 { return crc32.Checksum(p, castagnoli()) }
+	copy(b, splitMagic)
+	binary.LittleEndian.PutUint32(b[8:], splitVersion)
+	rule := uint64(binary.LittleEndian.Uint32(b[64:]))
+	parts := uint64(binary.LittleEndian.Uint32(b[12:]))
+	table := splitHeader + rule
+	if end := table + 3*(4*parts+4); end <= uint64(len(b)) {
+		binary.LittleEndian.PutUint32(b[68:], sum(b[splitHeader:table]))
+		binary.LittleEndian.PutUint32(b[72:], sum(b[table:end]))
+	}
+	binary.LittleEndian.PutUint32(b[splitHeader-4:], sum(b[:splitHeader-4]))
+	return b
+}
+
+// content is a split in memory.
+type content struct{ io.ReaderAt }
+
+func (content) Close() error { return nil }
+
+func readObject(t testing.TB, st *memstore.Store, key string) []byte {
+	t.Helper()
+	obj, err := st.Stat(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, obj.Size)
+	if err := st.ReadRange(t.Context(), obj.Ref(), 0, b); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func writeObject(t testing.TB, st *memstore.Store, key string, b []byte) {
+	t.Helper()
+	if _, err := st.Put(t.Context(), key, bytes.NewReader(b), int64(len(b)), objstore.Condition{}); err != nil {
+		t.Fatal(err)
+	}
+}
