@@ -1,11 +1,21 @@
-"""The framed form of a batch: a table of lengths before the samples (docs/answers.md)."""
+"""The framed form of a batch: a table of lengths before the samples, as docs/answers.md has it byte by byte."""
 
 from __future__ import annotations
 
-from .batch import Head, Table
+import struct
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import accumulate
+from typing import Optional
+
+from .batch import Head, Part, Table
 from .errors import ProtocolError
 
 MEDIA_TYPE = "application/vnd.millrace.framed"
+VERSION = 1
+KEYS, PARTS = 1, 2
+
+_HEADER = struct.Struct("<4sHHIIIIIIQ")  # magic, version, flags, samples, names, parts, bytes of keys and names, table, data
 
 
 def is_framed(content_type: str) -> bool:
@@ -14,5 +24,101 @@ def is_framed(content_type: str) -> bool:
 
 
 def open_framed(head: Head, body: memoryview) -> tuple[Table, memoryview]:
-    """Returns the table of a framed batch and the bytes of its samples."""
-    raise ProtocolError(f"batch {head.number}: {len(body)} bytes in a form that this client does not know")
+    """Returns the table of a framed batch and the bytes of its samples. Keys and parts are unpacked when somebody asks."""
+    if len(body) < _HEADER.size:
+        raise ProtocolError(f"batch {head.number}: a framed body of {len(body)} bytes")
+    magic, version, flags, samples, names, parts, key_bytes, name_bytes, length, data = _HEADER.unpack_from(body)
+    if magic != b"MLRF" or version != VERSION:
+        raise ProtocolError(f"batch {head.number}: a framed body of version {version}, want {VERSION}")
+    numbers = samples
+    if flags & KEYS:
+        numbers += samples
+    if flags & PARTS:
+        numbers += samples + 3 * parts + names
+    text = _HEADER.size + 4 * numbers
+    if text + key_bytes + name_bytes > length or length + data != len(body) or samples != head.samples:
+        raise ProtocolError(f"batch {head.number}: a framed table that contradicts itself or the header")
+    table = FramedTable(body[:length], flags, samples, names, parts, text, key_bytes)
+    if table.bounds[-1] != data:
+        raise ProtocolError(f"batch {head.number}: lengths of {table.bounds[-1]} bytes, where there are {data}")
+    return table, body[length:]
+
+
+class FramedTable(Table):
+    """A table that stays packed until somebody asks."""
+
+    def __init__(self, raw: memoryview, flags: int, samples: int, names: int, parts: int, text: int, key_bytes: int) -> None:
+        super().__init__([0, *accumulate(struct.unpack_from(f"<{samples}I", raw, _HEADER.size))])
+        self._raw, self._flags, self._samples = raw, flags, samples
+        self._names, self._parts, self._text, self._key_bytes = names, parts, text, key_bytes
+
+    def _numbers(self, at: int, n: int) -> tuple[int, ...]:
+        """n numbers of the table after the first `at`."""
+        return struct.unpack_from(f"<{n}I", self._raw, _HEADER.size + 4 * at)
+
+    @cached_property
+    def _keys(self) -> Optional[list[str]]:
+        if not self._flags & KEYS:
+            return None
+        lengths = self._numbers(self._samples, self._samples)
+        return _texts(bytes(self._raw[self._text : self._text + self._key_bytes]), lengths)
+
+    @property
+    def keys(self) -> Optional[Sequence[str]]:
+        return self._keys
+
+    @cached_property
+    def _laid(self) -> Optional[tuple[list[str], tuple[int, ...], tuple[int, ...], tuple[int, ...], list[int]]]:
+        """Names; of all parts the numbers of their names, offsets and lengths; and where those of each sample begin."""
+        if not self._flags & PARTS:
+            return None
+        at = self._samples * (2 if self._flags & KEYS else 1)
+        n, counted = self._parts, self._numbers(at, self._samples)
+        at += self._samples
+        first = [0, *accumulate(counted)]
+        which, offsets, lengths = self._numbers(at, n), self._numbers(at + n, n), self._numbers(at + 2 * n, n)
+        names = _texts(bytes(self._raw[self._text + self._key_bytes :]), self._numbers(at + 3 * n, self._names))
+        if first[-1] != n or (which and max(which) >= len(names)):
+            raise ProtocolError("a framed table whose parts contradict each other")
+        return names, which, offsets, lengths, first
+
+    def parts(self, i: int) -> Optional[list[Part]]:
+        laid = self._laid
+        if laid is None:
+            return None
+        names, which, offsets, lengths, first = laid
+        begin, end = self.bounds[i], self.bounds[i + 1]
+        out = []
+        for j in range(first[i], first[i + 1]):
+            a = begin + offsets[j]
+            if a + lengths[j] > end:
+                raise ProtocolError(f"part {names[which[j]]!r} of sample {i} is longer than the sample")
+            out.append((names[which[j]], a, a + lengths[j]))
+        return out
+
+    def column(self, name: str) -> Optional[list[tuple[int, int]]]:
+        laid = self._laid
+        if laid is None or name not in laid[0]:
+            return None
+        names, which, offsets, lengths, first = laid
+        wanted, samples = names.index(name), self._samples
+        each = first[1] if samples else 0
+        if each and first[-1] == each * samples and which == which[:each] * samples and wanted in which[:each]:
+            # All samples have the same parts in the same order, as they mostly do.
+            j = which.index(wanted)
+            out = [(b + o, b + o + n) for b, o, n in zip(self.bounds, offsets[j::each], lengths[j::each])]
+        else:
+            of = {i: j for i in range(samples) for j in reversed(range(first[i], first[i + 1])) if which[j] == wanted}
+            if len(of) != samples:
+                return None
+            out = [(self.bounds[i] + offsets[j], self.bounds[i] + offsets[j] + lengths[j]) for i, j in sorted(of.items())]
+        if any(z > end for (_, z), end in zip(out, self.bounds[1:])):
+            raise ProtocolError(f"part {name!r} of a sample is longer than the sample")
+        return out
+
+
+def _texts(raw: bytes, lengths: Sequence[int]) -> list[str]:
+    bounds = [0, *accumulate(lengths)]
+    if bounds[-1] > len(raw):
+        raise ProtocolError("a framed table whose names are longer than their text")
+    return [raw[a:b].decode("utf-8", "surrogateescape") for a, b in zip(bounds, bounds[1:])]

@@ -27,4 +27,4 @@ def read_manifest(answer: Any, head: Head) -> Table:
         raise ProtocolError(f"the manifest of batch {head.number}: {e}") from None
     if len(keys) != head.samples:
         raise ProtocolError(f"the manifest of batch {head.number} has {len(keys)} samples, the batch {head.samples}")
-    return Table(bounds, keys, None, positions)
+    return Table(bounds, keys, positions)

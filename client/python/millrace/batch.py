@@ -31,14 +31,33 @@ class Head:
     crc32c: int
 
 
-@dataclass(frozen=True)
+Part = tuple[str, int, int]
+"""Name, begin and end of one part, in the bytes of the batch."""
+
+
 class Table:
     """Where the samples of a batch lie in its bytes, with what else is known of them."""
 
-    bounds: Sequence[int]  # one more than samples: sample i is [bounds[i], bounds[i+1])
-    keys: Optional[Sequence[str]] = None
-    parts: Optional[Sequence[Sequence[tuple[str, int, int]]]] = None  # of each sample: name, begin, end
-    positions: Optional[Sequence[int]] = None
+    def __init__(
+        self, bounds: Sequence[int], keys: Optional[Sequence[str]] = None, positions: Optional[Sequence[int]] = None
+    ) -> None:
+        self.bounds = bounds
+        """One more than samples: sample i is [bounds[i], bounds[i+1])."""
+        self.positions = positions
+        self._known = keys
+
+    @property
+    def keys(self) -> Optional[Sequence[str]]:
+        """The samples' names, where the table has them."""
+        return self._known
+
+    def parts(self, i: int) -> Optional[list[Part]]:  # noqa: ARG002
+        """The parts of sample i, where the table has them."""
+        return None
+
+    def column(self, name: str) -> Optional[list[tuple[int, int]]]:  # noqa: ARG002
+        """Where one part of all samples lies, if the table has parts and all samples have this one."""
+        return None
 
 
 @dataclass(frozen=True)
@@ -169,24 +188,17 @@ class Batch(Sequence["Sample"]):
 
     def raw(self, name: str) -> list[memoryview]:
         """One part of all samples, as views."""
-        table = self.table
-        if table.parts is not None:
+        where = self.table.column(name)
+        if where is not None:
             data = self.data
-            out = []
-            for parts in table.parts:
-                for part, a, b in parts:
-                    if part == name:
-                        out.append(data[a:b])
-                        break
-            if len(out) == len(self):
-                return out
+            return [data[a:b] for a, b in where]
         return [self.parts(i)[name] for i in range(len(self))]
 
     def parts(self, i: int) -> dict[str, memoryview]:
         """The parts of sample i by their names."""
-        table = self.table
-        if table.parts is not None:
-            return Parts((name, self.data[a:b]) for name, a, b in table.parts[i])
+        where = self.table.parts(i)
+        if where is not None:
+            return Parts((name, self.data[a:b]) for name, a, b in where)
         return Parts(parts_of(self._source.format, self.sample(i)))
 
     def decoder(self, name: str) -> Optional[Decoder]:

@@ -182,9 +182,17 @@ class Client:
         shape: dict[str, str] = {}
         if fields is not None:
             shape["fields"] = fields if isinstance(fields, str) else ",".join(fields)
-        if form is not None:
-            shape["format"] = form
-        plan = self._plan(name, number, query, shape, about)
+        shape["format"] = form or "framed"
+        if shape["format"] == "framed":
+            shape["table"] = "keys,parts" if keys else "parts"
+        elif keys:
+            raise InvalidArgument(f"keys come along in the framed form only, not in {form}")
+        try:
+            plan = self._plan(name, number, query, shape, about)
+        except InvalidArgument as e:
+            if form is not None or "format" not in dict(e.faults) or fields is not None:
+                raise
+            plan = self._plan(name, number, query, {}, about)  # a gateway that has no framed form
         return Epoch(
             self, plan, start=start, decode=decode, transform=transform, threads=threads, prefetch_bytes=prefetch_bytes, progress=progress
         )

@@ -1,0 +1,113 @@
+"""Subsets, quarantine and mixtures: sections 4 and 9 of docs/order.md."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
+from itertools import accumulate
+
+from ._generator import key, perm, prefix, word, word_bytes
+
+
+def subset_part(parts: Sequence[int], salt: str, name: bytes) -> int:
+    """Which of some subsets a sample belongs to, by its key; parts are their sizes, relative to each other."""
+    u = int.from_bytes(sha256(b"millrace subset\n" + salt.encode() + b"\n" + name).digest()[:8], "big")
+    return bisect_right(list(accumulate(parts)), u * sum(parts) >> 64)
+
+
+def subset_counts(counts: Sequence[int], members: Sequence[int]) -> list[int]:
+    """How many samples of each chunk belong to a subset that has these samples, ascending."""
+    first = prefix(counts)
+    return [bisect_left(members, b) - bisect_left(members, a) for a, b in zip(first, first[1:])]
+
+
+class Quarantine:
+    """Healthy samples in the place of bad ones."""
+
+    def __init__(self, seed: int, counts: Sequence[int], bad: Iterable[int]) -> None:
+        self._seed, self._first, self._bad = seed, prefix(counts), set(bad)
+        if len(self._bad) >= self._first[-1]:
+            raise ValueError("quarantine: no healthy sample is left")
+
+    def sub(self, epoch: int, x: int) -> int:
+        """The sample that is delivered where the order has x."""
+        if x not in self._bad:
+            return x
+        chunk = bisect_right(self._first, x) - 1
+        j = sum(y in self._bad for y in range(self._first[chunk], x))
+        n = len(self._first) - 1
+        for c in range(chunk, chunk + n):
+            healthy = [y for y in range(self._first[c % n], self._first[c % n + 1]) if y not in self._bad]
+            if healthy:
+                return healthy[(j + word(key("quarantine", self._seed, epoch, chunk), 0)) % len(healthy)]
+        raise AssertionError("unreachable: a healthy sample is left")
+
+    def order_digest(self, plan: str) -> str:
+        """The digest of the order, from that without quarantine."""
+        words = [key("quarantine"), self._seed, len(self._first) - 1, *self._first[1:], len(self._bad), *sorted(self._bad)]
+        return sha256(plan.encode("ascii") + word_bytes(*words)).hexdigest()[:32]
+
+
+Weighted = tuple[int, int, int]
+"""A source of a mixture: samples of an epoch, weight, samples in a batch."""
+
+
+class Mixture:
+    """Of which source each position is."""
+
+    def __init__(self, seed: int, sources: Sequence[Weighted], samples: int = 0) -> None:
+        """samples are the positions of an epoch; 0: as many as the sources have samples."""
+        self.seed = seed
+        self.sources: list[Weighted] = [(s, w, c) for s, w, c in sources]
+        self.batch = sum(count for _, _, count in sources)
+        self.samples = samples or sum(s for s, _, _ in sources)
+        if self.batch:
+            self.samples = -(-self.samples // self.batch) * self.batch
+
+    def source_seed(self, i: int) -> int:
+        """The seed of a source's own order."""
+        return word(key("source", self.seed, i), 0)
+
+    def _counts(self, t: int) -> list[int]:
+        """How many of the positions below t each source takes, by weight."""
+        out, rest = [], sum(weight for _, weight, _ in self.sources)
+        for i, (_, weight, _) in enumerate(self.sources):
+            n = (t * weight + word(key("mixture", self.seed, i), 0) % rest) // rest
+            out.append(n)
+            t, rest = t - n, rest - weight
+        return out
+
+    def _listed(self, epoch: int, batch: int) -> list[tuple[int, int]]:
+        """Source and number over all own epochs, place by place of a batch of fixed counts."""
+        before = epoch * (self.samples // self.batch) + batch
+        places = [(i, before * count + j) for i, (_, _, count) in enumerate(self.sources) for j in range(count)]
+        p = perm(key("mix", self.seed, epoch, batch), self.batch)
+        return [places[p.at(place)] for place in range(self.batch)]
+
+    def before(self, epoch: int, position: int) -> list[int]:
+        """How many of all positions before this one are of each source."""
+        if not self.batch:
+            return self._counts(epoch * self.samples + position)
+        batch, place = divmod(position, self.batch)
+        out = [(epoch * (self.samples // self.batch) + batch) * count for _, _, count in self.sources]
+        for i, _ in self._listed(epoch, batch)[:place]:
+            out[i] += 1
+        return out
+
+    def at(self, epoch: int, position: int) -> tuple[int, int, int]:
+        """The source of a position, its own epoch and its own position."""
+        if self.batch:
+            i, n = self._listed(epoch, position // self.batch)[position % self.batch]
+        else:
+            a, b = self._counts(epoch * self.samples + position), self._counts(epoch * self.samples + position + 1)
+            i = [y - x for x, y in zip(a, b)].index(1)
+            n = a[i]
+        return i, n // self.sources[i][0], n % self.sources[i][0]
+
+    def order_digest(self, plans: Sequence[str]) -> str:
+        """The digest of the order; plans are those of the sources."""
+        data = [word_bytes(1, key("mixture"), self.seed, self.samples, len(self.sources))]
+        for source, plan in zip(self.sources, plans):
+            data += [word_bytes(*source), plan.encode("ascii")]
+        return sha256(b"".join(data)).hexdigest()[:32]
