@@ -27,17 +27,19 @@ func (g *Gateway) getBatch(x *exchange) error {
 		return err
 	}
 	x.w.Header().Set("Vary", "Accept")
-	if !b.chosen {
-		if err := checkAccept(x.r, b.dataset.Index.Framing().ContentType()); err != nil {
-			return err
-		}
+	if err := b.negotiate(x.r); err != nil {
+		return err
+	}
+	if err := b.dataset.checkFields(x.r.Context(), b.view); err != nil {
+		return err
 	}
 	etag := b.etag(batchBody)
 	return g.answerShare(x, b, batchBody, etag, func(at shuffle.Cursor, l *located) error {
-		if err := g.lay(b.dataset.Index, l); err != nil {
+		a := &answering{dataset: b.dataset, view: b.view, etag: etag}
+		if err := g.lay(x.r.Context(), a, l); err != nil {
 			return err
 		}
-		return g.send(x, b.dataset, at, l, etag)
+		return g.send(x, a, at, l)
 	})
 }
 
@@ -61,7 +63,7 @@ func (g *Gateway) answerShare(
 	if err := g.refuseDraining(x); err != nil {
 		return err
 	}
-	release, err := g.reserve(x.r.Context(), b.planningBytes(share, all))
+	release, err := g.reserve(x.r.Context(), b.planningBytes(share, all)+b.formBytes(share.Count))
 	if err != nil {
 		return err
 	}

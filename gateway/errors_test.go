@@ -84,7 +84,7 @@ func TestBadParametersAreNamedTogether(t *testing.T) {
 		"rank=1":                            {"rank"},
 		"world_size=0":                      {"world_size"},
 		"generation=xyz":                    {"generation"},
-		"format=mds":                        {"format"},
+		"format=parquet":                    {"format"},
 		"fields=jpg":                        {"fields"},
 		"seed=1&seed=1":                     {"seed"},
 		"seed=1&Seed=2":                     {"Seed"},
@@ -160,7 +160,7 @@ func TestRefusedRequests(t *testing.T) {
 		{"POST", "/epoch/0/batch/0", "", 405, "method_not_allowed"},
 		{"DELETE", "/v1/datasets", "", 405, "method_not_allowed"},
 		{"GET", "/epoch/0/batch/0", "Accept: text/html", 406, "not_acceptable"},
-		{"GET", "/epoch/0/batch/0", "Accept: */*, application/x-tar;q=0", 406, "not_acceptable"},
+		{"GET", "/epoch/0/batch/0", "Accept: text/*, application/x-tar;q=0", 406, "not_acceptable"},
 		{"GET", "/epoch/0/batch/0", "Range: bytes=99999999-", 416, "range_not_satisfiable"},
 		{"GET", "/epoch/0/batch/0?seed=" + strings.Repeat("1", 17<<10), "", 413, "content_too_large"},
 	} {

@@ -88,6 +88,8 @@ type Gateway struct {
 type dataset struct {
 	Dataset
 	indexETag string
+	forms     []*form // the dataset's own first
+	names     *partNames
 }
 
 // validName bounds dataset names to what a path carries without escapes.
@@ -139,7 +141,7 @@ func (g *Gateway) addDatasets(all []Dataset) error {
 		case d.Index == nil || d.Source == nil:
 			faults = append(faults, fmt.Errorf("dataset %q has no index or no source", d.Name))
 		default:
-			ds := &dataset{Dataset: d, indexETag: indexETag(d.Index)}
+			ds := &dataset{Dataset: d, indexETag: indexETag(d.Index), forms: formsOf(d), names: newPartNames(d.Index)}
 			g.datasets = append(g.datasets, ds)
 			g.byName[d.Name] = ds
 		}

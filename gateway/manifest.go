@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -10,7 +9,6 @@ import (
 	"strconv"
 	"unicode/utf8"
 
-	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -112,27 +110,4 @@ func (m manifest) encode(ctx context.Context, write func(p []byte)) error {
 	}
 	write([]byte("]}\n"))
 	return nil
-}
-
-// readKeys returns the keys of some samples. The names of a chunk are read once, however many of its samples are among them.
-func readKeys(ctx context.Context, x *chunkindex.Index, samples []placed) ([]string, error) {
-	stored := make([]int, len(samples)) // places in samples, in stored order
-	for i := range stored {
-		stored[i] = i
-	}
-	slices.SortFunc(stored, func(a, b int) int { return cmp.Compare(samples[a].sample, samples[b].sample) })
-	keys := make([]string, len(samples))
-	for len(stored) > 0 {
-		chunk := int(samples[stored[0]].chunk)
-		err := x.Keys(ctx, chunk, func(sample uint64, key []byte) {
-			for len(stored) > 0 && samples[stored[0]].sample == sample { // padding may repeat it
-				keys[stored[0]] = string(key)
-				stored = stored[1:]
-			}
-		})
-		if err != nil {
-			return nil, fmt.Errorf("keys of chunk %d: %w", chunk, err)
-		}
-	}
-	return keys, nil
 }

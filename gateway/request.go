@@ -28,7 +28,7 @@ func planNames() []string {
 }
 
 func batchNames() []string {
-	return append(planNames(), "rank", "world_size", "balance", "split", "format")
+	return append(planNames(), "rank", "world_size", "balance", "split", "format", "fields", "table")
 }
 
 // planRequest is a resolved plan: every parameter has its value, from the URL or from the dataset's defaults.
@@ -41,9 +41,8 @@ type planRequest struct {
 	worldSize uint64
 	balance   string
 	split     shuffle.Split
-	format    string
+	view      view
 	pinned    bool // the URL names the generation
-	chosen    bool // the URL names the format, whatever Accept says
 }
 
 // batchRequest is the address of one batch.
@@ -94,8 +93,7 @@ func decodePlan(q *query, d *dataset) planRequest {
 		p.split = shuffle.Locality
 	}
 	q.checkSplit(p)
-	p.format = q.word("format", d.Index.Format(), d.Index.Format())
-	p.chosen = q.has("format")
+	p.view = decodeView(q, d)
 	p.pinned = q.has("generation")
 	return p
 }
@@ -195,7 +193,10 @@ func (p planRequest) canonical() string {
 		add("balance", p.balance)
 	}
 	add("batch_size", num(p.batchSize))
-	add("format", p.format)
+	if p.view.fields != nil {
+		add("fields", p.view.fieldsParameter())
+	}
+	add("format", p.view.form.name)
 	add("generation", p.dataset.Index.Generation())
 	if p.params.Importance != "" {
 		add("importance", p.params.Importance)
@@ -208,6 +209,9 @@ func (p planRequest) canonical() string {
 	}
 	if p.params.Strata != 0 {
 		add("strata", num(p.params.Strata))
+	}
+	if t := p.view.tableParameter(); t != "" {
+		add("table", t)
 	}
 	add("tail", string(p.tail))
 	if usesWindow(p.params.Shuffle) {
@@ -232,6 +236,9 @@ func (b batchRequest) url(resource string, batch uint64) string {
 
 // etag is a strong ETag that follows from the plan and never from the data.
 func (b batchRequest) etag(resource string) string {
+	if !b.view.plain() {
+		resource = fmt.Sprintf("%s form %d", resource, formVersion)
+	}
 	sum := sha256.Sum256(fmt.Appendf(nil, "millrace %s\norder %d\n%d\n%d\n%s\n", resource, shuffle.OrderVersion, b.epoch, b.batch, b.canonical()))
 	return `"` + hex.EncodeToString(sum[:]) + `"`
 }

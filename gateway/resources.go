@@ -88,7 +88,7 @@ func (g *Gateway) info(d *dataset) datasetInfo {
 	x, self := d.Index, "/v1/datasets/"+d.Name
 	return datasetInfo{
 		Name: d.Name, Default: d == g.datasets[0], Generation: x.Generation(), Format: x.Format(),
-		ContentType: x.Framing().ContentType(), Samples: x.Samples(), Chunks: x.Chunks(), Shards: x.Shards(),
+		ContentType: d.forms[0].contentType, Samples: x.Samples(), Chunks: x.Chunks(), Shards: x.Shards(),
 		Bytes: x.Bytes(), MaxChunk: x.MaxChunk(), MaxSample: x.MaxSample(), Plan: x.Defaults(),
 		Links: datasetLinks{Self: self, Epoch: self + "/epochs/0", Batch: self + "/epochs/0/batches/0", Index: self + "/index"},
 	}
@@ -133,13 +133,16 @@ type planInfo struct {
 	Importance string `json:"importance,omitempty"`
 	Generation string `json:"generation"`
 	Format     string `json:"format"`
+	Fields     string `json:"fields,omitempty"`
+	Table      string `json:"table,omitempty"`
 }
 
 func (p planRequest) info() planInfo {
 	info := planInfo{
 		BatchSize: p.batchSize, Seed: p.params.Seed, Shuffle: p.params.Shuffle, Window: p.params.Window, Tail: string(p.tail),
-		Rank: p.rank, WorldSize: p.worldSize, Generation: p.dataset.Index.Generation(), Format: p.format,
+		Rank: p.rank, WorldSize: p.worldSize, Generation: p.dataset.Index.Generation(), Format: p.view.form.name,
 	}
+	info.Fields, info.Table = p.view.fieldsParameter(), p.view.tableParameter()
 	info.Importance, info.Strata, info.Split = p.params.Importance, p.params.Strata, string(p.split)
 	if p.balance != balanceSamples {
 		info.Balance = p.balance

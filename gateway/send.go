@@ -13,11 +13,11 @@ import (
 
 // send answers with the body that l describes, or the part of it that Range asks for. All
 // segments are in hand before the first byte is written.
-func (g *Gateway) send(x *exchange, d *dataset, at shuffle.Cursor, l *located, etag string) error {
+func (g *Gateway) send(x *exchange, a *answering, at shuffle.Cursor, l *located) error {
 	h := x.w.Header()
-	h.Set("Content-Type", d.Index.Framing().ContentType())
+	h.Set("Content-Type", a.contentType())
 	h.Set("Millrace-Crc32c", fmt.Sprintf("%08x", l.crc))
-	part, status, err := x.part(etag, l.size)
+	part, status, err := x.part(a.etag, l.size)
 	if err != nil {
 		return err
 	}
@@ -30,7 +30,7 @@ func (g *Gateway) send(x *exchange, d *dataset, at shuffle.Cursor, l *located, e
 		return err
 	}
 	lo, hi, begin := l.overlap(part)
-	body, err := g.read(x, d, at, l, lo, hi)
+	body, err := g.read(x, a.dataset, at, l, lo, hi)
 	if err != nil {
 		return err
 	}

@@ -465,7 +465,7 @@ PLANTS = [
     (
         "gateway keeps the losses of each rank apart",
         ["./gateway"],
-        [("gateway/importance.go", '"balance", "format", "rank", "split", "world_size"', '"balance", "format", "split", "world_size"')],
+        [("gateway/importance.go", '"balance", "fields", "format", "rank", "split", "table", "world_size"', '"balance", "fields", "format", "split", "table", "world_size"')],
     ),
     (
         "gateway weighs the sample behind a virtual position by the number of the draw",

@@ -1,0 +1,67 @@
+package arrow
+
+import "encoding/binary"
+
+// flat is a flatbuffer that is written from front to back: what is referred to comes after what refers to it.
+type flat struct{ b []byte }
+
+// value is one entry of a table. A size of zero leaves it out.
+type value struct {
+	size int // 1, 2, 4 or 8 bytes
+	n    uint64
+}
+
+// align puts zero bytes until skip bytes further the position is a multiple of n.
+func (f *flat) align(n, skip int) {
+	for (len(f.b)+skip)%n != 0 {
+		f.b = append(f.b, 0)
+	}
+}
+
+func (f *flat) number(v value) (at int) {
+	f.align(v.size, 0)
+	at = len(f.b)
+	var b [8]byte
+	binary.LittleEndian.PutUint64(b[:], v.n)
+	f.b = append(f.b, b[:v.size]...)
+	return at
+}
+
+// table writes a table and the list of where its entries lie, and returns these places. Entries of four bytes may be
+// references, which refer fills in.
+func (f *flat) table(entries ...value) (start int, at []int) {
+	f.align(2, 0)
+	list := len(f.b)
+	f.b = append(f.b, make([]byte, 4+2*len(entries))...)
+	f.align(4, 0)
+	start = len(f.b)
+	f.number(value{4, uint64(start - list)})
+	at = make([]int, len(entries))
+	for i, v := range entries {
+		if v.size == 0 {
+			continue
+		}
+		at[i] = f.number(v)
+		binary.LittleEndian.PutUint16(f.b[list+4+2*i:], uint16(at[i]-start))
+	}
+	binary.LittleEndian.PutUint16(f.b[list:], uint16(4+2*len(entries)))
+	binary.LittleEndian.PutUint16(f.b[list+2:], uint16(len(f.b)-start))
+	return start, at
+}
+
+// refer makes the reference at a place one to target.
+func (f *flat) refer(at, target int) { binary.LittleEndian.PutUint32(f.b[at:], uint32(target-at)) }
+
+// vector begins a vector of n entries, which are aligned to so many bytes, and follow.
+func (f *flat) vector(n, align int) (start int) {
+	f.align(4, 0)
+	f.align(max(align, 4), 4)
+	return f.number(value{4, uint64(n)})
+}
+
+// text writes a string, with the zero byte that flatbuffers want after it.
+func (f *flat) text(s string) (start int) {
+	start = f.vector(len(s), 1)
+	f.b = append(append(f.b, s...), 0)
+	return start
+}

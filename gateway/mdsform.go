@@ -1,0 +1,137 @@
+package gateway
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/chunkindex/mds"
+)
+
+const (
+	contentMDS = "application/vnd.mosaicml.mds"
+	keyColumn  = "__key__"
+)
+
+// mdsColumns are the columns of a dataset of another format as an MDS one: its samples' keys, and their parts as bytes. They are
+// the same for all of its batches.
+type mdsColumns struct {
+	Encodings []string `json:"column_encodings"`
+	Names     []string `json:"column_names"`
+	Sizes     []*int64 `json:"column_sizes"` // nil: each sample says for itself
+}
+
+// mdsConstants returns the constants of a dataset as an MDS one: its own, or those that fields name, or of all of its parts.
+func (d *dataset) mdsConstants(ctx context.Context, v view) (json.RawMessage, mdsColumns, error) {
+	names := v.fields
+	if names == nil {
+		all, ok, err := d.names.all(ctx)
+		if err != nil {
+			return nil, mdsColumns{}, err
+		}
+		if !ok {
+			return nil, mdsColumns{}, invalid("the samples have too many parts to make a column of each: name some with fields=")
+		}
+		names = all
+	}
+	if slices.Contains(names, keyColumn) {
+		return nil, mdsColumns{}, invalid("a part is called %s, as the column of keys: name others with fields=", keyColumn)
+	}
+	c := mdsColumns{Names: append([]string{keyColumn}, names...)}
+	slices.Sort(c.Names)
+	for _, name := range c.Names {
+		encoding := "bytes"
+		if name == keyColumn {
+			encoding = "str"
+		}
+		c.Encodings = append(c.Encodings, encoding)
+		c.Sizes = append(c.Sizes, nil)
+	}
+	constants, err := json.Marshal(c)
+	if err != nil {
+		return nil, c, fmt.Errorf("columns: %w", err)
+	}
+	return constants, c, nil
+}
+
+// mdsFraming returns the framing of constants that were made here.
+func mdsFraming(constants json.RawMessage) (format.Framing, error) {
+	f, err := mds.Format{}.Framing(constants)
+	if err != nil {
+		p := invalid("the parts make no columns: name others with fields=")
+		p.Cause = err
+		return nil, p
+	}
+	return f, nil
+}
+
+// layMDS makes an MDS shard of samples of another format. Where a sample lacks a part, its column is empty.
+func layMDS(ctx context.Context, a *answering, l *located) error {
+	constants, c, err := a.dataset.mdsConstants(ctx, a.view)
+	if err != nil {
+		return err
+	}
+	framing, err := mdsFraming(constants)
+	if err != nil {
+		return err
+	}
+	x := a.dataset.Index
+	keys, err := readKeys(ctx, x, l.samples)
+	if err != nil {
+		return err
+	}
+	parts, err := readParts(ctx, x, l.samples, nil)
+	if err != nil {
+		return err
+	}
+	if err := l.checkText(int64(len(l.samples))*int64(4*len(c.Names)+8) + 1<<16); err != nil {
+		return err
+	}
+	sizes := make([]uint32, len(l.samples)*len(c.Names)) // of the columns of each sample
+	lengths := make([]uint32, len(l.samples))
+	for i := range l.samples {
+		keys[i] = strings.ToValidUTF8(keys[i], "\uFFFD")
+		total := uint64(4 * len(c.Names))
+		for j, name := range c.Names {
+			size := uint32(len(keys[i]))
+			if name != keyColumn {
+				size = 0
+				if n := partNamed(parts[i], name); n >= 0 {
+					size = parts[i][n].Length
+				}
+			}
+			sizes[i*len(c.Names)+j] = size
+			total += uint64(size)
+		}
+		if total > format.MaxSample+maxText {
+			return &problem{Status: http.StatusBadRequest, Code: codeBatchTooLarge, Detail: "a sample is too large for an MDS shard"}
+		}
+		lengths[i] = uint32(total)
+	}
+	before, after, err := framing.Frame(lengths)
+	if err != nil {
+		return unframed(err)
+	}
+	l.put(before...)
+	for i := range l.samples {
+		var head []byte
+		for j := range c.Names {
+			head = binary.LittleEndian.AppendUint32(head, sizes[i*len(c.Names)+j])
+		}
+		l.put(head...)
+		for _, name := range c.Names {
+			if name == keyColumn {
+				l.putString(keys[i])
+			} else if n := partNamed(parts[i], name); n >= 0 {
+				l.stretch(i, parts[i][n].Offset, parts[i][n].Length, parts[i][n].CRC32C)
+			}
+		}
+	}
+	l.put(after...)
+	return nil
+}

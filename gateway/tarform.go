@@ -1,0 +1,147 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/millrace-data/millrace/chunkindex/webdataset"
+)
+
+// Of a tar.
+const (
+	tarBlock  = 512
+	tarName   = 100 // bytes of a name
+	tarPrefix = 155 // bytes of the directories before it
+)
+
+// memberName is the name of a part as a member of an archive.
+func memberName(key, ext string) string {
+	if ext == "" {
+		return key
+	}
+	return key + "." + ext
+}
+
+// layTar makes a tar: of the stored samples where they are members of one, and else, or where parts are left out, of members
+// whose headers are written here. These are the same for the same names and lengths: time, owner and mode are fixed.
+func layTar(ctx context.Context, a *answering, l *located) error {
+	x := a.dataset.Index
+	if a.view.fields == nil && x.Framing() != nil && x.Native() == webdataset.Name {
+		return layNative(ctx, a, l)
+	}
+	keys, err := readKeys(ctx, x, l.samples)
+	if err != nil {
+		return err
+	}
+	parts, err := readParts(ctx, x, l.samples, a.view.fields)
+	if err != nil {
+		return err
+	}
+	var header []byte
+	for i, all := range parts {
+		for _, p := range all {
+			name := memberName(keys[i], p.Ext)
+			if strings.IndexByte(name, 0) >= 0 {
+				return &problem{Status: http.StatusBadRequest, Code: codeInvalid, Detail: fmt.Sprintf("the name %q cannot stand in a tar: ask for another format", bounded(name))}
+			}
+			header = appendTarHeader(header[:0], name, p.Length)
+			if err := l.checkText(int64(len(header)) + tarBlock); err != nil {
+				return err
+			}
+			l.put(header...)
+			l.stretch(i, p.Offset, p.Length, p.CRC32C)
+			l.pad(int(-p.Length % tarBlock))
+		}
+	}
+	l.pad(2 * tarBlock)
+	return nil
+}
+
+// pad adds n zero bytes to the body.
+func (l *located) pad(n int) {
+	l.text = append(l.text, make([]byte, n)...)
+	if n > 0 {
+		l.extend(n)
+	}
+}
+
+// appendTarHeader appends the header of a regular file: USTAR, with a PAX record before it where the name does not fit.
+func appendTarHeader(b []byte, name string, size uint32) []byte {
+	prefix, base, ok := splitTarName(name)
+	if ok {
+		return appendUSTAR(b, prefix, base, uint64(size), '0')
+	}
+	record := paxRecord("path", name)
+	b = appendUSTAR(b, "", "PaxHeaders.0/member", uint64(len(record)), 'x')
+	b = append(b, record...)
+	b = append(b, make([]byte, -len(record)&(tarBlock-1))...)
+	return appendUSTAR(b, "", name[:tarName], uint64(size), '0')
+}
+
+// splitTarName cuts a name in two as USTAR has room for it; ok is false where it has none.
+func splitTarName(name string) (prefix, base string, ok bool) {
+	if len(name) <= tarName {
+		return "", name, true
+	}
+	if len(name) > tarName+1+tarPrefix {
+		return "", "", false
+	}
+	// The shortest directory after which the rest fits.
+	at := strings.IndexByte(name[len(name)-tarName-1:], '/')
+	if at < 0 {
+		return "", "", false
+	}
+	at += len(name) - tarName - 1
+	if at == 0 || at > tarPrefix || at == len(name)-1 {
+		return "", "", false
+	}
+	return name[:at], name[at+1:], true
+}
+
+// paxRecord is "length key=value\n"; the length counts itself.
+func paxRecord(key, value string) string {
+	rest := len(key) + len(value) + 3
+	n := rest + len(strconv.Itoa(rest))
+	n = rest + len(strconv.Itoa(n))
+	return strconv.Itoa(n) + " " + key + "=" + value + "\n"
+}
+
+func appendUSTAR(b []byte, prefix, name string, size uint64, kind byte) []byte {
+	at := len(b)
+	b = append(b, make([]byte, tarBlock)...)
+	h := b[at:]
+	octal := func(from, digits int, n uint64) {
+		for i := from + digits - 1; i >= from; i-- {
+			h[i] = byte('0' + n&7)
+			n >>= 3
+		}
+	}
+	copy(h[:tarName], name)
+	octal(100, 7, 0o644)
+	octal(108, 7, 0)
+	octal(116, 7, 0)
+	octal(124, 11, size)
+	octal(136, 11, 0)
+	copy(h[148:156], "        ")
+	h[156] = kind
+	copy(h[257:], "ustar\x0000")
+	octal(329, 7, 0)
+	octal(337, 7, 0)
+	copy(h[345:345+tarPrefix], prefix)
+	sum := uint64(0)
+	for _, c := range h {
+		sum += uint64(c)
+	}
+	octal(148, 6, sum)
+	h[154] = 0
+	return b
+}
+
+// plainName says whether a name can stand in quotes in a header of a message as it is.
+func plainName(name string) bool {
+	return bytes.IndexFunc([]byte(name), func(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == '\\' || r == '%' }) < 0
+}
