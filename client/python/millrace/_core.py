@@ -203,6 +203,27 @@ class Core:
         return self.retry(f"{'read' if method == 'GET' else 'send'} {path}", ask, task=task)
 
 
+    def part(self, path: str, query: Mapping[str, str], start: int, length: int) -> bytes:
+        """Reads bytes [start, start+length) of a resource, all of them."""
+        target = target_of(path, query)
+
+        def ask(a: Attempt) -> bytes:
+            wire = self.here().wire
+            c, r = wire.send(a, "GET", target, {"Range": f"bytes={start}-{start + length - 1}"})
+            try:
+                if r.status != 206:
+                    raise no_answer(f"{path}: no parts", a.gateway) if r.status == 200 else read_error(a.gateway, r)
+                if r.length != length:
+                    raise no_answer(f"{path}: {r.length} bytes, want {length}", a.gateway)
+                out = r.read()
+                a.came += 1
+            finally:
+                wire.keep(a.gateway, c, r)
+            return out
+
+        return self.retry(f"read {path}", ask)
+
+
 def target_of(path: str, query: Optional[Mapping[str, str]] = None) -> str:
     """Returns path and query, in alphabetical order as gateways write them."""
     return path + "?" + urlencode(sorted(query.items())) if query else path

@@ -21,7 +21,7 @@ from typing import Any, Callable, Optional, Union
 from urllib.parse import urlsplit
 
 from ._gateways import Address, Gateway
-from .errors import InternalError, MillraceError, ProtocolError, by_code
+from .errors import MillraceError, ProtocolError, by_code
 
 DIAL_TIMEOUT = 5.0  # short, since another gateway may answer meanwhile
 IDLE_TIME = 90.0  # a kept connection that is older is not used again
@@ -333,7 +333,7 @@ def read_error(gateway: Gateway, r: http.client.HTTPResponse) -> MillraceError:
     return kind(
         f"{gateway.name}: {r.status} {code}: {printable(problem.get('detail') or problem.get('title') or '')}",
         code=code or None, status=r.status, request_id=printable(problem.get("request_id") or request_id),
-        retryable=(problem.get("retryable") in (True, "once") and kind is not InternalError) or kind is InternalError,
+        retryable=problem.get("retryable") is True,
         retry_after=wait, gateway=gateway.name, batches=batches if isinstance(batches, int) else None, faults=faults,
     )
 

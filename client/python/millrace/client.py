@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Callable, Optional, Union
-from urllib.parse import quote
+from urllib.parse import quote, quote_plus
 
 from ._core import Core, Settings
 from ._gateways import Home, Source, home_by_rank
@@ -181,7 +181,7 @@ class Client:
         query = {k: str(v) for k, v in asked.items() if v is not None}
         shape: dict[str, str] = {}
         if fields is not None:
-            shape["fields"] = fields if isinstance(fields, str) else ",".join(fields)
+            shape["fields"] = fields if isinstance(fields, str) else ",".join(map(quote_plus, fields))
         shape["format"] = form or "framed"
         if shape["format"] == "framed":
             shape["table"] = "keys,parts" if keys else "parts"

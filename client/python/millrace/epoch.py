@@ -11,13 +11,16 @@ from urllib.parse import quote
 from ._arena import Arena
 from ._core import Core, Task, target_of
 from ._framed import is_framed, open_framed
+from ._index import chunk_counts
 from ._manifest import read_manifest
+from ._npy import is_npy, open_npy
 from ._pool import Pool, Stats
 from ._progress import Progress
 from ._transfer import Expected, Transfer
 from .batch import Batch, Decoder, Head, Source, Table
 from .errors import EndOfEpoch, InvalidArgument
 from .ledger import Ledger
+from .order import Order, shuffle
 
 if TYPE_CHECKING:
     from .client import Client
@@ -157,6 +160,24 @@ class Epoch:
         """Returns an empty ledger of this epoch, all ranks together."""
         return Ledger(self.plan.delivered, name=f"{self.plan.order_digest}/{self.number}")
 
+    def chunks(self) -> list[int]:
+        """Returns the sample counts of the dataset's chunks, from its index: what `millrace.order` computes the order from."""
+        return chunk_counts(self.client.core, self.plan.dataset, self.plan.generation)
+
+    def order(self) -> Order:
+        """Returns this epoch's order, computed here: which sample, as numbered in stored order, stands at which position.
+
+        Not for subsets, quarantines and importance, which need more than the chunks' counts: see millrace.order.
+        """
+        p = self.plan.parameters
+        for name in ("importance", "subset", "quarantine"):
+            if p.get(name):
+                raise InvalidArgument(f"order: {name} needs more than the counts of the chunks: see millrace.order")
+        return shuffle(
+            p["shuffle"], self.chunks(), window=int(p.get("window", "0")), seed=int(p.get("seed", "0")), epoch=self.number,
+            strata=int(p.get("strata", "0")),
+        )
+
     def expected_bytes(self) -> int:
         """About how long one batch of this rank is."""
         p = self.plan
@@ -176,9 +197,11 @@ class Epoch:
             target_of(self._path(number), p.parameters), p.epoch, number, p.parameters, p.dataset, p.batches
         )
         head, body = Transfer(core, want, take, announced).run(p.rank, p.world_size, task)
-        table = None
+        table: Optional[Table] = None
         if is_framed(head.content_type):
             table, body = open_framed(head, body)
+        elif is_npy(head.content_type):
+            table, body = open_npy(head, body)
         return Batch(head, body, self._source(), table)
 
     def _source(self) -> Source:
