@@ -1,0 +1,129 @@
+package integration_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/millrace-data/millrace/integration/harness"
+	"github.com/millrace-data/millrace/internal/objstore"
+)
+
+// told is what a script of integration/python printed: digests of samples as a library decodes them, by directory and by
+// the samples' own ids.
+type told map[string]map[string]string
+
+// library runs a script of integration/python.
+func library(t *testing.T, script string, args ...string) told {
+	t.Helper()
+	path, env := harness.Python(t)
+	cmd := exec.CommandContext(t.Context(), path, append([]string{"-W", "ignore", filepath.Join("python", script)}, args...)...)
+	cmd.Env = env
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%s %v: %v\n%s", script, args, err, stderr.String())
+	}
+	var all told
+	if err := json.Unmarshal(stdout.Bytes(), &all); err != nil {
+		t.Fatalf("%s %v printed %q: %v", script, args, stdout.String(), err)
+	}
+	return all
+}
+
+// upload stores a directory as a dataset.
+func upload(t *testing.T, to objstore.Store, dir, dataset string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(dir, path)
+		if err != nil {
+			return err
+		}
+		_, err = to.Put(t.Context(), dataset+"/"+filepath.ToSlash(rel), bytes.NewReader(b), int64(len(b)), objstore.Condition{})
+		return err
+	})
+	if err != nil {
+		t.Fatalf("upload %s: %v", dir, err)
+	}
+}
+
+// delivered is a batch as a gateway answered it.
+type delivered struct {
+	samples int
+	body    []byte
+}
+
+// epochOf reads all batches of an epoch.
+func epochOf(t *testing.T, g *harness.Gateway, dataset string, epoch, batchSize int) []delivered {
+	t.Helper()
+	var all []delivered
+	for n := 1; len(all) < n; {
+		r := g.MustGet(t, "/v1/datasets/"+dataset+"/epochs/"+strconv.Itoa(epoch)+"/batches/"+strconv.Itoa(len(all))+share(batchSize, 0, 1))
+		var err error
+		if n, err = strconv.Atoi(r.Header.Get("Millrace-Batches")); err != nil {
+			t.Fatal(err)
+		}
+		samples, err := strconv.Atoi(r.Header.Get("Millrace-Samples"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, delivered{samples, r.Body})
+	}
+	return all
+}
+
+// same checks that a library reads from batches what it reads from the dataset itself: every sample once, and equal.
+func same(t *testing.T, what string, want, got map[string]string) {
+	t.Helper()
+	if len(want) == 0 || len(got) != len(want) {
+		t.Errorf("%s: got %d samples from batches, want %d", what, len(got), len(want))
+	}
+	for id, digest := range want {
+		if got[id] != digest {
+			t.Errorf("%s: sample %s: got %q from batches, want %q", what, id, got[id], digest)
+		}
+	}
+}
+
+// filesOf reads a directory, by the names of its files.
+func filesOf(t *testing.T, dir string) map[string][]byte {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string][]byte{}
+	for _, e := range entries {
+		if files[e.Name()], err = os.ReadFile(filepath.Join(dir, e.Name())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return files
+}
+
+// saveAs writes files into a fresh directory of this name.
+func saveAs(t *testing.T, name string, files map[string][]byte) (dir string) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), name)
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, b := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), b, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}

@@ -1,0 +1,62 @@
+package integration_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/millrace-data/millrace/integration/harness"
+)
+
+// TestChunksAsLitDataReadsThem has LitData write chunks of many kinds of leaves, plain and compressed, serves them where
+// they lie, and has LitData read the batches of an epoch: it finds every sample once, and equal.
+func TestChunksAsLitDataReadsThem(t *testing.T) {
+	dir := t.TempDir()
+	want := library(t, "lit.py", "write", dir)["plain"]
+	store := harness.Open(t, "minio")
+	objects := store.Objects(t)
+	var readable []string
+	names := []string{"plain", "zstd", "level"}
+	for _, name := range names {
+		upload(t, objects, filepath.Join(dir, name), name)
+		harness.MustRun(t, store, "index", store.Dataset(name), "--chunk-size", "16KiB")
+		batches := epochOf(t, harness.Serve(t, store, name), name, 1, 7)
+		readable = append(readable, saveAs(t, name, asLitData(t, filesOf(t, filepath.Join(dir, name))["index.json"], batches)))
+	}
+	found := library(t, "lit.py", append([]string{"read"}, readable...)...)
+	for _, name := range names {
+		same(t, name, want, found[name])
+	}
+
+	upload(t, objects, filepath.Join(dir, "tokens"), "tokens")
+	if r := harness.Run(t, store, "index", store.Dataset("tokens")); r.Code == 0 || !strings.Contains(r.Stderr, "TokensLoader is not supported") {
+		t.Errorf("index of chunks of tokens: exit code %d, %s, want them refused by name", r.Code, r.Stderr)
+	}
+}
+
+// asLitData returns the files of a dataset whose chunks are batches of another one, which this is the index of.
+func asLitData(t *testing.T, source []byte, batches []delivered) map[string][]byte {
+	t.Helper()
+	var index struct {
+		Chunks  []map[string]any `json:"chunks"`
+		Config  map[string]any   `json:"config"`
+		Updated string           `json:"updated_at"`
+	}
+	if err := json.Unmarshal(source, &index); err != nil {
+		t.Fatal(err)
+	}
+	files := map[string][]byte{}
+	index.Chunks, index.Config["compression"] = nil, nil
+	for i, b := range batches {
+		name := fmt.Sprintf("chunk-0-%d.bin", i)
+		index.Chunks = append(index.Chunks, map[string]any{"chunk_bytes": len(b.body), "chunk_size": b.samples, "dim": nil, "filename": name})
+		files[name] = b.body
+	}
+	var err error
+	if files["index.json"], err = json.Marshal(index); err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
