@@ -1,0 +1,253 @@
+package tfrecord_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"io"
+	"math"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/chunkindex/scantest"
+	"github.com/millrace-data/millrace/chunkindex/tfrecord"
+)
+
+func masked(b []byte) uint32 {
+	crc := crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli))
+	return (crc>>15 | crc<<17) + 0xa282ead8
+}
+
+// file returns a TFRecord file of these records.
+func file(records ...string) []byte {
+	var b []byte
+	for _, r := range records {
+		b = append(b, head(uint64(len(r)))...)
+		b = append(b, r...)
+		b = binary.LittleEndian.AppendUint32(b, masked([]byte(r)))
+	}
+	return b
+}
+
+// head returns what stands before a record of n bytes.
+func head(n uint64) []byte {
+	b := binary.LittleEndian.AppendUint64(nil, n)
+	return binary.LittleEndian.AppendUint32(b, masked(b))
+}
+
+func scan(o format.Options, objects scantest.Objects) (map[string][]scantest.Sample, error) {
+	return scantest.Scan(context.Background(), tfrecord.TFRecord{}, o, objects)
+}
+
+func sample(key string, offset, length int64) scantest.Sample {
+	return scantest.Sample{Key: key, Offset: offset, Length: length, Parts: []scantest.Part{{Ext: "tfrecord", Offset: 12, Length: length - 16}}}
+}
+
+// A record as the tfrecord package of PyPI writes it.
+func TestKnownRecord(t *testing.T) {
+	want := "\x05\x00\x00\x00\x00\x00\x00\x00\xea\xb2\x04\x3ehello\xbb\x1f\x1c\x19"
+	got := file("hello")
+	if len(got) != len(want) {
+		t.Fatalf("got %d bytes, want %d", len(got), len(want))
+	}
+	samples, err := scan(format.Options{}, scantest.Objects{"a.tfrecord": []byte(want)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(map[string][]scantest.Sample{"a.tfrecord": {sample("a/000000000", 0, 21)}}, samples); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestShards(t *testing.T) {
+	big := strings.Repeat("x", 300<<10)
+	for name, c := range map[string]struct {
+		named   bool
+		objects scantest.Objects
+		want    map[string][]scantest.Sample
+	}{
+		"names": {
+			false, scantest.Objects{
+				"a.tfrecord": file("one", ""), "b.tfrecords": file(), "d/c.tfr": file(big, "x"),
+				"train.tfrecord-00003-of-00010": file("4"), "README": nil, ".a.tfrecord": []byte("x"), "x.tfrecord.index": nil,
+			},
+			map[string][]scantest.Sample{
+				"a.tfrecord": {sample("a/000000000", 0, 19), sample("a/000000001", 19, 16)}, "b.tfrecords": nil,
+				"d/c.tfr":                       {sample("d/c/000000000", 0, 16+300<<10), sample("d/c/000000001", 16+300<<10, 17)},
+				"train.tfrecord-00003-of-00010": {sample("train-00003-of-00010/000000000", 0, 17)},
+			},
+		},
+		"by content": {
+			true, scantest.Objects{"train-00000-of-00001": file("one"), "empty": nil, "README": []byte("a text of more than twelve bytes")},
+			map[string][]scantest.Sample{"train-00000-of-00001": {sample("train-00000-of-00001/000000000", 0, 19)}},
+		},
+		"others": {false, scantest.Objects{"train-00000-of-00001": file("one")}, nil},
+	} {
+		got, err := scan(format.Options{Named: c.named}, c.objects)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if d := cmp.Diff(c.want, got); d != "" {
+			t.Errorf("%s: %s", name, d)
+		}
+	}
+}
+
+// A file with any byte changed is refused, and says in which record.
+func TestEveryByteIsChecked(t *testing.T) {
+	b := file("one", "two!", "")
+	for i := range b {
+		b[i] ^= 0x40
+		_, err := scan(format.Options{}, scantest.Objects{"a.tfrecord": b})
+		var where *format.Error
+		if want := "checksum of"; i >= 12 && (!errors.As(err, &where) || !strings.Contains(err.Error(), want)) || err == nil {
+			t.Errorf("byte %d: got %v, want %q", i, err, want)
+		}
+		b[i] ^= 0x40
+	}
+	if _, err := scan(format.Options{}, scantest.Objects{"a.tfrecord": b}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A file cut anywhere but between records is refused.
+func TestTruncated(t *testing.T) {
+	b := file("one", "two!", "")
+	clean := map[int]int{0: 0, 19: 1, 39: 2}
+	for n := range b {
+		got, err := scan(format.Options{}, scantest.Objects{"a.tfrecord": b[:n]})
+		if want, ok := clean[n]; ok && (err != nil || len(got["a.tfrecord"]) != want) {
+			t.Errorf("cut at %d: got %v, %v, want %d samples", n, got, err, want)
+		} else if !ok && err == nil {
+			t.Errorf("cut at %d: got no error", n)
+		}
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	for _, c := range []struct {
+		named   bool
+		objects scantest.Objects
+		want    string
+	}{
+		{false, scantest.Objects{"a.tfrecord": []byte("not a record at all")}, "object a.tfrecord does not begin with a TFRecord"},
+		{false, scantest.Objects{"a.tfrecord": nil, "b.tfrecord": []byte("\x1f\x8b123456789012")}, "object b.tfrecord does not begin with a TFRecord: it is compressed by gzip"},
+		{false, scantest.Objects{"a.tfrecord": file("x")[:5]}, "object a.tfrecord does not begin"},
+		{true, scantest.Objects{"a": []byte("not a record at all")}, "no object begins with a TFRecord"},
+		{false, scantest.Objects{"a.tfrecord": append(file("x"), head(1<<30)...)}, "shard a.tfrecord: at offset 17: record 1: 1073741824 bytes are more than a sample can have"},
+		{false, scantest.Objects{"a.tfrecord": append(file("x"), head(math.MaxUint64)...)}, "record 1: 18446744073709551615 bytes"},
+		{false, scantest.Objects{"a.tfrecord": append(file("x"), head(1<<29)...)}, "record 1 is cut: 536870912 bytes are missing"},
+	} {
+		if got, err := scan(format.Options{Named: c.named}, c.objects); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("got %v, %v, want %q", got, err, c.want)
+		}
+	}
+}
+
+func TestFraming(t *testing.T) {
+	f, err := tfrecord.TFRecord{}.Framing(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if before, after, err := f.Frame([]uint32{17}); before != nil || after != nil || err != nil {
+		t.Errorf("got %q, %q, %v, want nothing", before, after, err)
+	}
+	if _, err := (tfrecord.TFRecord{}).Framing([]byte("{}")); err == nil {
+		t.Error("constants: got no error")
+	}
+}
+
+// promise is a shard that says it is longer than it is, and then fails.
+type promise struct{ in io.Reader }
+
+var errStore = errors.New("store is gone")
+
+func (p promise) Read(b []byte) (int, error) {
+	n, err := p.in.Read(b)
+	if errors.Is(err, io.EOF) {
+		err = errStore
+	}
+	return n, err
+}
+
+type nothing struct{}
+
+func (nothing) Gap([]byte) error       { return nil }
+func (nothing) Begin(string) error     { return nil }
+func (nothing) Ahead(int64) error      { return nil }
+func (nothing) Data([]byte) error      { return nil }
+func (nothing) Again([]byte) error     { return nil }
+func (nothing) BeginPart(string) error { return nil }
+func (nothing) EndPart() error         { return nil }
+func (nothing) End() error             { return nil }
+
+// A fault of the store is no end of the shard, wherever it comes.
+func TestFaultOfTheStore(t *testing.T) {
+	b := file("one", "two!")
+	d, err := tfrecord.TFRecord{}.Survey(t.Context(), scantest.Objects{"a.tfrecord": b}, format.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range len(b) + 1 {
+		if err := d.Scan(t.Context(), 0, promise{bytes.NewReader(b[:n])}, nothing{}); !errors.Is(err, errStore) {
+			t.Errorf("after %d bytes: got %v, want %v", n, err, errStore)
+		}
+	}
+}
+
+// Of a record that says it is long, no more is kept than a buffer.
+func TestMemory(t *testing.T) {
+	d, err := tfrecord.TFRecord{}.Survey(t.Context(), scantest.Objects{"a.tfrecord": file("x")}, format.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	in := io.MultiReader(bytes.NewReader(head(64<<20)), io.LimitReader(zeros{}, 64<<20))
+	if err := d.Scan(t.Context(), 0, in, nothing{}); err == nil {
+		t.Error("a record without its last checksum: got no error")
+	}
+	runtime.ReadMemStats(&after)
+	if n := after.TotalAlloc - before.TotalAlloc; n > 2<<20 {
+		t.Errorf("got %d bytes for a record of 64 MiB", n)
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
+
+// Whatever is taken for a TFRecord file is the file of its records.
+func FuzzScanTFRecord(f *testing.F) {
+	f.Add(file("one", "", "three"), true)
+	f.Add(file("one")[:8], false)
+	f.Add([]byte("one\ntwo\n"), true)
+	f.Fuzz(func(t *testing.T, b []byte, mend bool) {
+		if mend { // else nearly nothing gets past a checksum
+			b = file(strings.Split(string(b), "\n")...)
+		}
+		found, err := scan(format.Options{}, scantest.Objects{"a.tfrecord": b})
+		if err != nil {
+			if mend {
+				t.Fatal(err)
+			}
+			return
+		}
+		var records []string
+		for _, s := range found["a.tfrecord"] {
+			records = append(records, string(b[s.Offset+s.Parts[0].Offset:s.Offset+s.Parts[0].Offset+s.Parts[0].Length]))
+		}
+		if got := file(records...); !bytes.Equal(got, b) {
+			t.Fatalf("got %q from its records, want %q", got, b)
+		}
+	})
+}
