@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Callable, Optional, TypeVar
-from urllib.parse import urlencode
+from urllib.parse import quote
 
 from ._gateways import Fleet, Gateway, Home, Source, system_lookup
 from ._wire import Attempt, ShortBody, Token, Wire, no_answer, read_error
@@ -225,8 +225,9 @@ class Core:
 
 
 def target_of(path: str, query: Optional[Mapping[str, str]] = None) -> str:
-    """Returns path and query, in alphabetical order as gateways write them."""
-    return path + "?" + urlencode(sorted(query.items())) if query else path
+    """Returns path and query, in alphabetical order as gateways write them. They take values as they are, but for a key."""
+    written = (f"{name}={quote(value, safe='' if name == 'key' else ',:%+')}" for name, value in sorted((query or {}).items()))
+    return f"{path}?{'&'.join(written)}" if query else path
 
 
 class _Tally:

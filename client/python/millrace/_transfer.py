@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from http.client import HTTPException, HTTPResponse
 from typing import Callable, Optional
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from ._core import Core, Task
 from ._gateways import Gateway
@@ -183,7 +183,7 @@ def read_head(r: HTTPResponse, want: Expected, g: Gateway) -> Head:
         raise no_answer(f"got batch {head.number} of {head.batches} batches, want of {want.batches}", g)
     if head.padded > head.samples:
         raise no_answer(f"{head.padded} of {head.samples} samples are padding", g)
-    said = {name: values[0] for name, values in parse_qs(u.query).items()}
+    said = dict(pair.partition("=")[::2] for pair in u.query.split("&"))
     for name, value in want.query.items():
         if said.get(name, value) != value:
             raise no_answer(f"got a plan with {name} {said[name]!r}, want {value!r}", g)
