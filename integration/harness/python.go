@@ -25,7 +25,7 @@ func Python(t testing.TB) (path string, env []string) {
 		t.Fatalf("find Python: %v: %s", err, stderr.String())
 	}
 	return strings.TrimSpace(string(out)), append(baseEnv(t),
-		"PYTHONPATH="+filepath.Join(root, "client", "python"), "PYTHONDONTWRITEBYTECODE=1", "PYTHONNOUSERSITE=1",
+		"PYTHONPATH="+filepath.Join(root, "client", "python"), "PYTHONNOUSERSITE=1",
 		"HF_HUB_OFFLINE=1", "TRANSFORMERS_VERBOSITY=error", "TRANSFORMERS_NO_ADVISORY_WARNINGS=1",
 		"DO_NOT_TRACK=1", "OMP_NUM_THREADS=1",
 	)
