@@ -61,13 +61,17 @@ func (l *located) position(i int) uint64 {
 	return l.first + uint64(i)
 }
 
-// describePadding sets how many samples of a scattered share lie beyond the end of the epoch and only pad the batch.
+// describePadding sets how many samples of a scattered share only pad the batch.
 func (l *located) describePadding(h http.Header, samples uint64) {
-	padded := 0
+	h.Set("Millrace-Padded", strconv.FormatUint(l.padded(samples), 10))
+}
+
+// padded returns how many samples lie beyond the end of the epoch, which has so many, and only pad the batch.
+func (l *located) padded(samples uint64) (n uint64) {
 	for i := range l.samples {
 		if l.position(i) >= samples {
-			padded++
+			n++
 		}
 	}
-	h.Set("Millrace-Padded", strconv.Itoa(padded))
+	return n
 }

@@ -35,7 +35,7 @@ func (g *Gateway) getBatch(x *exchange) error {
 	}
 	etag := b.etag(batchBody)
 	return g.answerShare(x, b, batchBody, etag, func(at shuffle.Cursor, l *located) error {
-		a := &answering{dataset: b.dataset, view: b.view, etag: etag}
+		a := b.answering()
 		if err := g.lay(x.r.Context(), a, l); err != nil {
 			return err
 		}

@@ -42,6 +42,15 @@ func (t *crcTables) step(k int, v uint32) uint32 {
 		((s[4][v>>16&15] ^ s[5][v>>20&15]) ^ (s[6][v>>24&15] ^ s[7][v>>28]))
 }
 
+// combineLong is combine for a second string of any length.
+func (t *crcTables) combineLong(first, second uint32, length int64) uint32 {
+	const most = 1 << 31
+	for ; length > most; length -= most {
+		first = t.step(31, first)
+	}
+	return t.combine(first, second, uint32(length))
+}
+
 // combine returns the CRC-32C of two byte strings one after the other, from that of the first, that of the
 // second, and the length of the second: the bytes are not needed.
 func (t *crcTables) combine(first, second, length uint32) uint32 {

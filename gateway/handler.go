@@ -21,6 +21,7 @@ const (
 type exchange struct {
 	w     *responseWriter
 	r     *http.Request // its context ends at the deadline to the first byte
+	whole *http.Request // the same; its context ends when the client is gone
 	id    string
 	start time.Time
 	log   accessLog
@@ -35,7 +36,7 @@ type handlerFunc func(x *exchange) error
 func (g *Gateway) edge(route string, body int64, h handlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
-		x := &exchange{w: newResponseWriter(w, start), r: r, id: requestID(r), start: start}
+		x := &exchange{w: newResponseWriter(w, start), r: r, whole: r, id: requestID(r), start: start}
 		x.w.Header().Set("X-Request-Id", x.id)
 		if g.unwelcome() {
 			x.w.Header().Set("Connection", "close")

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -30,7 +31,7 @@ func (g *Gateway) send(x *exchange, a *answering, at shuffle.Cursor, l *located)
 		return err
 	}
 	lo, hi, begin := l.overlap(part)
-	body, err := g.read(x, a.dataset, at, l, lo, hi)
+	body, err := g.read(x.r.Context(), x, a.dataset, at, l, lo, hi)
 	if err != nil {
 		return err
 	}
@@ -42,14 +43,14 @@ func (g *Gateway) send(x *exchange, a *answering, at shuffle.Cursor, l *located)
 }
 
 // read brings the samples of the pieces lo to hi-1, and checks that what came is what was asked for.
-func (g *Gateway) read(x *exchange, d *dataset, at shuffle.Cursor, l *located, lo, hi int) (*chunkindex.Body, error) {
+func (g *Gateway) read(ctx context.Context, x *exchange, d *dataset, at shuffle.Cursor, l *located, lo, hi int) (*chunkindex.Body, error) {
 	chunks, n := l.wanted(lo, hi)
 	if n == 0 {
 		return chunkindex.NewBody(nil, nil, nil), nil
 	}
 	start := time.Now()
-	body, err := d.Source.Read(x.r.Context(), at, chunks)
-	x.log.read = time.Since(start)
+	body, err := d.Source.Read(ctx, at, chunks)
+	x.log.read += time.Since(start)
 	if err != nil {
 		if errors.Is(err, budget.ErrTooLarge) {
 			p := g.tooLarge(l)

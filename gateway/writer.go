@@ -27,7 +27,8 @@ type responseWriter struct {
 	control *http.ResponseController
 	start   time.Time     // of the request
 	first   time.Duration // from start to the first byte of the answer
-	began   time.Time     // of the answer
+	began   time.Time     // of the answer, or of what of it has time of its own
+	before  int64         // bytes that were sent by then
 	status  int
 	bytes   int64
 	wrote   bool
@@ -49,6 +50,9 @@ func (w *responseWriter) WriteHeader(status int) {
 	}
 	w.ResponseWriter.WriteHeader(status)
 }
+
+// renew gives the rest of a long answer the time that an answer has: it comes in parts that could be answers.
+func (w *responseWriter) renew() { w.began, w.before = time.Now(), w.bytes }
 
 // setDeadline gives the next write its time. A writer without deadlines (a recorder in memory) has no slow reader.
 func (w *responseWriter) setDeadline(now time.Time) {
@@ -102,7 +106,7 @@ func cut(parts net.Buffers) (n int, rest []byte) {
 // sendPiece writes what one deadline is for.
 func (w *responseWriter) sendPiece(parts net.Buffers) {
 	now := time.Now()
-	if sent := now.Sub(w.began); sent > floorAfter && w.bytes < int64(sent.Seconds()*floorBytes) {
+	if sent := now.Sub(w.began); sent > floorAfter && w.bytes-w.before < int64(sent.Seconds()*floorBytes) {
 		w.err = errSlowReader
 		return
 	}
