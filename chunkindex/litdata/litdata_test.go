@@ -183,17 +183,18 @@ func TestRefusedChunk(t *testing.T) {
 		return func(b []byte) []byte { binary.LittleEndian.PutUint32(b[at:], n); return b }
 	}
 	for want, change := range map[string]func(b []byte) []byte{
-		"shard has 2 samples, and 3 in index":     put(0, 2),
-		"1 bytes between the table and":           put(4, 21),
-		"inside the table":                        put(4, 19),
-		"sample 1 would end at 7":                 put(12, 7),
-		"1 bytes follow the last sample, as wher": put(16, 172),
-		"behind the shard's end":                  put(16, 174),
-		"sample without a byte, as where":         put(8, 20),
-		"too few for the lengths":                 put(8, 35),
-		"its fields have ":                        put(20, 9),
-		"shard is longer than the":                func(b []byte) []byte { return append(b, 0) },
-		"shard is truncated":                      func(b []byte) []byte { return b[:len(b)-1] },
+		"shard has 2 samples, and 3 in index":                        put(0, 2),
+		"1 bytes between the table and":                              put(4, 21),
+		"inside the table":                                           put(4, 19),
+		"sample 1 would end at 7":                                    put(12, 7),
+		"1 bytes follow the last sample, as wher":                    put(16, 172),
+		"behind the shard's end":                                     put(16, 174),
+		"sample without a byte, as where":                            put(8, 20),
+		"too few for the lengths":                                    put(8, 35),
+		"its fields have 36 bytes with their lengths, but it has 35": put(20, 9),
+		"its fields have 34 bytes with their lengths, but it has 35": put(20, 7),
+		"shard is longer than the":                                   func(b []byte) []byte { return append(b, 0) },
+		"shard is truncated":                                         func(b []byte) []byte { return b[:len(b)-1] },
 	} {
 		o := golden(t)
 		d, err := survey(o)

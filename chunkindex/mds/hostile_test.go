@@ -97,6 +97,7 @@ func TestRefusedShard(t *testing.T) {
 		"1 bytes follow the last sample":       put(12, uint32(first+2*sample-1)),
 		"shard is longer than the":             func(b []byte) []byte { return append(b, 0) },
 		"its fields have 12 bytes":             put(first, 4),
+		"its fields have 10 bytes with their":  put(first, 2),
 		"its fields have 4294967303":           put(first, 1<<32-1),
 		"too few for the lengths":              put(8, uint32(first+3)),
 		"sample without a byte":                put(8, uint32(first)),
