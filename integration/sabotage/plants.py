@@ -233,6 +233,31 @@ PLANTS = [
         [("chunkindex/webdataset/scan.go", "if !zero(s.buf[:n]) {", "if n < 0 {")],
     ),
     (
+        "a batch of MDS or LitData forgets that its count takes room too",
+        ["./chunkindex/offsets", "./chunkindex/mds"],
+        [("chunkindex/offsets/scan.go", "at := 8 + 4*uint64(len(lengths))", "at := 4 + 4*uint64(len(lengths))")],
+    ),
+    (
+        "a batch of MDS or LitData of more than 4 GiB wraps its offsets around",
+        ["./chunkindex/mds"],
+        [("chunkindex/offsets/scan.go", "if at > math.MaxUint32 {", "if at > math.MaxInt64 {")],
+    ),
+    (
+        "the scanner of MDS and LitData takes samples that are longer than their fields",
+        ["./chunkindex/mds", "./chunkindex/litdata"],
+        [("chunkindex/offsets/scan.go", "sum := s.measure(); sum != n", "sum := s.measure(); sum > n")],
+    ),
+    (
+        "MDS shards are read by other columns than their own",
+        ["./chunkindex/mds"],
+        [("chunkindex/mds/survey.go", "if !h.equal(s.columns) {", "if len(h.Names) != len(s.Names) {")],
+    ),
+    (
+        "hashes of MDS shards are computed and not compared",
+        ["./chunkindex/mds"],
+        [("chunkindex/mds/sums.go", "got != strings.ToLower(s.want[name])", "len(got) != len(strings.ToLower(s.want[name]))")],
+    ),
+    (
         "pack trusts a finished shard that somebody has overwritten",
         ["./pack"],
         [("pack/write.go", "obj.Size == old.Size && obj.ETag == old.ETag, nil", "obj.Size == old.Size, nil")],
