@@ -156,9 +156,7 @@ class Batch(Sequence["Sample"]):
     @property
     def positions(self) -> Sequence[int]:
         """The positions of the samples in the order of the epoch; those of padding are beyond its end or repeat."""
-        known = self.table.positions
-        if known is None and self._source.positions is not None:
-            known = self._source.positions(self._head)
+        known = self._source.positions(self._head) if self._source.positions is not None else None
         if known is None:
             known = self._asked().positions
         if known is None:

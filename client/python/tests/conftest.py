@@ -1,0 +1,50 @@
+"""What the tests share: a small dataset of tar samples and a gateway over it."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import harness
+import pytest
+
+SAMPLES = 500
+
+
+@pytest.fixture(scope="session")
+def files() -> dict[str, tuple[bytes, bytes]]:
+    """The samples of the dataset: key -> (jpg, cls)."""
+    r = random.Random(1)
+    return {f"img-{i:03d}": (r.randbytes(2000 + 7 * i), str(i % 10).encode()) for i in range(SAMPLES)}
+
+
+@pytest.fixture(scope="session")
+def dataset(files: dict[str, tuple[bytes, bytes]], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The dataset, packed."""
+    source, packed = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("packed") / "photos"
+    for key, (jpg, cls) in files.items():
+        (source / f"{key}.jpg").write_bytes(jpg)
+        (source / f"{key}.cls").write_bytes(cls)
+    harness.run("pack", str(source), str(packed), "--batch-size", "32", "--shard-size", "256KiB", "--chunk-size", "64KiB", "--window", "8")
+    return packed
+
+
+@pytest.fixture(scope="session")
+def gateway(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[harness.Gateway]:
+    """A gateway that all tests share: whoever kills or cuts has one of his own."""
+    g = harness.Gateway(f"photos={dataset}", args=("--loss-log", str(tmp_path_factory.mktemp("losses"))))
+    yield g
+    g.close()
+
+
+@pytest.fixture(autouse=True)
+def _threads_end() -> Iterator[None]:
+    """No test may leave a thread of a reader's behind."""
+    before = set(threading.enumerate())
+    yield
+    left = [t for t in threading.enumerate() if t not in before and t.name.startswith("millrace-") and t.name != "millrace-watch"]
+    for t in left:
+        t.join(10)
+    assert not [t for t in left if t.is_alive()]

@@ -1,0 +1,199 @@
+"""Real gateways, and a proxy of real sockets that does to them what networks do."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+START = 30.0  # a gateway on a loaded machine is up by then
+
+
+def binary() -> str:
+    """The program under test: TEST_MILLRACE, or what `make build` has built."""
+    path = os.environ.get("TEST_MILLRACE", str(ROOT / "bin" / "millrace"))
+    assert shutil.which(path), f"{path}: no such program; run make build"
+    return path
+
+
+def run(*args: str) -> str:
+    """Runs a command of the program and returns what it prints."""
+    done = subprocess.run([binary(), *args], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+class Gateway:
+    """One `millrace serve`."""
+
+    def __init__(self, *datasets: str, port: int = 0, args: tuple[str, ...] = ()) -> None:
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115
+        self.args = [binary(), "serve", "--lame-duck", "0s", "--log-format", "json", *args]
+        for d in datasets:
+            self.args += ["--dataset", d]
+        self.process = subprocess.Popen(
+            [*self.args, "--listen", f"127.0.0.1:{port}"], stdout=subprocess.DEVNULL, stderr=self._log
+        )
+        self.port = self._listening()
+        self.url = f"http://127.0.0.1:{self.port}"
+
+    def _listening(self) -> int:
+        end = time.monotonic() + START
+        while time.monotonic() < end:
+            found = re.search(r'"listen":"127\.0\.0\.1:(\d+)"', self.log())
+            if found:
+                return int(found[1])
+            assert self.process.poll() is None, self.log()
+            time.sleep(0.01)
+        raise AssertionError(f"the gateway did not come up: {self.log()}")
+
+    def log(self) -> str:
+        """What it has logged."""
+        return os.pread(self._log.fileno(), 1 << 24, 0).decode()
+
+    def requests(self, route: str) -> list[dict[str, object]]:
+        """The requests of a route that it has logged."""
+        lines = [json.loads(line) for line in self.log().splitlines() if line.startswith("{")]
+        return [line for line in lines if line.get("message") == "request" and route in str(line.get("route"))]
+
+    def get(self, path: str) -> bytes:
+        """Reads a resource with another client."""
+        with urllib.request.urlopen(self.url + path) as r:
+            data: bytes = r.read()
+        return data
+
+    def kill(self) -> None:
+        """Ends it at once."""
+        self.process.kill()
+        self.process.wait()
+
+    def close(self) -> None:
+        """Ends it and forgets its log."""
+        self.kill()
+        self._log.close()
+
+
+Fault = Callable[[int, bytes, bytes], "bytes | None"]
+"""(number of the request, request, answer so far) -> what of the answer goes on; None: close the connection."""
+
+
+class Proxy:
+    """Forwards connections to a gateway, one request at a time, and lets a fault have its way with each answer.
+
+    fault gets the number of the request, its head, and the whole answer, and returns the bytes to send; when they are fewer
+    than the answer, the connection is closed after them. None: nothing is sent and the connection stays open until the proxy ends.
+    """
+
+    def __init__(self, target: int, fault: Callable[[int, bytes, bytes], bytes | None]) -> None:
+        self._target, self._fault = target, fault
+        self.heads: list[bytes] = []
+        self._lock = threading.Lock()
+        self._open: set[socket.socket] = set()
+        self._ended = threading.Event()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._threads = [threading.Thread(target=self._accept, daemon=True)]
+        self._threads[0].start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                conn, _ = self._listener.accept()
+            except OSError:
+                return
+            with self._lock:
+                self._open.add(conn)
+                t = threading.Thread(target=self._serve, args=(conn,), daemon=True)
+                self._threads.append(t)
+            t.start()
+
+    def _serve(self, conn: socket.socket) -> None:
+        with contextlib.suppress(OSError), conn:
+            while True:
+                head = _until(conn, b"\r\n\r\n")
+                if not head:
+                    return
+                length = re.search(rb"(?i)content-length: (\d+)", head)
+                body = _exactly(conn, int(length[1])) if length else b""
+                with self._lock:
+                    number = len(self.heads)
+                    self.heads.append(head)
+                answer = self._ask(head + body)
+                sent = self._fault(number, head, answer)
+                if sent is None:
+                    self._ended.wait()
+                    return
+                conn.sendall(sent)
+                if sent != answer:
+                    return
+
+    def _ask(self, request: bytes) -> bytes:
+        with socket.create_connection(("127.0.0.1", self._target)) as up:
+            up.sendall(request.replace(b"\r\n", b"\r\nConnection: close\r\n", 1))
+            out = b""
+            while piece := up.recv(1 << 20):
+                out += piece
+        return re.sub(rb"(?i)connection: close\r\n", b"", out, count=1)
+
+    def asked(self, what: bytes) -> list[bytes]:
+        """The heads of the requests that have something in them."""
+        return [h for h in self.heads if what in h]
+
+    def close(self) -> None:
+        """Closes all connections and waits for the threads."""
+        self._ended.set()
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        with self._lock:
+            for c in self._open:
+                with contextlib.suppress(OSError):
+                    c.shutdown(socket.SHUT_RDWR)
+        for t in self._threads:
+            t.join()
+
+
+def _until(conn: socket.socket, mark: bytes) -> bytes:
+    out = b""
+    while mark not in out:
+        piece = conn.recv(1)
+        if not piece:
+            return b""
+        out += piece
+    return out
+
+
+def _exactly(conn: socket.socket, n: int) -> bytes:
+    out = b""
+    while len(out) < n:
+        piece = conn.recv(n - len(out))
+        if not piece:
+            raise OSError("the request ends early")
+        out += piece
+    return out
+
+
+@contextlib.contextmanager
+def closing(*things: Gateway | Proxy) -> Iterator[None]:
+    """Closes gateways and proxies at the end."""
+    try:
+        yield
+    finally:
+        for t in things:
+            t.close()
+
+
+def ours() -> list[str]:
+    """The threads of the client that are alive."""
+    return [t.name for t in threading.enumerate() if t.name.startswith("millrace-")]

@@ -1,0 +1,274 @@
+"""Epochs of a real gateway, as trainers read them."""
+
+from __future__ import annotations
+
+import multiprocessing
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import harness
+import pytest
+
+import millrace
+
+Files = dict[str, tuple[bytes, bytes]]
+
+
+@pytest.fixture
+def client(gateway: harness.Gateway) -> Any:
+    with millrace.Client(gateway.url, check="always") as c:
+        yield c
+
+
+def test_an_epoch_is_every_file_once(client: millrace.Client, files: Files) -> None:
+    epoch = client.epoch(0, keys=True, decode={"cls": int})
+    assert (len(epoch), epoch.plan.samples, epoch.plan.batch_size) == (16, 500, 32)
+    got = {}
+    ledger = epoch.ledger()
+    with epoch.read(ledger=ledger) as reader:
+        for number, batch in enumerate(reader):
+            assert (batch.number, batch.epoch, batch.generation) == (number, 0, epoch.generation)
+            for sample, jpg, cls in zip(batch, batch["jpg"], batch["cls"]):
+                assert sample.key not in got
+                assert isinstance(jpg, memoryview)
+                assert (sample["jpg"], sample["cls"]) == (jpg, cls)
+                got[sample.key] = (bytes(jpg), b"%d" % cls)
+    assert got == files
+    ledger.check()
+    assert (ledger.seen, ledger.missing, ledger.duplicates) == (500, 0, 0)
+
+
+def test_a_batch_is_a_sequence(client: millrace.Client, files: Files) -> None:
+    batch = client.epoch(0, decode={"cls": int}).batch(3)
+    assert len(batch) == len(list(batch)) == len(batch["jpg"]) == len(batch.views()) == 32
+    assert batch[-1] == batch[31] == list(batch)[31]
+    assert batch[1] != batch[2]
+    assert batch[1] in batch
+    assert [s.index for s in batch[2:6:2]] == [2, 4]
+    with pytest.raises(IndexError):
+        batch[32]
+    sample = batch[5]
+    assert set(sample) == {"jpg", "cls"}
+    assert (bytes(sample["jpg"]), bytes(sample.parts["cls"])) == files[sample.key]
+    assert sample["cls"] == int(files[sample.key][1])
+    assert sample.position == 3 * 32 + 5
+    assert bytes(sample) == bytes(sample.data) == bytes(batch.views()[5])
+    with pytest.raises(KeyError, match="no part 'png' in this sample, which has 'cls', 'jpg'"):
+        sample["png"]
+    assert batch.etag.startswith('"')
+    assert batch.padded == 0
+    assert "batch_size=32" in batch.location
+
+
+def test_views_share_the_bytes_of_the_batch(client: millrace.Client) -> None:
+    batch = client.epoch(0).batch(0)
+    for view in [batch[0].data, batch[0]["jpg"], batch["jpg"][0], batch.views()[0]]:
+        assert view.obj is batch.data.obj
+
+
+def test_buffers_are_not_used_again_while_somebody_looks(client: millrace.Client) -> None:
+    epoch = client.epoch(0, batch_size=4, threads=2)
+    kept = [(b["jpg"][0], bytes(b["jpg"][0])) for b in epoch]
+    assert all(view == was for view, was in kept)
+    addresses = set()
+    with epoch.read() as reader:
+        for batch in reader:
+            addresses.add(id(batch.data.obj))
+            del batch
+    assert len(addresses) < len(epoch) / 2
+
+
+@pytest.mark.parametrize("form", ["tar", "framed"])
+def test_forms_say_the_same(client: millrace.Client, form: str) -> None:
+    plain, other = client.epoch(1).batch(2), client.epoch(1, form=form).batch(2)
+    assert list(plain.keys) == list(other.keys)
+    assert plain["jpg"] == other["jpg"]
+    assert [bytes(s) for s in plain] == [bytes(s) for s in other]
+    assert plain.positions == other.positions
+    if form == "tar":
+        assert other.content_type == "application/x-tar"
+        with pytest.raises(millrace.InvalidArgument, match="framed form only"):
+            client.epoch(1, form=form, keys=True)
+
+
+def test_fields(client: millrace.Client) -> None:
+    whole, part = client.epoch(0).batch(0), client.epoch(0, fields=["cls"]).batch(0)
+    assert list(part[0]) == ["cls"]
+    assert whole["cls"] == part["cls"]
+    assert len(part.data) == 32
+    both = client.epoch(0, fields="cls,jpg").batch(0)
+    assert both["jpg"] == whole["jpg"]
+    with pytest.raises(KeyError, match="no part 'jpg'"):
+        part["jpg"]
+
+
+@pytest.mark.parametrize("more", [{}, {"tail": "pad"}, {"tail": "drop"}, {"balance": "bytes"}, {"split": "locality"}])
+def test_ranks_share_every_batch(client: millrace.Client, more: dict[str, Any]) -> None:
+    epochs = [client.epoch(2, rank=r, world_size=3, batch_size=48, keys=True, **more) for r in range(3)]
+    whole = client.epoch(2, batch_size=48, keys=True, tail=more.get("tail"))
+    ledgers = [e.ledger() for e in epochs]
+    keys: list[list[str]] = [[] for _ in range(len(whole))]
+    for e, ledger in zip(epochs, ledgers):
+        with e.read(ledger=ledger) as reader:
+            for batch in reader:
+                keys[batch.number] += batch.keys
+    assert [sorted(k) for k in keys] == [sorted(b.keys) for b in whole]
+    with pytest.raises(millrace.LedgerError, match="missing"):
+        ledgers[0].check()
+    ledgers[0].check(part=True)
+    for other in ledgers[1:]:
+        ledgers[0].merge(millrace.Ledger.from_json(other.to_json()))
+    ledgers[0].check()
+    ledgers[0].merge(ledgers[1])
+    with pytest.raises(millrace.LedgerError, match="came again") as e:
+        ledgers[0].check()
+    assert e.value.duplicates == ledgers[1].seen
+
+
+def test_going_on_from_two_integers(client: millrace.Client) -> None:
+    whole = [list(b.keys) for b in client.epoch(4, keys=True)]
+    with client.epoch(4, keys=True).read() as reader:
+        before = [list(next(reader).keys) for _ in range(5)]
+        position = reader.position
+        assert len(reader) == 11
+    after = [list(b.keys) for b in client.epoch(4, keys=True, start=position)]
+    assert before + after == whole
+    assert list(client.epoch(4, start=16)) == []
+    assert list(client.epoch(4, start=99)) == []
+    side_by_side = [[b.number for b in client.epoch(4).read(start=k, step=3)] for k in range(3)]
+    assert sorted(n for some in side_by_side for n in some) == list(range(16))
+    assert [b.number for b in client.epoch(4).read(2, 5)] == [2, 3, 4]
+    for wrong in ({"start": -1}, {"step": 0}):
+        with pytest.raises(millrace.InvalidArgument):
+            client.epoch(4).read(**wrong)  # type: ignore[arg-type]
+
+
+def test_decoders_and_transforms(client: millrace.Client) -> None:
+    seen = set()
+
+    def small(view: memoryview) -> int:
+        seen.add(harness.threading.current_thread().name)
+        return len(view)
+
+    epoch = client.epoch(0, decode={"jpg": small, "cls": str}, transform=lambda b: sum(b["jpg"]))
+    for batch in epoch:
+        assert batch.value == sum(batch["jpg"]) == sum(len(v) for v in batch.raw("jpg"))
+        assert batch[0]["cls"] == bytes(batch[0].parts["cls"]).decode()
+    assert all(name.startswith("millrace-") for name in seen)
+
+    def breaks(view: memoryview) -> float:
+        return len(view) / 0
+
+    with pytest.raises(millrace.DecodeError, match=r"decode part 'jpg' of sample 0 of batch 0 .*ZeroDivisionError: division by zero") as e:
+        list(client.epoch(0, decode={"jpg": breaks}))
+    assert isinstance(e.value.__cause__, ZeroDivisionError)
+
+
+def test_the_generation_is_pinned(client: millrace.Client) -> None:
+    epoch = client.epoch(0)
+    assert client.epoch(0, generation=epoch.generation).batch(0).etag == epoch.batch(0).etag
+    assert f"generation={epoch.generation}" in epoch.batch(0).location
+    with pytest.raises(millrace.NotFound):
+        client.epoch(0, generation="0" * 64)
+
+
+def test_what_is_served(client: millrace.Client, gateway: harness.Gateway) -> None:
+    assert [d["name"] for d in client.datasets()] == ["photos"]
+    assert client.describe()["samples"] == 500
+    assert millrace.Client(gateway.url, "photos").describe()["format"] == "tar"
+    assert client.json("GET", "/v1/datasets/photos/occurrences", {"key": "img-007", "epochs": "0-1"})["occurrences"]
+
+
+def test_refusals_name_the_cure(client: millrace.Client, gateway: harness.Gateway) -> None:
+    with pytest.raises(millrace.InvalidArgument, match=r"batch_size: must be at least 1 .*request .*docs/api.md") as e:
+        client.epoch(0, batch_size=0)
+    assert e.value.faults == (("batch_size", "must be at least 1"),)
+    assert (e.value.code, e.value.status, e.value.retryable) == ("invalid_argument", 400, False)
+    assert e.value.request_id
+    assert isinstance(e.value, ValueError)
+    with pytest.raises(millrace.NotFound, match=r"Client.datasets\(\)"):
+        client.epoch(0, dataset="nowhere")
+    with pytest.raises(millrace.NotFound):
+        millrace.Client(gateway.url, "no/where").epoch(0)
+    with pytest.raises(millrace.EndOfEpoch) as end:
+        client.epoch(0).batch(16)
+    assert end.value.batches == 16
+    with pytest.raises(millrace.InvalidArgument, match="rank 3"):
+        client.epoch(0, rank=3, world_size=3)
+    with pytest.raises(millrace.MillraceError):
+        client.epoch(0, form="parquet")
+    with pytest.raises(millrace.InvalidArgument, match="fields"):
+        client.epoch(0, fields="a,a")
+    with millrace.Client(gateway.url, max_batch_bytes=1000) as small, pytest.raises(millrace.BatchTooLarge, match="of 1000"):
+        small.epoch(0).batch(0)
+    again = pickle.loads(pickle.dumps(e.value))
+    assert (str(again), again.faults, type(again)) == (str(e.value), e.value.faults, type(e.value))
+
+
+def _keys(epoch: millrace.Epoch, out: Any) -> None:
+    out.put([list(b.keys) for b in epoch])
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+def test_other_processes(client: millrace.Client, method: str) -> None:
+    epoch = client.epoch(1, keys=True)
+    reader = epoch.read()
+    first = next(reader)
+    context = multiprocessing.get_context(method)
+    out = context.Queue()
+    child = context.Process(target=_keys, args=(epoch, out))
+    child.start()  # while this process has connections and threads
+    got = out.get(timeout=60)
+    child.join()
+    assert child.exitcode == 0
+    mine = [list(first.keys), *(list(b.keys) for b in reader)]
+    assert got == mine
+
+
+def test_nothing_but_the_standard_library(gateway: harness.Gateway) -> None:
+    program = """
+import sys, site
+import millrace, millrace.order, millrace.importance, millrace.__main__
+with millrace.Client(sys.argv[1], check="never") as c:
+    assert sum(len(b) for b in c.epoch(0)) == 500
+third = [m for m in sys.modules.values() if "site-packages" in str(getattr(m, "__file__", ""))]
+assert not third, third
+"""
+    here = str(Path(millrace.__file__).parent.parent)
+    subprocess.run([sys.executable, "-c", program, gateway.url], check=True, timeout=60, env={"PYTHONPATH": here, "PATH": ""})
+
+
+def test_importance(client: millrace.Client) -> None:
+    from millrace import importance
+
+    epoch = client.epoch(0)
+    batch = epoch.batch(3)
+    with pytest.raises(millrace.InvalidArgument, match="3 losses"):
+        importance.report(client, batch, [1, 2, 3])
+    with pytest.raises(millrace.InvalidArgument, match="finite"):
+        importance.report(client, batch, [float("nan")] * 32)
+    importance.report(client, batch, [0.0] * 31 + [100.0])
+    importance.report(client, batch, [0.0] * 31 + [100.0])
+    with pytest.raises(millrace.Conflict):
+        importance.report(client, batch, [1.0] * 32)
+    snapshot = importance.freeze(client, batch, hot_share=0.002, repeat=40)
+    drawn = [key for b in client.epoch(1, importance=snapshot, keys=True) for key in b.keys]
+    assert len(drawn) == 500
+    assert drawn.count(batch.keys[31]) > 10
+    with pytest.raises(millrace.InvalidArgument, match=r"millrace\.order"):
+        client.epoch(1, importance=snapshot).order()
+
+
+def test_command(gateway: harness.Gateway, capsys: pytest.CaptureFixture[str]) -> None:
+    from millrace.__main__ import main
+
+    assert main([gateway.url, "--epoch", "2", "--json"]) == 0
+    assert '"samples": 500' in capsys.readouterr().out
+    assert main([gateway.url, "--rank", "1", "--world-size", "2"]) == 0
+    assert "250 samples in 16 batches" in capsys.readouterr().out
+    assert main([gateway.url, "--dataset", "nowhere"]) == 1
+    assert "not_found" in capsys.readouterr().err
