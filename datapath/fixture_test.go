@@ -3,11 +3,14 @@ package datapath
 import (
 	"archive/tar"
 	"bytes"
+	"compress/gzip"
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
+	"github.com/klauspost/compress/zstd"
 	"go.uber.org/goleak"
 
 	"github.com/millrace-data/millrace/chunkindex"
@@ -20,41 +23,90 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // dataset is a dataset in memory with its index.
 type dataset struct {
-	store *memstore.Store
-	index *chunkindex.Index
-	shard [][]byte // stored bytes, by shard
+	store  *memstore.Store
+	index  *chunkindex.Index
+	packed []byte  // decoded bytes of all objects, one after another
+	start  []int64 // of each sample in them
 }
+
+// How a dataset may be stored.
+const (
+	tars    = "tar"
+	gzips   = "tar.gz"  // a shard is one chunk
+	zstds   = "tar.zst" // of many small frames
+	objects = "bin"     // each a sample
+)
+
+func forms() []string { return []string{tars, gzips, zstds, objects} }
 
 // newDataset packs samples of the given lengths, so many to a shard.
 func newDataset(tb testing.TB, seed uint64, lengths []int, perShard int, chunkSize int64) *dataset {
 	tb.Helper()
+	return newDatasetOf(tb, tars, seed, lengths, perShard, chunkSize)
+}
+
+// newDatasetOf stores samples of the given lengths in one of the forms. Objects have a byte more: none is empty.
+func newDatasetOf(tb testing.TB, form string, seed uint64, lengths []int, perShard int, chunkSize int64) *dataset {
+	tb.Helper()
 	random := rand.NewChaCha8([32]byte{byte(seed)})
 	d := &dataset{store: memstore.New()}
+	if form == objects {
+		perShard = 1
+	}
 	for first := 0; first < len(lengths); first += perShard {
 		var b bytes.Buffer
 		w := tar.NewWriter(&b)
 		for i := first; i < min(first+perShard, len(lengths)); i++ {
-			body := make([]byte, lengths[i])
+			d.start = append(d.start, int64(len(d.packed)+b.Len()))
+			body := make([]byte, lengths[i], lengths[i]+1)
 			_, err := random.Read(body)
 			must(tb, err)
+			if form == objects {
+				b.Write(append(body, byte(i)))
+				continue
+			}
 			must(tb, w.WriteHeader(&tar.Header{Name: fmt.Sprintf("%07d.bin", i), Size: int64(len(body)), Mode: 0o644}))
 			_, err = w.Write(body)
 			must(tb, err)
+			must(tb, w.Flush())
 		}
-		must(tb, w.Close())
-		d.store.Set(fmt.Sprintf("set/s%05d.tar", first/perShard), b.Bytes())
+		if form != objects {
+			must(tb, w.Close())
+		}
+		d.packed = append(d.packed, b.Bytes()...)
+		d.store.Set(fmt.Sprintf("set/s%05d.%s", first/perShard, form), stored(tb, form, b.Bytes()))
 	}
 	_, err := chunkindex.Build(tb.Context(), d.store, "set/", chunkindex.BuildOptions{ChunkSize: chunkSize, Parallel: 1})
 	must(tb, err)
 	d.index, err = chunkindex.Open(tb.Context(), d.store, "set/", chunkindex.OpenOptions{CacheDir: tb.TempDir()})
 	must(tb, err)
 	tb.Cleanup(func() { d.index.Close() })
-	for i := range d.index.Shards() {
-		data, _ := d.store.Bytes("set/" + d.index.Shard(i).Key)
-		d.shard = append(d.shard, data)
-	}
 	d.store.Reset()
 	return d
+}
+
+// stored compresses an object as its form asks for.
+func stored(tb testing.TB, form string, b []byte) []byte {
+	tb.Helper()
+	var out bytes.Buffer
+	switch form {
+	case gzips:
+		w := gzip.NewWriter(&out)
+		_, err := w.Write(b)
+		must(tb, err)
+		must(tb, w.Close())
+	case zstds:
+		for frame := range slices.Chunk(b, 1500) {
+			w, err := zstd.NewWriter(&out, zstd.WithEncoderConcurrency(1))
+			must(tb, err)
+			_, err = w.Write(frame)
+			must(tb, err)
+			must(tb, w.Close())
+		}
+	default:
+		return b
+	}
+	return out.Bytes()
 }
 
 func must(tb testing.TB, err error) {
@@ -92,10 +144,9 @@ func (d *dataset) ranges(tb testing.TB, samples []uint64) []chunkindex.ChunkRang
 	return out
 }
 
-// want returns a range's bytes as they are stored.
+// want returns a range's bytes as they were packed.
 func (d *dataset) want(c int, r chunkindex.Range) []byte {
-	e := d.index.Extents(c)[0]
-	return d.shard[e.Shard][e.Offset+int64(r.Offset):][:r.Length]
+	return d.packed[d.start[d.index.Chunk(c).First]+int64(r.Offset):][:r.Length]
 }
 
 // check compares a body with the stored bytes.

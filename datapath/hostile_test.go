@@ -38,17 +38,62 @@ func TestTwoChunksThatClaimOneDigest(t *testing.T) {
 	}
 }
 
-// claim opens the index of d with another digest for a chunk, sound in everything else: see docs/index-format.md.
+// claim opens the index of d with another digest for a chunk, sound in everything else.
 func (d *dataset) claim(t *testing.T, chunk int, digest [32]byte) *chunkindex.Index {
+	return d.rewritten(t, func(section func(int) []byte) { copy(section(chunkTable)[64*chunk:], digest[:]) })
+}
+
+// straddling makes every other sample of a chunk end in the object after its own: the index of no format says such a thing, but one may.
+func (d *dataset) straddling(t *testing.T) *dataset {
+	x := d.rewritten(t, func(section func(int) []byte) {
+		b := section(sampleTables)
+		for c := range d.index.Chunks() {
+			n := int(d.index.Chunk(c).Samples)
+			d.straddle(b[:12*n], d.index.Chunk(c))
+			binary.LittleEndian.PutUint32(b[12*n:], checksum(b[:12*n]))
+			b = b[12*n+4:]
+		}
+	})
+	t.Cleanup(func() { x.Close() })
+	return &dataset{store: d.store, index: x, packed: d.packed, start: d.start}
+}
+
+// straddle moves bytes of samples to the one before where that stays shorter than the longest of all.
+func (d *dataset) straddle(table []byte, c chunkindex.Chunk) {
+	le := binary.LittleEndian
+	for ; len(table) >= 24; table = table[24:] {
+		first, second := le.Uint32(table[4:]), le.Uint32(table[16:])
+		n := min(second/2, uint32(d.index.MaxSample())-first)
+		le.PutUint32(table[4:], first+n)
+		le.PutUint32(table[12:], le.Uint32(table[12:])+n)
+		le.PutUint32(table[16:], second-n)
+		for _, entry := range [][]byte{table, table[12:]} {
+			at := d.start[c.First] + int64(le.Uint32(entry))
+			le.PutUint32(entry[8:], checksum(d.packed[at:][:le.Uint32(entry[4:])]))
+		}
+	}
+}
+
+// Sections of an index: see docs/index-format.md.
+const (
+	chunkTable   = 2
+	sampleTables = 4
+)
+
+// rewritten opens the index of d after a change to sections of it, sound in everything else.
+func (d *dataset) rewritten(t *testing.T, change func(section func(int) []byte)) *chunkindex.Index {
 	t.Helper()
-	const header, entry, chunkTable = 64 + 9*24 + 8, 24, 2
+	const header, entry = 64 + 9*24 + 8, 24
 	old := d.index.Generation()
 	stored, _ := d.store.Bytes("set/.millrace/index/" + old)
 	b := append([]byte(nil), stored...)
-	table := b[64+chunkTable*entry:]
-	off, length := binary.LittleEndian.Uint64(table[8:]), binary.LittleEndian.Uint64(table[16:])
-	copy(b[off+64*uint64(chunk):], digest[:])
-	binary.LittleEndian.PutUint32(table[4:], checksum(b[off:off+length]))
+	section := func(n int) []byte {
+		table := b[64+n*entry:]
+		off, length := binary.LittleEndian.Uint64(table[8:]), binary.LittleEndian.Uint64(table[16:])
+		return b[off : off+length]
+	}
+	change(section)
+	binary.LittleEndian.PutUint32(b[64+chunkTable*entry+4:], checksum(section(chunkTable)))
 	binary.LittleEndian.PutUint32(b[header-8:], checksum(b[:header-8]))
 	foot := len(b) - 48
 	sum := sha256.Sum256(b[:foot])

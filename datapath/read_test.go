@@ -20,7 +20,18 @@ func TestEveryOrderAndCacheGivesTheStoredBytes(t *testing.T) {
 	for i := range lengths {
 		lengths[i] = i * 37 % 3000 // the first is empty
 	}
-	d := newDataset(t, 1, lengths, 150, 16<<10)
+	for _, form := range forms() {
+		t.Run(form, func(t *testing.T) {
+			perShard := 150
+			if form == gzips {
+				perShard = 10 // a shard is one chunk
+			}
+			everyOrderAndCache(t, newDatasetOf(t, form, 1, lengths, perShard, 16<<10))
+		})
+	}
+}
+
+func everyOrderAndCache(t *testing.T, d *dataset) {
 	for _, name := range []string{shuffle.None, shuffle.Window, shuffle.Slot, shuffle.Full} {
 		for _, cache := range []int64{200 << 10, 400 << 10, 8 << 20} {
 			for _, ahead := range []bool{false, true} {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/codec"
 	"github.com/millrace-data/millrace/diskcache"
 	"github.com/millrace-data/millrace/internal/budget"
 	"github.com/millrace-data/millrace/internal/objstore"
@@ -38,12 +39,21 @@ func TestSimulatedScenarios(t *testing.T) {
 	for i := range lengths {
 		lengths[i] = i * 53 % 1500
 	}
-	d := newDataset(t, 10, lengths, 60, 6<<10)
+	var forms []*dataset
+	for _, form := range []string{tars, tars, objects, zstds, gzips} {
+		perShard := 60
+		if form == gzips {
+			perShard = 8 // a shard is one chunk
+		}
+		forms = append(forms, newDatasetOf(t, form, 10, lengths, perShard, 6<<10))
+	}
+	forms = append(forms, newDatasetOf(t, objects, 11, lengths, 1, 6<<10).straddling(t))
 	ended := map[string]int{}
 	dir := t.TempDir()
 	for seed := range scenarios() {
+		d := forms[seed%uint64(len(forms))]
 		synctest.Test(t, func(t *testing.T) {
-			if seed%20 == 0 {
+			if seed%20 < 2 {
 				d.simulate(t, seed, damagedDisk(t, dir, seed), ended)
 			} else {
 				d.simulate(t, seed, nil, ended)
@@ -104,6 +114,9 @@ func (d *dataset) simulate(t *testing.T, seed uint64, disk *diskcache.Cache, end
 	run.Wait()
 	p.Close()
 	ended["hot hits"] += int(p.Stats().HotHits)
+	if d.index.Chunk(0).Codec != codec.None && p.Stats().RangeReads > 0 {
+		t.Errorf("got %d reads of samples that are compressed, want none", p.Stats().RangeReads)
+	}
 	if got := p.Stats(); got.OpenLeases != 0 || got.BudgetInUse != 0 || got.BudgetPeak > got.BudgetTotal || d.store.InFlight() != 0 {
 		t.Errorf("left over: %+v and %d store reads, want nothing", got, d.store.InFlight())
 	}

@@ -1,0 +1,269 @@
+package datapath
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace-data/millrace/chunkcache"
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/internal/budget"
+	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/internal/objstore/memstore"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// readBatch reads samples of epoch 0 in stored order.
+func (d *dataset) readBatch(t *testing.T, s *Source, lo, hi uint64) error {
+	t.Helper()
+	plan := d.plan(t, shuffle.None, 0)
+	e := plan.Epoch(0)
+	chunks := d.ranges(t, e.Append(nil, lo, hi))
+	body, err := s.Read(t.Context(), shuffle.Cursor{Plan: plan, Epoch: e, First: lo, End: hi, BatchSize: hi - lo}, chunks)
+	if err != nil {
+		return err
+	}
+	must(t, d.check(chunks, body))
+	body.Close()
+	return nil
+}
+
+// Whoever waits for some samples of many objects waits for those objects, each once and under its own ETag.
+func TestObjectsAreReadOneByOne(t *testing.T) {
+	d := newDatasetOf(t, objects, 60, same(100, 999), 1, 50_000)
+	if got, want := d.index.ExtentCount(0), 50; got != want {
+		t.Fatalf("got %d extents of a chunk, want %d", got, want)
+	}
+	p := newPath(t, Config{Budget: bud(8 << 20), NoPrefetch: true})
+	s := p.Open(d.index, d.store, "set/")
+	must(t, d.readBatch(t, s, 40, 60))
+	if got := p.Stats(); got.StoreReads != 20 || got.StoreBytes != 20_000 || got.RangeReads != 20 {
+		t.Errorf("got %d reads of %d bytes, want one of each of 20 objects", got.StoreReads, got.StoreBytes)
+	}
+	must(t, d.readBatch(t, s, 0, 50)) // all of a chunk
+	must(t, d.readBatch(t, s, 3, 9))
+	if got := p.Stats(); got.StoreReads != 70 || got.Hits != 1 || got.Loads != 1 {
+		t.Errorf("got %d reads, %d hits and %d loads, want 70, 1 and 1: the chunk is in memory", got.StoreReads, got.Hits, got.Loads)
+	}
+	d.store.Set("set/s00063.bin", make([]byte, 1000))
+	for _, batch := range [][2]uint64{{60, 70}, {50, 100}} { // by itself, and with its chunk
+		err := d.readBatch(t, s, batch[0], batch[1])
+		wantExtent(t, d, err, objstore.ErrChanged, 63, 1000)
+	}
+	must(t, d.readBatch(t, s, 64, 100))
+}
+
+func wantExtent(t *testing.T, d *dataset, err, want error, shard int, length int64) {
+	t.Helper()
+	var where *chunkindex.RangeError
+	if !errors.As(err, &where) || !errors.Is(err, want) {
+		t.Fatalf("got %v, want a RangeError of %v", err, want)
+	}
+	if where.Shard != shard || where.Key != d.index.Shard(shard).Key || where.Length != length {
+		t.Errorf("got %v, want %v at all %d bytes of shard %d", err, want, length, shard)
+	}
+}
+
+// Of a chunk of many objects that are not what the index says, the error names the one that is wrong.
+func TestTheObjectThatIsWrongIsNamed(t *testing.T) {
+	for form, read := range map[string][2]uint64{"its chunk": {0, 50}, "by itself": {30, 40}} {
+		t.Run(form, func(t *testing.T) {
+			d := newDatasetOf(t, objects, 61, same(50, 999), 1, 50_000)
+			wrong := 0
+			d.store.SetFault(func(c memstore.Call) (f memstore.Fault) {
+				if c.Key == "set/s00033.bin" {
+					wrong++
+					f.Corrupt = func(b []byte) { b[7] ^= 1 }
+				}
+				return f
+			})
+			p := newPath(t, Config{Budget: bud(8 << 20), Fetchers: 1, NoPrefetch: true})
+			err := d.readBatch(t, p.Open(d.index, d.store, "set/"), read[0], read[1])
+			wantExtent(t, d, err, chunkindex.ErrCorrupt, 33, 1000)
+			if wrong != 2 {
+				t.Errorf("got %d reads of the object, want 2", wrong)
+			}
+		})
+	}
+}
+
+// The objects of a chunk are read side by side: as many as the gate lets, for whoever waits and ahead of need.
+func TestObjectsOfAChunkAreReadSideBySide(t *testing.T) {
+	d := newDatasetOf(t, objects, 62, same(60, 999), 1, 1<<20)
+	for _, ahead := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			var now, most atomic.Int64
+			d.store.Reset()
+			d.store.SetFault(func(memstore.Call) memstore.Fault { return memstore.Fault{Delay: 20 * time.Millisecond} })
+			defer d.store.SetFault(nil)
+			p := newPath(t, Config{Budget: bud(8 << 20), Fetchers: 6})
+			s := p.Open(d.index, counting{d.store, &now, &most}, "set/")
+			begin := time.Now()
+			if ahead {
+				must(t, p.aheadOf(t, s, 0))
+			} else {
+				must(t, d.readBatch(t, s, 0, 60))
+			}
+			if got, want := time.Since(begin), 10*20*time.Millisecond; got != want || most.Load() != 6 {
+				t.Errorf("ahead=%v: got %v and %d reads at once, want %v and 6", ahead, got, most.Load(), want)
+			}
+		})
+	}
+}
+
+// counting counts the reads that are under way.
+type counting struct {
+	*memstore.Store
+	now, most *atomic.Int64
+}
+
+func (c counting) ReadRange(ctx context.Context, ref objstore.Ref, offset int64, dst ...[]byte) error {
+	n := c.now.Add(1)
+	defer c.now.Add(-1)
+	for most := c.most.Load(); n > most && !c.most.CompareAndSwap(most, n); most = c.most.Load() {
+	}
+	return c.Store.ReadRange(ctx, ref, offset, dst...)
+}
+
+// aheadOf fetches a chunk as if a reader came for it.
+func (p *Path) aheadOf(t *testing.T, s *Source, chunk int) error {
+	f := &fetch{source: s, ahead: true}
+	f.want([]int{chunk})
+	if !p.gate.enterAhead(1) {
+		t.Fatal("got no place of an idle gate")
+	}
+	defer p.gate.leaveAhead(false)
+	wait, err := p.cache.Start(t.Context(), f.request())
+	if err != nil {
+		return err
+	}
+	l, err := wait()
+	if err == nil {
+		l.Close()
+	}
+	return err
+}
+
+// Extents of one shard that lie near each other are one read.
+func TestNearPiecesAreOneRead(t *testing.T) {
+	ext := func(shard int, offset, length int64) piece {
+		return piece{ext: chunkindex.Extent{Shard: shard, Offset: offset, Length: length}, dst: make([]byte, length)}
+	}
+	ps := []piece{ext(0, 0, 1000), ext(0, 1000, 1000), ext(0, 2100, 1000), ext(1, 3100, 10), ext(1, 9000, 10)}
+	runs := join(ps, 1<<20)
+	if len(runs) != 3 || len(runs[0].pieces) != 3 || runs[0].ext().Length != 3100 {
+		t.Fatalf("got %d runs, the first of %d pieces, want 3 and 3", len(runs), len(runs[0].pieces))
+	}
+	var n int
+	for _, b := range runs[0].into() {
+		n += len(b)
+	}
+	if n != 3100 {
+		t.Errorf("a read of 3100 bytes has memory for %d", n)
+	}
+}
+
+// Of compressed chunks stored bytes are read and counted, each once, and decoded ones are kept.
+func TestCompressedChunksAreKeptDecoded(t *testing.T) {
+	for _, form := range []string{gzips, zstds} {
+		t.Run(form, func(t *testing.T) {
+			d := newDatasetOf(t, form, 63, same(200, 1000), 20, 8<<10)
+			var stored uint64
+			for c := range d.index.Chunks() {
+				stored += uint64(d.index.Chunk(c).Stored)
+			}
+			p := newPath(t, Config{Budget: bud(8 << 20), CheckSHA: true, NoPrefetch: true})
+			s := p.Open(d.index, d.store, "set/")
+			for range 2 {
+				d.readEpoch(t, s, d.plan(t, shuffle.Slot, 8), 0, 20)
+			}
+			if got := p.Stats(); got.StoreBytes != stored || got.RangeReads != 0 || uint64(got.CachedBytes) < d.bytes() {
+				t.Errorf("got %d bytes read, %d ranges, %d bytes kept; want %d, none, and %d at least", got.StoreBytes, got.RangeReads, got.CachedBytes, stored, d.bytes())
+			}
+		})
+	}
+}
+
+// Bytes that do not decode, and those that decode to others, are asked for once more.
+func TestCompressedChunksThatAreWrong(t *testing.T) {
+	for _, form := range []string{gzips, zstds} {
+		for place, at := range map[string]func(n int) int{"magic": func(int) int { return 0 }, "middle": func(n int) int { return n / 2 }} {
+			for times, want := range map[int]error{1: nil, 2: chunkindex.ErrCorrupt} {
+				d := newDatasetOf(t, form, 64, same(8, 1000), 8, 1<<20)
+				reads := 0
+				d.store.SetFault(func(memstore.Call) (f memstore.Fault) {
+					if reads++; reads <= times {
+						f.Corrupt = func(b []byte) { b[at(len(b))] ^= 0xff }
+					}
+					return f
+				})
+				p := newPath(t, Config{Budget: bud(8 << 20), NoPrefetch: true})
+				err := d.readBatch(t, p.Open(d.index, d.store, "set/"), 0, 4)
+				if !errors.Is(err, want) || (err == nil) != (want == nil) {
+					t.Errorf("%s, %s, wrong %d times: got %v, want %v", form, place, times, err, want)
+				}
+				if want != nil {
+					wantExtent(t, d, err, want, 0, d.index.Chunk(0).Stored)
+				}
+				if reads != 2 {
+					t.Errorf("%s, %s, wrong %d times: got %d reads, want 2", form, place, times, reads)
+				}
+			}
+		}
+	}
+}
+
+// What a chunk takes to decode is reserved with it, or with the body where there is no room for the chunk; or the sum is refused.
+func TestMemoryToDecodeIn(t *testing.T) {
+	d := newDatasetOf(t, gzips, 65, same(40, 10_000), 10, 1<<20) // 4 chunks
+	c := d.index.Chunk(0)
+	sample := c.Length / 10
+	for _, b := range []struct {
+		name  string
+		total int64
+		step  uint64
+		want  error
+	}{
+		{"room for a chunk and its stored bytes", chunkcache.Cost(c.Length) + chunkcache.Cost(c.Stored), 10, nil},
+		{"room for a body beside them", c.Length + c.Stored + 4*sample + 4<<10, 1, nil},
+		{"room for a part", c.Length + c.Stored - 1, 10, budget.ErrTooLarge},
+	} {
+		t.Run(b.name, func(t *testing.T) {
+			p := newPath(t, Config{Budget: bud(b.total), NoPrefetch: true})
+			s := p.Open(d.index, d.store, "set/")
+			for lo := uint64(0); lo < 38; lo += b.step {
+				if err := d.readBatch(t, s, lo, lo+2); !errors.Is(err, b.want) || (err == nil) != (b.want == nil) {
+					t.Fatalf("samples %d and %d: got %v, want %v", lo, lo+1, err, b.want)
+				}
+			}
+			if got := p.Stats().BudgetPeak; got > b.total {
+				t.Errorf("got a peak of %d bytes, want %d at most", got, b.total)
+			}
+		})
+	}
+}
+
+// Many requests that all need memory to decode in, and have too little of it together, come one after another.
+func TestDecodersDoNotWaitForEachOther(t *testing.T) {
+	d := newDatasetOf(t, gzips, 66, same(80, 5000), 10, 1<<20)
+	c := d.index.Chunk(0)
+	synctest.Test(t, func(t *testing.T) {
+		d.store.SetFault(func(memstore.Call) memstore.Fault { return memstore.Fault{Delay: 10 * time.Millisecond} })
+		defer d.store.SetFault(nil)
+		p := newPath(t, Config{Budget: budget.New(2*(c.Length+c.Stored), time.Minute), NoPrefetch: true})
+		s := p.Open(d.index, d.store, "set/")
+		var readers sync.WaitGroup
+		for i := range uint64(78) {
+			readers.Go(func() {
+				if err := d.readBatch(t, s, i, i+2); err != nil { // of one or two chunks
+					t.Error(err)
+				}
+			})
+		}
+		readers.Wait()
+	})
+}
