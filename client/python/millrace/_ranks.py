@@ -1,0 +1,43 @@
+"""Which rank this process is, and of how many."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import Optional
+
+from .errors import InvalidArgument
+
+VARIABLES = (
+    ("RANK", "WORLD_SIZE"),  # torchrun, Lightning, Accelerate
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),  # mpirun
+    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),  # srun; a batch script by itself has no step, and is one process
+)
+
+
+def find_ranks(environment: Optional[Mapping[str, str]] = None) -> tuple[int, int]:
+    """Returns rank and world size: those of torch.distributed if it is initialized, else the environment's, else 0 and 1."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return int(distributed.get_rank()), int(distributed.get_world_size())
+    given = os.environ if environment is None else environment
+    for rank, world_size in VARIABLES:
+        if world_size in given and rank in given:
+            return parse_ranks(rank, given[rank], world_size, given[world_size])
+    for rank, world_size in VARIABLES[:1]:
+        # Half of them is a slip, and to read as if alone would have every rank read everything.
+        if rank in given or given.get(world_size, "1") != "1":
+            raise InvalidArgument(f"find the rank: of {rank} and {world_size} one is in the environment and the other is not")
+    return 0, 1
+
+
+def parse_ranks(rank_name: str, rank: str, world_name: str, world_size: str) -> tuple[int, int]:
+    """Reads both numbers, and checks that they are a rank's."""
+    try:
+        r, w = int(rank), int(world_size)
+    except ValueError:
+        r, w = 0, 0
+    if not 0 <= r < w:
+        raise InvalidArgument(f"find the rank: {rank_name}={rank} and {world_name}={world_size} are not a rank and a world size")
+    return r, w
