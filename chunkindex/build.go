@@ -251,7 +251,15 @@ func (b *builder) assemble(ctx context.Context) (*built, []byte, error) {
 		return nil, nil, err
 	}
 	if found {
-		where := func(s uint64) string { return x.shards[x.Extents(x.ChunkOf(s))[0].Shard].Key }
+		where := func(s uint64) string {
+			c := x.ChunkOf(s)
+			e := x.Extents(c)
+			at := 0
+			if b.found.Loose { // an extent a sample
+				at = int(s - x.first[c])
+			}
+			return x.shards[e[at].Shard].Key
+		}
 		return nil, nil, fmt.Errorf("two samples have the key %q: one in shard %s, one in shard %s: keys must be unique in a dataset", key, where(s1), where(s2))
 	}
 	b.report.Generation, b.report.Chunks, b.report.Samples = file.generation, x.Chunks(), x.Samples()

@@ -45,8 +45,8 @@ func lookedFor() []string {
 		"tar (names in .tar, .tar.gz, .tgz, .tar.zst)",
 		"tfrecord (names in .tfrecord, .tfrecords, or records with masked checksums)",
 		"jsonl (names in .jsonl, .ndjson)",
-		"records (names in .npy, CIFAR's batches, or --record-size)",
 		"tokens (.bin with .idx beside it, or --sequence-length)",
+		"records (names in .npy, CIFAR's batches, or --record-size)",
 		"files (any other objects, one a sample)",
 	}
 }

@@ -20,12 +20,14 @@ type unit struct{ from, to int } // shards
 func (b *builder) divide() {
 	from := 0
 	for i := range b.shards {
-		if !b.found.Loose || crc32.ChecksumIEEE([]byte(b.key(i)))%runEnds == 0 || i == len(b.shards)-1 {
+		if !b.found.Loose || endsRun(b.key(i)) || i == len(b.shards)-1 {
 			b.units = append(b.units, unit{from, i + 1})
 			from = i + 1
 		}
 	}
 }
+
+func endsRun(key string) bool { return crc32.ChecksumIEEE([]byte(key))%runEnds == 0 }
 
 // bytes of all shards of a unit.
 func (b *builder) bytes(u unit) (n int64) {

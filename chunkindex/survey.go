@@ -64,7 +64,7 @@ func (b *builder) nothing(l *listing) error {
 	if b.opt.Match != "" {
 		among = fmt.Sprintf(" that match %q", b.opt.Match)
 	}
-	return fmt.Errorf("no shards here, among %d objects%s; looked for %s: %w", len(l.seen), among, strings.Join(what, "; "), objstore.ErrNotFound)
+	return fmt.Errorf("no shards here: %d objects%s, and none is one; looked for %s: %w", len(l.seen), among, strings.Join(what, "; "), objstore.ErrNotFound)
 }
 
 // counts says how many shards each format claims.

@@ -1,0 +1,199 @@
+package chunkindex
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/internal/objstore/memstore"
+)
+
+// photos puts n loose objects in a store and returns their bodies by key.
+func photos(store *memstore.Store, n int) map[string][]byte {
+	all := map[string][]byte{}
+	for i := range n {
+		key := fmt.Sprintf("dir.%d/photo-%05d.jpg", i%3, i)
+		all[key] = bytes.Repeat([]byte{byte(i), byte(i >> 8)}, 1+i%50)
+		store.Set(key, all[key])
+	}
+	return all
+}
+
+// checkPhotos reads every sample of an index of loose objects and compares it with its object.
+func checkPhotos(t *testing.T, store *memstore.Store, x *Index, want map[string][]byte) {
+	t.Helper()
+	seen := 0
+	for i := range x.Chunks() {
+		c := x.Chunk(i)
+		var chunk []byte
+		for _, e := range x.Extents(i) {
+			s := x.Shard(e.Shard)
+			b := make([]byte, e.Length)
+			if err := store.ReadRange(t.Context(), objstore.Ref{Key: s.Key, ETag: s.ETag}, e.Offset, b); err != nil {
+				t.Fatal(err)
+			}
+			chunk = append(chunk, b...)
+		}
+		if int64(len(chunk)) != c.Length || c.Stored != c.Length || int(c.Samples) != len(x.Extents(i)) || x.ExtentCount(i) != int(c.Samples) {
+			t.Fatalf("chunk %d: got %+v of %d bytes in %d extents", i, c, len(chunk), x.ExtentCount(i))
+		}
+		table, err := x.Table(t.Context(), i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parts, err := x.Parts(t.Context(), i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for j, off := range table.Offset {
+			key, err := x.Key(t.Context(), c.First+uint64(j))
+			if err != nil || !bytes.Equal(chunk[off:off+table.Length[j]], want[key+".jpg"]) {
+				t.Fatalf("sample %q: got other bytes, %v", key, err)
+			}
+			if p := parts[j]; len(p) != 1 || p[0].Ext != "jpg" || p[0].Offset != 0 || p[0].Length != table.Length[j] {
+				t.Fatalf("sample %q: got parts %+v", key, p)
+			}
+			seen++
+		}
+	}
+	if seen != len(want) {
+		t.Fatalf("got %d samples, want %d", seen, len(want))
+	}
+}
+
+func TestLooseObjects(t *testing.T) {
+	store := memstore.New()
+	want := photos(store, 500)
+	store.Set("dir.0/", nil) // a marker of a directory
+	opt := BuildOptions{ChunkSize: 1000}
+	rep, err := Build(t.Context(), store, "", opt)
+	if err != nil || rep.Format != "files" || rep.Samples != 500 || rep.Shards != 500 || rep.ReadBytes != rep.Bytes || rep.Ignored != 0 {
+		t.Fatalf("got %+v, %v", rep, err)
+	}
+	x, err := Open(t.Context(), store, "", OpenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	checkPhotos(t, store, x, want)
+	if x.Framing() != nil || x.Native() != "tar" || x.Format() != "files" {
+		t.Errorf("got %v, %s, %s, want no framing, and tar", x.Framing(), x.Native(), x.Format())
+	}
+	if again, err := Build(t.Context(), store, "", opt); err != nil || !again.Unchanged || again.ReadBytes != 0 || again.ReusedShards != 500 {
+		t.Errorf("again: got %+v, %v", again, err)
+	}
+	store.Set("dir.1/photo-00100.jpg", bytes.Repeat([]byte("x"), 101%50))
+	var bad []BadRange
+	if err := Verify(t.Context(), x, store, "", 3, nil, func(b BadRange) { bad = append(bad, b) }); err != nil || len(bad) != 1 || bad[0].Shard != "dir.1/photo-00100.jpg" {
+		t.Errorf("verify: got %+v, %v, want the one that was replaced", bad, err)
+	}
+}
+
+// A change inside one run of objects leaves the others as they were, and the index is the one that a run from nothing makes.
+func TestLooseObjectsAreReusedByRuns(t *testing.T) {
+	store := memstore.New()
+	var ends []string
+	for i := 0; len(ends) < 3; i++ {
+		key := fmt.Sprintf("p%07d.jpg", i)
+		if endsRun(key) {
+			ends = append(ends, key)
+		}
+	}
+	var size int64
+	put := func(key string) { store.Set(key, []byte(key)); size += int64(len(key)) }
+	for i, end := range ends { // three runs of a few objects each, and the rest
+		put(end)
+		for j := range 5 {
+			put(fmt.Sprintf("%s-%d-%d.jpg", strings.TrimSuffix(end, ".jpg"), i, j))
+		}
+	}
+	opt := BuildOptions{ChunkSize: 30}
+	if _, err := Build(t.Context(), store, "", opt); err != nil {
+		t.Fatal(err)
+	}
+	put(strings.TrimSuffix(ends[1], ".jpg") + "-new.jpg")
+	rep, err := Build(t.Context(), store, "", opt)
+	if err != nil || rep.ReusedShards == 0 || rep.ReadBytes == 0 || rep.ReadBytes > size/2 {
+		t.Errorf("one object more: got %+v, %v, want a run of %d bytes read", rep, err, size)
+	}
+	scans := 0
+	for _, k := range store.Keys() {
+		if strings.HasPrefix(k, scanDir) {
+			scans++
+		}
+	}
+	fresh := memstore.New()
+	for _, k := range store.Keys() {
+		if b, _ := store.Bytes(k); !ownObject(k) {
+			fresh.Set(k, b)
+		}
+	}
+	if want, err := Build(t.Context(), fresh, "", opt); err != nil || want.Generation != rep.Generation || scans != 0 {
+		t.Errorf("from nothing: got %+v, %v, want generation %s", want, err, rep.Generation)
+	}
+}
+
+// A run that was killed has left one scan for each run of objects, never one for each object, and the next one uses them.
+func TestLooseScansAreKeptByRuns(t *testing.T) {
+	store := memstore.New()
+	photos(store, 300)
+	interrupted(t, store)
+	kept := slices.DeleteFunc(store.Keys(), func(k string) bool { return !strings.HasPrefix(k, scanDir) })
+	if len(kept) != 1 {
+		t.Errorf("got %d scans of 300 objects, want 1", len(kept))
+	}
+	rep, err := Build(t.Context(), store, "", BuildOptions{})
+	if err != nil || rep.ReadBytes != 0 || rep.ReusedShards != 300 {
+		t.Errorf("got %+v, %v, want everything taken from the scan", rep, err)
+	}
+}
+
+func TestLooseObjectsThatAreRefused(t *testing.T) {
+	for name, test := range map[string]struct {
+		objects map[string]string
+		match   string
+		want    string
+	}{
+		"empty object":      {map[string]string{"a.jpg": "a", "b.jpg": ""}, "", "b.jpg: remove them, or leave them out with --match"},
+		"left out":          {map[string]string{"a.jpg": "a", "b.txt": ""}, "*.jpg", ""},
+		"one key":           {map[string]string{"d/a.jpg": "a", "d/a.json": "b"}, "", "d/a.jpg and d/a.json have one key"},
+		"one of them":       {map[string]string{"d/a.jpg": "a", "d/a.json": "b"}, "*.json", ""},
+		"one key, far away": {map[string]string{"a": "a", "a-b.jpg": "b", "a.jpg": "c"}, "", `two samples have the key "a": one in shard a, one in shard a.jpg`},
+		"whole key":         {map[string]string{"d/a.jpg": "a", "e/b.jpg": ""}, "d/*", ""},
+		"nothing matches":   {map[string]string{"a.jpg": "a"}, "*.png", `0 objects that match "*.png"`},
+		"other pattern":     {map[string]string{"a.jpg": "a"}, "[", "syntax error in pattern"},
+	} {
+		store := memstore.New()
+		for k, v := range test.objects {
+			store.Set(k, []byte(v))
+		}
+		rep, err := Build(t.Context(), store, "", BuildOptions{Match: test.match})
+		if test.want == "" {
+			if err != nil || rep.Samples != 1 {
+				t.Errorf("%s: got %+v, %v, want one sample", name, rep, err)
+			}
+		} else if err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: got %v, want %q", name, err, test.want)
+		}
+	}
+	_, err := Build(t.Context(), memstore.New(), "", BuildOptions{})
+	if !errors.Is(err, objstore.ErrNotFound) || !strings.Contains(err.Error(), "tfrecord (") || !strings.Contains(err.Error(), "mds (") {
+		t.Errorf("nothing at all: got %v, want what was looked for", err)
+	}
+}
+
+// One object that is longer than what is read into memory goes through as a stream.
+func TestLongLooseObject(t *testing.T) {
+	store := memstore.New()
+	store.Set("a.bin", []byte("a"))
+	store.Set("b.bin", bytes.Repeat([]byte("long"), maxAhead/4+1))
+	store.Set("c.bin", []byte("c"))
+	rep, err := Build(t.Context(), store, "", BuildOptions{Format: "files", Parallel: 3})
+	if err != nil || rep.Samples != 3 || rep.Chunks != 3 || rep.ReadBytes != rep.Bytes {
+		t.Errorf("got %+v, %v", rep, err)
+	}
+}

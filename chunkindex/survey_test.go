@@ -1,0 +1,116 @@
+package chunkindex
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/millrace-data/millrace/chunkindex/codec"
+	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/internal/objstore/memstore"
+)
+
+// Two formats that both claim objects are refused, with what to do; what nobody claims is counted.
+func TestSeveralFormats(t *testing.T) {
+	store, _ := smallStore(t)
+	store.Delete(t.Context(), pointerKey)
+	store.Set("notes.txt", []byte("notes"))
+	rep, err := Build(t.Context(), store, "", BuildOptions{})
+	if err != nil || rep.Format != "tar" || rep.Ignored != 1 || rep.Shards != 2 {
+		t.Fatalf("notes: got %+v, %v", rep, err)
+	}
+	store.Set("more.jsonl", []byte(`{"a":1}`+"\n"))
+	if _, err = Build(t.Context(), store, "", BuildOptions{}); err == nil || !strings.Contains(err.Error(), "tar 2, jsonl 1: choose one with --format") {
+		t.Errorf("lines too: got %v, want a refusal with counts", err)
+	}
+	if rep, err = Build(t.Context(), store, "", BuildOptions{Format: "tar"}); err != nil || rep.Ignored != 2 {
+		t.Errorf("tar named: got %+v, %v", rep, err)
+	}
+	if rep, err = Build(t.Context(), store, "", BuildOptions{Match: "*.jsonl"}); err != nil || rep.Format != "jsonl" || rep.Ignored != 0 {
+		t.Errorf("lines alone: got %+v, %v", rep, err)
+	}
+	for _, c := range []struct {
+		opt  BuildOptions
+		want string
+	}{
+		{BuildOptions{Format: "csv"}, `format "csv" is not known: want one of mds, litdata, tar`},
+		{BuildOptions{Format: "tokens"}, "tokens"},
+		{BuildOptions{Format: "tar", Hints: format.Options{RecordSize: 5}}, "--record-size says nothing of tar shards"},
+		{BuildOptions{Format: "tar", Hints: format.Options{SequenceLength: 5}}, "--sequence-length says nothing of tar shards"},
+		{BuildOptions{Format: "tar", Hints: format.Options{DType: "<u2"}}, "it is for records and tokens"},
+	} {
+		if _, err := Build(t.Context(), store, "", c.opt); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: got %v, want %q", c.opt, err, c.want)
+		}
+	}
+}
+
+// Every format says what it looks for, in the order in which it is asked.
+func TestEveryFormatIsLookedFor(t *testing.T) {
+	names := FormatNames()
+	for i, what := range lookedFor() {
+		if i >= len(names) || !strings.HasPrefix(what, names[i]+" (") {
+			t.Errorf("got %q, want what %v looks for", what, names)
+		}
+	}
+	if len(names) != len(lookedFor()) || names[len(names)-1] != "files" {
+		t.Errorf("got %v, want loose objects last", names)
+	}
+}
+
+// A tar of another name is one when the user says so, by its header.
+func TestTarByContent(t *testing.T) {
+	store, want := smallStore(t)
+	other := memstore.New()
+	for _, s := range []struct{ from, to string }{{"a.tar", "first"}, {"b.tar", "second.bin.gz"}} {
+		b, _ := store.Bytes(s.from)
+		if strings.HasSuffix(s.to, ".gz") {
+			b = packFrames(codec.Gzip, b)
+		}
+		other.Set(s.to, b)
+	}
+	other.Set("readme", []byte("no tar"))
+	rep, err := Build(t.Context(), other, "", BuildOptions{Format: "tar"})
+	if err != nil || rep.Samples != want.Samples || rep.Ignored != 1 {
+		t.Errorf("got %+v, %v, want %d samples", rep, err, want.Samples)
+	}
+}
+
+// Formats see decoded bytes, and no more of them than they ask for.
+func TestListingDecodes(t *testing.T) {
+	store := memstore.New()
+	body := bytes.Repeat([]byte("0123456789"), 1000)
+	store.Set("p/a.txt.gz", packFrames(codec.Gzip, body, 3000))
+	store.Set("p/b.txt.zst", packFrames(codec.Zstd, body))
+	store.Set("p/c.txt", body)
+	store.Set("p/d.gz", body)
+	l := newListing(store, "p/", nil)
+	for _, key := range []string{"a.txt.gz", "b.txt.zst", "c.txt"} {
+		if head, err := l.Head(t.Context(), key); err != nil || !bytes.Equal(head, body[:format.HeadSize]) {
+			t.Errorf("head of %s: got %d bytes, %v", key, len(head), err)
+		}
+		if all, err := l.Read(t.Context(), key, int64(len(body))); err != nil || !bytes.Equal(all, body) {
+			t.Errorf("%s: got %d bytes, %v", key, len(all), err)
+		}
+		if _, err := l.Read(t.Context(), key, int64(len(body))-1); err == nil || !strings.Contains(err.Error(), "longer than 9999") {
+			t.Errorf("%s, one byte less: got %v", key, err)
+		}
+	}
+	if _, err := l.Head(t.Context(), "d.gz"); err == nil || !strings.Contains(err.Error(), "is no gzip") {
+		t.Errorf("no gzip: got %v", err)
+	}
+}
+
+func TestMatches(t *testing.T) {
+	for _, c := range []struct {
+		pattern, key string
+		want         bool
+	}{
+		{"", "a/b", true}, {"*.jpg", "a/b.jpg", true}, {"*.jpg", "a/b.jpeg", false}, {"a/*.jpg", "a/b.jpg", true}, {"a/*", "a/b/c", false},
+		{"*/*/c", "a/b/c", true}, {"b", "a/b", true}, {"a", "a/b", false}, {"[ab].txt", "d/b.txt", true},
+	} {
+		if got := matches(c.pattern, c.key); got != c.want {
+			t.Errorf("%q of %q: got %v, want %v", c.pattern, c.key, got, c.want)
+		}
+	}
+}
