@@ -80,7 +80,7 @@ func (g *Gateway) answerShare(
 		return err
 	}
 	if l.scattered {
-		l.describePadding(x.w.Header(), b.dataset.Index.Samples())
+		l.describePadding(x.w.Header(), b.samples)
 	}
 	if err := answer(r.Cursor, l); err != nil {
 		return err
@@ -94,7 +94,7 @@ func (b batchRequest) planningBytes(share, all shuffle.Share) int64 {
 	if b.follows() {
 		return int64(share.Count)*(planningBytes+drawingBytes) + int64(all.Count)*homeBytesPerSample + int64(b.worldSize)*homeBytesPerRank
 	}
-	if b.deals() || b.params.Importance != "" {
+	if b.deals() || b.params.Importance != "" || b.params.Subset != "" {
 		return int64(all.Count) * (planningBytes + drawingBytes)
 	}
 	return int64(all.Count) * planningBytes
@@ -114,22 +114,22 @@ func (g *Gateway) refuseDraining(x *exchange) error {
 // reading is where the reader of a batch stands, with what his plan needs.
 type reading struct {
 	shuffle.Cursor
-	weights *weights // nil: an epoch delivers every sample once
-	leave   func()   // ends the use of the plan, its epoch and the weights
+	choice
+	leave func() // ends the use of the plan, its epoch and what they are made with
 }
 
 func (g *Gateway) reading(ctx context.Context, b batchRequest) (_ reading, err error) {
-	w, leaveWeights, err := g.weigh(ctx, b.planRequest)
+	c, leaveChoice, err := g.choose(ctx, b.planRequest)
 	if err != nil {
 		return reading{}, err
 	}
-	left := leaveWeights
+	left := leaveChoice
 	defer func() {
 		if left != nil { // an error, or a panic
 			left()
 		}
 	}()
-	plan, epoch, leavePlan, err := g.plans.epoch(ctx, b.planKey(), w)
+	plan, epoch, leavePlan, err := g.plans.epoch(ctx, b.planKey(), c)
 	if err != nil {
 		return reading{}, err
 	}
@@ -142,11 +142,11 @@ func (g *Gateway) reading(ctx context.Context, b batchRequest) (_ reading, err e
 	return reading{
 		Cursor: shuffle.Cursor{
 			Plan: plan, Epoch: epoch,
-			First: first, End: min(first+b.batchSize, b.dataset.Index.Samples()), BatchSize: b.batchSize,
+			First: first, End: min(first+b.batchSize, b.samples), BatchSize: b.batchSize,
 			Rank: b.rank, WorldSize: b.worldSize, Split: b.split, Dealt: b.deals(), Tail: b.tail,
 		},
-		weights: w,
-		leave:   func() { leavePlan(); leaveWeights() },
+		choice: c,
+		leave:  func() { leavePlan(); leaveChoice() },
 	}, nil
 }
 
@@ -159,17 +159,15 @@ func (g *Gateway) locateShare(ctx context.Context, b batchRequest, r reading, al
 	l.first, l.scattered = all.First, b.scattered()
 	if b.follows() {
 		l.numbers = l.numbers[:0]
-		l.pick(r.Epoch, all, b.dataset.Index.Samples(), b.rank, b.worldSize)
+		l.pick(r.Epoch, all, b.samples, b.rank, b.worldSize)
 	} else {
 		l.numbers = r.Epoch.AppendShare(slices.Grow(l.numbers[:0], int(all.Count)), all)
 	}
-	if r.weights != nil {
-		hot, err := r.weights.resolve(ctx, b.dataset.Index, r.Epoch.Draws(), l.numbers)
-		if err != nil {
-			return nil, err
-		}
-		l.hot = hot
+	hot, err := r.resolve(ctx, b.dataset.Index.First(), r.Plan, r.Epoch, l.numbers)
+	if err != nil {
+		return nil, err
 	}
+	l.hot = hot
 	if err := l.find(ctx, b.dataset.Index); err != nil {
 		return nil, err
 	}

@@ -24,7 +24,7 @@ func (g *Gateway) getCluster(x *exchange) error {
 }
 
 // Plan returns a plan and an epoch of it as a request of one's own would have them, for a reader that another gateway has
-// told of, and what ends their use. It opens nothing for it: with importance the snapshot must be in use here already. A
+// told of, and what ends their use. It opens nothing for it: with importance or a subset what they name must be in use here already. A
 // dataset or generation that is not served is an error, and so are parameters that no request could have.
 func (g *Gateway) Plan(
 	ctx context.Context, dataset, generation string, params shuffle.Params, epoch uint64,
@@ -36,21 +36,18 @@ func (g *Gateway) Plan(
 	if params.Window > maxWindow || params.Strata > maxStrata {
 		return nil, nil, nil, fmt.Errorf("plan %s for another gateway: window %d and strata %d, more than a request may have", dataset, params.Window, params.Strata)
 	}
-	var w *weights
-	leaveWeights := func() {}
-	if name := params.Importance; name != "" {
-		if w, leaveWeights = g.weights.opened(snapshotKey{d, name}); w == nil {
-			return nil, nil, nil, fmt.Errorf("plan %s for another gateway: snapshot %.12s is not open here", dataset, name)
-		}
+	c, leaveChoice, ok := g.opened(d, params)
+	if !ok {
+		return nil, nil, nil, fmt.Errorf("plan %s for another gateway: snapshot %.12s or subset %.12s is not open here", dataset, params.Importance, params.Subset)
 	}
 	defer func() {
 		if leave == nil { // an error, or a panic
-			leaveWeights()
+			leaveChoice()
 		}
 	}()
-	plan, at, leavePlan, err := g.plans.epoch(ctx, planKey{dataset: d, params: params, epoch: epoch, isEpoch: true}, w)
+	plan, at, leavePlan, err := g.plans.epoch(ctx, planKey{dataset: d, params: params, epoch: epoch, isEpoch: true}, c)
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("plan %s for another gateway: %w", dataset, err)
 	}
-	return plan, at, func() { leavePlan(); leaveWeights() }, nil
+	return plan, at, func() { leavePlan(); leaveChoice() }, nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/millrace-data/millrace/importance"
 	"github.com/millrace-data/millrace/internal/budget"
 	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/selection"
 )
 
 // The codes of the error table in docs/api.md.
@@ -101,6 +102,8 @@ func storeRows() []storeRow {
 	return []storeRow{
 		{budget.ErrTooLarge, http.StatusBadRequest, codeBatchTooLarge, "no memory budget of this gateway can hold this batch", false, 0},
 		{budget.ErrOverloaded, http.StatusServiceUnavailable, codeOverloaded, "the memory budget is in use", true, time.Second},
+		{selection.ErrCorrupt, bad, codeStoreInconsistent, "a stored subset or quarantine is damaged", false, 0},
+		{selection.ErrVersion, bad, codeStoreInconsistent, "a newer version wrote a stored subset or quarantine", false, 0},
 		{importance.ErrNoSnapshot, http.StatusNotFound, codeNotFound, "there is no such snapshot of weights", false, 0},
 		{importance.ErrNoReports, http.StatusNotFound, codeNotFound, "no losses were reported of this plan and epoch", false, 0},
 		{importance.ErrCorrupt, bad, codeStoreInconsistent, "a stored report or snapshot of weights is damaged", false, 0},

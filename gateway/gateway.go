@@ -17,6 +17,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/internal/budget"
+	"github.com/millrace-data/millrace/selection"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -35,6 +36,7 @@ type Dataset struct {
 	Index      *chunkindex.Index
 	Source     Source
 	Importance Importance // nil: no losses are taken, and no plan has weights
+	Selection  Selection  // nil: no plan has a subset or a quarantine
 }
 
 // Stat is one counter or gauge of the parts below, shown at /metrics and /v1/stats alike.
@@ -72,21 +74,26 @@ type Gateway struct {
 	datasets []*dataset
 	byName   map[string]*dataset
 	plans    *plans
-	weights  *snapshots
-	metrics  *metrics
-	started  time.Time
-	crc      *crcTables
-	scratch  sync.Pool    // of *located, for shares of at most maxScratch samples
-	spec     []byte       // the OpenAPI document as JSON
-	active   atomic.Int64 // requests being answered
-	drained  atomic.Int64 // nanoseconds after started at which Drain was called; 0: not draining
-	handler  http.Handler
-	admin    http.Handler
+	weights  *snapshots[*weights]
+	subsets  *snapshots[*selection.Subset]
+
+	quarantines *snapshots[quarantine]
+
+	metrics *metrics
+	started time.Time
+	crc     *crcTables
+	scratch sync.Pool    // of *located, for shares of at most maxScratch samples
+	spec    []byte       // the OpenAPI document as JSON
+	active  atomic.Int64 // requests being answered
+	drained atomic.Int64 // nanoseconds after started at which Drain was called; 0: not draining
+	handler http.Handler
+	admin   http.Handler
 }
 
 // dataset is a Dataset with what is derived from it once.
 type dataset struct {
 	Dataset
+	split     atomic.Pointer[string] // digest of the default split, once it is known
 	indexETag string
 	forms     []*form // the dataset's own first
 	names     *partNames
@@ -120,7 +127,7 @@ func New(cfg Config) (*Gateway, error) {
 		return nil, err
 	}
 	g.plans = newPlans(g.cfg.PlanBytes, g.reserve)
-	g.weights = newSnapshots(g.reserve)
+	g.openSnapshots()
 	g.metrics = newMetrics(g)
 	g.handler = g.routes()
 	g.admin = g.adminRoutes()
@@ -228,7 +235,9 @@ func (g *Gateway) Handler() http.Handler { return g.handler }
 func (g *Gateway) Admin() http.Handler { return g.admin }
 
 // Close closes what requests have opened. None may be in flight.
-func (g *Gateway) Close() error { return g.weights.close() }
+func (g *Gateway) Close() error {
+	return errors.Join(g.quarantines.close(), g.subsets.close(), g.weights.close())
+}
 
 // Drain makes readyz answer 503 from now on; new batches are refused once the lame-duck time is over.
 func (g *Gateway) Drain() {

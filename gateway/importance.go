@@ -260,9 +260,13 @@ func (g *Gateway) decodeURL(d *dataset, address string, q *query) (b batchReques
 	if err := d.check(in); errors.As(err, &p) && p.Status != http.StatusBadRequest {
 		return b, hasBatch, err
 	}
+	if b.params.Subset != "" || b.quarantine != "" {
+		in.fail("url", "names a subset or a quarantine: losses are taken of plans over all samples")
+	}
 	for _, f := range in.faults {
 		q.faults = append(q.faults, fault{"url." + f.Name, f.Reason})
 	}
+	b.samples = d.Index.Samples()
 	return b, hasBatch, nil
 }
 

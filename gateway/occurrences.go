@@ -38,6 +38,9 @@ func (g *Gateway) getOccurrences(x *exchange) error {
 	if err := d.check(q); err != nil {
 		return err
 	}
+	if err := g.complete(x.r.Context(), &p); err != nil {
+		return err
+	}
 	n, err := findSample(x, d, key)
 	if err != nil {
 		return err
@@ -45,18 +48,23 @@ func (g *Gateway) getOccurrences(x *exchange) error {
 	if err := g.refuseDraining(x); err != nil {
 		return err
 	}
-	w, leaveWeights, err := g.weigh(x.r.Context(), p)
+	c, leaveChoice, err := g.choose(x.r.Context(), p)
 	if err != nil {
 		return err
 	}
-	defer leaveWeights()
-	var weighed *drawn // nil: once an epoch
-	most := (hi - lo + 1) * p.mostDeliveries()
-	if w != nil {
-		if weighed, err = w.find(x.r.Context(), d, n); err != nil {
-			return err
-		}
-		most *= w.mostDraws(weighed)
+	defer leaveChoice()
+	plan, leave, err := g.plans.plan(x.r.Context(), d, p.params, c)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	s, err := c.seek(x.r.Context(), d, plan, n)
+	if err != nil {
+		return err
+	}
+	most := (hi - lo + 1) * s.most(c)
+	if most > 0 {
+		most *= p.mostDeliveries()
 	}
 	if most > maxOccurrences {
 		return invalid("the sample comes up to %d times in these epochs; at most %d are listed at a time", most, maxOccurrences)
@@ -66,17 +74,12 @@ func (g *Gateway) getOccurrences(x *exchange) error {
 		return err
 	}
 	defer release()
-	plan, leave, err := g.plans.plan(x.r.Context(), d, p.params, w)
-	if err != nil {
-		return err
-	}
-	defer leave()
 	found := []occurrence{}
 	for epoch := lo; ; epoch++ {
 		if err := x.r.Context().Err(); err != nil {
 			return fmt.Errorf("occurrences in epoch %d: %w", epoch, err)
 		}
-		for _, position := range p.deliveredAt(plan.Epoch(epoch), n, weighed) {
+		for _, position := range p.deliveredAt(plan, epoch, s) {
 			found = append(found, occurrence{epoch, position / p.batchSize, position})
 		}
 		if epoch == hi {
@@ -88,12 +91,12 @@ func (g *Gateway) getOccurrences(x *exchange) error {
 }
 
 // deliveredAt returns the positions at which an epoch delivers a sample, ascending.
-func (p planRequest) deliveredAt(e *shuffle.Epoch, sample uint64, weighed *drawn) []uint64 {
-	if weighed == nil {
-		return p.deliveries(e.Position(sample))
+func (p planRequest) deliveredAt(plan *shuffle.Plan, epoch uint64, s sought) []uint64 {
+	if s.never {
+		return nil
 	}
 	var out []uint64
-	for _, at := range weighed.positions(e) {
+	for _, at := range s.positions(plan.Epoch(epoch)) {
 		out = append(out, p.deliveries(at)...)
 	}
 	slices.Sort(out)

@@ -195,7 +195,7 @@ func (p *plans) size() int64 {
 // with importance those that homes follow; window keeps strata.
 func (d *dataset) planBytes(params shuffle.Params) int64 {
 	var chunk int64
-	if params.Importance != "" {
+	if params.Importance != "" || params.Subset != "" {
 		chunk += bytesPerWeight
 	}
 	if params.Shuffle == shuffle.Slot {
@@ -207,8 +207,8 @@ func (d *dataset) planBytes(params shuffle.Params) int64 {
 	return planOverhead + chunk*int64(d.Index.Chunks())
 }
 
-// plan returns the plan of a dataset under params, and what ends its use. w are the weights that params name, if they do.
-func (p *plans) plan(ctx context.Context, d *dataset, params shuffle.Params, w *weights) (_ *shuffle.Plan, release func(), err error) {
+// plan returns the plan of a dataset under params, and what ends its use. c is what params name.
+func (p *plans) plan(ctx context.Context, d *dataset, params shuffle.Params, c choice) (_ *shuffle.Plan, release func(), err error) {
 	e, err := p.acquire(ctx, planKey{dataset: d, params: params}, d.planBytes(params))
 	if err != nil {
 		return nil, nil, err
@@ -219,12 +219,7 @@ func (p *plans) plan(ctx context.Context, d *dataset, params shuffle.Params, w *
 		}
 	}()
 	p.prepare(e, func() {
-		if w == nil {
-			e.plan, e.err = shuffle.NewPlan(params, d.Index.First())
-		} else {
-			e.plan, e.err = shuffle.NewWeightedPlan(params, d.Index.First(), w.Totals())
-		}
-		if e.err != nil {
+		if e.plan, e.err = c.plan(params, d.Index.First()); e.err != nil {
 			e.err = fmt.Errorf("plan %s over %d chunks: %w", params.Shuffle, d.Index.Chunks(), e.err)
 		}
 	})
@@ -235,8 +230,8 @@ func (p *plans) plan(ctx context.Context, d *dataset, params shuffle.Params, w *
 }
 
 // epoch returns one epoch of a plan, prepared, and what ends its use.
-func (p *plans) epoch(ctx context.Context, key planKey, w *weights) (_ *shuffle.Plan, _ *shuffle.Epoch, release func(), err error) {
-	plan, leavePlan, err := p.plan(ctx, key.dataset, key.params, w)
+func (p *plans) epoch(ctx context.Context, key planKey, c choice) (_ *shuffle.Plan, _ *shuffle.Epoch, release func(), err error) {
+	plan, leavePlan, err := p.plan(ctx, key.dataset, key.params, c)
 	if err != nil {
 		return nil, nil, nil, err
 	}

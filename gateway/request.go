@@ -24,7 +24,7 @@ const (
 
 // planNames are the parameters that fix the batches, batchNames those of a batch and of an epoch.
 func planNames() []string {
-	return []string{"batch_size", "seed", "shuffle", "window", "strata", "tail", "importance", "generation"}
+	return []string{"batch_size", "seed", "shuffle", "window", "strata", "tail", "importance", "subset", "quarantine", "generation"}
 }
 
 func batchNames() []string {
@@ -33,16 +33,18 @@ func batchNames() []string {
 
 // planRequest is a resolved plan: every parameter has its value, from the URL or from the dataset's defaults.
 type planRequest struct {
-	dataset   *dataset
-	params    shuffle.Params
-	batchSize uint64
-	tail      shuffle.Tail
-	rank      uint64
-	worldSize uint64
-	balance   string
-	split     shuffle.Split
-	view      view
-	pinned    bool // the URL names the generation
+	dataset    *dataset
+	params     shuffle.Params
+	quarantine string // digest of a list of bad samples; "": none
+	samples    uint64 // of an epoch, once the plan is complete
+	batchSize  uint64
+	tail       shuffle.Tail
+	rank       uint64
+	worldSize  uint64
+	balance    string
+	split      shuffle.Split
+	view       view
+	pinned     bool // the URL names the generation
 }
 
 // batchRequest is the address of one batch.
@@ -93,6 +95,7 @@ func decodePlan(q *query, d *dataset) planRequest {
 		p.split = shuffle.Locality
 	}
 	q.checkSplit(p)
+	p.decodeSelection(q)
 	p.view = decodeView(q, d)
 	p.pinned = q.has("generation")
 	return p
@@ -137,6 +140,9 @@ func (g *Gateway) decodeEpoch(x *exchange) (planRequest, uint64, error) {
 	if err := d.check(q); err != nil {
 		return planRequest{}, 0, err
 	}
+	if err := g.complete(x.r.Context(), &p); err != nil {
+		return planRequest{}, 0, err
+	}
 	x.log.setPlan(p, epoch)
 	return p, epoch, nil
 }
@@ -152,6 +158,9 @@ func (g *Gateway) decodeBatch(x *exchange) (batchRequest, error) {
 	b.epoch = q.decimal("epoch", chi.URLParam(x.r, "epoch"), 0, math.MaxUint64)
 	b.batch = q.decimal("batch", chi.URLParam(x.r, "batch"), 0, math.MaxUint64)
 	if err := d.check(q); err != nil {
+		return batchRequest{}, err
+	}
+	if err := g.complete(x.r.Context(), &b.planRequest); err != nil {
 		return batchRequest{}, err
 	}
 	x.log.setPlan(b.planRequest, b.epoch)
@@ -172,7 +181,7 @@ func (b batchRequest) checkEnd() error {
 }
 
 func (p planRequest) batching() shuffle.Batching {
-	return shuffle.Batching{Samples: p.dataset.Index.Samples(), BatchSize: p.batchSize, Tail: p.tail}
+	return shuffle.Batching{Samples: p.samples, BatchSize: p.batchSize, Tail: p.tail}
 }
 
 // canonical is the query string with every parameter written out, names in byte order. A
@@ -201,6 +210,9 @@ func (p planRequest) canonical() string {
 	if p.params.Importance != "" {
 		add("importance", p.params.Importance)
 	}
+	if p.quarantine != "" {
+		add("quarantine", p.quarantine)
+	}
 	add("rank", num(p.rank))
 	add("seed", num(p.params.Seed))
 	add("shuffle", p.params.Shuffle)
@@ -212,6 +224,9 @@ func (p planRequest) canonical() string {
 	}
 	if t := p.view.tableParameter(); t != "" {
 		add("table", t)
+	}
+	if p.params.Subset != "" {
+		add("subset", p.params.Subset)
 	}
 	add("tail", string(p.tail))
 	if usesWindow(p.params.Shuffle) {

@@ -131,6 +131,8 @@ type planInfo struct {
 	Balance    string `json:"balance,omitempty"`
 	Split      string `json:"split,omitempty"`
 	Importance string `json:"importance,omitempty"`
+	Subset     string `json:"subset,omitempty"`
+	Quarantine string `json:"quarantine,omitempty"`
 	Generation string `json:"generation"`
 	Format     string `json:"format"`
 	Fields     string `json:"fields,omitempty"`
@@ -143,6 +145,7 @@ func (p planRequest) info() planInfo {
 		Rank: p.rank, WorldSize: p.worldSize, Generation: p.dataset.Index.Generation(), Format: p.view.form.name,
 	}
 	info.Fields, info.Table = p.view.fieldsParameter(), p.view.tableParameter()
+	info.Subset, info.Quarantine = p.params.Subset, p.quarantine
 	info.Importance, info.Strata, info.Split = p.params.Importance, p.params.Strata, string(p.split)
 	if p.balance != balanceSamples {
 		info.Balance = p.balance
@@ -159,7 +162,7 @@ type epochInfo struct {
 	OrderDigest  string     `json:"order_digest"`
 	Batches      uint64     `json:"batches"`
 	Samples      uint64     `json:"samples"`
-	Bytes        int64      `json:"bytes"`
+	Bytes        *int64     `json:"bytes,omitempty"` // left out with a subset or a quarantine: nobody has summed them
 	Reads        uint64     `json:"chunk_reads"`
 	Variance     float64    `json:"expected_batch_variance"`
 	Memory       uint64     `json:"window_memory"`
@@ -220,12 +223,12 @@ func (p planRequest) movedBytes() int64 {
 
 func (g *Gateway) epochInfo(ctx context.Context, p planRequest, epoch uint64) (epochInfo, error) {
 	x := p.dataset.Index
-	w, leaveWeights, err := g.weigh(ctx, p)
+	c, leaveChoice, err := g.choose(ctx, p)
 	if err != nil {
 		return epochInfo{}, err
 	}
-	defer leaveWeights()
-	plan, leave, err := g.plans.plan(ctx, p.dataset, p.params, w)
+	defer leaveChoice()
+	plan, leave, err := g.plans.plan(ctx, p.dataset, p.params, c)
 	if err != nil {
 		return epochInfo{}, err
 	}
@@ -234,16 +237,20 @@ func (g *Gateway) epochInfo(ctx context.Context, p planRequest, epoch uint64) (e
 		return epochInfo{}, err
 	}
 	info := epochInfo{
-		Dataset: p.dataset.Name, Epoch: epoch, OrderVersion: shuffle.OrderVersion, OrderDigest: plan.OrderDigest(),
+		Dataset: p.dataset.Name, Epoch: epoch, OrderVersion: shuffle.OrderVersion, OrderDigest: c.orderDigest(plan),
 		Parameters: p.info(),
-		Batches:    p.batching().Batches(), Samples: x.Samples(), Bytes: x.Bytes(), Reads: plan.Reads(),
+		Batches:    p.batching().Batches(), Samples: p.samples, Reads: plan.Reads(),
 		Links: epochLinks{Self: p.epochURL(epoch)},
 	}
 	if info.Batches > 0 {
 		info.Links.Batch = batchRequest{planRequest: p, epoch: epoch}.url(batchBody, 0)
 	}
-	if w != nil {
-		drawn := w.info()
+	if p.params.Subset == "" && p.quarantine == "" {
+		bytes := x.Bytes()
+		info.Bytes = &bytes
+	}
+	if c.weights != nil {
+		drawn := c.weights.info()
 		info.weighedInfo = &drawn
 	}
 	lengths := make([]uint64, x.Chunks())
@@ -256,7 +263,7 @@ func (g *Gateway) epochInfo(ctx context.Context, p planRequest, epoch uint64) (e
 	}
 	info.Memory = shuffle.Memory(p.params, lengths)
 	if n := uint64(x.Chunks()); n > 0 {
-		info.Variance = shuffle.Variance(p.params, n, (x.Samples()+n-1)/n, p.batchSize)
+		info.Variance = shuffle.Variance(p.params, n, (p.samples+n-1)/n, p.batchSize)
 	}
 	return info, nil
 }

@@ -64,7 +64,7 @@ func (g *Gateway) getSnapshot(x *exchange) error {
 	if d.Importance == nil {
 		return errNoImportance()
 	}
-	w, leave, err := g.weights.acquire(x.r.Context(), d, name)
+	w, leave, err := g.weights.acquire(x.r.Context(), snapshotKey{dataset: d, name: name})
 	if err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func (g *Gateway) postSnapshot(x *exchange) error {
 	if err != nil {
 		return importanceProblem(d, err)
 	}
-	w, leave, err := g.weights.acquire(x.r.Context(), d, frozen.Digest)
+	w, leave, err := g.weights.acquire(x.r.Context(), snapshotKey{dataset: d, name: frozen.Digest})
 	if err != nil {
 		return err
 	}
@@ -198,10 +198,7 @@ func (r reading) samplesAt(ctx context.Context, d *dataset, positions []uint64) 
 		out = r.Epoch.Append(out, lo, lo+n)
 		positions = positions[n:]
 	}
-	if r.weights == nil {
-		return out, nil
-	}
-	_, err := r.weights.resolve(ctx, d.Index, r.Epoch.Draws(), out)
+	_, err := r.resolve(ctx, d.Index.First(), r.Plan, r.Epoch, out)
 	return out, err
 }
 

@@ -5,83 +5,87 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"runtime/debug"
 	"sync"
 
-	"github.com/millrace-data/millrace/importance"
+	"github.com/millrace-data/millrace/shuffle"
 )
 
 // maxIdleSnapshots are kept open although nobody uses them.
 const maxIdleSnapshots = 2
 
-// snapshots opens each snapshot of weights once for all requests that use it at a time, and keeps the ones used last.
-type snapshots struct {
+// snapshots opens each object that plans are made with, a snapshot of weights, a subset or a quarantine, once for all requests that
+// use it at a time, and keeps the ones used last.
+type snapshots[V io.Closer] struct {
+	what    string // it is, for errors
+	size    func(key snapshotKey) int64
+	open    func(ctx context.Context, key snapshotKey) (V, error)
 	reserve func(ctx context.Context, n int64) (release func(), err error)
 	loads   sync.WaitGroup
 
 	mu    sync.Mutex // guards what follows
-	byKey map[snapshotKey]*snapshotEntry
+	byKey map[snapshotKey]*snapshotEntry[V]
 	idle  *list.List // of *snapshotEntry that nobody uses, last used first
 }
 
 type snapshotKey struct {
 	dataset *dataset
 	name    string
+	params  shuffle.Params // that it is made for: of a quarantine
 }
 
 // snapshotEntry is opened by the first who asks, on behalf of all who wait: it is given up when the last of them has left.
-type snapshotEntry struct {
-	key    snapshotKey
-	done   chan struct{} // closed once what follows is set
-	weigh  *weights
-	err    error
-	cancel context.CancelFunc
+type snapshotEntry[V io.Closer] struct {
+	key     snapshotKey
+	done    chan struct{} // closed once what follows is set
+	value   V
+	release func() // of its memory
+	err     error
+	cancel  context.CancelFunc
 
 	// Guarded by snapshots.mu:
 	users int
 	place *list.Element // in idle
 }
 
-// weights is an open snapshot.
-type weights struct {
-	*importance.Snapshot
-	release func() // of its memory
+func newSnapshots[V io.Closer](
+	what string, size func(snapshotKey) int64, open func(context.Context, snapshotKey) (V, error), reserve func(context.Context, int64) (func(), error),
+) *snapshots[V] {
+	return &snapshots[V]{what: what, size: size, open: open, reserve: reserve, byKey: map[snapshotKey]*snapshotEntry[V]{}, idle: list.New()}
 }
 
-func newSnapshots(reserve func(context.Context, int64) (func(), error)) *snapshots {
-	return &snapshots{reserve: reserve, byKey: map[snapshotKey]*snapshotEntry{}, idle: list.New()}
-}
-
-// acquire opens a snapshot of a dataset, or waits for who does. Whoever asked must leave.
-func (s *snapshots) acquire(ctx context.Context, d *dataset, name string) (_ *weights, leave func(), err error) {
-	e := s.enter(ctx, snapshotKey{d, name})
+// acquire opens what key names, or waits for who does. Whoever asked must leave.
+func (s *snapshots[V]) acquire(ctx context.Context, key snapshotKey) (_ V, leave func(), err error) {
+	var none V
+	e := s.enter(ctx, key)
 	select {
 	case <-e.done:
 	case <-ctx.Done():
 		s.leave(e)
-		return nil, nil, fmt.Errorf("open snapshot %s: %w", name, context.Cause(ctx))
+		return none, nil, fmt.Errorf("open %s %s: %w", s.what, key.name, context.Cause(ctx))
 	}
 	if e.err != nil {
 		s.leave(e)
-		return nil, nil, e.err
+		return none, nil, e.err
 	}
-	return e.weigh, func() { s.leave(e) }, nil
+	return e.value, func() { s.leave(e) }, nil
 }
 
-// opened returns a snapshot that is open already, as acquire does; nil if it is not.
-func (s *snapshots) opened(key snapshotKey) (_ *weights, leave func()) {
+// opened returns what is open already, as acquire does.
+func (s *snapshots[V]) opened(key snapshotKey) (v V, leave func(), ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.byKey[key]
 	if e == nil || !e.opened() {
-		return nil, func() {}
+		return v, func() {}, false
 	}
 	s.use(e)
-	return e.weigh, func() { s.leave(e) }
+	return e.value, func() { s.leave(e) }, true
 }
 
 // use counts one more user of an entry. The caller holds mu.
-func (s *snapshots) use(e *snapshotEntry) {
+func (s *snapshots[V]) use(e *snapshotEntry[V]) {
 	if e.place != nil {
 		s.idle.Remove(e.place)
 		e.place = nil
@@ -89,13 +93,13 @@ func (s *snapshots) use(e *snapshotEntry) {
 	e.users++
 }
 
-func (s *snapshots) enter(ctx context.Context, key snapshotKey) *snapshotEntry {
+func (s *snapshots[V]) enter(ctx context.Context, key snapshotKey) *snapshotEntry[V] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.byKey[key]
 	if e == nil {
 		loading, cancel := context.WithCancel(context.WithoutCancel(ctx))
-		e = &snapshotEntry{key: key, done: make(chan struct{}), err: errUnprepared, cancel: cancel}
+		e = &snapshotEntry[V]{key: key, done: make(chan struct{}), err: errUnprepared, cancel: cancel}
 		s.byKey[key] = e
 		s.loads.Go(func() { s.load(loading, e) })
 	}
@@ -103,42 +107,37 @@ func (s *snapshots) enter(ctx context.Context, key snapshotKey) *snapshotEntry {
 	return e
 }
 
-// load opens the snapshot of an entry. Its memory is on the books before it is opened. A panic ends this attempt alone: no
+// load opens what an entry is to hold. Its memory is on the books before it is opened. A panic ends this attempt alone: no
 // handler stands above it.
-func (s *snapshots) load(ctx context.Context, e *snapshotEntry) {
+func (s *snapshots[V]) load(ctx context.Context, e *snapshotEntry[V]) {
 	defer e.cancel()
 	defer close(e.done)
-	d := e.key.dataset
-	release, err := s.reserve(ctx, d.snapshotBytes())
+	release, err := s.reserve(ctx, s.size(e.key))
 	if err != nil {
-		e.err = fmt.Errorf("open snapshot %s: %w", e.key.name, err)
+		e.err = fmt.Errorf("open %s %s: %w", s.what, e.key.name, err)
 		return
 	}
 	defer func() {
 		if v := recover(); v != nil {
-			e.err = fmt.Errorf("open snapshot %s: panic: %v\n%s", e.key.name, v, debug.Stack())
+			e.err = fmt.Errorf("open %s %s: panic: %v\n%s", s.what, e.key.name, v, debug.Stack())
 		}
 		if e.err != nil {
 			release()
 		}
 	}()
-	snapshot, err := d.Importance.Open(ctx, e.key.name, d.Index.Generation(), d.Index.First())
-	if err != nil {
-		e.err = importanceProblem(d, err)
-		return
-	}
-	e.weigh, e.err = &weights{snapshot, release}, nil
+	e.value, e.err = s.open(ctx, e.key)
+	e.release = release
 }
 
 // leave ends one use. What could not be opened is tried anew by who asks next.
-func (s *snapshots) leave(e *snapshotEntry) {
+func (s *snapshots[V]) leave(e *snapshotEntry[V]) {
 	for _, old := range s.drop(e) {
 		_ = old.end() // a file that was only read
 	}
 }
 
 // drop takes one user off an entry, and returns the entries that are no longer kept.
-func (s *snapshots) drop(e *snapshotEntry) (old []*snapshotEntry) {
+func (s *snapshots[V]) drop(e *snapshotEntry[V]) (old []*snapshotEntry[V]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e.users--; e.users > 0 {
@@ -146,16 +145,16 @@ func (s *snapshots) drop(e *snapshotEntry) (old []*snapshotEntry) {
 	}
 	if !e.opened() {
 		delete(s.byKey, e.key)
-		return []*snapshotEntry{e}
+		return []*snapshotEntry[V]{e}
 	}
 	e.place = s.idle.PushFront(e)
 	return s.shrink(maxIdleSnapshots)
 }
 
 // shrink takes out the entries that were idle longest, but for so many. The caller holds mu.
-func (s *snapshots) shrink(most int) (old []*snapshotEntry) {
+func (s *snapshots[V]) shrink(most int) (old []*snapshotEntry[V]) {
 	for s.idle.Len() > most {
-		last := s.idle.Remove(s.idle.Back()).(*snapshotEntry)
+		last := s.idle.Remove(s.idle.Back()).(*snapshotEntry[V])
 		delete(s.byKey, last.key)
 		old = append(old, last)
 	}
@@ -163,7 +162,7 @@ func (s *snapshots) shrink(most int) (old []*snapshotEntry) {
 }
 
 // close closes what is open, once nobody uses it any more.
-func (s *snapshots) close() error {
+func (s *snapshots[V]) close() error {
 	s.mu.Lock()
 	old := s.shrink(0)
 	s.mu.Unlock()
@@ -176,7 +175,7 @@ func (s *snapshots) close() error {
 }
 
 // opened says whether the snapshot is there: not before it was tried, and not if that failed.
-func (e *snapshotEntry) opened() bool {
+func (e *snapshotEntry[V]) opened() bool {
 	select {
 	case <-e.done:
 		return e.err == nil
@@ -186,15 +185,15 @@ func (e *snapshotEntry) opened() bool {
 }
 
 // end gives up an attempt to open, or closes what is open. Nobody uses the entry any more.
-func (e *snapshotEntry) end() error {
+func (e *snapshotEntry[V]) end() error {
 	e.cancel()
 	<-e.done
 	if e.err != nil {
 		return nil // its users were told
 	}
-	e.weigh.release()
-	if err := e.weigh.Close(); err != nil {
-		return fmt.Errorf("close snapshot %s: %w", e.key.name, err)
+	e.release()
+	if err := e.value.Close(); err != nil {
+		return fmt.Errorf("close %s: %w", e.key.name, err)
 	}
 	return nil
 }

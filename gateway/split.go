@@ -60,7 +60,14 @@ func (g *Gateway) checkSplit(ctx context.Context, p planRequest) error {
 	}
 	params := p.params
 	params.Importance = ""
-	plan, leave, err := g.plans.plan(ctx, p.dataset, params, nil)
+	whole := p
+	whole.params, whole.quarantine = params, ""
+	c, leaveChoice, err := g.choose(ctx, whole)
+	if err != nil {
+		return err
+	}
+	defer leaveChoice()
+	plan, leave, err := g.plans.plan(ctx, p.dataset, params, c)
 	if err != nil {
 		return err
 	}

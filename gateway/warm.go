@@ -14,10 +14,17 @@ func (g *Gateway) postWarm(x *exchange) error {
 	q := parseQuery(x.r.URL.RawQuery, append(planNames(), "epoch", "from")...)
 	p := decodePlan(q, d)
 	epoch := q.number("epoch", 0, 0, math.MaxUint64)
-	samples := d.Index.Samples()
-	from := q.number("from", 0, 0, samples)
+	from := q.number("from", 0, 0, d.Index.Samples())
 	if err := d.check(q); err != nil {
 		return err
+	}
+	if err := g.complete(x.r.Context(), &p); err != nil {
+		return err
+	}
+	samples := p.samples
+	if from > samples {
+		q.fail("from", "must be at most %d", samples)
+		return q.err()
 	}
 	if x.r.ContentLength != 0 {
 		return invalid("what to warm is said in the query: a body is not wanted here")

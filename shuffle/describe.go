@@ -128,7 +128,7 @@ func Memory(params Params, lengths []uint64) uint64 {
 // formula holds, the order itself is simulated. With importance it is the figure of the draws where
 // chunks weigh alike; a sample that is drawn more than once adds to it.
 func Variance(params Params, chunks, c, batch uint64) float64 {
-	params.Importance = ""
+	params.Importance, params.Subset = "", ""
 	if chunks < 2 || c == 0 || batch == 0 || params.check() != nil {
 		return 0
 	}

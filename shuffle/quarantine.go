@@ -189,3 +189,17 @@ func (q *Quarantine) OrderDigest(plan *Plan) string {
 	put(q.bad...)
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
+
+// Most bounds how often an epoch delivers a sample that each position of its order has once.
+func (q *Quarantine) Most(sample uint64) uint64 {
+	if sample >= q.chunks[q.chunks.len()] || q.Has(sample) {
+		return 0
+	}
+	chunk, most := q.chunks.of(sample), uint64(1)
+	for i, b := range q.broken {
+		if b.healthy == chunk {
+			most += ceilDiv(uint64(q.end(i)-b.first), q.left(chunk))
+		}
+	}
+	return most
+}
