@@ -93,6 +93,9 @@ func (g *Gateway) decodeBatches(x *exchange) (b batchRequest, count uint64, err 
 	if err := d.check(q); err != nil {
 		return b, 0, err
 	}
+	if err := g.complete(x.r.Context(), &b.planRequest); err != nil {
+		return b, 0, err
+	}
 	x.log.setPlan(b.planRequest, b.epoch)
 	x.log.batch, x.log.hasBatch = b.batch, true
 	if err := b.checkEnd(); err != nil {
@@ -137,7 +140,7 @@ func (g *Gateway) measureBatches(ctx context.Context, b batchRequest, count uint
 		if err != nil {
 			return nil, 0, fmt.Errorf("batch %d: %w", b.batch, err)
 		}
-		s := streamed{request: b, at: at, size: l.size, crc: l.crc, samples: uint64(len(l.samples)), padded: l.padded(b.dataset.Index.Samples())}
+		s := streamed{request: b, at: at, size: l.size, crc: l.crc, samples: uint64(len(l.samples)), padded: l.padded(b.samples)}
 		err = g.checkFits(l)
 		g.recycle(l)
 		r.leave()
