@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path"
 	"runtime"
 	"strconv"
 	"strings"
@@ -14,13 +15,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/files"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
 // indexFlags are those of index, and of pack, which indexes afterwards.
 type indexFlags struct {
-	store storeFlags
-	opt   chunkindex.BuildOptions
+	store    storeFlags
+	opt      chunkindex.BuildOptions
+	sequence uint64 // length, in tokens
 }
 
 func (x *indexFlags) define(f *flags) {
@@ -34,6 +37,18 @@ func (x *indexFlags) define(f *flags) {
 	f.set.Lookup("parallel").DefValue = "4 per processor, at most 16"
 	f.flag(&x.opt.SingleWriter, "single-writer", "publish without conditional writes: you promise that nobody else writes")
 	x.store.define(f)
+}
+
+// defineFormat defines what says of shards what their bytes do not. pack has none of it: it makes its shards itself.
+func (x *indexFlags) defineFormat(f *flags) {
+	f.choice(&x.opt.Format, "format", "", "`FORMAT` of the shards, if looking at them does not tell", chunkindex.FormatNames()...)
+	f.text(&x.opt.Match, "match", "", "only objects that match `GLOB`: the whole key if it has a slash, else what follows the last one")
+	f.size(&x.opt.Hints.RecordSize, "record-size", 0, "`SIZE` of a record, of records without a header")
+	f.count(&x.sequence, "sequence-length", 0, "a sample is a window of `N` tokens, and the one after them")
+	f.text(&x.opt.Hints.DType, "dtype", "", "`TYPE` of a token, or of a record's elements, as NumPy writes it: <u2, <i4, |u1")
+	for _, name := range []string{"record-size", "sequence-length"} {
+		f.set.Lookup(name).DefValue = ""
+	}
 }
 
 // maxDefault is the largest number that a URL may name: a default beyond it would have no canonical URL.
@@ -50,6 +65,15 @@ func (x *indexFlags) check(f *flags) {
 	if b := x.opt.Defaults.BatchSize; b < 1 || b > maxDefault {
 		f.fault("--batch-size %d: want 1 to %d", b, maxDefault)
 	}
+	if x.sequence > maxDefault {
+		f.fault("--sequence-length %d: want 1 to %d", x.sequence, maxDefault)
+	}
+	x.opt.Hints.SequenceLength = int64(min(x.sequence, maxDefault))
+	if x.opt.Match != "" {
+		if _, err := path.Match(x.opt.Match, ""); err != nil {
+			f.fault("--match %q: %w", x.opt.Match, err)
+		}
+	}
 	if x.opt.Parallel == 0 {
 		f.fault("--parallel 0: want at least 1")
 	}
@@ -58,17 +82,32 @@ func (x *indexFlags) check(f *flags) {
 func (a *app) index() *cobra.Command {
 	return a.build(command{
 		use: "index DATASET", short: "Index shards that are there already, in place", args: 1,
-		long: `Reads the tar shards under DATASET once and publishes an index of them beside them.
+		long: `Reads the shards under DATASET once and publishes an index of them beside them.
 Nothing is copied. A second run with the same options reads only what has changed, and one
 after a kill only the shards that were not read to their ends.
 
+The format is found out by looking: tar (WebDataset), mds (MosaicML Streaming), litdata,
+tfrecord, jsonl, records (--record-size, .npy, CIFAR), tokens (Megatron's .bin and .idx, or
+--sequence-length and --dtype), each also compressed by gzip or zstd; else files, one object
+one sample. Where several formats claim objects, --format chooses one.
+
 DATASET is s3://bucket/prefix, file:///dir or a directory. The plan parameters given
 here are stored in the index and are what a URL without parameters means.`,
-		example: "  millrace index s3://bucket/imagenet\n  millrace index ./shards --chunk-size 64MiB --batch-size 1024",
+		example: `  millrace index s3://bucket/imagenet                # tar shards, .tar.gz, .tgz, .tar.zst
+  millrace index ./shards --chunk-size 64MiB --batch-size 1024
+  millrace index s3://bucket/mds-dataset             # index.json says it all: mds, litdata
+  millrace index s3://bucket/tfrecords --format tfrecord
+  millrace index s3://bucket/c4 --match '*.jsonl.gz' # JSON Lines among other things
+  millrace index ./cifar-10-batches-bin              # CIFAR; .npy files likewise
+  millrace index ./raw --record-size 3073            # records of one size
+  millrace index ./corpus --sequence-length 2048     # Megatron's .bin and .idx
+  millrace index ./flat --format tokens --sequence-length 1024 --dtype '<u2'
+  millrace index ./photos --format files --match '*.jpg'`,
 		setup: func(f *flags) (func([]string), func(context.Context, []string) error) {
 			var x indexFlags
 			var l location
 			x.define(f)
+			x.defineFormat(f)
 			f.output(a)
 			check := func(args []string) { x.check(f); l = one(f, args[0]) }
 			return check, func(ctx context.Context, _ []string) error {
@@ -93,6 +132,9 @@ func (a *app) buildIndex(ctx context.Context, st objstore.Store, l location, opt
 	if err != nil {
 		return rep, fmt.Errorf("index %s: %w", l, cause(l, err))
 	}
+	if rep.Format == files.Name {
+		fmt.Fprintf(a.stderr, "millrace: %s is loose objects, one a sample: 'millrace pack' would make reading it much faster\n", l)
+	}
 	return rep, nil
 }
 
@@ -100,7 +142,10 @@ func printBuild(w io.Writer, l location, r chunkindex.BuildReport) {
 	fmt.Fprintf(w, "indexed %s\n", l)
 	fmt.Fprintf(w, "  generation %s\n", r.Generation)
 	fmt.Fprintf(w, "  %s in %s of %s, %s\n", count(r.Samples, "sample", "samples"), count(r.Chunks, "chunk", "chunks"),
-		count(r.Shards, "shard", "shards"), humanize.IBytes(uint64(r.Bytes)))
+		count(r.Shards, r.Format+" shard", r.Format+" shards"), humanize.IBytes(uint64(r.Bytes)))
+	if r.Ignored > 0 {
+		fmt.Fprintf(w, "  ignored %s that are none\n", count(r.Ignored, "object", "objects"))
+	}
 	fmt.Fprintf(w, "  read %s, reused %s\n", humanize.IBytes(uint64(r.ReadBytes)), count(r.ReusedShards, "shard", "shards"))
 	switch {
 	case r.Unchanged:

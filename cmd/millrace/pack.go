@@ -50,6 +50,7 @@ that are finished are not sent again.`,
 				}
 			}
 			return check, func(ctx context.Context, args []string) error {
+				x.opt.Match = "*.tar" // whatever else lies there
 				opt.Parallel = min(x.opt.Parallel, runtime.GOMAXPROCS(0))
 				return x.store.with(ctx, l, true, func(ctx context.Context, st objstore.Store) error {
 					rep, err := a.packAndIndex(ctx, args[:len(args)-1], st, l, opt, x.opt)

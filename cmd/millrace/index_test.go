@@ -1,0 +1,69 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// write puts files in a directory of their own and returns it.
+func write(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, body := range files {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(body), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// TestIndexSaysWhatItFound names the format, counts what it has passed over, and recommends packing where that would help.
+func TestIndexSaysWhatItFound(t *testing.T) {
+	lines := write(t, map[string]string{"a.jsonl": "{\"a\":1}\n{\"a\":2}\n", "README": "lines"})
+	o := ok(t, "index", lines)
+	if !strings.Contains(o.stdout, "2 samples in 1 chunk of 1 jsonl shard") || !strings.Contains(o.stdout, "ignored 1 object that") || strings.Contains(o.stderr, "pack") {
+		t.Errorf("got\n%s\n%s", o.stdout, o.stderr)
+	}
+	photos := write(t, map[string]string{"d/a.jpg": "a", "d/b.jpg": "b", "d/c.txt": ""})
+	o = millrace(t, nil, "index", photos)
+	if o.code == exitOK || !strings.Contains(o.stderr, "d/c.txt") || !strings.Contains(o.stderr, "--match") {
+		t.Errorf("an empty file: got exit code %d, %s", o.code, o.stderr)
+	}
+	o = ok(t, "index", photos, "--match", "*.jpg", "--json")
+	var rep struct {
+		Format  string `json:"format"`
+		Samples int    `json:"samples"`
+	}
+	if err := json.Unmarshal([]byte(o.stdout), &rep); err != nil || rep.Format != "files" || rep.Samples != 2 || !strings.Contains(o.stderr, "'millrace pack'") {
+		t.Errorf("got %+v, %v, %s", rep, err, o.stderr)
+	}
+	for _, command := range []string{"verify", "plan", "gc"} {
+		if o := millrace(t, nil, command, photos); o.code != exitOK {
+			t.Errorf("%s: got exit code %d, %s", command, o.code, o.stderr)
+		}
+	}
+}
+
+// TestIndexFlagsReachTheFormat says by flags what bytes do not.
+func TestIndexFlagsReachTheFormat(t *testing.T) {
+	raw := write(t, map[string]string{"numbers.bin": strings.Repeat("0123456789", 6)})
+	if o := ok(t, "index", raw, "--format", "records", "--record-size", "20", "--dtype", "<u2"); !strings.Contains(o.stdout, "3 samples") {
+		t.Errorf("records: got %s", o.stdout)
+	}
+	if o := ok(t, "index", raw, "--format", "tokens", "--sequence-length", "5", "--dtype", "<u2"); !strings.Contains(o.stdout, "5 samples") {
+		t.Errorf("tokens: got %s", o.stdout)
+	}
+	for _, args := range [][]string{
+		{"--format", "csv"}, {"--match", "["}, {"--sequence-length", "2147483649"}, {"--sequence-length", "x"}, {"--record-size", "big"},
+	} {
+		if o := millrace(t, nil, append([]string{"index", raw}, args...)...); o.code != exitUsage || !strings.Contains(o.stderr, args[0]) {
+			t.Errorf("%q: got exit code %d, %s, want %d", args, o.code, o.stderr, exitUsage)
+		}
+	}
+}
