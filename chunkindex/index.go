@@ -3,6 +3,7 @@ package chunkindex
 import (
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"os"
 	"sort"
@@ -109,6 +110,9 @@ func (x *Index) Format() string { return x.meta.Format }
 // Framing is that of batches in the dataset's own format; nil for a format that has none of its own, whose batches
 // are framed as Native says.
 func (x *Index) Framing() format.Framing { return x.framing }
+
+// Constants are those of the dataset that its framing was made of; nil: the format has none.
+func (x *Index) Constants() json.RawMessage { return x.meta.Framing }
 
 // Native names the form of a batch that needs no other name: the dataset's format, or "tar" for one without a framing of its own.
 func (x *Index) Native() string {

@@ -33,14 +33,7 @@ func (g *Gateway) getBatch(x *exchange) error {
 	if err := b.dataset.checkFields(x.r.Context(), b.view); err != nil {
 		return err
 	}
-	etag := b.etag(batchBody)
-	return g.answerShare(x, b, batchBody, etag, func(at shuffle.Cursor, l *located) error {
-		a := b.answering()
-		if err := g.lay(x.r.Context(), a, l); err != nil {
-			return err
-		}
-		return g.send(x, a, at, l)
-	})
+	return g.answerBatch(x, b)
 }
 
 // answerShare sets the headers that follow from the plan alone, answers what they suffice for, and has answer send

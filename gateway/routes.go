@@ -29,6 +29,10 @@ func (g *Gateway) routes() http.Handler {
 	get("/v1/datasets/{dataset}", g.getDataset)
 	get("/v1/datasets/{dataset}/epochs/{epoch}", g.getEpoch)
 	get("/v1/datasets/{dataset}/epochs/{epoch}/batches", g.getBatches)
+	for directory, v := range map[string]virtual{"mds": virtualMDS(), "wds": virtualTars()} {
+		get("/v1/datasets/{dataset}/epochs/{epoch}/"+directory+"/{file}", g.getVirtual(v))
+		get("/v1/datasets/{dataset}/epochs/{epoch}/"+directory+"/{plan}/{file}", g.getVirtual(v))
+	}
 	get("/v1/datasets/{dataset}/epochs/{epoch}/batches/{batch}", g.getBatch)
 	get("/v1/datasets/{dataset}/epochs/{epoch}/batches/{batch}/manifest", g.getManifest)
 	get("/v1/datasets/{dataset}/sample", g.getSample)
