@@ -50,7 +50,7 @@ func (s *Source) bringShared(ctx context.Context, at shuffle.Cursor, b *batch) (
 	if errors.Is(err, errInVain) {
 		body, err = s.gather(ctx, at, b.bytes, near, far, nil)
 	}
-	if errors.Is(err, chunkcache.ErrNoRoom) { // to decode in: the peers are done without, so that all can be reserved in one step
+	if errors.Is(err, errNoWork) { // the peers are done without, so that all can be reserved in one step
 		return s.bringHere(ctx, at, b)
 	}
 	return body, err

@@ -358,8 +358,11 @@ func (b *batch) lay(segments [][]byte, buf []byte) (spare []byte) {
 	return buf
 }
 
+// errNoWork says that there is no memory now in which to decode a chunk.
+var errNoWork = errors.New("no memory to decode in")
+
 // into brings a batch into segments of its own. It waits for no memory: without work to decode chunks in it takes what is free now, if it needs
-// any, or returns chunkcache.ErrNoRoom.
+// any, or returns errNoWork.
 func (s *Source) into(ctx context.Context, b *batch, whole, ranged []int, segments [][]byte, spare, work []byte) (answer, error) {
 	rest, loaded, err := s.copyChunks(ctx, b, whole, segments)
 	if b.local {
@@ -378,7 +381,7 @@ func (s *Source) into(ctx context.Context, b *batch, whole, ranged []int, segmen
 	if n := s.work(b, ranged); int64(len(work)) < n {
 		own, ok := s.path.cache.TryBuffer(n)
 		if !ok {
-			return loaded, chunkcache.ErrNoRoom
+			return loaded, errNoWork
 		}
 		defer own.Close()
 		work = own.Bytes()

@@ -3,10 +3,14 @@ package clustersim
 import (
 	"archive/tar"
 	"bytes"
+	"compress/gzip"
 	"context"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
+
+	"github.com/klauspost/compress/zstd"
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
@@ -18,6 +22,8 @@ type Data struct {
 	Prefix  string
 	Index   *chunkindex.Index
 	objects []object // shards, in the order in which they were stored
+	packed  []byte   // decoded bytes of all shards, one after another
+	start   []int64  // of each sample in them
 	tables  []*chunkindex.Table
 }
 
@@ -28,10 +34,18 @@ type object struct {
 
 // Shape is what a dataset looks like.
 type Shape struct {
-	Lengths   []int // of the samples, in bytes
-	PerShard  int   // samples
-	ChunkSize int64 // target, in bytes
+	Form      string // what the shards' names end in; none: "tar"
+	Lengths   []int  // of the samples, in bytes
+	PerShard  int    // samples
+	ChunkSize int64  // target, in bytes
 }
+
+// The other forms.
+const (
+	gzips   = "tar.gz"  // a shard is one chunk
+	zstds   = "tar.zst" // a sample is one frame
+	objects = "bin"     // each a sample, a chunk is many of them
+)
 
 // DrawShape draws a dataset of 1 to 40 chunks of unequal sizes.
 func DrawShape(seed uint64) Shape {
@@ -44,6 +58,18 @@ func DrawShape(seed uint64) Shape {
 	for chunks := len(s.Lengths) * (longest/2 + 1024) / int(s.ChunkSize); chunks > 30; chunks /= 2 {
 		s.ChunkSize *= 2
 	}
+	switch seed % 6 {
+	case 1:
+		s.Form, s.PerShard = gzips, 1+rnd.IntN(12)
+		s.PerShard = max(s.PerShard, len(s.Lengths)/40)
+	case 3:
+		s.Form = zstds
+	case 5:
+		s.Form, s.PerShard = objects, 1
+		for i := range s.Lengths {
+			s.Lengths[i]++ // none is empty
+		}
+	}
 	return s
 }
 
@@ -52,22 +78,9 @@ func NewData(ctx context.Context, dir, name string, seed uint64, shape Shape) (*
 	d := &Data{Name: name, Prefix: name + "/"}
 	random := rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8), byte(seed >> 16), byte(seed >> 24)})
 	for first := 0; first < len(shape.Lengths); first += shape.PerShard {
-		var b bytes.Buffer
-		w := tar.NewWriter(&b)
-		for i := first; i < min(first+shape.PerShard, len(shape.Lengths)); i++ {
-			body := make([]byte, shape.Lengths[i])
-			_, _ = random.Read(body) // never fails
-			if err := w.WriteHeader(&tar.Header{Name: fmt.Sprintf("%07d.bin", i), Size: int64(len(body)), Mode: 0o644}); err != nil {
-				return nil, fmt.Errorf("pack %s: %w", name, err)
-			}
-			if _, err := w.Write(body); err != nil {
-				return nil, fmt.Errorf("pack %s: %w", name, err)
-			}
-		}
-		if err := w.Close(); err != nil {
+		if err := d.pack(shape, random, first, min(first+shape.PerShard, len(shape.Lengths))); err != nil {
 			return nil, fmt.Errorf("pack %s: %w", name, err)
 		}
-		d.objects = append(d.objects, object{fmt.Sprintf("%ss%05d.tar", d.Prefix, first/shape.PerShard), b.Bytes()})
 	}
 	store := memstore.New()
 	d.stock(store)
@@ -91,6 +104,72 @@ func NewData(ctx context.Context, dir, name string, seed uint64, shape Shape) (*
 	return d, nil
 }
 
+// pack makes a shard of samples from first to before end.
+func (d *Data) pack(shape Shape, random *rand.ChaCha8, first, end int) error {
+	form := shape.Form
+	if form == "" {
+		form = "tar"
+	}
+	var plain, stored bytes.Buffer
+	w, done := tar.NewWriter(&plain), 0
+	for i := first; i < end; i++ {
+		d.start = append(d.start, int64(len(d.packed)+plain.Len()))
+		body := make([]byte, shape.Lengths[i])
+		_, _ = random.Read(body) // never fails
+		if form == objects {
+			plain.Write(body)
+			continue
+		}
+		if err := w.WriteHeader(&tar.Header{Name: fmt.Sprintf("%07d.bin", i), Size: int64(len(body)), Mode: 0o644}); err != nil {
+			return err
+		}
+		if _, err := w.Write(body); err != nil {
+			return err
+		}
+		if err := w.Flush(); err != nil {
+			return err
+		}
+		if form == zstds {
+			if err := compress(&stored, form, plain.Bytes()[done:]); err != nil {
+				return err
+			}
+			done = plain.Len()
+		}
+	}
+	if form != objects {
+		if err := w.Close(); err != nil {
+			return err
+		}
+	}
+	if err := compress(&stored, form, plain.Bytes()[done:]); err != nil {
+		return err
+	}
+	d.packed = append(d.packed, plain.Bytes()...)
+	d.objects = append(d.objects, object{fmt.Sprintf("%ss%05d.%s", d.Prefix, first/shape.PerShard, form), stored.Bytes()})
+	return nil
+}
+
+// compress adds bytes to a shard as its form asks for.
+func compress(to *bytes.Buffer, form string, b []byte) error {
+	var w io.WriteCloser
+	switch form {
+	case gzips:
+		w = gzip.NewWriter(to)
+	case zstds:
+		var err error
+		if w, err = zstd.NewWriter(to, zstd.WithEncoderConcurrency(1)); err != nil {
+			return err
+		}
+	default:
+		to.Write(b)
+		return nil
+	}
+	if _, err := w.Write(b); err != nil {
+		return err
+	}
+	return w.Close()
+}
+
 // Close lets go of the index.
 func (d *Data) Close() error { return d.Index.Close() }
 
@@ -101,11 +180,14 @@ func (d *Data) stock(s *memstore.Store) {
 	}
 }
 
-// bytes returns a whole chunk as it is stored.
+// bytes returns a whole chunk as it was packed.
 func (d *Data) bytes(chunk int) []byte {
-	e := d.Index.Extents(chunk)[0]
-	return d.objects[e.Shard].data[e.Offset:][:e.Length]
+	c := d.Index.Chunk(chunk)
+	return d.packed[d.start[c.First]:][:c.Length]
 }
+
+// byReads reports whether samples are read by themselves though their chunks are kept: each takes a read of its own anyhow.
+func (d *Data) byReads() bool { return d.Index.ExtentCount(0) > 1 }
 
 // ranges locates samples: the k-th becomes segment k.
 func (d *Data) ranges(samples []uint64) []chunkindex.ChunkRanges {

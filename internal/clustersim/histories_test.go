@@ -149,7 +149,7 @@ func (s *tally) add(h *History, r *Report) {
 	s.stats.PeerLies += r.Stats.PeerLies
 	s.stats.CarriedHits += r.Stats.CarriedHits
 	s.stats.FormerChunks += r.Stats.FormerChunks
-	if h.Kind == Gentle && h.Params.Shuffle != shuffle.Full {
+	if h.Kind == Gentle && h.Params.Shuffle != shuffle.Full && !h.Data.byReads() {
 		s.read += r.Chunks
 		s.needed += r.Needed
 	}

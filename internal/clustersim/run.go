@@ -228,7 +228,7 @@ func (r *run) judge() {
 	r.report.Strays = r.books.strays()
 	r.report.Lost, r.report.Refill = len(r.books.lost), r.books.last.Sub(r.books.mark)
 	r.report.Needed = float64(r.books.needed())
-	if r.history.Kind == Healthy {
+	if r.history.Kind == Healthy && !r.history.Data.byReads() {
 		r.thrift(most, chunks)
 	}
 }

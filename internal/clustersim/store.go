@@ -79,11 +79,7 @@ func (b *books) read(machine int, key string, offset, n int64) (done func()) {
 	b.requests[machine]++
 	var begun []flight
 	for c := range b.chunks {
-		e := b.data.Index.Extents(c)[0]
-		if b.data.Prefix+b.data.Index.Shard(e.Shard).Key != key {
-			continue
-		}
-		part := max(0, min(offset+n, e.Offset+e.Length)-max(offset, e.Offset))
+		part := b.data.part(c, key, offset, n)
 		if part == 0 {
 			continue
 		}
@@ -102,6 +98,16 @@ func (b *books) read(machine int, key string, offset, n int64) (done func()) {
 			b.flights[f]--
 		}
 	}
+}
+
+// part returns how many stored bytes of a chunk n bytes of an object are.
+func (d *Data) part(chunk int, key string, offset, n int64) (part int64) {
+	for _, e := range d.Index.Extents(chunk) {
+		if d.Prefix+d.Index.Shard(e.Shard).Key == key {
+			part += max(0, min(offset+n, e.Offset+e.Length)-max(offset, e.Offset))
+		}
+	}
+	return part
 }
 
 // flight is a chunk, or a part of it, on its way to a machine.
@@ -149,7 +155,7 @@ func (b *books) strays() (sum float64) {
 	defer b.mu.Unlock()
 	for c, n := range b.late {
 		if n > 0 && !slices.Contains(b.lost, c) {
-			sum += float64(n) / float64(b.data.Index.Chunk(c).Length)
+			sum += float64(n) / float64(b.data.Index.Chunk(c).Stored)
 		}
 	}
 	return sum
@@ -160,7 +166,7 @@ func (b *books) whole(read []int64) (most, sum float64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for c, n := range read {
-		if length := b.data.Index.Chunk(c).Length; length > 0 {
+		if length := b.data.Index.Chunk(c).Stored; length > 0 {
 			most = max(most, float64(n)/float64(length))
 			sum += float64(n) / float64(length)
 		}
