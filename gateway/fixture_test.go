@@ -24,6 +24,7 @@ import (
 	"github.com/millrace-data/millrace/internal/budget"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
+	"github.com/millrace-data/millrace/selection"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -153,7 +154,7 @@ func newRig(t testing.TB, samples, meanSize int, edit func(*gateway.Config)) *ri
 	r.index = index
 	r.source = &source{index: index, store: prefixed{r.store, "data/"}}
 	cfg := gateway.Config{
-		Datasets: []gateway.Dataset{{Name: "photos", Index: index, Source: r.source, Importance: r.losses(importance.Config{Reader: r.store, Writer: r.store})}},
+		Datasets: []gateway.Dataset{{Name: "photos", Index: index, Source: r.source, Importance: r.losses(importance.Config{Reader: r.store, Writer: r.store}), Selection: r.selections()}},
 		Budget:   budget.New(64<<20, time.Second), Version: "test", Log: zerolog.New(r.log),
 		Stats: func() []gateway.Stat {
 			return []gateway.Stat{{Name: "cache_hits_total", Help: "Hits.", Value: 42}}
@@ -191,6 +192,16 @@ func (r *rig) losses(cfg importance.Config) *importance.Log {
 	}
 	r.t.Cleanup(func() { l.Close() })
 	return l
+}
+
+// selections is where subsets and quarantines lie beside the dataset.
+func (r *rig) selections() *selection.Store {
+	r.t.Helper()
+	s, err := selection.New(selection.Config{Reader: r.store, Writer: r.store, Prefix: "data/", Dir: r.t.TempDir()})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return s
 }
 
 // prefixed roots a store at a prefix.

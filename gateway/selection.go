@@ -32,6 +32,8 @@ func (p *planRequest) decodeSelection(q *query) {
 		switch {
 		case whole && !isDigest(digest):
 			q.fail("subset", "must be a name, or 64 hexadecimal digits in lower case, a colon and a name")
+		case !whole && isDigest(name):
+			q.fail("subset", "a digest wants a colon and a name after it")
 		case len(name) > maxSubsetName || !validName.MatchString(name):
 			q.fail("subset", "a name has letters, digits, dot, dash and underscore, at most %d", maxSubsetName)
 		default:
@@ -110,7 +112,7 @@ type quarantine struct{ *shuffle.Quarantine }
 func (quarantine) Close() error { return nil }
 
 // quarantineBytes is what it takes to open a quarantine.
-const quarantineBytes = 48 << 20
+const quarantineBytes = 12 << 20
 
 // openQuarantine opens a list of bad samples for plans over a dataset or, if the key's parameters name one, a subset.
 func (g *Gateway) openQuarantine(ctx context.Context, key snapshotKey) (quarantine, error) {

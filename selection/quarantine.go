@@ -17,10 +17,10 @@ import (
 const (
 	quarantineMagic  = "MRQUAR01" // the last two digits are the version
 	quarantineHeader = 52
-	maxBad           = 1 << 20
+	maxBad           = 1 << 16
 	maxKey           = 4096
 	maxReason        = 256
-	maxQuarantine    = 16 << 20 // bytes of the object
+	maxQuarantine    = 4 << 20 // bytes of the object
 )
 
 // Bad is one sample of a quarantine.
@@ -38,7 +38,7 @@ type Quarantine struct {
 }
 
 // Quarantine stores a list of bad samples, in any order, and returns the digest that names it. The same samples with the same reasons make the
-// same object. It is an error if there are none or more than 2^20, if one has no number in the dataset, or all are bad.
+// same object. It is an error if there are none or more than 2^16, if one has no number in the dataset, or all are bad.
 func (s *Store) Quarantine(ctx context.Context, q Quarantine) (digest string, created bool, err error) {
 	q.Bad = slices.Clone(q.Bad)
 	slices.SortFunc(q.Bad, func(a, b Bad) int { return cmp.Compare(a.Number, b.Number) })
