@@ -39,24 +39,25 @@ func library(t *testing.T, script string, args ...string) told {
 // upload stores a directory as a dataset.
 func upload(t *testing.T, to objstore.Store, dir, dataset string) {
 	t.Helper()
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
+	for name, b := range filesOf(t, dir) {
+		if _, err := to.Put(t.Context(), dataset+"/"+name, bytes.NewReader(b), int64(len(b)), objstore.Condition{}); err != nil {
+			t.Fatalf("upload %s: %v", name, err)
 		}
-		b, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		rel, err := filepath.Rel(dir, path)
-		if err != nil {
-			return err
-		}
-		_, err = to.Put(t.Context(), dataset+"/"+filepath.ToSlash(rel), bytes.NewReader(b), int64(len(b)), objstore.Condition{})
-		return err
-	})
-	if err != nil {
-		t.Fatalf("upload %s: %v", dir, err)
 	}
+}
+
+// serveAll uploads the directories of these names, indexes them where they lie, and serves them.
+func serveAll(t *testing.T, store *harness.Store, objects objstore.Store, dir string, names ...string) *harness.Gateway {
+	t.Helper()
+	var more []string
+	for i, name := range names {
+		upload(t, objects, filepath.Join(dir, name), name)
+		harness.MustRun(t, store, "index", store.Dataset(name), "--chunk-size", "16KiB")
+		if i > 0 {
+			more = append(more, "--dataset", name+"="+store.Dataset(name))
+		}
+	}
+	return harness.Serve(t, store, names[0], more...)
 }
 
 // delivered is a batch as a gateway answered it.
@@ -97,18 +98,22 @@ func same(t *testing.T, what string, want, got map[string]string) {
 	}
 }
 
-// filesOf reads a directory, by the names of its files.
+// filesOf reads all files below a directory, by their names from there with slashes.
 func filesOf(t *testing.T, dir string) map[string][]byte {
 	t.Helper()
-	entries, err := os.ReadDir(dir)
+	files := map[string][]byte{}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		rel, err := filepath.Rel(dir, path)
+		if err == nil {
+			files[filepath.ToSlash(rel)], err = os.ReadFile(path)
+		}
+		return err
+	})
 	if err != nil {
 		t.Fatal(err)
-	}
-	files := map[string][]byte{}
-	for _, e := range entries {
-		if files[e.Name()], err = os.ReadFile(filepath.Join(dir, e.Name())); err != nil {
-			t.Fatal(err)
-		}
 	}
 	return files
 }

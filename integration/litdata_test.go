@@ -17,13 +17,12 @@ func TestChunksAsLitDataReadsThem(t *testing.T) {
 	want := library(t, "lit.py", "write", dir)["plain"]
 	store := harness.Open(t, "minio")
 	objects := store.Objects(t)
-	var readable []string
 	names := []string{"plain", "zstd", "level"}
+	g := serveAll(t, store, objects, dir, names...)
+	var readable []string
 	for _, name := range names {
-		upload(t, objects, filepath.Join(dir, name), name)
-		harness.MustRun(t, store, "index", store.Dataset(name), "--chunk-size", "16KiB")
-		batches := epochOf(t, harness.Serve(t, store, name), name, 1, 7)
-		readable = append(readable, saveAs(t, name, asLitData(t, filesOf(t, filepath.Join(dir, name))["index.json"], batches)))
+		files := asLitData(t, filesOf(t, filepath.Join(dir, name))["index.json"], epochOf(t, g, name, 1, 7))
+		readable = append(readable, saveAs(t, name, files))
 	}
 	found := library(t, "lit.py", append([]string{"read"}, readable...)...)
 	for _, name := range names {

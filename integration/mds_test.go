@@ -12,20 +12,19 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// TestMDSAsStreamingReadsIt has MosaicML Streaming write shards of every encoding it has, plain and compressed, serves them
-// where they lie, and has Streaming read the batches of an epoch: it finds every sample once, and equal.
+// TestMDSAsStreamingReadsIt has MosaicML Streaming write shards of every encoding it has, plain, compressed and
+// in directories under one index, serves them where they lie, and has Streaming read the batches of an epoch: it finds every sample once, and equal.
 func TestMDSAsStreamingReadsIt(t *testing.T) {
 	dir := t.TempDir()
 	want := library(t, "mds.py", "write", dir)["plain"]
 	store := harness.Open(t, "minio")
 	objects := store.Objects(t)
+	names := []string{"plain", "zstd", "gz", "merged"}
+	g := serveAll(t, store, objects, dir, names...)
 	var readable []string
-	names := []string{"plain", "zstd", "gz"}
 	for _, name := range names {
-		upload(t, objects, filepath.Join(dir, name), name)
-		harness.MustRun(t, store, "index", store.Dataset(name), "--chunk-size", "16KiB")
-		batches := epochOf(t, harness.Serve(t, store, name), name, 1, 7)
-		readable = append(readable, saveAs(t, name, asMDS(t, filesOf(t, filepath.Join(dir, name)), batches)))
+		files := asMDS(t, filesOf(t, filepath.Join(dir, name)), epochOf(t, g, name, 1, 7))
+		readable = append(readable, saveAs(t, name, files))
 	}
 	found := library(t, "mds.py", append([]string{"read"}, readable...)...)
 	for _, name := range names {

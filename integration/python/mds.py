@@ -18,6 +18,7 @@ import numpy as np
 from PIL import Image
 from streaming import MDSWriter, StreamingDataset
 from streaming.base.format.mds.encodings import get_mds_encodings
+from streaming.base.util import merge_index
 
 SAMPLES = 60
 
@@ -119,6 +120,12 @@ def write(directory: str) -> None:
         with MDSWriter(columns=COLUMNS, out=out, compression=compression, hashes=hashes, size_limit=1 << 15) as writer:
             for i in range(SAMPLES):
                 writer.write({name: value(name, encoding, i) for name, encoding in COLUMNS.items()})
+    merged = os.path.join(directory, "merged")
+    for half in range(2):
+        with MDSWriter(columns=COLUMNS, out=os.path.join(merged, f"half {half}"), size_limit=1 << 16) as writer:
+            for i in range(half, SAMPLES, 2):
+                writer.write({name: value(name, encoding, i) for name, encoding in COLUMNS.items()})
+    merge_index(merged)
     with MDSWriter(columns=COLUMNS, out=os.path.join(directory, "br"), compression="br:1") as writer:
         writer.write({name: value(name, encoding, 0) for name, encoding in COLUMNS.items()})
     read(os.path.join(directory, "plain"))
