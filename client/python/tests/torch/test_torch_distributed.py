@@ -1,0 +1,107 @@
+"""Real jobs of 1, 2 and 3 ranks by torch.distributed: what they train is equal bit for bit, wherever they stop."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import harness
+import pytest
+
+BATCH_SIZE, EPOCHS = 30, 2
+BATCHES = -(-500 // BATCH_SIZE)
+PROGRAM = Path(__file__).with_name("training.py")
+
+
+def run_job(world_size: int, **job: Any) -> list[dict[str, Any]]:
+    """Runs a job's ranks as processes of their own, and returns what each of them prints."""
+    with socket.create_server(("127.0.0.1", 0)) as s:
+        port = s.getsockname()[1]
+    base = {k: v for k, v in os.environ.items() if k not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
+    base |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo", "WORLD_SIZE": str(world_size)}
+    base["PYTHONPATH"] = os.pathsep.join([str(PROGRAM.parents[2]), os.environ.get("PYTHONPATH", "")])
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-W", "ignore", str(PROGRAM), json.dumps(job)],
+            env=base | {"RANK": str(r)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )
+        for r in range(world_size)
+    ]
+    try:
+        ends = [p.communicate(timeout=60) for p in ranks]
+    finally:
+        for p in ranks:
+            p.kill()
+            p.wait()
+    assert [p.returncode for p in ranks] == [0] * world_size, "\n".join(err for _, err in ends)
+    return [json.loads(out.splitlines()[-1]) for out, _ in ends]
+
+
+def test_stop_anywhere_and_resume_on_other_ranks(gateway: harness.Gateway, tmp_path: Path) -> None:
+    job = {"url": gateway.url, "batch_size": BATCH_SIZE, "epochs": EPOCHS}
+    (whole,) = run_job(1, **job, steps=10**6, workers=0, method=None, resume=False, checkpoint=str(tmp_path / "whole"))
+    assert len(whole["seen"]) == EPOCHS * BATCHES
+    for epoch in range(EPOCHS):
+        assert sorted(k for e, keys in whole["seen"] if e == epoch for k in keys) == [f"img-{i:03d}" for i in range(500)]
+
+    seed = random.randrange(1 << 32)
+    r = random.Random(seed)
+    first = r.randrange(1, BATCHES)
+    second = r.randrange(1, 2 * BATCHES - first)
+    checkpoint = str(tmp_path / "parts")
+    parts = [
+        run_job(2, **job, steps=first, workers=1, method="spawn", resume=False, checkpoint=checkpoint),
+        run_job(3, **job, steps=second, workers=2, method="fork", resume=True, checkpoint=checkpoint),
+        run_job(1, **job, steps=10**6, workers=4, method="fork", resume=True, checkpoint=checkpoint),
+    ]
+    for ranks in parts:
+        assert all(rank["same"] for rank in ranks)
+        assert len({rank["digest"] for rank in ranks}) == 1
+    seen = [batch for ranks in parts for batch in ranks[0]["seen"]]
+    assert seen == whole["seen"], f"seed {seed}: stopped after {first} and {second} more"
+    assert parts[-1][0]["digest"] == whole["digest"], f"seed {seed}: stopped after {first} and {second} more"
+    assert parts[-1][0]["state"] == whole["state"]
+
+
+@pytest.mark.parametrize("missing", ["RANK", "WORLD_SIZE"])
+def test_half_an_environment_is_refused(missing: str) -> None:
+    from millrace import InvalidArgument
+    from millrace._ranks import find_ranks
+
+    both = {"RANK": "1", "WORLD_SIZE": "4"}
+    assert find_ranks(both) == (1, 4)
+    del both[missing]
+    with pytest.raises(InvalidArgument, match=r"RANK and WORLD_SIZE"):
+        find_ranks(both)
+
+
+@pytest.mark.parametrize(
+    ("environment", "want"),
+    [
+        ({}, (0, 1)),
+        ({"WORLD_SIZE": "1"}, (0, 1)),
+        ({"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "3"}, (2, 3)),
+        ({"SLURM_PROCID": "5", "SLURM_STEP_NUM_TASKS": "8"}, (5, 8)),
+        ({"SLURM_PROCID": "0", "SLURM_NTASKS": "8"}, (0, 1)),  # a batch script, outside srun
+        ({"RANK": "3", "WORLD_SIZE": "4", "SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2"}, (3, 4)),
+    ],
+)
+def test_ranks_of_the_environment(environment: dict[str, str], want: tuple[int, int]) -> None:
+    from millrace._ranks import find_ranks
+
+    assert find_ranks(environment) == want
+
+
+@pytest.mark.parametrize("values", [("4", "4"), ("-1", "4"), ("x", "4"), ("0", "0")])
+def test_ranks_that_are_none_are_refused(values: tuple[str, str]) -> None:
+    from millrace import InvalidArgument
+    from millrace._ranks import find_ranks
+
+    with pytest.raises(InvalidArgument, match="are not a rank and a world size"):
+        find_ranks({"RANK": values[0], "WORLD_SIZE": values[1]})

@@ -1,0 +1,192 @@
+"""Real DataLoaders over a real gateway: every worker count and start method yields the core's order."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator
+from typing import Any, Optional
+
+import harness
+import pytest
+import torch
+from torch.utils import data as torch_data
+from training import features
+
+import millrace
+import millrace.torch
+
+BATCH_SIZE = 30
+ALL = [f"img-{i:03d}" for i in range(500)]
+
+
+@pytest.fixture(autouse=True)
+def _few_cores() -> Iterator[None]:
+    """torch warns of more workers than cores."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="This DataLoader will create")
+        yield
+
+
+def dataset_of(gateway: harness.Gateway, **options: Any) -> millrace.torch.Dataset:
+    settings = {"batch_size": BATCH_SIZE, "seed": 3, "decode": {"jpg": features, "cls": int}, "keys": True, **options}
+    return millrace.torch.Dataset(gateway.url, "photos", **settings)
+
+
+def core_order(gateway: harness.Gateway, epoch: int, **options: Any) -> list[list[str]]:
+    """The samples' names batch by batch, as the core's Epoch has them."""
+    with millrace.Client(gateway.url, "photos") as client:
+        opened = client.epoch(epoch, batch_size=BATCH_SIZE, seed=3, keys=True, progress=False, **options)
+        return [list(b.keys) for b in opened]
+
+
+def keys_of(batches: Any) -> list[list[str]]:
+    return [b["__key__"] for b in batches]
+
+
+@pytest.mark.parametrize(("workers", "method"), [(0, None), (1, "fork"), (4, "fork"), (1, "spawn"), (4, "spawn")])
+def test_any_workers_yield_the_order(gateway: harness.Gateway, files: dict[str, tuple[bytes, bytes]], workers: int, method: Optional[str]) -> None:
+    dataset = dataset_of(gateway)
+    loader = millrace.torch.DataLoader(dataset, num_workers=workers, multiprocessing_context=method)
+    assert len(loader) == len(dataset) == 17
+    batches = list(loader)
+    assert keys_of(batches) == core_order(gateway, 0)
+    for b in batches:
+        assert b["cls"].tolist() == [int(files[k][1]) for k in b["__key__"]]
+        assert torch.equal(b["jpg"], torch.stack([features(memoryview(files[k][0])) for k in b["__key__"]]))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_next_epoch_follows(gateway: harness.Gateway, workers: int) -> None:
+    loader = millrace.torch.DataLoader(dataset_of(gateway), num_workers=workers, persistent_workers=workers > 0)
+    for epoch in range(3):
+        assert keys_of(loader) == core_order(gateway, epoch)
+    loader.set_epoch(7)
+    assert keys_of(loader) == core_order(gateway, 7)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_pass_that_was_left_begins_anew(gateway: harness.Gateway, workers: int) -> None:
+    dataset = dataset_of(gateway)
+    loader = millrace.torch.DataLoader(dataset, num_workers=workers)
+    want = core_order(gateway, 0)
+    left = iter(loader)
+    assert [next(left)["__key__"] for _ in range(5)] == want[:5]
+    state = loader.state_dict()
+    del left
+    assert keys_of(loader) == want
+    loader.load_state_dict(state)
+    again = iter(loader)
+    assert next(again)["__key__"] == want[5]
+    del again
+    assert keys_of(loader) == want
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_torchs_own_loader(gateway: harness.Gateway, persistent: bool) -> None:
+    dataset = dataset_of(gateway)
+    loader = torch_data.DataLoader(dataset, batch_size=None, num_workers=3, persistent_workers=persistent)
+    for epoch in (0, 1, 4):
+        dataset.set_epoch(epoch)
+        assert keys_of(loader) == core_order(gateway, epoch)
+    with pytest.raises(millrace.torch.StateError, match="only their loader knows"):
+        dataset.state_dict()
+
+
+def test_a_fork_amid_reading(gateway: harness.Gateway) -> None:
+    """The parent's connections and threads are none of the child's."""
+    dataset = dataset_of(gateway)
+    ours = iter(dataset)
+    got = [next(ours)["__key__"] for _ in range(3)]
+    want = core_order(gateway, 0)
+    assert keys_of(millrace.torch.DataLoader(dataset, num_workers=2, multiprocessing_context="fork")) == want
+    assert got + keys_of(ours) == want
+
+
+def test_ranks_share_every_batch(gateway: harness.Gateway) -> None:
+    whole = core_order(gateway, 0)
+    ranks = [keys_of(millrace.torch.DataLoader(dataset_of(gateway, rank=r, world_size=3), num_workers=r)) for r in range(3)]
+    assert [a + b + c for a, b, c in zip(*ranks)] == whole
+
+
+def test_more_workers_than_batches(gateway: harness.Gateway) -> None:
+    loader = millrace.torch.DataLoader(dataset_of(gateway, batch_size=300), num_workers=4)
+    assert sorted(k for keys in keys_of(loader) for k in keys) == ALL
+
+
+def test_a_decoder_that_fails_in_a_worker(gateway: harness.Gateway) -> None:
+    loader = millrace.torch.DataLoader(dataset_of(gateway, decode={"jpg": _broken}), num_workers=2)
+    with pytest.raises(millrace.DecodeError, match="this is no photo"):
+        list(loader)
+
+
+def _broken(view: memoryview) -> int:
+    raise ValueError(f"this is no photo: {len(view)} bytes")
+
+
+def _first_sizes(samples: list[dict[str, Any]]) -> list[tuple[str, int]]:
+    return [(s["__key__"], len(s["jpg"])) for s in samples]
+
+
+def _number(batch: millrace.Batch) -> tuple[int, int]:
+    return batch.number, len(batch)
+
+
+def test_collate_and_transform(gateway: harness.Gateway, files: dict[str, tuple[bytes, bytes]]) -> None:
+    for batch in dataset_of(gateway, decode=None, collate=_first_sizes):
+        assert batch == [(k, len(files[k][0])) for k, _ in batch]
+    numbers = list(millrace.torch.DataLoader(dataset_of(gateway, transform=_number), num_workers=2))
+    assert numbers == [(m, min(30, 500 - 30 * m)) for m in range(17)]
+    with pytest.raises(millrace.InvalidArgument, match="only one"):
+        dataset_of(gateway, collate=_first_sizes, transform=_number)
+
+
+def test_what_does_not_stack_is_named(gateway: harness.Gateway) -> None:
+    dataset = dataset_of(gateway, decode={"jpg": _all_of_it})
+    with pytest.raises(millrace.InvalidArgument, match=r"stack part jpg of batch 0 of epoch 0"):
+        next(iter(dataset))
+
+
+def _all_of_it(view: memoryview) -> torch.Tensor:
+    return torch.frombuffer(bytearray(view), dtype=torch.uint8)
+
+
+def test_without_a_decoder_a_part_is_bytes(gateway: harness.Gateway, files: dict[str, tuple[bytes, bytes]]) -> None:
+    batch = next(iter(dataset_of(gateway, decode=None, fields="cls")))
+    assert batch == {"cls": [files[k][1] for k in batch["__key__"]], "__key__": batch["__key__"]}
+
+
+def test_a_dataset_can_be_pickled(gateway: harness.Gateway) -> None:
+    dataset = dataset_of(gateway, epoch=2)
+    copy = pickle.loads(pickle.dumps(dataset))
+    assert keys_of(copy) == core_order(gateway, 2)
+
+
+def test_wrong_names_are_said_at_once(gateway: harness.Gateway) -> None:
+    with pytest.raises(millrace.NotFound):
+        millrace.torch.Dataset(gateway.url, "no-such-dataset")
+    with pytest.raises(millrace.InvalidArgument, match="belong together"):
+        dataset_of(gateway, rank=1)
+
+
+def test_map_style(gateway: harness.Gateway, files: dict[str, tuple[bytes, bytes]]) -> None:
+    dataset = millrace.torch.MapDataset(gateway.url, "photos", decode={"cls": int, "jpg": features}, keys=True)
+    assert len(dataset) == 500
+    assert [s["__key__"] for s in dataset.__getitems__([3, 499, 0])] == [dataset[i]["__key__"] for i in (3, -1, 0)]
+    with pytest.raises(IndexError):
+        dataset[500]
+    seen = []
+    for rank in range(2):
+        sampler = torch_data.DistributedSampler(dataset, num_replicas=2, rank=rank, seed=1)
+        for batch in torch_data.DataLoader(dataset, batch_size=64, sampler=sampler, num_workers=rank):
+            assert batch["cls"].tolist() == [int(files[k][1]) for k in batch["__key__"]]
+            seen += batch["__key__"]
+    assert sorted(seen) == ALL
+
+
+def test_without_torch() -> None:
+    program = "import sys; sys.modules['torch'] = None\nimport millrace\ntry:\n  import millrace.torch\nexcept ImportError as e: print(e)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "millrace.torch needs torch, which is not installed: pip install 'millrace[torch]'\n"
