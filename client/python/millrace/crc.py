@@ -14,13 +14,12 @@ Buffer = Union[bytes, bytearray, memoryview]
 Checksum = Callable[[Buffer], int]
 
 CHECKS = ("auto", "always", "never")
-_PIECE = 1 << 20
 
 
 def checksum(check: str) -> Optional[Checksum]:
     """Returns the function that bodies are checked with, None for none.
 
-    check is "auto" (where the package crc32c or google-crc32c is installed), "always" (else in Python, some megabytes
+    check is "auto" (where the package crc32c is installed), "always" (else in Python, some megabytes
     a second: for tests and doubts) or "never". Lengths are compared in any case.
     """
     if check not in CHECKS:
@@ -30,29 +29,12 @@ def checksum(check: str) -> Optional[Checksum]:
     return _installed() or (crc32c if check == "always" else None)
 
 
-@lru_cache(maxsize=1)
 def _installed() -> Optional[Checksum]:
     try:
         fast: Checksum = importlib.import_module("crc32c").crc32c
     except ImportError:
-        pass
-    else:
-        return fast
-    try:
-        google = importlib.import_module("google_crc32c")
-    except ImportError:
         return None
-    if google.implementation != "c":
-        return None
-
-    def extend(data: Buffer) -> int:
-        # It takes bytes only: copied piece by piece.
-        view, crc = memoryview(data), 0
-        for at in range(0, len(view), _PIECE):
-            crc = google.extend(crc, bytes(view[at : at + _PIECE]))
-        return crc
-
-    return extend
+    return fast
 
 
 @lru_cache(maxsize=1)

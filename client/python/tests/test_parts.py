@@ -1,0 +1,160 @@
+"""Bytes taken apart: tars, framed tables, arrays; whole ones as other libraries write them, and damaged ones."""
+
+from __future__ import annotations
+
+import io
+import random
+import struct
+import tarfile
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from millrace import _framed, _npy, _tar, crc
+from millrace.batch import Batch, Head, Source, Table
+from millrace.errors import MillraceError
+
+
+def head(samples: int) -> Head:
+    return Head(0, 0, 1, samples, 0, "g", "d", "", "", "", 0)
+
+
+def tar(members: dict[str, bytes], form: int) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=form) as t:
+        for name, content in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            t.addfile(info, io.BytesIO(content))
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+def test_tar(form: int) -> None:
+    members = {"a/b.x.jpg": b"1" * 700, "empty": b"", "d/" * 45 + "n" * 80 + ".cls": b"7"}
+    if form != tarfile.USTAR_FORMAT:
+        members |= {"é" * 200 + ".txt": b"t", "z" * 300: b"u"}
+    data = memoryview(tar(members, form))
+    found = _tar.members(data)
+    assert {name: bytes(content) for name, content in found} == members
+    assert all(content.obj is data.obj for _, content in found)
+
+
+def test_names() -> None:
+    assert _tar.split_name("a.b/c.seg.png") == ("a.b/c", "seg.png")
+    assert _tar.split_name("a.b/c") == ("a.b/c", "")
+    assert _tar.split_name(".hidden") == ("", "hidden")
+
+
+TABLE: list[dict[str, bytes]] = [{"cls": b"1", "jpg": b"abc"}, {"cls": b"", "jpg": b"d"}, {"cls": b"23", "jpg": b"efgh"}]
+
+
+def framed(samples: list[dict[str, bytes]], keys: list[str]) -> bytes:
+    """Writes a framed body as docs/answers.md says it, all samples joined."""
+    names = list(dict.fromkeys(n for s in samples for n in s))
+    u32 = lambda ns: struct.pack(f"<{len(ns)}I", *ns)  # noqa: E731
+    body = b"".join(b"".join(s.values()) for s in samples)
+    text = "".join(keys).encode(), "".join(names).encode()
+    offsets: list[int] = []
+    for s in samples:
+        at = 0
+        for v in s.values():
+            offsets.append(at)
+            at += len(v)
+    every = [(n, v) for s in samples for n, v in s.items()]
+    table = u32([sum(map(len, s.values())) for s in samples]) + u32([len(k.encode()) for k in keys]) + u32([len(s) for s in samples])
+    table += u32([names.index(n) for n, _ in every]) + u32(offsets) + u32([len(v) for _, v in every]) + u32([len(n) for n in names])
+    table += text[0] + text[1]
+    length = 40 + len(table) + -len(table) % 8
+    start = struct.pack(
+        "<4sHHIIIIIIQ", b"MLRF", 1, 3, len(samples), len(names), len(every), len(text[0]), len(text[1]), length, len(body)
+    )
+    return (start + table).ljust(length, b"\0") + body
+
+
+def opened(data: bytes, samples: int) -> Batch:
+    table, body = _framed.open_framed(head(samples), memoryview(data))
+    return Batch(head(samples), body, Source(lambda _: Table([0])), table)
+
+
+MIXED = [{"a": b"1", "b": b"2"}, {"b": b"3", "a": b"4"}]
+
+
+@pytest.mark.parametrize("samples", [TABLE, [], [{}, {}], [{"a": b"1"}, {"b": b"2", "a": b"3"}], MIXED])
+def test_framed(samples: list[dict[str, bytes]]) -> None:
+    keys = [f"k{i}é" for i in range(len(samples))]
+    batch = opened(framed(samples, keys), len(samples))
+    assert list(batch.keys) == keys
+    assert [{n: bytes(v) for n, v in s.parts.items()} for s in batch] == samples
+    for name in {n for s in samples for n in s}:
+        if all(name in s for s in samples):
+            assert [bytes(v) for v in batch[name]] == [s[name] for s in samples]
+        else:
+            with pytest.raises(KeyError):
+                batch[name]
+
+
+NPY = b"\x93NUMPY\x01\x00"
+
+
+def npy(text: str, data: bytes) -> bytes:
+    return NPY + struct.pack("<H", len(text)) + text.encode() + data
+
+
+def test_npy() -> None:
+    table, body = _npy.open_npy(head(2), memoryview(npy("{'descr': '<u2', 'fortran_order': False, 'shape': (2, 3), }\n", b"abcdefghijkl")))
+    assert (table.dtype, table.shape, list(table.bounds)) == ("<u2", (2, 3), [0, 6, 12])
+    assert [bytes(body[a:b]) for a, b in table.column("bin")] == [b"abcdef", b"ghijkl"]
+
+
+def damage(data: bytes, r: random.Random) -> bytes:
+    out = bytearray(data)
+    for _ in range(r.randint(1, 4)):
+        where = r.randrange(len(out))
+        out[where] = r.choice((0, 1, 0x7F, 0xFF, r.randrange(256)))
+    return bytes(out[: r.choice((len(out), r.randrange(len(out) + 1)))])
+
+
+def read_batch(open_: Callable[[bytes], Batch], data: bytes) -> None:
+    batch = open_(data)
+    for s in batch:
+        assert len(s.data) <= len(batch.data)
+        assert sum(map(len, s.parts.values())) <= 3 * len(batch.data)
+    for name in list(batch[0]) if len(batch) else []:
+        batch[name]
+    assert len(batch.keys) == len(batch)
+
+
+@pytest.mark.parametrize(
+    ("whole", "read"),
+    [
+        (framed(TABLE, ["a", "b", "c"]), lambda d: read_batch(lambda x: opened(x, 3), d)),
+        (tar({"a.jpg": b"1" * 700, "b.cls": b"x"}, tarfile.PAX_FORMAT), lambda d: _tar.members(memoryview(d))),
+        (tar({"é" * 200: b"1"}, tarfile.GNU_FORMAT), lambda d: _tar.members(memoryview(d))),
+        (npy("{'descr': '<u2', 'fortran_order': False, 'shape': (2, 3), }", b"x" * 12), lambda d: _npy.open_npy(head(2), memoryview(d))),
+    ],
+)
+def test_damaged_bytes_raise_what_is_documented(whole: bytes, read: Callable[[bytes], Any]) -> None:
+    read(whole)
+    r, refused = random.Random(7), 0
+    for _ in range(3000):
+        try:
+            read(damage(whole, r))
+        except (MillraceError, KeyError):
+            refused += 1
+    assert refused > 20
+
+
+def test_crc() -> None:
+    assert crc.crc32c(b"123456789") == 0xE3069283
+    assert crc.crc32c(b"6789", crc.crc32c(b"12345")) == 0xE3069283
+    data = random.Random(1).randbytes(100_000)
+    always, auto = crc.checksum("always"), crc.checksum("auto")
+    assert always is not None
+    assert always(memoryview(bytearray(data))) == crc.crc32c(data)
+    if auto is not None:
+        assert auto(memoryview(bytearray(data))) == crc.crc32c(data)
+    assert crc.checksum("never") is None
+    with pytest.raises(ValueError, match="want one of auto, always, never"):
+        crc.checksum("maybe")

@@ -1,0 +1,200 @@
+"""The threads that read ahead: order, bounds, and who does what."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Optional
+
+import pytest
+
+from millrace._arena import Arena
+from millrace._core import Task
+from millrace._pool import Pool
+from millrace.batch import Batch, Head, Source, Table
+from millrace.errors import Closed
+
+
+def batch(number: int, size: int = 10) -> Batch:
+    head = Head(0, number, 100, 1, 0, "g", "d", "", "", "", 0)
+    return Batch(head, memoryview(bytes(size)), Source(lambda _: Table([0, size])))
+
+
+def pool(
+    n: int,
+    fetch: Callable[[int], Batch] = batch,
+    decode: Optional[Callable[[Batch], None]] = None,
+    *,
+    threads: int = 4,
+    room: int = 1 << 20,
+    most: int = 16,
+) -> Pool:
+    def announced(number: int, _: Task, size: Callable[[int], None]) -> Batch:
+        b = fetch(number)
+        size(len(b.data))
+        return b
+
+    return Pool(range(n), announced, decode, threads=threads, room=room, most=most, guess=10)
+
+
+def take_all(p: Pool) -> list[int]:
+    out = []
+    while (b := p.take()) is not None:
+        out.append(b.number)
+    p.close()
+    return out
+
+
+class Gate:
+    """Holds threads until it is opened, and knows how many are held."""
+
+    def __init__(self) -> None:
+        self._opened = threading.Event()
+        self._changed = threading.Condition()
+        self.held = 0
+
+    def wait(self) -> None:
+        with self._changed:
+            self.held += 1
+            self._changed.notify_all()
+        assert self._opened.wait(30)
+
+    def until(self, held: int) -> None:
+        with self._changed:
+            assert self._changed.wait_for(lambda: self.held >= held, 30)
+
+    def open(self) -> None:
+        self._opened.set()
+
+
+def test_order_is_kept_whatever_comes_first() -> None:
+    late = Gate()
+
+    def fetch(number: int) -> Batch:
+        if number == 0:
+            late.wait()
+        if number == 5:
+            late.open()
+        return batch(number)
+
+    assert take_all(pool(40, fetch, lambda _: None)) == list(range(40))
+
+
+@pytest.mark.parametrize(("room", "most", "want"), [(35, 16, 3), (1 << 20, 5, 5), (0, 16, 1)])
+def test_what_is_ahead_is_bounded(room: int, most: int, want: int) -> None:
+    gate = Gate()
+
+    def fetch(number: int) -> Batch:
+        gate.wait()
+        return batch(number)
+
+    p = pool(40, fetch, threads=8, room=room, most=most)
+    p._start()
+    gate.until(want)
+    assert (p.stats().fetching, p.stats().ahead_bytes) == (want, 10 * want)
+    gate.open()
+    assert take_all(p) == list(range(40))
+    assert p.stats().most_ahead_bytes <= max(room, 10)
+
+
+def test_room_is_made_by_what_is_taken() -> None:
+    p = pool(10, lambda n: batch(n, 1000), threads=2, room=1500)
+    assert take_all(p) == list(range(10))
+    # Two could begin before a length was known; never more.
+    assert p.stats().most_ahead_bytes <= 2 * 1000
+
+
+def test_all_threads_fetch_while_fetching_is_slow() -> None:
+    gate = Gate()
+
+    def fetch(number: int) -> Batch:
+        gate.wait()
+        return batch(number)
+
+    p = pool(20, fetch, lambda _: None, threads=4)
+    p._start()
+    gate.until(4)
+    assert (p.stats().fetching, p.stats().decoding) == (4, 0)
+    gate.open()
+    assert take_all(p) == list(range(20))
+
+
+def test_all_threads_but_one_decode_while_decoding_is_slow() -> None:
+    decoding, fetching = Gate(), Gate()
+
+    def fetch(number: int) -> Batch:
+        if number >= 4:
+            fetching.wait()
+        return batch(number)
+
+    p = pool(20, fetch, lambda _: decoding.wait(), threads=4)
+    p._start()
+    decoding.until(3)
+    fetching.until(1)
+    s = p.stats()
+    assert (s.fetching, s.decoding) == (1, 3)
+    assert s.undecoded == 1  # fetched, and waiting for a thread
+    fetching.open()
+    decoding.open()
+    assert take_all(p) == list(range(20))
+    assert p.stats().moves >= 3
+
+
+def test_the_last_thread_decodes_when_there_is_no_room() -> None:
+    decoding = Gate()
+    p = pool(20, batch, lambda _: decoding.wait(), threads=4, most=4)
+    p._start()
+    decoding.until(4)
+    assert (p.stats().fetching, p.stats().decoding) == (0, 4)
+    decoding.open()
+    assert take_all(p) == list(range(20))
+
+
+@pytest.mark.parametrize("where", ["fetch", "decode"])
+def test_a_fault_comes_when_its_turn_has_come(where: str) -> None:
+    def fails(number: int) -> None:
+        if number == 3:
+            raise ZeroDivisionError
+
+    def fetch(number: int) -> Batch:
+        if where == "fetch":
+            fails(number)
+        return batch(number)
+
+    p = pool(20, fetch, lambda b: fails(b.number) if where == "decode" else None)
+    assert [b.number for b in (p.take(), p.take(), p.take()) if b is not None] == [0, 1, 2]
+    with pytest.raises(ZeroDivisionError):
+        p.take()
+    with pytest.raises(Closed):
+        p.take()
+    p.close()
+    assert p.stats().threads == 0
+
+
+def test_nothing_to_read() -> None:
+    p = pool(0)
+    assert take_all(p) == []
+    assert p.stats().threads == 0
+
+
+def test_one_thread_does_both() -> None:
+    assert take_all(pool(20, batch, lambda _: None, threads=1)) == list(range(20))
+
+
+def test_arena() -> None:
+    arena = Arena(2)
+    a = arena.take(1000)
+    a[:] = b"a" * 1000
+    part = a[10:20]
+    del a
+    assert arena.take(1000).obj is not part.obj  # somebody looks at a part
+    was = part.obj
+    assert bytes(part) == b"a" * 10
+    del part
+    b = arena.take(900)
+    assert b.obj is was
+    assert len(b) == 900
+    big = arena.take(100_000)
+    assert arena.take(100).obj is not was  # two are known, and `was` is not among them
+    assert len(big) == 100_000
+    arena.close()
