@@ -79,7 +79,7 @@ func (r *Reads) take(q *http.Request) bool {
 	if down {
 		return false
 	}
-	if q.Method != http.MethodGet || !strings.HasSuffix(q.URL.Path, ".tar") {
+	if q.Method != http.MethodGet || strings.Contains(q.URL.Path, "/.millrace/") {
 		return true
 	}
 	read := Read{Shard: q.URL.Path}
