@@ -1,0 +1,99 @@
+package integration_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/millrace-data/millrace/integration/harness"
+)
+
+// TestFilesAsTheirOwnLibrariesReadThem has the libraries of each format write it, serves what they wrote where it lies, and
+// has them read the batches of an epoch: they find every sample once, and equal.
+func TestFilesAsTheirOwnLibrariesReadThem(t *testing.T) {
+	dir := t.TempDir()
+	want := library(t, "plain.py", "write", dir)
+	store := harness.Open(t, "minio")
+	objects := store.Objects(t)
+	cases := []struct {
+		name, format string
+		args         []string
+		form, reader string // how batches are asked for, and what reads them
+		content      string
+		ignored      int
+	}{
+		{"tfrecord", "tfrecord", nil, "", "tfrecord", "application/x-tfrecord", 0},
+		{"jsonl", "jsonl", nil, "", "jsonl", "application/x-ndjson", 0},
+		{"packed", "jsonl", nil, "", "jsonl", "application/x-ndjson", 0},
+		{"jq", "jsonl", nil, "", "jq", "application/x-ndjson", 0},
+		{"npy", "records", nil, "", "flat", "application/octet-stream", 0},
+		{"npy", "records", nil, "npy", "npy", "application/x-npy", 0},
+		{"flat", "records", []string{"--record-size", "24", "--dtype", "float32"}, "", "flat", "application/octet-stream", 0},
+		{"cifar", "records", nil, "", "cifar", "application/octet-stream", 1},
+		{"tokens", "tokens", []string{"--sequence-length", "16", "--dtype", "uint16"}, "", "windows", "application/octet-stream", 0},
+		{"megatron", "tokens", []string{"--sequence-length", "16"}, "", "windows", "application/octet-stream", 0},
+	}
+	var pairs []string
+	indexed := map[string]*harness.Gateway{}
+	for i, c := range cases {
+		g := indexed[c.name]
+		if g == nil {
+			upload(t, objects, filepath.Join(dir, c.name), c.name)
+			report := harness.MustRun(t, store, append([]string{"index", store.Dataset(c.name), "--chunk-size", "1KiB", "--json"}, c.args...)...)
+			for _, part := range []string{fmt.Sprintf("%q:%q", "format", c.format), fmt.Sprintf("%q:%d", "ignored", c.ignored)} {
+				if !strings.Contains(strings.ReplaceAll(report, " ", ""), part) {
+					t.Errorf("index %s: got %s, want %s", c.name, report, part)
+				}
+			}
+			g = harness.Serve(t, store, c.name)
+			indexed[c.name] = g
+		}
+		files := map[string][]byte{}
+		for n, b := range epochAs(t, g, c.name, c.form, c.content) {
+			files[fmt.Sprintf("batch-%05d.bin", n)] = b
+		}
+		pairs = append(pairs, c.reader, saveAs(t, strconv.Itoa(i), files))
+	}
+	found := library(t, "plain.py", append([]string{"read"}, pairs...)...)
+	for i, c := range cases {
+		same(t, c.name+" "+c.form, want[c.name], found[strconv.Itoa(i)])
+	}
+}
+
+// epochAs reads all batches of an epoch in one form, the dataset's own if it is empty.
+func epochAs(t *testing.T, g *harness.Gateway, dataset, form, content string) [][]byte {
+	t.Helper()
+	query := share(7, 0, 1)
+	if form != "" {
+		query += "&format=" + form
+	}
+	var all [][]byte
+	for n := 1; len(all) < n; {
+		r := g.MustGet(t, "/v1/datasets/"+dataset+"/epochs/1/batches/"+strconv.Itoa(len(all))+query)
+		var err error
+		if n, err = strconv.Atoi(r.Header.Get("Millrace-Batches")); err != nil {
+			t.Fatal(err)
+		}
+		if got := r.Header.Get("Content-Type"); got != content {
+			t.Errorf("%s %s: got a body of %s, want %s", dataset, form, got, content)
+		}
+		all = append(all, r.Body)
+	}
+	return all
+}
+
+// TestTokensWithoutALengthAreRefused: what only a user knows is asked for by the flag's name.
+func TestTokensWithoutALengthAreRefused(t *testing.T) {
+	store := harness.Open(t, "dir")
+	root := strings.TrimPrefix(store.Root, "file://")
+	library(t, "plain.py", "write", root)
+	for name, flag := range map[string]string{"megatron": "--sequence-length", "tokens --sequence-length 16": "--dtype"} {
+		args := strings.Fields(name)
+		r := harness.Run(t, store, append([]string{"index", store.Dataset(args[0])}, args[1:]...)...)
+		if r.Code == 0 || !strings.Contains(r.Stderr, "say "+flag) {
+			t.Errorf("index %s: exit code %d, %s, want one that names %s", name, r.Code, r.Stderr, flag)
+		}
+	}
+}

@@ -1,0 +1,243 @@
+"""Writes and reads datasets of formats that other libraries have: plain.py write DIR | plain.py read KIND DIR...
+
+TFRecord by the tfrecord package, JSON Lines by json and jq, arrays by NumPy, token files by Megatron's own indexed_dataset
+and by NumPy. Both print a JSON object: of every directory, and of every sample there by its id, a digest of what the
+library makes of it.
+"""
+
+import gzip
+import hashlib
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import numpy as np
+
+SAMPLES = 60
+WINDOW = 16
+FEATURES = {"id": "int", "image": "byte", "scores": "float"}
+
+
+def megatron() -> Any:
+    """Megatron's module of token files alone: the package would import all that trains."""
+    spec = importlib.util.find_spec("megatron")
+    if spec is None or not spec.submodule_search_locations:
+        raise SystemExit("megatron-core is not installed")
+    core = Path(next(iter(spec.submodule_search_locations))) / "core"
+    for name, path in ("megatron.core", core), ("megatron.core.datasets", core / "datasets"):
+        package = types.ModuleType(name)
+        package.__path__ = [str(path)]
+        sys.modules[name] = package
+    logs = types.ModuleType("megatron.core.utils")
+    logs.log_single_rank = lambda *_, **__: None  # type: ignore[attr-defined]
+    sys.modules["megatron.core.utils"] = logs
+    import megatron.core.datasets.indexed_dataset as module
+
+    return module
+
+
+def record(i: int) -> dict[str, Any]:
+    """A sample as the text formats have it."""
+    return {"id": i, "text": 'é"\\\n\u2028' * (i % 4), "of": [i / 7, None, True, {"deep": "x" * i}]}
+
+
+def array(i: int) -> np.ndarray:
+    a = np.random.default_rng(i).standard_normal((2, 3)).astype(np.float32)
+    a[0, 0] = i
+    return a
+
+
+def write_tfrecord(directory: Path) -> None:
+    import tfrecord
+
+    for shard in range(3):
+        out = tfrecord.TFRecordWriter(str(directory / f"train.tfrecord-{shard:05d}-of-00003"))
+        for i in range(shard, SAMPLES, 3):
+            values = {"id": (i, "int"), "image": (bytes([i]) * i, "byte"), "scores": ([i / 3, i / 7], "float")}
+            out.write(values)
+        out.close()
+
+
+def write_jsonl(directory: Path) -> None:
+    for shard in range(2):
+        with open(directory / f"part-{shard}.jsonl", "w", encoding="utf-8", newline="") as out:
+            for i in range(shard, SAMPLES, 2):
+                out.write(
+                    json.dumps(record(i), ensure_ascii=i % 4 < 2) + ("\r\n" if i % 5 == 0 else "\n") + "\n" * (i % 3)
+                )
+
+
+def write_jq(directory: Path) -> None:
+    text = "\n".join(json.dumps(record(i), indent=1) for i in range(SAMPLES))
+    with open(directory / "all.ndjson", "wb") as out:
+        subprocess.run(["jq", "--compact-output", "."], input=text.encode(), stdout=out, check=True)
+
+
+def write_npy(directory: Path) -> None:
+    for shard, version in enumerate([(1, 0), (2, 0), (3, 0)]):
+        with open(directory / f"x{shard}.npy", "wb") as out:
+            np.lib.format.write_array(out, np.stack([array(i) for i in range(shard, SAMPLES, 3)]), version=version)
+    np.save(directory / "empty.npy", np.zeros((0, 2, 3), np.float32))
+
+
+def write_flat(directory: Path) -> None:
+    np.stack([array(i) for i in range(SAMPLES)]).tofile(directory / "x.raw")
+
+
+def write_cifar(directory: Path) -> None:
+    """CIFAR-10's files as its page describes them: a label, then red, green and blue planes of 32 by 32."""
+    for shard in range(2):
+        rows = []
+        for i in range(shard, SAMPLES, 2):
+            pixels = np.random.default_rng(i).integers(0, 256, 3072, np.uint8)
+            pixels[0] = i
+            rows.append(np.concatenate([np.array([i % 10], np.uint8), pixels]))
+        np.concatenate(rows).tofile(directory / f"data_batch_{shard + 1}.bin")
+    (directory / "batches.meta.txt").write_text("airplane\n")
+
+
+def text(shard: int) -> np.ndarray:
+    """Tokens of which no two are the same in a shard, nor in two, so that a window's first one names it."""
+    return (np.arange(SAMPLES * WINDOW // 2 + 5) * 7 % 10007 + shard * 20000).astype(np.uint16)
+
+
+def write_tokens(directory: Path) -> None:
+    for shard in range(2):
+        text(shard).tofile(directory / f"train_{shard}.bin")
+
+
+def write_megatron(directory: Path) -> None:
+    import torch
+
+    module = megatron()
+    for shard in range(2):
+        path = str(directory / f"text_{shard}")
+        out = module.IndexedDatasetBuilder(path + ".bin", dtype=np.uint16)
+        tokens = torch.from_numpy(text(shard).astype(np.int64))
+        for at in range(0, len(tokens), 37):
+            document = tokens[at : at + 37]
+            cut = len(document) // 3
+            out.add_document(document, [cut, len(document) - cut])
+        out.finalize(path + ".idx")
+
+
+def read_tfrecord(directory: Path) -> Iterator[tuple[int, Any]]:
+    import tfrecord
+
+    for path in sorted(directory.iterdir()):
+        for s in tfrecord.tfrecord_loader(str(path), None, FEATURES):
+            yield int(s["id"][0]), [(k, np.asarray(v).tobytes()) for k, v in sorted(s.items())]
+
+
+def read_jsonl(directory: Path) -> Iterator[tuple[int, Any]]:
+    for path in sorted(directory.iterdir()):
+        opened = gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else open(path, encoding="utf-8")
+        with opened as lines:
+            for line in lines:
+                if line.strip():
+                    s = json.loads(line)
+                    yield s["id"], s
+
+
+def read_jq(directory: Path) -> Iterator[tuple[int, Any]]:
+    for path in sorted(directory.iterdir()):
+        done = subprocess.run(["jq", "--slurp", ".", str(path)], stdout=subprocess.PIPE, check=True)
+        for s in json.loads(done.stdout):
+            yield s["id"], s
+
+
+def read_npy(directory: Path) -> Iterator[tuple[int, Any]]:
+    for path in sorted(directory.iterdir()):
+        for row in np.load(path):
+            yield int(row.flat[0]), (str(row.dtype), row.shape, row.tobytes())
+
+
+def read_flat(directory: Path) -> Iterator[tuple[int, Any]]:
+    for path in sorted(directory.iterdir()):
+        for row in np.frombuffer(path.read_bytes(), np.float32).reshape(-1, 2, 3):
+            yield int(row.flat[0]), (str(row.dtype), row.shape, row.tobytes())
+
+
+def read_cifar(directory: Path) -> Iterator[tuple[int, Any]]:
+    for path in sorted(directory.glob("*.bin")):
+        for row in np.fromfile(path, np.uint8).reshape(-1, 3073):
+            yield int(row[1]), (int(row[0]), row[1:].tobytes())
+
+
+def read_windows(directory: Path) -> Iterator[tuple[int, Any]]:
+    """Batches of windows, a row each."""
+    for path in sorted(directory.iterdir()):
+        for row in np.frombuffer(path.read_bytes(), np.uint16).reshape(-1, WINDOW + 1):
+            yield int(row[0]), (row[:-1].tobytes(), row[1:].tobytes())
+
+
+def windows(tokens: np.ndarray) -> Iterator[tuple[int, Any]]:
+    """Inputs and targets as trainers cut them from flat tokens, one block after another."""
+    for at in range(0, len(tokens) - WINDOW, WINDOW):
+        x, y = tokens[at : at + WINDOW], tokens[at + 1 : at + 1 + WINDOW]
+        yield int(x[0]), (x.tobytes(), y.tobytes())
+
+
+def read_tokens(directory: Path) -> Iterator[tuple[int, Any]]:
+    for path in sorted(directory.iterdir()):
+        yield from windows(np.memmap(path, np.uint16, mode="r"))
+
+
+def read_megatron(directory: Path) -> Iterator[tuple[int, Any]]:
+    module = megatron()
+    for path in sorted(directory.glob("*.idx")):
+        source = module.IndexedDataset(str(path.with_suffix("")))
+        yield from windows(np.concatenate([source[i] for i in range(len(source))]))
+
+
+WRITERS = {
+    "tfrecord": write_tfrecord, "jsonl": write_jsonl, "jq": write_jq, "npy": write_npy, "flat": write_flat,
+    "cifar": write_cifar, "tokens": write_tokens, "megatron": write_megatron,
+}  # fmt: skip
+READERS = {
+    "tfrecord": read_tfrecord, "jsonl": read_jsonl, "jq": read_jq, "npy": read_npy, "flat": read_flat,
+    "cifar": read_cifar, "tokens": read_tokens, "megatron": read_megatron, "windows": read_windows,
+}  # fmt: skip
+
+
+def digests(kind: str, directory: Path) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for number, sample in READERS[kind](directory):
+        if str(number) in found:
+            raise SystemExit(f"sample {number} comes twice")
+        found[str(number)] = hashlib.sha256(repr(sample).encode()).hexdigest()
+    return found
+
+
+def write(root: str) -> None:
+    found = {}
+    for kind, writer in WRITERS.items():
+        directory = Path(root) / kind
+        directory.mkdir()
+        writer(directory)
+        found[kind] = digests(kind, directory)
+    packed = Path(root) / "packed"
+    packed.mkdir()
+    for path in (Path(root) / "jsonl").iterdir():
+        (packed / (path.name + ".gz")).write_bytes(gzip.compress(path.read_bytes(), mtime=0))
+    found["packed"] = digests("jsonl", packed)
+    json.dump(found, sys.stdout)
+
+
+def read(*pairs: str) -> None:
+    json.dump(
+        {Path(directory).name: digests(kind, Path(directory)) for kind, directory in zip(pairs[::2], pairs[1::2])},
+        sys.stdout,
+    )
+
+
+if __name__ == "__main__":
+    {"write": write, "read": read}[sys.argv[1]](*sys.argv[2:])
