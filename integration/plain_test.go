@@ -26,7 +26,10 @@ func TestFilesAsTheirOwnLibrariesReadThem(t *testing.T) {
 	}{
 		{"tfrecord", "tfrecord", nil, "", "tfrecord", "application/x-tfrecord", 0},
 		{"jsonl", "jsonl", nil, "", "jsonl", "application/x-ndjson", 0},
-		{"packed", "jsonl", nil, "", "jsonl", "application/x-ndjson", 0},
+		{"tfrecord-gz", "tfrecord", nil, "", "tfrecord", "application/x-tfrecord", 0},
+		{"jsonl-gz", "jsonl", nil, "", "jsonl", "application/x-ndjson", 0},
+		{"npy-gz", "records", nil, "npy", "npy", "application/x-npy", 0},
+		{"tokens-gz", "tokens", []string{"--sequence-length", "16", "--dtype", "<u2"}, "", "windows", "application/octet-stream", 0},
 		{"jq", "jsonl", nil, "", "jq", "application/x-ndjson", 0},
 		{"npy", "records", nil, "", "flat", "application/octet-stream", 0},
 		{"npy", "records", nil, "npy", "npy", "application/x-npy", 0},
@@ -56,6 +59,14 @@ func TestFilesAsTheirOwnLibrariesReadThem(t *testing.T) {
 		}
 		pairs = append(pairs, c.reader, saveAs(t, strconv.Itoa(i), files))
 	}
+	// What only a user knows is asked for by the flag's name.
+	for args, flag := range map[string]string{"megatron": "--sequence-length", "tokens --sequence-length 16": "--dtype"} {
+		name, rest, _ := strings.Cut(args, " ")
+		r := harness.Run(t, store, append([]string{"index", store.Dataset(name)}, strings.Fields(rest)...)...)
+		if r.Code == 0 || !strings.Contains(r.Stderr, "say "+flag) {
+			t.Errorf("index %s: exit code %d, %s, want one that names %s", args, r.Code, r.Stderr, flag)
+		}
+	}
 	found := library(t, "plain.py", append([]string{"read"}, pairs...)...)
 	for i, c := range cases {
 		same(t, c.name+" "+c.form, want[c.name], found[strconv.Itoa(i)])
@@ -82,18 +93,4 @@ func epochAs(t *testing.T, g *harness.Gateway, dataset, form, content string) []
 		all = append(all, r.Body)
 	}
 	return all
-}
-
-// TestTokensWithoutALengthAreRefused: what only a user knows is asked for by the flag's name.
-func TestTokensWithoutALengthAreRefused(t *testing.T) {
-	store := harness.Open(t, "dir")
-	root := strings.TrimPrefix(store.Root, "file://")
-	library(t, "plain.py", "write", root)
-	for name, flag := range map[string]string{"megatron": "--sequence-length", "tokens --sequence-length 16": "--dtype"} {
-		args := strings.Fields(name)
-		r := harness.Run(t, store, append([]string{"index", store.Dataset(args[0])}, args[1:]...)...)
-		if r.Code == 0 || !strings.Contains(r.Stderr, "say "+flag) {
-			t.Errorf("index %s: exit code %d, %s, want one that names %s", name, r.Code, r.Stderr, flag)
-		}
-	}
 }

@@ -139,8 +139,7 @@ def read_tfrecord(directory: Path) -> Iterator[tuple[int, Any]]:
 
 def read_jsonl(directory: Path) -> Iterator[tuple[int, Any]]:
     for path in sorted(directory.iterdir()):
-        opened = gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else open(path, encoding="utf-8")
-        with opened as lines:
+        with open(path, encoding="utf-8") as lines:
             for line in lines:
                 if line.strip():
                     s = json.loads(line)
@@ -224,11 +223,12 @@ def write(root: str) -> None:
         directory.mkdir()
         writer(directory)
         found[kind] = digests(kind, directory)
-    packed = Path(root) / "packed"
-    packed.mkdir()
-    for path in (Path(root) / "jsonl").iterdir():
-        (packed / (path.name + ".gz")).write_bytes(gzip.compress(path.read_bytes(), mtime=0))
-    found["packed"] = digests("jsonl", packed)
+    for kind in "tfrecord", "jsonl", "npy", "tokens":
+        packed = Path(root) / (kind + "-gz")
+        packed.mkdir()
+        for path in (Path(root) / kind).iterdir():
+            (packed / (path.name + ".gz")).write_bytes(gzip.compress(path.read_bytes(), mtime=0))
+        found[packed.name] = found[kind]
     json.dump(found, sys.stdout)
 
 
