@@ -260,6 +260,9 @@ func (b *builder) assemble(ctx context.Context) (*built, []byte, error) {
 			}
 			return x.shards[e[at].Shard].Key
 		}
+		if where(s1) == where(s2) {
+			return nil, nil, fmt.Errorf("two samples in shard %s have the key %q: keys must be unique in a dataset, and members of one key that are not adjacent are two samples", where(s1), key)
+		}
 		return nil, nil, fmt.Errorf("two samples have the key %q: one in shard %s, one in shard %s: keys must be unique in a dataset", key, where(s1), where(s2))
 	}
 	b.report.Generation, b.report.Chunks, b.report.Samples = file.generation, x.Chunks(), x.Samples()

@@ -32,7 +32,7 @@ type scanner struct {
 
 	open bool // a sample has begun
 	key  string
-	exts map[string]bool // of the open sample
+	exts map[string]string // extensions in the open sample, by their lower case
 
 	head  []byte // the headers of the member being read, extension headers included
 	start int64  // offset of head
@@ -305,6 +305,9 @@ func (s *scanner) regular(h header) error {
 	if h.size > format.MaxSample {
 		return s.fail(h.name, fmt.Sprintf("%d bytes are more than a sample can have, %d", h.size, format.MaxSample))
 	}
+	if meta(h.name) {
+		return s.fail(h.name, "WebDataset's reader passes over members of such names: leave it out of the shard, or name it otherwise")
+	}
 	key, ext := Split(h.name) // a name without a dot belongs to the group that pack puts it in
 	if !s.open || key != s.key {
 		if err := s.finish(); err != nil {
@@ -314,12 +317,11 @@ func (s *scanner) regular(h header) error {
 			return err
 		}
 		s.open, s.key = true, key
-		s.exts = map[string]bool{}
+		s.exts = map[string]string{}
 	}
-	if s.exts[ext] {
-		return s.fail(h.name, "two members of this name in one sample")
+	if err := s.extend(h.name, ext); err != nil {
+		return err
 	}
-	s.exts[strings.Clone(ext)] = true // not the whole name with it, of which there can be a million
 	if err := s.out.Ahead(int64(len(s.head)) + padded(h.size)); err != nil {
 		return err
 	}
@@ -340,6 +342,32 @@ func (s *scanner) regular(h header) error {
 	}
 	s.reset()
 	return nil
+}
+
+// extend notes that the open sample has a member of this extension, if WebDataset's own reader could take it: that one tells
+// no capitals from others, and keeps things of its own beside the members.
+func (s *scanner) extend(name, ext string) error {
+	lower := strings.ToLower(ext)
+	switch before, twice := s.exts[lower]; {
+	case twice && before == ext:
+		return s.fail(name, "two members of this name in one sample")
+	case twice:
+		return s.fail(name, fmt.Sprintf("two members in one sample whose extensions, %.100q and %.100q, differ in capitals alone, which WebDataset's reader does not tell apart", before, ext))
+	case lower == "__key__", lower == "__url__", lower == "__local_path__", lower == "__bad__":
+		return s.fail(name, "extension is one that WebDataset's reader keeps for itself")
+	}
+	s.exts[strings.Clone(lower)] = strings.Clone(ext) // not the whole name with it, of which there can be a million
+	return nil
+}
+
+// meta says whether WebDataset's reader passes over a name, as one of data about the data: __name__, or anything in a directory of such a
+// name at the top.
+func meta(name string) bool {
+	first, _, nested := strings.Cut(name, "/")
+	if !strings.HasPrefix(first, "__") {
+		return false
+	}
+	return strings.HasSuffix(first, "__") && (len(first) >= 4 || !nested && len(first) >= 2)
 }
 
 // copy hands n bytes of content or padding on.
