@@ -108,6 +108,7 @@ class Epoch:
         self.decode: Mapping[str, Decoder] = dict(decode or {})
         self.transform = transform
         self.threads, self.prefetch_bytes, self.progress = threads, prefetch_bytes, progress
+        self._query = target_of("", plan.parameters)
 
     @property
     def number(self) -> int:
@@ -193,9 +194,7 @@ class Epoch:
     ) -> Batch:
         core: Core = self.client.core
         p = self.plan
-        want = Expected(
-            target_of(self._path(number), p.parameters), p.epoch, number, p.parameters, p.dataset, p.batches
-        )
+        want = Expected(self._path(number) + self._query, p.epoch, number, p.parameters, p.dataset, p.batches)
         head, body = Transfer(core, want, take, announced).run(p.rank, p.world_size, task)
         table: Optional[Table] = None
         if is_framed(head.content_type):

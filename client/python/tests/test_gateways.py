@@ -1,0 +1,130 @@
+"""Which gateway is asked: addresses, names, the near one, and those that rest."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import harness
+import pytest
+
+import millrace
+from millrace import _gateways
+from millrace._gateways import Fleet, Gateway, Source, home_by_rank
+
+
+def fleet(*addresses: str, home: Any = None, lookup: Callable[[str], list[str]] = lambda _: [], probe: Any = None) -> Fleet:
+    sources = [Source.parse(a, home is None) for a in addresses]
+    return Fleet(sources, home, probe or (lambda *_: None), lookup)
+
+
+def names(gateways: list[Gateway]) -> list[str]:
+    return [g.name for g in gateways]
+
+
+def test_addresses() -> None:
+    assert names(fleet("10.0.0.1:80", "https://gw/x/", "http://[::1]:8080", home=home_by_rank).order(0, 1)) == [
+        "http://10.0.0.1:80",
+        "https://gw:443/x",
+        "http://[::1]:8080",
+    ]
+
+
+def test_home_by_rank() -> None:
+    assert [home_by_rank(r, 4, 2) for r in range(4)] == [0, 0, 1, 1]
+    assert home_by_rank(9, 4, 2) == 0
+    f = fleet("a:1", "b:1", "c:1", "d:1", home=home_by_rank)
+    assert [names(f.order(r, 4))[0] for r in range(4)] == ["http://a:1", "http://b:1", "http://c:1", "http://d:1"]
+    # Whoever loses his home goes elsewhere than the others.
+    assert len({names(f.order(r, 4))[1] for r in range(4)}) > 1
+
+
+def test_a_name_stands_for_its_addresses() -> None:
+    found = ["10.0.0.1", "10.0.0.2"]
+    f = fleet("dns:gw:8080", lookup=lambda _: found)
+    assert sorted(names(f.order(0, 1))) == ["http://10.0.0.1:8080", "http://10.0.0.2:8080"]
+    assert {g.address.named for g in f.gateways} == {"gw:8080"}
+    first = f.gateways[0]
+    found[:] = [first.address.host, "10.0.0.3"]
+    f.all_failed()  # names are looked up again
+    assert sorted(names(f.order(0, 1))) == sorted([first.name, "http://10.0.0.3:8080"])
+    assert first in f.gateways  # with what was seen of it
+    found.clear()
+    f.all_failed()
+    assert len(f.order(0, 1)) == 2  # a name server that is gone takes nothing away
+    with pytest.raises(millrace.GatewayUnavailable, match="look up gateways"):
+        fleet("dns:gw:8080").order(0, 1)
+    assert names(fleet("http://gw:8080").order(0, 1)) == ["http://gw:8080"]
+    assert names(fleet("http://gw:8080", lookup=lambda _: ["127.0.0.1", "::1"]).order(0, 1)) == ["http://gw:8080"]
+
+
+def test_the_near_one_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    took = {"10.0.0.1": 0.04, "10.0.0.2": 0.001}
+
+    def probe(g: Gateway, _: float) -> None:
+        time.sleep(took[g.address.host])
+
+    f = fleet("10.0.0.1:1", "10.0.0.2:1", probe=probe)
+    assert names(f.order(0, 1))[0] == "http://10.0.0.2:1"
+    took.update({"10.0.0.1": 0.001, "10.0.0.2": 0.04})
+    assert names(f.order(0, 1))[0] == "http://10.0.0.2:1"  # not measured again so soon
+    monkeypatch.setattr(_gateways, "PROBE_EVERY", 0.0)
+    for _ in range(8):
+        f.order(0, 1)
+    assert names(f.order(0, 1))[0] == "http://10.0.0.1:1"
+
+
+def test_who_failed_rests(monkeypatch: pytest.MonkeyPatch) -> None:
+    dead = {"b"}
+
+    def probe(g: Gateway, _: float) -> None:
+        if g.address.host in dead:
+            raise ConnectionRefusedError
+
+    f = fleet("a:1", "b:1", "c:1", home=lambda *_: 1, probe=probe)
+    b = f.order(0, 1)[0]
+    assert b.name == "http://b:1"
+    f.failed(b, 0.0, 0.0)
+    assert names(f.order(0, 1)) == ["http://a:1", "http://c:1", "http://b:1"]
+    clock = time.monotonic() + 100
+    monkeypatch.setattr(_gateways.time, "monotonic", lambda: clock)
+    assert names(f.order(0, 1))[-1] == "http://b:1"  # probed, and still gone
+    assert b.faults == 2
+    dead.clear()
+    clock += 100
+    assert f.order(0, 1)[0] is b
+    f.answered(b)
+    assert (b.faults, b.until) == (0, None)
+
+
+def test_cooldown_grows() -> None:
+    f = fleet("a:1", "b:1", home=lambda *_: 0)
+    a = f.order(0, 1)[0]
+    waits = []
+    for _ in range(7):
+        f.failed(a, 0.0, 0.0)
+        assert a.until is not None
+        waits.append(a.until - time.monotonic())
+        a.until = time.monotonic() - 1
+    assert all(w <= 1.3 * _gateways.MOST_COOLDOWN for w in waits)
+    assert waits[0] < 1.3 < waits[1] < waits[3]
+
+
+def test_a_list_out_of_step(gateway: harness.Gateway, dataset: Any) -> None:
+    # One of two gateways does not know the dataset: in the middle of an update another may serve it.
+    other = harness.Gateway(f"others={dataset}")
+    with harness.closing(other), millrace.Client([other.url, gateway.url], "photos", home=lambda *_: 0) as client:
+        assert len(client.epoch(0).batch(3)) == 32
+        with pytest.raises(millrace.NotFound):
+            client.epoch(0, dataset="nowhere")
+
+
+def test_every_name_is_asked_under_its_own(gateway: harness.Gateway) -> None:
+    seen: list[bytes] = []
+    proxy = harness.Proxy(gateway.port, lambda _, head, answer: (seen.append(head), answer)[1])
+    name = f"dns:gateways.example:{proxy.port}"
+    with harness.closing(proxy), millrace.Client(name, lookup=lambda _: ["127.0.0.1"]) as client:
+        client.epoch(0).batch(0)
+    assert all(f"Host: gateways.example:{proxy.port}\r\n".encode() in h for h in seen)
+    assert seen
