@@ -49,7 +49,7 @@ def record(i: int) -> dict[str, Any]:
     return {"id": i, "text": 'é"\\\n\u2028' * (i % 4), "of": [i / 7, None, True, {"deep": "x" * i}]}
 
 
-def array(i: int) -> np.ndarray:
+def array(i: int) -> np.ndarray[Any, Any]:
     a = np.random.default_rng(i).standard_normal((2, 3)).astype(np.float32)
     a[0, 0] = i
     return a
@@ -68,22 +68,20 @@ def write_tfrecord(directory: Path) -> None:
 
 def write_jsonl(directory: Path) -> None:
     for shard in range(2):
-        with open(directory / f"part-{shard}.jsonl", "w", encoding="utf-8", newline="") as out:
+        with (directory / f"part-{shard}.jsonl").open("w", encoding="utf-8", newline="") as out:
             for i in range(shard, SAMPLES, 2):
-                out.write(
-                    json.dumps(record(i), ensure_ascii=i % 4 < 2) + ("\r\n" if i % 5 == 0 else "\n") + "\n" * (i % 3)
-                )
+                out.write(json.dumps(record(i), ensure_ascii=i % 4 < 2) + ("\r\n" if i % 5 == 0 else "\n") + "\n" * (i % 3))
 
 
 def write_jq(directory: Path) -> None:
     text = "\n".join(json.dumps(record(i), indent=1) for i in range(SAMPLES))
-    with open(directory / "all.ndjson", "wb") as out:
+    with (directory / "all.ndjson").open("wb") as out:
         subprocess.run(["jq", "--compact-output", "."], input=text.encode(), stdout=out, check=True)
 
 
 def write_npy(directory: Path) -> None:
     for shard, version in enumerate([(1, 0), (2, 0), (3, 0)]):
-        with open(directory / f"x{shard}.npy", "wb") as out:
+        with (directory / f"x{shard}.npy").open("wb") as out:
             np.lib.format.write_array(out, np.stack([array(i) for i in range(shard, SAMPLES, 3)]), version=version)
     np.save(directory / "empty.npy", np.zeros((0, 2, 3), np.float32))
 
@@ -104,7 +102,7 @@ def write_cifar(directory: Path) -> None:
     (directory / "batches.meta.txt").write_text("airplane\n")
 
 
-def text(shard: int) -> np.ndarray:
+def text(shard: int) -> np.ndarray[Any, Any]:
     """Tokens of which no two are the same in a shard, nor in two, so that a window's first one names it."""
     return (np.arange(SAMPLES * WINDOW // 2 + 5) * 7 % 10007 + shard * 20000).astype(np.uint16)
 
@@ -139,7 +137,7 @@ def read_tfrecord(directory: Path) -> Iterator[tuple[int, Any]]:
 
 def read_jsonl(directory: Path) -> Iterator[tuple[int, Any]]:
     for path in sorted(directory.iterdir()):
-        with open(path, encoding="utf-8") as lines:
+        with path.open(encoding="utf-8") as lines:
             for line in lines:
                 if line.strip():
                     s = json.loads(line)
@@ -178,7 +176,7 @@ def read_windows(directory: Path) -> Iterator[tuple[int, Any]]:
             yield int(row[0]), (row[:-1].tobytes(), row[1:].tobytes())
 
 
-def windows(tokens: np.ndarray) -> Iterator[tuple[int, Any]]:
+def windows(tokens: np.ndarray[Any, Any]) -> Iterator[tuple[int, Any]]:
     """Inputs and targets as trainers cut them from flat tokens, one block after another."""
     for at in range(0, len(tokens) - WINDOW, WINDOW):
         x, y = tokens[at : at + WINDOW], tokens[at + 1 : at + 1 + WINDOW]
@@ -240,4 +238,7 @@ def read(*pairs: str) -> None:
 
 
 if __name__ == "__main__":
-    {"write": write, "read": read}[sys.argv[1]](*sys.argv[2:])
+    if sys.argv[1] == "write":
+        write(sys.argv[2])
+    else:
+        read(*sys.argv[2:])

@@ -258,6 +258,41 @@ PLANTS = [
         [("chunkindex/mds/sums.go", "got != strings.ToLower(s.want[name])", "len(got) != len(strings.ToLower(s.want[name]))")],
     ),
     (
+        "tfrecord passes over the checksum of the data",
+        ["./chunkindex/tfrecord"],
+        [("chunkindex/tfrecord/scan.go", "if err == nil && binary.", "if err != nil && binary.")],
+    ),
+    (
+        "jsonl takes a last line that was cut",
+        ["./chunkindex/jsonl"],
+        [("chunkindex/jsonl/scan.go", "case errors.Is(err, io.EOF) && len(s.long) > 0:\n", "case errors.Is(err, io.EOF) && len(s.long) > 0:\n\t\t\tif s.line > 1 {\n\t\t\t\treturn s.long, nil\n\t\t\t}\n")],
+    ),
+    (
+        "jsonl takes bytes that are no characters",
+        ["./chunkindex/jsonl"],
+        [("chunkindex/jsonl/scan.go", "if !utf8.Valid(text) {", "if !utf8.Valid(text[:0]) {")],
+    ),
+    (
+        "records trusts that all arrays are like the first",
+        ["./chunkindex/records"],
+        [("chunkindex/records/scan.go", "if !have.Equal(want) {", "if have.Size() < 0 {")],
+    ),
+    (
+        "records takes the test set of CIFAR for training",
+        ["./chunkindex/records"],
+        [("chunkindex/records/cifar.go", "if len(files) == 0 {", "if true {")],
+    ),
+    (
+        "tokens leaves out the token that two windows share",
+        ["./chunkindex/tokens"],
+        [("chunkindex/tokens/scan.go", "\t\tif err := s.out.Again(s.last); err != nil {\n\t\t\treturn err\n\t\t}\n", "")],
+    ),
+    (
+        "tokens trusts an .idx whose sequences overlap",
+        ["./chunkindex/tokens"],
+        [("chunkindex/tokens/megatron.go", "if pointer != tokens*size {", "if pointer > tokens*size {")],
+    ),
+    (
         "pack trusts a finished shard that somebody has overwritten",
         ["./pack"],
         [("pack/write.go", "obj.Size == old.Size && obj.ETag == old.ETag, nil", "obj.Size == old.Size, nil")],
