@@ -74,6 +74,12 @@ type survey struct {
 }
 
 func (s *survey) sort() {
+	arrays := map[string]bool{}
+	for _, o := range s.l.Objects() {
+		if stem, ok := strings.CutSuffix(format.Plain(o.Key), ".npy"); ok {
+			arrays[stem] = true
+		}
+	}
 	for _, o := range s.l.Objects() {
 		switch suffix := path.Ext(format.Plain(o.Key)); {
 		case strings.HasPrefix(path.Base(o.Key), "."):
@@ -81,7 +87,7 @@ func (s *survey) sort() {
 			s.npys = append(s.npys, o)
 		case isFlat(suffix):
 			s.flats = append(s.flats, o)
-		case !describes(o.Key):
+		case !describes(o.Key), arrays[strings.TrimSuffix(o.Key, suffix)]: // a.json tells of a.npy alone, as members of a sample do
 			s.others++
 		}
 	}

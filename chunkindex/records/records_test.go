@@ -119,6 +119,7 @@ func TestNotRecords(t *testing.T) {
 		"nothing":                      {},
 		"flat files of unknown size":   {"a.bin": []byte("abc")},
 		"an array for each picture":    {"a.npy": npy(1), "a.jpg": []byte("x")},
+		"a label for each array":       {"a.npy": npy(1), "a.json": []byte("{}"), "README.md": nil},
 		"tokens by CIFAR's name":       {"train.bin": bytes.Repeat([]byte{200}, 3074)},
 		"tokens of CIFAR's first size": {"data_batch_1.bin": cifar(1, 1)[:3072]},
 		"an empty file":                {"test.bin": nil},
