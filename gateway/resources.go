@@ -74,6 +74,8 @@ type datasetInfo struct {
 	Generation  string              `json:"generation"`
 	Format      string              `json:"format"`
 	ContentType string              `json:"content_type"`
+	Forms       []formInfo          `json:"forms"`
+	Constants   json.RawMessage     `json:"constants,omitempty"`
 	Samples     uint64              `json:"samples"`
 	Chunks      int                 `json:"chunks"`
 	Shards      int                 `json:"shards"`
@@ -84,11 +86,22 @@ type datasetInfo struct {
 	Links       datasetLinks        `json:"links"`
 }
 
+// formInfo is a form that batches may have.
+type formInfo struct {
+	Name        string `json:"name"`
+	ContentType string `json:"content_type"`
+	Fields      bool   `json:"fields"`
+}
+
 func (g *Gateway) info(d *dataset) datasetInfo {
 	x, self := d.Index, "/v1/datasets/"+d.Name
+	forms := make([]formInfo, len(d.forms))
+	for i, f := range d.forms {
+		forms[i] = formInfo{f.name, f.contentType, f.fields}
+	}
 	return datasetInfo{
 		Name: d.Name, Default: d == g.datasets[0], Generation: x.Generation(), Format: x.Format(),
-		ContentType: d.forms[0].contentType, Samples: x.Samples(), Chunks: x.Chunks(), Shards: x.Shards(),
+		ContentType: d.forms[0].contentType, Forms: forms, Constants: x.Constants(), Samples: x.Samples(), Chunks: x.Chunks(), Shards: x.Shards(),
 		Bytes: x.Bytes(), MaxChunk: x.MaxChunk(), MaxSample: x.MaxSample(), Plan: x.Defaults(),
 		Links: datasetLinks{Self: self, Epoch: self + "/epochs/0", Batch: self + "/epochs/0/batches/0", Index: self + "/index"},
 	}

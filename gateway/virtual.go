@@ -131,6 +131,9 @@ func (g *Gateway) decodeVirtual(x *exchange, v virtual) (b batchRequest, err err
 	if err := d.check(q); err != nil {
 		return b, err
 	}
+	if err := g.complete(x.r.Context(), &b.planRequest); err != nil {
+		return b, err
+	}
 	x.log.setPlan(b.planRequest, b.epoch)
 	return b, nil
 }
