@@ -203,6 +203,9 @@ func FuzzOpenIndex(f *testing.F) {
 	f.Add(smallIndex(f), 0, uint32(0), false)
 	f.Add(smallIndex(f), 24, uint32(1<<27), true)
 	f.Add([]byte{}, 0, uint32(0), true)
+	for _, b := range otherIndexes(f) {
+		f.Add(b, 0, uint32(0), true)
+	}
 	f.Fuzz(func(t *testing.T, b []byte, at int, value uint32, mend bool) {
 		if len(b) > 1<<20 {
 			return

@@ -1,6 +1,7 @@
 package chunkindex
 
 import (
+	"bytes"
 	"bufio"
 	"crypto/sha256"
 	"encoding/binary"
@@ -85,8 +86,20 @@ func writeIndex(dir string, m meta, shards []shardScan) (*built, error) {
 	return b, nil
 }
 
+// encodeMeta leaves the constants of a dataset as its survey wrote them: json.Marshal would write "<" otherwise, and the next
+// survey would find others than the index has.
+func encodeMeta(m meta) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(m); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
 func (w *indexWriter) write(m meta, shards []shardScan) (*built, error) {
-	metaJSON, err := json.Marshal(m)
+	metaJSON, err := encodeMeta(m)
 	if err != nil {
 		return nil, err
 	}
