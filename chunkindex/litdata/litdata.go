@@ -1,8 +1,9 @@
-// Package litdata reads the chunks that LitData's optimize writes for its PyTreeLoader, by the index.json beside them.
+// Package litdata reads the chunks that LitData's optimize writes, by the index.json beside them.
 //
-// A sample is what the chunk has of it: the lengths of all leaves of its tree, then the leaves, serialized as they are. The
-// parts of a sample are its leaves, "0", "1", ... in the order of the tree. Chunks of tokens, of Parquet, of Arrow rows, and
-// those that are encrypted or compressed inside, are refused by name.
+// For its PyTreeLoader, a sample is what the chunk has of it: the lengths of all leaves of its tree, then the leaves,
+// serialized as they are. The parts of a sample are its leaves, "0", "1", ... in the order of the tree. For its TokensLoader,
+// a sample is a block of tokens, as that cuts it (tokens.go). Chunks of Parquet, of Arrow rows, and those that are encrypted
+// or compressed inside, are refused by name.
 package litdata
 
 import (
@@ -45,6 +46,7 @@ type config struct {
 type chunk struct {
 	Bytes    int64  `json:"chunk_bytes"` // before it is compressed
 	Samples  int64  `json:"chunk_size"`
+	Dim      *int64 `json:"dim"` // tokens, where items are such
 	Filename string `json:"filename"`
 }
 
@@ -52,6 +54,7 @@ type chunk struct {
 type constants struct {
 	DataFormat []string `json:"data_format"`
 	DataSpec   string   `json:"data_spec"`
+	BlockSize  int64    `json:"block_size,omitempty"` // tokens of a sample
 }
 
 // Survey takes the chunks for its own that an index.json with a list of "chunks" names.
@@ -77,9 +80,15 @@ func (Format) Survey(ctx context.Context, l format.Listing, o format.Options) (*
 	if err := c.check(); err != nil {
 		return nil, fmt.Errorf("%s: %w", offsets.IndexKey, err)
 	}
+	var cut blocks
+	if c.ofTokens() {
+		if cut, err = newBlocks(index.Chunks, o.SequenceLength); err != nil {
+			return nil, fmt.Errorf("%s: %w", offsets.IndexKey, err)
+		}
+	}
 	listed := make([]offsets.Listed, 0, len(index.Chunks))
 	for _, one := range index.Chunks {
-		s, err := one.listed(c)
+		s, err := one.listed(c, cut)
 		if err != nil {
 			return nil, fmt.Errorf("%s: chunk %.200q: %w", offsets.IndexKey, one.Filename, err)
 		}
@@ -89,7 +98,7 @@ func (Format) Survey(ctx context.Context, l format.Listing, o format.Options) (*
 	if err != nil {
 		return nil, err
 	}
-	framing, err := json.Marshal(constants{c.DataFormat, *c.DataSpec})
+	framing, err := json.Marshal(constants{c.DataFormat, *c.DataSpec, cut.tokens})
 	if err != nil {
 		return nil, err
 	}
@@ -105,17 +114,15 @@ func (Format) Survey(ctx context.Context, l format.Listing, o format.Options) (*
 // check refuses what this package cannot read, and says what to do about it.
 func (c *config) check() error {
 	switch c.ItemLoader {
-	case "PyTreeLoader", "":
-	case "TokensLoader":
-		return errors.New("item_loader TokensLoader is not supported, as its index does not say how many tokens a sample has: write the tokens into flat files, and index these as tokens")
+	case "PyTreeLoader", tokensLoader, "":
 	default:
-		return fmt.Errorf("item_loader %.100q is not supported, only PyTreeLoader", c.ItemLoader)
+		return fmt.Errorf("item_loader %.100q is not supported, only PyTreeLoader and %s", c.ItemLoader, tokensLoader)
 	}
 	if len(c.DataFormat) == 0 || len(c.DataFormat) > format.MaxParts || c.DataSpec == nil {
 		return fmt.Errorf("data_format of %d leaves, or no data_spec", len(c.DataFormat))
 	}
-	if c.ItemLoader == "" && strings.HasPrefix(c.DataFormat[0], "no_header_") && len(c.DataFormat) == 1 {
-		return errors.New("chunks of tokens are not supported, as their index does not say how many tokens a sample has: write them into flat files, and index these as tokens")
+	if c.ofTokens() && (len(c.DataFormat) != 1 || !strings.HasPrefix(c.DataFormat[0], "no_header_")) {
+		return fmt.Errorf("data_format %.100q is none of tokens", c.DataFormat)
 	}
 	if e := bytes.TrimSpace(c.Encryption); len(e) > 0 && string(e) != "null" {
 		return errors.New("encrypted chunks are not supported: optimize without encryption, and have the store encrypt")
@@ -137,7 +144,7 @@ func (c *config) compression() string {
 }
 
 // listed checks what an index says of a chunk.
-func (k chunk) listed(c *config) (offsets.Listed, error) {
+func (k chunk) listed(c *config, cut blocks) (offsets.Listed, error) {
 	if k.Bytes < 0 || k.Samples < 0 {
 		return offsets.Listed{}, errors.New("chunk_bytes or chunk_size cannot be right")
 	}
@@ -153,9 +160,10 @@ func (k chunk) listed(c *config) (offsets.Listed, error) {
 		fields[i].Name = strconv.Itoa(i)
 	}
 	return offsets.Listed{
-		Key: k.Filename, Size: stored, Says: fmt.Sprintf("%d leaves, %d samples, %d bytes", len(fields), k.Samples, k.Bytes),
+		Key: k.Filename, Size: stored, Says: fmt.Sprintf("%d leaves, %d samples, %d bytes, cut to %d", len(fields), k.Samples, k.Bytes, cut.bytes),
 		Shard: offsets.Shard{
-			Stem: format.Stem(k.Filename, suffix), Samples: uint64(k.Samples), Bytes: k.Bytes, Fields: fields,
+			Block: cut.bytes,
+			Stem:  format.Stem(k.Filename, suffix), Samples: uint64(k.Samples), Bytes: k.Bytes, Fields: fields,
 			Tail: ", as where LitData writes rows of Arrow, which are not supported: have optimize return a list or a tuple instead of a dict",
 		},
 	}, nil
@@ -172,8 +180,8 @@ func (Format) Framing(raw json.RawMessage) (format.Framing, error) {
 	if err := d.Decode(&c); err != nil {
 		return nil, fmt.Errorf("litdata constants: %w", err)
 	}
-	if len(c.DataFormat) == 0 || len(c.DataFormat) > format.MaxParts {
-		return nil, fmt.Errorf("litdata constants: %d leaves", len(c.DataFormat))
+	if len(c.DataFormat) == 0 || len(c.DataFormat) > format.MaxParts || c.BlockSize < 0 {
+		return nil, fmt.Errorf("litdata constants: %d leaves, blocks of %d", len(c.DataFormat), c.BlockSize)
 	}
 	return framing{}, nil
 }

@@ -151,11 +151,14 @@ func TestNotLitData(t *testing.T) {
 
 func TestRefusedIndex(t *testing.T) {
 	for want, change := range map[string]func(index, config, chunk object){
-		"names no chunk":                func(index, _, _ object) { index["chunks"] = []any{} },
-		"has no config of them":         func(index, _, _ object) { index["config"] = nil },
-		"TokensLoader is not":           func(_, config, _ object) { config["item_loader"] = "TokensLoader" },
+		"names no chunk":        func(index, _, _ object) { index["chunks"] = []any{} },
+		"has no config of them": func(index, _, _ object) { index["config"] = nil },
+		"is none of tokens":     func(_, config, _ object) { config["item_loader"] = "TokensLoader" },
+		"give --sequence-length": func(_, config, _ object) {
+			config["item_loader"], config["data_format"] = "TokensLoader", []any{"no_header_numpy:3"}
+		},
 		"only PyTreeLoader":             func(_, config, _ object) { config["item_loader"] = "ParquetLoader" },
-		"write them into flat files":    func(_, c, _ object) { delete(c, "item_loader"); c["data_format"] = []any{"no_header_tensor:16"} },
+		"N for what TokensLoader(block": func(_, c, _ object) { delete(c, "item_loader"); c["data_format"] = []any{"no_header_tensor:16"} },
 		"0 leaves":                      func(_, config, _ object) { config["data_format"] = nil },
 		"or no data_spec":               func(_, config, _ object) { config["data_spec"] = nil },
 		"encrypted chunks":              func(_, config, _ object) { config["encryption"] = object{"algorithm": "fernet"} },
@@ -211,6 +214,7 @@ func TestRefusedChunk(t *testing.T) {
 func TestFraming(t *testing.T) {
 	for want, constants := range map[string]string{
 		"no constants": "", "unknown field": `{"data_format":["int"],"data_spec":"","more":1}`, "0 leaves": `{"data_format":[],"data_spec":""}`,
+		"blocks of -1":            `{"data_format":["int"],"data_spec":"","block_size":-1}`,
 		"litdata constants: json": `[]`,
 	} {
 		var raw json.RawMessage
@@ -259,22 +263,25 @@ func FuzzScan(f *testing.F) {
 	})
 }
 
-// FuzzSurvey reads any index: what it accepts can be framed, and only chunks that are there are scanned.
+// FuzzSurvey reads any index, of items and of tokens: what it accepts can be framed, and only chunks that are there are scanned.
 func FuzzSurvey(f *testing.F) {
-	f.Add(golden(f)["index.json"])
-	f.Add([]byte(`{"chunks": [{"filename": "chunk-0-0.bin"}], "config": {"data_format": ["int"], "data_spec": ""}}`))
-	f.Fuzz(func(t *testing.T, index []byte) {
-		o := golden(t)
-		o["index.json"] = index
-		d, err := survey(o)
-		if err != nil || d == nil {
-			return
-		}
-		if _, err := (litdata.Format{}).Framing(d.Framing); err != nil {
-			t.Errorf("constants of a survey: %v", err)
-		}
-		if _, err := scan(o); err != nil && broke(err) {
-			t.Error(err)
+	f.Add(golden(f)["index.json"], int64(0))
+	f.Add(tokens(f, []int{40}, []int{40, 7})["index.json"], int64(3))
+	f.Add([]byte(`{"chunks": [{"filename": "chunk-0-0.bin"}], "config": {"data_format": ["int"], "data_spec": ""}}`), int64(1))
+	f.Fuzz(func(t *testing.T, index []byte, sequence int64) {
+		for _, o := range []scantest.Objects{golden(t), tokens(t, []int{40}, []int{40, 7})} {
+			o["index.json"] = index
+			options := format.Options{SequenceLength: sequence}
+			d, err := litdata.Format{}.Survey(context.Background(), o, options)
+			if err != nil || d == nil {
+				continue
+			}
+			if _, err := (litdata.Format{}).Framing(d.Framing); err != nil {
+				t.Errorf("constants of a survey: %v", err)
+			}
+			if _, err := scantest.Scan(context.Background(), litdata.Format{}, options, o); err != nil && broke(err) {
+				t.Error(err)
+			}
 		}
 	})
 }

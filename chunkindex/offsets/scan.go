@@ -38,6 +38,10 @@ type Shard struct {
 	Fields  []Field
 	Header  func(b []byte) error // checks what lies between the table and the first sample; nil: nothing does
 	Tail    string               // what bytes after the last sample would be
+
+	// Block is the length of a sample where samples are cut anew from what lies behind the table, whatever pieces that tells
+	// of: Samples is then the number of the pieces. The one field is the whole sample, and what is left at the end no sample's.
+	Block int64
 }
 
 // Scan hands a shard on to out, and refuses one that is not what it is known to be.
@@ -85,10 +89,15 @@ func (s *scanner) run() error {
 	if err := s.header(offset(0)); err != nil {
 		return err
 	}
-	for i := range s.Samples {
-		if err := s.sample(i, offset(i+1)-offset(i)); err != nil {
-			return err
+	if s.Block > 0 {
+		err = s.blocks()
+	} else {
+		for i := uint64(0); i < s.Samples && err == nil; i++ {
+			err = s.sample(i, offset(i+1)-offset(i))
 		}
+	}
+	if err != nil {
+		return err
 	}
 	if _, err := s.r.ReadByte(); err == nil {
 		return fail(s.off, "shard is longer than the %d bytes that index.json says", s.Bytes)
@@ -216,6 +225,34 @@ func (s *scanner) sample(i uint64, n int64) error {
 		}
 	}
 	return s.out.End()
+}
+
+// blocks cuts what lies behind the table.
+func (s *scanner) blocks() error {
+	for i := uint64(0); s.Bytes-s.off >= s.Block; i++ {
+		if err := s.out.Begin(format.Numbered(s.Stem, i)); err != nil {
+			return err
+		}
+		if err := s.out.Ahead(s.Block); err != nil {
+			return err
+		}
+		if err := s.field(s.Fields[0].Name, s.Block); err != nil {
+			return err
+		}
+		if err := s.out.End(); err != nil {
+			return err
+		}
+	}
+	for s.off < s.Bytes {
+		b := s.buf[:min(s.Bytes-s.off, int64(len(s.buf)))]
+		if err := s.read(b); err != nil {
+			return err
+		}
+		if err := s.out.Gap(b); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // measure finds the lengths of the fields of a sample, and how many bytes it must have.
