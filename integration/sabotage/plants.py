@@ -223,6 +223,46 @@ PLANTS = [
         ],
     ),
     (
+        "a compressed chunk is closed inside the frame in which it began",
+        ["./chunkindex"],
+        [("chunkindex/cut.go", "return ok && f.Stored > other.Stored", "return ok && f.Stored >= other.Stored")],
+    ),
+    (
+        "a compressed chunk forgets what comes before it in its first frame",
+        ["./chunkindex"],
+        [("chunkindex/cut.go", "c.rec.codec, c.rec.skip = c.codec, c.from-first.Decoded", "c.rec.codec, c.rec.skip = c.codec, 0*first.Decoded")],
+    ),
+    (
+        "a frame may be part of any number of chunks",
+        ["./chunkindex"],
+        [("chunkindex/record.go", "\t\tleast = o.before\n", "\t\tleast = 0\n")],
+    ),
+    (
+        "a bomb is decoded to its end",
+        ["./chunkindex/codec"],
+        [("chunkindex/codec/reader.go", "if r.off-r.first > r.maxFrame {", "if r.off-r.first > 64*r.maxFrame {")],
+    ),
+    (
+        "a shard is taken over though its index.json says something else of it",
+        ["./chunkindex"],
+        [("chunkindex/reuse.go", " || old.says != saysDigest(b.found.Shards[i].Says) {", " {")],
+    ),
+    (
+        "loose objects are taken over though one of them is new",
+        ["./chunkindex"],
+        [("chunkindex/reuse.go", "if old.Key != b.key(i) || old.Size", "if old.Size")],
+    ),
+    (
+        "the tar scanner takes extensions for two that WebDataset takes for one",
+        ["./chunkindex/webdataset"],
+        [("chunkindex/webdataset/scan.go", "lower := strings.ToLower(ext)", "lower := ext")],
+    ),
+    (
+        "two formats that claim a dataset are not told apart",
+        ["./chunkindex"],
+        [("chunkindex/survey.go", "\tcase 1:\n\t\tb.format", "\tcase 1, 2:\n\t\tb.format")],
+    ),
+    (
         "the tar scanner ignores the size in an extended header",
         ["./chunkindex/..."],
         [("chunkindex/webdataset/scan.go", "if s.size >= 0 {", "if s.size > 1<<60 {")],
@@ -246,6 +286,11 @@ PLANTS = [
         "the scanner of MDS and LitData takes samples that are longer than their fields",
         ["./chunkindex/mds", "./chunkindex/litdata"],
         [("chunkindex/offsets/scan.go", "sum := s.measure(); sum != n", "sum := s.measure(); sum > n")],
+    ),
+    (
+        "a sample of LitData's tokens lacks the one that comes next",
+        ["./chunkindex/litdata"],
+        [("chunkindex/litdata/tokens.go", "bytes: (sequence + 1) * width", "bytes: sequence * width")],
     ),
     (
         "MDS shards are read by other columns than their own",
