@@ -33,26 +33,31 @@ func TestShards(t *testing.T) {
 		want    map[string][]scantest.Sample
 	}{
 		"lines": {
-			false, scantest.Objects{"a.jsonl": []byte("{}\n[1]\n\n \t\n\"x\"\r\n\r\n null \n"), "d/b.ndjson": nil, "c.json": []byte("{}\n{}\n"), "README.md": nil, ".d.jsonl": []byte("x")},
+			false,
+			scantest.Objects{"a.jsonl": []byte("{}\n[1]\n\n \t\n\"x\"\r\n\r\n null \n"), "d/b.ndjson": nil, "c.json": []byte("{}\n{}\n"), "README.md": nil, ".d.jsonl": []byte("x")},
 			map[string][]scantest.Sample{
 				"a.jsonl":    {sample("a/000000000", 0, 2, 1), sample("a/000000001", 3, 3, 1), sample("a/000000002", 11, 3, 2), sample("a/000000003", 18, 6, 1)},
 				"d/b.ndjson": nil,
 			},
 		},
 		"a line longer than the buffer": {
-			false, scantest.Objects{"a.jsonl": []byte("1\n" + long + "\r\n2\n")},
+			false,
+			scantest.Objects{"a.jsonl": []byte("1\n" + long + "\r\n2\n")},
 			map[string][]scantest.Sample{"a.jsonl": {sample("a/000000000", 0, 1, 1), sample("a/000000001", 2, int64(len(long)), 2), sample("a/000000002", int64(len(long))+4, 1, 1)}},
 		},
 		"by content": {
-			false, scantest.Objects{"a.json": []byte("{\"a\": 1}\n{\"a\": 2}\n")},
+			false,
+			scantest.Objects{"a.json": []byte("{\"a\": 1}\n{\"a\": 2}\n")},
 			map[string][]scantest.Sample{"a.json": {sample("a/000000000", 0, 8, 1), sample("a/000000001", 9, 8, 1)}},
 		},
 		"by content, the second line only begun": {
-			false, scantest.Objects{"a.json": []byte("{}\n{\"a\":\"" + strings.Repeat("x", 5000) + "\"}\n")},
+			false,
+			scantest.Objects{"a.json": []byte("{}\n{\"a\":\"" + strings.Repeat("x", 5000) + "\"}\n")},
 			map[string][]scantest.Sample{"a.json": {sample("a/000000000", 0, 2, 1), sample("a/000000001", 3, 5008, 1)}},
 		},
 		"among others, asked for by name": {
-			true, scantest.Objects{"a.json": []byte("{}\n{}\n"), "info.json": []byte("{\n}\n")},
+			true,
+			scantest.Objects{"a.json": []byte("{}\n{}\n"), "info.json": []byte("{\n}\n")},
 			map[string][]scantest.Sample{"a.json": {sample("a/000000000", 0, 2, 1), sample("a/000000001", 3, 2, 1)}},
 		},
 		"among others":           {false, scantest.Objects{"a.json": []byte("{}\n{}\n"), "info.json": []byte("{\n}\n")}, nil},

@@ -1,6 +1,7 @@
 package records
 
 import (
+	"context"
 	"fmt"
 	"path"
 	"regexp"
@@ -41,7 +42,7 @@ func cifars() []cifar {
 
 // cifar takes files that have a name, a size and labels of CIFAR's: the training set's, or the test set's if it is alone.
 // Where no file is as CIFAR's are, the names mean nothing.
-func (s *survey) cifar() (*format.Dataset, error) {
+func (s *survey) cifar(ctx context.Context) (*format.Dataset, error) {
 	for _, c := range cifars() {
 		files := s.matching(c.train)
 		if len(files) == 0 {
@@ -50,7 +51,7 @@ func (s *survey) cifar() (*format.Dataset, error) {
 		var wrong error
 		right := 0
 		for _, o := range files {
-			fault, err := s.fault(c, o)
+			fault, err := s.fault(ctx, c, o)
 			switch {
 			case err != nil:
 				return nil, err
@@ -97,11 +98,11 @@ func (s *survey) matching(name *regexp.Regexp) []format.Object {
 }
 
 // fault says what is wrong with a file by its size and its first records.
-func (s *survey) fault(c cifar, o format.Object) (string, error) {
+func (s *survey) fault(ctx context.Context, c cifar, o format.Object) (string, error) {
 	if o.Key == format.Plain(o.Key) && (o.Size == 0 || o.Size%c.size() != 0) {
 		return fmt.Sprintf("its %d bytes are no multiple of %d", o.Size, c.size()), nil
 	}
-	head, err := s.l.Head(s.ctx, o.Key)
+	head, err := s.l.Head(ctx, o.Key)
 	if err != nil {
 		return "", err
 	}

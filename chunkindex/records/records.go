@@ -45,7 +45,7 @@ func (Records) Survey(ctx context.Context, l format.Listing, o format.Options) (
 		}
 		return nil, nil
 	}
-	s := survey{ctx: ctx, l: l, o: o}
+	s := survey{l: l, o: o}
 	s.sort()
 	var d *format.Dataset
 	var err error
@@ -53,9 +53,9 @@ func (Records) Survey(ctx context.Context, l format.Listing, o format.Options) (
 	case o.RecordSize != 0:
 		d, err = s.flat()
 	case len(s.npys) > 0 && (o.Named || s.others == 0 && len(s.flats) == 0):
-		d, err = s.npy()
+		d, err = s.npy(ctx)
 	default:
-		d, err = s.cifar()
+		d, err = s.cifar(ctx)
 	}
 	if d == nil && err == nil && o.Named {
 		err = errors.New("no .npy file and none of CIFAR is here: of other files of records say --record-size")
@@ -65,9 +65,8 @@ func (Records) Survey(ctx context.Context, l format.Listing, o format.Options) (
 
 // survey is one look at a dataset.
 type survey struct {
-	ctx context.Context
-	l   format.Listing
-	o   format.Options
+	l format.Listing
+	o format.Options
 
 	flats, npys []format.Object
 	others      int // objects that are neither, and do not merely describe
@@ -140,8 +139,8 @@ func told(o format.Options) (Layout, error) {
 }
 
 // npy takes arrays of which all but the first axis are the same.
-func (s *survey) npy() (*format.Dataset, error) {
-	head, err := s.l.Head(s.ctx, s.npys[0].Key)
+func (s *survey) npy(ctx context.Context) (*format.Dataset, error) {
+	head, err := s.l.Head(ctx, s.npys[0].Key)
 	if err != nil {
 		return nil, err
 	}

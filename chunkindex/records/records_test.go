@@ -71,19 +71,23 @@ func TestShards(t *testing.T) {
 			map[string][]scantest.Sample{"a.bin": {sample("a/000000000", 0, 3), sample("a/000000001", 3, 3)}, "c.dat": nil, "d/b.raw": {sample("d/b/000000000", 0, 3)}},
 		},
 		"arrays": {
-			format.Options{}, scantest.Objects{"a.npy": npy(2), "b.npy": npy(0), "labels.txt": []byte("x")},
+			format.Options{},
+			scantest.Objects{"a.npy": npy(2), "b.npy": npy(0), "labels.txt": []byte("x")},
 			map[string][]scantest.Sample{"a.npy": {sample("a/000000000", 128, 12), sample("a/000000001", 140, 12)}, "b.npy": nil},
 		},
 		"arrays among others, asked for by name": {
-			format.Options{Named: true, DType: "uint16"}, scantest.Objects{"a.npy": npy(1), "a.jpg": []byte("x")},
+			format.Options{Named: true, DType: "uint16"},
+			scantest.Objects{"a.npy": npy(1), "a.jpg": []byte("x")},
 			map[string][]scantest.Sample{"a.npy": {sample("a/000000000", 128, 12)}},
 		},
 		"a scalar is a sample": {
-			format.Options{}, scantest.Objects{"a.npy": append(records.Header("<f8", 1, nil), 1, 2, 3, 4, 5, 6, 7, 8)},
+			format.Options{},
+			scantest.Objects{"a.npy": append(records.Header("<f8", 1, nil), 1, 2, 3, 4, 5, 6, 7, 8)},
 			map[string][]scantest.Sample{"a.npy": {sample("a/000000000", 128, 8)}},
 		},
 		"CIFAR-10, without its test set": {
-			format.Options{}, scantest.Objects{"data_batch_1.bin": cifar(1, 2), "data_batch_2.bin": cifar(1, 1), "test_batch.bin": cifar(1, 1), "batches.meta.txt": nil},
+			format.Options{},
+			scantest.Objects{"data_batch_1.bin": cifar(1, 2), "data_batch_2.bin": cifar(1, 1), "test_batch.bin": cifar(1, 1), "batches.meta.txt": nil},
 			map[string][]scantest.Sample{
 				"data_batch_1.bin": {
 					sample("data_batch_1/000000000", 0, 3073, scantest.Part{Ext: "cls", Length: 1}, scantest.Part{Ext: "bin", Offset: 1, Length: 3072}),
@@ -93,13 +97,15 @@ func TestShards(t *testing.T) {
 			},
 		},
 		"CIFAR-100's test set": {
-			format.Options{}, scantest.Objects{"test.bin": cifar(2, 1), "fine_label_names.txt": nil},
+			format.Options{},
+			scantest.Objects{"test.bin": cifar(2, 1), "fine_label_names.txt": nil},
 			map[string][]scantest.Sample{"test.bin": {
 				sample("test/000000000", 0, 3074, scantest.Part{Ext: "coarse", Length: 1}, scantest.Part{Ext: "cls", Offset: 1, Length: 1}, scantest.Part{Ext: "bin", Offset: 2, Length: 3072}),
 			}},
 		},
 		"CIFAR's files as their owner sees them": {
-			format.Options{RecordSize: 3073}, scantest.Objects{"data_batch_1.bin": cifar(1, 1)},
+			format.Options{RecordSize: 3073},
+			scantest.Objects{"data_batch_1.bin": cifar(1, 1)},
 			map[string][]scantest.Sample{"data_batch_1.bin": {sample("data_batch_1/000000000", 0, 3073)}},
 		},
 	} {

@@ -73,7 +73,8 @@ func TestShards(t *testing.T) {
 		want    map[string][]scantest.Sample
 	}{
 		"names": {
-			false, scantest.Objects{
+			false,
+			scantest.Objects{
 				"a.tfrecord": file("one", ""), "b.tfrecords": file(), "d/c.tfr": file(big, "x"),
 				"train.tfrecord-00003-of-00010": file("4"), "README": nil, ".a.tfrecord": []byte("x"), "x.tfrecord.index": nil,
 			},
@@ -84,7 +85,8 @@ func TestShards(t *testing.T) {
 			},
 		},
 		"by content": {
-			true, scantest.Objects{"train-00000-of-00001": file("one"), "empty": nil, "README": []byte("a text of more than twelve bytes")},
+			true,
+			scantest.Objects{"train-00000-of-00001": file("one"), "empty": nil, "README": []byte("a text of more than twelve bytes")},
 			map[string][]scantest.Sample{"train-00000-of-00001": {sample("train-00000-of-00001/000000000", 0, 19)}},
 		},
 		"others": {false, scantest.Objects{"train-00000-of-00001": file("one")}, nil},

@@ -1,6 +1,7 @@
 package tokens
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -32,8 +33,8 @@ func (s *survey) agrees(d records.DType) error {
 }
 
 // flat looks at a file of tokens and, if it is one of llm.c, a header that says of which type.
-func (s *survey) flat(o format.Object) (file, error) {
-	head, err := s.l.Head(s.ctx, o.Key)
+func (s *survey) flat(ctx context.Context, o format.Object) (file, error) {
+	head, err := s.l.Head(ctx, o.Key)
 	if err != nil {
 		return file{}, err
 	}
@@ -70,8 +71,8 @@ func llmc(head []byte) (d records.DType, count int64, ok bool) {
 }
 
 // npy looks at an array of one dimension.
-func (s *survey) npy(o format.Object) (file, error) {
-	head, err := s.l.Head(s.ctx, o.Key)
+func (s *survey) npy(ctx context.Context, o format.Object) (file, error) {
+	head, err := s.l.Head(ctx, o.Key)
 	if err != nil {
 		return file{}, err
 	}
@@ -98,12 +99,12 @@ const maxTokens = math.MaxInt64 / 16
 const maxIndex = 1 << 30
 
 // megatron looks at a pair.
-func (s *survey) megatron(o format.Object) (file, error) {
+func (s *survey) megatron(ctx context.Context, o format.Object) (file, error) {
 	idx := format.Stem(o.Key, ".bin") + ".idx"
 	if o.Key != format.Plain(o.Key) {
 		return file{}, fmt.Errorf("it is compressed, and %s says where its bytes lie when it is not", idx)
 	}
-	b, err := s.l.Read(s.ctx, idx, maxIndex)
+	b, err := s.l.Read(ctx, idx, maxIndex)
 	if err != nil {
 		return file{}, err
 	}

@@ -45,13 +45,13 @@ func (Tokens) Framing(constants json.RawMessage) (format.Framing, error) {
 
 // Survey takes token files if it was told how long a window is. Without that it refuses those that can be nothing else.
 func (Tokens) Survey(ctx context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
-	s := survey{ctx: ctx, l: l, o: o}
+	s := survey{l: l, o: o}
 	s.sort()
 	if o.SequenceLength == 0 && o.RecordSize != 0 && !o.Named {
 		return nil, nil
 	}
 	if o.SequenceLength == 0 {
-		return nil, s.unsaid()
+		return nil, s.unsaid(ctx)
 	}
 	if o.RecordSize != 0 {
 		return nil, errors.New("a record size says that these are records, and nothing that they are tokens: say one of --sequence-length and --record-size")
@@ -62,7 +62,7 @@ func (Tokens) Survey(ctx context.Context, l format.Listing, o format.Options) (*
 	}
 	var files []file
 	for _, object := range kind.objects {
-		f, err := kind.look(object)
+		f, err := kind.look(ctx, object)
 		if err != nil {
 			return nil, fmt.Errorf("object %s: %w", object.Key, err)
 		}
@@ -104,9 +104,8 @@ func (s *survey) dataset(files []file, beside int) (*format.Dataset, error) {
 
 // survey is one look at a dataset.
 type survey struct {
-	ctx context.Context
-	l   format.Listing
-	o   format.Options
+	l format.Listing
+	o format.Options
 
 	pairs, bins, npys, others []format.Object // .bin with an .idx, .bin without one, .npy, .tokens
 	idxs                      map[string]bool // the .idx of pairs
@@ -140,14 +139,14 @@ func (s *survey) sort() {
 }
 
 // unsaid is the fault of a dataset that is one of tokens, when nobody said how long a window is.
-func (s *survey) unsaid() error {
+func (s *survey) unsaid(ctx context.Context) error {
 	how := "say --sequence-length, the tokens of a window"
 	if s.o.Named {
 		return errors.New(how)
 	}
 	if len(s.pairs) > 0 {
 		idx := format.Stem(s.pairs[0].Key, ".bin") + ".idx"
-		head, err := s.l.Head(s.ctx, idx)
+		head, err := s.l.Head(ctx, idx)
 		if err != nil {
 			return err
 		}
@@ -156,7 +155,7 @@ func (s *survey) unsaid() error {
 		}
 	}
 	if len(s.bins) > 0 {
-		head, err := s.l.Head(s.ctx, s.bins[0].Key)
+		head, err := s.l.Head(ctx, s.bins[0].Key)
 		if err != nil {
 			return err
 		}
@@ -170,7 +169,7 @@ func (s *survey) unsaid() error {
 // kind is one way in which tokens are kept.
 type kind struct {
 	objects []format.Object
-	look    func(format.Object) (file, error)
+	look    func(context.Context, format.Object) (file, error)
 }
 
 // choose returns the one kind that is here.

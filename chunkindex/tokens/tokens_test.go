@@ -82,15 +82,18 @@ func TestWindows(t *testing.T) {
 			map[string][]scantest.Sample{"a.bin": {sample("a/000000000", 0, 10), sample("a/000000001", 8, 10)}, "b.bin": nil, "c.bin": nil},
 		},
 		"flat, of exactly two windows": {
-			format.Options{SequenceLength: 4, DType: "uint16"}, scantest.Objects{"train.bin": text(9, 2), "meta.pkl": nil, ".x.bin": []byte("x")},
+			format.Options{SequenceLength: 4, DType: "uint16"},
+			scantest.Objects{"train.bin": text(9, 2), "meta.pkl": nil, ".x.bin": []byte("x")},
 			map[string][]scantest.Sample{"train.bin": {sample("train/000000000", 0, 10), sample("train/000000001", 8, 10)}},
 		},
 		"flat, of four bytes": {
-			format.Options{SequenceLength: 1, DType: "<u4"}, scantest.Objects{"d/x.tokens": text(3, 4)},
+			format.Options{SequenceLength: 1, DType: "<u4"},
+			scantest.Objects{"d/x.tokens": text(3, 4)},
 			map[string][]scantest.Sample{"d/x.tokens": {sample("d/x/000000000", 0, 8), sample("d/x/000000001", 4, 8)}},
 		},
 		"an array": {
-			format.Options{SequenceLength: 2}, scantest.Objects{"a.npy": npy("<i4", 6, text(6, 4))},
+			format.Options{SequenceLength: 2},
+			scantest.Objects{"a.npy": npy("<i4", 6, text(6, 4))},
 			map[string][]scantest.Sample{"a.npy": {sample("a/000000000", 128, 12), sample("a/000000001", 136, 12)}},
 		},
 		"llm.c's": {
@@ -99,7 +102,8 @@ func TestWindows(t *testing.T) {
 			map[string][]scantest.Sample{"gpt2.bin": {sample("gpt2/000000000", 1024, 6)}, "short.bin": nil},
 		},
 		"llm.c's of four bytes": {
-			format.Options{SequenceLength: 2, DType: "<u4"}, scantest.Objects{"llama3.bin": llmc(20240801, 7, 3, text(3, 4))},
+			format.Options{SequenceLength: 2, DType: "<u4"},
+			scantest.Objects{"llama3.bin": llmc(20240801, 7, 3, text(3, 4))},
 			map[string][]scantest.Sample{"llama3.bin": {sample("llama3/000000000", 1024, 12)}},
 		},
 		"nothing said":            {format.Options{}, scantest.Objects{"a.bin": text(4, 2), "b.npy": npy("<u2", 0, nil), "c.idx": []byte("x")}, nil},
