@@ -1,8 +1,8 @@
 package chunkindex
 
 import (
-	"bytes"
 	"bufio"
+	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
