@@ -13,7 +13,7 @@ import (
 // tells at the end what is missing.
 //
 // What a ledger without complaint proves: S positions and S different keys were
-// delivered, none of either twice, where S is the number of samples of the dataset, and
+// delivered, none of either twice, where S is the number of samples of the dataset or of Options.Subset, and
 // the bytes of each matched the manifest's CRC-32C. As keys are unique in a dataset, these are all of its
 // samples. It does not prove that the bytes are those that once were packed: that is what
 // "millrace verify" does.
@@ -48,8 +48,8 @@ func NewLedger(samples uint64) *Ledger {
 	return &Ledger{samples: samples, bits: map[uint64]*page{}, keys: map[[16]byte]struct{}{}}
 }
 
-// NewDrawLedger returns a ledger for an epoch of this many draws by Options.Importance: every position must come exactly
-// once, while a sample comes as often as it was drawn. It holds no keys.
+// NewDrawLedger returns a ledger for an epoch of this many draws by Options.Importance, or of positions whose bad samples
+// others replace by Options.Quarantine: every position must come exactly once, while a sample may come again. It holds no keys.
 func NewDrawLedger(draws uint64) *Ledger {
 	return &Ledger{samples: draws, bits: map[uint64]*page{}}
 }

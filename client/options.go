@@ -23,6 +23,8 @@ type Options struct {
 	Window     uint64
 	Tail       string
 	Importance string // snapshot of weights that samples are drawn by; see Client.Freeze
+	Subset     string // subset that epochs deliver: a name, or the digest of a split, a colon and a name
+	Quarantine string // digest of a list of bad samples that healthy ones replace
 	Strata     uint64 // strata that the chunks of a window come from; 0: none
 	Balance    string // what the ranks' shares are to be alike in: samples or bytes
 	Split      string // how a global batch is shared out: contiguous, or locality (by where chunks are held)
@@ -86,6 +88,8 @@ func (o *Options) query(generation string) url.Values {
 	text("shuffle", o.Shuffle)
 	text("tail", o.Tail)
 	text("importance", o.Importance)
+	text("subset", o.Subset)
+	text("quarantine", o.Quarantine)
 	num("strata", o.Strata, o.Strata != 0)
 	text("balance", o.Balance)
 	text("split", o.Split)

@@ -140,7 +140,11 @@ func (b *Batch) comparePlan(opt Options) error {
 	b.Dataset = datasetOf(u)
 	said := u.Query()
 	for name, want := range opt.query(opt.Generation) {
-		if got := said.Get(name); said.Has(name) && got != want[0] {
+		got := said.Get(name)
+		if name == "subset" && strings.HasSuffix(got, ":"+want[0]) {
+			continue // the name of a default split's subset is written out with its digest
+		}
+		if said.Has(name) && got != want[0] {
 			return fmt.Errorf("got a plan with %s %q, want %q: %w", name, got, want[0], ErrProtocol)
 		}
 	}

@@ -143,7 +143,20 @@ type resolved struct {
 		Tail       string `json:"tail"`
 		BatchSize  uint64 `json:"batch_size"`
 		Importance string `json:"importance"`
+		Quarantine string `json:"quarantine"`
+		Mixture    bool   `json:"mixture"`
 	} `json:"parameters"`
+}
+
+// repeats says what comes exactly once in an epoch that may deliver a sample again; "" for one that does not.
+func (p resolved) repeats() string {
+	switch {
+	case p.Parameters.Importance != "":
+		return "draw"
+	case p.Parameters.Quarantine != "" || p.Parameters.Mixture:
+		return "position"
+	}
+	return ""
 }
 
 // resolve asks for the plan of the epoch.
@@ -191,7 +204,7 @@ func (a *app) runFetch(ctx context.Context, x *fetchFlags, args []string) (fetch
 	r.rep = fetchReport{Dataset: name, Generation: plan.Parameters.Generation, Epoch: x.plan.opt.Epoch}
 	switch {
 	case x.noManifest:
-	case plan.Parameters.Importance != "":
+	case plan.repeats() != "":
 		r.ledger = client.NewDrawLedger(plan.Samples)
 	default:
 		r.ledger = client.NewLedger(plan.Samples)
@@ -282,8 +295,8 @@ func (r *epochReader) prove() (string, error) {
 		return "manifests were not read", nil
 	}
 	what := "sample"
-	if r.plan.Parameters.Importance != "" {
-		what = "draw"
+	if again := r.plan.repeats(); again != "" {
+		what = again
 	}
 	opt, samples := r.flags.plan.opt, r.plan.Samples
 	whole := opt.From == 0 && (opt.Until == 0 || opt.Until >= r.plan.Batches) && (r.flags.allRanks || opt.WorldSize <= 1)

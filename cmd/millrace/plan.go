@@ -52,6 +52,8 @@ func (p *planFlags) defineOrder(f *flags) {
 	f.count(&p.opt.Strata, "strata", 0, "`N` strata that a window's chunks come from (default none)")
 	f.choice(&p.opt.Tail, "tail", "", "`POLICY` for the last batch (default the dataset's)", "short", "drop", "pad")
 	f.text(&p.opt.Importance, "importance", "", "`SNAPSHOT` of weights to draw samples by (default none: each comes once)")
+	f.text(&p.opt.Subset, "subset", "", "`SUBSET` to deliver: NAME or DIGEST:NAME (default the whole dataset)")
+	f.text(&p.opt.Quarantine, "quarantine", "", "`DIGEST` of bad samples that others replace (default none)")
 	f.text(&p.opt.Generation, "generation", "", "`HASH` of the index's generation to insist on")
 }
 
@@ -124,7 +126,7 @@ by class: 4.0 means that a class's share of a batch varies four times as much.`,
 					return
 				}
 				l = one(f, args[0])
-				for _, name := range []string{"dataset", "epoch", "rank", "world-size", "balance", "split", "strata", "seed", "tail", "importance", "generation"} {
+				for _, name := range []string{"dataset", "epoch", "rank", "world-size", "balance", "split", "strata", "seed", "tail", "importance", "subset", "quarantine", "generation"} {
 					if f.set.Lookup(name).Changed && f.source[name] == "" {
 						f.fault("--%s is a gateway's to answer; the orders of %s do not depend on it", name, hideSecrets(args[0]))
 					}

@@ -100,7 +100,7 @@ func (a *app) root(args []string) *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return &usageError{allUnknown(cmd, args, err), cmd.CommandPath()}
 	})
-	root.AddCommand(a.demo(), a.pack(), a.index(), a.serve(), a.fetch(), a.plan(), a.warm(), a.simulate(), a.verify(), a.gc(), a.bench(), a.version())
+	root.AddCommand(a.demo(), a.pack(), a.index(), a.serve(), a.fetch(), a.plan(), a.warm(), a.simulate(), a.subset(), a.quarantine(), a.verify(), a.gc(), a.bench(), a.version())
 	root.SetHelpCommand(&cobra.Command{
 		Use: "help [COMMAND]", Short: "Print the help of a command", Hidden: true, // a form of --help, with no flags of its own
 		RunE: func(_ *cobra.Command, args []string) error {

@@ -211,7 +211,12 @@ func (s *server) datasets() ([]gateway.Dataset, error) {
 			faults = append(faults, err)
 			continue
 		}
-		sets = append(sets, gateway.Dataset{Name: d.loc.name, Index: d.index, Source: source, Importance: losses})
+		selections, err := d.selections()
+		if err != nil {
+			faults = append(faults, err)
+			continue
+		}
+		sets = append(sets, gateway.Dataset{Name: d.loc.name, Index: d.index, Source: source, Importance: losses, Selection: selections})
 	}
 	return sets, errors.Join(faults...)
 }

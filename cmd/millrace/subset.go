@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/selection"
+)
+
+type subsetReport struct {
+	Digest     string        `json:"subset"` // of the split
+	Generation string        `json:"generation"`
+	New        bool          `json:"new"`
+	Default    string        `json:"default"` // the split that a name alone means
+	Salt       string        `json:"salt,omitempty"`
+	Subsets    []subsetCount `json:"subsets"`
+}
+
+type subsetCount struct {
+	Name    string `json:"name"`
+	Part    uint64 `json:"part"`
+	Samples uint64 `json:"samples"`
+}
+
+func (a *app) subset() *cobra.Command {
+	return a.build(command{
+		use: "subset DATASET", short: "Cut a dataset into named subsets, such as train and val", args: 1,
+		long: `Puts every sample into one of some named subsets, by a hash of its name: the parts are
+relative to each other. Data that is added later moves no sample from one subset to another,
+once the new generation is cut by the same rule. Nothing is copied: the bucket gets one small
+object beside the index. The same command again changes nothing.
+
+The first split of a generation is its default one: subset=train in a URL means it. Others are
+named by their digests, subset=DIGEST:train. Another salt makes another split, independent
+of the first.`,
+		example: "  millrace subset s3://bucket/imagenet --split train=90,val=10\n  millrace subset ./shards --split a=1,b=1 --salt experiment-7 --json",
+		setup: func(f *flags) (func([]string), func(context.Context, []string) error) {
+			var s storeFlags
+			var l location
+			var split, salt string
+			var rule selection.Rule
+			f.text(&split, "split", "", "`NAME=PART,NAME=PART,...`: the subsets and their parts, whole numbers")
+			f.text(&salt, "salt", "", "`TEXT` that makes another split of the same parts")
+			s.define(f)
+			f.output(a)
+			check := func(args []string) {
+				s.check(f)
+				l = one(f, args[0])
+				var err error
+				if rule, err = selection.ParseRule(split, salt); err != nil {
+					f.fault("--split %q: %v", split, err)
+				}
+			}
+			return check, func(ctx context.Context, _ []string) error { return a.runSubset(ctx, &s, l, rule) }
+		},
+	})
+}
+
+func (a *app) runSubset(ctx context.Context, s *storeFlags, l location, rule selection.Rule) error {
+	d, err := openIndex(ctx, s, l, chunkindex.OpenOptions{})
+	if err != nil {
+		return err
+	}
+	defer d.close()
+	st, err := d.selections()
+	if err != nil {
+		return err
+	}
+	made, err := st.Split(ctx, d.index, rule)
+	if err != nil {
+		return fmt.Errorf("%s: %w", l, err)
+	}
+	rep := subsetReport{Digest: made.Digest, Generation: d.index.Generation(), New: made.New, Default: made.Default, Salt: rule.Salt}
+	for i, p := range rule.Parts {
+		rep.Subsets = append(rep.Subsets, subsetCount{p.Name, p.Size, made.Counts[i]})
+	}
+	return a.print(rep, func(w io.Writer) {
+		if made.New {
+			fmt.Fprintf(w, "cut %s\n", l)
+		} else {
+			fmt.Fprintf(w, "%s was cut so already\n", l)
+		}
+		for _, x := range rep.Subsets {
+			fmt.Fprintf(w, "  %s: %s\n", x.Name, count(x.Samples, "sample", "samples"))
+		}
+		fmt.Fprintf(w, "  subset %s\n", made.Digest)
+		if made.Default != made.Digest {
+			fmt.Fprintf(w, "  name it in URLs, as subset=%s:%s: the default split stays %s\n", made.Digest, rule.Parts[0].Name, made.Default)
+		}
+	})
+}
+
+// selections is where the subsets and quarantines of a dataset lie.
+func (d opened) selections() (*selection.Store, error) {
+	return selection.New(selection.Config{Reader: d.store, Writer: d.store, Prefix: d.loc.prefix})
+}
