@@ -93,7 +93,7 @@ func (b *builder) checkHints() error {
 		of   []string
 	}{
 		{"--record-size", h.RecordSize != 0, []string{"records"}},
-		{"--sequence-length", h.SequenceLength != 0, []string{"tokens"}},
+		{"--sequence-length", h.SequenceLength != 0, []string{"tokens", "litdata"}},
 		{"--dtype", h.DType != "", []string{"records", "tokens"}},
 	} {
 		if c.set && !slices.Contains(c.of, name) {
