@@ -1,0 +1,149 @@
+"""How each library reads a set: the part that its authors should read.
+
+Each function takes a Job and returns a Reader. All give the same: batches of a tensor of bytes [samples, length] and a tensor
+of classes, by a DataLoader with the asked number of workers. Settings are those that the library's own documentation
+recommends for training from S3, and everything else is left as it is.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+warnings.filterwarnings("ignore")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ["DISABLE_VERSION_CHECK"] = "1"
+
+import torch
+
+BATCH = 256
+
+
+@dataclass
+class Job:
+    set: str  # name of the set
+    samples: int
+    shards: int  # tar shards of the set
+    endpoint: str  # of the store
+    gateway: str  # URL of a Millrace gateway
+    local: str  # empty directory for what the library keeps on this machine
+    workers: int
+    seed: int = 1
+    batch: int = BATCH  # samples of this process's batches
+    ranks: int = 1  # processes that read together, as RANK and WORLD_SIZE say too
+    state: dict[str, Any] | None = None  # of a reader before
+    skip: int = 0  # batches that an earlier run has had
+
+
+@dataclass
+class Reader:
+    epoch: Callable[[], Iterator[tuple[torch.Tensor, torch.Tensor]]]  # one more epoch
+    state: Callable[[int], dict[str, Any] | None]  # after so many batches; None: the library cannot go on, and reads them again
+
+
+def to_tensor(content: Any) -> torch.Tensor:
+    return torch.frombuffer(bytearray(content), dtype=torch.uint8)
+
+
+def loader_options(job: Job) -> dict[str, Any]:
+    return {"num_workers": job.workers, "persistent_workers": job.workers > 0, "prefetch_factor": 2}  # torch's own default
+
+
+def webdataset(job: Job) -> Reader:
+    """tar shards, streamed whole over HTTP by curl, a shuffle of the shards and one of 1,000 samples in memory."""
+    import webdataset as wds
+
+    last = job.shards - 1
+    urls = f"pipe:curl -s -f {job.endpoint}/peers/tar-{job.set}/shard-{{000000..{last:06d}}}.tar"
+    data = (
+        wds.WebDataset(urls, shardshuffle=100, seed=job.seed, nodesplitter=wds.split_by_node)
+        .shuffle(1000)
+        .to_tuple("bin", "cls")
+        .map_tuple(to_tensor, int)
+        .batched(job.batch)
+    )
+    loader = wds.WebLoader(data, batch_size=None, **loader_options(job))
+
+    def epoch() -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        for n, (content, label) in enumerate(loader):
+            if n >= job.skip:
+                yield content, torch.as_tensor(label)
+        job.skip = 0
+
+    return Reader(epoch, lambda batches: None)
+
+
+def streaming(job: Job) -> Reader:
+    """MDS shards, downloaded whole to a local directory, shuffled by py1e."""
+    os.environ["S3_ENDPOINT_URL"] = job.endpoint
+    from streaming import StreamingDataLoader, StreamingDataset
+
+    class Samples(StreamingDataset):  # type: ignore[misc]
+        def __getitem__(self, at: int) -> tuple[torch.Tensor, int]:
+            sample = super().__getitem__(at)
+            return to_tensor(sample["bin"]), sample["cls"]
+
+    data = Samples(
+        remote=f"s3://peers/mds-{job.set}", local=job.local, shuffle=True, shuffle_seed=job.seed, batch_size=job.batch
+    )
+    loader = StreamingDataLoader(data, batch_size=job.batch, **loader_options(job))
+    if job.state is not None:
+        loader.load_state_dict(job.state)
+    return Reader(lambda: iter(loader), lambda batches: loader.state_dict())
+
+
+def litdata(job: Job) -> Reader:
+    """LitData's chunks, downloaded whole to a local directory."""
+    from litdata import StreamingDataLoader, StreamingDataset
+
+    class Samples(StreamingDataset):  # type: ignore[misc]
+        def __getitem__(self, at: Any) -> tuple[torch.Tensor, int]:
+            sample = super().__getitem__(at)
+            return to_tensor(sample["bin"]), sample["cls"]
+
+    data = Samples(
+        f"s3://peers/litdata-{job.set}", cache_dir=job.local, shuffle=True, seed=job.seed,
+        storage_options={"endpoint_url": job.endpoint},
+    )
+    loader = StreamingDataLoader(data, batch_size=job.batch, **loader_options(job))
+    if job.state is not None:
+        loader.load_state_dict(job.state)
+    return Reader(lambda: iter(loader), lambda batches: loader.state_dict())
+
+
+def millrace(job: Job) -> Reader:
+    """tar shards, the same as WebDataset's, by batches from a gateway with the default plan."""
+    return _millrace(job, f"tar-{job.set}", lambda content: int(bytes(content)))
+
+
+def millrace_mds(job: Job) -> Reader:
+    """MDS shards, the same as MosaicML Streaming's, likewise."""
+    return _millrace(job, f"mds-{job.set}", lambda content: int.from_bytes(content, "little"))
+
+
+def _millrace(job: Job, dataset: str, label: Callable[[Any], int]) -> Reader:
+    from millrace.torch import DataLoader, Dataset
+
+    data = Dataset(job.gateway, dataset, batch_size=job.batch * job.ranks, seed=job.seed, decode={"bin": to_tensor, "cls": label})
+    if job.state is not None:
+        data.load_state_dict(job.state)
+    loader = DataLoader(data, **loader_options(job))
+
+    def epoch() -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        for batch in loader:
+            if batch:  # a rank's share of the last batch may be empty
+                yield batch["bin"], batch["cls"]
+
+    return Reader(epoch, lambda batches: loader.state_dict())
+
+
+LIBRARIES: dict[str, Callable[[Job], Reader]] = {
+    "millrace": millrace,
+    "millrace-mds": millrace_mds,
+    "webdataset": webdataset,
+    "streaming": streaming,
+    "litdata": litdata,
+}

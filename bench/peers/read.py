@@ -1,0 +1,67 @@
+"""Reads epochs with one library, as a process of its own: read.py LIBRARY JOB-AS-JSON. Prints what it saw as JSON.
+
+JOB holds the fields of libraries.Job, "epochs", "stop": after how many batches the last epoch ends, 0 for never, and "counts":
+where the store tells what it was asked for.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+import urllib.request
+from typing import Any
+
+import libraries
+import sets
+import torch
+
+
+def chi_square(counts: torch.Tensor) -> float:
+    """How unevenly classes come in a batch: 1 in the mean where samples are drawn at random, more where they come together."""
+    expected = counts.sum() / len(counts)
+    return float(((counts - expected) ** 2 / expected).sum() / (len(counts) - 1))
+
+
+def epoch(reader: libraries.Reader, since: float, stop: int) -> dict[str, Any]:
+    """Reads one epoch. since is when its reader was asked for it."""
+    first, ids, spread, size = 0.0, [], [], 0
+    for n, (content, label) in enumerate(reader.epoch(), 1):
+        if n == 1:
+            first = time.monotonic() - since
+        ids += content[:, :8].contiguous().view(torch.int64).flatten().tolist()
+        size += content.numel()
+        if len(label) == libraries.BATCH:
+            spread.append(chi_square(torch.bincount(label.long(), minlength=sets.CLASSES).double()))
+        if n == stop:
+            break
+    return {
+        "first": first, "seconds": time.monotonic() - since, "samples": len(ids), "bytes": size, "distinct": len(set(ids)),
+        "ids": ids if stop else [], "unevenness": sum(spread) / max(len(spread), 1),
+    }
+
+
+def main() -> None:
+    name, options = sys.argv[1], json.loads(sys.argv[2])
+    epochs, stop, counts = (options.pop(x) for x in ("epochs", "stop", "counts"))
+    saw: dict[str, Any] = {"epochs": [], "state": None, "error": None}
+    try:
+        since = time.monotonic()
+        reader = libraries.LIBRARIES[name](libraries.Job(**options))
+        for n in range(epochs):
+            last = n == epochs - 1
+            saw["epochs"].append(epoch(reader, since, stop if last else 0))
+            with urllib.request.urlopen(counts, timeout=10) as answer:
+                saw["epochs"][-1]["store"] = json.load(answer)
+            if last and stop:
+                saw["state"] = reader.state(stop)
+            since = time.monotonic()
+    except Exception as e:  # what a library raises is a result
+        saw["error"] = f"{type(e).__name__}: {e}"[:300]
+    print("RESULT " + json.dumps(saw), flush=True)
+    os._exit(0)  # a library's threads may still download
+
+
+if __name__ == "__main__":
+    main()
