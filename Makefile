@@ -9,7 +9,7 @@ GOTEST  := python3 tools/gotest.py
 TOOL    := go tool -modfile=$(CURDIR)/tools/go.mod
 FUZZTIME ?= $(if $(filter test-long,$(MAKECMDGOALS)),10m,5s)
 
-.PHONY: help build test test-long unit fuzz arch vet lint cross python-test integration cluster-test deps demo dev dev-cluster dev-stop smoke bench bench-compare experiments experiments-short sabotage histories fmt clean summary
+.PHONY: help build test test-long unit fuzz arch vet lint cross python-test integration cluster-test deps demo dev dev-cluster dev-stop smoke bench bench-peers bench-compare experiments experiments-short sabotage histories fmt clean summary
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -85,6 +85,9 @@ smoke: ## curl and tar against a gateway: make smoke URL=http://localhost:8080
 
 bench: build ## measure and write docs/benchmarks.md
 	tools/bench.sh
+
+bench-peers: build ## measure against WebDataset, MosaicML Streaming and LitData, and write that section of docs/benchmarks.md
+	tools/bench-peers.sh
 
 bench-compare: ## compare the micro-benchmarks with another commit: make bench-compare REF=main
 	tools/bench-compare.sh "$(REF)"

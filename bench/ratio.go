@@ -123,7 +123,17 @@ func (s *suite) finish(ctx context.Context) error {
 	b.WriteString(s.table.markdown())
 	b.WriteString(s.table.missed())
 	b.WriteString(s.costs)
+	b.Write(peersSection(s.out))
 	return os.WriteFile(s.out, b.Bytes(), 0o644)
+}
+
+// peersSection is what bench/peers has written into the page: it is measured by itself, and stays.
+func peersSection(page string) []byte {
+	old, _ := os.ReadFile(page) // a page that is not there has none
+	if at := bytes.Index(old, []byte("\n<!-- peers -->")); at >= 0 {
+		return old[at:]
+	}
+	return nil
 }
 
 const method = `
