@@ -200,7 +200,7 @@ func TestAnyFramesGiveTheSameSamples(t *testing.T) {
 			if got := samplesOfChunks(t, stored, int64(f.overlap), records); !slices.Equal(got, want) {
 				t.Fatalf("%v: got %q, want %q", c, got, want)
 			}
-			if c != codec.None && len(cuts) == 0 && len(records) != 1 {
+			if c != codec.None && len(cuts) == 0 && len(records) != min(1, len(want)) {
 				t.Fatalf("%v: got %d chunks of one frame", c, len(records))
 			}
 			again := cutAll(t, f, c, stored, chunk)

@@ -212,7 +212,7 @@ PLANTS = [
     (
         "chunkindex lets samples overlap",
         ["./chunkindex/..."],
-        [("chunkindex/record.go", "if off < end-overlap || off <= begin ||", "if off < 0 && end < 0 ||")],
+        [("chunkindex/record.go", "if off < end-overlap || off <= begin || length == 0 || off+length <= end ||", "if off < 0*(begin+end+overlap) || length == 0 ||")],
     ),
     (
         "chunkindex publishes without a condition",
