@@ -117,9 +117,13 @@ def test_more_workers_than_batches(gateway: harness.Gateway) -> None:
 
 
 def test_a_decoder_that_fails_in_a_worker(gateway: harness.Gateway) -> None:
-    loader = millrace.torch.DataLoader(dataset_of(gateway, decode={"jpg": _broken}), num_workers=2)
-    with pytest.raises(millrace.DecodeError, match="this is no photo"):
-        list(loader)
+    loader = millrace.torch.DataLoader(dataset_of(gateway, decode={"jpg": _broken}), num_workers=2, persistent_workers=True)
+    for _ in range(2):
+        batches = iter(loader)
+        with pytest.raises(millrace.DecodeError, match="this is no photo"):
+            next(batches)
+        with pytest.raises(millrace.ProtocolError, match="ended after batch 0 of 17"):
+            next(batches)
 
 
 def _broken(view: memoryview) -> int:
