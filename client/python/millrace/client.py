@@ -187,12 +187,7 @@ class Client:
             shape["table"] = "keys,parts" if keys else "parts"
         elif keys:
             raise InvalidArgument(f"keys come along in the framed form only, not in {form}")
-        try:
-            plan = self._plan(name, number, query, shape, about)
-        except InvalidArgument as e:
-            if form is not None or "format" not in dict(e.faults) or fields is not None:
-                raise
-            plan = self._plan(name, number, query, {}, about)  # a gateway that has no framed form
+        plan = self._plan(name, number, query, shape, about)
         return Epoch(
             self, plan, start=start, decode=decode, transform=transform, threads=threads, prefetch_bytes=prefetch_bytes, progress=progress
         )

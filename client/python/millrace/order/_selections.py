@@ -64,6 +64,12 @@ class Mixture:
         self.samples = samples or sum(s for s, _, _ in sources)
         if self.batch:
             self.samples = -(-self.samples // self.batch) * self.batch
+        self._phases: list[int] = []
+        rest = sum(weight for _, weight, _ in sources)
+        for i, (_, weight, _) in enumerate(sources):
+            self._phases.append(word(key("mixture", seed, i), 0) % rest if rest else 0)
+            rest -= weight
+        self._last: tuple[int, int, list[tuple[int, int]]] = (-1, -1, [])  # the batch that was asked for last
 
     def source_seed(self, i: int) -> int:
         """The seed of a source's own order."""
@@ -72,18 +78,21 @@ class Mixture:
     def _counts(self, t: int) -> list[int]:
         """How many of the positions below t each source takes, by weight."""
         out, rest = [], sum(weight for _, weight, _ in self.sources)
-        for i, (_, weight, _) in enumerate(self.sources):
-            n = (t * weight + word(key("mixture", self.seed, i), 0) % rest) // rest
+        for (_, weight, _), phase in zip(self.sources, self._phases):
+            n = (t * weight + phase) // rest
             out.append(n)
             t, rest = t - n, rest - weight
         return out
 
     def _listed(self, epoch: int, batch: int) -> list[tuple[int, int]]:
         """Source and number over all own epochs, place by place of a batch of fixed counts."""
+        if self._last[:2] == (epoch, batch):
+            return self._last[2]
         before = epoch * (self.samples // self.batch) + batch
         places = [(i, before * count + j) for i, (_, _, count) in enumerate(self.sources) for j in range(count)]
         p = perm(key("mix", self.seed, epoch, batch), self.batch)
-        return [places[p.at(place)] for place in range(self.batch)]
+        self._last = epoch, batch, [places[p.at(place)] for place in range(self.batch)]
+        return self._last[2]
 
     def before(self, epoch: int, position: int) -> list[int]:
         """How many of all positions before this one are of each source."""

@@ -138,6 +138,7 @@ class Slot:
         self._lengths = [cuts[j + 1] - cuts[j] for j in range(m)]
         self._sorted = sorted(self._lengths)
         self._sums = prefix(self._sorted)
+        self._last: tuple[int, list[int], Permutation] = (-1, [], perm(0, 0))  # the row that was asked for last
 
     def _lane(self, j: int, lo: int, hi: int, order: list[int], begin: list[int]) -> tuple[list[Piece], list[int]]:
         """The pieces of lane j, as this epoch orders them."""
@@ -163,16 +164,16 @@ class Slot:
         i = bisect_right(self._sorted, k)
         return self._sums[i] + (len(self._sorted) - i) * k
 
-    def _active(self, k: int) -> list[int]:
-        """A(k): the lanes longer than k."""
-        return [j for j, length in enumerate(self._lengths) if length > k]
+    def _row(self, k: int) -> tuple[list[int], Permutation]:
+        """A(k), the lanes longer than k, and the row's permutation of them."""
+        if self._last[0] != k:
+            lanes = [j for j, length in enumerate(self._lengths) if length > k]
+            self._last = k, lanes, perm(key("row", self._seed, self._epoch, k), len(lanes))
+        return self._last[1:]
 
     def _piece(self, j: int, i: int) -> Permutation:
         chunk, offset, length = self._lanes[j][0][i]
         return perm(key("piece", self._seed, self._epoch, chunk, offset), length)
-
-    def _row(self, k: int, n: int) -> Permutation:
-        return perm(key("row", self._seed, self._epoch, k), n)
 
     def at(self, t: int) -> int:
         lo, hi = 0, self._sorted[-1]  # R(lo) <= t < R(hi)
@@ -180,8 +181,8 @@ class Slot:
             mid = (lo + hi) // 2
             lo, hi = (mid, hi) if self._before(mid) <= t else (lo, mid)
         k = lo
-        lanes = self._active(k)
-        j = lanes[self._row(k, len(lanes)).at(t - self._before(k))]
+        lanes, p = self._row(k)
+        j = lanes[p.at(t - self._before(k))]
         pieces, starts = self._lanes[j]
         i = bisect_right(starts, k) - 1
         chunk, offset, _ = pieces[i]
@@ -214,8 +215,8 @@ class Slot:
     def position(self, x: int) -> int:
         j, i, inside = self._find(x)
         k = self._lanes[j][1][i] + self._piece(j, i).place(inside)
-        lanes = self._active(k)
-        return self._before(k) + self._row(k, len(lanes)).place(lanes.index(j))
+        lanes, p = self._row(k)
+        return self._before(k) + p.place(lanes.index(j))
 
 
 def shuffle(
