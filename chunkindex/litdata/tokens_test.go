@@ -106,6 +106,9 @@ func TestRefusedTokens(t *testing.T) {
 			t.Errorf("got %v, want an error with %q", err, want)
 		}
 	}
+	if _, err := (litdata.Format{}).Survey(context.Background(), golden(t), format.Options{SequenceLength: 3}); err == nil || !strings.Contains(err.Error(), "says nothing of the items") {
+		t.Errorf("length of a sample of other items: got %v, want an error", err)
+	}
 	two := tokens(t, []int{8}, []int{8})
 	other := edit(t, two, func(_, _, k object) { k["chunk_bytes"], k["dim"] = 28, 4 })
 	if _, err := (litdata.Format{}).Survey(context.Background(), other, format.Options{SequenceLength: 3}); err == nil || !strings.Contains(err.Error(), `"chunk-0-1.bin": 8 tokens cannot`) {
