@@ -4,34 +4,43 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// TestChunksAsLitDataReadsThem has LitData write chunks of many kinds of leaves, plain and compressed, serves them where
-// they lie, and has LitData read the batches of an epoch: it finds every sample once, and equal.
+// blockOfTokens is BLOCK of lit.py.
+const blockOfTokens = 8
+
+// TestChunksAsLitDataReadsThem has LitData write chunks of many kinds of leaves, plain and compressed, and of tokens, serves
+// them where they lie, and has LitData read the batches of an epoch: it finds every sample once, and equal.
 func TestChunksAsLitDataReadsThem(t *testing.T) {
 	dir := t.TempDir()
-	want := library(t, "lit.py", "write", dir)["plain"]
+	want := library(t, "lit.py", "write", dir)
 	store := harness.Open(t, "minio")
 	objects := store.Objects(t)
+	upload(t, objects, filepath.Join(dir, "tokens"), "tokens")
+	if r := harness.Run(t, store, "index", store.Dataset("tokens")); r.Code == 0 || !strings.Contains(r.Stderr, "give --sequence-length") {
+		t.Errorf("index of chunks of tokens: exit code %d, %s, want the cure", r.Code, r.Stderr)
+	}
+	harness.MustRun(t, store, "index", store.Dataset("tokens"), "--format", "litdata", "--sequence-length", strconv.Itoa(blockOfTokens-1))
 	names := []string{"plain", "zstd", "level"}
-	g := serveAll(t, store, objects, dir, names...)
 	var readable []string
-	for _, name := range names {
+	read := func(g *harness.Gateway, name string) {
 		files := asLitData(t, filesOf(t, filepath.Join(dir, name))["index.json"], epochOf(t, g, name, 1, 7))
 		readable = append(readable, saveAs(t, name, files))
 	}
-	found := library(t, "lit.py", append([]string{"read"}, readable...)...)
+	read(harness.Serve(t, store, "tokens"), "tokens")
+	g := serveAll(t, store, objects, dir, names...)
 	for _, name := range names {
-		same(t, name, want, found[name])
+		read(g, name)
 	}
-
-	upload(t, objects, filepath.Join(dir, "tokens"), "tokens")
-	if r := harness.Run(t, store, "index", store.Dataset("tokens")); r.Code == 0 || !strings.Contains(r.Stderr, "TokensLoader is not supported") {
-		t.Errorf("index of chunks of tokens: exit code %d, %s, want them refused by name", r.Code, r.Stderr)
+	found := library(t, "lit.py", append([]string{"read"}, readable...)...)
+	same(t, "tokens", want["tokens"], found["tokens"])
+	for _, name := range names {
+		same(t, name, want["plain"], found[name])
 	}
 }
 
@@ -50,7 +59,7 @@ func asLitData(t *testing.T, source []byte, batches []delivered) map[string][]by
 	index.Chunks, index.Config["compression"] = nil, nil
 	for i, b := range batches {
 		name := fmt.Sprintf("chunk-0-%d.bin", i)
-		index.Chunks = append(index.Chunks, map[string]any{"chunk_bytes": len(b.body), "chunk_size": b.samples, "dim": nil, "filename": name})
+		index.Chunks = append(index.Chunks, map[string]any{"chunk_bytes": len(b.body), "chunk_size": b.samples, "dim": b.samples * blockOfTokens, "filename": name})
 		files[name] = b.body
 	}
 	var err error

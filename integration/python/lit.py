@@ -20,6 +20,7 @@ from litdata.streaming.item_loader import TokensLoader
 from PIL import Image
 
 SAMPLES = 60
+BLOCK = 8  # tokens of a sample, of the dataset "tokens"
 
 litdata.helpers._get_newer_version = lambda _: None  # it would ask PyPI
 
@@ -56,8 +57,10 @@ def read(*directories: str) -> None:
     all_found = {}
     for directory in directories:
         found: dict[str, str] = {}
-        for s in StreamingDataset(directory, shuffle=False):
-            key = str(s["id"])
+        of_tokens = os.path.basename(directory) == "tokens"
+        loader = TokensLoader(block_size=BLOCK) if of_tokens else None
+        for s in StreamingDataset(directory, shuffle=False, item_loader=loader):
+            key = str(int(s[0]) if of_tokens else s["id"])
             if key in found:
                 raise SystemExit(f"sample {key} comes twice")
             found[key] = hashlib.sha256(repr(canonical(s)).encode()).hexdigest()
@@ -72,13 +75,16 @@ def write(directory: str) -> None:
             cache[i] = sample(i)
         cache.done()
         cache.merge()
-    tokens = Cache(os.path.join(directory, "tokens"), chunk_bytes=1 << 12, item_loader=TokensLoader(block_size=8))
+    tokens = Cache(os.path.join(directory, "tokens"), chunk_bytes=1 << 12, item_loader=TokensLoader(block_size=BLOCK))
     for i in range(SAMPLES):
-        tokens[i] = torch.arange(16)
+        tokens[i] = np.arange(100 * i, 100 * i + 1 + i % 30, dtype=np.int32)
     tokens.done()
     tokens.merge()
-    read(os.path.join(directory, "plain"))
+    read(os.path.join(directory, "plain"), os.path.join(directory, "tokens"))
 
 
 if __name__ == "__main__":
-    {"read": read, "write": write}[sys.argv[1]](*sys.argv[2:])
+    if sys.argv[1] == "write":
+        write(sys.argv[2])
+    else:
+        read(*sys.argv[2:])

@@ -132,4 +132,7 @@ def write(directory: str) -> None:
 
 
 if __name__ == "__main__":
-    {"read": read, "write": write}[sys.argv[1]](*sys.argv[2:])
+    if sys.argv[1] == "write":
+        write(sys.argv[2])
+    else:
+        read(*sys.argv[2:])
