@@ -2,6 +2,8 @@ package chunkindex
 
 import (
 	"bytes"
+	"context"
+	"crypto/md5"
 	"errors"
 	"fmt"
 	"slices"
@@ -134,6 +136,48 @@ func TestLooseObjectsAreReusedByRuns(t *testing.T) {
 	}
 	if want, err := Build(t.Context(), fresh, "", opt); err != nil || want.Generation != rep.Generation || scans != 0 {
 		t.Errorf("from nothing: got %+v, %v, want generation %s", want, err, rep.Generation)
+	}
+}
+
+// contentStore is a store whose ETags are digests of the content, as S3's are.
+type contentStore struct{ *memstore.Store }
+
+func (h contentStore) List(ctx context.Context, prefix string, visit func(objstore.Object) error) error {
+	return h.Store.List(ctx, prefix, func(o objstore.Object) error {
+		b, _ := h.Bytes(o.Key)
+		o.ETag = fmt.Sprintf("md5 %x", md5.Sum(b))
+		return visit(o)
+	})
+}
+
+func (h contentStore) ReadRange(ctx context.Context, ref objstore.Ref, off int64, dst ...[]byte) error {
+	if strings.HasPrefix(ref.ETag, "md5 ") {
+		ref.ETag = ""
+	}
+	return h.Store.ReadRange(ctx, ref, off, dst...)
+}
+
+// An object that was renamed and stays in its place, with all its bytes and their ETag, has its new key.
+func TestLooseObjectRenamed(t *testing.T) {
+	store := contentStore{memstore.New()}
+	for _, key := range []string{"a.jpg", "b.jpg", "d.jpg"} {
+		store.Set(key, []byte("the same"))
+	}
+	if _, err := Build(t.Context(), store, "", BuildOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	store.Delete(t.Context(), "b.jpg")
+	store.Set("c.jpg", []byte("the same"))
+	if _, err := Build(t.Context(), store, "", BuildOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	x, err := Open(t.Context(), store, "", OpenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	if n, ok, err := x.Lookup(t.Context(), "c"); n != 1 || !ok || err != nil {
+		t.Errorf("got sample %d, %v, %v, want 1", n, ok, err)
 	}
 }
 
