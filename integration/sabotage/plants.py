@@ -353,6 +353,31 @@ PLANTS = [
         [("pack/write.go", "!os.SameFile(f.info, now) || now.Size() != f.info.Size() || !now.ModTime().Equal(f.info.ModTime())", "now.Size() != f.info.Size()")],
     ),
     (
+        "gateway sends the parts of a form at the places of whole samples",
+        ["./gateway"],
+        [("gateway/pieces.go", "l.out = append(l.out, from[int64(p.offset)+first:int64(p.offset)+last])", "l.out = append(l.out, from[first+int64(p.offset)*int64(min(p.sample+1, 0)):last+int64(p.offset)*int64(min(p.sample+1, 0))])")],
+    ),
+    (
+        "gateway keeps the order of the samples where fields name another",
+        ["./gateway"],
+        [("gateway/details.go", "\tchosen := make([]chunkindex.Part, 0, min(len(all), len(fields)))\n\tfor _, name := range fields {", "\tchosen := make([]chunkindex.Part, 0, min(len(all), len(fields)))\n\tfor _, name := range slices.Sorted(slices.Values(fields)) {")],
+    ),
+    (
+        "gateway tells forms apart by nothing in an ETag",
+        ["./gateway"],
+        [("gateway/request.go", 'add("format", p.view.form.name)', 'add("format", p.dataset.forms[0].name)')],
+    ),
+    (
+        "gateway resumes an answer of many batches at the wrong byte of a batch",
+        ["./gateway"],
+        [("gateway/stream.go", "mine := span{start: max(part.start-begin, 0)}", "mine := span{start: max(part.start-s.at, 0)}")],
+    ),
+    (
+        "gateway's Arrow columns say that what is none is there",
+        ["./gateway"],
+        [("gateway/arrow/stream.go", "\t\t\tif !null {\n\t\t\t\tb[row/8]", "\t\t\tif row >= 0 {\n\t\t\t\tb[row/8]")],
+    ),
+    (
         "gateway's checksum leaves the last bytes out",
         ["./gateway"],
         [("gateway/pieces.go", "for i := range l.pieces {\n\t\tp := &l.pieces[i]\n\t\tif", "for i := range l.pieces[:len(l.pieces)-1] {\n\t\tp := &l.pieces[i]\n\t\tif")],
@@ -902,5 +927,36 @@ PLANTS = [
         "datapath tells peers of another rank than reads",
         ["./internal/clustersim"],
         [("datapath/ask.go", "Rank: at.Rank, WorldSize: at.WorldSize,", "Rank: at.Rank / 2, WorldSize: at.WorldSize,")],
+    ),
+    (
+        "the Python client takes a body that ends early",
+        ["python:test_faults.py"],
+        [("client/python/millrace/_transfer.py", 'raise ConnectionError("the connection was closed")', "break")],
+    ),
+    (
+        "the Python client goes on with a body of whatever ETag",
+        ["python:test_faults.py"],
+        [("client/python/millrace/_transfer.py", '-", "If-Range": self._etag}', '-"}')],
+    ),
+    (
+        "the Python client reads into a buffer that somebody looks at",
+        ["python:test_pool.py"],
+        [("client/python/millrace/_arena.py", " and _free(b):", ":")],
+    ),
+    (
+        "the Python client pins no generation",
+        ["python:test_faults.py"],
+        [("client/python/millrace/client.py", 'if k not in ("format", "fields", "table")}', 'if k not in ("format", "fields", "table", "generation")}'),
+         ("client/python/millrace/client.py", 'generation=said["generation"]', 'generation=d["parameters"]["generation"]')],
+    ),
+    (
+        "the Python client's ledger overlooks what came twice",
+        ["python:test_read.py"],
+        [("client/python/millrace/ledger.py", "self._twice.append((a, min(b, end)))", "pass")],
+    ),
+    (
+        "the Python client's threads wait for a decoder while nothing is fetched",
+        ["python:test_pool.py"],
+        [("client/python/millrace/_pool.py", "if can_fetch and not self._fetching:", "if can_fetch and not self._fetching and not self._slots:")],
     ),
 ]

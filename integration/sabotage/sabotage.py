@@ -51,7 +51,7 @@ def digest():
     """Names all that a verdict rests on: every file that is built, or read by a test."""
     sum_ = hashlib.sha256()
     for name in files():
-        if name.endswith((".go", ".mod", ".sum")) or "testdata" in name or name.startswith("integration/"):
+        if name.endswith((".go", ".mod", ".sum", ".py")) or "testdata" in name or name.startswith("integration/"):
             with open(os.path.join(ROOT, name), "rb") as f:
                 sum_.update(name.encode() + b"\0" + hashlib.sha256(f.read()).digest())
     return sum_.hexdigest()
@@ -66,14 +66,29 @@ def go(tree, *args):
     return done.returncode, done.stdout + done.stderr
 
 
+def python(tree, name):
+    """Runs one file of the Python client's tests, against the program of this tree."""
+    code, output = go(tree, "build", "-o", "bin/millrace", "./cmd/millrace")
+    if code != 0:
+        return code, f"build millrace: {output}"
+    command = [os.path.join(tree, "tools", "python.sh"), "--", "-m", "pytest", "-x", os.path.join("tests", name)]
+    done = subprocess.run(
+        command, cwd=os.path.join(tree, "client", "python"), stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace"
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
 def test(tree, packages):
     """Runs the tests of some packages until one fails. "integration:NAME" is a test of the
-    other module, which builds the program itself: go test does not know what it rests on."""
+    other module, which builds the program itself: go test does not know what it rests on.
+    "python:FILE" is a file of client/python/tests."""
     flags = ["-failfast", f"-timeout={LIMIT}s"]
-    ours = [p for p in packages if not p.startswith("integration:")]
+    ours = [p for p in packages if not p.startswith(("integration:", "python:"))]
     code, output = go(tree, "test", *flags, *ours) if ours else (0, "")
     for package in packages:
-        if code == 0 and package not in ours:
+        if code == 0 and package.startswith("python:"):
+            code, output = python(tree, package.split(":")[1])
+        elif code == 0 and package not in ours:
             code, output = go(tree, "test", "-C", "integration", "-count=1", *flags, "-run", package.split(":")[1], ".")
     return code, output
 
@@ -96,9 +111,9 @@ def plant(tree, edits):
 def verdict(code, output):
     if code == 0:
         return "NOT NOTICED", ""
-    if re.search(r"\[(build|setup) failed\]|^build millrace: ", output, re.M):
+    if re.search(r"\[(build|setup) failed\]|^build millrace: |^ERROR |^there is no |^the Python environment", output, re.M):
         return "does not compile", ""
-    failed = re.findall(r"^\s*--- FAIL: (\S+)", output, re.M)
+    failed = re.findall(r"^(?:\s*--- FAIL:|FAILED) (\S+)", output, re.M)
     if "panic: test timed out" in output:
         running = re.findall(r"^\s+(Test\S+) \(", output, re.M)
         return "noticed: hangs", (failed + running + ["?"])[0]
