@@ -22,16 +22,17 @@ import (
 
 // options is the command line.
 type options struct {
-	goals   string
-	rounds  int
-	quick   bool
-	gateway string // the binary
-	minio   string
-	out     string
-	profile string
-	dir     string
-	mib     int64
-	span    time.Duration // of one warm arm
+	goals       string
+	rounds      int
+	quick       bool
+	gateway     string // the binary
+	minio       string
+	interpreter string // of Python
+	out         string
+	profile     string
+	dir         string
+	mib         int64
+	span        time.Duration // of one warm arm
 }
 
 func main() {
@@ -57,11 +58,12 @@ func parse(args []string) (options, error) {
 		cache = filepath.Join(os.Getenv("HOME"), ".cache")
 	}
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
-	f.StringVar(&o.goals, "goals", "1,2,3,4,5,6,7,8,9,11,12,13,14,15,16", "goals to measure")
+	f.StringVar(&o.goals, "goals", "1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16", "goals to measure")
 	f.IntVar(&o.rounds, "rounds", 7, "rounds of alternating arms")
 	f.BoolVar(&o.quick, "quick", false, "little data and few rounds: shows that everything runs, measures nothing")
 	f.StringVar(&o.gateway, "gateway", "bin/millrace", "the gateway's `binary`")
 	f.StringVar(&o.minio, "minio", filepath.Join(cache, "millrace", "bin", "minio"), "MinIO's `binary`")
+	f.StringVar(&o.interpreter, "python", "python3", "Python `interpreter` with boto3, for goal 10")
 	f.StringVar(&o.out, "out", "", "write the table to this `file`, as well as to standard error")
 	f.StringVar(&o.profile, "profile", "", "write CPU profiles of the warm gateway into this `directory`")
 	f.StringVar(&o.dir, "dir", "", "where the data lies while this runs (default a temporary directory)")
@@ -130,7 +132,7 @@ func run(ctx context.Context, args []string, log io.Writer) error {
 			return fmt.Errorf("shaped store, plan-aware: %w", err)
 		}
 	}
-	if o.wants(1, 2, 3, 4, 6, 7, 8, 11, 12, 13, 16) {
+	if o.wants(1, 2, 3, 4, 6, 7, 8, 10, 11, 12, 13, 16) {
 		if err := s.real(ctx); err != nil {
 			return err
 		}
@@ -154,6 +156,7 @@ func (s *suite) real(ctx context.Context) (err error) {
 		{[]int{4, 7, 11}, s.cold},
 		{[]int{6, 7}, s.perSample},
 		{[]int{8}, s.memory},
+		{[]int{10}, s.python},
 		{[]int{13}, s.tiers},
 		{[]int{16}, s.peers},
 	}

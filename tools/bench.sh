@@ -4,4 +4,5 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 tools/deps.sh
-exec go run ./bench -out docs/benchmarks.md "$@"
+python=$(tools/python.sh)
+exec go run ./bench -python "$python" -out docs/benchmarks.md "$@"
