@@ -87,7 +87,7 @@ func (b batchRequest) planningBytes(share, all shuffle.Share) int64 {
 	if b.follows() {
 		return int64(share.Count)*(planningBytes+drawingBytes) + int64(all.Count)*homeBytesPerSample + int64(b.worldSize)*homeBytesPerRank
 	}
-	if b.deals() || b.params.Importance != "" || b.params.Subset != "" {
+	if b.deals() || b.params.Importance != "" || b.params.Subset != "" || b.dataset.mixture != nil {
 		return int64(all.Count) * (planningBytes + drawingBytes)
 	}
 	return int64(all.Count) * planningBytes
@@ -108,10 +108,14 @@ func (g *Gateway) refuseDraining(x *exchange) error {
 type reading struct {
 	shuffle.Cursor
 	choice
-	leave func() // ends the use of the plan, its epoch and what they are made with
+	mixed *mixedReading // of a mixture
+	leave func()        // ends the use of the plan, its epoch and what they are made with
 }
 
 func (g *Gateway) reading(ctx context.Context, b batchRequest) (_ reading, err error) {
+	if b.dataset.mixture != nil {
+		return g.mixedReading(ctx, b)
+	}
 	c, leaveChoice, err := g.choose(ctx, b.planRequest)
 	if err != nil {
 		return reading{}, err
@@ -150,17 +154,10 @@ func (g *Gateway) locateShare(ctx context.Context, b batchRequest, r reading, al
 	}
 	l := g.scratch.Get().(*located)
 	l.first, l.scattered = all.First, b.scattered()
-	if b.follows() {
-		l.numbers = l.numbers[:0]
-		l.pick(r.Epoch, all, b.samples, b.rank, b.worldSize)
-	} else {
-		l.numbers = r.Epoch.AppendShare(slices.Grow(l.numbers[:0], int(all.Count)), all)
-	}
-	hot, err := r.resolve(ctx, b.dataset.Index.First(), r.Plan, r.Epoch, l.numbers)
-	if err != nil {
+	l.hot = nil
+	if err := b.number(ctx, r, all, l); err != nil {
 		return nil, err
 	}
-	l.hot = hot
 	if err := l.find(ctx, b.dataset.Index); err != nil {
 		return nil, err
 	}
@@ -168,6 +165,22 @@ func (g *Gateway) locateShare(ctx context.Context, b batchRequest, r reading, al
 		l.deal(b.rank, b.worldSize)
 	}
 	return l, nil
+}
+
+// number finds out which samples stand at the positions of all, or at those of them that fall to the rank.
+func (b batchRequest) number(ctx context.Context, r reading, all shuffle.Share, l *located) (err error) {
+	if r.mixed != nil {
+		l.numbers = r.mixed.appendNumbers(l.numbers[:0], b.dataset.Index.(*mixedIndex))
+		return nil
+	}
+	if b.follows() {
+		l.numbers = l.numbers[:0]
+		l.pick(r.Epoch, all, b.samples, b.rank, b.worldSize)
+	} else {
+		l.numbers = r.Epoch.AppendShare(slices.Grow(l.numbers[:0], int(all.Count)), all)
+	}
+	l.hot, err = r.resolve(ctx, b.dataset.Index.First(), r.Plan, r.Epoch, l.numbers)
+	return err
 }
 
 // planKey names the prepared epoch of a request.

@@ -30,7 +30,7 @@ func byChunk(samples []placed, visit func(chunk int, places []int) error) error 
 }
 
 // readKeys returns the keys of some samples. The names of a chunk are read once, however many of its samples are among them.
-func readKeys(ctx context.Context, x *chunkindex.Index, samples []placed) ([]string, error) {
+func readKeys(ctx context.Context, x Index, samples []placed) ([]string, error) {
 	keys := make([]string, len(samples))
 	err := byChunk(samples, func(chunk int, places []int) error {
 		err := x.Keys(ctx, chunk, func(sample uint64, key []byte) {
@@ -49,7 +49,7 @@ func readKeys(ctx context.Context, x *chunkindex.Index, samples []placed) ([]str
 
 // readParts returns those parts of some samples that fields names, in its order, or all of them in stored order. A sample that
 // has no part of a name goes without. Of two parts of one name, which no format here writes, the first counts.
-func readParts(ctx context.Context, x *chunkindex.Index, samples []placed, fields []string) ([][]chunkindex.Part, error) {
+func readParts(ctx context.Context, x Index, samples []placed, fields []string) ([][]chunkindex.Part, error) {
 	out := make([][]chunkindex.Part, len(samples))
 	err := byChunk(samples, func(chunk int, places []int) error {
 		all, err := x.Parts(ctx, chunk)

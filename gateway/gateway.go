@@ -33,7 +33,7 @@ type Source interface {
 // Dataset is one dataset that is served.
 type Dataset struct {
 	Name       string
-	Index      *chunkindex.Index
+	Index      Index
 	Source     Source
 	Importance Importance // nil: no losses are taken, and no plan has weights
 	Selection  Selection  // nil: no plan has a subset or a quarantine
@@ -49,6 +49,7 @@ type Stat struct {
 // Config of a Gateway. The zero value of a field means its default.
 type Config struct {
 	Datasets []Dataset // the first is the default one
+	Mixtures []Mixture // of datasets; served as datasets of their names
 	Budget   *budget.Budget
 	Log      zerolog.Logger
 	Version  string
@@ -93,6 +94,7 @@ type Gateway struct {
 // dataset is a Dataset with what is derived from it once.
 type dataset struct {
 	Dataset
+	mixture   *mixture               // nil: it is none
 	split     atomic.Pointer[string] // digest of the default split, once it is known
 	indexETag string
 	forms     []*form // the dataset's own first
@@ -116,6 +118,9 @@ func New(cfg Config) (*Gateway, error) {
 		g.cfg.PlanBytes = defaultPlanBytes
 	}
 	if err := g.addDatasets(cfg.Datasets); err != nil {
+		return nil, err
+	}
+	if err := g.addMixtures(cfg.Mixtures); err != nil {
 		return nil, err
 	}
 	spec, err := openAPI(cfg.Version)
@@ -165,7 +170,7 @@ func (g *Gateway) reservePlans() error {
 	if g.cfg.Budget == nil {
 		return nil
 	}
-	indexes := make([]*chunkindex.Index, 0, len(g.datasets))
+	indexes := make([]Index, 0, len(g.datasets))
 	for _, d := range g.datasets {
 		indexes = append(indexes, d.Index)
 	}
@@ -179,11 +184,15 @@ func (g *Gateway) reservePlans() error {
 
 // PlanMemory is what New reserves for plans out of a budget of total bytes, without Config.PlanBytes.
 func PlanMemory(total int64, indexes []*chunkindex.Index) int64 {
-	return planMemory(defaultPlanBytes, total, indexes)
+	all := make([]Index, len(indexes))
+	for i, x := range indexes {
+		all[i] = x
+	}
+	return planMemory(defaultPlanBytes, total, all)
 }
 
 // planMemory always leaves room for one epoch of the largest dataset.
-func planMemory(want, total int64, indexes []*chunkindex.Index) int64 {
+func planMemory(want, total int64, indexes []Index) int64 {
 	least := int64(0)
 	for _, x := range indexes {
 		d := &dataset{Dataset: Dataset{Index: x}}
@@ -218,7 +227,7 @@ func (g *Gateway) reserve(ctx context.Context, n int64) (release func(), err err
 
 // indexETag names the bytes of the index object: the generation fixes content and layout, the shards'
 // versions fix the binding beside it.
-func indexETag(x *chunkindex.Index) string {
+func indexETag(x Index) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "millrace index\n%s\n%d\n", x.Generation(), x.Size())
 	for i := range x.Shards() {

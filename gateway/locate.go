@@ -73,7 +73,7 @@ func (g *Gateway) recycle(l *located) {
 }
 
 // find finds l.numbers in the index.
-func (l *located) find(ctx context.Context, x *chunkindex.Index) error {
+func (l *located) find(ctx context.Context, x Index) error {
 	l.samples = slices.Grow(l.samples[:0], len(l.numbers))
 	l.lengths = slices.Grow(l.lengths[:0], len(l.numbers))
 	l.tables = l.tables[:0]
@@ -97,7 +97,7 @@ func (l *located) find(ctx context.Context, x *chunkindex.Index) error {
 }
 
 // slot returns the place of a chunk among the chunks of the answer, with its table read.
-func (l *located) slot(ctx context.Context, x *chunkindex.Index, chunk int) (int32, error) {
+func (l *located) slot(ctx context.Context, x Index, chunk int) (int32, error) {
 	if slot, ok := l.slots[int32(chunk)]; ok {
 		return slot, nil
 	}

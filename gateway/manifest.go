@@ -17,6 +17,7 @@ type manifestSample struct {
 	Position uint64 `json:"position"`
 	Key      string `json:"key"`
 	KeyBytes []byte `json:"key_base64,omitempty"` // where the key is no text that JSON can carry
+	Source   string `json:"source,omitempty"`     // of a mixture: the dataset that the shard is of
 	Shard    string `json:"shard"`
 	Offset   int64  `json:"offset"`
 	Length   uint32 `json:"length"`
@@ -95,7 +96,7 @@ func (m manifest) encode(ctx context.Context, write func(p []byte)) error {
 		for i, s := range run {
 			extent := index.Extents(int(s.chunk))[0]
 			line, err := encodeJSON(manifestSample{
-				Position: m.position(at), Key: keys[i], KeyBytes: bytesOfKey(keys[i]), Shard: index.Shard(extent.Shard).Key,
+				Position: m.position(at), Key: keys[i], KeyBytes: bytesOfKey(keys[i]), Source: m.dataset.sourceOf(int(s.chunk)), Shard: index.Shard(extent.Shard).Key,
 				Offset: extent.Offset + int64(s.offset), Length: s.length, CRC32C: fmt.Sprintf("%08x", s.crc),
 			})
 			if err != nil {

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/millrace-data/millrace/chunkindex"
 )
 
 // maxNames and maxNameBytes bound the part names that are kept of a dataset.
@@ -18,7 +16,7 @@ const (
 // partNames learns from the index what parts the samples of a dataset have: of as many chunks as it takes to find the names that
 // are asked for, and of each chunk once. Only a name that no sample has makes it read all of the index, and only once.
 type partNames struct {
-	index *chunkindex.Index
+	index Index
 	turn  chan struct{} // holds a token while somebody uses what follows
 
 	known map[string]bool
@@ -27,7 +25,7 @@ type partNames struct {
 	many  bool // there are more names than are kept
 }
 
-func newPartNames(x *chunkindex.Index) *partNames {
+func newPartNames(x Index) *partNames {
 	return &partNames{index: x, turn: make(chan struct{}, 1), known: map[string]bool{}}
 }
 

@@ -41,6 +41,9 @@ func (g *Gateway) getOccurrences(x *exchange) error {
 	if err := g.complete(x.r.Context(), &p); err != nil {
 		return err
 	}
+	if err := d.refuseMixture("where a sample comes"); err != nil {
+		return err
+	}
 	n, err := findSample(x, d, key)
 	if err != nil {
 		return err

@@ -83,6 +83,7 @@ type datasetInfo struct {
 	MaxChunk    int64               `json:"max_chunk"`
 	MaxSample   int64               `json:"max_sample"`
 	Plan        chunkindex.Defaults `json:"default_plan"`
+	Sources     []sourceInfo        `json:"sources,omitempty"` // of a mixture
 	Links       datasetLinks        `json:"links"`
 }
 
@@ -102,7 +103,7 @@ func (g *Gateway) info(d *dataset) datasetInfo {
 	return datasetInfo{
 		Name: d.Name, Default: d == g.datasets[0], Generation: x.Generation(), Format: x.Format(),
 		ContentType: d.forms[0].contentType, Forms: forms, Constants: x.Constants(), Samples: x.Samples(), Chunks: x.Chunks(), Shards: x.Shards(),
-		Bytes: x.Bytes(), MaxChunk: x.MaxChunk(), MaxSample: x.MaxSample(), Plan: x.Defaults(),
+		Bytes: x.Bytes(), MaxChunk: x.MaxChunk(), MaxSample: x.MaxSample(), Plan: x.Defaults(), Sources: d.mixture.info(),
 		Links: datasetLinks{Self: self, Epoch: self + "/epochs/0", Batch: self + "/epochs/0/batches/0", Index: self + "/index"},
 	}
 }
@@ -146,6 +147,7 @@ type planInfo struct {
 	Importance string `json:"importance,omitempty"`
 	Subset     string `json:"subset,omitempty"`
 	Quarantine string `json:"quarantine,omitempty"`
+	Mixture    bool   `json:"mixture,omitempty"`
 	Generation string `json:"generation"`
 	Format     string `json:"format"`
 	Fields     string `json:"fields,omitempty"`
@@ -158,6 +160,7 @@ func (p planRequest) info() planInfo {
 		Rank: p.rank, WorldSize: p.worldSize, Generation: p.dataset.Index.Generation(), Format: p.view.form.name,
 	}
 	info.Fields, info.Table = p.view.fieldsParameter(), p.view.tableParameter()
+	info.Mixture = p.dataset.mixture != nil
 	info.Subset, info.Quarantine = p.params.Subset, p.quarantine
 	info.Importance, info.Strata, info.Split = p.params.Importance, p.params.Strata, string(p.split)
 	if p.balance != balanceSamples {
@@ -168,20 +171,21 @@ func (p planRequest) info() planInfo {
 
 // epochInfo describes an epoch under a plan, so that a user chooses it with open eyes.
 type epochInfo struct {
-	Dataset      string     `json:"dataset"`
-	Epoch        uint64     `json:"epoch"`
-	Parameters   planInfo   `json:"parameters"`
-	OrderVersion int        `json:"order_version"`
-	OrderDigest  string     `json:"order_digest"`
-	Batches      uint64     `json:"batches"`
-	Samples      uint64     `json:"samples"`
-	Bytes        *int64     `json:"bytes,omitempty"` // left out with a subset or a quarantine: nobody has summed them
-	Reads        uint64     `json:"chunk_reads"`
-	Variance     float64    `json:"expected_batch_variance"`
-	Memory       uint64     `json:"window_memory"`
-	Moved        *float64   `json:"moved,omitempty"` // with split=locality: the share of samples that ranks take from other homes
-	*weighedInfo            // with importance
-	Links        epochLinks `json:"links"`
+	Dataset      string       `json:"dataset"`
+	Epoch        uint64       `json:"epoch"`
+	Parameters   planInfo     `json:"parameters"`
+	OrderVersion int          `json:"order_version"`
+	OrderDigest  string       `json:"order_digest"`
+	Batches      uint64       `json:"batches"`
+	Samples      uint64       `json:"samples"`
+	Bytes        *int64       `json:"bytes,omitempty"` // left out with a subset, a quarantine or a mixture: nobody has summed them
+	Reads        uint64       `json:"chunk_reads"`
+	Variance     float64      `json:"expected_batch_variance"`
+	Memory       uint64       `json:"window_memory"`
+	Moved        *float64     `json:"moved,omitempty"` // with split=locality: the share of samples that ranks take from other homes
+	*weighedInfo              // with importance
+	Sources      []sourceInfo `json:"sources,omitempty"` // of a mixture
+	Links        epochLinks   `json:"links"`
 }
 
 type epochLinks struct {
@@ -236,6 +240,17 @@ func (p planRequest) movedBytes() int64 {
 
 func (g *Gateway) epochInfo(ctx context.Context, p planRequest, epoch uint64) (epochInfo, error) {
 	x := p.dataset.Index
+	info := epochInfo{
+		Dataset: p.dataset.Name, Epoch: epoch, OrderVersion: shuffle.OrderVersion, Parameters: p.info(),
+		Batches: p.batching().Batches(), Samples: p.samples, Links: epochLinks{Self: p.epochURL(epoch)},
+	}
+	if info.Batches > 0 {
+		info.Links.Batch = batchRequest{planRequest: p, epoch: epoch}.url(batchBody, 0)
+	}
+	if p.dataset.mixture != nil {
+		err := g.mixedInfo(ctx, p, &info)
+		return info, err
+	}
 	c, leaveChoice, err := g.choose(ctx, p)
 	if err != nil {
 		return epochInfo{}, err
@@ -249,15 +264,7 @@ func (g *Gateway) epochInfo(ctx context.Context, p planRequest, epoch uint64) (e
 	if err := p.refuseSplit(plan); err != nil {
 		return epochInfo{}, err
 	}
-	info := epochInfo{
-		Dataset: p.dataset.Name, Epoch: epoch, OrderVersion: shuffle.OrderVersion, OrderDigest: c.orderDigest(plan),
-		Parameters: p.info(),
-		Batches:    p.batching().Batches(), Samples: p.samples, Reads: plan.Reads(),
-		Links: epochLinks{Self: p.epochURL(epoch)},
-	}
-	if info.Batches > 0 {
-		info.Links.Batch = batchRequest{planRequest: p, epoch: epoch}.url(batchBody, 0)
-	}
+	info.OrderDigest, info.Reads = c.orderDigest(plan), plan.Reads()
 	if p.params.Subset == "" && p.quarantine == "" {
 		bytes := x.Bytes()
 		info.Bytes = &bytes

@@ -109,6 +109,9 @@ func (g *Gateway) getIndex(x *exchange) error {
 	if err := d.check(q); err != nil {
 		return err
 	}
+	if err := d.refuseMixture("an index"); err != nil {
+		return err
+	}
 	h := x.w.Header()
 	h.Set("ETag", d.indexETag)
 	h.Set("Cache-Control", "no-cache")

@@ -54,6 +54,9 @@ func (p *planRequest) decodeSelection(q *query) {
 // complete finishes a plan that was decoded without a fault: it finds out which split is meant where none is named, and how
 // many samples an epoch has.
 func (g *Gateway) complete(ctx context.Context, p *planRequest) error {
+	if p.dataset.mixture != nil {
+		return p.completeMixture()
+	}
 	p.samples = p.dataset.Index.Samples()
 	if p.params.Subset == "" && p.quarantine == "" {
 		return nil

@@ -21,6 +21,9 @@ func (g *Gateway) postWarm(x *exchange) error {
 	if err := g.complete(x.r.Context(), &p); err != nil {
 		return err
 	}
+	if err := d.refuseMixture("what to warm"); err != nil {
+		return err
+	}
 	samples := p.samples
 	if from > samples {
 		q.fail("from", "must be at most %d", samples)

@@ -77,6 +77,8 @@ type Cursor struct {
 	Split     Split
 	Dealt     bool // shares are dealt by the lengths of samples (Deal), which no plan knows
 	Tail      Tail
+
+	Parts []Cursor // of a mixture, which has no plan of its own: where the reader stands in each source
 }
 
 // Later appends the samples that this reader takes n global batches after the one being read, in the same epoch, to dst.
