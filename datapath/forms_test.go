@@ -267,3 +267,42 @@ func TestDecodersDoNotWaitForEachOther(t *testing.T) {
 		readers.Wait()
 	})
 }
+
+// Ranks that ask faster than the store answers do not keep the chunks of objects from coming ahead: what fits into memory is there in the end.
+func TestObjectsComeToMemoryBesideTheirReaders(t *testing.T) {
+	d := newDatasetOf(t, objects, 67, same(2000, 999), 1, 50_000)
+	synctest.Test(t, func(t *testing.T) {
+		d.store.SetFault(func(memstore.Call) memstore.Fault { return memstore.Fault{Delay: 20 * time.Millisecond} })
+		defer d.store.SetFault(nil)
+		p := newPath(t, Config{Budget: bud(8 << 20)})
+		s := p.Open(d.index, d.store, "set/")
+		ctx, stop := context.WithCancel(t.Context())
+		var run sync.WaitGroup
+		run.Go(func() { p.Run(ctx) })
+		plan := d.plan(t, shuffle.Slot, 8)
+		var before uint64
+		for epoch := range uint64(4) {
+			before = p.Stats().StoreReads
+			var ranks sync.WaitGroup
+			for rank := range uint64(4) {
+				ranks.Go(func() {
+					e := plan.Epoch(epoch)
+					for lo := uint64(0); lo < 2000; lo += 200 {
+						at := shuffle.Cursor{Plan: plan, Epoch: e, First: lo, End: lo + 200, BatchSize: 200, Rank: rank, WorldSize: 4}
+						chunks := d.ranges(t, e.Append(nil, lo+50*rank, lo+50*rank+50))
+						body, err := s.Read(t.Context(), at, chunks)
+						must(t, err)
+						must(t, d.check(chunks, body))
+						body.Close()
+					}
+				})
+			}
+			ranks.Wait()
+		}
+		if got := p.Stats().StoreReads - before; got > 500 {
+			t.Errorf("got %d reads in the last of four epochs, want a quarter of the 2000 objects at most: there is room for all", got)
+		}
+		stop()
+		run.Wait()
+	})
+}

@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/millrace-data/millrace/chunkcache"
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/diskcache"
@@ -52,6 +54,7 @@ type Path struct {
 	cache  *chunkcache.Cache[key]
 	tables *chunkcache.Objects[tableKey, *chunkindex.Table]
 	gate   *gate
+	lone   *semaphore.Weighted // held by reads of objects whose chunks come ahead too: one place of the gate is left to these
 	failed failures
 	homes  homes
 	rates  rates
@@ -99,6 +102,7 @@ func New(cfg Config) *Path {
 	})
 	p.hot = newHot(p.cache, cfg.Budget.Total())
 	p.gate = &gate{limit: cfg.Fetchers, idle: p.look}
+	p.lone = semaphore.NewWeighted(int64(max(cfg.Fetchers-1, 1)))
 	p.segments.New = func() any { return new([][]byte) }
 	total := cfg.Budget.Total()
 	followed := lookahead.Config{Budget: ahead(total), Plans: total / readerShare}

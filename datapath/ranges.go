@@ -18,6 +18,7 @@ type sample struct {
 	offset int64
 	crc    uint32
 	dst    []byte
+	lone   bool         // it is an object, or of some, and comes with its chunk too
 	left   atomic.Int32 // pieces that have not come yet
 }
 
@@ -58,11 +59,12 @@ func (s *Source) samples(b *batch, which []int, segments [][]byte) (once []*samp
 	for _, i := range which {
 		c := b.chunks[i]
 		l := s.layout(c.Chunk)
+		lone := len(l.exts) > 1 && s.path.readers.Horizon().Has(s, c.Chunk)
 		for _, r := range c.Ranges {
 			if r.Length > 0 {
 				all = all[:len(all)+1]
 				p := &all[len(all)-1]
-				p.chunk, p.layout, p.offset, p.crc, p.dst = c.Chunk, l, int64(r.Offset), r.CRC32C, segments[r.Seq]
+				p.chunk, p.layout, p.lone, p.offset, p.crc, p.dst = c.Chunk, l, lone, int64(r.Offset), r.CRC32C, segments[r.Seq]
 				once = append(once, p)
 			}
 		}

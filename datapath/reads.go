@@ -167,7 +167,13 @@ func (s *Source) readRun(ctx context.Context, r *run, held bool, ended func(*run
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
-	if r.pieces[0].of != nil {
+	if of := r.pieces[0].of; of != nil {
+		if of.lone {
+			if s.path.lone.Acquire(ctx, 1) != nil {
+				return context.Cause(ctx)
+			}
+			defer s.path.lone.Release(1)
+		}
 		s.path.rangeReads.Add(1)
 	}
 	if err := s.read(ctx, r.ext(), held, r.into()...); err != nil {
