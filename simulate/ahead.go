@@ -84,7 +84,7 @@ func (g *gateway) pass() {
 		}
 		var need int64
 		for _, c := range group {
-			need += g.Cost(int(c))
+			need += g.Cost(int(c)) + g.data.Chunks[c].beside()
 		}
 		if !g.memory.take(need) {
 			gate.ahead-- // nobody is told: there is no room for the next one either
@@ -115,7 +115,7 @@ func (g *gateway) nextGroup() (group []int32, first bool) {
 	}
 	head := &q.needs[q.next]
 	group = []int32{int32(head.Chunk)}
-	size := g.data.Chunks[head.Chunk].Length
+	size := g.data.Chunks[head.Chunk].stored()
 	if g.readsDisk(group[0]) || size*2 > g.set.PartSize && g.coarse {
 		return group, head.First
 	}
@@ -126,7 +126,7 @@ func (g *gateway) nextGroup() (group []int32, first bool) {
 		if i < 0 || !missing(&near[i]) || g.readsDisk(int32(last+1)) || !g.data.follows(last+1) {
 			return group, head.First
 		}
-		if size += g.data.Chunks[last+1].Length; size > g.set.PartSize {
+		if size += g.data.Chunks[last+1].stored(); size > g.set.PartSize {
 			return group, head.First
 		}
 		group = append(group, int32(last+1))

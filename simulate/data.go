@@ -18,10 +18,23 @@ type Data struct {
 
 // Chunk is one chunk as it is stored.
 type Chunk struct {
-	Shard  int
-	Offset int64
-	Length int64
+	Shard   int
+	Offset  int64
+	Length  int64 // of its samples
+	Stored  int64 // bytes in the store, where it is compressed; 0: Length
+	Extents int64 // objects of which it is made, each read by itself; 0: it is one stretch of a shard
 }
+
+// stored is how many bytes a read of the chunk brings.
+func (c *Chunk) stored() int64 {
+	if c.Stored > 0 {
+		return c.Stored
+	}
+	return c.Length
+}
+
+// beside is how many bytes its load needs beside its own: of what is decoded.
+func (c *Chunk) beside() int64 { return c.Stored }
 
 // shardSize is how large shards of made-up data are: neighbours in one shard may be read together.
 const shardSize = 256 << 20
@@ -48,7 +61,7 @@ func Uniform(samples, perChunk uint64, sampleSize int64) (*Data, error) {
 		if offset > 0 && offset+length > shardSize {
 			shard, offset = shard+1, 0
 		}
-		d.Chunks[i] = Chunk{shard, offset, length}
+		d.Chunks[i] = Chunk{Shard: shard, Offset: offset, Length: length}
 		offset += length
 	}
 	return d, nil
@@ -71,7 +84,7 @@ func (d *Data) Bytes() (n int64) {
 // follows reports whether a chunk lies right behind the one before it.
 func (d *Data) follows(chunk int) bool {
 	a, b := &d.Chunks[chunk-1], &d.Chunks[chunk]
-	return a.Shard == b.Shard && a.Offset+a.Length == b.Offset
+	return a.Shard == b.Shard && a.Offset+a.stored() == b.Offset && a.Extents+b.Extents == 0
 }
 
 // cost is what all chunks take in memory together.
@@ -94,9 +107,10 @@ func (d *Data) bytesOf(chunk int32, n int64) int64 {
 	return int64(float64(d.Chunks[chunk].Length) * float64(n) / float64(all))
 }
 
+// largest is what the load of the largest chunk takes.
 func (d *Data) largest() (n int64) {
 	for _, c := range d.Chunks {
-		n = max(n, c.Length)
+		n = max(n, c.Length+c.beside())
 	}
 	return n
 }

@@ -6,21 +6,21 @@ import "time"
 // brings. A chunk on disk is by itself.
 func (g *gateway) group(chunks []int32, part int64) [][]int32 {
 	var groups [][]int32
-	var end, size int64
-	shard := -1
+	var size int64
+	last := int32(-2) // the chunk that the last group ends with, if it may grow
 	for _, c := range chunks {
-		d := &g.data.Chunks[c]
+		n := g.data.Chunks[c].stored()
 		switch {
 		case g.readsDisk(c):
-			groups, shard = append(groups, []int32{c}), -1
+			groups, last = append(groups, []int32{c}), -2
 			continue
-		case d.Shard == shard && d.Offset == end && size+d.Length <= part:
+		case c == last+1 && g.data.follows(int(c)) && size+n <= part:
 			groups[len(groups)-1] = append(groups[len(groups)-1], c)
-			size += d.Length
+			size += n
 		default:
-			groups, size = append(groups, []int32{c}), d.Length
+			groups, size = append(groups, []int32{c}), n
 		}
-		shard, end = d.Shard, d.Offset+d.Length
+		last = c
 	}
 	return groups
 }
@@ -31,6 +31,9 @@ func (g *gateway) load(chunks []int32, part int64, ahead bool, done func()) {
 	arrived := func() {
 		for _, c := range chunks {
 			g.memory.arrived(c, g.queue.horizon.Has(g, int(c)))
+			if n := g.data.Chunks[c].beside(); n > 0 {
+				g.memory.give(n)
+			}
 		}
 		done()
 	}
@@ -40,10 +43,12 @@ func (g *gateway) load(chunks []int32, part int64, ahead bool, done func()) {
 	}
 	var n int64
 	for _, c := range chunks {
-		n += g.data.Chunks[c].Length
+		n += g.data.Chunks[c].stored()
 	}
 	parts := []int64{n}
-	if len(chunks) == 1 {
+	if d := &g.data.Chunks[chunks[0]]; d.Extents > 0 {
+		parts = g.objects(d)
+	} else if len(chunks) == 1 {
 		parts = g.parts(n, part)
 	}
 	g.readParts(parts, ahead, func() {
@@ -66,6 +71,19 @@ func (g *gateway) parts(length, part int64) []int64 {
 		parts[i] = length*(i+1)/n - length*i/n
 	}
 	return parts
+}
+
+// objects returns the reads of a chunk that is many objects.
+func (g *gateway) objects(c *Chunk) []int64 {
+	if g.coarse {
+		g.count.Reads += c.Extents - 1
+		return []int64{c.Length}
+	}
+	reads := make([]int64, c.Extents)
+	for i := range c.Extents {
+		reads[i] = c.Length*(i+1)/c.Extents - c.Length*i/c.Extents
+	}
+	return reads
 }
 
 // readParts reads the parts of one load: each in its own turn where somebody waits, else in the place that is held and
@@ -99,6 +117,16 @@ func (g *gateway) demand(n int64, done func()) {
 	g.gate.enter(func() {
 		g.fetch(n, func() {
 			g.gate.leave()
+			done()
+		})
+	})
+}
+
+// demandLone is one store read of an object whose chunk comes ahead too.
+func (g *gateway) demandLone(n int64, done func()) {
+	g.lone.enter(func() {
+		g.demand(n, func() {
+			g.lone.leave()
 			done()
 		})
 	})

@@ -25,6 +25,7 @@ type gateway struct {
 	cluster *cluster
 	disk    *disk // nil: none
 	gate    gate
+	lone    gate // of reads of objects whose chunks come ahead too: one place is left to these
 	memory  *memory
 	readers *lookahead.Readers
 	fits    bool    // all data may be in memory
@@ -55,6 +56,7 @@ func newGateway(c *clock, s *Setting, d *Data, store *line) *gateway {
 	g.asking.max = g.asking.left
 	g.queue.horizon = g.readers.Horizon()
 	g.gate = gate{limit: s.Fetchers, idle: g.look}
+	g.lone = gate{limit: max(s.Fetchers-1, 1), idle: func() {}}
 	g.memory = newMemory(s.CacheSize, func() chunkcache.Policy[int32] { return g.policy(s.Policy) })
 	g.memory.stock = g.giveUp
 	if s.DiskSize > 0 {

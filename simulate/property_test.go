@@ -18,6 +18,14 @@ func TestAnySettingComesToItsEnd(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		for i, form := 0, draw("form", 0, 4); i < len(d.Chunks); i++ {
+			switch c := &d.Chunks[i]; form {
+			case 1:
+				c.Stored = c.Length/3 + 1
+			case 2:
+				c.Extents = d.samplesOf(int32(i))
+			}
+		}
 		ranks := draw("ranks", 1, 6)
 		s := Setting{
 			Order: shuffle.Params{
@@ -65,4 +73,40 @@ func TestAnySettingComesToItsEnd(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Of compressed chunks the stored bytes are read, once where there is room; of loose objects each is a read.
+func TestFormsOfChunks(t *testing.T) {
+	for name, form := range map[string]func(*Chunk){
+		"compressed":    func(c *Chunk) { c.Stored = c.Length / 4 },
+		"loose objects": func(c *Chunk) { c.Extents = 100 },
+	} {
+		d, err := Uniform(10_000, 100, 10<<10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var bytes, reads int64
+		for i := range d.Chunks {
+			form(&d.Chunks[i])
+			bytes, reads = bytes+d.Chunks[i].stored(), reads+max(d.Chunks[i].Extents, 1)
+		}
+		for _, epochs := range []int{1, 2} {
+			r, err := Run(t.Context(), d, Setting{
+				Order: shuffle.Params{Shuffle: shuffle.Slot, Window: 8, Seed: 1}, BatchSize: 256, Ranks: 2, Rate: 300, Epochs: epochs, ReadAhead: 2, Skew: 1,
+				CacheSize: 1 << 30, Policy: Plan, Gateways: 1, Fetchers: 12, PartSize: 16 << 20, ServeRate: 2e9, FirstByte: 20 * time.Millisecond, StoreRate: 80e6,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			e := r.Epochs[epochs-1]
+			switch {
+			case epochs == 2 && e.StoreBytes > bytes/8:
+				t.Errorf("%s: got %d bytes of %d read in the second epoch, want hardly any: there is room for all", name, e.StoreBytes, bytes)
+			case epochs == 1 && (e.StoreBytes < bytes || e.StoreBytes > bytes*5/4):
+				t.Errorf("%s: got %d bytes read, want about %d", name, e.StoreBytes, bytes)
+			case epochs == 1 && (e.Reads < reads/16 || e.Reads > reads*5/4 || name == "loose objects" && e.Reads < reads):
+				t.Errorf("%s: got %d reads, want about %d", name, e.Reads, reads)
+			}
+		}
+	}
 }

@@ -183,11 +183,15 @@ func (g *gateway) close(r *request) {
 
 // pays reports whether a chunk should be in memory as a whole, by what will be used of it while it stays.
 func (g *gateway) pays(r *request, u use) bool {
-	if g.memory.contains(u.chunk) || g.readsDisk(u.chunk) {
+	c := &g.data.Chunks[u.chunk]
+	length := c.Length
+	most := g.data.bytesOf(u.chunk, u.samples) >= length-length/8
+	if c.Extents > 0 && !g.readsDisk(u.chunk) {
+		return g.memory.shelf.Has(u.chunk) || most // an object costs a read, alone as with the others
+	}
+	if g.memory.contains(u.chunk) || g.readsDisk(u.chunk) || c.Stored > 0 {
 		return true
 	}
-	length := g.data.Chunks[u.chunk].Length
-	most := g.data.bytesOf(u.chunk, u.samples) >= length-length/8
 	if g.cluster.owner(u.chunk) != g {
 		return most // another gateway keeps it
 	}
@@ -207,11 +211,11 @@ func (g *gateway) pays(r *request, u use) bool {
 // worth reports whether a chunk is read as a whole when so many of its samples are still wanted while it stays: the bytes that nobody
 // wants cost less than the reads that the wanted samples would take one by one.
 func (g *gateway) worth(chunk int32, samples uint64) bool {
-	length := g.data.Chunks[chunk].Length
-	if int64(samples) >= g.data.samplesOf(chunk) || g.readsDisk(chunk) {
+	c := &g.data.Chunks[chunk]
+	if int64(samples) >= g.data.samplesOf(chunk) || g.readsDisk(chunk) || c.Stored > 0 {
 		return true
 	}
-	return length-g.data.bytesOf(chunk, int64(samples)) < (int64(samples)-1)*g.rates.cost()
+	return c.Length-g.data.bytesOf(chunk, int64(samples)) < (int64(samples)-max(c.Extents, 1))*g.rates.cost()
 }
 
 // acquire leases chunks, loads those that are missing, and calls done when all are there and leased. It reports
@@ -228,7 +232,7 @@ func (g *gateway) acquire(r *request, uses []use, done func(held []int32)) bool 
 			coming = append(coming, u.chunk)
 		default:
 			missing = append(missing, u.chunk)
-			need += g.Cost(int(u.chunk))
+			need += g.Cost(int(u.chunk)) + g.data.Chunks[u.chunk].beside()
 		}
 	}
 	if need > 0 && !m.take(need) {
@@ -271,7 +275,7 @@ func (g *gateway) part(r *request, missing []int32) int64 {
 	}
 	var total int64
 	for _, c := range missing {
-		total += g.data.Chunks[c].Length
+		total += g.data.Chunks[c].stored()
 	}
 	streams := int64(max(g.set.Fetchers-early(g.set.Fetchers), 1))
 	return min(g.set.PartSize, max(total/streams, g.set.PartSize/8, 1))
@@ -319,9 +323,13 @@ func (g *gateway) copies(r *request, whole, ranged []use, all func()) {
 func (g *gateway) readRanges(uses []use, all func()) {
 	var tasks []func(done func())
 	for _, u := range uses {
+		read := g.demand
+		if g.data.Chunks[u.chunk].Extents > 0 && g.queue.horizon.Has(g, int(u.chunk)) {
+			read = g.demandLone
+		}
 		for _, n := range g.data.ranges(u, g.set.PartSize) {
 			g.count.Ranges++
-			tasks = append(tasks, func(done func()) { g.demand(n, done) })
+			tasks = append(tasks, func(done func()) { read(n, done) })
 		}
 	}
 	abreast(tasks, g.set.Fetchers, all)

@@ -42,8 +42,12 @@ const gapLimit = 64 << 10
 
 // ranges returns how the samples of a use are read by themselves: the bytes of each read.
 func (d *Data) ranges(u use, part int64) []int64 {
-	size := max(d.Chunks[u.chunk].Length/max(d.samplesOf(u.chunk), 1), 1)
-	if u.places == nil {
+	c := &d.Chunks[u.chunk]
+	if c.Stored > 0 { // no sample of it is read by itself
+		return []int64{c.Stored}
+	}
+	size := max(c.Length/max(d.samplesOf(u.chunk), 1), 1)
+	if u.places == nil || c.Extents > 0 {
 		reads := make([]int64, u.samples)
 		for i := range reads {
 			reads[i] = size
