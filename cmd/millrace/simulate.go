@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/codec"
 	"github.com/millrace-data/millrace/datapath"
 	"github.com/millrace-data/millrace/shuffle"
 	"github.com/millrace-data/millrace/simulate"
@@ -211,9 +212,15 @@ func indexed(x *chunkindex.Index) *simulate.Data {
 	digests := make([][32]byte, x.Chunks()) // the index is closed by then
 	d := &simulate.Data{First: x.First(), Chunks: make([]simulate.Chunk, x.Chunks()), Digest: func(i int) [32]byte { return digests[i] }}
 	for i := range d.Chunks {
-		e := x.Extents(i)[0]
-		digests[i] = x.Chunk(i).Digest
-		d.Chunks[i] = simulate.Chunk{Shard: e.Shard, Offset: e.Offset, Length: x.Chunk(i).Length}
+		e, c := x.Extents(i)[0], x.Chunk(i)
+		digests[i] = c.Digest
+		d.Chunks[i] = simulate.Chunk{Shard: e.Shard, Offset: e.Offset, Length: c.Length}
+		if c.Codec != codec.None {
+			d.Chunks[i].Stored = c.Stored
+		}
+		if n := x.ExtentCount(i); n > 1 {
+			d.Chunks[i].Extents = int64(n)
+		}
 	}
 	return d
 }
