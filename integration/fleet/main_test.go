@@ -1,30 +1,13 @@
 package fleet_test
 
 import (
-	"fmt"
 	"os"
 	"testing"
 
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-func TestMain(m *testing.M) {
-	os.Exit(run(m))
-}
-
-func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "millrace-fleet-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	if err := harness.Build("../..", dir); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return m.Run()
-}
+func TestMain(m *testing.M) { os.Exit(harness.Main(m, "../..")) }
 
 // times returns how often a scenario does what it is named after.
 func times(short, long int) int {

@@ -134,17 +134,24 @@ func (f *Fleet) Start(t testing.TB, i int, args ...string) {
 // StartAll starts some members side by side, all of them if none is named, and waits until they are ready.
 func (f *Fleet) StartAll(t testing.TB, which ...int) {
 	t.Helper()
-	if len(which) == 0 {
-		for i := range f.Members {
-			which = append(which, i)
-		}
-	}
+	which = f.orAll(which)
 	for _, i := range which {
 		f.Begin(t, i)
 	}
 	for _, i := range which {
 		f.Members[i].Ready(t, f.Members[i].At.answers(f.Members[i].URL+"/readyz"))
 	}
+}
+
+// orAll returns the members that are named, all if none is.
+func (f *Fleet) orAll(which []int) []int {
+	if len(which) > 0 {
+		return which
+	}
+	for i := range f.Members {
+		which = append(which, i)
+	}
+	return which
 }
 
 // URLs returns the addresses of the data ports.
@@ -221,11 +228,7 @@ func (m *Member) Sees(n int) func(context.Context) error {
 // Agree waits until each of some members, all if none is named, sees just these alive.
 func (f *Fleet) Agree(t testing.TB, which ...int) {
 	t.Helper()
-	if len(which) == 0 {
-		for i := range f.Members {
-			which = append(which, i)
-		}
-	}
+	which = f.orAll(which)
 	for _, i := range which {
 		f.Members[i].Ready(t, f.Members[i].Sees(len(which)))
 	}

@@ -19,6 +19,21 @@ import (
 // binaryVariable names the environment variable in which Build leaves the binary's path.
 const binaryVariable = "TEST_MILLRACE_BINARY"
 
+// Main builds the program of the module at root, runs the tests with it, and returns their exit status.
+func Main(m *testing.M, root string) int {
+	dir, err := os.MkdirTemp("", "millrace-integration-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	if err := Build(root, dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
+
 // Build compiles the millrace command into dir and remembers where it is. root is where the
 // program's module lies. TestMain calls it once, before any test runs.
 func Build(root, dir string) error {
