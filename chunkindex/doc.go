@@ -1,7 +1,8 @@
 // Package chunkindex knows where every sample of a dataset lies.
 //
-// Build makes an index: it lists the shards (build.go), takes over those that have not changed (reuse.go), scans the others (scan.go) with the scanner of their
-// format (the packages format and webdataset), cuts chunks (cut.go), keeps each shard's scan for a run that
+// Build makes an index: it lists the objects (build.go), finds out their format (survey.go, formats.go), takes over the shards that have not changed (reuse.go),
+// scans the others (scan.go, loose.go) with the scanner of their format (the package format and those beside it), decoded where they are
+// compressed (the package codec), cuts chunks (cut.go), keeps each scan for a run that
 // is killed (scanfile.go), writes the index file (write.go, layout.go, hash.go) and publishes it (publish.go).
 //
 // Open fetches an index (open.go) and checks all that stays in memory (parse.go); sample tables, names and parts are read from the
