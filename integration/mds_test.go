@@ -1,19 +1,19 @@
 package integration_test
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/millrace-data/millrace/chunkindex/format"
-	"github.com/millrace-data/millrace/chunkindex/mds"
-	"github.com/millrace-data/millrace/chunkindex/scantest"
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
 // TestMDSAsStreamingReadsIt has MosaicML Streaming write shards of every encoding it has, plain, compressed and
-// in directories under one index, serves them where they lie, and has Streaming read the batches of an epoch: it finds every sample once, and equal.
+// in directories under one index, serves them where they lie, and has Streaming read an epoch as a directory of its own, whose
+// shards are the batches: it finds every sample once, and equal.
 func TestMDSAsStreamingReadsIt(t *testing.T) {
 	dir := t.TempDir()
 	want := library(t, "mds.py", "write", dir)["plain"]
@@ -23,8 +23,7 @@ func TestMDSAsStreamingReadsIt(t *testing.T) {
 	g := serveAll(t, store, objects, dir, names...)
 	var readable []string
 	for _, name := range names {
-		files := asMDS(t, filesOf(t, filepath.Join(dir, name)), epochOf(t, g, name, 1, 7))
-		readable = append(readable, saveAs(t, name, files))
+		readable = append(readable, saveAs(t, name, asMDS(t, g, name)))
 	}
 	found := library(t, "mds.py", append([]string{"read"}, readable...)...)
 	for _, name := range names {
@@ -37,22 +36,30 @@ func TestMDSAsStreamingReadsIt(t *testing.T) {
 	}
 }
 
-// asMDS returns the files of an MDS dataset whose shards are batches of another one.
-func asMDS(t *testing.T, source scantest.Objects, batches []delivered) map[string][]byte {
+// asMDS returns the files of an epoch as an MDS dataset, which are those of the directory that the gateway makes of it.
+func asMDS(t *testing.T, g *harness.Gateway, dataset string) map[string][]byte {
 	t.Helper()
-	d, err := mds.Format{}.Survey(t.Context(), source, format.Options{})
-	if err != nil {
+	get := func(file string) []byte {
+		return g.MustGet(t, "/v1/datasets/"+dataset+"/epochs/1/mds/batch_size=7/"+file).Body
+	}
+	files := map[string][]byte{"index.json": get("index.json")}
+	var index struct {
+		Shards []struct {
+			Raw struct {
+				Basename string `json:"basename"`
+			} `json:"raw_data"`
+		} `json:"shards"`
+	}
+	if err := json.Unmarshal(files["index.json"], &index); err != nil {
 		t.Fatal(err)
 	}
-	files := map[string][]byte{}
-	var infos []mds.BatchInfo
-	for i, b := range batches {
-		name := fmt.Sprintf("shard.%05d.mds", i)
-		infos = append(infos, mds.BatchInfo{Name: name, Samples: b.samples, Bytes: int64(len(b.body))})
-		files[name] = b.body
+	for _, s := range index.Shards {
+		files[s.Raw.Basename] = get(s.Raw.Basename)
 	}
-	if files["index.json"], err = mds.Index(d.Framing, infos); err != nil {
-		t.Fatal(err)
+	for i, batch := range epochOf(t, g, dataset, 1, 7) {
+		if name := fmt.Sprintf("shard.%05d.mds", i); !bytes.Equal(files[name], batch.body) {
+			t.Errorf("%s of %s: got %d bytes, want the %d of the batch", name, dataset, len(files[name]), len(batch.body))
+		}
 	}
 	return files
 }
