@@ -36,12 +36,12 @@ PLANTS = [
     (
         "datapath skips the CRC of a chunk",
         ["./datapath"],
-        [("datapath/fetch.go", "return crc == c.CRC32C &&", "return c.CRC32C == c.CRC32C &&")],
+        [("datapath/arrival.go", "return crc == desc.CRC32C &&", "return desc.CRC32C == desc.CRC32C &&")],
     ),
     (
         "datapath reads under no ETag",
         ["integration:TestDamageUnderARunningGateway/dir"],
-        [("datapath/fetch.go", "ETag: shard.ETag, VersionID", 'ETag: "", VersionID')],
+        [("datapath/reads.go", "ETag: shard.ETag, VersionID", 'ETag: "", VersionID')],
     ),
     (
         "datapath closes the leases before the body is read",
@@ -791,7 +791,7 @@ PLANTS = [
     (
         "datapath keeps a chunk of its former owner without comparing it with the index",
         ["./datapath"],
-        [("datapath/former.go", "if !s.intact(chunk, dst, checksum(dst)) {", "if false {")],
+        [("datapath/former.go", "if !s.intact(desc, dst, checksum(dst)) {", "if false {")],
     ),
     (
         "datapath asks a former owner to load a chunk",
@@ -958,5 +958,30 @@ PLANTS = [
         "the Python client's threads wait for a decoder while nothing is fetched",
         ["python:test_pool.py"],
         [("client/python/millrace/_pool.py", "if can_fetch and not self._fetching:", "if can_fetch and not self._fetching and not self._slots:")],
+    ),
+    (
+        "datapath reads every sample of a chunk of objects from the first one",
+        ["./datapath"],
+        [("datapath/reads.go", "i, offset := l.from(offset)", "i, offset := 0, offset")],
+    ),
+    (
+        "datapath takes a compressed chunk that decodes for one that is right",
+        ["./datapath"],
+        [("datapath/arrival.go", "a.right = a.decode() && s.intact(", "a.right = a.decode() || s.intact(")],
+    ),
+    (
+        "datapath waits for all objects of a chunk when a few are wanted",
+        ["./datapath"],
+        [("datapath/source.go", "return s.resident(c.Chunk) || wanted", "return true || wanted")],
+    ),
+    (
+        "datapath keeps a body's memory while it waits for more to decode in",
+        ["./datapath"],
+        [("datapath/source.go", "\troom.Close()\n\tif b.answers {", "\tif b.answers {")],
+    ),
+    (
+        "chunkcache loses the memory that a load had beside its chunk",
+        ["./chunkcache"],
+        [("chunkcache/flight.go", "\t\tc.putFree(f.beside)\n", "")],
     ),
 ]
