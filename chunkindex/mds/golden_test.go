@@ -16,5 +16,6 @@ func goldenHashes() map[string]string {
 		"xxh3_64":  "1a559f95574f16cf",
 		"xxh3_128": "24022d8096dc03271a559f95574f16cf",
 		"xxh128":   "24022d8096dc03271a559f95574f16cf",
+		"xxh64":    "644fbd1f6c7eb0fc",
 	}
 }

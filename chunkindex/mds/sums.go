@@ -39,6 +39,8 @@ func newHash(name string) hash.Hash {
 		return sha3.New384()
 	case "sha3_512":
 		return sha3.New512()
+	case "xxh64":
+		return newXXH64()
 	case "xxh3_64":
 		return xxh3.New()
 	case "xxh3_128", "xxh128":
