@@ -244,9 +244,14 @@ class Dataset(torch_data.IterableDataset):  # type: ignore[misc,type-arg,unused-
         """
         if torch_data.get_worker_info() is not None or not state:
             return
-        place = self.accept(state)
+        before = self._expected, self.generation, self._open
+        try:
+            place = self.accept(state)
+            self.epoch(place[0])
+        except BaseException:
+            self._expected, self.generation, self._open = before
+            raise
         self.go_to(place)
-        self.epoch()
 
     def accept(self, state: Mapping[str, Any]) -> Place:
         """Takes on the generation of a state, and returns its place."""
@@ -327,21 +332,22 @@ class DataLoader(torch_data.DataLoader):  # type: ignore[misc,type-arg,unused-ig
         # Where Lightning calls set_epoch. torch refuses to have it changed, and uses it to repeat None.
         self.__dict__["sampler"] = _EpochSampler(dataset)
         self._batches = dataset
-        self._pass: Optional[_Pass] = None
+        self._count: Optional[_Count] = None
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override,unused-ignore]
         dataset = self._batches
         if self._current() is not None:
             dataset.go_to((dataset.place[0], 0))
+        if self._count is not None and self._count.failed:
+            self._iterator = None  # persistent workers, which have ended
         # Opened here, so that what is wrong is said here, and forked workers need not ask.
-        total = len(dataset)
-        self._pass = _Pass(dataset, super().__iter__(), total)
-        return self._pass
+        self._count = _Count(dataset.place, dataset.moves, len(dataset))
+        return _Pass(dataset, super().__iter__(), self._count)
 
-    def _current(self) -> Optional[_Pass]:
+    def _current(self) -> Optional[_Count]:
         """The pass that is under way, or was left."""
-        p = self._pass
-        return p if p is not None and p.current() else None
+        c = self._count
+        return c if c is not None and c.moves == self._batches.moves else None
 
     def set_epoch(self, epoch: int) -> None:
         """Calls set_epoch of the dataset."""
@@ -357,12 +363,21 @@ class DataLoader(torch_data.DataLoader):  # type: ignore[misc,type-arg,unused-ig
         self._batches.load_state_dict(state)
 
 
+@dataclass
+class _Count:
+    """What a loader remembers of a pass. The pass itself is its reader's: workers end when that lets go of it."""
+
+    place: Place
+    moves: int  # of the dataset when the pass began
+    total: int
+    failed: bool = False
+
+
 class _Pass(Iterator[Any]):
     """One pass of a loader, counted where its batches are handed out."""
 
-    def __init__(self, dataset: Dataset, batches: Iterator[Any], total: int) -> None:
-        self._dataset, self._batches, self._total = dataset, batches, total
-        self.place, self._moves = dataset.place, dataset.moves
+    def __init__(self, dataset: Dataset, batches: Iterator[Any], count: _Count) -> None:
+        self._dataset, self._batches, self._count = dataset, batches, count
 
     def __next__(self) -> Any:
         try:
@@ -370,21 +385,29 @@ class _Pass(Iterator[Any]):
         except StopIteration:
             self._end()
             raise
-        self.place = (self.place[0], self.place[1] + 1)
+        except BaseException:
+            self._shut_down()
+            raise
+        epoch, number = self._count.place
+        self._count.place = epoch, number + 1
         return batch
 
     def __len__(self) -> int:
-        return max(0, self._total - self.place[1])
+        return max(0, self._count.total - self._count.place[1])
 
-    def current(self) -> bool:
-        """Whether the dataset has stayed where this pass began."""
-        return self._moves == self._dataset.moves
+    def _shut_down(self) -> None:
+        """Ends the workers. Left to the garbage collector, which the frames of an exception delay, it takes torch 5 s each."""
+        failed, self._batches = self._batches, iter(())
+        self._count.failed = True
+        end = getattr(failed, "_shutdown_workers", None)
+        if end is not None:
+            end()
 
     def _end(self) -> None:
-        epoch, batch = self.place
-        if batch < self._total:
-            raise ProtocolError(f"epoch {epoch}: the workers have ended after batch {batch} of {self._total}")
-        if self.current():
+        epoch, batch = self._count.place
+        if batch < self._count.total:
+            raise ProtocolError(f"epoch {epoch}: the workers have ended after batch {batch} of {self._count.total}")
+        if self._count.moves == self._dataset.moves:
             self._dataset.go_to((epoch + 1, 0))
 
 

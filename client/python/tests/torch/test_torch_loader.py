@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import pickle
 import subprocess
 import sys
@@ -47,7 +48,9 @@ def keys_of(batches: Any) -> list[list[str]]:
 
 
 @pytest.mark.parametrize(("workers", "method"), [(0, None), (1, "fork"), (4, "fork"), (1, "spawn"), (4, "spawn")])
-def test_any_workers_yield_the_order(gateway: harness.Gateway, files: dict[str, tuple[bytes, bytes]], workers: int, method: Optional[str]) -> None:
+def test_any_workers_yield_the_order(
+    gateway: harness.Gateway, files: dict[str, tuple[bytes, bytes]], workers: int, method: Optional[str]
+) -> None:
     dataset = dataset_of(gateway)
     loader = millrace.torch.DataLoader(dataset, num_workers=workers, multiprocessing_context=method)
     assert len(loader) == len(dataset) == 17
@@ -109,6 +112,18 @@ def test_ranks_share_every_batch(gateway: harness.Gateway) -> None:
     whole = core_order(gateway, 0)
     ranks = [keys_of(millrace.torch.DataLoader(dataset_of(gateway, rank=r, world_size=3), num_workers=r)) for r in range(3)]
     assert [a + b + c for a, b, c in zip(*ranks)] == whole
+
+
+def test_workers_end_with_their_pass(gateway: harness.Gateway) -> None:
+    before = set(multiprocessing.active_children())
+    loader = millrace.torch.DataLoader(dataset_of(gateway), num_workers=2)
+    batches = iter(loader)
+    next(batches)
+    ours = set(multiprocessing.active_children()) - before
+    assert len(ours) == 2
+    del batches
+    assert not [p for p in ours if p.is_alive()]
+    assert loader.state_dict()["batch"] == 1
 
 
 def test_more_workers_than_batches(gateway: harness.Gateway) -> None:

@@ -1,0 +1,143 @@
+"""Stopping at random batches and going on with other loaders, workers and ranks: every sample exactly once."""
+
+from __future__ import annotations
+
+import random
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import harness
+import pytest
+from test_torch_loader import core_order, dataset_of, keys_of
+from torchdata.stateful_dataloader import StatefulDataLoader
+
+import millrace
+import millrace.torch
+from millrace.torch import DataLoader, StateError
+
+
+@pytest.fixture(autouse=True)
+def _few_cores() -> Iterator[None]:
+    """torch warns of more workers than cores."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="This DataLoader will create")
+        yield
+
+
+def test_many_stops_on_changing_ranks_and_workers(gateway: harness.Gateway) -> None:
+    seed = random.randrange(1 << 32)
+    r = random.Random(seed)
+    seen: list[list[str]] = []
+    state: dict[str, Any] = {}
+    stops = []
+    while True:
+        world_size, workers, steps = r.choice([1, 2, 3]), r.choice([0, 0, 1, 3]), r.randrange(1, 8)
+        stops.append((world_size, workers, steps))
+        loaders = [DataLoader(dataset_of(gateway, rank=k, world_size=world_size), num_workers=workers) for k in range(world_size)]
+        for loader in loaders:
+            if state:
+                loader.load_state_dict(state)
+        passes = [iter(loader) for loader in loaders]
+        for _ in range(steps):
+            shares = [next(p, None) for p in passes]
+            if shares[0] is None:
+                break
+            seen.append([k for s in shares for k in s["__key__"]])
+        states = [loader.state_dict() for loader in loaders]
+        assert states == states[:1] * world_size
+        state = states[0]
+        if state["epoch"] > 0:
+            break
+    assert seen == core_order(gateway, 0), f"seed {seed}: {stops}"
+
+
+def test_a_state_says_what_was_yielded_and_not_what_was_read_ahead(gateway: harness.Gateway) -> None:
+    dataset = dataset_of(gateway)
+    reading = iter(dataset)
+    for m in range(4):
+        assert dataset.state_dict()["batch"] == m
+        next(reading)
+    loader = DataLoader(dataset, num_workers=2, prefetch_factor=4)
+    ahead = iter(loader)
+    for m in range(4):
+        assert loader.state_dict()["batch"] == m
+        next(ahead)
+
+
+@pytest.mark.parametrize("workers", [0, 1, 3])
+def test_stateful_data_loader(gateway: harness.Gateway, workers: int) -> None:
+    """torchdata's loader saves its workers' iterators and makes them twice; what was read ahead is thrown away."""
+    seed = random.randrange(1 << 32)
+    r = random.Random(seed)
+    want = core_order(gateway, 0)
+    seen: list[list[str]] = []
+    state: Any = None
+    while True:
+        loader = StatefulDataLoader(dataset_of(gateway), batch_size=None, num_workers=workers)
+        if state is not None:
+            loader.load_state_dict(state)
+        batches = iter(loader)
+        steps = r.randrange(1, 9)
+        got = keys_of(b for _, b in zip(range(steps), batches))
+        seen += got
+        state = loader.state_dict()
+        del batches
+        if len(got) < steps:
+            break
+    assert seen == want, f"seed {seed}"
+
+
+def test_stateful_data_loader_wants_its_workers_back(gateway: harness.Gateway) -> None:
+    loader = StatefulDataLoader(dataset_of(gateway), batch_size=None, num_workers=0)
+    batches = iter(loader)
+    next(batches)
+    state = loader.state_dict()["fetcher_state"]["dataset_iter_state"] if "fetcher_state" in loader.state_dict() else None
+    assert state is None or state["batch"] == 1
+    dataset = dataset_of(gateway)
+    reading = iter(dataset)
+    mine = reading.state_dict()  # type: ignore[attr-defined]
+    with pytest.raises(StateError, match=r"of worker 1 of 3 into worker 0 of 1"):
+        reading.load_state_dict({**mine, "worker": 1, "workers": 3})  # type: ignore[attr-defined]
+
+
+def test_the_datasets_own_state(gateway: harness.Gateway) -> None:
+    dataset = dataset_of(gateway, epoch=5)
+    reading = iter(dataset)
+    first = [next(reading)["__key__"] for _ in range(6)]
+    other = dataset_of(gateway)
+    other.load_state_dict(dataset.state_dict())
+    other.set_epoch(5)  # what a training loop does before each epoch keeps the place
+    assert first + keys_of(DataLoader(other, num_workers=2)) == core_order(gateway, 5)
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [({"batch_size": 31}, "batch_size"), ({"seed": 4}, "order_digest"), ({"shuffle": "full"}, "order_digest")],
+)
+def test_a_state_of_another_order_is_refused(gateway: harness.Gateway, options: dict[str, Any], word: str) -> None:
+    state = dataset_of(gateway).state_dict()
+    with pytest.raises(StateError, match=rf"^load state: {word} is"):
+        dataset_of(gateway, **options).load_state_dict(state)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"state": 2}, {"state": None}, {"epoch": -1}, {"batch": "x"}, {"batch": None}, {"batch": -3}, {"generation": "0" * 64}],
+)
+def test_a_state_that_is_none_is_refused(gateway: harness.Gateway, change: dict[str, Any]) -> None:
+    state = {**dataset_of(gateway).state_dict(), **change}
+    with pytest.raises(millrace.MillraceError):
+        dataset_of(gateway).load_state_dict(state)
+    with pytest.raises(StateError):
+        dataset_of(gateway).load_state_dict({"epoch": 1})
+
+
+def test_a_refused_state_changes_nothing(gateway: harness.Gateway) -> None:
+    dataset = dataset_of(gateway)
+    state = {**dataset.state_dict(), "batch": 4}
+    with pytest.raises(StateError):
+        dataset.load_state_dict({**state, "order_digest": "0" * 32})
+    assert keys_of(dataset) == core_order(gateway, 0)
+    dataset.load_state_dict(state)
+    assert keys_of(dataset) == core_order(gateway, 0)[4:]
