@@ -85,9 +85,8 @@ class _Process:
 
     def __init__(self, s: Settings) -> None:
         self.wire = Wire(s.user_agent, s.token, dict(s.headers), s.ssl_context)
-        self.fleet = Fleet(s.sources, s.home, self.wire.ready, s.lookup or system_lookup)
+        self.fleet = Fleet(s.sources, s.home, self.wire.probe, s.lookup or system_lookup)
         self.wire.gateways = self.fleet.size
-        self.answered = False
 
 
 class Core:
@@ -97,6 +96,8 @@ class Core:
         self.settings = settings
         self._processes: dict[int, _Process] = {}
         self._closed = False
+        self.answered = False
+        """Whether any gateway has answered yet."""
 
     def here(self) -> _Process:
         """Returns what belongs to this process: after a fork, something new."""
@@ -126,7 +127,7 @@ class Core:
         last: Optional[MillraceError] = None
         turn = 0
         while True:
-            end = start + (s.deadline if here.answered else min(s.deadline, s.first_answer))
+            end = start + (s.deadline if self.answered else min(s.deadline, s.first_answer))
             try:
                 everyone = here.fleet.order(rank, world_size)
             except GatewayUnavailable as e:
@@ -144,7 +145,7 @@ class Core:
                     if task.over.is_set() or self._closed:
                         raise Closed(f"{what}: closed") from None
                     last = e
-                    here.answered = here.answered or e.status != 0
+                    self.answered = self.answered or e.status != 0
                     wait = _pass_over(e)
                     if wait is not None:
                         here.fleet.failed(g, time.monotonic() - begun, wait)
@@ -152,12 +153,12 @@ class Core:
                         raise _of(what, e) from e.__cause__
                 else:
                     here.fleet.answered(g)
-                    here.answered = True
+                    self.answered = True
                     return done
             here.fleet.all_failed()
             pause = max(tally.pause, random.uniform(0, min(0.1 * 2 ** min(turn, 6), 5.0)) + 0.001)
             turn += 1
-            end = start + (s.deadline if here.answered else min(s.deadline, s.first_answer))
+            end = start + (s.deadline if self.answered else min(s.deadline, s.first_answer))
             if time.monotonic() + pause >= end:
                 # Waiting longer than there is time would only hide the fault.
                 raise _give_up(what, time.monotonic() - start, last, tally.absence)

@@ -135,7 +135,7 @@ class Transfer:
                     raise ConnectionError("the connection was closed")
                 self._got += n
                 a.came += 1
-        except (OSError, HTTPException, ValueError, AttributeError) as e:
+        except (OSError, HTTPException) as e:
             got, reason = self._got, a.reason or str(e) or type(e).__name__
             if not self._etag:
                 self._drop()

@@ -21,7 +21,7 @@ from typing import Any, Callable, Optional, Union
 from urllib.parse import urlsplit
 
 from ._gateways import Address, Gateway
-from .errors import MillraceError, ProtocolError, by_code
+from .errors import GatewayUnavailable, MillraceError, ProtocolError, by_code
 
 DIAL_TIMEOUT = 5.0  # short, since another gateway may answer meanwhile
 IDLE_TIME = 90.0  # a kept connection that is older is not used again
@@ -103,8 +103,7 @@ class Wire:
             yield a
         except MillraceError:
             raise
-        except (OSError, http.client.HTTPException, ValueError, AttributeError) as e:
-            # http.client fails with the last two when its socket is shut down between two of its steps.
+        except (OSError, http.client.HTTPException) as e:
             raise ShortBody(f"{gateway.name}: {a.reason or _cause(e)}", retryable=True, gateway=gateway.name) from e
         finally:
             with self._lock:
@@ -146,14 +145,21 @@ class Wire:
             if a.owed >= MOST_SIGNS:
                 a.abort("the gateway gives no sign of life")
 
-    def ready(self, gateway: Gateway, limit: float) -> None:
-        """Asks for a sign of life: any answer is one, also that of a gateway that refuses new requests."""
+    def ready(self, gateway: Gateway, limit: float) -> bool:
+        """Asks for a sign of life: any answer is one, also that of a gateway that refuses new requests, which is not ready."""
         c = self._connect(gateway, limit)
         try:
             c.request("GET", gateway.address.prefix + "/readyz", headers=self._all_headers(gateway, {}))
-            c.getresponse().read(MAX_PROBLEM)
+            r = c.getresponse()
+            r.read(MAX_PROBLEM)
+            return r.status != http.client.SERVICE_UNAVAILABLE
         finally:
             c.close()
+
+    def probe(self, gateway: Gateway, limit: float) -> None:
+        """Raises if a gateway does not answer that it takes requests."""
+        if not self.ready(gateway, limit):
+            raise GatewayUnavailable(f"{gateway.name} is not ready", retryable=True, gateway=gateway.name)
 
     # Requests.
 

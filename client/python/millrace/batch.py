@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Callable, Optional, Union, overload
 
 from . import _tar
-from .errors import MillraceError, ProtocolError
+from .errors import InvalidArgument, MillraceError, ProtocolError
 
 Decoder = Callable[[memoryview], Any]
 """Turns the bytes of one part of one sample into a value."""
@@ -68,6 +68,7 @@ class Source:
     format: str = "tar"  # of the samples
     decode: Mapping[str, Decoder] = field(default_factory=dict)
     positions: Optional[Callable[[Head], Optional[Sequence[int]]]] = None
+    plain: bool = True  # a body is the samples one after another, from its first byte on
 
 
 class Batch(Sequence["Sample"]):
@@ -135,6 +136,8 @@ class Batch(Sequence["Sample"]):
     def table(self) -> Table:
         """Where the samples lie. In a native form it costs a request for the batch's manifest."""
         if self._table is None:
+            if not self._source.plain:
+                raise InvalidArgument(f"samples cannot be cut from {self.content_type}: read `data`, or leave `form` out")
             self._table = self._asked()
         return self._table
 
@@ -146,7 +149,7 @@ class Batch(Sequence["Sample"]):
     @property
     def keys(self) -> Sequence[str]:
         """The names of the samples. They are asked for apart, unless `keys=True` had them sent along."""
-        keys = self.table.keys
+        keys = self._table.keys if self._table is not None else None
         if keys is None:
             keys = self._asked().keys
         if keys is None:

@@ -83,10 +83,11 @@ class Client:
         """For this package's own modules."""
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"dataset": self.dataset, "settings": self.core.settings}
+        return {"dataset": self.dataset, "settings": self.core.settings, "answered": self.core.answered}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.dataset, self.core = state["dataset"], Core(state["settings"])
+        self.core.answered = state["answered"]
 
     def __repr__(self) -> str:
         return f"<Client of {', '.join(s.base.name for s in self.core.settings.sources)}>"

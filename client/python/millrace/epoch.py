@@ -204,7 +204,9 @@ class Epoch:
         return Batch(head, body, self._source(), table)
 
     def _source(self) -> Source:
-        return Source(self._manifest, self.plan.format, self.decode, self._positions)
+        form, stored = self.plan.parameters.get("format"), self.plan.format
+        plain = form in (stored, "ndjson") and stored not in ("mds", "litdata", "files") and "fields" not in self.plan.parameters
+        return Source(self._manifest, stored, self.decode, self._positions, plain)
 
     def _positions(self, head: Head) -> Optional[Sequence[int]]:
         return self.plan.share(head.number)

@@ -270,3 +270,44 @@ def test_command(gateway: harness.Gateway, capsys: pytest.CaptureFixture[str]) -
     assert "250 samples in 16 batches" in capsys.readouterr().out
     assert main([gateway.url, "--dataset", "nowhere"]) == 1
     assert "not_found" in capsys.readouterr().err
+
+
+def test_forms_that_others_read(client: millrace.Client) -> None:
+    import pyarrow
+    import pyarrow.ipc
+
+    framed, batch = client.epoch(0, keys=True).batch(1), client.epoch(0, form="arrow").batch(1)
+    table = pyarrow.ipc.open_stream(batch.data).read_all()
+    assert table.num_rows == 32
+    assert [bytes(v) for v in framed["jpg"]] == table["jpg"].to_pylist()
+    assert list(batch.keys) == list(framed.keys)  # of the manifest
+    assert batch.positions == framed.positions
+    with pytest.raises(millrace.InvalidArgument, match=r"cannot be cut from application/vnd\.apache\.arrow\.stream"):
+        batch["jpg"]
+
+
+def test_faults_of_a_hook_are_the_callers(gateway: harness.Gateway) -> None:
+    def token() -> str:
+        raise ValueError("no token today")
+
+    with millrace.Client(gateway.url, token=token) as c, pytest.raises(ValueError, match="no token today"):
+        c.epoch(0)
+
+
+def test_progress() -> None:
+    import io
+
+    from millrace._progress import Progress
+
+    out = io.StringIO()
+    hidden = Progress(2, out=out)  # nobody looks
+    hidden.add(5, 10)
+    hidden.add(5, 10)
+    hidden.close()
+    assert not out.getvalue()
+    shown = Progress(2, True, out, "epoch 1")
+    shown.add(5, 10)
+    shown.add(5, 10)
+    shown.close()
+    assert "epoch 1 [####################] 2/2 batches" in out.getvalue()
+    assert out.getvalue().endswith("\n")
