@@ -355,7 +355,7 @@ PLANTS = [
     (
         "gateway sends the parts of a form at the places of whole samples",
         ["./gateway"],
-        [("gateway/pieces.go", "l.out = append(l.out, from[int64(p.offset)+first:int64(p.offset)+last])", "l.out = append(l.out, from[first+int64(p.offset)*int64(min(p.sample+1, 0)):last+int64(p.offset)*int64(min(p.sample+1, 0))])")],
+        [("gateway/pieces.go", "l.out = append(l.out, from[int64(p.offset)+first:int64(p.offset)+last])", "l.out = append(l.out, from[first:last])")],
     ),
     (
         "gateway keeps the order of the samples where fields name another",
@@ -375,7 +375,7 @@ PLANTS = [
     (
         "gateway's Arrow columns say that what is none is there",
         ["./gateway"],
-        [("gateway/arrow/stream.go", "\t\t\tif !null {\n\t\t\t\tb[row/8]", "\t\t\tif row >= 0 {\n\t\t\t\tb[row/8]")],
+        [("gateway/arrow/stream.go", "\t\t\tif !null {\n\t\t\t\tb[row/8]", "\t\t\tif !null || row > 0 {\n\t\t\t\tb[row/8]")],
     ),
     (
         "gateway's checksum leaves the last bytes out",
