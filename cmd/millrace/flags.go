@@ -168,16 +168,19 @@ func (f *flags) flag(p *bool, name, usage string) {
 }
 
 // list is a flag that may be repeated. In the environment its values are separated by commas.
-func (f *flags) list(p *[]string, name, usage string) {
+func (f *flags) list(p *[]string, name, usage string) { f.separated(p, name, ",", usage) }
+
+// separated is list for values that are separated by another character: they may hold commas.
+func (f *flags) separated(p *[]string, name, by, usage string) {
 	parse := func(s string) ([]string, error) {
-		for v := range strings.SplitSeq(s, ",") {
+		for v := range strings.SplitSeq(s, by) {
 			if v = strings.TrimSpace(v); v != "" {
 				*p = append(*p, v)
 			}
 		}
 		return *p, nil
 	}
-	f.set.Var(&value[[]string]{f, p, name, "string", parse, func(s []string) string { return strings.Join(s, ",") }}, name, usage)
+	f.set.Var(&value[[]string]{f, p, name, "string", parse, func(s []string) string { return strings.Join(s, by) }}, name, usage)
 }
 
 // output defines --json.

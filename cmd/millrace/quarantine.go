@@ -48,7 +48,7 @@ reasons have the same digest.`,
 		setup: func(f *flags) (func([]string), func(context.Context, []string) error) {
 			var x quarantineFlags
 			var l location
-			f.list(&x.keys, "key", "`KEY` of a bad sample; may be given more than once")
+			f.list(&x.keys, "key", "`KEY` of a bad sample; may be given more than once; one with a comma is for --from")
 			f.text(&x.file, "from", "", "`FILE` of keys, one a line, after a tab a reason; - is stdin")
 			f.text(&x.reason, "reason", "", "`TEXT` to note with samples that have no reason of their own")
 			f.flag(&x.verify, "from-verify", "read every chunk, and take what does not match the index")

@@ -126,7 +126,7 @@ func (a *app) compose(ctx context.Context, c *serveConfig) (*server, error) {
 	}
 	if err == nil {
 		cfg := gateway.Config{
-			Datasets: sets, Budget: s.main().budget, Log: s.log, Version: buildInfo().Version, Stats: s.stats, Readers: s.readers,
+			Datasets: sets, Mixtures: c.mixed, Budget: s.main().budget, Log: s.log, Version: buildInfo().Version, Stats: s.stats, Readers: s.readers,
 			AdminListen: c.adminListen != "", Deadline: c.deadline,
 			LameDuck: max(c.lameDuck, 1), // 0 would be the default
 		}

@@ -12,12 +12,14 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/millrace-data/millrace/datapath"
+	"github.com/millrace-data/millrace/gateway"
 	"github.com/millrace-data/millrace/internal/budget"
 )
 
 // serveConfig is everything that serve can be told.
 type serveConfig struct {
 	datasets    []string
+	mixtures    []string
 	listen      string
 	bound       net.Listener // where the port is bound already; else nil
 	adminListen string
@@ -46,6 +48,7 @@ type serveConfig struct {
 	memory    int64 // what the process may use
 	locations []location
 	quotas    []quota
+	mixed     []gateway.Mixture
 }
 
 // Default times of an orderly end: together they stay below the 60 s that orchestrators grant.
@@ -57,6 +60,7 @@ const (
 func (c *serveConfig) define(f *flags) {
 	c.memory = usableMemory()
 	f.list(&c.datasets, "dataset", "serve `NAME=URL`; may be repeated, the first is the default dataset")
+	f.separated(&c.mixtures, "mixture", ";", "serve `NAME=SOURCE:WEIGHT,SOURCE:WEIGHT[,samples=N|,choose=N/N|,per-batch=N/N]`: a mixture of datasets; may be repeated")
 	f.text(&c.listen, "listen", "127.0.0.1:8080", "`ADDRESS` of the data port")
 	f.text(&c.adminListen, "admin-listen", "", "`ADDRESS` of a port of their own for metrics, statistics and profiles")
 	f.flag(&c.insecure, "insecure-no-auth", "allow a --listen address that others can reach: there are no tokens yet")
@@ -84,6 +88,7 @@ func (c *serveConfig) define(f *flags) {
 // validate notes every fault that can be seen without opening anything.
 func (c *serveConfig) validate(f *flags) {
 	c.store.check(f)
+	c.checkMixtures(f)
 	if len(c.datasets) == 0 {
 		f.fault("--dataset: want at least one NAME=URL")
 	}

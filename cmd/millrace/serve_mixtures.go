@@ -1,0 +1,106 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/millrace-data/millrace/gateway"
+)
+
+// parseMixture reads NAME=SOURCE[:WEIGHT],...[,samples=N][,choose=N/N/...][,per-batch=N/N/...].
+func parseMixture(text string) (gateway.Mixture, error) {
+	name, rest, ok := strings.Cut(text, "=")
+	if !ok || !validName.MatchString(name) {
+		return gateway.Mixture{}, errors.New("want NAME=SOURCE:WEIGHT,SOURCE:WEIGHT")
+	}
+	m := gateway.Mixture{Name: name}
+	var choose, perBatch []uint64
+	for part := range strings.SplitSeq(rest, ",") {
+		option, value, isOption := strings.Cut(part, "=")
+		var err error
+		switch {
+		case !isOption:
+			err = addSource(&m, part)
+		case option == "samples":
+			m.Samples, err = strconv.ParseUint(value, 10, 63)
+		case option == "choose":
+			choose, err = parseCounts(value)
+		case option == "per-batch":
+			perBatch, err = parseCounts(value)
+		default:
+			err = errors.New("want samples, choose or per-batch")
+		}
+		if err != nil {
+			return gateway.Mixture{}, fmt.Errorf("%s: %w", part, err)
+		}
+	}
+	return m, share(&m, choose, perBatch)
+}
+
+// addSource reads SOURCE or SOURCE:WEIGHT.
+func addSource(m *gateway.Mixture, text string) error {
+	name, weight, weighed := strings.Cut(text, ":")
+	s := gateway.MixtureSource{Dataset: name, Weight: 1}
+	if !validName.MatchString(name) {
+		return errors.New("want the name of a dataset, or NAME:WEIGHT")
+	}
+	if weighed {
+		n, err := strconv.ParseUint(weight, 10, 62)
+		if err != nil || n == 0 {
+			return errors.New("its weight is no whole number from 1 on")
+		}
+		s.Weight = n
+	}
+	m.Sources = append(m.Sources, s)
+	return nil
+}
+
+// parseCounts reads N/N/...: a number for each source.
+func parseCounts(text string) ([]uint64, error) {
+	var out []uint64
+	for part := range strings.SplitSeq(text, "/") {
+		n, err := strconv.ParseUint(part, 10, 62)
+		if err != nil || n == 0 {
+			return nil, errors.New("want a whole number from 1 on for each source, with slashes between them")
+		}
+		out = append(out, n)
+	}
+	return out, nil
+}
+
+// share sets what each source gives: choose, how many samples of an epoch; perBatch, how many of each batch.
+func share(m *gateway.Mixture, choose, perBatch []uint64) error {
+	if choose != nil && (perBatch != nil || m.Samples > 0) {
+		return errors.New("choose says how many samples an epoch has: it excludes samples and per-batch")
+	}
+	for _, counts := range [][]uint64{choose, perBatch} {
+		if counts != nil && len(counts) != len(m.Sources) {
+			return fmt.Errorf("%d numbers for %d sources", len(counts), len(m.Sources))
+		}
+	}
+	for i := range m.Sources {
+		if choose != nil {
+			m.Sources[i].Weight = choose[i]
+			m.Samples += choose[i]
+		}
+		if perBatch != nil {
+			m.Sources[i].Weight, m.Sources[i].PerBatch = 1, perBatch[i]
+		}
+	}
+	return nil
+}
+
+// checkMixtures reads those of the configuration, and notes faults.
+func (c *serveConfig) checkMixtures(f *flags) {
+	c.mixed = nil
+	for _, text := range c.mixtures {
+		m, err := parseMixture(text)
+		if err != nil {
+			f.fault("--mixture %q: %v", hideSecrets(text), err)
+			continue
+		}
+		c.mixed = append(c.mixed, m)
+	}
+}
