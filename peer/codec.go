@@ -16,10 +16,11 @@ import (
 // A query on the wire. Numbers are unsigned LEB128 in their shortest form, names a length and as many bytes:
 //
 //	"MRQ" and the version of the form, 1 byte
-//	flags: bit 0 Cached, bit 1 a reader follows, bit 2 the reader's share was dealt by bytes
+//	flags: bit 0 Cached, bit 1 a reader follows, bit 2 the reader's share was dealt by bytes,
+//	       bit 3 it reads a subset
 //	dataset, generation
 //	reader: shuffle, window, strata, seed, importance, epoch, first, end, batch size, rank, world size, split, tail,
-//	        think time in microseconds
+//	        think time in microseconds, with bit 3 the subset
 //	chunks, ranges of all chunks together
 //	each chunk: its number less that of the one before (the first: its number), digest (32 bytes), ranges, and
 //	        offset and length of each of them
@@ -33,7 +34,7 @@ const (
 	minRange     = 2
 	checksumSize = 4
 
-	flagCached, flagReader, flagDealt = 1, 2, 4
+	flagCached, flagReader, flagDealt, flagSubset = 1, 2, 4, 8
 )
 
 // Limits of a query. A batch of a million samples is within them.
@@ -63,6 +64,9 @@ func (q *Query) AppendBinary(b []byte) ([]byte, error) {
 		flags |= flagReader
 		if q.Reader.Dealt {
 			flags |= flagDealt
+		}
+		if q.Reader.Params.Subset != "" {
+			flags |= flagSubset
 		}
 	}
 	b = append(b, flags)
@@ -147,7 +151,11 @@ func (r *Reader) append(b []byte) []byte {
 		b = binary.AppendUvarint(b, n)
 	}
 	b = appendName(appendName(b, string(r.Split)), string(r.Tail))
-	return binary.AppendUvarint(b, uint64(r.Think/time.Microsecond))
+	b = binary.AppendUvarint(b, uint64(r.Think/time.Microsecond))
+	if r.Params.Subset != "" {
+		b = appendName(b, r.Params.Subset)
+	}
+	return b
 }
 
 func (r *Reader) check() error {
@@ -159,7 +167,7 @@ func (r *Reader) check() error {
 	case r.Think < 0 || r.Think > maxThink:
 		return fmt.Errorf("%v of thinking", r.Think)
 	}
-	return checkNames(r.Params.Shuffle, r.Params.Importance, string(r.Split), string(r.Tail))
+	return checkNames(r.Params.Shuffle, r.Params.Importance, r.Params.Subset, string(r.Split), string(r.Tail))
 }
 
 func appendName(b []byte, name string) []byte {
@@ -200,7 +208,7 @@ func parseQuery(b []byte) (*Query, error) {
 		return nil, fmt.Errorf("%w: its checksum is wrong", errQuery)
 	}
 	flags := text[len(queryMagic)]
-	if flags > flagCached|flagReader|flagDealt || flags&(flagReader|flagDealt) == flagDealt {
+	if flags > flagCached|flagReader|flagDealt|flagSubset || flags&flagReader == 0 && flags&(flagDealt|flagSubset) != 0 {
 		return nil, fmt.Errorf("%w: flags %#x", errQuery, flags)
 	}
 	in := &cursor{rest: text[len(queryMagic)+1:]}
@@ -209,6 +217,10 @@ func parseQuery(b []byte) (*Query, error) {
 	if flags&flagReader != 0 {
 		q.Reader = in.reader()
 		q.Reader.Dealt = flags&flagDealt != 0
+		if flags&flagSubset != 0 {
+			q.Reader.Params.Subset = in.name()
+			in.bad = in.bad || q.Reader.Params.Subset == ""
+		}
 	}
 	if q.Chunks = in.chunks(); in.bad || len(in.rest) > 0 {
 		return nil, fmt.Errorf("%w: cut short, too long or out of bounds", errQuery)
