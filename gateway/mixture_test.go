@@ -1,0 +1,189 @@
+package gateway_test
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/millrace-data/millrace/gateway"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// mixedRig serves photos, scans (the same chunks under another name) and mixtures of both: scans alone have no budget of
+// their own, so that what is wanted of each source shows.
+func mixedRig(t *testing.T, all ...gateway.Mixture) (*rig, *source) {
+	t.Helper()
+	var other *source
+	r := newRig(t, 50, 800, func(cfg *gateway.Config) {
+		photos := cfg.Datasets[0].Source.(*source)
+		other = &source{index: photos.index, store: photos.store}
+		cfg.Datasets = append(cfg.Datasets, gateway.Dataset{Name: "scans", Index: cfg.Datasets[0].Index, Source: other})
+		cfg.Mixtures = all
+	})
+	t.Cleanup(func() {
+		if n := other.open.Load(); n != 0 {
+			t.Errorf("got %d bodies left open, want 0", n)
+		}
+	})
+	return r, other
+}
+
+// mixedSamples is what an epoch of a mixture of photos and scans delivers: source and key of each position.
+func (r *rig) mixedSamples(m *shuffle.Mixture, params shuffle.Params, epoch uint64) [][2]string {
+	r.t.Helper()
+	epochs := map[[2]uint64]*shuffle.Epoch{}
+	var out [][2]string
+	for _, turn := range m.Append(nil, epoch, 0, m.Samples()) {
+		at := [2]uint64{uint64(turn.Source), turn.Epoch}
+		if epochs[at] == nil {
+			params.Seed = m.SourceSeed(turn.Source)
+			p, err := shuffle.NewPlan(params, r.index.First())
+			if err != nil {
+				r.t.Fatal(err)
+			}
+			epochs[at] = p.Epoch(turn.Epoch)
+		}
+		out = append(out, [2]string{[]string{"photos", "scans"}[turn.Source], r.order[epochs[at].At(turn.Position)]})
+	}
+	return out
+}
+
+func TestMixtureDeliversWhatItsOrderSays(t *testing.T) {
+	weighed := gateway.Mixture{Name: "weighed", Samples: 70, Sources: []gateway.MixtureSource{{Dataset: "photos", Weight: 3}, {Dataset: "scans", Weight: 1}}}
+	fixed := gateway.Mixture{Name: "fixed", Sources: []gateway.MixtureSource{{Dataset: "photos", Weight: 1, PerBatch: 5}, {Dataset: "scans", Weight: 1, PerBatch: 2}}}
+	r, _ := mixedRig(t, weighed, fixed)
+	for _, c := range []struct {
+		m     gateway.Mixture
+		order []shuffle.Ingredient
+		query string
+	}{
+		{weighed, []shuffle.Ingredient{{Samples: 50, Weight: 3}, {Samples: 50, Weight: 1}}, "batch_size=16"},
+		{weighed, []shuffle.Ingredient{{Samples: 50, Weight: 3}, {Samples: 50, Weight: 1}}, "batch_size=16&tail=pad"},
+		{fixed, []shuffle.Ingredient{{Samples: 50, PerBatch: 5}, {Samples: 50, PerBatch: 2}}, "seed=7"},
+	} {
+		m, err := shuffle.NewMixture(7, c.m.Samples, c.order)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, epoch := range []uint64{0, 3} {
+			want := r.mixedSamples(m, shuffle.Params{Shuffle: shuffle.Slot, Window: 4}, epoch)
+			size := m.BatchSize()
+			if size == 0 {
+				size = 16
+			}
+			for batch := range (m.Samples() + size - 1) / size {
+				at := fmt.Sprintf("/v1/datasets/%s/epochs/%d/batches/%d", c.m.Name, epoch, batch)
+				var list struct {
+					Samples []struct{ Source, Key string }
+				}
+				r.json(at+"/manifest?"+c.query, &list)
+				var body []byte
+				for i, s := range list.Samples {
+					w := want[(batch*size+uint64(i))%m.Samples()]
+					if s.Source != w[0] || s.Key != w[1] && w[1] != r.order[oddSample] {
+						t.Fatalf("%s?%s: sample %d is %s of %s, want %v", at, c.query, i, s.Key, s.Source, w)
+					}
+					body = append(body, r.samples[w[1]]...)
+				}
+				if got := r.do("GET", at+"?"+c.query).body; !bytes.Equal(got, append(body, make([]byte, 1024)...)) || len(list.Samples) == 0 {
+					t.Fatalf("%s?%s: the body is not what its manifest says", at, c.query)
+				}
+			}
+		}
+	}
+}
+
+// TestMixtureIsSharedOut reads one batch by three ranks, by both ways that a mixture has.
+func TestMixtureIsSharedOut(t *testing.T) {
+	r, other := mixedRig(t, gateway.Mixture{Name: "m", Sources: []gateway.MixtureSource{{Dataset: "photos", Weight: 1}, {Dataset: "scans", Weight: 1}}})
+	for _, how := range []string{"", "&balance=bytes"} {
+		whole := map[string]int{}
+		for _, key := range r.manifest("/v1/datasets/m/epochs/0/batches/1/manifest?batch_size=20") {
+			whole[key]++
+		}
+		for rank := range 3 {
+			for _, key := range r.manifest(fmt.Sprintf("/v1/datasets/m/epochs/0/batches/1/manifest?batch_size=20&world_size=3&rank=%d%s", rank, how)) {
+				whole[key]--
+			}
+		}
+		for key, n := range whole {
+			if n != 0 {
+				t.Errorf("%s: %q comes %d times too few", how, key, n)
+			}
+		}
+	}
+	before := other.asked.Load()
+	r.do("GET", "/v1/datasets/m/epochs/0/batches/0?batch_size=20")
+	if got := other.asked.Load() - before; got < 9 || got > 11 {
+		t.Errorf("got %d of 20 samples asked of the second source, want about half", got)
+	}
+	a := r.do("GET", "/v1/datasets/m/epochs/0/batches/0?batch_size=20")
+	if got := r.do("GET", a.Header.Get("Content-Location"), "If-None-Match: "+a.Header.Get("ETag")); got.StatusCode != http.StatusNotModified {
+		t.Errorf("got %d, want 304", got.StatusCode)
+	}
+}
+
+func TestMixtureRefuses(t *testing.T) {
+	r, _ := mixedRig(t,
+		gateway.Mixture{Name: "m", Sources: []gateway.MixtureSource{{Dataset: "photos", Weight: 1}, {Dataset: "scans", Weight: 1}}},
+		gateway.Mixture{Name: "fixed", Sources: []gateway.MixtureSource{{Dataset: "photos", PerBatch: 3}, {Dataset: "scans", PerBatch: 1}}})
+	none := strings.Repeat("ab", 32)
+	for _, path := range []string{
+		"/v1/datasets/m/epochs/0/batches/0?split=locality", "/v1/datasets/m/epochs/0/batches/0?subset=train",
+		"/v1/datasets/m/epochs/0/batches/0?quarantine=" + none, "/v1/datasets/m/epochs/0/batches/0?importance=" + none,
+		"/v1/datasets/m/occurrences?key=d0%2Fs00001&epochs=0", "/v1/datasets/m/index", "/v1/datasets/fixed/epochs/0/batches/0?batch_size=5",
+		"/v1/datasets/m/epochs/18446744073709551615/batches/0", "/v1/datasets/m/epochs/18446744073709551615",
+	} {
+		checkProblem(t, r.do("GET", path), http.StatusBadRequest, "invalid_argument", false)
+	}
+	checkProblem(t, r.post("/v1/datasets/m/warm", ""), http.StatusBadRequest, "invalid_argument", false)
+	for name, m := range map[string]gateway.Mixture{
+		"no such dataset": {Name: "x", Sources: []gateway.MixtureSource{{Dataset: "none", Weight: 1}}},
+		"a taken name":    {Name: "photos", Sources: []gateway.MixtureSource{{Dataset: "photos", Weight: 1}}},
+		"a bad name":      {Name: "a/b", Sources: []gateway.MixtureSource{{Dataset: "photos", Weight: 1}}},
+		"no source":       {Name: "x"},
+		"no weight":       {Name: "x", Sources: []gateway.MixtureSource{{Dataset: "photos"}}},
+	} {
+		cfg := gateway.Config{Datasets: []gateway.Dataset{{Name: "photos", Index: r.index, Source: r.source}}, Mixtures: []gateway.Mixture{m}}
+		if _, err := gateway.New(cfg); err == nil {
+			t.Errorf("%s: a gateway was made", name)
+		}
+	}
+}
+
+func TestMixtureSaysItsParts(t *testing.T) {
+	r, _ := mixedRig(t, gateway.Mixture{Name: "m", Sources: []gateway.MixtureSource{{Dataset: "photos", Weight: 3}, {Dataset: "scans", Weight: 1}}})
+	type part struct {
+		Dataset, Generation string
+		Samples, Weight     uint64
+	}
+	var d, e struct {
+		Generation string
+		Digest     string `json:"order_digest"`
+		Samples    uint64
+		Sources    []part
+	}
+	r.json("/v1/datasets/m", &d)
+	r.json("/v1/datasets/m/epochs/1", &e)
+	want := []part{{"photos", r.index.Generation(), 50, 3}, {"scans", r.index.Generation(), 50, 1}}
+	if fmt.Sprint(d.Sources) != fmt.Sprint(want) || fmt.Sprint(e.Sources) != fmt.Sprint(want) || e.Samples != 100 || d.Generation == r.index.Generation() {
+		t.Errorf("got %+v and %+v, want the parts %+v", d, e, want)
+	}
+	m, err := shuffle.NewMixture(7, 0, []shuffle.Ingredient{{Samples: 50, Weight: 3}, {Samples: 50, Weight: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var digests []string
+	for i := range 2 {
+		p, err := shuffle.NewPlan(shuffle.Params{Shuffle: shuffle.Slot, Window: 4, Seed: m.SourceSeed(i)}, r.index.First())
+		if err != nil {
+			t.Fatal(err)
+		}
+		digests = append(digests, p.OrderDigest())
+	}
+	if want := m.OrderDigest(digests); e.Digest != want {
+		t.Errorf("order digest: got %s, want %s", e.Digest, want)
+	}
+}
