@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/millrace-data/millrace/internal/objstore"
@@ -72,15 +73,16 @@ func TestManyBatchesEndWithTheEpoch(t *testing.T) {
 // TestManyBatchesBreakOffWhereOneCannotBeRead: what was sent is whole batches, and the connection ends before the next one.
 func TestManyBatchesBreakOffWhereOneCannotBeRead(t *testing.T) {
 	r := newRig(t, 50, 800, nil)
-	whole := r.do("GET", "/epoch/0/batches?count=4")
-	second := 72 + int(binary.LittleEndian.Uint64(whole.body[16:]))
-	reads := 0
+	var left atomic.Int64 // reads until one fails
 	r.source.before = func(context.Context) error {
-		if reads++; reads == 3 {
+		if left.Add(-1) == 0 {
 			return objstore.ErrUnavailable
 		}
 		return nil
 	}
+	whole := r.do("GET", "/epoch/0/batches?count=4")
+	second := 72 + int(binary.LittleEndian.Uint64(whole.body[16:]))
+	left.Store(3)
 	req, err := http.NewRequestWithContext(t.Context(), "GET", r.server.URL+"/epoch/0/batches?count=4", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -97,7 +99,7 @@ func TestManyBatchesBreakOffWhereOneCannotBeRead(t *testing.T) {
 	if at := second + 72 + int(binary.LittleEndian.Uint64(whole.body[second+16:])); len(got) != at {
 		t.Errorf("got %d bytes, want the %d of two batches", len(got), at)
 	}
-	reads = 2
+	left.Store(1)
 	checkProblem(t, r.do("GET", "/epoch/0/batches?count=4"), http.StatusServiceUnavailable, "store_unavailable", true)
 }
 
