@@ -10,7 +10,7 @@ import (
 // TestInterfacePages types the commands of pages about HTTP against the gateway that the README's tour starts, and compares
 // what they show.
 func TestInterfacePages(t *testing.T) {
-	for _, name := range []string{"docs/api.md", "docs/importance.md"} {
+	for _, name := range []string{"docs/api.md", "docs/answers.md", "docs/importance.md", "docs/mixtures.md"} {
 		t.Run(name, func(t *testing.T) { followPage(t, name) })
 	}
 }
@@ -40,7 +40,7 @@ func followPage(t *testing.T, name string) {
 			t.Errorf("%s:%d: got a command that no test runs: %s", name, i+1, line)
 		}
 	}
-	port := freePorts(t, "8080")
+	port := freePorts(t, "8080", "8081")
 	sh := startShell(t, t.TempDir())
 	sh.follow(t, "README.md", start[:ready+1], port)
 	sh.follow(t, name, commands, port)
