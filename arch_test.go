@@ -36,7 +36,7 @@ func floorPlan() map[string]room {
 		"internal/objstore": {ours: []string{"internal/objstore"}, never: []string{"net/http"}},
 		"internal/clustersim": { // runs whole clusters of the real thing
 			ours:    []string{"chunkindex", "cluster", "datapath", "peer", "shuffle", "internal/budget", "internal/objstore"},
-			outside: []string{"github.com/rs/zerolog"},
+			outside: []string{"github.com/klauspost/compress", "github.com/rs/zerolog"}, // compress: shards as people store them
 		},
 		"internal/provenance": {never: []string{"net"}}, // bench and experiments run git
 		"internal/budget":     {never: []string{"net", "os"}},
