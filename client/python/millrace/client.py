@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Callable, Optional, Union
-from urllib.parse import quote, quote_plus
+from urllib.parse import quote, quote_plus, urlsplit
 
 from ._core import Core, Settings
 from ._gateways import Home, Source, home_by_rank
@@ -197,16 +197,19 @@ class Client:
         path = f"/v1/datasets/{quote(name, safe='')}/epochs/{number}"
         d = self.core.json("GET", path, {**query, **shape})
         try:
-            said = {k: str(v) for k, v in d["parameters"].items() if k not in ("format", "fields", "table")}
+            canonical = dict(pair.partition("=")[::2] for pair in urlsplit(d["links"]["self"]).query.split("&"))
+            said = {k: v for k, v in canonical.items() if k not in ("format", "fields", "table")}
+            stored, samples = int(about["bytes"]), int(d["samples"])
             plan = Plan(
-                dataset=name, epoch=number, format=str(about["format"]), batches=int(d["batches"]), samples=int(d["samples"]),
-                bytes=int(d.get("bytes", 0)), generation=said["generation"], order_digest=str(d["order_digest"]),
+                dataset=name, epoch=number, format=str(about["format"]), batches=int(d["batches"]), samples=samples,
+                bytes=int(d.get("bytes") or stored * samples // max(int(about["samples"]), 1)),
+                generation=said["generation"], order_digest=str(d["order_digest"]),
                 parameters={**query, **said, **shape}, description=d, dataset_description=about,
             )
         except (KeyError, TypeError, ValueError, AttributeError) as e:
             raise ProtocolError(f"{path}: not the description of an epoch: {e}") from None
         for k, v in query.items():
-            if plan.parameters[k] != v:
+            if plan.parameters[k] != v and not (k == "subset" and plan.parameters[k].endswith(f":{v}")):
                 raise ProtocolError(f"{path}: got {k} {plan.parameters[k]!r}, want {v!r}")
         return plan
 

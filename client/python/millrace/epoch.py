@@ -39,7 +39,7 @@ class Plan:
     format: str  # of the stored samples
     batches: int
     samples: int  # positions of the epoch, all ranks together
-    bytes: int
+    bytes: int  # of the stored samples, or about so many
     generation: str
     order_digest: str  # equal digests, equal orders (docs/order.md)
     parameters: Mapping[str, str]  # canonical, generation included
@@ -174,6 +174,8 @@ class Epoch:
         for name in ("importance", "subset", "quarantine"):
             if p.get(name):
                 raise InvalidArgument(f"order: {name} needs more than the counts of the chunks: see millrace.order")
+        if self.plan.dataset_description.get("sources"):
+            raise InvalidArgument("order: a mixture is made of several orders: see millrace.order.Mixture")
         return shuffle(
             p["shuffle"], self.chunks(), window=int(p.get("window", "0")), seed=int(p.get("seed", "0")), epoch=self.number,
             strata=int(p.get("strata", "0")),
