@@ -140,6 +140,51 @@ PLANTS = [
         [("shuffle/draws.go", "if r > 0 {\n\t\tq++", "if r > d.samples {\n\t\tq++")],
     ),
     (
+        "shuffle has bad samples of a chunk replaced by the same one in every epoch",
+        ["./shuffle"],
+        [("shuffle/quarantine.go", 'newKey("quarantine", q.seed, epoch, uint64(chunk))', 'newKey("quarantine", q.seed, uint64(chunk))')],
+    ),
+    (
+        "shuffle counts the members of a subset's last byte twice",
+        ["./shuffle"],
+        [("shuffle/subset.go", "for _, b := range bitmap[:place/8] {", "for _, b := range bitmap[:(place+7)/8] {")],
+    ),
+    (
+        "shuffle forgets the phase of a mixture's sources",
+        ["./shuffle"],
+        [("shuffle/mixture.go", "lo, carry := bits.Add64(lo, s.phase, 0)", "lo, carry := bits.Add64(lo, 0, 0)")],
+    ),
+    (
+        "shuffle begins a mixture's fixed counts anew in each of its epochs",
+        ["./shuffle"],
+        [("shuffle/mixture.go", "return epoch*(m.samples/m.batch) + batch", "return batch")],
+    ),
+    (
+        "selection hashes names without the salt",
+        ["./selection"],
+        [("selection/rule.go", '[]byte("millrace subset\\n" + r.Salt + "\\n")', '[]byte("millrace subset\\n\\n")')],
+    ),
+    (
+        "selection believes the bitmaps of a damaged split",
+        ["./selection"],
+        [("selection/subset.go", "if crc32.Checksum(b, castagnoli()) != x.crcs[chunk] {", "if false {"), ("selection/layout.go", "if found != members {", "if false {")],
+    ),
+    (
+        "the gateway replaces a bad sample by one of another subset",
+        ["./gateway"],
+        [("gateway/selection.go", "first = s.Members()\n", "bad = list.Numbers()\n")],
+    ),
+    (
+        "the gateway leaves the quarantine out of a batch's name",
+        ["./gateway"],
+        [("gateway/request.go", 'add("quarantine", p.quarantine)', "_ = p.quarantine")],
+    ),
+    (
+        "the gateway gives a mixture's sample the place of another",
+        ["./gateway"],
+        [("gateway/mixedread.go", "segments[seq] = b.Segments[k]", "segments[min(seq+k%2, total-1)] = b.Segments[k]")],
+    ),
+    (
         "shuffle deals every row to the ranks in the same direction",
         ["./shuffle"],
         [("shuffle/deal.go", "if row%2 == 1 {", "if row%2 == 2 {")],
@@ -983,5 +1028,30 @@ PLANTS = [
         "chunkcache loses the memory that a load had beside its chunk",
         ["./chunkcache"],
         [("chunkcache/flight.go", "\t\tc.putFree(f.beside)\n", "")],
+    ),
+    (
+        "torch's workers count on from the batch that they have yielded, as if each were alone",
+        ["python:torch/test_torch_state.py"],
+        [("client/python/millrace/torch.py", "self._next = batch.number + self._step", "self._next = batch.number + 1")],
+    ),
+    (
+        "torch's spawned workers do not know their parent's rank",
+        ["python:torch/test_torch_distributed.py"],
+        [("client/python/millrace/torch.py", '"_ranks_of_parent": self.ranks()', '"_ranks_of_parent": None')],
+    ),
+    (
+        "torch's loader says that what it read ahead was yielded",
+        ["python:torch/test_torch_state.py"],
+        [("client/python/millrace/torch.py", "self._count.place = epoch, number + 1", "self._count.place = epoch, number + 2")],
+    ),
+    (
+        "torch's dataset goes on from a state of another order",
+        ["python:torch/test_torch_state.py"],
+        [("client/python/millrace/torch.py", "            self._check(epoch)\n", "")],
+    ),
+    (
+        "torch's loader leaves a failed pass's workers to the garbage collector",
+        ["python:torch/test_torch_loader.py"],
+        [("client/python/millrace/torch.py", "        if end is not None:\n            end()\n", "")],
     ),
 ]

@@ -134,9 +134,13 @@ def test_more_workers_than_batches(gateway: harness.Gateway) -> None:
 def test_a_decoder_that_fails_in_a_worker(gateway: harness.Gateway) -> None:
     loader = millrace.torch.DataLoader(dataset_of(gateway, decode={"jpg": _broken}), num_workers=2, persistent_workers=True)
     for _ in range(2):
+        before = set(multiprocessing.active_children())
         batches = iter(loader)
+        ours = set(multiprocessing.active_children()) - before
         with pytest.raises(millrace.DecodeError, match="this is no photo"):
             next(batches)
+        assert len(ours) == 2
+        assert not [p for p in ours if p.is_alive()]
         with pytest.raises(millrace.ProtocolError, match="ended after batch 0 of 17"):
             next(batches)
 
@@ -175,6 +179,13 @@ def _all_of_it(view: memoryview) -> torch.Tensor:
 def test_without_a_decoder_a_part_is_bytes(gateway: harness.Gateway, files: dict[str, tuple[bytes, bytes]]) -> None:
     batch = next(iter(dataset_of(gateway, decode=None, fields="cls")))
     assert batch == {"cls": [files[k][1] for k in batch["__key__"]], "__key__": batch["__key__"]}
+
+
+def test_a_share_may_be_empty(gateway: harness.Gateway) -> None:
+    """499 of 500 samples, and one for two ranks."""
+    shares = [list(dataset_of(gateway, batch_size=499, rank=r, world_size=2)) for r in range(2)]
+    assert [len(share[1].get("cls", [])) for share in shares] == [0, 1]
+    assert shares[0][1] == {"__key__": []}
 
 
 def test_a_dataset_can_be_pickled(gateway: harness.Gateway) -> None:
