@@ -23,8 +23,14 @@ import (
 // objects last.
 func formats() []format.Format {
 	return []format.Format{
-		mds.Format{}, litdata.Format{}, webdataset.Tar{}, tfrecord.TFRecord{}, jsonl.JSONL{},
-		tokens.Tokens{}, records.Records{}, files.Files{},
+		mds.Format{},
+		litdata.Format{},
+		webdataset.Tar{},
+		tfrecord.TFRecord{},
+		jsonl.JSONL{},
+		tokens.Tokens{},
+		records.Records{},
+		files.Files{},
 	}
 }
 

@@ -106,8 +106,15 @@ func TestMatches(t *testing.T) {
 		pattern, key string
 		want         bool
 	}{
-		{"", "a/b", true}, {"*.jpg", "a/b.jpg", true}, {"*.jpg", "a/b.jpeg", false}, {"a/*.jpg", "a/b.jpg", true}, {"a/*", "a/b/c", false},
-		{"*/*/c", "a/b/c", true}, {"b", "a/b", true}, {"a", "a/b", false}, {"[ab].txt", "d/b.txt", true},
+		{"", "a/b", true},
+		{"*.jpg", "a/b.jpg", true},
+		{"*.jpg", "a/b.jpeg", false},
+		{"a/*.jpg", "a/b.jpg", true},
+		{"a/*", "a/b/c", false},
+		{"*/*/c", "a/b/c", true},
+		{"b", "a/b", true},
+		{"a", "a/b", false},
+		{"[ab].txt", "d/b.txt", true},
 	} {
 		if got := matches(c.pattern, c.key); got != c.want {
 			t.Errorf("%q of %q: got %v, want %v", c.pattern, c.key, got, c.want)

@@ -99,7 +99,7 @@ func scan(ctx context.Context, o format.Object, in io.Reader, out format.Sink) e
 				return err
 			}
 		}
-		if err == io.EOF { //nolint:errorlint // a reader ends with io.EOF itself; a wrapped one is a fault
+		if err == io.EOF {
 			break
 		}
 		if err != nil {

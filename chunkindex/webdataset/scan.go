@@ -17,7 +17,7 @@ const (
 	bufferSize  = 256 << 10
 )
 
-// scan finds the samples of one tar shard.
+// Scan finds the samples of one tar shard.
 func Scan(ctx context.Context, shard io.Reader, out format.Sink) error {
 	s := &scanner{ctx: ctx, r: bufio.NewReaderSize(shard, bufferSize), out: out, buf: make([]byte, bufferSize)}
 	return s.run()
