@@ -74,6 +74,11 @@ func TestTarByContent(t *testing.T) {
 	if err != nil || rep.Samples != want.Samples || rep.Ignored != 1 {
 		t.Errorf("got %+v, %v, want %d samples", rep, err, want.Samples)
 	}
+	b, _ := store.Bytes("a.tar")
+	other.Set("named.tar", b)
+	if rep, err := Build(t.Context(), other, "", BuildOptions{Format: "tar"}); err != nil || rep.Shards != 1 || rep.Ignored != 3 {
+		t.Errorf("got %+v, %v, want the one that is named as a tar", rep, err)
+	}
 }
 
 // Formats see decoded bytes, and no more of them than they ask for.

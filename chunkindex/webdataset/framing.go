@@ -29,22 +29,24 @@ func (Tar) Name() string { return Name }
 // Rules returns 1: none have been released before.
 func (Tar) Rules() int { return 1 }
 
-// Survey takes objects whose keys end in ".tar" for shards, compressed or not. Where the user named this format, other objects are
-// too if they begin with the header of a member.
+// Survey takes objects whose keys end in ".tar" for shards, compressed or not. Where there is none and the user named this format, all objects
+// are looked at: those that begin with the header of a member are shards.
 func (Tar) Survey(ctx context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
 	d := &format.Dataset{Scan: func(ctx context.Context, _ int, in io.Reader, out format.Sink) error { return Scan(ctx, in, out) }}
 	for _, object := range l.Objects() {
-		_, bare := codec.Of(object.Key)
-		ok := strings.HasSuffix(bare, ".tar")
-		if !ok && o.Named {
+		if _, bare := codec.Of(object.Key); strings.HasSuffix(bare, ".tar") {
+			d.Shards = append(d.Shards, format.Shard{Object: object})
+		}
+	}
+	if len(d.Shards) == 0 && o.Named {
+		for _, object := range l.Objects() {
 			head, err := l.Head(ctx, object.Key)
 			if err != nil {
 				return nil, err
 			}
-			ok = len(head) >= blockSize && string(head[257:262]) == "ustar"
-		}
-		if ok {
-			d.Shards = append(d.Shards, format.Shard{Object: object})
+			if len(head) >= blockSize && string(head[257:262]) == "ustar" {
+				d.Shards = append(d.Shards, format.Shard{Object: object})
+			}
 		}
 	}
 	if len(d.Shards) == 0 {
