@@ -193,6 +193,10 @@ func TestQuarantineReplacesTheBadAlone(t *testing.T) {
 	slices.Sort(bad)
 	bad = slices.Compact(bad)
 	digest := r.quarantine(bad...)
+	plain, replaced := r.do("HEAD", "/epoch/0/batch/0"), r.do("HEAD", "/epoch/0/batch/0?quarantine="+digest)
+	if plain.Header.Get("ETag") == replaced.Header.Get("ETag") || !strings.Contains(replaced.Header.Get("Content-Location"), "quarantine="+digest) {
+		t.Errorf("got ETag %s and Content-Location %s, want others than without a quarantine", replaced.Header.Get("ETag"), replaced.Header.Get("Content-Location"))
+	}
 	for _, plan := range []string{"shuffle=none", "shuffle=window&window=2", "shuffle=slot&window=4", "shuffle=full"} {
 		for epoch := range 2 {
 			query := plan + "&batch_size=7"

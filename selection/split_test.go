@@ -283,3 +283,32 @@ func writeObject(t testing.TB, st *memstore.Store, key string, b []byte) {
 		t.Fatal(err)
 	}
 }
+
+// TestDamagedBitmapsAreNotBelieved changes a split after it was opened, as a failing disk does: a bitmap, and a bitmap with its checksum.
+func TestDamagedBitmapsAreNotBelieved(t *testing.T) {
+	d := testDataset(9)
+	s, st := newStore(t)
+	m, err := s.Split(t.Context(), d, mustRule(t, "train=1,val=1", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := readObject(t, st, "data/set/"+subsetDir+m.Digest)
+	for name, mend := range map[string]func(x *Subset, b []byte){
+		"a bitmap":             func(*Subset, []byte) {},
+		"a bitmap and its CRC": func(x *Subset, b []byte) { x.crcs[0] = crc32.Checksum(b[len(b)-4:], castagnoli()) },
+	} {
+		b := bytes.Clone(whole)
+		x, err := parseSplit(content{bytes.NewReader(b)}, int64(len(b)), "train", d.Generation(), d.First())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := x.Bitmap(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+		b[len(b)-4] ^= 1
+		mend(x, b)
+		if _, err := x.Bitmap(t.Context(), 0); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%s: got %v, want %v", name, err, ErrCorrupt)
+		}
+	}
+}

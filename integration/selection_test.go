@@ -1,0 +1,108 @@
+package integration_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/millrace-data/millrace/integration/harness"
+)
+
+// keysOfEpoch reads an epoch through several gateways, which have to give the same bytes, and returns the keys of its positions.
+func keysOfEpoch(t *testing.T, set, query string, gateways ...*harness.Gateway) []string {
+	t.Helper()
+	var keys []string
+	for m := 0; ; m++ {
+		path := fmt.Sprintf("/v1/datasets/%s/epochs/1/batches/%d", set, m)
+		first := gateways[0].Get(t, path+query)
+		if first.Status == http.StatusNotFound && m > 0 {
+			return keys
+		}
+		if first.Status != http.StatusOK {
+			t.Fatalf("%s%s: got status %d %s", path, query, first.Status, first.Body)
+		}
+		for _, g := range gateways[1:] {
+			if got := g.MustGet(t, path+query); !bytes.Equal(got.Body, first.Body) || got.Header.Get("ETag") != first.Header.Get("ETag") {
+				t.Fatalf("%s%s: got %d bytes that differ from the %d of the first gateway", path, query, len(got.Body), len(first.Body))
+			}
+		}
+		for _, s := range gateways[0].Manifest(t, path, query) {
+			keys = append(keys, s.Key)
+		}
+	}
+}
+
+// TestSelections cuts a dataset into train and val, puts samples in quarantine and mixes it with another one: through two gateways,
+// which give the same bytes.
+func TestSelections(t *testing.T) {
+	for _, kind := range harness.Kinds() {
+		t.Run(kind, func(t *testing.T) {
+			store := harness.Open(t, kind)
+			files, _ := harness.Files(t, 300, 2000)
+			harness.Pack(t, store, files, "set", small()...)
+			more, _ := harness.Files(t, 100, 1000)
+			harness.Pack(t, store, more, "more", small()...)
+			args := []string{"--dataset", "more=" + store.Dataset("more"), "--mixture", "blend=set:3,more:1,samples=200", "--mixture", "fixed=set,more,per-batch=9/3", "--cache-size", "64MiB"}
+			one, two := harness.Serve(t, store, "set", args...), harness.Serve(t, store, "set", args...)
+			whole := keysOfEpoch(t, "set", "?batch_size=64", one, two)
+
+			harness.MustRun(t, store, "subset", store.Dataset("set"), "--split", "train=4,val=1")
+			train, val := keysOfEpoch(t, "set", "?batch_size=64&subset=train", one, two), keysOfEpoch(t, "set", "?batch_size=64&subset=val", two, one)
+			if got, want := slices.Sorted(slices.Values(slices.Concat(train, val))), slices.Sorted(slices.Values(whole)); !slices.Equal(got, want) || len(val) < 30 || len(val) > 90 {
+				t.Errorf("train has %d samples and val %d, want each of %d in one of them", len(train), len(val), len(want))
+			}
+
+			var made struct{ Quarantine string }
+			bad := whole[10:14]
+			out := harness.MustRun(t, store, "quarantine", store.Dataset("set"), "--key", bad[0], "--key", bad[1], "--key", bad[2], "--key", bad[3], "--json")
+			if err := json.Unmarshal([]byte(out), &made); err != nil {
+				t.Fatal(err)
+			}
+			healthy := keysOfEpoch(t, "set", "?batch_size=64&quarantine="+made.Quarantine, one, two)
+			for at, key := range whole {
+				if is := at >= 10 && at < 14; (healthy[at] == key) == is || slices.Contains(bad, healthy[at]) {
+					t.Errorf("position %d: got %s, with %s there before: only the bad are replaced, and by healthy ones", at, healthy[at], key)
+				}
+			}
+			checkMixtures(t, one, two)
+		})
+	}
+}
+
+// checkMixtures counts what two mixtures take of each source.
+func checkMixtures(t *testing.T, one, two *harness.Gateway) {
+	t.Helper()
+	if n := len(keysOfEpoch(t, "blend", "?batch_size=50", one, two)); n != 200 {
+		t.Errorf("blend: got %d samples, want 200", n)
+	}
+	for _, c := range []struct {
+		set, query string
+		near       int
+		want       map[string]int
+	}{{"blend", "?batch_size=40", 4, map[string]int{"set": 30, "more": 10}}, {"fixed", "", 0, map[string]int{"set": 9, "more": 3}}} {
+		for m := range 4 {
+			path := fmt.Sprintf("/v1/datasets/%s/epochs/0/batches/%d/manifest%s", c.set, m, c.query)
+			var list struct{ Samples []struct{ Source string } }
+			if err := json.Unmarshal(one.MustGet(t, path).Body, &list); err != nil {
+				t.Fatal(err)
+			}
+			got := map[string]int{}
+			for _, s := range list.Samples {
+				got[s.Source]++
+			}
+			for source, want := range c.want {
+				if off := got[source] - want; max(off, -off) > c.near {
+					t.Errorf("%s: got %v, want %v", path, got, c.want)
+				}
+			}
+			if sources := slices.Sorted(maps.Keys(got)); strings.Join(sources, " ") != "more set" {
+				t.Errorf("%s: got sources %v", path, sources)
+			}
+		}
+	}
+}
