@@ -42,6 +42,7 @@ def gateway(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 @pytest.fixture(autouse=True)
 def _threads_end() -> Iterator[None]:
     """No test may leave a thread of a reader's behind."""
+    harness.begin()
     before = set(threading.enumerate())
     yield
     left = [t for t in threading.enumerate() if t not in before and t.name.startswith("millrace-") and t.name != "millrace-watch"]

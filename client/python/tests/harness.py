@@ -84,10 +84,6 @@ class Gateway:
         self._log.close()
 
 
-Fault = Callable[[int, bytes, bytes], "bytes | None"]
-"""(number of the request, request, answer so far) -> what of the answer goes on; None: close the connection."""
-
-
 class Proxy:
     """Forwards connections to a gateway, one request at a time, and lets a fault have its way with each answer.
 
@@ -194,6 +190,15 @@ def closing(*things: Gateway | Proxy) -> Iterator[None]:
             t.close()
 
 
+_before: set[threading.Thread] = set()
+
+
+def begin() -> None:
+    """Notes what threads there are: those of clients that earlier tests left open end by themselves."""
+    _before.clear()
+    _before.update(threading.enumerate())
+
+
 def ours() -> list[str]:
-    """The threads of the client that are alive."""
-    return [t.name for t in threading.enumerate() if t.name.startswith("millrace-")]
+    """The threads of clients that are alive and were not there when the test began."""
+    return [t.name for t in threading.enumerate() if t.name.startswith("millrace-") and t not in _before]
