@@ -1,0 +1,41 @@
+"""One request, and what came back of it."""
+
+import http.client
+import json
+import urllib.parse
+from typing import Any, Dict, Optional
+
+TIMEOUT = 60.0
+
+
+class Answer:
+    def __init__(self, status: int, headers: "http.client.HTTPMessage", body: bytes) -> None:
+        self.status, self.headers, self.body = status, headers, body
+
+    def header(self, name: str) -> str:
+        return self.headers.get(name) or ""
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+def ask(base: str, path: str, method: str = "GET", headers: Optional[Dict[str, str]] = None) -> Answer:
+    """Asks a gateway. A body that is shorter than announced raises http.client.IncompleteRead."""
+    url = urllib.parse.urlsplit(base)
+    make = http.client.HTTPSConnection if url.scheme == "https" else http.client.HTTPConnection
+    connection = make(url.netloc, timeout=TIMEOUT)
+    try:
+        connection.request(method, url.path.rstrip("/") + path, headers=headers or {})
+        response = connection.getresponse()
+        return Answer(response.status, response.headers, response.read())
+    finally:
+        connection.close()
+
+
+def query(parameters: Dict[str, str]) -> str:
+    text = "&".join(f"{name}={urllib.parse.quote(value, safe=',:')}" for name, value in parameters.items())
+    return "?" + text if text else ""
+
+
+def batch_path(dataset: str, epoch: int, batch: int, parameters: Dict[str, str]) -> str:
+    return f"/v1/datasets/{dataset}/epochs/{epoch}/batches/{batch}{query(parameters)}"

@@ -1,0 +1,47 @@
+"""What was checked, and what was found to be wrong."""
+
+import contextlib
+import http.client
+import sys
+from typing import Any, Iterator, List
+
+SHOWN = 300  # characters of a value
+
+
+class Report:
+    """Prints a line for each check that fails, and with `verbose` for the others too."""
+
+    def __init__(self, verbose: bool) -> None:
+        self.passed = self.failed = 0
+        self._verbose = verbose
+        self._wrong: List[str] = []
+
+    @contextlib.contextmanager
+    def check(self, name: str) -> Iterator[None]:
+        self._wrong = []
+        try:
+            yield
+        except (OSError, http.client.HTTPException, ValueError, LookupError, TypeError) as e:
+            # An answer that is like nothing foreseen is the finding, and the other checks go on.
+            self.wrong(f"{type(e).__name__}: {e}")
+        if self._wrong:
+            self.failed += 1
+            print(f"FAIL  {name}")
+            for line in self._wrong[:10]:
+                print(f"      {line}")
+        else:
+            self.passed += 1
+            if self._verbose:
+                print(f"ok    {name}")
+        sys.stdout.flush()
+
+    def wrong(self, text: str) -> None:
+        self._wrong.append(text)
+
+    def want(self, name: str, got: Any, want: Any) -> None:
+        if got != want:
+            self.wrong(f"{name}: got {repr(got)[:SHOWN]}, want {repr(want)[:SHOWN]}")
+
+    def end(self, what: str) -> int:
+        print(f"{'FAIL' if self.failed else 'ok  '}  {what}: {self.passed} passed, {self.failed} failed")
+        return 1 if self.failed else 0

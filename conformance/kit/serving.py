@@ -1,0 +1,107 @@
+"""Makes the datasets, has `millrace` index them, and runs a gateway over them."""
+
+import json
+import os
+import re
+import subprocess
+import tempfile
+import time
+from typing import List, Optional
+
+from . import data
+
+STARTING = 60.0  # seconds in which a gateway is up, on a machine that has much else to do
+MIXTURE = "mix=tar:2,targz:1"
+SPLIT = "train=3,val=1"
+QUARANTINED = {"tar": "photos/img-0004", "jsonl": "part-1/000000005"}  # a bad sample of some datasets
+
+
+class KitError(Exception):
+    """Something that the kit needs is not there. The text says what, and what to do."""
+
+
+def run(program: str, *args: str) -> str:
+    try:
+        done = subprocess.run([program, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+    except OSError as e:
+        raise KitError(f"run {program}: {e.strerror}; build it with `make build`, or name it with --millrace") from e
+    if done.returncode != 0:
+        raise KitError(f"{program} {' '.join(args)}: exit code {done.returncode}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def prepare(program: str, directory: str) -> List[str]:
+    """Writes and indexes all datasets, each with its subsets and some with a quarantine, and returns the arguments of serve."""
+    data.write(directory)
+    arguments = []
+    for d in data.DATASETS:
+        place = os.path.join(os.path.abspath(directory), d.name)
+        run(program, "index", place, *data.INDEX, *d.options)
+        run(program, "subset", place, "--split", SPLIT)
+        if d.name in QUARANTINED:
+            run(program, "quarantine", place, "--key", QUARANTINED[d.name], "--reason", "bad", "--json")
+        arguments += ["--dataset", f"{d.name}=file://{place}"]
+    return [*arguments, "--mixture", MIXTURE]
+
+
+def quarantine(program: str, directory: str, name: str) -> str:
+    """The digest of a dataset's list of bad samples. Asking again changes nothing."""
+    place = os.path.join(os.path.abspath(directory), name)
+    said = run(program, "quarantine", place, "--key", QUARANTINED[name], "--reason", "bad", "--json")
+    return str(json.loads(said)["quarantine"])
+
+
+class Gateway:
+    """One `millrace serve` over the datasets of the kit, on a port of its own choice."""
+
+    def __init__(self, program: str, directory: Optional[str] = None, listen: str = "127.0.0.1:0") -> None:
+        self._own = None if directory else tempfile.TemporaryDirectory(prefix="millrace-conformance-")
+        self.directory = directory or self._own.name
+        self._log = tempfile.TemporaryFile()
+        try:
+            arguments = prepare(program, self.directory)
+            command = [program, "serve", *arguments, "--listen", listen, "--lame-duck", "0s", "--log-format", "json"]
+            self._process = subprocess.Popen([*command, "--cache-size", "256MiB"], stdout=subprocess.DEVNULL, stderr=self._log)
+        except BaseException:
+            self._clean()
+            raise
+        try:
+            self.url = f"http://{self._wait()}"
+        except BaseException:
+            self.close()
+            raise
+
+    def _wait(self) -> str:
+        end = time.monotonic() + STARTING
+        while time.monotonic() < end:
+            found = re.search(r'"listen":"([^"]+:\d+)"', self.log())
+            if found:
+                return found[1]
+            if self._process.poll() is not None:
+                break
+            time.sleep(0.01)
+        raise KitError(f"millrace serve did not come up: {self.log().strip()}")
+
+    def log(self) -> str:
+        self._log.seek(0)
+        return self._log.read().decode(errors="replace")
+
+    def _clean(self) -> None:
+        self._log.close()
+        if self._own is not None:
+            self._own.cleanup()
+
+    def close(self) -> None:
+        self._process.terminate()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._clean()
+
+    def __enter__(self) -> "Gateway":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
