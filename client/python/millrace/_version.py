@@ -1,3 +1,3 @@
-"""The version, which is that of the gateway (see millrace.version)."""
+"""The version: that of the gateway of the same release; between releases 0.0.0.dev0, where the gateway says devel."""
 
 __version__ = "0.0.0.dev0"
