@@ -175,12 +175,8 @@ func (v *verifier) compare(ctx context.Context, i int, c Chunk, extents []Extent
 
 // place is where a sample lies that is to blame. One that reaches over several extents is blamed on all of its first one.
 func (v *verifier) place(chunk int, extents []Extent, off, length int64) BadRange {
-	at := 0
-	for ; off >= extents[at].Length; at++ {
-		off -= extents[at].Length
-	}
-	e := extents[at]
-	return BadRange{Shard: v.x.shards[e.Shard].Key, Chunk: chunk, Offset: e.Offset + off, Length: min(length, e.Length-off), Cause: "corrupt"}
+	e := Locate(v.x.Chunk(chunk), extents, off)
+	return BadRange{Shard: v.x.shards[e.Shard].Key, Chunk: chunk, Offset: e.Offset, Length: min(length, e.Length), Cause: "corrupt"}
 }
 
 // Collect removes index objects that no pointer names and that are older than grace, and returns their keys.

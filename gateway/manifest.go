@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"unicode/utf8"
 
+	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -94,10 +95,10 @@ func (m manifest) encode(ctx context.Context, write func(p []byte)) error {
 			return err
 		}
 		for i, s := range run {
-			extent := index.Extents(int(s.chunk))[0]
+			extent := chunkindex.Locate(index.Chunk(int(s.chunk)), index.Extents(int(s.chunk)), int64(s.offset))
 			line, err := encodeJSON(manifestSample{
 				Position: m.position(at), Key: keys[i], KeyBytes: bytesOfKey(keys[i]), Source: m.dataset.sourceOf(int(s.chunk)), Shard: index.Shard(extent.Shard).Key,
-				Offset: extent.Offset + int64(s.offset), Length: s.length, CRC32C: fmt.Sprintf("%08x", s.crc),
+				Offset: extent.Offset, Length: s.length, CRC32C: fmt.Sprintf("%08x", s.crc),
 			})
 			if err != nil {
 				return err
