@@ -16,16 +16,16 @@ import (
 func mixedRig(t *testing.T, all ...gateway.Mixture) (*rig, *source) {
 	t.Helper()
 	var other *source
+	t.Cleanup(func() { // once the server is closed
+		if n := other.open.Load(); n != 0 {
+			t.Errorf("got %d bodies left open, want 0", n)
+		}
+	})
 	r := newRig(t, 50, 800, func(cfg *gateway.Config) {
 		photos := cfg.Datasets[0].Source.(*source)
 		other = &source{index: photos.index, store: photos.store}
 		cfg.Datasets = append(cfg.Datasets, gateway.Dataset{Name: "scans", Index: cfg.Datasets[0].Index, Source: other})
 		cfg.Mixtures = all
-	})
-	t.Cleanup(func() {
-		if n := other.open.Load(); n != 0 {
-			t.Errorf("got %d bodies left open, want 0", n)
-		}
 	})
 	return r, other
 }
