@@ -294,6 +294,9 @@ func checkChunks(t *testing.T, store *memstore.Store, x *Index) {
 	t.Helper()
 	for i := range x.Chunks() {
 		c, e := x.Chunk(i), x.Extents(i)[0]
+		if Locate(c, x.Extents(i), c.Length-1) != e {
+			t.Errorf("chunk %d: its last byte has a place of its own", i)
+		}
 		if e.Length != c.Stored || len(x.Extents(i)) != 1 || c.Codec == codec.None {
 			t.Errorf("chunk %d: got %+v in %+v", i, c, e)
 		}
