@@ -74,6 +74,9 @@ func newShardsOf(x *Index, first, end int) (*shardsOf, error) {
 		return sort.Search(x.Chunks(), func(i int) bool { e := x.Extents(i); return e[len(e)-1].Shard >= shard })
 	}
 	s.from, s.to = chunk(first), chunk(end)
+	if s.to < x.Chunks() && x.Extents(s.to)[0].Shard < end {
+		return nil, fmt.Errorf("chunk %d holds objects of other runs too", s.to)
+	}
 	order := extentOrder{overlap: x.meta.Overlap, sizes: func(i int) (int64, bool) {
 		if i < 0 || i >= end-first {
 			return 0, false

@@ -298,6 +298,11 @@ PLANTS = [
         [("chunkindex/reuse.go", "if old.Key != b.key(i) || old.Size", "if old.Size")],
     ),
     (
+        "loose objects are taken over without the last chunk, which had others too",
+        ["./chunkindex"],
+        [("chunkindex/reuse.go", "x.Extents(s.to)[0].Shard < end {", "x.Extents(s.to)[0].Shard < first {")],
+    ),
+    (
         "the tar scanner takes extensions for two that WebDataset takes for one",
         ["./chunkindex/webdataset"],
         [("chunkindex/webdataset/scan.go", "lower := strings.ToLower(ext)", "lower := ext")],
