@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+"""Checks any Millrace gateway, and any client of it. Python 3.9, nothing else.
+
+examples:
+  check.py gateway                                 a gateway of its own, over the kit's datasets
+  check.py data ./kit                              write the datasets and their indexes, and say how to serve them
+  check.py gateway http://10.0.0.7:8080            a gateway that serves those datasets
+  check.py client ./my-reader --fast               a client: faults, retries, resumes (README.md says how it is run)
+  check.py client --verbose python3 clients/stdlib.py
+
+Exit code: 0 all is as it should be, 1 something is not, 2 the kit could not begin.
+"""
+
+import argparse
+import os
+import shutil
+import sys
+from typing import Iterable, List
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+from kit import client, gateway, serving, vectors  # noqa: E402
+from kit.http import ask  # noqa: E402
+from kit.report import Report  # noqa: E402
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+def parse(arguments: List[str]) -> argparse.Namespace:
+    head, _, tail = (__doc__ or "").partition("\n\n")
+    parser = argparse.ArgumentParser(description=head, epilog=tail, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    own = argparse.ArgumentParser(add_help=False)
+    own.add_argument(
+        "--millrace", metavar="PATH", default=os.path.join(ROOT, "bin", "millrace"), help="the program (default bin/millrace)"
+    )
+    said = argparse.ArgumentParser(add_help=False)
+    said.add_argument("--verbose", action="store_true", help="print what is right, too")
+
+    g = commands.add_parser("gateway", parents=[own, said], help="hold a gateway against the vectors and the interface")
+    g.add_argument("url", metavar="URL", nargs="?", help="base URL of a gateway that serves the kit's datasets (default: start one)")
+    c = commands.add_parser("client", parents=[own, said], help="hold a client against gateways that fail")
+    c.add_argument("client", metavar="CLIENT...", nargs=argparse.REMAINDER, help="the client's command; the kit's own options go before it")
+    d = commands.add_parser("data", parents=[own], help="write the datasets and their indexes, and say how to serve them")
+    d.add_argument("directory", metavar="DIR", help="where to")
+    commands.add_parser("vectors", parents=[own], help="write vectors.json anew; for changes of what addresses mean")
+    return parser.parse_args(arguments)
+
+
+def check_gateway(args: argparse.Namespace) -> int:
+    report = Report(args.verbose)
+    loaded = vectors.load()
+    if args.url:
+        reach([args.url])
+        gateway.check(args.url, loaded, report)
+    else:
+        with serving.Gateway(args.millrace) as own:
+            gateway.check(own.url, loaded, report)
+    return report.end("gateway")
+
+
+def check_client(args: argparse.Namespace) -> int:
+    if not args.client:
+        raise serving.KitError("name the client's command: check.py client COMMAND ARGUMENTS...")
+    if not shutil.which(args.client[0]):
+        raise serving.KitError(f"{args.client[0]}: no such program")
+    report = Report(args.verbose)
+    with serving.Gateway(args.millrace) as own:
+        client.check(own.url, args.client, report)
+    return report.end("client " + " ".join(args.client))
+
+
+def write_data(args: argparse.Namespace) -> int:
+    serve = serving.prepare(args.millrace, args.directory)
+    print("serve them with:\n\n  millrace serve " + " \\\n    ".join(f"{a} {b}" for a, b in zip(serve[::2], serve[1::2])))
+    return 0
+
+
+def write_vectors(args: argparse.Namespace) -> int:
+    with serving.Gateway(args.millrace) as own:
+        quarantine = {name: serving.quarantine(args.millrace, own.directory, name) for name in serving.QUARANTINED}
+        text = vectors.encode(vectors.make(own.url, quarantine))
+    with open(vectors.PATH, "w", encoding="utf-8") as f:
+        f.write(text)
+    print(f"wrote {vectors.PATH}; git diff says what has changed")
+    return 0
+
+
+def reach(urls: Iterable[str]) -> None:
+    for url in urls:
+        try:
+            ask(url, "/healthz")
+        except (OSError, ValueError) as e:
+            raise serving.KitError(f"reach {url}: {e}; want a base URL such as http://127.0.0.1:8080") from e
+
+
+def main() -> int:
+    args = parse(sys.argv[1:])
+    commands = {"gateway": check_gateway, "client": check_client, "data": write_data, "vectors": write_vectors}
+    try:
+        return commands[args.command](args)
+    except serving.KitError as e:
+        print(f"check.py: {e}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())
