@@ -107,6 +107,7 @@ func (Format) Survey(ctx context.Context, l format.Listing, o format.Options) (*
 	return &format.Dataset{
 		Shards:  shards,
 		Framing: framing,
+		Beside:  1, // index.json
 		Scan: func(ctx context.Context, i int, in io.Reader, out format.Sink) error {
 			return listed[i].Scan(ctx, in, out)
 		},

@@ -76,6 +76,9 @@ func TestChunksOfLitData(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if got, want := d.Beside, 1; got != want {
+		t.Errorf("got %d objects beside the chunks, want %d, the index", got, want)
+	}
 	f, err := litdata.Format{}.Framing(d.Framing)
 	if err != nil {
 		t.Fatal(err)

@@ -66,7 +66,11 @@ func TestBatchAndIndexAreAsMDSWriterWritesThem(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	constants := survey(t, o).Framing
+	d := survey(t, o)
+	if got, want := d.Beside, 1; got != want {
+		t.Errorf("got %d objects beside the shards, want %d, the index", got, want)
+	}
+	constants := d.Framing
 	f, err := mds.Format{}.Framing(constants)
 	if err != nil {
 		t.Fatal(err)

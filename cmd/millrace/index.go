@@ -134,6 +134,9 @@ func (a *app) buildIndex(ctx context.Context, st objstore.Store, l location, opt
 	}
 	if rep.Format == files.Name {
 		fmt.Fprintf(a.stderr, "millrace: %s is loose objects, one a sample: 'millrace pack' would make reading it much faster\n", l)
+		if opt.Format == "" {
+			fmt.Fprintln(a.stderr, "millrace: no other format was recognised; files of tokens want --sequence-length, records of one size --record-size")
+		}
 	}
 	return rep, nil
 }
@@ -144,7 +147,7 @@ func printBuild(w io.Writer, l location, r chunkindex.BuildReport) {
 	fmt.Fprintf(w, "  %s in %s of %s, %s\n", count(r.Samples, "sample", "samples"), count(r.Chunks, "chunk", "chunks"),
 		count(r.Shards, r.Format+" shard", r.Format+" shards"), humanize.IBytes(uint64(r.Bytes)))
 	if r.Ignored > 0 {
-		fmt.Fprintf(w, "  ignored %s that are none\n", count(r.Ignored, "object", "objects"))
+		fmt.Fprintf(w, "  ignored %s: no shards of this format\n", count(r.Ignored, "object", "objects"))
 	}
 	fmt.Fprintf(w, "  read %s, reused %s\n", humanize.IBytes(uint64(r.ReadBytes)), count(r.ReusedShards, "shard", "shards"))
 	switch {

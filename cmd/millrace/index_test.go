@@ -27,7 +27,7 @@ func write(t *testing.T, files map[string]string) string {
 func TestIndexSaysWhatItFound(t *testing.T) {
 	lines := write(t, map[string]string{"a.jsonl": "{\"a\":1}\n{\"a\":2}\n", "README": "lines"})
 	o := ok(t, "index", lines)
-	if !strings.Contains(o.stdout, "2 samples in 1 chunk of 1 jsonl shard") || !strings.Contains(o.stdout, "ignored 1 object that") || strings.Contains(o.stderr, "pack") {
+	if !strings.Contains(o.stdout, "2 samples in 1 chunk of 1 jsonl shard") || !strings.Contains(o.stdout, "ignored 1 object: no shards") || strings.Contains(o.stderr, "pack") {
 		t.Errorf("got\n%s\n%s", o.stdout, o.stderr)
 	}
 	photos := write(t, map[string]string{"d/a.jpg": "a", "d/b.jpg": "b", "d/c.txt": ""})
@@ -53,6 +53,12 @@ func TestIndexSaysWhatItFound(t *testing.T) {
 // TestIndexFlagsReachTheFormat says by flags what bytes do not.
 func TestIndexFlagsReachTheFormat(t *testing.T) {
 	raw := write(t, map[string]string{"numbers.bin": strings.Repeat("0123456789", 6)})
+	if o := ok(t, "index", raw); !strings.Contains(o.stderr, "--sequence-length") || !strings.Contains(o.stderr, "--record-size") {
+		t.Errorf("without flags: got %s, want them named", o.stderr)
+	}
+	if o := ok(t, "index", raw, "--format", "files"); strings.Contains(o.stderr, "--sequence-length") {
+		t.Errorf("loose objects that are asked for: got %s", o.stderr)
+	}
 	if o := ok(t, "index", raw, "--format", "records", "--record-size", "20", "--dtype", "<u2"); !strings.Contains(o.stdout, "3 samples") {
 		t.Errorf("records: got %s", o.stdout)
 	}
