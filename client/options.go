@@ -1,6 +1,7 @@
 package client
 
 import (
+	"errors"
 	"fmt"
 	"net/url"
 	"strconv"
@@ -28,6 +29,8 @@ type Options struct {
 	Strata     uint64 // strata that the chunks of a window come from; 0: none
 	Balance    string // what the ranks' shares are to be alike in: samples or bytes
 	Split      string // how a global batch is shared out: contiguous, or locality (by where chunks are held)
+	Format     string // form of the batches, as docs/answers.md names it; empty: the dataset's own
+	Fields     string // parts of the samples that are wanted, with commas between their names; empty: all
 	Generation string // pinned from the first answer if empty
 
 	Prefetch int  // batches asked for ahead of the one being used; 0 means 2, negative none
@@ -59,6 +62,9 @@ func (o *Options) validate() error {
 	if o.Rank >= max(o.WorldSize, 1) {
 		return fmt.Errorf("rank %d: want less than the world size, %d", o.Rank, max(o.WorldSize, 1))
 	}
+	if o.Manifest && (o.Format != "" || o.Fields != "") {
+		return errors.New("a manifest describes whole samples: it goes with no format and no fields")
+	}
 	return nil
 }
 
@@ -87,6 +93,8 @@ func (o *Options) query(generation string) url.Values {
 	}
 	text("shuffle", o.Shuffle)
 	text("tail", o.Tail)
+	text("format", o.Format)
+	text("fields", o.Fields)
 	text("importance", o.Importance)
 	text("subset", o.Subset)
 	text("quarantine", o.Quarantine)

@@ -60,22 +60,24 @@ func (d *dataset) offers(fields bool) []*form {
 	return slices.DeleteFunc(slices.Clone(d.forms), func(f *form) bool { return !f.fields })
 }
 
-// fields reads a list of names: escaped each by itself, in the order in which they are wanted.
+// fields reads a list of names, in the order in which they are wanted. A name that has a comma cannot be among them.
 func (q *query) fields() []string {
 	if !q.has("fields") {
 		return nil
 	}
-	parts := strings.Split(q.values["fields"], ",")
+	text, err := url.QueryUnescape(q.values["fields"]) // many a client escapes commas
+	if err != nil {
+		q.fail("fields", "bad escape")
+		return nil
+	}
+	parts := strings.Split(text, ",")
 	if len(parts) > maxFields {
 		q.fail("fields", "more than %d names", maxFields)
 		return nil
 	}
 	names := make([]string, 0, len(parts))
-	for _, part := range parts {
-		name, err := url.QueryUnescape(part)
+	for _, name := range parts {
 		switch {
-		case err != nil:
-			q.fail("fields", "bad escape")
 		case name == "":
 			q.fail("fields", "an empty name")
 		case slices.Contains(names, name):
@@ -92,7 +94,12 @@ func (q *query) table() (keys, parts bool) {
 	if !q.has("table") {
 		return false, false
 	}
-	for word := range strings.SplitSeq(q.values["table"], ",") {
+	text, err := url.QueryUnescape(q.values["table"])
+	if err != nil {
+		q.fail("table", "bad escape")
+		return false, false
+	}
+	for word := range strings.SplitSeq(text, ",") {
 		switch {
 		case word == "keys" && !keys:
 			keys = true
