@@ -7,7 +7,7 @@
 //  2. The URL is decoded strictly (query.go, request.go): all faults in one answer.
 //  3. The plan is resolved and its epoch looked up among the recent ones (plan.go).
 //  4. The ETag follows from the plan alone: If-None-Match is answered here, before any read.
-//  5. The batch's samples are located through the index (locate.go): length and CRC-32C are known.
+//  5. The samples are located through the index (locate.go) and laid out in a form (forms.go): length and CRC-32C are known.
 //  6. One call to the Source brings all segments; only then is the first byte written (send.go).
 //  7. Every failure is one row of one table (errors.go) until the first byte, and an aborted
 //     connection after it.
