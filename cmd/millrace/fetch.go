@@ -40,6 +40,8 @@ func (x *fetchFlags) define(f *flags) {
 	f.duration(&x.deadline, "deadline", client.DefaultDeadline, "`DURATION` for one batch, retries included")
 	f.flag(&x.discard, "discard", "check the batches and keep none")
 	f.text(&x.output, "output", "", "write each batch to a file in `DIR`")
+	f.text(&x.plan.opt.Format, "format", "", "`FORM` of the batches, with --no-manifest (default the dataset's own)")
+	f.text(&x.plan.opt.Fields, "fields", "", "`NAMES` of the parts to keep, with --no-manifest (default all)")
 	f.flag(&x.noManifest, "no-manifest", "do not fetch manifests: bytes are checked, exactly-once is not")
 }
 
@@ -48,6 +50,9 @@ func (x *fetchFlags) check(f *flags, args []string) {
 	x.plan.check(f)
 	if x.discard == (x.output != "") {
 		f.fault("want either --discard or --output DIR")
+	}
+	if (x.plan.opt.Format != "" || x.plan.opt.Fields != "") && !x.noManifest {
+		f.fault("--format and --fields want --no-manifest: a manifest describes whole samples")
 	}
 	if x.connections == 0 {
 		f.fault("--connections 0: want at least 1")
