@@ -24,7 +24,8 @@ const maxSubsetName = 64
 // decodeSelection reads which samples of the dataset a plan delivers.
 func (p *planRequest) decodeSelection(q *query) {
 	p.quarantine = q.digest("quarantine")
-	if s := q.values["subset"]; s != "" {
+	// What builds a query may escape the colon.
+	if s := strings.NewReplacer("%3A", ":", "%3a", ":").Replace(q.values["subset"]); s != "" {
 		digest, name, whole := strings.Cut(s, ":")
 		if !whole {
 			digest, name = "", s

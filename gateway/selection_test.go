@@ -177,6 +177,9 @@ func TestSubsetIsNamedByItsDigest(t *testing.T) {
 	if b.StatusCode != http.StatusOK || b.Header.Get("ETag") == a.Header.Get("ETag") {
 		t.Errorf("another split: got %d and the same ETag, want another", b.StatusCode)
 	}
+	if c := r.do("GET", "/epoch/0/batch/0?subset="+other.Digest+"%3Atrain"); c.Header.Get("ETag") != b.Header.Get("ETag") {
+		t.Errorf("with the colon escaped: got %d and another ETag", c.StatusCode)
+	}
 	plain := r.do("GET", "/epoch/0/batch/0").Header.Get("Content-Location")
 	if strings.Contains(plain, "subset") || strings.Contains(plain, "quarantine") {
 		t.Errorf("got %s, want an address as it was before there were subsets", plain)
