@@ -1,0 +1,116 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// quarantined returns the keys and reasons that a run of quarantine says.
+func quarantined(t *testing.T, args ...string) (digest string, samples []string) {
+	t.Helper()
+	var rep quarantineReport
+	if err := json.Unmarshal([]byte(ok(t, append(args, "--json")...).stdout), &rep); err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range rep.Samples {
+		samples = append(samples, b.Key+"|"+b.Reason)
+	}
+	return rep.Digest, samples
+}
+
+func TestQuarantineTakesKeysFromEverywhere(t *testing.T) {
+	dir := shards(t)
+	list := filepath.Join(t.TempDir(), "bad.txt")
+	if err := os.WriteFile(list, []byte("f007\tblack\r\nf003\n\nf040\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	digest, got := quarantined(t, "quarantine", dir, "--from", list, "--key", "f041", "--key", "f042", "--reason", "odd")
+	if want := []string{"f003|odd", "f007|black", "f040|odd", "f041|odd", "f042|odd"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if again, _ := quarantined(t, "quarantine", dir, "--key", "f042", "--key", "f041", "--from", list, "--reason", "odd"); again != digest {
+		t.Errorf("in another order: got %s, want %s", again, digest)
+	}
+	url := gatewayFor(t, dir)
+	if o := ok(t, "fetch", url, "--quarantine", digest, "--discard"); !strings.Contains(o.stdout, "every position came exactly once") {
+		t.Errorf("got %s", o.stdout)
+	}
+	for _, args := range [][]string{{"--key", "none"}, {"--from", filepath.Join(t.TempDir(), "none")}} {
+		if o := millrace(t, nil, append([]string{"quarantine", dir}, args...)...); o.code == exitOK {
+			t.Errorf("%v: got exit code 0", args)
+		}
+	}
+	if o := millrace(t, nil, "quarantine", dir); o.code != exitUsage {
+		t.Errorf("without samples: got exit code %d, want %d", o.code, exitUsage)
+	}
+}
+
+// TestQuarantineFindsWhatIsDamaged changes a byte of one sample.
+func TestQuarantineFindsWhatIsDamaged(t *testing.T) {
+	dir := shards(t)
+	if o := ok(t, "quarantine", dir, "--from-verify"); o.stdout != "" || !strings.Contains(o.stderr, "nothing to list") {
+		t.Errorf("sound data: got %q and %q", o.stdout, o.stderr)
+	}
+	all, err := filepath.Glob(filepath.Join(dir, "*.tar"))
+	if err != nil || len(all) == 0 {
+		t.Fatalf("got %v, %v", all, err)
+	}
+	b, err := os.ReadFile(all[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(all[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := bytes.Index(b, bytes.Repeat([]byte{9}, 6300))
+	if at < 0 {
+		t.Fatal("f009 is not in the first shard")
+	}
+	b[at+100] ^= 1
+	if err := os.WriteFile(all[0], b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(all[0], info.ModTime(), info.ModTime()); err != nil { // so that the store takes it for the same version
+		t.Fatal(err)
+	}
+	if _, got := quarantined(t, "quarantine", dir, "--from-verify"); len(got) != 1 || !strings.HasPrefix(got[0], "f009|") {
+		t.Errorf("got %v, want f009", got)
+	}
+}
+
+func TestSubsetIsCutOnce(t *testing.T) {
+	dir := shards(t)
+	cut := func(args ...string) subsetReport {
+		t.Helper()
+		var rep subsetReport
+		if err := json.Unmarshal([]byte(ok(t, append([]string{"subset", dir, "--json", "--split"}, args...)...).stdout), &rep); err != nil {
+			t.Fatal(err)
+		}
+		return rep
+	}
+	first, again, other := cut("a=1,b=1"), cut("a=1,b=1"), cut("a=1,b=1", "--salt", "x")
+	if !first.New || again.New || again.Digest != first.Digest || other.Digest == first.Digest || other.Default != first.Digest {
+		t.Errorf("got %+v, %+v and %+v", first, again, other)
+	}
+	if n := first.Subsets[0].Samples + first.Subsets[1].Samples; n != 50 {
+		t.Errorf("got %d samples, want 50", n)
+	}
+	if o := ok(t, "subset", dir, "--split", "a=1,b=1", "--salt", "x"); !strings.Contains(o.stdout, "the default split stays "+first.Digest) {
+		t.Errorf("got %s", o.stdout)
+	}
+	url := gatewayFor(t, dir)
+	for _, name := range []string{"a", other.Digest + ":b"} {
+		if o := ok(t, "fetch", url, "--subset", name, "--discard"); !strings.Contains(o.stdout, "every sample came exactly once") {
+			t.Errorf("%s: got %s", name, o.stdout)
+		}
+	}
+	if o := millrace(t, nil, "subset", dir); o.code != exitUsage {
+		t.Errorf("without a split: got exit code %d, want %d", o.code, exitUsage)
+	}
+}
