@@ -77,6 +77,9 @@ func TestQuarantineReplacesTheBadAlone(t *testing.T) {
 			if q.Has(x) != slices.Contains(bad, x) || times[x] != want {
 				t.Fatalf("sample %d: bad is %v, delivered %d times, want %d", x, q.Has(x), times[x], want)
 			}
+			if most := q.Most(x); uint64(times[x]) > most {
+				t.Fatalf("sample %d: delivered %d times, more than the %d that were said", x, times[x], most)
+			}
 			for _, r := range q.Replaced(epoch, x) {
 				if all[r] != x {
 					t.Fatalf("sample %d is said to replace %d, which %d does", x, r, all[r])
