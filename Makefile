@@ -9,7 +9,7 @@ GOTEST  := python3 tools/gotest.py
 TOOL    := go tool -modfile=$(CURDIR)/tools/go.mod
 FUZZTIME ?= $(if $(filter test-long,$(MAKECMDGOALS)),10m,5s)
 
-.PHONY: help build test test-long unit fuzz arch vet lint cross python-test integration cluster-test deps demo dev dev-cluster dev-stop smoke bench bench-peers bench-compare experiments experiments-short sabotage histories fmt clean summary
+.PHONY: help build test test-long unit fuzz arch vet lint cross python-test conformance integration cluster-test deps demo dev dev-cluster dev-stop smoke bench bench-peers bench-compare experiments experiments-short sabotage histories fmt clean summary
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,7 +22,7 @@ CLUSTER_TEST := $(if $(filter Linux,$(shell uname)),cluster-test)
 
 test: ## everything: vet, units with -race, fuzzing, cross-compiling, real S3 servers, eight gateways, the README's tour
 	@rm -f "$(CURDIR)/bin/test-summary"
-	@$(MAKE) --no-print-directory deps vet unit fuzz cross python-test integration $(CLUSTER_TEST) experiments-short summary
+	@$(MAKE) --no-print-directory deps vet unit fuzz cross python-test conformance integration $(CLUSTER_TEST) experiments-short summary
 
 test-long: ## the same with the long counts, ten minutes of each fuzz target and the planted bugs
 	@rm -f "$(CURDIR)/bin/test-summary"
@@ -57,6 +57,9 @@ python-test: build deps ## the Python client against real gateways and a proxy t
 
 integration: deps ## the system through its front door: directory, MinIO, versitygw, nginx, the README's tour
 	cd integration && python3 ../tools/gotest.py integration -count=1 $(if $(MILLRACE_LONG),-timeout 4h,-timeout 10m) . ./harness
+
+conformance: build ## a gateway against the vectors of conformance/, and clients in Go, Python, curl, Node, Rust and Java, where these are
+	python3 tools/conformance.py
 
 cluster-test: deps ## eight gateways and MinIO on networks of their own, killed, stopped, cut off and replaced; Linux, root
 	cd integration && python3 ../tools/gotest.py cluster-test -count=1 -v $(if $(MILLRACE_LONG),-timeout 4h,-timeout 10m) ./fleet

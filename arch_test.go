@@ -107,7 +107,8 @@ func floorPlan() map[string]room {
 				"github.com/prometheus/client_model", "golang.org/x/sync", "golang.org/x/sys", "golang.org/x/time",
 			},
 		},
-		"client": {},
+		"client":      {},
+		"conformance": {ours: []string{"client"}}, // a client to be read, as others would write it
 		"bench": { // measures the rooms as they are, so it may open every door
 			ours: []string{
 				"chunkcache", "chunkindex", "client", "cluster", "datapath", "diskcache", "gateway", "internal", "pack", "peer", "s3backend",

@@ -15,18 +15,18 @@ import argparse
 import os
 import shutil
 import sys
-from typing import Iterable, List
+from collections.abc import Iterable
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-from kit import client, gateway, serving, vectors  # noqa: E402
-from kit.http import ask  # noqa: E402
-from kit.report import Report  # noqa: E402
+from kit import client, gateway, serving, vectors
+from kit.http import ask
+from kit.report import Report
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
-def parse(arguments: List[str]) -> argparse.Namespace:
+def parse(arguments: list[str]) -> argparse.Namespace:
     head, _, tail = (__doc__ or "").partition("\n\n")
     parser = argparse.ArgumentParser(description=head, epilog=tail, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")

@@ -3,7 +3,7 @@
 import os
 import re
 import subprocess
-from typing import Dict, List, NamedTuple, Optional
+from typing import NamedTuple, Optional
 
 from . import data, framed
 from .http import ask, batch_path, query
@@ -24,11 +24,11 @@ FAULTY = ("jsonl", 5, {"batch_size": "12", "seed": "3"})  # ten batches: more th
 
 class Ran(NamedTuple):
     code: Optional[int]  # None: it did not end
-    lines: List[str]
+    lines: list[str]
     errors: str
 
 
-def run(command: List[str], urls: List[str], dataset: str, epoch: int, plan: Dict[str, str]) -> Ran:
+def run(command: list[str], urls: list[str], dataset: str, epoch: int, plan: dict[str, str]) -> Ran:
     """Runs a client as conformance/README.md says."""
     env = dict(os.environ)
     env.update(
@@ -38,14 +38,14 @@ def run(command: List[str], urls: List[str], dataset: str, epoch: int, plan: Dic
         env.pop(name, None)
     try:
         done = subprocess.run(
-            command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=LIMIT, check=False
+            command, env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=LIMIT, check=False
         )
     except subprocess.TimeoutExpired as e:
         return Ran(None, [], (e.stderr or b"").decode(errors="replace"))
     return Ran(done.returncode, done.stdout.decode(errors="replace").splitlines(), done.stderr.decode(errors="replace"))
 
 
-def expected(gateway: str, dataset: str, epoch: int, plan: Dict[str, str]) -> List[str]:
+def expected(gateway: str, dataset: str, epoch: int, plan: dict[str, str]) -> list[str]:
     """The lines of a client, by asking a gateway that does not fail."""
     out, number = [], 0
     while True:
@@ -59,7 +59,7 @@ def expected(gateway: str, dataset: str, epoch: int, plan: Dict[str, str]) -> Li
             return out
 
 
-def compare(report: Report, ran: Ran, want: List[str]) -> None:
+def compare(report: Report, ran: Ran, want: list[str]) -> None:
     if ran.code is None:
         report.wrong(f"the client did not end within {LIMIT:.0f} s")
     elif ran.code != 0:
@@ -74,7 +74,7 @@ def compare(report: Report, ran: Ran, want: List[str]) -> None:
         report.wrong(f"lines: got {len(ran.lines)}, want {len(want)}")
 
 
-def check(gateway: str, command: List[str], report: Report) -> None:
+def check(gateway: str, command: list[str], report: Report) -> None:
     """Runs a client over all plans, over faults, with a gateway that is down, and where it has to give up."""
     for dataset, epoch, plan in PLANS:
         with report.check(f"{dataset}, epoch {epoch}, {query(plan)[1:]}"), Proxy(gateway, faults=False) as proxy:
@@ -97,7 +97,7 @@ def check(gateway: str, command: List[str], report: Report) -> None:
         refused(report, run(command, [proxy.url], dataset, epoch, {"shuffle": "sideways"}), proxy.seen)
 
 
-def pinned(report: Report, seen: List[Seen]) -> None:
+def pinned(report: Report, seen: list[Seen]) -> None:
     """All batches but the first are asked for by generation, so that an epoch is never of two."""
     for s in seen:
         if s.batch is not None and s.batch > 0 and not re.search(r"[?&]generation=[0-9a-f]{64}", s.path):
@@ -105,7 +105,7 @@ def pinned(report: Report, seen: List[Seen]) -> None:
             return
 
 
-def manners(report: Report, fault: str, seen: List[Seen]) -> None:
+def manners(report: Report, fault: str, seen: list[Seen]) -> None:
     """Whether a client that has come to the end has also behaved on the way."""
     if len(seen) < 2:
         report.wrong(f"requests: got {len(seen)}, want the batch to be asked for again")
@@ -124,7 +124,7 @@ def manners(report: Report, fault: str, seen: List[Seen]) -> None:
         report.wrong("asked for a part of a body that was damaged: nobody knows where, so want all of it")
 
 
-def refused(report: Report, ran: Ran, seen: List[Seen]) -> None:
+def refused(report: Report, ran: Ran, seen: list[Seen]) -> None:
     if ran.code is None:
         report.wrong(f"the client did not end within {LIMIT:.0f} s")
     elif ran.code == 0:

@@ -11,16 +11,16 @@ import os
 import struct
 import tarfile
 import zlib
-from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Callable, NamedTuple, Optional
 
-TREE = Dict[str, bytes]  # name of a file -> what is in it
+TREE = dict[str, bytes]  # name of a file -> what is in it
 
 
 class Dataset(NamedTuple):
     name: str
     native: str  # the dataset's own form, as format= names it
-    options: Tuple[str, ...]  # of `millrace index`
-    write: Callable[[], Tuple[TREE, List[bytes]]]  # the files, and the stored bytes of every sample
+    options: tuple[str, ...]  # of `millrace index`
+    write: Callable[[], tuple[TREE, list[bytes]]]  # the files, and the stored bytes of every sample
     fields: str  # a list for fields=, of parts that every sample has; empty: the kit asks for none
 
 
@@ -69,7 +69,7 @@ def zstd_stored(data: bytes) -> bytes:
     return b"".join(out)
 
 
-def tar_sample(members: List[Tuple[str, bytes]]) -> bytes:
+def tar_sample(members: list[tuple[str, bytes]]) -> bytes:
     """The members as a tar has them, without its end."""
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w", format=tarfile.USTAR_FORMAT) as tar:
@@ -81,7 +81,7 @@ def tar_sample(members: List[Tuple[str, bytes]]) -> bytes:
     return out.getvalue()[:length]
 
 
-def photos(label: str, samples: int) -> List[bytes]:
+def photos(label: str, samples: int) -> list[bytes]:
     out = []
     for i in range(samples):
         key = f"{label}/img-{i:04d}"
@@ -89,12 +89,12 @@ def photos(label: str, samples: int) -> List[bytes]:
     return out
 
 
-def tar() -> Tuple[TREE, List[bytes]]:
+def tar() -> tuple[TREE, list[bytes]]:
     samples = photos("photos", 60)
     return {f"shard-{s}.tar": b"".join(samples[20 * s : 20 * s + 20]) + bytes(1024) for s in range(3)}, samples
 
 
-def targz() -> Tuple[TREE, List[bytes]]:
+def targz() -> tuple[TREE, list[bytes]]:
     samples = photos("packed", 45)
     files = {}
     for s in range(3):
@@ -104,7 +104,7 @@ def targz() -> Tuple[TREE, List[bytes]]:
     return files, samples
 
 
-def mds() -> Tuple[TREE, List[bytes]]:
+def mds() -> tuple[TREE, list[bytes]]:
     files, samples, shards = {}, [], []
     columns = {"column_encodings": ["bytes", "int"], "column_names": ["image", "label"], "column_sizes": [None, 8]}
     header = {**columns, "compression": None, "format": "mds", "hashes": [], "size_limit": None, "version": 2}
@@ -126,7 +126,7 @@ def mds() -> Tuple[TREE, List[bytes]]:
     return files, samples
 
 
-def litdata() -> Tuple[TREE, List[bytes]]:
+def litdata() -> tuple[TREE, list[bytes]]:
     files, samples, chunks = {}, [], []
     for c in range(3):
         mine = []
@@ -140,7 +140,7 @@ def litdata() -> Tuple[TREE, List[bytes]]:
         files[name] = struct.pack(f"<I{len(offsets)}I", len(mine), *offsets) + b"".join(mine)
         chunks.append({"chunk_bytes": len(files[name]), "chunk_size": len(mine), "dim": None, "filename": name})
         samples += mine
-    leaf = {"type": None, "context": None, "children_spec": []}
+    leaf: dict[str, object] = {"type": None, "context": None, "children_spec": []}
     spec = [1, {"type": "builtins.tuple", "context": "null", "children_spec": [leaf, leaf]}]
     config = {
         "chunk_bytes": None, "chunk_size": 16, "compression": None, "data_format": ["bytes", "int"],
@@ -150,7 +150,7 @@ def litdata() -> Tuple[TREE, List[bytes]]:
     return files, samples
 
 
-def tfrecord() -> Tuple[TREE, List[bytes]]:
+def tfrecord() -> tuple[TREE, list[bytes]]:
     def masked(data: bytes) -> bytes:
         crc = crc32c(data)
         return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
@@ -167,7 +167,7 @@ def tfrecord() -> Tuple[TREE, List[bytes]]:
     return files, samples
 
 
-def lines(label: str, count: int) -> List[bytes]:
+def lines(label: str, count: int) -> list[bytes]:
     out = []
     for i in range(count):
         words = [stream(f"{label}/{i}/{w}", 4).hex() for w in range(number(f"{label}/{i}", 30))]
@@ -175,17 +175,17 @@ def lines(label: str, count: int) -> List[bytes]:
     return out
 
 
-def jsonl() -> Tuple[TREE, List[bytes]]:
+def jsonl() -> tuple[TREE, list[bytes]]:
     samples = lines("jsonl", 120)
     return {f"part-{s}.jsonl": b"".join(samples[40 * s : 40 * s + 40]) for s in range(3)}, samples
 
 
-def jsonlzst() -> Tuple[TREE, List[bytes]]:
+def jsonlzst() -> tuple[TREE, list[bytes]]:
     samples = lines("jsonlzst", 80)
     return {f"part-{s}.jsonl.zst": zstd_stored(b"".join(samples[40 * s : 40 * s + 40])) for s in range(2)}, samples
 
 
-def records() -> Tuple[TREE, List[bytes]]:
+def records() -> tuple[TREE, list[bytes]]:
     """Arrays of 12 by 8 little-endian float32, as numpy.save writes them."""
     files, samples, size = {}, [], 12 * 8 * 4
     for s in range(2):
@@ -197,7 +197,7 @@ def records() -> Tuple[TREE, List[bytes]]:
     return files, samples
 
 
-def tokens() -> Tuple[TREE, List[bytes]]:
+def tokens() -> tuple[TREE, list[bytes]]:
     """Flat files of uint16. A window has 33 tokens, and the next one begins with its last."""
     files, samples = {}, []
     for s in range(2):
@@ -207,7 +207,7 @@ def tokens() -> Tuple[TREE, List[bytes]]:
     return files, samples
 
 
-def loose() -> Tuple[TREE, List[bytes]]:
+def loose() -> tuple[TREE, list[bytes]]:
     files = {f"d{i % 3}/f{i:03d}.bin": stream(f"files/{i}", 20 + number(f"files/{i}", 400)) for i in range(40)}
     return files, [files[name] for name in sorted(files)]
 

@@ -1,16 +1,16 @@
 """The framed form of a batch, and many batches in one answer, read by the letter of docs/answers.md."""
 
 import struct
-from typing import Dict, List, NamedTuple, Optional, Tuple
+from typing import NamedTuple, Optional
 
 HEADER = struct.Struct("<4sHHIIIIIIQ")
 BATCH = struct.Struct("<4sHHQQIIII32s")
 
 
 class Framed(NamedTuple):
-    samples: List[bytes]
-    keys: Optional[List[str]]
-    parts: Optional[List[Dict[str, bytes]]]
+    samples: list[bytes]
+    keys: Optional[list[str]]
+    parts: Optional[list[dict[str, bytes]]]
 
 
 def parse(body: bytes) -> Framed:
@@ -20,7 +20,7 @@ def parse(body: bytes) -> Framed:
         raise ValueError(f"header {body[:40].hex()} before a body of {len(body)} bytes")
     at = HEADER.size
 
-    def numbers(count: int) -> Tuple[int, ...]:
+    def numbers(count: int) -> tuple[int, ...]:
         nonlocal at
         at += 4 * count
         return struct.unpack_from(f"<{count}I", body, at - 4 * count)
@@ -37,7 +37,7 @@ def parse(body: bytes) -> Framed:
         return Framed(samples, keys, None)
     counts, which, offsets, sizes, name_lengths = laid
     called = [name.decode() for name in cut(text[key_bytes:], name_lengths)]
-    out: List[Dict[str, bytes]] = []
+    out: list[dict[str, bytes]] = []
     j = 0
     for sample, count in zip(samples, counts):
         out.append({})
@@ -49,7 +49,7 @@ def parse(body: bytes) -> Framed:
     return Framed(samples, keys, out)
 
 
-def cut(data: bytes, lengths: Tuple[int, ...]) -> List[bytes]:
+def cut(data: bytes, lengths: tuple[int, ...]) -> list[bytes]:
     """Cuts data into pieces of these lengths, which must fill it."""
     out, at = [], 0
     for n in lengths:
@@ -69,7 +69,7 @@ class Streamed(NamedTuple):
     body: bytes
 
 
-def batches(body: bytes) -> List[Streamed]:
+def batches(body: bytes) -> list[Streamed]:
     """Splits an answer of many batches."""
     out, at = [], 0
     while at < len(body):

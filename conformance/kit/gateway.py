@@ -4,8 +4,9 @@ import json
 import re
 import tarfile
 from collections import Counter
+from collections.abc import Iterator
 from io import BytesIO
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Optional
 
 from . import data, framed, vectors
 from .http import Answer, ask, batch_path
@@ -14,7 +15,7 @@ from .report import Report
 TAR = batch_path("tar", 0, 1, {})
 
 
-def check(base: str, loaded: Dict[str, Any], report: Report) -> None:
+def check(base: str, loaded: dict[str, Any], report: Report) -> None:
     """Runs every check. Each one is a name, and what is wrong: nothing, if all is well."""
     with report.check("datasets of the kit"):
         for name, want in loaded["datasets"].items():
@@ -38,7 +39,7 @@ def check(base: str, loaded: Dict[str, Any], report: Report) -> None:
             test(report, base)
 
 
-def headers(report: Report, answer: Answer, vector: Dict[str, Any]) -> None:
+def headers(report: Report, answer: Answer, vector: dict[str, Any]) -> None:
     report.want("Millrace-Crc32c", answer.header("Millrace-Crc32c"), vector["crc32c"])
     report.want("Content-Length", answer.header("Content-Length"), str(vector["length"]))
     report.want("Millrace-Epoch", answer.header("Millrace-Epoch"), str(vector["epoch"]))
@@ -84,7 +85,7 @@ def agree(report: Report, base: str, d: data.Dataset) -> None:
     sums = [f"{data.crc32c(s):08x}" for s in whole.samples]
     report.want("checksums of samples and manifest", sums, [s["crc32c"] for s in manifest])
     parts = [content for sample in whole.parts or [] for content in sample.values()]
-    tar = tarfile.open(fileobj=BytesIO(get(format="tar").body))
+    tar = tarfile.open(fileobj=BytesIO(get(format="tar").body))  # noqa: SIM115
     report.want("members of the tar", [tar.extractfile(m).read() for m in tar.getmembers()], parts)  # type: ignore[union-attr]
     report.want("parts of multipart", multipart(get(format="multipart")), parts)
     names = d.fields.split(",")
@@ -94,7 +95,7 @@ def agree(report: Report, base: str, d: data.Dataset) -> None:
     report.want("samples of those parts", some.samples, [b"".join(s.values()) for s in wanted])
 
 
-def multipart(answer: Answer) -> List[bytes]:
+def multipart(answer: Answer) -> list[bytes]:
     """The parts of a multipart body, by the lengths they announce."""
     found = re.fullmatch(r"multipart/mixed; boundary=(\S+)", answer.header("Content-Type"))
     if not found:
@@ -159,13 +160,13 @@ def resume(report: Report, base: str) -> None:
     report.want("Content-Range past the end", outside.header("Content-Range"), f"bytes */{size}")
 
 
-def problem(report: Report, answer: Answer, status: int, code: str) -> Optional[Dict[str, Any]]:
+def problem(report: Report, answer: Answer, status: int, code: str) -> Optional[dict[str, Any]]:
     """Checks that an answer is a problem of RFC 9457."""
     report.want("status", answer.status, status)
     report.want("Content-Type", answer.header("Content-Type").split(";")[0], "application/problem+json")
     report.want("Cache-Control", answer.header("Cache-Control"), "no-store")
     try:
-        said: Dict[str, Any] = answer.json()
+        said: dict[str, Any] = answer.json()
     except ValueError:
         report.wrong(f"body: got {answer.body[:200]!r}, want JSON")
         return None

@@ -3,7 +3,7 @@
 import http.client
 import json
 import urllib.parse
-from typing import Any, Dict, Optional
+from typing import Any, Optional
 
 TIMEOUT = 60.0
 
@@ -19,7 +19,7 @@ class Answer:
         return json.loads(self.body)
 
 
-def ask(base: str, path: str, method: str = "GET", headers: Optional[Dict[str, str]] = None) -> Answer:
+def ask(base: str, path: str, method: str = "GET", headers: Optional[dict[str, str]] = None) -> Answer:
     """Asks a gateway. A body that is shorter than announced raises http.client.IncompleteRead."""
     url = urllib.parse.urlsplit(base)
     make = http.client.HTTPSConnection if url.scheme == "https" else http.client.HTTPConnection
@@ -32,10 +32,10 @@ def ask(base: str, path: str, method: str = "GET", headers: Optional[Dict[str, s
         connection.close()
 
 
-def query(parameters: Dict[str, str]) -> str:
+def query(parameters: dict[str, str]) -> str:
     text = "&".join(f"{name}={urllib.parse.quote(value, safe=',:')}" for name, value in parameters.items())
     return "?" + text if text else ""
 
 
-def batch_path(dataset: str, epoch: int, batch: int, parameters: Dict[str, str]) -> str:
+def batch_path(dataset: str, epoch: int, batch: int, parameters: dict[str, str]) -> str:
     return f"/v1/datasets/{dataset}/epochs/{epoch}/batches/{batch}{query(parameters)}"

@@ -1,5 +1,6 @@
 """A gateway's front door that does to one client what networks and busy gateways do."""
 
+import email.message
 import http.server
 import re
 import socket
@@ -7,7 +8,7 @@ import socketserver
 import struct
 import threading
 import time
-from typing import Dict, List, NamedTuple, Optional, Tuple
+from typing import NamedTuple, Optional
 
 from .http import ask
 
@@ -29,7 +30,7 @@ class Fault(NamedTuple):
     text: str  # what happens to a batch
 
 
-FAULTS: Tuple[Fault, ...] = (
+FAULTS: tuple[Fault, ...] = (
     Fault("busy", "503 with Retry-After comes first"),
     Fault("cut", "the body ends in the middle: the connection is closed"),
     Fault("reset", "the body ends in the middle: the connection is reset"),
@@ -50,13 +51,13 @@ class Proxy(socketserver.ThreadingMixIn, http.server.HTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.gateway, self.faults = gateway, faults
         self.url = f"http://127.0.0.1:{self.server_address[1]}"
-        self.seen: List[Seen] = []
-        self._times: Dict[int, int] = {}
+        self.seen: list[Seen] = []
+        self._times: dict[int, int] = {}
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self.serve_forever, args=(0.02,))
         self._thread.start()
 
-    def note(self, path: str, headers: "http.client.HTTPMessage") -> Tuple[str, int]:  # type: ignore[name-defined]
+    def note(self, path: str, headers: email.message.Message) -> tuple[str, int]:
         """Notes a request, and returns the fault for it, and how often its batch was asked for before."""
         found = re.search(r"/batch(?:es)?/(\d+)(\?|$)", path)
         batch = int(found[1]) if found else None

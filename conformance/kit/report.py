@@ -3,7 +3,8 @@
 import contextlib
 import http.client
 import sys
-from typing import Any, Iterator, List
+from collections.abc import Iterator
+from typing import Any
 
 SHOWN = 300  # characters of a value
 
@@ -14,7 +15,7 @@ class Report:
     def __init__(self, verbose: bool) -> None:
         self.passed = self.failed = 0
         self._verbose = verbose
-        self._wrong: List[str] = []
+        self._wrong: list[str] = []
 
     @contextlib.contextmanager
     def check(self, name: str) -> Iterator[None]:

@@ -6,7 +6,7 @@ import re
 import subprocess
 import tempfile
 import time
-from typing import List, Optional
+from typing import Optional
 
 from . import data
 
@@ -22,7 +22,7 @@ class KitError(Exception):
 
 def run(program: str, *args: str) -> str:
     try:
-        done = subprocess.run([program, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+        done = subprocess.run([program, *args], capture_output=True, text=True, check=False)
     except OSError as e:
         raise KitError(f"run {program}: {e.strerror}; build it with `make build`, or name it with --millrace") from e
     if done.returncode != 0:
@@ -30,7 +30,7 @@ def run(program: str, *args: str) -> str:
     return done.stdout
 
 
-def prepare(program: str, directory: str) -> List[str]:
+def prepare(program: str, directory: str) -> list[str]:
     """Writes and indexes all datasets, each with its subsets and some with a quarantine, and returns the arguments of serve."""
     data.write(directory)
     arguments = []
@@ -56,8 +56,8 @@ class Gateway:
 
     def __init__(self, program: str, directory: Optional[str] = None, listen: str = "127.0.0.1:0") -> None:
         self._own = None if directory else tempfile.TemporaryDirectory(prefix="millrace-conformance-")
-        self.directory = directory or self._own.name
-        self._log = tempfile.TemporaryFile()
+        self.directory = self._own.name if self._own else str(directory)
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115
         try:
             arguments = prepare(program, self.directory)
             command = [program, "serve", *arguments, "--listen", listen, "--lame-duck", "0s", "--log-format", "json"]

@@ -4,7 +4,8 @@ import base64
 import hashlib
 import json
 import os
-from typing import Any, Dict, Iterator, List, Tuple
+from collections.abc import Iterator
+from typing import Any
 
 from . import data
 from .http import Answer, ask, batch_path
@@ -13,7 +14,7 @@ PATH = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
 
 FIELDS = {
     "datasets": "for each dataset its generation, format and number of samples",
-    "dataset": "name of the dataset, as `check.py data` makes it; mix is the mixture of tar and targz, two samples of the first for one of the second",
+    "dataset": "name of the dataset, as `check.py data` makes it; mix is a mixture: two samples of tar for one of targz",
     "epoch, batch": "the numbers in the address",
     "parameters": "the query; what is left out is the dataset's default: slot, window=4, seed=7, batch_size=8, tail=short",
     "batches": "of the epoch",
@@ -28,7 +29,7 @@ FIELDS = {
 
 LAST = -1  # the last batch of the epoch
 
-PLANS: Tuple[Tuple[int, int, Dict[str, str]], ...] = (
+PLANS: tuple[tuple[int, int, dict[str, str]], ...] = (
     (0, 0, {}),
     (0, 1, {}),
     (0, LAST, {}),
@@ -53,7 +54,7 @@ PLANS: Tuple[Tuple[int, int, Dict[str, str]], ...] = (
 FRAMED_TABLES = ("", "keys", "parts", "keys,parts")
 
 
-def forms(native: str) -> List[str]:
+def forms(native: str) -> list[str]:
     """The forms of a dataset beside its own whose bytes are defined. A multipart's boundary is the gateway's choice."""
     names = [name for name in ("tar", "mds", "arrow") if name != native]
     if native == "jsonl":
@@ -63,7 +64,7 @@ def forms(native: str) -> List[str]:
     return names
 
 
-def plans(d: data.Dataset, quarantine: Dict[str, str]) -> Iterator[Tuple[int, int, Dict[str, str]]]:
+def plans(d: data.Dataset, quarantine: dict[str, str]) -> Iterator[tuple[int, int, dict[str, str]]]:
     yield from PLANS
     if d.name in quarantine:
         for epoch in (0, 1):
@@ -80,12 +81,12 @@ def plans(d: data.Dataset, quarantine: Dict[str, str]) -> Iterator[Tuple[int, in
     yield 1, 0, {"format": "framed", "table": "keys,parts", "fields": d.fields}
 
 
-MIXED = (
+MIXED: tuple[tuple[int, int, dict[str, str]], ...] = (
     (0, 0, {}), (0, LAST, {}), (1, 1, {"rank": "1", "world_size": "2"}), (0, 2, {"shuffle": "full"}), (1, 0, {"format": "framed"}),
 )  # fmt: skip
 
 
-def describe(answer: Answer) -> Dict[str, Any]:
+def describe(answer: Answer) -> dict[str, Any]:
     """What a vector says of an answer, from its headers and its body."""
     return {
         "batches": int(answer.header("Millrace-Batches") or -1),
@@ -98,23 +99,23 @@ def describe(answer: Answer) -> Dict[str, Any]:
     }
 
 
-def take(base: str, name: str, epoch: int, batch: int, parameters: Dict[str, str]) -> Dict[str, Any]:
+def take(base: str, name: str, epoch: int, batch: int, parameters: dict[str, str]) -> dict[str, Any]:
     if batch == LAST:
         first = ask(base, batch_path(name, epoch, 0, parameters), "HEAD")
         batch = int(first.header("Millrace-Batches") or 1) - 1
     answer = ask(base, batch_path(name, epoch, batch, parameters))
     if answer.status != 200:
         raise ValueError(f"{batch_path(name, epoch, batch, parameters)}: status {answer.status}: {answer.body.decode()}")
-    vector: Dict[str, Any] = {"dataset": name, "epoch": epoch, "batch": batch, "parameters": parameters}
+    vector: dict[str, Any] = {"dataset": name, "epoch": epoch, "batch": batch, "parameters": parameters}
     vector.update(describe(answer))
     if name == "jsonl" and epoch == 0 and batch == 0 and not parameters:
         vector["body"] = base64.b64encode(answer.body).decode()
     return vector
 
 
-def make(base: str, quarantine: Dict[str, str]) -> Dict[str, Any]:
+def make(base: str, quarantine: dict[str, str]) -> dict[str, Any]:
     """Asks a gateway for every plan. A change of what is written here is a change of what addresses mean."""
-    out: Dict[str, Any] = {"fields": FIELDS, "datasets": {}, "vectors": []}
+    out: dict[str, Any] = {"fields": FIELDS, "datasets": {}, "vectors": []}
     for name in [*(d.name for d in data.DATASETS), "mix"]:
         said = ask(base, f"/v1/datasets/{name}").json()
         out["datasets"][name] = {k: said[k] for k in ("generation", "format", "samples")}
@@ -124,20 +125,20 @@ def make(base: str, quarantine: Dict[str, str]) -> Dict[str, Any]:
     return out
 
 
-def encode(made: Dict[str, Any]) -> str:
+def encode(made: dict[str, Any]) -> str:
     """JSON with one vector a line, so that a change is one line of a diff."""
     head = {k: v for k, v in made.items() if k != "vectors"}
     lines = ",\n".join("  " + json.dumps(v) for v in made["vectors"])
     return json.dumps(head, indent=1)[:-2] + ',\n "vectors": [\n' + lines + "\n ]\n}\n"
 
 
-def load(path: str = PATH) -> Dict[str, Any]:
+def load(path: str = PATH) -> dict[str, Any]:
     with open(path, encoding="utf-8") as f:
-        loaded: Dict[str, Any] = json.load(f)
+        loaded: dict[str, Any] = json.load(f)
     return loaded
 
 
-def differences(vector: Dict[str, Any], answer: Answer) -> List[str]:
+def differences(vector: dict[str, Any], answer: Answer) -> list[str]:
     """Where an answer is not what a vector says."""
     if answer.status != 200:
         return [f"status: got {answer.status}, want 200: {answer.body[:300].decode(errors='replace')}"]
