@@ -22,7 +22,7 @@ type Batch struct {
 	data     []byte
 	count    int
 	manifest []Sample
-	offsets  []int64
+	starts   []int64 // of the manifest's samples in data
 }
 
 // Sample describes one sample of a batch, as its manifest does.
@@ -63,7 +63,8 @@ func (b *Batch) Samples() int { return b.count }
 // nothing copied. It needs Options.Manifest and panics without.
 func (b *Batch) Sample(i int) []byte {
 	b.needManifest()
-	lo, hi := b.offsets[i], b.offsets[i+1]
+	lo := b.starts[i]
+	hi := lo + b.manifest[i].Length
 	return b.data[lo:hi:hi]
 }
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"hash/crc32"
 	"net/url"
 )
 
@@ -74,27 +73,18 @@ func (l *lines) UnmarshalJSON(p []byte) error {
 	return nil
 }
 
-// setManifest lays the manifest's samples one after another over the body, and compares
-// each with its own CRC-32C, so that a manifest of another batch cannot slip in.
+// setManifest takes a manifest whose samples are all in the body.
 func (b *Batch) setManifest(samples []Sample) error {
 	if len(samples) != b.count {
 		return fmt.Errorf("manifest has %d samples, the batch %d: %w", len(samples), b.count, ErrProtocol)
 	}
-	offsets := make([]int64, 1, len(samples)+1)
-	var at int64
-	for i, s := range samples {
-		if s.Length < 0 || s.Length > int64(len(b.data))-at {
-			return fmt.Errorf("sample %d of the manifest: %d bytes at %d of %d: %w", i, s.Length, at, len(b.data), ErrProtocol)
-		}
-		if crc32.Checksum(b.data[at:at+s.Length], castagnoli()) != uint32(s.CRC32C) {
-			return fmt.Errorf("sample %d (%q): %w", i, s.Key, ErrCRC)
-		}
-		at += s.Length
-		offsets = append(offsets, at)
+	starts, err := b.place(samples)
+	if err != nil {
+		return err
 	}
 	if samples == nil {
 		samples = []Sample{}
 	}
-	b.manifest, b.offsets = samples, offsets
+	b.manifest, b.starts = samples, starts
 	return nil
 }

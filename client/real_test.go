@@ -34,13 +34,20 @@ func (s stored) Read(ctx context.Context, _ shuffle.Cursor, chunks []chunkindex.
 		segments = append(segments, make([][]byte, len(c.Ranges))...)
 	}
 	for _, c := range chunks {
-		at := s.index.Extents(c.Chunk)[0]
-		shard := s.index.Shard(at.Shard)
 		for _, r := range c.Ranges {
 			segments[r.Seq] = make([]byte, r.Length)
-			ref := objstore.Ref{Key: "data/" + shard.Key, ETag: shard.ETag, VersionID: shard.VersionID}
-			if err := s.store.ReadRange(ctx, ref, at.Offset+int64(r.Offset), segments[r.Seq]); err != nil {
-				return nil, err
+			dst, off := segments[r.Seq], int64(r.Offset)
+			for _, at := range s.index.Extents(c.Chunk) {
+				n := min(at.Length-off, int64(len(dst)))
+				if off -= at.Length; n <= 0 {
+					continue
+				}
+				shard := s.index.Shard(at.Shard)
+				ref := objstore.Ref{Key: "data/" + shard.Key, ETag: shard.ETag, VersionID: shard.VersionID}
+				if err := s.store.ReadRange(ctx, ref, at.Offset+off+at.Length, dst[:n]); err != nil {
+					return nil, err
+				}
+				dst, off = dst[n:], 0
 			}
 		}
 	}

@@ -298,6 +298,11 @@ PLANTS = [
         [("chunkindex/reuse.go", "if old.Key != b.key(i) || old.Size", "if old.Size")],
     ),
     (
+        "the client looks for samples of a tar without what pads its members",
+        ["./client"],
+        [("client/places.go", "padding = min(-s.Length&(tarBlock-1), int64(len(left))-head-s.Length)", "padding = 0")],
+    ),
+    (
         "loose objects are taken over without the last chunk, which had others too",
         ["./chunkindex"],
         [("chunkindex/reuse.go", "x.Extents(s.to)[0].Shard < end {", "x.Extents(s.to)[0].Shard < first {")],

@@ -1,0 +1,72 @@
+package client_test
+
+import (
+	"bytes"
+	"fmt"
+	"hash/crc32"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/client"
+	"github.com/millrace-data/millrace/gateway"
+	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/internal/objstore/memstore"
+)
+
+// The samples of a batch are found in it whatever lies around them: the header of an MDS shard, those of a tar's members,
+// long names' too, or nothing.
+func TestSamplesOfEveryFraming(t *testing.T) {
+	golden := map[string][]byte{}
+	for _, name := range []string{"index.json", "shard.00000.mds"} {
+		b, err := os.ReadFile(filepath.Join("..", "chunkindex", "mds", "testdata", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		golden[name] = b
+	}
+	loose := map[string][]byte{}
+	for i := range 20 {
+		loose[fmt.Sprintf("%s%d.jpg", strings.Repeat("long", 40*(i%2)), i)] = bytes.Repeat([]byte{byte(i)}, 1+i*130)
+	}
+	for name, objects := range map[string]map[string][]byte{
+		"mds": golden, "files": loose, "jsonl": {"a.jsonl": []byte("{}\n{\"a\":1}\n[]\n")},
+	} {
+		s := stored{store: memstore.New()}
+		for key, b := range objects {
+			if _, err := s.store.Put(t.Context(), "data/"+key, bytes.NewReader(b), int64(len(b)), objstore.Condition{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := chunkindex.Build(t.Context(), s.store, "data/", chunkindex.BuildOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		if s.index, err = chunkindex.Open(t.Context(), s.store, "data/", chunkindex.OpenOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.index.Close() })
+		c := newClient(t, client.Config{Gateways: []string{newReal(t, s, gateway.Config{}).url}})
+		ledger := client.NewLedger(s.index.Samples())
+		for b, err := range c.Batches(t.Context(), client.Options{BatchSize: 3, Manifest: true}) {
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			ledger.Add(b)
+			for i := range b.Samples() {
+				line := b.Describe(i)
+				if got := crc32.Checksum(b.Sample(i), crc32.MakeTable(crc32.Castagnoli)); client.CRC(got) != line.CRC32C {
+					t.Errorf("%s: sample %q: got CRC-32C %08x, want %08x", name, line.Key, got, line.CRC32C)
+				}
+				if want, ok := loose[line.Key+".jpg"]; name == "files" && (!ok || !bytes.Equal(b.Sample(i), want)) {
+					t.Errorf("sample %q: got other bytes than its object has", line.Key)
+				}
+			}
+		}
+		if err := ledger.Check(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
