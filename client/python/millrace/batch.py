@@ -79,12 +79,13 @@ class Batch(Sequence["Sample"]):
     (`bytes(view)`) what is to outlive it by much.
     """
 
-    __slots__ = ("_decoded", "_head", "_manifest", "_source", "_table", "data", "value")
+    __slots__ = ("_decoded", "_head", "_manifest", "_some", "_source", "_table", "data", "value")
 
     def __init__(self, head: Head, data: memoryview, source: Source, table: Optional[Table] = None) -> None:
         self._head, self._source, self._table = head, source, table
         self._manifest: Optional[Table] = None
         self._decoded: dict[str, list[Any]] = {}
+        self._some: dict[str, dict[int, Any]] = {}  # decoded parts that not all samples have
         self.data: memoryview = data
         """All bytes of the samples, in the form that was asked for."""
         self.value: Any = None
@@ -207,9 +208,27 @@ class Batch(Sequence["Sample"]):
         return self._source.decode.get(name)
 
     def decode_all(self) -> None:
-        """Decodes every part that the reader has a decoder for: what its threads do ahead."""
+        """Decodes every part that the reader has a decoder for: what its threads do ahead. A sample may lack some of them, not all."""
+        found = False
         for name in self._source.decode:
-            self.column(name)
+            try:
+                self.column(name)
+            except KeyError:
+                self._decode_some(name)
+            found = found or name in self._decoded or bool(self._some[name])
+        if self._source.decode and len(self) and not found:
+            raise InvalidArgument(
+                f"decode batch {self.number} of epoch {self.epoch}: no sample has a part {', '.join(map(repr, self._source.decode))}: "
+                f"the first one has {', '.join(map(repr, self.parts(0)))}"
+            )
+
+    def _decode_some(self, name: str) -> None:
+        """Decodes a part of those samples that have it."""
+        done = self._some[name] = {}
+        for i in range(len(self)):
+            parts = self.parts(i)
+            if name in parts:
+                done[i] = decode(self._source.decode[name], name, self, i, parts[name])
 
 
 class Parts(dict[str, memoryview]):
@@ -255,6 +274,9 @@ class Sample(Mapping[str, Any]):
         done = self.batch._decoded.get(name)
         if done is not None:
             return done[self.index]
+        some = self.batch._some.get(name)
+        if some is not None and self.index in some:
+            return some[self.index]
         view = self.parts[name]
         decoder = self.batch.decoder(name)
         return view if decoder is None else decode(decoder, name, self.batch, self.index, view)

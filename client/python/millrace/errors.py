@@ -55,7 +55,7 @@ class MillraceError(Exception):
         out = self.message
         if self.request_id:
             out += f" (request {self.request_id})"
-        if self.cure:
+        if self.cure and self.cure not in out:  # torch makes an exception of a worker's anew, of its whole text
             out += f"; {self.cure}"
         return out
 

@@ -319,6 +319,13 @@ class _Reading(Iterator[Any]):
         self._reader, self._epoch, self._next = None, epoch, batch
 
 
+_NOT_HERE = {  # what torch's loader takes and this one cannot do
+    "batch_size": "say batch_size to the Dataset: it counts the samples of all ranks together",
+    "shuffle": "the order is the Dataset's: its shuffle is 'slot' if nothing else is said",
+    "drop_last": "say tail='drop' to the Dataset",
+}
+
+
 class DataLoader(torch_data.DataLoader):  # type: ignore[misc,type-arg,unused-ignore]
     """torch's DataLoader for a Dataset of this module, with state_dict and load_state_dict that count what it has yielded.
 
@@ -327,6 +334,9 @@ class DataLoader(torch_data.DataLoader):  # type: ignore[misc,type-arg,unused-ig
     """
 
     def __init__(self, dataset: Dataset, *, num_workers: int = 0, **options: Any) -> None:
+        for name, cure in _NOT_HERE.items():
+            if options.get(name):
+                raise InvalidArgument(f"new loader: {name} is not the loader's to say, since batches come as the gateway made them", cure=cure)
         options.setdefault("collate_fn", _as_it_is)
         super().__init__(dataset, batch_size=None, num_workers=num_workers, **options)
         # Where Lightning calls set_epoch. torch refuses to have it changed, and uses it to repeat None.

@@ -13,7 +13,7 @@ import pytest
 
 from millrace import _framed, _npy, _tar, crc
 from millrace.batch import Batch, Head, Source, Table
-from millrace.errors import MillraceError
+from millrace.errors import InvalidArgument, MillraceError
 
 
 def head(samples: int) -> Head:
@@ -73,9 +73,9 @@ def framed(samples: list[dict[str, bytes]], keys: list[str]) -> bytes:
     return (start + table).ljust(length, b"\0") + body
 
 
-def opened(data: bytes, samples: int) -> Batch:
+def opened(data: bytes, samples: int, **decode: Any) -> Batch:
     table, body = _framed.open_framed(head(samples), memoryview(data))
-    return Batch(head(samples), body, Source(lambda _: Table([0])), table)
+    return Batch(head(samples), body, Source(lambda _: Table([0]), decode=decode), table)
 
 
 MIXED = [{"a": b"1", "b": b"2"}, {"b": b"3", "a": b"4"}]
@@ -93,6 +93,23 @@ def test_framed(samples: list[dict[str, bytes]]) -> None:
         else:
             with pytest.raises(KeyError):
                 batch[name]
+
+
+def test_decoders_of_parts_that_some_samples_lack() -> None:
+    seen: list[bytes] = []
+
+    def noted(view: memoryview) -> str:
+        seen.append(bytes(view))
+        return bytes(view).decode()
+
+    data = framed([{"jpg": b"one"}, {"png": b"two"}, {"jpg": b"three"}], ["a", "b", "c"])
+    batch = opened(data, 3, jpg=noted, png=noted, gif=noted)
+    batch.decode_all()
+    assert [dict(s) for s in batch] == [{"jpg": "one"}, {"png": "two"}, {"jpg": "three"}]
+    assert sorted(seen) == [b"one", b"three", b"two"]  # ahead, and once
+    with pytest.raises(InvalidArgument, match="no sample has a part 'gif': the first one has 'jpg'"):
+        opened(data, 3, gif=noted).decode_all()
+    opened(framed([], []), 0, gif=noted).decode_all()
 
 
 NPY = b"\x93NUMPY\x01\x00"

@@ -137,8 +137,9 @@ def test_a_decoder_that_fails_in_a_worker(gateway: harness.Gateway) -> None:
         before = set(multiprocessing.active_children())
         batches = iter(loader)
         ours = set(multiprocessing.active_children()) - before
-        with pytest.raises(millrace.DecodeError, match="this is no photo"):
+        with pytest.raises(millrace.DecodeError, match="this is no photo") as raised:
             next(batches)
+        assert str(raised.value).count("the decoder is the caller's") == 1
         assert len(ours) == 2
         assert not [p for p in ours if p.is_alive()]
         with pytest.raises(millrace.ProtocolError, match="ended after batch 0 of 17"):
@@ -199,6 +200,9 @@ def test_wrong_names_are_said_at_once(gateway: harness.Gateway) -> None:
         millrace.torch.Dataset(gateway.url, "no-such-dataset")
     with pytest.raises(millrace.InvalidArgument, match="belong together"):
         dataset_of(gateway, rank=1)
+    for option in ("batch_size", "shuffle", "drop_last"):
+        with pytest.raises(millrace.InvalidArgument, match="Dataset"):
+            millrace.torch.DataLoader(dataset_of(gateway), **{option: 1})
 
 
 def test_map_style(gateway: harness.Gateway, files: dict[str, tuple[bytes, bytes]]) -> None:
