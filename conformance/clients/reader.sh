@@ -16,6 +16,7 @@ crc32c() { # FILE OFFSET LENGTH: sets sum. Some hundred thousand bytes a second:
   done < <(od -An -v -tu1 -j "$2" -N "$3" "$1")
   printf -v sum %08x $((crc ^ 0xffffffff))
 }
+number() { od -An -v -tu4 -j "$1" -N 4 "$dir/body" | tr -d ' '; } # of four bytes, little-endian if the machine is
 header() { tr -d '\r' <"$dir/head" | sed -n "s/^$1: //Ip" | tail -n 1; }
 
 get() { # PATH: the body in $dir/body and its headers in $dir/head: retried, resumed, checked
@@ -58,8 +59,7 @@ path="/v1/datasets/$MILLRACE_DATASET/epochs/$MILLRACE_EPOCH/batches/0?format=fra
 while [ -n "$path" ]; do
   get "$path"
   [ "$(head -c 4 "$dir/body")" = MLRF ] || { echo "$path: this is not the framed form" >&2 && exit 1; }
-  read -r samples _ _ _ _ at < <(od -An -v -w24 -tu4 -j 8 -N 24 "$dir/body") # od's numbers are little-endian where the machine is
-  batch=$(header millrace-batch) i=0
+  samples=$(number 8) at=$(number 28) batch=$(header millrace-batch) i=0
   while read -r length; do
     crc32c "$dir/body" "$at" "$length"
     echo "$batch $i $length $sum"
