@@ -23,11 +23,16 @@ type BadRange struct {
 	Cause  string `json:"cause"`
 }
 
-// Verify reads every chunk and compares it with its digests, parallel chunks at a time; bad is called for each bad range.
+const maxVerify = 1 << 30 // bytes of memory for chunks that are checked side by side; one may take more
+
+// Verify reads every chunk and compares it with its digests, parallel chunks at a time, or fewer where chunks are so long that
+// memory would be short; bad is called for each bad range.
 func Verify(ctx context.Context, x *Index, store objstore.RangeReader, prefix string, parallel int, progress func(Progress), bad func(BadRange)) error {
 	v := &verifier{x: x, store: store, prefix: prefix, tell: progress, bad: bad}
+	most := int64(1)
 	for i := range x.Chunks() {
 		v.progress.Total += int64(x.lengths[i])
+		most = max(most, v.needs(x.Chunk(i)))
 	}
 	v.progress.Of = x.Shards()
 	v.left = make([]int, x.Shards())
@@ -41,7 +46,7 @@ func Verify(ctx context.Context, x *Index, store objstore.RangeReader, prefix st
 			v.progress.Shards++ // no sample lies there
 		}
 	}
-	workers := max(1, min(parallel, x.Chunks()))
+	workers := verifiers(parallel, x.Chunks(), most)
 	bufs := make([][]byte, workers)
 	return sideBySide(ctx, workers, x.Chunks(), func(ctx context.Context, worker, i int) (err error) {
 		if bufs[worker], err = v.chunk(ctx, i, bufs[worker]); err != nil {
@@ -49,6 +54,11 @@ func Verify(ctx context.Context, x *Index, store objstore.RangeReader, prefix st
 		}
 		return err
 	})
+}
+
+// verifiers returns how many chunks to check side by side, of which the longest takes so much memory.
+func verifiers(parallel, chunks int, most int64) int {
+	return max(1, min(parallel, chunks, int(maxVerify/most)))
 }
 
 type verifier struct {
@@ -61,6 +71,14 @@ type verifier struct {
 	progress Progress
 	tell     func(Progress)
 	bad      func(BadRange)
+}
+
+// needs returns how many bytes of memory it takes to check a chunk.
+func (v *verifier) needs(c Chunk) int64 {
+	if c.Codec == codec.None {
+		return c.Length
+	}
+	return c.Length + c.Stored
 }
 
 func (v *verifier) report(b BadRange) {
@@ -77,10 +95,7 @@ func (v *verifier) chunk(ctx context.Context, i int, buf []byte) ([]byte, error)
 		return buf, err
 	}
 	c := v.x.Chunk(i)
-	need := c.Length
-	if c.Codec != codec.None {
-		need += c.Stored
-	}
+	need := v.needs(c)
 	if int64(cap(buf)) < need {
 		buf = make([]byte, need)
 	}

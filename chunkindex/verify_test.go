@@ -1,0 +1,23 @@
+package chunkindex
+
+import "testing"
+
+// However long the chunks of compressed shards are, those that are checked side by side fit into memory.
+func TestVerifyTakesLittleMemory(t *testing.T) {
+	for _, test := range []struct {
+		parallel, chunks int
+		most             int64
+		want             int
+	}{
+		{8, 100, 8 << 20, 8},
+		{8, 3, 8 << 20, 3},
+		{16, 100, 300 << 20, 3},
+		{16, 100, maxChunkSize + 5, 1},
+		{16, 0, 1, 1},
+		{0, 5, 1, 1},
+	} {
+		if got := verifiers(test.parallel, test.chunks, test.most); got != test.want {
+			t.Errorf("%d side by side, of %d chunks of %d bytes: got %d, want %d", test.parallel, test.chunks, test.most, got, test.want)
+		}
+	}
+}
