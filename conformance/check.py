@@ -102,6 +102,12 @@ def main() -> int:
     except serving.KitError as e:
         print(f"check.py: {e}", file=sys.stderr)
         return 2
+    except BrokenPipeError:
+        # Whoever read the report has seen enough. Nothing is left to be flushed at exit, which would fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        return 130
 
 
 if __name__ == "__main__":

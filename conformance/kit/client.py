@@ -120,6 +120,8 @@ def manners(report: Report, fault: str, seen: list[Seen]) -> None:
             report.wrong("a Range without If-Range: want the ETag of what is there already")
     if fault == "cut twice" and len(seen) > 2 and seen[2].range_from <= again.range_from:
         report.wrong(f"the third request begins at {seen[2].range_from}, the second at {again.range_from}: want it to go on")
+    if fault == "whole" and len(seen) > 2:
+        report.wrong(f"requests: got {len(seen)}, want 2: the second answer was the whole body, and nothing to append")
     if fault == "damaged" and again.range_from != 0:
         report.wrong("asked for a part of a body that was damaged: nobody knows where, so want all of it")
 

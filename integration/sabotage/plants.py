@@ -1064,4 +1064,24 @@ PLANTS = [
         ["python:torch/test_torch_loader.py"],
         [("client/python/millrace/torch.py", "        if end is not None:\n            end()\n", "")],
     ),
+    (
+        "the client of the page takes a damaged body",
+        ["conformance:client python"],
+        [("conformance/clients/stdlib.py", "if crc32c(body) == int(", "if crc32c(body) != 0 or int(")],
+    ),
+    (
+        "the client of the page appends a whole body to a part of it",
+        ["conformance:client node"],
+        [("conformance/clients/reader.mjs", "(chunks = []), (have = 0), (size = ", "(size = ")],
+    ),
+    (
+        "the gateway says of chosen parts where they lie in the stored sample",
+        ["conformance:gateway"],
+        [("gateway/framed.go", "\t\t\tp.Offset = lengths[i]\n", "")],
+    ),
+    (
+        "the gateway gives the rest of a body, whatever If-Range says",
+        ["conformance:gateway"],
+        [("gateway/conditional.go", "strings.TrimSpace(cond[0]) != etag", "strings.TrimSpace(cond[0]) == \"\"")],
+    ),
 ]

@@ -51,7 +51,7 @@ def digest():
     """Names all that a verdict rests on: every file that is built, or read by a test."""
     sum_ = hashlib.sha256()
     for name in files():
-        if name.endswith((".go", ".mod", ".sum", ".py")) or "testdata" in name or name.startswith("integration/"):
+        if name.endswith((".go", ".mod", ".sum", ".py")) or "testdata" in name or name.startswith(("integration/", "conformance/")):
             with open(os.path.join(ROOT, name), "rb") as f:
                 sum_.update(name.encode() + b"\0" + hashlib.sha256(f.read()).digest())
     return sum_.hexdigest()
@@ -78,16 +78,30 @@ def python(tree, name):
     return done.returncode, done.stdout + done.stderr
 
 
+def conformance(tree, word):
+    """Runs one part of the conformance kit, against the program of this tree."""
+    code, output = go(tree, "build", "-o", "bin/millrace", "./cmd/millrace")
+    if code != 0:
+        return code, f"build millrace: {output}"
+    done = subprocess.run(
+        [sys.executable, os.path.join(tree, "tools", "conformance.py"), word],
+        cwd=tree, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
+    )  # fmt: skip
+    return done.returncode, done.stdout + done.stderr
+
+
 def test(tree, packages):
     """Runs the tests of some packages until one fails. "integration:NAME" is a test of the
     other module, which builds the program itself: go test does not know what it rests on.
-    "python:FILE" is a file of client/python/tests."""
+    "python:FILE" is a file of client/python/tests, "conformance:WORD" what tools/conformance.py has of that name."""
     flags = ["-failfast", f"-timeout={LIMIT}s"]
-    ours = [p for p in packages if not p.startswith(("integration:", "python:"))]
+    ours = [p for p in packages if not p.startswith(("integration:", "python:", "conformance:"))]
     code, output = go(tree, "test", *flags, *ours) if ours else (0, "")
     for package in packages:
         if code == 0 and package.startswith("python:"):
             code, output = python(tree, package.split(":")[1])
+        elif code == 0 and package.startswith("conformance:"):
+            code, output = conformance(tree, package.split(":")[1])
         elif code == 0 and package not in ours:
             code, output = go(tree, "test", "-C", "integration", "-count=1", *flags, "-run", package.split(":")[1], ".")
     return code, output
@@ -113,7 +127,7 @@ def verdict(code, output):
         return "NOT NOTICED", ""
     if re.search(r"\[(build|setup) failed\]|^build millrace: |^ERROR |^there is no |^the Python environment", output, re.M):
         return "does not compile", ""
-    failed = re.findall(r"^(?:\s*--- FAIL:|FAILED) (\S+)", output, re.M)
+    failed = re.findall(r"^(?:\s*--- FAIL:|FAILED|FAIL ) (\S+)", output, re.M)
     if "panic: test timed out" in output:
         running = re.findall(r"^\s+(Test\S+) \(", output, re.M)
         return "noticed: hangs", (failed + running + ["?"])[0]
