@@ -50,6 +50,7 @@ type BuildReport struct {
 	Shards       int    `json:"shards"`
 	Chunks       int    `json:"chunks"`
 	Samples      uint64 `json:"samples"`
+	LeftOut      int64  `json:"left_out"`      // tokens that fill no window, as far as shards say how many they have
 	Bytes        int64  `json:"bytes"`         // of all shards
 	ReadBytes    int64  `json:"read_bytes"`    // read by this run
 	ReusedShards int    `json:"reused_shards"` // taken from an earlier index, or from an interrupted run
@@ -172,7 +173,7 @@ func (b *builder) list(ctx context.Context) error {
 		switch {
 		case strings.HasPrefix(key, scanDir):
 			b.done[o.Key] = true
-		case !ownObject(key) && !strings.HasSuffix(key, "/") && matches(b.opt.Match, key): // a slash at the end marks a directory
+		case !ownObject(key) && !strings.HasSuffix(o.Key, "/") && matches(b.opt.Match, key): // a slash at the end marks a directory
 			objects = append(objects, o)
 		}
 		return nil
@@ -236,6 +237,9 @@ func (b *builder) assemble(ctx context.Context) (*built, []byte, error) {
 	}
 	for i, u := range b.units {
 		shards[u.from].scan = b.scans[i]
+		if b.found.LeftOut != nil { // a unit is one shard then
+			b.report.LeftOut += b.found.LeftOut(u.from, b.scans[i].totals().samples)
+		}
 	}
 	file, err := writeIndex(b.dir, m, shards)
 	if err != nil {

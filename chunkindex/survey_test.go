@@ -126,3 +126,13 @@ func TestMatches(t *testing.T) {
 		}
 	}
 }
+
+// What marks the dataset's own directory, as consoles of stores make it, is no object of it.
+func TestMarkerOfTheDataset(t *testing.T) {
+	store := memstore.New()
+	store.Set("photos/", nil)
+	store.Set("photos/a.jpg", []byte("a"))
+	if rep, err := Build(t.Context(), store, "photos/", BuildOptions{}); err != nil || rep.Samples != 1 || rep.Ignored != 0 {
+		t.Errorf("got %+v, %v, want one sample", rep, err)
+	}
+}
