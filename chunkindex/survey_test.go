@@ -136,3 +136,22 @@ func TestMarkerOfTheDataset(t *testing.T) {
 		t.Errorf("got %+v, %v, want one sample", rep, err)
 	}
 }
+
+// An index.json that was cut is a fault: its shards are not taken for loose objects.
+func TestIndexThatWasCut(t *testing.T) {
+	for name, index := range map[string]string{
+		"litdata": `{"chunks": [{"chunk_bytes": 100, "chu`,
+		"mds":     `{"shards": [{"column_`,
+	} {
+		store := memstore.New()
+		store.Set("index.json", []byte(index))
+		store.Set("chunk-0-0.bin", make([]byte, 100))
+		_, err := Build(t.Context(), store, "", BuildOptions{})
+		if err == nil || !strings.Contains(err.Error(), "look for "+name+" shards: index.json") {
+			t.Errorf("%s: got %v, want a fault of index.json", name, err)
+		}
+		if rep, err := Build(t.Context(), store, "", BuildOptions{Format: "files"}); err != nil || rep.Samples != 2 {
+			t.Errorf("%s, as files: got %+v, %v, want two samples", name, rep, err)
+		}
+	}
+}

@@ -176,7 +176,7 @@ func TestSaysChangesWithTheIndex(t *testing.T) {
 func TestNotMDS(t *testing.T) {
 	for name, o := range map[string]scantest.Objects{
 		"nothing": {}, "tars": {"a.tar": nil}, "an index of LitData": {"index.json": []byte(`{"chunks":[],"config":{}}`)},
-		"an index that is no JSON": {"index.json": []byte(`{"shards":`)}, "a list": {"index.json": []byte(`["shards"]`)},
+		"an index that is no JSON": {"index.json": []byte(`{"shar`)}, "a list": {"index.json": []byte(`["shards"]`)},
 	} {
 		if d, err := (mds.Format{}).Survey(context.Background(), o, format.Options{}); d != nil || err != nil {
 			t.Errorf("%s: got %v, %v, want neither a dataset nor an error", name, d, err)

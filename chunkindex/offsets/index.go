@@ -35,6 +35,9 @@ func ReadIndex(ctx context.Context, l format.Listing, member string, into any) (
 	}
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(b, &members); err != nil {
+		if bytes.Contains(head, []byte(`"`+member+`"`)) { // it was cut, or changed by hand: its shards are no loose objects
+			return true, fmt.Errorf("%s: %w: copy the one that its writer left, or name another format with --format", IndexKey, err)
+		}
 		return false, nil // an index.json of somebody else's; whoever knows it says what is wrong with it
 	}
 	if _, ok := members[member]; !ok {

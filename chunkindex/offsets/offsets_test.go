@@ -126,7 +126,7 @@ func TestReadIndex(t *testing.T) {
 		var into struct{ N int }
 		return offsets.ReadIndex(context.Background(), o, "n", &into)
 	}
-	for index, want := range map[string]bool{`{"n": 1}`: true, " \n{\"n\": 1}": true, `{"m": 1}`: false, `[{"n": 1}]`: false, ``: false, `{"n"`: false} {
+	for index, want := range map[string]bool{`{"n": 1}`: true, " \n{\"n\": 1}": true, `{"m": 1}`: false, `[{"n": 1}]`: false, ``: false, `{"m"`: false} {
 		if got, err := read(scantest.Objects{"a": nil, "index.json": []byte(index)}); got != want || err != nil {
 			t.Errorf("%q: got %v, %v, want %v", index, got, err, want)
 		}
@@ -136,5 +136,8 @@ func TestReadIndex(t *testing.T) {
 	}
 	if got, err := read(scantest.Objects{"index.json": []byte(`{"n": "x"}`)}); !got || err == nil {
 		t.Errorf("index with another type: got %v, %v, want an error", got, err)
+	}
+	if got, err := read(scantest.Objects{"index.json": []byte(`{"n": [1, 2`)}); !got || err == nil {
+		t.Errorf("index that was cut: got %v, %v, want an error", got, err)
 	}
 }
