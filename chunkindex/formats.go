@@ -108,7 +108,7 @@ func (l *listing) read(ctx context.Context, key string, n int64) ([]byte, error)
 	if c, _ := codec.Of(key); c != codec.None {
 		r, err := codec.NewReader(c, in)
 		if err != nil {
-			return nil, fmt.Errorf("object %s: %w", key, err)
+			return nil, fmt.Errorf("object %s: %w: name it as it is, leave it out with --match, or have all objects taken as they are with --format files", key, err)
 		}
 		defer r.Close()
 		decoded = r

@@ -155,3 +155,12 @@ func TestIndexThatWasCut(t *testing.T) {
 		}
 	}
 }
+
+// What keeps a format from looking into an object says how to go on without.
+func TestNameThatSaysTooMuch(t *testing.T) {
+	store := memstore.New()
+	store.Set("a.json.gz", []byte("not compressed"))
+	if _, err := Build(t.Context(), store, "", BuildOptions{}); err == nil || !strings.Contains(err.Error(), "a.json.gz: name says gzip") || !strings.Contains(err.Error(), "--format files") {
+		t.Errorf("got %v, want the object, and what to do", err)
+	}
+}
