@@ -25,10 +25,12 @@ impl Answer {
         self.headers.get(name).map_or("", String::as_str)
     }
 
-    /// Reads the body to the end of the connection, and keeps in `body` what has come before an error.
+    /// Reads the body, and keeps what has come before an error.
     fn read_into(mut self, body: &mut Vec<u8>) -> Result<(), Error> {
+        let length = self.header("content-length").parse().unwrap_or(u64::MAX); // without it: to the end of the connection
+        let left = length.saturating_sub(self.rest.len() as u64);
         body.append(&mut self.rest);
-        self.stream.read_to_end(body).map(|_| ())
+        self.stream.take(left).read_to_end(body).map(|_| ())
     }
 }
 

@@ -33,7 +33,9 @@ def get(gateways, path, deadline=120):
     while True:
         pause = min(0.1 * 2**attempt, 5)
         try:
-            connection = http.client.HTTPConnection(urlsplit(gateways[0]).netloc, timeout=30)
+            url = urlsplit(gateways[0])
+            connect = http.client.HTTPSConnection if url.scheme == "https" else http.client.HTTPConnection
+            connection = connect(url.netloc, timeout=30)
             resume = {"Range": f"bytes={len(body)}-", "If-Range": etag} if body else {}
             connection.request("GET", path, headers={"Accept-Encoding": "identity", **resume})
             answer = connection.getresponse()
