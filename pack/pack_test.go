@@ -245,6 +245,19 @@ func TestKeyPathMakesEveryFileASample(t *testing.T) {
 	}
 }
 
+// A folder that was indexed where it lies has the index in it, which is no part of the data.
+func TestOwnFilesAreLeftOut(t *testing.T) {
+	store := memstore.New()
+	dir := tree(t, map[string]string{
+		"a.jpg": "1", "b/.millrace/c.jpg": "2", ".millrace.jpg": "3", ".millrace/current": "x", ".millrace/index/0": "y", ".millrace-lock": "",
+	})
+	mustPack(t, store, Options{}, dir)
+	want := []member{{".millrace.jpg", "3"}, {"a.jpg", "1"}, {"b/.millrace/c.jpg", "2"}}
+	if diff := cmp.Diff(want, members(t, store)); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestRefusedByName(t *testing.T) {
 	a := tree(t, map[string]string{"x/one.txt": "1"})
 	b := tree(t, map[string]string{"x/one.txt": "2"})

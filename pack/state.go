@@ -31,6 +31,7 @@ type state struct {
 
 const (
 	own          = ".millrace/" // below the prefix: Millrace's own objects, no shards
+	ownFiles     = ".millrace-" // what the names of a directory's lock and of unfinished writes begin with
 	stateVersion = 1
 	maxState     = 1 << 30
 	// lastSave is how long an interrupted run may take to note what it has stored.

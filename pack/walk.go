@@ -94,8 +94,13 @@ func (s *sources) add(ctx context.Context, source string) error {
 		if err == nil {
 			err = ctx.Err()
 		}
-		if err != nil || d.IsDir() {
+		switch {
+		case err != nil:
 			return err
+		case d.IsDir() && p == strings.TrimSuffix(own, "/"):
+			return fs.SkipDir // the index of a folder that was indexed where it lies
+		case d.IsDir() || strings.HasPrefix(p, ownFiles) && !strings.Contains(p, "/"):
+			return nil
 		}
 		return s.visit(root, p)
 	})
