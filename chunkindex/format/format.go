@@ -71,6 +71,10 @@ type Dataset struct {
 	// Scan reads the decoded bytes of one shard, given by its number, once and in sequence, and tells out where its
 	// samples lie. Every byte is handed to out, as a gap or as data, in order. It is called for several shards side by side.
 	Scan func(ctx context.Context, shard int, in io.Reader, out Sink) error
+
+	// LeftOut tells how many tokens of a shard are in none of the windows that were found in it, as far as that is known
+	// without reading it again. nil: samples are no windows.
+	LeftOut func(shard int, windows uint64) int64
 }
 
 // Shard is an object that holds samples.

@@ -104,14 +104,18 @@ func (Format) Survey(ctx context.Context, l format.Listing, o format.Options) (*
 	if err != nil {
 		return nil, err
 	}
-	return &format.Dataset{
+	d := &format.Dataset{
 		Shards:  shards,
 		Framing: framing,
 		Beside:  1, // index.json
 		Scan: func(ctx context.Context, i int, in io.Reader, out format.Sink) error {
 			return listed[i].Scan(ctx, in, out)
 		},
-	}, nil
+	}
+	if cut.tokens > 0 {
+		d.LeftOut = func(i int, windows uint64) int64 { return cut.leftOut(listed[i].Shard, windows) }
+	}
+	return d, nil
 }
 
 // check refuses what this package cannot read, and says what to do about it.

@@ -52,3 +52,9 @@ func newBlocks(chunks []chunk, sequence int64) (blocks, error) {
 	}
 	return blocks{tokens: sequence + 1, bytes: (sequence + 1) * width}, nil
 }
+
+// leftOut counts the tokens of a chunk that are in none of its blocks. newBlocks has checked what the index says of chunks.
+func (b blocks) leftOut(s offsets.Shard, found uint64) int64 {
+	data := s.Bytes - 4*(int64(s.Samples)+2) // without the table
+	return max(0, data/(b.bytes/b.tokens)-int64(found)*b.tokens)
+}

@@ -69,6 +69,23 @@ func TestBlocksOfTokens(t *testing.T) {
 	}
 }
 
+// What is left of chunks is counted, and of items that are no tokens there is nothing to count.
+func TestTokensThatFillNoBlock(t *testing.T) {
+	o := tokens(t, []int{3, 0, 6, 2}, []int{2}, []int{4}, []int{0})
+	d, err := litdata.Format{}.Survey(t.Context(), o, format.Options{SequenceLength: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, c := range []struct {
+		blocks uint64
+		want   int64
+	}{{2, 3}, {0, 2}, {1, 0}, {0, 0}} {
+		if got := d.LeftOut(i, c.blocks); got != c.want {
+			t.Errorf("%s: got %d tokens left out, want %d", d.Shards[i].Key, got, c.want)
+		}
+	}
+}
+
 // The constants say how long a block is, and what is kept of a shard holds for one length only.
 func TestLengthOfBlocksIsTold(t *testing.T) {
 	o := tokens(t, []int{8})

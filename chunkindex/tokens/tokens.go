@@ -82,6 +82,21 @@ type file struct {
 	count int64 // of its tokens; -1: as many as there are
 }
 
+// leftOut counts the tokens that fill no window: 0 of a compressed file that does not say how many it has.
+func (f *file) leftOut(windows uint64, sequence int64) int64 {
+	n := f.count
+	if n < 0 {
+		if f.Key != format.Plain(f.Key) {
+			return 0
+		}
+		n = (f.Size - f.start) / int64(f.dtype.Size())
+	}
+	if windows > 0 {
+		n -= int64(windows)*sequence + 1
+	}
+	return max(0, n)
+}
+
 // dataset cuts files into windows.
 func (s *survey) dataset(files []file, beside int) (*format.Dataset, error) {
 	dtype := files[0].dtype
@@ -99,6 +114,7 @@ func (s *survey) dataset(files []file, beside int) (*format.Dataset, error) {
 	d.Scan = func(ctx context.Context, shard int, in io.Reader, out format.Sink) error {
 		return newScanner(ctx, files[shard], layout.Size(), in, out).run()
 	}
+	d.LeftOut = func(shard int, windows uint64) int64 { return files[shard].leftOut(windows, s.o.SequenceLength) }
 	return d, nil
 }
 

@@ -120,6 +120,31 @@ func TestWindows(t *testing.T) {
 	}
 }
 
+// Tokens that fill no window are counted, where a shard says how many it has.
+func TestTokensLeftOut(t *testing.T) {
+	for name, c := range map[string]struct {
+		o       format.Options
+		objects scantest.Objects
+		windows uint64
+		want    int64
+	}{
+		"Megatron's":                   {format.Options{SequenceLength: 4}, scantest.Objects{"a.bin": text(12, 2), "a.idx": index(3, 9)}, 2, 3},
+		"shorter than a window":        {format.Options{SequenceLength: 4}, scantest.Objects{"a.bin": text(4, 2), "a.idx": index(4)}, 0, 4},
+		"flat, of exactly two windows": {format.Options{SequenceLength: 4, DType: "<u2"}, scantest.Objects{"a.bin": text(9, 2)}, 2, 0},
+		"llm.c's":                      {format.Options{SequenceLength: 2}, scantest.Objects{"a.bin": llmc(20240520, 1, 4, text(4, 2))}, 1, 1},
+		"an array":                     {format.Options{SequenceLength: 2}, scantest.Objects{"a.npy": npy("<i4", 6, text(6, 4))}, 2, 1},
+		"compressed, and it is unsaid": {format.Options{SequenceLength: 4, DType: "<u2"}, scantest.Objects{"a.bin.gz": []byte("as many as there are")}, 1, 0},
+	} {
+		d, err := tokens.Tokens{}.Survey(t.Context(), c.objects, c.o)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if got := d.LeftOut(0, c.windows); got != c.want {
+			t.Errorf("%s: got %d tokens left out, want %d", name, got, c.want)
+		}
+	}
+}
+
 func changed(b []byte, at int, v byte) []byte {
 	b = bytes.Clone(b)
 	b[at] = v

@@ -146,6 +146,9 @@ func printBuild(w io.Writer, l location, r chunkindex.BuildReport) {
 	fmt.Fprintf(w, "  generation %s\n", r.Generation)
 	fmt.Fprintf(w, "  %s in %s of %s, %s\n", count(r.Samples, "sample", "samples"), count(r.Chunks, "chunk", "chunks"),
 		count(r.Shards, r.Format+" shard", r.Format+" shards"), humanize.IBytes(uint64(r.Bytes)))
+	if r.LeftOut > 0 {
+		fmt.Fprintf(w, "  left out %s, which fill no window at the ends of shards\n", count(uint64(r.LeftOut), "token", "tokens"))
+	}
 	if r.Ignored > 0 {
 		fmt.Fprintf(w, "  ignored %s: no shards of this format\n", count(r.Ignored, "object", "objects"))
 	}

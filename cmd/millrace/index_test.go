@@ -62,7 +62,7 @@ func TestIndexFlagsReachTheFormat(t *testing.T) {
 	if o := ok(t, "index", raw, "--format", "records", "--record-size", "20", "--dtype", "<u2"); !strings.Contains(o.stdout, "3 samples") {
 		t.Errorf("records: got %s", o.stdout)
 	}
-	if o := ok(t, "index", raw, "--format", "tokens", "--sequence-length", "5", "--dtype", "<u2"); !strings.Contains(o.stdout, "5 samples") {
+	if o := ok(t, "index", raw, "--format", "tokens", "--sequence-length", "5", "--dtype", "<u2"); !strings.Contains(o.stdout, "5 samples") || !strings.Contains(o.stdout, "left out 4 tokens") {
 		t.Errorf("tokens: got %s", o.stdout)
 	}
 	for _, args := range [][]string{
