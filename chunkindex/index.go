@@ -59,10 +59,18 @@ type Table struct {
 // Bytes returns the memory that the table holds.
 func (t *Table) Bytes() int64 { return int64(12*cap(t.Offset)) + 128 }
 
-// TableCache keeps sample tables in memory, under somebody's budget, and may drop any of them at any time.
+// Cached is what an index has read of a chunk: its sample table, its names or its parts.
+type Cached interface {
+	Bytes() int64 // that it holds in memory
+}
+
+// CacheKey names something that an index has read of a chunk.
+type CacheKey struct{ Section, Chunk int }
+
+// TableCache keeps what was read of chunks in memory, under somebody's budget, and may drop any of it at any time.
 type TableCache interface {
-	Get(chunk int) (*Table, bool)
-	Add(chunk int, t *Table)
+	Get(key CacheKey) (Cached, bool)
+	Add(key CacheKey, c Cached)
 }
 
 // Index is an opened, immutable index: one generation of one dataset. Safe for concurrent use.
@@ -224,26 +232,9 @@ func (x *Index) ReadAt(p []byte, off int64) (int, error) { return x.file.ReadAt(
 
 // Table returns the sample table of a chunk, from the cache or from the local index file, checked.
 func (x *Index) Table(ctx context.Context, chunk int) (*Table, error) {
-	if x.tables != nil {
-		if t, ok := x.tables.Get(chunk); ok {
-			return t, nil
-		}
-	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	b, err := x.tableBlock(chunk)
-	if err != nil {
-		return nil, fmt.Errorf("index %.12s: chunk %d: %w", x.digest, chunk, err)
-	}
-	t, err := decodeTable(b, int64(x.lengths[chunk]), x.head.longest, x.meta.Overlap)
-	if err != nil {
-		return nil, fmt.Errorf("index %.12s: chunk %d: %w", x.digest, chunk, err)
-	}
-	if x.tables != nil {
-		x.tables.Add(chunk, t)
-	}
-	return t, nil
+	return detail(ctx, x, secTables, chunk, func(b []byte) (*Table, error) {
+		return decodeTable(b, int64(x.lengths[chunk]), x.head.longest, x.meta.Overlap)
+	})
 }
 
 func (x *Index) tableBlock(chunk int) ([]byte, error) {
@@ -323,23 +314,6 @@ func (x *Index) Keys(ctx context.Context, chunk int, visit func(sample uint64, k
 		return fmt.Errorf("index %.12s: chunk %d: %w", x.digest, chunk, err)
 	}
 	return nil
-}
-
-// Parts returns the parts of all samples of a chunk.
-func (x *Index) Parts(ctx context.Context, chunk int) ([][]Part, error) {
-	t, err := x.Table(ctx, chunk)
-	if err != nil {
-		return nil, err
-	}
-	b, err := x.blobs(secParts, chunk)
-	if err != nil {
-		return nil, fmt.Errorf("index %.12s: chunk %d: %w", x.digest, chunk, err)
-	}
-	parts, err := decodeParts(b, t.Length)
-	if err != nil {
-		return nil, fmt.Errorf("index %.12s: chunk %d: %w", x.digest, chunk, err)
-	}
-	return parts, nil
 }
 
 // Close gives back the local file.

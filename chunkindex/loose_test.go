@@ -56,7 +56,7 @@ func checkPhotos(t *testing.T, store *memstore.Store, x *Index, want map[string]
 			if err != nil || !bytes.Equal(chunk[off:off+table.Length[j]], want[key+".jpg"]) {
 				t.Fatalf("sample %q: got other bytes, %v", key, err)
 			}
-			if p := parts[j]; len(p) != 1 || p[0].Ext != "jpg" || p[0].Offset != 0 || p[0].Length != table.Length[j] {
+			if p := parts.Append(nil, j); len(p) != 1 || p[0].Ext != "jpg" || p[0].Offset != 0 || p[0].Length != table.Length[j] {
 				t.Fatalf("sample %q: got parts %+v", key, p)
 			}
 			e := Locate(c, x.Extents(i), int64(off))

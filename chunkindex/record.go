@@ -7,16 +7,7 @@ import (
 	"hash/crc32"
 
 	"github.com/millrace-data/millrace/chunkindex/codec"
-	"github.com/millrace-data/millrace/chunkindex/format"
 )
-
-// Part is a piece of a sample that a format can name, such as one member of a tar sample.
-type Part struct {
-	Ext    string
-	Offset uint32 // in the sample
-	Length uint32
-	CRC32C uint32
-}
 
 // chunkRecord is everything an index says of one chunk, on its way from a scan into an index. Shards are numbered from
 // the first one of the scan.
@@ -149,74 +140,6 @@ func appendPart(b []byte, p Part) []byte {
 }
 
 var errMalformed = errors.New("malformed")
-
-// eachName calls visit for every key of a names block of n samples.
-func eachName(block []byte, n uint32, visit func(i uint32, key []byte) error) error {
-	for i := range n {
-		size, w := binary.Uvarint(block)
-		if w <= 0 || size > format.MaxKey || size > uint64(len(block)-w) {
-			return fmt.Errorf("names: sample %d: %w", i, errMalformed)
-		}
-		if err := visit(i, block[w:w+int(size)]); err != nil {
-			return err
-		}
-		block = block[w+int(size):]
-	}
-	if len(block) != 0 {
-		return fmt.Errorf("names: %d bytes too many: %w", len(block), errMalformed)
-	}
-	return nil
-}
-
-// decodeParts reads the parts block of samples whose lengths are known. The parts of a sample ascend and do not overlap.
-func decodeParts(block []byte, lengths []uint32) ([][]Part, error) {
-	all := make([][]Part, len(lengths))
-	for i := range all {
-		count, w := binary.Uvarint(block)
-		// A part takes seven bytes at least, so no count can ask for more than the block can hold.
-		if w <= 0 || count > uint64(len(block)-w)/7 {
-			return nil, fmt.Errorf("parts: sample %d: %w", i, errMalformed)
-		}
-		block = block[w:]
-		parts := make([]Part, count)
-		var end uint32
-		for j := range parts {
-			rest, err := decodePart(&parts[j], block, lengths[i])
-			if err == nil && parts[j].Offset < end {
-				err = errMalformed
-			}
-			if err != nil {
-				return nil, fmt.Errorf("parts: sample %d: %w", i, err)
-			}
-			end, block = parts[j].Offset+parts[j].Length, rest
-		}
-		all[i] = parts
-	}
-	if len(block) != 0 {
-		return nil, fmt.Errorf("parts: %d bytes too many: %w", len(block), errMalformed)
-	}
-	return all, nil
-}
-
-func decodePart(p *Part, b []byte, sample uint32) ([]byte, error) {
-	size, w := binary.Uvarint(b)
-	if w <= 0 || size > format.MaxKey || size > uint64(len(b)-w) {
-		return nil, errMalformed
-	}
-	p.Ext = string(b[w : w+int(size)])
-	b = b[w+int(size):]
-	off, w := binary.Uvarint(b)
-	if w <= 0 {
-		return nil, errMalformed
-	}
-	b = b[w:]
-	length, w := binary.Uvarint(b)
-	if w <= 0 || len(b)-w < 4 || off > uint64(sample) || length > uint64(sample)-off {
-		return nil, errMalformed
-	}
-	p.Offset, p.Length, p.CRC32C = uint32(off), uint32(length), binary.LittleEndian.Uint32(b[w:])
-	return b[w+4:], nil
-}
 
 // decodeTable reads a sample table and checks that samples ascend, share at most the overlap with the one before and
 // lie inside the chunk.

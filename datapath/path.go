@@ -52,7 +52,7 @@ type Path struct {
 	cfg    Config
 	budget *budget.Budget
 	cache  *chunkcache.Cache[key]
-	tables *chunkcache.Objects[tableKey, *chunkindex.Table]
+	tables *chunkcache.Objects[tableKey, chunkindex.Cached]
 	gate   *gate
 	lone   *semaphore.Weighted // held by reads of objects whose chunks come ahead too: one place of the gate is left to these
 	failed failures
@@ -113,7 +113,7 @@ func New(cfg Config) *Path {
 	p.readers = lookahead.New(followed)
 	p.marks.horizon = p.readers.Horizon()
 	p.marks.clock = p.marks.horizon
-	p.tables = chunkcache.NewObjects[tableKey](cfg.Budget, max(total/tableShare, 1), (*chunkindex.Table).Bytes,
+	p.tables = chunkcache.NewObjects[tableKey](cfg.Budget, max(total/tableShare, 1), chunkindex.Cached.Bytes,
 		func(n int64) { p.cache.Reclaim(n, false) })
 	cfg.Budget.SetReclaim(p.reclaim, p.reclaimable)
 	if cfg.Disk != nil {
@@ -166,12 +166,12 @@ func (p *Path) spare() int64 {
 // readerShare is the part of the budget that the readers' plans may keep alive beside it: a thirty-second.
 const readerShare = 32
 
-// tableShare is the part of the budget that sample tables may take at most: a sixteenth.
+// tableShare is the part of the budget that sample tables, and names and parts of samples, may take at most: a sixteenth.
 const tableShare = 16
 
 type tableKey struct {
 	source uint64
-	chunk  int
+	of     chunkindex.CacheKey
 }
 
 // tableCache is one index's view of the path's tables.
@@ -180,15 +180,15 @@ type tableCache struct {
 	source uint64
 }
 
-func (t tableCache) Get(chunk int) (*chunkindex.Table, bool) {
-	return t.path.tables.Get(tableKey{t.source, chunk})
+func (t tableCache) Get(key chunkindex.CacheKey) (chunkindex.Cached, bool) {
+	return t.path.tables.Get(tableKey{t.source, key})
 }
 
-func (t tableCache) Add(chunk int, table *chunkindex.Table) {
-	t.path.tables.Add(tableKey{t.source, chunk}, table)
+func (t tableCache) Add(key chunkindex.CacheKey, c chunkindex.Cached) {
+	t.path.tables.Add(tableKey{t.source, key}, c)
 }
 
-// Tables returns a cache for one index's sample tables, under the path's budget.
+// Tables returns a cache for what one index reads of its chunks, under the path's budget.
 func (p *Path) Tables() chunkindex.TableCache { return tableCache{p, p.sources.Add(1)} }
 
 // Open returns the source of one dataset.

@@ -24,13 +24,16 @@ func BenchmarkManifest(b *testing.B) {
 }
 
 // benchmarkBatch reads batches that are in memory over one loopback connection.
-func benchmarkBatch(b *testing.B, samples, size int) {
+func benchmarkBatch(b *testing.B, samples, size int) { benchmarkView(b, samples, size, "") }
+
+// benchmarkView is benchmarkBatch with a query.
+func benchmarkView(b *testing.B, samples, size int, query string) {
 	s := newStack(b, samples, size, 8<<20, 1<<30)
 	batches := samples / 256
 	c := dial(b, s.addr)
 	r := bufio.NewReaderSize(c, 256<<10)
 	get := func(m int) int64 {
-		fmt.Fprintf(c, "GET /epoch/0/batch/%d HTTP/1.1\r\nHost: x\r\n\r\n", m)
+		fmt.Fprintf(c, "GET /epoch/0/batch/%d%s HTTP/1.1\r\nHost: x\r\n\r\n", m, query)
 		res, err := http.ReadResponse(r, nil)
 		if err != nil {
 			b.Fatal(err)
@@ -51,4 +54,13 @@ func benchmarkBatch(b *testing.B, samples, size int) {
 		m++
 	}
 	b.ReportMetric(256*float64(b.N)/b.Elapsed().Seconds(), "samples/s")
+}
+
+// BenchmarkDetails4K reads batches of samples of 4 KiB whose keys and parts are told or chosen: these are read of the index once.
+func BenchmarkDetails4K(b *testing.B) {
+	for _, view := range []string{"format=tar", "format=framed", "format=framed&table=keys", "format=framed&table=parts", "fields=bin"} {
+		b.Run(view, func(b *testing.B) {
+			benchmarkView(b, 65536, 4<<10, "?window=32&"+view)
+		})
+	}
 }

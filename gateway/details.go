@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/millrace-data/millrace/chunkindex"
 )
@@ -33,14 +34,13 @@ func byChunk(samples []placed, visit func(chunk int, places []int) error) error 
 func readKeys(ctx context.Context, x Index, samples []placed) ([]string, error) {
 	keys := make([]string, len(samples))
 	err := byChunk(samples, func(chunk int, places []int) error {
-		err := x.Keys(ctx, chunk, func(sample uint64, key []byte) {
-			for len(places) > 0 && samples[places[0]].sample == sample { // padding may repeat it
-				keys[places[0]] = string(key)
-				places = places[1:]
-			}
-		})
+		names, err := x.Names(ctx, chunk)
 		if err != nil {
 			return fmt.Errorf("keys of chunk %d: %w", chunk, err)
+		}
+		first := x.First()[chunk]
+		for _, at := range places {
+			keys[at] = strings.Clone(names.Key(int(samples[at].sample - first)))
 		}
 		return nil
 	})
@@ -51,32 +51,35 @@ func readKeys(ctx context.Context, x Index, samples []placed) ([]string, error) 
 // has no part of a name goes without. Of two parts of one name, which no format here writes, the first counts.
 func readParts(ctx context.Context, x Index, samples []placed, fields []string) ([][]chunkindex.Part, error) {
 	out := make([][]chunkindex.Part, len(samples))
+	var all, kept []chunkindex.Part // kept holds the parts of many samples, one after the other
 	err := byChunk(samples, func(chunk int, places []int) error {
-		all, err := x.Parts(ctx, chunk)
+		parts, err := x.Parts(ctx, chunk)
 		if err != nil {
 			return fmt.Errorf("parts of chunk %d: %w", chunk, err)
 		}
 		first := x.First()[chunk]
 		for _, at := range places {
-			out[at] = selectParts(all[samples[at].sample-first], fields)
+			all = parts.Append(all[:0], int(samples[at].sample-first))
+			from := len(kept)
+			kept = appendFields(kept, all, fields)
+			out[at] = kept[from:len(kept):len(kept)]
 		}
 		return nil
 	})
 	return out, err
 }
 
-// selectParts returns the parts that fields names, in its order; nil means all.
-func selectParts(all []chunkindex.Part, fields []string) []chunkindex.Part {
+// appendFields appends the parts that fields names, in its order; nil means all.
+func appendFields(dst, all []chunkindex.Part, fields []string) []chunkindex.Part {
 	if fields == nil {
-		return all
+		return append(dst, all...)
 	}
-	chosen := make([]chunkindex.Part, 0, min(len(all), len(fields)))
 	for _, name := range fields {
 		if i := partNamed(all, name); i >= 0 {
-			chosen = append(chosen, all[i])
+			dst = append(dst, all[i])
 		}
 	}
-	return chosen
+	return dst
 }
 
 // partNamed returns the place of the first part of a name, -1 if there is none.

@@ -32,8 +32,9 @@ type Index interface {
 	Extents(i int) []chunkindex.Extent
 	Shard(i int) chunkindex.Shard
 	Table(ctx context.Context, chunk int) (*chunkindex.Table, error)
-	Keys(ctx context.Context, chunk int, visit func(sample uint64, key []byte)) error
-	Parts(ctx context.Context, chunk int) ([][]chunkindex.Part, error)
+	Names(ctx context.Context, chunk int) (*chunkindex.Names, error)
+	Parts(ctx context.Context, chunk int) (*chunkindex.Parts, error)
+	PartNames(ctx context.Context, chunk int) ([]string, error)
 	Lookup(ctx context.Context, key string) (sample uint64, ok bool, err error)
 
 	io.ReaderAt // the index object itself

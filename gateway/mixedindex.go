@@ -139,14 +139,19 @@ func (x *mixedIndex) Table(ctx context.Context, chunk int) (*chunkindex.Table, e
 	return x.parts[part].Table(ctx, own)
 }
 
-func (x *mixedIndex) Keys(ctx context.Context, chunk int, visit func(sample uint64, key []byte)) error {
+func (x *mixedIndex) Names(ctx context.Context, chunk int) (*chunkindex.Names, error) {
 	part, own := x.at(chunk)
-	return x.parts[part].Keys(ctx, own, func(sample uint64, key []byte) { visit(x.samples[part]+sample, key) })
+	return x.parts[part].Names(ctx, own)
 }
 
-func (x *mixedIndex) Parts(ctx context.Context, chunk int) ([][]chunkindex.Part, error) {
+func (x *mixedIndex) Parts(ctx context.Context, chunk int) (*chunkindex.Parts, error) {
 	part, own := x.at(chunk)
 	return x.parts[part].Parts(ctx, own)
+}
+
+func (x *mixedIndex) PartNames(ctx context.Context, chunk int) ([]string, error) {
+	part, own := x.at(chunk)
+	return x.parts[part].PartNames(ctx, own)
 }
 
 // Lookup finds the sample of a key in the first source that has one.

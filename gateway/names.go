@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 )
 
 // maxNames and maxNameBytes bound the part names that are kept of a dataset.
@@ -88,21 +87,19 @@ func (n *partNames) read(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("part names: %w", err)
 	}
-	samples, err := n.index.Parts(ctx, n.next)
+	names, err := n.index.PartNames(ctx, n.next)
 	if err != nil {
 		return fmt.Errorf("part names: chunk %d: %w", n.next, err)
 	}
-	for _, parts := range samples {
-		for _, p := range parts {
-			if n.known[p.Ext] {
-				continue
-			}
-			if n.bytes += len(p.Ext); len(n.known) == maxNames || n.bytes > maxNameBytes {
-				n.many = true
-				return nil
-			}
-			n.known[strings.Clone(p.Ext)] = true
+	for _, name := range names {
+		if n.known[name] {
+			continue
 		}
+		if n.bytes += len(name); len(n.known) == maxNames || n.bytes > maxNameBytes {
+			n.many = true
+			return nil
+		}
+		n.known[name] = true
 	}
 	n.next++
 	return nil

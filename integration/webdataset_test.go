@@ -159,13 +159,13 @@ func readByMillrace(t *testing.T, names []string) ([][]string, error) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i, ps := range parts {
+		for i := range int(x.Chunk(c).Samples) {
 			key, err := x.Key(t.Context(), x.Chunk(c).First+uint64(i))
 			if err != nil {
 				t.Fatal(err)
 			}
 			sample := []string{key}
-			for _, p := range ps {
+			for _, p := range parts.Append(nil, i) {
 				sample = append(sample, strings.ToLower(p.Ext))
 			}
 			all = append(all, sample)

@@ -1,0 +1,64 @@
+package chunkindex
+
+import (
+	"bytes"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/internal/objstore/memstore"
+)
+
+// keeper is a cache that keeps everything.
+type keeper map[CacheKey]Cached
+
+func (k keeper) Get(key CacheKey) (Cached, bool) { c, ok := k[key]; return c, ok }
+func (k keeper) Add(key CacheKey, c Cached)      { k[key] = c }
+
+// What a batch needs of a chunk is read once; what goes through all chunks drives nothing out.
+func TestDetailsAreKept(t *testing.T) {
+	store := memstore.New()
+	for _, name := range []string{"a.jpg", "b.png", "c.jpg"} {
+		if _, err := store.Put(t.Context(), name, bytes.NewReader([]byte(name)), int64(len(name)), objstore.Condition{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := Build(t.Context(), store, "", BuildOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	kept := keeper{}
+	x, err := Open(t.Context(), store, "", OpenOptions{CacheDir: t.TempDir(), Tables: kept})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	all, err := x.PartNames(t.Context(), 0)
+	if slices.Sort(all); err != nil || !slices.Equal(all, []string{"jpg", "png"}) || len(kept) != 0 {
+		t.Fatalf("got names %q, %v, with %d things kept, want jpg and png, and none", all, err, len(kept))
+	}
+	names, err := x.Names(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts, err := x.Parts(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{"a.jpg", "b.png", "c.jpg"} {
+		p := parts.Append(nil, i)
+		if len(p) != 1 || names.Key(i)+"."+p[0].Ext != want || p[0].Offset != 0 || p[0].Length != 5 {
+			t.Errorf("sample %d: got key %q and parts %+v, want %s", i, names.Key(i), p, want)
+		}
+	}
+	before := maps.Clone(kept)
+	if n := names.Bytes() + parts.Bytes(); len(kept) != 3 || n < int64(len("abc")+len("jpgpng")+3*(4+16+4)) {
+		t.Errorf("got %d things kept, %d bytes, want table, names and parts, and what they hold", len(kept), n)
+	}
+	if again, err := x.Names(t.Context(), 0); err != nil || again != names {
+		t.Errorf("got the names %p, %v, want those that are kept, %p", again, err, names)
+	}
+	if again, err := x.Parts(t.Context(), 0); err != nil || again != parts || !maps.Equal(before, kept) {
+		t.Errorf("got the parts %p, %v, want those that are kept, %p", again, err, parts)
+	}
+}
