@@ -32,7 +32,7 @@ func (g *Gateway) choose(ctx context.Context, p planRequest) (c choice, _ func()
 			leave()
 		}
 	}()
-	end := func() {}
+	var end func()
 	if p.params.Importance != "" {
 		if p.dataset.Importance == nil {
 			return c, nil, errNoImportance()
