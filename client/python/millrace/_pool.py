@@ -14,6 +14,7 @@ for is always fetched.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Sequence
@@ -22,7 +23,7 @@ from typing import Callable, Optional
 
 from ._core import Task
 from .batch import Batch
-from .errors import Closed
+from .errors import Closed, InvalidArgument
 
 Fetch = Callable[[int, Task, Callable[[int], None]], Batch]
 
@@ -79,10 +80,12 @@ class Pool:
         self._numbers, self._fetch, self._decode = numbers, fetch, decode
         self._room, self._most, self._guess = room, most, max(guess, 1)
         self._task = Task()
+        self._pid = os.getpid()
         self._changed = threading.Condition()  # guards what follows
         self._slots: dict[int, _Slot] = {}
         self._next = self._taken = 0
         self._used = self._most_used = 0
+        self._known = self._known_bytes = 0
         self._fetching = self._decoding = self._moves = self._bytes = 0
         self._fetch_seconds = self._decode_seconds = self._waiting_seconds = 0.0
         self._threads: list[threading.Thread] = []
@@ -91,6 +94,10 @@ class Pool:
 
     def take(self) -> Optional[Batch]:
         """Returns the next batch, None at the end. What failed is raised when its turn has come, and ends the pool."""
+        if self._pid != os.getpid():
+            raise InvalidArgument(
+                "read the next batch: a reader belongs to the process that made it", cure="iterate over the epoch again in the forked process"
+            )
         self._start()
         with self._changed:
             if self._taken == len(self._numbers):
@@ -110,6 +117,9 @@ class Pool:
             self._changed.notify_all()
         if slot.error is not None:
             self.stop()
+            if isinstance(slot.error, StopIteration):
+                # It would end the caller's loop as if the epoch were over.
+                raise RuntimeError("a transform of batches raised StopIteration") from slot.error
             raise slot.error
         batch = slot.batch
         assert batch is not None
@@ -119,8 +129,8 @@ class Pool:
     def _start(self) -> None:
         while len(self._threads) < self._wanted and not self._stopped:
             t = threading.Thread(target=self._work, name=f"millrace-{len(self._threads)}", daemon=True)
-            self._threads.append(t)
             t.start()
+            self._threads.append(t)
 
     def _work(self) -> None:
         last: Optional[bool] = None
@@ -149,6 +159,7 @@ class Pool:
                 slot.error = e
             with self._changed:
                 self._done(slot, fetch, time.monotonic() - begun)
+            del slot  # whoever waits holds no batch
 
     def _choose(self) -> tuple[int, bool]:
         """Says which batch a free thread works on, and whether it fetches it. -1: none. The caller holds the lock."""
@@ -185,8 +196,10 @@ class Pool:
         self._most_used = max(self._most_used, self._used)
 
     def _announced(self, slot: _Slot, size: int) -> None:
-        """Puts the length that a gateway has announced in the place of the guess."""
+        """Puts the length that a gateway has announced in the place of the guess, and learns from it."""
         with self._changed:
+            self._known, self._known_bytes = self._known + 1, self._known_bytes + size
+            self._guess = max(self._known_bytes // self._known, 1)
             less = size < slot.reserved
             self._reserve(size - slot.reserved)
             slot.reserved = size
@@ -226,7 +239,9 @@ class Pool:
             )
 
     def stop(self) -> None:
-        """Ends what is under way, without waiting for it."""
+        """Ends what is under way, without waiting for it. In a forked child it is the parent's, sockets and locks included."""
+        if self._pid != os.getpid():
+            return
         with self._changed:
             self._stopped = True
             self._slots.clear()
@@ -236,6 +251,6 @@ class Pool:
     def close(self) -> None:
         """Ends what is under way and waits for the threads: only a decoder of the caller's can keep one."""
         self.stop()
-        for t in self._threads:
+        for t in self._threads if self._pid == os.getpid() else ():
             if t is not threading.current_thread():
                 t.join()
