@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import random
@@ -194,15 +195,16 @@ class Core:
                     raw += piece
                     if len(raw) > MAX_JSON:
                         raise no_answer(f"more than {MAX_JSON} bytes of JSON", a.gateway)
+                if r.length or (r.length is None and not raw):  # also where the header was cut before it said a length
+                    raise http.client.IncompleteRead(bytes(raw), r.length)
             finally:
                 wire.keep(a.gateway, c, r)
             try:
                 return json.loads(raw)
-            except ValueError as e:
+            except (ValueError, RecursionError) as e:
                 raise no_answer(f"{path}: no JSON: {e}", a.gateway) from None
 
         return self.retry(f"{'read' if method == 'GET' else 'send'} {path}", ask, task=task)
-
 
     def part(self, path: str, query: Mapping[str, str], start: int, length: int) -> bytes:
         """Reads bytes [start, start+length) of a resource, all of them."""

@@ -23,8 +23,8 @@ def is_framed(content_type: str) -> bool:
     return content_type.split(";", maxsplit=1)[0].strip() == MEDIA_TYPE
 
 
-def open_framed(head: Head, body: memoryview) -> tuple[Table, memoryview]:
-    """Returns the table of a framed batch and the bytes of its samples. Keys and parts are unpacked when somebody asks."""
+def open_framed(head: Head, body: memoryview) -> tuple[memoryview, Table]:
+    """Returns the bytes of the samples of a framed batch and its table. Keys and parts are unpacked when somebody asks."""
     if len(body) < _HEADER.size:
         raise ProtocolError(f"batch {head.number}: a framed body of {len(body)} bytes")
     magic, version, flags, samples, names, parts, key_bytes, name_bytes, length, data = _HEADER.unpack_from(body)
@@ -41,7 +41,7 @@ def open_framed(head: Head, body: memoryview) -> tuple[Table, memoryview]:
     table = FramedTable(body[:length], flags, samples, names, parts, text, key_bytes)
     if table.bounds[-1] != data:
         raise ProtocolError(f"batch {head.number}: lengths of {table.bounds[-1]} bytes, where there are {data}")
-    return table, body[length:]
+    return body[length:], table
 
 
 class FramedTable(Table):

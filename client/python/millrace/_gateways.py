@@ -64,8 +64,11 @@ def parse(text: str) -> Address:
     try:
         u = urlsplit(text if "://" in text else "http://" + text)
         host, port = u.hostname, u.port
+        (host or "").encode("idna")
+        if not all("!" <= c <= "~" for c in u.path):
+            raise ValueError
     except ValueError:
-        raise InvalidArgument(f"gateway {shown!r}: not a URL: want http://host:port") from None
+        raise InvalidArgument(f"gateway {shown!r}: not a URL: want http://host:port, anything odd in a path as %xx") from None
     if u.scheme not in ("http", "https") or not host:
         raise InvalidArgument(f"gateway {shown!r}: want http://host:port")
     if u.query or u.fragment:

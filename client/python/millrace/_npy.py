@@ -31,8 +31,8 @@ class ArrayTable(Table):
         return list(zip(self.bounds, self.bounds[1:]))
 
 
-def open_npy(head: Head, body: memoryview) -> tuple[ArrayTable, memoryview]:
-    """Returns what the header says about a batch that is an array, and the array's bytes."""
+def open_npy(head: Head, body: memoryview) -> tuple[memoryview, ArrayTable]:
+    """Returns the bytes of a batch that is an array, and what its header says about it."""
     try:
         if bytes(body[:6]) != b"\x93NUMPY":
             raise ValueError("no .npy header")
@@ -48,4 +48,4 @@ def open_npy(head: Head, body: memoryview) -> tuple[ArrayTable, memoryview]:
             raise ValueError(f"{len(body) - end} bytes for {head.samples} samples")
     except (ValueError, KeyError, TypeError, SyntaxError, IndexError, MemoryError, RecursionError) as e:
         raise ProtocolError(f"batch {head.number}: {e}") from None
-    return ArrayTable(fields["descr"], shape, row), body[end:]
+    return body[end:], ArrayTable(fields["descr"], shape, row)

@@ -8,9 +8,11 @@ from typing import Callable, Optional
 from urllib.parse import unquote, urlsplit
 
 from ._core import Core, Task
+from ._framed import is_framed, open_framed
 from ._gateways import Gateway
+from ._npy import is_npy, open_npy
 from ._wire import Attempt, ShortBody, no_answer, read_error
-from .batch import Head
+from .batch import Head, Table
 from .crc import checksum
 from .errors import BatchTooLarge, EndOfEpoch, IntegrityError, MillraceError, ProtocolError
 
@@ -41,12 +43,12 @@ class Transfer:
         self._etag, self._size, self._got = "", 0, 0
         self._body: memoryview = memoryview(b"")
 
-    def run(self, rank: int, world_size: int, task: Task) -> tuple[Head, memoryview]:
-        """Returns the batch's header and its whole, checked body, or raises."""
+    def run(self, rank: int, world_size: int, task: Task) -> tuple[Head, memoryview, Optional[Table]]:
+        """Returns the batch's header, the bytes of its whole, checked body, and what table came with them, or raises."""
         what = f"read epoch {self._want.epoch} batch {self._want.number}"
         return self._core.retry(what, self._ask, rank=rank, world_size=world_size, task=task)
 
-    def _ask(self, a: Attempt) -> tuple[Head, memoryview]:
+    def _ask(self, a: Attempt) -> tuple[Head, memoryview, Optional[Table]]:
         wire, g = self._core.here().wire, a.gateway
         headers = {"Range": f"bytes={self._got}-", "If-Range": self._etag} if self._got else {}
         c, r = wire.send(a, "GET", self._want.target, headers)
@@ -75,7 +77,15 @@ class Transfer:
                 self._drop()
                 text = f"{g.name}: the body does not match its CRC-32C: got {got:08x}, want {head.crc32c:08x}"
                 raise IntegrityError(text, gateway=g.name)
-        return head, body
+        try:
+            if is_framed(head.content_type):
+                return (head, *open_framed(head, body))
+            if is_npy(head.content_type):
+                return (head, *open_npy(head, body))
+        except ProtocolError as e:
+            self._drop()
+            raise no_answer(e.message, g) from None
+        return head, body, None
 
     def _contradiction(self, e: MillraceError) -> MillraceError:
         """Takes the end of the epoch for a fault of the gateway where the batch must exist."""
@@ -96,6 +106,8 @@ class Transfer:
         except ProtocolError:
             if part:
                 self._drop()  # whose bytes are wrong is not known
+            if r.length != 0 and not r.read(1):
+                raise ConnectionError("the connection was closed within the header") from None
             raise
         if part:
             return

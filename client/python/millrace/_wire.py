@@ -15,13 +15,14 @@ import threading
 import time
 import urllib.request
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Callable, Optional, Union
 from urllib.parse import urlsplit
 
 from ._gateways import Address, Gateway
-from .errors import GatewayUnavailable, MillraceError, ProtocolError, by_code
+from .errors import GatewayUnavailable, InvalidArgument, MillraceError, ProtocolError, by_code
 
 DIAL_TIMEOUT = 5.0  # short, since another gateway may answer meanwhile
 IDLE_TIME = 90.0  # a kept connection that is older is not used again
@@ -36,6 +37,7 @@ WATCH_EVERY = 0.25
 WATCH_IDLE = 2.0  # the watching thread ends when there was nothing to watch for so long
 
 MAX_PROBLEM = 64 << 10
+MOST_INTERIM = 16
 
 Token = Union[str, Callable[[], str], None]
 
@@ -66,6 +68,18 @@ class Attempt:
                 sock.shutdown(socket.SHUT_RDWR)
 
 
+class _Response(http.client.HTTPResponse):
+    """An answer, without the interim ones (100 to 199) that proxies may send before: http.client passes over 100 alone."""
+
+    def _read_status(self) -> tuple[str, int, str]:
+        for _ in range(MOST_INTERIM):
+            version, status, reason = super()._read_status()  # type: ignore[misc]
+            if not 100 <= status < 200:
+                return version, status, reason
+            http.client.parse_headers(self.fp)
+        raise http.client.BadStatusLine(f"more than {MOST_INTERIM} interim answers")
+
+
 @dataclass
 class _Kept:
     connection: http.client.HTTPConnection
@@ -88,7 +102,7 @@ class Wire:
     # Attempts.
 
     @contextlib.contextmanager
-    def attempt(self, gateway: Gateway, ends: float) -> Any:
+    def attempt(self, gateway: Gateway, ends: float) -> Iterator[Attempt]:
         """Gives an Attempt that is ended at `ends`, when its gateway has stopped, and when the wire is closed."""
         a = Attempt(gateway, ends)
         with self._lock:
@@ -134,7 +148,7 @@ class Wire:
 
     def _ask_for_sign(self, attempts: list[Attempt]) -> None:
         lives = False
-        with contextlib.suppress(OSError, http.client.HTTPException, MillraceError):
+        with contextlib.suppress(Exception):  # the caller's function for tokens included
             self.ready(attempts[0].gateway, SIGN_TIME)
             lives = True
         for a in attempts:
@@ -190,6 +204,11 @@ class Wire:
                 if fresh or a.reason:
                     raise
                 continue
+            except ValueError:  # whose text may repeat a token
+                c.close()
+                raise InvalidArgument(
+                    f"{g.name}: the token or a header has characters that HTTP does not take", cure="tokens and headers are one line of Latin-1"
+                ) from None
             except BaseException:
                 c.close()
                 raise
@@ -235,14 +254,20 @@ class Wire:
             host, port = proxy
         c: http.client.HTTPConnection
         if at.scheme == "https":
-            c = http.client.HTTPSConnection(host, port, timeout=limit, context=self._context or ssl.create_default_context())
+            c = http.client.HTTPSConnection(host, port, timeout=limit, context=self._tls())
             if proxy is not None:
                 c.set_tunnel(at.host, at.port)
         else:
             c = http.client.HTTPConnection(host, port, timeout=limit)
+        c.response_class = _Response
         c.connect()
         c.auto_open = 0
         return c
+
+    def _tls(self) -> ssl.SSLContext:
+        if self._context is None:
+            self._context = ssl.create_default_context()  # reads all certificates: once
+        return self._context
 
     def _target(self, g: Gateway, target: str) -> str:
         target = g.address.prefix + target
@@ -280,7 +305,7 @@ class Wire:
 
 
 def _cause(e: BaseException) -> str:
-    return str(e) or type(e).__name__
+    return printable(e).strip() or type(e).__name__
 
 
 def _proxy(g: Gateway) -> Optional[tuple[str, int]]:

@@ -20,6 +20,7 @@ DEADLINE = 120.0
 FIRST_ANSWER = 20.0
 ATTEMPT_TIMEOUT = 60.0
 MAX_BATCH_BYTES = 4 << 30
+_MOST = 1 << 62  # batches and samples that an epoch may have here: what range and len can count
 
 
 class Client:
@@ -97,9 +98,10 @@ class Client:
     def datasets(self) -> list[dict[str, Any]]:
         """Returns what is served: name, generation, format, sizes, default plan."""
         answer = self.core.json("GET", "/v1/datasets")
-        if not isinstance(answer, dict) or not isinstance(answer.get("datasets"), list):
+        listed = answer.get("datasets") if isinstance(answer, dict) else None
+        if not isinstance(listed, list) or not all(isinstance(d, dict) and isinstance(d.get("name"), str) for d in listed):
             raise ProtocolError("/v1/datasets: no list of datasets")
-        return list(answer["datasets"])
+        return listed
 
     def describe(self, dataset: Optional[str] = None) -> dict[str, Any]:
         """Returns what is known of one dataset; of the default one without a name."""
@@ -206,8 +208,10 @@ class Client:
                 generation=said["generation"], order_digest=str(d["order_digest"]),
                 parameters={**query, **said, **shape}, description=d, dataset_description=about,
             )
-        except (KeyError, TypeError, ValueError, AttributeError) as e:
-            raise ProtocolError(f"{path}: not the description of an epoch: {e}") from None
+            if not (0 <= plan.batches < _MOST and 0 <= plan.samples < _MOST and 0 <= plan.rank < plan.world_size and plan.batch_size > 0):
+                raise ValueError(f"{plan.batches} batches of {plan.batch_size}, {plan.samples} samples")
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as e:
+            raise ProtocolError(f"{path}: not the description of an epoch: {type(e).__name__}: {e}") from None
         for k, v in query.items():
             if plan.parameters[k] != v and not (k == "subset" and plan.parameters[k].endswith(f":{v}")):
                 raise ProtocolError(f"{path}: got {k} {plan.parameters[k]!r}, want {v!r}")

@@ -10,10 +10,8 @@ from urllib.parse import quote
 
 from ._arena import Arena
 from ._core import Core, Task, target_of
-from ._framed import is_framed, open_framed
 from ._index import chunk_counts
 from ._manifest import read_manifest
-from ._npy import is_npy, open_npy
 from ._pool import Pool, Stats
 from ._progress import Progress
 from ._transfer import Expected, Transfer
@@ -197,12 +195,7 @@ class Epoch:
         core: Core = self.client.core
         p = self.plan
         want = Expected(self._path(number) + self._query, p.epoch, number, p.parameters, p.dataset, p.batches)
-        head, body = Transfer(core, want, take, announced).run(p.rank, p.world_size, task)
-        table: Optional[Table] = None
-        if is_framed(head.content_type):
-            table, body = open_framed(head, body)
-        elif is_npy(head.content_type):
-            table, body = open_npy(head, body)
+        head, body, table = Transfer(core, want, take, announced).run(p.rank, p.world_size, task)
         return Batch(head, body, self._source(), table)
 
     def _source(self) -> Source:

@@ -74,7 +74,7 @@ def framed(samples: list[dict[str, bytes]], keys: list[str]) -> bytes:
 
 
 def opened(data: bytes, samples: int, **decode: Any) -> Batch:
-    table, body = _framed.open_framed(head(samples), memoryview(data))
+    body, table = _framed.open_framed(head(samples), memoryview(data))
     return Batch(head(samples), body, Source(lambda _: Table([0]), decode=decode), table)
 
 
@@ -120,7 +120,7 @@ def npy(text: str, data: bytes) -> bytes:
 
 
 def test_npy() -> None:
-    table, body = _npy.open_npy(head(2), memoryview(npy("{'descr': '<u2', 'fortran_order': False, 'shape': (2, 3), }\n", b"abcdefghijkl")))
+    body, table = _npy.open_npy(head(2), memoryview(npy("{'descr': '<u2', 'fortran_order': False, 'shape': (2, 3), }\n", b"abcdefghijkl")))
     assert (table.dtype, table.shape, list(table.bounds)) == ("<u2", (2, 3), [0, 6, 12])
     assert [bytes(body[a:b]) for a, b in table.column("bin")] == [b"abcdef", b"ghijkl"]
 

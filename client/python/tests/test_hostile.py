@@ -1,0 +1,192 @@
+"""What proxies, strangers and slips do to a client: cut, changed and early answers, odd parameters, functions that misbehave."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from typing import Optional
+
+import harness
+import pytest
+
+import millrace
+from millrace._progress import Progress
+
+Fault = Callable[[int, bytes, bytes], Optional[bytes]]
+
+
+@pytest.fixture
+def through(gateway: harness.Gateway) -> Iterator[Callable[[Fault], harness.Proxy]]:
+    """Makes proxies in front of the gateway."""
+    made: list[harness.Proxy] = []
+
+    def proxy(fault: Fault) -> harness.Proxy:
+        made.append(harness.Proxy(gateway.port, fault))
+        return made[-1]
+
+    yield proxy
+    for p in made:
+        p.close()
+
+
+def is_batch(head: bytes) -> bool:
+    return b"/batches/" in head.split(b"\r\n", 1)[0]
+
+
+def read_all(client: millrace.Client, **options: object) -> int:
+    epoch = client.epoch(0, **options)  # type: ignore[arg-type]
+    ledger = epoch.ledger()
+    with epoch.read(ledger=ledger) as reader:
+        for _ in reader:
+            pass
+    ledger.check()
+    return ledger.seen
+
+
+def changed(answer: bytes, was: bytes, becomes: bytes) -> bytes:
+    """The answer with another body, and its length."""
+    head, _, body = answer.partition(b"\r\n\r\n")
+    body = re.sub(was, becomes, body)
+    return re.sub(rb"Content-Length: \d+", b"Content-Length: %d" % len(body), head) + b"\r\n\r\n" + body
+
+
+def test_interim_answers(through: Callable[[Fault], harness.Proxy]) -> None:
+    early = b"HTTP/1.1 103 Early Hints\r\nLink: </x>; rel=preload\r\n\r\n"
+    with millrace.Client(through(lambda _, __, answer: early * 2 + answer).url) as client:
+        assert read_all(client) == 500
+    with millrace.Client(through(lambda *_: early * 99).url, deadline=0.5) as client, pytest.raises(
+        millrace.GatewayUnavailable, match="interim"
+    ):
+        client.epoch(0)
+
+
+@pytest.mark.parametrize("at", [0, 1, 12, 50, 200, 400, -1])
+def test_cut_anywhere(through: Callable[[Fault], harness.Proxy], at: int) -> None:
+    # Two of three answers break: in the status line, the header or the body, of descriptions and of batches.
+    seen: dict[bytes, int] = {}
+
+    def cut(_: int, head: bytes, answer: bytes) -> bytes:
+        line = head.split(b"\r\n", 1)[0]
+        seen[line] = seen.get(line, 0) + 1
+        return answer[:at] if seen[line] <= 5 else answer
+
+    with millrace.Client(through(cut).url) as client:
+        epoch = client.epoch(0)
+        assert [len(epoch.batch(number)) for number in (0, 15)] == [32, 20]
+
+
+def test_cut_at_random(through: Callable[[Fault], harness.Proxy]) -> None:
+    r = random.Random(3)
+    proxy = through(lambda number, _, answer: answer[: r.randrange(len(answer))] if number % 2 else answer)
+    with millrace.Client(proxy.url, check="always") as client:
+        assert read_all(client) == 500
+
+
+def test_a_wrong_length_once(through: Callable[[Fault], harness.Proxy]) -> None:
+    def wrong(number: int, head: bytes, answer: bytes) -> bytes:
+        by = (-5, 5)[number // 3 % 2]
+        if not is_batch(head) or number % 3:
+            return answer
+        return re.sub(rb"Content-Length: (\d+)", lambda m: b"Content-Length: %d" % (int(m[1]) + by), answer)
+
+    with millrace.Client(through(wrong).url, check="never") as client:
+        assert read_all(client, threads=2) == 500
+
+
+def test_the_rest_of_other_bytes(through: Callable[[Fault], harness.Proxy]) -> None:
+    whole = [0]
+
+    def wrong(_: int, head: bytes, answer: bytes) -> bytes:
+        if not is_batch(head):
+            return answer
+        if b"If-Range" in head:
+            return re.sub(rb'ETag: "[^"]*"', b'ETag: "other"', answer, flags=re.IGNORECASE)
+        whole[0] += 1
+        return answer[: len(answer) // 2] if whole[0] % 2 else answer
+
+    proxy = through(wrong)
+    with millrace.Client(proxy.url, check="always") as client:
+        assert len(client.epoch(0).batch(3)) == 32
+        assert len(client.epoch(0).batch(4)) == 32
+    assert proxy.asked(b"If-Range")
+
+
+@pytest.mark.parametrize(
+    ("was", "becomes"),
+    [
+        (rb".+", b'{"datasets": [1, 2]}'),
+        (rb".+", b'{"datasets": [{"default": true}]}'),
+        (rb".+", b"[" * 200_000),
+        (rb'"batches":\d+', b'"batches":-5'),
+        (rb'"batches":\d+', b'"batches":' + b"9" * 30),
+        (rb'"samples":\d+', b'"samples":1e999'),
+        (rb"batch_size=\d+", b"batch_size=x"),
+        (rb"batch_size=\d+", b"batch_size=0"),
+        (rb'"links":\{', b'"links":5,"l":{'),
+    ],
+)
+def test_descriptions_that_are_none(through: Callable[[Fault], harness.Proxy], was: bytes, becomes: bytes) -> None:
+    proxy = through(lambda _, __, answer: changed(answer, was, becomes))
+    with millrace.Client(proxy.url) as client, pytest.raises(millrace.ProtocolError):
+        client.epoch(0)
+
+
+def test_control_characters_stay_out_of_texts(through: Callable[[Fault], harness.Proxy]) -> None:
+    proxy = through(lambda *_: b"\x1b[2J\x07\r\n\r\n")
+    with millrace.Client(proxy.url, deadline=0.3) as client, pytest.raises(millrace.GatewayUnavailable) as e:
+        client.epoch(0)
+    assert str(e.value).isprintable()
+
+
+def test_tokens_that_are_none(gateway: harness.Gateway) -> None:
+    for token in ("sec\nret", "sec€ret"):
+        with millrace.Client(gateway.url, token=token) as client, pytest.raises(millrace.InvalidArgument, match="token") as e:
+            client.epoch(0)
+        assert "sec" not in str(e.value)
+    for url in ("http://gw/a b", "http://gw/ä", "http://ä..x:1"):
+        with pytest.raises(millrace.InvalidArgument, match="want http://host:port"):
+            millrace.Client(url)
+
+
+def test_a_transform_that_stops(gateway: harness.Gateway) -> None:
+    def stops(_: millrace.Batch) -> None:
+        next(iter([]))
+
+    # It must not look as if the epoch were over.
+    with millrace.Client(gateway.url) as client, pytest.raises(RuntimeError, match="StopIteration"):
+        for _ in client.epoch(0, transform=stops):
+            pass
+
+
+def test_a_reader_in_a_forked_child(gateway: harness.Gateway) -> None:
+    with millrace.Client(gateway.url) as client:
+        epoch = client.epoch(0)
+        reader = epoch.read()
+        assert next(reader).number == 0
+        out, into = os.pipe()
+        child = os.fork()
+        if child == 0:
+            signal.alarm(30)
+            try:
+                next(reader)
+            except millrace.InvalidArgument as e:
+                os.write(into, f"{'belongs to the process' in str(e)} {epoch.batch(1).number}".encode())
+            reader.close()
+            os._exit(0)
+        os.waitpid(child, 0)
+        assert os.read(out, 100) == b"True 1"
+        os.close(out)
+        os.close(into)
+        assert [b.number for b in reader] == list(range(1, 16))
+
+
+def test_no_standard_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
+    Progress(2).add(1, 1)
+    Progress(2, shown=True).add(1, 1)
+    monkeypatch.setattr(sys, "stderr", object())
+    Progress(2).close()
