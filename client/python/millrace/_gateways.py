@@ -58,7 +58,7 @@ class Address:
         return f"{self.scheme}://{host}:{self.port}{self.prefix}"
 
 
-def parse(text: str) -> Address:
+def parse(text: str, what: str = "gateway") -> Address:
     """Reads a base URL; a bare host and port means http. No fault repeats a password."""
     shown = text.rsplit("@", 1)[-1]
     try:
@@ -68,11 +68,11 @@ def parse(text: str) -> Address:
         if not all("!" <= c <= "~" for c in u.path):
             raise ValueError
     except ValueError:
-        raise InvalidArgument(f"gateway {shown!r}: not a URL: want http://host:port, anything odd in a path as %xx") from None
+        raise InvalidArgument(f"{what} {shown!r}: not a URL: want http://host:port, anything odd in a path as %xx") from None
     if u.scheme not in ("http", "https") or not host:
-        raise InvalidArgument(f"gateway {shown!r}: want http://host:port")
+        raise InvalidArgument(f"{what} {shown!r}: want http://host:port")
     if u.query or u.fragment:
-        raise InvalidArgument(f"gateway {shown!r}: want a base URL, without a query")
+        raise InvalidArgument(f"{what} {shown!r}: want a base URL, without a query")
     basic = ""
     if u.username is not None:
         pair = f"{unquote(u.username)}:{unquote(u.password or '')}"

@@ -19,9 +19,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Callable, Optional, Union
-from urllib.parse import urlsplit
 
-from ._gateways import Address, Gateway
+from ._gateways import Address, Gateway, parse
 from .errors import GatewayUnavailable, InvalidArgument, MillraceError, ProtocolError, by_code
 
 DIAL_TIMEOUT = 5.0  # short, since another gateway may answer meanwhile
@@ -249,18 +248,23 @@ class Wire:
 
     def _connect(self, g: Gateway, limit: float) -> http.client.HTTPConnection:
         at = g.address
-        host, port, proxy = at.host, at.port, _proxy(g)
+        host, port, proxy = at.host, at.port, _proxy_of(at)
         if proxy is not None:
-            host, port = proxy
+            host, port = proxy.host, proxy.port
         c: http.client.HTTPConnection
         if at.scheme == "https":
             c = http.client.HTTPSConnection(host, port, timeout=limit, context=self._tls())
             if proxy is not None:
-                c.set_tunnel(at.host, at.port)
+                c.set_tunnel(at.host, at.port, _credentials(proxy))
         else:
             c = http.client.HTTPConnection(host, port, timeout=limit)
         c.response_class = _Response
-        c.connect()
+        try:
+            c.connect()
+        except OSError as e:
+            if proxy is not None:
+                raise ConnectionError(f"{_cause(e)} (through {proxy.name}, the environment's proxy; no_proxy leaves gateways out)") from e
+            raise
         c.auto_open = 0
         return c
 
@@ -271,7 +275,7 @@ class Wire:
 
     def _target(self, g: Gateway, target: str) -> str:
         target = g.address.prefix + target
-        if g.address.scheme == "http" and _proxy(g) is not None:
+        if g.address.scheme == "http" and _proxy_of(g.address) is not None:
             return f"http://{g.address.named or g.name[7:].split('/')[0]}{target}"
         return target
 
@@ -279,6 +283,9 @@ class Wire:
         out = {"User-Agent": self._user_agent, "Accept-Encoding": "identity"}
         if g.address.named:
             out["Host"] = g.address.named
+        proxy = _proxy_of(g.address) if g.address.scheme == "http" else None
+        if proxy is not None:
+            out.update(_credentials(proxy))
         if g.address.authorization:
             out["Authorization"] = g.address.authorization
         token = self._token() if callable(self._token) else self._token
@@ -308,21 +315,23 @@ def _cause(e: BaseException) -> str:
     return printable(e).strip() or type(e).__name__
 
 
-def _proxy(g: Gateway) -> Optional[tuple[str, int]]:
-    """Goes by the environment, as every HTTP client does; never for this machine itself."""
-    return _proxy_of(g.address)
+def _credentials(proxy: Address) -> dict[str, str]:
+    return {"Proxy-Authorization": proxy.authorization} if proxy.authorization else {}
 
 
 @lru_cache(maxsize=256)
-def _proxy_of(at: Address) -> Optional[tuple[str, int]]:
+def _proxy_of(at: Address) -> Optional[Address]:
+    """Goes by the environment, as every HTTP client does; never for this machine itself."""
     host = at.named.rpartition(":")[0] or at.host
     if host == "localhost" or host.startswith("127.") or host == "::1":
         return None
     proxy = urllib.request.getproxies().get(at.scheme)
     if not proxy or urllib.request.proxy_bypass(host):
         return None
-    u = urlsplit(proxy if "://" in proxy else "http://" + proxy)
-    return (u.hostname, u.port or 80) if u.hostname else None
+    found = parse(proxy, "proxy")
+    if found.scheme != "http":
+        raise InvalidArgument(f"proxy {found.name}: the environment names it for {at.scheme}, and it is not reached by http://")
+    return found
 
 
 def printable(text: object, most: int = 4096) -> str:

@@ -133,6 +133,9 @@ class Batch(Sequence["Sample"]):
     def __repr__(self) -> str:
         return f"<Batch {self.number} of {self.batches} in epoch {self.epoch}: {len(self)} samples, {len(self.data)} bytes>"
 
+    def __reduce__(self) -> str:
+        raise TypeError("a Batch cannot be pickled: its views are of this process's memory; send what you make of it, such as bytes(batch.data)")
+
     @property
     def table(self) -> Table:
         """Where the samples lie. In a native form it costs a request for the batch's manifest."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import random
 import re
 import signal
@@ -190,3 +191,33 @@ def test_no_standard_error(monkeypatch: pytest.MonkeyPatch) -> None:
     Progress(2, shown=True).add(1, 1)
     monkeypatch.setattr(sys, "stderr", object())
     Progress(2).close()
+
+
+def test_proxies_of_the_environment(through: Callable[[Fault], harness.Proxy], monkeypatch: pytest.MonkeyPatch) -> None:
+    proxy = through(lambda _, __, answer: answer)
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    for i, (named, text) in enumerate([
+        (proxy.url.replace("//", "//me:p%40ss@"), ""),
+        ("http://127.0.0.1:1", "no_proxy leaves gateways out"),
+        ("socks5://127.0.0.1:1", "want http://host:port"),
+        ("https://127.0.0.1:1", "not reached by http://"),
+        ("http://127.0.0.1:notaport", "want http://host:port"),
+    ]):
+        monkeypatch.setenv("http_proxy", named)
+        with millrace.Client(f"http://192.0.2.{i}:80", "photos", deadline=0.3) as client:
+            if text:
+                with pytest.raises(millrace.MillraceError, match=text):
+                    client.epoch(0)
+            else:
+                assert len(client.epoch(0).batch(0)) == 32
+    assert proxy.heads == proxy.asked(b"Proxy-Authorization: Basic bWU6cEBzcw==\r\n")
+    assert all(b" http://192.0.2.0:80/v1/" in h for h in proxy.heads)
+
+
+def test_a_batch_is_not_pickled(gateway: harness.Gateway) -> None:
+    with millrace.Client(gateway.url) as client:
+        batch = client.epoch(0).batch(0)
+        for what in (batch, batch[0]):
+            with pytest.raises(TypeError, match=r"bytes\(batch.data\)"):
+                pickle.dumps(what)
