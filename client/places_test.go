@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/client"
 	"github.com/millrace-data/millrace/gateway"
 	"github.com/millrace-data/millrace/internal/objstore"
@@ -19,20 +20,31 @@ import (
 // The samples of a batch are found in it whatever lies around them: the header of an MDS shard, those of a tar's members,
 // long names' too, or nothing.
 func TestSamplesOfEveryFraming(t *testing.T) {
-	golden := map[string][]byte{}
-	for _, name := range []string{"index.json", "shard.00000.mds"} {
-		b, err := os.ReadFile(filepath.Join("..", "chunkindex", "mds", "testdata", name))
-		if err != nil {
-			t.Fatal(err)
+	golden := map[string]map[string][]byte{}
+	for kind, names := range map[string][]string{
+		"mds": {"index.json", "shard.00000.mds"}, "litdata": {"index.json", "chunk-0-0.bin", "chunk-0-1.bin"},
+	} {
+		golden[kind] = map[string][]byte{}
+		for _, name := range names {
+			b, err := os.ReadFile(filepath.Join("..", "chunkindex", kind, "testdata", name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden[kind][name] = b
 		}
-		golden[name] = b
 	}
 	loose := map[string][]byte{}
 	for i := range 20 {
 		loose[fmt.Sprintf("%s%d.jpg", strings.Repeat("long", 40*(i%2)), i)] = bytes.Repeat([]byte{byte(i)}, 1+i*130)
 	}
+	record := []byte("\x00\x00\x00\x00\x00\x00\x00\x00\x29\x03\x98\x07\xd8\xea\x82\xa2") // without data
+	hints := map[string]chunkindex.BuildOptions{
+		"records": {Hints: format.Options{RecordSize: 8}}, "tokens": {Hints: format.Options{SequenceLength: 4, DType: "<u2"}},
+	}
 	for name, objects := range map[string]map[string][]byte{
-		"mds": golden, "files": loose, "jsonl": {"a.jsonl": []byte("{}\n{\"a\":1}\n[]\n")},
+		"mds": golden["mds"], "litdata": golden["litdata"], "files": loose, "jsonl": {"a.jsonl": []byte("{}\n{\"a\":1}\n[]\n")},
+		"tfrecord": {"a.tfrecord": bytes.Repeat(record, 5)},
+		"records":  {"a.bin": bytes.Repeat([]byte("records!"), 7)}, "tokens": {"a.tokens": bytes.Repeat([]byte("ab"), 20)},
 	} {
 		s := stored{store: memstore.New()}
 		for key, b := range objects {
@@ -40,7 +52,7 @@ func TestSamplesOfEveryFraming(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := chunkindex.Build(t.Context(), s.store, "data/", chunkindex.BuildOptions{}); err != nil {
+		if _, err := chunkindex.Build(t.Context(), s.store, "data/", hints[name]); err != nil {
 			t.Fatal(err)
 		}
 		var err error
@@ -48,6 +60,9 @@ func TestSamplesOfEveryFraming(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { s.index.Close() })
+		if got := s.index.Format(); got != name {
+			t.Errorf("got a dataset of format %s, want %s", got, name)
+		}
 		c := newClient(t, client.Config{Gateways: []string{newReal(t, s, gateway.Config{}).url}})
 		ledger := client.NewLedger(s.index.Samples())
 		for b, err := range c.Batches(t.Context(), client.Options{BatchSize: 3, Manifest: true}) {

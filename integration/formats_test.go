@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/millrace-data/millrace/integration/harness"
@@ -57,7 +58,19 @@ func serveAll(t *testing.T, store *harness.Store, objects objstore.Store, dir st
 			more = append(more, "--dataset", name+"="+store.Dataset(name))
 		}
 	}
-	return harness.Serve(t, store, names[0], more...)
+	g := harness.Serve(t, store, names[0], more...)
+	for _, name := range names {
+		fetched(t, store, g, name)
+	}
+	return g
+}
+
+// fetched has the client read an epoch with manifests: it finds every sample in the dataset's own framing.
+func fetched(t *testing.T, store *harness.Store, g *harness.Gateway, dataset string) {
+	t.Helper()
+	if out := harness.MustRun(t, store, "fetch", g.URL, "--dataset", dataset, "--discard", "--batch-size", "7"); !strings.Contains(out, "exactly once") {
+		t.Errorf("fetch %s: got %s, want proof that every sample came", dataset, out)
+	}
 }
 
 // delivered is a batch as a gateway answered it.

@@ -32,7 +32,9 @@ func TestChunksAsLitDataReadsThem(t *testing.T) {
 		files := asLitData(t, filesOf(t, filepath.Join(dir, name))["index.json"], epochOf(t, g, name, 1, 7))
 		readable = append(readable, saveAs(t, name, files))
 	}
-	read(harness.Serve(t, store, "tokens"), "tokens")
+	tokens := harness.Serve(t, store, "tokens")
+	fetched(t, store, tokens, "tokens")
+	read(tokens, "tokens")
 	g := serveAll(t, store, objects, dir, names...)
 	for _, name := range names {
 		read(g, name)

@@ -52,6 +52,7 @@ func TestFilesAsTheirOwnLibrariesReadThem(t *testing.T) {
 			}
 			g = harness.Serve(t, store, c.name)
 			indexed[c.name] = g
+			fetched(t, store, g, c.name)
 		}
 		files := map[string][]byte{}
 		for n, b := range epochAs(t, g, c.name, c.form, c.content) {
