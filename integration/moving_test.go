@@ -1,0 +1,135 @@
+package integration_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/millrace-data/millrace/integration/harness"
+)
+
+// moved are the libraries of docs/moving.md, as python/moving names them, with what index is told of their files.
+var moved = []struct {
+	name string
+	args []string
+}{
+	{"webdataset", nil},
+	{"streaming", nil},
+	{"litdata", nil},
+	{"tfrecord", nil},
+	{"imagefolder", nil},
+	{"tokens", []string{"--sequence-length", "64", "--dtype", "uint16"}},
+}
+
+const movedSamples = 96
+
+// TestMoving runs the scripts of docs/moving.md: each library reads what it wrote itself, Millrace reads the same files where they lie, and
+// two libraries read what the gateway serves. All train on the same samples, each exactly once.
+func TestMoving(t *testing.T) {
+	dir := t.TempDir()
+	want := told{}
+	for _, m := range moved { // one after another, as each has processes of its own
+		for name, samples := range library(t, "moving/run.py", "before", m.name, filepath.Join(dir, m.name)) {
+			want[name] = samples
+		}
+	}
+	store := harness.Open(t, "minio")
+	objects := store.Objects(t)
+	var more, names []string
+	for _, m := range moved {
+		upload(t, objects, filepath.Join(dir, m.name), m.name)
+		out := harness.MustRun(t, store, append([]string{"index", store.Dataset(m.name)}, m.args...)...)
+		if m.name == "litdata" && strings.Contains(out, "ignored") {
+			t.Errorf("index of LitData's chunks: got %s, want nothing ignored", out)
+		}
+		more = append(more, "--dataset", m.name+"="+store.Dataset(m.name))
+		names = append(names, m.name)
+	}
+	g := harness.Serve(t, store, moved[0].name, more[2:]...)
+	got := library(t, "moving/run.py", append([]string{"after", g.URL}, names...)...)
+	for _, name := range names {
+		if len(want[name]) != movedSamples {
+			t.Errorf("%s: got %d different samples from the library itself, want %d", name, len(want[name]), movedSamples)
+		}
+		same(t, name, want[name], got[name])
+		for digest, times := range got[name] {
+			if times != "1" {
+				t.Errorf("%s: sample %s: got it %s times, want it once", name, digest, times)
+			}
+		}
+	}
+	for _, name := range []string{"webdataset", "streaming"} {
+		same(t, name+" on what is served", want[name], library(t, "moving/run.py", "keep", name, g.URL)[name])
+	}
+}
+
+// TestMovingShowsWhatRuns compares the page's code with the scripts that the test runs.
+func TestMovingShowsWhatRuns(t *testing.T) {
+	page := readText(t, "../docs/moving.md")
+	var shown []string
+	for _, m := range regexp.MustCompile("(?ms)^```python\n(.*?)^```$").FindAllStringSubmatch(page, -1) {
+		shown = append(shown, m[1])
+	}
+	var run []string
+	for _, m := range moved {
+		run = append(run, regions(readText(t, filepath.Join("python", "moving", "from_"+m.name+".py")))...)
+	}
+	for _, text := range shown {
+		if !slices.Contains(run, text) {
+			t.Errorf("docs/moving.md: got code that no script has:\n%s", text)
+		}
+	}
+	for _, text := range run {
+		if !slices.Contains(shown, text) {
+			t.Errorf("docs/moving.md: want code that a script has:\n%s", text)
+		}
+	}
+	for _, m := range moved {
+		if line := "`" + strings.Join(append([]string{"millrace index URL"}, m.args...), " ") + "`"; !strings.Contains(page, line) {
+			t.Errorf("docs/moving.md: want %s, as %s was indexed", line, m.name)
+		}
+	}
+	if len(run) < 2*len(moved) {
+		t.Errorf("got %d regions in the scripts, want two of each of %d", len(run), len(moved))
+	}
+}
+
+// regions returns the marked lines of a script, without the indentation that the first of them has.
+func regions(script string) (all []string) {
+	for _, m := range regexp.MustCompile(`(?ms)^( *)# begin: \w+\n(.*?)^ *# end$`).FindAllStringSubmatch(script, -1) {
+		var lines []string
+		for line := range strings.Lines(m[2]) {
+			lines = append(lines, strings.TrimPrefix(line, m[1]))
+		}
+		all = append(all, strings.Join(lines, ""))
+	}
+	return all
+}
+
+// TestEvennessOfThePage computes the figures of docs/moving.md again: they follow from seeds.
+func TestEvennessOfThePage(t *testing.T) {
+	path, env := harness.Python(t)
+	cmd := exec.CommandContext(t.Context(), path, "-W", "ignore", filepath.Join("..", "bench", "peers", "evenness.py"), "--json")
+	cmd.Env = env
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("evenness.py: %v\n%s", err, stderr.String())
+	}
+	var rows map[string]string
+	if err := json.Unmarshal(out, &rows); err != nil || len(rows) < 5 {
+		t.Fatalf("evenness.py printed %s, %v", out, err)
+	}
+	page := readText(t, "../docs/moving.md")
+	for how, figure := range rows {
+		if row := "| " + how + " | " + figure + " |"; !strings.Contains(page, row) {
+			t.Errorf("docs/moving.md: want the row %s", row)
+		}
+	}
+}

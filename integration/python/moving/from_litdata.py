@@ -1,0 +1,55 @@
+"""LitData: docs/moving.md."""
+
+from typing import Any, Callable
+
+Train = Callable[..., None]
+
+
+def write(root: str) -> None:
+    import os
+
+    from litdata.streaming.cache import Cache
+    from photos import photos
+    from PIL import Image
+
+    cache = Cache(root, chunk_bytes=1 << 13)
+    for i, name, jpeg, label in photos():
+        path = f"{root}.{name}.jpg"
+        with open(path, "wb") as f:
+            f.write(jpeg)
+        cache[i] = {"image": Image.open(path), "label": label}
+        os.remove(path)
+    cache.done()
+    cache.merge()
+
+
+def before(root: str, train: Train) -> None:
+    import litdata.helpers
+
+    litdata.helpers._get_newer_version = lambda _: None  # it would ask PyPI
+    # begin: before
+    from litdata import StreamingDataLoader, StreamingDataset
+
+    dataset = StreamingDataset(root, shuffle=True, seed=1)
+    for batch in StreamingDataLoader(dataset, batch_size=16, num_workers=2):
+        train(batch["image"], batch["label"])
+    # end
+
+
+def after(gateway: str, train: Train) -> None:
+    # begin: after
+    import torch
+    from torchvision.io import decode_jpeg
+
+    import millrace.torch
+
+    def image(view: memoryview) -> Any:
+        return decode_jpeg(torch.frombuffer(view, dtype=torch.uint8))
+
+    def integer(view: memoryview) -> int:
+        return int.from_bytes(view, "little", signed=True)
+
+    dataset = millrace.torch.Dataset(gateway, "litdata", batch_size=16, seed=1, decode={"0": image, "1": integer})
+    for batch in millrace.torch.DataLoader(dataset, num_workers=2):
+        train(batch["0"], batch["1"])
+    # end
