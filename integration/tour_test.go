@@ -177,7 +177,7 @@ func TestReadmeTour(t *testing.T) {
 	if len(commands) < 10 {
 		t.Fatalf("commands in the README: got %d, want a tour", len(commands))
 	}
-	startShell(t, t.TempDir()).follow(t, "README.md", commands, freePorts(t, "8080", "8081", "8082", "7946", "7947"))
+	startShell(t, t.TempDir()).follow(t, "README.md", commands, freePorts(t, "8080", "8081", "8082", "8083", "7946", "7947"))
 }
 
 // freePorts pairs the ports that a page names with free ones.

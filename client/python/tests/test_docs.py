@@ -1,4 +1,4 @@
-"""Runs the examples of docs/python.md and of the README."""
+"""Runs the examples of docs/python.md and of the READMEs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), re.M | re.S)
 
 
-@pytest.mark.parametrize("name", ["docs/python.md", "client/python/README.md"])
+@pytest.mark.parametrize("name", ["README.md", "docs/python.md", "client/python/README.md"])
 def test_python(name: str, gateway: harness.Gateway) -> None:
     found = blocks(harness.ROOT / name, "python")
     space: dict[str, object] = {}
