@@ -15,6 +15,7 @@ import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from multiprocessing.reduction import ForkingPickler
 from typing import Any, Callable, Optional, Union
 
 from ._ranks import find_ranks
@@ -275,7 +276,13 @@ class Dataset(torch_data.IterableDataset):  # type: ignore[misc,type-arg,unused-
             self._reading = weakref.ref(reading)
             return reading
         self._place[2] = 1
+        # What cannot be pickled would keep the loader waiting for ever: views travel as copies.
+        ForkingPickler.register(memoryview, _view_as_bytes)
         return _Reading(self, place[0], place[1] + worker.id, worker.num_workers, worker.id)
+
+
+def _view_as_bytes(view: memoryview) -> tuple[type[memoryview], tuple[bytes]]:
+    return memoryview, (bytes(view),)
 
 
 def _identity(epoch: Epoch) -> dict[str, Any]:
@@ -302,6 +309,11 @@ class _Reading(Iterator[Any]):
             raise InvalidArgument("read the next batch: an iterator belongs to the process that made it; make another one")
         batch = next(self._reader)
         self._next = batch.number + self._step
+        if isinstance(batch.value, (Batch, Sample)) and torch_data.get_worker_info() is not None:
+            raise InvalidArgument(
+                "read the next batch: what transform returns goes to another process, where a Batch cannot go",
+                cure="return what the trainer needs of it: columns (their views are copied), or bytes(batch.data)",
+            )
         return batch.value
 
     def state_dict(self) -> dict[str, Any]:

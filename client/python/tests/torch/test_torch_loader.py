@@ -167,6 +167,25 @@ def test_collate_and_transform(gateway: harness.Gateway, files: dict[str, tuple[
         dataset_of(gateway, collate=_first_sizes, transform=_number)
 
 
+def views_of(batch: millrace.Batch) -> dict[str, Any]:
+    return {"cls": batch["cls"], "all": batch.data[:10]}
+
+
+def itself(batch: millrace.Batch) -> millrace.Batch:
+    return batch
+
+
+def test_views_travel_as_copies_and_batches_not_at_all(gateway: harness.Gateway) -> None:
+    with millrace.Client(gateway.url, "photos") as client:
+        want = client.epoch(0, batch_size=BATCH_SIZE, seed=3).batch(0)
+    loader = millrace.torch.DataLoader(dataset_of(gateway, decode=None, keys=False, transform=views_of), num_workers=1, timeout=60)
+    got = next(iter(loader))
+    assert (got["cls"], got["all"]) == (want["cls"], want.data[:10])
+    with pytest.raises(millrace.InvalidArgument, match="a Batch cannot go"):
+        next(iter(millrace.torch.DataLoader(dataset_of(gateway, decode=None, transform=itself), num_workers=1, timeout=60)))
+    assert len(next(iter(millrace.torch.DataLoader(dataset_of(gateway, decode=None, transform=itself))))) == BATCH_SIZE
+
+
 def test_what_does_not_stack_is_named(gateway: harness.Gateway) -> None:
     dataset = dataset_of(gateway, decode={"jpg": _all_of_it})
     with pytest.raises(millrace.InvalidArgument, match=r"stack part jpg of batch 0 of epoch 0"):
