@@ -1,46 +1,75 @@
 """Buffers that bodies are read into, used again when nobody looks at them any more.
 
 A new buffer costs a pass over its memory (zeros, page faults), about a third of what it costs to receive a body of the same
-machine. So a reader lends its buffers, and takes one back when no memoryview, and no array over one, is left: a bytearray refuses
+machine. So a client lends its buffers, and takes one back when no memoryview, and no array over one, is left: a bytearray refuses
 to be resized while somebody looks at it, which is the question that is asked here.
 """
 
 from __future__ import annotations
 
 import threading
+from typing import Optional
 
 SPARE = 16  # a new buffer is a sixteenth larger than asked for: the next batch may be a little longer
+KEPT = 64 << 20  # bytes that are kept from one reader for the next
 
 
 class Arena:
-    """The buffers of one reader. It holds `most` at a time; those beyond belong to who looks at them alone."""
+    """The buffers of a client's readers in one process.
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._lock = threading.Lock()
+    It knows as many bytes as the open readers may have ahead, and two buffers more: one that is being filled, and one that the caller
+    has. Those beyond belong to who looks at them alone. Between readers it keeps KEPT bytes, until `rest`.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()  # a reader may be let go of by the garbage collector, wherever that runs
+        self._readers = self._room = self._most = 0
         self._lent: list[bytearray] = []
+        self._known = 0  # bytes of those
+
+    def open(self, room: int, most: int) -> None:
+        """Makes room for a reader that has `most` batches of together `room` bytes ahead."""
+        with self._lock:
+            self._readers, self._room, self._most = self._readers + 1, self._room + room, self._most + most
+
+    def close(self, room: int, most: int) -> None:
+        """Takes that room back."""
+        with self._lock:
+            self._readers, self._room, self._most = self._readers - 1, self._room - room, self._most - most
+            while self._lent and self._known > max(self._room, KEPT):
+                self._forget(self._spare() or self._lent[0])
+
+    def rest(self) -> None:
+        """Forgets the buffers, if no reader is open."""
+        with self._lock:
+            while self._lent and not self._readers:
+                self._forget(self._lent[0])
 
     def take(self, size: int) -> memoryview:
         """Returns `size` bytes with anything in them, lent for as long as there is a view of them."""
         with self._lock:
-            best = -1
-            for i, b in enumerate(self._lent):
-                if size <= len(b) <= 2 * size + 4096 and (best < 0 or len(b) < len(self._lent[best])) and _free(b):
-                    best = i
-            if best >= 0:
-                return memoryview(self._lent[best])[:size]
-        buffer = bytearray(size + size // SPARE)
-        view = memoryview(buffer)[:size]
-        with self._lock:
-            self._lent.append(buffer)
-            if len(self._lent) > self._most:
-                del self._lent[0]
-        return view
+            best: Optional[bytearray] = None
+            for b in self._lent:
+                if size <= len(b) <= 2 * size + 4096 and (best is None or len(b) < len(best)) and _free(b):
+                    best = b
+            if best is None:
+                best = bytearray(size + size // SPARE)
+                self._add(best)
+            return memoryview(best)[:size]
 
-    def close(self) -> None:
-        """Forgets the buffers."""
-        with self._lock:
-            self._lent.clear()
+    def _add(self, b: bytearray) -> None:
+        """Makes place: those that are free go first, whose memory that gives back."""
+        while self._lent and (self._known + len(b) > self._room + 2 * len(b) or len(self._lent) >= self._most):
+            self._forget(self._spare() or self._lent[0])
+        self._lent.append(b)
+        self._known += len(b)
+
+    def _spare(self) -> Optional[bytearray]:
+        return next((b for b in self._lent if _free(b)), None)
+
+    def _forget(self, b: bytearray) -> None:
+        self._lent = [other for other in self._lent if other is not b]
+        self._known -= len(b)
 
 
 def _free(b: bytearray) -> bool:

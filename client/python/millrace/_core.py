@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Callable, Optional, TypeVar
 from urllib.parse import quote
 
+from ._arena import Arena
 from ._gateways import Fleet, Gateway, Home, Source, system_lookup
 from ._wire import Attempt, ShortBody, Token, Wire, no_answer, read_error
 from .errors import (
@@ -81,11 +82,12 @@ class Task:
             self._held.pop(id(a), None)
 
 
-class _Process:
-    """What belongs to one process: connections, what was seen of the gateways."""
+class Process:
+    """What belongs to one process: connections, buffers, what was seen of the gateways."""
 
     def __init__(self, s: Settings) -> None:
-        self.wire = Wire(s.user_agent, s.token, dict(s.headers), s.ssl_context)
+        self.arena = Arena()
+        self.wire = Wire(s.user_agent, s.token, dict(s.headers), s.ssl_context, self.arena.rest)
         self.fleet = Fleet(s.sources, s.home, self.wire.probe, s.lookup or system_lookup)
         self.wire.gateways = self.fleet.size
 
@@ -95,19 +97,19 @@ class Core:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self._processes: dict[int, _Process] = {}
+        self._processes: dict[int, Process] = {}
         self._closed = False
         self.answered = False
         """Whether any gateway has answered yet."""
 
-    def here(self) -> _Process:
+    def here(self) -> Process:
         """Returns what belongs to this process: after a fork, something new."""
         pid = os.getpid()
         found = self._processes.get(pid)
         if found is None:
             if self._closed:
                 raise Closed("the client is closed")
-            found = self._processes.setdefault(pid, _Process(self.settings))
+            found = self._processes.setdefault(pid, Process(self.settings))
         return found
 
     def close(self) -> None:
@@ -116,6 +118,7 @@ class Core:
         found = self._processes.get(os.getpid())
         if found is not None:
             found.wire.close()
+            found.arena.rest()
 
     def retry(
         self, what: str, ask: Callable[[Attempt], T], *, rank: int = 0, world_size: int = 1, task: Optional[Task] = None
@@ -165,7 +168,7 @@ class Core:
                 raise _give_up(what, time.monotonic() - start, last, tally.absence)
             task.over.wait(pause)
 
-    def _attempt(self, here: _Process, g: Gateway, ends: float, ask: Callable[[Attempt], T], task: Task) -> T:
+    def _attempt(self, here: Process, g: Gateway, ends: float, ask: Callable[[Attempt], T], task: Task) -> T:
         with here.wire.attempt(g, ends) as a:
             task.enter(a)
             try:

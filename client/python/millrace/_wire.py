@@ -88,7 +88,11 @@ class _Kept:
 class Wire:
     """The connections of one process."""
 
-    def __init__(self, user_agent: str, token: Token, headers: dict[str, str], context: Optional[ssl.SSLContext]) -> None:
+    def __init__(
+        self, user_agent: str, token: Token, headers: dict[str, str], context: Optional[ssl.SSLContext], rest: Callable[[], None]
+    ) -> None:
+        """rest is called when there was nothing to watch for WATCH_IDLE seconds."""
+        self._rest = rest
         self._user_agent, self._token, self._headers, self._context = user_agent, token, headers, context
         self._lock = threading.Lock()  # guards what follows
         self._idle: dict[str, deque[_Kept]] = {}
@@ -131,9 +135,12 @@ class Wire:
                 attempts = list(self._watched.values())
                 if attempts:
                     last = now
-                if self._closed or now - last > WATCH_IDLE:
+                over = self._closed or now - last > WATCH_IDLE
+                if over:
                     self._watcher = None
-                    return
+            if over:
+                self._rest()
+                return
             quiet: dict[int, list[Attempt]] = {}
             for a in attempts:
                 if now >= a.ends:
@@ -157,6 +164,11 @@ class Wire:
             a.owed += 1
             if a.owed >= MOST_SIGNS:
                 a.abort("the gateway gives no sign of life")
+
+    def awake(self) -> bool:
+        """Reports whether `rest` will be called."""
+        with self._lock:
+            return self._watcher is not None
 
     def ready(self, gateway: Gateway, limit: float) -> bool:
         """Asks for a sign of life: any answer is one, also that of a gateway that refuses new requests, which is not ready."""

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Callable, Optional
 from urllib.parse import quote
 
-from ._arena import Arena
-from ._core import Core, Task, target_of
+from ._core import Core, Process, Task, target_of
 from ._index import chunk_counts
 from ._manifest import read_manifest
 from ._pool import Pool, Stats
@@ -229,11 +228,13 @@ class Reader(Iterator[Batch]):
         guess = epoch.expected_bytes()
         threads = epoch.threads
         most = max(2 * threads, 16) if epoch.prefetch_bytes else 1
-        arena = Arena(most + threads + 2)
+        here = epoch.client.core.here()
+        lent = epoch.prefetch_bytes, most + threads + 2
+        here.arena.open(*lent)
         work = epoch._decoded if epoch.decode or epoch.transform is not None else None
         self._pool = Pool(
             numbers,
-            lambda number, task, announced: epoch._fetch(number, task, announced, arena.take),
+            lambda number, task, announced: epoch._fetch(number, task, announced, here.arena.take),
             work,
             threads=threads,
             room=epoch.prefetch_bytes,
@@ -243,7 +244,7 @@ class Reader(Iterator[Batch]):
         self._numbers = numbers
         self._taken = 0
         self._progress = Progress(len(numbers), epoch.progress, label=f"epoch {epoch.number}")
-        self._finalizer = weakref.finalize(self, self._pool.stop)
+        self._finalizer = weakref.finalize(self, _let_go, self._pool, here, *lent)
 
     def __iter__(self) -> Reader:
         return self
@@ -281,8 +282,8 @@ class Reader(Iterator[Batch]):
 
     def close(self) -> None:
         """Calls requests off and waits for the threads."""
-        self._finalizer.detach()
         self._pool.close()
+        self._finalizer()
         self._progress.close()
 
     def __enter__(self) -> Reader:
@@ -290,3 +291,11 @@ class Reader(Iterator[Batch]):
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+
+def _let_go(pool: Pool, here: Process, room: int, most: int) -> None:
+    """Ends what a reader has under way, and leaves its buffers to the next one for a while."""
+    pool.stop()
+    here.arena.close(room, most)
+    if not here.wire.awake():
+        here.arena.rest()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from collections.abc import Callable
 from typing import Optional
 
 import pytest
 
-from millrace._arena import Arena
+from millrace._arena import KEPT, SPARE, Arena
 from millrace._core import Task
 from millrace._pool import Pool
 from millrace.batch import Batch, Head, Source, Table
@@ -182,7 +183,8 @@ def test_one_thread_does_both() -> None:
 
 
 def test_arena() -> None:
-    arena = Arena(2)
+    arena = Arena()
+    arena.open(1 << 20, 2)
     a = arena.take(1000)
     a[:] = b"a" * 1000
     part = a[10:20]
@@ -197,4 +199,33 @@ def test_arena() -> None:
     big = arena.take(100_000)
     assert arena.take(100).obj is not was  # two are known, and `was` is not among them
     assert len(big) == 100_000
-    arena.close()
+    arena.close(1 << 20, 2)
+
+
+def test_an_arena_is_bounded_in_bytes() -> None:
+    arena, r, held = Arena(), random.Random(1), []
+    arena.open(4 * KEPT, 1000)
+    largest = KEPT // 4
+    for _ in range(300):
+        held = [*held[-3:], arena.take(r.randrange(1 << 12, largest))]
+        assert sum(map(len, arena._lent)) == arena._known <= 4 * KEPT + 2 * (largest + largest // SPARE)
+    assert arena._known > KEPT
+    arena.close(4 * KEPT, 1000)
+    assert 0 < arena._known <= KEPT  # for the next reader
+    arena.rest()
+    assert arena._known == 0
+
+
+def test_an_arena_rests_only_between_readers() -> None:
+    arena = Arena()
+    arena.open(1 << 20, 4)
+    arena.open(1 << 20, 4)
+    was = arena.take(1000).obj
+    arena.rest()
+    arena.close(1 << 20, 4)
+    arena.rest()
+    assert arena.take(1000).obj is was
+    arena.close(1 << 20, 4)
+    assert arena.take(1000).obj is was
+    arena.rest()
+    assert arena.take(1000).obj is not was
