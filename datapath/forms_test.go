@@ -281,7 +281,7 @@ func TestObjectsComeToMemoryBesideTheirReaders(t *testing.T) {
 		run.Go(func() { p.Run(ctx) })
 		plan := d.plan(t, shuffle.Slot, 8)
 		var before uint64
-		for epoch := range uint64(4) {
+		for epoch := range uint64(7) {
 			before = p.Stats().StoreReads
 			var ranks sync.WaitGroup
 			for rank := range uint64(4) {
@@ -300,7 +300,7 @@ func TestObjectsComeToMemoryBesideTheirReaders(t *testing.T) {
 			ranks.Wait()
 		}
 		if got := p.Stats().StoreReads - before; got > 500 {
-			t.Errorf("got %d reads in the last of four epochs, want a quarter of the 2000 objects at most: there is room for all", got)
+			t.Errorf("got %d reads in the last of seven epochs, want a quarter of the 2000 objects at most: there is room for all", got)
 		}
 		stop()
 		run.Wait()
