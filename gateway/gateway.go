@@ -215,14 +215,38 @@ const (
 // reserve takes what a large request needs to be planned; small ones are part of what a connection costs. It comes
 // before everything else that the request reserves.
 func (g *Gateway) reserve(ctx context.Context, n int64) (release func(), err error) {
-	if g.cfg.Budget == nil || n <= unreserved {
+	if n <= unreserved {
 		return func() {}, nil
+	}
+	r, err := g.hold(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	return r.Release, nil
+}
+
+// reservation is memory that is on the books; *budget.Reservation is one.
+type reservation interface {
+	Shrink(n int64)
+	Release()
+}
+
+// unbounded is memory of a gateway that has no budget.
+type unbounded struct{}
+
+func (unbounded) Shrink(int64) {}
+func (unbounded) Release()     {}
+
+// hold takes what is kept beyond a request.
+func (g *Gateway) hold(ctx context.Context, n int64) (reservation, error) {
+	if g.cfg.Budget == nil {
+		return unbounded{}, nil
 	}
 	r, err := g.cfg.Budget.Reserve(ctx, n)
 	if err != nil {
 		return nil, fmt.Errorf("plan a request: %w", err)
 	}
-	return r.Release, nil
+	return r, nil
 }
 
 // indexETag names the bytes of the index object: the generation fixes content and layout, the shards'

@@ -112,10 +112,13 @@ func (g *Gateway) openSubset(ctx context.Context, key snapshotKey) (*selection.S
 // quarantine is one that was made for the samples that plans of some parameters order.
 type quarantine struct{ *shuffle.Quarantine }
 
+// bytes is what it holds.
+func (q quarantine) bytes() int64 { return q.Bytes() }
+
 // Close has nothing to close.
 func (quarantine) Close() error { return nil }
 
-// quarantineBytes is what it takes to open a quarantine.
+// quarantineBytes is what it takes to open a quarantine, whatever is in it.
 const quarantineBytes = 12 << 20
 
 // openQuarantine opens a list of bad samples for plans over a dataset or, if the key's parameters name one, a subset.

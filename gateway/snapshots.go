@@ -21,7 +21,8 @@ type snapshots[V io.Closer] struct {
 	what    string // it is, for errors
 	size    func(key snapshotKey) int64
 	open    func(ctx context.Context, key snapshotKey) (V, error)
-	reserve func(ctx context.Context, n int64) (release func(), err error)
+	reserve func(ctx context.Context, n int64) (reservation, error)
+	held    func(V) int64 // what is left of it once it is open; nil: all
 	loads   sync.WaitGroup
 
 	mu    sync.Mutex // guards what follows
@@ -40,7 +41,7 @@ type snapshotEntry[V io.Closer] struct {
 	key     snapshotKey
 	done    chan struct{} // closed once what follows is set
 	value   V
-	release func() // of its memory
+	memory  reservation
 	err     error
 	cancel  context.CancelFunc
 
@@ -50,7 +51,7 @@ type snapshotEntry[V io.Closer] struct {
 }
 
 func newSnapshots[V io.Closer](
-	what string, size func(snapshotKey) int64, open func(context.Context, snapshotKey) (V, error), reserve func(context.Context, int64) (func(), error),
+	what string, size func(snapshotKey) int64, open func(context.Context, snapshotKey) (V, error), reserve func(context.Context, int64) (reservation, error),
 ) *snapshots[V] {
 	return &snapshots[V]{what: what, size: size, open: open, reserve: reserve, byKey: map[snapshotKey]*snapshotEntry[V]{}, idle: list.New()}
 }
@@ -112,7 +113,7 @@ func (s *snapshots[V]) enter(ctx context.Context, key snapshotKey) *snapshotEntr
 func (s *snapshots[V]) load(ctx context.Context, e *snapshotEntry[V]) {
 	defer e.cancel()
 	defer close(e.done)
-	release, err := s.reserve(ctx, s.size(e.key))
+	memory, err := s.reserve(ctx, s.size(e.key))
 	if err != nil {
 		e.err = fmt.Errorf("open %s %s: %w", s.what, e.key.name, err)
 		return
@@ -122,11 +123,13 @@ func (s *snapshots[V]) load(ctx context.Context, e *snapshotEntry[V]) {
 			e.err = fmt.Errorf("open %s %s: panic: %v\n%s", s.what, e.key.name, v, debug.Stack())
 		}
 		if e.err != nil {
-			release()
+			memory.Release()
 		}
 	}()
-	e.value, e.err = s.open(ctx, e.key)
-	e.release = release
+	e.memory = memory
+	if e.value, e.err = s.open(ctx, e.key); e.err == nil && s.held != nil {
+		memory.Shrink(s.held(e.value))
+	}
 }
 
 // leave ends one use. What could not be opened is tried anew by who asks next.
@@ -191,7 +194,7 @@ func (e *snapshotEntry[V]) end() error {
 	if e.err != nil {
 		return nil // its users were told
 	}
-	e.release()
+	e.memory.Release()
 	if err := e.value.Close(); err != nil {
 		return fmt.Errorf("close %s: %w", e.key.name, err)
 	}

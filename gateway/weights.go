@@ -32,8 +32,9 @@ func weightsBytes(key snapshotKey) int64 {
 
 // openSnapshots sets up what plans are made with beside datasets.
 func (g *Gateway) openSnapshots() {
-	g.weights = newSnapshots("snapshot", weightsBytes, openWeights, g.reserve)
+	g.weights = newSnapshots("snapshot", weightsBytes, openWeights, g.hold)
 	size := func(key snapshotKey) int64 { return selection.SubsetBytes(key.dataset.Index.Chunks()) }
-	g.subsets = newSnapshots("subset", size, g.openSubset, g.reserve)
-	g.quarantines = newSnapshots("quarantine", func(snapshotKey) int64 { return quarantineBytes }, g.openQuarantine, g.reserve)
+	g.subsets = newSnapshots("subset", size, g.openSubset, g.hold)
+	g.quarantines = newSnapshots("quarantine", func(snapshotKey) int64 { return quarantineBytes }, g.openQuarantine, g.hold)
+	g.quarantines.held = quarantine.bytes
 }

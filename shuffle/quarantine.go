@@ -55,6 +55,11 @@ func NewQuarantine(seed uint64, first, bad []uint64) (*Quarantine, error) {
 	return q, nil
 }
 
+// Bytes returns the memory that the quarantine holds, the chunk table that it shares included.
+func (q *Quarantine) Bytes() int64 {
+	return 256 + 8*int64(cap(q.bad)) + 16*int64(cap(q.broken)) + 8*int64(cap(q.chunks))
+}
+
 // findHealthy looks for the chunk that replaces the samples of each broken one, from the last chunk down: the last of
 // them that none follows goes on with the first.
 func (q *Quarantine) findHealthy() {

@@ -1,0 +1,27 @@
+package gateway_test
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/millrace-data/millrace/gateway"
+	"github.com/millrace-data/millrace/internal/budget"
+)
+
+// TestQuarantineHoldsWhatItTakes reads by one list under many seeds, for each of which it is made anew: a few bad samples must not
+// hold what the longest list would.
+func TestQuarantineHoldsWhatItTakes(t *testing.T) {
+	memory := budget.New(20<<20, 20*time.Millisecond)
+	r := newRig(t, 50, 800, func(c *gateway.Config) { c.Budget = memory })
+	digest, before := r.quarantine(1, 20), memory.InUse()
+	for seed := range 4 {
+		if a := r.do("GET", fmt.Sprintf("/epoch/0/batch/0?seed=%d&quarantine=%s", seed, digest)); a.StatusCode != http.StatusOK {
+			t.Fatalf("seed %d: got status %d %s, want 200", seed, a.StatusCode, a.body)
+		}
+	}
+	if got := memory.InUse() - before; got <= 0 || got > 64<<10 {
+		t.Errorf("got %d bytes in use for two samples, want some, and at most 64 KiB", got)
+	}
+}
