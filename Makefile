@@ -34,7 +34,8 @@ unit: ## unit, property and architecture tests, under the race detector
 fuzz: ## run every fuzz target for FUZZTIME (5s), as many at once as there are cores
 	FUZZTIME=$(FUZZTIME) python3 tools/fuzz.py
 
-vet: ## go vet and staticcheck, all modules
+vet: ## go vet and staticcheck on all modules, ruff on all Python
+	@tools/python.sh -- -m ruff check -q --no-cache .
 	go vet ./...
 	cd integration && go vet ./...
 	cd experiments && go vet ./...

@@ -19,7 +19,9 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BIN = os.path.join(ROOT, "bin")
 SUMMARY = os.path.join(BIN, "test-summary")
 PAGE = os.path.join(ROOT, "docs", "testing-long.md")
-STEPS = ["deps", "vet", "unit", "cross", "python-test", "conformance", "integration", "cluster-test", "experiments-short", "histories", "fuzz", "sabotage"]
+STEPS = [
+    "deps", "vet", "unit", "cross", "python-test", "conformance", "integration", "cluster-test", "experiments-short", "histories", "fuzz", "sabotage",
+]
 
 
 def output(*command):

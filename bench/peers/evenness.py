@@ -72,7 +72,7 @@ def litdata(directory: str) -> Iterator[int]:
         yield int(sample["id"])
 
 
-def tfrecord(directory: str) -> Iterator[int]:
+def tfrecord(_: str) -> Iterator[int]:
     """tf.data's shuffle(1000) behind shuffled files: a buffer of which a random one leaves for each that comes."""
     import random
 

@@ -73,7 +73,7 @@ def webdataset(job: Job) -> Reader:
                 yield content, torch.as_tensor(label)
         job.skip = 0
 
-    return Reader(epoch, lambda batches: None)
+    return Reader(epoch, lambda _: None)
 
 
 def streaming(job: Job) -> Reader:
@@ -92,7 +92,7 @@ def streaming(job: Job) -> Reader:
     loader = StreamingDataLoader(data, batch_size=job.batch, **loader_options(job))
     if job.state is not None:
         loader.load_state_dict(job.state)
-    return Reader(lambda: iter(loader), lambda batches: loader.state_dict())
+    return Reader(lambda: iter(loader), lambda _: loader.state_dict())
 
 
 def litdata(job: Job) -> Reader:
@@ -111,7 +111,7 @@ def litdata(job: Job) -> Reader:
     loader = StreamingDataLoader(data, batch_size=job.batch, **loader_options(job))
     if job.state is not None:
         loader.load_state_dict(job.state)
-    return Reader(lambda: iter(loader), lambda batches: loader.state_dict())
+    return Reader(lambda: iter(loader), lambda _: loader.state_dict())
 
 
 def millrace(job: Job) -> Reader:
@@ -137,7 +137,7 @@ def _millrace(job: Job, dataset: str, label: Callable[[Any], int]) -> Reader:
             if batch:  # a rank's share of the last batch may be empty
                 yield batch["bin"], batch["cls"]
 
-    return Reader(epoch, lambda batches: loader.state_dict())
+    return Reader(epoch, lambda _: loader.state_dict())
 
 
 LIBRARIES: dict[str, Callable[[Job], Reader]] = {

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 BEGIN, END = "<!-- peers -->", "<!-- /peers -->"
-NAMES = {"millrace": "Millrace, tar", "millrace-mds": "Millrace, MDS", "webdataset": "WebDataset", "streaming": "MosaicML Streaming", "litdata": "LitData"}
+NAMES = {
+    "millrace": "Millrace, tar", "millrace-mds": "Millrace, MDS", "webdataset": "WebDataset", "streaming": "MosaicML Streaming", "litdata": "LitData",
+}
 
 
 def put(page: Path, text: str) -> None:
@@ -66,19 +68,24 @@ def page(results: dict[str, Any]) -> str:
     versions = ", ".join(f"{NAMES[k]} {v}" for k, v in results["versions"].items())
     text = f"""## Against the libraries that people use now
 
-Written by `make bench-peers`. {versions}; Millrace at commit {results['commit']} with a gateway on the same machine, {results['cache_size']} of memory
-and a disk cache, its memory and processor time counted with the reader's. Two sets of {results['size']} MiB, stored class by class, packed by each library's own
-writer (Millrace reads WebDataset's shards) into one MinIO; requests and bytes are counted before the store. Readers take turns, {results['rounds']} rounds, medians. All make
-the same batches of 256: a tensor of bytes and one of classes. How each is set up: `bench/peers/libraries.py`. Cold: nothing of the set on the machine. Warm: the second epoch of the
-same reader. First batch: from making the reader to its first batch. Unevenness: chi-square of the classes of a batch over its degrees of freedom, 1 for a perfect shuffle.
-The best of each group is bold. The shaped line: 20 ms to the first byte, 80 MB/s a stream, 500 MB/s in all.
+Written by `make bench-peers`. {versions}; Millrace at commit {results['commit']} with a gateway on the same machine,
+{results['cache_size']} of memory and a disk cache, its memory and processor time counted with the reader's. Two sets of {results['size']} MiB,
+stored class by class, packed by each library's own writer (Millrace reads WebDataset's shards) into one MinIO; requests and bytes
+are counted before the store. Readers take turns, {results['rounds']} rounds, medians. All make the same batches of 256: a tensor of
+bytes and one of classes. How each is set up: `bench/peers/libraries.py`. Cold: nothing of the set on the machine. Warm: the second
+epoch of the same reader. First batch: from making the reader to its first batch. Unevenness: chi-square of the classes of a batch
+over its degrees of freedom, 1 for a perfect shuffle. The best of each group is bold. The shaped line: 20 ms to the first byte,
+80 MB/s a stream, 500 MB/s in all.
 """
     text += speed(results)
-    rows = [
-        [r["set"], NAMES[r["library"]], *([f"{r['first']:.2f}", f"{r['bytes'] / (1 << 20):.0f}", f"{r['samples']:,} of {r['of']:,}"] if not r["error"] else [failed(r), "", ""])]
-        for r in results["resume"]
-    ]
-    text += "\n### Resume at 60 % of an epoch, on a machine that holds nothing\n\n" + table(["set", "", "first batch, s", "store, MiB, for the rest", "samples in all"], rows)
+    rows = []
+    for r in results["resume"]:
+        cells = [failed(r), "", ""]
+        if not r["error"]:
+            cells = [f"{r['first']:.2f}", f"{r['bytes'] / (1 << 20):.0f}", f"{r['samples']:,} of {r['of']:,}"]
+        rows.append([r["set"], NAMES[r["library"]], *cells])
+    text += "\n### Resume at 60 % of an epoch, on a machine that holds nothing\n\n"
+    text += table(["set", "", "first batch, s", "store, MiB, for the rest", "samples in all"], rows)
     rows = [[r["set"], NAMES[r["library"]], failed(r), f"{r['samples']:,} of {r['of']:,}", f"{r['distinct']:,}"] for r in results["cut"]]
     text += "\n### Three answers of the store cut in the middle\n\n" + table(["set", "", "error", "samples", "distinct"], rows)
     rows = [[NAMES[r["library"]], failed(r), f"{r['twice']:,}", f"{r['never']:,}"] for r in results["resize"]]

@@ -85,9 +85,9 @@ class Bench:
         for workers in self.options.workers:
             found: dict[str, list[dict[str, Any]]] = {name: [] for name in self.options.libraries}
             for turn in range(self.options.rounds):
-                for name in found:
+                for name, of in found.items():
                     saw = self.read(name, data, workers=workers, epochs=2, seed=turn + 1)
-                    found[name].append(saw)
+                    of.append(saw)
                     self.tell(f"{data.name}, {line}, {workers} workers: {name}", saw)
             rows += [{"set": data.name, "line": line, "workers": workers, "library": name, **summary(all_)} for name, all_ in found.items()]
         return rows
@@ -114,7 +114,8 @@ class Bench:
             saw = self.read(name, data, cut=True)
             self.tell(f"{data.name}, cut: {name}", saw)
             seen = saw["epochs"][0] if saw["epochs"] else {"samples": 0, "distinct": 0}
-            rows.append({"set": data.name, "library": name, "error": saw["error"], "samples": seen["samples"], "distinct": seen["distinct"], "of": data.samples})
+            row = {"set": data.name, "library": name, "error": saw["error"], "of": data.samples}
+            rows.append(row | {"samples": seen["samples"], "distinct": seen["distinct"]})
         return rows
 
     def resize(self, data: sets.Set) -> list[dict[str, Any]]:
@@ -132,7 +133,8 @@ class Bench:
             self.tell(f"{data.name}, 2 ranks, then 4: {name}", second[0])
             error = next((saw["error"] for saw in first + second if saw["error"]), None)
             ids = [i for saw in first + second for e in saw["epochs"] for i in e["ids"]]
-            rows.append({"set": data.name, "library": name, "error": error, "of": data.samples, "twice": len(ids) - len(set(ids)), "never": data.samples - len(set(ids))})
+            row = {"set": data.name, "library": name, "error": error, "of": data.samples}
+            rows.append(row | {"twice": len(ids) - len(set(ids)), "never": data.samples - len(set(ids))})
         return rows
 
     def ranks(self, name: str, data: sets.Set, gateway: world.Gateway | None, size: int, stop: int = 1 << 30, **more: Any) -> list[dict[str, Any]]:

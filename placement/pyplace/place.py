@@ -81,7 +81,7 @@ def owner(members, digest, place, of, left_out=()):
             best = m, u
             continue
         ours, theirs = minus_log2(u) * best[0]["weight"], minus_log2(best[1]) * m["weight"]
-        if ours < theirs or ours == theirs and u > best[1]:
+        if ours < theirs or (ours == theirs and u > best[1]):
             best = m, u
     return best and best[0]["id"]
 

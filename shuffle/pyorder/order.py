@@ -125,7 +125,7 @@ class Stored:
 class Full:
     """The shuffle `full`."""
 
-    def __init__(self, counts, window, seed, epoch):
+    def __init__(self, counts, _window, seed, epoch):
         self.perm = perm(key("full", seed, epoch), sum(counts))
 
     def at(self, t):
