@@ -119,8 +119,12 @@ func TestEpochAsDirectories(t *testing.T) {
 		}
 	}
 	const directory = "/v1/datasets/photos/epochs/5/mds/seed=9&batch_size=20/"
-	if err := json.Unmarshal(r.do("GET", directory+"index.json").body, &index); err != nil {
+	list := r.do("GET", directory+"index.json")
+	if err := json.Unmarshal(list.body, &index); err != nil {
 		t.Fatal(err)
+	}
+	if !list.Close {
+		t.Error("the list of shards: got a connection that stays, which forked workers would share")
 	}
 	samples := 0
 	for m, s := range index.Shards {

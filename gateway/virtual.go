@@ -155,6 +155,9 @@ func (g *Gateway) getVirtualIndex(x *exchange, v virtual, b batchRequest) error 
 		return err
 	}
 	h := x.w.Header()
+	// A trainer reads this list and then forks its workers. Libraries whose clients keep connections, boto3's among them, would
+	// have all of them talk over the one that they inherit.
+	h.Set("Connection", "close")
 	etag := b.etag(v.form + " " + virtualIndex)
 	h.Set("ETag", etag)
 	h.Set("Cache-Control", cacheControl(b.pinned))
