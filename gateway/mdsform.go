@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/chunkindex/mds"
 )
@@ -70,6 +71,30 @@ func mdsFraming(constants json.RawMessage) (format.Framing, error) {
 	return f, nil
 }
 
+// sizeColumns returns the length of every column of every sample, one sample after another, and those of the samples.
+func sizeColumns(names, keys []string, parts [][]chunkindex.Part) (sizes, lengths []uint32, err error) {
+	sizes, lengths = make([]uint32, 0, len(keys)*len(names)), make([]uint32, len(keys))
+	for i, key := range keys {
+		total := uint64(4 * len(names))
+		for _, name := range names {
+			size := uint32(len(key))
+			if name != keyColumn {
+				size = 0
+				if n := partNamed(parts[i], name); n >= 0 {
+					size = parts[i][n].Length
+				}
+			}
+			sizes = append(sizes, size)
+			total += uint64(size)
+		}
+		if total > format.MaxSample+maxText {
+			return nil, nil, &problem{Status: http.StatusBadRequest, Code: codeBatchTooLarge, Detail: "a sample is too large for an MDS shard"}
+		}
+		lengths[i] = uint32(total)
+	}
+	return sizes, lengths, nil
+}
+
 // layMDS makes an MDS shard of samples of another format. Where a sample lacks a part, its column is empty.
 func layMDS(ctx context.Context, a *answering, l *located) error {
 	constants, c, err := a.dataset.mdsConstants(ctx, a.view)
@@ -92,26 +117,12 @@ func layMDS(ctx context.Context, a *answering, l *located) error {
 	if err := l.checkText(int64(len(l.samples))*int64(4*len(c.Names)+8) + 1<<16); err != nil {
 		return err
 	}
-	sizes := make([]uint32, len(l.samples)*len(c.Names)) // of the columns of each sample
-	lengths := make([]uint32, len(l.samples))
-	for i := range l.samples {
-		keys[i] = strings.ToValidUTF8(keys[i], "\uFFFD")
-		total := uint64(4 * len(c.Names))
-		for j, name := range c.Names {
-			size := uint32(len(keys[i]))
-			if name != keyColumn {
-				size = 0
-				if n := partNamed(parts[i], name); n >= 0 {
-					size = parts[i][n].Length
-				}
-			}
-			sizes[i*len(c.Names)+j] = size
-			total += uint64(size)
-		}
-		if total > format.MaxSample+maxText {
-			return &problem{Status: http.StatusBadRequest, Code: codeBatchTooLarge, Detail: "a sample is too large for an MDS shard"}
-		}
-		lengths[i] = uint32(total)
+	for i, key := range keys {
+		keys[i] = strings.ToValidUTF8(key, "\uFFFD")
+	}
+	sizes, lengths, err := sizeColumns(c.Names, keys, parts)
+	if err != nil {
+		return err
 	}
 	before, after, err := framing.Frame(lengths)
 	if err != nil {

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"slices"
@@ -77,20 +78,28 @@ func (g *Gateway) getOccurrences(x *exchange) error {
 		return err
 	}
 	defer release()
+	found, err := p.occurrences(x.r.Context(), plan, lo, hi, s)
+	if err != nil {
+		return err
+	}
+	x.w.Header().Set("Cache-Control", cacheControl(p.pinned))
+	return sendJSON(x, map[string]any{"occurrences": found})
+}
+
+// occurrences lists where the epochs from lo to hi deliver a sample.
+func (p planRequest) occurrences(ctx context.Context, plan *shuffle.Plan, lo, hi uint64, s sought) ([]occurrence, error) {
 	found := []occurrence{}
 	for epoch := lo; ; epoch++ {
-		if err := x.r.Context().Err(); err != nil {
-			return fmt.Errorf("occurrences in epoch %d: %w", epoch, err)
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("occurrences in epoch %d: %w", epoch, err)
 		}
 		for _, position := range p.deliveredAt(plan, epoch, s) {
 			found = append(found, occurrence{epoch, position / p.batchSize, position})
 		}
 		if epoch == hi {
-			break
+			return found, nil
 		}
 	}
-	x.w.Header().Set("Cache-Control", cacheControl(p.pinned))
-	return sendJSON(x, map[string]any{"occurrences": found})
 }
 
 // deliveredAt returns the positions at which an epoch delivers a sample, ascending.

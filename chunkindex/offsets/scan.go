@@ -114,7 +114,7 @@ func (s *scanner) read(b []byte) error {
 	}
 	n, err := io.ReadFull(s.r, b)
 	s.off += int64(n)
-	if err == io.EOF || err == io.ErrUnexpectedEOF { //nolint:errorlint // ReadFull returns them as they are; a wrapped one is a fault
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
 		return fail(s.off, "shard is truncated: index.json says that it has %d bytes", s.Bytes)
 	}
 	return err
