@@ -48,14 +48,14 @@ class Arena:
     def take(self, size: int) -> memoryview:
         """Returns `size` bytes with anything in them, lent for as long as there is a view of them."""
         with self._lock:
-            best: Optional[bytearray] = None
-            for b in self._lent:
-                if size <= len(b) <= 2 * size + 4096 and (best is None or len(b) < len(best)) and _free(b):
-                    best = b
-            if best is None:
-                best = bytearray(size + size // SPARE)
-                self._add(best)
-            return memoryview(best)[:size]
+            for i in range(len(self._lent) - 1, -1, -1):  # the one lent last is most likely in the processor's cache
+                b = self._lent[i]
+                if size <= len(b) <= 2 * size + 4096 and _free(b):
+                    self._lent.append(self._lent.pop(i))
+                    return memoryview(b)[:size]
+            b = bytearray(size + size // SPARE)
+            self._add(b)
+            return memoryview(b)[:size]
 
     def _add(self, b: bytearray) -> None:
         """Makes place: those that are free go first, whose memory that gives back."""

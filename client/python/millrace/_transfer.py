@@ -159,10 +159,10 @@ class Transfer:
 
 def read_head(r: HTTPResponse, want: Expected, g: Gateway) -> Head:
     """Takes what a batch's header says and compares it with what was asked for."""
-    h = r.headers
+    h = {name.lower(): value for name, value in r.headers.items()}  # once: a message looks through all its names for each
 
     def number(name: str, base: int = 10) -> int:
-        text = h.get(name, "")
+        text = h.get(name.lower(), "")
         try:
             if not text.isalnum() or len(text) > 20:
                 raise ValueError
@@ -170,19 +170,19 @@ def read_head(r: HTTPResponse, want: Expected, g: Gateway) -> Head:
         except ValueError:
             raise no_answer(f"header {name}: {text[:100]!r}", g) from None
 
-    location = h.get("Content-Location", "")
+    location = h.get("content-location", "")
     u = urlsplit(location)
     head = Head(
         epoch=number("Millrace-Epoch"),
         number=number("Millrace-Batch"),
         batches=number("Millrace-Batches"),
         samples=number("Millrace-Samples"),
-        padded=number("Millrace-Padded") if h.get("Millrace-Padded") else 0,
-        generation=h.get("Millrace-Generation", ""),
+        padded=number("Millrace-Padded") if h.get("millrace-padded") else 0,
+        generation=h.get("millrace-generation", ""),
         dataset=_dataset_of(u.path),
         location=location,
-        content_type=h.get("Content-Type", ""),
-        etag=h.get("ETag", ""),
+        content_type=h.get("content-type", ""),
+        etag=h.get("etag", ""),
         crc32c=number("Millrace-Crc32c", 16),
     )
     if (head.epoch, head.number) != (want.epoch, want.number):
