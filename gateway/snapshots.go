@@ -38,12 +38,12 @@ type snapshotKey struct {
 
 // snapshotEntry is opened by the first who asks, on behalf of all who wait: it is given up when the last of them has left.
 type snapshotEntry[V io.Closer] struct {
-	key     snapshotKey
-	done    chan struct{} // closed once what follows is set
-	value   V
-	memory  reservation
-	err     error
-	cancel  context.CancelFunc
+	key    snapshotKey
+	done   chan struct{} // closed once what follows is set
+	value  V
+	memory reservation
+	err    error
+	cancel context.CancelFunc
 
 	// Guarded by snapshots.mu:
 	users int
