@@ -1,0 +1,177 @@
+"""Planted bugs of the caches in memory and on disk, and of what is kept for whom."""
+
+PLANTS = [
+    (
+        "chunkcache keeps a chunk whose load failed",
+        ["./chunkcache"],
+        [("chunkcache/flight.go", "keep := err == nil && (alive", "keep := (alive")],
+    ),
+    (
+        "chunkcache lets a load end with its first waiter",
+        ["./chunkcache"],
+        [("chunkcache/flight.go", "if cl.waiters > 0 {\n\t\t\tcontinue\n\t\t}", "")],
+    ),
+    (
+        "chunkcache counts one lease too few for the waiters of a load",
+        ["./chunkcache"],
+        [("chunkcache/flight.go", "refs: int32(cl.waiters), warm", "refs: int32(max(cl.waiters-1, 0)), warm")],
+    ),
+    (
+        "chunkcache drops a chunk and keeps its bytes on the books",
+        ["./chunkcache"],
+        [("chunkcache/cache.go", "\tc.stats.Bytes -= e.slot.class\n\tif c.debug {", "\tif c.debug {")],
+    ),
+    (
+        "a lease closed lets a chunk go that others still hold",
+        ["./chunkcache"],
+        [("chunkcache/shelf.go", "if e.refs > 0 {\n\t\treturn false", "if e.refs > 1 {\n\t\treturn false")],
+    ),
+    (
+        "lru counts the bytes of chunks that are gone",
+        ["./chunkcache"],
+        [("chunkcache/lru.go", "{ l.bytes -= size })", "{ l.bytes -= size * 0 })")],
+    ),
+    (
+        "keep takes a chunk for new when its lease ends",
+        ["./chunkcache"],
+        [("chunkcache/keep.go", "k.add(key, size, int64(admitted))", "k.add(key, size, int64(k.added))")],
+    ),
+    (
+        "plan lets a chunk go that has come nearer meanwhile",
+        ["./chunkcache"],
+        [("chunkcache/plan.go", "return n.rank >= before", "return n.rank >= 0*before")],
+    ),
+    (
+        "a chunk that a reader comes for makes room for any other",
+        ["./chunkcache"],
+        [("chunkcache/shelf.go", "if !ok && warm {", "if !ok {")],
+    ),
+    (
+        "budget grants one byte more than there is",
+        ["./internal/budget"],
+        [("internal/budget/budget.go", "if n > b.total-b.inUse {", "if n > b.total-b.inUse+1 {")],
+    ),
+    (
+        "diskcache does not compare the checksum of what it reads",
+        ["./diskcache"],
+        [("diskcache/read.go", "if crc32.Checksum(p.Dst, castagnoli()) != p.CRC32C {", "if crc32.Checksum(p.Dst, castagnoli()) != crc32.Checksum(p.Dst, castagnoli()) {")],
+    ),
+    (
+        "diskcache does not compare the footer's key",
+        ["./diskcache"],
+        [("diskcache/read.go", "err != nil || got != key {", "err != nil || got.Length != key.Length {")],
+    ),
+    (
+        "diskcache keeps what a kill left half written",
+        ["./diskcache"],
+        [("diskcache/scan.go", "_ = c.disk.remove(path.Join(chunkDir, sub, d.Name()))", "")],
+    ),
+    (
+        "diskcache gives a file its name before it is whole",
+        ["./diskcache"],
+        [
+            ("diskcache/write.go", "c.disk.write(temp, data,", "c.disk.write(n.file(), data,"),
+            ("diskcache/write.go", "err = c.disk.rename(temp, n.file()); err != nil {", "err != nil {"),
+        ],
+    ),
+    (
+        "diskcache renames a file that is not on the medium",
+        ["./diskcache"],
+        [("diskcache/disk.go", "if err = d.sync(f, name); err != nil {", "if err != nil {")],
+    ),
+    (
+        "diskcache writes over what is needed as soon",
+        ["./diskcache", "./datapath"],
+        [("diskcache/admit.go", "(there == Never || there/2 >= coming)", "(there == Never || there >= 0)")],
+    ),
+    (
+        "diskcache keeps the room of a write that failed",
+        ["./diskcache"],
+        [("diskcache/write.go", "\t\tc.bytes -= e.size\n", "")],
+    ),
+    (
+        "diskcache goes on writing to a full disk",
+        ["./diskcache"],
+        [("diskcache/cache.go", "breaker{most: 1}", "breaker{most: 1000}")],
+    ),
+    (
+        "diskcache loses what it cannot remove",
+        ["./diskcache"],
+        [("diskcache/evict.go", "e.dead, e.stays = wrong, true", "e.dead, e.stays = true, true")],
+    ),
+    (
+        "diskcache tries for ever to remove what stays",
+        ["./diskcache"],
+        [("diskcache/evict.go", "e.dead, e.stays = wrong, true", "e.dead = wrong")],
+    ),
+    (
+        "diskcache runs into a file system that others have filled",
+        ["./diskcache"],
+        [("diskcache/admit.go", "\treturn wanted - free\n", "\treturn 0\n")],
+    ),
+    (
+        "diskcache uses up its victims for what is not worth it",
+        ["./diskcache"],
+        [("diskcache/admit.go", "if ok && !worth(coming, v.next) {", "if ok && coming == Never {")],
+    ),
+    (
+        "diskcache takes any marked directory",
+        ["./diskcache"],
+        [("diskcache/marker.go", "if len(m.Datasets) > 0 && !common {", "if len(m.Datasets) > 1000 && !common {")],
+    ),
+    (
+        "lookahead takes every reader for one in a hurry",
+        ["./lookahead", "./datapath"],
+        [("lookahead/reader.go", "\treturn d.samples / d.seconds\n", "\treturn quick\n")],
+    ),
+    (
+        "lookahead measures demand by progress, so that who waits gets less",
+        ["./lookahead"],
+        [("lookahead/ranks.go", "thought = now.Sub(k.done)", "thought = now.Sub(k.seen)")],
+    ),
+    (
+        "lookahead asks the first reader only when a chunk is needed next",
+        ["./lookahead", "./datapath"],
+        [("lookahead/next.go", "if soonest.IsZero() || due.Before(soonest) {", "if soonest.IsZero() {")],
+    ),
+    (
+        "lookahead thinks that what only the next epoch needs is needed at once",
+        ["./lookahead", "./datapath"],
+        [("lookahead/next.go", "return begin + s.total + s.own(chunk)", "return begin + s.own(chunk)")],
+    ),
+    (
+        "lookahead keeps a straggler's chunks only where there is room to spare",
+        ["./lookahead"],
+        [("lookahead/horizon.go", "\ta.behind(r.readers, true)\n\ta.soon(r.readers)\n", "\ta.soon(r.readers)\n\ta.behind(r.readers, true)\n")],
+    ),
+    (
+        "lookahead lets each newcomer drive out another reader",
+        ["./lookahead"],
+        [("lookahead/readers.go", "idle := x.announced || x.reading == 0 && now.Sub(x.seen) > readerNew", "idle := true")],
+    ),
+    (
+        "lookahead leaves the horizon as it is though a batch needs more",
+        ["./lookahead"],
+        [("lookahead/horizon.go", "|| !x.squeezed && !x.ready(r.horizon.Load())", "")],
+    ),
+    (
+        "lookahead comes for chunks that other gateways keep",
+        ["./lookahead"],
+        [("lookahead/horizon.go", "if !r.mine(x.dataset, x.at.Plan, u.Chunk) {", "if false {")],
+    ),
+    (
+        "lookahead keeps what it looked for when the owners change",
+        ["./lookahead"],
+        [("lookahead/readers.go", "x.looked, x.future = false, x.future[:0]", "x.looked = false")],
+    ),
+    (
+        "lookahead takes readers elsewhere for readers in a hurry",
+        ["./lookahead"],
+        [("lookahead/reader.go", "\t\tx.distant, x.told = d, now\n", "\t\tx.told = now\n")],
+    ),
+    (
+        "chunkcache loses the memory that a load had beside its chunk",
+        ["./chunkcache"],
+        [("chunkcache/flight.go", "\t\tc.putFree(f.beside)\n", "")],
+    ),
+]

@@ -1,0 +1,175 @@
+"""Planted bugs of the data path."""
+
+PLANTS = [
+    (
+        "datapath skips the CRC of a chunk",
+        ["./datapath"],
+        [("datapath/arrival.go", "return crc == desc.CRC32C &&", "return desc.CRC32C == desc.CRC32C &&")],
+    ),
+    (
+        "datapath reads under no ETag",
+        ["integration:TestDamageUnderARunningGateway/dir"],
+        [("datapath/reads.go", "ETag: shard.ETag, VersionID", 'ETag: "", VersionID')],
+    ),
+    (
+        "datapath closes the leases before the body is read",
+        ["./datapath"],
+        [
+            (
+                "datapath/source.go",
+                "return chunkindex.NewBody(segments, tiers(b.bytes, missing, time.Since(start)), func() {\n\t\tl.Close()\n",
+                "l.Close()\n\treturn chunkindex.NewBody(segments, tiers(b.bytes, missing, time.Since(start)), func() {\n",
+            )
+        ],
+    ),
+    (
+        "datapath keeps the budget of a body it copied",
+        ["./datapath"],
+        [("datapath/source.go", "tiers(b.bytes, loaded, time.Since(start)), room.Close), nil", "tiers(b.bytes, loaded, time.Since(start)), nil), nil")],
+    ),
+    (
+        "datapath shares chunks whose digest nobody compared",
+        ["./datapath"],
+        [("datapath/path.go", "if !p.cfg.CheckSHA {", "if false {")],
+    ),
+    (
+        "datapath serves one place's claims from disk to readers of another",
+        ["./datapath"],
+        [("datapath/disk.go", "if !s.path.cfg.CheckSHA {\n\t\ts.origin", "if false {\n\t\ts.origin")],
+    ),
+    (
+        "datapath counts a chunk that is in memory for its next use as needed at once",
+        ["./datapath"],
+        [("datapath/disk.go", "p.readers.Distance(s, chunk, s.resident(chunk))", "p.readers.Distance(s, chunk, false)")],
+    ),
+    (
+        "datapath takes a chunk from disk without its SHA-256",
+        ["./datapath"],
+        [("datapath/disk.go", "if s.path.cfg.CheckSHA && !s.intact(", "if false && !s.intact(")],
+    ),
+    (
+        "datapath lets chunks go that a reader comes for soon",
+        ["./datapath"],
+        [("datapath/marks.go", "p.cache.Rewarm(soon, changed(old, wanted))", "p.cache.Rewarm(soon, changed(old, old))")],
+    ),
+    (
+        "datapath goes on with reads for a reader that has jumped",
+        ["./datapath"],
+        [("datapath/marks.go", "\tp.flights.keep(is)\n", "")],
+    ),
+    (
+        "datapath lets those who warm take the whole line",
+        ["./datapath"],
+        [("datapath/gate.go", "\tif g.starved {\n", "\tif false {\n")],
+    ),
+    (
+        "datapath serves what a peer sent without comparing it with the index",
+        ["./datapath"],
+        [("datapath/ask.go", "if checksum(a.segments[r.Seq]) == r.CRC32C {", "if true {")],
+    ),
+    (
+        "datapath keeps what a peer sent along without comparing it with the index",
+        ["./datapath"],
+        [("datapath/along.go", "for _, lost := range [][]chunkindex.ChunkRanges{refused, wrong} {", "for _, lost := range [][]chunkindex.ChunkRanges{refused} {\n\t\t_ = wrong")],
+    ),
+    (
+        "datapath asks peers for what a peer asks of it",
+        ["./datapath"],
+        [("datapath/answer.go", "body, err = s.bringHere(ctx, shuffle.Cursor{}, b)", "b.answers = false\n\t\tbody, err = s.bring(ctx, shuffle.Cursor{}, b)")],
+    ),
+    (
+        "datapath waits for memory while a peer waits for its answer",
+        ["./datapath"],
+        [("datapath/source.go", "\tif !b.answers {\n\t\treturn s.path.cache.Buffer", "\tif true {\n\t\treturn s.path.cache.Buffer")],
+    ),
+    (
+        "datapath trusts an owner of a view that is over",
+        ["./datapath"],
+        [("datapath/owners.go", "if o.view == view && o.params == params {", "if o.params == params {")],
+    ),
+    (
+        "datapath brings whole chunks that another gateway keeps",
+        ["./datapath"],
+        [("datapath/source.go", "if s.name != \"\" && !b.trusts && s.owner(b.plan, c.Chunk) != \"\" {", "if false {")],
+    ),
+    (
+        "datapath has every gateway warm every chunk",
+        ["./datapath"],
+        [("datapath/warm.go", "if s.name != \"\" && s.owner(at.Plan, int(span.Chunk)) != \"\" {", "if false {")],
+    ),
+    (
+        "datapath keeps a chunk of its former owner without comparing it with the index",
+        ["./datapath"],
+        [("datapath/former.go", "if !s.intact(desc, dst, checksum(dst)) {", "if false {")],
+    ),
+    (
+        "datapath asks a former owner to load a chunk",
+        ["./datapath"],
+        [("datapath/former.go", "Generation: s.index.Generation(), Cached: true,", "Generation: s.index.Generation(),")],
+    ),
+    (
+        "datapath asks peers for what is in memory",
+        ["./datapath"],
+        [("datapath/ask.go", "if member == \"\" || s.Resident(chunk) || s.readsDisk(chunk) {", "if member == \"\" {")],
+    ),
+    (
+        "datapath keeps what was sent along for readers that have gone",
+        ["./datapath"],
+        [("datapath/prefetch.go", "\t\tp.carry.expire(p.readers.Stands, now)\n", "")],
+    ),
+    (
+        "datapath asks for a sample twice that is under way",
+        ["./datapath"],
+        [("datapath/carry.go", "ok && !l.samples[n].taken {", "ok && !l.samples[n].taken && l.arrived {")],
+    ),
+    (
+        "datapath keeps the stock of a rank that has jumped",
+        ["./datapath"],
+        [("datapath/carry.go", "\t\tc.empty(other)\n", "\t\t_ = other\n")],
+    ),
+    (
+        "datapath lets those who wait for peers take all the memory",
+        ["./datapath"],
+        [("datapath/gather.go", "if a.bytes.Acquire(ctx, n) != nil {", "if true {")],
+    ),
+    (
+        "datapath keeps the leases of a batch that peers had a part in",
+        ["./internal/clustersim"],
+        [("datapath/gather.go", "\tif g.leases != nil {\n\t\tg.leases.Close()\n\t}\n\tg.giveBack()", "\tg.giveBack()")],
+    ),
+    (
+        "datapath gives one question all the time of a request",
+        ["./datapath"],
+        [("datapath/ask.go", "const peerPart = 2", "const peerPart = 1")],
+    ),
+    (
+        "datapath asks no former owner",
+        ["./internal/clustersim"],
+        [("datapath/former.go", '\tcase s.name == "" || s.owner(f.plan, chunk) != "":', "\tcase true:")],
+    ),
+    (
+        "datapath tells peers of another rank than reads",
+        ["./internal/clustersim"],
+        [("datapath/ask.go", "Rank: at.Rank, WorldSize: at.WorldSize,", "Rank: at.Rank / 2, WorldSize: at.WorldSize,")],
+    ),
+    (
+        "datapath reads every sample of a chunk of objects from the first one",
+        ["./datapath"],
+        [("datapath/reads.go", "i, offset := l.from(offset)", "i, offset := 0, offset")],
+    ),
+    (
+        "datapath takes a compressed chunk that decodes for one that is right",
+        ["./datapath"],
+        [("datapath/arrival.go", "a.right = a.decode() && s.intact(", "a.right = a.decode() || s.intact(")],
+    ),
+    (
+        "datapath waits for all objects of a chunk when a few are wanted",
+        ["./datapath"],
+        [("datapath/source.go", "return s.resident(c.Chunk) || wanted", "return true || wanted")],
+    ),
+    (
+        "datapath keeps a body's memory while it waits for more to decode in",
+        ["./datapath"],
+        [("datapath/source.go", "\troom.Close()\n\tif b.answers {", "\tif b.answers {")],
+    ),
+]

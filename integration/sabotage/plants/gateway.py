@@ -1,0 +1,125 @@
+"""Planted bugs of the gateway."""
+
+PLANTS = [
+    (
+        "the gateway replaces a bad sample by one of another subset",
+        ["./gateway"],
+        [("gateway/selection.go", "first = s.Members()\n", "bad = list.Numbers()\n")],
+    ),
+    (
+        "the gateway leaves the quarantine out of a batch's name",
+        ["./gateway"],
+        [("gateway/request.go", 'add("quarantine", p.quarantine)', "_ = p.quarantine")],
+    ),
+    (
+        "the gateway gives a mixture's sample the place of another",
+        ["./gateway"],
+        [("gateway/mixedread.go", "segments[seq] = b.Segments[k]", "segments[min(seq+k%2, total-1)] = b.Segments[k]")],
+    ),
+    (
+        "gateway sends the parts of a form at the places of whole samples",
+        ["./gateway"],
+        [("gateway/pieces.go", "l.out = append(l.out, from[int64(p.offset)+first:int64(p.offset)+last])", "l.out = append(l.out, from[first:last])")],
+    ),
+    (
+        "gateway keeps the order of the samples where fields name another",
+        ["./gateway"],
+        [("gateway/details.go", "\tchosen := make([]chunkindex.Part, 0, min(len(all), len(fields)))\n\tfor _, name := range fields {", "\tchosen := make([]chunkindex.Part, 0, min(len(all), len(fields)))\n\tfor _, name := range slices.Sorted(slices.Values(fields)) {")],
+    ),
+    (
+        "gateway tells forms apart by nothing in an ETag",
+        ["./gateway"],
+        [("gateway/request.go", 'add("format", p.view.form.name)', 'add("format", p.dataset.forms[0].name)')],
+    ),
+    (
+        "gateway resumes an answer of many batches at the wrong byte of a batch",
+        ["./gateway"],
+        [("gateway/stream.go", "mine := span{start: max(part.start-begin, 0)}", "mine := span{start: max(part.start-s.at, 0)}")],
+    ),
+    (
+        "gateway's Arrow columns say that what is none is there",
+        ["./gateway"],
+        [("gateway/arrow/stream.go", "\t\t\tif !null {\n\t\t\t\tb[row/8]", "\t\t\tif !null || row > 0 {\n\t\t\t\tb[row/8]")],
+    ),
+    (
+        "gateway's checksum leaves the last bytes out",
+        ["./gateway"],
+        [("gateway/pieces.go", "for i := range l.pieces {\n\t\tp := &l.pieces[i]\n\t\tif", "for i := range l.pieces[:len(l.pieces)-1] {\n\t\tp := &l.pieces[i]\n\t\tif")],
+    ),
+    (
+        "gateway's ETag leaves the epoch out",
+        ["integration:TestEveryAddressHasItsOwnETag"],
+        [("gateway/request.go", "shuffle.OrderVersion, b.epoch, b.batch", "shuffle.OrderVersion, 0, b.batch")],
+    ),
+    (
+        "gateway answers a range one byte short",
+        ["./gateway"],
+        [("gateway/conditional.go", "min(to, size-1) - from + 1}, rangePart", "min(to, size-1) - from}, rangePart")],
+    ),
+    (
+        "gateway takes a parameter that is given twice",
+        ["./gateway"],
+        [("gateway/query.go", "case repeated:", "case repeated && name == part:")],
+    ),
+    (
+        "gateway never gives up on a reader that has stopped reading",
+        ["./gateway"],
+        [("gateway/writer.go", "limit := now.Add(writeStall)", "limit := now.Add(24 * time.Hour)"),
+         ("gateway/writer.go", "if end := w.began.Add(writeTotal); end.Before(limit) {", "if end := w.began.Add(writeTotal); end.IsZero() {")],
+    ),
+    (
+        "gateway takes memory for a plan and does not give it back",
+        ["./gateway"],
+        [("gateway/gateway.go", "return r.Release, nil", "return func() { _ = r }, nil")],
+    ),
+    (
+        "gateway sends no Retry-After",
+        ["./gateway"],
+        [("gateway/errors.go", "if p.RetryAfter > 0 {", "if p.RetryAfter < 0 {")],
+    ),
+    (
+        "gateway's manifest gives a dealt share the positions of a contiguous one",
+        ["./gateway"],
+        [("gateway/balance.go", "\tif l.scattered {\n\t\ti = l.places[i]\n\t}\n", "\t_ = l.scattered\n")],
+    ),
+    (
+        "gateway's addresses and ETags leave the importance out",
+        ["./gateway"],
+        [("gateway/request.go", 'add("importance", p.params.Importance)', "_ = add")],
+    ),
+    (
+        "gateway's addresses and ETags leave the split out",
+        ["./gateway"],
+        [("gateway/request.go", 'add("split", string(p.split))', "_ = add")],
+    ),
+    (
+        "gateway reports a share that follows homes as if it were contiguous",
+        ["./gateway"],
+        [("gateway/importance.go", "if !b.scattered() {\n", "if !b.deals() {\n")],
+    ),
+    (
+        "gateway keeps the losses of each rank apart",
+        ["./gateway"],
+        [("gateway/importance.go", '"balance", "fields", "format", "rank", "split", "table", "world_size"', '"balance", "fields", "format", "split", "table", "world_size"')],
+    ),
+    (
+        "gateway weighs the sample behind a virtual position by the number of the draw",
+        ["./gateway"],
+        [("gateway/snapshot.go", "if r.weights == nil {\n\t\treturn out, nil", "if out != nil {\n\t\treturn out, nil")],
+    ),
+    (
+        "gateway warms from the beginning of the epoch again and again",
+        ["./gateway"],
+        [("gateway/warm.go", "at.First, at.End = from,", "at.First, at.End = 0,")],
+    ),
+    (
+        "the gateway says of chosen parts where they lie in the stored sample",
+        ["conformance:gateway"],
+        [("gateway/framed.go", "\t\t\tp.Offset = lengths[i]\n", "")],
+    ),
+    (
+        "the gateway gives the rest of a body, whatever If-Range says",
+        ["conformance:gateway"],
+        [("gateway/conditional.go", "strings.TrimSpace(cond[0]) != etag", "strings.TrimSpace(cond[0]) == \"\"")],
+    ),
+]

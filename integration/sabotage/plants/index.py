@@ -1,0 +1,157 @@
+"""Planted bugs of the index and of formats."""
+
+PLANTS = [
+    (
+        "chunkindex does not check a block's CRC",
+        ["./chunkindex"],
+        [("chunkindex/record.go", "if crc32.Checksum(b[:n], castagnoli()) != binary.LittleEndian.Uint32(b[n:]) {", "if false {")],
+    ),
+    (
+        "chunkindex lets samples overlap",
+        ["./chunkindex/..."],
+        [("chunkindex/record.go", "if off < end-overlap || off <= begin || length == 0 || off+length <= end ||", "if off < 0*(begin+end+overlap) || length == 0 ||")],
+    ),
+    (
+        "chunkindex publishes without a condition",
+        ["./chunkindex/..."],
+        [
+            ("chunkindex/publish.go", "cond.IfAbsent = true", "cond.IfAbsent = false"),
+            ("chunkindex/publish.go", "cond.IfMatch = p.oldObj.ETag", 'cond.IfMatch = ""'),
+        ],
+    ),
+    (
+        "a compressed chunk is closed inside the frame in which it began",
+        ["./chunkindex"],
+        [("chunkindex/cut.go", "return ok && f.Stored > other.Stored", "return ok && f.Stored >= other.Stored")],
+    ),
+    (
+        "a compressed chunk forgets what comes before it in its first frame",
+        ["./chunkindex"],
+        [("chunkindex/cut.go", "c.rec.codec, c.rec.skip = c.codec, c.from-first.Decoded", "c.rec.codec, c.rec.skip = c.codec, 0*first.Decoded")],
+    ),
+    (
+        "a frame may be part of any number of chunks",
+        ["./chunkindex"],
+        [("chunkindex/record.go", "\t\tleast = o.before\n", "\t\tleast = 0\n")],
+    ),
+    (
+        "a bomb is decoded to its end",
+        ["./chunkindex/codec"],
+        [("chunkindex/codec/reader.go", "if r.off-r.first > r.maxFrame {", "if r.off-r.first > 64*r.maxFrame {")],
+    ),
+    (
+        "a shard is taken over though its index.json says something else of it",
+        ["./chunkindex"],
+        [("chunkindex/reuse.go", " || old.says != saysDigest(b.found.Shards[i].Says) {", " {")],
+    ),
+    (
+        "loose objects are taken over though one of them is new",
+        ["./chunkindex"],
+        [("chunkindex/reuse.go", "if old.Key != b.key(i) || old.Size", "if old.Size")],
+    ),
+    (
+        "loose objects are taken over without the last chunk, which had others too",
+        ["./chunkindex"],
+        [("chunkindex/reuse.go", "x.Extents(s.to)[0].Shard < end {", "x.Extents(s.to)[0].Shard < first {")],
+    ),
+    (
+        "the tar scanner takes extensions for two that WebDataset takes for one",
+        ["./chunkindex/webdataset"],
+        [("chunkindex/webdataset/scan.go", "lower := strings.ToLower(ext)", "lower := ext")],
+    ),
+    (
+        "two formats that claim a dataset are not told apart",
+        ["./chunkindex"],
+        [("chunkindex/survey.go", "\tcase 1:\n\t\tb.format", "\tcase 1, 2:\n\t\tb.format")],
+    ),
+    (
+        "the tar scanner ignores the size in an extended header",
+        ["./chunkindex/..."],
+        [("chunkindex/webdataset/scan.go", "if s.size >= 0 {", "if s.size > 1<<60 {")],
+    ),
+    (
+        "the tar scanner passes over data behind the end of an archive",
+        ["./chunkindex/..."],
+        [("chunkindex/webdataset/scan.go", "if !zero(s.buf[:n]) {", "if n < 0 {")],
+    ),
+    (
+        "a batch of MDS or LitData forgets that its count takes room too",
+        ["./chunkindex/offsets", "./chunkindex/mds"],
+        [("chunkindex/offsets/scan.go", "at := 8 + 4*uint64(len(lengths))", "at := 4 + 4*uint64(len(lengths))")],
+    ),
+    (
+        "a batch of MDS or LitData of more than 4 GiB wraps its offsets around",
+        ["./chunkindex/mds"],
+        [("chunkindex/offsets/scan.go", "if at > math.MaxUint32 {", "if at > math.MaxInt64 {")],
+    ),
+    (
+        "the scanner of MDS and LitData takes samples that are longer than their fields",
+        ["./chunkindex/mds", "./chunkindex/litdata"],
+        [("chunkindex/offsets/scan.go", "sum := s.measure(); sum != n", "sum := s.measure(); sum > n")],
+    ),
+    (
+        "a sample of LitData's tokens lacks the one that comes next",
+        ["./chunkindex/litdata"],
+        [("chunkindex/litdata/tokens.go", "bytes: (sequence + 1) * width", "bytes: sequence * width")],
+    ),
+    (
+        "MDS shards are read by other columns than their own",
+        ["./chunkindex/mds"],
+        [("chunkindex/mds/survey.go", "if !h.equal(s.columns) {", "if len(h.Names) != len(s.Names) {")],
+    ),
+    (
+        "hashes of MDS shards are computed and not compared",
+        ["./chunkindex/mds"],
+        [("chunkindex/mds/sums.go", "got != strings.ToLower(s.want[name])", "len(got) != len(strings.ToLower(s.want[name]))")],
+    ),
+    (
+        "chunkindex writes the constants of a dataset in another way than they were",
+        ["./chunkindex"],
+        [("chunkindex/write.go", "e.SetEscapeHTML(false)", "e.SetEscapeHTML(true)")],
+    ),
+    (
+        "tfrecord passes over the checksum of the data",
+        ["./chunkindex/tfrecord"],
+        [("chunkindex/tfrecord/scan.go", "if err == nil && binary.", "if err != nil && binary.")],
+    ),
+    (
+        "jsonl takes a last line that was cut",
+        ["./chunkindex/jsonl"],
+        [("chunkindex/jsonl/scan.go", "case errors.Is(err, io.EOF) && len(s.long) > 0:\n", "case errors.Is(err, io.EOF) && len(s.long) > 0:\n\t\t\tif s.line > 1 {\n\t\t\t\treturn s.long, nil\n\t\t\t}\n")],
+    ),
+    (
+        "jsonl takes bytes that are no characters",
+        ["./chunkindex/jsonl"],
+        [("chunkindex/jsonl/scan.go", "if !utf8.Valid(text) {", "if !utf8.Valid(text[:0]) {")],
+    ),
+    (
+        "records trusts that all arrays are like the first",
+        ["./chunkindex/records"],
+        [("chunkindex/records/scan.go", "if !have.Equal(want) {", "if have.Size() < 0 {")],
+    ),
+    (
+        "records takes the test set of CIFAR for training",
+        ["./chunkindex/records"],
+        [("chunkindex/records/cifar.go", "if len(files) == 0 {", "if true {")],
+    ),
+    (
+        "tokens leaves out the token that two windows share",
+        ["./chunkindex/tokens"],
+        [("chunkindex/tokens/scan.go", "\t\tif err := s.out.Again(s.last); err != nil {\n\t\t\treturn err\n\t\t}\n", "")],
+    ),
+    (
+        "tokens trusts an .idx whose sequences overlap",
+        ["./chunkindex/tokens"],
+        [("chunkindex/tokens/megatron.go", "if pointer != tokens*size {", "if pointer > tokens*size {")],
+    ),
+    (
+        "pack trusts a finished shard that somebody has overwritten",
+        ["./pack"],
+        [("pack/write.go", "obj.Size == old.Size && obj.ETag == old.ETag, nil", "obj.Size == old.Size, nil")],
+    ),
+    (
+        "pack does not look whether a file is still the one that it listed",
+        ["./pack"],
+        [("pack/write.go", "!os.SameFile(f.info, now) || now.Size() != f.info.Size() || !now.ModTime().Equal(f.info.ModTime())", "now.Size() != f.info.Size()")],
+    ),
+]

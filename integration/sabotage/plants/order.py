@@ -1,0 +1,174 @@
+"""Planted bugs of the order: shuffles, subsets, weights, owners."""
+
+PLANTS = [
+    (
+        "shuffle gives the last rank one sample less",
+        ["./shuffle"],
+        [("shuffle/batch.go", "Count: hi - lo}", "Count: hi - lo - min(rank, 1)*min(hi-lo, 1)}")],
+    ),
+    (
+        "shuffle forgets the rest of an epoch",
+        ["./shuffle"],
+        [("shuffle/batch.go", "b.Tail != Drop && b.Samples%b.BatchSize != 0", "b.Tail == Pad && b.Samples%b.BatchSize != 0")],
+    ),
+    (
+        "shuffle mixes every window in the same way",
+        ["./shuffle"],
+        [("shuffle/window.go", "newPerm(w.key.with(i), n)", "newPerm(w.key.with(i*0), n)")],
+    ),
+    (
+        "shuffle draws every epoch with the same phase",
+        ["./shuffle"],
+        [("shuffle/draws.go", 'newKey("importance", p.params.Seed, epoch)', 'newKey("importance", p.params.Seed)')],
+    ),
+    (
+        "shuffle gives a virtual sample to the one before",
+        ["./shuffle"],
+        [("shuffle/draws.go", "if r > 0 {\n\t\tq++", "if r > d.samples {\n\t\tq++")],
+    ),
+    (
+        "shuffle has bad samples of a chunk replaced by the same one in every epoch",
+        ["./shuffle"],
+        [("shuffle/quarantine.go", 'newKey("quarantine", q.seed, epoch, uint64(chunk))', 'newKey("quarantine", q.seed, uint64(chunk))')],
+    ),
+    (
+        "shuffle counts the members of a subset's last byte twice",
+        ["./shuffle"],
+        [("shuffle/subset.go", "for _, b := range bitmap[:place/8] {", "for _, b := range bitmap[:(place+7)/8] {")],
+    ),
+    (
+        "shuffle forgets the phase of a mixture's sources",
+        ["./shuffle"],
+        [("shuffle/mixture.go", "lo, carry := bits.Add64(lo, s.phase, 0)", "lo, carry := bits.Add64(lo, 0, 0)")],
+    ),
+    (
+        "shuffle begins a mixture's fixed counts anew in each of its epochs",
+        ["./shuffle"],
+        [("shuffle/mixture.go", "return epoch*(m.samples/m.batch) + batch", "return batch")],
+    ),
+    (
+        "selection hashes names without the salt",
+        ["./selection"],
+        [("selection/rule.go", '[]byte("millrace subset\\n" + r.Salt + "\\n")', '[]byte("millrace subset\\n\\n")')],
+    ),
+    (
+        "selection believes the bitmaps of a damaged split",
+        ["./selection"],
+        [("selection/subset.go", "if crc32.Checksum(b, castagnoli()) != x.crcs[chunk] {", "if false {"), ("selection/layout.go", "if found != members {", "if false {")],
+    ),
+    (
+        "shuffle deals every row to the ranks in the same direction",
+        ["./shuffle"],
+        [("shuffle/deal.go", "if row%2 == 1 {", "if row%2 == 2 {")],
+    ),
+    (
+        "shuffle says that a chunk is needed again only while its last span lasts",
+        ["./shuffle"],
+        [("shuffle/spans.go", "(!found || s.From < first.From)", "(!found || s.From > first.From)")],
+    ),
+    (
+        "shuffle finds the wrong home for some lanes",
+        ["./shuffle"],
+        [("shuffle/homes.go", "uint32(mulDiv(j, worldSize, k))", "uint32(mulDiv(j+1, worldSize, k+1))")],
+    ),
+    (
+        "shuffle breaks a tie between deficits by the highest rank",
+        ["./shuffle"],
+        [("shuffle/homes.go", "cmp.Compare(u[i].rank, u[j].rank)", "cmp.Compare(u[j].rank, u[i].rank)")],
+    ),
+    (
+        "shuffle gives away the first samples of a surplus",
+        ["./shuffle"],
+        [("shuffle/homes.go", "move(from.rank, to.rank, from.by-by, from.by)", "move(from.rank, to.rank, 0, by)")],
+    ),
+    (
+        "shuffle hands out the deal of another batch",
+        ["./shuffle"],
+        [("shuffle/homes.go", "d == nil || d.first != batch.First ||", "d == nil ||")],
+    ),
+    (
+        "shuffle takes the strata of every row in the same order",
+        ["./shuffle"],
+        [("shuffle/strata.go", "row.with(r), k)", "row.with(r*0), k)")],
+    ),
+    (
+        "shuffle takes the strata of the last row by their numbers",
+        ["./shuffle"],
+        [("shuffle/strata.go", "order = ranked(order)", "order = ranked(order)\n\t\t\tslices.Sort(order)")],
+    ),
+    (
+        "shuffle makes windows of strata half as large",
+        ["./shuffle"],
+        [("shuffle/window.go", "p.params.Window/w.width)", "max(1, p.params.Window/w.width/2))")],
+    ),
+    (
+        "placement moves chunks between the members that stay",
+        ["./placement"],
+        [("placement/placement.go", "v.keys = append(v.keys, memberKey(m.ID))", "v.keys = append(v.keys, with(0, uint64(len(v.keys))))")],
+    ),
+    (
+        "placement leaves weights out",
+        ["./placement"],
+        [("placement/rendezvous.go", "bits.Mul64(log, v.members[best].Weight)", "bits.Mul64(log, weight)")],
+    ),
+    (
+        "placement lets the first of two have an ordinal",
+        ["./placement"],
+        [("placement/placement.go", "len(who) == 1 {", "len(who) > 0 {")],
+    ),
+    (
+        "placement does not ask whether the gateway of a lane is left out",
+        ["./placement"],
+        [("placement/placement.go", "v.members[i].Weight > 0 && (skip == nil || !skip(i))", "v.members[i].Weight > 0")],
+    ),
+    (
+        "importance ranks the losses of each report by themselves",
+        ["./importance"],
+        [("importance/gather.go", "n < len(reports) && reports[n].Batch == reports[0].Batch", "n < 1")],
+    ),
+    (
+        "importance lets the order of conflicting reports decide",
+        ["./importance"],
+        [("importance/fold.go", "cmp.Or(cmp.Compare(a.position, b.position), cmp.Compare(a.loss, b.loss))", "cmp.Compare(a.position, b.position)")],
+    ),
+    (
+        "importance accepts a second loss for a position",
+        ["./importance"],
+        [("importance/log.go", "case r.Losses[i] != stored.Losses[j]:", "case false:")],
+    ),
+    (
+        "importance takes the weight of a sample's lowest position",
+        ["./importance"],
+        [("importance/gather.go", "for i, s := range samples {", "for i := len(samples) - 1; i >= 0; i-- {\n\t\ts := samples[i]")],
+    ),
+    (
+        "importance opens whatever lies under a snapshot's name",
+        ["./importance"],
+        [("importance/open.go", "found != want.digest {", "found == \"\" {")],
+    ),
+    (
+        "importance sends its local log from the beginning after every failure",
+        ["./importance"],
+        [("importance/flush.go", "some, j.sent = some[:0], end", "some = some[:0]")],
+    ),
+    (
+        "importance lets later losses of a kept batch overtake earlier ones",
+        ["./importance"],
+        [("importance/flush.go", "key := l.batchPrefix(r)", "key := l.key(r) + string(rune(len(byBatch)))")],
+    ),
+    (
+        "importance folds more reports at a time than it has reserved memory for",
+        ["./importance"],
+        [("importance/gather.go", "groupBytes   = 8 << 20", "groupBytes   = 32 << 20")],
+    ),
+    (
+        "importance leaves on the disk what kills have left of snapshots",
+        ["./importance"],
+        [("importance/open.go", "time.Since(file.at) > abandoned", "time.Since(file.at) < 0")],
+    ),
+    (
+        "importance forgets what lies behind a damaged record",
+        ["./importance"],
+        [("importance/kept.go", "if i := bytes.Index(", "if i := -bytes.Index(")],
+    ),
+]

@@ -1,0 +1,54 @@
+"""Planted bugs of the program and of the simulation."""
+
+PLANTS = [
+    (
+        "verify finds damage and exits as for any failure",
+        ["./cmd/..."],
+        [("cmd/millrace/exit.go", "case is(errCorrupt, chunkindex.ErrCorrupt, client.ErrCRC)", "case is(chunkindex.ErrCorrupt, client.ErrCRC)")],
+    ),
+    (
+        "simulate gives every transfer the whole line",
+        ["./simulate"],
+        [("simulate/line.go", "l.free = max(l.free, l.clock.now) + seconds", "l.free = l.clock.now + seconds")],
+    ),
+    (
+        "simulate forgets which chunks a reader comes for soon",
+        ["./simulate"],
+        [("simulate/ahead.go", "\tg.memory.shelf.Rewarm(soon, changed)\n", "")],
+    ),
+    (
+        "simulate lets ranks ask for nothing ahead",
+        ["./simulate"],
+        [("simulate/rank.go", "k.asked <= k.at+ahead", "k.asked <= k.at")],
+    ),
+    (
+        "simulate forgets the link of the gateway that answers",
+        ["./simulate"],
+        [("simulate/cluster.go", "through(n, done, from.up, to.down)", "through(n, done, to.down)")],
+    ),
+    (
+        "simulate lets a gateway fetch ahead what others own",
+        ["./simulate"],
+        [("simulate/gateway.go", "return g.cluster.owner(int32(chunk)) == g }", "return true }")],
+    ),
+    (
+        "simulate gives a part of a fleet the whole store",
+        ["./simulate"],
+        [("simulate/fleet.go", "s.Rate*by, s.StoreRate*by", "s.Rate*by, s.StoreRate")],
+    ),
+    (
+        "cmd/millrace takes whoever the authority has signed for a member",
+        ["integration:TestStrangersAreRefused"],
+        [("cmd/millrace/serve_peers.go", "Allow: c.allow, ", "")],
+    ),
+    (
+        "cmd/millrace goes without telling what it holds",
+        ["integration:TestComingAndGoingReadsNothing"],
+        [("cmd/millrace/serve_peers.go", "if err := p.cluster.Leave(ctx, held); err != nil {", "if err := error(nil); err != nil {")],
+    ),
+    (
+        "cmd/millrace gossips without its key",
+        ["integration:TestGossipJoin"],
+        [("cmd/millrace/serve_peers.go", "KeyFile: c.gossipKey, ", "")],
+    ),
+]
