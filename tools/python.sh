@@ -10,7 +10,8 @@ usage: tools/python.sh            install what is missing and print the interpre
        tools/python.sh -- ARGS    run the interpreter with ARGS, with client/python on its path
 
 One virtual environment for all Python tests and benchmarks, in the user's cache directory
-(millrace/python-HASH; HASH is that of the pins, so that a change of them makes a new one):
+(millrace/python-HASH; HASH is that of the pins, so that a change of them makes a new one, and takes away
+those that nobody used for a day):
 pytest, mypy, ruff, build, numpy, pyarrow (tools/requirements-test.txt), the libraries that the formats come from
 and those that trainers use (tools/requirements-peers.txt): webdataset, mosaicml-streaming, litdata, tfrecord,
 torchdata, lightning, accelerate. torch and torchvision are Debian 12's (1.13, CPU, for CPython 3.11),
@@ -81,7 +82,21 @@ install() {
   # An environment whose torch does not fit its numpy shows only when the two meet.
   "$interpreter" -W ignore -c 'import numpy, torch; assert int(torch.from_numpy(numpy.arange(4)).sum()) == 6 and torch.ones(2).numpy().sum() == 2'
   touch "$venv/complete"
+  prune
   echo "made the Python environment in $((SECONDS - began)) s" >&2
+}
+
+# Removes the environments of other pins that nobody used for a day: another checkout may have those that are younger.
+prune() {
+  local other stamp hex='[0-9a-f][0-9a-f][0-9a-f][0-9a-f]'
+  for other in "$cache"/python-$hex$hex$hex; do
+    stamp=$other/complete
+    [ -e "$stamp" ] || stamp=$other # one that was never finished
+    if [ -d "$other" ] && [ ! -L "$other" ] && [ "$other" != "$venv" ] && [ -n "$(find "$stamp" -maxdepth 0 -mtime +0)" ]; then
+      echo "removing the Python environment $other, which nobody used for a day" >&2
+      rm -rf "$other"
+    fi
+  done
 }
 
 [ "${1:-}" != --help ] && [ "${1:-}" != -h ] || { usage; exit; }
@@ -109,6 +124,8 @@ if [ ! -e "$venv/complete" ]; then
   [ -e "$venv/complete" ] || install
   exec 9>&-
 fi
+
+touch -c "$venv/complete" 2>/dev/null || true # it is in use, whatever its age
 
 if [ "${1:-}" = -- ]; then
   shift
