@@ -75,7 +75,7 @@ func layArrow(ctx context.Context, a *answering, l *located) error {
 	}
 	values := []arrow.Column{{Lengths: keys}}
 	for _, name := range c.names {
-		fields = append(fields, arrow.Field{Name: name, Text: isText(name), Nullable: true})
+		fields = append(fields, arrow.Field{Name: strings.ToValidUTF8(name, "\uFFFD"), Text: isText(name), Nullable: true})
 		values = append(values, c.column(name))
 	}
 	if err := l.checkText(arrow.Most(fields, len(l.samples))); err != nil {

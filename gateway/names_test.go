@@ -1,0 +1,17 @@
+package gateway_test
+
+import (
+	"bytes"
+	"net/http"
+	"testing"
+)
+
+// TestArrowColumnsHaveNamesThatReadersTake: a schema's names are UTF-8, whatever a member of a tar is called.
+func TestArrowColumnsHaveNamesThatReadersTake(t *testing.T) {
+	shard := append(rawMember(t, "a.x\xfe\xfd", []byte("content")), make([]byte, 1024)...)
+	r := serveObjects(t, map[string][]byte{"train.tar": shard}, nil)
+	a := r.do("GET", "/epoch/0/batch/0?format=arrow")
+	if a.StatusCode != http.StatusOK || !bytes.Contains(a.body, []byte("x\uFFFD")) || bytes.Contains(a.body, []byte("x\xfe\xfd")) {
+		t.Errorf("got status %d and %q, want a column x\uFFFD", a.StatusCode, a.body)
+	}
+}
