@@ -129,24 +129,13 @@ func (endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-type nothing struct{}
-
-func (nothing) Gap([]byte) error       { return nil }
-func (nothing) Begin(string) error     { return nil }
-func (nothing) Ahead(int64) error      { return nil }
-func (nothing) Data([]byte) error      { return nil }
-func (nothing) Again([]byte) error     { return nil }
-func (nothing) BeginPart(string) error { return nil }
-func (nothing) EndPart() error         { return nil }
-func (nothing) End() error             { return nil }
-
 func over(t *testing.T, in io.Reader) error {
 	t.Helper()
 	d, err := jsonl.JSONL{}.Survey(t.Context(), scantest.Objects{"a.jsonl": nil}, format.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return d.Scan(t.Context(), 0, in, nothing{})
+	return d.Scan(t.Context(), 0, in, scantest.Nothing{})
 }
 
 // A line that does not end is refused when it is as long as a line can be, with no more in memory than a few of it.
@@ -163,25 +152,12 @@ func TestEndlessLine(t *testing.T) {
 	}
 }
 
-// broken ends in an error that is not the end of the file.
-type broken struct{ in io.Reader }
-
-var errStore = errors.New("store is gone")
-
-func (b broken) Read(p []byte) (int, error) {
-	n, err := b.in.Read(p)
-	if errors.Is(err, io.EOF) {
-		err = errStore
-	}
-	return n, err
-}
-
 // A fault of the store is no end of the file, wherever it comes.
 func TestFaultOfTheStore(t *testing.T) {
 	text := []byte("{}\n\n[1]\n")
 	for n := range len(text) + 1 {
-		if err := over(t, broken{bytes.NewReader(text[:n])}); !errors.Is(err, errStore) {
-			t.Errorf("after %d bytes: got %v, want %v", n, err, errStore)
+		if err := over(t, scantest.Broken{In: bytes.NewReader(text[:n])}); !errors.Is(err, scantest.ErrBroken) {
+			t.Errorf("after %d bytes: got %v, want %v", n, err, scantest.ErrBroken)
 		}
 	}
 }

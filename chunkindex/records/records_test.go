@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"testing"
 
@@ -293,19 +292,6 @@ func TestFraming(t *testing.T) {
 	}
 }
 
-// faulty ends in an error that is not the end of the shard.
-type faulty struct{ in io.Reader }
-
-var errStore = errors.New("store is gone")
-
-func (f faulty) Read(p []byte) (int, error) {
-	n, err := f.in.Read(p)
-	if errors.Is(err, io.EOF) {
-		err = errStore
-	}
-	return n, err
-}
-
 func TestFaultOfTheStore(t *testing.T) {
 	for key, c := range map[string]struct {
 		o format.Options
@@ -316,21 +302,9 @@ func TestFaultOfTheStore(t *testing.T) {
 			t.Fatal(err)
 		}
 		for n := range len(c.b) {
-			if err := d.Scan(t.Context(), 0, faulty{bytes.NewReader(c.b[:n])}, nothing{}); !errors.Is(err, errStore) {
-				t.Fatalf("%s of %d bytes: got %v, want %v", key, n, err, errStore)
+			if err := d.Scan(t.Context(), 0, scantest.Broken{In: bytes.NewReader(c.b[:n])}, scantest.Nothing{}); !errors.Is(err, scantest.ErrBroken) {
+				t.Fatalf("%s of %d bytes: got %v, want %v", key, n, err, scantest.ErrBroken)
 			}
 		}
 	}
 }
-
-// nothing is a Sink that keeps nothing.
-type nothing struct{}
-
-func (nothing) Gap([]byte) error       { return nil }
-func (nothing) Begin(string) error     { return nil }
-func (nothing) Ahead(int64) error      { return nil }
-func (nothing) Data([]byte) error      { return nil }
-func (nothing) Again([]byte) error     { return nil }
-func (nothing) BeginPart(string) error { return nil }
-func (nothing) EndPart() error         { return nil }
-func (nothing) End() error             { return nil }

@@ -165,30 +165,6 @@ func TestFraming(t *testing.T) {
 	}
 }
 
-// promise is a shard that says it is longer than it is, and then fails.
-type promise struct{ in io.Reader }
-
-var errStore = errors.New("store is gone")
-
-func (p promise) Read(b []byte) (int, error) {
-	n, err := p.in.Read(b)
-	if errors.Is(err, io.EOF) {
-		err = errStore
-	}
-	return n, err
-}
-
-type nothing struct{}
-
-func (nothing) Gap([]byte) error       { return nil }
-func (nothing) Begin(string) error     { return nil }
-func (nothing) Ahead(int64) error      { return nil }
-func (nothing) Data([]byte) error      { return nil }
-func (nothing) Again([]byte) error     { return nil }
-func (nothing) BeginPart(string) error { return nil }
-func (nothing) EndPart() error         { return nil }
-func (nothing) End() error             { return nil }
-
 // A fault of the store is no end of the shard, wherever it comes.
 func TestFaultOfTheStore(t *testing.T) {
 	b := file("one", "two!")
@@ -197,8 +173,8 @@ func TestFaultOfTheStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	for n := range len(b) + 1 {
-		if err := d.Scan(t.Context(), 0, promise{bytes.NewReader(b[:n])}, nothing{}); !errors.Is(err, errStore) {
-			t.Errorf("after %d bytes: got %v, want %v", n, err, errStore)
+		if err := d.Scan(t.Context(), 0, scantest.Broken{In: bytes.NewReader(b[:n])}, scantest.Nothing{}); !errors.Is(err, scantest.ErrBroken) {
+			t.Errorf("after %d bytes: got %v, want %v", n, err, scantest.ErrBroken)
 		}
 	}
 }
@@ -212,7 +188,7 @@ func TestMemory(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	in := io.MultiReader(bytes.NewReader(head(64<<20)), io.LimitReader(zeros{}, 64<<20))
-	if err := d.Scan(t.Context(), 0, in, nothing{}); err == nil {
+	if err := d.Scan(t.Context(), 0, in, scantest.Nothing{}); err == nil {
 		t.Error("a record without its last checksum: got no error")
 	}
 	runtime.ReadMemStats(&after)

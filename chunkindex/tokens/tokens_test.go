@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"io"
 	"math"
 	"runtime"
 	"strings"
@@ -237,30 +236,6 @@ func TestFraming(t *testing.T) {
 	}
 }
 
-// broken ends in an error that is not the end of the file.
-type broken struct{ in io.Reader }
-
-var errStore = errors.New("store is gone")
-
-func (b broken) Read(p []byte) (int, error) {
-	n, err := b.in.Read(p)
-	if errors.Is(err, io.EOF) {
-		err = errStore
-	}
-	return n, err
-}
-
-type nothing struct{}
-
-func (nothing) Gap([]byte) error       { return nil }
-func (nothing) Begin(string) error     { return nil }
-func (nothing) Ahead(int64) error      { return nil }
-func (nothing) Data([]byte) error      { return nil }
-func (nothing) Again([]byte) error     { return nil }
-func (nothing) BeginPart(string) error { return nil }
-func (nothing) EndPart() error         { return nil }
-func (nothing) End() error             { return nil }
-
 // A fault of the store is no end of the file, wherever it comes.
 func TestFaultOfTheStore(t *testing.T) {
 	b := npy("<u2", 9, text(9, 2))
@@ -269,8 +244,8 @@ func TestFaultOfTheStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	for n := range len(b) + 1 {
-		if err := d.Scan(t.Context(), 0, broken{bytes.NewReader(b[:n])}, nothing{}); !errors.Is(err, errStore) {
-			t.Errorf("after %d bytes: got %v, want %v", n, err, errStore)
+		if err := d.Scan(t.Context(), 0, scantest.Broken{In: bytes.NewReader(b[:n])}, scantest.Nothing{}); !errors.Is(err, scantest.ErrBroken) {
+			t.Errorf("after %d bytes: got %v, want %v", n, err, scantest.ErrBroken)
 		}
 	}
 }
@@ -283,7 +258,7 @@ func TestLongWindowOfAShortFile(t *testing.T) {
 	}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	if err := d.Scan(t.Context(), 0, bytes.NewReader(text(9, 2)), nothing{}); err != nil {
+	if err := d.Scan(t.Context(), 0, bytes.NewReader(text(9, 2)), scantest.Nothing{}); err != nil {
 		t.Error(err)
 	}
 	runtime.ReadMemStats(&after)
