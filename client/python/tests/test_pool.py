@@ -207,13 +207,17 @@ def test_arena() -> None:
 
 def test_an_arena_is_bounded_in_bytes() -> None:
     arena, r, held = Arena(), random.Random(1), []
-    arena.open(4 * KEPT, 1000)
-    largest = KEPT // 4
+    room, largest = KEPT // 2, KEPT // 4
+    arena.open(room, 1000)
     for _ in range(300):
         held = [*held[-3:], arena.take(r.randrange(1 << 12, largest))]
-        assert sum(map(len, arena._lent)) == arena._known <= 4 * KEPT + 2 * (largest + largest // SPARE)
-    assert arena._known > KEPT
+        assert sum(map(len, arena._lent)) == arena._known <= room + 2 * (largest + largest // SPARE)
+    arena.open(4 * KEPT, 1000)
+    held = [arena.take(largest) for _ in range(12)]
+    assert arena._known > 2 * KEPT
+    held.clear()
     arena.close(4 * KEPT, 1000)
+    arena.close(room, 1000)
     assert 0 < arena._known <= KEPT  # for the next reader
     arena.rest()
     assert arena._known == 0
