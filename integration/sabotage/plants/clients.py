@@ -53,6 +53,21 @@ PLANTS = [
         [("client/python/millrace/_arena.py", " and _free(b):", ":")],
     ),
     (
+        "the Python client's buffers are not bounded in bytes",
+        ["python:test_pool.py"],
+        [("client/python/millrace/_arena.py", "self._known + len(b) > self._room + 2 * len(b) or ", "")],
+    ),
+    (
+        "the Python client takes a transform's StopIteration for the end of the epoch",
+        ["python:test_hostile.py"],
+        [("client/python/millrace/_pool.py", "if isinstance(slot.error, StopIteration):", "if False:")],
+    ),
+    (
+        "the Python client takes an interim answer for the answer",
+        ["python:test_hostile.py"],
+        [("client/python/millrace/_wire.py", "if not 100 <= status < 200:", "if True:")],
+    ),
+    (
         "the Python client pins no generation",
         ["python:test_faults.py"],
         [("client/python/millrace/client.py", 'if k not in ("format", "fields", "table")}', 'if k not in ("format", "fields", "table", "generation")}'),
