@@ -2,6 +2,11 @@
 
 PLANTS = [
     (
+        "the gateway holds for every quarantine what the longest takes",
+        ["./gateway"],
+        [("gateway/snapshots.go", "memory.Shrink(s.held(e.value))", "s.held(e.value)")],
+    ),
+    (
         "the gateway replaces a bad sample by one of another subset",
         ["./gateway"],
         [("gateway/selection.go", "first = s.Members()\n", "bad = list.Numbers()\n")],
@@ -24,7 +29,7 @@ PLANTS = [
     (
         "gateway keeps the order of the samples where fields name another",
         ["./gateway"],
-        [("gateway/details.go", "\tchosen := make([]chunkindex.Part, 0, min(len(all), len(fields)))\n\tfor _, name := range fields {", "\tchosen := make([]chunkindex.Part, 0, min(len(all), len(fields)))\n\tfor _, name := range slices.Sorted(slices.Values(fields)) {")],
+        [("gateway/details.go", "\tfor _, name := range fields {\n\t\tif i := partNamed", "\tfor _, name := range slices.Sorted(slices.Values(fields)) {\n\t\tif i := partNamed")],
     ),
     (
         "gateway tells forms apart by nothing in an ETag",
