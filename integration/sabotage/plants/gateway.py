@@ -110,7 +110,7 @@ PLANTS = [
     (
         "gateway weighs the sample behind a virtual position by the number of the draw",
         ["./gateway"],
-        [("gateway/snapshot.go", "if r.weights == nil {\n\t\treturn out, nil", "if out != nil {\n\t\treturn out, nil")],
+        [("gateway/snapshot.go", "\t_, err := r.resolve(ctx, d.Index.First(), r.Plan, r.Epoch, out)\n\treturn out, err", "\treturn out, ctx.Err()")],
     ),
     (
         "gateway warms from the beginning of the epoch again and again",
