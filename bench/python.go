@@ -11,10 +11,11 @@ import (
 	"strings"
 )
 
-// iterations are samples per second by round, of the Python client, of a bare loop of readinto over the same bytes, and of
-// one GET per sample, all from Python.
+// iterations are samples per second by round, of the Python client without and with the package that checks CRC-32C, of a
+// bare loop of readinto over the same bytes, and of one GET per sample, all from Python.
 type iterations struct {
 	Client   []float64 `json:"client"`
+	Checked  []float64 `json:"checked"`
 	Readinto []float64 `json:"readinto"`
 	Get1     []float64 `json:"get1"`
 }
@@ -57,6 +58,7 @@ func (s *suite) pythonSet(ctx context.Context, d set) error {
 		toGet1 = 120
 	}
 	s.table.paired(10, "Python, iterating, "+d.name+", against a bare readinto loop", found.Client, found.Readinto, perSecond, .9, false)
+	s.table.shown(10, "Python, checking CRC-32C, "+d.name+", against a bare readinto loop", found.Checked, found.Readinto, perSecond)
 	s.table.paired(10, "Python, iterating, "+d.name+", against one GET per sample", found.Client, found.Get1, perSecond, toGet1, false)
 	return nil
 }

@@ -2,7 +2,8 @@
 
 iterate.py GATEWAY DATASET QUERY SPAN ROUNDS STORE PREFIX
 
-Arms alternate; each reads for SPAN seconds. Prints {"client": [...], "readinto": [...], "get1": [...]}: samples per second.
+Arms alternate; each reads for SPAN seconds. Prints {"client": [...], "checked": [...], "readinto": [...], "get1": [...]}: samples
+per second. "client" is what a plain install does; "checked" has the package that computes CRC-32C, and checks every body.
 The store's credentials come from the environment.
 """
 
@@ -15,7 +16,6 @@ import random
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -26,35 +26,26 @@ import millrace
 IN_FLIGHT = 16  # requests of the arm with one GET per sample
 
 
-def batches(gateway: str, dataset: str, query: dict[str, Any], first: int) -> Iterator[millrace.Batch]:
-    """Endless: one epoch after another."""
-    with millrace.Client(gateway, dataset=dataset) as client:
-        for number in itertools.count(first):
-            yield from client.epoch(number, progress=False, **query)
-
-
-def by_client(gateway: str, dataset: str, query: dict[str, Any], first: int, span: float) -> float:
+def by_client(client: millrace.Client, query: dict[str, Any], first: int, span: float) -> float:
     """Every sample as a memoryview of its own."""
     begun, samples = time.monotonic(), 0
-    for batch in batches(gateway, dataset, query, first):
-        samples += len(batch.views())
-        if time.monotonic() - begun > span:
-            break
-    return samples / (time.monotonic() - begun)
+    for number in itertools.count(first):
+        for batch in client.epoch(number, progress=False, **query):
+            samples += len(batch.views())
+            if time.monotonic() - begun > span:
+                return samples / (time.monotonic() - begun)
+    raise AssertionError("epochs end")
 
 
-def by_readinto(gateway: str, dataset: str, query: dict[str, Any], first: int, span: float) -> float:
+def by_readinto(conn: http.client.HTTPConnection, buffer: memoryview, path: str, words: str, first: int, span: float) -> float:
     """The same bytes over one connection into one buffer, and nothing else."""
-    conn = http.client.HTTPConnection(urlsplit(gateway).netloc)
-    words = "&".join(f"{k}={v}" for k, v in query.items())
-    buffer, samples, begun = bytearray(64 << 20), 0, time.monotonic()
-    number, batch = first, 0
+    samples, number, batch, begun = 0, first, 0, time.monotonic()
     while time.monotonic() - begun <= span:
-        conn.request("GET", f"/v1/datasets/{dataset}/epochs/{number}/batches/{batch}?{words}")
+        conn.request("GET", f"{path}/epochs/{number}/batches/{batch}?{words}")
         answer = conn.getresponse()
         if answer.status != 200:
             raise SystemExit(f"batch {batch}: {answer.status} {answer.read(300)!r}")
-        left = memoryview(buffer)[: int(answer.headers["Content-Length"])]
+        left = buffer[: int(answer.headers["Content-Length"])]
         while len(left):
             n = answer.readinto(left)
             if n == 0:
@@ -100,12 +91,17 @@ def main() -> None:
     for o in listed:
         at = urlsplit(s3.generate_presigned_url("get_object", Params={"Bucket": bucket, "Key": o["Key"]}, ExpiresIn=3600))
         urls.append(f"{at.path}?{at.query}")
-    found: dict[str, list[float]] = {"client": [], "readinto": [], "get1": []}
-    for turn in range(int(rounds)):
-        first = turn * 1000
-        found["readinto"].append(by_readinto(gateway, dataset, query, first, float(span)))
-        found["client"].append(by_client(gateway, dataset, typed, first, float(span)))
-        found["get1"].append(by_get(store, urls, float(span)))
+    found: dict[str, list[float]] = {"client": [], "checked": [], "readinto": [], "get1": []}
+    conn, buffer = http.client.HTTPConnection(urlsplit(gateway).netloc), memoryview(bytearray(64 << 20))
+    plain, checked = (millrace.Client(gateway, dataset=dataset, check=check) for check in ("never", "auto"))
+    with plain, checked:
+        for turn in range(int(rounds) + 1):  # the first one makes buffers and connections, and does not count
+            first = turn * 1000
+            found["readinto"].append(by_readinto(conn, buffer, f"/v1/datasets/{dataset}", words, first, float(span)))
+            found["client"].append(by_client(plain, typed, first, float(span)))
+            found["checked"].append(by_client(checked, typed, first, float(span)))
+            found["get1"].append(by_get(store, urls, float(span)))
+    found = {arm: rates[1:] for arm, rates in found.items()}
     print(json.dumps(found))
 
 
