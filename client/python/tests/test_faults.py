@@ -184,7 +184,7 @@ PAGE = b"HTTP/1.1 %s\r\nContent-Type: text/html\r\nContent-Length: 5\r\n%s\r\nhe
 def test_something_else_answers(
     through: Callable[[Fault], harness.Proxy], answer: bytes, kind: type[millrace.MillraceError], text: str
 ) -> None:
-    with millrace.Client(through(lambda *_: answer).url, deadline=1) as client, pytest.raises(kind, match=text):
+    with millrace.Client(through(lambda *_: answer).url, deadline=3) as client, pytest.raises(kind, match=text):
         client.epoch(0)
 
 
