@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import harness
@@ -38,6 +38,19 @@ def gateway(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     yield g
     g.close()
 
+
+@pytest.fixture
+def through(gateway: harness.Gateway) -> Iterator[Callable[[harness.Fault], harness.Proxy]]:
+    """Makes proxies in front of the gateway."""
+    made: list[harness.Proxy] = []
+
+    def proxy(fault: harness.Fault) -> harness.Proxy:
+        made.append(harness.Proxy(gateway.port, fault))
+        return made[-1]
+
+    yield proxy
+    for p in made:
+        p.close()
 
 @pytest.fixture(autouse=True)
 def _threads_end() -> Iterator[None]:

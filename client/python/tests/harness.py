@@ -15,6 +15,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Optional
 
 ROOT = Path(__file__).resolve().parents[3]
 START = 30.0  # a gateway on a loaded machine is up by then
@@ -84,6 +85,14 @@ class Gateway:
         self._log.close()
 
 
+Fault = Callable[[int, bytes, bytes], Optional[bytes]]
+
+
+def is_batch(head: bytes) -> bool:
+    """Reports whether the head of a request asks for a batch."""
+    return b"/batches/" in head.split(b"\r\n", 1)[0]
+
+
 class Proxy:
     """Forwards connections to a gateway, one request at a time, and lets a fault have its way with each answer.
 
@@ -91,7 +100,7 @@ class Proxy:
     than the answer, the connection is closed after them. None: nothing is sent and the connection stays open until the proxy ends.
     """
 
-    def __init__(self, target: int, fault: Callable[[int, bytes, bytes], bytes | None]) -> None:
+    def __init__(self, target: int, fault: Fault) -> None:
         self._target, self._fault = target, fault
         self.heads: list[bytes] = []
         self._lock = threading.Lock()

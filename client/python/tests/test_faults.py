@@ -9,39 +9,19 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Optional
 
 import harness
 import pytest
+from harness import Fault, is_batch
 
 import millrace
-
-Fault = Callable[[int, bytes, bytes], Optional[bytes]]
-
-
-@pytest.fixture
-def through(gateway: harness.Gateway) -> Iterator[Callable[[Fault], harness.Proxy]]:
-    """Makes proxies in front of the gateway."""
-    made: list[harness.Proxy] = []
-
-    def proxy(fault: Fault) -> harness.Proxy:
-        made.append(harness.Proxy(gateway.port, fault))
-        return made[-1]
-
-    yield proxy
-    for p in made:
-        p.close()
 
 
 def body_of(answer: bytes) -> int:
     """Where the body of an answer begins."""
     return answer.index(b"\r\n\r\n") + 4
-
-
-def is_batch(head: bytes) -> bool:
-    return b"/batches/" in head.split(b"\r\n", 1)[0]
 
 
 def read_all(client: millrace.Client, **options: object) -> list[list[str]]:

@@ -10,35 +10,15 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
-from typing import Optional
+from collections.abc import Callable
 
 import harness
 import pytest
+from harness import Fault, is_batch
 
 import millrace
 from millrace import _wire
 from millrace._progress import Progress
-
-Fault = Callable[[int, bytes, bytes], Optional[bytes]]
-
-
-@pytest.fixture
-def through(gateway: harness.Gateway) -> Iterator[Callable[[Fault], harness.Proxy]]:
-    """Makes proxies in front of the gateway."""
-    made: list[harness.Proxy] = []
-
-    def proxy(fault: Fault) -> harness.Proxy:
-        made.append(harness.Proxy(gateway.port, fault))
-        return made[-1]
-
-    yield proxy
-    for p in made:
-        p.close()
-
-
-def is_batch(head: bytes) -> bool:
-    return b"/batches/" in head.split(b"\r\n", 1)[0]
 
 
 def read_all(client: millrace.Client, **options: object) -> int:
