@@ -11,14 +11,13 @@ import threading
 from typing import Optional
 
 SPARE = 16  # a new buffer is a sixteenth larger than asked for: the next batch may be a little longer
-KEPT = 64 << 20  # bytes that are kept from one reader for the next
 
 
 class Arena:
     """The buffers of a client's readers in one process.
 
     It knows as many bytes as the open readers may have ahead, and two buffers more: one that is being filled, and one that the caller
-    has. Those beyond belong to who looks at them alone. Between readers it keeps KEPT bytes, until `rest`.
+    has. Those beyond belong to who looks at them alone. What one reader had, the next one finds, until `rest`: an epoch may be short.
     """
 
     def __init__(self) -> None:
@@ -36,7 +35,7 @@ class Arena:
         """Takes that room back."""
         with self._lock:
             self._readers, self._room, self._most = self._readers - 1, self._room - room, self._most - most
-            while self._lent and self._known > max(self._room, KEPT):
+            while self._lent and self._known > max(self._room, room):
                 self._forget(self._spare() or self._lent[0])
 
     def rest(self) -> None:

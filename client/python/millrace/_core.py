@@ -8,7 +8,6 @@ import os
 import random
 import ssl
 import threading
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Callable, Optional, TypeVar
@@ -126,7 +125,8 @@ class Core:
         """Asks one gateway after another until one answers, at once within a round, with a wait between rounds."""
         task = task or Task()
         here, s = self.here(), self.settings
-        start = time.monotonic()
+        clock = here.wire.clock
+        start = clock.now()
         tally = _Tally()
         last: Optional[MillraceError] = None
         turn = 0
@@ -140,7 +140,7 @@ class Core:
             for g in everyone:
                 if task.over.is_set() or self._closed:
                     raise Closed(f"{what}: closed")
-                begun = time.monotonic()
+                begun = clock.now()
                 if begun >= end:
                     break
                 try:
@@ -152,7 +152,7 @@ class Core:
                     self.answered = self.answered or e.status != 0
                     wait = _pass_over(e)
                     if wait is not None:
-                        here.fleet.failed(g, time.monotonic() - begun, wait)
+                        here.fleet.failed(g, clock.now() - begun, wait)
                     if tally.note(e):
                         raise _of(what, e) from e.__cause__
                 else:
@@ -163,9 +163,9 @@ class Core:
             pause = max(tally.pause, random.uniform(0, min(0.1 * 2 ** min(turn, 6), 5.0)) + 0.001)
             turn += 1
             end = start + (s.deadline if self.answered else min(s.deadline, s.first_answer))
-            if time.monotonic() + pause >= end:
+            if clock.now() + pause >= end:
                 # Waiting longer than there is time would only hide the fault.
-                raise _give_up(what, time.monotonic() - start, last, tally.absence)
+                raise _give_up(what, clock.now() - start, last, tally.absence)
             task.over.wait(pause)
 
     def _attempt(self, here: Process, g: Gateway, ends: float, ask: Callable[[Attempt], T], task: Task) -> T:

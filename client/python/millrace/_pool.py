@@ -81,7 +81,9 @@ class Pool:
         self._room, self._most, self._guess = room, most, max(guess, 1)
         self._task = Task()
         self._pid = os.getpid()
-        self._changed = threading.Condition()  # guards what follows
+        self._lock = threading.Lock()  # guards what follows
+        self._arrived = threading.Condition(self._lock)  # the batch that the consumer waits for is ready
+        self._work = threading.Condition(self._lock)  # a thread that has nothing to do may find something
         self._slots: dict[int, _Slot] = {}
         self._next = self._taken = 0
         self._used = self._most_used = 0
@@ -99,7 +101,7 @@ class Pool:
                 "read the next batch: a reader belongs to the process that made it", cure="iterate over the epoch again in the forked process"
             )
         self._start()
-        with self._changed:
+        with self._lock:
             if self._taken == len(self._numbers):
                 return None
             begun = time.monotonic()
@@ -109,12 +111,12 @@ class Pool:
                 slot = self._slots.get(self._taken)
                 if slot is not None and slot.state == _READY:
                     break
-                self._changed.wait()
+                self._arrived.wait()
             self._waiting_seconds += time.monotonic() - begun
             del self._slots[self._taken]
             self._taken += 1
             self._used -= slot.reserved
-            self._changed.notify_all()
+            self._work.notify()
         if slot.error is not None:
             self.stop()
             if isinstance(slot.error, StopIteration):
@@ -128,27 +130,30 @@ class Pool:
 
     def _start(self) -> None:
         while len(self._threads) < self._wanted and not self._stopped:
-            t = threading.Thread(target=self._work, name=f"millrace-{len(self._threads)}", daemon=True)
+            t = threading.Thread(target=self._run, name=f"millrace-{len(self._threads)}", daemon=True)
             t.start()
             self._threads.append(t)
 
-    def _work(self) -> None:
+    def _run(self) -> None:
         last: Optional[bool] = None
         while True:
-            with self._changed:
+            with self._lock:
                 while True:
                     if self._stopped:
                         return
                     at, fetch = self._choose()
                     if at >= 0:
                         break
-                    if self._next == len(self._numbers) and not self._fetching and not self._undecoded():
+                    if self._next == len(self._numbers) and not self._fetching and self._undecoded() is None:
+                        self._work.notify_all()
                         return
-                    self._changed.wait()
+                    self._work.wait()
                 if last is not None and last != fetch:
                     self._moves += 1
                 last = fetch
                 slot = self._claim(at, fetch)
+                if self._choose()[0] >= 0:
+                    self._work.notify()  # one wakes the next: all at once would only stand in each other's way
             begun = time.monotonic()
             try:
                 if fetch:
@@ -157,7 +162,7 @@ class Pool:
                     self._decode(slot.batch)
             except BaseException as e:
                 slot.error = e
-            with self._changed:
+            with self._lock:
                 self._done(slot, fetch, time.monotonic() - begun)
             del slot  # whoever waits holds no batch
 
@@ -197,14 +202,14 @@ class Pool:
 
     def _announced(self, slot: _Slot, size: int) -> None:
         """Puts the length that a gateway has announced in the place of the guess, and learns from it."""
-        with self._changed:
+        with self._lock:
             self._known, self._known_bytes = self._known + 1, self._known_bytes + size
             self._guess = max(self._known_bytes // self._known, 1)
             less = size < slot.reserved
             self._reserve(size - slot.reserved)
             slot.reserved = size
             if less:
-                self._changed.notify_all()
+                self._work.notify()
 
     def _done(self, slot: _Slot, fetch: bool, took: float) -> None:
         if fetch:
@@ -215,11 +220,12 @@ class Pool:
             self._decoding -= 1
             self._decode_seconds += took
             slot.state = _READY
-        self._changed.notify_all()
+        if slot.state == _READY and self._slots.get(self._taken) is slot:
+            self._arrived.notify_all()
 
     def stats(self) -> Stats:
         """Returns what the threads have done."""
-        with self._changed:
+        with self._lock:
             states = [s.state for s in self._slots.values()]
             return replace(
                 Stats(),
@@ -242,10 +248,11 @@ class Pool:
         """Ends what is under way, without waiting for it. In a forked child it is the parent's, sockets and locks included."""
         if self._pid != os.getpid():
             return
-        with self._changed:
+        with self._lock:
             self._stopped = True
             self._slots.clear()
-            self._changed.notify_all()
+            self._arrived.notify_all()
+            self._work.notify_all()
         self._task.stop()
 
     def close(self) -> None:

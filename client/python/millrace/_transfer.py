@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from http.client import HTTPException, HTTPResponse
 from typing import Callable, Optional
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from ._core import Core, Task
 from ._framed import is_framed, open_framed
@@ -16,7 +17,7 @@ from .batch import Head, Table
 from .crc import checksum
 from .errors import BatchTooLarge, EndOfEpoch, IntegrityError, MillraceError, ProtocolError
 
-PIECE = 256 << 10  # read at once; what came of a broken body is known to that
+PIECE = 1 << 20  # read at once; what came of a body that was reset is known to that
 EAGER = 32 << 20  # what a Content-Length is trusted with before a byte has come
 
 Take = Callable[[int], memoryview]
@@ -171,7 +172,7 @@ def read_head(r: HTTPResponse, want: Expected, g: Gateway) -> Head:
             raise no_answer(f"header {name}: {text[:100]!r}", g) from None
 
     location = h.get("content-location", "")
-    u = urlsplit(location)
+    path, _, query = location.partition("?")
     head = Head(
         epoch=number("Millrace-Epoch"),
         number=number("Millrace-Batch"),
@@ -179,7 +180,7 @@ def read_head(r: HTTPResponse, want: Expected, g: Gateway) -> Head:
         samples=number("Millrace-Samples"),
         padded=number("Millrace-Padded") if h.get("millrace-padded") else 0,
         generation=h.get("millrace-generation", ""),
-        dataset=_dataset_of(u.path),
+        dataset=_dataset_of(path),
         location=location,
         content_type=h.get("content-type", ""),
         etag=h.get("etag", ""),
@@ -195,7 +196,7 @@ def read_head(r: HTTPResponse, want: Expected, g: Gateway) -> Head:
         raise no_answer(f"got batch {head.number} of {head.batches} batches, want of {want.batches}", g)
     if head.padded > head.samples:
         raise no_answer(f"{head.padded} of {head.samples} samples are padding", g)
-    said = dict(pair.partition("=")[::2] for pair in u.query.split("&"))
+    said = _said(query)
     for name, value in want.query.items():
         if said.get(name, value) != value:
             raise no_answer(f"got a plan with {name} {said[name]!r}, want {value!r}", g)
@@ -208,3 +209,9 @@ def read_head(r: HTTPResponse, want: Expected, g: Gateway) -> Head:
 def _dataset_of(path: str) -> str:
     _, found, rest = path.partition("/v1/datasets/")
     return unquote(rest.split("/", 1)[0]) if found else ""
+
+
+@lru_cache(maxsize=64)
+def _said(query: str) -> dict[str, str]:
+    """The parameters of a canonical location, which are the same for all batches of a rank."""
+    return dict(pair.partition("=")[::2] for pair in query.split("&"))

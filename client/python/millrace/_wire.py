@@ -16,10 +16,11 @@ import time
 import urllib.request
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Callable, Optional, Union
 
+from ._clock import Clock
 from ._gateways import Address, Gateway, parse
 from .errors import GatewayUnavailable, InvalidArgument, MillraceError, ProtocolError, by_code
 
@@ -50,12 +51,12 @@ class Attempt:
     """One request to one gateway. Whoever watches may end it; `reason` then says why."""
 
     gateway: Gateway
-    ends: float
+    ends: float  # by the wire's clock, as quiet_since
+    quiet_since: float
     came: int = 0  # grows with whatever comes of the answer
     reason: str = ""
     sock: Optional[socket.socket] = None
     seen: int = 0
-    quiet_since: float = field(default_factory=time.monotonic)
     owed: int = 0
 
     def abort(self, reason: str) -> None:
@@ -92,6 +93,7 @@ class Wire:
         self, user_agent: str, token: Token, headers: dict[str, str], context: Optional[ssl.SSLContext], rest: Callable[[], None]
     ) -> None:
         """rest is called when there was nothing to watch for WATCH_IDLE seconds."""
+        self.clock = Clock()
         self._rest = rest
         self._user_agent, self._token, self._headers, self._context = user_agent, token, headers, context
         self._lock = threading.Lock()  # guards what follows
@@ -106,8 +108,8 @@ class Wire:
 
     @contextlib.contextmanager
     def attempt(self, gateway: Gateway, ends: float) -> Iterator[Attempt]:
-        """Gives an Attempt that is ended at `ends`, when its gateway has stopped, and when the wire is closed."""
-        a = Attempt(gateway, ends)
+        """Gives an Attempt that is ended when the clock is at `ends`, when its gateway has stopped, and when the wire is closed."""
+        a = Attempt(gateway, ends, self.clock.now())
         with self._lock:
             if self._closed:
                 raise ShortBody("the client is closed", code="closed")
@@ -127,10 +129,11 @@ class Wire:
                 self._watched.pop(id(a), None)
 
     def _watch(self) -> None:
-        last = time.monotonic()
+        last = self.clock.now()
         while True:
+            self.clock.look_again(WATCH_EVERY)
             self._wake.wait(WATCH_EVERY)
-            now = time.monotonic()
+            now = self.clock.look_again(None)
             with self._lock:
                 attempts = list(self._watched.values())
                 if attempts:
@@ -159,7 +162,7 @@ class Wire:
             lives = True
         for a in attempts:
             if lives or a.came != a.seen:
-                a.owed, a.quiet_since = 0, time.monotonic()
+                a.owed, a.quiet_since = 0, self.clock.now()
                 continue
             a.owed += 1
             if a.owed >= MOST_SIGNS:
@@ -207,7 +210,7 @@ class Wire:
                 a.sock = sock
                 if a.reason:
                     raise TimeoutError(a.reason)
-                sock.settimeout(max(a.ends - time.monotonic(), 0.001) + 1)  # the watcher is first
+                sock.settimeout(None)  # the watching thread ends it
                 c.request(method, self._target(g, target), body=body, headers=sent)
                 r = c.getresponse()
             except (http.client.RemoteDisconnected, ConnectionError, BrokenPipeError):

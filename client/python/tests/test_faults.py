@@ -81,6 +81,22 @@ def test_no_gateway_is_left(dataset: Path) -> None:
     assert not harness.ours()
 
 
+def test_a_job_is_suspended(through: Callable[[Fault], harness.Proxy]) -> None:
+    job: list[subprocess.Popen[str]] = []
+
+    def suspend(_: int, head: bytes, answer: bytes) -> bytes:
+        if is_batch(head):
+            job[0].send_signal(signal.SIGSTOP)
+            time.sleep(3)
+            job[0].send_signal(signal.SIGCONT)
+        return answer
+
+    reads = "import millrace, sys; print(len(millrace.Client(sys.argv[1], deadline=1.5).epoch(0, batch_size=250).batch(0)))"
+    job.append(subprocess.Popen([sys.executable, "-c", reads, through(suspend).url], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+    out, err = job[0].communicate(timeout=60)
+    assert out == "250\n", err
+
+
 def test_bodies_are_cut(through: Callable[[Fault], harness.Proxy], right: list[list[str]]) -> None:
     sent = [0]
 

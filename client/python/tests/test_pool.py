@@ -9,7 +9,7 @@ from typing import Optional
 
 import pytest
 
-from millrace._arena import KEPT, SPARE, Arena
+from millrace._arena import SPARE, Arena
 from millrace._core import Task
 from millrace._pool import Pool
 from millrace.batch import Batch, Head, Source, Table
@@ -120,6 +120,17 @@ def test_all_threads_fetch_while_fetching_is_slow() -> None:
     assert take_all(p) == list(range(20))
 
 
+def test_all_threads_wake_when_there_is_room_for_all() -> None:
+    together = threading.Barrier(4)
+
+    def fetch(number: int, _: Task, announced: Callable[[int], None]) -> Batch:
+        announced(10)  # the first one was taken for so long that it alone had room
+        together.wait(30)
+        return batch(number)
+
+    assert take_all(Pool(range(4), fetch, None, threads=4, room=1000, most=16, guess=1000)) == list(range(4))
+
+
 def test_all_threads_but_one_decode_while_decoding_is_slow() -> None:
     decoding, fetching = Gate(), Gate()
 
@@ -207,18 +218,19 @@ def test_arena() -> None:
 
 def test_an_arena_is_bounded_in_bytes() -> None:
     arena, r, held = Arena(), random.Random(1), []
-    room, largest = KEPT // 2, KEPT // 4
+    room, largest = 32 << 20, 16 << 20
     arena.open(room, 1000)
     for _ in range(300):
         held = [*held[-3:], arena.take(r.randrange(1 << 12, largest))]
         assert sum(map(len, arena._lent)) == arena._known <= room + 2 * (largest + largest // SPARE)
-    arena.open(4 * KEPT, 1000)
+    arena.open(8 * room, 1000)
     held = [arena.take(largest) for _ in range(12)]
-    assert arena._known > 2 * KEPT
+    assert arena._known > 4 * room
     held.clear()
-    arena.close(4 * KEPT, 1000)
+    arena.close(8 * room, 1000)
+    assert arena._known > 4 * room  # for the next reader
     arena.close(room, 1000)
-    assert 0 < arena._known <= KEPT  # for the next reader
+    assert 0 < arena._known <= room
     arena.rest()
     assert arena._known == 0
 
