@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections.abc import Callable
 from typing import Optional
 
@@ -121,14 +122,21 @@ def test_all_threads_fetch_while_fetching_is_slow() -> None:
 
 
 def test_all_threads_wake_when_there_is_room_for_all() -> None:
-    together = threading.Barrier(4)
+    gate, together = Gate(), threading.Barrier(4)
 
     def fetch(number: int, _: Task, announced: Callable[[int], None]) -> Batch:
-        announced(10)  # the first one was taken for so long that it alone had room
+        gate.wait()
+        announced(10)  # until now the first one was taken for so long that it alone had room
         together.wait(30)
         return batch(number)
 
-    assert take_all(Pool(range(4), fetch, None, threads=4, room=1000, most=16, guess=1000)) == list(range(4))
+    p = Pool(range(4), fetch, None, threads=4, room=1000, most=16, guess=1000)
+    p._start()
+    gate.until(1)
+    while len(p._work._waiters) < 3:  # type: ignore[attr-defined]
+        time.sleep(0.001)
+    gate.open()
+    assert take_all(p) == list(range(4))
 
 
 def test_all_threads_but_one_decode_while_decoding_is_slow() -> None:
