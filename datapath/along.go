@@ -22,10 +22,10 @@ const (
 func (c *carry) fetch(ctx context.Context, st *stock) {
 	c.mu.Lock()
 	is := st.Course
-	r := &errand{ctx: ctx, asker: st.asker, at: is.At(), fits: st.fits, query: c.query, chunks: map[int]string{}, wants: map[string]*wants{}}
+	r := &errand{asker: st.asker, at: is.At(), fits: st.fits, query: c.query, chunks: map[int]string{}, wants: map[string]*wants{}}
 	r.reader = standsAt(*r.reader, is.Heard(), is.At())
 	c.mu.Unlock()
-	is.Run(r.add)
+	is.Run(func(sample, first uint64) bool { return r.add(ctx, sample, first) })
 	parts, ok := c.parts(r)
 	c.mu.Lock()
 	close(st.planning)
@@ -147,7 +147,6 @@ func (c *carry) room(samples []carriedSampleAt) *carried {
 // errand is what is worked out of the next batches of a rank.
 type errand struct {
 	asker
-	ctx    context.Context
 	at     shuffle.Cursor
 	fits   bool
 	query  int64
@@ -165,7 +164,7 @@ type wants struct {
 
 // add adds a sample of the batch that begins at a position, if it is one to ask for. It reports whether the run goes on: it ends with
 // the bytes that one question may bring, and with as many chunks as an owner would fetch ahead by itself.
-func (r *errand) add(sample, first uint64) bool {
+func (r *errand) add(ctx context.Context, sample, first uint64) bool {
 	s := r.source
 	chunk := s.index.ChunkOf(sample)
 	member, known := r.chunks[chunk]
@@ -178,7 +177,7 @@ func (r *errand) add(sample, first uint64) bool {
 	if member == "" {
 		return true
 	}
-	t, err := s.index.Table(r.ctx, chunk)
+	t, err := s.index.Table(ctx, chunk)
 	if err != nil {
 		return false
 	}

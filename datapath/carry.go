@@ -63,7 +63,7 @@ type stock struct {
 	planning chan struct{} // closed when it is known what the next run holds; nil: none is worked out
 	underway int           // runs
 	parts    []*carried
-	ctx      context.Context // ends when the reader is elsewhere
+	ctx      context.Context //nolint:containedctx // that of its runs, which outlive the batch that began them: ends when the reader is elsewhere
 	cancel   context.CancelFunc
 }
 
