@@ -228,7 +228,7 @@ func (g *Gateway) sendBatches(x *exchange, list []streamed, crc uint32, etag str
 	for len(list) > 0 && list[len(list)-1].at >= end {
 		list = list[:len(list)-1]
 	}
-	now := g.take(x, x.r.Context(), &list[0], part)
+	now := g.take(x.r.Context(), x, &list[0], part)
 	if now.err != nil {
 		return now.err
 	}
@@ -283,11 +283,11 @@ func (g *Gateway) takeLater(x *exchange, s *streamed, part span) (b inHand) {
 	}()
 	ctx, cancel := context.WithTimeout(x.whole.Context(), g.cfg.Deadline)
 	defer cancel()
-	return g.take(x, ctx, s, part)
+	return g.take(ctx, x, s, part)
 }
 
 // take brings what part holds of a batch.
-func (g *Gateway) take(x *exchange, ctx context.Context, s *streamed, part span) inHand {
+func (g *Gateway) take(ctx context.Context, x *exchange, s *streamed, part span) inHand {
 	fail := func(err error) inHand {
 		return inHand{streamed: s, close: func() {}, err: fmt.Errorf("batch %d: %w", s.request.batch, err)}
 	}
