@@ -90,7 +90,9 @@ func startYardstick(ctx context.Context, body, memory int64, more ...string) (*p
 	if err != nil {
 		return nil, err
 	}
-	args := append([]string{"yardstick", "-listen", addr,
-		"-body", strconv.FormatInt(body, 10), "-memory", strconv.FormatInt(memory, 10)}, more...)
+	args := append([]string{
+		"yardstick", "-listen", addr,
+		"-body", strconv.FormatInt(body, 10), "-memory", strconv.FormatInt(memory, 10),
+	}, more...)
 	return start(ctx, addr, "/healthz", nil, self, args...)
 }

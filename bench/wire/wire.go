@@ -101,7 +101,7 @@ func (w *wire) body(ctx context.Context, in io.ReadCloser, length int64) io.Read
 type body struct {
 	io.ReadCloser
 	wire *wire
-	ctx  context.Context
+	ctx  context.Context //nolint:containedctx // a body is read under the context of its request
 	free time.Time // when this stream has sent what it was given
 	left int64     // bytes until the cut; -1: none
 }
