@@ -3,6 +3,7 @@ package clustersim
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -140,8 +141,10 @@ func (w *wire) hangUp(out route, stop func()) {
 func serve(h http.Handler, w *writer, req *http.Request) {
 	broken := true
 	defer func() {
-		if r := recover(); r != nil && r != http.ErrAbortHandler {
-			panic(r)
+		if r := recover(); r != nil {
+			if err, ok := r.(error); !ok || !errors.Is(err, http.ErrAbortHandler) {
+				panic(r)
+			}
 		}
 		w.end(broken)
 	}()
@@ -208,7 +211,7 @@ func (b *answerBody) Read(p []byte) (int, error) {
 		switch {
 		case err != nil:
 			b.err = err
-		case e.err == io.EOF && b.left > 0:
+		case errors.Is(e.err, io.EOF) && b.left > 0:
 			b.err = io.ErrUnexpectedEOF
 		case e.err != nil:
 			b.err = e.err
