@@ -55,7 +55,7 @@ func (d *data) newFleet(ctx context.Context, cfg fleetConfig) (*fleet, error) {
 	var listeners []net.Listener
 	var addresses []string
 	for range cfg.gateways {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		ln, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 		if err != nil {
 			return nil, err
 		}
