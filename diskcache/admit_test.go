@@ -11,8 +11,14 @@ func TestWorth(t *testing.T) {
 		coming, there time.Duration
 		want          bool
 	}{
-		{Never, Never, false}, {Never, 9, false}, {9, Never, true},
-		{5, 10, true}, {5, 9, false}, {5, 1, false}, {0, 0, true}, {Never - 1, Never, true},
+		{Never, Never, false},
+		{Never, 9, false},
+		{9, Never, true},
+		{5, 10, true},
+		{5, 9, false},
+		{5, 1, false},
+		{0, 0, true},
+		{Never - 1, Never, true},
 	} {
 		if got := worth(c.coming, c.there); got != c.want {
 			t.Errorf("coming in %v, there %v: got %v, want %v", c.coming, c.there, got, c.want)

@@ -313,10 +313,7 @@ func TestFileRemovedByOthersIsOnlyAMiss(t *testing.T) {
 // TestModel runs random programs against a map, restarts included.
 func TestModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		dir, err := os.MkdirTemp(t.TempDir(), "")
-		if err != nil {
-			rt.Fatal(err)
-		}
+		dir := t.TempDir() // another one each time
 		next := map[uint64]time.Duration{} // 0: the chunk is needed now
 		until := func(ref uint64) time.Duration { return next[ref] }
 		cfg := Config{Dir: dir, MaxBytes: 6 * block}
@@ -444,8 +441,10 @@ func TestNamesTellKeysApart(t *testing.T) {
 	one := Key{Digest: sha256.Sum256(nil), Length: 5, CRC32C: 7}
 	seen := map[name]bool{one.name(): true}
 	for i, k := range []Key{
-		{Digest: one.Digest, Length: 6, CRC32C: 7}, {Digest: one.Digest, Length: 5, CRC32C: 8},
-		{Source: [32]byte{1}, Digest: one.Digest, Length: 5, CRC32C: 7}, {Length: 5, CRC32C: 7},
+		{Digest: one.Digest, Length: 6, CRC32C: 7},
+		{Digest: one.Digest, Length: 5, CRC32C: 8},
+		{Source: [32]byte{1}, Digest: one.Digest, Length: 5, CRC32C: 7},
+		{Length: 5, CRC32C: 7},
 	} {
 		if seen[k.name()] {
 			t.Errorf("key %d: got a name that another has", i)

@@ -88,10 +88,17 @@ func TestWhoIsNear(t *testing.T) {
 		from, to shuffle.Cursor
 		want     bool
 	}{
-		{at(1, 500), at(1, 510), true}, {at(1, 500), at(1, 820), true}, {at(1, 500), at(1, 830), false},
-		{at(1, 500), at(1, 180), true}, {at(1, 500), at(1, 170), false},
-		{at(1, 990), at(2, 0), true}, {at(1, 990), at(2, 320), false}, {at(2, 0), at(1, 990), true}, {at(2, 0), at(1, 670), false},
-		{at(0, 0), at(3, 0), false}, {at(3, 0), at(0, 990), false},
+		{at(1, 500), at(1, 510), true},
+		{at(1, 500), at(1, 820), true},
+		{at(1, 500), at(1, 830), false},
+		{at(1, 500), at(1, 180), true},
+		{at(1, 500), at(1, 170), false},
+		{at(1, 990), at(2, 0), true},
+		{at(1, 990), at(2, 320), false},
+		{at(2, 0), at(1, 990), true},
+		{at(2, 0), at(1, 670), false},
+		{at(0, 0), at(3, 0), false},
+		{at(3, 0), at(0, 990), false},
 	} {
 		var c Course
 		c.Come(x.from)

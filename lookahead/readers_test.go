@@ -44,8 +44,12 @@ func TestReadersKeepFewLargePlans(t *testing.T) {
 		chunks int
 		want   int
 	}{
-		{shuffle.Window, 1, readerLimit}, {shuffle.Window, 400, 54}, {shuffle.Window, 1600, 13}, {shuffle.Window, 20_000, 1},
-		{shuffle.Slot, 1600, 7}, {shuffle.None, 20_000, readerLimit}, // which keeps no order of the chunks
+		{shuffle.Window, 1, readerLimit},
+		{shuffle.Window, 400, 54},
+		{shuffle.Window, 1600, 13},
+		{shuffle.Window, 20_000, 1},
+		{shuffle.Slot, 1600, 7},
+		{shuffle.None, 20_000, readerLimit}, // which keeps no order of the chunks
 	} {
 		chunks, want := c.chunks, c.want
 		d := newData(chunks, 10)

@@ -87,8 +87,10 @@ type Counts struct {
 }
 
 func (c *Counts) fields() []*int64 {
-	return []*int64{&c.Served, &c.Reads, &c.StoreBytes, &c.Ranges, &c.DiskReads, &c.DiskBytes, &c.DiskWrites, &c.Hits, &c.Misses,
-		&c.PeerReads, &c.PeerBytes, &c.Carried, &c.LinkIn, &c.LinkOut}
+	return []*int64{
+		&c.Served, &c.Reads, &c.StoreBytes, &c.Ranges, &c.DiskReads, &c.DiskBytes, &c.DiskWrites, &c.Hits, &c.Misses,
+		&c.PeerReads, &c.PeerBytes, &c.Carried, &c.LinkIn, &c.LinkOut,
+	}
 }
 
 func (c *Counts) add(o Counts, times int64) {
