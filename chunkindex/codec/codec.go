@@ -51,13 +51,17 @@ func (c Codec) String() string {
 func (c Codec) Known() bool { return c <= Zstd }
 
 // Of returns the codec that an object's name ends in, and the name without that ending: "a.tar" for "a.tar.gz" and for "a.tgz".
+// A name that would have nothing left, such as "a/.gz", has no such ending.
 func Of(key string) (c Codec, bare string) {
 	for _, s := range []struct {
 		suffix, instead string
 		codec           Codec
 	}{{".gz", "", Gzip}, {".tgz", ".tar", Gzip}, {".zst", "", Zstd}, {".zstd", "", Zstd}} {
 		if bare, ok := strings.CutSuffix(key, s.suffix); ok {
-			return s.codec, bare + s.instead
+			if bare += s.instead; bare == "" || strings.HasSuffix(bare, "/") {
+				return None, key
+			}
+			return s.codec, bare
 		}
 	}
 	if bare, ok := strings.CutSuffix(key, ".bin"); ok { // LitData puts it before its own suffix, with the level: "a.zstd.bin", "a.zstd:4.bin"

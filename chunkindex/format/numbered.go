@@ -3,6 +3,8 @@ package format
 import (
 	"strconv"
 	"strings"
+
+	"github.com/millrace-data/millrace/chunkindex/codec"
 )
 
 // Numbered returns the key of the nth sample of a shard, counted from 0, in a format whose samples have no names of
@@ -17,15 +19,17 @@ func Numbered(stem string, n uint64) string {
 	return string(strconv.AppendUint(b, n, 10))
 }
 
-// Plain returns the key of an object without the suffix that says how it is compressed.
-func Plain(key string) string { return without(key, []string{".gz", ".zst", ".zstd"}) }
+// Plain returns the key of an object as it would be without compression: codec.Of says what of a name tells of that. The key
+// itself is that of an object that is stored as it is.
+func Plain(key string) string {
+	_, bare := codec.Of(key)
+	return bare
+}
 
-// Stem returns the key of a shard without the suffix that says how it is compressed, and without the first of suffixes
-// that it ends in.
-func Stem(key string, suffixes ...string) string { return without(Plain(key), suffixes) }
-
-// without leaves a name whole that would have nothing left.
-func without(key string, suffixes []string) string {
+// Stem returns the plain key of a shard without the first of suffixes that it ends in. A name that would have nothing left is left
+// whole.
+func Stem(key string, suffixes ...string) string {
+	key = Plain(key)
 	for _, s := range suffixes {
 		if stem, ok := strings.CutSuffix(key, s); ok && stem != "" && !strings.HasSuffix(stem, "/") {
 			return stem

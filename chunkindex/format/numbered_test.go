@@ -21,6 +21,7 @@ func TestStem(t *testing.T) {
 	for key, want := range map[string]string{
 		"a/b.jsonl": "a/b", "a/b.jsonl.gz": "a/b", "b.ndjson.zst": "b", "b.x.jsonl": "b.x", "b": "b", "b.gz": "b",
 		".jsonl": ".jsonl", "a/.jsonl.gz": "a/.jsonl", "a/.gz": "a/.gz", "b.json": "b.json",
+		"b.zstd.bin": "b.bin", "b.jsonl.zstd": "b", "b.tgz": "b.tar",
 	} {
 		if got := format.Stem(key, ".jsonl", ".ndjson"); got != want {
 			t.Errorf("%s: got %s, want %s", key, got, want)

@@ -23,6 +23,9 @@ import (
 // Name is what an index calls this format.
 const Name = "litdata"
 
+// suffix is what the names of chunks end in.
+const suffix = ".bin"
+
 // Format is the format of LitData's chunks.
 type Format struct{}
 
@@ -155,12 +158,14 @@ func (k chunk) listed(c *config, cut blocks) (offsets.Listed, error) {
 	if k.Bytes < 0 || k.Samples < 0 {
 		return offsets.Listed{}, errors.New("chunk_bytes or chunk_size cannot be right")
 	}
-	suffix, stored := ".bin", k.Bytes
+	stored := k.Bytes
 	if name := c.compression(); name != "" {
-		suffix, stored = "."+name+suffix, -1
-		if !strings.HasSuffix(k.Filename, suffix) {
-			return offsets.Listed{}, fmt.Errorf("its name does not end in %s, as it is compressed", suffix)
+		stored = -1
+		if !strings.HasSuffix(k.Filename, "."+name+suffix) {
+			return offsets.Listed{}, fmt.Errorf("its name does not end in .%s%s, as it is compressed", name, suffix)
 		}
+	} else if k.Filename != format.Plain(k.Filename) {
+		return offsets.Listed{}, errors.New("its name says that it is compressed, and compression that it is not")
 	}
 	fields := make([]offsets.Field, len(c.DataFormat))
 	for i := range fields {

@@ -13,7 +13,6 @@ import (
 	"io"
 	"strings"
 
-	"github.com/millrace-data/millrace/chunkindex/codec"
 	"github.com/millrace-data/millrace/chunkindex/format"
 )
 
@@ -34,7 +33,7 @@ func (Tar) Rules() int { return 1 }
 func (Tar) Survey(ctx context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
 	d := &format.Dataset{Scan: func(ctx context.Context, _ int, in io.Reader, out format.Sink) error { return Scan(ctx, in, out) }}
 	for _, object := range l.Objects() {
-		if _, bare := codec.Of(object.Key); strings.HasSuffix(bare, ".tar") {
+		if strings.HasSuffix(format.Plain(object.Key), ".tar") {
 			d.Shards = append(d.Shards, format.Shard{Object: object})
 		}
 	}

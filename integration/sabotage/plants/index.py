@@ -45,6 +45,11 @@ PLANTS = [
         [("chunkindex/codec/reader.go", "if r.off-r.first > r.maxFrame {", "if r.off-r.first > 64*r.maxFrame {")],
     ),
     (
+        "a format does not see from LitData's names that a shard is compressed",
+        ["./chunkindex"],
+        [("chunkindex/format/numbered.go", "\t_, bare := codec.Of(key)\n", "\tc, bare := codec.Of(key)\n\tif c == codec.Zstd && strings.HasSuffix(key, \".bin\") {\n\t\treturn key\n\t}\n")],
+    ),
+    (
         "a shard is taken over though its index.json says something else of it",
         ["./chunkindex"],
         [("chunkindex/reuse.go", " || old.says != saysDigest(b.found.Shards[i].Says) {", " {")],
