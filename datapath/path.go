@@ -158,6 +158,9 @@ func (p *Path) Close() {
 // ahead returns how much of a budget is used for what readers come for: the rest is for bodies.
 func ahead(total int64) int64 { return total / 10 * 7 }
 
+// BudgetFor returns the least budget that holds so many bytes for what readers come for.
+func BudgetFor(n int64) int64 { return (n + 6) / 7 * 10 }
+
 // spare returns how much memory for what readers come for nobody uses.
 func (p *Path) spare() int64 {
 	return ahead(p.budget.Total()) - p.budget.InUse() + p.cache.Stats().FreeBytes

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/datapath"
 	"github.com/millrace-data/millrace/gateway"
 	"github.com/millrace-data/millrace/shuffle"
 )
@@ -71,9 +72,9 @@ func (s *server) fits(v *division) error {
 		reserved += gateway.PlanMemory(v.budget.Total(), planned)
 	}
 	for i, n := range asked {
-		if want := reserved + n.window + n.body; want > v.budget.Total() {
-			s.log.Warn().Str("dataset", v.opened[i].loc.name).Int64("cache_size", v.budget.Total()).Int64("wanted", want).
-				Msg("the cache is smaller than the dataset's order wants: some chunks are read more than once an epoch")
+		if want := max(datapath.BudgetFor(reserved+n.window), reserved+n.window+n.body); want > v.budget.Total() {
+			s.log.Warn().Str("dataset", v.opened[i].loc.name).Int64("cache_size", v.budget.Total()).Int64("wanted", want).Int64("window_memory", n.window).
+				Msg("the cache is smaller than the dataset's order wants: chunks are read more than once an epoch, or sample by sample; enlarge it, or ask for a smaller window")
 		}
 	}
 	return v.fitDisk()
