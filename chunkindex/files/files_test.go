@@ -54,20 +54,8 @@ func TestObjectOfAnotherLength(t *testing.T) {
 		t.Fatal(err)
 	}
 	for body, want := range map[string]string{"1234": "shorter than the 5", "123456": "longer than the 5", "": "shorter than the 5"} {
-		if err := d.Scan(context.Background(), 0, strings.NewReader(body), nowhere{}); err == nil || !strings.Contains(err.Error(), want) {
+		if err := d.Scan(context.Background(), 0, strings.NewReader(body), scantest.Nothing{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v, want %q", body, err, want)
 		}
 	}
 }
-
-// nowhere takes everything.
-type nowhere struct{}
-
-func (nowhere) Gap([]byte) error       { return nil }
-func (nowhere) Begin(string) error     { return nil }
-func (nowhere) Ahead(int64) error      { return nil }
-func (nowhere) Data([]byte) error      { return nil }
-func (nowhere) Again([]byte) error     { return nil }
-func (nowhere) BeginPart(string) error { return nil }
-func (nowhere) EndPart() error         { return nil }
-func (nowhere) End() error             { return nil }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"runtime"
 	"strings"
 	"testing"
@@ -67,13 +66,9 @@ func TestShards(t *testing.T) {
 		"numbers":                {false, scantest.Objects{"a.json": []byte("1\n2\n")}, nil},
 		"nothing":                {false, scantest.Objects{"a.txt": []byte("{}\n{}\n")}, nil},
 	} {
-		got, err := scan(format.Options{Named: c.named}, c.objects)
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-		if d := cmp.Diff(c.want, got); d != "" {
-			t.Errorf("%s: %s", name, d)
-		}
+		t.Run(name, func(t *testing.T) {
+			scantest.Finds(t, jsonl.JSONL{}, format.Options{Named: c.named}, c.objects, c.want)
+		})
 	}
 }
 
@@ -129,20 +124,15 @@ func (endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func over(t *testing.T, in io.Reader) error {
-	t.Helper()
+// A line that does not end is refused when it is as long as a line can be, with no more in memory than a few of it.
+func TestEndlessLine(t *testing.T) {
 	d, err := jsonl.JSONL{}.Survey(t.Context(), scantest.Objects{"a.jsonl": nil}, format.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return d.Scan(t.Context(), 0, in, scantest.Nothing{})
-}
-
-// A line that does not end is refused when it is as long as a line can be, with no more in memory than a few of it.
-func TestEndlessLine(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	err := over(t, endless{})
+	err = d.Scan(t.Context(), 0, endless{}, scantest.Nothing{})
 	runtime.ReadMemStats(&after)
 	if err == nil || !strings.Contains(err.Error(), "line 1: longer than 67108864 bytes") {
 		t.Errorf("got %v, want one that names the limit", err)
@@ -152,14 +142,8 @@ func TestEndlessLine(t *testing.T) {
 	}
 }
 
-// A fault of the store is no end of the file, wherever it comes.
 func TestFaultOfTheStore(t *testing.T) {
-	text := []byte("{}\n\n[1]\n")
-	for n := range len(text) + 1 {
-		if err := over(t, scantest.Broken{In: bytes.NewReader(text[:n])}); !errors.Is(err, scantest.ErrBroken) {
-			t.Errorf("after %d bytes: got %v, want %v", n, err, scantest.ErrBroken)
-		}
-	}
+	scantest.Faults(t, jsonl.JSONL{}, format.Options{}, "a.jsonl", []byte("{}\n\n[1]\n"))
 }
 
 // Whatever is taken for JSON Lines is lines that are JSON, all of them, and nothing between them but space.
@@ -169,6 +153,7 @@ func FuzzScanJSONL(f *testing.F) {
 	f.Add([]byte("\xef\xbb\xbf{}\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		found, err := scan(format.Options{}, scantest.Objects{"a.jsonl": b})
+		scantest.Refused(t, err)
 		if err != nil {
 			return
 		}

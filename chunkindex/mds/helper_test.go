@@ -1,12 +1,9 @@
 package mds_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
@@ -19,15 +16,7 @@ const shardKey = "shard.00000.mds"
 // golden is a dataset that the real MDSWriter wrote, with size_limit=None.
 func golden(t testing.TB) scantest.Objects {
 	t.Helper()
-	o := scantest.Objects{}
-	for _, key := range []string{shardKey, "index.json"} {
-		b, err := os.ReadFile(filepath.Join("testdata", key))
-		if err != nil {
-			t.Fatal(err)
-		}
-		o[key] = b
-	}
-	return o
+	return scantest.Files(t, "testdata", shardKey, "index.json")
 }
 
 // object is a JSON object that a test changes.
@@ -36,22 +25,7 @@ type object = map[string]any
 // edit returns the objects with a change to the index of the dataset, and to what it says of its first shard.
 func edit(t testing.TB, o scantest.Objects, change func(index, shard object)) scantest.Objects {
 	t.Helper()
-	var index object
-	if err := json.Unmarshal(o["index.json"], &index); err != nil {
-		t.Fatal(err)
-	}
-	change(index, index["shards"].([]any)[0].(object))
-	b, err := json.Marshal(index)
-	if err != nil {
-		t.Fatal(err)
-	}
-	out := scantest.Objects{"index.json": b}
-	for key, b := range o {
-		if key != "index.json" {
-			out[key] = bytes.Clone(b)
-		}
-	}
-	return out
+	return o.Edit(t, "index.json", func(index object) { change(index, index["shards"].([]any)[0].(object)) })
 }
 
 func scan(o scantest.Objects) (map[string][]scantest.Sample, error) {

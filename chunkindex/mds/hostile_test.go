@@ -113,14 +113,14 @@ func TestRefusedShard(t *testing.T) {
 	} {
 		o := build(t, "one", "two")
 		b := change(bytes.Clone(o[shardKey]))
-		err := survey(t, o).Scan(context.Background(), 0, bytes.NewReader(b), discard{})
+		err := survey(t, o).Scan(context.Background(), 0, bytes.NewReader(b), scantest.Nothing{})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want an error with %q", err, want)
 		}
 	}
 	b := build(t, "one", "two")[shardKey]
 	for n := range b {
-		if err := survey(t, build(t, "one", "two")).Scan(context.Background(), 0, bytes.NewReader(b[:n]), discard{}); err == nil {
+		if err := survey(t, build(t, "one", "two")).Scan(context.Background(), 0, bytes.NewReader(b[:n]), scantest.Nothing{}); err == nil {
 			t.Errorf("the first %d bytes of %d: got no error", n, len(b))
 		}
 	}

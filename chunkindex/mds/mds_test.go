@@ -200,9 +200,8 @@ func (e *endless) Read(p []byte) (int, error) {
 // promises takes no memory.
 func TestBombs(t *testing.T) {
 	o := build(t, "x")
-	sink := func() format.Sink { return &discard{} }
 	e := &endless{}
-	err := survey(t, o).Scan(context.Background(), 0, io.MultiReader(bytes.NewReader(o[shardKey]), e), sink())
+	err := survey(t, o).Scan(context.Background(), 0, io.MultiReader(bytes.NewReader(o[shardKey]), e), scantest.Nothing{})
 	if err == nil || !strings.Contains(err.Error(), "longer than") || e.n > 1<<20 {
 		t.Errorf("got %v after %d bytes too many, want an error at once", err, e.n)
 	}
@@ -218,30 +217,18 @@ func TestBombs(t *testing.T) {
 	d := survey(t, edit(t, o, func(_, shard object) {
 		shard["zip_data"], shard["compression"] = object{"basename": "a.mds.gz", "bytes": 100}, "gz"
 	}))
-	err = d.Scan(context.Background(), 0, bytes.NewReader(o[shardKey]), sink())
+	err = d.Scan(context.Background(), 0, bytes.NewReader(o[shardKey]), scantest.Nothing{})
 	runtime.ReadMemStats(&is)
 	if err == nil || !strings.Contains(err.Error(), "truncated") || is.TotalAlloc-was.TotalAlloc > 4<<20 {
 		t.Errorf("got %v with %d bytes allocated, want an error and less than 4 MiB", err, is.TotalAlloc-was.TotalAlloc)
 	}
 }
 
-// discard is a Sink that keeps nothing.
-type discard struct{}
-
-func (discard) Gap([]byte) error       { return nil }
-func (discard) Begin(string) error     { return nil }
-func (discard) Ahead(int64) error      { return nil }
-func (discard) Data([]byte) error      { return nil }
-func (discard) Again([]byte) error     { return nil }
-func (discard) BeginPart(string) error { return nil }
-func (discard) EndPart() error         { return nil }
-func (discard) End() error             { return nil }
-
 func TestScanEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	o := build(t, "x")
-	if err := survey(t, o).Scan(ctx, 0, bytes.NewReader(o[shardKey]), discard{}); err == nil || err.Error() != context.Canceled.Error() {
+	if err := survey(t, o).Scan(ctx, 0, bytes.NewReader(o[shardKey]), scantest.Nothing{}); err == nil || err.Error() != context.Canceled.Error() {
 		t.Errorf("got %v, want %v", err, context.Canceled)
 	}
 }

@@ -108,16 +108,10 @@ func TestReadsNoMoreThanItCanHold(t *testing.T) {
 	}
 }
 
-// broken is a reader that fails.
-type broken struct{}
-
-func (broken) Read([]byte) (int, error) { return 0, errors.New("store is down") }
-
 func TestBrokenReaderIsNoTruncatedShard(t *testing.T) {
-	var out struct{ format.Sink }
-	err := offsets.Shard{Samples: 1, Bytes: 100}.Scan(context.Background(), broken{}, out)
-	if err == nil || err.Error() != "store is down" {
-		t.Errorf("got %v, want the store's error", err)
+	err := offsets.Shard{Samples: 1, Bytes: 100}.Scan(t.Context(), scantest.Broken{In: strings.NewReader("")}, scantest.Nothing{})
+	if !errors.Is(err, scantest.ErrBroken) {
+		t.Errorf("got %v, want %v", err, scantest.ErrBroken)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -108,13 +107,7 @@ func TestShards(t *testing.T) {
 			map[string][]scantest.Sample{"data_batch_1.bin": {sample("data_batch_1/000000000", 0, 3073)}},
 		},
 	} {
-		got, err := scan(c.o, c.objects)
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-		if d := cmp.Diff(c.want, got); d != "" {
-			t.Errorf("%s: %s", name, d)
-		}
+		t.Run(name, func(t *testing.T) { scantest.Finds(t, records.Records{}, c.o, c.objects, c.want) })
 	}
 }
 
@@ -180,10 +173,7 @@ func TestRefusals(t *testing.T) {
 		{format.Options{}, scantest.Objects{"data_batch_1.bin": spoiled}, "shard data_batch_1.bin: at offset 6146: label 10 of record 2 is not one of 10 classes"},
 		{named, scantest.Objects{"train.bin": bytes.Repeat([]byte{20}, 3074)}, "label 20 of record 0 is not one of 20 classes"},
 	} {
-		got, err := scan(c.o, c.objects)
-		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("got %v, %v, want %q", got, err, c.want)
-		}
+		scantest.Refuses(t, records.Records{}, c.o, c.objects, c.want)
 	}
 }
 
@@ -293,18 +283,7 @@ func TestFraming(t *testing.T) {
 }
 
 func TestFaultOfTheStore(t *testing.T) {
-	for key, c := range map[string]struct {
-		o format.Options
-		b []byte
-	}{"a.npy": {format.Options{}, npy(3)}, "a.bin": {format.Options{RecordSize: 4}, []byte("12345678")}, "test.bin": {format.Options{}, cifar(2, 1)}} {
-		d, err := records.Records{}.Survey(t.Context(), scantest.Objects{key: c.b}, c.o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for n := range len(c.b) {
-			if err := d.Scan(t.Context(), 0, scantest.Broken{In: bytes.NewReader(c.b[:n])}, scantest.Nothing{}); !errors.Is(err, scantest.ErrBroken) {
-				t.Fatalf("%s of %d bytes: got %v, want %v", key, n, err, scantest.ErrBroken)
-			}
-		}
-	}
+	scantest.Faults(t, records.Records{}, format.Options{}, "a.npy", npy(3))
+	scantest.Faults(t, records.Records{}, format.Options{RecordSize: 4}, "a.bin", []byte("12345678"))
+	scantest.Faults(t, records.Records{}, format.Options{}, "test.bin", cifar(2, 1))
 }

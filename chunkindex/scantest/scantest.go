@@ -5,6 +5,7 @@ package scantest
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -56,9 +57,11 @@ func (o Objects) Read(_ context.Context, key string, most int64) ([]byte, error)
 	return b, nil
 }
 
-// Scan surveys a dataset and runs the scanner over each of its shards; what it found comes by the shard's key. A scanner that
-// breaks a rule, by bytes left out, changed or out of turn, is an error like any other. A dataset that is not of the
-// format has no shards.
+// ErrRule is in the error of Scan when a scanner breaks a rule, by bytes left out, changed or out of turn.
+var ErrRule = errors.New("scanner breaks a rule")
+
+// Scan surveys a dataset and runs the scanner over each of its shards; what it found comes by the shard's key. A dataset that is
+// not of the format has no shards.
 func Scan(ctx context.Context, f format.Format, o format.Options, objects Objects) (map[string][]Sample, error) {
 	d, err := f.Survey(ctx, objects, o)
 	if err != nil || d == nil {
@@ -74,7 +77,7 @@ func Scan(ctx context.Context, f format.Format, o format.Options, objects Object
 			return found, fmt.Errorf("shard %s: %w", shard.Key, err)
 		}
 		if s.open || s.part || s.off != int64(len(b)) {
-			return found, fmt.Errorf("shard %s: scanner ended at %d of %d, inside a sample: %v, inside a part: %v", shard.Key, s.off, len(b), s.open, s.part)
+			return found, fmt.Errorf("shard %s: %w: it ended at %d of %d, inside a sample: %v, inside a part: %v", shard.Key, ErrRule, s.off, len(b), s.open, s.part)
 		}
 	}
 	return found, nil
@@ -89,9 +92,13 @@ type sink struct {
 	samples    []Sample
 }
 
+func breaks(how string, at ...any) error {
+	return fmt.Errorf("%w: %s", ErrRule, fmt.Sprintf(how, at...))
+}
+
 func (s *sink) take(p []byte) error {
 	if s.off+int64(len(p)) > int64(len(s.shard)) || !bytes.Equal(p, s.shard[s.off:s.off+int64(len(p))]) {
-		return fmt.Errorf("scanner handed on other bytes than those at %d", s.off)
+		return breaks("other bytes than those at %d", s.off)
 	}
 	s.off += int64(len(p))
 	return nil
@@ -101,14 +108,14 @@ func (s *sink) last() *Sample { return &s.samples[len(s.samples)-1] }
 
 func (s *sink) Gap(p []byte) error {
 	if s.open {
-		return fmt.Errorf("gap inside a sample at %d", s.off)
+		return breaks("gap inside a sample at %d", s.off)
 	}
 	return s.take(p)
 }
 
 func (s *sink) Begin(key string) error {
 	if s.open {
-		return fmt.Errorf("sample begins inside another at %d", s.off)
+		return breaks("sample begins inside another at %d", s.off)
 	}
 	s.open, s.ahead = true, s.off
 	s.samples = append(s.samples, Sample{Key: key, Offset: s.off})
@@ -122,23 +129,23 @@ func (s *sink) Ahead(n int64) error {
 
 func (s *sink) Data(p []byte) error {
 	if !s.open {
-		return fmt.Errorf("data outside a sample at %d", s.off)
+		return breaks("data outside a sample at %d", s.off)
 	}
 	return s.take(p)
 }
 
 func (s *sink) Again(p []byte) error {
-	l, n := s.last(), int64(len(p))
-	if !s.open || s.off != l.Offset || n > s.overlap || n > s.off || !bytes.Equal(p, s.shard[s.off-n:s.off]) {
-		return fmt.Errorf("other bytes again than those before %d, or out of turn", s.off)
+	n := int64(len(p))
+	if !s.open || s.off != s.last().Offset || n > s.overlap || n > s.off || !bytes.Equal(p, s.shard[s.off-n:s.off]) {
+		return breaks("other bytes again than those before %d, or out of turn", s.off)
 	}
-	l.Offset -= n
+	s.last().Offset -= n
 	return nil
 }
 
 func (s *sink) BeginPart(ext string) error {
 	if !s.open || s.part {
-		return fmt.Errorf("part out of turn at %d", s.off)
+		return breaks("part out of turn at %d", s.off)
 	}
 	s.part = true
 	l := s.last()
@@ -148,7 +155,7 @@ func (s *sink) BeginPart(ext string) error {
 
 func (s *sink) EndPart() error {
 	if !s.part {
-		return fmt.Errorf("part ends at %d without a beginning", s.off)
+		return breaks("part ends at %d without a beginning", s.off)
 	}
 	s.part = false
 	l := s.last()
@@ -159,7 +166,7 @@ func (s *sink) EndPart() error {
 
 func (s *sink) End() error {
 	if !s.open || s.part || s.ahead > s.off {
-		return fmt.Errorf("sample ends at %d out of turn; %d was promised", s.off, s.ahead)
+		return breaks("sample ends at %d out of turn; %d was promised", s.off, s.ahead)
 	}
 	s.open = false
 	l := s.last()

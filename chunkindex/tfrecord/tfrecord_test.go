@@ -91,13 +91,9 @@ func TestShards(t *testing.T) {
 		},
 		"others": {false, scantest.Objects{"train-00000-of-00001": file("one")}, nil},
 	} {
-		got, err := scan(format.Options{Named: c.named}, c.objects)
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-		if d := cmp.Diff(c.want, got); d != "" {
-			t.Errorf("%s: %s", name, d)
-		}
+		t.Run(name, func(t *testing.T) {
+			scantest.Finds(t, tfrecord.TFRecord{}, format.Options{Named: c.named}, c.objects, c.want)
+		})
 	}
 }
 
@@ -146,9 +142,7 @@ func TestRefusals(t *testing.T) {
 		{false, scantest.Objects{"a.tfrecord": append(file("x"), head(math.MaxUint64)...)}, "record 1: 18446744073709551615 bytes"},
 		{false, scantest.Objects{"a.tfrecord": append(file("x"), head(1<<29)...)}, "record 1 is cut: 536870912 bytes are missing"},
 	} {
-		if got, err := scan(format.Options{Named: c.named}, c.objects); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("got %v, %v, want %q", got, err, c.want)
-		}
+		scantest.Refuses(t, tfrecord.TFRecord{}, format.Options{Named: c.named}, c.objects, c.want)
 	}
 }
 
@@ -165,18 +159,8 @@ func TestFraming(t *testing.T) {
 	}
 }
 
-// A fault of the store is no end of the shard, wherever it comes.
 func TestFaultOfTheStore(t *testing.T) {
-	b := file("one", "two!")
-	d, err := tfrecord.TFRecord{}.Survey(t.Context(), scantest.Objects{"a.tfrecord": b}, format.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for n := range len(b) + 1 {
-		if err := d.Scan(t.Context(), 0, scantest.Broken{In: bytes.NewReader(b[:n])}, scantest.Nothing{}); !errors.Is(err, scantest.ErrBroken) {
-			t.Errorf("after %d bytes: got %v, want %v", n, err, scantest.ErrBroken)
-		}
-	}
+	scantest.Faults(t, tfrecord.TFRecord{}, format.Options{}, "a.tfrecord", file("one", "two!"))
 }
 
 // Of a record that says it is long, no more is kept than a buffer.
@@ -214,6 +198,7 @@ func FuzzScanTFRecord(f *testing.F) {
 			b = file(strings.Split(string(b), "\n")...)
 		}
 		found, err := scan(format.Options{}, scantest.Objects{"a.tfrecord": b})
+		scantest.Refused(t, err)
 		if err != nil {
 			if mend {
 				t.Fatal(err)

@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"errors"
 	"math"
 	"runtime"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -109,13 +107,7 @@ func TestWindows(t *testing.T) {
 		"an .idx of another kind": {format.Options{}, scantest.Objects{"a.bin": text(4, 2), "a.idx": []byte("x")}, nil},
 		"records, it was said":    {format.Options{RecordSize: 2}, scantest.Objects{"a.bin": text(4, 2), "a.idx": index(4)}, nil},
 	} {
-		got, err := scan(c.o, c.objects)
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-		if d := cmp.Diff(c.want, got); d != "" {
-			t.Errorf("%s: %s", name, d)
-		}
+		t.Run(name, func(t *testing.T) { scantest.Finds(t, tokens.Tokens{}, c.o, c.objects, c.want) })
 	}
 }
 
@@ -206,9 +198,7 @@ func TestRefusals(t *testing.T) {
 		{four, pair(changed(good, 74, 0)), "document 2 begins at sequence 0"},
 		{four, pair(changed(good, 74, 1)), "documents end at sequence 1 of 2"},
 	} {
-		if got, err := scan(c.o, c.objects); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("got %v, %v, want %q", got, err, c.want)
-		}
+		scantest.Refuses(t, tokens.Tokens{}, c.o, c.objects, c.want)
 	}
 }
 
@@ -236,18 +226,8 @@ func TestFraming(t *testing.T) {
 	}
 }
 
-// A fault of the store is no end of the file, wherever it comes.
 func TestFaultOfTheStore(t *testing.T) {
-	b := npy("<u2", 9, text(9, 2))
-	d, err := tokens.Tokens{}.Survey(t.Context(), scantest.Objects{"a.npy": b}, format.Options{SequenceLength: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for n := range len(b) + 1 {
-		if err := d.Scan(t.Context(), 0, scantest.Broken{In: bytes.NewReader(b[:n])}, scantest.Nothing{}); !errors.Is(err, scantest.ErrBroken) {
-			t.Errorf("after %d bytes: got %v, want %v", n, err, scantest.ErrBroken)
-		}
-	}
+	scantest.Faults(t, tokens.Tokens{}, format.Options{SequenceLength: 2}, "a.npy", npy("<u2", 9, text(9, 2)))
 }
 
 // A window of many tokens that are not there costs no memory.
@@ -290,6 +270,7 @@ func FuzzScanTokens(f *testing.F) {
 			return
 		}
 		found, err := scan(o, objects)
+		scantest.Refused(t, err)
 		if err != nil {
 			return
 		}

@@ -212,16 +212,13 @@ func TestMemberLongerThanASample(t *testing.T) {
 }
 
 // heapSink remembers what is in memory when a sample begins and when it ends.
-type heapSink struct{ before, after uint64 }
+type heapSink struct {
+	scantest.Nothing
+	before, after uint64
+}
 
-func (*heapSink) Gap([]byte) error       { return nil }
-func (*heapSink) Ahead(int64) error      { return nil }
-func (*heapSink) Data([]byte) error      { return nil }
-func (*heapSink) Again([]byte) error     { return nil }
-func (*heapSink) BeginPart(string) error { return nil }
-func (*heapSink) EndPart() error         { return nil }
-func (h *heapSink) Begin(string) error   { h.before = inUse(); return nil }
-func (h *heapSink) End() error           { h.after = inUse(); return nil }
+func (h *heapSink) Begin(string) error { h.before = inUse(); return nil }
+func (h *heapSink) End() error         { h.after = inUse(); return nil }
 
 func inUse() uint64 {
 	runtime.GC()

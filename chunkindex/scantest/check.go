@@ -1,0 +1,99 @@
+package scantest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/millrace-data/millrace/chunkindex/format"
+)
+
+// Finds checks that a format finds these samples in a dataset, by the keys of its shards. A shard without one is there all the same,
+// and a dataset that is not of the format has nil.
+func Finds(t *testing.T, f format.Format, o format.Options, objects Objects, want map[string][]Sample) {
+	t.Helper()
+	got, err := Scan(t.Context(), f, o, objects)
+	if err != nil {
+		t.Error(err)
+	}
+	if got, want := slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)); !slices.Equal(got, want) {
+		t.Errorf("got shards %q, want %q", got, want)
+	}
+	for key := range want {
+		if !reflect.DeepEqual(got[key], want[key]) {
+			t.Errorf("shard %s: got %+v, want %+v", key, got[key], want[key])
+		}
+	}
+}
+
+// Refuses checks that a format refuses a dataset, by an error that says want.
+func Refuses(t *testing.T, f format.Format, o format.Options, objects Objects, want string) {
+	t.Helper()
+	got, err := Scan(t.Context(), f, o, objects)
+	if err == nil || !strings.Contains(err.Error(), want) || errors.Is(err, ErrRule) {
+		t.Errorf("got %v, %v, want a refusal that says %q", got, err, want)
+	}
+}
+
+// Refused checks that an error of Scan refuses the dataset: a scanner may refuse any bytes, and break a rule for none.
+func Refused(t *testing.T, err error) {
+	t.Helper()
+	if errors.Is(err, ErrRule) {
+		t.Error(err)
+	}
+}
+
+// Faults checks that a fault of the store is no end of a shard, wherever it comes. The dataset is the shard alone.
+func Faults(t *testing.T, f format.Format, o format.Options, key string, shard []byte) {
+	t.Helper()
+	d, err := f.Survey(t.Context(), Objects{key: shard}, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range len(shard) + 1 {
+		if err := d.Scan(t.Context(), 0, Broken{In: bytes.NewReader(shard[:n])}, Nothing{}); !errors.Is(err, ErrBroken) {
+			t.Fatalf("%s after %d bytes: got %v, want %v", key, n, err, ErrBroken)
+		}
+	}
+}
+
+// Files reads a dataset from files of a directory.
+func Files(t testing.TB, dir string, keys ...string) Objects {
+	t.Helper()
+	o := Objects{}
+	for _, key := range keys {
+		b, err := os.ReadFile(filepath.Join(dir, key))
+		if err != nil {
+			t.Fatal(err)
+		}
+		o[key] = b
+	}
+	return o
+}
+
+// Edit returns a dataset of its own with a change to the JSON object that its object key is.
+func (o Objects) Edit(t testing.TB, key string, change func(map[string]any)) Objects {
+	t.Helper()
+	var value map[string]any
+	if err := json.Unmarshal(o[key], &value); err != nil {
+		t.Fatal(err)
+	}
+	change(value)
+	b, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := Objects{}
+	for key, b := range o {
+		out[key] = bytes.Clone(b)
+	}
+	out[key] = b
+	return out
+}
