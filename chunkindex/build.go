@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path"
 	"strings"
 	"sync"
@@ -91,21 +90,11 @@ func (o BuildOptions) withDefaults() (BuildOptions, error) {
 
 // Build scans the shards under prefix and publishes their index.
 func Build(ctx context.Context, store objstore.Store, prefix string, opt BuildOptions) (BuildReport, error) {
-	opt, err := opt.withDefaults()
+	b, err := newBuilder(store, prefix, opt)
 	if err != nil {
 		return BuildReport{}, fmt.Errorf("index %q: %w", prefix, err)
 	}
-	dir, err := os.MkdirTemp(opt.TempDir, "millrace-build-*")
-	if err != nil {
-		return BuildReport{}, err
-	}
-	defer os.RemoveAll(dir)
-	b := &builder{store: store, prefix: prefix, opt: opt, dir: dir, formats: formats()}
-	defer func() {
-		if b.old != nil {
-			b.old.Close()
-		}
-	}()
+	defer b.close()
 	if err := b.run(ctx); err != nil {
 		return b.report, fmt.Errorf("index %q: %w", prefix, advise(prefix, err))
 	}
@@ -117,21 +106,52 @@ type builder struct {
 	store   objstore.Store
 	prefix  string
 	opt     BuildOptions
-	dir     string
 	formats []format.Format // those that may look at the dataset
 	format  format.Format   // the one that found it to be its own
 	found   *format.Dataset
 
-	pub    publisher
-	old    *Index // the current generation, if there is one that can be read
-	shards []objstore.Object
-	units  []unit
-	scans  []scanned       // one a unit
-	done   map[string]bool // scan objects in the store
-	report BuildReport
+	pub     publisher
+	old     *Index // the current generation, if there is one that can be read
+	made    *Index // the one of this run, before it is published
+	shards  []objstore.Object
+	units   []unit
+	scans   []scanned     // one a unit
+	writers []*scanWriter // one a worker; nil: not needed yet
+	report  BuildReport
+
+	keptBytes  int64 // how much is read before its scans are kept
+	keptShards int
+	storing    chan struct{} // holds one while scans are written
 
 	mu       sync.Mutex
 	progress Progress
+	kept     []string // keys of objects in the store, of scans that were kept
+	gathered gathered
+}
+
+func newBuilder(store objstore.Store, prefix string, opt BuildOptions) (*builder, error) {
+	opt, err := opt.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	return &builder{
+		store: store, prefix: prefix, opt: opt, formats: formats(),
+		writers: make([]*scanWriter, opt.Parallel), keptBytes: keptBytes, keptShards: keptShards, storing: make(chan struct{}, 1),
+	}, nil
+}
+
+// close gives back the temporary files.
+func (b *builder) close() {
+	for _, x := range []*Index{b.old, b.made} {
+		if x != nil {
+			x.Close()
+		}
+	}
+	for _, w := range b.writers {
+		if w != nil {
+			w.file.Close()
+		}
+	}
 }
 
 func (b *builder) run(ctx context.Context) error {
@@ -147,7 +167,9 @@ func (b *builder) run(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := b.scanAll(ctx, todo); err != nil {
+	if todo, err := b.takeKept(ctx, todo); err != nil {
+		return err
+	} else if err := b.scanAll(ctx, todo); err != nil {
 		return err
 	}
 	file, binding, err := b.assemble(ctx)
@@ -160,19 +182,18 @@ func (b *builder) run(ctx context.Context) error {
 	}
 	b.report.Unchanged = unchanged
 	b.report.Rebound = !unchanged && b.pub.old.Generation == file.generation
-	return b.removeScans(ctx)
+	return b.removeKept(ctx)
 }
 
 // list finds the objects, in byte order of their keys, and the scans that an interrupted run left, and has the formats
 // say which objects are shards.
 func (b *builder) list(ctx context.Context) error {
-	b.done = map[string]bool{}
 	var objects []objstore.Object
 	err := b.store.List(ctx, b.prefix, func(o objstore.Object) error {
 		key := strings.TrimPrefix(o.Key, b.prefix)
 		switch {
 		case strings.HasPrefix(key, scanDir):
-			b.done[o.Key] = true
+			b.kept = append(b.kept, o.Key)
 		case !ownObject(key) && !strings.HasSuffix(o.Key, "/") && matches(b.opt.Match, key): // a slash at the end marks a directory
 			objects = append(objects, o)
 		}
@@ -204,7 +225,7 @@ func (b *builder) previous(ctx context.Context) error {
 		return err
 	}
 	b.pub.old = p
-	b.old, err = downloadIndex(ctx, b.store, b.prefix, p.Generation, b.dir, "", 0)
+	b.old, err = downloadIndex(ctx, b.store, b.prefix, p.Generation, b.opt.TempDir, "", 0)
 	if err == nil {
 		if err = b.old.bind(ctx, b.store, bindingObject(b.prefix, p.Generation, p.Binding)); err != nil {
 			b.old.Close()
@@ -241,15 +262,16 @@ func (b *builder) assemble(ctx context.Context) (*built, []byte, error) {
 			b.report.LeftOut += b.found.LeftOut(u.from, b.scans[i].totals().samples)
 		}
 	}
-	file, err := writeIndex(b.dir, m, shards)
+	file, err := writeIndex(b.opt.TempDir, m, shards)
 	if err != nil {
 		return nil, nil, err
 	}
-	x, err := openLocal(file.path, file.generation, 0)
+	x, err := parseFile(file.file, file.generation, 0)
 	if err != nil {
+		file.file.Close()
 		return nil, nil, err
 	}
-	defer x.Close()
+	b.made = x
 	key, s1, s2, found, err := x.duplicate(ctx)
 	if err != nil {
 		return nil, nil, err

@@ -110,7 +110,7 @@ func TestKilledAtEveryRequest(t *testing.T) {
 			}
 			return memstore.Fault{}
 		})
-		first, err := chunkindex.Build(t.Context(), store, prefix, opt)
+		first, err := chunkindex.BuildKeeping(t.Context(), store, prefix, opt, 1<<40, 1)
 		store.SetFault(nil)
 		if err == nil {
 			if n < 10 {

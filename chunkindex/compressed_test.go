@@ -343,16 +343,13 @@ func TestSaysIsBound(t *testing.T) {
 		store.Set(shard+".txt", []byte(shard+"\n"+shard+shard+"\n"))
 	}
 	run := func(says ...string) BuildReport {
-		opt, err := BuildOptions{}.withDefaults()
+		b, err := newBuilder(store, "", BuildOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		b := &builder{store: store, opt: opt, dir: t.TempDir(), formats: []format.Format{saying{says: says}}}
-		err = b.run(t.Context())
-		if b.old != nil {
-			b.old.Close()
-		}
-		if err != nil {
+		defer b.close()
+		b.formats = []format.Format{saying{says: says}}
+		if err := b.run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		return b.report

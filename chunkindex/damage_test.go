@@ -106,7 +106,7 @@ func refoot(b []byte) {
 	copy(b[len(b)-footerSize:], encodeFooter(sum[:], int64(len(b))))
 }
 
-func tempFile(t testing.TB, b []byte) *os.File {
+func fileOf(t testing.TB, b []byte) *os.File {
 	t.Helper()
 	f, err := os.Create(filepath.Join(t.TempDir(), "index"))
 	if err != nil {
@@ -130,7 +130,7 @@ func allocated(do func()) uint64 {
 
 func TestEveryPrefixIsRefused(t *testing.T) {
 	b := smallIndex(t)
-	f := tempFile(t, b)
+	f := fileOf(t, b)
 	if err := useAll(f, int64(len(b))); err != nil {
 		t.Fatal(err)
 	}
@@ -165,8 +165,8 @@ func TestEveryPrefixIsRefused(t *testing.T) {
 
 func TestEverySingleBitFlipIsRefused(t *testing.T) {
 	b := smallIndex(t)
-	f := tempFile(t, b)
-	deep := tempFile(t, b)
+	f := fileOf(t, b)
+	deep := fileOf(t, b)
 	p := bytes.Clone(b)
 	for i := range b {
 		got := allocated(func() {
@@ -219,7 +219,7 @@ func FuzzOpenIndex(f *testing.F) {
 		if mend && len(b) >= headerSize+footerSize {
 			remend(b)
 		}
-		file := tempFile(t, b)
+		file := fileOf(t, b)
 		defer file.Close()
 		if got := allocated(func() { _ = useAll(file, int64(len(b))) }); got > 64<<20 {
 			t.Fatalf("got %d bytes allocated for an index of %d", got, len(b))

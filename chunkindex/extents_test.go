@@ -138,11 +138,11 @@ func otherIndexes(t testing.TB) map[string][]byte {
 // Indexes of every kind are whole as they are, and refused with any bit of what stays in memory changed, whatever their digests say.
 func TestOtherIndexesDamaged(t *testing.T) {
 	for name, whole := range otherIndexes(t) {
-		if err := useAll(tempFile(t, whole), int64(len(whole))); err != nil {
+		if err := useAll(fileOf(t, whole), int64(len(whole))); err != nil {
 			t.Errorf("%s: got %v", name, err)
 		}
 		b := bytes.Clone(whole)
-		f := tempFile(t, b)
+		f := fileOf(t, b)
 		for _, sec := range []int{secChunks, secExtents} {
 			from := int(le64(b[64+24*sec+8:]))
 			for i := from; i < from+int(le64(b[64+24*sec+16:])); i++ {
@@ -180,7 +180,7 @@ func TestCodecsThatContradict(t *testing.T) {
 		b := bytes.Clone(all[c.of])
 		c.change(b)
 		remend(b)
-		if err := useAll(tempFile(t, b), int64(len(b))); err == nil {
+		if err := useAll(fileOf(t, b), int64(len(b))); err == nil {
 			t.Errorf("%s: got an index", name)
 		}
 	}

@@ -53,7 +53,7 @@ func newHashSorterOf(dir string, n uint64, limit int, skip uint) (*hashSorter, e
 		s.bits++
 	}
 	var err error
-	if s.file, err = os.CreateTemp(dir, "hash-*"); err != nil {
+	if s.file, err = unnamedFile(dir); err != nil {
 		return nil, err
 	}
 	s.buf = bufio.NewWriterSize(s.file, 256<<10)
@@ -64,7 +64,6 @@ func newHashSorterOf(dir string, n uint64, limit int, skip uint) (*hashSorter, e
 func (s *hashSorter) close() {
 	if s.file != nil {
 		s.file.Close()
-		os.Remove(s.file.Name())
 	}
 }
 
@@ -106,7 +105,6 @@ func (s *hashSorter) writeTo(p *pageWriter) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(sorted.Name())
 	defer sorted.Close()
 	in := bufio.NewReaderSize(io.NewSectionReader(sorted, 0, 1<<62), 256<<10)
 	for _, n := range s.counts {
@@ -162,7 +160,7 @@ func (s *hashSorter) each(in io.Reader, n int64, visit func([]hashed) error) err
 
 // divide copies the records into a second file, bucket after bucket.
 func (s *hashSorter) divide() (*os.File, error) {
-	f, err := os.CreateTemp(s.dir, "hash-*")
+	f, err := unnamedFile(s.dir)
 	if err != nil {
 		return nil, err
 	}
@@ -189,7 +187,6 @@ func (s *hashSorter) divide() (*os.File, error) {
 	}
 	if err != nil {
 		f.Close()
-		os.Remove(f.Name())
 		return nil, err
 	}
 	return f, nil

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -43,7 +42,7 @@ func TestContradictionsAreRefused(t *testing.T) {
 		change(b)
 		remend(b)
 		var err error
-		got := allocated(func() { _, err = parseAny(tempFile(t, b), int64(len(b))) })
+		got := allocated(func() { _, err = parseAny(fileOf(t, b), int64(len(b))) })
 		if err == nil || got > 1<<20 {
 			t.Errorf("%s: got %v after %d bytes allocated", name, err, got)
 		}
@@ -84,16 +83,11 @@ func TestSameHashesEverywhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x, err := openLocal(b.path, b.generation, 0)
+	x, err := parseFile(b.file, b.generation, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer x.Close()
-	f, err := os.OpenFile(b.path, os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
 	for page := range int(hashPages(x.Samples())) {
 		recs, err := x.page(page)
 		if err != nil {
@@ -106,7 +100,7 @@ func TestSameHashesEverywhere(t *testing.T) {
 		}
 		binary.LittleEndian.PutUint32(p[16*pageRecords:], uint32(len(recs)))
 		putCRC(p[pageCRC:], p[:pageCRC])
-		if _, err := f.WriteAt(p[:], x.head.sections[secHash].offset+int64(page)*pageSize); err != nil {
+		if _, err := b.file.WriteAt(p[:], x.head.sections[secHash].offset+int64(page)*pageSize); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -63,7 +63,7 @@ func open(ctx context.Context, store objstore.Store, prefix string, opt OpenOpti
 // fetchIndex opens the local copy of an index, or makes one.
 func fetchIndex(ctx context.Context, store objstore.Store, prefix, generation string, opt OpenOptions) (*Index, error) {
 	if opt.CacheDir == "" {
-		return downloadIndex(ctx, store, prefix, generation, os.TempDir(), "", opt.MaxBytes)
+		return downloadIndex(ctx, store, prefix, generation, "", "", opt.MaxBytes)
 	}
 	if err := os.MkdirAll(opt.CacheDir, 0o755); err != nil {
 		return nil, err
@@ -124,18 +124,23 @@ func downloadIndex(ctx context.Context, store objstore.Store, prefix, generation
 	if err := checkSize(obj.Size, limit); err != nil {
 		return nil, err
 	}
+	if path == "" {
+		f, err := unnamedFile(dir)
+		if err != nil {
+			return nil, err
+		}
+		x, err := copyIndex(ctx, store, obj, f, generation, limit)
+		if err != nil {
+			f.Close()
+		}
+		return x, err
+	}
 	f, err := os.CreateTemp(dir, "millrace-index-*")
 	if err != nil {
 		return nil, err
 	}
-	if path == "" {
-		err = os.Remove(f.Name())
-	}
-	var x *Index
+	x, err := copyIndex(ctx, store, obj, f, generation, limit)
 	if err == nil {
-		x, err = copyIndex(ctx, store, obj, f, generation, limit)
-	}
-	if err == nil && path != "" {
 		err = os.Rename(f.Name(), path)
 	}
 	if err != nil {

@@ -10,9 +10,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"math"
-	"os"
 	"slices"
 	"strings"
 
@@ -290,13 +287,8 @@ func (p *publisher) publish(ctx context.Context, b *built, binding []byte) (unch
 		return true, nil
 	}
 	if p.old.Generation != b.generation || !p.intact(ctx, b) {
-		f, err := os.Open(b.path)
-		if err != nil {
-			return false, err
-		}
-		defer f.Close()
 		// Written anew even if it is there: gc goes by the age of what nothing points to yet.
-		if _, err := p.store.Put(ctx, indexObject(p.prefix, b.generation), f, b.size, objstore.Condition{}); err != nil {
+		if _, err := p.store.Put(ctx, indexObject(p.prefix, b.generation), b.file, b.size, objstore.Condition{}); err != nil {
 			return false, err
 		}
 	}
@@ -339,15 +331,4 @@ func (p *publisher) point(ctx context.Context, next pointer) error {
 		return nil // the other run found the same, or our own first answer was lost
 	}
 	return fmt.Errorf("another index run published generation %s meanwhile, ours is %s: run again to index what is there now: %w", now.Generation, next.Generation, err)
-}
-
-// putFile stores a local file.
-func putFile(ctx context.Context, store objstore.Store, key, path string, size int64) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	_, err = store.Put(ctx, key, io.NewSectionReader(f, 0, math.MaxInt64), size, objstore.Condition{})
-	return err
 }

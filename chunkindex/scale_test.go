@@ -50,7 +50,7 @@ func TestResidentBytesPerChunk(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := heap()
-	x, err := openLocal(b.path, b.generation, 0)
+	x, err := parseFile(b.file, b.generation, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

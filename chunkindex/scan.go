@@ -2,8 +2,6 @@ package chunkindex
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"io"
 
@@ -27,21 +25,25 @@ func (b *builder) scanAll(ctx context.Context, todo []int) error {
 	if b.found.Loose {
 		parallel = 1
 	}
-	return sideBySide(ctx, parallel, len(todo), func(ctx context.Context, _, n int) error {
-		return b.scan(ctx, todo[n])
+	return sideBySide(ctx, parallel, len(todo), func(ctx context.Context, worker, n int) error {
+		w, err := b.writer(worker)
+		if err != nil {
+			return err
+		}
+		return b.scan(ctx, todo[n], w)
 	})
 }
 
-// scanKey names the result of scanning one version of some shards by one version of the rules: a scan that
-// other rules made, or that is written in another form, has another name, and is never looked at.
-func (b *builder) scanKey(u unit) string {
-	sum := sha256.New()
-	fmt.Fprintf(sum, "%s\n%d\n%s\n%d\n%d\n%q", scanMagic, b.opt.ChunkSize, b.format.Name(), b.format.Rules(), b.found.Overlap, b.found.Framing)
-	for i := u.from; i < u.to; i++ {
-		o := b.shards[i]
-		fmt.Fprintf(sum, "\n%d\n%q\n%q\n%d\n%q", o.Size, o.Key, o.ETag, b.codec(i), b.found.Shards[i].Says)
+// writer returns the writer of one worker, made when it is first asked for.
+func (b *builder) writer(worker int) (*scanWriter, error) {
+	if b.writers[worker] == nil {
+		w, err := newScanWriter(b.opt.TempDir)
+		if err != nil {
+			return nil, err
+		}
+		b.writers[worker] = w
 	}
-	return b.prefix + scanDir + hex.EncodeToString(sum.Sum(nil))
+	return b.writers[worker], nil
 }
 
 // codec of a shard, from its name. A loose object is a sample as it is stored.
@@ -53,40 +55,14 @@ func (b *builder) codec(shard int) codec.Codec {
 	return c
 }
 
-// scan makes the scan of one unit, or fetches the one that an interrupted run left.
-func (b *builder) scan(ctx context.Context, i int) error {
+// scan makes the scan of one unit.
+func (b *builder) scan(ctx context.Context, i int, w *scanWriter) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	u := b.units[i]
-	key, size, count := b.scanKey(u), b.bytes(u), u.to-u.from
-	b.mu.Lock()
-	kept := b.done[key]
-	b.mu.Unlock()
-	if kept {
-		sizes := make([]int64, 0, count)
-		for _, o := range b.shards[u.from:u.to] {
-			sizes = append(sizes, o.Size)
-		}
-		s, err := fetchScan(ctx, b.store, key, b.dir, sizes, b.found.Overlap)
-		if err == nil {
-			b.scans[i] = s
-			b.mu.Lock()
-			b.report.ReusedShards += count
-			b.mu.Unlock()
-			b.step(Progress{Done: size, Kept: size, Shards: count, Samples: s.sum.samples})
-			return nil
-		}
-		if ctx.Err() != nil {
-			return err
-		}
-	}
-	w, err := newScanWriter(b.dir)
-	if err != nil {
-		return err
-	}
+	w.begin()
 	if err := b.read(ctx, u, w); err != nil {
-		w.discard()
 		return err
 	}
 	s, err := w.finish()
@@ -94,16 +70,8 @@ func (b *builder) scan(ctx context.Context, i int) error {
 		return err
 	}
 	b.scans[i] = s
-	if s.size <= maxScan(count, size) {
-		if err := putFile(ctx, b.store, key, s.path, s.size); err != nil {
-			return fmt.Errorf("keep the scan: %w", err)
-		}
-		b.mu.Lock()
-		b.done[key] = true
-		b.mu.Unlock()
-	}
-	b.step(Progress{Shards: count, Samples: s.sum.samples})
-	return nil
+	b.step(Progress{Shards: u.to - u.from, Samples: s.sum.samples})
+	return b.keep(ctx, u, s)
 }
 
 func (b *builder) read(ctx context.Context, u unit, w *scanWriter) error {
@@ -174,14 +142,4 @@ func (r *countingReader) Read(p []byte) (int, error) {
 		r.told = r.n
 	}
 	return n, err
-}
-
-// removeScans takes away what an interrupted run would have needed.
-func (b *builder) removeScans(ctx context.Context) error {
-	for key := range b.done {
-		if err := b.store.Delete(ctx, key); err != nil {
-			return fmt.Errorf("remove scan %s: %w", key, err)
-		}
-	}
-	return nil
 }

@@ -2,17 +2,12 @@ package chunkindex
 
 import (
 	"bufio"
-	"context"
-	"crypto/sha256"
 	"encoding/binary"
-	"errors"
-	"fmt"
 	"io"
 	"math"
 	"os"
 
 	"github.com/millrace-data/millrace/chunkindex/codec"
-	"github.com/millrace-data/millrace/internal/objstore"
 )
 
 // totals of one shard, or of an index, from which the layout of the index file follows.
@@ -49,20 +44,18 @@ type scanned interface {
 	each(visit func(*chunkRecord) error) error
 }
 
-// scanFile is the result of scanning one shard, or one run of loose objects: frames of one chunk each, then the
-// SHA-256 of them all. It outlives the run that wrote it, as an object, so it is checked when it is read.
+// scanFile is the result of scanning one shard, or one run of loose objects: frames of one chunk each, in a part of a file
+// that the scans of one worker share.
 type scanFile struct {
-	path string
+	file *os.File
+	off  int64
 	size int64
 	sum  totals
 }
 
 func (s *scanFile) totals() totals { return s.sum }
 
-const (
-	scanMagic    = "MRSCAN02"
-	maxScanFrame = 256 << 20
-)
+const maxScanFrame = 256 << 20
 
 func appendScanFrame(b []byte, r *chunkRecord) []byte {
 	b = binary.LittleEndian.AppendUint32(b[:0], 0)
@@ -128,63 +121,59 @@ func (r *chunkRecord) measure() {
 	}
 }
 
-// scanWriter writes a scan file.
+// scanWriter writes the scans of one worker, one after another, to a file without a name.
 type scanWriter struct {
 	file *os.File
 	buf  *bufio.Writer
+	end  int64 // of the scans that are finished
+	n    int64 // bytes of the one at hand
 	sum  totals
 	tmp  []byte
 }
 
 func newScanWriter(dir string) (*scanWriter, error) {
-	f, err := os.CreateTemp(dir, "scan-*")
+	f, err := unnamedFile(dir)
 	if err != nil {
 		return nil, err
 	}
-	w := &scanWriter{file: f, buf: bufio.NewWriterSize(f, 64<<10)}
-	_, err = w.buf.WriteString(scanMagic)
-	return w, err
+	return &scanWriter{file: f, buf: bufio.NewWriterSize(f, 64<<10)}, nil
+}
+
+// begin begins a scan, over whatever was written of one that was not finished.
+func (w *scanWriter) begin() {
+	w.n, w.sum = 0, totals{}
+	w.buf.Reset(io.NewOffsetWriter(w.file, w.end))
+}
+
+// Write takes bytes of a scan that was kept.
+func (w *scanWriter) Write(p []byte) (int, error) {
+	n, err := w.buf.Write(p)
+	w.n += int64(n)
+	return n, err
 }
 
 func (w *scanWriter) write(r *chunkRecord) error {
 	w.sum.add(r)
 	w.tmp = appendScanFrame(w.tmp, r)
-	_, err := w.buf.Write(w.tmp)
+	_, err := w.Write(w.tmp)
 	return err
 }
 
-// finish ends the file with its digest and closes it.
+// finish ends the scan.
 func (w *scanWriter) finish() (*scanFile, error) {
-	err := w.buf.Flush()
-	sum := sha256.New()
-	var n int64
-	if err == nil {
-		n, err = io.Copy(sum, io.NewSectionReader(w.file, 0, math.MaxInt64))
-	}
-	if err == nil {
-		_, err = w.file.WriteAt(sum.Sum(nil), n)
-	}
-	if cerr := w.file.Close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
+	if err := w.buf.Flush(); err != nil {
 		return nil, err
 	}
-	return &scanFile{path: w.file.Name(), size: n + sha256.Size, sum: w.sum}, nil
+	s := &scanFile{file: w.file, off: w.end, size: w.n, sum: w.sum}
+	w.end += w.n
+	return s, nil
 }
 
-func (w *scanWriter) discard() {
-	w.file.Close()
-	os.Remove(w.file.Name())
-}
+// section reads the scan's bytes.
+func (s *scanFile) section() *io.SectionReader { return io.NewSectionReader(s.file, s.off, s.size) }
 
 func (s *scanFile) each(visit func(*chunkRecord) error) error {
-	f, err := os.Open(s.path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	in := bufio.NewReaderSize(io.NewSectionReader(f, int64(len(scanMagic)), s.size-sha256.Size-int64(len(scanMagic))), 256<<10)
+	in := bufio.NewReaderSize(s.section(), int(min(s.size, 256<<10)))
 	var head [4]byte
 	var frame []byte
 	var rec chunkRecord
@@ -218,74 +207,21 @@ func (s *scanFile) each(visit func(*chunkRecord) error) error {
 // hundred bytes in a scan, more or less, and has a few hundred itself; where samples are smaller, or the object is compressed, this
 // leaves room. A scan that is longer all the same is made again when it is needed.
 func maxScan(objects int, size int64) int64 {
-	const fixed, object, factor = int64(len(scanMagic)) + sha256.Size, 4 << 10, 64
-	return fixed + int64(objects)*object + factor*min(size, math.MaxInt64/(2*factor))
+	const object, factor = 4 << 10, 64
+	return int64(objects)*object + factor*min(size, math.MaxInt64/(2*factor))
 }
 
-// fetchScan copies a scan, which an earlier run left in the store, to dir and checks that it can be one of objects of
-// these sizes.
-func fetchScan(ctx context.Context, store objstore.Store, key, dir string, sizes []int64, overlap int64) (*scanFile, error) {
-	var size int64
-	for _, n := range sizes {
-		size += n
-	}
-	in, err := store.Open(ctx, objstore.Ref{Key: key}, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer in.Close()
-	f, err := os.CreateTemp(dir, "scan-*")
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	most := maxScan(len(sizes), size)
-	n, err := io.Copy(f, io.LimitReader(in, most+1))
-	if err != nil {
-		return nil, err
-	}
-	if n > most {
-		return nil, fmt.Errorf("scan %s: longer than the %d bytes that objects of %d can have: %w", key, most, size, errMalformed)
-	}
-	s := &scanFile{path: f.Name(), size: n}
-	if err := s.checkDigest(f); err != nil {
-		return nil, fmt.Errorf("scan %s: %w", key, err)
-	}
+// check holds a scan that was kept to what one of objects of these sizes can be, and sums it up.
+func (s *scanFile) check(sizes []int64, overlap int64) error {
 	order := extentOrder{overlap: overlap, sizes: func(i int) (int64, bool) {
 		if i < 0 || i >= len(sizes) {
 			return 0, false
 		}
 		return sizes[i], true
 	}}
-	err = s.each(func(r *chunkRecord) error {
+	s.sum = totals{}
+	return s.each(func(r *chunkRecord) error {
 		s.sum.add(r)
 		return r.check(&order)
 	})
-	return s, err
-}
-
-// checkDigest holds a scan to its magic and its SHA-256.
-func (s *scanFile) checkDigest(f *os.File) error {
-	n := s.size - sha256.Size
-	head := make([]byte, len(scanMagic))
-	if n < int64(len(head)) {
-		return errMalformed
-	}
-	if _, err := f.ReadAt(head, 0); err != nil {
-		return err
-	}
-	if string(head) != scanMagic {
-		return errMalformed
-	}
-	sum, tail := sha256.New(), make([]byte, sha256.Size)
-	if _, err := io.Copy(sum, io.NewSectionReader(f, 0, n)); err != nil {
-		return err
-	}
-	if _, err := f.ReadAt(tail, n); err != nil {
-		return err
-	}
-	if string(sum.Sum(nil)) != string(tail) {
-		return errors.New("digest is wrong")
-	}
-	return nil
 }

@@ -5,12 +5,12 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
-	"os"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/millrace-data/millrace/chunkindex/webdataset"
-	"github.com/millrace-data/millrace/internal/objstore/memstore"
 )
 
 // No tar shard has a scan longer than maxScan, however its names, samples and chunks are made.
@@ -36,6 +36,7 @@ func TestLongestScan(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		out.begin()
 		cut := newCutter(1, out.write) // a chunk for each sample
 		if err := webdataset.Scan(t.Context(), &shard, cut); err != nil {
 			t.Fatal(err)
@@ -48,7 +49,7 @@ func TestLongestScan(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s.size > maxScan(1, size) {
+		if s.size > maxScan(1, size) { // its frames
 			t.Errorf("%s: got a scan of %d bytes for a shard of %d", name, s.size, size)
 		}
 	}
@@ -61,15 +62,25 @@ func ustar(i int) string {
 
 // Scans that somebody else left are input: what cannot be a scan of this shard is not used, and the shard is read again.
 func TestKeptScansThatLie(t *testing.T) {
+	const table = len(keptMagic) + 4 // of one scan in an object
+	const begin = table + len(scanName{}) + 8
 	frame := func(do func(frame []byte)) func([]byte) []byte {
-		return func(b []byte) []byte { do(b[len(scanMagic)+4:]); return b }
+		return func(b []byte) []byte { do(b[begin+4:]); return b }
+	}
+	resize := func(b []byte, n int) []byte { // an object whose one scan has n bytes more
+		put64(b[begin-8:], le64(b[begin-8:])+uint64(n))
+		return append(b, make([]byte, max(n, 0))...)
 	}
 	for name, change := range map[string]func(scan []byte) []byte{
 		"unchanged":               func(b []byte) []byte { return b },
 		"empty":                   func([]byte) []byte { return []byte{0} },
-		"longer than can be":      func(b []byte) []byte { return append(b, make([]byte, 2<<20)...) },
+		"longer than can be":      func(b []byte) []byte { return resize(b, 2<<20) },
+		"longest of all":          func(b []byte) []byte { put64(b[begin-8:], 1<<64-1); return b },
 		"other magic":             func(b []byte) []byte { b[7]++; return b },
-		"frame of 4 GiB":          func(b []byte) []byte { copy(b[len(scanMagic):], "\xff\xff\xff\xff"); return b },
+		"scans of 4 Gi":           func(b []byte) []byte { copy(b[len(keptMagic):], "\xff\xff\xff\xff"); return b },
+		"two scans":               func(b []byte) []byte { b[len(keptMagic)]++; return b },
+		"another's scan":          func(b []byte) []byte { b[table]++; return b },
+		"frame of 4 GiB":          func(b []byte) []byte { copy(b[begin:], "\xff\xff\xff\xff"); return b },
 		"samples of 4 GiB":        frame(func(f []byte) { copy(f[44:], "\xff\xff\xff\xff") }),
 		"chunk longer":            frame(func(f []byte) { binary.LittleEndian.PutUint64(f[36:], 1<<20) }),
 		"unknown codec":           frame(func(f []byte) { f[60] = 9 }),
@@ -80,8 +91,10 @@ func TestKeptScansThatLie(t *testing.T) {
 		"sample past its chunk":   frame(func(f []byte) { binary.LittleEndian.PutUint32(f[92:], 1<<31) }),
 		"name past its block":     frame(func(f []byte) { f[92+12*samplesOf(f)] = 0x7f }),
 		"parts without an end":    frame(func(f []byte) { f[92+12*samplesOf(f)+int(binary.LittleEndian.Uint32(f[52:]))] = 0x7f }),
-		"frame that is not all":   func(b []byte) []byte { return append(b[:len(b)-sha256.Size-1], make([]byte, sha256.Size)...) },
-		"frame that is too long":  func(b []byte) []byte { return append(b, 0) },
+		"frame that is not all":   func(b []byte) []byte { return resize(b[:len(b)-1], -1) },
+		"frame that is too long":  func(b []byte) []byte { return resize(b, 1) },
+		"object that is too long": func(b []byte) []byte { return append(b, 0) },
+		"object that is not all":  func(b []byte) []byte { return b[:len(b)-1] },
 	} {
 		t.Run(name, func(t *testing.T) {
 			store, want := smallStore(t)
@@ -94,12 +107,12 @@ func TestKeptScansThatLie(t *testing.T) {
 				}
 				b, _ := store.Bytes(k)
 				b = change(bytes.Clone(b))
-				if n := len(b) - sha256.Size; n > 0 {
-					sum := sha256.Sum256(b[:n])
-					copy(b[n:], sum[:])
-				}
-				store.Set(k, b)
+				store.Delete(t.Context(), k)
+				store.Set(fmt.Sprintf("%s%x", scanDir, sha256.Sum256(b)), b)
 				kept++
+			}
+			if kept == 0 {
+				t.Fatal("no scan was kept")
 			}
 			if name != "unchanged" {
 				kept = 0
@@ -117,24 +130,20 @@ func TestKeptScansThatLie(t *testing.T) {
 	}
 }
 
-func samplesOf(frame []byte) int { return int(binary.LittleEndian.Uint32(frame[44:])) }
-
-// What is longer than a scan can be is not copied to its end.
-func TestScanWithoutAnEnd(t *testing.T) {
-	store, dir := memstore.New(), t.TempDir()
-	const shard = 2048
-	store.Set("scan", make([]byte, 1<<20))
-	_, err := fetchScan(t.Context(), store, "scan", dir, []int64{shard}, 0)
-	if err == nil || !strings.Contains(err.Error(), "longer than") {
-		t.Errorf("got %v, want one that says how long it may be", err)
+// An object of scans is what its name says, or nothing in it is used.
+func TestKeptScansOfAnotherName(t *testing.T) {
+	store, want := smallStore(t)
+	store.Delete(t.Context(), pointerKey)
+	interrupted(t, store)
+	for i, k := range slices.DeleteFunc(store.Keys(), func(k string) bool { return !strings.HasPrefix(k, scanDir) }) {
+		b, _ := store.Bytes(k)
+		store.Delete(t.Context(), k)
+		store.Set(fmt.Sprint(scanDir, i), b)
 	}
-	files, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range files {
-		if info, err := f.Info(); err != nil || info.Size() > maxScan(1, shard)+1 {
-			t.Errorf("got %v of %d bytes, %v, want at most %d", f, info.Size(), err, maxScan(1, shard)+1)
-		}
+	rep, err := Build(t.Context(), store, "", BuildOptions{})
+	if err != nil || rep.Generation != want.Generation || rep.ReusedShards != 0 {
+		t.Errorf("got %+v, %v, want nothing used for %s", rep, err, want.Generation)
 	}
 }
+
+func samplesOf(frame []byte) int { return int(binary.LittleEndian.Uint32(frame[44:])) }

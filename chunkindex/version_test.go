@@ -134,15 +134,13 @@ func (later) Rules() int { return 2 }
 
 func buildLater(t *testing.T, store *memstore.Store) (BuildReport, error) {
 	t.Helper()
-	opt, err := BuildOptions{}.withDefaults()
+	b, err := newBuilder(store, "", BuildOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &builder{store: store, opt: opt, dir: t.TempDir(), formats: []format.Format{later{}}}
+	defer b.close()
+	b.formats = []format.Format{later{}}
 	err = b.run(t.Context())
-	if b.old != nil {
-		b.old.Close()
-	}
 	return b.report, err
 }
 
@@ -175,7 +173,7 @@ func interrupted(t *testing.T, store *memstore.Store) {
 		}
 		return memstore.Fault{}
 	})
-	if _, err := Build(t.Context(), store, "", BuildOptions{}); !errors.Is(err, objstore.ErrUnavailable) {
+	if _, err := BuildKeeping(t.Context(), store, "", BuildOptions{}, 1<<40, 1); !errors.Is(err, objstore.ErrUnavailable) {
 		t.Fatalf("got %v, want %v", err, objstore.ErrUnavailable)
 	}
 	store.SetFault(nil)

@@ -31,9 +31,9 @@ type shardScan struct {
 	scan scanned // of this shard, or of the run that begins with it; nil: it lies in a run that began before
 }
 
-// built is an index file that was written.
+// built is an index file that was written. It has no name, and belongs to whoever had it written.
 type built struct {
-	path       string
+	file       *os.File
 	size       int64
 	generation string
 }
@@ -71,18 +71,17 @@ type indexWriter struct {
 
 // writeIndex writes an index of shards, in the order given, to a new file in dir.
 func writeIndex(dir string, m meta, shards []shardScan) (*built, error) {
-	f, err := os.CreateTemp(dir, "index-*")
+	f, err := unnamedFile(dir)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
 	w := &indexWriter{dir: dir, file: f}
 	b, err := w.write(m, shards)
 	if err != nil {
-		os.Remove(f.Name())
+		f.Close()
 		return nil, err
 	}
-	b.path = f.Name()
+	b.file = f
 	return b, nil
 }
 

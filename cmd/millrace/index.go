@@ -83,8 +83,9 @@ func (a *app) index() *cobra.Command {
 	return a.build(command{
 		use: "index DATASET", short: "Index shards that are there already, in place", args: 1,
 		long: `Reads the shards under DATASET once and publishes an index of them beside them.
-Nothing is copied. A second run with the same options reads only what has changed, and one
-after a kill only the shards that were not read to their ends.
+Nothing is copied. A second run with the same options reads only what has changed. One after
+a kill reads what the first had not read, the shards that it was reading, and about 64 MiB, or
+1,000 shards, that it had read just before.
 
 The format is found out by looking: tar (WebDataset), mds (MosaicML Streaming), litdata,
 tfrecord, jsonl, records (--record-size, .npy, CIFAR), tokens (Megatron's .bin and .idx, or

@@ -1,0 +1,253 @@
+package chunkindex
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+
+	"github.com/millrace-data/millrace/internal/objstore"
+)
+
+// Scans that are finished are kept in the store for a run that is interrupted: several in one object, as soon as making them
+// again would cost more than a write. Until then a kill loses them, and those that are just being written: what
+// docs/operations.md promises is twice these numbers.
+const (
+	keptMagic  = "MRSCAN03"
+	keptBytes  = 32 << 20 // of shards that were read
+	keptShards = 512      // that were read: tiny ones cost a request each
+	maxKept    = 1 << 16  // scans in one object that is read
+)
+
+// scanName names the scan of one version of some shards by one version of the rules.
+type scanName [sha256.Size]byte
+
+// finished is a scan that is not kept yet.
+type finished struct {
+	name scanName
+	scan *scanFile
+}
+
+// gathered are the scans that are to be kept together.
+type gathered struct {
+	scans  []finished
+	bytes  int64 // of their shards
+	shards int
+}
+
+// scanName of a unit. A scan that other rules made, or that is written in another form, has another name, and is never used.
+func (b *builder) scanName(u unit) (name scanName) {
+	sum := sha256.New()
+	fmt.Fprintf(sum, "%s\n%d\n%s\n%d\n%d\n%q", keptMagic, b.opt.ChunkSize, b.format.Name(), b.format.Rules(), b.found.Overlap, b.found.Framing)
+	for i := u.from; i < u.to; i++ {
+		o := b.shards[i]
+		fmt.Fprintf(sum, "\n%d\n%q\n%q\n%d\n%q", o.Size, o.Key, o.ETag, b.codec(i), b.found.Shards[i].Says)
+	}
+	sum.Sum(name[:0])
+	return name
+}
+
+// keep takes a finished scan, and stores all that have come together when they are worth it.
+func (b *builder) keep(ctx context.Context, u unit, s *scanFile) error {
+	size, count := b.bytes(u), u.to-u.from
+	if s.size > maxScan(count, size) {
+		return nil
+	}
+	name := b.scanName(u)
+	b.mu.Lock()
+	g := &b.gathered
+	g.scans = append(g.scans, finished{name, s})
+	g.bytes += size
+	g.shards += count
+	full := b.full()
+	b.mu.Unlock()
+	if !full {
+		return nil
+	}
+	select { // one writes, and who has more meanwhile waits: else any number of scans could be on their way
+	case b.storing <- struct{}{}:
+		defer func() { <-b.storing }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	var scans []finished
+	b.mu.Lock()
+	if b.full() {
+		scans, *g = g.scans, gathered{}
+	}
+	b.mu.Unlock()
+	if len(scans) == 0 { // another one has written them
+		return nil
+	}
+	if err := b.storeScans(ctx, scans); err != nil {
+		return fmt.Errorf("keep scans: %w", err)
+	}
+	return nil
+}
+
+// full says whether what has come together is worth a write.
+func (b *builder) full() bool {
+	return b.gathered.bytes >= b.keptBytes || b.gathered.shards >= b.keptShards
+}
+
+// storeScans stores scans as one object: magic, their number, name and length of each, and the scans. The object is named by the
+// SHA-256 of its bytes.
+func (b *builder) storeScans(ctx context.Context, scans []finished) error {
+	f, err := unnamedFile(b.opt.TempDir)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	sum := sha256.New()
+	out := bufio.NewWriterSize(io.MultiWriter(f, sum), 64<<10)
+	head := binary.LittleEndian.AppendUint32([]byte(keptMagic), uint32(len(scans)))
+	for _, s := range scans {
+		head = binary.LittleEndian.AppendUint64(append(head, s.name[:]...), uint64(s.scan.size))
+	}
+	size := int64(len(head))
+	_, err = out.Write(head) // errors of the buffered writer stick
+	for _, s := range scans {
+		size += s.scan.size
+		if err == nil {
+			_, err = io.Copy(out, s.scan.section())
+		}
+	}
+	if err = cmp.Or(err, out.Flush()); err != nil {
+		return err
+	}
+	key := b.prefix + scanDir + hex.EncodeToString(sum.Sum(nil))
+	if _, err := b.store.Put(ctx, key, f, size, objstore.Condition{}); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	b.kept = append(b.kept, key)
+	b.mu.Unlock()
+	return nil
+}
+
+// takeKept takes over the scans that interrupted runs left, of the units that are to be scanned, and returns the units that are
+// left. Whatever is wrong with an object, its units are scanned anew.
+func (b *builder) takeKept(ctx context.Context, todo []int) ([]int, error) {
+	if len(b.kept) == 0 || len(todo) == 0 {
+		return todo, nil
+	}
+	wanted := make(map[scanName]int, len(todo))
+	for _, i := range todo {
+		wanted[b.scanName(b.units[i])] = i
+	}
+	err := sideBySide(ctx, b.opt.Parallel, len(b.kept), func(ctx context.Context, worker, n int) error {
+		w, err := b.writer(worker)
+		if err != nil {
+			return err
+		}
+		begun := w.end
+		taken, err := b.readKept(ctx, b.kept[n], wanted, w)
+		if err != nil {
+			w.end = begun
+			return ctx.Err()
+		}
+		for i, s := range taken {
+			b.takeScan(i, s)
+		}
+		return nil
+	})
+	return slices.DeleteFunc(todo, func(i int) bool { return b.scans[i] != nil }), err
+}
+
+// takeScan makes a scan that was kept the one of its unit, if it can be that.
+func (b *builder) takeScan(i int, s *scanFile) {
+	u := b.units[i]
+	sizes := make([]int64, 0, u.to-u.from)
+	for _, o := range b.shards[u.from:u.to] {
+		sizes = append(sizes, o.Size)
+	}
+	if s.check(sizes, b.found.Overlap) != nil {
+		return
+	}
+	b.mu.Lock()
+	had := b.scans[i] != nil
+	if !had {
+		b.scans[i] = s
+		b.report.ReusedShards += len(sizes)
+	}
+	b.mu.Unlock()
+	if !had {
+		size := b.bytes(u)
+		b.step(Progress{Done: size, Kept: size, Shards: len(sizes), Samples: s.sum.samples})
+	}
+}
+
+var errKept = errors.New("no scans that were kept")
+
+// readKept copies from an object of scans those that are wanted, by their units, and passes over the others.
+func (b *builder) readKept(ctx context.Context, key string, wanted map[scanName]int, w *scanWriter) (map[int]*scanFile, error) {
+	in, err := b.store.Open(ctx, objstore.Ref{Key: key}, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	sum := sha256.New()
+	body := io.TeeReader(in, sum)
+	head := make([]byte, len(keptMagic)+4)
+	if _, err := io.ReadFull(body, head); err != nil {
+		return nil, err
+	}
+	count := binary.LittleEndian.Uint32(head[len(keptMagic):])
+	if string(head[:len(keptMagic)]) != keptMagic || count > maxKept {
+		return nil, errKept
+	}
+	const row = len(scanName{}) + 8
+	table := make([]byte, row*int(count))
+	if _, err := io.ReadFull(body, table); err != nil {
+		return nil, err
+	}
+	taken := map[int]*scanFile{}
+	for ; len(table) > 0; table = table[row:] {
+		size := binary.LittleEndian.Uint64(table[row-8:])
+		i, ok := wanted[scanName(table[:row-8])]
+		if !ok {
+			if size > math.MaxInt64 {
+				return nil, errKept
+			}
+			if _, err := io.CopyN(io.Discard, body, int64(size)); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if u := b.units[i]; size > uint64(maxScan(u.to-u.from, b.bytes(u))) {
+			return nil, errKept
+		}
+		w.begin()
+		if _, err := io.CopyN(w, body, int64(size)); err != nil {
+			return nil, err
+		}
+		if taken[i], err = w.finish(); err != nil {
+			return nil, err
+		}
+	}
+	// Read to its end: bytes that follow change the digest.
+	if _, err := io.CopyN(io.Discard, body, 1); !errors.Is(err, io.EOF) {
+		return nil, cmp.Or(err, errKept)
+	}
+	if key != b.prefix+scanDir+hex.EncodeToString(sum.Sum(nil)) {
+		return nil, errKept
+	}
+	return taken, nil
+}
+
+// removeKept takes away what an interrupted run would have needed.
+func (b *builder) removeKept(ctx context.Context) error {
+	return sideBySide(ctx, b.opt.Parallel, len(b.kept), func(ctx context.Context, _, n int) error {
+		if err := b.store.Delete(ctx, b.kept[n]); err != nil {
+			return fmt.Errorf("remove scans %s: %w", b.kept[n], err)
+		}
+		return nil
+	})
+}
