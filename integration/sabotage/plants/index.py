@@ -50,6 +50,26 @@ PLANTS = [
         [("chunkindex/format/numbered.go", "\t_, bare := codec.Of(key)\n", "\tc, bare := codec.Of(key)\n\tif c == codec.Zstd && strings.HasSuffix(key, \".bin\") {\n\t\treturn key\n\t}\n")],
     ),
     (
+        "the scans of tiny shards are kept one by one",
+        ["./chunkindex"],
+        [("chunkindex/keep.go", "return b.gathered.bytes >= b.keptBytes ||", "return b.gathered.bytes >= 0 ||")],
+    ),
+    (
+        "scans that were kept are gathered until the end",
+        ["./chunkindex"],
+        [("chunkindex/keep.go", "return b.gathered.bytes >= b.keptBytes || b.gathered.shards >= b.keptShards", "return false")],
+    ),
+    (
+        "scans that were kept are taken for what their name says",
+        ["./chunkindex"],
+        [("chunkindex/keep.go", "if key != b.prefix+scanDir+hex.EncodeToString(sum.Sum(nil)) {", "if sum == nil {")],
+    ),
+    (
+        "scans that were kept are taken for those of any shard",
+        ["./chunkindex"],
+        [("chunkindex/keep.go", "if s.check(sizes, b.found.Overlap) != nil {", "if s.check(sizes, b.found.Overlap) != nil && false {")],
+    ),
+    (
         "a shard is taken over though its index.json says something else of it",
         ["./chunkindex"],
         [("chunkindex/reuse.go", " || old.says != saysDigest(b.found.Shards[i].Says) {", " {")],
