@@ -27,6 +27,7 @@ type options struct {
 	quick       bool
 	gateway     string // the binary
 	minio       string
+	wire        string // the binary of bench/wire
 	interpreter string // of Python
 	out         string
 	profile     string
@@ -63,6 +64,7 @@ func parse(args []string) (options, error) {
 	f.BoolVar(&o.quick, "quick", false, "little data and few rounds: shows that everything runs, measures nothing")
 	f.StringVar(&o.gateway, "gateway", "bin/millrace", "the gateway's `binary`")
 	f.StringVar(&o.minio, "minio", filepath.Join(cache, "millrace", "bin", "minio"), "MinIO's `binary`")
+	f.StringVar(&o.wire, "wire", "bin/wire", "the `binary` of bench/wire, for goal 10")
 	f.StringVar(&o.interpreter, "python", "python3", "Python `interpreter` with boto3, for goal 10")
 	f.StringVar(&o.out, "out", "", "write the table to this `file`, as well as to standard error")
 	f.StringVar(&o.profile, "profile", "", "write CPU profiles of the warm gateway into this `directory`")

@@ -5,4 +5,5 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 tools/deps.sh
 python=$(tools/python.sh)
+go build -o bin/wire ./bench/wire
 exec go run ./bench -python "$python" -out docs/benchmarks.md "$@"

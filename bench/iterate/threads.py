@@ -1,0 +1,95 @@
+"""How much it is worth that the client's threads move between fetching and decoding, against as many threads that do not.
+
+threads.py GATEWAY LINE DATASET QUERY SPAN ROUNDS
+
+Four threads, in three works: "line", where each connection is slow (LINE is the gateway behind such a network) and decoding costs next
+to nothing; "decoder", where the gateway is near and a batch is decoded for longer than it is fetched; "both", where half the epoch is
+the one and half the other. A decoder waits, as one does that runs on a core of its own and has let go of the interpreter's lock.
+
+Arms alternate; each reads for SPAN seconds. Prints {work: {arm: [samples a second]}}: "moving", and "F+D" for F threads that fetch
+and D that decode.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import millrace
+
+THREADS = 4
+AHEAD = 16  # batches
+QUICK, SLOW = 0.002, 0.06  # seconds for which a batch is decoded
+TURN = 32  # batches for which "both" is the one or the other
+
+Decode = Callable[[millrace.Batch], float]
+
+
+def wait(seconds: float) -> float:
+    time.sleep(seconds)
+    return seconds
+
+
+WORKS: dict[str, tuple[bool, Decode]] = {
+    "line": (True, lambda _: wait(QUICK)),
+    "decoder": (False, lambda _: wait(SLOW)),
+    "both": (True, lambda b: wait(SLOW if b.number // TURN % 2 else QUICK)),
+}
+
+
+def moving(client: millrace.Client, query: dict[str, Any], decode: Decode, number: int) -> Iterator[millrace.Batch]:
+    with client.epoch(number, progress=False, threads=THREADS, transform=decode, **query).read() as reader:
+        yield from reader
+
+
+def fixed(client: millrace.Client, query: dict[str, Any], decode: Decode, fetching: int, number: int) -> Iterator[millrace.Batch]:
+    """What one writes with a pool of threads from the standard library."""
+    with (
+        ThreadPoolExecutor(THREADS - fetching) as pool,
+        client.epoch(number, progress=False, threads=fetching, **query).read() as reader,
+    ):
+        ahead: deque[tuple[millrace.Batch, Future[float]]] = deque()
+        for batch in reader:
+            ahead.append((batch, pool.submit(decode, batch)))
+            while ahead and (ahead[0][1].done() or len(ahead) == AHEAD):
+                ahead[0][1].result()
+                yield ahead.popleft()[0]
+        for batch, decoded in ahead:
+            decoded.result()
+            yield batch
+
+
+def rate(epochs: Callable[[int], Iterator[millrace.Batch]], first: int, span: float) -> float:
+    begun, samples = time.monotonic(), 0
+    for number in itertools.count(first):
+        for batch in epochs(number):
+            samples += len(batch)
+            if time.monotonic() - begun > span:
+                return samples / (time.monotonic() - begun)
+    raise AssertionError("epochs end")
+
+
+def main() -> None:
+    gateway, line, dataset, words, span, rounds = sys.argv[1:]
+    query = {k: int(v) if v.isdigit() else v for k, v in (w.split("=") for w in words.split("&"))}
+    found: dict[str, dict[str, list[float]]] = {}
+    with millrace.Client(gateway, dataset=dataset) as near, millrace.Client(line, dataset=dataset) as far:
+        rate(partial(moving, far, query, lambda _: 0.0), 0, float(span))  # makes connections and brings what the gateway lacks
+        for turn, (work, (distant, decode)) in itertools.product(range(int(rounds)), WORKS.items()):
+            client, arms = far if distant else near, found.setdefault(work, {})
+            arms.setdefault("moving", []).append(rate(partial(moving, client, query, decode), turn * 1000, float(span)))
+            for fetching in range(1, THREADS):
+                arm = arms.setdefault(f"{fetching}+{THREADS - fetching}", [])
+                arm.append(rate(partial(fixed, client, query, decode, fetching), turn * 1000, float(span)))
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
