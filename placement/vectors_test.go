@@ -1,26 +1,23 @@
 package placement
 
 import (
-	"bytes"
 	"encoding/hex"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"math"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/millrace-data/millrace/internal/vectors"
 )
 
 var update = flag.Bool("update", false, "write testdata/vectors.json anew; a placement that was released never changes")
 
 const vectorsFile = "testdata/vectors.json"
 
-type vectors struct {
+type placementVectors struct {
 	Logarithms []logVector  `json:"logarithms"`
 	Views      []viewVector `json:"views"`
 }
@@ -88,8 +85,8 @@ func (v *viewVector) fill(t *testing.T) {
 }
 
 // inputs returns the cases without their results.
-func inputs() vectors {
-	var v vectors
+func inputs() placementVectors {
+	var v placementVectors
 	us := []uint64{0, 1, 2, 3, 255, 1<<63 - 1, 1 << 63, 1<<63 + 1, 1<<64 - 1, 1<<64 - 2, 1<<64 - 1<<55, 1<<64 - 1<<55 - 1}
 	for i := range uint64(60) {
 		us = append(us, with(1, i)>>(i%7*9))
@@ -134,54 +131,14 @@ func TestVectors(t *testing.T) {
 	for i := range got.Views {
 		got.Views[i].fill(t)
 	}
-	if *update {
-		var out bytes.Buffer
-		out.WriteString("{\"logarithms\": [\n")
-		writeLines(t, &out, got.Logarithms)
-		out.WriteString("],\n\"views\": [\n")
-		writeLines(t, &out, got.Views)
-		out.WriteString("]}\n")
-		if err := os.WriteFile(vectorsFile, out.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	data, err := os.ReadFile(vectorsFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var want vectors
-	if err := json.Unmarshal(data, &want); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("owners moved (-committed +computed):\n%s", diff)
-	}
+	want := vectors.Hold(t, vectorsFile, *update, got)
 	if len(want.Views) < 40 || len(want.Logarithms) < 60 {
 		t.Errorf("got %d views and %d logarithms, want at least 40 and 60", len(want.Views), len(want.Logarithms))
 	}
 }
 
-// writeLines writes one vector a line.
-func writeLines[V any](t *testing.T, out *bytes.Buffer, vectors []V) {
-	for i, v := range vectors {
-		data, err := json.Marshal(v)
-		if err != nil {
-			t.Fatal(err)
-		}
-		out.Write(data)
-		if i < len(vectors)-1 {
-			out.WriteByte(',')
-		}
-		out.WriteByte('\n')
-	}
-}
-
 func TestPythonReproducesTheVectors(t *testing.T) {
-	out, err := exec.Command("python3", "-B", "pyplace/check.py", vectorsFile).CombinedOutput()
-	if err != nil {
-		t.Fatalf("python3 pyplace/check.py: %v\n%s", err, out)
-	}
-	t.Logf("%s", out)
+	vectors.Python(t, "pyplace/check.py", vectorsFile)
 }
 
 // TestChecksOfThePage holds the figures that docs/placement.md prints.

@@ -3,21 +3,17 @@ package selection
 import (
 	"bytes"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
-	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
+	"github.com/millrace-data/millrace/internal/vectors"
 )
 
 func TestSplitPutsEverySampleIntoOneSubset(t *testing.T) {
@@ -186,30 +182,8 @@ func TestRuleVectors(t *testing.T) {
 		got.Rules = append(got.Rules, v)
 	}
 	const path = "testdata/rules.json"
-	if *update {
-		b, err := json.Marshal(got)
-		if err == nil {
-			err = os.WriteFile(path, append(b, '\n'), 0o644)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := got
-	want.Rules = nil
-	if err := json.Unmarshal(b, &want); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("the rule moved (-committed +computed):\n%s", diff)
-	}
-	if out, err := exec.Command("python3", "-B", "../shuffle/pyorder/check.py", path).CombinedOutput(); err != nil {
-		t.Errorf("python3 check.py: %v\n%s", err, out)
-	}
+	vectors.Hold(t, path, *update, got)
+	vectors.Python(t, "../shuffle/pyorder/check.py", path)
 }
 
 // FuzzSplit takes any bytes for a split of a small dataset: none makes it panic, and what is opened is sound.

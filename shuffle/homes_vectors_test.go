@@ -1,13 +1,9 @@
 package shuffle
 
 import (
-	"bytes"
-	"encoding/json"
-	"os"
-	"os/exec"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/millrace-data/millrace/internal/vectors"
 )
 
 const homesFile = "testdata/homes.json"
@@ -155,37 +151,12 @@ func TestHomesVectors(t *testing.T) {
 	for i := range got.Homes {
 		got.Homes[i].fill(t)
 	}
-	if *update {
-		var out bytes.Buffer
-		out.WriteString("{\"strata\": [\n")
-		writeLines(t, &out, got.Strata)
-		out.WriteString("],\n\"homes\": [\n")
-		writeLines(t, &out, got.Homes)
-		out.WriteString("]}\n")
-		if err := os.WriteFile(homesFile, out.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	data, err := os.ReadFile(homesFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var want homesVectors
-	if err := json.Unmarshal(data, &want); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("the order moved (-committed +computed):\n%s", diff)
-	}
+	want := vectors.Hold(t, homesFile, *update, got)
 	if len(want.Strata) < 50 || len(want.Homes) < 50 {
 		t.Errorf("got %d and %d vectors, want at least 50 of each", len(want.Strata), len(want.Homes))
 	}
 }
 
 func TestPythonReproducesTheHomesVectors(t *testing.T) {
-	out, err := exec.Command("python3", "-B", "pyorder/check.py", homesFile).CombinedOutput()
-	if err != nil {
-		t.Fatalf("python3 pyorder/check.py: %v\n%s", err, out)
-	}
-	t.Logf("%s", out)
+	vectors.Python(t, "pyorder/check.py", homesFile)
 }

@@ -1,13 +1,9 @@
 package shuffle
 
 import (
-	"bytes"
-	"encoding/json"
-	"os"
-	"os/exec"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/millrace-data/millrace/internal/vectors"
 )
 
 const mixturesFile = "testdata/mixtures.json"
@@ -199,39 +195,12 @@ func TestMixtureVectors(t *testing.T) {
 		got.Subset[i].fill(t)
 		got.Mixture[i].fill(t)
 	}
-	if *update {
-		var out bytes.Buffer
-		out.WriteString("{\"quarantine\": [\n")
-		writeLines(t, &out, got.Quarantine)
-		out.WriteString("],\n\"subset\": [\n")
-		writeLines(t, &out, got.Subset)
-		out.WriteString("],\n\"mixture\": [\n")
-		writeLines(t, &out, got.Mixture)
-		out.WriteString("]}\n")
-		if err := os.WriteFile(mixturesFile, out.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	data, err := os.ReadFile(mixturesFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var want mixtureVectors
-	if err := json.Unmarshal(data, &want); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("the order moved (-committed +computed):\n%s", diff)
-	}
+	want := vectors.Hold(t, mixturesFile, *update, got)
 	if len(want.Quarantine) < 40 || len(want.Subset) < 40 || len(want.Mixture) < 40 {
 		t.Errorf("got %d, %d and %d vectors, want at least 40 of each", len(want.Quarantine), len(want.Subset), len(want.Mixture))
 	}
 }
 
 func TestPythonReproducesTheMixtureVectors(t *testing.T) {
-	out, err := exec.Command("python3", "-B", "pyorder/check.py", mixturesFile).CombinedOutput()
-	if err != nil {
-		t.Fatalf("python3 pyorder/check.py: %v\n%s", err, out)
-	}
-	t.Logf("%s", out)
+	vectors.Python(t, "pyorder/check.py", mixturesFile)
 }

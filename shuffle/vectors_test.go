@@ -1,24 +1,20 @@
 package shuffle
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"encoding/json"
 	"flag"
-	"os"
-	"os/exec"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/millrace-data/millrace/internal/vectors"
 )
 
 var update = flag.Bool("update", false, "write testdata/vectors.json anew; an order that was released never changes")
 
 const vectorsFile = "testdata/vectors.json"
 
-type vectors struct {
+type orderVectors struct {
 	Generator []generatorVector `json:"generator"`
 	Plans     []planVector      `json:"plans"`
 }
@@ -137,8 +133,8 @@ func (v *planVector) fill(t *testing.T) {
 }
 
 // vectorInputs returns the cases without their results.
-func vectorInputs() vectors {
-	var v vectors
+func vectorInputs() orderVectors {
+	var v orderVectors
 	for i, n := range []uint64{0, 1, 2, 3, 10, 127, 128, 129, 130, 1000, 4097, 65537, 1e6, 1e9, 1<<40 + 7, 1<<62 + 1} {
 		v.Generator = append(v.Generator, generatorVector{
 			Purpose: []string{"chunks", "window", "lane", "row", "piece", "full", "", "strata-row"}[i%8],
@@ -202,56 +198,12 @@ func TestVectors(t *testing.T) {
 	for i := range got.Plans {
 		got.Plans[i].fill(t)
 	}
-	if *update {
-		if err := os.WriteFile(vectorsFile, encodeVectors(t, got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	data, err := os.ReadFile(vectorsFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var want vectors
-	if err := json.Unmarshal(data, &want); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("the order moved (-committed +computed):\n%s", diff)
-	}
+	want := vectors.Hold(t, vectorsFile, *update, got)
 	if len(want.Plans) < 200 {
 		t.Errorf("got %d plans, want at least 200", len(want.Plans))
 	}
 }
 
-// encodeVectors writes one vector a line.
-func encodeVectors(t *testing.T, v vectors) []byte {
-	var out bytes.Buffer
-	out.WriteString("{\"generator\": [\n")
-	writeLines(t, &out, v.Generator)
-	out.WriteString("],\n\"plans\": [\n")
-	writeLines(t, &out, v.Plans)
-	out.WriteString("]}\n")
-	return out.Bytes()
-}
-
-func writeLines[V any](t *testing.T, out *bytes.Buffer, vectors []V) {
-	for i, v := range vectors {
-		data, err := json.Marshal(v)
-		if err != nil {
-			t.Fatal(err)
-		}
-		out.Write(data)
-		if i < len(vectors)-1 {
-			out.WriteByte(',')
-		}
-		out.WriteByte('\n')
-	}
-}
-
 func TestPythonReproducesTheVectors(t *testing.T) {
-	out, err := exec.Command("python3", "-B", "pyorder/check.py", vectorsFile).CombinedOutput()
-	if err != nil {
-		t.Fatalf("python3 pyorder/check.py: %v\n%s", err, out)
-	}
-	t.Logf("%s", out)
+	vectors.Python(t, "pyorder/check.py", vectorsFile)
 }

@@ -1,14 +1,10 @@
 package shuffle
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
-	"os"
-	"os/exec"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/millrace-data/millrace/internal/vectors"
 )
 
 const weightedFile = "testdata/weighted.json"
@@ -164,42 +160,12 @@ func TestWeightedVectors(t *testing.T) {
 	for i := range got.Balance {
 		got.Balance[i].fill()
 	}
-	if *update {
-		if err := os.WriteFile(weightedFile, encodeWeighted(t, got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	data, err := os.ReadFile(weightedFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var want weightedVectors
-	if err := json.Unmarshal(data, &want); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("the order moved (-committed +computed):\n%s", diff)
-	}
+	want := vectors.Hold(t, weightedFile, *update, got)
 	if len(want.Importance) < 50 || len(want.Balance) < 30 {
 		t.Errorf("got %d and %d vectors, want at least 50 and 30", len(want.Importance), len(want.Balance))
 	}
 }
 
-// encodeWeighted writes one vector a line.
-func encodeWeighted(t *testing.T, v weightedVectors) []byte {
-	var out bytes.Buffer
-	out.WriteString("{\"importance\": [\n")
-	writeLines(t, &out, v.Importance)
-	out.WriteString("],\n\"balance\": [\n")
-	writeLines(t, &out, v.Balance)
-	out.WriteString("]}\n")
-	return out.Bytes()
-}
-
 func TestPythonReproducesTheWeightedVectors(t *testing.T) {
-	out, err := exec.Command("python3", "-B", "pyorder/check.py", weightedFile).CombinedOutput()
-	if err != nil {
-		t.Fatalf("python3 pyorder/check.py: %v\n%s", err, out)
-	}
-	t.Logf("%s", out)
+	vectors.Python(t, "pyorder/check.py", weightedFile)
 }
