@@ -2,11 +2,18 @@ package chunkindex
 
 import (
 	"bytes"
+	"context"
+	"fmt"
+	"io"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/millrace-data/millrace/chunkindex/codec"
 	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
 )
 
@@ -89,7 +96,7 @@ func TestListingDecodes(t *testing.T) {
 	store.Set("p/b.txt.zst", packFrames(codec.Zstd, body))
 	store.Set("p/c.txt", body)
 	store.Set("p/d.gz", body)
-	l := newListing(store, "p/", nil)
+	l := newListing(store, "p/", listed(t, store, "p/"))
 	for _, key := range []string{"a.txt.gz", "b.txt.zst", "c.txt"} {
 		if head, err := l.Head(t.Context(), key); err != nil || !bytes.Equal(head, body[:format.HeadSize]) {
 			t.Errorf("head of %s: got %d bytes, %v", key, len(head), err)
@@ -104,6 +111,95 @@ func TestListingDecodes(t *testing.T) {
 	if _, err := l.Head(t.Context(), "d.gz"); err == nil || !strings.Contains(err.Error(), "is no gzip") {
 		t.Errorf("no gzip: got %v", err)
 	}
+}
+
+func listed(t *testing.T, store objstore.Store, prefix string) (objects []objstore.Object) {
+	t.Helper()
+	if err := store.List(t.Context(), prefix, func(o objstore.Object) error { objects = append(objects, o); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	return objects
+}
+
+// A survey asks the store for each object once at most, however many formats look at it, and for several at a time where
+// all of them have to be looked at.
+func TestSurveyReadsOnceSideBySide(t *testing.T) {
+	npy := "\x93NUMPY\x01\x00v\x00{'descr': '<u2', 'fortran_order': False, 'shape': (4,), }"
+	npy += strings.Repeat(" ", 127-len(npy)) + "\n" + "01234567"
+	lines := `{"a":1}` + "\n" + `{"a":2}` + "\n"
+	member := make([]byte, 512)
+	copy(member[257:], "ustar")
+	for name, c := range map[string]struct {
+		key, body string
+		index     bool // an index.json of nobody's lies beside them
+		opt       BuildOptions
+		requests  int
+		least     int // side by side
+	}{
+		"lines by content":     {"x%02d.json", lines, false, BuildOptions{}, 60, 16},
+		"tars by content":      {"x%02d", string(member), true, BuildOptions{Format: "tar"}, 61, 16},
+		"arrays of tokens":     {"x%02d.npy", npy, true, BuildOptions{Hints: format.Options{SequenceLength: 1}}, 61, 16},
+		"looked at in vain":    {"x%02d.json", "{}", false, BuildOptions{}, 4, 4},
+		"index that says none": {"x%02d.json", lines, true, BuildOptions{}, 4, 3}, // it comes first, and is no line
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			mem := memstore.New()
+			for i := range 60 {
+				mem.Set(fmt.Sprintf(c.key, i), []byte(c.body))
+			}
+			if c.index {
+				mem.Set("index.json", []byte(`{"nobody":"knows it"}`))
+			}
+			store := &slow{Store: mem, asked: map[string]int{}}
+			b, err := newBuilder(store, "", c.opt)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer b.close()
+			if err := b.list(t.Context()); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			total := 0
+			for key, n := range store.asked {
+				if total += n; n > 1 {
+					t.Errorf("%s: got %s asked for %d times", name, key, n)
+				}
+			}
+			if total != c.requests || store.peak < c.least || store.peak > 64 {
+				t.Errorf("%s: got %d requests, up to %d side by side, want %d, %d to 64 side by side", name, total, store.peak, c.requests, c.least)
+			}
+		})
+	}
+}
+
+// slow is a store that takes a second for every read, and counts.
+type slow struct {
+	objstore.Store
+	mu        sync.Mutex
+	asked     map[string]int
+	now, peak int
+}
+
+func (s *slow) wait(key string) {
+	s.mu.Lock()
+	s.asked[key]++
+	s.now++
+	s.peak = max(s.peak, s.now)
+	s.mu.Unlock()
+	time.Sleep(time.Second)
+	s.mu.Lock()
+	s.now--
+	s.mu.Unlock()
+}
+
+func (s *slow) Open(ctx context.Context, ref objstore.Ref, offset int64) (io.ReadCloser, error) {
+	s.wait(ref.Key)
+	return s.Store.Open(ctx, ref, offset)
+}
+
+func (s *slow) ReadRange(ctx context.Context, ref objstore.Ref, offset int64, dst ...[]byte) error {
+	s.wait(ref.Key)
+	return s.Store.ReadRange(ctx, ref, offset, dst...)
 }
 
 func TestMatches(t *testing.T) {

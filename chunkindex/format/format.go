@@ -33,11 +33,11 @@ type Format interface {
 }
 
 // Listing is what a format sees of the objects of a dataset. All bytes are decoded ones where the object's name says
-// that it is compressed.
+// that it is compressed; they are shared and must not change. It is safe for concurrent use.
 type Listing interface {
 	// Objects lists them by key, in byte order. The slice is shared and must not change.
 	Objects() []Object
-	// Head returns the first bytes of an object, HeadSize of them or all there are.
+	// Head returns the first bytes of an object, HeadSize of them or all there are. EachHead reads many.
 	Head(ctx context.Context, key string) ([]byte, error)
 	// Read returns a whole object of at most most bytes; a longer one is an error.
 	Read(ctx context.Context, key string, most int64) ([]byte, error)

@@ -77,18 +77,17 @@ func suffixes() []string { return []string{".jsonl", ".ndjson", ".json"} }
 // byContent returns those of the objects that look like JSON Lines: all of them, some of them, or none.
 func byContent(ctx context.Context, l format.Listing, maybe []format.Object, some bool) ([]format.Shard, error) {
 	var shards []format.Shard
-	for _, object := range maybe {
-		head, err := l.Head(ctx, object.Key)
+	err := format.EachHead(ctx, l, maybe, func(object format.Object, head []byte) (bool, error) {
 		switch {
-		case err != nil:
-			return nil, err
 		case twoLines(head):
 			shards = append(shards, format.Shard{Object: object})
 		case !some:
-			return nil, nil
+			shards = nil
+			return false, nil
 		}
-	}
-	return shards, nil
+		return true, nil
+	})
+	return shards, err
 }
 
 // sorted returns the objects whose names are those of JSON Lines, and those whose names are those of any JSON.

@@ -123,18 +123,21 @@ func begins(ctx context.Context, l format.Listing, shards []format.Shard) error 
 
 // byContent looks at every object: whoever asks for the format by name is not bound to its names.
 func byContent(ctx context.Context, l format.Listing) ([]format.Shard, error) {
-	var shards []format.Shard
+	var maybe []format.Object
 	for _, object := range l.Objects() {
-		if path.Base(object.Key)[0] == '.' || object.Size == 0 {
-			continue
+		if path.Base(object.Key)[0] != '.' && object.Size > 0 {
+			maybe = append(maybe, object)
 		}
-		head, err := l.Head(ctx, object.Key)
-		if err != nil {
-			return nil, err
-		}
+	}
+	var shards []format.Shard
+	err := format.EachHead(ctx, l, maybe, func(object format.Object, head []byte) (bool, error) {
 		if record(head) {
 			shards = append(shards, format.Shard{Object: object})
 		}
+		return true, nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	if len(shards) == 0 {
 		return nil, errors.New("no object begins with a TFRecord")

@@ -32,12 +32,29 @@ func (s *survey) agrees(d records.DType) error {
 	return err
 }
 
-// flat looks at a file of tokens and, if it is one of llm.c, a header that says of which type.
-func (s *survey) flat(ctx context.Context, o format.Object) (file, error) {
-	head, err := s.l.Head(ctx, o.Key)
-	if err != nil {
-		return file{}, err
+// byHead looks at files whose heads say what they are.
+func (s *survey) byHead(look func(format.Object, []byte) (file, error)) func(context.Context, []format.Object, found) error {
+	return func(ctx context.Context, objects []format.Object, take found) error {
+		return format.EachHead(ctx, s.l, objects, func(o format.Object, head []byte) (bool, error) {
+			f, err := look(o, head)
+			return true, take(o, f, err)
+		})
 	}
+}
+
+// eachPair looks at pairs one after another: an .idx is read whole, and may be long.
+func (s *survey) eachPair(ctx context.Context, objects []format.Object, take found) error {
+	for _, o := range objects {
+		f, err := s.megatron(ctx, o)
+		if err := take(o, f, err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// flat looks at a file of tokens and, if it is one of llm.c, a header that says of which type.
+func (s *survey) flat(o format.Object, head []byte) (file, error) {
 	stored := o.Key == format.Plain(o.Key) // as it is: its size is that of its bytes
 	if d, count, ok := llmc(head); ok {
 		if stored && (o.Size-llmcHeader != count*int64(d.Size())) {
@@ -71,11 +88,7 @@ func llmc(head []byte) (d records.DType, count int64, ok bool) {
 }
 
 // npy looks at an array of one dimension.
-func (s *survey) npy(ctx context.Context, o format.Object) (file, error) {
-	head, err := s.l.Head(ctx, o.Key)
-	if err != nil {
-		return file{}, err
-	}
+func (s *survey) npy(o format.Object, head []byte) (file, error) {
 	a, err := records.ReadHeader(head)
 	if err != nil {
 		return file{}, err

@@ -61,15 +61,18 @@ func (Tokens) Survey(ctx context.Context, l format.Listing, o format.Options) (*
 		return nil, err
 	}
 	var files []file
-	for _, object := range kind.objects {
-		f, err := kind.look(ctx, object)
+	err = kind.each(ctx, kind.objects, func(object format.Object, f file, err error) error {
 		if err != nil {
-			return nil, fmt.Errorf("object %s: %w", object.Key, err)
+			return fmt.Errorf("object %s: %w", object.Key, err)
 		}
 		if len(files) > 0 && f.dtype != files[0].dtype {
-			return nil, fmt.Errorf("object %s has tokens of %s, object %s of %s", files[0].Key, files[0].dtype, f.Key, f.dtype)
+			return fmt.Errorf("object %s has tokens of %s, object %s of %s", files[0].Key, files[0].dtype, f.Key, f.dtype)
 		}
 		files = append(files, f)
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	return s.dataset(files, len(s.idxs))
 }
@@ -185,23 +188,26 @@ func (s *survey) unsaid(ctx context.Context) error {
 // kind is one way in which tokens are kept.
 type kind struct {
 	objects []format.Object
-	look    func(context.Context, format.Object) (file, error)
+	each    func(context.Context, []format.Object, found) error
 }
+
+// found takes what was found out of an object, or what is wrong with it.
+type found func(format.Object, file, error) error
 
 // choose returns the one kind that is here.
 func (s *survey) choose() (kind, error) {
-	var found []kind
-	for _, k := range []kind{{s.pairs, s.megatron}, {s.bins, s.flat}, {s.others, s.flat}, {s.npys, s.npy}} {
+	var here []kind
+	for _, k := range []kind{{s.pairs, s.eachPair}, {s.bins, s.byHead(s.flat)}, {s.others, s.byHead(s.flat)}, {s.npys, s.byHead(s.npy)}} {
 		if len(k.objects) > 0 {
-			found = append(found, k)
+			here = append(here, k)
 		}
 	}
-	switch len(found) {
+	switch len(here) {
 	case 0:
 		return kind{}, errors.New("a sequence length was given, and no object's name ends in .bin, .tokens or .npy")
 	case 1:
-		return found[0], nil
+		return here[0], nil
 	}
 	return kind{}, fmt.Errorf("objects %s and %s are not kept in one way: of .bin with an .idx, .bin without one, .tokens and .npy, a dataset has one kind",
-		found[0].objects[0].Key, found[1].objects[0].Key)
+		here[0].objects[0].Key, here[1].objects[0].Key)
 }

@@ -38,14 +38,14 @@ func (Tar) Survey(ctx context.Context, l format.Listing, o format.Options) (*for
 		}
 	}
 	if len(d.Shards) == 0 && o.Named {
-		for _, object := range l.Objects() {
-			head, err := l.Head(ctx, object.Key)
-			if err != nil {
-				return nil, err
-			}
+		err := format.EachHead(ctx, l, l.Objects(), func(object format.Object, head []byte) (bool, error) {
 			if len(head) >= blockSize && string(head[257:262]) == "ustar" {
 				d.Shards = append(d.Shards, format.Shard{Object: object})
 			}
+			return true, nil
+		})
+		if err != nil {
+			return nil, err
 		}
 	}
 	if len(d.Shards) == 0 {

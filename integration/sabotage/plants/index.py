@@ -70,6 +70,21 @@ PLANTS = [
         [("chunkindex/keep.go", "if s.check(sizes, b.found.Overlap) != nil {", "if s.check(sizes, b.found.Overlap) != nil && false {")],
     ),
     (
+        "a survey reads heads one after another",
+        ["./chunkindex"],
+        [("chunkindex/format/heads.go", "group.Go(func() { heads[i], errs[i] = l.Head(ctx, o.Key) })", "heads[i], errs[i] = l.Head(ctx, o.Key)")],
+    ),
+    (
+        "a survey reads an object anew for each format",
+        ["./chunkindex"],
+        [("chunkindex/listing.go", "if ok && (whole || int64(len(b)) >= n) {", "if ok && len(b) < 0 && whole {")],
+    ),
+    (
+        "a survey takes a head that it remembers for the whole object",
+        ["./chunkindex"],
+        [("chunkindex/listing.go", "b, int64(len(b)) < n", "b, true")],
+    ),
+    (
         "a shard is taken over though its index.json says something else of it",
         ["./chunkindex"],
         [("chunkindex/reuse.go", " || old.says != saysDigest(b.found.Shards[i].Says) {", " {")],

@@ -1,0 +1,108 @@
+package chunkindex
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"sync"
+
+	"github.com/millrace-data/millrace/chunkindex/codec"
+	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/chunkindex/offsets"
+	"github.com/millrace-data/millrace/internal/objstore"
+)
+
+// maxSeen bounds the bytes that a listing remembers of objects. What is beyond it is read again by each format that asks.
+const maxSeen = 64 << 20
+
+// listing is a format.Listing of what lies in a store. It remembers what it has read, since several formats look at one object.
+type listing struct {
+	store   objstore.Store
+	prefix  string
+	objects []objstore.Object // in byte order of their keys
+	seen    []format.Object   // the same, as formats see them
+
+	mu    sync.Mutex
+	begin map[string][]byte // of objects
+	whole map[string]bool   // those of which that is all
+	bytes int64             // of all that is remembered
+}
+
+func newListing(store objstore.Store, prefix string, objects []objstore.Object) *listing {
+	l := &listing{store: store, prefix: prefix, objects: objects, begin: map[string][]byte{}, whole: map[string]bool{}}
+	for _, o := range objects {
+		l.seen = append(l.seen, format.Object{Key: strings.TrimPrefix(o.Key, prefix), Size: o.Size})
+	}
+	return l
+}
+
+func (l *listing) Objects() []format.Object { return l.seen }
+
+func (l *listing) Head(ctx context.Context, key string) ([]byte, error) {
+	return l.first(ctx, key, format.HeadSize)
+}
+
+func (l *listing) Read(ctx context.Context, key string, most int64) ([]byte, error) {
+	b, err := l.first(ctx, key, min(most, math.MaxInt64-1)+1)
+	if err == nil && int64(len(b)) > most {
+		err = fmt.Errorf("object %s is longer than %d bytes", key, most)
+	}
+	return b, err
+}
+
+// first returns the first n decoded bytes of an object, or all there are.
+func (l *listing) first(ctx context.Context, key string, n int64) ([]byte, error) {
+	l.mu.Lock()
+	b, ok := l.begin[key]
+	whole := l.whole[key]
+	l.mu.Unlock()
+	if ok && (whole || int64(len(b)) >= n) {
+		return b[:min(n, int64(len(b)))], nil
+	}
+	b, err := l.read(ctx, key, n)
+	if err != nil {
+		return nil, fmt.Errorf("object %s: %w", key, err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if more := int64(len(b) - len(l.begin[key])); l.bytes+more <= maxSeen {
+		l.bytes += more
+		l.begin[key], l.whole[key] = b, int64(len(b)) < n
+	}
+	return b, nil
+}
+
+// read reads the first n decoded bytes of an object, or all there are. Of one that is stored as it is the store is asked for a head alone:
+// to break a transfer off would cost its connection.
+func (l *listing) read(ctx context.Context, key string, n int64) ([]byte, error) {
+	o, ok := offsets.Find(l.seen, key)
+	if !ok {
+		return nil, fmt.Errorf("look into it: %w", objstore.ErrNotFound)
+	}
+	ref := objstore.Ref{Key: l.prefix + key}
+	c, _ := codec.Of(key)
+	if size := min(n, o.Size); c == codec.None && size <= format.HeadSize {
+		b := make([]byte, size)
+		if size == 0 {
+			return b, nil
+		}
+		return b, l.store.ReadRange(ctx, ref, 0, b)
+	}
+	in, err := l.store.Open(ctx, ref, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	decoded := io.Reader(in)
+	if c != codec.None {
+		r, err := codec.NewReader(c, in)
+		if err != nil {
+			return nil, fmt.Errorf("%w: name it as it is, leave it out with --match, or have all objects taken as they are with --format files", err)
+		}
+		defer r.Close()
+		decoded = r
+	}
+	return io.ReadAll(io.LimitReader(decoded, n))
+}
