@@ -75,7 +75,7 @@ func (s *Source) questioned(q *peer.Query) (*batch, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.answers = true
+	b.answers, b.tries = true, true
 	if q.Reader != nil {
 		b.plan = s.path.readers.Plan(s, q.Reader.Params)
 		b.fits, b.local = s.path.fits(s, time.Now()), q.Reader.Params.Shuffle != shuffle.Full
@@ -112,16 +112,13 @@ func (s *Source) answerCached(ctx context.Context, b *batch) (*chunkindex.Body, 
 	if err != nil {
 		return nil, err
 	}
-	b.lay(segments, room.Bytes())
-	which := make([]int, len(b.chunks))
-	for i := range which {
-		which[i] = i
-	}
+	b.lay(segments, room.bytes)
+	which := b.all()
 	if rest, _ := s.diskRanges(ctx, b, which, segments); len(rest) > 0 {
-		room.Close()
+		room.close()
 		return nil, peer.ErrNotHere
 	}
-	return chunkindex.NewBody(segments, nil, room.Close), nil
+	return chunkindex.NewBody(segments, nil, room.close), nil
 }
 
 // resolve finds the sums of what a query wants: samples, or whole chunks. What is read by itself is never sent unchecked.

@@ -55,8 +55,8 @@ type far struct {
 }
 
 // all returns the numbers of all chunks.
-func (f *far) all() []int {
-	which := make([]int, len(f.chunks))
+func (b *batch) all() []int {
+	which := make([]int, len(b.chunks))
 	for i := range which {
 		which[i] = i
 	}

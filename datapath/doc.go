@@ -12,6 +12,8 @@
 //     chunks, and for the rest by reading the samples' own ranges, near ones
 //     joined, straight into the body. This way needs no memory but the body's.
 //
+// A batch of several datasets (Mixture) is one batch: it takes the first way with all its parts, or the second with all of them.
+//
 // A chunk of many objects is read by as many store reads side by side, each under its object's own ETag. Since a sample of it costs
 // a read, alone as with the others, a request reads just its own, and the chunk comes ahead of need. A compressed chunk is
 // never read in part: its stored bytes go to memory that was taken together with the chunk's, and it is decoded from there. Where there is

@@ -30,7 +30,7 @@ type gathering struct {
 	begun   time.Time
 	carried []*carried // parts of the stock that the body shows
 	awaited []awaited
-	room    *chunkcache.Buffer[key]
+	room    room
 	more    *chunkcache.Buffer[key] // for samples that were awaited and did not come
 	leases  *chunkcache.Leases[key]
 }
@@ -61,12 +61,16 @@ func (s *Source) gather(ctx context.Context, at shuffle.Cursor, total int64, nea
 		asker: asker{source: s, plan: at.Plan, reader: f.reader, segments: make([][]byte, near.segments)},
 		at:    at, total: total, near: near, whole: f, far: f, begun: time.Now(),
 	}
-	defer s.path.asking.enter(ctx, f.bytes)()
+	leave, err := s.path.asking.turn(ctx, f.batch)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	if stock != nil {
 		g.carried, g.awaited, g.far = s.path.carry.take(stock, f, g.segments)
 	}
 	whole, ranged := s.sort(at, near)
-	if len(ranged) == 0 {
+	if len(ranged) == 0 && near.lent == nil {
 		body, err := g.slices(ctx, whole)
 		if !errors.Is(err, chunkcache.ErrNoRoom) {
 			return body, err
@@ -88,6 +92,19 @@ type asking struct {
 func newAsking(total int64) *asking {
 	n := max(total/askingShare, 1)
 	return &asking{n, semaphore.NewWeighted(n)}
+}
+
+// turn waits for a turn to ask for a batch, unless that waits for nothing, or was given one with its memory.
+func (a *asking) turn(ctx context.Context, b *batch) (leave func(), err error) {
+	switch n := min(b.bytes, a.max); {
+	case b.lent != nil:
+		return func() {}, nil
+	case !b.tries:
+		return a.enter(ctx, n), nil
+	case a.bytes.TryAcquire(n):
+		return func() { a.bytes.Release(n) }, nil
+	}
+	return nil, chunkcache.ErrNoRoom
 }
 
 // enter waits for a turn to ask for n bytes, but not for ever: to go on costs a read of the store, and not to does not help.
@@ -264,16 +281,14 @@ func (g *gathering) finish(ctx context.Context, lost []chunkindex.ChunkRanges, l
 
 // reserve takes memory for what peers are asked for and for more bytes of the body, none if there are none.
 func (g *gathering) reserve(ctx context.Context, more int64) (buf []byte, err error) {
-	if len(g.carried) > 0 {
+	if len(g.carried) > 0 && g.near.lent == nil {
 		n := more + g.far.bytes
 		if n == 0 {
 			return nil, nil
 		}
-		var ok bool
-		if g.room, ok = g.source.path.cache.TryBuffer(n + n/8); ok {
-			return g.room.Bytes(), nil
+		if g.room, err = g.source.path.room(ctx, n, false); err == nil {
+			return g.room.bytes, nil
 		}
-		g.room = nil
 		g.uncarry()
 	}
 	n := more + g.far.bytes
@@ -283,7 +298,7 @@ func (g *gathering) reserve(ctx context.Context, more int64) (buf []byte, err er
 	if g.room, err = g.source.room(ctx, g.near, n); err != nil {
 		return nil, err
 	}
-	return g.room.Bytes(), nil
+	return g.room.bytes, nil
 }
 
 // uncarry does without the stock: nobody waits for memory while he holds some.
@@ -293,10 +308,8 @@ func (g *gathering) uncarry() {
 }
 
 func (g *gathering) giveBack() {
-	if g.room != nil {
-		g.room.Close()
-		g.room = nil
-	}
+	g.room.close()
+	g.room = room{}
 }
 
 func (g *gathering) fail(err error) (*chunkindex.Body, error) {

@@ -16,6 +16,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/codec"
 	"github.com/millrace-data/millrace/internal/budget"
 	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/lookahead"
 	"github.com/millrace-data/millrace/peer"
 	"github.com/millrace-data/millrace/shuffle"
 )
@@ -49,8 +50,21 @@ func (s *Source) Read(ctx context.Context, at shuffle.Cursor, chunks []chunkinde
 	if err != nil {
 		return nil, err
 	}
+	v := s.visit(at, b)
+	body, err := s.bring(ctx, at, b)
+	return v.ended(body, err)
+}
+
+// visit is one batch in the eyes of those who look ahead.
+type visit struct {
+	path *Path
+	of   *lookahead.Visit // nil: it is of no plan
+}
+
+// visit notes that a batch is read, and tells it what is known of its reader. It ends with ended.
+func (s *Source) visit(at shuffle.Cursor, b *batch) visit {
 	if at.Plan == nil || at.Epoch == nil {
-		return s.bring(ctx, at, b)
+		return visit{}
 	}
 	s.path.reown()
 	v := s.path.readers.Asked(s, at, time.Now())
@@ -60,17 +74,24 @@ func (s *Source) Read(ctx context.Context, at shuffle.Cursor, chunks []chunkinde
 	if s.name != "" {
 		b.forPeers(at, v)
 	}
-	body, err := s.bring(ctx, at, b)
-	if v.Answered(time.Now()) {
-		s.path.look()
+	return visit{s.path, v}
+}
+
+// ended notes how the read has ended, and returns that: a body whose end is noted too, or the error.
+func (v visit) ended(body *chunkindex.Body, err error) (*chunkindex.Body, error) {
+	if v.of == nil {
+		return body, err
+	}
+	if v.of.Answered(time.Now()) {
+		v.path.look()
 	}
 	if err != nil {
-		v.Ended(time.Now())
+		v.of.Ended(time.Now())
 		return nil, err
 	}
 	return chunkindex.NewBody(body.Segments, body.Tiers, func() {
 		body.Close()
-		v.Ended(time.Now())
+		v.of.Ended(time.Now())
 	}), nil
 }
 
@@ -96,7 +117,7 @@ func (s *Source) sort(at shuffle.Cursor, b *batch) (whole, ranged []int) {
 // bringHere brings a batch without peers.
 func (s *Source) bringHere(ctx context.Context, at shuffle.Cursor, b *batch) (*chunkindex.Body, error) {
 	whole, ranged := s.sort(at, b)
-	if len(ranged) == 0 {
+	if len(ranged) == 0 && b.lent == nil {
 		body, err := s.slices(ctx, b)
 		if !errors.Is(err, chunkcache.ErrNoRoom) {
 			return body, err
@@ -118,7 +139,9 @@ type batch struct {
 	reader   *peer.Reader  // who reads, for peers; nil: they are not told
 	number   uint64        // of its reader in the table of them, 0: of none
 	trusts   bool          // whoever asks knows better who owns its chunks
-	answers  bool          // it is a peer's: no memory is waited for, and no other peer is asked to load anything
+	answers  bool          // it is a peer's: no other peer is asked to load anything
+	tries    bool          // no memory is waited for: chunkcache.ErrNoRoom says that there is none now
+	lent     *lent         // memory to bring it in, taken for it and others together; nil: none
 }
 
 // newBatch adds a request up and refuses what the index does not hold or the budget never could.
@@ -208,10 +231,7 @@ func (s *Source) begin(ctx context.Context, b *batch, which []int) (wait func() 
 
 // slices serves a batch from leased chunks.
 func (s *Source) slices(ctx context.Context, b *batch) (*chunkindex.Body, error) {
-	which := make([]int, len(b.chunks))
-	for i := range which {
-		which[i] = i
-	}
+	which := b.all()
 	missing := s.missing(b, which)
 	start := time.Now()
 	l, place, err := s.acquire(ctx, b, which)
@@ -292,60 +312,13 @@ func (s *Source) copies(ctx context.Context, b *batch, whole, ranged []int) (*ch
 	}
 	defer work.close()
 	segments := make([][]byte, b.segments)
-	spare := b.lay(segments, room.Bytes())
+	spare := b.lay(segments, room.bytes)
 	loaded, err := s.into(ctx, b, whole, ranged, segments, spare, work.bytes)
 	if err != nil {
-		room.Close()
+		room.close()
 		return nil, err
 	}
-	return chunkindex.NewBody(segments, tiers(b.bytes, loaded, time.Since(start)), room.Close), nil
-}
-
-// workspace is memory in which chunks are decoded that have no room of their own.
-type workspace struct {
-	bytes []byte
-	own   *chunkcache.Buffer[key] // nil: it is a part of the body's
-}
-
-func (w workspace) close() {
-	if w.own != nil {
-		w.own.Close()
-	}
-}
-
-// roomToWork takes memory for a body of a batch and n bytes to work in: if there is room for them now, for as long as the work takes, else
-// both in one step, for nobody waits for memory while he holds some.
-func (s *Source) roomToWork(ctx context.Context, b *batch, n int64) (room *chunkcache.Buffer[key], work workspace, err error) {
-	if room, err = s.room(ctx, b, b.bytes); err != nil || n == 0 {
-		return room, workspace{}, err
-	}
-	if own, ok := s.path.cache.TryBuffer(n); ok {
-		return room, workspace{own.Bytes(), own}, nil
-	}
-	room.Close()
-	if b.answers {
-		return nil, workspace{}, chunkcache.ErrNoRoom
-	}
-	if b.bytes+n > s.path.budget.Total() {
-		return nil, workspace{}, fmt.Errorf("read a batch of %d bytes, and a chunk of %d stored and decoded, with a budget of %d: %w",
-			b.bytes, n, s.path.budget.Total(), budget.ErrTooLarge)
-	}
-	if room, err = s.room(ctx, b, b.bytes+n); err != nil {
-		return nil, workspace{}, err
-	}
-	return room, workspace{bytes: room.Bytes()[b.bytes:]}, nil
-}
-
-// room takes memory for a body of n bytes of its own, and an eighth more: what lies between samples that one read brings.
-func (s *Source) room(ctx context.Context, b *batch, n int64) (*chunkcache.Buffer[key], error) {
-	n = min(n+n/8, s.path.budget.Total())
-	if !b.answers {
-		return s.path.cache.Buffer(ctx, n)
-	}
-	if room, ok := s.path.cache.TryBuffer(n); ok {
-		return room, nil
-	}
-	return nil, chunkcache.ErrNoRoom
+	return chunkindex.NewBody(segments, tiers(b.bytes, loaded, time.Since(start)), room.close), nil
 }
 
 // lay gives each sample of a batch its segment of buf, and returns the rest.
@@ -358,11 +331,7 @@ func (b *batch) lay(segments [][]byte, buf []byte) (spare []byte) {
 	return buf
 }
 
-// errNoWork says that there is no memory now in which to decode a chunk.
-var errNoWork = errors.New("no memory to decode in")
-
-// into brings a batch into segments of its own. It waits for no memory: without work to decode chunks in it takes what is free now, if it needs
-// any, or returns errNoWork.
+// into brings a batch into segments of its own. It waits for no memory: without work to decode chunks in it takes what toWork finds.
 func (s *Source) into(ctx context.Context, b *batch, whole, ranged []int, segments [][]byte, spare, work []byte) (answer, error) {
 	rest, loaded, err := s.copyChunks(ctx, b, whole, segments)
 	if b.local {
@@ -378,14 +347,11 @@ func (s *Source) into(ctx context.Context, b *batch, whole, ranged []int, segmen
 	for _, i := range ranged {
 		loaded.store += bytesOf(b.chunks[i])
 	}
-	if n := s.work(b, ranged); int64(len(work)) < n {
-		own, ok := s.path.cache.TryBuffer(n)
-		if !ok {
-			return loaded, errNoWork
-		}
-		defer own.Close()
-		work = own.Bytes()
+	work, done, err := s.toWork(ctx, b, s.work(b, ranged), work)
+	if err != nil {
+		return loaded, err
 	}
+	defer done()
 	if ranged, err = s.unpack(ctx, b, ranged, segments, work); err != nil {
 		return loaded, err
 	}

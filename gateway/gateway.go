@@ -50,12 +50,15 @@ type Stat struct {
 type Config struct {
 	Datasets []Dataset // the first is the default one
 	Mixtures []Mixture // of datasets; served as datasets of their names
-	Budget   *budget.Budget
-	Log      zerolog.Logger
-	Version  string
-	Stats    func() []Stat
-	Readers  func() []Reader
-	Cluster  func() any // what /v1/cluster shows, as JSON; nil: the gateway is alone
+	// Mix makes a source of several: its chunks and shards are theirs, numbered on from one to the next. Memory for a batch is taken for all of
+	// them together, as of one dataset. It is needed where there are Mixtures.
+	Mix     func(sources []Dataset) Source
+	Budget  *budget.Budget
+	Log     zerolog.Logger
+	Version string
+	Stats   func() []Stat
+	Readers func() []Reader
+	Cluster func() any // what /v1/cluster shows, as JSON; nil: the gateway is alone
 
 	AdminListen bool          // metrics, statistics and pprof are served by Admin alone, not on the data port
 	Deadline    time.Duration // to the first byte, 60 s; the header Millrace-Deadline-Ms may lower it

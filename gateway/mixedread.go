@@ -2,13 +2,9 @@ package gateway
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 
-	"golang.org/x/sync/errgroup"
-
-	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -119,109 +115,4 @@ func (r *mixedReading) appendNumbers(dst []uint64, x *mixedIndex) []uint64 {
 		dst = append(dst, x.samples[t.Source]+r.epochs[ownEpoch{t.Source, t.Epoch}].At(t.Position))
 	}
 	return dst
-}
-
-// mixedReader reads batches of a mixture: what is wanted of each source from that source, all at once.
-type mixedReader struct {
-	index   *mixedIndex
-	mixture *mixture
-}
-
-// Read brings all ranges of one batch. at.Parts says where the reader stands in each source.
-func (s *mixedReader) Read(ctx context.Context, at shuffle.Cursor, chunks []chunkindex.ChunkRanges) (*chunkindex.Body, error) {
-	wanted, seqs, total := s.divide(chunks)
-	bodies := make([]*chunkindex.Body, len(wanted))
-	group, ctx := errgroup.WithContext(ctx)
-	for i, list := range wanted {
-		if len(list) == 0 {
-			continue
-		}
-		group.Go(func() error {
-			var own shuffle.Cursor
-			if i < len(at.Parts) {
-				own = at.Parts[i]
-			}
-			body, err := s.mixture.sources[i].Source.Read(ctx, own, list)
-			if err != nil {
-				return s.named(i, err)
-			}
-			bodies[i] = body
-			if len(body.Segments) != len(seqs[i]) {
-				return fmt.Errorf("source %s: %d segments came, want %d", s.mixture.sources[i].Name, len(body.Segments), len(seqs[i]))
-			}
-			return nil
-		})
-	}
-	end := func() {
-		for _, b := range bodies {
-			if b != nil {
-				b.Close()
-			}
-		}
-	}
-	if err := group.Wait(); err != nil {
-		end()
-		return nil, err
-	}
-	segments := make([][]byte, total)
-	var tiers []chunkindex.TierTime
-	for i, b := range bodies {
-		if b == nil {
-			continue
-		}
-		for k, seq := range seqs[i] {
-			segments[seq] = b.Segments[k]
-		}
-		tiers = addTiers(tiers, b.Tiers)
-	}
-	return chunkindex.NewBody(segments, tiers, end), nil
-}
-
-// divide sorts what is wanted by source: segments are numbered anew there, and seqs says which ones they are of the whole.
-func (s *mixedReader) divide(chunks []chunkindex.ChunkRanges) (wanted [][]chunkindex.ChunkRanges, seqs [][]int, total int) {
-	wanted, seqs = make([][]chunkindex.ChunkRanges, len(s.mixture.sources)), make([][]int, len(s.mixture.sources))
-	for _, c := range chunks {
-		i, own := s.index.at(c.Chunk)
-		list := chunkindex.ChunkRanges{Chunk: own, Ranges: make([]chunkindex.Range, len(c.Ranges))}
-		for k, r := range c.Ranges {
-			list.Ranges[k] = r
-			list.Ranges[k].Seq = len(seqs[i])
-			seqs[i] = append(seqs[i], r.Seq)
-			total = max(total, r.Seq+1)
-		}
-		wanted[i] = append(wanted[i], list)
-	}
-	return wanted, seqs, total
-}
-
-// named gives an error of a source the numbers that its shards have in the mixture.
-func (s *mixedReader) named(i int, err error) error {
-	var e *chunkindex.RangeError
-	if errors.As(err, &e) {
-		moved := *e
-		moved.Shard += s.index.shards[i]
-		err = &moved
-	}
-	return fmt.Errorf("source %s: %w", s.mixture.sources[i].Name, err)
-}
-
-// addTiers adds what the tiers did for one source to what they did for others, which were read at the same time.
-func addTiers(all, more []chunkindex.TierTime) []chunkindex.TierTime {
-next:
-	for _, t := range more {
-		for i := range all {
-			if all[i].Tier == t.Tier {
-				all[i].Bytes += t.Bytes
-				all[i].Wait = max(all[i].Wait, t.Wait)
-				continue next
-			}
-		}
-		all = append(all, t)
-	}
-	return all
-}
-
-// Warm is not asked of a mixture, but of its sources.
-func (s *mixedReader) Warm(context.Context, shuffle.Cursor) (chunkindex.Warmed, error) {
-	return chunkindex.Warmed{}, errors.New("a mixture is warmed by its sources")
 }

@@ -57,6 +57,7 @@ func (g *Gateway) mix(m Mixture) (*dataset, error) {
 		return nil, fmt.Errorf("there is a dataset of this name")
 	}
 	mixed := &mixture{samples: m.Samples}
+	var sources []Dataset
 	var ingredients []shuffle.Ingredient
 	for _, s := range m.Sources {
 		d := g.byName[s.Dataset]
@@ -65,6 +66,10 @@ func (g *Gateway) mix(m Mixture) (*dataset, error) {
 		}
 		i := shuffle.Ingredient{Samples: d.Index.Samples(), Weight: s.Weight, PerBatch: s.PerBatch}
 		mixed.sources, ingredients = append(mixed.sources, mixedSource{d, i}), append(ingredients, i)
+		sources = append(sources, d.Dataset)
+	}
+	if g.cfg.Mix == nil {
+		return nil, fmt.Errorf("nobody reads mixtures: Config.Mix is nil")
 	}
 	order, err := shuffle.NewMixture(0, m.Samples, ingredients)
 	if err != nil {
@@ -74,7 +79,7 @@ func (g *Gateway) mix(m Mixture) (*dataset, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := Dataset{Name: m.Name, Index: index, Source: &mixedReader{index: index, mixture: mixed}}
+	d := Dataset{Name: m.Name, Index: index, Source: g.cfg.Mix(sources)}
 	return &dataset{Dataset: d, mixture: mixed, forms: formsOf(d), names: newPartNames(index)}, nil
 }
 

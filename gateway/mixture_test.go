@@ -2,11 +2,15 @@ package gateway_test
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/gateway"
 	"github.com/millrace-data/millrace/shuffle"
 )
@@ -25,9 +29,71 @@ func mixedRig(t *testing.T, all ...gateway.Mixture) (*rig, *source) {
 		photos := cfg.Datasets[0].Source.(*source)
 		other = &source{index: photos.index, store: photos.store}
 		cfg.Datasets = append(cfg.Datasets, gateway.Dataset{Name: "scans", Index: cfg.Datasets[0].Index, Source: other})
-		cfg.Mixtures = all
+		cfg.Mixtures, cfg.Mix = all, mix
 	})
 	return r, other
+}
+
+// mixed reads the parts of a batch one after another. How memory is taken for all of them is a matter of the data path, and tested there.
+type mixed struct {
+	parts  []gateway.Dataset
+	before []int // chunks before each part
+}
+
+func mix(parts []gateway.Dataset) gateway.Source {
+	m := &mixed{parts: parts}
+	n := 0
+	for _, p := range parts {
+		m.before = append(m.before, n)
+		n += p.Index.Chunks()
+	}
+	return m
+}
+
+func (m *mixed) Read(ctx context.Context, at shuffle.Cursor, chunks []chunkindex.ChunkRanges) (*chunkindex.Body, error) {
+	segments := map[int][]byte{}
+	var bodies []*chunkindex.Body
+	for i, p := range m.parts {
+		var own []chunkindex.ChunkRanges
+		var seqs []int
+		for _, c := range chunks {
+			c.Chunk -= m.before[i]
+			if c.Chunk < 0 || c.Chunk >= p.Index.Chunks() {
+				continue
+			}
+			c.Ranges = slices.Clone(c.Ranges)
+			for k := range c.Ranges {
+				seqs = append(seqs, c.Ranges[k].Seq)
+				c.Ranges[k].Seq = len(seqs) - 1
+			}
+			own = append(own, c)
+		}
+		var part shuffle.Cursor
+		if len(at.Parts) > i {
+			part = at.Parts[i]
+		}
+		body, err := p.Source.Read(ctx, part, own)
+		if err != nil {
+			return nil, err
+		}
+		bodies = append(bodies, body)
+		for k, seq := range seqs {
+			segments[seq] = body.Segments[k]
+		}
+	}
+	list := make([][]byte, len(segments))
+	for seq, b := range segments {
+		list[seq] = b
+	}
+	return chunkindex.NewBody(list, nil, func() {
+		for _, b := range bodies {
+			b.Close()
+		}
+	}), nil
+}
+
+func (m *mixed) Warm(context.Context, shuffle.Cursor) (chunkindex.Warmed, error) {
+	return chunkindex.Warmed{}, errors.New("nobody warms this")
 }
 
 // mixedSamples is what an epoch of a mixture of photos and scans delivers: source and key of each position.
@@ -146,10 +212,17 @@ func TestMixtureRefuses(t *testing.T) {
 		"no source":       {Name: "x"},
 		"no weight":       {Name: "x", Sources: []gateway.MixtureSource{{Dataset: "photos"}}},
 	} {
-		cfg := gateway.Config{Datasets: []gateway.Dataset{{Name: "photos", Index: r.index, Source: r.source}}, Mixtures: []gateway.Mixture{m}}
+		cfg := gateway.Config{Datasets: []gateway.Dataset{{Name: "photos", Index: r.index, Source: r.source}}, Mixtures: []gateway.Mixture{m}, Mix: mix}
 		if _, err := gateway.New(cfg); err == nil {
 			t.Errorf("%s: a gateway was made", name)
 		}
+	}
+	cfg := gateway.Config{
+		Datasets: []gateway.Dataset{{Name: "photos", Index: r.index, Source: r.source}},
+		Mixtures: []gateway.Mixture{{Name: "x", Sources: []gateway.MixtureSource{{Dataset: "photos", Weight: 1}}}},
+	}
+	if _, err := gateway.New(cfg); err == nil || !strings.Contains(err.Error(), "Mix") {
+		t.Errorf("nobody to read them: got %v, want an error that names Mix", err)
 	}
 }
 

@@ -33,7 +33,7 @@ import (
 //	                                  diskcache.Cache             where there is one
 //
 // A path and a budget are one for the process, and one more for each dataset with a quota: indexes, tables, chunks,
-// transfers and bodies reserve from it. All that runs is joined by one errgroup. It ends in this order: not ready, no new
+// transfers and bodies reserve from it. The source of a mixture is a datapath.Mixture of others. All that runs is joined by one errgroup. It ends in this order: not ready, no new
 // connections, open requests done, peer port closed, loads ended, indexes closed. What a member of a cluster has besides is
 // drawn in serve_peers.go.
 
@@ -126,7 +126,7 @@ func (a *app) compose(ctx context.Context, c *serveConfig) (*server, error) {
 	}
 	if err == nil {
 		cfg := gateway.Config{
-			Datasets: sets, Mixtures: c.mixed, Budget: s.main().budget, Log: s.log, Version: buildInfo().Version, Stats: s.stats, Readers: s.readers,
+			Datasets: sets, Mixtures: c.mixed, Mix: s.mix, Budget: s.main().budget, Log: s.log, Version: buildInfo().Version, Stats: s.stats, Readers: s.readers,
 			AdminListen: c.adminListen != "", Deadline: c.deadline,
 			LameDuck: max(c.lameDuck, 1), // 0 would be the default
 		}

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/millrace-data/millrace/datapath"
 	"github.com/millrace-data/millrace/gateway"
 )
 
@@ -103,4 +104,17 @@ func (c *serveConfig) checkMixtures(f *flags) {
 		}
 		c.mixed = append(c.mixed, m)
 	}
+}
+
+// mix makes the source of a mixture. Its sources may be of several divisions: the order of these is that in which their memory is taken.
+func (s *server) mix(sources []gateway.Dataset) gateway.Source {
+	paths := make([]*datapath.Path, 0, len(s.divisions))
+	for _, v := range s.divisions {
+		paths = append(paths, v.path)
+	}
+	parts := make([]datapath.Part, 0, len(sources))
+	for _, d := range sources {
+		parts = append(parts, datapath.Part{Name: d.Name, Source: d.Source.(*datapath.Source)})
+	}
+	return datapath.Mix(paths, parts)
 }

@@ -25,7 +25,7 @@ PLANTS = [
     (
         "datapath keeps the budget of a body it copied",
         ["./datapath"],
-        [("datapath/source.go", "tiers(b.bytes, loaded, time.Since(start)), room.Close), nil", "tiers(b.bytes, loaded, time.Since(start)), nil), nil")],
+        [("datapath/source.go", "tiers(b.bytes, loaded, time.Since(start)), room.close), nil", "tiers(b.bytes, loaded, time.Since(start)), nil), nil")],
     ),
     (
         "datapath shares chunks whose digest nobody compared",
@@ -80,7 +80,7 @@ PLANTS = [
     (
         "datapath waits for memory while a peer waits for its answer",
         ["./datapath"],
-        [("datapath/source.go", "\tif !b.answers {\n\t\treturn s.path.cache.Buffer", "\tif true {\n\t\treturn s.path.cache.Buffer")],
+        [("datapath/answer.go", "b.answers, b.tries = true, true", "b.answers = true")],
     ),
     (
         "datapath trusts an owner of a view that is over",
@@ -170,6 +170,26 @@ PLANTS = [
     (
         "datapath keeps a body's memory while it waits for more to decode in",
         ["./datapath"],
-        [("datapath/source.go", "\troom.Close()\n\tif b.answers {", "\tif b.answers {")],
+        [("datapath/room.go", "\tbody.close()\n\tif !waits {", "\tif !waits {")],
+    ),
+    (
+        "datapath waits for memory with a part of a mixture's batch in hand",
+        ["./datapath"],
+        [("datapath/mixture.go", "h.batch.tries = true", "h.batch.tries = false")],
+    ),
+    (
+        "datapath takes the memory of several paths in any order",
+        ["./datapath"],
+        [("datapath/mixture.go", "paths: paths, parts: parts", "paths: []*Path{parts[0].Source.path, parts[1].Source.path}, parts: parts")],
+    ),
+    (
+        "datapath gives a mixture's sample the place of another",
+        ["./datapath"],
+        [("datapath/mixture.go", "segments[seq] = h.body.Segments[k]", "segments[min(seq+k%2, total-1)] = h.body.Segments[k]")],
+    ),
+    (
+        "datapath has two parts of a batch decode in one memory",
+        ["./datapath"],
+        [("datapath/room.go", "return work, func() { b.lent.work <- work }, nil", "b.lent.work <- work\n\t\t\treturn work, func() {}, nil")],
     ),
 ]

@@ -17,11 +17,6 @@ PLANTS = [
         [("gateway/request.go", 'add("quarantine", p.quarantine)', "_ = p.quarantine")],
     ),
     (
-        "the gateway gives a mixture's sample the place of another",
-        ["./gateway"],
-        [("gateway/mixedread.go", "segments[seq] = b.Segments[k]", "segments[min(seq+k%2, total-1)] = b.Segments[k]")],
-    ),
-    (
         "gateway sends the parts of a form at the places of whole samples",
         ["./gateway"],
         [("gateway/pieces.go", "l.out = append(l.out, from[int64(p.offset)+first:int64(p.offset)+last])", "l.out = append(l.out, from[first:last])")],

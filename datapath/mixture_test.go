@@ -1,0 +1,349 @@
+package datapath
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/internal/budget"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// mixedSets are sources of a mixture, with the data that is in them.
+type mixedSets struct {
+	sets    []*dataset
+	mixture *Mixture
+	sources []*Source
+}
+
+func mixedOf(paths []*Path, sets []*dataset, sources []*Source) *mixedSets {
+	m := &mixedSets{sets: sets, sources: sources}
+	var parts []Part
+	for i, s := range sources {
+		parts = append(parts, Part{Name: fmt.Sprintf("source-%d", i), Source: s})
+	}
+	m.mixture = Mix(paths, parts)
+	return m
+}
+
+// ranges locates samples, each given by its set and its number there, in the numbers of the mixture: the k-th becomes segment k.
+func (m *mixedSets) ranges(tb testing.TB, samples [][2]uint64) []chunkindex.ChunkRanges {
+	tb.Helper()
+	var out []chunkindex.ChunkRanges
+	first := 0
+	for i, d := range m.sets {
+		var own []uint64
+		var seqs []int
+		for seq, s := range samples {
+			if s[0] == uint64(i) {
+				own, seqs = append(own, s[1]), append(seqs, seq)
+			}
+		}
+		for _, c := range d.ranges(tb, own) {
+			for k := range c.Ranges {
+				c.Ranges[k].Seq = seqs[c.Ranges[k].Seq]
+			}
+			c.Chunk += first
+			out = append(out, c)
+		}
+		first += d.index.Chunks()
+	}
+	return out
+}
+
+// check compares a body with the stored bytes.
+func (m *mixedSets) check(chunks []chunkindex.ChunkRanges, body *chunkindex.Body) error {
+	n, first := 0, 0
+	for _, d := range m.sets {
+		for _, c := range chunks {
+			own := c.Chunk - first
+			if own < 0 || own >= d.index.Chunks() {
+				continue
+			}
+			for _, r := range c.Ranges {
+				n++
+				if !slices.Equal(body.Segments[r.Seq], d.want(own, r)) {
+					return fmt.Errorf("chunk %d segment %d: got other bytes than stored", c.Chunk, r.Seq)
+				}
+			}
+		}
+		first += d.index.Chunks()
+	}
+	if len(body.Segments) != n {
+		return fmt.Errorf("got %d segments, want %d", len(body.Segments), n)
+	}
+	return nil
+}
+
+// batch draws a batch with samples of every set, as a reader of plans that stands there or as somebody without one.
+func (m *mixedSets) batch(tb testing.TB, rnd *rand.Rand, plans []*shuffle.Plan) (at shuffle.Cursor, chunks []chunkindex.ChunkRanges) {
+	tb.Helper()
+	var samples [][2]uint64
+	at.Parts = make([]shuffle.Cursor, len(m.sets))
+	for i, p := range plans {
+		size := 1 + rnd.Uint64N(12)
+		e := p.Epoch(rnd.Uint64N(2))
+		lo := rnd.Uint64N(p.Samples()/size) * size
+		hi := min(lo+size, p.Samples())
+		for _, n := range e.Append(nil, lo, hi) {
+			samples = append(samples, [2]uint64{uint64(i), n})
+		}
+		if rnd.IntN(4) > 0 {
+			at.Parts[i] = shuffle.Cursor{Plan: p, Epoch: e, First: lo, End: hi, BatchSize: size, Dealt: true}
+		}
+	}
+	rnd.Shuffle(len(samples), func(i, j int) { samples[i], samples[j] = samples[j], samples[i] })
+	return at, m.ranges(tb, samples)
+}
+
+// mixedForms returns datasets of all forms, each with bytes of its own.
+func mixedForms(t *testing.T) (sets []*dataset) {
+	t.Helper()
+	for i, form := range forms() {
+		lengths := make([]int, 60+20*i)
+		for k := range lengths {
+			lengths[k] = k * 53 % 1500
+		}
+		perShard := 40
+		if form == gzips {
+			perShard = 8 // a shard is one chunk
+		}
+		sets = append(sets, newDatasetOf(t, form, uint64(20+i), lengths, perShard, 6<<10))
+	}
+	return sets
+}
+
+// mixing is a process with two paths, and two mixtures of the same sources in opposite order. The sources are in one path, or in both.
+type mixing struct {
+	paths    []*Path
+	mixtures []*mixedSets
+	stop     func()
+}
+
+func newMixing(rnd *rand.Rand, sets []*dataset, wait time.Duration) *mixing {
+	m := &mixing{}
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	for range 2 {
+		p := New(Config{
+			Budget: budget.New(int64(160+rnd.IntN(200))<<10, wait), Fetchers: 1 + rnd.IntN(12), PartSize: 2 << 10 << rnd.IntN(5),
+			NoPrefetch: rnd.IntN(2) == 0, Debug: true,
+		})
+		m.paths = append(m.paths, p)
+		running.Go(func() { _ = p.Run(ctx) })
+	}
+	m.stop = func() { stop(); running.Wait() }
+	var sources []*Source
+	first, among := rnd.IntN(2), 1+rnd.IntN(2)
+	for i, d := range sets {
+		sources = append(sources, m.paths[(first+i%among)%2].Open(d.index, d.store, "set/"))
+	}
+	m.mixtures = append(m.mixtures, mixedOf(m.paths, sets, sources))
+	sets, sources = slices.Clone(sets), slices.Clone(sources)
+	slices.Reverse(sets)
+	slices.Reverse(sources)
+	m.mixtures = append(m.mixtures, mixedOf(m.paths, sets, sources))
+	return m
+}
+
+// close ends it and checks that nothing is left over.
+func (m *mixing) close(t *testing.T) {
+	t.Helper()
+	m.stop()
+	for i, p := range m.paths {
+		p.Close()
+		if got := p.Stats(); got.OpenLeases != 0 || got.BudgetInUse != 0 || got.BudgetPeak > got.BudgetTotal {
+			t.Errorf("path %d: left over %+v, want nothing", i, got)
+		}
+	}
+}
+
+// plans makes a plan for each source.
+func (m *mixedSets) plans(tb testing.TB, rnd *rand.Rand) (plans []*shuffle.Plan) {
+	tb.Helper()
+	names := []string{shuffle.None, shuffle.Window, shuffle.Slot, shuffle.Full}
+	for _, d := range m.sets {
+		plans = append(plans, d.plan(tb, names[rnd.IntN(4)], 1+rnd.Uint64N(12)))
+	}
+	return plans
+}
+
+// Batches of mixtures whose sources are stored in all forms, in memory that holds one or two batches, are asked for all at once; their clients
+// are slow. Whoever waits for memory may do so for long, and there is enough for any batch whose turn has come. So each must come:
+// if one held memory while he waits for more, some would stand still together until the end.
+func TestBatchesOfMixturesDoNotWaitForEachOther(t *testing.T) {
+	sets := mixedForms(t)
+	for seed := range scenarios() / 20 {
+		synctest.Test(t, func(t *testing.T) {
+			rnd := rand.New(rand.NewPCG(seed, 201))
+			m := newMixing(rnd, sets, 10*time.Minute)
+			defer m.close(t)
+			var readers sync.WaitGroup
+			defer readers.Wait()
+			for n := range 16 {
+				of, own := m.mixtures[n%2], rand.New(rand.NewPCG(rnd.Uint64(), 202))
+				readers.Go(func() {
+					at, chunks := of.batch(t, own, of.plans(t, own))
+					body, err := of.mixture.Read(t.Context(), at, chunks)
+					if err != nil {
+						t.Errorf("batch %d: got %v, want its bytes", n, err)
+						return
+					}
+					time.Sleep(time.Duration(own.IntN(3000)) * time.Millisecond) // a slow client, on the bubble's clock
+					if err := of.check(chunks, body); err != nil {
+						t.Error(err)
+					}
+					body.Close()
+				})
+			}
+		})
+		if t.Failed() {
+			t.Fatalf("scenario %d", seed)
+		}
+	}
+}
+
+// The same with a store that fails and readers that go away: each read ends in the stored bytes or an explicit error by its deadline and a
+// second, and nothing is left over.
+func TestStormOfMixtures(t *testing.T) {
+	sets := mixedForms(t)
+	ended := map[string]int{}
+	for seed := range scenarios() / 20 {
+		synctest.Test(t, func(t *testing.T) {
+			rnd := rand.New(rand.NewPCG(seed, 203))
+			for _, d := range sets {
+				d.store.Reset()
+				d.store.SetFault(script(rnd.Uint64(), rnd.IntN(3)))
+				defer d.store.SetFault(nil)
+			}
+			m := newMixing(rnd, sets, 2*time.Second)
+			defer m.close(t)
+			var mu sync.Mutex // guards ended
+			var readers sync.WaitGroup
+			defer readers.Wait()
+			for n := range 8 {
+				of, own := m.mixtures[n%2], rand.New(rand.NewPCG(rnd.Uint64(), 204))
+				readers.Go(func() {
+					kind := of.storm(t, own)
+					mu.Lock()
+					ended[kind]++
+					mu.Unlock()
+				})
+			}
+		})
+		if t.Failed() {
+			t.Fatalf("scenario %d", seed)
+		}
+	}
+	for _, kind := range []string{"bytes", "canceled", "deadline", "store", "corrupt", "overloaded"} {
+		if ended[kind] == 0 {
+			t.Errorf("got none of %q: %v", kind, ended)
+		}
+	}
+	t.Logf("reads ended so: %v", ended)
+}
+
+// storm reads a batch and says how that ended.
+func (m *mixedSets) storm(t *testing.T, rnd *rand.Rand) string {
+	limit := time.Duration(1+rnd.IntN(5000)) * time.Millisecond
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	if rnd.IntN(4) == 0 {
+		defer time.AfterFunc(limit/3, cancel).Stop()
+	}
+	at, chunks := m.batch(t, rnd, m.plans(t, rnd))
+	begun := time.Now()
+	body, err := m.mixture.Read(ctx, at, chunks)
+	if took := time.Since(begun); took > limit+time.Second {
+		t.Errorf("a read with a limit of %v took %v (%v)", limit, took, err)
+	}
+	if err != nil {
+		var where *chunkindex.RangeError
+		if errors.As(err, &where) && !m.holds(where) {
+			t.Errorf("got shard %d for %s, want its number in the mixture", where.Shard, where.Key)
+		}
+		return stormEnd(ctx, t, err)
+	}
+	time.Sleep(time.Duration(rnd.IntN(3000)) * time.Millisecond)
+	if err := m.check(chunks, body); err != nil {
+		t.Error(err)
+	}
+	body.Close()
+	return "bytes"
+}
+
+// holds reports whether an error names a shard by its number in the mixture.
+func (m *mixedSets) holds(where *chunkindex.RangeError) bool {
+	n := where.Shard
+	for _, d := range m.sets {
+		if n < d.index.Shards() {
+			return d.index.Shard(n).Key == where.Key
+		}
+		n -= d.index.Shards()
+	}
+	return false
+}
+
+// A mixture of a dataset that gateways share is asked of them as the dataset itself is, also where memory is taken for all of a batch at once.
+func TestMixtureAsksPeers(t *testing.T) {
+	d := newDataset(t, 110, same(240, 1000), 60, 6<<10)
+	ended := map[string]int{}
+	for seed := range scenarios() / 100 {
+		synctest.Test(t, func(t *testing.T) {
+			rnd := rand.New(rand.NewPCG(seed, 205))
+			f := newFleet(t, d, d.plan(t, shuffle.Slot, 4), 3, Config{NoPrefetch: rnd.IntN(2) == 0}, int64(40+rnd.IntN(60))<<10)
+			var mu sync.Mutex // guards ended
+			var readers sync.WaitGroup
+			for range 24 {
+				g, own := f.members[rnd.IntN(3)], rand.New(rand.NewPCG(rnd.Uint64(), 206))
+				m := mixedOf([]*Path{g.path}, []*dataset{d, d}, []*Source{g.source, g.source})
+				readers.Go(func() {
+					kind := m.storm(t, own)
+					mu.Lock()
+					ended[kind]++
+					mu.Unlock()
+				})
+			}
+			readers.Wait()
+			ended["peer bytes"] += int(f.stats().PeerBytes)
+		})
+		if t.Failed() {
+			t.Fatalf("scenario %d", seed)
+		}
+	}
+	if ended["bytes"] == 0 || ended["peer bytes"] == 0 {
+		t.Errorf("got %v, want bytes, of peers too", ended)
+	}
+	t.Logf("reads ended so: %v", ended)
+}
+
+func TestMixtureRefuses(t *testing.T) {
+	d := newDataset(t, 111, same(40, 1000), 20, 6<<10)
+	p := newPath(t, Config{Budget: bud(40 << 10)})
+	s := p.Open(d.index, d.store, "set/")
+	m := mixedOf([]*Path{p}, []*dataset{d, d}, []*Source{s, s})
+	for want, chunks := range map[string][]chunkindex.ChunkRanges{
+		"no such chunk":     {{Chunk: 2 * d.index.Chunks(), Ranges: []chunkindex.Range{{Length: 1}}}},
+		"source source-1: ": {{Chunk: d.index.Chunks(), Ranges: []chunkindex.Range{{Offset: 1 << 30, Length: 1}}}},
+	} {
+		if _, err := m.mixture.Read(t.Context(), shuffle.Cursor{}, chunks); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+	// Half of a batch fits, and the whole never can.
+	var samples [][2]uint64
+	for n := range uint64(20) {
+		samples = append(samples, [2]uint64{0, n}, [2]uint64{1, n})
+	}
+	if _, err := m.mixture.Read(t.Context(), shuffle.Cursor{}, m.ranges(t, samples)); !errors.Is(err, budget.ErrTooLarge) {
+		t.Errorf("got %v, want %v", err, budget.ErrTooLarge)
+	}
+}
