@@ -34,8 +34,9 @@ unit: ## unit, property and architecture tests, under the race detector
 fuzz: ## run every fuzz target for FUZZTIME (5s), as many at once as there are cores
 	FUZZTIME=$(FUZZTIME) python3 tools/fuzz.py
 
-vet: ## go vet and staticcheck on all modules, ruff on all Python
+vet: ## go vet and staticcheck on all modules, ruff on all Python, mypy on that of the benchmarks
 	@tools/python.sh -- -m ruff check -q --no-cache .
+	@tools/python.sh -- -m mypy --config-file bench/mypy.ini --cache-dir /dev/null --no-error-summary
 	go vet ./...
 	cd integration && go vet ./...
 	cd experiments && go vet ./...

@@ -6,9 +6,11 @@ where the store tells what it was asked for.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
+import threading
 import time
 import urllib.request
 from typing import Any
@@ -16,6 +18,8 @@ from typing import Any
 import libraries
 import sets
 import torch
+
+END = 20.0  # seconds that a reader has to end in the regular way
 
 
 def chi_square(counts: torch.Tensor) -> float:
@@ -42,10 +46,23 @@ def epoch(reader: libraries.Reader, since: float, stop: int) -> dict[str, Any]:
     }
 
 
+def end_within(seconds: float) -> None:
+    """Has the process end by force if it has not ended in the regular way by then."""
+
+    def force() -> None:
+        print(f"the reader did not end within {seconds:.0f} s", file=sys.stderr, flush=True)
+        os._exit(3)
+
+    timer = threading.Timer(seconds, force)
+    timer.daemon = True
+    timer.start()
+
+
 def main() -> None:
     name, options = sys.argv[1], json.loads(sys.argv[2])
     epochs, stop, counts = (options.pop(x) for x in ("epochs", "stop", "counts"))
     saw: dict[str, Any] = {"epochs": [], "state": None, "error": None}
+    reader = None
     try:
         since = time.monotonic()
         reader = libraries.LIBRARIES[name](libraries.Job(**options))
@@ -60,7 +77,10 @@ def main() -> None:
     except Exception as e:  # what a library raises is a result
         saw["error"] = f"{type(e).__name__}: {e}"[:300]
     print("RESULT " + json.dumps(saw), flush=True)
-    os._exit(0)  # a library's threads may still download
+    # Workers end, and shared memory and lock files go, only in the regular way; but a library's threads may still download.
+    end_within(END)
+    del reader
+    gc.collect()
 
 
 if __name__ == "__main__":

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 BEGIN, END = "<!-- peers -->", "<!-- /peers -->"
 NAMES = {
-    "millrace": "Millrace, tar", "millrace-mds": "Millrace, MDS", "webdataset": "WebDataset", "streaming": "MosaicML Streaming", "litdata": "LitData",
+    "millrace": "Millrace, tar", "millrace-mds": "Millrace, MDS", "webdataset": "WebDataset", "webdataset-cache": "WebDataset, `cache_dir`",
+    "streaming": "MosaicML Streaming", "litdata": "LitData",
 }
 
 
@@ -40,10 +42,12 @@ def mark(value: str, is_best: bool) -> str:
 
 
 def speed(results: dict[str, Any]) -> str:
-    columns = [
+    columns: list[tuple[str, bool, Callable[[float], str], str]] = [
         ("cold", True, lambda v: f"{v:,.0f}", "cold, samples/s"), ("warm", True, lambda v: f"{v:,.0f}", "warm, samples/s"),
         ("cold_bytes", True, lambda v: f"{v / 1e6:.0f}", "cold, MB/s"), ("first", False, lambda v: f"{v:.2f}", "first batch, s"),
-        ("memory", False, lambda v: f"{v / (1 << 20):.0f}", "memory, MiB"), ("cpu", False, lambda v: f"{v * 1e6:.0f}", "processor, us/sample"),
+        ("memory", False, lambda v: f"{v / (1 << 20):.0f}", "memory, MiB"),
+        ("gateway", False, lambda v: f"{v / (1 << 20):.0f}" if v else "", "the gateway's part, MiB"),
+        ("cpu", False, lambda v: f"{v * 1e6:.0f}", "processor, us/sample"),
         ("requests", False, lambda v: f"{v:.0f}", "store requests"), ("read", False, lambda v: f"{v / (1 << 20):.0f}", "store, MiB"),
         ("warm_requests", False, lambda v: f"{v:.0f}", "requests, warm"), ("unevenness", False, lambda v: f"{v:.2f}", "unevenness"),
     ]
@@ -57,7 +61,7 @@ def speed(results: dict[str, Any]) -> str:
                 group = [r for r in of if r["workers"] == workers]
                 for r in group:
                     cells = [
-                        mark(show(r[key]), r[key] == best(group, key, most)) for key, most, show, _ in columns
+                        mark(show(r[key]), key != "gateway" and r[key] == best(group, key, most)) for key, most, show, _ in columns
                     ] if not r["error"] else [failed(r)] + [""] * (len(columns) - 1)
                     rows.append([str(workers), NAMES[r["library"]], *cells])
             text += table(["workers", "", *(c[3] for c in columns)], rows)
@@ -66,16 +70,25 @@ def speed(results: dict[str, Any]) -> str:
 
 def page(results: dict[str, Any]) -> str:
     versions = ", ".join(f"{NAMES[k]} {v}" for k, v in results["versions"].items())
+    shards = list(results["shards"].values())
+    torch = f"{results['torch'] / (1 << 20):.0f} MiB"
+    dropped = sorted(set(results["workers"]) - set(results["shaped_workers"])) if "shaped" in results["lines"] else []
+    left_out = f" Left out there: {' and '.join(map(str, dropped))} workers." if dropped else ""
     text = f"""## Against the libraries that people use now
 
-Written by `make bench-peers`. {versions}; Millrace at commit {results['commit']} with a gateway on the same machine,
+Written by `make bench-peers`. {versions}; Millrace at commit {' and '.join(results['commits'])} with a gateway on the same machine,
 {results['cache_size']} of memory and a disk cache, its memory and processor time counted with the reader's. Two sets of {results['size']} MiB,
-stored class by class, packed by each library's own writer (Millrace reads WebDataset's shards) into one MinIO; requests and bytes
-are counted before the store. Readers take turns, {results['rounds']} rounds, medians. All make the same batches of 256: a tensor of
-bytes and one of classes. How each is set up: `bench/peers/libraries.py`. Cold: nothing of the set on the machine. Warm: the second
-epoch of the same reader. First batch: from making the reader to its first batch. Unevenness: chi-square of the classes of a batch
-over its degrees of freedom, 1 for a perfect shuffle. The best of each group is bold. The shaped line: 20 ms to the first byte,
-80 MB/s a stream, 500 MB/s in all.
+stored class by class, packed by each library's own writer into shards of one size, {min(shards)} to {max(shards)} a set (Millrace reads
+WebDataset's and MosaicML Streaming's), into one MinIO; requests and bytes are counted before the store. Readers take turns,
+{results['rounds']} rounds, medians. All make the same batches of 256: a tensor of bytes and one of classes. How each is set up:
+`bench/peers/libraries.py`. Cold: nothing of the set on the machine. Warm: the second epoch of the same reader. First batch: from
+making the reader to its first batch. Memory: the most that all processes of a reader hold together, shared pages counted once;
+torch alone, imported by one process, is {torch} of it. Unevenness: chi-square of the classes of a batch over its degrees of
+freedom, 1 for a perfect shuffle. The best of each group is bold. The shaped line: 20 ms to the first byte, 80 MB/s a stream,
+500 MB/s in all.{left_out}
+
+MosaicML Streaming is given what it lacks: its S3 client is dropped before workers are forked, which otherwise read each other's
+answers from one connection and wait a minute for bytes that another one took.
 """
     text += speed(results)
     rows = []

@@ -1,14 +1,21 @@
-"""Measures Millrace and the libraries that people use now on the same data in the same MinIO: run.py --help."""
+"""Measures Millrace and the libraries that people use now on the same data in the same MinIO: run.py --help.
+
+What is measured is written down after each measurement, so that a run that was ended can go on: --resume.
+"""
 
 from __future__ import annotations
 
 import argparse
-import json
+import hashlib
 import os
-import statistics
+import signal
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Iterator
+from datetime import datetime
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -16,9 +23,13 @@ from typing import Any
 import report
 import sets
 import world
+from ledger import Ledger, Task
 
-LIBRARIES = {"millrace": "tar", "millrace-mds": "mds", "webdataset": "tar", "streaming": "mds", "litdata": "litdata"}
+LIBRARIES = {
+    "millrace": "tar", "millrace-mds": "mds", "webdataset": "tar", "webdataset-cache": "tar", "streaming": "mds", "litdata": "litdata",
+}
 BATCH = 256
+SHAPES: dict[str, list[str]] = {"plain": [], "shaped": world.SHAPED}
 
 
 class Bench:
@@ -27,205 +38,229 @@ class Bench:
     def __init__(self, options: argparse.Namespace, directory: Path) -> None:
         self.options, self.directory = options, directory
         self.sets = [sets.make(name, options.size << 20) for name in options.sets]
-        self.shards: dict[str, int] = {}
-        self.served: list[str] = []  # what Millrace has indexed
-        os.environ.update(world.KEYS)
-        self.store = world.Store(options.minio, options.wire, world.empty(directory / "minio"))
+        self.shards: dict[str, int] = {}  # by prefix
+        self.line = ""
+        self.store: world.Store | None = None
 
     def fill(self) -> None:
         """Packs each set with each library's own writer."""
+        self.store = world.Store(self.options.minio, self.options.wire, world.empty(self.directory / "minio"))
         for data in self.sets:
             for kind in dict.fromkeys(LIBRARIES[name] for name in self.options.libraries):
-                out = world.empty(self.directory / "packed")
-                pack = [sys.executable, str(Path(__file__).with_name("pack.py")), kind, data.name, str(self.options.size << 20), str(out)]
-                subprocess.run(pack, check=True, stdout=subprocess.DEVNULL)
-                self.store.upload(out, f"{kind}-{data.name}")
-                if kind == "tar":
-                    self.shards[data.name] = len(list(out.glob("*.tar")))
+                out, prefix = world.empty(self.directory / "packed"), f"{kind}-{data.name}"
+                size = self.options.size << 20
+                pack = [sys.executable, str(Path(__file__).with_name("pack.py")), kind, data.name, str(size), str(shard_size(size)), str(out)]
+                subprocess.run(pack, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=self.env())
+                self.store.upload(out, prefix)
+                self.shards[prefix] = len([p for p in out.rglob("*") if p.suffix in (".tar", ".mds", ".bin")])
                 if kind in [LIBRARIES[name] for name in self.options.libraries if name.startswith("millrace")]:
-                    self.index(f"{kind}-{data.name}")
-                    self.served.append(f"{kind}-{data.name}")
+                    self.index(prefix)
+        world.empty(self.directory / "packed")
 
-    def index(self, name: str) -> None:
+    def index(self, prefix: str) -> None:
         """Has Millrace index shards in place."""
+        assert self.store is not None
         env = {**os.environ, "AWS_ENDPOINT_URL_S3": f"http://{self.store.backend}"}
-        command = [self.options.program, "index", f"s3://{world.BUCKET}/{name}"]
+        command = [self.options.program, "index", f"s3://{world.BUCKET}/{prefix}"]
         subprocess.run(command, check=True, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
-    def gateway(self, name: str) -> world.Gateway | None:
+    def close(self) -> None:
+        if self.store is not None:
+            self.store.close()
+
+    def env(self) -> dict[str, str]:
+        """A process's environment, with a directory for temporary files that the next measurement finds empty."""
+        return {**os.environ, **world.KEYS, "TMPDIR": str(self.directory / "tmp")}
+
+    # A measurement has a machine to itself that holds nothing.
+
+    def stand(self, line: str) -> world.Store:
+        """Puts the line before the store, empties what libraries left on this machine, and counts from here on."""
+        assert self.store is not None
+        if self.line != line:
+            self.store.stand(SHAPES[line])
+            self.line = line
+        self.clean()
+        self.store.reset()
+        return self.store
+
+    def clean(self) -> None:
+        for name in ("local", "tmp", "disk"):
+            world.empty(self.directory / name)
+
+    def gateway(self, name: str, data: sets.Set, store: world.Store) -> world.Gateway | None:
+        """A fresh gateway of the set, for Millrace."""
         if not name.startswith("millrace"):
             return None
-        return world.Gateway(self.options.program, self.store.endpoint, self.served, world.empty(self.directory / "disk"), self.options.cache_size)
+        served = f"{LIBRARIES[name]}-{data.name}"
+        return world.Gateway(self.options.program, store.endpoint, served, self.directory / "disk", self.options.cache_size)
 
-    def job(self, data: sets.Set, gateway: world.Gateway | None, **more: Any) -> dict[str, Any]:
-        """A reader's job on a machine that holds nothing yet."""
+    def job(self, name: str, data: sets.Set, store: world.Store, gateway: world.Gateway | None, **more: Any) -> dict[str, Any]:
         return {
-            "set": data.name, "samples": data.samples, "shards": self.shards.get(data.name, 0), "endpoint": self.store.endpoint,
-            "gateway": gateway.url if gateway else "", "local": str(world.empty(self.directory / "local" / str(more.get("seed", 1)))),
-            "workers": 0, "epochs": 1, "stop": 0, "counts": self.store.control + "/counts", **more,
+            "set": data.name, "samples": data.samples, "shards": self.shards[f"{LIBRARIES[name]}-{data.name}"], "endpoint": store.endpoint,
+            "gateway": gateway.url if gateway else "", "local": str(self.directory / "local"), "workers": 0, "epochs": 1, "stop": 0,
+            "counts": store.control + "/counts", **more,
         }
 
-    def read(self, name: str, data: sets.Set, cut: bool = False, **more: Any) -> dict[str, Any]:
+    def read(self, name: str, data: sets.Set, line: str = "plain", cut: bool = False, **more: Any) -> dict[str, Any]:
         """Reads with a library from cold, gateway included."""
-        gateway = self.gateway(name)
+        store = self.stand(line)
+        gateway = self.gateway(name, data, store)
+        run = None
         try:
-            self.store.reset()
             if cut:
-                self.store.cut(100_000, 3)
-            return world.run([sys.executable], self.job(data, gateway, **more), name, gateway)
+                store.cut(100_000, 3)
+            run = world.Run(self.job(name, data, store, gateway, **more), name, gateway, self.env())
+            return run.finish()
         finally:
+            if run:
+                run.kill()
             if gateway:
                 gateway.close()
+            self.clean()
 
     # What is measured.
 
-    def speed(self, data: sets.Set, line: str) -> list[dict[str, Any]]:
-        """Two epochs, cold and warm, by number of workers; libraries take turns."""
-        rows = []
-        for workers in self.options.workers:
-            found: dict[str, list[dict[str, Any]]] = {name: [] for name in self.options.libraries}
-            for turn in range(self.options.rounds):
-                for name, of in found.items():
-                    saw = self.read(name, data, workers=workers, epochs=2, seed=turn + 1)
-                    of.append(saw)
-                    self.tell(f"{data.name}, {line}, {workers} workers: {name}", saw)
-            rows += [{"set": data.name, "line": line, "workers": workers, "library": name, **summary(all_)} for name, all_ in found.items()]
-        return rows
+    def tasks(self) -> Iterator[Task]:
+        """All measurements, in their order. Libraries take turns, so that what else the machine does befalls all alike."""
+        options = self.options
+        for line in options.lines:
+            for data in self.sets:
+                for workers in options.workers if line == "plain" else options.shaped_workers:
+                    for turn in range(options.rounds):
+                        for name in options.libraries:
+                            about = {"line": line, "set": data.name, "workers": workers, "library": name, "turn": turn}
+                            yield Task("speed", about, partial(self.speed, name, data, line, workers, turn))
+        for data in self.sets:
+            for name in options.libraries:
+                yield Task("resume", {"set": data.name, "library": name}, partial(self.resume, name, data))
+            for name in options.libraries:
+                yield Task("cut", {"set": data.name, "library": name}, partial(self.cut, name, data))
+        for name in options.libraries:
+            yield Task("resize", {"set": self.sets[-1].name, "library": name}, partial(self.resize, name, self.sets[-1]))
 
-    def resume(self, data: sets.Set) -> list[dict[str, Any]]:
+    def speed(self, name: str, data: sets.Set, line: str, workers: int, turn: int) -> dict[str, Any]:
+        """Two epochs, cold and warm."""
+        saw = self.read(name, data, line, workers=workers, epochs=2, seed=turn + 1)
+        return {x: saw[x] for x in ("epochs", "error", "memory", "gateway", "cpu")}
+
+    def resume(self, name: str, data: sets.Set) -> dict[str, Any]:
         """Stops after 60 % of an epoch; goes on in another process on a machine that holds nothing."""
-        rows, stop = [], data.samples * 6 // 10 // BATCH
-        for name in self.options.libraries:
-            before = self.read(name, data, stop=stop)
-            on = {"state": before["state"]} if before["state"] else {"skip": stop}
-            after = self.read(name, data, **on)
-            self.tell(f"{data.name}, resume: {name}", after)
-            row = {"set": data.name, "library": name, "error": before["error"] or after["error"]}
-            if not row["error"]:
-                last = after["epochs"][0]
-                row |= {"first": last["first"], "bytes": last["store"]["bytes"], "samples": stop * BATCH + last["samples"], "of": data.samples}
-            rows.append(row)
-        return rows
+        stop = data.samples * 6 // 10 // BATCH
+        before = self.read(name, data, stop=stop)
+        after = self.read(name, data, **({"state": before["state"]} if before["state"] else {"skip": stop}))
+        row: dict[str, Any] = {"error": before["error"] or after["error"]}
+        if not row["error"]:
+            last = after["epochs"][0]
+            row |= {"first": last["first"], "bytes": last["store"]["bytes"], "samples": stop * BATCH + last["samples"], "of": data.samples}
+        return row
 
-    def cut(self, data: sets.Set) -> list[dict[str, Any]]:
+    def cut(self, name: str, data: sets.Set) -> dict[str, Any]:
         """An epoch in which the store ends three answers in the middle."""
-        rows = []
-        for name in self.options.libraries:
-            saw = self.read(name, data, cut=True)
-            self.tell(f"{data.name}, cut: {name}", saw)
-            seen = saw["epochs"][0] if saw["epochs"] else {"samples": 0, "distinct": 0}
-            row = {"set": data.name, "library": name, "error": saw["error"], "of": data.samples}
-            rows.append(row | {"samples": seen["samples"], "distinct": seen["distinct"]})
-        return rows
+        saw = self.read(name, data, cut=True)
+        seen = saw["epochs"][0] if saw["epochs"] else {"samples": 0, "distinct": 0}
+        return {"error": saw["error"], "of": data.samples, "samples": seen["samples"], "distinct": seen["distinct"]}
 
-    def resize(self, data: sets.Set) -> list[dict[str, Any]]:
+    def resize(self, name: str, data: sets.Set) -> dict[str, Any]:
         """Two ranks stop in the middle of an epoch, four go on, at the same global batch size."""
-        rows, half = [], data.samples // 2 // BATCH
-        for name in self.options.libraries:
-            gateway = self.gateway(name)
-            try:
-                first = self.ranks(name, data, gateway, 2, stop=half)
-                state = first[0]["state"]
-                second = self.ranks(name, data, gateway, 4, **({"state": state} if state else {"skip": half}))
-            finally:
-                if gateway:
-                    gateway.close()
-            self.tell(f"{data.name}, 2 ranks, then 4: {name}", second[0])
-            error = next((saw["error"] for saw in first + second if saw["error"]), None)
-            ids = [i for saw in first + second for e in saw["epochs"] for i in e["ids"]]
-            row = {"set": data.name, "library": name, "error": error, "of": data.samples}
-            rows.append(row | {"twice": len(ids) - len(set(ids)), "never": data.samples - len(set(ids))})
-        return rows
+        store, half = self.stand("plain"), data.samples // 2 // BATCH
+        gateway = self.gateway(name, data, store)
+        try:
+            first = self.ranks(name, data, store, gateway, 2, stop=half)
+            state = first[0]["state"]
+            second = self.ranks(name, data, store, gateway, 4, stop=1 << 30, **({"state": state} if state else {"skip": half}))
+        finally:
+            if gateway:
+                gateway.close()
+            self.clean()
+        error = next((saw["error"] for saw in first + second if saw["error"]), None)
+        ids = [i for saw in first + second for e in saw["epochs"] for i in e["ids"]]
+        return {"error": error, "of": data.samples, "twice": len(ids) - len(set(ids)), "never": data.samples - len(set(ids))}
 
-    def ranks(self, name: str, data: sets.Set, gateway: world.Gateway | None, size: int, stop: int = 1 << 30, **more: Any) -> list[dict[str, Any]]:
-        """Reads as so many ranks side by side, as torchrun would start them."""
-        waits, port = [], str(world.free_port())
-        for rank in range(size):
-            env = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-            os.environ.update({k: str(v) for k, v in env.items()})
-            job = self.job(data, gateway, stop=stop, batch=BATCH // size, ranks=size, **more)
-            waits.append(world.run([sys.executable], job, name, gateway, at_once=True))
-        for k in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
-            del os.environ[k]
-        return [wait() for wait in waits]
-
-    def tell(self, what: str, saw: dict[str, Any]) -> None:
-        how = saw["error"] or ", ".join(f"{e['samples'] / e['seconds']:.0f} samples/s, first after {e['first']:.2f} s" for e in saw["epochs"])
-        print(f"{what}: {how}", file=sys.stderr, flush=True)
+    def ranks(self, name: str, data: sets.Set, store: world.Store, gateway: world.Gateway | None, size: int, **more: Any) -> list[dict[str, Any]]:
+        """Reads as so many ranks side by side on a machine that keeps nothing of before, as torchrun would start them."""
+        for kept in ("local", "tmp"):
+            world.empty(self.directory / kept)
+        env = self.env() | {"WORLD_SIZE": str(size), "LOCAL_WORLD_SIZE": str(size)}
+        env |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(world.free_port())}
+        job = self.job(name, data, store, gateway, batch=BATCH // size, ranks=size, **more)
+        runs = [world.Run(job, name, gateway, {**env, "RANK": str(rank), "LOCAL_RANK": str(rank)}) for rank in range(size)]
+        try:
+            return [r.finish() for r in runs]
+        finally:
+            for r in runs:
+                r.kill()
 
 
-def summary(all_: list[dict[str, Any]]) -> dict[str, Any]:
-    """Medians over rounds."""
-    error = next((saw["error"] for saw in all_ if saw["error"]), None)
-    if error:
-        return {"error": error}
+def shard_size(size: int) -> int:
+    """Bytes of a shard: what MosaicML Streaming and LitData take by default, and less for a small set.
 
-    def median(of: Any) -> float:
-        return statistics.median(of(saw) for saw in all_)
+    A set has at least 8 shards, since each worker of WebDataset needs one, and some to shuffle.
+    """
+    return min(64 << 20, size // 10)
 
-    cold, warm = (lambda saw: saw["epochs"][0]), (lambda saw: saw["epochs"][1])
+
+def about(options: argparse.Namespace) -> dict[str, Any]:
+    """What has to be the same for a run to go on."""
+    versions = {"webdataset": "webdataset", "streaming": "mosaicml-streaming", "litdata": "litdata"}
     return {
-        "error": None,
-        "cold": median(lambda s: cold(s)["samples"] / cold(s)["seconds"]), "warm": median(lambda s: warm(s)["samples"] / warm(s)["seconds"]),
-        "cold_bytes": median(lambda s: cold(s)["bytes"] / cold(s)["seconds"]), "warm_bytes": median(lambda s: warm(s)["bytes"] / warm(s)["seconds"]),
-        "first": median(lambda s: cold(s)["first"]), "memory": median(lambda s: s["memory"]),
-        "cpu": median(lambda s: s["cpu"] / sum(e["samples"] for e in s["epochs"])),
-        "requests": median(lambda s: cold(s)["store"]["requests"]), "read": median(lambda s: cold(s)["store"]["bytes"]),
-        "warm_requests": median(lambda s: warm(s)["store"]["requests"] - cold(s)["store"]["requests"]),
-        "unevenness": median(lambda s: cold(s)["unevenness"]), "samples": median(lambda s: cold(s)["samples"]),
+        "versions": {name: metadata.version(package) for name, package in versions.items()},
+        "program": hashlib.sha256(Path(options.program).read_bytes()).hexdigest()[:12],
+        "size": options.size, "cache_size": options.cache_size, "rounds": options.rounds, "workers": options.workers,
+        "shaped_workers": options.shaped_workers, "sets": options.sets, "lines": options.lines, "libraries": options.libraries,
     }
 
 
 def main() -> None:
-    p = argparse.ArgumentParser(description=__doc__, epilog="example: run.py --size 64 --rounds 1 --libraries millrace streaming")
+    p = argparse.ArgumentParser(description=__doc__, epilog="example: run.py --size 32 --rounds 1 --libraries millrace streaming")
     p.add_argument("--program", required=True, help="the millrace binary")
     p.add_argument("--wire", required=True, help="the binary of bench/wire")
     p.add_argument("--minio", required=True, help="MinIO's binary")
     p.add_argument("--commit", default="", help="what is measured")
     p.add_argument("--size", type=int, default=256, help="MiB of each set")
-    p.add_argument("--rounds", type=int, default=3, help="times that each reader has its turn; medians are shown")
+    p.add_argument("--rounds", type=int, default=2, help="times that each reader has its turn; medians are shown")
     p.add_argument("--cache-size", default="256MiB", help="memory of the gateway, which keeps the rest on its disk")
-    p.add_argument("--workers", type=int, nargs="+", default=[0, 2, 4])
+    p.add_argument("--workers", type=int, nargs="+", default=[0, 2, 4], help="numbers of DataLoader workers")
+    p.add_argument("--shaped-workers", type=int, nargs="+", default=[4], help="the same on the shaped line, where an epoch takes longer")
     p.add_argument("--sets", nargs="+", default=["photos", "text"])
-    p.add_argument("--lines", nargs="+", default=["plain", "shaped"])
+    p.add_argument("--lines", nargs="+", default=["plain", "shaped"], choices=list(SHAPES))
     p.add_argument("--libraries", nargs="+", default=list(LIBRARIES), choices=list(LIBRARIES))
     p.add_argument("--page", type=Path, help="the page whose section is written")
-    p.add_argument("--json", type=Path, help="where all figures go")
+    p.add_argument("--json", type=Path, help="where measurements are written down, each as it is made; by default in the user's cache directory")
+    p.add_argument("--resume", type=Path, metavar="JSON", help="go on with the run that wrote this, made with the same options")
     options = p.parse_args()
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    path = options.resume or options.json or cache / "millrace" / "bench-peers" / f"{datetime.now():%Y%m%d-%H%M%S}.json"
+    os.environ.update(world.KEYS)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that all that was started ends too
+    ledger = Ledger(path, about(options), options.commit, go_on=options.resume is not None)
     with tempfile.TemporaryDirectory(prefix="millrace-peers-") as directory:
         bench = Bench(options, Path(directory))
         try:
-            results = measure(bench)
+            measure(bench, ledger)
         finally:
-            bench.store.close()
-    if options.json:
-        options.json.write_text(json.dumps(results, indent=1))
-    text = report.page(results)
+            bench.close()
+    text = report.page(ledger.results())
     if options.page:
         report.put(options.page, text)
     else:
         print(text)
 
 
-def measure(bench: Bench) -> dict[str, Any]:
-    bench.fill()
-    versions = {"webdataset": "webdataset", "streaming": "mosaicml-streaming", "litdata": "litdata"}
-    results: dict[str, Any] = {
-        "versions": {name: metadata.version(package) for name, package in versions.items()}, "commit": bench.options.commit,
-        "rounds": bench.options.rounds, "size": bench.options.size, "cache_size": bench.options.cache_size,
-        "speed": [], "resume": [], "cut": [], "resize": [],
-    }
-    shapes: dict[str, list[str]] = {"plain": [], "shaped": world.SHAPED}
-    for line in bench.options.lines:
-        bench.store.stand(shapes[line])
-        for data in bench.sets:
-            results["speed"] += bench.speed(data, line)
-    bench.store.stand([])
-    for data in bench.sets:
-        results["resume"] += bench.resume(data)
-        results["cut"] += bench.cut(data)
-    results["resize"] += bench.resize(bench.sets[-1])
-    return results
+def measure(bench: Bench, ledger: Ledger) -> None:
+    """Makes the measurements that are left."""
+    tasks = list(bench.tasks())
+    ledger.plan(tasks)
+    if ledger.left:
+        begun = time.monotonic()
+        bench.clean()
+        bench.fill()
+        ledger.note("shards", bench.shards)
+        ledger.note("torch", world.memory_of_torch())
+        ledger.tell(f"packed, indexed and uploaded in {time.monotonic() - begun:.0f} s")
+    for task in ledger.left:
+        ledger.make(task)
+    ledger.tell_times()
 
 
 if __name__ == "__main__":

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 import urllib.request
@@ -39,7 +42,7 @@ def until_up(url: str, child: subprocess.Popen[bytes]) -> None:
             return
         except OSError as e:
             if time.monotonic() > end or child.poll() is not None:
-                raise SystemExit(f"{child.args} does not answer at {url}: {e}") from e
+                raise SystemExit(f"{child.args!r} does not answer at {url}: {e}") from e
             time.sleep(0.02)
 
 
@@ -53,8 +56,8 @@ class Store:
         env = {**os.environ, "MINIO_ROOT_USER": KEYS["AWS_ACCESS_KEY_ID"], "MINIO_ROOT_PASSWORD": KEYS["AWS_SECRET_ACCESS_KEY"]}
         self.backend = f"127.0.0.1:{port}"
         self.wire = wire
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        self.minio = subprocess.Popen([minio, "server", "--quiet", "--address", self.backend, str(directory)], env=env, **quiet)
+        command = [minio, "server", "--quiet", "--address", self.backend, str(directory)]
+        self.minio = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         until_up(f"http://{self.backend}/minio/health/ready", self.minio)
         self.s3 = boto3.client("s3", endpoint_url=f"http://{self.backend}")
         self.s3.create_bucket(Bucket=BUCKET)
@@ -96,16 +99,15 @@ class Store:
 
 
 class Gateway:
-    """A fresh gateway of some sets, with an empty cache."""
+    """A fresh gateway of one set, with an empty cache."""
 
-    def __init__(self, program: str, endpoint: str, names: list[str], directory: Path, cache: str) -> None:
+    def __init__(self, program: str, endpoint: str, name: str, directory: Path, cache: str) -> None:
         address = f"127.0.0.1:{free_port()}"
         self.url = f"http://{address}"
-        sets = [a for name in names for a in ("--dataset", f"{name}=s3://{BUCKET}/{name}")]
         disk = ["--disk-cache", str(directory), "--disk-cache-size", "4GiB"]
         env = {**os.environ, **KEYS, "AWS_ENDPOINT_URL_S3": endpoint}
         self.child = subprocess.Popen(
-            [program, "serve", "--listen", address, "--cache-size", cache, *disk, *sets],
+            [program, "serve", "--listen", address, "--cache-size", cache, *disk, "--dataset", f"{name}=s3://{BUCKET}/{name}"],
             env=env, stdout=subprocess.DEVNULL, stderr=(directory.parent / "gateway.log").open("wb"),
         )
         try:
@@ -138,7 +140,8 @@ class Watch:
     """Follows memory and processor time of some processes and all that they start."""
 
     def __init__(self, *roots: int) -> None:
-        self.roots, self.peak, self.cpu = roots, 0, dict[int, float]()
+        self.roots, self.cpu = roots, dict[int, float]()
+        self.peak = [0] * len(roots)  # bytes of each when all together held the most
         self._before = {pid: _cpu(pid) for r in roots for pid in tree(r)}
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -149,17 +152,19 @@ class Watch:
             self.look()
 
     def look(self) -> None:
-        pids = [pid for r in self.roots for pid in tree(r)]
-        self.peak = max(self.peak, sum(_memory(pid) for pid in pids))
-        for pid in pids:
+        trees = [tree(r) for r in self.roots]
+        held = [sum(_memory(pid) for pid in pids) for pids in trees]
+        if sum(held) > sum(self.peak):
+            self.peak = held
+        for pid in (pid for pids in trees for pid in pids):
             self.cpu[pid] = max(self.cpu.get(pid, 0), _cpu(pid) - self._before.get(pid, 0))
 
-    def close(self) -> tuple[int, float]:
-        """Returns the most bytes of memory held together, shared pages once, and the seconds of processor time."""
+    def close(self) -> float:
+        """Returns the seconds of processor time."""
         self.look()
         self._end.set()
         self._thread.join()
-        return self.peak, sum(self.cpu.values())
+        return sum(self.cpu.values())
 
 
 def _memory(pid: int) -> int:
@@ -186,24 +191,65 @@ def empty(directory: Path) -> Path:
     return directory
 
 
-def run(python: list[str], job: dict[str, Any], library: str, gateway: Gateway | None, at_once: bool = False) -> Any:
-    """Reads with a library in a process of its own, and watches it."""
-    env = {**os.environ, **KEYS, "S3_ENDPOINT_URL": job["endpoint"], "PYTHONPATH": str(ROOT / "client" / "python")}
-    script = str(Path(__file__).with_name("read.py"))
-    child = subprocess.Popen([*python, script, library, json.dumps(job)], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    watch = Watch(child.pid, *([gateway.child.pid] if gateway else []))
+def memory_of_torch() -> int:
+    """Bytes of memory of a process that has imported torch and nothing else."""
+    script = "import os; os.environ['OMP_NUM_THREADS'] = '1'; import torch; print(open('/proc/self/smaps_rollup').read())"
+    out = subprocess.run([sys.executable, "-c", script], check=True, stdout=subprocess.PIPE, text=True).stdout
+    return next(int(line.split()[1]) << 10 for line in out.splitlines() if line.startswith("Pss:"))
 
-    def finish() -> dict[str, Any]:
+
+LIMIT = 300.0  # seconds that a reader has
+
+
+class Run:
+    """Reads with a library in a process of its own, and watches it."""
+
+    def __init__(self, job: dict[str, Any], library: str, gateway: Gateway | None, env: dict[str, str]) -> None:
+        env = {**env, "S3_ENDPOINT_URL": job["endpoint"], "PYTHONPATH": str(ROOT / "client" / "python")}
+        script = str(Path(__file__).with_name("read.py"))
+        self.child = subprocess.Popen([sys.executable, script, library, json.dumps(job)], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.watch = Watch(self.child.pid, *([gateway.child.pid] if gateway else []))
+
+    def finish(self) -> dict[str, Any]:
+        """Returns what the reader saw, and bytes of memory and seconds of processor time, the gateway's with its own.
+
+        "memory" is the most that both held together, pages that processes share counted once, and "gateway" the gateway's part.
+        """
         try:
-            out, err = child.communicate(timeout=600)
+            out, err = self.child.communicate(timeout=LIMIT)
         except subprocess.TimeoutExpired:
-            for pid in tree(child.pid):
-                os.kill(pid, 9)
-            out, err = child.communicate()
-        memory, cpu = watch.close()
+            self.kill()
+            out, err = self.child.communicate()
+        cpu = self.watch.close()
         lines = [x for x in out.decode().splitlines() if x.startswith("RESULT ")]
         tail = err.decode(errors="replace").strip().splitlines()[-1:] or ["nothing"]
-        saw = json.loads(lines[0][7:]) if lines else {"epochs": [], "state": None, "error": f"ended with {child.returncode}: {tail[0][:200]}"}
-        return {**saw, "memory": memory, "cpu": cpu, "code": child.returncode}
+        saw = json.loads(lines[0][7:]) if lines else {"epochs": [], "state": None, "error": f"ended with {self.child.returncode}: {tail[0][:200]}"}
+        if self.child.returncode != 0 and not saw["error"]:
+            saw["error"] = f"has read all, but ended with {self.child.returncode}: {tail[0][:200]}"
+        return {**saw, "memory": sum(self.watch.peak), "gateway": sum(self.watch.peak[1:]), "cpu": cpu}
 
-    return finish if at_once else finish()
+
+    def kill(self) -> None:
+        """Ends a reader that has not ended, and all that it started, and removes the shared memory that they held."""
+        if self.child.poll() is not None:
+            return
+        below = tree(self.child.pid)
+        unlink = _shared(below)
+        for pid in below:
+            with contextlib.suppress(ProcessLookupError):  # it has ended
+                os.kill(pid, signal.SIGKILL)
+        self.child.wait()
+        for path in unlink:
+            path.unlink(missing_ok=True)
+
+
+def _shared(pids: list[int]) -> set[Path]:
+    """Files of shared memory that processes hold: nobody removes them when all are killed at once."""
+    found = set()
+    for pid in pids:
+        try:
+            maps = Path(f"/proc/{pid}/maps").read_text().splitlines()
+        except OSError:
+            continue  # it has ended
+        found |= {Path(line.split()[-1]) for line in maps if " /dev/shm/" in line and not line.endswith("(deleted)")}
+    return found
