@@ -2,8 +2,6 @@ package datapath
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"io/fs"
 	"math/rand/v2"
 	"os"
@@ -232,20 +230,5 @@ func (r *simulated) read(t *testing.T) string {
 		body.Close()
 		return "bytes"
 	}
-	var where *chunkindex.RangeError
-	switch {
-	case errors.Is(err, budget.ErrTooLarge):
-		return "too large"
-	case errors.Is(err, budget.ErrOverloaded):
-		return "overloaded"
-	case errors.Is(err, context.Canceled) && ctx.Err() == context.Canceled:
-		return "canceled"
-	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == context.DeadlineExceeded:
-		return "deadline"
-	case !errors.As(err, &where):
-		t.Errorf("got %v, want an error of the vocabulary", fmt.Errorf("%T: %w", err, err))
-	case errors.Is(err, chunkindex.ErrCorrupt):
-		return "corrupt"
-	}
-	return "store"
+	return readEnd(ctx, t, err)
 }

@@ -143,7 +143,7 @@ func (r *simulated) storm(t *testing.T, f *fleet, m *member) string {
 			t.Errorf("reads with a limit of %v took %v (%v)", limit, took, err)
 		}
 		if err != nil {
-			return stormEnd(ctx, t, err)
+			return readEnd(ctx, t, err)
 		}
 		time.Sleep(time.Duration(r.rnd.IntN(100)) * time.Millisecond) // a slow client, on the bubble's clock
 		if err := r.data.check(chunks, body); err != nil {
@@ -154,8 +154,8 @@ func (r *simulated) storm(t *testing.T, f *fleet, m *member) string {
 	return "bytes"
 }
 
-// stormEnd says how a read ended, which is one of few ways.
-func stormEnd(ctx context.Context, t *testing.T, err error) string {
+// readEnd says how a read ended, which is one of few ways.
+func readEnd(ctx context.Context, t *testing.T, err error) string {
 	var where *chunkindex.RangeError
 	switch {
 	case errors.Is(err, budget.ErrTooLarge):
