@@ -1,7 +1,6 @@
 package peer
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"io"
@@ -28,34 +27,6 @@ func onPipes(t *testing.T, f func(t *testing.T, ln *pipes, client *Client)) {
 		client := NewClient(cfg)
 		f(t, ln, client)
 		client.Close()
-	})
-}
-
-// answerByHand has each connection's request read and answered by f.
-func answerByHand(t *testing.T, ln *pipes, f func(conn net.Conn)) {
-	t.Helper()
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for {
-			conn, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			wg.Go(func() {
-				defer conn.Close()
-				r, err := http.ReadRequest(bufio.NewReader(conn))
-				if err != nil {
-					return
-				}
-				if _, err := io.Copy(io.Discard, r.Body); err == nil {
-					f(conn)
-				}
-			})
-		}
-	})
-	t.Cleanup(func() {
-		_ = ln.Close()
-		wg.Wait()
 	})
 }
 

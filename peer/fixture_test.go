@@ -169,10 +169,17 @@ func asker(t testing.TB, change func(*ClientConfig)) *Client {
 	return c
 }
 
-// liar answers each connection by hand: what it is handed has read the request's head and body.
+// liar answers each connection by hand, and returns its address.
 func liar(t *testing.T, answer func(conn net.Conn)) string {
 	t.Helper()
 	ln := listen(t)
+	answerByHand(t, ln, answer)
+	return ln.Addr().String()
+}
+
+// answerByHand hands each connection to answer once the request's head and body are read, until the test ends.
+func answerByHand(t *testing.T, ln net.Listener, answer func(conn net.Conn)) {
+	t.Helper()
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for {
@@ -198,7 +205,6 @@ func liar(t *testing.T, answer func(conn net.Conn)) string {
 		}
 		wg.Wait()
 	})
-	return ln.Addr().String()
 }
 
 // pipes is a network in memory, for a clock that is not real.
