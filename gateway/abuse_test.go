@@ -2,14 +2,13 @@ package gateway_test
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/millrace-data/millrace/gateway"
@@ -31,12 +30,7 @@ func TestRequestsNotSentInTimeAreClosed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, 20, 800, fastDrain)
-			synctest.Test(t, func(t *testing.T) {
-				ln := newPipes()
-				ctx, cancel := context.WithCancel(t.Context())
-				served := make(chan error, 1)
-				go func() { served <- gateway.NewServer(r.gateway, gateway.ServerConfig{}).Serve(ctx, ln) }()
-				conn := ln.dial()
+			r.serveOne(t, gateway.ServerConfig{}, func(conn net.Conn) {
 				began := time.Now()
 				var sender sync.WaitGroup
 				sender.Go(func() {
@@ -52,10 +46,6 @@ func TestRequestsNotSentInTimeAreClosed(t *testing.T) {
 				}
 				conn.Close()
 				sender.Wait()
-				cancel()
-				if err := <-served; err != nil {
-					t.Errorf("serve: %v", err)
-				}
 			})
 		})
 	}

@@ -2,13 +2,12 @@ package gateway_test
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/millrace-data/millrace/gateway"
@@ -64,12 +63,7 @@ func TestBodiesAreOnTheBooks(t *testing.T) {
 // TestBodiesNotSentInTime dawdles in the middle of a report.
 func TestBodiesNotSentInTime(t *testing.T) {
 	r := newRig(t, 20, 800, fastDrain)
-	synctest.Test(t, func(t *testing.T) {
-		ln := newPipes()
-		ctx, cancel := context.WithCancel(t.Context())
-		served := make(chan error, 1)
-		go func() { served <- gateway.NewServer(r.gateway, gateway.ServerConfig{}).Serve(ctx, ln) }()
-		conn := ln.dial()
+	r.serveOne(t, gateway.ServerConfig{}, func(conn net.Conn) {
 		began := time.Now()
 		fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{\"url\"", importancePath)
 		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
@@ -83,11 +77,6 @@ func TestBodiesNotSentInTime(t *testing.T) {
 		checkProblem(t, answer{res, body}, http.StatusRequestTimeout, "request_timeout", true)
 		if took := time.Since(began); took > 11*time.Second || !res.Close {
 			t.Errorf("got an answer after %v, kept alive: %v; want one within 11 s and the end of the connection", took, !res.Close)
-		}
-		conn.Close()
-		cancel()
-		if err := <-served; err != nil {
-			t.Errorf("serve: %v", err)
 		}
 	})
 }

@@ -49,6 +49,24 @@ func (p *pipes) dial() net.Conn {
 	return client
 }
 
+// serveOne runs the real server in a bubble, for one client at the other end of a pipe.
+func (r *rig) serveOne(t *testing.T, cfg gateway.ServerConfig, client func(conn net.Conn)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		ln := newPipes()
+		ctx, cancel := context.WithCancel(t.Context())
+		served := make(chan error, 1)
+		go func() { served <- gateway.NewServer(r.gateway, cfg).Serve(ctx, ln) }()
+		conn := ln.dial()
+		client(conn)
+		conn.Close()
+		cancel()
+		if err := <-served; err != nil {
+			t.Errorf("serve: %v", err)
+		}
+	})
+}
+
 // TestSlowReaders lets readers take a batch of 8 MiB at their own pace, on a clock of the test's own.
 func TestSlowReaders(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -63,12 +81,7 @@ func TestSlowReaders(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, 80, 100<<10, fastDrain)
-			synctest.Test(t, func(t *testing.T) {
-				ln := newPipes()
-				ctx, cancel := context.WithCancel(t.Context())
-				served := make(chan error, 1)
-				go func() { served <- gateway.NewServer(r.gateway, gateway.ServerConfig{Connections: 1}).Serve(ctx, ln) }()
-				conn := ln.dial()
+			r.serveOne(t, gateway.ServerConfig{Connections: 1}, func(conn net.Conn) {
 				began := time.Now()
 				fmt.Fprintf(conn, "GET /epoch/0/batch/0?batch_size=80 HTTP/1.1\r\nHost: x\r\n\r\n")
 				res, err := http.ReadResponse(bufio.NewReaderSize(conn, 16), nil)
@@ -83,11 +96,6 @@ func TestSlowReaders(t *testing.T) {
 					t.Errorf("got a connection that lived for %v, want %v at most", ended, c.after)
 				}
 				res.Body.Close()
-				conn.Close()
-				cancel()
-				if err := <-served; err != nil {
-					t.Errorf("serve: %v", err)
-				}
 			})
 			if got := r.log.String(); !strings.Contains(got, c.cause) || strings.Contains(got, `"aborted":true`) != (c.after > 0) {
 				t.Errorf("got log %s, want %q in it", got, c.cause)
