@@ -250,6 +250,13 @@ func gatewayFor(t *testing.T, dir string) string {
 	a := &app{env: map[string]string{"GOMEMLIMIT": "off"}, stdout: &bytes.Buffer{}, stderr: &bytes.Buffer{}}
 	c := &serveConfig{cacheSize: 64 << 20, memory: 1 << 40, listen: "127.0.0.1:0", logLevel: "error", logFormat: "json", drain: defaultDrain, // a request whose client has just left is still open for a moment
 		locations: []location{{name: "files", dir: dir}}}
+	url, _ := a.running(t, c)
+	return url
+}
+
+// running serves until the test ends or stop is called.
+func (a *app) running(t *testing.T, c *serveConfig) (url string, stop func()) {
+	t.Helper()
 	s, err := a.compose(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
@@ -262,8 +269,9 @@ func gatewayFor(t *testing.T, dir string) string {
 			t.Errorf("serve: %v", err)
 		}
 	})
-	t.Cleanup(func() { cancel(); wg.Wait(); s.close() })
-	return "http://" + (<-ready).String()
+	stop = sync.OnceFunc(func() { cancel(); wg.Wait(); s.close() })
+	t.Cleanup(stop)
+	return "http://" + (<-ready).String(), stop
 }
 
 // shards packs a few files and returns the directory of their shards.

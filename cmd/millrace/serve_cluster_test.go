@@ -19,7 +19,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -85,21 +84,8 @@ func fleetFor(t *testing.T, dir string, n int, change func(*serveConfig)) (urls 
 		if change != nil {
 			change(c)
 		}
-		s, err := a.compose(t.Context(), c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		ready := make(chan net.Addr, 1)
-		var wg sync.WaitGroup
-		wg.Go(func() {
-			if err := s.run(ctx, func(at net.Addr) { ready <- at }); err != nil {
-				t.Errorf("serve: %v", err)
-			}
-		})
-		end := sync.OnceFunc(func() { cancel(); wg.Wait(); s.close() })
-		t.Cleanup(end)
-		urls, stop = append(urls, "http://"+(<-ready).String()), append(stop, end)
+		url, end := a.running(t, c)
+		urls, stop = append(urls, url), append(stop, end)
 	}
 	return urls, stop
 }
