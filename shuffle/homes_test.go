@@ -111,11 +111,7 @@ func drawHomes(t *rapid.T) Params {
 
 func TestDealtSharesFollowHomes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		params, first := drawHomes(t), drawChunks(t)
-		p, err := NewPlan(params, first)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := drawPlan(t, drawHomes(t))
 		e := p.Epoch(rapid.Uint64().Draw(t, "epoch"))
 		b := Batching{
 			Samples: p.Samples(), BatchSize: rapid.Uint64Range(1, 70).Draw(t, "batch size"),
@@ -172,11 +168,7 @@ func TestRepairBreaksTiesByRank(t *testing.T) {
 // integers to the bit.
 func TestGradientsSumAlike(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		params, first := drawHomes(t), drawChunks(t)
-		p, err := NewPlan(params, first)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := drawPlan(t, drawHomes(t))
 		b := Batching{Samples: p.Samples(), BatchSize: rapid.Uint64Range(1, 50).Draw(t, "batch size"), Tail: Pad}
 		e, worldSize := p.Epoch(1), rapid.Uint64Range(1, 9).Draw(t, "world size")
 		sum := func(into *[3]uint64, x uint64) {
@@ -287,11 +279,8 @@ func TestMovedIsBounded(t *testing.T) {
 // TestChunksAreAtHomeWithTheirSamples compares Home with where the samples of a chunk are, in several epochs.
 func TestChunksAreAtHomeWithTheirSamples(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		params, first := drawHomes(t), drawChunks(t)
-		p, err := NewPlan(params, first)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := drawPlan(t, drawHomes(t))
+		first := p.chunks
 		e := p.Epoch(rapid.Uint64().Draw(t, "epoch"))
 		for c := range uint64(p.chunks.len()) {
 			k := p.homes()
@@ -300,7 +289,7 @@ func TestChunksAreAtHomeWithTheirSamples(t *testing.T) {
 				count[homeOf(e, e.Position(x), k)]++
 			}
 			place, of := p.Home(c)
-			if p.chunks.size(uint32(c)) == 0 && params.Shuffle == Slot {
+			if p.chunks.size(uint32(c)) == 0 && p.params.Shuffle == Slot {
 				if of != 0 {
 					t.Fatalf("Home(%d) of an empty chunk: got %d of %d, want none", c, place, of)
 				}
@@ -417,11 +406,7 @@ func TestDealsOfManyBatchesAtOnce(t *testing.T) {
 
 func TestLater(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		params, first := drawHomes(t), drawChunks(t)
-		p, err := NewPlan(params, first)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := drawPlan(t, drawHomes(t))
 		b := Batching{
 			Samples: p.Samples(), BatchSize: rapid.Uint64Range(1, 50).Draw(t, "batch size"),
 			Tail: rapid.SampledFrom([]Tail{Short, Drop, Pad}).Draw(t, "tail"),

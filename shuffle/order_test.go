@@ -76,13 +76,18 @@ func drawChunks(t *rapid.T) []uint64 {
 	return prefix(counts...)
 }
 
+// drawPlan draws the chunks that an order of these parameters goes over.
+func drawPlan(t *rapid.T, params Params) *Plan {
+	p, err := NewPlan(params, drawChunks(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
 func TestEveryEpochIsABijection(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		params, first := drawParams(t), drawChunks(t)
-		p, err := NewPlan(params, first)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := drawPlan(t, drawParams(t))
 		if err := checkBijection(p.Epoch(rapid.Uint64().Draw(t, "epoch"))); err != nil {
 			t.Fatal(err)
 		}

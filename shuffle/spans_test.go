@@ -91,11 +91,7 @@ func checkNext(e *Epoch, t uint64, spans []Span) error {
 
 func TestSpansHoldTheFuture(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		params, first := drawParams(t), drawChunks(t)
-		p, err := NewPlan(params, first)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := drawPlan(t, drawParams(t))
 		if err := checkSpans(p.Epoch(rapid.Uint64().Draw(t, "epoch"))); err != nil {
 			t.Fatal(err)
 		}
