@@ -162,7 +162,7 @@ func TestOtherRulesReuseNothing(t *testing.T) {
 	}
 }
 
-// interrupted leaves the scans of all shards in the store, as a run does that dies before it publishes.
+// interrupted leaves the scans of all shards in the store, an object for each, as a run does that dies before it publishes.
 func interrupted(t *testing.T, store *memstore.Store) {
 	t.Helper()
 	saved, had := store.Bytes(pointerKey)
@@ -173,7 +173,7 @@ func interrupted(t *testing.T, store *memstore.Store) {
 		}
 		return memstore.Fault{}
 	})
-	if _, err := BuildKeeping(t.Context(), store, "", BuildOptions{}, 1<<40, 1); !errors.Is(err, objstore.ErrUnavailable) {
+	if _, err := BuildKeeping(t.Context(), store, "", BuildOptions{Parallel: 1}, 1<<40, 1); !errors.Is(err, objstore.ErrUnavailable) {
 		t.Fatalf("got %v, want %v", err, objstore.ErrUnavailable)
 	}
 	store.SetFault(nil)
