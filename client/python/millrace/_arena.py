@@ -21,7 +21,7 @@ class Arena:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()  # a reader may be let go of by the garbage collector, wherever that runs
+        self._lock = threading.Lock()  # guards what follows
         self._readers = self._room = self._most = 0
         self._lent: list[bytearray] = []
         self._known = 0  # bytes of those

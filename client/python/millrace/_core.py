@@ -89,6 +89,7 @@ class Process:
         self.wire = Wire(s.user_agent, s.token, dict(s.headers), s.ssl_context, self.arena.rest)
         self.fleet = Fleet(s.sources, s.home, self.wire.probe, s.lookup or system_lookup)
         self.wire.gateways = self.fleet.size
+        self.pausing: list[Task] = []  # those that wait before they ask again
 
 
 class Core:
@@ -116,6 +117,8 @@ class Core:
         self._closed = True
         found = self._processes.get(os.getpid())
         if found is not None:
+            for task in list(found.pausing):
+                task.over.set()
             found.wire.close()
             found.arena.rest()
 
@@ -123,14 +126,18 @@ class Core:
         self, what: str, ask: Callable[[Attempt], T], *, rank: int = 0, world_size: int = 1, task: Optional[Task] = None
     ) -> T:
         """Asks one gateway after another until one answers, at once within a round, with a wait between rounds."""
-        task = task or Task()
-        here, s = self.here(), self.settings
-        clock = here.wire.clock
+        here = self.here()
+        with here.wire.counting():
+            return self._retry(here, what, ask, rank, world_size, task or Task())
+
+    def _retry(self, here: Process, what: str, ask: Callable[[Attempt], T], rank: int, world_size: int, task: Task) -> T:
+        s, clock = self.settings, here.wire.clock
         start = clock.now()
         tally = _Tally()
         last: Optional[MillraceError] = None
         turn = 0
         while True:
+            self._go_on(what, task)
             end = start + (s.deadline if self.answered else min(s.deadline, s.first_answer))
             try:
                 everyone = here.fleet.order(rank, world_size)
@@ -138,8 +145,7 @@ class Core:
                 last, everyone = e, []
             tally.begin(len(everyone))
             for g in everyone:
-                if task.over.is_set() or self._closed:
-                    raise Closed(f"{what}: closed")
+                self._go_on(what, task)
                 begun = clock.now()
                 if begun >= end:
                     break
@@ -166,7 +172,14 @@ class Core:
             if clock.now() + pause >= end:
                 # Waiting longer than there is time would only hide the fault.
                 raise _give_up(what, clock.now() - start, last, tally.absence)
-            task.over.wait(pause)
+            here.pausing.append(task)
+            if not self._closed:
+                task.over.wait(pause)
+            here.pausing.remove(task)
+
+    def _go_on(self, what: str, task: Task) -> None:
+        if task.over.is_set() or self._closed:
+            raise Closed(f"{what}: closed")
 
     def _attempt(self, here: Process, g: Gateway, ends: float, ask: Callable[[Attempt], T], task: Task) -> T:
         with here.wire.attempt(g, ends) as a:

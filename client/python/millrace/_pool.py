@@ -96,16 +96,16 @@ class Pool:
 
     def take(self) -> Optional[Batch]:
         """Returns the next batch, None at the end. What failed is raised when its turn has come, and ends the pool."""
-        if self._pid != os.getpid():
+        if not self.ours():
             raise InvalidArgument(
                 "read the next batch: a reader belongs to the process that made it", cure="iterate over the epoch again in the forked process"
             )
         self._start()
         with self._lock:
-            if self._taken == len(self._numbers):
-                return None
             begun = time.monotonic()
             while True:
+                if self._taken == len(self._numbers):
+                    return None
                 if self._stopped:
                     raise Closed("the reader is closed")
                 slot = self._slots.get(self._taken)
@@ -152,8 +152,7 @@ class Pool:
                     self._moves += 1
                 last = fetch
                 slot = self._claim(at, fetch)
-                if self._choose()[0] >= 0:
-                    self._work.notify()  # one wakes the next: all at once would only stand in each other's way
+                self._wake_another()
             begun = time.monotonic()
             try:
                 if fetch:
@@ -205,11 +204,14 @@ class Pool:
         with self._lock:
             self._known, self._known_bytes = self._known + 1, self._known_bytes + size
             self._guess = max(self._known_bytes // self._known, 1)
-            less = size < slot.reserved
             self._reserve(size - slot.reserved)
             slot.reserved = size
-            if less:
-                self._work.notify()
+            self._wake_another()
+
+    def _wake_another(self) -> None:
+        """Wakes one thread if there is something to do; it wakes the next: all at once would only stand in each other's way."""
+        if self._choose()[0] >= 0:
+            self._work.notify()
 
     def _done(self, slot: _Slot, fetch: bool, took: float) -> None:
         if fetch:
@@ -244,9 +246,13 @@ class Pool:
                 waiting_seconds=self._waiting_seconds,
             )
 
+    def ours(self) -> bool:
+        """Reports whether this process made the pool. In a forked child it is the parent's, sockets and locks included."""
+        return self._pid == os.getpid()
+
     def stop(self) -> None:
-        """Ends what is under way, without waiting for it. In a forked child it is the parent's, sockets and locks included."""
-        if self._pid != os.getpid():
+        """Ends what is under way, without waiting for it."""
+        if not self.ours():
             return
         with self._lock:
             self._stopped = True
@@ -258,6 +264,6 @@ class Pool:
     def close(self) -> None:
         """Ends what is under way and waits for the threads: only a decoder of the caller's can keep one."""
         self.stop()
-        for t in self._threads if self._pid == os.getpid() else ():
+        for t in self._threads if self.ours() else ():
             if t is not threading.current_thread():
                 t.join()

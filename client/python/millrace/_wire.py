@@ -58,14 +58,34 @@ class Attempt:
     sock: Optional[socket.socket] = None
     seen: int = 0
     owed: int = 0
+    asked: bool = False  # its gateway is being asked for a sign of life
 
     def abort(self, reason: str) -> None:
-        """Ends the attempt: whoever reads from its socket wakes up."""
+        """Ends the attempt: whoever dials, or reads from its socket, wakes up."""
         self.reason = self.reason or reason
         sock = self.sock
         if sock is not None:
             with contextlib.suppress(OSError):
-                sock.shutdown(socket.SHUT_RDWR)
+                # Not that of an SSLSocket, which would read on without TLS, and take what it gets for the body.
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)
+
+    def dial(self, address: tuple[str, int], timeout: float, _: object = None) -> socket.socket:
+        """Connects to one of the addresses of a name, as socket.create_connection does, and can be ended meanwhile."""
+        fault: Optional[OSError] = None
+        for family, kind, protocol, _, at in socket.getaddrinfo(*address, type=socket.SOCK_STREAM):
+            sock = socket.socket(family, kind, protocol)
+            self.sock = sock
+            try:
+                if self.reason:
+                    raise TimeoutError(self.reason)
+                sock.settimeout(timeout)
+                sock.connect(at)
+            except OSError as e:
+                sock.close()
+                fault = fault or e
+            else:
+                return sock
+        raise fault or OSError("the name has no address")
 
 
 class _Response(http.client.HTTPResponse):
@@ -100,8 +120,9 @@ class Wire:
         self._idle: dict[str, deque[_Kept]] = {}
         self._watched: dict[int, Attempt] = {}
         self._watcher: Optional[threading.Thread] = None
-        self._wake = threading.Event()
+        self._counting = 0
         self._closed = False
+        self.closed = threading.Event()
         self.gateways: Callable[[], int] = lambda: 1
 
     # Attempts.
@@ -109,37 +130,58 @@ class Wire:
     @contextlib.contextmanager
     def attempt(self, gateway: Gateway, ends: float) -> Iterator[Attempt]:
         """Gives an Attempt that is ended when the clock is at `ends`, when its gateway has stopped, and when the wire is closed."""
-        a = Attempt(gateway, ends, self.clock.now())
+        with self._watching(Attempt(gateway, ends, self.clock.now())) as a:
+            try:
+                yield a
+            except MillraceError:
+                raise
+            except (OSError, http.client.HTTPException) as e:
+                raise ShortBody(f"{gateway.name}: {a.reason or _cause(e)}", retryable=True, gateway=gateway.name) from e
+
+    @contextlib.contextmanager
+    def _watching(self, a: Attempt) -> Iterator[Attempt]:
+        with self.counting():
+            with self._lock:
+                if self._closed:
+                    raise ShortBody("the client is closed", code="closed")
+                self._watched[id(a)] = a
+            try:
+                yield a
+            finally:
+                with self._lock:
+                    self._watched.pop(id(a), None)
+
+    @contextlib.contextmanager
+    def counting(self) -> Iterator[None]:
+        """Sees to it that the clock does not count the time in which the process stands still, between attempts too."""
         with self._lock:
-            if self._closed:
-                raise ShortBody("the client is closed", code="closed")
-            self._watched[id(a)] = a
-            if self._watcher is None:
-                self._wake.clear()
-                self._watcher = threading.Thread(target=self._watch, name="millrace-watch", daemon=True)
-                self._watcher.start()
+            if self._watcher is None and not self._closed:
+                watcher = threading.Thread(target=self._watch, name="millrace-watch", daemon=True)
+                self.clock.look_again(WATCH_EVERY)
+                try:
+                    watcher.start()
+                except BaseException:
+                    self.clock.look_again(None)
+                    raise
+                self._watcher = watcher
+            self._counting += 1
         try:
-            yield a
-        except MillraceError:
-            raise
-        except (OSError, http.client.HTTPException) as e:
-            raise ShortBody(f"{gateway.name}: {a.reason or _cause(e)}", retryable=True, gateway=gateway.name) from e
+            yield
         finally:
             with self._lock:
-                self._watched.pop(id(a), None)
+                self._counting -= 1
 
     def _watch(self) -> None:
         last = self.clock.now()
         while True:
-            self.clock.look_again(WATCH_EVERY)
-            self._wake.wait(WATCH_EVERY)
-            now = self.clock.look_again(None)
+            now = self.clock.look_again(WATCH_EVERY)
             with self._lock:
                 attempts = list(self._watched.values())
-                if attempts:
+                if self._counting:
                     last = now
                 over = self._closed or now - last > WATCH_IDLE
                 if over:
+                    self.clock.look_again(None)
                     self._watcher = None
             if over:
                 self._rest()
@@ -150,10 +192,21 @@ class Wire:
                     a.abort("the attempt took too long")
                 elif a.came != a.seen:
                     a.seen, a.owed, a.quiet_since = a.came, 0, now
-                elif now - a.quiet_since >= QUIET_TIME and self.gateways() > 1:
+                elif now - a.quiet_since >= QUIET_TIME and not a.asked and self.gateways() > 1:
                     quiet.setdefault(id(a.gateway), []).append(a)
             for same in quiet.values():
-                self._ask_for_sign(same)
+                self._begin_to_ask(same)
+            self.closed.wait(WATCH_EVERY)
+
+    def _begin_to_ask(self, attempts: list[Attempt]) -> None:
+        """Asks in a thread of its own: the caller's function for tokens takes what time it likes, and others must be ended meanwhile."""
+        for a in attempts:
+            a.asked = True
+        try:
+            threading.Thread(target=self._ask_for_sign, args=(attempts,), name="millrace-sign", daemon=True).start()
+        except RuntimeError:  # there can be no more threads: later, perhaps
+            for a in attempts:
+                a.asked = False
 
     def _ask_for_sign(self, attempts: list[Attempt]) -> None:
         lives = False
@@ -163,10 +216,11 @@ class Wire:
         for a in attempts:
             if lives or a.came != a.seen:
                 a.owed, a.quiet_since = 0, self.clock.now()
-                continue
-            a.owed += 1
-            if a.owed >= MOST_SIGNS:
-                a.abort("the gateway gives no sign of life")
+            else:
+                a.owed += 1
+                if a.owed >= MOST_SIGNS:
+                    a.abort("the gateway gives no sign of life")
+            a.asked = False
 
     def awake(self) -> bool:
         """Reports whether `rest` will be called."""
@@ -175,14 +229,16 @@ class Wire:
 
     def ready(self, gateway: Gateway, limit: float) -> bool:
         """Asks for a sign of life: any answer is one, also that of a gateway that refuses new requests, which is not ready."""
-        c = self._connect(gateway, limit)
-        try:
-            c.request("GET", gateway.address.prefix + "/readyz", headers=self._all_headers(gateway, {}))
-            r = c.getresponse()
-            r.read(MAX_PROBLEM)
-            return r.status != http.client.SERVICE_UNAVAILABLE
-        finally:
-            c.close()
+        now = self.clock.now()
+        with self._watching(Attempt(gateway, now + limit, now)) as a:
+            c = self._connect(a, limit)
+            try:
+                c.request("GET", gateway.address.prefix + "/readyz", headers=self._all_headers(gateway, {}))
+                r = c.getresponse()
+                r.read(MAX_PROBLEM)
+                return r.status != http.client.SERVICE_UNAVAILABLE
+            finally:
+                c.close()
 
     def probe(self, gateway: Gateway, limit: float) -> None:
         """Raises if a gateway does not answer that it takes requests."""
@@ -203,7 +259,7 @@ class Wire:
             c = self._take(g)
             fresh = c is None
             if c is None:
-                c = self._connect(g, DIAL_TIMEOUT)
+                c = self._connect(a, DIAL_TIMEOUT)
             try:
                 sock: Optional[socket.socket] = c.sock
                 assert sock is not None
@@ -261,8 +317,8 @@ class Wire:
             c.close()
         return found
 
-    def _connect(self, g: Gateway, limit: float) -> http.client.HTTPConnection:
-        at = g.address
+    def _connect(self, a: Attempt, limit: float) -> http.client.HTTPConnection:
+        at = a.gateway.address
         host, port, proxy = at.host, at.port, _proxy_of(at)
         if proxy is not None:
             host, port = proxy.host, proxy.port
@@ -274,6 +330,7 @@ class Wire:
         else:
             c = http.client.HTTPConnection(host, port, timeout=limit)
         c.response_class = _Response
+        c._create_connection = a.dial  # type: ignore[attr-defined]
         try:
             c.connect()
         except OSError as e:
@@ -316,7 +373,7 @@ class Wire:
             self._closed = True
             idle, self._idle = self._idle, {}
             attempts, watcher = list(self._watched.values()), self._watcher
-        self._wake.set()
+        self.closed.set()
         for a in attempts:
             a.abort("the client is closed")
         for kept in idle.values():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import _thread
+import contextlib
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -244,7 +246,7 @@ class Reader(Iterator[Batch]):
         self._numbers = numbers
         self._taken = 0
         self._progress = Progress(len(numbers), epoch.progress, label=f"epoch {epoch.number}")
-        self._finalizer = weakref.finalize(self, _let_go, self._pool, here, *lent)
+        self._finalizer = weakref.finalize(self, _let_go_elsewhere, self._pool, here, *lent)
 
     def __iter__(self) -> Reader:
         return self
@@ -283,7 +285,8 @@ class Reader(Iterator[Batch]):
     def close(self) -> None:
         """Calls requests off and waits for the threads."""
         self._pool.close()
-        self._finalizer()
+        if (found := self._finalizer.detach()) is not None:
+            _let_go(*found[2])
         self._progress.close()
 
     def __enter__(self) -> Reader:
@@ -295,7 +298,16 @@ class Reader(Iterator[Batch]):
 
 def _let_go(pool: Pool, here: Process, room: int, most: int) -> None:
     """Ends what a reader has under way, and leaves its buffers to the next one for a while."""
+    if not pool.ours():
+        return  # other threads of the parent's may have held these locks
     pool.stop()
     here.arena.close(room, most)
     if not here.wire.awake():
         here.arena.rest()
+
+
+def _let_go_elsewhere(*lent: Any) -> None:
+    """The same for a reader that nobody holds any more: the thread in which the garbage collector finds it may hold those locks."""
+    if lent[0].ours():
+        with contextlib.suppress(RuntimeError):  # when the interpreter ends
+            _thread.start_new_thread(_let_go, lent)

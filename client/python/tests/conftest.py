@@ -60,5 +60,5 @@ def _threads_end() -> Iterator[None]:
     yield
     left = [t for t in threading.enumerate() if t not in before and t.name.startswith("millrace-") and t.name != "millrace-watch"]
     for t in left:
-        t.join(10)
+        t.join(60)
     assert not [t for t in left if t.is_alive()]

@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import socket
+import ssl
 import subprocess
 import tempfile
 import threading
@@ -100,15 +101,16 @@ class Proxy:
     than the answer, the connection is closed after them. None: nothing is sent and the connection stays open until the proxy ends.
     """
 
-    def __init__(self, target: int, fault: Fault) -> None:
+    def __init__(self, target: int, fault: Fault, tls: bool = False) -> None:
         self._target, self._fault = target, fault
+        self._context = tls_context(ssl.PROTOCOL_TLS_SERVER) if tls else None
         self.heads: list[bytes] = []
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
         self._ended = threading.Event()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self.port}"
         self._threads = [threading.Thread(target=self._accept, daemon=True)]
         self._threads[0].start()
 
@@ -126,6 +128,10 @@ class Proxy:
 
     def _serve(self, conn: socket.socket) -> None:
         with contextlib.suppress(OSError), conn:
+            if self._context is not None:
+                conn = self._context.wrap_socket(conn, server_side=True)
+                with self._lock:
+                    self._open.add(conn)
             while True:
                 head = _until(conn, b"\r\n\r\n")
                 if not head:
@@ -167,6 +173,15 @@ class Proxy:
                     c.shutdown(socket.SHUT_RDWR)
         for t in self._threads:
             t.join()
+
+
+def tls_context(side: int) -> ssl.SSLContext:
+    """TLS without certificates, for who wants to see what it does to connections, and not whom it trusts."""
+    context = ssl.SSLContext(side)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers("AECDH-AES128-SHA:@SECLEVEL=0")
+    return context
 
 
 def _until(conn: socket.socket, mark: bytes) -> bytes:

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -81,19 +82,40 @@ def test_no_gateway_is_left(dataset: Path) -> None:
     assert not harness.ours()
 
 
-def test_a_job_is_suspended(through: Callable[[Fault], harness.Proxy]) -> None:
-    job: list[subprocess.Popen[str]] = []
+READS = """
+import millrace, millrace._wire, sys
+millrace._wire.WATCH_IDLE = 0.0
+print(len(millrace.Client(sys.argv[1], deadline=float(sys.argv[2])).epoch(0, batch_size=250).batch(0)))
+"""
 
-    def suspend(_: int, head: bytes, answer: bytes) -> bytes:
-        if is_batch(head):
-            job[0].send_signal(signal.SIGSTOP)
-            time.sleep(3)
-            job[0].send_signal(signal.SIGCONT)
+
+@pytest.mark.parametrize(("deadline", "busy"), [(1.5, 0), (3.5, 1)])
+def test_a_job_is_suspended(through: Callable[[Fault], harness.Proxy], deadline: float, busy: int) -> None:
+    # While it waits for an answer, or before it asks again, each time longer than it has in all.
+    job: list[subprocess.Popen[str]] = []
+    suspended: list[threading.Thread] = []
+
+    def suspend() -> None:
+        if busy:
+            time.sleep(0.7)  # it has read that it must wait
+        job[0].send_signal(signal.SIGSTOP)
+        time.sleep(deadline + 1.5)
+        job[0].send_signal(signal.SIGCONT)
+
+    def fault(_: int, head: bytes, answer: bytes) -> bytes:
+        if not is_batch(head) or (busy and suspended):
+            return answer
+        suspended.append(threading.Thread(target=suspend))
+        suspended[0].start()
+        if busy:
+            return b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 2\r\nContent-Length: 0\r\n\r\n"
+        suspended[0].join()
         return answer
 
-    reads = "import millrace, sys; print(len(millrace.Client(sys.argv[1], deadline=1.5).epoch(0, batch_size=250).batch(0)))"
-    job.append(subprocess.Popen([sys.executable, "-c", reads, through(suspend).url], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+    command = [sys.executable, "-c", READS, through(fault).url, str(deadline)]
+    job.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
     out, err = job[0].communicate(timeout=60)
+    suspended[0].join()
     assert out == "250\n", err
 
 
@@ -271,7 +293,7 @@ def test_closing_ends_what_is_under_way(through: Callable[[Fault], harness.Proxy
             except millrace.MillraceError as e:
                 raised.append(e)
 
-        taker = harness.threading.Thread(target=take)
+        taker = threading.Thread(target=take)
         taker.start()
         while not any(is_batch(h) for h in proxy.heads):
             time.sleep(0.01)

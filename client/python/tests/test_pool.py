@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -199,6 +200,117 @@ def test_nothing_to_read() -> None:
 
 def test_one_thread_does_both() -> None:
     assert take_all(pool(20, batch, lambda _: None, threads=1)) == list(range(20))
+
+
+def test_several_take_from_one_pool() -> None:
+    got: list[int] = []
+    last = Gate()
+
+    def fetch(number: int) -> Batch:
+        if number == 40:
+            last.wait()
+        return batch(number)
+
+    p = pool(41, fetch, lambda _: None)
+
+    def take() -> None:
+        while (b := p.take()) is not None:
+            got.append(b.number)
+
+    takers = [threading.Thread(target=take, daemon=True) for _ in range(3)]
+    for t in takers:
+        t.start()
+    while len(p._arrived._waiters) < 3:  # type: ignore[attr-defined]
+        time.sleep(0.001)
+    last.open()
+    for t in takers:
+        t.join(30)
+    assert sorted(got) == list(range(41))
+    assert not any(t.is_alive() for t in takers)
+    p.close()
+
+
+class Case:
+    """A pool of which anything may be so, and that is never asleep while there is work."""
+
+    def __init__(self, seed: int) -> None:
+        r = self.random = random.Random(seed)
+        self.n, self.slow = r.randrange(14), r.random() < 0.1
+        self.sizes = [r.choice((0, 1, 5, 10, r.randrange(100))) for _ in range(self.n)]
+        self.fails = {m: r.choice(("fetch", "decode", "again")) for m in range(self.n) if r.random() < 0.04}
+        self.leaves = r.randrange(self.n + 1) if r.random() < 0.2 else -1
+        self.decodes = r.random() < 0.7
+        self.slept: list[str] = []
+        self.pool = Pool(
+            range(self.n),
+            self.fetch,
+            self.decode if self.decodes else None,
+            threads=r.randrange(1, 7),
+            room=r.choice((0, 10, 50, r.randrange(300))),
+            most=r.randrange(1, 9),
+            guess=r.choice((1, 10, 100)),
+        )
+
+    def look(self) -> None:
+        """Whoever waits must have been told, or somebody be about to look, when there is something to do."""
+        if self.slow:
+            time.sleep(self.random.random() * 1e-3)
+        p = self.pool
+        with p._lock:
+            asleep = len(p._work._waiters)  # type: ignore[attr-defined]
+            busy = p._fetching + p._decoding
+            if asleep and asleep + busy == len(p._threads) == p._wanted and not p._stopped and p._choose()[0] >= 0:
+                self.slept.append(f"{asleep} of {p._wanted} threads sleep while {p._choose()} is to be done")
+
+    def fetch(self, number: int, _: Task, announced: Callable[[int], None]) -> Batch:
+        for _ in range(2 if self.fails.get(number) == "again" else 1):  # a body that broke, and was asked for again
+            announced(self.sizes[number])
+            self.look()
+        if self.fails.get(number) == "fetch":
+            raise ZeroDivisionError
+        return batch(number, self.sizes[number])
+
+    def decode(self, b: Batch) -> None:
+        self.look()
+        if self.fails.get(b.number) == "decode":
+            raise ZeroDivisionError
+
+    def run(self) -> None:
+        """Reads all of it, or up to where it fails or is left."""
+        fault = min((m for m, where in self.fails.items() if where == "fetch" or (where == "decode" and self.decodes)), default=self.n)
+        for m in range(self.n + 1):
+            self.look()
+            if m == self.leaves:
+                break
+            if m == fault < self.n:
+                with pytest.raises(ZeroDivisionError):
+                    self.pool.take()
+                break
+            b = self.pool.take()
+            assert (b.number if b is not None else self.n) == m
+        self.pool.close()
+        assert self.pool.stats().threads == 0
+        assert not self.slept
+
+
+def test_any_pool() -> None:
+    cases, done = iter(range(2000)), []
+
+    def run() -> None:
+        for seed in cases:
+            done.append(seed)
+            Case(seed).run()
+        done.append(-1)
+
+    was = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        t = threading.Thread(target=run, daemon=True)
+        t.start()
+        t.join(120)
+    finally:
+        sys.setswitchinterval(was)
+    assert done[-1] == -1, f"case {done[-1]}"
 
 
 def test_arena() -> None:

@@ -63,6 +63,21 @@ PLANTS = [
         [("client/python/millrace/_clock.py", "self._still += now - self._due", "pass")],
     ),
     (
+        "the Python client counts the time in which its process stood still before it asked again",
+        ["python:test_faults.py"],
+        [("client/python/millrace/_core.py", "with here.wire.counting():", "if here.wire:")],
+    ),
+    (
+        "the Python client ends an attempt over TLS by reading on without TLS",
+        ["python:test_ends.py"],
+        [("client/python/millrace/_wire.py", "socket.socket.shutdown(sock, socket.SHUT_RDWR)", "sock.shutdown(socket.SHUT_RDWR)")],
+    ),
+    (
+        "the Python client wakes no thread when a length that came makes room",
+        ["python:test_pool.py"],
+        [("client/python/millrace/_pool.py", "slot.reserved = size\n            self._wake_another()", "slot.reserved = size")],
+    ),
+    (
         "of the Python client's threads only one wakes up when there is room for several",
         ["python:test_pool.py"],
         [("client/python/millrace/_pool.py", "if self._choose()[0] >= 0:", "if False:")],

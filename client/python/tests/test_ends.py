@@ -1,0 +1,197 @@
+"""How what is under way ends: by the clock, by close, by the garbage collector, in a fork, with the interpreter."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import http.client
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import harness
+import pytest
+from harness import Fault, is_batch
+
+import millrace
+from millrace import _wire
+
+LONG = 60.0  # nothing takes so long, also on a machine that stands still for a while
+
+
+def until(what: Callable[[], object]) -> None:
+    """Waits until something is so."""
+    end = time.monotonic() + LONG
+    while not what():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+def started(what: Callable[[], object]) -> tuple[threading.Thread, list[object]]:
+    """Begins to do something in a thread of its own; the list is of what it returns or raises."""
+    came: list[object] = []
+
+    def do() -> None:
+        try:
+            came.append(what())
+        except Exception as e:
+            came.append(e)
+
+    t = threading.Thread(target=do, daemon=True)
+    t.start()
+    return t, came
+
+
+def test_over_tls(gateway: harness.Gateway) -> None:
+    proxy = harness.Proxy(gateway.port, lambda _, __, answer: answer, tls=True)
+    with harness.closing(proxy), millrace.Client(proxy.url, ssl_context=harness.tls_context(_wire.ssl.PROTOCOL_TLS_CLIENT)) as client:
+        epoch = client.epoch(0, batch_size=250)
+        assert len(epoch.batch(1)) == 250
+        target = epoch._path(0) + epoch._query
+        right, here = gateway.get(target), client.core.here()
+        (g,) = here.fleet.order(0, 1)
+        with here.wire.attempt(g, here.wire.clock.now() + LONG) as a:
+            c, r = here.wire.send(a, "GET", target, {})
+            sock = a.sock
+            assert sock is not None
+            until(lambda: len(socket.socket.recv(sock, 1 << 16, socket.MSG_PEEK)) > 1 << 15)
+            a.abort("the attempt took too long")  # while more of the body waits in the socket
+            body = bytearray()
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                while piece := r.read(1000):
+                    body += piece
+            assert right.startswith(body)  # and does not go on with what TLS has made of it
+            c.close()
+
+
+def test_a_watcher_is_not_held_up(
+    through: Callable[[Fault], harness.Proxy], gateway: harness.Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_wire, "QUIET_TIME", 0.1)
+    held, release = threading.Event(), threading.Event()
+
+    def token() -> str:
+        if stuck.asked(b"/batches/") and not held.is_set():
+            held.set()  # it is asked for a token for the sign of life
+            release.wait(LONG)
+        return "abc"
+
+    stuck = through(lambda _, head, answer: None if is_batch(head) else answer)
+    with millrace.Client([stuck.url, gateway.url], home=lambda *_: 0, token=token, attempt_timeout=3) as client:
+        epoch = client.epoch(0)
+        t, came = started(lambda: epoch.batch(0).number)
+        assert held.wait(LONG)
+        t.join(LONG / 2)
+        assert came == [0]  # from the other one
+        t, _ = started(client.close)
+        t.join(LONG / 2)
+        assert not t.is_alive()
+        release.set()
+        until(lambda: not harness.ours())
+
+
+def test_closing_while_dialing() -> None:
+    with socket.socket() as s, socket.socket() as first, socket.socket() as second:
+        s.bind(("127.0.0.1", 0))
+        s.listen(0)
+        for waiting in (first, second):  # nobody accepts them: there is no room for more
+            waiting.setblocking(False)
+            waiting.connect_ex(s.getsockname())
+        client = millrace.Client(f"http://127.0.0.1:{s.getsockname()[1]}", first_answer=LONG)
+        t, came = started(lambda: client.epoch(0))
+        until(lambda: client.core.here().wire._watched)
+        client.close()
+        t.join(LONG)
+        assert [type(e) for e in came] == [millrace.Closed]
+
+
+def test_closing_while_waiting_to_ask_again(through: Callable[[Fault], harness.Proxy]) -> None:
+    busy = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1000\r\nContent-Length: 0\r\n\r\n"
+    proxy = through(lambda *_: busy)
+    client = millrace.Client(proxy.url, deadline=1000)
+    t, came = started(lambda: client.epoch(0))
+    until(lambda: proxy.heads)
+    client.close()
+    t.join(LONG / 4)
+    assert [type(e) for e in came] == [millrace.Closed]
+
+
+def test_the_collector_finds_a_reader(gateway: harness.Gateway) -> None:
+    client = millrace.Client(gateway.url)
+    reader = client.epoch(0).read()
+    next(reader)
+    pool, here = reader._pool, client.core.here()
+    ring: list[object] = [reader]
+    ring.append(ring)
+    del reader, ring
+
+    def collect() -> None:
+        # Wherever the collector runs: a thread of the reader's, or one that has just to do with the connections.
+        with pool._lock, pool._task._lock, here.wire._lock, here.arena._lock:
+            gc.collect()
+
+    t, _ = started(collect)
+    t.join(LONG / 2)
+    assert not t.is_alive()
+    until(lambda: pool.stats().threads == 0 and here.arena._readers == 0)
+    client.close()
+
+
+def test_a_fork_at_any_moment(gateway: harness.Gateway) -> None:
+    with millrace.Client(gateway.url) as client:
+        epoch = client.epoch(0)
+        reader, other = epoch.read(), epoch.read()
+        next(reader), next(other)
+        here = client.core.here()
+        with reader._pool._lock, other._pool._lock, here.wire._lock, here.arena._lock, here.fleet.lock, here.wire.clock._lock:
+            child = os.fork()  # other threads may hold these
+        if child == 0:
+            signal.alarm(int(LONG))
+            try:
+                reader.close()
+                del other
+                gc.collect()
+                assert epoch.batch(1).number == 1
+                os._exit(0)
+            finally:
+                os._exit(1)
+        assert os.waitpid(child, 0)[1] == 0
+        assert [b.number for b in reader] == list(range(1, 16))
+
+
+def test_no_thread_can_be_started(gateway: harness.Gateway) -> None:
+    with millrace.Client(gateway.url, deadline=3) as client:
+        was = threading.stack_size(1 << 46)  # more than there are addresses
+        try:
+            with pytest.raises(RuntimeError, match="start new thread"):
+                client.describe()
+        finally:
+            threading.stack_size(was)
+        assert client.epoch(0).batch(0).number == 0
+        assert client.core.here().wire.awake()
+        assert "millrace-watch" in harness.ours()
+
+
+@pytest.mark.parametrize("end", ["pass", "sys.exit(0)", "raise SystemExit(0)", "client.close()", "other = epoch.read(); next(other); del reader"])
+def test_the_interpreter_ends(through: Callable[[Fault], harness.Proxy], end: str) -> None:
+    proxy = through(lambda _, head, answer: None if b"/batches/3?" in head else answer)
+    program = f"""
+import sys, millrace
+client = millrace.Client(sys.argv[1])
+epoch = client.epoch(0)
+reader = epoch.read()
+for _ in range(3):
+    next(reader)
+{end}
+"""
+    env = {**os.environ, "PYTHONPATH": str(Path(millrace.__file__).parent.parent)}
+    done = subprocess.run(
+        [sys.executable, "-X", "dev", "-W", "ignore", "-c", program, proxy.url], capture_output=True, text=True, timeout=LONG, env=env, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
