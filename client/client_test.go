@@ -76,7 +76,7 @@ func TestFirstBatchIsUsedWhileTheNextAreRead(t *testing.T) {
 		for i := range 3 {
 			select {
 			case <-ahead:
-			case <-time.After(10 * time.Second):
+			case <-time.After(time.Minute):
 				t.Fatalf("got %d batches asked for while the first was used, want 3", i)
 			}
 		}

@@ -359,12 +359,13 @@ func TestPasswordOfAGatewayIsInNoError(t *testing.T) {
 	}
 	faults["none"] = nil
 	for name, damage := range faults {
-		f := &fake{batches: 3, generation: "g"}
+		f, deadline := &fake{batches: 3, generation: "g"}, time.Minute
 		if damage != nil {
+			deadline = 100 * time.Millisecond
 			f.fault = func(_ int, w http.ResponseWriter, r *http.Request) bool { damage(t, f, w, r); return true }
 		}
 		gateway := strings.Replace(serve(t, f), "://", "://u:canary@", 1)
-		c := newClient(t, client.Config{Gateways: []string{gateway}, Deadline: 100 * time.Millisecond})
+		c := newClient(t, client.Config{Gateways: []string{gateway}, Deadline: deadline})
 		_, err := c.Batch(t.Context(), client.Options{Generation: "g"}, 1)
 		if err != nil && strings.Contains(err.Error(), "canary") || err != nil && damage == nil {
 			t.Errorf("%s: got %v, want no password and the batch where there is no fault", name, err)
