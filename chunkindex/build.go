@@ -19,6 +19,7 @@ type BuildOptions struct {
 	Parallel     int      // shards scanned side by side
 	SingleWriter bool     // publish without conditional writes: the caller promises to be the only writer
 	Progress     func(Progress)
+	AllowEmpty   bool   // publish a dataset without samples too, which nobody means to train on
 	TempDir      string // for scans and the index while it is made; empty: the system's
 	Format       string // name of the shards' format; empty: found out by looking
 	Match        string // only objects whose keys match it are looked at, as docs/formats.md says; empty: all
@@ -262,6 +263,9 @@ func (b *builder) assemble(ctx context.Context) (*built, []byte, error) {
 			b.report.LeftOut += b.found.LeftOut(u.from, b.scans[i].totals().samples)
 		}
 	}
+	if err := b.checkEmpty(); err != nil {
+		return nil, nil, err
+	}
 	file, err := writeIndex(b.opt.TempDir, m, shards)
 	if err != nil {
 		return nil, nil, err
@@ -294,4 +298,21 @@ func (b *builder) assemble(ctx context.Context) (*built, []byte, error) {
 	b.report.Generation, b.report.Chunks, b.report.Samples = file.generation, x.Chunks(), x.Samples()
 	binding, err := encodeBinding(file.generation, versions)
 	return file, binding, err
+}
+
+// checkEmpty refuses shards of which none has a sample: whoever trains on them would see nothing and hear nothing of it.
+func (b *builder) checkEmpty() error {
+	for _, s := range b.scans {
+		if s.totals().samples > 0 {
+			return nil
+		}
+	}
+	switch {
+	case b.opt.AllowEmpty:
+		return nil
+	case b.report.LeftOut > 0:
+		return fmt.Errorf("no samples: %d tokens in all, such as those of %s, fill no window: choose a shorter --sequence-length", b.report.LeftOut, b.key(0))
+	}
+	return fmt.Errorf("no samples in what is here of format %s, %d bytes in all, such as %s: nothing is published; write or copy the shards again, or index those that have samples",
+		b.format.Name(), b.report.Bytes, b.key(0))
 }

@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"crypto/sha256"
+	"errors"
 	"hash/crc32"
 	"strings"
 	"testing"
@@ -129,7 +130,13 @@ func TestEmptyArchives(t *testing.T) {
 	store.Set("one-block.tar", make([]byte, 512))
 	store.Set("end-only.tar", make([]byte, 1024))
 	store.Set("padded.tar", make([]byte, 10240))
-	rep, err := chunkindex.Build(t.Context(), store, "", chunkindex.BuildOptions{})
+	if _, err := chunkindex.Build(t.Context(), store, "", chunkindex.BuildOptions{}); err == nil || !strings.Contains(err.Error(), "no samples in what is here of format tar, 11776 bytes in all, such as end-only.tar: nothing is published") {
+		t.Errorf("got %v, want them refused by name", err)
+	}
+	if _, err := chunkindex.Open(t.Context(), store, "", chunkindex.OpenOptions{}); !errors.Is(err, objstore.ErrNotFound) {
+		t.Errorf("got %v, want nothing published", err)
+	}
+	rep, err := chunkindex.Build(t.Context(), store, "", chunkindex.BuildOptions{AllowEmpty: true})
 	if err != nil || rep.Shards != 4 || rep.Samples != 0 || rep.Chunks != 0 {
 		t.Fatalf("got %+v, %v, want four shards of no samples", rep, err)
 	}

@@ -73,3 +73,22 @@ func TestIndexFlagsReachTheFormat(t *testing.T) {
 		}
 	}
 }
+
+// TestIndexRefusesADatasetWithoutSamples leaves what is published as it is, and says what to do.
+func TestIndexRefusesADatasetWithoutSamples(t *testing.T) {
+	dir := write(t, map[string]string{"a.jsonl": "{\"a\":1}\n"})
+	ok(t, "index", dir)
+	if err := os.WriteFile(filepath.Join(dir, "a.jsonl"), []byte("\n\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if o := millrace(t, nil, "index", dir); o.code == exitOK || !strings.Contains(o.stderr, "no samples in what is here of format jsonl, 2 bytes") || !strings.Contains(o.stderr, "a.jsonl") {
+		t.Errorf("got exit code %d, %s", o.code, o.stderr)
+	}
+	short := write(t, map[string]string{"a.bin": "0123456789"})
+	if o := millrace(t, nil, "index", short, "--sequence-length", "8", "--dtype", "<u2"); o.code == exitOK || !strings.Contains(o.stderr, "shorter --sequence-length") {
+		t.Errorf("tokens: got exit code %d, %s", o.code, o.stderr)
+	}
+	if o := millrace(t, nil, "index", short, "--sequence-length", "4", "--dtype", "<u2"); o.code != exitOK {
+		t.Errorf("tokens: got exit code %d, %s", o.code, o.stderr)
+	}
+}

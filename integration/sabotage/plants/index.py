@@ -85,6 +85,11 @@ PLANTS = [
         [("chunkindex/listing.go", "b, int64(len(b)) < n", "b, true")],
     ),
     (
+        "a dataset without samples is published without a word",
+        ["./chunkindex"],
+        [("chunkindex/build.go", "\tcase b.opt.AllowEmpty:", "\tcase true:")],
+    ),
+    (
         "a shard is taken over though its index.json says something else of it",
         ["./chunkindex"],
         [("chunkindex/reuse.go", " || old.says != saysDigest(b.found.Shards[i].Says) {", " {")],
