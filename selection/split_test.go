@@ -186,6 +186,22 @@ func TestRuleVectors(t *testing.T) {
 	vectors.Python(t, "../shuffle/pyorder/check.py", path)
 }
 
+// A rule that reads well and is another one than was written is refused for its checksum, which the error says.
+func TestDamagedRule(t *testing.T) {
+	d := testDataset(10)
+	s, st := newStore(t)
+	m, err := s.Split(t.Context(), d, mustRule(t, "train=9,val=1", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := readObject(t, st, "data/set/"+subsetDir+m.Digest)
+	damaged := bytes.Replace(whole, []byte("train"), []byte("brain"), 1)
+	_, err = parseSplit(content{bytes.NewReader(damaged)}, int64(len(damaged)), "val", d.Generation(), d.First())
+	if want := "checksum of its rule is wrong"; !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %v, which says %q", err, ErrCorrupt, want)
+	}
+}
+
 // FuzzSplit takes any bytes for a split of a small dataset: none makes it panic, and what is opened is sound.
 func FuzzSplit(f *testing.F) {
 	d := testDataset(5, 0, 20)

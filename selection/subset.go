@@ -118,9 +118,15 @@ func parseSplit(f file, size int64, name, generation string, first []uint64) (*S
 	if _, err := f.ReadAt(b, splitHeader); err != nil {
 		return nil, err
 	}
+	if crc32.Checksum(b, castagnoli()) != h.ruleCRC {
+		return nil, corrupt("checksum of its rule is wrong")
+	}
 	x := &Subset{file: f, head: h, first: first}
-	if x.rule, err = decodeRule(b); err != nil || crc32.Checksum(b, castagnoli()) != h.ruleCRC || len(x.rule.Parts) != int(h.parts) {
-		return nil, corrupt("its rule is damaged: %v", err)
+	if x.rule, err = decodeRule(b); err != nil {
+		return nil, corrupt("its %w", err)
+	}
+	if len(x.rule.Parts) != int(h.parts) {
+		return nil, corrupt("its rule has %d subsets, want %d", len(x.rule.Parts), h.parts)
 	}
 	if x.part = x.rule.number(name); x.part < 0 {
 		return nil, fmt.Errorf("%w %s: it has %s", ErrNoSubset, name, x.rule)
