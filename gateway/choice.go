@@ -49,7 +49,7 @@ func (g *Gateway) choose(ctx context.Context, p planRequest) (c choice, _ func()
 		leaves = append(leaves, end)
 	}
 	if p.quarantine != "" {
-		key := snapshotKey{p.dataset, p.quarantine, shuffle.Params{Seed: p.params.Seed, Subset: p.params.Subset}}
+		key := snapshotKey{dataset: p.dataset, name: p.quarantine, params: shuffle.Params{Seed: p.params.Seed, Subset: p.params.Subset}}
 		q, end, err := g.quarantines.acquire(ctx, key)
 		if err != nil {
 			return c, nil, err
@@ -105,8 +105,8 @@ func (c choice) resolve(ctx context.Context, first []uint64, plan *shuffle.Plan,
 	}
 	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(numbers[a], numbers[b]) })
 	virtual := c.first(plan, e)
-	// What says it of a chunk is read once, however many of its samples are among them, and dropped: what is held does not grow
-	// with the chunks.
+	// The weights or the bitmap of a chunk are read once, however many of its samples are among them, and dropped: what is held
+	// does not grow with the chunks.
 	for len(order) > 0 {
 		v := numbers[order[0]]
 		chunk := sort.Search(len(virtual)-1, func(i int) bool { return virtual[i+1] > v })

@@ -62,7 +62,7 @@ func (g *Gateway) findDataset(x *exchange) (*dataset, error) {
 	}
 	d, ok := g.byName[name]
 	if !ok {
-		return nil, &problem{Status: http.StatusNotFound, Code: codeNotFound, Detail: "no dataset of this name"}
+		return nil, &problem{Status: http.StatusNotFound, Code: codeNotFound, Detail: fmt.Sprintf("no dataset %.100q is served: GET /v1/datasets lists those that are", name)}
 	}
 	x.log.dataset = d.Name
 	return d, nil
@@ -123,7 +123,10 @@ func (d *dataset) check(q *query) error {
 		return err
 	}
 	if other {
-		return &problem{Status: http.StatusNotFound, Code: codeNotFound, Detail: "this generation of the dataset is not served"}
+		return &problem{
+			Status: http.StatusNotFound, Code: codeNotFound,
+			Detail: fmt.Sprintf("generation %s of dataset %s is not served: the one that is, is %s", s, d.Name, d.Index.Generation()),
+		}
 	}
 	return nil
 }
