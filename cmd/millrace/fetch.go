@@ -293,8 +293,8 @@ func (r *epochReader) take(b *client.Batch, opt client.Options) error {
 	return nil
 }
 
-// prove closes the books: the whole epoch exactly once, or a part without a repetition. With importance the
-// books are of draws: a sample may be drawn again.
+// prove closes the books: the whole epoch exactly once, or a part without a repetition. Of an epoch that may deliver a sample
+// again the books are of what does come once, as resolved.repeats says: draws or positions.
 func (r *epochReader) prove() (string, error) {
 	if r.ledger == nil {
 		return "manifests were not read", nil

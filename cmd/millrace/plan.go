@@ -306,7 +306,7 @@ func comparisons(x *chunkindex.Index, def chunkindex.Defaults, batch uint64, onl
 	if !usesWindow(own.Shuffle) {
 		own.Window = 0
 	}
-	if !contains(choices, own) {
+	if !slices.Contains(choices, own) {
 		choices = append(choices, own)
 	}
 	lengths := make([]uint64, x.Chunks())
@@ -337,15 +337,6 @@ func comparisons(x *chunkindex.Index, def chunkindex.Defaults, batch uint64, onl
 }
 
 func usesWindow(name string) bool { return name == shuffle.Window || name == shuffle.Slot }
-
-func contains(all []shuffle.Params, p shuffle.Params) bool {
-	for _, c := range all {
-		if c == p {
-			return true
-		}
-	}
-	return false
-}
 
 func blank(n uint64) string {
 	if n == 0 {
