@@ -114,7 +114,8 @@ def outcome(row: dict[str, Any]) -> str:
     if "epochs" not in row:
         return ", ".join(f"{k} {v:.2f}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items() if k != "error")
     rates = ", then ".join(f"{e['samples'] / e['seconds']:.0f} samples/s" for e in row["epochs"])
-    return f"first after {row['epochs'][0]['first']:.2f} s, {rates}, {row['memory'] >> 20} MiB"
+    forced = ", ended by force" if row["code"] else ""
+    return f"first after {row['epochs'][0]['first']:.2f} s, {rates}, {row['memory'] >> 20} MiB{forced}"
 
 
 def summary(turns: list[dict[str, Any]]) -> dict[str, Any]:

@@ -214,6 +214,7 @@ class Run:
         """Returns what the reader saw, and bytes of memory and seconds of processor time, the gateway's with its own.
 
         "memory" is the most that both held together, pages that processes share counted once, and "gateway" the gateway's part.
+        "code" is how it ended: read.FORCED is no failure.
         """
         try:
             out, err = self.child.communicate(timeout=LIMIT)
@@ -224,9 +225,7 @@ class Run:
         lines = [x for x in out.decode().splitlines() if x.startswith("RESULT ")]
         tail = err.decode(errors="replace").strip().splitlines()[-1:] or ["nothing"]
         saw = json.loads(lines[0][7:]) if lines else {"epochs": [], "state": None, "error": f"ended with {self.child.returncode}: {tail[0][:200]}"}
-        if self.child.returncode != 0 and not saw["error"]:
-            saw["error"] = f"has read all, but ended with {self.child.returncode}: {tail[0][:200]}"
-        return {**saw, "memory": sum(self.watch.peak), "gateway": sum(self.watch.peak[1:]), "cpu": cpu}
+        return {**saw, "memory": sum(self.watch.peak), "gateway": sum(self.watch.peak[1:]), "cpu": cpu, "code": self.child.returncode}
 
 
     def kill(self) -> None:
