@@ -23,6 +23,7 @@ type BuildOptions struct {
 	TempDir      string // for scans and the index while it is made; empty: the system's
 	Format       string // name of the shards' format; empty: found out by looking
 	Match        string // only objects whose keys match it are looked at, as docs/formats.md says; empty: all
+	Hidden       bool   // objects that programs leave beside data, such as .DS_Store, are looked at too
 	Hints        format.Options
 }
 
@@ -46,7 +47,9 @@ func (p *Progress) Add(more Progress) {
 type BuildReport struct {
 	Generation   string `json:"generation"`
 	Format       string `json:"format"`
-	Ignored      int    `json:"ignored"` // objects that are no shards of the format, and say nothing of any
+	Ignored      int    `json:"ignored"`    // objects that are no shards of the format, and say nothing of any
+	Hidden       int    `json:"hidden"`     // objects that nobody looked at, such as .DS_Store
+	HadHidden    int    `json:"had_hidden"` // those of them that are samples, or shards, of the index that was there
 	Shards       int    `json:"shards"`
 	Chunks       int    `json:"chunks"`
 	Samples      uint64 `json:"samples"`
@@ -112,8 +115,9 @@ type builder struct {
 	found   *format.Dataset
 
 	pub     publisher
-	old     *Index // the current generation, if there is one that can be read
-	made    *Index // the one of this run, before it is published
+	old     *Index          // the current generation, if there is one that can be read
+	made    *Index          // the one of this run, before it is published
+	hidden  map[string]bool // relative keys of objects that are left out
 	shards  []objstore.Object
 	units   []unit
 	scans   []scanned     // one a unit
@@ -162,6 +166,7 @@ func (b *builder) run(ctx context.Context) error {
 	if err := b.previous(ctx); err != nil {
 		return err
 	}
+	b.report.HadHidden = b.hadHidden()
 	todo := b.reuse()
 	if !b.opt.SingleWriter && (len(todo) > 0 || b.pub.oldObj.ETag == "") {
 		if err := probe(ctx, b.store, b.prefix); err != nil {
@@ -190,12 +195,16 @@ func (b *builder) run(ctx context.Context) error {
 // say which objects are shards.
 func (b *builder) list(ctx context.Context) error {
 	var objects []objstore.Object
+	b.hidden = map[string]bool{}
 	err := b.store.List(ctx, b.prefix, func(o objstore.Object) error {
 		key := strings.TrimPrefix(o.Key, b.prefix)
 		switch {
 		case strings.HasPrefix(key, scanDir):
 			b.kept = append(b.kept, o.Key)
-		case !ownObject(key) && !strings.HasSuffix(o.Key, "/") && matches(b.opt.Match, key): // a slash at the end marks a directory
+		case ownObject(key) || strings.HasSuffix(o.Key, "/") || !matches(b.opt.Match, key): // a slash at the end marks a directory
+		case !b.opt.Hidden && hidden(key):
+			b.hidden[key] = true
+		default:
 			objects = append(objects, o)
 		}
 		return nil
@@ -208,7 +217,7 @@ func (b *builder) list(ctx context.Context) error {
 	}
 	b.divide()
 	b.scans = make([]scanned, len(b.units))
-	b.report.Shards = len(b.shards)
+	b.report.Shards, b.report.Hidden = len(b.shards), len(b.hidden)
 	b.progress = Progress{Total: b.report.Bytes, Of: len(b.shards)}
 	return nil
 }

@@ -64,6 +64,9 @@ func (b *builder) nothing(l *listing) error {
 	if b.opt.Match != "" {
 		among = fmt.Sprintf(" that match %q", b.opt.Match)
 	}
+	if len(b.hidden) > 0 {
+		among += fmt.Sprintf(", and %d hidden ones (--hidden takes them too)", len(b.hidden))
+	}
 	return fmt.Errorf("no shards here: %d objects%s, and none is one; looked for %s: %w", len(l.seen), among, strings.Join(what, "; "), objstore.ErrNotFound)
 }
 

@@ -43,6 +43,7 @@ func (x *indexFlags) define(f *flags) {
 func (x *indexFlags) defineFormat(f *flags) {
 	f.choice(&x.opt.Format, "format", "", "`FORMAT` of the shards, if looking at them does not tell", chunkindex.FormatNames()...)
 	f.text(&x.opt.Match, "match", "", "only objects that match `GLOB`: the whole key if it has a slash, else what follows the last one")
+	f.flag(&x.opt.Hidden, "hidden", "take hidden objects too: names that begin with a dot, Thumbs.db, desktop.ini")
 	f.size(&x.opt.Hints.RecordSize, "record-size", 0, "`SIZE` of a record, of records without a header")
 	f.count(&x.sequence, "sequence-length", 0, "a sample is a window of `N` tokens, and the one after them")
 	f.text(&x.opt.Hints.DType, "dtype", "", "`TYPE` of a token, or of a record's elements, as NumPy writes it: <u2, <i4, |u1")
@@ -133,6 +134,9 @@ func (a *app) buildIndex(ctx context.Context, st objstore.Store, l location, opt
 	if err != nil {
 		return rep, fmt.Errorf("index %s: %w", l, cause(l, err))
 	}
+	if rep.HadHidden > 0 {
+		fmt.Fprintf(a.stderr, "millrace: %s of the index that was there left out, being hidden, such as .DS_Store: '--hidden' takes them back\n", count(uint64(rep.HadHidden), "object", "objects"))
+	}
 	if rep.Format == files.Name {
 		fmt.Fprintf(a.stderr, "millrace: %s is loose objects, one a sample: 'millrace pack' would make reading it much faster\n", l)
 		if opt.Format == "" {
@@ -152,6 +156,9 @@ func printBuild(w io.Writer, l location, r chunkindex.BuildReport) {
 	}
 	if r.Ignored > 0 {
 		fmt.Fprintf(w, "  ignored %s: no shards of this format\n", count(r.Ignored, "object", "objects"))
+	}
+	if r.Hidden > 0 {
+		fmt.Fprintf(w, "  left out %s, such as .DS_Store: --hidden takes them too\n", count(r.Hidden, "hidden object", "hidden objects"))
 	}
 	fmt.Fprintf(w, "  read %s, reused %s\n", humanize.IBytes(uint64(r.ReadBytes)), count(r.ReusedShards, "shard", "shards"))
 	switch {

@@ -50,6 +50,23 @@ func TestIndexSaysWhatItFound(t *testing.T) {
 	}
 }
 
+// TestIndexLeavesHiddenObjectsOut counts them, warns where the index had them as samples, and takes them when it is told to.
+func TestIndexLeavesHiddenObjectsOut(t *testing.T) {
+	dir := write(t, map[string]string{"a.jpg": "a", "d/b.jpg": "b", ".DS_Store": "x", "d/Thumbs.db": "y"})
+	o := ok(t, "index", dir, "--hidden")
+	if !strings.Contains(o.stdout, "4 samples") || strings.Contains(o.stdout, "hidden") {
+		t.Errorf("taken: got %s", o.stdout)
+	}
+	o = ok(t, "index", dir)
+	if !strings.Contains(o.stdout, "2 samples") || !strings.Contains(o.stdout, "left out 2 hidden objects, such as .DS_Store") || !strings.Contains(o.stderr, "2 objects of the index that was there left out") {
+		t.Errorf("left out: got %s\n%s", o.stdout, o.stderr)
+	}
+	o = ok(t, "index", dir, "--json")
+	if !strings.Contains(o.stdout, `"hidden": 2`) || !strings.Contains(o.stdout, `"had_hidden": 0`) || strings.Contains(o.stderr, "--hidden") {
+		t.Errorf("again: got %s\n%s, want no warning", o.stdout, o.stderr)
+	}
+}
+
 // TestIndexFlagsReachTheFormat says by flags what bytes do not.
 func TestIndexFlagsReachTheFormat(t *testing.T) {
 	raw := write(t, map[string]string{"numbers.bin": strings.Repeat("0123456789", 6)})

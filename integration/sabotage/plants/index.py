@@ -90,6 +90,16 @@ PLANTS = [
         [("chunkindex/build.go", "\tcase b.opt.AllowEmpty:", "\tcase true:")],
     ),
     (
+        "hidden objects are samples",
+        ["./chunkindex"],
+        [("chunkindex/build.go", "case !b.opt.Hidden && hidden(key):", "case !b.opt.Hidden && hidden(key) && len(key) < 0:")],
+    ),
+    (
+        "samples that an index loses, being hidden, are not told of",
+        ["./cmd/millrace"],
+        [("chunkindex/hidden.go", "if b.hidden[b.old.shards[i].Key] {", "if i < 0 {")],
+    ),
+    (
         "a shard is taken over though its index.json says something else of it",
         ["./chunkindex"],
         [("chunkindex/reuse.go", " || old.says != saysDigest(b.found.Shards[i].Says) {", " {")],
