@@ -9,10 +9,11 @@ import (
 	"testing"
 )
 
-// TestPagesLeadSomewhere follows every link of a page to a file of the repository, and to the heading that it names.
+// TestPagesLeadSomewhere follows every link of a page to a file of the repository, and to the heading that it names. To every page of
+// docs another one leads.
 func TestPagesLeadSomewhere(t *testing.T) {
 	fenced, link := regexp.MustCompile("(?s)```.*?\n```"), regexp.MustCompile(`\]\(([^)\s]+)\)`)
-	followed := 0
+	followed, led := 0, map[string]bool{}
 	err := filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || filepath.Ext(path) != ".md" {
 			return err
@@ -31,6 +32,7 @@ func TestPagesLeadSomewhere(t *testing.T) {
 				t.Errorf("%s: got a link to %s, where nothing is", path, m[1])
 				continue
 			}
+			led[target] = led[target] || file != "" && target != path
 			if anchor != "" && !headings(readText(t, target))[anchor] {
 				t.Errorf("%s: got a link to %s, want one of the headings there", path, m[1])
 			}
@@ -39,6 +41,19 @@ func TestPagesLeadSomewhere(t *testing.T) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+	pages, err := filepath.Glob("../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	decisions, err := filepath.Glob("../docs/adr/0*.md")
+	if err != nil || len(pages) == 0 || len(decisions) == 0 {
+		t.Fatalf("got %d pages, %d decisions, %v", len(pages), len(decisions), err)
+	}
+	for _, page := range append(pages, decisions...) {
+		if !led[page] {
+			t.Errorf("%s: got no link from another page: docs/adr/README.md lists decisions, README.md all else", page)
+		}
 	}
 	if followed < 50 {
 		t.Errorf("got %d links, want all that the pages have", followed)
