@@ -19,14 +19,16 @@
 //	                  |
 //	                  +-----> chunkindex   where each sample lies          (immutable)
 //	                  |
-//	                  +-----> datapath     memory -> [disk] -> store
+//	                  +-----> datapath     memory -> [disk] -> [peer] -> store
 //	                          chunkcache   diskcache   s3backend or a directory
 //
 // Read shuffle for the order, chunkindex for the index, lookahead for who reads and what
 // is needed when, datapath for how it is brought, chunkcache and diskcache for what stays,
-// importance for drawing samples by their losses, gateway for HTTP, pack for making shards,
-// client for reading an epoch, and cmd/millrace for how it is wired. internal/objstore is
-// the seam to every store. simulate runs order, readers and policies under a clock of its
-// own; experiments puts published ideas to the test. arch_test.go holds the floor plan:
-// who may import whom.
+// importance for drawing samples by their losses, selection for subsets and bad samples,
+// gateway for HTTP, pack for making shards, client for reading an epoch, and cmd/millrace
+// for how it is wired. Of gateways that are one cache, cluster knows who is there,
+// placement who holds which chunk, and peer how one asks another. internal/objstore is the
+// seam to every store. simulate runs order, readers and policies under a clock of its own;
+// experiments puts published ideas to the test. arch_test.go holds the floor plan: who may
+// import whom.
 package millrace
