@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Measures Millrace against WebDataset, MosaicML Streaming and LitData and writes their section of docs/benchmarks.md.
-# Arguments go to bench/peers/run.py: see --help there.
+# Each measurement is written down as it is made: --resume JSON goes on with a run that was ended. Arguments go to
+# bench/peers/run.py: see --help there.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 tools/deps.sh

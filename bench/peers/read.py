@@ -62,11 +62,13 @@ def end_within(seconds: float) -> None:
 
 
 def main() -> None:
-    name, options = sys.argv[1], json.loads(sys.argv[2])
+    name, options = sys.argv[1], {"ranks": 1, **json.loads(sys.argv[2])}
     epochs, stop, counts = (options.pop(x) for x in ("epochs", "stop", "counts"))
     saw: dict[str, Any] = {"epochs": [], "state": None, "error": None}
     reader = None
     try:
+        if options["ranks"] > 1:  # as a training script does, and LitData's only way to learn of RANK
+            torch.distributed.init_process_group("gloo")
         since = time.monotonic()
         reader = libraries.LIBRARIES[name](libraries.Job(**options))
         for n in range(epochs):
@@ -84,6 +86,8 @@ def main() -> None:
     end_within(END)
     del reader
     gc.collect()
+    if options["ranks"] > 1:
+        torch.distributed.destroy_process_group()
 
 
 if __name__ == "__main__":
