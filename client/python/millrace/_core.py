@@ -164,6 +164,7 @@ class Core:
                 else:
                     here.fleet.answered(g)
                     self.answered = True
+                    last = None  # it holds this frame, and with it the buffer that the body came into
                     return done
             here.fleet.all_failed()
             pause = max(tally.pause, random.uniform(0, min(0.1 * 2 ** min(turn, 6), 5.0)) + 0.001)

@@ -262,7 +262,7 @@ class Pool:
         self._task.stop()
 
     def close(self) -> None:
-        """Ends what is under way and waits for the threads: only a decoder of the caller's can keep one."""
+        """Ends what is under way and waits for the threads: only a function of the caller's, a decoder or one for tokens, can keep one."""
         self.stop()
         for t in self._threads if self.ours() else ():
             if t is not threading.current_thread():

@@ -85,7 +85,10 @@ class Attempt:
                 fault = fault or e
             else:
                 return sock
-        raise fault or OSError("the name has no address")
+        try:
+            raise fault or OSError("the name has no address")
+        finally:
+            fault = None  # which holds this frame, and with it the buffer that a body was to be read into
 
 
 class _Response(http.client.HTTPResponse):
@@ -121,8 +124,7 @@ class Wire:
         self._watched: dict[int, Attempt] = {}
         self._watcher: Optional[threading.Thread] = None
         self._counting = 0
-        self._closed = False
-        self.closed = threading.Event()
+        self._closed = threading.Event()
         self.gateways: Callable[[], int] = lambda: 1
 
     # Attempts.
@@ -142,7 +144,7 @@ class Wire:
     def _watching(self, a: Attempt) -> Iterator[Attempt]:
         with self.counting():
             with self._lock:
-                if self._closed:
+                if self._closed.is_set():
                     raise ShortBody("the client is closed", code="closed")
                 self._watched[id(a)] = a
             try:
@@ -155,7 +157,7 @@ class Wire:
     def counting(self) -> Iterator[None]:
         """Sees to it that the clock does not count the time in which the process stands still, between attempts too."""
         with self._lock:
-            if self._watcher is None and not self._closed:
+            if self._watcher is None and not self._closed.is_set():
                 watcher = threading.Thread(target=self._watch, name="millrace-watch", daemon=True)
                 self.clock.look_again(WATCH_EVERY)
                 try:
@@ -179,7 +181,7 @@ class Wire:
                 attempts = list(self._watched.values())
                 if self._counting:
                     last = now
-                over = self._closed or now - last > WATCH_IDLE
+                over = self._closed.is_set() or now - last > WATCH_IDLE
                 if over:
                     self.clock.look_again(None)
                     self._watcher = None
@@ -196,7 +198,7 @@ class Wire:
                     quiet.setdefault(id(a.gateway), []).append(a)
             for same in quiet.values():
                 self._begin_to_ask(same)
-            self.closed.wait(WATCH_EVERY)
+            self._closed.wait(WATCH_EVERY)
 
     def _begin_to_ask(self, attempts: list[Attempt]) -> None:
         """Asks in a thread of its own: the caller's function for tokens takes what time it likes, and others must be ended meanwhile."""
@@ -294,7 +296,7 @@ class Wire:
             c.close()
             return
         with self._lock:
-            if not self._closed:
+            if not self._closed.is_set():
                 idle = self._idle.setdefault(gateway.name, deque())
                 idle.append(_Kept(c, time.monotonic()))
                 if len(idle) <= MOST_IDLE:
@@ -370,10 +372,9 @@ class Wire:
     def close(self) -> None:
         """Ends all attempts, closes all connections and waits for the watching thread."""
         with self._lock:
-            self._closed = True
+            self._closed.set()
             idle, self._idle = self._idle, {}
             attempts, watcher = list(self._watched.values()), self._watcher
-        self.closed.set()
         for a in attempts:
             a.abort("the client is closed")
         for kept in idle.values():

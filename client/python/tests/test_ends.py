@@ -21,6 +21,7 @@ from harness import Fault, is_batch
 
 import millrace
 from millrace import _wire
+from millrace._arena import _free
 
 LONG = 60.0  # nothing takes so long, also on a machine that stands still for a while
 
@@ -87,7 +88,7 @@ def test_a_watcher_is_not_held_up(
         epoch = client.epoch(0)
         t, came = started(lambda: epoch.batch(0).number)
         assert held.wait(LONG)
-        t.join(LONG / 2)
+        t.join(LONG)
         assert came == [0]  # from the other one
         t, _ = started(client.close)
         t.join(LONG / 2)
@@ -141,6 +142,24 @@ def test_the_collector_finds_a_reader(gateway: harness.Gateway) -> None:
     assert not t.is_alive()
     until(lambda: pool.stats().threads == 0 and here.arena._readers == 0)
     client.close()
+
+
+def test_a_fault_holds_no_buffer(through: Callable[[Fault], harness.Proxy]) -> None:
+    number = [0]
+
+    def cut(_: int, head: bytes, answer: bytes) -> bytes:
+        number[0] += is_batch(head)
+        return answer[:20_000] if is_batch(head) and number[0] % 2 else answer
+
+    gc.disable()
+    try:
+        with millrace.Client(through(cut).url) as client:
+            with client.epoch(0).read() as reader:
+                assert sum(len(b) for b in reader) == 500
+            lent = client.core.here().arena._lent
+            assert [_free(b) for b in lent] == [True] * len(lent) != []
+    finally:
+        gc.enable()
 
 
 def test_a_fork_at_any_moment(gateway: harness.Gateway) -> None:

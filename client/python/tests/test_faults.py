@@ -34,6 +34,13 @@ def read_all(client: millrace.Client, **options: object) -> list[list[str]]:
     return keys
 
 
+def impatient(url: str, deadline: float, **options: float) -> millrace.Epoch:
+    """An epoch that is read with little patience, and was opened with as much as it takes."""
+    with millrace.Client(url) as client:
+        plan = client.epoch(0).plan
+    return millrace.Epoch(millrace.Client(url, deadline=deadline, **options), plan, threads=1, prefetch_bytes=0)  # type: ignore[arg-type]
+
+
 @pytest.fixture(scope="module")
 def right(gateway: harness.Gateway) -> list[list[str]]:
     with millrace.Client(gateway.url) as client:
@@ -70,8 +77,9 @@ def test_a_gateway_comes_back(dataset: Path, right: list[list[str]]) -> None:
 
 def test_no_gateway_is_left(dataset: Path) -> None:
     first = harness.Gateway(f"photos={dataset}")
-    with harness.closing(first), millrace.Client(first.url, deadline=1.5) as client:
-        reader = client.epoch(0, threads=1, prefetch_bytes=0).read()
+    epoch = impatient(first.url, 1.5)
+    with harness.closing(first), epoch.client:
+        reader = epoch.read()
         next(reader)
         first.kill()
         with pytest.raises(millrace.GatewayUnavailable, match=r"read epoch 0 batch \d+: given up .* check the address") as e:
@@ -141,8 +149,8 @@ def test_bodies_are_cut(through: Callable[[Fault], harness.Proxy], right: list[l
 
 def test_bodies_that_never_come_whole(through: Callable[[Fault], harness.Proxy]) -> None:
     proxy = through(lambda _, head, answer: answer[: body_of(answer) + 10] if is_batch(head) else answer)
-    with millrace.Client(proxy.url, deadline=1.5) as client:
-        epoch = client.epoch(0, threads=1)
+    epoch = impatient(proxy.url, 1.5)
+    with epoch.client:
         with pytest.raises(millrace.IntegrityError, match=r"body ends after .* of \d+ bytes") as e:
             list(epoch)
         assert e.value.gateway == proxy.url
@@ -219,7 +227,7 @@ def test_answers_of_another_batch(through: Callable[[Fault], harness.Proxy]) -> 
         (rb"MLRF\x01", b"MLRF\x02", "version 2"),
     ]:
         proxy = through(lambda _, head, answer, w=was, b=becomes: re.sub(w, b, answer) if is_batch(head) else answer)  # type: ignore[misc]
-        with millrace.Client(proxy.url, check="never", deadline=5) as client, pytest.raises(millrace.ProtocolError, match=text):
+        with millrace.Client(proxy.url, check="never") as client, pytest.raises(millrace.ProtocolError, match=text):
             client.epoch(0).batch(3)
 
 
@@ -267,8 +275,9 @@ def test_a_gateway_that_is_slow_is_waited_for(through: Callable[[Fault], harness
 
 def test_attempts_end(through: Callable[[Fault], harness.Proxy]) -> None:
     proxy = through(lambda _, head, answer: None if is_batch(head) else answer)
-    with millrace.Client(proxy.url, deadline=1, attempt_timeout=0.4) as client, pytest.raises(millrace.DeadlineExceeded, match="too long"):
-        client.epoch(0).batch(0)
+    epoch = impatient(proxy.url, 1, attempt_timeout=0.4)
+    with epoch.client, pytest.raises(millrace.DeadlineExceeded, match="too long"):
+        epoch.batch(0)
 
 
 def test_tokens_and_headers(through: Callable[[Fault], harness.Proxy]) -> None:
@@ -298,7 +307,7 @@ def test_closing_ends_what_is_under_way(through: Callable[[Fault], harness.Proxy
         while not any(is_batch(h) for h in proxy.heads):
             time.sleep(0.01)
         reader.close()
-        taker.join(10)
+        taker.join(60)
         assert [type(e) for e in raised] == [millrace.Closed]
         assert harness.ours() in ([], ["millrace-watch"])
     assert not harness.ours()
@@ -311,7 +320,7 @@ def test_a_loop_that_is_left_leaves_no_threads(gateway: harness.Gateway) -> None
         for batch in client.epoch(0):
             if batch.number == 2:
                 break
-        end = time.monotonic() + 10
+        end = time.monotonic() + 60
         while [n for n in harness.ours() if n != "millrace-watch"] and time.monotonic() < end:
             time.sleep(0.01)
         assert harness.ours() in ([], ["millrace-watch"])
@@ -334,7 +343,7 @@ except KeyboardInterrupt:
     assert child.stdout is not None
     assert [child.stdout.readline() for _ in range(3)] == ["0\n", "1\n", "2\n"]
     child.send_signal(signal.SIGINT)
-    out, _ = child.communicate(timeout=30)
+    out, _ = child.communicate(timeout=60)
     assert (out, child.returncode) == ("stopped ['MainThread']\n", 0)
 
 
@@ -363,7 +372,7 @@ def test_a_store_that_changes(tmp_path: Path) -> None:
         (source / f"s{i}.bin").write_bytes(os.urandom(3000))
     harness.run("pack", str(source), str(packed), "--batch-size", "4")
     shard = next(packed.glob("*.tar"))
-    with harness.closing(g := harness.Gateway(f"d={packed}")), millrace.Client(g.url, deadline=5) as client:
+    with harness.closing(g := harness.Gateway(f"d={packed}")), millrace.Client(g.url) as client:
         epoch = client.epoch(0)
         shard.write_bytes(shard.read_bytes()[:1000])
         with pytest.raises(millrace.StoreError, match="store_inconsistent") as e:

@@ -60,11 +60,11 @@ class Gate:
         with self._changed:
             self.held += 1
             self._changed.notify_all()
-        assert self._opened.wait(30)
+        assert self._opened.wait(60)
 
     def until(self, held: int) -> None:
         with self._changed:
-            assert self._changed.wait_for(lambda: self.held >= held, 30)
+            assert self._changed.wait_for(lambda: self.held >= held, 60)
 
     def open(self) -> None:
         self._opened.set()
@@ -128,7 +128,7 @@ def test_all_threads_wake_when_there_is_room_for_all() -> None:
     def fetch(number: int, _: Task, announced: Callable[[int], None]) -> Batch:
         gate.wait()
         announced(10)  # until now the first one was taken for so long that it alone had room
-        together.wait(30)
+        together.wait(60)
         return batch(number)
 
     p = Pool(range(4), fetch, None, threads=4, room=1000, most=16, guess=1000)
@@ -224,7 +224,7 @@ def test_several_take_from_one_pool() -> None:
         time.sleep(0.001)
     last.open()
     for t in takers:
-        t.join(30)
+        t.join(60)
     assert sorted(got) == list(range(41))
     assert not any(t.is_alive() for t in takers)
     p.close()
