@@ -270,7 +270,7 @@ func (m *mixedSets) storm(t *testing.T, rnd *rand.Rand) string {
 		if errors.As(err, &where) && !m.holds(where) {
 			t.Errorf("got shard %d for %s, want its number in the mixture", where.Shard, where.Key)
 		}
-		return stormEnd(ctx, t, err)
+		return readEnd(ctx, t, err)
 	}
 	time.Sleep(time.Duration(rnd.IntN(3000)) * time.Millisecond)
 	if err := m.check(chunks, body); err != nil {
