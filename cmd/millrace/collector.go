@@ -2,9 +2,9 @@ package main
 
 import (
 	"context"
+	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
-	"time"
 )
 
 const (
@@ -12,15 +12,15 @@ const (
 	// outside the heap, so there is little alive: with Go's rule, as much garbage as that, small samples
 	// would be collected dozens of times a second, and large sample tables would let the process grow past its budget.
 	garbage       = 12 << 20
-	paceInterval  = time.Second
 	minCollection = 25 // percent of what is alive: below, the collector would run without end
 	maxCollection = 800
 )
 
-// paceCollector keeps the garbage near that figure, whatever is alive, until ctx ends.
+// paceCollector keeps the garbage near that figure, whatever is alive, until ctx ends. It looks after each collection: what is alive
+// may be ten times as much as before, and so would be the garbage until the next look.
 func paceCollector(ctx context.Context) error {
-	tick := time.NewTicker(paceInterval)
-	defer tick.Stop()
+	ended := make(chan struct{}, 1)
+	collections(ctx, ended)
 	alive := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	for percent := 0; ; {
 		metrics.Read(alive)
@@ -29,11 +29,27 @@ func paceCollector(ctx context.Context) error {
 			debug.SetGCPercent(percent)
 		}
 		select {
-		case <-tick.C:
+		case <-ended:
 		case <-ctx.Done():
 			return nil
 		}
 	}
+}
+
+// collections sees to it that there is a token in ended after each collection, until ctx ends. The runtime tells nobody of them, but each
+// one cleans up after something that nobody holds.
+func collections(ctx context.Context, ended chan<- struct{}) {
+	type dead struct{ _ *dead } // by itself in memory, as what has a pointer is
+	runtime.AddCleanup(&dead{}, func(ended chan<- struct{}) {
+		if ctx.Err() != nil {
+			return
+		}
+		select {
+		case ended <- struct{}{}:
+		default:
+		}
+		collections(ctx, ended)
+	}, ended)
 }
 
 // collectAt is the collector's percentage for so many bytes alive, in steps: each change stops the world.

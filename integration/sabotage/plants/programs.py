@@ -51,4 +51,9 @@ PLANTS = [
         ["integration:TestGossipJoin"],
         [("cmd/millrace/serve_peers.go", "KeyFile: c.gossipKey, ", "")],
     ),
+    (
+        "cmd/millrace looks at what is alive once and never again",
+        ["./cmd/millrace"],
+        [("cmd/millrace/collector.go", "\t\tcollections(ctx, ended)\n\t}, ended)", "\t}, ended)")],
+    ),
 ]
