@@ -313,7 +313,7 @@ func TestFileRemovedByOthersIsOnlyAMiss(t *testing.T) {
 // TestModel runs random programs against a map, restarts included.
 func TestModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		dir := t.TempDir() // another one each time
+		dir := t.TempDir()                 // another one each time
 		next := map[uint64]time.Duration{} // 0: the chunk is needed now
 		until := func(ref uint64) time.Duration { return next[ref] }
 		cfg := Config{Dir: dir, MaxBytes: 6 * block}
