@@ -38,7 +38,7 @@ func floorPlan() map[string]room {
 			ours:    []string{"chunkindex", "cluster", "datapath", "peer", "shuffle", "internal/budget", "internal/objstore"},
 			outside: []string{"github.com/klauspost/compress", "github.com/rs/zerolog"}, // compress: shards as people store them
 		},
-		"internal/provenance": {never: []string{"net"}}, // bench and experiments run git
+		"internal/provenance": {never: []string{"net"}},                                                // bench and experiments run git
 		"internal/vectors":    {outside: []string{"github.com/google/go-cmp"}, never: []string{"net"}}, // tests only
 		"internal/budget":     {never: []string{"net", "os"}},
 		"internal/socket":     {outside: []string{"golang.org/x/sys"}, never: []string{"net/http"}}, // socket options

@@ -102,8 +102,8 @@ type body struct {
 	io.ReadCloser
 	wire *wire
 	ctx  context.Context //nolint:containedctx // a body is read under the context of its request
-	free time.Time // when this stream has sent what it was given
-	left int64     // bytes until the cut; -1: none
+	free time.Time       // when this stream has sent what it was given
+	left int64           // bytes until the cut; -1: none
 }
 
 // piece is how finely streams share the line.
