@@ -93,7 +93,8 @@ def test_no_gateway_is_left(dataset: Path) -> None:
 READS = """
 import millrace, millrace._wire, sys
 millrace._wire.WATCH_IDLE = 0.0
-print(len(millrace.Client(sys.argv[1], deadline=float(sys.argv[2])).epoch(0, batch_size=250).batch(0)))
+plan = millrace.Client(sys.argv[1]).epoch(0, batch_size=250).plan
+print(len(millrace.Epoch(millrace.Client(sys.argv[1], deadline=float(sys.argv[2])), plan).batch(0)))
 """
 
 
