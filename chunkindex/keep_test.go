@@ -2,6 +2,7 @@ package chunkindex_test
 
 import (
 	"errors"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -51,6 +52,20 @@ func TestTinyShardsAreKeptTogether(t *testing.T) {
 	}
 	if r.all[memstore.Put] > 10 || r.all[memstore.Delete] > 5 { // with the probe of the store, and what is published
 		t.Errorf("got requests %v, want ten writes", r.all)
+	}
+}
+
+// Indexing takes memory by what shards have, not by what they might.
+func TestTinyShardsTakeLittleMemory(t *testing.T) {
+	const shards = 500
+	store := memstore.New()
+	indextest.Write(t, store, indextest.Spec{Prefix: prefix, Sizes: indextest.Sizes(shards, 1), Shards: shards})
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	build(t, store, chunkindex.BuildOptions{})
+	runtime.ReadMemStats(&after)
+	if got := (after.TotalAlloc - before.TotalAlloc) / shards; got > 32<<10 {
+		t.Errorf("got %d bytes allocated for each shard of 2 KiB, want 32 KiB at most", got)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"io"
 	"path"
 	"regexp"
+	"strings"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
 )
@@ -90,7 +91,7 @@ func called(key string) bool {
 	case ".tfrecord", ".tfrecords", ".tfr":
 		return base[0] != '.'
 	}
-	return base[0] != '.' && numbered().MatchString(base)
+	return base[0] != '.' && strings.Contains(base, ".tfrecord") && numbered().MatchString(base) // which is compiled for the few that it may match
 }
 
 // stem leaves out of a shard's name what says that it is one.

@@ -31,7 +31,10 @@ func (Tar) Rules() int { return 1 }
 // Survey takes objects whose keys end in ".tar" for shards, compressed or not. Where there is none and the user named this format, all objects
 // are looked at: those that begin with the header of a member are shards.
 func (Tar) Survey(ctx context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
-	d := &format.Dataset{Scan: func(ctx context.Context, _ int, in io.Reader, out format.Sink) error { return Scan(ctx, in, out) }}
+	d := &format.Dataset{}
+	d.Scan = func(ctx context.Context, shard int, in io.Reader, out format.Sink) error {
+		return scan(ctx, in, out, buffer(d.Shards[shard].Object))
+	}
 	for _, object := range l.Objects() {
 		if strings.HasSuffix(format.Plain(object.Key), ".tar") {
 			d.Shards = append(d.Shards, format.Shard{Object: object})

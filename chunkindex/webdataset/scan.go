@@ -19,8 +19,21 @@ const (
 
 // Scan finds the samples of one tar shard.
 func Scan(ctx context.Context, shard io.Reader, out format.Sink) error {
-	s := &scanner{ctx: ctx, r: bufio.NewReaderSize(shard, bufferSize), out: out, buf: make([]byte, bufferSize)}
+	return scan(ctx, shard, out, bufferSize)
+}
+
+// scan finds the samples of a shard through buffers of so many bytes, a block at least.
+func scan(ctx context.Context, shard io.Reader, out format.Sink, buffer int) error {
+	s := &scanner{ctx: ctx, r: bufio.NewReaderSize(shard, buffer), out: out, buf: make([]byte, buffer)}
 	return s.run()
+}
+
+// buffer is how long buffers for a shard need to be: there may be hundreds of thousands of tiny ones.
+func buffer(o format.Object) int {
+	if o.Key != format.Plain(o.Key) { // compressed: its bytes are more than its size
+		return bufferSize
+	}
+	return int(max(blockSize, min(o.Size, bufferSize)))
 }
 
 type scanner struct {
