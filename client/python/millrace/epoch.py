@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .client import Client
 
 MiB = 1 << 20
-PREFETCH_BYTES = 256 * MiB
+PREFETCH_BYTES = 64 * MiB
 THREADS = 4
 
 
