@@ -18,7 +18,8 @@ def put(page: Path, text: str) -> None:
     whole = page.read_text()
     before, _, rest = whole.partition(BEGIN)
     _, _, after = rest.partition(END)
-    page.write_text(f"{before.rstrip()}\n\n{BEGIN}\n{text.strip()}\n{END}\n{after}")
+    rest = "\n\n".join(part for part in (f"{BEGIN}\n{text.strip()}\n{END}", after.strip()) if part)
+    page.write_text(f"{before.rstrip()}\n\n{rest}\n")
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:
@@ -89,6 +90,12 @@ each group is bold. The shaped line: 20 ms to the first byte, 80 MB/s a stream, 
 
 MosaicML Streaming is given what it lacks: its S3 client is dropped before workers are forked, which otherwise read each other's
 answers from one connection and wait a minute for bytes that another one took.
+
+Why Millrace is not first everywhere. First batch: the default order draws each batch from 128 chunks, which here is the whole set, so the
+first one waits for all of it, and is as mixed as the last; a smaller window is quicker and mixes less ([tuning](tuning.md#how-large-a-window)).
+Memory: the gateway's part is there once for all readers of all jobs, and is counted with this one; the reader holds batches that have come,
+their copies and the next ones. Store requests: a chunk is the unit of caching, and neighbours are one read of 16 MiB at most, where WebDataset asks
+once for a whole shard.
 """
     text += speed(results)
     rows = []
