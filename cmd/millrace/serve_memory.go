@@ -74,7 +74,7 @@ func (s *server) fits(v *division) error {
 	for i, n := range asked {
 		if want := max(datapath.BudgetFor(reserved+n.window), reserved+n.window+n.body); want > v.budget.Total() {
 			s.log.Warn().Str("dataset", v.opened[i].loc.name).Int64("cache_size", v.budget.Total()).Int64("wanted", want).Int64("window_memory", n.window).
-				Msg("the cache is smaller than the dataset's order wants: chunks are read more than once an epoch, or sample by sample; enlarge it, or ask for a smaller window")
+				Msg("the cache is smaller than the dataset's order wants: chunks are read more than once an epoch, or sample by sample; enlarge it, ask for a smaller window, or, with --disk-cache, run 'millrace warm' first")
 		}
 	}
 	return v.fitDisk()
