@@ -40,13 +40,14 @@ func floorPlan() map[string]room {
 		},
 		"internal/provenance": {never: []string{"net"}},                                                // bench and experiments run git
 		"internal/vectors":    {outside: []string{"github.com/google/go-cmp"}, never: []string{"net"}}, // tests only
+		"internal/unnamed":    {never: []string{"net"}},
 		"internal/budget":     {never: []string{"net", "os"}},
 		"internal/socket":     {outside: []string{"golang.org/x/sys"}, never: []string{"net/http"}}, // socket options
 		"shuffle": {
 			never: []string{"context", "crypto/rand", "io", "log", "math/rand", "net", "os", "time"},
 		},
 		"chunkindex": {
-			ours:    []string{"chunkindex", "internal/objstore"},
+			ours:    []string{"chunkindex", "internal/objstore", "internal/unnamed"},
 			outside: []string{"github.com/klauspost/compress", "github.com/zeebo/xxh3", "golang.org/x/sync"},
 			never:   []string{"net"},
 		},
@@ -56,11 +57,11 @@ func floorPlan() map[string]room {
 			never:   []string{"net"},
 		},
 		"selection": {
-			ours:  []string{"internal/objstore"},
+			ours:  []string{"internal/objstore", "internal/unnamed"},
 			never: []string{"net"},
 		},
 		"pack": {
-			ours:    []string{"chunkindex", "internal/objstore"},
+			ours:    []string{"chunkindex", "internal/objstore", "internal/unnamed"},
 			outside: []string{"github.com/klauspost/compress", "golang.org/x/sync"},
 			never:   []string{"net"},
 		},

@@ -8,6 +8,8 @@ import (
 	"io"
 	"os"
 	"slices"
+
+	"github.com/millrace-data/millrace/internal/unnamed"
 )
 
 // hashKey is the first eight bytes, big-endian, of a key's SHA-256.
@@ -53,7 +55,7 @@ func newHashSorterOf(dir string, n uint64, limit int, skip uint) (*hashSorter, e
 		s.bits++
 	}
 	var err error
-	if s.file, err = unnamedFile(dir); err != nil {
+	if s.file, err = unnamed.File(dir); err != nil {
 		return nil, err
 	}
 	s.buf = bufio.NewWriterSize(s.file, 256<<10)
@@ -160,7 +162,7 @@ func (s *hashSorter) each(in io.Reader, n int64, visit func([]hashed) error) err
 
 // divide copies the records into a second file, bucket after bucket.
 func (s *hashSorter) divide() (*os.File, error) {
-	f, err := unnamedFile(s.dir)
+	f, err := unnamed.File(s.dir)
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@ import (
 	"slices"
 
 	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/internal/unnamed"
 )
 
 // Scans that are finished are kept in the store for a run that is interrupted: several in one object, as soon as making them
@@ -100,7 +101,7 @@ func (b *builder) full() bool {
 // storeScans stores scans as one object: magic, their number, name and length of each, and the scans. The object is named by the
 // SHA-256 of its bytes.
 func (b *builder) storeScans(ctx context.Context, scans []finished) error {
-	f, err := unnamedFile(b.opt.TempDir)
+	f, err := unnamed.File(b.opt.TempDir)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/internal/unnamed"
 )
 
 // OpenOptions says where an opened index keeps what it needs.
@@ -125,7 +126,7 @@ func downloadIndex(ctx context.Context, store objstore.Store, prefix, generation
 		return nil, err
 	}
 	if path == "" {
-		f, err := unnamedFile(dir)
+		f, err := unnamed.File(dir)
 		if err != nil {
 			return nil, err
 		}

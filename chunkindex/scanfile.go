@@ -8,6 +8,7 @@ import (
 	"os"
 
 	"github.com/millrace-data/millrace/chunkindex/codec"
+	"github.com/millrace-data/millrace/internal/unnamed"
 )
 
 // totals of one shard, or of an index, from which the layout of the index file follows.
@@ -132,7 +133,7 @@ type scanWriter struct {
 }
 
 func newScanWriter(dir string) (*scanWriter, error) {
-	f, err := unnamedFile(dir)
+	f, err := unnamed.File(dir)
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,8 @@ import (
 	"hash/crc32"
 	"io"
 	"os"
+
+	"github.com/millrace-data/millrace/internal/unnamed"
 )
 
 // meta is what an index says of the dataset as a whole.
@@ -71,7 +73,7 @@ type indexWriter struct {
 
 // writeIndex writes an index of shards, in the order given, to a new file in dir.
 func writeIndex(dir string, m meta, shards []shardScan) (*built, error) {
-	f, err := unnamedFile(dir)
+	f, err := unnamed.File(dir)
 	if err != nil {
 		return nil, err
 	}

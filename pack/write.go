@@ -15,6 +15,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/internal/unnamed"
 )
 
 // inMemory is the length up to which a shard is built in memory.
@@ -76,19 +77,15 @@ func (b *built) close() {
 	}
 }
 
-// build writes a shard aside. A temporary file loses its name at once, so that a kill leaves nothing behind.
+// build writes a shard aside.
 func (j *job) build(ctx context.Context, s *shard) (*built, error) {
 	if s.length <= inMemory {
 		buf := bytes.NewBuffer(make([]byte, 0, s.length))
 		sum, err := j.write(ctx, s, buf)
 		return &built{content: bytes.NewReader(buf.Bytes()), sha256: sum}, err
 	}
-	temp, err := os.CreateTemp(j.opt.TempDir, "millrace-pack-*")
+	temp, err := unnamed.File(j.opt.TempDir)
 	if err != nil {
-		return nil, err
-	}
-	if err := os.Remove(temp.Name()); err != nil {
-		temp.Close() // the first error counts
 		return nil, err
 	}
 	b := &built{content: temp, temp: temp}

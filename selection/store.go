@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/internal/unnamed"
 )
 
 // Where the objects lie, below the dataset's prefix.
@@ -110,23 +111,15 @@ func (s *Store) put(ctx context.Context, key string, body io.ReaderAt, size int6
 	return false, err
 }
 
-// tempFile opens a file that has lost its name already, so that a kill leaves nothing behind.
+// tempFile makes a file without a name in the configured directory, which may not exist yet.
 func (s *Store) tempFile() (*os.File, error) {
 	dir := s.cfg.Dir
-	if dir == "" {
-		dir = os.TempDir()
-	} else if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, err
+	if dir != "" {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return nil, err
+		}
 	}
-	f, err := os.CreateTemp(dir, "millrace-selection-*")
-	if err != nil {
-		return nil, err
-	}
-	if err := os.Remove(f.Name()); err != nil {
-		f.Close()
-		return nil, err
-	}
-	return f, nil
+	return unnamed.File(dir)
 }
 
 // defaultSplit is the object that names a generation's default split.

@@ -1,0 +1,29 @@
+package unnamed
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+func TestFileLeavesNothing(t *testing.T) {
+	dir := t.TempDir()
+	f, err := File(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteString("bytes"); err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, 5)
+	if _, err := f.ReadAt(got, 0); err != nil || string(got) != "bytes" {
+		t.Errorf("got %q, %v, want what was written", got, err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
+		t.Errorf("got %v, %v in the directory, want nothing", left, err)
+	}
+	if _, err := File(filepath.Join(dir, "none")); err == nil {
+		t.Error("got no error, want one of a directory that is not there")
+	}
+}
