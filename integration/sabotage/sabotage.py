@@ -1,16 +1,21 @@
-"""Plants known bugs, one at a time, in copies of the tree; the tests must notice each.
+#!/usr/bin/env python3
+"""Plants known bugs, one at a time, in copies of the tree; the test that each plant names must notice it.
 
-usage: sabotage.py [WORD...]    all plants, or those whose names hold one of the words
+usage: sabotage.py [--check] [--afresh] [WORD...]    all plants, or those whose names hold one of the words
 
-A plant that no longer fits the source, or that does not compile, is a failure of this
-script and not a bug that was noticed: a test that fails for want of a build proves nothing.
+Each named test is run once without any plant, and must pass. Then each plant is applied, and its
+test alone is run, and must fail. A plant that does not fit the source, does not compile, or names
+a test that is not there or that fails by itself, is a failure of this script, by name.
 
-What was noticed is kept in bin/sabotage.json. A run on the same tree takes it from there,
-so that an interrupted run goes on where it stopped; --afresh forgets it. SABOTAGEJOBS
-plants are tried at once, each in a copy of its own; as many as there are cores.
+--check applies nothing and runs nothing: it says which plants do not fit and which tests are not there.
+
+Verdicts are kept in bin/sabotage.json. A run on the same tree takes them from there, so that an
+interrupted run goes on where it stopped; --afresh forgets them. SABOTAGEJOBS plants are tried at
+once, each in a copy of its own; as many as there are cores.
 """
 
 import concurrent.futures
+import glob
 import hashlib
 import json
 import os
@@ -28,7 +33,7 @@ from plants import PLANTS
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 STATE = os.path.join(ROOT, "bin", "sabotage.json")
 JOBS = int(os.environ.get("SABOTAGEJOBS") or os.cpu_count() or 1)
-LIMIT = 120  # seconds for one package's tests, several times what they take
+LIMIT = 120  # seconds for one test, many times what the slowest takes
 NOTICED = ("noticed", "noticed: hangs")
 
 
@@ -57,54 +62,92 @@ def digest():
     return sum_.hexdigest()
 
 
-def go(tree, *args):
-    # The short counts, whoever calls: a bug that only they miss is a hole in `make test`.
+def run(cwd, *command):
+    # The short counts, whoever calls: a bug that only the long ones notice is a hole in `make test`.
     env = {k: v for k, v in os.environ.items() if k not in ("MILLRACE_LONG", "FUZZTIME")}
     done = subprocess.run(
-        ["go", *args], cwd=tree, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace"
+        command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
     )
-    return done.returncode, done.stdout + done.stderr
+    return done.returncode, done.stdout
 
 
-def python(tree, name):
-    """Runs one file of the Python client's tests, against the program of this tree."""
-    code, output = go(tree, "build", "-o", "bin/millrace", "./cmd/millrace")
+def run_with_program(tree, cwd, *command):
+    """Runs what asks the program of this tree."""
+    code, output = run(tree, "go", "build", "-o", "bin/millrace", "./cmd/millrace")
     if code != 0:
         return code, f"build millrace: {output}"
-    command = [os.path.join(tree, "tools", "python.sh"), "--", "-m", "pytest", "-x", os.path.join("tests", name)]
-    done = subprocess.run(
-        command, cwd=os.path.join(tree, "client", "python"), stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace"
-    )
-    return done.returncode, done.stdout + done.stderr
+    return run(cwd, *command)
 
 
-def conformance(tree, word):
-    """Runs one part of the conformance kit, against the program of this tree."""
-    code, output = go(tree, "build", "-o", "bin/millrace", "./cmd/millrace")
-    if code != 0:
-        return code, f"build millrace: {output}"
-    done = subprocess.run(
-        [sys.executable, os.path.join(tree, "tools", "conformance.py"), word],
-        cwd=tree, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
-    )  # fmt: skip
-    return done.returncode, done.stdout + done.stderr
+def go(tree, where, *args):
+    """Runs tests of one package. The tests of the other modules build the program themselves."""
+    module, _, package = where.removeprefix("./").partition("/")
+    if not os.path.exists(os.path.join(tree, module, "go.mod")):
+        module, package = ".", where
+    return run(tree, "go", "test", "-C", module, "-vet=off", "-count=1", "-v", f"-timeout={LIMIT}s", *args, "./" + package.removeprefix("./"))
 
 
-def test(tree, packages):
-    """Runs the tests of some packages until one fails. "integration:NAME" is a test of the
-    other module, which builds the program itself: go test does not know what it rests on.
-    "python:FILE" is a file of client/python/tests, "conformance:WORD" what tools/conformance.py has of that name."""
-    flags = ["-failfast", f"-timeout={LIMIT}s"]
-    ours = [p for p in packages if not p.startswith(("integration:", "python:", "conformance:"))]
-    code, output = go(tree, "test", *flags, *ours) if ours else (0, "")
-    for package in packages:
-        if code == 0 and package.startswith("python:"):
-            code, output = python(tree, package.split(":")[1])
-        elif code == 0 and package.startswith("conformance:"):
-            code, output = conformance(tree, package.split(":")[1])
-        elif code == 0 and package not in ours:
-            code, output = go(tree, "test", "-C", "integration", "-count=1", *flags, "-run", package.split(":")[1], ".")
-    return code, output
+def test(tree, named):
+    """Runs the test that a plant names, and nothing else."""
+    where, name = named.split(" ", 1)
+    if where == "conformance":
+        return run_with_program(tree, tree, sys.executable, "tools/conformance.py", name)
+    if where.endswith(".py"):
+        python = os.path.join(tree, "tools", "python.sh")
+        folder = os.path.join(tree, "client", "python")
+        return run_with_program(tree, folder, python, "--", "-m", "pytest", os.path.relpath(where, "client/python") + "::" + name)
+    return go(tree, where, "-run", "/".join(f"^{re.escape(part)}$" for part in name.split("/")))
+
+
+def is_there(named):
+    where, _, name = named.partition(" ")
+    if where == "conformance":
+        return True
+    paths = glob.glob(os.path.join(ROOT, where, "*_test.go")) or glob.glob(os.path.join(ROOT, where))
+    says = re.compile(r"^\s*(?:func|def) %s\(" % re.escape(re.split(r"[/\[]", name)[0]), re.M)
+    return any(says.search(open(path, encoding="utf-8").read()) for path in paths if os.path.isfile(path))
+
+
+def failing(tree, tests):
+    """Runs each of the tests once, without any plant, and returns what those say that do not pass."""
+    said, packages = {}, {}
+    for named in tests:
+        where, name = named.split(" ", 1)
+        if where.startswith("./"):
+            packages.setdefault(where, []).append(name)
+            continue
+        code, output = test(tree, named)
+        if code != 0:
+            said[named] = output
+    for where, names in packages.items():
+        tops = "|".join(sorted({name.split("/")[0] for name in names}))
+        _, output = go(tree, where, "-run", f"^({tops})$")
+        passed = set(re.findall(r"^\s*--- PASS: (\S+) ", output, re.M))
+        said.update({f"{where} {name}": output for name in names if name not in passed})
+    return said
+
+
+def misfits(edits):
+    """Says which edits have no place, or more than one."""
+    for path, old, _ in edits:
+        full = os.path.join(ROOT, path)
+        text = open(full, encoding="utf-8").read() if os.path.exists(full) else ""
+        if text.count(old) != 1:
+            yield f"{path}: {text.count(old)} places read {old!r}, want 1"
+
+
+def faults(chosen):
+    """What is wrong with the plants themselves, by name."""
+    found = {}
+    for name, named, edits in chosen:
+        wrong = list(misfits(edits))
+        if not isinstance(named, str):
+            wrong.append("it names packages, not the test that must notice it")
+        elif not is_there(named):
+            wrong.append(f"there is no test {named!r}")
+        if wrong:
+            found[name] = "; ".join(wrong)
+    return found
 
 
 def plant(tree, edits):
@@ -115,8 +158,6 @@ def plant(tree, edits):
         with open(full, encoding="utf-8") as f:
             text = f.read()
         before.setdefault(full, text)
-        if text.count(old) != 1:
-            raise ValueError(f"{path}: {text.count(old)} places read {old!r}, want 1", before)
         with open(full, "w", encoding="utf-8") as f:
             f.write(text.replace(old, new))
     return before
@@ -124,37 +165,32 @@ def plant(tree, edits):
 
 def verdict(code, output):
     if code == 0:
-        return "NOT NOTICED", ""
+        return "NOT NOTICED"
     if re.search(r"\[(build|setup) failed\]|^build millrace: |^ERROR |^there is no |^the Python environment", output, re.M):
-        return "does not compile", ""
-    failed = re.findall(r"^(?:\s*--- FAIL:|FAILED|FAIL ) (\S+)", output, re.M)
+        return "does not compile"
     if "panic: test timed out" in output:
-        running = re.findall(r"^\s+(Test\S+) \(", output, re.M)
-        return "noticed: hangs", (failed + running + ["?"])[0]
-    panicked = re.findall(r"^(?:panic|fatal error): .*$", output, re.M)
-    return "noticed", (failed + panicked + ["?"])[0]
+        return "noticed: hangs"
+    if re.search(r"^(?:\s*--- FAIL:|FAILED|FAIL ) ?\S|^(?:panic|fatal error): ", output, re.M):
+        return "noticed"
+    return "did not run"
 
 
-def one(trees, name, packages, edits):
+def one(trees, name, named, edits):
     """Tries one plant in the next copy of the tree that is free."""
     tree, before, start = trees.get(), {}, time.monotonic()
-    output = by = ""
     try:
         before = plant(tree, edits)
-        code, output = test(tree, packages)
-        said, by = verdict(code, output)
-    except ValueError as err:
-        said, output = "does not fit", err.args[0]
-        before = err.args[1]
+        code, output = test(tree, named)
     finally:
         for full, text in before.items():
             with open(full, "w", encoding="utf-8") as f:
                 f.write(text)
         trees.put(tree)
-    print(f"{said:16} {name}  ({time.monotonic() - start:.0f} s) {by}", flush=True)
+    said, seconds = verdict(code, output), round(time.monotonic() - start)
+    print(f"{said:16} {name}  ({seconds} s) {named}", flush=True)
     if said not in NOTICED:
         print(output[-2000:], flush=True)
-    return {"name": name, "verdict": said, "seconds": round(time.monotonic() - start), "by": by}
+    return {"name": name, "verdict": said, "seconds": seconds, "by": named}
 
 
 def known(tree):
@@ -180,40 +216,48 @@ def try_all(chosen, found, tree_digest):
             tree = os.path.join(scratch, str(n))
             copy_tree(tree)
             trees.put(tree)
-        tree = trees.get()
-        code, output = test(tree, sorted({package for p in chosen for package in p[1]}))
-        trees.put(tree)
-        if code != 0:
-            print(output[-8000:])
-            print("FAIL  sabotage: the tests fail without any planted bug")
-            return False
+        unsound = failing(trees.queue[0], sorted({named for _, named, _ in chosen}))
+        for named, output in unsound.items():
+            print(f"FAIL  {named} fails without any planted bug\n{output[-4000:]}", flush=True)
+        for name, named, _ in chosen:
+            if named in unsound:
+                found[name] = {"name": name, "verdict": "fails by itself", "seconds": 0, "by": named}
+        sound = [p for p in chosen if p[1] not in unsound]
         with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
-            for done in concurrent.futures.as_completed([pool.submit(one, trees, *p) for p in chosen]):
+            for done in concurrent.futures.as_completed([pool.submit(one, trees, *p) for p in sound]):
                 found[done.result()["name"]] = dict(done.result(), tree=tree_digest)
                 store(found)
-    return True
 
 
 def main():
-    words = [w for w in sys.argv[1:] if w != "--afresh"]
+    words = [w for w in sys.argv[1:] if not w.startswith("--")]
     chosen = [p for p in PLANTS if not words or any(w in p[0] for w in words)]
+    if not chosen:
+        sys.exit(f"sabotage.py: no plant's name holds {' or '.join(map(repr, words))}")
+    start, wrong = time.monotonic(), faults(chosen)
+    for name, what in wrong.items():
+        print(f"FAIL  {name}: {what}", flush=True)
+    if "--check" in sys.argv:
+        print(f"{'FAIL' if wrong else 'ok  '}  sabotage: {len(chosen) - len(wrong)} of {len(chosen)} plants fit, and their tests are there")
+        return 1 if wrong else 0
     tree_digest = digest()
     found = {} if "--afresh" in sys.argv else known(tree_digest)
-    start = time.monotonic()
-    todo = [p for p in chosen if p[0] not in found]
-    sound = not todo or try_all(todo, found, tree_digest)
+    todo = [p for p in chosen if p[0] not in found and p[0] not in wrong]
+    if todo:
+        try_all(todo, found, tree_digest)
+    found.update({p[0]: {"name": p[0], "verdict": "does not fit", "seconds": 0, "by": p[1]} for p in chosen if p[0] in wrong})
+    store(found)
     print()
-    for p in (found[name] for name, *_ in chosen if name in found):
+    for p in (found[name] for name, *_ in chosen):
         print(f"{p['verdict']:16} {p['seconds']:>4} s  {p['name']:64} {p['by']}")
-    good = sum(name in found and found[name]["verdict"] in NOTICED for name, *_ in chosen)
-    bad = not sound or not chosen or good < len(chosen)
-    before = f", {len(chosen) - len(todo)} of them by an earlier run" if len(todo) < len(chosen) else ""
-    total = f"{'FAIL' if bad else 'ok  '}  sabotage: {good} of {len(chosen)} planted bugs noticed{before}, {time.monotonic() - start:.0f} s"
+    good = sum(found[name]["verdict"] in NOTICED for name, *_ in chosen)
+    earlier = len(chosen) - len(todo) - len(wrong)
+    before = f", {earlier} of them by an earlier run" if earlier else ""
+    total = f"{'ok  ' if good == len(chosen) else 'FAIL'}  sabotage: {good} of {len(chosen)} planted bugs noticed{before}, {time.monotonic() - start:.0f} s"
     print(total)
-    os.makedirs(os.path.dirname(STATE), exist_ok=True)
     with open(os.path.join(ROOT, "bin", "test-summary"), "a", encoding="utf-8") as out:
         out.write(total + "\n")
-    return 1 if bad else 0
+    return 0 if good == len(chosen) else 1
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ PLANTS = [
     ),
     (
         "datapath reads under no ETag",
-        ["integration:TestDamageUnderARunningGateway/dir"],
+        "./integration TestDamageUnderARunningGateway/dir",
         [("datapath/reads.go", "ETag: shard.ETag, VersionID", 'ETag: "", VersionID')],
     ),
     (

@@ -48,7 +48,7 @@ PLANTS = [
     ),
     (
         "gateway's ETag leaves the epoch out",
-        ["integration:TestEveryAddressHasItsOwnETag"],
+        "./integration TestEveryAddressHasItsOwnETag",
         [("gateway/request.go", "shuffle.OrderVersion, b.epoch, b.batch", "shuffle.OrderVersion, 0, b.batch")],
     ),
     (
@@ -114,12 +114,12 @@ PLANTS = [
     ),
     (
         "the gateway says of chosen parts where they lie in the stored sample",
-        ["conformance:gateway"],
+        "conformance gateway",
         [("gateway/framed.go", "\t\t\tp.Offset = lengths[i]\n", "")],
     ),
     (
         "the gateway gives the rest of a body, whatever If-Range says",
-        ["conformance:gateway"],
+        "conformance gateway",
         [("gateway/conditional.go", "strings.TrimSpace(cond[0]) != etag", "strings.TrimSpace(cond[0]) == \"\"")],
     ),
 ]

@@ -38,17 +38,17 @@ PLANTS = [
     ),
     (
         "cmd/millrace takes whoever the authority has signed for a member",
-        ["integration:TestStrangersAreRefused"],
+        "./integration TestStrangersAreRefused",
         [("cmd/millrace/serve_peers.go", "Allow: c.allow, ", "")],
     ),
     (
         "cmd/millrace goes without telling what it holds",
-        ["integration:TestComingAndGoingReadsNothing"],
+        "./integration TestComingAndGoingReadsNothing",
         [("cmd/millrace/serve_peers.go", "if err := p.cluster.Leave(ctx, held); err != nil {", "if err := error(nil); err != nil {")],
     ),
     (
         "cmd/millrace gossips without its key",
-        ["integration:TestGossipJoin"],
+        "./integration TestGossipJoin",
         [("cmd/millrace/serve_peers.go", "KeyFile: c.gossipKey, ", "")],
     ),
     (
