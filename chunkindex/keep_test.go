@@ -4,7 +4,6 @@ import (
 	"errors"
 	"runtime"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/millrace-data/millrace/chunkindex"
@@ -20,11 +19,8 @@ type requests struct{ all, kept map[memstore.Op]int }
 
 // count counts the requests to a store from now on. Those for which end is true, and all that follow, fail.
 func count(store *memstore.Store, end func(memstore.Call) bool) *requests {
-	var mu sync.Mutex
 	r, ended := &requests{map[memstore.Op]int{}, map[memstore.Op]int{}}, false
 	store.SetFault(func(c memstore.Call) memstore.Fault {
-		mu.Lock()
-		defer mu.Unlock()
 		if ended = ended || end != nil && end(c); ended {
 			return memstore.Fault{Err: objstore.ErrUnavailable}
 		}

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/millrace-data/millrace/internal/objstore"
@@ -124,11 +123,8 @@ func TestFlushGoesOnWhereItFailed(t *testing.T) {
 	}
 	tries := 0
 	for ; tries < 20; tries++ {
-		var mu sync.Mutex
 		left := 100 // requests until the store fails
 		store.SetFault(func(memstore.Call) memstore.Fault {
-			mu.Lock()
-			defer mu.Unlock()
 			if left--; left < 0 {
 				return memstore.Fault{Err: objstore.ErrUnavailable}
 			}

@@ -61,8 +61,8 @@ func (f Fault) strike(ctx context.Context) error {
 	return f.Err
 }
 
-// SetFault sets the script: it decides each request that comes from now on, possibly
-// from several goroutines at once. nil ends all faults.
+// SetFault sets the script: it decides each request that comes from now on. It is asked about one
+// request at a time, so it may count without a lock, and must not wait. nil ends all faults.
 func (s *Store) SetFault(script func(Call) Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,7 +87,9 @@ func (s *Store) begin(ctx context.Context, c Call) (f Fault, done func(), err er
 	script := s.fault
 	s.mu.Unlock()
 	if script != nil {
+		s.asking.Lock()
 		f = script(c)
+		s.asking.Unlock()
 	}
 	if f.Delay > 0 {
 		if err := objstore.Sleep(ctx, f.Delay); err != nil {

@@ -27,6 +27,8 @@ type Store struct {
 	stats    Stats
 	reads    []Range
 	inFlight int
+
+	asking sync.Mutex // held while the script decides one request
 }
 
 type version struct {
