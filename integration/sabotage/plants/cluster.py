@@ -3,12 +3,12 @@
 PLANTS = [
     (
         "cluster leaves chunks with an owner that is ejected",
-        ["./cluster"],
+        "./cluster TestFailedReadEjects",
         [("cluster/member.go", "return !m.gone && !m.ejected && !m.draining", "return !m.gone && !m.draining")],
     ),
     (
         "cluster trusts the owners of before when a member has gone",
-        ["./cluster"],
+        "./cluster TestLeaving",
         [
             ("cluster/view.go", "if m.gone || m.draining {", "if m.draining {"),
             ("cluster/member.go", "return !m.gone && !m.ejected", "return !m.ejected"),
@@ -16,27 +16,27 @@ PLANTS = [
     ),
     (
         "cluster takes in the gateways of another cluster",
-        ["./cluster"],
+        "./cluster TestStrangersAreRefused",
         [("cluster/check.go", "case h.Cluster != c.cfg.Name:", "case false:")],
     ),
     (
         "cluster asks a member that it has ejected",
-        ["./cluster"],
+        "./cluster TestFailedReadEjects",
         [("cluster/read.go", "m == nil || m.gone || m.ejected {", "m == nil || m.gone {")],
     ),
     (
         "cluster lets an ejected member in again at its first hello",
-        ["./cluster"],
+        "./cluster TestEjectedMemberMustAnswerAHello",
         [("cluster/member.go", "m.ejected && !begun.Before(m.until)", "m.ejected")],
     ),
     (
         "cluster takes the second of two machines of one name",
-        ["./cluster"],
+        "./cluster TestTwins",
         [("cluster/check.go", "m.gone || m.draining || m.misses > 0 {", "true {")],
     ),
     (
         "cluster goes by what it heard of a gateway that it cannot reach",
-        ["./cluster"],
+        "./cluster TestAsymmetricLink",
         [
             ("cluster/check.go", "\t\t\tk.awake()\n", "\t\t\tc.alive(k, h, time.Now())\n"),
             ("cluster/check.go", '\t"fmt"\n', '\t"fmt"\n\t"time"\n'),
@@ -44,72 +44,72 @@ PLANTS = [
     ),
     (
         "cluster believes anybody who says that a member goes",
-        ["./cluster"],
+        "./cluster TestNobodySpeaksForAnother",
         [("cluster/leave.go", "return c.contacts[m.address], m.draining", "return c.contacts[m.address], true")],
     ),
     (
         "cluster lets one host name any number of addresses",
-        ["./cluster"],
+        "./cluster TestOneHostNamesFewAddresses",
         [("cluster/contact.go", "if named >= mostNamed {", "if named < 0 {")],
     ),
     (
         "cluster gives its chunks back to a member after each crash",
-        ["./cluster"],
+        "./cluster TestCrashLoop",
         [("cluster/member.go", "if m.crashes > 1 {", "if m.crashes > 1000 {")],
     ),
     (
         "peer answers what another gateway has passed on",
-        ["./peer"],
+        "./peer TestCodes",
         [("peer/handler.go", "!slices.Equal(got, []string{Hop}) {", "len(got) > 9 {")],
     ),
     (
         "peer answers another cluster",
-        ["./peer"],
+        "./peer TestOtherClustersAreToldApart",
         [("peer/handler.go", "!slices.Equal(got, []string{own}) {", "len(got) > 9 {")],
     ),
     (
         "peer takes a body that is too short",
-        ["./peer"],
+        "./peer TestPeersThatLie",
         [("peer/read.go", "if _, err := io.ReadFull(in, p); err != nil {", "if n, err := io.ReadFull(in, p); err != nil && n == 0 {")],
     ),
     (
         "peer takes a body of any length",
-        ["./peer"],
+        "./peer TestPeersThatLie",
         [("peer/read.go", "if resp.ContentLength != total {", "if resp.ContentLength < 0 {")],
     ),
     (
         "peer does not compare a query's checksum",
-        ["./peer"],
+        "./peer TestDamagedQueriesAreRefused",
         [("peer/codec.go", "if crc32.Checksum(text, castagnoli()) != binary", "if false && crc32.Checksum(text, castagnoli()) != binary")],
     ),
     (
         "peer makes room for as many chunks as a query promises",
-        ["./peer"],
+        "./peer TestHostileQueriesAreRefused",
         [("peer/codec.go", "in.number(uint64(len(in.rest) / minChunk))", "min(in.number(1<<40), 1<<20)")],
     ),
     (
         "peer gives no sign of life while it loads",
-        ["./peer"],
+        "./peer TestSlowStoresAreWaitedFor",
         [("peer/handler.go", "\t\t\tout.sign()\n", "")],
     ),
     (
         "peer lets whoever the CA has signed in",
-        ["./peer"],
+        "./peer TestWhoMayAskWhom",
         [("peer/tls.go", "if len(cfg.Allow) == 0 {", "if len(cfg.Allow) < 9 {")],
     ),
     (
         "peer waits for ever for a body that rests",
-        ["./peer"],
+        "./peer TestSilentPeersAreGivenUp",
         [("peer/watch.go", "left := min(w.end.Sub(now), w.last.Add(w.silence).Sub(now))", "left := w.end.Sub(now)")],
     ),
     (
         "cluster says nothing of a change of owners",
-        ["./internal/clustersim"],
+        "./internal/clustersim TestHistories",
         [("cluster/view.go", "s.number = before.number + 1", "s.number = before.number")],
     ),
     (
         "peer counts a question that has ended as one that is asked",
-        ["./internal/clustersim"],
+        "./internal/clustersim TestHistories",
         [("peer/read.go", "\tdefer give()\n", "\t_ = give\n")],
     ),
 ]

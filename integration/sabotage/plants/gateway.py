@@ -3,47 +3,47 @@
 PLANTS = [
     (
         "the gateway holds for every quarantine what the longest takes",
-        ["./gateway"],
+        "./gateway TestQuarantineHoldsWhatItTakes",
         [("gateway/snapshots.go", "memory.Shrink(s.held(e.value))", "s.held(e.value)")],
     ),
     (
         "the gateway replaces a bad sample by one of another subset",
-        ["./gateway"],
+        "./gateway TestQuarantineOfASubset",
         [("gateway/selection.go", "first = s.Members()\n", "bad = list.Numbers()\n")],
     ),
     (
         "the gateway leaves the quarantine out of a batch's name",
-        ["./gateway"],
+        "./gateway TestQuarantineReplacesTheBadAlone",
         [("gateway/request.go", 'add("quarantine", p.quarantine)', "_ = p.quarantine")],
     ),
     (
         "gateway sends the parts of a form at the places of whole samples",
-        ["./gateway"],
+        "./gateway TestEveryFormShowsTheSamples",
         [("gateway/pieces.go", "l.out = append(l.out, from[int64(p.offset)+first:int64(p.offset)+last])", "l.out = append(l.out, from[first:last])")],
     ),
     (
         "gateway keeps the order of the samples where fields name another",
-        ["./gateway"],
+        "./gateway TestFieldsAreHeldToTheSamples",
         [("gateway/details.go", "\tfor _, name := range fields {\n\t\tif i := partNamed", "\tfor _, name := range slices.Sorted(slices.Values(fields)) {\n\t\tif i := partNamed")],
     ),
     (
         "gateway tells forms apart by nothing in an ETag",
-        ["./gateway"],
+        "./gateway TestEveryFormIsOneBody",
         [("gateway/request.go", 'add("format", p.view.form.name)', 'add("format", p.dataset.forms[0].name)')],
     ),
     (
         "gateway resumes an answer of many batches at the wrong byte of a batch",
-        ["./gateway"],
+        "./gateway TestManyBatchesAreTheBatches",
         [("gateway/stream.go", "mine := span{start: max(part.start-begin, 0)}", "mine := span{start: max(part.start-s.at, 0)}")],
     ),
     (
         "gateway's Arrow columns say that what is none is there",
-        ["./gateway"],
+        "./gateway TestEveryFormShowsTheSamples",
         [("gateway/arrow/stream.go", "\t\t\tif !null {\n\t\t\t\tb[row/8]", "\t\t\tif !null || row > 0 {\n\t\t\t\tb[row/8]")],
     ),
     (
         "gateway's checksum leaves the last bytes out",
-        ["./gateway"],
+        "./gateway TestCombineCRC",
         [("gateway/pieces.go", "for i := range l.pieces {\n\t\tp := &l.pieces[i]\n\t\tif", "for i := range l.pieces[:len(l.pieces)-1] {\n\t\tp := &l.pieces[i]\n\t\tif")],
     ),
     (
@@ -53,63 +53,63 @@ PLANTS = [
     ),
     (
         "gateway answers a range one byte short",
-        ["./gateway"],
+        "./gateway TestRanges",
         [("gateway/conditional.go", "min(to, size-1) - from + 1}, rangePart", "min(to, size-1) - from}, rangePart")],
     ),
     (
         "gateway takes a parameter that is given twice",
-        ["./gateway"],
+        "./gateway TestBadParametersAreNamedTogether",
         [("gateway/query.go", "case repeated:", "case repeated && name == part:")],
     ),
     (
         "gateway never gives up on a reader that has stopped reading",
-        ["./gateway"],
+        "./gateway TestSlowReaders",
         [("gateway/writer.go", "limit := now.Add(writeStall)", "limit := now.Add(24 * time.Hour)"),
          ("gateway/writer.go", "if end := w.began.Add(writeTotal); end.Before(limit) {", "if end := w.began.Add(writeTotal); end.IsZero() {")],
     ),
     (
         "gateway takes memory for a plan and does not give it back",
-        ["./gateway"],
+        "./gateway TestPlansInUseAreOnTheBooks",
         [("gateway/gateway.go", "return r.Release, nil", "return func() { _ = r }, nil")],
     ),
     (
         "gateway sends no Retry-After",
-        ["./gateway"],
+        "./gateway TestStoreErrors",
         [("gateway/errors.go", "if p.RetryAfter > 0 {", "if p.RetryAfter < 0 {")],
     ),
     (
         "gateway's manifest gives a dealt share the positions of a contiguous one",
-        ["./gateway"],
+        "./gateway TestBalanceKeepsWhatAddressesPromise",
         [("gateway/balance.go", "\tif l.scattered {\n\t\ti = l.places[i]\n\t}\n", "\t_ = l.scattered\n")],
     ),
     (
         "gateway's addresses and ETags leave the importance out",
-        ["./gateway"],
+        "./gateway TestImportanceIsInThePlan",
         [("gateway/request.go", 'add("importance", p.params.Importance)', "_ = add")],
     ),
     (
         "gateway's addresses and ETags leave the split out",
-        ["./gateway"],
+        "./gateway TestLocalityKeepsWhatAddressesPromise",
         [("gateway/request.go", 'add("split", string(p.split))', "_ = add")],
     ),
     (
         "gateway reports a share that follows homes as if it were contiguous",
-        ["./gateway"],
+        "./gateway TestLossesOfScatteredShares",
         [("gateway/importance.go", "if !b.scattered() {\n", "if !b.deals() {\n")],
     ),
     (
         "gateway keeps the losses of each rank apart",
-        ["./gateway"],
+        "./gateway TestImportanceIsTheSameWhoeverReports",
         [("gateway/importance.go", '"balance", "fields", "format", "rank", "split", "table", "world_size"', '"balance", "fields", "format", "split", "table", "world_size"')],
     ),
     (
         "gateway weighs the sample behind a virtual position by the number of the draw",
-        ["./gateway"],
+        "./gateway TestLossesWeighTheSamplesTheyAreOf",
         [("gateway/snapshot.go", "\t_, err := r.resolve(ctx, d.Index.First(), r.Plan, r.Epoch, out)\n\treturn out, err", "\treturn out, ctx.Err()")],
     ),
     (
         "gateway warms from the beginning of the epoch again and again",
-        ["./gateway"],
+        "./gateway TestWarmGoesOnWhereItIsTold",
         [("gateway/warm.go", "at.First, at.End = from,", "at.First, at.End = 0,")],
     ),
     (
