@@ -40,7 +40,7 @@ func BenchmarkLookup(b *testing.B) {
 	d := indextest.Make(b, memstore.New(), indextest.Spec{Sizes: indextest.Sizes(20000, 100), Build: chunkindex.BuildOptions{ChunkSize: 1 << 20}})
 	i := 0
 	for b.Loop() {
-		if _, ok, err := d.Index.Lookup(b.Context(), d.Keys[i*7919%len(d.Keys)]); err != nil || !ok {
+		if _, ok, err := d.Index.Lookup(b.Context(), d.Keys[i*7919%len(d.Keys)], ""); err != nil || !ok {
 			b.Fatal(ok, err)
 		}
 		i++

@@ -53,12 +53,14 @@ type BuildReport struct {
 	Shards       int    `json:"shards"`
 	Chunks       int    `json:"chunks"`
 	Samples      uint64 `json:"samples"`
-	LeftOut      int64  `json:"left_out"`      // tokens that fill no window, as far as shards say how many they have
-	Bytes        int64  `json:"bytes"`         // of all shards
-	ReadBytes    int64  `json:"read_bytes"`    // read by this run
-	ReusedShards int    `json:"reused_shards"` // taken from an earlier index, or from an interrupted run
-	Rebound      bool   `json:"rebound"`       // same generation, new binding
-	Unchanged    bool   `json:"unchanged"`     // nothing to publish
+	RepeatedKeys uint64 `json:"repeated_keys"`          // keys that several shards have
+	RepeatedKey  string `json:"repeated_key,omitempty"` // one of them
+	LeftOut      int64  `json:"left_out"`               // tokens that fill no window, as far as shards say how many they have
+	Bytes        int64  `json:"bytes"`                  // of all shards
+	ReadBytes    int64  `json:"read_bytes"`             // read by this run
+	ReusedShards int    `json:"reused_shards"`          // taken from an earlier index, or from an interrupted run
+	Rebound      bool   `json:"rebound"`                // same generation, new binding
+	Unchanged    bool   `json:"unchanged"`              // nothing to publish
 }
 
 func (o BuildOptions) withDefaults() (BuildOptions, error) {
@@ -255,7 +257,7 @@ func (b *builder) previous(ctx context.Context) error {
 	return err
 }
 
-// assemble writes the index file and the binding, and refuses duplicate keys.
+// assemble writes the index file and the binding, and refuses a key that one shard has twice.
 func (b *builder) assemble(ctx context.Context) (*built, []byte, error) {
 	m := meta{
 		Format: b.format.Name(), Scanner: b.format.Rules(), ChunkSize: b.opt.ChunkSize, Defaults: b.opt.Defaults,
@@ -285,25 +287,11 @@ func (b *builder) assemble(ctx context.Context) (*built, []byte, error) {
 		return nil, nil, err
 	}
 	b.made = x
-	key, s1, s2, found, err := x.duplicate(ctx)
+	found, err := x.repeats(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	if found {
-		where := func(s uint64) string {
-			c := x.ChunkOf(s)
-			e := x.Extents(c)
-			at := 0
-			if b.found.Loose { // an extent a sample
-				at = int(s - x.first[c])
-			}
-			return x.shards[e[at].Shard].Key
-		}
-		if where(s1) == where(s2) {
-			return nil, nil, fmt.Errorf("two samples in shard %s have the key %q: keys must be unique in a dataset, and members of one key that are not adjacent are two samples", where(s1), key)
-		}
-		return nil, nil, fmt.Errorf("two samples have the key %q: one in shard %s, one in shard %s: keys must be unique in a dataset", key, where(s1), where(s2))
-	}
+	b.report.RepeatedKeys, b.report.RepeatedKey = found.keys, found.example
 	b.report.Generation, b.report.Chunks, b.report.Samples = file.generation, x.Chunks(), x.Samples()
 	binding, err := encodeBinding(file.generation, versions)
 	return file, binding, err

@@ -92,11 +92,11 @@ func useAll(f *os.File, size int64) error {
 		if err != nil {
 			return err
 		}
-		if _, _, err := x.Lookup(ctx, key); err != nil {
+		if _, _, err := x.Lookup(ctx, key, x.Shard(x.ShardOf(s)).Key); err != nil {
 			return err
 		}
 	}
-	_, _, _, _, err = x.duplicate(ctx)
+	_, err = x.repeats(ctx)
 	return err
 }
 

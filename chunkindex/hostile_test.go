@@ -104,7 +104,7 @@ func TestSameHashesEverywhere(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, ok, err := x.Lookup(t.Context(), "wanted"); ok || !errors.Is(err, errMalformed) {
+	if _, ok, err := x.Lookup(t.Context(), "wanted", ""); ok || !errors.Is(err, errMalformed) {
 		t.Errorf("got %v, %v, want %v", ok, err, errMalformed)
 	}
 }

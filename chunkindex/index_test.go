@@ -61,7 +61,7 @@ func checkAgainst(t *testing.T, store objstore.Store, prefix string, x *chunkind
 			if err != nil || key != keys[n] {
 				t.Fatalf("key of %d: got %q, %v, want %q", n, key, err, keys[n])
 			}
-			at, ok, err := x.Lookup(ctx, key)
+			at, ok, err := x.Lookup(ctx, key, "")
 			if err != nil || !ok || at != uint64(n) {
 				t.Fatalf("lookup of %q: got %d, %v, %v, want %d", key, at, ok, err, n)
 			}
@@ -72,7 +72,7 @@ func checkAgainst(t *testing.T, store objstore.Store, prefix string, x *chunkind
 	if n != int64(len(samples)) || x.Bytes() != total {
 		t.Fatalf("got %d samples of %d bytes, want %d of %d", n, x.Bytes(), len(samples), total)
 	}
-	if _, ok, err := x.Lookup(ctx, "no such key"); ok || err != nil {
+	if _, ok, err := x.Lookup(ctx, "no such key", ""); ok || err != nil {
 		t.Fatalf("lookup of a key that is not there: got %v, %v", ok, err)
 	}
 }

@@ -6,51 +6,118 @@ import (
 	"fmt"
 	"hash/crc32"
 	"sort"
+	"strings"
 )
 
-// maxSameHash is how many keys may share a hash: far more than chance gives in any dataset, and few enough
+// maxSameHash is how many different keys may share a hash: far more than chance gives in any dataset, and few enough
 // that an index made for it costs a look-up no more than that.
 const maxSameHash = 16
 
-// Lookup returns the sample that has a key; ok is false for a key that no sample has. It
-// reads a few pages of the sorted hashes in the local file, and one chunk's names.
-func (x *Index) Lookup(ctx context.Context, key string) (sample uint64, ok bool, err error) {
-	hash := hashKey([]byte(key))
-	pages := int(hashPages(x.head.samples))
-	page, err := x.findPage(ctx, hash, pages)
-	if err != nil {
-		return 0, false, fmt.Errorf("index %.12s: %w", x.digest, err)
-	}
-	for seen := 0; page < pages; page++ {
-		recs, err := x.page(page)
-		if err != nil {
-			return 0, false, fmt.Errorf("index %.12s: %w", x.digest, err)
-		}
-		i := sort.Search(len(recs), func(i int) bool { return recs[i].hash >= hash })
-		for ; i < len(recs); i++ {
-			if recs[i].hash != hash {
-				return 0, false, nil
-			}
-			if seen++; seen > maxSameHash {
-				return 0, false, fmt.Errorf("index %.12s: hash page %d: %w", x.digest, page, errMalformed)
-			}
-			got, err := x.Key(ctx, recs[i].sample)
-			if err != nil {
-				return 0, false, err
-			}
-			if got == key {
-				return recs[i].sample, true, nil
-			}
-		}
-	}
-	return 0, false, nil
+// MaxShardsListed is how many shards an AmbiguousKeyError names: a page of text, and as many reads of names.
+const MaxShardsListed = 100
+
+// AmbiguousKeyError says that several shards have a sample of one key.
+type AmbiguousKeyError struct {
+	Shards []string // in stored order, MaxShardsListed of them at most
+	More   bool     // further shards have the key too
 }
 
-// findPage returns the first page whose last hash is not below hash. Hashes are
+func (e *AmbiguousKeyError) Error() string {
+	text := fmt.Sprintf("%d shards have a sample of this key: %q", len(e.Shards), e.Shards)
+	if e.More {
+		text = "more than " + text
+	}
+	return text
+}
+
+// Lookup returns the sample that has a key: the one in the shard that is named, or, where shard is empty, the only one in the
+// dataset. ok is false where there is none. A key of several shards without a shard is an *AmbiguousKeyError. A look-up
+// reads a few pages of the sorted hashes in the local file, and the names of the chunks whose samples it compares.
+func (x *Index) Lookup(ctx context.Context, key, shard string) (sample uint64, ok bool, err error) {
+	from, to := uint64(0), x.head.samples
+	if shard != "" {
+		from, to = x.samplesOf(shard)
+	}
+	found, err := x.withKey(ctx, key, from, to)
+	switch {
+	case err != nil:
+		return 0, false, fmt.Errorf("index %.12s: %w", x.digest, err)
+	case len(found) == 0:
+		return 0, false, nil
+	case len(found) == 1:
+		return found[0], true, nil
+	}
+	e := &AmbiguousKeyError{More: len(found) > MaxShardsListed}
+	for _, n := range found[:min(len(found), MaxShardsListed)] {
+		e.Shards = append(e.Shards, x.shards[x.ShardOf(n)].Key)
+	}
+	return 0, false, e
+}
+
+// withKey returns the samples from one number to before another that have a key, one more than are listed at most.
+func (x *Index) withKey(ctx context.Context, key string, from, to uint64) (found []uint64, err error) {
+	first := hashed{hashKey([]byte(key)), from}
+	pages := int(hashPages(x.head.samples))
+	page, err := x.findPage(ctx, first, pages)
+	if err != nil {
+		return nil, err
+	}
+	for others := 0; page < pages; page++ {
+		recs, err := x.page(page)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range recs[sort.Search(len(recs), func(i int) bool { return !recs[i].less(first) }):] {
+			if r.hash != first.hash || r.sample >= to || len(found) > MaxShardsListed {
+				return found, nil
+			}
+			got, err := x.Key(ctx, r.sample)
+			if err != nil {
+				return nil, err
+			}
+			if got == key {
+				found = append(found, r.sample)
+			} else if others++; others > maxSameHash {
+				return nil, fmt.Errorf("hash page %d: %w", page, errMalformed)
+			}
+		}
+	}
+	return found, nil
+}
+
+// ShardOf returns the number of the shard that holds a sample.
+func (x *Index) ShardOf(sample uint64) int {
+	chunk := x.ChunkOf(sample)
+	at := uint64(chunk)
+	if e := &x.extents; e.first != nil {
+		// A chunk of several extents has one for each of its samples.
+		at = min(e.first[chunk]+sample-x.first[chunk], e.first[chunk+1]-1)
+	}
+	return int(x.extents.shard[at])
+}
+
+// samplesOf returns the number of a shard's first sample and that of the first sample behind it.
+func (x *Index) samplesOf(shard string) (from, to uint64) {
+	n, ok := sort.Find(len(x.shards), func(i int) int { return strings.Compare(shard, x.shards[i].Key) })
+	if !ok {
+		return 0, 0
+	}
+	begin := func(shard int) uint64 {
+		return uint64(sort.Search(int(x.head.samples), func(s int) bool { return x.ShardOf(uint64(s)) >= shard }))
+	}
+	return begin(n), begin(n + 1)
+}
+
+// less says whether a record comes before another one in the hash section.
+func (r hashed) less(other hashed) bool {
+	return r.hash < other.hash || r.hash == other.hash && r.sample < other.sample
+}
+
+// findPage returns the first page whose last record is not before the one that is sought. Hashes are
 // uniform, so a guess from the hash itself is nearly right, and the search starts around it.
-func (x *Index) findPage(ctx context.Context, hash uint64, pages int) (int, error) {
+func (x *Index) findPage(ctx context.Context, sought hashed, pages int) (int, error) {
 	lo, hi := 0, pages
-	guess := int(float64(hash) / (1 << 64) * float64(pages))
+	guess := int(float64(sought.hash) / (1 << 64) * float64(pages))
 	step := 1
 	for lo < hi {
 		if err := ctx.Err(); err != nil {
@@ -62,10 +129,10 @@ func (x *Index) findPage(ctx context.Context, hash uint64, pages int) (int, erro
 			return 0, err
 		}
 		switch {
-		case recs[len(recs)-1].hash < hash:
+		case recs[len(recs)-1].less(sought):
 			lo = guess + 1
 			guess += step
-		case recs[0].hash >= hash:
+		case !recs[0].less(sought):
 			hi = guess
 			guess -= step
 		default:
@@ -94,40 +161,82 @@ func (x *Index) page(n int) ([]hashed, error) {
 	recs := make([]hashed, count)
 	for i := range recs {
 		recs[i] = hashed{binary.LittleEndian.Uint64(b[16*i:]), binary.LittleEndian.Uint64(b[16*i+8:])}
-		if recs[i].sample >= x.head.samples || (i > 0 && recs[i].hash < recs[i-1].hash) {
+		if recs[i].sample >= x.head.samples || (i > 0 && !recs[i-1].less(recs[i])) {
 			return nil, fmt.Errorf("hash page %d: %w", n, errMalformed)
 		}
 	}
 	return recs, nil
 }
 
-// duplicate returns two samples that have the same key, if there are any.
-func (x *Index) duplicate(ctx context.Context) (key string, a, b uint64, found bool, err error) {
-	var run []hashed // records of one hash
+// repeats is what an index holds of keys that several shards have.
+type repeats struct {
+	keys    uint64 // how many there are, by their hashes
+	example string
+}
+
+// twiceError says that two samples of one shard have the same key.
+type twiceError struct{ shard, key string }
+
+func (e *twiceError) Error() string {
+	return fmt.Sprintf("two samples in shard %s have the key %q: keys must be unique in a shard, and members of one key that are not adjacent are two samples", e.shard, e.key)
+}
+
+// repeats counts the keys that several shards have. Two samples of one shard with one key are a *twiceError. Samples of one
+// hash are in stored order, so those of one shard are neighbours: names are read of these alone.
+func (x *Index) repeats(ctx context.Context) (repeats, error) {
+	var found repeats
+	var same []hashed // records before this one, of one hash and one shard
+	repeated := false // a shard before this one has the hash too
 	for n := range int(hashPages(x.head.samples)) {
+		if err := ctx.Err(); err != nil {
+			return found, err
+		}
 		recs, err := x.page(n)
 		if err != nil {
-			return "", 0, 0, false, err
+			return found, err
 		}
 		for _, r := range recs {
-			if len(run) > 0 && run[0].hash != r.hash {
-				run = run[:0]
+			switch {
+			case len(same) == 0 || same[0].hash != r.hash:
+				same, repeated = append(same[:0], r), false
+				continue
+			case x.ShardOf(same[0].sample) == x.ShardOf(r.sample):
+				if err := x.differ(ctx, same, r); err != nil {
+					return found, err
+				}
+				same = append(same, r)
+				continue
 			}
-			for _, o := range run {
-				k1, err := x.Key(ctx, o.sample)
-				if err != nil {
-					return "", 0, 0, false, err
-				}
-				k2, err := x.Key(ctx, r.sample)
-				if err != nil {
-					return "", 0, 0, false, err
-				}
-				if k1 == k2 {
-					return k1, o.sample, r.sample, true, nil
+			if !repeated {
+				if found.keys++; found.keys == 1 {
+					if found.example, err = x.Key(ctx, r.sample); err != nil {
+						return found, err
+					}
 				}
 			}
-			run = append(run, r)
+			same, repeated = append(same[:0], r), true
 		}
 	}
-	return "", 0, 0, false, nil
+	return found, nil
+}
+
+// differ returns a *twiceError where a sample has the key of one of some others of its shard.
+func (x *Index) differ(ctx context.Context, same []hashed, r hashed) error {
+	if len(same) >= maxSameHash {
+		return fmt.Errorf("%d keys of one shard have one hash: %w", len(same)+1, errMalformed)
+	}
+	key, err := x.Key(ctx, r.sample)
+	if err != nil {
+		return err
+	}
+	for _, o := range same {
+		other, err := x.Key(ctx, o.sample)
+		if err != nil {
+			return err
+		}
+		if other == key {
+			return &twiceError{x.shards[x.ShardOf(r.sample)].Key, key}
+		}
+	}
+	return nil
 }

@@ -212,7 +212,7 @@ func TestLooseObjectRenamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer x.Close()
-	if n, ok, err := x.Lookup(t.Context(), "c"); n != 1 || !ok || err != nil {
+	if n, ok, err := x.Lookup(t.Context(), "c", ""); n != 1 || !ok || err != nil {
 		t.Errorf("got sample %d, %v, %v, want 1", n, ok, err)
 	}
 }
@@ -238,14 +238,13 @@ func TestLooseObjectsThatAreRefused(t *testing.T) {
 		match   string
 		want    string
 	}{
-		"empty object":      {map[string]string{"a.jpg": "a", "b.jpg": ""}, "", "b.jpg: remove them, or leave them out with --match"},
-		"left out":          {map[string]string{"a.jpg": "a", "b.txt": ""}, "*.jpg", ""},
-		"one key":           {map[string]string{"d/a.jpg": "a", "d/a.json": "b"}, "", "d/a.jpg and d/a.json have one key"},
-		"one of them":       {map[string]string{"d/a.jpg": "a", "d/a.json": "b"}, "*.json", ""},
-		"one key, far away": {map[string]string{"a": "a", "a-b.jpg": "b", "a.jpg": "c"}, "", `two samples have the key "a": one in shard a, one in shard a.jpg`},
-		"whole key":         {map[string]string{"d/a.jpg": "a", "e/b.jpg": ""}, "d/*", ""},
-		"nothing matches":   {map[string]string{"a.jpg": "a"}, "*.png", `0 objects that match "*.png"`},
-		"other pattern":     {map[string]string{"a.jpg": "a"}, "[", "syntax error in pattern"},
+		"empty object":    {map[string]string{"a.jpg": "a", "b.jpg": ""}, "", "b.jpg: remove them, or leave them out with --match"},
+		"left out":        {map[string]string{"a.jpg": "a", "b.txt": ""}, "*.jpg", ""},
+		"one key":         {map[string]string{"d/a.jpg": "a", "d/a.json": "b"}, "", "d/a.jpg and d/a.json have one key"},
+		"one of them":     {map[string]string{"d/a.jpg": "a", "d/a.json": "b"}, "*.json", ""},
+		"whole key":       {map[string]string{"d/a.jpg": "a", "e/b.jpg": ""}, "d/*", ""},
+		"nothing matches": {map[string]string{"a.jpg": "a"}, "*.png", `0 objects that match "*.png"`},
+		"other pattern":   {map[string]string{"a.jpg": "a"}, "[", "syntax error in pattern"},
 	} {
 		store := memstore.New()
 		for k, v := range test.objects {

@@ -63,7 +63,7 @@ func TestResidentBytesPerChunk(t *testing.T) {
 	}
 	for i := 0; i < 2*n; i += 997 {
 		key := fmt.Sprintf("sample/%d/%d", i/2, i%2)
-		if at, ok, err := x.Lookup(t.Context(), key); err != nil || !ok || at != uint64(i) {
+		if at, ok, err := x.Lookup(t.Context(), key, ""); err != nil || !ok || at != uint64(i) {
 			t.Fatalf("lookup of %s: got %d, %v, %v", key, at, ok, err)
 		}
 	}
@@ -149,4 +149,52 @@ type appender []byte
 func (a *appender) Write(p []byte) (int, error) {
 	*a = append(*a, p...)
 	return len(p), nil
+}
+
+// sameKey is chunks of one sample, each with the one key.
+type sameKey int
+
+func (n sameKey) totals() (t totals) {
+	_ = n.each(func(r *chunkRecord) error { t.add(r); return nil })
+	return t
+}
+
+func (n sameKey) each(visit func(*chunkRecord) error) error {
+	return manyChunks(n).each(func(r *chunkRecord) error {
+		r.samples, r.table = 1, r.table[:12]
+		r.bytes = 1024
+		r.names = append(r.names[:0], "\x03key"...)
+		r.parts = appendPart([]byte{1}, Part{Ext: "bin", Offset: 512, Length: 512})
+		return visit(r)
+	})
+}
+
+// A million samples of one key, in as many shards, are counted in one pass: each is looked at once.
+func TestMillionSamplesOfOneKey(t *testing.T) {
+	n := 100_000
+	if os.Getenv("MILLRACE_LONG") != "" {
+		n = 1_000_000
+	}
+	shards := make([]shardScan, n)
+	for i := range shards {
+		shards[i] = shardScan{key: fmt.Sprintf("%07d.tar", i), size: 2048, scan: sameKey(1)}
+	}
+	b, err := writeIndex(t.TempDir(), meta{Format: "tar", Scanner: 1, ChunkSize: 8 << 20, Defaults: Defaults{Shuffle: "slot", Window: 128, BatchSize: 256, Tail: "short"}}, shards)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := parseFile(b.file, b.generation, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	got, err := x.repeats(t.Context())
+	if err != nil || got.keys != 1 || got.example != "key" {
+		t.Errorf("got %+v, %v, want one key", got, err)
+	}
+	for i := 0; i < n; i += 997 {
+		if at, ok, err := x.Lookup(t.Context(), "key", shards[i].key); err != nil || !ok || at != uint64(i) {
+			t.Fatalf("shard %d: got %d, %v, %v", i, at, ok, err)
+		}
+	}
 }

@@ -19,6 +19,7 @@ const (
 	CodeEndOfEpoch        = "end_of_epoch"
 	CodeBatchTooLarge     = "batch_too_large"
 	CodeConflict          = "conflict"
+	CodeAmbiguousKey      = "ambiguous_key"
 	CodeReadOnly          = "read_only"
 	CodeRequestTimeout    = "request_timeout"
 	CodeOverloaded        = "overloaded"
@@ -48,6 +49,7 @@ type Error struct {
 	Retryable  bool          // the same request may work later, or elsewhere
 	RetryAfter time.Duration // not sooner than this
 	Batches    uint64        // with end_of_epoch: how many batches there are; 0 if not said
+	Shards     []string      // with ambiguous_key: shards that have the key, at most 100
 
 	counted bool // Batches was said
 }
@@ -85,6 +87,7 @@ type problem struct {
 	RetryAfterMS json.Number `json:"retry_after_ms"`
 	RequestID    string      `json:"request_id"`
 	Batches      json.Number `json:"batches"`
+	Shards       []string    `json:"shards"`
 }
 
 // maxProblem bounds what is read of an error's body.
@@ -119,6 +122,7 @@ func readError(gateway string, resp *http.Response) *Error {
 	if n, err := strconv.ParseUint(p.Batches.String(), 10, 64); err == nil {
 		e.Batches, e.counted = n, true
 	}
+	e.Shards = p.Shards // as they are: a caller sends one of them back
 	return e
 }
 

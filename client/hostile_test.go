@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -58,6 +59,23 @@ func TestWhatNoGatewayKnowsIsFinal(t *testing.T) {
 	}
 	if len(a.seen()) != 2 || len(b.seen()) != 2 {
 		t.Errorf("got %d and %d requests, want two each", len(a.seen()), len(b.seen()))
+	}
+}
+
+// A key that several shards have is no fault of one gateway: the caller gets the shards, to name one.
+func TestShardsOfAnAmbiguousKey(t *testing.T) {
+	f := &fake{fault: func(_ int, w http.ResponseWriter, _ *http.Request) bool {
+		refuse(w, http.StatusConflict, map[string]any{"code": "ambiguous_key", "shards": []string{"a/0.tar", "b/0.tar"}})
+		return true
+	}}
+	c := newClient(t, client.Config{Gateways: []string{serve(t, f)}})
+	err := c.JSON(t.Context(), "/v1/datasets/x/occurrences", nil, new(any))
+	var refused *client.Error
+	if !errors.As(err, &refused) || refused.Code != client.CodeAmbiguousKey || !slices.Equal(refused.Shards, []string{"a/0.tar", "b/0.tar"}) {
+		t.Errorf("got %v, want both shards", err)
+	}
+	if got := len(f.seen()); got != 1 {
+		t.Errorf("got %d requests, want 1", got)
 	}
 }
 

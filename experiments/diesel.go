@@ -160,7 +160,7 @@ func (z dieselSize) names(ctx context.Context, r *lab.Report, d *data) error {
 	for cores := 1; cores <= runtime.NumCPU(); cores *= 2 {
 		n, err := rate(ctx, cores, z.look, func(random *rand.Rand) error {
 			want := random.IntN(d.samples())
-			got, ok, err := d.index.Lookup(ctx, sampleKey(want))
+			got, ok, err := d.index.Lookup(ctx, sampleKey(want), "")
 			if err == nil && (!ok || got != uint64(want)) {
 				err = fmt.Errorf("look up %s: got sample %d (%v), want %d", sampleKey(want), got, ok, want)
 			}

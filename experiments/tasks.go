@@ -156,7 +156,7 @@ func (z tasksSize) names(ctx context.Context, r *lab.Report, f *fleet) error {
 				break
 			}
 			want := random.IntN(f.data.samples())
-			got, ok, err := m.index.Lookup(ctx, sampleKey(want))
+			got, ok, err := m.index.Lookup(ctx, sampleKey(want), "")
 			if err != nil || !ok || got != uint64(want) {
 				return fmt.Errorf("look up %s: got sample %d (%v), want %d: %w", sampleKey(want), got, ok, want, err)
 			}

@@ -25,6 +25,7 @@ const (
 	codeTooLarge          = "content_too_large"
 	codeTimeout           = "request_timeout"
 	codeConflict          = "conflict"
+	codeAmbiguousKey      = "ambiguous_key"
 	codeReadOnly          = "read_only"
 	codeRange             = "range_not_satisfiable"
 	codeBatchTooLarge     = "batch_too_large"
@@ -49,12 +50,14 @@ type problem struct {
 	Retryable  bool
 	RetryAfter time.Duration
 
-	Faults  []fault // invalid_argument: everything that is wrong
-	Batches *uint64 // end_of_epoch: how many there are
-	Bytes   *uint64 // batch_too_large: the sum
-	Limit   *int64  // batch_too_large, content_too_large: what it was held against
-	Place   *place  // store_inconsistent: where
-	Kept    *bool   // read_only: whether the report waits in the gateway's local log
+	Faults  []fault  // invalid_argument: everything that is wrong
+	Batches *uint64  // end_of_epoch: how many there are
+	Bytes   *uint64  // batch_too_large: the sum
+	Limit   *int64   // batch_too_large, content_too_large: what it was held against
+	Place   *place   // store_inconsistent: where
+	Kept    *bool    // read_only: whether the report waits in the gateway's local log
+	Shards  []string // ambiguous_key: which have the key
+	More    *bool    // ambiguous_key: whether further shards have it too
 	Cause   error
 }
 
@@ -149,20 +152,22 @@ func problemOf(err error) *problem {
 
 // problemBody is a problem as it is sent.
 type problemBody struct {
-	Type         string  `json:"type"`
-	Title        string  `json:"title"`
-	Status       int     `json:"status"`
-	Detail       string  `json:"detail"`
-	Instance     string  `json:"instance"`
-	Code         string  `json:"code"`
-	Retryable    bool    `json:"retryable"`
-	RetryAfterMs int64   `json:"retry_after_ms,omitempty"`
-	RequestID    string  `json:"request_id"`
-	Faults       []fault `json:"faults,omitempty"`
-	Batches      *uint64 `json:"batches,omitempty"`
-	Bytes        *uint64 `json:"bytes,omitempty"`
-	Limit        *int64  `json:"limit,omitempty"`
-	Kept         *bool   `json:"kept,omitempty"`
+	Type         string   `json:"type"`
+	Title        string   `json:"title"`
+	Status       int      `json:"status"`
+	Detail       string   `json:"detail"`
+	Instance     string   `json:"instance"`
+	Code         string   `json:"code"`
+	Retryable    bool     `json:"retryable"`
+	RetryAfterMs int64    `json:"retry_after_ms,omitempty"`
+	RequestID    string   `json:"request_id"`
+	Faults       []fault  `json:"faults,omitempty"`
+	Batches      *uint64  `json:"batches,omitempty"`
+	Bytes        *uint64  `json:"bytes,omitempty"`
+	Limit        *int64   `json:"limit,omitempty"`
+	Kept         *bool    `json:"kept,omitempty"`
+	Shards       []string `json:"shards,omitempty"`
+	More         *bool    `json:"more,omitempty"`
 	*place
 }
 
@@ -180,7 +185,7 @@ func sendProblem(x *exchange, p *problem) {
 		Type: "urn:millrace:error:" + p.Code, Title: http.StatusText(p.Status), Status: p.Status, Detail: p.Detail,
 		Instance: "urn:millrace:request:" + x.id, Code: p.Code, Retryable: p.Retryable,
 		RetryAfterMs: p.RetryAfter.Milliseconds(), RequestID: x.id,
-		Faults: p.Faults, Batches: p.Batches, Bytes: p.Bytes, Limit: p.Limit, Kept: p.Kept, place: p.Place,
+		Faults: p.Faults, Batches: p.Batches, Bytes: p.Bytes, Limit: p.Limit, Kept: p.Kept, Shards: p.Shards, More: p.More, place: p.Place,
 	})
 	if err != nil {
 		panic(fmt.Sprintf("gateway: problem is not JSON: %v", err))

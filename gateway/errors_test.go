@@ -28,6 +28,8 @@ type problemJSON struct {
 	Faults                              []struct{ Name, Reason string }
 	Batches, Bytes                      *uint64
 	Shard                               *int
+	Shards                              []string
+	More                                *bool
 	Offset, Length                      *int64
 }
 

@@ -35,7 +35,7 @@ type Index interface {
 	Names(ctx context.Context, chunk int) (*chunkindex.Names, error)
 	Parts(ctx context.Context, chunk int) (*chunkindex.Parts, error)
 	PartNames(ctx context.Context, chunk int) ([]string, error)
-	Lookup(ctx context.Context, key string) (sample uint64, ok bool, err error)
+	Lookup(ctx context.Context, key, shard string) (sample uint64, ok bool, err error)
 
 	io.ReaderAt // the index object itself
 	Size() int64

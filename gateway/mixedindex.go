@@ -154,10 +154,10 @@ func (x *mixedIndex) PartNames(ctx context.Context, chunk int) ([]string, error)
 	return x.parts[part].PartNames(ctx, own)
 }
 
-// Lookup finds the sample of a key in the first source that has one.
-func (x *mixedIndex) Lookup(ctx context.Context, key string) (uint64, bool, error) {
+// Lookup finds the sample of a key in the first source that has the key.
+func (x *mixedIndex) Lookup(ctx context.Context, key, shard string) (uint64, bool, error) {
 	for i, p := range x.parts {
-		if n, ok, err := p.Lookup(ctx, key); err != nil || ok {
+		if n, ok, err := p.Lookup(ctx, key, shard); err != nil || ok {
 			return x.samples[i] + n, ok, err
 		}
 	}

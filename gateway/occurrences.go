@@ -32,8 +32,8 @@ func (g *Gateway) getOccurrences(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	q := parseQuery(x.r.URL.RawQuery, append(planNames(), "key", "epochs")...)
-	key := q.text("key")
+	q := parseQuery(x.r.URL.RawQuery, append(planNames(), "key", "shard", "epochs")...)
+	name := decodeSampleName(q)
 	lo, hi := q.epochs()
 	p := decodePlan(q, d)
 	if err := d.check(q); err != nil {
@@ -45,7 +45,7 @@ func (g *Gateway) getOccurrences(x *exchange) error {
 	if err := d.refuseMixture("where a sample comes"); err != nil {
 		return err
 	}
-	n, err := findSample(x, d, key)
+	n, err := findSample(x, d, name)
 	if err != nil {
 		return err
 	}

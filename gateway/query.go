@@ -24,7 +24,7 @@ type query struct {
 }
 
 // parseQuery takes the raw query apart by hand: each name once, only names that are known, no empty values.
-// Values stay as they were sent; nothing but the value of "key", and the colon of "subset", may be escaped.
+// Values stay as they were sent; only the values of "key" and "shard", and the colon of "subset", may be escaped.
 func parseQuery(raw string, known ...string) *query {
 	q := &query{values: map[string]string{}}
 	if raw == "" {

@@ -3,25 +3,66 @@ package gateway
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"time"
 
+	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// findSample reads the key that a query names.
-func findSample(x *exchange, d *dataset, key string) (uint64, error) {
-	n, ok, err := d.Index.Lookup(x.r.Context(), key)
-	if err != nil {
-		return 0, fmt.Errorf("look up a key: %w", err)
+// sampleName is how a request names one sample: by its key and, where several shards have the key, by the shard.
+type sampleName struct{ key, shard string }
+
+func decodeSampleName(q *query) sampleName {
+	name := sampleName{key: q.text("key")}
+	if _, given := q.values["shard"]; given {
+		name.shard = q.text("shard")
 	}
-	if !ok {
+	return name
+}
+
+// findSample returns the number of the sample that a request names.
+func findSample(x *exchange, d *dataset, name sampleName) (uint64, error) {
+	n, ok, err := d.Index.Lookup(x.r.Context(), name.key, name.shard)
+	var ambiguous *chunkindex.AmbiguousKeyError
+	switch {
+	case errors.As(err, &ambiguous):
+		return 0, ambiguousKey(ambiguous)
+	case err != nil:
+		return 0, fmt.Errorf("look up a key: %w", err)
+	case !ok && name.shard != "":
+		return 0, &problem{Status: http.StatusNotFound, Code: codeNotFound, Detail: "no sample of this shard has this key"}
+	case !ok:
 		return 0, &problem{Status: http.StatusNotFound, Code: codeNotFound, Detail: "no sample has this key"}
 	}
 	return n, nil
+}
+
+// maxShardText bounds the bytes of the shards that a problem lists: clients read 64 KiB of a problem, and JSON may write
+// a byte of a name as six.
+const maxShardText = 8 << 10
+
+func ambiguousKey(e *chunkindex.AmbiguousKeyError) *problem {
+	p := &problem{Status: http.StatusConflict, Code: codeAmbiguousKey, More: &e.More, Cause: e}
+	size := 0
+	for _, shard := range e.Shards {
+		if size += len(shard); size > maxShardText {
+			more := true
+			p.More = &more
+			break
+		}
+		p.Shards = append(p.Shards, shard)
+	}
+	count := fmt.Sprint(len(e.Shards))
+	if e.More {
+		count = "more than " + count
+	}
+	p.Detail = count + " shards have a sample of this key: name one with shard="
+	return p
 }
 
 // getSample answers with one sample by its key, as a batch of one.
@@ -30,8 +71,8 @@ func (g *Gateway) getSample(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	q := parseQuery(x.r.URL.RawQuery, "key", "generation", "format", "fields", "table")
-	key := q.text("key")
+	q := parseQuery(x.r.URL.RawQuery, "key", "shard", "generation", "format", "fields", "table")
+	name := decodeSampleName(q)
 	p := planRequest{dataset: d, view: decodeView(q, d)}
 	if err := d.check(q); err != nil {
 		return err
@@ -43,7 +84,7 @@ func (g *Gateway) getSample(x *exchange) error {
 	if err := d.checkFields(x.r.Context(), p.view); err != nil {
 		return err
 	}
-	n, err := findSample(x, d, key)
+	n, err := findSample(x, d, name)
 	if err != nil {
 		return err
 	}
@@ -51,7 +92,7 @@ func (g *Gateway) getSample(x *exchange) error {
 	h := x.w.Header()
 	h.Set("ETag", a.etag)
 	h.Set("Cache-Control", cacheControl(q.has("generation")))
-	h.Set("Content-Location", p.sampleURL(key))
+	h.Set("Content-Location", p.sampleURL(name))
 	h.Set("Millrace-Generation", d.Index.Generation())
 	h.Set("Millrace-Samples", "1")
 	if notModified(x.r, a.etag) {
@@ -84,7 +125,7 @@ func (p planRequest) sampleETag(n uint64) string {
 }
 
 // sampleURL is the canonical address of a sample.
-func (p planRequest) sampleURL(key string) string {
+func (p planRequest) sampleURL(name sampleName) string {
 	u := "/v1/datasets/" + p.dataset.Name + "/sample?"
 	if p.view.fields != nil {
 		u += "fields=" + p.view.fieldsParameter() + "&"
@@ -92,7 +133,10 @@ func (p planRequest) sampleURL(key string) string {
 	if !p.view.plain() {
 		u += "format=" + p.view.form.name + "&"
 	}
-	u += "generation=" + p.dataset.Index.Generation() + "&key=" + url.QueryEscape(key)
+	u += "generation=" + p.dataset.Index.Generation() + "&key=" + url.QueryEscape(name.key)
+	if name.shard != "" {
+		u += "&shard=" + url.QueryEscape(name.shard)
+	}
 	if t := p.view.tableParameter(); t != "" {
 		u += "&table=" + t
 	}

@@ -68,6 +68,7 @@ func TestLiveAnswersMatchTheSpecification(t *testing.T) {
 		{"/v1/datasets/photos/epochs/0/batches/0", "Accept: text/html", 406},
 		{"/v1/datasets/photos/epochs/0", "If-None-Match: *", 304},
 		{"/v1/datasets/photos/epochs/0/batches/0/manifest", "If-None-Match: *", 304},
+		{"/v1/datasets/photos/sample?key=d0%2Fs00001&shard=train-0.tar", "", 200},
 		{"/v1/datasets/photos/sample?key=d0%2Fs00001", "Range: bytes=0-9", 206},
 		{"/v1/datasets/photos/sample?key=d0%2Fs00001", "If-None-Match: *", 304},
 		{"/v1/datasets/photos/index", "", 200},

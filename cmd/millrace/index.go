@@ -154,6 +154,10 @@ func printBuild(w io.Writer, l location, r chunkindex.BuildReport) {
 	if r.LeftOut > 0 {
 		fmt.Fprintf(w, "  left out %s, which fill no window at the ends of shards\n", count(uint64(r.LeftOut), "token", "tokens"))
 	}
+	if r.RepeatedKeys > 0 {
+		fmt.Fprintf(w, "  %s in more than one shard, such as %s: whoever looks one up names the shard too\n",
+			count(r.RepeatedKeys, "key", "keys"), printable(r.RepeatedKey))
+	}
 	if r.Ignored > 0 {
 		fmt.Fprintf(w, "  ignored %s: no shards of this format\n", count(r.Ignored, "object", "objects"))
 	}

@@ -2,7 +2,9 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -27,6 +29,7 @@ type quarantineReport struct {
 type quarantineFlags struct {
 	store  storeFlags
 	keys   []string
+	shard  string
 	file   string
 	reason string
 	verify bool
@@ -39,17 +42,20 @@ func (a *app) quarantine() *cobra.Command {
 quarantine=DIGEST in a URL, delivers healthy samples of the same chunk in their place, other
 ones in each epoch; all other positions stay as they are. Nothing is removed.
 
-Samples are named by --key, by a file of one key a line, after which a tab and a reason may
-stand, or found by reading everything again (--from-verify). The same samples with the same
-reasons have the same digest.`,
+Samples are named by --key, by a file (--from), or found by reading everything again
+(--from-verify). A line of the file is a key, or a key and a reason, or a key, a reason and a
+shard, with tabs between them. A key that several shards have needs its shard: --shard, or
+the file's. The same samples with the same reasons have the same digest.`,
 		example: `  millrace quarantine s3://bucket/imagenet --key n01440764/n01440764_10026
+  millrace quarantine ./laion --key 000000017 --shard 00003.tar
   millrace quarantine ./shards --from bad.txt --reason "does not decode"
   millrace quarantine ./shards --from-verify --json`,
 		setup: func(f *flags) (func([]string), func(context.Context, []string) error) {
 			var x quarantineFlags
 			var l location
 			f.list(&x.keys, "key", "`KEY` of a bad sample; may be given more than once; one with a comma is for --from")
-			f.text(&x.file, "from", "", "`FILE` of keys, one a line, after a tab a reason; - is stdin")
+			f.text(&x.shard, "shard", "", "`SHARD` of the keys that --key gives, where several shards have them")
+			f.text(&x.file, "from", "", "`FILE` of lines: key, tab, reason, tab, shard, the last two as needed; - is stdin")
 			f.text(&x.reason, "reason", "", "`TEXT` to note with samples that have no reason of their own")
 			f.flag(&x.verify, "from-verify", "read every chunk, and take what does not match the index")
 			x.store.define(f)
@@ -59,6 +65,9 @@ reasons have the same digest.`,
 				l = one(f, args[0])
 				if len(x.keys) == 0 && x.file == "" && !x.verify {
 					f.fault("no bad sample: want --key, --from or --from-verify")
+				}
+				if x.shard != "" && len(x.keys) == 0 {
+					f.fault("--shard: it belongs to --key; in a file the shard is the third column")
 				}
 			}
 			return check, func(ctx context.Context, _ []string) error { return a.runQuarantine(ctx, &x, l) }
@@ -72,20 +81,17 @@ func (a *app) runQuarantine(ctx context.Context, x *quarantineFlags, l location)
 		return err
 	}
 	defer d.close()
-	reasons, err := x.read()
+	named, err := x.read()
 	if err != nil {
 		return err
 	}
 	bad := map[uint64]selection.Bad{}
-	for key, reason := range reasons {
-		n, ok, err := d.index.Lookup(ctx, key)
+	for _, b := range named {
+		n, err := d.find(ctx, b)
 		if err != nil {
-			return fmt.Errorf("quarantine %s: look up %s: %w", l, printable(key), err)
+			return fmt.Errorf("quarantine %s: %w", l, err)
 		}
-		if !ok {
-			return fmt.Errorf("quarantine %s: no sample has the key %s", l, printable(key))
-		}
-		bad[n] = selection.Bad{Number: n, Key: key, Reason: reason}
+		bad[n] = selection.Bad{Number: n, Key: b.key, Reason: b.reason}
 	}
 	if x.verify {
 		if err := a.findBad(ctx, d, x.reason, bad); err != nil {
@@ -122,14 +128,37 @@ func (a *app) storeQuarantine(ctx context.Context, d opened, bad map[uint64]sele
 	})
 }
 
-// read returns the keys that were given, with their reasons.
-func (x *quarantineFlags) read() (map[string]string, error) {
-	reasons := map[string]string{}
+// namedSample is a bad sample as a user names it.
+type namedSample struct {
+	key, reason string
+	shard       string // empty: the key is that of one shard only
+}
+
+// find returns the number of a sample.
+func (d opened) find(ctx context.Context, b namedSample) (uint64, error) {
+	n, ok, err := d.index.Lookup(ctx, b.key, b.shard)
+	var ambiguous *chunkindex.AmbiguousKeyError
+	switch {
+	case errors.As(err, &ambiguous):
+		return 0, fmt.Errorf("key %s: %w: name one with --shard, or as the third column of the file", printable(b.key), ambiguous)
+	case err != nil:
+		return 0, fmt.Errorf("look up %s: %w", printable(b.key), err)
+	case !ok && b.shard != "":
+		return 0, fmt.Errorf("no sample of shard %s has the key %s", printable(b.shard), printable(b.key))
+	case !ok:
+		return 0, fmt.Errorf("no sample has the key %s", printable(b.key))
+	}
+	return n, nil
+}
+
+// read returns the samples that were named.
+func (x *quarantineFlags) read() ([]namedSample, error) {
+	var named []namedSample
 	for _, key := range x.keys {
-		reasons[key] = x.reason
+		named = append(named, namedSample{key, x.reason, x.shard})
 	}
 	if x.file == "" {
-		return reasons, nil
+		return named, nil
 	}
 	in := io.Reader(os.Stdin)
 	if x.file != "-" {
@@ -142,19 +171,17 @@ func (x *quarantineFlags) read() (map[string]string, error) {
 	}
 	lines := bufio.NewScanner(in)
 	for lines.Scan() {
-		key, reason, _ := strings.Cut(strings.TrimSuffix(lines.Text(), "\r"), "\t")
+		key, more, _ := strings.Cut(strings.TrimSuffix(lines.Text(), "\r"), "\t")
 		if key == "" {
 			continue
 		}
-		if reason == "" {
-			reason = x.reason
-		}
-		reasons[key] = reason
+		reason, shard, _ := strings.Cut(more, "\t")
+		named = append(named, namedSample{key, cmp.Or(reason, x.reason), shard})
 	}
 	if err := lines.Err(); err != nil {
 		return nil, fmt.Errorf("read keys from %s: %w", x.file, err)
 	}
-	return reasons, nil
+	return named, nil
 }
 
 // findBad reads everything, and adds the samples that lie in what does not match the index.

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"archive/tar"
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -47,6 +49,61 @@ func TestQuarantineTakesKeysFromEverywhere(t *testing.T) {
 	}
 	if o := millrace(t, nil, "quarantine", dir); o.code != exitUsage {
 		t.Errorf("without samples: got exit code %d, want %d", o.code, exitUsage)
+	}
+}
+
+// twins writes two tars that have the same keys, as two runs of img2dataset leave them.
+func twins(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, shard := range []string{"00000.tar", "00001.tar"} {
+		var b bytes.Buffer
+		w := tar.NewWriter(&b)
+		for i := range 3 {
+			text := fmt.Sprint(shard, i)
+			if err := w.WriteHeader(&tar.Header{Name: fmt.Sprintf("%09d.txt", i), Size: int64(len(text)), Mode: 0o644}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := w.Write([]byte(text)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, shard), b.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func TestQuarantineOfKeysThatSeveralShardsHave(t *testing.T) {
+	dir := twins(t)
+	if o := ok(t, "index", dir); !strings.Contains(o.stdout, "3 keys in more than one shard, such as 00000000") {
+		t.Errorf("got %s", o.stdout)
+	}
+	const key = "000000001"
+	o := millrace(t, nil, "quarantine", dir, "--key", key)
+	if o.code != exitFailure || !strings.Contains(o.stderr, `"00000.tar" "00001.tar"`) || !strings.Contains(o.stderr, "--shard") {
+		t.Errorf("without a shard: got exit code %d: %s", o.code, o.stderr)
+	}
+	if o := millrace(t, nil, "quarantine", dir, "--key", key, "--shard", "2.tar"); o.code != exitFailure || !strings.Contains(o.stderr, "no sample of shard 2.tar has the key") {
+		t.Errorf("another shard: got exit code %d: %s", o.code, o.stderr)
+	}
+	if o := millrace(t, nil, "quarantine", dir, "--from-verify", "--shard", "00001.tar"); o.code != exitUsage {
+		t.Errorf("--shard without --key: got exit code %d", o.code)
+	}
+	list := filepath.Join(t.TempDir(), "bad.txt")
+	if err := os.WriteFile(list, []byte(key+"\t\t00001.tar\n"+key+"\tblack\t00000.tar\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	digest, got := quarantined(t, "quarantine", dir, "--from", list, "--reason", "odd")
+	if want := []string{key + "|black", key + "|odd"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v in stored order", got, want)
+	}
+	if one, _ := quarantined(t, "quarantine", dir, "--key", key, "--shard", "00001.tar"); one == digest {
+		t.Error("one sample and two have the same digest")
 	}
 }
 

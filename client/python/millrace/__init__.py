@@ -17,6 +17,7 @@ from .batch import Batch, DecodeError, Sample, load_json
 from .client import Client
 from .epoch import Epoch, Plan, Reader
 from .errors import (
+    AmbiguousKey,
     BatchTooLarge,
     Closed,
     Conflict,
@@ -39,6 +40,7 @@ from .errors import (
 from .ledger import Ledger
 
 __all__ = [
+    "AmbiguousKey",
     "Batch",
     "BatchTooLarge",
     "Client",

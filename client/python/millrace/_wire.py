@@ -442,12 +442,13 @@ def read_error(gateway: Gateway, r: http.client.HTTPResponse) -> MillraceError:
         (printable(f.get("name", "")), printable(f.get("reason", "")))
         for f in problem.get("faults") or () if isinstance(f, dict)
     )
+    shards = tuple(s for s in problem.get("shards") or () if isinstance(s, str))
     kind = by_code(code, r.status)
     return kind(
         f"{gateway.name}: {r.status} {code}: {printable(problem.get('detail') or problem.get('title') or '')}",
         code=code or None, status=r.status, request_id=printable(problem.get("request_id") or request_id),
         retryable=problem.get("retryable") is True,
-        retry_after=wait, gateway=gateway.name, batches=batches if isinstance(batches, int) else None, faults=faults,
+        retry_after=wait, gateway=gateway.name, batches=batches if isinstance(batches, int) else None, faults=faults, shards=shards,
     )
 
 

@@ -35,6 +35,7 @@ class MillraceError(Exception):
         gateway: str = "",
         batches: Optional[int] = None,
         faults: tuple[tuple[str, str], ...] = (),
+        shards: tuple[str, ...] = (),
         cure: Optional[str] = None,
     ) -> None:
         super().__init__(message)
@@ -48,6 +49,7 @@ class MillraceError(Exception):
         self.gateway = gateway
         self.batches = batches
         self.faults = faults
+        self.shards = shards
         if cure is not None:
             self.cure = cure
 
@@ -126,6 +128,13 @@ class EndOfEpoch(NotFound):
     cure = "batches are numbered from 0; len(epoch) says how many there are"
 
 
+class AmbiguousKey(MillraceError, LookupError):
+    """Several shards have a sample of this key; `shards` lists them, at most 100."""
+
+    code = "ambiguous_key"
+    cure = "name the shard too: the parameter `shard`, as a manifest gives it"
+
+
 class Conflict(MillraceError):
     """Another loss is on record for the same position."""
 
@@ -194,6 +203,7 @@ _BY_CODE: dict[str, type[MillraceError]] = {
     "not_found": NotFound,
     "end_of_epoch": EndOfEpoch,
     "conflict": Conflict,
+    "ambiguous_key": AmbiguousKey,
     "read_only": ReadOnly,
     "store_inconsistent": StoreError,
     "store_denied": StoreError,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import multiprocessing
 import pickle
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -311,3 +313,21 @@ def test_progress() -> None:
     shown.close()
     assert "epoch 1 [####################] 2/2 batches" in out.getvalue()
     assert out.getvalue().endswith("\n")
+
+
+def test_a_key_of_several_shards_needs_its_shard(tmp_path: Path) -> None:
+    for shard in ("0.tar", "1.tar"):
+        with tarfile.open(tmp_path / shard, "w") as t:
+            member = tarfile.TarInfo("000000017.txt")
+            member.size = len(shard)
+            t.addfile(member, io.BytesIO(shard.encode()))
+    harness.run("index", str(tmp_path))
+    gateway = harness.Gateway(f"laion={tmp_path}")
+    with harness.closing(gateway), millrace.Client(gateway.url) as client:
+        where = {"key": "000000017", "epochs": "0"}
+        with pytest.raises(millrace.AmbiguousKey, match="2 shards .* the parameter `shard`") as e:
+            client.json("GET", "/v1/datasets/laion/occurrences", where)
+        assert e.value.shards == ("0.tar", "1.tar")
+        assert (e.value.code, e.value.status, e.value.retryable) == ("ambiguous_key", 409, False)
+        for shard in e.value.shards:
+            assert len(client.json("GET", "/v1/datasets/laion/occurrences", {**where, "shard": shard})["occurrences"]) == 1
