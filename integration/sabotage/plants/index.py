@@ -214,4 +214,14 @@ PLANTS = [
         "./pack TestFileChangesWhileRead",
         [("pack/write.go", "!os.SameFile(f.info, now) || now.Size() != f.info.Size() || !now.ModTime().Equal(f.info.ModTime())", "now.Size() != f.info.Size()")],
     ),
+    (
+        "a key of several shards is that of the first one",
+        "./chunkindex TestKeysThatSeveralShardsHave",
+        [("chunkindex/lookup.go", "case len(found) == 1:\n", "case len(found) >= 1:\n")],
+    ),
+    (
+        "a key that one shard has twice is taken",
+        "./chunkindex TestKeyTwiceInOneShard",
+        [("chunkindex/lookup.go", "\t\tif other == key {\n", "\t\tif other == key && len(same) > maxSameHash {\n")],
+    ),
 ]
