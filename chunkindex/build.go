@@ -47,9 +47,11 @@ func (p *Progress) Add(more Progress) {
 type BuildReport struct {
 	Generation   string `json:"generation"`
 	Format       string `json:"format"`
-	Ignored      int    `json:"ignored"`    // objects that are no shards of the format, and say nothing of any
-	Hidden       int    `json:"hidden"`     // objects that nobody looked at, such as .DS_Store
-	HadHidden    int    `json:"had_hidden"` // those of them that are samples, or shards, of the index that was there
+	Ignored      int    `json:"ignored"`        // objects that are no shards of the format, and say nothing of any
+	Hidden       int    `json:"hidden"`         // objects that nobody looked at, such as .DS_Store
+	HadHidden    int    `json:"had_hidden"`     // those of them that are samples, or shards, of the index that was there
+	Members      int64  `json:"hidden_members"` // hidden members of the archives that this run read: no part of any sample
+	Empty        int    `json:"empty_shards"`   // shards without a byte, as an upload that failed leaves them
 	Shards       int    `json:"shards"`
 	Chunks       int    `json:"chunks"`
 	Samples      uint64 `json:"samples"`
@@ -184,6 +186,9 @@ func (b *builder) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if b.found.HiddenMembers != nil {
+		b.report.Members = b.found.HiddenMembers()
+	}
 	unchanged, err := b.pub.publish(ctx, file, binding)
 	if err != nil {
 		return err
@@ -204,7 +209,7 @@ func (b *builder) list(ctx context.Context) error {
 		case strings.HasPrefix(key, scanDir):
 			b.kept = append(b.kept, o.Key)
 		case ownObject(key) || strings.HasSuffix(o.Key, "/") || !matches(b.opt.Match, key): // a slash at the end marks a directory
-		case !b.opt.Hidden && hidden(key):
+		case !b.opt.Hidden && format.Hidden(key):
 			b.hidden[key] = true
 		default:
 			objects = append(objects, o)
@@ -266,6 +271,9 @@ func (b *builder) assemble(ctx context.Context) (*built, []byte, error) {
 	shards, versions := make([]shardScan, len(b.shards)), make([]version, len(b.shards))
 	for i, o := range b.shards {
 		shards[i] = shardScan{key: b.key(i), size: o.Size}
+		if o.Size == 0 {
+			b.report.Empty++
+		}
 		versions[i] = version{o.ETag, o.VersionID, saysDigest(b.found.Shards[i].Says)}
 	}
 	for i, u := range b.units {

@@ -8,18 +8,6 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
 )
 
-func TestHidden(t *testing.T) {
-	for key, want := range map[string]bool{
-		".DS_Store": true, "d/.DS_Store": true, "d/._a.jpg": true, ".git/config": true, "d/.cache/x/a.tar.metadata": true, ".tar": true,
-		"Thumbs.db": true, "d/thumbs.db": true, "Desktop.ini": true,
-		"a.jpg": false, "a./b..jpg": false, "_a.jpg": false, "__MACOSX/a": false, "_SUCCESS": false, "d/my.DS_Store": false, "Thumbs.db.jpg": false, "a.b/c": false,
-	} {
-		if got := hidden(key); got != want {
-			t.Errorf("%q: got %v, want %v", key, got, want)
-		}
-	}
-}
-
 // What programs leave beside data is no sample and no shard of any format, and is counted.
 func TestHiddenObjectsAreLeftOut(t *testing.T) {
 	small, _ := smallStore(t)

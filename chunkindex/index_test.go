@@ -111,7 +111,7 @@ func TestNamesRoundTrip(t *testing.T) {
 	store := memstore.New()
 	store.Set("a.tar", b.Bytes())
 	for _, chunk := range []int64{1, 4096, 8 << 20} {
-		if _, err := chunkindex.Build(t.Context(), store, "", chunkindex.BuildOptions{ChunkSize: chunk}); err != nil {
+		if _, err := chunkindex.Build(t.Context(), store, "", chunkindex.BuildOptions{ChunkSize: chunk, Hidden: true}); err != nil {
 			t.Fatal(err)
 		}
 		x, err := chunkindex.Open(t.Context(), store, "", chunkindex.OpenOptions{})

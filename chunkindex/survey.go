@@ -23,7 +23,7 @@ type claim struct {
 // one claims a part of it. Loose objects are what is left when nobody else claims anything.
 func (b *builder) survey(ctx context.Context, l *listing) error {
 	hints := b.opt.Hints
-	hints.Named = b.opt.Format != ""
+	hints.Named, hints.Hidden = b.opt.Format != "", b.opt.Hidden
 	var claims []claim
 	for _, f := range b.formats {
 		if hints.Named && b.opt.Format != f.Name() || !hints.Named && f.Name() == files.Name && len(claims) > 0 {

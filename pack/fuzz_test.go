@@ -36,7 +36,7 @@ func FuzzRoundTrip(f *testing.F) {
 				return // one name is a directory of the other, or too long for the file system
 			}
 		}
-		opt := Options{ShardSize: 4096, Key: KeyGroup}
+		opt := Options{Hidden: true, ShardSize: 4096, Key: KeyGroup}
 		want := map[string]string{one: string(content)}
 		if two != one {
 			want[two] = string(content[:len(content)/2])

@@ -40,6 +40,7 @@ type Options struct {
 	ShardSize   int64  // target length of a shard, 256 MiB; only a single larger sample makes a longer one
 	Key         string // "group" (files that share a key are one sample) or "path" (every file is a sample)
 	Parallel    int    // shards written side by side, the number of usable processors
+	Hidden      bool   // take files that programs leave beside data too, such as .DS_Store
 	SkipSpecial bool   // leave out symbolic links, devices, sockets and pipes, and report them, instead of refusing them
 	TempDir     string // where shards too large for memory are built, the system's temporary directory
 	Progress    func(chunkindex.Progress)
@@ -54,6 +55,7 @@ type Report struct {
 	Bytes        int64    `json:"bytes"`
 	MultiMember  int      `json:"multi_member_samples"` // samples of more than one member
 	Example      string   `json:"example,omitempty"`    // one of them
+	Hidden       int      `json:"hidden"`               // files that were left out, such as .DS_Store
 	Skipped      []string `json:"skipped"`              // what is not a regular file, by name
 }
 
@@ -71,16 +73,19 @@ func Pack(ctx context.Context, sources []string, store objstore.Store, prefix st
 	if prefix != "" && prefix[len(prefix)-1] != '/' {
 		prefix += "/"
 	}
-	found, err := walk(ctx, sources, opt.SkipSpecial)
+	found, err := walk(ctx, sources, opt)
 	defer found.close()
 	if err != nil {
 		return Report{}, err
+	}
+	if len(found.files) == 0 && found.hidden > 0 {
+		return Report{}, fmt.Errorf("pack: the sources hold no files but %d hidden ones: --hidden takes them", found.hidden)
 	}
 	todo, err := newPlan(found.files, opt)
 	if err != nil {
 		return Report{}, err
 	}
-	todo.report.Skipped = found.skipped
+	todo.report.Skipped, todo.report.Hidden = found.skipped, found.hidden
 	j := &job{plan: todo, opt: opt, store: store, prefix: prefix, done: map[string]finished{}}
 	if err := j.prepare(ctx); err != nil {
 		return Report{}, err

@@ -183,7 +183,7 @@ func TestEveryFileComesBack(t *testing.T) {
 	files[strings.Repeat("long-directory/", 30)+"deeper.txt"] = "longer than 256"
 	files[strings.Repeat("0123456789abcdef/", 200)+"deepest.txt"] = "longer than 3 KiB"
 	store := memstore.New()
-	r := mustPack(t, store, Options{ShardSize: 64 << 10}, tree(t, files))
+	r := mustPack(t, store, Options{ShardSize: 64 << 10, Hidden: true}, tree(t, files))
 	if diff := cmp.Diff(sorted(files), members(t, store)); diff != "" {
 		t.Error(diff)
 	}
@@ -251,10 +251,29 @@ func TestOwnFilesAreLeftOut(t *testing.T) {
 	dir := tree(t, map[string]string{
 		"a.jpg": "1", "b/.millrace/c.jpg": "2", ".millrace.jpg": "3", ".millrace/current": "x", ".millrace/index/0": "y", ".millrace-lock": "",
 	})
-	mustPack(t, store, Options{}, dir)
+	mustPack(t, store, Options{Hidden: true}, dir)
 	want := []member{{".millrace.jpg", "3"}, {"a.jpg", "1"}, {"b/.millrace/c.jpg", "2"}}
 	if diff := cmp.Diff(want, members(t, store)); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// What programs leave beside files is packed only if that is asked for, and counted.
+func TestHiddenFilesAreLeftOut(t *testing.T) {
+	dir := tree(t, map[string]string{
+		"0.jpg": "0", "0.cls": "5", "._0.jpg": "m", ".DS_Store": "m", ".git/config": "m", "d/Thumbs.db": "m", "d/desktop.ini": "m", "__MACOSX/d/1.jpg": "m",
+	})
+	store := memstore.New()
+	r := mustPack(t, store, Options{}, dir)
+	if diff := cmp.Diff([]member{{"0.cls", "5"}, {"0.jpg", "0"}}, members(t, store)); diff != "" || r.Hidden != 6 || r.Samples != 1 {
+		t.Errorf("got %+v: %s", r, diff)
+	}
+	if r := mustPack(t, memstore.New(), Options{Hidden: true}, dir); r.Hidden != 0 || r.Files != 8 {
+		t.Errorf("asked for: got %+v, want all 8 files", r)
+	}
+	_, err := Pack(t.Context(), []string{filepath.Join(dir, ".DS_Store")}, memstore.New(), "", Options{})
+	if err == nil || !strings.Contains(err.Error(), "1 hidden ones: --hidden takes them") {
+		t.Errorf("nothing else: got %v, want how to take it", err)
 	}
 }
 

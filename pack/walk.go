@@ -31,6 +31,7 @@ type sources struct {
 	files   []file
 	special []string // refused: neither a directory nor a regular file
 	skipped []string
+	hidden  int // left out
 }
 
 func (s *sources) close() {
@@ -51,17 +52,17 @@ func list(names []string) string {
 }
 
 // walk finds the files of all sources. The caller closes what it returns, after an error too.
-func walk(ctx context.Context, from []string, skipSpecial bool) (*sources, error) {
+func walk(ctx context.Context, from []string, opt Options) (*sources, error) {
 	s := &sources{}
 	if len(from) == 0 {
 		return s, errors.New("pack: no source")
 	}
 	for _, source := range from {
-		if err := s.add(ctx, source); err != nil {
+		if err := s.add(ctx, source, opt.Hidden); err != nil {
 			return s, fmt.Errorf("pack %s: %w", source, err)
 		}
 	}
-	if skipSpecial {
+	if opt.SkipSpecial {
 		s.skipped, s.special = s.special, nil
 	}
 	if len(s.special) > 0 {
@@ -70,7 +71,8 @@ func walk(ctx context.Context, from []string, skipSpecial bool) (*sources, error
 	return s, nil
 }
 
-func (s *sources) add(ctx context.Context, source string) error {
+// add walks one source. What format.Hidden calls hidden is counted and left out, as index leaves it out of what lies in a store.
+func (s *sources) add(ctx context.Context, source string, takeHidden bool) error {
 	info, err := os.Stat(source)
 	if err != nil {
 		return err
@@ -88,7 +90,7 @@ func (s *sources) add(ctx context.Context, source string) error {
 	}
 	s.roots = append(s.roots, root)
 	if base != "." {
-		return s.visit(root, base)
+		return s.visit(root, base, takeHidden)
 	}
 	return fs.WalkDir(root.FS(), ".", func(p string, d fs.DirEntry, err error) error {
 		if err == nil {
@@ -102,12 +104,16 @@ func (s *sources) add(ctx context.Context, source string) error {
 		case d.IsDir() || strings.HasPrefix(p, ownFiles) && !strings.Contains(p, "/"):
 			return nil
 		}
-		return s.visit(root, p)
+		return s.visit(root, p, takeHidden)
 	})
 }
 
 // visit takes one entry that is not a directory, without following it if it is a link.
-func (s *sources) visit(root *os.Root, p string) error {
+func (s *sources) visit(root *os.Root, p string, takeHidden bool) error {
+	if !takeHidden && format.Hidden(p) {
+		s.hidden++
+		return nil
+	}
 	info, err := root.Lstat(filepath.FromSlash(p))
 	if err != nil {
 		return err

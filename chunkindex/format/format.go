@@ -55,6 +55,7 @@ type Object struct {
 // Options are what a user says of a dataset that its bytes do not. The zero value says nothing.
 type Options struct {
 	Named          bool   // this format and no other: its survey may go by content where names say nothing
+	Hidden         bool   // hidden members of archives are taken too, as format.Hidden has them
 	RecordSize     int64  // bytes of a record, of records of one size without a header
 	SequenceLength int64  // tokens of a window, of token files; a sample has one token more, the next window's first
 	DType          string // of tokens or records, as NumPy writes it: "<u2"
@@ -75,6 +76,9 @@ type Dataset struct {
 	// LeftOut tells how many tokens of a shard are in none of the windows that were found in it, as far as that is known
 	// without reading it again. nil: samples are no windows.
 	LeftOut func(shard int, windows uint64) int64
+
+	// HiddenMembers tells how many hidden members of archives the scans so far have left out. nil: there are no archives.
+	HiddenMembers func() int64
 }
 
 // Shard is an object that holds samples.

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"io"
 	"strings"
+	"sync/atomic"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
 )
@@ -32,18 +33,24 @@ func (Tar) Rules() int { return 1 }
 // are looked at: those that begin with the header of a member are shards.
 func (Tar) Survey(ctx context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
 	d := &format.Dataset{}
+	hidden := new(atomic.Int64)
+	d.HiddenMembers = hidden.Load
+	says := ""
+	if o.Hidden {
+		hidden, says = nil, "hidden members are taken" // a scan that left them out is another one
+	}
 	d.Scan = func(ctx context.Context, shard int, in io.Reader, out format.Sink) error {
-		return scan(ctx, in, out, buffer(d.Shards[shard].Object))
+		return scan(ctx, in, out, buffer(d.Shards[shard].Object), hidden)
 	}
 	for _, object := range l.Objects() {
 		if strings.HasSuffix(format.Plain(object.Key), ".tar") {
-			d.Shards = append(d.Shards, format.Shard{Object: object})
+			d.Shards = append(d.Shards, format.Shard{Object: object, Says: says})
 		}
 	}
 	if len(d.Shards) == 0 && o.Named {
 		err := format.EachHead(ctx, l, l.Objects(), func(object format.Object, head []byte) (bool, error) {
 			if len(head) >= blockSize && string(head[257:262]) == "ustar" {
-				d.Shards = append(d.Shards, format.Shard{Object: object})
+				d.Shards = append(d.Shards, format.Shard{Object: object, Says: says})
 			}
 			return true, nil
 		})

@@ -8,23 +8,26 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
 )
 
 const (
 	maxExtended = 1 << 20 // bytes of one extended header
+	maxHeld     = 1 << 20 // bytes of hidden members that are held until the next member tells whose they are
 	bufferSize  = 256 << 10
 )
 
 // Scan finds the samples of one tar shard.
 func Scan(ctx context.Context, shard io.Reader, out format.Sink) error {
-	return scan(ctx, shard, out, bufferSize)
+	return scan(ctx, shard, out, bufferSize, new(atomic.Int64))
 }
 
-// scan finds the samples of a shard through buffers of so many bytes, a block at least.
-func scan(ctx context.Context, shard io.Reader, out format.Sink, buffer int) error {
-	s := &scanner{ctx: ctx, r: bufio.NewReaderSize(shard, buffer), out: out, buf: make([]byte, buffer)}
+// scan finds the samples of a shard through buffers of so many bytes, a block at least. It counts the hidden members that it
+// leaves out; without a counter they are members like any others.
+func scan(ctx context.Context, shard io.Reader, out format.Sink, buffer int, hidden *atomic.Int64) error {
+	s := &scanner{ctx: ctx, r: bufio.NewReaderSize(shard, buffer), out: out, buf: make([]byte, buffer), hidden: hidden}
 	return s.run()
 }
 
@@ -46,6 +49,9 @@ type scanner struct {
 	open bool // a sample has begun
 	key  string
 	exts map[string]string // extensions in the open sample, by their lower case
+
+	hidden *atomic.Int64 // counts hidden members; nil: they are members like any others
+	held   []byte        // hidden members after the open sample, which belong to it if its next member follows
 
 	head  []byte // the headers of the member being read, extension headers included
 	start int64  // offset of head
@@ -144,12 +150,18 @@ func (s *scanner) trailer(first []byte) error {
 	}
 }
 
+// finish ends the open sample. Hidden members after it lie between samples.
 func (s *scanner) finish() error {
 	if !s.open {
 		return nil
 	}
 	s.open = false
-	return s.out.End()
+	if err := s.out.End(); err != nil || len(s.held) == 0 {
+		return err
+	}
+	held := s.held
+	s.held = s.held[:0]
+	return s.out.Gap(held)
 }
 
 func (s *scanner) member(block []byte) error {
@@ -175,6 +187,9 @@ func (s *scanner) member(block []byte) error {
 		}
 		return s.gap()
 	case 0, '0', '7':
+		if s.hidden != nil && format.Hidden(h.name) {
+			return s.leaveOut(h)
+		}
 		return s.regular(h)
 	}
 	return s.fail(h.name, refusal(h.kind))
@@ -335,6 +350,12 @@ func (s *scanner) regular(h header) error {
 	if err := s.extend(h.name, ext); err != nil {
 		return err
 	}
+	if len(s.held) > 0 { // hidden members between two members of this sample
+		if err := s.out.Data(s.held); err != nil {
+			return err
+		}
+		s.held = s.held[:0]
+	}
 	if err := s.out.Ahead(int64(len(s.head)) + padded(h.size)); err != nil {
 		return err
 	}
@@ -344,15 +365,41 @@ func (s *scanner) regular(h header) error {
 	if err := s.out.BeginPart(ext); err != nil {
 		return err
 	}
-	if err := s.copy(h.name, h.size); err != nil {
+	if err := s.copy(h.name, h.size, s.out.Data); err != nil {
 		return err
 	}
 	if err := s.out.EndPart(); err != nil {
 		return err
 	}
-	if err := s.copy(h.name, padded(h.size)-h.size); err != nil {
+	if err := s.copy(h.name, padded(h.size)-h.size, s.out.Data); err != nil {
 		return err
 	}
+	s.reset()
+	return nil
+}
+
+// leaveOut passes over a hidden member. It does not end the open sample, unless it is too long to be held until the next member
+// tells whether the sample goes on.
+func (s *scanner) leaveOut(h header) error {
+	if int64(len(s.held)+len(s.head))+padded(h.size) > maxHeld {
+		if err := s.finish(); err != nil {
+			return err
+		}
+	}
+	take := s.out.Gap
+	if s.open {
+		take = func(p []byte) error {
+			s.held = append(s.held, p...)
+			return nil
+		}
+	}
+	if err := take(s.head); err != nil {
+		return err
+	}
+	if err := s.copy(h.name, padded(h.size), take); err != nil {
+		return err
+	}
+	s.hidden.Add(1)
 	s.reset()
 	return nil
 }
@@ -383,8 +430,8 @@ func meta(name string) bool {
 	return strings.HasSuffix(first, "__") && (len(first) >= 4 || !nested && len(first) >= 2)
 }
 
-// copy hands n bytes of content or padding on.
-func (s *scanner) copy(name string, n int64) error {
+// copy hands n bytes of content or padding to take.
+func (s *scanner) copy(name string, n int64, take func([]byte) error) error {
 	for n > 0 {
 		if err := s.ctx.Err(); err != nil {
 			return err
@@ -399,7 +446,7 @@ func (s *scanner) copy(name string, n int64) error {
 		if err != nil {
 			return err
 		}
-		if err := s.out.Data(b); err != nil {
+		if err := take(b); err != nil {
 			return err
 		}
 	}

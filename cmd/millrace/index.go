@@ -43,7 +43,7 @@ func (x *indexFlags) define(f *flags) {
 func (x *indexFlags) defineFormat(f *flags) {
 	f.choice(&x.opt.Format, "format", "", "`FORMAT` of the shards, if looking at them does not tell", chunkindex.FormatNames()...)
 	f.text(&x.opt.Match, "match", "", "only objects that match `GLOB`: the whole key if it has a slash, else what follows the last one")
-	f.flag(&x.opt.Hidden, "hidden", "take hidden objects too: names that begin with a dot, Thumbs.db, desktop.ini")
+	f.flag(&x.opt.Hidden, "hidden", hiddenUsage)
 	f.size(&x.opt.Hints.RecordSize, "record-size", 0, "`SIZE` of a record, of records without a header")
 	f.count(&x.sequence, "sequence-length", 0, "a sample is a window of `N` tokens, and the one after them")
 	f.text(&x.opt.Hints.DType, "dtype", "", "`TYPE` of a token, or of a record's elements, as NumPy writes it: <u2, <i4, |u1")
@@ -51,6 +51,8 @@ func (x *indexFlags) defineFormat(f *flags) {
 		f.set.Lookup(name).DefValue = ""
 	}
 }
+
+const hiddenUsage = "take what is hidden too: names that begin with a dot, __MACOSX/, Thumbs.db, desktop.ini"
 
 // maxDefault is the largest number that a URL may name: a default beyond it would have no canonical URL.
 const maxDefault = 1 << 31
@@ -163,6 +165,12 @@ func printBuild(w io.Writer, l location, r chunkindex.BuildReport) {
 	}
 	if r.Hidden > 0 {
 		fmt.Fprintf(w, "  left out %s, such as .DS_Store: --hidden takes them too\n", count(r.Hidden, "hidden object", "hidden objects"))
+	}
+	if r.Members > 0 {
+		fmt.Fprintf(w, "  left out %s of the shards that were read, such as ._a.jpg: --hidden takes them too\n", count(uint64(r.Members), "hidden member", "hidden members"))
+	}
+	if r.Empty > 0 {
+		fmt.Fprintf(w, "  %s no bytes: an upload may have failed\n", count(r.Empty, "shard has", "shards have"))
 	}
 	fmt.Fprintf(w, "  read %s, reused %s\n", humanize.IBytes(uint64(r.ReadBytes)), count(r.ReusedShards, "shard", "shards"))
 	switch {

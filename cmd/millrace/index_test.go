@@ -67,6 +67,26 @@ func TestIndexLeavesHiddenObjectsOut(t *testing.T) {
 	}
 }
 
+// TestPackAndIndexCountWhatTheyLeaveOut by kind, as text and as JSON.
+func TestPackAndIndexCountWhatTheyLeaveOut(t *testing.T) {
+	photos := write(t, map[string]string{"0.jpg": "0", "0.cls": "5", "._0.jpg": "m", ".git/config": "m", "d/Thumbs.db": "m"})
+	shards := t.TempDir()
+	if o := ok(t, "pack", photos, shards); !strings.Contains(o.stdout, "1 sample in") || !strings.Contains(o.stdout, "left out 3 hidden files, such as .DS_Store: --hidden") {
+		t.Errorf("pack: got %s", o.stdout)
+	}
+	all := t.TempDir()
+	if o := ok(t, "pack", photos, all, "--hidden", "--json"); !strings.Contains(o.stdout, `"hidden_members": 0`) || !strings.Contains(o.stdout, `"hidden": 0`) || !strings.Contains(o.stdout, `"samples": 4`) {
+		t.Errorf("pack --hidden: got %s, want every file as a member, and indexed", o.stdout)
+	}
+	if err := os.WriteFile(filepath.Join(all, "failed.tar"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	o := ok(t, "index", all)
+	if !strings.Contains(o.stdout, "1 sample in") || !strings.Contains(o.stdout, "left out 3 hidden members of the shards that were read, such as ._a.jpg: --hidden") || !strings.Contains(o.stdout, "1 shard has no bytes") {
+		t.Errorf("index: got %s", o.stdout)
+	}
+}
+
 // TestIndexFlagsReachTheFormat says by flags what bytes do not.
 func TestIndexFlagsReachTheFormat(t *testing.T) {
 	raw := write(t, map[string]string{"numbers.bin": strings.Repeat("0123456789", 6)})

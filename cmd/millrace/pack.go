@@ -33,6 +33,7 @@ that are finished are not sent again.`,
 			var l location
 			f.size(&opt.ShardSize, "shard-size", pack.DefaultShardSize, "target `SIZE` of a shard")
 			f.choice(&opt.Key, "key", pack.KeyGroup, "`RULE` that makes samples of files", pack.KeyGroup, pack.KeyPath)
+			f.flag(&opt.Hidden, "hidden", hiddenUsage)
 			f.flag(&opt.SkipSpecial, "skip-special", "leave out links, devices and pipes instead of refusing them")
 			f.text(&opt.TempDir, "temp-dir", "", "`DIR` for shards too large for memory (default the system's)")
 			x.define(f)
@@ -51,6 +52,7 @@ that are finished are not sent again.`,
 			}
 			return check, func(ctx context.Context, args []string) error {
 				x.opt.Match = "*.tar" // whatever else lies there
+				x.opt.Hidden = opt.Hidden
 				opt.Parallel = min(x.opt.Parallel, runtime.GOMAXPROCS(0))
 				return x.store.with(ctx, l, true, func(ctx context.Context, st objstore.Store) error {
 					rep, err := a.packAndIndex(ctx, args[:len(args)-1], st, l, opt, x.opt)
@@ -92,6 +94,9 @@ func printPack(w io.Writer, l location, r packReport) {
 	if r.MultiMember > 0 {
 		fmt.Fprintf(w, "  %s of more than one member, such as %q: files of one name with several extensions, read together;\n  --key path tells them apart where their names differ before the last dot\n",
 			count(r.MultiMember, "sample", "samples"), r.Example)
+	}
+	if r.Hidden > 0 {
+		fmt.Fprintf(w, "  left out %s, such as .DS_Store: --hidden takes them too\n", count(r.Hidden, "hidden file", "hidden files"))
 	}
 	for i, s := range r.Skipped {
 		if i == maxSkipped {
