@@ -49,6 +49,16 @@ def split_name(name: str) -> tuple[str, str]:
     return (name, "") if dot < 0 else (name[:dot], name[dot + 1 :])
 
 
+def hidden(name: str) -> bool:
+    """Says whether a member is one that programs leave beside data: `._a.jpg`, `.git/config`, `__MACOSX/a.jpg`, `Thumbs.db`."""
+    *directories, base = name.split("/")
+    return (
+        any(e.startswith(".") and e not in (".", "..") for e in (*directories, base))
+        or "__MACOSX" in directories
+        or base.lower() in ("thumbs.db", "desktop.ini")
+    )
+
+
 def _plain_name(head: bytes) -> str:
     name = head[:100].split(b"\0", 1)[0]
     if head[257:263] == b"ustar\0":

@@ -329,7 +329,9 @@ def decode(decoder: Decoder, name: str, batch: Batch, i: int, view: memoryview) 
 def parts_of(form: str, data: memoryview) -> Iterator[tuple[str, memoryview]]:
     """Cuts one sample into its parts, by the dataset's format."""
     if form in ("tar", "files"):
-        for name, content in _tar.members(data):
+        members = _tar.members(data)
+        # Members that programs leave beside data lie inside a sample now and then; the index calls them no parts of it.
+        for name, content in [m for m in members if not _tar.hidden(m[0])] or members:
             yield _tar.split_name(name)[1], content
     elif form == "jsonl":
         end = len(data)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from millrace import _framed, _npy, _tar, crc
-from millrace.batch import Batch, Head, Source, Table
+from millrace.batch import Batch, Head, Source, Table, parts_of
 from millrace.errors import InvalidArgument, MillraceError
 
 
@@ -45,6 +45,13 @@ def test_names() -> None:
     assert _tar.split_name("a.b/c.seg.png") == ("a.b/c", "seg.png")
     assert _tar.split_name("a.b/c") == ("a.b/c", "")
     assert _tar.split_name(".hidden") == ("", "hidden")
+
+
+def test_hidden_members_are_no_parts() -> None:
+    members = {"./0.jpg": b"0", "./._0.cls": b"finder", "__MACOSX/0.cls": b"m", "Thumbs.db": b"t", "./0.cls": b"5"}
+    data = tar(members, tarfile.USTAR_FORMAT)
+    assert {k: bytes(v) for k, v in parts_of("tar", memoryview(data))} == {"jpg": b"0", "cls": b"5"}
+    assert [k for k, _ in parts_of("tar", memoryview(tar({"d/.hidden": b"x"}, tarfile.USTAR_FORMAT)))] == ["hidden"]  # of an index that takes them
 
 
 TABLE: list[dict[str, bytes]] = [{"cls": b"1", "jpg": b"abc"}, {"cls": b"", "jpg": b"d"}, {"cls": b"23", "jpg": b"efgh"}]
