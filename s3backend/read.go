@@ -41,7 +41,7 @@ func (b *Backend) readRange(ctx context.Context, ref objstore.Ref, offset int64,
 		a.got = s.filled - before
 		b.count(func(st *Stats) { st.BytesRead += a.got })
 		if errors.Is(err, errMore) {
-			s.filled = 0 // the bytes cannot be the ones asked for: none is kept
+			s.filled, a.got = 0, 0 // the bytes cannot be the ones asked for: none is kept, and none is progress
 		}
 		return err
 	})

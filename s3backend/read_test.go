@@ -208,6 +208,30 @@ func TestLies(t *testing.T) {
 	}
 }
 
+// TestABodyThatIsTooLongIsGivenUp sends one byte too many each time: the bytes thrown away are no progress, so
+// the attempts are counted, and the retries of others stay saved.
+func TestABodyThatIsTooLongIsGivenUp(t *testing.T) {
+	lim := quick()
+	lim.progress = defaultLimits().progress
+	data := sample(int(2 * lim.progress))
+	s := serve(t, func(w net.Conn, r request) bool {
+		head(w, "206 Partial Content", etag(testETag), contentRange(0, len(data)-2, len(data)), "Connection: close")
+		w.Write(data)
+		return false
+	})
+	b := backend(t, s, lim)
+	b.budget.saved = 100
+	b.budget.floor.SetLimit(0) // every retry is taken from those saved
+	b.budget.floor.SetBurst(0)
+	err := b.ReadRange(t.Context(), ref, 0, make([]byte, len(data)-1))
+	if !errors.Is(err, objstore.ErrUnavailable) || s.n != lim.attempts {
+		t.Errorf("got %v after %d requests, want %v after %d", err, s.n, objstore.ErrUnavailable, lim.attempts)
+	}
+	if least := float64(100 - lim.attempts + 1); b.budget.saved < least {
+		t.Errorf("got %.1f retries left of 100, want at least %.0f", b.budget.saved, least)
+	}
+}
+
 func TestAnswers(t *testing.T) {
 	lasting := defaultLimits().attempts
 	for _, c := range []struct {
