@@ -118,11 +118,11 @@ func (b *Backend) hedged(ctx context.Context, a *attempt, ref objstore.Ref, from
 				second <- reply{err: errNotAsked}
 				return
 			}
-			defer b.limiter.release()
 			r := ask(ctx2, end2, end1)
 			if errors.Is(settle(ctx, ctx2, r.err), objstore.ErrThrottled) {
 				b.limiter.slower()
 			}
+			b.limiter.release() // before the caller hears of the reply: then nothing of this request is left
 			second <- r
 		})
 	}
