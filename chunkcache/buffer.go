@@ -71,6 +71,9 @@ func (c *Cache[K]) bufferSlot(ctx context.Context, class, n int64) (*slot, error
 // Bytes returns the memory, until Close.
 func (b *Buffer[K]) Bytes() []byte { return b.data }
 
+// Cost returns the bytes of the budget that Close gives back.
+func (b *Buffer[K]) Cost() int64 { return b.slot.held.Size() }
+
 // Close gives the memory back. A second call does nothing.
 func (b *Buffer[K]) Close() {
 	c := b.cache

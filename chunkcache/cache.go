@@ -141,6 +141,14 @@ func (c *Cache[K]) Reclaimable() int64 {
 	return c.freeBytes + c.shelf.Idle(true)
 }
 
+// Spare returns the bytes that a load could have now: free slots, and chunks that nobody holds a lease on and no reader
+// is coming for.
+func (c *Cache[K]) Spare() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.freeBytes + c.shelf.Idle(false)
+}
+
 // Populate maps memory for a chunk of n bytes before its load needs it, which is a quarter of what a first load
 // costs the processor. It reports whether there may be room for another: what somebody else needs now is not taken.
 // Small chunks live in Go's heap, so nothing is mapped for them.

@@ -136,6 +136,9 @@ func (c *carry) room(samples []carriedSampleAt) *carried {
 		c.mu.Unlock()
 		return nil
 	}
+	c.mu.Lock()
+	cost, c.held = buffer.Cost(), c.held+buffer.Cost()-cost
+	c.mu.Unlock()
 	buf := buffer.Bytes()
 	for i := range samples {
 		k := samples[i].Length

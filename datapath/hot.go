@@ -112,7 +112,7 @@ func (h *hot) open(n int64) *slab {
 		return nil
 	}
 	s := &slab{buffer: buffer}
-	h.slabs, h.bytes = append(h.slabs, s), h.bytes+chunkcache.Cost(h.slab)
+	h.slabs, h.bytes = append(h.slabs, s), h.bytes+buffer.Cost()
 	return s
 }
 
@@ -123,8 +123,8 @@ func (h *hot) drop() {
 	for _, k := range s.keys {
 		delete(h.samples, k)
 	}
+	h.bytes -= s.buffer.Cost()
 	s.buffer.Close()
-	h.bytes -= chunkcache.Cost(h.slab)
 }
 
 // expire gives everything up if nobody has asked for it for long.

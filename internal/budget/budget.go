@@ -39,6 +39,7 @@ type Budget struct {
 	waiters []*waiter // in order of arrival
 	reclaim func(n int64) int64
 	idle    func() int64
+	freed   func()
 }
 
 type waiter struct {
@@ -62,6 +63,15 @@ func (b *Budget) SetReclaim(reclaim func(n int64) int64, idle func() int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.reclaim, b.idle = reclaim, idle
+}
+
+// SetFreed names the function that is called when bytes were given back, or may be reclaimed now, and no reservation
+// waits for them: for work ahead, which never waits. It is called under the budget's lock, from any goroutine, so it must
+// be quick and must not call the budget.
+func (b *Budget) SetFreed(freed func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.freed = freed
 }
 
 // Total returns all the bytes there are.
@@ -161,14 +171,15 @@ func (b *Budget) wait(ctx context.Context, n int64) (*Reservation, error) {
 	}
 }
 
-// take grants n bytes, having reclaimed some first if it must and may.
+// take grants n bytes, having reclaimed some first if it must and may. It reclaims nothing where that would not be
+// enough: the bytes given up would serve nobody, and readers would have to bring them again.
 func (b *Budget) take(n int64, mayReclaim bool) bool {
 	for {
 		b.mu.Lock()
 		ok := b.grant(n)
-		missing, reclaim := n-(b.total-b.inUse), b.reclaim
+		missing, reclaim, idle := n-(b.total-b.inUse), b.reclaim, b.idle
 		b.mu.Unlock()
-		if ok || reclaim == nil || !mayReclaim {
+		if ok || reclaim == nil || !mayReclaim || idle() < missing {
 			return ok
 		}
 		if reclaim(missing) <= 0 {
@@ -200,6 +211,9 @@ func (b *Budget) old(w *waiter) bool { return time.Since(w.since) >= b.maxWait/2
 // newest. The caller holds mu.
 func (b *Budget) wakeFirst() {
 	if len(b.waiters) == 0 {
+		if b.freed != nil {
+			b.freed()
+		}
 		return
 	}
 	first := b.waiters[len(b.waiters)-1]

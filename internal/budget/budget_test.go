@@ -124,6 +124,29 @@ func TestReclaimYieldsBeforeAnybodyWaits(t *testing.T) {
 	}
 }
 
+// A cache keeps what it holds where giving it up would not be enough: whoever waits gets it as soon as it is.
+func TestNothingIsReclaimedInVain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := New(100, time.Second)
+		cached, _ := b.TryReserve(40)
+		held, _ := b.TryReserve(50)
+		b.SetReclaim(func(n int64) int64 {
+			before := cached.Size()
+			cached.Shrink(before - n)
+			return before - cached.Size()
+		}, cached.Size)
+		if _, err := b.Reserve(t.Context(), 60); !errors.Is(err, ErrOverloaded) || cached.Size() != 40 {
+			t.Errorf("got %v and %d bytes left in the cache, want %v and 40", err, cached.Size(), ErrOverloaded)
+		}
+		served, wait := waiting(t, b, 0, 60)
+		held.Shrink(40)
+		wait()
+		if got := *served; got[0] != 0 || cached.Size() != 0 {
+			t.Errorf("got %v served and %d bytes left in the cache, want [0] and 0", got, cached.Size())
+		}
+	})
+}
+
 // waiting starts reservations of the given sizes, one after the other, and returns the
 // order in which they are served.
 func waiting(t *testing.T, b *Budget, apart time.Duration, sizes ...int64) (served *[]int, wait func()) {

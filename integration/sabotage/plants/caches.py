@@ -174,4 +174,9 @@ PLANTS = [
         "./chunkcache TestALoadsMemoryBesideItsChunk",
         [("chunkcache/flight.go", "\t\tc.putFree(f.beside)\n", "")],
     ),
+    (
+        "budget empties the cache for a reservation that fails all the same",
+        "./internal/budget TestNothingIsReclaimedInVain",
+        [("internal/budget/budget.go", "|| !mayReclaim || idle() < missing {", "|| !mayReclaim || idle() < 0 {")],
+    ),
 ]
