@@ -108,3 +108,63 @@ func TestWhatIsEvictedWithinTheHorizonIsFetchedAgain(t *testing.T) {
 		run.Wait()
 	})
 }
+
+// Run goes on as soon as there is memory again, though the reader only thinks meanwhile: when the body is closed that held
+// it, and when a request has given up for which it was left.
+func TestPrefetchGoesOnWhenThereIsMemory(t *testing.T) {
+	const chunks, room = 32, 20
+	d := oneToAShard(t, chunks)
+	for _, name := range []string{"a body is closed", "a waiter gives up"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				x := d.trialOf(t, room*7/10, Config{})
+				plan := d.plan(t, shuffle.None, 0)
+				all := x.path.budget.Total()
+				if name == "a body is closed" {
+					body, err := x.path.cache.Buffer(t.Context(), all/8*7)
+					must(t, err)
+					x.read(t, plan.Epoch(0), plan, 0)
+					defer synctest.Wait()
+					time.Sleep(100 * time.Millisecond) // the bubble's clock
+					body.Close()
+				} else {
+					held, err := x.path.budget.Reserve(t.Context(), all/10)
+					must(t, err)
+					defer held.Release()
+					var late sync.WaitGroup
+					late.Go(func() {
+						if _, err := x.path.budget.Reserve(t.Context(), all); err == nil {
+							t.Error("got all memory while some was held")
+						}
+					})
+					synctest.Wait()
+					x.read(t, plan.Epoch(0), plan, 0)
+					late.Wait()
+				}
+				time.Sleep(100 * time.Millisecond)
+				if got := x.path.Stats().CachedChunks; got < room*6/10 {
+					t.Errorf("got %d chunks in memory, want those that the reader comes for and that fit, nearly %d", got, room*7/10)
+				}
+				x.stop()
+			})
+		})
+	}
+}
+
+// Where there is no room for all the chunks that one store read would bring, it brings some of them.
+func TestPrefetchTakesWhatMemoryThereIs(t *testing.T) {
+	d := newDataset(t, 46, same(640, 3000), 640, 32<<10) // 64 chunks in one shard
+	synctest.Test(t, func(t *testing.T) {
+		x := d.trialOf(t, 28, Config{}) // 40 chunks in all
+		plan := d.plan(t, shuffle.None, 0)
+		body, err := x.path.cache.Buffer(t.Context(), x.path.budget.Total()/16*10) // about 13 are left
+		must(t, err)
+		x.read(t, plan.Epoch(0), plan, 0)
+		time.Sleep(time.Second) // the bubble's clock
+		if got := x.path.Stats().CachedChunks; got < 8 {
+			t.Errorf("got %d chunks in memory that has room for about 13, want most of them", got)
+		}
+		body.Close()
+		x.stop()
+	})
+}

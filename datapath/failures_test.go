@@ -93,3 +93,51 @@ func TestPartsThatFailTellNobody(t *testing.T) {
 		}
 	}
 }
+
+// However many chunks have failed, one more costs as little as the first: readers ask under the same lock.
+func TestFailuresAreNotedInConstantTime(t *testing.T) {
+	f := failures{retry: func() {}}
+	now := time.Now()
+	add := func(first, n int) time.Duration {
+		begin := time.Now()
+		for i := range n {
+			f.add(now, key{length: uint32(first + i)})
+		}
+		return time.Since(begin)
+	}
+	const chunks, some = 32_000, 100
+	add(0, chunks)
+	best := time.Hour // of many trials: the machine may stand still during some
+	for i := range 20 {
+		best = min(best, add(chunks+i*some, some))
+	}
+	if most := some * 20 * time.Microsecond; best > most {
+		t.Errorf("got %v to note %d chunks beside %d, want at most %v", best, some, chunks, most)
+	}
+}
+
+// Run goes on by itself once chunks that failed may be tried again, though the reader only thinks meanwhile.
+func TestPrefetchGoesOnWhenTheStoreIsBack(t *testing.T) {
+	const chunks = 16
+	d := oneToAShard(t, chunks)
+	synctest.Test(t, func(t *testing.T) {
+		x := d.trialOf(t, 60, Config{})
+		plan := d.plan(t, shuffle.None, 0)
+		x.read(t, plan.Epoch(0), plan, 0)
+		x.path.cache.Reclaim(x.path.budget.Total(), true)
+		d.store.SetFault(func(memstore.Call) memstore.Fault {
+			return memstore.Fault{Delay: time.Millisecond, Err: objstore.ErrUnavailable}
+		})
+		defer d.store.SetFault(nil)
+		x.path.look()
+		synctest.Wait()
+		time.Sleep(retryAhead / 2) // the bubble's clock
+		d.store.SetFault(nil)
+		time.Sleep(retryAhead)
+		synctest.Wait()
+		if got := x.path.Stats().CachedChunks; got < chunks-1 {
+			t.Errorf("got %d of %d chunks a while after the store is back, want all that the reader comes for", got, chunks)
+		}
+		x.stop()
+	})
+}

@@ -58,7 +58,8 @@ type Path struct {
 	failed failures
 	homes  homes
 	rates  rates
-	kick   chan struct{} // holds one token: a reader has moved, or a store read has ended
+	kick   chan struct{} // holds one token: Run looks again
+	short  atomic.Bool   // Run has found too little memory for what it would fetch
 
 	segments sync.Pool // of *[][]byte: the lists of bodies that are closed
 
@@ -116,6 +117,8 @@ func New(cfg Config) *Path {
 	p.tables = chunkcache.NewObjects[tableKey](cfg.Budget, max(total/tableShare, 1), chunkindex.Cached.Bytes,
 		func(n int64) { p.cache.Reclaim(n, false) })
 	cfg.Budget.SetReclaim(p.reclaim, p.reclaimable)
+	cfg.Budget.SetFreed(p.memoryFreed)
+	p.failed.retry = p.look
 	if cfg.Disk != nil {
 		p.disk = newDisk(p, cfg.Disk)
 	}
@@ -161,9 +164,10 @@ func ahead(total int64) int64 { return total / 10 * 7 }
 // BudgetFor returns the least budget that holds so many bytes for what readers come for.
 func BudgetFor(n int64) int64 { return (n + 6) / 7 * 10 }
 
-// spare returns how much memory for what readers come for nobody uses.
+// spare returns how much memory for what readers come for is free, or held by chunks that no reader is known to come
+// for: any gateway that has run for a while is full of those.
 func (p *Path) spare() int64 {
-	return ahead(p.budget.Total()) - p.budget.InUse() + p.cache.Stats().FreeBytes
+	return ahead(p.budget.Total()) - p.budget.InUse() + p.cache.Spare()
 }
 
 // readerShare is the part of the budget that the readers' plans may keep alive beside it: a thirty-second.

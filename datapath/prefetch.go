@@ -2,10 +2,12 @@ package datapath
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/millrace-data/millrace/chunkcache"
 	"github.com/millrace-data/millrace/lookahead"
 )
 
@@ -62,6 +64,13 @@ func (p *Path) look() {
 	}
 }
 
+// memoryFreed makes Run look again if it has found too little memory.
+func (p *Path) memoryFreed() {
+	if p.short.Swap(false) {
+		p.look()
+	}
+}
+
 // missing returns the needs that are not in memory nor on their way there, and that a read of the whole chunk pays for. all
 // says that every need is in memory.
 func (p *Path) missing(needs []lookahead.Need, now time.Time) (missing []lookahead.Need, all bool) {
@@ -86,6 +95,7 @@ func (p *Path) prefetch(ctx context.Context, missing []lookahead.Need, started *
 	full := false
 	defer func() { p.gate.starve(full) }()
 	for len(missing) > 0 {
+		p.short.Store(true) // before memory is looked at: what is freed from here on makes Run look again
 		if p.budget.Waiting() > 0 {
 			return
 		}
@@ -105,6 +115,7 @@ func (p *Path) prefetch(ctx context.Context, missing []lookahead.Need, started *
 			}
 			rest = slices.DeleteFunc(rest, func(n lookahead.Need) bool { return n.First && !n.Dataset.(*Source).readsDisk(n.Chunk) })
 		}
+		p.short.Store(false)
 		if missing = rest; len(p.kick) > 0 {
 			return
 		}
@@ -156,7 +167,8 @@ func (p *Path) gateOf(group []lookahead.Need) *gate {
 	return p.gate
 }
 
-// start starts one read ahead, for which the caller has taken a place of a gate, and reports whether there was room for it.
+// start starts one read ahead, for which the caller has taken a place of a gate, of as many chunks of a group as there is
+// room for: half of them, or half of those. It reports whether there was room for all.
 func (p *Path) start(ctx context.Context, group []lookahead.Need, gate *gate, started *sync.WaitGroup) bool {
 	f := &fetch{source: group[0].Dataset.(*Source), ahead: true, disk: gate != p.gate, plan: group[0].Plan}
 	chunks := make([]int, len(group))
@@ -164,11 +176,15 @@ func (p *Path) start(ctx context.Context, group []lookahead.Need, gate *gate, st
 		chunks[i] = n.Chunk
 	}
 	f.want(chunks)
-	ctx, cancel := context.WithCancel(ctx)
+	read, cancel := context.WithCancel(ctx)
 	done := p.flights.begin(f.source, chunks, cancel)
-	wait, err := p.cache.Start(ctx, f.request())
+	wait, err := p.cache.Start(read, f.request())
 	if err != nil {
 		done()
+		if half := group[:len(group)/2]; len(half) > 0 && errors.Is(err, chunkcache.ErrNoRoom) {
+			p.start(ctx, half, gate, started)
+			return false
+		}
 		gate.leaveAhead(true)
 		return false
 	}
@@ -178,7 +194,7 @@ func (p *Path) start(ctx context.Context, group []lookahead.Need, gate *gate, st
 			p.prefetched.Add(uint64(l.Len()))
 			l.Close()
 		}
-		failed := err != nil && ctx.Err() == nil
+		failed := err != nil && read.Err() == nil
 		done()
 		gate.leaveAhead(failed)
 	})

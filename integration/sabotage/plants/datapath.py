@@ -192,4 +192,29 @@ PLANTS = [
         "./datapath TestDecodersDoNotWaitForEachOther",
         [("datapath/room.go", "return work, func() { b.lent.work <- work }, nil", "b.lent.work <- work\n\t\t\treturn work, func() {}, nil")],
     ),
+    (
+        "datapath looks at every failed chunk to note one more",
+        "./datapath TestFailuresAreNotedInConstantTime",
+        [("datapath/failures.go", "\tf.forget(now)\n\tif _, ok", "\tfor _, k := range f.queue {\n\t\tif now.Before(f.until[k]) {\n\t\t\tcontinue\n\t\t}\n\t}\n\tif _, ok")],
+    ),
+    (
+        "datapath forgets to try again what could not be fetched ahead",
+        "./datapath TestPrefetchGoesOnWhenTheStoreIsBack",
+        [("datapath/failures.go", "\tf.retry()\n", "")],
+    ),
+    (
+        "datapath sleeps when a body's memory is free for what comes next",
+        "./datapath TestPrefetchGoesOnWhenThereIsMemory",
+        [("datapath/path.go", "\tcfg.Budget.SetFreed(p.memoryFreed)\n", "")],
+    ),
+    (
+        "datapath fetches nothing ahead where not everything fits",
+        "./datapath TestPrefetchTakesWhatMemoryThereIs",
+        [("datapath/prefetch.go", "len(half) > 0 && errors", "len(half) < 0 && errors")],
+    ),
+    (
+        "datapath takes memory full of chunks that nobody needs for full",
+        "./datapath TestUnfollowedReadersUseMemoryThatNobodyNeeds/cold",
+        [("datapath/path.go", "p.budget.InUse() + p.cache.Spare()", "p.budget.InUse() + p.cache.Stats().FreeBytes")],
+    ),
 ]
