@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/millrace-data/millrace/internal/seeds"
 	"github.com/millrace-data/millrace/peer"
 )
 
@@ -17,11 +17,8 @@ import (
 // a gateway reads only from whom it takes for well, and from an ejected one not before its time is over; and once all is well
 // again for a while, all views are the same.
 func TestHistories(t *testing.T) {
-	seeds := uint64(60)
-	if os.Getenv("MILLRACE_LONG") != "" {
-		seeds = 3000
-	}
-	for seed := range seeds {
+	from, to, _ := seeds.Range(t, 60, 3000)
+	for seed := from; seed < to; seed++ {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) { newHistory(w, seed).run(t) })
 		})

@@ -1,7 +1,6 @@
 package clustersim
 
 import (
-	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -11,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/millrace-data/millrace/datapath"
+	"github.com/millrace-data/millrace/internal/seeds"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -37,28 +37,8 @@ func newShelf(tb testing.TB) Shelf {
 	return s
 }
 
-// few is how many histories are played unless more are asked for: enough to see everything that can happen.
-const few = 160
-
-// seeds returns which histories a run plays: MILLRACE_SEEDS=from:to, or so many as there is time for.
-func seeds(tb testing.TB) (from, to uint64) {
-	tb.Helper()
-	if s := os.Getenv("MILLRACE_SEEDS"); s != "" {
-		first, last, _ := strings.Cut(s, ":")
-		from, err := strconv.ParseUint(first, 10, 64)
-		if err != nil {
-			tb.Fatalf("MILLRACE_SEEDS=%s: want from:to", s)
-		}
-		if to, err = strconv.ParseUint(last, 10, 64); err != nil {
-			tb.Fatalf("MILLRACE_SEEDS=%s: want from:to", s)
-		}
-		return from, to
-	}
-	if os.Getenv("MILLRACE_LONG") != "" {
-		return 0, 10_000
-	}
-	return 0, few
-}
+// usual is how many histories are played unless more are asked for: enough to see everything that can happen.
+const usual = 160
 
 // play plays one history in a bubble of its own.
 func play(t *testing.T, h *History) (report *Report) {
@@ -70,7 +50,7 @@ func play(t *testing.T, h *History) (report *Report) {
 // Each history must end with right bytes, every sample once, in time, and with nothing left over.
 func TestHistories(t *testing.T) {
 	shelf := newShelf(t)
-	from, to := seeds(t)
+	from, to, few := seeds.Range(t, usual, 10_000)
 	const workers = 2
 	sum := &tally{ended: map[string]int{}, kinds: map[Kind]int{}, troubles: map[Trouble]int{}}
 	t.Run("all", func(t *testing.T) {
@@ -98,8 +78,8 @@ func TestHistories(t *testing.T) {
 	t.Logf("requests ended so: %v", sum.ended)
 	t.Logf("troubles: %v", sum.troubles)
 	t.Logf("figure: while gateways came and went, %.0f chunks were read from the store, needed were %.0f", sum.read, sum.needed)
-	if to-from < few {
-		return // too few to have seen everything
+	if few {
+		return
 	}
 	if sum.read > 1.02*sum.needed {
 		t.Errorf("while gateways came and went: got %.1f reads of chunks, want at most 1.02 x %.1f", sum.read, sum.needed)
