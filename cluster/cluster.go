@@ -27,10 +27,13 @@ type Cluster struct {
 	contacts map[string]*contact
 	members  map[string]*member
 	draining bool
-	formers  []former // the latest last
-	known    string   // who were members when the snapshot was made
-	troubles string   // the faults that were logged last
-	notes    []func() // log lines, written once mu is free
+	formers  []former                 // the latest last
+	known    string                   // who were members when the snapshot was made
+	troubles string                   // the faults that were logged last
+	notes    []func()                 // log lines, written once mu is free
+	hedges   float64                  // that may be asked now
+	loads    [keptLoads]time.Duration // that answers took of late which a member had to load
+	nextLoad int                      // counts them
 }
 
 // New returns a cluster of one. It starts nothing.
@@ -42,7 +45,7 @@ func New(cfg Config) (*Cluster, error) {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%s/%s", cfg.ID, cfg.Boot)
 	c := &Cluster{
-		cfg: cfg, started: time.Now(), news: make(chan struct{}, 1),
+		cfg: cfg, started: time.Now(), hedges: hedgeBurst, news: make(chan struct{}, 1),
 		rng:      rand.New(rand.NewPCG(h.Sum64(), 0)),
 		contacts: map[string]*contact{}, members: map[string]*member{},
 	}

@@ -33,7 +33,7 @@ func ask(t *testing.T, n *node, c peer.Chunk) (string, error) {
 	if id == "" {
 		return "", nil
 	}
-	return id, n.Read(t.Context(), id, query(c), [][]byte{make([]byte, 1000)})
+	return id, n.Read(t.Context(), id, query(c), [][]byte{make([]byte, 1000)}, nil)
 }
 
 // A failed read ejects at once: the second choice owns the chunk, and nobody asks the first one before its time is over and it
@@ -62,7 +62,7 @@ func TestFailedReadEjects(t *testing.T) {
 		}
 		w.asked()
 		for range 15 { // 1.5 s
-			if err := a.Read(t.Context(), "gw-1", query(c), nil); !errors.Is(err, errEjected) {
+			if err := a.Read(t.Context(), "gw-1", query(c), nil, nil); !errors.Is(err, errEjected) {
 				t.Errorf("got %v, want %v", err, errEjected)
 			}
 			w.pass(100 * time.Millisecond)
@@ -149,7 +149,7 @@ func TestReadsThatFailTogether(t *testing.T) {
 			return peer.ErrDown
 		}
 		for range 50 {
-			go func() { _ = a.Read(t.Context(), "gw-1", query(c), nil) }()
+			go func() { _ = a.Read(t.Context(), "gw-1", query(c), nil, nil) }()
 		}
 		w.pass(500 * time.Millisecond)
 		if got := w.cooling(a, "gw-1"); got.Round(time.Second) != coolFirst {
@@ -198,7 +198,7 @@ func TestRefusalsInOrderAreNoFault(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := a.Read(ctx, "gw-1", query(c), nil); !errors.Is(err, context.Canceled) || states(a)["gw-1"] != Alive {
+		if err := a.Read(ctx, "gw-1", query(c), nil, nil); !errors.Is(err, context.Canceled) || states(a)["gw-1"] != Alive {
 			t.Errorf("got %v and %v, want %v and a member", err, states(a), context.Canceled)
 		}
 		for _, fault := range []error{peer.ErrDown, peer.ErrMalformed, errors.New("connection reset"), &peer.Refused{Code: peer.CodeInternal}} {
@@ -222,7 +222,7 @@ func TestTrafficIsCounted(t *testing.T) {
 			time.Sleep(time.Second)
 			return nil
 		}
-		if err := a.Read(t.Context(), "gw-1", query(c), [][]byte{make([]byte, 1<<20), make([]byte, 1<<20)}); err != nil {
+		if err := a.Read(t.Context(), "gw-1", query(c), [][]byte{make([]byte, 1<<20), make([]byte, 1<<20)}, nil); err != nil {
 			t.Fatal(err)
 		}
 		a.Answered("gw-1", 77)
@@ -280,7 +280,7 @@ func TestLeaving(t *testing.T) {
 		if got := owned(fleet[3]); got["gw-3"] != 0 || fleet[3].Status().Self.State != Draining {
 			t.Errorf("got %v, want nothing owned by who leaves", got)
 		}
-		if err := fleet[0].Read(t.Context(), "gw-3", query(held[0]), nil); err != nil {
+		if err := fleet[0].Read(t.Context(), "gw-3", query(held[0]), nil, nil); err != nil {
 			t.Errorf("got %v, want who drains to answer still", err)
 		}
 		fleet[3].end()
@@ -434,7 +434,7 @@ func TestStrangerThatIsGone(t *testing.T) {
 	})
 }
 
-// A member whose store hangs shows signs of life for ever: it must not keep every batch waiting.
+// A member whose store hangs shows signs of life for ever: it must not keep every batch waiting, if others can do what it cannot.
 func TestStuckMemberIsEjected(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.fleet(2)[0]
@@ -449,7 +449,12 @@ func TestStuckMemberIsEjected(t *testing.T) {
 		ask := func() {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 			defer cancel()
-			_ = a.Read(ctx, "gw-1", query(chunk(1)), nil)
+			_ = a.Read(ctx, "gw-1", query(chunk(1)), nil, func(_ context.Context, beside bool) error {
+				if beside {
+					return peer.ErrNoRoom
+				}
+				return nil
+			})
 		}
 		var together sync.WaitGroup
 		for range 8 {
@@ -467,7 +472,7 @@ func TestStuckMemberIsEjected(t *testing.T) {
 			t.Errorf("after an answer and two times: got %v, want %v", states(a)["gw-1"], Alive)
 		}
 		ask()
-		if got := a.Status().Members[0]; got.State != Ejected || !strings.Contains(got.Reason, "3 questions in a row ran out of time") {
+		if got := a.Status().Members[0]; got.State != Ejected || !strings.Contains(got.Reason, "3 questions in a row were answered elsewhere") {
 			t.Errorf("after three times: got %v, %q, want %v", got.State, got.Reason, Ejected)
 		}
 		w.pass(5 * time.Second)

@@ -138,7 +138,7 @@ func (h *history) step(t *testing.T) {
 func (h *history) ask(t *testing.T, n *node) {
 	for range 5 {
 		c := chunk(h.rng.IntN(1000))
-		for _, who := range []func(peer.Chunk) string{n.Owner, n.Former} {
+		for _, who := range []func(peer.Chunk) string{func(ch peer.Chunk) string { return n.Owner(ch) }, n.Former} {
 			id := who(c)
 			if id == "" {
 				continue
@@ -147,7 +147,7 @@ func (h *history) ask(t *testing.T, n *node) {
 			if state != Alive && state != Suspect && state != Draining {
 				t.Errorf("%s takes %s for the owner, which is %v", n.cfg.ID, id, state)
 			}
-			if err := n.Read(t.Context(), id, query(c), nil); err != nil && states(n)[id] != Ejected {
+			if err := n.Read(t.Context(), id, query(c), nil, nil); err != nil && states(n)[id] != Ejected {
 				t.Errorf("%s: got %v and %v, want it ejected", n.cfg.ID, err, states(n)[id])
 			}
 		}
@@ -157,7 +157,7 @@ func (h *history) ask(t *testing.T, n *node) {
 		if m.State != Ejected && m.State != Gone {
 			continue
 		}
-		err := n.Read(t.Context(), m.ID, query(chunk(1)), nil)
+		err := n.Read(t.Context(), m.ID, query(chunk(1)), nil, nil)
 		if !errors.Is(err, errEjected) && !errors.Is(err, peer.ErrDown) || len(h.asked()) > 0 {
 			t.Errorf("%s: got %v from %s, which is %v, want it not asked", n.cfg.ID, err, m.ID, m.State)
 		}

@@ -28,11 +28,12 @@ type member struct {
 	ejected  bool // not asked, and owns nothing, as far as we are concerned
 	ejection int  // counts them: a failure of a read begun before is not another one
 	until    time.Time
-	strikes  int       // failures in a row
-	stuck    int       // questions in a row that ran out of time
-	stuckAt  time.Time // the last of them
-	crashes  int       // boots before this one, in a row, that ended unannounced within a minute
-	back     time.Time // it was let in again
+	strikes  int         // failures in a row
+	sick     int         // questions in a row that another gateway answered in its place
+	sickAt   time.Time   // the last of them
+	probe    *peer.Query // the question by which it is tried before it is let in again; nil: a hello is enough
+	crashes  int         // boots before this one, in a row, that ended unannounced within a minute
+	back     time.Time   // it was let in again
 
 	latency  time.Duration // of a hello, of late
 	rate     float64       // bytes a second of the faster reads of late
@@ -84,7 +85,7 @@ func (c *Cluster) alive(k *contact, h peer.Hello, begun time.Time) {
 	m.address, m.draining, m.ordinal, m.of, m.weight, m.serves = h.Address, h.Draining, h.Ordinal, h.Of, h.Weight, h.Serves
 	m.misses, m.seen = 0, now
 	m.latency = smooth(m.latency, now.Sub(begun))
-	if m.ejected && !begun.Before(m.until) {
+	if m.ejected && m.probe == nil && !begun.Before(m.until) {
 		m.ejected, m.back, m.reason, m.changed = false, now, "", now
 		change = true
 		c.note(func() { c.cfg.Log.Info().Str("member", h.ID).Msg("cluster: member is well again") })
@@ -165,8 +166,7 @@ func (c *Cluster) eject(m *member, ejection int, least time.Duration, why string
 	if !m.back.IsZero() && now.Sub(m.back) > forgiven {
 		m.strikes = 0
 	}
-	cool := max(least, min(coolFirst<<min(m.strikes, 10), coolMost))
-	m.strikes++
+	cool := m.cool(least)
 	m.ejected, m.until, m.reason, m.changed = true, now.Add(cool), why, now
 	m.ejection++
 	id, address := m.id, m.address
@@ -174,6 +174,12 @@ func (c *Cluster) eject(m *member, ejection int, least time.Duration, why string
 		c.cfg.Log.Warn().Str("member", id).Str("address", address).Dur("for", cool).Str("why", why).Msg("cluster: member is not asked for a while")
 	})
 	c.rebuild()
+}
+
+// cool returns for how long a member that has failed is left alone: longer each time.
+func (m *member) cool(least time.Duration) time.Duration {
+	m.strikes++
+	return max(least, min(coolFirst<<min(m.strikes-1, 10), coolMost))
 }
 
 // smooth follows what is measured by an eighth.

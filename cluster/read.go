@@ -12,76 +12,92 @@ import (
 // rateBytes is the least that a read must bring to say how fast the link is.
 const rateBytes = 256 << 10
 
-// A member that lets mostStuck questions of stuckAfter or more run out of time, one after the other, is ejected.
-const (
-	mostStuck  = 3
-	stuckAfter = 2 * time.Second
-)
-
-// Read asks a member once. One that fails is not asked, and owns nothing, until it has been left alone for a while and has answered a
-// hello after that; meanwhile its chunks belong to others.
-func (c *Cluster) Read(ctx context.Context, id string, q *peer.Query, dst [][]byte) error {
-	c.mu.Lock()
-	m := c.members[id]
-	if m == nil || m.gone || m.ejected {
-		c.mu.Unlock()
-		if m == nil || m.gone {
-			return fmt.Errorf("ask member %s: it is gone: %w", id, peer.ErrDown)
-		}
-		return fmt.Errorf("ask member %s: %w", id, errEjected)
-	}
-	address, ejection := m.address, m.ejection
-	m.asked.requests++
-	c.mu.Unlock()
-
-	begun := time.Now()
-	err := c.cfg.Client.Read(ctx, address, q, dst)
-	took := time.Since(begun)
-
+// Read asks a member once. One that fails is not asked, and owns nothing, until it has been left
+// alone for a while and has answered a hello after that; meanwhile its chunks belong to others.
+// instead, unless nil, brings the same from elsewhere: beside the member while its answer is late,
+// or after it has failed. peer.ErrOutdone says that instead has brought the bytes.
+func (c *Cluster) Read(ctx context.Context, id string, q *peer.Query, dst [][]byte, instead func(ctx context.Context, beside bool) error) error {
+	r, err := c.begin(id, instead)
 	if err == nil {
-		var n uint64
-		for _, d := range dst {
-			n += uint64(len(d))
+		if err = r.race(ctx, q, dst); err == nil {
+			c.answered(r, dst)
+			return nil
 		}
-		c.mu.Lock()
-		m.asked.bytes += n
-		m.stuck = 0
-		m.measure(n, took)
-		c.mu.Unlock()
-		return nil
+		c.failed(ctx, r, err)
 	}
+	if instead != nil && !r.hedged && !errors.Is(ctx.Err(), context.Canceled) {
+		r.outdone = instead(ctx, false) == nil
+	}
+	if !r.outdone {
+		return fmt.Errorf("ask member %s: %w", id, err)
+	}
+	c.blame(ctx, r, q, err)
+	return fmt.Errorf("ask member %s: %w: %w", id, peer.ErrOutdone, err)
+}
+
+// asking is one read of a member.
+type asking struct {
+	cluster  *Cluster
+	member   *member // nil: it could not be asked
+	address  string
+	ejection int
+	begun    time.Time
+	instead  func(ctx context.Context, beside bool) error
+	hedged   bool // instead was tried beside the member
+	outdone  bool // instead has brought the bytes
+}
+
+// begin looks up a member, and counts the question.
+func (c *Cluster) begin(id string, instead func(ctx context.Context, beside bool) error) (*asking, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := &asking{cluster: c, begun: time.Now(), instead: instead}
+	m := c.members[id]
+	if m == nil || m.gone {
+		return r, fmt.Errorf("it is gone: %w", peer.ErrDown)
+	}
+	if m.ejected {
+		return r, errEjected
+	}
+	m.asked.requests++
+	c.hedges = min(c.hedges+hedgeShare, hedgeBurst)
+	r.member, r.address, r.ejection = m, m.address, m.ejection
+	return r, nil
+}
+
+// answered counts what a member has sent.
+func (c *Cluster) answered(r *asking, dst [][]byte) {
+	var n uint64
+	for _, d := range dst {
+		n += uint64(len(d))
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m := r.member
+	m.asked.bytes += n
+	m.measure(n, time.Since(r.begun))
+	if !r.hedged {
+		m.sick = 0
+	}
+}
+
+// failed counts a question that a member has not answered, and ejects the member if that is its
+// fault.
+func (c *Cluster) failed(ctx context.Context, r *asking, err error) {
 	defer c.say()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	m := r.member
 	if !errors.Is(err, peer.ErrNotHere) {
 		m.asked.failed++
 	}
-	if c.members[id] == m && !m.gone {
-		switch {
-		case faulty(ctx, err):
-			c.eject(m, ejection, 0, err.Error())
-		case m.outOfTime(err, begun, took):
-			c.eject(m, ejection, 0, fmt.Sprintf("it shows signs of life, but %d questions in a row ran out of time: look at its store and its disk", m.stuck))
-		}
+	if c.members[m.id] == m && !m.gone && faulty(ctx, err) {
+		c.eject(m, r.ejection, 0, err.Error())
 	}
-	return fmt.Errorf("ask member %s: %w", id, err)
 }
 
-// outOfTime counts questions that a member did not answer in a time that was long, though it shows signs of life, and reports
-// whether they are too many. One or two may be the store's fault. Questions of one time are one; and a member that has been
-// ejected of late has no second chance.
-func (m *member) outOfTime(err error, begun time.Time, took time.Duration) bool {
-	var no *peer.Refused
-	late := errors.Is(err, context.DeadlineExceeded) || errors.As(err, &no) && no.Code == peer.CodeTimeout
-	if !late || took < stuckAfter || begun.Before(m.stuckAt) {
-		return false
-	}
-	m.stuck++
-	m.stuckAt = begun.Add(took)
-	return m.stuck >= mostStuck || m.strikes > 0 && m.stuckAt.Sub(m.back) < forgiven
-}
-
-// measure follows the link's rate: at once upwards, slowly downwards, for a read also waits for what has to be fetched first.
+// measure follows the link's rate: at once upwards, slowly downwards, for a read also waits for
+// what has to be fetched first.
 func (m *member) measure(n uint64, took time.Duration) {
 	if n < rateBytes || took <= 0 {
 		return
@@ -93,13 +109,14 @@ func (m *member) measure(n uint64, took time.Duration) {
 	}
 }
 
-// faulty reports whether a failed read says something of the member. One that says no in order, or whose store is slow or down, is
-// well; and nothing is known if it was we who gave up, unless it had been silent for too long by then.
+// faulty reports whether a failed read says by itself that the member is not well. One that says no
+// in order is well; one that has no memory, no store or no time may be sick (see blame); and
+// nothing is known if it was we who gave up, unless it had been silent for too long by then.
 func faulty(ctx context.Context, err error) bool {
 	if ctx.Err() != nil && !errors.Is(err, peer.ErrDown) {
 		return false
 	}
-	for _, fine := range []error{peer.ErrNotHere, peer.ErrNotServed, peer.ErrMismatch, peer.ErrNoRoom, peer.ErrQuestion} {
+	for _, fine := range []error{peer.ErrNotHere, peer.ErrNotServed, peer.ErrMismatch, peer.ErrNoRoom, peer.ErrQuestion, errLate} {
 		if errors.Is(err, fine) {
 			return false
 		}
@@ -108,7 +125,8 @@ func faulty(ctx context.Context, err error) bool {
 	return !errors.As(err, &no) || no.Code != peer.CodeTimeout && no.Code != peer.CodeStore
 }
 
-// Lied says that what a member sent was not what the index says. It is not asked for half a minute at least.
+// Lied says that what a member sent was not what the index says. It is not asked for half a minute
+// at least.
 func (c *Cluster) Lied(id string) {
 	defer c.say()
 	c.mu.Lock()

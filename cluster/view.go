@@ -42,21 +42,26 @@ func newOwnership(members []placement.Member) *ownership {
 }
 
 // owner returns the ID of whoever is to hold a chunk, "" if nobody.
-func (o *ownership) owner(c peer.Chunk) string {
+func (o *ownership) owner(c peer.Chunk, asked ...string) string {
 	if o == nil {
 		return ""
 	}
-	i := o.view.Owner(c.Digest, c.Place, c.Of, nil)
+	var skip func(int) bool
+	if len(asked) > 0 {
+		skip = func(i int) bool { return slices.Contains(asked, o.members[i].ID) }
+	}
+	i := o.view.Owner(c.Digest, c.Place, c.Of, skip)
 	if i < 0 {
 		return ""
 	}
 	return o.members[i].ID
 }
 
-// Owner returns the member that is to hold a chunk; "" for this gateway, and if nobody is known.
-func (c *Cluster) Owner(ch peer.Chunk) string {
+// Owner returns the member that is to hold a chunk, the next choice where some have been asked already; "" for this gateway, and if
+// nobody is known.
+func (c *Cluster) Owner(ch peer.Chunk, asked ...string) string {
 	s := c.now.Load()
-	id := s.owners[peer.Served{Dataset: ch.Dataset, Generation: ch.Generation}].owner(ch)
+	id := s.owners[peer.Served{Dataset: ch.Dataset, Generation: ch.Generation}].owner(ch, asked...)
 	if id == c.cfg.ID {
 		return ""
 	}

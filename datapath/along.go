@@ -75,17 +75,15 @@ func (c *carry) bring(ctx context.Context, st *stock, r *errand, member string, 
 		last := &chunks[len(chunks)-1]
 		last.Ranges = append(last.Ranges, want)
 	}
-	_, refused, wrong := a.question(ctx, member, chunks)
+	_, lost := a.question(ctx, chunks, member)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, lost := range [][]chunkindex.ChunkRanges{refused, wrong} {
-		for _, chunk := range lost {
-			for _, w := range chunk.Ranges {
-				if x := &l.samples[w.Seq]; !x.taken {
-					l.left--
-				}
-				l.samples[w.Seq].taken, l.samples[w.Seq].lost = true, true
+	for _, chunk := range lost {
+		for _, w := range chunk.Ranges {
+			if x := &l.samples[w.Seq]; !x.taken {
+				l.left--
 			}
+			l.samples[w.Seq].taken, l.samples[w.Seq].lost = true, true
 		}
 	}
 	l.arrived = true

@@ -3,7 +3,6 @@ package datapath
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -25,7 +24,8 @@ func (a *asked) fill(s *Stats) {
 	s.PeerServedReads, s.PeerServedBytes, s.FormerChunks = a.servedReads.Load(), a.servedBytes.Load(), a.former.Load()
 }
 
-// longThink is the longest time between two batches that is told: whoever needs longer is in no hurry.
+// longThink is the longest time between two batches that is told: whoever needs longer is in no
+// hurry.
 const longThink = time.Hour
 
 // forPeers says who reads a batch, so that those who are asked for a part of it can fetch ahead.
@@ -47,7 +47,8 @@ func (b *batch) of(chunks []chunkindex.ChunkRanges) *batch {
 	return &part
 }
 
-// far is the part of a batch that other gateways are asked for: each sample once, in order of place, none without bytes.
+// far is the part of a batch that other gateways are asked for: each sample once, in order of
+// place, none without bytes.
 type far struct {
 	*batch
 	owners []string // by number in chunks
@@ -78,8 +79,9 @@ func merged(a, b []chunkindex.ChunkRanges) []chunkindex.ChunkRanges {
 	return out
 }
 
-// split divides a batch into what this gateway brings itself and what it asks others for: what they own and is not in memory here, nor on
-// its way there, nor on disk. far is nil where they are asked for nothing.
+// split divides a batch into what this gateway brings itself and what it asks others for: what they
+// own and is not in memory here, nor on its way there, nor on disk. far is nil where they are asked
+// for nothing.
 func (s *Source) split(plan *shuffle.Plan, b *batch) (near *batch, f *far) {
 	var here, there []chunkindex.ChunkRanges
 	var owners []string
@@ -133,8 +135,8 @@ func (f *far) once(ranges []chunkindex.Range) []chunkindex.Range {
 	return out
 }
 
-// peerPart is the part of the time that a request has left which one question to a peer may take: what is after it
-// needs time too.
+// peerPart is the part of the time that a request has left which one question to a peer may take:
+// what is after it needs time too.
 const peerPart = 2
 
 // asker is who asks peers for samples, and where these go.
@@ -151,31 +153,8 @@ func standsAt(r peer.Reader, first uint64, at shuffle.Cursor) *peer.Reader {
 	return &r
 }
 
-// question asks one member for samples of some chunks. It returns how many bytes are there and what is not: refused when there was no
-// answer, wrong where the index denies it.
-func (a *asker) question(ctx context.Context, member string, chunks []chunkindex.ChunkRanges) (n int64, refused, wrong []chunkindex.ChunkRanges) {
-	p := a.source.path
-	q, dst := a.query(chunks)
-	ctx, cancel := partOf(ctx)
-	defer cancel()
-	p.asked.reads.Add(1)
-	if err := p.cfg.Peers.Read(ctx, member, q, dst); err != nil {
-		if !errors.Is(ctx.Err(), context.Canceled) { // nobody wants to know any more
-			p.asked.failed.Add(1)
-		}
-		return 0, chunks, nil
-	}
-	for _, b := range dst {
-		p.asked.bytes.Add(uint64(len(b)))
-	}
-	if n, wrong = a.check(chunks); len(wrong) > 0 {
-		p.asked.lies.Add(1)
-		p.cfg.Peers.Lied(member)
-	}
-	return n, nil, wrong
-}
-
-// query asks for samples of some chunks, which are in ascending order, and says where each range goes.
+// query asks for samples of some chunks, which are in ascending order, and says where each range
+// goes.
 func (a *asker) query(chunks []chunkindex.ChunkRanges) (*peer.Query, [][]byte) {
 	s := a.source
 	q := &peer.Query{
@@ -200,7 +179,8 @@ func partOf(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, time.Until(until)/peerPart)
 }
 
-// check compares what has come with the index. It returns how many bytes are right, and what is not.
+// check compares what has come with the index. It returns how many bytes are right, and what is
+// not.
 func (a *asker) check(chunks []chunkindex.ChunkRanges) (n int64, wrong []chunkindex.ChunkRanges) {
 	for _, c := range chunks {
 		var bad []chunkindex.Range
@@ -218,7 +198,8 @@ func (a *asker) check(chunks []chunkindex.ChunkRanges) (n int64, wrong []chunkin
 	return n, wrong
 }
 
-// byMember sorts chunks by the member that is to be asked for them, in the order in which these come first.
+// byMember sorts chunks by the member that is to be asked for them, in the order in which these
+// come first.
 func byMember(chunks []chunkindex.ChunkRanges, member func(i int) string) (members []string, groups map[string][]chunkindex.ChunkRanges) {
 	groups = map[string][]chunkindex.ChunkRanges{}
 	for i, c := range chunks {
@@ -231,18 +212,29 @@ func byMember(chunks []chunkindex.ChunkRanges, member func(i int) string) (membe
 	return members, groups
 }
 
-// ask asks the owners of chunks, given by their numbers in f.chunks, all at once. It returns how many bytes are there, and what is not.
+// ask asks the owners of chunks, given by their numbers in f.chunks, all at once. It returns how
+// many bytes are there, and what is not.
 func (a *asker) ask(ctx context.Context, f *far, which []int) (bytes int64, lost []chunkindex.ChunkRanges) {
 	chunks := make([]chunkindex.ChunkRanges, len(which))
 	for n, i := range which {
 		chunks[n] = f.chunks[i]
 	}
 	members, groups := byMember(chunks, func(n int) string { return f.owners[which[n]] })
+	return a.each(members, func(m string) (int64, []chunkindex.ChunkRanges) {
+		if m == "" { // it is this gateway's by now
+			return 0, groups[m]
+		}
+		return a.question(ctx, groups[m], m)
+	})
+}
+
+// each asks members side by side, and adds up what they bring and what they do not.
+func (a *asker) each(members []string, of func(member string) (int64, []chunkindex.ChunkRanges)) (bytes int64, lost []chunkindex.ChunkRanges) {
 	var mu sync.Mutex // guards bytes and lost
 	var running sync.WaitGroup
 	for _, m := range members {
 		running.Go(func() {
-			n, l := a.askOwner(ctx, groups[m], m)
+			n, l := of(m)
 			mu.Lock()
 			defer mu.Unlock()
 			bytes, lost = bytes+n, append(lost, l...)
@@ -250,32 +242,5 @@ func (a *asker) ask(ctx context.Context, f *far, which []int) (bytes int64, lost
 	}
 	running.Wait()
 	slices.SortFunc(lost, func(a, b chunkindex.ChunkRanges) int { return a.Chunk - b.Chunk })
-	return bytes, lost
-}
-
-// mostAsked is how many members are asked for a sample at most, one after another: its owner, and whoever owns it where that one is gone. With
-// two gone at once the third keeps what it brings; to read samples from the store instead would cost as many reads as there are samples.
-const mostAsked = 3
-
-// askOwner asks the last of some members, the others of which have not answered, and where it does not answer either those who own the
-// chunks then: whoever did not answer is not an owner any more, or is not to be asked again. What is wrong is not asked of
-// anybody else.
-func (a *asker) askOwner(ctx context.Context, chunks []chunkindex.ChunkRanges, asked ...string) (bytes int64, lost []chunkindex.ChunkRanges) {
-	member := asked[len(asked)-1]
-	if member == "" {
-		return 0, chunks
-	}
-	bytes, refused, lost := a.question(ctx, member, chunks)
-	members, groups := byMember(refused, func(i int) string {
-		m := a.source.owner(a.plan, refused[i].Chunk)
-		if len(asked) == mostAsked || slices.Contains(asked, m) || ctx.Err() != nil {
-			return ""
-		}
-		return m
-	})
-	for _, m := range members {
-		n, l := a.askOwner(ctx, groups[m], append(slices.Clip(asked), m)...)
-		bytes, lost = bytes+n, append(lost, l...)
-	}
 	return bytes, lost
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -105,26 +106,32 @@ func (m *member) breaks(fault func(to int, q *peer.Query) (wireFault, error)) {
 }
 
 // owner is the member that is to hold a chunk: the lane's, or the one with the highest hash.
-func (m *member) owner(c peer.Chunk) int {
+func (m *member) owner(c peer.Chunk, asked ...string) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	gone := maps.Clone(m.gone)
+	for i := range m.fleet.members {
+		if slices.Contains(asked, name(i)) {
+			gone[i] = true
+		}
+	}
 	if c.Of > 0 {
-		if i := int(c.Place * uint64(len(m.fleet.members)) / c.Of); !m.gone[i] {
+		if i := int(c.Place * uint64(len(m.fleet.members)) / c.Of); !gone[i] {
 			return i
 		}
 	}
 	best, highest := -1, uint64(0)
 	for i := range m.fleet.members {
 		h := sha256.Sum256(fmt.Appendf(c.Digest[:], "%d", i))
-		if v := binary.LittleEndian.Uint64(h[:]); !m.gone[i] && (best < 0 || v > highest) {
+		if v := binary.LittleEndian.Uint64(h[:]); !gone[i] && (best < 0 || v > highest) {
 			best, highest = i, v
 		}
 	}
 	return best
 }
 
-func (m *member) Owner(c peer.Chunk) string {
-	if n := m.owner(c); n >= 0 && n != m.number {
+func (m *member) Owner(c peer.Chunk, asked ...string) string {
+	if n := m.owner(c, asked...); n >= 0 && n != m.number {
 		return name(n)
 	}
 	return ""
@@ -169,8 +176,17 @@ type answering struct{}
 
 var errForwarded = errors.New("a question was asked on")
 
-// Read carries a question to another member as a wire would: the sums stay here, and the bytes are copied.
-func (m *member) Read(ctx context.Context, to string, q *peer.Query, dst [][]byte) error {
+// Read carries a question to another member, and has the next ones asked where that fails.
+func (m *member) Read(ctx context.Context, to string, q *peer.Query, dst [][]byte, instead Instead) error {
+	err := m.carry(ctx, to, q, dst)
+	if err != nil && instead != nil && instead(ctx, false) == nil {
+		return fmt.Errorf("%w: %w", peer.ErrOutdone, err)
+	}
+	return err
+}
+
+// carry carries a question to another member as a wire would: the sums stay here, and the bytes are copied.
+func (m *member) carry(ctx context.Context, to string, q *peer.Query, dst [][]byte) error {
 	if ctx.Value(answering{}) != nil && !q.Cached {
 		panic(errForwarded)
 	}

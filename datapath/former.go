@@ -88,7 +88,7 @@ func (f *fetch) fromPeer(ctx context.Context, fill *chunkcache.Fill[key]) (sent 
 	ctx, cancel := context.WithTimeout(ctx, formerWait)
 	defer cancel()
 	p.asked.reads.Add(1)
-	if err := p.cfg.Peers.Read(ctx, member, q, [][]byte{dst}); err != nil {
+	if err := p.cfg.Peers.Read(ctx, member, q, [][]byte{dst}, nil); err != nil {
 		if !errors.Is(err, peer.ErrNotHere) {
 			p.asked.failed.Add(1)
 		}

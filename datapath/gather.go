@@ -265,6 +265,7 @@ func (g *gathering) again(ctx context.Context, late *far) (bytes int64, lost []c
 func (g *gathering) finish(ctx context.Context, lost []chunkindex.ChunkRanges, loaded answer, spare []byte) (*chunkindex.Body, error) {
 	if len(lost) > 0 {
 		s, b := g.source, g.far.of(lost)
+		b.lost = true
 		s.path.reown() // what has come to this gateway is brought as its own
 		whole, ranged := s.sort(g.at, b)
 		more, err := s.into(ctx, b, whole, ranged, g.segments, spare, nil)

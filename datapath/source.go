@@ -140,6 +140,7 @@ type batch struct {
 	number   uint64        // of its reader in the table of them, 0: of none
 	trusts   bool          // whoever asks knows better who owns its chunks
 	answers  bool          // it is a peer's: no other peer is asked to load anything
+	lost     bool          // those who own its chunks did not send them
 	tries    bool          // no memory is waited for: chunkcache.ErrNoRoom says that there is none now
 	lent     *lent         // memory to bring it in, taken for it and others together; nil: none
 }
@@ -181,9 +182,9 @@ func (s *Source) pays(at shuffle.Cursor, b *batch, c chunkindex.ChunkRanges) boo
 		return true
 	}
 	if s.name != "" && !b.trusts && s.owner(b.plan, c.Chunk) != "" {
-		// Somebody else keeps it. But a peer that asks here may know better, and then others will ask too: where that
-		// takes nothing from readers, it is kept here until the views agree.
-		return b.answers && (b.fits || s.path.spare() >= s.Cost(c.Chunk)) || wanted >= desc.Length-desc.Length/8
+		// Another member keeps it. But a peer that asks here may know better, or that member fails, and then more will be asked
+		// for: where that takes nothing from readers, it is kept here until the views agree.
+		return (b.answers || b.lost) && (b.fits || s.path.spare() >= s.Cost(c.Chunk)) || wanted >= desc.Length-desc.Length/8
 	}
 	if b.fits {
 		return true

@@ -10,6 +10,8 @@ import (
 var (
 	// ErrDown says that nobody answered, not in time, or not to the end.
 	ErrDown = errors.New("the peer does not answer")
+	// ErrOutdone says that the bytes have been brought from elsewhere: the peer refused, or was late.
+	ErrOutdone = errors.New("the bytes came from elsewhere")
 	// ErrQuestion says that nobody was asked: the query is not one, its answer has no place to go, or the address is none.
 	ErrQuestion = errors.New("this cannot be asked")
 	// ErrMalformed says that an answer came which does not follow the protocol: too long, too short, or none of its statuses.

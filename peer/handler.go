@@ -17,7 +17,10 @@ import (
 	"github.com/millrace-data/millrace/chunkindex"
 )
 
-const waitGrace = 250 * time.Millisecond
+const (
+	waitGrace = 250 * time.Millisecond
+	firstSign = 10 * time.Millisecond // until the first sign of life: an answer from memory needs none
+)
 
 var errPanicked = errors.New("the holder panicked")
 
@@ -166,14 +169,15 @@ func (s *Server) bring(ctx context.Context, out *writer, q *Query) (*chunkindex.
 		body, err := s.ask(ctx, q)
 		done <- brought{body, err}
 	}()
-	tick := time.NewTicker(s.cfg.SignEvery)
-	defer tick.Stop()
+	next := time.NewTimer(min(firstSign, s.cfg.SignEvery))
+	defer next.Stop()
 	for {
 		select {
 		case b := <-done:
 			return b.body, b.err
-		case <-tick.C:
+		case <-next.C:
 			out.sign()
+			next.Reset(s.cfg.SignEvery)
 		}
 	}
 }

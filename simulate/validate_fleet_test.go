@@ -49,7 +49,7 @@ func newWires(s *simulate.Setting, plan *shuffle.Plan) *wires {
 	return w
 }
 
-func (m *member) Owner(c peer.Chunk) string {
+func (m *member) Owner(c peer.Chunk, _ ...string) string {
 	if n := m.wires.view.Owner(c.Digest, c.Place, c.Of, nil); n != m.number {
 		return fmt.Sprint(n)
 	}
@@ -62,7 +62,7 @@ func (m *member) View() uint64             { return 1 }
 func (m *member) Lied(string)              { panic("nobody lies here") }
 
 // Read carries a question to its owner and the answer back.
-func (m *member) Read(ctx context.Context, to string, q *peer.Query, dst [][]byte) error {
+func (m *member) Read(ctx context.Context, to string, q *peer.Query, dst [][]byte, _ datapath.Instead) error {
 	w := m.wires
 	var n int
 	if _, err := fmt.Sscan(to, &n); err != nil {

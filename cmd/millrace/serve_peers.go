@@ -316,7 +316,7 @@ func peerStats(t datapath.Stats) []gateway.Stat {
 	return []gateway.Stat{
 		{Name: "peer_reads_total", Help: "Questions to other gateways.", Value: float64(t.PeerReads)},
 		{Name: "peer_read_bytes_total", Help: "Bytes that other gateways sent.", Value: float64(t.PeerBytes)},
-		{Name: "peer_failed_total", Help: "Of these questions, those without an answer: the store was read instead.", Value: float64(t.PeerFailed)},
+		{Name: "peer_failed_total", Help: "Of these questions, those without an answer in time: another gateway was asked, or the store.", Value: float64(t.PeerFailed)},
 		{Name: "peer_lies_total", Help: "Answers of other gateways that were not what the index says.", Value: float64(t.PeerLies)},
 		{Name: "peer_served_reads_total", Help: "Answers to other gateways.", Value: float64(t.PeerServedReads)},
 		{Name: "peer_served_bytes_total", Help: "Bytes sent to other gateways.", Value: float64(t.PeerServedBytes)},

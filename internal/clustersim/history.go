@@ -28,6 +28,7 @@ type History struct {
 	Even     bool          // it takes just that
 	Faults   []Fault
 	Heal     time.Duration                    // everything is well from then on
+	InStep   bool                             // no rank begins a batch before all have the one before, as ranks that add up gradients
 	Each     time.Duration                    // epoch e begins after e times that, or when it comes
 	Trace    func(format string, args ...any) // is told what happens; nil: nobody is
 	Mark     time.Duration                    // reads of the store after that are counted by themselves too
@@ -92,6 +93,8 @@ const (
 	Lie       Trouble = "lie"        // a gateway answers others with what they did not ask for
 	Mangle    Trouble = "mangle"     // answers arrive short, long, or as something else
 	Refuse    Trouble = "refuse"     // a gateway says no
+	Full      Trouble = "full"       // a gateway says that it has no memory for any answer
+	Late      Trouble = "late"       // what a gateway answers others arrives later by an amount
 	View      Trouble = "view"       // discovery shows a gateway some of the others only, and changes its mind
 	Drain     Trouble = "drain"      // a gateway leaves in good order, and comes again
 	StoreCut  Trouble = "store cut"  // a gateway does not reach the store

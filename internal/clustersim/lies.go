@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/peer"
@@ -17,16 +18,25 @@ import (
 
 // lies is what a machine does to the answers that it gives, while it does.
 type lies struct {
-	mu      sync.Mutex // guards all below
-	wrong   *rand.Rand // it answers with other bytes; nil: it does not
-	mangled *rand.Rand // its answers arrive as something else
-	refuse  bool       // it says no
+	mu      sync.Mutex    // guards all below
+	wrong   *rand.Rand    // it answers with other bytes; nil: it does not
+	mangled *rand.Rand    // its answers arrive as something else
+	refuse  bool          // it says that a chunk is not there
+	full    bool          // it says that it has no memory for the answer
+	late    time.Duration // by which all that it sends to another gateway arrives later
 }
 
 func (l *lies) set(change func(*lies)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	change(l)
+}
+
+// lateness returns by how much the answers of a machine arrive later.
+func (l *lies) lateness() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.late
 }
 
 // draw returns a number below n while rnd is there, else -1.
@@ -53,10 +63,13 @@ type holder struct {
 func (h *holder) Answer(ctx context.Context, q *peer.Query) (*chunkindex.Body, error) {
 	h.seen(ctx, q)
 	h.lies.mu.Lock()
-	refuse := h.lies.refuse
+	refuse, full := h.lies.refuse, h.lies.full
 	h.lies.mu.Unlock()
-	if refuse {
+	switch {
+	case refuse:
 		return nil, peer.ErrNotHere
+	case full:
+		return nil, peer.ErrNoRoom
 	}
 	body, err := h.Holder.Answer(ctx, q)
 	h.answered(ctx, q, err)
@@ -68,7 +81,8 @@ func (h *holder) Answer(ctx context.Context, q *peer.Query) (*chunkindex.Body, e
 	return chunkindex.NewBody(h.twist(right, other, kind), body.Tiers, body.Close), nil
 }
 
-// falsify returns the bytes of other chunks (kind 0), or of an earlier generation (kind 1), at the places asked for.
+// falsify returns the bytes of other chunks (kind 0), or of an earlier generation (kind 1), at the
+// places asked for.
 func (h *holder) falsify(q *peer.Query, kind int) [][]byte {
 	var out [][]byte
 	for _, c := range q.Chunks {

@@ -40,7 +40,11 @@ func (r *reader) read(ctx context.Context) {
 			if r.rnd.IntN(16) < r.set.Moves {
 				r.near = r.rnd.IntN(len(r.run.machines))
 			}
+			asked := time.Now()
 			if !r.persist(ctx, at, samples) {
+				return
+			}
+			if r.run.step != nil && r.run.step.wait(ctx, func() { r.run.stepped(time.Since(asked)) }) != nil {
 				return
 			}
 			if objstore.Sleep(ctx, r.set.Think) != nil {

@@ -19,12 +19,13 @@ type Report struct {
 	Wrong  []string       // what should not have happened; empty: all is well
 	Ended  map[string]int // requests by how they ended, and bodies by the tiers that they came from
 	Took   []time.Duration
-	Chunks float64       // read from the store, in whole chunks
-	Late   float64       // those after the mark
-	Strays float64       // of the late ones, those of chunks that were not lost
-	Lost   int           // chunks that were in the memory of processes that were killed
-	Refill time.Duration // from the mark to the last read of the store
-	Needed float64       // reads of chunks that the history cannot do without: each once, and once more what was lost
+	Steps  []time.Duration // from when all ranks ask for a batch until all have it, where they keep in step
+	Chunks float64         // read from the store, in whole chunks
+	Late   float64         // those after the mark
+	Strays float64         // of the late ones, those of chunks that were not lost
+	Lost   int             // chunks that were in the memory of processes that were killed
+	Refill time.Duration   // from the mark to the last read of the store
+	Needed float64         // reads of chunks that the history cannot do without: each once, and once more what was lost
 	Stats  datapath.Stats
 	Asked  map[int]int // requests to the store, by machine
 }
@@ -38,6 +39,7 @@ type run struct {
 	books    *books
 	machines []*machine
 	began    time.Time
+	step     *barrier       // nil: each rank goes on by itself
 	work     sync.WaitGroup // processes that end, and troubles
 
 	mu     sync.Mutex // guards all below
@@ -151,6 +153,9 @@ func (r *run) boot(ctx context.Context) {
 // ranks starts the readers.
 func (r *run) ranks(ctx context.Context) *sync.WaitGroup {
 	var all sync.WaitGroup
+	if r.history.InStep {
+		r.step = newBarrier(len(r.history.Ranks))
+	}
 	for i, set := range r.history.Ranks {
 		rank := &reader{run: r, set: set, rank: uint64(i), near: set.Near, rnd: rand.New(rand.NewPCG(r.history.Seed, 100+uint64(i)))}
 		all.Go(func() { rank.read(ctx) })
@@ -185,6 +190,13 @@ func (r *run) deliver(epoch uint64, samples []uint64, took time.Duration) {
 		r.counts[epoch][s]++
 	}
 	r.report.Took = append(r.report.Took, took)
+}
+
+// stepped notes that all ranks have a batch.
+func (r *run) stepped(took time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.report.Steps = append(r.report.Steps, took)
 }
 
 // refused notes that an epoch will not be complete, since a batch is larger than a budget.

@@ -20,6 +20,7 @@ type stream struct {
 	route route // from whom is asked to whoever asked
 	room  int   // how many bytes are on their way at a time that nobody has read yet
 	dead  <-chan struct{}
+	late  time.Duration // by which everything arrives later than the link takes
 
 	mu       sync.Mutex // guards all below
 	changed  chan struct{}
@@ -51,7 +52,7 @@ func (s *stream) wake() {
 // put sends one event. It waits while too much is on its way.
 func (s *stream) put(e event) error {
 	_, l, _ := s.net.open(s.route)
-	e.at = time.Now().Add(l.took(int64(len(e.data))))
+	e.at = time.Now().Add(s.late + l.took(int64(len(e.data))))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for len(e.data) > 0 && s.queued > 0 && s.queued+len(e.data) > s.room && !s.gone {

@@ -30,7 +30,7 @@ func (r *run) heal(ctx context.Context) {
 	r.net.heal()
 	r.store.SetFault(r.history.usual())
 	for _, m := range r.machines {
-		m.lies.set(func(l *lies) { l.wrong, l.mangled, l.refuse = nil, nil, false })
+		m.lies.set(func(l *lies) { l.wrong, l.mangled, l.refuse, l.full, l.late = nil, nil, false, false, 0 })
 		m.view.show(nil)
 		m.start(ctx)
 	}
@@ -79,6 +79,10 @@ func (r *run) strike(ctx context.Context, f Fault) {
 		change(func() { m.lies.set(func(l *lies) { l.mangled = rnd }) }, func() { m.lies.set(func(l *lies) { l.mangled = nil }) })
 	case Refuse:
 		change(func() { m.lies.set(func(l *lies) { l.refuse = true }) }, func() { m.lies.set(func(l *lies) { l.refuse = false }) })
+	case Full:
+		change(func() { m.lies.set(func(l *lies) { l.full = true }) }, func() { m.lies.set(func(l *lies) { l.full = false }) })
+	case Late:
+		change(func() { m.lies.set(func(l *lies) { l.late = f.Amount }) }, func() { m.lies.set(func(l *lies) { l.late = 0 }) })
 	case View:
 		r.flap(ctx, f, rnd)
 	case StoreBad, StoreSlow:

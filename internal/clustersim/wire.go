@@ -75,6 +75,7 @@ func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 		trace.WroteRequest(httptrace.WroteRequestInfo{})
 	}
 	s := newStream(w.from.net, route{to.number, w.from.machine.number}, w.from.machine.run.history.Room, there.dead)
+	s.late = to.lies.lateness()
 	serving, stop := context.WithCancel(context.WithValue(there.ctx, askerKey{}, by))
 	asked := req.Clone(serving)
 	asked.RequestURI, asked.RemoteAddr = req.URL.RequestURI(), w.from.machine.address

@@ -112,4 +112,35 @@ PLANTS = [
         "./internal/clustersim TestHistories",
         [("peer/read.go", "\tdefer give()\n", "\t_ = give\n")],
     ),
+    (
+        "cluster blames a member for what nobody can do",
+        "./cluster TestRefusalsThatOthersDoNotGive",
+        [("cluster/read.go", "r.outdone = instead(ctx, false) == nil", "r.outdone = instead(ctx, false) == nil || r.member != nil")],
+    ),
+    (
+        "cluster never gives up a member that refuses everything",
+        "./cluster TestRefusalsThatOthersDoNotGive",
+        [("cluster/sick.go", "return no.Code == peer.CodeStore ||", "return no.Code == \"\" && no.Code == peer.CodeStore ||"),
+         ("cluster/sick.go", "no.Code == peer.CodeTimeout || no.Code == peer.CodeOverloaded", "no.Code == \"x\"")],
+    ),
+    (
+        "cluster asks another member beside any that is late",
+        "./cluster TestHedgesAreFew",
+        [("cluster/sick.go", "if c.hedges < 1 {", "if c.hedges < -1e9 {")],
+    ),
+    (
+        "cluster ejects all members that are overloaded together",
+        "./cluster TestHalfOfTheMembersStay",
+        [("cluster/sick.go", "return out*sickShare <= all", "return out <= all")],
+    ),
+    (
+        "cluster lets a late member in again by its hello",
+        "./cluster TestLateMemberIsEjected",
+        [("cluster/member.go", "m.ejected && m.probe == nil && !begun", "m.ejected && !begun")],
+    ),
+    (
+        "datapath reads single samples where owners fail",
+        "./datapath TestOwnersThatAreGoneOneAfterAnother",
+        [("datapath/source.go", "(b.answers || b.lost) &&", "b.answers &&")],
+    ),
 ]

@@ -1,0 +1,178 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/peer"
+)
+
+// other is what a test brings in a member's place.
+type other struct {
+	err    error
+	beside int // times that it was asked while the member was late
+	after  int // times that it was asked when the member had failed
+}
+
+func (o *other) instead(_ context.Context, beside bool) error {
+	if beside {
+		o.beside++
+	} else {
+		o.after++
+	}
+	return o.err
+}
+
+// sample is a question for one sample.
+func sample(c peer.Chunk) *peer.Query {
+	q := query(c)
+	q.Chunks = []peer.Wanted{{Chunk: c.Number, Digest: c.Digest, Ranges: []chunkindex.Range{{Offset: 512, Length: 1000}}}}
+	return q
+}
+
+func sicknesses() map[string]error {
+	return map[string]error{
+		"overloaded": &peer.Refused{Status: 503, Code: peer.CodeOverloaded},
+		"store":      &peer.Refused{Status: 502, Code: peer.CodeStore},
+		"timeout":    &peer.Refused{Status: 504, Code: peer.CodeTimeout},
+	}
+}
+
+// A member that refuses what another one can do is ejected; where the others cannot either, as with
+// the store down, it is as well as they.
+func TestRefusalsThatOthersDoNotGive(t *testing.T) {
+	for name, refusal := range sicknesses() {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				a := w.fleet(3)[0]
+				w.fails(at(1), refusal)
+				c := sample(ofOwner(t, a, "gw-1"))
+				down := &other{err: errors.New("the store is down")}
+				for range 100 {
+					if err := a.Read(t.Context(), "gw-1", c, nil, down.instead); !errors.Is(err, refusal) || errors.Is(err, peer.ErrOutdone) {
+						t.Fatalf("got %v, want %v", err, refusal)
+					}
+					w.pass(time.Millisecond)
+				}
+				if got := states(a)["gw-1"]; got != Alive || down.after != 100 {
+					t.Errorf("while all fail: got %v after %d attempts elsewhere, want %v after 100", got, down.after, Alive)
+				}
+				up := &other{}
+				for n := range sickAfter {
+					if got := states(a)["gw-1"]; got != Alive {
+						t.Errorf("after %d of %d: got %v, want %v", n, sickAfter, got, Alive)
+					}
+					if err := a.Read(t.Context(), "gw-1", c, nil, up.instead); !errors.Is(err, peer.ErrOutdone) {
+						t.Fatalf("got %v, want %v", err, peer.ErrOutdone)
+					}
+					w.pass(time.Millisecond)
+				}
+				if got := states(a)["gw-1"]; got != Ejected {
+					t.Errorf("after %d that another one answered: got %v, want %v", sickAfter, got, Ejected)
+				}
+			})
+		})
+	}
+}
+
+// A member whose answers come late is asked no more; another one is asked beside it, while that is
+// seldom.
+func TestLateMemberIsEjected(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.fleet(3)[0]
+		slow := time.Duration(0)
+		w.read = func(string, string) error { time.Sleep(slow); return nil }
+		o := &other{}
+		ask := func() error {
+			return a.Read(t.Context(), "gw-1", sample(chunk(1)), [][]byte{make([]byte, 1000)}, o.instead)
+		}
+		slow = promptFloor / 2
+		for range 10 {
+			if err := ask(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if o.beside != 0 {
+			t.Errorf("got %d hedges while the member was prompt, want none", o.beside)
+		}
+		slow = 300 * time.Millisecond
+		for range sickAfter {
+			if got := states(a)["gw-1"]; got != Alive {
+				t.Errorf("got %v, want %v", got, Alive)
+			}
+			if err := ask(); !errors.Is(err, peer.ErrOutdone) {
+				t.Fatalf("got %v, want %v", err, peer.ErrOutdone)
+			}
+		}
+		if got := states(a)["gw-1"]; got != Ejected || o.beside != sickAfter || o.after != 0 {
+			t.Errorf("got %v after %d and %d elsewhere, want %v after %d and 0", got, o.beside, o.after, Ejected, sickAfter)
+		}
+		// It is tried by itself, and comes back only when it is prompt again.
+		w.pass(5 * time.Minute)
+		if got := states(a)["gw-1"]; got != Ejected {
+			t.Errorf("still slow: got %v, want %v", got, Ejected)
+		}
+		if tried := len(w.asked()); tried < 10 || tried > 40 {
+			t.Errorf("got %d questions in five minutes in which it was tried, want some ten", tried)
+		}
+		slow = 0
+		w.pass(coolMost + 3*time.Second)
+		if got := states(a)["gw-1"]; got != Alive {
+			t.Errorf("prompt again: got %v, want %v", got, Alive)
+		}
+	})
+}
+
+// However many questions are late, few of them are asked twice.
+func TestHedgesAreFew(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.fleet(3)[0]
+		w.read = func(string, string) error { time.Sleep(300 * time.Millisecond); return nil }
+		o := &other{err: errors.New("neither can this one")}
+		const questions = 1000
+		for range questions {
+			if err := a.Read(t.Context(), "gw-1", sample(chunk(1)), [][]byte{make([]byte, 1000)}, o.instead); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if most := hedgeBurst + int(questions*hedgeShare); o.beside > most+1 || o.beside < most/2 {
+			t.Errorf("got %d hedges of %d questions, want at most %d", o.beside, questions, most)
+		}
+		if got := states(a)["gw-1"]; got != Alive {
+			t.Errorf("late, but nobody is faster: got %v, want %v", got, Alive)
+		}
+	})
+}
+
+// No more than half of the members are ejected for what may be everybody's sickness.
+func TestHalfOfTheMembersStay(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.fleet(8)[0]
+		w.read = func(string, string) error { return &peer.Refused{Status: 503, Code: peer.CodeOverloaded} }
+		o := &other{}
+		for i := 1; i < 8; i++ {
+			for range 2 * sickAfter {
+				_ = a.Read(t.Context(), "gw-"+string(rune('0'+i)), sample(chunk(i)), nil, o.instead)
+				w.pass(time.Millisecond)
+			}
+		}
+		out := 0
+		for _, s := range states(a) {
+			if s == Ejected {
+				out++
+			}
+		}
+		if out != 4 {
+			t.Errorf("got %d of 8 ejected, want 4", out)
+		}
+		for _, m := range a.Status().Members {
+			if m.State == Ejected && !strings.Contains(m.Reason, "answered elsewhere") {
+				t.Errorf("%s: got %q, want why", m.ID, m.Reason)
+			}
+		}
+	})
+}

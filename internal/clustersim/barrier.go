@@ -1,0 +1,35 @@
+package clustersim
+
+import (
+	"context"
+	"sync"
+)
+
+// barrier lets ranks go on together.
+type barrier struct {
+	ranks int
+
+	mu   sync.Mutex // guards what follows
+	came int
+	open chan struct{} // closed when all have come
+}
+
+func newBarrier(ranks int) *barrier { return &barrier{ranks: ranks, open: make(chan struct{})} }
+
+// wait returns when all ranks have come. The last one calls together.
+func (b *barrier) wait(ctx context.Context, together func()) error {
+	b.mu.Lock()
+	open := b.open
+	if b.came++; b.came == b.ranks {
+		together()
+		b.came, b.open = 0, make(chan struct{})
+		close(open)
+	}
+	b.mu.Unlock()
+	select {
+	case <-open:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
