@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"crypto/tls"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -58,9 +59,17 @@ func BenchmarkPeerRead(b *testing.B) {
 	for _, c := range []struct {
 		name                   string
 		chunks, ranges, length int
-	}{{"110KiB", 16, benchSamples / 16, benchSize}, {"1KiB", 16, 256, 1 << 10}} {
+		encrypted              bool
+	}{
+		{"110KiB", 16, benchSamples / 16, benchSize, false},
+		{"4KiB", 16, 256, 4 << 10, false},
+		{"1KiB", 16, 256, 1 << 10, false},
+		{"TLS/110KiB", 16, benchSamples / 16, benchSize, true},
+		{"TLS/4KiB", 16, 256, 4 << 10, true},
+		{"TLS/1KiB", 16, 256, 1 << 10, true},
+	} {
 		b.Run(c.name, func(b *testing.B) {
-			client, address, q, dst := benchPeer(b, c.chunks, c.ranges, c.length)
+			client, address, q, dst := benchPeer(b, c.chunks, c.ranges, c.length, c.encrypted)
 			b.SetBytes(int64(len(dst) * c.length))
 			b.ReportAllocs()
 			for b.Loop() {
@@ -72,12 +81,17 @@ func BenchmarkPeerRead(b *testing.B) {
 	}
 }
 
-func benchPeer(b *testing.B, chunks, ranges, length int) (client *Client, address string, q *Query, dst [][]byte) {
+func benchPeer(b *testing.B, chunks, ranges, length int, encrypted bool) (client *Client, address string, q *Query, dst [][]byte) {
 	b.Helper()
 	s := newShelf(chunks, length+1<<20)
 	s.uncounted = true
 	q, dst, _ = s.question(ranges, length)
-	return asker(b, nil), start(b, serverOf(s)), q, dst
+	server, asks := serverOf(s), (*tls.Config)(nil)
+	if encrypted {
+		f := files(b, newAuthority(b).issue(b, b.TempDir(), nil))
+		server.TLS, asks = f.Server(), f.Client()
+	}
+	return asker(b, func(cfg *ClientConfig) { cfg.TLS = asks }), start(b, server), q, dst
 }
 
 // BenchmarkTwoHops compares the way of a batch through two processes: bare, where two handlers do nothing but write one
@@ -90,7 +104,7 @@ func BenchmarkTwoHops(b *testing.B) {
 	})
 	transport := &http.Transport{}
 	b.Cleanup(transport.CloseIdleConnections)
-	client, address, q, dst := benchPeer(b, 16, benchSamples/16, benchSize)
+	client, address, q, dst := benchPeer(b, 16, benchSamples/16, benchSize, false)
 	for _, c := range []struct {
 		name   string
 		second func(http.ResponseWriter) error

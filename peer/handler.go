@@ -214,7 +214,7 @@ func (s *Server) hello(out *writer, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	out.small(http.StatusOK, contentJSON, text)
+	out.brief(http.StatusOK, contentJSON, text)
 	return nil
 }
 
@@ -229,7 +229,7 @@ func (s *Server) leaving(out *writer, r *http.Request) error {
 	if s.cfg.Leaving != nil {
 		s.cfg.Leaving(r.Context(), l, r.RemoteAddr)
 	}
-	out.small(http.StatusOK, contentJSON, []byte("{}"))
+	out.brief(http.StatusOK, contentJSON, []byte("{}"))
 	return nil
 }
 

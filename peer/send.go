@@ -14,7 +14,11 @@ import (
 const (
 	maxPiece    = 1 << 20  // bytes handed to the kernel under one deadline
 	gatherBytes = 64 << 10 // of small samples put together
-	smallBytes  = 4 << 10  // a shorter sample is copied next to its neighbours: cheaper than a slice of its own for the kernel
+
+	// A shorter sample is copied next to its neighbours. In plain text that is cheaper than a slice of its own for the kernel
+	// only below 4 KiB. Under TLS each slice is a call and a record of its own, of at most 16 KiB, so longer samples pay too.
+	smallBytes  = 4 << 10
+	smallSecret = 32 << 10
 )
 
 // errSegments says that a holder has answered something else than it was asked.
@@ -53,14 +57,16 @@ type writer struct {
 	control  *http.ResponseController
 	stall    time.Duration // for each piece
 	vectored io.ReaderFrom // takes slices as they lie; nil where they are encrypted first
+	small    int           // bytes below which samples are put together
 	signs    bool          // the asker understands informational statuses
 	began    bool          // the answer proper
 }
 
 func newWriter(w http.ResponseWriter, r *http.Request, stall time.Duration) *writer {
-	out := &writer{ResponseWriter: w, control: http.NewResponseController(w), stall: stall, signs: r.ProtoAtLeast(1, 1)}
+	out := &writer{ResponseWriter: w, control: http.NewResponseController(w), stall: stall, signs: r.ProtoAtLeast(1, 1), small: smallSecret}
 	if r.TLS == nil {
 		out.vectored, _ = w.(io.ReaderFrom)
+		out.small = smallBytes
 	}
 	return out
 }
@@ -94,11 +100,11 @@ func (w *writer) refuse(r *Refused) {
 		panic(fmt.Sprintf("peer: problem is not JSON: %v", err))
 	}
 	w.Header().Set("Cache-Control", "no-store")
-	w.small(r.Status, contentProblem, text)
+	w.brief(r.Status, contentProblem, text)
 }
 
-// small answers with a few bytes.
-func (w *writer) small(status int, content string, text []byte) {
+// brief answers with a few bytes.
+func (w *writer) brief(status int, content string, text []byte) {
 	w.begin(status, content, int64(len(text)))
 	if _, err := w.Write(text); err != nil {
 		panic(http.ErrAbortHandler)
@@ -131,7 +137,7 @@ func (w *writer) answer(segments [][]byte, total int64, scratch []byte) {
 		if len(s) == 0 {
 			continue
 		}
-		if len(s) < smallBytes {
+		if len(s) < w.small {
 			if len(scratch)+len(s) > cap(scratch) {
 				flush()
 			}

@@ -27,7 +27,7 @@ type authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-func newKey(t *testing.T) *ecdsa.PrivateKey {
+func newKey(t testing.TB) *ecdsa.PrivateKey {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -36,7 +36,7 @@ func newKey(t *testing.T) *ecdsa.PrivateKey {
 	return key
 }
 
-func newAuthority(t *testing.T) authority {
+func newAuthority(t testing.TB) authority {
 	t.Helper()
 	key := newKey(t)
 	template := &x509.Certificate{
@@ -54,13 +54,13 @@ func newAuthority(t *testing.T) authority {
 	return authority{cert, key}
 }
 
-func pemOf(t *testing.T, kind string, der []byte) []byte {
+func pemOf(t testing.TB, kind string, der []byte) []byte {
 	t.Helper()
 	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
 }
 
 // issue writes certificate, key and CA to a directory.
-func (a authority) issue(t *testing.T, dir string, change func(*x509.Certificate)) FilesConfig {
+func (a authority) issue(t testing.TB, dir string, change func(*x509.Certificate)) FilesConfig {
 	t.Helper()
 	key := newKey(t)
 	template := &x509.Certificate{
@@ -86,14 +86,14 @@ func (a authority) issue(t *testing.T, dir string, change func(*x509.Certificate
 	return cfg
 }
 
-func put(t *testing.T, name string, text []byte) {
+func put(t testing.TB, name string, text []byte) {
 	t.Helper()
 	if err := os.WriteFile(name, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func files(t *testing.T, cfg FilesConfig) *Files {
+func files(t testing.TB, cfg FilesConfig) *Files {
 	t.Helper()
 	f, err := NewFiles(cfg)
 	if err != nil {

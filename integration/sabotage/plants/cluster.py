@@ -143,4 +143,9 @@ PLANTS = [
         "./datapath TestOwnersThatAreGoneOneAfterAnother",
         [("datapath/source.go", "(b.answers || b.lost) &&", "b.answers &&")],
     ),
+    (
+        "peer encrypts small samples one by one",
+        "./peer TestSmallSamplesAreEncryptedTogether",
+        [("peer/send.go", "small: smallSecret}", "small: smallBytes}")],
+    ),
 ]
