@@ -193,6 +193,11 @@ func (c *Cluster) unanswered(k *contact, err error) {
 		c.refuse(k, peer.Hello{ID: k.who}, fmt.Errorf("it refuses this gateway: %s", no.Detail))
 		return
 	}
+	if errors.Is(err, peer.ErrName) {
+		k.misses, k.fault = 0, ""
+		c.refuse(k, peer.Hello{ID: k.who}, err)
+		return
+	}
 	k.misses++
 	k.fault = err.Error()
 	if k.by != "" {

@@ -230,6 +230,7 @@ func TestStrangersAreRefused(t *testing.T) {
 	store := packed(t, "dir")
 	authority, other := harness.NewAuthority(t), harness.NewAuthority(t)
 	stranger, strangerKey := authority.Certify(t, "stranger", "127.0.0.1")
+	another, anotherKey := authority.Certify(t, "gw-1", "127.0.0.1")
 	foreign, foreignKey := other.Certify(t, "gw-2", "127.0.0.1")
 	for _, c := range []struct {
 		name string
@@ -239,7 +240,12 @@ func TestStrangersAreRefused(t *testing.T) {
 	}{
 		{"another cluster", nil, []string{"--cluster", "job-b"}, []string{`belongs to cluster \"job-a\"`, `job-b`}},
 		{"a name that is taken", nil, []string{"--member", "gw-1"}, []string{`two gateways are called \"gw-1\"`, "--member"}},
-		{"a certificate that is not allowed", authority, []string{"--peer-cert", stranger, "--peer-key", strangerKey}, []string{"stranger", "none of these is allowed"}},
+		{"a certificate that is not allowed", authority, []string{"--peer-cert", stranger, "--peer-key", strangerKey, "--peer-shared-cert"}, []string{"stranger", "none of these is allowed"}},
+		{
+			"another member's certificate", authority,
+			[]string{"--member", "gw-77", "--peer-cert", another, "--peer-key", anotherKey, "--peer-shared-cert"},
+			[]string{`calls itself \"gw-77\", and its certificate is for`, `\"gw-1\"`, "--peer-shared-cert"},
+		},
 		{
 			"a certificate of another authority", authority,
 			[]string{"--peer-cert", foreign, "--peer-key", foreignKey, "--peer-ca", other.File},

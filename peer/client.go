@@ -22,6 +22,8 @@ type ClientConfig struct {
 	ID, Boot string      // of the gateway that asks
 	TLS      *tls.Config // nil: plain HTTP
 
+	SharedCert bool // the names of certificates are not those of members
+
 	// Transport carries the requests in place of connections of the client's own, as in a simulation. It must heed the
 	// request's context, and may call a Server's ServeHTTP with a ResponseWriter of its own. The client learns that a
 	// peer lives from httptrace.ContextClientTrace(request.Context()).Got1xxResponse: a transport calls it for each
@@ -119,7 +121,11 @@ func (c *Client) Close() {
 // Hello says h to the gateway at an address, host:port, and returns what that says of itself.
 func (c *Client) Hello(ctx context.Context, address string, h Hello) (Hello, error) {
 	var theirs Hello
-	if err := c.tell(ctx, address, helloPath, h, &theirs); err != nil {
+	state, err := c.tell(ctx, address, helloPath, h, &theirs)
+	if err != nil {
+		return Hello{}, fmt.Errorf("say hello to %s: %w", address, err)
+	}
+	if err := certified(state, theirs.ID); err != nil && !c.cfg.SharedCert {
 		return Hello{}, fmt.Errorf("say hello to %s: %w", address, err)
 	}
 	if !theirs.named() {
@@ -130,46 +136,47 @@ func (c *Client) Hello(ctx context.Context, address string, h Hello) (Hello, err
 
 // Leave tells the gateway at an address what this one holds, because it goes. Of very many chunks the last are left out.
 func (c *Client) Leave(ctx context.Context, address string, l Leaving) error {
-	if err := c.tell(ctx, address, leavingPath, l.cut(maxHeldChunks), nil); err != nil {
+	if _, err := c.tell(ctx, address, leavingPath, l.cut(maxHeldChunks), nil); err != nil {
 		return fmt.Errorf("take leave of %s: %w", address, err)
 	}
 	return nil
 }
 
-// tell posts one value as JSON, and reads the answer into reply unless that is nil.
-func (c *Client) tell(ctx context.Context, address, path string, value, reply any) error {
+// tell posts one value as JSON, and reads the answer into reply unless that is nil. It returns who
+// has answered, nil without TLS.
+func (c *Client) tell(ctx context.Context, address, path string, value, reply any) (*tls.ConnectionState, error) {
 	body, err := json.Marshal(value)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	watched, w := watch(ctx, c.cfg.Dial+c.cfg.Silence, helloTotal)
 	defer w.finish()
 	req, err := c.request(c.trace(watched, w, func() {}), address, path, contentJSON, body)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	resp, err := c.transport.RoundTrip(req)
 	if err != nil {
-		return w.fault(err)
+		return nil, w.fault(err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusNoContent {
-		return c.refusal(w, resp)
+		return nil, c.refusal(w, resp)
 	}
 	if reply == nil {
-		return nil
+		return resp.TLS, nil
 	}
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxHelloBytes+1))
 	if err != nil {
-		return w.fault(err)
+		return nil, w.fault(err)
 	}
 	if len(text) > maxHelloBytes {
-		return fmt.Errorf("more than %d bytes: %w", maxHelloBytes, ErrMalformed)
+		return nil, fmt.Errorf("more than %d bytes: %w", maxHelloBytes, ErrMalformed)
 	}
 	if err := json.Unmarshal(text, reply); err != nil {
-		return fmt.Errorf("%w: %w", ErrMalformed, err)
+		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
-	return nil
+	return resp.TLS, nil
 }
 
 // request builds what goes to a peer. It may be sent again on another connection where one has died unused: nothing

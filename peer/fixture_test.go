@@ -119,7 +119,7 @@ func self() Hello {
 }
 
 func serverOf(h Holder) ServerConfig {
-	return ServerConfig{Self: self, Holder: h, Log: zerolog.Nop()}
+	return ServerConfig{Self: self, Holder: h, Log: zerolog.Nop(), SharedCert: true}
 }
 
 // serve runs a server on a listener until the test ends.
@@ -158,7 +158,7 @@ func listen(t testing.TB) net.Listener {
 // asker returns a client of the test's cluster, which is closed with the test, before servers that were started earlier.
 func asker(t testing.TB, change func(*ClientConfig)) *Client {
 	t.Helper()
-	cfg := ClientConfig{Cluster: testCluster, ID: "a", Boot: "7"}
+	cfg := ClientConfig{Cluster: testCluster, ID: "a", Boot: "7", SharedCert: true}
 	// Two cores that many tests share may keep anybody waiting: what is about time runs on a clock of its own.
 	cfg.Dial, cfg.Silence = time.Minute, time.Minute
 	if change != nil {

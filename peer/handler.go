@@ -69,6 +69,9 @@ func (s *Server) route(out *writer, r *http.Request) error {
 	if err := s.checkAsker(r.Header); err != nil {
 		return err
 	}
+	if err := s.checkName(r, r.Header.Get(MemberHeader)); err != nil {
+		return err
+	}
 	return handle(out, r)
 }
 
@@ -82,6 +85,17 @@ func (s *Server) checkAsker(h http.Header) error {
 	}
 	if own, got := s.cfg.Self().Cluster, h.Values(ClusterHeader); !slices.Equal(got, []string{own}) {
 		return refuse(CodeOtherCluster, "this gateway belongs to cluster %q, not to %.300q", own, got)
+	}
+	return nil
+}
+
+// checkName refuses a gateway that calls itself by a name that its certificate does not have.
+func (s *Server) checkName(r *http.Request, member string) error {
+	if s.cfg.SharedCert {
+		return nil
+	}
+	if err := certified(r.TLS, member); err != nil {
+		return refuse(CodeRefused, "%v", err)
 	}
 	return nil
 }
@@ -205,6 +219,9 @@ func (s *Server) hello(out *writer, r *http.Request) error {
 	case !h.named():
 		return refuse(CodeInvalid, "a hello needs an id, and its names have at most %d bytes", maxNameBytes)
 	}
+	if err := s.checkName(r, h.ID); err != nil {
+		return err
+	}
 	if s.cfg.Met != nil {
 		if err := s.cfg.Met(h, r.RemoteAddr); err != nil {
 			return refuse(CodeRefused, "%v", err)
@@ -225,6 +242,9 @@ func (s *Server) leaving(out *writer, r *http.Request) error {
 	}
 	if l.ID == "" || len(l.ID) > maxNameBytes || len(l.Boot) > maxNameBytes {
 		return refuse(CodeInvalid, "who leaves needs an id, of at most %d bytes", maxNameBytes)
+	}
+	if err := s.checkName(r, l.ID); err != nil {
+		return err
 	}
 	if s.cfg.Leaving != nil {
 		s.cfg.Leaving(r.Context(), l, r.RemoteAddr)

@@ -35,8 +35,9 @@ type ServerConfig struct {
 	// meanwhile.
 	Leaving func(ctx context.Context, l Leaving, remote string)
 
-	TLS *tls.Config // nil: plain HTTP
-	Log zerolog.Logger
+	TLS        *tls.Config // nil: plain HTTP
+	SharedCert bool        // the names of certificates are not those of members
+	Log        zerolog.Logger
 
 	Connections int           // open at a time, 4096 and at most a quarter of the files that may be open
 	Reads       int           // answered at a time, 512; above it CodeOverloaded

@@ -219,13 +219,7 @@ func (cfg FilesConfig) allowed(cert *x509.Certificate) error {
 	if len(cfg.Allow) == 0 {
 		return nil
 	}
-	names := slices.Clone(cert.DNSNames)
-	for _, u := range cert.URIs {
-		names = append(names, u.String())
-	}
-	if cert.Subject.CommonName != "" {
-		names = append(names, cert.Subject.CommonName)
-	}
+	names := namesOf(cert)
 	for _, name := range names {
 		if slices.ContainsFunc(cfg.Allow, func(a string) bool { return strings.EqualFold(a, name) }) {
 			return nil

@@ -22,6 +22,7 @@ type clusterFlags struct {
 	ca           string
 	allow        []string
 	insecure     bool
+	sharedCert   bool
 	gossipListen string
 	gossipKey    string
 	member       string
@@ -63,6 +64,7 @@ func (c *clusterFlags) define(f *flags) {
 	f.text(&c.key, "peer-key", "", "PEM `FILE` with its key")
 	f.text(&c.ca, "peer-ca", "", "PEM `FILE` with the authority whose certificates gateways have")
 	f.list(&c.allow, "peer-allow", "`NAME` that a gateway's certificate must have; may be repeated (default any that --peer-ca has signed)")
+	f.flag(&c.sharedCert, "peer-shared-cert", "gateways share a certificate: its names need not have the --member name of who shows it")
 	f.flag(&c.insecure, "peer-insecure", "no certificates: whoever reaches the peer port may read every dataset; on loopback only")
 	f.text(&c.gossipListen, "gossip-listen", "", fmt.Sprintf("`ADDRESS` of the gossip, TCP and UDP (default the host of --peer-listen, port %d)", cluster.GossipPort))
 	f.text(&c.gossipKey, "gossip-key-file", "", "`FILE` with the key of the gossip: 16, 24 or 32 bytes, plain, in hexadecimal or in base64")
@@ -74,7 +76,7 @@ func (c *clusterFlags) define(f *flags) {
 // clusterNames are the flags that mean nothing without --cluster.
 func clusterNames() []string {
 	return []string{
-		"join", "peer-listen", "peer-advertise", "peer-cert", "peer-key", "peer-ca", "peer-allow", "peer-insecure",
+		"join", "peer-listen", "peer-advertise", "peer-cert", "peer-key", "peer-ca", "peer-allow", "peer-shared-cert", "peer-insecure",
 		"gossip-listen", "gossip-key-file", "member", "ordinal",
 	}
 }
@@ -194,7 +196,7 @@ func (c *clusterFlags) validateCertificates(f *flags) {
 		}
 	}
 	switch {
-	case c.insecure && files+len(c.allow) > 0:
+	case c.insecure && (files+len(c.allow) > 0 || c.sharedCert):
 		f.fault("--peer-insecure: means no certificates, but some are named")
 	case !c.insecure && files < 3:
 		f.fault("--cluster %s: want --peer-cert, --peer-key and --peer-ca, or --peer-insecure on loopback", c.name)

@@ -242,7 +242,10 @@ func TestClusterFlagsAreChecked(t *testing.T) {
 		"gossip without a key": {append(local, "--join", "gossip:127.0.0.1", "--gossip-listen", "10.1.2.3:7947"), "want --gossip-key-file FILE with it"},
 		"gossip's key":         {append(local, "--join", "gossip:127.0.0.1", "--gossip-key-file", data+"/none"), "--gossip-key-file: "},
 		"fits":                 {append(local, "--ordinal", "1/2", "--member", "gw-1"), ""},
-		"fits by certificates": {append(append(member, certs...), "--peer-allow", "gateway"), ""},
+		"another's name":       {append(append(member, certs...), "--member", "gw-77"), `calls itself "gw-77", and its certificate is for ["gateway"`},
+		"shared for nobody":    {append(local, "--peer-shared-cert"), "means no certificates, but some are named"},
+		"fits by certificates": {append(append(member, certs...), "--peer-allow", "gateway", "--member", "gateway"), ""},
+		"fits by a shared one": {append(append(member, certs...), "--peer-shared-cert"), ""},
 		"fits by gossip":       {append(local, "--join", "gossip:127.0.0.1:9", "--gossip-key-file", secret), ""},
 		"fits by a name":       {append(local, "--join", "dns:gateways.job-a.svc:7946"), ""},
 	} {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/tls"
+	"fmt"
 	"net"
 	"time"
 
@@ -77,9 +78,12 @@ func (s *server) joinCluster() error {
 		if err != nil {
 			return &usageError{err, "millrace serve"}
 		}
+		if err := files.Certify(c.member); err != nil && !c.sharedCert {
+			return &usageError{fmt.Errorf("peer certificate %s: %w", c.cert, err), "millrace serve"}
+		}
 		client, served, p.files = files.Client(), files.Server(), files
 	}
-	p.client = peer.NewClient(peer.ClientConfig{Cluster: c.name, ID: c.member, Boot: boot, TLS: client})
+	p.client = peer.NewClient(peer.ClientConfig{Cluster: c.name, ID: c.member, Boot: boot, TLS: client, SharedCert: c.sharedCert})
 	var err error
 	p.cluster, err = cluster.New(cluster.Config{
 		Name: c.name, ID: c.member, Boot: boot, Address: c.advertise, Ordinal: c.ordinal.number, Of: c.ordinal.of,
@@ -90,7 +94,7 @@ func (s *server) joinCluster() error {
 	}
 	p.server = peer.NewServer(peer.ServerConfig{
 		Self: p.cluster.Self, Holder: p, Heard: p.hear, Met: p.cluster.Met, Leaving: p.left, Answered: p.cluster.Answered,
-		TLS: served, Log: s.log, DrainTime: peerDrain,
+		TLS: served, SharedCert: c.sharedCert, Log: s.log, DrainTime: peerDrain,
 	})
 	s.peers = p
 	s.closers = append(s.closers, p.client.Close)

@@ -148,4 +148,14 @@ PLANTS = [
         "./peer TestSmallSamplesAreEncryptedTogether",
         [("peer/send.go", "small: smallSecret}", "small: smallBytes}")],
     ),
+    (
+        "peer lets a member take another one's name",
+        "./peer TestNamesAreThoseOfCertificates",
+        [("peer/handler.go", "if s.cfg.SharedCert {", "if s.cfg.SharedCert || member != \"\" {")],
+    ),
+    (
+        "peer takes any member's answer to a hello",
+        "./peer TestNamesAreThoseOfCertificates",
+        [("peer/client.go", "err != nil && !c.cfg.SharedCert {", "err != nil && c.cfg.SharedCert {")],
+    ),
 ]

@@ -1,0 +1,61 @@
+package peer
+
+import (
+	"crypto/x509"
+	"errors"
+	"strings"
+	"testing"
+)
+
+// A gateway is the member that its certificate names, whatever it says: in its questions, in its hello and in its last word.
+func TestNamesAreThoseOfCertificates(t *testing.T) {
+	ours := newAuthority(t)
+	named := func(name string) *Files {
+		return files(t, ours.issue(t, t.TempDir(), func(c *x509.Certificate) { c.DNSNames, c.Subject.CommonName = nil, name }))
+	}
+	s := newShelf(1, 100)
+	serve := func(self, cert string) string {
+		cfg := serverOf(s)
+		cfg.SharedCert, cfg.TLS = false, named(cert).Server()
+		cfg.Self = func() Hello { return Hello{Cluster: testCluster, ID: self, Boot: "1"} }
+		return start(t, cfg)
+	}
+	ask := func(member, cert string) *Client {
+		return asker(t, func(cfg *ClientConfig) {
+			cfg.ID, cfg.SharedCert, cfg.TLS = member, false, named(cert).Client()
+		})
+	}
+	gw0, impostor := serve("gw-0", "gw-0"), serve("gw-0", "gw-2")
+	q, dst, want := s.question(1, 50)
+	hello := func(id string) Hello { return Hello{Cluster: testCluster, ID: id, Boot: "1"} }
+	member := ask("GW-1", "gw-1")
+	if err := member.Read(t.Context(), gw0, q, dst); err != nil {
+		t.Errorf("a member's question: %v", err)
+	} else {
+		same(t, dst, want)
+	}
+	if _, err := member.Hello(t.Context(), gw0, hello("gw-1")); err != nil {
+		t.Errorf("a member's hello: %v", err)
+	}
+	if err := member.Leave(t.Context(), gw0, Leaving{ID: "gw-1"}); err != nil {
+		t.Errorf("a member's last word: %v", err)
+	}
+	thief := ask("gw-77", "gw-1")
+	_, greeted := thief.Hello(t.Context(), gw0, hello("gw-77"))
+	_, greetedAsOther := member.Hello(t.Context(), gw0, hello("gw-77"))
+	for what, err := range map[string]error{
+		"a question under another name":         thief.Read(t.Context(), gw0, q, dst),
+		"a hello under another name":            greeted,
+		"a hello for another one":               greetedAsOther,
+		"a last word for another one":           member.Leave(t.Context(), gw0, Leaving{ID: "gw-77"}),
+		"a last word under another name as own": thief.Leave(t.Context(), gw0, Leaving{ID: "gw-1"}),
+	} {
+		var no *Refused
+		if !errors.As(err, &no) || no.Code != CodeRefused || !strings.Contains(no.Detail, `"gw-77"`) || !strings.Contains(no.Detail, `"gw-1"`) {
+			t.Errorf("%s: got %v, want it refused with both names", what, err)
+		}
+	}
+	if _, err := member.Hello(t.Context(), impostor, hello("gw-1")); !errors.Is(err, ErrName) || !strings.Contains(err.Error(), `["gw-2"]`) {
+		t.Errorf("an answer under another name: got %v, want %v and the names", err, ErrName)
+	}
+}
