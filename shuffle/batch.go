@@ -16,7 +16,7 @@ type Split string
 // The splits.
 const (
 	Contiguous Split = ""         // a stretch of the batch for each rank (Batching.Share)
-	Locality   Split = "locality" // to each rank what its home holds, as far as shares stay equal (Epoch.DealHomes)
+	Locality   Split = "locality" // to each group of ranks what its home holds, as far as shares stay equal (Epoch.DealHomes)
 )
 
 // Batching cuts an epoch of Samples samples into global batches, and those into the shares of ranks.
@@ -75,7 +75,8 @@ type Cursor struct {
 	Rank      uint64 // who reads, of WorldSize; WorldSize 0 counts as 1
 	WorldSize uint64
 	Split     Split
-	Dealt     bool // shares are dealt by the lengths of samples (Deal), which no plan knows
+	Homes     uint64 // of Locality: groups of ranks; 0 counts as WorldSize
+	Dealt     bool   // shares are dealt by the lengths of samples (Deal), which no plan knows
 	Tail      Tail
 
 	Parts []Cursor // of a mixture, which has no plan of its own: where the reader stands in each source
@@ -101,7 +102,11 @@ func (c Cursor) Later(dst []uint64, n uint64) (samples []uint64, ok bool) {
 		lo, hi := mulDiv(c.Rank, batch.Count, ranks), mulDiv(c.Rank+1, batch.Count, ranks)
 		return c.Epoch.Append(dst, first+lo, first+hi), true
 	}
-	for _, place := range c.Epoch.DealHomes(batch, c.Rank, ranks) {
+	homes := c.Homes
+	if homes == 0 {
+		homes = ranks
+	}
+	for _, place := range c.Epoch.DealHomes(batch, c.Rank, ranks, homes) {
 		dst = append(dst, c.Epoch.At(first+uint64(place)))
 	}
 	return dst, true

@@ -72,13 +72,13 @@ func (p *Plan) OrderDigest() string {
 
 // Reads returns how many ranged reads of the store an epoch costs when each byte is read once and
 // what a span needs is kept as long as the span lasts: one for each span. A full order has none: it reads each sample by itself.
-// With importance epochs differ, and Reads is what none of them exceeds.
+// For Slot and with importance epochs differ, and Reads is what none of them exceeds.
 func (p *Plan) Reads() uint64 {
 	switch {
 	case p.params.Shuffle == Full:
 		return p.samples
-	case p.lanes != nil:
-		return uint64(len(p.lanes.pieceChunk))
+	case p.lanes != nil && !p.lanes.holdsAll:
+		return uint64(len(p.lanes.pieceChunk)) + p.lanes.width // the turn of each lane may divide a piece
 	}
 	filled := p.chunks
 	if p.weights != nil {
@@ -90,8 +90,8 @@ func (p *Plan) Reads() uint64 {
 			n++
 		}
 	}
-	if p.params.Shuffle == Slot && n > 0 {
-		n += min(p.params.Window, n) - 1 // each cut between lanes may divide a chunk
+	if p.params.Shuffle == Slot && p.weights != nil && n > p.params.Window {
+		n += 2*p.params.Window - 1 // each cut between lanes may divide a chunk, and each turn a piece
 	}
 	return n
 }
@@ -152,11 +152,6 @@ func Variance(params Params, chunks, c, batch uint64) float64 {
 		case windows == 1 || g*cf >= b:
 			f := (n - g) / (n - 1)
 			return (g*cf-b)/(g*cf-1)*(1-f/g) + b*f/g
-		}
-	case Slot:
-		if m := float64(params.Window); n >= 2*m && b >= m && b <= m*cf {
-			per := b / m
-			return n / (n - 1) * (per - (per*per-1)/(3*cf) - b/n)
 		}
 	}
 	return simulateVariance(params, min(chunks, max(simulatedChunks, 2*min(params.Window, chunks/2))), c, uint64(b))

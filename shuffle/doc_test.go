@@ -17,7 +17,7 @@ func TestWorkedExample(t *testing.T) {
 	first := prefix(3, 0, 5, 2, 4)
 	var want []string
 	for _, name := range []string{None, Window, Slot, Full} {
-		e := mustPlan(t, Params{Shuffle: name, Window: 2, Seed: 42}, first).Epoch(0)
+		e := mustPlan(t, exampleParams(name), first).Epoch(0)
 		want = append(want, name+" "+joined(e.Append(nil, 0, 14)))
 	}
 	want = append(want, weightedExample(t, first)...)
@@ -26,6 +26,7 @@ func TestWorkedExample(t *testing.T) {
 	want = append(want, fmt.Sprintf("that is the places %s (%d bytes) and %s (%d).",
 		joined(a), bytesOf(lengths, a), joined(b), bytesOf(lengths, b)))
 	want = append(want, stratifiedExample(t, first)...)
+	want = append(want, slotExample(t, first)...)
 	k := newKey("chunks", 42)
 	large := newPerm(newKey("full", 42, 0), 1000)
 	var begins []uint64
@@ -39,7 +40,7 @@ func TestWorkedExample(t *testing.T) {
 		fmt.Sprintf("= %#x and n = 1000, a = b = %d and perm begins %s.", uint64(large.k), large.a, joined(begins)),
 	)
 	for _, name := range []string{Slot, None} {
-		p := mustPlan(t, Params{Shuffle: name, Window: 2, Seed: 42}, first)
+		p := mustPlan(t, exampleParams(name), first)
 		want = append(want, fmt.Sprintf("for `%s`, %s", name, p.OrderDigest()))
 	}
 	for _, w := range want {
@@ -49,12 +50,73 @@ func TestWorkedExample(t *testing.T) {
 	}
 }
 
+// exampleParams returns what the example's orders are made with.
+func exampleParams(name string) Params {
+	if name == Slot {
+		return Params{Shuffle: name, Window: 3, Seed: 42}
+	}
+	return Params{Shuffle: name, Window: 2, Seed: 42}
+}
+
+// slotExample returns the figures of the example's lanes, and of a subset, a quarantine and homes with them.
+func slotExample(t *testing.T, first []uint64) []string {
+	p := mustPlan(t, exampleParams(Slot), first)
+	e := p.Epoch(0)
+	var want []string
+	for j := range e.slot.turn {
+		var pieces, begins []string
+		for place := e.slot.firstPiece[j]; place < e.slot.firstPiece[j+1]; place++ {
+			var in piece
+			e.slot.stand(&in, j, int(place))
+			pieces = append(pieces, fmt.Sprintf("(%d, %d, %d)", in.chunk, in.offset, in.perm.n))
+			begins = append(begins, fmt.Sprint(e.slot.start[place]-e.slot.cut[j]))
+		}
+		want = append(want, fmt.Sprintf("| %s | %s | %d |", joined(pieces), joined(begins), e.slot.turn[j]))
+	}
+	s := split{first: first}
+	for i := range len(first) - 1 {
+		b := make([]byte, (first[i+1]-first[i]+7)/8)
+		for x := first[i]; x < first[i+1]; x++ {
+			if x%3 > 0 {
+				b[(x-first[i])/8] |= 1 << ((x - first[i]) % 8)
+			}
+		}
+		s.bitmaps = append(s.bitmaps, b)
+	}
+	params := exampleParams(Slot)
+	params.Subset = "odd"
+	_, members := s.members()
+	subset, err := NewSubsetPlan(params, first, members)
+	if err != nil {
+		t.Fatal(err)
+	}
+	samples := subset.Epoch(0).Append(nil, 0, subset.Samples())
+	for i, x := range samples {
+		samples[i] = s.stored(subset.Members(), x)
+	}
+	want = append(want, fmt.Sprintf("`slot` delivers %s, and its digest is %s.", joined(samples), subset.OrderDigest()))
+	q, err := NewQuarantine(42, first, []uint64{1, 8, 9})
+	if err != nil {
+		t.Fatal(err)
+	}
+	samples = e.Append(nil, 0, 14)
+	q.Replace(0, samples)
+	batch := Share{Count: 8}
+	return append(want,
+		fmt.Sprintf("with the digest %s. slot %s", q.OrderDigest(p), joined(samples)),
+		fmt.Sprintf("has samples of the lanes %s, so that its places are at home with the groups %s.",
+			joined(e.slot.appendLanes(nil, 0, 8)), joined(e.appendHomes(nil, batch, 2))),
+		fmt.Sprintf("The shares are %s and %s of ranks 0 and 1, %s and %s of ranks 2 and 3.", joined(e.DealHomes(batch, 0, 4, 2)),
+			joined(e.DealHomes(batch, 1, 4, 2)), joined(e.DealHomes(batch, 2, 4, 2)), joined(e.DealHomes(batch, 3, 4, 2))),
+	)
+}
+
 // weightedExample returns the figures of the example with weights.
 func weightedExample(t *testing.T, first []uint64) []string {
 	w := &weighing{first: first, weights: []uint32{1, 0, 5, 2, 2, 2, 2, 2, 0, 1, 4, 3, 1, 3}}
 	var want []string
 	for _, name := range []string{None, Window, Slot, Full} {
-		p := w.plan(t, Params{Shuffle: name, Window: 2, Seed: 42})
+		p := w.plan(t, exampleParams(name))
 		e := p.Epoch(0)
 		d := e.Draws()
 		samples := e.Append(nil, 0, 14)
@@ -90,10 +152,10 @@ func stratifiedExample(t *testing.T, first []uint64) []string {
 	batch := Share{Count: 7}
 	return []string{
 		"strata " + joined(e.Append(nil, 0, 14)),
-		fmt.Sprintf("The sequence %s becomes %s.", "2 1 0 3 4", joined(e.window.order)),
+		fmt.Sprintf("The sequence %s becomes %s. d = 1", "2 1 0 3 4", joined(e.window.order)),
 		fmt.Sprintf("P = %s. The order is below; its digest is %s.", joined(e.window.start), p.OrderDigest()),
 		fmt.Sprintf("has samples of the strata %s.", joined(e.window.appendStrata(nil, 0, 7))),
-		fmt.Sprintf("the shares are %s and %s.", joined(e.DealHomes(batch, 0, 2)), joined(e.DealHomes(batch, 1, 2))),
+		fmt.Sprintf("the shares are %s and %s.", joined(e.DealHomes(batch, 0, 2, 2)), joined(e.DealHomes(batch, 1, 2, 2))),
 	}
 }
 

@@ -335,7 +335,7 @@ func TestWeightedReadsAndVariance(t *testing.T) {
 		shuffle string
 		window  uint64
 		want    uint64
-	}{{None, 0, 3}, {Window, 2, 3}, {Slot, 2, 4}, {Slot, 9, 5}, {Full, 0, 21}} {
+	}{{None, 0, 3}, {Window, 2, 3}, {Slot, 2, 6}, {Slot, 3, 3}, {Slot, 9, 3}, {Full, 0, 21}} {
 		p, err := NewWeightedPlan(Params{Shuffle: c.shuffle, Window: c.window, Importance: snapshot}, first, totals)
 		if err != nil {
 			t.Fatal(err)

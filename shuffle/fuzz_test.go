@@ -28,7 +28,7 @@ func FuzzOrder(f *testing.F) {
 		}
 		p, err := NewPlan(params, prefix(counts...))
 		if err != nil {
-			if params.Window > 0 {
+			if params.Window > 0 && (params.Shuffle != Slot || params.Window <= maxLanes) {
 				t.Fatalf("NewPlan(%+v): %v", params, err)
 			}
 			return
@@ -62,26 +62,27 @@ func permuted[E any](k key, in []E) []E {
 	return out
 }
 
-// slotModel builds lanes of samples and takes rows from them.
+// slotModel builds lanes of samples, turns them, and takes rows from them.
 func slotModel(params Params, epoch uint64, counts []uint64) []uint64 {
 	first := prefix(counts...)
 	chunks := make([]uint64, len(counts))
 	for i := range chunks {
 		chunks[i] = uint64(i)
 	}
-	chunks = permuted(newKey("chunks", params.Seed), chunks) // at most 40, so perm is exact
+	chunks = permuted(newKey("chunks"), chunks)
 	var laid []uint64
-	n := uint64(0)
 	for _, c := range chunks {
 		for x := first[c]; x < first[c+1]; x++ {
 			laid = append(laid, x)
 		}
-		n += min(1, counts[c])
 	}
-	cut := laneCuts(params.Window, n, uint64(len(laid)))
+	s := uint64(len(laid))
+	m := min(params.Window, s)
 	var lanes [][]uint64
-	for j := range len(cut) - 1 {
-		lanes = append(lanes, modelLane(params.Seed, epoch, uint64(j), laid[cut[j]:cut[j+1]], chunkTable(first)))
+	for j := range m {
+		lane := modelLane(params.Seed, epoch, j, laid[j*s/m:(j+1)*s/m], chunkTable(first))
+		turn := newKey("turn", params.Seed, epoch, j).draw(0, uint64(len(lane)))
+		lanes = append(lanes, slices.Concat(lane[turn:], lane[:turn]))
 	}
 	var order []uint64
 	for k := uint64(0); len(order) < len(laid); k++ {
@@ -96,26 +97,18 @@ func slotModel(params Params, epoch uint64, counts []uint64) []uint64 {
 	return order
 }
 
-// modelLane cuts a lane into pieces, moves the whole ones, and shuffles each.
+// modelLane cuts a lane into pieces, moves them, and shuffles each.
 func modelLane(seed, epoch, j uint64, lane []uint64, first chunkTable) []uint64 {
-	var pieces, whole [][]uint64
+	var pieces [][]uint64
 	for len(lane) > 0 {
 		c := first.of(lane[0])
 		n := min(uint64(len(lane)), first[c+1]-lane[0])
 		pieces = append(pieces, lane[:n])
-		if n == first.size(c) {
-			whole = append(whole, lane[:n])
-		}
 		lane = lane[n:]
 	}
-	whole = permuted(newKey("lane", seed, epoch, j), whole)
 	var out []uint64
-	for _, piece := range pieces {
+	for _, piece := range permuted(newKey("lane", seed, epoch, j), pieces) {
 		c := first.of(piece[0])
-		if uint64(len(piece)) == first.size(c) {
-			piece, whole = whole[0], whole[1:]
-			c = first.of(piece[0])
-		}
 		out = append(out, permuted(newKey("piece", seed, epoch, uint64(c), piece[0]-first[c]), piece)...)
 	}
 	return out

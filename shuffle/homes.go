@@ -5,47 +5,44 @@ import (
 	"container/heap"
 	"fmt"
 	"slices"
-	"sort"
 	"sync"
 )
 
-// CheckSplit reports why the shares of worldSize ranks cannot follow homes (split=locality), or nil if they can.
-func (p *Plan) CheckSplit(worldSize uint64) error {
+// CheckSplit reports why the shares of worldSize ranks cannot follow a number of homes (split=locality), or nil if they can.
+func (p *Plan) CheckSplit(worldSize, homes uint64) error {
 	name := p.params.Shuffle
-	switch {
+	switch most := p.mostHomes(); {
 	case worldSize == 0:
 		return fmt.Errorf("split %s: world size is 0, want at least 1", Locality)
-	case name == Slot:
-		if m := p.homes(); worldSize > m {
-			return fmt.Errorf("split %s: %d ranks share %d lanes, want at most one rank for each", Locality, worldSize, m)
-		}
-	case p.strata != nil:
-		if k := p.params.Strata; worldSize > k {
-			return fmt.Errorf("split %s: %d ranks share %d strata, want at most one rank for each", Locality, worldSize, k)
-		}
-	case name == Window:
-		return fmt.Errorf("split %s: shuffle %s without strata has no homes, want strata of at least the world size", Locality, name)
-	default:
+	case homes == 0:
+		return fmt.Errorf("split %s: homes is 0, want at least 1", Locality)
+	case homes > worldSize:
+		return fmt.Errorf("split %s: %d homes for %d ranks, want at most one home for each rank", Locality, homes, worldSize)
+	case name == Slot && homes > most:
+		return fmt.Errorf("split %s: %d homes share %d lanes, want homes of at most %[3]d", Locality, homes, most)
+	case p.strata != nil && homes > most:
+		return fmt.Errorf("split %s: %d homes share %d strata, want homes of at most %[3]d", Locality, homes, most)
+	case name == Window && p.strata == nil:
+		return fmt.Errorf("split %s: shuffle %s without strata has no homes, want strata of at least %d", Locality, name, homes)
+	case name != Slot && name != Window:
 		return fmt.Errorf("split %s: shuffle %s has no homes, want %s, or %s with strata", Locality, name, Slot, Window)
 	}
 	return nil
 }
 
-// homes returns how many lanes or strata there are; 0 if samples have no homes.
-func (p *Plan) homes() uint64 {
+// mostHomes returns how many lanes or strata there are, which is the most homes that shares can follow; 0 if samples have none.
+func (p *Plan) mostHomes() uint64 {
 	switch {
 	case p.strata != nil:
 		return p.params.Strata
-	case p.lanes != nil:
-		return uint64(len(p.lanes.offset))
 	case p.params.Shuffle == Slot:
-		return uint64(len(p.homeLayout().offset))
+		return min(p.params.Window, p.samples)
 	}
 	return 0
 }
 
-// homeLayout returns the lanes of a slot plan: with importance those that lie within a sample of every epoch's, the draws
-// with a phase of 0.
+// homeLayout returns the lanes of a slot plan: with importance those of the draws of phase 0, from which the borders of
+// chunks in an epoch's lanes are at most a sample away.
 func (p *Plan) homeLayout() *lanes {
 	if p.lanes != nil {
 		return p.lanes
@@ -85,43 +82,40 @@ func (l *lanes) home(chunk uint32) (lane, of uint64) {
 		return 0, 0
 	}
 	n := int(l.chunkPiece[chunk])
-	if l.pieceChunk[n] != chunk {
+	most := uint64(0)
+	for at := uint64(l.of(l.pieceAt[n])); n < len(l.pieceChunk) && l.pieceChunk[n] == chunk; at, n = at+1, n+1 {
+		if size := l.pieceAt[n+1] - l.pieceAt[n]; size > most {
+			lane, most = at, size
+		}
+	}
+	if most == 0 {
 		return 0, 0
 	}
-	at := sort.Search(len(l.offset)-1, func(j int) bool { return int(l.firstPiece[j+1]) > n })
-	most := uint64(0)
-	for ; n < len(l.pieceChunk) && l.pieceChunk[n] == chunk; n++ {
-		for n >= int(l.firstPiece[at+1]) {
-			at++
-		}
-		if size := l.pieceAt[n+1] - l.pieceAt[n]; size > most {
-			lane, most = uint64(at), size
-		}
-	}
-	return lane, uint64(len(l.offset))
+	return lane, l.width
 }
 
 // DealHomes returns the share of one rank where shares follow homes (split=locality): the places within a whole global batch,
-// padded ones included, ascending, of its samples. A rank takes the samples of the lanes or strata that are its own:
-// sample x of lane or stratum s of k is at home with rank floor(s*worldSize/k). What a rank has beyond its quota,
-// the size of its contiguous share, goes to ranks that lack some, the largest surplus to the largest deficit
-// (of equal ones the lowest rank), the last samples first. So shares tile the batch, and at most worldSize-1 transfers
-// are made. A plan without homes has contiguous shares; a rank that does not exist has none. A batch has less than 2^32 samples.
+// padded ones included, ascending, of its samples. Ranks are in groups, one for each of so many homes: rank r is of group
+// floor(r*homes/worldSize). A group takes the samples of the lanes or strata that are its own: lane or stratum s of k is at home with
+// group floor(s*homes/k). What a group has beyond its quota, the sizes of its ranks' contiguous shares, goes to groups that lack some,
+// the largest surplus to the largest deficit (of equal ones the lowest group), the last samples first; at most homes-1
+// transfers are made. The places of a group, ascending, are then cut by its ranks' quotas. So shares tile the batch. A plan without
+// homes has contiguous shares; a rank that does not exist has none. A batch has less than 2^32 samples.
 //
 // After the locality-aware loading of Yang and Cong (HiPC 2019), without their directory: homes are arithmetic.
-func (e *Epoch) DealHomes(batch Share, rank, worldSize uint64) []int {
+func (e *Epoch) DealHomes(batch Share, rank, worldSize, homes uint64) []int {
 	if rank >= worldSize {
 		return nil
 	}
 	lo, hi := mulDiv(rank, batch.Count, worldSize), mulDiv(rank+1, batch.Count, worldSize)
 	share := make([]int, 0, hi-lo)
-	if e.plan.homes() == 0 || worldSize == 1 || batch.Count == 0 {
+	if e.plan.mostHomes() == 0 || homes <= 1 || batch.Count == 0 {
 		for place := lo; place < hi; place++ {
 			share = append(share, int(place))
 		}
 		return share
 	}
-	d := e.deal(batch, worldSize)
+	d := e.deal(batch, worldSize, homes)
 	for _, place := range d.places[lo:hi] {
 		share = append(share, int(place))
 	}
@@ -143,45 +137,49 @@ type keptDeal struct {
 }
 
 // deal returns a global batch dealt to all ranks, from memory if it was one of the last.
-func (e *Epoch) deal(batch Share, worldSize uint64) *homeDeal {
+func (e *Epoch) deal(batch Share, worldSize, homes uint64) *homeDeal {
 	if batch.Count > keptSamples {
-		return e.dealHomes(batch, worldSize)
+		return e.dealHomes(batch, worldSize, homes)
 	}
 	kept := &e.deals[batch.First/batch.Count%KeptDeals]
 	kept.mu.Lock()
 	defer kept.mu.Unlock()
-	if d := kept.deal; d == nil || d.first != batch.First || d.count != batch.Count || d.worldSize != worldSize {
-		kept.deal = e.dealHomes(batch, worldSize)
+	if d := kept.deal; d == nil || d.first != batch.First || d.count != batch.Count || d.worldSize != worldSize || d.homes != homes {
+		kept.deal = e.dealHomes(batch, worldSize, homes)
 	}
 	return kept.deal
 }
 
 // homeDeal is one global batch, dealt to all ranks.
 type homeDeal struct {
-	first, count, worldSize uint64
-	places                  []uint32 // share by share, each ascending
+	first, count, worldSize, homes uint64
+	places                         []uint32 // group by group, each ascending, and so share by share
 }
 
-// quota returns which of all places, share by share, are those of a rank.
-func (d *homeDeal) quota(rank uint64) (lo, hi uint64) {
-	return mulDiv(rank, d.count, d.worldSize), mulDiv(rank+1, d.count, d.worldSize)
+// quota returns which of all places, group by group, are those of a group: as many as its ranks have without homes.
+func (d *homeDeal) quota(group uint64) (lo, hi uint64) {
+	before := func(group uint64) uint64 { // the samples of the ranks of groups before this one
+		first := d.worldSize - mulDiv(d.homes-group, d.worldSize, d.homes) // ceil(group*worldSize/homes)
+		return mulDiv(first, d.count, d.worldSize)
+	}
+	return before(group), before(group + 1)
 }
 
-func (e *Epoch) dealHomes(batch Share, worldSize uint64) *homeDeal {
-	d := &homeDeal{first: batch.First, count: batch.Count, worldSize: worldSize, places: make([]uint32, batch.Count)}
-	own, at := byHome(e.appendHomes(make([]uint32, 0, batch.Count), batch, worldSize), worldSize)
-	next := make([]uint32, worldSize) // where the share of a rank goes on
-	var more, less unevenRanks
-	for r := range worldSize {
-		lo, hi := d.quota(r)
-		home := own[at[r]:at[r+1]]
+func (e *Epoch) dealHomes(batch Share, worldSize, homes uint64) *homeDeal {
+	d := &homeDeal{first: batch.First, count: batch.Count, worldSize: worldSize, homes: homes, places: make([]uint32, batch.Count)}
+	own, at := byHome(e.appendHomes(make([]uint32, 0, batch.Count), batch, homes), homes)
+	next := make([]uint32, homes) // where the places of a group go on
+	var more, less unevenGroups
+	for g := range homes {
+		lo, hi := d.quota(g)
+		home := own[at[g]:at[g+1]]
 		kept := copy(d.places[lo:hi], home)
-		next[r] = uint32(lo) + uint32(kept)
+		next[g] = uint32(lo) + uint32(kept)
 		switch quota := int(hi - lo); {
 		case len(home) > quota:
-			more = append(more, unevenRank{rank: r, by: uint64(len(home) - quota)})
+			more = append(more, unevenGroup{group: g, by: uint64(len(home) - quota)})
 		case len(home) < quota:
-			less = append(less, unevenRank{rank: r, by: uint64(quota - len(home))})
+			less = append(less, unevenGroup{group: g, by: uint64(quota - len(home))})
 		}
 	}
 	repair(more, slices.Clone(less), func(from, to, lo, hi uint64) {
@@ -189,21 +187,21 @@ func (e *Epoch) dealHomes(batch Share, worldSize uint64) *homeDeal {
 		beyond := own[uint64(at[from])+end-kept : at[from+1]]
 		next[to] += uint32(copy(d.places[next[to]:], beyond[lo:hi]))
 	})
-	for _, r := range less {
-		lo, hi := d.quota(r.rank)
+	for _, g := range less {
+		lo, hi := d.quota(g.group)
 		slices.Sort(d.places[lo:hi])
 	}
 	return d
 }
 
-// byHome sorts the places of a batch by the ranks where they are at home: those of rank r are at[r] to at[r+1]-1 of them, ascending.
-func byHome(home []uint32, worldSize uint64) (places, at []uint32) {
-	at = make([]uint32, worldSize+1)
+// byHome sorts the places of a batch by the groups where they are at home: those of group g are at[g] to at[g+1]-1 of them, ascending.
+func byHome(home []uint32, homes uint64) (places, at []uint32) {
+	at = make([]uint32, homes+1)
 	for _, h := range home {
 		at[h+1]++
 	}
-	for r := range worldSize {
-		at[r+1] += at[r]
+	for g := range homes {
+		at[g+1] += at[g]
 	}
 	places, next := make([]uint32, len(home)), slices.Clone(at)
 	for place, h := range home {
@@ -213,28 +211,28 @@ func byHome(home []uint32, worldSize uint64) (places, at []uint32) {
 	return places, at
 }
 
-// repair gives what some ranks have more to those that have less, and uses both up. move gives samples lo to hi-1 of those that
-// rank from has beyond its quota to rank to.
-func repair(more, less unevenRanks, move func(from, to, lo, hi uint64)) {
+// repair gives what some groups have more to those that have less, and uses both up. move gives samples lo to hi-1 of those that
+// group from has beyond its quota to group to.
+func repair(more, less unevenGroups, move func(from, to, lo, hi uint64)) {
 	heap.Init(&more)
 	heap.Init(&less)
 	for len(more) > 0 && len(less) > 0 {
 		from, to := more[0], less[0]
 		by := min(from.by, to.by)
-		move(from.rank, to.rank, from.by-by, from.by)
+		move(from.group, to.group, from.by-by, from.by)
 		more.settle(by)
 		less.settle(by)
 	}
 }
 
-// unevenRank is a rank whose samples and quota differ.
-type unevenRank struct{ rank, by uint64 }
+// unevenGroup is a group whose samples and quota differ.
+type unevenGroup struct{ group, by uint64 }
 
-// unevenRanks is a heap of them, on top the one that differs most, of equal ones the lowest.
-type unevenRanks []unevenRank
+// unevenGroups is a heap of them, on top the one that differs most, of equal ones the lowest.
+type unevenGroups []unevenGroup
 
 // settle takes samples off the difference of the first.
-func (u *unevenRanks) settle(by uint64) {
+func (u *unevenGroups) settle(by uint64) {
 	if (*u)[0].by -= by; (*u)[0].by == 0 {
 		heap.Pop(u)
 	} else {
@@ -242,25 +240,25 @@ func (u *unevenRanks) settle(by uint64) {
 	}
 }
 
-func (u unevenRanks) Len() int { return len(u) }
-func (u unevenRanks) Less(i, j int) bool {
-	return cmp.Or(cmp.Compare(u[j].by, u[i].by), cmp.Compare(u[i].rank, u[j].rank)) < 0
+func (u unevenGroups) Len() int { return len(u) }
+func (u unevenGroups) Less(i, j int) bool {
+	return cmp.Or(cmp.Compare(u[j].by, u[i].by), cmp.Compare(u[i].group, u[j].group)) < 0
 }
-func (u unevenRanks) Swap(i, j int) { u[i], u[j] = u[j], u[i] }
+func (u unevenGroups) Swap(i, j int) { u[i], u[j] = u[j], u[i] }
 
 // Push and Pop complete heap.Interface.
-func (u *unevenRanks) Push(x any) { *u = append(*u, x.(unevenRank)) }
+func (u *unevenGroups) Push(x any) { *u = append(*u, x.(unevenGroup)) }
 
 // Pop removes the last element.
-func (u *unevenRanks) Pop() any {
+func (u *unevenGroups) Pop() any {
 	old := *u
 	last := old[len(old)-1]
 	*u = old[:len(old)-1]
 	return last
 }
 
-// appendHomes appends the rank where each sample of a batch is at home.
-func (e *Epoch) appendHomes(dst []uint32, batch Share, worldSize uint64) []uint32 {
+// appendHomes appends the group where each sample of a batch is at home.
+func (e *Epoch) appendHomes(dst []uint32, batch Share, homes uint64) []uint32 {
 	s, from := e.plan.samples, len(dst)
 	for at, left := batch.First, batch.Count; left > 0; {
 		lo := at % s
@@ -272,47 +270,36 @@ func (e *Epoch) appendHomes(dst []uint32, batch Share, worldSize uint64) []uint3
 		}
 		at, left = at+n, left-n
 	}
-	toRanks(dst[from:], worldSize, e.plan.homes())
+	toGroups(dst[from:], homes, e.plan.mostHomes())
 	return dst
 }
 
-// toRanks makes of lanes or strata, of k, the ranks where they are at home.
-func toRanks(homes []uint32, worldSize, k uint64) {
-	rankOf := func(j uint64) uint32 { return uint32(mulDiv(j, worldSize, k)) }
-	if k > uint64(len(homes)) { // a table would be longer than what it is for
-		for i, j := range homes {
-			homes[i] = rankOf(uint64(j))
+// toGroups makes of lanes or strata, of k, the groups where they are at home.
+func toGroups(places []uint32, homes, k uint64) {
+	groupOf := func(j uint64) uint32 { return uint32(mulDiv(j, homes, k)) }
+	if k > uint64(len(places)) { // a table would be longer than what it is for
+		for i, j := range places {
+			places[i] = groupOf(uint64(j))
 		}
 		return
 	}
 	table := make([]uint32, k)
 	for j := range table {
-		table[j] = rankOf(uint64(j))
+		table[j] = groupOf(uint64(j))
 	}
-	for i, j := range homes {
-		homes[i] = table[j]
+	for i, j := range places {
+		places[i] = table[j]
 	}
 }
 
 // appendLanes appends the lanes that positions lo to hi-1 take from.
 func (o *slotOrder) appendLanes(dst []uint32, lo, hi uint64) []uint32 {
-	var active []uint32
 	var some []uint64
-	for k, begin := o.rows.find(lo); lo < hi; k++ {
-		n := o.rows.active(k)
-		if n < uint64(len(o.rows.length)) && uint64(len(active)) != n {
-			active = o.rows.appendActive(active[:0], k)
-		}
-		row, end := newPerm(o.rowKey.with(k), n), min(hi, begin+n)
-		some = row.appendRange(some[:0], lo-begin, end-begin)
+	for lo < hi {
+		some, _, lo = o.appendRow(some[:0], lo, hi)
 		for _, lane := range some {
-			if len(active) > 0 {
-				lane = uint64(active[lane])
-			}
 			dst = append(dst, uint32(lane))
 		}
-		begin += n
-		lo = end
 	}
 	return dst
 }
@@ -338,39 +325,39 @@ const (
 	movedSamples = 1 << 18
 )
 
-// Moved returns the share, from 0 to 1, of an epoch's samples that ranks take from homes other than their own, so that shares are equal
-// (DealHomes): measured on batches of epoch 0 that lie evenly over it, at most 64 of them and 2^18 samples. Of a larger
+// Moved returns the share, from 0 to 1, of an epoch's samples that groups of ranks take from homes other than their own, so that shares
+// are equal (DealHomes): measured on batches of epoch 0 that lie evenly over it, at most 64 of them and 2^18 samples. Of a larger
 // batch it looks at the first 2^18 samples. 0 where samples have no homes.
-func (p *Plan) Moved(batching Batching, worldSize uint64) float64 {
+func (p *Plan) Moved(batching Batching, worldSize, homes uint64) float64 {
 	batches := batching.Batches()
-	if p.CheckSplit(worldSize) != nil || batches == 0 || p.samples == 0 {
+	if p.CheckSplit(worldSize, homes) != nil || batches == 0 || p.samples == 0 {
 		return 0
 	}
 	e := p.Epoch(0)
 	looks := min(batches, movedBatches, max(1, movedSamples/batching.BatchSize))
 	var moved, all uint64
-	var homes []uint32
+	var own []uint32
 	for i := range looks {
 		batch := batching.Share(mulDiv(i, batches, looks), 0, 1)
-		batch.Count = min(batch.Count, movedSamples)
-		homes = e.appendHomes(homes[:0], batch, worldSize)
-		moved += surplus(homes, worldSize)
-		all += batch.Count
+		d := homeDeal{count: min(batch.Count, movedSamples), worldSize: worldSize, homes: homes}
+		batch.Count = d.count
+		own = e.appendHomes(own[:0], batch, homes)
+		moved += d.surplus(own)
+		all += d.count
 	}
 	return float64(moved) / float64(max(1, all))
 }
 
-// surplus returns how many samples of a batch are beyond the quotas of their homes.
-func surplus(homes []uint32, worldSize uint64) uint64 {
-	count := make([]uint64, worldSize)
-	for _, h := range homes {
+// surplus returns how many samples of a batch, of which it is given where they are at home, are beyond the quotas of their groups.
+func (d *homeDeal) surplus(own []uint32) uint64 {
+	count := make([]uint64, d.homes)
+	for _, h := range own {
 		count[h]++
 	}
 	var sum uint64
-	n := uint64(len(homes))
-	for r, c := range count {
-		quota := mulDiv(uint64(r)+1, n, worldSize) - mulDiv(uint64(r), n, worldSize)
-		sum += c - min(c, quota)
+	for g, c := range count {
+		lo, hi := d.quota(uint64(g))
+		sum += c - min(c, hi-lo)
 	}
 	return sum
 }

@@ -42,6 +42,7 @@ type homesVector struct {
 	BatchSize uint64       `json:"batch_size"`
 	Tail      Tail         `json:"tail"`
 	WorldSize uint64       `json:"world_size"`
+	Homes     uint64       `json:"homes"`
 	Home      [][2]uint64  `json:"home"` // of the first chunks
 	Deals     []dealVector `json:"deals"`
 }
@@ -95,7 +96,7 @@ func (v *homesVector) fill(t *testing.T) {
 	for i := range min(b.Batches(), 3) {
 		d := dealVector{Batch: []uint64{0, b.Batches() - 1, b.Batches() / 2}[i]}
 		for rank := range v.WorldSize {
-			d.Shares = append(d.Shares, e.DealHomes(b.Share(d.Batch, 0, 1), rank, v.WorldSize))
+			d.Shares = append(d.Shares, e.DealHomes(b.Share(d.Batch, 0, 1), rank, v.WorldSize, v.Homes))
 		}
 		v.Deals = append(v.Deals, d)
 	}
@@ -136,8 +137,9 @@ func homesInputs() homesVectors {
 		if i%2 == 1 {
 			plan.Shuffle, plan.Strata = Slot, 0
 		}
+		world := 1 + k.draw(i+5000, 12)
 		v.Homes = append(v.Homes, homesVector{
-			HomedPlan: plan, BatchSize: []uint64{1, 7, 16, 30}[k.draw(i+4000, 4)], Tail: []Tail{Short, Drop, Pad}[i%3], WorldSize: 1 + k.draw(i+5000, 9),
+			HomedPlan: plan, BatchSize: []uint64{1, 7, 16, 30}[k.draw(i+4000, 4)], Tail: []Tail{Short, Drop, Pad}[i%3], WorldSize: world, Homes: 1 + k.draw(i+6000, world),
 		})
 	}
 	return v

@@ -7,7 +7,7 @@ import (
 
 const (
 	// exact is the largest permutation that is an exact Fisher-Yates shuffle. Larger ones are
-	// Feistel networks, but for the sequences of chunks, which are shuffled whole at any size.
+	// Feistel networks, but for the sequence of chunks of Window, which is shuffled whole at any size.
 	exact = 128
 	// rounds is how often a Feistel network adds one half, hashed, to the other.
 	rounds = 8
@@ -96,6 +96,18 @@ func (p *perm) appendRange(dst []uint64, lo, hi uint64) []uint64 {
 		lo += uint64(len(some))
 	}
 	return dst
+}
+
+// all yields what the places hold, in order.
+func (p *perm) all(yield func(v uint64) bool) {
+	var some [exact]uint64
+	for lo := uint64(0); lo < p.n; lo += exact {
+		for _, v := range p.appendRange(some[:0], lo, min(p.n, lo+exact)) {
+			if !yield(v) {
+				return
+			}
+		}
+	}
 }
 
 // place returns the place that holds v < n: the inverse of at.

@@ -40,7 +40,7 @@ type Params struct {
 	Seed    uint64
 
 	// Strata is how many strata the chunks are dealt to (Window only), so that each row of the sequence takes one
-	// of each stratum and a stratum is a home that no epoch changes; 0 is none. It divides Window.
+	// of each stratum and a stratum is a home that neither epoch nor seed changes; 0 is none. It divides Window.
 	Strata uint64
 
 	// Importance is the name (hex digest) of a snapshot of weights, by which an epoch's samples are
@@ -51,7 +51,7 @@ type Params struct {
 	Subset string
 }
 
-// check reports an unknown shuffle, a window of 0 where one is used, or strata that cannot be had.
+// check reports an unknown shuffle, a window that cannot be had, or strata that cannot.
 func (p Params) check() error {
 	if p.Strata > 0 {
 		if err := p.checkStrata(); err != nil {
@@ -62,8 +62,11 @@ func (p Params) check() error {
 	case None, Full:
 		return nil
 	case Window, Slot:
-		if p.Window == 0 {
+		switch {
+		case p.Window == 0:
 			return fmt.Errorf("shuffle %s: window is 0, want at least 1", p.Shuffle)
+		case p.Shuffle == Slot && p.Window > maxLanes:
+			return fmt.Errorf("shuffle %s: window is %d lanes, want at most %d: to mix all chunks at once, use shuffle %s", Slot, p.Window, maxLanes, Window)
 		}
 		return nil
 	}
@@ -94,7 +97,7 @@ type Plan struct {
 	members *Members // with Subset
 
 	homeOnce  sync.Once
-	homeLanes *lanes // of Slot with Importance: where lanes lie but for the phase, made when first asked for
+	homeLanes *lanes // of Slot with Importance: those of phase 0, made when first asked for
 }
 
 // NewPlan builds a plan over chunks whose sample counts are given as prefix sums:
@@ -140,7 +143,7 @@ func newPlan(params Params, first []uint64) (*Plan, error) {
 		return nil, fmt.Errorf("plan %s: %d samples, at most %d can be planned", params.Shuffle, p.samples, uint64(maxSamples))
 	}
 	if params.Strata > 0 {
-		p.strata = newStrata(params, uint64(p.chunks.len()))
+		p.strata = newStrata(uint64(p.chunks.len()), params.Strata)
 	}
 	return p, nil
 }

@@ -1,92 +1,88 @@
 package shuffle
 
-import (
-	"slices"
-	"sort"
-	"sync"
-)
+import "sync"
 
-// lanes is what all epochs of a slot plan share: the samples, laid out chunk by chunk in an
-// order that no epoch changes, and cut into m lanes. Where a lane meets a chunk is a piece.
+// maxLanes bounds the lanes of a slot order, for each of which a plan and an epoch hold some numbers. A row of more lanes
+// than a batch has samples mixes no better.
+const maxLanes = 1 << 20
+
+// lanes is what all epochs of a slot plan share, and all plans of the same chunks and window: the samples, laid out chunk by
+// chunk in an order that takes neither seed nor epoch, and cut into m lanes. Where a lane meets a chunk is a piece.
 type lanes struct {
+	rows
 	cut        []uint64  // first layout position of each lane; len is m+1
 	firstPiece []uint32  // first piece of each lane; len is m+1
 	offset     []uint64  // per lane: where its first piece begins within that piece's chunk
 	pace       []float64 // per lane: pieces per sample, to guess where an offset lies
 	pieceChunk []uint32  // piece -> chunk
 	pieceAt    []uint64  // piece -> first layout position; len is pieces+1
-	rows       rows
+	holdsAll   bool      // the lanes are as many as the chunks that are not empty, or more
 
 	once       sync.Once
 	chunkPiece []uint32 // chunk -> its first piece, made when first asked for
 }
 
 func newLanes(params Params, chunks chunkTable) *lanes {
-	order := make([]uint32, chunks.len())
-	for i := range order {
-		order[i] = uint32(i)
+	samples := chunks[chunks.len()]
+	m := min(params.Window, samples)
+	l := &lanes{rows: rows{width: m}, cut: make([]uint64, m+1), firstPiece: make([]uint32, m+1), offset: make([]uint64, m), pace: make([]float64, m)}
+	if m > 0 {
+		l.whole, l.longer = samples/m, samples%m
 	}
-	shuffleAll(newKey("chunks", params.Seed), order)
-	order = slices.DeleteFunc(order, func(c uint32) bool { return chunks.size(c) == 0 })
-	l := &lanes{cut: laneCuts(params.Window, uint64(len(order)), chunks[chunks.len()])}
-	m := len(l.cut) - 1
+	for j := range l.cut {
+		l.cut[j] = l.whole*uint64(j) + l.longer*uint64(j)/max(1, m) // j*S div m
+	}
+	order := layout(chunks)
+	l.holdsAll = uint64(len(order)) <= m
+	l.cutPieces(order, chunks)
+	for j := range l.pace {
+		l.pace[j] = float64(l.firstPiece[j+1]-l.firstPiece[j]) / float64(l.length(j))
+	}
+	return l
+}
+
+// layout returns the chunks that are not empty in the order that all epochs of all seeds lay them out.
+func layout(chunks chunkTable) []uint32 {
+	n := uint64(chunks.len())
+	order := make([]uint32, 0, n)
+	p := newPerm(newKey("chunks"), n)
+	for c := range p.all {
+		if chunks.size(uint32(c)) > 0 {
+			order = append(order, uint32(c))
+		}
+	}
+	return order
+}
+
+// cutPieces finds the pieces: the intersections of the lanes and of the chunks, laid out in this order.
+func (l *lanes) cutPieces(order []uint32, chunks chunkTable) {
+	m := int(l.width)
 	pieces := len(order) + m
 	l.pieceChunk = make([]uint32, 0, pieces)
 	l.pieceAt = make([]uint64, 0, pieces+1)
-	l.firstPiece = make([]uint32, m+1)
-	l.offset = make([]uint64, m)
 	lane, at := 0, uint64(0) // the lane that begins next, the layout position reached
 	for _, c := range order {
 		begin, end := at, at+chunks.size(c)
 		for at < end {
-			for lane < m && l.cut[lane] == at {
+			if lane < m && l.cut[lane] == at {
 				l.firstPiece[lane], l.offset[lane] = uint32(len(l.pieceChunk)), at-begin
 				lane++
 			}
 			l.pieceChunk = append(l.pieceChunk, c)
 			l.pieceAt = append(l.pieceAt, at)
-			if at = end; lane < m {
-				at = min(end, l.cut[lane])
-			}
+			at = min(end, l.cut[lane])
 		}
 	}
-	for ; lane <= m; lane++ {
-		l.firstPiece[lane] = uint32(len(l.pieceChunk))
-	}
+	l.firstPiece[m] = uint32(len(l.pieceChunk))
 	l.pieceAt = append(l.pieceAt, at)
-	l.rows = newRows(l.cut)
-	l.pace = make([]float64, m)
-	for j := range l.pace {
-		l.pace[j] = float64(l.firstPiece[j+1]-l.firstPiece[j]) / float64(max(1, l.rows.length[j]))
-	}
-	return l
 }
 
-// laneCuts returns where m = min(window, n) lanes begin over s samples in n non-empty chunks, and s.
-// Lanes are a little longer than s/m where n and m have a common factor, so that chunks of one
-// size do not begin in many lanes at once.
-func laneCuts(window, n, s uint64) []uint64 {
-	if n == 0 {
-		return []uint64{0}
-	}
-	m := min(window, n)
-	h, q := s/n, uint64(0)
-	for gcd(n+q, m) != 1 {
-		q++
-	}
-	cut := make([]uint64, m+1)
-	for j := range m {
-		cut[j] = min(s, mulDiv(j, s+q*h, m))
-	}
-	cut[m] = s
-	return cut
-}
+// length returns the number of samples of a lane.
+func (l *lanes) length(lane int) uint64 { return l.cut[lane+1] - l.cut[lane] }
 
-func gcd(a, b uint64) uint64 {
-	for b > 0 {
-		a, b = b, a%b
-	}
-	return a
+// of returns the lane of a layout position: the last j for which j*S div m is not beyond it.
+func (l *lanes) of(x uint64) int {
+	return int(holding(x, l.width, l.cut[l.width]))
 }
 
 // slotOrder is one epoch of the slot shuffle.
@@ -95,6 +91,7 @@ type slotOrder struct {
 	chunks           chunkTable
 	pieces           []uint32 // place -> piece
 	start            []uint64 // place -> first position in the layout as this epoch orders it; len is places+1
+	turn             []uint64 // lane -> the offset that the epoch begins to read it from
 	rowKey, pieceKey key
 
 	placeOnce sync.Once
@@ -106,18 +103,21 @@ func newSlotOrder(p *Plan, epoch uint64) *slotOrder {
 	o := &slotOrder{
 		lanes:    l,
 		chunks:   p.chunks,
-		pieces:   make([]uint32, len(l.pieceChunk)),
+		pieces:   make([]uint32, 0, len(l.pieceChunk)),
 		start:    make([]uint64, len(l.pieceChunk)+1),
+		turn:     make([]uint64, len(l.offset)),
 		rowKey:   newKey("row", seed, epoch),
 		pieceKey: newKey("piece", seed, epoch),
 	}
-	for i := range o.pieces {
-		o.pieces[i] = uint32(i)
-	}
-	lane := newKey("lane", seed, epoch)
-	for j := range l.offset {
-		lo, hi := l.whole(j, p.chunks)
-		shuffleAll(lane.with(uint64(j)), o.pieces[lo:hi])
+	lane, turn := newKey("lane", seed, epoch), newKey("turn", seed, epoch)
+	var order perm
+	for j := range o.turn {
+		first := l.firstPiece[j]
+		order.reset(lane.with(uint64(j)), uint64(l.firstPiece[j+1]-first))
+		for i := range order.all {
+			o.pieces = append(o.pieces, first+uint32(i))
+		}
+		o.turn[j] = turn.with(uint64(j)).draw(0, l.length(j))
 	}
 	var sum uint64
 	for i, piece := range o.pieces {
@@ -126,22 +126,6 @@ func newSlotOrder(p *Plan, epoch uint64) *slotOrder {
 	}
 	o.start[len(o.pieces)] = sum
 	return o
-}
-
-// whole returns the places of a lane whose pieces are whole chunks: all but a first and a last one cut short.
-func (l *lanes) whole(lane int, chunks chunkTable) (lo, hi uint32) {
-	lo, hi = l.firstPiece[lane], l.firstPiece[lane+1]
-	if lo < hi && !l.isWhole(lo, chunks) {
-		lo++
-	}
-	if lo < hi && !l.isWhole(hi-1, chunks) {
-		hi--
-	}
-	return lo, hi
-}
-
-func (l *lanes) isWhole(piece uint32, chunks chunkTable) bool {
-	return l.pieceAt[piece+1]-l.pieceAt[piece] == chunks.size(l.pieceChunk[piece])
 }
 
 // piece is one piece in the place that an epoch gives it.
@@ -162,56 +146,63 @@ func (o *slotOrder) stand(p *piece, lane, place int) {
 	p.perm.reset(k, o.start[place+1]-o.start[place])
 }
 
-// find makes p the piece that holds offset k of a lane, and returns its first sample and the
-// place of k in its permutation. p is scratch, kept between calls.
-func (o *slotOrder) find(p *piece, lane int, k uint64) (first, i uint64) {
-	place := o.placeOf(lane, k)
-	o.stand(p, lane, place)
-	return o.chunks[p.chunk] + p.offset, o.cut[lane] + k - o.start[place]
+// read returns which position of the layout, as this epoch orders it, row k takes from a lane, and the place that holds it.
+// Chunks are alike, so the search begins at the place that it would have if they were equal, and widens from there.
+func (o *slotOrder) read(lane int, k uint64) (x uint64, place int) {
+	k += o.turn[lane]
+	if l := o.length(lane); k >= l {
+		k -= l
+	}
+	lo, hi := int(o.firstPiece[lane]), int(o.firstPiece[lane+1])
+	guess := lo + int(float64(k)*o.pace[lane])
+	x = o.cut[lane] + k
+	return x, placeNear(o.start, lo, hi, guess, x)
 }
 
-// placeOf returns the place that holds offset k of a lane. Chunks are alike, so the search
-// begins where it would be if they were equal, and widens from there.
-func (o *slotOrder) placeOf(lane int, k uint64) int {
-	lo, hi := int(o.firstPiece[lane]), int(o.firstPiece[lane+1])
-	x := o.cut[lane] + k
-	guess := lo + int(float64(k)*o.pace[lane])
-	return placeNear(o.start, lo, hi, guess, x)
+// find makes p the piece that row k takes a sample of a lane from, and returns the piece's first sample and the
+// place of the row's sample in the piece's permutation. p is scratch, kept between calls.
+func (o *slotOrder) find(p *piece, lane int, k uint64) (first, i uint64) {
+	x, place := o.read(lane, k)
+	o.stand(p, lane, place)
+	return o.chunks[p.chunk] + p.offset, x - o.start[place]
 }
 
 func (o *slotOrder) at(t uint64) uint64 {
-	k, begin := o.rows.find(t)
-	p := newPerm(o.rowKey.with(k), o.rows.active(k))
+	k := t / o.width
+	p := newPerm(o.rowKey.with(k), o.lanesIn(k))
 	var in piece
-	first, i := o.find(&in, o.rows.lane(k, p.at(t-begin)), k)
+	first, i := o.find(&in, o.lane(k, p.at(t-o.before(k))), k)
 	return first + in.perm.at(i)
 }
 
 func (o *slotOrder) appendRange(dst []uint64, lo, hi uint64) []uint64 {
-	var active []uint32
 	var in piece
 	var w walks
-	k, begin := o.rows.find(lo)
-	for ; lo < hi; k++ {
-		n := o.rows.active(k)
-		if n < uint64(len(o.rows.length)) && uint64(len(active)) != n {
-			active = o.rows.appendActive(active[:0], k)
-		}
-		row, end, to := newPerm(o.rowKey.with(k), n), min(hi, begin+n), len(dst)
-		for dst = row.appendRange(dst, lo-begin, end-begin); to < len(dst); to++ {
-			lane := int(dst[to])
-			if len(active) > 0 {
-				lane = int(active[lane])
-			}
+	for lo < hi {
+		var k uint64
+		to := len(dst)
+		dst, k, lo = o.appendRow(dst, lo, hi)
+		for ; to < len(dst); to++ {
 			var i uint64
-			dst[to], i = o.find(&in, lane, k)
+			dst[to], i = o.find(&in, int(dst[to]), k)
 			w.add(dst, to, &in.perm, i)
 		}
-		begin += n
-		lo = end
 	}
 	w.finish(dst)
 	return dst
+}
+
+// appendRow appends the lanes that the positions from lo on take a sample from, up to hi or to the end of their row k.
+func (o *slotOrder) appendRow(dst []uint64, lo, hi uint64) (_ []uint64, k, end uint64) {
+	k = lo / o.width
+	begin, n, from := o.before(k), o.lanesIn(k), len(dst)
+	row := newPerm(o.rowKey.with(k), n)
+	end = min(hi, begin+n)
+	dst = row.appendRange(dst, lo-begin, end-begin)
+	for i := from; i < len(dst) && k == o.whole; i++ {
+		dst[i] = uint64(o.lane(k, dst[i]))
+	}
+	return dst, k, end
 }
 
 func (o *slotOrder) position(sample uint64) uint64 {
@@ -222,13 +213,17 @@ func (o *slotOrder) position(sample uint64) uint64 {
 	x := o.pieceAt[first] + sample - o.chunks[c]
 	last := min(len(o.pieceChunk), first+len(o.cut)) // a chunk has at most as many pieces as there are lanes
 	n := placeIn(o.pieceAt, first, last, x)
-	lane := sort.Search(len(o.cut)-1, func(j int) bool { return o.cut[j+1] > x })
+	lane := o.lanes.of(x)
 	place := int(o.places[n])
 	var p piece
 	o.stand(&p, lane, place)
 	k := o.start[place] + p.perm.place(x-o.pieceAt[n]) - o.cut[lane]
-	row := newPerm(o.rowKey.with(k), o.rows.active(k))
-	return o.rows.before(k) + row.place(o.rows.rank(k, lane))
+	if k < o.turn[lane] {
+		k += o.length(lane)
+	}
+	k -= o.turn[lane]
+	row := newPerm(o.rowKey.with(k), o.lanesIn(k))
+	return o.before(k) + row.place(o.rank(k, lane))
 }
 
 func (l *lanes) findChunks() {

@@ -5,22 +5,21 @@ import (
 	"container/heap"
 	"iter"
 	"slices"
-	"sort"
 )
 
 // Span says that a chunk's samples (or some of them) are delivered between two positions. With
-// importance it counts virtual samples, of which First of the epoch's Draws tells where a chunk's begin.
+// importance and with a subset it counts virtual samples.
 type Span struct {
-	Chunk       uint64 // number of the chunk
-	From, To    uint64 // needed at positions From (inclusive) to To (exclusive), perhaps not at each of them
-	Samples     uint64 // how many of the chunk's samples are delivered in [From, To)
-	FirstSample uint64 // of the piece: the first stored sample of the chunk that belongs to this span
+	Chunk    uint64 // number of the chunk
+	From, To uint64 // needed at positions From (inclusive) to To (exclusive), perhaps not at each of them
+	Samples  uint64 // how many of the chunk's samples this span delivers in [From, To)
 }
 
 // Spans yields every span that ends after position t, in the order in which readers
-// need them (by From, then by chunk). It is what prefetching and eviction know of the future. For Window, spans are
-// as wide as their window; for Slot, one span per piece; for None one per chunk. A Full order has no
-// locality: it yields nothing and Local reports false. FirstSample counts from the chunk's first sample.
+// need them (by From, then by chunk, then by To). It is what prefetching and eviction know of the future. For Window, spans are
+// as wide as their window; for None there is one for each chunk. For Slot there is one for each piece, and two for
+// a piece that its lane's turn cuts: one at the beginning of the epoch, one at its end. Where the window of Slot holds all chunks,
+// every chunk has one span, the whole epoch. A Full order has no locality: it yields nothing and Local reports false.
 func (e *Epoch) Spans(t uint64) iter.Seq[Span] {
 	switch {
 	case t >= e.plan.samples || e.plan.params.Shuffle == Full:
@@ -38,7 +37,7 @@ func (e *Epoch) Local() bool { return e.plan.params.Shuffle != Full }
 
 // Next returns the first span, as Spans orders them, of one chunk that ends after position t: when
 // what lies in memory of it is needed again. It costs a binary search for each piece of the chunk, of which
-// there is nearly always one. False: the chunk is not needed again in this epoch, there is no such chunk, or the order has no locality.
+// there are nearly always one or two. False: the chunk is not needed again in this epoch, there is no such chunk, or the order has no locality.
 func (e *Epoch) Next(chunk, t uint64) (Span, bool) {
 	c := e.plan.chunks
 	if chunk >= uint64(c.len()) || c.size(uint32(chunk)) == 0 || !e.Local() {
@@ -92,11 +91,19 @@ func (w *windowOrder) span(chunk uint32) Span {
 }
 
 func (o *slotOrder) spans(t uint64, yield func(Span) bool) {
-	k, _ := o.rows.find(t)
-	next := make(laneSpans, 0, len(o.offset))
-	for j, l := range o.rows.length {
-		if l > k {
-			next = append(next, o.laneSpan(j, o.placeOf(j, k)))
+	if o.holdsAll {
+		for c := range uint32(o.chunks.len()) {
+			if s := o.throughout(c); s.Samples > 0 && !yield(s) {
+				return
+			}
+		}
+		return
+	}
+	k := t / o.width
+	next := make(laneSpans, 0, o.lanesIn(k))
+	for j := range len(o.turn) {
+		if k < o.length(j) {
+			next = append(next, o.laneSpan(j, k))
 		}
 	}
 	heap.Init(&next)
@@ -105,8 +112,8 @@ func (o *slotOrder) spans(t uint64, yield func(Span) bool) {
 		if !yield(first.Span) {
 			return
 		}
-		if place := first.place + 1; place < int(o.firstPiece[first.lane+1]) {
-			next[0] = o.laneSpan(first.lane, place)
+		if first.end < o.length(first.lane) {
+			next[0] = o.laneSpan(first.lane, first.end)
 			heap.Fix(&next, 0)
 		} else {
 			heap.Pop(&next)
@@ -114,52 +121,79 @@ func (o *slotOrder) spans(t uint64, yield func(Span) bool) {
 	}
 }
 
+// throughout returns the one span of a chunk where the window holds all chunks: the whole epoch.
+func (o *slotOrder) throughout(chunk uint32) Span {
+	return Span{Chunk: uint64(chunk), From: 0, To: o.cut[o.width], Samples: o.chunks.size(chunk)}
+}
+
 // next looks at every piece of a chunk that is not empty.
 func (o *slotOrder) next(chunk uint32, t uint64) (first Span, found bool) {
+	if o.holdsAll {
+		s := o.throughout(chunk)
+		return s, s.To > t
+	}
 	o.lanes.once.Do(o.lanes.findChunks)
 	o.placeOnce.Do(func() { o.places = invert(o.pieces) })
 	n := int(o.chunkPiece[chunk])
-	lane := sort.Search(len(o.firstPiece)-1, func(j int) bool { return int(o.firstPiece[j+1]) > n })
-	for ; n < len(o.pieceChunk) && o.pieceChunk[n] == chunk; n++ {
-		for n >= int(o.firstPiece[lane+1]) {
-			lane++
-		}
-		s := o.laneSpan(lane, int(o.places[n])).Span
-		if s.To > t && (!found || s.From < first.From) {
+	for lane := o.of(o.pieceAt[n]); n < len(o.pieceChunk) && o.pieceChunk[n] == chunk; lane, n = lane+1, n+1 {
+		s := o.pieceSpan(lane, int(o.places[n]), t)
+		if s.To > t && (!found || compareSpans(s, first) < 0) {
 			first, found = s, true
 		}
 	}
 	return first, found
 }
 
-func (o *slotOrder) laneSpan(lane, place int) laneSpan {
-	var p piece
-	o.stand(&p, lane, place)
-	row := o.start[place] - o.cut[lane]
-	return laneSpan{lane: lane, place: place, Span: Span{
-		Chunk:       uint64(p.chunk),
-		From:        o.rows.before(row),
-		To:          o.rows.before(row + p.perm.n),
-		Samples:     p.perm.n,
-		FirstSample: p.offset,
+// pieceSpan returns the span of the piece at a place of a lane; of two, the one that ends after position t, or both do, the first.
+func (o *slotOrder) pieceSpan(lane, place int, t uint64) Span {
+	row := o.start[place] - o.cut[lane] // that begins with the piece's first offset, but for the turn
+	if row < o.turn[lane] {
+		row += o.length(lane)
+	}
+	row -= o.turn[lane]
+	if end := row + o.start[place+1] - o.start[place]; end > o.length(lane) {
+		if s := o.laneSpan(lane, 0).Span; s.To > t {
+			return s
+		}
+	}
+	return o.laneSpan(lane, row).Span
+}
+
+// laneSpan returns the span of a lane that row k lies in. A lane begins and ends with the same piece where its turn cuts one;
+// if it has no other, that is one span.
+func (o *slotOrder) laneSpan(lane int, k uint64) laneSpan {
+	x, place := o.read(lane, k)
+	from, end := uint64(0), o.length(lane)
+	if o.firstPiece[lane+1]-o.firstPiece[lane] > 1 {
+		from = k - min(k, x-o.start[place])
+		end = min(end, k+o.start[place+1]-x)
+	}
+	return laneSpan{lane: lane, end: end, Span: Span{
+		Chunk:   uint64(o.pieceChunk[o.pieces[place]]),
+		From:    o.before(from),
+		To:      o.before(end),
+		Samples: end - from,
 	}}
 }
 
 // laneSpan is the next span of one lane.
 type laneSpan struct {
 	Span
-	lane, place int
+	lane int
+	end  uint64 // the row after it
 }
 
 // laneSpans is a heap of them, the one needed first on top.
 type laneSpans []laneSpan
 
-func (s laneSpans) Len() int { return len(s) }
-func (s laneSpans) Less(i, j int) bool {
-	a, b := &s[i], &s[j]
-	return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.Chunk, b.Chunk), cmp.Compare(a.FirstSample, b.FirstSample)) < 0
+func (s laneSpans) Len() int           { return len(s) }
+func (s laneSpans) Less(i, j int) bool { return compareSpans(s[i].Span, s[j].Span) < 0 }
+func (s laneSpans) Swap(i, j int)      { s[i], s[j] = s[j], s[i] }
+
+// compareSpans orders spans as readers need them.
+func compareSpans(a, b Span) int {
+	return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.Chunk, b.Chunk), cmp.Compare(a.To, b.To))
 }
-func (s laneSpans) Swap(i, j int) { s[i], s[j] = s[j], s[i] }
 
 // Push and Pop complete heap.Interface.
 func (s *laneSpans) Push(x any) { *s = append(*s, x.(laneSpan)) }

@@ -2,20 +2,13 @@ package shuffle
 
 import "slices"
 
-// newStrata returns the stratum of each of n chunks: perm(key("strata", seed); n)(c) mod K. No epoch is in it, and
-// strata differ by at most one chunk.
-func newStrata(params Params, n uint64) []uint32 {
+// newStrata returns which of k strata each of n chunks belongs to: perm(key("strata"); n)(c) mod k. Neither seed nor epoch
+// is in it, and strata differ by at most one chunk.
+func newStrata(n, k uint64) []uint32 {
 	strata := make([]uint32, 0, n)
-	if n == 0 {
-		return strata
-	}
-	p := newPerm(newKey("strata", params.Seed), n)
-	var some []uint64
-	for lo := uint64(0); lo < n; lo += 1024 {
-		some = p.appendRange(some[:0], lo, min(n, lo+1024))
-		for _, v := range some {
-			strata = append(strata, uint32(v%params.Strata))
-		}
+	p := newPerm(newKey("strata"), n)
+	for v := range p.all {
+		strata = append(strata, uint32(v%k))
 	}
 	return strata
 }

@@ -22,7 +22,7 @@ func stratifiedModel(params Params, epoch uint64, counts []uint64) []uint64 {
 		sequence[i] = uint32(i)
 	}
 	shuffleAll(newKey("chunks", params.Seed, epoch), sequence)
-	home := newPerm(newKey("strata", params.Seed), n)
+	home := newPerm(newKey("strata"), n)
 	for _, c := range sequence {
 		s := home.at(uint64(c)) % k
 		lines[s] = append(lines[s], c)
@@ -165,8 +165,11 @@ func TestStrataMixEpochsAndRows(t *testing.T) {
 		}
 	}
 	other := mustPlan(t, Params{Shuffle: Window, Window: 48, Strata: 16, Seed: 8}, equal(480, 2))
-	if slices.Equal(p.strata, other.strata) {
-		t.Error("another seed has the same strata")
+	if !slices.Equal(p.strata, other.strata) {
+		t.Error("another seed has other strata, want the same: homes belong to the dataset")
+	}
+	if slices.Equal(p.Epoch(0).window.order, other.Epoch(0).window.order) {
+		t.Error("another seed has the same sequence of chunks")
 	}
 }
 

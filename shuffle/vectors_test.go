@@ -178,9 +178,13 @@ func vectorInputs() orderVectors {
 				shape = append(shape, [2]uint64{k.draw(i<<8|j, 1+uint64(90)*(i%3)), 1 + k.draw(i<<8|j+128, 3)})
 			}
 		}
+		shuffle, window := []string{Slot, Window, Full, None}[i%4], windows[k.draw(i+1000, uint64(len(windows)))]
+		if shuffle == Slot {
+			window = min(window, 5000)
+		}
 		v.Plans = append(v.Plans, planVector{
-			Shuffle: []string{Slot, Window, Full, None}[i%4],
-			Window:  windows[k.draw(i+1000, uint64(len(windows)))],
+			Shuffle: shuffle,
+			Window:  window,
 			Seed:    []uint64{0, 1, 42, k.word(i + 2000)}[i/4%4],
 			Epoch:   []uint64{0, 1, 7, 1 << 32, 1<<32 + 1, 1<<63 + i, 1<<64 - 1}[i%7],
 			Chunks:  append([][2]uint64{}, shape...), BatchSize: []uint64{1, 2, 7, 32, 256, 1000, 4096}[i/3%7],

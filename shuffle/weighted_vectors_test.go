@@ -116,7 +116,7 @@ func weightedInputs() weightedVectors {
 		first := (&planVector{Chunks: shape}).first()
 		v.Importance = append(v.Importance, importanceVector{
 			Shuffle:  []string{Slot, Window, Full, None}[i%4],
-			Window:   []uint64{1, 2, 5, 8, 64, 1<<64 - 1}[k.draw(i+1000, 6)],
+			Window:   []uint64{1, 2, 5, 8, 64, 1 << 20}[k.draw(i+1000, 6)],
 			Seed:     []uint64{0, 42, k.word(i + 2000)}[i%3],
 			Epoch:    []uint64{0, 1, 7, 1<<32 + 1, 1<<64 - 1}[i%5],
 			Snapshot: fmt.Sprintf("%016x", k.word(i+3000))[:1+i%16],

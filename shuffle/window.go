@@ -103,12 +103,9 @@ func (w *windowOrder) bound(i uint64) int {
 	return int(min(uint64(len(w.order)), mulDiv(i, w.rows, w.windows)*w.width))
 }
 
-// holding returns the number of the window that holds a place: the last i whose bound is not beyond it.
+// holding returns the number of the window that holds a place.
 func (w *windowOrder) holding(place int) uint64 {
-	hi, lo := bits.Mul64(uint64(place)/w.width+1, w.windows)
-	lo, borrow := bits.Sub64(lo, 1, 0)
-	i, _ := bits.Div64(hi-borrow, lo, w.rows)
-	return i
+	return holding(uint64(place)/w.width, w.windows, w.rows)
 }
 
 func (w *windowOrder) window(i uint64) oneWindow {
@@ -175,6 +172,14 @@ func ceilDiv(a, b uint64) uint64 {
 		return 0
 	}
 	return (a-1)/b + 1
+}
+
+// holding returns the last i for which i*n div parts is not beyond x < n: which of so many parts of n things x lies in.
+func holding(x, parts, n uint64) uint64 {
+	hi, lo := bits.Mul64(x+1, parts)
+	lo, borrow := bits.Sub64(lo, 1, 0)
+	i, _ := bits.Div64(hi-borrow, lo, n)
+	return i
 }
 
 // mulDiv returns floor(a*b/c) for a result below 2^64.

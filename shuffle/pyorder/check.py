@@ -99,15 +99,15 @@ def check_strata(vector):
 
 def check_homes(vector):
     counts, weights, plan = stratified(vector, vector["epoch"])
-    samples, size, w = sum(counts), vector["batch_size"], vector["world_size"]
+    samples, size, groups = sum(counts), vector["batch_size"], vector["homes"]
     if not weights:
         yield "homes of chunks", [plan.chunk_home(c) for c in range(min(20, len(counts)))], vector["home"]
     for deal in vector["deals"]:
         positions, _ = order.share(samples, size, vector["tail"], deal["batch"], 0, 1)
-        homes = [plan.home(t) * w // plan.homes() for t in positions]
-        shares, transfers = order.deal_homes(homes, w)
+        homes = [plan.home(t) * groups // plan.homes() for t in positions]
+        shares, transfers = order.deal_homes(homes, vector["world_size"], groups)
         yield "shares", shares, deal["shares"]
-        yield "transfers", transfers < w, True
+        yield "transfers", transfers < groups, True
 
 
 def check_quarantine(vector):

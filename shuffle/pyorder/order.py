@@ -4,7 +4,7 @@ from bisect import bisect_left, bisect_right
 from functools import lru_cache
 from hashlib import sha256
 from itertools import accumulate
-from math import gcd, isqrt
+from math import isqrt
 
 MASK = (1 << 64) - 1
 GAMMA = 0x9E3779B97F4A7C15
@@ -156,7 +156,7 @@ class Window:
         self.bounds = [min(n, i * rows // windows * width) for i in range(windows + 1)] if n else [0]
 
     def stratum(self, chunk):
-        return perm(key("strata", self.seed), len(self.first) - 1).at(chunk) % self.strata
+        return perm(key("strata"), len(self.first) - 1).at(chunk) % self.strata
 
     def stratified(self, sequence):
         """Row by row, the next chunk of every stratum that still has one."""
@@ -207,99 +207,71 @@ class Slot:
     def __init__(self, counts, window, seed, epoch):
         self.seed, self.epoch = seed, epoch
         self.first = prefix(counts)
-        order = [c for c in shuffled(key("chunks", seed), len(counts)) if counts[c] > 0]
-        n, s = len(order), sum(counts)
-        m = min(window, n)
-        self.lanes = []
-        if n == 0:
-            return
-        h = s // n
-        q = 0
-        while gcd(n + q, m) != 1:
-            q += 1
-        cuts = [min(s, j * (s + q * h) // m) for j in range(m)] + [s]
+        n, self.samples = len(counts), sum(counts)
+        laid_out = perm(key("chunks"), n)
+        order = [c for c in map(laid_out.at, range(n)) if counts[c] > 0]
         begin = prefix(counts[c] for c in order)
-        for j in range(m):
-            self.lanes.append(self.lane(j, cuts[j], cuts[j + 1], order, begin))
-        self.lengths = [cuts[j + 1] - cuts[j] for j in range(m)]
-        self.sorted = sorted(self.lengths)
-        self.sums = prefix(self.sorted)
+        self.m = min(window, self.samples)
+        self.cuts = [j * self.samples // self.m for j in range(self.m + 1)] if self.m else [0]
+        self.lanes = lru_cache(maxsize=None)(lambda j: self.lane(j, order, begin))
 
-    def lane(self, j, lo, hi, order, begin):
-        """The pieces of lane j, as this epoch orders them: (chunk, offset in it, length)."""
-        head, whole, tail = [], [], []
-        if lo < hi:
-            for place in range(bisect_right(begin, lo) - 1, bisect_right(begin, hi - 1)):
-                a, b = max(lo, begin[place]), min(hi, begin[place + 1])
-                piece = (order[place], a - begin[place], b - a)
-                if b - a == begin[place + 1] - begin[place]:
-                    whole.append(piece)
-                elif a == lo:
-                    head.append(piece)
-                else:
-                    tail.append(piece)
-        p = shuffled(key("lane", self.seed, self.epoch, j), len(whole))
-        pieces = head + [whole[i] for i in p] + tail
-        return pieces, prefix(length for _, _, length in pieces)
+    def lane(self, j, order, begin):
+        """The pieces of lane j as this epoch orders them, (chunk, g, length), their first offsets, and the turn."""
+        lo, hi = self.cuts[j], self.cuts[j + 1]
+        pieces = []
+        for place in range(bisect_right(begin, lo) - 1, bisect_left(begin, hi)):
+            a, b = max(lo, begin[place]), min(hi, begin[place + 1])
+            pieces.append((order[place], a - begin[place], b - a))
+        p = perm(key("lane", self.seed, self.epoch, j), len(pieces))
+        pieces = [pieces[p.at(i)] for i in range(len(pieces))]
+        turn = draw(key("turn", self.seed, self.epoch, j), 0, hi - lo)
+        return pieces, prefix(length for _, _, length in pieces), turn
 
-    def before(self, k):
-        """R(k)"""
-        i = bisect_right(self.sorted, k)
-        return self.sums[i] + (len(self.sorted) - i) * k
+    def row(self, k):
+        """The lanes of row k and their permutation."""
+        lanes = range(self.m)
+        if k == self.samples // self.m:
+            lanes = [j for j in lanes if self.cuts[j + 1] - self.cuts[j] > k]
+        return lanes, perm(key("row", self.seed, self.epoch, k), len(lanes))
 
-    def active(self, k):
-        """A(k)"""
-        return [j for j, length in enumerate(self.lengths) if length > k]
-
-    def piece(self, j, i):
-        chunk, offset, length = self.lanes[j][0][i]
-        return perm(key("piece", self.seed, self.epoch, chunk, offset), length)
-
-    def row(self, k, n):
-        return perm(key("row", self.seed, self.epoch, k), n)
-
-    def at(self, t):
-        lo, hi = 0, self.sorted[-1]  # R(lo) <= t < R(hi)
-        while hi - lo > 1:
-            mid = (lo + hi) // 2
-            lo, hi = (mid, hi) if self.before(mid) <= t else (lo, mid)
-        k = lo
-        lanes = self.active(k)
-        j = lanes[self.row(k, len(lanes)).at(t - self.before(k))]
-        pieces, starts = self.lanes[j]
-        i = bisect_right(starts, k) - 1
-        chunk, offset, _ = pieces[i]
-        return self.first[chunk] + offset + self.piece(j, i).at(k - starts[i])
+    def piece(self, chunk, g, length):
+        return perm(key("piece", self.seed, self.epoch, chunk, g), length)
 
     def homes(self):
-        return len(self.lanes)
+        return self.m
 
     def home(self, t):
         """The lane of the sample at position t."""
-        x = self.at(t)
-        chunk = bisect_right(self.first, x) - 1
-        inside = x - self.first[chunk]
-        for j, (pieces, _) in enumerate(self.lanes):
-            if any(c == chunk and offset <= inside < offset + length for c, offset, length in pieces):
-                return j
-        raise ValueError(t)
+        k, i = divmod(t, self.m)
+        lanes, p = self.row(k)
+        return lanes[p.at(i)]
+
+    def at(self, t):
+        j = self.home(t)
+        pieces, starts, turn = self.lanes(j)
+        offset = (t // self.m + turn) % starts[-1]
+        i = bisect_right(starts, offset) - 1
+        chunk, g, length = pieces[i]
+        return self.first[chunk] + g + self.piece(chunk, g, length).at(offset - starts[i])
 
     def chunk_home(self, chunk):
         """The lane with most of a chunk, and how many lanes there are; [0, 0] for an empty chunk."""
-        held = [sum(n for c, _, n in pieces if c == chunk) for pieces, _ in self.lanes]
+        held = [sum(length for c, _, length in self.lanes(j)[0] if c == chunk) for j in range(self.m)]
         if not any(held):
             return [0, 0]
-        return [held.index(max(held)), len(held)]
+        return [held.index(max(held)), self.m]
 
     def position(self, x):
         chunk = bisect_right(self.first, x) - 1
         inside = x - self.first[chunk]
-        for j, (pieces, starts) in enumerate(self.lanes):
-            for i, (c, offset, length) in enumerate(pieces):
-                if c == chunk and offset <= inside < offset + length:
-                    k = starts[i] + self.piece(j, i).place(inside - offset)
-                    lanes = self.active(k)
-                    return self.before(k) + self.row(k, len(lanes)).place(lanes.index(j))
+        for j in range(self.m):
+            pieces, starts, turn = self.lanes(j)
+            for i, (c, g, length) in enumerate(pieces):
+                if c == chunk and g <= inside < g + length:
+                    offset = starts[i] + self.piece(c, g, length).place(inside - g)
+                    k = (offset - turn) % starts[-1]
+                    lanes, p = self.row(k)
+                    return k * self.m + p.place(lanes.index(j))
         raise ValueError(x)
 
 
@@ -357,21 +329,29 @@ def deal(lengths, world_size):
     return [sorted(share) for share in shares]
 
 
-def deal_homes(homes, world_size):
-    """The shares of all ranks of a batch, of whose samples the home ranks are given, and the number of transfers."""
+def deal_homes(homes, world_size, groups):
+    """The shares of all ranks of a batch, of whose samples the groups where they are at home are given, and the number of transfers."""
     n = len(homes)
     quota = [(r + 1) * n // world_size - r * n // world_size for r in range(world_size)]
-    shares = [[place for place in range(n) if homes[place] == r] for r in range(world_size)]
+    group_of = [r * groups // world_size for r in range(world_size)]
+    quotas = [sum(q for q, of in zip(quota, group_of) if of == g) for g in range(groups)]
+    held = [[place for place in range(n) if homes[place] == g] for g in range(groups)]
     transfers = 0
     while True:
-        over = [len(share) - q for share, q in zip(shares, quota)]
+        over = [len(places) - q for places, q in zip(held, quotas)]
         count = min(max(over), -min(over))
         if count == 0:
-            return [sorted(share) for share in shares], transfers
+            break
         giver, taker = over.index(max(over)), over.index(min(over))
-        shares[taker] += shares[giver][-count:]
-        del shares[giver][-count:]
+        held[taker] += held[giver][-count:]
+        del held[giver][-count:]
         transfers += 1
+    left = [sorted(places) for places in held]
+    shares = []
+    for q, g in zip(quota, group_of):
+        shares.append(left[g][:q])
+        del left[g][:q]
+    return shares, transfers
 
 
 class Quarantine:
