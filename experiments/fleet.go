@@ -284,7 +284,7 @@ func (m *member) share(ctx context.Context, at shuffle.Cursor, all, own shuffle.
 	var samples []uint64
 	if at.Split == shuffle.Locality {
 		whole := at.Epoch.AppendShare(nil, all)
-		for _, place := range at.Epoch.DealHomes(all, at.Rank, at.WorldSize) {
+		for _, place := range at.Epoch.DealHomes(all, at.Rank, at.WorldSize, at.WorldSize) {
 			samples = append(samples, whole[place])
 		}
 	} else {

@@ -224,7 +224,7 @@ func (z localitySize) deal(params shuffle.Params, w uint64) (dealt, error) {
 	if err != nil {
 		return dealt{}, err
 	}
-	if err := p.CheckSplit(w); err != nil {
+	if err := p.CheckSplit(w, w); err != nil {
 		return dealt{}, err
 	}
 	e := p.Epoch(0)
@@ -240,7 +240,7 @@ func (z localitySize) deal(params shuffle.Params, w uint64) (dealt, error) {
 			for _, x := range e.AppendShare(nil, own) {
 				contiguous.add(x)
 			}
-			places := e.DealHomes(whole, rank, w)
+			places := e.DealHomes(whole, rank, w, w)
 			d.tiling = d.tiling && uint64(len(places)) == own.Count
 			for _, place := range places {
 				times[place]++
@@ -254,7 +254,7 @@ func (z localitySize) deal(params shuffle.Params, w uint64) (dealt, error) {
 		d.gradient = d.gradient && local == contiguous
 		d.batches++
 	}
-	d.moved, d.foreign = p.Moved(b, w), float64(foreign)/float64(b.Samples)
+	d.moved, d.foreign = p.Moved(b, w, w), float64(foreign)/float64(b.Samples)
 	return d, nil
 }
 

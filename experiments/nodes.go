@@ -129,7 +129,7 @@ func (z nodesSize) epochs(ctx context.Context, d *data, p int) (arms [3]nodeArm,
 	if err != nil {
 		return arms, err
 	}
-	moved := plan.Moved(shuffle.Batching{Samples: plan.Samples(), BatchSize: batchSize, Tail: shuffle.Short}, uint64(p))
+	moved := plan.Moved(shuffle.Batching{Samples: plan.Samples(), BatchSize: batchSize, Tail: shuffle.Short}, uint64(p), uint64(p))
 	lanesFirst := float64(z.lanes) * float64(d.chunkBytes()) / z.store // the first batch needs a chunk of each lane
 	for i := range arms {
 		a := &arms[i]

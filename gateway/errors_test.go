@@ -131,8 +131,11 @@ func TestBadParametersAreNamedTogether(t *testing.T) {
 			t.Errorf("%s: got faults %v, want %d", path, p.Faults, want)
 		}
 	}
-	if a := r.do("GET", "/epoch/18446744073709551615/batch/0?seed=18446744073709551615&window=2147483648"); a.StatusCode != http.StatusOK {
+	if a := r.do("GET", "/epoch/18446744073709551615/batch/0?seed=18446744073709551615&shuffle=window&window=2147483648"); a.StatusCode != http.StatusOK {
 		t.Errorf("got status %d at the largest values, want 200: %s", a.StatusCode, a.body)
+	}
+	if a := r.do("GET", "/epoch/0/batch/0?shuffle=slot&window=1048577"); a.StatusCode != http.StatusBadRequest || !strings.Contains(string(a.body), "1048576") {
+		t.Errorf("a window of 2^20+1 lanes: got status %d, want 400 with the most: %s", a.StatusCode, a.body)
 	}
 	checkProblem(t, r.do("GET", "/epoch/0/batch/0", "Millrace-Deadline-Ms: 0"), http.StatusBadRequest, "invalid_argument", false)
 	if got := r.source.reads.Load(); got != 1 {

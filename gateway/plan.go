@@ -96,24 +96,35 @@ func (p *plans) makeRoom(bytes int64) bool {
 
 // What a plan and an epoch hold: an epoch keeps the order of the chunks, its inverse and sums over it.
 const (
-	planOverhead = 1 << 10
-	// bytesPerLaneChunk: a piece takes 12 bytes, a lane 52, and there are at most one lane and two pieces for each chunk; 4 find its home.
-	bytesPerLaneChunk = 80
+	planOverhead      = 1 << 10
+	bytesPerPiece     = 16 // of a slot plan; of its pieces there are at most as many as chunks and lanes
+	bytesPerLane      = 28 // and its first piece
+	bytesPerEpochLane = 8
 	bytesPerStratum   = 4
-	bytesPerChunk     = 48
-	bytesPerWeight    = 8 // a sum of weights, in a plan, or of draws, in an epoch
+	bytesPerChunk     = 48 // or piece, in an epoch
+	bytesPerWeight    = 8  // a sum of weights, in a plan, or of draws, in an epoch
 )
 
 // epochBytes is what one prepared epoch holds. With importance each epoch has draws and lanes of its own.
 func (d *dataset) epochBytes(params shuffle.Params) int64 {
-	chunk := int64(bytesPerChunk)
+	lanes := d.lanes(params)
+	pieces := int64(d.Index.Chunks()) + lanes
+	n := planOverhead + bytesPerChunk*pieces + bytesPerEpochLane*lanes
 	if params.Importance != "" {
-		chunk += bytesPerWeight
+		n += bytesPerWeight * int64(d.Index.Chunks())
 		if params.Shuffle == shuffle.Slot {
-			chunk += bytesPerLaneChunk
+			n += bytesPerPiece*pieces + bytesPerLane*lanes
 		}
 	}
-	return planOverhead + chunk*int64(d.Index.Chunks())
+	return n
+}
+
+// lanes returns how many lanes a slot plan has at the most.
+func (d *dataset) lanes(params shuffle.Params) int64 {
+	if params.Shuffle != shuffle.Slot {
+		return 0
+	}
+	return int64(min(params.Window, uint64(d.Index.Samples())))
 }
 
 func newPlans(limit int64, reserve func(context.Context, int64) (func(), error)) *plans {
@@ -191,20 +202,22 @@ func (p *plans) size() int64 {
 	return p.bytes
 }
 
-// planBytes is what a plan holds beside its epochs: slot keeps its lanes and their pieces, at most one lane a chunk, and
-// with importance those that homes follow; window keeps strata.
+// planBytes is what a plan holds beside its epochs: slot keeps its lanes and their pieces, and with importance those that
+// chunks are at home with; window keeps strata.
 func (d *dataset) planBytes(params shuffle.Params) int64 {
 	var chunk int64
 	if params.Importance != "" || params.Subset != "" {
 		chunk += bytesPerWeight
 	}
-	if params.Shuffle == shuffle.Slot {
-		chunk += bytesPerLaneChunk
-	}
 	if params.Strata > 0 {
 		chunk += bytesPerStratum
 	}
-	return planOverhead + chunk*int64(d.Index.Chunks())
+	n := planOverhead + chunk*int64(d.Index.Chunks())
+	if params.Shuffle == shuffle.Slot {
+		lanes := d.lanes(params)
+		n += bytesPerPiece*(int64(d.Index.Chunks())+lanes) + bytesPerLane*lanes
+	}
+	return n
 }
 
 // plan returns the plan of a dataset under params, and what ends its use. c is what params name.

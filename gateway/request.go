@@ -76,7 +76,11 @@ func decodePlan(q *query, d *dataset) planRequest {
 	p.params.Seed = q.number("seed", def.Seed, 0, math.MaxUint64)
 	p.params.Shuffle = q.word("shuffle", def.Shuffle, shuffle.None, shuffle.Window, shuffle.Slot, shuffle.Full)
 	p.tail = shuffle.Tail(q.word("tail", def.Tail, string(shuffle.Short), string(shuffle.Drop), string(shuffle.Pad)))
-	window := q.number("window", def.Window, 1, maxWindow)
+	mostWindow := uint64(maxWindow)
+	if p.params.Shuffle == shuffle.Slot {
+		mostWindow = shuffle.MaxLanes
+	}
+	window := q.number("window", def.Window, 1, mostWindow)
 	if usesWindow(p.params.Shuffle) {
 		p.params.Window = window
 	} else if q.has("window") {

@@ -278,7 +278,7 @@ func (g *Gateway) epochInfo(ctx context.Context, p planRequest, epoch uint64) (e
 		lengths[i] = uint64(x.Chunk(i).Length)
 	}
 	if p.split != shuffle.Contiguous {
-		moved := plan.Moved(p.batching(), p.worldSize)
+		moved := plan.Moved(p.batching(), p.worldSize, p.worldSize)
 		info.Moved = &moved
 	}
 	info.Memory = shuffle.Memory(p.params, lengths)

@@ -39,7 +39,7 @@ func (q *query) checkSplit(p planRequest) {
 		params.Importance = ""
 		plan, err := shuffle.NewPlan(params, []uint64{0})
 		if err == nil {
-			err = plan.CheckSplit(p.worldSize)
+			err = plan.CheckSplit(p.worldSize, p.worldSize)
 		}
 		if err != nil {
 			q.fail("split", "%s", reason(err))
@@ -80,7 +80,7 @@ func (p planRequest) refuseSplit(plan *shuffle.Plan) error {
 	if p.split == shuffle.Contiguous {
 		return nil
 	}
-	err := plan.CheckSplit(p.worldSize)
+	err := plan.CheckSplit(p.worldSize, p.worldSize)
 	if err == nil {
 		return nil
 	}
@@ -111,7 +111,7 @@ func (p planRequest) dealtBytes() int64 {
 
 // pick puts the numbers of the samples that fall to a rank by homes in l, which holds none yet, and where they lie in the batch.
 func (l *located) pick(e *shuffle.Epoch, all shuffle.Share, samples, rank, worldSize uint64) {
-	l.places = e.DealHomes(all, rank, worldSize)
+	l.places = e.DealHomes(all, rank, worldSize, worldSize)
 	for _, place := range l.places {
 		l.numbers = append(l.numbers, e.At((all.First+uint64(place))%samples))
 	}

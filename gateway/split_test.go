@@ -56,7 +56,7 @@ func (r *rig) checkLocality(query string, order *shuffle.Epoch, batching shuffle
 		var positions []uint64
 		var keys []string
 		padded := 0
-		for _, place := range order.DealHomes(all, rank, world) {
+		for _, place := range order.DealHomes(all, rank, world, world) {
 			seen[place]++
 			at := all.First + uint64(place)
 			key := r.order[order.At(at%50)]
@@ -157,7 +157,7 @@ func TestPlanSaysWhatMoves(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := plan.Moved(shuffle.Batching{Samples: 50, BatchSize: 20, Tail: shuffle.Short}, 3)
+	want := plan.Moved(shuffle.Batching{Samples: 50, BatchSize: 20, Tail: shuffle.Short}, 3, 3)
 	if local.Moved == nil || *local.Moved != want || want == 0 {
 		t.Errorf("got %v moved, want %v, above 0", local.Moved, want)
 	}
@@ -169,14 +169,14 @@ func TestPlanSaysWhatMoves(t *testing.T) {
 func TestSplitsThatCannotBeHad(t *testing.T) {
 	r := newRig(t, 50, 800, nil)
 	for query, want := range map[string]string{
-		"split=locality&shuffle=none&world_size=2":                       "has no homes",
-		"split=locality&shuffle=full":                                    "has no homes",
-		"split=locality&shuffle=window&window=8&world_size=2":            "without strata",
-		"split=locality&shuffle=window&window=8&strata=4&world_size=5":   "5 ranks share 4 strata",
-		"split=locality&shuffle=slot&window=4&world_size=5":              "5 ranks share 4 lanes",
-		"split=locality&shuffle=slot&window=2000000000&world_size=51":    "lanes",
-		"split=locality&shuffle=slot&window=2000000000&world_size=65537": "at most 65536",
-		"split=locality&shuffle=slot&balance=bytes&world_size=2":         "exclude each other",
+		"split=locality&shuffle=none&world_size=2":                     "has no homes",
+		"split=locality&shuffle=full":                                  "has no homes",
+		"split=locality&shuffle=window&window=8&world_size=2":          "without strata",
+		"split=locality&shuffle=window&window=8&strata=4&world_size=5": "5 homes share 4 strata",
+		"split=locality&shuffle=slot&window=4&world_size=5":            "5 homes share 4 lanes",
+		"split=locality&shuffle=slot&window=1048576&world_size=51":     "51 homes share 50 lanes",
+		"split=locality&shuffle=slot&window=1048576&world_size=65537":  "at most 65536",
+		"split=locality&shuffle=slot&balance=bytes&world_size=2":       "exclude each other",
 		"split=home":                               "one of contiguous, locality",
 		"split=":                                   "empty",
 		"strata=4&shuffle=slot":                    "only window has strata",

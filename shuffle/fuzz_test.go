@@ -28,7 +28,7 @@ func FuzzOrder(f *testing.F) {
 		}
 		p, err := NewPlan(params, prefix(counts...))
 		if err != nil {
-			if params.Window > 0 && (params.Shuffle != Slot || params.Window <= maxLanes) {
+			if params.Window > 0 && (params.Shuffle != Slot || params.Window <= MaxLanes) {
 				t.Fatalf("NewPlan(%+v): %v", params, err)
 			}
 			return

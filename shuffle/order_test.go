@@ -65,7 +65,7 @@ func drawParams(t *rapid.T) Params {
 		Seed:    rapid.Uint64().Draw(t, "seed"),
 	}
 	if p.Shuffle == Slot {
-		p.Window = min(p.Window, maxLanes)
+		p.Window = min(p.Window, MaxLanes)
 	}
 	return p
 }

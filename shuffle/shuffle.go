@@ -65,8 +65,8 @@ func (p Params) check() error {
 		switch {
 		case p.Window == 0:
 			return fmt.Errorf("shuffle %s: window is 0, want at least 1", p.Shuffle)
-		case p.Shuffle == Slot && p.Window > maxLanes:
-			return fmt.Errorf("shuffle %s: window is %d lanes, want at most %d: to mix all chunks at once, use shuffle %s", Slot, p.Window, maxLanes, Window)
+		case p.Shuffle == Slot && p.Window > MaxLanes:
+			return fmt.Errorf("shuffle %s: window is %d lanes, want at most %d: to mix all chunks at once, use shuffle %s", Slot, p.Window, MaxLanes, Window)
 		}
 		return nil
 	}

@@ -2,9 +2,9 @@ package shuffle
 
 import "sync"
 
-// maxLanes bounds the lanes of a slot order, for each of which a plan and an epoch hold some numbers. A row of more lanes
+// MaxLanes bounds the window of a slot order, its lanes, for each of which a plan and an epoch hold some numbers. A row of more lanes
 // than a batch has samples mixes no better.
-const maxLanes = 1 << 20
+const MaxLanes = 1 << 20
 
 // lanes is what all epochs of a slot plan share, and all plans of the same chunks and window: the samples, laid out chunk by
 // chunk in an order that takes neither seed nor epoch, and cut into m lanes. Where a lane meets a chunk is a piece.

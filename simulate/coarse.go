@@ -93,7 +93,7 @@ func (r *run) choose() {
 	}
 	if s.Split == shuffle.Locality {
 		b := shuffle.Batching{Samples: samples, BatchSize: s.BatchSize, Tail: shuffle.Short}
-		r.result.Moved = r.plan.Moved(b, uint64(s.Ranks))
+		r.result.Moved = r.plan.Moved(b, uint64(s.Ranks), uint64(s.Ranks))
 		if r.coarse && s.cluster() > 1 {
 			r.moved = r.result.Moved
 		}

@@ -88,7 +88,7 @@ func (s *Setting) CheckSplit(d *Data) error {
 	}
 	p, err := shuffle.NewPlan(s.Order, d.First)
 	if err == nil {
-		err = p.CheckSplit(uint64(s.Ranks))
+		err = p.CheckSplit(uint64(s.Ranks), uint64(s.Ranks))
 	}
 	if err != nil {
 		return fmt.Errorf("split %s: %w", s.Split, err)

@@ -139,7 +139,7 @@ func (c *course) samples(lo, hi uint64, share shuffle.Share, rank, world int) []
 	}
 	batch := shuffle.Share{First: lo, Count: hi - lo}
 	all := c.epoch.AppendShare(nil, batch)
-	places := c.epoch.DealHomes(batch, uint64(rank), uint64(world))
+	places := c.epoch.DealHomes(batch, uint64(rank), uint64(world), uint64(world))
 	samples := make([]uint64, len(places))
 	for i, at := range places {
 		samples[i] = all[at]

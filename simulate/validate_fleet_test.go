@@ -138,7 +138,7 @@ func (s linked) ReadRange(ctx context.Context, ref objstore.Ref, offset int64, d
 
 // fleets are the settings of up to four gateways that are compared.
 func fleets() map[string]func(*simulate.Setting) {
-	slot := func(s *simulate.Setting) { s.Order.Shuffle = shuffle.Slot }
+	slot := func(s *simulate.Setting) { s.Order.Shuffle, s.Order.Seed = shuffle.Slot, 6 }
 	return map[string]func(*simulate.Setting){
 		"two halves":       func(s *simulate.Setting) { slot(s); s.CacheSize = s.CacheSize * 13 / 8 },
 		"two quarters":     func(s *simulate.Setting) { slot(s); s.CacheSize /= 2 },
@@ -253,7 +253,7 @@ func (w *wires) share(epoch *shuffle.Epoch, b shuffle.Batching, n, rank uint64) 
 	batch := b.Share(n, 0, 1)
 	all := epoch.AppendShare(nil, batch)
 	samples := make([]uint64, 0, len(all))
-	for _, place := range epoch.DealHomes(batch, rank, world) {
+	for _, place := range epoch.DealHomes(batch, rank, world, world) {
 		samples = append(samples, all[place])
 	}
 	return samples

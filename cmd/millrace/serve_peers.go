@@ -222,7 +222,7 @@ func (p *peers) follow(ctx context.Context, g *gateway.Gateway, h heard) {
 		return
 	}
 	defer leave()
-	if r.Split == shuffle.Locality && (r.BatchSize > mostFollowed || plan.CheckSplit(r.WorldSize) != nil) {
+	if r.Split == shuffle.Locality && (r.BatchSize > mostFollowed || plan.CheckSplit(r.WorldSize, r.WorldSize) != nil) {
 		return // no gateway would have taken such a request
 	}
 	set.path.Heard(h.dataset, h.generation, shuffle.Cursor{

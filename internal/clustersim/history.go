@@ -200,7 +200,7 @@ func (h *History) drawPlan(rnd *rand.Rand) {
 		h.Params.Window = h.Params.Strata * (1 + rnd.Uint64N(3))
 	}
 	if plan, err := shuffle.NewPlan(h.Params, h.Data.Index.First()); err == nil && rnd.IntN(2) == 0 {
-		h.Locality = plan.CheckSplit(uint64(len(h.Ranks))) == nil
+		h.Locality = plan.CheckSplit(uint64(len(h.Ranks)), uint64(len(h.Ranks))) == nil
 	}
 }
 

@@ -67,7 +67,7 @@ func (r *reader) share(b shuffle.Batching, epoch *shuffle.Epoch, m uint64) (shuf
 	at.Split = shuffle.Locality
 	all := epoch.AppendShare(nil, whole)
 	var samples []uint64
-	for _, place := range epoch.DealHomes(whole, r.rank, ranks) {
+	for _, place := range epoch.DealHomes(whole, r.rank, ranks, ranks) {
 		samples = append(samples, all[place])
 	}
 	return at, samples

@@ -105,8 +105,8 @@ def test_homes() -> None:
             assert [list(o.chunk_home(c)) for c in range(min(20, len(counts)))] == v["home"]
         for deal in v["deals"]:
             positions, _ = order.share(sum(counts), v["batch_size"], v["tail"], deal["batch"])
-            homes = [o.home(t) * v["world_size"] // o.homes() for t in positions]
-            assert order.deal_homes(homes, v["world_size"]) == deal["shares"]
+            homes = [o.home(t) * v["homes"] // o.homes() for t in positions]
+            assert order.deal_homes(homes, v["world_size"], v["homes"]) == deal["shares"]
 
 
 def test_quarantine() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from hashlib import sha256
+from typing import Optional
 
 from ._generator import key, name_words, prefix, word_bytes
 
@@ -30,19 +31,23 @@ def deal(lengths: Sequence[int], world_size: int) -> list[list[int]]:
     return [sorted(s) for s in shares]
 
 
-def deal_homes(homes: Sequence[int], world_size: int) -> list[list[int]]:
-    """The shares of all ranks by split=locality; homes are the ranks at home with the batch's samples."""
-    n = len(homes)
+def deal_homes(homes: Sequence[int], world_size: int, groups: Optional[int] = None) -> list[list[int]]:
+    """The shares of all ranks by split=locality; homes are the groups at home with the batch's samples, one group a rank unless said."""
+    n, groups = len(homes), groups or world_size
     quota = [(r + 1) * n // world_size - r * n // world_size for r in range(world_size)]
-    shares = [[place for place in range(n) if homes[place] == r] for r in range(world_size)]
-    while True:
-        over = [len(s) - q for s, q in zip(shares, quota)]
-        count = min(max(over), -min(over))
-        if count == 0:
-            return [sorted(s) for s in shares]
+    group_of = [r * groups // world_size for r in range(world_size)]
+    held = [[place for place in range(n) if homes[place] == g] for g in range(groups)]
+    over = [len(places) for places in held]
+    for q, g in zip(quota, group_of):
+        over[g] -= q
+    while count := min(max(over), -min(over)):
         giver, taker = over.index(max(over)), over.index(min(over))
-        shares[taker] += shares[giver][-count:]
-        del shares[giver][-count:]
+        held[taker] += held[giver][-count:]
+        del held[giver][-count:]
+        over[giver] -= count
+        over[taker] += count
+    left = [iter(sorted(places)) for places in held]
+    return [[next(left[g]) for _ in range(q)] for q, g in zip(quota, group_of)]
 
 
 def order_digest(

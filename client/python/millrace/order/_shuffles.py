@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from math import gcd
 from typing import Protocol
 
-from ._generator import Permutation, key, perm, prefix, shuffled, word
+from ._generator import Permutation, draw, key, perm, prefix, shuffled, word
 
 
 class Order(Protocol):
@@ -65,8 +64,8 @@ class Window:
         self._bounds = [min(n, i * rows // windows * width) for i in range(windows + 1)] if n else [0]
 
     def stratum(self, chunk: int) -> int:
-        """The stratum of a chunk, in all epochs."""
-        return perm(key("strata", self._seed), len(self._first) - 1).at(chunk) % self._strata
+        """The stratum of a chunk, in all epochs and for all seeds."""
+        return perm(key("strata"), len(self._first) - 1).at(chunk) % self._strata
 
     def _stratified(self, sequence: Iterable[int]) -> list[int]:
         """Row by row, the next chunk of every stratum that still has one."""
@@ -116,107 +115,96 @@ class Window:
 Piece = tuple[int, int, int]  # chunk, offset in it, length
 
 
+MAX_LANES = 1 << 20
+
+
 class Slot:
     """The shuffle `slot`."""
 
     def __init__(self, counts: Sequence[int], window: int, seed: int, epoch: int) -> None:
         self._seed, self._epoch = seed, epoch
         self._first = prefix(counts)
-        order = [c for c in shuffled(key("chunks", seed), len(counts)) if counts[c] > 0]
-        n, s = len(order), sum(counts)
-        m = min(window, n)
-        self._lanes: list[tuple[list[Piece], list[int]]] = []
-        if n == 0:
-            return
-        h, q = s // n, 0
-        while gcd(n + q, m) != 1:
-            q += 1
-        cuts = [min(s, j * (s + q * h) // m) for j in range(m)] + [s]
-        begin = prefix(counts[c] for c in order)
-        for j in range(m):
-            self._lanes.append(self._lane(j, cuts[j], cuts[j + 1], order, begin))
-        self._lengths = [cuts[j + 1] - cuts[j] for j in range(m)]
-        self._sorted = sorted(self._lengths)
-        self._sums = prefix(self._sorted)
-        self._last: tuple[int, list[int], Permutation] = (-1, [], perm(0, 0))  # the row that was asked for last
+        n, self._samples = len(counts), self._first[-1]
+        laid_out = perm(key("chunks"), n)
+        self._order = [c for c in map(laid_out.at, range(n)) if counts[c] > 0]
+        self._begin = prefix(counts[c] for c in self._order)
+        self._layout = dict(zip(self._order, self._begin))
+        self._m = min(window, self._samples)
+        self._lanes: dict[int, tuple[list[Piece], list[int], int]] = {}
+        self._last: tuple[int, Sequence[int], Permutation] = (-1, (), perm(0, 0))  # the row that was asked for last
 
-    def _lane(self, j: int, lo: int, hi: int, order: list[int], begin: list[int]) -> tuple[list[Piece], list[int]]:
-        """The pieces of lane j, as this epoch orders them."""
-        head: list[Piece] = []
-        whole: list[Piece] = []
-        tail: list[Piece] = []
-        if lo < hi:
-            for place in range(bisect_right(begin, lo) - 1, bisect_right(begin, hi - 1)):
-                a, b = max(lo, begin[place]), min(hi, begin[place + 1])
-                piece = (order[place], a - begin[place], b - a)
-                if b - a == begin[place + 1] - begin[place]:
-                    whole.append(piece)
-                elif a == lo:
-                    head.append(piece)
-                else:
-                    tail.append(piece)
-        p = shuffled(key("lane", self._seed, self._epoch, j), len(whole))
-        pieces = head + [whole[i] for i in p] + tail
-        return pieces, prefix(length for _, _, length in pieces)
+    def _cut(self, j: int) -> int:
+        return j * self._samples // self._m
 
-    def _before(self, k: int) -> int:
-        """R(k): the samples before row k."""
-        i = bisect_right(self._sorted, k)
-        return self._sums[i] + (len(self._sorted) - i) * k
+    def _lane(self, j: int) -> tuple[list[Piece], list[int], int]:
+        """The pieces of lane j as this epoch orders them, their first offsets, and the offset that it is read from."""
+        found = self._lanes.get(j)
+        if found is None:
+            lo, hi = self._cut(j), self._cut(j + 1)
+            pieces: list[Piece] = []
+            for place in range(bisect_right(self._begin, lo) - 1, bisect_left(self._begin, hi)):
+                begin, end = self._begin[place], self._begin[place + 1]
+                a, b = max(lo, begin), min(hi, end)
+                pieces.append((self._order[place], a - begin, b - a))
+            p = perm(key("lane", self._seed, self._epoch, j), len(pieces))
+            pieces = [pieces[p.at(i)] for i in range(len(pieces))]
+            turn = draw(key("turn", self._seed, self._epoch, j), 0, hi - lo)
+            found = self._lanes[j] = pieces, prefix(length for _, _, length in pieces), turn
+        return found
 
-    def _row(self, k: int) -> tuple[list[int], Permutation]:
-        """A(k), the lanes longer than k, and the row's permutation of them."""
+    def _row(self, k: int) -> tuple[Sequence[int], Permutation]:
+        """The lanes of row k, ascending, and the row's permutation of them."""
         if self._last[0] != k:
-            lanes = [j for j, length in enumerate(self._lengths) if length > k]
+            lanes: Sequence[int] = range(self._m)
+            if k == self._samples // self._m:
+                lanes = [j for j in lanes if self._cut(j + 1) - self._cut(j) > k]
             self._last = k, lanes, perm(key("row", self._seed, self._epoch, k), len(lanes))
         return self._last[1:]
 
-    def _piece(self, j: int, i: int) -> Permutation:
-        chunk, offset, length = self._lanes[j][0][i]
-        return perm(key("piece", self._seed, self._epoch, chunk, offset), length)
+    def _piece(self, piece: Piece) -> Permutation:
+        chunk, g, length = piece
+        return perm(key("piece", self._seed, self._epoch, chunk, g), length)
 
     def at(self, t: int) -> int:
-        lo, hi = 0, self._sorted[-1]  # R(lo) <= t < R(hi)
-        while hi - lo > 1:
-            mid = (lo + hi) // 2
-            lo, hi = (mid, hi) if self._before(mid) <= t else (lo, mid)
-        k = lo
-        lanes, p = self._row(k)
-        j = lanes[p.at(t - self._before(k))]
-        pieces, starts = self._lanes[j]
-        i = bisect_right(starts, k) - 1
-        chunk, offset, _ = pieces[i]
-        return self._first[chunk] + offset + self._piece(j, i).at(k - starts[i])
+        pieces, starts, turn = self._lane(self.home(t))
+        offset = (t // self._m + turn) % starts[-1]
+        i = bisect_right(starts, offset) - 1
+        chunk, g, _ = pieces[i]
+        return self._first[chunk] + g + self._piece(pieces[i]).at(offset - starts[i])
 
     def homes(self) -> int:
-        return len(self._lanes)
-
-    def _find(self, x: int) -> tuple[int, int, int]:
-        """The lane, the piece there and the place in it of sample x."""
-        chunk = bisect_right(self._first, x) - 1
-        inside = x - self._first[chunk]
-        for j, (pieces, _) in enumerate(self._lanes):
-            for i, (c, offset, length) in enumerate(pieces):
-                if c == chunk and offset <= inside < offset + length:
-                    return j, i, inside - offset
-        raise ValueError(f"sample {x} of {self._first[-1]}")
+        return self._m
 
     def home(self, t: int) -> int:
         """The lane of the sample at position t."""
-        return self._find(self.at(t))[0]
+        k, i = divmod(t, self._m)
+        lanes, p = self._row(k)
+        return lanes[p.at(i)]
 
     def chunk_home(self, chunk: int) -> tuple[int, int]:
         """The lane with most of a chunk, and how many lanes there are; 0 and 0 for an empty chunk."""
-        held = [sum(n for c, _, n in pieces if c == chunk) for pieces, _ in self._lanes]
-        if not any(held):
+        begin = self._layout.get(chunk)
+        if begin is None:
             return 0, 0
-        return held.index(max(held)), len(held)
+        end = begin + self._first[chunk + 1] - self._first[chunk]
+        lanes = range(self._lane_of(begin), self._lane_of(end - 1) + 1)
+        held = [min(end, self._cut(j + 1)) - max(begin, self._cut(j)) for j in lanes]
+        return lanes[held.index(max(held))], self._m
+
+    def _lane_of(self, x: int) -> int:
+        """The lane of sample x of the layout."""
+        return ((x + 1) * self._m - 1) // self._samples
 
     def position(self, x: int) -> int:
-        j, i, inside = self._find(x)
-        k = self._lanes[j][1][i] + self._piece(j, i).place(inside)
+        chunk = bisect_right(self._first, x) - 1
+        inside = x - self._first[chunk]
+        j = self._lane_of(self._layout[chunk] + inside)
+        pieces, starts, turn = self._lane(j)
+        i = next(i for i, (c, _, _) in enumerate(pieces) if c == chunk)  # a lane has one piece of a chunk
+        offset = starts[i] + self._piece(pieces[i]).place(inside - pieces[i][1])
+        k = (offset - turn) % starts[-1]
         lanes, p = self._row(k)
-        return self._before(k) + p.place(lanes.index(j))
+        return k * self._m + p.place(bisect_left(lanes, j))
 
 
 def shuffle(
@@ -234,6 +222,8 @@ def shuffle(
             raise ValueError(f"strata {strata}: want a divisor of the window, {window}")
         return Window(counts, window, seed, epoch, strata)
     if name == "slot":
+        if window > MAX_LANES:
+            raise ValueError(f"window {window}: want at most {MAX_LANES} lanes for slot")
         return Slot(counts, window, seed, epoch)
     raise ValueError(f"shuffle {name!r}: want none, window, slot or full")
 
