@@ -75,7 +75,7 @@ func TestSimulatePrintsATable(t *testing.T) {
 
 func TestSimulateAFleet(t *testing.T) {
 	args := []string{
-		"simulate", "--samples", "20000", "--chunk-samples", "100", "--sample-size", "4KiB", "--rate", "100000/s", "--window", "32", "--ranks", "8",
+		"simulate", "--samples", "20000", "--chunk-samples", "100", "--sample-size", "4KiB", "--rate", "100000/s", "--window", "32", "--ranks", "6",
 		"--cache-size", "48MiB", "--gateways", "1,4", "--link", "1Gbit/s", "--store-bandwidth", "20MB/s", "--split", "locality",
 	}
 	o := ok(t, append(args, "--json")...)
