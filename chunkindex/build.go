@@ -1,6 +1,7 @@
 package chunkindex
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +26,15 @@ type BuildOptions struct {
 	Match        string // only objects whose keys match it are looked at, as docs/formats.md says; empty: all
 	Hidden       bool   // objects that programs leave beside data, such as .DS_Store, are looked at too
 	Hints        format.Options
+
+	// Index is where the index lies. The zero value is beside the shards. Elsewhere, nothing at all is written beside the shards.
+	Index Place
+	// Data is the address of the shards, for an index that lies elsewhere. The pointer keeps it, so that the index of one
+	// dataset never replaces that of another.
+	Data string
+	// Links says that the store follows links out of its directory. The pointer keeps it, so that Index.Links tells
+	// readers that they need such a store too.
+	Links bool
 }
 
 // Progress of a long job, called from one goroutine at a time.
@@ -45,24 +55,28 @@ func (p *Progress) Add(more Progress) {
 
 // BuildReport says what an index run found and did.
 type BuildReport struct {
-	Generation   string `json:"generation"`
-	Format       string `json:"format"`
-	Ignored      int    `json:"ignored"`        // objects that are no shards of the format, and say nothing of any
-	Hidden       int    `json:"hidden"`         // objects that nobody looked at, such as .DS_Store
-	HadHidden    int    `json:"had_hidden"`     // those of them that are samples, or shards, of the index that was there
-	Members      int64  `json:"hidden_members"` // hidden members of the archives that this run read: no part of any sample
-	Empty        int    `json:"empty_shards"`   // shards without a byte, as an upload that failed leaves them
-	Shards       int    `json:"shards"`
-	Chunks       int    `json:"chunks"`
-	Samples      uint64 `json:"samples"`
-	RepeatedKeys uint64 `json:"repeated_keys"`          // keys that several shards have
-	RepeatedKey  string `json:"repeated_key,omitempty"` // one of them
-	LeftOut      int64  `json:"left_out"`               // tokens that fill no window, as far as shards say how many they have
-	Bytes        int64  `json:"bytes"`                  // of all shards
-	ReadBytes    int64  `json:"read_bytes"`             // read by this run
-	ReusedShards int    `json:"reused_shards"`          // taken from an earlier index, or from an interrupted run
-	Rebound      bool   `json:"rebound"`                // same generation, new binding
-	Unchanged    bool   `json:"unchanged"`              // nothing to publish
+	Generation   string  `json:"generation"`
+	Format       string  `json:"format"`
+	Ignored      int     `json:"ignored"`        // objects that are no shards of the format, and say nothing of any
+	Hidden       int     `json:"hidden"`         // objects that nobody looked at, such as .DS_Store
+	HadHidden    int     `json:"had_hidden"`     // those of them that are samples, or shards, of the index that was there
+	Members      int64   `json:"hidden_members"` // hidden members of the archives that this run read: no part of any sample
+	Empty        int     `json:"empty_shards"`   // shards without a byte, as an upload that failed leaves them
+	Shards       int     `json:"shards"`
+	Chunks       int     `json:"chunks"`
+	Samples      uint64  `json:"samples"`
+	Links        int     `json:"links"`                   // links that were passed over
+	Link         string  `json:"link,omitempty"`          // one of them
+	Splits       []Split `json:"splits,omitempty"`        // train and val and the like, where the names tell of several
+	ClassFolders int     `json:"class_folders,omitempty"` // folders of pictures, where there is nothing else: readers may take each folder for a class
+	RepeatedKeys uint64  `json:"repeated_keys"`           // keys that several shards have
+	RepeatedKey  string  `json:"repeated_key,omitempty"`  // one of them
+	LeftOut      int64   `json:"left_out"`                // tokens that fill no window, as far as shards say how many they have
+	Bytes        int64   `json:"bytes"`                   // of all shards
+	ReadBytes    int64   `json:"read_bytes"`              // read by this run
+	ReusedShards int     `json:"reused_shards"`           // taken from an earlier index, or from an interrupted run
+	Rebound      bool    `json:"rebound"`                 // same generation, new binding
+	Unchanged    bool    `json:"unchanged"`               // nothing to publish
 }
 
 func (o BuildOptions) withDefaults() (BuildOptions, error) {
@@ -104,15 +118,16 @@ func Build(ctx context.Context, store objstore.Store, prefix string, opt BuildOp
 	}
 	defer b.close()
 	if err := b.run(ctx); err != nil {
-		return b.report, fmt.Errorf("index %q: %w", prefix, advise(prefix, err))
+		return b.report, fmt.Errorf("index %q: %w", prefix, advise(b.index.Prefix, err))
 	}
 	return b.report, nil
 }
 
 // builder is one run of Build.
 type builder struct {
-	store   objstore.Store
+	store   objstore.Store // of the shards
 	prefix  string
+	index   Place // store and prefix, unless the index lies elsewhere
 	opt     BuildOptions
 	formats []format.Format // those that may look at the dataset
 	format  format.Format   // the one that found it to be its own
@@ -143,8 +158,13 @@ func newBuilder(store objstore.Store, prefix string, opt BuildOptions) (*builder
 	if err != nil {
 		return nil, err
 	}
+	index := opt.Index
+	if index.Store == nil {
+		index = Place{store, prefix}
+	}
+	index.Store = indexStore{index.Store}
 	return &builder{
-		store: store, prefix: prefix, opt: opt, formats: formats(),
+		store: store, prefix: prefix, index: index, opt: opt, formats: formats(),
 		writers: make([]*scanWriter, opt.Parallel), keptBytes: keptBytes, keptShards: keptShards, storing: make(chan struct{}, 1),
 	}, nil
 }
@@ -173,7 +193,7 @@ func (b *builder) run(ctx context.Context) error {
 	b.report.HadHidden = b.hadHidden()
 	todo := b.reuse()
 	if !b.opt.SingleWriter && (len(todo) > 0 || b.pub.oldObj.ETag == "") {
-		if err := probe(ctx, b.store, b.prefix); err != nil {
+		if err := probe(ctx, b.index); err != nil {
 			return err
 		}
 	}
@@ -203,11 +223,9 @@ func (b *builder) run(ctx context.Context) error {
 func (b *builder) list(ctx context.Context) error {
 	var objects []objstore.Object
 	b.hidden = map[string]bool{}
-	err := b.store.List(ctx, b.prefix, func(o objstore.Object) error {
+	err := b.eachObject(ctx, func(o objstore.Object) error {
 		key := strings.TrimPrefix(o.Key, b.prefix)
 		switch {
-		case strings.HasPrefix(key, scanDir):
-			b.kept = append(b.kept, o.Key)
 		case ownObject(key) || strings.HasSuffix(o.Key, "/") || !matches(b.opt.Match, key): // a slash at the end marks a directory
 		case !b.opt.Hidden && format.Hidden(key):
 			b.hidden[key] = true
@@ -219,9 +237,17 @@ func (b *builder) list(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	err = b.index.Store.List(ctx, b.index.Prefix+scanDir, func(o objstore.Object) error {
+		b.kept = append(b.kept, o.Key)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
 	if err := b.survey(ctx, newListing(b.store, b.prefix, objects)); err != nil {
 		return err
 	}
+	b.report.Splits, b.report.ClassFolders = splitsOf(b.found), classFolders(b.found)
 	b.divide()
 	b.scans = make([]scanned, len(b.units))
 	b.report.Shards, b.report.Hidden = len(b.shards), len(b.hidden)
@@ -232,9 +258,13 @@ func (b *builder) list(ctx context.Context) error {
 // previous opens the current generation. One that is damaged is not used, and replaced; one
 // that a newer program wrote, even if this one can read it, is left alone: the two would undo each other's work.
 func (b *builder) previous(ctx context.Context) error {
-	b.pub = publisher{store: b.store, prefix: b.prefix, single: b.opt.SingleWriter}
-	p, obj, err := readPointer(ctx, b.store, b.prefix)
+	b.pub = publisher{store: b.index.Store, prefix: b.index.Prefix, single: b.opt.SingleWriter, data: b.opt.Data, links: b.opt.Links}
+	p, obj, err := readPointer(ctx, b.index.Store, b.index.Prefix)
 	b.pub.oldObj = obj
+	if err == nil && p.Data != b.opt.Data {
+		return fmt.Errorf("%s belongs to %s: choose another place for this index, or remove that one first",
+			b.index.Prefix+pointerKey, cmp.Or(p.Data, "the shards beside it"))
+	}
 	if err != nil {
 		if errors.Is(err, objstore.ErrNotFound) || errors.Is(err, ErrCorrupt) {
 			return nil
@@ -242,9 +272,9 @@ func (b *builder) previous(ctx context.Context) error {
 		return err
 	}
 	b.pub.old = p
-	b.old, err = downloadIndex(ctx, b.store, b.prefix, p.Generation, b.opt.TempDir, "", 0)
+	b.old, err = downloadIndex(ctx, b.index.Store, b.index.Prefix, p.Generation, b.opt.TempDir, "", 0)
 	if err == nil {
-		if err = b.old.bind(ctx, b.store, bindingObject(b.prefix, p.Generation, p.Binding)); err != nil {
+		if err = b.old.bind(ctx, b.index.Store, bindingObject(b.index.Prefix, p.Generation, p.Binding)); err != nil {
 			b.old.Close()
 			b.old = nil
 		}

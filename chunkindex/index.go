@@ -82,6 +82,7 @@ type Index struct {
 	meta   meta
 	shards []Shard
 	tables TableCache
+	links  bool
 
 	// One entry a chunk, in flat arrays: 60 bytes.
 	first   []uint64
@@ -129,6 +130,9 @@ func (x *Index) Native() string {
 	}
 	return x.meta.Format
 }
+
+// Links says that the current index was made of a directory whose links were followed out of it.
+func (x *Index) Links() bool { return x.links }
 
 // Defaults are the plan parameters stored in the index.
 func (x *Index) Defaults() Defaults { return x.meta.Defaults }

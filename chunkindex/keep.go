@@ -123,8 +123,8 @@ func (b *builder) storeScans(ctx context.Context, scans []finished) error {
 	if err = cmp.Or(err, out.Flush()); err != nil {
 		return err
 	}
-	key := b.prefix + scanDir + hex.EncodeToString(sum.Sum(nil))
-	if _, err := b.store.Put(ctx, key, f, size, objstore.Condition{}); err != nil {
+	key := b.index.Prefix + scanDir + hex.EncodeToString(sum.Sum(nil))
+	if _, err := b.index.Store.Put(ctx, key, f, size, objstore.Condition{}); err != nil {
 		return err
 	}
 	b.mu.Lock()
@@ -189,7 +189,7 @@ var errKept = errors.New("no scans that were kept")
 
 // readKept copies from an object of scans those that are wanted, by their units, and passes over the others.
 func (b *builder) readKept(ctx context.Context, key string, wanted map[scanName]int, w *scanWriter) (map[int]*scanFile, error) {
-	in, err := b.store.Open(ctx, objstore.Ref{Key: key}, 0)
+	in, err := b.index.Store.Open(ctx, objstore.Ref{Key: key}, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -237,7 +237,7 @@ func (b *builder) readKept(ctx context.Context, key string, wanted map[scanName]
 	if _, err := io.CopyN(io.Discard, body, 1); !errors.Is(err, io.EOF) {
 		return nil, cmp.Or(err, errKept)
 	}
-	if key != b.prefix+scanDir+hex.EncodeToString(sum.Sum(nil)) {
+	if key != b.index.Prefix+scanDir+hex.EncodeToString(sum.Sum(nil)) {
 		return nil, errKept
 	}
 	return taken, nil
@@ -246,7 +246,7 @@ func (b *builder) readKept(ctx context.Context, key string, wanted map[scanName]
 // removeKept takes away what an interrupted run would have needed.
 func (b *builder) removeKept(ctx context.Context) error {
 	return sideBySide(ctx, b.opt.Parallel, len(b.kept), func(ctx context.Context, _, n int) error {
-		if err := b.store.Delete(ctx, b.kept[n]); err != nil {
+		if err := b.index.Store.Delete(ctx, b.kept[n]); err != nil {
 			return fmt.Errorf("remove scans %s: %w", b.kept[n], err)
 		}
 		return nil

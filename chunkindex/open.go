@@ -33,13 +33,14 @@ func Open(ctx context.Context, store objstore.Store, prefix string, opt OpenOpti
 
 func open(ctx context.Context, store objstore.Store, prefix string, opt OpenOptions) (*Index, error) {
 	var bindingKey string
+	var links bool
 	generation := opt.Generation
 	if generation == "" {
 		p, _, err := readPointer(ctx, store, prefix)
 		if err != nil {
 			return nil, err
 		}
-		generation, bindingKey = p.Generation, bindingObject(prefix, p.Generation, p.Binding)
+		generation, bindingKey, links = p.Generation, bindingObject(prefix, p.Generation, p.Binding), p.Links
 	} else {
 		if !isDigest(generation) {
 			return nil, fmt.Errorf("generation %q: %w", generation, objstore.ErrNotFound)
@@ -57,7 +58,7 @@ func open(ctx context.Context, store objstore.Store, prefix string, opt OpenOpti
 		x.Close()
 		return nil, err
 	}
-	x.tables = opt.Tables
+	x.tables, x.links = opt.Tables, links
 	return x, nil
 }
 

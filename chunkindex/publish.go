@@ -49,7 +49,9 @@ func isDigest(s string) bool {
 type pointer struct {
 	Version    int    `json:"version"`
 	Generation string `json:"generation"`
-	Binding    string `json:"binding"` // SHA-256 of the binding object
+	Binding    string `json:"binding"`         // SHA-256 of the binding object
+	Data       string `json:"data,omitempty"`  // address of the shards, where they do not lie beside the index
+	Links      bool   `json:"links,omitempty"` // links were followed out of the directory of the shards
 }
 
 // pointerReads is how often a pointer is read before its readers give up: runs do not publish one after another so fast.
@@ -242,15 +244,18 @@ func readBinding(ctx context.Context, store objstore.Store, key, generation stri
 	return v, nil
 }
 
-// probe finds out whether the store honours conditions on writes, on an object of its own.
-func probe(ctx context.Context, store objstore.Store, prefix string) error {
-	key := prefix + probeDir + rand.Text()
+// probe finds out whether the store of an index honours conditions on writes, on an object of its own.
+func probe(ctx context.Context, at Place) error {
+	key := at.Prefix + probeDir + rand.Text()
 	put := func(text string, cond objstore.Condition) (objstore.Object, error) {
-		return store.Put(ctx, key, strings.NewReader(text), int64(len(text)), cond)
+		return at.Store.Put(ctx, key, strings.NewReader(text), int64(len(text)), cond)
 	}
 	// What is left over harms nobody, and gc removes it.
-	defer func() { _ = store.Delete(context.WithoutCancel(ctx), key) }()
+	defer func() { _ = at.Store.Delete(context.WithoutCancel(ctx), key) }()
 	failed := func(err error) error {
+		if errors.Is(err, ErrReadOnly) {
+			return err
+		}
 		return fmt.Errorf("probe for conditional writes (--single-writer does without them): %w", err)
 	}
 	obj, err := put("1", objstore.Condition{IfAbsent: true})
@@ -275,6 +280,8 @@ type publisher struct {
 	store  objstore.Store
 	prefix string
 	single bool
+	data   string // address of the shards, where they do not lie beside the index
+	links  bool   // links are followed
 	old    pointer
 	oldObj objstore.Object // zero: there was no pointer
 }
@@ -282,7 +289,7 @@ type publisher struct {
 // publish writes index, binding and pointer, in this order. It reports whether the
 // pointer named this already.
 func (p *publisher) publish(ctx context.Context, b *built, binding []byte) (unchanged bool, err error) {
-	next := pointer{Version: pointerVersion, Generation: b.generation, Binding: bindingHash(binding)}
+	next := pointer{Version: pointerVersion, Generation: b.generation, Binding: bindingHash(binding), Data: p.data, Links: p.links}
 	if p.old == next && p.intact(ctx, b) {
 		return true, nil
 	}

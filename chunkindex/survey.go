@@ -67,6 +67,9 @@ func (b *builder) nothing(l *listing) error {
 	if len(b.hidden) > 0 {
 		among += fmt.Sprintf(", and %d hidden ones (--hidden takes them too)", len(b.hidden))
 	}
+	if b.report.Links > 0 {
+		among += fmt.Sprintf(", and %d links, such as %s, that lead out of the directory, to a directory or nowhere (--follow-links follows those that lead somewhere)", b.report.Links, b.report.Link)
+	}
 	return fmt.Errorf("no shards here: %d objects%s, and none is one; looked for %s: %w", len(l.seen), among, strings.Join(what, "; "), objstore.ErrNotFound)
 }
 

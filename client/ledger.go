@@ -12,13 +12,13 @@ import (
 // part of it. Readers of all ranks add their batches, which need Options.Manifest; Check
 // tells at the end what is missing.
 //
-// What a ledger without complaint proves: S positions and S different keys were
+// What a ledger without complaint proves: S positions and S different keys of shards were
 // delivered, none of either twice, where S is the number of samples of the dataset or of Options.Subset, and
-// the bytes of each matched the manifest's CRC-32C. As keys are unique in a dataset, these are all of its
+// the bytes of each matched the manifest's CRC-32C. As keys are unique in a shard, these are all of its
 // samples. It does not prove that the bytes are those that once were packed: that is what
 // "millrace verify" does.
 //
-// It holds one bit per position and 16 bytes of a digest per key, map overhead apart, and only
+// It holds one bit per position and 16 bytes of a digest per sample, map overhead apart, and only
 // for what was delivered: a gateway that announces a vast dataset costs nothing. It is safe
 // for concurrent use.
 type Ledger struct {
@@ -87,10 +87,10 @@ func (l *Ledger) note(b *Batch, s Sample) {
 	if l.keys == nil {
 		return
 	}
-	sum := sha256.Sum256([]byte(s.Key))
+	sum := sha256.Sum256(fmt.Appendf(nil, "%v\x00%s", s.Shard, s.Key)) // several shards may have one key
 	id := [16]byte(sum[:16])
 	if _, ok := l.keys[id]; ok {
-		l.fault("sample %q came again in batch %d", s.Key, b.Number)
+		l.fault("sample %q of shard %v came again in batch %d", s.Key, s.Shard, b.Number)
 	}
 	l.keys[id] = struct{}{}
 }

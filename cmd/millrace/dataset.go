@@ -16,14 +16,37 @@ import (
 	"github.com/millrace-data/millrace/s3backend"
 )
 
-// location is where a dataset's shards lie.
+// location is where a dataset's shards lie, and where its index lies.
 type location struct {
 	name   string // as served
 	bucket string // of s3://bucket/prefix; empty: a directory
 	prefix string // empty, or ends in a slash
 	dir    string
+	links  bool      // links that lead out of the directory are followed
+	index  *location // where the index lies; nil: beside the shards
 }
 
+// ofIndex is where the index lies, and all that is kept beside it: losses, subsets, quarantines.
+func (l location) ofIndex() location {
+	if l.index == nil {
+		return l
+	}
+	return *l.index
+}
+
+// address is what a command line says of the dataset: the address of the shards, and its options.
+func (l location) address() string {
+	s := l.String()
+	if l.links {
+		s += "," + linksOption + followLinks
+	}
+	if l.index != nil {
+		s += "," + indexOption + l.index.String()
+	}
+	return s
+}
+
+// String is the address of the shards.
 func (l location) String() string {
 	if l.bucket != "" {
 		return "s3://" + l.bucket + "/" + strings.TrimSuffix(l.prefix, "/")
@@ -36,12 +59,57 @@ var (
 	validBucket = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`)
 )
 
-// parseDataset reads [name=]s3://bucket/prefix, [name=]file:///dir or a plain directory.
+// Options stand behind a dataset's address, each after a comma.
+const (
+	indexOption = "index=" // and the address of the index
+	linksOption = "links=" // and followLinks
+	followLinks = "follow"
+)
+
+func isOption(part string) bool {
+	return strings.HasPrefix(part, indexOption) || strings.HasPrefix(part, linksOption)
+}
+
+// splitAddresses divides a list of addresses at its commas, but for those before an option.
+func splitAddresses(s string) []string {
+	var all []string
+	for part := range strings.SplitSeq(s, ",") {
+		part = strings.TrimSpace(part)
+		switch {
+		case len(all) > 0 && isOption(part):
+			all[len(all)-1] += "," + part
+		case part != "":
+			all = append(all, part)
+		}
+	}
+	return all
+}
+
+// cutOptions takes the options from an address. Other commas belong to what they stand in.
+func cutOptions(s string) (address string, options []string) {
+	address, rest, more := strings.Cut(s, ",")
+	for more {
+		var part string
+		part, rest, more = strings.Cut(rest, ",")
+		switch {
+		case isOption(part):
+			options = append(options, part)
+		case len(options) == 0:
+			address += "," + part
+		default:
+			options[len(options)-1] += "," + part
+		}
+	}
+	return address, options
+}
+
+// parseDataset reads [name=]s3://bucket/prefix, [name=]file:///dir or a plain directory, and the options behind it.
 // Without a name the last element of the path is the name.
 func parseDataset(s string) (location, error) {
-	name, rest, named := strings.Cut(s, "=")
+	address, options := cutOptions(s)
+	name, rest, named := strings.Cut(address, "=")
 	if !named || strings.ContainsAny(name, "/.:") && !validName.MatchString(name) {
-		name, rest, named = "", s, false
+		name, rest, named = "", address, false
 	}
 	l, err := parseLocation(rest)
 	if err != nil {
@@ -54,7 +122,46 @@ func parseDataset(s string) (location, error) {
 	if !validName.MatchString(l.name) {
 		return location{}, fmt.Errorf("dataset %q: name %q: want letters, digits, dot, dash and underscore; give one as NAME=URL", hideSecrets(s), l.name)
 	}
+	for _, o := range options {
+		if err := l.takeOption(o); err != nil {
+			return location{}, fmt.Errorf("dataset %q: %w", hideSecrets(s), err)
+		}
+	}
 	return l, nil
+}
+
+func (l *location) takeOption(o string) error {
+	if url, ok := strings.CutPrefix(o, indexOption); ok {
+		if l.index != nil {
+			return errors.New("index= is given twice")
+		}
+		if err := l.putIndex(url); err != nil {
+			return fmt.Errorf("index: %w", err)
+		}
+		return nil
+	}
+	if o != linksOption+followLinks {
+		return fmt.Errorf("%s: want %s%s", o, linksOption, followLinks)
+	}
+	return l.followLinks()
+}
+
+// putIndex says where the index lies. The place of the shards means beside them.
+func (l *location) putIndex(url string) error {
+	at, err := parseLocation(url)
+	if err == nil && at.String() != l.String() {
+		l.index = &at
+	}
+	return err
+}
+
+// followLinks has links followed that lead out of the directory.
+func (l *location) followLinks() error {
+	if l.bucket != "" {
+		return fmt.Errorf("%s is no directory: only directories have links to follow", l)
+	}
+	l.links = true
+	return nil
 }
 
 // inside says whether a dataset is a directory under, or the same as, the one named.
@@ -158,8 +265,11 @@ func (s *storeFlags) open(l location, create bool) (objstore.Store, func(), erro
 		return st, closer(st), nil
 	}
 	open := dirstore.New
-	if create {
+	switch {
+	case create:
 		open = dirstore.Create
+	case l.links:
+		open = dirstore.Follow
 	}
 	st, err := open(l.dir)
 	if err != nil {

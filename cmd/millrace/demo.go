@@ -157,7 +157,7 @@ func (a *app) demoPack(ctx context.Context, source string, l location) (reused b
 		a.say("packing %s into %s ...", source, l.dir)
 		build := chunkindex.BuildOptions{ChunkSize: demoChunk, Defaults: chunkindex.Defaults{BatchSize: demoBatch, Window: 32, Shuffle: "slot", Tail: "short"}}
 		// Links are left out, since a tree of somebody's own may hold any.
-		rep, err := a.packAndIndex(ctx, []string{source}, st, l, pack.Options{ShardSize: demoShard, Key: pack.KeyGroup, SkipSpecial: true}, build)
+		rep, err := a.packAndIndex(ctx, []string{source}, &s, st, l, pack.Options{ShardSize: demoShard, Key: pack.KeyGroup, SkipSpecial: true}, build)
 		if err == nil {
 			printPack(a.stderr, l, rep)
 		}

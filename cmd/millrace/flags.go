@@ -170,6 +170,15 @@ func (f *flags) flag(p *bool, name, usage string) {
 // list is a flag that may be repeated. In the environment its values are separated by commas.
 func (f *flags) list(p *[]string, name, usage string) { f.separated(p, name, ",", usage) }
 
+// datasets is list for addresses of datasets, in which a comma may stand before an option.
+func (f *flags) datasets(p *[]string, name, usage string) {
+	parse := func(s string) ([]string, error) {
+		*p = append(*p, splitAddresses(s)...)
+		return *p, nil
+	}
+	f.set.Var(&value[[]string]{f, p, name, "string", parse, func(s []string) string { return strings.Join(s, ",") }}, name, usage)
+}
+
 // separated is list for values that are separated by another character: they may hold commas.
 func (f *flags) separated(p *[]string, name, by, usage string) {
 	parse := func(s string) ([]string, error) {

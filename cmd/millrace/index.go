@@ -24,6 +24,9 @@ type indexFlags struct {
 	store    storeFlags
 	opt      chunkindex.BuildOptions
 	sequence uint64 // length, in tokens
+
+	indexURL    string
+	followLinks bool
 }
 
 func (x *indexFlags) define(f *flags) {
@@ -112,11 +115,12 @@ here are stored in the index and are what a URL without parameters means.`,
 			var l location
 			x.define(f)
 			x.defineFormat(f)
+			x.definePlace(f)
 			f.output(a)
-			check := func(args []string) { x.check(f); l = one(f, args[0]) }
+			check := func(args []string) { x.check(f); l = x.place(f, args[0]) }
 			return check, func(ctx context.Context, _ []string) error {
 				return x.store.with(ctx, l, false, func(ctx context.Context, st objstore.Store) error {
-					rep, err := a.buildIndex(ctx, st, l, x.opt)
+					rep, err := a.buildIndex(ctx, &x.store, st, l, x.opt)
 					if err != nil {
 						return err
 					}
@@ -128,17 +132,30 @@ here are stored in the index and are what a URL without parameters means.`,
 }
 
 // buildIndex indexes one location with a progress bar.
-func (a *app) buildIndex(ctx context.Context, st objstore.Store, l location, opt chunkindex.BuildOptions) (chunkindex.BuildReport, error) {
+func (a *app) buildIndex(ctx context.Context, s *storeFlags, st objstore.Store, l location, opt chunkindex.BuildOptions) (chunkindex.BuildReport, error) {
 	b := a.newBar(ctx, "index")
 	defer b.end()
-	opt.Progress = b.update
+	opt.Progress, opt.Links = b.update, l.links
+	if l.index != nil {
+		at, done, err := s.open(*l.index, true)
+		if err != nil {
+			return chunkindex.BuildReport{}, err
+		}
+		defer done()
+		opt.Index, opt.Data = chunkindex.Place{Store: at, Prefix: l.index.prefix}, l.String()
+	}
 	rep, err := chunkindex.Build(ctx, st, l.prefix, opt)
 	if err != nil {
-		return rep, fmt.Errorf("index %s: %w", l, cause(l, err))
+		err = fmt.Errorf("index %s: %w", l, cause(l, err))
+		if errors.Is(err, chunkindex.ErrReadOnly) {
+			err = fmt.Errorf("%w: --index-url URL puts the index where you may write, and writes nothing beside the shards", err)
+		}
+		return rep, err
 	}
 	if rep.HadHidden > 0 {
 		fmt.Fprintf(a.stderr, "millrace: %s of the index that was there left out, being hidden, such as .DS_Store: '--hidden' takes them back\n", count(uint64(rep.HadHidden), "object", "objects"))
 	}
+	a.warn(l, rep)
 	if rep.Format == files.Name {
 		fmt.Fprintf(a.stderr, "millrace: %s is loose objects, one a sample: 'millrace pack' would make reading it much faster\n", l)
 		if opt.Format == "" {
@@ -172,6 +189,7 @@ func printBuild(w io.Writer, l location, r chunkindex.BuildReport) {
 	if r.Empty > 0 {
 		fmt.Fprintf(w, "  %s no bytes: an upload may have failed\n", count(r.Empty, "shard has", "shards have"))
 	}
+	printPlace(w, l)
 	fmt.Fprintf(w, "  read %s, reused %s\n", humanize.IBytes(uint64(r.ReadBytes)), count(r.ReusedShards, "shard", "shards"))
 	switch {
 	case r.Unchanged:
@@ -181,29 +199,65 @@ func printBuild(w io.Writer, l location, r chunkindex.BuildReport) {
 	}
 }
 
-// opened is an index with its store.
+// opened is an index with the stores of the shards and of the index.
 type opened struct {
 	loc   location
-	store objstore.Store
+	store objstore.Store // of the shards
+	home  objstore.Store // of the index, and of all that is kept beside it
 	index *chunkindex.Index
 	close func()
 }
 
-// openIndex opens the store of a location and the index in it.
+// openIndex opens the stores of a location and its index.
 func openIndex(ctx context.Context, s *storeFlags, l location, opt chunkindex.OpenOptions) (opened, error) {
-	st, done, err := s.open(l, false)
-	if err != nil {
+	d := opened{loc: l}
+	var done, doneHome func()
+	var err error
+	if d.store, done, err = s.open(l, false); err != nil {
 		return opened{}, err
 	}
-	x, err := chunkindex.Open(ctx, st, l.prefix, opt)
-	if err != nil {
-		defer done()
-		return opened{}, explain(ctx, "open dataset", l, st, err)
+	d.home, doneHome = d.store, func() {}
+	if l.index != nil {
+		if d.home, doneHome, err = s.open(*l.index, false); err != nil {
+			done()
+			return opened{}, err
+		}
 	}
-	return opened{l, st, x, func() {
-		_ = x.Close() // only read from
+	d.close = func() {
+		if d.index != nil {
+			_ = d.index.Close() // only read from
+		}
+		doneHome()
 		done()
-	}}, nil
+	}
+	at := l.ofIndex()
+	if d.index, err = chunkindex.Open(ctx, d.home, at.prefix, opt); err != nil {
+		err = explain(ctx, "open dataset", at, d.home, err)
+	} else {
+		err = d.belongs(ctx)
+	}
+	if err != nil {
+		d.close()
+		return opened{}, err
+	}
+	return d, nil
+}
+
+// belongs looks whether the shards can be read as the index has them: links are followed if they were when it was made, and of
+// an index that lies elsewhere the first shard is here.
+func (d opened) belongs(ctx context.Context) error {
+	if d.index.Links() && !d.loc.links {
+		return fmt.Errorf("open dataset %s: its index was made with --follow-links, so give its address as %s,%s%s", d.loc, d.loc.address(), linksOption, followLinks)
+	}
+	if d.loc.index == nil || d.index.Shards() == 0 {
+		return nil
+	}
+	shard := d.index.Shard(0).Key
+	_, err := d.store.Stat(ctx, d.loc.prefix+shard)
+	if errors.Is(err, objstore.ErrNotFound) {
+		return fmt.Errorf("open dataset %s: shard %s of the index at %s is not here: is it the index of other data? %w", d.loc, printable(shard), d.loc.index, err)
+	}
+	return err
 }
 
 // cause leaves out what chunkindex says ahead of a fault: its word for the operation, and the prefix, which for a whole
@@ -332,10 +386,11 @@ serving it: it has its own copy of the index.`,
 			f.output(a)
 			check := func(args []string) { s.check(f); l = one(f, args[0]) }
 			return check, func(ctx context.Context, _ []string) error {
-				return s.with(ctx, l, false, func(ctx context.Context, st objstore.Store) error {
-					keys, err := chunkindex.Collect(ctx, st, l.prefix, grace)
+				at := l.ofIndex()
+				return s.with(ctx, at, false, func(ctx context.Context, st objstore.Store) error {
+					keys, err := chunkindex.Collect(ctx, st, at.prefix, grace)
 					if err != nil {
-						return explain(ctx, "gc", l, st, err)
+						return explain(ctx, "gc", at, st, err)
 					}
 					if keys == nil {
 						keys = []string{}

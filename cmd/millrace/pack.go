@@ -55,7 +55,7 @@ that are finished are not sent again.`,
 				x.opt.Hidden = opt.Hidden
 				opt.Parallel = min(x.opt.Parallel, runtime.GOMAXPROCS(0))
 				return x.store.with(ctx, l, true, func(ctx context.Context, st objstore.Store) error {
-					rep, err := a.packAndIndex(ctx, args[:len(args)-1], st, l, opt, x.opt)
+					rep, err := a.packAndIndex(ctx, args[:len(args)-1], &x.store, st, l, opt, x.opt)
 					if err != nil {
 						return err
 					}
@@ -66,7 +66,7 @@ that are finished are not sent again.`,
 	})
 }
 
-func (a *app) packAndIndex(ctx context.Context, sources []string, st objstore.Store, l location, opt pack.Options, build chunkindex.BuildOptions) (packReport, error) {
+func (a *app) packAndIndex(ctx context.Context, sources []string, s *storeFlags, st objstore.Store, l location, opt pack.Options, build chunkindex.BuildOptions) (packReport, error) {
 	b := a.newBar(ctx, "pack")
 	opt.Progress = b.update
 	p, err := pack.Pack(ctx, sources, st, l.prefix, opt)
@@ -74,7 +74,7 @@ func (a *app) packAndIndex(ctx context.Context, sources []string, st objstore.St
 	if err != nil {
 		return packReport{}, err
 	}
-	x, err := a.buildIndex(ctx, st, l, build)
+	x, err := a.buildIndex(ctx, s, st, l, build)
 	if err != nil {
 		return packReport{}, err
 	}

@@ -245,11 +245,18 @@ func TestMemoryLimitIsTheLowestOfAllGroups(t *testing.T) {
 }
 
 // gatewayFor serves a directory until the test ends.
-func gatewayFor(t *testing.T, dir string) string {
+func gatewayFor(t *testing.T, dir string) string { return gatewayOf(t, "files=file://"+dir) }
+
+// gatewayOf serves a dataset until the test ends.
+func gatewayOf(t *testing.T, dataset string) string {
 	t.Helper()
+	l, err := parseDataset(dataset)
+	if err != nil {
+		t.Fatal(err)
+	}
 	a := &app{env: map[string]string{"GOMEMLIMIT": "off"}, stdout: &bytes.Buffer{}, stderr: &bytes.Buffer{}}
 	c := &serveConfig{cacheSize: 64 << 20, memory: 1 << 40, listen: "127.0.0.1:0", logLevel: "error", logFormat: "json", drain: defaultDrain, // a request whose client has just left is still open for a moment
-		locations: []location{{name: "files", dir: dir}}}
+		locations: []location{l}}
 	url, _ := a.running(t, c)
 	return url
 }

@@ -59,7 +59,7 @@ const (
 
 func (c *serveConfig) define(f *flags) {
 	c.memory = usableMemory()
-	f.list(&c.datasets, "dataset", "serve `NAME=URL`; may be repeated, the first is the default dataset")
+	f.datasets(&c.datasets, "dataset", "serve `NAME=URL[,index=URL][,links=follow]`; may be repeated, the first is the default dataset")
 	f.separated(&c.mixtures, "mixture", ";", "serve `NAME=SOURCE:WEIGHT,SOURCE:WEIGHT[,samples=N|,choose=N/N|,per-batch=N/N]`: a mixture of datasets; may be repeated")
 	f.text(&c.listen, "listen", "127.0.0.1:8080", "`ADDRESS` of the data port")
 	f.text(&c.adminListen, "admin-listen", "", "`ADDRESS` of a port of their own for metrics, statistics and profiles")
@@ -179,7 +179,7 @@ func (a *app) printConfig(c *serveConfig, f *flags) error {
 			val = &yaml.Node{Kind: yaml.SequenceNode}
 			var all []string
 			for _, l := range c.locations {
-				all = append(all, l.name+"="+l.String())
+				all = append(all, l.name+"="+l.address())
 				val.Content = append(val.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: all[len(all)-1]})
 			}
 			plain[fl.Name] = all

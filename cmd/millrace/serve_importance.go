@@ -12,8 +12,9 @@ import (
 // once the server runs, if it takes them: beside requests, for there may be millions. With --check the local log is left alone, since
 // a gateway may be using it.
 func (s *server) losses(d opened) (*importance.Log, error) {
+	at := d.loc.ofIndex()
 	cfg := importance.Config{
-		Reader: d.store, Writer: d.store, Prefix: d.loc.prefix, Location: d.loc.String(), CacheDir: s.cfg.indexDir,
+		Reader: d.home, Writer: d.home, Prefix: at.prefix, Location: at.String(), CacheDir: s.cfg.indexDir,
 	}
 	if s.cfg.lossLog != "" && !s.cfg.check {
 		cfg.Dir = filepath.Join(s.cfg.lossLog, d.loc.name)

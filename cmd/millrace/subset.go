@@ -96,5 +96,5 @@ func (a *app) runSubset(ctx context.Context, s *storeFlags, l location, rule sel
 
 // selections is where the subsets and quarantines of a dataset lie.
 func (d opened) selections() (*selection.Store, error) {
-	return selection.New(selection.Config{Reader: d.store, Writer: d.store, Prefix: d.loc.prefix})
+	return selection.New(selection.Config{Reader: d.home, Writer: d.home, Prefix: d.loc.ofIndex().prefix})
 }

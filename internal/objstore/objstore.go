@@ -87,6 +87,13 @@ type Store interface {
 	Delete(ctx context.Context, key string) error
 }
 
+// LinkLister is a store that has links, and passes over some of them.
+type LinkLister interface {
+	// ListLinks is List, and calls passed for each link that it passes over: one that leads out of the store or
+	// nowhere, or to a directory. dir says that it leads to a directory.
+	ListLinks(ctx context.Context, prefix string, visit func(Object) error, passed func(key string, dir bool)) error
+}
+
 // Condition limits a Put. The zero value always writes.
 type Condition struct {
 	IfAbsent bool   // only when nothing is stored under the key

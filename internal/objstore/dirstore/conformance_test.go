@@ -22,6 +22,18 @@ func newStore(t *testing.T) *dirstore.Store {
 	return s
 }
 
+// A store that follows links is held to the same contract.
+func TestConformanceOfFollow(t *testing.T) {
+	objstoretest.Run(t, func(t *testing.T) objstore.Store {
+		s, err := dirstore.Follow(t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Close() })
+		return s
+	})
+}
+
 func TestConformance(t *testing.T) {
 	objstoretest.Run(t, func(t *testing.T) objstore.Store { return newStore(t) })
 }

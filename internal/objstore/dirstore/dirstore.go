@@ -5,12 +5,14 @@
 // that is rewritten or replaced is another version. A rewrite in place within one
 // tick of the file system's clock that keeps the size goes unseen: digests catch that.
 //
-// Symbolic links to regular files are followed where they stay inside the directory;
-// everything else that is no regular file is no object. Names that begin with
+// Symbolic links to regular files are followed where they stay inside the directory.
+// Follow opens a directory whose links are followed wherever they lead, to files and to
+// directories. Everything else that is no regular file is no object. Names that begin with
 // ".millrace-tmp-" and the file ".millrace-lock" are the store's own.
 package dirstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +20,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -34,6 +37,7 @@ const (
 // Store is a directory as an objstore.Store.
 type Store struct {
 	root  *os.Root
+	links string        // path of a directory whose links are followed for reading; empty: they are not
 	lock  chan struct{} // holds one token while a writer of this process commits
 	swept sync.Map      // directories that were rid of what killed writers left
 }
@@ -45,6 +49,38 @@ func New(root string) (*Store, error) {
 		return nil, fmt.Errorf("open directory: %w", unnamed(err))
 	}
 	return &Store{root: r, lock: make(chan struct{}, 1)}, nil
+}
+
+// Follow is New for a directory whose links are followed out of it. Whoever can make links there chooses which files of
+// this machine are listed and read, as far as this process may. A version that was listed is the one that is
+// read, or none: a link that is changed afterwards makes another ETag. Writes never leave the directory.
+func Follow(root string) (*Store, error) {
+	path, err := filepath.Abs(root)
+	if err != nil {
+		return nil, fmt.Errorf("open directory: %w", err)
+	}
+	s, err := New(root)
+	if err == nil {
+		s.links = path
+	}
+	return s, err
+}
+
+// statFile describes the file, or the directory, that a name leads to. The empty name is the directory itself.
+func (s *Store) statFile(name string) (fs.FileInfo, error) {
+	if s.links != "" {
+		return os.Stat(filepath.Join(s.links, filepath.FromSlash(name)))
+	}
+	return s.root.Stat(cmp.Or(name, "."))
+}
+
+// openFile opens for reading what a name leads to. O_NONBLOCK: opening a named pipe must not wait for its other end.
+func (s *Store) openFile(name string) (*os.File, error) {
+	const flags = os.O_RDONLY | syscall.O_NONBLOCK
+	if s.links != "" {
+		return os.OpenFile(filepath.Join(s.links, filepath.FromSlash(name)), flags, 0)
+	}
+	return s.root.OpenFile(cmp.Or(name, "."), flags, 0)
 }
 
 // Create is New for a directory that is made, with its parents, if it is not there.
@@ -90,7 +126,7 @@ func (s *Store) stat(ctx context.Context, key string) (objstore.Object, error) {
 	if checkKey(key) != nil {
 		return objstore.Object{}, objstore.ErrNotFound
 	}
-	info, err := s.root.Stat(key)
+	info, err := s.statFile(key)
 	if err != nil {
 		return objstore.Object{}, unnamed(err)
 	}
@@ -125,8 +161,12 @@ func (s *Store) openVersion(ctx context.Context, ref objstore.Ref) (*os.File, ob
 	if ref.VersionID != "" {
 		return nil, objstore.Object{}, fmt.Errorf("%w: a directory keeps no version %q", objstore.ErrNotFound, ref.VersionID)
 	}
-	// O_NONBLOCK: opening a named pipe must not wait for its other end.
-	f, err := s.root.OpenFile(ref.Key, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if s.links != "" { // a device that a link leads to is not opened
+		if _, err := s.stat(ctx, ref.Key); err != nil {
+			return nil, objstore.Object{}, err
+		}
+	}
+	f, err := s.openFile(ref.Key)
 	if err != nil {
 		return nil, objstore.Object{}, unnamed(err)
 	}
@@ -281,6 +321,9 @@ func mapError(err error) error {
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS), errors.Is(err, syscall.EISDIR),
 		errors.Is(err, syscall.ELOOP), errors.Is(err, syscall.EXDEV), strings.Contains(err.Error(), "path escapes"):
 		kind = objstore.ErrDenied
+	}
+	if strings.Contains(err.Error(), "path escapes") {
+		return fmt.Errorf("%w: a link leads out of the directory, and links=follow in the dataset's address was not given", kind)
 	}
 	return fmt.Errorf("%w: %w", kind, err)
 }

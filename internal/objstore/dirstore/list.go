@@ -1,11 +1,14 @@
 package dirstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -14,6 +17,11 @@ import (
 
 // List implements objstore.Store.
 func (s *Store) List(ctx context.Context, prefix string, visit func(objstore.Object) error) error {
+	return s.ListLinks(ctx, prefix, visit, func(string, bool) {})
+}
+
+// ListLinks implements objstore.LinkLister.
+func (s *Store) ListLinks(ctx context.Context, prefix string, visit func(objstore.Object) error, passed func(key string, dir bool)) error {
 	dir := ""
 	if i := strings.LastIndexByte(prefix, '/'); i >= 0 {
 		dir = prefix[:i]
@@ -21,7 +29,7 @@ func (s *Store) List(ctx context.Context, prefix string, visit func(objstore.Obj
 	if dir != "" && objstore.CheckKey(dir) != nil {
 		return nil // no key begins so
 	}
-	w := walk{store: s, prefix: prefix, visit: visit}
+	w := walk{store: s, prefix: prefix, visit: visit, passed: passed}
 	err := w.dir(ctx, dir)
 	if err != nil && w.visitErr == nil {
 		return fmt.Errorf("list %q: %w", prefix, err)
@@ -33,11 +41,25 @@ type walk struct {
 	store    *Store
 	prefix   string
 	visit    func(objstore.Object) error
-	visitErr error // what visit returned, to be passed on as it is
+	passed   func(key string, dir bool)
+	visitErr error         // what visit returned, to be passed on as it is
+	above    []fs.FileInfo // of the directories that are open, where links to directories are followed
 }
 
 // dir visits what lies below the directory name, in byte order of the keys.
 func (w *walk) dir(ctx context.Context, name string) error {
+	if w.store.links != "" {
+		info, err := w.store.statFile(name)
+		if err != nil {
+			return w.gone(err)
+		}
+		if slices.ContainsFunc(w.above, func(d fs.FileInfo) bool { return os.SameFile(d, info) }) {
+			w.passed(name, true) // it leads back to where the walk came from
+			return nil
+		}
+		w.above = append(w.above, info)
+		defer func() { w.above = w.above[:len(w.above)-1] }()
+	}
 	entries, err := w.entries(name)
 	if err != nil {
 		return err
@@ -59,34 +81,38 @@ func (w *walk) dir(ctx context.Context, name string) error {
 	return nil
 }
 
+// gone turns the error of a directory that is not there any more, or was none, into nothing.
+func (w *walk) gone(err error) error {
+	if err = mapError(err); errors.Is(err, objstore.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
 // entries returns what may be or hold a key with the prefix, sorted. A directory that
 // is gone, or is none, holds nothing.
 func (w *walk) entries(name string) ([]string, error) {
-	open := name
-	if open == "" {
-		open = "."
+	var info fs.FileInfo
+	var err error
+	if w.store.links != "" {
+		info, err = w.store.statFile(name)
+	} else {
+		info, err = w.store.root.Lstat(cmp.Or(name, "."))
 	}
-	info, err := w.store.root.Lstat(open)
 	if err == nil && !info.IsDir() {
 		return nil, nil
 	}
 	var f *os.File
 	if err == nil {
-		f, err = w.store.root.Open(open)
+		f, err = w.store.openFile(name)
 	}
 	if err != nil {
-		if err = mapError(err); errors.Is(err, objstore.ErrNotFound) {
-			return nil, nil
-		}
-		return nil, err
+		return nil, w.gone(err)
 	}
 	defer f.Close()
 	list, err := f.ReadDir(-1)
 	if err != nil {
-		if err = mapError(err); errors.Is(err, objstore.ErrNotFound) {
-			return nil, nil
-		}
-		return nil, err
+		return nil, w.gone(err)
 	}
 	var entries []string
 	for _, d := range list {
@@ -94,7 +120,7 @@ func (w *walk) entries(name string) ([]string, error) {
 		if own(key) {
 			continue
 		}
-		if d.IsDir() {
+		if d.IsDir() || w.linkedDir(key, d) {
 			key += "/" // that is how its keys sort
 			if strings.HasPrefix(w.prefix, key) {
 				entries = append(entries, key)
@@ -109,15 +135,34 @@ func (w *walk) entries(name string) ([]string, error) {
 	return entries, nil
 }
 
+// linkedDir says whether an entry is a link to a directory that is followed.
+func (w *walk) linkedDir(key string, d fs.DirEntry) bool {
+	if w.store.links == "" || d.Type()&fs.ModeSymlink == 0 {
+		return false
+	}
+	info, err := w.store.statFile(key)
+	return err == nil && info.IsDir()
+}
+
 // file visits one file, unless it is gone or no object.
 func (w *walk) file(ctx context.Context, key string) error {
 	o, err := w.store.stat(ctx, key)
 	switch {
 	case errors.Is(err, objstore.ErrNotFound), errors.Is(err, objstore.ErrDenied):
+		w.pass(key)
 		return nil
 	case err != nil:
 		return err
 	}
 	w.visitErr = w.visit(o)
 	return w.visitErr
+}
+
+// pass tells of a file that is no object, if it is a link.
+func (w *walk) pass(key string) {
+	if info, err := w.store.root.Lstat(key); err != nil || info.Mode()&fs.ModeSymlink == 0 {
+		return
+	}
+	target, err := os.Stat(filepath.Join(w.store.root.Name(), filepath.FromSlash(key)))
+	w.passed(key, err == nil && target.IsDir())
 }

@@ -1,0 +1,210 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestAddressesWithOptions(t *testing.T) {
+	wd, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for in, want := range map[string]string{
+		"photos=s3://bucket/a,index=s3://mine/photos": "photos s3://bucket/a,index=s3://mine/photos",
+		"s3://bucket/a/b,index=./x":                   "b s3://bucket/a/b,index=file://" + wd + "/x",
+		"./d,index=/x":                                "d file://" + wd + "/d,index=file:///x",
+		"d,index=/x":                                  "d file://" + wd + "/d,index=file:///x",
+		"/d,links=follow":                             "d file:///d,links=follow",
+		"/d,index=/x,links=follow":                    "d file:///d,links=follow,index=file:///x",
+		"/a,b":                                        "",
+		"n=/a,b,index=/x,y":                           "n file:///a,b,index=file:///x,y",
+		"index=/d":                                    "index file:///d",
+		"/d,index=file:///d":                          "d file:///d", // beside the shards
+		"/d,index=":                                   "",
+		"/d,index=/x,index=/y":                        "",
+		"/d,links=all":                                "",
+		"s3://bucket/a,links=follow":                  "",
+		"s3://bucket/a,index=s3://key:secret@mine/x":    "",
+		"photos=s3://bucket/a,index=http://example.org": "",
+	} {
+		l, err := parseDataset(in)
+		got := ""
+		if err == nil {
+			got = l.name + " " + l.address()
+			if again, err := parseDataset(l.name + "=" + l.address()); err != nil || again.address() != l.address() {
+				t.Errorf("%q: its own address reads as %v, %v", in, again, err)
+			}
+		}
+		if got != want {
+			t.Errorf("%q: got %q (%v), want %q", in, got, err, want)
+		}
+		if err != nil && strings.Contains(err.Error(), "secret") {
+			t.Errorf("%q: the error shows a secret: %v", in, err)
+		}
+	}
+	got := splitAddresses("a=/a,index=/x, b=/b ,c=/c,links=follow,index=/y,,index=/z")
+	if want := []string{"a=/a,index=/x", "b=/b", "c=/c,links=follow,index=/y,index=/z"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestEveryCommandTakesTheIndexElsewhere runs all commands that open a dataset on one that nothing may be written to.
+func TestEveryCommandTakesTheIndexElsewhere(t *testing.T) {
+	dir, home := shards(t), filepath.Join(t.TempDir(), "indexes", "files")
+	if err := os.RemoveAll(filepath.Join(dir, ".millrace")); err != nil {
+		t.Fatal(err)
+	}
+	before := tree(t, dir)
+	o := ok(t, "index", dir, "--index-url", home, "--batch-size", "8")
+	address := "file://" + dir + ",index=file://" + home
+	if !strings.Contains(o.stdout, "its address for other commands is "+address+"\n") {
+		t.Errorf("got %s, want the address %s", o.stdout, address)
+	}
+	if again := ok(t, "index", address, "--batch-size", "8"); !strings.Contains(again.stdout, "nothing has changed") {
+		t.Errorf("by its address: got %s", again.stdout)
+	}
+	for _, args := range [][]string{
+		{"verify", address}, {"plan", address}, {"gc", address, "--grace", "0s"}, {"subset", address, "--split", "a=1,b=1"},
+		{"quarantine", address, "--key", "f007"}, {"simulate", address, "--rate", "10/s", "--cache-size", "1MiB"},
+		{"serve", "--dataset", "files=" + address, "--check"},
+	} {
+		ok(t, args...)
+	}
+	url := gatewayOf(t, "files="+address)
+	ok(t, "fetch", url, "--subset", "a", "--discard")
+	ok(t, "warm", url)
+	if after := tree(t, dir); !slices.Equal(after, before) {
+		t.Errorf("beside the shards: got %q, want %q", after, before)
+	}
+	for _, dir := range []string{"index", "binding", "subset", "quarantine"} {
+		if _, err := os.Stat(filepath.Join(home, ".millrace", dir)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// tree returns the names of all files below a directory, but that of the lock.
+func tree(t *testing.T, dir string) []string {
+	t.Helper()
+	var all []string
+	err := filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
+		all = append(all, path)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func TestIndexElsewhereIsRefused(t *testing.T) {
+	dir, home := shards(t), t.TempDir()
+	ok(t, "index", dir, "--index-url", home)
+	other := twins(t)
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"index", other, "--index-url", home}, exitFailure, "belongs to file://" + dir},
+		{[]string{"index", dir + ",index=" + home, "--index-url", home}, exitUsage, "names file://" + home + " already"},
+		{[]string{"index", dir, "--index-url", "http://x"}, exitUsage, "want s3:// or file://"},
+		{[]string{"index", "s3://bucket/x", "--follow-links"}, exitUsage, "only directories have links"},
+		{[]string{"verify", other + ",index=" + home}, exitNotFound, "is it the index of other data?"},
+	} {
+		if o := millrace(t, nil, c.args...); o.code != c.code || !strings.Contains(o.stderr, c.want) {
+			t.Errorf("%q: got exit code %d, want %d, and %q: %s", c.args, o.code, c.code, c.want, o.stderr)
+		}
+	}
+}
+
+// TestLinksAreFollowedByOption uses the layout of Hugging Face's cache: snapshots are links to blobs beside them.
+func TestLinksAreFollowedByOption(t *testing.T) {
+	repo := t.TempDir()
+	blobs, snapshot := filepath.Join(repo, "blobs"), filepath.Join(repo, "snapshots", "abc")
+	if err := os.MkdirAll(filepath.Dir(snapshot), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(twins(t), blobs); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(snapshot, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, shard := range []string{"00000.tar", "00001.tar"} {
+		if err := os.Symlink(filepath.Join("..", "..", "blobs", shard), filepath.Join(snapshot, "train-"+shard)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if o := millrace(t, nil, "index", snapshot); o.code != exitNotFound || !strings.Contains(o.stderr, "2 links, such as train-00000.tar") || !strings.Contains(o.stderr, "--follow-links") {
+		t.Errorf("without the option: got exit code %d: %s", o.code, o.stderr)
+	}
+	if o := ok(t, "index", snapshot, "--follow-links"); !strings.Contains(o.stdout, "6 samples") || !strings.Contains(o.stdout, snapshot+",links=follow") {
+		t.Errorf("got %s", o.stdout)
+	}
+	for _, args := range [][]string{{"verify", snapshot}, {"serve", "--dataset", "hf=" + snapshot, "--check"}} {
+		if o := millrace(t, nil, args...); o.code != exitFailure || !strings.Contains(o.stderr, snapshot+",links=follow") {
+			t.Errorf("%s without the option: got exit code %d: %s", args[0], o.code, o.stderr)
+		}
+	}
+	ok(t, "verify", snapshot+",links=follow")
+	var rep fetchReport
+	if err := json.Unmarshal([]byte(ok(t, "fetch", gatewayOf(t, "hf="+snapshot+",links=follow"), "--discard", "--json").stdout), &rep); err != nil || rep.Samples != 6 {
+		t.Errorf("got %+v, %v, want 6 samples", rep, err)
+	}
+	// One link among files: counted, and said.
+	if err := os.Symlink(filepath.Join(blobs, "00000.tar"), filepath.Join(blobs, "gone.tar")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(repo, "none"), filepath.Join(blobs, "lost.tar")); err != nil {
+		t.Fatal(err)
+	}
+	if o := ok(t, "index", blobs, "--json"); !strings.Contains(o.stderr, "passed over 1 link, such as lost.tar") && !strings.Contains(o.stderr, "passed over 2 links") || !strings.Contains(o.stdout, `"links": `) {
+		t.Errorf("got %s%s, want the links", o.stdout, o.stderr)
+	}
+}
+
+func TestSplitsAndClassFoldersAreWarnedOf(t *testing.T) {
+	dir := twins(t)
+	for from, to := range map[string]string{"00000.tar": "train-0.tar", "00001.tar": "val-0.tar"} {
+		if err := os.Rename(filepath.Join(dir, from), filepath.Join(dir, to)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := ok(t, "index", dir, "--json")
+	for _, want := range []string{"train (1 shard, such as train-0.tar), val (1 shard, such as val-0.tar)", "--match 'train*' or --match 'val*'", "--index-url"} {
+		if !strings.Contains(o.stderr, want) {
+			t.Errorf("got %s, want %q", o.stderr, want)
+		}
+	}
+	if !strings.Contains(o.stdout, `"splits": [`) {
+		t.Errorf("got %s, want splits", o.stdout)
+	}
+	// As the warning says: one index each.
+	for split, home := range map[string]string{"train*": t.TempDir(), "val*": t.TempDir()} {
+		if o := ok(t, "index", dir, "--match", split, "--index-url", home); strings.Contains(o.stderr, "splits") || !strings.Contains(o.stdout, "3 samples") {
+			t.Errorf("%s: got %s%s", split, o.stdout, o.stderr)
+		}
+	}
+	photos := t.TempDir()
+	for _, folder := range []string{"cat", "dog"} {
+		if err := os.Mkdir(filepath.Join(photos, folder), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(photos, folder, folder+".jpg"), []byte(folder), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const advice = "torchvision's ImageFolder"
+	if o := ok(t, "index", photos, "--index-url", t.TempDir()); strings.Contains(o.stderr, advice) {
+		t.Errorf("elsewhere: got %s", o.stderr)
+	}
+	if o := ok(t, "index", photos); !strings.Contains(o.stderr, advice) || !strings.Contains(o.stderr, "--index-url") {
+		t.Errorf("got %s, want the advice", o.stderr)
+	}
+}
