@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
+	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/internal/budget"
 )
 
@@ -196,7 +197,7 @@ func concurrently(t *testing.T, policy func() Policy[int]) {
 }
 
 func TestLoadEndsWithItsLastWaiter(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		c, b := newCache(t, 1<<20)
 		defer empty(t, c, b)
 		ended := make(chan struct{})
@@ -235,7 +236,7 @@ func TestLoadEndsWithItsLastWaiter(t *testing.T) {
 }
 
 func TestNewcomerDoesNotJoinADyingLoad(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		c, b := newCache(t, 1<<20)
 		defer empty(t, c, b)
 		slow := make(chan struct{})
@@ -341,7 +342,7 @@ func TestObjectsStayWithinTheirBytes(t *testing.T) {
 
 // Objects get room that others can do without, and give up none of theirs for what they cannot have.
 func TestObjectsInAFullBudget(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		b := budget.New(1000, 0)
 		others, _ := b.TryReserve(1000)
 		o := NewObjects[int](b, 2000, func(v []byte) int64 { return int64(len(v)) }, func(n int64) { others.Shrink(others.Size() - n) })

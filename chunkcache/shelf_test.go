@@ -8,6 +8,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/internal/budget"
 )
 
@@ -126,7 +127,7 @@ func TestShelfKeepsWhatIsWanted(t *testing.T) {
 
 // Who keeps something for each key that comes hears of each that is not there in the end, however its load ended.
 func TestEvictedHearsOfEveryKey(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		known := map[int]bool{}
 		c := New(Config[int]{Budget: budget.New(2*Cost(100), 0), Evicted: func(k int) { delete(known, k) }})
 		publish := func(_ context.Context, fills []*Fill[int]) error {

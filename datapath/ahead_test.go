@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
 	"github.com/millrace-data/millrace/shuffle"
 )
@@ -14,7 +15,7 @@ import (
 // A reader that has gone is forgotten when anybody reads, also one who follows no order, and what it came for can go.
 func TestReaderThatHasGoneIsForgotten(t *testing.T) {
 	d := newDataset(t, 51, same(400, 3000), 10, 1<<20) // 40 chunks
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		p := newPath(t, Config{Budget: bud(8 << 20)})
 		s := p.Open(d.index, d.store, "set/")
 		ctx, stop := context.WithCancel(t.Context())
@@ -49,7 +50,7 @@ func TestReaderThatHasGoneIsForgotten(t *testing.T) {
 // A reader that the store lets wait has not gone, however long that takes.
 func TestReaderThatWaitsHasNotGone(t *testing.T) {
 	d := newDataset(t, 51, same(400, 3000), 10, 1<<20)
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		p := newPath(t, Config{Budget: bud(8 << 20), NoPrefetch: true})
 		s := p.Open(d.index, d.store, "set/")
 		plan := d.plan(t, shuffle.None, 0)
@@ -81,7 +82,7 @@ func TestReaderThatWaitsHasNotGone(t *testing.T) {
 // What was evicted before its reader came for it is fetched again, though its reader has not moved.
 func TestWhatIsEvictedWithinTheHorizonIsFetchedAgain(t *testing.T) {
 	d := newDataset(t, 46, same(640, 3000), 640, 64<<10)
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		b := bud(8 << 20)
 		p := newPath(t, Config{Budget: b})
 		s := p.Open(d.index, d.store, "set/")
@@ -116,7 +117,7 @@ func TestPrefetchGoesOnWhenThereIsMemory(t *testing.T) {
 	d := oneToAShard(t, chunks)
 	for _, name := range []string{"a body is closed", "a waiter gives up"} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				x := d.trialOf(t, room*7/10, Config{})
 				plan := d.plan(t, shuffle.None, 0)
 				all := x.path.budget.Total()
@@ -154,7 +155,7 @@ func TestPrefetchGoesOnWhenThereIsMemory(t *testing.T) {
 // Where there is no room for all the chunks that one store read would bring, it brings some of them.
 func TestPrefetchTakesWhatMemoryThereIs(t *testing.T) {
 	d := newDataset(t, 46, same(640, 3000), 640, 32<<10) // 64 chunks in one shard
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		x := d.trialOf(t, 28, Config{}) // 40 chunks in all
 		plan := d.plan(t, shuffle.None, 0)
 		body, err := x.path.cache.Buffer(t.Context(), x.path.budget.Total()/16*10) // about 13 are left

@@ -9,6 +9,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/diskcache"
+	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/peer"
 	"github.com/millrace-data/millrace/shuffle"
 )
@@ -48,7 +49,7 @@ func TestQuestionsThatAreRefused(t *testing.T) {
 		"not there":             {func(q *peer.Query) { q.Cached = true }, peer.ErrNotHere},
 	} {
 		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				d.store.Reset()
 				f := newFleet(t, d, nil, 2, Config{}, 256<<10)
 				q := d.wants(d.ranges(t, []uint64{0, 1}))
@@ -78,7 +79,7 @@ func many(w peer.Wanted, n int) []peer.Wanted {
 // Whoever answers never waits for memory: who holds it may wait for this very answer.
 func TestAnAnswerWaitsForNoMemory(t *testing.T) {
 	d := newDataset(t, 91, same(60, 900), 60, 8<<10)
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		f := newFleet(t, d, nil, 2, Config{}, 256<<10)
 		p := f.members[0].path
 		r, err := p.budget.Reserve(t.Context(), p.budget.Total()-p.budget.InUse())
@@ -100,7 +101,7 @@ func TestAnAnswerWaitsForNoMemory(t *testing.T) {
 // A gateway that has not noticed yet that a chunk has come to it is asked for its samples by those who have: it reads it once, as a whole.
 func TestWhoIsAskedForAChunkOfAnotherOneKeepsIt(t *testing.T) {
 	d := newDataset(t, 95, same(240, 900), 60, 8<<10)
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		d.store.Reset()
 		f := newFleet(t, d, d.plan(t, shuffle.Window, 6), 2, Config{NoPrefetch: true}, 1<<20)
 		m := f.members[0]
@@ -133,7 +134,7 @@ func TestWhoIsAskedForAChunkOfAnotherOneKeepsIt(t *testing.T) {
 // asks nobody.
 func TestWhoDoesNotOwnAChunkAnswersFromTheStore(t *testing.T) {
 	d := newDataset(t, 92, same(60, 900), 60, 64<<10)
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		d.store.Reset()
 		f := newFleet(t, d, nil, 2, Config{}, 256<<10)
 		m := f.members[0]
@@ -166,7 +167,7 @@ func TestWhatIsCachedIsSent(t *testing.T) {
 	disk, err := diskcache.Open(diskcache.Config{Dir: t.TempDir(), MaxBytes: 1 << 20, Datasets: []string{"here"}})
 	must(t, err)
 	defer disk.Close()
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		d.store.Reset()
 		f := newFleet(t, d, d.plan(t, shuffle.None, 0), 1, Config{Disk: disk, NoPrefetch: true}, 256<<10)
 		m := f.members[0]
@@ -201,7 +202,7 @@ func TestWhatIsCachedIsSent(t *testing.T) {
 // A question ends with its context, and so does what was brought for it.
 func TestAnAnswerEndsWithItsContext(t *testing.T) {
 	d := newDataset(t, 94, same(60, 900), 60, 8<<10)
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		defer d.slowly(time.Hour)()
 		f := newFleet(t, d, nil, 1, Config{}, 256<<10)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

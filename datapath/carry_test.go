@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/peer"
 	"github.com/millrace-data/millrace/shuffle"
 )
@@ -16,7 +17,7 @@ func TestOneQuestionBringsManyBatches(t *testing.T) {
 	d := newDataset(t, 70, same(1920, 450), 480, 32<<10)
 	for _, order := range []string{shuffle.Window, shuffle.Slot} {
 		read := func(most int64) (sum Stats) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				d.store.Reset()
 				f := newFleet(t, d, d.plan(t, order, 16), 2, Config{CarryBytes: most}, 8<<20)
 				f.readEpoch(t, 0, 8)
@@ -62,7 +63,7 @@ func TestWhatIsSentAlongIsNotKeptForNobody(t *testing.T) {
 		return f
 	}
 	t.Run("jumped", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			f := begin(t)
 			before := f.members[0].path.Stats().PeerBytes
 			f.read(t, f.members[0], 40)
@@ -73,7 +74,7 @@ func TestWhatIsSentAlongIsNotKeptForNobody(t *testing.T) {
 		})
 	})
 	t.Run("gone", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			f := begin(t)
 			time.Sleep(time.Hour)
 			f.members[0].path.look()
@@ -84,7 +85,7 @@ func TestWhatIsSentAlongIsNotKeptForNobody(t *testing.T) {
 		})
 	})
 	t.Run("needed", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			f := begin(t)
 			b := f.members[0].path.budget
 			r, err := b.Reserve(t.Context(), b.Total())
@@ -112,7 +113,7 @@ func (f *fleet) read(t *testing.T, m *member, n uint64) {
 // What is sent along and is not what the index says is not kept, and whoever sent it is told of.
 func TestWrongSamplesAreNotKept(t *testing.T) {
 	d := newDataset(t, 72, same(960, 450), 480, 32<<10)
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		d.store.Reset()
 		f := newFleet(t, d, d.plan(t, shuffle.Window, 8), 2, Config{}, 8<<20)
 		f.members[0].breaks(func(int, *peer.Query) (wireFault, error) {
@@ -136,7 +137,7 @@ func TestWrongSamplesAreNotKept(t *testing.T) {
 // A client may have several requests under way, which come in any order. What is on its way is waited for: no sample is asked for twice.
 func TestManyUnderWayAskForNothingTwice(t *testing.T) {
 	d := newDataset(t, 73, same(960, 450), 60, 8<<10)
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		d.store.Reset()
 		f := newFleet(t, d, d.plan(t, shuffle.Slot, 8), 2, Config{}, 8<<20)
 		m := f.members[0]
@@ -175,7 +176,7 @@ func TestManyUnderWayAskForNothingTwice(t *testing.T) {
 // What does not come, or comes late, is asked for by the batch that needs it.
 func TestABatchDoesWithoutItsStock(t *testing.T) {
 	d := newDataset(t, 74, same(960, 450), 60, 8<<10)
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		d.store.Reset()
 		f := newFleet(t, d, d.plan(t, shuffle.Slot, 8), 2, Config{}, 8<<20)
 		var asked atomic.Int64

@@ -12,6 +12,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/diskcache"
+	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
 	"github.com/millrace-data/millrace/shuffle"
 )
@@ -68,7 +69,7 @@ func TestRestartedPathReadsTheDiskAlone(t *testing.T) {
 			d := newDataset(t, 61, same(400, 3000), 40, 64<<10)
 			dir := t.TempDir()
 			plan := d.plan(t, c.order, 8)
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				cfg := c.cfg
 				cfg.Budget = bud(8 << 20)
 				onDisk(t, dir, 4<<20, cfg, func(p *Path) { d.readEpoch(t, d.opened(p, "here"), plan, 0, 32) })
@@ -93,7 +94,7 @@ func TestBodySaysWhatCameFromDisk(t *testing.T) {
 	d := newDataset(t, 62, same(40, 3000), 10, 1<<20) // 4 chunks
 	dir := t.TempDir()
 	plan := d.plan(t, shuffle.None, 0)
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		cfg := Config{NoPrefetch: true, Budget: bud(4 << 20)}
 		read := func(s *Source, samples ...uint64) string {
 			body, err := s.Read(t.Context(), shuffle.Cursor{Plan: plan, Epoch: plan.Epoch(0), End: 40, BatchSize: 40}, d.ranges(t, samples))
@@ -130,7 +131,7 @@ func TestDamagedFilesAreReadFromTheStore(t *testing.T) {
 	d := newDataset(t, 63, same(200, 3000), 40, 64<<10)
 	dir := t.TempDir()
 	plan := d.plan(t, shuffle.Window, 4)
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		onDisk(t, dir, 4<<20, Config{Budget: bud(4 << 20)}, func(p *Path) { d.readEpoch(t, d.opened(p, "here"), plan, 0, 20) })
 		files := 0
 		must(t, filepath.Walk(filepath.Join(dir, "chunks"), func(name string, info os.FileInfo, err error) error {
@@ -160,7 +161,7 @@ func TestDiskThatGoesAway(t *testing.T) {
 	d := newDataset(t, 64, same(200, 3000), 40, 64<<10)
 	dir := t.TempDir()
 	plan := d.plan(t, shuffle.Window, 4)
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		onDisk(t, dir, 4<<20, Config{Budget: bud(512 << 10)}, func(p *Path) {
 			s := d.opened(p, "here")
 			d.readEpoch(t, s, plan, 0, 20)
@@ -182,7 +183,7 @@ func TestPlacesShareTheDiskOnlyWithSHA(t *testing.T) {
 	plan := d.plan(t, shuffle.None, 0)
 	for check, want := range map[bool]uint64{false: 0, true: uint64(d.index.Chunks())} {
 		dir := t.TempDir()
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			cfg := Config{CheckSHA: check, NoPrefetch: true, Budget: bud(4 << 20)}
 			onDisk(t, dir, 1<<20, cfg, func(p *Path) { d.readEpoch(t, d.opened(p, "here"), plan, 0, 10) })
 			cfg.Budget = bud(4 << 20)
@@ -202,7 +203,7 @@ func TestForgedFilesAreFoundBySHA(t *testing.T) {
 	d := newDataset(t, 73, same(40, 3000), 10, 1<<20)
 	dir := t.TempDir()
 	plan := d.plan(t, shuffle.None, 0)
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		cfg := Config{CheckSHA: true, NoPrefetch: true, Budget: bud(4 << 20)}
 		onDisk(t, dir, 1<<20, cfg, func(p *Path) { d.readEpoch(t, d.opened(p, "here"), plan, 0, 10) })
 		must(t, filepath.Walk(filepath.Join(dir, "chunks"), func(name string, info os.FileInfo, err error) error {
@@ -235,7 +236,7 @@ func TestForgedFilesAreFoundBySHA(t *testing.T) {
 func TestNothingIsKeptUnasked(t *testing.T) {
 	d := newDataset(t, 66, same(40, 3000), 10, 1<<20)
 	plan := d.plan(t, shuffle.None, 0)
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		onDisk(t, t.TempDir(), 1<<20, Config{Budget: bud(4 << 20)}, func(p *Path) {
 			d.readEpoch(t, p.Open(d.index, d.store, "set/"), plan, 0, 10)
 			synctest.Wait()
@@ -253,7 +254,7 @@ func TestHalfOfTheDataOnDisk(t *testing.T) {
 	plan := d.plan(t, shuffle.Window, 4)
 	chunks := uint64(d.index.Chunks())
 	size := d.index.Bytes() / 2
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		onDisk(t, t.TempDir(), size, Config{Budget: bud(1 << 20)}, func(p *Path) {
 			s := d.opened(p, "here")
 			d.readEpoch(t, s, plan, 0, 20)
@@ -283,7 +284,7 @@ func TestWarmGoesOnToTheDisk(t *testing.T) {
 	d := newDataset(t, 70, same(400, 3000), 40, 64<<10)
 	plan := d.plan(t, shuffle.Window, 4)
 	for size, full := range map[int64]bool{4 << 20: false, d.index.Bytes() / 4: true} {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			onDisk(t, t.TempDir(), size, Config{Budget: bud(1 << 20)}, func(p *Path) {
 				s := d.opened(p, "here")
 				at := shuffle.Cursor{Plan: plan, Epoch: plan.Epoch(0), End: 20, BatchSize: 20}
@@ -317,7 +318,7 @@ func TestWarmGoesOnToTheDisk(t *testing.T) {
 func TestChunkInMemoryIsReadAfterItsNextUse(t *testing.T) {
 	d := newDataset(t, 71, same(40, 3000), 10, 1<<20) // 4 chunks
 	plan := d.plan(t, shuffle.None, 0)
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		onDisk(t, t.TempDir(), 1<<20, Config{NoPrefetch: true, Budget: bud(4 << 20)}, func(p *Path) {
 			s := d.opened(p, "here")
 			if got := p.untilRead(s.ref(2)); got != diskcache.Never {
@@ -343,7 +344,7 @@ func TestChunkInMemoryIsReadAfterItsNextUse(t *testing.T) {
 func TestDiskFollowsTheReaders(t *testing.T) {
 	old, new := newDataset(t, 68, same(200, 3000), 40, 64<<10), newDataset(t, 69, same(200, 3000), 40, 64<<10)
 	size := old.index.Bytes() * 11 / 10
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		onDisk(t, t.TempDir(), size, Config{Budget: bud(1 << 20)}, func(p *Path) {
 			first, second := old.opened(p, "old"), new.opened(p, "new")
 			old.readEpoch(t, first, old.plan(t, shuffle.Window, 4), 0, 20)
@@ -410,7 +411,7 @@ func TestSlowDiskIsPassedOver(t *testing.T) {
 func TestDiskReadsTakeNoPlaceAtTheStore(t *testing.T) {
 	d := newDataset(t, 72, same(80, 3000), 10, 1<<20) // 8 chunks
 	plan := d.plan(t, shuffle.None, 0)
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		cfg := Config{NoPrefetch: true, Fetchers: 1, Budget: bud(4 << 20)}
 		onDisk(t, t.TempDir(), 1<<20, cfg, func(p *Path) {
 			s := d.opened(p, "here")

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
 	"github.com/millrace-data/millrace/shuffle"
@@ -26,7 +27,7 @@ func TestWhatFailsAheadIsLeftAlone(t *testing.T) {
 		{"gone, and read in parts", memstore.Fault{Err: objstore.ErrNotFound}, 10 << 10, 4},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				var mu sync.Mutex // guards asked
 				asked := map[string]int{}
 				d.store.SetFault(func(call memstore.Call) memstore.Fault {
@@ -120,7 +121,7 @@ func TestFailuresAreNotedInConstantTime(t *testing.T) {
 func TestPrefetchGoesOnWhenTheStoreIsBack(t *testing.T) {
 	const chunks = 16
 	d := oneToAShard(t, chunks)
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		x := d.trialOf(t, 60, Config{})
 		plan := d.plan(t, shuffle.None, 0)
 		x.read(t, plan.Epoch(0), plan, 0)

@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/peer"
 	"github.com/millrace-data/millrace/shuffle"
 )
@@ -27,7 +28,7 @@ func joined(t *testing.T, d *dataset, order string, total int64) *fleet {
 func TestANewOwnerAsksTheFormerOne(t *testing.T) {
 	d := newDataset(t, 80, same(480, 900), 60, 8<<10)
 	for _, order := range []string{shuffle.Window, shuffle.Slot} {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			f := joined(t, d, order, 2<<20)
 			before := f.stats().StoreBytes
 			must(t, f.readRank(t.Context(), t, f.members[0], 1, 48, 0, 1))
@@ -56,7 +57,7 @@ func TestAFormerOwnerThatFails(t *testing.T) {
 			return wireFault{spoil: func(_ *peer.Query, dst [][]byte) { dst[0][7] ^= 1 }}, nil
 		},
 	} {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			f := joined(t, d, shuffle.Window, 2<<20)
 			m := f.members[0]
 			m.lose(1) // it owns everything now
@@ -77,7 +78,7 @@ func TestAFormerOwnerThatFails(t *testing.T) {
 // What a member holds that leaves is brought by those who own it then, and the next epoch reads nothing from the store.
 func TestWhatALeavingMemberHoldsIsPulled(t *testing.T) {
 	d := newDataset(t, 82, same(480, 900), 60, 8<<10)
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		d.store.Reset()
 		f := newFleet(t, d, d.plan(t, shuffle.Window, 6), 2, Config{}, 2<<20)
 		stays, leaves := f.members[0], f.members[1]
@@ -110,7 +111,7 @@ func TestWhatALeavingMemberHoldsIsPulled(t *testing.T) {
 // Nothing is thrown out for what is pulled, and one that does not send what it said ends it.
 func TestPullingTakesOnlyWhatIsFree(t *testing.T) {
 	d := newDataset(t, 83, same(480, 900), 60, 8<<10)
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		d.store.Reset()
 		f := newFleet(t, d, d.plan(t, shuffle.Window, 6), 2, Config{NoPrefetch: true}, 512<<10)
 		stays, leaves := f.members[0], f.members[1]
@@ -139,7 +140,7 @@ func TestPullingTakesOnlyWhatIsFree(t *testing.T) {
 // A former owner is asked for what it has, and reads nothing for it.
 func TestAFormerOwnerReadsNothing(t *testing.T) {
 	d := newDataset(t, 84, same(120, 900), 60, 8<<10)
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		d.store.Reset()
 		f := newFleet(t, d, d.plan(t, shuffle.Window, 6), 2, Config{}, 2<<20)
 		m := f.members[0]
@@ -155,7 +156,7 @@ func TestAFormerOwnerReadsNothing(t *testing.T) {
 // A gateway that joins and is asked for what is its own from now on has it from whoever held it: the store is not asked again.
 func TestANewOwnerAnswersWithWhatTheFormerOneHolds(t *testing.T) {
 	d := newDataset(t, 85, same(240, 900), 60, 8<<10)
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		d.store.Reset()
 		f := newFleet(t, d, d.plan(t, shuffle.Window, 6), 3, Config{NoPrefetch: true}, 2<<20)
 		fresh, old, asks := f.members[0], f.members[1], f.members[2]

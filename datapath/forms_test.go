@@ -6,11 +6,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/millrace-data/millrace/chunkcache"
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/internal/budget"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
@@ -95,7 +95,7 @@ func TestTheObjectThatIsWrongIsNamed(t *testing.T) {
 func TestObjectsOfAChunkAreReadSideBySide(t *testing.T) {
 	d := newDatasetOf(t, objects, 62, same(60, 999), 1, 1<<20)
 	for _, ahead := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			var now, most atomic.Int64
 			d.store.Reset()
 			d.store.SetFault(func(memstore.Call) memstore.Fault { return memstore.Fault{Delay: 20 * time.Millisecond} })
@@ -251,7 +251,7 @@ func TestMemoryToDecodeIn(t *testing.T) {
 func TestDecodersDoNotWaitForEachOther(t *testing.T) {
 	d := newDatasetOf(t, gzips, 66, same(80, 5000), 10, 1<<20)
 	c := d.index.Chunk(0)
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		d.store.SetFault(func(memstore.Call) memstore.Fault { return memstore.Fault{Delay: 10 * time.Millisecond} })
 		defer d.store.SetFault(nil)
 		p := newPath(t, Config{Budget: budget.New(2*(c.Length+c.Stored), time.Minute), NoPrefetch: true})
@@ -271,7 +271,7 @@ func TestDecodersDoNotWaitForEachOther(t *testing.T) {
 // Ranks that ask faster than the store answers do not keep the chunks of objects from coming ahead: what fits into memory is there in the end.
 func TestObjectsComeToMemoryBesideTheirReaders(t *testing.T) {
 	d := newDatasetOf(t, objects, 67, same(2000, 999), 1, 50_000)
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		d.store.SetFault(func(memstore.Call) memstore.Fault { return memstore.Fault{Delay: 20 * time.Millisecond} })
 		defer d.store.SetFault(nil)
 		p := newPath(t, Config{Budget: bud(8 << 20)})

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
 	"github.com/millrace-data/millrace/shuffle"
 )
@@ -95,7 +96,7 @@ func TestJobsOnOneEpochReadTheStoreOnce(t *testing.T) {
 		apart time.Duration
 	}{{1, 0}, {2, 0}, {4, 0}, {8, 0}, {2, 3 * time.Second}, {4, time.Second}, {8, 400 * time.Millisecond}} {
 		t.Run(fmt.Sprintf("%d/%v", c.jobs, c.apart), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				d.store.SetFault(slow(20 * time.Millisecond))
 				defer d.store.SetFault(nil)
 				x := d.trialOf(t, 42, Config{}) // in all 60 chunks: 30 for three seconds, 20 that the last and 20 that the first come for
@@ -125,7 +126,7 @@ func TestSecondEpochWithHalfTheDataInMemory(t *testing.T) {
 	d := oneToAShard(t, n)
 	for policy, in := range map[Policy][2]int{PolicyPlan: {n - c, n - (c - w - 16)}, PolicyLRU: {n * 3 / 4, n}} {
 		t.Run(string(policy), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				d.store.SetFault(slow(5 * time.Millisecond))
 				defer d.store.SetFault(nil)
 				x := d.trialOf(t, c*7/10, Config{Policy: policy}) // so that all memory holds c chunks
@@ -149,7 +150,7 @@ func TestNothingWithinTheHorizonIsEvicted(t *testing.T) {
 	d := oneToAShard(t, 96)
 	for _, room := range []int64{12, 24, 48, 80} {
 		t.Run(fmt.Sprint(room), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				x := d.trialOf(t, room, Config{})
 				d.store.SetFault(slow(20 * time.Millisecond))
 				defer d.store.SetFault(nil)
@@ -177,7 +178,7 @@ func TestNothingWithinTheHorizonIsEvicted(t *testing.T) {
 // With one fetcher and two readers the chunk comes first that its reader would stall for first.
 func TestWhoWouldStallFirstIsServedFirst(t *testing.T) {
 	d := oneToAShard(t, 64)
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		p := newPath(t, Config{Budget: bud(16 << 20), Fetchers: 1})
 		think := map[*Source]time.Duration{}
 		plan := d.plan(t, shuffle.None, 0)
@@ -230,7 +231,7 @@ func TestWhoWouldStallFirstIsServedFirst(t *testing.T) {
 func TestReaderThatJumpsGivesUpWhatItLeft(t *testing.T) {
 	const chunks, there = 96, 60
 	d := oneToAShard(t, chunks)
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		x := d.trialOf(t, 60, Config{})
 		plan := d.plan(t, shuffle.None, 0)
 		e := plan.Epoch(0)
@@ -266,7 +267,7 @@ func TestReaderThatJumpsGivesUpWhatItLeft(t *testing.T) {
 func TestWhatReadersDidBeforeChangesNoByte(t *testing.T) {
 	d := newDataset(t, 61, same(400, 900), 40, 16<<10)
 	for _, policy := range Policies() {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			type request struct {
 				plan  *shuffle.Plan
 				epoch uint64
@@ -322,7 +323,7 @@ func TestWhatReadersDidBeforeChangesNoByte(t *testing.T) {
 func TestRequestsDoNotWaitForABurstOfReaders(t *testing.T) {
 	const chunks = 96
 	d := oneToAShard(t, chunks)
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		x := d.trialOf(t, 60, Config{Fetchers: 4})
 		plans := make([]*shuffle.Plan, 8)
 		for i := range plans {

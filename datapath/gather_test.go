@@ -2,15 +2,15 @@ package datapath
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/internal/budget"
 )
 
 // Those who wait for peers hold half the memory at most, and nobody waits for his turn for ever.
 func TestThoseWhoWaitForPeersHoldHalf(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		a := newAsking(200)
 		took := func(n int64) (time.Duration, func()) {
 			begun := time.Now()

@@ -4,10 +4,10 @@ import (
 	"context"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -86,7 +86,7 @@ func TestHotSamplesStayWithinTheirShare(t *testing.T) {
 // Samples that nobody asks for any more give their memory back, if there is somebody else who reads.
 func TestHotSamplesGoWhenTheirJobHasEnded(t *testing.T) {
 	d := newDataset(t, 3, same(1000, 3000), 1000, 64<<10)
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		p := newPath(t, Config{Budget: bud(2 << 20), NoPrefetch: true})
 		s := p.Open(d.index, d.store, "set/")
 		ctx, stop := context.WithCancel(t.Context())
@@ -114,7 +114,7 @@ func TestHotSamplesGoWhenTheirJobHasEnded(t *testing.T) {
 // A hot sample of a chunk that another gateway keeps is asked for once, and then held by both.
 func TestHotSamplesAreHeldByThoseWhoNeedThem(t *testing.T) {
 	d := newDataset(t, 58, same(240, 900), 60, 8<<10)
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		d.store.Reset()
 		f := newFleet(t, d, nil, 2, Config{}, 2<<20)
 		m := f.members[0]

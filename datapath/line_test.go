@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/objstore/shaped"
 	"github.com/millrace-data/millrace/shuffle"
@@ -23,7 +24,7 @@ func TestColdEpochKeepsTheLineFull(t *testing.T) {
 	d := newDataset(t, 40, same(64*72, 3000), 72*8, 256<<10) // 72 chunks of a little less than 256 KiB
 	for name, window := range map[string]uint64{shuffle.None: 0, shuffle.Window: 4, shuffle.Slot: 16} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				store := distant(d)
 				all := make([]int, d.index.Chunks())
 				for i := range all {
@@ -42,7 +43,7 @@ func TestColdEpochKeepsTheLineFull(t *testing.T) {
 // The first batch comes hardly later than its window could be downloaded alone, though reading ahead has begun.
 func TestFirstBatchDoesNotWaitForWhatIsFetchedAhead(t *testing.T) {
 	d := newDataset(t, 40, same(64*72, 3000), 72*8, 256<<10)
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		store := distant(d)
 		plan := d.plan(t, shuffle.Window, 4)
 		var window []int
@@ -124,7 +125,7 @@ func TestReaderThatHasGoneGivesItsShareBack(t *testing.T) {
 		"slow": {time.Second, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				p := newPath(t, Config{Budget: bud(1 << 20), NoPrefetch: true})
 				first, second := p.Open(d.index, d.store, "set/"), p.Open(d.index, d.store, "set/")
 				plan := d.plan(t, shuffle.Window, 4)

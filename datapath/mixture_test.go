@@ -9,10 +9,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/internal/budget"
 	"github.com/millrace-data/millrace/internal/seeds"
 	"github.com/millrace-data/millrace/shuffle"
@@ -184,7 +184,7 @@ func TestBatchesOfMixturesDoNotWaitForEachOther(t *testing.T) {
 	sets := mixedForms(t)
 	from, to, _ := seeds.Range(t, usualScenarios/20, 100_000/20)
 	for seed := from; seed < to; seed++ {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 201))
 			m := newMixing(rnd, sets, 10*time.Minute)
 			defer m.close(t)
@@ -220,7 +220,7 @@ func TestStormOfMixtures(t *testing.T) {
 	ended := map[string]int{}
 	from, to, few := seeds.Range(t, usualScenarios/20, 100_000/20)
 	for seed := from; seed < to; seed++ {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 203))
 			for _, d := range sets {
 				d.store.Reset()
@@ -304,7 +304,7 @@ func TestMixtureAsksPeers(t *testing.T) {
 	ended := map[string]int{}
 	from, to, few := seeds.Range(t, usualScenarios/100, 100_000/100)
 	for seed := from; seed < to; seed++ {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 205))
 			f := newFleet(t, d, d.plan(t, shuffle.Slot, 4), 3, Config{NoPrefetch: rnd.IntN(2) == 0}, int64(40+rnd.IntN(60))<<10)
 			var mu sync.Mutex // guards ended

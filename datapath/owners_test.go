@@ -3,8 +3,8 @@ package datapath
 import (
 	"fmt"
 	"testing"
-	"testing/synctest"
 
+	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/lookahead"
 	"github.com/millrace-data/millrace/shuffle"
 )
@@ -22,7 +22,7 @@ func TestTablesOfOwnersAreBounded(t *testing.T) {
 		{3 * ownersShare * one, 3},
 		{24 << 10, 1},
 	} {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			f := newFleet(t, d, nil, 2, Config{NoPrefetch: true}, c.total)
 			m := f.members[0]
 			if got, used := m.source.tables, m.path.Stats().BudgetInUse; got != c.want || used != 0 {

@@ -7,9 +7,9 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
 	"github.com/millrace-data/millrace/internal/seeds"
 	"github.com/millrace-data/millrace/peer"
@@ -29,7 +29,7 @@ func TestAFleetReadsEachChunkOnce(t *testing.T) {
 	for _, order := range []string{shuffle.None, shuffle.Window, shuffle.Slot, shuffle.Full} {
 		for _, n := range []int{1, 2, 4} {
 			t.Run(fmt.Sprintf("%s %d", order, n), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
+				bubble.Test(t, func(t *testing.T) {
 					d.store.Reset()
 					defer d.slowly(20 * time.Millisecond)()
 					f := newFleet(t, d, d.plan(t, order, 6), n, Config{}, 2<<20)
@@ -49,7 +49,7 @@ func TestAFleetReadsEachChunkOnce(t *testing.T) {
 // Every member wants every chunk at the same instant, again and again: the store hears of each once.
 func TestAColdHerdReadsEachChunkOnce(t *testing.T) {
 	d := newDataset(t, 61, same(120, 900), 60, 8<<10)
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		d.store.Reset()
 		defer d.slowly(200 * time.Millisecond)()
 		f := newFleet(t, d, d.plan(t, shuffle.Window, 4), 4, Config{}, 2<<20)
@@ -72,7 +72,7 @@ func TestAColdHerdReadsEachChunkOnce(t *testing.T) {
 func TestTwoHalvesHoldEverything(t *testing.T) {
 	d := newDataset(t, 62, same(960, 900), 60, 8<<10)
 	for _, order := range []string{shuffle.Window, shuffle.Slot} {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			d.store.Reset()
 			var cost int64
 			for i := range d.index.Chunks() {
@@ -123,7 +123,7 @@ func TestNoPeerSpoilsABatch(t *testing.T) {
 	for what, c := range faults {
 		for _, total := range []int64{1 << 20, 96 << 10} {
 			t.Run(fmt.Sprintf("%s %d", what, total), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
+				bubble.Test(t, func(t *testing.T) {
 					d.store.Reset()
 					f := newFleet(t, d, d.plan(t, shuffle.Window, 6), 3, Config{}, total)
 					for _, m := range f.members {
@@ -153,7 +153,7 @@ func TestNoPeerSpoilsABatch(t *testing.T) {
 // A member that does not answer is asked no more, and its successor once: what it had is read again by that one, whole.
 func TestASuccessorIsAskedOnce(t *testing.T) {
 	d := newDataset(t, 64, same(240, 900), 60, 8<<10)
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		d.store.Reset()
 		f := newFleet(t, d, d.plan(t, shuffle.None, 0), 3, Config{NoPrefetch: true}, 1<<20)
 		m := f.members[0]
@@ -207,7 +207,7 @@ func TestOwnersThatAreGoneOneAfterAnother(t *testing.T) {
 		{gateways: 3, gone: 2, total: 256 << 10, asked: 2},
 		{gateways: 5, gone: 3, total: 2 << 20, asked: mostAsked},
 	} {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			d.store.Reset()
 			f := newFleet(t, d, d.plan(t, shuffle.None, 0), c.gateways, Config{CarryBytes: -1, NoPrefetch: true}, c.total)
 			line := f.line(0)
@@ -241,7 +241,7 @@ func TestTwoThatAskEachOtherForEverything(t *testing.T) {
 	d := newDataset(t, 66, same(240, 900), 60, 8<<10)
 	var answered uint64
 	for _, total := range []int64{24 << 10, 40 << 10, 64 << 10, 256 << 10} {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			d.store.Reset()
 			defer d.slowly(5 * time.Millisecond)()
 			f := newFleet(t, d, d.plan(t, shuffle.Window, 4), 2, Config{}, total)
@@ -273,7 +273,7 @@ func TestViewsThatFlap(t *testing.T) {
 	d := newDataset(t, 67, same(240, 900), 60, 8<<10)
 	from, to, _ := seeds.Range(t, usualScenarios/100, 100_000/100)
 	for seed := from; seed < to; seed++ {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 67))
 			d.store.Reset()
 			orders := []string{shuffle.None, shuffle.Window, shuffle.Slot, shuffle.Full}
@@ -304,7 +304,7 @@ func TestViewsThatFlap(t *testing.T) {
 func TestWarmingBringsWhatIsOwned(t *testing.T) {
 	d := newDataset(t, 68, same(480, 900), 60, 8<<10)
 	for _, order := range []string{shuffle.Window, shuffle.Slot, shuffle.Full} {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			d.store.Reset()
 			f := newFleet(t, d, d.plan(t, order, 6), 3, Config{}, 2<<20)
 			e := f.plan.Epoch(0)
@@ -331,7 +331,7 @@ func TestWarmingBringsWhatIsOwned(t *testing.T) {
 // What lies in memory is served from there, whoever owns it, and so is what lies on disk.
 func TestWhatIsHereIsNotAskedFor(t *testing.T) {
 	d := newDataset(t, 69, same(240, 900), 60, 8<<10)
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		d.store.Reset()
 		f := newFleet(t, d, d.plan(t, shuffle.Window, 6), 2, Config{}, 2<<20)
 		m := f.members[0]
@@ -348,7 +348,7 @@ func TestWhatIsHereIsNotAskedFor(t *testing.T) {
 // A sample that a batch holds many times is asked for once, and the tiers of the body add up.
 func TestASampleIsAskedForOnce(t *testing.T) {
 	d := newDataset(t, 59, same(60, 900), 60, 64<<10) // one chunk
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		d.store.Reset()
 		f := newFleet(t, d, nil, 2, Config{}, 1<<20)
 		m := f.members[0]
@@ -375,7 +375,7 @@ func TestASampleIsAskedForOnce(t *testing.T) {
 // Whoever comes back after days is a reader like others.
 func TestAReaderThatPausedForDays(t *testing.T) {
 	d := newDataset(t, 57, same(240, 900), 60, 8<<10)
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		d.store.Reset()
 		f := newFleet(t, d, d.plan(t, shuffle.Window, 6), 2, Config{}, 2<<20)
 		f.read(t, f.members[0], 0)

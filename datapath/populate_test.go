@@ -6,13 +6,14 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
 // Memory is mapped before the first reader comes, no more of it than the chunks need, and used for them.
 func TestMemoryIsMappedBeforeTheFirstReader(t *testing.T) {
 	d := newDataset(t, 30, same(40, 30000), 10, 1<<20) // four chunks of about 300 KB
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		p := newPath(t, Config{Budget: bud(8 << 20)})
 		s := p.Open(d.index, d.store, "set/")
 		ctx, cancel := context.WithCancel(t.Context())
@@ -35,7 +36,7 @@ func TestMemoryIsMappedBeforeTheFirstReader(t *testing.T) {
 // Chunks too small to be mapped do not keep others from it.
 func TestMemoryIsMappedBehindSmallChunks(t *testing.T) {
 	d := newDataset(t, 32, append(same(10, 500), same(30, 30000)...), 10, 1<<20) // one of about 10 KB, three of 300 KB
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		p := newPath(t, Config{Budget: bud(8 << 20)})
 		p.Open(d.index, d.store, "set/")
 		ctx, cancel := context.WithCancel(t.Context())
@@ -53,7 +54,7 @@ func TestMemoryIsMappedBehindSmallChunks(t *testing.T) {
 // A cache that the dataset does not fit into keeps room for bodies.
 func TestMappedMemoryLeavesRoom(t *testing.T) {
 	d := newDataset(t, 31, same(100, 30000), 10, 1<<20)
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		p := newPath(t, Config{Budget: bud(2 << 20)})
 		p.Open(d.index, d.store, "set/")
 		ctx, cancel := context.WithCancel(t.Context())

@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
 	"github.com/millrace-data/millrace/internal/objstore/shaped"
 	"github.com/millrace-data/millrace/shuffle"
@@ -23,7 +24,7 @@ func TestReadCostIsMeasured(t *testing.T) {
 		"too good": {shaped.Shape{FirstByte: 100 * time.Microsecond, Stream: 10e6, Total: 1e9}, leastReadCost},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				p := newPath(t, Config{Budget: bud(16 << 20), NoPrefetch: true, PartSize: 1 << 20, Fetchers: 1})
 				s := p.Open(d.index, shaped.New(d.store, c.shape), "set/")
 				if got := p.rates.cost(); got != readCost {
@@ -60,7 +61,7 @@ func TestLittleOfAChunkIsReadBySamples(t *testing.T) {
 // What is not worth a read of the whole chunk is not fetched ahead either.
 func TestWhatIsReadBySamplesIsNotFetchedAhead(t *testing.T) {
 	d := newDataset(t, 61, same(320, 30_000), 160, 5<<20)
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		x := d.trialOf(t, 1, Config{})
 		x.source.cost = 1 << 40
 		plan := d.plan(t, shuffle.None, 0)

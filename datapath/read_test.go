@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/internal/budget"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
@@ -288,7 +289,7 @@ func TestLoadOutlivesItsFirstReader(t *testing.T) {
 	chunks := d.ranges(t, []uint64{1, 2})
 	plan := d.plan(t, shuffle.None, 0)
 	at := shuffle.Cursor{Plan: plan, Epoch: plan.Epoch(0), End: 4, BatchSize: 4}
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		p := newPath(t, Config{Budget: bud(1 << 20)})
 		s := p.Open(d.index, d.store, "set/")
 		release := make(chan struct{})

@@ -4,10 +4,10 @@ import (
 	"context"
 	"math"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/millrace-data/millrace/chunkcache"
+	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
 	"github.com/millrace-data/millrace/shuffle"
 )
@@ -18,7 +18,7 @@ func near(got, want float64) bool { return math.Abs(got-want) <= .1*want }
 func TestReadersAreKnownFromTheirRequests(t *testing.T) {
 	d := newDataset(t, 50, same(400, 1000), 40, 64<<10)
 	plan := d.plan(t, shuffle.Window, 2)
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		d.store.SetFault(func(memstore.Call) memstore.Fault { return memstore.Fault{Delay: 50 * time.Millisecond} })
 		defer d.store.SetFault(nil)
 		p := newPath(t, Config{Budget: bud(64 << 10), NoPrefetch: true}) // one chunk at a time: each batch waits for its bytes

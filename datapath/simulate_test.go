@@ -9,12 +9,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/chunkindex/codec"
 	"github.com/millrace-data/millrace/diskcache"
+	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/internal/budget"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
@@ -47,7 +47,7 @@ func TestSimulatedScenarios(t *testing.T) {
 	from, to, few := seeds.Range(t, usualScenarios, 100_000)
 	for seed := from; seed < to; seed++ {
 		d := forms[seed%uint64(len(forms))]
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			if seed%20 < 2 {
 				d.simulate(t, seed, damagedDisk(t, dir, seed), ended)
 			} else {

@@ -6,10 +6,10 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/internal/budget"
 	"github.com/millrace-data/millrace/internal/seeds"
 	"github.com/millrace-data/millrace/peer"
@@ -27,7 +27,7 @@ func TestStormBetweenGateways(t *testing.T) {
 	ended := map[string]int{}
 	from, to, few := seeds.Range(t, usualScenarios/20, 100_000/20)
 	for seed := from; seed < to; seed++ {
-		synctest.Test(t, func(t *testing.T) { d.storm(t, seed, ended) })
+		bubble.Test(t, func(t *testing.T) { d.storm(t, seed, ended) })
 		if t.Failed() {
 			t.Fatalf("storm %d", seed)
 		}

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
 	"github.com/millrace-data/millrace/shuffle"
@@ -32,7 +33,7 @@ func TestWarmEpochNeedsNoStore(t *testing.T) {
 	const chunks = 40
 	d := oneToAShard(t, chunks)
 	for _, name := range []string{shuffle.None, shuffle.Window, shuffle.Slot, shuffle.Full} {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			d.store.SetFault(slow(100 * time.Millisecond))
 			defer d.store.SetFault(nil)
 			x := d.trialOf(t, 60, Config{Fetchers: 2})
@@ -58,7 +59,7 @@ func TestWarmEpochNeedsNoStore(t *testing.T) {
 func TestWarmStopsWhenMemoryIsFull(t *testing.T) {
 	const chunks, room = 40, 20
 	d := oneToAShard(t, chunks)
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		x := d.trialOf(t, room, Config{})
 		plan := d.plan(t, shuffle.Window, 4)
 		_, brought, full := x.warmAll(t, plan, 0)
@@ -81,7 +82,7 @@ func TestWarmStopsWhenMemoryIsFull(t *testing.T) {
 // Warming takes nothing away from a reader, and waits for its reads.
 func TestWarmLeavesReadersAlone(t *testing.T) {
 	d := oneToAShard(t, 40)
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		x := d.trialOf(t, 20, Config{})
 		plan := d.plan(t, shuffle.None, 0)
 		for i := range uint64(4) {
@@ -107,7 +108,7 @@ func TestWarmLeavesReadersAlone(t *testing.T) {
 // Errors are the store's and the caller's; what came before stays.
 func TestWarmEndsWithTheFirstError(t *testing.T) {
 	d := oneToAShard(t, 40)
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		x := d.trialOf(t, 60, Config{Fetchers: 1})
 		plan := d.plan(t, shuffle.None, 0)
 		at := shuffle.Cursor{Plan: plan, Epoch: plan.Epoch(0), First: 0, End: perChunk, BatchSize: perChunk}
@@ -137,7 +138,7 @@ func TestWarmEndsWithTheFirstError(t *testing.T) {
 
 // Whoever waits for a place for a read ahead gets one when it is free, after the requests, and none that nobody can use is lost.
 func TestGateGivesWarmReadsTheirTurn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		g := &gate{limit: 1, idle: func() {}}
 		must(t, g.enter(t.Context()))
 		got := make(chan string, 3)
@@ -178,7 +179,7 @@ func TestGateGivesWarmReadsTheirTurn(t *testing.T) {
 
 // While a reader finds no place for what it needs soon, those who warm share half of them; else they take them all.
 func TestWarmReadsLeaveRoomForWhatReadersComeFor(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		g := &gate{limit: 4, idle: func() {}}
 		var wg sync.WaitGroup
 		warming := 0
@@ -226,7 +227,7 @@ func TestWarmReadsLeaveRoomForWhatReadersComeFor(t *testing.T) {
 func TestWarmDoesNotTakeTheLineFromAReader(t *testing.T) {
 	d := newDataset(t, 44, same(64*72, 3000), 72*8, 256<<10)
 	other := newDataset(t, 45, same(64*72, 3000), 72*8, 256<<10)
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		p := newPath(t, Config{Budget: bud(64 << 20), Fetchers: 4})
 		s, warmed := p.Open(d.index, distant(d), "set/"), p.Open(other.index, distant(other), "set/")
 		ctx, stop := context.WithCancel(t.Context())

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
@@ -43,7 +44,7 @@ func inBubble(t *testing.T, lim limits, handler http.HandlerFunc, do func(*testi
 	t.Helper()
 	t.Setenv("AWS_ACCESS_KEY_ID", "id")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		p := make(pipes)
 		srv := &http.Server{Handler: handler}
 		ended := make(chan error)

@@ -9,11 +9,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
+	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
@@ -203,7 +203,7 @@ func (s *provider) IsExpired() bool { return false }
 
 // TestSteadyLooksAgain keeps old credentials and asks for new ones once per interval.
 func TestSteadyLooksAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		src := &provider{id: "one"}
 		creds := credentials.New(&steady{chain: &credentials.Chain{Providers: []credentials.Provider{src}}})
 		for i, step := range []struct {

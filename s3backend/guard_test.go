@@ -8,13 +8,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
 // TestBreaker fails for a while: then nothing but one probe per interval passes, and the first
 // success lets all through.
 func TestBreaker(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		var b breaker
 		for range breakAfter {
 			if err := b.allow(); err != nil {
@@ -53,7 +54,7 @@ func TestBreaker(t *testing.T) {
 
 // TestStragglersBringNoSecondProbe lets requests from before the outage end while a probe is under way.
 func TestStragglersBringNoSecondProbe(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		b := breaker{open: true}
 		if err := b.allow(); err != nil {
 			t.Fatal(err)
@@ -71,7 +72,7 @@ func TestStragglersBringNoSecondProbe(t *testing.T) {
 
 // TestBudget retries everything for a minute: beyond ten a second, a tenth is paid.
 func TestBudget(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		const perSecond, seconds = 1000, 60
 		b, spent := newBudget(), 0
 		for range perSecond * seconds {
@@ -88,7 +89,7 @@ func TestBudget(t *testing.T) {
 }
 
 func TestLimiter(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		l := newLimiter(8)
 		time.Sleep(cutInterval)
 		l.slower()

@@ -10,6 +10,8 @@ import (
 
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
+
+	"github.com/millrace-data/millrace/internal/bubble"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -126,7 +128,7 @@ func TestReclaimYieldsBeforeAnybodyWaits(t *testing.T) {
 
 // A cache keeps what it holds where giving it up would not be enough: whoever waits gets it as soon as it is.
 func TestNothingIsReclaimedInVain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		b := New(100, time.Second)
 		cached, _ := b.TryReserve(40)
 		held, _ := b.TryReserve(50)
@@ -175,7 +177,7 @@ func waiting(t *testing.T, b *Budget, apart time.Duration, sizes ...int64) (serv
 }
 
 func TestTheNewestWaiterIsServedFirst(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		b := New(10, time.Second)
 		all, _ := b.TryReserve(10)
 		served, wait := waiting(t, b, time.Millisecond, 10, 10, 10)
@@ -188,7 +190,7 @@ func TestTheNewestWaiterIsServedFirst(t *testing.T) {
 }
 
 func TestWhoHasWaitedLongIsNotOvertaken(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		b := New(10, time.Second)
 		one, _ := b.TryReserve(5)
 		two, _ := b.TryReserve(5)
@@ -210,7 +212,7 @@ func TestWhoHasWaitedLongIsNotOvertaken(t *testing.T) {
 }
 
 func TestAWaitEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		b := New(10, 2*time.Second)
 		all, _ := b.TryReserve(10)
 		start := time.Now()

@@ -1,0 +1,43 @@
+// Package bubble runs tests under the fake clock of testing/synctest.
+package bubble
+
+import (
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+)
+
+// Test is synctest.Test. Under the race detector it lets the program use one processor until the test ends: Go 1.26 runs
+// the timers of a bubble under one context of the detector, and two that fire on two processors at once corrupt it, which
+// ends the process with "ThreadSanitizer: CHECK failed" (golang/go#78156).
+func Test(t *testing.T, f func(*testing.T)) {
+	t.Helper()
+	if raceEnabled {
+		oneProcessor()
+		defer allProcessors()
+	}
+	synctest.Test(t, f)
+}
+
+var (
+	mu      sync.Mutex // guards bubbles and before
+	bubbles int        // that run now
+	before  int        // the processors that the program had before the first of them
+)
+
+func oneProcessor() {
+	mu.Lock()
+	defer mu.Unlock()
+	if bubbles++; bubbles == 1 {
+		before = runtime.GOMAXPROCS(1)
+	}
+}
+
+func allProcessors() {
+	mu.Lock()
+	defer mu.Unlock()
+	if bubbles--; bubbles == 0 {
+		runtime.GOMAXPROCS(before)
+	}
+}

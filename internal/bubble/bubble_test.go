@@ -1,0 +1,35 @@
+package bubble
+
+import (
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A bubble has one processor under the race detector, beside others too, and all are back when the last one ends.
+func TestBubblesHaveOneProcessor(t *testing.T) {
+	before := runtime.GOMAXPROCS(0)
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(before + 3))
+	want := before + 3
+	if raceEnabled {
+		want = 1
+	}
+	t.Run("all", func(t *testing.T) {
+		for range 2 {
+			t.Run("", func(t *testing.T) {
+				t.Parallel()
+				Test(t, func(t *testing.T) {
+					time.Sleep(time.Hour) // the bubble's clock
+					synctest.Wait()
+					if got := runtime.GOMAXPROCS(0); got != want {
+						t.Errorf("got %d processors, want %d", got, want)
+					}
+				})
+			})
+		}
+	})
+	if got := runtime.GOMAXPROCS(0); got != before+3 {
+		t.Errorf("got %d processors after the bubbles, want %d", got, before+3)
+	}
+}
