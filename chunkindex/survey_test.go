@@ -8,11 +8,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/millrace-data/millrace/chunkindex/codec"
 	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
 )
@@ -142,7 +142,7 @@ func TestSurveyReadsOnceSideBySide(t *testing.T) {
 		"looked at in vain":    {"x%02d.json", "{}", false, BuildOptions{}, 4, 4},
 		"index that says none": {"x%02d.json", lines, true, BuildOptions{}, 4, 3}, // it comes first, and is no line
 	} {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			mem := memstore.New()
 			for i := range 60 {
 				mem.Set(fmt.Sprintf(c.key, i), []byte(c.body))

@@ -2,8 +2,9 @@ package diskcache
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"github.com/millrace-data/millrace/internal/bubble"
 )
 
 func TestWorth(t *testing.T) {
@@ -29,7 +30,7 @@ func TestWorth(t *testing.T) {
 // TestAdmissionByPlan fills a cache and offers more: what comes in and what goes follows from when each is needed.
 func TestAdmissionByPlan(t *testing.T) {
 	const n = 3000 // one block
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		needed := map[uint64]time.Duration{0: 10, 1: 200, 2: 40, 3: 80} // seconds; missing: never
 		dir := t.TempDir()
 		cfg := Config{Dir: dir, MaxBytes: 4 * block}
@@ -86,7 +87,7 @@ func TestAdmissionByPlan(t *testing.T) {
 
 // TestOneLargeChunkTakesThePlaceOfSeveral, or of none.
 func TestOneLargeChunkTakesThePlaceOfSeveral(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		needed := map[uint64]bool{}
 		c := open(t, Config{Dir: t.TempDir(), MaxBytes: 4 * block}, func(ref uint64) time.Duration {
 			if needed[ref] {

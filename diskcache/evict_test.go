@@ -6,14 +6,15 @@ import (
 	"slices"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"github.com/millrace-data/millrace/internal/bubble"
 )
 
 // TestReadOnlyDiskKeepsItsChunks: a full disk that can be read and not be written goes on answering for what it holds,
 // however many chunks would take the place of others.
 func TestReadOnlyDiskKeepsItsChunks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		c := open(t, Config{Dir: t.TempDir(), MaxBytes: 4 * block}, byNumber)
 		defer c.Close()
 		for i := range 4 {
@@ -47,7 +48,7 @@ func TestReadOnlyDiskKeepsItsChunks(t *testing.T) {
 
 // TestFileThatStaysIsPassedOver: one file that cannot be removed does not keep others from giving way.
 func TestFileThatStaysIsPassedOver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		c := open(t, Config{Dir: t.TempDir(), MaxBytes: 4 * block}, byNumber)
 		defer c.Close()
 		for i := range 4 {
@@ -79,7 +80,7 @@ func TestFileThatStaysIsPassedOver(t *testing.T) {
 
 // TestTooFewVictimsStayInOrder: a chunk for which not enough can go leaves the list of those that can as it was.
 func TestTooFewVictimsStayInOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		due := map[uint64]time.Duration{0: 100 * time.Hour, 1: 50 * time.Hour, 2: 2 * time.Hour, 3: time.Second, 10: time.Hour, 11: time.Hour}
 		c := open(t, Config{Dir: t.TempDir(), MaxBytes: 4 * block}, func(ref uint64) time.Duration { return due[ref] })
 		defer c.Close()
@@ -98,7 +99,7 @@ func TestTooFewVictimsStayInOrder(t *testing.T) {
 
 // TestRefusalLeavesTheVictims: chunks that are not worth a place do not use up the list of victims for those that are.
 func TestRefusalLeavesTheVictims(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		due := map[uint64]time.Duration{0: 9 * time.Hour, 1: 8 * time.Hour, 10: 7 * time.Hour, 11: time.Hour}
 		c := open(t, Config{Dir: t.TempDir(), MaxBytes: 2 * block}, func(ref uint64) time.Duration { return due[ref] })
 		defer c.Close()
@@ -116,7 +117,7 @@ func TestRefusalLeavesTheVictims(t *testing.T) {
 // with no error and no pause; one that may not is refused, or it would turn writes off for those that may; and once
 // there is room again, it is used.
 func TestDiskThatOthersFill(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		var told []string
 		tell := func(what string, err error) { told = append(told, fmt.Sprint(what, ": ", err)) }
 		c := open(t, Config{Dir: t.TempDir(), MaxBytes: 8 * block, Tell: tell}, byNumber)

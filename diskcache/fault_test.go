@@ -10,8 +10,9 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"github.com/millrace-data/millrace/internal/bubble"
 )
 
 // faulty fails chosen calls to the file system.
@@ -86,7 +87,7 @@ func TestFaultAtEveryCall(t *testing.T) {
 
 // faultAt reports whether the workload made so many calls.
 func faultAt(t *testing.T, at int, fault error, part int, last bool) (reached bool) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		cfg := Config{Dir: dir, MaxBytes: 4 * block}
 		c := open(t, cfg, byNumber)
@@ -151,7 +152,7 @@ func TestFileIsNamedLast(t *testing.T) {
 }
 
 func TestWritesStepAsideAndComeBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		c := open(t, Config{Dir: t.TempDir()})
 		defer c.Close()
 		full := true
@@ -197,7 +198,7 @@ func TestWritesStepAsideAndComeBack(t *testing.T) {
 }
 
 func TestReadsStepAsideAndComeBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		c := open(t, Config{Dir: t.TempDir()})
 		defer c.Close()
 		key := mustWrite(t, c, 1, 100)
@@ -240,7 +241,7 @@ func TestReadsStepAsideAndComeBack(t *testing.T) {
 
 // TestFileThatCannotBeRemoved is wrong, stays, and is never read again.
 func TestFileThatCannotBeRemoved(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		c := open(t, Config{Dir: dir})
 		defer c.Close()
@@ -315,7 +316,7 @@ func TestLinkInTheCacheLeadsNowhere(t *testing.T) {
 
 // TestTroubleIsTold: whoever runs the gateway hears why the disk is left alone, once each time, and when it is not any more.
 func TestTroubleIsTold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		var told []string
 		c := open(t, Config{Dir: t.TempDir(), Tell: func(what string, err error) { told = append(told, fmt.Sprint(what, ": ", err)) }})
 		defer c.Close()

@@ -6,10 +6,10 @@ import (
 	"math"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/millrace-data/millrace/datapath"
+	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/objstore/shaped"
 	"github.com/millrace-data/millrace/peer"
@@ -187,7 +187,7 @@ func TestFleetsAreWhatDataPathsDo(t *testing.T) {
 			check(t, err)
 			var faults []string
 			for range runs {
-				synctest.Test(t, func(t *testing.T) { faults = unlike(&want, d.run(t, s)) })
+				bubble.Test(t, func(t *testing.T) { faults = unlike(&want, d.run(t, s)) })
 				if faults == nil {
 					return
 				}
@@ -233,7 +233,7 @@ func TestTwoHalvesAreOneWhole(t *testing.T) {
 		s.Gateways = c.gateways
 		want, err := simulate.Run(t.Context(), d.known(), s)
 		check(t, err)
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			got := d.run(t, s)[1].bytes
 			for who, n := range map[string]int64{"the model": want.Later().StoreBytes, "the data path": got} {
 				if part := float64(n) / (chunks * each * sampleBytes); part < c.lo || part > c.hi {

@@ -8,11 +8,11 @@ import (
 	"math"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/datapath"
+	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/internal/budget"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
 	"github.com/millrace-data/millrace/internal/objstore/shaped"
@@ -226,7 +226,7 @@ func TestPredictionsAreWhatTheDataPathDoes(t *testing.T) {
 			change(&s)
 			want, err := simulate.Run(t.Context(), d.known(), s)
 			check(t, err)
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				for i, got := range d.run(t, s) {
 					e := &want.Epochs[i]
 					near(t, fmt.Sprintf("epoch %d: reads", i), float64(e.Reads), float64(got.reads), .05*max(chunks, float64(got.reads)))

@@ -6,16 +6,16 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
 )
 
 // TestFaults runs under a fake clock: delays and stalls cost nothing.
 func TestFaults(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := memstore.New()
 		ref := s.Set("a", []byte("0123456789")).Ref()
 		var fault memstore.Fault

@@ -4,9 +4,9 @@ import (
 	"io"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
 	"github.com/millrace-data/millrace/internal/objstore/objstoretest"
@@ -51,7 +51,7 @@ func TestShape(t *testing.T) {
 		{"all", shaped.Shape{FirstByte: time.Second, Stream: size, Total: 10 * size, Connections: 4}, 8, 4 * time.Second},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				mem := memstore.New()
 				ref := mem.Set("a", make([]byte, size)).Ref()
 				s := shaped.New(mem, c.shape)
@@ -72,7 +72,7 @@ func TestShape(t *testing.T) {
 }
 
 func TestOpenIsPaced(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		mem := memstore.New()
 		ref := mem.Set("a", make([]byte, 1_000_000)).Ref()
 		s := shaped.New(mem, shaped.Shape{Stream: 1_000_000})
