@@ -105,7 +105,11 @@ def is_there(named):
         return True
     paths = glob.glob(os.path.join(ROOT, where, "*_test.go")) or glob.glob(os.path.join(ROOT, where))
     says = re.compile(r"^\s*(?:func|def) %s\(" % re.escape(re.split(r"[/\[]", name)[0]), re.M)
-    return any(says.search(open(path, encoding="utf-8").read()) for path in paths if os.path.isfile(path))
+    for path in filter(os.path.isfile, paths):
+        with open(path, encoding="utf-8") as f:
+            if says.search(f.read()):
+                return True
+    return False
 
 
 def failing(tree, tests):
@@ -130,10 +134,13 @@ def failing(tree, tests):
 def misfits(edits):
     """Says which edits have no place, or more than one."""
     for path, old, _ in edits:
-        full = os.path.join(ROOT, path)
-        text = open(full, encoding="utf-8").read() if os.path.exists(full) else ""
-        if text.count(old) != 1:
-            yield f"{path}: {text.count(old)} places read {old!r}, want 1"
+        try:
+            with open(os.path.join(ROOT, path), encoding="utf-8") as f:
+                places = f.read().count(old)
+        except FileNotFoundError:
+            places = 0
+        if places != 1:
+            yield f"{path}: {places} places read {old!r}, want 1"
 
 
 def faults(chosen):
