@@ -35,12 +35,13 @@ type planKey struct {
 type planEntry struct {
 	key   planKey
 	bytes int64
-	once  sync.Once
+	ready chan struct{} // closed once the fields below are set
 	plan  *shuffle.Plan
 	epoch *shuffle.Epoch
 	err   error
 
 	// Guarded by plans.mu:
+	begun bool // somebody prepares it, or has
 	users int
 	extra func()        // gives back what was reserved for an entry beyond the limit; nil: it is within
 	place *list.Element // in recent; nil once it is forgotten
@@ -49,17 +50,35 @@ type planEntry struct {
 // errUnprepared is what they get who waited for a preparation that panicked. Whoever asks next prepares anew.
 var errUnprepared = errors.New("the preparation of the plan panicked")
 
-// prepare runs f once for an entry. An entry that f leaves by a panic is forgotten.
-func (p *plans) prepare(e *planEntry, f func()) {
-	e.once.Do(func() {
+// prepare runs f once for an entry, or waits as long as ctx allows while another request does. An entry that f leaves by a
+// panic is forgotten.
+func (p *plans) prepare(ctx context.Context, e *planEntry, f func()) error {
+	if p.first(e) {
 		e.err = errUnprepared
 		defer func() {
 			if errors.Is(e.err, errUnprepared) {
 				p.forget(e)
 			}
+			close(e.ready)
 		}()
 		f()
-	})
+		return e.err
+	}
+	select {
+	case <-e.ready:
+		return e.err
+	case <-ctx.Done():
+		return fmt.Errorf("wait for a plan: %w", ctx.Err())
+	}
+}
+
+// first says whether the caller is the one who prepares an entry.
+func (p *plans) first(e *planEntry) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	first := !e.begun
+	e.begun = true
+	return first
 }
 
 func (p *plans) forget(e *planEntry) {
@@ -157,7 +176,7 @@ func (p *plans) enter(key planKey, bytes int64, extra func()) (e *planEntry, tak
 		e.users++
 		return e, false
 	}
-	e = &planEntry{key: key, bytes: bytes, users: 1}
+	e = &planEntry{key: key, bytes: bytes, users: 1, ready: make(chan struct{})}
 	switch {
 	case p.makeRoom(bytes):
 		p.bytes += bytes
@@ -231,13 +250,12 @@ func (p *plans) plan(ctx context.Context, d *dataset, params shuffle.Params, c c
 			p.release(e)
 		}
 	}()
-	p.prepare(e, func() {
+	if err = p.prepare(ctx, e, func() {
 		if e.plan, e.err = c.plan(params, d.Index.First()); e.err != nil {
 			e.err = fmt.Errorf("plan %s over %d chunks: %w", params.Shuffle, d.Index.Chunks(), e.err)
 		}
-	})
-	if e.err != nil {
-		return nil, nil, e.err
+	}); err != nil {
+		return nil, nil, err
 	}
 	return e.plan, func() { p.release(e) }, nil
 }
@@ -262,9 +280,8 @@ func (p *plans) epoch(ctx context.Context, key planKey, c choice) (_ *shuffle.Pl
 			p.release(e)
 		}
 	}()
-	p.prepare(e, func() { e.plan, e.epoch, e.err = plan, plan.Epoch(key.epoch), nil })
-	if e.err != nil {
-		return nil, nil, nil, e.err
+	if err = p.prepare(ctx, e, func() { e.plan, e.epoch, e.err = plan, plan.Epoch(key.epoch), nil }); err != nil {
+		return nil, nil, nil, err
 	}
 	return e.plan, e.epoch, func() { p.release(e); leavePlan() }, nil
 }

@@ -80,11 +80,10 @@ func TestPlanThatPanickedIsPreparedAnew(t *testing.T) {
 				t.Errorf("got panic %v, want boom", v)
 			}
 		}()
-		p.prepare(broken, func() { panic("boom") })
+		_ = p.prepare(t.Context(), broken, func() { panic("boom") })
 	}()
-	p.prepare(broken, func() { t.Error("an entry was prepared twice") })
-	if !errors.Is(broken.err, errUnprepared) {
-		t.Errorf("got %v for those that waited, want %v", broken.err, errUnprepared)
+	if err := p.prepare(t.Context(), broken, func() { t.Error("an entry was prepared twice") }); !errors.Is(err, errUnprepared) {
+		t.Errorf("got %v for those that waited, want %v", err, errUnprepared)
 	}
 	if got := p.size(); got != 0 {
 		t.Errorf("got %d bytes held, want 0", got)
@@ -95,8 +94,35 @@ func TestPlanThatPanickedIsPreparedAnew(t *testing.T) {
 		t.Fatal("got the broken entry again, want a new one")
 	}
 	ran := false
-	p.prepare(next, func() { ran, next.err = true, nil })
-	if !ran || next.err != nil || p.size() != 100 {
-		t.Errorf("got prepared %v, error %v, %d bytes, want true, nil and 100", ran, next.err, p.size())
+	err := p.prepare(t.Context(), next, func() { ran, next.err = true, nil })
+	if !ran || err != nil || p.size() != 100 {
+		t.Errorf("got prepared %v, error %v, %d bytes, want true, nil and 100", ran, err, p.size())
+	}
+}
+
+// TestWaitingForAPlanEndsWithItsContext leaves while another request prepares the plan.
+func TestWaitingForAPlanEndsWithItsContext(t *testing.T) {
+	p := newPlans(1<<20, noReserve)
+	e, _ := p.acquire(t.Context(), planKey{params: shuffle.Params{Seed: 1}}, 100)
+	begun, end, ended := make(chan struct{}), make(chan struct{}), make(chan error)
+	go func() {
+		ended <- p.prepare(t.Context(), e, func() {
+			close(begun)
+			<-end
+			e.err = nil
+		})
+	}()
+	<-begun
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := p.prepare(ctx, e, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v for a request that has ended, want %v", err, context.Canceled)
+	}
+	close(end)
+	if err := <-ended; err != nil {
+		t.Errorf("got %v for the one that prepares, want nil", err)
+	}
+	if err := p.prepare(t.Context(), e, nil); err != nil {
+		t.Errorf("got %v for one that comes later, want nil", err)
 	}
 }
