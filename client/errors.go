@@ -22,6 +22,7 @@ const (
 	CodeAmbiguousKey      = "ambiguous_key"
 	CodeReadOnly          = "read_only"
 	CodeRequestTimeout    = "request_timeout"
+	CodeURITooLong        = "uri_too_long"
 	CodeOverloaded        = "overloaded"
 	CodeDraining          = "draining"
 	CodeStoreUnavailable  = "store_unavailable"

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -23,10 +24,41 @@ type accessLog struct {
 	worldSize uint64
 	hasEpoch  bool
 	hasBatch  bool
-	plan      time.Duration
-	read      time.Duration
+	phases    [phases]time.Duration
 	tiers     []chunkindex.TierTime
 	stack     string // of a panic
+}
+
+// phase is a part of the work on a request, up to the first byte. An answer of many batches goes on after it, and has
+// the sums over its batches.
+type phase int
+
+const (
+	phaseResolve phase = iota // what the address means: subsets, names of parts, keys
+	phaseWait                 // for memory
+	phasePlan                 // which samples they are, and where they lie
+	phaseLay                  // what their body looks like
+	phaseRead                 // their bytes; tiers say where those came from
+	phases
+)
+
+func (p phase) String() string { return [...]string{"resolve", "wait", "plan", "lay", "read"}[p] }
+
+// spent adds the time since start to a phase. At no time do two goroutines of a request work: the one that reads the next
+// batch has ended when the other goes on.
+func (l *accessLog) spent(p phase, start time.Time) { l.phases[p] += time.Since(start) }
+
+// came adds what tiers have brought.
+func (l *accessLog) came(tiers []chunkindex.TierTime) {
+	for _, t := range tiers {
+		i := slices.IndexFunc(l.tiers, func(have chunkindex.TierTime) bool { return have.Tier == t.Tier })
+		if i < 0 {
+			l.tiers = append(l.tiers, t)
+			continue
+		}
+		l.tiers[i].Bytes += t.Bytes
+		l.tiers[i].Wait += t.Wait
+	}
 }
 
 func (l *accessLog) setPlan(p planRequest, epoch uint64) {
@@ -35,7 +67,7 @@ func (l *accessLog) setPlan(p planRequest, epoch uint64) {
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// serverTiming says where the time went before the first byte: the plan, then each tier.
+// serverTiming says where the time went before the first byte: each phase, the last of them by tiers.
 func (l *accessLog) serverTiming() string {
 	var b strings.Builder
 	add := func(name string, d time.Duration) {
@@ -46,12 +78,24 @@ func (l *accessLog) serverTiming() string {
 		b.WriteString(";dur=")
 		b.WriteString(strconv.FormatFloat(milliseconds(d), 'f', -1, 64))
 	}
-	add("plan", l.plan)
+	for p := range phaseRead {
+		if l.phases[p] > 0 || p == phasePlan {
+			add(p.String(), l.phases[p])
+		}
+	}
 	for _, t := range l.tiers {
 		add(t.Tier, t.Wait)
 	}
 	return b.String()
 }
+
+// What a caller may make the access line longer by.
+const (
+	maxUserAgent = 200
+	maxMethod    = 16
+)
+
+func cutTo(s string, most int) string { return s[:min(len(s), most)] }
 
 // finish writes the access line and counts the request.
 func (g *Gateway) finish(x *exchange, route string, cause error, abort bool) {
@@ -68,20 +112,22 @@ func (g *Gateway) finish(x *exchange, route string, cause error, abort bool) {
 	if e == nil {
 		return
 	}
-	e.Str("request_id", x.id).Str("method", x.r.Method).Str("route", route).Int("status", status).
-		Int64("bytes", x.w.bytes).Float64("took_ms", milliseconds(took)).Float64("waited_ms", milliseconds(x.w.first))
+	e.Str("request_id", x.id).Str("remote", x.r.RemoteAddr).Str("user_agent", cutTo(x.r.UserAgent(), maxUserAgent)).
+		Str("method", cutTo(x.r.Method, maxMethod)).Str("route", route).Int("status", status).Int64("bytes", x.w.bytes).
+		Float64("took_ms", milliseconds(took)).Float64("waited_ms", milliseconds(x.w.first))
 	if x.log.dataset != "" {
 		e.Str("dataset", x.log.dataset)
 	}
 	if x.log.hasEpoch {
-		e.Uint64("epoch", x.log.epoch).Uint64("rank", x.log.rank).Uint64("world_size", x.log.worldSize).
-			Float64("plan_ms", milliseconds(x.log.plan))
+		e.Uint64("epoch", x.log.epoch).Uint64("rank", x.log.rank).Uint64("world_size", x.log.worldSize)
 	}
 	if x.log.hasBatch {
 		e.Uint64("batch", x.log.batch)
 	}
-	if x.log.read > 0 {
-		e.Float64("read_ms", milliseconds(x.log.read))
+	for p := range phases {
+		if x.log.phases[p] > 0 {
+			e.Float64(p.String()+"_ms", milliseconds(x.log.phases[p]))
+		}
 	}
 	for _, t := range x.log.tiers {
 		e.Float64(t.Tier+"_ms", milliseconds(t.Wait)).Int64(t.Tier+"_bytes", t.Bytes)

@@ -30,7 +30,7 @@ func (g *Gateway) getBatch(x *exchange) error {
 	if err := b.negotiate(x.r); err != nil {
 		return err
 	}
-	if err := b.dataset.checkFields(x.r.Context(), b.view); err != nil {
+	if err := b.dataset.checkFields(x, b.view); err != nil {
 		return err
 	}
 	return g.answerBatch(x, b)
@@ -45,18 +45,20 @@ func (g *Gateway) answerShare(
 	if err := checkShare(all); err != nil {
 		return err
 	}
-	if err := g.checkSplit(x.r.Context(), b.planRequest); err != nil {
+	if err := g.acceptSplit(x, b.planRequest); err != nil {
 		return err
 	}
 	b.describe(x.w.Header(), resource, share, etag)
-	if notModified(x.r, etag) {
-		x.w.WriteHeader(http.StatusNotModified)
-		return nil
+	if resource == batchManifest {
+		x.w.Header().Set("Cache-Control", describingControl(b.pinned))
+	}
+	if answered, err := x.preconditions(etag); answered || err != nil {
+		return err
 	}
 	if err := g.refuseDraining(x); err != nil {
 		return err
 	}
-	release, err := g.reserve(x.r.Context(), b.planningBytes(share, all)+b.formBytes(share.Count))
+	release, err := g.await(x, b.planningBytes(share, all)+b.formBytes(share.Count))
 	if err != nil {
 		return err
 	}
@@ -68,7 +70,7 @@ func (g *Gateway) answerShare(
 	}
 	defer r.leave()
 	l, err := g.locateShare(x.r.Context(), b, r, all)
-	x.log.plan = time.Since(start)
+	x.log.spent(phasePlan, start)
 	if err != nil {
 		return err
 	}
@@ -208,10 +210,27 @@ func (b batchRequest) describe(h http.Header, resource string, share shuffle.Sha
 	}
 }
 
-// cacheControl lets everybody keep what a URL pins for ever, and ask again for the rest.
+// cacheControl lets everybody keep data that a URL pins for ever, and ask again for the rest.
 func cacheControl(pinned bool) string {
 	if pinned {
 		return "public, max-age=31536000, immutable"
+	}
+	return "no-cache"
+}
+
+// descriptionVersion is that of the JSON that describes an epoch, a batch or a snapshot. It changes with each field, so
+// that two versions of the program never have one ETag for different bytes.
+const descriptionVersion = 1
+
+// describingETag is the ETag of a description, and describingControl for how long it may be kept: the next version of
+// the program may say more.
+func (b batchRequest) describingETag(resource string) string {
+	return b.etag(fmt.Sprintf("%s description %d", resource, descriptionVersion))
+}
+
+func describingControl(pinned bool) string {
+	if pinned {
+		return "public, max-age=3600"
 	}
 	return "no-cache"
 }

@@ -131,6 +131,69 @@ func TestTails(t *testing.T) {
 	}
 }
 
+// TestIfMatchIsHeldTo: who pins a version gets it or nothing, in part as in whole.
+func TestIfMatchIsHeldTo(t *testing.T) {
+	r := newRig(t, 50, 800, nil)
+	for _, path := range []string{
+		"/v1/datasets/photos/epochs/0/batches/1", "/v1/datasets/photos/epochs/0/batches/1/manifest",
+		"/v1/datasets/photos/epochs/0/batches?count=2", "/v1/datasets/photos/epochs/0",
+		"/v1/datasets/photos/epochs/0/wds/index.json", "/v1/datasets/photos/sample?key=d0%2Fs00001", "/v1/datasets/photos/index",
+	} {
+		etag := r.do("HEAD", path).Header.Get("ETag")
+		reads := r.source.reads.Load()
+		for _, match := range []string{`"stale"`, "W/" + etag, `"a", "b"`, "nonsense"} {
+			for _, more := range []string{"", "Range: bytes=0-9", "If-None-Match: " + etag} {
+				a := r.do("GET", path, append(splitHeader(more), "If-Match: "+match)...)
+				checkProblem(t, a, http.StatusPreconditionFailed, "precondition_failed", false)
+			}
+		}
+		if got := r.source.reads.Load(); got != reads {
+			t.Errorf("%s: got %d reads for requests that were refused, want none", path, got-reads)
+		}
+		for _, match := range []string{etag, `"a", ` + etag, "*"} {
+			if a := r.do("GET", path, "If-Match: "+match); a.StatusCode != http.StatusOK || a.Header.Get("ETag") != etag {
+				t.Errorf("%s, If-Match %s: got status %d, ETag %s; want 200, %s", path, match, a.StatusCode, a.Header.Get("ETag"), etag)
+			}
+		}
+		if a := r.do("GET", path, "If-Match: "+etag, "If-None-Match: "+etag); a.StatusCode != http.StatusNotModified {
+			t.Errorf("%s: got status %d where both name the version, want 304", path, a.StatusCode)
+		}
+		if a := r.do("GET", path, "If-Unmodified-Since: Thu, 01 Jan 1970 00:00:00 GMT"); a.StatusCode != http.StatusOK || a.Header.Get("Last-Modified") != "" {
+			t.Errorf("%s: got status %d, Last-Modified %q; want 200, for nothing here has a date", path, a.StatusCode, a.Header.Get("Last-Modified"))
+		}
+	}
+	checkProblem(t, r.do("GET", "/epoch/0/batch/99", `If-Match: "stale"`), http.StatusNotFound, "end_of_epoch", false)
+}
+
+// TestHowLongAnswersMayBeKept: bytes that the URL pins for ever, what describes them until a release may say more, and what a
+// name stands for not without asking.
+func TestHowLongAnswersMayBeKept(t *testing.T) {
+	r := newRig(t, 50, 800, nil)
+	made := r.split("train=1,val=1", "")
+	generation := "generation=" + r.index.Generation()
+	const data, described, never = "public, max-age=31536000, immutable", "public, max-age=3600", "no-cache"
+	epoch := "/v1/datasets/photos/epochs/0"
+	for path, want := range map[string]string{
+		epoch + "/batches/0?" + generation:                                       data,
+		epoch + "/batches?count=1&" + generation:                                 data,
+		"/v1/datasets/photos/sample?key=d0%2Fs00001&" + generation:               data,
+		epoch + "?" + generation:                                                 described,
+		epoch + "/batches/0/manifest?" + generation:                              described,
+		epoch + "/wds/index.json?" + generation:                                  described,
+		"/v1/datasets/photos/occurrences?key=d0%2Fs00001&epochs=0&" + generation: described,
+		epoch + "/batches/0?subset=train&" + generation:                          never,
+		epoch + "/batches/0?subset=" + made.Digest + ":train&" + generation:      data,
+		epoch + "?subset=train&" + generation:                                    never,
+		epoch + "/batches/0?subset=" + made.Digest + ":train":                    never,
+		epoch + "/batches/0/manifest":                                            never,
+	} {
+		a := r.do("GET", path)
+		if got := a.Header.Get("Cache-Control"); a.StatusCode != http.StatusOK || got != want {
+			t.Errorf("%s: got status %d, Cache-Control %q; want 200, %q", path, a.StatusCode, got, want)
+		}
+	}
+}
+
 func TestConditionalRequestsCostNoRead(t *testing.T) {
 	r := newRig(t, 50, 800, nil)
 	path := "/v1/datasets/photos/epochs/0/batches/1"

@@ -7,19 +7,35 @@ import (
 	"strings"
 )
 
-// notModified says whether If-None-Match names etag: any of a list, or *; weak ones compare equal to strong ones.
-func notModified(r *http.Request, etag string) bool {
-	for _, line := range r.Header.Values("If-None-Match") {
+// preconditions refuses a request whose If-Match does not name etag, and answers 304 where If-None-Match does.
+// If-Unmodified-Since has no meaning here (RFC 9110, 13.1.4): nothing that is served has a date.
+func (x *exchange) preconditions(etag string) (answered bool, err error) {
+	if match := x.r.Header.Values("If-Match"); len(match) > 0 && !names(match, etag, etag) {
+		return false, &problem{
+			Status: http.StatusPreconditionFailed, Code: codePrecondition,
+			Detail: "If-Match names another version than the one served here, " + etag,
+		}
+	}
+	if !names(x.r.Header.Values("If-None-Match"), etag, "W/"+etag) {
+		return false, nil
+	}
+	x.w.WriteHeader(http.StatusNotModified)
+	return true, nil
+}
+
+// names says whether lines of a header name an entity tag, spelled in either way: in a list, or as *.
+func names(lines []string, tag, same string) bool {
+	for _, line := range lines {
 		for line != "" {
 			line = strings.TrimLeft(line, " \t,")
 			if strings.HasPrefix(line, "*") {
 				return true
 			}
-			tag, rest, ok := cutETag(line)
+			got, rest, ok := cutETag(line)
 			if !ok {
 				break
 			}
-			if strings.TrimPrefix(tag, "W/") == etag {
+			if got == tag || got == same {
 				return true
 			}
 			line = rest
@@ -76,6 +92,9 @@ func selectRange(r *http.Request, etag string, size int64) (part span, partial b
 func (x *exchange) part(etag string, size int64) (span, int, error) {
 	h := x.w.Header()
 	h.Set("Accept-Ranges", "bytes")
+	// The bytes are somebody's: a browser that is led here must neither show nor run them.
+	h.Set("Content-Disposition", "attachment")
+	h.Set("Content-Security-Policy", "sandbox")
 	part, partial, err := selectRange(x.r, etag, size)
 	if err != nil {
 		h.Set("Content-Range", fmt.Sprintf("bytes */%d", size))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"strconv"
 	"time"
@@ -21,6 +22,9 @@ const (
 	codeNotFound          = "not_found"
 	codeEndOfEpoch        = "end_of_epoch"
 	codeMethodNotAllowed  = "method_not_allowed"
+	codeNotImplemented    = "not_implemented"
+	codePrecondition      = "precondition_failed"
+	codeURITooLong        = "uri_too_long"
 	codeNotAcceptable     = "not_acceptable"
 	codeTooLarge          = "content_too_large"
 	codeTimeout           = "request_timeout"
@@ -37,6 +41,46 @@ const (
 	codeStoreDenied       = "store_denied"
 	codeInternal          = "internal"
 )
+
+// problemPage describes every code under a heading of its own: what a problem's type leads to.
+const problemPage = "https://github.com/millrace-data/millrace/blob/main/docs/errors.md#"
+
+// title is what a code stands for, in the same words for every request.
+func title(code string) string {
+	return map[string]string{
+		codeInvalid:           "The request is not valid",
+		codeNotFound:          "There is no such thing here",
+		codeEndOfEpoch:        "The epoch has fewer batches",
+		codeMethodNotAllowed:  "The path does not take this method",
+		codeNotImplemented:    "The gateway does not know this method",
+		codePrecondition:      "The resource is not the one that If-Match names",
+		codeURITooLong:        "The URL is too long",
+		codeNotAcceptable:     "The batch has no form that is accepted",
+		codeTooLarge:          "The body is too large",
+		codeTimeout:           "The request was not sent in time",
+		codeConflict:          "Something else has been stored already",
+		codeAmbiguousKey:      "Several shards have this key",
+		codeReadOnly:          "The dataset's bucket takes no writes",
+		codeRange:             "The range lies outside of the body",
+		codeBatchTooLarge:     "The batch is larger than the memory for it",
+		codeOverloaded:        "The gateway's memory is in use",
+		codeDraining:          "The gateway is shutting down",
+		codeStoreUnavailable:  "The object store cannot be reached",
+		codeStoreTimeout:      "The object store is too slow",
+		codeStoreInconsistent: "A stored object is not what the index says",
+		codeStoreDenied:       "The object store refuses the gateway",
+		codeInternal:          "Something went wrong inside the gateway",
+	}[code]
+}
+
+// spread is between half and two and a half times d, so that those who were refused together do not come back together.
+// Retry-After counts in seconds: a narrower range around one second would be the same second for all.
+func spread(d time.Duration) time.Duration {
+	if d <= 0 {
+		return 0
+	}
+	return d/2 + rand.N(2*d)
+}
 
 // statusClientGone is written to the log alone: nobody is left to read an answer.
 const statusClientGone = 499
@@ -176,15 +220,16 @@ func sendProblem(x *exchange, p *problem) {
 	h := x.w.Header()
 	for name := range h {
 		switch name {
-		case "Allow", "Content-Range", "Connection", "X-Request-Id", "Vary":
+		case "Allow", "Content-Range", "Connection", "X-Content-Type-Options", "X-Request-Id", "Vary":
 		default:
 			h.Del(name)
 		}
 	}
+	retryAfter := spread(p.RetryAfter)
 	body, err := encodeJSON(problemBody{
-		Type: "urn:millrace:error:" + p.Code, Title: http.StatusText(p.Status), Status: p.Status, Detail: p.Detail,
+		Type: problemPage + p.Code, Title: title(p.Code), Status: p.Status, Detail: p.Detail,
 		Instance: "urn:millrace:request:" + x.id, Code: p.Code, Retryable: p.Retryable,
-		RetryAfterMs: p.RetryAfter.Milliseconds(), RequestID: x.id,
+		RetryAfterMs: retryAfter.Milliseconds(), RequestID: x.id,
 		Faults: p.Faults, Batches: p.Batches, Bytes: p.Bytes, Limit: p.Limit, Kept: p.Kept, Shards: p.Shards, More: p.More, place: p.Place,
 	})
 	if err != nil {
@@ -196,8 +241,8 @@ func sendProblem(x *exchange, p *problem) {
 	h.Set("Content-Type", "application/problem+json")
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	h.Set("Cache-Control", "no-store")
-	if p.RetryAfter > 0 {
-		h.Set("Retry-After", strconv.FormatInt(int64((p.RetryAfter+time.Second-1)/time.Second), 10))
+	if retryAfter > 0 {
+		h.Set("Retry-After", strconv.FormatInt(int64((retryAfter+time.Second-1)/time.Second), 10))
 	}
 	x.w.WriteHeader(p.Status)
 	if x.r.Method != http.MethodHead {

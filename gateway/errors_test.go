@@ -54,8 +54,11 @@ func checkProblem(t *testing.T, a answer, status int, code string, retryable boo
 	if wait := a.Header.Get("Retry-After"); (wait != "") != (p.RetryAfterMs > 0) {
 		t.Errorf("got Retry-After %q beside %d ms, want both or none", wait, p.RetryAfterMs)
 	}
+	if want := "https://github.com/millrace-data/millrace/blob/main/docs/errors.md#" + p.Code; p.Type != want || p.Title == "" {
+		t.Errorf("got type %q, title %q; want %q and some words", p.Type, p.Title, want)
+	}
 	for _, secret := range []string{"train-", "data/", "goroutine", ".go:", "127.0.0.1", "SECRET"} {
-		if bytes.Contains(a.body, []byte(secret)) {
+		if bytes.Contains(bytes.Replace(a.body, []byte(p.Type), nil, 1), []byte(secret)) {
 			t.Errorf("got %q in %.500s, want nothing of the kind", secret, a.body)
 		}
 	}
@@ -167,7 +170,7 @@ func TestRefusedRequests(t *testing.T) {
 		{"GET", "/epoch/0/batch/0", "Accept: text/html", 406, "not_acceptable"},
 		{"GET", "/epoch/0/batch/0", "Accept: text/*, application/x-tar;q=0", 406, "not_acceptable"},
 		{"GET", "/epoch/0/batch/0", "Range: bytes=99999999-", 416, "range_not_satisfiable"},
-		{"GET", "/epoch/0/batch/0?seed=" + strings.Repeat("1", 17<<10), "", 413, "content_too_large"},
+		{"GET", "/epoch/0/batch/0?seed=" + strings.Repeat("1", 17<<10), "", 414, "uri_too_long"},
 	} {
 		p := checkProblem(t, r.do(c.method, c.path, splitHeader(c.header)...), c.status, c.code, false)
 		if c.code == "end_of_epoch" && (p.Batches == nil || *p.Batches != 2) {
@@ -179,8 +182,8 @@ func TestRefusedRequests(t *testing.T) {
 			t.Errorf("Accept %s: got status %d, want 200", accept, a.StatusCode)
 		}
 	}
-	if got := r.do("POST", "/epoch/0/batch/0").Header.Get("Allow"); got != "GET, HEAD" {
-		t.Errorf("got Allow %q, want GET, HEAD", got)
+	if got := r.do("POST", "/epoch/0/batch/0").Header.Get("Allow"); got != "GET, HEAD, OPTIONS" {
+		t.Errorf("got Allow %q, want GET, HEAD, OPTIONS", got)
 	}
 }
 

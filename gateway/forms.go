@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/chunkindex/mds"
@@ -101,7 +102,8 @@ func (p planRequest) formBytes(samples uint64) int64 {
 }
 
 // lay lays the samples of l out in the form that was asked for, and measures the body.
-func (g *Gateway) lay(ctx context.Context, a *answering, l *located) error {
+func (g *Gateway) lay(ctx context.Context, x *exchange, a *answering, l *located) error {
+	defer x.log.spent(phaseLay, time.Now())
 	l.pieces, l.text = l.pieces[:0], l.text[:0]
 	if err := a.view.form.lay(ctx, a, l); err != nil {
 		return err

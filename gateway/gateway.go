@@ -228,6 +228,12 @@ func (g *Gateway) reserve(ctx context.Context, n int64) (release func(), err err
 	return r.Release, nil
 }
 
+// await is reserve for a request whose waiting the access line tells.
+func (g *Gateway) await(x *exchange, n int64) (release func(), err error) {
+	defer x.log.spent(phaseWait, time.Now())
+	return g.reserve(x.r.Context(), n)
+}
+
 // reservation is memory that is on the books; *budget.Reservation is one.
 type reservation interface {
 	Shrink(n int64)

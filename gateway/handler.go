@@ -38,6 +38,7 @@ func (g *Gateway) edge(route string, body int64, h handlerFunc) http.HandlerFunc
 		start := time.Now()
 		x := &exchange{w: newResponseWriter(w, start), r: r, whole: r, id: requestID(r), start: start}
 		x.w.Header().Set("X-Request-Id", x.id)
+		x.w.Header().Set("X-Content-Type-Options", "nosniff")
 		if g.unwelcome() {
 			x.w.Header().Set("Connection", "close")
 		}
@@ -122,7 +123,7 @@ func (g *Gateway) admit(x *exchange, body int64) (time.Duration, error) {
 		}
 	}
 	if len(r.RequestURI) > maxURL {
-		return 0, &problem{Status: http.StatusRequestEntityTooLarge, Code: codeTooLarge, Detail: fmt.Sprintf("the URL is longer than %d bytes", maxURL)}
+		return 0, &problem{Status: http.StatusRequestURITooLong, Code: codeURITooLong, Detail: fmt.Sprintf("the URL is longer than %d bytes", maxURL)}
 	}
 	values := r.Header.Values("Millrace-Deadline-Ms")
 	if len(values) == 0 {

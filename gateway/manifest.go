@@ -38,7 +38,7 @@ func (g *Gateway) getManifest(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	return g.answerShare(x, b, batchManifest, b.etag(batchManifest), func(_ shuffle.Cursor, l *located) error {
+	return g.answerShare(x, b, batchManifest, b.describingETag(batchManifest), func(_ shuffle.Cursor, l *located) error {
 		return g.sendManifest(x, manifest{batchRequest: b, located: l})
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 )
 
 // maxNames and maxNameBytes bound the part names that are kept of a dataset.
@@ -106,8 +107,9 @@ func (n *partNames) read(ctx context.Context) error {
 }
 
 // checkFields refuses names that no sample of the dataset has.
-func (d *dataset) checkFields(ctx context.Context, v view) error {
-	absent, err := d.names.missing(ctx, v.fields)
+func (d *dataset) checkFields(x *exchange, v view) error {
+	defer x.log.spent(phaseResolve, time.Now())
+	absent, err := d.names.missing(x.r.Context(), v.fields)
 	if err != nil || len(absent) == 0 {
 		return err
 	}

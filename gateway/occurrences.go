@@ -82,7 +82,7 @@ func (g *Gateway) getOccurrences(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	x.w.Header().Set("Cache-Control", cacheControl(p.pinned))
+	x.w.Header().Set("Cache-Control", describingControl(p.pinned))
 	return sendJSON(x, map[string]any{"occurrences": found})
 }
 

@@ -37,7 +37,7 @@ func TestRawRequests(t *testing.T) {
 		"no request line":      {"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n" + second, 400},
 		"spaces in the line":   {"GET /healthz x HTTP/1.1\r\nHost: x\r\n\r\n" + second, 400},
 		"unknown version":      {"GET /healthz HTTP/3.7\r\nHost: x\r\n\r\n" + second, 505},
-		"preface of version 2": {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + second, 405},
+		"preface of version 2": {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + second, 501},
 		"bad method":           {"G@T /healthz HTTP/1.1\r\nHost: x\r\n\r\n" + second, 400},
 		"no host":              {"GET /healthz HTTP/1.1\r\n\r\n" + second, 400},
 		"two hosts":            {get + "Host: y\r\n\r\n" + second, 400},

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/go-chi/chi/v5"
 
@@ -44,7 +45,7 @@ type planRequest struct {
 	balance    string
 	split      shuffle.Split
 	view       view
-	pinned     bool // the URL names the generation
+	pinned     bool // the URL names the generation, and the split of a subset by its digest
 }
 
 // batchRequest is the address of one batch.
@@ -101,7 +102,7 @@ func decodePlan(q *query, d *dataset) planRequest {
 	q.checkSplit(p)
 	p.decodeSelection(q)
 	p.view = decodeView(q, d)
-	p.pinned = q.has("generation")
+	p.pinned = q.has("generation") && (p.params.Subset == "" || strings.Contains(p.params.Subset, ":"))
 	return p
 }
 
@@ -137,6 +138,7 @@ func (d *dataset) check(q *query) error {
 
 // decodeEpoch reads the address of an epoch.
 func (g *Gateway) decodeEpoch(x *exchange) (planRequest, uint64, error) {
+	defer x.log.spent(phaseResolve, time.Now())
 	d, err := g.findDataset(x)
 	if err != nil {
 		return planRequest{}, 0, err
@@ -156,6 +158,7 @@ func (g *Gateway) decodeEpoch(x *exchange) (planRequest, uint64, error) {
 
 // decodeBatch reads the address of a batch, and refuses one past the end of its epoch.
 func (g *Gateway) decodeBatch(x *exchange) (batchRequest, error) {
+	defer x.log.spent(phaseResolve, time.Now())
 	d, err := g.findDataset(x)
 	if err != nil {
 		return batchRequest{}, err

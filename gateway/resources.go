@@ -198,29 +198,28 @@ func (g *Gateway) getEpoch(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	if err := g.checkSplit(x.r.Context(), p); err != nil {
+	if err := g.acceptSplit(x, p); err != nil {
 		return err
 	}
 	h := x.w.Header()
-	etag := batchRequest{planRequest: p, epoch: epoch}.etag("epoch " + p.dataset.Name)
+	etag := batchRequest{planRequest: p, epoch: epoch}.describingETag("epoch " + p.dataset.Name)
 	h.Set("ETag", etag)
-	h.Set("Cache-Control", cacheControl(p.pinned))
+	h.Set("Cache-Control", describingControl(p.pinned))
 	h.Set("Content-Location", p.epochURL(epoch))
-	if notModified(x.r, etag) {
-		x.w.WriteHeader(http.StatusNotModified)
-		return nil
+	if answered, err := x.preconditions(etag); answered || err != nil {
+		return err
 	}
 	if err := g.refuseDraining(x); err != nil {
 		return err
 	}
-	release, err := g.reserve(x.r.Context(), lengthBytes*int64(p.dataset.Index.Chunks())+p.movedBytes())
+	release, err := g.await(x, lengthBytes*int64(p.dataset.Index.Chunks())+p.movedBytes())
 	if err != nil {
 		return err
 	}
 	defer release()
 	start := time.Now()
 	info, err := g.epochInfo(x.r.Context(), p, epoch)
-	x.log.plan = time.Since(start)
+	x.log.spent(phasePlan, start)
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,8 @@ package gateway
 import (
 	"net/http"
 	"net/http/pprof"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/go-chi/chi/v5"
@@ -11,10 +13,15 @@ import (
 // router returns an empty router, and what adds to it a path that answers GET and HEAD.
 func (g *Gateway) router() (r *chi.Mux, get func(pattern string, h handlerFunc)) {
 	r = chi.NewRouter()
-	r.NotFound(g.edge("unknown", 0, g.unknownPath))
-	r.MethodNotAllowed(g.edge("unknown", 0, func(x *exchange) error { return unknownMethod(x, r) }))
+	unrouted := g.edge("unknown", 0, func(x *exchange) error { return unrouted(x, r) })
+	r.NotFound(unrouted)
+	r.MethodNotAllowed(unrouted)
 	return r, func(pattern string, h handlerFunc) {
-		f := g.edge(pattern, 0, h)
+		name, _, narrowed := strings.Cut(pattern, ":")
+		if narrowed { // a regular expression ends the pattern
+			name += "}"
+		}
+		f := g.edge(name, 0, h)
 		r.Get(pattern, f)
 		r.Head(pattern, f)
 	}
@@ -38,7 +45,9 @@ func (g *Gateway) routes() http.Handler {
 	get("/v1/datasets/{dataset}/sample", g.getSample)
 	get("/v1/datasets/{dataset}/occurrences", g.getOccurrences)
 	get("/v1/datasets/{dataset}/index", g.getIndex)
-	get("/v1/datasets/{dataset}/importance/{snapshot}", g.getSnapshot)
+	// The pattern leaves "snapshots" out: it is the path of a POST.
+	const snapshot = "/v1/datasets/{dataset}/importance/{snapshot:[0-9A-Fa-f]+}"
+	get(snapshot, g.getSnapshot)
 	post := func(pattern string, body int64, h handlerFunc) { r.Post(pattern, g.edge(pattern, body, h)) }
 	post("/v1/datasets/{dataset}/warm", 0, g.postWarm)
 	post("/v1/datasets/{dataset}/importance", maxReports, g.postReports)
@@ -63,29 +72,70 @@ func (g *Gateway) adminRoutes() http.Handler {
 	get("/v1/cluster", g.getCluster)
 	get("/healthz", g.getHealth)
 	get("/readyz", g.getReady)
-	r.Get("/debug/pprof/*", pprof.Index)
-	r.Get("/debug/pprof/cmdline", pprof.Cmdline)
-	r.Get("/debug/pprof/profile", pprof.Profile)
-	r.Get("/debug/pprof/symbol", pprof.Symbol)
-	r.Get("/debug/pprof/trace", pprof.Trace)
+	profile := func(pattern string, h http.HandlerFunc) { r.Get(pattern, g.edge(pattern, 0, getProfile(h))) }
+	profile("/debug/pprof/*", pprof.Index)
+	profile("/debug/pprof/cmdline", pprof.Cmdline)
+	profile("/debug/pprof/profile", pprof.Profile)
+	profile("/debug/pprof/symbol", pprof.Symbol)
+	profile("/debug/pprof/trace", pprof.Trace)
 	return r
 }
 
-func (g *Gateway) unknownPath(x *exchange) error {
-	return &problem{Status: http.StatusNotFound, Code: codeNotFound, Detail: "no such path"}
+// maxProfile bounds how many seconds a profile or a trace takes: somebody waits for it, with a connection open.
+const maxProfile = 60
+
+// getProfile answers with what h observes for as many seconds as the parameter seconds says. The deadline to the first
+// byte does not apply.
+func getProfile(h http.HandlerFunc) handlerFunc {
+	return func(x *exchange) error {
+		if text := x.r.URL.Query().Get("seconds"); text != "" {
+			if seconds, err := strconv.ParseFloat(text, 64); err != nil || !(seconds > 0 && seconds <= maxProfile) {
+				return invalid("seconds: must be a number above 0 and at most %d", maxProfile)
+			}
+		}
+		h(unhurried{x.w}, x.whole)
+		return nil
+	}
 }
 
-// unknownMethod names the methods that the path takes.
-func unknownMethod(x *exchange, r chi.Routes) error {
-	var allowed []string
-	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost} {
-		if r.Match(chi.NewRouteContext(), method, x.r.URL.Path) {
-			allowed = append(allowed, method)
-		}
+// unhurried takes a trace, which comes as slowly as the program makes it: the reader is not to blame.
+type unhurried struct{ *responseWriter }
+
+func (w unhurried) Write(p []byte) (int, error) {
+	w.renew()
+	return w.responseWriter.Write(p)
+}
+
+// unrouted answers what no route takes. OPTIONS and a method that the path does not take are told those that it takes;
+// * stands for all paths.
+func unrouted(x *exchange, r chi.Routes) error {
+	methods := []string{
+		http.MethodConnect, http.MethodDelete, http.MethodGet, http.MethodHead, http.MethodOptions,
+		http.MethodPatch, http.MethodPost, http.MethodPut, http.MethodTrace,
+	}
+	if !slices.Contains(methods, x.r.Method) {
+		return &problem{Status: http.StatusNotImplemented, Code: codeNotImplemented, Detail: "the gateway does not know this method"}
+	}
+	path := x.r.URL.Path
+	if x.r.URL.RawPath != "" {
+		path = x.r.URL.RawPath // what the router went by
+	}
+	allowed := []string{http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodPost}
+	if x.r.RequestURI != "*" && x.r.Method != http.MethodConnect {
+		allowed = slices.DeleteFunc(allowed, func(method string) bool {
+			return method != http.MethodOptions && !r.Match(chi.NewRouteContext(), method, path)
+		})
+	}
+	if len(allowed) == 1 {
+		return &problem{Status: http.StatusNotFound, Code: codeNotFound, Detail: "no such path"}
 	}
 	x.w.Header().Set("Allow", strings.Join(allowed, ", "))
+	if x.r.Method == http.MethodOptions {
+		x.w.WriteHeader(http.StatusNoContent)
+		return nil
+	}
 	return &problem{
 		Status: http.StatusMethodNotAllowed, Code: codeMethodNotAllowed,
-		Detail: strings.Join(allowed, " and ") + " alone may be used here",
+		Detail: "this path takes " + strings.Join(allowed, ", ") + " alone",
 	}
 }

@@ -27,6 +27,7 @@ func decodeSampleName(q *query) sampleName {
 
 // findSample returns the number of the sample that a request names.
 func findSample(x *exchange, d *dataset, name sampleName) (uint64, error) {
+	defer x.log.spent(phaseResolve, time.Now())
 	n, ok, err := d.Index.Lookup(x.r.Context(), name.key, name.shard)
 	var ambiguous *chunkindex.AmbiguousKeyError
 	switch {
@@ -81,7 +82,7 @@ func (g *Gateway) getSample(x *exchange) error {
 	if err := p.negotiate(x.r); err != nil {
 		return err
 	}
-	if err := d.checkFields(x.r.Context(), p.view); err != nil {
+	if err := d.checkFields(x, p.view); err != nil {
 		return err
 	}
 	n, err := findSample(x, d, name)
@@ -95,9 +96,8 @@ func (g *Gateway) getSample(x *exchange) error {
 	h.Set("Content-Location", p.sampleURL(name))
 	h.Set("Millrace-Generation", d.Index.Generation())
 	h.Set("Millrace-Samples", "1")
-	if notModified(x.r, a.etag) {
-		x.w.WriteHeader(http.StatusNotModified)
-		return nil
+	if answered, err := x.preconditions(a.etag); answered || err != nil {
+		return err
 	}
 	if err := g.refuseDraining(x); err != nil {
 		return err
@@ -105,9 +105,9 @@ func (g *Gateway) getSample(x *exchange) error {
 	start := time.Now()
 	l := &located{numbers: []uint64{n}, slots: map[int32]int32{}}
 	if err = l.find(x.r.Context(), d.Index); err == nil {
-		err = g.lay(x.r.Context(), a, l)
+		x.log.spent(phasePlan, start)
+		err = g.lay(x.r.Context(), x, a, l)
 	}
-	x.log.plan = time.Since(start)
 	if err != nil {
 		return err
 	}
@@ -160,9 +160,8 @@ func (g *Gateway) getIndex(x *exchange) error {
 	h.Set("ETag", d.indexETag)
 	h.Set("Cache-Control", "no-cache")
 	h.Set("Millrace-Generation", d.Index.Generation())
-	if notModified(x.r, d.indexETag) {
-		x.w.WriteHeader(http.StatusNotModified)
-		return nil
+	if answered, err := x.preconditions(d.indexETag); answered || err != nil {
+		return err
 	}
 	part, status, err := x.part(d.indexETag, d.Index.Size())
 	if err != nil {

@@ -50,7 +50,7 @@ func (g *Gateway) read(ctx context.Context, x *exchange, d *dataset, at shuffle.
 	}
 	start := time.Now()
 	body, err := d.Source.Read(ctx, at, chunks)
-	x.log.read += time.Since(start)
+	x.log.spent(phaseRead, start)
 	if err != nil {
 		if errors.Is(err, budget.ErrTooLarge) {
 			p := g.tooLarge(l)
@@ -59,7 +59,7 @@ func (g *Gateway) read(ctx context.Context, x *exchange, d *dataset, at shuffle.
 		}
 		return nil, fmt.Errorf("read %d samples: %w", n, err)
 	}
-	x.log.tiers = body.Tiers
+	x.log.came(body.Tiers)
 	for _, t := range body.Tiers {
 		g.metrics.tierBytes.WithLabelValues(t.Tier).Add(float64(t.Bytes))
 		g.metrics.tierSeconds.WithLabelValues(t.Tier).Add(t.Wait.Seconds())

@@ -62,6 +62,8 @@ func newHTTPServer(g *Gateway, h http.Handler) *http.Server {
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          log.New(logWriter{g.cfg.Log}, "", 0),
 		Protocols:         new(http.Protocols),
+
+		DisableGeneralOptionsHandler: true, // OPTIONS * has an access line and counts like any request
 	}
 	s.Protocols.SetHTTP1(true)
 	return s
@@ -86,8 +88,10 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	stopped := make(chan error, 1)
 	go func() { stopped <- s.http.Serve(socket.Limit(ln, s.cfg.Connections)) }()
 	select {
-	case err := <-stopped:
-		return fmt.Errorf("serve %s: %w", ln.Addr(), err)
+	case err := <-stopped: // nobody can come any more, and those who are here are told so
+		err = errors.Join(fmt.Errorf("serve %s: %w", ln.Addr(), err), s.http.Close())
+		s.leave()
+		return err
 	case <-ctx.Done():
 	}
 	s.gateway.Drain()
@@ -112,11 +116,15 @@ func (s *Server) drain() error {
 		return nil
 	}
 	err = errors.Join(fmt.Errorf("drain: %w", err), s.http.Close())
-	// Close waits for nobody, but the contexts of those who are left have ended with their connections.
-	rest, cancelRest := context.WithTimeout(context.Background(), leaveTime)
-	defer cancelRest()
-	s.awaitIdle(rest)
+	s.leave()
 	return err
+}
+
+// leave waits for the handlers whose connections were closed: Close waits for none, but their contexts have ended.
+func (s *Server) leave() {
+	ctx, cancel := context.WithTimeout(context.Background(), leaveTime)
+	defer cancel()
+	s.awaitIdle(ctx)
 }
 
 // awaitIdle keeps the listener open, so that who comes late is told, until no request is in flight.

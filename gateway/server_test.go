@@ -4,19 +4,24 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"github.com/millrace-data/millrace/gateway"
+	"github.com/millrace-data/millrace/internal/budget"
 )
 
 // serve runs the real server on a loopback port until the test ends or stop is called.
@@ -208,7 +213,7 @@ func TestMetricsHaveFewSeries(t *testing.T) {
 	slices.Sort(requests)
 	if want := []string{
 		`{code="200",route="/epoch/{epoch}/batch/{batch}"} 20`, `{code="200",route="/metrics"} 20`,
-		`{code="404",route="/v1/datasets/{dataset}"} 20`, `{code="404",route="unknown"} 20`, `{code="405",route="unknown"} 20`,
+		`{code="404",route="/v1/datasets/{dataset}"} 20`, `{code="404",route="unknown"} 20`, `{code="501",route="unknown"} 20`,
 	}; !slices.Equal(requests, want) {
 		t.Errorf("got series %q, want %q", requests, want)
 	}
@@ -234,6 +239,78 @@ func TestAccessLineAndServerTimingSayWhereTheTimeWent(t *testing.T) {
 			t.Errorf("got log %s, want %s in it", got, want)
 		}
 	}
+}
+
+// TestAccessLineOfManyBatchesHasTheirSums: the header can tell the first batch alone, the line tells all.
+func TestAccessLineOfManyBatchesHasTheirSums(t *testing.T) {
+	r := newRig(t, 60, 800, nil)
+	a := r.do("GET", "/epoch/5/batches?count=3&format=arrow", "User-Agent: trainer/1 "+strings.Repeat("x", 1000))
+	for _, want := range []string{"plan;dur=", "lay;dur=", "memory;dur=0.001", "store;dur=1"} {
+		if got := a.Header.Get("Server-Timing"); !strings.Contains(got, want) {
+			t.Errorf("got Server-Timing %q, want %s in it", got, want)
+		}
+	}
+	if got := r.do("HEAD", "/epoch/5/batches?count=3").Header.Get("Server-Timing"); !strings.Contains(got, "plan;dur=") {
+		t.Errorf("HEAD: got Server-Timing %q, want plan in it", got)
+	}
+	r.do(strings.Repeat("A", 1000), "/healthz")
+	r.server.Close()
+	for _, want := range []string{
+		`"remote":"127.0.0.1:`, `"user_agent":"trainer/1 ` + strings.Repeat("x", 190) + `"`, `"lay_ms":`, `"resolve_ms":`,
+		`"store_ms":3`, `"memory_ms":0.003`, `"peer_bytes":6`, `"method":"` + strings.Repeat("A", 16) + `"`,
+	} {
+		if got := r.log.String(); !strings.Contains(got, want) {
+			t.Errorf("got log %s, want %s in it", got, want)
+		}
+	}
+}
+
+// TestFieldsOfTheAccessLineAreInTheDocumentation holds lines of many kinds to the table of docs/operations.md.
+func TestFieldsOfTheAccessLineAreInTheDocumentation(t *testing.T) {
+	page, err := os.ReadFile("../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRig(t, 60, 800, nil)
+	r.do("GET", "/epoch/5/batches?count=3&format=arrow")
+	r.do("GET", "/epoch/0/batch/99")
+	r.source.before = func(context.Context) error { panic("a bug") }
+	r.do("GET", "/epoch/0/batch/0")
+	r.server.Close()
+	for line := range strings.Lines(r.log.String()) {
+		var fields map[string]any
+		if err := json.Unmarshal([]byte(line), &fields); err != nil {
+			t.Fatal(err)
+		}
+		for name := range fields {
+			tier, _, _ := strings.Cut(name, "_")
+			known := slices.Contains([]string{"level", "message", "memory", "disk", "peer", "store"}, tier)
+			if !known && !bytes.Contains(page, []byte("`"+name+"`")) {
+				t.Errorf("docs/operations.md does not say what %s is: %s", name, line)
+			}
+		}
+	}
+}
+
+// TestAccessLineTellsTheWaitForMemory: somebody else has the budget for a while.
+func TestAccessLineTellsTheWaitForMemory(t *testing.T) {
+	var memory *budget.Budget
+	r := newRig(t, 2000, 80, func(c *gateway.Config) { memory = c.Budget })
+	synctest.Test(t, func(t *testing.T) {
+		all, err := memory.Reserve(t.Context(), memory.Total()-memory.InUse())
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			<-time.After(500 * time.Millisecond)
+			all.Release()
+		}()
+		w := httptest.NewRecorder()
+		r.gateway.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", "/epoch/0/batch/0?batch_size=2000", nil))
+		if got := w.Header().Get("Server-Timing"); w.Code != http.StatusOK || !strings.Contains(got, "wait;dur=500") {
+			t.Errorf("got status %d, Server-Timing %q; want 200 and wait;dur=500", w.Code, got)
+		}
+	})
 }
 
 func TestConfigurationFaultsAreReportedTogether(t *testing.T) {

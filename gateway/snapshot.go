@@ -69,12 +69,11 @@ func (g *Gateway) getSnapshot(x *exchange) error {
 		return err
 	}
 	defer leave()
-	etag := `"` + name + `"`
+	etag := fmt.Sprintf(`"%s-%d"`, name, descriptionVersion)
 	x.w.Header().Set("ETag", etag)
-	x.w.Header().Set("Cache-Control", cacheControl(true))
-	if notModified(x.r, etag) {
-		x.w.WriteHeader(http.StatusNotModified)
-		return nil
+	x.w.Header().Set("Cache-Control", describingControl(true))
+	if answered, err := x.preconditions(etag); answered || err != nil {
+		return err
 	}
 	return sendJSON(x, w.describe(d))
 }

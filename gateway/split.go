@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"strings"
+	"time"
 
 	"github.com/millrace-data/millrace/shuffle"
 )
@@ -73,6 +74,12 @@ func (g *Gateway) checkSplit(ctx context.Context, p planRequest) error {
 	}
 	defer leave()
 	return p.refuseSplit(plan)
+}
+
+// acceptSplit is checkSplit for a request whose planning the access line tells.
+func (g *Gateway) acceptSplit(x *exchange, p planRequest) error {
+	defer x.log.spent(phasePlan, time.Now())
+	return g.checkSplit(x.r.Context(), p)
 }
 
 // refuseSplit is the 400 for a plan that has no such shares.

@@ -49,30 +49,27 @@ func (g *Gateway) getBatches(x *exchange) error {
 	if accept := strings.Join(x.r.Header.Values("Accept"), ","); strings.Trim(accept, " \t,") != "" && quality(accept, streamContent) == 0 {
 		return &problem{Status: http.StatusNotAcceptable, Code: codeNotAcceptable, Detail: "this is served as " + streamContent + "; format= says what each batch is"}
 	}
-	if err := b.dataset.checkFields(x.r.Context(), b.view); err != nil {
+	if err := b.dataset.checkFields(x, b.view); err != nil {
 		return err
 	}
-	if err := g.checkSplit(x.r.Context(), b.planRequest); err != nil {
+	if err := g.acceptSplit(x, b.planRequest); err != nil {
 		return err
 	}
 	etag := b.etag(fmt.Sprintf("batches %d", count))
 	b.describeStream(x.w.Header(), count, etag)
-	if notModified(x.r, etag) {
-		x.w.WriteHeader(http.StatusNotModified)
-		return nil
+	if answered, err := x.preconditions(etag); answered || err != nil {
+		return err
 	}
 	if err := g.refuseDraining(x); err != nil {
 		return err
 	}
 	share, all := b.share()
-	release, err := g.reserve(x.r.Context(), 2*(b.planningBytes(share, all)+b.formBytes(share.Count))) // one is sent, one is read
+	release, err := g.await(x, 2*(b.planningBytes(share, all)+b.formBytes(share.Count))) // one is sent, one is read
 	if err != nil {
 		return err
 	}
 	defer release()
-	start := time.Now()
-	list, crc, err := g.measureBatches(x.r.Context(), b, count)
-	x.log.plan = time.Since(start)
+	list, crc, err := g.measureBatches(x, b, count)
 	if err != nil {
 		return err
 	}
@@ -81,6 +78,7 @@ func (g *Gateway) getBatches(x *exchange) error {
 
 // decodeBatches reads the address of consecutive batches. b is the first of them.
 func (g *Gateway) decodeBatches(x *exchange) (b batchRequest, count uint64, err error) {
+	defer x.log.spent(phaseResolve, time.Now())
 	d, err := g.findDataset(x)
 	if err != nil {
 		return b, 0, err
@@ -132,11 +130,11 @@ func (b batchRequest) describeStream(h http.Header, count uint64, etag string) {
 }
 
 // measureBatches works out what each batch is, and the checksum of all of them: from the index alone, one after the other.
-func (g *Gateway) measureBatches(ctx context.Context, b batchRequest, count uint64) (list []streamed, crc uint32, err error) {
+func (g *Gateway) measureBatches(x *exchange, b batchRequest, count uint64) (list []streamed, crc uint32, err error) {
 	list = make([]streamed, 0, count)
 	at := int64(0)
 	for ; count > 0; count-- {
-		r, l, err := g.laidOut(ctx, b)
+		r, l, err := g.laidOut(x.r.Context(), x, b)
 		if err != nil {
 			return nil, 0, fmt.Errorf("batch %d: %w", b.batch, err)
 		}
@@ -158,15 +156,17 @@ func (g *Gateway) measureBatches(ctx context.Context, b batchRequest, count uint
 }
 
 // laidOut locates a batch and lays its body out.
-func (g *Gateway) laidOut(ctx context.Context, b batchRequest) (reading, *located, error) {
+func (g *Gateway) laidOut(ctx context.Context, x *exchange, b batchRequest) (reading, *located, error) {
 	_, all := b.share()
+	start := time.Now()
 	r, err := g.reading(ctx, b)
 	if err != nil {
 		return reading{}, nil, err
 	}
 	l, err := g.locateShare(ctx, b, r, all)
+	x.log.spent(phasePlan, start)
 	if err == nil {
-		err = g.lay(ctx, b.answering(), l)
+		err = g.lay(ctx, x, b.answering(), l)
 	}
 	if err != nil {
 		r.leave()
@@ -218,6 +218,7 @@ func (g *Gateway) sendBatches(x *exchange, list []streamed, crc uint32, etag str
 		return err
 	}
 	if x.r.Method == http.MethodHead {
+		h.Set("Server-Timing", x.log.serverTiming())
 		x.w.WriteHeader(status)
 		return nil
 	}
@@ -232,20 +233,26 @@ func (g *Gateway) sendBatches(x *exchange, list []streamed, crc uint32, etag str
 	if now.err != nil {
 		return now.err
 	}
+	h.Set("Server-Timing", x.log.serverTiming()) // of the first batch; the access line has the sums
 	x.w.WriteHeader(status)
 	return g.pump(x, now, list[1:], part)
 }
 
-// pump sends a batch that is in hand, and those after it.
+// pump sends a batch that is in hand, and those after it. Once the client can be sent no more, nothing is read for it.
 func (g *Gateway) pump(x *exchange, now inHand, rest []streamed, part span) error {
 	defer func() { now.close() }()
+	ctx, cancel := context.WithCancel(x.whole.Context())
+	defer cancel()
 	for {
 		var next chan inHand
 		if len(rest) > 0 {
 			next = make(chan inHand, 1)
-			go func(s *streamed) { next <- g.takeLater(x, s, part) }(&rest[0])
+			go func(s *streamed) { next <- g.takeLater(ctx, x, s, part) }(&rest[0])
 		}
 		err := sendInHand(x, now, part)
+		if err != nil {
+			cancel()
+		}
 		now.close()
 		if next == nil {
 			now.close = func() {}
@@ -253,7 +260,7 @@ func (g *Gateway) pump(x *exchange, now inHand, rest []streamed, part span) erro
 		}
 		now = <-next
 		if errors.Is(now.err, budget.ErrOverloaded) { // for want of the memory that has just been given back, it may be
-			now = g.takeLater(x, &rest[0], part)
+			now = g.takeLater(ctx, x, &rest[0], part)
 		}
 		if err = errors.Join(err, now.err); err != nil {
 			return err
@@ -275,13 +282,13 @@ func sendInHand(x *exchange, b inHand, part span) error {
 }
 
 // takeLater takes a batch after the first byte was sent: under a deadline of its own, as long as the client is there.
-func (g *Gateway) takeLater(x *exchange, s *streamed, part span) (b inHand) {
+func (g *Gateway) takeLater(ctx context.Context, x *exchange, s *streamed, part span) (b inHand) {
 	defer func() {
 		if v := recover(); v != nil {
 			b = inHand{close: func() {}, err: fmt.Errorf("batch %d: panic: %v", s.request.batch, v)}
 		}
 	}()
-	ctx, cancel := context.WithTimeout(x.whole.Context(), g.cfg.Deadline)
+	ctx, cancel := context.WithTimeout(ctx, g.cfg.Deadline)
 	defer cancel()
 	return g.take(ctx, x, s, part)
 }
@@ -291,7 +298,7 @@ func (g *Gateway) take(ctx context.Context, x *exchange, s *streamed, part span)
 	fail := func(err error) inHand {
 		return inHand{streamed: s, close: func() {}, err: fmt.Errorf("batch %d: %w", s.request.batch, err)}
 	}
-	r, l, err := g.laidOut(ctx, s.request)
+	r, l, err := g.laidOut(ctx, x, s.request)
 	if err != nil {
 		return fail(err)
 	}

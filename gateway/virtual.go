@@ -85,7 +85,7 @@ func (g *Gateway) getVirtual(v virtual) handlerFunc {
 		if err != nil {
 			return err
 		}
-		if err := b.dataset.checkFields(x.r.Context(), b.view); err != nil {
+		if err := b.dataset.checkFields(x, b.view); err != nil {
 			return err
 		}
 		if !isShard {
@@ -103,6 +103,7 @@ func (g *Gateway) getVirtual(v virtual) handlerFunc {
 // decodeVirtual reads the plan of a directory: from the query, or from a part of the path of the same form, which stays in place
 // when a library puts a file's name behind it.
 func (g *Gateway) decodeVirtual(x *exchange, v virtual) (b batchRequest, err error) {
+	defer x.log.spent(phaseResolve, time.Now())
 	d, err := g.findDataset(x)
 	if err != nil {
 		return b, err
@@ -151,33 +152,31 @@ func (g *Gateway) getVirtualIndex(x *exchange, v virtual, b batchRequest) error 
 	if err := checkShare(all); err != nil {
 		return err
 	}
-	if err := g.checkSplit(x.r.Context(), b.planRequest); err != nil {
+	if err := g.acceptSplit(x, b.planRequest); err != nil {
 		return err
 	}
 	h := x.w.Header()
 	// A trainer reads this list and then forks its workers. Libraries whose clients keep connections, boto3's among them, would
 	// have all of them talk over the one that they inherit.
 	h.Set("Connection", "close")
-	etag := b.etag(v.form + " " + virtualIndex)
+	etag := b.describingETag(v.form + " " + virtualIndex)
 	h.Set("ETag", etag)
-	h.Set("Cache-Control", cacheControl(b.pinned))
+	h.Set("Cache-Control", describingControl(b.pinned))
 	h.Set("Millrace-Generation", b.dataset.Index.Generation())
-	if notModified(x.r, etag) {
-		x.w.WriteHeader(http.StatusNotModified)
-		return nil
+	if answered, err := x.preconditions(etag); answered || err != nil {
+		return err
 	}
 	if err := g.refuseDraining(x); err != nil {
 		return err
 	}
-	release, err := g.reserve(x.r.Context(), b.planningBytes(share, all)+b.formBytes(share.Count)+int64(batches)*shardBytes)
+	release, err := g.await(x, b.planningBytes(share, all)+b.formBytes(share.Count)+int64(batches)*shardBytes)
 	if err != nil {
 		return err
 	}
 	defer release()
-	start := time.Now()
 	shards := make([]mds.BatchInfo, 0, batches)
 	for ; b.batch < batches; b.batch++ {
-		r, l, err := g.laidOut(x.r.Context(), b)
+		r, l, err := g.laidOut(x.r.Context(), x, b)
 		if err != nil {
 			return fmt.Errorf("batch %d: %w", b.batch, err)
 		}
@@ -185,7 +184,6 @@ func (g *Gateway) getVirtualIndex(x *exchange, v virtual, b batchRequest) error 
 		g.recycle(l)
 		r.leave()
 	}
-	x.log.plan = time.Since(start)
 	body, err := v.index(x.r.Context(), b, shards)
 	if err != nil {
 		return err
@@ -211,7 +209,7 @@ func (g *Gateway) sendPart(x *exchange, contentType, etag string, body []byte) e
 func (g *Gateway) answerBatch(x *exchange, b batchRequest) error {
 	a := b.answering()
 	return g.answerShare(x, b, batchBody, a.etag, func(at shuffle.Cursor, l *located) error {
-		if err := g.lay(x.r.Context(), a, l); err != nil {
+		if err := g.lay(x.r.Context(), x, a, l); err != nil {
 			return err
 		}
 		return g.send(x, a, at, l)

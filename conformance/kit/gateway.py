@@ -214,7 +214,7 @@ def not_acceptable(report: Report, base: str) -> None:
 def methods(report: Report, base: str) -> None:
     answer = ask(base, TAR, "DELETE")
     problem(report, answer, 405, "method_not_allowed")
-    report.want("Allow", answer.header("Allow"), "GET, HEAD")
+    report.want("Allow", answer.header("Allow"), "GET, HEAD, OPTIONS")
 
 
 def request_ids(report: Report, base: str) -> None:

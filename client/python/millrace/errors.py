@@ -197,6 +197,7 @@ class LedgerError(MillraceError):
 
 _BY_CODE: dict[str, type[MillraceError]] = {
     "invalid_argument": InvalidArgument,
+    "uri_too_long": InvalidArgument,
     "not_acceptable": NotAcceptable,
     "batch_too_large": BatchTooLarge,
     "content_too_large": BatchTooLarge,

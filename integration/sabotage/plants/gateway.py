@@ -75,7 +75,7 @@ PLANTS = [
     (
         "gateway sends no Retry-After",
         "./gateway TestStoreErrors",
-        [("gateway/errors.go", "if p.RetryAfter > 0 {", "if p.RetryAfter < 0 {")],
+        [("gateway/errors.go", "if retryAfter > 0 {", "if retryAfter < 0 {")],
     ),
     (
         "gateway's manifest gives a dealt share the positions of a contiguous one",
@@ -121,5 +121,65 @@ PLANTS = [
         "the gateway gives the rest of a body, whatever If-Range says",
         "conformance gateway",
         [("gateway/conditional.go", "strings.TrimSpace(cond[0]) != etag", "strings.TrimSpace(cond[0]) == \"\"")],
+    ),
+    (
+        "gateway's access line has the tiers of the last batch alone",
+        "./gateway TestAccessLineOfManyBatchesHasTheirSums",
+        [("gateway/accesslog.go", "l.tiers[i].Bytes += t.Bytes", "l.tiers[i].Bytes = t.Bytes")],
+    ),
+    (
+        "gateway's access line says nothing of the wait for memory",
+        "./gateway TestAccessLineTellsTheWaitForMemory",
+        [("gateway/gateway.go", "\tdefer x.log.spent(phaseWait, time.Now())\n", "")],
+    ),
+    (
+        "gateway passes over If-Match",
+        "./gateway TestIfMatchIsHeldTo",
+        [("gateway/conditional.go", "len(match) > 0 && !names(match", "len(match) > 9 && !names(match")],
+    ),
+    (
+        "gateway looks for another path than the router when it lists methods",
+        "./gateway TestMethodsThatNoRouteTakes",
+        [("gateway/routes.go", "path = x.r.URL.RawPath", "path = x.r.URL.Path")],
+    ),
+    (
+        "gateway lets caches keep for ever what a release may say more of",
+        "./gateway TestHowLongAnswersMayBeKept",
+        [("gateway/batch.go", "public, max-age=3600", "public, max-age=31536000, immutable")],
+    ),
+    (
+        "gateway pins a subset that the URL names without its split",
+        "./gateway TestHowLongAnswersMayBeKept",
+        [("gateway/request.go", ' && (p.params.Subset == "" || strings.Contains(p.params.Subset, ":"))', "")],
+    ),
+    (
+        "gateway gives a description the same ETag whatever it says",
+        "./gateway TestAddressesStay",
+        [("gateway/batch.go", 'fmt.Sprintf("%s description %d", resource, descriptionVersion)', "resource")],
+    ),
+    (
+        "gateway sends all that it refused back at once",
+        "./gateway TestRetryAfterIsSpread",
+        [("gateway/errors.go", "d/2 + rand.N(2*d)", "d + 0*rand.N(d)")],
+    ),
+    (
+        "gateway lets browsers guess what an answer is",
+        "./gateway TestBrowsersLeaveAnswersAlone",
+        [("gateway/handler.go", '\t\tx.w.Header().Set("X-Content-Type-Options", "nosniff")\n', "")],
+    ),
+    (
+        "gateway goes on with a plan that is not prepared when a request ends",
+        "./gateway TestWaitingForAPlanEndsWithItsContext",
+        [("gateway/plan.go", 'return fmt.Errorf("wait for a plan: %w", ctx.Err())', "return nil")],
+    ),
+    (
+        "gateway reads the next batch for a reader that was too slow for this one",
+        "./gateway TestReaderThatIsTooSlowEndsTheNextRead",
+        [("gateway/stream.go", "\t\tif err != nil {\n\t\t\tcancel()\n\t\t}\n", "")],
+    ),
+    (
+        "gateway keeps connections open when its listener fails",
+        "./gateway TestServeThatFailsLeavesNobodyWaiting",
+        [("gateway/server.go", 'err = errors.Join(fmt.Errorf("serve %s: %w", ln.Addr(), err), s.http.Close())\n\t\ts.leave()\n', 'err = fmt.Errorf("serve %s: %w", ln.Addr(), err)\n')],
     ),
 ]

@@ -1,0 +1,190 @@
+package gateway_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace-data/millrace/gateway"
+)
+
+// TestMethodsThatNoRouteTakes: a path that is there names its methods, one that is not is a 404 for all of them.
+func TestMethodsThatNoRouteTakes(t *testing.T) {
+	r := newRig(t, 20, 800, nil)
+	const read, write = "GET, HEAD, OPTIONS", "OPTIONS, POST"
+	for _, c := range []struct {
+		method, path string
+		status       int
+		code, allow  string
+	}{
+		{"POST", "/epoch/0/batch/0", 405, "method_not_allowed", read},
+		{"DELETE", "/v1/datasets", 405, "method_not_allowed", read},
+		{"DELETE", "/v1/datasets/a%2Fb", 405, "method_not_allowed", read},
+		{"PUT", importancePath, 405, "method_not_allowed", write},
+		{"GET", importancePath, 405, "method_not_allowed", write},
+		{"GET", importancePath + "/snapshots", 405, "method_not_allowed", write},
+		{"HEAD", importancePath + "/snapshots", 405, "", write},
+		{"TRACE", "/healthz", 405, "method_not_allowed", read},
+		{"OPTIONS", "/epoch/0/batch/0", 204, "", read},
+		{"OPTIONS", importancePath + "/snapshots", 204, "", write},
+		{"DELETE", "/nosuch", 404, "not_found", ""},
+		{"OPTIONS", "/nosuch", 404, "not_found", ""},
+		{"GET", importancePath + "/xyz", 404, "not_found", ""},
+		{"FOO", "/nosuch", 501, "not_implemented", ""},
+		{"FOO", "/healthz", 501, "not_implemented", ""},
+	} {
+		addr := strings.TrimPrefix(r.server.URL, "http://")
+		conn := dial(t, addr)
+		fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", c.method, c.path)
+		res, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: c.method})
+		if err != nil {
+			t.Fatalf("%s %s: %v", c.method, c.path, err)
+		}
+		body, _ := io.ReadAll(res.Body)
+		res.Body.Close()
+		if res.StatusCode != c.status || res.Header.Get("Allow") != c.allow {
+			t.Errorf("%s %s: got status %d, Allow %q; want %d, %q", c.method, c.path, res.StatusCode, res.Header.Get("Allow"), c.status, c.allow)
+		}
+		if c.code != "" {
+			checkProblem(t, answer{res, body}, c.status, c.code, false)
+		}
+	}
+	if got := r.log.String(); !strings.Contains(got, `"method":"OPTIONS","route":"unknown","status":204`) {
+		t.Errorf("got log %s, want the line of an OPTIONS", got)
+	}
+}
+
+// TestOptionsOfTheServer: the real server passes OPTIONS * on, so that it is counted like any request.
+func TestOptionsOfTheServer(t *testing.T) {
+	r := newRig(t, 20, 800, fastDrain)
+	addr, _ := r.serve(gateway.ServerConfig{})
+	conn := dial(t, addr)
+	fmt.Fprint(conn, "OPTIONS * HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	if res.StatusCode != http.StatusNoContent || res.Header.Get("Allow") != "GET, HEAD, OPTIONS, POST" || res.Header.Get("X-Request-Id") == "" {
+		t.Errorf("got status %d, Allow %q, id %q; want 204, all methods and an id", res.StatusCode, res.Header.Get("Allow"), res.Header.Get("X-Request-Id"))
+	}
+}
+
+// TestBrowsersLeaveAnswersAlone: what is served is somebody's data, which no browser may take for a page.
+func TestBrowsersLeaveAnswersAlone(t *testing.T) {
+	r := newRig(t, 20, 800, nil)
+	for path, data := range map[string]bool{
+		"/epoch/0/batch/0": true, "/epoch/0/batches?count=2": true, "/epoch/0/batch/0?format=multipart": true,
+		"/v1/datasets/photos/index": true, "/v1/datasets/photos/sample?key=d0%2Fs00001": true,
+		"/v1/datasets/photos/epochs/0/mds/index.json": true,
+		"/healthz": false, "/v1/datasets": false, "/nosuch": false, "/epoch/0/batch/99": false,
+	} {
+		h := r.do("GET", path).Header
+		if got := h.Get("X-Content-Type-Options"); got != "nosniff" {
+			t.Errorf("%s: got X-Content-Type-Options %q, want nosniff", path, got)
+		}
+		if got := h.Get("Content-Disposition") == "attachment" && h.Get("Content-Security-Policy") == "sandbox"; got != data {
+			t.Errorf("%s: got attachment and sandbox %v, want %v", path, got, data)
+		}
+	}
+}
+
+// TestProfilesHaveLimits asks the admin port for traces.
+func TestProfilesHaveLimits(t *testing.T) {
+	r := newRig(t, 20, 800, func(c *gateway.Config) { c.AdminListen = true })
+	data := r.server
+	defer func() { r.server.Close(); r.server = data }()
+	r.server = httptest.NewServer(r.gateway.Admin())
+	for _, seconds := range []string{"61", "-1", "0", "NaN", "x", "1e99"} {
+		checkProblem(t, r.do("GET", "/debug/pprof/profile?seconds="+seconds), 400, "invalid_argument", false)
+		checkProblem(t, r.do("GET", "/debug/pprof/heap?seconds="+seconds), 400, "invalid_argument", false)
+	}
+	if a := r.do("GET", "/debug/pprof/trace?seconds=0.01"); a.StatusCode != http.StatusOK || len(a.body) == 0 {
+		t.Errorf("a trace of 10 ms: got status %d and %d bytes, want 200 and some", a.StatusCode, len(a.body))
+	}
+	if got := r.log.String(); !strings.Contains(got, `"route":"/debug/pprof/trace","status":200`) {
+		t.Errorf("got log %s, want the line of a trace", got)
+	}
+}
+
+// TestRetryAfterIsSpread: clients that were refused together are to come back one by one.
+func TestRetryAfterIsSpread(t *testing.T) {
+	r := newRig(t, 20, 800, func(c *gateway.Config) { c.LameDuck = time.Nanosecond })
+	r.gateway.Drain()
+	waits, seconds := map[int64]bool{}, map[string]bool{}
+	for range 40 {
+		a := r.do("GET", "/readyz")
+		p := checkProblem(t, a, 503, "draining", true)
+		if p.RetryAfterMs < 500 || p.RetryAfterMs > 2500 {
+			t.Errorf("got %d ms, want 500 to 2500", p.RetryAfterMs)
+		}
+		waits[p.RetryAfterMs], seconds[a.Header.Get("Retry-After")] = true, true
+	}
+	if len(waits) < 20 || len(seconds) < 2 {
+		t.Errorf("got %d waits and %d values of Retry-After of 40, want at least 20 and 2", len(waits), len(seconds))
+	}
+}
+
+// TestServeThatFailsLeavesNobodyWaiting: once nobody can come any more, those who are here are let go too.
+func TestServeThatFailsLeavesNobodyWaiting(t *testing.T) {
+	r := newRig(t, 20, 800, fastDrain)
+	synctest.Test(t, func(t *testing.T) {
+		left, entered := false, make(chan struct{})
+		r.source.before = func(ctx context.Context) error {
+			close(entered)
+			<-ctx.Done()
+			left = errors.Is(ctx.Err(), context.Canceled)
+			return ctx.Err()
+		}
+		ln := newPipes()
+		served := make(chan error, 1)
+		go func() { served <- gateway.NewServer(r.gateway, gateway.ServerConfig{}).Serve(t.Context(), ln) }()
+		conn := ln.dial()
+		defer conn.Close()
+		fmt.Fprintf(conn, "GET /epoch/0/batch/0 HTTP/1.1\r\nHost: x\r\n\r\n")
+		<-entered
+		ln.Close()
+		if err := <-served; err == nil || !left {
+			t.Errorf("got %v, the handler let go: %v; want an error and true", err, left)
+		}
+		if n, err := conn.Read(make([]byte, 1)); err == nil {
+			t.Errorf("got %d bytes of an open connection, want it closed", n)
+		}
+	})
+}
+
+// TestReaderThatIsTooSlowEndsTheNextRead: while the first of two batches is sent, the second one is read, in vain.
+func TestReaderThatIsTooSlowEndsTheNextRead(t *testing.T) {
+	r := newRig(t, 160, 100<<10, fastDrain)
+	reads, ended := 0, time.Duration(0)
+	r.serveOne(t, gateway.ServerConfig{Connections: 1}, func(conn net.Conn) {
+		began := time.Now()
+		r.source.before = func(ctx context.Context) error {
+			if reads++; reads == 1 {
+				return nil
+			}
+			<-ctx.Done()
+			ended = time.Since(began)
+			return ctx.Err()
+		}
+		fmt.Fprintf(conn, "GET /epoch/0/batches?count=2&batch_size=80 HTTP/1.1\r\nHost: x\r\n\r\n")
+		res, err := http.ReadResponse(bufio.NewReaderSize(conn, 16), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		readSlowly(r, res, 256<<10, 5*time.Second, began) // below the floor
+		res.Body.Close()
+	})
+	if reads != 2 || ended == 0 || ended > 45*time.Second {
+		t.Errorf("got %d reads, the second of them ended after %v; want 2 and 45 s at most", reads, ended)
+	}
+}
