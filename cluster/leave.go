@@ -85,6 +85,14 @@ func (c *Cluster) Left(ctx context.Context, l peer.Leaving) bool {
 	return goes
 }
 
+// Member reports whether a gateway is a member now, by its name and boot.
+func (c *Cluster) Member(id, boot string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m := c.members[id]
+	return m != nil && m.boot == boot && !m.gone
+}
+
 // going returns where the member is met that a last word is about, nil if it is of none; and whether it is known to go.
 func (c *Cluster) going(l peer.Leaving) (*contact, bool) {
 	c.mu.Lock()

@@ -58,6 +58,9 @@ func (s *Source) questioned(q *peer.Query) (*batch, error) {
 		if w.Chunk < 0 || w.Chunk >= s.index.Chunks() || s.index.Chunk(w.Chunk).Digest != w.Digest {
 			return nil, fmt.Errorf("answer for chunk %d of %q: %w", w.Chunk, q.Dataset, peer.ErrMismatch)
 		}
+		if most := s.index.Chunk(w.Chunk).Samples; uint64(len(w.Ranges)) > uint64(max(most, 1)) {
+			return nil, fmt.Errorf("answer for %d ranges of chunk %d of %q, which has %d samples: %w", len(w.Ranges), w.Chunk, q.Dataset, most, peer.ErrMismatch)
+		}
 		ranges := make([]chunkindex.Range, len(w.Ranges))
 		for i, r := range w.Ranges {
 			if int64(r.Offset)+int64(r.Length) > s.index.Chunk(w.Chunk).Length {

@@ -3,6 +3,7 @@ package datapath
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -45,8 +46,11 @@ func TestQuestionsThatAreRefused(t *testing.T) {
 		"a chunk below 0":       {func(q *peer.Query) { q.Chunks[0].Chunk = -1 }, peer.ErrMismatch},
 		"beyond the chunk":      {func(q *peer.Query) { q.Chunks[0].Ranges[0].Offset = 1 << 31 }, peer.ErrMismatch},
 		"longer than the chunk": {func(q *peer.Query) { q.Chunks[0].Ranges[0].Length = 1<<32 - 1 }, peer.ErrMismatch},
-		"more than the memory":  {func(q *peer.Query) { q.Chunks = append(q.Chunks, many(q.Chunks[0], 1000)...) }, peer.ErrNoRoom},
-		"not there":             {func(q *peer.Query) { q.Cached = true }, peer.ErrNotHere},
+		"a range a thousand times": {func(q *peer.Query) {
+			q.Chunks[0].Ranges = slices.Repeat(q.Chunks[0].Ranges[:1], 1000)
+		}, peer.ErrMismatch},
+		"more than the memory": {func(q *peer.Query) { q.Chunks = append(q.Chunks, many(q.Chunks[0], 1000)...) }, peer.ErrNoRoom},
+		"not there":            {func(q *peer.Query) { q.Cached = true }, peer.ErrNotHere},
 	} {
 		t.Run(what, func(t *testing.T) {
 			bubble.Test(t, func(t *testing.T) {

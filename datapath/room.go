@@ -9,7 +9,8 @@ import (
 	"github.com/millrace-data/millrace/internal/budget"
 )
 
-// room is memory in which a batch is put together, or chunks are decoded that have no room of their own.
+// room is memory in which a batch is put together, or chunks are decoded that have no room of their
+// own.
 type room struct {
 	bytes []byte
 	own   *chunkcache.Buffer[key] // nil: it is a part of other memory, which somebody else gives back
@@ -21,13 +22,15 @@ func (r room) close() {
 	}
 }
 
-// lent is a batch's part of memory that was taken for several batches in one step. They hold it until the last of them is sent.
+// lent is a batch's part of memory that was taken for several batches in one step. They hold it
+// until the last of them is sent.
 type lent struct {
 	body []byte      // for this one
 	work chan []byte // for one of them at a time: it holds the memory that unpack needs while nobody works there
 }
 
-// room takes memory for a body of n bytes, and an eighth more: what lies between samples that one read brings. Only with waits set it waits.
+// room takes memory for a body of n bytes, and an eighth more: what lies between samples that one
+// read brings. Only with waits set it waits.
 func (p *Path) room(ctx context.Context, n int64, waits bool) (room, error) {
 	n = min(n+n/8, p.budget.Total())
 	if waits {
@@ -43,8 +46,9 @@ func (p *Path) room(ctx context.Context, n int64, waits bool) (room, error) {
 	return room{}, chunkcache.ErrNoRoom
 }
 
-// roomToWork takes memory for a body of n bytes and more to work in: if there is room for that now, for as long as the work takes, else
-// both in one step, for nobody waits for memory while he holds some.
+// roomToWork takes memory for a body of n bytes and more to work in: if there is room for that now,
+// for as long as the work takes, else both in one step, for nobody waits for memory while he holds
+// some.
 func (p *Path) roomToWork(ctx context.Context, n, more int64, waits bool) (body, work room, err error) {
 	if body, err = p.room(ctx, n, waits); err != nil || more == 0 {
 		return body, room{}, err
@@ -76,7 +80,8 @@ func (s *Source) room(ctx context.Context, b *batch, n int64) (room, error) {
 	return s.path.room(ctx, n, !b.tries)
 }
 
-// roomToWork takes memory for a whole batch and n bytes to work in; toWork finds those where memory is lent.
+// roomToWork takes memory for a whole batch and n bytes to work in; toWork finds those where memory
+// is lent.
 func (s *Source) roomToWork(ctx context.Context, b *batch, n int64) (body, work room, err error) {
 	if b.lent != nil {
 		return room{bytes: b.lent.body}, room{}, nil
@@ -87,8 +92,9 @@ func (s *Source) roomToWork(ctx context.Context, b *batch, n int64) (body, work 
 // errNoWork says that there is no memory now in which to decode a chunk.
 var errNoWork = errors.New("no memory to decode in")
 
-// toWork returns n bytes to decode chunks in, until done is called: those at hand if they are enough, else what was lent with the body, once no
-// other batch works there, else what is free now, or errNoWork.
+// toWork returns n bytes to decode chunks in, until done is called: those at hand if they are
+// enough, else what was lent with the body, once no other batch works there, else what is free now,
+// or errNoWork.
 func (s *Source) toWork(ctx context.Context, b *batch, n int64, have []byte) (work []byte, done func(), err error) {
 	if int64(len(have)) >= n {
 		return have, func() {}, nil
@@ -106,4 +112,18 @@ func (s *Source) toWork(ctx context.Context, b *batch, n int64, have []byte) (wo
 		return nil, nil, errNoWork
 	}
 	return own.Bytes(), own.Close, nil
+}
+
+// TryReserve takes n bytes of the budget for what a gateway holds beside chunks and bodies, if they
+// are free or can be had for chunks that nobody leases. It waits for nothing.
+func (p *Path) TryReserve(n int64) (release func(), ok bool) {
+	r, ok := p.budget.TryReserve(n)
+	if !ok && n <= p.budget.Total() && p.budget.Waiting() == 0 {
+		p.reclaim(n)
+		r, ok = p.budget.TryReserve(n)
+	}
+	if !ok {
+		return nil, false
+	}
+	return r.Release, true
 }

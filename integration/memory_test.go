@@ -1,8 +1,11 @@
 package integration_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"fmt"
+	"hash/crc32"
 	"net"
 	"net/http"
 	"net/url"
@@ -163,5 +166,60 @@ func logStatus(t *testing.T, pid int) {
 		if strings.HasPrefix(line, "Rss") {
 			t.Log(strings.TrimSpace(line))
 		}
+	}
+}
+
+// greedy is a question of a gateway for as many ranges of one chunk as may be sent, as the head of
+// peer/codec.go describes it.
+func greedy(dataset string) []byte {
+	const ranges = 4<<20 - 100
+	text := []byte("MRQ\x01\x00")
+	for _, name := range []string{dataset, "x"} {
+		text = append(binary.AppendUvarint(text, uint64(len(name))), name...)
+	}
+	text = append(binary.AppendUvarint(append(text, 1), ranges), 0)
+	text = binary.AppendUvarint(append(text, make([]byte, 32)...), ranges)
+	text = append(text, make([]byte, 2*ranges)...)
+	return binary.LittleEndian.AppendUint32(text, crc32.Checksum(text, crc32.MakeTable(crc32.Castagnoli)))
+}
+
+// TestQuestionsArePaidFromTheBudget has twelve gateways, or one that has gone mad, ask at once for as many ranges as a
+// question can hold: a hundred MiB each, once they are decoded.
+func TestQuestionsArePaidFromTheBudget(t *testing.T) {
+	const budget, questions = 128 << 20, 12
+	store := packed(t, "dir")
+	f := harness.NewFleet(t, harness.FleetConfig{Store: store, Dataset: dataset, Size: 1, Args: []string{"--cache-size", "128MiB"}})
+	f.Start(t, 0)
+	text := greedy(dataset)
+	var all sync.WaitGroup
+	for range questions {
+		all.Go(func() {
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+f.Members[0].Peer+"/peer/v1/read", bytes.NewReader(text))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			for k, v := range map[string]string{
+				"Millrace-Hop": "1", "Millrace-Cluster": harness.ClusterName, "Millrace-Peer-Version": "1",
+				"Millrace-Member": "gw-9", "Millrace-Boot": "1", "Millrace-Deadline-Ms": "1000",
+			} {
+				r.Header.Set(k, v)
+			}
+			resp, err := http.DefaultTransport.RoundTrip(r)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			resp.Body.Close()
+			if resp.StatusCode != http.StatusServiceUnavailable {
+				t.Errorf("got %d, want %d", resp.StatusCode, http.StatusServiceUnavailable)
+			}
+		})
+	}
+	all.Wait()
+	peak := peakRSS(t, f.Members[0].Pid())
+	t.Logf("figure: %d questions of %d bytes at once, budget %d MiB: at most %d MiB", questions, len(text), budget>>20, peak>>20)
+	if most := int64(budget + 64<<20); peak > most {
+		t.Errorf("got %d MiB of memory, want at most %d", peak>>20, most>>20)
 	}
 }

@@ -16,7 +16,8 @@ import (
 	"github.com/millrace-data/millrace/chunkindex"
 )
 
-// TestPeersThatLie: whatever a peer sends, the client takes exactly what was asked for or says that something is wrong.
+// TestPeersThatLie: whatever a peer sends, the client takes exactly what was asked for or says that
+// something is wrong.
 func TestPeersThatLie(t *testing.T) {
 	const ok = "HTTP/1.1 200 OK\r\n"
 	body := strings.Repeat("x", 100)
@@ -139,7 +140,8 @@ func TestNobodyThere(t *testing.T) {
 	}
 }
 
-// TestRestartsBetweenReadsAreNotNoticed: connections that the last process has closed are no sign that nobody is there.
+// TestRestartsBetweenReadsAreNotNoticed: connections that the last process has closed are no sign
+// that nobody is there.
 func TestRestartsBetweenReadsAreNotNoticed(t *testing.T) {
 	s := newShelf(1, 100)
 	ln := listen(t)
@@ -208,7 +210,8 @@ func TestReadsOfOnePeerTakeTurns(t *testing.T) {
 	}
 }
 
-// A cold start is no storm of connections: few are made to one peer at a time, and who has one goes on.
+// A cold start is no storm of connections: few are made to one peer at a time, and who has one goes
+// on.
 func TestFewConnectionsAreMadeAtATime(t *testing.T) {
 	s := newShelf(1, 100)
 	address := start(t, serverOf(s))
@@ -292,7 +295,8 @@ func TestTransportsThatSendMoreThanTheySay(t *testing.T) {
 	}
 }
 
-// TestAskersThatGiveUpLeaveNothing: whatever the peer was about, its connection ends, and with it what waits on it.
+// TestAskersThatGiveUpLeaveNothing: whatever the peer was about, its connection ends, and with it
+// what waits on it.
 func TestAskersThatGiveUpLeaveNothing(t *testing.T) {
 	for _, said := range []string{
 		"", "HTTP/1.1 102 Processing\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n01234",

@@ -30,7 +30,8 @@ func onPipes(t *testing.T, f func(t *testing.T, ln *pipes, client *Client)) {
 	})
 }
 
-// TestSlowStoresAreWaitedFor: 295 signs of life come before the answer, through net/http on both sides.
+// TestSlowStoresAreWaitedFor: 295 signs of life come before the answer, through net/http on both
+// sides.
 func TestSlowStoresAreWaitedFor(t *testing.T) {
 	onPipes(t, func(t *testing.T, ln *pipes, client *Client) {
 		s := newShelf(1, 100)
@@ -282,7 +283,8 @@ func TestAskersThatStopReadingAreCutOff(t *testing.T) {
 	})
 }
 
-// inProcess is how a simulation calls a server: no connection, and signs of life by way of the trace.
+// inProcess is how a simulation calls a server: no connection, and signs of life by way of the
+// trace.
 type inProcess struct{ handler http.Handler }
 
 func (p inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -334,7 +336,8 @@ func (w *inMemory) length() int64 {
 	return n
 }
 
-// TestAskersThatStoodStillBlameNobody: a process that was stopped finds its timers run out, and the answers unread.
+// TestAskersThatStoodStillBlameNobody: a process that was stopped finds its timers run out, and the
+// answers unread.
 func TestAskersThatStoodStillBlameNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, w := watch(t.Context(), time.Second, time.Minute)

@@ -39,8 +39,8 @@ func goldenQuery() *Query {
 	return q
 }
 
-// TestQueryIsWrittenAsPublished compares with bytes that another program has put together (testdata/query.hex): the form
-// that gateways of two releases share.
+// TestQueryIsWrittenAsPublished compares with bytes that another program has put together
+// (testdata/query.hex): the form that gateways of two releases share.
 func TestQueryIsWrittenAsPublished(t *testing.T) {
 	text, err := os.ReadFile("testdata/query.hex")
 	if err != nil {
@@ -130,7 +130,8 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 	})
 }
 
-// TestDamagedQueriesAreRefused tries each flipped bit, each prefix and a byte too many: the checksum, or the length, tells.
+// TestDamagedQueriesAreRefused tries each flipped bit, each prefix and a byte too many: the
+// checksum, or the length, tells.
 func TestDamagedQueriesAreRefused(t *testing.T) {
 	good, err := goldenQuery().AppendBinary(nil)
 	if err != nil {

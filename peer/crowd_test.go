@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestKeptConnectionsMakeRoom: where hundreds of gateways keep connections, a newcomer must not wait until one is given up.
+// TestKeptConnectionsMakeRoom: where hundreds of gateways keep connections, a newcomer must not
+// wait until one is given up.
 func TestKeptConnectionsMakeRoom(t *testing.T) {
 	cfg := serverOf(newShelf(1, 100))
 	cfg.Connections = 4

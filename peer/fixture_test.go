@@ -155,11 +155,13 @@ func listen(t testing.TB) net.Listener {
 	return ln
 }
 
-// asker returns a client of the test's cluster, which is closed with the test, before servers that were started earlier.
+// asker returns a client of the test's cluster, which is closed with the test, before servers that
+// were started earlier.
 func asker(t testing.TB, change func(*ClientConfig)) *Client {
 	t.Helper()
 	cfg := ClientConfig{Cluster: testCluster, ID: "a", Boot: "7", SharedCert: true}
-	// Two cores that many tests share may keep anybody waiting: what is about time runs on a clock of its own.
+	// Two cores that many tests share may keep anybody waiting: what is about time runs on a clock
+	// of its own.
 	cfg.Dial, cfg.Silence = time.Minute, time.Minute
 	if change != nil {
 		change(&cfg)
@@ -177,7 +179,8 @@ func liar(t *testing.T, answer func(conn net.Conn)) string {
 	return ln.Addr().String()
 }
 
-// answerByHand hands each connection to answer once the request's head and body are read, until the test ends.
+// answerByHand hands each connection to answer once the request's head and body are read, until the
+// test ends.
 func answerByHand(t *testing.T, ln net.Listener, answer func(conn net.Conn)) {
 	t.Helper()
 	var wg sync.WaitGroup

@@ -1,7 +1,6 @@
 package peer
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,8 +23,8 @@ const (
 
 var errPanicked = errors.New("the holder panicked")
 
-// ServeHTTP answers one request. Once the first byte of an answer is out, what goes wrong ends in a panic with
-// http.ErrAbortHandler: the connection breaks, and no answer looks whole that is not.
+// ServeHTTP answers one request. Once the first byte of an answer is out, what goes wrong ends in a
+// panic with http.ErrAbortHandler: the connection breaks, and no answer looks whole that is not.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.active.Add(1)
 	defer s.active.Add(-1)
@@ -75,7 +74,8 @@ func (s *Server) route(out *writer, r *http.Request) error {
 	return handle(out, r)
 }
 
-// checkAsker refuses what was passed on by another gateway, and who belongs to another cluster or speaks otherwise.
+// checkAsker refuses what was passed on by another gateway, and who belongs to another cluster or
+// speaks otherwise.
 func (s *Server) checkAsker(h http.Header) error {
 	if got := h.Values(HopHeader); !slices.Equal(got, []string{Hop}) {
 		return refuse(CodeHop, "%s is %.40q, want %s: what one gateway asks another goes no further", HopHeader, got, Hop)
@@ -111,8 +111,13 @@ func (s *Server) read(out *writer, r *http.Request) error {
 	default:
 		return refuse(CodeOverloaded, "%d reads are being answered already", cap(s.reads))
 	}
-	text, err := bodyOf(r, maxQueryBytes)
+	bill := &bill{server: s}
+	defer bill.close()
+	text, err := bill.body(r, maxQueryBytes, 1)
 	if err != nil {
+		return err
+	}
+	if err := bill.add(costOf(text)); err != nil {
 		return err
 	}
 	q, err := ParseQuery(text)
@@ -142,7 +147,8 @@ func (s *Server) read(out *writer, r *http.Request) error {
 	return nil
 }
 
-// waitOf is how long an answer may take to begin: as long as the asker waits, and a little, so that he is the first to know.
+// waitOf is how long an answer may take to begin: as long as the asker waits, and a little, so that
+// he is the first to know.
 func waitOf(h http.Header) (time.Duration, error) {
 	given := h.Values(DeadlineHeader)
 	if len(given) == 1 && len(given[0]) <= 9 {
@@ -153,23 +159,24 @@ func waitOf(h http.Header) (time.Duration, error) {
 	return 0, refuse(CodeInvalid, "%s is %.40q, want milliseconds", DeadlineHeader, given)
 }
 
-// bodyOf reads a body that says how long it is. Memory is taken as bytes come, not as they are promised.
-func bodyOf(r *http.Request, limit int64) ([]byte, error) {
+// checkLength refuses a body that does not say how long it is, or is longer than limit.
+func checkLength(r *http.Request, limit int64) error {
 	switch {
 	case r.ContentLength < 0 || len(r.TransferEncoding) > 0:
-		return nil, refuse(CodeInvalid, "a body without Content-Length")
+		return refuse(CodeInvalid, "a body without Content-Length")
 	case r.ContentLength > limit:
-		return nil, refuse(CodeTooLarge, "a body of %d bytes, at most %d are read", r.ContentLength, limit)
+		return refuse(CodeTooLarge, "a body of %d bytes, at most %d are read", r.ContentLength, limit)
 	}
-	var text bytes.Buffer
-	text.Grow(int(min(r.ContentLength, 64<<10)) + bytes.MinRead)
-	if _, err := text.ReadFrom(io.LimitReader(r.Body, limit+1)); err != nil {
-		return nil, refuse(CodeInvalid, "the body broke off")
+	return nil
+}
+
+// bodyOf reads a body whose length is paid for.
+func bodyOf(r *http.Request) ([]byte, error) {
+	text := make([]byte, r.ContentLength)
+	if n, err := io.ReadFull(r.Body, text); err != nil {
+		return nil, refuse(CodeInvalid, "a body of %d bytes, %d were said", n, r.ContentLength)
 	}
-	if int64(text.Len()) != r.ContentLength {
-		return nil, refuse(CodeInvalid, "a body of %d bytes, %d were said", text.Len(), r.ContentLength)
-	}
-	return text.Bytes(), nil
+	return text, nil
 }
 
 // bring has the holder answer, and tells the asker every while that this gateway lives.
@@ -209,7 +216,9 @@ func (s *Server) ask(ctx context.Context, q *Query) (body *chunkindex.Body, err 
 
 func (s *Server) hello(out *writer, r *http.Request) error {
 	var h Hello
-	if err := jsonOf(r, maxHelloBytes, &h); err != nil {
+	bill := &bill{server: s}
+	defer bill.close()
+	if err := bill.json(r, maxHelloBytes, &h); err != nil {
 		return err
 	}
 	self := s.cfg.Self()
@@ -236,8 +245,13 @@ func (s *Server) hello(out *writer, r *http.Request) error {
 }
 
 func (s *Server) leaving(out *writer, r *http.Request) error {
+	if s.cfg.Member != nil && !s.cfg.Member(r.Header.Get(MemberHeader), r.Header.Get(BootHeader)) {
+		return refuse(CodeRefused, "gateway %.300q is no member here, so nobody waits for its last word", r.Header.Get(MemberHeader))
+	}
 	var l Leaving
-	if err := jsonOf(r, maxLeavingBytes, &l); err != nil {
+	bill := &bill{server: s}
+	defer bill.close()
+	if err := bill.json(r, maxLeavingBytes, &l); err != nil {
 		return err
 	}
 	if l.ID == "" || len(l.ID) > maxNameBytes || len(l.Boot) > maxNameBytes {
@@ -253,8 +267,9 @@ func (s *Server) leaving(out *writer, r *http.Request) error {
 	return nil
 }
 
-func jsonOf(r *http.Request, limit int64, value any) error {
-	text, err := bodyOf(r, limit)
+// json reads a body into a value.
+func (b *bill) json(r *http.Request, limit int64, value any) error {
+	text, err := b.body(r, limit, jsonTimes)
 	if err != nil {
 		return err
 	}
@@ -264,7 +279,8 @@ func jsonOf(r *http.Request, limit int64, value any) error {
 	return nil
 }
 
-// refusalOf says how the asker is told of an error. Words of the parts below may name keys and hosts, and stay here.
+// refusalOf says how the asker is told of an error. Words of the parts below may name keys and
+// hosts, and stay here.
 func refusalOf(err error) *Refused {
 	var refused *Refused
 	switch {
@@ -286,7 +302,8 @@ func refusalOf(err error) *Refused {
 	return refuse(CodeStore, "the bytes could not be had; the store may be asked directly")
 }
 
-// logRefusal tells the operator of what should not happen between gateways that fit together, once a minute of each kind.
+// logRefusal tells the operator of what should not happen between gateways that fit together, once
+// a minute of each kind.
 func (s *Server) logRefusal(r *http.Request, refused *Refused, err error) {
 	level := zerolog.DebugLevel
 	switch refused.Code {

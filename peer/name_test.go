@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// A gateway is the member that its certificate names, whatever it says: in its questions, in its hello and in its last word.
+// A gateway is the member that its certificate names, whatever it says: in its questions, in its
+// hello and in its last word.
 func TestNamesAreThoseOfCertificates(t *testing.T) {
 	ours := newAuthority(t)
 	named := func(name string) *Files {

@@ -71,7 +71,7 @@ type Held struct {
 
 // Limits of what is said. They bound what a stranger can make a gateway hold, not what is of use.
 const (
-	maxHelloBytes   = 1 << 20
+	maxHelloBytes   = 512 << 10 // of a thousand datasets, by name and generation
 	maxLeavingBytes = 4 << 20
 	maxHeldChunks   = 1 << 18 // in one Leaving; what is needed later is left out
 	maxProblemBytes = 16 << 10

@@ -13,7 +13,8 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// TestStrangersDoNotFillTheLog: whoever comes wrongly again and again is one line a minute, which says how many were left out.
+// TestStrangersDoNotFillTheLog: whoever comes wrongly again and again is one line a minute, which
+// says how many were left out.
 func TestStrangersDoNotFillTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer

@@ -15,8 +15,9 @@ const (
 	maxPiece    = 1 << 20  // bytes handed to the kernel under one deadline
 	gatherBytes = 64 << 10 // of small samples put together
 
-	// A shorter sample is copied next to its neighbours. In plain text that is cheaper than a slice of its own for the kernel
-	// only below 4 KiB. Under TLS each slice is a call and a record of its own, of at most 16 KiB, so longer samples pay too.
+	// A shorter sample is copied next to its neighbours. In plain text that is cheaper than a slice
+	// of its own for the kernel only below 4 KiB. Under TLS each slice is a call and a record of
+	// its own, of at most 16 KiB, so longer samples pay too.
 	smallBytes  = 4 << 10
 	smallSecret = 32 << 10
 )
@@ -122,8 +123,8 @@ func (w *writer) begin(status int, content string, length int64) {
 	w.WriteHeader(status)
 }
 
-// answer sends segments one after the other: large ones go from the cache to the socket as they lie, small ones are put
-// together in scratch. It sends all of them or breaks the connection.
+// answer sends segments one after the other: large ones go from the cache to the socket as they
+// lie, small ones are put together in scratch. It sends all of them or breaks the connection.
 func (w *writer) answer(segments [][]byte, total int64, scratch []byte) {
 	w.begin(http.StatusOK, contentBytes, total)
 	var parts net.Buffers
@@ -170,7 +171,8 @@ func (w *writer) piece(parts net.Buffers, bytes int) {
 	err := w.extend()
 	var sent int64
 	if err == nil && w.vectored != nil && len(parts) > 1 {
-		// The server hands the parts to its connection, and that to the kernel: writev. They are used up by it.
+		// The server hands the parts to its connection, and that to the kernel: writev. They are
+		// used up by it.
 		used := parts
 		sent, err = w.vectored.ReadFrom(&used)
 	} else {

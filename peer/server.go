@@ -15,24 +15,35 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/millrace-data/millrace/internal/socket"
 )
 
 // ServerConfig of a Server. Self and Holder are needed; of the rest a zero value means its default.
 type ServerConfig struct {
-	// Self is what this gateway tells others of itself. Its cluster is the one whose members may ask.
+	// Self is what this gateway tells others of itself. Its cluster is the one whose members may
+	// ask.
 	Self func() Hello
 	// Holder answers what is asked.
 	Holder Holder
-	// Heard is told of the reader for whom something is asked, before it is answered. It must not block.
+	// Heard is told of the reader for whom something is asked, before it is answered. It must not
+	// block.
 	Heard func(dataset, generation string, r Reader)
-	// Met is told who says hello, and from where. What it returns is told to them as the reason why they are refused.
+	// Met is told who says hello, and from where. What it returns is told to them as the reason why
+	// they are refused.
 	Met func(h Hello, remote string) error
-	// Answered is told how many bytes a member, by the name that it gives itself, was sent. It must not block.
+	// Reserve takes memory for a question from whatever bounds the gateway's, at once or not at
+	// all. nil: nothing bounds it.
+	Reserve func(n int64) (release func(), ok bool)
+	// Member reports whether a gateway is a member, by its name and boot: only members are heard
+	// when they leave. nil: any is.
+	Member func(id, boot string) bool
+	// Answered is told how many bytes a member, by the name that it gives itself, was sent. It must
+	// not block.
 	Answered func(member string, bytes int64)
-	// Leaving is told what a gateway is said to hold that goes away. Who says so may wait for it, but not long: he is told nothing
-	// meanwhile.
+	// Leaving is told what a gateway is said to hold that goes away. Who says so may wait for it,
+	// but not long: he is told nothing meanwhile.
 	Leaving func(ctx context.Context, l Leaving, remote string)
 
 	TLS        *tls.Config // nil: plain HTTP
@@ -61,13 +72,15 @@ const (
 	defaultWriteStall  = 5 * time.Second
 )
 
-// Server answers the questions of other gateways. It is an http.Handler, for whoever has a transport of its own.
+// Server answers the questions of other gateways. It is an http.Handler, for whoever has a
+// transport of its own.
 type Server struct {
 	cfg     ServerConfig
-	reads   chan struct{} // one token for each read that is being answered
-	active  atomic.Int64  // requests being answered
-	scratch sync.Pool     // *[]byte of gatherBytes, in which small samples are put together
-	quiet   quiet         // for the log
+	reads   chan struct{}       // one token for each read that is being answered
+	active  atomic.Int64        // requests being answered
+	beside  *semaphore.Weighted // bytes of questions that are not reserved
+	scratch sync.Pool           // *[]byte of gatherBytes, in which small samples are put together
+	quiet   quiet               // for the log
 }
 
 // NewServer builds a server. It starts nothing.
@@ -87,7 +100,7 @@ func NewServer(cfg ServerConfig) *Server {
 	if cfg.WriteStall <= 0 {
 		cfg.WriteStall = defaultWriteStall
 	}
-	return &Server{cfg: cfg, reads: make(chan struct{}, cfg.Reads)}
+	return &Server{cfg: cfg, reads: make(chan struct{}, cfg.Reads), beside: semaphore.NewWeighted(besideBudget)}
 }
 
 // maxConnections leaves file descriptors for the data port, the store and the index.
@@ -99,9 +112,10 @@ func maxConnections() int {
 	return int(max(1, min(defaultConnections, limit.Cur/4)))
 }
 
-// Serve answers connections of ln until ctx ends, then lets what is in flight come to its end for DrainTime, and closes
-// what is left. A gateway that drains tells so in its Hello, and ends ctx when it wants to be asked no more. Serve
-// closes ln, and returns when every connection and every answer has ended.
+// Serve answers connections of ln until ctx ends, then lets what is in flight come to its end for
+// DrainTime, and closes what is left. A gateway that drains tells so in its Hello, and ends ctx
+// when it wants to be asked no more. Serve closes ln, and returns when every connection and every
+// answer has ended.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	server := &http.Server{
 		ReadHeaderTimeout: headerTimeout,
@@ -149,7 +163,8 @@ func (s *Server) drain(server *http.Server) error {
 	return errors.Join(fmt.Errorf("drain peers: %w", err), s.abandon(server))
 }
 
-// abandon closes every connection. That waits for nobody, but the contexts of those who answer end with it.
+// abandon closes every connection. That waits for nobody, but the contexts of those who answer end
+// with it.
 func (s *Server) abandon(server *http.Server) error {
 	err := server.Close()
 	rest := time.NewTimer(leaveTime)
@@ -166,7 +181,8 @@ func (s *Server) abandon(server *http.Server) error {
 	return err
 }
 
-// logWriter takes what net/http has to say of connections: a handshake that failed, a panic. A panic is always written.
+// logWriter takes what net/http has to say of connections: a handshake that failed, a panic. A
+// panic is always written.
 type logWriter struct{ *Server }
 
 func (w logWriter) Write(p []byte) (int, error) {

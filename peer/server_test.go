@@ -54,7 +54,8 @@ func TestReadReturnsTheRangesInOrder(t *testing.T) {
 	}
 }
 
-// TestSmallAndLargeRangesMixed has runs of both kinds meet at the borders of pieces and of the room for small ones.
+// TestSmallAndLargeRangesMixed has runs of both kinds meet at the borders of pieces and of the room
+// for small ones.
 func TestSmallAndLargeRangesMixed(t *testing.T) {
 	s := newShelf(1, 4<<20)
 	address := start(t, serverOf(s))
@@ -187,7 +188,8 @@ func TestCodes(t *testing.T) {
 	}
 }
 
-// TestHoldersErrorsReachTheAsker follows each of them through server and client, and no word of what lies below with it.
+// TestHoldersErrorsReachTheAsker follows each of them through server and client, and no word of
+// what lies below with it.
 func TestHoldersErrorsReachTheAsker(t *testing.T) {
 	for _, c := range []struct {
 		err    error
@@ -411,7 +413,8 @@ func TestServeEndsWhatIsInFlightAndNothingElse(t *testing.T) {
 	go func() { read <- client.Read(context.WithoutCancel(t.Context()), ln.Addr().String(), q, dst) }()
 	<-begun
 	cancel()
-	// The listener closes first. Then there is nobody to be had, while who was there before is answered.
+	// The listener closes first. Then there is nobody to be had, while who was there before is
+	// answered.
 	for {
 		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", ln.Addr().String())
 		if err != nil {

@@ -266,7 +266,8 @@ func TestWhomAMemberAsks(t *testing.T) {
 	}
 }
 
-// TestFilesAreReadAgain follows a change of CA, certificate and key on both sides, with a half-written one between.
+// TestFilesAreReadAgain follows a change of CA, certificate and key on both sides, with a
+// half-written one between.
 func TestFilesAreReadAgain(t *testing.T) {
 	first, second := newAuthority(t), newAuthority(t)
 	dir := t.TempDir()

@@ -94,6 +94,7 @@ func (s *server) joinCluster() error {
 	}
 	p.server = peer.NewServer(peer.ServerConfig{
 		Self: p.cluster.Self, Holder: p, Heard: p.hear, Met: p.cluster.Met, Leaving: p.left, Answered: p.cluster.Answered,
+		Reserve: func(n int64) (func(), bool) { return s.main().path.TryReserve(n) }, Member: p.cluster.Member,
 		TLS: served, SharedCert: c.sharedCert, Log: s.log, DrainTime: peerDrain,
 	})
 	s.peers = p

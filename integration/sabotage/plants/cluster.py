@@ -158,4 +158,27 @@ PLANTS = [
         "./peer TestNamesAreThoseOfCertificates",
         [("peer/client.go", "err != nil && !c.cfg.SharedCert {", "err != nil && c.cfg.SharedCert {")],
     ),
+    (
+        "peer decodes questions that nobody has paid for",
+        "./integration TestQuestionsArePaidFromTheBudget",
+        [
+            ("peer/handler.go", "if err := bill.add(costOf(text)); err != nil {", "if err := bill.add(0 * costOf(text)); err != nil {"),
+            ("peer/bill.go", "b.add(times * r.ContentLength)", "b.add(0 * times)"),
+        ],
+    ),
+    (
+        "peer reads questions before it has memory for them",
+        "./peer TestQuestionsArePaidFor",
+        [("peer/handler.go", "if err := bill.add(costOf(text)); err != nil {", "if err := bill.add(0 * costOf(text)); err != nil {")],
+    ),
+    (
+        "peer hears strangers out when they leave",
+        "./peer TestLastWordsOfStrangersAreNotRead",
+        [("peer/handler.go", "if s.cfg.Member != nil && !s", "if s.cfg.Member == nil && !s")],
+    ),
+    (
+        "datapath answers for more ranges than a chunk has samples",
+        "./datapath TestQuestionsThatAreRefused",
+        [("datapath/answer.go", "uint64(len(w.Ranges)) > uint64(max(most, 1))", "uint64(len(w.Ranges)) > 1<<40+uint64(max(most, 1))")],
+    ),
 ]

@@ -1,0 +1,143 @@
+package peer
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/millrace-data/millrace/chunkindex"
+)
+
+// purse is a budget that remembers the most that was taken of it.
+type purse struct {
+	mu               sync.Mutex
+	total, now, most int64
+}
+
+func (p *purse) reserve(n int64) (func(), bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.now+n > p.total {
+		return nil, false
+	}
+	p.now += n
+	p.most = max(p.most, p.now)
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.now -= n
+	}, true
+}
+
+// post sends a body as a gateway would, and returns the status.
+func post(t *testing.T, address, path, member string, body []byte) (status int, said string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address+path, bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for k, v := range map[string]string{
+		HopHeader: Hop, ClusterHeader: testCluster, VersionHeader: strconv.Itoa(Version), MemberHeader: member, BootHeader: "7", DeadlineHeader: "1000",
+	} {
+		r.Header.Set(k, v)
+	}
+	transport := &http.Transport{DisableKeepAlives: true}
+	resp, err := transport.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(text)
+}
+
+// greedy is a question of as many ranges as its bytes can hold.
+func greedy(t *testing.T, size int) []byte {
+	t.Helper()
+	q := &Query{Dataset: testDataset, Generation: testGeneration, Chunks: []Wanted{{Digest: digestOf(0)}}}
+	q.Chunks[0].Ranges = slices.Repeat([]chunkindex.Range{{Offset: 1, Length: 1}}, (size-200)/2)
+	text, err := q.AppendBinary(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// A question is paid for before it is read, and what it becomes before it is decoded: what cannot
+// be paid for is refused.
+func TestQuestionsArePaidFor(t *testing.T) {
+	const questions = 12
+	wallet := &purse{total: 32 << 20}
+	s := newShelf(1, 100)
+	cfg := serverOf(s)
+	cfg.Reserve = wallet.reserve
+	address, text := start(t, cfg), greedy(t, maxQueryBytes)
+	var all sync.WaitGroup
+	for range questions {
+		all.Go(func() {
+			if status, said := post(t, address, readPath, "a", text); status != http.StatusServiceUnavailable || !strings.Contains(said, CodeOverloaded) {
+				t.Errorf("got %d %s, want %d", status, said, http.StatusServiceUnavailable)
+			}
+		})
+	}
+	all.Wait()
+	if wallet.now != 0 || wallet.most == 0 || wallet.most > wallet.total || len(s.asked) != 0 {
+		t.Errorf("got %d bytes kept, %d at most and %d questions decoded; want 0, some of %d and none", wallet.now, wallet.most, len(s.asked), wallet.total)
+	}
+	wallet.total = 0
+	q, dst, want := s.question(3, 7)
+	if err := asker(t, nil).Read(t.Context(), address, q, dst); err != nil {
+		t.Errorf("a small question while no memory is left: %v", err)
+	}
+	same(t, dst, want)
+}
+
+// What a question promises is paid for as far as it can be true.
+func TestCostsOfQuestions(t *testing.T) {
+	for _, q := range []*Query{goldenQuery(), batchQuery()} {
+		text, err := q.AppendBinary(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ranges int
+		for _, c := range q.Chunks {
+			ranges += len(c.Ranges)
+		}
+		if got, want := costOf(text), int64(len(q.Chunks)*chunkCost+ranges*rangeCost); got != want {
+			t.Errorf("got %d for %d chunks and %d ranges, want %d", got, len(q.Chunks), ranges, want)
+		}
+	}
+	for n := range 64 {
+		text := bytes.Repeat([]byte{0xff}, n)
+		if got := costOf(text); got < 0 || got > int64(n)*rangeCost {
+			t.Errorf("%d bytes: got %d, want at most %d for each", n, got, rangeCost)
+		}
+	}
+}
+
+// Who is no member is not heard when it leaves, however much it says.
+func TestLastWordsOfStrangersAreNotRead(t *testing.T) {
+	cfg := serverOf(newShelf(1, 100))
+	cfg.Member = func(id, boot string) bool { return id == "a" && boot == "7" }
+	address := start(t, cfg)
+	if status, said := post(t, address, leavingPath, "stranger", make([]byte, 1000)); status != http.StatusForbidden || !strings.Contains(said, `\"stranger\" is no member`) {
+		t.Errorf("got %d %s, want %d and its name", status, said, http.StatusForbidden)
+	}
+	if err := asker(t, nil).Leave(t.Context(), address, Leaving{ID: "a"}); err != nil {
+		t.Errorf("a member: %v", err)
+	}
+	stranger := asker(t, func(cfg *ClientConfig) { cfg.ID = "c" })
+	var no *Refused
+	if err := stranger.Leave(t.Context(), address, Leaving{ID: "a"}); !errors.As(err, &no) || no.Code != CodeRefused {
+		t.Errorf("got %v, want it refused", err)
+	}
+}
