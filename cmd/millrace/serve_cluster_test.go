@@ -131,6 +131,7 @@ func TestFleetIsOneCache(t *testing.T) {
 		"plain": nil,
 		"with certificates": func(c *serveConfig) {
 			c.cluster.insecure, c.cluster.cert, c.cluster.key, c.cluster.ca, c.cluster.allow = false, cert, key, ca, []string{"gateway"}
+			c.cluster.sharedCert = true
 		},
 		"with a quota": func(c *serveConfig) { c.quotas = []quota{{dataset: "files", memory: 32 << 20}} },
 	} {
