@@ -55,28 +55,29 @@ func (p *Progress) Add(more Progress) {
 
 // BuildReport says what an index run found and did.
 type BuildReport struct {
-	Generation   string  `json:"generation"`
-	Format       string  `json:"format"`
-	Ignored      int     `json:"ignored"`        // objects that are no shards of the format, and say nothing of any
-	Hidden       int     `json:"hidden"`         // objects that nobody looked at, such as .DS_Store
-	HadHidden    int     `json:"had_hidden"`     // those of them that are samples, or shards, of the index that was there
-	Members      int64   `json:"hidden_members"` // hidden members of the archives that this run read: no part of any sample
-	Empty        int     `json:"empty_shards"`   // shards without a byte, as an upload that failed leaves them
-	Shards       int     `json:"shards"`
-	Chunks       int     `json:"chunks"`
-	Samples      uint64  `json:"samples"`
-	Links        int     `json:"links"`                   // links that were passed over
-	Link         string  `json:"link,omitempty"`          // one of them
-	Splits       []Split `json:"splits,omitempty"`        // train and val and the like, where the names tell of several
-	ClassFolders int     `json:"class_folders,omitempty"` // folders of pictures, where there is nothing else: readers may take each folder for a class
-	RepeatedKeys uint64  `json:"repeated_keys"`           // keys that several shards have
-	RepeatedKey  string  `json:"repeated_key,omitempty"`  // one of them
-	LeftOut      int64   `json:"left_out"`                // tokens that fill no window, as far as shards say how many they have
-	Bytes        int64   `json:"bytes"`                   // of all shards
-	ReadBytes    int64   `json:"read_bytes"`              // read by this run
-	ReusedShards int     `json:"reused_shards"`           // taken from an earlier index, or from an interrupted run
-	Rebound      bool    `json:"rebound"`                 // same generation, new binding
-	Unchanged    bool    `json:"unchanged"`               // nothing to publish
+	Generation     string  `json:"generation"`
+	Format         string  `json:"format"`
+	Ignored        int     `json:"ignored"`                   // objects that are no shards of the format, and say nothing of any
+	IgnoredExample string  `json:"ignored_example,omitempty"` // one of them
+	Hidden         int     `json:"hidden"`                    // objects that nobody looked at, such as .DS_Store
+	HadHidden      int     `json:"had_hidden"`                // those of them that are samples, or shards, of the index that was there
+	Members        int64   `json:"hidden_members"`            // hidden members of the archives that this run read: no part of any sample
+	Empty          int     `json:"empty_shards"`              // shards without a byte, as an upload that failed leaves them
+	Shards         int     `json:"shards"`
+	Chunks         int     `json:"chunks"`
+	Samples        uint64  `json:"samples"`
+	Links          int     `json:"links"`                   // links that were passed over
+	Link           string  `json:"link,omitempty"`          // one of them
+	Splits         []Split `json:"splits,omitempty"`        // train and val and the like, where the names tell of several
+	ClassFolders   int     `json:"class_folders,omitempty"` // folders of pictures, where there is nothing else: readers may take each folder for a class
+	RepeatedKeys   uint64  `json:"repeated_keys"`           // keys that several shards have
+	RepeatedKey    string  `json:"repeated_key,omitempty"`  // one of them
+	LeftOut        int64   `json:"left_out"`                // tokens that fill no window, as far as shards say how many they have
+	Bytes          int64   `json:"bytes"`                   // of all shards
+	ReadBytes      int64   `json:"read_bytes"`              // read by this run
+	ReusedShards   int     `json:"reused_shards"`           // taken from an earlier index, or from an interrupted run
+	Rebound        bool    `json:"rebound"`                 // same generation, new binding
+	Unchanged      bool    `json:"unchanged"`               // nothing to publish
 }
 
 func (o BuildOptions) withDefaults() (BuildOptions, error) {

@@ -42,11 +42,11 @@ func lookedFor() []string {
 		"mds (an index.json of MosaicML Streaming)",
 		"litdata (an index.json of LitData)",
 		"tar (names in .tar, .tar.gz, .tgz, .tar.zst)",
-		"tfrecord (names in .tfrecord, .tfrecords, or records with masked checksums)",
-		"jsonl (names in .jsonl, .ndjson)",
+		"tfrecord (names in .tfrecord, .tfrecords, or without a suffix and with masked checksums)",
+		"jsonl (names in .jsonl, .ndjson, or in .json with an object a line)",
 		"tokens (.bin with .idx beside it, or --sequence-length)",
 		"records (names in .npy, CIFAR's batches, or --record-size)",
-		"files (any other objects, one a sample)",
+		"files (images, sound, video or text, one a sample)",
 	}
 }
 

@@ -24,7 +24,7 @@ func TestHiddenObjectsAreLeftOut(t *testing.T) {
 		if err != nil || rep.Format != format || rep.Shards != 1 || rep.Ignored != 0 || rep.Hidden != 7 || rep.HadHidden != 0 {
 			t.Errorf("%s: got %+v, %v, want one shard, and 7 hidden objects", format, rep, err)
 		}
-		if rep, err = Build(t.Context(), store, "", BuildOptions{Match: "*.ini", Hidden: true}); err != nil || rep.Shards != 1 || rep.Hidden != 0 {
+		if rep, err = Build(t.Context(), store, "", BuildOptions{Match: "*.ini", Hidden: true, Format: "files"}); err != nil || rep.Shards != 1 || rep.Hidden != 0 {
 			t.Errorf("%s, asked for: got %+v, %v, want desktop.ini", format, rep, err)
 		}
 	}
@@ -42,7 +42,7 @@ func TestHiddenObjectsThatWereSamples(t *testing.T) {
 	for _, key := range []string{".a/b.jpg", "c.jpg", "d/.DS_Store", "e/.f.jpg"} {
 		store.Set(key, []byte(key))
 	}
-	with, err := Build(t.Context(), store, "", BuildOptions{Hidden: true})
+	with, err := Build(t.Context(), store, "", BuildOptions{Hidden: true, Format: "files"})
 	if err != nil || with.Samples != 4 || with.HadHidden != 0 {
 		t.Fatalf("got %+v, %v, want 4 samples", with, err)
 	}
@@ -54,7 +54,7 @@ func TestHiddenObjectsThatWereSamples(t *testing.T) {
 	}
 	store.Delete(t.Context(), "d/.g.jpg")
 	store.Set("e/.f.jpg", []byte("e/.f.jpg"))
-	if back, err := Build(t.Context(), store, "", BuildOptions{Hidden: true}); err != nil || back.Generation != with.Generation {
+	if back, err := Build(t.Context(), store, "", BuildOptions{Hidden: true, Format: "files"}); err != nil || back.Generation != with.Generation {
 		t.Errorf("asked for again: got %+v, %v, want generation %s", back, err, with.Generation)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"math"
 	"strings"
 	"sync"
 
@@ -40,20 +39,8 @@ func newListing(store objstore.Store, prefix string, objects []objstore.Object) 
 
 func (l *listing) Objects() []format.Object { return l.seen }
 
-func (l *listing) Head(ctx context.Context, key string) ([]byte, error) {
-	return l.first(ctx, key, format.HeadSize)
-}
-
-func (l *listing) Read(ctx context.Context, key string, most int64) ([]byte, error) {
-	b, err := l.first(ctx, key, min(most, math.MaxInt64-1)+1)
-	if err == nil && int64(len(b)) > most {
-		err = fmt.Errorf("object %s is longer than %d bytes", key, most)
-	}
-	return b, err
-}
-
-// first returns the first n decoded bytes of an object, or all there are.
-func (l *listing) first(ctx context.Context, key string, n int64) ([]byte, error) {
+// First returns the first n decoded bytes of an object, or all there are.
+func (l *listing) First(ctx context.Context, key string, n int64) ([]byte, error) {
 	l.mu.Lock()
 	b, ok := l.begin[key]
 	whole := l.whole[key]
@@ -90,19 +77,49 @@ func (l *listing) read(ctx context.Context, key string, n int64) ([]byte, error)
 		}
 		return b, l.store.ReadRange(ctx, ref, 0, b)
 	}
-	in, err := l.store.Open(ctx, ref, 0)
+	in, err := l.open(ctx, ref, c)
 	if err != nil {
 		return nil, err
 	}
 	defer in.Close()
-	decoded := io.Reader(in)
-	if c != codec.None {
-		r, err := codec.NewReader(c, in)
-		if err != nil {
-			return nil, fmt.Errorf("%w: name it as it is, leave it out with --match, or have all objects taken as they are with --format files", err)
-		}
-		defer r.Close()
-		decoded = r
+	return io.ReadAll(io.LimitReader(in, n))
+}
+
+// Open reads the decoded bytes of an object from an offset on.
+func (l *listing) Open(ctx context.Context, key string, offset int64) (io.ReadCloser, error) {
+	ref := objstore.Ref{Key: l.prefix + key}
+	c, _ := codec.Of(key)
+	if c == codec.None {
+		return l.store.Open(ctx, ref, offset)
 	}
-	return io.ReadAll(io.LimitReader(decoded, n))
+	in, err := l.open(ctx, ref, c)
+	if err == nil {
+		_, err = io.CopyN(io.Discard, in, offset)
+	}
+	return in, err
+}
+
+// open reads an object from its beginning.
+func (l *listing) open(ctx context.Context, ref objstore.Ref, c codec.Codec) (io.ReadCloser, error) {
+	in, err := l.store.Open(ctx, ref, 0)
+	if err != nil || c == codec.None {
+		return in, err
+	}
+	r, err := codec.NewReader(c, in)
+	if err != nil {
+		in.Close() // nothing was written to it
+		return nil, fmt.Errorf("%w: name it as it is, leave it out with --match, or have all objects taken as they are with --format files", err)
+	}
+	return &decodedObject{r, in}, nil
+}
+
+// decodedObject is a compressed object on its way from the store.
+type decodedObject struct {
+	*codec.Reader
+	stored io.Closer
+}
+
+func (d *decodedObject) Close() error {
+	d.Reader.Close()
+	return d.stored.Close()
 }

@@ -42,7 +42,7 @@ func TestObjectsCalledByAnEndingAlone(t *testing.T) {
 	for _, name := range []string{".gz", "d/.zst", "d/x"} {
 		store.Set(name, []byte("as it is"))
 	}
-	if rep, err := Build(t.Context(), store, "", BuildOptions{Hidden: true}); err != nil || rep.Samples != 3 || rep.Format != "files" {
+	if rep, err := Build(t.Context(), store, "", BuildOptions{Hidden: true, Format: "files"}); err != nil || rep.Samples != 3 || rep.Format != "files" {
 		t.Errorf("got %+v, %v, want 3 loose objects", rep, err)
 	}
 }

@@ -30,6 +30,9 @@ func (b *builder) survey(ctx context.Context, l *listing) error {
 			continue
 		}
 		d, err := f.Survey(ctx, l, hints)
+		if unknown := (*files.UnknownError)(nil); errors.As(err, &unknown) {
+			return b.unread(ctx, l, unknown)
+		}
 		if err != nil {
 			return fmt.Errorf("look for %s shards: %w%s", f.Name(), err, cure(claims))
 		}
@@ -43,12 +46,15 @@ func (b *builder) survey(ctx context.Context, l *listing) error {
 	case 1:
 		b.format, b.found = claims[0].format, claims[0].found
 	default:
-		return fmt.Errorf("objects of several formats lie here: %s: choose one with --format, or some objects with --match", counts(claims))
+		return fmt.Errorf("objects of several formats lie here: %s: choose the objects of one with --match", counts(claims))
 	}
 	if err := b.checkHints(); err != nil {
 		return err
 	}
-	return b.take(l)
+	if err := b.take(l); err != nil {
+		return err
+	}
+	return b.passedOver(l)
 }
 
 // nothing says what was looked for, in vain.
@@ -87,7 +93,7 @@ func cure(claims []claim) string {
 	if len(claims) == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" (shards of other formats lie here too: %s: choose one with --format)", counts(claims))
+	return fmt.Sprintf(" (shards of other formats lie here too: %s: choose the objects of one with --match)", counts(claims))
 }
 
 // checkHints refuses what was said of a dataset that its format has no use for.
@@ -133,7 +139,37 @@ func (b *builder) take(l *listing) error {
 		return errors.New("samples share more bytes than they can have")
 	}
 	b.report.Format = b.format.Name()
-	b.report.Ignored = max(0, len(l.seen)-len(b.shards)-b.found.Beside)
+	return nil
+}
+
+// passedOver counts the objects that the format does not take, and refuses those whose loss nobody asked for: all that hold data, where
+// the format was named; and else those that are shards but for a compression that is not read.
+func (b *builder) passedOver(l *listing) error {
+	taken := make(map[string]bool, len(b.found.Beside))
+	for _, key := range b.found.Beside {
+		taken[key] = true
+	}
+	next := 0 // of the shards, in the same order
+	for _, o := range l.seen {
+		if next < len(b.found.Shards) && b.found.Shards[next].Key == o.Key {
+			next++
+			continue
+		}
+		if taken[o.Key] {
+			continue
+		}
+		if b.report.Ignored++; b.report.Ignored == 1 {
+			b.report.IgnoredExample = o.Key
+		}
+		c, known := containerNamed(o.Key)
+		switch {
+		case b.found.Told || format.Note(o.Key) || format.Marker(o):
+		case b.opt.Format != "":
+			return fmt.Errorf("object %s is no %s shard by its name: leave it out with --match, or name it as one", o.Key, b.format.Name())
+		case known && c.packed:
+			return fmt.Errorf("object %s: %w", o.Key, c.refusal())
+		}
+	}
 	return nil
 }
 

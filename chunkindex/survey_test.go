@@ -1,6 +1,7 @@
 package chunkindex
 
 import (
+	"archive/tar"
 	"bytes"
 	"context"
 	"fmt"
@@ -27,11 +28,14 @@ func TestSeveralFormats(t *testing.T) {
 		t.Fatalf("notes: got %+v, %v", rep, err)
 	}
 	store.Set("more.jsonl", []byte(`{"a":1}`+"\n"))
-	if _, err = Build(t.Context(), store, "", BuildOptions{}); err == nil || !strings.Contains(err.Error(), "tar 2, jsonl 1: choose one with --format") {
+	if _, err = Build(t.Context(), store, "", BuildOptions{}); err == nil || !strings.Contains(err.Error(), "tar 2, jsonl 1: choose the objects of one with --match") {
 		t.Errorf("lines too: got %v, want a refusal with counts", err)
 	}
-	if rep, err = Build(t.Context(), store, "", BuildOptions{Format: "tar"}); err != nil || rep.Ignored != 2 {
-		t.Errorf("tar named: got %+v, %v", rep, err)
+	if _, err = Build(t.Context(), store, "", BuildOptions{Format: "tar"}); err == nil || !strings.Contains(err.Error(), "object more.jsonl does not begin as a tar does: leave it out with --match") {
+		t.Errorf("tar named: got %v, want the object that is none", err)
+	}
+	if rep, err = Build(t.Context(), store, "", BuildOptions{Format: "tar", Match: "*.tar"}); err != nil || rep.Ignored != 0 {
+		t.Errorf("tars alone: got %+v, %v", rep, err)
 	}
 	if rep, err = Build(t.Context(), store, "", BuildOptions{Match: "*.jsonl"}); err != nil || rep.Format != "jsonl" || rep.Ignored != 0 {
 		t.Errorf("lines alone: got %+v, %v", rep, err)
@@ -42,9 +46,9 @@ func TestSeveralFormats(t *testing.T) {
 	}{
 		{BuildOptions{Format: "csv"}, `format "csv" is not known: want one of mds, litdata, tar`},
 		{BuildOptions{Format: "tokens"}, "tokens"},
-		{BuildOptions{Format: "tar", Hints: format.Options{RecordSize: 5}}, "--record-size says nothing of tar shards"},
-		{BuildOptions{Format: "tar", Hints: format.Options{SequenceLength: 5}}, "--sequence-length says nothing of tar shards"},
-		{BuildOptions{Format: "tar", Hints: format.Options{DType: "<u2"}}, "it is for records and tokens"},
+		{BuildOptions{Format: "tar", Match: "*.tar", Hints: format.Options{RecordSize: 5}}, "--record-size says nothing of tar shards"},
+		{BuildOptions{Format: "tar", Match: "*.tar", Hints: format.Options{SequenceLength: 5}}, "--sequence-length says nothing of tar shards"},
+		{BuildOptions{Format: "tar", Match: "*.tar", Hints: format.Options{DType: "<u2"}}, "it is for records and tokens"},
 	} {
 		if _, err := Build(t.Context(), store, "", c.opt); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: got %v, want %q", c.opt, err, c.want)
@@ -81,10 +85,16 @@ func TestTarByContent(t *testing.T) {
 	if err != nil || rep.Samples != want.Samples || rep.Ignored != 1 {
 		t.Errorf("got %+v, %v, want %d samples", rep, err, want.Samples)
 	}
-	b, _ := store.Bytes("a.tar")
-	other.Set("named.tar", b)
-	if rep, err := Build(t.Context(), other, "", BuildOptions{Format: "tar"}); err != nil || rep.Shards != 1 || rep.Ignored != 3 {
-		t.Errorf("got %+v, %v, want the one that is named as a tar", rep, err)
+	other.Set("named.tar", make([]byte, 1024))
+	if rep, err := Build(t.Context(), other, "", BuildOptions{Format: "tar"}); err != nil || rep.Shards != 3 || rep.Ignored != 1 {
+		t.Errorf("got %+v, %v, want all three", rep, err)
+	}
+	if rep, err := Build(t.Context(), other, "", BuildOptions{}); err == nil {
+		t.Errorf("not named: got %+v, want no shards without samples", rep)
+	}
+	other.Set("damaged", make([]byte, 511))
+	if rep, err := Build(t.Context(), other, "", BuildOptions{Format: "tar"}); err == nil || !strings.Contains(err.Error(), "object damaged does not begin as a tar does") {
+		t.Errorf("got %+v, %v, want the damaged one by name", rep, err)
 	}
 }
 
@@ -98,17 +108,17 @@ func TestListingDecodes(t *testing.T) {
 	store.Set("p/d.gz", body)
 	l := newListing(store, "p/", listed(t, store, "p/"))
 	for _, key := range []string{"a.txt.gz", "b.txt.zst", "c.txt"} {
-		if head, err := l.Head(t.Context(), key); err != nil || !bytes.Equal(head, body[:format.HeadSize]) {
+		if head, err := format.Head(t.Context(), l, key); err != nil || !bytes.Equal(head, body[:format.HeadSize]) {
 			t.Errorf("head of %s: got %d bytes, %v", key, len(head), err)
 		}
-		if all, err := l.Read(t.Context(), key, int64(len(body))); err != nil || !bytes.Equal(all, body) {
+		if all, err := format.Read(t.Context(), l, key, int64(len(body))); err != nil || !bytes.Equal(all, body) {
 			t.Errorf("%s: got %d bytes, %v", key, len(all), err)
 		}
-		if _, err := l.Read(t.Context(), key, int64(len(body))-1); err == nil || !strings.Contains(err.Error(), "longer than 9999") {
+		if _, err := format.Read(t.Context(), l, key, int64(len(body))-1); err == nil || !strings.Contains(err.Error(), "longer than 9999") {
 			t.Errorf("%s, one byte less: got %v", key, err)
 		}
 	}
-	if _, err := l.Head(t.Context(), "d.gz"); err == nil || !strings.Contains(err.Error(), "is no gzip") {
+	if _, err := format.Head(t.Context(), l, "d.gz"); err == nil || !strings.Contains(err.Error(), "is no gzip") {
 		t.Errorf("no gzip: got %v", err)
 	}
 }
@@ -127,8 +137,11 @@ func TestSurveyReadsOnceSideBySide(t *testing.T) {
 	npy := "\x93NUMPY\x01\x00v\x00{'descr': '<u2', 'fortran_order': False, 'shape': (4,), }"
 	npy += strings.Repeat(" ", 127-len(npy)) + "\n" + "01234567"
 	lines := `{"a":1}` + "\n" + `{"a":2}` + "\n"
-	member := make([]byte, 512)
-	copy(member[257:], "ustar")
+	var archive bytes.Buffer
+	if err := tar.NewWriter(&archive).WriteHeader(&tar.Header{Name: "a", Format: tar.FormatUSTAR}); err != nil {
+		t.Fatal(err)
+	}
+	member := archive.Bytes()
 	for name, c := range map[string]struct {
 		key, body string
 		index     bool // an index.json of nobody's lies beside them
@@ -137,10 +150,10 @@ func TestSurveyReadsOnceSideBySide(t *testing.T) {
 		least     int // side by side
 	}{
 		"lines by content":     {"x%02d.json", lines, false, BuildOptions{}, 60, 16},
-		"tars by content":      {"x%02d", string(member), true, BuildOptions{Format: "tar"}, 61, 16},
+		"tars by content":      {"x%02d", string(member), true, BuildOptions{Format: "tar"}, 60, 16},
 		"arrays of tokens":     {"x%02d.npy", npy, true, BuildOptions{Hints: format.Options{SequenceLength: 1}}, 61, 16},
 		"looked at in vain":    {"x%02d.json", "{}", false, BuildOptions{}, 4, 4},
-		"index that says none": {"x%02d.json", lines, true, BuildOptions{}, 4, 3}, // it comes first, and is no line
+		"index that says none": {"x%02d.json", lines, true, BuildOptions{}, 61, 16},
 	} {
 		bubble.Test(t, func(t *testing.T) {
 			mem := memstore.New()

@@ -57,8 +57,8 @@ func Of(key string) (c Codec, bare string) {
 		suffix, instead string
 		codec           Codec
 	}{{".gz", "", Gzip}, {".tgz", ".tar", Gzip}, {".zst", "", Zstd}, {".zstd", "", Zstd}} {
-		if bare, ok := strings.CutSuffix(key, s.suffix); ok {
-			if bare += s.instead; bare == "" || strings.HasSuffix(bare, "/") {
+		if n := len(key) - len(s.suffix); n >= 0 && strings.EqualFold(key[n:], s.suffix) {
+			if bare = key[:n] + s.instead; bare == "" || strings.HasSuffix(bare, "/") {
 				return None, key
 			}
 			return s.codec, bare

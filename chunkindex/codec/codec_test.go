@@ -63,7 +63,7 @@ func TestOf(t *testing.T) {
 		bare  string
 	}{
 		"a.tar": {codec.None, "a.tar"}, "a.tar.gz": {codec.Gzip, "a.tar"}, "d/a.tgz": {codec.Gzip, "d/a.tar"}, "a.jsonl.zst": {codec.Zstd, "a.jsonl"},
-		"a.mds.zstd": {codec.Zstd, "a.mds"}, "gz": {codec.None, "gz"}, ".gz": {codec.None, ".gz"}, "d/.zst": {codec.None, "d/.zst"}, ".tgz": {codec.Gzip, ".tar"}, "a.GZ": {codec.None, "a.GZ"}, "a.gz/b": {codec.None, "a.gz/b"},
+		"a.mds.zstd": {codec.Zstd, "a.mds"}, "gz": {codec.None, "gz"}, ".gz": {codec.None, ".gz"}, "d/.zst": {codec.None, "d/.zst"}, ".tgz": {codec.Gzip, ".tar"}, "a.GZ": {codec.Gzip, "a"}, "d/A.TGZ": {codec.Gzip, "d/A.tar"}, "A.JSONL.ZSTD": {codec.Zstd, "A.JSONL"}, "a.gz/b": {codec.None, "a.gz/b"},
 	} {
 		if c, bare := codec.Of(key); c != want.codec || bare != want.bare {
 			t.Errorf("%q: got %v of %q, want %v of %q", key, c, bare, want.codec, want.bare)

@@ -1,8 +1,8 @@
 // Package files takes loose objects for samples, one object one sample, as a directory of images has them.
 //
-// A sample is the object's bytes and nothing else; its one part, the whole of it, has the object's extension. Keys and extensions are cut as
-// WebDataset cuts the names of members, so that a directory and a tar of it have the same keys. There is no framing of its
-// own: a batch of loose objects is a tar.
+// A sample is the object's bytes and nothing else; its one part, the whole of it, has the object's extension. No two objects have
+// one key, and their names in a tar differ for every reader that groups members by their keys. There is no framing of its own: a
+// batch of loose objects is a tar.
 package files
 
 import (
@@ -11,9 +11,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
-	"github.com/millrace-data/millrace/chunkindex/webdataset"
 )
 
 // Name is what an index calls this format.
@@ -28,15 +28,22 @@ func (Files) Name() string { return Name }
 // Rules returns 1: none have been released before.
 func (Files) Rules() int { return 1 }
 
-// Survey takes every object for a sample. Whoever asks has seen to it that they are of no other format.
-func (Files) Survey(_ context.Context, l format.Listing, _ format.Options) (*format.Dataset, error) {
-	objects := l.Objects()
+// Survey takes every object for a sample if the format was named. Else it does so only where names say that each is one: all
+// are images, or sound, or video, or text; what merely describes data is left out then.
+func (Files) Survey(_ context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
+	objects := slices.DeleteFunc(slices.Clone(l.Objects()), format.Marker)
+	if !o.Named {
+		objects = format.Data(objects)
+		if err := ofOneKind(objects); err != nil {
+			return nil, err
+		}
+	}
 	if len(objects) == 0 {
 		return nil, nil
 	}
 	d := &format.Dataset{Loose: true, Shards: make([]format.Shard, 0, len(objects))}
 	last, empty := "", 0
-	for i, o := range objects {
+	for _, o := range objects {
 		if o.Size == 0 {
 			empty++
 			last = o.Key
@@ -45,19 +52,14 @@ func (Files) Survey(_ context.Context, l format.Listing, _ format.Options) (*for
 			return nil, fmt.Errorf("object %s is longer than a sample can be, %d bytes: leave it out with --match", o.Key, format.MaxSample)
 		}
 		d.Shards = append(d.Shards, format.Shard{Object: o})
-		if i == 0 {
-			continue
-		}
-		key, _ := webdataset.Split(o.Key)
-		if before, _ := webdataset.Split(objects[i-1].Key); key == before {
-			return nil, fmt.Errorf("objects %s and %s have one key, %q: take one of them with --match, or make one sample of both with millrace pack", objects[i-1].Key, o.Key, key)
-		}
 	}
 	if empty > 0 {
 		return nil, fmt.Errorf("%d objects without a byte, such as %s: remove them, or leave them out with --match", empty, last)
 	}
+	distinguish(d.Shards)
 	d.Scan = func(ctx context.Context, shard int, in io.Reader, out format.Sink) error {
-		return scan(ctx, d.Shards[shard].Object, in, out)
+		key, ext := name(d.Shards[shard])
+		return scan(ctx, d.Shards[shard].Object, key, ext, in, out)
 	}
 	return d, nil
 }
@@ -73,8 +75,7 @@ func (Files) Framing(constants json.RawMessage) (format.Framing, error) {
 const bufferSize = 256 << 10
 
 // scan hands on one object as one sample of one part.
-func scan(ctx context.Context, o format.Object, in io.Reader, out format.Sink) error {
-	key, ext := webdataset.Split(o.Key)
+func scan(ctx context.Context, o format.Object, key, ext string, in io.Reader, out format.Sink) error {
 	if err := out.Begin(key); err != nil {
 		return err
 	}

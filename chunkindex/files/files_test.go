@@ -13,8 +13,10 @@ import (
 )
 
 func TestEachObjectIsASample(t *testing.T) {
-	got, err := scantest.Scan(t.Context(), files.Files{}, format.Options{}, scantest.Objects{
+	got, err := scantest.Scan(t.Context(), files.Files{}, format.Options{Named: true}, scantest.Objects{
 		"d.x/a.seg.png": []byte("12345"), "b": []byte("6"), "c.json.gz": []byte("no gzip, and no matter"), "e/.hidden": []byte("7"),
+		"f/frame.0001.png": []byte("1"), "f/frame.0002.png": []byte("2"), "f/frame_0003.png": []byte("3"), "g/1.jpg": []byte("j"), "g/1.png": []byte("p"), "g/1.x.png": []byte("x"),
+		"h/V.NII.GZ": []byte("v"), "_SUCCESS": nil, "README.md": []byte("a sample where it is asked for"),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -23,7 +25,10 @@ func TestEachObjectIsASample(t *testing.T) {
 		return []scantest.Sample{{Key: key, Length: n, Parts: []scantest.Part{{Ext: ext, Length: n}}}}
 	}
 	want := map[string][]scantest.Sample{
-		"d.x/a.seg.png": one("d.x/a", "seg.png", 5), "b": one("b", "", 1), "c.json.gz": one("c", "json.gz", 22), "e/.hidden": one("e/.hidden", "", 1),
+		"f/frame.0001.png": one("f/frame_0001", "png", 1), "f/frame.0002.png": one("f/frame_0002", "png", 1), "f/frame_0003.png": one("f/frame_0003", "png", 1),
+		"g/1.jpg": one("g/1_jpg", "jpg", 1), "g/1.png": one("g/1_png", "png", 1), "g/1.x.png": one("g/1_x", "png", 1),
+		"h/V.NII.GZ": one("h/V", "NII.GZ", 1), "README.md": one("README", "md", 30),
+		"d.x/a.seg.png": one("d.x/a_seg", "png", 5), "b": one("b", "", 1), "c.json.gz": one("c", "json.gz", 22), "e/.hidden": one("e/.hidden", "", 1),
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
@@ -33,7 +38,8 @@ func TestEachObjectIsASample(t *testing.T) {
 func TestSurveyRefuses(t *testing.T) {
 	for want, objects := range map[string]scantest.Objects{
 		"1 objects without a byte, such as b.jpg": {"a.jpg": []byte("a"), "b.jpg": nil},
-		"a.jpg and a.txt have one key":            {"a.jpg": []byte("a"), "a.txt": []byte("b")},
+		"a.jpg (image) and a.txt (text) may not":  {"a.jpg": []byte("a"), "a.txt": []byte("b")},
+		"object b.dat: its name is not one":       {"a.jpg": []byte("a"), "b.dat": []byte("b")},
 	} {
 		if _, err := (files.Files{}).Survey(t.Context(), objects, format.Options{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)

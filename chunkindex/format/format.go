@@ -37,14 +37,11 @@ type Format interface {
 type Listing interface {
 	// Objects lists them by key, in byte order. The slice is shared and must not change.
 	Objects() []Object
-	// Head returns the first bytes of an object, HeadSize of them or all there are. EachHead reads many.
-	Head(ctx context.Context, key string) ([]byte, error)
-	// Read returns a whole object of at most most bytes; a longer one is an error.
-	Read(ctx context.Context, key string, most int64) ([]byte, error)
+	// First returns the first n bytes of an object, or all there are. Head, EachHead and Read ask for the usual ones.
+	First(ctx context.Context, key string, n int64) ([]byte, error)
+	// Open reads an object in sequence, from an offset to its end.
+	Open(ctx context.Context, key string, offset int64) (io.ReadCloser, error)
 }
-
-// HeadSize is how many bytes Listing.Head returns of an object that has more.
-const HeadSize = 4 << 10
 
 // Object is a stored object.
 type Object struct {
@@ -65,7 +62,8 @@ type Options struct {
 type Dataset struct {
 	Shards  []Shard         // in byte order of their keys
 	Framing json.RawMessage // constants of the dataset, for Format.Framing; canonical: the same dataset gives the same bytes. nil: none
-	Beside  int             // objects that say something of the shards, such as an index.json: neither shards nor ignored
+	Beside  []string        // keys of objects that say something of the shards, such as an index.json: neither shards nor ignored
+	Told    bool            // an index of the format's own, or its fixed names, say which objects are shards: any others are no loss
 	Overlap int64           // bytes that a sample may share with the end of the one before
 	Loose   bool            // each shard is one sample, taken as it is stored, and a chunk is a run of shards
 

@@ -1,6 +1,7 @@
 package format
 
 import (
+	"path"
 	"strconv"
 	"strings"
 
@@ -26,13 +27,16 @@ func Plain(key string) string {
 	return bare
 }
 
+// Ext returns the suffix of a plain key, in small letters: ".jsonl" of "a/B.JSONL.GZ".
+func Ext(key string) string { return strings.ToLower(path.Ext(Plain(key))) }
+
 // Stem returns the plain key of a shard without the first of suffixes that it ends in. A name that would have nothing left is left
 // whole.
 func Stem(key string, suffixes ...string) string {
 	key = Plain(key)
 	for _, s := range suffixes {
-		if stem, ok := strings.CutSuffix(key, s); ok && stem != "" && !strings.HasSuffix(stem, "/") {
-			return stem
+		if n := len(key) - len(s); n > 0 && strings.EqualFold(key[n:], s) && key[n-1] != '/' {
+			return key[:n]
 		}
 	}
 	return key

@@ -49,23 +49,21 @@ func (Framing) ContentType() string { return "application/x-ndjson" }
 func (Framing) Frame([]uint32) (before, after []byte, err error) { return nil, nil, nil }
 
 // Survey takes objects that are called as JSON Lines are: those that end in .json only where there are no others, and
-// if all of them begin with two objects, a line each. If it was asked for by name it takes those of them that do.
+// if all of them begin with objects, a line each. If it was asked for by name every object that holds data is a shard, whatever its
+// name; the scan checks each line.
 func (JSONL) Survey(ctx context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
-	shards, maybe := sorted(l)
+	shards, maybe := sorted(l, o.Named)
 	if len(shards) == 0 {
-		var err error
-		if shards, err = byContent(ctx, l, maybe, o.Named); err != nil {
+		ok, err := byContent(ctx, l, maybe)
+		if err != nil || !ok {
 			return nil, err
 		}
+		shards = maybe
 	}
-	switch {
-	case len(shards) > 0:
-	case o.Named:
-		return nil, errors.New("no object's name ends in .jsonl or .ndjson, and none in .json that begins with two objects, a line each")
-	default:
-		return nil, nil
+	d := &format.Dataset{}
+	for _, object := range shards {
+		d.Shards = append(d.Shards, format.Shard{Object: object})
 	}
-	d := &format.Dataset{Shards: shards}
 	d.Scan = func(ctx context.Context, shard int, in io.Reader, out format.Sink) error {
 		return scan(ctx, format.Stem(d.Shards[shard].Key, suffixes()...), in, out)
 	}
@@ -74,44 +72,72 @@ func (JSONL) Survey(ctx context.Context, l format.Listing, o format.Options) (*f
 
 func suffixes() []string { return []string{".jsonl", ".ndjson", ".json"} }
 
-// byContent returns those of the objects that look like JSON Lines: all of them, some of them, or none.
-func byContent(ctx context.Context, l format.Listing, maybe []format.Object, some bool) ([]format.Shard, error) {
-	var shards []format.Shard
-	err := format.EachHead(ctx, l, maybe, func(object format.Object, head []byte) (bool, error) {
+// sorted returns the objects whose names are those of JSON Lines, or all where the format was named, and those whose names are those
+// of any JSON.
+func sorted(l format.Listing, named bool) (shards, maybe []format.Object) {
+	for _, object := range format.Data(l.Objects()) {
+		suffix := format.Ext(object.Key)
 		switch {
-		case twoLines(head):
-			shards = append(shards, format.Shard{Object: object})
-		case !some:
-			shards = nil
-			return false, nil
-		}
-		return true, nil
-	})
-	return shards, err
-}
-
-// sorted returns the objects whose names are those of JSON Lines, and those whose names are those of any JSON.
-func sorted(l format.Listing) (shards []format.Shard, maybe []format.Object) {
-	for _, object := range l.Objects() {
-		base := format.Plain(path.Base(object.Key))
-		switch {
-		case base[0] == '.':
-		case path.Ext(base) == ".jsonl", path.Ext(base) == ".ndjson":
-			shards = append(shards, format.Shard{Object: object})
-		case path.Ext(base) == ".json":
+		case named:
+			shards = append(shards, object)
+		case path.Base(object.Key)[0] == '.':
+		case suffix == ".jsonl", suffix == ".ndjson":
+			shards = append(shards, object)
+		case suffix == ".json":
 			maybe = append(maybe, object)
 		}
 	}
 	return shards, maybe
 }
 
-// twoLines reports whether a file begins with two lines that are an object each. The second may go on past what is seen
-// of it.
-func twoLines(head []byte) bool {
-	first, rest, ok := bytes.Cut(head, []byte("\n"))
-	if !ok || !bytes.HasPrefix(first, []byte("{")) || !json.Valid(first) || !bytes.HasPrefix(rest, []byte("{")) {
-		return false
+// byContent says whether objects look like JSON Lines: each is empty or begins with an object on a line of its own, and one of the
+// first has a second line.
+func byContent(ctx context.Context, l format.Listing, maybe []format.Object) (bool, error) {
+	all, several, looked := true, false, 0
+	err := format.EachHead(ctx, l, maybe, func(object format.Object, head []byte) (bool, error) {
+		lines, err := look(ctx, l, object, head)
+		all, several = lines != none, several || lines > 1
+		looked += min(1, max(0, lines))
+		return all && (several || looked < looks), err
+	})
+	return all && several, err
+}
+
+// looks is how many objects of a single line are looked at before it is clear that each is a value of its own.
+const looks = 4
+
+// none is what look finds in an object that is not JSON Lines.
+const none = -1
+
+// maxLook is how much of an object is looked at for the end of its first line. Whoever has longer lines names the format.
+const maxLook = 16 << 20
+
+// look returns how many lines an object begins with, as far as that matters: 0, 1, or 2 for more; or none. It looks further where the
+// first line is longer than what was seen.
+func look(ctx context.Context, l format.Listing, o format.Object, head []byte) (lines int, err error) {
+	for n := int64(format.HeadSize); ; {
+		first, rest, ended := bytes.Cut(bytes.TrimPrefix(head, []byte(mark)), []byte("\n"))
+		whole := int64(len(head)) < n
+		switch {
+		case len(head) == 0:
+			return 0, nil
+		case !bytes.HasPrefix(first, []byte("{")):
+			return none, nil
+		case !ended && !whole && n < maxLook:
+			n *= 64
+			if head, err = l.First(ctx, o.Key, n); err != nil {
+				return none, err
+			}
+			continue
+		case !ended && !whole, !json.Valid(first):
+			return none, nil
+		case len(rest) == 0:
+			return 1, nil
+		}
+		second, _, ended := bytes.Cut(rest, []byte("\n"))
+		if !bytes.HasPrefix(second, []byte("{")) || (ended || whole) && !json.Valid(second) {
+			return none, nil
+		}
+		return 2, nil
 	}
-	second, _, ok := bytes.Cut(rest, []byte("\n"))
-	return json.Valid(second) || !ok && len(head) == format.HeadSize
 }

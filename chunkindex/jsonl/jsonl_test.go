@@ -54,11 +54,26 @@ func TestShards(t *testing.T) {
 			scantest.Objects{"a.json": []byte("{}\n{\"a\":\"" + strings.Repeat("x", 5000) + "\"}\n")},
 			map[string][]scantest.Sample{"a.json": {sample("a/000000000", 0, 2, 1), sample("a/000000001", 3, 5008, 1)}},
 		},
-		"among others, asked for by name": {
+		"everything, asked for by name": {
 			true,
-			scantest.Objects{"a.json": []byte("{}\n{}\n"), "info.json": []byte("{\n}\n")},
-			map[string][]scantest.Sample{"a.json": {sample("a/000000000", 0, 2, 1), sample("a/000000001", 3, 2, 1)}},
+			scantest.Objects{"a.json": []byte("{}\n{}\n"), "b.jsonl": []byte("{}\n"), "c": []byte("1\n"), "README.md": []byte("about"), "dataset_info.json": []byte("{\n}\n"), "_SUCCESS": nil},
+			map[string][]scantest.Sample{
+				"a.json": {sample("a/000000000", 0, 2, 1), sample("a/000000001", 3, 2, 1)}, "b.jsonl": {sample("b/000000000", 0, 2, 1)}, "c": {sample("c/000000000", 0, 1, 1)},
+			},
 		},
+		"by content, long first lines": {
+			false,
+			scantest.Objects{
+				"a.json": []byte("{}\n{}\n"), "b.json": []byte("{\"a\":\"" + strings.Repeat("x", 5000) + "\"}\n{}\n"),
+				"c.json": []byte("{\"a\":\"" + strings.Repeat("x", 300<<10) + "\"}\n{}\n"), "d.json": []byte("{}\n"), "e.json": nil,
+			},
+			map[string][]scantest.Sample{
+				"a.json": {sample("a/000000000", 0, 2, 1), sample("a/000000001", 3, 2, 1)}, "b.json": {sample("b/000000000", 0, 5008, 1), sample("b/000000001", 5009, 2, 1)},
+				"c.json": {sample("c/000000000", 0, 300<<10+8, 1), sample("c/000000001", 300<<10+9, 2, 1)}, "d.json": {sample("d/000000000", 0, 2, 1)}, "e.json": nil,
+			},
+		},
+		"one long value":         {false, scantest.Objects{"a.json": []byte("{}\n{}\n"), "coco.json": []byte("{\"a\":[" + strings.Repeat("1,\n", 5000) + "1]}")}, nil},
+		"names in capitals":      {false, scantest.Objects{"A.JSONL": []byte("1\n")}, map[string][]scantest.Sample{"A.JSONL": {sample("A/000000000", 0, 1, 1)}}},
 		"among others":           {false, scantest.Objects{"a.json": []byte("{}\n{}\n"), "info.json": []byte("{\n}\n")}, nil},
 		"an object a file":       {false, scantest.Objects{"a.json": []byte("{}\n")}, nil},
 		"an object, and no more": {false, scantest.Objects{"a.json": []byte("{}\n{\n}\n")}, nil},
@@ -96,9 +111,7 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("%.40q: got %v, %v, want %q", text, got, err, want)
 		}
 	}
-	if _, err := scan(format.Options{Named: true}, scantest.Objects{"a.json": []byte("{}\n")}); err == nil {
-		t.Error("asked for by name: got no error, want one that says what is not here")
-	}
+	scantest.Refuses(t, jsonl.JSONL{}, format.Options{Named: true}, scantest.Objects{"a.jsonl": []byte("{}\n"), "b.png": []byte("\x89PNG\n")}, "shard b.png: at offset 0: line 1: not UTF-8")
 }
 
 func TestFraming(t *testing.T) {

@@ -18,6 +18,9 @@ const MaxLine = 64 << 20
 
 const bufferSize = 256 << 10
 
+// mark is the byte order mark that some writers put before UTF-8.
+const mark = "\xef\xbb\xbf"
+
 // scanner reads one file.
 type scanner struct {
 	ctx  context.Context

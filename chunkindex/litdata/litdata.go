@@ -110,7 +110,8 @@ func (Format) Survey(ctx context.Context, l format.Listing, o format.Options) (*
 	d := &format.Dataset{
 		Shards:  shards,
 		Framing: framing,
-		Beside:  1, // index.json
+		Beside:  []string{offsets.IndexKey},
+		Told:    true,
 		Scan: func(ctx context.Context, i int, in io.Reader, out format.Sink) error {
 			return listed[i].Scan(ctx, in, out)
 		},

@@ -51,7 +51,7 @@ func TestChunksOfLitData(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := d.Beside, 1; got != want {
+	if got, want := len(d.Beside), 1; got != want {
 		t.Errorf("got %d objects beside the chunks, want %d, the index", got, want)
 	}
 	f, err := litdata.Format{}.Framing(d.Framing)

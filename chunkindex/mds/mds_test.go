@@ -67,7 +67,7 @@ func TestBatchAndIndexAreAsMDSWriterWritesThem(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := survey(t, o)
-	if got, want := d.Beside, 1; got != want {
+	if got, want := len(d.Beside), 1; got != want {
 		t.Errorf("got %d objects beside the shards, want %d, the index", got, want)
 	}
 	constants := d.Framing

@@ -102,7 +102,8 @@ func (Format) Survey(ctx context.Context, l format.Listing, o format.Options) (*
 	return &format.Dataset{
 		Shards:  shards,
 		Framing: framing,
-		Beside:  1, // index.json
+		Beside:  []string{offsets.IndexKey},
+		Told:    true,
 		Scan: func(ctx context.Context, i int, in io.Reader, out format.Sink) error {
 			sums := newSums(hashes[listed[i].Key])
 			if err := listed[i].Scan(ctx, io.TeeReader(in, sums), out); err != nil {

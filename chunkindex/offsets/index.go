@@ -22,14 +22,14 @@ func ReadIndex(ctx context.Context, l format.Listing, member string, into any) (
 	if _, ok := Find(l.Objects(), IndexKey); !ok {
 		return false, nil
 	}
-	head, err := l.Head(ctx, IndexKey)
+	head, err := format.Head(ctx, l, IndexKey)
 	if err != nil {
 		return false, err
 	}
 	if head = bytes.TrimLeft(head, " \t\r\n"); len(head) == 0 || head[0] != '{' {
 		return false, nil
 	}
-	b, err := l.Read(ctx, IndexKey, maxIndex)
+	b, err := format.Read(ctx, l, IndexKey, maxIndex)
 	if err != nil {
 		return false, err
 	}

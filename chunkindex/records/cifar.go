@@ -81,6 +81,7 @@ func (s *survey) cifarSet(c cifar, files []format.Object) (*format.Dataset, erro
 		return nil, err
 	}
 	d := s.dataset(files, layout, func(sc *scanner) error { return sc.cifar(c) })
+	d.Told = true
 	for i := range d.Shards {
 		d.Shards[i].Says = c.name // the same records have other parts when their size was told
 	}
@@ -102,7 +103,7 @@ func (s *survey) fault(ctx context.Context, c cifar, o format.Object) (string, e
 	if o.Key == format.Plain(o.Key) && (o.Size == 0 || o.Size%c.size() != 0) {
 		return fmt.Sprintf("its %d bytes are no multiple of %d", o.Size, c.size()), nil
 	}
-	head, err := s.l.Head(ctx, o.Key)
+	head, err := format.Head(ctx, s.l, o.Key)
 	if err != nil {
 		return "", err
 	}

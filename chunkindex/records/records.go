@@ -75,18 +75,18 @@ type survey struct {
 func (s *survey) sort() {
 	arrays := map[string]bool{}
 	for _, o := range s.l.Objects() {
-		if stem, ok := strings.CutSuffix(format.Plain(o.Key), ".npy"); ok {
-			arrays[stem] = true
+		if format.Ext(o.Key) == ".npy" {
+			arrays[format.Stem(o.Key, ".npy")] = true
 		}
 	}
 	for _, o := range s.l.Objects() {
-		switch suffix := path.Ext(format.Plain(o.Key)); {
+		switch suffix := format.Ext(o.Key); {
 		case strings.HasPrefix(path.Base(o.Key), "."):
 		case suffix == ".npy":
 			s.npys = append(s.npys, o)
 		case isFlat(suffix):
 			s.flats = append(s.flats, o)
-		case !describes(o.Key), arrays[strings.TrimSuffix(o.Key, suffix)]: // a.json tells of a.npy alone, as members of a sample do
+		case !describes(o.Key), arrays[format.Stem(o.Key, suffix)]: // a.json tells of a.npy alone, as members of a sample do
 			s.others++
 		}
 	}
@@ -96,9 +96,7 @@ func isFlat(suffix string) bool { return slices.Contains([]string{".bin", ".raw"
 
 // describes reports whether an object is one that people put beside their data.
 func describes(key string) bool {
-	base := strings.ToUpper(path.Base(key))
-	return strings.HasPrefix(base, "README") || strings.HasPrefix(base, "LICENSE") ||
-		slices.Contains([]string{".MD", ".TXT", ".JSON", ".HTML", ".YAML", ".YML"}, path.Ext(base))
+	return format.Note(key) || slices.Contains([]string{".txt", ".json"}, strings.ToLower(path.Ext(key)))
 }
 
 // flat takes files of records without a header.
@@ -140,7 +138,7 @@ func told(o format.Options) (Layout, error) {
 
 // npy takes arrays of which all but the first axis are the same.
 func (s *survey) npy(ctx context.Context) (*format.Dataset, error) {
-	head, err := s.l.Head(ctx, s.npys[0].Key)
+	head, err := format.Head(ctx, s.l, s.npys[0].Key)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"math"
 	"slices"
@@ -39,22 +40,19 @@ func (o Objects) Objects() []format.Object {
 	return all
 }
 
-// Head implements format.Listing.
-func (o Objects) Head(ctx context.Context, key string) ([]byte, error) {
-	b, err := o.Read(ctx, key, math.MaxInt64)
-	return b[:min(len(b), format.HeadSize)], err
-}
-
-// Read implements format.Listing.
-func (o Objects) Read(_ context.Context, key string, most int64) ([]byte, error) {
+// First implements format.Listing.
+func (o Objects) First(_ context.Context, key string, n int64) ([]byte, error) {
 	b, ok := o[key]
 	if !ok {
 		return nil, fmt.Errorf("object %s: not found", key)
 	}
-	if int64(len(b)) > most {
-		return nil, fmt.Errorf("object %s is longer than %d bytes", key, most)
-	}
-	return b, nil
+	return b[:min(int64(len(b)), n)], nil
+}
+
+// Open implements format.Listing.
+func (o Objects) Open(ctx context.Context, key string, offset int64) (io.ReadCloser, error) {
+	b, err := o.First(ctx, key, math.MaxInt64)
+	return io.NopCloser(bytes.NewReader(b[min(offset, int64(len(b))):])), err
 }
 
 // ErrRule is in the error of Scan when a scanner breaks a rule, by bytes left out, changed or out of turn.

@@ -16,6 +16,7 @@ import (
 	"io"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
@@ -53,29 +54,34 @@ func (Framing) ContentType() string { return "application/x-tfrecord" }
 // Frame returns nothing, whatever the samples are.
 func (Framing) Frame([]uint32) (before, after []byte, err error) { return nil, nil, nil }
 
-// Survey takes objects that are called as TFRecord files are. If it was asked for by name and there are none, it takes
-// those that begin with a record.
+// Survey takes objects that are called as TFRecord files are, and, where there are none, those without a suffix that begin with
+// a record. If it was asked for by name every object that holds data is a shard, and must begin with a record.
 func (TFRecord) Survey(ctx context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
-	var shards []format.Shard
-	for _, object := range l.Objects() {
-		if called(object.Key) {
-			shards = append(shards, format.Shard{Object: object})
+	var shards, bare []format.Object
+	data := format.Data(l.Objects())
+	for _, object := range data {
+		switch {
+		case o.Named || called(object.Key):
+			shards = append(shards, object)
+		case path.Ext(object.Key) == "":
+			bare = append(bare, object)
 		}
 	}
-	switch {
-	case len(shards) > 0:
-		if err := begins(ctx, l, shards); err != nil {
-			return nil, err
-		}
-	case o.Named:
-		var err error
-		if shards, err = byContent(ctx, l); err != nil {
-			return nil, err
-		}
-	default:
+	var err error
+	if o.Named {
+		err = begin(ctx, l, shards)
+	} else if len(shards) > 0 {
+		err = begins(ctx, l, shards)
+	} else if shards, err = byContent(ctx, l, bare); err == nil && len(shards) == 0 {
 		return nil, nil
 	}
-	d := &format.Dataset{Shards: shards}
+	if err != nil {
+		return nil, err
+	}
+	d := &format.Dataset{}
+	for _, object := range shards {
+		d.Shards = append(d.Shards, format.Shard{Object: object})
+	}
 	d.Scan = func(ctx context.Context, shard int, in io.Reader, out format.Sink) error {
 		return scan(ctx, stem(d.Shards[shard].Key), in, out)
 	}
@@ -87,7 +93,7 @@ func numbered() *regexp.Regexp { return regexp.MustCompile(`^(.*)\.tfrecords?(-[
 
 func called(key string) bool {
 	base := format.Plain(path.Base(key))
-	switch path.Ext(base) {
+	switch format.Ext(base) {
 	case ".tfrecord", ".tfrecords", ".tfr":
 		return base[0] != '.'
 	}
@@ -105,45 +111,45 @@ func stem(key string) string {
 
 // begins refuses a dataset of which the first object that is not empty does not begin with a record: the scan would do
 // the same, after it has read much that is none.
-func begins(ctx context.Context, l format.Listing, shards []format.Shard) error {
-	for _, s := range shards {
-		if s.Size == 0 {
-			continue
+func begins(ctx context.Context, l format.Listing, shards []format.Object) error {
+	for i, s := range shards {
+		if s.Size > 0 {
+			return begin(ctx, l, shards[i:i+1])
 		}
-		head, err := l.Head(ctx, s.Key)
-		if err != nil {
-			return err
-		}
-		if !record(head) {
-			return fmt.Errorf("object %s does not begin with a TFRecord%s", s.Key, compressed(head))
-		}
-		return nil
 	}
 	return nil
 }
 
-// byContent looks at every object: whoever asks for the format by name is not bound to its names.
-func byContent(ctx context.Context, l format.Listing) ([]format.Shard, error) {
-	var maybe []format.Object
-	for _, object := range l.Objects() {
-		if path.Base(object.Key)[0] != '.' && object.Size > 0 {
-			maybe = append(maybe, object)
-		}
-	}
-	var shards []format.Shard
-	err := format.EachHead(ctx, l, maybe, func(object format.Object, head []byte) (bool, error) {
-		if record(head) {
-			shards = append(shards, format.Shard{Object: object})
+// begin refuses objects that are not empty and do not begin with a record.
+func begin(ctx context.Context, l format.Listing, shards []format.Object) error {
+	return format.EachHead(ctx, l, filled(shards), func(o format.Object, head []byte) (bool, error) {
+		if !record(head) {
+			return false, fmt.Errorf("object %s does not begin with a TFRecord%s: make it again if it is damaged, or leave it out with --match", o.Key, compressed(head))
 		}
 		return true, nil
 	})
-	if err != nil {
+}
+
+// looks is how many objects without a suffix are looked at before it is clear that none of them is a shard.
+const looks = 4
+
+// byContent takes objects whose names say nothing, if one of the first begins with a record: all of them have to, then.
+func byContent(ctx context.Context, l format.Listing, maybe []format.Object) ([]format.Object, error) {
+	some := filled(maybe)
+	is := false
+	err := format.EachHead(ctx, l, some[:min(len(some), looks)], func(_ format.Object, head []byte) (bool, error) {
+		is = is || record(head)
+		return !is, nil
+	})
+	if err != nil || !is {
 		return nil, err
 	}
-	if len(shards) == 0 {
-		return nil, errors.New("no object begins with a TFRecord")
-	}
-	return shards, nil
+	return maybe, begin(ctx, l, maybe)
+}
+
+// filled are the objects that have a byte: a file without a record has none.
+func filled(objects []format.Object) []format.Object {
+	return slices.DeleteFunc(slices.Clone(objects), func(o format.Object) bool { return o.Size == 0 })
 }
 
 func record(head []byte) bool {

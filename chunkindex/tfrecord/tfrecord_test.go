@@ -84,12 +84,20 @@ func TestShards(t *testing.T) {
 				"train.tfrecord-00003-of-00010": {sample("train-00003-of-00010/000000000", 0, 17)},
 			},
 		},
-		"by content": {
+		"by content, asked for by name": {
 			true,
-			scantest.Objects{"train-00000-of-00001": file("one"), "empty": nil, "README": []byte("a text of more than twelve bytes")},
-			map[string][]scantest.Sample{"train-00000-of-00001": {sample("train-00000-of-00001/000000000", 0, 19)}},
+			scantest.Objects{"train-00000-of-00001": file("one"), "b.records": file("two"), "empty": nil, "README": []byte("a text of more than twelve bytes"), "features.json": []byte("{}")},
+			map[string][]scantest.Sample{
+				"train-00000-of-00001": {sample("train-00000-of-00001/000000000", 0, 19)}, "b.records": {sample("b.records/000000000", 0, 19)}, "empty": nil,
+			},
 		},
-		"others": {false, scantest.Objects{"train-00000-of-00001": file("one")}, nil},
+		"by content": {
+			false,
+			scantest.Objects{"train-00000-of-00002": file("one"), "train-00001-of-00002": file(), "b.dat": file("no name without a suffix")},
+			map[string][]scantest.Sample{"train-00000-of-00002": {sample("train-00000-of-00002/000000000", 0, 19)}, "train-00001-of-00002": nil},
+		},
+		"others":            {false, scantest.Objects{"part-00000": []byte("a text of more than twelve bytes")}, nil},
+		"names in capitals": {false, scantest.Objects{"A.TFRecord": file("one")}, map[string][]scantest.Sample{"A.TFRecord": {sample("A/000000000", 0, 19)}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			scantest.Finds(t, tfrecord.TFRecord{}, format.Options{Named: c.named}, c.objects, c.want)
@@ -137,13 +145,22 @@ func TestRefusals(t *testing.T) {
 		{false, scantest.Objects{"a.tfrecord": []byte("not a record at all")}, "object a.tfrecord does not begin with a TFRecord"},
 		{false, scantest.Objects{"a.tfrecord": nil, "b.tfrecord": []byte("\x1f\x8b123456789012")}, "object b.tfrecord does not begin with a TFRecord: it is compressed by gzip"},
 		{false, scantest.Objects{"a.tfrecord": file("x")[:5]}, "object a.tfrecord does not begin"},
-		{true, scantest.Objects{"a": []byte("not a record at all")}, "no object begins with a TFRecord"},
+		{true, scantest.Objects{"a": []byte("not a record at all")}, "object a does not begin with a TFRecord: make it again"},
+		{true, scantest.Objects{"a": file("one"), "b": damaged(file("two"))}, "object b does not begin with a TFRecord"},
+		{false, scantest.Objects{"a-00000": file("one"), "a-00001": damaged(file("two"))}, "object a-00001 does not begin with a TFRecord"},
+		{false, scantest.Objects{"a-00000": damaged(file("one")), "a-00001": file("two")}, "object a-00000 does not begin with a TFRecord"},
 		{false, scantest.Objects{"a.tfrecord": append(file("x"), head(1<<30)...)}, "shard a.tfrecord: at offset 17: record 1: 1073741824 bytes are more than a sample can have"},
 		{false, scantest.Objects{"a.tfrecord": append(file("x"), head(math.MaxUint64)...)}, "record 1: 18446744073709551615 bytes"},
 		{false, scantest.Objects{"a.tfrecord": append(file("x"), head(1<<29)...)}, "record 1 is cut: 536870912 bytes are missing"},
 	} {
 		scantest.Refuses(t, tfrecord.TFRecord{}, format.Options{Named: c.named}, c.objects, c.want)
 	}
+}
+
+// damaged flips one bit of the first length.
+func damaged(b []byte) []byte {
+	b[0] ^= 1
+	return b
 }
 
 func TestFraming(t *testing.T) {

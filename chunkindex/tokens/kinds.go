@@ -42,7 +42,7 @@ func (s *survey) byHead(look func(format.Object, []byte) (file, error)) func(con
 	}
 }
 
-// eachPair looks at pairs one after another: an .idx is read whole, and may be long.
+// eachPair looks at pairs one after another: an .idx is read to its end, and may be long.
 func (s *survey) eachPair(ctx context.Context, objects []format.Object, take found) error {
 	for _, o := range objects {
 		f, err := s.megatron(ctx, o)
@@ -108,20 +108,13 @@ func (s *survey) npy(o format.Object, head []byte) (file, error) {
 // maxTokens is more than a file can hold, so that their bytes are a number.
 const maxTokens = math.MaxInt64 / 16
 
-// maxIndex is how long an .idx may be, which is read as a whole: fifty million sequences.
-const maxIndex = 1 << 30
-
 // megatron looks at a pair.
 func (s *survey) megatron(ctx context.Context, o format.Object) (file, error) {
 	idx := format.Stem(o.Key, ".bin") + ".idx"
 	if o.Key != format.Plain(o.Key) {
 		return file{}, fmt.Errorf("it is compressed, and %s says where its bytes lie when it is not", idx)
 	}
-	b, err := s.l.Read(ctx, idx, maxIndex)
-	if err != nil {
-		return file{}, err
-	}
-	d, count, err := parseIndex(b)
+	d, count, err := readIndex(ctx, s.l, idx)
 	if err != nil {
 		return file{}, fmt.Errorf("%s: %w", idx, err)
 	}

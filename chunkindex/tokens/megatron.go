@@ -1,11 +1,16 @@
 package tokens
 
 import (
+	"bufio"
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 
+	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/chunkindex/offsets"
 	"github.com/millrace-data/millrace/chunkindex/records"
 )
 
@@ -26,46 +31,91 @@ func codeOf(code byte) (records.DType, error) {
 	return records.ParseDType(names[code])
 }
 
-// parseIndex reads an .idx and returns how many tokens it says there are. Every number is checked: that sequences lie one
-// after another from the first byte on, and documents are whole sequences, from the first to the last.
-func parseIndex(b []byte) (dtype records.DType, tokens int64, err error) {
+// head is the header of an .idx.
+type head struct {
+	dtype                records.DType
+	sequences, documents uint64
+}
+
+// parseHead reads the first bytes of an .idx, which must be as long as its tables are.
+func parseHead(b []byte, size int64) (h head, err error) {
 	if !isIndex(b) {
-		return dtype, 0, errors.New("does not begin as an index of Megatron does")
+		return h, errors.New("does not begin as an index of Megatron does")
 	}
 	if len(b) < indexHeader {
-		return dtype, 0, errors.New("header is cut")
+		return h, errors.New("header is cut")
 	}
 	le := binary.LittleEndian
 	at := len(indexMagic)
 	if v := le.Uint64(b[at:]); v != 1 {
-		return dtype, 0, fmt.Errorf("version %d is unknown", v)
+		return h, fmt.Errorf("version %d is unknown", v)
 	}
-	if dtype, err = codeOf(b[at+8]); err != nil {
-		return dtype, 0, err
+	if h.dtype, err = codeOf(b[at+8]); err != nil {
+		return h, err
 	}
-	sequences, documents := le.Uint64(b[at+9:]), le.Uint64(b[at+17:])
-	b = b[indexHeader:]
-	n := uint64(len(b))
-	if sequences > n/12 || documents > n/8 || n != sequences*12+documents*8 {
-		return dtype, 0, fmt.Errorf("%d bytes of tables are not those of %d sequences and %d entries of documents", n, sequences, documents)
+	h.sequences, h.documents = le.Uint64(b[at+9:]), le.Uint64(b[at+17:])
+	n := uint64(size) - uint64(indexHeader)
+	if h.sequences > n/12 || h.documents > n/8 || n != h.sequences*12+h.documents*8 {
+		return h, fmt.Errorf("%d bytes of tables are not those of %d sequences and %d entries of documents", n, h.sequences, h.documents)
 	}
-	lengths, pointers, docs := b[:sequences*4], b[sequences*4:sequences*12], b[sequences*12:]
-	if tokens, err = sumSequences(lengths, pointers, int64(dtype.Size())); err != nil {
-		return dtype, 0, err
-	}
-	return dtype, tokens, checkDocuments(docs, sequences)
+	return h, nil
 }
 
+// readIndex reads an .idx and returns how many tokens it says there are. Every number is checked: that sequences lie one
+// after another from the first byte on, and documents are whole sequences, from the first to the last. The table of lengths and
+// that of places are read side by side, so that no more of a table than a buffer is in memory.
+func readIndex(ctx context.Context, l format.Listing, idx string) (dtype records.DType, tokens int64, err error) {
+	o, ok := offsets.Find(l.Objects(), idx)
+	if !ok {
+		return dtype, 0, fmt.Errorf("object %s: is not there", idx)
+	}
+	b, err := l.First(ctx, idx, int64(indexHeader))
+	if err != nil {
+		return dtype, 0, err
+	}
+	h, err := parseHead(b, o.Size)
+	if err != nil {
+		return dtype, 0, err
+	}
+	at := int64(indexHeader)
+	lengths, err := l.Open(ctx, idx, at)
+	if err != nil {
+		return dtype, 0, err
+	}
+	defer lengths.Close()
+	places, err := l.Open(ctx, idx, at+4*int64(h.sequences))
+	if err != nil {
+		return dtype, 0, err
+	}
+	defer places.Close()
+	rest := bufio.NewReaderSize(places, tableBuffer)
+	if tokens, err = sumSequences(bufio.NewReaderSize(lengths, tableBuffer), rest, h); err == nil {
+		err = checkDocuments(rest, h)
+	}
+	return h.dtype, tokens, err
+}
+
+// tableBuffer is how much of a table is read at a time.
+const tableBuffer = 256 << 10
+
 // sumSequences adds up the lengths of sequences that lie one after another.
-func sumSequences(lengths, pointers []byte, size int64) (tokens int64, err error) {
+func sumSequences(lengths, places io.Reader, h head) (tokens int64, err error) {
 	le := binary.LittleEndian
-	for i := 0; i*4 < len(lengths); i++ {
-		length, pointer := int32(le.Uint32(lengths[i*4:])), int64(le.Uint64(pointers[i*8:]))
+	size := int64(h.dtype.Size())
+	var b [12]byte
+	for i := range h.sequences {
+		if _, err := io.ReadFull(lengths, b[:4]); err != nil {
+			return 0, err
+		}
+		if _, err := io.ReadFull(places, b[4:]); err != nil {
+			return 0, err
+		}
+		length, place := int32(le.Uint32(b[:])), int64(le.Uint64(b[4:]))
 		if length < 0 {
 			return 0, fmt.Errorf("sequence %d has %d tokens", i, length)
 		}
-		if pointer != tokens*size {
-			return 0, fmt.Errorf("sequence %d begins at byte %d, not at %d, where the one before ends", i, pointer, tokens*size)
+		if place != tokens*size {
+			return 0, fmt.Errorf("sequence %d begins at byte %d, not at %d, where the one before ends", i, place, tokens*size)
 		}
 		if tokens += int64(length); tokens > maxTokens {
 			return 0, errors.New("more tokens than can be")
@@ -75,17 +125,21 @@ func sumSequences(lengths, pointers []byte, size int64) (tokens int64, err error
 }
 
 // checkDocuments wants the first sequence of each document in order, and the number of sequences last.
-func checkDocuments(docs []byte, sequences uint64) error {
+func checkDocuments(table io.Reader, h head) error {
 	last := uint64(0)
-	for i := 0; i*8 < len(docs); i++ {
-		at := binary.LittleEndian.Uint64(docs[i*8:])
-		if i == 0 && at != 0 || at < last || at > sequences {
-			return fmt.Errorf("document %d begins at sequence %d, of %d, and the one before at %d", i, at, sequences, last)
+	var b [8]byte
+	for i := range h.documents {
+		if _, err := io.ReadFull(table, b[:]); err != nil {
+			return err
+		}
+		at := binary.LittleEndian.Uint64(b[:])
+		if i == 0 && at != 0 || at < last || at > h.sequences {
+			return fmt.Errorf("document %d begins at sequence %d, of %d, and the one before at %d", i, at, h.sequences, last)
 		}
 		last = at
 	}
-	if len(docs) > 0 && last != sequences {
-		return fmt.Errorf("documents end at sequence %d of %d", last, sequences)
+	if h.documents > 0 && last != h.sequences {
+		return fmt.Errorf("documents end at sequence %d of %d", last, h.sequences)
 	}
 	return nil
 }

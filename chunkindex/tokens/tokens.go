@@ -13,7 +13,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path"
+	"slices"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/chunkindex/records"
@@ -74,7 +76,7 @@ func (Tokens) Survey(ctx context.Context, l format.Listing, o format.Options) (*
 	if err != nil {
 		return nil, err
 	}
-	return s.dataset(files, len(s.idxs))
+	return s.dataset(files)
 }
 
 // file is a shard before its scan.
@@ -101,7 +103,7 @@ func (f *file) leftOut(windows uint64, sequence int64) int64 {
 }
 
 // dataset cuts files into windows.
-func (s *survey) dataset(files []file, beside int) (*format.Dataset, error) {
+func (s *survey) dataset(files []file) (*format.Dataset, error) {
 	dtype := files[0].dtype
 	if s.o.SequenceLength < 1 || s.o.SequenceLength > maxWindow/int64(dtype.Size())-1 {
 		return nil, fmt.Errorf("a sequence length of %d: want 1 to %d, for windows of up to %d bytes", s.o.SequenceLength, maxWindow/int64(dtype.Size())-1, maxWindow)
@@ -110,7 +112,7 @@ func (s *survey) dataset(files []file, beside int) (*format.Dataset, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &format.Dataset{Framing: layout.Constants(), Overlap: int64(dtype.Size()), Beside: beside}
+	d := &format.Dataset{Framing: layout.Constants(), Overlap: int64(dtype.Size()), Beside: slices.Sorted(maps.Keys(s.idxs))}
 	for _, f := range files {
 		d.Shards = append(d.Shards, format.Shard{Object: f.Object, Says: fmt.Sprintf("%s %d %d", d.Framing, f.start, f.count)})
 	}
@@ -142,7 +144,7 @@ func (s *survey) sort() {
 		if path.Base(o.Key)[0] == '.' {
 			continue
 		}
-		switch path.Ext(format.Plain(o.Key)) {
+		switch format.Ext(o.Key) {
 		case ".bin":
 			if idx := format.Stem(o.Key, ".bin") + ".idx"; every[idx] {
 				s.pairs, s.idxs[idx] = append(s.pairs, o), true
@@ -165,7 +167,7 @@ func (s *survey) unsaid(ctx context.Context) error {
 	}
 	if len(s.pairs) > 0 {
 		idx := format.Stem(s.pairs[0].Key, ".bin") + ".idx"
-		head, err := s.l.Head(ctx, idx)
+		head, err := format.Head(ctx, s.l, idx)
 		if err != nil {
 			return err
 		}
@@ -174,7 +176,7 @@ func (s *survey) unsaid(ctx context.Context) error {
 		}
 	}
 	if len(s.bins) > 0 {
-		head, err := s.l.Head(ctx, s.bins[0].Key)
+		head, err := format.Head(ctx, s.l, s.bins[0].Key)
 		if err != nil {
 			return err
 		}

@@ -207,8 +207,8 @@ func TestFraming(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := string(d.Framing), `{"dtype":"<u2","shape":[5]}`; got != want || d.Overlap != 2 || d.Beside != 1 {
-		t.Errorf("got %s, %d bytes shared, %d objects beside, want %s, 2, 1", got, d.Overlap, d.Beside, want)
+	if got, want := string(d.Framing), `{"dtype":"<u2","shape":[5]}`; got != want || d.Overlap != 2 || len(d.Beside) != 1 {
+		t.Errorf("got %s, %d bytes shared, %d objects beside, want %s, 2, 1", got, d.Overlap, len(d.Beside), want)
 	}
 	f, err := tokens.Tokens{}.Framing(d.Framing)
 	if err != nil {

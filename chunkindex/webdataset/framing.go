@@ -10,6 +10,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"sync/atomic"
@@ -29,8 +30,8 @@ func (Tar) Name() string { return Name }
 // Rules returns 1: none have been released before.
 func (Tar) Rules() int { return 1 }
 
-// Survey takes objects whose keys end in ".tar" for shards, compressed or not. Where there is none and the user named this format, all objects
-// are looked at: those that begin with the header of a member are shards.
+// Survey takes objects whose keys end in ".tar" for shards, compressed or not. Where the user named this format every object that
+// holds data is one, and those whose names do not say so must begin as a tar does.
 func (Tar) Survey(ctx context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
 	d := &format.Dataset{}
 	hidden := new(atomic.Int64)
@@ -42,26 +43,39 @@ func (Tar) Survey(ctx context.Context, l format.Listing, o format.Options) (*for
 	d.Scan = func(ctx context.Context, shard int, in io.Reader, out format.Sink) error {
 		return scan(ctx, in, out, buffer(d.Shards[shard].Object), hidden)
 	}
-	for _, object := range l.Objects() {
-		if strings.HasSuffix(format.Plain(object.Key), ".tar") {
-			d.Shards = append(d.Shards, format.Shard{Object: object, Says: says})
+	var others []format.Object
+	for _, object := range format.Data(l.Objects()) {
+		switch {
+		case format.Ext(object.Key) == ".tar":
+		case !o.Named:
+			continue
+		case object.Size > 0:
+			others = append(others, object)
 		}
+		d.Shards = append(d.Shards, format.Shard{Object: object, Says: says})
 	}
-	if len(d.Shards) == 0 && o.Named {
-		err := format.EachHead(ctx, l, l.Objects(), func(object format.Object, head []byte) (bool, error) {
-			if len(head) >= blockSize && string(head[257:262]) == "ustar" {
-				d.Shards = append(d.Shards, format.Shard{Object: object, Says: says})
-			}
-			return true, nil
-		})
-		if err != nil {
-			return nil, err
+	err := format.EachHead(ctx, l, others, func(object format.Object, head []byte) (bool, error) {
+		if !begins(head) {
+			return false, fmt.Errorf("object %s does not begin as a tar does: leave it out with --match, if it is none", object.Key)
 		}
+		return true, nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	if len(d.Shards) == 0 {
 		return nil, nil
 	}
 	return d, nil
+}
+
+// begins says whether a tar can begin with these bytes: by the header of a member, or by the end of the archive.
+func begins(head []byte) bool {
+	if len(head) < blockSize {
+		return false
+	}
+	head = head[:blockSize]
+	return zero(head) || checksumOK(head)
 }
 
 // Framing needs no constants.

@@ -95,8 +95,10 @@ a kill reads what the first had not read, the shards that it was reading, and ab
 
 The format is found out by looking: tar (WebDataset), mds (MosaicML Streaming), litdata,
 tfrecord, jsonl, records (--record-size, .npy, CIFAR), tokens (Megatron's .bin and .idx, or
---sequence-length and --dtype), each also compressed by gzip or zstd; else files, one object
-one sample. Where several formats claim objects, --format chooses one.
+--sequence-length and --dtype), each also compressed by gzip or zstd; files, where all objects
+are images, sound, video or text, one object one sample. Where several formats claim objects,
+--match chooses some. --format takes every object as one of its shards, but what describes data
+(README, LICENSE) and empty markers (_SUCCESS), or says which one it cannot take.
 
 DATASET is s3://bucket/prefix, file:///dir or a directory. The plan parameters given
 here are stored in the index and are what a URL without parameters means.`,
@@ -158,9 +160,6 @@ func (a *app) buildIndex(ctx context.Context, s *storeFlags, st objstore.Store, 
 	a.warn(l, rep)
 	if rep.Format == files.Name {
 		fmt.Fprintf(a.stderr, "millrace: %s is loose objects, one a sample: 'millrace pack' would make reading it much faster\n", l)
-		if opt.Format == "" {
-			fmt.Fprintln(a.stderr, "millrace: no other format was recognised; files of tokens want --sequence-length, records of one size --record-size")
-		}
 	}
 	return rep, nil
 }
@@ -178,7 +177,7 @@ func printBuild(w io.Writer, l location, r chunkindex.BuildReport) {
 			count(r.RepeatedKeys, "key", "keys"), printable(r.RepeatedKey))
 	}
 	if r.Ignored > 0 {
-		fmt.Fprintf(w, "  ignored %s: no shards of this format\n", count(r.Ignored, "object", "objects"))
+		fmt.Fprintf(w, "  ignored %s, such as %s: no shards of this format\n", count(r.Ignored, "object", "objects"), printable(r.IgnoredExample))
 	}
 	if r.Hidden > 0 {
 		fmt.Fprintf(w, "  left out %s, such as .DS_Store: --hidden takes them too\n", count(r.Hidden, "hidden object", "hidden objects"))

@@ -1,0 +1,88 @@
+package chunkindex
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/millrace-data/millrace/chunkindex/files"
+	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/internal/objstore"
+)
+
+// container is a kind of file that holds any number of samples, or of compressed file, that no format reads.
+type container struct {
+	name     string
+	suffixes []string
+	at       int    // where its magic is
+	magic    string // empty: none
+	packed   bool   // it is another file, compressed
+	cure     string
+}
+
+// containers are those that people have. A name decides before a magic does.
+func containers() []container {
+	const (
+		rows    = "write its rows as JSON Lines or MDS shards"
+		entries = "unpack it, and make shards of the files with millrace pack"
+		arrays  = "write each array with numpy.save, or its records as shards"
+		frames  = "compress it with zstd or gzip instead"
+	)
+	return []container{
+		{"Parquet", []string{".parquet", ".parq"}, 0, "PAR1", false, rows},
+		{"Arrow IPC", []string{".arrow", ".feather", ".ipc"}, 0, "ARROW1", false, rows},
+		{"Feather", nil, 0, "FEA1", false, rows},
+		{"ORC", []string{".orc"}, 0, "ORC", false, rows},
+		{"Avro", []string{".avro"}, 0, "Obj\x01", false, rows},
+		{"comma-separated values", []string{".csv", ".tsv"}, 0, "", false, rows},
+		{"SQLite", []string{".sqlite", ".sqlite3", ".db"}, 0, "SQLite format 3\x00", false, rows},
+		{"NumPy's zip of arrays", []string{".npz"}, 0, "", false, arrays},
+		{"HDF5", []string{".h5", ".hdf5", ".hdf"}, 0, "\x89HDF\r\n\x1a\n", false, arrays},
+		{"LMDB", []string{".mdb", ".lmdb"}, 16, "\xde\xc0\xef\xbe", false, entries},
+		{"MXNet RecordIO", []string{".rec"}, 0, "\x0a\x23\xd7\xce", false, entries},
+		{"a zip archive", []string{".zip"}, 0, "PK\x03\x04", false, entries},
+		{"a 7z archive", []string{".7z"}, 0, "7z\xbc\xaf\x27\x1c", false, entries},
+		{"a rar archive", []string{".rar"}, 0, "Rar!\x1a\x07", false, entries},
+		{"compressed by xz", []string{".xz", ".txz"}, 0, "\xfd7zXZ\x00", true, frames},
+		{"compressed by bzip2", []string{".bz2", ".tbz", ".tbz2"}, 0, "BZh", true, frames},
+		{"compressed by lz4", []string{".lz4"}, 0, "\x04\x22\x4d\x18", true, frames},
+		{"compressed by LZMA, Brotli, Snappy or compress", []string{".lzma", ".br", ".snappy", ".sz", ".z"}, 0, "", true, frames},
+		{"compressed by gzip", nil, 0, "\x1f\x8b\x08", true, "let its name end in .gz"},
+		{"compressed by zstd", nil, 0, "\x28\xb5\x2f\xfd", true, "let its name end in .zst"},
+	}
+}
+
+// refusal says what to do with one.
+func (c container) refusal() error {
+	return fmt.Errorf("it is %s, which is not read: %s, or leave it out with --match", c.name, c.cure)
+}
+
+// containerNamed returns the container that an object's name says that it is.
+func containerNamed(key string) (container, bool) {
+	suffix := strings.ToLower(path.Ext(key))
+	for _, c := range containers() {
+		if slices.Contains(c.suffixes, suffix) {
+			return c, true
+		}
+	}
+	return container{}, false
+}
+
+// unread says what an object is that no format claims and that may hold any number of samples.
+func (b *builder) unread(ctx context.Context, l *listing, unknown *files.UnknownError) error {
+	if c, ok := containerNamed(unknown.Key); ok {
+		return fmt.Errorf("object %s: %w", unknown.Key, c.refusal())
+	}
+	head, err := format.Head(ctx, l, unknown.Key)
+	if err != nil {
+		return err
+	}
+	for _, c := range containers() {
+		if c.magic != "" && len(head) > c.at && strings.HasPrefix(string(head[c.at:]), c.magic) {
+			return fmt.Errorf("object %s: %w", unknown.Key, c.refusal())
+		}
+	}
+	return fmt.Errorf("no shards here: %w; looked for %s: %w", unknown, strings.Join(lookedFor(), "; "), objstore.ErrNotFound)
+}

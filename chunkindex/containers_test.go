@@ -1,0 +1,95 @@
+package chunkindex
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/internal/objstore/memstore"
+)
+
+func storeOf(objects map[string]string) *memstore.Store {
+	store := memstore.New()
+	for key, body := range objects {
+		store.Set(key, []byte(body))
+	}
+	return store
+}
+
+// What may hold any number of samples is no sample unless it is asked for, and is called by its name with what to do.
+func TestUnreadContainersAreRefused(t *testing.T) {
+	for _, c := range []struct{ key, body, want string }{
+		{"train.parquet", "", "it is Parquet, which is not read: write its rows"}, {"x", "PAR1....", "it is Parquet"},
+		{"data-00000-of-00001.arrow", "", "it is Arrow IPC"}, {"x", "ARROW1\x00\x00", "it is Arrow IPC"}, {"x", "FEA1", "it is Feather"},
+		{"a.jsonl.xz", "", "compressed by xz, which is not read: compress it with zstd"}, {"x", "\xfd7zXZ\x00\x00", "compressed by xz"},
+		{"a.tar.BZ2", "", "compressed by bzip2"}, {"x", "BZh91AY&SY", "compressed by bzip2"}, {"a.json.lz4", "", "compressed by lz4"}, {"a.jsonl.br", "", "Brotli"},
+		{"a.zip", "", "it is a zip archive, which is not read: unpack it"}, {"x", "PK\x03\x04", "it is a zip archive"}, {"a.npz", "", "NumPy's zip of arrays"},
+		{"a.h5", "", "it is HDF5"}, {"x", "\x89HDF\r\n\x1a\n", "it is HDF5"}, {"db/data.mdb", "", "it is LMDB"}, {"x", strings.Repeat("\x00", 16) + "\xde\xc0\xef\xbe", "it is LMDB"},
+		{"a.7z", "", "a 7z archive"}, {"a.rec", "", "MXNet RecordIO"}, {"a.csv", "", "comma-separated values"},
+		{"a", "\x1f\x8b\x08\x00", "let its name end in .gz"}, {"a", "\x28\xb5\x2f\xfd", "let its name end in .zst"},
+		{"a.pkl", "who knows", "may hold any number of samples"}, {"README.md", "nothing else", "no shards here"},
+	} {
+		store := storeOf(map[string]string{"b.jpg": "image", c.key: c.body + " "})
+		if c.key == "README.md" {
+			store.Delete(t.Context(), "b.jpg")
+		}
+		if rep, err := Build(t.Context(), store, "", BuildOptions{}); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), c.key) && c.key != "README.md" {
+			t.Errorf("%s %q: got %+v, %v, want %q", c.key, c.body, rep, err, c.want)
+		}
+		if rep, err := Build(t.Context(), store, "", BuildOptions{Format: "files"}); err != nil || rep.Samples == 0 {
+			t.Errorf("%s, asked for: got %+v, %v, want a sample each", c.key, rep, err)
+		}
+	}
+}
+
+// Beside shards, what is one but for its compression is refused, and anything else counted with an example.
+func TestContainersBesideShards(t *testing.T) {
+	lines := map[string]string{"a.jsonl": "{}\n", "a.parquet": "PAR1", "a_stats.json": "{}"}
+	if rep, err := Build(t.Context(), storeOf(lines), "", BuildOptions{}); err != nil || rep.Samples != 1 || rep.Ignored != 2 || rep.IgnoredExample != "a.parquet" {
+		t.Errorf("got %+v, %v, want one shard, and two ignored", rep, err)
+	}
+	lines["b.jsonl.xz"] = "\xfd7zXZ\x00"
+	if rep, err := Build(t.Context(), storeOf(lines), "", BuildOptions{}); err == nil || !strings.Contains(err.Error(), "object b.jsonl.xz: it is compressed by xz") {
+		t.Errorf("got %+v, %v, want the shard that is lost", rep, err)
+	}
+}
+
+// A format that was named takes every object, or says which one it cannot take; only what describes data is left out.
+func TestNamedFormatsTakeEverything(t *testing.T) {
+	array := "\x93NUMPY\x01\x00v\x00{'descr': '<u2', 'fortran_order': False, 'shape': (4,), }"
+	array += strings.Repeat(" ", 127-len(array)) + "\n" + "01234567"
+	for _, c := range []struct {
+		opt   BuildOptions
+		right map[string]string
+	}{
+		{BuildOptions{Format: "jsonl"}, map[string]string{"a.jsonl": "{}\n", "b.json": "{}\n", "c": "1\n"}},
+		{BuildOptions{Format: "records", Hints: format.Options{RecordSize: 2}}, map[string]string{"a.bin": "12", "b.raw": "1234"}},
+		{BuildOptions{Format: "records"}, map[string]string{"a.npy": array}},
+		{BuildOptions{Format: "tokens", Hints: format.Options{SequenceLength: 1, DType: "<u2"}}, map[string]string{"a.bin": "1234", "b.bin": "123456"}},
+	} {
+		name := fmt.Sprintf("%s %v", c.opt.Format, c.opt.Hints)
+		store := storeOf(c.right)
+		for key, body := range map[string]string{"README.md": "about", "LICENSE": "mine", "dataset_info.json": "{\n}", "_SUCCESS": "", ".DS_Store": "x"} {
+			store.Set(key, []byte(body))
+		}
+		if rep, err := Build(t.Context(), store, "", c.opt); err != nil || rep.Shards != len(c.right) || rep.Ignored != 4 || rep.Hidden != 1 {
+			t.Errorf("%s: got %+v, %v, want %d shards, 4 ignored and 1 hidden", name, rep, err, len(c.right))
+		}
+		store.Set("part-7.xyz", []byte("\xff\xfe"))
+		if rep, err := Build(t.Context(), store, "", c.opt); err == nil || !strings.Contains(err.Error(), "part-7.xyz") {
+			t.Errorf("%s: got %+v, %v, want the object that cannot be taken", name, rep, err)
+		}
+	}
+}
+
+// Capitals in suffixes say what small letters do.
+func TestCapitalSuffixes(t *testing.T) {
+	store := memstore.New()
+	store.Set("A.JSONL.GZ", packFrames(1, []byte("{}\n{}\n")))
+	store.Set("b.Jsonl", []byte("{}\n"))
+	rep, err := Build(t.Context(), store, "", BuildOptions{})
+	if err != nil || rep.Format != "jsonl" || rep.Samples != 3 || rep.Shards != 2 {
+		t.Errorf("got %+v, %v, want 3 lines of 2 shards", rep, err)
+	}
+}

@@ -1,0 +1,129 @@
+package files
+
+import (
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/millrace-data/millrace/chunkindex/format"
+)
+
+// kinds says by suffix of which kind objects are that are one sample each to everybody.
+func kinds() map[string]string {
+	all := map[string]string{}
+	for kind, suffixes := range map[string][]string{
+		"image": {"jpg", "jpeg", "jpe", "jfif", "png", "gif", "bmp", "tif", "tiff", "webp", "ppm", "pgm", "pbm", "pnm", "heic", "heif", "avif", "jp2", "jxl", "exr", "hdr", "dng", "svg", "dcm", "nii", "nii.gz"},
+		"sound": {"wav", "flac", "mp3", "ogg", "opus", "m4a", "aac", "aif", "aiff", "wma"},
+		"video": {"mp4", "m4v", "mkv", "avi", "mov", "webm", "mpg", "mpeg"},
+		"text":  {"txt", "json", "xml", "tex", "srt", "vtt"},
+	} {
+		for _, s := range suffixes {
+			all[s] = kind
+		}
+	}
+	return all
+}
+
+// ofOneKind refuses objects of which some may be no samples of their own.
+func ofOneKind(objects []format.Object) error {
+	all, first := kinds(), ""
+	for i, o := range objects {
+		_, suffix := split(o.Key)
+		kind := all[strings.ToLower(suffix)]
+		if i == 0 {
+			first = kind
+		}
+		switch {
+		case kind == "":
+			return &UnknownError{o.Key}
+		case kind != first:
+			return fmt.Errorf("objects %s (%s) and %s (%s) may not be a sample each: take those of one kind with --match, make samples of both with millrace pack, or take each as a sample with --format files",
+				objects[0].Key, first, o.Key, kind)
+		}
+	}
+	return nil
+}
+
+// UnknownError is the fault of an object that may hold any number of samples.
+type UnknownError struct{ Key string }
+
+func (e *UnknownError) Error() string {
+	return fmt.Sprintf("object %s: its name is not one of an image, of sound, video or text, so it may hold any number of samples: leave it out with --match, or take every object as one sample with --format files", e.Key)
+}
+
+// split cuts a name at the last dot of its base, so that the extension is what says of which kind the object is; one of compression
+// counts with the one before it, as in "a.nii.gz". The key is what stands before, with its earlier dots made underscores as by
+// "millrace pack --key path": a reader that groups members of a tar by their keys does not put two objects together.
+func split(name string) (key, ext string) {
+	base := strings.LastIndexByte(name, '/') + 1
+	dot := func(end int) int {
+		if i := strings.LastIndexByte(name[base:end], '.'); i > 0 {
+			return base + i
+		}
+		return end
+	}
+	at := dot(len(name))
+	if suffix := strings.ToLower(name[at:]); suffix == ".gz" || suffix == ".zst" || suffix == ".zstd" {
+		at = dot(at)
+	}
+	if at == len(name) {
+		return name, ""
+	}
+	return name[:base] + flat(name[base:at]), name[at+1:]
+}
+
+// flat makes underscores of the dots of a base name but one that it begins with.
+func flat(base string) string {
+	if base == "" {
+		return base
+	}
+	return base[:1] + strings.ReplaceAll(base[1:], ".", "_")
+}
+
+// whole marks a shard whose extension is part of its key, since another one differs by it alone.
+const whole = "whole name"
+
+// name returns the key of an object, and its extension.
+func name(s format.Shard) (key, ext string) {
+	key, ext = split(s.Key)
+	if s.Says == whole && ext != "" {
+		key += "_" + flat(ext)
+	}
+	return key, ext
+}
+
+// distinguish marks the objects that differ by their extensions alone, such as a.jpg and a.png. In the order of keys they lie among those
+// that begin as they do up to the first dot.
+func distinguish(shards []format.Shard) {
+	stem := func(s format.Shard) string {
+		base := path.Base(s.Key)
+		at := strings.IndexByte(base[1:], '.') + 1
+		if at == 0 {
+			return s.Key
+		}
+		return s.Key[:len(s.Key)-len(base)+at]
+	}
+	for from := 0; from < len(shards); {
+		to := from + 1
+		for to < len(shards) && stem(shards[to]) == stem(shards[from]) {
+			to++
+		}
+		if to > from+1 {
+			mark(shards[from:to])
+		}
+		from = to
+	}
+}
+
+// mark marks those of some shards that have one key.
+func mark(shards []format.Shard) {
+	first := map[string]int{}
+	for i, s := range shards {
+		key, _ := split(s.Key)
+		if j, twice := first[key]; twice {
+			shards[i].Says, shards[j].Says = whole, whole
+		} else {
+			first[key] = i
+		}
+	}
+}
