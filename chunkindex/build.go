@@ -293,12 +293,16 @@ func (b *builder) previous(ctx context.Context) error {
 	return err
 }
 
-// assemble writes the index file and the binding, and refuses a key that one shard has twice.
-func (b *builder) assemble(ctx context.Context) (*built, []byte, error) {
-	m := meta{
+// meta is what the index says of the whole dataset.
+func (b *builder) meta() meta {
+	return meta{
 		Format: b.format.Name(), Scanner: b.format.Rules(), ChunkSize: b.opt.ChunkSize, Defaults: b.opt.Defaults,
 		Framing: b.found.Framing, Overlap: b.found.Overlap,
 	}
+}
+
+// assemble writes the index file and the binding, and refuses a key that one shard has twice.
+func (b *builder) assemble(ctx context.Context) (*built, []byte, error) {
 	shards, versions := make([]shardScan, len(b.shards)), make([]version, len(b.shards))
 	for i, o := range b.shards {
 		shards[i] = shardScan{key: b.key(i), size: o.Size}
@@ -316,7 +320,7 @@ func (b *builder) assemble(ctx context.Context) (*built, []byte, error) {
 	if err := b.checkEmpty(); err != nil {
 		return nil, nil, err
 	}
-	file, err := writeIndex(b.opt.TempDir, m, shards)
+	file, err := writeIndex(b.opt.TempDir, b.meta(), shards)
 	if err != nil {
 		return nil, nil, err
 	}

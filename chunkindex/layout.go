@@ -42,7 +42,7 @@ const (
 	maxChunks     = maxChunkTable / chunkSize
 	maxSamples    = 1 << 40
 	maxChunkSize  = 1 << 30
-	maxMeta       = 64 << 10
+	maxMeta       = 4 << 20  // bytes; the constants of 10,000 columns or leaves with names of 100 bytes
 	maxChunkTable = 2 << 30  // bytes
 	maxTable      = 64 << 20 // one chunk's sample table, names or parts
 	maxObjectKey  = 1024     // of a shard

@@ -54,7 +54,11 @@ func (b *builder) survey(ctx context.Context, l *listing) error {
 	if err := b.take(l); err != nil {
 		return err
 	}
-	return b.passedOver(l)
+	if err := b.passedOver(l); err != nil {
+		return err
+	}
+	_, err := encodeMeta(b.meta()) // refused before anything is read
+	return err
 }
 
 // nothing says what was looked for, in vain.

@@ -96,6 +96,9 @@ func encodeMeta(m meta) ([]byte, error) {
 	if err := e.Encode(m); err != nil {
 		return nil, err
 	}
+	if b.Len()-1 > maxMeta {
+		return nil, fmt.Errorf("what is the same for all samples, such as names and types of columns, takes %d bytes of an index, which can hold %d: write the dataset with fewer columns, or shorter names", b.Len()-1, maxMeta)
+	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
