@@ -45,13 +45,14 @@ type cutter struct {
 	loose     bool     // each sample is an object, and an extent
 	object    int      // the loose object at hand, by its place in the run
 
-	off  int64 // in the shard
-	open bool  // a chunk is open
-	full bool  // the open chunk takes no other sample, if it can be closed
-	lost bool  // the gap before the next sample was too long to hold: the open chunk must be closed
-	from int64 // the offset at which it starts
-	sha  hash.Hash
-	rec  chunkRecord
+	off   int64 // in the shard
+	open  bool  // a chunk is open
+	full  bool  // the open chunk takes no other sample, if it can be closed
+	lost  bool  // the gap before the next sample was too long to hold: the open chunk must be closed
+	from  int64 // the offset at which it starts
+	added bool  // its last byte is a line feed that the shard does not have
+	sha   hash.Hash
+	rec   chunkRecord
 
 	waiting bool // a closed chunk waits for the end of its last frame
 	waits   chunkRecord
@@ -127,7 +128,12 @@ func (c *cutter) closeChunk() error {
 	if c.loose {
 		return c.emit(&c.rec)
 	}
-	c.rec.extents = append(c.rec.extents[:0], Extent{Offset: c.from, Length: c.rec.length})
+	stored := c.rec.length
+	if c.added {
+		stored--
+		c.rec.codec = codec.LineFeed
+	}
+	c.rec.extents = append(c.rec.extents[:0], Extent{Offset: c.from, Length: stored})
 	if c.frames == nil {
 		return c.emit(&c.rec)
 	}
@@ -139,9 +145,9 @@ func (c *cutter) closeChunk() error {
 		return c.fail("frame of the chunk's first byte is not known")
 	}
 	c.frames.Forget(c.from)
-	c.rec.codec, c.rec.skip = c.codec, c.from-first.Decoded
+	c.rec.codec, c.rec.skip = c.rec.codec|c.codec, c.from-first.Decoded
 	c.rec.extents[0].Offset = first.Stored
-	c.waiting, c.last = true, c.from+c.rec.length-1
+	c.waiting, c.last = true, c.from+stored-1
 	c.waits, c.rec = c.rec, c.waits
 	return nil
 }
@@ -234,6 +240,13 @@ func (c *cutter) Data(p []byte) error {
 		c.hold = append(c.hold, p...)
 	}
 	return nil
+}
+
+// LineFeed ends the current sample with a line feed that does not follow in the shard: nothing does.
+func (c *cutter) LineFeed() error {
+	err := c.Data([]byte{'\n'})
+	c.added = true // after what Data may have closed
+	return err
 }
 
 // Again takes bytes that the sample before ended with: the chunk has them already, if the sample joins it.

@@ -14,12 +14,12 @@ import (
 func TestExtentOrder(t *testing.T) {
 	type chunk struct {
 		length  int64
-		packed  bool
+		codec   codec.Codec
 		extents []Extent
 	}
 	at := func(shard int, offset, length int64) Extent { return Extent{shard, offset, length} }
-	plain := func(offset, length int64) chunk { return chunk{length, false, []Extent{at(0, offset, length)}} }
-	packed := func(offset, length int64) chunk { return chunk{1 << 20, true, []Extent{at(0, offset, length)}} }
+	plain := func(offset, length int64) chunk { return chunk{length, codec.None, []Extent{at(0, offset, length)}} }
+	packed := func(offset, length int64) chunk { return chunk{1 << 20, codec.Gzip, []Extent{at(0, offset, length)}} }
 	for name, c := range map[string]struct {
 		overlap int64
 		chunks  []chunk
@@ -36,14 +36,14 @@ func TestExtentOrder(t *testing.T) {
 		"past the shard":             {0, []chunk{plain(50, 51)}, false},
 		"far past the shard":         {0, []chunk{plain(1<<62, 1<<62)}, false},
 		"negative":                   {0, []chunk{plain(-5, 10)}, false},
-		"of no length":               {0, []chunk{{0, false, []Extent{at(0, 0, 0)}}}, false},
-		"no extent":                  {0, []chunk{{1, false, nil}}, false},
-		"two shards":                 {0, []chunk{{110, false, []Extent{at(0, 0, 100), at(1, 0, 10)}}}, true},
-		"two shards, shared":         {50, []chunk{{110, false, []Extent{at(0, 0, 100), at(0, 90, 10)}}}, false},
-		"shards going back":          {0, []chunk{{10, false, []Extent{at(1, 0, 10)}}, plain(0, 10)}, false},
-		"a shard too many":           {0, []chunk{{10, false, []Extent{at(2, 0, 10)}}}, false},
-		"more than the chunk":        {0, []chunk{{9, false, []Extent{at(0, 0, 10)}}}, false},
-		"less than the chunk":        {0, []chunk{{11, false, []Extent{at(0, 0, 10)}}}, false},
+		"of no length":               {0, []chunk{{0, codec.None, []Extent{at(0, 0, 0)}}}, false},
+		"no extent":                  {0, []chunk{{1, codec.None, nil}}, false},
+		"two shards":                 {0, []chunk{{110, codec.None, []Extent{at(0, 0, 100), at(1, 0, 10)}}}, true},
+		"two shards, shared":         {50, []chunk{{110, codec.None, []Extent{at(0, 0, 100), at(0, 90, 10)}}}, false},
+		"shards going back":          {0, []chunk{{10, codec.None, []Extent{at(1, 0, 10)}}, plain(0, 10)}, false},
+		"a shard too many":           {0, []chunk{{10, codec.None, []Extent{at(2, 0, 10)}}}, false},
+		"more than the chunk":        {0, []chunk{{9, codec.None, []Extent{at(0, 0, 10)}}}, false},
+		"less than the chunk":        {0, []chunk{{11, codec.None, []Extent{at(0, 0, 10)}}}, false},
 		"frames side by side":        {0, []chunk{packed(0, 10), packed(10, 10)}, true},
 		"a frame shared":             {0, []chunk{packed(0, 30), packed(20, 30), packed(50, 10)}, true},
 		"two frames shared in turn":  {0, []chunk{packed(0, 30), packed(20, 30), packed(30, 30)}, true},
@@ -57,7 +57,7 @@ func TestExtentOrder(t *testing.T) {
 		for _, ch := range c.chunks {
 			for _, e := range ch.extents {
 				if err == nil {
-					err = order.next(e, ch.length, ch.packed)
+					err = order.next(e, ch.length, ch.codec)
 				}
 			}
 			if err == nil {

@@ -253,7 +253,10 @@ func (x *Index) readExtents(in *sectionReader) error {
 		if e.first != nil {
 			count = e.first[i+1] - e.first[i]
 		}
-		compressed := x.packed != nil && x.packed[i].codec != codec.None
+		how := codec.None
+		if x.packed != nil {
+			how = x.packed[i].codec
+		}
 		for range count {
 			b, err := in.next(extentSize)
 			if err != nil {
@@ -263,7 +266,7 @@ func (x *Index) readExtents(in *sectionReader) error {
 			if shard >= uint64(len(x.shards)) || off > math.MaxInt64 || n > math.MaxInt64 {
 				return fmt.Errorf("chunk %d: %w", i, errMalformed)
 			}
-			if err := order.next(Extent{Shard: int(shard), Offset: int64(off), Length: int64(n)}, int64(length), compressed); err != nil {
+			if err := order.next(Extent{Shard: int(shard), Offset: int64(off), Length: int64(n)}, int64(length), how); err != nil {
 				return fmt.Errorf("chunk %d: %w", i, err)
 			}
 			e.shard[j], e.offset[j] = uint32(shard), int64(off)

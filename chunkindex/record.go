@@ -39,7 +39,7 @@ func (r *chunkRecord) check(o *extentOrder) error {
 		return err
 	}
 	for _, e := range r.extents {
-		if err := o.next(e, r.length, r.codec != codec.None); err != nil {
+		if err := o.next(e, r.length, r.codec); err != nil {
 			return err
 		}
 	}
@@ -62,7 +62,7 @@ func checkCodec(c codec.Codec, skip, extents uint64) error {
 	switch {
 	case !c.Known():
 		return newer("codec", uint32(c))
-	case c == codec.None && skip != 0, c != codec.None && extents != 1, skip >= codec.MaxFrame:
+	case !c.Packed() && skip != 0, c != codec.None && extents != 1, skip >= codec.MaxFrame:
 		return errMalformed
 	}
 	return nil
@@ -88,7 +88,11 @@ type extentOrder struct {
 
 var errExtent = errors.New("extent outside its shard, or overlapping")
 
-func (o *extentOrder) next(e Extent, chunk int64, packed bool) error {
+func (o *extentOrder) next(e Extent, chunk int64, c codec.Codec) error {
+	packed := c.Packed()
+	if c&codec.LineFeed != 0 { // which is not stored
+		chunk--
+	}
 	size, ok := o.sizes(e.Shard)
 	if !ok || e.Shard < o.shard {
 		return errMalformed

@@ -28,14 +28,21 @@ const (
 	Zstd Codec = 2 // RFC 8878, of any number of frames, without dictionaries
 )
 
+// LineFeed is a flag beside a codec: what is decoded lacks one line feed at its end, which Decode adds. It belongs to the last chunk
+// of lines of which the last one is not ended.
+const LineFeed Codec = 1 << 8
+
 // Limits.
 const (
 	MaxFrame  = 1 << 30 // bytes that one frame may decode to
 	MaxWindow = 8 << 20 // of a zstd frame: what RFC 8878 asks every decoder for, and no more
 )
 
-// String returns "none", "gzip" or "zstd".
+// String returns "none", "gzip" or "zstd", and says where a line feed is added.
 func (c Codec) String() string {
+	if c&LineFeed != 0 {
+		return fmt.Sprintf("%v and a line feed", c&^LineFeed)
+	}
 	switch c {
 	case None:
 		return "none"
@@ -48,7 +55,10 @@ func (c Codec) String() string {
 }
 
 // Known says whether this program can decode it.
-func (c Codec) Known() bool { return c <= Zstd }
+func (c Codec) Known() bool { return c&^LineFeed <= Zstd }
+
+// Packed says whether the bytes are stored in whole frames, and not as they are.
+func (c Codec) Packed() bool { return c&^LineFeed != None }
 
 // Of returns the codec that an object's name ends in, and the name without that ending: "a.tar" for "a.tar.gz" and for "a.tgz".
 // A name that would have nothing left, such as "a/.gz", has no such ending.
@@ -80,6 +90,13 @@ func Of(key string) (c Codec, bare string) {
 func Decode(c Codec, stored []byte, skip int64, dst []byte) error {
 	if skip < 0 || skip > MaxFrame {
 		return fmt.Errorf("decode %v: %d bytes to pass over", c, skip)
+	}
+	if c&LineFeed != 0 {
+		if len(dst) == 0 {
+			return fmt.Errorf("decode %v: no room for the line feed", c)
+		}
+		dst[len(dst)-1] = '\n'
+		return Decode(c&^LineFeed, stored, skip, dst[:len(dst)-1])
 	}
 	in, done, err := open(c, bytes.NewReader(stored))
 	if err != nil {

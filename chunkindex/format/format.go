@@ -111,6 +111,8 @@ type Sink interface {
 	Ahead(n int64) error
 	// Data takes bytes of the current sample.
 	Data(p []byte) error
+	// LineFeed ends the current sample, the last one of a shard that has no further byte, with a line feed that the shard lacks.
+	LineFeed() error
 	// Again takes bytes with which the current sample begins and the one before it ended: they are not read twice. At most
 	// Dataset.Overlap of them, and only right after Begin.
 	Again(p []byte) error

@@ -39,6 +39,14 @@ func TestShards(t *testing.T) {
 				"d/b.ndjson": nil,
 			},
 		},
+		"no line feed, byte order mark, spaces at the end": {
+			false,
+			scantest.Objects{"a.jsonl": []byte("{}\n[1]"), "b.jsonl": []byte("\xef\xbb\xbf{}\r\n\"x\"\r"), "c.jsonl": []byte("{}\n \t"), "d.jsonl": []byte("\xef\xbb\xbf")},
+			map[string][]scantest.Sample{
+				"a.jsonl": {sample("a/000000000", 0, 2, 1), sample("a/000000001", 3, 3, 1)}, "b.jsonl": {sample("b/000000000", 3, 2, 2), sample("b/000000001", 7, 3, 2)},
+				"c.jsonl": {sample("c/000000000", 0, 2, 1)}, "d.jsonl": nil,
+			},
+		},
 		"a line longer than the buffer": {
 			false,
 			scantest.Objects{"a.jsonl": []byte("1\n" + long + "\r\n2\n")},
@@ -89,17 +97,16 @@ func TestShards(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	for text, want := range map[string]string{
-		"{}\n{}":                          "at offset 3: line 2: the last line has no line feed",
-		"{}\n \t":                         "line 2: the last line has no line feed",
+		"{}\n12":                          "at offset 3: line 2: the last line is a number without a line feed",
+		"{}\n{":                           "at offset 3: line 2: not JSON",
 		"{}\n{\"a\":}\n":                  "at offset 8: line 2: not JSON",
 		"{}\n\n{} {}\n":                   "at offset 7: line 3: not JSON",
 		"{}\n{\"a\": NaN}\n":              "at offset 9: line 2: not JSON",
 		"{\n}\n":                          "line 1: not JSON",
-		"\xef\xbb\xbf{}\n":                "at offset 0: line 1: the file begins with a byte order mark",
 		"{}\n\xef\xbb\xbf{}\n":            "line 2: not JSON",
 		"{\"a\":\r1}\n":                   "at offset 5: line 1: a carriage return in the middle",
 		"{}\r\r\n":                        "line 1: a carriage return in the middle",
-		"{}\r{}\r":                        "line 1: the last line has no line feed",
+		"{}\r{}\r":                        "at offset 2: line 1: a carriage return in the middle",
 		"{\"a\":\"\xff\"}\n":              "at offset 6: line 1: not UTF-8",
 		"\xff\xfe{\x00}\x00\n\x00":        "line 1: not UTF-8",
 		"{\x00}\n":                        "line 1: not JSON",
@@ -164,6 +171,7 @@ func FuzzScanJSONL(f *testing.F) {
 	f.Add([]byte("{}\n[1]\n\n \t\n\"x\"\r\n"))
 	f.Add([]byte("{}\r{}\n"))
 	f.Add([]byte("\xef\xbb\xbf{}\n"))
+	f.Add([]byte("{}\r\n{}"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		found, err := scan(format.Options{}, scantest.Objects{"a.jsonl": b})
 		scantest.Refused(t, err)
@@ -173,13 +181,13 @@ func FuzzScanJSONL(f *testing.F) {
 		var values, want []json.RawMessage
 		at := int64(0)
 		for _, s := range found["a.jsonl"] {
-			if gap := b[at:s.Offset]; len(bytes.TrimSpace(gap)) > 0 {
+			if gap := bytes.TrimPrefix(b[at:s.Offset], []byte("\xef\xbb\xbf")); len(bytes.TrimSpace(gap)) > 0 {
 				t.Fatalf("gap %q", gap)
 			}
 			at = s.Offset + s.Length
 			values = append(values, json.RawMessage(bytes.TrimSpace(b[s.Offset:s.Offset+s.Parts[0].Length])))
 		}
-		for line := range bytes.Lines(b) {
+		for line := range bytes.Lines(bytes.TrimPrefix(b, []byte("\xef\xbb\xbf"))) {
 			if line = bytes.TrimSpace(line); len(line) > 0 {
 				want = append(want, json.RawMessage(line))
 			}

@@ -47,8 +47,17 @@ func scan(ctx context.Context, stem string, in io.Reader, out format.Sink) error
 		if err != nil {
 			return err
 		}
-		if err := s.take(line); err != nil {
-			return err
+		if s.line == 1 && bytes.HasPrefix(line, []byte(mark)) {
+			if err := s.out.Gap(line[:len(mark)]); err != nil {
+				return err
+			}
+			line = line[len(mark):]
+			s.off += int64(len(mark))
+		}
+		if len(line) > 0 {
+			if err := s.take(line); err != nil {
+				return err
+			}
 		}
 		s.off += int64(len(line))
 	}
@@ -58,7 +67,7 @@ func (s *scanner) fail(at int64, reason string, args ...any) error {
 	return &format.Error{Offset: s.off + at, Reason: fmt.Sprintf("line %d: ", s.line) + fmt.Sprintf(reason, args...)}
 }
 
-// read returns the next line with its line feed, until the next call. io.EOF means that there is none.
+// read returns the next line with its line feed, which the last one may lack, until the next call. io.EOF means that there is none.
 func (s *scanner) read() ([]byte, error) {
 	s.long = s.long[:0]
 	for {
@@ -75,7 +84,7 @@ func (s *scanner) read() ([]byte, error) {
 			return s.long, nil
 		case errors.Is(err, bufio.ErrBufferFull):
 		case errors.Is(err, io.EOF) && len(s.long) > 0:
-			return nil, s.fail(0, "the last line has no line feed: it may have been cut")
+			return s.long, nil
 		default:
 			return nil, err
 		}
@@ -84,7 +93,10 @@ func (s *scanner) read() ([]byte, error) {
 
 // take tells what a line is: a sample, or nothing but space between samples.
 func (s *scanner) take(line []byte) error {
-	end := len(line) - 1
+	end, ended := len(line), line[len(line)-1] == '\n'
+	if ended {
+		end--
+	}
 	if end > 0 && line[end-1] == '\r' {
 		end--
 	}
@@ -92,7 +104,7 @@ func (s *scanner) take(line []byte) error {
 	if len(bytes.Trim(text, " \t")) == 0 {
 		return s.out.Gap(line)
 	}
-	if err := s.check(text); err != nil {
+	if err := s.check(text, ended); err != nil {
 		return err
 	}
 	if err := s.out.Begin(format.Numbered(s.stem, s.n)); err != nil {
@@ -114,13 +126,19 @@ func (s *scanner) take(line []byte) error {
 	if err := s.out.Data(line[end:]); err != nil {
 		return err
 	}
+	if !ended { // so that it can stand before others
+		if err := s.out.LineFeed(); err != nil {
+			return err
+		}
+	}
 	return s.out.End()
 }
 
-// check refuses a line that is not one JSON value to every reader.
-func (s *scanner) check(text []byte) error {
-	if s.off == 0 && bytes.HasPrefix(text, []byte("\xef\xbb\xbf")) {
-		return s.fail(0, "the file begins with a byte order mark, which JSON has not")
+// check refuses a line that is not one JSON value to every reader. One that is not ended may have been cut; all values show that but a
+// number.
+func (s *scanner) check(text []byte, ended bool) error {
+	if value := bytes.TrimLeft(text, " \t"); !ended && bytes.IndexByte([]byte("-0123456789"), value[0]) >= 0 {
+		return s.fail(0, "the last line is a number without a line feed: it may have been cut")
 	}
 	if at := bytes.IndexByte(text, '\r'); at >= 0 {
 		return s.fail(int64(at), "a carriage return in the middle, where some readers end a line")

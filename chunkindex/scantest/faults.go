@@ -34,6 +34,9 @@ func (Nothing) Ahead(int64) error { return nil }
 // Data keeps nothing.
 func (Nothing) Data([]byte) error { return nil }
 
+// LineFeed keeps nothing.
+func (Nothing) LineFeed() error { return nil }
+
 // Again keeps nothing.
 func (Nothing) Again([]byte) error { return nil }
 

@@ -87,6 +87,7 @@ type sink struct {
 	overlap    int64
 	ahead      int64 // offset that was promised to come
 	open, part bool
+	added      int64 // 1 when a line feed was added
 	samples    []Sample
 }
 
@@ -132,6 +133,14 @@ func (s *sink) Data(p []byte) error {
 	return s.take(p)
 }
 
+func (s *sink) LineFeed() error {
+	if !s.open || s.part || s.added > 0 || s.off != int64(len(s.shard)) {
+		return breaks("line feed added at %d, out of turn", s.off)
+	}
+	s.added = 1
+	return nil
+}
+
 func (s *sink) Again(p []byte) error {
 	n := int64(len(p))
 	if !s.open || s.off != s.last().Offset || n > s.overlap || n > s.off || !bytes.Equal(p, s.shard[s.off-n:s.off]) {
@@ -163,11 +172,11 @@ func (s *sink) EndPart() error {
 }
 
 func (s *sink) End() error {
-	if !s.open || s.part || s.ahead > s.off {
+	if !s.open || s.part || s.ahead > s.off+s.added {
 		return breaks("sample ends at %d out of turn; %d was promised", s.off, s.ahead)
 	}
 	s.open = false
 	l := s.last()
-	l.Length = s.off - l.Offset
+	l.Length = s.off + s.added - l.Offset
 	return nil
 }
