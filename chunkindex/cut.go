@@ -26,8 +26,8 @@ func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
 type frameMap interface {
 	// At returns the frame that holds a decoded byte, if it is known by now.
 	At(off int64) (codec.Frame, bool)
-	// Forget says that no byte before off will be asked for any more.
-	Forget(off int64)
+	// Keep says that of the frames before from only those that hold one of these bytes will be asked for any more.
+	Keep(from int64, bytes [4]int64)
 }
 
 // cutter is the Sink of one shard, or of a run of loose objects: it computes all digests in one pass and cuts chunks.
@@ -85,6 +85,7 @@ func (c *cutter) fail(reason string) error {
 // Gap takes bytes between samples. They lie inside a chunk if a sample follows them there.
 func (c *cutter) Gap(p []byte) error {
 	c.off += int64(len(p))
+	c.forget(c.off)
 	if !c.open || c.lost {
 		return nil
 	}
@@ -144,7 +145,6 @@ func (c *cutter) closeChunk() error {
 	if !ok {
 		return c.fail("frame of the chunk's first byte is not known")
 	}
-	c.frames.Forget(c.from)
 	c.rec.codec, c.rec.skip = c.rec.codec|c.codec, c.from-first.Decoded
 	c.rec.extents[0].Offset = first.Stored
 	c.waiting, c.last = true, c.from+stored-1
@@ -239,6 +239,7 @@ func (c *cutter) Data(p []byte) error {
 	} else {
 		c.hold = append(c.hold, p...)
 	}
+	c.forget(c.off)
 	return nil
 }
 
@@ -316,7 +317,16 @@ func (c *cutter) End() error {
 	r.samples++
 	r.bytes += c.length
 	r.longest = max(r.longest, c.length)
+	c.forget(c.start) // where the next sample may begin, if it shares bytes
 	return nil
+}
+
+// forget drops the frames before an offset but those of the first and the last byte of the open chunk, of the last byte of the one that
+// waits, and of the current sample's first byte: no others are asked for.
+func (c *cutter) forget(before int64) {
+	if c.frames != nil {
+		c.frames.Keep(before, [4]int64{c.from, c.from + c.rec.length - 1, c.last, c.start})
+	}
 }
 
 // finish emits the last chunk.

@@ -34,7 +34,7 @@ const (
 	tars    = "tar"
 	gzips   = "tar.gz"  // a shard is one chunk
 	zstds   = "tar.zst" // of many small frames
-	objects = "bin"     // each a sample
+	objects = "jpg"     // each a sample
 )
 
 func forms() []string { return []string{tars, gzips, zstds, objects} }

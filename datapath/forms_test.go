@@ -49,7 +49,7 @@ func TestObjectsAreReadOneByOne(t *testing.T) {
 	if got := p.Stats(); got.StoreReads != 70 || got.Hits != 1 || got.Loads != 1 {
 		t.Errorf("got %d reads, %d hits and %d loads, want 70, 1 and 1: the chunk is in memory", got.StoreReads, got.Hits, got.Loads)
 	}
-	d.store.Set("set/s00063.bin", make([]byte, 1000))
+	d.store.Set("set/s00063.jpg", make([]byte, 1000))
 	for _, batch := range [][2]uint64{{60, 70}, {50, 100}} { // by itself, and with its chunk
 		err := d.readBatch(t, s, batch[0], batch[1])
 		wantExtent(t, d, err, objstore.ErrChanged, 63, 1000)
@@ -75,7 +75,7 @@ func TestTheObjectThatIsWrongIsNamed(t *testing.T) {
 			d := newDatasetOf(t, objects, 61, same(50, 999), 1, 50_000)
 			wrong := 0
 			d.store.SetFault(func(c memstore.Call) (f memstore.Fault) {
-				if c.Key == "set/s00033.bin" {
+				if c.Key == "set/s00033.jpg" {
 					wrong++
 					f.Corrupt = func(b []byte) { b[7] ^= 1 }
 				}

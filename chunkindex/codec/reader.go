@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sort"
 
 	"github.com/klauspost/compress/gzip"
@@ -32,6 +33,7 @@ type Reader struct {
 	off    int64 // decoded bytes so far
 	first  int64 // where the open frame begins in them
 	known  []Frame
+	most   int // as many of them as there may be before Keep drops some
 	err    error
 }
 
@@ -55,7 +57,7 @@ func (s *source) at() int64 { return s.n - int64(s.buf.Buffered()) }
 
 // NewReader reads an object that must be compressed by c, and looks at its magic. The codec None is its caller's bug.
 func NewReader(c Codec, in io.Reader) (*Reader, error) {
-	r := &Reader{codec: c, src: &source{in: in}, maxFrame: MaxFrame}
+	r := &Reader{codec: c, src: &source{in: in}, maxFrame: MaxFrame, most: leastKnown}
 	r.src.buf = bufio.NewReaderSize(r.src, bufferSize)
 	head, err := r.src.buf.Peek(4)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -126,13 +128,24 @@ func (r *Reader) At(off int64) (Frame, bool) {
 	return r.known[i], true
 }
 
-// Forget drops all frames that end at or before a decoded offset.
-func (r *Reader) Forget(off int64) {
-	n := sort.Search(len(r.known), func(i int) bool { return r.known[i].DecodedEnd > off })
-	// Moved only when half of them go, so that many small frames cost no more than their number.
-	if n > 0 && n >= len(r.known)-n {
-		r.known = append(r.known[:0], r.known[n:]...)
+// leastKnown is how many frames are remembered before any is dropped: 128 KiB of them.
+const leastKnown = 4 << 10
+
+// Keep drops all frames but those that hold one of some decoded bytes, or a byte from an offset on. It looks at them only when there are
+// twice as many as it has left, so that many small frames cost no more than their number.
+func (r *Reader) Keep(from int64, bytes [4]int64) {
+	if len(r.known) < r.most {
+		return
 	}
+	last := len(r.known) - 1 // which is still read, perhaps
+	kept := r.known[:0]
+	for i, f := range r.known {
+		if i == last || f.DecodedEnd > from || slices.ContainsFunc(bytes[:], func(b int64) bool { return f.Decoded <= b && b < f.DecodedEnd }) {
+			kept = append(kept, f)
+		}
+	}
+	r.known = kept
+	r.most = max(leastKnown, 2*len(kept))
 }
 
 // next begins the next frame, or returns io.EOF at a clean end.

@@ -44,7 +44,7 @@ type Shape struct {
 const (
 	gzips   = "tar.gz"  // a shard is one chunk
 	zstds   = "tar.zst" // a sample is one frame
-	objects = "bin"     // each a sample, a chunk is many of them
+	objects = "jpg"     // each a sample, a chunk is many of them
 )
 
 // DrawShape draws a dataset of 1 to 40 chunks of unequal sizes.

@@ -1,0 +1,62 @@
+package chunkindex
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/millrace-data/millrace/chunkindex/codec"
+	"github.com/millrace-data/millrace/internal/objstore/memstore"
+)
+
+// counting notes how often frames are dropped, and passes on what is asked.
+type counting struct {
+	frameMap
+	calls int
+}
+
+func (c *counting) Keep(from int64, bytes [4]int64) {
+	c.calls++
+	c.frameMap.Keep(from, bytes)
+}
+
+// Members that hold nothing but gaps, or pieces of one sample, are forgotten as they pass, and the chunks around them are right.
+func TestManyTinyMembers(t *testing.T) {
+	line := packFrames(codec.Gzip, []byte("{}\n"))
+	empty := packFrames(codec.Gzip, []byte("\n"))
+	long := packFrames(codec.Gzip, []byte("1"))
+	var shard []byte
+	for range 3 {
+		shard = append(shard, line...)
+		shard = append(shard, bytes.Repeat(empty, 20_000)...)
+	}
+	shard = append(append(shard, bytes.Repeat(long, 20_000)...), empty...)
+	store := memstore.New()
+	store.Set("a.jsonl.gz", shard)
+	for _, size := range []int64{1, 30_000, 8 << 20} {
+		rep, err := Build(t.Context(), store, "", BuildOptions{ChunkSize: size})
+		if err != nil || rep.Samples != 4 {
+			t.Fatalf("chunks of %d: got %+v, %v, want 4 samples", size, rep, err)
+		}
+		x, err := Open(t.Context(), store, "", OpenOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkChunks(t, store, x)
+		x.Close()
+	}
+	r, err := codec.NewReader(codec.Gzip, bytes.NewReader(shard))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cut := newCutter(1, func(*chunkRecord) error { return nil })
+	frames := &counting{frameMap: r}
+	cut.codec, cut.frames = codec.Gzip, frames
+	for range 10 {
+		if err := cut.Gap([]byte{'\n'}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if frames.calls != 10 {
+		t.Errorf("got %d calls, want one for each gap", frames.calls)
+	}
+}
