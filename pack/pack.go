@@ -6,8 +6,8 @@
 // the same bytes on any machine, in any order of directory entries and with any number of shards written side by
 // side. Each shard is built aside (in memory or in a temporary file that has no name) and stored in one Put.
 //
-// A state object under .millrace/pack/, named by the plan's hash, lists the shards that are finished. A run that was
-// killed is therefore simply started again: finished shards are compared with what the store holds and left alone.
+// A state object under .millrace/pack/, named by the plan's hash, lists the shards that are finished, and while a run goes
+// on, notes beside it those that it has added. A run that was killed is therefore simply started again: finished shards are compared with what the store holds and left alone.
 package pack
 
 import (
@@ -96,6 +96,9 @@ func Pack(ctx context.Context, sources []string, store objstore.Store, prefix st
 	if err := j.confirm(ctx); err != nil {
 		return Report{}, err
 	}
+	if err := j.settle(ctx); err != nil {
+		return Report{}, err
+	}
 	return j.plan.report, nil
 }
 
@@ -126,6 +129,7 @@ type job struct {
 	prefix string
 	done   map[string]finished // by shard name: what an earlier run has stored; the workers read it
 	stored map[string]finished // by shard name: what is stored when this run has ended
+	notes  []string            // keys of what was written since the state, in order
 
 	mu       sync.Mutex // guards progress, and lets one goroutine at a time call opt.Progress
 	progress chunkindex.Progress
@@ -199,24 +203,26 @@ func (j *job) work(ctx context.Context, results chan<- result) error {
 	return ctx.Err()
 }
 
-// collect writes the state object whenever shards have been finished, until results is closed; it calls stop when that
+// collect writes a note whenever shards have been finished, until results is closed; it calls stop when that
 // fails. One write tells the shards that are waiting for it, one of each worker at most: so a kill never loses more
 // than two shards a worker, those of the write under way and those stored meanwhile.
 func (j *job) collect(ctx context.Context, results <-chan result, stop func()) error {
 	j.stored = map[string]finished{}
 	var failure error
 	for r := range results {
-		dirty := j.note(r)
+		fresh := j.take(nil, r)
 		for more, n := true, 1; more && n < j.opt.Parallel; n++ {
 			select {
 			case r, more = <-results:
-				dirty = more && j.note(r) || dirty
+				if more {
+					fresh = j.take(fresh, r)
+				}
 			default:
 				more = false
 			}
 		}
-		if dirty && failure == nil {
-			if failure = j.save(ctx, j.stored); failure != nil {
+		if len(fresh) > 0 && failure == nil {
+			if failure = j.note(ctx, fresh); failure != nil {
 				stop()
 			}
 		}
@@ -224,11 +230,14 @@ func (j *job) collect(ctx context.Context, results <-chan result, stop func()) e
 	return failure
 }
 
-// note takes one result and says whether the state object has to tell it.
-func (j *job) note(r result) bool {
+// take takes one result, and appends it to those that a note has to tell if no earlier run has.
+func (j *job) take(fresh []finished, r result) []finished {
 	j.stored[r.Name] = r.finished
 	if r.reused {
 		j.plan.report.ReusedShards++
 	}
-	return j.done[r.Name] != r.finished
+	if j.done[r.Name] != r.finished {
+		fresh = append(fresh, r.finished)
+	}
+	return fresh
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -238,5 +239,43 @@ func TestUnwritableStateEndsTheRun(t *testing.T) {
 	// One shard is in the last state, one in the state that was refused, and one may have been stored meanwhile.
 	if got := len(shards(store)); got < 2 || got > 3 {
 		t.Errorf("got %d shards stored, want two or three", got)
+	}
+}
+
+// sized counts the bytes of states and notes.
+type sized struct {
+	objstore.Store
+	mu    sync.Mutex
+	bytes int64
+}
+
+func (s *sized) Put(ctx context.Context, key string, body io.ReaderAt, size int64, cond objstore.Condition) (objstore.Object, error) {
+	if strings.HasSuffix(key, ".json") {
+		s.mu.Lock()
+		s.bytes += size
+		s.mu.Unlock()
+	}
+	return s.Store.Put(ctx, key, body, size, cond)
+}
+
+// TestStatesCostWhatTheyTell writes each shard's line twice, however many shards there are, and leaves one object.
+func TestStatesCostWhatTheyTell(t *testing.T) {
+	dir, mem := tree(t, photos(60)), memstore.New()
+	store := &sized{Store: mem}
+	r, err := Pack(t.Context(), []string{dir}, store, "", Options{ShardSize: 6 << 10, Parallel: 1})
+	if err != nil || r.Shards < 40 {
+		t.Fatalf("got %+v, %v, want many shards", r, err)
+	}
+	var states []string
+	for _, key := range mem.Keys() {
+		if strings.HasSuffix(key, ".json") {
+			states = append(states, key)
+		}
+	}
+	if len(states) != 1 {
+		t.Fatalf("got %v, want the state alone", states)
+	}
+	if b, _ := mem.Bytes(states[0]); store.bytes > 3*int64(len(b)) {
+		t.Errorf("got %d bytes written for a state of %d", store.bytes, len(b))
 	}
 }

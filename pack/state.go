@@ -7,9 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/millrace-data/millrace/internal/objstore"
 )
@@ -23,7 +26,7 @@ type finished struct {
 	Stamp  string `json:"stamp"`
 }
 
-// state is the content of the state object.
+// state is the content of the state object, and of a note.
 type state struct {
 	Version int        `json:"version"`
 	Shards  []finished `json:"shards"`
@@ -40,6 +43,9 @@ const (
 
 func (j *job) stateKey() string { return j.prefix + own + "pack/" + j.plan.hash + ".json" }
 
+// notesDir is where a run notes what it has stored since its last note: so n shards cost n lines, not a whole state for each.
+func (j *job) notesDir() string { return j.prefix + own + "pack/" + j.plan.hash + "/" }
+
 // prepare reads the state of an earlier run of the same plan, or, where there is none, makes sure that the prefix
 // is free and leaves an empty one: from then on shards with this plan's names are this plan's.
 func (j *job) prepare(ctx context.Context) error {
@@ -50,9 +56,10 @@ func (j *job) prepare(ctx context.Context) error {
 	if err := j.occupied(ctx, known); err != nil || known {
 		return err
 	}
-	return j.save(ctx, nil)
+	return j.save(ctx, j.stateKey(), nil)
 }
 
+// load reads the state, and the notes of runs that did not come to their end.
 func (j *job) load(ctx context.Context) (known bool, err error) {
 	obj, err := j.store.Stat(ctx, j.stateKey())
 	if errors.Is(err, objstore.ErrNotFound) {
@@ -61,18 +68,25 @@ func (j *job) load(ctx context.Context) (known bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if obj.Size > maxState {
-		return false, fmt.Errorf("%s: %d bytes long", obj.Key, obj.Size)
+	objects := []objstore.Object{obj}
+	err = j.store.List(ctx, j.notesDir(), func(o objstore.Object) error {
+		objects = append(objects, o)
+		j.notes = append(j.notes, o.Key)
+		return nil
+	})
+	if err != nil {
+		return false, err
 	}
-	var s state
-	data := make([]byte, obj.Size)
-	if len(data) > 0 {
-		if err := j.store.ReadRange(ctx, obj.Ref(), 0, data); err != nil {
-			return false, err
-		}
+	states := make([]state, len(objects))
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(j.opt.Parallel)
+	for i, o := range objects {
+		group.Go(func() error { return j.read(groupCtx, o, &states[i]) })
 	}
-	// A state that cannot be read is worth no more than an empty one: the shards are simply written again.
-	if json.Unmarshal(data, &s) == nil && s.Version == stateVersion {
+	if err := group.Wait(); err != nil {
+		return false, err
+	}
+	for _, s := range states { // a later note counts more
 		for _, f := range s.Shards {
 			j.done[f.Name] = f
 		}
@@ -80,29 +94,69 @@ func (j *job) load(ctx context.Context) (known bool, err error) {
 	return true, nil
 }
 
-// save writes the state. When ctx ends, before or meanwhile, it is given a moment of its own, because what it notes
+// read reads a state or a note. One that cannot be understood is worth no more than an empty one: the shards are simply written
+// again.
+func (j *job) read(ctx context.Context, obj objstore.Object, s *state) error {
+	if obj.Size > maxState {
+		return fmt.Errorf("%s: %d bytes long", obj.Key, obj.Size)
+	}
+	data := make([]byte, obj.Size)
+	if len(data) > 0 {
+		if err := j.store.ReadRange(ctx, obj.Ref(), 0, data); err != nil {
+			return err
+		}
+	}
+	if json.Unmarshal(data, s) != nil || s.Version != stateVersion {
+		*s = state{}
+	}
+	return nil
+}
+
+// note writes what was stored since the note before.
+func (j *job) note(ctx context.Context, shards []finished) error {
+	last := 0
+	if n := len(j.notes); n > 0 {
+		_, _ = fmt.Sscanf(path.Base(j.notes[n-1]), "%d.json", &last) // 0 for a name that nobody here gave
+	}
+	key := fmt.Sprintf("%s%09d.json", j.notesDir(), last+1)
+	j.notes = append(j.notes, key)
+	return j.save(ctx, key, shards)
+}
+
+// settle puts state and notes together when a run has come to its end.
+func (j *job) settle(ctx context.Context) error {
+	if len(j.notes) == 0 {
+		return nil
+	}
+	all := maps.Clone(j.done)
+	maps.Copy(all, j.stored)
+	if err := j.save(ctx, j.stateKey(), slices.Collect(maps.Values(all))); err != nil {
+		return err
+	}
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(j.opt.Parallel)
+	for _, key := range j.notes {
+		group.Go(func() error { return j.store.Delete(groupCtx, key) })
+	}
+	if err := group.Wait(); err != nil {
+		return fmt.Errorf("pack: remove notes: %w", err)
+	}
+	return nil
+}
+
+// save writes a state or a note. When ctx ends, before or meanwhile, it is given a moment of its own, because what it notes
 // is what the next run need not do again.
-func (j *job) save(ctx context.Context, shards map[string]finished) error {
+func (j *job) save(ctx context.Context, key string, shards []finished) error {
 	saving, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(lastSave, cancel) })()
-	all := make(map[string]finished, len(j.done)+len(shards))
-	for name, f := range j.done {
-		all[name] = f
-	}
-	s := state{Version: stateVersion, Shards: []finished{}}
-	for name, f := range shards {
-		all[name] = f
-	}
-	for _, f := range all {
-		s.Shards = append(s.Shards, f)
-	}
+	s := state{Version: stateVersion, Shards: append([]finished{}, shards...)}
 	slices.SortFunc(s.Shards, func(a, b finished) int { return strings.Compare(a.Name, b.Name) })
 	data, err := json.Marshal(s)
 	if err != nil {
 		return err
 	}
-	if _, err := j.store.Put(saving, j.stateKey(), bytes.NewReader(data), int64(len(data)), objstore.Condition{}); err != nil {
+	if _, err := j.store.Put(saving, key, bytes.NewReader(data), int64(len(data)), objstore.Condition{}); err != nil {
 		return fmt.Errorf("pack: write state: %w", err)
 	}
 	return nil
