@@ -222,7 +222,8 @@ func TestReaderRefuses(t *testing.T) {
 		"empty":               {codec.Gzip, bytes.NewReader(nil), "is no gzip"},
 		"short":               {codec.Zstd, strings.NewReader("\x28\xb5"), "is no zstd"},
 		"garbage at the end":  {codec.Gzip, bytes.NewReader(append(bytes.Clone(ok), "garbage"...)), fmt.Sprintf("stored offset %d are no gzip", len(ok))},
-		"zeros at the end":    {codec.Gzip, bytes.NewReader(append(bytes.Clone(ok), 0, 0, 0, 0)), "are no gzip"},
+		"data behind zeros":   {codec.Gzip, bytes.NewReader(append(append(bytes.Clone(ok), make([]byte, 1<<19)...), "garbage"...)), fmt.Sprintf("stored offset %d are no gzip: they follow zeros", len(ok)+(1<<19))},
+		"zeros behind zstd":   {codec.Zstd, bytes.NewReader(append(pack(t, codec.Zstd, []byte("x")), 0, 0, 0, 0)), "are no zstd"},
 		"window of 16 MiB":    {codec.Zstd, &wide, "without --long and --ultra"},
 		"segment of 20 MiB":   {codec.Zstd, bytes.NewReader(segment), "without --long and --ultra"},
 		"dictionary":          {codec.Zstd, strings.NewReader("\x28\xb5\x2f\xfd\x01\x58\x07\x01\x00\x00"), "needs a dictionary"},
@@ -238,5 +239,19 @@ func TestReaderRefuses(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: got %v, want %q", name, err, test.want)
 		}
+	}
+}
+
+// Zeros behind the last member are padding, as gzip itself takes them.
+func TestZerosBehindGzip(t *testing.T) {
+	for _, n := range []int{1, 3, 4, 512, 1 << 20} {
+		r, err := codec.NewReader(codec.Gzip, bytes.NewReader(append(pack(t, codec.Gzip, []byte("content")), make([]byte, n)...)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b, err := io.ReadAll(r); err != nil || string(b) != "content" {
+			t.Errorf("%d zeros: got %q, %v", n, b, err)
+		}
+		r.Close()
 	}
 }

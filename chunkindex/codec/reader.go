@@ -2,6 +2,7 @@ package codec
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -133,14 +134,14 @@ const leastKnown = 4 << 10
 
 // Keep drops all frames but those that hold one of some decoded bytes, or a byte from an offset on. It looks at them only when there are
 // twice as many as it has left, so that many small frames cost no more than their number.
-func (r *Reader) Keep(from int64, bytes [4]int64) {
+func (r *Reader) Keep(from int64, holders [4]int64) {
 	if len(r.known) < r.most {
 		return
 	}
 	last := len(r.known) - 1 // which is still read, perhaps
 	kept := r.known[:0]
 	for i, f := range r.known {
-		if i == last || f.DecodedEnd > from || slices.ContainsFunc(bytes[:], func(b int64) bool { return f.Decoded <= b && b < f.DecodedEnd }) {
+		if i == last || f.DecodedEnd > from || slices.ContainsFunc(holders[:], func(b int64) bool { return f.Decoded <= b && b < f.DecodedEnd }) {
 			kept = append(kept, f)
 		}
 	}
@@ -157,6 +158,9 @@ func (r *Reader) next() error {
 	}
 	if len(head) == 0 {
 		return io.EOF
+	}
+	if r.codec == Gzip && zeros(head) {
+		return r.padding()
 	}
 	if !r.codec.begins(head) {
 		return fmt.Errorf("bytes at stored offset %d are no %v: % x", r.begins, r.codec, head)
@@ -184,6 +188,26 @@ func (r *Reader) next() error {
 	r.open = true
 	return nil
 }
+
+// padding reads zeros to the end of the object, which gzip itself passes over behind the last member, as tapes have them.
+func (r *Reader) padding() error {
+	for {
+		b, err := r.src.buf.Peek(1)
+		if err != nil {
+			return err // io.EOF is a clean end
+		}
+		if b[0] != 0 {
+			return fmt.Errorf("bytes at stored offset %d are no %v: they follow zeros", r.src.at(), r.codec)
+		}
+		b, _ = r.src.buf.Peek(r.src.buf.Buffered()) // all of it is there
+		n := len(b) - len(bytes.TrimLeft(b, "\x00"))
+		if _, err := r.src.buf.Discard(n); err != nil {
+			return err
+		}
+	}
+}
+
+func zeros(b []byte) bool { return len(bytes.TrimLeft(b, "\x00")) == 0 }
 
 func (r *Reader) decode(p []byte) (int, error) {
 	if r.codec == Gzip {

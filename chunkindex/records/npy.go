@@ -210,7 +210,7 @@ func (l *literal) tuple() []uint64 {
 			l.fail("shape has a number that is too large, or too many of them")
 			return nil
 		}
-		l.rest, shape = l.rest[end:], append(shape, n)
+		l.rest, shape = strings.TrimPrefix(l.rest[end:], "L"), append(shape, n) // as Python 2 wrote long numbers
 		comma = l.take(",")
 	}
 	if len(shape) == 1 && !comma {

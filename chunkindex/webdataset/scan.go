@@ -186,6 +186,11 @@ func (s *scanner) member(block []byte) error {
 			return s.fail(h.name, "directory with content")
 		}
 		return s.gap()
+	case 'V':
+		if h.size != 0 {
+			return s.fail(h.name, "volume label with content")
+		}
+		return s.gap()
 	case 0, '0', '7':
 		if s.hidden != nil && format.Hidden(h.name) {
 			return s.leaveOut(h)
@@ -197,9 +202,9 @@ func (s *scanner) member(block []byte) error {
 
 func refusal(kind byte) string {
 	what := map[byte]string{
-		'1': "hard link", '2': "symbolic link", '3': "character device", '4': "block device", '6': "FIFO",
+		'1': "hard link (tar --hard-dereference writes files instead)", '2': "symbolic link", '3': "character device", '4': "block device", '6': "FIFO",
 		'S': "sparse file", 'D': "GNU incremental directory", 'M': "continuation of another volume",
-		'V': "volume label", 'X': "Solaris extended header",
+		'X': "Solaris extended header",
 	}[kind]
 	if what == "" {
 		what = fmt.Sprintf("member of unknown type %q", kind)
@@ -287,11 +292,11 @@ func (s *scanner) paxHeader(payload []byte) error {
 	return nil
 }
 
-// global passes over a global header that says nothing of the members.
+// global passes over a global header that does not say where the members' names and bytes are: owners, times and comments do not.
 func (s *scanner) global(payload []byte) error {
 	err := paxRecords(payload, func(key, _ string) error {
-		if key != "comment" {
-			return fmt.Errorf("global extended header sets %q for all members: only a comment is supported", key)
+		if key == "path" || key == "size" || strings.HasPrefix(key, "GNU.sparse.") {
+			return fmt.Errorf("global extended header sets %q for all members, which is not supported", key)
 		}
 		return nil
 	})

@@ -76,7 +76,7 @@ func TestGrouping(t *testing.T) {
 	long := strings.Repeat("long/", 60) + "n.jpg"
 	most := strings.Repeat("d/", 2046) + "n.jp" // 4,096 bytes
 	b := archive(t,
-		member{kind: tar.TypeXGlobalHeader, records: map[string]string{"comment": "a commit"}},
+		member{kind: tar.TypeXGlobalHeader, records: map[string]string{"comment": "a commit", "uname": "nobody", "mtime": "1"}},
 		member{name: "d/", kind: tar.TypeDir},
 		member{name: "d/a.jpg", body: "1"}, member{name: "d/a.cls", body: ""}, member{name: "d/a.tar.gz", body: "3"},
 		member{name: "d.x/b.jpg"}, member{name: "e/.hidden.jpg"}, member{name: "README"}, member{name: "none", body: "x"},
@@ -155,6 +155,7 @@ func TestRefusals(t *testing.T) {
 		"FIFO":                      archive(t, member{name: "l", kind: tar.TypeFifo}),
 		"longer than 4096":          archive(t, member{name: strings.Repeat("d/", 2046) + "n.jpg"}),
 		"sets \"path\"":             archive(t, member{kind: tar.TypeXGlobalHeader, records: map[string]string{"path": "x"}}),
+		"sets \"size\"":             archive(t, member{kind: tar.TypeXGlobalHeader, records: map[string]string{"size": "1"}}),
 		"two members of this name":  archive(t, member{name: "a.jpg"}, member{name: "a.jpg"}),
 		"header checksum is wrong":  spoiled,
 		"sparse file":               sparse(t),
