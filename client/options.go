@@ -29,6 +29,7 @@ type Options struct {
 	Strata     uint64 // strata that the chunks of a window come from; 0: none
 	Balance    string // what the ranks' shares are to be alike in: samples or bytes
 	Split      string // how a global batch is shared out: contiguous, or locality (by where chunks are held)
+	Homes      uint64 // of locality: how many homes, and groups of ranks, there are, such as gateways; 0: as many as ranks
 	Format     string // form of the batches, as docs/answers.md names it; empty: the dataset's own
 	Fields     string // parts of the samples that are wanted, with commas between their names; empty: all
 	Generation string // pinned from the first answer if empty
@@ -101,6 +102,7 @@ func (o *Options) query(generation string) url.Values {
 	num("strata", o.Strata, o.Strata != 0)
 	text("balance", o.Balance)
 	text("split", o.Split)
+	num("homes", o.Homes, o.Homes != 0)
 	text("generation", generation)
 	return q
 }

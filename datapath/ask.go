@@ -33,7 +33,7 @@ func (b *batch) forPeers(at shuffle.Cursor, v *lookahead.Visit) {
 	b.plan, b.number = at.Plan, v.Number()
 	b.reader = &peer.Reader{
 		Params: at.Plan.Params(), Epoch: at.Epoch.Number(), First: at.First, End: at.End, BatchSize: at.BatchSize,
-		Rank: at.Rank, WorldSize: at.WorldSize, Split: at.Split, Dealt: at.Dealt, Tail: at.Tail, Think: min(v.Think(), longThink),
+		Rank: at.Rank, WorldSize: at.WorldSize, Split: at.Split, Homes: at.Homes, Dealt: at.Dealt, Tail: at.Tail, Think: min(v.Think(), longThink),
 	}
 }
 

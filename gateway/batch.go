@@ -87,7 +87,7 @@ func (g *Gateway) answerShare(
 // planningBytes is what it takes to locate the samples of a share among those at all positions.
 func (b batchRequest) planningBytes(share, all shuffle.Share) int64 {
 	if b.follows() {
-		return int64(share.Count)*(planningBytes+drawingBytes) + int64(all.Count)*homeBytesPerSample + int64(b.worldSize)*homeBytesPerRank
+		return int64(share.Count)*(planningBytes+drawingBytes) + int64(all.Count)*homeBytesPerSample + int64(b.homes)*bytesPerHome
 	}
 	if b.deals() || b.params.Importance != "" || b.params.Subset != "" || b.dataset.mixture != nil {
 		return int64(all.Count) * (planningBytes + drawingBytes)
@@ -142,7 +142,7 @@ func (g *Gateway) reading(ctx context.Context, b batchRequest) (_ reading, err e
 		Cursor: shuffle.Cursor{
 			Plan: plan, Epoch: epoch,
 			First: first, End: min(first+b.batchSize, b.samples), BatchSize: b.batchSize,
-			Rank: b.rank, WorldSize: b.worldSize, Split: b.split, Dealt: b.deals(), Tail: b.tail,
+			Rank: b.rank, WorldSize: b.worldSize, Split: b.split, Homes: b.homes, Dealt: b.deals(), Tail: b.tail,
 		},
 		choice: c,
 		leave:  func() { leavePlan(); leaveChoice() },
@@ -177,7 +177,7 @@ func (b batchRequest) number(ctx context.Context, r reading, all shuffle.Share, 
 	}
 	if b.follows() {
 		l.numbers = l.numbers[:0]
-		l.pick(r.Epoch, all, b.samples, b.rank, b.worldSize)
+		l.pick(r.Epoch, all, b.planRequest)
 	} else {
 		l.numbers = r.Epoch.AppendShare(slices.Grow(l.numbers[:0], int(all.Count)), all)
 	}

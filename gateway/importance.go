@@ -276,7 +276,7 @@ func (p planRequest) identity() string {
 	var kept []string
 	for part := range strings.SplitSeq(p.canonical(), "&") {
 		name, _, _ := strings.Cut(part, "=")
-		if !slices.Contains([]string{"balance", "fields", "format", "rank", "split", "table", "world_size"}, name) {
+		if !slices.Contains([]string{"balance", "fields", "format", "homes", "rank", "split", "table", "world_size"}, name) {
 			kept = append(kept, part)
 		}
 	}

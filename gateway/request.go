@@ -29,7 +29,7 @@ func planNames() []string {
 }
 
 func batchNames() []string {
-	return append(planNames(), "rank", "world_size", "balance", "split", "format", "fields", "table")
+	return append(planNames(), "rank", "world_size", "balance", "split", "homes", "format", "fields", "table")
 }
 
 // planRequest is a resolved plan: every parameter has its value, from the URL or from the dataset's defaults.
@@ -44,6 +44,7 @@ type planRequest struct {
 	worldSize  uint64
 	balance    string
 	split      shuffle.Split
+	homes      uint64 // of locality: as many as groups of ranks
 	view       view
 	pinned     bool // the URL names the generation, and the split of a subset by its digest
 }
@@ -99,6 +100,7 @@ func decodePlan(q *query, d *dataset) planRequest {
 	if q.word("split", splitContiguous, splitContiguous, string(shuffle.Locality)) != splitContiguous {
 		p.split = shuffle.Locality
 	}
+	p.homes = q.number("homes", p.worldSize, 1, maxHomes)
 	q.checkSplit(p)
 	p.decodeSelection(q)
 	p.view = decodeView(q, d)
@@ -217,6 +219,9 @@ func (p planRequest) canonical() string {
 	}
 	add("format", p.view.form.name)
 	add("generation", p.dataset.Index.Generation())
+	if p.homes != p.worldSize {
+		add("homes", num(p.homes))
+	}
 	if p.params.Importance != "" {
 		add("importance", p.params.Importance)
 	}

@@ -144,6 +144,7 @@ type planInfo struct {
 	WorldSize  uint64 `json:"world_size"`
 	Balance    string `json:"balance,omitempty"`
 	Split      string `json:"split,omitempty"`
+	Homes      uint64 `json:"homes,omitempty"`
 	Importance string `json:"importance,omitempty"`
 	Subset     string `json:"subset,omitempty"`
 	Quarantine string `json:"quarantine,omitempty"`
@@ -165,6 +166,9 @@ func (p planRequest) info() planInfo {
 	info.Importance, info.Strata, info.Split = p.params.Importance, p.params.Strata, string(p.split)
 	if p.balance != balanceSamples {
 		info.Balance = p.balance
+	}
+	if p.homes != p.worldSize {
+		info.Homes = p.homes
 	}
 	return info
 }
@@ -277,7 +281,7 @@ func (g *Gateway) epochInfo(ctx context.Context, p planRequest, epoch uint64) (e
 		lengths[i] = uint64(x.Chunk(i).Length)
 	}
 	if p.split != shuffle.Contiguous {
-		moved := plan.Moved(p.batching(), p.worldSize, p.worldSize)
+		moved := plan.Moved(p.batching(), p.worldSize, p.homes)
 		info.Moved = &moved
 	}
 	info.Memory = shuffle.Memory(p.params, lengths)

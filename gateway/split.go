@@ -12,7 +12,7 @@ import (
 // batch. The other one is shuffle.Locality.
 const splitContiguous = "contiguous"
 
-// maxHomes bounds the ranks of shares that follow homes: what it takes to share out a batch grows with them.
+// maxHomes bounds the homes that shares follow: what it takes to share out a batch grows with them.
 const maxHomes = 1 << 16
 
 // checkStrata names strata that no plan of these parameters can have.
@@ -31,20 +31,36 @@ func (q *query) checkStrata(params shuffle.Params) {
 func (q *query) checkSplit(p planRequest) {
 	switch {
 	case p.split == shuffle.Contiguous:
+		if q.has("homes") {
+			q.fail("homes", "has no meaning without split=locality")
+		}
 	case p.balance == balanceBytes:
 		q.fail("split", "locality and balance=bytes exclude each other")
-	case p.worldSize > maxHomes:
-		q.fail("split", "locality takes a world_size of at most %d", maxHomes)
+	case p.homes > maxHomes:
+		q.fail("split", "locality for more than %d ranks takes homes, at most as many", maxHomes)
+	case p.homes > p.worldSize:
+		if !q.failed("homes", "world_size") {
+			q.fail("homes", "must be at most world_size")
+		}
 	case p.params.Shuffle != shuffle.Slot && !q.failed("shuffle", "window", "strata", "world_size"):
 		params := p.params
 		params.Importance = ""
 		plan, err := shuffle.NewPlan(params, []uint64{0})
 		if err == nil {
-			err = plan.CheckSplit(p.worldSize, p.worldSize)
+			err = plan.CheckSplit(p.worldSize, p.homes)
 		}
-		if err != nil {
-			q.fail("split", "%s", reason(err))
-		}
+		q.failSplit(p, err)
+	}
+}
+
+// failSplit names what cannot be had: the homes, if the request gives their number.
+func (q *query) failSplit(p planRequest, err error) {
+	switch {
+	case err == nil:
+	case p.homes != p.worldSize:
+		q.fail("homes", "%s", reason(err))
+	default:
+		q.fail("split", "%s", reason(err))
 	}
 }
 
@@ -87,24 +103,20 @@ func (p planRequest) refuseSplit(plan *shuffle.Plan) error {
 	if p.split == shuffle.Contiguous {
 		return nil
 	}
-	err := plan.CheckSplit(p.worldSize, p.worldSize)
-	if err == nil {
-		return nil
-	}
 	q := &query{}
-	q.fail("split", "%s", reason(err))
+	q.failSplit(p, plan.CheckSplit(p.worldSize, p.homes))
 	return q.err()
 }
 
-// follows says whether shares follow homes. One rank takes all of a batch.
-func (p planRequest) follows() bool { return p.split == shuffle.Locality && p.worldSize > 1 }
+// follows says whether shares follow homes. With one home they are those without.
+func (p planRequest) follows() bool { return p.split == shuffle.Locality && p.homes > 1 }
 
 // scattered says whether the share of a rank is no stretch of the global batch.
 func (p planRequest) scattered() bool { return p.deals() || p.follows() }
 
-// homeBytes is what it takes to share out a batch by homes, per rank and per sample of the global batch.
+// What it takes to share out a batch by homes, for each of them and for each sample of the global batch.
 const (
-	homeBytesPerRank   = 64
+	bytesPerHome       = 64
 	homeBytesPerSample = 20
 )
 
@@ -117,9 +129,9 @@ func (p planRequest) dealtBytes() int64 {
 }
 
 // pick puts the numbers of the samples that fall to a rank by homes in l, which holds none yet, and where they lie in the batch.
-func (l *located) pick(e *shuffle.Epoch, all shuffle.Share, samples, rank, worldSize uint64) {
-	l.places = e.DealHomes(all, rank, worldSize, worldSize)
+func (l *located) pick(e *shuffle.Epoch, all shuffle.Share, p planRequest) {
+	l.places = e.DealHomes(all, p.rank, p.worldSize, p.homes)
 	for _, place := range l.places {
-		l.numbers = append(l.numbers, e.At((all.First+uint64(place))%samples))
+		l.numbers = append(l.numbers, e.At((all.First+uint64(place))%p.samples))
 	}
 }

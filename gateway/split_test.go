@@ -35,10 +35,10 @@ func TestLocalityFollowsHomes(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, tail := range []shuffle.Tail{shuffle.Short, shuffle.Drop, shuffle.Pad} {
-			for _, world := range []uint64{1, 2, 3, 8} {
+			for _, c := range [][2]uint64{{1, 1}, {2, 2}, {3, 3}, {8, 8}, {8, 2}, {11, 3}} {
 				batching := shuffle.Batching{Samples: 50, BatchSize: 20, Tail: tail}
 				for m := range batching.Batches() {
-					r.checkLocality(query, plan.Epoch(2), batching, m, world)
+					r.checkLocality(query, plan.Epoch(2), batching, m, c[0], c[1])
 				}
 			}
 		}
@@ -46,7 +46,7 @@ func TestLocalityFollowsHomes(t *testing.T) {
 }
 
 // checkLocality holds the shares of a batch to their places, and these to all of the batch.
-func (r *rig) checkLocality(query string, order *shuffle.Epoch, batching shuffle.Batching, m, world uint64) {
+func (r *rig) checkLocality(query string, order *shuffle.Epoch, batching shuffle.Batching, m, world, homes uint64) {
 	t := r.t
 	t.Helper()
 	all := batching.Share(m, 0, 1)
@@ -56,7 +56,7 @@ func (r *rig) checkLocality(query string, order *shuffle.Epoch, batching shuffle
 		var positions []uint64
 		var keys []string
 		padded := 0
-		for _, place := range order.DealHomes(all, rank, world, world) {
+		for _, place := range order.DealHomes(all, rank, world, homes) {
 			seen[place]++
 			at := all.First + uint64(place)
 			key := r.order[order.At(at%50)]
@@ -67,8 +67,8 @@ func (r *rig) checkLocality(query string, order *shuffle.Epoch, batching shuffle
 			positions, keys = append(positions, at), append(keys, key)
 		}
 		want.Write(make([]byte, 1024))
-		address := fmt.Sprintf("/v1/datasets/photos/epochs/2/batches/%d%%s?%s&batch_size=20&tail=%s&split=locality&rank=%d&world_size=%d",
-			m, query, batching.Tail, rank, world)
+		address := fmt.Sprintf("/v1/datasets/photos/epochs/2/batches/%d%%s?%s&batch_size=20&tail=%s&split=locality&rank=%d&world_size=%d&homes=%d",
+			m, query, batching.Tail, rank, world, homes)
 		a := r.do("GET", fmt.Sprintf(address, ""))
 		if a.StatusCode != http.StatusOK || !bytes.Equal(a.body, want.Bytes()) {
 			t.Fatalf("%s: got status %d and %d bytes, want 200 and %d", fmt.Sprintf(address, ""), a.StatusCode, len(a.body), want.Len())
@@ -118,6 +118,13 @@ func TestLocalityKeepsWhatAddressesPromise(t *testing.T) {
 	}
 	if got := local.Header.Get("Link"); !strings.Contains(got, "split=locality&strata=8") {
 		t.Errorf("got Link %s, want split and strata in it", got)
+	}
+	grouped := r.do("GET", path+"&split=locality&homes=2")
+	if got := grouped.Header.Get("Content-Location"); !strings.Contains(got, "&homes=2&rank=1&") || grouped.Header.Get("ETag") == local.Header.Get("ETag") {
+		t.Errorf("got address %s and ETag %s with homes=2, want homes in it and another ETag", got, grouped.Header.Get("ETag"))
+	}
+	if a := r.do("GET", path+"&split=locality&homes=3"); a.Header.Get("Content-Location") != canonical || a.Header.Get("ETag") != local.Header.Get("ETag") {
+		t.Errorf("got address %s with a home for each rank, want it as without: %s", a.Header.Get("Content-Location"), canonical)
 	}
 	n := len(local.body)
 	part := r.do("GET", canonical, fmt.Sprintf("Range: bytes=%d-%d", n/3, 2*n/3), "If-Range: "+local.Header.Get("ETag"))
@@ -169,14 +176,19 @@ func TestPlanSaysWhatMoves(t *testing.T) {
 func TestSplitsThatCannotBeHad(t *testing.T) {
 	r := newRig(t, 50, 800, nil)
 	for query, want := range map[string]string{
-		"split=locality&shuffle=none&world_size=2":                     "has no homes",
-		"split=locality&shuffle=full":                                  "has no homes",
-		"split=locality&shuffle=window&window=8&world_size=2":          "without strata",
-		"split=locality&shuffle=window&window=8&strata=4&world_size=5": "5 homes share 4 strata",
-		"split=locality&shuffle=slot&window=4&world_size=5":            "5 homes share 4 lanes",
-		"split=locality&shuffle=slot&window=1048576&world_size=51":     "51 homes share 50 lanes",
-		"split=locality&shuffle=slot&window=1048576&world_size=65537":  "at most 65536",
-		"split=locality&shuffle=slot&balance=bytes&world_size=2":       "exclude each other",
+		"split=locality&shuffle=none&world_size=2":                             "has no homes",
+		"split=locality&shuffle=full":                                          "has no homes",
+		"split=locality&shuffle=window&window=8&world_size=2":                  "without strata",
+		"split=locality&shuffle=window&window=8&strata=4&world_size=5":         "5 homes share 4 strata",
+		"split=locality&shuffle=slot&window=4&world_size=5":                    "5 homes share 4 lanes",
+		"split=locality&shuffle=slot&window=1048576&world_size=51":             "51 homes share 50 lanes",
+		"split=locality&shuffle=slot&window=1048576&world_size=65537":          "more than 65536 ranks takes homes",
+		"split=locality&shuffle=slot&balance=bytes&world_size=2":               "exclude each other",
+		"homes=5&split=locality&shuffle=slot&window=4&world_size=8":            "5 homes share 4 lanes, want homes of at most 4",
+		"homes=5&split=locality&shuffle=window&window=8&strata=4&world_size=8": "5 homes share 4 strata",
+		"homes=3&split=locality&shuffle=slot&window=4&world_size=2":            "at most world_size",
+		"homes=2&shuffle=slot&window=4&world_size=2":                           "no meaning without split=locality",
+		"homes=0&split=locality&shuffle=slot&window=4&world_size=2":            "65536",
 		"split=home":                               "one of contiguous, locality",
 		"split=":                                   "empty",
 		"strata=4&shuffle=slot":                    "only window has strata",

@@ -19,7 +19,7 @@ import (
 //	flags: bit 0 Cached, bit 1 a reader follows, bit 2 the reader's share was dealt by bytes,
 //	       bit 3 it reads a subset
 //	dataset, generation
-//	reader: shuffle, window, strata, seed, importance, epoch, first, end, batch size, rank, world size, split, tail,
+//	reader: shuffle, window, strata, seed, importance, epoch, first, end, batch size, rank, world size, homes, split, tail,
 //	        think time in microseconds, with bit 3 the subset
 //	chunks, ranges of all chunks together
 //	each chunk: its number less that of the one before (the first: its number), digest (32 bytes), ranges, and
@@ -147,7 +147,7 @@ func (r *Reader) append(b []byte) []byte {
 		b = binary.AppendUvarint(b, n)
 	}
 	b = appendName(b, r.Params.Importance)
-	for _, n := range []uint64{r.Epoch, r.First, r.End, r.BatchSize, r.Rank, r.WorldSize} {
+	for _, n := range []uint64{r.Epoch, r.First, r.End, r.BatchSize, r.Rank, r.WorldSize, r.Homes} {
 		b = binary.AppendUvarint(b, n)
 	}
 	b = appendName(appendName(b, string(r.Split)), string(r.Tail))
@@ -164,6 +164,8 @@ func (r *Reader) check() error {
 		return fmt.Errorf("positions %d to %d", r.First, r.End)
 	case r.BatchSize > maxPosition || r.WorldSize > maxPosition || r.Rank >= max(r.WorldSize, 1):
 		return fmt.Errorf("rank %d of %d, with batches of %d", r.Rank, r.WorldSize, r.BatchSize)
+	case r.Homes > max(r.WorldSize, 1):
+		return fmt.Errorf("%d homes of %d ranks", r.Homes, r.WorldSize)
 	case r.Think < 0 || r.Think > maxThink:
 		return fmt.Errorf("%v of thinking", r.Think)
 	}
@@ -273,7 +275,7 @@ func (in *cursor) reader() *Reader {
 	}
 	r.Params.Importance = in.name()
 	r.Epoch = in.number(math.MaxUint64)
-	for _, n := range []*uint64{&r.First, &r.End, &r.BatchSize, &r.Rank, &r.WorldSize} {
+	for _, n := range []*uint64{&r.First, &r.End, &r.BatchSize, &r.Rank, &r.WorldSize, &r.Homes} {
 		*n = in.number(maxPosition)
 	}
 	r.Split, r.Tail = shuffle.Split(in.name()), shuffle.Tail(in.name())

@@ -29,7 +29,7 @@ func goldenQuery() *Query {
 		},
 		Reader: &Reader{
 			Params: shuffle.Params{Shuffle: shuffle.Window, Window: 64, Strata: 8, Seed: math.MaxUint64, Importance: "ab12"},
-			Epoch:  2, First: 4096, End: 8192, BatchSize: 512, Rank: 3, WorldSize: 8,
+			Epoch:  2, First: 4096, End: 8192, BatchSize: 512, Rank: 3, WorldSize: 8, Homes: 4,
 			Split: shuffle.Locality, Dealt: true, Tail: shuffle.Pad, Think: 1500 * time.Microsecond,
 		},
 	}
@@ -107,6 +107,7 @@ func drawReader(t *rapid.T) *Reader {
 	r.BatchSize = rapid.Uint64Range(0, math.MaxInt64).Draw(t, "batch size")
 	r.WorldSize = rapid.Uint64Range(0, math.MaxInt64).Draw(t, "world size")
 	r.Rank = rapid.Uint64Range(0, max(r.WorldSize, 1)-1).Draw(t, "rank")
+	r.Homes = rapid.Uint64Range(0, max(r.WorldSize, 1)).Draw(t, "homes")
 	r.Split = rapid.SampledFrom([]shuffle.Split{shuffle.Contiguous, shuffle.Locality}).Draw(t, "split")
 	r.Tail = rapid.SampledFrom([]shuffle.Tail{"", shuffle.Short, shuffle.Drop, shuffle.Pad}).Draw(t, "tail")
 	r.Think = time.Duration(rapid.Int64Range(0, int64(maxThink/time.Microsecond)).Draw(t, "think")) * time.Microsecond

@@ -52,7 +52,8 @@ type Reader struct {
 	Rank       uint64
 	WorldSize  uint64
 	Split      shuffle.Split
-	Dealt      bool // shares are equal in bytes
+	Homes      uint64 // 0: as many as ranks
+	Dealt      bool   // shares are equal in bytes
 	Tail       shuffle.Tail
 	Think      time.Duration // from the end of an answer to its next request, the mean of late; 0: not known
 }

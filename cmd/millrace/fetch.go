@@ -98,11 +98,12 @@ same command again writes the same files.
 dns:NAME:PORT stands for all gateways that a name has addresses of. The gateway that
 answers quickest is asked, and another one where it fails; what a broken body lacks is
 asked for alone. With --split locality and several gateways listed, rank R of W is
-read from the gateway at place R*P/W of the P listed: list them by their ordinals.`,
+read from the gateway at place R*P/W of the P listed: list them by their ordinals,
+and give their number as --homes.`,
 		example: `  millrace fetch http://gw:8080 --epoch 0 --discard
   millrace fetch http://gw-0:8080 http://gw-1:8080 --epoch 3 --from 170 --rank 1 --world-size 4 --output ./batches
   millrace fetch dns:gateways.job-a.svc:8080 --discard
-  millrace fetch http://gw-0:8080 http://gw-1:8080 --world-size 8 --all-ranks --split locality --discard`,
+  millrace fetch http://gw-0:8080 http://gw-1:8080 --world-size 8 --all-ranks --split locality --homes 2 --discard`,
 		setup: func(f *flags) (func([]string), func(context.Context, []string) error) {
 			var x fetchFlags
 			x.define(f)

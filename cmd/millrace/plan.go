@@ -35,6 +35,7 @@ func (p *planFlags) define(f *flags) {
 	f.count(&p.opt.WorldSize, "world-size", 0, "of `N` ranks (default 1)")
 	f.choice(&p.opt.Balance, "balance", "", "what ranks get alike `OF` (default samples)", "samples", "bytes")
 	f.choice(&p.opt.Split, "split", "", "`HOW` ranks share a batch (default contiguous)", "contiguous", "locality")
+	f.count(&p.opt.Homes, "homes", 0, "`N` homes of --split locality, such as gateways (default the world size)")
 	p.defineOrder(f)
 }
 
@@ -63,6 +64,13 @@ func (p *planFlags) check(f *flags) {
 	}
 	if p.opt.Split == string(shuffle.Locality) && p.opt.Balance == "bytes" {
 		f.fault("--split locality and --balance bytes exclude each other")
+	}
+	switch {
+	case p.opt.Homes == 0:
+	case p.opt.Split != string(shuffle.Locality):
+		f.fault("--homes %d: has no meaning without --split locality", p.opt.Homes)
+	case p.opt.Homes > max(p.opt.WorldSize, 1):
+		f.fault("--homes %d: want at most --world-size, %d", p.opt.Homes, max(p.opt.WorldSize, 1))
 	}
 }
 
@@ -126,7 +134,7 @@ by class: 4.0 means that a class's share of a batch varies four times as much.`,
 					return
 				}
 				l = one(f, args[0])
-				for _, name := range []string{"dataset", "epoch", "rank", "world-size", "balance", "split", "strata", "seed", "tail", "importance", "subset", "quarantine", "generation"} {
+				for _, name := range []string{"dataset", "epoch", "rank", "world-size", "balance", "split", "homes", "strata", "seed", "tail", "importance", "subset", "quarantine", "generation"} {
 					if f.set.Lookup(name).Changed && f.source[name] == "" {
 						f.fault("--%s is a gateway's to answer; the orders of %s do not depend on it", name, hideSecrets(args[0]))
 					}

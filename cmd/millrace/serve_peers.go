@@ -223,12 +223,15 @@ func (p *peers) follow(ctx context.Context, g *gateway.Gateway, h heard) {
 		return
 	}
 	defer leave()
-	if r.Split == shuffle.Locality && (r.BatchSize > mostFollowed || plan.CheckSplit(r.WorldSize, r.WorldSize) != nil) {
+	if r.Homes == 0 {
+		r.Homes = r.WorldSize
+	}
+	if r.Split == shuffle.Locality && (r.BatchSize > mostFollowed || plan.CheckSplit(r.WorldSize, r.Homes) != nil) {
 		return // no gateway would have taken such a request
 	}
 	set.path.Heard(h.dataset, h.generation, shuffle.Cursor{
 		Plan: plan, Epoch: epoch, First: r.First, End: r.End, BatchSize: r.BatchSize, Rank: r.Rank, WorldSize: r.WorldSize,
-		Split: r.Split, Dealt: r.Dealt, Tail: r.Tail,
+		Split: r.Split, Homes: r.Homes, Dealt: r.Dealt, Tail: r.Tail,
 	}, r.Think)
 }
 

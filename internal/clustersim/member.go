@@ -93,7 +93,7 @@ func (m *member) heard(dataset, generation string, r peer.Reader) {
 	}
 	at := shuffle.Cursor{
 		Plan: run.plan, Epoch: run.plan.Epoch(r.Epoch), First: r.First, End: r.End, BatchSize: r.BatchSize, Rank: r.Rank, WorldSize: r.WorldSize,
-		Split: r.Split, Tail: r.Tail,
+		Split: r.Split, Homes: r.Homes, Tail: r.Tail,
 	}
 	m.process.path.Heard(dataset, generation, at, r.Think)
 }

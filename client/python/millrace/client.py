@@ -144,6 +144,7 @@ class Client:
         world_size: int = 1,
         balance: Optional[str] = None,
         split: Optional[str] = None,
+        homes: Optional[int] = None,
         subset: Optional[str] = None,
         quarantine: Optional[str] = None,
         importance: Optional[str] = None,
@@ -178,7 +179,7 @@ class Client:
         name = str(about["name"])
         asked: dict[str, Any] = {
             "batch_size": batch_size, "seed": seed, "shuffle": shuffle, "window": window, "strata": strata, "tail": tail,
-            "rank": rank, "world_size": world_size, "balance": balance, "split": split, "subset": subset,
+            "rank": rank, "world_size": world_size, "balance": balance, "split": split, "homes": homes, "subset": subset,
             "quarantine": quarantine, "importance": importance, "generation": generation,
         }
         query = {k: str(v) for k, v in asked.items() if v is not None}

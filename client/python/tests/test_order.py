@@ -149,6 +149,21 @@ def test_mixtures() -> None:
             assert digest(x for t in range(m.samples) for x in m.at(1, t)) == v["digest"]
 
 
+def test_homes_are_those_of_the_gateway(gateway: Any) -> None:
+    with millrace.Client(gateway.url) as client:
+        stored = [key for b in client.epoch(0, shuffle="none", keys=True) for key in b.keys]
+        shares: list[list[str]] = []
+        for rank in range(5):
+            epoch = client.epoch(1, shuffle="slot", window=6, batch_size=40, split="locality", homes=2, rank=rank, world_size=5, keys=True)
+            shares.append(list(epoch.batch(1).keys))
+            assert epoch.plan.parameters["homes"] == "2"
+        o = order.shuffle("slot", epoch.chunks(), window=6, seed=int(epoch.plan.parameters["seed"]), epoch=1)
+        assert isinstance(o, order.Slot)
+        homes = [o.home(t) * 2 // o.homes() for t in range(40, 80)]
+        want = [[stored[o.at(40 + place)] for place in share] for share in order.deal_homes(homes, 5, 2)]
+        assert shares == want
+
+
 def test_refusals() -> None:
     with pytest.raises(ValueError, match="want none, window, slot or full"):
         order.shuffle("chaos", [1], window=1)
