@@ -36,10 +36,11 @@ type Place struct {
 // readerLimit is how many readers are followed at once, and fewer where their plans are large.
 const readerLimit = 64
 
-// Bytes that orders keep for each chunk of their data set.
+// Bytes that orders keep for each chunk of their data set, and for each lane of Slot, as a lane may cut a chunk.
 const (
 	epochHolds = 48 // the order of the chunks, its inverse and sums over it, in an epoch
-	laneHolds  = 72 // what Slot keeps in its plan, or with importance in an epoch
+	pieceHolds = 16 // what Slot keeps in its plan, or with importance in an epoch
+	laneHolds  = 36 // beside that, for each lane
 	drawHolds  = 8  // with importance, in a plan and in an epoch
 )
 
@@ -310,34 +311,38 @@ func (r *Readers) makeRoom(d Dataset, at shuffle.Cursor, now time.Time) bool {
 // holds is what the readers keep alive, with one more: their plans and epochs, and the next ones where an epoch ends. Who
 // reads a plan that another one reads adds only the last.
 func (r *Readers) holds(d Dataset, at shuffle.Cursor) int64 {
-	sum := holds(d, at.Plan.Params(), false)
+	sum := holds(d, at.Plan, false)
 	for i, x := range r.readers {
 		twin := slices.ContainsFunc(r.readers[:i], func(o *reader) bool { return o.reads(x.dataset, x.at) }) || x.reads(d, at)
-		sum += holds(x.dataset, x.at.Plan.Params(), twin)
+		sum += holds(x.dataset, x.at.Plan, twin)
 	}
 	return sum
 }
 
 // holds is what one reader keeps alive; twin says that another one reads the same plan.
-func holds(d Dataset, params shuffle.Params, twin bool) int64 {
+func holds(d Dataset, p *shuffle.Plan, twin bool) int64 {
 	var plan, epoch int64
+	params, chunks := p.Params(), int64(d.Chunks())
 	if params.Shuffle != shuffle.None {
 		epoch += epochHolds
 	}
 	if params.Importance != "" {
 		plan, epoch = plan+drawHolds, epoch+drawHolds
 	}
+	var lanes int64
 	if params.Shuffle == shuffle.Slot {
+		lanes = int64(min(params.Window, p.Samples()))
 		if params.Importance != "" {
-			epoch += laneHolds
+			epoch += pieceHolds
 		} else {
-			plan += laneHolds
+			plan += pieceHolds
 		}
 	}
-	if twin {
-		return epoch * int64(d.Chunks())
+	all := epoch * (chunks + lanes)
+	if !twin {
+		all += (plan+epoch)*(chunks+lanes) + laneHolds*lanes
 	}
-	return (plan + 2*epoch) * int64(d.Chunks())
+	return all
 }
 
 // dropIdle forgets readers that have gone, and reports whether there were any.
