@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what the integration tests and `make dev` run beside the gateway: MinIO and
-# versitygw, built from their pinned sources into the user's cache directory, and nginx,
-# openssl and, on Linux, iproute2 from the system's packages. Does nothing when they are there already. MinIO's first
+# versitygw, built from their pinned sources into the user's cache directory, and from the system's packages nginx,
+# openssl, on Linux iproute2, and what writes the files of docs/formats.md's table of oddities: bsdtar, zip, xz, bzip2,
+# zstd. Does nothing when they are there already. MinIO's first
 # build takes a few minutes. MinIO is AGPL: it only ever runs as a process of its own.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
@@ -33,6 +34,11 @@ if [ "$(uname)" = Linux ]; then
   # ip and tc, in a place that is not on everybody's path.
   PATH=$PATH:/usr/sbin:/sbin command -v tc >/dev/null || missing+=(iproute2)
 fi
+command -v bsdtar >/dev/null || missing+=(libarchive-tools)
+command -v zip >/dev/null || missing+=(zip)
+command -v xz >/dev/null || missing+=(xz-utils)
+command -v bzip2 >/dev/null || missing+=(bzip2)
+command -v zstd >/dev/null || missing+=(zstd)
 [ ${#missing[@]} -gt 0 ] || exit 0
 
 echo "installing ${missing[*]}"
@@ -40,7 +46,8 @@ if command -v apt-get >/dev/null; then
   as_root apt-get update -qq
   DEBIAN_FRONTEND=noninteractive as_root apt-get install -y -qq --no-install-recommends "${missing[@]/%nginx/nginx-light}" >/dev/null
 elif command -v brew >/dev/null; then
-  brew install "${missing[@]}"
+  missing=("${missing[@]/%xz-utils/xz}")
+  brew install "${missing[@]/%libarchive-tools/libarchive}"
 else
   echo "there is no apt-get or brew to install ${missing[*]} with" >&2
   exit 1

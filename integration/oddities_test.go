@@ -1,0 +1,134 @@
+package integration_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/millrace-data/millrace/integration/harness"
+)
+
+// oddity is one thing that lies in real folders, made by the tool that makes it.
+type oddity struct {
+	name string
+	make string // what bash runs in an empty directory; $ODD is `python odd.py`
+	args string // of index
+	want string // what its report has, by name, or what its error says
+}
+
+// oddities are those of the table in docs/formats.md that are about objects and members.
+func oddities() []oddity {
+	const pictures = "mkdir cat; echo a >cat/frame.0001.png; echo b >cat/frame.0002.png; "
+	const members = "for i in 0 1; do echo $i >$i.jpg; echo $i >$i.cls; cp $i.jpg ._$i.jpg; cp $i.cls ._$i.cls; done; "
+	return []oddity{
+		{"hidden members, by bsdtar", members + "bsdtar -cf a.tar ./._0.cls ./0.cls ./._0.jpg ./0.jpg ./._1.jpg ./1.jpg; rm *.jpg *.cls ._*", "", "samples=2 hidden_members=3 format=tar"},
+		{"hidden members, by GNU tar", members + "mkdir .git; echo x >.git/config; tar --sort=name -cf a.tar .git [01].*; rm -r [01].* .git ._*", "", "samples=2 hidden_members=1"},
+		{"hidden members that are asked for", "mkdir .d; echo x >.d/1; tar -cf a.tar .d; rm -r .d", "--hidden", "samples=1 hidden_members=0"},
+		{"hidden objects", pictures + "touch .DS_Store cat/Thumbs.db cat/desktop.ini; mkdir __MACOSX; cp cat/frame.0001.png __MACOSX/", "", "samples=2 hidden=4 format=files"},
+		{"a volume label", "echo x >a.jpg; tar -V label -cf a.tar a.jpg; rm a.jpg", "", "samples=1"},
+		{"a global header of owners", "echo x >a.jpg; tar --format=posix --pax-option=uname=nobody,comment=c -cf a.tar a.jpg; rm a.jpg", "", "samples=1"},
+		{"hard links", "echo x >a.jpg; ln a.jpg b.jpg; tar -cf a.tar a.jpg b.jpg; rm *.jpg", "", "tar --hard-dereference writes files instead"},
+		{"hard links, written as files", "echo x >a.jpg; ln a.jpg b.jpg; tar --hard-dereference -cf a.tar a.jpg b.jpg; rm *.jpg", "", "samples=2"},
+		{"a tar of no bytes", "echo x >a.jpg; tar -cf a.tar a.jpg; rm a.jpg; touch failed.tar", "", "samples=1 empty_shards=1"},
+		{"tars without suffix", "echo x >a.jpg; tar -cf one a.jpg; bsdtar -czf two.gz a.jpg; rm a.jpg; echo about >README", "--format tar", "shards=2 ignored=1"},
+		{"a damaged tar", "echo x >a.jpg; tar -cf one a.jpg; rm a.jpg; head -c 9999 /dev/urandom >two", "--format tar", "object two does not begin as a tar does"},
+		{"zip", "echo x >a.jpg; zip -q a.zip a.jpg; rm a.jpg", "", "object a.zip: it is a zip archive, which is not read"},
+		{"zip without suffix", "echo x >a.jpg; zip -q a.zip a.jpg; rm a.jpg; mv a.zip data", "", "object data: it is a zip archive"},
+		{"zip as samples, which is asked for", "echo x >a.jpg; zip -q a.zip a.jpg; rm a.jpg", "--format files", "samples=1"},
+		{"xz", "echo '{}' >a.jsonl; cp a.jsonl b.jsonl; xz b.jsonl", "", "object b.jsonl.xz: it is compressed by xz, which is not read"},
+		{"bzip2", "echo '{}' >a.jsonl; bzip2 a.jsonl", "", "object a.jsonl.bz2: it is compressed by bzip2"},
+		{"Parquet", "$ODD parquet .", "", "object train-00000-of-00002.parquet: it is Parquet, which is not read"},
+		{"Arrow", "$ODD arrow .", "", "object data-00000-of-00001: it is Arrow IPC"},
+		{"NumPy's zip", "$ODD npz .", "", "object arrays.npz: it is NumPy's zip of arrays"},
+		{"capitals", "echo '{}' >A.JSONL; gzip -S .GZ A.JSONL", "", "samples=1 format=jsonl"},
+		{"zeros behind gzip", "echo '{}' | gzip >a.jsonl.gz; head -c 512 /dev/zero >>a.jsonl.gz", "", "samples=1"},
+		{"gzip under another name", "echo '{}' | gzip >a", "", "object a: it is compressed by gzip, which is not read: let its name end in .gz"},
+		{"many gzip members of a line feed", "echo '{}' | gzip >a.jsonl.gz; echo | gzip >nl; for i in $(seq 14); do cat nl nl >n2; mv n2 nl; done; cat nl >>a.jsonl.gz; rm nl", "", "samples=1"},
+		{"a window of zstd that is too long", "head -c 10000000 /dev/urandom | base64 -w0 | sed 's/.*/\"&\"/' >a.jsonl; zstd -q --rm --long=27 a.jsonl", "", "recompress the object without --long and --ultra"},
+		{"lines cut by split", "for i in 1 2 3 4; do printf '{\"a\":\"%06000d\"}\\n' $i; done >all; split -l 2 --additional-suffix=.json all part-; rm all", "", "samples=4 format=jsonl"},
+		{"lines cut by split, without suffix", "seq 9 >all; split -l 2 all part-; rm all; touch _SUCCESS", "--format jsonl", "samples=9 ignored=1"},
+		{"lines cut by split inside", "for i in 1 2 3; do echo '{\"a\": 1}'; done >all; split -b 12 all part-; rm all", "--format jsonl", ": at offset"},
+		{"lines that are not ended, byte order mark", "$ODD jsonl .", "", "samples=8 format=jsonl"},
+		{"TFRecords without suffix", "$ODD tfrecord .", "", "samples=10 format=tfrecord"},
+		{"a damaged TFRecord", "$ODD damaged .", "--format tfrecord", "object train-00001-of-00002 does not begin with a TFRecord"},
+		{"a damaged TFRecord, unasked", "$ODD damaged .", "", "object train-00001-of-00002 does not begin with a TFRecord"},
+		{"wide MDS", "$ODD mds .", "", "samples=3 format=mds"},
+		{"wide LitData", "$ODD litdata .", "", "samples=3 format=litdata"},
+		{"dots in names", pictures + "cp cat/frame.0001.png cat/1.jpg; cp cat/1.jpg cat/1.png", "", "samples=4 format=files"},
+		{"markers and notes beside pictures", pictures + "touch _SUCCESS; echo about >README.md", "", "samples=2 ignored=2"},
+		{"pictures and labels", pictures + "echo cat >cat/frame.0001.txt", "", "may not be a sample each"},
+		{"what nobody knows", pictures + "echo x >classes.pkl", "", "object classes.pkl: its name is not one of an image"},
+	}
+}
+
+// TestOddities indexes what the tools leave that make such files.
+func TestOddities(t *testing.T) {
+	store := harness.Open(t, "dir")
+	python, env := harness.Python(t)
+	script, err := filepath.Abs(filepath.Join("python", "odd.py"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range oddities() {
+		t.Run(o.name, func(t *testing.T) {
+			dir := t.TempDir()
+			make := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", o.make)
+			make.Dir, make.Env = dir, append(env, fmt.Sprintf("ODD=%s -W ignore %s", python, script))
+			if out, err := make.CombinedOutput(); err != nil {
+				t.Fatalf("%s: %v\n%s", o.make, err, out)
+			}
+			r := harness.Run(t, store, append([]string{"index", dir, "--json"}, strings.Fields(o.args)...)...)
+			if !strings.Contains(o.want, "=") {
+				if r.Code == 0 || !strings.Contains(r.Stderr, o.want) {
+					t.Errorf("got exit code %d\n%s%s, want %q", r.Code, r.Stdout, r.Stderr, o.want)
+				}
+				return
+			}
+			var report map[string]any
+			if err := json.Unmarshal([]byte(r.Stdout), &report); err != nil {
+				t.Fatalf("got %s%s, %v", r.Stdout, r.Stderr, err)
+			}
+			for _, want := range strings.Fields(o.want) {
+				name, value, _ := strings.Cut(want, "=")
+				if got := fmt.Sprint(report[name]); got != value {
+					t.Errorf("got %s %s, want %s\n%s", name, got, value, r.Stdout)
+				}
+			}
+		})
+	}
+}
+
+// TestBatchesOfLinesThatAreNotEnded are JSON Lines all the same, in any order.
+func TestBatchesOfLinesThatAreNotEnded(t *testing.T) {
+	store := harness.Open(t, "minio")
+	objects := store.Objects(t)
+	lines := map[string][]byte{}
+	for i := range 5 {
+		lines[fmt.Sprintf("part-%d.jsonl", i)] = fmt.Appendf(nil, "\xef\xbb\xbf{\"id\":%d}\r\n{\"id\":%d}", 2*i, 2*i+1)
+	}
+	upload(t, objects, saveAs(t, "lines", lines), "lines")
+	harness.MustRun(t, store, "index", store.Dataset("lines"))
+	g := harness.Serve(t, store, "lines")
+	fetched(t, store, g, "lines")
+	seen := map[int]bool{}
+	for _, b := range epochOf(t, g, "lines", 1, 3) {
+		if n := bytes.Count(b.body, []byte("\n")); n != b.samples || !bytes.HasSuffix(b.body, []byte("\n")) {
+			t.Errorf("got %q, want %d lines", b.body, b.samples)
+		}
+		for line := range bytes.Lines(b.body) {
+			var value struct{ ID int }
+			if err := json.Unmarshal(line, &value); err != nil {
+				t.Errorf("line %q: %v", line, err)
+			}
+			seen[value.ID] = true
+		}
+	}
+	if len(seen) != 10 {
+		t.Errorf("got %v, want all ten lines", seen)
+	}
+	harness.MustRun(t, store, "verify", store.Dataset("lines"))
+}
