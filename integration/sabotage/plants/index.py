@@ -62,7 +62,7 @@ PLANTS = [
     (
         "scans that were kept are taken for what their name says",
         "./chunkindex TestKeptScansOfAnotherName",
-        [("chunkindex/keep.go", "if key != b.prefix+scanDir+hex.EncodeToString(sum.Sum(nil)) {", "if sum == nil {")],
+        [("chunkindex/keep.go", "if key != b.index.Prefix+scanDir+hex.EncodeToString(sum.Sum(nil)) {", "if sum == nil {")],
     ),
     (
         "scans that were kept are taken for those of any shard",
@@ -92,7 +92,7 @@ PLANTS = [
     (
         "hidden objects are samples",
         "./chunkindex TestHiddenObjectsAreLeftOut",
-        [("chunkindex/build.go", "case !b.opt.Hidden && format.Hidden(key):", "case !b.opt.Hidden && hidden(key) && len(key) < 0:")],
+        [("chunkindex/build.go", "case !b.opt.Hidden && format.Hidden(key):", "case !b.opt.Hidden && format.Hidden(key) && len(key) < 0:")],
     ),
     (
         "samples that an index loses, being hidden, are not told of",
@@ -202,7 +202,7 @@ PLANTS = [
     (
         "tokens trusts an .idx whose sequences overlap",
         "./chunkindex/tokens TestRefusals",
-        [("chunkindex/tokens/megatron.go", "if place != tokens*size {", "if pointer > tokens*size {")],
+        [("chunkindex/tokens/megatron.go", "if place != tokens*size {", "if place > tokens*size {")],
     ),
     (
         "pack trusts a finished shard that somebody has overwritten",
