@@ -22,12 +22,12 @@ PLANTS = [
     (
         "cluster asks a member that it has ejected",
         "./cluster TestFailedReadEjects",
-        [("cluster/read.go", "m == nil || m.gone || m.ejected {", "m == nil || m.gone {")],
+        [("cluster/read.go", "\tif m.ejected {\n\t\treturn r, errEjected\n\t}\n", "")],
     ),
     (
         "cluster lets an ejected member in again at its first hello",
         "./cluster TestEjectedMemberMustAnswerAHello",
-        [("cluster/member.go", "m.ejected && !begun.Before(m.until)", "m.ejected")],
+        [("cluster/member.go", "m.ejected && m.probe == nil && !begun.Before(m.until)", "m.ejected && m.probe == nil")],
     ),
     (
         "cluster takes the second of two machines of one name",
