@@ -96,12 +96,12 @@ PLANTS = [
     ),
     (
         "diskcache loses what it cannot remove",
-        "./diskcache TestFileThatCannotBeRemoved",
+        "./diskcache TestFileThatStaysIsPassedOver",
         [("diskcache/evict.go", "e.dead, e.stays = wrong, true", "e.dead, e.stays = true, true")],
     ),
     (
         "diskcache tries for ever to remove what stays",
-        "./diskcache TestReadOnlyDiskKeepsItsChunks",
+        "./diskcache TestFileThatStaysIsPassedOver",
         [("diskcache/evict.go", "e.dead, e.stays = wrong, true", "e.dead = wrong")],
     ),
     (

@@ -29,7 +29,7 @@ PLANTS = [
     ),
     (
         "client takes a gateway back for answering small questions",
-        "./client TestStoppedGatewayIsLeftWhateverItWasAsked",
+        "./client TestGatewayThatOnlySeemsReadyIsLeft",
         [("client/near.go", "if !time.Now().Before(g.until) {", "if g != nil {")],
     ),
     (

@@ -8,7 +8,7 @@ PLANTS = [
     ),
     (
         "cluster trusts the owners of before when a member has gone",
-        "./cluster TestLeaving",
+        "./cluster TestSeveralComeBackTogether",
         [
             ("cluster/view.go", "if m.gone || m.draining {", "if m.draining {"),
             ("cluster/member.go", "return !m.gone && !m.ejected", "return !m.ejected"),
@@ -26,7 +26,7 @@ PLANTS = [
     ),
     (
         "cluster lets an ejected member in again at its first hello",
-        "./cluster TestEjectedMemberMustAnswerAHello",
+        "./cluster TestCoolDownDoubles",
         [("cluster/member.go", "m.ejected && m.probe == nil && !begun.Before(m.until)", "m.ejected && m.probe == nil")],
     ),
     (

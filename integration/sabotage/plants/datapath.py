@@ -3,7 +3,7 @@
 PLANTS = [
     (
         "datapath skips the CRC of a chunk",
-        "./datapath TestEveryOrderAndCacheGivesTheStoredBytes",
+        "./datapath TestStoreErrorsNameTheRange",
         [("datapath/arrival.go", "return crc == desc.CRC32C &&", "return desc.CRC32C == desc.CRC32C &&")],
     ),
     (
@@ -24,7 +24,7 @@ PLANTS = [
     ),
     (
         "datapath keeps the budget of a body it copied",
-        "./datapath TestBatchLargerThanTheBudget",
+        "./datapath TestNoCacheTooSmallReadsMuchMoreThanTheData",
         [("datapath/source.go", "tiers(b.bytes, loaded, time.Since(start)), room.close), nil", "tiers(b.bytes, loaded, time.Since(start)), nil), nil")],
     ),
     (
@@ -49,7 +49,7 @@ PLANTS = [
     ),
     (
         "datapath lets chunks go that a reader comes for soon",
-        "./datapath TestNothingWithinTheHorizonIsEvicted",
+        "./datapath TestJobsOnOneEpochReadTheStoreOnce",
         [("datapath/marks.go", "p.cache.Rewarm(soon, changed(old, wanted))", "p.cache.Rewarm(soon, changed(old, old))")],
     ),
     (
@@ -84,7 +84,7 @@ PLANTS = [
     ),
     (
         "datapath trusts an owner of a view that is over",
-        "./datapath TestViewsThatFlap",
+        "./datapath TestASuccessorIsAskedOnce",
         [("datapath/owners.go", "if o.view == view && o.params == params {", "if o.params == params {")],
     ),
     (
@@ -119,12 +119,12 @@ PLANTS = [
     ),
     (
         "datapath asks for a sample twice that is under way",
-        "./datapath TestASampleIsAskedForOnce",
+        "./datapath TestManyUnderWayAskForNothingTwice",
         [("datapath/carry.go", "ok && !l.samples[n].taken {", "ok && !l.samples[n].taken && l.arrived {")],
     ),
     (
         "datapath keeps the stock of a rank that has jumped",
-        "./datapath TestAReaderThatPausedForDays",
+        "./datapath TestWhatIsSentAlongIsNotKeptForNobody",
         [("datapath/carry.go", "\t\tc.empty(other)\n", "\t\t_ = other\n")],
     ),
     (
@@ -139,7 +139,7 @@ PLANTS = [
     ),
     (
         "datapath gives one question all the time of a request",
-        "./datapath TestOwnersThatAreGoneOneAfterAnother",
+        "./datapath TestNoPeerSpoilsABatch",
         [("datapath/ask.go", "const peerPart = 2", "const peerPart = 1")],
     ),
     (
@@ -164,7 +164,7 @@ PLANTS = [
     ),
     (
         "datapath waits for all objects of a chunk when a few are wanted",
-        "./datapath TestObjectsOfAChunkAreReadSideBySide",
+        "./datapath TestObjectsAreReadOneByOne",
         [("datapath/source.go", "return s.resident(c.Chunk) || wanted", "return true || wanted")],
     ),
     (

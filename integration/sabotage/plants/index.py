@@ -13,7 +13,7 @@ PLANTS = [
     ),
     (
         "chunkindex lets samples overlap",
-        "./chunkindex TestContradictionsAreRefused",
+        "./chunkindex TestDecodeTableRefusesSamplesOutOfPlace",
         [("chunkindex/record.go", "if off < end-overlap || off <= begin || length == 0 || off+length <= end ||", "if off < 0*(begin+end+overlap) || length == 0 ||")],
     ),
     (
@@ -56,7 +56,7 @@ PLANTS = [
     ),
     (
         "scans that were kept are gathered until the end",
-        "./chunkindex TestTinyShardsTakeLittleMemory",
+        "./chunkindex TestKeptAfterSoMuch",
         [("chunkindex/keep.go", "return b.gathered.bytes >= b.keptBytes || b.gathered.shards >= b.keptShards", "return false")],
     ),
     (
@@ -81,7 +81,7 @@ PLANTS = [
     ),
     (
         "a survey takes a head that it remembers for the whole object",
-        "./chunkindex TestSurveyReadsOnceSideBySide",
+        "./chunkindex TestListingDecodes",
         [("chunkindex/listing.go", "b, int64(len(b)) < n", "b, true")],
     ),
     (
@@ -191,7 +191,7 @@ PLANTS = [
     ),
     (
         "records takes the test set of CIFAR for training",
-        "./chunkindex/records TestNotRecords",
+        "./chunkindex/records TestShards",
         [("chunkindex/records/cifar.go", "if len(files) == 0 {", "if true {")],
     ),
     (
