@@ -208,3 +208,24 @@ func TestSplitsAndClassFoldersAreWarnedOf(t *testing.T) {
 		t.Errorf("got %s, want the advice", o.stderr)
 	}
 }
+
+// TestPlaceThatTakesNoWrites has a file where the index's directory would be, which stops root too.
+func TestPlaceThatTakesNoWrites(t *testing.T) {
+	dir := twins(t)
+	if err := os.WriteFile(filepath.Join(dir, ".millrace"), nil, 0o444); err != nil {
+		t.Fatal(err)
+	}
+	before := tree(t, dir)
+	for _, more := range [][]string{nil, {"--single-writer"}} {
+		o := millrace(t, nil, append([]string{"index", dir}, more...)...)
+		if o.code != exitStore || !strings.Contains(o.stderr, "takes no writes") || !strings.Contains(o.stderr, "--index-url URL") || strings.Contains(o.stderr, "--single-writer") {
+			t.Errorf("%q: got exit code %d, want %d and the cure: %s", more, o.code, exitStore, o.stderr)
+		}
+	}
+	home := t.TempDir()
+	ok(t, "index", dir, "--index-url", home)
+	ok(t, "verify", dir+",index="+home)
+	if after := tree(t, dir); !slices.Equal(after, before) {
+		t.Errorf("beside the shards: got %q, want %q", after, before)
+	}
+}

@@ -325,7 +325,7 @@ def test_a_key_of_several_shards_needs_its_shard(tmp_path: Path) -> None:
     gateway = harness.Gateway(f"laion={tmp_path}")
     with harness.closing(gateway), millrace.Client(gateway.url) as client:
         where = {"key": "000000017", "epochs": "0"}
-        with pytest.raises(millrace.AmbiguousKey, match="2 shards .* the parameter `shard`") as e:
+        with pytest.raises(millrace.AmbiguousKey, match=r"2 shards .* the parameter `shard`") as e:
             client.json("GET", "/v1/datasets/laion/occurrences", where)
         assert e.value.shards == ("0.tar", "1.tar")
         assert (e.value.code, e.value.status, e.value.retryable) == ("ambiguous_key", 409, False)

@@ -303,5 +303,58 @@ PLANTS = [
         "data behind the zeros of a gzip shard is lost",
         "./chunkindex/codec TestReaderRefuses",
         [("chunkindex/codec/reader.go", "\t\tif b[0] != 0 {", "\t\tif b[0] != 0 && r.err != nil {")],
+        "an index that lies elsewhere writes beside the shards",
+        "./chunkindex TestIndexElsewhere",
+        [("chunkindex/build.go", "probe(ctx, b.index)", "probe(ctx, Place{b.store, b.prefix})")],
+    ),
+    (
+        "scans of an index that lies elsewhere are kept beside the shards",
+        "./chunkindex TestIndexElsewhere",
+        [("chunkindex/keep.go", "b.index.Store.Put(ctx, key, f,", "b.store.Put(ctx, key, f,")],
+    ),
+    (
+        "the index of one dataset replaces that of another",
+        "./chunkindex TestOnePlaceOneIndex",
+        [("chunkindex/build.go", "if err == nil && p.Data != b.opt.Data {", "if err == nil && p.Data != b.opt.Data && b.opt.SingleWriter {")],
+    ),
+    (
+        "a place that takes no writes is not told from one that cannot be read",
+        "./cmd/millrace TestPlaceThatTakesNoWrites",
+        [("chunkindex/place.go", "\tif errors.Is(err, objstore.ErrDenied) {\n", "\tif errors.Is(err, objstore.ErrThrottled) {\n")],
+    ),
+    (
+        "losses, subsets and quarantines are written beside the shards",
+        "./cmd/millrace TestEveryCommandTakesTheIndexElsewhere",
+        [("cmd/millrace/subset.go", "Reader: d.home, Writer: d.home, Prefix: d.loc.ofIndex().prefix", "Reader: d.store, Writer: d.store, Prefix: d.loc.prefix")],
+    ),
+    (
+        "links are passed over without a word",
+        "./chunkindex TestLinksOutOfTheDirectory",
+        [("chunkindex/links.go", "b.report.Links++; b.report.Links == 1", "b.report.Link == \"\"")],
+    ),
+    (
+        "links are followed that nobody asked to follow",
+        "./internal/objstore/dirstore TestLinksThatArePassedOver",
+        [("internal/objstore/dirstore/dirstore.go", "return &Store{root: r, lock", "return &Store{root: r, links: root, lock")],
+    ),
+    (
+        "an index that was made of links is served without them",
+        "./cmd/millrace TestLinksAreFollowedByOption",
+        [("chunkindex/open.go", "x.tables, x.links = opt.Tables, links", "x.tables, x.links = opt.Tables, links && opt.MaxBytes > 0")],
+    ),
+    (
+        "train and val become one dataset without a word",
+        "./chunkindex TestSplitsAreNoticed",
+        [("chunkindex/splits.go", "if len(all) < 2 ||", "if len(all) < 3 ||")],
+    ),
+    (
+        "nobody is told that ImageFolder stumbles over an index",
+        "./cmd/millrace TestSplitsAndClassFoldersAreWarnedOf",
+        [("cmd/millrace/index_place.go", "if r.ClassFolders > 0 &&", "if r.ClassFolders > 1000 &&")],
+    ),
+    (
+        "a ledger takes samples of two shards with one key for one",
+        "./cmd/millrace TestLinksAreFollowedByOption",
+        [("client/ledger.go", "fmt.Appendf(nil, \"%v\\x00%s\", s.Shard, s.Key)", "fmt.Appendf(nil, \"%s\", s.Key)")],
     ),
 ]
