@@ -72,7 +72,7 @@ func (c *serveConfig) define(f *flags) {
 	f.text(&c.lossLog, "loss-log", "", "`DIR` that keeps reported losses which the bucket does not take (default none: they are refused)")
 	f.number(&c.fetchers, "fetchers", datapath.DefaultFetchers, "`N` store reads side by side")
 	f.size(&c.partSize, "part-size", datapath.DefaultPartSize, "`SIZE` of one store read at most")
-	f.flag(&c.checkSHA, "check-sha256", "compare SHA-256 too when a chunk arrives")
+	f.flag(&c.checkSHA, "check-sha256", "compare SHA-256 too when a chunk arrives; single samples from other gateways have CRC-32C only")
 	c.defineDisk(f)
 	c.defineQuotas(f)
 	f.flag(&c.noPrefetch, "no-prefetch", "do not fetch ahead of the readers")
