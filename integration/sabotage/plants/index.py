@@ -303,6 +303,8 @@ PLANTS = [
         "data behind the zeros of a gzip shard is lost",
         "./chunkindex/codec TestReaderRefuses",
         [("chunkindex/codec/reader.go", "\t\tif b[0] != 0 {", "\t\tif b[0] != 0 && r.err != nil {")],
+    ),
+    (
         "an index that lies elsewhere writes beside the shards",
         "./chunkindex TestIndexElsewhere",
         [("chunkindex/build.go", "probe(ctx, b.index)", "probe(ctx, Place{b.store, b.prefix})")],
