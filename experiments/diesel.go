@@ -120,7 +120,7 @@ func (z dieselSize) sweep(ctx context.Context, r *lab.Report, d *data) error {
 			least = got.rate() / file.rate()
 		}
 		xs, rates, measured = append(xs, float64(w)), append(rates, got.rate()), append(measured, got.spread)
-		formula = append(formula, max(shuffle.Variance(p, uint64(z.chunks), uint64(z.each), batchSize), .01))
+		formula = append(formula, max(batchVariance(p, z.chunks, z.each), .01))
 	}
 	speed.Lines = []lab.Line{{Name: "window", X: xs, Y: rates}, {Name: "file by file", X: []float64{xs[0], xs[len(xs)-1]}, Y: []float64{file.rate(), file.rate()}, Dashed: true}}
 	spread.Lines = []lab.Line{{Name: "measured", X: xs, Y: measured}, {Name: "formula", X: xs, Y: formula, Dashed: true}}

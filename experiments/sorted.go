@@ -51,7 +51,21 @@ func (o ordering) variance(chunks, each int) any {
 	if o.slides {
 		return "-"
 	}
-	return shuffle.Variance(o.params, uint64(chunks), uint64(each), batchSize)
+	return batchVariance(o.params, chunks, each)
+}
+
+// batchVariance is what a plan over equal chunks says of its batches: each chunk a class.
+func batchVariance(params shuffle.Params, chunks, each int) float64 {
+	first := make([]uint64, chunks+1)
+	for i := range first {
+		first[i] = uint64(i * each)
+	}
+	plan, err := shuffle.NewPlan(params, first)
+	if err != nil {
+		panic(err) // the experiment's own parameters
+	}
+	v, _ := plan.BatchVariance(batchSize)
+	return v.Chunk
 }
 
 // epoch returns the order of an epoch.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/http"
 	"strconv"
 	"time"
@@ -175,21 +176,37 @@ func (p planRequest) info() planInfo {
 
 // epochInfo describes an epoch under a plan, so that a user chooses it with open eyes.
 type epochInfo struct {
-	Dataset      string       `json:"dataset"`
-	Epoch        uint64       `json:"epoch"`
-	Parameters   planInfo     `json:"parameters"`
-	OrderVersion int          `json:"order_version"`
-	OrderDigest  string       `json:"order_digest"`
-	Batches      uint64       `json:"batches"`
-	Samples      uint64       `json:"samples"`
-	Bytes        *int64       `json:"bytes,omitempty"` // left out with a subset, a quarantine or a mixture: nobody has summed them
-	Reads        uint64       `json:"chunk_reads"`
-	Variance     float64      `json:"expected_batch_variance"`
-	Memory       uint64       `json:"window_memory"`
-	Moved        *float64     `json:"moved,omitempty"` // with split=locality: the share of samples that ranks take from other homes
-	*weighedInfo              // with importance
-	Sources      []sourceInfo `json:"sources,omitempty"` // of a mixture
-	Links        epochLinks   `json:"links"`
+	Dataset       string       `json:"dataset"`
+	Epoch         uint64       `json:"epoch"`
+	Parameters    planInfo     `json:"parameters"`
+	OrderVersion  int          `json:"order_version"`
+	OrderDigest   string       `json:"order_digest"`
+	Batches       uint64       `json:"batches"`
+	Samples       uint64       `json:"samples"`
+	Bytes         *int64       `json:"bytes,omitempty"` // left out with a subset, a quarantine or a mixture: nobody has summed them
+	Reads         uint64       `json:"chunk_reads"`
+	*varianceInfo              // left out of a mixture, whose batches nobody has reckoned, and where no batch has two samples
+	Memory        uint64       `json:"window_memory"`
+	Moved         *float64     `json:"moved,omitempty"` // with split=locality: the share of samples that ranks take from other homes
+	*weighedInfo               // with importance
+	Sources       []sourceInfo `json:"sources,omitempty"` // of a mixture
+	Links         epochLinks   `json:"links"`
+}
+
+// varianceInfo is how much the number of a class's samples varies between batches of sorted data, relative to independent draws.
+type varianceInfo struct {
+	Chunk   float64 `json:"expected_batch_variance"` // each chunk is a class
+	Ten     float64 `json:"expected_batch_variance_10"`
+	Hundred float64 `json:"expected_batch_variance_100"`
+}
+
+func newVarianceInfo(plan *shuffle.Plan, batchSize uint64) *varianceInfo {
+	v, ok := plan.BatchVariance(batchSize)
+	if !ok {
+		return nil
+	}
+	digits := func(x float64) float64 { return math.Round(x*1e4) / 1e4 }
+	return &varianceInfo{Chunk: digits(v.Chunk), Ten: digits(v.Ten), Hundred: digits(v.Hundred)}
 }
 
 type epochLinks struct {
@@ -285,8 +302,6 @@ func (g *Gateway) epochInfo(ctx context.Context, p planRequest, epoch uint64) (e
 		info.Moved = &moved
 	}
 	info.Memory = shuffle.Memory(p.params, lengths)
-	if n := uint64(x.Chunks()); n > 0 {
-		info.Variance = shuffle.Variance(p.params, n, (p.samples+n-1)/n, p.batchSize)
-	}
+	info.varianceInfo = newVarianceInfo(plan, p.batchSize)
 	return info, nil
 }

@@ -10,16 +10,6 @@ import (
 // inFlight is how many chunks a slot order is expected to fetch ahead of its lanes.
 const inFlight = 16
 
-// manyWindows is how many windows have to be there for their mean size to stand for each.
-const manyWindows = 32
-
-// Bounds of a simulated variance, in chunks of the dataset and samples looked at: with more, the
-// figure hardly moves.
-const (
-	simulatedChunks  = 1 << 16
-	simulatedSamples = 1 << 20
-)
-
 // OrderDigest names the order of every epoch of the plan: equal digests, equal orders. It covers the
 // version of the algorithms, the shuffle, and what that shuffle depends on; O(chunks), never O(samples).
 func (p *Plan) OrderDigest() string {
@@ -121,86 +111,4 @@ func Memory(params Params, lengths []uint64) uint64 {
 		sum += l
 	}
 	return sum
-}
-
-// Variance returns how much the share of a class varies between batches, relative to samples drawn
-// independently (1), in the worst case: data sorted by class, in chunks of c samples each. Where no
-// formula holds, the order itself is simulated. With importance it is the figure of the draws where
-// chunks weigh alike; a sample that is drawn more than once adds to it.
-func Variance(params Params, chunks, c, batch uint64) float64 {
-	params.Importance, params.Subset = "", ""
-	if chunks < 2 || c == 0 || batch == 0 || params.check() != nil {
-		return 0
-	}
-	n, cf, b := float64(chunks), float64(c), float64(min(batch, chunks*c))
-	switch params.Shuffle {
-	case None:
-		if batch < chunks*c {
-			return b // a batch is of one class
-		}
-	case Full:
-		return (n*cf - b) / (n*cf - 1)
-	case Window:
-		width := max(1, params.Strata)
-		windows := ceilDiv(ceilDiv(chunks, width), params.Window/width)
-		g := n / float64(windows)
-		switch {
-		case chunks%(windows*width) != 0 && 1 < windows && windows < manyWindows && params.Strata > 0:
-			// windows of whole rows are too unequal for the formula
-		case g*cf == 1:
-			return 1 // windows of one sample: the order of full
-		case windows == 1 || g*cf >= b:
-			f := (n - g) / (n - 1)
-			return (g*cf-b)/(g*cf-1)*(1-f/g) + b*f/g
-		}
-	}
-	return simulateVariance(params, min(chunks, max(simulatedChunks, 2*min(params.Window, chunks/2))), c, uint64(b))
-}
-
-// simulateVariance measures batches of real epochs. With classes laid over chunks in any
-// arrangement, the variance over arrangements follows from how many samples of each chunk a batch holds.
-func simulateVariance(params Params, chunks, c, batch uint64) float64 {
-	// A batch too large to look at is made smaller together with its chunks: the share of the chunks that
-	// it touches, and so the figure for each sample of a chunk, stays.
-	scale := 1.0
-	if batch > simulatedSamples {
-		small := max(1, mulDiv(c, simulatedSamples, batch))
-		scale = float64(c) / float64(small)
-		batch, c = min(simulatedSamples, mulDiv(batch, small, c)), small
-	}
-	first := make([]uint64, chunks+1)
-	for i := range first {
-		first[i] = uint64(i) * c
-	}
-	p, err := NewPlan(params, first)
-	if err != nil {
-		return 0
-	}
-	batch = min(batch, p.samples)
-	e := p.Epoch(0)
-	batches := p.samples / batch
-	looks := max(1, min(batches, simulatedSamples/batch))
-	var sum float64
-	var samples []uint64
-	for i := range looks {
-		m := mulDiv(i, batches, looks)
-		samples = e.Append(samples[:0], m*batch, (m+1)*batch)
-		sum += spread(samples, c)
-	}
-	n, b := float64(chunks), float64(batch)
-	return scale * n / (n - 1) * (sum/float64(looks)/b - b/n)
-}
-
-// spread returns the sum over all chunks of c samples of the square of how many samples they give.
-func spread(samples []uint64, c uint64) float64 {
-	slices.Sort(samples)
-	var sum, run float64
-	for i, x := range samples {
-		if i > 0 && x/c != samples[i-1]/c {
-			sum += run * run
-			run = 0
-		}
-		run++
-	}
-	return sum + run*run
 }

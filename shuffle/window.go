@@ -35,7 +35,7 @@ func newWindowOrder(p *Plan, epoch uint64) *windowOrder {
 		w.width = p.params.Strata
 		w.rows = ceilDiv(uint64(n), w.width)
 	}
-	w.windows = ceilDiv(w.rows, p.params.Window/w.width)
+	w.windows = p.windows()
 	for i := range w.order {
 		w.order[i] = uint32(i)
 	}
@@ -50,6 +50,12 @@ func newWindowOrder(p *Plan, epoch uint64) *windowOrder {
 	}
 	w.start[n] = sum
 	return w
+}
+
+// windows returns how many windows a window order has.
+func (p *Plan) windows() uint64 {
+	width := max(1, p.params.Strata)
+	return ceilDiv(ceilDiv(uint64(p.chunks.len()), width), p.params.Window/width)
 }
 
 // placeNear is placeIn for a place that is probably near guess: the search widens from there.

@@ -1,0 +1,207 @@
+package shuffle
+
+// BatchVariance says how much the number of a class's samples in a batch varies where data is stored sorted by class,
+// relative to samples drawn independently (1): the sum over all classes of the squared distance from the class's share of the batch,
+// divided by what it is for independent draws. Classes of three sizes are looked at, since no order is worst for all.
+type BatchVariance struct {
+	Chunk   float64 // each chunk is a class of its own; of a single chunk, each half
+	Ten     float64 // 10 classes of equally many consecutive samples
+	Hundred float64 // 100 of them
+}
+
+// Worst returns the largest of the three.
+func (v BatchVariance) Worst() float64 { return max(v.Chunk, v.Ten, v.Hundred) }
+
+// Bounds of what BatchVariance looks at where no formula holds: beyond them the figures hardly move.
+const (
+	lookEpochs = 256     // of a window order
+	lookChunks = 1 << 16 // visits of chunks of a window order
+	lookStored = 1 << 12 // batches in stored order
+)
+
+// BatchVariance returns the variance that batches of batchSize samples have on average over all seeds and epochs.
+// With importance it counts draws in place of samples, with a subset the members. It costs O(chunks), whatever the number
+// of samples. False: no batch has two samples to compare, so there is no such figure.
+func (p *Plan) BatchVariance(batchSize uint64) (BatchVariance, bool) {
+	if p.weights != nil {
+		p = p.drawn(newDraws(p, 0))
+	}
+	if p.samples < 2 || batchSize == 0 {
+		return BatchVariance{}, false
+	}
+	if batchSize >= p.samples {
+		return BatchVariance{}, true // every batch is the whole epoch
+	}
+	sets := p.sortings()
+	v := [3]float64{}
+	switch {
+	case p.params.Shuffle == Slot:
+		for i := range sets {
+			v[i] = p.lanes.variance(&sets[i], p.chunks, batchSize)
+		}
+	case p.params.Shuffle == Window && p.windows() > 1:
+		v = p.windowVariance(&sets, batchSize)
+	case p.params.Shuffle == None:
+		v = p.storedVariance(&sets, batchSize)
+	default: // one uniform permutation
+		uniform := float64(p.samples-batchSize) / float64(p.samples-1)
+		v = [3]float64{uniform, uniform, uniform}
+	}
+	return BatchVariance{Chunk: v[0], Ten: v[1], Hundred: v[2]}, true
+}
+
+// sorting is one way in which stored samples are sorted by class.
+type sorting struct {
+	ends  []uint64  // class c is the samples ends[c] to ends[c+1]-1
+	pace  float64   // classes per sample, to guess the class of one
+	alike float64   // probability that two samples drawn independently are of one class
+	count []float64 // of each class: scratch, zero between uses
+	seen  []int     // the classes whose count is not zero
+}
+
+// sortings returns the three sortings of BatchVariance.
+func (p *Plan) sortings() [3]sorting {
+	byChunk := []uint64(p.chunks)
+	filled := 0
+	for c := range uint32(p.chunks.len()) {
+		if p.chunks.size(c) > 0 {
+			filled++
+		}
+	}
+	if filled < 2 {
+		byChunk = classes(p.samples, 2)
+	}
+	var sets [3]sorting
+	for i, ends := range [][]uint64{byChunk, classes(p.samples, 10), classes(p.samples, 100)} {
+		n := len(ends) - 1
+		s := sorting{ends: ends, pace: float64(n) / float64(p.samples), count: make([]float64, n)}
+		for c := range n {
+			share := s.share(c)
+			s.alike += share * share
+		}
+		sets[i] = s
+	}
+	return sets
+}
+
+// classes returns where n classes begin among s samples, at most one for each sample.
+func classes(s, n uint64) []uint64 {
+	n = min(n, s)
+	ends := make([]uint64, n+1)
+	for c := range ends {
+		ends[c] = mulDiv(uint64(c), s, n)
+	}
+	return ends
+}
+
+// share returns the part of all samples that are of a class.
+func (s *sorting) share(class int) float64 {
+	return float64(s.ends[class+1]-s.ends[class]) / float64(s.ends[len(s.ends)-1])
+}
+
+// each calls f with every class of the stored samples lo to hi-1, and how many of them are of it.
+func (s *sorting) each(lo, hi uint64, f func(class int, n float64)) {
+	for c := placeNear(s.ends, 0, len(s.ends)-1, int(float64(lo)*s.pace), lo); lo < hi; c++ {
+		if end := min(hi, s.ends[c+1]); end > lo {
+			f(c, float64(end-lo))
+			lo = end
+		}
+	}
+}
+
+// add counts samples of a class.
+func (s *sorting) add(class int, n float64) {
+	if s.count[class] == 0 {
+		s.seen = append(s.seen, class)
+	}
+	s.count[class] += n
+}
+
+// take calls f with every class that was counted and its count, and forgets them.
+func (s *sorting) take(f func(class int, n float64)) {
+	for _, c := range s.seen {
+		f(c, s.count[c])
+		s.count[c] = 0
+	}
+	s.seen = s.seen[:0]
+}
+
+// distance returns the sum over all classes of the squared distance of what was counted from the class's share of a batch, and
+// forgets the counts.
+func (s *sorting) distance(batch float64) float64 {
+	sum := batch * batch * s.alike
+	s.take(func(c int, n float64) { sum += n * (n - 2*batch*s.share(c)) })
+	return sum
+}
+
+// storedVariance looks at batches of the stored order, at all of them if they are not too many.
+func (p *Plan) storedVariance(sets *[3]sorting, batchSize uint64) (v [3]float64) {
+	batches, b := p.samples/batchSize, float64(batchSize)
+	looks := min(batches, lookStored)
+	for i := range looks {
+		lo := batchSize * mulDiv(i, batches, looks)
+		for k := range sets {
+			s := &sets[k]
+			s.each(lo, lo+batchSize, s.add)
+			v[k] += s.distance(b) / (b * (1 - s.alike)) / float64(looks)
+		}
+	}
+	return v
+}
+
+// windowVariance lays out real windows and reckons what a batch takes from them: samples of a window are drawn uniformly, without
+// replacement, so only the order of the chunks is left to chance. It looks at about one batch for each window.
+func (p *Plan) windowVariance(sets *[3]sorting, batchSize uint64) (v [3]float64) {
+	q := Plan{params: p.params, chunks: p.chunks, samples: p.samples, strata: p.strata}
+	q.params.Seed = 0 // the figure is that of any seed
+	batches, b := p.samples/batchSize, float64(batchSize)
+	looks, visited, choice := uint64(0), 0, newKey("looks")
+	for epoch := uint64(0); epoch < lookEpochs && (epoch == 0 || visited < lookChunks); epoch++ {
+		w := newWindowOrder(&q, epoch)
+		for i := uint64(0); i < min(batches, w.windows) && (i == 0 || visited < lookChunks); i++ {
+			lo := batchSize * choice.draw(looks, batches)
+			looks++
+			for k := range sets {
+				s := &sets[k]
+				v[k] += w.distance(s, lo, lo+batchSize) / (b * (1 - s.alike))
+			}
+			for at := lo; at < lo+batchSize; {
+				in := w.find(at)
+				visited += in.hi - in.lo
+				at = in.base + in.perm.n
+			}
+		}
+	}
+	for k := range v {
+		v[k] /= float64(looks)
+	}
+	return v
+}
+
+// distance returns the expected squared distance, summed over all classes, between what positions lo to hi-1 hold of a class and its
+// share of them, over all ways to order the samples within windows.
+func (w *windowOrder) distance(s *sorting, lo, hi uint64) float64 {
+	var random float64 // what the draws within windows add
+	batch := float64(hi - lo)
+	means := make(map[int]float64)
+	for lo < hi {
+		in := w.find(lo)
+		size := float64(in.perm.n)
+		taken := float64(min(hi, in.base+in.perm.n) - lo)
+		for place := in.lo; place < in.hi; place++ {
+			c := w.order[place]
+			s.each(w.chunks[c], w.chunks[c+1], s.add)
+		}
+		s.take(func(c int, n float64) {
+			means[c] += taken * n / size
+			if size > 1 {
+				random += taken * n / size * (1 - n/size) * (size - taken) / (size - 1)
+			}
+		})
+		lo = in.base + in.perm.n
+	}
+	for c, n := range means {
+		s.add(c, n)
+	}
+	return random + s.distance(batch)
+}
