@@ -53,7 +53,7 @@ func rowPairs(batch uint64, starts []uint64, m uint64) (same float64, far []rowD
 	n := float64(len(starts))
 	for d := 1; d < len(pairs); {
 		var group, times float64
-		for end := min(len(pairs), d+1+d/4); d < end; d++ {
+		for end := min(len(pairs), d+1+d/16); d < end; d++ {
 			group += pairs[d]
 			times += float64(d) * pairs[d]
 		}
@@ -87,12 +87,13 @@ func rowStarts(batchSize, batches, m uint64) []uint64 {
 }
 
 // alike returns the probability that two samples drawn independently from one lane are of one class, and that two that the lane
-// gives to rows of each distance are.
+// gives to rows of each distance are. The latter costs more, so it looks at fewer lanes, and of a very long lane at a part of its pieces.
 func (l *lanes) alike(s *sorting, chunks chunkTable, far []rowDistance) (drawn float64, along []float64) {
 	along = make([]float64, len(far))
 	step := 1 + len(l.pieceChunk)/lookPieces
-	looks := (len(l.offset) + step - 1) / step
-	most := 1 + lookPairs/(1+looks*len(far)) // pieces of a lane whose neighbours are looked at
+	most := 1 + lookPairs/(1+len(far))                   // pieces to look at along lanes
+	rarely := step * (1 + len(l.pieceChunk)/(step*most)) // every so many-th lane
+	each := func(step int) float64 { return float64((len(l.offset) + step - 1) / step) }
 	var pieces []lanePiece
 	for lane := 0; lane < len(l.offset); lane += step {
 		size := float64(l.length(lane))
@@ -100,13 +101,16 @@ func (l *lanes) alike(s *sorting, chunks chunkTable, far []rowDistance) (drawn f
 		for _, p := range pieces {
 			s.add(p.class, p.n)
 		}
-		s.take(func(_ int, n float64) { drawn += n / size * n / size / float64(looks) })
+		s.take(func(_ int, n float64) { drawn += n / size * n / size / each(step) })
+		if lane%rarely > 0 {
+			continue
+		}
 		some := pieces[:0]
-		for i := 0; i < len(pieces); i += 1 + (len(pieces)-1)/most {
+		for i := 0; i < len(pieces); i += 1 + len(pieces)/most {
 			some = append(some, pieces[i])
 		}
 		for i, d := range far {
-			along[i] += alikeAlong(s, some, size, d.rows) / float64(looks)
+			along[i] += alikeAlong(s, some, size, d.rows) / each(rarely)
 		}
 	}
 	return drawn, along

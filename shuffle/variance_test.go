@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
+	"runtime"
 	"slices"
 	"testing"
 )
@@ -92,4 +93,127 @@ func measuredVariance(t *testing.T, p *Plan, batch, batches uint64) (mean, chanc
 		chance[k] = math.Sqrt(max(0, square[k]-mean[k]*mean[k]) / float64(seeds))
 	}
 	return mean, chance
+}
+
+// TestBatchVarianceIsANumber looks where formulas divide by nothing: few chunks, of few samples.
+func TestBatchVarianceIsANumber(t *testing.T) {
+	for _, name := range []string{None, Window, Slot, Full} {
+		for n := range uint64(6 * 6 * 6 * 6) {
+			p := mustPlan(t, Params{Shuffle: name, Window: n%6 + 1}, equal(n/6%6, n/36%6))
+			v, ok := p.BatchVariance(n / 216)
+			for _, got := range []float64{v.Chunk, v.Ten, v.Hundred} {
+				if !(got >= 0 && got <= math.MaxFloat32) {
+					t.Errorf("%+v, %d samples, batches of %d: got %+v, want numbers", p.params, p.samples, n/216, v)
+				}
+			}
+			if want := p.samples > 1 && n/216 > 0; ok != want {
+				t.Errorf("%+v, %d samples, batches of %d: got a figure %v, want %v", p.params, p.samples, n/216, ok, want)
+			}
+		}
+	}
+}
+
+// TestBatchVarianceOfTheDefault pins figures that users read when they choose: 512 chunks of 128 samples, batches of 256.
+func TestBatchVarianceOfTheDefault(t *testing.T) {
+	for _, c := range []struct {
+		params Params
+		want   BatchVariance
+	}{
+		{Params{Shuffle: Slot, Window: 32}, BatchVariance{7.35, 7.26, 6.93}},
+		{Params{Shuffle: Slot, Window: 64}, BatchVariance{3.47, 3.47, 3.31}},
+		{Params{Shuffle: Slot, Window: 128}, BatchVariance{1.50, 1.51, 1.47}},
+		{Params{Shuffle: Slot, Window: 512}, BatchVariance{0.50, 0.50, 0.53}},
+		{Params{Shuffle: Window, Window: 16}, BatchVariance{16.4, 16.3, 15.3}},
+		{Params{Shuffle: Window, Window: 64}, BatchVariance{4.46, 4.41, 4.26}},
+		{Params{Shuffle: Window, Window: 64, Strata: 16}, BatchVariance{4.46, 4.42, 4.27}},
+		{Params{Shuffle: Window, Window: 512}, BatchVariance{1, 1, 1}},
+		{Params{Shuffle: Full}, BatchVariance{1, 1, 1}},
+		{Params{Shuffle: None}, BatchVariance{127.7, 252.4, 222.4}},
+	} {
+		got, _ := mustPlan(t, c.params, equal(512, 128)).BatchVariance(256)
+		for _, f := range [][2]float64{{got.Chunk, c.want.Chunk}, {got.Ten, c.want.Ten}, {got.Hundred, c.want.Hundred}} {
+			if math.Abs(f[0]-f[1]) > 0.01*f[1] {
+				t.Errorf("%+v: got %+v, want %+v within 1 in 100", c.params, got, c.want)
+			}
+		}
+	}
+}
+
+// TestBatchVarianceOfSmallData holds the promise that the default order mixes data of few chunks, sorted by class, better than chance.
+func TestBatchVarianceOfSmallData(t *testing.T) {
+	for _, first := range [][]uint64{equal(3, 1000), logNormal(3, 1000), equal(1, 1000), equal(40, 250)} {
+		for batch, most := range map[uint64]float64{32: 0.80, 128: 0.30, 256: 0.30} {
+			v, ok := mustPlan(t, Params{Shuffle: Slot, Window: 128}, first).BatchVariance(batch)
+			if !ok || max(v.Chunk, v.Ten) > most {
+				t.Errorf("%d chunks, batches of %d: got %+v, want at most %v by chunk and with 10 classes", len(first)-1, batch, v, most)
+			}
+		}
+	}
+}
+
+// TestBatchVarianceCostsChunksNotSamples bounds the time and the memory of plans too large to look at sample by sample.
+func TestBatchVarianceCostsChunksNotSamples(t *testing.T) {
+	for _, params := range []Params{{Shuffle: Slot, Window: 128}, {Shuffle: Slot, Window: 16000}, {Shuffle: Window, Window: 128}, {Shuffle: None}, {Shuffle: Full}} {
+		for _, batch := range []uint64{256, 1 << 24, 1 << 30} {
+			p := mustPlan(t, params, equal(1<<16, 1<<15))
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			v, ok := p.BatchVariance(batch)
+			runtime.ReadMemStats(&after)
+			if got, want := after.TotalAlloc-before.TotalAlloc, uint64(32<<20); got > want || !ok || !(v.Worst() > 0) {
+				t.Errorf("%+v, batches of %d: got %d bytes allocated and %+v, want at most %d and numbers", params, batch, got, v, want)
+			}
+		}
+	}
+}
+
+// TestBatchVarianceOfDraws: with importance the figure is that of the draws, with a subset of its members.
+func TestBatchVarianceOfDraws(t *testing.T) {
+	first, totals, members := equal(300, 100), make([]uint64, 300), make([]uint64, 301)
+	for i := range totals {
+		totals[i] = 100 * (1 + uint64(i)%3)
+		members[i+1] = members[i] + 100*(uint64(i)%2)
+	}
+	params := Params{Shuffle: Slot, Window: 128, Importance: snapshot}
+	weighted, err := NewWeightedPlan(params, first, totals)
+	if err != nil {
+		t.Fatal(err)
+	}
+	drawn := mustPlan(t, Params{Shuffle: Slot, Window: 128}, newDraws(weighted, 0).First())
+	subset, err := NewSubsetPlan(Params{Shuffle: Slot, Window: 128, Subset: "x"}, first, members)
+	if err != nil {
+		t.Fatal(err)
+	}
+	alone := mustPlan(t, Params{Shuffle: Slot, Window: 128}, members)
+	for _, c := range [][2]*Plan{{weighted, drawn}, {subset, alone}} {
+		got, ok := c[0].BatchVariance(256)
+		if want, _ := c[1].BatchVariance(256); !ok || got != want || want.Chunk == 0 {
+			t.Errorf("%+v: got %+v, %v, want %+v", c[0].params, got, ok, want)
+		}
+	}
+}
+
+// TestRankVarianceOfLocality pins how mixed a rank's own share is: 512 chunks of 128 samples, 128 lanes, batches of 2048.
+func TestRankVarianceOfLocality(t *testing.T) {
+	p := mustPlan(t, Params{Shuffle: Slot, Window: 128}, equal(512, 128))
+	batching := Batching{Samples: p.samples, BatchSize: 2048, Tail: Short}
+	for _, c := range []struct {
+		ranks, homes uint64
+		want         float64
+	}{{64, 64, 15.3}, {64, 8, 1.95}, {8, 8, 15}, {8, 1, 1.5}} {
+		got, ok := p.RankVariance(batching, c.ranks, c.homes)
+		if !ok || math.Abs(got.Chunk-c.want) > 0.05*c.want {
+			t.Errorf("%d ranks, %d homes: got %+v, want %v within 5 in 100", c.ranks, c.homes, got, c.want)
+		}
+	}
+	alone, _ := p.RankVariance(batching, 1, 1)
+	if want, _ := p.BatchVariance(2048); math.Abs(alone.Chunk-want.Chunk) > 0.1*want.Chunk || math.Abs(alone.Ten-want.Ten) > 0.1*want.Ten {
+		t.Errorf("one rank: got %+v, want that of the batch, %+v", alone, want)
+	}
+	if _, ok := p.RankVariance(batching, 8, 9); ok {
+		t.Error("more homes than ranks: got a figure, want none")
+	}
+	if _, ok := mustPlan(t, Params{Shuffle: Full}, equal(512, 128)).RankVariance(batching, 8, 8); ok {
+		t.Error("an order without homes: got a figure, want none")
+	}
 }
