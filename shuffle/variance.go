@@ -205,3 +205,28 @@ func (w *windowOrder) distance(s *sorting, lo, hi uint64) float64 {
 	}
 	return random + s.distance(batch)
 }
+
+// MixingWindow returns the smallest window, of those that are 2, 4, 8.. times the plan's, with which no figure of BatchVariance
+// exceeds most; 0 if there is none, or the plan's shuffle has no window. It plans the whole dataset, each sample once.
+func (p *Plan) MixingWindow(batchSize uint64, most float64) uint64 {
+	params := Params{Shuffle: p.params.Shuffle, Window: p.params.Window, Strata: p.params.Strata}
+	enough := uint64(p.chunks.len()) // to hold all chunks
+	switch params.Shuffle {
+	case Window:
+	case Slot:
+		enough = min(max(enough, batchSize), MaxLanes/2) // more lanes than chunks take turns within chunks
+	default:
+		return 0
+	}
+	for params.Window < enough {
+		params.Window *= 2
+		q, err := NewPlan(params, p.chunks)
+		if err != nil {
+			return 0
+		}
+		if v, ok := q.BatchVariance(batchSize); ok && v.Worst() <= most {
+			return params.Window
+		}
+	}
+	return 0
+}

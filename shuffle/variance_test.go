@@ -217,3 +217,27 @@ func TestRankVarianceOfLocality(t *testing.T) {
 		t.Error("an order without homes: got a figure, want none")
 	}
 }
+
+func TestMixingWindow(t *testing.T) {
+	for _, c := range []struct {
+		params Params
+		batch  uint64
+		want   uint64
+	}{
+		{Params{Shuffle: Slot, Window: 32}, 256, 128},
+		{Params{Shuffle: Slot, Window: 128}, 2048, 512},
+		{Params{Shuffle: Slot, Window: 1}, 256, 128},
+		{Params{Shuffle: Window, Window: 64}, 256, 256},
+		{Params{Shuffle: Window, Window: 16, Strata: 8}, 256, 256},
+		{Params{Shuffle: Slot, Window: 512}, 256, 0}, // it mixes better than that
+		{Params{Shuffle: Slot, Window: 512}, 4096, 1024},
+		{Params{Shuffle: None}, 256, 0},
+		{Params{Shuffle: Full}, 256, 0},
+	} {
+		p := mustPlan(t, c.params, equal(512, 128))
+		got := p.MixingWindow(c.batch, 2)
+		if got != c.want {
+			t.Errorf("%+v, batches of %d: got %d, want %d", c.params, c.batch, got, c.want)
+		}
+	}
+}
