@@ -20,11 +20,12 @@ type BuildOptions struct {
 	Parallel     int      // shards scanned side by side
 	SingleWriter bool     // publish without conditional writes: the caller promises to be the only writer
 	Progress     func(Progress)
-	AllowEmpty   bool   // publish a dataset without samples too, which nobody means to train on
-	TempDir      string // for scans and the index while it is made; empty: the system's
-	Format       string // name of the shards' format; empty: found out by looking
-	Match        string // only objects whose keys match it are looked at, as docs/formats.md says; empty: all
-	Hidden       bool   // objects that programs leave beside data, such as .DS_Store, are looked at too
+	Inspect      func(*Index) // called with the index once it is published; it is closed afterwards
+	AllowEmpty   bool         // publish a dataset without samples too, which nobody means to train on
+	TempDir      string       // for scans and the index while it is made; empty: the system's
+	Format       string       // name of the shards' format; empty: found out by looking
+	Match        string       // only objects whose keys match it are looked at, as docs/formats.md says; empty: all
+	Hidden       bool         // objects that programs leave beside data, such as .DS_Store, are looked at too
 	Hints        format.Options
 
 	// Index is where the index lies. The zero value is beside the shards. Elsewhere, nothing at all is written beside the shards.
@@ -216,6 +217,9 @@ func (b *builder) run(ctx context.Context) error {
 	}
 	b.report.Unchanged = unchanged
 	b.report.Rebound = !unchanged && b.pub.old.Generation == file.generation
+	if b.opt.Inspect != nil {
+		b.opt.Inspect(b.made)
+	}
 	return b.removeKept(ctx)
 }
 

@@ -111,6 +111,23 @@ func (f *flags) rate(p *float64, name, usage string) {
 	}}, name, usage)
 }
 
+// price is an amount of money, 0 for none, in whatever unit the user counts.
+func (f *flags) price(p *float64, name, usage string) {
+	parse := func(s string) (float64, error) {
+		x, err := strconv.ParseFloat(s, 64)
+		if err != nil || !(x >= 0 && x <= 1e9) {
+			return 0, errors.New("want an amount such as 0.40")
+		}
+		return x, nil
+	}
+	f.set.Var(&value[float64]{f, p, name, "price", parse, func(x float64) string {
+		if x == 0 {
+			return ""
+		}
+		return strconv.FormatFloat(x, 'g', -1, 64)
+	}}, name, usage)
+}
+
 // factor is a number from 1.
 func (f *flags) factor(p *float64, name string, def float64, usage string) {
 	*p = def

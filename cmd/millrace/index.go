@@ -17,6 +17,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/chunkindex/files"
 	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/shuffle"
 )
 
 // indexFlags are those of index, and of pack, which indexes afterwards.
@@ -138,6 +139,13 @@ func (a *app) buildIndex(ctx context.Context, s *storeFlags, st objstore.Store, 
 	b := a.newBar(ctx, "index")
 	defer b.end()
 	opt.Progress, opt.Links = b.update, l.links
+	var uneven string
+	opt.Inspect = func(x *chunkindex.Index) {
+		d := x.Defaults()
+		if plan, err := shuffle.NewPlan(shuffle.Params{Shuffle: d.Shuffle, Window: d.Window}, x.First()); err == nil {
+			uneven = unevenBatches(plan, d.BatchSize, chunkLengths(x))
+		}
+	}
 	if l.index != nil {
 		at, done, err := s.open(*l.index, true)
 		if err != nil {
@@ -154,6 +162,7 @@ func (a *app) buildIndex(ctx context.Context, s *storeFlags, st objstore.Store, 
 		}
 		return rep, err
 	}
+	a.advise(uneven)
 	if rep.HadHidden > 0 {
 		fmt.Fprintf(a.stderr, "millrace: %s of the index that was there left out, being hidden, such as .DS_Store: '--hidden' takes them back\n", count(uint64(rep.HadHidden), "object", "objects"))
 	}

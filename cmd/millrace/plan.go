@@ -7,18 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"math/big"
 	"net"
 	"net/url"
-	"slices"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
-	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/client"
 	"github.com/millrace-data/millrace/shuffle"
 )
@@ -31,12 +28,21 @@ type planFlags struct {
 
 func (p *planFlags) define(f *flags) {
 	p.defineEpoch(f)
-	f.count(&p.opt.Rank, "rank", 0, "read the share of rank `N`")
+	p.defineRank(f)
 	f.count(&p.opt.WorldSize, "world-size", 0, "of `N` ranks (default 1)")
-	f.choice(&p.opt.Balance, "balance", "", "what ranks get alike `OF` (default samples)", "samples", "bytes")
-	f.choice(&p.opt.Split, "split", "", "`HOW` ranks share a batch (default contiguous)", "contiguous", "locality")
+	p.defineShare(f)
 	f.count(&p.opt.Homes, "homes", 0, "`N` homes of --split locality, such as gateways (default the world size)")
 	p.defineOrder(f)
+}
+
+func (p *planFlags) defineRank(f *flags) {
+	f.count(&p.opt.Rank, "rank", 0, "read the share of rank `N`")
+}
+
+// defineShare defines the parameters that say how ranks share a batch.
+func (p *planFlags) defineShare(f *flags) {
+	f.choice(&p.opt.Balance, "balance", "", "what ranks get alike `OF` (default samples)", "samples", "bytes")
+	f.choice(&p.opt.Split, "split", "", "`HOW` ranks share a batch (default contiguous)", "contiguous", "locality")
 }
 
 func (p *planFlags) defineEpoch(f *flags) {
@@ -107,38 +113,44 @@ func (a *app) plan() *cobra.Command {
 		long: `With a gateway's address, prints the plan of an epoch, and with --batch where each sample
 of that batch comes from; with --split locality also what share of the samples is read by
 a rank other than the one at home. With a dataset (s3://bucket/prefix, file:///dir or a directory)
-prints several orders side by side: the memory each wants, how well it mixes and how
-many reads an epoch costs; --window adds one, --shuffle shows those of one kind. Neither
-reads any data.
+prints several orders side by side: the memory each wants, how well it mixes and how many
+requests of the store an epoch makes, with --cache-size also a later epoch, with
+--request-price what they cost; --window adds one, --shuffle shows those of one kind. Each chunk,
+or part of one, counts as one request; a gateway may fetch neighbours together, or a chunk in
+parts. With --world-size and --homes, lists, it also prints what a split by locality moves and
+how mixed a rank's own share is. Neither reads any data.
 
-The batch variance compares with uniform sampling (1.0) in the worst case, data sorted
-by class: 4.0 means that a class's share of a batch varies four times as much.`,
+The variance compares with uniform sampling (1.0) on data sorted by class: 4.0 means that a
+class's share of a batch varies four times as much. Every chunk is a class, or the data has
+10 or 100 classes. Above 2 a warning says what helps.`,
 		example: `  millrace plan http://gw:8080 --epoch 3 --batch 17
   millrace plan http://gw:8080 --shuffle window --window 64 --strata 16 --split locality --world-size 8
-  millrace plan s3://bucket/imagenet --batch-size 1024`,
+  millrace plan s3://bucket/imagenet --batch-size 1024 --cache-size 64GiB --request-price 0.40
+  millrace plan s3://bucket/imagenet --batch-size 2048 --world-size 8,96 --homes 1,4,8`,
 		setup: func(f *flags) (func([]string), func(context.Context, []string) error) {
 			var p planFlags
+			var c compareFlags
 			var s storeFlags
 			var l location
 			var batch *uint64
 			f.optional(&batch, "batch", "explain batch `N`")
-			p.define(f)
+			p.defineEpoch(f)
+			p.defineRank(f)
+			c.define(f)
+			p.defineShare(f)
+			p.defineOrder(f)
 			s.define(f)
 			f.output(a)
-			remote := func(arg string) bool { return strings.HasPrefix(arg, "http://") || strings.HasPrefix(arg, "https://") }
 			check := func(args []string) {
-				p.check(f)
 				s.check(f)
 				if remote(args[0]) {
 					gateways(f, args)
+					c.checkGateway(f, &p)
+					p.check(f)
 					return
 				}
 				l = one(f, args[0])
-				for _, name := range []string{"dataset", "epoch", "rank", "world-size", "balance", "split", "homes", "strata", "seed", "tail", "importance", "subset", "quarantine", "generation"} {
-					if f.set.Lookup(name).Changed && f.source[name] == "" {
-						f.fault("--%s is a gateway's to answer; the orders of %s do not depend on it", name, hideSecrets(args[0]))
-					}
-				}
+				c.checkDataset(f, hideSecrets(args[0]))
 				if batch != nil {
 					f.fault("--batch %d: a gateway explains batches; %s is no gateway's address", *batch, hideSecrets(args[0]))
 				}
@@ -147,10 +159,15 @@ by class: 4.0 means that a class's share of a batch varies four times as much.`,
 				if remote(args[0]) {
 					return a.planRemote(ctx, args[0], &p, batch)
 				}
-				return a.compare(ctx, &s, l, &p)
+				return a.compare(ctx, &s, l, &p, &c)
 			}
 		},
 	})
+}
+
+// remote reports whether an argument is a gateway's address.
+func remote(arg string) bool {
+	return strings.HasPrefix(arg, "http://") || strings.HasPrefix(arg, "https://")
 }
 
 // planRemote shows what the gateway says; the gateway's own JSON is the answer.
@@ -175,6 +192,7 @@ func (a *app) planRemote(ctx context.Context, gateway string, p *planFlags, batc
 	if err := numbers.Decode(&plan); err != nil {
 		return fmt.Errorf("read %s: %w", at, err)
 	}
+	a.advise(unevenPlan(plan))
 	if batch == nil {
 		return a.print(plan, func(w io.Writer) { printPlan(w, gateway, plan) })
 	}
@@ -252,117 +270,4 @@ func datasetName(ctx context.Context, c *client.Client, name string) (string, er
 		return "", err
 	}
 	return all[0].Name, nil
-}
-
-// comparison is one row of the table of orders.
-type comparison struct {
-	Shuffle  string   `json:"shuffle"`
-	Window   uint64   `json:"window,omitempty"`
-	Memory   uint64   `json:"memory_bytes"`
-	Variance *float64 `json:"batch_variance"`
-	Reads    uint64   `json:"reads_per_epoch"`
-	Default  bool     `json:"default"`
-}
-
-func (a *app) compare(ctx context.Context, s *storeFlags, l location, p *planFlags) error {
-	d, err := openIndex(ctx, s, l, chunkindex.OpenOptions{})
-	if err != nil {
-		return err
-	}
-	defer d.close()
-	def := d.index.Defaults()
-	batch := def.BatchSize
-	if p.opt.BatchSize != 0 {
-		batch = p.opt.BatchSize
-	}
-	rows, err := comparisons(d.index, def, batch, p.opt.Shuffle, p.opt.Window)
-	if err != nil {
-		return err
-	}
-	out := map[string]any{
-		"generation": d.index.Generation(), "samples": d.index.Samples(), "chunks": d.index.Chunks(),
-		"bytes": d.index.Bytes(), "batch_size": batch, "orders": rows,
-	}
-	return a.print(out, func(w io.Writer) {
-		fmt.Fprintf(w, "%s: %s in %s, %s; batches of %d\n\n", l, count(d.index.Samples(), "sample", "samples"),
-			count(d.index.Chunks(), "chunk", "chunks"), humanize.IBytes(uint64(d.index.Bytes())), batch)
-		t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
-		fmt.Fprintln(t, "shuffle\twindow\tmemory\tbatch variance\treads per epoch\t")
-		for _, r := range rows {
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", r.Shuffle, blank(r.Window), humanize.IBytes(r.Memory),
-				variance(r.Variance), humanize.Comma(int64(r.Reads)), mark(r.Default))
-		}
-		t.Flush()
-	})
-}
-
-// comparisons returns the rows of the table: of all shuffles or the one named, for the usual windows and the one given.
-func comparisons(x *chunkindex.Index, def chunkindex.Defaults, batch uint64, only string, window uint64) ([]comparison, error) {
-	windows := []uint64{16, 32, 64, 128, 256}
-	if window != 0 && !slices.Contains(windows, window) {
-		windows = append(windows, window)
-		slices.Sort(windows)
-	}
-	choices := []shuffle.Params{{Shuffle: shuffle.None}}
-	for _, name := range []string{shuffle.Window, shuffle.Slot} {
-		for _, w := range windows {
-			choices = append(choices, shuffle.Params{Shuffle: name, Window: w})
-		}
-	}
-	choices = append(choices, shuffle.Params{Shuffle: shuffle.Full})
-	own := shuffle.Params{Shuffle: def.Shuffle, Window: def.Window}
-	if !usesWindow(own.Shuffle) {
-		own.Window = 0
-	}
-	if !slices.Contains(choices, own) {
-		choices = append(choices, own)
-	}
-	lengths := make([]uint64, x.Chunks())
-	for i := range lengths {
-		lengths[i] = uint64(x.Chunk(i).Length)
-	}
-	rows := make([]comparison, 0, len(choices))
-	for _, c := range choices {
-		if only != "" && c.Shuffle != only {
-			continue
-		}
-		isDefault := c == own
-		c.Seed = def.Seed
-		plan, err := shuffle.NewPlan(c, x.First())
-		if err != nil {
-			return nil, fmt.Errorf("plan %s: %w", c.Shuffle, err)
-		}
-		row := comparison{Shuffle: c.Shuffle, Window: c.Window, Memory: shuffle.Memory(c, lengths), Reads: plan.Reads(), Default: isDefault}
-		if n := uint64(x.Chunks()); n > 0 && batch > 0 {
-			if v := shuffle.Variance(c, n, max(x.Samples()/n, 1), batch); !math.IsNaN(v) && !math.IsInf(v, 0) {
-				v = math.Round(v*100) / 100
-				row.Variance = &v
-			}
-		}
-		rows = append(rows, row)
-	}
-	return rows, nil
-}
-
-func usesWindow(name string) bool { return name == shuffle.Window || name == shuffle.Slot }
-
-func blank(n uint64) string {
-	if n == 0 {
-		return "-"
-	}
-	return fmt.Sprint(n)
-}
-
-func variance(v *float64) string {
-	if v == nil {
-		return "-"
-	}
-	return fmt.Sprintf("%.2f", *v)
-}
-
-func mark(def bool) string {
-	if def {
-		return "default"
-	}
-	return ""
 }

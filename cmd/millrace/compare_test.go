@@ -1,0 +1,119 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// sorted packs samples, and says what is printed about it.
+func sorted(t *testing.T, args ...string) (dir string, said outcome) {
+	t.Helper()
+	from, dir := t.TempDir(), filepath.Join(t.TempDir(), "shards")
+	for _, class := range "abcdefghijkl" {
+		for _, sample := range "0123456789" {
+			if err := os.WriteFile(filepath.Join(from, string(class)+string(sample)+".txt"), make([]byte, 4000), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return dir, ok(t, append([]string{"pack", from, dir, "--chunk-size", "56KiB"}, args...)...)
+}
+
+// TestUnevenPlansAreWarnedOf: by pack, by index, and by plan, of a dataset and of a gateway, and the cure helps.
+func TestUnevenPlansAreWarnedOf(t *testing.T) {
+	const warning = "stored sorted by class"
+	dir, packed := sorted(t, "--batch-size", "16")
+	if strings.Contains(packed.stderr, warning) {
+		t.Errorf("pack with the default order: got %s, want no warning", packed.stderr)
+	}
+	url := gatewayFor(t, dir)
+	for _, c := range []struct {
+		args []string
+		want string // of the cure; empty: no warning
+	}{
+		{[]string{"index", dir, "--chunk-size", "56KiB", "--batch-size", "32"}, ""},
+		{[]string{"index", dir, "--chunk-size", "56KiB", "--batch-size", "32", "--window", "1"}, "'--window 8' brings that below 2"},
+		{[]string{"index", dir, "--chunk-size", "56KiB", "--batch-size", "32", "--shuffle", "none"}, "'--shuffle slot'"},
+		{[]string{"plan", dir, "--batch-size", "16", "--shuffle", "slot", "--window", "8"}, ""},
+		{[]string{"plan", dir, "--batch-size", "16", "--shuffle", "window", "--window", "1"}, "'--window 16' brings that below 2"},
+		{[]string{"plan", url, "--shuffle", "slot"}, ""},
+		{[]string{"plan", url, "--shuffle", "none"}, "'--shuffle slot'"},
+		{[]string{"plan", url, "--shuffle", "window", "--window", "2"}, "a '--window' above 2"},
+	} {
+		o := ok(t, c.args...)
+		line, _, _ := strings.Cut(o.stderr, "\n")
+		if strings.Contains(o.stderr, warning) != (c.want != "") || !strings.Contains(line, c.want) {
+			t.Errorf("%q: got %q, want a warning that says %q", c.args, o.stderr, c.want)
+		}
+	}
+	_, packed = sorted(t, "--batch-size", "16", "--window", "1")
+	if !strings.Contains(packed.stderr, warning) {
+		t.Errorf("pack --window 1: got %q, want a warning", packed.stderr)
+	}
+}
+
+func TestPlanCountsRequestsAndTheirCost(t *testing.T) {
+	dir, _ := sorted(t, "--batch-size", "16", "--window", "4")
+	var out struct{ Orders []comparison }
+	if err := json.Unmarshal([]byte(ok(t, "plan", dir, "--cache-size", "1GiB", "--request-price", "1000000", "--json").stdout), &out); err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range out.Orders {
+		chunks := uint64(10)
+		want := map[string]uint64{"none": chunks, "window": chunks, "full": chunks, "slot": chunks}[o.Shuffle] // all of it fits
+		if o.Shuffle == "slot" && o.Window < chunks {
+			want += 2*o.Window - 1
+		}
+		if o.Reads > want || o.Reads < chunks || o.LaterReads == nil || *o.LaterReads != 0 || *o.Cost != float64(o.Reads) || *o.LaterCost != 0 {
+			t.Errorf("%s %d: got %d requests for %v, later %v for %v, want at most %d, then none", o.Shuffle, o.Window, o.Reads, *o.Cost, o.LaterReads, o.LaterCost, want)
+		}
+	}
+	text := ok(t, "plan", dir, "--cache-size", "1GiB", "--request-price", "0.4").stdout
+	for _, want := range []string{"requests an epoch", "later, cache of 1.0 GiB", "cost", "0.00000"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("got\n%s\nwant %q in it", text, want)
+		}
+	}
+	if text := ok(t, "plan", dir).stdout; strings.Contains(text, "cost") || strings.Contains(text, "later") {
+		t.Errorf("got\n%s\nwant nothing of caches and costs, which nobody asked for", text)
+	}
+}
+
+func TestPlanSaysWhatLocalityMoves(t *testing.T) {
+	dir, _ := sorted(t, "--batch-size", "16", "--window", "8")
+	var out struct {
+		Locality struct {
+			Shuffle string
+			Splits  []localityRow
+		}
+	}
+	o := ok(t, "plan", dir, "--batch-size", "32", "--world-size", "6,8", "--homes", "1,4,8", "--json")
+	if err := json.Unmarshal([]byte(o.stdout), &out); err != nil {
+		t.Fatal(err)
+	}
+	rows := out.Locality.Splits
+	if out.Locality.Shuffle != "slot" || len(rows) != 6 {
+		t.Fatalf("got %+v, want six splits of the slot order", out.Locality)
+	}
+	for _, r := range rows {
+		switch possible := r.Homes <= r.WorldSize; {
+		case possible == (r.Fault != "") || possible && r.Variance == nil:
+			t.Errorf("%d ranks, %d homes: got %+v, want figures where there is a rank for each home", r.WorldSize, r.Homes, r)
+		case possible && (r.Moved == 0) != (r.Homes == 1 || r.WorldSize == 8):
+			t.Errorf("%d ranks, %d homes: got %v moved, want none where homes divide the lanes and ranks the batch", r.WorldSize, r.Homes, r.Moved)
+		}
+	}
+	if *rows[5].Variance <= 2 || !strings.Contains(o.stderr, "fewer homes mix it better") {
+		t.Errorf("eight homes: got %v and %q, want a warning of what ranks alone see", *rows[5].Variance, o.stderr)
+	}
+	if text := ok(t, "plan", dir, "--world-size", "4").stdout; !strings.Contains(text, "nothing") || !strings.Contains(text, "split by locality, shuffle slot 8") {
+		t.Errorf("got\n%s\nwant a split that moves nothing", text)
+	}
+	text := ok(t, "plan", dir, "--world-size", "4", "--shuffle", "window", "--window", "8", "--strata", "4").stdout
+	if !strings.Contains(text, "8 in 4 strata") || !strings.Contains(text, "%") {
+		t.Errorf("got\n%s\nwant what strata move", text)
+	}
+}

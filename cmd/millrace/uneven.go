@@ -1,0 +1,89 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// evenEnough is the batch variance above which commands warn: sorted classes come more than twice as unevenly as by chance.
+const evenEnough = 2
+
+// advise prints a line on stderr, unless there is none.
+func (a *app) advise(line string) {
+	if line != "" {
+		a.say("%s", line)
+	}
+}
+
+// unevenBatches says where batches of a plan would mix sorted classes badly, and what helps. lengths are those of the chunks.
+func unevenBatches(plan *shuffle.Plan, batch uint64, lengths []uint64) string {
+	v, known := plan.BatchVariance(batch)
+	if !known || v.Worst() <= evenEnough {
+		return ""
+	}
+	params := plan.Params()
+	cure := "smaller batches or smaller chunks mix better"
+	if window := plan.MixingWindow(batch, evenEnough); window > 0 {
+		params.Window = window
+		cure = fmt.Sprintf("'--window %d' brings that below %d with a cache of %s, or less with smaller chunks (index --chunk-size)",
+			window, evenEnough, humanize.IBytes(shuffle.Memory(params, lengths)))
+	} else if params.Shuffle == shuffle.None {
+		cure = "'--shuffle slot' mixes them"
+	}
+	return unevenLine(v.Worst(), batch, describeOrder(plan.Params()), cure)
+}
+
+// unevenPlan does the same by what a gateway says of a plan.
+func unevenPlan(plan map[string]any) string {
+	var worst float64
+	for _, name := range []string{"expected_batch_variance", "expected_batch_variance_10", "expected_batch_variance_100"} {
+		if n, ok := plan[name].(json.Number); ok {
+			x, _ := n.Float64() //nolint:errcheck // a gateway's number
+			worst = max(worst, x)
+		}
+	}
+	if worst <= evenEnough {
+		return ""
+	}
+	params, _ := plan["parameters"].(map[string]any)
+	cure := "'--shuffle slot' mixes them"
+	if window, ok := params["window"]; ok {
+		cure = fmt.Sprintf("a '--window' above %v mixes better, 'millrace plan DATASET' says what it costs", window)
+	}
+	return unevenLine(worst, params["batch_size"], fmt.Sprint(params["shuffle"]), cure)
+}
+
+// unevenLine is the warning, with its cure.
+func unevenLine(worst float64, batch any, order, cure string) string {
+	return fmt.Sprintf("millrace: if samples are stored sorted by class, batches of %v of shuffle %s vary %.3g times as much as random ones: %s", batch, order, worst, cure)
+}
+
+// unevenRanks says where ranks alone would see sorted classes badly mixed.
+func unevenRanks(rows []localityRow) string {
+	worst := localityRow{worst: evenEnough}
+	for _, r := range rows {
+		if r.worst > worst.worst {
+			worst = r
+		}
+	}
+	if worst.worst <= evenEnough {
+		return ""
+	}
+	return fmt.Sprintf("millrace: if samples are stored sorted by class, what one of %d ranks with %d homes gets varies %.3g times as much as random samples, which batch normalisation notices: fewer homes mix it better",
+		worst.WorldSize, worst.Homes, worst.worst)
+}
+
+// describeOrder names a shuffle with its window and strata.
+func describeOrder(params shuffle.Params) string {
+	switch {
+	case params.Strata > 0:
+		return fmt.Sprintf("%s %d in %d strata", params.Shuffle, params.Window, params.Strata)
+	case usesWindow(params.Shuffle):
+		return fmt.Sprintf("%s %d", params.Shuffle, params.Window)
+	}
+	return params.Shuffle
+}
