@@ -35,6 +35,7 @@ from .errors import (
     Overloaded,
     ProtocolError,
     ReadOnly,
+    StateError,
     StoreError,
 )
 from .ledger import Ledger
@@ -66,6 +67,7 @@ __all__ = [
     "ReadOnly",
     "Reader",
     "Sample",
+    "StateError",
     "Stats",
     "StoreError",
     "__version__",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from functools import cached_property
 from itertools import accumulate
 from typing import Optional
 
@@ -14,6 +13,9 @@ from .errors import ProtocolError
 MEDIA_TYPE = "application/vnd.millrace.framed"
 VERSION = 1
 KEYS, PARTS = 1, 2
+
+_Layout = tuple[list[str], tuple[int, ...], tuple[int, ...], tuple[int, ...], list[int]]
+"""Names; of all parts the numbers of their names, offsets and lengths; and where those of each sample begin."""
 
 _HEADER = struct.Struct("<4sHHIIIIIIQ")  # magic, version, flags, samples, names, parts, bytes of keys and names, table, data
 
@@ -51,27 +53,27 @@ class FramedTable(Table):
         super().__init__([0, *accumulate(struct.unpack_from(f"<{samples}I", raw, _HEADER.size))])
         self._raw, self._flags, self._samples = raw, flags, samples
         self._names, self._parts, self._text, self._key_bytes = names, parts, text, key_bytes
+        # Not cached_property, which locks until Python 3.12: a fork would leave the lock closed in the child.
+        self._unpacked_keys: Optional[list[str]] = None
+        self._layout: Optional[_Layout] = None
 
     def _numbers(self, at: int, n: int) -> tuple[int, ...]:
         """n numbers of the table after the first `at`."""
         return struct.unpack_from(f"<{n}I", self._raw, _HEADER.size + 4 * at)
 
-    @cached_property
-    def _keys(self) -> Optional[list[str]]:
-        if not self._flags & KEYS:
-            return None
-        lengths = self._numbers(self._samples, self._samples)
-        return _texts(bytes(self._raw[self._text : self._text + self._key_bytes]), lengths)
-
     @property
     def keys(self) -> Optional[Sequence[str]]:
-        return self._keys
+        if self._unpacked_keys is None and self._flags & KEYS:
+            lengths = self._numbers(self._samples, self._samples)
+            self._unpacked_keys = _texts(bytes(self._raw[self._text : self._text + self._key_bytes]), lengths)
+        return self._unpacked_keys
 
-    @cached_property
-    def _laid(self) -> Optional[tuple[list[str], tuple[int, ...], tuple[int, ...], tuple[int, ...], list[int]]]:
-        """Names; of all parts the numbers of their names, offsets and lengths; and where those of each sample begin."""
-        if not self._flags & PARTS:
-            return None
+    def _laid(self) -> Optional[_Layout]:
+        if self._layout is None and self._flags & PARTS:
+            self._layout = self._lay()
+        return self._layout
+
+    def _lay(self) -> _Layout:
         at = self._samples * (2 if self._flags & KEYS else 1)
         n, counted = self._parts, self._numbers(at, self._samples)
         at += self._samples
@@ -83,7 +85,7 @@ class FramedTable(Table):
         return names, which, offsets, lengths, first
 
     def parts(self, i: int) -> Optional[list[Part]]:
-        laid = self._laid
+        laid = self._laid()
         if laid is None:
             return None
         names, which, offsets, lengths, first = laid
@@ -97,7 +99,7 @@ class FramedTable(Table):
         return out
 
     def column(self, name: str) -> Optional[list[tuple[int, int]]]:
-        laid = self._laid
+        laid = self._laid()
         if laid is None or name not in laid[0]:
             return None
         names, which, offsets, lengths, first = laid

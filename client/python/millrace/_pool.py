@@ -7,14 +7,18 @@ performance model. The rule, for a thread that is free:
 2. Decoding is behind if batches have come that are not decoded; fetching is behind if nothing is being fetched although there is room.
    Fetch if fetching is behind, else decode the oldest batch if decoding is behind, else fetch the next one if there is room.
 
-So all threads fetch while the network is slow, all but one decode while decoding is, and none is idle while either can be done. There is
-room while the bytes of batches that are asked for, and not yet handed out, stay within the limit; the batch that the consumer waits
-for is always fetched.
+So all threads fetch while the network is slow, and all but one decode while decoding is.
+
+Two limits hold memory. Fetching has room while the stored bytes of the batches that were asked for, and are not yet handed out, stay
+within `room`. Decoding has room while the batches that are decoded, or being decoded, are at most `decoded_most`, and what decoders
+returned for them at most `decoded_room` bytes. The batch that the consumer waits for is always fetched and decoded.
 """
 
 from __future__ import annotations
 
+import math
 import os
+import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -27,14 +31,15 @@ from .errors import Closed, InvalidArgument
 
 Fetch = Callable[[int, Task, Callable[[int], None]], Batch]
 
-_FETCHING, _FETCHED, _DECODING, _READY = range(4)
+_FETCHING, _FETCHED, _DECODING, _READY, _DECODED = range(5)  # from _READY on a batch can be taken
 
 
 @dataclass(frozen=True)
 class Stats:
     """What a reader's threads have done, and what they do now.
 
-    seconds are sums over all threads; waiting_seconds is how long the consumer waited for a batch.
+    seconds are sums over all threads; waiting_seconds is how long the consumer waited for a batch. ahead_bytes are stored bytes,
+    decoded_bytes those that decoders returned for the batches that wait.
     """
 
     threads: int = 0
@@ -44,6 +49,7 @@ class Stats:
     ready: int = 0
     ahead_bytes: int = 0
     most_ahead_bytes: int = 0
+    decoded_bytes: int = 0
     batches: int = 0
     bytes: int = 0
     moves: int = 0
@@ -53,13 +59,14 @@ class Stats:
 
 
 class _Slot:
-    __slots__ = ("batch", "error", "reserved", "state")
+    __slots__ = ("batch", "decoded", "error", "reserved", "state")
 
     def __init__(self, reserved: int) -> None:
         self.state = _FETCHING
         self.batch: Optional[Batch] = None
         self.error: Optional[BaseException] = None
         self.reserved = reserved
+        self.decoded = 0  # bytes that decoders returned
 
 
 class Pool:
@@ -75,10 +82,15 @@ class Pool:
         room: int,
         most: int,
         guess: int,
+        decoded_most: int = sys.maxsize,
+        decoded_room: float = math.inf,
     ) -> None:
         """Makes a pool; room are the bytes ahead, most the batches ahead, guess the bytes of a batch that is not known yet."""
         self._numbers, self._fetch, self._decode = numbers, fetch, decode
         self._room, self._most, self._guess = room, most, max(guess, 1)
+        self._decoded_most, self._decoded_room = decoded_most, decoded_room
+        self.elsewhere: Callable[[int], int] = lambda _: 0
+        """Says how many of the batches that were taken still wait for the trainer, in the queues of a DataLoader."""
         self._task = Task()
         self._pid = os.getpid()
         self._lock = threading.Lock()  # guards what follows
@@ -89,6 +101,9 @@ class Pool:
         self._used = self._most_used = 0
         self._known = self._known_bytes = 0
         self._fetching = self._decoding = self._moves = self._bytes = 0
+        self._waiting = 0  # consumers that wait for the next batch
+        self._decoded = self._decoded_used = 0  # batches that wait decoded, and the bytes that decoders returned for them
+        self._sized = self._sized_bytes = 0  # the same of all batches that were decoded
         self._fetch_seconds = self._decode_seconds = self._waiting_seconds = 0.0
         self._threads: list[threading.Thread] = []
         self._wanted = min(threads, len(numbers)) if threads else 0
@@ -96,26 +111,17 @@ class Pool:
 
     def take(self) -> Optional[Batch]:
         """Returns the next batch, None at the end. What failed is raised when its turn has come, and ends the pool."""
-        if not self.ours():
-            raise InvalidArgument(
-                "read the next batch: a reader belongs to the process that made it", cure="iterate over the epoch again in the forked process"
-            )
+        self._must_be_ours()
         self._start()
         with self._lock:
-            begun = time.monotonic()
-            while True:
-                if self._taken == len(self._numbers):
-                    return None
-                if self._stopped:
-                    raise Closed("the reader is closed")
-                slot = self._slots.get(self._taken)
-                if slot is not None and slot.state == _READY:
-                    break
-                self._arrived.wait()
-            self._waiting_seconds += time.monotonic() - begun
+            slot = self._wait()
+            if slot is None:
+                return None
             del self._slots[self._taken]
             self._taken += 1
             self._used -= slot.reserved
+            self._decoded -= slot.state == _DECODED
+            self._decoded_used -= slot.decoded
             self._work.notify()
         if slot.error is not None:
             self.stop()
@@ -127,6 +133,25 @@ class Pool:
         assert batch is not None
         self._bytes += len(batch.data)
         return batch
+
+    def _wait(self) -> Optional[_Slot]:
+        """Waits for the next batch and returns its place; None at the end. The caller holds the lock."""
+        begun = time.monotonic()
+        self._waiting += 1
+        self._wake_another()
+        try:
+            while True:
+                if self._taken == len(self._numbers):
+                    return None
+                if self._stopped:
+                    raise Closed("the reader is closed")
+                slot = self._slots.get(self._taken)
+                if slot is not None and slot.state >= _READY:
+                    return slot
+                self._arrived.wait()
+        finally:
+            self._waiting -= 1
+            self._waiting_seconds += time.monotonic() - begun
 
     def _start(self) -> None:
         while len(self._threads) < self._wanted and not self._stopped:
@@ -153,22 +178,23 @@ class Pool:
                 last = fetch
                 slot = self._claim(at, fetch)
                 self._wake_another()
-            begun = time.monotonic()
+            begun, size = time.monotonic(), 0
             try:
                 if fetch:
                     slot.batch = self._fetch(self._numbers[at], self._task, lambda size, s=slot: self._announced(s, size))  # type: ignore[misc]
                 elif self._decode is not None and slot.batch is not None:
                     self._decode(slot.batch)
+                    size = slot.batch.decoded_size()
             except BaseException as e:
                 slot.error = e
             with self._lock:
-                self._done(slot, fetch, time.monotonic() - begun)
+                self._done(slot, fetch, time.monotonic() - begun, size)
             del slot  # whoever waits holds no batch
 
     def _choose(self) -> tuple[int, bool]:
         """Says which batch a free thread works on, and whether it fetches it. -1: none. The caller holds the lock."""
         waited = self._slots.get(self._taken)
-        if waited is not None and waited.state == _FETCHED:
+        if waited is not None and waited.state == _FETCHED and (self._waiting or self._may_decode(self._taken)):
             return self._taken, False
         can_fetch = self._next < len(self._numbers) and (
             self._next == self._taken or (self._used + self._guess <= self._room and self._next - self._taken < self._most)
@@ -176,9 +202,22 @@ class Pool:
         if can_fetch and not self._fetching:
             return self._next, True
         oldest = self._undecoded()
-        if oldest is not None:
+        if oldest is not None and self._may_decode(oldest):
             return oldest, False
         return (self._next, True) if can_fetch else (-1, False)
+
+    def _may_decode(self, at: int) -> bool:
+        """Reports whether there is room for one more decoded batch. Its size is taken to be the average; before any is known, all room."""
+        elsewhere = self.elsewhere(self._taken)
+        if at - self._taken + elsewhere >= self._decoded_most:
+            return False
+        others = self._decoding + elsewhere  # they have a size, but it is not known
+        if at != self._taken:
+            others += self._slots[self._taken].state < _DECODING  # it is decoded in any case
+        elif self._decoded + others == 0:
+            return True
+        guess = self._sized_bytes / self._sized if self._sized else max(self._decoded_room, 1)
+        return self._decoded_used + (others + 1) * guess <= self._decoded_room
 
     def _undecoded(self) -> Optional[int]:
         return next((i for i, s in self._slots.items() if s.state == _FETCHED), None)
@@ -213,7 +252,7 @@ class Pool:
         if self._choose()[0] >= 0:
             self._work.notify()
 
-    def _done(self, slot: _Slot, fetch: bool, took: float) -> None:
+    def _done(self, slot: _Slot, fetch: bool, took: float, size: int) -> None:
         if fetch:
             self._fetching -= 1
             self._fetch_seconds += took
@@ -221,12 +260,15 @@ class Pool:
         else:
             self._decoding -= 1
             self._decode_seconds += took
-            slot.state = _READY
-        if slot.state == _READY and self._slots.get(self._taken) is slot:
+            slot.state, slot.decoded = _DECODED, size
+            self._decoded, self._decoded_used = self._decoded + 1, self._decoded_used + size
+            self._sized, self._sized_bytes = self._sized + 1, self._sized_bytes + size
+        if slot.state >= _READY and self._slots.get(self._taken) is slot:
             self._arrived.notify_all()
 
     def stats(self) -> Stats:
         """Returns what the threads have done."""
+        self._must_be_ours()
         with self._lock:
             states = [s.state for s in self._slots.values()]
             return replace(
@@ -235,9 +277,10 @@ class Pool:
                 fetching=self._fetching,
                 decoding=self._decoding,
                 undecoded=states.count(_FETCHED),
-                ready=states.count(_READY),
+                ready=states.count(_READY) + states.count(_DECODED),
                 ahead_bytes=self._used,
                 most_ahead_bytes=self._most_used,
+                decoded_bytes=self._decoded_used,
                 batches=self._taken,
                 bytes=self._bytes,
                 moves=self._moves,
@@ -249,6 +292,10 @@ class Pool:
     def ours(self) -> bool:
         """Reports whether this process made the pool. In a forked child it is the parent's, sockets and locks included."""
         return self._pid == os.getpid()
+
+    def _must_be_ours(self) -> None:
+        if not self.ours():
+            raise InvalidArgument("use a reader: it belongs to the process that made it", cure="iterate over the epoch again in the forked process")
 
     def stop(self) -> None:
         """Ends what is under way, without waiting for it."""

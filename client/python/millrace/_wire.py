@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import selectors
 import socket
 import ssl
 import threading
@@ -21,6 +22,7 @@ from functools import lru_cache
 from typing import Any, Callable, Optional, Union
 
 from ._clock import Clock
+from ._fork import no_fork
 from ._gateways import Address, Gateway, parse
 from .errors import GatewayUnavailable, InvalidArgument, MillraceError, ProtocolError, by_code
 
@@ -101,6 +103,33 @@ class _Response(http.client.HTTPResponse):
                 return version, status, reason
             http.client.parse_headers(self.fp)
         raise http.client.BadStatusLine(f"more than {MOST_INTERIM} interim answers")
+
+
+class _Secure(http.client.HTTPSConnection):
+    """A connection over TLS. OpenSSL locks what connections share while it shakes hands: a fork waits for each such step."""
+
+    def connect(self) -> None:
+        """Connects and shakes hands, within the timeout."""
+        http.client.HTTPConnection.connect(self)
+        ends = time.monotonic() + (self.timeout or DIAL_TIMEOUT)
+        host, context = self._tunnel_host or self.host, self._context  # type: ignore[attr-defined]
+        with no_fork:
+            self.sock = context.wrap_socket(self.sock, server_hostname=host, do_handshake_on_connect=False)
+        self.sock.settimeout(0)
+        while True:
+            try:
+                with no_fork:
+                    self.sock.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                event = selectors.EVENT_READ
+            except ssl.SSLWantWriteError:
+                event = selectors.EVENT_WRITE
+            with selectors.DefaultSelector() as ready:
+                ready.register(self.sock, event)
+                if not ready.select(max(0.0, ends - time.monotonic())):
+                    raise TimeoutError("the TLS handshake timed out")
+        self.sock.settimeout(self.timeout)
 
 
 @dataclass
@@ -326,7 +355,7 @@ class Wire:
             host, port = proxy.host, proxy.port
         c: http.client.HTTPConnection
         if at.scheme == "https":
-            c = http.client.HTTPSConnection(host, port, timeout=limit, context=self._tls())
+            c = _Secure(host, port, timeout=limit, context=self._tls())
             if proxy is not None:
                 c.set_tunnel(at.host, at.port, _credentials(proxy))
         else:
@@ -343,9 +372,10 @@ class Wire:
         return c
 
     def _tls(self) -> ssl.SSLContext:
-        if self._context is None:
-            self._context = ssl.create_default_context()  # reads all certificates: once
-        return self._context
+        with no_fork:
+            if self._context is None:
+                self._context = ssl.create_default_context()  # reads all certificates: once
+            return self._context
 
     def _target(self, g: Gateway, target: str) -> str:
         target = g.address.prefix + target

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Callable, Optional, Union, overload
@@ -69,6 +70,7 @@ class Source:
     decode: Mapping[str, Decoder] = field(default_factory=dict)
     positions: Optional[Callable[[Head], Optional[Sequence[int]]]] = None
     plain: bool = True  # a body is the samples one after another, from its first byte on
+    gather: Callable[[int, Iterator[Any]], Any] = lambda _, values: list(values)  # makes a column of the decoded values
 
 
 class Batch(Sequence["Sample"]):
@@ -189,7 +191,8 @@ class Batch(Sequence["Sample"]):
         decoder = self._source.decode.get(name)
         if decoder is None:
             return list(column)
-        return self._decoded.setdefault(name, [decode(decoder, name, self, i, v) for i, v in enumerate(column)])
+        values = (decode(decoder, name, self, i, v) for i, v in enumerate(column))
+        return self._decoded.setdefault(name, self._source.gather(len(column), values))
 
     def raw(self, name: str) -> list[memoryview]:
         """One part of all samples, as views."""
@@ -224,6 +227,14 @@ class Batch(Sequence["Sample"]):
                 f"decode batch {self.number} of epoch {self.epoch}: no sample has a part {', '.join(map(repr, self._source.decode))}: "
                 f"the first one has {', '.join(map(repr, self.parts(0)))}"
             )
+
+    def forget_decoded(self) -> None:
+        """Lets go of the decoded parts: what a loader made of them is `value`. Asked for again, a part is decoded again."""
+        self._decoded, self._some = {}, {}
+
+    def decoded_size(self) -> int:
+        """About how many bytes decoders returned, and what was made of them takes."""
+        return sum(map(_size, (self.value, self._decoded, self._some)))
 
     def _decode_some(self, name: str) -> None:
         """Decodes a part of those samples that have it."""
@@ -308,6 +319,22 @@ class DecodeError(MillraceError):
 
     code = "decode_error"
     cure = "the decoder is the caller's: it gets a memoryview (bytes(view) copies it)"
+
+
+def _size(value: Any) -> int:
+    """About how many bytes a value takes: of tensors, arrays and bytes exactly, with all that a list, tuple or dict holds."""
+    n = getattr(value, "nbytes", None)
+    if isinstance(n, int):
+        return n
+    if isinstance(value, dict):
+        return sum(map(_size, value.values()))
+    if isinstance(value, (list, tuple)):
+        return sum(map(_size, value))
+    if hasattr(value, "element_size"):  # a tensor, before torch 2
+        return int(value.element_size() * value.nelement())
+    if hasattr(value, "getbands"):  # an image of Pillow's
+        return int(value.width * value.height * len(value.getbands()))
+    return sys.getsizeof(value, 0)
 
 
 def decode(decoder: Decoder, name: str, batch: Batch, i: int, view: memoryview) -> Any:

@@ -13,7 +13,7 @@ from ._version import __version__
 from ._wire import Token
 from .batch import Batch, Decoder
 from .crc import CHECKS
-from .epoch import PREFETCH_BYTES, THREADS, Epoch, Plan
+from .epoch import DECODED_BYTES, PREFETCH_BYTES, THREADS, Epoch, Plan
 from .errors import InvalidArgument, NotFound, ProtocolError
 
 DEADLINE = 120.0
@@ -157,6 +157,7 @@ class Client:
         transform: Optional[Callable[[Batch], Any]] = None,
         threads: int = THREADS,
         prefetch_bytes: int = PREFETCH_BYTES,
+        decoded_bytes: int = DECODED_BYTES,
         progress: Optional[bool] = None,
     ) -> Epoch:
         """Opens an epoch: resolves its plan and pins the generation. Nothing is read of it yet.
@@ -170,7 +171,8 @@ class Client:
         decode         what the parts are turned into, such as {"jpg": decode_image, "cls": int}: run by the reader's threads
         transform      function of a batch, run by the reader's threads after decoding; its result is `batch.value`
         threads        threads that fetch and decode
-        prefetch_bytes bytes that are read ahead; 0: one batch at a time
+        prefetch_bytes stored bytes that are read ahead; 0: one batch at a time
+        decoded_bytes  bytes that decoders returned, of the batches that wait decoded; the batch that comes next is always decoded
         progress       show a progress bar; None: if standard error is a terminal
         """
         if not 0 <= rank < world_size:
@@ -193,7 +195,8 @@ class Client:
             raise InvalidArgument(f"keys come along in the framed form only, not in {form}")
         plan = self._plan(name, number, query, shape, about)
         return Epoch(
-            self, plan, start=start, decode=decode, transform=transform, threads=threads, prefetch_bytes=prefetch_bytes, progress=progress
+            self, plan, start=start, decode=decode, transform=transform, threads=threads, prefetch_bytes=prefetch_bytes,
+            decoded_bytes=decoded_bytes, progress=progress,
         )
 
     def _plan(self, name: str, number: int, query: dict[str, str], shape: dict[str, str], about: dict[str, Any]) -> Plan:

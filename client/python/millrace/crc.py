@@ -6,12 +6,19 @@ so it is computed where a package for it is installed (`pip install millrace[crc
 
 from __future__ import annotations
 
-import importlib
 from functools import lru_cache
 from typing import Callable, Optional, Union
 
 Buffer = Union[bytes, bytearray, memoryview]
 Checksum = Callable[[Buffer], int]
+
+_installed: Optional[Checksum] = None
+try:  # once: a thread of a reader would import with a lock that a fork leaves closed in the child
+    from crc32c import crc32c as _fast
+except ImportError:
+    pass
+else:
+    _installed = _fast
 
 CHECKS = ("auto", "always", "never")
 
@@ -26,15 +33,7 @@ def checksum(check: str) -> Optional[Checksum]:
         raise ValueError(f"check {check!r}: want one of {', '.join(CHECKS)}")
     if check == "never":
         return None
-    return _installed() or (crc32c if check == "always" else None)
-
-
-def _installed() -> Optional[Checksum]:
-    try:
-        fast: Checksum = importlib.import_module("crc32c").crc32c
-    except ImportError:
-        return None
-    return fast
+    return _installed or (crc32c if check == "always" else None)
 
 
 @lru_cache(maxsize=1)

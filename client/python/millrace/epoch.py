@@ -6,7 +6,7 @@ import _thread
 import contextlib
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Callable, Optional
 from urllib.parse import quote
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 MiB = 1 << 20
 PREFETCH_BYTES = 64 * MiB
+DECODED_BYTES = 256 * MiB
 THREADS = 4
 
 
@@ -94,6 +95,7 @@ class Epoch:
         transform: Optional[Callable[[Batch], Any]] = None,
         threads: int = THREADS,
         prefetch_bytes: int = PREFETCH_BYTES,
+        decoded_bytes: int = DECODED_BYTES,
         progress: Optional[bool] = None,
     ) -> None:
         """Use Client.epoch."""
@@ -101,12 +103,16 @@ class Epoch:
             raise InvalidArgument(f"start {start}: want 0 or more")
         if threads < 1:
             raise InvalidArgument(f"threads {threads}: want 1 or more")
-        if prefetch_bytes < 0:
-            raise InvalidArgument(f"prefetch_bytes {prefetch_bytes}: want 0 or more")
+        if min(prefetch_bytes, decoded_bytes) < 0:
+            raise InvalidArgument(f"prefetch_bytes {prefetch_bytes}, decoded_bytes {decoded_bytes}: want 0 or more")
         self.client, self.plan, self.start = client, plan, start
         self.decode: Mapping[str, Decoder] = dict(decode or {})
         self.transform = transform
-        self.threads, self.prefetch_bytes, self.progress = threads, prefetch_bytes, progress
+        self.threads, self.prefetch_bytes, self.decoded_bytes, self.progress = threads, prefetch_bytes, decoded_bytes, progress
+        self.prefetch_factor: Optional[int] = None
+        """How many batches a reader decodes ahead; None: as many as it reads ahead."""
+        self.gather: Optional[Callable[[int, Iterator[Any]], Any]] = None
+        """Makes a column of so many decoded values, as they come; None: a list."""
         self._query = target_of("", plan.parameters)
 
     @property
@@ -202,7 +208,8 @@ class Epoch:
     def _source(self) -> Source:
         form, stored = self.plan.parameters.get("format"), self.plan.format
         plain = form in (stored, "ndjson") and stored not in ("mds", "litdata", "files") and "fields" not in self.plan.parameters
-        return Source(self._manifest, stored, self.decode, self._positions, plain)
+        source = Source(self._manifest, stored, self.decode, self._positions, plain)
+        return source if self.gather is None else replace(source, gather=self.gather)
 
     def _positions(self, head: Head) -> Optional[Sequence[int]]:
         return self.plan.share(head.number)
@@ -242,6 +249,8 @@ class Reader(Iterator[Batch]):
             room=epoch.prefetch_bytes,
             most=most,
             guess=guess,
+            decoded_most=epoch.prefetch_factor or most,
+            decoded_room=epoch.decoded_bytes,
         )
         self._numbers = numbers
         self._taken = 0
@@ -276,6 +285,10 @@ class Reader(Iterator[Batch]):
         if self._taken < len(self._numbers):
             return self._numbers[self._taken]
         return self._numbers.stop
+
+    def count_elsewhere(self, elsewhere: Callable[[int], int]) -> None:
+        """Has batches count as ahead that were taken and still wait for the trainer: elsewhere(taken) says how many they are."""
+        self._pool.elsewhere = elsewhere
 
     @property
     def stats(self) -> Stats:

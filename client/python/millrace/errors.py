@@ -178,9 +178,16 @@ class DeadlineExceeded(GatewayUnavailable):
 
 
 class Closed(MillraceError):
-    """The client or the reader was closed while somebody waited for it."""
+    """The client, the reader or the pass of a loader has ended, by close or by an exception before this one."""
 
     code = "closed"
+
+
+class StateError(MillraceError):
+    """A state that was saved elsewhere: loading it would repeat or leave out samples."""
+
+    code = "state_mismatch"
+    cure = "make the dataset with the parameters that it had when the state was saved; rank, world size and workers may differ"
 
 
 class LedgerError(MillraceError):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterable, Sequence
 from typing import Any, Optional
 
+from ._fork import no_fork
 from .batch import Batch
 from .errors import LedgerError
 
@@ -20,7 +20,7 @@ class Ledger:
     Readers of all ranks add their batches (`Epoch.read(ledger=...)` does); ledgers of several processes are merged; `check` tells
     what is missing or came twice. Positions are kept as intervals: an epoch read in order costs a few bytes for each rank. It proves
     that every position came once, of an order in which every position is another sample, or with importance another draw;
-    that the bytes are the right ones the lengths and checksums of the batches say. It is safe to use from many threads.
+    that the bytes are the right ones the lengths and checksums of the batches say. It is safe to use from many threads, and in a forked child.
     """
 
     def __init__(self, samples: int, *, name: str = "") -> None:
@@ -30,7 +30,6 @@ class Ledger:
         """Samples that were added, padding apart."""
         self.padded = 0
         """Samples that only fill up the last batch."""
-        self._lock = threading.Lock()
         self._runs: list[tuple[int, int]] = []
         self._pending: list[tuple[int, int]] = []
         self._twice: list[tuple[int, int]] = []
@@ -44,7 +43,7 @@ class Ledger:
     def note(self, positions: Sequence[int], padded: int = 0) -> None:
         """Notes positions."""
         runs = list(_runs(positions))
-        with self._lock:
+        with no_fork:
             self.seen += len(positions)
             self.padded += padded
             self._pending += runs
@@ -71,14 +70,12 @@ class Ledger:
         """Adds what another ledger of the same epoch has seen."""
         if (self.samples, self.name) != (other.samples, other.name):
             raise ValueError(f"ledger of {other.samples} positions of {other.name!r}: want {self.samples} of {self.name!r}")
-        with other._lock:
+        with no_fork:
             other._compact()
-            runs, twice, seen, padded = list(other._runs), list(other._twice), other.seen, other.padded
-        with self._lock:
-            self._pending += runs
-            self._twice += twice
-            self.seen += seen
-            self.padded += padded
+            self._pending += other._runs
+            self._twice += other._twice
+            self.seen += other.seen
+            self.padded += other.padded
             self._compact()
 
     @property
@@ -100,7 +97,7 @@ class Ledger:
         return sum(b - a for a, b in self._twice)
 
     def _ordered(self) -> list[tuple[int, int]]:
-        with self._lock:
+        with no_fork:
             self._compact()
             return self._runs
 
@@ -143,7 +140,7 @@ class Ledger:
 
     def __setstate__(self, text: str) -> None:
         self.__init__(0)  # type: ignore[misc]
-        self.__dict__.update({k: v for k, v in Ledger.from_json(text).__dict__.items() if k != "_lock"})
+        self.__dict__.update(Ledger.from_json(text).__dict__)
 
 
 def _runs(positions: Iterable[int]) -> Iterable[tuple[int, int]]:

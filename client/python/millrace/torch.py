@@ -15,14 +15,15 @@ import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, Callable, Optional, Union
 
 from ._ranks import find_ranks
 from .batch import Batch, Decoder, Sample
 from .client import Client
-from .epoch import PREFETCH_BYTES, THREADS, Epoch, Reader
-from .errors import InvalidArgument, MillraceError, ProtocolError
+from .epoch import DECODED_BYTES, PREFETCH_BYTES, THREADS, Epoch, Reader
+from .errors import Closed, InvalidArgument, ProtocolError, StateError
 
 try:
     import torch
@@ -30,19 +31,13 @@ try:
 except ImportError as e:
     raise ImportError("millrace.torch needs torch, which is not installed: pip install 'millrace[torch]'") from e
 
-__all__ = ["DataLoader", "Dataset", "MapDataset", "collate_columns"]
+__all__ = ["DataLoader", "Dataset", "MapDataset", "StateError", "collate_columns"]
 
 Columns = dict[str, Any]
 Place = tuple[int, int]  # epoch, and the number of its batch that comes next
 
+PREFETCH_FACTOR = 2  # torch's own default
 _STATE = 1  # what state_dict returns is of this form
-
-
-class StateError(MillraceError):
-    """A state that was saved elsewhere: loading it would repeat or leave out samples."""
-
-    code = "state_mismatch"
-    cure = "make the dataset with the parameters that it had when the state was saved; rank, world size and workers may differ"
 
 
 @dataclass(frozen=True)
@@ -54,6 +49,12 @@ class _Build:
     transform: Optional[Callable[[Batch], Any]]
 
     def __call__(self, batch: Batch) -> Any:
+        value = self._build(batch)
+        if not isinstance(value, (Batch, Sample)):
+            batch.forget_decoded()  # else a batch that waits holds all of it twice
+        return value
+
+    def _build(self, batch: Batch) -> Any:
         if self.transform is not None:
             return self.transform(batch)
         if self.collate is not None:
@@ -89,9 +90,29 @@ def collate_columns(batch: Batch, *, keys: bool = False) -> Columns:
                 f"{', '.join(sample)}: name the parts that all have with fields, or give collate or transform"
             )
     for name in names:
-        out[name] = _stack(name, [_own(v) for v in batch[name]], batch)
+        column = batch[name]
+        out[name] = column if isinstance(column, torch.Tensor) else _stack(name, [_own(v) for v in column], batch)
     if keys:
         out["__key__"] = list(batch.keys)
+    return out
+
+
+def _stack_as_they_come(n: int, values: Iterator[Any]) -> Any:
+    """Stacks tensors while they are decoded, and lets go of each: a thread needs memory for one sample beside the batch's.
+
+    Returns a list where values are no tensors, or differ: _stack then says how.
+    """
+    first = next(values, None)
+    if type(first) is not torch.Tensor or first.requires_grad or first.layout is not torch.strided or first.device.type != "cpu":
+        return [first, *values] if n else []
+    out = torch.empty((n, *first.shape), dtype=first.dtype)
+    if torch_data.get_worker_info() is not None:
+        out.share_memory_()  # where it has to be when it goes to the main process
+    out[0] = first
+    for i, value in enumerate(values, 1):
+        if type(value) is not torch.Tensor or value.shape != first.shape or value.dtype is not first.dtype:
+            return [*out[:i], value, *values]
+        out[i] = value
     return out
 
 
@@ -140,6 +161,7 @@ class Dataset(torch_data.IterableDataset):  # type: ignore[misc,type-arg,unused-
         keys: bool = False,
         threads: int = THREADS,
         prefetch_bytes: int = PREFETCH_BYTES,
+        decoded_bytes: int = DECODED_BYTES,
         generation: Optional[str] = None,
         **plan: Any,
     ) -> None:
@@ -155,12 +177,18 @@ class Dataset(torch_data.IterableDataset):  # type: ignore[misc,type-arg,unused-
         self.generation = generation or str(about["generation"])
         self._options: dict[str, Any] = {
             **plan, "dataset": str(about["name"]), "batch_size": batch_size, "keys": keys, "decode": decode,
-            "transform": _Build(keys, collate, transform), "threads": threads, "prefetch_bytes": prefetch_bytes, "progress": False,
+            "transform": _Build(keys, collate, transform), "threads": threads, "prefetch_bytes": prefetch_bytes, "decoded_bytes": decoded_bytes,
+            "progress": False,
         }
+        self.prefetch_factor = PREFETCH_FACTOR
+        """How many batches each process decodes ahead; those in the queues of this module's DataLoader count."""
+        self._gather = _stack_as_they_come if collate is None and transform is None else None
         self._expected: dict[str, Any] = {}  # of a loaded state
         self._open: Optional[tuple[tuple[int, int, int, str], Epoch]] = None
-        # Shared memory, so that workers that outlive an epoch see which one is next: epoch, batch, whether workers read.
-        self._place = torch.zeros(3, dtype=torch.int64).share_memory_()
+        # Shared memory, so that workers that outlive an epoch see which one is next: epoch, batch, whether workers read, and
+        # the batch that a DataLoader of this module hands out next, -1 for other loaders.
+        self._place = torch.tensor([0, 0, 0, -1]).share_memory_()
+        self._pid = os.getpid()
         self.moves = 0  # how often the place was changed, so that a pass can tell whether it is still the current one
         self._reading: Optional[weakref.ref[_Reading]] = None
         self.set_epoch(epoch)
@@ -174,7 +202,7 @@ class Dataset(torch_data.IterableDataset):  # type: ignore[misc,type-arg,unused-
     @property
     def place(self) -> Place:
         """Where the next pass begins: the epoch's number and the batch's."""
-        epoch, batch, _ = self._place.tolist()
+        epoch, batch, *_ = self._place.tolist()
         return epoch, batch
 
     def ranks(self) -> tuple[int, int]:
@@ -193,6 +221,8 @@ class Dataset(torch_data.IterableDataset):  # type: ignore[misc,type-arg,unused-
             epoch = self.client.epoch(want[0], rank=rank, world_size=world_size, generation=self.generation, **self._options)
             self._check(epoch)
             self._open = (want, epoch)
+        self._open[1].prefetch_factor = self.prefetch_factor
+        self._open[1].gather = self._gather
         return self._open[1]
 
     def _check(self, epoch: Epoch) -> None:
@@ -211,13 +241,22 @@ class Dataset(torch_data.IterableDataset):  # type: ignore[misc,type-arg,unused-
             raise InvalidArgument(f"set epoch {epoch}: want 0 or more")
         if epoch != self.place[0]:
             self.go_to((epoch, 0))
-        self._place[2] = 0
+        self._note(2, 0, -1)
 
     def go_to(self, place: Place) -> None:
         """Has the next pass begin there."""
-        self._place[0], self._place[1], self._place[2] = place[0], place[1], 0
+        self._note(0, *place, 0, -1)
         self.moves += 1
         self._reading = None
+
+    def hand_out(self, batch: int) -> None:
+        """Tells the workers which batch their loader hands out next."""
+        self._note(3, batch)
+
+    def _note(self, at: int, *values: int) -> None:
+        if self._pid != os.getpid():  # a forked process leaves its parent's place alone
+            self._place, self._pid = self._place.clone().share_memory_(), os.getpid()
+        self._place[at : at + len(values)] = torch.tensor(values)
 
     def state_dict(self) -> dict[str, Any]:
         """Returns what a checkpoint needs to go on after the batches that were yielded in this process.
@@ -290,6 +329,12 @@ def _identity(epoch: Epoch) -> dict[str, Any]:
     return {"dataset": p.dataset, "generation": p.generation, "batch_size": p.batch_size, "order_digest": p.order_digest}
 
 
+def _in_queues(place: torch.Tensor, first: int, step: int, taken: int) -> int:
+    """How many of the batches that a worker's reader has given wait in the queues of their loader, if it is one of this module."""
+    next_out = int(place[3])
+    return 0 if next_out < 0 else taken - min(taken, max(0, -((first - next_out) // step)))
+
+
 class _Reading(Iterator[Any]):
     """One pass of one process over its batches. It opens nothing before it is asked for one, and counts what it has yielded."""
 
@@ -305,6 +350,8 @@ class _Reading(Iterator[Any]):
     def __next__(self) -> Any:
         if self._reader is None:
             self._reader = self._dataset.epoch(self._epoch).read(self._next, step=self._step)
+            if torch_data.get_worker_info() is not None:
+                self._reader.count_elsewhere(partial(_in_queues, self._dataset._place, self._next, self._step))
         if self._pid != os.getpid():
             raise InvalidArgument("read the next batch: an iterator belongs to the process that made it; make another one")
         batch = next(self._reader)
@@ -342,13 +389,19 @@ class DataLoader(torch_data.DataLoader):  # type: ignore[misc,type-arg,unused-ig
     """torch's DataLoader for a Dataset of this module, with state_dict and load_state_dict that count what it has yielded.
 
     Batches come in the order of the epoch whatever the number of workers. After the last one the next epoch follows by itself;
-    a pass that was left begins anew. options are torch's, less what makes batches.
+    a pass that was left begins anew. prefetch_factor is how many batches each process decodes ahead, the main one without workers.
+    The other options are torch's, less what makes batches.
     """
 
-    def __init__(self, dataset: Dataset, *, num_workers: int = 0, **options: Any) -> None:
+    def __init__(self, dataset: Dataset, *, num_workers: int = 0, prefetch_factor: int = PREFETCH_FACTOR, **options: Any) -> None:
         for name, cure in _NOT_HERE.items():
             if options.get(name):
                 raise InvalidArgument(f"new loader: {name} is not the loader's to say, since batches come as the gateway made them", cure=cure)
+        if prefetch_factor < 1:
+            raise InvalidArgument(f"new loader: prefetch_factor {prefetch_factor}: want 1 or more")
+        dataset.prefetch_factor = prefetch_factor
+        if num_workers:
+            options["prefetch_factor"] = prefetch_factor
         options.setdefault("collate_fn", _as_it_is)
         super().__init__(dataset, batch_size=None, num_workers=num_workers, **options)
         # Where Lightning calls set_epoch. torch refuses to have it changed, and uses it to repeat None.
@@ -364,6 +417,7 @@ class DataLoader(torch_data.DataLoader):  # type: ignore[misc,type-arg,unused-ig
             self._iterator = None  # persistent workers, which have ended
         # Opened here, so that what is wrong is said here, and forked workers need not ask.
         self._count = _Count(dataset.place, dataset.moves, len(dataset))
+        dataset.hand_out(dataset.place[1])
         return _Pass(dataset, super().__iter__(), self._count)
 
     def _current(self) -> Optional[_Count]:
@@ -412,6 +466,8 @@ class _Pass(Iterator[Any]):
             raise
         epoch, number = self._count.place
         self._count.place = epoch, number + 1
+        if self._count.moves == self._dataset.moves:
+            self._dataset.hand_out(number + 1)
         return batch
 
     def __len__(self) -> int:
@@ -427,6 +483,8 @@ class _Pass(Iterator[Any]):
 
     def _end(self) -> None:
         epoch, batch = self._count.place
+        if self._count.failed:
+            raise Closed(f"epoch {epoch}: the pass has ended at batch {batch}, with the exception before", cure="begin another pass: iter(loader)")
         if batch < self._count.total:
             raise ProtocolError(f"epoch {epoch}: the workers have ended after batch {batch} of {self._count.total}")
         if self._count.moves == self._dataset.moves:

@@ -10,6 +10,7 @@ import shutil
 import socket
 import ssl
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Optional
 
 ROOT = Path(__file__).resolve().parents[3]
+LONG = os.environ.get("MILLRACE_LONG") == "1"
 START = 30.0  # a gateway on a loaded machine is up by then
 
 
@@ -27,6 +29,12 @@ def binary() -> str:
     path = os.environ.get("TEST_MILLRACE", str(ROOT / "bin" / "millrace"))
     assert shutil.which(path), f"{path}: no such program; run make build"
     return path
+
+
+def without(*packages: str) -> dict[str, str]:
+    """The environment of a Python that lacks packages."""
+    path = [str(Path(__file__).parent / "hidden"), *sys.path]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path)), "HIDDEN": ",".join(packages)}
 
 
 def run(*args: str) -> str:

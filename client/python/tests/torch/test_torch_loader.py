@@ -6,6 +6,7 @@ import multiprocessing
 import pickle
 import subprocess
 import sys
+import time
 import warnings
 from collections.abc import Iterator
 from typing import Any, Optional
@@ -142,8 +143,52 @@ def test_a_decoder_that_fails_in_a_worker(gateway: harness.Gateway) -> None:
         assert str(raised.value).count("the decoder is the caller's") == 1
         assert len(ours) == 2
         assert not [p for p in ours if p.is_alive()]
-        with pytest.raises(millrace.ProtocolError, match="ended after batch 0 of 17"):
+        with pytest.raises(millrace.Closed, match="ended at batch 0, with the exception before"):
             next(batches)
+
+
+@pytest.mark.parametrize(("workers", "factor"), [(0, 2), (0, 5), (2, 2), (2, 3)])
+def test_what_is_decoded_ahead_is_bounded(gateway: harness.Gateway, workers: int, factor: int) -> None:
+    """prefetch_factor counts what a worker decodes, in its reader and in the queues of the loader together."""
+    dataset = dataset_of(gateway, batch_size=10, decode={"cls": _Counting()}, fields="cls", keys=False)
+    count = dataset._options["decode"]["cls"].count
+    most = factor * max(workers, 1)
+    for taken, _ in enumerate(millrace.torch.DataLoader(dataset, num_workers=workers, prefetch_factor=factor, timeout=60 * bool(workers)), 1):
+        if taken in (3, 20):
+            end = time.monotonic() + 60
+            while count.value < 10 * (taken + most):  # so far it goes
+                assert time.monotonic() < end, count.value
+                time.sleep(0.001)
+        assert count.value <= 10 * (taken + most)
+
+
+@pytest.mark.parametrize("decoded_bytes", [0, 60_000])
+def test_what_decoders_return_is_bounded(gateway: harness.Gateway, decoded_bytes: int) -> None:
+    """50 samples of 400 bytes are 20,000 of a batch; what comes next is decoded even without room."""
+    dataset = dataset_of(gateway, batch_size=50, decode={"cls": _large}, fields="cls", keys=False, decoded_bytes=decoded_bytes)
+    dataset.prefetch_factor = 100
+    reader = dataset.epoch().read()
+    with reader:
+        for batch in reader:
+            assert batch.value["cls"].shape == (50, 100)
+            assert reader.stats.decoded_bytes <= max(20_000, decoded_bytes)
+            assert not batch._decoded  # what waits is not held twice
+
+
+def _large(view: memoryview) -> torch.Tensor:
+    return torch.full((100,), int(bytes(view)), dtype=torch.float32)
+
+
+class _Counting:
+    """A decoder that counts its calls, in all processes together."""
+
+    def __init__(self) -> None:
+        self.count = multiprocessing.Value("q", 0)
+
+    def __call__(self, view: memoryview) -> int:
+        with self.count:
+            self.count.value += 1
+        return int(bytes(view))
 
 
 def _broken(view: memoryview) -> int:

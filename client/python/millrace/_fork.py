@@ -1,0 +1,38 @@
+"""What a forked child must not find locked or half done.
+
+A fork copies the locks that other threads of the parent hold, but not these threads: in the child such a lock stays
+closed for ever. The client's connections, buffers and readers belong to one process, and a child makes its own. This
+module takes care of what both share.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import threading
+
+no_fork = threading.RLock()
+"""A fork waits for this lock. Hold it for short work alone, never while you wait for the network or for a caller's function."""
+
+
+def _begin_imports_anew() -> None:
+    """Opens the locks of the modules that other threads of the parent were importing, and forgets their unfinished modules.
+
+    A caller's decoder may import in a reader's thread, as Pillow does with the first image. The child imports such a module again.
+    """
+    bootstrap = getattr(importlib, "_bootstrap", None)  # CPython's; it repairs its own lock at a fork, but not those of modules
+    me = threading.get_ident()
+    for name, find in list(getattr(bootstrap, "_module_locks", {}).items()):
+        lock = find()
+        if getattr(lock, "owner", me) == me:
+            continue
+        lock.__init__(name)
+        if getattr(getattr(sys.modules.get(name), "__spec__", None), "_initializing", False):
+            del sys.modules[name]
+    getattr(bootstrap, "_blocking_on", {}).clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=no_fork.acquire, after_in_parent=no_fork.release, after_in_child=no_fork._at_fork_reinit)  # type: ignore[attr-defined]
+    os.register_at_fork(after_in_child=_begin_imports_anew)

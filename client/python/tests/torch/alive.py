@@ -1,0 +1,68 @@
+"""Starts workers again and again while the process reads: python alive.py URL HOW TIMES. Prints how often they hung.
+
+A loader's own timeout notices a hang: in a worker that waits for what a thread of the parent held at the fork, no batch comes.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import warnings
+from typing import Any
+
+import millrace.torch
+
+HANGS = 60  # seconds without a batch, on a machine that does much else besides
+
+
+def label(view: memoryview) -> int:
+    """A decoder that computes for a while: other threads wait for the interpreter's lock, with what they hold themselves."""
+    end = time.thread_time() + 0.002
+    while time.thread_time() < end:
+        pass
+    return int(bytes(view))
+
+
+def dataset_of(url: str, batch_size: int, decoder: Any) -> millrace.torch.Dataset:
+    return millrace.torch.Dataset(url, "photos", batch_size=batch_size, decode={"cls": decoder}, fields="cls", threads=16)
+
+
+def begin(how: str, val: millrace.torch.Dataset) -> Any:
+    """Has a reader of this process at work; what is returned keeps it so."""
+    if how == "client":
+        batches = iter(val.client.epoch(0, dataset="photos", batch_size=2, decode={"cls": label}, threads=16, progress=False))
+        next(batches)
+        return batches
+    loader = millrace.torch.DataLoader(val)
+    if how == "dropped":
+        next(iter(loader))
+        return None
+    if how == "break":
+        for i, _ in enumerate(loader):
+            if i == 3:
+                break
+        return None
+    batches = iter(loader)
+    next(batches)
+    return batches
+
+
+def main(url: str, how: str, times: int) -> int:
+    val, train = dataset_of(url, 2, label), dataset_of(url, 50, int)
+    hung = 0
+    for _ in range(times):
+        alive = begin(how, val)
+        try:
+            loader = millrace.torch.DataLoader(train, num_workers=2, timeout=HANGS)
+            assert sum(len(b["cls"]) for b in loader) == 500
+        except RuntimeError as e:
+            if "timed out" not in str(e):
+                raise
+            hung += 1
+        del alive
+    return hung
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    print(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
