@@ -34,7 +34,7 @@ def run_job(world_size: int, **job: Any) -> list[dict[str, Any]]:
         for r in range(world_size)
     ]
     try:
-        ends = [p.communicate(timeout=60) for p in ranks]
+        ends = [p.communicate(timeout=300) for p in ranks]
     finally:
         for p in ranks:
             p.kill()
