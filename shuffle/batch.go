@@ -102,12 +102,25 @@ func (c Cursor) Later(dst []uint64, n uint64) (samples []uint64, ok bool) {
 		lo, hi := mulDiv(c.Rank, batch.Count, ranks), mulDiv(c.Rank+1, batch.Count, ranks)
 		return c.Epoch.Append(dst, first+lo, first+hi), true
 	}
-	homes := c.Homes
-	if homes == 0 {
-		homes = ranks
-	}
-	for _, place := range c.Epoch.DealHomes(batch, c.Rank, ranks, homes) {
+	for _, place := range c.Epoch.DealHomes(batch, c.Rank, ranks, c.homes()) {
 		dst = append(dst, c.Epoch.At(first+uint64(place)))
 	}
 	return dst, true
+}
+
+// homes returns how many groups the ranks are in, where shares follow homes.
+func (c Cursor) homes() uint64 {
+	if c.Homes == 0 {
+		return max(1, c.WorldSize)
+	}
+	return c.Homes
+}
+
+// Group returns the group of ranks that this reader is of, and how many groups there are: 1 where shares do not follow homes.
+func (c Cursor) Group() (group, of uint64) {
+	ranks := max(1, c.WorldSize)
+	if c.Split != Locality || c.Rank >= ranks {
+		return 0, 1
+	}
+	return mulDiv(c.Rank, c.homes(), ranks), c.homes()
 }

@@ -94,6 +94,42 @@ func (l *lanes) home(chunk uint32) (lane, of uint64) {
 	return lane, l.width
 }
 
+// HomeGroups returns the groups, first to last, where samples of a chunk are at home when shares follow so many homes. A chunk
+// that the border between two homes cuts has more than one. False: the order has no homes, or the chunk no samples.
+func (p *Plan) HomeGroups(chunk, homes uint64) (first, last uint64, ok bool) {
+	of := p.mostHomes()
+	if of == 0 || chunk >= uint64(p.chunks.len()) || p.chunks.size(uint32(chunk)) == 0 {
+		return 0, 0, false
+	}
+	if p.strata != nil {
+		first = mulDiv(uint64(p.strata[chunk]), homes, of)
+		return first, first, true
+	}
+	from, to, ok := p.homeLayout().lanesOf(uint32(chunk))
+	return mulDiv(from, homes, of), mulDiv(to, homes, of), ok
+}
+
+// lanesOf returns the lanes, first to last, that hold samples of a chunk. False: none does.
+func (l *lanes) lanesOf(chunk uint32) (first, last uint64, ok bool) {
+	if len(l.pieceChunk) == 0 {
+		return 0, 0, false
+	}
+	l.once.Do(l.findChunks)
+	if int(chunk) >= len(l.chunkPiece) {
+		return 0, 0, false
+	}
+	from := int(l.chunkPiece[chunk])
+	to := from
+	for to < len(l.pieceChunk) && l.pieceChunk[to] == chunk {
+		to++
+	}
+	if from == to {
+		return 0, 0, false
+	}
+	first = uint64(l.of(l.pieceAt[from]))
+	return first, first + uint64(to-from) - 1, true
+}
+
 // DealHomes returns the share of one rank where shares follow homes (split=locality): the places within a whole global batch,
 // padded ones included, ascending, of its samples. Ranks are in groups, one for each of so many homes: rank r is of group
 // floor(r*homes/worldSize). A group takes the samples of the lanes or strata that are its own: lane or stratum s of k is at home with
