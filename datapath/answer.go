@@ -82,7 +82,7 @@ func (s *Source) questioned(q *peer.Query) (*batch, error) {
 	if q.Reader != nil {
 		b.plan = s.path.readers.Plan(s, q.Reader.Params)
 		b.fits, b.local = s.path.fits(s, time.Now()), q.Reader.Params.Shuffle != shuffle.Full
-		b.unknown, b.trusts = b.local, b.plan == nil && placed(q.Reader.Params)
+		b.unfollowed, b.trusts = b.local, b.plan == nil && placed(q.Reader.Params)
 	}
 	return b, nil
 }

@@ -70,7 +70,7 @@ func (s *Source) visit(at shuffle.Cursor, b *batch) visit {
 	v := s.path.readers.Asked(s, at, time.Now())
 	s.path.mark()
 	b.fits, b.local, b.first = s.path.fits(s, time.Now()), at.Epoch.Local(), v.First()
-	b.unknown = b.local && !v.Followed()
+	b.unfollowed, b.visit = b.local && !v.Followed(), v
 	if s.name != "" {
 		b.forPeers(at, v)
 	}
@@ -128,21 +128,22 @@ func (s *Source) bringHere(ctx context.Context, at shuffle.Cursor, b *batch) (*c
 
 // batch is one request, its chunks in stored order.
 type batch struct {
-	chunks   []chunkindex.ChunkRanges
-	segments int
-	bytes    int64
-	fits     bool          // the datasets that are read fit into memory together
-	local    bool          // of an order whose reader comes for the rest of its chunks soon
-	unknown  bool          // it is not known for which ones: too many are followed
-	first    bool          // its reader is new: nothing was fetched ahead of it
-	plan     *shuffle.Plan // nil: of none
-	reader   *peer.Reader  // who reads, for peers; nil: they are not told
-	number   uint64        // of its reader in the table of them, 0: of none
-	trusts   bool          // whoever asks knows better who owns its chunks
-	answers  bool          // it is a peer's: no other peer is asked to load anything
-	lost     bool          // those who own its chunks did not send them
-	tries    bool          // no memory is waited for: chunkcache.ErrNoRoom says that there is none now
-	lent     *lent         // memory to bring it in, taken for it and others together; nil: none
+	chunks     []chunkindex.ChunkRanges
+	segments   int
+	bytes      int64
+	fits       bool             // the datasets that are read now fit into memory together
+	local      bool             // its order has locality: its reader comes for the rest of its chunks soon
+	unfollowed bool             // the table of readers is full, so this reader's future is not known
+	first      bool             // its reader is new: nothing was fetched ahead of it
+	visit      *lookahead.Visit // what is known of its reader; nil: the batch is of no plan
+	plan       *shuffle.Plan    // nil: the batch is of no plan
+	reader     *peer.Reader     // who reads, for peers; nil: they are not told
+	number     uint64           // of its reader in the table of readers; 0: of none
+	trusts     bool             // the member that asks knows better who owns its chunks
+	answers    bool             // a peer asked for it: no other peer is asked to load anything
+	lost       bool             // the members that own its chunks did not send them
+	tries      bool             // it waits for no memory: chunkcache.ErrNoRoom says that there is none now
+	lent       *lent            // memory taken for it and other batches together; nil: none
 }
 
 // newBatch adds a request up and refuses what the index does not hold or the budget never could.
@@ -186,13 +187,17 @@ func (s *Source) pays(at shuffle.Cursor, b *batch, c chunkindex.ChunkRanges) boo
 		// for: where that takes nothing from readers, it is kept here until the views agree.
 		return (b.answers || b.lost) && (b.fits || s.path.spare() >= s.Cost(c.Chunk)) || wanted >= desc.Length-desc.Length/8
 	}
+	if b.visit != nil && !b.visit.ComesFor(c.Chunk) {
+		// It is at home with ranks that read at another gateway, which brings it. Other samples of it come here in each epoch.
+		return wanted >= desc.Length-desc.Length/8
+	}
 	if b.fits {
 		return true
 	}
 	if h := s.path.readers.Horizon(); b.local && h.Has(s, c.Chunk) {
 		return s.worth(c.Chunk, max(h.Samples(s, c.Chunk), uint64(len(c.Ranges))))
 	}
-	if b.unknown && s.path.spare() >= s.Cost(c.Chunk) {
+	if b.unfollowed && s.path.spare() >= s.Cost(c.Chunk) {
 		return true
 	}
 	if at.Epoch != nil {

@@ -16,7 +16,7 @@ func (r *Readers) Distance(d Dataset, chunk int, again bool) time.Duration {
 	all := *r.standing.Load()
 	for i := range all {
 		s := &all[i]
-		if s.dataset != d || !r.mine(d, s.plan, uint64(chunk)) {
+		if s.dataset != d || !r.mine(d, s.plan, s.groups, uint64(chunk)) {
 			continue
 		}
 		for _, at := range s.uses(uint64(chunk)) {

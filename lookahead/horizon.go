@@ -134,7 +134,7 @@ func (r *Readers) foresee(x *reader, back uint64, limit int64) {
 	most, more := x.reach(), foresight
 	x.future = x.future[:0]
 	take := func(u use) bool {
-		if !r.mine(x.dataset, x.at.Plan, u.Chunk) {
+		if !r.mine(x.dataset, x.at.Plan, x.groups, u.Chunk) {
 			return true
 		}
 		x.future = append(x.future, u)

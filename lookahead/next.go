@@ -28,6 +28,7 @@ type standing struct {
 	epoch   *shuffle.Epoch
 	first   uint64
 	total   uint64 // samples of an epoch
+	groups  groups
 }
 
 // anchor sets the clock of Next. The caller holds mu, as in what follows.
@@ -46,7 +47,7 @@ func (r *Readers) stand(now time.Time) {
 	}
 	all := make([]standing, len(r.readers))
 	for i, x := range r.readers {
-		all[i] = standing{x.anchor, x.dataset, x.number, x.at.Plan, x.at.Epoch, x.at.First, x.at.Plan.Samples()}
+		all[i] = standing{x.anchor, x.dataset, x.number, x.at.Plan, x.at.Epoch, x.at.First, x.at.Plan.Samples(), x.groups}
 	}
 	r.standing.Store(&all)
 }
@@ -78,7 +79,7 @@ func (r *Readers) Next(d Dataset, chunk int) (soonest time.Time) {
 	all := *r.standing.Load()
 	for i := range all {
 		s := &all[i]
-		if s.dataset != d || !r.mine(d, s.plan, uint64(chunk)) {
+		if s.dataset != d || !r.mine(d, s.plan, s.groups, uint64(chunk)) {
 			continue
 		}
 		due := s.when

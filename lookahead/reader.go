@@ -40,6 +40,10 @@ type reader struct {
 	distant   demand    // of the fastest of those, of late
 	told      time.Time // when that was
 
+	here   map[group]time.Time // when a rank of each group last read at this gateway
+	swept  time.Time           // when here was last rid of groups that read elsewhere
+	groups groups              // those that come for chunks here
+
 	ahead
 }
 

@@ -76,6 +76,8 @@ type Visit struct {
 	begun  time.Time
 	first  bool
 	think  time.Duration
+	plan   *shuffle.Plan
+	groups groups // of its reader's ranks that read here
 }
 
 // Asked notes a request of a plan, at.Plan, which has moved its reader to where it is, wherever that is: one out of
@@ -84,13 +86,17 @@ func (r *Readers) Asked(d Dataset, at shuffle.Cursor, now time.Time) *Visit {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	rank, thought, known := r.step(d, at, now)
-	v := &Visit{of: r, rank: rank, begun: now, think: rank.think()}
+	v := &Visit{of: r, rank: rank, begun: now, think: rank.think(), plan: at.Plan}
 	if !at.Epoch.Local() {
 		return v
 	}
 	x, changed := r.move(d, at, now)
 	r.join(rank, x)
 	if x != nil {
+		if r.cfg.Mine == nil && x.came(at, now) { // an owner reads for the ranks of all gateways
+			x.looked, x.future, changed = false, x.future[:0], true
+		}
+		v.groups = x.groups
 		x.reading++
 		v.reader, v.first = x, !x.served
 		if known {
@@ -144,8 +150,8 @@ func (r *Readers) Reowned() {
 }
 
 // mine reports whether a reader of a plan comes here for a chunk.
-func (r *Readers) mine(d Dataset, p *shuffle.Plan, chunk uint64) bool {
-	return r.cfg.Mine == nil || r.cfg.Mine(d, p, int(chunk))
+func (r *Readers) mine(d Dataset, p *shuffle.Plan, g groups, chunk uint64) bool {
+	return g.comeFor(p, chunk) && (r.cfg.Mine == nil || r.cfg.Mine(d, p, int(chunk)))
 }
 
 // Plan returns a plan of such parameters that somebody reads, nil if nobody does. It takes no lock.
@@ -201,6 +207,10 @@ func (v *Visit) First() bool { return v.first }
 
 // Followed reports whether it is known what the reader comes for.
 func (v *Visit) Followed() bool { return v.reader != nil }
+
+// ComesFor reports whether the reader comes here for a chunk, as far as is known: not for one whose samples are at home with
+// ranks that read at other gateways. Of such a chunk it takes a few samples at most, in each epoch other ones.
+func (v *Visit) ComesFor(chunk int) bool { return v.groups.comeFor(v.plan, uint64(chunk)) }
 
 // Think returns for how long the rank thinks from the end of an answer to its next request, the mean of late; 0: that is not known.
 func (v *Visit) Think() time.Duration { return v.think }

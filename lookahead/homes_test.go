@@ -1,0 +1,106 @@
+package lookahead
+
+import (
+	"testing"
+	"time"
+
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// A job of eight ranks whose shares follow four homes.
+const (
+	homes     = 4
+	homeRanks = 8
+)
+
+// homeRead is one request of a rank of that job.
+func (r *Readers) homeRead(d Dataset, p *shuffle.Plan, rank, first uint64, now time.Time) *Visit {
+	c := at(p, 0, first, 64)
+	c.Rank, c.WorldSize, c.Split, c.Homes = rank, homeRanks, shuffle.Locality, homes
+	return r.read(d, c, now)
+}
+
+// expectHomes holds what a table expects, needs and knows the next use of against the groups that read here.
+func expectHomes(t *testing.T, r *Readers, d *data, p *shuffle.Plan, now time.Time, here ...uint64) {
+	t.Helper()
+	needed := map[int]bool{}
+	for _, n := range r.Needs(now) {
+		needed[n.Chunk] = true
+	}
+	count := 0
+	for c := range d.Chunks() {
+		first, last, ok := p.HomeGroups(uint64(c), homes)
+		comes := false
+		for _, g := range here {
+			comes = comes || ok && first <= g && g <= last
+		}
+		if next := r.Next(d, c); next.IsZero() == comes || (r.Distance(d, c, false) == Never) == comes {
+			t.Errorf("chunk %d of groups %d to %d: next use %v, want one: %v", c, first, last, next, comes)
+		}
+		if !comes && (needed[c] || r.Expected(d, c)) {
+			t.Errorf("chunk %d of groups %d to %d: needed %v, expected %v; want neither", c, first, last, needed[c], r.Expected(d, c))
+		}
+		if needed[c] {
+			count++
+		}
+	}
+	if count == 0 {
+		t.Error("got no chunk needed, want those that are next")
+	}
+}
+
+// A gateway at which ranks of some groups read looks ahead for what is at home with them, and for nothing else.
+func TestOnlyWhatIsAtHomeIsLookedAheadFor(t *testing.T) {
+	d := newData(400, 10)
+	p := d.plan(t, shuffle.Slot, 64, 1)
+	r := New(Config{Budget: 200})
+	now := begin()
+	r.homeRead(d, p, 2, 0, now) // ranks 2 and 3 are group 1
+	expectHomes(t, r, d, p, now, 1)
+	r.homeRead(d, p, 3, 0, now)
+	r.homeRead(d, p, 6, 0, now)
+	expectHomes(t, r, d, p, now, 1, 3)
+	if v := r.homeRead(d, p, 2, 64, now); !comesLikeNext(r, d, v) {
+		t.Error("want a visit to come for what has a next use, and for nothing else")
+	}
+	for batch := uint64(2); batch < 50; batch++ { // group 3 reads elsewhere from now on
+		now = now.Add(time.Second)
+		r.homeRead(d, p, 2, batch*64%(p.Samples()/2), now)
+	}
+	expectHomes(t, r, d, p, now, 1)
+	for rank := range uint64(homeRanks) {
+		r.homeRead(d, p, rank, 0, now)
+	}
+	expectHomes(t, r, d, p, now, 0, 1, 2, 3)
+}
+
+func comesLikeNext(r *Readers, d *data, v *Visit) bool {
+	for c := range d.Chunks() {
+		if v.ComesFor(c) == r.Next(d, c).IsZero() {
+			return false
+		}
+	}
+	return true
+}
+
+// One rank whose share is contiguous comes for every chunk, whatever the others do.
+func TestAContiguousShareComesForEverything(t *testing.T) {
+	d := newData(400, 10)
+	p := d.plan(t, shuffle.Slot, 64, 1)
+	r := New(Config{Budget: 200})
+	now := begin()
+	r.homeRead(d, p, 2, 0, now)
+	r.read(d, at(p, 0, 0, 64), now)
+	expectHomes(t, r, d, p, now, 0, 1, 2, 3)
+}
+
+// A gateway of a cluster reads ahead for the ranks of all gateways: what it keeps is decided by owners, not by homes.
+func TestOwnersLookAheadForAllHomes(t *testing.T) {
+	d := newData(400, 10)
+	p := d.plan(t, shuffle.Slot, 64, 1)
+	n := 1
+	r := shareOf(&n, 200)
+	now := begin()
+	r.homeRead(d, p, 2, 0, now)
+	expectHomes(t, r, d, p, now, 0, 1, 2, 3)
+}
