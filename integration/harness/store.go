@@ -67,6 +67,16 @@ func MinIOBehindCount(t testing.TB, at *Node, delay time.Duration) (*Store, *Rea
 	return store, CountReads(t, at, store, at.IP+":9000", own, delay)
 }
 
+// OpenCounted starts MinIO with the account of its reads before it, on this machine. All commands ask through the account.
+func OpenCounted(t testing.TB) (*Store, *Reads) {
+	t.Helper()
+	own := FreeAddress(t)
+	store := startMinIO(t, nil, own)
+	reads := CountReads(t, nil, store, FreeAddress(t), own, 0)
+	store.Env = reads.Env
+	return store, reads
+}
+
 func startMinIO(t testing.TB, at *Node, address string) *Store {
 	t.Helper()
 	data := t.TempDir()

@@ -179,4 +179,14 @@ PLANTS = [
         "./internal/budget TestNothingIsReclaimedInVain",
         [("internal/budget/budget.go", "|| !mayReclaim || idle() < missing {", "|| !mayReclaim || idle() < 0 {")],
     ),
+    (
+        "lookahead brings what is at home with ranks that read at other gateways",
+        "./integration TestPlainGatewaysReadTheStoreOnce/4_ranks",
+        [("lookahead/readers.go", "return g.comeFor(p, chunk) && (", "return (")],
+    ),
+    (
+        "lookahead forgets that a group of ranks reads elsewhere now",
+        "./lookahead TestOnlyWhatIsAtHomeIsLookedAheadFor",
+        [("lookahead/homes.go", "\t\t\t\tdelete(x.here, o)\n", "")],
+    ),
 ]

@@ -1,0 +1,94 @@
+package integration_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"github.com/millrace-data/millrace/client"
+	"github.com/millrace-data/millrace/integration/harness"
+)
+
+// homed is how many gateways a job reads from, and its homes.
+const homed = 4
+
+// TestPlainGatewaysReadTheStoreOnce reads epochs through gateways that know nothing of each other, each rank from that of its
+// home: together they read the store once, and nothing in the next epoch, but for samples that move between homes since the
+// ranks do not divide evenly among them. Those are other ones in each epoch.
+func TestPlainGatewaysReadTheStoreOnce(t *testing.T) {
+	const samples = 6000
+	store, reads := harness.OpenCounted(t)
+	files, _ := harness.Files(t, samples, 1500)
+	harness.Pack(t, store, files, dataset, small()...)
+	alone := serve(t, store)
+	reads.Forget()
+	ranksReadHomes(t, []*harness.Gateway{alone}, client.Options{WorldSize: 1, BatchSize: 256}, samples)
+	stored := float64(reads.Bytes())
+	for _, ranks := range []uint64{4, 6, 32} {
+		t.Run(fmt.Sprintf("%d ranks", ranks), func(t *testing.T) {
+			gateways := make([]*harness.Gateway, homed)
+			for i := range gateways {
+				gateways[i] = serve(t, store, "--cache-size", "16MiB", "--lame-duck", "0s")
+			}
+			moved := movedShare(t, gateways[0], ranks)
+			opt := client.Options{WorldSize: ranks, BatchSize: 256, Split: "locality", Homes: homed}
+			for epoch, most := range []float64{1.01 + moved, .005 + moved} {
+				reads.Forget()
+				opt.Epoch = uint64(epoch)
+				ranksReadHomes(t, gateways, opt, samples)
+				got := float64(reads.Bytes()) / stored
+				t.Logf("epoch %d: %.4f of the data read from the store, %.4f of the samples move", epoch, got, moved)
+				if got > most {
+					t.Errorf("epoch %d: got %.4f of the data read from the store, want at most %.4f", epoch, got, most)
+				}
+			}
+		})
+	}
+}
+
+// movedShare returns what share of the samples moves between homes, by a gateway's description of the epoch.
+func movedShare(t *testing.T, g *harness.Gateway, ranks uint64) float64 {
+	t.Helper()
+	path := fmt.Sprintf("/v1/datasets/%s/epochs/0?batch_size=256&split=locality&homes=%d&world_size=%d", dataset, homed, ranks)
+	var epoch struct{ Moved float64 }
+	if r := g.Get(t, path); r.Status != 200 || json.Unmarshal(r.Body, &epoch) != nil {
+		t.Fatalf("describe the epoch: got %d %s", r.Status, r.Body)
+	}
+	return epoch.Moved
+}
+
+// ranksReadHomes reads an epoch by all ranks at once, each from the gateway of its group, and proves that each sample came once.
+func ranksReadHomes(t *testing.T, gateways []*harness.Gateway, opt client.Options, samples uint64) {
+	t.Helper()
+	ledger := client.NewLedger(samples)
+	opt.Manifest = true
+	errs := make(chan error)
+	for rank := range opt.WorldSize {
+		at := gateways[rank*uint64(len(gateways))/opt.WorldSize]
+		go func() { errs <- rankReadsHome(t, at, ledger, opt, rank) }()
+	}
+	for range opt.WorldSize {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+	if err := ledger.Check(); err != nil {
+		t.Errorf("epoch %d: %v", opt.Epoch, err)
+	}
+}
+
+func rankReadsHome(t *testing.T, at *harness.Gateway, ledger *client.Ledger, opt client.Options, rank uint64) error {
+	c, err := client.New(client.Config{Gateways: []string{at.URL}, Dataset: dataset})
+	if err != nil {
+		return err
+	}
+	defer c.CloseIdle()
+	opt.Rank = rank
+	for b, err := range c.Batches(t.Context(), opt) {
+		if err != nil {
+			return fmt.Errorf("rank %d: %w", rank, err)
+		}
+		ledger.Add(b)
+	}
+	return nil
+}
