@@ -65,7 +65,7 @@ func TestOnlyWhatIsAtHomeIsLookedAheadFor(t *testing.T) {
 	}
 	for batch := uint64(2); batch < 50; batch++ { // group 3 reads elsewhere from now on
 		now = now.Add(time.Second)
-		r.homeRead(d, p, 2, batch*64%(p.Samples()/2), now)
+		r.homeRead(d, p, 2, batch*64, now)
 	}
 	expectHomes(t, r, d, p, now, 1)
 	for rank := range uint64(homeRanks) {
