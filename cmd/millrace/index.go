@@ -102,7 +102,11 @@ are images, sound, video or text, one object one sample. Where several formats c
 (README, LICENSE) and empty markers (_SUCCESS), or says which one it cannot take.
 
 DATASET is s3://bucket/prefix, file:///dir or a directory. The plan parameters given
-here are stored in the index and are what a URL without parameters means.`,
+here are stored in the index and are what a URL without parameters means.
+
+The index lies beside the shards unless --index-url says where: nothing is written beside
+them then, so that data nobody may write to can be read. index prints the address that all
+other commands take for such a dataset: DATASET,index=URL.`,
 		example: `  millrace index s3://bucket/imagenet                # tar shards, .tar.gz, .tgz, .tar.zst
   millrace index ./shards --chunk-size 64MiB --batch-size 1024
   millrace index s3://bucket/mds-dataset             # index.json says it all: mds, litdata
@@ -112,7 +116,9 @@ here are stored in the index and are what a URL without parameters means.`,
   millrace index ./raw --record-size 3073            # records of one size
   millrace index ./corpus --sequence-length 2048     # Megatron's .bin and .idx
   millrace index ./flat --format tokens --sequence-length 1024 --dtype '<u2'
-  millrace index ./photos --format files --match '*.jpg'`,
+  millrace index ./photos --format files --match '*.jpg'
+  millrace index s3://public/photos --index-url s3://mine/photos
+  millrace index ~/.cache/huggingface/hub/datasets--me--pairs/snapshots/0a1b2c --follow-links --index-url ./pairs`,
 		setup: func(f *flags) (func([]string), func(context.Context, []string) error) {
 			var x indexFlags
 			var l location

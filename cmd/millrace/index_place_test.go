@@ -75,6 +75,14 @@ func TestEveryCommandTakesTheIndexElsewhere(t *testing.T) {
 	} {
 		ok(t, args...)
 	}
+	check := ok(t, "serve", "--dataset", "files="+address, "--dataset", "again="+address, "--check")
+	file := filepath.Join(t.TempDir(), "serve.yaml")
+	if err := os.WriteFile(file, []byte(check.stdout), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if again := ok(t, "serve", "--config", file, "--check"); strings.Count(again.stdout, "="+address+"\n") != 2 {
+		t.Errorf("the configuration that --check prints reads as %s", again.stdout)
+	}
 	url := gatewayOf(t, "files="+address)
 	ok(t, "fetch", url, "--subset", "a", "--discard")
 	ok(t, "warm", url)

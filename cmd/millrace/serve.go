@@ -50,6 +50,7 @@ metadata), never from a flag.`,
   millrace serve --dataset ./shards --listen 127.0.0.1:9000 --admin-listen 127.0.0.1:9001
   millrace serve --dataset s3://bucket/imagenet --cluster job-a --join dns:gateways.job-a.svc:7946 \
     --peer-listen 0.0.0.0:7946 --peer-cert tls.crt --peer-key tls.key --peer-ca ca.crt
+  millrace serve --dataset photos=s3://public/photos,index=s3://mine/photos
   millrace serve --config millrace.yaml --check`,
 		setup: func(f *flags) (func([]string), func(context.Context, []string) error) {
 			var c serveConfig
