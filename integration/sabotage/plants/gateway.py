@@ -100,7 +100,7 @@ PLANTS = [
     (
         "gateway keeps the losses of each rank apart",
         "./gateway TestImportanceIsTheSameWhoeverReports",
-        [("gateway/importance.go", '"balance", "fields", "format", "rank", "split", "table", "world_size"', '"balance", "fields", "format", "split", "table", "world_size"')],
+        [("gateway/importance.go", '"homes", "rank", "split", "table", "world_size"', '"homes", "split", "table", "world_size"')],
     ),
     (
         "gateway weighs the sample behind a virtual position by the number of the draw",

@@ -64,22 +64,22 @@ PLANTS = [
     (
         "shuffle says that a chunk is needed again only while its last span lasts",
         "./shuffle TestSpansHoldTheFuture",
-        [("shuffle/spans.go", "(!found || s.From < first.From)", "(!found || s.From > first.From)")],
+        [("shuffle/spans.go", "(!found || compareSpans(s, first) < 0)", "(!found || compareSpans(s, first) > 0)")],
     ),
     (
         "shuffle finds the wrong home for some lanes",
         "./shuffle TestHomesVectors",
-        [("shuffle/homes.go", "uint32(mulDiv(j, worldSize, k))", "uint32(mulDiv(j+1, worldSize, k+1))")],
+        [("shuffle/homes.go", "uint32(mulDiv(j, homes, k)) }", "uint32(mulDiv(j+1, homes, k+1)) }")],
     ),
     (
-        "shuffle breaks a tie between deficits by the highest rank",
-        "./shuffle TestRepairBreaksTiesByRank",
-        [("shuffle/homes.go", "cmp.Compare(u[i].rank, u[j].rank)", "cmp.Compare(u[j].rank, u[i].rank)")],
+        "shuffle breaks a tie between deficits by the highest group",
+        "./shuffle TestRepairBreaksTiesByGroup",
+        [("shuffle/homes.go", "cmp.Compare(u[i].group, u[j].group)", "cmp.Compare(u[j].group, u[i].group)")],
     ),
     (
         "shuffle gives away the first samples of a surplus",
         "./shuffle TestHomesVectors",
-        [("shuffle/homes.go", "move(from.rank, to.rank, from.by-by, from.by)", "move(from.rank, to.rank, 0, by)")],
+        [("shuffle/homes.go", "move(from.group, to.group, from.by-by, from.by)", "move(from.group, to.group, 0, by)")],
     ),
     (
         "shuffle hands out the deal of another batch",
