@@ -79,7 +79,8 @@ class Job:
 
     def open(self) -> millrace.Client:
         context = harness.tls_context(_wire.ssl.PROTOCOL_TLS_CLIENT) if self.tls else None
-        return millrace.Client(self.url, "photos", ssl_context=context)
+        patient = {"deadline": 1e6, "first_answer": 1e6, "attempt_timeout": 1e6}  # its threads stand still for every fork
+        return millrace.Client(self.url, "photos", ssl_context=context, **patient)
 
     def read(self, every: list[Exception]) -> None:
         """Reads in a thread of the parent's, over new connections and over kept ones."""

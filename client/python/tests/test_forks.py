@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import importlib.util
 import json
+import os
+import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import harness
 import pytest
 from harness import LONG, is_batch, without
+
+import millrace
+from millrace._fork import no_fork
 
 HERE = Path(__file__).parent
 
@@ -36,3 +44,83 @@ def test_a_fork_at_every_line(gateway: harness.Gateway, way: str, hidden: tuple[
     found = json.loads(done.stdout)
     assert found["faults"] == [], done.stderr
     assert found["forks"] >= (700 if LONG else 15)
+
+
+def test_no_thread_imports(gateway: harness.Gateway) -> None:
+    """Nothing is left to be imported when threads begin: what is looked for in vain is looked for each time."""
+    program = """
+import sys, threading, millrace
+found = []
+class Watch:
+    def find_spec(name, *_):
+        if threading.current_thread() is not threading.main_thread():
+            found.append(name)
+sys.meta_path.insert(0, Watch)
+with millrace.Client(sys.argv[1]) as client:
+    for check in ("auto", "always"):
+        client.core.settings.__dict__["check"] = check
+        for batch in client.epoch(0, fields="cls", decode={"cls": int}, transform=lambda b: b.keys):
+            pass
+print(found)
+"""
+    command = [sys.executable, "-c", program, gateway.url]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=without("crc32c"), check=False)
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
+
+
+def test_a_fork_amid_an_import(gateway: harness.Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A decoder imports a module in a reader's thread; the child of a fork at this moment can import it too."""
+    (tmp_path / "slow_to_import.py").write_text("import harness\nharness.gate()\ndone = True\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    begun, go_on = threading.Event(), threading.Event()
+
+    def gate() -> None:
+        begun.set()
+        go_on.wait(60)
+
+    def decoder(_: memoryview) -> bool:
+        return bool(importlib.import_module("slow_to_import").done)
+
+    monkeypatch.setattr(harness, "gate", gate, raising=False)
+    with millrace.Client(gateway.url) as client:
+        epoch = client.epoch(0, decode={"cls": decoder}, fields="cls")
+        with epoch.read() as reader:
+            first = threading.Thread(target=next, args=(reader,))
+            first.start()
+            assert begun.wait(60)
+            child = os.fork()
+            if child == 0:
+                signal.alarm(60)
+                with contextlib.suppress(BaseException):
+                    harness.gate = lambda: None  # type: ignore[attr-defined]
+                    os._exit(0 if epoch.batch(1)["cls"] == [True] * 32 else 2)
+                os._exit(1)
+            go_on.set()
+            first.join()
+            assert next(reader)["cls"] == [True] * 32
+        assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_fork_waits_for_what_a_child_must_not_find_half_done() -> None:
+    """A TLS handshake, or a change of a ledger."""
+    ledger, held, order = millrace.Ledger(10), threading.Event(), []
+
+    class Positions(list[int]):
+        def __len__(self) -> int:  # asked for while the ledger is changed
+            held.set()
+            order.append("changed" if forking.wait(0.2) else "waited")
+            return 5
+
+    forking = threading.Event()
+    t = threading.Thread(target=ledger.note, args=(Positions(range(5)),))
+    t.start()
+    assert held.wait(60)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)
+        ledger.note(range(5, 10))
+        os._exit(0 if no_fork.acquire(blocking=False) and ledger.seen == 10 else 1)
+    forking.set()
+    t.join()
+    assert order == ["waited"]
+    assert os.waitpid(child, 0)[1] == 0

@@ -134,6 +134,32 @@ PLANTS = [
         [("client/python/millrace/torch.py", "        if end is not None:\n            end()\n", "")],
     ),
     (
+        "a thread of the Python client's imports what is not there, again and again",
+        "client/python/tests/test_forks.py test_no_thread_imports",
+        [("client/python/millrace/_transfer.py", "        self._check = checksum(",
+          "        try:\n            __import__('crc32c')\n        except ImportError:\n            pass\n        self._check = checksum(")],
+    ),
+    (
+        "a forked child of the Python client waits for what its parent was importing",
+        "client/python/tests/test_forks.py test_a_fork_amid_an_import",
+        [("client/python/millrace/_fork.py", "    os.register_at_fork(after_in_child=_begin_imports_anew)\n", "")],
+    ),
+    (
+        "a fork does not wait for a TLS handshake or a ledger's change",
+        "client/python/tests/test_forks.py test_a_fork_waits_for_what_a_child_must_not_find_half_done",
+        [("client/python/millrace/_fork.py", "before=no_fork.acquire, after_in_parent=no_fork.release, ", "")],
+    ),
+    (
+        "the Python client decodes ahead as much as it reads ahead",
+        "client/python/tests/torch/test_torch_loader.py test_what_is_decoded_ahead_is_bounded",
+        [("client/python/millrace/_pool.py", ">= self._decoded_most", ">= 1 << 30")],
+    ),
+    (
+        "a batch that waits for torch holds its decoded parts twice",
+        "client/python/tests/torch/test_torch_loader.py test_what_decoders_return_is_bounded",
+        [("client/python/millrace/torch.py", "            batch.forget_decoded()", "            pass")],
+    ),
+    (
         "the client of the page takes a damaged body",
         "conformance client python",
         [("conformance/clients/stdlib.py", "if crc32c(body) == int(", "if crc32c(body) != 0 or int(")],
