@@ -32,7 +32,8 @@ type Cluster struct {
 	troubles string                   // the faults that were logged last
 	notes    []func()                 // log lines, written once mu is free
 	hedges   float64                  // that may be asked now
-	loads    [keptLoads]time.Duration // that answers took of late which a member had to load
+	earned   time.Time                // when that last grew
+	loads    [keptLoads]time.Duration // that answers took of late
 	nextLoad int                      // counts them
 }
 
@@ -45,7 +46,7 @@ func New(cfg Config) (*Cluster, error) {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%s/%s", cfg.ID, cfg.Boot)
 	c := &Cluster{
-		cfg: cfg, started: time.Now(), hedges: hedgeBurst, news: make(chan struct{}, 1),
+		cfg: cfg, started: time.Now(), hedges: hedgeBurst, earned: time.Now(), news: make(chan struct{}, 1),
 		rng:      rand.New(rand.NewPCG(h.Sum64(), 0)),
 		contacts: map[string]*contact{}, members: map[string]*member{},
 	}

@@ -60,7 +60,7 @@ func (c *Cluster) begin(id string, instead func(ctx context.Context, beside bool
 		return r, errEjected
 	}
 	m.asked.requests++
-	c.hedges = min(c.hedges+hedgeShare, hedgeBurst)
+	c.earn()
 	r.member, r.address, r.ejection = m, m.address, m.ejection
 	return r, nil
 }

@@ -20,6 +20,7 @@ const (
 	sickShare  = 2    // at most half of the members are ejected for it
 	hedgeShare = 0.02 // of the questions may be asked of another member too
 	hedgeBurst = 8    // of them at a time
+	hedgeRate  = 0.5  // of them a second: each may cost the store a chunk
 
 	// A member gives a sign of life 10 ms after a question, sooner where the bytes are in its
 	// memory. It is late where nothing is heard for that, some more, and eight times what hellos
@@ -27,9 +28,12 @@ const (
 	promptFloor = 20 * time.Millisecond
 	promptTimes = 8
 
-	// A member that brings the bytes from the store is late after twice what the slowest of such
-	// answers of late took.
+	// A member that has given a sign of life loads the bytes. It is late after twice what the
+	// slowest of the last answers of all members took. Until some are known the store may be slow
+	// for all: a cold one takes seconds.
 	loadFloor = 250 * time.Millisecond
+	loadCold  = 2 * time.Second
+	fewLoads  = 8
 	loadTimes = 2
 	keptLoads = 64
 
@@ -48,7 +52,7 @@ func (r *asking) race(ctx context.Context, q *peer.Query, dst [][]byte) error {
 	}
 	asked, giveUp := context.WithCancel(ctx)
 	defer giveUp()
-	prompt, load := c.patience()
+	prompt, _ := c.patience()
 	alive, begun := make(chan struct{}, 1), make(chan struct{}, 1)
 	tell := func(to chan struct{}) func() {
 		return func() {
@@ -69,7 +73,7 @@ func (r *asking) race(ctx context.Context, q *peer.Query, dst [][]byte) error {
 	for {
 		select {
 		case err := <-done:
-			if err == nil && loads {
+			if err == nil {
 				c.loaded(time.Since(r.begun))
 			}
 			if err == nil {
@@ -82,11 +86,15 @@ func (r *asking) race(ctx context.Context, q *peer.Query, dst [][]byte) error {
 		case <-alive:
 			if !loads {
 				loads = true
-				late.Reset(load - time.Since(r.begun))
+				late.Reset(loadFloor)
 			}
 		case <-begun:
 			late.Stop()
 		case <-late.C:
+			if _, load := c.patience(); loads && time.Since(r.begun) < load { // it is known better by now
+				late.Reset(min(load-time.Since(r.begun), loadFloor))
+				continue
+			}
 			if c.mayHedge() {
 				r.hedged, other = true, make(chan error, 1)
 				go func() { other <- r.instead(asked, true) }()
@@ -119,16 +127,25 @@ func (c *Cluster) patience() (prompt, load time.Duration) {
 	if len(hellos) > 0 {
 		prompt += promptTimes * hellos[len(hellos)/2]
 	}
-	load = max(loadFloor, loadTimes*slices.Max(c.loads[:]))
-	return prompt, max(load, prompt)
+	if c.nextLoad < fewLoads {
+		return prompt, loadCold
+	}
+	return prompt, max(prompt, loadFloor, loadTimes*slices.Max(c.loads[:]))
 }
 
-// loaded notes how long a member took for what it did not hold.
+// loaded notes how long an answer took.
 func (c *Cluster) loaded(took time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.loads[c.nextLoad%keptLoads] = took
 	c.nextLoad++
+}
+
+// earn adds to the budget of hedges what one question is worth. c.mu is held.
+func (c *Cluster) earn() {
+	now := time.Now()
+	c.hedges = min(c.hedges+min(hedgeShare, hedgeRate*now.Sub(c.earned).Seconds()), hedgeBurst)
+	c.earned = now
 }
 
 // mayHedge takes from the budget of hedges.

@@ -176,3 +176,26 @@ func TestHalfOfTheMembersStay(t *testing.T) {
 		}
 	})
 }
+
+// A store that is cold is slow for everybody: the first answers are waited for, and not asked for
+// twice.
+func TestColdStoreIsWaitedFor(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.fleet(3)[0]
+		w.loads = time.Second
+		o := &other{}
+		for range fewLoads {
+			if err := a.Read(t.Context(), "gw-1", sample(chunk(1)), [][]byte{make([]byte, 1000)}, o.instead); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.loads = 1900 * time.Millisecond // as it may
+		if err := a.Read(t.Context(), "gw-1", sample(chunk(1)), [][]byte{make([]byte, 1000)}, o.instead); err != nil || o.beside != 0 {
+			t.Errorf("got %v and %d hedges, want none", err, o.beside)
+		}
+		w.loads *= 4
+		if err := a.Read(t.Context(), "gw-1", sample(chunk(1)), [][]byte{make([]byte, 1000)}, o.instead); !errors.Is(err, peer.ErrOutdone) || o.beside != 1 {
+			t.Errorf("got %v and %d hedges, want one", err, o.beside)
+		}
+	})
+}

@@ -23,6 +23,7 @@ type world struct {
 	nodes map[string]*node                 // by address, whoever listens there now
 	cut   func(from, to string) bool       // by address: nothing passes
 	read  func(from, to string) error      // what becomes of reads; nil: they fill dst with zeros
+	loads time.Duration                    // that a member takes after a sign of life
 	reads []string                         // from>to
 	told  map[string][]peer.Leaving        // by address, who was told what
 	hello func(from string, h *peer.Hello) // bends what a gateway says
@@ -101,6 +102,10 @@ func (p pass) Read(ctx context.Context, address string, _ *peer.Query, dst [][]b
 	p.w.mu.Unlock()
 	if _, err := p.to(ctx, address); err != nil {
 		return err
+	}
+	if p.w.loads > 0 {
+		peer.ProgressOf(ctx).Alive()
+		time.Sleep(p.w.loads)
 	}
 	if p.w.read != nil {
 		return p.w.read(p.from, address)

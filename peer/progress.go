@@ -15,8 +15,8 @@ func WithProgress(ctx context.Context, p *Progress) context.Context {
 	return context.WithValue(ctx, progressKey{}, p)
 }
 
-// progressOf returns whom a Read tells, nobody if the context names nobody.
-func progressOf(ctx context.Context) *Progress {
+// ProgressOf returns whom a Read tells, nobody if the context names nobody: for what stands in a Client's place.
+func ProgressOf(ctx context.Context) *Progress {
 	if p, ok := ctx.Value(progressKey{}).(*Progress); ok {
 		return p
 	}

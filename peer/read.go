@@ -64,7 +64,7 @@ func (c *Client) read(ctx context.Context, address string, q *Query, dst [][]byt
 		return w.fault(err)
 	}
 	defer resp.Body.Close()
-	progressOf(ctx).Begun()
+	ProgressOf(ctx).Begun()
 	w.within(floorAfter+time.Duration(float64(total)/float64(c.cfg.Floor)*float64(time.Second)), "send its answer", c.cfg.Silence)
 	if resp.StatusCode != http.StatusOK {
 		return c.refusal(w, resp)
@@ -84,7 +84,7 @@ func (c *Client) trace(ctx context.Context, w *lifeWatch, connected func()) cont
 		},
 		WroteRequest: func(httptrace.WroteRequestInfo) { w.heard(c.cfg.Silence) },
 		Got1xxResponse: func(int, textproto.MIMEHeader) error {
-			progressOf(ctx).Alive()
+			ProgressOf(ctx).Alive()
 			return w.sign(c.cfg.Silence)
 		},
 	})

@@ -181,4 +181,9 @@ PLANTS = [
         "./datapath TestQuestionsThatAreRefused",
         [("datapath/answer.go", "uint64(len(w.Ranges)) > uint64(max(most, 1))", "uint64(len(w.Ranges)) > 1<<40+uint64(max(most, 1))")],
     ),
+    (
+        "cluster asks others for chunks of a store that is cold",
+        "./cluster TestColdStoreIsWaitedFor",
+        [("cluster/sick.go", "if c.nextLoad < fewLoads {", "if c.nextLoad < 0 {")],
+    ),
 ]
