@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"testing"
 	"time"
 
@@ -47,58 +46,46 @@ func healthyWindow(t *testing.T, l *lab) {
 	l.healthy(t, client.Options{Shuffle: "window", Window: 64}, int(l.chunks))
 }
 
-// healthy reads a cold and a warm epoch through gateways that are well: each stored byte comes from the store once, in at most so many
-// reads, and no byte twice. Gateways of which one was too busy for half a second were not: then it is done once more.
+// healthy reads a cold and a warm epoch through gateways that are well: each stored byte comes from
+// the store once, in at most so many reads, and no byte twice. A gateway that is too busy to answer
+// for half a second costs questions, each of them no more than its chunks (see dear).
 func (l *lab) healthy(t *testing.T, plan client.Options, most int) {
 	t.Helper()
-	for range 6 {
-		l.cold(t)
-		before := l.views(t)
-		j := l.job(t, plan)
-		if err := j.epoch(t.Context(), 0); err != nil {
-			t.Fatal(err)
-		}
-		cold, reads, again := l.reads.Bytes(), len(l.reads.All()), l.reads.Again()
-		if err := j.epoch(t.Context(), 1); err != nil {
-			t.Fatal(err)
-		}
-		warm := l.reads.Bytes() - cold
-		asked := counters(t, l.fleet.Members, "millrace_store_read_bytes_total") + counters(t, l.fleet.Members, "millrace_store_range_bytes_total")
-		failed := counters(t, l.fleet.Members, "millrace_peer_failed_total")
-		if failed > 0 || !slices.Equal(before, l.views(t)) {
-			t.Logf("%.0f questions failed, or somebody was missed: the machine is busy", failed)
-			for _, m := range l.fleet.Members {
-				m.Kill()
-			}
-			continue
-		}
-		if cold != l.bytes || again != 0 || reads > most {
-			t.Errorf("cold epoch: got %d bytes in %d reads, %d of them twice; want %d bytes in at most %d", cold, reads, again, l.bytes, most)
-		}
-		if warm != 0 {
-			t.Errorf("warm epoch: got %d bytes of the store, want none", warm)
-		}
-		if asked != float64(cold) {
-			t.Errorf("the gateways say that they read %.0f bytes, the store %d", asked, cold)
-		}
-		t.Logf("figure: %s, 8 gateways, 2 epochs: %d bytes stored in %d chunks, %d bytes read in %d requests, in the warm epoch %d",
-			plan.Shuffle, l.bytes, l.chunks, cold, reads, warm)
-		return
+	l.cold(t)
+	j := l.job(t, plan)
+	if err := j.epoch(t.Context(), 0); err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal("the gateways were never well for two epochs")
+	cold, reads, again := l.reads.Bytes(), len(l.reads.All()), l.reads.Again()
+	dear := l.dear(t)
+	if err := j.epoch(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	warm, dearer := l.reads.Bytes()-cold, l.dear(t)
+	asked := counters(t, l.fleet.Members, "millrace_store_read_bytes_total") + counters(t, l.fleet.Members, "millrace_store_range_bytes_total")
+	t.Logf("figure: %s, 8 gateways, 2 epochs: %d bytes stored in %d chunks, %d bytes read in %d requests, %d of them twice, in the warm epoch %d; failed questions may cost %d",
+		plan.Shuffle, l.bytes, l.chunks, cold, reads, again, warm, dearer)
+	if again > dear || cold != l.bytes+again || dear == 0 && reads > most {
+		t.Errorf("cold epoch: got %d bytes in %d reads, %d of them twice; want %d bytes and at most %d twice, in %d reads", cold, reads, again, l.bytes, dear, most)
+	}
+	if warm > dearer {
+		t.Errorf("warm epoch: got %d bytes of the store, want at most %d", warm, dearer)
+	}
+	if dear == 0 && asked != float64(cold+warm) {
+		t.Errorf("the gateways say that they read %.0f bytes, the store %d", asked, cold+warm)
+	}
 }
 
-// views returns the numbers of all members' views: they stay the same as long as nobody misses anybody.
-func (l *lab) views(t *testing.T) (all []uint64) {
+// mostChunks is how many chunks of one member one question is about at most: what carrying asks for
+// before a rank has begun with them.
+const mostChunks = 16
+
+// dear returns how many bytes of the store may be read twice since the fleet was started, as
+// questions between its gateways failed: nothing, as long as none did.
+func (l *lab) dear(t *testing.T) int64 {
 	t.Helper()
-	for _, m := range l.fleet.Members {
-		v, err := m.View(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, v.Number)
-	}
-	return all
+	failed := counters(t, l.fleet.Members, "millrace_peer_failed_total")
+	return int64(failed) * mostChunks * l.bytes / int64(l.chunks)
 }
 
 // herd asks all gateways for one cold batch at once, many times each.
@@ -131,12 +118,11 @@ func herd(t *testing.T, l *lab) {
 			t.Error(err)
 		}
 	}
-	again, failed := l.reads.Again(), counters(t, l.fleet.Members, "millrace_peer_failed_total")
-	t.Logf("figure: %d readers of one cold batch at %d gateways: %d reads of the store, %d bytes twice, %.0f questions between gateways failed",
-		readers, gateways, len(l.reads.All()), again, failed)
-	// Eight gateways that begin at once may starve each other on few cores: whoever is silent for half a second is given up.
-	if again != 0 && failed == 0 {
-		t.Errorf("got %d bytes of the store twice, want none", again)
+	again, dear := l.reads.Again(), l.dear(t)
+	t.Logf("figure: %d readers of one cold batch at %d gateways: %d reads of the store, %d bytes twice; failed questions may cost %d",
+		readers, gateways, len(l.reads.All()), again, dear)
+	if again > dear {
+		t.Errorf("got %d bytes of the store twice, want at most %d", again, dear)
 	}
 }
 

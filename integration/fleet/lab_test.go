@@ -18,14 +18,16 @@ const (
 
 // lab is the island with everything on it. Packed once, read by all scenarios; each scenario has a fleet of its own, cold.
 type lab struct {
-	island  *harness.Island
-	store   *harness.Store
-	reads   *harness.Reads
-	readers *harness.Node
-	nodes   []*harness.Node
-	tls     *harness.Authority
-	alone   *harness.Gateway // a gateway of no cluster: what it says is right
-	fleet   *harness.Fleet
+	island *harness.Island
+	store  *harness.Store
+
+	storeNode *harness.Node
+	reads     *harness.Reads
+	readers   *harness.Node
+	nodes     []*harness.Node
+	tls       *harness.Authority
+	alone     *harness.Gateway // a gateway of no cluster: what it says is right
+	fleet     *harness.Fleet
 
 	samples, chunks uint64
 	bytes           int64 // of all chunks
@@ -36,6 +38,7 @@ func newLab(t *testing.T) *lab {
 	l := &lab{island: harness.NewIsland(t)}
 	l.readers = l.island.Node(t, "readers", "")
 	store := l.island.Node(t, "store", "1gbit")
+	l.storeNode = store
 	l.store, l.reads = harness.MinIOBehindCount(t, store, 2*time.Millisecond)
 	for i := range gateways {
 		l.nodes = append(l.nodes, l.island.Node(t, "gw-"+strconv.Itoa(i), "400mbit"))
@@ -65,11 +68,16 @@ func (l *lab) describe(t *testing.T) {
 // cold gives the lab a fleet in which nothing is cached; which of its gateways are started, all if none is named.
 func (l *lab) cold(t *testing.T, which ...int) {
 	t.Helper()
+	l.newFleet(t)
+	l.fleet.StartAll(t, which...)
+	l.fleet.Agree(t, which...)
+	l.reads.Forget()
+}
+
+func (l *lab) newFleet(t *testing.T) {
+	t.Helper()
 	l.fleet = harness.NewFleet(t, harness.FleetConfig{
 		Store: l.store, Env: l.reads.Env, Dataset: dataset, Size: gateways, Nodes: l.nodes, TLS: l.tls, Numbers: true,
 		Args: []string{"--cache-size", "128MiB", "--lame-duck", "1s"},
 	})
-	l.fleet.StartAll(t, which...)
-	l.fleet.Agree(t, which...)
-	l.reads.Forget()
 }

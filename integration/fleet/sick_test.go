@@ -1,0 +1,176 @@
+//go:build linux
+
+package fleet_test
+
+import (
+	"fmt"
+	"hash/crc32"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/millrace-data/millrace/client"
+	"github.com/millrace-data/millrace/integration/harness"
+)
+
+const (
+	stepBatch  = 8 // samples of a batch of all ranks: many steps, for the 99th percentile
+	sickMember = 1
+)
+
+// sickness is what ails one gateway of eight for a whole epoch.
+type sickness struct {
+	name string
+	wait time.Duration                               // of a reader for a batch
+	args func(t *testing.T, l *lab) (flags []string) // of the gateway, once what ails it is there
+	then func(t *testing.T, l *lab) (undo func())    // when all are there
+}
+
+func sicknesses() []sickness {
+	cut := func(t *testing.T, l *lab) func() {
+		l.nodes[sickMember].Lose(t, l.storeNode)
+		return func() { l.nodes[sickMember].Find(t, l.storeNode) }
+	}
+	// Whoever stands before the peer port has its address; the gateway listens beside it.
+	behind := func(stand func(t *testing.T, n *harness.Node, listen, gateway string)) func(*testing.T, *lab) []string {
+		return func(t *testing.T, l *lab) []string {
+			n := l.nodes[sickMember]
+			stand(t, n, n.IP+":7946", n.IP+":7948")
+			return []string{"--peer-listen", n.IP + ":7948", "--peer-advertise", n.IP + ":7946"}
+		}
+	}
+	late := func(by time.Duration) func(*testing.T, *lab) []string {
+		return behind(func(t *testing.T, n *harness.Node, listen, gateway string) { harness.Late(t, n, listen, gateway, by) })
+	}
+	return []sickness{
+		{name: "without store, 60 s to wait", wait: time.Minute, then: cut},
+		{name: "without store, 2 s to wait", wait: 2 * time.Second, then: cut},
+		{name: "overloaded", wait: time.Minute, args: func(t *testing.T, l *lab) []string {
+			return behind(func(t *testing.T, n *harness.Node, listen, gateway string) {
+				harness.Overloaded(t, n, l.tls, "gw-1", listen, gateway)
+			})(t, l)
+		}},
+		{name: "300 ms late", wait: time.Minute, args: late(300 * time.Millisecond)},
+		{name: "450 ms late", wait: time.Minute, args: late(450 * time.Millisecond)},
+	}
+}
+
+// TestSick reads a cold epoch with one of eight gateways sick, all ranks in step, for each sickness, and
+// compares it with one in which all are well.
+func TestSick(t *testing.T) {
+	l := newLab(t)
+	l.tls = harness.NewAuthority(t)
+	well := l.steps(t, sickness{name: "well", wait: time.Minute})
+	for _, s := range sicknesses() {
+		t.Run(s.name, func(t *testing.T) {
+			ill := l.steps(t, s)
+			p99 := ill.at(.99).Seconds() / well.at(.99).Seconds()
+			t.Logf("figure: one of eight %s: %v; p99 %.2f x, p99.9 %.2f x of healthy; healthy: %v", s.name, ill, p99, ill.at(.999).Seconds()/well.at(.999).Seconds(), well)
+			if most := 1.25 * float64(well.reads); float64(ill.reads) > most {
+				t.Errorf("got %d reads of the store, want at most %v", ill.reads, most)
+			}
+			// A busy machine moves what takes milliseconds; sickness, if it counted, would move it by a hundred.
+			if got := ill.at(.99); p99 > 1.3 && got > well.at(.99)+100*time.Millisecond {
+				t.Errorf("p99: got %v, want at most 1.3 x %v", got, well.at(.99))
+			}
+		})
+	}
+}
+
+// stepped is how an epoch went.
+type stepped struct {
+	took  []time.Duration // of each rank's share of each batch, sorted
+	reads int
+}
+
+func (s stepped) at(q float64) time.Duration { return s.took[int(q*float64(len(s.took)))] }
+
+func (s stepped) String() string {
+	return fmt.Sprintf("%d batches, median %v, p99 %v, p99.9 %v, longest %v, %d reads of the store", len(s.took),
+		s.at(.5).Round(time.Millisecond), s.at(.99).Round(time.Millisecond), s.at(.999).Round(time.Millisecond), s.took[len(s.took)-1].Round(time.Millisecond), s.reads)
+}
+
+// steps reads one cold epoch, every rank a share of a batch, then all the next.
+func (l *lab) steps(t *testing.T, s sickness) stepped {
+	t.Helper()
+	if s.args == nil {
+		l.cold(t)
+	} else {
+		l.sickFleet(t, s.args(t, l))
+	}
+	if s.then != nil {
+		defer s.then(t, l)()
+	}
+	opt := slot
+	opt.BatchSize, opt.WorldSize = stepBatch, ranks
+	want := l.reference(t, opt)
+	var clients []*client.Client
+	for range ranks {
+		clients = append(clients, l.patient(t, s.wait))
+	}
+	var out stepped
+	var mu sync.Mutex
+	for m := range l.samples / stepBatch {
+		var all sync.WaitGroup
+		for r, c := range clients {
+			all.Go(func() {
+				of := opt
+				of.Rank = uint64(r)
+				begun := time.Now()
+				b, err := c.Batch(t.Context(), of, m)
+				took := time.Since(begun)
+				if err != nil {
+					t.Errorf("batch %d, rank %d: %v", m, r, err)
+					return
+				}
+				sum, err := want.sum(t.Context(), of, m)
+				if got := crc32.Checksum(b.Bytes(), crc32.MakeTable(crc32.Castagnoli)); err != nil || got != sum {
+					t.Errorf("batch %d, rank %d: got CRC %08x, want %08x as of a single gateway (%v)", m, r, got, sum, err)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				out.took = append(out.took, took)
+			})
+		}
+		all.Wait()
+		if t.Failed() {
+			t.FailNow()
+		}
+	}
+	slices.Sort(out.took)
+	out.reads = len(l.reads.All())
+	for _, m := range l.fleet.Members {
+		m.Kill()
+	}
+	return out
+}
+
+// sickFleet gives the lab a cold fleet of which one gateway has flags of its own.
+func (l *lab) sickFleet(t *testing.T, flags []string) {
+	t.Helper()
+	l.newFleet(t)
+	for i := range gateways {
+		if i != sickMember {
+			l.fleet.Start(t, i, "--peer-shared-cert")
+		}
+	}
+	l.fleet.Start(t, sickMember, append(flags, "--peer-shared-cert")...)
+	l.fleet.Agree(t)
+	l.reads.Forget()
+}
+
+// patient is a client of all gateways that waits for each for a given time.
+func (l *lab) patient(t *testing.T, wait time.Duration) *client.Client {
+	t.Helper()
+	c, err := client.New(client.Config{
+		Gateways: l.fleet.URLs(), Home: client.HomeByRank, Dataset: dataset, Deadline: 2 * time.Minute, AttemptTimeout: wait,
+		HTTP: &http.Client{Transport: l.readers.Transport()},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.CloseIdle)
+	return c
+}
