@@ -76,9 +76,9 @@ func TestOddities(t *testing.T) {
 	for _, o := range oddities() {
 		t.Run(o.name, func(t *testing.T) {
 			dir := t.TempDir()
-			make := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", o.make)
-			make.Dir, make.Env = dir, append(env, fmt.Sprintf("ODD=%s -W ignore %s", python, script))
-			if out, err := make.CombinedOutput(); err != nil {
+			tool := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", o.make)
+			tool.Dir, tool.Env = dir, append(env, fmt.Sprintf("ODD=%s -W ignore %s", python, script))
+			if out, err := tool.CombinedOutput(); err != nil {
 				t.Fatalf("%s: %v\n%s", o.make, err, out)
 			}
 			r := harness.Run(t, store, append([]string{"index", dir, "--json"}, strings.Fields(o.args)...)...)
