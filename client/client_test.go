@@ -11,10 +11,10 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/millrace-data/millrace/client"
+	"github.com/millrace-data/millrace/internal/bubble"
 )
 
 func newClient(t *testing.T, cfg client.Config) *client.Client {
@@ -253,7 +253,7 @@ func (tr transport) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func TestRetryAfterIsHonoured(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		f := &fake{batches: 3, generation: "g"}
 		f.fault = func(n int, w http.ResponseWriter, _ *http.Request) bool {
 			if n < 2 {
@@ -277,7 +277,7 @@ func TestRetryAfterIsHonoured(t *testing.T) {
 }
 
 func TestDeadlineEndsTheRetriesAndNamesTheFault(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		f := &fake{batches: 3, generation: "g"}
 		f.fault = func(_ int, w http.ResponseWriter, _ *http.Request) bool {
 			refuse(w, 503, map[string]any{"code": "overloaded", "retryable": true, "retry_after_ms": 900})
@@ -318,7 +318,7 @@ func (s *stallOnce) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func TestStalledBodyIsAskedForAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		rt := &stallOnce{next: transport{&fake{batches: 3, generation: "g"}}}
 		c, err := client.New(client.Config{Gateways: []string{"http://gw"}, HTTP: &http.Client{Transport: rt}})
 		if err != nil {
@@ -334,7 +334,7 @@ func TestStalledBodyIsAskedForAgain(t *testing.T) {
 }
 
 func TestBreakAndCancelWaitForAllRequests(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		c, err := client.New(client.Config{Gateways: []string{"http://gw"}, HTTP: &http.Client{Transport: transport{&fake{batches: 100, generation: "g"}}}})
 		if err != nil {
 			t.Fatal(err)

@@ -9,10 +9,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/millrace-data/millrace/client"
+	"github.com/millrace-data/millrace/internal/bubble"
 )
 
 // fleet answers for many gateways without a socket: each after a while of its own, or not at all.
@@ -84,7 +84,7 @@ func readSome(t *testing.T, c *client.Client, opt client.Options, n uint64) {
 }
 
 func TestNearGatewayIsAskedFirst(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		f := newFleet(map[string]time.Duration{"a": 10 * time.Millisecond, "b": time.Millisecond, "c": 40 * time.Millisecond})
 		c := newClient(t, client.Config{Gateways: []string{"a", "b", "c"}, HTTP: &http.Client{Transport: f}})
 		want := func(what, hosts string) {
@@ -114,7 +114,7 @@ func TestNearGatewayIsAskedFirst(t *testing.T) {
 
 // TestClientsOfAJobMeasureInTurn: those that begin together do not all leave a busy gateway for the same idle one at once.
 func TestClientsOfAJobMeasureInTurn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		f := newFleet(map[string]time.Duration{})
 		var job []*client.Client
 		for range 20 {
@@ -140,7 +140,7 @@ func TestClientsOfAJobMeasureInTurn(t *testing.T) {
 // TestStoppedGatewayIsToldFromASlowStore: whoever still answers small questions is waited for, and nothing is fetched twice;
 // whoever does not is left within seconds.
 func TestStoppedGatewayIsToldFromASlowStore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		f := newFleet(map[string]time.Duration{})
 		c := newClient(t, client.Config{Gateways: []string{"a", "b"}, Home: inOrder, HTTP: &http.Client{Transport: f}})
 		readSome(t, c, client.Options{}, 1)
@@ -164,7 +164,7 @@ func TestStoppedGatewayIsToldFromASlowStore(t *testing.T) {
 
 // TestStoppedGatewayIsLeftWhateverItWasAsked: manifests and reports are waited for no longer than batches.
 func TestStoppedGatewayIsLeftWhateverItWasAsked(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		f := newFleet(map[string]time.Duration{"a": time.Hour})
 		c := newClient(t, client.Config{Gateways: []string{"a", "b"}, Home: inOrder, HTTP: &http.Client{Transport: f}})
 		start := time.Now()
@@ -182,7 +182,7 @@ func TestStoppedGatewayIsLeftWhateverItWasAsked(t *testing.T) {
 }
 
 func TestGatewayThatFailedRestsAndComesBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		f := newFleet(map[string]time.Duration{})
 		home := func(rank, _ uint64, _ int) int { return int(rank) }
 		c := newClient(t, client.Config{Gateways: []string{"a", "b", "c"}, Home: home, HTTP: &http.Client{Transport: f}})
@@ -215,7 +215,7 @@ func TestGatewayThatFailedRestsAndComesBack(t *testing.T) {
 // TestGatewayThatOnlySeemsReadyIsLeft: a gateway that answers small questions and no others takes less and less of a job's time.
 func TestGatewayThatOnlySeemsReadyIsLeft(t *testing.T) {
 	for what, home := range map[string]func(uint64, uint64, int) int{"home": inOrder, "near": nil} {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			f := newFleet(map[string]time.Duration{"b": 5 * time.Millisecond})
 			wedged := roundTrip(func(r *http.Request) (*http.Response, error) {
 				if r.URL.Host == "a" && r.URL.Path != "/readyz" {
@@ -245,7 +245,7 @@ func TestGatewayThatOnlySeemsReadyIsLeft(t *testing.T) {
 
 func TestAddressesOfANameAreGateways(t *testing.T) {
 	for _, name := range []string{"dns:gw.job.svc:8080", "http://gw.job.svc:8080"} {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			f := newFleet(map[string]time.Duration{"10.0.0.1:8080": time.Millisecond, "[fd00::2]:8080": 90 * time.Millisecond, "10.0.0.3:8080": 2 * time.Millisecond})
 			addresses, lookups := []string{"10.0.0.1", "fd00::2", "fe80::1%eth0"}, 0
 			lookup := func(_ context.Context, host string) ([]string, error) {
@@ -313,7 +313,7 @@ func TestNamesThatStayNames(t *testing.T) {
 }
 
 func TestNameWithoutAnAddressIsAnError(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		lookup := func(context.Context, string) ([]string, error) { return nil, errors.New("no such host") }
 		c := newClient(t, client.Config{Gateways: []string{"dns:absent:80"}, Lookup: lookup, Deadline: 10 * time.Second, HTTP: &http.Client{Transport: newFleet(nil)}})
 		_, err := c.Batch(t.Context(), client.Options{}, 0)

@@ -13,10 +13,10 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/millrace-data/millrace/client"
+	"github.com/millrace-data/millrace/internal/bubble"
 )
 
 // hosts answers for several gateways without a socket.
@@ -81,7 +81,7 @@ func TestShardsOfAnAmbiguousKey(t *testing.T) {
 
 func TestGatewayThatIsDownMayStillKnow(t *testing.T) {
 	for _, up := range []time.Duration{3 * time.Second, time.Hour} {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			start, sound := time.Now(), transport{&fake{batches: 4, generation: "g"}}
 			restarting := roundTrip(func(r *http.Request) (*http.Response, error) {
 				if time.Since(start) < up {
@@ -154,7 +154,7 @@ func TestRetryAfterOutOfOrder(t *testing.T) {
 		{"Wed, 21 Oct 2065 07:28:00 GMT", nil, 0},
 		{"1", int64(1) << 39, 30 * time.Second},
 	} {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			f := &fake{batches: 3, generation: "g"}
 			f.fault = func(n int, w http.ResponseWriter, _ *http.Request) bool {
 				if n == 0 {
@@ -285,7 +285,7 @@ func stuck() http.RoundTripper {
 
 func TestCancelInTheMiddleEndsEveryRequest(t *testing.T) {
 	for _, abandon := range []bool{true, false} {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			c, err := client.New(client.Config{Gateways: []string{"http://gw"}, HTTP: &http.Client{Transport: stuck()}})
 			if err != nil {
 				t.Fatal(err)

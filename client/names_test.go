@@ -4,16 +4,16 @@ import (
 	"context"
 	"net/http"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/millrace-data/millrace/client"
+	"github.com/millrace-data/millrace/internal/bubble"
 )
 
 // TestNameServerThatHangsHoldsNobodyUp: batches are read on from the gateways that are known, and after a failure of all of them
 // they are asked again meanwhile.
 func TestNameServerThatHangsHoldsNobodyUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		f := newFleet(map[string]time.Duration{})
 		answer := time.Duration(0)
 		lookup := func(ctx context.Context, _ string) ([]string, error) {
@@ -50,7 +50,7 @@ func TestNameServerThatHangsHoldsNobodyUp(t *testing.T) {
 }
 
 func TestOneNameWithoutAnswerHidesNoOther(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		f := newFleet(map[string]time.Duration{})
 		lookup := func(ctx context.Context, host string) ([]string, error) {
 			if host == "lost" {
@@ -70,7 +70,7 @@ func TestOneNameWithoutAnswerHidesNoOther(t *testing.T) {
 
 // TestCancelledCallSaysNothingOfAGateway: a gateway that is back is asked again after the probe that was given up.
 func TestCancelledCallSaysNothingOfAGateway(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		f := newFleet(map[string]time.Duration{})
 		c := newClient(t, client.Config{Gateways: []string{"a", "b"}, Home: inOrder, HTTP: &http.Client{Transport: f}})
 		f.set("a", 0, true)

@@ -19,6 +19,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/rs/zerolog"
+
+	"github.com/millrace-data/millrace/internal/bubble"
 )
 
 func TestParseJoin(t *testing.T) {
@@ -128,7 +130,7 @@ func (b *book) set(host string, addresses []string, err error) {
 }
 
 func TestNamesAreLookedUpAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		b := &book{of: map[string][]string{"gateways": {"10.0.0.2", "10.0.0.1"}, "other": {"fd00::1"}}}
 		n := &Names{Targets: []string{"gateways:7946", "other:9", "10.0.0.9:7946", "10.0.0.1:7946"}, Resolver: b, Log: zerolog.Nop()}
 		ctx, cancel := context.WithCancel(t.Context())

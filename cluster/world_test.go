@@ -13,6 +13,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/peer"
 )
 
@@ -43,7 +44,7 @@ func newWorld(t *testing.T) *world {
 // inWorld runs a test under a fake clock.
 func inWorld(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		test(t, w)
 		for _, n := range w.nodes {

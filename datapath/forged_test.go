@@ -2,9 +2,9 @@ package datapath
 
 import (
 	"testing"
-	"testing/synctest"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/peer"
 	"github.com/millrace-data/millrace/shuffle"
 )
@@ -23,7 +23,7 @@ func forge(b []byte) {
 func TestForgeryBySamplesIsNotFound(t *testing.T) {
 	d := newDataset(t, 83, same(60, 900), 60, 8<<10)
 	forged := func(_ *peer.Query, dst [][]byte) { forge(dst[0]) }
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		f := newFleet(t, d, d.plan(t, shuffle.None, 0), 2, Config{CheckSHA: true, NoPrefetch: true, CarryBytes: -1}, 1<<20)
 		m := f.members[0]
 		m.breaks(func(int, *peer.Query) (wireFault, error) { return wireFault{spoil: forged}, nil })

@@ -11,10 +11,10 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/millrace-data/millrace/gateway"
+	"github.com/millrace-data/millrace/internal/bubble"
 )
 
 // TestMethodsThatNoRouteTakes: a path that is there names its methods, one that is not is a 404 for all of them.
@@ -137,7 +137,7 @@ func TestRetryAfterIsSpread(t *testing.T) {
 // TestServeThatFailsLeavesNobodyWaiting: once nobody can come any more, those who are here are let go too.
 func TestServeThatFailsLeavesNobodyWaiting(t *testing.T) {
 	r := newRig(t, 20, 800, fastDrain)
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		left, entered := false, make(chan struct{})
 		r.source.before = func(ctx context.Context) error {
 			close(entered)

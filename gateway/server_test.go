@@ -15,12 +15,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"github.com/millrace-data/millrace/gateway"
+	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/internal/budget"
 )
 
@@ -296,7 +296,7 @@ func TestFieldsOfTheAccessLineAreInTheDocumentation(t *testing.T) {
 func TestAccessLineTellsTheWaitForMemory(t *testing.T) {
 	var memory *budget.Budget
 	r := newRig(t, 2000, 80, func(c *gateway.Config) { memory = c.Budget })
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		all, err := memory.Reserve(t.Context(), memory.Total()-memory.InUse())
 		if err != nil {
 			t.Fatal(err)

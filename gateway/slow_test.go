@@ -12,10 +12,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/millrace-data/millrace/gateway"
+	"github.com/millrace-data/millrace/internal/bubble"
 )
 
 // pipes is a listener whose connections live in memory, so that their deadlines follow the clock of a synctest bubble.
@@ -52,7 +52,7 @@ func (p *pipes) dial() net.Conn {
 // serveOne runs the real server in a bubble, for one client at the other end of a pipe.
 func (r *rig) serveOne(t *testing.T, cfg gateway.ServerConfig, client func(conn net.Conn)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		ln := newPipes()
 		ctx, cancel := context.WithCancel(t.Context())
 		served := make(chan error, 1)
@@ -107,7 +107,7 @@ func TestSlowReaders(t *testing.T) {
 // TestDrainThatRunsOutOfTimeWaitsForHandlers: what they hold is closed once Serve has returned.
 func TestDrainThatRunsOutOfTimeWaitsForHandlers(t *testing.T) {
 	r := newRig(t, 20, 800, fastDrain)
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		left := false
 		entered := make(chan struct{})
 		r.source.before = func(ctx context.Context) error {

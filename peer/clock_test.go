@@ -11,14 +11,15 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"github.com/millrace-data/millrace/internal/bubble"
 )
 
 // onPipes runs f in a bubble with a client that has its real limits and dials over pipes in memory.
 func onPipes(t *testing.T, f func(t *testing.T, ln *pipes, client *Client)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		ln := newPipes()
 		cfg := ClientConfig{Cluster: testCluster, ID: "a", Boot: "7"}
 		transport := newTransport(NewClient(cfg).cfg)
@@ -146,7 +147,7 @@ func TestTheAskersDeadlineIsItsOwn(t *testing.T) {
 
 // TestServersKeepTheDeadlineToo where the asker does not.
 func TestServersKeepTheDeadlineToo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := newShelf(1, 100)
 		s.answer = func(ctx context.Context, _ *Query) error {
 			<-ctx.Done()
@@ -339,7 +340,7 @@ func (w *inMemory) length() int64 {
 // TestAskersThatStoodStillBlameNobody: a process that was stopped finds its timers run out, and the
 // answers unread.
 func TestAskersThatStoodStillBlameNobody(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		ctx, w := watch(t.Context(), time.Second, time.Minute)
 		defer w.finish()
 		stopped := func(d time.Duration) {
@@ -366,7 +367,7 @@ func TestAskersThatStoodStillBlameNobody(t *testing.T) {
 
 // TestWithoutConnections is what ClientConfig.Transport promises to simulations.
 func TestWithoutConnections(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := newShelf(3, 10_000)
 		s.answer = func(context.Context, *Query) error {
 			time.Sleep(20 * time.Second)

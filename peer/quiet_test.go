@@ -7,16 +7,17 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"github.com/millrace-data/millrace/internal/bubble"
 )
 
 // TestStrangersDoNotFillTheLog: whoever comes wrongly again and again is one line a minute, which
 // says how many were left out.
 func TestStrangersDoNotFillTheLog(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		s := NewServer(ServerConfig{Self: func() Hello { return Hello{Cluster: "job-a", ID: "gw-0"} }, Log: zerolog.New(&out)})
 		lines := func() (all []string) {

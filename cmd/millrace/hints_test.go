@@ -13,8 +13,9 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"github.com/millrace-data/millrace/internal/bubble"
 )
 
 func TestAllUnknownFlagsAreNamedTogether(t *testing.T) {
@@ -171,7 +172,7 @@ func (m *mortal) RoundTrip(r *http.Request) (*http.Response, error) {
 // TestBenchOfAGatewayThatDies has a gateway that is gone after its fifth answer, in the middle of the load.
 func TestBenchOfAGatewayThatDies(t *testing.T) {
 	dir := shards(t)
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		a := &app{env: map[string]string{"GOMEMLIMIT": "off"}, stdout: &bytes.Buffer{}, stderr: &bytes.Buffer{}}
 		s, err := a.compose(t.Context(), &serveConfig{cacheSize: 64 << 20, memory: 1 << 40, logLevel: "error", logFormat: "json", locations: []location{{name: "files", dir: dir}}})
 		if err != nil {

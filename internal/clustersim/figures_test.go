@@ -3,9 +3,9 @@ package clustersim
 import (
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -70,7 +70,7 @@ func TestTwoJobs(t *testing.T) {
 	a, b := Job(d, params, 4, 2), Job(d, params, 4, 2)
 	b.Cluster = "job-b"
 	play := func(a *History) (of *Report) {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			first, second := RunBoth(t.Context(), a, b)
 			for _, w := range append(first.Wrong, second.Wrong...) {
 				t.Error(w)

@@ -5,11 +5,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 
 	"go.uber.org/goleak"
 
 	"github.com/millrace-data/millrace/datapath"
+	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/internal/seeds"
 	"github.com/millrace-data/millrace/shuffle"
 )
@@ -43,7 +43,7 @@ const usual = 160
 // play plays one history in a bubble of its own.
 func play(t *testing.T, h *History) (report *Report) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { report = Run(t.Context(), h) })
+	bubble.Test(t, func(t *testing.T) { report = Run(t.Context(), h) })
 	return report
 }
 
