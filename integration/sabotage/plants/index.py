@@ -302,7 +302,7 @@ PLANTS = [
     (
         "data behind the zeros of a gzip shard is lost",
         "./chunkindex/codec TestReaderRefuses",
-        [("chunkindex/codec/reader.go", "\t\tif b[0] != 0 {", "\t\tif b[0] != 0 && r.err != nil {")],
+        [("chunkindex/codec/reader.go", "return fmt.Errorf(\"bytes at stored offset %d are no %v: they follow zeros\", r.src.at(), r.codec)", "return io.EOF")],
     ),
     (
         "an index that lies elsewhere writes beside the shards",
