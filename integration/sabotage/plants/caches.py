@@ -86,7 +86,7 @@ PLANTS = [
     ),
     (
         "diskcache keeps the room of a write that failed",
-        "./diskcache TestFaultAtEveryCall",
+        "./diskcache TestWritesStepAsideAndComeBack",
         [("diskcache/write.go", "\t\tc.bytes -= e.size\n", "")],
     ),
     (
@@ -157,7 +157,7 @@ PLANTS = [
     (
         "lookahead comes for chunks that other gateways keep",
         "./lookahead TestOnlyWhatIsKeptHereIsLookedAheadFor",
-        [("lookahead/horizon.go", "if !r.mine(x.dataset, x.at.Plan, u.Chunk) {", "if false {")],
+        [("lookahead/horizon.go", "if !r.mine(x.dataset, x.at.Plan, x.groups, u.Chunk) {", "if false {")],
     ),
     (
         "lookahead keeps what it looked for when the owners change",

@@ -13,7 +13,7 @@ PLANTS = [
     ),
     (
         "datapath closes the leases before the body is read",
-        "./datapath TestNoCacheTooSmallReadsMuchMoreThanTheData",
+        "./datapath TestColdEpochKeepsTheLineFull",
         [
             (
                 "datapath/source.go",
@@ -29,7 +29,7 @@ PLANTS = [
     ),
     (
         "datapath shares chunks whose digest nobody compared",
-        "./datapath TestTwoChunksThatClaimOneDigest",
+        "./datapath TestTwoNamesShareOneChunk",
         [("datapath/path.go", "if !p.cfg.CheckSHA {", "if false {")],
     ),
     (

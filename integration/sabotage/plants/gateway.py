@@ -79,7 +79,7 @@ PLANTS = [
     ),
     (
         "gateway's manifest gives a dealt share the positions of a contiguous one",
-        "./gateway TestBalanceKeepsWhatAddressesPromise",
+        "./gateway TestBalanceDealsByLength",
         [("gateway/balance.go", "\tif l.scattered {\n\t\ti = l.places[i]\n\t}\n", "\t_ = l.scattered\n")],
     ),
     (

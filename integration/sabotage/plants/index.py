@@ -36,7 +36,7 @@ PLANTS = [
     ),
     (
         "a frame may be part of any number of chunks",
-        "./chunkindex TestCodecsThatContradict",
+        "./chunkindex TestExtentOrder",
         [("chunkindex/record.go", "\t\tleast = o.before\n", "\t\tleast = 0\n")],
     ),
     (
@@ -106,7 +106,7 @@ PLANTS = [
     ),
     (
         "loose objects are taken over though one of them is new",
-        "./chunkindex TestLooseObjectsAreReusedByRuns",
+        "./chunkindex TestLooseObjectRenamed",
         [("chunkindex/reuse.go", "if old.Key != b.key(i) || old.Size", "if old.Size")],
     ),
     (

@@ -99,7 +99,7 @@ PLANTS = [
     (
         "shuffle makes windows of strata half as large",
         "./shuffle TestWindowsHoldAllStrataAlike",
-        [("shuffle/window.go", "p.params.Window/w.width)", "max(1, p.params.Window/w.width/2))")],
+        [("shuffle/window.go", "p.params.Window/width)", "max(1, p.params.Window/width/2))")],
     ),
     (
         "placement moves chunks between the members that stay",
