@@ -54,18 +54,10 @@ func (r *asking) race(ctx context.Context, q *peer.Query, dst [][]byte) error {
 	defer giveUp()
 	prompt, _ := c.patience()
 	alive, begun := make(chan struct{}, 1), make(chan struct{}, 1)
-	tell := func(to chan struct{}) func() {
-		return func() {
-			select {
-			case to <- struct{}{}:
-			default:
-			}
-		}
-	}
 	done := make(chan error, 1)
 	var other chan error
 	go func() {
-		done <- c.cfg.Client.Read(peer.WithProgress(asked, &peer.Progress{Alive: tell(alive), Begun: tell(begun)}), r.address, q, dst)
+		done <- c.cfg.Client.Read(peer.WithProgress(asked, &peer.Progress{Alive: notify(alive), Begun: notify(begun)}), r.address, q, dst)
 	}()
 	late := time.NewTimer(prompt)
 	defer late.Stop()
@@ -107,6 +99,16 @@ func (r *asking) race(ctx context.Context, q *peer.Query, dst [][]byte) error {
 				<-done
 				return fmt.Errorf("no answer for %v: %w", time.Since(r.begun).Round(time.Millisecond), errLate)
 			}
+		}
+	}
+}
+
+// notify returns a function that puts a token into a channel that has room for one.
+func notify(to chan struct{}) func() {
+	return func() {
+		select {
+		case to <- struct{}{}:
+		default:
 		}
 	}
 }

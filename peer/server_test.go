@@ -321,20 +321,19 @@ func TestHelloAndFarewell(t *testing.T) {
 	}
 }
 
+// The longest last word fits into what is read of one, and loses what is needed last.
 func TestFarewellsAreCutToWhatIsRead(t *testing.T) {
 	many := make([]uint32, maxHeldChunks-1)
 	for i := range many {
 		many[i] = 4_000_000_000 + uint32(i)
 	}
 	l := Leaving{ID: "a", Chunks: []Held{{Dataset: "x", Chunks: many}, {Dataset: "y", Chunks: []uint32{1, 2, 3}}, {Dataset: "z", Chunks: many}}}
-	var left Leaving
-	cfg := serverOf(newShelf(0, 0))
-	cfg.Leaving = func(_ context.Context, l Leaving, _ string) { left = l }
-	if err := asker(t, nil).Leave(t.Context(), start(t, cfg), l); err != nil {
-		t.Fatal(err)
-	}
+	left := l.cut(maxHeldChunks)
 	if got := left.Chunks; len(got) != 2 || !slices.Equal(got[0].Chunks, many) || !slices.Equal(got[1].Chunks, []uint32{1}) {
 		t.Errorf("got chunks of %d generations, want all of the first and one of the second", len(got))
+	}
+	if text, err := json.Marshal(left); err != nil || len(text) > maxLeavingBytes {
+		t.Errorf("got %d bytes and %v, want at most %d", len(text), err, maxLeavingBytes)
 	}
 	if len(l.Chunks) != 3 || len(l.Chunks[1].Chunks) != 3 {
 		t.Error("the caller's own list was cut")
