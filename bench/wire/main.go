@@ -76,6 +76,8 @@ func (w *wire) forward(backend string) http.Handler {
 	proxy := &httputil.ReverseProxy{
 		ErrorLog:  log.New(io.Discard, "", 0), // it would tell of each cut
 		Transport: &http.Transport{MaxIdleConnsPerHost: 256, DisableCompression: true},
+		// A connection that is aborted drops what it has not flushed: all bytes before a cut must be on their way by then.
+		FlushInterval: -1,
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.SetURL(&url.URL{Scheme: "http", Host: backend})
 			p.Out.Host = p.In.Host // which the signature covers
