@@ -48,7 +48,7 @@ func TestReadersKeepFewLargePlans(t *testing.T) {
 		{shuffle.Window, 400, 54},
 		{shuffle.Window, 1600, 13},
 		{shuffle.Window, 20_000, 1},
-		{shuffle.Slot, 1600, 7},
+		{shuffle.Slot, 1600, 11},
 		{shuffle.None, 20_000, readerLimit}, // which keeps no order of the chunks
 	} {
 		chunks, want := c.chunks, c.want

@@ -82,6 +82,36 @@ PLANTS = [
         [("shuffle/homes.go", "move(from.group, to.group, from.by-by, from.by)", "move(from.group, to.group, 0, by)")],
     ),
     (
+        "shuffle reads every lane from its beginning",
+        "./shuffle TestSlotMixesAfreshInEveryEpoch",
+        [("shuffle/slot.go", "draw(0, l.length(j))", "draw(0, 1)")],
+    ),
+    (
+        "shuffle reads a lane from the same turn in every epoch",
+        "./shuffle TestSlotMixesAfreshInEveryEpoch",
+        [("shuffle/slot.go", 'newKey("turn", seed, epoch)', 'newKey("turn", seed)')],
+    ),
+    (
+        "shuffle leaves the pieces of short lanes, most of them cut, in their places",
+        "./shuffle TestVectors",
+        [("shuffle/slot.go", "\t\t\to.pieces = append(", "\t\t\tif order.n < 4 {\n\t\t\t\ti = uint64(len(o.pieces)) - uint64(first)\n\t\t\t}\n\t\t\to.pieces = append(")],
+    ),
+    (
+        "shuffle forgets that a turn has a piece needed twice",
+        "./shuffle TestATurnCutsOnePieceOfALane",
+        [("shuffle/spans.go", "if first.end < o.length(first.lane) {", "if first.end < o.length(first.lane)-1 {")],
+    ),
+    (
+        "shuffle takes as many ranks for the quota of each group",
+        "./shuffle TestHomesVectors",
+        [("shuffle/homes.go", "d.worldSize - mulDiv(d.homes-group, d.worldSize, d.homes)", "mulDiv(group, d.worldSize, d.homes)")],
+    ),
+    (
+        "gateway leaves homes out of a batch's address",
+        "./gateway TestLocalityKeepsWhatAddressesPromise",
+        [("gateway/request.go", 'add("homes", num(p.homes))', 'add("homes", num(p.worldSize))')],
+    ),
+    (
         "shuffle hands out the deal of another batch",
         "./shuffle TestDealsOfManyBatchesAtOnce",
         [("shuffle/homes.go", "d == nil || d.first != batch.First ||", "d == nil ||")],
