@@ -97,11 +97,38 @@ func TestSlotMixesClasses(t *testing.T) {
 		{130, 128, [3]float64{.85, .34, .65}}, {640, 128, [3]float64{.95, .79, 1.55}},
 	} {
 		for i, batch := range []uint64{32, 128, 256} {
-			got := measureVariance(t, Params{Shuffle: Slot, Window: 128}, c.chunks, c.each, batch)
+			got := classVariance(t, Params{Shuffle: Slot, Window: 128}, equal(c.chunks, c.each), batch)
 			t.Logf("figure: %d chunks, batches of %d: variance %.2f", c.chunks, batch, got)
 			if want := c.want[i]; math.Abs(got-want) > .1*want+.02 {
 				t.Errorf("%d chunks of %d, batches of %d: got a variance of %.2f, want about %.2f", c.chunks, c.each, batch, got, want)
 			}
 		}
 	}
+}
+
+// classVariance lays ten classes over the stored samples, one after another, and looks at batches of 40 epochs of as many seeds.
+func classVariance(t *testing.T, params Params, first chunkTable, batch uint64) float64 {
+	const classes, seeds = 10, 40
+	var sum, n float64
+	var samples []uint64
+	for seed := range uint64(seeds) {
+		params.Seed = seed
+		p := mustPlan(t, params, first)
+		e, s := p.Epoch(seed), p.Samples()
+		looks := min(s/batch, 64)
+		for i := range looks {
+			m := mulDiv(i, s/batch, looks)
+			samples = e.Append(samples[:0], m*batch, (m+1)*batch)
+			var count [classes]float64
+			for _, x := range samples {
+				count[mulDiv(x, classes, s)]++
+			}
+			for _, k := range count {
+				d := k - float64(batch)/classes
+				sum += d * d
+				n++
+			}
+		}
+	}
+	return sum / n / (float64(batch) / classes * (1 - 1.0/classes))
 }
