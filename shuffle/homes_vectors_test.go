@@ -43,13 +43,15 @@ type homesVector struct {
 	Tail      Tail         `json:"tail"`
 	WorldSize uint64       `json:"world_size"`
 	Homes     uint64       `json:"homes"`
-	Home      [][2]uint64  `json:"home"` // of the first chunks
+	Bad       []uint64     `json:"bad,omitempty"` // samples in quarantine
+	Home      [][2]uint64  `json:"home"`          // of the first chunks
 	Deals     []dealVector `json:"deals"`
 }
 
 type dealVector struct {
 	Batch  uint64  `json:"batch"`
 	Shares [][]int `json:"shares"`
+	Digest string  `json:"digest"` // of the samples that the ranks get, rank after rank
 }
 
 func (v *HomedPlan) plan(t *testing.T) *Plan {
@@ -93,11 +95,24 @@ func (v *homesVector) fill(t *testing.T) {
 		v.Home = append(v.Home, [2]uint64{place, of})
 	}
 	b := Batching{Samples: p.Samples(), BatchSize: v.BatchSize, Tail: v.Tail}
+	q, err := NewQuarantine(v.Seed, e.plan.chunks, v.Bad)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for i := range min(b.Batches(), 3) {
 		d := dealVector{Batch: []uint64{0, b.Batches() - 1, b.Batches() / 2}[i]}
 		for rank := range v.WorldSize {
 			d.Shares = append(d.Shares, e.DealHomes(b.Share(d.Batch, 0, 1), rank, v.WorldSize, v.Homes))
 		}
+		whole := e.AppendShare(nil, b.Share(d.Batch, 0, 1))
+		var samples []uint64
+		for _, share := range d.Shares {
+			for _, place := range share {
+				samples = append(samples, whole[place])
+			}
+		}
+		q.Replace(v.Epoch, samples)
+		d.Digest = digestOf(samples)
 		v.Deals = append(v.Deals, d)
 	}
 }
@@ -138,8 +153,16 @@ func homesInputs() homesVectors {
 			plan.Shuffle, plan.Strata = Slot, 0
 		}
 		world := 1 + k.draw(i+5000, 12)
+		var bad []uint64
+		if first := (&planVector{Chunks: plan.Chunks}).first(); plan.Snapshot == "" && i%3 > 0 {
+			for x := range first[len(first)-1] - 1 { // one in seven, and all of the first chunks
+				if k.with(i).draw(x, 7) == 0 || x < 4 {
+					bad = append(bad, x)
+				}
+			}
+		}
 		v.Homes = append(v.Homes, homesVector{
-			HomedPlan: plan, BatchSize: []uint64{1, 7, 16, 30}[k.draw(i+4000, 4)], Tail: []Tail{Short, Drop, Pad}[i%3], WorldSize: world, Homes: 1 + k.draw(i+6000, world),
+			HomedPlan: plan, BatchSize: []uint64{1, 7, 16, 30}[k.draw(i+4000, 4)], Tail: []Tail{Short, Drop, Pad}[i%3], WorldSize: world, Homes: 1 + k.draw(i+6000, world), Bad: bad,
 		})
 	}
 	return v

@@ -20,7 +20,9 @@ type quarantineVector struct {
 	Window      uint64      `json:"window"`
 	Seed        uint64      `json:"seed"`
 	Epoch       uint64      `json:"epoch"`
-	Chunks      [][2]uint64 `json:"chunks"` // runs of chunks: samples of each, how many
+	Chunks      [][2]uint64 `json:"chunks"`            // runs of chunks: samples of each, how many
+	Subset      string      `json:"subset,omitempty"`  // whose samples the bad ones and the substitutes are, by their numbers in it
+	Members     [][2]uint64 `json:"members,omitempty"` // runs of samples: whether they belong to it, how many
 	Bad         []uint64    `json:"bad"`
 	OrderDigest string      `json:"order_digest"`
 	Substitutes []uint64    `json:"substitutes"` // of the bad ones
@@ -57,6 +59,11 @@ type mixtureVector struct {
 func (v *quarantineVector) fill(t *testing.T) {
 	first := (&planVector{Chunks: v.Chunks}).first()
 	p := mustPlan(t, Params{Shuffle: v.Shuffle, Window: v.Window, Seed: v.Seed}, first)
+	if v.Subset != "" {
+		s := subsetVector{Shuffle: v.Shuffle, Window: v.Window, Seed: v.Seed, Chunks: v.Chunks, Subset: v.Subset, Members: v.Members}
+		p, _ = s.plan(t)
+		first = p.chunks
+	}
 	q, err := NewQuarantine(v.Seed, first, v.Bad)
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +75,16 @@ func (v *quarantineVector) fill(t *testing.T) {
 	v.OrderDigest, v.Digest = q.OrderDigest(p), digestOf(samples)
 }
 
-func (v *subsetVector) fill(t *testing.T) {
+// size returns how many samples belong to the subset.
+func (v *subsetVector) size() (n uint64) {
+	for _, run := range v.Members {
+		n += run[0] * run[1]
+	}
+	return n
+}
+
+// plan returns the plan of the subset, and what its samples are.
+func (v *subsetVector) plan(t *testing.T) (*Plan, split) {
 	s := split{first: (&planVector{Chunks: v.Chunks}).first()}
 	var is []bool
 	for _, run := range v.Members {
@@ -90,6 +106,11 @@ func (v *subsetVector) fill(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return p, s
+}
+
+func (v *subsetVector) fill(t *testing.T) {
+	p, s := v.plan(t)
 	samples := p.Epoch(v.Epoch).Append(nil, 0, p.Samples())
 	for i, x := range samples {
 		samples[i] = s.stored(p.Members(), x)
@@ -157,7 +178,6 @@ func mixtureInputs() mixtureVectors {
 				q.Bad = append(q.Bad, x)
 			}
 		}
-		v.Quarantine = append(v.Quarantine, q)
 		s := subsetVector{
 			Shuffle: q.Shuffle, Window: q.Window, Seed: q.Seed, Epoch: q.Epoch, Chunks: shape, Subset: []string{"train", "val", "a-longer-name"}[i%3],
 		}
@@ -166,7 +186,16 @@ func mixtureInputs() mixtureVectors {
 			s.Members = append(s.Members, [2]uint64{(at + i) % 2, n})
 			left -= n
 		}
-		v.Subset = append(v.Subset, s)
+		v.Quarantine, v.Subset = append(v.Quarantine, q), append(v.Subset, s)
+		if i%2 == 1 { // the same subset, with bad samples, sometimes with none
+			q.Subset, q.Members, q.Bad = s.Subset, s.Members, []uint64{}
+			for x := range s.size() - 1 {
+				if i%3 > 0 && (k.with(i).draw(x+1<<30, 6) == 0 || x < 3) {
+					q.Bad = append(q.Bad, x)
+				}
+			}
+			v.Quarantine = append(v.Quarantine, q)
+		}
 		m := mixtureVector{Seed: q.Seed, T: []uint64{0, 100, k.draw(i+3000, 3000)}[i%3]}
 		for j := range 1 + i%6 {
 			m.Sources = append(m.Sources, mixtureSource(k.with(i), i/6%3, j))
@@ -192,6 +221,8 @@ func TestMixtureVectors(t *testing.T) {
 	got := mixtureInputs()
 	for i := range got.Quarantine {
 		got.Quarantine[i].fill(t)
+	}
+	for i := range got.Subset {
 		got.Subset[i].fill(t)
 		got.Mixture[i].fill(t)
 	}

@@ -108,15 +108,21 @@ def check_homes(vector):
         shares, transfers = order.deal_homes(homes, vector["world_size"], groups)
         yield "shares", shares, deal["shares"]
         yield "transfers", transfers < groups, True
+        q = order.Quarantine(vector["seed"], counts, vector.get("bad", []))
+        delivered = [q.sub(vector["epoch"], plan.at(positions[place])) for share in shares for place in share]
+        yield "samples", digest(delivered), deal["digest"]
 
 
 def check_quarantine(vector):
-    counts = spread(vector["chunks"])
+    counts, subset = spread(vector["chunks"]), vector.get("subset", "")
+    if subset:
+        members = [x for x, is_member in enumerate(spread(vector["members"])) if is_member]
+        counts = order.subset_counts(counts, members)
     shuffle, window, seed, epoch = vector["shuffle"], vector["window"], vector["seed"], vector["epoch"]
     plan, q = order.SHUFFLES[shuffle](counts, window, seed, epoch), order.Quarantine(seed, counts, vector["bad"])
     yield "substitutes", [q.sub(epoch, x) for x in vector["bad"]], vector["substitutes"]
     yield "digest", digest(q.sub(epoch, plan.at(t)) for t in range(sum(counts))), vector["digest"]
-    yield "order digest", q.order_digest(order.order_digest(shuffle, counts, window, seed)), vector["order_digest"]
+    yield "order digest", q.order_digest(order.order_digest(shuffle, counts, window, seed, subset=subset)), vector["order_digest"]
 
 
 def check_subset(vector):
