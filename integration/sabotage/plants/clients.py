@@ -100,22 +100,22 @@ PLANTS = [
     ),
     (
         "the Python client's ledger overlooks what came twice",
-        "client/python/tests/test_read.py test_an_epoch_is_every_file_once",
+        "client/python/tests/test_read.py test_ranks_share_every_batch",
         [("client/python/millrace/ledger.py", "self._twice.append((a, min(b, end)))", "pass")],
     ),
     (
         "the Python client's threads wait for a decoder while nothing is fetched",
-        "client/python/tests/test_pool.py test_the_last_thread_decodes_when_there_is_no_room",
+        "client/python/tests/test_pool.py test_any_pool",
         [("client/python/millrace/_pool.py", "if can_fetch and not self._fetching:", "if can_fetch and not self._fetching and not self._slots:")],
     ),
     (
         "torch's workers count on from the batch that they have yielded, as if each were alone",
-        "client/python/tests/torch/test_torch_state.py test_many_stops_on_changing_ranks_and_workers",
+        "client/python/tests/torch/test_torch_state.py test_stateful_data_loader",
         [("client/python/millrace/torch.py", "self._next = batch.number + self._step", "self._next = batch.number + 1")],
     ),
     (
         "torch's spawned workers do not know their parent's rank",
-        "client/python/tests/torch/test_torch_distributed.py test_ranks_of_the_environment",
+        "client/python/tests/torch/test_torch_distributed.py test_stop_anywhere_and_resume_on_other_ranks",
         [("client/python/millrace/torch.py", '"_ranks_of_parent": self.ranks()', '"_ranks_of_parent": None')],
     ),
     (
