@@ -138,7 +138,7 @@ func (p *Path) Pull(ctx context.Context, member string, chunks []peer.Chunk) {
 		if p.gate.enterWarm(ctx) != nil {
 			return
 		}
-		if over.Load() || p.spare() < s.Cost(c.Number) {
+		if over.Load() || p.free() < s.Cost(c.Number) {
 			p.gate.leaveWarm(true)
 			return
 		}

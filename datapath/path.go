@@ -164,6 +164,11 @@ func ahead(total int64) int64 { return total / 10 * 7 }
 // BudgetFor returns the least budget that holds so many bytes for what readers come for.
 func BudgetFor(n int64) int64 { return (n + 6) / 7 * 10 }
 
+// free returns how much memory for what readers come for nobody uses.
+func (p *Path) free() int64 {
+	return ahead(p.budget.Total()) - p.budget.InUse() + p.cache.Stats().FreeBytes
+}
+
 // spare returns how much memory for what readers come for is free, or held by chunks that no reader is known to come
 // for: any gateway that has run for a while is full of those.
 func (p *Path) spare() int64 {
