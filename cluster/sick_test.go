@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -84,13 +85,13 @@ func TestRefusalsThatOthersDoNotGive(t *testing.T) {
 func TestLateMemberIsEjected(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.fleet(3)[0]
-		slow := time.Duration(0)
-		w.read = func(string, string) error { time.Sleep(slow); return nil }
+		var slow atomic.Int64 // what an answer takes
+		w.read = func(string, string) error { time.Sleep(time.Duration(slow.Load())); return nil }
 		o := &other{}
 		ask := func() error {
 			return a.Read(t.Context(), "gw-1", sample(chunk(1)), [][]byte{make([]byte, 1000)}, o.instead)
 		}
-		slow = promptFloor / 2
+		slow.Store(int64(promptFloor / 2))
 		for range 10 {
 			if err := ask(); err != nil {
 				t.Fatal(err)
@@ -99,7 +100,7 @@ func TestLateMemberIsEjected(t *testing.T) {
 		if o.beside != 0 {
 			t.Errorf("got %d hedges while the member was prompt, want none", o.beside)
 		}
-		slow = 300 * time.Millisecond
+		slow.Store(int64(300 * time.Millisecond))
 		for range sickAfter {
 			if got := states(a)["gw-1"]; got != Alive {
 				t.Errorf("got %v, want %v", got, Alive)
@@ -119,7 +120,7 @@ func TestLateMemberIsEjected(t *testing.T) {
 		if tried := len(w.asked()); tried < 10 || tried > 40 {
 			t.Errorf("got %d questions in five minutes in which it was tried, want some ten", tried)
 		}
-		slow = 0
+		slow.Store(0)
 		w.pass(coolMost + 3*time.Second)
 		if got := states(a)["gw-1"]; got != Alive {
 			t.Errorf("prompt again: got %v, want %v", got, Alive)
