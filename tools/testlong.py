@@ -23,6 +23,9 @@ STEPS = [
     "deps", "vet", "unit", "cross", "python-test", "conformance", "integration", "cluster-test", "experiments-short", "histories", "fuzz", "sabotage",
 ]
 
+# What tests have measured lies in bin/figures-NAME.json: each name with the step that writes it.
+FIGURES = {"unit": "unit", "figures": "unit", "integration": "integration", "cluster-test": "cluster-test", "histories": "histories"}
+
 
 def output(*command):
     done = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True)
@@ -94,7 +97,7 @@ def page(about, rows):
     text = ["# The long tests\n", "Written by `make test-long`; not edited by hand. What the steps are: [testing.md](testing.md).\n"]
     text.append("".join(f"- {name}: {value}\n" for name, value in [*about, ("duration", duration(seconds)), ("result", verdict)]))
     text.append(table(["step", "result", "duration", "what it counted"], [(r[0], r[1], duration(r[2]), r[3]) for r in rows]))
-    figures = [f for step in ("unit", "integration", "cluster-test", "histories") if step in done for f in stored(f"figures-{step}.json")]
+    figures = [f for name, step in FIGURES.items() if step in done for f in stored(f"figures-{name}.json")]
     if figures:
         text.append("## What the tests measured\n")
         text.append(table(["test", "figure"], [(f"`{package.split('/')[-1]}` {test}", figure) for package, test, figure in figures]))
