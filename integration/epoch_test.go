@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -99,12 +100,12 @@ func (r *reader) endEpoch(what string) {
 
 func batches(t *testing.T, g *harness.Gateway, epoch, batchSize int) int {
 	t.Helper()
-	r := g.MustGet(t, batchPath(epoch, 0)+share(batchSize, 0, 1))
-	n, err := strconv.Atoi(r.Header.Get("Millrace-Batches"))
-	if err != nil || n < 2 {
-		t.Fatalf("Millrace-Batches: got %q, want a number above 1", r.Header.Get("Millrace-Batches"))
+	r := g.MustGet(t, fmt.Sprintf("/v1/datasets/%s/epochs/%d?batch_size=%d", dataset, epoch, batchSize))
+	var plan struct{ Batches int }
+	if err := json.Unmarshal(r.Body, &plan); err != nil || plan.Batches < 2 {
+		t.Fatalf("got %s, %v, want more than one batch", r.Body, err)
 	}
-	return n
+	return plan.Batches
 }
 
 func sampleCount() int {
