@@ -60,7 +60,7 @@ python-test: build deps ## the Python client against real gateways and a proxy t
 	python3 tools/pytest.py
 
 integration: deps ## the system through its front door: directory, MinIO, versitygw, nginx, the README's tour
-	cd integration && python3 ../tools/gotest.py integration -count=1 $(if $(MILLRACE_LONG),-timeout 4h,-timeout 10m) . ./harness
+	cd integration && python3 ../tools/gotest.py integration -count=1 $(if $(MILLRACE_LONG),-timeout 4h,-timeout 20m) . ./harness
 
 conformance: build ## a gateway against the vectors of conformance/, and clients in Go, Python, curl, Node, Rust and Java, where these are
 	python3 tools/conformance.py
