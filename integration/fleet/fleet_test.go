@@ -331,8 +331,10 @@ func halfCrashes(t *testing.T, l *lab) {
 			steps(60)
 		}
 	})
-	// Those that come back all at once read some chunks anew that the others have held for them meanwhile.
-	l.bill(t, epochs, before, lost, 1.05)
+	// Members that come back all at once read some chunks anew that the others have held for them meanwhile. And where four
+	// die at once, the next choice for a chunk may be one of them: until that is known, more than one gateway reads the
+	// chunk in its place and keeps it. 1.014 to 1.066 were seen.
+	l.bill(t, epochs, before, lost, 1.1)
 }
 
 // growsAndShrinks begins with two, grows to eight and goes back to three.
