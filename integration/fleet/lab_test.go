@@ -4,6 +4,7 @@ package fleet_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"strconv"
 	"testing"
 	"time"
@@ -27,6 +28,7 @@ type lab struct {
 	nodes     []*harness.Node
 	tls       *harness.Authority
 	alone     *harness.Gateway // a gateway of no cluster: what it says is right
+	pace      *harness.Pace
 	fleet     *harness.Fleet
 
 	samples, chunks uint64
@@ -35,7 +37,7 @@ type lab struct {
 
 func newLab(t *testing.T) *lab {
 	t.Helper()
-	l := &lab{island: harness.NewIsland(t)}
+	l := &lab{island: harness.NewIsland(t), pace: harness.WatchPace(t)}
 	l.readers = l.island.Node(t, "readers", "")
 	store := l.island.Node(t, "store", "1gbit")
 	l.storeNode = store
@@ -72,6 +74,21 @@ func (l *lab) cold(t *testing.T, which ...int) {
 	l.fleet.StartAll(t, which...)
 	l.fleet.Agree(t, which...)
 	l.reads.Forget()
+	l.pace.Forget()
+}
+
+// frugal reports that the store was asked for more than it should have been, unless the machine stood
+// still meanwhile: gateways take each other for dead then, and are right to turn to the store.
+func (l *lab) frugal(t *testing.T, ok bool, format string, args ...any) {
+	t.Helper()
+	if ok {
+		return
+	}
+	if fault := l.pace.Fault(); fault != "" {
+		t.Logf("figure: %s; not judged: %s", fmt.Sprintf(format, args...), fault)
+		return
+	}
+	t.Errorf(format, args...)
 }
 
 func (l *lab) newFleet(t *testing.T) {

@@ -9,10 +9,13 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(harness.Main(m, "../..")) }
 
+// long reports whether the tests may take hours.
+func long() bool { return os.Getenv("MILLRACE_LONG") == "1" }
+
 // times returns how often a scenario does what it is named after.
-func times(short, long int) int {
-	if os.Getenv("MILLRACE_LONG") == "1" {
-		return long
+func times(short, most int) int {
+	if long() {
+		return most
 	}
 	return short
 }

@@ -44,7 +44,7 @@ func (l *lab) job(t *testing.T, plan client.Options) *job {
 func (l *lab) client(t *testing.T, urls []string) *client.Client {
 	t.Helper()
 	c, err := client.New(client.Config{
-		Gateways: urls, Home: client.HomeByRank, Dataset: dataset, Deadline: time.Minute, AttemptTimeout: 2 * time.Second,
+		Gateways: urls, Home: client.HomeByRank, Dataset: dataset, Deadline: 5 * time.Minute, AttemptTimeout: 2 * time.Second,
 		HTTP: &http.Client{Transport: l.readers.Transport()},
 	})
 	if err != nil {
