@@ -32,6 +32,7 @@ type Cluster struct {
 	troubles string                   // the faults that were logged last
 	notes    []func()                 // log lines, written once mu is free
 	hedges   float64                  // that may be asked now
+	hedged   uint64                   // that were asked
 	earned   time.Time                // when that last grew
 	loads    [keptLoads]time.Duration // that answers took of late
 	nextLoad int                      // counts them

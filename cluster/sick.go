@@ -158,6 +158,7 @@ func (c *Cluster) mayHedge() bool {
 		return false
 	}
 	c.hedges--
+	c.hedged++
 	return true
 }
 

@@ -32,6 +32,7 @@ type Status struct {
 	Members []MemberStatus `json:"members"` // the others, by name
 	Others  []OtherStatus  `json:"others"`  // addresses where no member answers
 	Faults  []string       `json:"faults"`  // of the members together: ordinals, generations
+	Hedges  uint64         `json:"hedges"`  // questions that were asked of a second member too, as the first was late
 }
 
 // MemberStatus is one gateway of the cluster.
@@ -82,7 +83,7 @@ func (c *Cluster) Status() Status {
 	defer c.mu.Unlock()
 	s := c.now.Load()
 	self := s.self
-	out := Status{Cluster: c.cfg.Name, View: s.number, Members: []MemberStatus{}, Others: []OtherStatus{}, Faults: []string{}}
+	out := Status{Cluster: c.cfg.Name, View: s.number, Members: []MemberStatus{}, Others: []OtherStatus{}, Faults: []string{}, Hedges: c.hedged}
 	out.Self = MemberStatus{
 		ID: self.ID, Boot: self.Boot, Address: self.Address, State: Alive, CacheBytes: self.Weight, Of: self.Of,
 		Serves: c.owned(s, self.ID, self.Serves),

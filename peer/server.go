@@ -144,23 +144,25 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 		return errors.Join(fmt.Errorf("serve peers at %s: %w", ln.Addr(), err), s.abandon(server))
 	case <-ctx.Done():
 	}
-	drainErr := s.drain(server)
+	s.drain(server)
 	if err := <-stopped; !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve peers at %s: %w", ln.Addr(), err)
 	}
-	return drainErr
+	return nil
 }
 
-// drain ends a server whose context has ended already, so its time is counted anew.
-func (s *Server) drain(server *http.Server) error {
+// drain ends a server whose context has ended already, so its time is counted anew. Questions that
+// are still open then are cut off, which is no failure: whoever asked turns to another gateway.
+func (s *Server) drain(server *http.Server) {
 	server.SetKeepAlivesEnabled(false)
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.DrainTime)
 	defer cancel()
-	err := server.Shutdown(ctx)
-	if err == nil {
-		return nil
+	if server.Shutdown(ctx) == nil {
+		return
 	}
-	return errors.Join(fmt.Errorf("drain peers: %w", err), s.abandon(server))
+	s.cfg.Log.Warn().Dur("drain_timeout", s.cfg.DrainTime).Int64("open", s.active.Load()).
+		Msg("questions of other gateways were still open and are cut off: they ask elsewhere")
+	_ = s.abandon(server) // what cannot be closed was closed by the other side
 }
 
 // abandon closes every connection. That waits for nobody, but the contexts of those who answer end

@@ -364,6 +364,7 @@ func memberStats(st cluster.Status) []gateway.Stat {
 		{Name: "cluster_members_draining", Help: "Of these, those that will be gone soon.", Value: n[cluster.Draining]},
 		{Name: "cluster_members_gone", Help: "Gateways that were members within the last minutes and do not answer.", Value: n[cluster.Gone]},
 		{Name: "cluster_refused", Help: "Addresses where somebody answers who can be no member.", Value: n[cluster.Refused]},
+		{Name: "peer_hedges_total", Help: "Questions that were asked of a second gateway too, as the first was late.", Value: float64(st.Hedges)},
 		{Name: "cluster_owned_share", Help: "Part of the chunks that this gateway owns, the mean of its datasets.", Value: share},
 	}
 }
