@@ -28,9 +28,9 @@ test-long: ## the same with the long counts, ten minutes of each fuzz target and
 	@rm -f "$(CURDIR)/bin/test-summary"
 	@FUZZTIME=$(FUZZTIME) python3 tools/testlong.py
 
-unit: ## unit, property and architecture tests, under the race detector; figures of simulated clusters without it
+unit: ## unit, property and architecture tests, under the race detector; those of one thread without it
 	$(GOTEST) unit -race $(if $(MILLRACE_LONG),-timeout 4h,-timeout 30m) ./...
-	$(GOTEST) figures -skip TestHistories ./internal/clustersim
+	$(GOTEST) plain $(if $(MILLRACE_LONG),-timeout 4h,-timeout 30m) --plain
 
 fuzz: ## run every fuzz target for FUZZTIME (5s), as many at once as there are cores
 	FUZZTIME=$(FUZZTIME) python3 tools/fuzz.py

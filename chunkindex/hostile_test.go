@@ -13,6 +13,36 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
+// manyChunks is a shard that was never there: chunks of two samples.
+type manyChunks int
+
+func (n manyChunks) totals() (t totals) {
+	_ = n.each(func(r *chunkRecord) error { t.add(r); return nil })
+	return t
+}
+
+func (n manyChunks) each(visit func(*chunkRecord) error) error {
+	var r chunkRecord
+	for i := range int(n) {
+		r.reset()
+		r.length, r.samples, r.bytes, r.longest = 2048, 2, 2048, 1024
+		r.crc, r.digest[0] = uint32(i), byte(i)
+		r.extents = append(r.extents, Extent{Offset: int64(i) * 2048, Length: 2048})
+		for j := range 2 {
+			r.table = binary.LittleEndian.AppendUint32(r.table, uint32(j)*1024)
+			r.table = binary.LittleEndian.AppendUint32(r.table, 1024)
+			r.table = binary.LittleEndian.AppendUint32(r.table, 7)
+			key := fmt.Sprintf("sample/%d/%d", i, j)
+			r.names = append(binary.AppendUvarint(r.names, uint64(len(key))), key...)
+			r.parts = appendPart(append(r.parts, 1), Part{Ext: "bin", Offset: 512, Length: 512})
+		}
+		if err := visit(&r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func put64(b []byte, v uint64) { binary.LittleEndian.PutUint64(b, v) }
 
 // An index whose numbers contradict each other is refused though all its checksums are right.

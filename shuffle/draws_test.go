@@ -21,6 +21,12 @@ type weighing struct {
 
 func (w *weighing) of(chunk int) []uint32 { return w.weights[w.first[chunk]:w.first[chunk+1]] }
 
+// sample returns the sample in stored order that a virtual one is.
+func (w *weighing) sample(p *Plan, d *Draws, v uint64) uint64 {
+	chunk := d.first.of(v)
+	return p.chunks[chunk] + d.Sample(int(chunk), w.of(int(chunk)), v)
+}
+
 func (w *weighing) totals() []uint64 {
 	totals := make([]uint64, len(w.first)-1)
 	for i := range totals {

@@ -1,6 +1,9 @@
 package shuffle
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
 	"fmt"
 	"strings"
 	"sync"
@@ -319,4 +322,12 @@ func TestBadPlansAreRefused(t *testing.T) {
 			t.Errorf("NewPlan(%s, window 0): got %v, want no error: it has no window", name, err)
 		}
 	}
+}
+
+func digestOf(samples []uint64) string {
+	h := sha256.New()
+	for _, x := range samples {
+		h.Write(binary.LittleEndian.AppendUint64(nil, x))
+	}
+	return hex.EncodeToString(h.Sum(nil))
 }

@@ -1,3 +1,5 @@
+//go:build !race
+
 package shuffle
 
 import (
@@ -49,12 +51,6 @@ func (v *importanceVector) weighing() *weighing {
 		}
 	}
 	return w
-}
-
-// sample returns the sample in stored order that a virtual one is.
-func (w *weighing) sample(p *Plan, d *Draws, v uint64) uint64 {
-	chunk := d.first.of(v)
-	return p.chunks[chunk] + d.Sample(int(chunk), w.of(int(chunk)), v)
 }
 
 // fill computes the outputs of a vector from its inputs.

@@ -24,7 +24,7 @@ STEPS = [
 ]
 
 # What tests have measured lies in bin/figures-NAME.json: each name with the step that writes it.
-FIGURES = {"unit": "unit", "figures": "unit", "integration": "integration", "cluster-test": "cluster-test", "histories": "histories"}
+FIGURES = {"unit": "unit", "plain": "unit", "integration": "integration", "cluster-test": "cluster-test", "histories": "histories"}
 
 
 def output(*command):
