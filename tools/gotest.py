@@ -3,8 +3,8 @@
 
 usage: gotest.py NAME [--plain] ARGS...
 
---plain runs the tests of files that race builds leave out (//go:build !race): those of one thread, which the detector
-slows tenfold and finds nothing in.
+--plain runs the tests of files that race builds leave out (//go:build !race), those of one thread, which the detector slows
+tenfold and finds nothing in; and random tests, of which race builds play a fourth (internal/seeds).
 
 A skipped test is a failure when CI=true: a skip there would be a hole in the proof that
 nobody sees. The totals are appended to bin/test-summary of the repository, so that they
@@ -106,15 +106,18 @@ def test(run, args):
 
 
 def plain():
-    """Arguments of go test that choose the tests which race builds leave out."""
-    tests, folders = [], set()
+    """Arguments of go test that choose the tests which race builds leave out or cut short."""
+    tests, folders = set(), set()
     for folder, _, names in os.walk("."):
         for path in (os.path.join(folder, name) for name in names if name.endswith("_test.go")):
             with open(path, encoding="utf-8") as f:
                 text = f.read()
-            if text.startswith("//go:build !race\n"):
-                tests += re.findall(r"^func (Test\w+)", text, re.M)
-                folders.add(folder)
+            whole = text.startswith("//go:build !race\n")
+            for function in text.split("\nfunc ")[1:]:
+                test = re.match(r"Test\w+", function)
+                if test and (whole or "seeds.Range(" in function):
+                    tests.add(test[0])
+                    folders.add(folder)
     return ["-run", f"^({'|'.join(sorted(tests))})$", *sorted(folders)]
 
 

@@ -85,7 +85,7 @@ func TestHistories(t *testing.T) {
 		t.Errorf("while gateways came and went: got %.1f reads of chunks, want at most 1.02 x %.1f", sum.read, sum.needed)
 	}
 	for _, kind := range []string{
-		"bytes", "bytes from memory", "bytes from peer", "bytes from store", "canceled", "deadline", "store", "too large", "down", "reset",
+		"bytes", "bytes from memory", "bytes from peer", "bytes from store", "canceled", "deadline", "too large", "down", "reset",
 	} {
 		if sum.ended[kind] == 0 {
 			t.Errorf("no request ended with %q: %v", kind, sum.ended)

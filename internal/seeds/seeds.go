@@ -13,10 +13,14 @@ import (
 // repeated hundreds of times need not play all of them each time.
 const repeats = 20
 
-// Range returns the first seed of a run and the one after its last. usual is how many an ordinary run plays, and long
-// how many one with MILLRACE_LONG does, both from 0. MILLRACE_TEST_STEADY=i plays the i-th of many short ranges, and
-// MILLRACE_SEEDS=from:to those seeds alone. few says that they are fewer than usual, so that a test cannot expect to
-// see everything that may happen.
+// slower is by how much fewer an ordinary run plays under the race detector, which takes ten times as long and looks for
+// something else: whether all that may happen was seen, a run without it says (make unit has both).
+const slower = 4
+
+// Range returns the first seed of a run and the one after its last. usual is how many an ordinary run plays, a fourth of
+// it under the race detector, and long how many one with MILLRACE_LONG does, all from 0. MILLRACE_TEST_STEADY=i plays
+// the i-th of many short ranges, and MILLRACE_SEEDS=from:to those seeds alone. few says that they are fewer than usual,
+// so that a test cannot expect to see everything that may happen.
 func Range(tb testing.TB, usual, long uint64) (from, to uint64, few bool) {
 	tb.Helper()
 	if s := os.Getenv("MILLRACE_SEEDS"); s != "" {
@@ -31,6 +35,9 @@ func Range(tb testing.TB, usual, long uint64) (from, to uint64, few bool) {
 	}
 	if os.Getenv("MILLRACE_LONG") != "" {
 		return 0, long, false
+	}
+	if raced {
+		return 0, max(1, usual/slower), true
 	}
 	return 0, usual, false
 }

@@ -1,0 +1,32 @@
+//go:build !race
+
+package datapath
+
+import (
+	"testing"
+
+	"github.com/millrace-data/millrace/internal/bubble"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// A cold epoch keeps the line full from the first request to the last byte, though only one reader asks. The epoch is so
+// long that the chunk which happens to come last does not decide.
+func TestColdEpochKeepsTheLineFull(t *testing.T) {
+	d := newDataset(t, 40, same(64*288, 3000), 72*8, 256<<10) // 288 chunks of a little less than 256 KiB
+	for name, window := range map[string]uint64{shuffle.None: 0, shuffle.Window: 4, shuffle.Slot: 16} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
+				store := distant(d)
+				all := make([]int, d.index.Chunks())
+				for i := range all {
+					all[i] = i
+				}
+				straight := d.download(t, store, all, 16)
+				ours := d.firstBatches(t, store, d.plan(t, name, window), 1, d.index.Samples())
+				if least := 0.98; float64(straight)/float64(ours) < least {
+					t.Errorf("got an epoch in %v, a straight download takes %v: want at least %.2f of its rate", ours, straight, least)
+				}
+			})
+		})
+	}
+}
