@@ -144,6 +144,7 @@ func TestFleetIsOneCache(t *testing.T) {
 				ok(t, "fetch", url, "--epoch", "0", "--discard")
 			}
 			var tiers tierBytes
+			late := uint64(0) // questions for which a second gateway read too, as the first did not answer in time
 			for _, url := range urls {
 				page := shown(t, url, func(p clusterPage) bool { // what was sent is counted once it is on its way
 					return len(p.Members) == 1 && p.Members[0].Asked.Bytes > 0 && p.Members[0].Answered.Bytes > 0
@@ -151,12 +152,13 @@ func TestFleetIsOneCache(t *testing.T) {
 				tiers.Store += page.Tiers.Store
 				tiers.Peers += page.Tiers.Peers
 				tiers.Served += page.Tiers.Served
+				late += page.Hedges + page.Members[0].Asked.Failed
 				if page.Cluster != "job-a" || len(page.Self.Serves) != 1 || page.Self.Serves[0].Share == 0 {
 					t.Errorf("got %+v, want a share of the dataset", page.Self)
 				}
 			}
-			if alone := storedBytes(t); tiers.Store != alone || tiers.Peers == 0 || tiers.Served < tiers.Peers {
-				t.Errorf("got %+v, want %d bytes read from the store once, and the rest from each other", tiers, alone)
+			if alone := storedBytes(t); tiers.Store < alone || tiers.Store > alone && late == 0 || tiers.Peers == 0 || tiers.Served < tiers.Peers {
+				t.Errorf("got %+v with no question late, want %d bytes read from the store once, and the rest from each other", tiers, alone)
 			}
 			stop[1]()
 			page := shown(t, urls[0], func(p clusterPage) bool { // one that is only suspected still owns its part

@@ -82,11 +82,7 @@ const mostChunks = 16
 // was asked twice or sent to the store twice costs its chunks.
 func (l *lab) late(t *testing.T) int64 {
 	t.Helper()
-	questions := 0.0
-	for _, name := range []string{"peer_failed", "peer_hedges", "store_hedges", "store_retries"} {
-		questions += counters(t, l.fleet.Members, "millrace_"+name+"_total")
-	}
-	return int64(questions) * mostChunks * l.bytes / int64(l.chunks)
+	return int64(harness.Overdue(t, l.fleet.Members...)) * mostChunks * l.bytes / int64(l.chunks)
 }
 
 // herd asks all gateways for one cold batch at once, many times each.

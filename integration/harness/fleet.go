@@ -233,3 +233,15 @@ func (f *Fleet) Agree(t testing.TB, which ...int) {
 		f.Members[i].Ready(t, f.Members[i].Sees(len(which)))
 	}
 }
+
+// Overdue returns how many questions and reads of these gateways were given up or asked twice since they were not
+// answered in time: each may have cost the store its bytes once more. A machine that goes on makes none.
+func Overdue(t testing.TB, members ...*Member) (sum float64) {
+	t.Helper()
+	for _, m := range members {
+		for _, name := range []string{"peer_failed", "peer_hedges", "store_hedges", "store_retries"} {
+			sum += m.Metric(t, "millrace_"+name+"_total", "")
+		}
+	}
+	return sum
+}
