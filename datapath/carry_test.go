@@ -12,33 +12,6 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// What a peer sends along is served from here: of eight batches one asks. No sample is sent twice, and none is sent in vain.
-func TestOneQuestionBringsManyBatches(t *testing.T) {
-	d := newDataset(t, 70, same(1920, 450), 480, 32<<10)
-	for _, order := range []string{shuffle.Window, shuffle.Slot} {
-		read := func(most int64) (sum Stats) {
-			bubble.Test(t, func(t *testing.T) {
-				d.store.Reset()
-				f := newFleet(t, d, d.plan(t, order, 16), 2, Config{CarryBytes: most}, 8<<20)
-				f.readEpoch(t, 0, 8)
-				sum = f.stats()
-			})
-			return sum
-		}
-		with, without := read(0), read(-1)
-		if without.CarriedHits != 0 || with.CarriedHits == 0 || with.PeerReads*3 > without.PeerReads {
-			t.Errorf("%s: got %d questions with %d samples sent along, %d without any: want a third at most",
-				order, with.PeerReads, with.CarriedHits, without.PeerReads)
-		}
-		if with.PeerBytes != without.PeerBytes {
-			t.Errorf("%s: got %d bytes from peers, %d where nothing is sent along: want as many", order, with.PeerBytes, without.PeerBytes)
-		}
-		if with.StoreBytes != d.bytes() {
-			t.Errorf("%s: got %d bytes from the store, want %d", order, with.StoreBytes, d.bytes())
-		}
-	}
-}
-
 // carriedBytes is what a gateway keeps of what was asked for before its batch.
 func (m *member) carriedBytes() int64 {
 	synctest.Wait()

@@ -48,47 +48,6 @@ var errDown = errors.New("the store is down")
 
 func down(memstore.Call) memstore.Fault { return memstore.Fault{Err: errDown} }
 
-// A process that is started again serves a whole epoch from disk, in any order, with a store that is down.
-func TestRestartedPathReadsTheDiskAlone(t *testing.T) {
-	for name, c := range map[string]struct {
-		order  string
-		budget int64
-		cfg    Config
-	}{
-		"stored order":               {shuffle.None, 2 << 20, Config{}},
-		"slot":                       {shuffle.Slot, 2 << 20, Config{}},
-		"window":                     {shuffle.Window, 2 << 20, Config{}},
-		"window, nothing read ahead": {shuffle.Window, 2 << 20, Config{NoPrefetch: true}},
-		"window, SHA-256":            {shuffle.Window, 2 << 20, Config{CheckSHA: true}},
-		"full":                       {shuffle.Full, 8 << 20, Config{}},
-		"full, little memory":        {shuffle.Full, 1 << 20, Config{}},
-		"slot, little memory":        {shuffle.Slot, 512 << 10, Config{}},
-		"window, little memory":      {shuffle.Window, 300 << 10, Config{}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			d := newDataset(t, 61, same(400, 3000), 40, 64<<10)
-			dir := t.TempDir()
-			plan := d.plan(t, c.order, 8)
-			bubble.Test(t, func(t *testing.T) {
-				cfg := c.cfg
-				cfg.Budget = bud(8 << 20)
-				onDisk(t, dir, 4<<20, cfg, func(p *Path) { d.readEpoch(t, d.opened(p, "here"), plan, 0, 32) })
-				defer d.store.SetFault(nil)
-				d.store.SetFault(down)
-				cfg.Budget = bud(c.budget)
-				onDisk(t, dir, 4<<20, cfg, func(p *Path) {
-					s := d.opened(p, "here")
-					d.readEpoch(t, s, plan, 1, 32)
-					st := p.Stats()
-					if st.StoreReads != 0 || st.Disk.HitBytes < uint64(d.index.Bytes())*9/10 || st.Disk.Writes != 0 {
-						t.Errorf("got %d reads of the store, %d of the disk and %d writes, want 0, all chunks and 0", st.StoreReads, st.Disk.Hits, st.Disk.Writes)
-					}
-				})
-			})
-		})
-	}
-}
-
 // The tiers of a body say what came from disk.
 func TestBodySaysWhatCameFromDisk(t *testing.T) {
 	d := newDataset(t, 62, same(40, 3000), 10, 1<<20) // 4 chunks
@@ -242,38 +201,6 @@ func TestNothingIsKeptUnasked(t *testing.T) {
 			synctest.Wait()
 			if got := p.Stats().Disk.Writes; got != 0 {
 				t.Errorf("got %d chunks written, want none", got)
-			}
-		})
-	})
-}
-
-// With a disk of half the data each epoch reads the other half of the store, and what is on disk is not written over and
-// over again.
-func TestHalfOfTheDataOnDisk(t *testing.T) {
-	d := newDataset(t, 67, same(800, 3000), 40, 32<<10) // 80 chunks
-	plan := d.plan(t, shuffle.Window, 4)
-	chunks := uint64(d.index.Chunks())
-	size := d.index.Bytes() / 2
-	bubble.Test(t, func(t *testing.T) {
-		onDisk(t, t.TempDir(), size, Config{Budget: bud(1 << 20)}, func(p *Path) {
-			s := d.opened(p, "here")
-			d.readEpoch(t, s, plan, 0, 20)
-			synctest.Wait()
-			kept := p.Stats().Disk.Chunks
-			var before Stats
-			const epochs = 4
-			for epoch := uint64(1); epoch <= epochs; epoch++ {
-				before = p.Stats()
-				d.readEpoch(t, s, plan, epoch, 20)
-				synctest.Wait()
-				after := p.Stats()
-				loads := after.StoreBytes - before.StoreBytes
-				if most := uint64(d.index.Bytes() * 7 / 10); loads > most {
-					t.Errorf("epoch %d: got %d bytes from the store, want %d at most", epoch, loads, most)
-				}
-			}
-			if st := p.Stats().Disk; st.Writes-uint64(kept) > epochs*chunks/4 || st.Bytes > size {
-				t.Errorf("got %+v, want few of %d chunks written over others in %d epochs", st, chunks, epochs)
 			}
 		})
 	})

@@ -167,27 +167,6 @@ func TestNearPiecesAreOneRead(t *testing.T) {
 	}
 }
 
-// Of compressed chunks stored bytes are read and counted, each once, and decoded ones are kept.
-func TestCompressedChunksAreKeptDecoded(t *testing.T) {
-	for _, form := range []string{gzips, zstds} {
-		t.Run(form, func(t *testing.T) {
-			d := newDatasetOf(t, form, 63, same(200, 1000), 20, 8<<10)
-			var stored uint64
-			for c := range d.index.Chunks() {
-				stored += uint64(d.index.Chunk(c).Stored)
-			}
-			p := newPath(t, Config{Budget: bud(8 << 20), CheckSHA: true, NoPrefetch: true})
-			s := p.Open(d.index, d.store, "set/")
-			for range 2 {
-				d.readEpoch(t, s, d.plan(t, shuffle.Slot, 8), 0, 20)
-			}
-			if got := p.Stats(); got.StoreBytes != stored || got.RangeReads != 0 || uint64(got.CachedBytes) < d.bytes() {
-				t.Errorf("got %d bytes read, %d ranges, %d bytes kept; want %d, none, and %d at least", got.StoreBytes, got.RangeReads, got.CachedBytes, stored, d.bytes())
-			}
-		})
-	}
-}
-
 // Bytes that do not decode, and those that decode to others, are asked for once more.
 func TestCompressedChunksThatAreWrong(t *testing.T) {
 	for _, form := range []string{gzips, zstds} {

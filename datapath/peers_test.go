@@ -68,27 +68,6 @@ func TestAColdHerdReadsEachChunkOnce(t *testing.T) {
 	})
 }
 
-// With room for half the data each, two gateways hold all of it: the second epoch reads nothing from the store.
-func TestTwoHalvesHoldEverything(t *testing.T) {
-	d := newDataset(t, 62, same(960, 900), 60, 8<<10)
-	for _, order := range []string{shuffle.Window, shuffle.Slot} {
-		bubble.Test(t, func(t *testing.T) {
-			d.store.Reset()
-			var cost int64
-			for i := range d.index.Chunks() {
-				cost += int64(float64(d.index.Chunk(i).Length) * 1.1)
-			}
-			f := newFleet(t, d, d.plan(t, order, 8), 2, Config{}, cost/2*100/62) // the ahead part is a little more than half
-			f.readEpoch(t, 0, 48)
-			cold := f.stats().StoreBytes
-			f.readEpoch(t, 1, 48)
-			if got := f.stats().StoreBytes - cold; got != 0 || cold != d.bytes() {
-				t.Errorf("%s: got %d bytes from the store and then %d, want %d and 0", order, cold, got, d.bytes())
-			}
-		})
-	}
-}
-
 var errWire = errors.New("the wire is cut")
 
 // A peer may be silent, slow, refuse, serve another generation, send other bytes or none at all: the bytes of a batch are

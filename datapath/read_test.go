@@ -16,60 +16,6 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// one chunk per shard: no reads are joined, so reads count chunks.
-func TestStoreReadsOfAnEpoch(t *testing.T) {
-	const chunks, window = 512, 16
-	d := newDataset(t, 2, same(chunks*4, 700), 4, 1<<20)
-	if got := d.index.Chunks(); got != chunks {
-		t.Fatalf("got %d chunks, want %d", got, chunks)
-	}
-	for _, c := range []struct {
-		shuffle string
-		cache   int64
-		most    int
-	}{
-		{shuffle.Window, 600 << 10, chunks},
-		{shuffle.Slot, 600 << 10, chunks + window - 1},
-		{shuffle.None, 100 << 10, chunks},
-		{shuffle.Window, 8 << 20, chunks},
-		{shuffle.Slot, 8 << 20, chunks},
-	} {
-		for _, ahead := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s/%dKiB/ahead=%v", c.shuffle, c.cache>>10, ahead), func(t *testing.T) {
-				d.store.Reset()
-				p := newPath(t, Config{Budget: bud(c.cache), NoPrefetch: !ahead})
-				ctx, cancel := context.WithCancel(t.Context())
-				var wg sync.WaitGroup
-				wg.Go(func() { p.Run(ctx) })
-				d.readEpoch(t, p.Open(d.index, d.store, "set/"), d.plan(t, c.shuffle, window), 0, 32)
-				cancel()
-				wg.Wait()
-				next := 0 // what was fetched for the epoch after it
-				if ahead {
-					next = 2 * window
-				}
-				if got := d.store.Stats().Requests[memstore.Read]; got < chunks || got > c.most+next {
-					t.Errorf("got %d store reads, want %d to %d", got, chunks, c.most+next)
-				}
-			})
-		}
-	}
-}
-
-func TestFullEpochWithATenthOfTheDataInMemory(t *testing.T) {
-	for _, size := range []int{300, 3000, 40000} {
-		t.Run(fmt.Sprint(size), func(t *testing.T) {
-			d := newDataset(t, 3, same(1200, size), 100, 256<<10)
-			data := d.index.Bytes()
-			p := newPath(t, Config{Budget: bud(data / 10)})
-			d.readEpoch(t, p.Open(d.index, d.store, "set/"), d.plan(t, shuffle.Full, 0), 0, 64)
-			if got, most := d.store.Stats().BytesRead, data*13/10; got > most {
-				t.Errorf("got %d bytes from the store for %d of data, want at most %d", got, data, most)
-			}
-		})
-	}
-}
-
 // Two datasets that fit into memory one by one, but not together, are not read whole for a batch of each.
 func TestTwoDataSetsThatDoNotFitTogether(t *testing.T) {
 	d := newDataset(t, 3, same(1200, 3000), 100, 256<<10)

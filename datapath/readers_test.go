@@ -73,29 +73,6 @@ func TestReadersAreKnownFromTheirRequests(t *testing.T) {
 	})
 }
 
-// Jobs whose plans are too large to be followed have their chunks brought whole as long as that takes nobody's place: in
-// memory that is free, and in memory full of chunks that nobody comes for.
-func TestUnfollowedReadersUseMemoryThatNobodyNeeds(t *testing.T) {
-	d := newDataset(t, 47, same(4096, 500), 4096, 4<<10) // 1024 chunks
-	for name, fill := range map[string]func(*testing.T, *Path, int64){"free": mapMemory, "cold": fillMemory} {
-		t.Run(name, func(t *testing.T) {
-			p := newPath(t, Config{Budget: bud(6 << 20), NoPrefetch: true})
-			s := p.Open(d.index, d.store, "set/")
-			s.cost = 6 << 20 // as of one that does not fit
-			fill(t, p, s.index.Chunk(0).Length)
-			for seed := range uint64(4) {
-				plan, err := shuffle.NewPlan(shuffle.Params{Shuffle: shuffle.Window, Window: 16, Seed: seed}, d.index.First())
-				must(t, err)
-				d.readPart(t, s, plan, 1024)
-			}
-			if got := p.Stats(); got.StoreBytes > 3<<20 || got.RangeReads > 100 {
-				t.Errorf("got %d bytes in %d store reads, %d of them of single samples, for four quarters of 4 MiB; want hardly any twice",
-					got.StoreBytes, got.StoreReads, got.RangeReads)
-			}
-		})
-	}
-}
-
 // mapMemory maps memory for chunks of n bytes and leaves it free.
 func mapMemory(t *testing.T, p *Path, n int64) {
 	var free []*chunkcache.Buffer[key]

@@ -220,46 +220,6 @@ func movedOver(e *Epoch, batchSize, worldSize, homes uint64) float64 {
 	return float64(moved) / float64(b.Samples)
 }
 
-// TestMovedShares holds the figures that docs/order.md gives: 512 chunks of 128 samples, batches of 2048.
-func TestMovedShares(t *testing.T) {
-	first := equal(512, 128)
-	slot := mustPlan(t, Params{Shuffle: Slot, Window: 128, Seed: 1}, first)
-	e := slot.Epoch(0)
-	for _, c := range []struct {
-		batchSize, worldSize, homes uint64
-		least, most                 float64
-	}{
-		{2048, 2, 2, 0, 0}, {2048, 16, 16, 0, 0}, {2048, 128, 128, 0, 0}, {2048, 512, 64, 0, 0}, {2048, 96, 32, 0, 0},
-		{2048, 3, 3, .005, .009}, {2048, 6, 6, .009, .015}, {2048, 24, 24, .035, .053}, {2048, 96, 96, .15, .19}, {2048, 96, 12, .015, .029}, {2048, 127, 127, .006, .014},
-	} {
-		moved := movedOver(e, c.batchSize, c.worldSize, c.homes)
-		t.Logf("figure: moved share, slot of 128 lanes, %d ranks, %d homes: %.2f %%", c.worldSize, c.homes, 100*moved)
-		if moved < c.least || moved > c.most {
-			t.Errorf("slot, %d ranks, %d homes: got %.4f of the samples moved, want %v to %v", c.worldSize, c.homes, moved, c.least, c.most)
-		}
-	}
-	for _, w := range []uint64{3, 4, 8, 16, 32, 64} {
-		moved, hashed := 0., 0.
-		const seeds = 4
-		for seed := range uint64(seeds) {
-			e := mustPlan(t, Params{Shuffle: Window, Window: 64, Strata: 64, Seed: seed}, first).Epoch(0)
-			moved += movedOver(e, 2048, w, w) / seeds
-			hashed += hashedMoved(e, 2048, w) / seeds
-		}
-		t.Logf("figure: moved share, window of 64 in 64 strata, %d ranks: %.1f %% (chunks owned by hash: %.0f %%)", w, 100*moved, 100*hashed)
-		if moved < .012 || moved > .062 {
-			t.Errorf("window, %d ranks: got %.4f of the samples moved, want .012 to .062", w, moved)
-		}
-		if hashed < .05 || hashed > .41 {
-			t.Errorf("by hash, %d ranks: got %.3f of the samples moved, want .05 to .41", w, hashed)
-		}
-		said := mustPlan(t, Params{Shuffle: Window, Window: 64, Strata: 64}, first).Moved(Batching{Samples: 512 * 128, BatchSize: 2048}, w, w)
-		if said < .8*moved || said > 1.2*moved {
-			t.Errorf("Moved, %d ranks: got %.4f, want %.4f within a fifth", w, said, moved)
-		}
-	}
-}
-
 // hashedMoved is what would be moved if chunks were owned by hash.
 func hashedMoved(e *Epoch, batchSize, worldSize uint64) float64 {
 	var moved uint64

@@ -101,53 +101,6 @@ func TestEveryEpochIsABijection(t *testing.T) {
 	})
 }
 
-func TestEveryEpochIsABijectionBeyondTheExactSizes(t *testing.T) {
-	unequal := make([]uint64, 300)
-	for i := range unequal {
-		unequal[i] = uint64(i*i) % 401
-	}
-	for _, first := range [][]uint64{equal(1, 40_000), equal(3, 9_999), equal(500, 70), equal(16, 1000), prefix(unequal...)} {
-		for _, name := range []string{None, Window, Slot, Full} {
-			for _, window := range []uint64{1, 7, 150, 1000} {
-				p := mustPlan(t, Params{Shuffle: name, Window: window, Seed: 5}, first)
-				if err := checkBijection(p.Epoch(1 << 40)); err != nil {
-					t.Errorf("%s, window %d, %d chunks: %v", name, window, len(first)-1, err)
-				}
-			}
-		}
-	}
-}
-
-// TestEverySmallOrder goes through all shapes of up to 5 chunks of up to 3 samples.
-func TestEverySmallOrder(t *testing.T) {
-	var counts []uint64
-	var visit func()
-	visit = func() {
-		first := prefix(counts...)
-		for _, name := range []string{None, Window, Slot, Full} {
-			for window := uint64(1); window <= 6; window++ {
-				p := mustPlan(t, Params{Shuffle: name, Window: window, Seed: window}, first)
-				e := p.Epoch(3)
-				if err := checkBijection(e); err != nil {
-					t.Fatalf("%s, window %d, chunks %v: %v", name, window, counts, err)
-				}
-				if err := checkSpans(e); err != nil {
-					t.Fatalf("%s, window %d, chunks %v: %v", name, window, counts, err)
-				}
-			}
-		}
-		if len(counts) == 5 {
-			return
-		}
-		for c := range uint64(4) {
-			counts = append(counts, c)
-			visit()
-			counts = counts[:len(counts)-1]
-		}
-	}
-	visit()
-}
-
 func TestPermutationsUpToAndBeyondTheExactSizeInvert(t *testing.T) {
 	for n := uint64(1); n <= 600; n++ {
 		p := newPerm(newKey("piece", n), n)

@@ -2,7 +2,6 @@ package shuffle
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -89,35 +88,6 @@ func TestStrataFollowTheirDefinition(t *testing.T) {
 			t.Fatalf("got %v, want %v", got, want)
 		}
 	})
-}
-
-// TestEverySmallStratifiedOrder goes through all shapes of up to 5 chunks of up to 2 samples: empty chunks, one chunk, strata that
-// have none, and strata that do not divide the chunks.
-func TestEverySmallStratifiedOrder(t *testing.T) {
-	for n := range 6 {
-		counts := make([]uint64, n)
-		for shape := 0; shape < int(math.Pow(3, float64(n))); shape++ {
-			for i, left := 0, shape; i < n; i, left = i+1, left/3 {
-				counts[i] = uint64(left % 3)
-			}
-			for k := uint64(1); k <= 7; k++ {
-				for g := uint64(1); g <= 3; g++ {
-					params := Params{Shuffle: Window, Window: g * k, Strata: k, Seed: k}
-					e := mustPlan(t, params, prefix(counts...)).Epoch(g)
-					what := fmt.Sprintf("%d strata, window %d, chunks %v", k, params.Window, counts)
-					if err := checkBijection(e); err != nil {
-						t.Fatalf("%s: %v", what, err)
-					}
-					if err := checkSpans(e); err != nil {
-						t.Fatalf("%s: %v", what, err)
-					}
-					if got, want := e.Append(nil, 0, e.plan.samples), stratifiedModel(params, g, counts); !slices.Equal(got, want) {
-						t.Fatalf("%s: got %v, want %v", what, got, want)
-					}
-				}
-			}
-		}
-	}
 }
 
 // TestWindowsHoldAllStrataAlike holds what strata are for: as many chunks of each in every window of whole rows, in any epoch, of the
