@@ -13,6 +13,16 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
+// written is the index of some shards, written and not yet opened.
+func written(t *testing.T, shards ...shardScan) *built {
+	t.Helper()
+	b, err := writeIndex(t.TempDir(), meta{Format: "tar", Scanner: 1, ChunkSize: 8 << 20, Defaults: Defaults{Shuffle: "slot", Window: 128, BatchSize: 256, Tail: "short"}}, shards)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
 // manyChunks is a shard that was never there: chunks of two samples.
 type manyChunks int
 
@@ -108,11 +118,7 @@ func TestShardKeys(t *testing.T) {
 // A look-up among keys that all have one hash ends soon.
 func TestSameHashesEverywhere(t *testing.T) {
 	n := 300
-	b, err := writeIndex(t.TempDir(), meta{Format: "tar", Scanner: 1, ChunkSize: 1, Defaults: Defaults{Shuffle: "slot", Window: 1, BatchSize: 1, Tail: "short"}},
-		[]shardScan{{key: "a.tar", size: int64(n) * 2048, scan: manyChunks(n)}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := written(t, shardScan{key: "a.tar", size: int64(n) * 2048, scan: manyChunks(n)})
 	x, err := parseFile(b.file, b.generation, 0)
 	if err != nil {
 		t.Fatal(err)

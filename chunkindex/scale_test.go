@@ -16,10 +16,7 @@ func TestResidentBytesPerChunk(t *testing.T) {
 	if os.Getenv("MILLRACE_LONG") != "" {
 		n = 2_000_000
 	}
-	b, err := writeIndex(t.TempDir(), meta{Format: "tar", Scanner: 1, ChunkSize: 8 << 20, Defaults: Defaults{Shuffle: "slot", Window: 128, BatchSize: 256, Tail: "short"}}, []shardScan{{key: "a.tar", size: int64(n) * 2048, scan: manyChunks(n)}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := written(t, shardScan{key: "a.tar", size: int64(n) * 2048, scan: manyChunks(n)})
 	before := heap()
 	x, err := parseFile(b.file, b.generation, 0)
 	if err != nil {
@@ -150,10 +147,7 @@ func TestMillionSamplesOfOneKey(t *testing.T) {
 	for i := range shards {
 		shards[i] = shardScan{key: fmt.Sprintf("%07d.tar", i), size: 2048, scan: sameKey(1)}
 	}
-	b, err := writeIndex(t.TempDir(), meta{Format: "tar", Scanner: 1, ChunkSize: 8 << 20, Defaults: Defaults{Shuffle: "slot", Window: 128, BatchSize: 256, Tail: "short"}}, shards)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := written(t, shards...)
 	x, err := parseFile(b.file, b.generation, 0)
 	if err != nil {
 		t.Fatal(err)
