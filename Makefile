@@ -60,13 +60,13 @@ python-test: build deps ## the Python client against real gateways and a proxy t
 	python3 tools/pytest.py
 
 integration: deps ## the system through its front door: directory, MinIO, versitygw, nginx, the README's tour
-	cd integration && python3 ../tools/gotest.py integration -count=1 $(if $(MILLRACE_LONG),-timeout 4h,-timeout 20m) . ./harness
+	cd integration && python3 ../tools/gotest.py integration -count=1 $(if $(MILLRACE_LONG),-timeout 4h,-timeout 40m) . ./harness
 
 conformance: build ## a gateway against the vectors of conformance/, and clients in Go, Python, curl, Node, Rust and Java, where these are
 	python3 tools/conformance.py
 
 cluster-test: deps ## eight gateways and MinIO on networks of their own, killed, stopped, cut off and replaced; Linux, root
-	cd integration && python3 ../tools/gotest.py cluster-test -count=1 -v $(if $(MILLRACE_LONG),-timeout 4h,-timeout 10m) ./fleet
+	cd integration && python3 ../tools/gotest.py cluster-test -count=1 -v $(if $(MILLRACE_LONG),-timeout 4h,-timeout 30m) ./fleet
 
 deps: ## install MinIO, versitygw (built once, pinned), nginx and the tests' Python environment when they are missing
 	@tools/deps.sh
@@ -103,7 +103,7 @@ experiments: ## put published ideas to the test and write docs/experiments.md wi
 	cd experiments && go run . -fetch && go run . -out ../docs/experiments.md -plots ../docs/experiments
 
 experiments-short: ## the same in small: the counts hold, nothing is timed
-	cd experiments && python3 ../tools/gotest.py experiments -count=1 -timeout 10m ./...
+	cd experiments && python3 ../tools/gotest.py experiments -count=1 -timeout 30m ./...
 
 histories: ## simulated histories of clusters, HISTORIES (200000) in all, in parts: go on where it was stopped
 	python3 tools/histories.py

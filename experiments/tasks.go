@@ -198,7 +198,7 @@ func (z tasksSize) refill(ctx context.Context, r *lab.Report, exact *bool) error
 		if err != nil {
 			return err
 		}
-		holds = holds && got.storeReads <= owned && got.storeBytes == owned*d.chunkBytes()
+		holds = holds && got.storeReads <= owned && got.storeBytes <= owned*d.chunkBytes()
 		t.Row(chunks, d.each, owned, owned*int64(d.each), got.storeReads, got.took.Seconds())
 		if err := errors.Join(f.stop(), d.close()); err != nil {
 			return err
