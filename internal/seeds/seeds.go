@@ -13,14 +13,14 @@ import (
 // repeated hundreds of times need not play all of them each time.
 const repeats = 20
 
-// slower is by how much fewer an ordinary run plays under the race detector, which takes ten times as long and looks for
-// something else: whether all that may happen was seen, a run without it says (make unit has both).
+// slower divides the number of seeds of an ordinary run under the race detector, which makes a test ten times slower.
+// make unit also plays all of them without it.
 const slower = 4
 
-// Range returns the first seed of a run and the one after its last. usual is how many an ordinary run plays, a fourth of
-// it under the race detector, and long how many one with MILLRACE_LONG does, all from 0. MILLRACE_TEST_STEADY=i plays
-// the i-th of many short ranges, and MILLRACE_SEEDS=from:to those seeds alone. few says that they are fewer than usual,
-// so that a test cannot expect to see everything that may happen.
+// Range returns the seeds that a run plays: the first, and the one after the last. An ordinary run plays usual seeds,
+// under the race detector a fourth of them; a run with MILLRACE_LONG plays long seeds. All begin at 0.
+// MILLRACE_TEST_STEADY=i plays the i-th of many short ranges, and MILLRACE_SEEDS=from:to those seeds alone. few is true
+// where the range has fewer than usual seeds, too few to expect that each possible outcome occurs.
 func Range(tb testing.TB, usual, long uint64) (from, to uint64, few bool) {
 	tb.Helper()
 	if s := os.Getenv("MILLRACE_SEEDS"); s != "" {
