@@ -41,8 +41,9 @@ func floorPlan() map[string]room {
 		"internal/provenance": {never: []string{"net"}},                                                // bench and experiments run git
 		"internal/vectors":    {outside: []string{"github.com/google/go-cmp"}, never: []string{"net"}}, // tests only
 		"internal/unnamed":    {never: []string{"net"}},
-		"internal/seeds":      {never: []string{"net"}},       // tests only
-		"internal/bubble":     {never: []string{"net", "os"}}, // tests only
+		"internal/seeds":      {ours: []string{"internal/race"}, never: []string{"net"}},       // tests only
+		"internal/bubble":     {ours: []string{"internal/race"}, never: []string{"net", "os"}}, // tests only
+		"internal/race":       {never: []string{"net", "os"}},                                  // tests only
 		"internal/budget":     {never: []string{"net", "os"}},
 		"internal/socket":     {outside: []string{"golang.org/x/sys"}, never: []string{"net/http"}}, // socket options
 		"shuffle": {

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+
+	"github.com/millrace-data/millrace/internal/race"
 )
 
 // Test is synctest.Test. Under the race detector it lets the program use one processor until the test ends: Go 1.26 runs
@@ -13,7 +15,7 @@ import (
 // ends the process with "ThreadSanitizer: CHECK failed" (golang/go#78156).
 func Test(t *testing.T, f func(*testing.T)) {
 	t.Helper()
-	if raceEnabled {
+	if race.Enabled {
 		oneProcessor()
 		defer allProcessors()
 	}

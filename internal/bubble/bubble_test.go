@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/millrace-data/millrace/internal/race"
 )
 
 // A bubble has one processor under the race detector, beside others too, and all are back when the last one ends.
@@ -12,7 +14,7 @@ func TestBubblesHaveOneProcessor(t *testing.T) {
 	before := runtime.GOMAXPROCS(0)
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(before + 3))
 	want := before + 3
-	if raceEnabled {
+	if race.Enabled {
 		want = 1
 	}
 	t.Run("all", func(t *testing.T) {

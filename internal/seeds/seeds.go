@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/millrace-data/millrace/internal/race"
 )
 
 // repeats is how many repeated runs together play as many seeds as an ordinary one does: a test that is
@@ -36,7 +38,7 @@ func Range(tb testing.TB, usual, long uint64) (from, to uint64, few bool) {
 	if os.Getenv("MILLRACE_LONG") != "" {
 		return 0, long, false
 	}
-	if raced {
+	if race.Enabled {
 		return 0, max(1, usual/slower), true
 	}
 	return 0, usual, false

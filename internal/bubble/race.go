@@ -1,5 +1,0 @@
-//go:build race
-
-package bubble
-
-const raceEnabled = true
