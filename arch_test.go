@@ -105,8 +105,20 @@ func floorPlan() map[string]room {
 				"golang.org/x/sync", "golang.org/x/sys", "golang.org/x/time", // sys: socket options
 			},
 		},
+		"gateway/address": {ours: []string{"chunkindex", "shuffle"}, never: []string{"net/http", "os", "context", "time"}}, // chunkindex: defaults
+		"gateway/plans": {
+			ours:  []string{"gateway/address", "chunkindex", "importance", "selection", "shuffle"},
+			never: []string{"net", "os"},
+		},
+		"gateway/body": {
+			ours:  []string{"gateway/address", "gateway/body/arrow", "gateway/plans", "chunkindex", "shuffle"},
+			never: []string{"net/http", "os"},
+		},
 		"gateway": {
-			ours: []string{"chunkindex", "importance", "selection", "shuffle", "internal/objstore", "internal/budget", "internal/socket"}, // importance, selection: types, errors
+			ours: []string{
+				"gateway/address", "gateway/body", "gateway/plans",
+				"chunkindex", "importance", "selection", "shuffle", "internal/objstore", "internal/budget", "internal/socket", // importance, selection: types, errors
+			},
 			outside: []string{
 				"github.com/go-chi/chi", "github.com/rs/zerolog", "github.com/prometheus/client_golang",
 				"github.com/prometheus/client_model", "golang.org/x/sync", "golang.org/x/sys", "golang.org/x/time",
@@ -120,6 +132,14 @@ func floorPlan() map[string]room {
 				"shuffle",
 			},
 			outside: []string{"github.com/rs/zerolog", "golang.org/x"},
+		},
+		"internal/cli": { // flags, environment, configuration file, exit, progress
+			ours: []string{"chunkindex"}, // the form of a progress report
+			outside: []string{
+				"github.com/spf13", "github.com/rs/zerolog", "github.com/vbauerster/mpb", "github.com/dustin/go-humanize",
+				"github.com/mattn/go-isatty", "go.yaml.in/yaml",
+			},
+			never: []string{"net"},
 		},
 		"cmd/millrace": {
 			ours: []string{

@@ -13,6 +13,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/gateway/address"
 )
 
 // accessLog is what the access line and Server-Timing say of a request, besides its status.
@@ -61,9 +62,11 @@ func (l *accessLog) came(tiers []chunkindex.TierTime) {
 	}
 }
 
-func (l *accessLog) setPlan(p planRequest, epoch uint64) {
-	l.epoch, l.rank, l.worldSize, l.hasEpoch = epoch, p.rank, p.worldSize, true
+func (l *accessLog) setPlan(b address.Batch) {
+	l.epoch, l.rank, l.worldSize, l.hasEpoch = b.Epoch, b.Rank, b.WorldSize, true
 }
+
+func (l *accessLog) setBatch(n uint64) { l.batch, l.hasBatch = n, true }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+
+	"github.com/millrace-data/millrace/gateway/body"
 )
 
 // preconditions refuses a request whose If-Match does not name etag, and answers 304 where If-None-Match does.
@@ -61,13 +63,10 @@ func cutETag(s string) (tag, rest string, ok bool) {
 	return s[:end], s[end:], true
 }
 
-// span is a part of a body: length bytes from start on.
-type span struct{ start, length int64 }
-
 // selectRange reads Range and If-Range. It returns the part of a body of size bytes that is to be sent: all of it
 // for no range, several ranges, a malformed one, or one whose If-Range does not hold.
-func selectRange(r *http.Request, etag string, size int64) (part span, partial bool, err error) {
-	whole := span{0, size}
+func selectRange(r *http.Request, etag string, size int64) (part body.Span, partial bool, err error) {
+	whole := body.Span{Length: size}
 	lines := r.Header.Values("Range")
 	if r.Method != http.MethodGet || len(lines) != 1 {
 		return whole, false, nil
@@ -78,7 +77,7 @@ func selectRange(r *http.Request, etag string, size int64) (part span, partial b
 	part, kind := parseRange(lines[0], size)
 	switch kind {
 	case rangeOutside:
-		return span{}, false, &problem{
+		return body.Span{}, false, &problem{
 			Status: http.StatusRequestedRangeNotSatisfiable, Code: codeRange,
 			Detail: fmt.Sprintf("the body has %d bytes", size),
 		}
@@ -89,7 +88,7 @@ func selectRange(r *http.Request, etag string, size int64) (part span, partial b
 }
 
 // part says which part of a body of size bytes is to be sent, and with which status, and sets the headers that say so.
-func (x *exchange) part(etag string, size int64) (span, int, error) {
+func (x *exchange) part(etag string, size int64) (body.Span, int, error) {
 	h := x.w.Header()
 	h.Set("Accept-Ranges", "bytes")
 	// The bytes are somebody's: a browser that is led here must neither show nor run them.
@@ -98,13 +97,13 @@ func (x *exchange) part(etag string, size int64) (span, int, error) {
 	part, partial, err := selectRange(x.r, etag, size)
 	if err != nil {
 		h.Set("Content-Range", fmt.Sprintf("bytes */%d", size))
-		return span{}, 0, err
+		return body.Span{}, 0, err
 	}
-	h.Set("Content-Length", strconv.FormatInt(part.length, 10))
+	h.Set("Content-Length", strconv.FormatInt(part.Length, 10))
 	if !partial {
 		return part, http.StatusOK, nil
 	}
-	h.Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", part.start, part.start+part.length-1, size))
+	h.Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", part.Start, part.Start+part.Length-1, size))
 	return part, http.StatusPartialContent, nil
 }
 
@@ -117,36 +116,36 @@ const (
 )
 
 // parseRange reads one byte range against a body of size bytes.
-func parseRange(s string, size int64) (span, rangeKind) {
+func parseRange(s string, size int64) (body.Span, rangeKind) {
 	const unit = "bytes="
 	if len(s) < len(unit) || !strings.EqualFold(s[:len(unit)], unit) {
-		return span{}, rangeIgnored
+		return body.Span{}, rangeIgnored
 	}
 	first, last, ok := strings.Cut(strings.Trim(s[len(unit):], " \t"), "-")
 	if !ok {
-		return span{}, rangeIgnored
+		return body.Span{}, rangeIgnored
 	}
 	from, fromOK := rangeNumber(first, size)
 	to, toOK := rangeNumber(last, size)
 	switch {
 	case first == "" && toOK: // the last so many bytes
 		if to == 0 || size == 0 {
-			return span{}, rangeOutside
+			return body.Span{}, rangeOutside
 		}
-		return span{size - to, to}, rangePart
+		return body.Span{Start: size - to, Length: to}, rangePart
 	case fromOK && last == "":
 		to = size
 	case fromOK && toOK:
 		if compareDigits(first, last) > 0 {
-			return span{}, rangeIgnored
+			return body.Span{}, rangeIgnored
 		}
 	default:
-		return span{}, rangeIgnored
+		return body.Span{}, rangeIgnored
 	}
 	if from >= size {
-		return span{}, rangeOutside
+		return body.Span{}, rangeOutside
 	}
-	return span{from, min(to, size-1) - from + 1}, rangePart
+	return body.Span{Start: from, Length: min(to, size-1) - from + 1}, rangePart
 }
 
 // rangeNumber reads the digits of a position, which may be of any length: what lies beyond size counts as size.
@@ -174,4 +173,18 @@ func compareDigits(a, b string) int {
 		return len(a) - len(b)
 	}
 	return strings.Compare(a, b)
+}
+
+// sendPart answers with a body that is in memory, or the part of it that Range asks for.
+func sendPart(x *exchange, contentType, etag string, content []byte) error {
+	part, status, err := x.part(etag, int64(len(content)))
+	if err != nil {
+		return err
+	}
+	x.w.Header().Set("Content-Type", contentType)
+	x.w.WriteHeader(status)
+	if x.r.Method != http.MethodHead {
+		x.w.mustWrite(content[part.Start:part.End()])
+	}
+	return nil
 }

@@ -4,10 +4,10 @@
 // The life of a request:
 //
 //  1. The edge (handler.go) gives it an id, a deadline and a recorder, and refuses bodies.
-//  2. The URL is decoded strictly (query.go, request.go): all faults in one answer.
-//  3. The plan is resolved and its epoch looked up among the recent ones (plan.go).
-//  4. The ETag follows from the plan alone: If-None-Match is answered here, before any read.
-//  5. The samples are located through the index (locate.go) and laid out in a form (forms.go): length and CRC-32C are known.
+//  2. The URL is decoded strictly (address): all faults in one answer.
+//  3. The ETag follows from the address alone: If-None-Match is answered here, before any read.
+//  4. The epoch of the batch is looked up among the recent ones, or prepared (plans).
+//  5. The samples are located through the index and laid out in a form (body): length and CRC-32C are known.
 //  6. One call to the Source brings all segments; only then is the first byte written (send.go).
 //  7. Every failure is one row of one table (errors.go) until the first byte, and an aborted
 //     connection after it.

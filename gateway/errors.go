@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/importance"
 	"github.com/millrace-data/millrace/internal/budget"
 	"github.com/millrace-data/millrace/internal/objstore"
@@ -94,14 +95,14 @@ type problem struct {
 	Retryable  bool
 	RetryAfter time.Duration
 
-	Faults  []fault  // invalid_argument: everything that is wrong
-	Batches *uint64  // end_of_epoch: how many there are
-	Bytes   *uint64  // batch_too_large: the sum
-	Limit   *int64   // batch_too_large, content_too_large: what it was held against
-	Place   *place   // store_inconsistent: where
-	Kept    *bool    // read_only: whether the report waits in the gateway's local log
-	Shards  []string // ambiguous_key: which have the key
-	More    *bool    // ambiguous_key: whether further shards have it too
+	Faults  []address.Fault // invalid_argument: everything that is wrong
+	Batches *uint64         // end_of_epoch: how many there are
+	Bytes   *uint64         // batch_too_large: the sum
+	Limit   *int64          // batch_too_large, content_too_large: what it was held against
+	Place   *place          // store_inconsistent: where
+	Kept    *bool           // read_only: whether the report waits in the gateway's local log
+	Shards  []string        // ambiguous_key: which have the key
+	More    *bool           // ambiguous_key: whether further shards have it too
 	Cause   error
 }
 
@@ -173,6 +174,13 @@ func problemOf(err error) *problem {
 	if errors.As(err, &p) {
 		return p
 	}
+	var refusal *address.Refusal
+	if errors.As(err, &refusal) {
+		return refused(refusal)
+	}
+	if p := unstored(err); p != nil {
+		return p
+	}
 	for _, row := range storeRows() {
 		if !errors.Is(err, row.cause) {
 			continue
@@ -194,24 +202,64 @@ func problemOf(err error) *problem {
 	}
 }
 
+// refused is the problem of a refusal.
+func refused(r *address.Refusal) *problem {
+	row := map[address.Kind]struct {
+		status int
+		code   string
+	}{
+		address.Invalid:       {http.StatusBadRequest, codeInvalid},
+		address.NotFound:      {http.StatusNotFound, codeNotFound},
+		address.EndOfEpoch:    {http.StatusNotFound, codeEndOfEpoch},
+		address.TooLarge:      {http.StatusBadRequest, codeBatchTooLarge},
+		address.NotAcceptable: {http.StatusNotAcceptable, codeNotAcceptable},
+	}[r.Kind]
+	return &problem{
+		Status: row.status, Code: row.code, Detail: r.Detail,
+		Faults: r.Faults, Batches: r.Batches, Bytes: r.Bytes, Limit: r.Limit, Cause: r.Cause,
+	}
+}
+
+// unstored is the problem of losses that cannot be stored; nil for another error.
+func unstored(err error) *problem {
+	var conflict *importance.ConflictError
+	var readOnly *importance.ReadOnlyError
+	switch {
+	case errors.Is(err, importance.ErrCorrupt): // whatever is wrong in a damaged object
+		return nil
+	case errors.As(err, &conflict):
+		return &problem{Status: http.StatusConflict, Code: codeConflict, Detail: conflict.Error(), Cause: err}
+	case errors.As(err, &readOnly):
+		p := &problem{Status: http.StatusForbidden, Code: codeReadOnly, Kept: &readOnly.Kept, Cause: err}
+		p.Detail = "the bucket takes no writes: what was reported is lost unless it is sent to a gateway that may write"
+		if readOnly.Kept {
+			p.Detail = "the bucket takes no writes: what was reported is kept in the local log of this gateway, on its disk"
+		}
+		return p
+	case errors.Is(err, importance.ErrReadOnly):
+		return &problem{Status: http.StatusForbidden, Code: codeReadOnly, Detail: "the bucket takes no writes: no snapshot can be stored", Cause: err}
+	}
+	return nil
+}
+
 // problemBody is a problem as it is sent.
 type problemBody struct {
-	Type         string   `json:"type"`
-	Title        string   `json:"title"`
-	Status       int      `json:"status"`
-	Detail       string   `json:"detail"`
-	Instance     string   `json:"instance"`
-	Code         string   `json:"code"`
-	Retryable    bool     `json:"retryable"`
-	RetryAfterMs int64    `json:"retry_after_ms,omitempty"`
-	RequestID    string   `json:"request_id"`
-	Faults       []fault  `json:"faults,omitempty"`
-	Batches      *uint64  `json:"batches,omitempty"`
-	Bytes        *uint64  `json:"bytes,omitempty"`
-	Limit        *int64   `json:"limit,omitempty"`
-	Kept         *bool    `json:"kept,omitempty"`
-	Shards       []string `json:"shards,omitempty"`
-	More         *bool    `json:"more,omitempty"`
+	Type         string          `json:"type"`
+	Title        string          `json:"title"`
+	Status       int             `json:"status"`
+	Detail       string          `json:"detail"`
+	Instance     string          `json:"instance"`
+	Code         string          `json:"code"`
+	Retryable    bool            `json:"retryable"`
+	RetryAfterMs int64           `json:"retry_after_ms,omitempty"`
+	RequestID    string          `json:"request_id"`
+	Faults       []address.Fault `json:"faults,omitempty"`
+	Batches      *uint64         `json:"batches,omitempty"`
+	Bytes        *uint64         `json:"bytes,omitempty"`
+	Limit        *int64          `json:"limit,omitempty"`
+	Kept         *bool           `json:"kept,omitempty"`
+	Shards       []string        `json:"shards,omitempty"`
+	More         *bool           `json:"more,omitempty"`
 	*place
 }
 

@@ -2,22 +2,19 @@ package gateway
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/http"
-	"regexp"
-	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/gateway/address"
+	"github.com/millrace-data/millrace/gateway/body"
+	"github.com/millrace-data/millrace/gateway/plans"
 	"github.com/millrace-data/millrace/internal/budget"
-	"github.com/millrace-data/millrace/selection"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -33,10 +30,25 @@ type Source interface {
 // Dataset is one dataset that is served.
 type Dataset struct {
 	Name       string
-	Index      Index
+	Index      plans.Index
 	Source     Source
-	Importance Importance // nil: no losses are taken, and no plan has weights
-	Selection  Selection  // nil: no plan has a subset or a quarantine
+	Importance plans.Importance // nil: no losses are taken, and no plan has weights
+	Selection  plans.Selection  // nil: no plan has a subset or a quarantine
+}
+
+// Mixture is a dataset whose batches are taken from several others.
+type Mixture struct {
+	Name    string
+	Sources []MixtureSource
+	Samples uint64 // positions of an epoch; 0: as many as the sources have samples
+}
+
+// MixtureSource is one source of a mixture: a dataset that is served, and its share by weight, or in samples of each
+// batch.
+type MixtureSource struct {
+	Dataset  string
+	Weight   uint64
+	PerBatch uint64 // of all sources of a mixture, or 0 of all
 }
 
 // Stat is one counter or gauge of the parts below, shown at /metrics and /v1/stats alike.
@@ -77,16 +89,11 @@ type Gateway struct {
 	cfg      Config
 	datasets []*dataset
 	byName   map[string]*dataset
-	plans    *plans
-	weights  *snapshots[*weights]
-	subsets  *snapshots[*selection.Subset]
-
-	quarantines *snapshots[quarantine]
+	plans    *plans.Plans
+	bodies   *body.Pool
 
 	metrics *metrics
 	started time.Time
-	crc     *crcTables
-	scratch sync.Pool    // of *located, for shares of at most maxScratch samples
 	spec    []byte       // the OpenAPI document as JSON
 	active  atomic.Int64 // requests being answered
 	drained atomic.Int64 // nanoseconds after started at which Drain was called; 0: not draining
@@ -94,23 +101,16 @@ type Gateway struct {
 	admin   http.Handler
 }
 
-// dataset is a Dataset with what is derived from it once.
+// dataset is a dataset that is served, and where its bytes come from.
 type dataset struct {
-	Dataset
-	mixture   *mixture               // nil: it is none
-	split     atomic.Pointer[string] // digest of the default split, once it is known
+	*plans.Dataset
+	source    Source
 	indexETag string
-	forms     []*form // the dataset's own first
-	names     *partNames
 }
-
-// validName bounds dataset names to what a path carries without escapes.
-var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 
 // New checks cfg and builds the routes. It starts nothing.
 func New(cfg Config) (*Gateway, error) {
-	g := &Gateway{cfg: cfg, byName: map[string]*dataset{}, started: time.Now(), crc: newCRCTables()}
-	g.scratch.New = func() any { return &located{slots: map[int32]int32{}} }
+	g := &Gateway{cfg: cfg, byName: map[string]*dataset{}, started: time.Now(), bodies: body.NewPool()}
 	if g.cfg.Deadline <= 0 {
 		g.cfg.Deadline = defaultDeadline
 	}
@@ -134,11 +134,10 @@ func New(cfg Config) (*Gateway, error) {
 	if err := g.reservePlans(); err != nil {
 		return nil, err
 	}
-	g.plans = newPlans(g.cfg.PlanBytes, g.reserve)
-	g.openSnapshots()
+	g.plans = plans.New(g.cfg.PlanBytes, memory{g.cfg.Budget})
 	g.metrics = newMetrics(g)
-	g.handler = g.routes()
-	g.admin = g.adminRoutes()
+	g.handler = g.router(g.dataRoutes())
+	g.admin = g.router(g.adminRoutes())
 	return g, nil
 }
 
@@ -149,16 +148,16 @@ func (g *Gateway) addDatasets(all []Dataset) error {
 	}
 	for _, d := range all {
 		switch {
-		case !validName.MatchString(d.Name):
+		case !address.ValidName(d.Name):
 			faults = append(faults, fmt.Errorf("dataset name %q: letters, digits, dot, dash and underscore only", d.Name))
 		case g.byName[d.Name] != nil:
 			faults = append(faults, fmt.Errorf("dataset name %q is given twice", d.Name))
 		case d.Index == nil || d.Source == nil:
 			faults = append(faults, fmt.Errorf("dataset %q has no index or no source", d.Name))
 		default:
-			ds := &dataset{Dataset: d, indexETag: indexETag(d.Index), forms: formsOf(d), names: newPartNames(d.Index)}
-			g.datasets = append(g.datasets, ds)
-			g.byName[d.Name] = ds
+			p := plans.NewDataset(d.Name, d.Index, body.Forms(d.Index))
+			p.Importance, p.Selection = d.Importance, d.Selection
+			g.add(&dataset{p, d.Source, indexETag(d.Index)})
 		}
 	}
 	if err := errors.Join(faults...); err != nil {
@@ -167,107 +166,48 @@ func (g *Gateway) addDatasets(all []Dataset) error {
 	return nil
 }
 
-// reservePlans takes the memory of the plans out of the budget, for as long as the budget lives: the next batch must not
-// wait for it.
-func (g *Gateway) reservePlans() error {
-	if g.cfg.Budget == nil {
-		return nil
-	}
-	indexes := make([]Index, 0, len(g.datasets))
-	for _, d := range g.datasets {
-		indexes = append(indexes, d.Index)
-	}
-	g.cfg.PlanBytes = planMemory(g.cfg.PlanBytes, g.cfg.Budget.Total(), indexes)
-	if _, ok := g.cfg.Budget.TryReserve(g.cfg.PlanBytes); !ok {
-		return fmt.Errorf("gateway configuration: the memory budget of %d bytes, %d of them in use, has no room for %d bytes of plans",
-			g.cfg.Budget.Total(), g.cfg.Budget.InUse(), g.cfg.PlanBytes)
+func (g *Gateway) add(d *dataset) {
+	g.datasets = append(g.datasets, d)
+	g.byName[d.Name()] = d
+}
+
+// addMixtures makes a dataset of each mixture. The sources are there already.
+func (g *Gateway) addMixtures(all []Mixture) error {
+	for _, m := range all {
+		d, err := g.mix(m)
+		if err != nil {
+			return fmt.Errorf("gateway configuration: mixture %q: %w", m.Name, err)
+		}
+		g.add(d)
 	}
 	return nil
 }
 
-// PlanMemory is what New reserves for plans out of a budget of total bytes, without Config.PlanBytes.
-func PlanMemory(total int64, indexes []*chunkindex.Index) int64 {
-	all := make([]Index, len(indexes))
-	for i, x := range indexes {
-		all[i] = x
+// mix makes the dataset of a mixture.
+func (g *Gateway) mix(m Mixture) (*dataset, error) {
+	switch {
+	case !address.ValidName(m.Name):
+		return nil, errors.New("a name has letters, digits, dot, dash and underscore only")
+	case g.byName[m.Name] != nil:
+		return nil, errors.New("there is a dataset of this name")
+	case g.cfg.Mix == nil:
+		return nil, errors.New("nobody reads mixtures: Config.Mix is nil")
 	}
-	return planMemory(defaultPlanBytes, total, all)
-}
-
-// planMemory always leaves room for one epoch of the largest dataset.
-func planMemory(want, total int64, indexes []Index) int64 {
-	least := int64(0)
-	for _, x := range indexes {
-		d := &dataset{Dataset: Dataset{Index: x}}
-		params := shuffle.Params{Shuffle: shuffle.Slot}
-		least = max(least, d.planBytes(params)+d.epochBytes(params))
+	var sources []plans.Source
+	var read []Dataset
+	for _, s := range m.Sources {
+		d := g.byName[s.Dataset]
+		if d == nil {
+			return nil, fmt.Errorf("source %q is no dataset that is served", s.Dataset)
+		}
+		sources = append(sources, plans.Source{Dataset: d.Dataset, Weight: s.Weight, PerBatch: s.PerBatch})
+		read = append(read, Dataset{Name: d.Name(), Index: d.Index, Source: d.source, Importance: d.Importance, Selection: d.Selection})
 	}
-	return max(min(want, total/64), least)
-}
-
-// What a request holds from its plan to its end, per sample of its share, and what every request may hold unreserved: as
-// much as the buffers of its connection.
-const (
-	// planningBytes: 116 for the sample (number 8, place 32, length 4, range 24, segment 24 twice) and up to 100 for a chunk
-	// that only this sample is wanted of.
-	planningBytes = 216
-	drawingBytes  = 16 // more, to draw it by importance or to deal it
-	unreserved    = 64 << 10
-)
-
-// reserve takes what a large request needs to be planned; small ones are part of what a connection costs. It comes
-// before everything else that the request reserves.
-func (g *Gateway) reserve(ctx context.Context, n int64) (release func(), err error) {
-	if n <= unreserved {
-		return func() {}, nil
-	}
-	r, err := g.hold(ctx, n)
+	d, err := plans.NewMixture(m.Name, m.Samples, sources, body.Forms)
 	if err != nil {
 		return nil, err
 	}
-	return r.Release, nil
-}
-
-// await is reserve for a request whose waiting the access line tells.
-func (g *Gateway) await(x *exchange, n int64) (release func(), err error) {
-	defer x.log.spent(phaseWait, time.Now())
-	return g.reserve(x.r.Context(), n)
-}
-
-// reservation is memory that is on the books; *budget.Reservation is one.
-type reservation interface {
-	Shrink(n int64)
-	Release()
-}
-
-// unbounded is memory of a gateway that has no budget.
-type unbounded struct{}
-
-func (unbounded) Shrink(int64) {}
-func (unbounded) Release()     {}
-
-// hold takes what is kept beyond a request.
-func (g *Gateway) hold(ctx context.Context, n int64) (reservation, error) {
-	if g.cfg.Budget == nil {
-		return unbounded{}, nil
-	}
-	r, err := g.cfg.Budget.Reserve(ctx, n)
-	if err != nil {
-		return nil, fmt.Errorf("plan a request: %w", err)
-	}
-	return r, nil
-}
-
-// indexETag names the bytes of the index object: the generation fixes content and layout, the shards'
-// versions fix the binding beside it.
-func indexETag(x Index) string {
-	h := sha256.New()
-	fmt.Fprintf(h, "millrace index\n%s\n%d\n", x.Generation(), x.Size())
-	for i := range x.Shards() {
-		s := x.Shard(i)
-		fmt.Fprintf(h, "%s\n%s\n", strconv.Quote(s.ETag), strconv.Quote(s.VersionID))
-	}
-	return `"` + hex.EncodeToString(h.Sum(nil)) + `"`
+	return &dataset{Dataset: d, source: g.cfg.Mix(read)}, nil
 }
 
 // Handler serves the data port. Admin serves metrics, statistics and pprof on a listener of their own.
@@ -278,7 +218,7 @@ func (g *Gateway) Admin() http.Handler { return g.admin }
 
 // Close closes what requests have opened. None may be in flight.
 func (g *Gateway) Close() error {
-	return errors.Join(g.quarantines.close(), g.subsets.close(), g.weights.close())
+	return g.plans.Close()
 }
 
 // Drain makes readyz answer 503 from now on; new batches are refused once the lame-duck time is over.

@@ -9,6 +9,8 @@ import (
 	"os"
 	"runtime/debug"
 	"time"
+
+	"github.com/millrace-data/millrace/gateway/address"
 )
 
 const (
@@ -129,7 +131,7 @@ func (g *Gateway) admit(x *exchange, body int64) (time.Duration, error) {
 	if len(values) == 0 {
 		return g.cfg.Deadline, nil
 	}
-	ms, reason := parseDecimal(values[0])
+	ms, reason := address.ParseDecimal(values[0])
 	if len(values) > 1 || reason != "" || ms == 0 {
 		return 0, invalid("Millrace-Deadline-Ms: must be one unsigned decimal number above 0")
 	}

@@ -1,42 +1,60 @@
 package gateway
 
 import (
-	"context"
-	"encoding/json"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
 	"io"
+	"net/http"
+	"strconv"
 
-	"github.com/millrace-data/millrace/chunkindex"
-	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/gateway/address"
+	"github.com/millrace-data/millrace/gateway/plans"
 )
 
-// Index is all that a gateway asks about a dataset. *chunkindex.Index is one; the index of a mixture, which lays those of its
-// sources side by side, is the other.
-type Index interface {
-	Generation() string
-	Format() string
-	Framing() format.Framing
-	Constants() json.RawMessage
-	Native() string
-	Defaults() chunkindex.Defaults
+// indexETag names the bytes of the index object. The generation fixes content and layout, the versions of the shards fix
+// the binding beside it.
+func indexETag(x plans.Index) string {
+	h := sha256.New()
+	fmt.Fprintf(h, "millrace index\n%s\n%d\n", x.Generation(), x.Size())
+	for i := range x.Shards() {
+		s := x.Shard(i)
+		fmt.Fprintf(h, "%s\n%s\n", strconv.Quote(s.ETag), strconv.Quote(s.VersionID))
+	}
+	return `"` + hex.EncodeToString(h.Sum(nil)) + `"`
+}
 
-	Samples() uint64
-	Bytes() int64
-	Chunks() int
-	Shards() int
-	MaxChunk() int64
-	MaxSample() int64
-
-	First() []uint64
-	ChunkOf(sample uint64) int
-	Chunk(i int) chunkindex.Chunk
-	Extents(i int) []chunkindex.Extent
-	Shard(i int) chunkindex.Shard
-	Table(ctx context.Context, chunk int) (*chunkindex.Table, error)
-	Names(ctx context.Context, chunk int) (*chunkindex.Names, error)
-	Parts(ctx context.Context, chunk int) (*chunkindex.Parts, error)
-	PartNames(ctx context.Context, chunk int) ([]string, error)
-	Lookup(ctx context.Context, key, shard string) (sample uint64, ok bool, err error)
-
-	io.ReaderAt // the index object itself
-	Size() int64
+// getIndex answers with the index object itself, as it is stored.
+func (g *Gateway) getIndex(x *exchange) error {
+	d, err := g.findDataset(x)
+	if err != nil {
+		return err
+	}
+	q := address.ParseQuery(x.r.URL.RawQuery, "generation")
+	if err := d.Address.Check(q); err != nil {
+		return err
+	}
+	if err := d.RefuseMixture("an index"); err != nil {
+		return err
+	}
+	h := x.w.Header()
+	h.Set("ETag", d.indexETag)
+	h.Set("Cache-Control", "no-cache")
+	h.Set("Millrace-Generation", d.Index.Generation())
+	if answered, err := x.preconditions(d.indexETag); answered || err != nil {
+		return err
+	}
+	part, status, err := x.part(d.indexETag, d.Index.Size())
+	if err != nil {
+		return err
+	}
+	h.Set("Content-Type", "application/octet-stream")
+	x.w.WriteHeader(status)
+	if x.r.Method == http.MethodHead {
+		return nil
+	}
+	if _, err := io.CopyN(x.w, io.NewSectionReader(d.Index, part.Start, part.Length), part.Length); err != nil {
+		return fmt.Errorf("send the index: %w", err)
+	}
+	return nil
 }

@@ -111,7 +111,7 @@ func (g *Gateway) stats() []Stat {
 	}
 	return append(out,
 		Stat{"http_in_flight_requests", "Requests being answered.", float64(g.active.Load())},
-		Stat{"plan_bytes", "Plans and epochs kept in memory, estimated.", float64(g.plans.size())},
+		Stat{"plan_bytes", "Plans and epochs kept in memory, estimated.", float64(g.plans.Bytes())},
 		Stat{"ready", "1 until the gateway drains.", ready},
 		Stat{"uptime_seconds", "Time since the gateway was built.", time.Since(g.started).Seconds()})
 }

@@ -7,6 +7,8 @@ import (
 	"io"
 	"net/http"
 	"os"
+
+	"github.com/millrace-data/millrace/gateway/address"
 )
 
 // maxBody bounds the body of a POST that has no limit of its own.
@@ -54,7 +56,7 @@ func decodeJSON(body []byte, v any) error {
 	in := json.NewDecoder(bytes.NewReader(body))
 	in.DisallowUnknownFields()
 	if err := in.Decode(v); err != nil {
-		return invalid("the body is not what is wanted here: %s", bounded(err.Error()))
+		return invalid("the body is not what is wanted here: %s", address.Bounded(err.Error()))
 	}
 	if _, err := in.Token(); !errors.Is(err, io.EOF) {
 		return invalid("the body goes on after its JSON value")

@@ -10,74 +10,95 @@ import (
 	"github.com/go-chi/chi/v5"
 )
 
-// router returns an empty router, and what adds to it a path that answers GET and HEAD.
-func (g *Gateway) router() (r *chi.Mux, get func(pattern string, h handlerFunc)) {
-	r = chi.NewRouter()
+// route is one row of the table of routes: a method and a pattern, the greatest body in bytes, and what answers. A route
+// for GET answers HEAD too.
+type route struct {
+	method  string
+	pattern string
+	body    int64
+	handler handlerFunc
+}
+
+// dataRoutes is the table of the data port.
+func (g *Gateway) dataRoutes() []route {
+	const (
+		get     = http.MethodGet
+		post    = http.MethodPost
+		dataset = "/v1/datasets/{dataset}"
+		epoch   = dataset + "/epochs/{epoch}"
+		weights = dataset + "/importance"
+	)
+	mds, wds := g.getDirectory(mdsDirectory()), g.getDirectory(tarDirectory())
+	routes := []route{
+		{get, "/epoch/{epoch}/batch/{batch}", 0, g.getBatch},
+		{get, "/epoch/{epoch}/batches", 0, g.getBatches},
+		{get, "/v1/datasets", 0, g.getDatasets},
+		{get, dataset, 0, g.getDataset},
+		{get, epoch, 0, g.getEpoch},
+		{get, epoch + "/batches", 0, g.getBatches},
+		{get, epoch + "/batches/{batch}", 0, g.getBatch},
+		{get, epoch + "/batches/{batch}/manifest", 0, g.getManifest},
+		{get, epoch + "/mds/{file}", 0, mds},
+		{get, epoch + "/mds/{plan}/{file}", 0, mds},
+		{get, epoch + "/wds/{file}", 0, wds},
+		{get, epoch + "/wds/{plan}/{file}", 0, wds},
+		{get, dataset + "/sample", 0, g.getSample},
+		{get, dataset + "/occurrences", 0, g.getOccurrences},
+		{get, dataset + "/index", 0, g.getIndex},
+		{post, dataset + "/warm", 0, g.postWarm},
+		{post, weights, maxReports, g.postReports},
+		{post, weights + "/snapshots", maxBody, g.postSnapshot},
+		// The pattern leaves "snapshots" out: it is the path of a POST.
+		{get, weights + "/{snapshot:[0-9A-Fa-f]+}", 0, g.getSnapshot},
+		{get, "/healthz", 0, g.getHealth},
+		{get, "/readyz", 0, g.getReady},
+		{get, "/openapi.json", 0, g.getSpec},
+		{get, "/", 0, g.getRoot},
+	}
+	if !g.cfg.AdminListen {
+		routes = append(routes, g.statisticsRoutes()...)
+	}
+	return routes
+}
+
+// statisticsRoutes are the routes that tell about the gateway itself.
+func (g *Gateway) statisticsRoutes() []route {
+	return []route{
+		{http.MethodGet, "/metrics", 0, g.getMetrics},
+		{http.MethodGet, "/v1/stats", 0, g.getStats},
+		{http.MethodGet, "/v1/cluster", 0, g.getCluster},
+	}
+}
+
+// adminRoutes is the table of the admin port: the only place of pprof.
+func (g *Gateway) adminRoutes() []route {
+	return append(g.statisticsRoutes(),
+		route{http.MethodGet, "/healthz", 0, g.getHealth},
+		route{http.MethodGet, "/readyz", 0, g.getReady},
+		route{http.MethodGet, "/debug/pprof/*", 0, getProfile(pprof.Index)},
+		route{http.MethodGet, "/debug/pprof/cmdline", 0, getProfile(pprof.Cmdline)},
+		route{http.MethodGet, "/debug/pprof/profile", 0, getProfile(pprof.Profile)},
+		route{http.MethodGet, "/debug/pprof/symbol", 0, getProfile(pprof.Symbol)},
+		route{http.MethodGet, "/debug/pprof/trace", 0, getProfile(pprof.Trace)})
+}
+
+// router answers the routes of a table.
+func (g *Gateway) router(table []route) http.Handler {
+	r := chi.NewRouter()
 	unrouted := g.edge("unknown", 0, func(x *exchange) error { return unrouted(x, r) })
 	r.NotFound(unrouted)
 	r.MethodNotAllowed(unrouted)
-	return r, func(pattern string, h handlerFunc) {
-		name, _, narrowed := strings.Cut(pattern, ":")
+	for _, row := range table {
+		name, _, narrowed := strings.Cut(row.pattern, ":")
 		if narrowed { // a regular expression ends the pattern
 			name += "}"
 		}
-		f := g.edge(name, 0, h)
-		r.Get(pattern, f)
-		r.Head(pattern, f)
+		h := g.edge(name, row.body, row.handler)
+		r.Method(row.method, row.pattern, h)
+		if row.method == http.MethodGet {
+			r.Method(http.MethodHead, row.pattern, h)
+		}
 	}
-}
-
-// routes is everything the data port answers.
-func (g *Gateway) routes() http.Handler {
-	r, get := g.router()
-	get("/epoch/{epoch}/batch/{batch}", g.getBatch)
-	get("/epoch/{epoch}/batches", g.getBatches)
-	get("/v1/datasets", g.getDatasets)
-	get("/v1/datasets/{dataset}", g.getDataset)
-	get("/v1/datasets/{dataset}/epochs/{epoch}", g.getEpoch)
-	get("/v1/datasets/{dataset}/epochs/{epoch}/batches", g.getBatches)
-	for directory, v := range map[string]virtual{"mds": virtualMDS(), "wds": virtualTars()} {
-		get("/v1/datasets/{dataset}/epochs/{epoch}/"+directory+"/{file}", g.getVirtual(v))
-		get("/v1/datasets/{dataset}/epochs/{epoch}/"+directory+"/{plan}/{file}", g.getVirtual(v))
-	}
-	get("/v1/datasets/{dataset}/epochs/{epoch}/batches/{batch}", g.getBatch)
-	get("/v1/datasets/{dataset}/epochs/{epoch}/batches/{batch}/manifest", g.getManifest)
-	get("/v1/datasets/{dataset}/sample", g.getSample)
-	get("/v1/datasets/{dataset}/occurrences", g.getOccurrences)
-	get("/v1/datasets/{dataset}/index", g.getIndex)
-	// The pattern leaves "snapshots" out: it is the path of a POST.
-	const snapshot = "/v1/datasets/{dataset}/importance/{snapshot:[0-9A-Fa-f]+}"
-	get(snapshot, g.getSnapshot)
-	post := func(pattern string, body int64, h handlerFunc) { r.Post(pattern, g.edge(pattern, body, h)) }
-	post("/v1/datasets/{dataset}/warm", 0, g.postWarm)
-	post("/v1/datasets/{dataset}/importance", maxReports, g.postReports)
-	post("/v1/datasets/{dataset}/importance/snapshots", maxBody, g.postSnapshot)
-	get("/healthz", g.getHealth)
-	get("/readyz", g.getReady)
-	get("/openapi.json", g.getSpec)
-	get("/", g.getRoot)
-	if !g.cfg.AdminListen {
-		get("/metrics", g.getMetrics)
-		get("/v1/stats", g.getStats)
-		get("/v1/cluster", g.getCluster)
-	}
-	return r
-}
-
-// adminRoutes is everything the admin port answers: the only place of pprof.
-func (g *Gateway) adminRoutes() http.Handler {
-	r, get := g.router()
-	get("/metrics", g.getMetrics)
-	get("/v1/stats", g.getStats)
-	get("/v1/cluster", g.getCluster)
-	get("/healthz", g.getHealth)
-	get("/readyz", g.getReady)
-	profile := func(pattern string, h http.HandlerFunc) { r.Get(pattern, g.edge(pattern, 0, getProfile(h))) }
-	profile("/debug/pprof/*", pprof.Index)
-	profile("/debug/pprof/cmdline", pprof.Cmdline)
-	profile("/debug/pprof/profile", pprof.Profile)
-	profile("/debug/pprof/symbol", pprof.Symbol)
-	profile("/debug/pprof/trace", pprof.Trace)
 	return r
 }
 

@@ -8,17 +8,18 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/gateway/body"
 	"github.com/millrace-data/millrace/internal/budget"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// send answers with the body that l describes, or the part of it that Range asks for. All
-// segments are in hand before the first byte is written.
-func (g *Gateway) send(x *exchange, a *answering, at shuffle.Cursor, l *located) error {
+// send answers with a body, or the part of it that Range asks for. All segments are in hand before the first byte is
+// written.
+func (g *Gateway) send(x *exchange, d *dataset, answer body.Answer, at shuffle.Cursor, b *body.Body) error {
 	h := x.w.Header()
-	h.Set("Content-Type", a.contentType())
-	h.Set("Millrace-Crc32c", fmt.Sprintf("%08x", l.crc))
-	part, status, err := x.part(a.etag, l.size)
+	h.Set("Content-Type", answer.ContentType())
+	h.Set("Millrace-Crc32c", fmt.Sprintf("%08x", b.CRC))
+	span, status, err := x.part(answer.ETag, b.Size)
 	if err != nil {
 		return err
 	}
@@ -27,56 +28,58 @@ func (g *Gateway) send(x *exchange, a *answering, at shuffle.Cursor, l *located)
 		x.w.WriteHeader(status)
 		return nil
 	}
-	if err := g.checkFits(l); err != nil {
+	if err := g.checkFits(b); err != nil {
 		return err
 	}
-	lo, hi, begin := l.overlap(part)
-	body, err := g.read(x.r.Context(), x, a.dataset, at, l, lo, hi)
+	part := b.Part(span)
+	read, err := g.read(x.r.Context(), x, d, at, b, part)
 	if err != nil {
 		return err
 	}
-	defer body.Close()
+	defer read.Close()
 	h.Set("Server-Timing", x.log.serverTiming())
 	x.w.WriteHeader(status)
-	x.w.mustSend(l.fill(body.Segments, lo, hi, part, begin))
+	x.w.mustSend(part.Fill(read.Segments))
 	return nil
 }
 
-// read brings the samples of the pieces lo to hi-1, and checks that what came is what was asked for.
-func (g *Gateway) read(ctx context.Context, x *exchange, d *dataset, at shuffle.Cursor, l *located, lo, hi int) (*chunkindex.Body, error) {
-	chunks, n := l.wanted(lo, hi)
+// checkFits refuses a body that the memory budget cannot hold.
+func (g *Gateway) checkFits(b *body.Body) error {
+	if g.cfg.Budget == nil {
+		return nil
+	}
+	return b.CheckFits(g.cfg.Budget.Total())
+}
+
+// read brings the samples that a part of a body needs, and checks that they are those that were asked for.
+func (g *Gateway) read(
+	ctx context.Context, x *exchange, d *dataset, at shuffle.Cursor, b *body.Body, part body.Part,
+) (*chunkindex.Body, error) {
+	wanted, n := part.Wanted()
 	if n == 0 {
 		return chunkindex.NewBody(nil, nil, nil), nil
 	}
 	start := time.Now()
-	body, err := d.Source.Read(ctx, at, chunks)
+	read, err := d.source.Read(ctx, at, wanted)
 	x.log.spent(phaseRead, start)
-	if err != nil {
-		if errors.Is(err, budget.ErrTooLarge) {
-			p := g.tooLarge(l)
-			p.Cause = err
-			return nil, p
+	if errors.Is(err, budget.ErrTooLarge) {
+		total := int64(0)
+		if g.cfg.Budget != nil {
+			total = g.cfg.Budget.Total()
 		}
+		return nil, b.TooLarge(total).Because(err)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("read %d samples: %w", n, err)
 	}
-	x.log.came(body.Tiers)
-	for _, t := range body.Tiers {
+	x.log.came(read.Tiers)
+	for _, t := range read.Tiers {
 		g.metrics.tierBytes.WithLabelValues(t.Tier).Add(float64(t.Bytes))
 		g.metrics.tierSeconds.WithLabelValues(t.Tier).Add(t.Wait.Seconds())
 	}
-	if len(body.Segments) != n {
-		body.Close()
-		return nil, fmt.Errorf("read %d samples: %d segments came", n, len(body.Segments))
+	if err := part.Check(read.Segments); err != nil {
+		read.Close()
+		return nil, err
 	}
-	for i, seq := range l.seqs {
-		if seq == unread {
-			continue
-		}
-		s := &l.samples[i]
-		if got := len(body.Segments[seq]); got != int(s.length) {
-			body.Close()
-			return nil, fmt.Errorf("read sample %d: %d bytes came, %d expected", s.sample, got, s.length)
-		}
-	}
-	return body, nil
+	return read, nil
 }

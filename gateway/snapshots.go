@@ -1,202 +1,122 @@
 package gateway
 
 import (
-	"container/list"
-	"context"
 	"errors"
 	"fmt"
-	"io"
-	"runtime/debug"
-	"sync"
+	"net/http"
 
-	"github.com/millrace-data/millrace/shuffle"
+	"github.com/go-chi/chi/v5"
+
+	"github.com/millrace-data/millrace/gateway/address"
+	"github.com/millrace-data/millrace/gateway/plans"
+	"github.com/millrace-data/millrace/internal/budget"
 )
 
-// maxIdleSnapshots are kept open although nobody uses them.
-const maxIdleSnapshots = 2
-
-// snapshots opens each object that plans are made with, a snapshot of weights, a subset or a quarantine, once for all requests that
-// use it at a time, and keeps the ones used last.
-type snapshots[V io.Closer] struct {
-	what    string // it is, for errors
-	size    func(key snapshotKey) int64
-	open    func(ctx context.Context, key snapshotKey) (V, error)
-	reserve func(ctx context.Context, n int64) (reservation, error)
-	held    func(V) int64 // what is left of it once it is open; nil: all
-	loads   sync.WaitGroup
-
-	mu    sync.Mutex // guards what follows
-	byKey map[snapshotKey]*snapshotEntry[V]
-	idle  *list.List // of *snapshotEntry that nobody uses, last used first
-}
-
-type snapshotKey struct {
-	dataset *dataset
-	name    string
-	params  shuffle.Params // that it is made for: of a quarantine
-}
-
-// snapshotEntry is opened by the first who asks, on behalf of all who wait: it is given up when the last of them has left.
-type snapshotEntry[V io.Closer] struct {
-	key    snapshotKey
-	done   chan struct{} // closed once what follows is set
-	value  V
-	memory reservation
-	err    error
-	cancel context.CancelFunc
-
-	// Guarded by snapshots.mu:
-	users int
-	place *list.Element // in idle
-}
-
-func newSnapshots[V io.Closer](
-	what string, size func(snapshotKey) int64, open func(context.Context, snapshotKey) (V, error), reserve func(context.Context, int64) (reservation, error),
-) *snapshots[V] {
-	return &snapshots[V]{what: what, size: size, open: open, reserve: reserve, byKey: map[snapshotKey]*snapshotEntry[V]{}, idle: list.New()}
-}
-
-// acquire opens what key names, or waits for who does. Whoever asked must leave.
-func (s *snapshots[V]) acquire(ctx context.Context, key snapshotKey) (_ V, leave func(), err error) {
-	var none V
-	e := s.enter(ctx, key)
-	select {
-	case <-e.done:
-	case <-ctx.Done():
-		s.leave(e)
-		return none, nil, fmt.Errorf("open %s %s: %w", s.what, key.name, context.Cause(ctx))
-	}
-	if e.err != nil {
-		s.leave(e)
-		return none, nil, e.err
-	}
-	return e.value, func() { s.leave(e) }, nil
-}
-
-// opened returns what is open already, as acquire does.
-func (s *snapshots[V]) opened(key snapshotKey) (v V, leave func(), ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e := s.byKey[key]
-	if e == nil || !e.opened() {
-		return v, func() {}, false
-	}
-	s.use(e)
-	return e.value, func() { s.leave(e) }, true
-}
-
-// use counts one more user of an entry. The caller holds mu.
-func (s *snapshots[V]) use(e *snapshotEntry[V]) {
-	if e.place != nil {
-		s.idle.Remove(e.place)
-		e.place = nil
-	}
-	e.users++
-}
-
-func (s *snapshots[V]) enter(ctx context.Context, key snapshotKey) *snapshotEntry[V] {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e := s.byKey[key]
-	if e == nil {
-		loading, cancel := context.WithCancel(context.WithoutCancel(ctx))
-		e = &snapshotEntry[V]{key: key, done: make(chan struct{}), err: errUnprepared, cancel: cancel}
-		s.byKey[key] = e
-		s.loads.Go(func() { s.load(loading, e) })
-	}
-	s.use(e)
-	return e
-}
-
-// load opens what an entry is to hold. Its memory is on the books before it is opened. A panic ends this attempt alone: no
-// handler stands above it.
-func (s *snapshots[V]) load(ctx context.Context, e *snapshotEntry[V]) {
-	defer e.cancel()
-	defer close(e.done)
-	memory, err := s.reserve(ctx, s.size(e.key))
+// getSnapshot describes a snapshot of weights.
+func (g *Gateway) getSnapshot(x *exchange) error {
+	d, err := g.findDataset(x)
 	if err != nil {
-		e.err = fmt.Errorf("open %s %s: %w", s.what, e.key.name, err)
-		return
+		return err
 	}
-	defer func() {
-		if v := recover(); v != nil {
-			e.err = fmt.Errorf("open %s %s: panic: %v\n%s", s.what, e.key.name, v, debug.Stack())
+	q := address.ParseQuery(x.r.URL.RawQuery)
+	name := chi.URLParam(x.r, "snapshot")
+	if !address.IsDigest(name) {
+		q.Fail("snapshot", "must be 64 hexadecimal digits in lower case")
+	}
+	if err := q.Err(); err != nil {
+		return err
+	}
+	w, leave, err := g.plans.OpenWeights(x.r.Context(), d.Dataset, name)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	etag := fmt.Sprintf(`"%s-%d"`, name, address.DescriptionVersion)
+	x.w.Header().Set("ETag", etag)
+	x.w.Header().Set("Cache-Control", describingControl(true))
+	if answered, err := x.preconditions(etag); answered || err != nil {
+		return err
+	}
+	return sendJSON(x, w.Describe(d.Dataset))
+}
+
+// postSnapshot freezes the losses that were reported of an epoch. The same losses make the same snapshot, so a client may
+// ask again, and ask any gateway.
+func (g *Gateway) postSnapshot(x *exchange) error {
+	d, err := g.findWeighed(x)
+	if err != nil {
+		return err
+	}
+	a, want, err := g.decodeFreeze(x, d)
+	if err != nil {
+		return err
+	}
+	release, err := g.reserve(x.r.Context(), d.FreezeBytes())
+	if errors.Is(err, budget.ErrTooLarge) {
+		return g.tooMuchToFreeze(d, err)
+	}
+	if err != nil {
+		return err
+	}
+	defer release()
+	frozen, err := g.plans.Freeze(x.r.Context(), d.Dataset, a.Batch, want)
+	if err != nil {
+		return err
+	}
+	w, leave, err := g.plans.OpenWeights(x.r.Context(), d.Dataset, frozen.Digest)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	h := x.w.Header()
+	h.Set("Location", "/v1/datasets/"+d.Name()+"/importance/"+frozen.Digest)
+	h.Set("Cache-Control", "no-store")
+	status := http.StatusOK
+	if frozen.New {
+		status = http.StatusCreated
+	}
+	return sendJSONStatus(x, status, w.Describe(d.Dataset))
+}
+
+// decodeFreeze reads which losses to freeze, and how.
+func (g *Gateway) decodeFreeze(x *exchange, d *dataset) (a asked, want plans.FreezeWish, err error) {
+	sent, release, err := g.body(x, maxBody, 1)
+	if err != nil {
+		return a, want, err
+	}
+	defer release()
+	var wish struct {
+		URL      string   `json:"url"` // of the epoch, or of a batch of it
+		HotShare *float64 `json:"hot_share"`
+		Repeat   *uint32  `json:"repeat"`
+	}
+	if err := decodeJSON(sent, &wish); err != nil {
+		return a, want, err
+	}
+	q := &address.Query{}
+	a, _, err = g.decodeURL(d, wish.URL, q)
+	if err != nil {
+		return a, want, err
+	}
+	if s := wish.HotShare; s != nil {
+		if want.HotShare = *s; !(*s > 0 && *s <= 1) {
+			q.Fail("hot_share", "must be above 0 and at most 1; with repeat 1 no sample is preferred")
 		}
-		if e.err != nil {
-			memory.Release()
+	}
+	if n := wish.Repeat; n != nil {
+		if want.Repeat = *n; *n == 0 {
+			q.Fail("repeat", "must be at least 1")
 		}
-	}()
-	e.memory = memory
-	if e.value, e.err = s.open(ctx, e.key); e.err == nil && s.held != nil {
-		memory.Shrink(s.held(e.value))
 	}
+	return a, want, q.Err()
 }
 
-// leave ends one use. What could not be opened is tried anew by who asks next.
-func (s *snapshots[V]) leave(e *snapshotEntry[V]) {
-	for _, old := range s.drop(e) {
-		_ = old.end() // a file that was only read
-	}
-}
-
-// drop takes one user off an entry, and returns the entries that are no longer kept.
-func (s *snapshots[V]) drop(e *snapshotEntry[V]) (old []*snapshotEntry[V]) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if e.users--; e.users > 0 {
-		return nil
-	}
-	if !e.opened() {
-		delete(s.byKey, e.key)
-		return []*snapshotEntry[V]{e}
-	}
-	e.place = s.idle.PushFront(e)
-	return s.shrink(maxIdleSnapshots)
-}
-
-// shrink takes out the entries that were idle longest, but for so many. The caller holds mu.
-func (s *snapshots[V]) shrink(most int) (old []*snapshotEntry[V]) {
-	for s.idle.Len() > most {
-		last := s.idle.Remove(s.idle.Back()).(*snapshotEntry[V])
-		delete(s.byKey, last.key)
-		old = append(old, last)
-	}
-	return old
-}
-
-// close closes what is open, once nobody uses it any more.
-func (s *snapshots[V]) close() error {
-	s.mu.Lock()
-	old := s.shrink(0)
-	s.mu.Unlock()
-	var faults []error
-	for _, e := range old {
-		faults = append(faults, e.end())
-	}
-	s.loads.Wait()
-	return errors.Join(faults...)
-}
-
-// opened says whether the snapshot is there: not before it was tried, and not if that failed.
-func (e *snapshotEntry[V]) opened() bool {
-	select {
-	case <-e.done:
-		return e.err == nil
-	default:
-		return false
-	}
-}
-
-// end gives up an attempt to open, or closes what is open. Nobody uses the entry any more.
-func (e *snapshotEntry[V]) end() error {
-	e.cancel()
-	<-e.done
-	if e.err != nil {
-		return nil // its users were told
-	}
-	e.memory.Release()
-	if err := e.value.Close(); err != nil {
-		return fmt.Errorf("close %s: %w", e.key.name, err)
-	}
-	return nil
+// tooMuchToFreeze refuses to freeze weights that the memory budget cannot hold.
+func (g *Gateway) tooMuchToFreeze(d *dataset, cause error) error {
+	sum, total := uint64(d.FreezeBytes()), g.cfg.Budget.Total()
+	r := address.Refuse(address.TooLarge,
+		"to freeze the weights of %d samples takes %d bytes; the memory budget is %d bytes", d.Index.Samples(), sum, total).
+		Above(total).Because(cause)
+	r.Bytes = &sum
+	return r
 }

@@ -8,13 +8,14 @@ import (
 	"testing"
 
 	"github.com/millrace-data/millrace/gateway"
+	"github.com/millrace-data/millrace/gateway/plans"
 	"github.com/millrace-data/millrace/importance"
 	"github.com/millrace-data/millrace/internal/budget"
 )
 
 // watched counts what is opened, and lets a test stand in the way.
 type watched struct {
-	gateway.Importance
+	plans.Importance
 	before func(ctx context.Context) error
 
 	mu    sync.Mutex // guards opens

@@ -3,6 +3,8 @@ package gateway
 import (
 	"fmt"
 	"math"
+
+	"github.com/millrace-data/millrace/gateway/address"
 )
 
 // postWarm brings what an epoch needs from a position on, for about a second, and says where to go on.
@@ -11,43 +13,41 @@ func (g *Gateway) postWarm(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	q := parseQuery(x.r.URL.RawQuery, append(planNames(), "epoch", "from")...)
-	p := decodePlan(q, d)
-	epoch := q.number("epoch", 0, 0, math.MaxUint64)
-	from := q.number("from", 0, 0, d.Index.Samples())
-	if err := d.check(q); err != nil {
+	q := address.ParseQuery(x.r.URL.RawQuery, append(address.PlanNames(), "epoch", "from")...)
+	b := address.Batch{Plan: address.DecodePlan(q, d.Address), Epoch: q.Number("epoch", 0, 0, math.MaxUint64)}
+	from := q.Number("from", 0, 0, d.Index.Samples())
+	if err := d.Address.Check(q); err != nil {
 		return err
 	}
-	if err := g.complete(x.r.Context(), &p); err != nil {
+	if err := g.plans.Complete(x.r.Context(), d.Dataset, &b.Plan); err != nil {
 		return err
 	}
-	if err := d.refuseMixture("what to warm"); err != nil {
+	if err := d.RefuseMixture("what to warm"); err != nil {
 		return err
 	}
-	samples := p.samples
+	samples := b.Samples
 	if from > samples {
-		q.fail("from", "must be at most %d", samples)
-		return q.err()
+		q.Fail("from", "must be at most %d", samples)
+		return q.Err()
 	}
 	if x.r.ContentLength != 0 {
 		return invalid("what to warm is said in the query: a body is not wanted here")
 	}
-	x.log.setPlan(p, epoch)
+	x.log.setPlan(b)
 	if err := g.refuseDraining(x); err != nil {
 		return err
 	}
-	b := batchRequest{planRequest: p, epoch: epoch}
-	r, err := g.reading(x.r.Context(), b)
+	r, err := g.plans.Read(x.r.Context(), d.Dataset, b)
 	if err != nil {
 		return err
 	}
-	defer r.leave()
+	defer r.Leave()
 	answer := warmed{Next: samples, Samples: samples, Done: true}
 	if at := r.Cursor; from < samples {
-		at.First, at.End = from, min(from+p.batchSize, samples)
-		w, err := d.Source.Warm(x.r.Context(), at)
+		at.First, at.End = from, min(from+b.BatchSize, samples)
+		w, err := d.source.Warm(x.r.Context(), at)
 		if err != nil {
-			return fmt.Errorf("warm epoch %d from position %d: %w", epoch, from, err)
+			return fmt.Errorf("warm epoch %d from position %d: %w", b.Epoch, from, err)
 		}
 		answer = warmed{Next: w.Next, Samples: samples, Chunks: w.Chunks, Bytes: w.Bytes, Full: w.Full, Done: w.Next >= samples}
 	}

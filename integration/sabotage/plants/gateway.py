@@ -4,52 +4,52 @@ PLANTS = [
     (
         "the gateway holds for every quarantine what the longest takes",
         "./gateway TestQuarantineHoldsWhatItTakes",
-        [("gateway/snapshots.go", "memory.Shrink(s.held(e.value))", "s.held(e.value)")],
+        [("gateway/plans/opened.go", "memory.Shrink(s.held(e.value))", "s.held(e.value)")],
     ),
     (
         "the gateway replaces a bad sample by one of another subset",
         "./gateway TestQuarantineOfASubset",
-        [("gateway/selection.go", "first = s.Members()\n", "bad = list.Numbers()\n")],
+        [("gateway/plans/selection.go", "first = s.Members()\n", "bad = list.Numbers()\n")],
     ),
     (
         "the gateway leaves the quarantine out of a batch's name",
         "./gateway TestQuarantineReplacesTheBadAlone",
-        [("gateway/request.go", 'add("quarantine", p.quarantine)', "_ = p.quarantine")],
+        [("gateway/address/canonical.go", 'add("quarantine", p.Quarantine)', "_ = p.Quarantine")],
     ),
     (
         "gateway sends the parts of a form at the places of whole samples",
         "./gateway TestEveryFormShowsTheSamples",
-        [("gateway/pieces.go", "l.out = append(l.out, from[int64(p.offset)+first:int64(p.offset)+last])", "l.out = append(l.out, from[first:last])")],
+        [("gateway/body/pieces.go", "b.out = append(b.out, from[int64(piece.offset)+first:int64(piece.offset)+last])", "b.out = append(b.out, from[first:last])")],
     ),
     (
         "gateway keeps the order of the samples where fields name another",
         "./gateway TestFieldsAreHeldToTheSamples",
-        [("gateway/details.go", "\tfor _, name := range fields {\n\t\tif i := partNamed", "\tfor _, name := range slices.Sorted(slices.Values(fields)) {\n\t\tif i := partNamed")],
+        [("gateway/body/keys.go", "\tfor _, name := range fields {\n\t\tif i := partNamed", "\tfor _, name := range slices.Sorted(slices.Values(fields)) {\n\t\tif i := partNamed")],
     ),
     (
         "gateway tells forms apart by nothing in an ETag",
         "./gateway TestEveryFormIsOneBody",
-        [("gateway/request.go", 'add("format", p.view.form.name)', 'add("format", p.dataset.forms[0].name)')],
+        [("gateway/address/canonical.go", 'add("format", p.View.Form.Name)', 'add("format", "tar")')],
     ),
     (
         "gateway resumes an answer of many batches at the wrong byte of a batch",
         "./gateway TestManyBatchesAreTheBatches",
-        [("gateway/stream.go", "mine := span{start: max(part.start-begin, 0)}", "mine := span{start: max(part.start-s.at, 0)}")],
+        [("gateway/batches.go", "mine := body.Span{Start: max(part.Start-begin, 0)}", "mine := body.Span{Start: max(part.Start-s.at, 0)}")],
     ),
     (
         "gateway's Arrow columns say that what is none is there",
         "./gateway TestEveryFormShowsTheSamples",
-        [("gateway/arrow/stream.go", "\t\t\tif !null {\n\t\t\t\tb[row/8]", "\t\t\tif !null || row > 0 {\n\t\t\t\tb[row/8]")],
+        [("gateway/body/arrow/stream.go", "\t\t\tif !null {\n\t\t\t\tb[row/8]", "\t\t\tif !null || row > 0 {\n\t\t\t\tb[row/8]")],
     ),
     (
         "gateway's checksum leaves the last bytes out",
-        "./gateway TestCombineCRC",
-        [("gateway/pieces.go", "for i := range l.pieces {\n\t\tp := &l.pieces[i]\n\t\tif", "for i := range l.pieces[:len(l.pieces)-1] {\n\t\tp := &l.pieces[i]\n\t\tif")],
+        "./gateway TestBatchesAreTheStoredBytes",
+        [("gateway/body/pieces.go", "for i := range b.pieces {\n\t\tp := &b.pieces[i]\n\t\tif", "for i := range b.pieces[:len(b.pieces)-1] {\n\t\tp := &b.pieces[i]\n\t\tif")],
     ),
     (
         "gateway's ETag leaves the epoch out",
         "./integration TestEveryAddressHasItsOwnETag",
-        [("gateway/request.go", "shuffle.OrderVersion, b.epoch, b.batch", "shuffle.OrderVersion, 0, b.batch")],
+        [("gateway/address/etag.go", "shuffle.OrderVersion, b.Epoch, b.Number", "shuffle.OrderVersion, 0, b.Number")],
     ),
     (
         "gateway answers a range one byte short",
@@ -59,7 +59,7 @@ PLANTS = [
     (
         "gateway takes a parameter that is given twice",
         "./gateway TestBadParametersAreNamedTogether",
-        [("gateway/query.go", "case repeated:", "case repeated && name == part:")],
+        [("gateway/address/query.go", "case repeated:", "case repeated && name == part:")],
     ),
     (
         "gateway never gives up on a reader that has stopped reading",
@@ -69,8 +69,8 @@ PLANTS = [
     ),
     (
         "gateway takes memory for a plan and does not give it back",
-        "./gateway TestPlansInUseAreOnTheBooks",
-        [("gateway/gateway.go", "return r.Release, nil", "return func() { _ = r }, nil")],
+        "./gateway TestBodiesAreOnTheBooks",
+        [("gateway/memory.go", "return r.Release, nil", "return func() { _ = r }, nil")],
     ),
     (
         "gateway sends no Retry-After",
@@ -80,32 +80,32 @@ PLANTS = [
     (
         "gateway's manifest gives a dealt share the positions of a contiguous one",
         "./gateway TestBalanceDealsByLength",
-        [("gateway/balance.go", "\tif l.scattered {\n\t\ti = l.places[i]\n\t}\n", "\t_ = l.scattered\n")],
+        [("gateway/body/body.go", "\tif b.places != nil {\n\t\ti = b.places[i]\n\t}\n", "")],
     ),
     (
         "gateway's addresses and ETags leave the importance out",
         "./gateway TestImportanceIsInThePlan",
-        [("gateway/request.go", 'add("importance", p.params.Importance)', "_ = add")],
+        [("gateway/address/canonical.go", 'add("importance", p.Params.Importance)', "_ = add")],
     ),
     (
         "gateway's addresses and ETags leave the split out",
         "./gateway TestLocalityKeepsWhatAddressesPromise",
-        [("gateway/request.go", 'add("split", string(p.split))', "_ = add")],
+        [("gateway/address/canonical.go", 'add("split", string(p.Split))', "_ = add")],
     ),
     (
         "gateway reports a share that follows homes as if it were contiguous",
         "./gateway TestLossesOfScatteredShares",
-        [("gateway/importance.go", "if !b.scattered() {\n", "if !b.deals() {\n")],
+        [("gateway/losses.go", "if !a.Scattered() {\n", "if !a.Deals() {\n")],
     ),
     (
         "gateway keeps the losses of each rank apart",
         "./gateway TestImportanceIsTheSameWhoeverReports",
-        [("gateway/importance.go", '"homes", "rank", "split", "table", "world_size"', '"homes", "split", "table", "world_size"')],
+        [("gateway/address/canonical.go", '"homes", "rank", "split", "table", "world_size"', '"homes", "split", "table", "world_size"')],
     ),
     (
         "gateway weighs the sample behind a virtual position by the number of the draw",
         "./gateway TestLossesWeighTheSamplesTheyAreOf",
-        [("gateway/snapshot.go", "\t_, err := r.resolve(ctx, d.Index.First(), r.Plan, r.Epoch, out)\n\treturn out, err", "\treturn out, ctx.Err()")],
+        [("gateway/plans/reading.go", "\t_, err := r.choice.resolve(ctx, r.dataset.Index.First(), r.Plan, r.Epoch, out)\n\treturn out, err", "\treturn out, ctx.Err()")],
     ),
     (
         "gateway warms from the beginning of the epoch again and again",
@@ -115,7 +115,7 @@ PLANTS = [
     (
         "the gateway says of chosen parts where they lie in the stored sample",
         "conformance gateway",
-        [("gateway/framed.go", "\t\t\tp.Offset = lengths[i]\n", "")],
+        [("gateway/body/framed.go", "\t\t\tp.Offset = lengths[i]\n", "")],
     ),
     (
         "the gateway gives the rest of a body, whatever If-Range says",
@@ -130,7 +130,7 @@ PLANTS = [
     (
         "gateway's access line says nothing of the wait for memory",
         "./gateway TestAccessLineTellsTheWaitForMemory",
-        [("gateway/gateway.go", "\tdefer x.log.spent(phaseWait, time.Now())\n", "")],
+        [("gateway/memory.go", "\tdefer x.log.spent(phaseWait, time.Now())\n", "\t_ = time.Now\n")],
     ),
     (
         "gateway passes over If-Match",
@@ -150,12 +150,12 @@ PLANTS = [
     (
         "gateway pins a subset that the URL names without its split",
         "./gateway TestHowLongAnswersMayBeKept",
-        [("gateway/request.go", ' && (p.params.Subset == "" || strings.Contains(p.params.Subset, ":"))', "")],
+        [("gateway/address/plan.go", ' && (p.Params.Subset == "" || strings.Contains(p.Params.Subset, ":"))', "")],
     ),
     (
         "gateway gives a description the same ETag whatever it says",
         "./gateway TestAddressesStay",
-        [("gateway/batch.go", 'fmt.Sprintf("%s description %d", resource, descriptionVersion)', "resource")],
+        [("gateway/address/etag.go", 'fmt.Sprintf("%s description %d", what, DescriptionVersion)', "what")],
     ),
     (
         "gateway sends all that it refused back at once",
@@ -169,13 +169,13 @@ PLANTS = [
     ),
     (
         "gateway goes on with a plan that is not prepared when a request ends",
-        "./gateway TestWaitingForAPlanEndsWithItsContext",
-        [("gateway/plan.go", 'return fmt.Errorf("wait for a plan: %w", ctx.Err())', "return nil")],
+        "./gateway/plans TestWaitingForAPlanEndsWithItsContext",
+        [("gateway/plans/cache.go", 'return fmt.Errorf("wait for a plan: %w", ctx.Err())', "return nil")],
     ),
     (
         "gateway reads the next batch for a reader that was too slow for this one",
         "./gateway TestReaderThatIsTooSlowEndsTheNextRead",
-        [("gateway/stream.go", "\t\tif err != nil {\n\t\t\tcancel()\n\t\t}\n", "")],
+        [("gateway/batches.go", "\t\tif err != nil {\n\t\t\tcancel()\n\t\t}\n", "")],
     ),
     (
         "gateway keeps connections open when its listener fails",

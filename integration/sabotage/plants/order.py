@@ -109,7 +109,7 @@ PLANTS = [
     (
         "gateway leaves homes out of a batch's address",
         "./gateway TestLocalityKeepsWhatAddressesPromise",
-        [("gateway/request.go", 'add("homes", num(p.homes))', 'add("homes", num(p.worldSize))')],
+        [("gateway/address/canonical.go", 'add("homes", num(p.Homes))', 'add("homes", num(p.WorldSize))')],
     ),
     (
         "shuffle hands out the deal of another batch",

@@ -1,0 +1,63 @@
+package address
+
+import (
+	"math"
+	"strings"
+)
+
+// ParseURL reads the address of a batch or an epoch as Content-Location and the links of a plan give it: whole, or
+// from the path on. It must name the generation, so that losses never belong to other data. Faults go to q, under the
+// name url. isDefault says that the short path, which names no dataset, means this one.
+func ParseURL(d Dataset, isDefault bool, address string, q *Query) (b Batch, hasBatch bool, err error) {
+	if address == "" {
+		q.Fail("url", "missing")
+		return b, false, nil
+	}
+	if _, rest, whole := strings.Cut(address, "://"); whole {
+		_, rest, _ = strings.Cut(rest, "/")
+		address = "/" + rest
+	}
+	path, raw, _ := strings.Cut(address, "?")
+	at, ok := parsePath(strings.TrimSuffix(path, "/manifest"))
+	if !ok || at.dataset != d.Name && !(at.short && isDefault) {
+		q.Fail("url", "must be that of an epoch or a batch of dataset %s", d.Name)
+		return b, false, nil
+	}
+	in := ParseQuery(raw, BatchNames()...)
+	b = DecodeEpoch(in, d, at.epoch)
+	if at.hasBatch {
+		b.Number = in.Decimal("batch", at.batch, 0, math.MaxUint64)
+	}
+	if !in.Has("generation") {
+		in.Fail("generation", "missing: the Content-Location of an answer has it")
+	}
+	if err := d.Check(in); err != nil && len(in.Faults()) == 0 {
+		return b, at.hasBatch, err
+	}
+	if b.Params.Subset != "" || b.Quarantine != "" {
+		in.Fail("url", "names a subset or a quarantine: losses are taken of plans over all samples")
+	}
+	q.Adopt("url.", in.Faults())
+	return b, at.hasBatch, nil
+}
+
+// place is the path of an epoch or a batch, taken apart.
+type place struct {
+	dataset, epoch, batch string
+	hasBatch              bool
+	short                 bool // the path names no dataset
+}
+
+func parsePath(path string) (at place, ok bool) {
+	parts := strings.Split(path, "/")
+	long := len(parts) > 5 && parts[1] == "v1" && parts[2] == "datasets" && parts[4] == "epochs"
+	switch {
+	case len(parts) == 5 && parts[1] == "epoch" && parts[3] == "batch":
+		return place{epoch: parts[2], batch: parts[4], hasBatch: true, short: true}, true
+	case long && len(parts) == 8 && parts[6] == "batches":
+		return place{dataset: parts[3], epoch: parts[5], batch: parts[7], hasBatch: true}, true
+	case long && len(parts) == 6:
+		return place{dataset: parts[3], epoch: parts[5]}, true
+	}
+	return place{}, false
+}

@@ -1,0 +1,298 @@
+package gateway
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/gateway/address"
+	"github.com/millrace-data/millrace/gateway/body"
+	"github.com/millrace-data/millrace/gateway/plans"
+	"github.com/millrace-data/millrace/internal/budget"
+)
+
+// Many batches in one answer, as docs/answers.md describes them.
+const (
+	streamMagic    = "MLRB"
+	streamVersion  = 1
+	streamHeader   = 72 // bytes before each batch
+	streamContent  = "application/vnd.millrace.batches"
+	maxBatches     = 1024 // of one answer
+	defaultBatches = 16
+)
+
+// streamed is one batch of an answer that has many, as it is known before the first byte.
+type streamed struct {
+	request asked
+	at      int64 // where its header begins in the body
+	size    int64 // of the batch without it
+	crc     uint32
+	samples uint64
+	padded  uint64
+}
+
+// getBatches answers with consecutive batches, each behind a header of its own.
+func (g *Gateway) getBatches(x *exchange) error {
+	a, count, err := g.decodeBatches(x)
+	if err != nil {
+		return err
+	}
+	x.w.Header().Set("Vary", "Accept")
+	if accept := x.accept(); strings.Trim(accept, " \t,") != "" && address.Quality(accept, streamContent) == 0 {
+		return address.Refuse(address.NotAcceptable, "this is served as %s; format= says what each batch is", streamContent)
+	}
+	if err := x.checkFields(a.dataset, a.View); err != nil {
+		return err
+	}
+	if err := g.checkSplit(x, a); err != nil {
+		return err
+	}
+	etag := a.BatchesETag(count)
+	h := x.w.Header()
+	describeEpoch(h, a.Batch, etag)
+	h.Set("Content-Location", a.BatchesURL(a.Number, count))
+	if a.Number+count < a.Batching().Batches() {
+		h.Set("Link", "<"+a.BatchesURL(a.Number+count, count)+`>; rel="next"`)
+	}
+	if answered, err := x.preconditions(etag); answered || err != nil {
+		return err
+	}
+	if err := g.refuseDraining(x); err != nil {
+		return err
+	}
+	release, err := g.await(x, 2*planningBytes(a)) // one is sent, one is read
+	if err != nil {
+		return err
+	}
+	defer release()
+	list, crc, err := g.measureBatches(x, a, count)
+	if err != nil {
+		return err
+	}
+	return g.sendBatches(x, list, crc, etag)
+}
+
+// decodeBatches reads the address of count consecutive batches, and returns the first of them.
+func (g *Gateway) decodeBatches(x *exchange) (a asked, count uint64, err error) {
+	defer x.log.spent(phaseResolve, time.Now())
+	d, err := g.findDataset(x)
+	if err != nil {
+		return a, 0, err
+	}
+	q := address.ParseQuery(x.r.URL.RawQuery, append(address.BatchNames(), "from", "count")...)
+	b := address.DecodeEpoch(q, d.Address, chi.URLParam(x.r, "epoch"))
+	b.Number = q.Number("from", 0, 0, math.MaxUint64)
+	count = q.Number("count", defaultBatches, 1, maxBatches)
+	if a, err = g.resolve(x, d, q, b); err != nil {
+		return a, 0, err
+	}
+	x.log.setBatch(a.Number)
+	if err := a.CheckEnd(); err != nil {
+		return a, 0, err
+	}
+	count = min(count, a.Batching().Batches()-a.Number)
+	if _, positions := a.Share(); positions.Count > body.MaxSamples/count {
+		return a, 0, address.Refuse(address.TooLarge,
+			"%d batches of %d samples; at most %d samples can be sent in one answer", count, positions.Count, body.MaxSamples).
+			Above(body.MaxSamples)
+	}
+	return a, count, nil
+}
+
+// measureBatches works out the length and the checksum of each batch, and the checksum of the whole answer: from the
+// index alone, one batch after the other.
+func (g *Gateway) measureBatches(x *exchange, a asked, count uint64) (list []streamed, crc uint32, err error) {
+	list = make([]streamed, 0, count)
+	at := int64(0)
+	for ; count > 0; count-- {
+		_, b, leave, err := g.laidOut(x.r.Context(), x, a)
+		if err != nil {
+			return nil, 0, fmt.Errorf("batch %d: %w", a.Number, err)
+		}
+		s := streamed{request: a, at: at, size: b.Size, crc: b.CRC, samples: uint64(b.Samples()), padded: b.Padded(a.Samples)}
+		err = g.checkFits(b)
+		leave()
+		if err != nil {
+			return nil, 0, err
+		}
+		header := s.header()
+		crc = g.bodies.CombineCRC(crc, body.Checksum(header), streamHeader)
+		crc = g.bodies.CombineCRC(crc, s.crc, s.size)
+		list = append(list, s)
+		at += streamHeader + s.size
+		a.Number++
+	}
+	return list, crc, nil
+}
+
+// laidOut locates a batch and lays its body out. leave ends the use of both results.
+func (g *Gateway) laidOut(ctx context.Context, x *exchange, a asked) (_ plans.Reading, _ *body.Body, leave func(), err error) {
+	r, b, leave, err := g.locate(ctx, x, a)
+	if err != nil {
+		return r, nil, nil, err
+	}
+	if err := x.lay(ctx, a.answer(), b); err != nil {
+		leave()
+		return r, nil, nil, err
+	}
+	return r, b, leave, nil
+}
+
+// header returns the bytes before a batch.
+func (s *streamed) header() []byte {
+	h := make([]byte, streamHeader)
+	copy(h, streamMagic)
+	binary.LittleEndian.PutUint16(h[4:], streamVersion)
+	binary.LittleEndian.PutUint16(h[6:], streamHeader)
+	binary.LittleEndian.PutUint64(h[8:], s.request.Number)
+	binary.LittleEndian.PutUint64(h[16:], uint64(s.size))
+	binary.LittleEndian.PutUint32(h[24:], s.crc)
+	binary.LittleEndian.PutUint32(h[28:], uint32(s.samples))
+	binary.LittleEndian.PutUint32(h[32:], uint32(s.padded))
+	etag := s.request.ETag()
+	if _, err := hex.Decode(h[40:], []byte(etag[1:len(etag)-1])); err != nil {
+		panic(fmt.Sprintf("gateway: ETag %s is no digest: %v", etag, err))
+	}
+	return h
+}
+
+// inHand is a batch whose bytes are all there.
+type inHand struct {
+	*streamed
+	part  body.Span // of it, without its header
+	parts [][]byte
+	close func()
+	err   error
+}
+
+// sendBatches sends the batches, or the part of them that Range asks for: while one is sent, the next one is read.
+func (g *Gateway) sendBatches(x *exchange, list []streamed, crc uint32, etag string) error {
+	h := x.w.Header()
+	h.Set("Content-Type", streamContent)
+	h.Set("Millrace-Crc32c", fmt.Sprintf("%08x", crc))
+	last := &list[len(list)-1]
+	part, status, err := x.part(etag, last.at+streamHeader+last.size)
+	if err != nil {
+		return err
+	}
+	if x.r.Method == http.MethodHead {
+		h.Set("Server-Timing", x.log.serverTiming())
+		x.w.WriteHeader(status)
+		return nil
+	}
+	for len(list) > 0 && list[0].at+streamHeader+list[0].size <= part.Start {
+		list = list[1:]
+	}
+	for len(list) > 0 && list[len(list)-1].at >= part.End() {
+		list = list[:len(list)-1]
+	}
+	now := g.take(x.r.Context(), x, &list[0], part)
+	if now.err != nil {
+		return now.err
+	}
+	h.Set("Server-Timing", x.log.serverTiming()) // of the first batch; the access line has the sums
+	x.w.WriteHeader(status)
+	return g.pump(x, now, list[1:], part)
+}
+
+// pump sends a batch that is in hand, and those after it. Once the client can be sent no more, nothing is read for it.
+func (g *Gateway) pump(x *exchange, now inHand, rest []streamed, part body.Span) error {
+	defer func() { now.close() }()
+	ctx, cancel := context.WithCancel(x.whole.Context())
+	defer cancel()
+	for {
+		var next chan inHand
+		if len(rest) > 0 {
+			next = make(chan inHand, 1)
+			go func(s *streamed) { next <- g.takeLater(ctx, x, s, part) }(&rest[0])
+		}
+		err := sendInHand(x, now, part)
+		if err != nil {
+			cancel()
+		}
+		now.close()
+		if next == nil {
+			now.close = func() {}
+			return err
+		}
+		now = <-next
+		if errors.Is(now.err, budget.ErrOverloaded) { // for want of the memory that has just been given back, it may be
+			now = g.takeLater(ctx, x, &rest[0], part)
+		}
+		if err = errors.Join(err, now.err); err != nil {
+			return err
+		}
+		rest = rest[1:]
+		x.w.renew()
+	}
+}
+
+// sendInHand sends a batch with its header, no more of it than part holds.
+func sendInHand(x *exchange, b inHand, part body.Span) error {
+	header := b.header()
+	from, to := max(part.Start-b.at, 0), min(part.End()-b.at, streamHeader)
+	parts := b.parts
+	if from < to {
+		parts = append([][]byte{header[from:to]}, parts...)
+	}
+	return x.w.send(parts)
+}
+
+// takeLater takes a batch after the first byte was sent: under a deadline of its own, as long as the client is there.
+func (g *Gateway) takeLater(ctx context.Context, x *exchange, s *streamed, part body.Span) (b inHand) {
+	defer func() {
+		if v := recover(); v != nil {
+			b = inHand{close: func() {}, err: fmt.Errorf("batch %d: panic: %v", s.request.Number, v)}
+		}
+	}()
+	ctx, cancel := context.WithTimeout(ctx, g.cfg.Deadline)
+	defer cancel()
+	return g.take(ctx, x, s, part)
+}
+
+// take brings what part holds of a batch.
+func (g *Gateway) take(ctx context.Context, x *exchange, s *streamed, part body.Span) inHand {
+	fail := func(err error) inHand {
+		return inHand{streamed: s, close: func() {}, err: fmt.Errorf("batch %d: %w", s.request.Number, err)}
+	}
+	r, b, leave, err := g.laidOut(ctx, x, s.request)
+	if err != nil {
+		return fail(err)
+	}
+	if b.Size != s.size || b.CRC != s.crc {
+		leave()
+		return fail(errors.New("is laid out in two ways"))
+	}
+	begin := s.at + streamHeader
+	mine := body.Span{Start: max(part.Start-begin, 0)}
+	mine.Length = max(min(part.End()-begin, s.size)-mine.Start, 0)
+	read := chunkindex.NewBody(nil, nil, nil)
+	var parts net.Buffers
+	if mine.Length > 0 {
+		pieces := b.Part(mine)
+		if read, err = g.read(ctx, x, s.request.dataset, r.Cursor, b, pieces); err != nil {
+			leave()
+			return fail(err)
+		}
+		parts = pieces.Fill(read.Segments)
+	}
+	open := true
+	return inHand{streamed: s, part: mine, parts: parts, close: func() {
+		if !open {
+			return
+		}
+		open = false
+		read.Close()
+		leave()
+	}}
+}

@@ -1,0 +1,129 @@
+package body
+
+import (
+	"context"
+
+	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/chunkindex/mds"
+	"github.com/millrace-data/millrace/chunkindex/webdataset"
+	"github.com/millrace-data/millrace/gateway/address"
+	"github.com/millrace-data/millrace/gateway/plans"
+)
+
+// The forms that an answer may have beside the dataset's own one, as format= names them.
+const (
+	formMultipart = "multipart"
+	formNDJSON    = "ndjson"
+	formNPY       = "npy"
+	formArrow     = "arrow"
+	formFramed    = "framed"
+
+	contentTar = "application/x-tar"
+)
+
+// Forms lists the forms of a dataset, its own first.
+func Forms(x plans.Index) []address.Form {
+	tar := address.Form{Name: webdataset.Name, ContentType: contentTar, Fields: true}
+	own := tar
+	if f := x.Framing(); f != nil && x.Native() != webdataset.Name {
+		own = address.Form{Name: x.Native(), ContentType: f.ContentType()}
+	}
+	own.Native = true
+	all := []address.Form{own}
+	if own.Name != tar.Name {
+		all = append(all, tar)
+	}
+	all = append(all, address.Form{Name: formMultipart, ContentType: "multipart/mixed", Fields: true})
+	if own.Name == "jsonl" {
+		all = append(all, address.Form{Name: formNDJSON, ContentType: "application/x-ndjson"})
+	}
+	if _, isArray := x.Framing().(format.Array); isArray {
+		all = append(all, address.Form{Name: formNPY, ContentType: "application/x-npy"})
+	}
+	if own.Name != mds.Name {
+		all = append(all, address.Form{Name: mds.Name, ContentType: contentMDS, Fields: true})
+	}
+	return append(all,
+		address.Form{Name: formArrow, ContentType: "application/vnd.apache.arrow.stream", Fields: true},
+		address.Form{Name: formFramed, ContentType: "application/vnd.millrace.framed", Fields: true, Table: true})
+}
+
+// layout is how a form lays a body out. It reads the index only.
+type layout struct {
+	lay     func(ctx context.Context, b *Body, a Answer) error
+	perPart int64 // memory to place one part, in bytes, about
+}
+
+// layoutOf returns the layout of a form.
+func layoutOf(f address.Form) layout {
+	switch {
+	case f.Name == webdataset.Name:
+		return layout{layTar, 1 << 10}
+	case f.Native || f.Name == formNDJSON:
+		return layout{layNative, 0}
+	case f.Name == formNPY:
+		return layout{layNPY, 0}
+	case f.Name == mds.Name:
+		return layout{layMDS, 64}
+	case f.Name == formMultipart:
+		return layout{layMultipart, 512}
+	case f.Name == formArrow:
+		return layout{layArrow, 128}
+	}
+	return layout{layFramed, 64}
+}
+
+// Answer is what a body is laid out for.
+type Answer struct {
+	Dataset *plans.Dataset
+	View    address.View
+	ETag    string
+}
+
+// ContentType is that of the body.
+func (a Answer) ContentType() string {
+	if a.View.Form.Name == formMultipart {
+		return a.View.Form.ContentType + "; boundary=" + boundaryOf(a.ETag)
+	}
+	return a.View.Form.ContentType
+}
+
+// LayBytes is about the memory to lay out so many samples in a form that is not the dataset's own.
+func LayBytes(d *plans.Dataset, v address.View, samples uint64) int64 {
+	if v.Plain() {
+		return 0
+	}
+	const perSample, bytesOfPart = 256, 20 // a part takes more than 16 bytes of an index, beside its name
+	parts := 1 + d.Index.Size()/max(1, int64(d.Index.Samples()))/bytesOfPart
+	return int64(samples) * (perSample + parts*layoutOf(v.Form).perPart)
+}
+
+// Lay lays the located samples out in the form that was asked for, and measures the body.
+func (b *Body) Lay(ctx context.Context, a Answer) error {
+	b.pieces, b.text = b.pieces[:0], b.text[:0]
+	if err := layoutOf(a.View.Form).lay(ctx, b, a); err != nil {
+		return err
+	}
+	if err := b.checkText(0); err != nil {
+		return err
+	}
+	b.measure()
+	return nil
+}
+
+// unframed refuses a batch that a form has no numbers for.
+func unframed(err error) error {
+	return address.Refuse(address.TooLarge, "%v", err).Because(err)
+}
+
+// layNative puts the stored samples into the dataset's own framing.
+func layNative(_ context.Context, b *Body, a Answer) error {
+	before, after, err := a.Dataset.Index.Framing().Frame(b.lengths)
+	if err != nil {
+		return unframed(err)
+	}
+	b.put(before...)
+	b.whole()
+	b.put(after...)
+	return nil
+}

@@ -1,0 +1,161 @@
+package body
+
+import (
+	"context"
+	"encoding/binary"
+
+	"github.com/millrace-data/millrace/chunkindex"
+)
+
+// The framed form, as docs/answers.md describes it.
+const (
+	framedMagic   = "MLRF"
+	framedVersion = 1
+	framedHeader  = 40
+	framedAlign   = 8
+
+	framedKeys  = 1 // flag: the table tells keys
+	framedParts = 2 // flag: the table tells parts
+)
+
+// layFramed puts a table of lengths before the samples, with their keys and parts where these are wanted.
+func layFramed(ctx context.Context, b *Body, a Answer) error {
+	x, v := a.Dataset.Index, a.View
+	t := framedTable{lengths: b.lengths, hasKeys: v.Keys, hasParts: v.Parts}
+	var stored [][]chunkindex.Part
+	var err error
+	if v.Keys {
+		if t.keys, err = readKeys(ctx, x, b.samples); err != nil {
+			return err
+		}
+	}
+	if v.Parts || v.Fields != nil {
+		if stored, err = readParts(ctx, x, b.samples, v.Fields); err != nil {
+			return err
+		}
+		t.parts = stored
+	}
+	if v.Fields != nil {
+		t.lengths, t.parts = joined(stored)
+	}
+	if err := b.checkText(t.most()); err != nil {
+		return err
+	}
+	b.put(t.encode()...)
+	if v.Fields == nil {
+		b.whole()
+		return nil
+	}
+	for i, all := range stored {
+		for _, p := range all {
+			b.stretchPart(i, p)
+		}
+	}
+	return nil
+}
+
+// joined says where parts lie if those of a sample follow each other, and how long samples are then.
+func joined(stored [][]chunkindex.Part) (lengths []uint32, parts [][]chunkindex.Part) {
+	lengths, parts = make([]uint32, len(stored)), make([][]chunkindex.Part, len(stored))
+	for i, all := range stored {
+		parts[i] = make([]chunkindex.Part, len(all))
+		for j, p := range all {
+			p.Offset = lengths[i]
+			parts[i][j] = p
+			lengths[i] += p.Length
+		}
+	}
+	return lengths, parts
+}
+
+// framedTable is what stands before the samples.
+type framedTable struct {
+	lengths           []uint32
+	hasKeys, hasParts bool
+	keys              []string
+	parts             [][]chunkindex.Part
+}
+
+// most bounds the bytes of the table.
+func (t *framedTable) most() int64 {
+	n := int64(framedHeader+framedAlign) + 12*int64(len(t.lengths))
+	for _, key := range t.keys {
+		n += int64(len(key))
+	}
+	if t.hasParts {
+		for _, all := range t.parts {
+			for _, p := range all {
+				n += 16 + int64(len(p.Ext))
+			}
+		}
+	}
+	return n
+}
+
+// encode writes the table: numbers first, each kind in a row, then text.
+func (t *framedTable) encode() []byte {
+	b := make([]byte, framedHeader, t.most())
+	flags := uint16(0)
+	data := uint64(0)
+	for _, n := range t.lengths {
+		b = binary.LittleEndian.AppendUint32(b, n)
+		data += uint64(n)
+	}
+	var text []byte
+	if t.hasKeys {
+		flags |= framedKeys
+		for _, key := range t.keys {
+			b = binary.LittleEndian.AppendUint32(b, uint32(len(key)))
+			text = append(text, key...)
+		}
+	}
+	keyBytes, names, count := len(text), []string(nil), 0
+	if t.hasParts {
+		flags |= framedParts
+		b, names, count = t.appendParts(b)
+		for _, name := range names {
+			b = binary.LittleEndian.AppendUint32(b, uint32(len(name)))
+			text = append(text, name...)
+		}
+	}
+	b = append(b, text...)
+	b = append(b, make([]byte, -len(b)&(framedAlign-1))...)
+	copy(b, framedMagic)
+	binary.LittleEndian.PutUint16(b[4:], framedVersion)
+	binary.LittleEndian.PutUint16(b[6:], flags)
+	binary.LittleEndian.PutUint32(b[8:], uint32(len(t.lengths)))
+	binary.LittleEndian.PutUint32(b[12:], uint32(len(names)))
+	binary.LittleEndian.PutUint32(b[16:], uint32(count))
+	binary.LittleEndian.PutUint32(b[20:], uint32(keyBytes))
+	binary.LittleEndian.PutUint32(b[24:], uint32(len(text)-keyBytes))
+	binary.LittleEndian.PutUint32(b[28:], uint32(len(b)))
+	binary.LittleEndian.PutUint64(b[32:], data)
+	return b
+}
+
+// appendParts appends how many parts each sample has, and of all parts the numbers of their names, their offsets and their
+// lengths. It returns the names in the order in which they first come, and how many parts there are.
+func (t *framedTable) appendParts(b []byte) (_ []byte, names []string, count int) {
+	number := map[string]uint32{}
+	for _, all := range t.parts {
+		b = binary.LittleEndian.AppendUint32(b, uint32(len(all)))
+		count += len(all)
+		for _, p := range all {
+			if _, known := number[p.Ext]; !known {
+				number[p.Ext] = uint32(len(names))
+				names = append(names, p.Ext)
+			}
+		}
+	}
+	each := func(of func(p chunkindex.Part) uint32) {
+		for _, all := range t.parts {
+			for _, p := range all {
+				b = binary.LittleEndian.AppendUint32(b, of(p))
+			}
+		}
+	}
+	each(func(p chunkindex.Part) uint32 { return number[p.Ext] })
+	each(func(p chunkindex.Part) uint32 { return p.Offset })
+	each(func(p chunkindex.Part) uint32 { return p.Length })
+	return b, names, count
+}

@@ -1,0 +1,66 @@
+package body
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"unicode/utf8"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/gateway/plans"
+)
+
+// manifestSample says where one sample of a batch lies.
+type manifestSample struct {
+	Position uint64 `json:"position"`
+	Key      string `json:"key"`
+	KeyBytes []byte `json:"key_base64,omitempty"` // where the key is no text that JSON can carry
+	Source   string `json:"source,omitempty"`     // of a mixture: the dataset that the shard belongs to
+	Shard    string `json:"shard"`
+	Offset   int64  `json:"offset"`
+	Length   uint32 `json:"length"`
+	CRC32C   string `json:"crc32c"`
+}
+
+// keysAtOnce is the number of samples whose keys are held at a time: 4 MiB where all keys have the greatest length.
+const keysAtOnce = 1024
+
+// EncodeManifest writes the manifest of the located samples as JSON, piece by piece, so that it never lies in memory as
+// a whole.
+func (b *Body) EncodeManifest(ctx context.Context, d *plans.Dataset, write func(p []byte)) error {
+	index := d.Index
+	write([]byte(`{"samples":[`))
+	at := 0
+	var line bytes.Buffer
+	out := json.NewEncoder(&line)
+	out.SetEscapeHTML(false)
+	for run := range slices.Chunk(b.samples, keysAtOnce) {
+		keys, err := readKeys(ctx, index, run)
+		if err != nil {
+			return err
+		}
+		for i, s := range run {
+			m := manifestSample{
+				Position: b.Position(at), Key: keys[i], Source: d.SourceOf(int(s.chunk)), Length: s.length, CRC32C: fmt.Sprintf("%08x", s.crc),
+			}
+			if !utf8.ValidString(keys[i]) { // JSON would change it, and two such keys must not look like one
+				m.KeyBytes = []byte(keys[i])
+			}
+			extent := chunkindex.Locate(index.Chunk(int(s.chunk)), index.Extents(int(s.chunk)), int64(s.offset))
+			m.Shard, m.Offset = index.Shard(extent.Shard).Key, extent.Offset
+			line.Reset()
+			if err := out.Encode(m); err != nil {
+				return fmt.Errorf("encode sample %d: %w", s.number, err)
+			}
+			if at > 0 {
+				write([]byte{','})
+			}
+			write(bytes.TrimSuffix(line.Bytes(), []byte("\n")))
+			at++
+		}
+	}
+	write([]byte("]}\n"))
+	return nil
+}

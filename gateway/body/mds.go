@@ -1,0 +1,156 @@
+package body
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/chunkindex/mds"
+	"github.com/millrace-data/millrace/gateway/address"
+	"github.com/millrace-data/millrace/gateway/plans"
+)
+
+const (
+	contentMDS = "application/vnd.mosaicml.mds"
+	keyColumn  = "__key__"
+)
+
+// mdsColumns are the columns of a dataset of another format as an MDS one: the keys of its samples, and their parts as
+// bytes. They are the same for all of its batches.
+type mdsColumns struct {
+	Encodings []string `json:"column_encodings"`
+	Names     []string `json:"column_names"`
+	Sizes     []*int64 `json:"column_sizes"` // nil: each sample says for itself
+}
+
+// MDSConstants returns the constants of a dataset as an MDS one.
+func MDSConstants(ctx context.Context, d *plans.Dataset, v address.View) (json.RawMessage, error) {
+	if d.Index.Native() == mds.Name {
+		return d.Index.Constants(), nil
+	}
+	constants, _, err := mdsConstants(ctx, d, v)
+	return constants, err
+}
+
+// mdsConstants makes a column of each part that the view names, or of all parts.
+func mdsConstants(ctx context.Context, d *plans.Dataset, v address.View) (json.RawMessage, mdsColumns, error) {
+	names := v.Fields
+	if names == nil {
+		all, ok, err := d.PartNames.All(ctx)
+		if err != nil {
+			return nil, mdsColumns{}, err
+		}
+		if !ok {
+			return nil, mdsColumns{}, address.Refuse(address.Invalid, "the samples have too many parts to make a column of each: name some with fields=")
+		}
+		names = all
+	}
+	if slices.Contains(names, keyColumn) {
+		return nil, mdsColumns{}, address.Refuse(address.Invalid, "a part is called %s, as the column of keys: name others with fields=", keyColumn)
+	}
+	c := mdsColumns{Names: append([]string{keyColumn}, names...)}
+	slices.Sort(c.Names)
+	for _, name := range c.Names {
+		encoding := "bytes"
+		if name == keyColumn {
+			encoding = "str"
+		}
+		c.Encodings = append(c.Encodings, encoding)
+		c.Sizes = append(c.Sizes, nil)
+	}
+	constants, err := json.Marshal(c)
+	if err != nil {
+		return nil, c, fmt.Errorf("columns: %w", err)
+	}
+	return constants, c, nil
+}
+
+// mdsFraming returns the framing of constants that were made here.
+func mdsFraming(constants json.RawMessage) (format.Framing, error) {
+	f, err := mds.Format{}.Framing(constants)
+	if err != nil {
+		return nil, address.Refuse(address.Invalid, "the parts make no columns: name others with fields=").Because(err)
+	}
+	return f, nil
+}
+
+// sizeColumns returns the length of every column of every sample, one sample after another, and those of the samples.
+func sizeColumns(names, keys []string, parts [][]chunkindex.Part) (sizes, lengths []uint32, err error) {
+	sizes, lengths = make([]uint32, 0, len(keys)*len(names)), make([]uint32, len(keys))
+	for i, key := range keys {
+		total := uint64(4 * len(names))
+		for _, name := range names {
+			size := uint32(len(key))
+			if name != keyColumn {
+				size = 0
+				if n := partNamed(parts[i], name); n >= 0 {
+					size = parts[i][n].Length
+				}
+			}
+			sizes = append(sizes, size)
+			total += uint64(size)
+		}
+		if total > format.MaxSample+maxText {
+			return nil, nil, address.Refuse(address.TooLarge, "a sample is too large for an MDS shard")
+		}
+		lengths[i] = uint32(total)
+	}
+	return sizes, lengths, nil
+}
+
+// layMDS makes an MDS shard of samples of another format. Where a sample lacks a part, its column is empty.
+func layMDS(ctx context.Context, b *Body, a Answer) error {
+	constants, c, err := mdsConstants(ctx, a.Dataset, a.View)
+	if err != nil {
+		return err
+	}
+	framing, err := mdsFraming(constants)
+	if err != nil {
+		return err
+	}
+	x := a.Dataset.Index
+	keys, err := readKeys(ctx, x, b.samples)
+	if err != nil {
+		return err
+	}
+	parts, err := readParts(ctx, x, b.samples, nil)
+	if err != nil {
+		return err
+	}
+	if err := b.checkText(int64(len(b.samples))*int64(4*len(c.Names)+8) + 1<<16); err != nil {
+		return err
+	}
+	for i, key := range keys {
+		keys[i] = strings.ToValidUTF8(key, "\uFFFD")
+	}
+	sizes, lengths, err := sizeColumns(c.Names, keys, parts)
+	if err != nil {
+		return err
+	}
+	before, after, err := framing.Frame(lengths)
+	if err != nil {
+		return unframed(err)
+	}
+	b.put(before...)
+	for i := range b.samples {
+		var head []byte
+		for j := range c.Names {
+			head = binary.LittleEndian.AppendUint32(head, sizes[i*len(c.Names)+j])
+		}
+		b.put(head...)
+		for _, name := range c.Names {
+			if name == keyColumn {
+				b.putString(keys[i])
+			} else if n := partNamed(parts[i], name); n >= 0 {
+				b.stretchPart(i, parts[i][n])
+			}
+		}
+	}
+	b.put(after...)
+	return nil
+}

@@ -1,0 +1,102 @@
+package body
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"strconv"
+	"strings"
+)
+
+// boundaryOf is the boundary of a multipart body. It follows from the ETag, and so from the generation, which is a digest
+// of the data: data that hold their own boundary cannot be made.
+func boundaryOf(etag string) string {
+	sum := sha256.Sum256([]byte("millrace boundary\n" + etag))
+	return "millrace-" + hex.EncodeToString(sum[:16])
+}
+
+// layMultipart makes one body part of each part of a sample.
+func layMultipart(ctx context.Context, b *Body, a Answer) error {
+	x := a.Dataset.Index
+	keys, err := readKeys(ctx, x, b.samples)
+	if err != nil {
+		return err
+	}
+	parts, err := readParts(ctx, x, b.samples, a.View.Fields)
+	if err != nil {
+		return err
+	}
+	boundary := boundaryOf(a.ETag)
+	begin := "--" + boundary + "\r\nContent-Type: "
+	for i, all := range parts {
+		for _, p := range all {
+			name := memberName(keys[i], p.Ext)
+			if err := b.checkText(int64(len(begin)+3*len(name)) + 256); err != nil {
+				return err
+			}
+			b.putString(begin)
+			b.putString(contentTypeOf(p.Ext))
+			b.putString("\r\nContent-Length: " + strconv.FormatUint(uint64(p.Length), 10))
+			b.putString("\r\nContent-Disposition: attachment; " + filename(name) + "\r\n\r\n")
+			b.stretchPart(i, p)
+			b.putString("\r\n")
+		}
+	}
+	b.putString("--" + boundary + "--\r\n")
+	return nil
+}
+
+// filename is the parameter that names a file, escaped as RFC 8187 says where the name is not plain.
+func filename(name string) string {
+	if plainName(name) {
+		return `filename="` + name + `"`
+	}
+	const digits = "0123456789ABCDEF"
+	var b strings.Builder
+	b.WriteString("filename*=UTF-8''")
+	for i := range len(name) {
+		c := name[i]
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', strings.IndexByte("!#$&+-.^_`|~", c) >= 0:
+			b.WriteByte(c)
+		default:
+			b.Write([]byte{'%', digits[c>>4], digits[c&15]})
+		}
+	}
+	return b.String()
+}
+
+// contentTypeOf is the content type of a part, by the last of its extensions.
+func contentTypeOf(ext string) string {
+	switch strings.ToLower(ext[strings.LastIndexByte(ext, '.')+1:]) {
+	case "jpg", "jpeg":
+		return "image/jpeg"
+	case "png":
+		return "image/png"
+	case "gif":
+		return "image/gif"
+	case "webp":
+		return "image/webp"
+	case "json":
+		return "application/json"
+	case "txt", "cls", "cls2":
+		return "text/plain"
+	case "csv":
+		return "text/csv"
+	case "mp4":
+		return "video/mp4"
+	case "mp3":
+		return "audio/mpeg"
+	case "wav":
+		return "audio/wav"
+	case "flac":
+		return "audio/flac"
+	}
+	return "application/octet-stream"
+}
+
+// plainName reports whether a name can stand between quotes in a header as it is.
+func plainName(name string) bool {
+	return bytes.IndexFunc([]byte(name), func(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == '\\' || r == '%' }) < 0
+}

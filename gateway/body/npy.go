@@ -1,0 +1,15 @@
+package body
+
+import (
+	"context"
+
+	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/chunkindex/records"
+)
+
+// layNPY puts an .npy header before samples that make a flat array.
+func layNPY(ctx context.Context, b *Body, a Answer) error {
+	dtype, shape := a.Dataset.Index.Framing().(format.Array).Item()
+	b.put(records.Header(dtype, uint64(len(b.samples)), shape)...)
+	return layNative(ctx, b, a)
+}

@@ -1,0 +1,81 @@
+package gateway
+
+import (
+	"encoding/json"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/gateway/plans"
+)
+
+// datasetLinks are the addresses that belong to a dataset.
+type datasetLinks struct {
+	Self  string `json:"self"`
+	Epoch string `json:"epoch"`
+	Batch string `json:"batch"`
+	Index string `json:"index"`
+}
+
+// datasetInfo describes a dataset.
+type datasetInfo struct {
+	Name        string              `json:"name"`
+	Default     bool                `json:"default"`
+	Generation  string              `json:"generation"`
+	Format      string              `json:"format"`
+	ContentType string              `json:"content_type"`
+	Forms       []formInfo          `json:"forms"`
+	Constants   json.RawMessage     `json:"constants,omitempty"`
+	Samples     uint64              `json:"samples"`
+	Chunks      int                 `json:"chunks"`
+	Shards      int                 `json:"shards"`
+	Bytes       int64               `json:"bytes"`
+	MaxChunk    int64               `json:"max_chunk"`
+	MaxSample   int64               `json:"max_sample"`
+	Plan        chunkindex.Defaults `json:"default_plan"`
+	Sources     []plans.SourceInfo  `json:"sources,omitempty"` // of a mixture
+	Links       datasetLinks        `json:"links"`
+}
+
+// formInfo is a form that batches may have.
+type formInfo struct {
+	Name        string `json:"name"`
+	ContentType string `json:"content_type"`
+	Fields      bool   `json:"fields"`
+}
+
+func (g *Gateway) info(d *dataset) datasetInfo {
+	x, self := d.Index, "/v1/datasets/"+d.Name()
+	forms := make([]formInfo, len(d.Address.Forms))
+	for i, f := range d.Address.Forms {
+		forms[i] = formInfo{f.Name, f.ContentType, f.Fields}
+	}
+	return datasetInfo{
+		Name: d.Name(), Default: d == g.datasets[0], Generation: x.Generation(), Format: x.Format(),
+		ContentType: d.Address.Forms[0].ContentType, Forms: forms, Constants: x.Constants(), Samples: x.Samples(), Chunks: x.Chunks(), Shards: x.Shards(),
+		Bytes: x.Bytes(), MaxChunk: x.MaxChunk(), MaxSample: x.MaxSample(), Plan: x.Defaults(), Sources: d.Sources(),
+		Links: datasetLinks{Self: self, Epoch: self + "/epochs/0", Batch: self + "/epochs/0/batches/0", Index: self + "/index"},
+	}
+}
+
+func (g *Gateway) getDatasets(x *exchange) error {
+	if err := noQuery(x); err != nil {
+		return err
+	}
+	list := struct {
+		Datasets []datasetInfo `json:"datasets"`
+	}{make([]datasetInfo, len(g.datasets))}
+	for i, d := range g.datasets {
+		list.Datasets[i] = g.info(d)
+	}
+	return sendJSON(x, list)
+}
+
+func (g *Gateway) getDataset(x *exchange) error {
+	d, err := g.findDataset(x)
+	if err != nil {
+		return err
+	}
+	if err := noQuery(x); err != nil {
+		return err
+	}
+	return sendJSON(x, g.info(d))
+}

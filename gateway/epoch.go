@@ -1,0 +1,41 @@
+package gateway
+
+import (
+	"time"
+
+	"github.com/millrace-data/millrace/gateway/plans"
+)
+
+// getEpoch describes an epoch under a plan.
+func (g *Gateway) getEpoch(x *exchange) error {
+	a, err := g.decodeEpoch(x)
+	if err != nil {
+		return err
+	}
+	if err := g.checkSplit(x, a); err != nil {
+		return err
+	}
+	h := x.w.Header()
+	etag := a.DescriptionETag("epoch " + a.Name())
+	h.Set("ETag", etag)
+	h.Set("Cache-Control", describingControl(a.Pinned))
+	h.Set("Content-Location", a.EpochURL(a.Epoch))
+	if answered, err := x.preconditions(etag); answered || err != nil {
+		return err
+	}
+	if err := g.refuseDraining(x); err != nil {
+		return err
+	}
+	release, err := g.await(x, plans.DescribeBytes(a.dataset.Dataset, a.Plan))
+	if err != nil {
+		return err
+	}
+	defer release()
+	start := time.Now()
+	info, err := g.plans.Describe(x.r.Context(), a.dataset.Dataset, a.Batch)
+	x.log.spent(phasePlan, start)
+	if err != nil {
+		return err
+	}
+	return sendJSON(x, info)
+}

@@ -1,0 +1,57 @@
+package gateway
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/millrace-data/millrace/gateway/address"
+)
+
+// sendJSON answers with v. An ETag, if there is one, has been compared already.
+func sendJSON(x *exchange, v any) error { return sendJSONStatus(x, http.StatusOK, v) }
+
+func sendJSONStatus(x *exchange, status int, v any) error {
+	body, err := encodeJSON(v)
+	if err != nil {
+		return err
+	}
+	h := x.w.Header()
+	if h.Get("Cache-Control") == "" {
+		h.Set("Cache-Control", "no-cache")
+	}
+	h.Set("Content-Type", "application/json")
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	x.w.WriteHeader(status)
+	if x.r.Method != http.MethodHead {
+		x.w.mustWrite(body)
+	}
+	return nil
+}
+
+// encodeJSON leaves & and < as they are, unlike json.Marshal, so that links can be read and typed: no answer is HTML.
+func encodeJSON(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, fmt.Errorf("encode %T: %w", v, err)
+	}
+	return b.Bytes(), nil
+}
+
+// sendBytes answers with a body that is in memory.
+func sendBytes(x *exchange, contentType string, body []byte) {
+	h := x.w.Header()
+	h.Set("Content-Type", contentType)
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	x.w.WriteHeader(http.StatusOK)
+	if x.r.Method != http.MethodHead {
+		x.w.mustWrite(body)
+	}
+}
+
+// noQuery refuses parameters where none are known.
+func noQuery(x *exchange) error { return address.ParseQuery(x.r.URL.RawQuery).Err() }

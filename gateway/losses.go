@@ -1,0 +1,218 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/millrace-data/millrace/gateway/address"
+	"github.com/millrace-data/millrace/gateway/body"
+	"github.com/millrace-data/millrace/gateway/plans"
+	"github.com/millrace-data/millrace/importance"
+)
+
+// Limits of a request with reports.
+const (
+	maxReports      = 16 << 20 // bytes
+	reportTimes     = 8        // what a report takes in memory, to its bytes
+	reportsAtOnce   = 16       // batches whose reports are stored at a time
+	maxFaultsListed = 32
+)
+
+// lossReport is the losses of one rank's share of a global batch.
+type lossReport struct {
+	URL       string    `json:"url"`       // of the batch, as its Content-Location says it
+	Losses    []float64 `json:"losses"`    // in the order of the share
+	Positions []uint64  `json:"positions"` // that the losses are of, where they are not the whole share
+}
+
+// findWeighed returns the dataset whose importance a request reports or freezes.
+func (g *Gateway) findWeighed(x *exchange) (*dataset, error) {
+	d, err := g.findDataset(x)
+	if err != nil {
+		return nil, err
+	}
+	if err := noQuery(x); err != nil {
+		return nil, err
+	}
+	if err := d.CheckImportance(); err != nil {
+		return nil, err
+	}
+	return d, g.refuseDraining(x)
+}
+
+// postReports takes the losses of one batch, or of many.
+func (g *Gateway) postReports(x *exchange) error {
+	d, err := g.findWeighed(x)
+	if err != nil {
+		return err
+	}
+	body, release, err := g.body(x, maxReports, reportTimes)
+	if err != nil {
+		return err
+	}
+	defer release()
+	var sent struct {
+		lossReport
+		Batches []lossReport `json:"batches"`
+	}
+	if err := decodeJSON(body, &sent); err != nil {
+		return err
+	}
+	single := sent.URL != "" || sent.Losses != nil || sent.Positions != nil
+	if single == (sent.Batches != nil) || !single && len(sent.Batches) == 0 {
+		return invalid("the body wants either url and losses, or batches: a list of them, not empty")
+	}
+	if single {
+		sent.Batches = []lossReport{sent.lossReport}
+	}
+	reports, err := g.decodeReports(x.r.Context(), d, sent.Batches, single)
+	if err != nil {
+		return err
+	}
+	accepted, err := d.addReports(x.r.Context(), reports)
+	if err != nil {
+		return err
+	}
+	return sendJSON(x, map[string]int{"accepted": accepted})
+}
+
+// decodeReports resolves every report, and names all their faults together.
+func (g *Gateway) decodeReports(ctx context.Context, d *dataset, sent []lossReport, single bool) ([]importance.Report, error) {
+	reports := make([]importance.Report, 0, len(sent))
+	all := &address.Query{}
+	var first error // that no parameter is to blame for
+	for i, s := range sent {
+		q, prefix := &address.Query{}, ""
+		if !single {
+			prefix = fmt.Sprintf("batches[%d].", i)
+		}
+		r, err := g.decodeReport(ctx, d, s, q)
+		if first == nil && err != nil {
+			first = fmt.Errorf("batches[%d]: %w", i, err)
+		}
+		found := q.Faults()
+		if room := maxFaultsListed - len(all.Faults()); len(found) > room {
+			all.Adopt(prefix, found[:room])
+			all.Fail("batches", "and more")
+			break
+		}
+		all.Adopt(prefix, found)
+		reports = append(reports, r)
+	}
+	if err := all.Err(); err != nil {
+		return nil, err
+	}
+	return reports, first
+}
+
+// decodeReport resolves one report. Its faults go to q. An error is a cause that its sender could not know.
+func (g *Gateway) decodeReport(ctx context.Context, d *dataset, s lossReport, q *address.Query) (importance.Report, error) {
+	if len(s.Losses) == 0 {
+		q.Fail("losses", "missing")
+	}
+	a, hasBatch, err := g.decodeURL(d, s.URL, q)
+	if err != nil || len(q.Faults()) > 0 {
+		return importance.Report{}, err
+	}
+	if !hasBatch {
+		q.Fail("url", "must be that of a batch")
+		return importance.Report{}, nil
+	}
+	if err := a.CheckEnd(); err != nil {
+		return importance.Report{}, err
+	}
+	if err := g.plans.CheckSplit(ctx, d.Dataset, a.Plan); err != nil {
+		return importance.Report{}, err
+	}
+	share, positions := a.Share()
+	if err := body.CheckShare(positions); err != nil {
+		return importance.Report{}, err
+	}
+	global := a.Batching().Share(a.Number, 0, 1)
+	r := importance.Report{
+		Plan: a.Identity(), Epoch: a.Epoch, Batch: a.Number, First: global.First, Count: global.Count, Positions: s.Positions, Losses: s.Losses,
+	}
+	if s.Positions == nil {
+		if uint64(len(s.Losses)) != share.Count {
+			q.Fail("losses", "%d of them for the %d samples of this rank's share", len(s.Losses), share.Count)
+			return r, nil
+		}
+		if r.Positions, err = g.positions(ctx, a); err != nil {
+			return r, err
+		}
+	}
+	if err := r.Check(); err != nil {
+		q.Fail("losses", "%s", strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
+	return r, nil
+}
+
+// positions returns the positions of a rank's share, in order.
+func (g *Gateway) positions(ctx context.Context, a asked) ([]uint64, error) {
+	share, _ := a.Share()
+	out := make([]uint64, share.Count)
+	if !a.Scattered() {
+		for i := range out {
+			out[i] = share.First + uint64(i)
+		}
+		return out, nil
+	}
+	release, err := g.reserve(ctx, plans.PlanningBytes(a.dataset.Dataset, a.Batch))
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	r, err := g.plans.Read(ctx, a.dataset.Dataset, a.Batch)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Leave()
+	b := g.bodies.Get()
+	defer g.bodies.Put(b)
+	if err := b.Locate(ctx, a.Index, r, a.Batch); err != nil {
+		return nil, err
+	}
+	for i := range out {
+		out[i] = b.Position(i)
+	}
+	return out, nil
+}
+
+// addReports stores reports. Those of one global batch are stored one after another, so that each is held against those
+// before it. It returns the number of positions whose losses were taken.
+func (d *dataset) addReports(ctx context.Context, reports []importance.Report) (int, error) {
+	type globalBatch struct {
+		plan         string
+		epoch, batch uint64
+	}
+	byBatch := map[globalBatch][]importance.Report{}
+	accepted := 0
+	for _, r := range reports {
+		key := globalBatch{r.Plan, r.Epoch, r.Batch}
+		byBatch[key] = append(byBatch[key], r)
+		accepted += len(r.Positions)
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(reportsAtOnce)
+	for _, batch := range byBatch {
+		group.Go(func() error {
+			for _, r := range batch {
+				if err := d.AddReport(ctx, r); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return accepted, group.Wait()
+}
+
+// decodeURL reads the address of a batch or an epoch in a body. Its faults go to q.
+func (g *Gateway) decodeURL(d *dataset, text string, q *address.Query) (a asked, hasBatch bool, err error) {
+	b, hasBatch, err := address.ParseURL(d.Address, d == g.datasets[0], text, q)
+	b.Samples = d.Index.Samples()
+	return asked{d, b}, hasBatch, err
+}

@@ -1,0 +1,95 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/gateway/plans"
+	"github.com/millrace-data/millrace/internal/budget"
+)
+
+// reservePlans takes the memory of the plans out of the budget, for as long as the budget lives: the next batch must not
+// wait for it.
+func (g *Gateway) reservePlans() error {
+	if g.cfg.Budget == nil {
+		return nil
+	}
+	indexes := make([]plans.Index, 0, len(g.datasets))
+	for _, d := range g.datasets {
+		indexes = append(indexes, d.Index)
+	}
+	g.cfg.PlanBytes = planMemory(g.cfg.PlanBytes, g.cfg.Budget.Total(), indexes)
+	if _, ok := g.cfg.Budget.TryReserve(g.cfg.PlanBytes); !ok {
+		return fmt.Errorf("gateway configuration: the memory budget of %d bytes, %d of them in use, has no room for %d bytes of plans",
+			g.cfg.Budget.Total(), g.cfg.Budget.InUse(), g.cfg.PlanBytes)
+	}
+	return nil
+}
+
+// PlanMemory is what New reserves for plans out of a budget of total bytes, without Config.PlanBytes.
+func PlanMemory(total int64, indexes []*chunkindex.Index) int64 {
+	all := make([]plans.Index, len(indexes))
+	for i, x := range indexes {
+		all[i] = x
+	}
+	return planMemory(defaultPlanBytes, total, all)
+}
+
+// planMemory always leaves room for one epoch of the largest dataset.
+func planMemory(want, total int64, indexes []plans.Index) int64 {
+	return max(min(want, total/64), plans.LeastBytes(indexes))
+}
+
+// unreserved is the memory that any request may use without a reservation, in bytes: as much as the buffers of its
+// connection.
+const unreserved = 64 << 10
+
+// memory takes what requests need from the budget; nil means that there is none.
+type memory struct{ budget *budget.Budget }
+
+// Reserve takes the memory to plan a large request. A small one is part of what a connection costs. It comes before
+// everything else that the request reserves, so that requests do not wait for each other in a circle.
+func (m memory) Reserve(ctx context.Context, n int64) (release func(), err error) {
+	if n <= unreserved {
+		return func() {}, nil
+	}
+	r, err := m.Hold(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	return r.Release, nil
+}
+
+// Hold takes memory that is kept beyond a request.
+func (m memory) Hold(ctx context.Context, n int64) (plans.Reservation, error) {
+	if m.budget == nil {
+		return unbounded{}, nil
+	}
+	r, err := m.budget.Reserve(ctx, n)
+	if err != nil {
+		return nil, fmt.Errorf("plan a request: %w", err)
+	}
+	return r, nil
+}
+
+// unbounded is the memory of a gateway without a budget.
+type unbounded struct{}
+
+// Shrink has nothing to give back.
+func (unbounded) Shrink(int64) {}
+
+// Release has nothing to give back.
+func (unbounded) Release() {}
+
+// reserve takes memory for a request that is planned.
+func (g *Gateway) reserve(ctx context.Context, n int64) (release func(), err error) {
+	return memory{g.cfg.Budget}.Reserve(ctx, n)
+}
+
+// await is reserve with its time on the access line.
+func (g *Gateway) await(x *exchange, n int64) (release func(), err error) {
+	defer x.log.spent(phaseWait, time.Now())
+	return g.reserve(x.r.Context(), n)
+}

@@ -1,0 +1,140 @@
+package plans
+
+import (
+	"context"
+	"math"
+
+	"github.com/millrace-data/millrace/gateway/address"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// PlanInfo is a plan with every parameter written out.
+type PlanInfo struct {
+	BatchSize  uint64 `json:"batch_size"`
+	Seed       uint64 `json:"seed,string"`
+	Shuffle    string `json:"shuffle"`
+	Window     uint64 `json:"window,omitempty"`
+	Strata     uint64 `json:"strata,omitempty"`
+	Tail       string `json:"tail"`
+	Rank       uint64 `json:"rank"`
+	WorldSize  uint64 `json:"world_size"`
+	Balance    string `json:"balance,omitempty"`
+	Split      string `json:"split,omitempty"`
+	Homes      uint64 `json:"homes,omitempty"`
+	Importance string `json:"importance,omitempty"`
+	Subset     string `json:"subset,omitempty"`
+	Quarantine string `json:"quarantine,omitempty"`
+	Mixture    bool   `json:"mixture,omitempty"`
+	Generation string `json:"generation"`
+	Format     string `json:"format"`
+	Fields     string `json:"fields,omitempty"`
+	Table      string `json:"table,omitempty"`
+}
+
+func newPlanInfo(d *Dataset, a address.Plan) PlanInfo {
+	info := PlanInfo{
+		BatchSize: a.BatchSize, Seed: a.Params.Seed, Shuffle: a.Params.Shuffle, Window: a.Params.Window, Strata: a.Params.Strata,
+		Tail: string(a.Tail), Rank: a.Rank, WorldSize: a.WorldSize, Split: string(a.Split), Importance: a.Params.Importance,
+		Subset: a.Params.Subset, Quarantine: a.Quarantine, Mixture: d.mixture != nil, Generation: a.Generation,
+		Format: a.View.Form.Name, Fields: a.View.FieldsParameter(), Table: a.View.TableParameter(),
+	}
+	if a.Balance != address.BalanceSamples {
+		info.Balance = a.Balance
+	}
+	if a.Homes != a.WorldSize {
+		info.Homes = a.Homes
+	}
+	return info
+}
+
+// EpochInfo describes an epoch under a plan, so that a user chooses the plan with open eyes.
+type EpochInfo struct {
+	Dataset       string       `json:"dataset"`
+	Epoch         uint64       `json:"epoch"`
+	Parameters    PlanInfo     `json:"parameters"`
+	OrderVersion  int          `json:"order_version"`
+	OrderDigest   string       `json:"order_digest"`
+	Batches       uint64       `json:"batches"`
+	Samples       uint64       `json:"samples"`
+	Bytes         *int64       `json:"bytes,omitempty"` // left out with a subset, a quarantine or a mixture, whose sums are unknown
+	Reads         uint64       `json:"chunk_reads"`
+	*varianceInfo              // left out of a mixture, and where no batch has two samples
+	Memory        uint64       `json:"window_memory"`
+	Moved         *float64     `json:"moved,omitempty"` // with split=locality: the share of samples that ranks take from other homes
+	*weightsInfo               // with importance
+	Sources       []SourceInfo `json:"sources,omitempty"` // of a mixture
+	Links         EpochLinks   `json:"links"`
+}
+
+// EpochLinks are the addresses that belong to an epoch.
+type EpochLinks struct {
+	Self  string `json:"self"`
+	Batch string `json:"batch,omitempty"` // the first one
+}
+
+// varianceInfo says how much the number of a class's samples varies between batches of sorted data, relative to
+// independent draws.
+type varianceInfo struct {
+	Chunk   float64 `json:"expected_batch_variance"` // each chunk is a class
+	Ten     float64 `json:"expected_batch_variance_10"`
+	Hundred float64 `json:"expected_batch_variance_100"`
+}
+
+func newVarianceInfo(plan *shuffle.Plan, batchSize uint64) *varianceInfo {
+	v, ok := plan.BatchVariance(batchSize)
+	if !ok {
+		return nil
+	}
+	digits := func(x float64) float64 { return math.Round(x*1e4) / 1e4 }
+	return &varianceInfo{Chunk: digits(v.Chunk), Ten: digits(v.Ten), Hundred: digits(v.Hundred)}
+}
+
+// DescribeBytes is the memory to describe an epoch: the length of each chunk, and with split=locality an epoch and the
+// homes of 2^18 samples of it.
+func DescribeBytes(d *Dataset, a address.Plan) int64 {
+	const perChunk, homes = 8, 2 << 20
+	n := perChunk * int64(d.Index.Chunks())
+	if a.Follows() {
+		n += d.epochBytes(a.Params) + homes
+	}
+	return n
+}
+
+// Describe describes an epoch.
+func (p *Plans) Describe(ctx context.Context, d *Dataset, b address.Batch) (EpochInfo, error) {
+	info := EpochInfo{
+		Dataset: d.Name(), Epoch: b.Epoch, OrderVersion: shuffle.OrderVersion, Parameters: newPlanInfo(d, b.Plan),
+		Batches: b.Batching().Batches(), Samples: b.Samples, Links: EpochLinks{Self: b.EpochURL(b.Epoch)},
+	}
+	if info.Batches > 0 {
+		info.Links.Batch = b.URL(address.Body, 0)
+	}
+	if d.mixture != nil {
+		err := p.describeMixed(ctx, d, b.Plan, &info)
+		return info, err
+	}
+	plan, c, leave, err := p.plan(ctx, d, b.Plan)
+	if err != nil {
+		return EpochInfo{}, err
+	}
+	defer leave()
+	if err := b.CheckSplit(plan); err != nil {
+		return EpochInfo{}, err
+	}
+	info.OrderDigest, info.Reads = c.orderDigest(plan), plan.Reads()
+	if b.Params.Subset == "" && b.Quarantine == "" {
+		bytes := d.Index.Bytes()
+		info.Bytes = &bytes
+	}
+	if c.weights != nil {
+		drawn := c.weights.info()
+		info.weightsInfo = &drawn
+	}
+	if b.Split != shuffle.Contiguous {
+		moved := plan.Moved(b.Batching(), b.WorldSize, b.Homes)
+		info.Moved = &moved
+	}
+	info.Memory = shuffle.Memory(b.Params, d.chunkLengths())
+	info.varianceInfo = newVarianceInfo(plan, b.BatchSize)
+	return info, nil
+}

@@ -1,0 +1,175 @@
+package plans
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"sort"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/chunkindex/webdataset"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// mixedIndex lays the indexes of a mixture's sources side by side: shards, chunks and samples are numbered on from one
+// source to the next. It holds 8 bytes a chunk.
+type mixedIndex struct {
+	parts      []Index
+	generation string
+	defaults   chunkindex.Defaults
+	shared     bool     // all sources have one form of their own
+	chunks     []int    // before each part, and of all
+	shards     []int    // before each part
+	samples    []uint64 // before each part
+	first      []uint64
+}
+
+func newMixedIndex(m *mixture, order *shuffle.Mixture) (*mixedIndex, error) {
+	x := &mixedIndex{generation: m.generation(), shared: true, chunks: []int{0}, shards: []int{0}, samples: []uint64{0}, first: []uint64{0}}
+	for i, s := range m.sources {
+		p := s.Index
+		x.parts = append(x.parts, p)
+		x.chunks, x.shards = append(x.chunks, x.chunks[i]+p.Chunks()), append(x.shards, x.shards[i]+p.Shards())
+		for _, end := range p.First()[1:] {
+			x.first = append(x.first, x.samples[i]+end)
+		}
+		x.samples = append(x.samples, x.samples[i]+p.Samples())
+		own := x.parts[0]
+		x.shared = x.shared && p.Framing() != nil && p.Native() == own.Native() && bytes.Equal(p.Constants(), own.Constants())
+	}
+	if n := x.chunks[len(x.parts)]; n > math.MaxInt32 {
+		return nil, fmt.Errorf("its sources have %d chunks, more than can be numbered", n)
+	}
+	x.defaults = x.parts[0].Defaults()
+	if b := order.BatchSize(); b > 0 {
+		x.defaults.BatchSize = b
+	}
+	return x, nil
+}
+
+// at returns the source of a chunk, and the chunk's number there.
+func (x *mixedIndex) at(chunk int) (part, own int) {
+	part = sort.SearchInts(x.chunks, chunk+1) - 1
+	return part, chunk - x.chunks[part]
+}
+
+func (x *mixedIndex) Generation() string            { return x.generation }
+func (x *mixedIndex) Format() string                { return "mixture" }
+func (x *mixedIndex) Defaults() chunkindex.Defaults { return x.defaults }
+func (x *mixedIndex) Samples() uint64               { return x.samples[len(x.parts)] }
+func (x *mixedIndex) Chunks() int                   { return x.chunks[len(x.parts)] }
+func (x *mixedIndex) Shards() int                   { return x.shards[len(x.parts)] }
+func (x *mixedIndex) First() []uint64               { return x.first }
+
+// Framing is the one that all sources share; else answers are tars.
+func (x *mixedIndex) Framing() format.Framing {
+	if !x.shared {
+		return nil
+	}
+	return x.parts[0].Framing()
+}
+
+func (x *mixedIndex) Native() string {
+	if !x.shared {
+		return webdataset.Name
+	}
+	return x.parts[0].Native()
+}
+
+func (x *mixedIndex) Constants() json.RawMessage {
+	if !x.shared {
+		return nil
+	}
+	return x.parts[0].Constants()
+}
+
+func (x *mixedIndex) Bytes() (n int64) {
+	for _, p := range x.parts {
+		n += p.Bytes()
+	}
+	return n
+}
+
+func (x *mixedIndex) MaxChunk() (n int64) {
+	for _, p := range x.parts {
+		n = max(n, p.MaxChunk())
+	}
+	return n
+}
+
+func (x *mixedIndex) MaxSample() (n int64) {
+	for _, p := range x.parts {
+		n = max(n, p.MaxSample())
+	}
+	return n
+}
+
+func (x *mixedIndex) ChunkOf(sample uint64) int {
+	part := sort.Search(len(x.parts), func(i int) bool { return x.samples[i+1] > sample })
+	return x.chunks[part] + x.parts[part].ChunkOf(sample-x.samples[part])
+}
+
+func (x *mixedIndex) Chunk(i int) chunkindex.Chunk {
+	part, own := x.at(i)
+	c := x.parts[part].Chunk(own)
+	c.First += x.samples[part]
+	return c
+}
+
+func (x *mixedIndex) Extents(i int) []chunkindex.Extent {
+	part, own := x.at(i)
+	out := x.parts[part].Extents(own)
+	for k := range out {
+		out[k].Shard += x.shards[part]
+	}
+	return out
+}
+
+func (x *mixedIndex) Shard(i int) chunkindex.Shard {
+	part := sort.SearchInts(x.shards, i+1) - 1
+	return x.parts[part].Shard(i - x.shards[part])
+}
+
+func (x *mixedIndex) Table(ctx context.Context, chunk int) (*chunkindex.Table, error) {
+	part, own := x.at(chunk)
+	return x.parts[part].Table(ctx, own)
+}
+
+func (x *mixedIndex) Names(ctx context.Context, chunk int) (*chunkindex.Names, error) {
+	part, own := x.at(chunk)
+	return x.parts[part].Names(ctx, own)
+}
+
+func (x *mixedIndex) Parts(ctx context.Context, chunk int) (*chunkindex.Parts, error) {
+	part, own := x.at(chunk)
+	return x.parts[part].Parts(ctx, own)
+}
+
+func (x *mixedIndex) PartNames(ctx context.Context, chunk int) ([]string, error) {
+	part, own := x.at(chunk)
+	return x.parts[part].PartNames(ctx, own)
+}
+
+// Lookup finds the sample of a key in the first source that has the key.
+func (x *mixedIndex) Lookup(ctx context.Context, key, shard string) (uint64, bool, error) {
+	for i, p := range x.parts {
+		if n, ok, err := p.Lookup(ctx, key, shard); err != nil || ok {
+			return x.samples[i] + n, ok, err
+		}
+	}
+	return 0, false, nil
+}
+
+// Size and ReadAt: a mixture has no index object.
+func (x *mixedIndex) Size() (n int64) {
+	for _, p := range x.parts {
+		n += p.Size()
+	}
+	return n
+}
+
+func (x *mixedIndex) ReadAt([]byte, int64) (int, error) { return 0, io.EOF }

@@ -1,0 +1,115 @@
+package plans
+
+import (
+	"context"
+
+	"github.com/millrace-data/millrace/gateway/address"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// maxOwnEpochs bounds how many epochs of its sources one batch of a mixture may go through: each has to be prepared.
+const maxOwnEpochs = 64
+
+// ownEpoch names an epoch of one source.
+type ownEpoch struct {
+	source int
+	epoch  uint64
+}
+
+// mixedReading is the place of a batch in the order of a mixture, with the epochs of its sources.
+type mixedReading struct {
+	turns  []shuffle.Turn // of the positions that must be located
+	epochs map[ownEpoch]*shuffle.Epoch
+	plans  map[ownEpoch]*shuffle.Plan
+}
+
+// readMixed is Read for a mixture.
+func (p *Plans) readMixed(ctx context.Context, d *Dataset, b address.Batch) (_ Reading, err error) {
+	m, err := d.mixture.order(b.Params.Seed)
+	if err != nil {
+		return Reading{}, err
+	}
+	if err := checkEpoch(m, b.Epoch); err != nil {
+		return Reading{}, err
+	}
+	_, all := b.Share()
+	r := &mixedReading{turns: turnsOf(m, b.Epoch, all), epochs: map[ownEpoch]*shuffle.Epoch{}, plans: map[ownEpoch]*shuffle.Plan{}}
+	var leaves []func()
+	leave := func() {
+		for _, l := range leaves {
+			l()
+		}
+	}
+	ended := false
+	defer func() {
+		if !ended { // an error, or a panic
+			leave()
+		}
+	}()
+	for _, t := range r.turns {
+		at := ownEpoch{t.Source, t.Epoch}
+		if r.epochs[at] != nil {
+			continue
+		}
+		if len(r.epochs) >= maxOwnEpochs+m.Sources() {
+			return Reading{}, address.Refuse(address.TooLarge,
+				"the batch goes through more than %d epochs of its sources: ask for smaller batches", maxOwnEpochs)
+		}
+		key := planKey{dataset: d.mixture.sources[t.Source].Dataset, params: sourceParams(m, b.Params, t.Source), epoch: t.Epoch, isEpoch: true}
+		plan, epoch, end, err := p.cache.epoch(ctx, key, choice{})
+		if err != nil {
+			return Reading{}, err
+		}
+		leaves = append(leaves, end)
+		r.epochs[at], r.plans[at] = epoch, plan
+	}
+	ended = true
+	return Reading{Cursor: shuffle.Cursor{Parts: r.cursors(m, d.mixture, b)}, dataset: d, mixed: r, leave: leave}, nil
+}
+
+// turnsOf returns the sources of the positions of a share, those that pad its batch included.
+func turnsOf(m *shuffle.Mixture, epoch uint64, share shuffle.Share) []shuffle.Turn {
+	turns := make([]shuffle.Turn, 0, share.Count)
+	for at, left := share.First, share.Count; left > 0; {
+		lo := at % m.Samples()
+		n := min(left, m.Samples()-lo)
+		turns = m.Append(turns, epoch, lo, lo+n)
+		at, left = at+n, left-n
+	}
+	return turns
+}
+
+// cursors returns the place of the batch in the order of each source: it begins at the batch's first position there, and
+// its batch size is the source's share of a batch.
+func (r *mixedReading) cursors(m *shuffle.Mixture, of *mixture, b address.Batch) []shuffle.Cursor {
+	first := b.Number * b.BatchSize
+	before, after := m.Counts(b.Epoch, first), m.Counts(b.Epoch, min(first+b.BatchSize, b.Samples))
+	total := uint64(0)
+	for _, s := range of.sources {
+		total += s.Weight
+	}
+	out := make([]shuffle.Cursor, len(before))
+	for i, s := range of.sources {
+		at := ownEpoch{i, before[i] / s.Samples}
+		if r.epochs[at] == nil {
+			continue // nothing is read of this source, or only samples that pad the batch
+		}
+		own, size := before[i]%s.Samples, s.PerBatch
+		if size == 0 {
+			size = max(1, uint64(float64(b.BatchSize)*float64(s.Weight)/float64(total))) // only speed depends on it
+		}
+		out[i] = shuffle.Cursor{
+			Plan: r.plans[at], Epoch: r.epochs[at], First: own, End: min(own+after[i]-before[i], s.Samples), BatchSize: size,
+			Rank: b.Rank, WorldSize: b.WorldSize, Dealt: true, Tail: b.Tail,
+		}
+	}
+	return out
+}
+
+// appendNumbers appends the numbers of the samples, in the mixture's index.
+func (r *mixedReading) appendNumbers(dst []uint64, x *mixedIndex) []uint64 {
+	for _, t := range r.turns {
+		dst = append(dst, x.samples[t.Source]+r.epochs[ownEpoch{t.Source, t.Epoch}].At(t.Position))
+	}
+	return dst
+}

@@ -1,0 +1,97 @@
+package plans
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/millrace-data/millrace/gateway/address"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// maxOccurrences bounds an answer. A sample comes many times an epoch where a batch is larger than the dataset and is
+// padded, or where importance draws it often.
+const (
+	maxOccurrences  = 1 << 16
+	occurrenceBytes = 128 // of one occurrence, in memory and as JSON
+)
+
+// Occurrence is one place at which a sample is delivered.
+type Occurrence struct {
+	Epoch    uint64 `json:"epoch"`
+	Batch    uint64 `json:"batch"`
+	Position uint64 `json:"position"`
+}
+
+// Epochs is a range of epochs, both ends included.
+type Epochs struct{ First, Last uint64 }
+
+// Occurrences finds the places at which some epochs deliver a sample: the order, inverted.
+func (p *Plans) Occurrences(ctx context.Context, d *Dataset, a address.Plan, sample uint64, in Epochs) ([]Occurrence, error) {
+	plan, c, leave, err := p.plan(ctx, d, a)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	s, err := c.seek(ctx, d, plan, sample)
+	if err != nil {
+		return nil, err
+	}
+	most := (in.Last - in.First + 1) * s.most(c)
+	if most > 0 {
+		most *= mostDeliveries(a)
+	}
+	if most > maxOccurrences {
+		return nil, address.Refuse(address.Invalid,
+			"the sample comes up to %d times in these epochs; at most %d are listed at a time", most, maxOccurrences)
+	}
+	release, err := p.memory.Reserve(ctx, d.epochBytes(a.Params)+int64(most)*occurrenceBytes)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	found := []Occurrence{}
+	for epoch := in.First; ; epoch++ {
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("occurrences in epoch %d: %w", epoch, err)
+		}
+		for _, position := range deliveredAt(a, plan, epoch, s) {
+			found = append(found, Occurrence{epoch, position / a.BatchSize, position})
+		}
+		if epoch == in.Last {
+			return found, nil
+		}
+	}
+}
+
+// deliveredAt returns the positions at which an epoch delivers a sample, ascending.
+func deliveredAt(a address.Plan, plan *shuffle.Plan, epoch uint64, s target) []uint64 {
+	if s.never {
+		return nil
+	}
+	end, samples := delivered(a)
+	var out []uint64
+	for _, at := range s.positions(plan.Epoch(epoch)) {
+		for ; at < end; at += samples { // in the order, and again wherever it pads the last batch
+			out = append(out, at)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// mostDeliveries bounds how often an epoch delivers the sample of one position.
+func mostDeliveries(a address.Plan) uint64 {
+	end, samples := delivered(a)
+	return end/samples + 1
+}
+
+// delivered returns how many positions an epoch delivers, padding included, and how many samples there are: at least
+// one, or no key would have been found.
+func delivered(a address.Plan) (end, samples uint64) {
+	b := a.Batching()
+	if b.Tail == shuffle.Short {
+		return b.Samples, b.Samples
+	}
+	return b.Batches() * b.BatchSize, b.Samples
+}

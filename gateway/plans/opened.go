@@ -1,0 +1,203 @@
+package plans
+
+import (
+	"container/list"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime/debug"
+	"sync"
+
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// maxIdle objects stay open although no request uses them: the next epoch of a job names the same ones.
+const maxIdle = 2
+
+// opened keeps the objects that plans are made with open: snapshots of weights, subsets or quarantines. Each is opened
+// once for all requests that use it at a time, and the ones used last stay open.
+type opened[V io.Closer] struct {
+	what    string // the kind of object, for errors
+	size    func(key openedKey) int64
+	open    func(ctx context.Context, key openedKey) (V, error)
+	reserve func(ctx context.Context, n int64) (Reservation, error)
+	held    func(V) int64 // the memory that an open object keeps; nil: as much as opening took
+	loads   sync.WaitGroup
+
+	mu    sync.Mutex // guards what follows
+	byKey map[openedKey]*openedEntry[V]
+	idle  *list.List // of *openedEntry that nobody uses, last used first
+}
+
+type openedKey struct {
+	dataset *Dataset
+	name    string
+	params  shuffle.Params // of the plans that a quarantine is made for
+}
+
+// openedEntry is opened by the first request that asks, on behalf of all that wait. Opening is given up when the last
+// of them has left.
+type openedEntry[V io.Closer] struct {
+	key    openedKey
+	done   chan struct{} // closed once what follows is set
+	value  V
+	memory Reservation
+	err    error
+	cancel context.CancelFunc
+
+	// Guarded by opened.mu:
+	users int
+	place *list.Element // in idle
+}
+
+func newOpened[V io.Closer](
+	what string, size func(openedKey) int64, open func(context.Context, openedKey) (V, error), reserve func(context.Context, int64) (Reservation, error),
+) *opened[V] {
+	return &opened[V]{what: what, size: size, open: open, reserve: reserve, byKey: map[openedKey]*openedEntry[V]{}, idle: list.New()}
+}
+
+// acquire opens the object of a key, or waits while another request opens it. The caller must leave.
+func (s *opened[V]) acquire(ctx context.Context, key openedKey) (_ V, leave func(), err error) {
+	var none V
+	e := s.enter(ctx, key)
+	select {
+	case <-e.done:
+	case <-ctx.Done():
+		s.leave(e)
+		return none, nil, fmt.Errorf("open %s %s: %w", s.what, key.name, context.Cause(ctx))
+	}
+	if e.err != nil {
+		s.leave(e)
+		return none, nil, e.err
+	}
+	return e.value, func() { s.leave(e) }, nil
+}
+
+// find is acquire for an object that is open already.
+func (s *opened[V]) find(key openedKey) (v V, leave func(), ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.byKey[key]
+	if e == nil || !e.isOpen() {
+		return v, func() {}, false
+	}
+	s.use(e)
+	return e.value, func() { s.leave(e) }, true
+}
+
+// use counts one more user of an entry. The caller holds mu.
+func (s *opened[V]) use(e *openedEntry[V]) {
+	if e.place != nil {
+		s.idle.Remove(e.place)
+		e.place = nil
+	}
+	e.users++
+}
+
+func (s *opened[V]) enter(ctx context.Context, key openedKey) *openedEntry[V] {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.byKey[key]
+	if e == nil {
+		loading, cancel := context.WithCancel(context.WithoutCancel(ctx))
+		e = &openedEntry[V]{key: key, done: make(chan struct{}), err: errUnprepared, cancel: cancel}
+		s.byKey[key] = e
+		s.loads.Go(func() { s.load(loading, e) })
+	}
+	s.use(e)
+	return e
+}
+
+// load opens the object of an entry. Its memory is reserved before. A panic ends this attempt alone: no handler stands
+// above this goroutine.
+func (s *opened[V]) load(ctx context.Context, e *openedEntry[V]) {
+	defer e.cancel()
+	defer close(e.done)
+	memory, err := s.reserve(ctx, s.size(e.key))
+	if err != nil {
+		e.err = fmt.Errorf("open %s %s: %w", s.what, e.key.name, err)
+		return
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			e.err = fmt.Errorf("open %s %s: panic: %v\n%s", s.what, e.key.name, v, debug.Stack())
+		}
+		if e.err != nil {
+			memory.Release()
+		}
+	}()
+	e.memory = memory
+	if e.value, e.err = s.open(ctx, e.key); e.err == nil && s.held != nil {
+		memory.Shrink(s.held(e.value))
+	}
+}
+
+// leave ends one use. An object that could not be opened is tried again by the next request.
+func (s *opened[V]) leave(e *openedEntry[V]) {
+	for _, old := range s.drop(e) {
+		_ = old.end() // a file that was only read
+	}
+}
+
+// drop takes one user off an entry, and returns the entries that are no longer kept.
+func (s *opened[V]) drop(e *openedEntry[V]) (old []*openedEntry[V]) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e.users--; e.users > 0 {
+		return nil
+	}
+	if !e.isOpen() {
+		delete(s.byKey, e.key)
+		return []*openedEntry[V]{e}
+	}
+	e.place = s.idle.PushFront(e)
+	return s.shrink(maxIdle)
+}
+
+// shrink takes out the entries that were idle longest, until at most so many are left. The caller holds mu.
+func (s *opened[V]) shrink(most int) (old []*openedEntry[V]) {
+	for s.idle.Len() > most {
+		last := s.idle.Remove(s.idle.Back()).(*openedEntry[V])
+		delete(s.byKey, last.key)
+		old = append(old, last)
+	}
+	return old
+}
+
+// close closes the idle objects. No request may use any.
+func (s *opened[V]) close() error {
+	s.mu.Lock()
+	old := s.shrink(0)
+	s.mu.Unlock()
+	var faults []error
+	for _, e := range old {
+		faults = append(faults, e.end())
+	}
+	s.loads.Wait()
+	return errors.Join(faults...)
+}
+
+// isOpen reports whether opening has succeeded.
+func (e *openedEntry[V]) isOpen() bool {
+	select {
+	case <-e.done:
+		return e.err == nil
+	default:
+		return false
+	}
+}
+
+// end gives up an attempt to open, or closes an open object. No request uses the entry any more.
+func (e *openedEntry[V]) end() error {
+	e.cancel()
+	<-e.done
+	if e.err != nil {
+		return nil // its users were told
+	}
+	e.memory.Release()
+	if err := e.value.Close(); err != nil {
+		return fmt.Errorf("close %s: %w", e.key.name, err)
+	}
+	return nil
+}

@@ -1,0 +1,172 @@
+package plans
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/bits"
+	"strings"
+
+	"github.com/millrace-data/millrace/gateway/address"
+	"github.com/millrace-data/millrace/importance"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// Weights is an open snapshot of weights.
+type Weights struct{ *importance.Snapshot }
+
+// OpenWeights opens a snapshot by its digest, and returns the function that ends its use.
+func (p *Plans) OpenWeights(ctx context.Context, d *Dataset, digest string) (*Weights, func(), error) {
+	if err := d.CheckImportance(); err != nil {
+		return nil, nil, err
+	}
+	return p.weights.acquire(ctx, openedKey{dataset: d, name: digest})
+}
+
+// openWeights opens the snapshot that a key names.
+func openWeights(ctx context.Context, key openedKey) (*Weights, error) {
+	d := key.dataset
+	snapshot, err := d.Importance.Open(ctx, key.name, d.Index.Generation(), d.Index.First())
+	if err != nil {
+		return nil, d.importanceRefusal(err)
+	}
+	return &Weights{snapshot}, nil
+}
+
+// What an open snapshot holds, in bytes: total, checksum and offset of each chunk, and the weights used last.
+const (
+	snapshotOverhead = 4<<20 + 8<<10
+	bytesPerWeighed  = 20
+)
+
+func weightsBytes(key openedKey) int64 {
+	return snapshotOverhead + bytesPerWeighed*int64(key.dataset.Index.Chunks())
+}
+
+// importanceRefusal turns the errors of Importance that the sender caused into refusals. It leaves the others as they
+// are: the gateway has rows for them.
+func (d *Dataset) importanceRefusal(err error) error {
+	switch {
+	case errors.Is(err, importance.ErrCorrupt): // whatever is wrong in a damaged object
+		return err
+	case errors.Is(err, importance.ErrGeneration):
+		return address.Refuse(address.Invalid, "%v; %s", err, d.generationText()).Because(err)
+	case errors.Is(err, importance.ErrInvalid):
+		return address.Refuse(address.Invalid, "%s", strings.ReplaceAll(err.Error(), "\n", "; ")).Because(err)
+	}
+	return err
+}
+
+// AddReport stores the losses of a batch.
+func (d *Dataset) AddReport(ctx context.Context, r importance.Report) error {
+	if _, err := d.Importance.Add(ctx, r); err != nil {
+		return d.importanceRefusal(fmt.Errorf("batch %d of epoch %d: %w", r.Batch, r.Epoch, err))
+	}
+	return nil
+}
+
+// FreezeWish is what a trainer may choose of a snapshot. The zero value of a field means its default.
+type FreezeWish struct {
+	HotShare float64 // of all samples, the share that is hot
+	Repeat   uint32  // how often the weight of a hot sample counts
+}
+
+// FreezeBytes is the memory to freeze the weights of a dataset: a weight for each sample, its chunks, and the reports
+// that are read at a time.
+func (d *Dataset) FreezeBytes() int64 {
+	const reports, perSample = 64 << 20, 64
+	samples := int64(d.Index.Samples())
+	return 4*samples + 16*int64(d.Index.Chunks()) + min(reports, perSample*samples)
+}
+
+// Freeze makes a snapshot of the losses that were reported of an epoch.
+func (p *Plans) Freeze(ctx context.Context, d *Dataset, b address.Batch, want FreezeWish) (importance.Frozen, error) {
+	r, err := p.Read(ctx, d, b)
+	if err != nil {
+		return importance.Frozen{}, err
+	}
+	defer r.Leave()
+	q := importance.FreezeRequest{
+		Plan: b.Identity(), Epoch: b.Epoch, Generation: d.Index.Generation(), BatchSize: b.BatchSize, First: d.Index.First(),
+		Resolve: r.samplesAt, HotShare: want.HotShare, Repeat: want.Repeat,
+	}
+	if r.choice.weights != nil {
+		q.Base = r.choice.weights.Snapshot
+	}
+	frozen, err := d.Importance.Freeze(ctx, q)
+	if err != nil {
+		return frozen, d.importanceRefusal(err)
+	}
+	return frozen, nil
+}
+
+// SnapshotInfo describes a snapshot of weights.
+type SnapshotInfo struct {
+	Snapshot   string `json:"snapshot"` // its name: the value of the parameter importance
+	Dataset    string `json:"dataset"`
+	Generation string `json:"generation"`
+	Plan       string `json:"plan"`           // that losses were reported of
+	Epoch      uint64 `json:"epoch"`          // of that plan
+	Base       string `json:"base,omitempty"` // the snapshot that supplies the weights of samples without a report
+	Samples    uint64 `json:"samples"`
+	Reported   uint64 `json:"reported"` // positions with a loss
+	Repeat     uint32 `json:"repeat"`   // how often the weight of a hot sample counts
+	weightsInfo
+}
+
+// weightsInfo says what weights mean for an epoch that draws by them.
+type weightsInfo struct {
+	Coverage   float64 `json:"coverage"`              // expected share of the samples that an epoch delivers
+	Effective  float64 `json:"effective_sample_size"` // in samples
+	HotSamples uint64  `json:"hot_samples"`
+	HotShare   float64 `json:"hot_share"` // of all samples
+}
+
+func (w *Weights) info() weightsInfo {
+	return weightsInfo{Coverage: w.Coverage(), Effective: w.EffectiveSampleSize(), HotSamples: w.HotSamples(), HotShare: w.HotShare()}
+}
+
+// Describe describes the snapshot as one of a dataset.
+func (w *Weights) Describe(d *Dataset) SnapshotInfo {
+	return SnapshotInfo{
+		Snapshot: w.Digest(), Dataset: d.Name(), Generation: w.Generation(), Plan: w.Plan(), Epoch: w.Epoch(), Base: w.Base(),
+		Samples: w.Samples(), Reported: w.Positions(), Repeat: w.Repeat(), weightsInfo: w.info(),
+	}
+}
+
+// drawn is a sample that epochs draw by weight.
+type drawn struct {
+	chunk   int
+	weights []uint32 // of the chunk's samples
+	place   uint64   // of the sample among them
+}
+
+func (w *Weights) find(ctx context.Context, x Places, sample uint64) (*drawn, error) {
+	chunk := x.ChunkOf(sample)
+	all, err := w.Weights(ctx, chunk)
+	if err != nil {
+		return nil, fmt.Errorf("weights of chunk %d: %w", chunk, err)
+	}
+	return &drawn{chunk, all, sample - x.First()[chunk]}, nil
+}
+
+// mostDraws bounds how often an epoch draws a sample: less than one above its expectation.
+func (w *Weights) mostDraws(s *drawn) uint64 {
+	var total uint64
+	for _, t := range w.Totals() {
+		total += t
+	}
+	hi, lo := bits.Mul64(uint64(s.weights[s.place]), w.Samples())
+	n, _ := bits.Div64(hi, lo, total) // the weight is a part of total, so hi < total
+	return n + 1
+}
+
+// positions returns the positions of an epoch's order at which the sample comes.
+func (s *drawn) positions(e *shuffle.Epoch) []uint64 {
+	lo, hi := e.Draws().Of(s.chunk, s.weights, s.place)
+	var out []uint64
+	for v := lo; v < hi; v++ {
+		out = append(out, e.Position(v))
+	}
+	return out
+}
