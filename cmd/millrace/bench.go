@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/millrace-data/millrace/internal/cli"
 	"io"
 	"net/http"
 	"slices"
@@ -35,22 +36,22 @@ type benchReport struct {
 }
 
 func (a *app) bench() *cobra.Command {
-	return a.build(command{
-		use: "bench GATEWAY", short: "Load a gateway and print rates and latencies", args: 1,
-		long: `Reads batches one after another over --connections for --duration, epoch after epoch, and
+	return a.Build(cli.Command{
+		Use: "bench GATEWAY", Short: "Load a gateway and print rates and latencies", Args: 1,
+		Long: `Reads batches one after another over --connections for --duration, epoch after epoch, and
 checks each body. The latency of a batch is from the request to the last byte checked. Each
 batch that was begun in that time counts; if one of them fails the exit code is not 0.`,
-		example: "  millrace bench http://gw:8080 --connections 32 --duration 30s\n  millrace bench http://gw:8080 --batch-size 1024 --json",
-		setup: func(f *flags) (func([]string), func(context.Context, []string) error) {
+		Example: "  millrace bench http://gw:8080 --connections 32 --duration 30s\n  millrace bench http://gw:8080 --batch-size 1024 --json",
+		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
 			x := benchFlags{patience: reachTime}
 			x.define(f)
-			f.output(a)
+			f.Output(a.App)
 			return func(args []string) { x.check(f, args) }, func(ctx context.Context, args []string) error {
 				l, err := runBench(ctx, args[0], &x)
 				if err != nil {
 					return err
 				}
-				if err := a.print(l.rep, func(w io.Writer) { printBench(w, l.rep) }); err != nil {
+				if err := a.Print(l.rep, func(w io.Writer) { printBench(w, l.rep) }); err != nil {
 					return err
 				}
 				return l.failed(args[0])
@@ -67,30 +68,30 @@ type benchFlags struct {
 	http        *http.Client  // nil: the client's own
 }
 
-func (x *benchFlags) define(f *flags) {
+func (x *benchFlags) define(f *cli.Flags) {
 	x.plan.define(f)
-	f.number(&x.connections, "connections", 8, "`N` readers side by side")
-	f.duration(&x.duration, "duration", 10*time.Second, "`DURATION` of the load")
+	f.Number(&x.connections, "connections", 8, "`N` readers side by side")
+	f.Duration(&x.duration, "duration", 10*time.Second, "`DURATION` of the load")
 }
 
-func (x *benchFlags) check(f *flags, args []string) {
+func (x *benchFlags) check(f *cli.Flags, args []string) {
 	gateways(f, args)
 	x.plan.check(f)
 	if x.connections == 0 {
-		f.fault("--connections 0: want at least 1")
+		f.Fault("--connections 0: want at least 1")
 	}
 	if x.duration == 0 {
-		f.fault("--duration 0s: want more")
+		f.Fault("--duration 0s: want more")
 	}
 }
 
 func printBench(w io.Writer, r benchReport) {
-	fmt.Fprintf(w, "%s, %s, %s in %.1f s over %s\n", count(r.Batches, "batch", "batches"), count(r.Samples, "sample", "samples"),
-		humanize.IBytes(r.Bytes), r.Seconds, count(r.Connections, "connection", "connections"))
+	fmt.Fprintf(w, "%s, %s, %s in %.1f s over %s\n", cli.Count(r.Batches, "batch", "batches"), cli.Count(r.Samples, "sample", "samples"),
+		humanize.IBytes(r.Bytes), r.Seconds, cli.Count(r.Connections, "connection", "connections"))
 	fmt.Fprintf(w, "  %s samples/s, %.1f MB/s\n", humanize.Comma(int64(r.SamplesPS)), r.MBPS)
 	fmt.Fprintf(w, "  latency p50 %.2f ms, p99 %.2f ms, max %.2f ms\n", r.P50, r.P99, r.Max)
 	if r.Errors > 0 {
-		fmt.Fprintf(w, "  %s failed\n", count(r.Errors, "batch", "batches"))
+		fmt.Fprintf(w, "  %s failed\n", cli.Count(r.Errors, "batch", "batches"))
 	}
 }
 
@@ -125,7 +126,7 @@ func reach(ctx context.Context, gateway string, h *http.Client) error {
 	if err == nil || ctx.Err() != nil || errors.As(err, &said) {
 		return err
 	}
-	return fmt.Errorf("bench %s: %w in %s: %w", hideSecrets(gateway), errUnreachable, reachTime, err)
+	return fmt.Errorf("bench %s: %w in %s: %w", cli.HideSecrets(gateway), errUnreachable, reachTime, err)
 }
 
 // runBench loads a gateway. What it returns has measured something: not a single batch is an error.
@@ -215,6 +216,6 @@ func (l *load) failed(gateway string) error {
 	if l.failure == nil {
 		return nil
 	}
-	return fmt.Errorf("bench %s: %d of %s failed, the first: %w", hideSecrets(gateway), l.rep.Errors,
-		count(l.rep.Batches+l.rep.Errors, "batch", "batches"), l.failure)
+	return fmt.Errorf("bench %s: %d of %s failed, the first: %w", cli.HideSecrets(gateway), l.rep.Errors,
+		cli.Count(l.rep.Batches+l.rep.Errors, "batch", "batches"), l.failure)
 }

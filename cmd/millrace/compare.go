@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"github.com/millrace-data/millrace/internal/cli"
 	"io"
 	"math"
 	"slices"
@@ -26,21 +27,18 @@ type compareFlags struct {
 	price      float64 // of a million requests
 }
 
-func (c *compareFlags) define(f *flags) {
-	f.numbers(&c.worldSizes, "world-size", nil, "of `N` ranks (default 1); of a dataset NUMBERS with commas between them, to say what locality moves")
-	f.numbers(&c.homes, "homes", nil, "`N` homes of --split locality, such as gateways (default the world size); of a dataset NUMBERS with commas between them")
-	f.size(&c.cache, "cache-size", 0, "also count the store's requests in later epochs with a cache of `SIZE`")
-	f.price(&c.price, "request-price", "`PRICE` of a million requests of the store, to print what an epoch's cost (default none)")
+func (c *compareFlags) define(f *cli.Flags) {
+	f.Numbers(&c.worldSizes, "world-size", nil, "of `N` ranks (default 1); of a dataset NUMBERS with commas between them, to say what locality moves")
+	f.Numbers(&c.homes, "homes", nil, "`N` homes of --split locality, such as gateways (default the world size); of a dataset NUMBERS with commas between them")
+	f.Size(&c.cache, "cache-size", 0, "also count the store's requests in later epochs with a cache of `SIZE`")
+	f.Price(&c.price, "request-price", "`PRICE` of a million requests of the store, to print what an epoch's cost (default none)")
 }
 
-// given reports whether a flag was given on the command line.
-func given(f *flags, name string) bool { return f.set.Lookup(name).Changed && f.source[name] == "" }
-
 // checkGateway refuses what only a dataset's comparison answers, and hands on the ranks and their homes.
-func (c *compareFlags) checkGateway(f *flags, p *planFlags) {
+func (c *compareFlags) checkGateway(f *cli.Flags, p *planFlags) {
 	for _, name := range []string{"cache-size", "request-price"} {
-		if given(f, name) {
-			f.fault("--%s: want a dataset in place of a gateway's address: the index alone answers it", name)
+		if f.Given(name) {
+			f.Fault("--%s: want a dataset in place of a gateway's address: the index alone answers it", name)
 		}
 	}
 	one := func(name string, list []int) uint64 {
@@ -50,21 +48,21 @@ func (c *compareFlags) checkGateway(f *flags, p *planFlags) {
 		case 1:
 			return uint64(list[0])
 		}
-		f.fault("--%s: want one number for a gateway, or a dataset in place of the gateway's address", name)
+		f.Fault("--%s: want one number for a gateway, or a dataset in place of the gateway's address", name)
 		return 0
 	}
 	p.opt.WorldSize, p.opt.Homes = one("world-size", c.worldSizes), one("homes", c.homes)
 }
 
 // checkDataset refuses what only a gateway answers.
-func (c *compareFlags) checkDataset(f *flags, dataset string) {
+func (c *compareFlags) checkDataset(f *cli.Flags, dataset string) {
 	for _, name := range []string{"dataset", "epoch", "rank", "balance", "split", "seed", "tail", "importance", "subset", "quarantine", "generation"} {
-		if given(f, name) {
-			f.fault("--%s is a gateway's to answer; the orders of %s do not depend on it", name, dataset)
+		if f.Given(name) {
+			f.Fault("--%s is a gateway's to answer; the orders of %s do not depend on it", name, dataset)
 		}
 	}
 	if len(c.homes) > 0 && len(c.worldSizes) == 0 {
-		f.fault("--homes: want --world-size too, the number of ranks that share them")
+		f.Fault("--homes: want --world-size too, the number of ranks that share them")
 	}
 }
 
@@ -140,9 +138,9 @@ func (a *app) compare(ctx context.Context, s *storeFlags, l location, p *planFla
 	if len(shared) > 0 {
 		out["locality"] = map[string]any{"shuffle": chosen.Shuffle, "window": chosen.Window, "strata": chosen.Strata, "splits": shared}
 	}
-	return a.print(out, func(w io.Writer) {
-		fmt.Fprintf(w, "%s: %s in %s, %s; batches of %d\n\n", l, count(d.index.Samples(), "sample", "samples"),
-			count(d.index.Chunks(), "chunk", "chunks"), humanize.IBytes(uint64(d.index.Bytes())), batch)
+	return a.Print(out, func(w io.Writer) {
+		fmt.Fprintf(w, "%s: %s in %s, %s; batches of %d\n\n", l, cli.Count(d.index.Samples(), "sample", "samples"),
+			cli.Count(d.index.Chunks(), "chunk", "chunks"), humanize.IBytes(uint64(d.index.Bytes())), batch)
 		printComparisons(w, rows, c)
 		if len(shared) > 0 {
 			fmt.Fprintf(w, "\nsplit by locality, shuffle %s:\n\n", describeOrder(chosen))

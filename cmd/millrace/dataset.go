@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/millrace-data/millrace/internal/cli"
 	"io"
 	"net/url"
 	"path"
@@ -113,18 +114,18 @@ func parseDataset(s string) (location, error) {
 	}
 	l, err := parseLocation(rest)
 	if err != nil {
-		return location{}, fmt.Errorf("dataset %q: %w", hideSecrets(s), err)
+		return location{}, fmt.Errorf("dataset %q: %w", cli.HideSecrets(s), err)
 	}
 	l.name = name
 	if !named {
 		l.name = l.defaultName()
 	}
 	if !validName.MatchString(l.name) {
-		return location{}, fmt.Errorf("dataset %q: name %q: want letters, digits, dot, dash and underscore; give one as NAME=URL", hideSecrets(s), l.name)
+		return location{}, fmt.Errorf("dataset %q: name %q: want letters, digits, dot, dash and underscore; give one as NAME=URL", cli.HideSecrets(s), l.name)
 	}
 	for _, o := range options {
 		if err := l.takeOption(o); err != nil {
-			return location{}, fmt.Errorf("dataset %q: %w", hideSecrets(s), err)
+			return location{}, fmt.Errorf("dataset %q: %w", cli.HideSecrets(s), err)
 		}
 	}
 	return l, nil
@@ -234,22 +235,22 @@ type storeFlags struct {
 	conns     int
 }
 
-func (s *storeFlags) define(f *flags) {
-	f.text(&s.endpoint, "s3-endpoint", "", "`URL` of the S3 service (default AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, then AWS)")
-	f.text(&s.region, "s3-region", "", "`REGION` of the bucket (default AWS_REGION)")
-	f.flag(&s.pathStyle, "s3-path-style", "address buckets in the path, not in the host name")
-	f.text(&s.caFile, "s3-ca-file", "", "PEM `FILE` with the authorities to trust for the S3 service")
-	f.number(&s.conns, "s3-max-conns", 0, "`N` connections to the S3 service at most (default chosen by the backend)")
+func (s *storeFlags) define(f *cli.Flags) {
+	f.Text(&s.endpoint, "s3-endpoint", "", "`URL` of the S3 service (default AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, then AWS)")
+	f.Text(&s.region, "s3-region", "", "`REGION` of the bucket (default AWS_REGION)")
+	f.Flag(&s.pathStyle, "s3-path-style", "address buckets in the path, not in the host name")
+	f.Text(&s.caFile, "s3-ca-file", "", "PEM `FILE` with the authorities to trust for the S3 service")
+	f.Number(&s.conns, "s3-max-conns", 0, "`N` connections to the S3 service at most (default chosen by the backend)")
 }
 
 // check finds faults that need no connection.
-func (s *storeFlags) check(f *flags) {
+func (s *storeFlags) check(f *cli.Flags) {
 	if s.endpoint == "" {
 		return
 	}
 	u, err := url.Parse(s.endpoint)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.User != nil {
-		f.fault("--s3-endpoint: want http://host:port or https://host:port, without credentials")
+		f.Fault("--s3-endpoint: want http://host:port or https://host:port, without credentials")
 	}
 }
 
@@ -288,10 +289,10 @@ func closer(st objstore.Store) func() {
 }
 
 // one parses the single dataset of a command and notes a fault.
-func one(f *flags, arg string) location {
+func one(f *cli.Flags, arg string) location {
 	l, err := parseDataset(arg)
 	if err != nil {
-		f.faults = append(f.faults, err)
+		f.Fault("%w", err)
 	}
 	return l
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"github.com/millrace-data/millrace/internal/cli"
 	"io"
 	"net"
 	"os"
@@ -46,21 +47,21 @@ type demoReport struct {
 }
 
 func (a *app) demo() *cobra.Command {
-	return a.build(command{
-		use: "demo", short: "Pack real files, serve them, print curl commands to try",
-		long: `Packs Go's own source tree, or the files of --from, into shards under the user's cache
+	return a.Build(cli.Command{
+		Use: "demo", Short: "Pack real files, serve them, print curl commands to try",
+		Long: `Packs Go's own source tree, or the files of --from, into shards under the user's cache
 directory, serves them on port 8080 or the next free one, and prints commands to try. It
 needs no server and no account. A second run uses the same shards again.`,
-		example: "  millrace demo\n  millrace demo --from ~/Pictures\n  millrace demo --once",
-		setup: func(f *flags) (func([]string), func(context.Context, []string) error) {
+		Example: "  millrace demo\n  millrace demo --from ~/Pictures\n  millrace demo --once",
+		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
 			var x demoFlags
-			f.text(&x.from, "from", "", "pack the files of `DIR` (default Go's source tree)")
-			f.text(&x.listen, "listen", "", "`ADDRESS` (default 127.0.0.1:8080, or the next free port)")
-			f.flag(&x.once, "once", "serve, read two epochs, check them, print the figures and exit")
-			f.output(a)
+			f.Text(&x.from, "from", "", "pack the files of `DIR` (default Go's source tree)")
+			f.Text(&x.listen, "listen", "", "`ADDRESS` (default 127.0.0.1:8080, or the next free port)")
+			f.Flag(&x.once, "once", "serve, read two epochs, check them, print the figures and exit")
+			f.Output(a.App)
 			check := func([]string) {
 				if host, _, err := net.SplitHostPort(x.listen); x.listen != "" && (err != nil || !loopback(host)) {
-					f.fault("--listen %q: want a loopback HOST:PORT; the demo has no tokens", x.listen)
+					f.Fault("--listen %q: want a loopback HOST:PORT; the demo has no tokens", x.listen)
 				}
 			}
 			return check, func(ctx context.Context, _ []string) error { return a.runDemo(ctx, &x) }
@@ -105,10 +106,10 @@ func (a *app) demoSource(ctx context.Context, from string) (string, error) {
 		out, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
 		root := strings.TrimSpace(string(out))
 		if err != nil || root == "" {
-			root = a.env["GOROOT"]
+			root = a.Env["GOROOT"]
 		}
 		if root == "" {
-			return "", &usageError{errors.New("no Go source tree found to pack; name a directory with --from DIR"), "millrace demo"}
+			return "", cli.Usage(errors.New("no Go source tree found to pack; name a directory with --from DIR"), "millrace demo")
 		}
 		from = filepath.Join(root, "src")
 	}
@@ -117,7 +118,7 @@ func (a *app) demoSource(ctx context.Context, from string) (string, error) {
 		return "", err
 	}
 	if info, err := os.Stat(from); err != nil || !info.IsDir() {
-		return "", &usageError{fmt.Errorf("%s is not a directory; name one with --from DIR", from), "millrace demo"}
+		return "", cli.Usage(fmt.Errorf("%s is not a directory; name one with --from DIR", from), "millrace demo")
 	}
 	return from, nil
 }
@@ -135,7 +136,7 @@ func (a *app) demoLocation(source string) (location, error) {
 
 // cacheDir is the user's cache directory, from the environment the program was given.
 func (a *app) cacheDir() (string, error) {
-	if d := a.env["XDG_CACHE_HOME"]; filepath.IsAbs(d) {
+	if d := a.Env["XDG_CACHE_HOME"]; filepath.IsAbs(d) {
 		return d, nil
 	}
 	d, err := os.UserCacheDir()
@@ -151,15 +152,15 @@ func (a *app) demoPack(ctx context.Context, source string, l location) (reused b
 	err = s.with(ctx, l, true, func(ctx context.Context, st objstore.Store) error {
 		if x, err := chunkindex.Open(ctx, st, "", chunkindex.OpenOptions{}); err == nil {
 			reused = true
-			a.say("using the shards in %s, packed from %s by an earlier run", l.dir, source)
+			a.Say("using the shards in %s, packed from %s by an earlier run", l.dir, source)
 			return x.Close()
 		}
-		a.say("packing %s into %s ...", source, l.dir)
+		a.Say("packing %s into %s ...", source, l.dir)
 		build := chunkindex.BuildOptions{ChunkSize: demoChunk, Defaults: chunkindex.Defaults{BatchSize: demoBatch, Window: 32, Shuffle: "slot", Tail: "short"}}
 		// Links are left out, since a tree of somebody's own may hold any.
 		rep, err := a.packAndIndex(ctx, []string{source}, &s, st, l, pack.Options{ShardSize: demoShard, Key: pack.KeyGroup, SkipSpecial: true}, build)
 		if err == nil {
-			printPack(a.stderr, l, rep)
+			printPack(a.Stderr, l, rep)
 		}
 		return err
 	})
@@ -191,7 +192,7 @@ func demoListen(ctx context.Context, asked string) (net.Listener, error) {
 // demoHints says where the demo is served. It is served whether or not anybody can read that.
 func (a *app) demoHints(base, name string) {
 	where := map[string]string{"url": base, "dataset": name, "batch": base + "/epoch/0/batch/17"}
-	_ = a.print(where, func(w io.Writer) { fmt.Fprintf(w, demoText, base, typed()) })
+	_ = a.Print(where, func(w io.Writer) { fmt.Fprintf(w, demoText, base, typed()) })
 }
 
 // typed is how this program is called in another terminal: `go run` leaves none behind, and one that was built lies
@@ -244,7 +245,7 @@ func (a *app) demoOnce(ctx context.Context, s *server, name string, reused bool)
 	}
 	rep.Generation = rep.Epochs[0].Generation
 	rep.Samples = rep.Epochs[0].Samples
-	return a.print(rep, func(w io.Writer) {
+	return a.Print(rep, func(w io.Writer) {
 		for _, e := range rep.Epochs {
 			printFetch(w, e)
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"github.com/millrace-data/millrace/internal/cli"
 	"io"
 	"net/http"
 	"os"
@@ -82,19 +83,18 @@ func TestMetricsInTheDocumentationExist(t *testing.T) {
 // table lists the settings of serve.
 func table() string {
 	var c serveConfig
-	f := &flags{set: pflag.NewFlagSet("serve", pflag.ContinueOnError), source: map[string]string{}}
-	f.set.SortFlags = false
-	c.define(f)
+	a := &app{cli.New(nil, nil, nil)}
+	f := a.Flags(pflag.NewFlagSet("serve", pflag.ContinueOnError), c.define)
 	var b strings.Builder
 	b.WriteString("| flag | environment | default | meaning |\n|---|---|---|---|\n")
-	f.set.VisitAll(func(fl *pflag.Flag) {
+	f.Set.VisitAll(func(fl *pflag.Flag) {
 		_, usage := pflag.UnquoteUsage(fl)
 		usage, _, _ = strings.Cut(usage, " (default ")
 		def := fl.DefValue
 		if def == "" || def == "false" {
 			def = "-"
 		}
-		fmt.Fprintf(&b, "| `--%s` | `%s` | %s | %s |\n", fl.Name, variable(fl.Name), def, usage)
+		fmt.Fprintf(&b, "| `--%s` | `%s` | %s | %s |\n", fl.Name, cli.Variable(fl.Name), def, usage)
 	})
 	return b.String()
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"github.com/millrace-data/millrace/internal/cli"
 	"net"
 
 	"github.com/millrace-data/millrace/chunkindex"
@@ -21,15 +22,6 @@ const (
 	exitInterrupted = 130
 )
 
-// usageError is a fault of the command line, the environment or the configuration file.
-type usageError struct {
-	err     error
-	command string // whose help to point to; empty: nobody's
-}
-
-func (e *usageError) Error() string { return e.err.Error() }
-func (e *usageError) Unwrap() error { return e.err }
-
 // errCorrupt says that bytes differ from their digests, or that an epoch was not delivered exactly once.
 var errCorrupt = errors.New("corruption found")
 
@@ -38,7 +30,7 @@ var errUnreachable = errors.New("no answer")
 
 // exitCode maps an error to the exit code that scripts see.
 func exitCode(ctx context.Context, err error) int {
-	var usage *usageError
+	var usage *cli.UsageError
 	var ledger *client.LedgerError
 	var remote *client.Error
 	var network *net.OpError

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/millrace-data/millrace/internal/cli"
 	"io"
 	"net/url"
 	"os"
@@ -31,37 +32,37 @@ type fetchFlags struct {
 	noManifest  bool
 }
 
-func (x *fetchFlags) define(f *flags) {
+func (x *fetchFlags) define(f *cli.Flags) {
 	x.plan.define(f)
-	f.count(&x.plan.opt.From, "from", 0, "first batch `N`")
-	f.count(&x.plan.opt.Until, "until", 0, "stop before batch `N` (default the end)")
-	f.flag(&x.allRanks, "all-ranks", "read the shares of all ranks side by side")
-	f.number(&x.connections, "connections", 8, "`N` batches under way at a time")
-	f.duration(&x.deadline, "deadline", client.DefaultDeadline, "`DURATION` for one batch, retries included")
-	f.flag(&x.discard, "discard", "check the batches and keep none")
-	f.text(&x.output, "output", "", "write each batch to a file in `DIR`")
-	f.text(&x.plan.opt.Format, "format", "", "`FORM` of the batches, with --no-manifest (default the dataset's own)")
-	f.text(&x.plan.opt.Fields, "fields", "", "`NAMES` of the parts to keep, with --no-manifest (default all)")
-	f.flag(&x.noManifest, "no-manifest", "do not fetch manifests: bytes are checked, exactly-once is not")
+	f.Count(&x.plan.opt.From, "from", 0, "first batch `N`")
+	f.Count(&x.plan.opt.Until, "until", 0, "stop before batch `N` (default the end)")
+	f.Flag(&x.allRanks, "all-ranks", "read the shares of all ranks side by side")
+	f.Number(&x.connections, "connections", 8, "`N` batches under way at a time")
+	f.Duration(&x.deadline, "deadline", client.DefaultDeadline, "`DURATION` for one batch, retries included")
+	f.Flag(&x.discard, "discard", "check the batches and keep none")
+	f.Text(&x.output, "output", "", "write each batch to a file in `DIR`")
+	f.Text(&x.plan.opt.Format, "format", "", "`FORM` of the batches, with --no-manifest (default the dataset's own)")
+	f.Text(&x.plan.opt.Fields, "fields", "", "`NAMES` of the parts to keep, with --no-manifest (default all)")
+	f.Flag(&x.noManifest, "no-manifest", "do not fetch manifests: bytes are checked, exactly-once is not")
 }
 
-func (x *fetchFlags) check(f *flags, args []string) {
+func (x *fetchFlags) check(f *cli.Flags, args []string) {
 	gatewaysOrNames(f, args)
 	x.plan.check(f)
 	if x.discard == (x.output != "") {
-		f.fault("want either --discard or --output DIR")
+		f.Fault("want either --discard or --output DIR")
 	}
 	if (x.plan.opt.Format != "" || x.plan.opt.Fields != "") && !x.noManifest {
-		f.fault("--format and --fields want --no-manifest: a manifest describes whole samples")
+		f.Fault("--format and --fields want --no-manifest: a manifest describes whole samples")
 	}
 	if x.connections == 0 {
-		f.fault("--connections 0: want at least 1")
+		f.Fault("--connections 0: want at least 1")
 	}
 	if x.allRanks && x.plan.opt.Rank != 0 {
-		f.fault("--all-ranks and --rank exclude each other")
+		f.Fault("--all-ranks and --rank exclude each other")
 	}
 	if u := x.plan.opt.Until; u != 0 && u <= x.plan.opt.From {
-		f.fault("--until %d: want more than --from, %d", u, x.plan.opt.From)
+		f.Fault("--until %d: want more than --from, %d", u, x.plan.opt.From)
 	}
 }
 
@@ -88,9 +89,9 @@ func (r *fetchReport) rates(d time.Duration) {
 }
 
 func (a *app) fetch() *cobra.Command {
-	return a.build(command{
-		use: "fetch GATEWAY...", short: "Read an epoch, check every byte, print the rate", args: 1, more: true,
-		long: `Reads the batches of an epoch from one or more gateways. Every body is compared with its
+	return a.Build(cli.Command{
+		Use: "fetch GATEWAY...", Short: "Read an epoch, check every byte, print the rate", Args: 1, More: true,
+		Long: `Reads the batches of an epoch from one or more gateways. Every body is compared with its
 length and CRC-32C; the manifests prove that no sample came twice and, if the whole epoch
 was read, that every sample came. With --output each batch becomes a file; running the
 same command again writes the same files.
@@ -100,28 +101,28 @@ answers quickest is asked, and another one where it fails; what a broken body la
 asked for alone. With --split locality and several gateways listed, rank R of W is
 read from the gateway at place R*P/W of the P listed: list them by their ordinals,
 and give their number as --homes.`,
-		example: `  millrace fetch http://gw:8080 --epoch 0 --discard
+		Example: `  millrace fetch http://gw:8080 --epoch 0 --discard
   millrace fetch http://gw-0:8080 http://gw-1:8080 --epoch 3 --from 170 --rank 1 --world-size 4 --output ./batches
   millrace fetch dns:gateways.job-a.svc:8080 --discard
   millrace fetch http://gw-0:8080 http://gw-1:8080 --world-size 8 --all-ranks --split locality --homes 2 --discard`,
-		setup: func(f *flags) (func([]string), func(context.Context, []string) error) {
+		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
 			var x fetchFlags
 			x.define(f)
-			f.output(a)
+			f.Output(a.App)
 			return func(args []string) { x.check(f, args) }, func(ctx context.Context, args []string) error {
 				rep, err := a.runFetch(ctx, &x, args)
 				if err != nil {
 					return err
 				}
-				return a.print(rep, func(w io.Writer) { printFetch(w, rep) })
+				return a.Print(rep, func(w io.Writer) { printFetch(w, rep) })
 			}
 		},
 	})
 }
 
 func printFetch(w io.Writer, r fetchReport) {
-	fmt.Fprintf(w, "epoch %d of %s: %s in %s, %s, in %.2f s\n", r.Epoch, r.Dataset, count(r.Samples, "sample", "samples"),
-		count(r.Batches, "batch", "batches"), humanize.IBytes(r.Bytes), r.Seconds)
+	fmt.Fprintf(w, "epoch %d of %s: %s in %s, %s, in %.2f s\n", r.Epoch, r.Dataset, cli.Count(r.Samples, "sample", "samples"),
+		cli.Count(r.Batches, "batch", "batches"), humanize.IBytes(r.Bytes), r.Seconds)
 	fmt.Fprintf(w, "  %s samples/s, %.1f MB/s\n", humanize.Comma(int64(r.SamplesPS)), r.MBPS)
 	fmt.Fprintf(w, "  every length and CRC-32C matched; %s\n", r.Proved)
 }
@@ -131,7 +132,7 @@ type epochReader struct {
 	client *client.Client
 	flags  *fetchFlags
 	ledger *client.Ledger // nil without manifests
-	bar    *bar
+	bar    *cli.Bar
 
 	plan resolved
 
@@ -216,9 +217,9 @@ func (a *app) runFetch(ctx context.Context, x *fetchFlags, args []string) (fetch
 		r.ledger = client.NewLedger(plan.Samples)
 	}
 	start := time.Now()
-	r.bar = a.newBar(ctx, "fetch")
+	r.bar = a.NewBar(ctx, "fetch")
 	err = r.read(ctx)
-	r.bar.end()
+	r.bar.End()
 	if err != nil {
 		return fetchReport{}, err
 	}
@@ -290,7 +291,7 @@ func (r *epochReader) take(b *client.Batch, opt client.Options) error {
 	if r.flags.allRanks {
 		shares *= max(opt.WorldSize, 1)
 	}
-	r.bar.set(r.done, int64(float64(r.done)/float64(r.rep.Batches)*float64(shares)))
+	r.bar.Set(r.done, int64(float64(r.done)/float64(r.rep.Batches)*float64(shares)))
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"github.com/millrace-data/millrace/internal/cli"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -173,7 +174,7 @@ func (m *mortal) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestBenchOfAGatewayThatDies(t *testing.T) {
 	dir := shards(t)
 	bubble.Test(t, func(t *testing.T) {
-		a := &app{env: map[string]string{"GOMEMLIMIT": "off"}, stdout: &bytes.Buffer{}, stderr: &bytes.Buffer{}}
+		a := &app{cli.New([]string{"GOMEMLIMIT=off"}, &bytes.Buffer{}, &bytes.Buffer{})}
 		s, err := a.compose(t.Context(), &serveConfig{cacheSize: 64 << 20, memory: 1 << 40, logLevel: "error", logFormat: "json", locations: []location{{name: "files", dir: dir}}})
 		if err != nil {
 			t.Fatal(err)
@@ -197,7 +198,7 @@ func TestBenchOfAGatewayThatDies(t *testing.T) {
 
 func TestCount(t *testing.T) {
 	for n, want := range map[int]string{0: "0 shards", 1: "1 shard", 2000: "2,000 shards"} {
-		if got := count(n, "shard", "shards"); got != want {
+		if got := cli.Count(n, "shard", "shards"); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"github.com/millrace-data/millrace/internal/cli"
 	"strings"
 	"testing"
 
@@ -63,7 +64,7 @@ func TestFetchByImportance(t *testing.T) {
 // TestLossLogBelongsToOneGateway: a second gateway is told, a check is not in the way.
 func TestLossLogBelongsToOneGateway(t *testing.T) {
 	dir, log := shards(t), t.TempDir()
-	a := &app{env: map[string]string{"GOMEMLIMIT": "off"}, stdout: &bytes.Buffer{}, stderr: &bytes.Buffer{}}
+	a := &app{cli.New([]string{"GOMEMLIMIT=off"}, &bytes.Buffer{}, &bytes.Buffer{})}
 	compose := func(check bool) (*server, error) {
 		c := &serveConfig{cacheSize: 64 << 20, memory: 1 << 40, logLevel: "error", logFormat: "json", lossLog: log, check: check}
 		c.locations = []location{{name: "files", dir: dir}}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/millrace-data/millrace/internal/cli"
 	"io"
 	"path"
 	"runtime"
@@ -30,29 +31,29 @@ type indexFlags struct {
 	followLinks bool
 }
 
-func (x *indexFlags) define(f *flags) {
-	f.size(&x.opt.ChunkSize, "chunk-size", 8<<20, "target `SIZE` of a chunk, the unit of fetching and caching")
-	f.choice(&x.opt.Defaults.Shuffle, "shuffle", "slot", "default `SHUFFLE` of the dataset", "none", "window", "slot", "full")
-	f.count(&x.opt.Defaults.Window, "window", 128, "default window: `N` chunks (window) or lanes (slot) in memory together")
-	f.count(&x.opt.Defaults.Seed, "seed", 0, "default `SEED`")
-	f.count(&x.opt.Defaults.BatchSize, "batch-size", 256, "default `N` samples of a global batch")
-	f.choice(&x.opt.Defaults.Tail, "tail", "short", "default `POLICY` for the last batch", "short", "drop", "pad")
-	f.number(&x.opt.Parallel, "parallel", min(4*runtime.GOMAXPROCS(0), 16), "`N` shards read side by side")
-	f.set.Lookup("parallel").DefValue = "4 per processor, at most 16"
-	f.flag(&x.opt.SingleWriter, "single-writer", "publish without conditional writes: you promise that nobody else writes")
+func (x *indexFlags) define(f *cli.Flags) {
+	f.Size(&x.opt.ChunkSize, "chunk-size", 8<<20, "target `SIZE` of a chunk, the unit of fetching and caching")
+	f.Choice(&x.opt.Defaults.Shuffle, "shuffle", "slot", "default `SHUFFLE` of the dataset", "none", "window", "slot", "full")
+	f.Count(&x.opt.Defaults.Window, "window", 128, "default window: `N` chunks (window) or lanes (slot) in memory together")
+	f.Count(&x.opt.Defaults.Seed, "seed", 0, "default `SEED`")
+	f.Count(&x.opt.Defaults.BatchSize, "batch-size", 256, "default `N` samples of a global batch")
+	f.Choice(&x.opt.Defaults.Tail, "tail", "short", "default `POLICY` for the last batch", "short", "drop", "pad")
+	f.Number(&x.opt.Parallel, "parallel", min(4*runtime.GOMAXPROCS(0), 16), "`N` shards read side by side")
+	f.Set.Lookup("parallel").DefValue = "4 per processor, at most 16"
+	f.Flag(&x.opt.SingleWriter, "single-writer", "publish without conditional writes: you promise that nobody else writes")
 	x.store.define(f)
 }
 
 // defineFormat defines what says of shards what their bytes do not. pack has none of it: it makes its shards itself.
-func (x *indexFlags) defineFormat(f *flags) {
-	f.choice(&x.opt.Format, "format", "", "`FORMAT` of the shards, if looking at them does not tell", chunkindex.FormatNames()...)
-	f.text(&x.opt.Match, "match", "", "only objects that match `GLOB`: the whole key if it has a slash, else what follows the last one")
-	f.flag(&x.opt.Hidden, "hidden", hiddenUsage)
-	f.size(&x.opt.Hints.RecordSize, "record-size", 0, "`SIZE` of a record, of records without a header")
-	f.count(&x.sequence, "sequence-length", 0, "a sample is a window of `N` tokens, and the one after them")
-	f.text(&x.opt.Hints.DType, "dtype", "", "`TYPE` of a token, or of a record's elements, as NumPy writes it: <u2, <i4, |u1")
+func (x *indexFlags) defineFormat(f *cli.Flags) {
+	f.Choice(&x.opt.Format, "format", "", "`FORMAT` of the shards, if looking at them does not tell", chunkindex.FormatNames()...)
+	f.Text(&x.opt.Match, "match", "", "only objects that match `GLOB`: the whole key if it has a slash, else what follows the last one")
+	f.Flag(&x.opt.Hidden, "hidden", hiddenUsage)
+	f.Size(&x.opt.Hints.RecordSize, "record-size", 0, "`SIZE` of a record, of records without a header")
+	f.Count(&x.sequence, "sequence-length", 0, "a sample is a window of `N` tokens, and the one after them")
+	f.Text(&x.opt.Hints.DType, "dtype", "", "`TYPE` of a token, or of a record's elements, as NumPy writes it: <u2, <i4, |u1")
 	for _, name := range []string{"record-size", "sequence-length"} {
-		f.set.Lookup(name).DefValue = ""
+		f.Set.Lookup(name).DefValue = ""
 	}
 }
 
@@ -61,35 +62,35 @@ const hiddenUsage = "take what is hidden too: names that begin with a dot, __MAC
 // maxDefault is the largest number that a URL may name: a default beyond it would have no canonical URL.
 const maxDefault = 1 << 31
 
-func (x *indexFlags) check(f *flags) {
+func (x *indexFlags) check(f *cli.Flags) {
 	x.store.check(f)
 	if x.opt.ChunkSize < 1 || x.opt.ChunkSize > 1<<30 {
-		f.fault("--chunk-size %s: want 1B to 1GiB", formatSize(x.opt.ChunkSize))
+		f.Fault("--chunk-size %s: want 1B to 1GiB", cli.FormatSize(x.opt.ChunkSize))
 	}
 	if w := x.opt.Defaults.Window; w < 1 || w > maxDefault {
-		f.fault("--window %d: want 1 to %d", w, maxDefault)
+		f.Fault("--window %d: want 1 to %d", w, maxDefault)
 	}
 	if b := x.opt.Defaults.BatchSize; b < 1 || b > maxDefault {
-		f.fault("--batch-size %d: want 1 to %d", b, maxDefault)
+		f.Fault("--batch-size %d: want 1 to %d", b, maxDefault)
 	}
 	if x.sequence > maxDefault {
-		f.fault("--sequence-length %d: want 1 to %d", x.sequence, maxDefault)
+		f.Fault("--sequence-length %d: want 1 to %d", x.sequence, maxDefault)
 	}
 	x.opt.Hints.SequenceLength = int64(min(x.sequence, maxDefault))
 	if x.opt.Match != "" {
 		if _, err := path.Match(x.opt.Match, ""); err != nil {
-			f.fault("--match %q: %w", x.opt.Match, err)
+			f.Fault("--match %q: %w", x.opt.Match, err)
 		}
 	}
 	if x.opt.Parallel == 0 {
-		f.fault("--parallel 0: want at least 1")
+		f.Fault("--parallel 0: want at least 1")
 	}
 }
 
 func (a *app) index() *cobra.Command {
-	return a.build(command{
-		use: "index DATASET", short: "Index shards that are there already, in place", args: 1,
-		long: `Reads the shards under DATASET once and publishes an index of them beside them.
+	return a.Build(cli.Command{
+		Use: "index DATASET", Short: "Index shards that are there already, in place", Args: 1,
+		Long: `Reads the shards under DATASET once and publishes an index of them beside them.
 Nothing is copied. A second run with the same options reads only what has changed. One after
 a kill reads what the first had not read, the shards that it was reading, and about 64 MiB, or
 1,000 shards, that it had read just before.
@@ -107,7 +108,7 @@ here are stored in the index and are what a URL without parameters means.
 The index lies beside the shards unless --index-url says where: nothing is written beside
 them then, so that data nobody may write to can be read. index prints the address that all
 other commands take for such a dataset: DATASET,index=URL.`,
-		example: `  millrace index s3://bucket/imagenet                # tar shards, .tar.gz, .tgz, .tar.zst
+		Example: `  millrace index s3://bucket/imagenet                # tar shards, .tar.gz, .tgz, .tar.zst
   millrace index ./shards --chunk-size 64MiB --batch-size 1024
   millrace index s3://bucket/mds-dataset             # index.json says it all: mds, litdata
   millrace index s3://bucket/tfrecords --format tfrecord
@@ -119,13 +120,13 @@ other commands take for such a dataset: DATASET,index=URL.`,
   millrace index ./photos --format files --match '*.jpg'
   millrace index s3://public/photos --index-url s3://mine/photos
   millrace index ~/.cache/huggingface/hub/datasets--me--pairs/snapshots/0a1b2c --follow-links --index-url ./pairs`,
-		setup: func(f *flags) (func([]string), func(context.Context, []string) error) {
+		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
 			var x indexFlags
 			var l location
 			x.define(f)
 			x.defineFormat(f)
 			x.definePlace(f)
-			f.output(a)
+			f.Output(a.App)
 			check := func(args []string) { x.check(f); l = x.place(f, args[0]) }
 			return check, func(ctx context.Context, _ []string) error {
 				return x.store.with(ctx, l, false, func(ctx context.Context, st objstore.Store) error {
@@ -133,7 +134,7 @@ other commands take for such a dataset: DATASET,index=URL.`,
 					if err != nil {
 						return err
 					}
-					return a.print(rep, func(w io.Writer) { printBuild(w, l, rep) })
+					return a.Print(rep, func(w io.Writer) { printBuild(w, l, rep) })
 				})
 			}
 		},
@@ -142,9 +143,9 @@ other commands take for such a dataset: DATASET,index=URL.`,
 
 // buildIndex indexes one location with a progress bar.
 func (a *app) buildIndex(ctx context.Context, s *storeFlags, st objstore.Store, l location, opt chunkindex.BuildOptions) (chunkindex.BuildReport, error) {
-	b := a.newBar(ctx, "index")
-	defer b.end()
-	opt.Progress, opt.Links = b.update, l.links
+	b := a.NewBar(ctx, "index")
+	defer b.End()
+	opt.Progress, opt.Links = b.Update, l.links
 	var uneven string
 	opt.Inspect = func(x *chunkindex.Index) {
 		d := x.Defaults()
@@ -170,11 +171,11 @@ func (a *app) buildIndex(ctx context.Context, s *storeFlags, st objstore.Store, 
 	}
 	a.advise(uneven)
 	if rep.HadHidden > 0 {
-		fmt.Fprintf(a.stderr, "millrace: %s of the index that was there left out, being hidden, such as .DS_Store: '--hidden' takes them back\n", count(uint64(rep.HadHidden), "object", "objects"))
+		fmt.Fprintf(a.Stderr, "millrace: %s of the index that was there left out, being hidden, such as .DS_Store: '--hidden' takes them back\n", cli.Count(uint64(rep.HadHidden), "object", "objects"))
 	}
 	a.warn(l, rep)
 	if rep.Format == files.Name {
-		fmt.Fprintf(a.stderr, "millrace: %s is loose objects, one a sample: 'millrace pack' would make reading it much faster\n", l)
+		fmt.Fprintf(a.Stderr, "millrace: %s is loose objects, one a sample: 'millrace pack' would make reading it much faster\n", l)
 	}
 	return rep, nil
 }
@@ -182,29 +183,29 @@ func (a *app) buildIndex(ctx context.Context, s *storeFlags, st objstore.Store, 
 func printBuild(w io.Writer, l location, r chunkindex.BuildReport) {
 	fmt.Fprintf(w, "indexed %s\n", l)
 	fmt.Fprintf(w, "  generation %s\n", r.Generation)
-	fmt.Fprintf(w, "  %s in %s of %s, %s\n", count(r.Samples, "sample", "samples"), count(r.Chunks, "chunk", "chunks"),
-		count(r.Shards, r.Format+" shard", r.Format+" shards"), humanize.IBytes(uint64(r.Bytes)))
+	fmt.Fprintf(w, "  %s in %s of %s, %s\n", cli.Count(r.Samples, "sample", "samples"), cli.Count(r.Chunks, "chunk", "chunks"),
+		cli.Count(r.Shards, r.Format+" shard", r.Format+" shards"), humanize.IBytes(uint64(r.Bytes)))
 	if r.LeftOut > 0 {
-		fmt.Fprintf(w, "  left out %s, which fill no window at the ends of shards\n", count(uint64(r.LeftOut), "token", "tokens"))
+		fmt.Fprintf(w, "  left out %s, which fill no window at the ends of shards\n", cli.Count(uint64(r.LeftOut), "token", "tokens"))
 	}
 	if r.RepeatedKeys > 0 {
 		fmt.Fprintf(w, "  %s in more than one shard, such as %s: whoever looks one up names the shard too\n",
-			count(r.RepeatedKeys, "key", "keys"), printable(r.RepeatedKey))
+			cli.Count(r.RepeatedKeys, "key", "keys"), cli.Printable(r.RepeatedKey))
 	}
 	if r.Ignored > 0 {
-		fmt.Fprintf(w, "  ignored %s, such as %s: no shards of this format\n", count(r.Ignored, "object", "objects"), printable(r.IgnoredExample))
+		fmt.Fprintf(w, "  ignored %s, such as %s: no shards of this format\n", cli.Count(r.Ignored, "object", "objects"), cli.Printable(r.IgnoredExample))
 	}
 	if r.Hidden > 0 {
-		fmt.Fprintf(w, "  left out %s, such as .DS_Store: --hidden takes them too\n", count(r.Hidden, "hidden object", "hidden objects"))
+		fmt.Fprintf(w, "  left out %s, such as .DS_Store: --hidden takes them too\n", cli.Count(r.Hidden, "hidden object", "hidden objects"))
 	}
 	if r.Members > 0 {
-		fmt.Fprintf(w, "  left out %s of the shards that were read, such as ._a.jpg: --hidden takes them too\n", count(uint64(r.Members), "hidden member", "hidden members"))
+		fmt.Fprintf(w, "  left out %s of the shards that were read, such as ._a.jpg: --hidden takes them too\n", cli.Count(uint64(r.Members), "hidden member", "hidden members"))
 	}
 	if r.Empty > 0 {
-		fmt.Fprintf(w, "  %s no bytes: an upload may have failed\n", count(r.Empty, "shard has", "shards have"))
+		fmt.Fprintf(w, "  %s no bytes: an upload may have failed\n", cli.Count(r.Empty, "shard has", "shards have"))
 	}
 	printPlace(w, l)
-	fmt.Fprintf(w, "  read %s, reused %s\n", humanize.IBytes(uint64(r.ReadBytes)), count(r.ReusedShards, "shard", "shards"))
+	fmt.Fprintf(w, "  read %s, reused %s\n", humanize.IBytes(uint64(r.ReadBytes)), cli.Count(r.ReusedShards, "shard", "shards"))
 	switch {
 	case r.Unchanged:
 		fmt.Fprintln(w, "  nothing has changed")
@@ -269,7 +270,7 @@ func (d opened) belongs(ctx context.Context) error {
 	shard := d.index.Shard(0).Key
 	_, err := d.store.Stat(ctx, d.loc.prefix+shard)
 	if errors.Is(err, objstore.ErrNotFound) {
-		return fmt.Errorf("open dataset %s: shard %s of the index at %s is not here: is it the index of other data? %w", d.loc, printable(shard), d.loc.index, err)
+		return fmt.Errorf("open dataset %s: shard %s of the index at %s is not here: is it the index of other data? %w", d.loc, cli.Printable(shard), d.loc.index, err)
 	}
 	return err
 }
@@ -313,23 +314,23 @@ type verifyReport struct {
 }
 
 func (a *app) verify() *cobra.Command {
-	return a.build(command{
-		use: "verify DATASET", short: "Compare every chunk with its digest", args: 1,
-		long: `Reads everything again and compares it with the digests in the index. Each range that
+	return a.Build(cli.Command{
+		Use: "verify DATASET", Short: "Compare every chunk with its digest", Args: 1,
+		Long: `Reads everything again and compares it with the digests in the index. Each range that
 does not match is one line on stdout; if there is one the exit code is 3.`,
-		example: "  millrace verify s3://bucket/imagenet\n  millrace verify ./shards --json",
-		setup: func(f *flags) (func([]string), func(context.Context, []string) error) {
+		Example: "  millrace verify s3://bucket/imagenet\n  millrace verify ./shards --json",
+		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
 			var s storeFlags
 			var l location
 			var parallel int
-			f.number(&parallel, "parallel", 8, "`N` chunks read side by side")
+			f.Number(&parallel, "parallel", 8, "`N` chunks read side by side")
 			s.define(f)
-			f.output(a)
+			f.Output(a.App)
 			check := func(args []string) {
 				s.check(f)
 				l = one(f, args[0])
 				if parallel == 0 {
-					f.fault("--parallel 0: want at least 1")
+					f.Fault("--parallel 0: want at least 1")
 				}
 			}
 			return check, func(ctx context.Context, _ []string) error {
@@ -348,14 +349,14 @@ func (a *app) runVerify(ctx context.Context, s *storeFlags, l location, parallel
 	x := d.index
 	rep := verifyReport{Generation: x.Generation(), Chunks: x.Chunks(), Samples: x.Samples(), Bytes: x.Bytes(), Bad: []chunkindex.BadRange{}}
 	start := time.Now()
-	b := a.newBar(ctx, "verify")
-	err = chunkindex.Verify(ctx, x, d.store, l.prefix, parallel, b.update, func(r chunkindex.BadRange) {
+	b := a.NewBar(ctx, "verify")
+	err = chunkindex.Verify(ctx, x, d.store, l.prefix, parallel, b.Update, func(r chunkindex.BadRange) {
 		rep.Bad = append(rep.Bad, r)
-		if !a.json {
-			fmt.Fprintf(a.stdout, "bad %s [%d,+%d) chunk %d: %s\n", printable(r.Shard), r.Offset, r.Length, r.Chunk, r.Cause)
+		if !a.JSON {
+			fmt.Fprintf(a.Stdout, "bad %s [%d,+%d) chunk %d: %s\n", cli.Printable(r.Shard), r.Offset, r.Length, r.Chunk, r.Cause)
 		}
 	})
-	b.end()
+	b.End()
 	rep.Seconds, rep.Complete = time.Since(start).Seconds(), err == nil
 	if err != nil && len(rep.Bad) == 0 {
 		return err
@@ -364,9 +365,9 @@ func (a *app) runVerify(ctx context.Context, s *storeFlags, l location, parallel
 	if !rep.Complete {
 		done = "verified a part of"
 	}
-	if err := a.print(rep, func(w io.Writer) {
-		fmt.Fprintf(w, "%s %s: %s, %s, %s, %.1f s\n", done, l, count(rep.Chunks, "chunk", "chunks"), humanize.IBytes(uint64(rep.Bytes)),
-			count(len(rep.Bad), "bad range", "bad ranges"), rep.Seconds)
+	if err := a.Print(rep, func(w io.Writer) {
+		fmt.Fprintf(w, "%s %s: %s, %s, %s, %.1f s\n", done, l, cli.Count(rep.Chunks, "chunk", "chunks"), humanize.IBytes(uint64(rep.Bytes)),
+			cli.Count(len(rep.Bad), "bad range", "bad ranges"), rep.Seconds)
 	}); err != nil {
 		return err
 	}
@@ -379,25 +380,25 @@ func verdict(l location, bad int, err error) error {
 	case bad == 0:
 		return err
 	case err == nil:
-		return fmt.Errorf("verify %s: %s: %w", l, count(bad, "bad range", "bad ranges"), errCorrupt)
+		return fmt.Errorf("verify %s: %s: %w", l, cli.Count(bad, "bad range", "bad ranges"), errCorrupt)
 	}
-	return fmt.Errorf("verify %s: %s: %w; not everything was read: %v", l, count(bad, "bad range", "bad ranges"), errCorrupt, err) //nolint:errorlint // the exit code says what was found
+	return fmt.Errorf("verify %s: %s: %w; not everything was read: %v", l, cli.Count(bad, "bad range", "bad ranges"), errCorrupt, err) //nolint:errorlint // the exit code says what was found
 }
 
 func (a *app) gc() *cobra.Command {
-	return a.build(command{
-		use: "gc DATASET", short: "Remove index generations that nothing points to", args: 1,
-		long: `Removes index objects that the dataset's pointer does not name and that are older than
+	return a.Build(cli.Command{
+		Use: "gc DATASET", Short: "Remove index generations that nothing points to", Args: 1,
+		Long: `Removes index objects that the dataset's pointer does not name and that are older than
 --grace. Shards are never touched. A gateway that still pins an old generation keeps
 serving it: it has its own copy of the index.`,
-		example: "  millrace gc s3://bucket/imagenet --grace 72h",
-		setup: func(f *flags) (func([]string), func(context.Context, []string) error) {
+		Example: "  millrace gc s3://bucket/imagenet --grace 72h",
+		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
 			var s storeFlags
 			var l location
 			var grace time.Duration
-			f.duration(&grace, "grace", 24*time.Hour, "keep what is younger than `DURATION`: it may be about to be published")
+			f.Duration(&grace, "grace", 24*time.Hour, "keep what is younger than `DURATION`: it may be about to be published")
 			s.define(f)
-			f.output(a)
+			f.Output(a.App)
 			check := func(args []string) { s.check(f); l = one(f, args[0]) }
 			return check, func(ctx context.Context, _ []string) error {
 				at := l.ofIndex()
@@ -409,11 +410,11 @@ serving it: it has its own copy of the index.`,
 					if keys == nil {
 						keys = []string{}
 					}
-					return a.print(map[string]any{"removed": keys}, func(w io.Writer) {
+					return a.Print(map[string]any{"removed": keys}, func(w io.Writer) {
 						for _, k := range keys {
-							fmt.Fprintf(w, "removed %s\n", printable(k))
+							fmt.Fprintf(w, "removed %s\n", cli.Printable(k))
 						}
-						fmt.Fprintf(w, "%s removed\n", count(len(keys), "object", "objects"))
+						fmt.Fprintf(w, "%s removed\n", cli.Count(len(keys), "object", "objects"))
 					})
 				})
 			}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"github.com/millrace-data/millrace/internal/cli"
 	"io"
 	"path/filepath"
 	"strings"
@@ -10,26 +11,26 @@ import (
 )
 
 // definePlace defines what the address of the dataset can say too. pack has none of it: it writes the shards itself.
-func (x *indexFlags) definePlace(f *flags) {
-	f.text(&x.indexURL, "index-url", "", "put the index at `URL`, and write nothing beside the shards (default beside them)")
-	f.flag(&x.followLinks, "follow-links", "follow links that lead out of the directory: whoever can make links there chooses what is read")
+func (x *indexFlags) definePlace(f *cli.Flags) {
+	f.Text(&x.indexURL, "index-url", "", "put the index at `URL`, and write nothing beside the shards (default beside them)")
+	f.Flag(&x.followLinks, "follow-links", "follow links that lead out of the directory: whoever can make links there chooses what is read")
 }
 
 // place parses the dataset's address and adds what the flags say of its place.
-func (x *indexFlags) place(f *flags, arg string) location {
+func (x *indexFlags) place(f *cli.Flags, arg string) location {
 	l := one(f, arg)
 	if x.followLinks {
 		if err := l.followLinks(); err != nil {
-			f.fault("--follow-links: %w", err)
+			f.Fault("--follow-links: %w", err)
 		}
 	}
 	switch {
 	case x.indexURL == "":
 	case l.index != nil:
-		f.fault("--index-url %s: the dataset's address names %s already", hideSecrets(x.indexURL), l.index)
+		f.Fault("--index-url %s: the dataset's address names %s already", cli.HideSecrets(x.indexURL), l.index)
 	default:
 		if err := l.putIndex(x.indexURL); err != nil {
-			f.fault("--index-url %s: %w", hideSecrets(x.indexURL), err)
+			f.Fault("--index-url %s: %w", cli.HideSecrets(x.indexURL), err)
 		}
 	}
 	return l
@@ -38,19 +39,19 @@ func (x *indexFlags) place(f *flags, arg string) location {
 // warn tells on stderr what is likely not what the user wants of a dataset that was indexed, and the cure.
 func (a *app) warn(l location, r chunkindex.BuildReport) {
 	if len(r.Splits) > 0 {
-		fmt.Fprintf(a.stderr, "millrace: %s: the names tell of several splits, and this dataset is all of them: %s\n", l, splitsText(l, r.Splits))
+		fmt.Fprintf(a.Stderr, "millrace: %s: the names tell of several splits, and this dataset is all of them: %s\n", l, splitsText(l, r.Splits))
 	}
 	if r.Links > 0 {
 		cure := ": --follow-links follows those that lead somewhere"
 		if l.links {
 			cure = ", or leads back to where it lies"
 		}
-		fmt.Fprintf(a.stderr, "millrace: %s: passed over %s, such as %s, that lead out of the directory, to a directory or nowhere%s\n",
-			l, count(r.Links, "link", "links"), printable(r.Link), cure)
+		fmt.Fprintf(a.Stderr, "millrace: %s: passed over %s, such as %s, that lead out of the directory, to a directory or nowhere%s\n",
+			l, cli.Count(r.Links, "link", "links"), cli.Printable(r.Link), cure)
 	}
 	if r.ClassFolders > 0 && l.bucket == "" && l.index == nil {
-		fmt.Fprintf(a.stderr, "millrace: %s: %s of pictures: torchvision's ImageFolder takes .millrace for one more class, and fails; --index-url DIR puts the index elsewhere, then remove %s\n",
-			l, count(r.ClassFolders, "folder", "folders"), filepath.Join(l.dir, ".millrace"))
+		fmt.Fprintf(a.Stderr, "millrace: %s: %s of pictures: torchvision's ImageFolder takes .millrace for one more class, and fails; --index-url DIR puts the index elsewhere, then remove %s\n",
+			l, cli.Count(r.ClassFolders, "folder", "folders"), filepath.Join(l.dir, ".millrace"))
 	}
 }
 
@@ -58,11 +59,11 @@ func (a *app) warn(l location, r chunkindex.BuildReport) {
 func splitsText(l location, all []chunkindex.Split) string {
 	var found, cures []string
 	for _, s := range all {
-		found = append(found, fmt.Sprintf("%s (%s, such as %s)", s.Name, count(s.Shards, "shard", "shards"), printable(s.Example)))
+		found = append(found, fmt.Sprintf("%s (%s, such as %s)", s.Name, cli.Count(s.Shards, "shard", "shards"), cli.Printable(s.Example)))
 		if s.Folder != "" {
-			cures = append(cures, fmt.Sprintf("'millrace index %s/%s'", strings.TrimSuffix(l.String(), "/"), printable(s.Folder)))
+			cures = append(cures, fmt.Sprintf("'millrace index %s/%s'", strings.TrimSuffix(l.String(), "/"), cli.Printable(s.Folder)))
 		} else {
-			cures = append(cures, fmt.Sprintf("--match '%s'", printable(s.Match)))
+			cures = append(cures, fmt.Sprintf("--match '%s'", cli.Printable(s.Match)))
 		}
 	}
 	text := strings.Join(found, ", ") + "; to have one alone: " + strings.Join(cures, " or ")

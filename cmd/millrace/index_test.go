@@ -25,7 +25,7 @@ func write(t *testing.T, files map[string]string) string {
 
 // TestIndexSaysWhatItFound names the format, counts what it has passed over, and recommends packing where that would help.
 func TestIndexSaysWhatItFound(t *testing.T) {
-	lines := write(t, map[string]string{"a.jsonl": "{\"a\":1}\n{\"a\":2}\n", "README": "lines"})
+	lines := write(t, map[string]string{"a.JSONl": "{\"a\":1}\n{\"a\":2}\n", "README": "lines"})
 	o := ok(t, "index", lines)
 	if !strings.Contains(o.stdout, "2 samples in 1 chunk of 1 jsonl shard") || !strings.Contains(o.stdout, "ignored 1 object, such as README: no shards") || strings.Contains(o.stderr, "pack") {
 		t.Errorf("got\n%s\n%s", o.stdout, o.stderr)
@@ -113,12 +113,12 @@ func TestIndexFlagsReachTheFormat(t *testing.T) {
 
 // TestIndexRefusesADatasetWithoutSamples leaves what is published as it is, and says what to do.
 func TestIndexRefusesADatasetWithoutSamples(t *testing.T) {
-	dir := write(t, map[string]string{"a.jsonl": "{\"a\":1}\n"})
+	dir := write(t, map[string]string{"a.JSONl": "{\"a\":1}\n"})
 	ok(t, "index", dir)
-	if err := os.WriteFile(filepath.Join(dir, "a.jsonl"), []byte("\n\n"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "a.JSONl"), []byte("\n\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if o := millrace(t, nil, "index", dir); o.code == exitOK || !strings.Contains(o.stderr, "no samples in what is here of format jsonl, 2 bytes") || !strings.Contains(o.stderr, "a.jsonl") {
+	if o := millrace(t, nil, "index", dir); o.code == exitOK || !strings.Contains(o.stderr, "no samples in what is here of format jsonl, 2 bytes") || !strings.Contains(o.stderr, "a.JSONl") {
 		t.Errorf("got exit code %d, %s", o.code, o.stderr)
 	}
 	short := write(t, map[string]string{"a.bin": "0123456789"})

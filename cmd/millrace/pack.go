@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"github.com/millrace-data/millrace/internal/cli"
 	"io"
 	"runtime"
 
@@ -20,34 +21,34 @@ type packReport struct {
 }
 
 func (a *app) pack() *cobra.Command {
-	return a.build(command{
-		use: "pack SOURCE... DATASET", short: "Pack files into tar shards and index them", args: 2, more: true,
-		long: `Packs the files under each SOURCE into tar shards under DATASET, the last argument, and
+	return a.Build(cli.Command{
+		Use: "pack SOURCE... DATASET", Short: "Pack files into tar shards and index them", Args: 2, More: true,
+		Long: `Packs the files under each SOURCE into tar shards under DATASET, the last argument, and
 indexes them. The shards follow the WebDataset convention and can be read without
 Millrace. The same input gives the same bytes. Safe to run again after a kill: shards
 that are finished are not sent again.`,
-		example: "  millrace pack ./photos s3://bucket/photos\n  millrace pack ./a ./b ./shards --key path --shard-size 64MiB",
-		setup: func(f *flags) (func([]string), func(context.Context, []string) error) {
+		Example: "  millrace pack ./photos s3://bucket/photos\n  millrace pack ./a ./b ./shards --key path --shard-size 64MiB",
+		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
 			var x indexFlags
 			var opt pack.Options
 			var l location
-			f.size(&opt.ShardSize, "shard-size", pack.DefaultShardSize, "target `SIZE` of a shard")
-			f.choice(&opt.Key, "key", pack.KeyGroup, "`RULE` that makes samples of files", pack.KeyGroup, pack.KeyPath)
-			f.flag(&opt.Hidden, "hidden", hiddenUsage)
-			f.flag(&opt.SkipSpecial, "skip-special", "leave out links, devices and pipes instead of refusing them")
-			f.text(&opt.TempDir, "temp-dir", "", "`DIR` for shards too large for memory (default the system's)")
+			f.Size(&opt.ShardSize, "shard-size", pack.DefaultShardSize, "target `SIZE` of a shard")
+			f.Choice(&opt.Key, "key", pack.KeyGroup, "`RULE` that makes samples of files", pack.KeyGroup, pack.KeyPath)
+			f.Flag(&opt.Hidden, "hidden", hiddenUsage)
+			f.Flag(&opt.SkipSpecial, "skip-special", "leave out links, devices and pipes instead of refusing them")
+			f.Text(&opt.TempDir, "temp-dir", "", "`DIR` for shards too large for memory (default the system's)")
 			x.define(f)
-			f.output(a)
+			f.Output(a.App)
 			check := func(args []string) {
 				x.check(f)
 				l = one(f, args[len(args)-1])
 				for _, source := range args[:len(args)-1] {
 					if l.inside(source) {
-						f.fault("%s lies in %s, which is to be packed: another run would pack the shards of this one", l, source)
+						f.Fault("%s lies in %s, which is to be packed: another run would pack the shards of this one", l, source)
 					}
 				}
 				if opt.ShardSize < 1 {
-					f.fault("--shard-size 0B: want at least 1B")
+					f.Fault("--shard-size 0B: want at least 1B")
 				}
 			}
 			return check, func(ctx context.Context, args []string) error {
@@ -59,7 +60,7 @@ that are finished are not sent again.`,
 					if err != nil {
 						return err
 					}
-					return a.print(rep, func(w io.Writer) { printPack(w, l, rep) })
+					return a.Print(rep, func(w io.Writer) { printPack(w, l, rep) })
 				})
 			}
 		},
@@ -67,10 +68,10 @@ that are finished are not sent again.`,
 }
 
 func (a *app) packAndIndex(ctx context.Context, sources []string, s *storeFlags, st objstore.Store, l location, opt pack.Options, build chunkindex.BuildOptions) (packReport, error) {
-	b := a.newBar(ctx, "pack")
-	opt.Progress = b.update
+	b := a.NewBar(ctx, "pack")
+	opt.Progress = b.Update
 	p, err := pack.Pack(ctx, sources, st, l.prefix, opt)
-	b.end()
+	b.End()
 	if err != nil {
 		return packReport{}, err
 	}
@@ -89,14 +90,14 @@ func (a *app) packAndIndex(ctx context.Context, sources []string, s *storeFlags,
 const maxSkipped = 10
 
 func printPack(w io.Writer, l location, r packReport) {
-	fmt.Fprintf(w, "packed %s, %s, as %s in %s (%d finished before)\n", count(r.Files, "file", "files"),
-		humanize.IBytes(uint64(r.Bytes)), count(r.Samples, "sample", "samples"), count(r.Shards, "shard", "shards"), r.ReusedShards)
+	fmt.Fprintf(w, "packed %s, %s, as %s in %s (%d finished before)\n", cli.Count(r.Files, "file", "files"),
+		humanize.IBytes(uint64(r.Bytes)), cli.Count(r.Samples, "sample", "samples"), cli.Count(r.Shards, "shard", "shards"), r.ReusedShards)
 	if r.MultiMember > 0 {
 		fmt.Fprintf(w, "  %s of more than one member, such as %q: files of one name with several extensions, read together;\n  --key path tells them apart where their names differ before the last dot\n",
-			count(r.MultiMember, "sample", "samples"), r.Example)
+			cli.Count(r.MultiMember, "sample", "samples"), r.Example)
 	}
 	if r.Hidden > 0 {
-		fmt.Fprintf(w, "  left out %s, such as .DS_Store: --hidden takes them too\n", count(r.Hidden, "hidden file", "hidden files"))
+		fmt.Fprintf(w, "  left out %s, such as .DS_Store: --hidden takes them too\n", cli.Count(r.Hidden, "hidden file", "hidden files"))
 	}
 	for i, s := range r.Skipped {
 		if i == maxSkipped {

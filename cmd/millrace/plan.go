@@ -6,10 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/millrace-data/millrace/internal/cli"
 	"io"
+	"maps"
 	"math/big"
 	"net"
 	"net/url"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -26,57 +29,57 @@ type planFlags struct {
 	dataset string
 }
 
-func (p *planFlags) define(f *flags) {
+func (p *planFlags) define(f *cli.Flags) {
 	p.defineEpoch(f)
 	p.defineRank(f)
-	f.count(&p.opt.WorldSize, "world-size", 0, "of `N` ranks (default 1)")
+	f.Count(&p.opt.WorldSize, "world-size", 0, "of `N` ranks (default 1)")
 	p.defineShare(f)
-	f.count(&p.opt.Homes, "homes", 0, "`N` homes of --split locality, such as gateways (default the world size)")
+	f.Count(&p.opt.Homes, "homes", 0, "`N` homes of --split locality, such as gateways (default the world size)")
 	p.defineOrder(f)
 }
 
-func (p *planFlags) defineRank(f *flags) {
-	f.count(&p.opt.Rank, "rank", 0, "read the share of rank `N`")
+func (p *planFlags) defineRank(f *cli.Flags) {
+	f.Count(&p.opt.Rank, "rank", 0, "read the share of rank `N`")
 }
 
 // defineShare defines the parameters that say how ranks share a batch.
-func (p *planFlags) defineShare(f *flags) {
-	f.choice(&p.opt.Balance, "balance", "", "what ranks get alike `OF` (default samples)", "samples", "bytes")
-	f.choice(&p.opt.Split, "split", "", "`HOW` ranks share a batch (default contiguous)", "contiguous", "locality")
+func (p *planFlags) defineShare(f *cli.Flags) {
+	f.Choice(&p.opt.Balance, "balance", "", "what ranks get alike `OF` (default samples)", "samples", "bytes")
+	f.Choice(&p.opt.Split, "split", "", "`HOW` ranks share a batch (default contiguous)", "contiguous", "locality")
 }
 
-func (p *planFlags) defineEpoch(f *flags) {
-	f.text(&p.dataset, "dataset", "", "`NAME` of the dataset (default the gateway's default one)")
-	f.count(&p.opt.Epoch, "epoch", 0, "`N`, from 0")
+func (p *planFlags) defineEpoch(f *cli.Flags) {
+	f.Text(&p.dataset, "dataset", "", "`NAME` of the dataset (default the gateway's default one)")
+	f.Count(&p.opt.Epoch, "epoch", 0, "`N`, from 0")
 }
 
 // defineOrder defines the parameters that do not depend on who reads.
-func (p *planFlags) defineOrder(f *flags) {
-	f.count(&p.opt.BatchSize, "batch-size", 0, "`N` samples of a global batch (default the dataset's)")
-	f.optional(&p.opt.Seed, "seed", "`SEED` of the order (default the dataset's)")
-	f.choice(&p.opt.Shuffle, "shuffle", "", "`SHUFFLE` (default the dataset's)", "none", "window", "slot", "full")
-	f.count(&p.opt.Window, "window", 0, "`N` chunks or lanes (default the dataset's)")
-	f.count(&p.opt.Strata, "strata", 0, "`N` strata that a window's chunks come from (default none)")
-	f.choice(&p.opt.Tail, "tail", "", "`POLICY` for the last batch (default the dataset's)", "short", "drop", "pad")
-	f.text(&p.opt.Importance, "importance", "", "`SNAPSHOT` of weights to draw samples by (default none: each comes once)")
-	f.text(&p.opt.Subset, "subset", "", "`SUBSET` to deliver: NAME or DIGEST:NAME (default the whole dataset)")
-	f.text(&p.opt.Quarantine, "quarantine", "", "`DIGEST` of bad samples that others replace (default none)")
-	f.text(&p.opt.Generation, "generation", "", "`HASH` of the index's generation to insist on")
+func (p *planFlags) defineOrder(f *cli.Flags) {
+	f.Count(&p.opt.BatchSize, "batch-size", 0, "`N` samples of a global batch (default the dataset's)")
+	f.Optional(&p.opt.Seed, "seed", "`SEED` of the order (default the dataset's)")
+	f.Choice(&p.opt.Shuffle, "shuffle", "", "`SHUFFLE` (default the dataset's)", "none", "window", "slot", "full")
+	f.Count(&p.opt.Window, "window", 0, "`N` chunks or lanes (default the dataset's)")
+	f.Count(&p.opt.Strata, "strata", 0, "`N` strata that a window's chunks come from (default none)")
+	f.Choice(&p.opt.Tail, "tail", "", "`POLICY` for the last batch (default the dataset's)", "short", "drop", "pad")
+	f.Text(&p.opt.Importance, "importance", "", "`SNAPSHOT` of weights to draw samples by (default none: each comes once)")
+	f.Text(&p.opt.Subset, "subset", "", "`SUBSET` to deliver: NAME or DIGEST:NAME (default the whole dataset)")
+	f.Text(&p.opt.Quarantine, "quarantine", "", "`DIGEST` of bad samples that others replace (default none)")
+	f.Text(&p.opt.Generation, "generation", "", "`HASH` of the index's generation to insist on")
 }
 
-func (p *planFlags) check(f *flags) {
+func (p *planFlags) check(f *cli.Flags) {
 	if n := max(p.opt.WorldSize, 1); p.opt.Rank >= n {
-		f.fault("--rank %d: want less than --world-size, %d", p.opt.Rank, n)
+		f.Fault("--rank %d: want less than --world-size, %d", p.opt.Rank, n)
 	}
 	if p.opt.Split == string(shuffle.Locality) && p.opt.Balance == "bytes" {
-		f.fault("--split locality and --balance bytes exclude each other")
+		f.Fault("--split locality and --balance bytes exclude each other")
 	}
 	switch {
 	case p.opt.Homes == 0:
 	case p.opt.Split != string(shuffle.Locality):
-		f.fault("--homes %d: has no meaning without --split locality", p.opt.Homes)
+		f.Fault("--homes %d: has no meaning without --split locality", p.opt.Homes)
 	case p.opt.Homes > max(p.opt.WorldSize, 1):
-		f.fault("--homes %d: want at most --world-size, %d", p.opt.Homes, max(p.opt.WorldSize, 1))
+		f.Fault("--homes %d: want at most --world-size, %d", p.opt.Homes, max(p.opt.WorldSize, 1))
 	}
 }
 
@@ -84,7 +87,7 @@ func (p *planFlags) check(f *flags) {
 func (p *planFlags) query() url.Values { return p.opt.Query() }
 
 // gatewaysOrNames is gateways, or dns:NAME:PORT for all addresses of a name.
-func gatewaysOrNames(f *flags, args []string) {
+func gatewaysOrNames(f *cli.Flags, args []string) {
 	for _, g := range args {
 		rest, named := strings.CutPrefix(g, "dns:")
 		if !named {
@@ -92,25 +95,25 @@ func gatewaysOrNames(f *flags, args []string) {
 			continue
 		}
 		if host, port, err := net.SplitHostPort(rest); err != nil || host == "" || port == "" || strings.ContainsAny(rest, "/@") {
-			f.fault("gateway %q: want dns:NAME:PORT", rest[strings.LastIndex(rest, "@")+1:])
+			f.Fault("gateway %q: want dns:NAME:PORT", rest[strings.LastIndex(rest, "@")+1:])
 		}
 	}
 }
 
 // gateways parses the arguments that name gateways.
-func gateways(f *flags, args []string) {
+func gateways(f *cli.Flags, args []string) {
 	for _, g := range args {
 		u, err := url.Parse(g)
 		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
-			f.fault("gateway %q: want http://host:port", hideSecrets(g))
+			f.Fault("gateway %q: want http://host:port", cli.HideSecrets(g))
 		}
 	}
 }
 
 func (a *app) plan() *cobra.Command {
-	return a.build(command{
-		use: "plan GATEWAY|DATASET", short: "Explain a batch, or compare orders, without reading data", args: 1,
-		long: `With a gateway's address, prints the plan of an epoch, and with --batch where each sample
+	return a.Build(cli.Command{
+		Use: "plan GATEWAY|DATASET", Short: "Explain a batch, or compare orders, without reading data", Args: 1,
+		Long: `With a gateway's address, prints the plan of an epoch, and with --batch where each sample
 of that batch comes from; with --split locality also what share of the samples is read by
 a rank other than the one at home. With a dataset (s3://bucket/prefix, file:///dir or a directory)
 prints several orders side by side: the memory each wants, how well it mixes and how many
@@ -123,24 +126,24 @@ how mixed a rank's own share is. Neither reads any data.
 The variance compares with uniform sampling (1.0) on data sorted by class: 4.0 means that a
 class's share of a batch varies four times as much. Every chunk is a class, or the data has
 10 or 100 classes. Above 2 a warning says what helps.`,
-		example: `  millrace plan http://gw:8080 --epoch 3 --batch 17
+		Example: `  millrace plan http://gw:8080 --epoch 3 --batch 17
   millrace plan http://gw:8080 --shuffle window --window 64 --strata 16 --split locality --world-size 8
   millrace plan s3://bucket/imagenet --batch-size 1024 --cache-size 64GiB --request-price 0.40
   millrace plan s3://bucket/imagenet --batch-size 2048 --world-size 8,96 --homes 1,4,8`,
-		setup: func(f *flags) (func([]string), func(context.Context, []string) error) {
+		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
 			var p planFlags
 			var c compareFlags
 			var s storeFlags
 			var l location
 			var batch *uint64
-			f.optional(&batch, "batch", "explain batch `N`")
+			f.Optional(&batch, "batch", "explain batch `N`")
 			p.defineEpoch(f)
 			p.defineRank(f)
 			c.define(f)
 			p.defineShare(f)
 			p.defineOrder(f)
 			s.define(f)
-			f.output(a)
+			f.Output(a.App)
 			check := func(args []string) {
 				s.check(f)
 				if remote(args[0]) {
@@ -150,9 +153,9 @@ class's share of a batch varies four times as much. Every chunk is a class, or t
 					return
 				}
 				l = one(f, args[0])
-				c.checkDataset(f, hideSecrets(args[0]))
+				c.checkDataset(f, cli.HideSecrets(args[0]))
 				if batch != nil {
-					f.fault("--batch %d: a gateway explains batches; %s is no gateway's address", *batch, hideSecrets(args[0]))
+					f.Fault("--batch %d: a gateway explains batches; %s is no gateway's address", *batch, cli.HideSecrets(args[0]))
 				}
 			}
 			return check, func(ctx context.Context, args []string) error {
@@ -194,7 +197,7 @@ func (a *app) planRemote(ctx context.Context, gateway string, p *planFlags, batc
 	}
 	a.advise(unevenPlan(plan))
 	if batch == nil {
-		return a.print(plan, func(w io.Writer) { printPlan(w, gateway, plan) })
+		return a.Print(plan, func(w io.Writer) { printPlan(w, gateway, plan) })
 	}
 	var m struct {
 		Samples []client.Sample `json:"samples"`
@@ -202,13 +205,13 @@ func (a *app) planRemote(ctx context.Context, gateway string, p *planFlags, batc
 	if err := c.JSON(ctx, fmt.Sprintf("%s/batches/%d/manifest", at, *batch), p.query(), &m); err != nil {
 		return err
 	}
-	return a.print(map[string]any{"plan": plan, "batch": *batch, "samples": m.Samples}, func(w io.Writer) {
+	return a.Print(map[string]any{"plan": plan, "batch": *batch, "samples": m.Samples}, func(w io.Writer) {
 		printPlan(w, gateway, plan)
-		fmt.Fprintf(w, "\nbatch %d: %s\n", *batch, count(len(m.Samples), "sample", "samples"))
+		fmt.Fprintf(w, "\nbatch %d: %s\n", *batch, cli.Count(len(m.Samples), "sample", "samples"))
 		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(t, "position\tshard\toffset\tlength\tcrc32c\tkey")
 		for _, s := range m.Samples {
-			fmt.Fprintf(t, "%d\t%s\t%d\t%d\t%08x\t%s\n", s.Position, printable(fmt.Sprint(s.Shard)), s.Offset, s.Length, uint32(s.CRC32C), printable(s.Key))
+			fmt.Fprintf(t, "%d\t%s\t%d\t%d\t%08x\t%s\n", s.Position, cli.Printable(fmt.Sprint(s.Shard)), s.Offset, s.Length, uint32(s.CRC32C), cli.Printable(s.Key))
 		}
 		t.Flush()
 	})
@@ -217,13 +220,13 @@ func (a *app) planRemote(ctx context.Context, gateway string, p *planFlags, batc
 // printPlan prints what a gateway says of a plan, with links that can be opened as they are.
 func printPlan(w io.Writer, gateway string, plan map[string]any) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	printFields(t, "", strings.TrimSuffix(hideSecrets(gateway), "/"), plan)
+	printFields(t, "", strings.TrimSuffix(cli.HideSecrets(gateway), "/"), plan)
 	t.Flush()
 }
 
 // printFields prints an object, its keys in order, one value a line: that of a nested object as links.self.
 func printFields(w io.Writer, above, gateway string, m map[string]any) {
-	for _, k := range sortedKeys(m) {
+	for _, k := range slices.Sorted(maps.Keys(m)) {
 		v := m[k]
 		switch x := v.(type) {
 		case map[string]any:

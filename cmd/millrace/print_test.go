@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"github.com/millrace-data/millrace/internal/cli"
 	"os"
 	"path/filepath"
 	"strings"
@@ -64,7 +65,7 @@ func TestNamesAreFitForATerminal(t *testing.T) {
 		"a/b c.jpg": "a/b c.jpg", "\u65e5\u672c.png": "\u65e5\u672c.png", `a"b`: `a"b`,
 		"a\nb": `"a\nb"`, "\x1b[2Jx": `"\x1b[2Jx"`, "a\tb": `"a\tb"`, "\xff": `"\xff"`,
 	} {
-		if got := printable(name); got != want {
+		if got := cli.Printable(name); got != want {
 			t.Errorf("%q: got %s, want %s", name, got, want)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/millrace-data/millrace/internal/cli"
 	"io"
 	"maps"
 	"os"
@@ -36,9 +37,9 @@ type quarantineFlags struct {
 }
 
 func (a *app) quarantine() *cobra.Command {
-	return a.build(command{
-		use: "quarantine DATASET", short: "Name bad samples, so that healthy ones are delivered in their place", args: 1,
-		long: `Stores a list of bad samples beside the index and prints its digest. A plan that names it,
+	return a.Build(cli.Command{
+		Use: "quarantine DATASET", Short: "Name bad samples, so that healthy ones are delivered in their place", Args: 1,
+		Long: `Stores a list of bad samples beside the index and prints its digest. A plan that names it,
 quarantine=DIGEST in a URL, delivers healthy samples of the same chunk in their place, other
 ones in each epoch; all other positions stay as they are. Nothing is removed.
 
@@ -46,28 +47,28 @@ Samples are named by --key, by a file (--from), or found by reading everything a
 (--from-verify). A line of the file is a key, or a key and a reason, or a key, a reason and a
 shard, with tabs between them. A key that several shards have needs its shard: --shard, or
 the file's. The same samples with the same reasons have the same digest.`,
-		example: `  millrace quarantine s3://bucket/imagenet --key n01440764/n01440764_10026
+		Example: `  millrace quarantine s3://bucket/imagenet --key n01440764/n01440764_10026
   millrace quarantine ./laion --key 000000017 --shard 00003.tar
   millrace quarantine ./shards --from bad.txt --reason "does not decode"
   millrace quarantine ./shards --from-verify --json`,
-		setup: func(f *flags) (func([]string), func(context.Context, []string) error) {
+		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
 			var x quarantineFlags
 			var l location
-			f.list(&x.keys, "key", "`KEY` of a bad sample; may be given more than once; one with a comma is for --from")
-			f.text(&x.shard, "shard", "", "`SHARD` of the keys that --key gives, where several shards have them")
-			f.text(&x.file, "from", "", "`FILE` of lines: key, tab, reason, tab, shard, the last two as needed; - is stdin")
-			f.text(&x.reason, "reason", "", "`TEXT` to note with samples that have no reason of their own")
-			f.flag(&x.verify, "from-verify", "read every chunk, and take what does not match the index")
+			f.List(&x.keys, "key", "`KEY` of a bad sample; may be given more than once; one with a comma is for --from")
+			f.Text(&x.shard, "shard", "", "`SHARD` of the keys that --key gives, where several shards have them")
+			f.Text(&x.file, "from", "", "`FILE` of lines: key, tab, reason, tab, shard, the last two as needed; - is stdin")
+			f.Text(&x.reason, "reason", "", "`TEXT` to note with samples that have no reason of their own")
+			f.Flag(&x.verify, "from-verify", "read every chunk, and take what does not match the index")
 			x.store.define(f)
-			f.output(a)
+			f.Output(a.App)
 			check := func(args []string) {
 				x.store.check(f)
 				l = one(f, args[0])
 				if len(x.keys) == 0 && x.file == "" && !x.verify {
-					f.fault("no bad sample: want --key, --from or --from-verify")
+					f.Fault("no bad sample: want --key, --from or --from-verify")
 				}
 				if x.shard != "" && len(x.keys) == 0 {
-					f.fault("--shard: it belongs to --key; in a file the shard is the third column")
+					f.Fault("--shard: it belongs to --key; in a file the shard is the third column")
 				}
 			}
 			return check, func(ctx context.Context, _ []string) error { return a.runQuarantine(ctx, &x, l) }
@@ -98,7 +99,7 @@ func (a *app) runQuarantine(ctx context.Context, x *quarantineFlags, l location)
 			return err
 		}
 		if len(bad) == 0 {
-			fmt.Fprintf(a.stderr, "millrace: %s: every chunk matches the index: there is nothing to list\n", l)
+			fmt.Fprintf(a.Stderr, "millrace: %s: every chunk matches the index: there is nothing to list\n", l)
 			return nil
 		}
 	}
@@ -119,10 +120,10 @@ func (a *app) storeQuarantine(ctx context.Context, d opened, bad map[uint64]sele
 		return fmt.Errorf("%s: %w", d.loc, err)
 	}
 	rep := quarantineReport{Digest: digest, Generation: q.Generation, New: created, Samples: q.Bad}
-	return a.print(rep, func(w io.Writer) {
-		fmt.Fprintf(w, "%s of %s in quarantine\n", count(len(q.Bad), "sample", "samples"), d.loc)
+	return a.Print(rep, func(w io.Writer) {
+		fmt.Fprintf(w, "%s of %s in quarantine\n", cli.Count(len(q.Bad), "sample", "samples"), d.loc)
 		for _, b := range q.Bad {
-			fmt.Fprintf(w, "  %s %s\n", printable(b.Key), printable(b.Reason))
+			fmt.Fprintf(w, "  %s %s\n", cli.Printable(b.Key), cli.Printable(b.Reason))
 		}
 		fmt.Fprintf(w, "  quarantine %s\n", digest)
 	})
@@ -140,13 +141,13 @@ func (d opened) find(ctx context.Context, b namedSample) (uint64, error) {
 	var ambiguous *chunkindex.AmbiguousKeyError
 	switch {
 	case errors.As(err, &ambiguous):
-		return 0, fmt.Errorf("key %s: %w: name one with --shard, or as the third column of the file", printable(b.key), ambiguous)
+		return 0, fmt.Errorf("key %s: %w: name one with --shard, or as the third column of the file", cli.Printable(b.key), ambiguous)
 	case err != nil:
-		return 0, fmt.Errorf("look up %s: %w", printable(b.key), err)
+		return 0, fmt.Errorf("look up %s: %w", cli.Printable(b.key), err)
 	case !ok && b.shard != "":
-		return 0, fmt.Errorf("no sample of shard %s has the key %s", printable(b.shard), printable(b.key))
+		return 0, fmt.Errorf("no sample of shard %s has the key %s", cli.Printable(b.shard), cli.Printable(b.key))
 	case !ok:
-		return 0, fmt.Errorf("no sample has the key %s", printable(b.key))
+		return 0, fmt.Errorf("no sample has the key %s", cli.Printable(b.key))
 	}
 	return n, nil
 }
@@ -187,9 +188,9 @@ func (x *quarantineFlags) read() ([]namedSample, error) {
 // findBad reads everything, and adds the samples that lie in what does not match the index.
 func (a *app) findBad(ctx context.Context, d opened, reason string, bad map[uint64]selection.Bad) error {
 	var found []chunkindex.BadRange
-	b := a.newBar(ctx, "verify")
-	err := chunkindex.Verify(ctx, d.index, d.store, d.loc.prefix, 8, b.update, func(r chunkindex.BadRange) { found = append(found, r) })
-	b.end()
+	b := a.NewBar(ctx, "verify")
+	err := chunkindex.Verify(ctx, d.index, d.store, d.loc.prefix, 8, b.Update, func(r chunkindex.BadRange) { found = append(found, r) })
+	b.End()
 	if err != nil {
 		return fmt.Errorf("verify %s: %w", d.loc, err)
 	}

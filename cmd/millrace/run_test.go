@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"github.com/millrace-data/millrace/internal/cli"
 	"net"
 	"os"
 	"path/filepath"
@@ -61,7 +62,7 @@ func TestHelpIsAsItWasReviewed(t *testing.T) {
 // commands returns the commands, built for a machine whose defaults do not matter.
 func commands(t *testing.T) []*cobra.Command {
 	t.Helper()
-	a := &app{names: map[string]bool{}}
+	a := &app{cli.New(nil, nil, nil)}
 	var all []*cobra.Command
 	for _, c := range a.root(nil).Commands() {
 		if !c.Hidden && c.Name() != "completion" {
@@ -189,17 +190,14 @@ func TestFlagGoesBeforeEnvironmentBeforeFileBeforeDefault(t *testing.T) {
 		t.Fatal(err)
 	}
 	var c serveConfig
-	a := &app{env: environment([]string{"MILLRACE_FETCHERS=2", "MILLRACE_LAME_DUCK=2s"}), names: map[string]bool{}}
-	f := &flags{set: pflag.NewFlagSet("serve", pflag.ContinueOnError), source: map[string]string{}}
-	c.define(f)
-	f.set.VisitAll(func(fl *pflag.Flag) { a.names[fl.Name] = true })
-	f.file = file
-	if err := f.set.Parse([]string{"--fetchers", "1"}); err != nil {
+	a := &app{cli.New([]string{"MILLRACE_FETCHERS=2", "MILLRACE_LAME_DUCK=2s"}, nil, nil)}
+	f := a.Flags(pflag.NewFlagSet("serve", pflag.ContinueOnError), c.define)
+	if err := f.Set.Parse([]string{"--fetchers", "1", "--config", file}); err != nil {
 		t.Fatal(err)
 	}
-	f.load(a)
-	if len(f.faults) > 0 {
-		t.Fatal(f.faults)
+	f.Load()
+	if err := f.Err(); err != nil {
+		t.Fatal(err)
 	}
 	got := fmt.Sprintf("%d %v %s %v %v", c.fetchers, c.lameDuck, c.listen, c.drain, c.datasets)
 	if want := "1 2s 127.0.0.1:3 45s [a=/a b=/b]"; got != want {
@@ -258,7 +256,7 @@ func gatewayOf(t *testing.T, dataset string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &app{env: map[string]string{"GOMEMLIMIT": "off"}, stdout: &bytes.Buffer{}, stderr: &bytes.Buffer{}}
+	a := &app{cli.New([]string{"GOMEMLIMIT=off"}, &bytes.Buffer{}, &bytes.Buffer{})}
 	c := &serveConfig{cacheSize: 64 << 20, memory: 1 << 40, listen: "127.0.0.1:0", logLevel: "error", logFormat: "json", drain: defaultDrain, // a request whose client has just left is still open for a moment
 		locations: []location{l}}
 	url, _ := a.running(t, c)
@@ -550,7 +548,7 @@ func TestKeptLossesAreSentBesideRequests(t *testing.T) {
 	if err := earlier.Close(); err != nil {
 		t.Fatal(err)
 	}
-	a := &app{env: map[string]string{"GOMEMLIMIT": "off"}, stdout: &bytes.Buffer{}, stderr: &bytes.Buffer{}}
+	a := &app{cli.New([]string{"GOMEMLIMIT=off"}, &bytes.Buffer{}, &bytes.Buffer{})}
 	c := &serveConfig{cacheSize: 64 << 20, memory: 1 << 40, logLevel: "error", logFormat: "json", lossLog: log, locations: []location{at}}
 	s, err := a.compose(t.Context(), c)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/millrace-data/millrace/internal/cli"
 	"net"
 	"net/http"
 	"time"
@@ -38,24 +39,24 @@ import (
 // drawn in serve_peers.go.
 
 func (a *app) serve() *cobra.Command {
-	return a.build(command{
-		use: "serve", short: "Serve datasets over HTTP",
-		long: `Serves shuffled batches of one or more indexed datasets. SIGTERM ends it in order: it
+	return a.Build(cli.Command{
+		Use: "serve", Short: "Serve datasets over HTTP",
+		Long: `Serves shuffled batches of one or more indexed datasets. SIGTERM ends it in order: it
 reports itself not ready, goes on serving for --lame-duck, then waits for open requests
 for at most --drain-timeout. A second signal ends it at once.
 
 S3 credentials come from the AWS chain (environment, shared file, web identity, instance
 metadata), never from a flag.`,
-		example: `  millrace serve --dataset imagenet=s3://bucket/imagenet --cache-size 16GiB
+		Example: `  millrace serve --dataset imagenet=s3://bucket/imagenet --cache-size 16GiB
   millrace serve --dataset ./shards --listen 127.0.0.1:9000 --admin-listen 127.0.0.1:9001
   millrace serve --dataset s3://bucket/imagenet --cluster job-a --join dns:gateways.job-a.svc:7946 \
     --peer-listen 0.0.0.0:7946 --peer-cert tls.crt --peer-key tls.key --peer-ca ca.crt
   millrace serve --dataset photos=s3://public/photos,index=s3://mine/photos
   millrace serve --config millrace.yaml --check`,
-		setup: func(f *flags) (func([]string), func(context.Context, []string) error) {
+		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
 			var c serveConfig
 			c.define(f)
-			f.flag(&a.json, "json", "print JSON, with --check")
+			f.Flag(&a.JSON, "json", "print JSON, with --check")
 			check := func([]string) { c.validate(f) }
 			return check, func(ctx context.Context, _ []string) error {
 				if c.check {
@@ -73,7 +74,7 @@ metadata), never from a flag.`,
 }
 
 // checkServe opens everything serve would need but the listeners, and prints the configuration.
-func (a *app) checkServe(ctx context.Context, c *serveConfig, f *flags) error {
+func (a *app) checkServe(ctx context.Context, c *serveConfig, f *cli.Flags) error {
 	s, err := a.compose(ctx, c)
 	if err != nil {
 		return err
@@ -107,9 +108,9 @@ func (s *server) close() {
 
 // compose opens the datasets and wires the parts. It starts nothing.
 func (a *app) compose(ctx context.Context, c *serveConfig) (*server, error) {
-	s := &server{cfg: c, log: a.logger(c.logLevel, c.logFormat), pace: a.env["GOGC"] == ""}
+	s := &server{cfg: c, log: a.Logger(c.logLevel, c.logFormat), pace: a.Env["GOGC"] == ""}
 	cache := c.memoryOfAll()
-	heap := limitHeap(a.env, c.memory, cache)
+	heap := limitHeap(a.Env, c.memory, cache)
 	s.log.Debug().Int64("memory", c.memory).Int64("cache", cache).Int64("heap_limit", heap).Msg("memory")
 	err := s.joinCluster()
 	if err == nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"github.com/millrace-data/millrace/internal/cli"
 	"net"
 	"os"
 	"strconv"
@@ -55,21 +56,21 @@ func parseOrdinal(s string) (ordinal, error) {
 	return ordinal{int(i), int(p)}, nil
 }
 
-func (c *clusterFlags) define(f *flags) {
-	f.text(&c.name, "cluster", "", "be one cache with the other gateways of the cluster `NAME`: wants --join and --peer-listen")
-	f.text(&c.join, "join", "", "find them `WHERE`: static:HOST,HOST:PORT or dns:NAME:PORT or gossip:SEED,SEED")
-	f.text(&c.listen, "peer-listen", "", fmt.Sprintf("`ADDRESS` of the port for other gateways, such as 0.0.0.0:%d", cluster.PeerPort))
-	f.text(&c.advertise, "peer-advertise", "", "`ADDRESS` at which they reach it (default that of --peer-listen, or this machine's only one)")
-	f.text(&c.cert, "peer-cert", "", "PEM `FILE` with this gateway's certificate, for both ends of a connection")
-	f.text(&c.key, "peer-key", "", "PEM `FILE` with its key")
-	f.text(&c.ca, "peer-ca", "", "PEM `FILE` with the authority whose certificates gateways have")
-	f.list(&c.allow, "peer-allow", "`NAME` that a gateway's certificate must have; may be repeated (default any that --peer-ca has signed)")
-	f.flag(&c.sharedCert, "peer-shared-cert", "gateways share a certificate: its names need not have the --member name of who shows it")
-	f.flag(&c.insecure, "peer-insecure", "no certificates: whoever reaches the peer port may read every dataset; on loopback only")
-	f.text(&c.gossipListen, "gossip-listen", "", fmt.Sprintf("`ADDRESS` of the gossip, TCP and UDP (default the host of --peer-listen, port %d)", cluster.GossipPort))
-	f.text(&c.gossipKey, "gossip-key-file", "", "`FILE` with the key of the gossip: 16, 24 or 32 bytes, plain, in hexadecimal or in base64")
-	f.text(&c.member, "member", "", "`NAME` of this gateway, the same after a restart (default the host's name)")
-	f.set.Var(&value[ordinal]{f, &c.ordinal, "ordinal", "i/p", parseOrdinal, ordinal.String}, "ordinal",
+func (c *clusterFlags) define(f *cli.Flags) {
+	f.Text(&c.name, "cluster", "", "be one cache with the other gateways of the cluster `NAME`: wants --join and --peer-listen")
+	f.Text(&c.join, "join", "", "find them `WHERE`: static:HOST,HOST:PORT or dns:NAME:PORT or gossip:SEED,SEED")
+	f.Text(&c.listen, "peer-listen", "", fmt.Sprintf("`ADDRESS` of the port for other gateways, such as 0.0.0.0:%d", cluster.PeerPort))
+	f.Text(&c.advertise, "peer-advertise", "", "`ADDRESS` at which they reach it (default that of --peer-listen, or this machine's only one)")
+	f.Text(&c.cert, "peer-cert", "", "PEM `FILE` with this gateway's certificate, for both ends of a connection")
+	f.Text(&c.key, "peer-key", "", "PEM `FILE` with its key")
+	f.Text(&c.ca, "peer-ca", "", "PEM `FILE` with the authority whose certificates gateways have")
+	f.List(&c.allow, "peer-allow", "`NAME` that a gateway's certificate must have; may be repeated (default any that --peer-ca has signed)")
+	f.Flag(&c.sharedCert, "peer-shared-cert", "gateways share a certificate: its names need not have the --member name of who shows it")
+	f.Flag(&c.insecure, "peer-insecure", "no certificates: whoever reaches the peer port may read every dataset; on loopback only")
+	f.Text(&c.gossipListen, "gossip-listen", "", fmt.Sprintf("`ADDRESS` of the gossip, TCP and UDP (default the host of --peer-listen, port %d)", cluster.GossipPort))
+	f.Text(&c.gossipKey, "gossip-key-file", "", "`FILE` with the key of the gossip: 16, 24 or 32 bytes, plain, in hexadecimal or in base64")
+	f.Text(&c.member, "member", "", "`NAME` of this gateway, the same after a restart (default the host's name)")
+	cli.Var(f, &c.ordinal, "ordinal", "i/p", parseOrdinal, ordinal.String,
 		"`I/P`: this gateway's number, from 0, among P: it then owns what rank I of P reads with split=locality")
 }
 
@@ -81,17 +82,17 @@ func clusterNames() []string {
 	}
 }
 
-func (c *clusterFlags) validate(f *flags) {
+func (c *clusterFlags) validate(f *cli.Flags) {
 	if c.name == "" {
 		for _, name := range clusterNames() {
-			if fl := f.set.Lookup(name); fl.Value.String() != fl.DefValue {
-				f.fault("--%s: want --cluster NAME with it", name)
+			if fl := f.Set.Lookup(name); fl.Value.String() != fl.DefValue {
+				f.Fault("--%s: want --cluster NAME with it", name)
 			}
 		}
 		return
 	}
 	if err := cluster.CheckName(c.name); err != nil {
-		f.fault("--cluster: %w", err)
+		f.Fault("--cluster: %w", err)
 	}
 	c.validateMember(f)
 	c.validateJoin(f)
@@ -100,58 +101,58 @@ func (c *clusterFlags) validate(f *flags) {
 	c.validateGossip(f)
 }
 
-func (c *clusterFlags) validateMember(f *flags) {
+func (c *clusterFlags) validateMember(f *cli.Flags) {
 	if c.member == "" {
 		host, err := os.Hostname()
 		if err != nil {
-			f.fault("--member: this host has no name (%w): give one", err)
+			f.Fault("--member: this host has no name (%w): give one", err)
 			return
 		}
 		c.member = host
 	}
 	if err := cluster.CheckName(c.member); err != nil {
-		f.fault("--member: %w", err)
+		f.Fault("--member: %w", err)
 	}
 }
 
-func (c *clusterFlags) validateJoin(f *flags) {
+func (c *clusterFlags) validateJoin(f *cli.Flags) {
 	if c.join == "" {
-		f.fault("--cluster %s: want --join WHERE with it", c.name)
+		f.Fault("--cluster %s: want --join WHERE with it", c.name)
 		return
 	}
 	var err error
 	if c.where, err = cluster.ParseJoin(c.join); err != nil {
-		f.fault("--join %q: %w", c.join, err)
+		f.Fault("--join %q: %w", c.join, err)
 	}
 }
 
-func (c *clusterFlags) validatePeerPort(f *flags) {
+func (c *clusterFlags) validatePeerPort(f *cli.Flags) {
 	if c.listen == "" {
-		f.fault("--cluster %s: want --peer-listen ADDRESS with it", c.name)
+		f.Fault("--cluster %s: want --peer-listen ADDRESS with it", c.name)
 		return
 	}
 	host, port, err := net.SplitHostPort(c.listen)
 	if n, perr := strconv.ParseUint(port, 10, 16); err != nil || perr != nil || n == 0 {
-		f.fault("--peer-listen %q: want HOST:PORT, with a port that others can be told", c.listen)
+		f.Fault("--peer-listen %q: want HOST:PORT, with a port that others can be told", c.listen)
 		return
 	}
 	if c.insecure && !loopback(host) {
-		f.fault("--peer-insecure: others can reach --peer-listen %s; use 127.0.0.1, or certificates", c.listen)
+		f.Fault("--peer-insecure: others can reach --peer-listen %s; use 127.0.0.1, or certificates", c.listen)
 	}
 	if c.advertise == "" {
 		if c.advertise, err = advertised(host, port); err != nil {
-			f.fault("--peer-advertise: %w", err)
+			f.Fault("--peer-advertise: %w", err)
 			return
 		}
 	}
 	if err := cluster.CheckAddress(c.advertise); err != nil {
-		f.fault("--peer-advertise: %w", err)
+		f.Fault("--peer-advertise: %w", err)
 		return
 	}
 	if own, _, _ := net.SplitHostPort(c.advertise); loopback(own) {
 		for _, t := range c.where.Targets {
 			if other, _, _ := net.SplitHostPort(t); net.ParseIP(other) != nil && !loopback(other) {
-				f.fault("--peer-advertise %s: only this machine can reach it, and --join names %s", c.advertise, t)
+				f.Fault("--peer-advertise %s: only this machine can reach it, and --join names %s", c.advertise, t)
 				return
 			}
 		}
@@ -188,7 +189,7 @@ func advertised(host, port string) (string, error) {
 	return net.JoinHostPort(four[0], port), nil
 }
 
-func (c *clusterFlags) validateCertificates(f *flags) {
+func (c *clusterFlags) validateCertificates(f *cli.Flags) {
 	files := 0
 	for _, name := range []string{c.cert, c.key, c.ca} {
 		if name != "" {
@@ -197,16 +198,16 @@ func (c *clusterFlags) validateCertificates(f *flags) {
 	}
 	switch {
 	case c.insecure && (files+len(c.allow) > 0 || c.sharedCert):
-		f.fault("--peer-insecure: means no certificates, but some are named")
+		f.Fault("--peer-insecure: means no certificates, but some are named")
 	case !c.insecure && files < 3:
-		f.fault("--cluster %s: want --peer-cert, --peer-key and --peer-ca, or --peer-insecure on loopback", c.name)
+		f.Fault("--cluster %s: want --peer-cert, --peer-key and --peer-ca, or --peer-insecure on loopback", c.name)
 	}
 }
 
-func (c *clusterFlags) validateGossip(f *flags) {
+func (c *clusterFlags) validateGossip(f *cli.Flags) {
 	if c.where.Scheme != cluster.SchemeGossip {
 		if c.gossipListen != "" || c.gossipKey != "" {
-			f.fault("--gossip-listen and --gossip-key-file: want --join gossip:SEED,SEED with them")
+			f.Fault("--gossip-listen and --gossip-key-file: want --join gossip:SEED,SEED with them")
 		}
 		return
 	}
@@ -217,13 +218,13 @@ func (c *clusterFlags) validateGossip(f *flags) {
 	host, _, err := net.SplitHostPort(c.gossipListen)
 	switch {
 	case err != nil:
-		f.fault("--gossip-listen %q: want HOST:PORT", c.gossipListen)
+		f.Fault("--gossip-listen %q: want HOST:PORT", c.gossipListen)
 	case c.gossipKey == "" && !loopback(host):
-		f.fault("--gossip-listen %s: others can reach it; want --gossip-key-file FILE with it", c.gossipListen)
+		f.Fault("--gossip-listen %s: others can reach it; want --gossip-key-file FILE with it", c.gossipListen)
 	}
 	if c.gossipKey != "" {
 		if _, err := cluster.ReadKey(c.gossipKey); err != nil {
-			f.fault("--gossip-key-file: %w", err)
+			f.Fault("--gossip-key-file: %w", err)
 		}
 	}
 }

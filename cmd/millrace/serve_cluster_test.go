@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"github.com/millrace-data/millrace/internal/cli"
 	"io"
 	"math/big"
 	"net"
@@ -73,7 +74,7 @@ func fleetFor(t *testing.T, dir string, n int, change func(*serveConfig)) (urls 
 	}
 	where.Scheme = cluster.SchemeStatic
 	for i, port := range ports {
-		a := &app{env: map[string]string{"GOMEMLIMIT": "off", "GOGC": "100"}, stdout: &bytes.Buffer{}, stderr: &bytes.Buffer{}}
+		a := &app{cli.New([]string{"GOMEMLIMIT=off", "GOGC=100"}, &bytes.Buffer{}, &bytes.Buffer{})}
 		c := &serveConfig{
 			cacheSize: 64 << 20, memory: 1 << 40, listen: "127.0.0.1:0", logLevel: "error", logFormat: "json", drain: defaultDrain,
 			lameDuck: time.Millisecond, locations: []location{{name: "files", dir: dir}},
@@ -192,7 +193,7 @@ func storedBytes(t *testing.T) uint64 {
 
 // Without --cluster nothing of it is there.
 func TestAloneThereIsNoCluster(t *testing.T) {
-	a := &app{env: map[string]string{"GOMEMLIMIT": "off", "GOGC": "100"}, stdout: &bytes.Buffer{}, stderr: &bytes.Buffer{}}
+	a := &app{cli.New([]string{"GOMEMLIMIT=off", "GOGC=100"}, &bytes.Buffer{}, &bytes.Buffer{})}
 	c := &serveConfig{cacheSize: 64 << 20, memory: 1 << 40, logLevel: "error", logFormat: "json", locations: []location{{name: "files", dir: shards(t)}}}
 	s, err := a.compose(t.Context(), c)
 	if err != nil {
@@ -296,7 +297,7 @@ func TestQuotasAreChecked(t *testing.T) {
 // other. The quota may go again: the main disk cache is the same.
 func TestQuotaKeepsDatasetsApart(t *testing.T) {
 	data, other, disk := shards(t), shards(t), filepath.Join(t.TempDir(), "disk")
-	a := &app{env: map[string]string{"GOMEMLIMIT": "off", "GOGC": "100"}, stdout: &bytes.Buffer{}, stderr: &bytes.Buffer{}}
+	a := &app{cli.New([]string{"GOMEMLIMIT=off", "GOGC=100"}, &bytes.Buffer{}, &bytes.Buffer{})}
 	for _, quotas := range [][]quota{nil, {{dataset: "b", memory: 16 << 20, disk: 4 << 20}}, {{dataset: "a", memory: 16 << 20}}, nil} {
 		s, err := a.compose(t.Context(), &serveConfig{
 			cacheSize: 64 << 20, memory: 1 << 40, logLevel: "error", logFormat: "json", diskDir: disk, diskSize: 8 << 20, quotas: quotas,

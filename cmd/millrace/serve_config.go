@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"github.com/millrace-data/millrace/internal/cli"
 	"io"
 	"net"
 	"slices"
@@ -57,49 +58,49 @@ const (
 	defaultDrain    = 45 * time.Second
 )
 
-func (c *serveConfig) define(f *flags) {
+func (c *serveConfig) define(f *cli.Flags) {
 	c.memory = usableMemory()
-	f.datasets(&c.datasets, "dataset", "serve `NAME=URL[,index=URL][,links=follow]`; may be repeated, the first is the default dataset")
-	f.separated(&c.mixtures, "mixture", ";", "serve `NAME=SOURCE:WEIGHT,SOURCE:WEIGHT[,samples=N|,choose=N/N|,per-batch=N/N]`: a mixture of datasets; may be repeated")
-	f.text(&c.listen, "listen", "127.0.0.1:8080", "`ADDRESS` of the data port")
-	f.text(&c.adminListen, "admin-listen", "", "`ADDRESS` of a port of their own for metrics, statistics and profiles")
-	f.flag(&c.insecure, "insecure-no-auth", "allow a --listen address that others can reach: there are no tokens yet")
-	f.size(&c.cacheSize, "cache-size", defaultCacheSize(c.memory), "`SIZE` of the budget for chunks, transfers, tables and bodies together")
-	f.set.Lookup("cache-size").DefValue = "a quarter of the memory" // the same words on every machine; --check prints the size
-	f.duration(&c.wait, "budget-wait", budget.DefaultWait, "`DURATION` that a batch waits for memory before it gets 503")
-	f.duration(&c.deadline, "deadline", time.Minute, "`DURATION` to the first byte of an answer")
-	f.text(&c.indexDir, "index-dir", "", "`DIR` that keeps copies of the indexes (default a temporary directory)")
-	f.text(&c.lossLog, "loss-log", "", "`DIR` that keeps reported losses which the bucket does not take (default none: they are refused)")
-	f.number(&c.fetchers, "fetchers", datapath.DefaultFetchers, "`N` store reads side by side")
-	f.size(&c.partSize, "part-size", datapath.DefaultPartSize, "`SIZE` of one store read at most")
-	f.flag(&c.checkSHA, "check-sha256", "compare SHA-256 too when a chunk arrives; single samples from other gateways have CRC-32C only")
+	f.Repeated(&c.datasets, "dataset", ",", splitAddresses, "serve `NAME=URL[,index=URL][,links=follow]`; may be repeated, the first is the default dataset")
+	f.Repeated(&c.mixtures, "mixture", ";", func(s string) []string { return strings.Split(s, ";") }, "serve `NAME=SOURCE:WEIGHT,SOURCE:WEIGHT[,samples=N|,choose=N/N|,per-batch=N/N]`: a mixture of datasets; may be repeated")
+	f.Text(&c.listen, "listen", "127.0.0.1:8080", "`ADDRESS` of the data port")
+	f.Text(&c.adminListen, "admin-listen", "", "`ADDRESS` of a port of their own for metrics, statistics and profiles")
+	f.Flag(&c.insecure, "insecure-no-auth", "allow a --listen address that others can reach: there are no tokens yet")
+	f.Size(&c.cacheSize, "cache-size", defaultCacheSize(c.memory), "`SIZE` of the budget for chunks, transfers, tables and bodies together")
+	f.Set.Lookup("cache-size").DefValue = "a quarter of the memory" // the same words on every machine; --check prints the size
+	f.Duration(&c.wait, "budget-wait", budget.DefaultWait, "`DURATION` that a batch waits for memory before it gets 503")
+	f.Duration(&c.deadline, "deadline", time.Minute, "`DURATION` to the first byte of an answer")
+	f.Text(&c.indexDir, "index-dir", "", "`DIR` that keeps copies of the indexes (default a temporary directory)")
+	f.Text(&c.lossLog, "loss-log", "", "`DIR` that keeps reported losses which the bucket does not take (default none: they are refused)")
+	f.Number(&c.fetchers, "fetchers", datapath.DefaultFetchers, "`N` store reads side by side")
+	f.Size(&c.partSize, "part-size", datapath.DefaultPartSize, "`SIZE` of one store read at most")
+	f.Flag(&c.checkSHA, "check-sha256", "compare SHA-256 too when a chunk arrives; single samples from other gateways have CRC-32C only")
 	c.defineDisk(f)
 	c.defineQuotas(f)
-	f.flag(&c.noPrefetch, "no-prefetch", "do not fetch ahead of the readers")
-	f.duration(&c.lameDuck, "lame-duck", defaultLameDuck, "after SIGTERM go on serving for `DURATION`, not ready")
-	f.duration(&c.drain, "drain-timeout", defaultDrain, "then wait for open requests for `DURATION` at most")
+	f.Flag(&c.noPrefetch, "no-prefetch", "do not fetch ahead of the readers")
+	f.Duration(&c.lameDuck, "lame-duck", defaultLameDuck, "after SIGTERM go on serving for `DURATION`, not ready")
+	f.Duration(&c.drain, "drain-timeout", defaultDrain, "then wait for open requests for `DURATION` at most")
 	c.cluster.define(f)
-	f.choice(&c.logLevel, "log-level", "info", "`LEVEL` of the log", "debug", "info", "warn", "error")
-	f.choice(&c.logFormat, "log-format", "auto", "`FORMAT` of the log", "auto", "text", "json")
+	f.Choice(&c.logLevel, "log-level", "info", "`LEVEL` of the log", "debug", "info", "warn", "error")
+	f.Choice(&c.logFormat, "log-format", "auto", "`FORMAT` of the log", "auto", "text", "json")
 	c.store.define(f)
-	f.flag(&c.check, "check", "validate everything, print the effective configuration and exit")
+	f.Flag(&c.check, "check", "validate everything, print the effective configuration and exit")
 }
 
 // validate notes every fault that can be seen without opening anything.
-func (c *serveConfig) validate(f *flags) {
+func (c *serveConfig) validate(f *cli.Flags) {
 	c.store.check(f)
 	c.checkMixtures(f)
 	if len(c.datasets) == 0 {
-		f.fault("--dataset: want at least one NAME=URL")
+		f.Fault("--dataset: want at least one NAME=URL")
 	}
 	names := map[string]bool{}
 	for _, d := range c.datasets {
 		l, err := parseDataset(d)
 		switch {
 		case err != nil:
-			f.fault("--dataset: %w", err)
+			f.Fault("--dataset: %w", err)
 		case names[l.name]:
-			f.fault("--dataset %q: name %q is given twice", hideSecrets(d), l.name)
+			f.Fault("--dataset %q: name %q is given twice", cli.HideSecrets(d), l.name)
 		default:
 			names[l.name] = true
 			c.locations = append(c.locations, l)
@@ -110,35 +111,35 @@ func (c *serveConfig) validate(f *flags) {
 	c.validateQuotas(f)
 	c.cluster.validate(f)
 	if c.cluster.name != "" && c.cluster.listen == c.listen {
-		f.fault("--peer-listen %s: the same address as --listen", c.listen)
+		f.Fault("--peer-listen %s: the same address as --listen", c.listen)
 	}
 	if c.cacheSize < 1<<20 {
-		f.fault("--cache-size %s: want at least 1MiB", formatSize(c.cacheSize))
+		f.Fault("--cache-size %s: want at least 1MiB", cli.FormatSize(c.cacheSize))
 	}
 	if c.cacheSize > c.memory {
-		f.fault("--cache-size %s: more than the %s this process may use", formatSize(c.cacheSize), formatSize(c.memory))
+		f.Fault("--cache-size %s: more than the %s this process may use", cli.FormatSize(c.cacheSize), cli.FormatSize(c.memory))
 	}
 	if c.deadline == 0 {
-		f.fault("--deadline 0s: want more")
+		f.Fault("--deadline 0s: want more")
 	}
 	if c.wait == 0 {
-		f.fault("--budget-wait 0s: want more")
+		f.Fault("--budget-wait 0s: want more")
 	}
 	if c.fetchers == 0 {
-		f.fault("--fetchers 0: want at least 1")
+		f.Fault("--fetchers 0: want at least 1")
 	}
 	if c.partSize < 64<<10 {
-		f.fault("--part-size %s: want at least 64KiB", formatSize(c.partSize))
+		f.Fault("--part-size %s: want at least 64KiB", cli.FormatSize(c.partSize))
 	}
 }
 
-func (c *serveConfig) validateListen(f *flags) {
+func (c *serveConfig) validateListen(f *cli.Flags) {
 	host, _, err := net.SplitHostPort(c.listen)
 	switch {
 	case err != nil:
-		f.fault("--listen %q: want HOST:PORT", c.listen)
+		f.Fault("--listen %q: want HOST:PORT", c.listen)
 	case !loopback(host) && !c.insecure:
-		f.fault("--listen %s: others can reach this address and there are no tokens yet; use 127.0.0.1 or add --insecure-no-auth", c.listen)
+		f.Fault("--listen %s: others can reach this address and there are no tokens yet; use 127.0.0.1 or add --insecure-no-auth", c.listen)
 	}
 	if c.adminListen == "" {
 		return
@@ -146,11 +147,11 @@ func (c *serveConfig) validateListen(f *flags) {
 	host, _, err = net.SplitHostPort(c.adminListen)
 	switch {
 	case err != nil:
-		f.fault("--admin-listen %q: want HOST:PORT", c.adminListen)
+		f.Fault("--admin-listen %q: want HOST:PORT", c.adminListen)
 	case !loopback(host) && !c.insecure:
-		f.fault("--admin-listen %s: others can reach this address and there are no tokens yet; use 127.0.0.1 or add --insecure-no-auth", c.adminListen)
+		f.Fault("--admin-listen %s: others can reach this address and there are no tokens yet; use 127.0.0.1 or add --insecure-no-auth", c.adminListen)
 	case c.adminListen == c.listen && !strings.HasSuffix(c.listen, ":0"):
-		f.fault("--admin-listen %s: the same address as --listen", c.adminListen)
+		f.Fault("--admin-listen %s: the same address as --listen", c.adminListen)
 	}
 }
 
@@ -165,15 +166,15 @@ func loopback(host string) bool {
 
 // printConfig prints the effective configuration as YAML, with the source of each value that is no default, or as JSON;
 // serve --config accepts either.
-func (a *app) printConfig(c *serveConfig, f *flags) error {
+func (a *app) printConfig(c *serveConfig, f *cli.Flags) error {
 	doc := &yaml.Node{Kind: yaml.MappingNode}
 	plain := map[string]any{}
-	f.set.VisitAll(func(fl *pflag.Flag) {
+	f.Set.VisitAll(func(fl *pflag.Flag) {
 		if slices.Contains([]string{"check", "config", "help", "json"}, fl.Name) {
 			return
 		}
 		key := &yaml.Node{Kind: yaml.ScalarNode, Value: fl.Name}
-		val := &yaml.Node{Kind: yaml.ScalarNode, Value: hideSecrets(fl.Value.String())}
+		val := &yaml.Node{Kind: yaml.ScalarNode, Value: cli.HideSecrets(fl.Value.String())}
 		plain[fl.Name] = val.Value
 		if fl.Name == "dataset" {
 			val = &yaml.Node{Kind: yaml.SequenceNode}
@@ -190,8 +191,8 @@ func (a *app) printConfig(c *serveConfig, f *flags) error {
 		switch {
 		case fl.Changed:
 			key.HeadComment = "# from the command line"
-		case f.source[fl.Name] != "":
-			key.HeadComment = "# from " + f.source[fl.Name]
+		case f.Source(fl.Name) != "":
+			key.HeadComment = "# from " + f.Source(fl.Name)
 		}
 		doc.Content = append(doc.Content, key, val)
 	})
@@ -199,5 +200,5 @@ func (a *app) printConfig(c *serveConfig, f *flags) error {
 	if err != nil {
 		return fmt.Errorf("print configuration: %w", err)
 	}
-	return a.print(plain, func(w io.Writer) { fmt.Fprintf(w, "%s", text) })
+	return a.Print(plain, func(w io.Writer) { fmt.Fprintf(w, "%s", text) })
 }

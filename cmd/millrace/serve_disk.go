@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"github.com/millrace-data/millrace/internal/cli"
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/datapath"
@@ -13,25 +14,25 @@ import (
 const diskWriters = 2
 
 // defineDisk defines what is kept where beyond the horizon of the readers.
-func (c *serveConfig) defineDisk(f *flags) {
+func (c *serveConfig) defineDisk(f *cli.Flags) {
 	var policies []string
 	for _, p := range datapath.Policies() {
 		policies = append(policies, string(p))
 	}
-	f.choice(&c.cachePolicy, "cache-policy", policies[0], "`POLICY` by which chunks leave memory that no reader comes for soon", policies...)
-	f.text(&c.diskDir, "disk-cache", "", "`DIR` that keeps chunks between memory and store, also over a restart")
-	f.size(&c.diskSize, "disk-cache-size", 0, "`SIZE` that --disk-cache may take at most; wanted with it")
-	f.set.Lookup("disk-cache-size").DefValue = ""
+	f.Choice(&c.cachePolicy, "cache-policy", policies[0], "`POLICY` by which chunks leave memory that no reader comes for soon", policies...)
+	f.Text(&c.diskDir, "disk-cache", "", "`DIR` that keeps chunks between memory and store, also over a restart")
+	f.Size(&c.diskSize, "disk-cache-size", 0, "`SIZE` that --disk-cache may take at most; wanted with it")
+	f.Set.Lookup("disk-cache-size").DefValue = ""
 }
 
-func (c *serveConfig) validateDisk(f *flags) {
+func (c *serveConfig) validateDisk(f *cli.Flags) {
 	switch {
 	case c.diskDir == "" && c.diskSize > 0:
-		f.fault("--disk-cache-size %s: want --disk-cache DIR with it", formatSize(c.diskSize))
+		f.Fault("--disk-cache-size %s: want --disk-cache DIR with it", cli.FormatSize(c.diskSize))
 	case c.diskDir != "" && c.diskSize == 0:
-		f.fault("--disk-cache %s: want --disk-cache-size SIZE with it", c.diskDir)
+		f.Fault("--disk-cache %s: want --disk-cache-size SIZE with it", c.diskDir)
 	case c.diskDir != "" && c.diskSize < 1<<20:
-		f.fault("--disk-cache-size %s: want at least 1MiB", formatSize(c.diskSize))
+		f.Fault("--disk-cache-size %s: want at least 1MiB", cli.FormatSize(c.diskSize))
 	}
 }
 
@@ -49,13 +50,13 @@ func (s *server) openDisk(v *division) error {
 	}
 	if s.cfg.check {
 		if err := diskcache.Check(cfg); err != nil {
-			return &usageError{fmt.Errorf("--disk-cache: %w", err), "millrace serve"}
+			return cli.Usage(fmt.Errorf("--disk-cache: %w", err), "millrace serve")
 		}
 		return nil
 	}
 	disk, err := diskcache.Open(cfg)
 	if err != nil {
-		return &usageError{fmt.Errorf("--disk-cache: %w", err), "millrace serve"}
+		return cli.Usage(fmt.Errorf("--disk-cache: %w", err), "millrace serve")
 	}
 	v.disk = disk
 	s.closers = append(s.closers, disk.Close)
@@ -90,8 +91,8 @@ func (v *division) diskList(indexes []*chunkindex.Index) int64 {
 func (v *division) fitDisk() error {
 	for _, d := range v.opened {
 		if least := diskcache.Cost(d.index.MaxChunk()); v.dir != "" && least > v.quota.disk {
-			return &usageError{fmt.Errorf("%s is too small: the largest chunk of %s takes %s",
-				v.diskSetting(), d.loc.name, formatSize(least)), "millrace serve"}
+			return cli.Usage(fmt.Errorf("%s is too small: the largest chunk of %s takes %s",
+				v.diskSetting(), d.loc.name, cli.FormatSize(least)), "millrace serve")
 		}
 	}
 	return nil

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"github.com/millrace-data/millrace/internal/cli"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -33,9 +34,9 @@ type quota struct {
 }
 
 func (q quota) String() string {
-	s := q.dataset + "=" + formatSize(q.memory)
+	s := q.dataset + "=" + cli.FormatSize(q.memory)
 	if q.disk > 0 {
-		s += ",disk=" + formatSize(q.disk)
+		s += ",disk=" + cli.FormatSize(q.disk)
 	}
 	return s
 }
@@ -43,7 +44,7 @@ func (q quota) String() string {
 // setting names the flag that says how much memory the division has.
 func (v *division) setting() string {
 	if v.quota.dataset == "" {
-		return "--cache-size " + formatSize(v.quota.memory)
+		return "--cache-size " + cli.FormatSize(v.quota.memory)
 	}
 	return "--quota " + v.quota.String()
 }
@@ -51,17 +52,17 @@ func (v *division) setting() string {
 // diskSetting is the same for its disk.
 func (v *division) diskSetting() string {
 	if v.quota.dataset == "" {
-		return "--disk-cache-size " + formatSize(v.quota.disk)
+		return "--disk-cache-size " + cli.FormatSize(v.quota.disk)
 	}
 	return "--quota " + v.quota.String()
 }
 
-func (c *serveConfig) defineQuotas(f *flags) {
-	f.list(&c.quotaTexts, "quota", "serve `DATASET=SIZE[,disk=SIZE]` with memory and disk of its own, beside --cache-size; may be repeated")
+func (c *serveConfig) defineQuotas(f *cli.Flags) {
+	f.List(&c.quotaTexts, "quota", "serve `DATASET=SIZE[,disk=SIZE]` with memory and disk of its own, beside --cache-size; may be repeated")
 }
 
 // validateQuotas reads the quotas. What follows a comma belongs to the quota before it if it says disk=.
-func (c *serveConfig) validateQuotas(f *flags) {
+func (c *serveConfig) validateQuotas(f *cli.Flags) {
 	var texts []string
 	for _, t := range c.quotaTexts {
 		if strings.HasPrefix(t, "disk=") && len(texts) > 0 {
@@ -75,20 +76,20 @@ func (c *serveConfig) validateQuotas(f *flags) {
 		q, err := parseQuota(t)
 		switch {
 		case err != nil:
-			f.fault("--quota %q: %w", t, err)
+			f.Fault("--quota %q: %w", t, err)
 			continue
 		case !slices.ContainsFunc(c.locations, func(l location) bool { return l.name == q.dataset }):
-			f.fault("--quota %q: no --dataset is called %q", t, q.dataset)
+			f.Fault("--quota %q: no --dataset is called %q", t, q.dataset)
 		case slices.ContainsFunc(c.quotas, func(o quota) bool { return o.dataset == q.dataset }):
-			f.fault("--quota %q: %q has one already", t, q.dataset)
+			f.Fault("--quota %q: %q has one already", t, q.dataset)
 		case q.disk > 0 && c.diskDir == "":
-			f.fault("--quota %q: want --disk-cache DIR with it", t)
+			f.Fault("--quota %q: want --disk-cache DIR with it", t)
 		}
 		c.quotas = append(c.quotas, q)
 		memory += q.memory
 	}
 	if len(c.quotas) > 0 && memory > c.memory {
-		f.fault("--quota: --cache-size and all quotas together are %s, more than the %s this process may use", formatSize(memory), formatSize(c.memory))
+		f.Fault("--quota: --cache-size and all quotas together are %s, more than the %s this process may use", cli.FormatSize(memory), cli.FormatSize(c.memory))
 	}
 }
 
@@ -97,10 +98,10 @@ func parseQuota(text string) (q quota, err error) {
 	name, size, named := strings.Cut(memory, "=")
 	q.dataset = name
 	if named {
-		q.memory, err = parseSize(size)
+		q.memory, err = cli.ParseSize(size)
 	}
 	if size, isDisk := strings.CutPrefix(disk, "disk="); err == nil && found && isDisk {
-		q.disk, err = parseSize(size)
+		q.disk, err = cli.ParseSize(size)
 		if err == nil && q.disk < 1<<20 {
 			return q, errors.New("disk: want at least 1MiB")
 		}

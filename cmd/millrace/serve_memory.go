@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"github.com/millrace-data/millrace/internal/cli"
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/datapath"
@@ -63,8 +64,8 @@ func (s *server) fits(v *division) error {
 	least, plans := leastBudget(resident+hungry.serving(chunks), planned)
 	r, ok := v.budget.TryReserve(resident)
 	if !ok || least > v.budget.Total() {
-		return &usageError{fmt.Errorf("%s is too small: %d (indexes) + %d (plans) + %d x %d (largest chunk of %s) + %d (batch) = %d bytes are the least",
-			v.setting(), resident, plans, chunks, hungry.chunk, name, hungry.body, least), "millrace serve"}
+		return cli.Usage(fmt.Errorf("%s is too small: %d (indexes) + %d (plans) + %d x %d (largest chunk of %s) + %d (batch) = %d bytes are the least",
+			v.setting(), resident, plans, chunks, hungry.chunk, name, hungry.body, least), "millrace serve")
 	}
 	s.closers = append(s.closers, r.Release)
 	reserved := resident

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"github.com/millrace-data/millrace/internal/cli"
 	"strconv"
 	"strings"
 
@@ -94,12 +95,12 @@ func share(m *gateway.Mixture, choose, perBatch []uint64) error {
 }
 
 // checkMixtures reads those of the configuration, and notes faults.
-func (c *serveConfig) checkMixtures(f *flags) {
+func (c *serveConfig) checkMixtures(f *cli.Flags) {
 	c.mixed = nil
 	for _, text := range c.mixtures {
 		m, err := parseMixture(text)
 		if err != nil {
-			f.fault("--mixture %q: %v", hideSecrets(text), err)
+			f.Fault("--mixture %q: %v", cli.HideSecrets(text), err)
 			continue
 		}
 		c.mixed = append(c.mixed, m)

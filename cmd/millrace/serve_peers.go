@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"fmt"
+	"github.com/millrace-data/millrace/internal/cli"
 	"net"
 	"time"
 
@@ -76,10 +77,10 @@ func (s *server) joinCluster() error {
 	if !c.insecure {
 		files, err := peer.NewFiles(peer.FilesConfig{Cert: c.cert, Key: c.key, CA: c.ca, Allow: c.allow, Changed: p.certificates})
 		if err != nil {
-			return &usageError{err, "millrace serve"}
+			return cli.Usage(err, "millrace serve")
 		}
 		if err := files.Certify(c.member); err != nil && !c.sharedCert {
-			return &usageError{fmt.Errorf("peer certificate %s: %w", c.cert, err), "millrace serve"}
+			return cli.Usage(fmt.Errorf("peer certificate %s: %w", c.cert, err), "millrace serve")
 		}
 		client, served, p.files = files.Client(), files.Server(), files
 	}

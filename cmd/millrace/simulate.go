@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/millrace-data/millrace/internal/cli"
 	"io"
 	"os"
 	"runtime"
@@ -41,69 +42,69 @@ type simulateFlags struct {
 	picture  string
 }
 
-func (x *simulateFlags) define(f *flags) {
+func (x *simulateFlags) define(f *cli.Flags) {
 	s := &x.base
-	f.whole(&x.samples, "samples", 0, "without a dataset: `N` samples, such as 1e9")
-	f.whole(&x.chunk, "chunk-samples", 1000, "without a dataset: `N` samples in a chunk")
-	f.size(&x.size, "sample-size", 100<<10, "without a dataset: `SIZE` of a sample")
-	f.number(&s.Ranks, "ranks", 1, "`N` ranks of the job")
-	f.rate(&s.Rate, "rate", "samples a second that all ranks together consume when they never wait, such as `3000/s`")
-	f.count(&x.batch, "batch-size", 0, "`N` samples of a global batch (default the dataset's)")
-	f.choice(&x.shuffle, "shuffle", "", "`SHUFFLE` (default the dataset's)", "none", "window", "slot", "full")
-	f.count(&x.window, "window", 0, "`N` chunks or lanes (default the dataset's)")
-	f.optional(&x.seed, "seed", "`SEED` of the order (default the dataset's)")
-	f.number(&s.Epochs, "epochs", 2, "`N` epochs: the first finds the caches empty, the last one counts")
-	f.number(&s.ReadAhead, "read-ahead", 2, "`N` batches that a rank asks for beyond the one that it computes on")
-	f.factor(&s.Skew, "skew", 1, "think time of the slowest rank over that of the fastest one, a `FACTOR` from 1")
-	f.sizes(&x.caches, "cache-size", nil, "`SIZES` of a gateway's memory budget, with commas between them")
-	f.words(&x.policies, "cache-policy", []string{simulate.Plan}, "`POLICIES` with commas between them", simulate.Policies()...)
-	f.sizes(&x.disks, "disk-cache-size", []int64{0}, "`SIZES` of a gateway's disk cache, 0 for none")
-	f.bandwidth(&s.DiskRate, "disk-bandwidth", 2e9, "`RATE` of a gateway's disk")
-	f.numbers(&x.gateways, "gateways", []int{1}, "`NUMBERS` of gateways, 1 to 1000, that are one cache, and among which the ranks are shared out")
-	f.flag(&s.Alone, "no-cluster", "gateways share nothing: each has a cache of its own")
-	f.flag(&s.Unnumbered, "no-ordinals", "gateways have no ordinals: chunks find their owners by hash, not by lane or stratum")
-	f.choice(&x.split, "split", "contiguous", "`SPLIT` of a batch among ranks", "contiguous", "locality")
-	f.whole(&x.strata, "strata", 0, "`N` strata of a window order, which must divide the window")
-	f.bandwidth(&s.LinkRate, "link", 0, "`RATE` of a gateway's link each way, such as 100Gbit/s, for store, other gateways and ranks (default no bound)")
-	f.flag(&s.RanksNear, "ranks-near", "ranks run on their gateway's machine: answers to them stay off its link")
-	f.duration(&s.PeerLatency, "peer-latency", 200*time.Microsecond, "`DURATION` from a question to another gateway to its answer, beside the bytes")
-	f.number(&s.Fetchers, "fetchers", datapath.DefaultFetchers, "`N` store reads of a gateway side by side")
-	f.size(&s.PartSize, "part-size", datapath.DefaultPartSize, "`SIZE` of one store read at most")
-	f.bandwidth(&s.ServeRate, "serve-rate", 2e9, "`RATE` from one gateway to its ranks")
-	f.bandwidth(&s.StoreRate, "store-bandwidth", 0, "`RATE` of all store reads together, such as 2GB/s (default no bound)")
-	f.bandwidth(&s.StoreStream, "store-stream", 0, "`RATE` of one store read (default no bound)")
-	f.duration(&s.FirstByte, "store-latency", 20*time.Millisecond, "`DURATION` to the first byte of a store read")
-	f.text(&x.picture, "svg", "", "write a picture to `FILE`: the time of an epoch against the cache")
+	f.Whole(&x.samples, "samples", 0, "without a dataset: `N` samples, such as 1e9")
+	f.Whole(&x.chunk, "chunk-samples", 1000, "without a dataset: `N` samples in a chunk")
+	f.Size(&x.size, "sample-size", 100<<10, "without a dataset: `SIZE` of a sample")
+	f.Number(&s.Ranks, "ranks", 1, "`N` ranks of the job")
+	f.Rate(&s.Rate, "rate", "samples a second that all ranks together consume when they never wait, such as `3000/s`")
+	f.Count(&x.batch, "batch-size", 0, "`N` samples of a global batch (default the dataset's)")
+	f.Choice(&x.shuffle, "shuffle", "", "`SHUFFLE` (default the dataset's)", "none", "window", "slot", "full")
+	f.Count(&x.window, "window", 0, "`N` chunks or lanes (default the dataset's)")
+	f.Optional(&x.seed, "seed", "`SEED` of the order (default the dataset's)")
+	f.Number(&s.Epochs, "epochs", 2, "`N` epochs: the first finds the caches empty, the last one counts")
+	f.Number(&s.ReadAhead, "read-ahead", 2, "`N` batches that a rank asks for beyond the one that it computes on")
+	f.Factor(&s.Skew, "skew", 1, "think time of the slowest rank over that of the fastest one, a `FACTOR` from 1")
+	f.Sizes(&x.caches, "cache-size", nil, "`SIZES` of a gateway's memory budget, with commas between them")
+	f.Words(&x.policies, "cache-policy", []string{simulate.Plan}, "`POLICIES` with commas between them", simulate.Policies()...)
+	f.Sizes(&x.disks, "disk-cache-size", []int64{0}, "`SIZES` of a gateway's disk cache, 0 for none")
+	f.Bandwidth(&s.DiskRate, "disk-bandwidth", 2e9, "`RATE` of a gateway's disk")
+	f.Numbers(&x.gateways, "gateways", []int{1}, "`NUMBERS` of gateways, 1 to 1000, that are one cache, and among which the ranks are shared out")
+	f.Flag(&s.Alone, "no-cluster", "gateways share nothing: each has a cache of its own")
+	f.Flag(&s.Unnumbered, "no-ordinals", "gateways have no ordinals: chunks find their owners by hash, not by lane or stratum")
+	f.Choice(&x.split, "split", "contiguous", "`SPLIT` of a batch among ranks", "contiguous", "locality")
+	f.Whole(&x.strata, "strata", 0, "`N` strata of a window order, which must divide the window")
+	f.Bandwidth(&s.LinkRate, "link", 0, "`RATE` of a gateway's link each way, such as 100Gbit/s, for store, other gateways and ranks (default no bound)")
+	f.Flag(&s.RanksNear, "ranks-near", "ranks run on their gateway's machine: answers to them stay off its link")
+	f.Duration(&s.PeerLatency, "peer-latency", 200*time.Microsecond, "`DURATION` from a question to another gateway to its answer, beside the bytes")
+	f.Number(&s.Fetchers, "fetchers", datapath.DefaultFetchers, "`N` store reads of a gateway side by side")
+	f.Size(&s.PartSize, "part-size", datapath.DefaultPartSize, "`SIZE` of one store read at most")
+	f.Bandwidth(&s.ServeRate, "serve-rate", 2e9, "`RATE` from one gateway to its ranks")
+	f.Bandwidth(&s.StoreRate, "store-bandwidth", 0, "`RATE` of all store reads together, such as 2GB/s (default no bound)")
+	f.Bandwidth(&s.StoreStream, "store-stream", 0, "`RATE` of one store read (default no bound)")
+	f.Duration(&s.FirstByte, "store-latency", 20*time.Millisecond, "`DURATION` to the first byte of a store read")
+	f.Text(&x.picture, "svg", "", "write a picture to `FILE`: the time of an epoch against the cache")
 	x.store.define(f)
 }
 
-func (x *simulateFlags) check(f *flags, args []string) {
+func (x *simulateFlags) check(f *cli.Flags, args []string) {
 	switch {
 	case len(args) > 1:
-		f.fault("argument %q is one too many: want one dataset", args[1])
+		f.Fault("argument %q is one too many: want one dataset", args[1])
 	case len(args) == 1 && x.samples > 0:
-		f.fault("--samples %d: %s says how many there are", x.samples, hideSecrets(args[0]))
+		f.Fault("--samples %d: %s says how many there are", x.samples, cli.HideSecrets(args[0]))
 	case len(args) == 1:
 		x.store.check(f)
 		x.loc = one(f, args[0])
 	case x.samples == 0:
-		f.fault("want a dataset, or --samples, --chunk-samples and --sample-size")
+		f.Fault("want a dataset, or --samples, --chunk-samples and --sample-size")
 	}
 	if len(x.caches) == 0 {
-		f.fault("--cache-size: want at least one size")
+		f.Fault("--cache-size: want at least one size")
 	}
 	if x.base.Rate == 0 {
-		f.fault("--rate: want the samples a second that the job consumes, such as 3000/s")
+		f.Fault("--rate: want the samples a second that the job consumes, such as 3000/s")
 	}
 	if n := len(x.caches) * len(x.policies) * len(x.disks) * len(x.gateways); n > 1000 {
-		f.fault("%d settings: want 1000 at most", n)
+		f.Fault("%d settings: want 1000 at most", n)
 	}
 }
 
 func (a *app) simulate() *cobra.Command {
-	return a.build(command{
-		use: "simulate [DATASET]", short: "Predict epoch time, reads and waiting for lists of settings", more: true,
-		long: `Runs a job's order, the readers, the fetch queue and the cache policies of a gateway under a
+	return a.Build(cli.Command{
+		Use: "simulate [DATASET]", Short: "Predict epoch time, reads and waiting for lists of settings", More: true,
+		Long: `Runs a job's order, the readers, the fetch queue and the cache policies of a gateway under a
 clock of its own against a model of the store, and prints for every combination of the
 lists how long an epoch takes, how long ranks wait, and which tier the bytes come from. A
 dataset's index is all that is read of it; --samples, --chunk-samples and --sample-size
@@ -111,15 +112,15 @@ stand for one that does not exist yet. Several gateways are one cache: each chun
 its owner, and the others ask him for what they need of it.
 
 What it leaves out: processor time, failures, other users of the store. See docs/simulate.md.`,
-		example: `  millrace simulate s3://bucket/imagenet --ranks 8 --rate 3000/s --cache-size 16GiB,32GiB,64GiB --store-bandwidth 2GB/s
+		Example: `  millrace simulate s3://bucket/imagenet --ranks 8 --rate 3000/s --cache-size 16GiB,32GiB,64GiB --store-bandwidth 2GB/s
   millrace simulate --samples 1e9 --sample-size 110KB --ranks 64 --rate 50000/s --batch-size 4096 --cache-size 1TiB --disk-cache-size 0,20TiB --store-bandwidth 5GB/s
   millrace simulate s3://bucket/imagenet --rate 3000/s --cache-size 8GiB,16GiB --cache-policy lru,plan --gateways 1,2 --svg epochs.svg
   millrace simulate --samples 1e9 --sample-size 64KiB --gateways 100 --ranks 10000 --batch-size 320000 --window 16000 --rate 5e6/s --cache-size 1TiB --link 100Gbit/s --store-bandwidth 100GB/s
   millrace simulate s3://bucket/imagenet --gateways 1,2,4,8 --ranks 64 --rate 20000/s --cache-size 32GiB --link 25Gbit/s --split locality`,
-		setup: func(f *flags) (func([]string), func(context.Context, []string) error) {
+		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
 			var x simulateFlags
 			x.define(f)
-			f.output(a)
+			f.Output(a.App)
 			check := func(args []string) { x.check(f, args) }
 			return check, func(ctx context.Context, args []string) error { return a.runSimulate(ctx, &x) }
 		},
@@ -134,15 +135,15 @@ func (a *app) runSimulate(ctx context.Context, x *simulateFlags) error {
 	settings := x.settings()
 	for i := range settings {
 		if err := settings[i].Check(); err != nil {
-			return &usageError{err, "millrace simulate"}
+			return cli.Usage(err, "millrace simulate")
 		}
 		if least := settings[i].Least(data); settings[i].CacheSize < least {
-			return &usageError{fmt.Errorf("--cache-size %s is too small: two chunks and a batch, %s, are the least",
-				simulate.Size(settings[i].CacheSize), simulate.Bytes(least)), "millrace simulate"}
+			return cli.Usage(fmt.Errorf("--cache-size %s is too small: two chunks and a batch, %s, are the least",
+				simulate.Size(settings[i].CacheSize), simulate.Bytes(least)), "millrace simulate")
 		}
 	}
 	if err := settings[0].CheckSplit(data); err != nil {
-		return &usageError{err, "millrace simulate"}
+		return cli.Usage(err, "millrace simulate")
 	}
 	results := make([]simulate.Result, len(settings))
 	g, ctx := errgroup.WithContext(ctx)
@@ -157,13 +158,13 @@ func (a *app) runSimulate(ctx context.Context, x *simulateFlags) error {
 		return err
 	}
 	if x.picture != "" {
-		title := fmt.Sprintf("Time of an epoch, %s order, %s at %.6g samples/s", x.base.Order.Shuffle, count(x.base.Ranks, "rank", "ranks"), x.base.Rate)
+		title := fmt.Sprintf("Time of an epoch, %s order, %s at %.6g samples/s", x.base.Order.Shuffle, cli.Count(x.base.Ranks, "rank", "ranks"), x.base.Rate)
 		if err := os.WriteFile(x.picture, []byte(simulate.Picture(title, results)), 0o644); err != nil {
 			return fmt.Errorf("write the picture: %w", err)
 		}
 	}
 	advice := simulate.Advice(data, results)
-	return a.print(simulation(results, advice), func(w io.Writer) { printSimulation(w, data, results, advice) })
+	return a.Print(simulation(results, advice), func(w io.Writer) { printSimulation(w, data, results, advice) })
 }
 
 // data is what is known of the dataset, and makes its defaults those of the job.
@@ -173,7 +174,7 @@ func (x *simulateFlags) data(ctx context.Context) (*simulate.Data, error) {
 	if x.samples > 0 {
 		var err error
 		if data, err = simulate.Uniform(x.samples, x.chunk, x.size); err != nil {
-			return nil, &usageError{err, "millrace simulate"}
+			return nil, cli.Usage(err, "millrace simulate")
 		}
 	} else {
 		d, err := openIndex(ctx, &x.store, x.loc, chunkindex.OpenOptions{})

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"github.com/millrace-data/millrace/internal/cli"
 	"io"
 	"math"
 	"strconv"
@@ -111,8 +112,8 @@ func printSimulation(w io.Writer, d *simulate.Data, results []simulate.Result, a
 	if s.Split == shuffle.Locality {
 		split = fmt.Sprintf(", split by locality, which moves %.1f %%", 100*results[0].Moved)
 	}
-	fmt.Fprintf(w, "%s in %s, %s; %s order, batches of %d, %s at %.6g samples/s together%s\n", count(d.Samples(), "sample", "samples"),
-		count(len(d.Chunks), "chunk", "chunks"), simulate.Bytes(d.Bytes()), order, s.BatchSize, count(s.Ranks, "rank", "ranks"), s.Rate, split)
+	fmt.Fprintf(w, "%s in %s, %s; %s order, batches of %d, %s at %.6g samples/s together%s\n", cli.Count(d.Samples(), "sample", "samples"),
+		cli.Count(len(d.Chunks), "chunk", "chunks"), simulate.Bytes(d.Bytes()), order, s.BatchSize, cli.Count(s.Ranks, "rank", "ranks"), s.Rate, split)
 	said := map[string]bool{"": true}
 	fleet := false
 	for i := range results {

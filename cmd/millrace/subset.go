@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"github.com/millrace-data/millrace/internal/cli"
 	"io"
 
 	"github.com/spf13/cobra"
@@ -27,9 +28,9 @@ type subsetCount struct {
 }
 
 func (a *app) subset() *cobra.Command {
-	return a.build(command{
-		use: "subset DATASET", short: "Cut a dataset into named subsets, such as train and val", args: 1,
-		long: `Puts every sample into one of some named subsets, by a hash of its name: the parts are
+	return a.Build(cli.Command{
+		Use: "subset DATASET", Short: "Cut a dataset into named subsets, such as train and val", Args: 1,
+		Long: `Puts every sample into one of some named subsets, by a hash of its name: the parts are
 relative to each other. Data that is added later moves no sample from one subset to another,
 once the new generation is cut by the same rule. Nothing is copied: the bucket gets one small
 object beside the index. The same command again changes nothing.
@@ -37,22 +38,22 @@ object beside the index. The same command again changes nothing.
 The first split of a generation is its default one: subset=train in a URL means it. Others are
 named by their digests, subset=DIGEST:train. Another salt makes another split, independent
 of the first.`,
-		example: "  millrace subset s3://bucket/imagenet --split train=90,val=10\n  millrace subset ./shards --split a=1,b=1 --salt experiment-7 --json",
-		setup: func(f *flags) (func([]string), func(context.Context, []string) error) {
+		Example: "  millrace subset s3://bucket/imagenet --split train=90,val=10\n  millrace subset ./shards --split a=1,b=1 --salt experiment-7 --json",
+		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
 			var s storeFlags
 			var l location
 			var split, salt string
 			var rule selection.Rule
-			f.text(&split, "split", "", "`NAME=PART,NAME=PART,...`: the subsets and their parts, whole numbers")
-			f.text(&salt, "salt", "", "`TEXT` that makes another split of the same parts")
+			f.Text(&split, "split", "", "`NAME=PART,NAME=PART,...`: the subsets and their parts, whole numbers")
+			f.Text(&salt, "salt", "", "`TEXT` that makes another split of the same parts")
 			s.define(f)
-			f.output(a)
+			f.Output(a.App)
 			check := func(args []string) {
 				s.check(f)
 				l = one(f, args[0])
 				var err error
 				if rule, err = selection.ParseRule(split, salt); err != nil {
-					f.fault("--split %q: %v", split, err)
+					f.Fault("--split %q: %v", split, err)
 				}
 			}
 			return check, func(ctx context.Context, _ []string) error { return a.runSubset(ctx, &s, l, rule) }
@@ -78,14 +79,14 @@ func (a *app) runSubset(ctx context.Context, s *storeFlags, l location, rule sel
 	for i, p := range rule.Parts {
 		rep.Subsets = append(rep.Subsets, subsetCount{p.Name, p.Size, made.Counts[i]})
 	}
-	return a.print(rep, func(w io.Writer) {
+	return a.Print(rep, func(w io.Writer) {
 		if made.New {
 			fmt.Fprintf(w, "cut %s\n", l)
 		} else {
 			fmt.Fprintf(w, "%s was cut so already\n", l)
 		}
 		for _, x := range rep.Subsets {
-			fmt.Fprintf(w, "  %s: %s\n", x.Name, count(x.Samples, "sample", "samples"))
+			fmt.Fprintf(w, "  %s: %s\n", x.Name, cli.Count(x.Samples, "sample", "samples"))
 		}
 		fmt.Fprintf(w, "  subset %s\n", made.Digest)
 		if made.Default != made.Digest {

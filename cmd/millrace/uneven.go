@@ -15,7 +15,7 @@ const evenEnough = 2
 // advise prints a line on stderr, unless there is none.
 func (a *app) advise(line string) {
 	if line != "" {
-		a.say("%s", line)
+		a.Say("%s", line)
 	}
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"github.com/millrace-data/millrace/internal/cli"
 	"io"
 	"runtime"
 	"runtime/debug"
@@ -43,14 +44,14 @@ func buildInfo() versionInfo {
 }
 
 func (a *app) version() *cobra.Command {
-	return a.build(command{
-		use: "version", short: "Print the version",
-		example: "  millrace version\n  millrace version --json",
-		setup: func(f *flags) (func([]string), func(context.Context, []string) error) {
-			f.output(a)
+	return a.Build(cli.Command{
+		Use: "version", Short: "Print the version",
+		Example: "  millrace version\n  millrace version --json",
+		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
+			f.Output(a.App)
 			return nil, func(context.Context, []string) error {
 				v := buildInfo()
-				return a.print(v, func(w io.Writer) {
+				return a.Print(v, func(w io.Writer) {
 					fmt.Fprintf(w, "millrace %s (%s, %s, order %d)\n", v.Version, v.Go, v.Platform, v.OrderVersion)
 				})
 			}

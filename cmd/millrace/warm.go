@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"github.com/millrace-data/millrace/internal/cli"
 	"io"
 	"net/url"
 	"strconv"
@@ -28,29 +29,29 @@ type warmReport struct {
 }
 
 func (a *app) warm() *cobra.Command {
-	return a.build(command{
-		use: "warm GATEWAY", short: "Fill memory and disk of a gateway for an epoch", args: 1,
-		long: `Has a gateway bring what an epoch needs before a job asks for it, in the order in which
+	return a.Build(cli.Command{
+		Use: "warm GATEWAY", Short: "Fill memory and disk of a gateway for an epoch", Args: 1,
+		Long: `Has a gateway bring what an epoch needs before a job asks for it, in the order in which
 the job will: into memory as far as it looks ahead, then to its disk tier (--disk-cache
 of millrace serve). It ends when the whole epoch is warm, or when neither has room for
 more. It may be interrupted and run again: what is there already is passed over.
 
 Give the plan parameters that the job will use, since they decide what comes first.`,
-		example: `  millrace warm http://gw:8080
+		Example: `  millrace warm http://gw:8080
   millrace warm http://gw:8080 --dataset imagenet --epoch 3 --seed 7
   millrace warm http://gw:8080 --epoch 0 --shuffle window --window 128 --json`,
-		setup: func(f *flags) (func([]string), func(context.Context, []string) error) {
+		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
 			var p planFlags
 			p.defineEpoch(f)
 			p.defineOrder(f)
-			f.output(a)
+			f.Output(a.App)
 			check := func(args []string) { gateways(f, args) }
 			return check, func(ctx context.Context, args []string) error {
 				rep, err := a.runWarm(ctx, args[0], &p)
 				if err != nil {
 					return err
 				}
-				return a.print(rep, func(w io.Writer) { printWarm(w, rep) })
+				return a.Print(rep, func(w io.Writer) { printWarm(w, rep) })
 			}
 		},
 	})
@@ -78,15 +79,15 @@ func (a *app) runWarm(ctx context.Context, gateway string, p *planFlags) (warmRe
 	q.Set("epoch", strconv.FormatUint(p.opt.Epoch, 10))
 	rep := warmReport{Dataset: name, Epoch: p.opt.Epoch}
 	start := time.Now()
-	bar := a.newBar(ctx, "warm")
-	defer bar.end()
+	bar := a.NewBar(ctx, "warm")
+	defer bar.End()
 	for !rep.Done && !rep.Full {
 		q.Set("from", strconv.FormatUint(rep.Next, 10))
 		if err := rep.step(ctx, c, at+"/warm", q); err != nil {
 			return warmReport{}, err
 		}
 		// The epoch's bytes are taken to lie evenly over its positions.
-		bar.set(portion(set.Bytes, rep.Next, rep.Samples), int64(set.Bytes))
+		bar.Set(portion(set.Bytes, rep.Next, rep.Samples), int64(set.Bytes))
 	}
 	rep.Seconds = time.Since(start).Seconds()
 	return rep, nil
@@ -117,9 +118,9 @@ func portion(bytes, part, whole uint64) int64 {
 
 func printWarm(w io.Writer, r warmReport) {
 	fmt.Fprintf(w, "epoch %d of %s: %s, %s, brought in %.2f s\n", r.Epoch, r.Dataset,
-		count(r.Chunks, "chunk", "chunks"), humanize.IBytes(r.Bytes), r.Seconds)
+		cli.Count(r.Chunks, "chunk", "chunks"), humanize.IBytes(r.Bytes), r.Seconds)
 	if r.Done {
-		fmt.Fprintf(w, "  all %s are warm\n", count(r.Samples, "sample", "samples"))
+		fmt.Fprintf(w, "  all %s are warm\n", cli.Count(r.Samples, "sample", "samples"))
 		return
 	}
 	fmt.Fprintf(w, "  warm up to sample %s of %s: no tier has room for more\n", humanize.Comma(int64(r.Next)), humanize.Comma(int64(r.Samples)))

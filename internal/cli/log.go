@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"time"
@@ -7,14 +7,14 @@ import (
 )
 
 // logger writes to stderr: for people on a terminal, as JSON for machines, unless told which.
-func (a *app) logger(level, format string) zerolog.Logger {
+func (a *App) Logger(level, format string) zerolog.Logger {
 	lv, err := zerolog.ParseLevel(level)
 	if err != nil {
 		lv = zerolog.InfoLevel // the flag admits known words only
 	}
-	w := a.stderr
-	if format == "text" || format == "auto" && terminal(a.stderr) {
-		w = zerolog.ConsoleWriter{Out: a.stderr, TimeFormat: time.TimeOnly, NoColor: !terminal(a.stderr)}
+	w := a.Stderr
+	if format == "text" || format == "auto" && terminal(a.Stderr) {
+		w = zerolog.ConsoleWriter{Out: a.Stderr, TimeFormat: time.TimeOnly, NoColor: !terminal(a.Stderr)}
 	}
 	return zerolog.New(zerolog.SyncWriter(w)).Level(lv).With().Timestamp().Logger()
 }

@@ -1,9 +1,8 @@
-package main
+package cli
 
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,9 +13,14 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
+// Var defines a flag of any type. format must print a value so that parse gives it back.
+func Var[T any](f *Flags, p *T, name, kind string, parse func(string) (T, error), format func(T) string, usage string) {
+	f.Set.Var(&value[T]{f, p, name, kind, parse, format}, name, usage)
+}
+
 // value is a flag of any type. Its Set notes a fault and goes on, so that all faults are reported together.
 type value[T any] struct {
-	f      *flags
+	f      *Flags
 	p      *T
 	name   string
 	kind   string
@@ -27,7 +31,7 @@ type value[T any] struct {
 func (v *value[T]) Set(s string) error {
 	x, err := v.parse(s)
 	if err != nil {
-		v.f.fault("--%s %q: %w", v.name, s, err)
+		v.f.Fault("--%s %q: %w", v.name, s, err)
 		return nil
 	}
 	*v.p = x
@@ -44,12 +48,12 @@ func (v *value[T]) String() string {
 func (v *value[T]) Type() string { return v.kind }
 
 // size is a number of bytes with a unit: 8MiB, 2GB, 512.
-func (f *flags) size(p *int64, name string, def int64, usage string) {
+func (f *Flags) Size(p *int64, name string, def int64, usage string) {
 	*p = def
-	f.set.Var(&value[int64]{f, p, name, "size", parseSize, formatSize}, name, usage)
+	Var(f, p, name, "size", ParseSize, FormatSize, usage)
 }
 
-func parseSize(s string) (int64, error) {
+func ParseSize(s string) (int64, error) {
 	n, err := humanize.ParseBytes(s)
 	if err != nil || n > 1<<62 {
 		return 0, errors.New("want a size such as 512MiB or 2GB")
@@ -58,7 +62,7 @@ func parseSize(s string) (int64, error) {
 }
 
 // formatSize prints a size so that parseSize gives it back exactly.
-func formatSize(n int64) string {
+func FormatSize(n int64) string {
 	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
 	i := 0
 	for n != 0 && n%1024 == 0 && i < len(units)-1 {
@@ -69,9 +73,9 @@ func formatSize(n int64) string {
 }
 
 // count is an unsigned number.
-func (f *flags) count(p *uint64, name string, def uint64, usage string) {
+func (f *Flags) Count(p *uint64, name string, def uint64, usage string) {
 	*p = def
-	f.set.Var(&value[uint64]{f, p, name, "n", parseCount, func(n uint64) string { return strconv.FormatUint(n, 10) }}, name, usage)
+	Var(f, p, name, "n", parseCount, func(n uint64) string { return strconv.FormatUint(n, 10) }, usage)
 }
 
 func parseCount(s string) (uint64, error) {
@@ -83,7 +87,7 @@ func parseCount(s string) (uint64, error) {
 }
 
 // optional is a number that may be left out.
-func (f *flags) optional(p **uint64, name, usage string) {
+func (f *Flags) Optional(p **uint64, name, usage string) {
 	parse := func(s string) (*uint64, error) {
 		n, err := parseCount(s)
 		return &n, err
@@ -94,11 +98,11 @@ func (f *flags) optional(p **uint64, name, usage string) {
 		}
 		return strconv.FormatUint(*n, 10)
 	}
-	f.set.Var(&value[*uint64]{f, p, name, "n", parse, format}, name, usage)
+	Var(f, p, name, "n", parse, format, usage)
 }
 
 // number is a small count used as an int.
-func (f *flags) number(p *int, name string, def int, usage string) {
+func (f *Flags) Number(p *int, name string, def int, usage string) {
 	*p = def
 	parse := func(s string) (int, error) {
 		n, err := strconv.ParseUint(s, 10, 20)
@@ -107,11 +111,11 @@ func (f *flags) number(p *int, name string, def int, usage string) {
 		}
 		return int(n), nil
 	}
-	f.set.Var(&value[int]{f, p, name, "n", parse, strconv.Itoa}, name, usage)
+	Var(f, p, name, "n", parse, strconv.Itoa, usage)
 }
 
 // duration is a span of time with a unit: 10s, 1m30s.
-func (f *flags) duration(p *time.Duration, name string, def time.Duration, usage string) {
+func (f *Flags) Duration(p *time.Duration, name string, def time.Duration, usage string) {
 	*p = def
 	parse := func(s string) (time.Duration, error) {
 		d, err := time.ParseDuration(s)
@@ -120,7 +124,7 @@ func (f *flags) duration(p *time.Duration, name string, def time.Duration, usage
 		}
 		return d, nil
 	}
-	f.set.Var(&value[time.Duration]{f, p, name, "duration", parse, formatDuration}, name, usage)
+	Var(f, p, name, "duration", parse, formatDuration, usage)
 }
 
 // formatDuration leaves out the zero minutes and seconds of time.Duration's own form.
@@ -135,14 +139,14 @@ func formatDuration(d time.Duration) string {
 	return s
 }
 
-func (f *flags) text(p *string, name, def, usage string) {
+func (f *Flags) Text(p *string, name, def, usage string) {
 	*p = def
 	parse := func(s string) (string, error) { return s, nil }
-	f.set.Var(&value[string]{f, p, name, "string", parse, func(s string) string { return s }}, name, usage)
+	Var(f, p, name, "string", parse, func(s string) string { return s }, usage)
 }
 
 // choice is one of a few words.
-func (f *flags) choice(p *string, name, def, usage string, words ...string) {
+func (f *Flags) Choice(p *string, name, def, usage string, words ...string) {
 	*p = def
 	parse := func(s string) (string, error) {
 		if !slices.Contains(words, s) {
@@ -150,12 +154,12 @@ func (f *flags) choice(p *string, name, def, usage string, words ...string) {
 		}
 		return s, nil
 	}
-	f.set.Var(&value[string]{f, p, name, "word", parse, func(s string) string { return s }}, name,
+	Var(f, p, name, "word", parse, func(s string) string { return s },
 		usage+": "+strings.Join(words, ", "))
 }
 
 // flag is a switch.
-func (f *flags) flag(p *bool, name, usage string) {
+func (f *Flags) Flag(p *bool, name, usage string) {
 	parse := func(s string) (bool, error) {
 		b, err := strconv.ParseBool(s)
 		if err != nil {
@@ -163,40 +167,36 @@ func (f *flags) flag(p *bool, name, usage string) {
 		}
 		return b, nil
 	}
-	f.set.Var(&value[bool]{f, p, name, "bool", parse, strconv.FormatBool}, name, usage)
-	f.set.Lookup(name).NoOptDefVal = "true"
+	Var(f, p, name, "bool", parse, strconv.FormatBool, usage)
+	f.Set.Lookup(name).NoOptDefVal = "true"
 }
 
 // list is a flag that may be repeated. In the environment its values are separated by commas.
-func (f *flags) list(p *[]string, name, usage string) { f.separated(p, name, ",", usage) }
-
-// datasets is list for addresses of datasets, in which a comma may stand before an option.
-func (f *flags) datasets(p *[]string, name, usage string) {
-	parse := func(s string) ([]string, error) {
-		*p = append(*p, splitAddresses(s)...)
-		return *p, nil
-	}
-	f.set.Var(&value[[]string]{f, p, name, "string", parse, func(s []string) string { return strings.Join(s, ",") }}, name, usage)
+func (f *Flags) List(p *[]string, name, usage string) {
+	f.Repeated(p, name, ",", func(s string) []string { return strings.Split(s, ",") }, usage)
 }
 
-// separated is list for values that are separated by another character: they may hold commas.
-func (f *flags) separated(p *[]string, name, by, usage string) {
+// repeated is a list whose values split takes apart: they may hold commas. by joins them again.
+func (f *Flags) Repeated(p *[]string, name, by string, split func(string) []string, usage string) {
 	parse := func(s string) ([]string, error) {
-		for v := range strings.SplitSeq(s, by) {
+		for _, v := range split(s) {
 			if v = strings.TrimSpace(v); v != "" {
 				*p = append(*p, v)
 			}
 		}
 		return *p, nil
 	}
-	f.set.Var(&value[[]string]{f, p, name, "string", parse, func(s []string) string { return strings.Join(s, by) }}, name, usage)
+	Var(f, p, name, "string", parse, func(s []string) string { return strings.Join(s, by) }, usage)
 }
 
+// given reports whether the command line itself sets a flag.
+func (f *Flags) Given(name string) bool { return f.Set.Lookup(name).Changed && f.source[name] == "" }
+
 // output defines --json.
-func (f *flags) output(a *app) { f.flag(&a.json, "json", "print JSON") }
+func (f *Flags) Output(a *App) { f.Flag(&a.JSON, "json", "print JSON") }
 
 // count is a number and what it counts: 1 shard, 2,000 shards.
-func count[N ~int | ~uint64](n N, one, many string) string {
+func Count[N ~int | ~uint64](n N, one, many string) string {
 	if n == 1 {
 		return "1 " + one
 	}
@@ -204,7 +204,7 @@ func count[N ~int | ~uint64](n N, one, many string) string {
 }
 
 // printable is a name as a terminal can take it, and as one line: quoted where it is neither.
-func printable(name string) string {
+func Printable(name string) string {
 	if strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) || r == utf8.RuneError }) {
 		return strconv.Quote(name)
 	}
@@ -213,7 +213,7 @@ func printable(name string) string {
 
 // hideSecrets removes user information from anything that looks like a URL, with a name before it or not, and whether
 // or not it is one: a password may hold what a URL may not.
-func hideSecrets(s string) string {
+func HideSecrets(s string) string {
 	before, rest, isURL := strings.Cut(s, "://")
 	at := strings.LastIndexByte(rest, '@')
 	if !isURL || at < 0 || strings.Contains(rest[:at], "/") && !strings.Contains(rest[:at], ":") {
@@ -221,6 +221,3 @@ func hideSecrets(s string) string {
 	}
 	return before + "://***" + rest[at:]
 }
-
-// sortedKeys returns the keys of a map in order.
-func sortedKeys(m map[string]any) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"bytes"
@@ -15,68 +15,89 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// command describes one command: setup defines its flags and returns what runs once they are known.
-type command struct {
-	use, short, long, example string
-	args                      int // how many arguments at least
-	more                      bool
-	setup                     func(f *flags) (check func(args []string), body func(ctx context.Context, args []string) error)
+// Command describes one command.
+type Command struct {
+	Use, Short, Long, Example string
+
+	Args int  // how many arguments at least
+	More bool // more arguments than Args may be given
+
+	// Setup defines the flags. It returns a check of their values, which may be nil, and the body of the command.
+	Setup func(f *Flags) (check func(args []string), body func(ctx context.Context, args []string) error)
 }
 
-// build makes the cobra command: flags, environment and file first, then all faults at
+// Build makes the cobra command: flags, environment and file first, then all faults at
 // once, then the body.
-func (a *app) build(c command) *cobra.Command {
-	cmd := &cobra.Command{Use: c.use, Short: c.short, Long: c.long, Example: c.example, DisableFlagsInUseLine: true}
-	f := &flags{set: cmd.Flags(), source: map[string]string{}}
-	f.set.SortFlags = false
-	check, body := c.setup(f)
-	f.text(&f.file, "config", "", "`FILE` with settings in YAML, keys as the flags")
-	f.set.VisitAll(func(fl *pflag.Flag) { a.names[fl.Name] = true })
+func (a *App) Build(c Command) *cobra.Command {
+	cmd := &cobra.Command{Use: c.Use, Short: c.Short, Long: c.Long, Example: c.Example, DisableFlagsInUseLine: true}
+	var check func(args []string)
+	var body func(ctx context.Context, args []string) error
+	f := a.Flags(cmd.Flags(), func(f *Flags) { check, body = c.Setup(f) })
 	cmd.Args = func(_ *cobra.Command, args []string) error {
 		switch {
-		case len(args) < c.args:
-			f.fault("%s: %d arguments, want %d: %s", cmd.CommandPath(), len(args), c.args, c.use)
-		case len(args) > c.args && !c.more:
-			f.fault("%s: argument %q is one too many", cmd.CommandPath(), args[c.args])
+		case len(args) < c.Args:
+			f.Fault("%s: %d arguments, want %d: %s", cmd.CommandPath(), len(args), c.Args, c.Use)
+		case len(args) > c.Args && !c.More:
+			f.Fault("%s: argument %q is one too many", cmd.CommandPath(), args[c.Args])
 		}
 		return nil
 	}
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
-		f.load(a)
+		f.Load()
 		// A check may count on the arguments; without them the faults so far say enough.
-		if check != nil && len(args) >= c.args {
+		if check != nil && len(args) >= c.Args {
 			check(args)
 		}
-		if err := errors.Join(f.faults...); err != nil {
-			return &usageError{err, cmd.CommandPath()}
+		if err := f.Err(); err != nil {
+			return &UsageError{err, cmd.CommandPath()}
 		}
 		return body(cmd.Context(), args)
 	}
 	return cmd
 }
 
-// flags is a command's flag set that collects faults instead of stopping at the first one.
-type flags struct {
-	set    *pflag.FlagSet
+// Flags is a command's flag set that collects faults instead of stopping at the first one.
+type Flags struct {
+	Set *pflag.FlagSet
+
+	app    *App
 	file   string
 	faults []error
 	source map[string]string // flag → environment or file, for those set there
 }
 
-func (f *flags) fault(format string, args ...any) {
+// Flags makes the flags of a command, which define defines, and adds --config.
+func (a *App) Flags(set *pflag.FlagSet, define func(f *Flags)) *Flags {
+	f := &Flags{Set: set, app: a, source: map[string]string{}}
+	f.Set.SortFlags = false
+	define(f)
+	f.Text(&f.file, "config", "", "`FILE` with settings in YAML, keys as the flags")
+	f.Set.VisitAll(func(fl *pflag.Flag) { a.names[fl.Name] = true })
+	return f
+}
+
+// Fault records a fault of the command line, the environment or the file.
+func (f *Flags) Fault(format string, args ...any) {
 	f.faults = append(f.faults, fmt.Errorf(format, args...))
 }
 
+// Err returns all faults so far, or nil.
+func (f *Flags) Err() error { return errors.Join(f.faults...) }
+
+// Source returns the place that set a flag, other than the command line: a variable, or a line of the file; "" for none.
+func (f *Flags) Source(name string) string { return f.source[name] }
+
 // variable is the name of a flag in the environment.
-func variable(flag string) string {
+func Variable(flag string) string {
 	return "MILLRACE_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// load fills the flags that the command line left alone: from the environment, then from the file.
-func (f *flags) load(a *app) {
-	f.set.VisitAll(func(fl *pflag.Flag) {
-		if v, ok := a.env[variable(fl.Name)]; ok && !fl.Changed {
-			f.assign(fl, variable(fl.Name), []string{v})
+// Load fills the flags that the command line left alone: from the environment, then from the file.
+func (f *Flags) Load() {
+	a := f.app
+	f.Set.VisitAll(func(fl *pflag.Flag) {
+		if v, ok := a.Env[Variable(fl.Name)]; ok && !fl.Changed {
+			f.assign(fl, Variable(fl.Name), []string{v})
 		}
 	})
 	f.unknownVariables(a)
@@ -85,19 +106,19 @@ func (f *flags) load(a *app) {
 	}
 	text, err := os.ReadFile(f.file)
 	if err != nil {
-		f.fault("--config: %w", err)
+		f.Fault("--config: %w", err)
 		return
 	}
 	keys, err := parseFile(text)
 	if err != nil {
-		f.fault("%s: %w", f.file, err)
+		f.Fault("%s: %w", f.file, err)
 		return
 	}
 	for _, k := range keys {
-		fl := f.set.Lookup(k.name)
+		fl := f.Set.Lookup(k.name)
 		switch {
 		case k.name == "config" || !a.names[k.name]:
-			f.fault("%s:%d: unknown key %q", f.file, k.line, k.name)
+			f.Fault("%s:%d: unknown key %q", f.file, k.line, k.name)
 		case fl != nil && !fl.Changed && f.source[fl.Name] == "":
 			f.assign(fl, fmt.Sprintf("%s:%d", f.file, k.line), k.values)
 		}
@@ -105,9 +126,9 @@ func (f *flags) load(a *app) {
 }
 
 // unknownVariables refuses a MILLRACE_ variable that no command knows: most likely a slip of the pen.
-func (f *flags) unknownVariables(a *app) {
+func (f *Flags) unknownVariables(a *App) {
 	var names []string
-	for k := range a.env {
+	for k := range a.Env {
 		if strings.HasPrefix(k, "MILLRACE_") {
 			names = append(names, k)
 		}
@@ -115,8 +136,8 @@ func (f *flags) unknownVariables(a *app) {
 	slices.Sort(names)
 	for _, k := range names {
 		flag := strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(k, "MILLRACE_"), "_", "-"))
-		if !a.names[flag] && !reserved(k) && !serviceLink(k, a.env[k]) {
-			f.fault("environment: unknown variable %s", k)
+		if !a.names[flag] && !reserved(k) && !serviceLink(k, a.Env[k]) {
+			f.Fault("environment: unknown variable %s", k)
 		}
 	}
 }
@@ -137,12 +158,12 @@ func serviceLink(name, value string) bool {
 
 // assign sets a flag from somewhere else than the command line. The flag stays unchanged
 // for pflag, so that the source of each value is known.
-func (f *flags) assign(fl *pflag.Flag, from string, values []string) {
+func (f *Flags) assign(fl *pflag.Flag, from string, values []string) {
 	f.source[fl.Name] = from
 	before := len(f.faults)
 	for _, v := range values {
 		if err := fl.Value.Set(v); err != nil {
-			f.fault("--%s: %w", fl.Name, err)
+			f.Fault("--%s: %w", fl.Name, err)
 		}
 	}
 	for i := before; i < len(f.faults); i++ {

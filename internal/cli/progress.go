@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 )
 
 // bar shows how far a long job is, on a terminal only: in a log it would be noise.
-type bar struct {
+type Bar struct {
 	all   *mpb.Progress
 	one   *mpb.Bar
 	start time.Time
@@ -25,11 +25,11 @@ type bar struct {
 }
 
 // newBar starts a bar on stderr. A nil bar, which it returns without a terminal, does nothing.
-func (a *app) newBar(ctx context.Context, name string) *bar {
-	if !terminal(a.stderr) {
+func (a *App) NewBar(ctx context.Context, name string) *Bar {
+	if !terminal(a.Stderr) {
 		return nil
 	}
-	b := &bar{all: mpb.NewWithContext(ctx, mpb.WithOutput(a.stderr), mpb.WithWidth(40)), start: time.Now()}
+	b := &Bar{all: mpb.NewWithContext(ctx, mpb.WithOutput(a.Stderr), mpb.WithWidth(40)), start: time.Now()}
 	b.one = b.all.AddBar(0,
 		mpb.PrependDecorators(decor.Name(name+" ")),
 		mpb.AppendDecorators(
@@ -54,14 +54,14 @@ func terminal(w io.Writer) bool {
 }
 
 // update has the form that index, pack and verify call.
-func (b *bar) update(p chunkindex.Progress) {
+func (b *Bar) Update(p chunkindex.Progress) {
 	if b != nil {
 		b.kept.Store(p.Kept)
-		b.set(p.Done, p.Total)
+		b.Set(p.Done, p.Total)
 	}
 }
 
-func (b *bar) set(done, total int64) {
+func (b *Bar) Set(done, total int64) {
 	if b == nil {
 		return
 	}
@@ -70,7 +70,7 @@ func (b *bar) set(done, total int64) {
 }
 
 // end removes the bar, finished or not, and waits for it.
-func (b *bar) end() {
+func (b *Bar) End() {
 	if b == nil {
 		return
 	}

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"errors"
@@ -10,7 +10,7 @@ import (
 )
 
 // listOf is a flag that holds several values with commas between them.
-func listOf[T any](f *flags, p *[]T, name string, def []T, parse func(string) (T, error), format func(T) string, usage string) {
+func listOf[T any](f *Flags, p *[]T, name string, def []T, parse func(string) (T, error), format func(T) string, usage string) {
 	*p = def
 	all := func(s string) ([]T, error) {
 		var list []T
@@ -30,16 +30,16 @@ func listOf[T any](f *flags, p *[]T, name string, def []T, parse func(string) (T
 		}
 		return strings.Join(parts, ",")
 	}
-	f.set.Var(&value[[]T]{f, p, name, "list", all, text}, name, usage)
+	Var(f, p, name, "list", all, text, usage)
 }
 
 // sizes is a list of numbers of bytes: 16GiB,32GiB.
-func (f *flags) sizes(p *[]int64, name string, def []int64, usage string) {
-	listOf(f, p, name, def, parseSize, formatSize, usage)
+func (f *Flags) Sizes(p *[]int64, name string, def []int64, usage string) {
+	listOf(f, p, name, def, ParseSize, FormatSize, usage)
 }
 
 // numbers is a list of small counts.
-func (f *flags) numbers(p *[]int, name string, def []int, usage string) {
+func (f *Flags) Numbers(p *[]int, name string, def []int, usage string) {
 	listOf(f, p, name, def, func(s string) (int, error) {
 		n, err := strconv.ParseUint(s, 10, 20)
 		if err != nil {
@@ -50,7 +50,7 @@ func (f *flags) numbers(p *[]int, name string, def []int, usage string) {
 }
 
 // words is a list of some of a few words.
-func (f *flags) words(p *[]string, name string, def []string, usage string, words ...string) {
+func (f *Flags) Words(p *[]string, name string, def []string, usage string, words ...string) {
 	listOf(f, p, name, def, func(s string) (string, error) {
 		if !slices.Contains(words, s) {
 			return "", fmt.Errorf("%q: want some of %s", s, strings.Join(words, ", "))
@@ -60,14 +60,14 @@ func (f *flags) words(p *[]string, name string, def []string, usage string, word
 }
 
 // bandwidth is a number of bytes a second: 2GB/s, 500MB/s, or 100Gbit/s.
-func (f *flags) bandwidth(p *float64, name string, def float64, usage string) {
+func (f *Flags) Bandwidth(p *float64, name string, def float64, usage string) {
 	*p = def
 	parse := func(s string) (float64, error) {
 		s, inBits := strings.CutSuffix(strings.TrimSuffix(s, "/s"), "bit")
 		if inBits {
 			s += "B"
 		}
-		n, err := parseSize(s)
+		n, err := ParseSize(s)
 		switch {
 		case err != nil:
 			return 0, errors.New("want bytes a second, such as 2GB/s, or bits, such as 100Gbit/s")
@@ -76,12 +76,12 @@ func (f *flags) bandwidth(p *float64, name string, def float64, usage string) {
 		}
 		return float64(n), nil
 	}
-	f.set.Var(&value[float64]{f, p, name, "rate", parse, func(x float64) string {
+	Var(f, p, name, "rate", parse, func(x float64) string {
 		if x == 0 {
 			return ""
 		}
 		return formatDecimal(x) + "/s"
-	}}, name, usage)
+	}, usage)
 }
 
 // formatDecimal prints bytes in powers of ten so that parseSize gives them back exactly.
@@ -95,7 +95,7 @@ func formatDecimal(x float64) string {
 }
 
 // rate is a number of things a second: 3000/s. It has no default.
-func (f *flags) rate(p *float64, name, usage string) {
+func (f *Flags) Rate(p *float64, name, usage string) {
 	parse := func(s string) (float64, error) {
 		x, err := strconv.ParseFloat(strings.TrimSuffix(s, "/s"), 64)
 		if err != nil || !(x > 0) || math.IsInf(x, 0) {
@@ -103,16 +103,16 @@ func (f *flags) rate(p *float64, name, usage string) {
 		}
 		return x, nil
 	}
-	f.set.Var(&value[float64]{f, p, name, "rate", parse, func(x float64) string {
+	Var(f, p, name, "rate", parse, func(x float64) string {
 		if x == 0 {
 			return ""
 		}
 		return strconv.FormatFloat(x, 'g', -1, 64) + "/s"
-	}}, name, usage)
+	}, usage)
 }
 
 // price is an amount of money, 0 for none, in whatever unit the user counts.
-func (f *flags) price(p *float64, name, usage string) {
+func (f *Flags) Price(p *float64, name, usage string) {
 	parse := func(s string) (float64, error) {
 		x, err := strconv.ParseFloat(s, 64)
 		if err != nil || !(x >= 0 && x <= 1e9) {
@@ -120,16 +120,16 @@ func (f *flags) price(p *float64, name, usage string) {
 		}
 		return x, nil
 	}
-	f.set.Var(&value[float64]{f, p, name, "price", parse, func(x float64) string {
+	Var(f, p, name, "price", parse, func(x float64) string {
 		if x == 0 {
 			return ""
 		}
 		return strconv.FormatFloat(x, 'g', -1, 64)
-	}}, name, usage)
+	}, usage)
 }
 
 // factor is a number from 1.
-func (f *flags) factor(p *float64, name string, def float64, usage string) {
+func (f *Flags) Factor(p *float64, name string, def float64, usage string) {
 	*p = def
 	parse := func(s string) (float64, error) {
 		x, err := strconv.ParseFloat(s, 64)
@@ -138,11 +138,11 @@ func (f *flags) factor(p *float64, name string, def float64, usage string) {
 		}
 		return x, nil
 	}
-	f.set.Var(&value[float64]{f, p, name, "factor", parse, func(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }}, name, usage)
+	Var(f, p, name, "factor", parse, func(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }, usage)
 }
 
 // whole is a number that may be written with an exponent: 1e9.
-func (f *flags) whole(p *uint64, name string, def uint64, usage string) {
+func (f *Flags) Whole(p *uint64, name string, def uint64, usage string) {
 	*p = def
 	parse := func(s string) (uint64, error) {
 		if n, err := strconv.ParseUint(s, 10, 64); err == nil {
@@ -154,5 +154,5 @@ func (f *flags) whole(p *uint64, name string, def uint64, usage string) {
 		}
 		return uint64(x), nil
 	}
-	f.set.Var(&value[uint64]{f, p, name, "n", parse, func(n uint64) string { return strconv.FormatUint(n, 10) }}, name, usage)
+	Var(f, p, name, "n", parse, func(n uint64) string { return strconv.FormatUint(n, 10) }, usage)
 }
