@@ -133,6 +133,10 @@ func floorPlan() map[string]room {
 			},
 			outside: []string{"github.com/rs/zerolog", "golang.org/x"},
 		},
+		"internal/location": {
+			ours:  []string{"chunkindex", "gateway/address", "internal/objstore", "s3backend", "selection"}, // address: the names of datasets
+			never: []string{"net/http"},
+		},
 		"internal/cli": { // flags, environment, configuration file, exit, progress
 			ours: []string{"chunkindex"}, // the form of a progress report
 			outside: []string{

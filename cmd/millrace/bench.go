@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"github.com/millrace-data/millrace/internal/cli"
 	"io"
 	"net/http"
 	"slices"
@@ -18,6 +17,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/millrace-data/millrace/client"
+	"github.com/millrace-data/millrace/internal/cli"
+	"github.com/millrace-data/millrace/internal/location"
 )
 
 type benchReport struct {
@@ -126,7 +127,7 @@ func reach(ctx context.Context, gateway string, h *http.Client) error {
 	if err == nil || ctx.Err() != nil || errors.As(err, &said) {
 		return err
 	}
-	return fmt.Errorf("bench %s: %w in %s: %w", cli.HideSecrets(gateway), errUnreachable, reachTime, err)
+	return fmt.Errorf("bench %s: %w in %s: %w", location.HideSecrets(gateway), errUnreachable, reachTime, err)
 }
 
 // runBench loads a gateway. What it returns has measured something: not a single batch is an error.
@@ -216,6 +217,6 @@ func (l *load) failed(gateway string) error {
 	if l.failure == nil {
 		return nil
 	}
-	return fmt.Errorf("bench %s: %d of %s failed, the first: %w", cli.HideSecrets(gateway), l.rep.Errors,
+	return fmt.Errorf("bench %s: %d of %s failed, the first: %w", location.HideSecrets(gateway), l.rep.Errors,
 		cli.Count(l.rep.Batches+l.rep.Errors, "batch", "batches"), l.failure)
 }

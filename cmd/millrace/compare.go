@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"github.com/millrace-data/millrace/internal/cli"
 	"io"
 	"math"
 	"slices"
@@ -15,6 +14,8 @@ import (
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/client"
 	"github.com/millrace-data/millrace/datapath"
+	"github.com/millrace-data/millrace/internal/cli"
+	"github.com/millrace-data/millrace/internal/location"
 	"github.com/millrace-data/millrace/shuffle"
 	"github.com/millrace-data/millrace/simulate"
 )
@@ -108,39 +109,39 @@ type localityRow struct {
 	worst     float64
 }
 
-func (a *app) compare(ctx context.Context, s *storeFlags, l location, p *planFlags, c *compareFlags) error {
-	d, err := openIndex(ctx, s, l, chunkindex.OpenOptions{})
+func (a *app) compare(ctx context.Context, s *location.Stores, l location.Location, p *planFlags, c *compareFlags) error {
+	d, err := s.OpenIndex(ctx, l, chunkindex.OpenOptions{})
 	if err != nil {
 		return err
 	}
-	defer d.close()
-	def := d.index.Defaults()
+	defer d.Close()
+	def := d.Index.Defaults()
 	batch := def.BatchSize
 	if p.opt.BatchSize != 0 {
 		batch = p.opt.BatchSize
 	}
 	own, chosen := chosenOrder(def, p)
-	rows, err := comparisons(d.index, own, chosen, batch, p.opt, c)
+	rows, err := comparisons(d.Index, own, chosen, batch, p.opt, c)
 	if err != nil {
 		return err
 	}
-	plan, err := shuffle.NewPlan(chosen, d.index.First())
+	plan, err := shuffle.NewPlan(chosen, d.Index.First())
 	if err != nil {
 		return err
 	}
 	shared := localityRows(plan, batch, c)
-	a.advise(unevenBatches(plan, batch, chunkLengths(d.index)))
+	a.advise(unevenBatches(plan, batch, chunkLengths(d.Index)))
 	a.advise(unevenRanks(shared))
 	out := map[string]any{
-		"generation": d.index.Generation(), "samples": d.index.Samples(), "chunks": d.index.Chunks(),
-		"bytes": d.index.Bytes(), "batch_size": batch, "orders": rows,
+		"generation": d.Index.Generation(), "samples": d.Index.Samples(), "chunks": d.Index.Chunks(),
+		"bytes": d.Index.Bytes(), "batch_size": batch, "orders": rows,
 	}
 	if len(shared) > 0 {
 		out["locality"] = map[string]any{"shuffle": chosen.Shuffle, "window": chosen.Window, "strata": chosen.Strata, "splits": shared}
 	}
 	return a.Print(out, func(w io.Writer) {
-		fmt.Fprintf(w, "%s: %s in %s, %s; batches of %d\n\n", l, cli.Count(d.index.Samples(), "sample", "samples"),
-			cli.Count(d.index.Chunks(), "chunk", "chunks"), humanize.IBytes(uint64(d.index.Bytes())), batch)
+		fmt.Fprintf(w, "%s: %s in %s, %s; batches of %d\n\n", l, cli.Count(d.Index.Samples(), "sample", "samples"),
+			cli.Count(d.Index.Chunks(), "chunk", "chunks"), humanize.IBytes(uint64(d.Index.Bytes())), batch)
 		printComparisons(w, rows, c)
 		if len(shared) > 0 {
 			fmt.Fprintf(w, "\nsplit by locality, shuffle %s:\n\n", describeOrder(chosen))

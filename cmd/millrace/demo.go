@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"github.com/millrace-data/millrace/internal/cli"
 	"io"
 	"net"
 	"os"
@@ -21,6 +20,8 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/client"
+	"github.com/millrace-data/millrace/internal/cli"
+	"github.com/millrace-data/millrace/internal/location"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/pack"
 )
@@ -84,7 +85,7 @@ func (a *app) runDemo(ctx context.Context, x *demoFlags) error {
 	}
 	c := &serveConfig{
 		cacheSize: min(defaultCacheSize(usableMemory()), 1<<30), memory: usableMemory(), wait: 0, deadline: time.Minute,
-		logLevel: "warn", logFormat: "auto", lameDuck: time.Millisecond, drain: 5 * time.Second, locations: []location{l},
+		logLevel: "warn", logFormat: "auto", lameDuck: time.Millisecond, drain: 5 * time.Second, locations: []location.Location{l},
 	}
 	if c.bound, err = demoListen(ctx, x.listen); err != nil {
 		return err
@@ -95,9 +96,9 @@ func (a *app) runDemo(ctx context.Context, x *demoFlags) error {
 	}
 	defer s.close()
 	if !x.once {
-		return s.run(ctx, func(at net.Addr) { a.demoHints("http://"+at.String(), l.name) })
+		return s.run(ctx, func(at net.Addr) { a.demoHints("http://"+at.String(), l.Name) })
 	}
-	return a.demoOnce(ctx, s, l.name, reused)
+	return a.demoOnce(ctx, s, l.Name, reused)
 }
 
 // demoSource finds a directory with real files.
@@ -124,14 +125,14 @@ func (a *app) demoSource(ctx context.Context, from string) (string, error) {
 }
 
 // demoLocation is a directory under the user's cache that is named by what is packed.
-func (a *app) demoLocation(source string) (location, error) {
+func (a *app) demoLocation(source string) (location.Location, error) {
 	base, err := a.cacheDir()
 	if err != nil {
-		return location{}, err
+		return location.Location{}, err
 	}
 	name := "demo"
 	sum := sha256.Sum256([]byte(source))
-	return location{name: name, dir: filepath.Join(base, "millrace", "demo", hex.EncodeToString(sum[:6]))}, nil
+	return location.Location{Name: name, Dir: filepath.Join(base, "millrace", "demo", hex.EncodeToString(sum[:6]))}, nil
 }
 
 // cacheDir is the user's cache directory, from the environment the program was given.
@@ -147,15 +148,15 @@ func (a *app) cacheDir() (string, error) {
 }
 
 // demoPack packs and indexes, or finds that this was done by an earlier run.
-func (a *app) demoPack(ctx context.Context, source string, l location) (reused bool, err error) {
-	var s storeFlags
-	err = s.with(ctx, l, true, func(ctx context.Context, st objstore.Store) error {
+func (a *app) demoPack(ctx context.Context, source string, l location.Location) (reused bool, err error) {
+	var s location.Stores
+	err = s.With(ctx, l, true, func(ctx context.Context, st objstore.Store) error {
 		if x, err := chunkindex.Open(ctx, st, "", chunkindex.OpenOptions{}); err == nil {
 			reused = true
-			a.Say("using the shards in %s, packed from %s by an earlier run", l.dir, source)
+			a.Say("using the shards in %s, packed from %s by an earlier run", l.Dir, source)
 			return x.Close()
 		}
-		a.Say("packing %s into %s ...", source, l.dir)
+		a.Say("packing %s into %s ...", source, l.Dir)
 		build := chunkindex.BuildOptions{ChunkSize: demoChunk, Defaults: chunkindex.Defaults{BatchSize: demoBatch, Window: 32, Shuffle: "slot", Tail: "short"}}
 		// Links are left out, since a tree of somebody's own may hold any.
 		rep, err := a.packAndIndex(ctx, []string{source}, &s, st, l, pack.Options{ShardSize: demoShard, Key: pack.KeyGroup, SkipSpecial: true}, build)

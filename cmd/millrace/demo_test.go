@@ -1,6 +1,8 @@
 package main
 
-import "testing"
+import (
+	"testing"
+)
 
 // Two demos that start at once must not be given one port.
 func TestDemoKeepsThePortItFound(t *testing.T) {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"github.com/millrace-data/millrace/internal/cli"
 	"io"
 	"net/http"
 	"os"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/millrace-data/millrace/cluster"
 	"github.com/millrace-data/millrace/datapath"
+	"github.com/millrace-data/millrace/internal/cli"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 

@@ -3,11 +3,11 @@ package main
 import (
 	"context"
 	"errors"
-	"github.com/millrace-data/millrace/internal/cli"
 	"net"
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/client"
+	"github.com/millrace-data/millrace/internal/cli"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 

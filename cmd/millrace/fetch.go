@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/millrace-data/millrace/internal/cli"
 	"io"
 	"net/url"
 	"os"
@@ -19,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/millrace-data/millrace/client"
+	"github.com/millrace-data/millrace/internal/cli"
 	"github.com/millrace-data/millrace/shuffle"
 )
 

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"github.com/millrace-data/millrace/internal/cli"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -17,6 +16,8 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/internal/bubble"
+	"github.com/millrace-data/millrace/internal/cli"
+	"github.com/millrace-data/millrace/internal/location"
 )
 
 func TestAllUnknownFlagsAreNamedTogether(t *testing.T) {
@@ -175,7 +176,7 @@ func TestBenchOfAGatewayThatDies(t *testing.T) {
 	dir := shards(t)
 	bubble.Test(t, func(t *testing.T) {
 		a := &app{cli.New([]string{"GOMEMLIMIT=off"}, &bytes.Buffer{}, &bytes.Buffer{})}
-		s, err := a.compose(t.Context(), &serveConfig{cacheSize: 64 << 20, memory: 1 << 40, logLevel: "error", logFormat: "json", locations: []location{{name: "files", dir: dir}}})
+		s, err := a.compose(t.Context(), &serveConfig{cacheSize: 64 << 20, memory: 1 << 40, logLevel: "error", logFormat: "json", locations: []location.Location{{Name: "files", Dir: dir}}})
 		if err != nil {
 			t.Fatal(err)
 		}

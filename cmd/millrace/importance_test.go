@@ -2,11 +2,12 @@ package main
 
 import (
 	"bytes"
-	"github.com/millrace-data/millrace/internal/cli"
 	"strings"
 	"testing"
 
 	"github.com/millrace-data/millrace/client"
+	"github.com/millrace-data/millrace/internal/cli"
+	"github.com/millrace-data/millrace/internal/location"
 )
 
 // TestFetchByImportance reports the losses of an epoch through the client, and reads the next by what they weigh.
@@ -67,7 +68,7 @@ func TestLossLogBelongsToOneGateway(t *testing.T) {
 	a := &app{cli.New([]string{"GOMEMLIMIT=off"}, &bytes.Buffer{}, &bytes.Buffer{})}
 	compose := func(check bool) (*server, error) {
 		c := &serveConfig{cacheSize: 64 << 20, memory: 1 << 40, logLevel: "error", logFormat: "json", lossLog: log, check: check}
-		c.locations = []location{{name: "files", dir: dir}}
+		c.locations = []location.Location{{Name: "files", Dir: dir}}
 		return a.compose(t.Context(), c)
 	}
 	first, err := compose(false)

@@ -4,12 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/millrace-data/millrace/internal/cli"
 	"io"
 	"path"
 	"runtime"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -17,13 +14,15 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/chunkindex/files"
+	"github.com/millrace-data/millrace/internal/cli"
+	"github.com/millrace-data/millrace/internal/location"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
 // indexFlags are those of index, and of pack, which indexes afterwards.
 type indexFlags struct {
-	store    storeFlags
+	store    location.Stores
 	opt      chunkindex.BuildOptions
 	sequence uint64 // length, in tokens
 
@@ -41,7 +40,7 @@ func (x *indexFlags) define(f *cli.Flags) {
 	f.Number(&x.opt.Parallel, "parallel", min(4*runtime.GOMAXPROCS(0), 16), "`N` shards read side by side")
 	f.Set.Lookup("parallel").DefValue = "4 per processor, at most 16"
 	f.Flag(&x.opt.SingleWriter, "single-writer", "publish without conditional writes: you promise that nobody else writes")
-	x.store.define(f)
+	defineStores(&x.store, f)
 }
 
 // defineFormat defines what says of shards what their bytes do not. pack has none of it: it makes its shards itself.
@@ -63,7 +62,7 @@ const hiddenUsage = "take what is hidden too: names that begin with a dot, __MAC
 const maxDefault = 1 << 31
 
 func (x *indexFlags) check(f *cli.Flags) {
-	x.store.check(f)
+	checkStores(&x.store, f)
 	if x.opt.ChunkSize < 1 || x.opt.ChunkSize > 1<<30 {
 		f.Fault("--chunk-size %s: want 1B to 1GiB", cli.FormatSize(x.opt.ChunkSize))
 	}
@@ -122,14 +121,14 @@ other commands take for such a dataset: DATASET,index=URL.`,
   millrace index ~/.cache/huggingface/hub/datasets--me--pairs/snapshots/0a1b2c --follow-links --index-url ./pairs`,
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
 			var x indexFlags
-			var l location
+			var l location.Location
 			x.define(f)
 			x.defineFormat(f)
 			x.definePlace(f)
 			f.Output(a.App)
 			check := func(args []string) { x.check(f); l = x.place(f, args[0]) }
 			return check, func(ctx context.Context, _ []string) error {
-				return x.store.with(ctx, l, false, func(ctx context.Context, st objstore.Store) error {
+				return x.store.With(ctx, l, false, func(ctx context.Context, st objstore.Store) error {
 					rep, err := a.buildIndex(ctx, &x.store, st, l, x.opt)
 					if err != nil {
 						return err
@@ -142,10 +141,10 @@ other commands take for such a dataset: DATASET,index=URL.`,
 }
 
 // buildIndex indexes one location with a progress bar.
-func (a *app) buildIndex(ctx context.Context, s *storeFlags, st objstore.Store, l location, opt chunkindex.BuildOptions) (chunkindex.BuildReport, error) {
+func (a *app) buildIndex(ctx context.Context, s *location.Stores, st objstore.Store, l location.Location, opt chunkindex.BuildOptions) (chunkindex.BuildReport, error) {
 	b := a.NewBar(ctx, "index")
 	defer b.End()
-	opt.Progress, opt.Links = b.Update, l.links
+	opt.Progress, opt.Links = b.Update, l.Links
 	var uneven string
 	opt.Inspect = func(x *chunkindex.Index) {
 		d := x.Defaults()
@@ -153,17 +152,17 @@ func (a *app) buildIndex(ctx context.Context, s *storeFlags, st objstore.Store, 
 			uneven = unevenBatches(plan, d.BatchSize, chunkLengths(x))
 		}
 	}
-	if l.index != nil {
-		at, done, err := s.open(*l.index, true)
+	if l.Index != nil {
+		at, done, err := s.Open(*l.Index, true)
 		if err != nil {
 			return chunkindex.BuildReport{}, err
 		}
 		defer done()
-		opt.Index, opt.Data = chunkindex.Place{Store: at, Prefix: l.index.prefix}, l.String()
+		opt.Index, opt.Data = chunkindex.Place{Store: at, Prefix: l.Index.Prefix}, l.String()
 	}
-	rep, err := chunkindex.Build(ctx, st, l.prefix, opt)
+	rep, err := chunkindex.Build(ctx, st, l.Prefix, opt)
 	if err != nil {
-		err = fmt.Errorf("index %s: %w", l, cause(l, err))
+		err = fmt.Errorf("index %s: %w", l, location.Cause(l, err))
 		if errors.Is(err, chunkindex.ErrReadOnly) {
 			err = fmt.Errorf("%w: --index-url URL puts the index where you may write, and writes nothing beside the shards", err)
 		}
@@ -180,7 +179,7 @@ func (a *app) buildIndex(ctx context.Context, s *storeFlags, st objstore.Store, 
 	return rep, nil
 }
 
-func printBuild(w io.Writer, l location, r chunkindex.BuildReport) {
+func printBuild(w io.Writer, l location.Location, r chunkindex.BuildReport) {
 	fmt.Fprintf(w, "indexed %s\n", l)
 	fmt.Fprintf(w, "  generation %s\n", r.Generation)
 	fmt.Fprintf(w, "  %s in %s of %s, %s\n", cli.Count(r.Samples, "sample", "samples"), cli.Count(r.Chunks, "chunk", "chunks"),
@@ -214,95 +213,6 @@ func printBuild(w io.Writer, l location, r chunkindex.BuildReport) {
 	}
 }
 
-// opened is an index with the stores of the shards and of the index.
-type opened struct {
-	loc   location
-	store objstore.Store // of the shards
-	home  objstore.Store // of the index, and of all that is kept beside it
-	index *chunkindex.Index
-	close func()
-}
-
-// openIndex opens the stores of a location and its index.
-func openIndex(ctx context.Context, s *storeFlags, l location, opt chunkindex.OpenOptions) (opened, error) {
-	d := opened{loc: l}
-	var done, doneHome func()
-	var err error
-	if d.store, done, err = s.open(l, false); err != nil {
-		return opened{}, err
-	}
-	d.home, doneHome = d.store, func() {}
-	if l.index != nil {
-		if d.home, doneHome, err = s.open(*l.index, false); err != nil {
-			done()
-			return opened{}, err
-		}
-	}
-	d.close = func() {
-		if d.index != nil {
-			_ = d.index.Close() // only read from
-		}
-		doneHome()
-		done()
-	}
-	at := l.ofIndex()
-	if d.index, err = chunkindex.Open(ctx, d.home, at.prefix, opt); err != nil {
-		err = explain(ctx, "open dataset", at, d.home, err)
-	} else {
-		err = d.belongs(ctx)
-	}
-	if err != nil {
-		d.close()
-		return opened{}, err
-	}
-	return d, nil
-}
-
-// belongs looks whether the shards can be read as the index has them: links are followed if they were when it was made, and of
-// an index that lies elsewhere the first shard is here.
-func (d opened) belongs(ctx context.Context) error {
-	if d.index.Links() && !d.loc.links {
-		return fmt.Errorf("open dataset %s: its index was made with --follow-links, so give its address as %s,%s%s", d.loc, d.loc.address(), linksOption, followLinks)
-	}
-	if d.loc.index == nil || d.index.Shards() == 0 {
-		return nil
-	}
-	shard := d.index.Shard(0).Key
-	_, err := d.store.Stat(ctx, d.loc.prefix+shard)
-	if errors.Is(err, objstore.ErrNotFound) {
-		return fmt.Errorf("open dataset %s: shard %s of the index at %s is not here: is it the index of other data? %w", d.loc, cli.Printable(shard), d.loc.index, err)
-	}
-	return err
-}
-
-// cause leaves out what chunkindex says ahead of a fault: its word for the operation, and the prefix, which for a whole
-// bucket or directory is empty. The commands name the dataset by its address instead.
-func cause(l location, err error) error {
-	inner := errors.Unwrap(err)
-	if inner == nil {
-		return err
-	}
-	ahead, ok := strings.CutSuffix(err.Error(), inner.Error())
-	if !ok || !strings.HasSuffix(ahead, strconv.Quote(l.prefix)+": ") {
-		return err
-	}
-	return inner
-}
-
-// explain names the dataset that a fault is about, and the cure for an index that is missing: unless what is missing is
-// the bucket, which reading one object cannot tell.
-func explain(ctx context.Context, op string, l location, st objstore.Store, err error) error {
-	err = cause(l, err)
-	if !errors.Is(err, objstore.ErrNotFound) {
-		return fmt.Errorf("%s %s: %w", op, l, err)
-	}
-	enough := errors.New("there is an object")
-	if listed := st.List(ctx, l.prefix, func(objstore.Object) error { return enough }); errors.Is(listed, objstore.ErrNotFound) {
-		return fmt.Errorf("%s %s: %w", op, l, listed)
-	}
-	return fmt.Errorf("%s %s: %w (run 'millrace index' on it first?)", op, l, err)
-}
-
 type verifyReport struct {
 	Generation string                `json:"generation"`
 	Chunks     int                   `json:"chunks"`
@@ -320,14 +230,14 @@ func (a *app) verify() *cobra.Command {
 does not match is one line on stdout; if there is one the exit code is 3.`,
 		Example: "  millrace verify s3://bucket/imagenet\n  millrace verify ./shards --json",
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
-			var s storeFlags
-			var l location
+			var s location.Stores
+			var l location.Location
 			var parallel int
 			f.Number(&parallel, "parallel", 8, "`N` chunks read side by side")
-			s.define(f)
+			defineStores(&s, f)
 			f.Output(a.App)
 			check := func(args []string) {
-				s.check(f)
+				checkStores(&s, f)
 				l = one(f, args[0])
 				if parallel == 0 {
 					f.Fault("--parallel 0: want at least 1")
@@ -340,17 +250,17 @@ does not match is one line on stdout; if there is one the exit code is 3.`,
 	})
 }
 
-func (a *app) runVerify(ctx context.Context, s *storeFlags, l location, parallel int) error {
-	d, err := openIndex(ctx, s, l, chunkindex.OpenOptions{})
+func (a *app) runVerify(ctx context.Context, s *location.Stores, l location.Location, parallel int) error {
+	d, err := s.OpenIndex(ctx, l, chunkindex.OpenOptions{})
 	if err != nil {
 		return err
 	}
-	defer d.close()
-	x := d.index
+	defer d.Close()
+	x := d.Index
 	rep := verifyReport{Generation: x.Generation(), Chunks: x.Chunks(), Samples: x.Samples(), Bytes: x.Bytes(), Bad: []chunkindex.BadRange{}}
 	start := time.Now()
 	b := a.NewBar(ctx, "verify")
-	err = chunkindex.Verify(ctx, x, d.store, l.prefix, parallel, b.Update, func(r chunkindex.BadRange) {
+	err = chunkindex.Verify(ctx, x, d.Store, l.Prefix, parallel, b.Update, func(r chunkindex.BadRange) {
 		rep.Bad = append(rep.Bad, r)
 		if !a.JSON {
 			fmt.Fprintf(a.Stdout, "bad %s [%d,+%d) chunk %d: %s\n", cli.Printable(r.Shard), r.Offset, r.Length, r.Chunk, r.Cause)
@@ -375,7 +285,7 @@ func (a *app) runVerify(ctx context.Context, s *storeFlags, l location, parallel
 }
 
 // verdict is what a verification ends with: what was found counts for more than what ended the search for more.
-func verdict(l location, bad int, err error) error {
+func verdict(l location.Location, bad int, err error) error {
 	switch {
 	case bad == 0:
 		return err
@@ -393,19 +303,19 @@ func (a *app) gc() *cobra.Command {
 serving it: it has its own copy of the index.`,
 		Example: "  millrace gc s3://bucket/imagenet --grace 72h",
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
-			var s storeFlags
-			var l location
+			var s location.Stores
+			var l location.Location
 			var grace time.Duration
 			f.Duration(&grace, "grace", 24*time.Hour, "keep what is younger than `DURATION`: it may be about to be published")
-			s.define(f)
+			defineStores(&s, f)
 			f.Output(a.App)
-			check := func(args []string) { s.check(f); l = one(f, args[0]) }
+			check := func(args []string) { checkStores(&s, f); l = one(f, args[0]) }
 			return check, func(ctx context.Context, _ []string) error {
-				at := l.ofIndex()
-				return s.with(ctx, at, false, func(ctx context.Context, st objstore.Store) error {
-					keys, err := chunkindex.Collect(ctx, st, at.prefix, grace)
+				at := l.OfIndex()
+				return s.With(ctx, at, false, func(ctx context.Context, st objstore.Store) error {
+					keys, err := chunkindex.Collect(ctx, st, at.Prefix, grace)
 					if err != nil {
-						return explain(ctx, "gc", at, st, err)
+						return location.Explain(ctx, "gc", at, st, err)
 					}
 					if keys == nil {
 						keys = []string{}

@@ -2,12 +2,13 @@ package main
 
 import (
 	"fmt"
-	"github.com/millrace-data/millrace/internal/cli"
 	"io"
 	"path/filepath"
 	"strings"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/internal/cli"
+	"github.com/millrace-data/millrace/internal/location"
 )
 
 // definePlace defines what the address of the dataset can say too. pack has none of it: it writes the shards itself.
@@ -17,46 +18,46 @@ func (x *indexFlags) definePlace(f *cli.Flags) {
 }
 
 // place parses the dataset's address and adds what the flags say of its place.
-func (x *indexFlags) place(f *cli.Flags, arg string) location {
+func (x *indexFlags) place(f *cli.Flags, arg string) location.Location {
 	l := one(f, arg)
 	if x.followLinks {
-		if err := l.followLinks(); err != nil {
+		if err := l.FollowLinks(); err != nil {
 			f.Fault("--follow-links: %w", err)
 		}
 	}
 	switch {
 	case x.indexURL == "":
-	case l.index != nil:
-		f.Fault("--index-url %s: the dataset's address names %s already", cli.HideSecrets(x.indexURL), l.index)
+	case l.Index != nil:
+		f.Fault("--index-url %s: the dataset's address names %s already", location.HideSecrets(x.indexURL), l.Index)
 	default:
-		if err := l.putIndex(x.indexURL); err != nil {
-			f.Fault("--index-url %s: %w", cli.HideSecrets(x.indexURL), err)
+		if err := l.PutIndex(x.indexURL); err != nil {
+			f.Fault("--index-url %s: %w", location.HideSecrets(x.indexURL), err)
 		}
 	}
 	return l
 }
 
 // warn tells on stderr what is likely not what the user wants of a dataset that was indexed, and the cure.
-func (a *app) warn(l location, r chunkindex.BuildReport) {
+func (a *app) warn(l location.Location, r chunkindex.BuildReport) {
 	if len(r.Splits) > 0 {
 		fmt.Fprintf(a.Stderr, "millrace: %s: the names tell of several splits, and this dataset is all of them: %s\n", l, splitsText(l, r.Splits))
 	}
 	if r.Links > 0 {
 		cure := ": --follow-links follows those that lead somewhere"
-		if l.links {
+		if l.Links {
 			cure = ", or leads back to where it lies"
 		}
 		fmt.Fprintf(a.Stderr, "millrace: %s: passed over %s, such as %s, that lead out of the directory, to a directory or nowhere%s\n",
 			l, cli.Count(r.Links, "link", "links"), cli.Printable(r.Link), cure)
 	}
-	if r.ClassFolders > 0 && l.bucket == "" && l.index == nil {
+	if r.ClassFolders > 0 && l.Bucket == "" && l.Index == nil {
 		fmt.Fprintf(a.Stderr, "millrace: %s: %s of pictures: torchvision's ImageFolder takes .millrace for one more class, and fails; --index-url DIR puts the index elsewhere, then remove %s\n",
-			l, cli.Count(r.ClassFolders, "folder", "folders"), filepath.Join(l.dir, ".millrace"))
+			l, cli.Count(r.ClassFolders, "folder", "folders"), filepath.Join(l.Dir, ".millrace"))
 	}
 }
 
 // splitsText names splits, and how each is indexed by itself.
-func splitsText(l location, all []chunkindex.Split) string {
+func splitsText(l location.Location, all []chunkindex.Split) string {
 	var found, cures []string
 	for _, s := range all {
 		found = append(found, fmt.Sprintf("%s (%s, such as %s)", s.Name, cli.Count(s.Shards, "shard", "shards"), cli.Printable(s.Example)))
@@ -74,8 +75,8 @@ func splitsText(l location, all []chunkindex.Split) string {
 }
 
 // printPlace says where the index is, and what other commands call the dataset, where that is not its address alone.
-func printPlace(w io.Writer, l location) {
-	if address := l.address(); address != l.String() {
+func printPlace(w io.Writer, l location.Location) {
+	if address := l.Address(); address != l.String() {
 		fmt.Fprintf(w, "  its address for other commands is %s\n", address)
 	}
 }

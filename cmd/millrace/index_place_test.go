@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/millrace-data/millrace/internal/location"
 )
 
 func TestAddressesWithOptions(t *testing.T) {
@@ -32,11 +34,11 @@ func TestAddressesWithOptions(t *testing.T) {
 		"s3://bucket/a,index=s3://key:secret@mine/x":    "",
 		"photos=s3://bucket/a,index=http://example.org": "",
 	} {
-		l, err := parseDataset(in)
+		l, err := location.Parse(in)
 		got := ""
 		if err == nil {
-			got = l.name + " " + l.address()
-			if again, err := parseDataset(l.name + "=" + l.address()); err != nil || again.address() != l.address() {
+			got = l.Name + " " + l.Address()
+			if again, err := location.Parse(l.Name + "=" + l.Address()); err != nil || again.Address() != l.Address() {
 				t.Errorf("%q: its own address reads as %v, %v", in, again, err)
 			}
 		}
@@ -47,7 +49,7 @@ func TestAddressesWithOptions(t *testing.T) {
 			t.Errorf("%q: the error shows a secret: %v", in, err)
 		}
 	}
-	got := splitAddresses("a=/a,index=/x, b=/b ,c=/c,links=follow,index=/y,,index=/z")
+	got := location.Split("a=/a,index=/x, b=/b ,c=/c,links=follow,index=/y,,index=/z")
 	if want := []string{"a=/a,index=/x", "b=/b", "c=/c,links=follow,index=/y,index=/z"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -1,6 +1,8 @@
 package main
 
-import "golang.org/x/sys/unix"
+import (
+	"golang.org/x/sys/unix"
+)
 
 // groupLimit: macOS has no control groups.
 func groupLimit() int64 { return noLimit }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"github.com/millrace-data/millrace/internal/cli"
 	"io"
 	"runtime"
 
@@ -11,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/internal/cli"
+	"github.com/millrace-data/millrace/internal/location"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/pack"
 )
@@ -31,7 +32,7 @@ that are finished are not sent again.`,
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
 			var x indexFlags
 			var opt pack.Options
-			var l location
+			var l location.Location
 			f.Size(&opt.ShardSize, "shard-size", pack.DefaultShardSize, "target `SIZE` of a shard")
 			f.Choice(&opt.Key, "key", pack.KeyGroup, "`RULE` that makes samples of files", pack.KeyGroup, pack.KeyPath)
 			f.Flag(&opt.Hidden, "hidden", hiddenUsage)
@@ -43,7 +44,7 @@ that are finished are not sent again.`,
 				x.check(f)
 				l = one(f, args[len(args)-1])
 				for _, source := range args[:len(args)-1] {
-					if l.inside(source) {
+					if l.Inside(source) {
 						f.Fault("%s lies in %s, which is to be packed: another run would pack the shards of this one", l, source)
 					}
 				}
@@ -55,7 +56,7 @@ that are finished are not sent again.`,
 				x.opt.Match = "*.tar" // whatever else lies there
 				x.opt.Hidden = opt.Hidden
 				opt.Parallel = min(x.opt.Parallel, runtime.GOMAXPROCS(0))
-				return x.store.with(ctx, l, true, func(ctx context.Context, st objstore.Store) error {
+				return x.store.With(ctx, l, true, func(ctx context.Context, st objstore.Store) error {
 					rep, err := a.packAndIndex(ctx, args[:len(args)-1], &x.store, st, l, opt, x.opt)
 					if err != nil {
 						return err
@@ -67,10 +68,10 @@ that are finished are not sent again.`,
 	})
 }
 
-func (a *app) packAndIndex(ctx context.Context, sources []string, s *storeFlags, st objstore.Store, l location, opt pack.Options, build chunkindex.BuildOptions) (packReport, error) {
+func (a *app) packAndIndex(ctx context.Context, sources []string, s *location.Stores, st objstore.Store, l location.Location, opt pack.Options, build chunkindex.BuildOptions) (packReport, error) {
 	b := a.NewBar(ctx, "pack")
 	opt.Progress = b.Update
-	p, err := pack.Pack(ctx, sources, st, l.prefix, opt)
+	p, err := pack.Pack(ctx, sources, st, l.Prefix, opt)
 	b.End()
 	if err != nil {
 		return packReport{}, err
@@ -89,7 +90,7 @@ func (a *app) packAndIndex(ctx context.Context, sources []string, s *storeFlags,
 // maxSkipped bounds how many skipped files are named in text; JSON has all of them.
 const maxSkipped = 10
 
-func printPack(w io.Writer, l location, r packReport) {
+func printPack(w io.Writer, l location.Location, r packReport) {
 	fmt.Fprintf(w, "packed %s, %s, as %s in %s (%d finished before)\n", cli.Count(r.Files, "file", "files"),
 		humanize.IBytes(uint64(r.Bytes)), cli.Count(r.Samples, "sample", "samples"), cli.Count(r.Shards, "shard", "shards"), r.ReusedShards)
 	if r.MultiMember > 0 {

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"github.com/millrace-data/millrace/internal/cli"
 	"io"
 	"maps"
 	"math/big"
@@ -20,6 +19,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millrace-data/millrace/client"
+	"github.com/millrace-data/millrace/internal/cli"
+	"github.com/millrace-data/millrace/internal/location"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -105,7 +106,7 @@ func gateways(f *cli.Flags, args []string) {
 	for _, g := range args {
 		u, err := url.Parse(g)
 		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
-			f.Fault("gateway %q: want http://host:port", cli.HideSecrets(g))
+			f.Fault("gateway %q: want http://host:port", location.HideSecrets(g))
 		}
 	}
 }
@@ -133,8 +134,8 @@ class's share of a batch varies four times as much. Every chunk is a class, or t
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
 			var p planFlags
 			var c compareFlags
-			var s storeFlags
-			var l location
+			var s location.Stores
+			var l location.Location
 			var batch *uint64
 			f.Optional(&batch, "batch", "explain batch `N`")
 			p.defineEpoch(f)
@@ -142,10 +143,10 @@ class's share of a batch varies four times as much. Every chunk is a class, or t
 			c.define(f)
 			p.defineShare(f)
 			p.defineOrder(f)
-			s.define(f)
+			defineStores(&s, f)
 			f.Output(a.App)
 			check := func(args []string) {
-				s.check(f)
+				checkStores(&s, f)
 				if remote(args[0]) {
 					gateways(f, args)
 					c.checkGateway(f, &p)
@@ -153,9 +154,9 @@ class's share of a batch varies four times as much. Every chunk is a class, or t
 					return
 				}
 				l = one(f, args[0])
-				c.checkDataset(f, cli.HideSecrets(args[0]))
+				c.checkDataset(f, location.HideSecrets(args[0]))
 				if batch != nil {
-					f.Fault("--batch %d: a gateway explains batches; %s is no gateway's address", *batch, cli.HideSecrets(args[0]))
+					f.Fault("--batch %d: a gateway explains batches; %s is no gateway's address", *batch, location.HideSecrets(args[0]))
 				}
 			}
 			return check, func(ctx context.Context, args []string) error {
@@ -220,7 +221,7 @@ func (a *app) planRemote(ctx context.Context, gateway string, p *planFlags, batc
 // printPlan prints what a gateway says of a plan, with links that can be opened as they are.
 func printPlan(w io.Writer, gateway string, plan map[string]any) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	printFields(t, "", strings.TrimSuffix(cli.HideSecrets(gateway), "/"), plan)
+	printFields(t, "", strings.TrimSuffix(location.HideSecrets(gateway), "/"), plan)
 	t.Flush()
 }
 

@@ -4,12 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"github.com/millrace-data/millrace/internal/cli"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/millrace-data/millrace/internal/cli"
 )
 
 // TestCheckPrintsJSONThatServeAccepts, too.

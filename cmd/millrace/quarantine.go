@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/millrace-data/millrace/internal/cli"
 	"io"
 	"maps"
 	"os"
@@ -16,6 +15,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/internal/cli"
+	"github.com/millrace-data/millrace/internal/location"
 	"github.com/millrace-data/millrace/selection"
 )
 
@@ -28,7 +29,7 @@ type quarantineReport struct {
 
 // quarantineFlags say which samples are bad.
 type quarantineFlags struct {
-	store  storeFlags
+	store  location.Stores
 	keys   []string
 	shard  string
 	file   string
@@ -53,16 +54,16 @@ the file's. The same samples with the same reasons have the same digest.`,
   millrace quarantine ./shards --from-verify --json`,
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
 			var x quarantineFlags
-			var l location
+			var l location.Location
 			f.List(&x.keys, "key", "`KEY` of a bad sample; may be given more than once; one with a comma is for --from")
 			f.Text(&x.shard, "shard", "", "`SHARD` of the keys that --key gives, where several shards have them")
 			f.Text(&x.file, "from", "", "`FILE` of lines: key, tab, reason, tab, shard, the last two as needed; - is stdin")
 			f.Text(&x.reason, "reason", "", "`TEXT` to note with samples that have no reason of their own")
 			f.Flag(&x.verify, "from-verify", "read every chunk, and take what does not match the index")
-			x.store.define(f)
+			defineStores(&x.store, f)
 			f.Output(a.App)
 			check := func(args []string) {
-				x.store.check(f)
+				checkStores(&x.store, f)
 				l = one(f, args[0])
 				if len(x.keys) == 0 && x.file == "" && !x.verify {
 					f.Fault("no bad sample: want --key, --from or --from-verify")
@@ -76,19 +77,19 @@ the file's. The same samples with the same reasons have the same digest.`,
 	})
 }
 
-func (a *app) runQuarantine(ctx context.Context, x *quarantineFlags, l location) error {
-	d, err := openIndex(ctx, &x.store, l, chunkindex.OpenOptions{})
+func (a *app) runQuarantine(ctx context.Context, x *quarantineFlags, l location.Location) error {
+	d, err := x.store.OpenIndex(ctx, l, chunkindex.OpenOptions{})
 	if err != nil {
 		return err
 	}
-	defer d.close()
+	defer d.Close()
 	named, err := x.read()
 	if err != nil {
 		return err
 	}
 	bad := map[uint64]selection.Bad{}
 	for _, b := range named {
-		n, err := d.find(ctx, b)
+		n, err := findSample(ctx, d, b)
 		if err != nil {
 			return fmt.Errorf("quarantine %s: %w", l, err)
 		}
@@ -106,22 +107,22 @@ func (a *app) runQuarantine(ctx context.Context, x *quarantineFlags, l location)
 	return a.storeQuarantine(ctx, d, bad)
 }
 
-func (a *app) storeQuarantine(ctx context.Context, d opened, bad map[uint64]selection.Bad) error {
-	st, err := d.selections()
+func (a *app) storeQuarantine(ctx context.Context, d location.Opened, bad map[uint64]selection.Bad) error {
+	st, err := d.Selections()
 	if err != nil {
 		return err
 	}
-	q := selection.Quarantine{Generation: d.index.Generation(), Samples: d.index.Samples()}
+	q := selection.Quarantine{Generation: d.Index.Generation(), Samples: d.Index.Samples()}
 	for _, n := range slices.Sorted(maps.Keys(bad)) {
 		q.Bad = append(q.Bad, bad[n])
 	}
 	digest, created, err := st.Quarantine(ctx, q)
 	if err != nil {
-		return fmt.Errorf("%s: %w", d.loc, err)
+		return fmt.Errorf("%s: %w", d.Loc, err)
 	}
 	rep := quarantineReport{Digest: digest, Generation: q.Generation, New: created, Samples: q.Bad}
 	return a.Print(rep, func(w io.Writer) {
-		fmt.Fprintf(w, "%s of %s in quarantine\n", cli.Count(len(q.Bad), "sample", "samples"), d.loc)
+		fmt.Fprintf(w, "%s of %s in quarantine\n", cli.Count(len(q.Bad), "sample", "samples"), d.Loc)
 		for _, b := range q.Bad {
 			fmt.Fprintf(w, "  %s %s\n", cli.Printable(b.Key), cli.Printable(b.Reason))
 		}
@@ -135,9 +136,9 @@ type namedSample struct {
 	shard       string // empty: the key is that of one shard only
 }
 
-// find returns the number of a sample.
-func (d opened) find(ctx context.Context, b namedSample) (uint64, error) {
-	n, ok, err := d.index.Lookup(ctx, b.key, b.shard)
+// findSample returns the number of a sample.
+func findSample(ctx context.Context, d location.Opened, b namedSample) (uint64, error) {
+	n, ok, err := d.Index.Lookup(ctx, b.key, b.shard)
 	var ambiguous *chunkindex.AmbiguousKeyError
 	switch {
 	case errors.As(err, &ambiguous):
@@ -186,16 +187,16 @@ func (x *quarantineFlags) read() ([]namedSample, error) {
 }
 
 // findBad reads everything, and adds the samples that lie in what does not match the index.
-func (a *app) findBad(ctx context.Context, d opened, reason string, bad map[uint64]selection.Bad) error {
+func (a *app) findBad(ctx context.Context, d location.Opened, reason string, bad map[uint64]selection.Bad) error {
 	var found []chunkindex.BadRange
 	b := a.NewBar(ctx, "verify")
-	err := chunkindex.Verify(ctx, d.index, d.store, d.loc.prefix, 8, b.Update, func(r chunkindex.BadRange) { found = append(found, r) })
+	err := chunkindex.Verify(ctx, d.Index, d.Store, d.Loc.Prefix, 8, b.Update, func(r chunkindex.BadRange) { found = append(found, r) })
 	b.End()
 	if err != nil {
-		return fmt.Errorf("verify %s: %w", d.loc, err)
+		return fmt.Errorf("verify %s: %w", d.Loc, err)
 	}
 	for _, r := range found {
-		if err := d.touched(ctx, r, reason, bad); err != nil {
+		if err := touched(ctx, d, r, reason, bad); err != nil {
 			return fmt.Errorf("samples of chunk %d: %w", r.Chunk, err)
 		}
 	}
@@ -203,8 +204,8 @@ func (a *app) findBad(ctx context.Context, d opened, reason string, bad map[uint
 }
 
 // touched adds the samples of a bad range: those of the whole chunk, where its bytes are stored in another form than they have.
-func (d opened) touched(ctx context.Context, r chunkindex.BadRange, reason string, bad map[uint64]selection.Bad) error {
-	x := d.index
+func touched(ctx context.Context, d location.Opened, r chunkindex.BadRange, reason string, bad map[uint64]selection.Bad) error {
+	x := d.Index
 	table, err := x.Table(ctx, r.Chunk)
 	if err != nil {
 		return err

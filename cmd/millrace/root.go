@@ -2,10 +2,11 @@ package main
 
 import (
 	"context"
-	"github.com/millrace-data/millrace/internal/cli"
 	"io"
 
 	"github.com/spf13/cobra"
+
+	"github.com/millrace-data/millrace/internal/cli"
 )
 
 // app is the program: its commands are methods.

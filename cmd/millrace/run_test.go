@@ -7,7 +7,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"github.com/millrace-data/millrace/internal/cli"
 	"net"
 	"os"
 	"path/filepath"
@@ -22,6 +21,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/millrace-data/millrace/importance"
+	"github.com/millrace-data/millrace/internal/cli"
+	"github.com/millrace-data/millrace/internal/location"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/objstore/dirstore"
 )
@@ -215,10 +216,10 @@ func TestDatasetAddresses(t *testing.T) {
 		"file:///data/x": "x file:///data/x", "p=file:///data/x": "p file:///data/x", "./x": "x file://" + wd + "/x", "p=x/y": "p file://" + wd + "/x/y",
 		"/data/a=b": "", "s3://b_/x": "", "file://host/x": "", "http://x/y": "", "bad name=/x": "", "": "", "s3://bucket/x?y=1": "",
 	} {
-		l, err := parseDataset(in)
+		l, err := location.Parse(in)
 		got := ""
 		if err == nil {
-			got = l.name + " " + l.String()
+			got = l.Name + " " + l.String()
 		}
 		if got != want {
 			t.Errorf("%q: got %q (%v), want %q", in, got, err, want)
@@ -252,13 +253,13 @@ func gatewayFor(t *testing.T, dir string) string { return gatewayOf(t, "files=fi
 // gatewayOf serves a dataset until the test ends.
 func gatewayOf(t *testing.T, dataset string) string {
 	t.Helper()
-	l, err := parseDataset(dataset)
+	l, err := location.Parse(dataset)
 	if err != nil {
 		t.Fatal(err)
 	}
 	a := &app{cli.New([]string{"GOMEMLIMIT=off"}, &bytes.Buffer{}, &bytes.Buffer{})}
 	c := &serveConfig{cacheSize: 64 << 20, memory: 1 << 40, listen: "127.0.0.1:0", logLevel: "error", logFormat: "json", drain: defaultDrain, // a request whose client has just left is still open for a moment
-		locations: []location{l}}
+		locations: []location.Location{l}}
 	url, _ := a.running(t, c)
 	return url
 }
@@ -417,7 +418,7 @@ func TestVerifyExitsWithThreeOnABadRange(t *testing.T) {
 }
 
 func TestVerifyThatEndsEarlySaysSo(t *testing.T) {
-	l := location{dir: "/d"}
+	l := location.Location{Dir: "/d"}
 	for _, c := range []struct {
 		bad  int
 		err  error
@@ -531,13 +532,13 @@ func TestInterruptExitsWith130(t *testing.T) {
 // TestKeptLossesAreSentBesideRequests: a gateway is ready before it has sent what an earlier one kept.
 func TestKeptLossesAreSentBesideRequests(t *testing.T) {
 	dir, log := shards(t), t.TempDir()
-	at := location{name: "files", dir: dir}
+	at := location.Location{Name: "files", Dir: dir}
 	store, err := dirstore.New(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	earlier, err := importance.New(importance.Config{Reader: store, Dir: filepath.Join(log, at.name), Location: at.String()})
+	earlier, err := importance.New(importance.Config{Reader: store, Dir: filepath.Join(log, at.Name), Location: at.String()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -549,7 +550,7 @@ func TestKeptLossesAreSentBesideRequests(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := &app{cli.New([]string{"GOMEMLIMIT=off"}, &bytes.Buffer{}, &bytes.Buffer{})}
-	c := &serveConfig{cacheSize: 64 << 20, memory: 1 << 40, logLevel: "error", logFormat: "json", lossLog: log, locations: []location{at}}
+	c := &serveConfig{cacheSize: 64 << 20, memory: 1 << 40, logLevel: "error", logFormat: "json", lossLog: log, locations: []location.Location{at}}
 	s, err := a.compose(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)

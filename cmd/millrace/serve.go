@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/millrace-data/millrace/internal/cli"
 	"net"
 	"net/http"
 	"time"
@@ -15,6 +14,8 @@ import (
 
 	"github.com/millrace-data/millrace/datapath"
 	"github.com/millrace-data/millrace/gateway"
+	"github.com/millrace-data/millrace/internal/cli"
+	"github.com/millrace-data/millrace/internal/location"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
@@ -89,7 +90,7 @@ type server struct {
 	log     zerolog.Logger
 	gateway *gateway.Gateway
 	stores  []objstore.Store
-	opened  []opened                    // in the order of the flags
+	opened  []location.Opened           // in the order of the flags
 	names   map[*datapath.Source]string // of the datasets
 	pace    bool                        // the collector: unless the user does
 	senders []func(context.Context)     // of what earlier runs kept

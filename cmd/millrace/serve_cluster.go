@@ -3,13 +3,13 @@ package main
 import (
 	"errors"
 	"fmt"
-	"github.com/millrace-data/millrace/internal/cli"
 	"net"
 	"os"
 	"strconv"
 	"strings"
 
 	"github.com/millrace-data/millrace/cluster"
+	"github.com/millrace-data/millrace/internal/cli"
 )
 
 // clusterFlags make a gateway a member of a cluster. Without a name nothing of it is used.

@@ -11,7 +11,6 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
-	"github.com/millrace-data/millrace/internal/cli"
 	"io"
 	"math/big"
 	"net"
@@ -26,6 +25,8 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/millrace-data/millrace/cluster"
+	"github.com/millrace-data/millrace/internal/cli"
+	"github.com/millrace-data/millrace/internal/location"
 	"github.com/millrace-data/millrace/peer"
 )
 
@@ -77,7 +78,7 @@ func fleetFor(t *testing.T, dir string, n int, change func(*serveConfig)) (urls 
 		a := &app{cli.New([]string{"GOMEMLIMIT=off", "GOGC=100"}, &bytes.Buffer{}, &bytes.Buffer{})}
 		c := &serveConfig{
 			cacheSize: 64 << 20, memory: 1 << 40, listen: "127.0.0.1:0", logLevel: "error", logFormat: "json", drain: defaultDrain,
-			lameDuck: time.Millisecond, locations: []location{{name: "files", dir: dir}},
+			lameDuck: time.Millisecond, locations: []location.Location{{Name: "files", Dir: dir}},
 			cluster: clusterFlags{
 				name: "job-a", member: fmt.Sprintf("gw-%d", i), bound: port, advertise: port.Addr().String(), insecure: true, where: where,
 			},
@@ -194,7 +195,7 @@ func storedBytes(t *testing.T) uint64 {
 // Without --cluster nothing of it is there.
 func TestAloneThereIsNoCluster(t *testing.T) {
 	a := &app{cli.New([]string{"GOMEMLIMIT=off", "GOGC=100"}, &bytes.Buffer{}, &bytes.Buffer{})}
-	c := &serveConfig{cacheSize: 64 << 20, memory: 1 << 40, logLevel: "error", logFormat: "json", locations: []location{{name: "files", dir: shards(t)}}}
+	c := &serveConfig{cacheSize: 64 << 20, memory: 1 << 40, logLevel: "error", logFormat: "json", locations: []location.Location{{Name: "files", Dir: shards(t)}}}
 	s, err := a.compose(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
@@ -301,7 +302,7 @@ func TestQuotaKeepsDatasetsApart(t *testing.T) {
 	for _, quotas := range [][]quota{nil, {{dataset: "b", memory: 16 << 20, disk: 4 << 20}}, {{dataset: "a", memory: 16 << 20}}, nil} {
 		s, err := a.compose(t.Context(), &serveConfig{
 			cacheSize: 64 << 20, memory: 1 << 40, logLevel: "error", logFormat: "json", diskDir: disk, diskSize: 8 << 20, quotas: quotas,
-			locations: []location{{name: "a", dir: data}, {name: "b", dir: other}},
+			locations: []location.Location{{Name: "a", Dir: data}, {Name: "b", Dir: other}},
 		})
 		if err != nil {
 			t.Fatalf("%v: %v", quotas, err)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"github.com/millrace-data/millrace/internal/cli"
 	"io"
 	"net"
 	"slices"
@@ -15,6 +14,8 @@ import (
 	"github.com/millrace-data/millrace/datapath"
 	"github.com/millrace-data/millrace/gateway"
 	"github.com/millrace-data/millrace/internal/budget"
+	"github.com/millrace-data/millrace/internal/cli"
+	"github.com/millrace-data/millrace/internal/location"
 )
 
 // serveConfig is everything that serve can be told.
@@ -43,11 +44,11 @@ type serveConfig struct {
 	logLevel    string
 	logFormat   string
 	check       bool
-	store       storeFlags
+	store       location.Stores
 	cluster     clusterFlags
 
 	memory    int64 // what the process may use
-	locations []location
+	locations []location.Location
 	quotas    []quota
 	mixed     []gateway.Mixture
 }
@@ -60,7 +61,7 @@ const (
 
 func (c *serveConfig) define(f *cli.Flags) {
 	c.memory = usableMemory()
-	f.Repeated(&c.datasets, "dataset", ",", splitAddresses, "serve `NAME=URL[,index=URL][,links=follow]`; may be repeated, the first is the default dataset")
+	f.Repeated(&c.datasets, "dataset", ",", location.Split, "serve `NAME=URL[,index=URL][,links=follow]`; may be repeated, the first is the default dataset")
 	f.Repeated(&c.mixtures, "mixture", ";", func(s string) []string { return strings.Split(s, ";") }, "serve `NAME=SOURCE:WEIGHT,SOURCE:WEIGHT[,samples=N|,choose=N/N|,per-batch=N/N]`: a mixture of datasets; may be repeated")
 	f.Text(&c.listen, "listen", "127.0.0.1:8080", "`ADDRESS` of the data port")
 	f.Text(&c.adminListen, "admin-listen", "", "`ADDRESS` of a port of their own for metrics, statistics and profiles")
@@ -82,27 +83,27 @@ func (c *serveConfig) define(f *cli.Flags) {
 	c.cluster.define(f)
 	f.Choice(&c.logLevel, "log-level", "info", "`LEVEL` of the log", "debug", "info", "warn", "error")
 	f.Choice(&c.logFormat, "log-format", "auto", "`FORMAT` of the log", "auto", "text", "json")
-	c.store.define(f)
+	defineStores(&c.store, f)
 	f.Flag(&c.check, "check", "validate everything, print the effective configuration and exit")
 }
 
 // validate notes every fault that can be seen without opening anything.
 func (c *serveConfig) validate(f *cli.Flags) {
-	c.store.check(f)
+	checkStores(&c.store, f)
 	c.checkMixtures(f)
 	if len(c.datasets) == 0 {
 		f.Fault("--dataset: want at least one NAME=URL")
 	}
 	names := map[string]bool{}
 	for _, d := range c.datasets {
-		l, err := parseDataset(d)
+		l, err := location.Parse(d)
 		switch {
 		case err != nil:
 			f.Fault("--dataset: %w", err)
-		case names[l.name]:
-			f.Fault("--dataset %q: name %q is given twice", cli.HideSecrets(d), l.name)
+		case names[l.Name]:
+			f.Fault("--dataset %q: name %q is given twice", location.HideSecrets(d), l.Name)
 		default:
-			names[l.name] = true
+			names[l.Name] = true
 			c.locations = append(c.locations, l)
 		}
 	}
@@ -174,13 +175,13 @@ func (a *app) printConfig(c *serveConfig, f *cli.Flags) error {
 			return
 		}
 		key := &yaml.Node{Kind: yaml.ScalarNode, Value: fl.Name}
-		val := &yaml.Node{Kind: yaml.ScalarNode, Value: cli.HideSecrets(fl.Value.String())}
+		val := &yaml.Node{Kind: yaml.ScalarNode, Value: location.HideSecrets(fl.Value.String())}
 		plain[fl.Name] = val.Value
 		if fl.Name == "dataset" {
 			val = &yaml.Node{Kind: yaml.SequenceNode}
 			var all []string
 			for _, l := range c.locations {
-				all = append(all, l.name+"="+l.address())
+				all = append(all, l.Name+"="+l.Address())
 				val.Content = append(val.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: all[len(all)-1]})
 			}
 			plain[fl.Name] = all

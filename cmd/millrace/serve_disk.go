@@ -2,12 +2,12 @@ package main
 
 import (
 	"fmt"
-	"github.com/millrace-data/millrace/internal/cli"
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/datapath"
 	"github.com/millrace-data/millrace/diskcache"
 	"github.com/millrace-data/millrace/gateway"
+	"github.com/millrace-data/millrace/internal/cli"
 )
 
 // diskWriters is how many chunks the disk tier keeps in memory at most while it writes them.
@@ -44,7 +44,7 @@ func (s *server) openDisk(v *division) error {
 	cfg := diskcache.Config{Dir: v.dir, MaxBytes: v.quota.disk, Tell: func(what string, err error) { s.diskTrouble(v.dir, what, err) }}
 	for _, l := range s.cfg.locations {
 		// The main one names those with a quota too: its directory holds theirs, and is the same cache when the quota is gone.
-		if v == s.main() || v == s.division(l.name) {
+		if v == s.main() || v == s.division(l.Name) {
 			cfg.Datasets = append(cfg.Datasets, l.String())
 		}
 	}
@@ -90,9 +90,9 @@ func (v *division) diskList(indexes []*chunkindex.Index) int64 {
 // pass for what is not worth keeping.
 func (v *division) fitDisk() error {
 	for _, d := range v.opened {
-		if least := diskcache.Cost(d.index.MaxChunk()); v.dir != "" && least > v.quota.disk {
+		if least := diskcache.Cost(d.Index.MaxChunk()); v.dir != "" && least > v.quota.disk {
 			return cli.Usage(fmt.Errorf("%s is too small: the largest chunk of %s takes %s",
-				v.diskSetting(), d.loc.name, cli.FormatSize(least)), "millrace serve")
+				v.diskSetting(), d.Loc.Name, cli.FormatSize(least)), "millrace serve")
 		}
 	}
 	return nil

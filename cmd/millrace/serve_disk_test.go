@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/millrace-data/millrace/diskcache"
+	"github.com/millrace-data/millrace/internal/location"
 )
 
 func TestDiskCacheThatDoesNotFitIsAFaultOfUsage(t *testing.T) {
@@ -59,7 +60,7 @@ func TestDiskCacheThatDoesNotFitIsAFaultOfUsage(t *testing.T) {
 // A configuration can be checked while a gateway uses its disk cache.
 func TestDiskCacheInUseIsChecked(t *testing.T) {
 	data, dir := shards(t), t.TempDir()
-	location, err := parseDataset(data)
+	location, err := location.Parse(data)
 	if err != nil {
 		t.Fatal(err)
 	}

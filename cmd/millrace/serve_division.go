@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"github.com/millrace-data/millrace/internal/cli"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,6 +12,8 @@ import (
 	"github.com/millrace-data/millrace/diskcache"
 	"github.com/millrace-data/millrace/gateway"
 	"github.com/millrace-data/millrace/internal/budget"
+	"github.com/millrace-data/millrace/internal/cli"
+	"github.com/millrace-data/millrace/internal/location"
 )
 
 // division is a data path and what it alone may use: the datasets of one division displace nothing of another's.
@@ -23,7 +24,7 @@ type division struct {
 	budget *budget.Budget
 	disk   *diskcache.Cache
 	path   *datapath.Path
-	opened []opened
+	opened []location.Opened
 }
 
 // quota is what one dataset has for itself.
@@ -78,7 +79,7 @@ func (c *serveConfig) validateQuotas(f *cli.Flags) {
 		case err != nil:
 			f.Fault("--quota %q: %w", t, err)
 			continue
-		case !slices.ContainsFunc(c.locations, func(l location) bool { return l.name == q.dataset }):
+		case !slices.ContainsFunc(c.locations, func(l location.Location) bool { return l.Name == q.dataset }):
 			f.Fault("--quota %q: no --dataset is called %q", t, q.dataset)
 		case slices.ContainsFunc(c.quotas, func(o quota) bool { return o.dataset == q.dataset }):
 			f.Fault("--quota %q: %q has one already", t, q.dataset)
@@ -174,16 +175,16 @@ func (s *server) division(dataset string) *division {
 func (s *server) open(ctx context.Context) error {
 	var faults []error
 	for _, l := range s.cfg.locations {
-		v := s.division(l.name)
-		d, err := openIndex(ctx, &s.cfg.store, l, chunkindex.OpenOptions{CacheDir: s.cfg.indexDir, Tables: v.path.Tables()})
+		v := s.division(l.Name)
+		d, err := s.cfg.store.OpenIndex(ctx, l, chunkindex.OpenOptions{CacheDir: s.cfg.indexDir, Tables: v.path.Tables()})
 		if err != nil {
 			faults = append(faults, err)
 			continue
 		}
-		s.closers = append(s.closers, d.close)
-		v.opened, s.opened, s.stores = append(v.opened, d), append(s.opened, d), append(s.stores, d.store)
-		s.log.Info().Str("dataset", l.name).Stringer("from", l).Str("generation", d.index.Generation()).
-			Uint64("samples", d.index.Samples()).Int("chunks", d.index.Chunks()).Int64("bytes", d.index.Bytes()).Msg("dataset opened")
+		s.closers = append(s.closers, d.Close)
+		v.opened, s.opened, s.stores = append(v.opened, d), append(s.opened, d), append(s.stores, d.Store)
+		s.log.Info().Str("dataset", l.Name).Stringer("from", l).Str("generation", d.Index.Generation()).
+			Uint64("samples", d.Index.Samples()).Int("chunks", d.Index.Chunks()).Int64("bytes", d.Index.Bytes()).Msg("dataset opened")
 	}
 	return errors.Join(faults...)
 }
@@ -203,21 +204,21 @@ func (s *server) datasets() ([]gateway.Dataset, error) {
 	sets := make([]gateway.Dataset, 0, len(s.opened))
 	s.names = make(map[*datapath.Source]string, len(s.opened))
 	for _, d := range s.opened {
-		source := s.division(d.loc.name).path.Open(d.index, d.store, d.loc.prefix)
-		s.names[source] = d.loc.name
-		source.KeepOnDisk(d.loc.String())
-		source.Share(d.loc.name)
+		source := s.division(d.Loc.Name).path.Open(d.Index, d.Store, d.Loc.Prefix)
+		s.names[source] = d.Loc.Name
+		source.KeepOnDisk(d.Loc.String())
+		source.Share(d.Loc.Name)
 		losses, err := s.losses(d)
 		if err != nil {
 			faults = append(faults, err)
 			continue
 		}
-		selections, err := d.selections()
+		selections, err := d.Selections()
 		if err != nil {
 			faults = append(faults, err)
 			continue
 		}
-		sets = append(sets, gateway.Dataset{Name: d.loc.name, Index: d.index, Source: source, Importance: losses, Selection: selections})
+		sets = append(sets, gateway.Dataset{Name: d.Loc.Name, Index: d.Index, Source: source, Importance: losses, Selection: selections})
 	}
 	return sets, errors.Join(faults...)
 }

@@ -6,29 +6,30 @@ import (
 	"path/filepath"
 
 	"github.com/millrace-data/millrace/importance"
+	"github.com/millrace-data/millrace/internal/location"
 )
 
 // losses opens the log of reported losses of a dataset. Reports that an earlier run kept, since the bucket took no writes, are sent
 // once the server runs, if it takes them: beside requests, for there may be millions. With --check the local log is left alone, since
 // a gateway may be using it.
-func (s *server) losses(d opened) (*importance.Log, error) {
-	at := d.loc.ofIndex()
+func (s *server) losses(d location.Opened) (*importance.Log, error) {
+	at := d.Loc.OfIndex()
 	cfg := importance.Config{
-		Reader: d.home, Writer: d.home, Prefix: at.prefix, Location: at.String(), CacheDir: s.cfg.indexDir,
+		Reader: d.Home, Writer: d.Home, Prefix: at.Prefix, Location: at.String(), CacheDir: s.cfg.indexDir,
 	}
 	if s.cfg.lossLog != "" && !s.cfg.check {
-		cfg.Dir = filepath.Join(s.cfg.lossLog, d.loc.name)
+		cfg.Dir = filepath.Join(s.cfg.lossLog, d.Loc.Name)
 	}
 	l, err := importance.New(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("dataset %s: --loss-log: %w", d.loc.name, err)
+		return nil, fmt.Errorf("dataset %s: --loss-log: %w", d.Loc.Name, err)
 	}
 	s.closers = append(s.closers, func() {
 		if err := l.Close(); err != nil {
-			s.log.Warn().Str("dataset", d.loc.name).Err(err).Msg("close the log of losses")
+			s.log.Warn().Str("dataset", d.Loc.Name).Err(err).Msg("close the log of losses")
 		}
 	})
-	s.senders = append(s.senders, func(ctx context.Context) { s.sendLosses(ctx, d.loc.name, l) })
+	s.senders = append(s.senders, func(ctx context.Context) { s.sendLosses(ctx, d.Loc.Name, l) })
 	return l, nil
 }
 

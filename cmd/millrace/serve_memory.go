@@ -2,11 +2,11 @@ package main
 
 import (
 	"fmt"
-	"github.com/millrace-data/millrace/internal/cli"
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/datapath"
 	"github.com/millrace-data/millrace/gateway"
+	"github.com/millrace-data/millrace/internal/cli"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -52,11 +52,11 @@ func (s *server) fits(v *division) error {
 	}
 	indexes, asked := make([]*chunkindex.Index, len(v.opened)), make([]need, len(v.opened))
 	for i, d := range v.opened {
-		n := needs(d.index)
-		indexes[i], asked[i] = d.index, n
+		n := needs(d.Index)
+		indexes[i], asked[i] = d.Index, n
 		resident += n.resident
 		if n.serving(chunks) > hungry.serving(chunks) {
-			hungry, name = n, d.loc.name
+			hungry, name = n, d.Loc.Name
 		}
 	}
 	resident += v.diskList(indexes)
@@ -74,7 +74,7 @@ func (s *server) fits(v *division) error {
 	}
 	for i, n := range asked {
 		if want := max(datapath.BudgetFor(reserved+n.window), reserved+n.window+n.body); want > v.budget.Total() {
-			s.log.Warn().Str("dataset", v.opened[i].loc.name).Int64("cache_size", v.budget.Total()).Int64("wanted", want).Int64("window_memory", n.window).
+			s.log.Warn().Str("dataset", v.opened[i].Loc.Name).Int64("cache_size", v.budget.Total()).Int64("wanted", want).Int64("window_memory", n.window).
 				Msg("the cache is smaller than the dataset's order wants: chunks are read more than once an epoch, or sample by sample; enlarge it, ask for a smaller window, or, with --disk-cache, run 'millrace warm' first")
 		}
 	}
@@ -88,7 +88,7 @@ func (s *server) planned(v *division) []*chunkindex.Index {
 	}
 	all := make([]*chunkindex.Index, len(s.opened))
 	for i, d := range s.opened {
-		all[i] = d.index
+		all[i] = d.Index
 	}
 	return all
 }

@@ -3,18 +3,20 @@ package main
 import (
 	"errors"
 	"fmt"
-	"github.com/millrace-data/millrace/internal/cli"
 	"strconv"
 	"strings"
 
 	"github.com/millrace-data/millrace/datapath"
 	"github.com/millrace-data/millrace/gateway"
+	"github.com/millrace-data/millrace/gateway/address"
+	"github.com/millrace-data/millrace/internal/cli"
+	"github.com/millrace-data/millrace/internal/location"
 )
 
 // parseMixture reads NAME=SOURCE[:WEIGHT],...[,samples=N][,choose=N/N/...][,per-batch=N/N/...].
 func parseMixture(text string) (gateway.Mixture, error) {
 	name, rest, ok := strings.Cut(text, "=")
-	if !ok || !validName.MatchString(name) {
+	if !ok || !address.ValidName(name) {
 		return gateway.Mixture{}, errors.New("want NAME=SOURCE:WEIGHT,SOURCE:WEIGHT")
 	}
 	m := gateway.Mixture{Name: name}
@@ -45,7 +47,7 @@ func parseMixture(text string) (gateway.Mixture, error) {
 func addSource(m *gateway.Mixture, text string) error {
 	name, weight, weighed := strings.Cut(text, ":")
 	s := gateway.MixtureSource{Dataset: name, Weight: 1}
-	if !validName.MatchString(name) {
+	if !address.ValidName(name) {
 		return errors.New("want the name of a dataset, or NAME:WEIGHT")
 	}
 	if weighed {
@@ -100,7 +102,7 @@ func (c *serveConfig) checkMixtures(f *cli.Flags) {
 	for _, text := range c.mixtures {
 		m, err := parseMixture(text)
 		if err != nil {
-			f.Fault("--mixture %q: %v", cli.HideSecrets(text), err)
+			f.Fault("--mixture %q: %v", location.HideSecrets(text), err)
 			continue
 		}
 		c.mixed = append(c.mixed, m)

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"fmt"
-	"github.com/millrace-data/millrace/internal/cli"
 	"net"
 	"time"
 
@@ -16,6 +15,8 @@ import (
 	"github.com/millrace-data/millrace/cluster"
 	"github.com/millrace-data/millrace/datapath"
 	"github.com/millrace-data/millrace/gateway"
+	"github.com/millrace-data/millrace/internal/cli"
+	"github.com/millrace-data/millrace/internal/location"
 	"github.com/millrace-data/millrace/peer"
 	"github.com/millrace-data/millrace/shuffle"
 )
@@ -144,11 +145,11 @@ func (p *peers) watchExpiry(ctx context.Context) {
 }
 
 // serve says what is served, once the datasets are open.
-func (p *peers) serve(all []opened, division func(string) *division) {
+func (p *peers) serve(all []location.Opened, division func(string) *division) {
 	serves := make([]cluster.Serving, len(all))
 	for i, d := range all {
-		serves[i] = cluster.Serving{Dataset: d.loc.name, Generation: d.index.Generation(), Chunks: d.index.Chunks()}
-		p.sets[d.loc.name] = shared{d.index, division(d.loc.name).path}
+		serves[i] = cluster.Serving{Dataset: d.Loc.Name, Generation: d.Index.Generation(), Chunks: d.Index.Chunks()}
+		p.sets[d.Loc.Name] = shared{d.Index, division(d.Loc.Name).path}
 	}
 	p.cluster.Serve(serves)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/millrace-data/millrace/internal/cli"
 	"io"
 	"os"
 	"runtime"
@@ -16,14 +15,16 @@ import (
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/chunkindex/codec"
 	"github.com/millrace-data/millrace/datapath"
+	"github.com/millrace-data/millrace/internal/cli"
+	"github.com/millrace-data/millrace/internal/location"
 	"github.com/millrace-data/millrace/shuffle"
 	"github.com/millrace-data/millrace/simulate"
 )
 
 // simulateFlags are the data, the job, and the lists of settings to try.
 type simulateFlags struct {
-	store   storeFlags
-	loc     location
+	store   location.Stores
+	loc     location.Location
 	samples uint64
 	chunk   uint64
 	size    int64
@@ -75,7 +76,7 @@ func (x *simulateFlags) define(f *cli.Flags) {
 	f.Bandwidth(&s.StoreStream, "store-stream", 0, "`RATE` of one store read (default no bound)")
 	f.Duration(&s.FirstByte, "store-latency", 20*time.Millisecond, "`DURATION` to the first byte of a store read")
 	f.Text(&x.picture, "svg", "", "write a picture to `FILE`: the time of an epoch against the cache")
-	x.store.define(f)
+	defineStores(&x.store, f)
 }
 
 func (x *simulateFlags) check(f *cli.Flags, args []string) {
@@ -83,9 +84,9 @@ func (x *simulateFlags) check(f *cli.Flags, args []string) {
 	case len(args) > 1:
 		f.Fault("argument %q is one too many: want one dataset", args[1])
 	case len(args) == 1 && x.samples > 0:
-		f.Fault("--samples %d: %s says how many there are", x.samples, cli.HideSecrets(args[0]))
+		f.Fault("--samples %d: %s says how many there are", x.samples, location.HideSecrets(args[0]))
 	case len(args) == 1:
-		x.store.check(f)
+		checkStores(&x.store, f)
 		x.loc = one(f, args[0])
 	case x.samples == 0:
 		f.Fault("want a dataset, or --samples, --chunk-samples and --sample-size")
@@ -177,12 +178,12 @@ func (x *simulateFlags) data(ctx context.Context) (*simulate.Data, error) {
 			return nil, cli.Usage(err, "millrace simulate")
 		}
 	} else {
-		d, err := openIndex(ctx, &x.store, x.loc, chunkindex.OpenOptions{})
+		d, err := x.store.OpenIndex(ctx, x.loc, chunkindex.OpenOptions{})
 		if err != nil {
 			return nil, err
 		}
-		defer d.close()
-		def, data = d.index.Defaults(), indexed(d.index)
+		defer d.Close()
+		def, data = d.Index.Defaults(), indexed(d.Index)
 		if data.Samples() == 0 {
 			return nil, errors.New("the dataset has no samples")
 		}

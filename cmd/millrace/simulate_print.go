@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"github.com/millrace-data/millrace/internal/cli"
 	"io"
 	"math"
 	"strconv"
@@ -10,6 +9,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/millrace-data/millrace/internal/cli"
 	"github.com/millrace-data/millrace/shuffle"
 	"github.com/millrace-data/millrace/simulate"
 )

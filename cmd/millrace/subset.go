@@ -3,12 +3,13 @@ package main
 import (
 	"context"
 	"fmt"
-	"github.com/millrace-data/millrace/internal/cli"
 	"io"
 
 	"github.com/spf13/cobra"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/internal/cli"
+	"github.com/millrace-data/millrace/internal/location"
 	"github.com/millrace-data/millrace/selection"
 )
 
@@ -40,16 +41,16 @@ named by their digests, subset=DIGEST:train. Another salt makes another split, i
 of the first.`,
 		Example: "  millrace subset s3://bucket/imagenet --split train=90,val=10\n  millrace subset ./shards --split a=1,b=1 --salt experiment-7 --json",
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
-			var s storeFlags
-			var l location
+			var s location.Stores
+			var l location.Location
 			var split, salt string
 			var rule selection.Rule
 			f.Text(&split, "split", "", "`NAME=PART,NAME=PART,...`: the subsets and their parts, whole numbers")
 			f.Text(&salt, "salt", "", "`TEXT` that makes another split of the same parts")
-			s.define(f)
+			defineStores(&s, f)
 			f.Output(a.App)
 			check := func(args []string) {
-				s.check(f)
+				checkStores(&s, f)
 				l = one(f, args[0])
 				var err error
 				if rule, err = selection.ParseRule(split, salt); err != nil {
@@ -61,21 +62,21 @@ of the first.`,
 	})
 }
 
-func (a *app) runSubset(ctx context.Context, s *storeFlags, l location, rule selection.Rule) error {
-	d, err := openIndex(ctx, s, l, chunkindex.OpenOptions{})
+func (a *app) runSubset(ctx context.Context, s *location.Stores, l location.Location, rule selection.Rule) error {
+	d, err := s.OpenIndex(ctx, l, chunkindex.OpenOptions{})
 	if err != nil {
 		return err
 	}
-	defer d.close()
-	st, err := d.selections()
+	defer d.Close()
+	st, err := d.Selections()
 	if err != nil {
 		return err
 	}
-	made, err := st.Split(ctx, d.index, rule)
+	made, err := st.Split(ctx, d.Index, rule)
 	if err != nil {
 		return fmt.Errorf("%s: %w", l, err)
 	}
-	rep := subsetReport{Digest: made.Digest, Generation: d.index.Generation(), New: made.New, Default: made.Default, Salt: rule.Salt}
+	rep := subsetReport{Digest: made.Digest, Generation: d.Index.Generation(), New: made.New, Default: made.Default, Salt: rule.Salt}
 	for i, p := range rule.Parts {
 		rep.Subsets = append(rep.Subsets, subsetCount{p.Name, p.Size, made.Counts[i]})
 	}
@@ -93,9 +94,4 @@ func (a *app) runSubset(ctx context.Context, s *storeFlags, l location, rule sel
 			fmt.Fprintf(w, "  name it in URLs, as subset=%s:%s: the default split stays %s\n", made.Digest, rule.Parts[0].Name, made.Default)
 		}
 	})
-}
-
-// selections is where the subsets and quarantines of a dataset lie.
-func (d opened) selections() (*selection.Store, error) {
-	return selection.New(selection.Config{Reader: d.home, Writer: d.home, Prefix: d.loc.ofIndex().prefix})
 }

@@ -3,13 +3,13 @@ package main
 import (
 	"context"
 	"fmt"
-	"github.com/millrace-data/millrace/internal/cli"
 	"io"
 	"runtime"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
 
+	"github.com/millrace-data/millrace/internal/cli"
 	"github.com/millrace-data/millrace/shuffle"
 )
 

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"github.com/millrace-data/millrace/internal/cli"
 	"io"
 	"net/url"
 	"strconv"
@@ -13,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millrace-data/millrace/client"
+	"github.com/millrace-data/millrace/internal/cli"
 )
 
 // warmReport is what a warming has done.

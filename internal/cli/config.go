@@ -87,7 +87,7 @@ func (f *Flags) Err() error { return errors.Join(f.faults...) }
 // Source returns the place that set a flag, other than the command line: a variable, or a line of the file; "" for none.
 func (f *Flags) Source(name string) string { return f.source[name] }
 
-// variable is the name of a flag in the environment.
+// Variable is the name of a flag in the environment.
 func Variable(flag string) string {
 	return "MILLRACE_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }

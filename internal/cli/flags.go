@@ -47,7 +47,7 @@ func (v *value[T]) String() string {
 
 func (v *value[T]) Type() string { return v.kind }
 
-// size is a number of bytes with a unit: 8MiB, 2GB, 512.
+// Size is a number of bytes with a unit: 8MiB, 2GB, 512.
 func (f *Flags) Size(p *int64, name string, def int64, usage string) {
 	*p = def
 	Var(f, p, name, "size", ParseSize, FormatSize, usage)
@@ -61,7 +61,7 @@ func ParseSize(s string) (int64, error) {
 	return int64(n), nil
 }
 
-// formatSize prints a size so that parseSize gives it back exactly.
+// FormatSize prints a size so that parseSize gives it back exactly.
 func FormatSize(n int64) string {
 	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
 	i := 0
@@ -72,7 +72,7 @@ func FormatSize(n int64) string {
 	return strconv.FormatInt(n, 10) + units[i]
 }
 
-// count is an unsigned number.
+// Count is an unsigned number.
 func (f *Flags) Count(p *uint64, name string, def uint64, usage string) {
 	*p = def
 	Var(f, p, name, "n", parseCount, func(n uint64) string { return strconv.FormatUint(n, 10) }, usage)
@@ -86,7 +86,7 @@ func parseCount(s string) (uint64, error) {
 	return n, nil
 }
 
-// optional is a number that may be left out.
+// Optional is a number that may be left out.
 func (f *Flags) Optional(p **uint64, name, usage string) {
 	parse := func(s string) (*uint64, error) {
 		n, err := parseCount(s)
@@ -101,7 +101,7 @@ func (f *Flags) Optional(p **uint64, name, usage string) {
 	Var(f, p, name, "n", parse, format, usage)
 }
 
-// number is a small count used as an int.
+// Number is a small count used as an int.
 func (f *Flags) Number(p *int, name string, def int, usage string) {
 	*p = def
 	parse := func(s string) (int, error) {
@@ -114,7 +114,7 @@ func (f *Flags) Number(p *int, name string, def int, usage string) {
 	Var(f, p, name, "n", parse, strconv.Itoa, usage)
 }
 
-// duration is a span of time with a unit: 10s, 1m30s.
+// Duration is a span of time with a unit: 10s, 1m30s.
 func (f *Flags) Duration(p *time.Duration, name string, def time.Duration, usage string) {
 	*p = def
 	parse := func(s string) (time.Duration, error) {
@@ -145,7 +145,7 @@ func (f *Flags) Text(p *string, name, def, usage string) {
 	Var(f, p, name, "string", parse, func(s string) string { return s }, usage)
 }
 
-// choice is one of a few words.
+// Choice is one of a few words.
 func (f *Flags) Choice(p *string, name, def, usage string, words ...string) {
 	*p = def
 	parse := func(s string) (string, error) {
@@ -158,7 +158,7 @@ func (f *Flags) Choice(p *string, name, def, usage string, words ...string) {
 		usage+": "+strings.Join(words, ", "))
 }
 
-// flag is a switch.
+// Flag is a switch.
 func (f *Flags) Flag(p *bool, name, usage string) {
 	parse := func(s string) (bool, error) {
 		b, err := strconv.ParseBool(s)
@@ -171,12 +171,12 @@ func (f *Flags) Flag(p *bool, name, usage string) {
 	f.Set.Lookup(name).NoOptDefVal = "true"
 }
 
-// list is a flag that may be repeated. In the environment its values are separated by commas.
+// List is a flag that may be repeated. In the environment its values are separated by commas.
 func (f *Flags) List(p *[]string, name, usage string) {
 	f.Repeated(p, name, ",", func(s string) []string { return strings.Split(s, ",") }, usage)
 }
 
-// repeated is a list whose values split takes apart: they may hold commas. by joins them again.
+// Repeated is a list whose values split takes apart: they may hold commas. by joins them again.
 func (f *Flags) Repeated(p *[]string, name, by string, split func(string) []string, usage string) {
 	parse := func(s string) ([]string, error) {
 		for _, v := range split(s) {
@@ -189,13 +189,13 @@ func (f *Flags) Repeated(p *[]string, name, by string, split func(string) []stri
 	Var(f, p, name, "string", parse, func(s []string) string { return strings.Join(s, by) }, usage)
 }
 
-// given reports whether the command line itself sets a flag.
+// Given reports whether the command line itself sets a flag.
 func (f *Flags) Given(name string) bool { return f.Set.Lookup(name).Changed && f.source[name] == "" }
 
-// output defines --json.
+// Output defines --json.
 func (f *Flags) Output(a *App) { f.Flag(&a.JSON, "json", "print JSON") }
 
-// count is a number and what it counts: 1 shard, 2,000 shards.
+// Count is a number and what it counts: 1 shard, 2,000 shards.
 func Count[N ~int | ~uint64](n N, one, many string) string {
 	if n == 1 {
 		return "1 " + one
@@ -203,21 +203,10 @@ func Count[N ~int | ~uint64](n N, one, many string) string {
 	return humanize.Comma(int64(n)) + " " + many
 }
 
-// printable is a name as a terminal can take it, and as one line: quoted where it is neither.
+// Printable is a name as a terminal can take it, and as one line: quoted where it is neither.
 func Printable(name string) string {
 	if strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) || r == utf8.RuneError }) {
 		return strconv.Quote(name)
 	}
 	return name
-}
-
-// hideSecrets removes user information from anything that looks like a URL, with a name before it or not, and whether
-// or not it is one: a password may hold what a URL may not.
-func HideSecrets(s string) string {
-	before, rest, isURL := strings.Cut(s, "://")
-	at := strings.LastIndexByte(rest, '@')
-	if !isURL || at < 0 || strings.Contains(rest[:at], "/") && !strings.Contains(rest[:at], ":") {
-		return s
-	}
-	return before + "://***" + rest[at:]
 }

@@ -33,12 +33,12 @@ func listOf[T any](f *Flags, p *[]T, name string, def []T, parse func(string) (T
 	Var(f, p, name, "list", all, text, usage)
 }
 
-// sizes is a list of numbers of bytes: 16GiB,32GiB.
+// Sizes is a list of numbers of bytes: 16GiB,32GiB.
 func (f *Flags) Sizes(p *[]int64, name string, def []int64, usage string) {
 	listOf(f, p, name, def, ParseSize, FormatSize, usage)
 }
 
-// numbers is a list of small counts.
+// Numbers is a list of small counts.
 func (f *Flags) Numbers(p *[]int, name string, def []int, usage string) {
 	listOf(f, p, name, def, func(s string) (int, error) {
 		n, err := strconv.ParseUint(s, 10, 20)
@@ -49,7 +49,7 @@ func (f *Flags) Numbers(p *[]int, name string, def []int, usage string) {
 	}, strconv.Itoa, usage)
 }
 
-// words is a list of some of a few words.
+// Words is a list of some of a few words.
 func (f *Flags) Words(p *[]string, name string, def []string, usage string, words ...string) {
 	listOf(f, p, name, def, func(s string) (string, error) {
 		if !slices.Contains(words, s) {
@@ -59,7 +59,7 @@ func (f *Flags) Words(p *[]string, name string, def []string, usage string, word
 	}, func(s string) string { return s }, usage+": "+strings.Join(words, ", "))
 }
 
-// bandwidth is a number of bytes a second: 2GB/s, 500MB/s, or 100Gbit/s.
+// Bandwidth is a number of bytes a second: 2GB/s, 500MB/s, or 100Gbit/s.
 func (f *Flags) Bandwidth(p *float64, name string, def float64, usage string) {
 	*p = def
 	parse := func(s string) (float64, error) {
@@ -94,7 +94,7 @@ func formatDecimal(x float64) string {
 	return strconv.FormatFloat(x, 'f', -1, 64) + units[i]
 }
 
-// rate is a number of things a second: 3000/s. It has no default.
+// Rate is a number of things a second: 3000/s. It has no default.
 func (f *Flags) Rate(p *float64, name, usage string) {
 	parse := func(s string) (float64, error) {
 		x, err := strconv.ParseFloat(strings.TrimSuffix(s, "/s"), 64)
@@ -111,7 +111,7 @@ func (f *Flags) Rate(p *float64, name, usage string) {
 	}, usage)
 }
 
-// price is an amount of money, 0 for none, in whatever unit the user counts.
+// Price is an amount of money, 0 for none, in whatever unit the user counts.
 func (f *Flags) Price(p *float64, name, usage string) {
 	parse := func(s string) (float64, error) {
 		x, err := strconv.ParseFloat(s, 64)
@@ -128,7 +128,7 @@ func (f *Flags) Price(p *float64, name, usage string) {
 	}, usage)
 }
 
-// factor is a number from 1.
+// Factor is a number from 1.
 func (f *Flags) Factor(p *float64, name string, def float64, usage string) {
 	*p = def
 	parse := func(s string) (float64, error) {
@@ -141,7 +141,7 @@ func (f *Flags) Factor(p *float64, name string, def float64, usage string) {
 	Var(f, p, name, "factor", parse, func(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }, usage)
 }
 
-// whole is a number that may be written with an exponent: 1e9.
+// Whole is a number that may be written with an exponent: 1e9.
 func (f *Flags) Whole(p *uint64, name string, def uint64, usage string) {
 	*p = def
 	parse := func(s string) (uint64, error) {

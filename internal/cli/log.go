@@ -6,7 +6,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// logger writes to stderr: for people on a terminal, as JSON for machines, unless told which.
+// Logger writes to stderr: for people on a terminal, as JSON for machines, unless told which.
 func (a *App) Logger(level, format string) zerolog.Logger {
 	lv, err := zerolog.ParseLevel(level)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex"
 )
 
-// bar shows how far a long job is, on a terminal only: in a log it would be noise.
+// Bar shows how far a long job is, on a terminal only: in a log it would be noise.
 type Bar struct {
 	all   *mpb.Progress
 	one   *mpb.Bar
@@ -24,7 +24,7 @@ type Bar struct {
 	kept  atomic.Int64 // bytes that an earlier run has done
 }
 
-// newBar starts a bar on stderr. A nil bar, which it returns without a terminal, does nothing.
+// NewBar starts a bar on stderr. A nil bar, which it returns without a terminal, does nothing.
 func (a *App) NewBar(ctx context.Context, name string) *Bar {
 	if !terminal(a.Stderr) {
 		return nil
@@ -53,7 +53,7 @@ func terminal(w io.Writer) bool {
 	return ok && isatty.IsTerminal(f.Fd())
 }
 
-// update has the form that index, pack and verify call.
+// Update has the form that index, pack and verify call.
 func (b *Bar) Update(p chunkindex.Progress) {
 	if b != nil {
 		b.kept.Store(p.Kept)
@@ -69,7 +69,7 @@ func (b *Bar) Set(done, total int64) {
 	b.one.SetCurrent(done)
 }
 
-// end removes the bar, finished or not, and waits for it.
+// End removes the bar, finished or not, and waits for it.
 func (b *Bar) End() {
 	if b == nil {
 		return

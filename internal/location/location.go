@@ -1,0 +1,230 @@
+package location
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/millrace-data/millrace/gateway/address"
+)
+
+// Location is where a dataset's shards lie, and where its index lies.
+type Location struct {
+	Name   string // as served
+	Bucket string // of s3://bucket/prefix; empty: a directory
+	Prefix string // empty, or ends in a slash
+	Dir    string
+	Links  bool      // links that lead out of the directory are followed
+	Index  *Location // where the index lies; nil: beside the shards
+}
+
+// OfIndex is where the index lies, and all that is kept beside it: losses, subsets, quarantines.
+func (l Location) OfIndex() Location {
+	if l.Index == nil {
+		return l
+	}
+	return *l.Index
+}
+
+// Address is what a command line says of the dataset: the address of the shards, and its options.
+func (l Location) Address() string {
+	s := l.String()
+	if l.Links {
+		s += "," + linksOption + followLinks
+	}
+	if l.Index != nil {
+		s += "," + indexOption + l.Index.String()
+	}
+	return s
+}
+
+// String is the address of the shards.
+func (l Location) String() string {
+	if l.Bucket != "" {
+		return "s3://" + l.Bucket + "/" + strings.TrimSuffix(l.Prefix, "/")
+	}
+	return "file://" + filepath.ToSlash(l.Dir)
+}
+
+var validBucket = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`)
+
+// Options stand behind a dataset's address, each after a comma.
+const (
+	indexOption = "index=" // and the address of the index
+	linksOption = "links=" // and followLinks
+	followLinks = "follow"
+)
+
+func isOption(part string) bool {
+	return strings.HasPrefix(part, indexOption) || strings.HasPrefix(part, linksOption)
+}
+
+// splitAddresses divides a list of addresses at its commas, but for those before an option.
+func Split(s string) []string {
+	var all []string
+	for part := range strings.SplitSeq(s, ",") {
+		part = strings.TrimSpace(part)
+		switch {
+		case len(all) > 0 && isOption(part):
+			all[len(all)-1] += "," + part
+		case part != "":
+			all = append(all, part)
+		}
+	}
+	return all
+}
+
+// cutOptions takes the options from an address. Other commas belong to what they stand in.
+func cutOptions(s string) (address string, options []string) {
+	address, rest, more := strings.Cut(s, ",")
+	for more {
+		var part string
+		part, rest, more = strings.Cut(rest, ",")
+		switch {
+		case isOption(part):
+			options = append(options, part)
+		case len(options) == 0:
+			address += "," + part
+		default:
+			options[len(options)-1] += "," + part
+		}
+	}
+	return address, options
+}
+
+// parseDataset reads [name=]s3://bucket/prefix, [name=]file:///dir or a plain directory, and the options behind it.
+// Without a name the last element of the path is the name.
+func Parse(s string) (Location, error) {
+	where, options := cutOptions(s)
+	name, rest, named := strings.Cut(where, "=")
+	if !named || strings.ContainsAny(name, "/.:") && !address.ValidName(name) {
+		name, rest, named = "", where, false
+	}
+	l, err := ParseAddress(rest)
+	if err != nil {
+		return Location{}, fmt.Errorf("dataset %q: %w", HideSecrets(s), err)
+	}
+	l.Name = name
+	if !named {
+		l.Name = l.defaultName()
+	}
+	if !address.ValidName(l.Name) {
+		return Location{}, fmt.Errorf("dataset %q: name %q: want letters, digits, dot, dash and underscore; give one as NAME=URL", HideSecrets(s), l.Name)
+	}
+	for _, o := range options {
+		if err := l.takeOption(o); err != nil {
+			return Location{}, fmt.Errorf("dataset %q: %w", HideSecrets(s), err)
+		}
+	}
+	return l, nil
+}
+
+func (l *Location) takeOption(o string) error {
+	if url, ok := strings.CutPrefix(o, indexOption); ok {
+		if l.Index != nil {
+			return errors.New("index= is given twice")
+		}
+		if err := l.PutIndex(url); err != nil {
+			return fmt.Errorf("index: %w", err)
+		}
+		return nil
+	}
+	if o != linksOption+followLinks {
+		return fmt.Errorf("%s: want %s%s", o, linksOption, followLinks)
+	}
+	return l.FollowLinks()
+}
+
+// PutIndex says where the index lies. The place of the shards means beside them.
+func (l *Location) PutIndex(url string) error {
+	at, err := ParseAddress(url)
+	if err == nil && at.String() != l.String() {
+		l.Index = &at
+	}
+	return err
+}
+
+// FollowLinks has links followed that lead out of the directory.
+func (l *Location) FollowLinks() error {
+	if l.Bucket != "" {
+		return fmt.Errorf("%s is no directory: only directories have links to follow", l)
+	}
+	l.Links = true
+	return nil
+}
+
+// Inside says whether a dataset is a directory under, or the same as, the one named.
+func (l Location) Inside(dir string) bool {
+	if l.Dir == "" {
+		return false
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return false
+	}
+	rel, err := filepath.Rel(dir, l.Dir)
+	return err == nil && filepath.IsLocal(rel)
+}
+
+func (l Location) defaultName() string {
+	if l.Bucket == "" {
+		return filepath.Base(l.Dir)
+	}
+	if l.Prefix == "" {
+		return l.Bucket
+	}
+	return path.Base(l.Prefix)
+}
+
+func ParseAddress(s string) (Location, error) {
+	scheme, _, ok := strings.Cut(s, "://")
+	if !ok {
+		if s == "" {
+			return Location{}, errors.New("empty address")
+		}
+		dir, err := filepath.Abs(s)
+		return Location{Dir: dir}, err
+	}
+	u, err := url.Parse(s)
+	if err != nil {
+		return Location{}, errors.New("not a URL") // the parser's own words repeat it, secrets and all
+	}
+	if u.User != nil {
+		return Location{}, errors.New("credentials do not belong in an address; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
+	}
+	if u.RawQuery != "" || u.Fragment != "" {
+		return Location{}, errors.New("want no query and no fragment")
+	}
+	switch scheme {
+	case "s3":
+		if !validBucket.MatchString(u.Host) {
+			return Location{}, fmt.Errorf("bucket %q is no bucket's name", u.Hostname())
+		}
+		prefix := strings.Trim(u.Path, "/")
+		if prefix != "" {
+			prefix += "/"
+		}
+		return Location{Bucket: u.Host, Prefix: prefix}, nil
+	case "file":
+		if u.Host != "" && u.Host != "localhost" || u.Path == "" {
+			return Location{}, errors.New("want file:///dir, with three slashes")
+		}
+		return Location{Dir: filepath.Clean(filepath.FromSlash(u.Path))}, nil
+	}
+	return Location{}, fmt.Errorf("scheme %q: want s3:// or file://", scheme)
+}
+
+// HideSecrets removes user information from anything that looks like a URL, with a name before it or not, and whether
+// or not it is one: a password may hold what a URL may not.
+func HideSecrets(s string) string {
+	before, rest, isURL := strings.Cut(s, "://")
+	at := strings.LastIndexByte(rest, '@')
+	if !isURL || at < 0 || strings.Contains(rest[:at], "/") && !strings.Contains(rest[:at], ":") {
+		return s
+	}
+	return before + "://***" + rest[at:]
+}

@@ -1,0 +1,107 @@
+package location
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/selection"
+)
+
+// Opened is an index with the stores of the shards and of the index.
+type Opened struct {
+	Loc   Location
+	Store objstore.Store // of the shards
+	Home  objstore.Store // of the index, and of all that is kept beside it
+	Index *chunkindex.Index
+	Close func()
+}
+
+// OpenIndex opens the stores of a location and its index.
+func (s *Stores) OpenIndex(ctx context.Context, l Location, opt chunkindex.OpenOptions) (Opened, error) {
+	d := Opened{Loc: l}
+	var done, doneHome func()
+	var err error
+	if d.Store, done, err = s.Open(l, false); err != nil {
+		return Opened{}, err
+	}
+	d.Home, doneHome = d.Store, func() {}
+	if l.Index != nil {
+		if d.Home, doneHome, err = s.Open(*l.Index, false); err != nil {
+			done()
+			return Opened{}, err
+		}
+	}
+	d.Close = func() {
+		if d.Index != nil {
+			_ = d.Index.Close() // only read from
+		}
+		doneHome()
+		done()
+	}
+	at := l.OfIndex()
+	if d.Index, err = chunkindex.Open(ctx, d.Home, at.Prefix, opt); err != nil {
+		err = Explain(ctx, "open dataset", at, d.Home, err)
+	} else {
+		err = d.belongs(ctx)
+	}
+	if err != nil {
+		d.Close()
+		return Opened{}, err
+	}
+	return d, nil
+}
+
+// belongs looks whether the shards can be read as the index has them: links are followed if they were when it was made, and of
+// an index that lies elsewhere the first shard is here.
+func (d Opened) belongs(ctx context.Context) error {
+	if d.Index.Links() && !d.Loc.Links {
+		return fmt.Errorf("open dataset %s: its index was made with --follow-links, so give its address as %s,%s%s", d.Loc, d.Loc.Address(), linksOption, followLinks)
+	}
+	if d.Loc.Index == nil || d.Index.Shards() == 0 {
+		return nil
+	}
+	shard := d.Index.Shard(0).Key
+	_, err := d.Store.Stat(ctx, d.Loc.Prefix+shard)
+	if errors.Is(err, objstore.ErrNotFound) {
+		return fmt.Errorf("open dataset %s: shard %q of the index at %s is not here: is it the index of other data? %w", d.Loc, shard, d.Loc.Index, err)
+	}
+	return err
+}
+
+// Cause leaves out what chunkindex says ahead of a fault: its word for the operation, and the prefix, which for a whole
+// bucket or directory is empty. The commands name the dataset by its address instead.
+func Cause(l Location, err error) error {
+	inner := errors.Unwrap(err)
+	if inner == nil {
+		return err
+	}
+	ahead, ok := strings.CutSuffix(err.Error(), inner.Error())
+	if !ok || !strings.HasSuffix(ahead, strconv.Quote(l.Prefix)+": ") {
+		return err
+	}
+	return inner
+}
+
+// Explain names the dataset that a fault is about, and the cure for an index that is missing: unless what is missing is
+// the bucket, which reading one object cannot tell.
+func Explain(ctx context.Context, op string, l Location, st objstore.Store, err error) error {
+	err = Cause(l, err)
+	if !errors.Is(err, objstore.ErrNotFound) {
+		return fmt.Errorf("%s %s: %w", op, l, err)
+	}
+	enough := errors.New("there is an object")
+	if listed := st.List(ctx, l.Prefix, func(objstore.Object) error { return enough }); errors.Is(listed, objstore.ErrNotFound) {
+		return fmt.Errorf("%s %s: %w", op, l, listed)
+	}
+	return fmt.Errorf("%s %s: %w (run 'millrace index' on it first?)", op, l, err)
+}
+
+// Selections is where the subsets and quarantines of a dataset lie.
+func (d Opened) Selections() (*selection.Store, error) {
+	return selection.New(selection.Config{Reader: d.Home, Writer: d.Home, Prefix: d.Loc.OfIndex().Prefix})
+}
