@@ -133,6 +133,13 @@ func floorPlan() map[string]room {
 			},
 			outside: []string{"github.com/rs/zerolog", "golang.org/x"},
 		},
+		"internal/node": { // the composed process, without flags
+			ours: []string{
+				"chunkindex", "cluster", "datapath", "diskcache", "gateway", "importance", "internal/budget", "internal/location", "internal/objstore",
+				"peer", "s3backend", "selection", "shuffle",
+			},
+			outside: []string{"github.com/rs/zerolog", "github.com/dustin/go-humanize", "golang.org/x"},
+		},
 		"internal/location": {
 			ours:  []string{"chunkindex", "gateway/address", "internal/objstore", "s3backend", "selection"}, // address: the names of datasets
 			never: []string{"net/http"},

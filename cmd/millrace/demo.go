@@ -22,6 +22,7 @@ import (
 	"github.com/millrace-data/millrace/client"
 	"github.com/millrace-data/millrace/internal/cli"
 	"github.com/millrace-data/millrace/internal/location"
+	"github.com/millrace-data/millrace/internal/node"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/pack"
 )
@@ -83,20 +84,20 @@ func (a *app) runDemo(ctx context.Context, x *demoFlags) error {
 	if err != nil {
 		return err
 	}
-	c := &serveConfig{
-		cacheSize: min(defaultCacheSize(usableMemory()), 1<<30), memory: usableMemory(), wait: 0, deadline: time.Minute,
-		logLevel: "warn", logFormat: "auto", lameDuck: time.Millisecond, drain: 5 * time.Second, locations: []location.Location{l},
-	}
-	if c.bound, err = demoListen(ctx, x.listen); err != nil {
+	c := &serveConfig{logLevel: "warn", logFormat: "auto", Config: node.Config{
+		CacheSize: min(node.DefaultCacheSize(node.UsableMemory()), 1<<30), Memory: node.UsableMemory(), Wait: 0, Deadline: time.Minute,
+		LameDuck: time.Millisecond, Drain: 5 * time.Second, Locations: []location.Location{l},
+	}}
+	if c.Bound, err = demoListen(ctx, x.listen); err != nil {
 		return err
 	}
 	s, err := a.compose(ctx, c)
 	if err != nil {
-		return errors.Join(err, c.bound.Close())
+		return errors.Join(err, c.Bound.Close())
 	}
-	defer s.close()
+	defer s.Close()
 	if !x.once {
-		return s.run(ctx, func(at net.Addr) { a.demoHints("http://"+at.String(), l.Name) })
+		return s.Run(ctx, func(at net.Addr) { a.demoHints("http://"+at.String(), l.Name) })
 	}
 	return a.demoOnce(ctx, s, l.Name, reused)
 }
@@ -175,11 +176,11 @@ const demoPorts = 100
 // only looked at may be somebody else's by the time it is needed.
 func demoListen(ctx context.Context, asked string) (net.Listener, error) {
 	if asked != "" {
-		return listen(ctx, asked)
+		return node.Listen(ctx, asked)
 	}
 	for port := 8080; port < 8080+demoPorts; port++ {
 		at := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-		l, err := bind(ctx, at)
+		l, err := node.Bind(ctx, at)
 		if err == nil {
 			return l, nil
 		}
@@ -225,13 +226,13 @@ Press Ctrl-C to end.
 `
 
 // demoOnce serves while it reads two epochs itself.
-func (a *app) demoOnce(ctx context.Context, s *server, name string, reused bool) error {
+func (a *app) demoOnce(ctx context.Context, s *node.Node, name string, reused bool) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	rep := demoReport{Dataset: name, Reused: reused}
 	addr := make(chan net.Addr, 1)
 	served := make(chan error, 1)
-	go func() { served <- s.run(ctx, func(at net.Addr) { addr <- at }) }()
+	go func() { served <- s.Run(ctx, func(at net.Addr) { addr <- at }) }()
 	var err error
 	select {
 	case err = <-served:

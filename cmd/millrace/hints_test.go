@@ -18,6 +18,7 @@ import (
 	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/internal/cli"
 	"github.com/millrace-data/millrace/internal/location"
+	"github.com/millrace-data/millrace/internal/node"
 )
 
 func TestAllUnknownFlagsAreNamedTogether(t *testing.T) {
@@ -176,12 +177,12 @@ func TestBenchOfAGatewayThatDies(t *testing.T) {
 	dir := shards(t)
 	bubble.Test(t, func(t *testing.T) {
 		a := &app{cli.New([]string{"GOMEMLIMIT=off"}, &bytes.Buffer{}, &bytes.Buffer{})}
-		s, err := a.compose(t.Context(), &serveConfig{cacheSize: 64 << 20, memory: 1 << 40, logLevel: "error", logFormat: "json", locations: []location.Location{{Name: "files", Dir: dir}}})
+		s, err := a.compose(t.Context(), &serveConfig{logLevel: "error", logFormat: "json", Config: node.Config{CacheSize: 64 << 20, Memory: 1 << 40, Locations: []location.Location{{Name: "files", Dir: dir}}}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer s.close()
-		m := &mortal{gateway: s.gateway.Handler()}
+		defer s.Close()
+		m := &mortal{gateway: s.Handler()}
 		m.left.Store(5) // the list of datasets, the first batch, and three of the load
 		l, err := runBench(t.Context(), "http://gw", &benchFlags{connections: 2, duration: time.Minute, patience: reachTime, http: &http.Client{Transport: m}})
 		if err != nil {

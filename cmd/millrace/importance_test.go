@@ -8,6 +8,7 @@ import (
 	"github.com/millrace-data/millrace/client"
 	"github.com/millrace-data/millrace/internal/cli"
 	"github.com/millrace-data/millrace/internal/location"
+	"github.com/millrace-data/millrace/internal/node"
 )
 
 // TestFetchByImportance reports the losses of an epoch through the client, and reads the next by what they weigh.
@@ -66,9 +67,9 @@ func TestFetchByImportance(t *testing.T) {
 func TestLossLogBelongsToOneGateway(t *testing.T) {
 	dir, log := shards(t), t.TempDir()
 	a := &app{cli.New([]string{"GOMEMLIMIT=off"}, &bytes.Buffer{}, &bytes.Buffer{})}
-	compose := func(check bool) (*server, error) {
-		c := &serveConfig{cacheSize: 64 << 20, memory: 1 << 40, logLevel: "error", logFormat: "json", lossLog: log, check: check}
-		c.locations = []location.Location{{Name: "files", Dir: dir}}
+	compose := func(check bool) (*node.Node, error) {
+		c := &serveConfig{logLevel: "error", logFormat: "json", Config: node.Config{CacheSize: 64 << 20, Memory: 1 << 40, LossLog: log, Check: check}}
+		c.Locations = []location.Location{{Name: "files", Dir: dir}}
 		return a.compose(t.Context(), c)
 	}
 	first, err := compose(false)
@@ -78,15 +79,15 @@ func TestLossLogBelongsToOneGateway(t *testing.T) {
 	if s, err := compose(true); err != nil {
 		t.Errorf("check: got %v, want none", err)
 	} else {
-		s.close()
+		s.Close()
 	}
 	if _, err := compose(false); err == nil || !strings.Contains(err.Error(), "--loss-log") || !strings.Contains(err.Error(), "in use") {
 		t.Errorf("a second gateway: got %v, want --loss-log to be in use", err)
 	}
-	first.close()
+	first.Close()
 	again, err := compose(false)
 	if err != nil {
 		t.Fatalf("after the first has ended: %v", err)
 	}
-	again.close()
+	again.Close()
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"net"
@@ -15,16 +14,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/fstest"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/millrace-data/millrace/importance"
 	"github.com/millrace-data/millrace/internal/cli"
 	"github.com/millrace-data/millrace/internal/location"
+	"github.com/millrace-data/millrace/internal/node"
 	"github.com/millrace-data/millrace/internal/objstore"
-	"github.com/millrace-data/millrace/internal/objstore/dirstore"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -200,7 +197,7 @@ func TestFlagGoesBeforeEnvironmentBeforeFileBeforeDefault(t *testing.T) {
 	if err := f.Err(); err != nil {
 		t.Fatal(err)
 	}
-	got := fmt.Sprintf("%d %v %s %v %v", c.fetchers, c.lameDuck, c.listen, c.drain, c.datasets)
+	got := fmt.Sprintf("%d %v %s %v %v", c.Fetchers, c.LameDuck, c.Listen, c.Drain, c.datasets)
 	if want := "1 2s 127.0.0.1:3 45s [a=/a b=/b]"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
@@ -227,26 +224,6 @@ func TestDatasetAddresses(t *testing.T) {
 	}
 }
 
-func TestMemoryLimitIsTheLowestOfAllGroups(t *testing.T) {
-	file := func(s string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(s)} }
-	for name, tc := range map[string]struct {
-		fs   fstest.MapFS
-		want int64
-	}{
-		"none": {fstest.MapFS{}, noLimit},
-		"v2, parent binds": {fstest.MapFS{
-			"proc/self/cgroup": file("0::/a/b\n"), "sys/fs/cgroup/a/b/memory.max": file("max\n"),
-			"sys/fs/cgroup/a/memory.max": file("1000\n"), "sys/fs/cgroup/memory.max": file("2000\n"),
-		}, 1000},
-		"v2, container": {fstest.MapFS{"proc/self/cgroup": file("0::/docker/x\n"), "sys/fs/cgroup/memory.max": file("2000\n")}, 2000},
-		"v1":            {fstest.MapFS{"proc/self/cgroup": file("4:cpu:/q\n3:memory:/q\n"), "sys/fs/cgroup/memory/q/memory.limit_in_bytes": file("77\n")}, 77},
-	} {
-		if got := cgroupLimit(tc.fs); got != tc.want {
-			t.Errorf("%s: got %d, want %d", name, got, tc.want)
-		}
-	}
-}
-
 // gatewayFor serves a directory until the test ends.
 func gatewayFor(t *testing.T, dir string) string { return gatewayOf(t, "files=file://"+dir) }
 
@@ -258,8 +235,8 @@ func gatewayOf(t *testing.T, dataset string) string {
 		t.Fatal(err)
 	}
 	a := &app{cli.New([]string{"GOMEMLIMIT=off"}, &bytes.Buffer{}, &bytes.Buffer{})}
-	c := &serveConfig{cacheSize: 64 << 20, memory: 1 << 40, listen: "127.0.0.1:0", logLevel: "error", logFormat: "json", drain: defaultDrain, // a request whose client has just left is still open for a moment
-		locations: []location.Location{l}}
+	c := &serveConfig{logLevel: "error", logFormat: "json", Config: node.Config{CacheSize: 64 << 20, Memory: 1 << 40, Listen: "127.0.0.1:0", Drain: defaultDrain, // a request whose client has just left is still open for a moment
+		Locations: []location.Location{l}}}
 	url, _ := a.running(t, c)
 	return url
 }
@@ -275,11 +252,11 @@ func (a *app) running(t *testing.T, c *serveConfig) (url string, stop func()) {
 	ready := make(chan net.Addr, 1)
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		if err := s.run(ctx, func(at net.Addr) { ready <- at }); err != nil {
+		if err := s.Run(ctx, func(at net.Addr) { ready <- at }); err != nil {
 			t.Errorf("serve: %v", err)
 		}
 	})
-	stop = sync.OnceFunc(func() { cancel(); wg.Wait(); s.close() })
+	stop = sync.OnceFunc(func() { cancel(); wg.Wait(); s.Close() })
 	t.Cleanup(stop)
 	return "http://" + (<-ready).String(), stop
 }
@@ -526,50 +503,5 @@ func TestInterruptExitsWith130(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	if got := run(ctx, []string{"verify", shards(t)}, nil, &stdout, &stderr); got != exitInterrupted {
 		t.Errorf("got exit code %d, want 130\n%s", got, stderr.String())
-	}
-}
-
-// TestKeptLossesAreSentBesideRequests: a gateway is ready before it has sent what an earlier one kept.
-func TestKeptLossesAreSentBesideRequests(t *testing.T) {
-	dir, log := shards(t), t.TempDir()
-	at := location.Location{Name: "files", Dir: dir}
-	store, err := dirstore.New(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
-	earlier, err := importance.New(importance.Config{Reader: store, Dir: filepath.Join(log, at.Name), Location: at.String()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := importance.Report{Plan: "p", Count: 1, Positions: []uint64{0}, Losses: []float64{1}}
-	if _, err := earlier.Add(t.Context(), r); !errors.Is(err, importance.ErrReadOnly) {
-		t.Fatalf("got %v, want %v", err, importance.ErrReadOnly)
-	}
-	if err := earlier.Close(); err != nil {
-		t.Fatal(err)
-	}
-	a := &app{cli.New([]string{"GOMEMLIMIT=off"}, &bytes.Buffer{}, &bytes.Buffer{})}
-	c := &serveConfig{cacheSize: 64 << 20, memory: 1 << 40, logLevel: "error", logFormat: "json", lossLog: log, locations: []location.Location{at}}
-	s, err := a.compose(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.close()
-	sent := func() (n int) {
-		err := store.List(t.Context(), ".millrace/importance/log/", func(objstore.Object) error { n++; return nil })
-		if err != nil {
-			t.Fatal(err)
-		}
-		return n
-	}
-	if got := sent(); got != 0 {
-		t.Errorf("before it serves: got %d reports sent, want 0", got)
-	}
-	for _, send := range s.senders {
-		send(t.Context())
-	}
-	if got := sent(); got != 1 {
-		t.Errorf("while it serves: got %d reports sent, want 1", got)
 	}
 }

@@ -10,67 +10,45 @@ import (
 
 	"github.com/millrace-data/millrace/cluster"
 	"github.com/millrace-data/millrace/internal/cli"
+	"github.com/millrace-data/millrace/internal/node"
 )
 
-// clusterFlags make a gateway a member of a cluster. Without a name nothing of it is used.
-type clusterFlags struct {
-	name         string
-	join         string
-	listen       string
-	advertise    string
-	cert         string
-	key          string
-	ca           string
-	allow        []string
-	insecure     bool
-	sharedCert   bool
-	gossipListen string
-	gossipKey    string
-	member       string
-	ordinal      ordinal
-
-	bound net.Listener // where the peer port is bound already; else nil
-	where cluster.Join // join, read
-}
-
-// ordinal is a gateway's number among so many.
-type ordinal struct{ number, of int }
-
-func (o ordinal) String() string {
-	if o.of == 0 {
+func formatOrdinal(o node.Ordinal) string {
+	if o.Of == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d/%d", o.number, o.of)
+	return fmt.Sprintf("%d/%d", o.Number, o.Of)
 }
 
-func parseOrdinal(s string) (ordinal, error) {
+func parseOrdinal(s string) (node.Ordinal, error) {
 	if s == "" {
-		return ordinal{}, nil
+		return node.Ordinal{}, nil
 	}
 	number, of, found := strings.Cut(s, "/")
 	i, err := strconv.ParseUint(number, 10, 16)
 	p, err2 := strconv.ParseUint(of, 10, 16)
 	if !found || err != nil || err2 != nil || i >= p {
-		return ordinal{}, errors.New("want I/P, such as 0/8 to 7/8")
+		return node.Ordinal{}, errors.New("want I/P, such as 0/8 to 7/8")
 	}
-	return ordinal{int(i), int(p)}, nil
+	return node.Ordinal{Number: int(i), Of: int(p)}, nil
 }
 
-func (c *clusterFlags) define(f *cli.Flags) {
-	f.Text(&c.name, "cluster", "", "be one cache with the other gateways of the cluster `NAME`: wants --join and --peer-listen")
-	f.Text(&c.join, "join", "", "find them `WHERE`: static:HOST,HOST:PORT or dns:NAME:PORT or gossip:SEED,SEED")
-	f.Text(&c.listen, "peer-listen", "", fmt.Sprintf("`ADDRESS` of the port for other gateways, such as 0.0.0.0:%d", cluster.PeerPort))
-	f.Text(&c.advertise, "peer-advertise", "", "`ADDRESS` at which they reach it (default that of --peer-listen, or this machine's only one)")
-	f.Text(&c.cert, "peer-cert", "", "PEM `FILE` with this gateway's certificate, for both ends of a connection")
-	f.Text(&c.key, "peer-key", "", "PEM `FILE` with its key")
-	f.Text(&c.ca, "peer-ca", "", "PEM `FILE` with the authority whose certificates gateways have")
-	f.List(&c.allow, "peer-allow", "`NAME` that a gateway's certificate must have; may be repeated (default any that --peer-ca has signed)")
-	f.Flag(&c.sharedCert, "peer-shared-cert", "gateways share a certificate: its names need not have the --member name of who shows it")
-	f.Flag(&c.insecure, "peer-insecure", "no certificates: whoever reaches the peer port may read every dataset; on loopback only")
-	f.Text(&c.gossipListen, "gossip-listen", "", fmt.Sprintf("`ADDRESS` of the gossip, TCP and UDP (default the host of --peer-listen, port %d)", cluster.GossipPort))
-	f.Text(&c.gossipKey, "gossip-key-file", "", "`FILE` with the key of the gossip: 16, 24 or 32 bytes, plain, in hexadecimal or in base64")
-	f.Text(&c.member, "member", "", "`NAME` of this gateway, the same after a restart (default the host's name)")
-	cli.Var(f, &c.ordinal, "ordinal", "i/p", parseOrdinal, ordinal.String,
+func (x *serveConfig) defineCluster(f *cli.Flags) {
+	c := &x.Cluster
+	f.Text(&c.Name, "cluster", "", "be one cache with the other gateways of the cluster `NAME`: wants --join and --peer-listen")
+	f.Text(&x.join, "join", "", "find them `WHERE`: static:HOST,HOST:PORT or dns:NAME:PORT or gossip:SEED,SEED")
+	f.Text(&c.Listen, "peer-listen", "", fmt.Sprintf("`ADDRESS` of the port for other gateways, such as 0.0.0.0:%d", cluster.PeerPort))
+	f.Text(&c.Advertise, "peer-advertise", "", "`ADDRESS` at which they reach it (default that of --peer-listen, or this machine's only one)")
+	f.Text(&c.Cert, "peer-cert", "", "PEM `FILE` with this gateway's certificate, for both ends of a connection")
+	f.Text(&c.Key, "peer-key", "", "PEM `FILE` with its key")
+	f.Text(&c.CA, "peer-ca", "", "PEM `FILE` with the authority whose certificates gateways have")
+	f.List(&c.Allow, "peer-allow", "`NAME` that a gateway's certificate must have; may be repeated (default any that --peer-ca has signed)")
+	f.Flag(&c.SharedCert, "peer-shared-cert", "gateways share a certificate: its names need not have the --member name of who shows it")
+	f.Flag(&c.Insecure, "peer-insecure", "no certificates: whoever reaches the peer port may read every dataset; on loopback only")
+	f.Text(&c.GossipListen, "gossip-listen", "", fmt.Sprintf("`ADDRESS` of the gossip, TCP and UDP (default the host of --peer-listen, port %d)", cluster.GossipPort))
+	f.Text(&c.GossipKey, "gossip-key-file", "", "`FILE` with the key of the gossip: 16, 24 or 32 bytes, plain, in hexadecimal or in base64")
+	f.Text(&c.Member, "member", "", "`NAME` of this gateway, the same after a restart (default the host's name)")
+	cli.Var(f, &c.Ordinal, "ordinal", "i/p", parseOrdinal, formatOrdinal,
 		"`I/P`: this gateway's number, from 0, among P: it then owns what rank I of P reads with split=locality")
 }
 
@@ -82,8 +60,9 @@ func clusterNames() []string {
 	}
 }
 
-func (c *clusterFlags) validate(f *cli.Flags) {
-	if c.name == "" {
+func (x *serveConfig) validateCluster(f *cli.Flags) {
+	c := &x.Cluster
+	if c.Name == "" {
 		for _, name := range clusterNames() {
 			if fl := f.Set.Lookup(name); fl.Value.String() != fl.DefValue {
 				f.Fault("--%s: want --cluster NAME with it", name)
@@ -91,68 +70,68 @@ func (c *clusterFlags) validate(f *cli.Flags) {
 		}
 		return
 	}
-	if err := cluster.CheckName(c.name); err != nil {
+	if err := cluster.CheckName(c.Name); err != nil {
 		f.Fault("--cluster: %w", err)
 	}
-	c.validateMember(f)
-	c.validateJoin(f)
-	c.validatePeerPort(f)
-	c.validateCertificates(f)
-	c.validateGossip(f)
+	validateMember(c, f)
+	x.validateJoin(f)
+	validatePeerPort(c, f)
+	validateCertificates(c, f)
+	validateGossip(c, f)
 }
 
-func (c *clusterFlags) validateMember(f *cli.Flags) {
-	if c.member == "" {
+func validateMember(c *node.ClusterConfig, f *cli.Flags) {
+	if c.Member == "" {
 		host, err := os.Hostname()
 		if err != nil {
 			f.Fault("--member: this host has no name (%w): give one", err)
 			return
 		}
-		c.member = host
+		c.Member = host
 	}
-	if err := cluster.CheckName(c.member); err != nil {
+	if err := cluster.CheckName(c.Member); err != nil {
 		f.Fault("--member: %w", err)
 	}
 }
 
-func (c *clusterFlags) validateJoin(f *cli.Flags) {
-	if c.join == "" {
-		f.Fault("--cluster %s: want --join WHERE with it", c.name)
+func (x *serveConfig) validateJoin(f *cli.Flags) {
+	if x.join == "" {
+		f.Fault("--cluster %s: want --join WHERE with it", x.Cluster.Name)
 		return
 	}
 	var err error
-	if c.where, err = cluster.ParseJoin(c.join); err != nil {
-		f.Fault("--join %q: %w", c.join, err)
+	if x.Cluster.Where, err = cluster.ParseJoin(x.join); err != nil {
+		f.Fault("--join %q: %w", x.join, err)
 	}
 }
 
-func (c *clusterFlags) validatePeerPort(f *cli.Flags) {
-	if c.listen == "" {
-		f.Fault("--cluster %s: want --peer-listen ADDRESS with it", c.name)
+func validatePeerPort(c *node.ClusterConfig, f *cli.Flags) {
+	if c.Listen == "" {
+		f.Fault("--cluster %s: want --peer-listen ADDRESS with it", c.Name)
 		return
 	}
-	host, port, err := net.SplitHostPort(c.listen)
+	host, port, err := net.SplitHostPort(c.Listen)
 	if n, perr := strconv.ParseUint(port, 10, 16); err != nil || perr != nil || n == 0 {
-		f.Fault("--peer-listen %q: want HOST:PORT, with a port that others can be told", c.listen)
+		f.Fault("--peer-listen %q: want HOST:PORT, with a port that others can be told", c.Listen)
 		return
 	}
-	if c.insecure && !loopback(host) {
-		f.Fault("--peer-insecure: others can reach --peer-listen %s; use 127.0.0.1, or certificates", c.listen)
+	if c.Insecure && !loopback(host) {
+		f.Fault("--peer-insecure: others can reach --peer-listen %s; use 127.0.0.1, or certificates", c.Listen)
 	}
-	if c.advertise == "" {
-		if c.advertise, err = advertised(host, port); err != nil {
+	if c.Advertise == "" {
+		if c.Advertise, err = advertised(host, port); err != nil {
 			f.Fault("--peer-advertise: %w", err)
 			return
 		}
 	}
-	if err := cluster.CheckAddress(c.advertise); err != nil {
+	if err := cluster.CheckAddress(c.Advertise); err != nil {
 		f.Fault("--peer-advertise: %w", err)
 		return
 	}
-	if own, _, _ := net.SplitHostPort(c.advertise); loopback(own) {
-		for _, t := range c.where.Targets {
+	if own, _, _ := net.SplitHostPort(c.Advertise); loopback(own) {
+		for _, t := range c.Where.Targets {
 			if other, _, _ := net.SplitHostPort(t); net.ParseIP(other) != nil && !loopback(other) {
-				f.Fault("--peer-advertise %s: only this machine can reach it, and --join names %s", c.advertise, t)
+				f.Fault("--peer-advertise %s: only this machine can reach it, and --join names %s", c.Advertise, t)
 				return
 			}
 		}
@@ -189,41 +168,41 @@ func advertised(host, port string) (string, error) {
 	return net.JoinHostPort(four[0], port), nil
 }
 
-func (c *clusterFlags) validateCertificates(f *cli.Flags) {
+func validateCertificates(c *node.ClusterConfig, f *cli.Flags) {
 	files := 0
-	for _, name := range []string{c.cert, c.key, c.ca} {
+	for _, name := range []string{c.Cert, c.Key, c.CA} {
 		if name != "" {
 			files++
 		}
 	}
 	switch {
-	case c.insecure && (files+len(c.allow) > 0 || c.sharedCert):
+	case c.Insecure && (files+len(c.Allow) > 0 || c.SharedCert):
 		f.Fault("--peer-insecure: means no certificates, but some are named")
-	case !c.insecure && files < 3:
-		f.Fault("--cluster %s: want --peer-cert, --peer-key and --peer-ca, or --peer-insecure on loopback", c.name)
+	case !c.Insecure && files < 3:
+		f.Fault("--cluster %s: want --peer-cert, --peer-key and --peer-ca, or --peer-insecure on loopback", c.Name)
 	}
 }
 
-func (c *clusterFlags) validateGossip(f *cli.Flags) {
-	if c.where.Scheme != cluster.SchemeGossip {
-		if c.gossipListen != "" || c.gossipKey != "" {
+func validateGossip(c *node.ClusterConfig, f *cli.Flags) {
+	if c.Where.Scheme != cluster.SchemeGossip {
+		if c.GossipListen != "" || c.GossipKey != "" {
 			f.Fault("--gossip-listen and --gossip-key-file: want --join gossip:SEED,SEED with them")
 		}
 		return
 	}
-	if c.gossipListen == "" {
-		host, _, _ := net.SplitHostPort(c.listen)
-		c.gossipListen = net.JoinHostPort(host, strconv.Itoa(cluster.GossipPort))
+	if c.GossipListen == "" {
+		host, _, _ := net.SplitHostPort(c.Listen)
+		c.GossipListen = net.JoinHostPort(host, strconv.Itoa(cluster.GossipPort))
 	}
-	host, _, err := net.SplitHostPort(c.gossipListen)
+	host, _, err := net.SplitHostPort(c.GossipListen)
 	switch {
 	case err != nil:
-		f.Fault("--gossip-listen %q: want HOST:PORT", c.gossipListen)
-	case c.gossipKey == "" && !loopback(host):
-		f.Fault("--gossip-listen %s: others can reach it; want --gossip-key-file FILE with it", c.gossipListen)
+		f.Fault("--gossip-listen %q: want HOST:PORT", c.GossipListen)
+	case c.GossipKey == "" && !loopback(host):
+		f.Fault("--gossip-listen %s: others can reach it; want --gossip-key-file FILE with it", c.GossipListen)
 	}
-	if c.gossipKey != "" {
-		if _, err := cluster.ReadKey(c.gossipKey); err != nil {
+	if c.GossipKey != "" {
+		if _, err := cluster.ReadKey(c.GossipKey); err != nil {
 			f.Fault("--gossip-key-file: %w", err)
 		}
 	}

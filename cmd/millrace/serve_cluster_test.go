@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -22,12 +21,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rs/zerolog"
-
 	"github.com/millrace-data/millrace/cluster"
 	"github.com/millrace-data/millrace/internal/cli"
 	"github.com/millrace-data/millrace/internal/location"
-	"github.com/millrace-data/millrace/peer"
+	"github.com/millrace-data/millrace/internal/node"
 )
 
 // certificates writes one key, certificate and authority that all gateways of a test share.
@@ -76,13 +73,13 @@ func fleetFor(t *testing.T, dir string, n int, change func(*serveConfig)) (urls 
 	where.Scheme = cluster.SchemeStatic
 	for i, port := range ports {
 		a := &app{cli.New([]string{"GOMEMLIMIT=off", "GOGC=100"}, &bytes.Buffer{}, &bytes.Buffer{})}
-		c := &serveConfig{
-			cacheSize: 64 << 20, memory: 1 << 40, listen: "127.0.0.1:0", logLevel: "error", logFormat: "json", drain: defaultDrain,
-			lameDuck: time.Millisecond, locations: []location.Location{{Name: "files", Dir: dir}},
-			cluster: clusterFlags{
-				name: "job-a", member: fmt.Sprintf("gw-%d", i), bound: port, advertise: port.Addr().String(), insecure: true, where: where,
+		c := &serveConfig{logLevel: "error", logFormat: "json", Config: node.Config{
+			CacheSize: 64 << 20, Memory: 1 << 40, Listen: "127.0.0.1:0", Drain: defaultDrain,
+			LameDuck: time.Millisecond, Locations: []location.Location{{Name: "files", Dir: dir}},
+			Cluster: node.ClusterConfig{
+				Name: "job-a", Member: fmt.Sprintf("gw-%d", i), Bound: port, Advertise: port.Addr().String(), Insecure: true, Where: where,
 			},
-		}
+		}}
 		if change != nil {
 			change(c)
 		}
@@ -93,7 +90,7 @@ func fleetFor(t *testing.T, dir string, n int, change func(*serveConfig)) (urls 
 }
 
 // shown returns what a gateway shows of its cluster, once that is as wanted.
-func shown(t *testing.T, url string, want func(clusterPage) bool) (page clusterPage) {
+func shown(t *testing.T, url string, want func(node.ClusterPage) bool) (page node.ClusterPage) {
 	t.Helper()
 	for range 10_000 {
 		resp, err := http.Get(url + "/v1/cluster")
@@ -102,7 +99,7 @@ func shown(t *testing.T, url string, want func(clusterPage) bool) (page clusterP
 		}
 		text, err := io.ReadAll(resp.Body)
 		resp.Body.Close()
-		page = clusterPage{}
+		page = node.ClusterPage{}
 		if err != nil || json.Unmarshal(text, &page) != nil {
 			t.Fatalf("got %s, %v, want JSON", text, err)
 		}
@@ -114,8 +111,8 @@ func shown(t *testing.T, url string, want func(clusterPage) bool) (page clusterP
 	return page
 }
 
-func members(n int, state cluster.State) func(clusterPage) bool {
-	return func(p clusterPage) bool {
+func members(n int, state cluster.State) func(node.ClusterPage) bool {
+	return func(p node.ClusterPage) bool {
 		for _, m := range p.Members {
 			if m.State == state {
 				n--
@@ -132,10 +129,10 @@ func TestFleetIsOneCache(t *testing.T) {
 	for name, change := range map[string]func(*serveConfig){
 		"plain": nil,
 		"with certificates": func(c *serveConfig) {
-			c.cluster.insecure, c.cluster.cert, c.cluster.key, c.cluster.ca, c.cluster.allow = false, cert, key, ca, []string{"gateway"}
-			c.cluster.sharedCert = true
+			c.Cluster.Insecure, c.Cluster.Cert, c.Cluster.Key, c.Cluster.CA, c.Cluster.Allow = false, cert, key, ca, []string{"gateway"}
+			c.Cluster.SharedCert = true
 		},
-		"with a quota": func(c *serveConfig) { c.quotas = []quota{{dataset: "files", memory: 32 << 20}} },
+		"with a quota": func(c *serveConfig) { c.Quotas = []node.Quota{{Dataset: "files", Memory: 32 << 20}} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			urls, stop := fleetFor(t, shards(t), 2, change)
@@ -145,10 +142,10 @@ func TestFleetIsOneCache(t *testing.T) {
 			for _, url := range urls {
 				ok(t, "fetch", url, "--epoch", "0", "--discard")
 			}
-			var tiers tierBytes
+			var tiers node.TierBytes
 			late := uint64(0) // questions for which a second gateway read too, as the first did not answer in time
 			for _, url := range urls {
-				page := shown(t, url, func(p clusterPage) bool { // what was sent is counted once it is on its way
+				page := shown(t, url, func(p node.ClusterPage) bool { // what was sent is counted once it is on its way
 					return len(p.Members) == 1 && p.Members[0].Asked.Bytes > 0 && p.Members[0].Answered.Bytes > 0
 				})
 				tiers.Store += page.Tiers.Store
@@ -163,7 +160,7 @@ func TestFleetIsOneCache(t *testing.T) {
 				t.Errorf("got %+v with no question late, want %d bytes read from the store once, and the rest from each other", tiers, alone)
 			}
 			stop[1]()
-			page := shown(t, urls[0], func(p clusterPage) bool { // one that is only suspected still owns its part
+			page := shown(t, urls[0], func(p node.ClusterPage) bool { // one that is only suspected still owns its part
 				return p.Members[0].State != cluster.Alive && p.Members[0].State != cluster.Suspect
 			})
 			if got := page.Self.Serves[0].Share; got != 1 {
@@ -190,25 +187,6 @@ func storedBytes(t *testing.T) uint64 {
 		t.Fatal(err)
 	}
 	return d.Bytes
-}
-
-// Without --cluster nothing of it is there.
-func TestAloneThereIsNoCluster(t *testing.T) {
-	a := &app{cli.New([]string{"GOMEMLIMIT=off", "GOGC=100"}, &bytes.Buffer{}, &bytes.Buffer{})}
-	c := &serveConfig{cacheSize: 64 << 20, memory: 1 << 40, logLevel: "error", logFormat: "json", locations: []location.Location{{Name: "files", Dir: shards(t)}}}
-	s, err := a.compose(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.close()
-	if s.peers != nil {
-		t.Error("got a part in a cluster, want none")
-	}
-	for _, x := range s.stats() {
-		if strings.HasPrefix(x.Name, "cluster_") || strings.HasPrefix(x.Name, "peer_") {
-			t.Errorf("got %s, want no such metric", x.Name)
-		}
-	}
 }
 
 func TestClusterFlagsAreChecked(t *testing.T) {
@@ -291,64 +269,5 @@ func TestQuotasAreChecked(t *testing.T) {
 		case tc.want != "" && (o.code != exitUsage || !strings.Contains(o.stderr, tc.want)):
 			t.Errorf("%s: got %d %s, want 2 and %q", name, o.code, o.stderr, tc.want)
 		}
-	}
-}
-
-// TestQuotaKeepsDatasetsApart: a dataset with a quota has a budget and a disk of its own, and what one reads displaces nothing of the
-// other. The quota may go again: the main disk cache is the same.
-func TestQuotaKeepsDatasetsApart(t *testing.T) {
-	data, other, disk := shards(t), shards(t), filepath.Join(t.TempDir(), "disk")
-	a := &app{cli.New([]string{"GOMEMLIMIT=off", "GOGC=100"}, &bytes.Buffer{}, &bytes.Buffer{})}
-	for _, quotas := range [][]quota{nil, {{dataset: "b", memory: 16 << 20, disk: 4 << 20}}, {{dataset: "a", memory: 16 << 20}}, nil} {
-		s, err := a.compose(t.Context(), &serveConfig{
-			cacheSize: 64 << 20, memory: 1 << 40, logLevel: "error", logFormat: "json", diskDir: disk, diskSize: 8 << 20, quotas: quotas,
-			locations: []location.Location{{Name: "a", Dir: data}, {Name: "b", Dir: other}},
-		})
-		if err != nil {
-			t.Fatalf("%v: %v", quotas, err)
-		}
-		if got := len(s.divisions); got != 1+len(quotas) {
-			t.Errorf("%v: got %d divisions", quotas, got)
-		}
-		for _, q := range quotas {
-			v := s.division(q.dataset)
-			if v == s.main() || v.budget.Total() != q.memory || len(v.opened) != 1 || len(s.main().opened) != 1 || (v.disk != nil) != (q.disk > 0) {
-				t.Errorf("%v: got %+v, want a budget of its own", quotas, v)
-			}
-		}
-		names := map[string]int{}
-		for _, x := range s.stats() {
-			names[x.Name]++
-		}
-		if names["cache_bytes"] != 1 || names["disk_limit_bytes"] != 1 {
-			t.Errorf("%v: got %v, want each metric once", quotas, names)
-		}
-		s.close()
-	}
-}
-
-func peerFiles(t *testing.T) *peer.Files {
-	t.Helper()
-	cert, key, ca := certificates(t)
-	files, err := peer.NewFiles(peer.FilesConfig{Cert: cert, Key: key, CA: ca})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return files
-}
-
-// TestExpiryIsToldInTime: a certificate that is good for an hour is warned of before anybody is refused.
-func TestExpiryIsToldInTime(t *testing.T) {
-	var log bytes.Buffer
-	p := &peers{cfg: &clusterFlags{cert: "gw-0.pem"}, log: zerolog.New(&log), files: peerFiles(t)}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	p.watchExpiry(ctx)
-	if got := log.String(); strings.Count(got, "expires soon") != 1 || !strings.Contains(got, "gw-0.pem") {
-		t.Errorf("got %q, want one warning", got)
-	}
-	got := certificateStats(p.files)
-	if len(got) != 1 || got[0].Value <= 0 || got[0].Value > time.Hour.Seconds() {
-		t.Errorf("got %+v, want less than an hour", got)
 	}
 }

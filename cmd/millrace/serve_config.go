@@ -12,45 +12,21 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/millrace-data/millrace/datapath"
-	"github.com/millrace-data/millrace/gateway"
 	"github.com/millrace-data/millrace/internal/budget"
 	"github.com/millrace-data/millrace/internal/cli"
 	"github.com/millrace-data/millrace/internal/location"
+	"github.com/millrace-data/millrace/internal/node"
 )
 
 // serveConfig is everything that serve can be told.
 type serveConfig struct {
-	datasets    []string
-	mixtures    []string
-	listen      string
-	bound       net.Listener // where the port is bound already; else nil
-	adminListen string
-	insecure    bool
-	cacheSize   int64
-	wait        time.Duration
-	deadline    time.Duration
-	indexDir    string
-	lossLog     string
-	fetchers    int
-	partSize    int64
-	checkSHA    bool
-	cachePolicy string
-	diskDir     string
-	diskSize    int64
-	quotaTexts  []string
-	noPrefetch  bool
-	lameDuck    time.Duration
-	drain       time.Duration
-	logLevel    string
-	logFormat   string
-	check       bool
-	store       location.Stores
-	cluster     clusterFlags
-
-	memory    int64 // what the process may use
-	locations []location.Location
-	quotas    []quota
-	mixed     []gateway.Mixture
+	node.Config
+	datasets   []string // texts that validate reads into the configuration of the node
+	mixtures   []string
+	quotaTexts []string
+	join       string
+	logLevel   string
+	logFormat  string
 }
 
 // Default times of an orderly end: together they stay below the 60 s that orchestrators grant.
@@ -60,36 +36,36 @@ const (
 )
 
 func (c *serveConfig) define(f *cli.Flags) {
-	c.memory = usableMemory()
+	c.Memory = node.UsableMemory()
 	f.Repeated(&c.datasets, "dataset", ",", location.Split, "serve `NAME=URL[,index=URL][,links=follow]`; may be repeated, the first is the default dataset")
 	f.Repeated(&c.mixtures, "mixture", ";", func(s string) []string { return strings.Split(s, ";") }, "serve `NAME=SOURCE:WEIGHT,SOURCE:WEIGHT[,samples=N|,choose=N/N|,per-batch=N/N]`: a mixture of datasets; may be repeated")
-	f.Text(&c.listen, "listen", "127.0.0.1:8080", "`ADDRESS` of the data port")
-	f.Text(&c.adminListen, "admin-listen", "", "`ADDRESS` of a port of their own for metrics, statistics and profiles")
-	f.Flag(&c.insecure, "insecure-no-auth", "allow a --listen address that others can reach: there are no tokens yet")
-	f.Size(&c.cacheSize, "cache-size", defaultCacheSize(c.memory), "`SIZE` of the budget for chunks, transfers, tables and bodies together")
+	f.Text(&c.Listen, "listen", "127.0.0.1:8080", "`ADDRESS` of the data port")
+	f.Text(&c.AdminListen, "admin-listen", "", "`ADDRESS` of a port of their own for metrics, statistics and profiles")
+	f.Flag(&c.Insecure, "insecure-no-auth", "allow a --listen address that others can reach: there are no tokens yet")
+	f.Size(&c.CacheSize, "cache-size", node.DefaultCacheSize(c.Memory), "`SIZE` of the budget for chunks, transfers, tables and bodies together")
 	f.Set.Lookup("cache-size").DefValue = "a quarter of the memory" // the same words on every machine; --check prints the size
-	f.Duration(&c.wait, "budget-wait", budget.DefaultWait, "`DURATION` that a batch waits for memory before it gets 503")
-	f.Duration(&c.deadline, "deadline", time.Minute, "`DURATION` to the first byte of an answer")
-	f.Text(&c.indexDir, "index-dir", "", "`DIR` that keeps copies of the indexes (default a temporary directory)")
-	f.Text(&c.lossLog, "loss-log", "", "`DIR` that keeps reported losses which the bucket does not take (default none: they are refused)")
-	f.Number(&c.fetchers, "fetchers", datapath.DefaultFetchers, "`N` store reads side by side")
-	f.Size(&c.partSize, "part-size", datapath.DefaultPartSize, "`SIZE` of one store read at most")
-	f.Flag(&c.checkSHA, "check-sha256", "compare SHA-256 too when a chunk arrives; single samples from other gateways have CRC-32C only")
+	f.Duration(&c.Wait, "budget-wait", budget.DefaultWait, "`DURATION` that a batch waits for memory before it gets 503")
+	f.Duration(&c.Deadline, "deadline", time.Minute, "`DURATION` to the first byte of an answer")
+	f.Text(&c.IndexDir, "index-dir", "", "`DIR` that keeps copies of the indexes (default a temporary directory)")
+	f.Text(&c.LossLog, "loss-log", "", "`DIR` that keeps reported losses which the bucket does not take (default none: they are refused)")
+	f.Number(&c.Fetchers, "fetchers", datapath.DefaultFetchers, "`N` store reads side by side")
+	f.Size(&c.PartSize, "part-size", datapath.DefaultPartSize, "`SIZE` of one store read at most")
+	f.Flag(&c.CheckSHA, "check-sha256", "compare SHA-256 too when a chunk arrives; single samples from other gateways have CRC-32C only")
 	c.defineDisk(f)
 	c.defineQuotas(f)
-	f.Flag(&c.noPrefetch, "no-prefetch", "do not fetch ahead of the readers")
-	f.Duration(&c.lameDuck, "lame-duck", defaultLameDuck, "after SIGTERM go on serving for `DURATION`, not ready")
-	f.Duration(&c.drain, "drain-timeout", defaultDrain, "then wait for open requests for `DURATION` at most")
-	c.cluster.define(f)
+	f.Flag(&c.NoPrefetch, "no-prefetch", "do not fetch ahead of the readers")
+	f.Duration(&c.LameDuck, "lame-duck", defaultLameDuck, "after SIGTERM go on serving for `DURATION`, not ready")
+	f.Duration(&c.Drain, "drain-timeout", defaultDrain, "then wait for open requests for `DURATION` at most")
+	c.defineCluster(f)
 	f.Choice(&c.logLevel, "log-level", "info", "`LEVEL` of the log", "debug", "info", "warn", "error")
 	f.Choice(&c.logFormat, "log-format", "auto", "`FORMAT` of the log", "auto", "text", "json")
-	defineStores(&c.store, f)
-	f.Flag(&c.check, "check", "validate everything, print the effective configuration and exit")
+	defineStores(&c.Stores, f)
+	f.Flag(&c.Check, "check", "validate everything, print the effective configuration and exit")
 }
 
 // validate notes every fault that can be seen without opening anything.
 func (c *serveConfig) validate(f *cli.Flags) {
-	checkStores(&c.store, f)
+	checkStores(&c.Stores, f)
 	c.checkMixtures(f)
 	if len(c.datasets) == 0 {
 		f.Fault("--dataset: want at least one NAME=URL")
@@ -104,55 +80,55 @@ func (c *serveConfig) validate(f *cli.Flags) {
 			f.Fault("--dataset %q: name %q is given twice", location.HideSecrets(d), l.Name)
 		default:
 			names[l.Name] = true
-			c.locations = append(c.locations, l)
+			c.Locations = append(c.Locations, l)
 		}
 	}
 	c.validateListen(f)
 	c.validateDisk(f)
 	c.validateQuotas(f)
-	c.cluster.validate(f)
-	if c.cluster.name != "" && c.cluster.listen == c.listen {
-		f.Fault("--peer-listen %s: the same address as --listen", c.listen)
+	c.validateCluster(f)
+	if c.Cluster.Name != "" && c.Cluster.Listen == c.Listen {
+		f.Fault("--peer-listen %s: the same address as --listen", c.Listen)
 	}
-	if c.cacheSize < 1<<20 {
-		f.Fault("--cache-size %s: want at least 1MiB", cli.FormatSize(c.cacheSize))
+	if c.CacheSize < 1<<20 {
+		f.Fault("--cache-size %s: want at least 1MiB", cli.FormatSize(c.CacheSize))
 	}
-	if c.cacheSize > c.memory {
-		f.Fault("--cache-size %s: more than the %s this process may use", cli.FormatSize(c.cacheSize), cli.FormatSize(c.memory))
+	if c.CacheSize > c.Memory {
+		f.Fault("--cache-size %s: more than the %s this process may use", cli.FormatSize(c.CacheSize), cli.FormatSize(c.Memory))
 	}
-	if c.deadline == 0 {
+	if c.Deadline == 0 {
 		f.Fault("--deadline 0s: want more")
 	}
-	if c.wait == 0 {
+	if c.Wait == 0 {
 		f.Fault("--budget-wait 0s: want more")
 	}
-	if c.fetchers == 0 {
+	if c.Fetchers == 0 {
 		f.Fault("--fetchers 0: want at least 1")
 	}
-	if c.partSize < 64<<10 {
-		f.Fault("--part-size %s: want at least 64KiB", cli.FormatSize(c.partSize))
+	if c.PartSize < 64<<10 {
+		f.Fault("--part-size %s: want at least 64KiB", cli.FormatSize(c.PartSize))
 	}
 }
 
 func (c *serveConfig) validateListen(f *cli.Flags) {
-	host, _, err := net.SplitHostPort(c.listen)
+	host, _, err := net.SplitHostPort(c.Listen)
 	switch {
 	case err != nil:
-		f.Fault("--listen %q: want HOST:PORT", c.listen)
-	case !loopback(host) && !c.insecure:
-		f.Fault("--listen %s: others can reach this address and there are no tokens yet; use 127.0.0.1 or add --insecure-no-auth", c.listen)
+		f.Fault("--listen %q: want HOST:PORT", c.Listen)
+	case !loopback(host) && !c.Insecure:
+		f.Fault("--listen %s: others can reach this address and there are no tokens yet; use 127.0.0.1 or add --insecure-no-auth", c.Listen)
 	}
-	if c.adminListen == "" {
+	if c.AdminListen == "" {
 		return
 	}
-	host, _, err = net.SplitHostPort(c.adminListen)
+	host, _, err = net.SplitHostPort(c.AdminListen)
 	switch {
 	case err != nil:
-		f.Fault("--admin-listen %q: want HOST:PORT", c.adminListen)
-	case !loopback(host) && !c.insecure:
-		f.Fault("--admin-listen %s: others can reach this address and there are no tokens yet; use 127.0.0.1 or add --insecure-no-auth", c.adminListen)
-	case c.adminListen == c.listen && !strings.HasSuffix(c.listen, ":0"):
-		f.Fault("--admin-listen %s: the same address as --listen", c.adminListen)
+		f.Fault("--admin-listen %q: want HOST:PORT", c.AdminListen)
+	case !loopback(host) && !c.Insecure:
+		f.Fault("--admin-listen %s: others can reach this address and there are no tokens yet; use 127.0.0.1 or add --insecure-no-auth", c.AdminListen)
+	case c.AdminListen == c.Listen && !strings.HasSuffix(c.Listen, ":0"):
+		f.Fault("--admin-listen %s: the same address as --listen", c.AdminListen)
 	}
 }
 
@@ -180,7 +156,7 @@ func (a *app) printConfig(c *serveConfig, f *cli.Flags) error {
 		if fl.Name == "dataset" {
 			val = &yaml.Node{Kind: yaml.SequenceNode}
 			var all []string
-			for _, l := range c.locations {
+			for _, l := range c.Locations {
 				all = append(all, l.Name+"="+l.Address())
 				val.Content = append(val.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: all[len(all)-1]})
 			}

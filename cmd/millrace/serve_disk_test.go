@@ -87,7 +87,7 @@ func TestDiskCacheSmallerThanAChunk(t *testing.T) {
 	ok(t, "index", data)
 	disk := filepath.Join(t.TempDir(), "disk")
 	o := millrace(t, nil, "serve", "--dataset", "big="+data, "--check", "--disk-cache", disk, "--disk-cache-size", "2MiB")
-	if o.code != exitUsage || !strings.Contains(o.stderr, "--disk-cache-size 2MiB is too small: the largest chunk of big takes 3") {
+	if o.code != exitUsage || !strings.Contains(o.stderr, "--disk-cache-size: 2.0 MiB is too small: the largest chunk of big takes 3") {
 		t.Errorf("got %d %s, want 2 and what is too small", o.code, o.stderr)
 	}
 	ok(t, "serve", "--dataset", "big="+data, "--check", "--disk-cache", disk, "--disk-cache-size", "4MiB")

@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/millrace-data/millrace/datapath"
 	"github.com/millrace-data/millrace/gateway"
 	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/internal/cli"
@@ -98,26 +97,13 @@ func share(m *gateway.Mixture, choose, perBatch []uint64) error {
 
 // checkMixtures reads those of the configuration, and notes faults.
 func (c *serveConfig) checkMixtures(f *cli.Flags) {
-	c.mixed = nil
+	c.Mixed = nil
 	for _, text := range c.mixtures {
 		m, err := parseMixture(text)
 		if err != nil {
 			f.Fault("--mixture %q: %v", location.HideSecrets(text), err)
 			continue
 		}
-		c.mixed = append(c.mixed, m)
+		c.Mixed = append(c.Mixed, m)
 	}
-}
-
-// mix makes the source of a mixture. Its sources may be of several divisions: the order of these is that in which their memory is taken.
-func (s *server) mix(sources []gateway.Dataset) gateway.Source {
-	paths := make([]*datapath.Path, 0, len(s.divisions))
-	for _, v := range s.divisions {
-		paths = append(paths, v.path)
-	}
-	parts := make([]datapath.Part, 0, len(sources))
-	for _, d := range sources {
-		parts = append(parts, datapath.Part{Name: d.Name, Source: d.Source.(*datapath.Source)})
-	}
-	return datapath.Mix(paths, parts)
 }

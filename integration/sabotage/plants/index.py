@@ -327,7 +327,7 @@ PLANTS = [
     (
         "losses, subsets and quarantines are written beside the shards",
         "./cmd/millrace TestEveryCommandTakesTheIndexElsewhere",
-        [("cmd/millrace/subset.go", "Reader: d.home, Writer: d.home, Prefix: d.loc.ofIndex().prefix", "Reader: d.store, Writer: d.store, Prefix: d.loc.prefix")],
+        [("internal/location/opened.go", "Reader: d.Home, Writer: d.Home, Prefix: d.Loc.OfIndex().Prefix", "Reader: d.Store, Writer: d.Store, Prefix: d.Loc.Prefix")],
     ),
     (
         "links are passed over without a word",

@@ -39,21 +39,21 @@ PLANTS = [
     (
         "cmd/millrace takes whoever the authority has signed for a member",
         "./integration TestStrangersAreRefused",
-        [("cmd/millrace/serve_peers.go", "Allow: c.allow, ", "")],
+        [("internal/node/peers.go", "Allow: c.Allow, ", "")],
     ),
     (
         "cmd/millrace goes without telling what it holds",
         "./integration TestComingAndGoingReadsNothing",
-        [("cmd/millrace/serve_peers.go", "if err := p.cluster.Leave(ctx, held); err != nil {", "if err := error(nil); err != nil {")],
+        [("internal/node/peers.go", "if err := p.cluster.Leave(ctx, held); err != nil {", "if err := error(nil); err != nil {")],
     ),
     (
         "cmd/millrace gossips without its key",
         "./integration TestGossipJoin",
-        [("cmd/millrace/serve_peers.go", "KeyFile: c.gossipKey, ", "")],
+        [("internal/node/peers.go", "KeyFile: c.GossipKey, ", "")],
     ),
     (
         "cmd/millrace looks at what is alive once and never again",
-        "./cmd/millrace TestCollectionsAreNoticed",
-        [("cmd/millrace/collector.go", "\t\tcollections(ctx, ended)\n\t}, ended)", "\t}, ended)")],
+        "./internal/node TestCollectionsAreNoticed",
+        [("internal/node/collector.go", "\t\tcollections(ctx, ended)\n\t}, ended)", "\t}, ended)")],
     ),
 ]

@@ -1,4 +1,4 @@
-package main
+package node
 
 import (
 	"io/fs"
@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// usableMemory returns how many bytes this process may use: the machine's memory, or the
+// UsableMemory returns how many bytes this process may use: the machine's memory, or the
 // limit of its control group where that is lower.
-func usableMemory() int64 { return min(physicalMemory(), groupLimit()) }
+func UsableMemory() int64 { return min(physicalMemory(), groupLimit()) }
 
 // noLimit stands for a control group that does not bound memory.
 const noLimit = math.MaxInt64
@@ -65,21 +65,13 @@ func walkUp(root fs.FS, base, group, file string) int64 {
 	}
 }
 
-// defaultCacheSize is a quarter of the memory, in whole MiB, so that it prints well.
-func defaultCacheSize(memory int64) int64 {
+// DefaultCacheSize is a quarter of the memory, in whole MiB, so that it prints well.
+func DefaultCacheSize(memory int64) int64 {
 	return max(memory/4>>20, 64) << 20
 }
 
-// limitHeap sets the collector's soft limit where the user has not: what is left of nine tenths of the
-// memory once the cache, which lives outside the heap, is taken off; never less than a quarter of the memory, below which the
-// collector would run without end.
-func limitHeap(env map[string]string, memory, cache int64) int64 {
-	if env["GOMEMLIMIT"] != "" {
-		return debug.SetMemoryLimit(-1)
-	}
-	limit := heapLimit(memory, cache)
-	debug.SetMemoryLimit(limit)
-	return limit
-}
+// limitHeap sets the collector's soft limit: what is left of nine tenths of the memory once the cache, which lives outside
+// the heap, is taken off. It is never less than a quarter of the memory, below which the collector would run without end.
+func limitHeap(memory, cache int64) { debug.SetMemoryLimit(heapLimit(memory, cache)) }
 
 func heapLimit(memory, cache int64) int64 { return max(memory/10*9-cache, memory/4) }

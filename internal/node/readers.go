@@ -1,4 +1,4 @@
-package main
+package node
 
 import (
 	"github.com/millrace-data/millrace/datapath"
@@ -6,7 +6,7 @@ import (
 )
 
 // readers names the data paths' readers for people.
-func (s *server) readers() []gateway.Reader {
+func (s *Node) readers() []gateway.Reader {
 	known := s.main().path.Readers()
 	for _, v := range s.divisions[1:] {
 		known = append(known, v.path.Readers()...)

@@ -1,62 +1,40 @@
-package main
+package node
 
 import (
 	"fmt"
+
+	"github.com/dustin/go-humanize"
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/datapath"
 	"github.com/millrace-data/millrace/diskcache"
 	"github.com/millrace-data/millrace/gateway"
-	"github.com/millrace-data/millrace/internal/cli"
 )
 
 // diskWriters is how many chunks the disk tier keeps in memory at most while it writes them.
 const diskWriters = 2
 
-// defineDisk defines what is kept where beyond the horizon of the readers.
-func (c *serveConfig) defineDisk(f *cli.Flags) {
-	var policies []string
-	for _, p := range datapath.Policies() {
-		policies = append(policies, string(p))
-	}
-	f.Choice(&c.cachePolicy, "cache-policy", policies[0], "`POLICY` by which chunks leave memory that no reader comes for soon", policies...)
-	f.Text(&c.diskDir, "disk-cache", "", "`DIR` that keeps chunks between memory and store, also over a restart")
-	f.Size(&c.diskSize, "disk-cache-size", 0, "`SIZE` that --disk-cache may take at most; wanted with it")
-	f.Set.Lookup("disk-cache-size").DefValue = ""
-}
-
-func (c *serveConfig) validateDisk(f *cli.Flags) {
-	switch {
-	case c.diskDir == "" && c.diskSize > 0:
-		f.Fault("--disk-cache-size %s: want --disk-cache DIR with it", cli.FormatSize(c.diskSize))
-	case c.diskDir != "" && c.diskSize == 0:
-		f.Fault("--disk-cache %s: want --disk-cache-size SIZE with it", c.diskDir)
-	case c.diskDir != "" && c.diskSize < 1<<20:
-		f.Fault("--disk-cache-size %s: want at least 1MiB", cli.FormatSize(c.diskSize))
-	}
-}
-
 // openDisk opens the disk tier of a division where it has one. With --check it is only looked at, for a gateway may be using it.
-func (s *server) openDisk(v *division) error {
+func (s *Node) openDisk(v *division) error {
 	if v.dir == "" {
 		return nil
 	}
-	cfg := diskcache.Config{Dir: v.dir, MaxBytes: v.quota.disk, Tell: func(what string, err error) { s.diskTrouble(v.dir, what, err) }}
-	for _, l := range s.cfg.locations {
+	cfg := diskcache.Config{Dir: v.dir, MaxBytes: v.quota.Disk, Tell: func(what string, err error) { s.diskTrouble(v.dir, what, err) }}
+	for _, l := range s.cfg.Locations {
 		// The main one names those with a quota too: its directory holds theirs, and is the same cache when the quota is gone.
 		if v == s.main() || v == s.division(l.Name) {
 			cfg.Datasets = append(cfg.Datasets, l.String())
 		}
 	}
-	if s.cfg.check {
+	if s.cfg.Check {
 		if err := diskcache.Check(cfg); err != nil {
-			return cli.Usage(fmt.Errorf("--disk-cache: %w", err), "millrace serve")
+			return &SettingError{"disk-cache", err}
 		}
 		return nil
 	}
 	disk, err := diskcache.Open(cfg)
 	if err != nil {
-		return cli.Usage(fmt.Errorf("--disk-cache: %w", err), "millrace serve")
+		return &SettingError{"disk-cache", err}
 	}
 	v.disk = disk
 	s.closers = append(s.closers, disk.Close)
@@ -66,7 +44,7 @@ func (s *server) openDisk(v *division) error {
 }
 
 // diskTrouble logs that a disk tier's reads or writes are off or on again.
-func (s *server) diskTrouble(dir, what string, err error) {
+func (s *Node) diskTrouble(dir, what string, err error) {
 	if err == nil {
 		s.log.Info().Str("dir", dir).Msg("disk cache: " + what + " are on again")
 		return
@@ -83,16 +61,15 @@ func (v *division) diskList(indexes []*chunkindex.Index) int64 {
 	for _, x := range indexes {
 		chunks += int64(x.Chunks())
 	}
-	return min(chunks, diskcache.MostChunks(v.quota.disk)) * diskcache.EntryCost
+	return min(chunks, diskcache.MostChunks(v.quota.Disk)) * diskcache.EntryCost
 }
 
 // fitDisk refuses a disk tier that could not hold every chunk, if only one at a time: what it does not keep would
 // pass for what is not worth keeping.
 func (v *division) fitDisk() error {
 	for _, d := range v.opened {
-		if least := diskcache.Cost(d.Index.MaxChunk()); v.dir != "" && least > v.quota.disk {
-			return cli.Usage(fmt.Errorf("%s is too small: the largest chunk of %s takes %s",
-				v.diskSetting(), d.Loc.Name, cli.FormatSize(least)), "millrace serve")
+		if least := diskcache.Cost(d.Index.MaxChunk()); v.dir != "" && least > v.quota.Disk {
+			return &SettingError{v.diskSetting(), fmt.Errorf("%s is too small: the largest chunk of %s takes %s", humanize.IBytes(uint64(v.quota.Disk)), d.Loc.Name, humanize.IBytes(uint64(least)))}
 		}
 	}
 	return nil

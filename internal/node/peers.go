@@ -1,4 +1,4 @@
-package main
+package node
 
 import (
 	"context"
@@ -15,7 +15,6 @@ import (
 	"github.com/millrace-data/millrace/cluster"
 	"github.com/millrace-data/millrace/datapath"
 	"github.com/millrace-data/millrace/gateway"
-	"github.com/millrace-data/millrace/internal/cli"
 	"github.com/millrace-data/millrace/internal/location"
 	"github.com/millrace-data/millrace/peer"
 	"github.com/millrace-data/millrace/shuffle"
@@ -40,12 +39,12 @@ const (
 //	                                                                         what a leaving member holds ──> Path.Pull
 //	datapath.Path ──> cluster.Cluster (who owns it) ──> peer.Client ──> the others
 type peers struct {
-	cfg     *clusterFlags
+	cfg     *ClusterConfig
 	log     zerolog.Logger
 	cluster *cluster.Cluster
 	client  *peer.Client
 	server  *peer.Server
-	files   *peer.Files       // nil: no certificates
+	expires func() time.Time  // end of the certificate's time; nil: no certificates
 	sets    map[string]shared // by dataset
 	heard   chan heard
 	leaving chan peer.Leaving
@@ -64,9 +63,9 @@ type heard struct {
 }
 
 // joinCluster makes the parts. It starts nothing.
-func (s *server) joinCluster() error {
-	c := &s.cfg.cluster
-	if c.name == "" {
+func (s *Node) joinCluster() error {
+	c := &s.cfg.Cluster
+	if c.Name == "" {
 		return nil
 	}
 	p := &peers{
@@ -75,20 +74,20 @@ func (s *server) joinCluster() error {
 	}
 	boot := rand.Text()
 	var client, served *tls.Config
-	if !c.insecure {
-		files, err := peer.NewFiles(peer.FilesConfig{Cert: c.cert, Key: c.key, CA: c.ca, Allow: c.allow, Changed: p.certificates})
+	if !c.Insecure {
+		files, err := peer.NewFiles(peer.FilesConfig{Cert: c.Cert, Key: c.Key, CA: c.CA, Allow: c.Allow, Changed: p.certificates})
 		if err != nil {
-			return cli.Usage(err, "millrace serve")
+			return &SettingError{"peer-cert", err}
 		}
-		if err := files.Certify(c.member); err != nil && !c.sharedCert {
-			return cli.Usage(fmt.Errorf("peer certificate %s: %w", c.cert, err), "millrace serve")
+		if err := files.Certify(c.Member); err != nil && !c.SharedCert {
+			return &SettingError{"peer-cert", fmt.Errorf("%s: %w", c.Cert, err)}
 		}
-		client, served, p.files = files.Client(), files.Server(), files
+		client, served, p.expires = files.Client(), files.Server(), files.Expires
 	}
-	p.client = peer.NewClient(peer.ClientConfig{Cluster: c.name, ID: c.member, Boot: boot, TLS: client, SharedCert: c.sharedCert})
+	p.client = peer.NewClient(peer.ClientConfig{Cluster: c.Name, ID: c.Member, Boot: boot, TLS: client, SharedCert: c.SharedCert})
 	var err error
 	p.cluster, err = cluster.New(cluster.Config{
-		Name: c.name, ID: c.member, Boot: boot, Address: c.advertise, Ordinal: c.ordinal.number, Of: c.ordinal.of,
+		Name: c.Name, ID: c.Member, Boot: boot, Address: c.Advertise, Ordinal: c.Ordinal.Number, Of: c.Ordinal.Of,
 		Weight: uint64(s.cfg.memoryOfAll()), Discovery: p.discovery(boot), Client: p.client, Log: s.log,
 	})
 	if err != nil {
@@ -97,7 +96,7 @@ func (s *server) joinCluster() error {
 	p.server = peer.NewServer(peer.ServerConfig{
 		Self: p.cluster.Self, Holder: p, Heard: p.hear, Met: p.cluster.Met, Leaving: p.left, Answered: p.cluster.Answered,
 		Reserve: func(n int64) (func(), bool) { return s.main().path.TryReserve(n) }, Member: p.cluster.Member,
-		TLS: served, SharedCert: c.sharedCert, Log: s.log, DrainTime: peerDrain,
+		TLS: served, SharedCert: c.SharedCert, Log: s.log, DrainTime: peerDrain,
 	})
 	s.peers = p
 	s.closers = append(s.closers, p.client.Close)
@@ -106,13 +105,13 @@ func (s *server) joinCluster() error {
 
 func (p *peers) discovery(boot string) cluster.Discovery {
 	c := p.cfg
-	if c.where.Scheme == cluster.SchemeGossip {
+	if c.Where.Scheme == cluster.SchemeGossip {
 		return &cluster.Gossip{
-			Listen: c.gossipListen, Seeds: c.where.Targets, KeyFile: c.gossipKey, Cluster: c.name, ID: c.member, Boot: boot,
-			Address: c.advertise, Log: p.log,
+			Listen: c.GossipListen, Seeds: c.Where.Targets, KeyFile: c.GossipKey, Cluster: c.Name, ID: c.Member, Boot: boot,
+			Address: c.Advertise, Log: p.log,
 		}
 	}
-	return &cluster.Names{Targets: c.where.Targets, Log: p.log}
+	return &cluster.Names{Targets: c.Where.Targets, Log: p.log}
 }
 
 func (p *peers) certificates(err error) {
@@ -126,14 +125,14 @@ func (p *peers) certificates(err error) {
 // watchExpiry warns in time of a certificate that nobody renews: connections that are kept outlive it, so that it would be noticed
 // late, by one question after the other.
 func (p *peers) watchExpiry(ctx context.Context) {
-	if p.files == nil {
+	if p.expires == nil {
 		return
 	}
 	tick := time.NewTicker(expiryLook)
 	defer tick.Stop()
 	for {
-		if end := p.files.Expires(); time.Until(end) < expirySoon {
-			p.log.Warn().Str("file", p.cfg.cert).Time("expires", end).
+		if end := p.expires(); time.Until(end) < expirySoon {
+			p.log.Warn().Str("file", p.cfg.Cert).Time("expires", end).
 				Msg("the peer certificate expires soon or has expired: put a new one in its place, no restart is needed")
 		}
 		select {
@@ -273,34 +272,34 @@ func (p *peers) goodbye(ctx context.Context) {
 }
 
 // listenPeers binds the peer port.
-func (s *server) listenPeers(ctx context.Context) (net.Listener, error) {
+func (s *Node) listenPeers(ctx context.Context) (net.Listener, error) {
 	if s.peers == nil {
 		return nil, nil
 	}
-	ln := s.cfg.cluster.bound
+	ln := s.cfg.Cluster.Bound
 	if ln == nil {
 		var err error
-		if ln, err = listen(ctx, s.cfg.cluster.listen); err != nil {
+		if ln, err = Listen(ctx, s.cfg.Cluster.Listen); err != nil {
 			return nil, err
 		}
 	}
-	c := &s.cfg.cluster
-	s.log.Info().Stringer("listen", ln.Addr()).Str("advertise", c.advertise).Str("cluster", c.name).Str("member", c.member).
-		Stringer("join", c.where).Msg("peer port")
-	if c.insecure {
+	c := &s.cfg.Cluster
+	s.log.Info().Stringer("listen", ln.Addr()).Str("advertise", c.Advertise).Str("cluster", c.Name).Str("member", c.Member).
+		Stringer("join", c.Where).Msg("peer port")
+	if c.Insecure {
 		s.log.Warn().Msg("--peer-insecure: whoever reaches the peer port may read every dataset")
 	}
 	return ln, nil
 }
 
-// clusterPage is what /v1/cluster shows.
-type clusterPage struct {
+// ClusterPage is what /v1/cluster shows.
+type ClusterPage struct {
 	cluster.Status
-	Tiers tierBytes `json:"tiers"`
+	Tiers TierBytes `json:"tiers"`
 }
 
-// tierBytes is where the bytes came from since this gateway was started.
-type tierBytes struct {
+// TierBytes is where the bytes came from since this gateway was started.
+type TierBytes struct {
 	Store  uint64 `json:"store_bytes"`
 	Peers  uint64 `json:"peer_bytes"`
 	Disk   uint64 `json:"disk_bytes"`
@@ -308,8 +307,8 @@ type tierBytes struct {
 	Memory int64  `json:"memory_bytes"` // held now
 }
 
-func (s *server) clusterPage() any {
-	page := clusterPage{Status: s.peers.cluster.Status()}
+func (s *Node) clusterPage() any {
+	page := ClusterPage{Status: s.peers.cluster.Status()}
 	for _, v := range s.divisions {
 		t := v.path.Stats()
 		page.Tiers.Store += t.StoreBytes
@@ -337,13 +336,13 @@ func peerStats(t datapath.Stats) []gateway.Stat {
 }
 
 // certificateStats tells how long the certificate is good for; nothing where there is none.
-func certificateStats(files *peer.Files) []gateway.Stat {
-	if files == nil {
+func certificateStats(expires func() time.Time) []gateway.Stat {
+	if expires == nil {
 		return nil
 	}
 	return []gateway.Stat{{
 		Name: "peer_certificate_seconds", Help: "Until this gateway's certificate for the others expires; below 0: it has.",
-		Value: time.Until(files.Expires()).Seconds(),
+		Value: time.Until(expires()).Seconds(),
 	}}
 }
 

@@ -1,12 +1,13 @@
-package main
+package node
 
 import (
 	"fmt"
 
+	"github.com/dustin/go-humanize"
+
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/datapath"
 	"github.com/millrace-data/millrace/gateway"
-	"github.com/millrace-data/millrace/internal/cli"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -42,7 +43,7 @@ func needs(x *chunkindex.Index) need {
 // fits refuses a budget that could never serve the datasets of a division and warns of those that will be read more than
 // once an epoch. It reserves what the indexes and the list of the files on disk hold for as long as the process lives.
 // Plans, of whichever dataset, are in the main budget.
-func (s *server) fits(v *division) error {
+func (s *Node) fits(v *division) error {
 	var resident int64
 	var hungry need // the one that takes most while it is read
 	name := "none"
@@ -64,8 +65,8 @@ func (s *server) fits(v *division) error {
 	least, plans := leastBudget(resident+hungry.serving(chunks), planned)
 	r, ok := v.budget.TryReserve(resident)
 	if !ok || least > v.budget.Total() {
-		return cli.Usage(fmt.Errorf("%s is too small: %d (indexes) + %d (plans) + %d x %d (largest chunk of %s) + %d (batch) = %d bytes are the least",
-			v.setting(), resident, plans, chunks, hungry.chunk, name, hungry.body, least), "millrace serve")
+		return &SettingError{v.setting(), fmt.Errorf("%s is too small: %d (indexes) + %d (plans) + %d x %d (largest chunk of %s) + %d (batch) = %d bytes are the least",
+			humanize.IBytes(uint64(v.budget.Total())), resident, plans, chunks, hungry.chunk, name, hungry.body, least)}
 	}
 	s.closers = append(s.closers, r.Release)
 	reserved := resident
@@ -82,7 +83,7 @@ func (s *server) fits(v *division) error {
 }
 
 // planned lists the indexes whose plans are in a division's budget: all of them in the main one, none in another.
-func (s *server) planned(v *division) []*chunkindex.Index {
+func (s *Node) planned(v *division) []*chunkindex.Index {
 	if v != s.main() {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package main
+package node
 
 import (
 	"context"
@@ -12,13 +12,13 @@ import (
 // losses opens the log of reported losses of a dataset. Reports that an earlier run kept, since the bucket took no writes, are sent
 // once the server runs, if it takes them: beside requests, for there may be millions. With --check the local log is left alone, since
 // a gateway may be using it.
-func (s *server) losses(d location.Opened) (*importance.Log, error) {
+func (s *Node) losses(d location.Opened) (*importance.Log, error) {
 	at := d.Loc.OfIndex()
 	cfg := importance.Config{
-		Reader: d.Home, Writer: d.Home, Prefix: at.Prefix, Location: at.String(), CacheDir: s.cfg.indexDir,
+		Reader: d.Home, Writer: d.Home, Prefix: at.Prefix, Location: at.String(), CacheDir: s.cfg.IndexDir,
 	}
-	if s.cfg.lossLog != "" && !s.cfg.check {
-		cfg.Dir = filepath.Join(s.cfg.lossLog, d.Loc.Name)
+	if s.cfg.LossLog != "" && !s.cfg.Check {
+		cfg.Dir = filepath.Join(s.cfg.LossLog, d.Loc.Name)
 	}
 	l, err := importance.New(cfg)
 	if err != nil {
@@ -34,7 +34,7 @@ func (s *server) losses(d location.Opened) (*importance.Log, error) {
 }
 
 // sendLosses sends what an earlier run kept.
-func (s *server) sendLosses(ctx context.Context, dataset string, l *importance.Log) {
+func (s *Node) sendLosses(ctx context.Context, dataset string, l *importance.Log) {
 	done, err := l.Flush(ctx)
 	switch {
 	case err != nil:

@@ -1,4 +1,4 @@
-package main
+package node
 
 import (
 	"strings"
@@ -10,11 +10,11 @@ import (
 )
 
 // stats names the counters of the data paths and of the stores for the metrics page. Those of several paths are added up.
-func (s *server) stats() []gateway.Stat {
+func (s *Node) stats() []gateway.Stat {
 	out := storeStats(s.stores)
 	if s.peers != nil {
 		out = append(out, memberStats(s.peers.cluster.Status())...)
-		out = append(out, certificateStats(s.peers.files)...)
+		out = append(out, certificateStats(s.peers.expires)...)
 	}
 	at := map[string]int{}
 	for _, v := range s.divisions {

@@ -1,0 +1,96 @@
+package node
+
+import (
+	"net"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/millrace-data/millrace/cluster"
+	"github.com/millrace-data/millrace/gateway"
+	"github.com/millrace-data/millrace/internal/location"
+)
+
+// Config of a node. Sizes are in bytes.
+type Config struct {
+	Locations []location.Location // of the datasets; the first is the default one
+	Mixed     []gateway.Mixture
+	Quotas    []Quota
+	Stores    location.Stores
+
+	Listen      string       // address of the data port
+	Bound       net.Listener // the data port, where it is bound already
+	AdminListen string       // address of a port for metrics, statistics and profiles; "": the data port has them
+	Insecure    bool         // addresses that other machines can reach are wanted
+
+	Memory      int64 // that the process may use
+	LimitHeap   bool  // set the collector's soft limit
+	PaceHeap    bool  // set the collector's pace
+	CacheSize   int64
+	CachePolicy string
+	DiskDir     string // "": no disk tier
+	DiskSize    int64
+	IndexDir    string // copies of indexes; "": a temporary directory
+	LossLog     string // reported losses that the bucket does not take; "": they are refused
+
+	Wait       time.Duration // for memory, before a batch gets 503
+	Deadline   time.Duration // to the first byte of an answer
+	LameDuck   time.Duration // after the end was asked for, batches are served this long
+	Drain      time.Duration // then open requests are waited for this long
+	Fetchers   int           // store reads side by side
+	PartSize   int64         // of one store read at most
+	CheckSHA   bool          // compare SHA-256 too when a chunk arrives
+	NoPrefetch bool
+
+	Cluster ClusterConfig
+	Check   bool // open everything but the ports, and leave what a running gateway may be using alone
+	Log     zerolog.Logger
+	Version string
+}
+
+// Quota is what one dataset has for itself, in bytes.
+type Quota struct {
+	Dataset string
+	Memory  int64
+	Disk    int64 // 0: no disk tier
+}
+
+// ClusterConfig makes a gateway a member of a cluster. Without a name nothing of it is used.
+type ClusterConfig struct {
+	Name         string
+	Where        cluster.Join
+	Listen       string       // address of the port for other gateways
+	Bound        net.Listener // that port, where it is bound already
+	Advertise    string       // address at which the others reach it
+	Cert         string       // PEM files
+	Key          string
+	CA           string
+	Allow        []string // names that a certificate must have one of; none: any
+	Insecure     bool     // no certificates
+	SharedCert   bool     // gateways share a certificate
+	GossipListen string
+	GossipKey    string // file
+	Member       string // name of this gateway
+	Ordinal      Ordinal
+}
+
+// Ordinal is a gateway's number among so many; the zero value: it has none.
+type Ordinal struct{ Number, Of int }
+
+// SettingError is a setting that cannot serve the datasets, or that the machine refuses.
+type SettingError struct {
+	setting string // its name in a configuration file
+	err     error
+}
+
+func (e *SettingError) Error() string { return e.setting + ": " + e.err.Error() }
+func (e *SettingError) Unwrap() error { return e.err }
+
+// memoryOfAll is what all divisions may use together.
+func (c *Config) memoryOfAll() int64 {
+	sum := c.CacheSize
+	for _, q := range c.Quotas {
+		sum += q.Memory
+	}
+	return sum
+}

@@ -1,0 +1,266 @@
+// Package node is the composed process: it makes the parts of a gateway out of a configuration, runs them and ends them in
+// order. It knows neither flags nor terminals.
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"runtime/debug"
+	"time"
+
+	"github.com/rs/zerolog"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/millrace-data/millrace/datapath"
+	"github.com/millrace-data/millrace/gateway"
+	"github.com/millrace-data/millrace/internal/location"
+	"github.com/millrace-data/millrace/internal/objstore"
+)
+
+// The parts of a node; an arrow means "calls":
+//
+//	   listener ──> gateway.Handler ──────────┐             admin listener ──> gateway.Admin
+//	                   │                      │
+//	                   v                      v
+//	            chunkindex.Index       datapath.Source      one of each per dataset
+//	                   │ Table                │
+//	                   v                      v
+//	            datapath.Tables ────> datapath.Path <── Run: fetches ahead, while anybody reads
+//	                                    │    │    │
+//	                                    v    │    v
+//	                        budget.Budget    │  objstore.Store    a directory, or s3backend
+//	                                         v
+//	                                  diskcache.Cache             where there is one
+//
+// There is one path and one budget for the process, and one more of each for a dataset with a quota. Indexes, tables,
+// chunks, transfers and bodies reserve from the budget. The source of a mixture is a datapath.Mixture of others. One
+// errgroup joins all that runs. It ends in this order: not ready, no new connections, open requests done, peer port closed,
+// loads ended, indexes closed. peers.go draws what a member of a cluster has besides.
+
+// Node is the composed process.
+type Node struct {
+	cfg     *Config
+	log     zerolog.Logger
+	gateway *gateway.Gateway
+	stores  []objstore.Store
+	opened  []location.Opened           // in the order of the flags
+	names   map[*datapath.Source]string // of the datasets
+	senders []func(context.Context)     // of what earlier runs kept
+	closers []func()                    // called last to first
+
+	divisions []*division // the main one first
+	peers     *peers      // nil: the gateway is alone
+}
+
+// Close closes what New has opened. Run must have ended.
+func (s *Node) Close() {
+	for i := len(s.closers) - 1; i >= 0; i-- {
+		s.closers[i]()
+	}
+	s.closers = nil
+}
+
+// New opens the datasets and wires the parts. It starts nothing.
+func New(ctx context.Context, c *Config) (*Node, error) {
+	s := &Node{cfg: c, log: c.Log}
+	if c.LimitHeap {
+		limitHeap(c.Memory, c.memoryOfAll())
+	}
+	s.log.Debug().Int64("memory", c.Memory).Int64("cache", c.memoryOfAll()).Int64("heap_limit", debug.SetMemoryLimit(-1)).Msg("memory")
+	if err := s.open(ctx); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// open makes all parts, each after those it needs.
+func (s *Node) open(ctx context.Context) error {
+	if err := s.joinCluster(); err != nil {
+		return err
+	}
+	if err := s.divide(); err != nil {
+		return err
+	}
+	if err := s.openIndexes(ctx); err != nil {
+		return err
+	}
+	if err := s.fit(); err != nil {
+		return err
+	}
+	sets, err := s.datasets()
+	if err != nil {
+		return err
+	}
+	c := s.cfg
+	cfg := gateway.Config{
+		Datasets: sets, Mixtures: c.Mixed, Mix: s.mix, Budget: s.main().budget, Log: s.log, Version: c.Version, Stats: s.stats, Readers: s.readers,
+		AdminListen: c.AdminListen != "", Deadline: c.Deadline,
+		LameDuck: max(c.LameDuck, 1), // 0 would be the default
+	}
+	if s.peers != nil {
+		s.peers.serve(s.opened, s.division)
+		cfg.Cluster = s.clusterPage
+	}
+	if s.gateway, err = gateway.New(cfg); err != nil {
+		return err
+	}
+	s.closers = append(s.closers, func() {
+		if err := s.gateway.Close(); err != nil {
+			s.log.Warn().Err(err).Msg("close the gateway")
+		}
+	})
+	return nil
+}
+
+// Handler answers what the data port answers.
+func (s *Node) Handler() http.Handler { return s.gateway.Handler() }
+
+// Run binds the listeners and serves until ctx ends, then drains. ready, if not nil, is called with the data
+// port's address once it accepts connections.
+func (s *Node) Run(ctx context.Context, ready func(net.Addr)) error {
+	l, err := s.ports(ctx)
+	if err != nil {
+		return err
+	}
+	if s.cfg.Insecure {
+		s.log.Warn().Msg("insecure-no-auth: every machine that reaches this address may read every dataset")
+	}
+	s.log.Info().Stringer("listen", l.data.Addr()).Msg("serving")
+	if ready != nil {
+		ready(l.data.Addr())
+	}
+	return s.join(ctx, l)
+}
+
+// listeners are the ports of a gateway.
+type listeners struct {
+	data, admin, peers net.Listener // admin and peers may be nil
+}
+
+// ports binds all ports, the peer port first: a gateway that finds this one ready finds its peer port too.
+func (s *Node) ports(ctx context.Context) (l listeners, err error) {
+	l.data = s.cfg.Bound
+	if l.peers, err = s.listenPeers(ctx); err == nil && l.data == nil {
+		l.data, err = Listen(ctx, s.cfg.Listen)
+	}
+	if err == nil && s.cfg.AdminListen != "" {
+		if l.admin, err = Listen(ctx, s.cfg.AdminListen); err == nil {
+			s.log.Info().Stringer("listen", l.admin.Addr()).Msg("admin port")
+		}
+	}
+	if err != nil {
+		for _, ln := range []net.Listener{l.peers, l.data} {
+			if ln != nil {
+				ln.Close()
+			}
+		}
+	}
+	return l, err
+}
+
+// join runs everything until ctx ends or a part fails. The peer port stays up until the data port is closed: what others
+// ask meanwhile need not come from the store. The admin port, where there is one, stays up to the end,
+// so that the drain can be watched; and so do loads, since open requests wait for them.
+func (s *Node) join(ctx context.Context, l listeners) error {
+	rest, endRest := context.WithCancel(context.WithoutCancel(ctx))
+	defer endRest()
+	g, failed := errgroup.WithContext(ctx)
+	for _, v := range s.divisions {
+		g.Go(func() error {
+			if err := v.path.Run(rest); err != nil && !errors.Is(err, context.Canceled) {
+				return fmt.Errorf("run data path: %w", err)
+			}
+			return nil
+		})
+	}
+	if s.cfg.PaceHeap {
+		g.Go(func() error { return paceCollector(rest) })
+	}
+	for _, send := range s.senders {
+		g.Go(func() error {
+			send(rest)
+			return nil
+		})
+	}
+	if l.admin != nil {
+		g.Go(func() error { return s.serveAdmin(rest, l.admin) })
+	}
+	endPeers := s.joinPeers(failed, rest, g, l.peers)
+	g.Go(func() error {
+		defer endRest()
+		defer endPeers()
+		return s.serveData(ctx, failed, l.data)
+	})
+	return g.Wait()
+}
+
+// joinPeers runs what belongs to the cluster, nothing where there is none, and returns what closes the peer port, after what
+// it answers has ended.
+func (s *Node) joinPeers(failed, rest context.Context, g *errgroup.Group, ln net.Listener) (end func()) {
+	if s.peers == nil {
+		return func() {}
+	}
+	serving, endServing := context.WithCancel(rest)
+	ended := make(chan struct{})
+	g.Go(func() error {
+		defer close(ended)
+		return s.peers.server.Serve(serving, ln)
+	})
+	g.Go(func() error {
+		if err := s.peers.run(rest, s.gateway); err != nil && !errors.Is(err, context.Canceled) {
+			return err
+		}
+		return nil
+	})
+	g.Go(func() error {
+		<-failed.Done()
+		s.peers.goodbye(rest)
+		return nil
+	})
+	return func() {
+		endServing()
+		<-ended
+	}
+}
+
+func (s *Node) serveAdmin(rest context.Context, admin net.Listener) error {
+	srv := gateway.NewAdminServer(s.gateway)
+	context.AfterFunc(rest, func() { _ = srv.Close() })
+	if err := srv.Serve(admin); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve %s: %w", admin.Addr(), err)
+	}
+	return nil
+}
+
+// serveData serves readers until failed ends, then drains.
+func (s *Node) serveData(ctx, failed context.Context, data net.Listener) error {
+	defer context.AfterFunc(ctx, func() {
+		s.log.Info().Dur("lame_duck", s.cfg.LameDuck).Dur("drain_timeout", s.cfg.Drain).Msg("draining")
+	})()
+	drain := max(s.cfg.Drain, 1) // 0 would be the default
+	err := gateway.NewServer(s.gateway, gateway.ServerConfig{DrainTime: drain}).Serve(failed, data)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		err = fmt.Errorf("requests were still open after %s: %w", s.cfg.Drain, err)
+	case err == nil:
+		s.log.Info().Msg("drained")
+	}
+	return err
+}
+
+func Listen(ctx context.Context, address string) (net.Listener, error) {
+	l, err := Bind(ctx, address)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %v", address, err) //nolint:errorlint // no store: the exit code must not say so
+	}
+	return l, nil
+}
+
+func Bind(ctx context.Context, address string) (net.Listener, error) {
+	lc := net.ListenConfig{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 15 * time.Second, Count: 3}}
+	return lc.Listen(ctx, "tcp", address)
+}
