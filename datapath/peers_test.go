@@ -170,6 +170,25 @@ func (f *fleet) line(chunk int) (order []*member) {
 	return order
 }
 
+// TestAChunkStaysWithItsOwner: a gateway asks the owner of a chunk for the samples that it needs, and keeps none of the chunk.
+func TestAChunkStaysWithItsOwner(t *testing.T) {
+	d := newDataset(t, 66, same(480, 900), 60, 8<<10)
+	bubble.Test(t, func(t *testing.T) {
+		d.store.Reset()
+		f := newFleet(t, d, d.plan(t, shuffle.None, 0), 3, Config{CarryBytes: -1, NoPrefetch: true}, 2<<20)
+		line := f.line(0)
+		owner, m := line[0], line[2]
+		chunks := d.ranges(t, []uint64{1, 2, 3})
+		body, err := m.source.Read(t.Context(), shuffle.Cursor{Plan: f.plan, Epoch: f.plan.Epoch(0), End: 4, BatchSize: 4}, chunks)
+		must(t, err)
+		must(t, d.check(chunks, body))
+		body.Close()
+		if own, other := owner.path.Stats().CachedChunks, m.path.Stats().CachedChunks; own != 1 || other != 0 {
+			t.Errorf("got %d chunks at the owner and %d at the gateway that asked it, want 1 and 0", own, other)
+		}
+	})
+}
+
 // Those who own a chunk may be gone one after another: two further ones are asked at most. The one that is left, or this gateway if that
 // is the one, brings the chunk as a whole, also where memory is short.
 func TestOwnersThatAreGoneOneAfterAnother(t *testing.T) {

@@ -151,7 +151,7 @@ PLANTS = [
     ),
     (
         "lookahead leaves the horizon as it is though a batch needs more",
-        "./lookahead TestHorizonFitsTheMemory",
+        "./lookahead TestManyReadersShareOneLookAhead",
         [("lookahead/horizon.go", "|| !x.squeezed && !x.ready(r.horizon.Load())", "")],
     ),
     (
@@ -166,7 +166,7 @@ PLANTS = [
     ),
     (
         "lookahead takes readers elsewhere for readers in a hurry",
-        "./lookahead TestAReaderElsewhereIsLookedAheadFor",
+        "./lookahead TestRanksHereAndElsewhereAreOneReader",
         [("lookahead/reader.go", "\t\tx.distant, x.told = d, now\n", "\t\tx.told = now\n")],
     ),
     (

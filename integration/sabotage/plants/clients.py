@@ -130,7 +130,7 @@ PLANTS = [
     ),
     (
         "torch's loader leaves a failed pass's workers to the garbage collector",
-        "client/python/tests/torch/test_torch_loader.py test_workers_end_with_their_pass",
+        "client/python/tests/torch/test_torch_loader.py test_a_decoder_that_fails_in_a_worker",
         [("client/python/millrace/torch.py", "        if end is not None:\n            end()\n", "")],
     ),
     (

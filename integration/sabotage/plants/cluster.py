@@ -69,7 +69,7 @@ PLANTS = [
     ),
     (
         "peer takes a body that is too short",
-        "./peer TestPeersThatLie",
+        "./peer TestTransportsThatSendMoreThanTheySay",
         [("peer/read.go", "if _, err := io.ReadFull(in, p); err != nil {", "if n, err := io.ReadFull(in, p); err != nil && n == 0 {")],
     ),
     (
@@ -104,12 +104,12 @@ PLANTS = [
     ),
     (
         "cluster says nothing of a change of owners",
-        "./internal/clustersim TestHistories",
+        "./cluster TestFailedReadEjects",
         [("cluster/view.go", "s.number = before.number + 1", "s.number = before.number")],
     ),
     (
         "peer counts a question that has ended as one that is asked",
-        "./internal/clustersim TestHistories",
+        "./peer TestReadsOfOnePeerTakeTurns",
         [("peer/read.go", "\tdefer give()\n", "\t_ = give\n")],
     ),
     (

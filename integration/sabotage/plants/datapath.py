@@ -8,12 +8,12 @@ PLANTS = [
     ),
     (
         "datapath reads under no ETag",
-        "./integration TestDamageUnderARunningGateway/dir",
+        "./integration TestDamageUnderARunningGateway",
         [("datapath/reads.go", "ETag: shard.ETag, VersionID", 'ETag: "", VersionID')],
     ),
     (
         "datapath closes the leases before the body is read",
-        "./datapath TestColdEpochKeepsTheLineFull",
+        "./datapath TestSimulatedScenarios",
         [
             (
                 "datapath/source.go",
@@ -88,11 +88,6 @@ PLANTS = [
         [("datapath/owners.go", "if o.view == view && o.params == params {", "if o.params == params {")],
     ),
     (
-        "datapath brings whole chunks that another gateway keeps",
-        "./datapath TestWhatIsReadBySamplesIsNotFetchedAhead",
-        [("datapath/source.go", "if s.name != \"\" && !b.trusts && s.owner(b.plan, c.Chunk) != \"\" {", "if false {")],
-    ),
-    (
         "datapath has every gateway warm every chunk",
         "./datapath TestWarmingBringsWhatIsOwned",
         [("datapath/warm.go", "if s.name != \"\" && s.owner(at.Plan, int(span.Chunk)) != \"\" {", "if false {")],
@@ -144,7 +139,7 @@ PLANTS = [
     ),
     (
         "datapath asks no former owner",
-        "./internal/clustersim TestRefill",
+        "./datapath TestANewOwnerAsksTheFormerOne",
         [("datapath/former.go", '\tcase s.name == "" || s.owner(f.plan, chunk) != "":', "\tcase true:")],
     ),
     (
@@ -189,7 +184,7 @@ PLANTS = [
     ),
     (
         "datapath has two parts of a batch decode in one memory",
-        "./datapath TestDecodersDoNotWaitForEachOther",
+        "./datapath TestBatchesOfMixturesDoNotWaitForEachOther",
         [("datapath/room.go", "return work, func() { b.lent.work <- work }, nil", "b.lent.work <- work\n\t\t\treturn work, func() {}, nil")],
     ),
     (

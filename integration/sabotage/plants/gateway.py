@@ -23,7 +23,7 @@ PLANTS = [
     ),
     (
         "gateway keeps the order of the samples where fields name another",
-        "./gateway TestFieldsAreHeldToTheSamples",
+        "./gateway TestEveryFormShowsTheSamples",
         [("gateway/body/keys.go", "\tfor _, name := range fields {\n\t\tif i := partNamed", "\tfor _, name := range slices.Sorted(slices.Values(fields)) {\n\t\tif i := partNamed")],
     ),
     (
@@ -33,7 +33,7 @@ PLANTS = [
     ),
     (
         "gateway resumes an answer of many batches at the wrong byte of a batch",
-        "./gateway TestManyBatchesAreTheBatches",
+        "./gateway TestEveryFormIsOneBody",
         [("gateway/batches.go", "mine := body.Span{Start: max(part.Start-begin, 0)}", "mine := body.Span{Start: max(part.Start-s.at, 0)}")],
     ),
     (

@@ -175,9 +175,9 @@ PLANTS = [
         [("chunkindex/tfrecord/scan.go", "if err == nil && binary.", "if err != nil && binary.")],
     ),
     (
-        "jsonl takes a last line that was cut",
-        "./chunkindex/jsonl TestRefusals",
-        [("chunkindex/jsonl/scan.go", "case errors.Is(err, io.EOF) && len(s.long) > 0:\n", "case errors.Is(err, io.EOF) && len(s.long) > 0:\n\t\t\tif s.line > 1 {\n\t\t\t\treturn s.long, nil\n\t\t\t}\n")],
+        "jsonl loses a last line without a line feed",
+        "./chunkindex/jsonl TestShards",
+        [("chunkindex/jsonl/scan.go", "case errors.Is(err, io.EOF) && len(s.long) > 0:\n\t\t\treturn s.long, nil", "case errors.Is(err, io.EOF) && len(s.long) > 0:\n\t\t\treturn nil, io.EOF")],
     ),
     (
         "jsonl takes bytes that are no characters",

@@ -38,12 +38,12 @@ PLANTS = [
     ),
     (
         "shuffle forgets the phase of a mixture's sources",
-        "./shuffle TestMixtureTakesEachOwnPositionOnce",
+        "./shuffle TestMixtureVectors",
         [("shuffle/mixture.go", "lo, carry := bits.Add64(lo, s.phase, 0)", "lo, carry := bits.Add64(lo, 0, 0)")],
     ),
     (
         "shuffle begins a mixture's fixed counts anew in each of its epochs",
-        "./shuffle TestMixtureInFixedCountsTakesEachOwnPositionOnce",
+        "./shuffle TestMixtureTakesEachOwnPositionOnce",
         [("shuffle/mixture.go", "return epoch*(m.samples/m.batch) + batch", "return batch")],
     ),
     (
@@ -153,7 +153,7 @@ PLANTS = [
     ),
     (
         "importance ranks the losses of each report by themselves",
-        "./importance TestSnapshotHoldsTheWeightsOfItsReports",
+        "./importance TestOrderOfReportsDoesNotShow",
         [("importance/gather.go", "n < len(reports) && reports[n].Batch == reports[0].Batch", "n < 1")],
     ),
     (

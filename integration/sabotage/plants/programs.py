@@ -18,7 +18,7 @@ PLANTS = [
     ),
     (
         "simulate lets ranks ask for nothing ahead",
-        "./simulate TestPredictionsAreWhatTheDataPathDoes",
+        "./simulate TestBounds",
         [("simulate/rank.go", "k.asked <= k.at+ahead", "k.asked <= k.at")],
     ),
     (

@@ -3,7 +3,7 @@
 PLANTS = [
     (
         "s3backend sends no If-Match and compares no ETag",
-        "./s3backend TestAnswers",
+        "./s3backend TestLateAnswerIsAskedForAgain",
         [
             ("s3backend/read.go", 'opts.Set("If-Match", `"`+ref.ETag+`"`)', "_ = ref.ETag"),
             ("s3backend/read.go", 'case want != "" && etag != want:', "case false:"),
