@@ -105,7 +105,7 @@ PLANTS = [
     ),
     (
         "the Python client's threads wait for a decoder while nothing is fetched",
-        "client/python/tests/test_pool.py test_any_pool",
+        "client/python/tests/test_pool.py test_all_threads_but_one_decode_while_decoding_is_slow",
         [("client/python/millrace/_pool.py", "if can_fetch and not self._fetching:", "if can_fetch and not self._fetching and not self._slots:")],
     ),
     (

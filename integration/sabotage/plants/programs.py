@@ -42,11 +42,6 @@ PLANTS = [
         [("internal/node/peers.go", "Allow: c.Allow, ", "")],
     ),
     (
-        "cmd/millrace goes without telling what it holds",
-        "./integration TestComingAndGoingReadsNothing",
-        [("internal/node/peers.go", "if err := p.cluster.Leave(ctx, held); err != nil {", "if err := error(nil); err != nil {")],
-    ),
-    (
         "cmd/millrace gossips without its key",
         "./integration TestGossipJoin",
         [("internal/node/peers.go", "KeyFile: c.GossipKey, ", "")],
