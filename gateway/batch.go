@@ -34,7 +34,7 @@ func (g *Gateway) getBatch(x *exchange) error {
 func (g *Gateway) answerBatch(x *exchange, a asked) error {
 	answer := a.answer()
 	return g.answerShare(x, a, address.Body, answer.ETag, func(r plans.Reading, b *body.Body) error {
-		if err := x.lay(x.r.Context(), answer, b); err != nil {
+		if err := g.lay(x.r.Context(), x, answer, b); err != nil {
 			return err
 		}
 		return g.send(x, a.dataset, answer, r.Cursor, b)
@@ -62,7 +62,7 @@ func (g *Gateway) answerShare(
 	if answered, err := x.preconditions(etag); answered || err != nil {
 		return err
 	}
-	if err := g.refuseDraining(x); err != nil {
+	if err := g.refuseDraining(); err != nil {
 		return err
 	}
 	release, err := g.await(x, planningBytes(a))
@@ -88,8 +88,8 @@ func planningBytes(a asked) int64 {
 }
 
 // refuseDraining refuses new work once the lame-duck time is over.
-func (g *Gateway) refuseDraining(x *exchange) error {
-	if _, over := g.draining(); !over || x.r.Method == http.MethodHead {
+func (g *Gateway) refuseDraining() error {
+	if _, over := g.draining(); !over {
 		return nil
 	}
 	return &problem{
@@ -100,6 +100,11 @@ func (g *Gateway) refuseDraining(x *exchange) error {
 
 // locate prepares the epoch of a batch and finds its samples. leave ends the use of both.
 func (g *Gateway) locate(ctx context.Context, x *exchange, a asked) (_ plans.Reading, _ *body.Body, leave func(), err error) {
+	free, err := g.place(ctx, x)
+	if err != nil {
+		return plans.Reading{}, nil, nil, err
+	}
+	defer free()
 	defer x.log.spent(phasePlan, time.Now())
 	r, err := g.plans.Read(ctx, a.dataset.Dataset, a.Batch)
 	if err != nil {
@@ -114,8 +119,19 @@ func (g *Gateway) locate(ctx context.Context, x *exchange, a asked) (_ plans.Rea
 	return r, b, leave, nil
 }
 
+// place takes a place to plan in, with its time on the access line.
+func (g *Gateway) place(ctx context.Context, x *exchange) (leave func(), err error) {
+	defer x.log.spent(phaseWait, time.Now())
+	return g.places.take(ctx)
+}
+
 // lay lays located samples out.
-func (x *exchange) lay(ctx context.Context, answer body.Answer, b *body.Body) error {
+func (g *Gateway) lay(ctx context.Context, x *exchange, answer body.Answer, b *body.Body) error {
+	free, err := g.place(ctx, x)
+	if err != nil {
+		return err
+	}
+	defer free()
 	defer x.log.spent(phaseLay, time.Now())
 	return b.Lay(ctx, answer)
 }

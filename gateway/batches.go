@@ -67,7 +67,7 @@ func (g *Gateway) getBatches(x *exchange) error {
 	if answered, err := x.preconditions(etag); answered || err != nil {
 		return err
 	}
-	if err := g.refuseDraining(x); err != nil {
+	if err := g.refuseDraining(); err != nil {
 		return err
 	}
 	release, err := g.await(x, 2*planningBytes(a)) // one is sent, one is read
@@ -141,7 +141,7 @@ func (g *Gateway) laidOut(ctx context.Context, x *exchange, a asked) (_ plans.Re
 	if err != nil {
 		return r, nil, nil, err
 	}
-	if err := x.lay(ctx, a.answer(), b); err != nil {
+	if err := g.lay(ctx, x, a.answer(), b); err != nil {
 		leave()
 		return r, nil, nil, err
 	}
@@ -202,6 +202,7 @@ func (g *Gateway) sendBatches(x *exchange, list []streamed, crc uint32, etag str
 	}
 	h.Set("Server-Timing", x.log.serverTiming()) // of the first batch; the access line has the sums
 	x.w.WriteHeader(status)
+	x.w.renew(now.size)
 	return g.pump(x, now, list[1:], part)
 }
 
@@ -233,7 +234,7 @@ func (g *Gateway) pump(x *exchange, now inHand, rest []streamed, part body.Span)
 			return err
 		}
 		rest = rest[1:]
-		x.w.renew()
+		x.w.renew(now.size)
 	}
 }
 

@@ -148,7 +148,7 @@ func (g *Gateway) getDirectoryIndex(x *exchange, v directory, a asked) error {
 	if answered, err := x.preconditions(etag); answered || err != nil {
 		return err
 	}
-	if err := g.refuseDraining(x); err != nil {
+	if err := g.refuseDraining(); err != nil {
 		return err
 	}
 	release, err := g.await(x, planningBytes(a)+int64(batches)*shardBytes)

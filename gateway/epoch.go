@@ -23,7 +23,7 @@ func (g *Gateway) getEpoch(x *exchange) error {
 	if answered, err := x.preconditions(etag); answered || err != nil {
 		return err
 	}
-	if err := g.refuseDraining(x); err != nil {
+	if err := g.refuseDraining(); err != nil {
 		return err
 	}
 	release, err := g.await(x, plans.DescribeBytes(a.dataset.Dataset, a.Plan))
@@ -31,6 +31,11 @@ func (g *Gateway) getEpoch(x *exchange) error {
 		return err
 	}
 	defer release()
+	free, err := g.place(x.r.Context(), x)
+	if err != nil {
+		return err
+	}
+	defer free()
 	start := time.Now()
 	info, err := g.plans.Describe(x.r.Context(), a.dataset.Dataset, a.Batch)
 	x.log.spent(phasePlan, start)

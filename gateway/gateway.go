@@ -96,6 +96,8 @@ type Gateway struct {
 	started time.Time
 	spec    []byte       // the OpenAPI document as JSON
 	active  atomic.Int64 // requests being answered
+	posted  atomic.Int64 // bytes of memory that request bodies hold
+	places  places       // to plan in
 	drained atomic.Int64 // nanoseconds after started at which Drain was called; 0: not draining
 	handler http.Handler
 	admin   http.Handler
@@ -110,7 +112,7 @@ type dataset struct {
 
 // New checks cfg and builds the routes. It starts nothing.
 func New(cfg Config) (*Gateway, error) {
-	g := &Gateway{cfg: cfg, byName: map[string]*dataset{}, started: time.Now(), bodies: body.NewPool()}
+	g := &Gateway{cfg: cfg, byName: map[string]*dataset{}, started: time.Now(), bodies: body.NewPool(), places: newPlaces()}
 	if g.cfg.Deadline <= 0 {
 		g.cfg.Deadline = defaultDeadline
 	}

@@ -40,7 +40,7 @@ func (g *Gateway) findWeighed(x *exchange) (*dataset, error) {
 	if err := d.CheckImportance(); err != nil {
 		return nil, err
 	}
-	return d, g.refuseDraining(x)
+	return d, g.refuseDraining()
 }
 
 // postReports takes the losses of one batch, or of many.

@@ -34,9 +34,14 @@ func (g *Gateway) getOccurrences(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	if err := g.refuseDraining(x); err != nil {
+	if err := g.refuseDraining(); err != nil {
 		return err
 	}
+	free, err := g.place(x.r.Context(), x)
+	if err != nil {
+		return err
+	}
+	defer free()
 	found, err := g.plans.Occurrences(x.r.Context(), d.Dataset, p, n, in)
 	if err != nil {
 		return err

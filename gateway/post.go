@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"math"
 	"net/http"
 	"os"
+	"time"
 
 	"github.com/millrace-data/millrace/gateway/address"
 )
@@ -14,41 +16,89 @@ import (
 // maxBody bounds the body of a POST that has no limit of its own.
 const maxBody = 64 << 10
 
-// body reads what the caller sends, at most limit bytes, and at most what a quarter of the budget can hold. Their memory is
-// reserved first, so many times over as decoding needs them, and held until release. The server's ReadTimeout bounds how long
-// the caller may take.
-func (g *Gateway) body(x *exchange, limit, times int64) (_ []byte, release func(), err error) {
-	if g.cfg.Budget != nil {
-		limit = min(limit, max(g.cfg.Budget.Total()/4, unreserved)/times)
+const (
+	// bodyStep is the number of bytes of a request body that are read, and paid for, at a time.
+	bodyStep = 64 << 10
+
+	// bodyShare is the part of the memory budget that all request bodies together may hold, one in so many. Callers who
+	// send nothing, or slowly, can keep other reports waiting, but no batch.
+	bodyShare = 8
+)
+
+// mostOfBodies returns what all request bodies together may hold, in bytes.
+func (g *Gateway) mostOfBodies() int64 {
+	if g.cfg.Budget == nil {
+		return math.MaxInt64
 	}
-	size := x.r.ContentLength
-	if size > limit {
-		x.w.Header().Set("Connection", "close")
+	return max(g.cfg.Budget.Total()/bodyShare, bodyStep*reportTimes)
+}
+
+// body reads what the caller sends: at most limit bytes, and at most what the share of the bodies can hold. Decoding takes
+// times as much memory as the bytes. It is reserved as the bytes arrive, and held until release. The server's ReadTimeout
+// bounds how long the caller may take.
+func (g *Gateway) body(x *exchange, limit, times int64) (_ []byte, release func(), err error) {
+	limit = min(limit, g.mostOfBodies()/times)
+	var held []func()
+	free := func() {
+		for _, end := range held {
+			end()
+		}
+	}
+	defer func() {
+		if err != nil {
+			free()
+			x.w.Header().Set("Connection", "close") // the rest of the body is not read
+		}
+	}()
+	if x.r.ContentLength > limit {
 		return nil, nil, tooLong(limit)
 	}
-	if size < 0 {
-		size = limit
-	}
-	release, err = g.reserve(x.r.Context(), size*times)
-	if err != nil {
-		return nil, nil, err
-	}
+	in := io.LimitReader(x.r.Body, limit+1)
 	var b bytes.Buffer
-	_, err = b.ReadFrom(io.LimitReader(x.r.Body, limit+1))
-	switch {
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		err = &problem{Status: http.StatusRequestTimeout, Code: codeTimeout, Detail: "the body was not sent in time", Retryable: true, Cause: err}
-	case err != nil:
-		err = &problem{Status: http.StatusBadRequest, Code: codeInvalid, Detail: "the body ends early or is no HTTP", Cause: err}
-	case int64(b.Len()) > limit:
-		err = tooLong(limit)
+	for step := int64(512); ; step = bodyStep { // a body that never comes costs little
+		n, err := io.CopyN(&b, in, step)
+		switch {
+		case err != nil && !errors.Is(err, io.EOF):
+			return nil, nil, unsent(err)
+		case int64(b.Len()) > limit:
+			return nil, nil, tooLong(limit)
+		}
+		if n > 0 {
+			end, err := g.holdBody(x, n*times)
+			if err != nil {
+				return nil, nil, err
+			}
+			held = append(held, end)
+		}
+		if n < step {
+			return b.Bytes(), free, nil
+		}
 	}
+}
+
+// holdBody takes memory for a part of a request body.
+func (g *Gateway) holdBody(x *exchange, n int64) (release func(), err error) {
+	if g.posted.Add(n) > g.mostOfBodies() {
+		g.posted.Add(-n)
+		return nil, &problem{
+			Status: http.StatusServiceUnavailable, Code: codeOverloaded, Retryable: true, RetryAfter: time.Second,
+			Detail: "the memory for request bodies is in use",
+		}
+	}
+	end, err := g.reserve(x.r.Context(), n)
 	if err != nil {
-		release()
-		x.w.Header().Set("Connection", "close") // what else there is is not read
-		return nil, nil, err
+		g.posted.Add(-n)
+		return nil, err
 	}
-	return b.Bytes(), release, nil
+	return func() { end(); g.posted.Add(-n) }, nil
+}
+
+// unsent is the problem of a body that does not come to its end.
+func unsent(err error) *problem {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return &problem{Status: http.StatusRequestTimeout, Code: codeTimeout, Detail: "the body was not sent in time", Retryable: true, Cause: err}
+	}
+	return &problem{Status: http.StatusBadRequest, Code: codeInvalid, Detail: "the body ends early or is no HTTP", Cause: err}
 }
 
 // decodeJSON reads one JSON value into v strictly: no field that v has not, nothing after it.

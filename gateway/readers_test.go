@@ -1,6 +1,8 @@
 package gateway
 
-import "testing"
+import (
+	"testing"
+)
 
 func TestReaderStats(t *testing.T) {
 	got := map[string]float64{}

@@ -1,6 +1,8 @@
 package gateway_test
 
-import "github.com/millrace-data/millrace/internal/objstore"
+import (
+	"github.com/millrace-data/millrace/internal/objstore"
+)
 
 // refOf names the version of a shard that the index is bound to.
 func refOf(r *rig, key string) objstore.Ref {

@@ -123,7 +123,7 @@ func getProfile(h http.HandlerFunc) handlerFunc {
 type unhurried struct{ *responseWriter }
 
 func (w unhurried) Write(p []byte) (int, error) {
-	w.renew()
+	w.renew(0)
 	return w.responseWriter.Write(p)
 }
 

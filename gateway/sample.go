@@ -95,7 +95,7 @@ func (g *Gateway) getSample(x *exchange) error {
 	if answered, err := x.preconditions(answer.ETag); answered || err != nil {
 		return err
 	}
-	if err := g.refuseDraining(x); err != nil {
+	if err := g.refuseDraining(); err != nil {
 		return err
 	}
 	b := g.bodies.Get()
@@ -106,7 +106,7 @@ func (g *Gateway) getSample(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	if err := x.lay(x.r.Context(), answer, b); err != nil {
+	if err := g.lay(x.r.Context(), x, answer, b); err != nil {
 		return err
 	}
 	return g.send(x, d, answer, shuffle.Cursor{}, b)

@@ -50,8 +50,19 @@ func NewServer(g *Gateway, cfg ServerConfig) *Server {
 	return &Server{gateway: g, cfg: cfg, http: newHTTPServer(g, g.Handler())}
 }
 
-// NewAdminServer builds a server for the admin port, which has limits but no drain: it is the last to go.
-func NewAdminServer(g *Gateway) *http.Server { return newHTTPServer(g, g.Admin()) }
+// adminConnections is how many connections the admin port has at a time: scrapers, probes, and a person or two.
+const adminConnections = 64
+
+// ServeAdmin serves the admin port until ctx ends. It has no drain: it is the last port to go.
+func ServeAdmin(ctx context.Context, g *Gateway, ln net.Listener) error {
+	s, limited := newHTTPServer(g, g.Admin()), socket.Limit(ln, adminConnections)
+	shedIdle(s, limited)
+	defer context.AfterFunc(ctx, func() { _ = s.Close() })()
+	if err := s.Serve(limited); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve %s: %w", ln.Addr(), err)
+	}
+	return nil
+}
 
 func newHTTPServer(g *Gateway, h http.Handler) *http.Server {
 	s := &http.Server{
@@ -86,7 +97,9 @@ func maxConnections() int {
 // It closes ln, and returns when everything has ended.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	stopped := make(chan error, 1)
-	go func() { stopped <- s.http.Serve(socket.Limit(ln, s.cfg.Connections)) }()
+	limited := socket.Limit(ln, s.cfg.Connections)
+	shedIdle(s.http, limited)
+	go func() { stopped <- s.http.Serve(limited) }()
 	select {
 	case err := <-stopped: // nobody can come any more, and those who are here are told so
 		err = errors.Join(fmt.Errorf("serve %s: %w", ln.Addr(), err), s.http.Close())

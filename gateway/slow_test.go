@@ -74,13 +74,24 @@ func TestSlowReaders(t *testing.T) {
 		pause time.Duration // after each
 		after time.Duration // the connection ends within this time; 0: the whole body comes
 		cause string
+		short bool // four fifths of the memory are in use by others
 	}{
-		"stalled":         {1, time.Hour, 31 * time.Second, "timeout"},
-		"below the floor": {256 << 10, 5 * time.Second, 40 * time.Second, "reader is too slow"},
-		"above the floor": {256 << 10, 3 * time.Second, 0, ""},
+		"stalled":                          {1, time.Hour, 31 * time.Second, "timeout", false},
+		"below the floor":                  {256 << 10, 5 * time.Second, 40 * time.Second, "reader is too slow", false},
+		"above the floor":                  {256 << 10, 3 * time.Second, 0, "", false},
+		"above the floor, memory short":    {256 << 10, 3 * time.Second, 40 * time.Second, "reader is too slow", true},
+		"within a minute, though it is so": {256 << 10, time.Second, 0, "", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, 80, 100<<10, fastDrain)
+			r := newRig(t, 80, 100<<10, func(cfg *gateway.Config) {
+				fastDrain(cfg)
+				if !c.short {
+					return
+				}
+				if _, ok := cfg.Budget.TryReserve(cfg.Budget.Total() / 5 * 4); !ok {
+					t.Fatal("got no memory, want four fifths of it")
+				}
+			})
 			r.serveOne(t, gateway.ServerConfig{Connections: 1}, func(conn net.Conn) {
 				began := time.Now()
 				fmt.Fprintf(conn, "GET /epoch/0/batch/0?batch_size=80 HTTP/1.1\r\nHost: x\r\n\r\n")

@@ -34,7 +34,7 @@ func (g *Gateway) postWarm(x *exchange) error {
 		return invalid("what to warm is said in the query: a body is not wanted here")
 	}
 	x.log.setPlan(b)
-	if err := g.refuseDraining(x); err != nil {
+	if err := g.refuseDraining(); err != nil {
 		return err
 	}
 	r, err := g.plans.Read(x.r.Context(), d.Dataset, b)

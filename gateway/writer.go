@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"time"
 )
 
@@ -17,6 +18,9 @@ const (
 	writeTotal = 10 * time.Minute // for a whole response
 	floorAfter = 30 * time.Second // from here on a reader must keep up with floorBytes a second
 	floorBytes = 64 << 10
+
+	// Where memory is short, a body must be gone after pressedTime: nobody else can use its memory before.
+	pressedTime = 60 * time.Second
 )
 
 var errSlowReader = errors.New("reader is too slow")
@@ -29,14 +33,16 @@ type responseWriter struct {
 	first   time.Duration // from start to the first byte of the answer
 	began   time.Time     // of the answer, or of what of it has time of its own
 	before  int64         // bytes that were sent by then
+	size    int64         // of the body, or of the part of it that has time of its own; 0: not known
+	pressed func() bool   // memory is short
 	status  int
 	bytes   int64
 	wrote   bool
 	err     error // the first failed write
 }
 
-func newResponseWriter(w http.ResponseWriter, start time.Time) *responseWriter {
-	return &responseWriter{ResponseWriter: w, control: http.NewResponseController(w), start: start}
+func newResponseWriter(w http.ResponseWriter, start time.Time, pressed func() bool) *responseWriter {
+	return &responseWriter{ResponseWriter: w, control: http.NewResponseController(w), start: start, pressed: pressed}
 }
 
 // Unwrap lets http.ResponseController reach the connection.
@@ -46,13 +52,22 @@ func (w *responseWriter) WriteHeader(status int) {
 	if status >= 200 && !w.wrote {
 		w.wrote, w.status, w.began = true, status, time.Now()
 		w.first = w.began.Sub(w.start)
+		w.size, _ = strconv.ParseInt(w.Header().Get("Content-Length"), 10, 64) // 0 where there is none
 		w.setDeadline(w.began)
 	}
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// renew gives the rest of a long answer the time that an answer has: it comes in parts that could be answers.
-func (w *responseWriter) renew() { w.began, w.before = time.Now(), w.bytes }
+// renew gives the next size bytes of a long answer the time that an answer has: it comes in parts that could be answers.
+func (w *responseWriter) renew(size int64) { w.began, w.before, w.size = time.Now(), w.bytes, size }
+
+// floor is the least rate of a reader, in bytes a second.
+func (w *responseWriter) floor() float64 {
+	if !w.pressed() {
+		return floorBytes
+	}
+	return max(floorBytes, float64(w.size)/pressedTime.Seconds())
+}
 
 // setDeadline gives the next write its time. A writer without deadlines (a recorder in memory) has no slow reader.
 func (w *responseWriter) setDeadline(now time.Time) {
@@ -106,7 +121,7 @@ func cut(parts net.Buffers) (n int, rest []byte) {
 // sendPiece writes what one deadline is for.
 func (w *responseWriter) sendPiece(parts net.Buffers) {
 	now := time.Now()
-	if sent := now.Sub(w.began); sent > floorAfter && w.bytes-w.before < int64(sent.Seconds()*floorBytes) {
+	if sent := now.Sub(w.began); sent > floorAfter && w.bytes-w.before < int64(sent.Seconds()*w.floor()) {
 		w.err = errSlowReader
 		return
 	}

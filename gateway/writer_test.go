@@ -22,7 +22,7 @@ func TestPartsArriveInOrder(t *testing.T) {
 		return ps
 	}
 	send := func(w http.ResponseWriter) {
-		rw := newResponseWriter(w, time.Now())
+		rw := newResponseWriter(w, time.Now(), func() bool { return false })
 		if err := rw.send(parts()); err != nil {
 			t.Errorf("got %v, want no error", err)
 		}

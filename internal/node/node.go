@@ -187,7 +187,7 @@ func (s *Node) join(ctx context.Context, l listeners) error {
 		})
 	}
 	if l.admin != nil {
-		g.Go(func() error { return s.serveAdmin(rest, l.admin) })
+		g.Go(func() error { return gateway.ServeAdmin(rest, s.gateway, l.admin) })
 	}
 	endPeers := s.joinPeers(failed, rest, g, l.peers)
 	g.Go(func() error {
@@ -225,15 +225,6 @@ func (s *Node) joinPeers(failed, rest context.Context, g *errgroup.Group, ln net
 		endServing()
 		<-ended
 	}
-}
-
-func (s *Node) serveAdmin(rest context.Context, admin net.Listener) error {
-	srv := gateway.NewAdminServer(s.gateway)
-	context.AfterFunc(rest, func() { _ = srv.Close() })
-	if err := srv.Serve(admin); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serve %s: %w", admin.Addr(), err)
-	}
-	return nil
 }
 
 // serveData serves readers until failed ends, then drains.

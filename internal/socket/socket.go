@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -19,6 +20,11 @@ const (
 // kernel's queue.
 type Listener struct {
 	net.Listener
+
+	// Full is called when a connection cannot be accepted since as many are open as may be. nil: nothing is called.
+	Full func()
+
+	waits  atomic.Bool   // Accept waits for a place
 	open   chan struct{} // one token for each open connection
 	closed chan struct{}
 	once   sync.Once
@@ -34,10 +40,8 @@ func (l *Listener) Crowded() bool { return len(l.open) > cap(l.open)*3/4 }
 
 // Accept waits for a connection, and for a place for it.
 func (l *Listener) Accept() (net.Conn, error) {
-	select {
-	case l.open <- struct{}{}:
-	case <-l.closed:
-		return nil, net.ErrClosed
+	if err := l.place(); err != nil {
+		return nil, err
 	}
 	c, err := l.Listener.Accept()
 	if err != nil {
@@ -52,6 +56,29 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 	return &conn{Conn: c, release: func() { <-l.open }}, nil
 }
+
+// place waits for a place.
+func (l *Listener) place() error {
+	select {
+	case l.open <- struct{}{}:
+		return nil
+	default:
+	}
+	l.waits.Store(true)
+	defer l.waits.Store(false)
+	if l.Full != nil {
+		l.Full()
+	}
+	select {
+	case l.open <- struct{}{}:
+		return nil
+	case <-l.closed:
+		return net.ErrClosed
+	}
+}
+
+// Waits reports whether no more connections can be accepted.
+func (l *Listener) Waits() bool { return l.waits.Load() }
 
 // Close ends the listener and whoever waits in Accept.
 func (l *Listener) Close() error {

@@ -182,4 +182,29 @@ PLANTS = [
         "./gateway TestServeThatFailsLeavesNobodyWaiting",
         [("gateway/server.go", 'err = errors.Join(fmt.Errorf("serve %s: %w", ln.Addr(), err), s.http.Close())\n\t\ts.leave()\n', 'err = fmt.Errorf("serve %s: %w", ln.Addr(), err)\n')],
     ),
+    (
+        "gateway pays for request bodies before they come",
+        "./gateway TestAnnouncedBodiesHoldNoMemory",
+        [("gateway/post.go", "\tin := io.LimitReader(x.r.Body, limit+1)\n", "\tin := io.LimitReader(x.r.Body, limit+1)\n\tend, err := g.reserve(x.r.Context(), limit*times)\n\tif err != nil {\n\t\treturn nil, nil, err\n\t}\n\theld = append(held, end)\n")],
+    ),
+    (
+        "gateway lets request bodies have all memory",
+        "./gateway TestBodiesHaveAShareOfTheirOwn",
+        [("gateway/post.go", "if g.posted.Add(n) > g.mostOfBodies() {", "if g.posted.Add(n) < 0 {")],
+    ),
+    (
+        "gateway lets idle connections lock out others",
+        "./gateway TestIdleConnectionsGiveWay",
+        [("gateway/idle.go", "\tln.Full = i.shed\n", "\t_ = i.shed\n")],
+    ),
+    (
+        "gateway is as patient with slow readers where memory is short",
+        "./gateway TestSlowReaders",
+        [("gateway/writer.go", "if !w.pressed() {", "if !w.pressed() || w.size > 0 {")],
+    ),
+    (
+        "gateway plans for as many requests as come",
+        "./gateway TestPlacesAreBounded",
+        [("gateway/places.go", "free: make(chan struct{}, placesPerProcessor*runtime.GOMAXPROCS(0))", "free: make(chan struct{}, 1<<20*runtime.GOMAXPROCS(0))")],
+    ),
 ]

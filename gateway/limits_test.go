@@ -1,0 +1,87 @@
+package gateway_test
+
+import (
+	"bufio"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/millrace-data/millrace/gateway"
+	"github.com/millrace-data/millrace/internal/budget"
+)
+
+// TestAnnouncedBodiesHoldNoMemory: clients that only say how long their reports will be keep no batch waiting.
+func TestAnnouncedBodiesHoldNoMemory(t *testing.T) {
+	r := newRig(t, 20, 800, func(c *gateway.Config) {
+		fastDrain(c)
+		c.Budget = budget.New(16<<20, 50*time.Millisecond)
+	})
+	addr, _ := r.serve(gateway.ServerConfig{Connections: 64})
+	for range 40 {
+		fmt.Fprintf(dial(t, addr), "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 250000\r\n\r\n{", importancePath)
+	}
+	for batch := range 2 {
+		res, err := http.Get(fmt.Sprintf("http://%s/epoch/0/batch/%d", addr, batch))
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if res.StatusCode != http.StatusOK {
+			t.Errorf("batch %d beside 40 reports that do not come: got %s, want 200", batch, res.Status)
+		}
+	}
+}
+
+// TestBodiesHaveAShareOfTheirOwn: reports that do come hold an eighth of the memory at most. Further ones are told to come
+// again.
+func TestBodiesHaveAShareOfTheirOwn(t *testing.T) {
+	var b *budget.Budget
+	r := newRig(t, 20, 800, func(c *gateway.Config) {
+		fastDrain(c)
+		b = budget.New(32<<20, 50*time.Millisecond)
+		c.Budget = b
+	})
+	addr, _ := r.serve(gateway.ServerConfig{Connections: 64})
+	idle := b.InUse()
+	sent := make([]byte, 64<<10+512)
+	for range 32 { // each of them takes eight times what it has sent: together four times their share
+		fmt.Fprintf(dial(t, addr), "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 250000\r\n\r\n%s", importancePath, sent)
+	}
+	for range 50 {
+		time.Sleep(10 * time.Millisecond)
+		if got, most := b.InUse()-idle, b.Total()/8; got > most {
+			t.Fatalf("got %d bytes held by bodies, want at most %d", got, most)
+		}
+	}
+	if got := b.InUse() - idle; got < 1<<20 {
+		t.Errorf("got %d bytes held by bodies, want what has come of them to be on the books", got)
+	}
+}
+
+// TestIdleConnectionsGiveWay: connections that ask nothing do not lock others out.
+func TestIdleConnectionsGiveWay(t *testing.T) {
+	r := newRig(t, 20, 800, fastDrain)
+	addr, _ := r.serve(gateway.ServerConfig{Connections: 4})
+	for range 4 {
+		conn := dial(t, addr)
+		fmt.Fprint(conn, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res.Close {
+			t.Fatal("got a connection that is not kept, want one that stays idle")
+		}
+	}
+	for range 3 {
+		conn := dial(t, addr)
+		if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprint(conn, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+		if _, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil {
+			t.Fatalf("beside four idle connections of four: %v", err)
+		}
+	}
+}

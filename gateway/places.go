@@ -1,0 +1,49 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"runtime"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	placesPerProcessor = 2   // one request plans while another waits for the index
+	mostWaiting        = 256 // requests for each place; more would wait for longer than clients do
+)
+
+// places bounds the requests that plan, locate and lay out at the same time: that takes processor time, and one request
+// can ask for a minute of it. A request holds a place for one batch at a time, so a long one lets others in between.
+type places struct {
+	free    chan struct{} // one token for each request that has a place
+	waiting *atomic.Int64
+}
+
+func newPlaces() places {
+	return places{free: make(chan struct{}, placesPerProcessor*runtime.GOMAXPROCS(0)), waiting: new(atomic.Int64)}
+}
+
+// take waits for a place. It refuses where too many requests wait.
+func (p places) take(ctx context.Context) (leave func(), err error) {
+	leave = func() { <-p.free }
+	select {
+	case p.free <- struct{}{}:
+		return leave, nil
+	default:
+	}
+	defer p.waiting.Add(-1)
+	if p.waiting.Add(1) > mostWaiting*int64(cap(p.free)) {
+		return nil, &problem{
+			Status: http.StatusServiceUnavailable, Code: codeOverloaded, Retryable: true, RetryAfter: time.Second,
+			Detail: "too many requests wait to be planned",
+		}
+	}
+	select {
+	case p.free <- struct{}{}:
+		return leave, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("wait to be planned: %w", ctx.Err())
+	}
+}
