@@ -2,7 +2,9 @@ package gateway_test
 
 import (
 	"bufio"
+	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"testing"
 	"time"
@@ -15,7 +17,7 @@ import (
 func TestAnnouncedBodiesHoldNoMemory(t *testing.T) {
 	r := newRig(t, 20, 800, func(c *gateway.Config) {
 		fastDrain(c)
-		c.Budget = budget.New(16<<20, 50*time.Millisecond)
+		c.Budget = budget.New(8<<20, 50*time.Millisecond)
 	})
 	addr, _ := r.serve(gateway.ServerConfig{Connections: 64})
 	for range 40 {
@@ -59,29 +61,35 @@ func TestBodiesHaveAShareOfTheirOwn(t *testing.T) {
 	}
 }
 
-// TestIdleConnectionsGiveWay: connections that ask nothing do not lock others out.
+// TestIdleConnectionsGiveWay: connections that ask nothing do not lock others out, though the rest of them is busy for long.
 func TestIdleConnectionsGiveWay(t *testing.T) {
 	r := newRig(t, 20, 800, fastDrain)
-	addr, _ := r.serve(gateway.ServerConfig{Connections: 4})
-	for range 4 {
-		conn := dial(t, addr)
-		fmt.Fprint(conn, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
-		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if res.Close {
-			t.Fatal("got a connection that is not kept, want one that stays idle")
-		}
+	entered, leave := make(chan struct{}), make(chan struct{})
+	r.source.before = func(context.Context) error {
+		close(entered)
+		<-leave
+		return nil
 	}
-	for range 3 {
-		conn := dial(t, addr)
+	addr, _ := r.serve(gateway.ServerConfig{Connections: 4})
+	healthy := func(conn net.Conn) {
+		t.Helper()
 		if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 			t.Fatal(err)
 		}
 		fmt.Fprint(conn, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
-		if _, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil {
-			t.Fatalf("beside four idle connections of four: %v", err)
+		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatalf("beside three idle connections and a busy one, of four: %v", err)
 		}
+		res.Body.Close()
 	}
+	for range 3 {
+		healthy(dial(t, addr))
+	}
+	fmt.Fprint(dial(t, addr), "GET /epoch/0/batch/0 HTTP/1.1\r\nHost: x\r\n\r\n")
+	<-entered
+	for range 5 {
+		healthy(dial(t, addr))
+	}
+	close(leave)
 }
