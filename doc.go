@@ -25,8 +25,9 @@
 // Read shuffle for the order, chunkindex for the index, lookahead for who reads and what
 // is needed when, datapath for how it is brought, chunkcache and diskcache for what stays,
 // importance for drawing samples by their losses, selection for subsets and bad samples,
-// gateway for HTTP, pack for making shards, client for reading an epoch, and cmd/millrace
-// for how it is wired. Of gateways that are one cache, cluster knows who is there,
+// gateway for HTTP (gateway/address for URLs, gateway/plans for what a batch is answered
+// from, gateway/body for its form), pack for making shards, client for reading an epoch,
+// and internal/node for how it is wired. Of gateways that are one cache, cluster knows who is there,
 // placement who holds which chunk, and peer how one asks another. internal/objstore is the
 // seam to every store. simulate runs order, readers and policies under a clock of its own;
 // experiments puts published ideas to the test. arch_test.go holds the floor plan: who may
