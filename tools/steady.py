@@ -5,7 +5,7 @@ usage: steady.py packages [PACKAGE...]    packages with goroutines or clocks, RU
        steady.py suite                    `make test`, SUITES (20) times
        steady.py page                     only write what was found so far to docs/testing.md
 
-A run of a package is one process, with detector, with GOMAXPROCS 1, 2 and 8 in turn, beside two busy loops. Packages take turns, so a run
+A run of a package is one process, with the race detector, with GOMAXPROCS 1, 2 and 8 in turn, beside two busy loops. Packages take turns, so a run
 that is stopped has tried all of them alike. What was run is kept in bin/steady.json, and the next call goes on there; a
 package that failed begins anew when its test program has changed. Outputs of failed runs are kept in bin/steady/.
 Random tests play other seeds in each run (MILLRACE_TEST_STEADY, internal/seeds).
@@ -143,7 +143,7 @@ def suite(state):
 def page(state):
     """Writes the section of docs/testing.md, anew."""
     text = [HEADING, "Written by `tools/steady.py`; not edited by hand. Each run of a package is a process of its own under the race\n"]
-    text.append("GOMAXPROCS 1, 2 and 8 in turn, beside two busy loops on two cores. Runs count since the package last failed and was mended.\n\n")
+    text.append("detector, with GOMAXPROCS 1, 2 and 8 in turn, beside two busy loops on two cores. Runs count since the package last failed and was mended.\n\n")
     text.append("| package | runs | minutes | failures |\n|---|---|---|---|\n")
     for name, row in sorted(state["packages"].items()):
         text.append(f"| `{name}` | {row['runs']} | {row['seconds'] / 60:.0f} | {', '.join(row['failed']) or 'none'} |\n")
