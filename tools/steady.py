@@ -143,7 +143,8 @@ def suite(state):
 def page(state):
     """Writes the section of docs/testing.md, anew."""
     text = [HEADING, "Written by `tools/steady.py`; not edited by hand. Each run of a package is a process of its own under the race\n"]
-    text.append("detector, with GOMAXPROCS 1, 2 and 8 in turn, beside two busy loops on two cores. Runs count since the package last failed and was mended.\n\n")
+    text.append("detector, with GOMAXPROCS 1, 2 and 8 in turn, beside two busy loops on two cores.\n")
+    text.append("Runs count since the package last failed and was mended.\n\n")
     text.append("| package | runs | minutes | failures |\n|---|---|---|---|\n")
     for name, row in sorted(state["packages"].items()):
         text.append(f"| `{name}` | {row['runs']} | {row['seconds'] / 60:.0f} | {', '.join(row['failed']) or 'none'} |\n")
