@@ -94,14 +94,13 @@ class Pool:
         self._task = Task()
         self._pid = os.getpid()
         self._lock = threading.Lock()  # guards what follows
-        self._arrived = threading.Condition(self._lock)  # the batch that the consumer waits for is ready
+        self._consumers: list[threading.Lock] = []  # one for each consumer that waits, held until its batch may be ready
         self._work = threading.Condition(self._lock)  # a thread that has nothing to do may find something
         self._slots: dict[int, _Slot] = {}
         self._next = self._taken = 0
         self._used = self._most_used = 0
         self._known = self._known_bytes = 0
         self._fetching = self._decoding = self._moves = self._bytes = 0
-        self._waiting = 0  # consumers that wait for the next batch
         self._decoded = self._decoded_used = 0  # batches that wait decoded, and the bytes that decoders returned for them
         self._sized = self._sized_bytes = 0  # the same of all batches that were decoded
         self._fetch_seconds = self._decode_seconds = self._waiting_seconds = 0.0
@@ -113,16 +112,26 @@ class Pool:
         """Returns the next batch, None at the end. What failed is raised when its turn has come, and ends the pool."""
         self._must_be_ours()
         self._start()
-        with self._lock:
-            slot = self._wait()
-            if slot is None:
-                return None
-            del self._slots[self._taken]
-            self._taken += 1
-            self._used -= slot.reserved
-            self._decoded -= slot.state == _DECODED
-            self._decoded_used -= slot.decoded
-            self._work.notify()
+        begun = time.monotonic()
+        while True:
+            waits = threading.Lock()
+            waits.acquire()
+            with self._lock:
+                ready, slot = self._ready()
+                if ready:
+                    self._waiting_seconds += time.monotonic() - begun
+                    if slot is None:
+                        return None
+                    del self._slots[self._taken]
+                    self._taken += 1
+                    self._used -= slot.reserved
+                    self._decoded -= slot.state == _DECODED
+                    self._decoded_used -= slot.decoded
+                    self._work.notify()
+                    break
+                self._consumers.append(waits)
+                self._wake_another()
+            self._wait(waits)
         if slot.error is not None:
             self.stop()
             if isinstance(slot.error, StopIteration):
@@ -134,24 +143,35 @@ class Pool:
         self._bytes += len(batch.data)
         return batch
 
-    def _wait(self) -> Optional[_Slot]:
-        """Waits for the next batch and returns its place; None at the end. The caller holds the lock."""
-        begun = time.monotonic()
-        self._waiting += 1
-        self._wake_another()
+    def _ready(self) -> tuple[bool, Optional[_Slot]]:
+        """Says whether the next batch is ready, and its place; None at the end. The caller holds the lock."""
+        if self._taken == len(self._numbers):
+            return True, None
+        if self._stopped:
+            raise Closed("the reader is closed")
+        slot = self._slots.get(self._taken)
+        if slot is None or slot.state < _READY:
+            return False, None
+        return True, slot
+
+    def _wait(self, waits: threading.Lock) -> None:
+        """Waits until the next batch may be ready. The caller does not hold the lock.
+
+        A Condition will not do: where Ctrl-C comes just after its wait has released the lock, the lock stays released, and the end of
+        the with statement around it fails.
+        """
         try:
-            while True:
-                if self._taken == len(self._numbers):
-                    return None
-                if self._stopped:
-                    raise Closed("the reader is closed")
-                slot = self._slots.get(self._taken)
-                if slot is not None and slot.state >= _READY:
-                    return slot
-                self._arrived.wait()
+            waits.acquire()
         finally:
-            self._waiting -= 1
-            self._waiting_seconds += time.monotonic() - begun
+            with self._lock:
+                if waits in self._consumers:
+                    self._consumers.remove(waits)
+
+    def _wake_consumers(self) -> None:
+        """Has the consumers look again. The caller holds the lock."""
+        for waits in self._consumers:
+            waits.release()
+        self._consumers.clear()
 
     def _start(self) -> None:
         while len(self._threads) < self._wanted and not self._stopped:
@@ -194,7 +214,7 @@ class Pool:
     def _choose(self) -> tuple[int, bool]:
         """Says which batch a free thread works on, and whether it fetches it. -1: none. The caller holds the lock."""
         waited = self._slots.get(self._taken)
-        if waited is not None and waited.state == _FETCHED and (self._waiting or self._may_decode(self._taken)):
+        if waited is not None and waited.state == _FETCHED and (self._consumers or self._may_decode(self._taken)):
             return self._taken, False
         can_fetch = self._next < len(self._numbers) and (
             self._next == self._taken or (self._used + self._guess <= self._room and self._next - self._taken < self._most)
@@ -264,7 +284,7 @@ class Pool:
             self._decoded, self._decoded_used = self._decoded + 1, self._decoded_used + size
             self._sized, self._sized_bytes = self._sized + 1, self._sized_bytes + size
         if slot.state >= _READY and self._slots.get(self._taken) is slot:
-            self._arrived.notify_all()
+            self._wake_consumers()
 
     def stats(self) -> Stats:
         """Returns what the threads have done."""
@@ -304,7 +324,7 @@ class Pool:
         with self._lock:
             self._stopped = True
             self._slots.clear()
-            self._arrived.notify_all()
+            self._wake_consumers()
             self._work.notify_all()
         self._task.stop()
 

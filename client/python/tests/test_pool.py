@@ -220,7 +220,7 @@ def test_several_take_from_one_pool() -> None:
     takers = [threading.Thread(target=take, daemon=True) for _ in range(3)]
     for t in takers:
         t.start()
-    while len(p._arrived._waiters) < 3:  # type: ignore[attr-defined]
+    while len(p._consumers) < 3:
         time.sleep(0.001)
     last.open()
     for t in takers:
