@@ -110,13 +110,18 @@ func (g *Gateway) locate(ctx context.Context, x *exchange, a asked) (_ plans.Rea
 	if err != nil {
 		return r, nil, nil, err
 	}
+	located := false
+	defer func() {
+		if !located { // an error, or a panic
+			r.Leave()
+		}
+	}()
 	b := g.bodies.Get()
-	leave = func() { g.bodies.Put(b); r.Leave() }
 	if err := b.Locate(ctx, a.Index, r, a.Batch); err != nil {
-		leave()
 		return r, nil, nil, err
 	}
-	return r, b, leave, nil
+	located = true
+	return r, b, func() { g.bodies.Put(b); r.Leave() }, nil
 }
 
 // place takes a place to plan in, with its time on the access line.
