@@ -131,8 +131,9 @@ func (g *Gateway) getDirectoryIndex(x *exchange, v directory, a asked) error {
 	if batches > body.MaxSamples {
 		return invalid("the epoch has %d batches: at most %d can be listed, so take a larger batch_size", batches, body.MaxSamples)
 	}
-	if _, positions := a.Share(); body.CheckShare(positions) != nil {
-		return body.CheckShare(positions)
+	_, positions := a.Share()
+	if err := body.CheckShare(positions); err != nil {
+		return err
 	}
 	if err := g.checkSplit(x, a); err != nil {
 		return err

@@ -126,6 +126,11 @@ func invalid(format string, args ...any) *problem {
 	return &problem{Status: http.StatusBadRequest, Code: codeInvalid, Detail: fmt.Sprintf(format, args...)}
 }
 
+// overloaded asks the caller to come again, for a reason.
+func overloaded(detail string) *problem {
+	return &problem{Status: http.StatusServiceUnavailable, Code: codeOverloaded, Retryable: true, RetryAfter: time.Second, Detail: detail}
+}
+
 func tooLong(limit int64) *problem {
 	return &problem{
 		Status: http.StatusRequestEntityTooLarge, Code: codeTooLarge, Limit: &limit,

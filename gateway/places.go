@@ -3,10 +3,8 @@ package gateway
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"runtime"
 	"sync/atomic"
-	"time"
 )
 
 const (
@@ -35,10 +33,7 @@ func (p places) take(ctx context.Context) (leave func(), err error) {
 	}
 	defer p.waiting.Add(-1)
 	if p.waiting.Add(1) > mostWaiting*int64(cap(p.free)) {
-		return nil, &problem{
-			Status: http.StatusServiceUnavailable, Code: codeOverloaded, Retryable: true, RetryAfter: time.Second,
-			Detail: "too many requests wait to be planned",
-		}
+		return nil, overloaded("too many requests wait to be planned")
 	}
 	select {
 	case p.free <- struct{}{}:

@@ -8,7 +8,6 @@ import (
 	"math"
 	"net/http"
 	"os"
-	"time"
 
 	"github.com/millrace-data/millrace/gateway/address"
 )
@@ -80,10 +79,7 @@ func (g *Gateway) body(x *exchange, limit, times int64) (_ []byte, release func(
 func (g *Gateway) holdBody(x *exchange, n int64) (release func(), err error) {
 	if g.posted.Add(n) > g.mostOfBodies() {
 		g.posted.Add(-n)
-		return nil, &problem{
-			Status: http.StatusServiceUnavailable, Code: codeOverloaded, Retryable: true, RetryAfter: time.Second,
-			Detail: "the memory for request bodies is in use",
-		}
+		return nil, overloaded("the memory for request bodies is in use")
 	}
 	end, err := g.reserve(x.r.Context(), n)
 	if err != nil {

@@ -19,7 +19,7 @@ const (
 	floorAfter = 30 * time.Second // from here on a reader must keep up with floorBytes a second
 	floorBytes = 64 << 10
 
-	// Where memory is short, a body must be gone after pressedTime: nobody else can use its memory before.
+	// pressedTime is how long a reader may take for a body where memory is short: other requests wait for its memory.
 	pressedTime = 60 * time.Second
 )
 

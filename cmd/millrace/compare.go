@@ -14,6 +14,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/client"
 	"github.com/millrace-data/millrace/datapath"
+	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/internal/cli"
 	"github.com/millrace-data/millrace/internal/location"
 	"github.com/millrace-data/millrace/shuffle"
@@ -162,7 +163,7 @@ func chosenOrder(def chunkindex.Defaults, p *planFlags) (own, chosen shuffle.Par
 	}
 	chosen.Strata = p.opt.Strata
 	for _, params := range []*shuffle.Params{&own, &chosen} {
-		if !usesWindow(params.Shuffle) {
+		if !address.UsesWindow(params.Shuffle) {
 			params.Window = 0
 		}
 	}
@@ -313,8 +314,6 @@ func printLocality(w io.Writer, rows []localityRow) {
 	}
 	t.Flush()
 }
-
-func usesWindow(name string) bool { return name == shuffle.Window || name == shuffle.Slot }
 
 func blank(n uint64) string {
 	if n == 0 {

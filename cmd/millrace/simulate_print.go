@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/internal/cli"
 	"github.com/millrace-data/millrace/shuffle"
 	"github.com/millrace-data/millrace/simulate"
@@ -105,7 +106,7 @@ func simulation(results []simulate.Result, advice []string) map[string]any {
 func printSimulation(w io.Writer, d *simulate.Data, results []simulate.Result, advice []string) {
 	s := &results[0].Setting
 	order := s.Order.Shuffle
-	if usesWindow(order) {
+	if address.UsesWindow(order) {
 		order += " " + strconv.FormatUint(s.Order.Window, 10)
 	}
 	split := ""

@@ -6,6 +6,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -82,7 +83,7 @@ func describeOrder(params shuffle.Params) string {
 	switch {
 	case params.Strata > 0:
 		return fmt.Sprintf("%s %d in %d strata", params.Shuffle, params.Window, params.Strata)
-	case usesWindow(params.Shuffle):
+	case address.UsesWindow(params.Shuffle):
 		return fmt.Sprintf("%s %d", params.Shuffle, params.Window)
 	}
 	return params.Shuffle

@@ -58,7 +58,7 @@ func (p Plan) Canonical() string {
 		add("subset", p.Params.Subset)
 	}
 	add("tail", string(p.Tail))
-	if usesWindow(p.Params.Shuffle) {
+	if UsesWindow(p.Params.Shuffle) {
 		add("window", num(p.Params.Window))
 	}
 	add("world_size", num(p.WorldSize))

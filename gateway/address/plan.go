@@ -103,7 +103,7 @@ func (p *Plan) decodeOrder(q *Query, def chunkindex.Defaults) {
 		mostWindow = shuffle.MaxLanes
 	}
 	window := q.Number("window", def.Window, 1, mostWindow)
-	if usesWindow(p.Params.Shuffle) {
+	if UsesWindow(p.Params.Shuffle) {
 		p.Params.Window = window
 	} else if q.Has("window") {
 		q.Fail("window", "has no meaning for shuffle %s", p.Params.Shuffle)
@@ -117,8 +117,8 @@ func (p *Plan) decodeOrder(q *Query, def chunkindex.Defaults) {
 	p.Params.Importance = q.Digest("importance")
 }
 
-// usesWindow reports whether a shuffle has a window: none and full have none.
-func usesWindow(name string) bool { return name == shuffle.Window || name == shuffle.Slot }
+// UsesWindow reports whether a shuffle has a window: none and full have none.
+func UsesWindow(name string) bool { return name == shuffle.Window || name == shuffle.Slot }
 
 // decodeSplit reads how the ranks share a global batch. It finds the faults that parameters alone can show; how
 // many lanes a slot order has, the dataset decides.

@@ -76,6 +76,16 @@ func readParts(ctx context.Context, x index, samples []sample, fields []string) 
 	return out, err
 }
 
+// readBoth returns the keys and the parts of some samples.
+func readBoth(ctx context.Context, x index, samples []sample, fields []string) ([]string, [][]chunkindex.Part, error) {
+	keys, err := readKeys(ctx, x, samples)
+	if err != nil {
+		return nil, nil, err
+	}
+	parts, err := readParts(ctx, x, samples, fields)
+	return keys, parts, err
+}
+
 // appendFields appends the parts that fields names, in its order; nil means all.
 func appendFields(dst, all []chunkindex.Part, fields []string) []chunkindex.Part {
 	if fields == nil {

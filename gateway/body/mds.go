@@ -114,11 +114,7 @@ func layMDS(ctx context.Context, b *Body, a Answer) error {
 		return err
 	}
 	x := a.Dataset.Index
-	keys, err := readKeys(ctx, x, b.samples)
-	if err != nil {
-		return err
-	}
-	parts, err := readParts(ctx, x, b.samples, nil)
+	keys, parts, err := readBoth(ctx, x, b.samples, nil)
 	if err != nil {
 		return err
 	}

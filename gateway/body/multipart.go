@@ -19,11 +19,7 @@ func boundaryOf(etag string) string {
 // layMultipart makes one body part of each part of a sample.
 func layMultipart(ctx context.Context, b *Body, a Answer) error {
 	x := a.Dataset.Index
-	keys, err := readKeys(ctx, x, b.samples)
-	if err != nil {
-		return err
-	}
-	parts, err := readParts(ctx, x, b.samples, a.View.Fields)
+	keys, parts, err := readBoth(ctx, x, b.samples, a.View.Fields)
 	if err != nil {
 		return err
 	}

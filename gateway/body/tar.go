@@ -31,11 +31,7 @@ func layTar(ctx context.Context, b *Body, a Answer) error {
 	if a.View.Fields == nil && x.Framing() != nil && x.Native() == webdataset.Name {
 		return layNative(ctx, b, a)
 	}
-	keys, err := readKeys(ctx, x, b.samples)
-	if err != nil {
-		return err
-	}
-	parts, err := readParts(ctx, x, b.samples, a.View.Fields)
+	keys, parts, err := readBoth(ctx, x, b.samples, a.View.Fields)
 	if err != nil {
 		return err
 	}

@@ -89,7 +89,7 @@ func (r Reading) Numbers(ctx context.Context, b address.Batch, positions shuffle
 	return n, err
 }
 
-// samplesAt returns the samples at ascending positions, those that pad the last batch included.
+// samplesAt returns the samples at ascending positions. Positions past the end of the epoch pad the last batch.
 func (r Reading) samplesAt(ctx context.Context, positions []uint64) ([]uint64, error) {
 	samples := r.dataset.Index.Samples()
 	out := make([]uint64, 0, len(positions))

@@ -1,5 +1,5 @@
-// Package node is the composed process: it makes the parts of a gateway out of a configuration, runs them and ends them in
-// order. It knows neither flags nor terminals.
+// Package node is the composed process. It makes the parts of a gateway from a configuration, runs them, and ends them
+// in order. It knows neither flags nor terminals.
 package node
 
 import (
