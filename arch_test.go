@@ -114,9 +114,10 @@ func floorPlan() map[string]room {
 			ours:  []string{"gateway/address", "gateway/body/arrow", "gateway/plans", "chunkindex", "shuffle"},
 			never: []string{"net/http", "os"},
 		},
+		"gateway/auth": {outside: []string{"github.com/go-jose/go-jose", "github.com/rs/zerolog", "go.yaml.in/yaml"}},
 		"gateway": {
 			ours: []string{
-				"gateway/address", "gateway/body", "gateway/plans",
+				"gateway/address", "gateway/auth", "gateway/body", "gateway/plans",
 				"chunkindex", "importance", "selection", "shuffle", "internal/objstore", "internal/budget", "internal/socket", // importance, selection: types, errors
 			},
 			outside: []string{
@@ -172,6 +173,7 @@ func onlyHere() map[string]string {
 		"github.com/hashicorp/memberlist": "cluster",
 		"github.com/minio/minio-go":       "s3backend",
 		"github.com/go-chi/chi":           "gateway",
+		"github.com/go-jose/go-jose":      "gateway/auth",
 		"github.com/hashicorp/golang-lru": "chunkcache",
 	}
 }

@@ -1,0 +1,68 @@
+// Package auth says who asks a gateway, and what the caller may do.
+//
+// A caller shows credentials: a token, a JWT of an issuer that the operator trusts, a client certificate, or none. A
+// Guard makes a principal of them, and answers which rights the principal has on which dataset. It knows neither routes
+// nor status codes: package gateway asks it once for each request, and again for each batch of a long answer.
+package auth
+
+import (
+	"crypto/x509"
+	"errors"
+	"slices"
+)
+
+// Right is something that a caller may do. Read, Report and Warm are rights on a dataset, Admin is one on the gateway.
+type Right int
+
+// The rights, as docs/security.md describes them.
+const (
+	None   Right = iota // needs no right, and no credentials
+	Read                // see a dataset and read its batches
+	Report              // report losses and freeze them
+	Warm                // have a dataset's chunks brought into the gateway
+	Admin               // see metrics, statistics and profiles
+)
+
+var rightNames = [...]string{"none", "read", "report", "warm", "admin"}
+
+// String returns the name that an access file uses.
+func (r Right) String() string { return rightNames[r] }
+
+// ParseRight returns the right of a name. None is no right that anybody can be given.
+func ParseRight(name string) (Right, bool) {
+	i := slices.Index(rightNames[:], name)
+	return Right(i), i > int(None)
+}
+
+// anonymous is the name of every caller that shows no credentials.
+const anonymous = "anonymous"
+
+// Principal is who asks.
+type Principal struct {
+	// Name is what logs call the principal: "token:trainer", "jwt:corp#alice", "certificate:ops.example" or "anonymous".
+	Name string
+
+	who []string // the names by which grants and limits mean the principal: Name, groups, further names of a certificate
+}
+
+// Anonymous is the principal of a caller without credentials.
+func Anonymous() Principal { return Principal{Name: anonymous, who: []string{anonymous}} }
+
+// Anonymous reports whether the caller has shown no credentials.
+func (p Principal) Anonymous() bool { return p.Name == anonymous }
+
+// Credentials are what a request shows of its caller.
+type Credentials struct {
+	Authorization []string            // values of the header
+	Certificates  []*x509.Certificate // of a verified client, its own first; none: the client showed none
+}
+
+// ErrInvalid is the cause of every refusal of credentials. The text around it is for logs: it never holds the
+// credentials themselves.
+var ErrInvalid = errors.New("the credentials are not valid")
+
+// Limits are what one principal may take of a gateway. The zero value of a field means no limit.
+type Limits struct {
+	Memory   float64 // share of the memory budget that the principal's bodies may hold, up to 1
+	Requests float64 // a second
+}
