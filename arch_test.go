@@ -145,6 +145,11 @@ func floorPlan() map[string]room {
 			ours:  []string{"chunkindex", "gateway/address", "internal/objstore", "s3backend", "selection"}, // address: the names of datasets
 			never: []string{"net/http"},
 		},
+		"internal/orders": { // compares the orders of a dataset
+			ours:    []string{"chunkindex", "gateway/address", "internal/cli", "shuffle", "simulate"}, // address: which shuffles have a window; cli: counts in words
+			outside: []string{"github.com/dustin/go-humanize"},
+			never:   []string{"net", "os"},
+		},
 		"internal/cli": { // flags, environment, configuration file, exit, progress
 			ours: []string{"chunkindex"}, // the form of a progress report
 			outside: []string{

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/millrace-data/millrace/internal/orders"
 )
 
 // sorted packs samples, and says what is printed about it.
@@ -57,7 +59,7 @@ func TestUnevenPlansAreWarnedOf(t *testing.T) {
 
 func TestPlanCountsRequestsAndTheirCost(t *testing.T) {
 	dir, _ := sorted(t, "--batch-size", "16", "--window", "4")
-	var out struct{ Orders []comparison }
+	var out struct{ Orders []orders.Row }
 	if err := json.Unmarshal([]byte(ok(t, "plan", dir, "--cache-size", "1GiB", "--request-price", "1000000", "--json").stdout), &out); err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +89,7 @@ func TestPlanSaysWhatLocalityMoves(t *testing.T) {
 	var out struct {
 		Locality struct {
 			Shuffle string
-			Splits  []localityRow
+			Splits  []orders.Split
 		}
 	}
 	o := ok(t, "plan", dir, "--batch-size", "32", "--world-size", "6,8", "--homes", "1,4,8", "--json")

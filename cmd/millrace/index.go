@@ -17,6 +17,7 @@ import (
 	"github.com/millrace-data/millrace/internal/cli"
 	"github.com/millrace-data/millrace/internal/location"
 	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/internal/orders"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -149,7 +150,7 @@ func (a *app) buildIndex(ctx context.Context, s *location.Stores, st objstore.St
 	opt.Inspect = func(x *chunkindex.Index) {
 		d := x.Defaults()
 		if plan, err := shuffle.NewPlan(shuffle.Params{Shuffle: d.Shuffle, Window: d.Window}, x.First()); err == nil {
-			uneven = unevenBatches(plan, d.BatchSize, chunkLengths(x))
+			uneven = orders.Uneven(plan, d.BatchSize, x)
 		}
 	}
 	if l.Index != nil {
@@ -168,7 +169,9 @@ func (a *app) buildIndex(ctx context.Context, s *location.Stores, st objstore.St
 		}
 		return rep, err
 	}
-	a.advise(uneven)
+	if uneven != "" {
+		a.Say("%s", uneven)
+	}
 	if rep.HadHidden > 0 {
 		fmt.Fprintf(a.Stderr, "millrace: %s of the index that was there left out, being hidden, such as .DS_Store: '--hidden' takes them back\n", cli.Count(uint64(rep.HadHidden), "object", "objects"))
 	}

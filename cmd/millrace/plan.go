@@ -21,6 +21,7 @@ import (
 	"github.com/millrace-data/millrace/client"
 	"github.com/millrace-data/millrace/internal/cli"
 	"github.com/millrace-data/millrace/internal/location"
+	"github.com/millrace-data/millrace/internal/orders"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -196,7 +197,9 @@ func (a *app) planRemote(ctx context.Context, gateway string, p *planFlags, batc
 	if err := numbers.Decode(&plan); err != nil {
 		return fmt.Errorf("read %s: %w", at, err)
 	}
-	a.advise(unevenPlan(plan))
+	if line := orders.UnevenPlan(plan); line != "" {
+		a.Say("%s", line)
+	}
 	if batch == nil {
 		return a.Print(plan, func(w io.Writer) { printPlan(w, gateway, plan) })
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/millrace-data/millrace/internal/location"
 	"github.com/millrace-data/millrace/internal/node"
 	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/internal/orders"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -350,21 +351,21 @@ func TestFetchFromSeveralGatewaysAndFromAName(t *testing.T) {
 
 func TestPlanComparesTheOrdersAskedFor(t *testing.T) {
 	dir := shards(t)
-	orders := func(args ...string) (all []comparison) {
-		var out struct{ Orders []comparison }
+	listed := func(args ...string) (all []orders.Row) {
+		var out struct{ Orders []orders.Row }
 		if err := json.Unmarshal([]byte(ok(t, append([]string{"plan", dir, "--json"}, args...)...).stdout), &out); err != nil {
 			t.Fatal(err)
 		}
 		return out.Orders
 	}
-	usual := orders()
-	if more := orders("--window", "7"); len(more) != len(usual)+2 {
+	usual := listed()
+	if more := listed("--window", "7"); len(more) != len(usual)+2 {
 		t.Errorf("--window 7: got %d orders, want two more than %d", len(more), len(usual))
 	}
-	if same := orders("--window", "64"); len(same) != len(usual) {
+	if same := listed("--window", "64"); len(same) != len(usual) {
 		t.Errorf("--window 64: got %d orders, want the usual %d", len(same), len(usual))
 	}
-	slot := orders("--shuffle", "slot", "--window", "9")
+	slot := listed("--shuffle", "slot", "--window", "9")
 	if len(slot) != 7 || slot[0].Window != 9 || !slot[6].Default { // five, 9, and the default, 4
 		t.Errorf("--shuffle slot --window 9: got %+v", slot)
 	}

@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/millrace-data/millrace/chunkindex"
-	"github.com/millrace-data/millrace/chunkindex/codec"
 	"github.com/millrace-data/millrace/datapath"
 	"github.com/millrace-data/millrace/internal/cli"
 	"github.com/millrace-data/millrace/internal/location"
+	"github.com/millrace-data/millrace/internal/orders"
 	"github.com/millrace-data/millrace/shuffle"
 	"github.com/millrace-data/millrace/simulate"
 )
@@ -183,7 +183,7 @@ func (x *simulateFlags) data(ctx context.Context) (*simulate.Data, error) {
 			return nil, err
 		}
 		defer d.Close()
-		def, data = d.Index.Defaults(), indexed(d.Index)
+		def, data = d.Index.Defaults(), orders.Model(d.Index)
 		if data.Samples() == 0 {
 			return nil, errors.New("the dataset has no samples")
 		}
@@ -207,24 +207,6 @@ func (x *simulateFlags) data(ctx context.Context) (*simulate.Data, error) {
 		s.BatchSize = x.batch
 	}
 	return data, nil
-}
-
-// indexed takes from an index what the model needs of it.
-func indexed(x *chunkindex.Index) *simulate.Data {
-	digests := make([][32]byte, x.Chunks()) // the index is closed by then
-	d := &simulate.Data{First: x.First(), Chunks: make([]simulate.Chunk, x.Chunks()), Digest: func(i int) [32]byte { return digests[i] }}
-	for i := range d.Chunks {
-		e, c := x.Extents(i)[0], x.Chunk(i)
-		digests[i] = c.Digest
-		d.Chunks[i] = simulate.Chunk{Shard: e.Shard, Offset: e.Offset, Length: c.Length}
-		if c.Codec != codec.None {
-			d.Chunks[i].Stored = c.Stored
-		}
-		if n := x.ExtentCount(i); n > 1 {
-			d.Chunks[i].Extents = int64(n)
-		}
-	}
-	return d
 }
 
 // settings multiplies the lists.

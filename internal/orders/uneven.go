@@ -1,4 +1,4 @@
-package main
+package orders
 
 import (
 	"encoding/json"
@@ -6,22 +6,17 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// evenEnough is the batch variance above which commands warn: sorted classes come more than twice as unevenly as by chance.
+// evenEnough is the batch variance above which a plan gets a warning: sorted classes come more than twice as unevenly
+// as by chance.
 const evenEnough = 2
 
-// advise prints a line on stderr, unless there is none.
-func (a *app) advise(line string) {
-	if line != "" {
-		a.Say("%s", line)
-	}
-}
-
-// unevenBatches says where batches of a plan would mix sorted classes badly, and what helps. lengths are those of the chunks.
-func unevenBatches(plan *shuffle.Plan, batch uint64, lengths []uint64) string {
+// Uneven warns where batches of a plan would mix sorted classes badly, and says what helps; "" where they mix well.
+func Uneven(plan *shuffle.Plan, batch uint64, x *chunkindex.Index) string {
 	v, known := plan.BatchVariance(batch)
 	if !known || v.Worst() <= evenEnough {
 		return ""
@@ -31,15 +26,15 @@ func unevenBatches(plan *shuffle.Plan, batch uint64, lengths []uint64) string {
 	if window := plan.MixingWindow(batch, evenEnough); window > 0 {
 		params.Window = window
 		cure = fmt.Sprintf("'--window %d' brings that below %d with a cache of %s, or less with smaller chunks (index --chunk-size)",
-			window, evenEnough, humanize.IBytes(shuffle.Memory(params, lengths)))
+			window, evenEnough, humanize.IBytes(shuffle.Memory(params, chunkLengths(x))))
 	} else if params.Shuffle == shuffle.None {
 		cure = "'--shuffle slot' mixes them"
 	}
-	return unevenLine(v.Worst(), batch, describeOrder(plan.Params()), cure)
+	return unevenLine(v.Worst(), batch, describe(plan.Params()), cure)
 }
 
-// unevenPlan does the same by what a gateway says of a plan.
-func unevenPlan(plan map[string]any) string {
+// UnevenPlan does the same by a gateway's description of a plan.
+func UnevenPlan(plan map[string]any) string {
 	var worst float64
 	for _, name := range []string{"expected_batch_variance", "expected_batch_variance_10", "expected_batch_variance_100"} {
 		if n, ok := plan[name].(json.Number); ok {
@@ -64,8 +59,8 @@ func unevenLine(worst float64, batch any, order, cure string) string {
 }
 
 // unevenRanks says where ranks alone would see sorted classes badly mixed.
-func unevenRanks(rows []localityRow) string {
-	worst := localityRow{worst: evenEnough}
+func unevenRanks(rows []Split) string {
+	worst := Split{worst: evenEnough}
 	for _, r := range rows {
 		if r.worst > worst.worst {
 			worst = r
@@ -78,8 +73,8 @@ func unevenRanks(rows []localityRow) string {
 		worst.WorldSize, worst.Homes, worst.worst)
 }
 
-// describeOrder names a shuffle with its window and strata.
-func describeOrder(params shuffle.Params) string {
+// describe names a shuffle with its window and strata.
+func describe(params shuffle.Params) string {
 	switch {
 	case params.Strata > 0:
 		return fmt.Sprintf("%s %d in %d strata", params.Shuffle, params.Window, params.Strata)

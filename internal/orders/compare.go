@@ -1,0 +1,252 @@
+package orders
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/codec"
+	"github.com/millrace-data/millrace/gateway/address"
+	"github.com/millrace-data/millrace/shuffle"
+	"github.com/millrace-data/millrace/simulate"
+)
+
+// Question says which orders to compare, and for whom. Zero values mean the dataset's own defaults.
+type Question struct {
+	BatchSize  uint64
+	Shuffle    string // compare the orders of this kind alone; "": all kinds
+	Window     uint64 // one window more beside the usual ones
+	Strata     uint64 // of the order that Shuffle and Window choose
+	WorldSizes []int  // numbers of ranks of which Locality tells
+	Homes      []int  // for each number of ranks; none: as many homes as ranks
+	Cache      int64  // bytes of a cache, of which LaterReads tells; 0: none
+	PartSize   int64  // bytes of one store read at most
+	Price      float64
+}
+
+// Comparison is the table of orders.
+type Comparison struct {
+	BatchSize  uint64    `json:"batch_size"`
+	Bytes      int64     `json:"bytes"`
+	Chunks     int       `json:"chunks"`
+	Generation string    `json:"generation"`
+	Locality   *Locality `json:"locality,omitempty"`
+	Orders     []Row     `json:"orders"`
+	Samples    uint64    `json:"samples"`
+
+	question Question
+	chosen   shuffle.Params
+	warnings []string
+}
+
+// Row is one order.
+type Row struct {
+	Shuffle string `json:"shuffle"`
+	Window  uint64 `json:"window,omitempty"`
+	Strata  uint64 `json:"strata,omitempty"`
+	Memory  uint64 `json:"memory_bytes"`
+	Variances
+	Reads      uint64   `json:"reads_per_epoch"`
+	LaterReads *uint64  `json:"reads_per_later_epoch,omitempty"`
+	Cost       *float64 `json:"cost_per_epoch,omitempty"`
+	LaterCost  *float64 `json:"cost_per_later_epoch,omitempty"`
+	Default    bool     `json:"default"`
+}
+
+// Variances are how unevenly batches mix sorted classes, null where there is nothing to compare.
+type Variances struct {
+	Variance    *float64 `json:"batch_variance"`
+	Variance10  *float64 `json:"batch_variance_10"`
+	Variance100 *float64 `json:"batch_variance_100"`
+}
+
+func newVariances(v shuffle.BatchVariance, known bool) Variances {
+	if !known {
+		return Variances{}
+	}
+	digits := func(x float64) *float64 {
+		x = math.Round(x*1e4) / 1e4
+		return &x
+	}
+	return Variances{digits(v.Chunk), digits(v.Ten), digits(v.Hundred)}
+}
+
+// Locality is what a split by locality does to the order that was chosen.
+type Locality struct {
+	Shuffle string  `json:"shuffle"`
+	Splits  []Split `json:"splits"`
+	Strata  uint64  `json:"strata"`
+	Window  uint64  `json:"window"`
+}
+
+// Split is a split by locality among some ranks with some homes.
+type Split struct {
+	WorldSize uint64  `json:"world_size"`
+	Homes     uint64  `json:"homes"`
+	Moved     float64 `json:"moved"` // share of the samples
+	Variances         // of a rank's own share
+	Fault     string  `json:"fault,omitempty"` // why shares cannot follow these homes
+	worst     float64
+}
+
+// Compare returns the table of orders of a dataset.
+func Compare(x *chunkindex.Index, q Question) (Comparison, error) {
+	def := x.Defaults()
+	if q.BatchSize == 0 {
+		q.BatchSize = def.BatchSize
+	}
+	own, chosen := q.orders(def)
+	c := Comparison{
+		BatchSize: q.BatchSize, Bytes: x.Bytes(), Chunks: x.Chunks(), Generation: x.Generation(), Samples: x.Samples(),
+		question: q, chosen: chosen,
+	}
+	var err error
+	if c.Orders, err = q.rows(x, own, chosen); err != nil {
+		return Comparison{}, err
+	}
+	plan, err := shuffle.NewPlan(chosen, x.First())
+	if err != nil {
+		return Comparison{}, fmt.Errorf("plan %s: %w", chosen.Shuffle, err)
+	}
+	splits := q.splits(plan)
+	if len(splits) > 0 {
+		c.Locality = &Locality{Shuffle: chosen.Shuffle, Splits: splits, Strata: chosen.Strata, Window: chosen.Window}
+	}
+	for _, line := range []string{Uneven(plan, q.BatchSize, x), unevenRanks(splits)} {
+		if line != "" {
+			c.warnings = append(c.warnings, line)
+		}
+	}
+	return c, nil
+}
+
+// Warnings returns a line for each thing about the chosen order that is likely not what the user wants.
+func (c *Comparison) Warnings() []string { return c.warnings }
+
+// orders returns the dataset's own order, and the one that the question makes of it.
+func (q Question) orders(def chunkindex.Defaults) (own, chosen shuffle.Params) {
+	own = shuffle.Params{Shuffle: def.Shuffle, Window: def.Window, Seed: def.Seed}
+	chosen = own
+	if q.Shuffle != "" {
+		chosen.Shuffle = q.Shuffle
+	}
+	if q.Window != 0 {
+		chosen.Window = q.Window
+	}
+	chosen.Strata = q.Strata
+	for _, params := range []*shuffle.Params{&own, &chosen} {
+		if !address.UsesWindow(params.Shuffle) {
+			params.Window = 0
+		}
+	}
+	return own, chosen
+}
+
+// rows returns the rows of the table: all shuffles or the one named, with the usual windows and the one given.
+func (q Question) rows(x *chunkindex.Index, own, chosen shuffle.Params) ([]Row, error) {
+	lengths, data := chunkLengths(x), Model(x)
+	var rows []Row
+	for _, o := range usual(own, chosen, q.Window) {
+		if q.Shuffle != "" && o.Shuffle != q.Shuffle {
+			continue
+		}
+		plan, err := shuffle.NewPlan(o, x.First())
+		if err != nil {
+			return nil, fmt.Errorf("plan %s: %w", o.Shuffle, err)
+		}
+		requests := simulate.CountRequests(plan, data, q.BatchSize, q.Cache, q.PartSize)
+		row := Row{
+			Shuffle: o.Shuffle, Window: o.Window, Strata: o.Strata, Memory: shuffle.Memory(o, lengths),
+			Variances: newVariances(plan.BatchVariance(q.BatchSize)), Reads: requests.Cold, Default: o == own,
+		}
+		if q.Cache > 0 && requests.Known {
+			row.LaterReads = &requests.Later
+		}
+		if q.Price > 0 {
+			row.Cost, row.LaterCost = q.cost(&row.Reads), q.cost(row.LaterReads)
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+// usual lists the orders to compare, with a given window among the usual ones, each with the seed of the dataset's own.
+func usual(own, chosen shuffle.Params, given uint64) []shuffle.Params {
+	windows := []uint64{16, 32, 64, 128, 256}
+	if given != 0 && !slices.Contains(windows, given) {
+		windows = append(windows, given)
+		slices.Sort(windows)
+	}
+	all := []shuffle.Params{{Shuffle: shuffle.None, Seed: own.Seed}}
+	for _, name := range []string{shuffle.Window, shuffle.Slot} {
+		for _, w := range windows {
+			all = append(all, shuffle.Params{Shuffle: name, Window: w, Seed: own.Seed})
+		}
+	}
+	all = append(all, shuffle.Params{Shuffle: shuffle.Full, Seed: own.Seed})
+	for _, more := range []shuffle.Params{own, chosen} {
+		if !slices.Contains(all, more) {
+			all = append(all, more)
+		}
+	}
+	return all
+}
+
+// cost returns what requests cost, at the price of a million.
+func (q Question) cost(requests *uint64) *float64 {
+	if requests == nil {
+		return nil
+	}
+	x := float64(*requests) * q.Price / 1e6
+	return &x
+}
+
+// splits returns what locality does for every number of ranks and of homes asked for.
+func (q Question) splits(plan *shuffle.Plan) []Split {
+	var rows []Split
+	for _, ranks := range q.WorldSizes {
+		homes := q.Homes
+		if len(homes) == 0 {
+			homes = []int{ranks}
+		}
+		for _, h := range homes {
+			row := Split{WorldSize: uint64(ranks), Homes: uint64(h)}
+			if err := plan.CheckSplit(row.WorldSize, row.Homes); err != nil {
+				row.Fault = err.Error()
+			} else {
+				batching := shuffle.Batching{Samples: plan.Samples(), BatchSize: q.BatchSize, Tail: shuffle.Short}
+				v, known := plan.RankVariance(batching, row.WorldSize, row.Homes)
+				row.Moved, row.Variances, row.worst = plan.Moved(batching, row.WorldSize, row.Homes), newVariances(v, known), v.Worst()
+			}
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}
+
+func chunkLengths(x *chunkindex.Index) []uint64 {
+	lengths := make([]uint64, x.Chunks())
+	for i := range lengths {
+		lengths[i] = uint64(x.Chunk(i).Length)
+	}
+	return lengths
+}
+
+// Model takes from an index what simulate needs of it. The index may be closed afterwards.
+func Model(x *chunkindex.Index) *simulate.Data {
+	digests := make([][32]byte, x.Chunks())
+	d := &simulate.Data{First: x.First(), Chunks: make([]simulate.Chunk, x.Chunks()), Digest: func(i int) [32]byte { return digests[i] }}
+	for i := range d.Chunks {
+		e, c := x.Extents(i)[0], x.Chunk(i)
+		digests[i] = c.Digest
+		d.Chunks[i] = simulate.Chunk{Shard: e.Shard, Offset: e.Offset, Length: c.Length}
+		if c.Codec != codec.None {
+			d.Chunks[i].Stored = c.Stored
+		}
+		if n := x.ExtentCount(i); n > 1 {
+			d.Chunks[i].Extents = int64(n)
+		}
+	}
+	return d
+}
