@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"runtime"
 	"time"
@@ -19,6 +18,7 @@ import (
 	"github.com/millrace-data/millrace/internal/orders"
 	"github.com/millrace-data/millrace/shuffle"
 	"github.com/millrace-data/millrace/simulate"
+	"github.com/millrace-data/millrace/simulate/report"
 )
 
 // simulateFlags are the data, the job, and the lists of settings to try.
@@ -164,8 +164,8 @@ func (a *app) runSimulate(ctx context.Context, x *simulateFlags) error {
 			return fmt.Errorf("write the picture: %w", err)
 		}
 	}
-	advice := simulate.Advice(data, results)
-	return a.Print(simulation(results, advice), func(w io.Writer) { printSimulation(w, data, results, advice) })
+	rep := report.New(data, results)
+	return a.Print(rep, rep.Print)
 }
 
 // data is what is known of the dataset, and makes its defaults those of the job.
