@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -182,7 +181,7 @@ func (a *app) planRemote(ctx context.Context, gateway string, p *planFlags, batc
 		return err
 	}
 	defer c.CloseIdle()
-	name, err := datasetName(ctx, c, p.dataset)
+	name, err := c.DatasetName(ctx)
 	if err != nil {
 		return err
 	}
@@ -247,34 +246,4 @@ func printFields(w io.Writer, above, gateway string, m map[string]any) {
 		}
 		fmt.Fprintf(w, "%s%s\t%v\n", above, k, v)
 	}
-}
-
-type datasetEntry struct {
-	Name string `json:"name"`
-}
-
-// datasets lists what a gateway serves, in its order.
-func datasets(ctx context.Context, c *client.Client) ([]datasetEntry, error) {
-	var all struct {
-		Datasets []datasetEntry `json:"datasets"`
-	}
-	if err := c.JSON(ctx, "/v1/datasets", nil, &all); err != nil {
-		return nil, err
-	}
-	if len(all.Datasets) == 0 {
-		return nil, errors.New("the gateway serves no dataset")
-	}
-	return all.Datasets, nil
-}
-
-// datasetName is the dataset asked for, or the gateway's default one.
-func datasetName(ctx context.Context, c *client.Client, name string) (string, error) {
-	if name != "" {
-		return name, nil
-	}
-	all, err := datasets(ctx, c)
-	if err != nil {
-		return "", err
-	}
-	return all[0].Name, nil
 }

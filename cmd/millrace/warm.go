@@ -64,7 +64,7 @@ func (a *app) runWarm(ctx context.Context, gateway string, p *planFlags) (warmRe
 		return warmReport{}, err
 	}
 	defer c.CloseIdle()
-	name, err := datasetName(ctx, c, p.dataset)
+	name, err := c.DatasetName(ctx)
 	if err != nil {
 		return warmReport{}, err
 	}
