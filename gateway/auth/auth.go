@@ -1,20 +1,26 @@
 // Package auth says who asks a gateway, and what the caller may do.
 //
-// A caller shows credentials: a token, a JWT of an issuer that the operator trusts, a client certificate, or none. A
-// Guard makes a principal of them, and answers which rights the principal has on which dataset. It knows neither routes
-// nor status codes: package gateway asks it once for each request, and again for each batch of a long answer.
+// A caller shows credentials: a token, a JWT of an issuer that the operator trusts, a client
+// certificate, or none. A Guard makes a principal of them, and answers which rights the principal
+// has on which dataset. It knows neither routes nor status codes: package gateway asks it once for
+// each request, and again for each batch of a long answer.
+//
+// A Guard decides by an access file, which it reads again when the file changes. The file is parsed
+// into a policy, which nothing changes afterwards: a request looks at one policy or at the next.
 package auth
 
 import (
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"slices"
 )
 
-// Right is something that a caller may do. Read, Report and Warm are rights on a dataset, Admin is one on the gateway.
+// Right is something that a caller may do. Read, Report and Warm are rights on a dataset, Admin is
+// one on the gateway.
 type Right int
 
-// The rights, as docs/security.md describes them.
+// The rights, as docs/access.md describes them.
 const (
 	None   Right = iota // needs no right, and no credentials
 	Read                // see a dataset and read its batches
@@ -39,10 +45,13 @@ const anonymous = "anonymous"
 
 // Principal is who asks.
 type Principal struct {
-	// Name is what logs call the principal: "token:trainer", "jwt:corp#alice", "certificate:ops.example" or "anonymous".
+	// Name is what logs call the principal: "token:trainer", "jwt:corp#alice",
+	// "certificate:ops.example" or "anonymous".
 	Name string
 
-	who []string // the names by which grants and limits mean the principal: Name, groups, further names of a certificate
+	// who are the names by which grants and limits mean the principal: Name, its groups, and the
+	// further names of a certificate.
+	who []string
 }
 
 // Anonymous is the principal of a caller without credentials.
@@ -51,15 +60,22 @@ func Anonymous() Principal { return Principal{Name: anonymous, who: []string{ano
 // Anonymous reports whether the caller has shown no credentials.
 func (p Principal) Anonymous() bool { return p.Name == anonymous }
 
-// Credentials are what a request shows of its caller.
+// Credentials are what a request shows of its caller. Where there is an Authorization header, it
+// alone decides, and the certificate is not looked at: a proxy that has a certificate of its own
+// passes on the tokens of its callers.
 type Credentials struct {
 	Authorization []string            // values of the header
-	Certificates  []*x509.Certificate // of a verified client, its own first; none: the client showed none
+	Certificates  []*x509.Certificate // of a verified client, its own first
 }
 
-// ErrInvalid is the cause of every refusal of credentials. The text around it is for logs: it never holds the
-// credentials themselves.
+// ErrInvalid is the cause of every refusal of credentials. The text around it is for logs: it never
+// holds the credentials themselves.
 var ErrInvalid = errors.New("the credentials are not valid")
+
+// invalid is an ErrInvalid with its reason.
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("%w: %w", ErrInvalid, fmt.Errorf(format, args...))
+}
 
 // Limits are what one principal may take of a gateway. The zero value of a field means no limit.
 type Limits struct {

@@ -1,31 +1,120 @@
 package auth
 
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Config says what a Guard decides by.
+type Config struct {
+	File string // the access file
+
+	// Changed is told of each change of the file: nil where the new content is in use now, else why
+	// the old one stays.
+	Changed func(error)
+
+	Now func() time.Time // nil: time.Now
+}
+
 // Guard knows callers and their rights. It is safe for concurrent use.
 type Guard struct {
-	everybody []Right // what all callers may do where there is no access file
+	cfg    Config
+	policy atomic.Pointer[policy]
+
+	reading sync.Mutex // guards seen and fault, and lets one goroutine read the file at a time
+	seen    version    // of the file, as it was last read
+	fault   error      // of that version
+
+	reloads, faults atomic.Int64
+	loaded          atomic.Int64 // nanoseconds since 1970: when the policy came into use
+	fileOK          atomic.Bool
 }
 
-// Everybody is the guard of a gateway without an access file: it asks for no credentials, and each caller has these
-// rights on all datasets.
-func Everybody(rights ...Right) *Guard { return &Guard{everybody: rights} }
-
-// Authenticate says who shows the credentials. Without any the caller is anonymous. An error is an ErrInvalid.
-func (g *Guard) Authenticate(Credentials) (Principal, error) { return Anonymous(), nil }
-
-// May reports whether a principal has a right on a dataset, whether or not there is such a dataset. Admin is a right on
-// the gateway: its dataset is "".
-func (g *Guard) May(_ Principal, right Right, _ string) bool {
-	for _, r := range g.everybody {
-		if r == right {
-			return true
-		}
+// Everybody is the guard of a gateway without an access file: it asks for no credentials, and each
+// caller has these rights on all datasets.
+func Everybody(given ...Right) *Guard {
+	p, all := newPolicy(), pattern{text: "*"}
+	permits := p.permit(anonymous)
+	for _, right := range given {
+		all.rights |= setOf(right)
+		permits.admin = permits.admin || right == Admin
 	}
-	return right == None
+	permits.patterns = []pattern{all}
+	g := &Guard{cfg: Config{Now: time.Now}}
+	g.fileOK.Store(true)
+	g.policy.Store(p)
+	return g
 }
 
-// GrantsSources reports whether the grant by which a principal may read a mixture lets it read the mixture's sources as
-// parts of the mixture.
-func (g *Guard) GrantsSources(Principal, string) bool { return false }
+// Open reads an access file. An error lists all faults of the file, each with its line. Nothing
+// runs in the background before Run.
+func Open(cfg Config) (*Guard, error) {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Changed == nil {
+		cfg.Changed = func(error) {}
+	}
+	g := &Guard{cfg: cfg}
+	v := g.read()
+	p, err := v.parse(cfg.File)
+	if err != nil {
+		return nil, err
+	}
+	g.seen = v
+	g.use(p)
+	return g, nil
+}
+
+// Authenticate says who shows the credentials. Without any the caller is anonymous. An error is an
+// ErrInvalid.
+func (g *Guard) Authenticate(shown Credentials) (Principal, error) {
+	if g.cfg.File == "" || len(shown.Authorization) == 0 {
+		return Anonymous(), nil
+	}
+	text, err := bearer(shown.Authorization)
+	if err != nil {
+		return Principal{}, err
+	}
+	return g.policy.Load().byToken(text, g.cfg.Now())
+}
+
+// May reports whether a principal has a right on a dataset, whether or not there is such a dataset.
+// Admin is a right on the gateway: its dataset is "".
+func (g *Guard) May(p Principal, right Right, dataset string) bool {
+	switch right {
+	case None:
+		return true
+	case Admin:
+		return g.policy.Load().isAdmin(p)
+	default:
+		return g.policy.Load().may(p, setOf(right), dataset)
+	}
+}
+
+// GrantsSources reports whether the grant by which a principal may read a mixture lets it read the
+// mixture's sources as parts of the mixture.
+func (g *Guard) GrantsSources(p Principal, mixture string) bool {
+	return g.policy.Load().may(p, setOf(Read)|sources, mixture)
+}
 
 // Limits returns the limits of a principal.
-func (g *Guard) Limits(Principal) Limits { return Limits{} }
+func (g *Guard) Limits(p Principal) Limits { return g.policy.Load().limit(p) }
+
+// Stats says how the access file is.
+type Stats struct {
+	Tokens  int       // that the policy in use knows, expired ones too
+	Loaded  time.Time // when that policy came into use
+	FileOK  bool      // whether the file is in use as it is now; else an older content is in use
+	Reloads int64     // changes of the file that came into use
+	Faults  int64     // changes of the file that were refused
+}
+
+// Stats returns counters for metrics.
+func (g *Guard) Stats() Stats {
+	return Stats{
+		Tokens: len(g.policy.Load().tokens), Loaded: time.Unix(0, g.loaded.Load()), FileOK: g.fileOK.Load(),
+		Reloads: g.reloads.Load(), Faults: g.faults.Load(),
+	}
+}

@@ -1,0 +1,55 @@
+package auth
+
+import (
+	"net/url"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// issuer is one of those whose JWTs are believed.
+type issuer struct {
+	name     string
+	url      string // the claim iss, to the byte
+	audience string // one of the claim aud
+	subject  string // the claim that names the caller
+	groups   string // the claim that lists the caller's groups; empty: none is read
+}
+
+func (p *parser) issuer(n *yaml.Node) {
+	m, ok := p.fields(n, "an issuer", "name", "issuer", "audience", "subject", "groups")
+	if !ok {
+		return
+	}
+	is := issuer{subject: "sub"}
+	is.name, ok = p.name(m)
+	if _, twice := p.issuers[is.name]; ok && twice {
+		p.add(m.values["name"], "name %q is that of another issuer", is.name)
+	}
+	if is.url, ok = p.required(m, "issuer"); ok {
+		p.issuerURL(m.values["issuer"], is.url)
+	}
+	is.audience, _ = p.required(m, "audience")
+	if at := m.values["subject"]; at != nil {
+		is.subject, _ = p.scalar(at, "subject")
+	}
+	if at := m.values["groups"]; at != nil {
+		is.groups, _ = p.scalar(at, "groups")
+	}
+	if is.name != "" {
+		p.issuers[is.name] = m.values["groups"] != nil
+	}
+	p.policy.issuers = append(p.policy.issuers, is)
+}
+
+func (p *parser) issuerURL(at *yaml.Node, text string) {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		p.add(at, "issuer wants an https URL without user, query and fragment") // a password is not repeated
+		return
+	}
+	for _, other := range p.policy.issuers {
+		if other.url == text {
+			p.add(at, "issuer is that of %s: a JWT would be of both", other.name)
+		}
+	}
+}

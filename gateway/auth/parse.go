@@ -1,0 +1,247 @@
+package auth
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// parser makes a policy of an access file.
+type parser struct {
+	faults
+
+	policy  *policy
+	tokens  map[string]bool // the names in tokens
+	digests map[string]int  // the line of each sha256
+	issuers map[string]bool // the names in issuers: whether JWTs of the issuer name groups
+	limited map[string]int  // the line of each name in limits
+}
+
+// parse returns the policy of an access file, or all faults of the file.
+func parse(file string, text []byte) (*policy, error) {
+	p := parser{
+		faults: faults{file: file}, policy: newPolicy(),
+		tokens: map[string]bool{}, digests: map[string]int{}, issuers: map[string]bool{}, limited: map[string]int{},
+	}
+	if root, ok := p.document(text); ok {
+		p.root(root)
+	}
+	if err := p.err(); err != nil {
+		return nil, err
+	}
+	return p.policy, nil
+}
+
+func (p *parser) root(n *yaml.Node) {
+	m, ok := p.fields(n, "an access file", "tokens", "issuers", "grants", "limits")
+	if !ok {
+		return
+	}
+	if m.values["grants"] == nil {
+		p.add(n, "an access file wants grants: without one nobody may do anything")
+	}
+	for _, e := range p.elements(m, "tokens") {
+		p.token(e)
+	}
+	for _, e := range p.elements(m, "issuers") {
+		p.issuer(e)
+	}
+	for _, e := range p.elements(m, "grants") {
+		p.grant(e)
+	}
+	for _, e := range p.elements(m, "limits") {
+		p.limit(e)
+	}
+}
+
+// validName reports whether a token or an issuer may have this name. The rule is that of datasets.
+func validName(name string) bool {
+	return len(name) <= 128 && name != "" && alphanumeric(rune(name[0])) && !strings.ContainsFunc(name, notName)
+}
+
+func notName(c rune) bool { return !alphanumeric(c) && !strings.ContainsRune("._-", c) }
+
+// name returns the name of a token or an issuer.
+func (p *parser) name(m fields) (string, bool) {
+	name, ok := p.required(m, "name")
+	switch {
+	case !ok:
+	case isToken(name): // is not repeated: logs may show it
+		p.add(m.values["name"], "name is the text of a token: it is a secret, draw another one")
+	case !validName(name):
+		p.add(m.values["name"], "name %.140q: want a letter or digit, then letters, digits, dots, underscores and dashes, 128 at most", name)
+	case name == anonymous:
+		p.add(m.values["name"], "name %q: it means callers without credentials", name)
+	default:
+		return name, true
+	}
+	return "", false
+}
+
+func (p *parser) token(n *yaml.Node) {
+	m, ok := p.fields(n, "a token", "name", "sha256", "expires")
+	if !ok {
+		return
+	}
+	name, named := p.name(m)
+	if named {
+		p.tokens[name] = true
+	}
+	t := token{principal: Principal{Name: "token:" + name, who: []string{"token:" + name}}}
+	digest, ok := p.required(m, "sha256")
+	if ok {
+		p.digest(m.values["sha256"], digest, &t)
+	}
+	if m.values["expires"] != nil {
+		if text, ok := p.scalar(m.values["expires"], "expires"); ok {
+			var err error
+			if t.expires, err = time.Parse(time.RFC3339, text); err != nil {
+				p.add(m.values["expires"], "expires %.40q: want a time with its zone, as 2027-01-01T00:00:00Z", text)
+			}
+		}
+	}
+	p.policy.tokens = append(p.policy.tokens, t)
+}
+
+// digest reads a token's SHA-256. A fault does not repeat the value: it may be the token itself.
+func (p *parser) digest(at *yaml.Node, text string, t *token) {
+	sum, err := hex.DecodeString(text)
+	switch {
+	case isToken(text):
+		p.add(at, "sha256 is the text of a token: it is a secret, draw another one and write its SHA-256 here")
+	case err != nil || len(sum) != sha256.Size:
+		p.add(at, "sha256 wants %d hexadecimal digits, got %d characters", hex.EncodedLen(sha256.Size), len(text))
+	case p.digests[string(sum)] != 0:
+		p.add(at, "sha256 is that of line %d: a token has one name", p.digests[string(sum)])
+	default:
+		p.digests[string(sum)] = at.Line
+		copy(t.sum[:], sum)
+	}
+}
+
+func (p *parser) grant(n *yaml.Node) {
+	m, ok := p.fields(n, "a grant", "who", "datasets", "rights", "grants_sources")
+	if !ok {
+		return
+	}
+	who := p.who(m, p.grantee)
+	set, admin := p.rights(m)
+	if p.grantsSources(m) {
+		if set&setOf(Read) == 0 {
+			p.add(m.values["grants_sources"], "grants_sources says how a mixture is read, but the rights do not hold read")
+		}
+		set |= sources
+	}
+	datasets := p.datasets(m, set, admin)
+	for _, name := range who {
+		permits := p.policy.permit(name)
+		permits.admin = permits.admin || admin
+		for _, d := range datasets {
+			if strings.Contains(d, "*") {
+				permits.patterns = append(permits.patterns, pattern{d, set})
+			} else {
+				permits.datasets[d] |= set
+			}
+		}
+	}
+}
+
+// rights returns the rights on datasets, and whether the gateway's is among them.
+func (p *parser) rights(m fields) (set rights, admin bool) {
+	if m.values["rights"] == nil {
+		p.add(m.at, "%s wants rights", m.what)
+	}
+	for _, e := range p.elements(m, "rights") {
+		name, ok := p.scalar(e, "a right")
+		if !ok {
+			continue
+		}
+		switch right, known := ParseRight(name); {
+		case !known:
+			p.add(e, "right %.40q: want %s", name, enumerate(rightNames[Read:], "or"))
+		case right == Admin:
+			admin = true
+		default:
+			set |= setOf(right)
+		}
+	}
+	return set, admin
+}
+
+func (p *parser) grantsSources(m fields) bool {
+	n := m.values["grants_sources"]
+	if n == nil {
+		return false
+	}
+	text, ok := p.scalar(n, "grants_sources")
+	if ok && text != "true" && text != "false" {
+		p.add(n, "grants_sources %.40q: want true or false", text)
+	}
+	return text == "true"
+}
+
+// datasets returns the names and patterns to which a set of rights applies.
+func (p *parser) datasets(m fields, set rights, admin bool) []string {
+	n := m.values["datasets"]
+	switch {
+	case n == nil && set != 0:
+		p.add(m.at, "%s with %s, %s or %s wants datasets", m.what, Read, Report, Warm)
+	case n != nil && set == 0 && admin:
+		p.add(n, "datasets stand beside read, report or warm: admin is a right on the gateway")
+	}
+	var all []string
+	for _, e := range p.elements(m, "datasets") {
+		text, ok := p.scalar(e, "a dataset")
+		switch {
+		case !ok:
+		case strings.ContainsFunc(text, func(c rune) bool { return c != '*' && notName(c) }):
+			p.add(e, "dataset %.140q: want letters, digits, dots, underscores, dashes, and * for any characters", text)
+		case set&sources != 0 && strings.Contains(text, "*"):
+			p.add(e, "dataset %.140q: grants_sources wants whole names, since a pattern means mixtures too that clients make", text)
+		default:
+			all = append(all, text)
+		}
+	}
+	return all
+}
+
+func (p *parser) limit(n *yaml.Node) {
+	m, ok := p.fields(n, "a limit", "who", "memory", "requests")
+	if !ok {
+		return
+	}
+	who := p.who(m, p.limitee)
+	var l Limits
+	if m.values["memory"] == nil && m.values["requests"] == nil {
+		p.add(n, "a limit wants memory or requests")
+	}
+	if at := m.values["memory"]; at != nil {
+		if text, ok := p.scalar(at, "memory"); ok {
+			if l.Memory, ok = positive(text); !ok || l.Memory > 1 {
+				p.add(at, "memory %.40q: want a share of the budget, above 0 and up to 1", text)
+			}
+		}
+	}
+	if at := m.values["requests"]; at != nil {
+		if text, ok := p.scalar(at, "requests"); ok {
+			number, unit := strings.CutSuffix(text, "/s")
+			if l.Requests, ok = positive(number); !ok || !unit {
+				p.add(at, "requests %.40q: want a number a second, as 100/s", text)
+			}
+		}
+	}
+	for _, name := range who {
+		p.policy.limitsFor[name] = len(p.policy.limits)
+	}
+	p.policy.limits = append(p.policy.limits, l)
+}
+
+func positive(text string) (float64, bool) {
+	v, err := strconv.ParseFloat(text, 64)
+	return v, err == nil && v > 0 && !math.IsInf(v, 0)
+}

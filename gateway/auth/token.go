@@ -1,0 +1,92 @@
+package auth
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/hex"
+	"strings"
+	"time"
+)
+
+const (
+	tokenPrefix = "mr_" // lets people and scanners of repositories see what it is
+	tokenSecret = 32    // bytes at random: nobody guesses 256 bits, so that a plain SHA-256 keeps them
+
+	// maxAuthorization bounds what is looked at of a header, in bytes. JWTs with many groups take
+	// some KiB.
+	maxAuthorization = 16 << 10
+)
+
+// NewToken draws a token. It returns the text, which its holder keeps, and the SHA-256 of the text
+// as an access file wants it.
+func NewToken() (text, digest string) {
+	secret := make([]byte, tokenSecret)
+	rand.Read(secret) // never fails
+	text = tokenPrefix + base64.RawURLEncoding.EncodeToString(secret)
+	sum := sha256.Sum256([]byte(text))
+	return text, hex.EncodeToString(sum[:])
+}
+
+// isToken reports whether a text has the form of a token.
+func isToken(text string) bool {
+	secret, ok := strings.CutPrefix(text, tokenPrefix)
+	return ok && len(secret) == base64.RawURLEncoding.EncodedLen(tokenSecret) && !strings.ContainsFunc(secret, notBase64URL)
+}
+
+func notBase64URL(c rune) bool { return !alphanumeric(c) && c != '-' && c != '_' }
+
+func alphanumeric(c rune) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+}
+
+// bearer returns what the one Authorization header of a request holds after "Bearer". No error
+// shows any of the header: a caller may have put its secret in the wrong place.
+func bearer(values []string) (string, error) {
+	if len(values) != 1 {
+		return "", invalid("%d Authorization headers", len(values))
+	}
+	if len(values[0]) > maxAuthorization {
+		return "", invalid("the Authorization header has %d bytes, more than %d", len(values[0]), maxAuthorization)
+	}
+	scheme, text, _ := strings.Cut(values[0], " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return "", invalid("the Authorization header is not of the form: Bearer TOKEN")
+	}
+	text = strings.TrimLeft(text, " ")
+	if text == "" {
+		return "", invalid("no token after Bearer")
+	}
+	if strings.ContainsFunc(text, func(c rune) bool { return !alphanumeric(c) && !strings.ContainsRune("-._~+/=", c) }) {
+		return "", invalid("the Authorization header holds characters that no token has")
+	}
+	return text, nil
+}
+
+// token is a line of an access file.
+type token struct {
+	sum       [sha256.Size]byte
+	expires   time.Time // zero: never
+	principal Principal
+}
+
+// byToken returns the principal of a token. It looks at all tokens alike, whichever is the one.
+func (p *policy) byToken(text string, now time.Time) (Principal, error) {
+	if !isToken(text) {
+		return Principal{}, invalid("neither a token, mr_ and 43 characters, nor a JWT")
+	}
+	var room [64]byte // holds a token, so that nothing is allocated
+	sum, found := sha256.Sum256(append(room[:0], text...)), -1
+	for i := range p.tokens {
+		found = subtle.ConstantTimeSelect(subtle.ConstantTimeCompare(sum[:], p.tokens[i].sum[:]), i, found)
+	}
+	if found < 0 {
+		return Principal{}, invalid("no such token")
+	}
+	t := &p.tokens[found]
+	if !t.expires.IsZero() && !now.Before(t.expires) {
+		return Principal{}, invalid("%s expired at %s", t.principal.Name, t.expires.UTC().Format(time.RFC3339))
+	}
+	return t.principal, nil
+}

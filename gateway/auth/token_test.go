@@ -1,0 +1,125 @@
+package auth
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestNewTokens(t *testing.T) {
+	seen := map[string]bool{}
+	for range 100 {
+		text, digest := NewToken()
+		if !regexp.MustCompile(`^mr_[A-Za-z0-9_-]{43}$`).MatchString(text) || !isToken(text) {
+			t.Fatalf("token: got %q, want mr_ and 43 characters of base64url", text)
+		}
+		if sum := sha256.Sum256([]byte(text)); digest != hex.EncodeToString(sum[:]) {
+			t.Fatalf("digest of %s: got %s, want its SHA-256", text, digest)
+		}
+		seen[text] = true
+	}
+	if len(seen) != 100 {
+		t.Errorf("different tokens among 100: got %d", len(seen))
+	}
+}
+
+// flip returns a token with another character at one place.
+func flip(text string, at int) string {
+	c := byte('A')
+	if text[at] == c {
+		c = 'B'
+	}
+	return text[:at] + string(c) + text[at+1:]
+}
+
+func TestTokens(t *testing.T) {
+	trainer, d1 := NewToken()
+	next, d2 := NewToken()
+	late, d3 := NewToken()
+	other, d4 := NewToken()
+	g := mustOpen(t, fmt.Sprintf(`tokens:
+  - {name: trainer, sha256: %s}
+  - {name: trainer, sha256: %s, expires: 2026-11-22T12:00:01Z}
+  - {name: late, sha256: %s, expires: 2026-11-22T13:00:00+01:00}
+  - {name: other, sha256: %s}
+grants:
+  - {who: ["token:trainer"], datasets: [photos], rights: [read]}
+`, d1, d2, d3, strings.ToUpper(d4)))
+	for header, want := range map[string]string{
+		"Bearer " + trainer: "token:trainer", "bearer " + trainer: "token:trainer", "BEARER   " + next: "token:trainer",
+		"Bearer " + other: "token:other",
+	} {
+		if p, err := g.Authenticate(Credentials{Authorization: []string{header}}); err != nil || p.Name != want || p.Anonymous() {
+			t.Errorf("%.10s: got %q, %v, want %s", header, p.Name, err, want)
+		}
+	}
+	unknown, _ := NewToken()
+	for because, headers := range map[string][]string{
+		"2 Authorization headers":     {"Bearer " + trainer, "Bearer " + trainer},
+		"no token after Bearer":       {"Bearer "},
+		"not of the form":             {""},
+		"the form: Bearer":            {trainer},
+		"of the form: Bearer TOKEN":   {"Basic " + trainer},
+		"form: Bearer TOKEN":          {"Bearer\t" + trainer},
+		"more than 16384":             {"Bearer " + strings.Repeat("m", 1<<20)},
+		"no such token":               {"Bearer " + unknown},
+		"no such":                     {"Bearer " + flip(trainer, len(trainer)-1)},
+		"no suc":                      {"Bearer " + flip(trainer, 3)},
+		"neither a token":             {"Bearer " + trainer[:len(trainer)-1]},
+		"neither a tok":               {"Bearer " + trainer + "A"},
+		"neither a":                   {"Bearer " + strings.ToUpper(trainer)},
+		"neither":                     {"Bearer mr_" + strings.Repeat("/", 43)},
+		"characters that":             {"Bearer " + trainer + ", Bearer " + trainer},
+		"characters that no":          {"Bearer " + trainer[:10] + "\x00" + trainer[11:]},
+		"characters that no token":    {"Bearer " + trainer + " "},
+		"characters that no token ha": {"Bearer " + trainer[:10] + "é" + trainer[12:]},
+		"token:late expired at":       {"Bearer " + late},
+	} {
+		refused(t, g, because, headers...)
+	}
+}
+
+func TestTokensExpire(t *testing.T) {
+	text, digest := NewToken()
+	clock := newClock()
+	file := newFile(t, fmt.Sprintf(`
+tokens: [{name: a, sha256: %s, expires: 2026-11-22T12:00:10Z}]
+grants: [{who: [anonymous], datasets: [open], rights: [read]}]`, digest))
+	g, err := Open(Config{File: string(file), Now: clock.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	clock.add(10*time.Second - 1)
+	mustBe(t, g, text)
+	clock.add(1)
+	refused(t, g, "token:a expired at 2026-11-22T12:00:10Z", "Bearer "+text)
+}
+
+func TestWithoutCredentialsTheCallerIsAnonymous(t *testing.T) {
+	g := mustOpen(t, `grants: [{who: [anonymous], datasets: [open], rights: [read]}]`)
+	p, err := g.Authenticate(Credentials{})
+	if err != nil || !p.Anonymous() || p.Name != "anonymous" {
+		t.Errorf("no credentials: got %q, %v, want anonymous", p.Name, err)
+	}
+}
+
+func TestATokenIsLookedUpWithoutAllocating(t *testing.T) {
+	text, digest := NewToken()
+	g := mustOpen(t, fmt.Sprintf(`
+tokens: [{name: a, sha256: %s}]
+grants: [{who: ["token:a"], datasets: ["x", "photos-*"], rights: [read]}]`, digest))
+	shown := Credentials{Authorization: []string{"Bearer " + text}}
+	p := mustBe(t, g, text)
+	ok := true
+	n := testing.AllocsPerRun(100, func() {
+		_, err := g.Authenticate(shown)
+		ok = ok && err == nil && g.May(p, Read, "photos-1") && !g.May(p, Read, "photo") && g.Limits(p) == Limits{}
+	})
+	if n != 0 || !ok {
+		t.Errorf("allocations of a request: got %v (right answers: %t), want 0", n, ok)
+	}
+}

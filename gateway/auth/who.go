@@ -1,0 +1,130 @@
+package auth
+
+import (
+	"net/netip"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// maxName bounds the name that an issuer or a certificate gives a caller, in bytes.
+const maxName = 256
+
+// who returns the names in "who", each as check makes it. check adds a fault where a name is none.
+func (p *parser) who(m fields, check func(*yaml.Node, string) (string, bool)) []string {
+	if m.values["who"] == nil {
+		p.add(m.at, "%s wants who", m.what)
+	}
+	var all []string
+	for _, e := range p.elements(m, "who") {
+		text, ok := p.scalar(e, "a name in who")
+		if !ok {
+			continue
+		}
+		if name, ok := check(e, text); ok {
+			all = append(all, name)
+		}
+	}
+	return all
+}
+
+// grantee checks a name in the "who" of a grant.
+func (p *parser) grantee(at *yaml.Node, text string) (string, bool) {
+	if text == everyPrincipal {
+		p.add(at, `who %q stands in limits only: "anonymous" means everybody in a grant`, text)
+		return "", false
+	}
+	return p.principal(at, text)
+}
+
+// limitee checks a name in the "who" of a limit. Only the first limit of a name has an effect.
+func (p *parser) limitee(at *yaml.Node, text string) (string, bool) {
+	name := text
+	if text != everyPrincipal {
+		var ok bool
+		if name, ok = p.principal(at, text); !ok {
+			return "", false
+		}
+	}
+	for _, earlier := range []string{name, everyPrincipal} {
+		if line := p.limited[earlier]; line != 0 {
+			p.add(at, "who %.300q has the limits of line %d, which comes first", text, line)
+			return "", false
+		}
+	}
+	p.limited[name] = at.Line
+	return name, true
+}
+
+// principal returns a name as principals have it.
+func (p *parser) principal(at *yaml.Node, text string) (string, bool) {
+	if text == anonymous {
+		return text, true
+	}
+	kind, name, _ := strings.Cut(text, ":")
+	fault := ""
+	switch kind {
+	case "token":
+		if !p.tokens[name] {
+			fault = "no token of this name is in tokens"
+		}
+	case "jwt", "group":
+		fault = p.issued(kind, name)
+	case "certificate":
+		fault = badName(name)
+		text = kind + ":" + canonicalSAN(name)
+	default:
+		fault = "want token:NAME, jwt:ISSUER#NAME, group:ISSUER#NAME, certificate:NAME or anonymous"
+	}
+	if fault != "" {
+		p.add(at, "who %.300q: %s", text, fault)
+		return "", false
+	}
+	return text, true
+}
+
+// issued says what is wrong with ISSUER#NAME, or nothing.
+func (p *parser) issued(kind, text string) string {
+	issuer, name, ok := strings.Cut(text, "#")
+	groups, known := p.issuers[issuer]
+	switch {
+	case !ok:
+		return "want " + kind + ":ISSUER#NAME"
+	case !known:
+		return "no issuer of this name is in issuers"
+	case kind == "group" && !groups:
+		return "the issuer has no groups: name the claim that holds them, as groups: groups"
+	}
+	return badName(name)
+}
+
+// badName says why an access file cannot name a subject, a group or a certificate so.
+func badName(name string) string {
+	switch {
+	case strings.Contains(name, "*"):
+		return "a name is written in full, without *"
+	case !validSubject(name):
+		return "a name has 1 to 256 bytes of UTF-8, without control characters"
+	}
+	return ""
+}
+
+// validSubject reports whether a name that comes from outside can be a principal's: it stands in
+// logs.
+func validSubject(name string) bool {
+	return name != "" && len(name) <= maxName && utf8.ValidString(name) && !strings.ContainsFunc(name, unicode.IsControl)
+}
+
+// canonicalSAN returns the one spelling of a name in a certificate. Case counts in URIs and e-mail
+// addresses, but not in DNS names.
+func canonicalSAN(name string) string {
+	if ip, err := netip.ParseAddr(name); err == nil {
+		return ip.String()
+	}
+	if strings.ContainsAny(name, ":@") {
+		return name
+	}
+	return strings.ToLower(name)
+}
