@@ -148,6 +148,7 @@ func floorPlan() map[string]room {
 			ours:  []string{"chunkindex", "gateway/address", "internal/objstore", "s3backend", "selection"}, // address: the names of datasets
 			never: []string{"net/http"},
 		},
+		"internal/load": {ours: []string{"client"}}, // bench without flags
 		"internal/orders": { // compares the orders of a dataset
 			ours:    []string{"chunkindex", "gateway/address", "internal/cli", "shuffle", "simulate"}, // address: which shuffles have a window; cli: counts in words
 			outside: []string{"github.com/dustin/go-humanize"},

@@ -194,6 +194,28 @@ func (v *verifier) place(chunk int, extents []Extent, off, length int64) BadRang
 	return BadRange{Shard: v.x.shards[e.Shard].Key, Chunk: chunk, Offset: e.Offset, Length: min(length, e.Length), Cause: "corrupt"}
 }
 
+// Touched calls visit for each sample that lies in a bad range, with its key: for each sample of the chunk, where its bytes
+// are stored in another form than they have.
+func (x *Index) Touched(ctx context.Context, r BadRange, visit func(sample uint64, key []byte)) error {
+	table, err := x.Table(ctx, r.Chunk)
+	if err != nil {
+		return fmt.Errorf("samples of chunk %d: %w", r.Chunk, err)
+	}
+	extents, first := x.Extents(r.Chunk), x.First()[r.Chunk]
+	plain := len(extents) == 1 && extents[0].Length == x.Chunk(r.Chunk).Length
+	err = x.Keys(ctx, r.Chunk, func(sample uint64, key []byte) {
+		k := sample - first
+		at := extents[0].Offset + int64(table.Offset[k])
+		if !plain || at < r.Offset+r.Length && r.Offset < at+int64(table.Length[k]) {
+			visit(sample, key)
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("samples of chunk %d: %w", r.Chunk, err)
+	}
+	return nil
+}
+
 // Collect removes index objects that no pointer names and that are older than grace, and returns their keys.
 func Collect(ctx context.Context, store objstore.Store, prefix string, grace time.Duration) ([]string, error) {
 	p, _, err := readPointer(ctx, store, prefix)

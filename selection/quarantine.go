@@ -1,6 +1,7 @@
 package selection
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -9,7 +10,9 @@ import (
 	"encoding/hex"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"slices"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -178,3 +181,28 @@ func (q Quarantine) Numbers() []uint64 {
 	}
 	return out
 }
+
+// Named is a bad sample as people name it.
+type Named struct {
+	Key, Reason string
+	Shard       string // empty: one shard alone has the key
+}
+
+// ReadNamed reads lines of a key, a reason and a shard with tabs between them, of which the last two may be left out. A
+// sample without a reason of its own gets the one given.
+func ReadNamed(r io.Reader, reason string) ([]Named, error) {
+	var named []Named
+	lines := bufio.NewScanner(r)
+	for lines.Scan() {
+		key, more, _ := strings.Cut(strings.TrimSuffix(lines.Text(), "\r"), "\t")
+		if key == "" {
+			continue
+		}
+		own, shard, _ := strings.Cut(more, "\t")
+		named = append(named, Named{key, cmp.Or(own, reason), shard})
+	}
+	return named, lines.Err()
+}
+
+// ShortReason cuts a reason that a machine wrote, such as an error, to what a quarantine takes.
+func ShortReason(s string) string { return strings.ToValidUTF8(s[:min(len(s), maxReason)], "?") }

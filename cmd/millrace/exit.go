@@ -8,6 +8,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/client"
 	"github.com/millrace-data/millrace/internal/cli"
+	"github.com/millrace-data/millrace/internal/load"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
@@ -24,9 +25,6 @@ const (
 
 // errCorrupt says that bytes differ from their digests, or that an epoch was not delivered exactly once.
 var errCorrupt = errors.New("corruption found")
-
-// errUnreachable says that a gateway does not answer at all.
-var errUnreachable = errors.New("no answer")
 
 // exitCode maps an error to the exit code that scripts see.
 func exitCode(ctx context.Context, err error) int {
@@ -53,7 +51,7 @@ func exitCode(ctx context.Context, err error) int {
 		return remoteCode(remote)
 	case is(objstore.ErrNotFound):
 		return exitNotFound
-	case is(objstore.ErrDenied, objstore.ErrUnavailable, objstore.ErrTimeout, objstore.ErrThrottled, errUnreachable),
+	case is(objstore.ErrDenied, objstore.ErrUnavailable, objstore.ErrTimeout, objstore.ErrThrottled, load.ErrUnreachable),
 		errors.As(err, &network):
 		return exitStore
 	}

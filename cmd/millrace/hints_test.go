@@ -17,6 +17,7 @@ import (
 
 	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/internal/cli"
+	"github.com/millrace-data/millrace/internal/load"
 	"github.com/millrace-data/millrace/internal/location"
 	"github.com/millrace-data/millrace/internal/node"
 )
@@ -176,7 +177,9 @@ func (m *mortal) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestBenchOfAGatewayThatDies(t *testing.T) {
 	dir := shards(t)
 	bubble.Test(t, func(t *testing.T) {
-		a := &app{cli.New([]string{"GOMEMLIMIT=off"}, &bytes.Buffer{}, &bytes.Buffer{})}
+		var out bytes.Buffer
+		a := &app{cli.New([]string{"GOMEMLIMIT=off"}, &out, &bytes.Buffer{})}
+		a.JSON = true
 		s, err := a.compose(t.Context(), &serveConfig{logLevel: "error", logFormat: "json", Config: node.Config{CacheSize: 64 << 20, Memory: 1 << 40, Locations: []location.Location{{Name: "files", Dir: dir}}}})
 		if err != nil {
 			t.Fatal(err)
@@ -184,14 +187,14 @@ func TestBenchOfAGatewayThatDies(t *testing.T) {
 		defer s.Close()
 		m := &mortal{gateway: s.Handler()}
 		m.left.Store(5) // the list of datasets, the first batch, and three of the load
-		l, err := runBench(t.Context(), "http://gw", &benchFlags{connections: 2, duration: time.Minute, patience: reachTime, http: &http.Client{Transport: m}})
-		if err != nil {
-			t.Fatal(err)
+		err = a.runBench(t.Context(), load.Config{Gateway: "http://gw", Connections: 2, Duration: time.Minute, HTTP: &http.Client{Transport: m}})
+		var rep load.Report
+		if wrong := json.Unmarshal(out.Bytes(), &rep); wrong != nil {
+			t.Fatal(wrong, err)
 		}
-		if l.rep.Batches != 3 || l.rep.Errors != 2 || l.rep.P50 > l.rep.Max || l.rep.FirstError == "" {
-			t.Errorf("got %+v, want three batches and one error of each connection", l.rep)
+		if rep.Batches != 3 || rep.Errors != 2 || rep.P50 > rep.Max || rep.FirstError == "" {
+			t.Errorf("got %+v, want three batches and one error of each connection", rep)
 		}
-		err = l.failed("http://gw")
 		if got := exitCode(t.Context(), err); got != exitStore || !strings.Contains(err.Error(), "bench http://gw: 2 of 5 batches failed, the first: ") {
 			t.Errorf("got exit code %d, %v, want %d", got, err, exitStore)
 		}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"errors"
@@ -10,7 +9,6 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -93,7 +91,7 @@ func (a *app) runQuarantine(ctx context.Context, x *quarantineFlags, l location.
 		if err != nil {
 			return fmt.Errorf("quarantine %s: %w", l, err)
 		}
-		bad[n] = selection.Bad{Number: n, Key: b.key, Reason: b.reason}
+		bad[n] = selection.Bad{Number: n, Key: b.Key, Reason: b.Reason}
 	}
 	if x.verify {
 		if err := a.findBad(ctx, d, x.reason, bad); err != nil {
@@ -130,60 +128,45 @@ func (a *app) storeQuarantine(ctx context.Context, d location.Opened, bad map[ui
 	})
 }
 
-// namedSample is a bad sample as a user names it.
-type namedSample struct {
-	key, reason string
-	shard       string // empty: the key is that of one shard only
-}
-
 // findSample returns the number of a sample.
-func findSample(ctx context.Context, d location.Opened, b namedSample) (uint64, error) {
-	n, ok, err := d.Index.Lookup(ctx, b.key, b.shard)
+func findSample(ctx context.Context, d location.Opened, b selection.Named) (uint64, error) {
+	n, ok, err := d.Index.Lookup(ctx, b.Key, b.Shard)
 	var ambiguous *chunkindex.AmbiguousKeyError
 	switch {
 	case errors.As(err, &ambiguous):
-		return 0, fmt.Errorf("key %s: %w: name one with --shard, or as the third column of the file", cli.Printable(b.key), ambiguous)
+		return 0, fmt.Errorf("key %s: %w: name one with --shard, or as the third column of the file", cli.Printable(b.Key), ambiguous)
 	case err != nil:
-		return 0, fmt.Errorf("look up %s: %w", cli.Printable(b.key), err)
-	case !ok && b.shard != "":
-		return 0, fmt.Errorf("no sample of shard %s has the key %s", cli.Printable(b.shard), cli.Printable(b.key))
+		return 0, fmt.Errorf("look up %s: %w", cli.Printable(b.Key), err)
+	case !ok && b.Shard != "":
+		return 0, fmt.Errorf("no sample of shard %s has the key %s", cli.Printable(b.Shard), cli.Printable(b.Key))
 	case !ok:
-		return 0, fmt.Errorf("no sample has the key %s", cli.Printable(b.key))
+		return 0, fmt.Errorf("no sample has the key %s", cli.Printable(b.Key))
 	}
 	return n, nil
 }
 
 // read returns the samples that were named.
-func (x *quarantineFlags) read() ([]namedSample, error) {
-	var named []namedSample
+func (x *quarantineFlags) read() ([]selection.Named, error) {
+	var named []selection.Named
 	for _, key := range x.keys {
-		named = append(named, namedSample{key, x.reason, x.shard})
+		named = append(named, selection.Named{Key: key, Reason: x.reason, Shard: x.shard})
 	}
 	if x.file == "" {
 		return named, nil
 	}
-	in := io.Reader(os.Stdin)
+	in := os.Stdin
 	if x.file != "-" {
-		f, err := os.Open(x.file)
-		if err != nil {
+		var err error
+		if in, err = os.Open(x.file); err != nil {
 			return nil, fmt.Errorf("read keys: %w", err)
 		}
-		defer f.Close()
-		in = f
+		defer in.Close()
 	}
-	lines := bufio.NewScanner(in)
-	for lines.Scan() {
-		key, more, _ := strings.Cut(strings.TrimSuffix(lines.Text(), "\r"), "\t")
-		if key == "" {
-			continue
-		}
-		reason, shard, _ := strings.Cut(more, "\t")
-		named = append(named, namedSample{key, cmp.Or(reason, x.reason), shard})
-	}
-	if err := lines.Err(); err != nil {
+	more, err := selection.ReadNamed(in, x.reason)
+	if err != nil {
 		return nil, fmt.Errorf("read keys from %s: %w", x.file, err)
 	}
-	return named, nil
+	return append(named, more...), nil
 }
 
 // findBad reads everything, and adds the samples that lie in what does not match the index.
@@ -196,30 +179,12 @@ func (a *app) findBad(ctx context.Context, d location.Opened, reason string, bad
 		return fmt.Errorf("verify %s: %w", d.Loc, err)
 	}
 	for _, r := range found {
-		if err := touched(ctx, d, r, reason, bad); err != nil {
-			return fmt.Errorf("samples of chunk %d: %w", r.Chunk, err)
+		err := d.Index.Touched(ctx, r, func(sample uint64, key []byte) {
+			bad[sample] = selection.Bad{Number: sample, Key: string(key), Reason: selection.ShortReason(cmp.Or(reason, r.Cause))}
+		})
+		if err != nil {
+			return err
 		}
 	}
 	return nil
-}
-
-// touched adds the samples of a bad range: those of the whole chunk, where its bytes are stored in another form than they have.
-func touched(ctx context.Context, d location.Opened, r chunkindex.BadRange, reason string, bad map[uint64]selection.Bad) error {
-	x := d.Index
-	table, err := x.Table(ctx, r.Chunk)
-	if err != nil {
-		return err
-	}
-	extents, first := x.Extents(r.Chunk), x.First()[r.Chunk]
-	plain := len(extents) == 1 && extents[0].Length == x.Chunk(r.Chunk).Length
-	if reason == "" {
-		reason = r.Cause
-	}
-	return x.Keys(ctx, r.Chunk, func(sample uint64, key []byte) {
-		k := sample - first
-		at := extents[0].Offset + int64(table.Offset[k])
-		if !plain || at < r.Offset+r.Length && r.Offset < at+int64(table.Length[k]) {
-			bad[sample] = selection.Bad{Number: sample, Key: string(key), Reason: strings.ToValidUTF8(reason[:min(len(reason), 200)], "?")}
-		}
-	})
 }
