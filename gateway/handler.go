@@ -123,6 +123,10 @@ func (g *Gateway) settle(ctx context.Context, x *exchange, cause error) (abort b
 // admit refuses what no route takes, and returns the time the request has to its first byte.
 func (g *Gateway) admit(x *exchange, body int64) (time.Duration, error) {
 	r := x.r
+	endFraming(x)
+	if err := checkTarget(r); err != nil {
+		return 0, err
+	}
 	if r.ContentLength > body || r.ContentLength != 0 && body == 0 {
 		x.w.Header().Set("Connection", "close")
 		if limit := max(body, maxGoneBody); r.ContentLength > limit {

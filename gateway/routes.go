@@ -142,7 +142,8 @@ func unrouted(x *exchange, r chi.Routes) error {
 		path = x.r.URL.RawPath // what the router went by
 	}
 	allowed := []string{http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodPost}
-	if x.r.RequestURI != "*" && x.r.Method != http.MethodConnect {
+	// An absolute URL without a path stands for * (RFC 9112, 3.2.4).
+	if path != "*" && path != "" && x.r.Method != http.MethodConnect {
 		allowed = slices.DeleteFunc(allowed, func(method string) bool {
 			return method != http.MethodOptions && !r.Match(chi.NewRouteContext(), method, path)
 		})

@@ -1,0 +1,24 @@
+"""Planted bugs that judges from outside notice: raw requests, REDbot, proxies."""
+
+PLANTS = [
+    (
+        "gateway keeps a connection after a request with a length and chunks",
+        "./integration TestRawRequests",
+        [("gateway/target.go", "len(x.r.TransferEncoding) > 0 || ", "")],
+    ),
+    (
+        "gateway keeps a connection of HTTP/1.0, whose chunks nobody has read",
+        "./integration TestRawRequests",
+        [("gateway/target.go", " || !x.r.ProtoAtLeast(1, 1)", "")],
+    ),
+    (
+        "gateway takes a URL with a password for a path",
+        "./integration TestRawRequests",
+        [("gateway/target.go", "\t\tu.User != nil,\n", "")],
+    ),
+    (
+        "gateway keeps a connection whose body nobody has read",
+        "./integration TestRawRequests",
+        [("gateway/handler.go", "if r.ContentLength > body || r.ContentLength != 0 && body == 0 {\n\t\tx.w.Header().Set(\"Connection\", \"close\")\n", "if r.ContentLength > body || r.ContentLength != 0 && body == 0 {\n")],
+    ),
+]
