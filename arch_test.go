@@ -45,6 +45,8 @@ func floorPlan() map[string]room {
 		"internal/bubble":     {ours: []string{"internal/race"}, never: []string{"net", "os"}}, // tests only
 		"internal/race":       {never: []string{"net", "os"}},                                  // tests only
 		"internal/budget":     {never: []string{"net", "os"}},
+		"internal/certs":      {ours: []string{"internal/certs"}, never: []string{"net/http"}},
+		"internal/quiet":      {outside: []string{"github.com/rs/zerolog"}, never: []string{"net/http"}},
 		"internal/socket":     {outside: []string{"golang.org/x/sys"}, never: []string{"net/http"}}, // socket options
 		"shuffle": {
 			never: []string{"context", "crypto/rand", "io", "log", "math/rand", "net", "os", "time"},
@@ -82,7 +84,7 @@ func floorPlan() map[string]room {
 			never: []string{"context", "crypto/rand", "io", "log", "math/rand", "net", "os", "sync", "time"},
 		},
 		"peer": {
-			ours:    []string{"chunkindex", "shuffle", "internal/socket"},
+			ours:    []string{"chunkindex", "shuffle", "internal/certs", "internal/quiet", "internal/socket"},
 			outside: []string{"github.com/rs/zerolog", "golang.org/x/sync"},
 		},
 		"cluster": {
@@ -121,7 +123,7 @@ func floorPlan() map[string]room {
 		"gateway": {
 			ours: []string{
 				"gateway/address", "gateway/auth", "gateway/body", "gateway/plans",
-				"chunkindex", "importance", "selection", "shuffle", "internal/objstore", "internal/budget", "internal/socket", // importance, selection: types, errors
+				"chunkindex", "importance", "selection", "shuffle", "internal/objstore", "internal/budget", "internal/quiet", "internal/socket", // importance, selection: types, errors
 			},
 			outside: []string{
 				"github.com/go-chi/chi", "github.com/rs/zerolog", "github.com/prometheus/client_golang",
@@ -139,8 +141,8 @@ func floorPlan() map[string]room {
 		},
 		"internal/node": { // the composed process, without flags
 			ours: []string{
-				"chunkindex", "cluster", "datapath", "diskcache", "gateway", "importance", "internal/budget", "internal/location", "internal/objstore",
-				"peer", "s3backend", "selection", "shuffle",
+				"chunkindex", "cluster", "datapath", "diskcache", "gateway", "importance", "internal/budget", "internal/certs", "internal/location",
+				"internal/objstore", "peer", "s3backend", "selection", "shuffle",
 			},
 			outside: []string{"github.com/rs/zerolog", "github.com/dustin/go-humanize", "golang.org/x"},
 		},

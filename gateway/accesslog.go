@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -164,12 +163,4 @@ func level(status int, cause error, abort, panicked bool) zerolog.Level {
 		return zerolog.WarnLevel
 	}
 	return zerolog.InfoLevel
-}
-
-// logWriter turns the lines of net/http's own log into ours.
-type logWriter struct{ log zerolog.Logger }
-
-func (w logWriter) Write(p []byte) (int, error) {
-	w.log.Warn().Str("from", "net/http").Msg(strings.TrimSpace(fmt.Sprintf("%.500s", p)))
-	return len(p), nil
 }

@@ -2,14 +2,15 @@ package gateway
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
-	"log"
 	"net"
 	"net/http"
 	"syscall"
 	"time"
 
+	"github.com/millrace-data/millrace/internal/quiet"
 	"github.com/millrace-data/millrace/internal/socket"
 )
 
@@ -17,6 +18,7 @@ import (
 type ServerConfig struct {
 	Connections int           // at a time: min(8192, (files that may be open - 512) / 2)
 	DrainTime   time.Duration // for requests in flight once the lame-duck time is over, 45 s
+	TLS         *tls.Config   // nil: plain HTTP
 }
 
 const (
@@ -53,12 +55,13 @@ func NewServer(g *Gateway, cfg ServerConfig) *Server {
 // adminConnections is how many connections the admin port has at a time: scrapers, probes, and a person or two.
 const adminConnections = 64
 
-// ServeAdmin serves the admin port until ctx ends. It has no drain: it is the last port to go.
-func ServeAdmin(ctx context.Context, g *Gateway, ln net.Listener) error {
+// ServeAdmin serves the admin port until ctx ends, as plain HTTP where secret is nil. It has no
+// drain: it is the last port to go.
+func ServeAdmin(ctx context.Context, g *Gateway, ln net.Listener, secret *tls.Config) error {
 	s, limited := newHTTPServer(g, g.Admin()), socket.Limit(ln, adminConnections)
 	shedIdle(s, limited)
 	defer context.AfterFunc(ctx, func() { _ = s.Close() })()
-	if err := s.Serve(limited); !errors.Is(err, http.ErrServerClosed) {
+	if err := s.Serve(encrypt(limited, secret)); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve %s: %w", ln.Addr(), err)
 	}
 	return nil
@@ -71,7 +74,7 @@ func newHTTPServer(g *Gateway, h http.Handler) *http.Server {
 		ReadTimeout:       readTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          log.New(logWriter{g.cfg.Log}, "", 0),
+		ErrorLog:          new(quiet.Lines).HTTP(g.cfg.Log, "connection"),
 		Protocols:         new(http.Protocols),
 
 		DisableGeneralOptionsHandler: true, // OPTIONS * has an access line and counts like any request
@@ -92,6 +95,14 @@ func maxConnections() int {
 	return int(min(defaultConnections, (limit.Cur-reservedFiles)/2))
 }
 
+// encrypt puts TLS, where there is any, on top of the bound on connections.
+func encrypt(ln net.Listener, secret *tls.Config) net.Listener {
+	if secret == nil {
+		return ln
+	}
+	return tls.NewListener(ln, secret)
+}
+
 // Serve answers connections of ln until ctx ends, and then drains: not ready at once, keep-alive off,
 // batches served for the lame-duck time, then refused as draining until those in flight are through.
 // It closes ln, and returns when everything has ended.
@@ -99,7 +110,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	stopped := make(chan error, 1)
 	limited := socket.Limit(ln, s.cfg.Connections)
 	shedIdle(s.http, limited)
-	go func() { stopped <- s.http.Serve(limited) }()
+	go func() { stopped <- s.http.Serve(encrypt(limited, s.cfg.TLS)) }()
 	select {
 	case err := <-stopped: // nobody can come any more, and those who are here are told so
 		err = errors.Join(fmt.Errorf("serve %s: %w", ln.Addr(), err), s.http.Close())

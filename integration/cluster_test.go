@@ -13,6 +13,7 @@ import (
 
 	"github.com/millrace-data/millrace/client"
 	"github.com/millrace-data/millrace/integration/harness"
+	"github.com/millrace-data/millrace/internal/certs/certtest"
 )
 
 // trio lays out a cluster of three on loopback, over a store that holds 400 samples in many chunks.
@@ -228,27 +229,27 @@ func TestGossipJoin(t *testing.T) {
 // all the same, from the store.
 func TestStrangersAreRefused(t *testing.T) {
 	store := packed(t, "dir")
-	authority, other := harness.NewAuthority(t), harness.NewAuthority(t)
-	stranger, strangerKey := authority.Certify(t, "stranger", "127.0.0.1")
-	another, anotherKey := authority.Certify(t, "gw-1", "127.0.0.1")
-	foreign, foreignKey := other.Certify(t, "gw-2", "127.0.0.1")
+	authority, other := certtest.New(t), certtest.New(t)
+	stranger := harness.Certify(t, authority, "stranger", "127.0.0.1")
+	another := harness.Certify(t, authority, "gw-1", "127.0.0.1")
+	foreign := harness.Certify(t, other, "gw-2", "127.0.0.1")
 	for _, c := range []struct {
 		name string
-		tls  *harness.Authority
+		tls  *certtest.Authority
 		args []string
 		want []string // in the log of one of those who are there, or of the stranger
 	}{
 		{"another cluster", nil, []string{"--cluster", "job-b"}, []string{`belongs to cluster \"job-a\"`, `job-b`}},
 		{"a name that is taken", nil, []string{"--member", "gw-1"}, []string{`two gateways are called \"gw-1\"`, "--member"}},
-		{"a certificate that is not allowed", authority, []string{"--peer-cert", stranger, "--peer-key", strangerKey, "--peer-shared-cert"}, []string{"stranger", "none of these is allowed"}},
+		{"a certificate that is not allowed", authority, []string{"--peer-cert", stranger.Cert, "--peer-key", stranger.Key, "--peer-shared-cert"}, []string{"stranger", "none of these is allowed"}},
 		{
 			"another member's certificate", authority,
-			[]string{"--member", "gw-77", "--peer-cert", another, "--peer-key", anotherKey, "--peer-shared-cert"},
+			[]string{"--member", "gw-77", "--peer-cert", another.Cert, "--peer-key", another.Key, "--peer-shared-cert"},
 			[]string{`calls itself \"gw-77\", and its certificate is for`, `\"gw-1\"`, "--peer-shared-cert"},
 		},
 		{
 			"a certificate of another authority", authority,
-			[]string{"--peer-cert", foreign, "--peer-key", foreignKey, "--peer-ca", other.File},
+			[]string{"--peer-cert", foreign.Cert, "--peer-key", foreign.Key, "--peer-ca", foreign.CA},
 			[]string{"TLS handshake error", "bad certificate"},
 		},
 	} {

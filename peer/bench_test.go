@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/internal/certs/certtest"
 )
 
 // batchQuery is one batch of 4,096 samples that lie in 500 chunks.
@@ -88,7 +89,7 @@ func benchPeer(b *testing.B, chunks, ranges, length int, encrypted bool) (client
 	q, dst, _ = s.question(ranges, length)
 	server, asks := serverOf(s), (*tls.Config)(nil)
 	if encrypted {
-		f := files(b, newAuthority(b).issue(b, b.TempDir(), nil))
+		f := files(b, issue(b, certtest.New(b), nil))
 		server.TLS, asks = f.Server(), f.Client()
 	}
 	return asker(b, func(cfg *ClientConfig) { cfg.TLS = asks }), start(b, server), q, dst

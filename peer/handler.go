@@ -14,6 +14,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/internal/quiet"
 )
 
 const (
@@ -315,7 +316,7 @@ func (s *Server) logRefusal(r *http.Request, refused *Refused, err error) {
 	leftOut := 0
 	if level == zerolog.WarnLevel {
 		var write bool
-		if leftOut, write = s.quiet.tell(refused.Code + " " + hostOf(r.RemoteAddr)); !write {
+		if leftOut, write = s.quiet.Tell(refused.Code + " " + quiet.Host(r.RemoteAddr)); !write {
 			return
 		}
 	}

@@ -5,14 +5,17 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/millrace-data/millrace/internal/certs"
+	"github.com/millrace-data/millrace/internal/certs/certtest"
 )
 
 // A gateway is the member that its certificate names, whatever it says: in its questions, in its
 // hello and in its last word.
 func TestNamesAreThoseOfCertificates(t *testing.T) {
-	ours := newAuthority(t)
-	named := func(name string) *Files {
-		return files(t, ours.issue(t, t.TempDir(), func(c *x509.Certificate) { c.DNSNames, c.Subject.CommonName = nil, name }))
+	ours := certtest.New(t)
+	named := func(name string) *certs.Peer {
+		return files(t, issue(t, ours, func(c *x509.Certificate) { c.DNSNames, c.Subject.CommonName = nil, name }))
 	}
 	s := newShelf(1, 100)
 	serve := func(self, cert string) string {

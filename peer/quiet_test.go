@@ -12,6 +12,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/millrace-data/millrace/internal/bubble"
+	"github.com/millrace-data/millrace/internal/quiet"
 )
 
 // TestStrangersDoNotFillTheLog: whoever comes wrongly again and again is one line a minute, which
@@ -20,6 +21,8 @@ func TestStrangersDoNotFillTheLog(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		s := NewServer(ServerConfig{Self: func() Hello { return Hello{Cluster: "job-a", ID: "gw-0"} }, Log: zerolog.New(&out)})
+		faults := s.quiet.HTTP(s.cfg.Log, "peer connection")
+		const mostKinds = 256
 		lines := func() (all []string) {
 			defer out.Reset()
 			return strings.Split(strings.TrimSpace(out.String()), "\n")
@@ -31,7 +34,7 @@ func TestStrangersDoNotFillTheLog(t *testing.T) {
 				HopHeader: {Hop}, VersionHeader: {"1"}, ClusterHeader: {"job-b"}, MemberHeader: {strings.Repeat("m", 9000)},
 			}
 			s.ServeHTTP(httptest.NewRecorder(), r)
-			fmt.Fprintf(logWriter{s}, "http: TLS handshake error from %s: remote error: tls: bad certificate\n", r.RemoteAddr)
+			faults.Printf("http: TLS handshake error from %s: remote error: tls: bad certificate", r.RemoteAddr)
 		}
 		for i := range 500 {
 			knock(i, "10.0.0.1")
@@ -47,7 +50,7 @@ func TestStrangersDoNotFillTheLog(t *testing.T) {
 		if got := lines(); len(got) != 2 {
 			t.Errorf("another host: got %q, want two lines", got)
 		}
-		time.Sleep(quietFor)
+		time.Sleep(quiet.For)
 		knock(0, "10.0.0.1")
 		for _, line := range lines() {
 			if !strings.Contains(line, `"left_out":499`) {
@@ -57,11 +60,11 @@ func TestStrangersDoNotFillTheLog(t *testing.T) {
 		for i := range 5000 {
 			knock(i, fmt.Sprintf("10.%d.%d.1", 1+i/250, i%250))
 		}
-		if got := lines(); len(got) > quietKinds+1 {
-			t.Errorf("from everywhere: got %d lines, want at most %d", len(got), quietKinds)
+		if got := lines(); len(got) > mostKinds+1 {
+			t.Errorf("from everywhere: got %d lines, want at most %d", len(got), mostKinds)
 		}
-		fmt.Fprintf(logWriter{s}, "http: panic serving 10.0.0.1:99: out of order\n")
-		fmt.Fprintf(logWriter{s}, "http: panic serving 10.0.0.1:99: out of order\n")
+		faults.Print("http: panic serving 10.0.0.1:99: out of order")
+		faults.Print("http: panic serving 10.0.0.1:99: out of order")
 		if got := lines(); len(got) != 2 {
 			t.Errorf("got %q, want both panics", got)
 		}

@@ -1,12 +1,10 @@
 package peer
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"log"
 	"net"
 	"net/http"
 	"sync"
@@ -17,6 +15,7 @@ import (
 	"github.com/rs/zerolog"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/millrace-data/millrace/internal/quiet"
 	"github.com/millrace-data/millrace/internal/socket"
 )
 
@@ -80,7 +79,7 @@ type Server struct {
 	active  atomic.Int64        // requests being answered
 	beside  *semaphore.Weighted // bytes of questions that are not reserved
 	scratch sync.Pool           // *[]byte of gatherBytes, in which small samples are put together
-	quiet   quiet               // for the log
+	quiet   quiet.Lines         // for the log
 }
 
 // NewServer builds a server. It starts nothing.
@@ -122,7 +121,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 		ReadTimeout:       readTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          log.New(logWriter{s}, "", 0),
+		ErrorLog:          s.quiet.HTTP(s.cfg.Log, "peer connection"),
 		Protocols:         new(http.Protocols),
 	}
 	server.Protocols.SetHTTP1(true)
@@ -181,19 +180,4 @@ func (s *Server) abandon(server *http.Server) error {
 		}
 	}
 	return err
-}
-
-// logWriter takes what net/http has to say of connections: a handshake that failed, a panic. A
-// panic is always written.
-type logWriter struct{ *Server }
-
-func (w logWriter) Write(p []byte) (int, error) {
-	leftOut, write := 0, bytes.Contains(p, []byte("panic"))
-	if !write {
-		leftOut, write = w.quiet.tell(kindOf(string(p)))
-	}
-	if write {
-		w.cfg.Log.Warn().Bytes("said", p[:max(len(p)-1, 0)]).Int("left_out", leftOut).Msg("peer connection")
-	}
-	return len(p), nil
 }

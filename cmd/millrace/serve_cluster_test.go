@@ -2,16 +2,10 @@ package main
 
 import (
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -22,41 +16,11 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/cluster"
+	"github.com/millrace-data/millrace/internal/certs/certtest"
 	"github.com/millrace-data/millrace/internal/cli"
 	"github.com/millrace-data/millrace/internal/location"
 	"github.com/millrace-data/millrace/internal/node"
 )
-
-// certificates writes one key, certificate and authority that all gateways of a test share.
-func certificates(t *testing.T) (cert, key, ca string) {
-	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "gateway"}, DNSNames: []string{"gateway"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
-		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	for name, block := range map[string]*pem.Block{"cert": {Type: "CERTIFICATE", Bytes: der}, "key": {Type: "PRIVATE KEY", Bytes: secret}} {
-		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	cert = filepath.Join(dir, "cert")
-	return cert, filepath.Join(dir, "key"), cert
-}
 
 // fleetFor serves a directory by n gateways that are one cache, until the test ends.
 func fleetFor(t *testing.T, dir string, n int, change func(*serveConfig)) (urls []string, stop []func()) {
@@ -125,11 +89,11 @@ func members(n int, state cluster.State) func(node.ClusterPage) bool {
 // TestFleetIsOneCache: what one gateway has read from the store, another one gets from it; one that drains says so; and who is
 // left serves alone.
 func TestFleetIsOneCache(t *testing.T) {
-	cert, key, ca := certificates(t)
+	files := certtest.New(t).Issue(t, t.TempDir(), func(c *x509.Certificate) { c.DNSNames = []string{"gateway"} })
 	for name, change := range map[string]func(*serveConfig){
 		"plain": nil,
 		"with certificates": func(c *serveConfig) {
-			c.Cluster.Insecure, c.Cluster.Cert, c.Cluster.Key, c.Cluster.CA, c.Cluster.Allow = false, cert, key, ca, []string{"gateway"}
+			c.Cluster.Insecure, c.Cluster.Cert, c.Cluster.Key, c.Cluster.CA, c.Cluster.Allow = false, files.Cert, files.Key, files.CA, []string{"gateway"}
 			c.Cluster.SharedCert = true
 		},
 		"with a quota": func(c *serveConfig) { c.Quotas = []node.Quota{{Dataset: "files", Memory: 32 << 20}} },
@@ -191,12 +155,12 @@ func storedBytes(t *testing.T) uint64 {
 
 func TestClusterFlagsAreChecked(t *testing.T) {
 	data := shards(t)
-	cert, key, ca := certificates(t)
+	files := certtest.New(t).Issue(t, t.TempDir(), func(c *x509.Certificate) { c.DNSNames = []string{"gateway"} })
 	secret := filepath.Join(t.TempDir(), "key")
 	if err := os.WriteFile(secret, bytes.Repeat([]byte("k"), 32), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	certs := []string{"--peer-cert", cert, "--peer-key", key, "--peer-ca", ca}
+	certs := []string{"--peer-cert", files.Cert, "--peer-key", files.Key, "--peer-ca", files.CA}
 	member := slices.Clip([]string{"--cluster", "job-a", "--join", "static:127.0.0.1", "--peer-listen", "127.0.0.1:7946"})
 	local := slices.Clip(append(member, "--peer-insecure"))
 	for name, tc := range map[string]struct {
@@ -207,9 +171,9 @@ func TestClusterFlagsAreChecked(t *testing.T) {
 		"no port":              {[]string{"--cluster", "job-a", "--join", "static:127.0.0.1", "--peer-insecure"}, "want --peer-listen ADDRESS with it"},
 		"no cluster":           {[]string{"--join", "static:gw-0", "--ordinal", "1/2"}, "--ordinal: want --cluster NAME with it"},
 		"no certificates":      {member, "want --peer-cert, --peer-key and --peer-ca, or --peer-insecure"},
-		"no key":               {append(member, "--peer-cert", cert, "--peer-ca", ca), "want --peer-cert, --peer-key and --peer-ca"},
+		"no key":               {append(member, "--peer-cert", files.Cert, "--peer-ca", files.CA), "want --peer-cert, --peer-key and --peer-ca"},
 		"both":                 {append(local, certs...), "means no certificates, but some are named"},
-		"a certificate":        {append(member, "--peer-cert", secret, "--peer-key", key, "--peer-ca", ca), "peer certificate"},
+		"a certificate":        {append(member, "--peer-cert", secret, "--peer-key", files.Key, "--peer-ca", files.CA), "peer certificate"},
 		"insecure for all":     {append(local, "--peer-listen", "10.1.2.3:7946"), "others can reach --peer-listen 10.1.2.3:7946"},
 		"a cluster's name":     {append(local, "--cluster", "job a"), "--cluster: "},
 		"a member's name":      {append(local, "--member", "a/b"), "--member: "},

@@ -41,6 +41,9 @@ func (c *serveConfig) define(f *cli.Flags) {
 	f.Repeated(&c.mixtures, "mixture", ";", func(s string) []string { return strings.Split(s, ";") }, "serve `NAME=SOURCE:WEIGHT,SOURCE:WEIGHT[,samples=N|,choose=N/N|,per-batch=N/N]`: a mixture of datasets; may be repeated")
 	f.Text(&c.Listen, "listen", "127.0.0.1:8080", "`ADDRESS` of the data port")
 	f.Text(&c.AdminListen, "admin-listen", "", "`ADDRESS` of a port of their own for metrics, statistics and profiles")
+	f.Text(&c.TLSCert, "tls-cert", "", "PEM `FILE` with the certificate of the data and admin ports, for https (default none: plain HTTP)")
+	f.Text(&c.TLSKey, "tls-key", "", "PEM `FILE` with its key")
+	f.Text(&c.ClientCA, "client-ca", "", "PEM `FILE` with the authorities whose certificates clients may show (default none)")
 	f.Flag(&c.Insecure, "insecure-no-auth", "allow a --listen address that others can reach: there are no tokens yet")
 	f.Size(&c.CacheSize, "cache-size", node.DefaultCacheSize(c.Memory), "`SIZE` of the budget for chunks, transfers, tables and bodies together")
 	f.Set.Lookup("cache-size").DefValue = "a quarter of the memory" // the same words on every machine; --check prints the size
@@ -117,6 +120,12 @@ func (c *serveConfig) validateListen(f *cli.Flags) {
 		f.Fault("--listen %q: want HOST:PORT", c.Listen)
 	case !loopback(host) && !c.Insecure:
 		f.Fault("--listen %s: others can reach this address and there are no tokens yet; use 127.0.0.1 or add --insecure-no-auth", c.Listen)
+	}
+	switch {
+	case (c.TLSCert == "") != (c.TLSKey == ""):
+		f.Fault("--tls-cert and --tls-key: want both, or none")
+	case c.ClientCA != "" && c.TLSCert == "":
+		f.Fault("--client-ca: want --tls-cert and --tls-key with it")
 	}
 	if c.AdminListen == "" {
 		return

@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace-data/millrace/client"
 	"github.com/millrace-data/millrace/integration/harness"
+	"github.com/millrace-data/millrace/internal/certs/certtest"
 )
 
 // TestFleet runs one job after another on eight gateways, and something happens to the gateways meanwhile. Every epoch has
@@ -18,7 +19,7 @@ import (
 // was held by a gateway that was lost once more.
 func TestFleet(t *testing.T) {
 	l := newLab(t)
-	l.tls = harness.NewAuthority(t)
+	l.tls = certtest.New(t)
 	for _, s := range []struct {
 		name string
 		run  func(*testing.T, *lab)

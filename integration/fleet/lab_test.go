@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/integration/harness"
+	"github.com/millrace-data/millrace/internal/certs/certtest"
 )
 
 const (
@@ -26,7 +27,7 @@ type lab struct {
 	reads     *harness.Reads
 	readers   *harness.Node
 	nodes     []*harness.Node
-	tls       *harness.Authority
+	tls       *certtest.Authority
 	alone     *harness.Gateway // a gateway of no cluster: what it says is right
 	pace      *harness.Pace
 	fleet     *harness.Fleet

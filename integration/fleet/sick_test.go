@@ -14,6 +14,7 @@ import (
 
 	"github.com/millrace-data/millrace/client"
 	"github.com/millrace-data/millrace/integration/harness"
+	"github.com/millrace-data/millrace/internal/certs/certtest"
 )
 
 const (
@@ -63,7 +64,7 @@ func sicknesses() []sickness {
 // clustersim's to prove, in a time of its own; here it is judged where the machine went on.
 func TestSick(t *testing.T) {
 	l := newLab(t)
-	l.tls = harness.NewAuthority(t)
+	l.tls = certtest.New(t)
 	well := l.steps(t, sickness{name: "well", wait: time.Minute})
 	all := sicknesses()
 	for _, s := range all[:times(2, len(all))] {

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/millrace-data/millrace/internal/certs/certtest"
 )
 
 // FleetConfig says which gateways are one cluster.
@@ -17,12 +19,12 @@ type FleetConfig struct {
 	Env     []string // how gateways reach the store; nil: as its own says
 	Dataset string
 	Size    int
-	Nodes   []*Node    // one for each gateway; nil: all on this machine
-	TLS     *Authority // nil: peers speak plainly
-	Join    string     // static or gossip
-	KeyFile string     // for gossip
-	Args    []string   // of every gateway, behind its own
-	Numbers bool       // give each gateway its ordinal
+	Nodes   []*Node             // one for each gateway; nil: all on this machine
+	TLS     *certtest.Authority // nil: peers speak plainly
+	Join    string              // static or gossip
+	KeyFile string              // for gossip
+	Args    []string            // of every gateway, behind its own
+	Numbers bool                // give each gateway its ordinal
 }
 
 // Fleet is a number of gateways that form one cluster, up or down.
@@ -98,8 +100,8 @@ func (f *Fleet) flags(t testing.TB, i int) []string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cert, key := f.cfg.TLS.Certify(t, m.Name, host)
-		args = append(args, "--peer-cert", cert, "--peer-key", key, "--peer-ca", f.cfg.TLS.File)
+		own := Certify(t, f.cfg.TLS, m.Name, host)
+		args = append(args, "--peer-cert", own.Cert, "--peer-key", own.Key, "--peer-ca", own.CA)
 		for _, name := range names {
 			args = append(args, "--peer-allow", name)
 		}

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/millrace-data/millrace/internal/certs/certtest"
 )
 
 // Late stands before the peer port of a gateway: all that the gateway sends there arrives later.
@@ -79,14 +81,14 @@ func late(at *Node, asker net.Conn, gateway string, by time.Duration) {
 
 // Overloaded stands before the peer port of a gateway: it answers every question with 503, and
 // passes the rest on.
-func Overloaded(t testing.TB, at *Node, authority *Authority, name, listen, gateway string) {
+func Overloaded(t testing.TB, at *Node, authority *certtest.Authority, name, listen, gateway string) {
 	t.Helper()
 	host, _, err := net.SplitHostPort(listen)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cert, key := authority.Certify(t, name, host)
-	pair, err := tls.LoadX509KeyPair(cert, key)
+	own := Certify(t, authority, name, host)
+	pair, err := tls.LoadX509KeyPair(own.Cert, own.Key)
 	if err != nil {
 		t.Fatal(err)
 	}

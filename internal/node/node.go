@@ -4,6 +4,7 @@ package node
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -53,6 +54,9 @@ type Node struct {
 
 	divisions []*division // the main one first
 	peers     *peers      // nil: the gateway is alone
+
+	tls          *tls.Config // of the data and admin ports; nil: plain HTTP
+	certificates []certificate
 }
 
 // Close closes what New has opened. Run must have ended.
@@ -79,6 +83,9 @@ func New(ctx context.Context, c *Config) (*Node, error) {
 
 // open makes all parts, each after those it needs.
 func (s *Node) open(ctx context.Context) error {
+	if err := s.openTLS(); err != nil {
+		return err
+	}
 	if err := s.joinCluster(); err != nil {
 		return err
 	}
@@ -129,7 +136,7 @@ func (s *Node) Run(ctx context.Context, ready func(net.Addr)) error {
 	if s.cfg.Insecure {
 		s.log.Warn().Msg("insecure-no-auth: every machine that reaches this address may read every dataset")
 	}
-	s.log.Info().Stringer("listen", l.data.Addr()).Msg("serving")
+	s.log.Info().Stringer("listen", l.data.Addr()).Bool("tls", s.tls != nil).Msg("serving")
 	if ready != nil {
 		ready(l.data.Addr())
 	}
@@ -186,8 +193,12 @@ func (s *Node) join(ctx context.Context, l listeners) error {
 			return nil
 		})
 	}
+	g.Go(func() error {
+		s.watchExpiry(rest)
+		return nil
+	})
 	if l.admin != nil {
-		g.Go(func() error { return gateway.ServeAdmin(rest, s.gateway, l.admin) })
+		g.Go(func() error { return gateway.ServeAdmin(rest, s.gateway, l.admin, s.tls) })
 	}
 	endPeers := s.joinPeers(failed, rest, g, l.peers)
 	g.Go(func() error {
@@ -233,7 +244,7 @@ func (s *Node) serveData(ctx, failed context.Context, data net.Listener) error {
 		s.log.Info().Dur("lame_duck", s.cfg.LameDuck).Dur("drain_timeout", s.cfg.Drain).Msg("draining")
 	})()
 	drain := max(s.cfg.Drain, 1) // 0 would be the default
-	err := gateway.NewServer(s.gateway, gateway.ServerConfig{DrainTime: drain}).Serve(failed, data)
+	err := gateway.NewServer(s.gateway, gateway.ServerConfig{DrainTime: drain, TLS: s.tls}).Serve(failed, data)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		err = fmt.Errorf("requests were still open after %s: %w", s.cfg.Drain, err)

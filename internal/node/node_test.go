@@ -2,7 +2,6 @@ package node
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -10,9 +9,6 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
-	"time"
-
-	"github.com/rs/zerolog"
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/importance"
@@ -150,22 +146,5 @@ func TestQuotaKeepsDatasetsApart(t *testing.T) {
 			t.Errorf("%v: got %v, want each metric once", quotas, names)
 		}
 		s.Close()
-	}
-}
-
-// TestExpiryIsToldInTime: a certificate that is good for an hour is warned of before anybody is refused.
-func TestExpiryIsToldInTime(t *testing.T) {
-	var log bytes.Buffer
-	in := time.Now().Add(time.Hour)
-	p := &peers{cfg: &ClusterConfig{Cert: "gw-0.pem"}, log: zerolog.New(&log), expires: func() time.Time { return in }}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	p.watchExpiry(ctx)
-	if got := log.String(); strings.Count(got, "expires soon") != 1 || !strings.Contains(got, "gw-0.pem") {
-		t.Errorf("got %q, want one warning", got)
-	}
-	got := certificateStats(p.expires)
-	if len(got) != 1 || got[0].Value <= 0 || got[0].Value > time.Hour.Seconds() {
-		t.Errorf("got %+v, want less than an hour", got)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/millrace-data/millrace/cluster"
 	"github.com/millrace-data/millrace/datapath"
 	"github.com/millrace-data/millrace/gateway"
+	"github.com/millrace-data/millrace/internal/certs"
 	"github.com/millrace-data/millrace/internal/location"
 	"github.com/millrace-data/millrace/peer"
 	"github.com/millrace-data/millrace/shuffle"
@@ -28,9 +29,7 @@ const (
 	peerDrain    = 3 * time.Second // for what the peer port answers when the data port is closed
 	goodbyeTime  = 5 * time.Second
 	planningTime = 5 * time.Second // for the plan of a reader that was heard of
-	expirySoon   = 7 * 24 * time.Hour
-	expiryLook   = time.Hour
-	mostFollowed = 1 << 20 // samples of a batch that is shared out by homes
+	mostFollowed = 1 << 20         // samples of a batch that is shared out by homes
 )
 
 // peers is a gateway's part in a cluster:
@@ -44,7 +43,6 @@ type peers struct {
 	cluster *cluster.Cluster
 	client  *peer.Client
 	server  *peer.Server
-	expires func() time.Time  // end of the certificate's time; nil: no certificates
 	sets    map[string]shared // by dataset
 	heard   chan heard
 	leaving chan peer.Leaving
@@ -75,14 +73,15 @@ func (s *Node) joinCluster() error {
 	boot := rand.Text()
 	var client, served *tls.Config
 	if !c.Insecure {
-		files, err := peer.NewFiles(peer.FilesConfig{Cert: c.Cert, Key: c.Key, CA: c.CA, Allow: c.Allow, Changed: p.certificates})
+		files, err := certs.NewPeer(certs.Config{Cert: c.Cert, Key: c.Key, CA: c.CA, Changed: s.certificateChanged("peer")}, c.Allow)
 		if err != nil {
 			return &SettingError{"peer-cert", err}
 		}
-		if err := files.Certify(c.Member); err != nil && !c.SharedCert {
+		if err := peer.Certify(files.Leaf(), c.Member); err != nil && !c.SharedCert {
 			return &SettingError{"peer-cert", fmt.Errorf("%s: %w", c.Cert, err)}
 		}
-		client, served, p.expires = files.Client(), files.Server(), files.Expires
+		client, served = files.Client(), files.Server()
+		s.certificates = append(s.certificates, certificate{"peer", c.Cert, files.Files})
 	}
 	p.client = peer.NewClient(peer.ClientConfig{Cluster: c.Name, ID: c.Member, Boot: boot, TLS: client, SharedCert: c.SharedCert})
 	var err error
@@ -112,35 +111,6 @@ func (p *peers) discovery(boot string) cluster.Discovery {
 		}
 	}
 	return &cluster.Names{Targets: c.Where.Targets, Log: p.log}
-}
-
-func (p *peers) certificates(err error) {
-	if err != nil {
-		p.log.Warn().Err(err).Msg("peer certificates have changed; the old ones stay")
-		return
-	}
-	p.log.Info().Msg("peer certificates have changed; the new ones are in use")
-}
-
-// watchExpiry warns in time of a certificate that nobody renews: connections that are kept outlive it, so that it would be noticed
-// late, by one question after the other.
-func (p *peers) watchExpiry(ctx context.Context) {
-	if p.expires == nil {
-		return
-	}
-	tick := time.NewTicker(expiryLook)
-	defer tick.Stop()
-	for {
-		if end := p.expires(); time.Until(end) < expirySoon {
-			p.log.Warn().Str("file", p.cfg.Cert).Time("expires", end).
-				Msg("the peer certificate expires soon or has expired: put a new one in its place, no restart is needed")
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
-	}
 }
 
 // serve says what is served, once the datasets are open.
@@ -185,7 +155,6 @@ func (p *peers) left(ctx context.Context, l peer.Leaving, _ string) {
 func (p *peers) run(ctx context.Context, g *gateway.Gateway) error {
 	all, ctx := errgroup.WithContext(ctx)
 	all.Go(func() error { return p.cluster.Run(ctx) })
-	all.Go(func() error { p.watchExpiry(ctx); return nil })
 	all.Go(func() error {
 		for {
 			select {
@@ -333,17 +302,6 @@ func peerStats(t datapath.Stats) []gateway.Stat {
 		{Name: "carried_hit_bytes_total", Help: "Bytes of such samples.", Value: float64(t.CarriedBytes)},
 		{Name: "former_chunks_total", Help: "Chunks brought from the gateway that held them before.", Value: float64(t.FormerChunks)},
 	}
-}
-
-// certificateStats tells how long the certificate is good for; nothing where there is none.
-func certificateStats(expires func() time.Time) []gateway.Stat {
-	if expires == nil {
-		return nil
-	}
-	return []gateway.Stat{{
-		Name: "peer_certificate_seconds", Help: "Until this gateway's certificate for the others expires; below 0: it has.",
-		Value: time.Until(expires()).Seconds(),
-	}}
 }
 
 // memberStats counts the members by state.

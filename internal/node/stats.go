@@ -14,8 +14,8 @@ func (s *Node) stats() []gateway.Stat {
 	out := storeStats(s.stores)
 	if s.peers != nil {
 		out = append(out, memberStats(s.peers.cluster.Status())...)
-		out = append(out, certificateStats(s.peers.expires)...)
 	}
+	out = append(out, s.certificateStats()...)
 	at := map[string]int{}
 	for _, v := range s.divisions {
 		t := v.path.Stats()

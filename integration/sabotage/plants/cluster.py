@@ -95,7 +95,7 @@ PLANTS = [
     (
         "peer lets whoever the CA has signed in",
         "./peer TestWhoMayAskWhom",
-        [("peer/tls.go", "if len(cfg.Allow) == 0 {", "if len(cfg.Allow) < 9 {")],
+        [("internal/certs/peer.go", "if len(p.allow) == 0 {", "if len(p.allow) < 9 {")],
     ),
     (
         "peer waits for ever for a body that rests",

@@ -1,0 +1,84 @@
+package certs
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// identity is what one content of the files says.
+type identity struct {
+	cert tls.Certificate
+	ca   *x509.CertPool // nil: no certificate of another is believed
+}
+
+// pair makes sure that certificate and key belong together, and that the certificate is in its time.
+func pair(role string, cfg Config, cert, key []byte, now time.Time) (tls.Certificate, error) {
+	c, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return c, fmt.Errorf("%s certificate %s with key %s: %w", role, cfg.Cert, cfg.Key, err)
+	}
+	switch leaf := c.Leaf; {
+	case now.After(leaf.NotAfter):
+		err = fmt.Errorf("%s certificate %s: it expired at %s", role, cfg.Cert, leaf.NotAfter.UTC().Format(time.RFC3339))
+	case now.Before(leaf.NotBefore):
+		err = fmt.Errorf("%s certificate %s: it begins only at %s", role, cfg.Cert, leaf.NotBefore.UTC().Format(time.RFC3339))
+	}
+	return c, err
+}
+
+// authorities is AppendCertsFromPEM that says what is wrong.
+func authorities(text []byte) (*x509.CertPool, error) {
+	pool, n := x509.NewCertPool(), 0
+	for {
+		var block *pem.Block
+		if block, text = pem.Decode(text); block == nil {
+			break
+		}
+		if block.Type != "CERTIFICATE" {
+			continue
+		}
+		cert, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, err
+		}
+		pool.AddCert(cert)
+		n++
+	}
+	if n == 0 {
+		return nil, errors.New("no certificate in it")
+	}
+	return pool, nil
+}
+
+// between returns the certificates between a leaf and its authority.
+func between(cert tls.Certificate) *x509.CertPool {
+	pool := x509.NewCertPool()
+	for _, der := range cert.Certificate[1:] {
+		if c, err := x509.ParseCertificate(der); err == nil {
+			pool.AddCert(c)
+		}
+	}
+	return pool
+}
+
+func verify(ca *x509.CertPool, leaf *x509.Certificate, middle *x509.CertPool, use x509.ExtKeyUsage, now time.Time) error {
+	_, err := leaf.Verify(x509.VerifyOptions{Roots: ca, Intermediates: middle, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{use}})
+	return err
+}
+
+// Names returns whom a certificate is for: its DNS names, URIs and common name.
+func Names(cert *x509.Certificate) []string {
+	names := slices.Clone(cert.DNSNames)
+	for _, u := range cert.URIs {
+		names = append(names, u.String())
+	}
+	if cert.Subject.CommonName != "" {
+		names = append(names, cert.Subject.CommonName)
+	}
+	return names
+}

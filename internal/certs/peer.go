@@ -1,0 +1,114 @@
+package certs
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Peer is what gateways know each other by.
+type Peer struct {
+	*Files
+	allow []string
+}
+
+// NewPeer reads the files and checks them: that they are there, that key and certificate belong
+// together, that the certificate is in its time, and that the CA has signed it for both ends of a
+// connection. allow are the names, each a DNS name, URI or common name, of which another gateway's
+// certificate must have one. None: every certificate that the CA has signed is a member's, so that
+// the CA must sign for nothing else.
+func NewPeer(cfg Config, allow []string) (*Peer, error) {
+	all := []*file{{what: "peer certificate", name: cfg.Cert}, {what: "peer key", name: cfg.Key}, {what: "peer CA", name: cfg.CA}}
+	files, err := newFiles(all, cfg, func(texts [][]byte, now time.Time) (*identity, error) {
+		return peerIdentity(cfg, texts, now)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &Peer{files, allow}, nil
+}
+
+func peerIdentity(cfg Config, texts [][]byte, now time.Time) (*identity, error) {
+	cert, err := pair("peer", cfg, texts[0], texts[1], now)
+	if err != nil {
+		return nil, err
+	}
+	ca, err := authorities(texts[2])
+	if err != nil {
+		return nil, fmt.Errorf("peer CA %s: %w", cfg.CA, err)
+	}
+	for _, use := range []struct {
+		usage x509.ExtKeyUsage
+		whose string
+	}{{x509.ExtKeyUsageServerAuth, "server's"}, {x509.ExtKeyUsageClientAuth, "client's"}} {
+		if err := verify(ca, cert.Leaf, between(cert), use.usage, now); err != nil {
+			return nil, fmt.Errorf("peer certificate %s against CA %s, as a %s: %w", cfg.Cert, cfg.CA, use.whose, err)
+		}
+	}
+	return &identity{cert, ca}, nil
+}
+
+// Leaf returns this gateway's own certificate.
+func (p *Peer) Leaf() *x509.Certificate { return p.current().cert.Leaf }
+
+// Server returns the settings of a server: TLS 1.3, and a certificate is demanded of each client.
+func (p *Peer) Server() *tls.Config {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13,
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			id := p.current()
+			return &tls.Config{
+				MinVersion:             tls.VersionTLS13,
+				Certificates:           []tls.Certificate{id.cert},
+				ClientAuth:             tls.RequireAndVerifyClientCert,
+				ClientCAs:              id.ca,
+				NextProtos:             []string{"http/1.1"},
+				SessionTicketsDisabled: true, // connections are kept: a ticket would only outlive a change of the files
+				VerifyConnection:       func(state tls.ConnectionState) error { return p.allowed(state.PeerCertificates[0]) },
+			}, nil
+		},
+	}
+}
+
+// Client returns the settings of a client: TLS 1.3, this gateway's certificate, and a server that
+// the CA has signed and that allow names. The address is not compared: gateways are dialed by
+// address, and known by name.
+func (p *Peer) Client() *tls.Config {
+	return &tls.Config{
+		MinVersion:           tls.VersionTLS13,
+		NextProtos:           []string{"http/1.1"},
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &p.current().cert, nil },
+		InsecureSkipVerify:   true, // VerifyConnection does it, but for the address
+		VerifyConnection: func(state tls.ConnectionState) error {
+			if len(state.PeerCertificates) == 0 {
+				return errors.New("the peer shows no certificate")
+			}
+			leaf, middle := state.PeerCertificates[0], x509.NewCertPool()
+			for _, c := range state.PeerCertificates[1:] {
+				middle.AddCert(c)
+			}
+			if err := verify(p.current().ca, leaf, middle, x509.ExtKeyUsageServerAuth, time.Now()); err != nil {
+				return fmt.Errorf("the peer's certificate: %w", err)
+			}
+			return p.allowed(leaf)
+		},
+	}
+}
+
+// allowed reports whether a certificate that is good has one of the names.
+func (p *Peer) allowed(cert *x509.Certificate) error {
+	if len(p.allow) == 0 {
+		return nil
+	}
+	names := Names(cert)
+	for _, name := range names {
+		if slices.ContainsFunc(p.allow, func(a string) bool { return strings.EqualFold(a, name) }) {
+			return nil
+		}
+	}
+	return fmt.Errorf("the peer's certificate is for %.300q, and none of these is allowed", names)
+}

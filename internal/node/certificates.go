@@ -1,0 +1,91 @@
+package node
+
+import (
+	"context"
+	"time"
+
+	"github.com/millrace-data/millrace/gateway"
+	"github.com/millrace-data/millrace/internal/certs"
+)
+
+const (
+	expirySoon = 7 * 24 * time.Hour
+	expiryLook = time.Hour
+)
+
+// certificate is one that this gateway shows, and that its operator renews.
+type certificate struct {
+	name string // begins the names of its flags and metrics: "tls" or "peer"
+	file string
+	*certs.Files
+}
+
+// openTLS reads the certificate of the data port and of the admin port.
+func (s *Node) openTLS() error {
+	c := s.cfg
+	if c.TLSCert == "" {
+		return nil
+	}
+	port, err := certs.NewPort(certs.Config{Cert: c.TLSCert, Key: c.TLSKey, CA: c.ClientCA, Changed: s.certificateChanged("tls")})
+	if err != nil {
+		return &SettingError{"tls-cert", err}
+	}
+	s.tls = port.Server()
+	s.certificates = append(s.certificates, certificate{"tls", c.TLSCert, port.Files})
+	return nil
+}
+
+func (s *Node) certificateChanged(name string) func(error) {
+	return func(err error) {
+		if err != nil {
+			s.log.Warn().Err(err).Str("certificate", name).Msg("certificate files have changed; the old ones stay")
+			return
+		}
+		s.log.Info().Str("certificate", name).Msg("certificate files have changed; the new ones are in use")
+	}
+}
+
+// watchExpiry warns in time of certificates that nobody renews: connections that are kept outlive
+// them, so that it would be noticed late, by one client after the other.
+func (s *Node) watchExpiry(ctx context.Context) {
+	if len(s.certificates) == 0 {
+		return
+	}
+	tick := time.NewTicker(expiryLook)
+	defer tick.Stop()
+	for {
+		for _, c := range s.certificates {
+			if end := c.Expires(); time.Until(end) < expirySoon {
+				s.log.Warn().Str("certificate", c.name).Str("file", c.file).Time("expires", end).
+					Msg("the certificate expires soon or has expired: put a new one in its place, no restart is needed")
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// certificateStats tells how long the certificates are good for, and whether new ones are refused.
+func (s *Node) certificateStats() (out []gateway.Stat) {
+	for _, c := range s.certificates {
+		left, refused := time.Until(c.Expires()).Seconds(), 0.0
+		if c.Fault() != nil {
+			refused = 1
+		}
+		if c.name == "tls" {
+			out = append(out,
+				gateway.Stat{Name: "tls_certificate_seconds", Help: "Until the certificate of the data and admin ports expires; below 0: it has.", Value: left},
+				gateway.Stat{Name: "tls_certificate_refused", Help: "1 while the files of this certificate are of no use, and the one before stays.", Value: refused},
+			)
+			continue
+		}
+		out = append(out,
+			gateway.Stat{Name: "peer_certificate_seconds", Help: "Until this gateway's certificate for the others expires; below 0: it has.", Value: left},
+			gateway.Stat{Name: "peer_certificate_refused", Help: "1 while the files of this certificate are of no use, and the one before stays.", Value: refused},
+		)
+	}
+	return out
+}
