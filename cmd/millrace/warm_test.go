@@ -7,6 +7,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/millrace-data/millrace/client"
 )
 
 // warmable is a gateway that has nothing but pieces to warm.
@@ -37,7 +39,7 @@ func TestWarmGoesOnUntilAllIsWarm(t *testing.T) {
 		t.Fatal(err)
 	}
 	got.Seconds = 0
-	if want := (warmReport{Dataset: "files", Epoch: 3, Next: 100, Samples: 100, Chunks: 9, Bytes: 900, Done: true}); got != want {
+	if want := (warmReport{Warmed: client.Warmed{Dataset: "files", Epoch: 3, Next: 100, Samples: 100, Chunks: 9, Bytes: 900, Done: true}}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	want := "epoch=3&from=0&seed=5&shuffle=full epoch=3&from=40&seed=5&shuffle=full epoch=3&from=90&seed=5&shuffle=full"
