@@ -1,37 +1,15 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"os"
 	"strconv"
-	"strings"
 
 	"github.com/millrace-data/millrace/cluster"
 	"github.com/millrace-data/millrace/internal/cli"
 	"github.com/millrace-data/millrace/internal/node"
 )
-
-func formatOrdinal(o node.Ordinal) string {
-	if o.Of == 0 {
-		return ""
-	}
-	return fmt.Sprintf("%d/%d", o.Number, o.Of)
-}
-
-func parseOrdinal(s string) (node.Ordinal, error) {
-	if s == "" {
-		return node.Ordinal{}, nil
-	}
-	number, of, found := strings.Cut(s, "/")
-	i, err := strconv.ParseUint(number, 10, 16)
-	p, err2 := strconv.ParseUint(of, 10, 16)
-	if !found || err != nil || err2 != nil || i >= p {
-		return node.Ordinal{}, errors.New("want I/P, such as 0/8 to 7/8")
-	}
-	return node.Ordinal{Number: int(i), Of: int(p)}, nil
-}
 
 func (x *serveConfig) defineCluster(f *cli.Flags) {
 	c := &x.Cluster
@@ -48,7 +26,7 @@ func (x *serveConfig) defineCluster(f *cli.Flags) {
 	f.Text(&c.GossipListen, "gossip-listen", "", fmt.Sprintf("`ADDRESS` of the gossip, TCP and UDP (default the host of --peer-listen, port %d)", cluster.GossipPort))
 	f.Text(&c.GossipKey, "gossip-key-file", "", "`FILE` with the key of the gossip: 16, 24 or 32 bytes, plain, in hexadecimal or in base64")
 	f.Text(&c.Member, "member", "", "`NAME` of this gateway, the same after a restart (default the host's name)")
-	cli.Var(f, &c.Ordinal, "ordinal", "i/p", parseOrdinal, formatOrdinal,
+	cli.Var(f, &c.Ordinal, "ordinal", "i/p", node.ParseOrdinal, node.Ordinal.String,
 		"`I/P`: this gateway's number, from 0, among P: it then owns what rank I of P reads with split=locality")
 }
 
@@ -119,7 +97,7 @@ func validatePeerPort(c *node.ClusterConfig, f *cli.Flags) {
 		f.Fault("--peer-insecure: others can reach --peer-listen %s; use 127.0.0.1, or certificates", c.Listen)
 	}
 	if c.Advertise == "" {
-		if c.Advertise, err = advertised(host, port); err != nil {
+		if c.Advertise, err = node.Advertised(host, port); err != nil {
 			f.Fault("--peer-advertise: %w", err)
 			return
 		}
@@ -136,36 +114,6 @@ func validatePeerPort(c *node.ClusterConfig, f *cli.Flags) {
 			}
 		}
 	}
-}
-
-// advertised is the address at which others reach a port that listens on host: that, unless it means every address.
-func advertised(host, port string) (string, error) {
-	ip := net.ParseIP(host)
-	if host != "" && (ip == nil || !ip.IsUnspecified()) {
-		return net.JoinHostPort(host, port), nil
-	}
-	all, err := net.InterfaceAddrs()
-	if err != nil {
-		return "", fmt.Errorf("give the ADDRESS at which others reach this gateway: %w", err)
-	}
-	var four, six []string
-	for _, a := range all {
-		n, ok := a.(*net.IPNet)
-		switch {
-		case !ok || !n.IP.IsGlobalUnicast():
-		case n.IP.To4() != nil:
-			four = append(four, n.IP.String())
-		default:
-			six = append(six, n.IP.String())
-		}
-	}
-	if len(four) == 0 {
-		four = six
-	}
-	if len(four) != 1 {
-		return "", fmt.Errorf("give the ADDRESS at which others reach this gateway: this machine has %d that could be it (%s)", len(four), strings.Join(four, ", "))
-	}
-	return net.JoinHostPort(four[0], port), nil
 }
 
 func validateCertificates(c *node.ClusterConfig, f *cli.Flags) {

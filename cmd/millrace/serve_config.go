@@ -141,6 +141,19 @@ func (c *serveConfig) validateListen(f *cli.Flags) {
 	}
 }
 
+// checkMixtures reads those of the configuration, and notes faults.
+func (c *serveConfig) checkMixtures(f *cli.Flags) {
+	c.Mixed = nil
+	for _, text := range c.mixtures {
+		m, err := node.ParseMixture(text)
+		if err != nil {
+			f.Fault("--mixture %q: %v", location.HideSecrets(text), err)
+			continue
+		}
+		c.Mixed = append(c.Mixed, m)
+	}
+}
+
 // loopback reports whether only this machine can reach a host. An empty host means every address.
 func loopback(host string) bool {
 	if host == "localhost" {

@@ -1,4 +1,4 @@
-package main
+package node
 
 import (
 	"strings"
@@ -20,7 +20,7 @@ func TestParseMixture(t *testing.T) {
 		"m=a,b,per-batch=48/16":     {Name: "m", Sources: []gateway.MixtureSource{source("a", 1, 48), source("b", 1, 16)}},
 		"m=a,samples=9,per-batch=3": {Name: "m", Samples: 9, Sources: []gateway.MixtureSource{source("a", 1, 3)}},
 	} {
-		got, err := parseMixture(text)
+		got, err := ParseMixture(text)
 		if err != nil {
 			t.Errorf("%s: %v", text, err)
 		}
@@ -40,7 +40,7 @@ func TestParseMixture(t *testing.T) {
 		"m=a,choose=1,samples=2":         "excludes",
 		"m=a,b,choose=1/2,per-batch=1/2": "excludes",
 	} {
-		if _, err := parseMixture(text); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := ParseMixture(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", text, err, want)
 		}
 	}

@@ -1,4 +1,4 @@
-package main
+package node
 
 import (
 	"errors"
@@ -8,12 +8,10 @@ import (
 
 	"github.com/millrace-data/millrace/gateway"
 	"github.com/millrace-data/millrace/gateway/address"
-	"github.com/millrace-data/millrace/internal/cli"
-	"github.com/millrace-data/millrace/internal/location"
 )
 
-// parseMixture reads NAME=SOURCE[:WEIGHT],...[,samples=N][,choose=N/N/...][,per-batch=N/N/...].
-func parseMixture(text string) (gateway.Mixture, error) {
+// ParseMixture reads NAME=SOURCE[:WEIGHT],...[,samples=N][,choose=N/N/...][,per-batch=N/N/...].
+func ParseMixture(text string) (gateway.Mixture, error) {
 	name, rest, ok := strings.Cut(text, "=")
 	if !ok || !address.ValidName(name) {
 		return gateway.Mixture{}, errors.New("want NAME=SOURCE:WEIGHT,SOURCE:WEIGHT")
@@ -93,17 +91,4 @@ func share(m *gateway.Mixture, choose, perBatch []uint64) error {
 		}
 	}
 	return nil
-}
-
-// checkMixtures reads those of the configuration, and notes faults.
-func (c *serveConfig) checkMixtures(f *cli.Flags) {
-	c.Mixed = nil
-	for _, text := range c.mixtures {
-		m, err := parseMixture(text)
-		if err != nil {
-			f.Fault("--mixture %q: %v", location.HideSecrets(text), err)
-			continue
-		}
-		c.Mixed = append(c.Mixed, m)
-	}
 }
