@@ -150,6 +150,7 @@ func floorPlan() map[string]room {
 			ours:  []string{"chunkindex", "gateway/address", "internal/objstore", "s3backend", "selection"}, // address: the names of datasets
 			never: []string{"net/http"},
 		},
+		"internal/demo": {ours: []string{"chunkindex", "internal/location", "internal/node", "pack"}}, // demo without flags
 		"internal/load": {ours: []string{"client"}}, // bench without flags
 		"internal/orders": { // compares the orders of a dataset
 			ours:    []string{"chunkindex", "gateway/address", "internal/cli", "shuffle", "simulate"}, // address: which shuffles have a window; cli: counts in words

@@ -2,18 +2,10 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"net"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strconv"
-	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,17 +13,10 @@ import (
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/client"
 	"github.com/millrace-data/millrace/internal/cli"
+	"github.com/millrace-data/millrace/internal/demo"
 	"github.com/millrace-data/millrace/internal/location"
 	"github.com/millrace-data/millrace/internal/node"
 	"github.com/millrace-data/millrace/internal/objstore"
-	"github.com/millrace-data/millrace/pack"
-)
-
-// What demo packs: small enough to be quick, cut finely enough that there is something to shuffle.
-const (
-	demoShard = 16 << 20
-	demoChunk = 512 << 10
-	demoBatch = 64
 )
 
 type demoFlags struct {
@@ -72,11 +57,11 @@ needs no server and no account. A second run uses the same shards again.`,
 }
 
 func (a *app) runDemo(ctx context.Context, x *demoFlags) error {
-	source, err := a.demoSource(ctx, x.from)
+	source, err := demo.Source(ctx, x.from, a.Env["GOROOT"])
 	if err != nil {
-		return err
+		return cli.Usage(err, "millrace demo")
 	}
-	l, err := a.demoLocation(source)
+	l, err := demo.Place(source, a.Env["XDG_CACHE_HOME"])
 	if err != nil {
 		return err
 	}
@@ -88,7 +73,7 @@ func (a *app) runDemo(ctx context.Context, x *demoFlags) error {
 		CacheSize: min(node.DefaultCacheSize(node.UsableMemory()), 1<<30), Memory: node.UsableMemory(), Wait: 0, Deadline: time.Minute,
 		LameDuck: time.Millisecond, Drain: 5 * time.Second, Locations: []location.Location{l},
 	}}
-	if c.Bound, err = demoListen(ctx, x.listen); err != nil {
+	if c.Bound, err = demo.Listen(ctx, x.listen); err != nil {
 		return err
 	}
 	s, err := a.compose(ctx, c)
@@ -102,52 +87,6 @@ func (a *app) runDemo(ctx context.Context, x *demoFlags) error {
 	return a.demoOnce(ctx, s, l.Name, reused)
 }
 
-// demoSource finds a directory with real files.
-func (a *app) demoSource(ctx context.Context, from string) (string, error) {
-	if from == "" {
-		out, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
-		root := strings.TrimSpace(string(out))
-		if err != nil || root == "" {
-			root = a.Env["GOROOT"]
-		}
-		if root == "" {
-			return "", cli.Usage(errors.New("no Go source tree found to pack; name a directory with --from DIR"), "millrace demo")
-		}
-		from = filepath.Join(root, "src")
-	}
-	from, err := filepath.Abs(from)
-	if err != nil {
-		return "", err
-	}
-	if info, err := os.Stat(from); err != nil || !info.IsDir() {
-		return "", cli.Usage(fmt.Errorf("%s is not a directory; name one with --from DIR", from), "millrace demo")
-	}
-	return from, nil
-}
-
-// demoLocation is a directory under the user's cache that is named by what is packed.
-func (a *app) demoLocation(source string) (location.Location, error) {
-	base, err := a.cacheDir()
-	if err != nil {
-		return location.Location{}, err
-	}
-	name := "demo"
-	sum := sha256.Sum256([]byte(source))
-	return location.Location{Name: name, Dir: filepath.Join(base, "millrace", "demo", hex.EncodeToString(sum[:6]))}, nil
-}
-
-// cacheDir is the user's cache directory, from the environment the program was given.
-func (a *app) cacheDir() (string, error) {
-	if d := a.Env["XDG_CACHE_HOME"]; filepath.IsAbs(d) {
-		return d, nil
-	}
-	d, err := os.UserCacheDir()
-	if err != nil {
-		return "", fmt.Errorf("find the cache directory: %w", err)
-	}
-	return d, nil
-}
-
 // demoPack packs and indexes, or finds that this was done by an earlier run.
 func (a *app) demoPack(ctx context.Context, source string, l location.Location) (reused bool, err error) {
 	var s location.Stores
@@ -158,9 +97,7 @@ func (a *app) demoPack(ctx context.Context, source string, l location.Location) 
 			return x.Close()
 		}
 		a.Say("packing %s into %s ...", source, l.Dir)
-		build := chunkindex.BuildOptions{ChunkSize: demoChunk, Defaults: chunkindex.Defaults{BatchSize: demoBatch, Window: 32, Shuffle: "slot", Tail: "short"}}
-		// Links are left out, since a tree of somebody's own may hold any.
-		rep, err := a.packAndIndex(ctx, []string{source}, &s, st, l, pack.Options{ShardSize: demoShard, Key: pack.KeyGroup, SkipSpecial: true}, build)
+		rep, err := a.packAndIndex(ctx, []string{source}, &s, st, l, demo.Packing(), demo.Indexing())
 		if err == nil {
 			printPack(a.Stderr, l, rep)
 		}
@@ -169,61 +106,11 @@ func (a *app) demoPack(ctx context.Context, source string, l location.Location) 
 	return reused, err
 }
 
-// demoPorts is how many ports from 8080 on are tried.
-const demoPorts = 100
-
-// demoListen takes the port asked for as it is, or else the first that is free. It stays bound: a port that was
-// only looked at may be somebody else's by the time it is needed.
-func demoListen(ctx context.Context, asked string) (net.Listener, error) {
-	if asked != "" {
-		return node.Listen(ctx, asked)
-	}
-	for port := 8080; port < 8080+demoPorts; port++ {
-		at := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-		l, err := node.Bind(ctx, at)
-		if err == nil {
-			return l, nil
-		}
-		if !errors.Is(err, syscall.EADDRINUSE) {
-			return nil, fmt.Errorf("listen on %s: %v", at, err) //nolint:errorlint // no store: the exit code must not say so
-		}
-	}
-	return nil, fmt.Errorf("no free port from 8080 to %d; name one with --listen", 8080+demoPorts-1)
-}
-
 // demoHints says where the demo is served. It is served whether or not anybody can read that.
 func (a *app) demoHints(base, name string) {
 	where := map[string]string{"url": base, "dataset": name, "batch": base + "/epoch/0/batch/17"}
-	_ = a.Print(where, func(w io.Writer) { fmt.Fprintf(w, demoText, base, typed()) })
+	_ = a.Print(where, func(w io.Writer) { fmt.Fprint(w, demo.Hints(base)) })
 }
-
-// typed is how this program is called in another terminal: `go run` leaves none behind, and one that was built lies
-// where it lies.
-func typed() string {
-	if _, err := exec.LookPath("millrace"); err == nil {
-		return "millrace"
-	}
-	self, err := os.Executable()
-	if err != nil || strings.Contains(self, "go-build") {
-		return "go run ./cmd/millrace"
-	}
-	return self
-}
-
-const demoText = `
-Serving on %[1]s. In another terminal, try:
-
-    curl -s %[1]s/epoch/0/batch/17 | tar -t
-    curl -s %[1]s/epoch/0/batch/17 | sha256sum      # the same bytes, always and from any gateway
-    curl -s %[1]s/epoch/1/batch/17 | tar -t         # another epoch, another order
-    curl -sI %[1]s/epoch/0/batch/17                 # its headers
-    curl -s '%[1]s/epoch/0/batch/17?rank=1&world_size=4' | tar -t
-    curl -s %[1]s/v1/datasets/demo/epochs/0/batches/17/manifest
-    curl -s %[1]s/v1/datasets/demo
-    %[2]s fetch %[1]s --epoch 0 --discard
-
-Press Ctrl-C to end.
-`
 
 // demoOnce serves while it reads two epochs itself.
 func (a *app) demoOnce(ctx context.Context, s *node.Node, name string, reused bool) error {

@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"testing"
@@ -6,12 +6,12 @@ import (
 
 // Two demos that start at once must not be given one port.
 func TestDemoKeepsThePortItFound(t *testing.T) {
-	first, err := demoListen(t.Context(), "")
+	first, err := Listen(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer first.Close()
-	second, err := demoListen(t.Context(), "")
+	second, err := Listen(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
