@@ -151,6 +151,10 @@ func floorPlan() map[string]room {
 			never: []string{"net/http"},
 		},
 		"internal/demo": {ours: []string{"chunkindex", "internal/location", "internal/node", "pack"}}, // demo without flags
+		"internal/indexing": { // index and pack in words
+			ours:    []string{"chunkindex", "internal/cli", "internal/location", "internal/objstore", "internal/orders", "shuffle"}, // cli: counts in words
+			outside: []string{"github.com/dustin/go-humanize"},
+		},
 		"internal/load": {ours: []string{"client"}}, // bench without flags
 		"internal/orders": { // compares the orders of a dataset
 			ours:    []string{"chunkindex", "gateway/address", "internal/cli", "shuffle", "simulate"}, // address: which shuffles have a window; cli: counts in words

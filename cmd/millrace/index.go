@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"path"
@@ -13,12 +12,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millrace-data/millrace/chunkindex"
-	"github.com/millrace-data/millrace/chunkindex/files"
 	"github.com/millrace-data/millrace/internal/cli"
+	"github.com/millrace-data/millrace/internal/indexing"
 	"github.com/millrace-data/millrace/internal/location"
 	"github.com/millrace-data/millrace/internal/objstore"
-	"github.com/millrace-data/millrace/internal/orders"
-	"github.com/millrace-data/millrace/shuffle"
 )
 
 // indexFlags are those of index, and of pack, which indexes afterwards.
@@ -55,6 +52,32 @@ func (x *indexFlags) defineFormat(f *cli.Flags) {
 	for _, name := range []string{"record-size", "sequence-length"} {
 		f.Set.Lookup(name).DefValue = ""
 	}
+}
+
+// definePlace defines what the address of the dataset can say too. pack has none of it: it writes the shards itself.
+func (x *indexFlags) definePlace(f *cli.Flags) {
+	f.Text(&x.indexURL, "index-url", "", "put the index at `URL`, and write nothing beside the shards (default beside them)")
+	f.Flag(&x.followLinks, "follow-links", "follow links that lead out of the directory: whoever can make links there chooses what is read")
+}
+
+// place parses the dataset's address and adds what the flags say of its place.
+func (x *indexFlags) place(f *cli.Flags, arg string) location.Location {
+	l := one(f, arg)
+	if x.followLinks {
+		if err := l.FollowLinks(); err != nil {
+			f.Fault("--follow-links: %w", err)
+		}
+	}
+	switch {
+	case x.indexURL == "":
+	case l.Index != nil:
+		f.Fault("--index-url %s: the dataset's address names %s already", location.HideSecrets(x.indexURL), l.Index)
+	default:
+		if err := l.PutIndex(x.indexURL); err != nil {
+			f.Fault("--index-url %s: %w", location.HideSecrets(x.indexURL), err)
+		}
+	}
+	return l
 }
 
 const hiddenUsage = "take what is hidden too: names that begin with a dot, __MACOSX/, Thumbs.db, desktop.ini"
@@ -134,7 +157,7 @@ other commands take for such a dataset: DATASET,index=URL.`,
 					if err != nil {
 						return err
 					}
-					return a.Print(rep, func(w io.Writer) { printBuild(w, l, rep) })
+					return a.Print(rep, func(w io.Writer) { indexing.Print(w, l, rep) })
 				})
 			}
 		},
@@ -144,76 +167,13 @@ other commands take for such a dataset: DATASET,index=URL.`,
 // buildIndex indexes one location with a progress bar.
 func (a *app) buildIndex(ctx context.Context, s *location.Stores, st objstore.Store, l location.Location, opt chunkindex.BuildOptions) (chunkindex.BuildReport, error) {
 	b := a.NewBar(ctx, "index")
-	defer b.End()
-	opt.Progress, opt.Links = b.Update, l.Links
-	var uneven string
-	opt.Inspect = func(x *chunkindex.Index) {
-		d := x.Defaults()
-		if plan, err := shuffle.NewPlan(shuffle.Params{Shuffle: d.Shuffle, Window: d.Window}, x.First()); err == nil {
-			uneven = orders.Uneven(plan, d.BatchSize, x)
-		}
+	opt.Progress = b.Update
+	rep, lines, err := indexing.Build(ctx, s, st, l, opt)
+	b.End()
+	for _, line := range lines {
+		a.Say("%s", line)
 	}
-	if l.Index != nil {
-		at, done, err := s.Open(*l.Index, true)
-		if err != nil {
-			return chunkindex.BuildReport{}, err
-		}
-		defer done()
-		opt.Index, opt.Data = chunkindex.Place{Store: at, Prefix: l.Index.Prefix}, l.String()
-	}
-	rep, err := chunkindex.Build(ctx, st, l.Prefix, opt)
-	if err != nil {
-		err = fmt.Errorf("index %s: %w", l, location.Cause(l, err))
-		if errors.Is(err, chunkindex.ErrReadOnly) {
-			err = fmt.Errorf("%w: --index-url URL puts the index where you may write, and writes nothing beside the shards", err)
-		}
-		return rep, err
-	}
-	if uneven != "" {
-		a.Say("%s", uneven)
-	}
-	if rep.HadHidden > 0 {
-		fmt.Fprintf(a.Stderr, "millrace: %s of the index that was there left out, being hidden, such as .DS_Store: '--hidden' takes them back\n", cli.Count(uint64(rep.HadHidden), "object", "objects"))
-	}
-	a.warn(l, rep)
-	if rep.Format == files.Name {
-		fmt.Fprintf(a.Stderr, "millrace: %s is loose objects, one a sample: 'millrace pack' would make reading it much faster\n", l)
-	}
-	return rep, nil
-}
-
-func printBuild(w io.Writer, l location.Location, r chunkindex.BuildReport) {
-	fmt.Fprintf(w, "indexed %s\n", l)
-	fmt.Fprintf(w, "  generation %s\n", r.Generation)
-	fmt.Fprintf(w, "  %s in %s of %s, %s\n", cli.Count(r.Samples, "sample", "samples"), cli.Count(r.Chunks, "chunk", "chunks"),
-		cli.Count(r.Shards, r.Format+" shard", r.Format+" shards"), humanize.IBytes(uint64(r.Bytes)))
-	if r.LeftOut > 0 {
-		fmt.Fprintf(w, "  left out %s, which fill no window at the ends of shards\n", cli.Count(uint64(r.LeftOut), "token", "tokens"))
-	}
-	if r.RepeatedKeys > 0 {
-		fmt.Fprintf(w, "  %s in more than one shard, such as %s: whoever looks one up names the shard too\n",
-			cli.Count(r.RepeatedKeys, "key", "keys"), cli.Printable(r.RepeatedKey))
-	}
-	if r.Ignored > 0 {
-		fmt.Fprintf(w, "  ignored %s, such as %s: no shards of this format\n", cli.Count(r.Ignored, "object", "objects"), cli.Printable(r.IgnoredExample))
-	}
-	if r.Hidden > 0 {
-		fmt.Fprintf(w, "  left out %s, such as .DS_Store: --hidden takes them too\n", cli.Count(r.Hidden, "hidden object", "hidden objects"))
-	}
-	if r.Members > 0 {
-		fmt.Fprintf(w, "  left out %s of the shards that were read, such as ._a.jpg: --hidden takes them too\n", cli.Count(uint64(r.Members), "hidden member", "hidden members"))
-	}
-	if r.Empty > 0 {
-		fmt.Fprintf(w, "  %s no bytes: an upload may have failed\n", cli.Count(r.Empty, "shard has", "shards have"))
-	}
-	printPlace(w, l)
-	fmt.Fprintf(w, "  read %s, reused %s\n", humanize.IBytes(uint64(r.ReadBytes)), cli.Count(r.ReusedShards, "shard", "shards"))
-	switch {
-	case r.Unchanged:
-		fmt.Fprintln(w, "  nothing has changed")
-	case r.Rebound:
-		fmt.Fprintln(w, "  same data at a new place or time: bound again, the generation stays")
-	}
+	return rep, err
 }
 
 type verifyReport struct {

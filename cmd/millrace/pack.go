@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/internal/cli"
+	"github.com/millrace-data/millrace/internal/indexing"
 	"github.com/millrace-data/millrace/internal/location"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/pack"
@@ -107,5 +108,5 @@ func printPack(w io.Writer, l location.Location, r packReport) {
 		}
 		fmt.Fprintf(w, "  skipped %q: not a regular file\n", s)
 	}
-	printBuild(w, l, r.Index)
+	indexing.Print(w, l, r.Index)
 }

@@ -352,7 +352,7 @@ PLANTS = [
     (
         "nobody is told that ImageFolder stumbles over an index",
         "./cmd/millrace TestSplitsAndClassFoldersAreWarnedOf",
-        [("cmd/millrace/index_place.go", "if r.ClassFolders > 0 &&", "if r.ClassFolders > 1000 &&")],
+        [("internal/indexing/indexing.go", "if r.ClassFolders > 0 &&", "if r.ClassFolders > 1000 &&")],
     ),
     (
         "a ledger takes samples of two shards with one key for one",

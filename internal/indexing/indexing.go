@@ -1,0 +1,139 @@
+// Package indexing makes the index of a location, and says in words what was made, what is likely not wanted, and the cure.
+package indexing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/files"
+	"github.com/millrace-data/millrace/internal/cli"
+	"github.com/millrace-data/millrace/internal/location"
+	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/internal/orders"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// Build indexes the shards of a location, which st holds. The lines are warnings for people.
+func Build(ctx context.Context, s *location.Stores, st objstore.Store, l location.Location, opt chunkindex.BuildOptions) (rep chunkindex.BuildReport, lines []string, err error) {
+	opt.Links = l.Links
+	var uneven string
+	opt.Inspect = func(x *chunkindex.Index) {
+		d := x.Defaults()
+		if plan, err := shuffle.NewPlan(shuffle.Params{Shuffle: d.Shuffle, Window: d.Window}, x.First()); err == nil {
+			uneven = orders.Uneven(plan, d.BatchSize, x)
+		}
+	}
+	if l.Index != nil {
+		at, done, err := s.Open(*l.Index, true)
+		if err != nil {
+			return rep, nil, err
+		}
+		defer done()
+		opt.Index, opt.Data = chunkindex.Place{Store: at, Prefix: l.Index.Prefix}, l.String()
+	}
+	if rep, err = chunkindex.Build(ctx, st, l.Prefix, opt); err != nil {
+		err = fmt.Errorf("index %s: %w", l, location.Cause(l, err))
+		if errors.Is(err, chunkindex.ErrReadOnly) {
+			err = fmt.Errorf("%w: --index-url URL puts the index where you may write, and writes nothing beside the shards", err)
+		}
+		return rep, nil, err
+	}
+	return rep, warnings(l, rep, uneven), nil
+}
+
+// warnings returns a line for each thing about an index that is likely not what the user wants, with the cure.
+func warnings(l location.Location, r chunkindex.BuildReport, uneven string) (lines []string) {
+	say := func(format string, args ...any) { lines = append(lines, fmt.Sprintf("millrace: "+format, args...)) }
+	if uneven != "" {
+		lines = append(lines, uneven)
+	}
+	if r.HadHidden > 0 {
+		say("%s of the index that was there left out, being hidden, such as .DS_Store: '--hidden' takes them back", cli.Count(uint64(r.HadHidden), "object", "objects"))
+	}
+	if len(r.Splits) > 0 {
+		say("%s: the names tell of several splits, and this dataset is all of them: %s", l, splitsText(l, r.Splits))
+	}
+	if r.Links > 0 {
+		cure := ": --follow-links follows those that lead somewhere"
+		if l.Links {
+			cure = ", or leads back to where it lies"
+		}
+		say("%s: passed over %s, such as %s, that lead out of the directory, to a directory or nowhere%s",
+			l, cli.Count(r.Links, "link", "links"), cli.Printable(r.Link), cure)
+	}
+	if r.ClassFolders > 0 && l.Bucket == "" && l.Index == nil {
+		say("%s: %s of pictures: torchvision's ImageFolder takes .millrace for one more class, and fails; --index-url DIR puts the index elsewhere, then remove %s",
+			l, cli.Count(r.ClassFolders, "folder", "folders"), filepath.Join(l.Dir, ".millrace"))
+	}
+	if r.Format == files.Name {
+		say("%s is loose objects, one a sample: 'millrace pack' would make reading it much faster", l)
+	}
+	return lines
+}
+
+// splitsText names splits, and how each is indexed by itself.
+func splitsText(l location.Location, all []chunkindex.Split) string {
+	var found, cures []string
+	for _, s := range all {
+		found = append(found, fmt.Sprintf("%s (%s, such as %s)", s.Name, cli.Count(s.Shards, "shard", "shards"), cli.Printable(s.Example)))
+		if s.Folder != "" {
+			cures = append(cures, fmt.Sprintf("'millrace index %s/%s'", strings.TrimSuffix(l.String(), "/"), cli.Printable(s.Folder)))
+		} else {
+			cures = append(cures, fmt.Sprintf("--match '%s'", cli.Printable(s.Match)))
+		}
+	}
+	text := strings.Join(found, ", ") + "; to have one alone: " + strings.Join(cures, " or ")
+	if strings.Contains(text, "--match") {
+		text += ", each with an --index-url of its own, since a place has one index"
+	}
+	return text
+}
+
+// Print writes what was indexed for people.
+func Print(w io.Writer, l location.Location, r chunkindex.BuildReport) {
+	fmt.Fprintf(w, "indexed %s\n", l)
+	fmt.Fprintf(w, "  generation %s\n", r.Generation)
+	fmt.Fprintf(w, "  %s in %s of %s, %s\n", cli.Count(r.Samples, "sample", "samples"), cli.Count(r.Chunks, "chunk", "chunks"),
+		cli.Count(r.Shards, r.Format+" shard", r.Format+" shards"), humanize.IBytes(uint64(r.Bytes)))
+	if r.LeftOut > 0 {
+		fmt.Fprintf(w, "  left out %s, which fill no window at the ends of shards\n", cli.Count(uint64(r.LeftOut), "token", "tokens"))
+	}
+	if r.RepeatedKeys > 0 {
+		fmt.Fprintf(w, "  %s in more than one shard, such as %s: whoever looks one up names the shard too\n",
+			cli.Count(r.RepeatedKeys, "key", "keys"), cli.Printable(r.RepeatedKey))
+	}
+	if r.Ignored > 0 {
+		fmt.Fprintf(w, "  ignored %s, such as %s: no shards of this format\n", cli.Count(r.Ignored, "object", "objects"), cli.Printable(r.IgnoredExample))
+	}
+	if r.Hidden > 0 {
+		fmt.Fprintf(w, "  left out %s, such as .DS_Store: --hidden takes them too\n", cli.Count(r.Hidden, "hidden object", "hidden objects"))
+	}
+	if r.Members > 0 {
+		fmt.Fprintf(w, "  left out %s of the shards that were read, such as ._a.jpg: --hidden takes them too\n", cli.Count(uint64(r.Members), "hidden member", "hidden members"))
+	}
+	if r.Empty > 0 {
+		fmt.Fprintf(w, "  %s no bytes: an upload may have failed\n", cli.Count(r.Empty, "shard has", "shards have"))
+	}
+	printPlace(w, l)
+	fmt.Fprintf(w, "  read %s, reused %s\n", humanize.IBytes(uint64(r.ReadBytes)), cli.Count(r.ReusedShards, "shard", "shards"))
+	switch {
+	case r.Unchanged:
+		fmt.Fprintln(w, "  nothing has changed")
+	case r.Rebound:
+		fmt.Fprintln(w, "  same data at a new place or time: bound again, the generation stays")
+	}
+}
+
+// printPlace says where the index is, and what other commands call the dataset, where that is not its address alone.
+func printPlace(w io.Writer, l location.Location) {
+	if address := l.Address(); address != l.String() {
+		fmt.Fprintf(w, "  its address for other commands is %s\n", address)
+	}
+}
