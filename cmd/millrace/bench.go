@@ -16,7 +16,7 @@ import (
 
 func (a *app) bench() *cobra.Command {
 	return a.Build(cli.Command{
-		Use: "bench GATEWAY", Short: "Load a gateway and print rates and latencies", Args: 1,
+		Use: "bench GATEWAY", Short: "Load a gateway and print rates and latencies",
 		Long: `Reads batches one after another over --connections for --duration, epoch after epoch, and
 checks each body. The latency of a batch is from the request to the last byte checked. Each
 batch that was begun in that time counts; if one of them fails the exit code is not 0.`,

@@ -23,6 +23,23 @@ const (
 	exitInterrupted = 130
 )
 
+// exitWord names an exit code in errors as JSON.
+func exitWord(code int) string {
+	switch code {
+	case exitUsage:
+		return "usage"
+	case exitCorrupt:
+		return "corrupt"
+	case exitNotFound:
+		return "not_found"
+	case exitStore:
+		return "unreachable"
+	case exitInterrupted:
+		return "interrupted"
+	}
+	return "failed"
+}
+
 // errCorrupt says that bytes differ from their digests, or that an epoch was not delivered exactly once.
 var errCorrupt = errors.New("corruption found")
 

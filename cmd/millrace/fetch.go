@@ -92,7 +92,7 @@ func proved(p client.Proof) string {
 
 func (a *app) fetch() *cobra.Command {
 	return a.Build(cli.Command{
-		Use: "fetch GATEWAY...", Short: "Read an epoch, check every byte, print the rate", Args: 1, More: true,
+		Use: "fetch GATEWAY...", Short: "Read an epoch, check every byte, print the rate",
 		Long: `Reads the batches of an epoch from one or more gateways. Every body is compared with its
 length and CRC-32C; the manifests prove that no sample came twice and, if the whole epoch
 was read, that every sample came. With --output each batch becomes a file; running the

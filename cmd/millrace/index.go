@@ -112,7 +112,7 @@ func (x *indexFlags) check(f *cli.Flags) {
 
 func (a *app) index() *cobra.Command {
 	return a.Build(cli.Command{
-		Use: "index DATASET", Short: "Index shards that are there already, in place", Args: 1,
+		Use: "index DATASET", Short: "Index shards that are there already, in place",
 		Long: `Reads the shards under DATASET once and publishes an index of them beside them.
 Nothing is copied. A second run with the same options reads only what has changed. One after
 a kill reads what the first had not read, the shards that it was reading, and about 64 MiB, or
@@ -188,7 +188,7 @@ type verifyReport struct {
 
 func (a *app) verify() *cobra.Command {
 	return a.Build(cli.Command{
-		Use: "verify DATASET", Short: "Compare every chunk with its digest", Args: 1,
+		Use: "verify DATASET", Short: "Compare every chunk with its digest",
 		Long: `Reads everything again and compares it with the digests in the index. Each range that
 does not match is one line on stdout; if there is one the exit code is 3.`,
 		Example: "  millrace verify s3://bucket/imagenet\n  millrace verify ./shards --json",
@@ -260,7 +260,7 @@ func verdict(l location.Location, bad int, err error) error {
 
 func (a *app) gc() *cobra.Command {
 	return a.Build(cli.Command{
-		Use: "gc DATASET", Short: "Remove index generations that nothing points to", Args: 1,
+		Use: "gc DATASET", Short: "Remove index generations that nothing points to",
 		Long: `Removes index objects that the dataset's pointer does not name and that are older than
 --grace. Shards are never touched. A gateway that still pins an old generation keeps
 serving it: it has its own copy of the index.`,

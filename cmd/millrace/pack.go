@@ -24,7 +24,7 @@ type packReport struct {
 
 func (a *app) pack() *cobra.Command {
 	return a.Build(cli.Command{
-		Use: "pack SOURCE... DATASET", Short: "Pack files into tar shards and index them", Args: 2, More: true,
+		Use: "pack SOURCE... DATASET", Short: "Pack files into tar shards and index them",
 		Long: `Packs the files under each SOURCE into tar shards under DATASET, the last argument, and
 indexes them. The shards follow the WebDataset convention and can be read without
 Millrace. The same input gives the same bytes. Safe to run again after a kill: shards

@@ -113,7 +113,7 @@ func gateways(f *cli.Flags, args []string) {
 
 func (a *app) plan() *cobra.Command {
 	return a.Build(cli.Command{
-		Use: "plan GATEWAY|DATASET", Short: "Explain a batch, or compare orders, without reading data", Args: 1,
+		Use: "plan GATEWAY|DATASET", Short: "Explain a batch, or compare orders, without reading data",
 		Long: `With a gateway's address, prints the plan of an epoch, and with --batch where each sample
 of that batch comes from; with --split locality also what share of the samples is read by
 a rank other than the one at home. With a dataset (s3://bucket/prefix, file:///dir or a directory)

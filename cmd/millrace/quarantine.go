@@ -37,7 +37,7 @@ type quarantineFlags struct {
 
 func (a *app) quarantine() *cobra.Command {
 	return a.Build(cli.Command{
-		Use: "quarantine DATASET", Short: "Name bad samples, so that healthy ones are delivered in their place", Args: 1,
+		Use: "quarantine DATASET", Short: "Name bad samples, so that healthy ones are delivered in their place",
 		Long: `Stores a list of bad samples beside the index and prints its digest. A plan that names it,
 quarantine=DIGEST in a URL, delivers healthy samples of the same chunk in their place, other
 ones in each epoch; all other positions stay as they are. Nothing is removed.

@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 
 	"github.com/spf13/cobra"
 
 	"github.com/millrace-data/millrace/internal/cli"
+	"github.com/millrace-data/millrace/internal/location"
 )
 
 // app is the program: its commands are methods.
@@ -15,16 +17,16 @@ type app struct{ *cli.App }
 // run is the program, without the process: it returns the exit code.
 func run(ctx context.Context, args, env []string, stdout, stderr io.Writer) int {
 	a := &app{cli.New(env, stdout, stderr)}
+	a.Hide = location.HideSecrets
 	err := a.root(args).ExecuteContext(ctx)
 	if err == nil {
 		return exitOK
 	}
 	code := exitCode(ctx, err)
 	if code == exitInterrupted {
-		a.Say("millrace: interrupted")
-	} else {
-		a.Report(err)
+		err = errors.New("interrupted")
 	}
+	a.Report(err, cli.Exit{Code: code, Word: exitWord(code)})
 	return code
 }
 
@@ -33,17 +35,19 @@ and every machine that trains reads its shuffled batches with one HTTP GET:
 
     curl http://gateway:8080/epoch/0/batch/17 | tar -t
 
-Every flag can also be set by the environment (--cache-size is MILLRACE_CACHE_SIZE)
-and in a YAML file named by --config (cache-size: 16GiB). A flag goes before the
-environment, the environment before the file, the file before the default.
+The settings of serve can also be set by the environment (--cache-size is MILLRACE_CACHE_SIZE)
+and in a YAML file that --config names. The other commands read neither, but for AWS_... and
+MILLRACE_TOKEN...
 
 Exit codes: 0 ok, 1 failure, 2 usage or configuration, 3 corruption found,
-4 not found, 5 store unreachable or denied, 130 interrupted.`
+4 not found, 5 store or gateway unreachable, or store denied, 130 interrupted.
+With --json an error is one JSON object on stderr.`
 
 func (a *app) root(args []string) *cobra.Command {
 	root := &cobra.Command{
 		Use:     "millrace",
 		Short:   "Shuffled batches of training data by URL",
+		Version: buildInfo().String(),
 		Long:    rootLong,
 		Example: "  millrace demo\n  millrace index s3://bucket/imagenet\n  millrace serve --dataset imagenet=s3://bucket/imagenet --cache-size 16GiB",
 	}

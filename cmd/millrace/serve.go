@@ -13,7 +13,7 @@ import (
 
 func (a *app) serve() *cobra.Command {
 	return a.Build(cli.Command{
-		Use: "serve", Short: "Serve datasets over HTTP",
+		Use: "serve --dataset NAME=URL", Short: "Serve datasets over HTTP", Settings: true,
 		Long: `Serves shuffled batches of one or more indexed datasets. SIGTERM ends it in order: it
 reports itself not ready, goes on serving for --lame-duck, then waits for open requests
 for at most --drain-timeout. A second signal ends it at once.
@@ -30,7 +30,12 @@ metadata), never from a flag.`,
 			var c serveConfig
 			c.define(f)
 			f.Flag(&a.JSON, "json", "print JSON, with --check")
-			check := func([]string) { c.validate(f) }
+			check := func([]string) {
+				if a.JSON && !c.Check {
+					f.Fault("--json: want --check with it; --log-format json makes the log JSON")
+				}
+				c.validate(f)
+			}
 			return check, func(ctx context.Context, _ []string) error {
 				if c.Check {
 					return a.checkServe(ctx, &c, f)
@@ -53,7 +58,7 @@ func (a *app) checkServe(ctx context.Context, c *serveConfig, f *cli.Flags) erro
 		return err
 	}
 	defer s.Close()
-	return a.printConfig(c, f)
+	return f.PrintSettings()
 }
 
 // compose makes the node. What the environment says about the collector stands.

@@ -14,20 +14,20 @@ import (
 func (x *serveConfig) defineCluster(f *cli.Flags) {
 	c := &x.Cluster
 	f.Text(&c.Name, "cluster", "", "be one cache with the other gateways of the cluster `NAME`: wants --join and --peer-listen")
-	f.Text(&x.join, "join", "", "find them `WHERE`: static:HOST,HOST:PORT or dns:NAME:PORT or gossip:SEED,SEED")
+	f.Text(&x.join, "join", "", "`WHERE` to find the other gateways: static:HOST,HOST:PORT or dns:NAME:PORT or gossip:SEED,SEED")
 	f.Text(&c.Listen, "peer-listen", "", fmt.Sprintf("`ADDRESS` of the port for other gateways, such as 0.0.0.0:%d", cluster.PeerPort))
-	f.Text(&c.Advertise, "peer-advertise", "", "`ADDRESS` at which they reach it (default that of --peer-listen, or this machine's only one)")
+	f.Text(&c.Advertise, "peer-advertise", "", "`ADDRESS` at which the other gateways reach that port (default that of --peer-listen, or this machine's only one)")
 	f.Text(&c.Cert, "peer-cert", "", "PEM `FILE` with this gateway's certificate, for both ends of a connection")
-	f.Text(&c.Key, "peer-key", "", "PEM `FILE` with its key")
-	f.Text(&c.CA, "peer-ca", "", "PEM `FILE` with the authority whose certificates gateways have")
+	f.Text(&c.Key, "peer-key", "", "PEM `FILE` with the key of --peer-cert")
+	f.Text(&c.CA, "peer-ca", "", "PEM `FILE` with the authority that has signed the gateways' certificates")
 	f.List(&c.Allow, "peer-allow", "`NAME` that a gateway's certificate must have; may be repeated (default any that --peer-ca has signed)")
-	f.Flag(&c.SharedCert, "peer-shared-cert", "gateways share a certificate: its names need not have the --member name of who shows it")
-	f.Flag(&c.Insecure, "peer-insecure", "no certificates: whoever reaches the peer port may read every dataset; on loopback only")
+	f.Flag(&c.SharedCert, "peer-shared-cert", "gateways share a certificate: its names need not have the --member name of the gateway that shows it")
+	f.Flag(&c.Insecure, "peer-insecure", "no certificates: every process that reaches the peer port may read every dataset; on loopback only")
 	f.Text(&c.GossipListen, "gossip-listen", "", fmt.Sprintf("`ADDRESS` of the gossip, TCP and UDP (default the host of --peer-listen, port %d)", cluster.GossipPort))
 	f.Text(&c.GossipKey, "gossip-key-file", "", "`FILE` with the key of the gossip: 16, 24 or 32 bytes, plain, in hexadecimal or in base64")
 	f.Text(&c.Member, "member", "", "`NAME` of this gateway, the same after a restart (default the host's name)")
-	cli.Var(f, &c.Ordinal, "ordinal", "i/p", node.ParseOrdinal, node.Ordinal.String,
-		"`I/P`: this gateway's number, from 0, among P: it then owns what rank I of P reads with split=locality")
+	cli.Var(f, &c.Ordinal, "ordinal", "I/P", node.ParseOrdinal, node.Ordinal.String,
+		"this gateway's number, from 0, among P: with split=locality it owns what rank I of P reads")
 }
 
 // clusterNames are the flags that mean nothing without --cluster.

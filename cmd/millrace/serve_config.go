@@ -1,15 +1,9 @@
 package main
 
 import (
-	"fmt"
-	"io"
 	"net"
-	"slices"
 	"strings"
 	"time"
-
-	"github.com/spf13/pflag"
-	"go.yaml.in/yaml/v3"
 
 	"github.com/millrace-data/millrace/datapath"
 	"github.com/millrace-data/millrace/internal/budget"
@@ -36,34 +30,61 @@ const (
 )
 
 func (c *serveConfig) define(f *cli.Flags) {
-	c.Memory = node.UsableMemory()
-	f.Repeated(&c.datasets, "dataset", ",", location.Split, "serve `NAME=URL[,index=URL][,links=follow]`; may be repeated, the first is the default dataset")
-	f.Repeated(&c.mixtures, "mixture", ";", func(s string) []string { return strings.Split(s, ";") }, "serve `NAME=SOURCE:WEIGHT,SOURCE:WEIGHT[,samples=N|,choose=N/N|,per-batch=N/N]`: a mixture of datasets; may be repeated")
+	f.Section("data")
+	c.defineData(f)
+	f.Section("ports")
 	f.Text(&c.Listen, "listen", "127.0.0.1:8080", "`ADDRESS` of the data port")
 	f.Text(&c.AdminListen, "admin-listen", "", "`ADDRESS` of a port of their own for metrics, statistics and profiles")
+	f.Duration(&c.Deadline, "first-byte-timeout", time.Minute, "time to the first byte of an answer; a request that takes longer gets 504")
+	f.Duration(&c.LameDuck, "lame-duck", defaultLameDuck, "after SIGTERM, time to go on serving while not ready")
+	f.Duration(&c.Drain, "drain-timeout", defaultDrain, "after the lame-duck time, time to wait for open requests at most")
+	f.Section("access")
 	f.Text(&c.TLSCert, "tls-cert", "", "PEM `FILE` with the certificate of the data and admin ports, for https (default none: plain HTTP)")
-	f.Text(&c.TLSKey, "tls-key", "", "PEM `FILE` with its key")
+	f.Text(&c.TLSKey, "tls-key", "", "PEM `FILE` with the key of --tls-cert")
 	f.Text(&c.ClientCA, "client-ca", "", "PEM `FILE` with the authorities whose certificates clients may show (default none)")
 	f.Flag(&c.Insecure, "insecure-no-auth", "allow a --listen address that others can reach: there are no tokens yet")
-	f.Size(&c.CacheSize, "cache-size", node.DefaultCacheSize(c.Memory), "`SIZE` of the budget for chunks, transfers, tables and bodies together")
-	f.Set.Lookup("cache-size").DefValue = "a quarter of the memory" // the same words on every machine; --check prints the size
-	f.Duration(&c.Wait, "budget-wait", budget.DefaultWait, "`DURATION` that a batch waits for memory before it gets 503")
-	f.Duration(&c.Deadline, "deadline", time.Minute, "`DURATION` to the first byte of an answer")
+	f.Section("memory")
+	c.defineMemory(f)
+	f.Section("disk")
+	c.defineDisk(f)
+	f.Section("cluster")
+	c.defineCluster(f)
+	f.Section("store")
+	f.Number(&c.Fetchers, "fetchers", datapath.DefaultFetchers, "store reads side by side")
+	f.Size(&c.PartSize, "part-size", datapath.DefaultPartSize, "size of one store read at most")
+	f.Flag(&c.CheckSHA, "check-sha256", "compare SHA-256 too when a chunk arrives; single samples from other gateways have CRC-32C only")
+	defineStores(&c.Stores, f)
+	f.Section("log")
+	f.Choice(&c.logLevel, "log-level", "info", "least level of the lines that are logged", "debug", "info", "warn", "error")
+	f.Choice(&c.logFormat, "log-format", "auto", "form of the log; auto is text on a terminal and else JSON", "auto", "text", "json")
+	f.Section("")
+	f.Flag(&c.Check, "check", "validate everything, print the effective settings and exit")
+}
+
+func (c *serveConfig) defineData(f *cli.Flags) {
+	f.Repeated(&c.datasets, "dataset", ",", location.Split, "`NAME=URL` to serve; may be repeated, and the first is the default dataset; NAME= may be left out; ,index=URL behind it says that the index lies elsewhere, ,links=follow has links followed")
+	f.Repeated(&c.mixtures, "mixture", ";", func(s string) []string { return strings.Split(s, ";") }, "`NAME=SOURCE:WEIGHT,...`, a mixture of datasets to serve; may be repeated; ,samples=N or ,choose=N/N/... behind it sets the samples of an epoch, ,per-batch=N/N/... those of each batch")
 	f.Text(&c.IndexDir, "index-dir", "", "`DIR` that keeps copies of the indexes (default a temporary directory)")
 	f.Text(&c.LossLog, "loss-log", "", "`DIR` that keeps reported losses which the bucket does not take (default none: they are refused)")
-	f.Number(&c.Fetchers, "fetchers", datapath.DefaultFetchers, "`N` store reads side by side")
-	f.Size(&c.PartSize, "part-size", datapath.DefaultPartSize, "`SIZE` of one store read at most")
-	f.Flag(&c.CheckSHA, "check-sha256", "compare SHA-256 too when a chunk arrives; single samples from other gateways have CRC-32C only")
-	c.defineDisk(f)
-	c.defineQuotas(f)
+}
+
+func (c *serveConfig) defineMemory(f *cli.Flags) {
+	c.Memory = node.UsableMemory()
+	f.Size(&c.CacheSize, "cache-size", node.DefaultCacheSize(c.Memory), "budget for chunks, transfers, tables and bodies together")
+	f.Set.Lookup("cache-size").DefValue = "a quarter of the memory" // the same words on every machine; --check prints the size
+	f.Repeated(&c.quotaTexts, "quota", ",", splitQuotas, "`DATASET=SIZE` of memory that one dataset has for itself, beside --cache-size; may be repeated; ,disk=SIZE behind it adds disk of its own")
+	f.Duration(&c.Wait, "budget-wait", budget.DefaultWait, "time that a batch waits for memory before it gets 503")
+	var policies []string
+	for _, p := range datapath.Policies() {
+		policies = append(policies, string(p))
+	}
+	f.Choice(&c.CachePolicy, "cache-policy", policies[0], "which chunks leave memory first, of those that no reader comes for soon", policies...)
 	f.Flag(&c.NoPrefetch, "no-prefetch", "do not fetch ahead of the readers")
-	f.Duration(&c.LameDuck, "lame-duck", defaultLameDuck, "after SIGTERM go on serving for `DURATION`, not ready")
-	f.Duration(&c.Drain, "drain-timeout", defaultDrain, "then wait for open requests for `DURATION` at most")
-	c.defineCluster(f)
-	f.Choice(&c.logLevel, "log-level", "info", "`LEVEL` of the log", "debug", "info", "warn", "error")
-	f.Choice(&c.logFormat, "log-format", "auto", "`FORMAT` of the log", "auto", "text", "json")
-	defineStores(&c.Stores, f)
-	f.Flag(&c.Check, "check", "validate everything, print the effective configuration and exit")
+}
+
+func (c *serveConfig) defineDisk(f *cli.Flags) {
+	f.Text(&c.DiskDir, "disk-cache", "", "`DIR` that keeps chunks between memory and store, also over a restart")
+	f.Size(&c.DiskSize, "disk-cache-size", 0, "what --disk-cache may take at most; wanted with it")
 }
 
 // validate notes every fault that can be seen without opening anything.
@@ -74,7 +95,7 @@ func (c *serveConfig) validate(f *cli.Flags) {
 		f.Fault("--dataset: want at least one NAME=URL")
 	}
 	names := map[string]bool{}
-	for _, d := range c.datasets {
+	for i, d := range c.datasets {
 		l, err := location.Parse(d)
 		switch {
 		case err != nil:
@@ -84,6 +105,7 @@ func (c *serveConfig) validate(f *cli.Flags) {
 		default:
 			names[l.Name] = true
 			c.Locations = append(c.Locations, l)
+			c.datasets[i] = l.Name + "=" + l.Address() // as --check prints it
 		}
 	}
 	c.validateListen(f)
@@ -100,7 +122,7 @@ func (c *serveConfig) validate(f *cli.Flags) {
 		f.Fault("--cache-size %s: more than the %s this process may use", cli.FormatSize(c.CacheSize), cli.FormatSize(c.Memory))
 	}
 	if c.Deadline == 0 {
-		f.Fault("--deadline 0s: want more")
+		f.Fault("--first-byte-timeout 0s: want more")
 	}
 	if c.Wait == 0 {
 		f.Fault("--budget-wait 0s: want more")
@@ -161,43 +183,4 @@ func loopback(host string) bool {
 	}
 	ip := net.ParseIP(host)
 	return ip != nil && ip.IsLoopback()
-}
-
-// printConfig prints the effective configuration as YAML, with the source of each value that is no default, or as JSON;
-// serve --config accepts either.
-func (a *app) printConfig(c *serveConfig, f *cli.Flags) error {
-	doc := &yaml.Node{Kind: yaml.MappingNode}
-	plain := map[string]any{}
-	f.Set.VisitAll(func(fl *pflag.Flag) {
-		if slices.Contains([]string{"check", "config", "help", "json"}, fl.Name) {
-			return
-		}
-		key := &yaml.Node{Kind: yaml.ScalarNode, Value: fl.Name}
-		val := &yaml.Node{Kind: yaml.ScalarNode, Value: location.HideSecrets(fl.Value.String())}
-		plain[fl.Name] = val.Value
-		if fl.Name == "dataset" {
-			val = &yaml.Node{Kind: yaml.SequenceNode}
-			var all []string
-			for _, l := range c.Locations {
-				all = append(all, l.Name+"="+l.Address())
-				val.Content = append(val.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: all[len(all)-1]})
-			}
-			plain[fl.Name] = all
-		}
-		if val.Kind == yaml.ScalarNode && val.Value == "" {
-			val.Style = yaml.DoubleQuotedStyle
-		}
-		switch {
-		case fl.Changed:
-			key.HeadComment = "# from the command line"
-		case f.Source(fl.Name) != "":
-			key.HeadComment = "# from " + f.Source(fl.Name)
-		}
-		doc.Content = append(doc.Content, key, val)
-	})
-	text, err := yaml.Marshal(doc)
-	if err != nil {
-		return fmt.Errorf("print configuration: %w", err)
-	}
-	return a.Print(plain, func(w io.Writer) { fmt.Fprintf(w, "%s", text) })
 }

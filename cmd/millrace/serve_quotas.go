@@ -5,28 +5,27 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/millrace-data/millrace/datapath"
 	"github.com/millrace-data/millrace/internal/cli"
 	"github.com/millrace-data/millrace/internal/location"
 	"github.com/millrace-data/millrace/internal/node"
 )
 
-func (c *serveConfig) defineQuotas(f *cli.Flags) {
-	f.List(&c.quotaTexts, "quota", "serve `DATASET=SIZE[,disk=SIZE]` with memory and disk of its own, beside --cache-size; may be repeated")
-}
-
-// validateQuotas reads the quotas. What follows a comma belongs to the quota before it if it says disk=.
-func (c *serveConfig) validateQuotas(f *cli.Flags) {
-	var texts []string
-	for _, t := range c.quotaTexts {
+// splitQuotas takes quotas apart at their commas. What follows a comma belongs to the quota before it if it says disk=.
+func splitQuotas(s string) (texts []string) {
+	for t := range strings.SplitSeq(s, ",") {
 		if strings.HasPrefix(t, "disk=") && len(texts) > 0 {
 			texts[len(texts)-1] += "," + t
 			continue
 		}
 		texts = append(texts, t)
 	}
+	return texts
+}
+
+// validateQuotas reads the quotas.
+func (c *serveConfig) validateQuotas(f *cli.Flags) {
 	memory := c.CacheSize
-	for _, t := range texts {
+	for _, t := range c.quotaTexts {
 		q, err := parseQuota(t)
 		switch {
 		case err != nil:
@@ -71,18 +70,6 @@ func parseQuota(text string) (q node.Quota, err error) {
 		return q, errors.New("want at least 1MiB")
 	}
 	return q, nil
-}
-
-// defineDisk defines what is kept where beyond the horizon of the readers.
-func (c *serveConfig) defineDisk(f *cli.Flags) {
-	var policies []string
-	for _, p := range datapath.Policies() {
-		policies = append(policies, string(p))
-	}
-	f.Choice(&c.CachePolicy, "cache-policy", policies[0], "`POLICY` by which chunks leave memory that no reader comes for soon", policies...)
-	f.Text(&c.DiskDir, "disk-cache", "", "`DIR` that keeps chunks between memory and store, also over a restart")
-	f.Size(&c.DiskSize, "disk-cache-size", 0, "`SIZE` that --disk-cache may take at most; wanted with it")
-	f.Set.Lookup("disk-cache-size").DefValue = ""
 }
 
 func (c *serveConfig) validateDisk(f *cli.Flags) {

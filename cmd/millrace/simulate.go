@@ -104,7 +104,7 @@ func (x *simulateFlags) check(f *cli.Flags, args []string) {
 
 func (a *app) simulate() *cobra.Command {
 	return a.Build(cli.Command{
-		Use: "simulate [DATASET]", Short: "Predict epoch time, reads and waiting for lists of settings", More: true,
+		Use: "simulate [DATASET]", Short: "Predict epoch time, reads and waiting for lists of settings",
 		Long: `Runs a job's order, the readers, the fetch queue and the cache policies of a gateway under a
 clock of its own against a model of the store, and prints for every combination of the
 lists how long an epoch takes, how long ranks wait, and which tier the bytes come from. A

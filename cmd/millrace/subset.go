@@ -30,7 +30,7 @@ type subsetCount struct {
 
 func (a *app) subset() *cobra.Command {
 	return a.Build(cli.Command{
-		Use: "subset DATASET", Short: "Cut a dataset into named subsets, such as train and val", Args: 1,
+		Use: "subset DATASET", Short: "Cut a dataset into named subsets, such as train and val",
 		Long: `Puts every sample into one of some named subsets, by a hash of its name: the parts are
 relative to each other. Data that is added later moves no sample from one subset to another,
 once the new generation is cut by the same rule. Nothing is copied: the bucket gets one small

@@ -43,6 +43,10 @@ func buildInfo() versionInfo {
 	return v
 }
 
+func (v versionInfo) String() string {
+	return fmt.Sprintf("millrace %s (%s, %s, order %d)", v.Version, v.Go, v.Platform, v.OrderVersion)
+}
+
 func (a *app) version() *cobra.Command {
 	return a.Build(cli.Command{
 		Use: "version", Short: "Print the version",
@@ -51,9 +55,7 @@ func (a *app) version() *cobra.Command {
 			f.Output(a.App)
 			return nil, func(context.Context, []string) error {
 				v := buildInfo()
-				return a.Print(v, func(w io.Writer) {
-					fmt.Fprintf(w, "millrace %s (%s, %s, order %d)\n", v.Version, v.Go, v.Platform, v.OrderVersion)
-				})
+				return a.Print(v, func(w io.Writer) { fmt.Fprintln(w, v) })
 			}
 		},
 	})

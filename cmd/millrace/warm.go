@@ -21,7 +21,7 @@ type warmReport struct {
 
 func (a *app) warm() *cobra.Command {
 	return a.Build(cli.Command{
-		Use: "warm GATEWAY", Short: "Fill memory and disk of a gateway for an epoch", Args: 1,
+		Use: "warm GATEWAY", Short: "Fill memory and disk of a gateway for an epoch",
 		Long: `Has a gateway bring what an epoch needs before a job asks for it, in the order in which
 the job will: into memory as far as it looks ahead, then to its disk tier (--disk-cache
 of millrace serve). It ends when the whole epoch is warm, or when neither has room for

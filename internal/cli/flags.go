@@ -13,9 +13,14 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// Var defines a flag of any type. format must print a value so that parse gives it back.
+// Var defines a flag of any type, in the section begun last. format must print a value so that parse gives it back. kind is
+// the placeholder in the help, unless usage has one between backquotes.
 func Var[T any](f *Flags, p *T, name, kind string, parse func(string) (T, error), format func(T) string, usage string) {
-	f.Set.Var(&value[T]{f, p, name, kind, parse, format}, name, usage)
+	v := &value[T]{f: f, p: p, name: name, kind: kind, parse: parse, format: format}
+	fl := f.Set.VarPF(v, name, "", usage)
+	if f.section != "" {
+		fl.Annotations = map[string][]string{sectionNote: {f.section}}
+	}
 }
 
 // value is a flag of any type. Its Set notes a fault and goes on, so that all faults are reported together.
@@ -26,12 +31,13 @@ type value[T any] struct {
 	kind   string
 	parse  func(string) (T, error)
 	format func(T) string
+	words  []string // of which the value is one, or some; none: it is something else
 }
 
 func (v *value[T]) Set(s string) error {
 	x, err := v.parse(s)
 	if err != nil {
-		v.f.Fault("--%s %q: %w", v.name, s, err)
+		v.f.Fault("--%s %q: %w", v.name, v.f.app.Hide(s), err)
 		return nil
 	}
 	*v.p = x
@@ -47,10 +53,12 @@ func (v *value[T]) String() string {
 
 func (v *value[T]) Type() string { return v.kind }
 
+func (v *value[T]) choices() []string { return v.words }
+
 // Size is a number of bytes with a unit: 8MiB, 2GB, 512.
 func (f *Flags) Size(p *int64, name string, def int64, usage string) {
 	*p = def
-	Var(f, p, name, "size", ParseSize, FormatSize, usage)
+	Var(f, p, name, "SIZE", ParseSize, FormatSize, usage)
 }
 
 func ParseSize(s string) (int64, error) {
@@ -75,7 +83,7 @@ func FormatSize(n int64) string {
 // Count is an unsigned number.
 func (f *Flags) Count(p *uint64, name string, def uint64, usage string) {
 	*p = def
-	Var(f, p, name, "n", parseCount, func(n uint64) string { return strconv.FormatUint(n, 10) }, usage)
+	Var(f, p, name, "N", parseCount, func(n uint64) string { return strconv.FormatUint(n, 10) }, usage)
 }
 
 func parseCount(s string) (uint64, error) {
@@ -98,7 +106,7 @@ func (f *Flags) Optional(p **uint64, name, usage string) {
 		}
 		return strconv.FormatUint(*n, 10)
 	}
-	Var(f, p, name, "n", parse, format, usage)
+	Var(f, p, name, "N", parse, format, usage)
 }
 
 // Number is a small count used as an int.
@@ -111,7 +119,7 @@ func (f *Flags) Number(p *int, name string, def int, usage string) {
 		}
 		return int(n), nil
 	}
-	Var(f, p, name, "n", parse, strconv.Itoa, usage)
+	Var(f, p, name, "N", parse, strconv.Itoa, usage)
 }
 
 // Duration is a span of time with a unit: 10s, 1m30s.
@@ -124,7 +132,7 @@ func (f *Flags) Duration(p *time.Duration, name string, def time.Duration, usage
 		}
 		return d, nil
 	}
-	Var(f, p, name, "duration", parse, formatDuration, usage)
+	Var(f, p, name, "DURATION", parse, formatDuration, usage)
 }
 
 // formatDuration leaves out the zero minutes and seconds of time.Duration's own form.
@@ -142,7 +150,7 @@ func formatDuration(d time.Duration) string {
 func (f *Flags) Text(p *string, name, def, usage string) {
 	*p = def
 	parse := func(s string) (string, error) { return s, nil }
-	Var(f, p, name, "string", parse, func(s string) string { return s }, usage)
+	Var(f, p, name, "TEXT", parse, func(s string) string { return s }, usage)
 }
 
 // Choice is one of a few words.
@@ -154,8 +162,8 @@ func (f *Flags) Choice(p *string, name, def, usage string, words ...string) {
 		}
 		return s, nil
 	}
-	Var(f, p, name, "word", parse, func(s string) string { return s },
-		usage+": "+strings.Join(words, ", "))
+	Var(f, p, name, strings.Join(words, "|"), parse, func(s string) string { return s }, usage)
+	f.Set.Lookup(name).Value.(*value[string]).words = words
 }
 
 // Flag is a switch.
@@ -186,11 +194,8 @@ func (f *Flags) Repeated(p *[]string, name, by string, split func(string) []stri
 		}
 		return *p, nil
 	}
-	Var(f, p, name, "string", parse, func(s []string) string { return strings.Join(s, by) }, usage)
+	Var(f, p, name, "TEXT", parse, func(s []string) string { return strings.Join(s, by) }, usage)
 }
-
-// Given reports whether the command line itself sets a flag.
-func (f *Flags) Given(name string) bool { return f.Set.Lookup(name).Changed && f.source[name] == "" }
 
 // Output defines --json.
 func (f *Flags) Output(a *App) { f.Flag(&a.JSON, "json", "print JSON") }

@@ -30,7 +30,7 @@ func listOf[T any](f *Flags, p *[]T, name string, def []T, parse func(string) (T
 		}
 		return strings.Join(parts, ",")
 	}
-	Var(f, p, name, "list", all, text, usage)
+	Var(f, p, name, "LIST", all, text, usage)
 }
 
 // Sizes is a list of numbers of bytes: 16GiB,32GiB.
@@ -56,7 +56,8 @@ func (f *Flags) Words(p *[]string, name string, def []string, usage string, word
 			return "", fmt.Errorf("%q: want some of %s", s, strings.Join(words, ", "))
 		}
 		return s, nil
-	}, func(s string) string { return s }, usage+": "+strings.Join(words, ", "))
+	}, func(s string) string { return s }, usage)
+	f.Set.Lookup(name).Value.(*value[[]string]).words = words
 }
 
 // Bandwidth is a number of bytes a second: 2GB/s, 500MB/s, or 100Gbit/s.
@@ -76,7 +77,7 @@ func (f *Flags) Bandwidth(p *float64, name string, def float64, usage string) {
 		}
 		return float64(n), nil
 	}
-	Var(f, p, name, "rate", parse, func(x float64) string {
+	Var(f, p, name, "RATE", parse, func(x float64) string {
 		if x == 0 {
 			return ""
 		}
@@ -103,7 +104,7 @@ func (f *Flags) Rate(p *float64, name, usage string) {
 		}
 		return x, nil
 	}
-	Var(f, p, name, "rate", parse, func(x float64) string {
+	Var(f, p, name, "RATE", parse, func(x float64) string {
 		if x == 0 {
 			return ""
 		}
@@ -120,7 +121,7 @@ func (f *Flags) Price(p *float64, name, usage string) {
 		}
 		return x, nil
 	}
-	Var(f, p, name, "price", parse, func(x float64) string {
+	Var(f, p, name, "PRICE", parse, func(x float64) string {
 		if x == 0 {
 			return ""
 		}
@@ -138,7 +139,7 @@ func (f *Flags) Factor(p *float64, name string, def float64, usage string) {
 		}
 		return x, nil
 	}
-	Var(f, p, name, "factor", parse, func(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }, usage)
+	Var(f, p, name, "FACTOR", parse, func(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }, usage)
 }
 
 // Whole is a number that may be written with an exponent: 1e9.
@@ -154,5 +155,5 @@ func (f *Flags) Whole(p *uint64, name string, def uint64, usage string) {
 		}
 		return uint64(x), nil
 	}
-	Var(f, p, name, "n", parse, func(n uint64) string { return strconv.FormatUint(n, 10) }, usage)
+	Var(f, p, name, "N", parse, func(n uint64) string { return strconv.FormatUint(n, 10) }, usage)
 }

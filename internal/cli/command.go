@@ -1,0 +1,156 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// Command describes one command.
+type Command struct {
+	// Use is the command's name, its arguments, and the flags that it wants: "pack SOURCE... DESTINATION". An argument in
+	// brackets may be left out; one with three dots may be repeated.
+	Use string
+
+	Short, Long, Example string
+
+	Settings bool // the environment and a configuration file set the flags that have a section
+
+	// Setup defines the flags. It returns a check of their values, which may be nil, and the body of the command.
+	Setup func(f *Flags) (check func(args []string), body func(ctx context.Context, args []string) error)
+}
+
+// Build makes the cobra command: flags, environment and file first, then all faults at
+// once, then the body.
+func (a *App) Build(c Command) *cobra.Command {
+	cmd := &cobra.Command{Use: c.Use, Short: c.Short, Long: c.Long, Example: c.Example}
+	var check func(args []string)
+	var body func(ctx context.Context, args []string) error
+	f := a.Flags(cmd.Flags(), func(f *Flags) {
+		check, body = c.Setup(f)
+		if c.Settings {
+			f.defineFile()
+		}
+	})
+	want := argumentsOf(c.Use)
+	complete(cmd, want)
+	cmd.Args = func(_ *cobra.Command, args []string) error { want.check(f, args); return nil }
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		if a.quiet && a.Verbose {
+			f.Fault("--quiet and --verbose exclude each other")
+		}
+		if a.quiet {
+			a.Stderr = io.Discard
+		}
+		if c.Settings {
+			f.Load()
+		}
+		// A check may count on the arguments; without them the faults so far say enough.
+		if check != nil && len(args) >= want.least {
+			check(args)
+		}
+		if err := f.Err(); err != nil {
+			return &UsageError{err, cmd.CommandPath()}
+		}
+		return body(cmd.Context(), args)
+	}
+	return cmd
+}
+
+// arguments are what a command takes beside its flags.
+type arguments struct {
+	names       []string // in order, without brackets and dots
+	least, most int
+}
+
+const manyArguments = 1 << 30 // no limit
+
+// argumentsOf reads the arguments from a usage line.
+func argumentsOf(use string) arguments {
+	var a arguments
+	isValue := true // the first word is the command's name, and a word after a flag is the flag's value
+	for _, word := range strings.Fields(use) {
+		switch {
+		case strings.HasPrefix(word, "--"):
+			isValue = true
+		case isValue:
+			isValue = false
+		default:
+			name, repeated := strings.CutSuffix(word, "...")
+			a.names = append(a.names, strings.Trim(name, "[]"))
+			a.most++
+			if !strings.HasPrefix(word, "[") {
+				a.least++
+			}
+			if repeated {
+				a.most = manyArguments
+			}
+		}
+	}
+	return a
+}
+
+// check notes a fault where there are too few arguments or too many.
+func (a arguments) check(f *Flags, args []string) {
+	expected := "no argument"
+	if len(a.names) > 0 {
+		expected = strings.Join(a.names, " and ")
+	}
+	switch n := len(args); {
+	case n < a.least && n == 0:
+		f.Fault("expected %s, got no argument", expected)
+	case n < a.least:
+		f.Fault("expected %s, got %s", expected, Count(n, "argument", "arguments"))
+	case n > a.most:
+		f.Fault("expected %s, got %s: %q is one too many", expected, Count(n, "argument", "arguments"), f.app.Hide(args[a.most]))
+	}
+}
+
+// Flags is a command's flag set that collects faults instead of stopping at the first one.
+type Flags struct {
+	Set *pflag.FlagSet
+
+	app     *App
+	section string // of the flags that are being defined
+	file    string
+	faults  []error
+	source  map[string]string // flag → environment or file, for those set there
+}
+
+// Flags makes the flags of a command, which define defines.
+func (a *App) Flags(set *pflag.FlagSet, define func(f *Flags)) *Flags {
+	f := &Flags{Set: set, app: a, source: map[string]string{}}
+	f.Set.SortFlags = false
+	define(f)
+	return f
+}
+
+// sectionNote is the annotation of a flag that names its section.
+const sectionNote = "millrace_section"
+
+// Section begins a section of the flags: a heading in the help, and of a configuration file.
+func (f *Flags) Section(name string) { f.section = name }
+
+// sectionOf returns the section of a flag, or "".
+func sectionOf(fl *pflag.Flag) string {
+	if note := fl.Annotations[sectionNote]; len(note) > 0 {
+		return note[0]
+	}
+	return ""
+}
+
+// Fault records a fault of the command line, the environment or the file.
+func (f *Flags) Fault(format string, args ...any) {
+	f.faults = append(f.faults, fmt.Errorf(format, args...))
+}
+
+// Err returns all faults so far, or nil.
+func (f *Flags) Err() error { return errors.Join(f.faults...) }
+
+// Given reports whether the command line itself sets a flag.
+func (f *Flags) Given(name string) bool { return f.Set.Lookup(name).Changed && f.source[name] == "" }

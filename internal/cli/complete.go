@@ -1,0 +1,39 @@
+package cli
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// complete tells shells what may follow: the words of a flag that has some, files and directories where they are meant, and
+// else nothing, since a shell would offer files.
+func complete(cmd *cobra.Command, want arguments) {
+	cmd.Flags().VisitAll(func(fl *pflag.Flag) {
+		placeholder, _ := pflag.UnquoteUsage(fl)
+		words, directive := []string(nil), directiveOf(placeholder)
+		if choice, ok := fl.Value.(interface{ choices() []string }); ok {
+			words = choice.choices()
+		}
+		// The only error is that the flag has a completion already.
+		_ = cmd.RegisterFlagCompletionFunc(fl.Name, cobra.FixedCompletions(words, directive))
+	})
+	cmd.ValidArgsFunction = func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) >= want.most {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return nil, directiveOf(want.names[min(len(args), len(want.names)-1)])
+	}
+}
+
+// directiveOf is what shells offer in the place of a placeholder or an argument.
+func directiveOf(placeholder string) cobra.ShellCompDirective {
+	switch {
+	case placeholder == "FILE", placeholder == "SOURCE":
+		return cobra.ShellCompDirectiveDefault
+	case placeholder == "DIR", placeholder == "URL-OR-DIR", placeholder == "DESTINATION", strings.HasSuffix(placeholder, "DATASET"):
+		return cobra.ShellCompDirectiveFilterDirs
+	}
+	return cobra.ShellCompDirectiveNoFileComp
+}

@@ -1,0 +1,139 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// Root ends the making of a root command: faults of flags and arguments become usage errors; help, completion and the
+// flags of all commands get their places. args are the arguments of the process.
+func (a *App) Root(root *cobra.Command, args []string) {
+	a.JSON = slices.Contains(beforeDashes(args), "--json") // a fault of the flags is JSON too
+	root.SilenceErrors, root.SilenceUsage = true, true
+	root.PersistentFlags().BoolVarP(&a.quiet, "quiet", "q", false, "print errors alone on stderr: no progress, no notes")
+	root.PersistentFlags().BoolVarP(&a.Verbose, "verbose", "v", false, "print more detail on stderr")
+	root.SetVersionTemplate("{{.Version}}\n")
+	root.Args = func(_ *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return unknownCommand(root, args[:1])
+		}
+		return nil
+	}
+	root.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	root.SetOut(a.Stdout)
+	root.SetErr(a.Stderr)
+	root.SetArgs(args)
+	root.SetUsageFunc(printUsage)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return &UsageError{allUnknown(cmd, args, err), cmd.CommandPath()}
+	})
+	root.SetHelpCommand(&cobra.Command{
+		Use: "help [COMMAND]", Short: "Print the help of a command", Hidden: true, // a form of --help, with no flags of its own
+		RunE: func(_ *cobra.Command, args []string) error {
+			cmd, unknown, err := root.Find(args)
+			if err != nil || len(unknown) > 0 {
+				return unknownCommand(root, args)
+			}
+			cmd.InitDefaultHelpFlag()
+			return cmd.Help()
+		},
+	})
+	root.InitDefaultCompletionCmd()
+	if completion, _, err := root.Find([]string{"completion"}); err == nil {
+		for _, cmd := range append(completion.Commands(), completion) {
+			cmd.Args = usageFaults(cmd.Args)
+		}
+		completion.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() } // else its arguments are not looked at
+	}
+}
+
+// beforeDashes returns the arguments before "--", which ends the flags.
+func beforeDashes(args []string) []string {
+	if i := slices.Index(args, "--"); i >= 0 {
+		return args[:i]
+	}
+	return args
+}
+
+func unknownCommand(root *cobra.Command, words []string) error {
+	name := strings.Join(words, " ")
+	var names []string
+	for _, c := range root.Commands() {
+		names = append(names, c.Name())
+	}
+	return &UsageError{fmt.Errorf("unknown command %q%s", name, suggest("", name, names)), root.Name()}
+}
+
+// usageFaults makes the faults that cobra finds in arguments usage errors.
+func usageFaults(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := check(cmd, args); err != nil {
+			return &UsageError{err, cmd.CommandPath()}
+		}
+		return nil
+	}
+}
+
+// allUnknown names every unknown flag where pflag stops at the first.
+func allUnknown(cmd *cobra.Command, args []string, first error) error {
+	if unknown := (*pflag.NotExistError)(nil); !errors.As(first, &unknown) || unknown.GetSpecifiedShortnames() != "" {
+		return first
+	}
+	var known []string
+	cmd.Flags().VisitAll(func(fl *pflag.Flag) { known = append(known, fl.Name) })
+	var seen []string
+	var faults []error
+	for _, arg := range beforeDashes(args) {
+		name, long := strings.CutPrefix(arg, "--")
+		name, _, _ = strings.Cut(name, "=")
+		if long && !slices.Contains(known, name) && !slices.Contains(seen, name) {
+			seen = append(seen, name)
+			faults = append(faults, fmt.Errorf("unknown flag: --%s%s", name, suggest("--", name, known)))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// suggest asks whether the closest of the known names was meant, if one is close enough to be a slip of the fingers.
+func suggest(before, name string, known []string) string {
+	best, least := "", max(1, len(name)/3)+1
+	for _, k := range known {
+		d := distance(name, k)
+		if strings.HasPrefix(k, name) && len(name) > 2 {
+			d = 1
+		}
+		if d < least {
+			best, least = k, d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return fmt.Sprintf(": did you mean %s%s?", before, best)
+}
+
+// distance is how many letters must be added, removed or replaced to make b of a.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			replaced := diagonal
+			if a[i] != b[j] {
+				replaced++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(replaced, row[j]+1, diagonal+1)
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,277 @@
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
+)
+
+// Settings are the flags that have a section. Where a command says so they may be set by the environment and by a file of
+// sections too.
+
+// defineFile defines --config, which names the file.
+func (f *Flags) defineFile() {
+	f.section = ""
+	f.Text(&f.file, "config", "", "YAML `FILE` with settings: the keys are the flags, under the headings above")
+}
+
+// settings calls visit for the flags that have a section, in their order.
+func (f *Flags) settings(visit func(fl *pflag.Flag)) {
+	f.Set.VisitAll(func(fl *pflag.Flag) {
+		if sectionOf(fl) != "" {
+			visit(fl)
+		}
+	})
+}
+
+// sections returns the names of the sections, in their order.
+func (f *Flags) sections() (names []string) {
+	f.settings(func(fl *pflag.Flag) {
+		if s := sectionOf(fl); !slices.Contains(names, s) {
+			names = append(names, s)
+		}
+	})
+	return names
+}
+
+// Variable is the name of a flag in the environment.
+func Variable(flag string) string {
+	return "MILLRACE_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// Load fills the settings that the command line left alone: from the environment, then from the file.
+func (f *Flags) Load() {
+	assign := func(fl *pflag.Flag) {
+		if v, ok := f.app.Env[Variable(fl.Name)]; ok && !fl.Changed {
+			f.assign(fl, Variable(fl.Name), []string{v})
+		}
+	}
+	f.settings(assign)
+	assign(f.Set.Lookup("config"))
+	f.unknownVariables()
+	if f.file == "" {
+		return
+	}
+	text, err := os.ReadFile(f.file)
+	if err != nil {
+		f.Fault("--config: %w", err)
+		return
+	}
+	keys, err := f.parseFile(text)
+	if err != nil {
+		f.Fault("%s: %w", f.file, err)
+		return
+	}
+	for _, k := range keys {
+		if fl := f.Set.Lookup(k.name); !fl.Changed && f.source[fl.Name] == "" {
+			f.assign(fl, fmt.Sprintf("%s:%d", f.file, k.line), k.values)
+		}
+	}
+}
+
+// unknownVariables refuses a MILLRACE_ variable that is no setting: most likely a slip of the fingers.
+func (f *Flags) unknownVariables() {
+	known := []string{Variable("config")}
+	f.settings(func(fl *pflag.Flag) { known = append(known, Variable(fl.Name)) })
+	var names []string
+	for k, v := range f.app.Env {
+		if strings.HasPrefix(k, "MILLRACE_") && !slices.Contains(known, k) && !reserved(k) && !serviceLink(k, v) {
+			names = append(names, k)
+		}
+	}
+	slices.Sort(names)
+	for _, k := range names {
+		f.Fault("environment: unknown variable %s%s", k, suggest("", k, known))
+	}
+}
+
+// reserved reports the variables that belong to the clients and to the tests.
+func reserved(name string) bool {
+	return strings.HasPrefix(name, "MILLRACE_TOKEN") || name == "MILLRACE_LONG" || strings.HasPrefix(name, "MILLRACE_TEST_")
+}
+
+// serviceVariable is the form of most variables that Kubernetes sets for a service.
+var serviceVariable = regexp.MustCompile(`^MILLRACE(_[A-Z0-9_]+)?_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)$`)
+
+// serviceLink reports the variables that Kubernetes puts into every container of a namespace that has a service called
+// millrace, or millrace-something: nobody wrote them, so they are nobody's slip.
+func serviceLink(name, value string) bool {
+	return serviceVariable.MatchString(name) || strings.HasSuffix(name, "_PORT") && strings.Contains(value, "://")
+}
+
+// assign sets a flag from somewhere else than the command line. The flag stays unchanged
+// for pflag, so that the source of each value is known.
+func (f *Flags) assign(fl *pflag.Flag, from string, values []string) {
+	f.source[fl.Name] = from
+	before := len(f.faults)
+	for _, v := range values {
+		if err := fl.Value.Set(v); err != nil {
+			f.Fault("--%s: %w", fl.Name, err)
+		}
+	}
+	for i := before; i < len(f.faults); i++ {
+		f.faults[i] = fmt.Errorf("%s: %w", from, f.faults[i])
+	}
+}
+
+// fileKey is one setting of a configuration file.
+type fileKey struct {
+	name   string
+	line   int
+	values []string
+}
+
+// parseFile reads a YAML mapping of sections, each a mapping of settings. A key that is unknown, or that stands in the wrong
+// section, is noted as a fault of its own.
+func (f *Flags) parseFile(text []byte) (keys []fileKey, err error) {
+	var doc, more yaml.Node
+	read := yaml.NewDecoder(bytes.NewReader(text))
+	switch err := read.Decode(&doc); {
+	case errors.Is(err, io.EOF): // nothing, or comments
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case !errors.Is(read.Decode(&more), io.EOF):
+		return nil, errors.New("want one document: what follows its end would not be read")
+	}
+	sections, err := pairsOf(doc.Content[0], "the file")
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range sections {
+		if !slices.Contains(f.sections(), s.key.Value) {
+			f.misplaced(s.key, "")
+			continue
+		}
+		settings, err := pairsOf(s.value, "section "+s.key.Value)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range settings {
+			if fl := f.Set.Lookup(p.key.Value); fl == nil || sectionOf(fl) != s.key.Value {
+				f.misplaced(p.key, s.key.Value)
+				continue
+			}
+			values, err := valuesOf(p.key, p.value)
+			if err != nil {
+				return nil, err
+			}
+			keys = append(keys, fileKey{p.key.Value, p.key.Line, values})
+		}
+	}
+	return keys, nil
+}
+
+// misplaced notes a key that stands in a section, or beside the sections, and does not belong there.
+func (f *Flags) misplaced(key *yaml.Node, section string) {
+	at, place := fmt.Sprintf("%s:%d", f.file, key.Line), "section "+section
+	if section == "" {
+		place = "the sections"
+	}
+	if fl := f.Set.Lookup(key.Value); fl != nil && sectionOf(fl) != "" {
+		f.Fault("%s: key %q belongs to section %s, not beside %s", at, key.Value, sectionOf(fl), place)
+		return
+	}
+	if section == "" {
+		f.Fault("%s: unknown section %q%s: want %s", at, key.Value, suggest("", key.Value, f.sections()), strings.Join(f.sections(), ", "))
+		return
+	}
+	var known []string
+	f.settings(func(fl *pflag.Flag) { known = append(known, fl.Name) })
+	f.Fault("%s: unknown key %q in %s%s", at, key.Value, place, suggest("", key.Value, known))
+}
+
+// pair is an entry of a YAML mapping.
+type pair struct{ key, value *yaml.Node }
+
+// pairsOf returns the entries of a mapping. An empty value has none.
+func pairsOf(n *yaml.Node, what string) (pairs []pair, err error) {
+	if n.Kind == yaml.ScalarNode && n.Tag == "!!null" {
+		return nil, nil
+	}
+	if n.Kind != yaml.MappingNode {
+		return nil, fmt.Errorf("line %d: %s: want keys with values, such as data: {dataset: [photos=./photos]}", n.Line, what)
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		k := n.Content[i]
+		if slices.ContainsFunc(pairs, func(p pair) bool { return p.key.Value == k.Value }) {
+			return nil, fmt.Errorf("line %d: %q is given twice", k.Line, k.Value)
+		}
+		pairs = append(pairs, pair{k, n.Content[i+1]})
+	}
+	return pairs, nil
+}
+
+// valuesOf returns the value of a key, or the values of a list.
+func valuesOf(key, v *yaml.Node) (values []string, err error) {
+	all := []*yaml.Node{v}
+	if v.Kind == yaml.SequenceNode {
+		all = v.Content
+	}
+	for _, e := range all {
+		if e.Kind != yaml.ScalarNode {
+			return nil, fmt.Errorf("line %d: key %q: want a plain value or a list of plain values", e.Line, key.Value)
+		}
+		values = append(values, e.Value)
+	}
+	return values, nil
+}
+
+// PrintSettings prints the settings as they are now: as YAML with the source of each value that is no default, or as JSON.
+// A file of either form is accepted by --config.
+func (f *Flags) PrintSettings() error {
+	doc, plain := &yaml.Node{Kind: yaml.MappingNode}, map[string]map[string]any{}
+	sections := map[string]*yaml.Node{}
+	f.settings(func(fl *pflag.Flag) {
+		name := sectionOf(fl)
+		if sections[name] == nil {
+			sections[name], plain[name] = &yaml.Node{Kind: yaml.MappingNode}, map[string]any{}
+			doc.Content = append(doc.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: name}, sections[name])
+		}
+		key := &yaml.Node{Kind: yaml.ScalarNode, Value: fl.Name}
+		switch {
+		case fl.Changed:
+			key.HeadComment = "# from the command line"
+		case f.source[fl.Name] != "":
+			key.HeadComment = "# from " + f.source[fl.Name]
+		}
+		var value *yaml.Node
+		value, plain[name][fl.Name] = f.printed(fl)
+		sections[name].Content = append(sections[name].Content, key, value)
+	})
+	text, err := yaml.Marshal(doc)
+	if err != nil {
+		return fmt.Errorf("print configuration: %w", err)
+	}
+	return f.app.Print(plain, func(w io.Writer) { fmt.Fprintf(w, "%s", text) })
+}
+
+// printed is the value of a flag as YAML and as JSON, without secrets.
+func (f *Flags) printed(fl *pflag.Flag) (*yaml.Node, any) {
+	scalar := func(s string) *yaml.Node {
+		n := &yaml.Node{Kind: yaml.ScalarNode, Value: f.app.Hide(s)}
+		if n.Value == "" {
+			n.Style = yaml.DoubleQuotedStyle
+		}
+		return n
+	}
+	list, ok := fl.Value.(*value[[]string])
+	if !ok {
+		n := scalar(fl.Value.String())
+		return n, n.Value
+	}
+	seq, all := &yaml.Node{Kind: yaml.SequenceNode}, []string{}
+	for _, s := range *list.p {
+		seq.Content = append(seq.Content, scalar(s))
+		all = append(all, f.app.Hide(s))
+	}
+	return seq, all
+}
