@@ -40,8 +40,8 @@ type benchFlags struct {
 
 func (x *benchFlags) define(f *cli.Flags) {
 	x.plan.define(f)
-	f.Number(&x.Connections, "connections", 8, "`N` readers side by side")
-	f.Duration(&x.Duration, "duration", 10*time.Second, "`DURATION` of the load")
+	f.Number(&x.Connections, "connections", 8, "readers side by side")
+	f.Duration(&x.Duration, "duration", 10*time.Second, "time that the load lasts")
 }
 
 func (x *benchFlags) check(f *cli.Flags, args []string) {

@@ -15,10 +15,10 @@ import (
 type compareFlags struct{ orders.Question }
 
 func (c *compareFlags) define(f *cli.Flags) {
-	f.Numbers(&c.WorldSizes, "world-size", nil, "of `N` ranks (default 1); of a dataset NUMBERS with commas between them, to say what locality moves")
-	f.Numbers(&c.Homes, "homes", nil, "`N` homes of --split locality, such as gateways (default the world size); of a dataset NUMBERS with commas between them")
-	f.Size(&c.Cache, "cache-size", 0, "also count the store's requests in later epochs with a cache of `SIZE`")
-	f.Price(&c.Price, "request-price", "`PRICE` of a million requests of the store, to print what an epoch's cost (default none)")
+	f.Numbers(&c.WorldSizes, "world-size", nil, "`N`, the ranks that share each batch (default 1); of a dataset N,..., to say what locality moves")
+	f.Numbers(&c.Homes, "homes", nil, "`N`, the homes of --split locality, such as gateways (default the world size); of a dataset N,...")
+	f.Size(&c.Cache, "cache-size", 0, "size of a cache with which to count the store's requests in later epochs too")
+	f.Price(&c.Price, "request-price", "price of a million requests of the store, to print what an epoch costs (default none)")
 }
 
 // checkGateway refuses what only a dataset's comparison answers, and hands on the ranks and their homes.

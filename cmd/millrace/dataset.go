@@ -13,7 +13,7 @@ func defineStores(s *location.Stores, f *cli.Flags) {
 	f.Text(&s.Region, "s3-region", "", "`REGION` of the bucket (default AWS_REGION)")
 	f.Flag(&s.PathStyle, "s3-path-style", "address buckets in the path, not in the host name")
 	f.Text(&s.CAFile, "s3-ca-file", "", "PEM `FILE` with the authorities to trust for the S3 service")
-	f.Number(&s.Conns, "s3-max-conns", 0, "`N` connections to the S3 service at most (default chosen by the backend)")
+	f.Number(&s.Conns, "s3-max-conns", 0, "connections to the S3 service at most (default chosen by the backend)")
 }
 
 // checkStores finds faults that need no connection.

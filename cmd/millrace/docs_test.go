@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -32,7 +33,7 @@ func TestConfigurationTableInTheDocumentationIsTrue(t *testing.T) {
 	if !found || !ended {
 		t.Fatalf("%s has no configuration table between its marks", name)
 	}
-	want := table()
+	want := table(t)
 	if *update {
 		if err := os.WriteFile(name, []byte(head+tableBegin+want+tableEnd+tail), 0o644); err != nil {
 			t.Fatal(err)
@@ -92,20 +93,28 @@ func TestMetricsInTheDocumentationExist(t *testing.T) {
 }
 
 // table lists the settings of serve.
-func table() string {
+func table(t *testing.T) string {
+	t.Helper()
 	var c serveConfig
 	a := &app{cli.New(nil, nil, nil)}
-	f := a.Flags(pflag.NewFlagSet("serve", pflag.ContinueOnError), c.define)
+	f := a.Settings(pflag.NewFlagSet("serve", pflag.ContinueOnError), c.define)
 	var b strings.Builder
-	b.WriteString("| flag | environment | default | meaning |\n|---|---|---|---|\n")
+	b.WriteString("| section | flag | environment | default | meaning |\n|---|---|---|---|---|\n")
 	f.Set.VisitAll(func(fl *pflag.Flag) {
+		section := cli.SectionOf(fl)
+		if section == "" {
+			if slices.Contains([]string{"check", "config"}, fl.Name) {
+				return // of the command line alone
+			}
+			t.Errorf("--%s is in no section, so that neither the environment nor a file can set it", fl.Name)
+		}
 		_, usage := pflag.UnquoteUsage(fl)
 		usage, _, _ = strings.Cut(usage, " (default ")
 		def := fl.DefValue
-		if def == "" || def == "false" {
+		if def == "" || def == "false" || def == "0" || def == "0B" || def == "[]" {
 			def = "-"
 		}
-		fmt.Fprintf(&b, "| `--%s` | `%s` | %s | %s |\n", fl.Name, cli.Variable(fl.Name), def, usage)
+		fmt.Fprintf(&b, "| %s | `--%s` | `%s` | %s | %s |\n", section, fl.Name, cli.Variable(fl.Name), def, usage)
 	})
 	return b.String()
 }

@@ -28,14 +28,14 @@ type fetchFlags struct {
 
 func (x *fetchFlags) define(f *cli.Flags) {
 	x.plan.define(f)
-	f.Count(&x.plan.opt.From, "from", 0, "first batch `N`")
-	f.Count(&x.plan.opt.Until, "until", 0, "stop before batch `N` (default the end)")
+	f.Count(&x.plan.opt.From, "from", 0, "number of the first batch")
+	f.Count(&x.plan.opt.Until, "until", 0, "number of the batch to stop before (default the end)")
 	f.Flag(&x.allRanks, "all-ranks", "read the shares of all ranks side by side")
-	f.Number(&x.connections, "connections", 8, "`N` batches under way at a time")
-	f.Duration(&x.deadline, "deadline", client.DefaultDeadline, "`DURATION` for one batch, retries included")
+	f.Number(&x.connections, "connections", 8, "batches under way at a time")
+	f.Duration(&x.deadline, "deadline", client.DefaultDeadline, "time for one batch, retries included")
 	f.Flag(&x.discard, "discard", "check the batches and keep none")
 	f.Text(&x.output, "output", "", "write each batch to a file in `DIR`")
-	f.Text(&x.plan.opt.Format, "format", "", "`FORM` of the batches, with --no-manifest (default the dataset's own)")
+	f.Text(&x.plan.opt.Format, "format", "", "`FORMAT` of the batches, with --no-manifest (default the dataset's own)")
 	f.Text(&x.plan.opt.Fields, "fields", "", "`NAMES` of the parts to keep, with --no-manifest (default all)")
 	f.Flag(&x.noManifest, "no-manifest", "do not fetch manifests: bytes are checked, exactly-once is not")
 }
@@ -92,7 +92,7 @@ func proved(p client.Proof) string {
 
 func (a *app) fetch() *cobra.Command {
 	return a.Build(cli.Command{
-		Use: "fetch GATEWAY...", Short: "Read an epoch, check every byte, print the rate",
+		Use: "fetch GATEWAY... --discard|--output DIR", Short: "Read an epoch, check every byte, print the rate",
 		Long: `Reads the batches of an epoch from one or more gateways. Every body is compared with its
 length and CRC-32C; the manifests prove that no sample came twice and, if the whole epoch
 was read, that every sample came. With --output each batch becomes a file; running the
@@ -104,9 +104,11 @@ asked for alone. With --split locality and several gateways listed, rank R of W 
 read from the gateway at place R*P/W of the P listed: list them by their ordinals,
 and give their number as --homes.`,
 		Example: `  millrace fetch http://gw:8080 --epoch 0 --discard
-  millrace fetch http://gw-0:8080 http://gw-1:8080 --epoch 3 --from 170 --rank 1 --world-size 4 --output ./batches
+  millrace fetch http://gw-0:8080 http://gw-1:8080 --epoch 3 --from 170 --rank 1 --world-size 4 \
+    --output ./batches
   millrace fetch dns:gateways.job-a.svc:8080 --discard
-  millrace fetch http://gw-0:8080 http://gw-1:8080 --world-size 8 --all-ranks --split locality --homes 2 --discard`,
+  millrace fetch http://gw-0:8080 http://gw-1:8080 --world-size 8 --all-ranks --split locality \
+    --homes 2 --discard`,
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
 			var x fetchFlags
 			x.define(f)

@@ -41,6 +41,7 @@ func TestAllUnknownFlagsAreNamedTogether(t *testing.T) {
 
 // TestVariablesOfAKubernetesServiceAreNobodysFault: a service called millrace must not keep every pod beside it from starting.
 func TestVariablesOfAKubernetesServiceAreNobodysFault(t *testing.T) {
+	dataset := "d=" + shards(t)
 	for kv, want := range map[string]int{
 		"MILLRACE_SERVICE_HOST=10.0.0.7":                 exitOK,
 		"MILLRACE_SERVICE_PORT=8080":                     exitOK,
@@ -54,7 +55,7 @@ func TestVariablesOfAKubernetesServiceAreNobodysFault(t *testing.T) {
 		"MILLRACE_SERVICE=10.0.0.7":                      exitUsage,
 		"MILLRACE_PORT_TCP=8080":                         exitUsage,
 	} {
-		if o := millrace(t, []string{kv}, "version"); o.code != want {
+		if o := millrace(t, []string{kv}, "serve", "--check", "--dataset", dataset); o.code != want {
 			t.Errorf("%s: got exit code %d, want %d\n%s", kv, o.code, want, o.stderr)
 		}
 	}

@@ -29,13 +29,13 @@ type indexFlags struct {
 }
 
 func (x *indexFlags) define(f *cli.Flags) {
-	f.Size(&x.opt.ChunkSize, "chunk-size", 8<<20, "target `SIZE` of a chunk, the unit of fetching and caching")
-	f.Choice(&x.opt.Defaults.Shuffle, "shuffle", "slot", "default `SHUFFLE` of the dataset", "none", "window", "slot", "full")
-	f.Count(&x.opt.Defaults.Window, "window", 128, "default window: `N` chunks (window) or lanes (slot) in memory together")
-	f.Count(&x.opt.Defaults.Seed, "seed", 0, "default `SEED`")
-	f.Count(&x.opt.Defaults.BatchSize, "batch-size", 256, "default `N` samples of a global batch")
-	f.Choice(&x.opt.Defaults.Tail, "tail", "short", "default `POLICY` for the last batch", "short", "drop", "pad")
-	f.Number(&x.opt.Parallel, "parallel", min(4*runtime.GOMAXPROCS(0), 16), "`N` shards read side by side")
+	f.Size(&x.opt.ChunkSize, "chunk-size", 8<<20, "target size of a chunk, the unit of fetching and caching")
+	f.Choice(&x.opt.Defaults.Shuffle, "shuffle", "slot", "how the dataset is mixed where a URL does not say", "none", "window", "slot", "full")
+	f.Count(&x.opt.Defaults.Window, "window", 128, "chunks (window) or lanes (slot) in memory together where a URL does not say")
+	f.Count(&x.opt.Defaults.Seed, "seed", 0, "seed of the order where a URL does not say")
+	f.Count(&x.opt.Defaults.BatchSize, "batch-size", 256, "samples of a global batch where a URL does not say")
+	f.Choice(&x.opt.Defaults.Tail, "tail", "short", "what becomes of a last batch that is not full where a URL does not say", "short", "drop", "pad")
+	f.Number(&x.opt.Parallel, "parallel", min(4*runtime.GOMAXPROCS(0), 16), "shards read side by side")
 	f.Set.Lookup("parallel").DefValue = "4 per processor, at most 16"
 	f.Flag(&x.opt.SingleWriter, "single-writer", "publish without conditional writes: you promise that nobody else writes")
 	defineStores(&x.store, f)
@@ -43,15 +43,12 @@ func (x *indexFlags) define(f *cli.Flags) {
 
 // defineFormat defines what says of shards what their bytes do not. pack has none of it: it makes its shards itself.
 func (x *indexFlags) defineFormat(f *cli.Flags) {
-	f.Choice(&x.opt.Format, "format", "", "`FORMAT` of the shards, if looking at them does not tell", chunkindex.FormatNames()...)
+	f.Choice(&x.opt.Format, "format", "", "format of the shards, if looking at them does not tell", chunkindex.FormatNames()...)
 	f.Text(&x.opt.Match, "match", "", "only objects that match `GLOB`: the whole key if it has a slash, else what follows the last one")
 	f.Flag(&x.opt.Hidden, "hidden", hiddenUsage)
-	f.Size(&x.opt.Hints.RecordSize, "record-size", 0, "`SIZE` of a record, of records without a header")
-	f.Count(&x.sequence, "sequence-length", 0, "a sample is a window of `N` tokens, and the one after them")
+	f.Size(&x.opt.Hints.RecordSize, "record-size", 0, "size of a record, of records without a header")
+	f.Count(&x.sequence, "sequence-length", 0, "tokens of a sample, which is a window of so many and the one after them")
 	f.Text(&x.opt.Hints.DType, "dtype", "", "`TYPE` of a token, or of a record's elements, as NumPy writes it: <u2, <i4, |u1")
-	for _, name := range []string{"record-size", "sequence-length"} {
-		f.Set.Lookup(name).DefValue = ""
-	}
 }
 
 // definePlace defines what the address of the dataset can say too. pack has none of it: it writes the shards itself.
@@ -142,7 +139,8 @@ other commands take for such a dataset: DATASET,index=URL.`,
   millrace index ./flat --format tokens --sequence-length 1024 --dtype '<u2'
   millrace index ./photos --format files --match '*.jpg'
   millrace index s3://public/photos --index-url s3://mine/photos
-  millrace index ~/.cache/huggingface/hub/datasets--me--pairs/snapshots/0a1b2c --follow-links --index-url ./pairs`,
+  millrace index ~/.cache/huggingface/hub/datasets--me--pairs/snapshots/0a1b2c --follow-links \
+    --index-url ./pairs`,
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
 			var x indexFlags
 			var l location.Location
@@ -196,7 +194,7 @@ does not match is one line on stdout; if there is one the exit code is 3.`,
 			var s location.Stores
 			var l location.Location
 			var parallel int
-			f.Number(&parallel, "parallel", 8, "`N` chunks read side by side")
+			f.Number(&parallel, "parallel", 8, "chunks read side by side")
 			defineStores(&s, f)
 			f.Output(a.App)
 			check := func(args []string) {
@@ -269,7 +267,7 @@ serving it: it has its own copy of the index.`,
 			var s location.Stores
 			var l location.Location
 			var grace time.Duration
-			f.Duration(&grace, "grace", 24*time.Hour, "keep what is younger than `DURATION`: it may be about to be published")
+			f.Duration(&grace, "grace", 24*time.Hour, "age below which objects are kept: a run may be about to publish them")
 			defineStores(&s, f)
 			f.Output(a.App)
 			check := func(args []string) { checkStores(&s, f); l = one(f, args[0]) }

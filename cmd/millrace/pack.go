@@ -24,9 +24,9 @@ type packReport struct {
 
 func (a *app) pack() *cobra.Command {
 	return a.Build(cli.Command{
-		Use: "pack SOURCE... DATASET", Short: "Pack files into tar shards and index them",
-		Long: `Packs the files under each SOURCE into tar shards under DATASET, the last argument, and
-indexes them. The shards follow the WebDataset convention and can be read without
+		Use: "pack SOURCE... DESTINATION", Short: "Pack files into tar shards and index them",
+		Long: `Packs the files under each SOURCE into tar shards under DESTINATION, a bucket's prefix or a
+directory, and indexes them. The shards follow the WebDataset convention and can be read without
 Millrace. The same input gives the same bytes. Safe to run again after a kill: shards
 that are finished are not sent again.`,
 		Example: "  millrace pack ./photos s3://bucket/photos\n  millrace pack ./a ./b ./shards --key path --shard-size 64MiB",
@@ -34,8 +34,8 @@ that are finished are not sent again.`,
 			var x indexFlags
 			var opt pack.Options
 			var l location.Location
-			f.Size(&opt.ShardSize, "shard-size", pack.DefaultShardSize, "target `SIZE` of a shard")
-			f.Choice(&opt.Key, "key", pack.KeyGroup, "`RULE` that makes samples of files", pack.KeyGroup, pack.KeyPath)
+			f.Size(&opt.ShardSize, "shard-size", pack.DefaultShardSize, "target size of a shard")
+			f.Choice(&opt.Key, "key", pack.KeyGroup, "what makes a sample: files whose names differ in the extension alone, or each file", pack.KeyGroup, pack.KeyPath)
 			f.Flag(&opt.Hidden, "hidden", hiddenUsage)
 			f.Flag(&opt.SkipSpecial, "skip-special", "leave out links, devices and pipes instead of refusing them")
 			f.Text(&opt.TempDir, "temp-dir", "", "`DIR` for shards too large for memory (default the system's)")

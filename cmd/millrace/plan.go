@@ -33,35 +33,35 @@ type planFlags struct {
 func (p *planFlags) define(f *cli.Flags) {
 	p.defineEpoch(f)
 	p.defineRank(f)
-	f.Count(&p.opt.WorldSize, "world-size", 0, "of `N` ranks (default 1)")
+	f.Count(&p.opt.WorldSize, "world-size", 0, "ranks that share each batch (default 1)")
 	p.defineShare(f)
-	f.Count(&p.opt.Homes, "homes", 0, "`N` homes of --split locality, such as gateways (default the world size)")
+	f.Count(&p.opt.Homes, "homes", 0, "homes of --split locality, such as gateways (default the world size)")
 	p.defineOrder(f)
 }
 
 func (p *planFlags) defineRank(f *cli.Flags) {
-	f.Count(&p.opt.Rank, "rank", 0, "read the share of rank `N`")
+	f.Count(&p.opt.Rank, "rank", 0, "number of the rank whose share is read, from 0")
 }
 
 // defineShare defines the parameters that say how ranks share a batch.
 func (p *planFlags) defineShare(f *cli.Flags) {
-	f.Choice(&p.opt.Balance, "balance", "", "what ranks get alike `OF` (default samples)", "samples", "bytes")
-	f.Choice(&p.opt.Split, "split", "", "`HOW` ranks share a batch (default contiguous)", "contiguous", "locality")
+	f.Choice(&p.opt.Balance, "balance", "", "what every rank gets an equal share of (default samples)", "samples", "bytes")
+	f.Choice(&p.opt.Split, "split", "", "how ranks share a batch (default contiguous)", "contiguous", "locality")
 }
 
 func (p *planFlags) defineEpoch(f *cli.Flags) {
 	f.Text(&p.dataset, "dataset", "", "`NAME` of the dataset (default the gateway's default one)")
-	f.Count(&p.opt.Epoch, "epoch", 0, "`N`, from 0")
+	f.Count(&p.opt.Epoch, "epoch", 0, "number of the epoch, from 0")
 }
 
 // defineOrder defines the parameters that do not depend on who reads.
 func (p *planFlags) defineOrder(f *cli.Flags) {
-	f.Count(&p.opt.BatchSize, "batch-size", 0, "`N` samples of a global batch (default the dataset's)")
-	f.Optional(&p.opt.Seed, "seed", "`SEED` of the order (default the dataset's)")
-	f.Choice(&p.opt.Shuffle, "shuffle", "", "`SHUFFLE` (default the dataset's)", "none", "window", "slot", "full")
-	f.Count(&p.opt.Window, "window", 0, "`N` chunks or lanes (default the dataset's)")
-	f.Count(&p.opt.Strata, "strata", 0, "`N` strata that a window's chunks come from (default none)")
-	f.Choice(&p.opt.Tail, "tail", "", "`POLICY` for the last batch (default the dataset's)", "short", "drop", "pad")
+	f.Count(&p.opt.BatchSize, "batch-size", 0, "samples of a global batch (default the dataset's)")
+	f.Optional(&p.opt.Seed, "seed", "seed of the order (default the dataset's)")
+	f.Choice(&p.opt.Shuffle, "shuffle", "", "how the order is mixed (default the dataset's)", "none", "window", "slot", "full")
+	f.Count(&p.opt.Window, "window", 0, "chunks (window) or lanes (slot) in memory together (default the dataset's)")
+	f.Count(&p.opt.Strata, "strata", 0, "strata that a window's chunks come from (default none)")
+	f.Choice(&p.opt.Tail, "tail", "", "what becomes of a last batch that is not full (default the dataset's)", "short", "drop", "pad")
 	f.Text(&p.opt.Importance, "importance", "", "`SNAPSHOT` of weights to draw samples by (default none: each comes once)")
 	f.Text(&p.opt.Subset, "subset", "", "`SUBSET` to deliver: NAME or DIGEST:NAME (default the whole dataset)")
 	f.Text(&p.opt.Quarantine, "quarantine", "", "`DIGEST` of bad samples that others replace (default none)")
@@ -128,7 +128,8 @@ The variance compares with uniform sampling (1.0) on data sorted by class: 4.0 m
 class's share of a batch varies four times as much. Every chunk is a class, or the data has
 10 or 100 classes. Above 2 a warning says what helps.`,
 		Example: `  millrace plan http://gw:8080 --epoch 3 --batch 17
-  millrace plan http://gw:8080 --shuffle window --window 64 --strata 16 --split locality --world-size 8
+  millrace plan http://gw:8080 --shuffle window --window 64 --strata 16 --split locality \
+    --world-size 8
   millrace plan s3://bucket/imagenet --batch-size 1024 --cache-size 64GiB --request-price 0.40
   millrace plan s3://bucket/imagenet --batch-size 2048 --world-size 8,96 --homes 1,4,8`,
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
@@ -137,7 +138,7 @@ class's share of a batch varies four times as much. Every chunk is a class, or t
 			var s location.Stores
 			var l location.Location
 			var batch *uint64
-			f.Optional(&batch, "batch", "explain batch `N`")
+			f.Optional(&batch, "batch", "number of a batch to explain")
 			p.defineEpoch(f)
 			p.defineRank(f)
 			c.define(f)

@@ -100,7 +100,8 @@ func TestOutputThatCannotBeWrittenIsAFailure(t *testing.T) {
 func TestWhatWouldBePassedOverIsAFault(t *testing.T) {
 	for _, args := range [][]string{
 		{"plan", "x", "--batch", "1"},
-		{"serve", "--dataset", "a=/x", "--deadline", "0s"},
+		{"serve", "--dataset", "a=/x", "--first-byte-timeout", "0s"},
+		{"serve", "--dataset", shards(t), "--json"}, // it would be for --check
 		{"serve", "--dataset", "a=/x", "--budget-wait", "0s"},
 		{"help", "nonsense"},
 		{"completion", "nonsense"},

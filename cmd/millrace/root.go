@@ -45,7 +45,7 @@ With --json an error is one JSON object on stderr.`
 
 func (a *app) root(args []string) *cobra.Command {
 	root := &cobra.Command{
-		Use:     "millrace",
+		Use:     "millrace COMMAND",
 		Short:   "Shuffled batches of training data by URL",
 		Version: buildInfo().String(),
 		Long:    rootLong,

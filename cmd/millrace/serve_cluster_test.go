@@ -228,7 +228,7 @@ func TestQuotasAreChecked(t *testing.T) {
 	} {
 		o := millrace(t, nil, append([]string{"serve", "--check", "--cache-size", "64MiB"}, tc.args...)...)
 		switch {
-		case tc.want == "" && (o.code != exitOK || !strings.Contains(o.stdout, "quota: a=64MiB,disk=8MiB,b=32MiB\n")):
+		case tc.want == "" && (o.code != exitOK || !strings.Contains(o.stdout, "    quota:\n        - a=64MiB,disk=8MiB\n        - b=32MiB\n")):
 			t.Errorf("%s: got %d %s%s, want 0 and the quotas", name, o.code, o.stdout, o.stderr)
 		case tc.want != "" && (o.code != exitUsage || !strings.Contains(o.stderr, tc.want)):
 			t.Errorf("%s: got %d %s, want 2 and %q", name, o.code, o.stderr, tc.want)

@@ -45,36 +45,36 @@ type simulateFlags struct {
 
 func (x *simulateFlags) define(f *cli.Flags) {
 	s := &x.base
-	f.Whole(&x.samples, "samples", 0, "without a dataset: `N` samples, such as 1e9")
-	f.Whole(&x.chunk, "chunk-samples", 1000, "without a dataset: `N` samples in a chunk")
-	f.Size(&x.size, "sample-size", 100<<10, "without a dataset: `SIZE` of a sample")
-	f.Number(&s.Ranks, "ranks", 1, "`N` ranks of the job")
-	f.Rate(&s.Rate, "rate", "samples a second that all ranks together consume when they never wait, such as `3000/s`")
-	f.Count(&x.batch, "batch-size", 0, "`N` samples of a global batch (default the dataset's)")
-	f.Choice(&x.shuffle, "shuffle", "", "`SHUFFLE` (default the dataset's)", "none", "window", "slot", "full")
-	f.Count(&x.window, "window", 0, "`N` chunks or lanes (default the dataset's)")
-	f.Optional(&x.seed, "seed", "`SEED` of the order (default the dataset's)")
-	f.Number(&s.Epochs, "epochs", 2, "`N` epochs: the first finds the caches empty, the last one counts")
-	f.Number(&s.ReadAhead, "read-ahead", 2, "`N` batches that a rank asks for beyond the one that it computes on")
-	f.Factor(&s.Skew, "skew", 1, "think time of the slowest rank over that of the fastest one, a `FACTOR` from 1")
-	f.Sizes(&x.caches, "cache-size", nil, "`SIZES` of a gateway's memory budget, with commas between them")
-	f.Words(&x.policies, "cache-policy", []string{simulate.Plan}, "`POLICIES` with commas between them", simulate.Policies()...)
-	f.Sizes(&x.disks, "disk-cache-size", []int64{0}, "`SIZES` of a gateway's disk cache, 0 for none")
-	f.Bandwidth(&s.DiskRate, "disk-bandwidth", 2e9, "`RATE` of a gateway's disk")
-	f.Numbers(&x.gateways, "gateways", []int{1}, "`NUMBERS` of gateways, 1 to 1000, that are one cache, and among which the ranks are shared out")
+	f.Whole(&x.samples, "samples", 0, "without a dataset: how many samples there are, such as 1e9")
+	f.Whole(&x.chunk, "chunk-samples", 1000, "without a dataset: samples in a chunk")
+	f.Size(&x.size, "sample-size", 100<<10, "without a dataset: size of a sample")
+	f.Number(&s.Ranks, "ranks", 1, "ranks of the job")
+	f.Rate(&s.Rate, "rate", "samples a second that all ranks together consume when they never wait, such as 3000/s")
+	f.Count(&x.batch, "batch-size", 0, "samples of a global batch (default the dataset's)")
+	f.Choice(&x.shuffle, "shuffle", "", "how the order is mixed (default the dataset's)", "none", "window", "slot", "full")
+	f.Count(&x.window, "window", 0, "chunks (window) or lanes (slot) in memory together (default the dataset's)")
+	f.Optional(&x.seed, "seed", "seed of the order (default the dataset's)")
+	f.Number(&s.Epochs, "epochs", 2, "epochs: the first finds the caches empty, the last one counts")
+	f.Number(&s.ReadAhead, "read-ahead", 2, "batches that a rank asks for beyond the one that it computes on")
+	f.Factor(&s.Skew, "skew", 1, "think time of the slowest rank over that of the fastest one, from 1")
+	f.Sizes(&x.caches, "cache-size", nil, "`SIZE,...` of a gateway's memory budget")
+	f.Words(&x.policies, "cache-policy", []string{simulate.Plan}, "`POLICY,...` by which chunks leave memory, some of lru, keep, plan", simulate.Policies()...)
+	f.Sizes(&x.disks, "disk-cache-size", []int64{0}, "`SIZE,...` of a gateway's disk cache, 0 for none")
+	f.Bandwidth(&s.DiskRate, "disk-bandwidth", 2e9, "bytes a second of a gateway's disk")
+	f.Numbers(&x.gateways, "gateways", []int{1}, "`N,...` gateways, 1 to 1000, that are one cache, and among which the ranks are shared out")
 	f.Flag(&s.Alone, "no-cluster", "gateways share nothing: each has a cache of its own")
 	f.Flag(&s.Unnumbered, "no-ordinals", "gateways have no ordinals: chunks find their owners by hash, not by lane or stratum")
-	f.Choice(&x.split, "split", "contiguous", "`SPLIT` of a batch among ranks", "contiguous", "locality")
-	f.Whole(&x.strata, "strata", 0, "`N` strata of a window order, which must divide the window")
-	f.Bandwidth(&s.LinkRate, "link", 0, "`RATE` of a gateway's link each way, such as 100Gbit/s, for store, other gateways and ranks (default no bound)")
+	f.Choice(&x.split, "split", "contiguous", "how ranks share a batch", "contiguous", "locality")
+	f.Whole(&x.strata, "strata", 0, "strata of a window order, which must divide the window")
+	f.Bandwidth(&s.LinkRate, "link", 0, "bytes a second of a gateway's link each way, such as 100Gbit/s, for store, other gateways and ranks (default no bound)")
 	f.Flag(&s.RanksNear, "ranks-near", "ranks run on their gateway's machine: answers to them stay off its link")
-	f.Duration(&s.PeerLatency, "peer-latency", 200*time.Microsecond, "`DURATION` from a question to another gateway to its answer, beside the bytes")
-	f.Number(&s.Fetchers, "fetchers", datapath.DefaultFetchers, "`N` store reads of a gateway side by side")
-	f.Size(&s.PartSize, "part-size", datapath.DefaultPartSize, "`SIZE` of one store read at most")
-	f.Bandwidth(&s.ServeRate, "serve-rate", 2e9, "`RATE` from one gateway to its ranks")
-	f.Bandwidth(&s.StoreRate, "store-bandwidth", 0, "`RATE` of all store reads together, such as 2GB/s (default no bound)")
-	f.Bandwidth(&s.StoreStream, "store-stream", 0, "`RATE` of one store read (default no bound)")
-	f.Duration(&s.FirstByte, "store-latency", 20*time.Millisecond, "`DURATION` to the first byte of a store read")
+	f.Duration(&s.PeerLatency, "peer-latency", 200*time.Microsecond, "time from a question to another gateway to its answer, beside the bytes")
+	f.Number(&s.Fetchers, "fetchers", datapath.DefaultFetchers, "store reads of a gateway side by side")
+	f.Size(&s.PartSize, "part-size", datapath.DefaultPartSize, "size of one store read at most")
+	f.Bandwidth(&s.ServeRate, "serve-rate", 2e9, "bytes a second from one gateway to its ranks")
+	f.Bandwidth(&s.StoreRate, "store-bandwidth", 0, "bytes a second of all store reads together, such as 2GB/s (default no bound)")
+	f.Bandwidth(&s.StoreStream, "store-stream", 0, "bytes a second of one store read (default no bound)")
+	f.Duration(&s.FirstByte, "store-latency", 20*time.Millisecond, "time to the first byte of a store read")
 	f.Text(&x.picture, "svg", "", "write a picture to `FILE`: the time of an epoch against the cache")
 	defineStores(&x.store, f)
 }
@@ -104,20 +104,26 @@ func (x *simulateFlags) check(f *cli.Flags, args []string) {
 
 func (a *app) simulate() *cobra.Command {
 	return a.Build(cli.Command{
-		Use: "simulate [DATASET]", Short: "Predict epoch time, reads and waiting for lists of settings",
+		Use: "simulate [DATASET] --rate RATE --cache-size SIZE,...", Short: "Predict epoch time, reads and waiting for lists of settings",
 		Long: `Runs a job's order, the readers, the fetch queue and the cache policies of a gateway under a
 clock of its own against a model of the store, and prints for every combination of the
 lists how long an epoch takes, how long ranks wait, and which tier the bytes come from. A
 dataset's index is all that is read of it; --samples, --chunk-samples and --sample-size
 stand for one that does not exist yet. Several gateways are one cache: each chunk is read by
-its owner, and the others ask him for what they need of it.
+its owner, and the others ask that one for what they need of it.
 
 What it leaves out: processor time, failures, other users of the store. See docs/simulate.md.`,
-		Example: `  millrace simulate s3://bucket/imagenet --ranks 8 --rate 3000/s --cache-size 16GiB,32GiB,64GiB --store-bandwidth 2GB/s
-  millrace simulate --samples 1e9 --sample-size 110KB --ranks 64 --rate 50000/s --batch-size 4096 --cache-size 1TiB --disk-cache-size 0,20TiB --store-bandwidth 5GB/s
-  millrace simulate s3://bucket/imagenet --rate 3000/s --cache-size 8GiB,16GiB --cache-policy lru,plan --gateways 1,2 --svg epochs.svg
-  millrace simulate --samples 1e9 --sample-size 64KiB --gateways 100 --ranks 10000 --batch-size 320000 --window 16000 --rate 5e6/s --cache-size 1TiB --link 100Gbit/s --store-bandwidth 100GB/s
-  millrace simulate s3://bucket/imagenet --gateways 1,2,4,8 --ranks 64 --rate 20000/s --cache-size 32GiB --link 25Gbit/s --split locality`,
+		Example: `  millrace simulate s3://bucket/imagenet --ranks 8 --rate 3000/s --cache-size 16GiB,32GiB,64GiB \
+    --store-bandwidth 2GB/s
+  millrace simulate --samples 1e9 --sample-size 110KB --ranks 64 --rate 50000/s \
+    --batch-size 4096 --cache-size 1TiB --disk-cache-size 0,20TiB --store-bandwidth 5GB/s
+  millrace simulate s3://bucket/imagenet --rate 3000/s --cache-size 8GiB,16GiB \
+    --cache-policy lru,plan --gateways 1,2 --svg epochs.svg
+  millrace simulate --samples 1e9 --sample-size 64KiB --gateways 100 --ranks 10000 \
+    --batch-size 320000 --window 16000 --rate 5e6/s --cache-size 1TiB --link 100Gbit/s \
+    --store-bandwidth 100GB/s
+  millrace simulate s3://bucket/imagenet --gateways 1,2,4,8 --ranks 64 --rate 20000/s \
+    --cache-size 32GiB --link 25Gbit/s --split locality`,
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
 			var x simulateFlags
 			x.define(f)

@@ -30,7 +30,7 @@ type subsetCount struct {
 
 func (a *app) subset() *cobra.Command {
 	return a.Build(cli.Command{
-		Use: "subset DATASET", Short: "Cut a dataset into named subsets, such as train and val",
+		Use: "subset DATASET --split NAME=PART,...", Short: "Cut a dataset into named subsets, such as train and val",
 		Long: `Puts every sample into one of some named subsets, by a hash of its name: the parts are
 relative to each other. Data that is added later moves no sample from one subset to another,
 once the new generation is cut by the same rule. Nothing is copied: the bucket gets one small
@@ -45,7 +45,7 @@ of the first.`,
 			var l location.Location
 			var split, salt string
 			var rule selection.Rule
-			f.Text(&split, "split", "", "`NAME=PART,NAME=PART,...`: the subsets and their parts, whole numbers")
+			f.Text(&split, "split", "", "`NAME=PART,...`, the subsets and their parts, whole numbers")
 			f.Text(&salt, "salt", "", "`TEXT` that makes another split of the same parts")
 			defineStores(&s, f)
 			f.Output(a.App)

@@ -31,12 +31,11 @@ func (a *App) Build(c Command) *cobra.Command {
 	cmd := &cobra.Command{Use: c.Use, Short: c.Short, Long: c.Long, Example: c.Example}
 	var check func(args []string)
 	var body func(ctx context.Context, args []string) error
-	f := a.Flags(cmd.Flags(), func(f *Flags) {
-		check, body = c.Setup(f)
-		if c.Settings {
-			f.defineFile()
-		}
-	})
+	flags := a.Flags
+	if c.Settings {
+		flags = a.Settings
+	}
+	f := flags(cmd.Flags(), func(f *Flags) { check, body = c.Setup(f) })
 	want := argumentsOf(c.Use)
 	complete(cmd, want)
 	cmd.Args = func(_ *cobra.Command, args []string) error { want.check(f, args); return nil }
@@ -136,8 +135,8 @@ const sectionNote = "millrace_section"
 // Section begins a section of the flags: a heading in the help, and of a configuration file.
 func (f *Flags) Section(name string) { f.section = name }
 
-// sectionOf returns the section of a flag, or "".
-func sectionOf(fl *pflag.Flag) string {
+// SectionOf returns the section of a flag, or "".
+func SectionOf(fl *pflag.Flag) string {
 	if note := fl.Annotations[sectionNote]; len(note) > 0 {
 		return note[0]
 	}

@@ -11,7 +11,7 @@ import (
 
 const (
 	helpWidth = 100 // columns of a terminal of usual size
-	nameWidth = 32  // of a flag and its placeholder; the text of a longer one stands on the next line
+	nameWidth = 34  // of a flag and its placeholder; the text of a longer one stands on the next line
 )
 
 // printUsage prints the part of a command's help that follows its description.
@@ -45,7 +45,7 @@ func printUsage(cmd *cobra.Command) error {
 func printFlags(b *strings.Builder, set *pflag.FlagSet) {
 	section := ""
 	set.VisitAll(func(fl *pflag.Flag) {
-		if s := sectionOf(fl); s != "" {
+		if s := SectionOf(fl); s != "" {
 			if s != section {
 				fmt.Fprintf(b, "\nFlags, %s:\n", s)
 			}
@@ -59,7 +59,7 @@ func printFlags(b *strings.Builder, set *pflag.FlagSet) {
 		b.WriteString("\nFlags, others:\n")
 	}
 	set.VisitAll(func(fl *pflag.Flag) {
-		if sectionOf(fl) == "" {
+		if SectionOf(fl) == "" {
 			printFlag(b, fl)
 		}
 	})

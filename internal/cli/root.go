@@ -40,6 +40,7 @@ func (a *App) Root(root *cobra.Command, args []string) {
 				return unknownCommand(root, args)
 			}
 			cmd.InitDefaultHelpFlag()
+			cmd.InitDefaultVersionFlag()
 			return cmd.Help()
 		},
 	})
@@ -101,7 +102,10 @@ func allUnknown(cmd *cobra.Command, args []string, first error) error {
 
 // suggest asks whether the closest of the known names was meant, if one is close enough to be a slip of the fingers.
 func suggest(before, name string, known []string) string {
-	best, least := "", max(1, len(name)/3)+1
+	best, least := "", max(2, len(name)/3)+1 // two letters exchanged count as two
+	if len(name) < 4 {
+		least = 2
+	}
 	for _, k := range known {
 		d := distance(name, k)
 		if strings.HasPrefix(k, name) && len(name) > 2 {

@@ -14,19 +14,20 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Settings are the flags that have a section. Where a command says so they may be set by the environment and by a file of
-// sections too.
-
-// defineFile defines --config, which names the file.
-func (f *Flags) defineFile() {
-	f.section = ""
-	f.Text(&f.file, "config", "", "YAML `FILE` with settings: the keys are the flags, under the headings above")
+// Settings makes the flags of a command whose flags with a section may be set by the environment too, and by the file that
+// --config names.
+func (a *App) Settings(set *pflag.FlagSet, define func(f *Flags)) *Flags {
+	return a.Flags(set, func(f *Flags) {
+		define(f)
+		f.Section("")
+		f.Text(&f.file, "config", "", "YAML `FILE` with settings: the keys are the flags, under the headings above")
+	})
 }
 
 // settings calls visit for the flags that have a section, in their order.
 func (f *Flags) settings(visit func(fl *pflag.Flag)) {
 	f.Set.VisitAll(func(fl *pflag.Flag) {
-		if sectionOf(fl) != "" {
+		if SectionOf(fl) != "" {
 			visit(fl)
 		}
 	})
@@ -35,16 +36,18 @@ func (f *Flags) settings(visit func(fl *pflag.Flag)) {
 // sections returns the names of the sections, in their order.
 func (f *Flags) sections() (names []string) {
 	f.settings(func(fl *pflag.Flag) {
-		if s := sectionOf(fl); !slices.Contains(names, s) {
+		if s := SectionOf(fl); !slices.Contains(names, s) {
 			names = append(names, s)
 		}
 	})
 	return names
 }
 
+const variablePrefix = "MILLRACE_"
+
 // Variable is the name of a flag in the environment.
 func Variable(flag string) string {
-	return "MILLRACE_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+	return variablePrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
 // Load fills the settings that the command line left alone: from the environment, then from the file.
@@ -79,17 +82,18 @@ func (f *Flags) Load() {
 
 // unknownVariables refuses a MILLRACE_ variable that is no setting: most likely a slip of the fingers.
 func (f *Flags) unknownVariables() {
-	known := []string{Variable("config")}
-	f.settings(func(fl *pflag.Flag) { known = append(known, Variable(fl.Name)) })
+	known := []string{strings.TrimPrefix(Variable("config"), variablePrefix)}
+	f.settings(func(fl *pflag.Flag) { known = append(known, strings.TrimPrefix(Variable(fl.Name), variablePrefix)) })
 	var names []string
 	for k, v := range f.app.Env {
-		if strings.HasPrefix(k, "MILLRACE_") && !slices.Contains(known, k) && !reserved(k) && !serviceLink(k, v) {
-			names = append(names, k)
+		name, ours := strings.CutPrefix(k, variablePrefix)
+		if ours && !slices.Contains(known, name) && !reserved(k) && !serviceLink(k, v) {
+			names = append(names, name)
 		}
 	}
 	slices.Sort(names)
 	for _, k := range names {
-		f.Fault("environment: unknown variable %s%s", k, suggest("", k, known))
+		f.Fault("environment: unknown variable %s%s%s", variablePrefix, k, suggest(variablePrefix, k, known))
 	}
 }
 
@@ -156,7 +160,7 @@ func (f *Flags) parseFile(text []byte) (keys []fileKey, err error) {
 			return nil, err
 		}
 		for _, p := range settings {
-			if fl := f.Set.Lookup(p.key.Value); fl == nil || sectionOf(fl) != s.key.Value {
+			if fl := f.Set.Lookup(p.key.Value); fl == nil || SectionOf(fl) != s.key.Value {
 				f.misplaced(p.key, s.key.Value)
 				continue
 			}
@@ -176,8 +180,8 @@ func (f *Flags) misplaced(key *yaml.Node, section string) {
 	if section == "" {
 		place = "the sections"
 	}
-	if fl := f.Set.Lookup(key.Value); fl != nil && sectionOf(fl) != "" {
-		f.Fault("%s: key %q belongs to section %s, not beside %s", at, key.Value, sectionOf(fl), place)
+	if fl := f.Set.Lookup(key.Value); fl != nil && SectionOf(fl) != "" {
+		f.Fault("%s: key %q belongs to section %s, not beside %s", at, key.Value, SectionOf(fl), place)
 		return
 	}
 	if section == "" {
@@ -231,7 +235,7 @@ func (f *Flags) PrintSettings() error {
 	doc, plain := &yaml.Node{Kind: yaml.MappingNode}, map[string]map[string]any{}
 	sections := map[string]*yaml.Node{}
 	f.settings(func(fl *pflag.Flag) {
-		name := sectionOf(fl)
+		name := SectionOf(fl)
 		if sections[name] == nil {
 			sections[name], plain[name] = &yaml.Node{Kind: yaml.MappingNode}, map[string]any{}
 			doc.Content = append(doc.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: name}, sections[name])

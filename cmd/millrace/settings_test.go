@@ -1,0 +1,118 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestOnlyServeReadsTheEnvironment: the variables of a gateway's container must not change what other commands do in it.
+func TestOnlyServeReadsTheEnvironment(t *testing.T) {
+	dir := shards(t)
+	url := gatewayFor(t, dir)
+	env := []string{
+		"MILLRACE_DATASET=photos=file:///photos", "MILLRACE_SPLIT=locality", "MILLRACE_FROM=/x", "MILLRACE_KEY=path", "MILLRACE_CONFIG=/none.yaml",
+		"MILLRACE_CACHE_SIZE=1KiB", "MILLRACE_NO_SUCH_SETTING=1", "MILLRACE_JSON=true", "MILLRACE_SHUFFLE=none",
+	}
+	for _, args := range [][]string{{"fetch", url, "--discard"}, {"plan", dir}, {"subset", dir, "--split", "a=1,b=1"}, {"verify", dir}, {"version"}} {
+		want := ok(t, args...).code
+		if o := millrace(t, env, args...); o.code != want || json.Valid([]byte(o.stdout)) {
+			t.Errorf("%v: got exit code %d and %s%s, want %d and text", args, o.code, o.stdout, o.stderr, want)
+		}
+	}
+	if o := millrace(t, nil, "fetch", url, "--discard", "--config", "x.yaml"); o.code != exitUsage || !strings.Contains(o.stderr, "unknown flag: --config") {
+		t.Errorf("fetch --config: got exit code %d and %s, want 2: a file of settings is for serve", o.code, o.stderr)
+	}
+	env = []string{"MILLRACE_DATASET=files=" + dir, "MILLRACE_CACHE_SIZE=64MiB", "MILLRACE_TOKEN=t", "MILLRACE_TOKEN_FILE=/x"}
+	o := millrace(t, env, "serve", "--check")
+	for _, want := range []string{"# from MILLRACE_DATASET\n    dataset:\n        - files=file://" + dir, "# from MILLRACE_CACHE_SIZE\n    cache-size: 64MiB\n"} {
+		if o.code != exitOK || !strings.Contains(o.stdout, want) {
+			t.Errorf("serve --check: got exit code %d, %s%s, want %q", o.code, o.stdout, o.stderr, want)
+		}
+	}
+	for variable, want := range map[string]string{
+		"MILLRACE_CASHE_SIZE=1": "unknown variable MILLRACE_CASHE_SIZE: did you mean MILLRACE_CACHE_SIZE?\n",
+		"MILLRACE_EPOCH=1":      "unknown variable MILLRACE_EPOCH\n",
+		"MILLRACE_CHECK=true":   "unknown variable MILLRACE_CHECK: did you mean MILLRACE_CHECK_SHA256?\n",
+	} {
+		if o := millrace(t, append(env, variable), "serve", "--check"); o.code != exitUsage || !strings.Contains(o.stderr, want) {
+			t.Errorf("%s: got exit code %d and %s, want 2 and %q", variable, o.code, o.stderr, want)
+		}
+	}
+}
+
+// TestFaultsOfAConfigurationFile wants each fault named with its line, and with where the key belongs.
+func TestFaultsOfAConfigurationFile(t *testing.T) {
+	dir := shards(t)
+	for text, want := range map[string]string{
+		"data: {dataset: " + dir + "}\n":                     "",
+		"# nothing\ndata:\n  dataset: [" + dir + "]\nlog:\n": "",
+		"ports:\n  listen: 127.0.0.1:1\n  cache-size: 8MiB\n": `:3: key "cache-size" belongs to section memory, not beside section ports`,
+		"listen: 127.0.0.1:1\n":                               `:1: key "listen" belongs to section ports, not beside the sections`,
+		"port:\n  listen: 127.0.0.1:1\n":                      `:1: unknown section "port": did you mean ports?: want data, ports, access, memory, disk, cluster, store, log`,
+		"memory:\n  cash-size: 8MiB\n":                        `:2: unknown key "cash-size" in section memory: did you mean cache-size?`,
+		"data:\n  batch-size: 7\n":                            `:2: unknown key "batch-size" in section data`,
+		"data:\n  config: x\n":                                `:2: unknown key "config" in section data`,
+		"data:\n  check: true\n":                              `:2: unknown key "check" in section data`,
+		"memory:\n  cache-size: much\n":                       `:2: --cache-size "much": want a size`,
+		"memory: {cache-size: 64MiB, cache-size: 64MiB}\n":    `"cache-size" is given twice`,
+		"data: {dataset: x}\n---\ndata: {dataset: y}\n":       "want one document",
+		"memory: 3\n":                                         "section memory: want keys with values",
+		"- a\n":                                               "the file: want keys with values",
+		"data: {dataset: {a: b}}\n":                           `key "dataset": want a plain value or a list of plain values`,
+		"data: {dataset: [&a x, *a]}\n":                       `key "dataset": want a plain value or a list of plain values`,
+	} {
+		file := filepath.Join(t.TempDir(), "c.yaml")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		o := millrace(t, nil, "serve", "--check", "--config", file)
+		switch {
+		case want == "" && o.code != exitOK:
+			t.Errorf("%q: got exit code %d and %s, want 0", text, o.code, o.stderr)
+		case want != "" && (o.code != exitUsage || !strings.Contains(o.stderr, want)):
+			t.Errorf("%q: got exit code %d and %s, want 2 and %q", text, o.code, o.stderr, want)
+		}
+	}
+}
+
+// TestPrintedSettingsAreAccepted gives serve what serve --check has printed, as YAML and as JSON: it prints the same again.
+func TestPrintedSettingsAreAccepted(t *testing.T) {
+	dir := shards(t)
+	args := []string{
+		"serve", "--check", "--dataset", "files=" + dir, "--dataset", "more=" + dir, "--mixture", "both=files:1,more:2,samples=30", "--cache-size", "64MiB",
+		"--quota", "more=32MiB,disk=8MiB", "--disk-cache", filepath.Join(t.TempDir(), "a # b: c"), "--disk-cache-size", "16MiB", "--index-dir", "",
+		"--admin-listen", "127.0.0.1:9", "--no-prefetch", "--cluster", "job-a", "--join", "static:127.0.0.1", "--peer-listen", "127.0.0.1:7946",
+		"--peer-insecure", "--member", "null", "--ordinal", "1/2",
+	}
+	for _, form := range []string{"--json=false", "--json"} {
+		first := ok(t, append(args, form)...).stdout
+		file := filepath.Join(t.TempDir(), "c.yaml")
+		if err := os.WriteFile(file, []byte(first), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		second := ok(t, "serve", "--check", "--config", file, form).stdout
+		if got, want := uncommented(second), uncommented(first); got != want {
+			t.Errorf("%s: got\n%s\nwant\n%s", form, got, want)
+		}
+		if form == "--json" {
+			var sections map[string]map[string]any
+			if err := json.Unmarshal([]byte(first), &sections); err != nil || len(sections["data"]["dataset"].([]any)) != 2 {
+				t.Errorf("got %v (%v), want sections with settings", sections, err)
+			}
+		}
+	}
+}
+
+// uncommented is a configuration without the lines that say where its values come from.
+func uncommented(text string) string {
+	var keep []string
+	for l := range strings.Lines(text) {
+		if !strings.HasPrefix(strings.TrimSpace(l), "#") {
+			keep = append(keep, l)
+		}
+	}
+	return strings.Join(keep, "")
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+func TestSlipsOfTheFingersGetASuggestion(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"serv"}, "millrace: unknown command \"serv\": did you mean serve?\n"},
+		{[]string{"help", "fecth"}, "unknown command \"fecth\": did you mean fetch?\n"},
+		{[]string{"entirely"}, "unknown command \"entirely\"\n"},
+		{[]string{"serve", "--datset", "x"}, "millrace serve: unknown flag: --datset: did you mean --dataset?\n"},
+		{[]string{"serve", "--cache", "x"}, "unknown flag: --cache: did you mean --cache-size?\n"},
+		{[]string{"fetch", "--quite"}, "unknown flag: --quite: did you mean --quiet?\n"},
+		{[]string{"fetch", "--x"}, "unknown flag: --x\n"},
+		{[]string{"fetch", "-x"}, "unknown shorthand flag: 'x' in -x\n"},
+	} {
+		if o := millrace(t, nil, c.args...); o.code != exitUsage || !strings.Contains(o.stderr, c.want) {
+			t.Errorf("%v: got exit code %d and %s, want 2 and %s", c.args, o.code, o.stderr, c.want)
+		}
+	}
+}
+
+func TestArgumentsThatAreMissingAreNamed(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"pack", "a"}, "millrace pack: expected SOURCE and DESTINATION, got 1 argument\nRun 'millrace pack --help' for its flags.\n"},
+		{[]string{"index"}, "millrace index: expected DATASET, got no argument\nRun 'millrace index --help' for its flags.\n"},
+		{[]string{"index", "a", "s3://k:secret@b/x"}, "millrace index: expected DATASET, got 2 arguments: \"s3://***@b/x\" is one too many\nRun 'millrace index --help' for its flags.\n"},
+		{[]string{"version", "x"}, "millrace version: expected no argument, got 1 argument: \"x\" is one too many\nRun 'millrace version --help' for its flags.\n"},
+	} {
+		if o := millrace(t, nil, c.args...); o.code != exitUsage || o.stderr != c.want {
+			t.Errorf("%v: got exit code %d and %s, want 2 and %s", c.args, o.code, o.stderr, c.want)
+		}
+	}
+}
+
+func TestWithJSONAnErrorIsJSON(t *testing.T) {
+	for _, c := range []struct {
+		args   []string
+		code   string
+		exit   int
+		faults int
+	}{
+		{[]string{"verify", t.TempDir()}, "not_found", exitNotFound, 1},
+		{[]string{"serve", "--no-such", "--nor-this", "3"}, "usage", exitUsage, 2},
+		{[]string{"serve", "--check", "--fetchers", "0", "--part-size", "1B"}, "usage", exitUsage, 3},
+		{[]string{"serv"}, "usage", exitUsage, 1},
+		{[]string{"bench", "http://127.0.0.1:1"}, "unreachable", exitStore, 1},
+	} {
+		o := millrace(t, nil, append(c.args, "--json")...)
+		var got struct {
+			Error, Code string
+			Exit        int
+			Faults      []string
+		}
+		if err := json.Unmarshal([]byte(o.stderr), &got); err != nil {
+			t.Errorf("%v: got %s (%v), want JSON alone", c.args, o.stderr, err)
+		}
+		if o.code != c.exit || got.Exit != c.exit || got.Code != c.code || len(got.Faults) != c.faults || !strings.Contains(got.Error, got.Faults[0]) || o.stdout != "" {
+			t.Errorf("%v: got exit code %d and %s, want %+v", c.args, o.code, o.stderr, c)
+		}
+	}
+}
+
+// TestShellsCompleteWords asks as a shell does. The last line is the directive: 0 files, 4 nothing, 16 directories.
+func TestShellsCompleteWords(t *testing.T) {
+	for _, c := range []struct{ args, want string }{
+		{"serve --cache-policy ", "plan\nlru\nkeep\n:4\n"},
+		{"serve --log-format t", "auto\ntext\njson\n:4\n"}, // the shell leaves out what does not fit,
+		{"fetch --tail ", "short\ndrop\npad\n:4\n"},
+		{"serve --config ", ":0\n"},
+		{"serve --disk-cache ", ":16\n"},
+		{"serve --cache-size ", ":4\n"},
+		{"serve ", ":4\n"},
+		{"fetch ", ":4\n"},
+		{"fetch http://gw:1 ", ":4\n"},
+		{"index ", ":16\n"},
+		{"plan ", ":16\n"},
+		{"index a ", ":4\n"},
+		{"pack ", ":0\n"},
+		{"pack a ", ":16\n"},
+	} {
+		args := append([]string{"__complete"}, strings.Split(c.args, " ")...)
+		if o := ok(t, args...); o.stdout != c.want {
+			t.Errorf("%s: got %q, want %q", c.args, o.stdout, c.want)
+		}
+	}
+}
+
+func TestVersionIsAFlagToo(t *testing.T) {
+	if flag, command := ok(t, "--version").stdout, ok(t, "version").stdout; flag != command || !strings.HasPrefix(flag, "millrace ") {
+		t.Errorf("got %q by the flag and %q by the command", flag, command)
+	}
+}
+
+func TestQuietLeavesErrorsAlone(t *testing.T) {
+	dir := shards(t)
+	if o := ok(t, "serve", "--dataset", dir, "--check", "--cache-size", "64MiB"); !strings.Contains(o.stderr, "dataset opened") {
+		t.Fatalf("got %s, want a line of the log", o.stderr)
+	}
+	for _, args := range [][]string{{"serve", "--dataset", dir, "--check", "-q"}, {"index", dir, "--window", "1", "--quiet"}} {
+		if o := ok(t, args...); o.stderr != "" {
+			t.Errorf("%v: got %s on stderr, want nothing", args, o.stderr)
+		}
+	}
+	if o := millrace(t, nil, "verify", t.TempDir(), "-q"); o.code != exitNotFound || !strings.Contains(o.stderr, "no index here") {
+		t.Errorf("got exit code %d and %q, want the error", o.code, o.stderr)
+	}
+	if o := ok(t, "serve", "--dataset", dir, "--check", "-v"); !strings.Contains(o.stderr, `"level":"debug"`) {
+		t.Errorf("got %s, want lines of the level debug", o.stderr)
+	}
+	if o := millrace(t, nil, "verify", dir, "-qv"); o.code != exitUsage || !strings.Contains(o.stderr, "--quiet and --verbose exclude each other") {
+		t.Errorf("got exit code %d and %q, want 2", o.code, o.stderr)
+	}
+}
