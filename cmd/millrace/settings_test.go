@@ -47,8 +47,8 @@ func TestOnlyServeReadsTheEnvironment(t *testing.T) {
 func TestFaultsOfAConfigurationFile(t *testing.T) {
 	dir := shards(t)
 	for text, want := range map[string]string{
-		"data: {dataset: " + dir + "}\n":                     "",
-		"# nothing\ndata:\n  dataset: [" + dir + "]\nlog:\n": "",
+		"data: {dataset: " + dir + "}\n":                      "",
+		"# nothing\ndata:\n  dataset: [" + dir + "]\nlog:\n":  "",
 		"ports:\n  listen: 127.0.0.1:1\n  cache-size: 8MiB\n": `:3: key "cache-size" belongs to section memory, not beside section ports`,
 		"listen: 127.0.0.1:1\n":                               `:1: key "listen" belongs to section ports, not beside the sections`,
 		"port:\n  listen: 127.0.0.1:1\n":                      `:1: unknown section "port": did you mean ports?: want data, ports, access, memory, disk, cluster, store, log`,
@@ -59,10 +59,10 @@ func TestFaultsOfAConfigurationFile(t *testing.T) {
 		"memory:\n  cache-size: much\n":                       `:2: --cache-size "much": want a size`,
 		"memory: {cache-size: 64MiB, cache-size: 64MiB}\n":    `"cache-size" is given twice`,
 		"data: {dataset: x}\n---\ndata: {dataset: y}\n":       "want one document",
-		"memory: 3\n":                                         "section memory: want keys with values",
-		"- a\n":                                               "the file: want keys with values",
-		"data: {dataset: {a: b}}\n":                           `key "dataset": want a plain value or a list of plain values`,
-		"data: {dataset: [&a x, *a]}\n":                       `key "dataset": want a plain value or a list of plain values`,
+		"memory: 3\n":                   "section memory: want keys with values",
+		"- a\n":                         "the file: want keys with values",
+		"data: {dataset: {a: b}}\n":     `key "dataset": want a plain value or a list of plain values`,
+		"data: {dataset: [&a x, *a]}\n": `key "dataset": want a plain value or a list of plain values`,
 	} {
 		file := filepath.Join(t.TempDir(), "c.yaml")
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -75,6 +75,24 @@ func TestFaultsOfAConfigurationFile(t *testing.T) {
 		case want != "" && (o.code != exitUsage || !strings.Contains(o.stderr, want)):
 			t.Errorf("%q: got exit code %d and %s, want 2 and %q", text, o.code, o.stderr, want)
 		}
+	}
+}
+
+// TestTheFileOfTheDocumentationIsAccepted has serve check the file that docs/operations.md shows.
+func TestTheFileOfTheDocumentationIsAccepted(t *testing.T) {
+	page, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, found := strings.Cut(string(page), "\n```yaml\ndata:\n")
+	text, _, _ := strings.Cut(rest, "```\n")
+	text = strings.NewReplacer("s3://bucket/imagenet", shards(t), "16GiB", "64MiB").Replace("data:\n" + text)
+	file := filepath.Join(t.TempDir(), "millrace.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil || !found {
+		t.Fatalf("found the file: %v (%v)", found, err)
+	}
+	if o := ok(t, "serve", "--check", "--config", file); strings.Count(o.stdout, "# from "+file+":") != 4 {
+		t.Errorf("got %s, want four settings of the file", o.stdout)
 	}
 }
 
