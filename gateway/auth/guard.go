@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,7 +15,28 @@ type Config struct {
 	// the old one stays.
 	Changed func(error)
 
-	Now func() time.Time // nil: time.Now
+	// Keys is told of each fetch of an issuer's keys that fails, and with nil of the first one that
+	// succeeds.
+	Keys func(issuer string, err error)
+
+	HTTP http.RoundTripper // asks issuers; nil: as the environment's proxy variables say
+	Now  func() time.Time  // nil: time.Now
+}
+
+func (cfg Config) withDefaults() Config {
+	if cfg.Changed == nil {
+		cfg.Changed = func(error) {}
+	}
+	if cfg.Keys == nil {
+		cfg.Keys = func(string, error) {}
+	}
+	if cfg.HTTP == nil {
+		cfg.HTTP = newTransport()
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	return cfg
 }
 
 // Guard knows callers and their rights. It is safe for concurrent use.
@@ -25,6 +47,8 @@ type Guard struct {
 	reading sync.Mutex // guards seen and fault, and lets one goroutine read the file at a time
 	seen    version    // of the file, as it was last read
 	fault   error      // of that version
+
+	rings map[string]*keyring // by the URL of the issuer; the policy's issuers have them too
 
 	reloads, faults atomic.Int64
 	loaded          atomic.Int64 // nanoseconds since 1970: when the policy came into use
@@ -41,7 +65,7 @@ func Everybody(given ...Right) *Guard {
 		permits.admin = permits.admin || right == Admin
 	}
 	permits.patterns = []pattern{all}
-	g := &Guard{cfg: Config{Now: time.Now}}
+	g := &Guard{cfg: Config{}.withDefaults()}
 	g.fileOK.Store(true)
 	g.policy.Store(p)
 	return g
@@ -50,13 +74,7 @@ func Everybody(given ...Right) *Guard {
 // Open reads an access file. An error lists all faults of the file, each with its line. Nothing
 // runs in the background before Run.
 func Open(cfg Config) (*Guard, error) {
-	if cfg.Now == nil {
-		cfg.Now = time.Now
-	}
-	if cfg.Changed == nil {
-		cfg.Changed = func(error) {}
-	}
-	g := &Guard{cfg: cfg}
+	g := &Guard{cfg: cfg.withDefaults()}
 	v := g.read()
 	p, err := v.parse(cfg.File)
 	if err != nil {
@@ -70,14 +88,25 @@ func Open(cfg Config) (*Guard, error) {
 // Authenticate says who shows the credentials. Without any the caller is anonymous. An error is an
 // ErrInvalid.
 func (g *Guard) Authenticate(shown Credentials) (Principal, error) {
-	if g.cfg.File == "" || len(shown.Authorization) == 0 {
+	p := g.policy.Load()
+	switch {
+	case g.cfg.File == "":
 		return Anonymous(), nil
+	case len(shown.Authorization) > 0:
+		text, err := bearer(shown.Authorization)
+		switch {
+		case err != nil:
+			return Principal{}, err
+		case isToken(text):
+			return p.byToken(text, g.cfg.Now())
+		case isJWT(text):
+			return p.byJWT(text, g.cfg.Now())
+		}
+		return Principal{}, invalid("neither a token, mr_ and 43 characters, nor a JWT")
+	case len(shown.Certificates) > 0:
+		return p.byCertificate(shown.Certificates[0])
 	}
-	text, err := bearer(shown.Authorization)
-	if err != nil {
-		return Principal{}, err
-	}
-	return g.policy.Load().byToken(text, g.cfg.Now())
+	return Anonymous(), nil
 }
 
 // May reports whether a principal has a right on a dataset, whether or not there is such a dataset.
@@ -109,12 +138,26 @@ type Stats struct {
 	FileOK  bool      // whether the file is in use as it is now; else an older content is in use
 	Reloads int64     // changes of the file that came into use
 	Faults  int64     // changes of the file that were refused
+	Issuers []IssuerStats
+}
+
+// IssuerStats says how the keys of an issuer are.
+type IssuerStats struct {
+	Name     string
+	Keys     int       // that are in use now: none before the first fetch, and a day after the last
+	Fetched  time.Time // when they were last fetched; zero: never
+	Failures int64     // fetches that failed
 }
 
 // Stats returns counters for metrics.
 func (g *Guard) Stats() Stats {
-	return Stats{
-		Tokens: len(g.policy.Load().tokens), Loaded: time.Unix(0, g.loaded.Load()), FileOK: g.fileOK.Load(),
+	p := g.policy.Load()
+	s := Stats{
+		Tokens: len(p.tokens), Loaded: time.Unix(0, g.loaded.Load()), FileOK: g.fileOK.Load(),
 		Reloads: g.reloads.Load(), Faults: g.faults.Load(),
 	}
+	for i := range p.issuers {
+		s.Issuers = append(s.Issuers, p.issuers[i].stats(g.cfg.Now()))
+	}
+	return s
 }

@@ -13,6 +13,8 @@ type issuer struct {
 	audience string // one of the claim aud
 	subject  string // the claim that names the caller
 	groups   string // the claim that lists the caller's groups; empty: none is read
+
+	keys *keyring
 }
 
 func (p *parser) issuer(n *yaml.Node) {
@@ -44,7 +46,8 @@ func (p *parser) issuer(n *yaml.Node) {
 func (p *parser) issuerURL(at *yaml.Node, text string) {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		p.add(at, "issuer wants an https URL without user, query and fragment") // a password is not repeated
+		// The fault does not repeat the URL, which may hold a password.
+		p.add(at, "issuer wants an https URL without user, query and fragment")
 		return
 	}
 	for _, other := range p.policy.issuers {

@@ -35,6 +35,12 @@ type pattern struct {
 	rights rights
 }
 
+// means reports whether a grant or a limit names a principal or a group.
+func (p *policy) means(who string) bool {
+	_, limited := p.limitsFor[who]
+	return limited || p.permits[who] != nil
+}
+
 func (p *policy) permit(who string) *permits {
 	if p.permits[who] == nil {
 		p.permits[who] = &permits{datasets: map[string]rights{}}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 	"time"
 )
 
@@ -102,17 +103,31 @@ func (g *Guard) apply(v version) {
 	g.cfg.Changed(err)
 }
 
+// use takes a policy into use. An issuer that was known keeps its keys.
 func (g *Guard) use(p *policy) {
+	rings := map[string]*keyring{}
+	for i := range p.issuers {
+		is := &p.issuers[i]
+		if is.keys = g.rings[is.url]; is.keys == nil {
+			is.keys = &keyring{}
+		}
+		rings[is.url] = is.keys
+	}
+	g.rings = rings
 	g.policy.Store(p)
 	g.loaded.Store(g.cfg.Now().UnixNano())
 	g.fileOK.Store(true)
 }
 
-// Run reads the access file again when it changes, until the context ends. No request waits for it.
+// Run reads the access file again when it changes, and fetches the keys of issuers, until the
+// context ends. No request waits for either.
 func (g *Guard) Run(ctx context.Context) error {
+	var fetching sync.WaitGroup
+	defer fetching.Wait()
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for g.cfg.File != "" {
+		g.fetchDue(ctx, &fetching)
 		select {
 		case <-ctx.Done():
 			return nil

@@ -73,9 +73,6 @@ type token struct {
 
 // byToken returns the principal of a token. It looks at all tokens alike, whichever is the one.
 func (p *policy) byToken(text string, now time.Time) (Principal, error) {
-	if !isToken(text) {
-		return Principal{}, invalid("neither a token, mr_ and 43 characters, nor a JWT")
-	}
 	var room [64]byte // holds a token, so that nothing is allocated
 	sum, found := sha256.Sum256(append(room[:0], text...)), -1
 	for i := range p.tokens {

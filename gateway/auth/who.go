@@ -1,7 +1,6 @@
 package auth
 
 import (
-	"net/netip"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -115,16 +114,4 @@ func badName(name string) string {
 // logs.
 func validSubject(name string) bool {
 	return name != "" && len(name) <= maxName && utf8.ValidString(name) && !strings.ContainsFunc(name, unicode.IsControl)
-}
-
-// canonicalSAN returns the one spelling of a name in a certificate. Case counts in URIs and e-mail
-// addresses, but not in DNS names.
-func canonicalSAN(name string) string {
-	if ip, err := netip.ParseAddr(name); err == nil {
-		return ip.String()
-	}
-	if strings.ContainsAny(name, ":@") {
-		return name
-	}
-	return strings.ToLower(name)
 }
