@@ -1,6 +1,11 @@
 package chunkcache
 
-import "context"
+import (
+	"context"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
 
 // Buffer is memory for bytes that are no chunk, in a slot: used again and outside the collector's
 // sight like those of the chunks.
@@ -73,6 +78,18 @@ func (b *Buffer[K]) Bytes() []byte { return b.data }
 
 // Cost returns the bytes of the budget that Close gives back.
 func (b *Buffer[K]) Cost() int64 { return b.slot.held.Size() }
+
+// Shrink gives back what lies behind the first n bytes, in whole pages.
+func (b *Buffer[K]) Shrink(n int64) {
+	page := int64(os.Getpagesize())
+	keep := (n + page - 1) / page * page
+	if b.slot.class <= heapClass || keep >= b.slot.class {
+		return
+	}
+	_ = unix.Madvise(b.slot.buf[keep:], unix.MADV_DONTNEED) // where it fails the pages stay until Close
+	b.data = b.data[:n:n]
+	b.slot.held.Shrink(keep + entryCost)
+}
 
 // Close gives the memory back. A second call does nothing.
 func (b *Buffer[K]) Close() {

@@ -3,7 +3,9 @@ package chunkcache
 import (
 	"context"
 	"errors"
+	"os"
 	"testing"
+	"time"
 
 	"github.com/millrace-data/millrace/internal/budget"
 )
@@ -53,5 +55,82 @@ func TestBuffersShareTheBudget(t *testing.T) {
 	}
 	if got := b.InUse(); got != 0 {
 		t.Errorf("got %d bytes left, want 0", got)
+	}
+}
+
+// TestLeasesAreSwappedForCopies: a lease ends for a smaller copy though others wait for memory, but not where the copies of
+// all who hold the chunk would take more than it does.
+func TestLeasesAreSwappedForCopies(t *testing.T) {
+	const size = 256 << 10
+	c, b := newCache(t, 5*(size+entryCost))
+	wants := []Want[int]{{Key: 1, Size: size}, {Key: 2, Size: size}, {Key: 3, Size: size}, {Key: 4, Size: size}}
+	l, err := c.Acquire(t.Context(), Request[int]{Wants: wants, Load: load})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	waits := make(chan error, 1)
+	go func() {
+		r, err := b.Reserve(t.Context(), 2*size)
+		if err == nil {
+			defer r.Release()
+		}
+		waits <- err
+	}()
+	for b.Waiting() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	if _, ok := c.TryBuffer(size / 4); ok {
+		t.Error("got memory that another waits for, want none")
+	}
+	if _, ok := l.Instead(0, size); ok {
+		t.Error("got a copy as large as the chunk, want none")
+	}
+	second, ok := c.Lease(1)
+	if !ok {
+		t.Fatal("chunk 1 is not in memory")
+	}
+	if _, ok := l.Instead(0, size*2/3); ok {
+		t.Error("got a copy of two thirds of a chunk that two hold, want none")
+	}
+	second.Close()
+	for at := range 2 {
+		own, ok := l.Instead(at, size/4)
+		if !ok {
+			t.Fatalf("got no memory for a copy of chunk %d, want some", at+1)
+		}
+		defer own.Close()
+		copy(own.Bytes(), l.Bytes(at)[size/2:])
+		l.Drop(at)
+		l.Drop(at)
+		if l.Holds(at) || !l.Holds(2) {
+			t.Errorf("got a lease of chunk %d held: %v, and of chunk 3: %v", at+1, l.Holds(at), l.Holds(2))
+		}
+	}
+	if err := <-waits; err != nil {
+		t.Errorf("got %v for the one that waited, want memory of the chunks", err)
+	}
+}
+
+// TestBuffersShrink gives back what a buffer does not need, in whole pages, and never lends the rest again.
+func TestBuffersShrink(t *testing.T) {
+	c, b := newCache(t, 4<<20)
+	own, err := c.Buffer(t.Context(), 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range own.Bytes() {
+		own.Bytes()[i] = 7
+	}
+	own.Shrink(300_001)
+	if got, most := b.InUse(), int64(300_001+os.Getpagesize()+entryCost); got > most {
+		t.Errorf("got %d bytes in use, want at most %d", got, most)
+	}
+	if got := own.Bytes(); len(got) != 300_001 || got[0] != 7 || got[300_000] != 7 {
+		t.Errorf("got %d bytes that begin with %d and end with %d, want 300001 of 7", len(got), got[0], got[len(got)-1])
+	}
+	own.Close()
+	if got := b.InUse(); got != 0 {
+		t.Errorf("got %d bytes in use, want none", got)
 	}
 }

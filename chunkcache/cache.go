@@ -252,7 +252,7 @@ func (c *Cache[K]) takeSlots(sizes []int64) []*slot {
 	}
 	slots := make([]*slot, 0, len(sizes))
 	for _, n := range sizes {
-		s := c.takeSlot(classOf(n))
+		s := c.takeSlot(classOf(n), c.budget.TryReserve)
 		if s == nil {
 			for _, s := range slots {
 				c.putFree(s)
@@ -264,13 +264,13 @@ func (c *Cache[K]) takeSlots(sizes []int64) []*slot {
 	return slots
 }
 
-// takeSlot finds one slot: a free one, new memory, or that of chunks that can go.
-func (c *Cache[K]) takeSlot(class int64) *slot {
+// takeSlot finds one slot: a free one, new memory as reserve grants it, or that of chunks that can go.
+func (c *Cache[K]) takeSlot(class int64, reserve func(n int64) (*budget.Reservation, bool)) *slot {
 	for {
 		if s := c.takeFree(class); s != nil {
 			return s
 		}
-		if held, ok := c.budget.TryReserve(class + entryCost); ok {
+		if held, ok := reserve(class + entryCost); ok {
 			return &slot{class: class, held: held}
 		}
 		if c.shrink(class+entryCost) > 0 {

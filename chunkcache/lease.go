@@ -16,6 +16,45 @@ func (l *Leases[K]) Bytes(i int) []byte {
 	return l.entries[i].data()
 }
 
+// Instead returns n bytes for a copy of what is needed of the chunk at place i, so that its lease can be dropped. Those
+// who wait for memory are passed: they get more of it back. It returns false where there is no memory now, or where
+// none would come back even if all who hold the chunk copied as much.
+func (l *Leases[K]) Instead(i int, n int64) (*Buffer[K], bool) {
+	c, e := l.cache, l.entries[i]
+	c.mu.Lock()
+	var s *slot
+	if Cost(n)*int64(e.refs) < e.cost {
+		s = c.takeSlot(classOf(n), c.budget.TrySwap)
+	}
+	c.mu.Unlock()
+	if s == nil {
+		return nil, false
+	}
+	if s.ready() != nil {
+		s.drop()
+		return nil, false
+	}
+	return &Buffer[K]{cache: c, slot: s, data: s.buf[:n:n]}, true
+}
+
+// Drop ends the lease of the chunk at place i, if that has not been done.
+func (l *Leases[K]) Drop(i int) {
+	c, e := l.cache, l.entries[i]
+	if e == nil {
+		return
+	}
+	l.entries[i] = nil
+	c.mu.Lock()
+	idle := c.unlease(e)
+	c.mu.Unlock()
+	if idle {
+		c.budget.Nudge()
+	}
+}
+
+// Holds reports whether the chunk at place i is leased still.
+func (l *Leases[K]) Holds(i int) bool { return l.entries[i] != nil }
+
 // Close ends the leases. A second call does nothing, or panics where the cache runs in debug mode.
 func (l *Leases[K]) Close() {
 	c := l.cache

@@ -27,6 +27,7 @@ type ChunkRanges struct {
 type Body struct {
 	Segments [][]byte
 	Tiers    []TierTime // where the bytes came from, for people who ask why it was slow
+	settle   func()
 	close    func()
 }
 
@@ -42,11 +43,26 @@ func NewBody(segments [][]byte, tiers []TierTime, release func()) *Body {
 	return &Body{Segments: segments, Tiers: tiers, close: release}
 }
 
+// OnSettle names what Settle calls. It returns b.
+func (b *Body) OnSettle(settle func()) *Body {
+	b.settle = settle
+	return b
+}
+
+// Settle makes a body that is sent slowly hold as little memory as it can: segments may be replaced by copies, so that
+// chunks of which little is needed are given back. The caller sets those segments to nil first that it does not need any
+// more, and uses no segment from before.
+func (b *Body) Settle() {
+	if b.settle != nil {
+		b.settle()
+	}
+}
+
 // Close gives back what the body holds. The segments must not be used afterwards.
 func (b *Body) Close() {
 	if b.close != nil {
 		b.close()
-		b.close = nil
+		b.close, b.settle = nil, nil
 	}
 }
 

@@ -149,8 +149,19 @@ func (d *dataset) want(c int, r chunkindex.Range) []byte {
 	return d.packed[d.start[d.index.Chunk(c).First]+int64(r.Offset):][:r.Length]
 }
 
-// check compares a body with the stored bytes.
+// check compares a body with the stored bytes, before and after it settles.
 func (d *dataset) check(chunks []chunkindex.ChunkRanges, body *chunkindex.Body) error {
+	if err := d.compare(chunks, body); err != nil {
+		return err
+	}
+	body.Settle()
+	if err := d.compare(chunks, body); err != nil {
+		return fmt.Errorf("settled: %w", err)
+	}
+	return nil
+}
+
+func (d *dataset) compare(chunks []chunkindex.ChunkRanges, body *chunkindex.Body) error {
 	n := 0
 	for _, c := range chunks {
 		for _, r := range c.Ranges {
@@ -199,7 +210,7 @@ func (d *dataset) readEpoch(tb testing.TB, s *Source, p *shuffle.Plan, epoch, ba
 		at := shuffle.Cursor{Plan: p, Epoch: e, First: lo, End: hi, BatchSize: batch}
 		body, err := s.Read(tb.Context(), at, chunks)
 		must(tb, err)
-		must(tb, d.check(chunks, body))
+		must(tb, d.compare(chunks, body))
 		body.Close()
 	}
 }

@@ -31,8 +31,10 @@ type gathering struct {
 	carried []*carried // parts of the stock that the body shows
 	awaited []awaited
 	room    room
+	used    int64                   // bytes of the room that segments lie in
 	more    *chunkcache.Buffer[key] // for samples that were awaited and did not come
 	leases  *chunkcache.Leases[key]
+	held    *settling // of the leases, once all has come; nil: none
 }
 
 // errInVain says that what was awaited has not come, and that there is no memory for it now.
@@ -155,6 +157,7 @@ func (g *gathering) slices(ctx context.Context, whole []int) (*chunkindex.Body, 
 			g.segments[r.Seq] = data[r.Offset:end:end]
 		}
 	}
+	g.held = &settling{leases: g.leases, chunks: g.near.chunks, place: place, segments: g.segments}
 	missing.peer = bytes
 	return g.finish(ctx, lost, missing, spare)
 }
@@ -277,7 +280,7 @@ func (g *gathering) finish(ctx context.Context, lost []chunkindex.ChunkRanges, l
 	for _, t := range g.far.twins {
 		g.segments[t[0]] = g.segments[t[1]]
 	}
-	return chunkindex.NewBody(g.segments, tiers(g.total, loaded, time.Since(g.begun)), g.close), nil
+	return chunkindex.NewBody(g.segments, tiers(g.total, loaded, time.Since(g.begun)), g.close).OnSettle(g.settle), nil
 }
 
 // reserve takes memory for what peers are asked for and for more bytes of the body, none if there are none.
@@ -287,12 +290,14 @@ func (g *gathering) reserve(ctx context.Context, more int64) (buf []byte, err er
 		if n == 0 {
 			return nil, nil
 		}
+		g.used = n
 		if g.room, err = g.source.path.room(ctx, n, false); err == nil {
 			return g.room.bytes, nil
 		}
 		g.uncarry()
 	}
 	n := more + g.far.bytes
+	g.used = n
 	if n == 0 {
 		return nil, nil
 	}
@@ -318,8 +323,19 @@ func (g *gathering) fail(err error) (*chunkindex.Body, error) {
 	return nil, err
 }
 
+// settle gives back the memory that the body can do without.
+func (g *gathering) settle() {
+	g.room.shrink(g.used)
+	if g.held != nil {
+		g.held.settle()
+	}
+}
+
 func (g *gathering) close() {
-	if g.leases != nil {
+	switch {
+	case g.held != nil:
+		g.held.close()
+	case g.leases != nil:
 		g.leases.Close()
 	}
 	g.giveBack()

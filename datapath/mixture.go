@@ -90,7 +90,24 @@ func (m *Mixture) Read(ctx context.Context, at shuffle.Cursor, chunks []chunkind
 			h.body.Close()
 		}
 		giveBack()
+	}).OnSettle(func() {
+		for _, h := range all {
+			h.settle(segments)
+		}
 	}), nil
+}
+
+// settle settles one source's part of a body that has such segments.
+func (h *helping) settle(segments [][]byte) {
+	for k, seq := range h.seqs {
+		if segments[seq] == nil {
+			h.body.Segments[k] = nil
+		}
+	}
+	h.body.Settle()
+	for k, own := range h.body.Segments {
+		segments[h.seqs[k]] = own
+	}
 }
 
 // divide sorts what is wanted by source: segments are numbered anew there. total is how many there are.

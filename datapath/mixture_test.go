@@ -60,8 +60,19 @@ func (m *mixedSets) ranges(tb testing.TB, samples [][2]uint64) []chunkindex.Chun
 	return out
 }
 
-// check compares a body with the stored bytes.
+// check compares a body with the stored bytes, before and after it settles.
 func (m *mixedSets) check(chunks []chunkindex.ChunkRanges, body *chunkindex.Body) error {
+	if err := m.compare(chunks, body); err != nil {
+		return err
+	}
+	body.Settle()
+	if err := m.compare(chunks, body); err != nil {
+		return fmt.Errorf("settled: %w", err)
+	}
+	return nil
+}
+
+func (m *mixedSets) compare(chunks []chunkindex.ChunkRanges, body *chunkindex.Body) error {
 	n, first := 0, 0
 	for _, d := range m.sets {
 		for _, c := range chunks {

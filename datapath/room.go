@@ -22,6 +22,13 @@ func (r room) close() {
 	}
 }
 
+// shrink gives back what lies behind the first n bytes: what lay between the samples that one read has brought.
+func (r room) shrink(n int64) {
+	if r.own != nil {
+		r.own.Shrink(n)
+	}
+}
+
 // lent is a batch's part of memory that was taken for several batches in one step. They hold it
 // until the last of them is sent.
 type lent struct {

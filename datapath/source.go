@@ -92,7 +92,7 @@ func (v visit) ended(body *chunkindex.Body, err error) (*chunkindex.Body, error)
 	return chunkindex.NewBody(body.Segments, body.Tiers, func() {
 		body.Close()
 		v.of.Ended(time.Now())
-	}), nil
+	}).OnSettle(body.Settle), nil
 }
 
 func (s *Source) bring(ctx context.Context, at shuffle.Cursor, b *batch) (*chunkindex.Body, error) {
@@ -253,12 +253,13 @@ func (s *Source) slices(ctx context.Context, b *batch) (*chunkindex.Body, error)
 			segments[r.Seq] = data[r.Offset:end:end]
 		}
 	}
+	h := &settling{leases: l, chunks: b.chunks, place: place, segments: segments}
 	return chunkindex.NewBody(segments, tiers(b.bytes, missing, time.Since(start)), func() {
-		l.Close()
+		h.close()
 		clear(segments)
 		*list = segments
 		s.path.segments.Put(list)
-	}), nil
+	}).OnSettle(h.settle), nil
 }
 
 func (s *Source) resident(chunk int) bool { return s.path.cache.Resident(s.key(chunk)) }
@@ -324,7 +325,7 @@ func (s *Source) copies(ctx context.Context, b *batch, whole, ranged []int) (*ch
 		room.close()
 		return nil, err
 	}
-	return chunkindex.NewBody(segments, tiers(b.bytes, loaded, time.Since(start)), room.close), nil
+	return chunkindex.NewBody(segments, tiers(b.bytes, loaded, time.Since(start)), room.close).OnSettle(func() { room.shrink(b.bytes) }), nil
 }
 
 // lay gives each sample of a batch its segment of buf, and returns the rest.

@@ -169,10 +169,18 @@ func (s *streamed) header() []byte {
 // inHand is a batch whose bytes are all there.
 type inHand struct {
 	*streamed
-	part  body.Span // of it, without its header
-	parts [][]byte
+	held  held
+	parts net.Buffers
 	close func()
 	err   error
+}
+
+// settle is held.settle for a batch that may have none of its bytes asked for.
+func (b *inHand) settle(sent int64) net.Buffers {
+	if len(b.parts) > 0 {
+		b.parts = b.held.settle(sent)
+	}
+	return b.parts
 }
 
 // sendBatches sends the batches, or the part of them that Range asks for: while one is sent, the next one is read.
@@ -217,7 +225,7 @@ func (g *Gateway) pump(x *exchange, now inHand, rest []streamed, part body.Span)
 			next = make(chan inHand, 1)
 			go func(s *streamed) { next <- g.takeLater(ctx, x, s, part) }(&rest[0])
 		}
-		err := sendInHand(x, now, part)
+		err := sendInHand(x, now, next, part)
 		if err != nil {
 			cancel()
 		}
@@ -238,15 +246,25 @@ func (g *Gateway) pump(x *exchange, now inHand, rest []streamed, part body.Span)
 	}
 }
 
-// sendInHand sends a batch with its header, no more of it than part holds.
-func sendInHand(x *exchange, b inHand, part body.Span) error {
-	header := b.header()
-	from, to := max(part.Start-b.at, 0), min(part.End()-b.at, streamHeader)
-	parts := b.parts
-	if from < to {
-		parts = append([][]byte{header[from:to]}, parts...)
+// sendInHand sends a batch with its header, no more of it than part holds. Where the client is slow the batch that comes
+// next settles too: it waits as long.
+func sendInHand(x *exchange, b inHand, next chan inHand, part body.Span) error {
+	head := []byte(nil)
+	if from, to := max(part.Start-b.at, 0), min(part.End()-b.at, streamHeader); from < to {
+		head = b.header()[from:to]
 	}
-	return x.w.send(parts)
+	return x.w.send(append(net.Buffers{head}, b.parts...), func(sent int64) net.Buffers {
+		select {
+		case n := <-next:
+			n.settle(0)
+			next <- n
+		default:
+		}
+		if sent < int64(len(head)) {
+			return nil
+		}
+		return b.settle(sent - int64(len(head)))
+	})
 }
 
 // takeLater takes a batch after the first byte was sent: under a deadline of its own, as long as the client is there.
@@ -277,23 +295,22 @@ func (g *Gateway) take(ctx context.Context, x *exchange, s *streamed, part body.
 	begin := s.at + streamHeader
 	mine := body.Span{Start: max(part.Start-begin, 0)}
 	mine.Length = max(min(part.End()-begin, s.size)-mine.Start, 0)
-	read := chunkindex.NewBody(nil, nil, nil)
+	hand := held{part: b.Part(mine), read: chunkindex.NewBody(nil, nil, nil)}
 	var parts net.Buffers
 	if mine.Length > 0 {
-		pieces := b.Part(mine)
-		if read, err = g.read(ctx, x, s.request.dataset, r.Cursor, b, pieces); err != nil {
+		if hand.read, err = g.read(ctx, x, s.request.dataset, r.Cursor, b, hand.part); err != nil {
 			leave()
 			return fail(err)
 		}
-		parts = pieces.Fill(read.Segments)
+		parts = hand.part.Fill(hand.read.Segments)
 	}
 	open := true
-	return inHand{streamed: s, part: mine, parts: parts, close: func() {
+	return inHand{streamed: s, held: hand, parts: parts, close: func() {
 		if !open {
 			return
 		}
 		open = false
-		read.Close()
+		hand.read.Close()
 		leave()
 	}}
 }

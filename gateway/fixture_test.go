@@ -39,6 +39,7 @@ type source struct {
 	asked  atomic.Int64 // samples
 	hot    atomic.Int64 // of those, marked as hot
 	open   atomic.Int64 // bodies not closed
+	moved  atomic.Int64 // segments that were copied, and overwritten where they had been, while a body settled
 	warm   func(at shuffle.Cursor) (chunkindex.Warmed, error)
 }
 
@@ -80,7 +81,15 @@ func (s *source) Read(ctx context.Context, _ shuffle.Cursor, chunks []chunkindex
 	}
 	s.open.Add(1)
 	tiers := []chunkindex.TierTime{{Tier: "memory", Wait: time.Microsecond}, {Tier: "peer", Bytes: 2, Wait: 2 * time.Millisecond}, {Tier: "store", Bytes: 1, Wait: time.Millisecond}}
-	return chunkindex.NewBody(segments, tiers, func() { s.open.Add(-1) }), nil
+	return chunkindex.NewBody(segments, tiers, func() { s.open.Add(-1) }).OnSettle(func() {
+		for i, old := range segments {
+			if old != nil {
+				segments[i] = bytes.Clone(old)
+				clear(old)
+				s.moved.Add(1)
+			}
+		}
+	}), nil
 }
 
 // rig is a gateway over a small dataset in memory.

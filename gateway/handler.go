@@ -38,7 +38,7 @@ type handlerFunc func(x *exchange) error
 func (g *Gateway) edge(route string, body int64, h handlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
-		x := &exchange{w: newResponseWriter(w, start, g.pressed), r: r, whole: r, id: requestID(r), start: start}
+		x := &exchange{w: newResponseWriter(w, r, start, g.pressed), r: r, whole: r, id: requestID(r), start: start}
 		x.w.Header().Set("X-Request-Id", x.id)
 		x.w.Header().Set("X-Content-Type-Options", "nosniff")
 		if g.unwelcome() {
@@ -74,7 +74,8 @@ const pressedPercent = 75
 
 // pressed reports whether memory is short: what slow readers hold keeps others waiting.
 func (g *Gateway) pressed() bool {
-	return g.cfg.Budget != nil && g.cfg.Budget.Pinned() > g.cfg.Budget.Total()/100*pressedPercent
+	b := g.cfg.Budget
+	return b != nil && (b.Waiting() > 0 || b.Pinned() > b.Total()/100*pressedPercent)
 }
 
 // guard runs a handler and turns a panic into an error. abort says that the connection must not live on.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"time"
 
@@ -39,8 +40,25 @@ func (g *Gateway) send(x *exchange, d *dataset, answer body.Answer, at shuffle.C
 	defer read.Close()
 	h.Set("Server-Timing", x.log.serverTiming())
 	x.w.WriteHeader(status)
-	x.w.mustSend(part.Fill(read.Segments))
+	held := &held{part: part, read: read}
+	if x.w.send(part.Fill(read.Segments), held.settle) != nil {
+		panic(http.ErrAbortHandler)
+	}
 	return nil
+}
+
+// held is a part of a body, with its bytes in memory.
+type held struct {
+	part body.Part
+	read *chunkindex.Body
+}
+
+// settle makes what is left of the part hold as little memory as it can, once so many bytes of it are sent. It returns
+// the bytes to go on with.
+func (h *held) settle(sent int64) net.Buffers {
+	left := h.part.Left(sent, h.read.Segments)
+	h.read.Settle()
+	return left.Fill(h.read.Segments)
 }
 
 // checkFits refuses a body that the memory budget cannot hold.

@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -110,6 +111,64 @@ func TestSlowReaders(t *testing.T) {
 			})
 			if got := r.log.String(); !strings.Contains(got, c.cause) || strings.Contains(got, `"aborted":true`) != (c.after > 0) {
 				t.Errorf("got log %s, want %q in it", got, c.cause)
+			}
+		})
+	}
+}
+
+// TestSlowBodiesSettle: a body that is not sent within a second is made to hold less where memory is short, and so is the
+// batch that was read ahead behind it. What the reader gets stays right.
+func TestSlowBodiesSettle(t *testing.T) {
+	for name, c := range map[string]struct {
+		path  string
+		short bool // four fifths of the memory are in use by others
+		moved bool
+	}{
+		"memory short":               {"/epoch/0/batch/0?batch_size=40", true, true},
+		"memory short, many batches": {"/v1/datasets/photos/epochs/0/batches?batch_size=40&count=2", true, true},
+		"memory short, in columns":   {"/epoch/0/batch/0?batch_size=40&format=arrow", true, true},
+		"memory short, a range":      {"/epoch/0/batch/0?batch_size=40", true, true},
+		"memory not short":           {"/epoch/0/batch/0?batch_size=40", false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, 80, 50<<10, func(cfg *gateway.Config) {
+				fastDrain(cfg)
+				if !c.short {
+					return
+				}
+				if _, ok := cfg.Budget.TryReserve(cfg.Budget.Total() / 5 * 4); !ok {
+					t.Fatal("got no memory, want four fifths of it")
+				}
+			})
+			want := r.do("GET", c.path).body
+			header, began := "", time.Duration(0)
+			if name == "memory short, a range" {
+				header, want = "Range: bytes=70000-1700000\r\n", want[70000:1700001]
+			}
+			r.serveOne(t, gateway.ServerConfig{Connections: 1}, func(conn net.Conn) {
+				start := time.Now()
+				fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\n%s\r\n", c.path, header)
+				res, err := http.ReadResponse(bufio.NewReaderSize(conn, 16), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer res.Body.Close()
+				var got bytes.Buffer
+				for {
+					if _, err := io.CopyN(&got, res.Body, 64<<10); err != nil {
+						break
+					}
+					<-time.After(500 * time.Millisecond)
+					if began == 0 && r.source.moved.Load() > 0 {
+						began = time.Since(start)
+					}
+				}
+				if !bytes.Equal(got.Bytes(), want) {
+					t.Errorf("got %d bytes, want the %d that a fast reader gets", got.Len(), len(want))
+				}
+			})
+			if moved := began > 0; moved != c.moved || began > 3*time.Second {
+				t.Errorf("got a body that settled after %v, want one that settled soon: %v", began, c.moved)
 			}
 		})
 	}

@@ -6,6 +6,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -13,8 +15,11 @@ import (
 // Limits on a reader that is slow. The server's own WriteTimeout is absolute and would cut good
 // downloads, so a deadline is set before each write instead.
 const (
-	maxWrite   = 1 << 20          // bytes handed to the kernel under one deadline
-	writeStall = 30 * time.Second // for one such write
+	maxWrite   = 1 << 20          // bytes handed to the kernel at a time
+	maxSealed  = 128 << 10        // bytes of a body for one write that cannot be interrupted, as over TLS
+	smallBody  = 4 << 10          // bytes that the server sends together with the head
+	writeStall = 30 * time.Second // without a byte sent
+	slowAfter  = time.Second      // a body that is not sent by then settles where memory is short
 	writeTotal = 10 * time.Minute // for a whole response
 	floorAfter = 30 * time.Second // from here on a reader must keep up with floorBytes a second
 	floorBytes = 64 << 10
@@ -35,14 +40,16 @@ type responseWriter struct {
 	before  int64         // bytes that were sent by then
 	size    int64         // of the body, or of the part of it that has time of its own; 0: not known
 	pressed func() bool   // memory is short
+	plain   bool          // a write that was cut short by a deadline can go on: there is no TLS
+	moved   time.Time     // when the last byte was sent
 	status  int
 	bytes   int64
 	wrote   bool
 	err     error // the first failed write
 }
 
-func newResponseWriter(w http.ResponseWriter, start time.Time, pressed func() bool) *responseWriter {
-	return &responseWriter{ResponseWriter: w, control: http.NewResponseController(w), start: start, pressed: pressed}
+func newResponseWriter(w http.ResponseWriter, r *http.Request, start time.Time, pressed func() bool) *responseWriter {
+	return &responseWriter{ResponseWriter: w, control: http.NewResponseController(w), start: start, pressed: pressed, plain: r.TLS == nil}
 }
 
 // Unwrap lets http.ResponseController reach the connection.
@@ -53,7 +60,8 @@ func (w *responseWriter) WriteHeader(status int) {
 		w.wrote, w.status, w.began = true, status, time.Now()
 		w.first = w.began.Sub(w.start)
 		w.size, _ = strconv.ParseInt(w.Header().Get("Content-Length"), 10, 64) // 0 where there is none
-		w.setDeadline(w.began)
+		w.moved = w.began
+		w.setDeadline(w.limit())
 	}
 	w.ResponseWriter.WriteHeader(status)
 }
@@ -70,87 +78,128 @@ func (w *responseWriter) floor() float64 {
 }
 
 // setDeadline gives the next write its time. A writer without deadlines (a recorder in memory) has no slow reader.
-func (w *responseWriter) setDeadline(now time.Time) {
-	limit := now.Add(writeStall)
-	if end := w.began.Add(writeTotal); end.Before(limit) {
-		limit = end
-	}
+func (w *responseWriter) setDeadline(limit time.Time) {
 	if err := w.control.SetWriteDeadline(limit); err != nil && !errors.Is(err, http.ErrNotSupported) && w.err == nil {
 		w.err = fmt.Errorf("set write deadline: %w", err)
 	}
 }
 
+// limit is when a write that begins now has failed.
+func (w *responseWriter) limit() time.Time {
+	stall, total := w.moved.Add(writeStall), w.began.Add(writeTotal)
+	if total.Before(stall) {
+		return total
+	}
+	return stall
+}
+
 func (w *responseWriter) Write(p []byte) (int, error) {
 	before := w.bytes
-	err := w.send(net.Buffers{p})
+	err := w.send(net.Buffers{p}, nil)
 	return int(w.bytes - before), err
 }
 
+// settleFunc makes what is left of a body, once so many bytes of it are sent, hold as little memory as it can. It returns
+// the bytes to go on with, or nil: they are the same.
+type settleFunc func(sent int64) net.Buffers
+
 // send writes parts one after the other, as many in one call to the kernel as one deadline is for: samples go
-// from the cache to the socket as they lie, however small they are. It uses parts up.
-func (w *responseWriter) send(parts net.Buffers) error {
+// from the cache to the socket as they lie, however small they are. It uses parts up. settle, if not nil, is called while
+// the reader is slow and memory is short.
+func (w *responseWriter) send(parts net.Buffers, settle settleFunc) error {
 	if !w.wrote {
 		w.WriteHeader(http.StatusOK)
 	}
+	size, begin := maxWrite, w.bytes
+	if settle != nil && !w.plain {
+		size = maxSealed
+	}
+	checked := w.began
+	w.moved = time.Now()
 	for len(parts) > 0 && w.err == nil {
-		n, rest := cut(parts)
-		w.sendPiece(parts[:n])
-		if len(rest) > 0 {
-			n--
-			parts[n] = rest
+		if settle != nil && time.Since(checked) > slowAfter {
+			checked = time.Now()
+			if w.pressed() {
+				if left := settle(w.bytes - begin); left != nil {
+					parts = left
+				}
+			}
 		}
-		parts = parts[n:]
+		n, rest := cut(parts, size)
+		left := w.sendPiece(parts[:n], settle != nil)
+		if len(rest) > 0 {
+			left = append(left[:len(left):len(left)], rest)
+		}
+		if parts = parts[n:]; len(left) > 0 {
+			parts = slices.Concat(left, parts)
+		}
 	}
 	return w.err
 }
 
-// cut returns how many of the parts are within maxWrite bytes; the last of them is shortened to fit, and rest is what
+// cut returns how many of the parts are within size bytes; the last of them is shortened to fit, and rest is what
 // was cut off.
-func cut(parts net.Buffers) (n int, rest []byte) {
-	left := maxWrite
+func cut(parts net.Buffers, size int) (n int, rest []byte) {
 	for i, p := range parts {
-		if len(p) > left {
-			parts[i], rest = p[:left], p[left:]
+		if len(p) > size {
+			parts[i], rest = p[:size], p[size:]
 			return i + 1, rest
 		}
-		left -= len(p)
+		size -= len(p)
 	}
 	return len(parts), nil
 }
 
-// sendPiece writes what one deadline is for.
-func (w *responseWriter) sendPiece(parts net.Buffers) {
+// sendPiece writes what one deadline is for. Where it may be interrupted it returns after a while what the reader has left.
+func (w *responseWriter) sendPiece(parts net.Buffers, interrupts bool) (left net.Buffers) {
 	now := time.Now()
 	if sent := now.Sub(w.began); sent > floorAfter && w.bytes-w.before < int64(sent.Seconds()*w.floor()) {
 		w.err = errSlowReader
-		return
+		return nil
 	}
-	w.setDeadline(now)
+	limit := w.limit()
+	w.setDeadline(limit)
 	if w.err != nil {
-		return
+		return nil
 	}
 	to, vectored := w.ResponseWriter.(io.ReaderFrom)
-	if vectored && len(parts) > 1 {
-		// The server hands the parts to its connection, and that to the kernel: writev.
-		n, err := to.ReadFrom(&parts)
-		w.bytes, w.err = w.bytes+n, err
-		return
+	if !vectored || len(parts) == 1 && (!interrupts || len(parts[0]) <= smallBody) {
+		w.writeEach(parts)
+		return nil
 	}
+	soon := now.Add(slowAfter)
+	// An interrupted write would break the server's buffers, so nothing may lie in them.
+	if interrupts = interrupts && w.plain && soon.Before(limit) && w.control.Flush() == nil; interrupts {
+		w.setDeadline(soon)
+	}
+	// The server hands the parts to its connection, and that to the kernel: writev.
+	n, err := to.ReadFrom(&parts)
+	w.bytes += n
+	if interrupts && errors.Is(err, os.ErrDeadlineExceeded) {
+		if n > 0 {
+			w.moved = now // or later
+		}
+		return parts
+	}
+	w.moved, w.err = time.Now(), err
+	return nil
+}
+
+// writeEach writes parts one by one.
+func (w *responseWriter) writeEach(parts net.Buffers) {
 	for _, p := range parts {
 		n, err := w.ResponseWriter.Write(p)
 		if w.bytes += int64(n); err != nil {
 			w.err = err
 			return
 		}
+		w.moved = time.Now()
 	}
 }
 
-// mustSend sends all of parts or aborts the connection: a response that has begun ends whole or not at all.
-func (w *responseWriter) mustSend(parts net.Buffers) {
-	if w.send(parts) != nil {
+// mustWrite writes all of p or aborts the connection: a response that has begun ends whole or not at all.
+func (w *responseWriter) mustWrite(p []byte) {
+	if w.send(net.Buffers{p}, nil) != nil {
 		panic(http.ErrAbortHandler)
 	}
 }
-
-// mustWrite is mustSend for one slice.
-func (w *responseWriter) mustWrite(p []byte) { w.mustSend(net.Buffers{p}) }

@@ -22,8 +22,8 @@ func TestPartsArriveInOrder(t *testing.T) {
 		return ps
 	}
 	send := func(w http.ResponseWriter) {
-		rw := newResponseWriter(w, time.Now(), func() bool { return false })
-		if err := rw.send(parts()); err != nil {
+		rw := newResponseWriter(w, httptest.NewRequest("GET", "/", nil), time.Now(), func() bool { return false })
+		if err := rw.send(parts(), nil); err != nil {
 			t.Errorf("got %v, want no error", err)
 		}
 		if rw.bytes != int64(len(want)) {

@@ -204,3 +204,22 @@ func (p Part) Fill(segments [][]byte) net.Buffers {
 	}
 	return b.out
 }
+
+// Left returns what is left of the part once so many bytes of it are sent. It sets those segments to nil that only the
+// sent bytes needed.
+func (p Part) Left(sent int64, segments [][]byte) Part {
+	b := p.body
+	left := b.Part(Span{p.span.Start + sent, p.span.Length - sent})
+	needed := make([]bool, len(segments))
+	for _, piece := range b.pieces[left.lo:left.hi] {
+		if piece.sample != literal {
+			needed[b.seqs[piece.sample]] = true
+		}
+	}
+	for seq := range segments {
+		if !needed[seq] {
+			segments[seq] = nil
+		}
+	}
+	return left
+}

@@ -139,6 +139,17 @@ func (b *Budget) TryReserve(n int64) (*Reservation, bool) {
 	return &Reservation{budget: b, n: n}, true
 }
 
+// TrySwap takes n bytes if they are free now, though others may wait: for a caller that gives back more than n bytes as
+// soon as it has them, so that those who wait gain by it.
+func (b *Budget) TrySwap(n int64) (*Reservation, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if n < 0 || !b.grant(n) {
+		return nil, false
+	}
+	return &Reservation{budget: b, n: n}, true
+}
+
 // Nudge lets those that wait try again: something that reclaim gives back has become free to go.
 func (b *Budget) Nudge() {
 	b.mu.Lock()

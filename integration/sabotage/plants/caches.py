@@ -189,4 +189,19 @@ PLANTS = [
         "./lookahead TestOnlyWhatIsAtHomeIsLookedAheadFor",
         [("lookahead/homes.go", "delete(x.here, o)\n", "_ = o\n")],
     ),
+    (
+        "the cache copies a chunk for each of many who hold it",
+        "./chunkcache TestLeasesAreSwappedForCopies",
+        [("chunkcache/lease.go", "Cost(n)*int64(e.refs) < e.cost", "Cost(n) < e.cost")],
+    ),
+    (
+        "the cache lets slow bodies wait behind those who wait for their memory",
+        "./chunkcache TestLeasesAreSwappedForCopies",
+        [("chunkcache/lease.go", "c.budget.TrySwap", "c.budget.TryReserve")],
+    ),
+    (
+        "a buffer that shrinks keeps its memory on the books",
+        "./chunkcache TestBuffersShrink",
+        [("chunkcache/buffer.go", "\tb.slot.held.Shrink(keep + entryCost)\n", "")],
+    ),
 ]

@@ -17,7 +17,7 @@ PLANTS = [
         [
             (
                 "datapath/source.go",
-                "return chunkindex.NewBody(segments, tiers(b.bytes, missing, time.Since(start)), func() {\n\t\tl.Close()\n",
+                "return chunkindex.NewBody(segments, tiers(b.bytes, missing, time.Since(start)), func() {\n\t\th.close()\n",
                 "l.Close()\n\treturn chunkindex.NewBody(segments, tiers(b.bytes, missing, time.Since(start)), func() {\n",
             )
         ],
@@ -25,7 +25,7 @@ PLANTS = [
     (
         "datapath keeps the budget of a body it copied",
         "./datapath TestNoCacheTooSmallReadsMuchMoreThanTheData",
-        [("datapath/source.go", "tiers(b.bytes, loaded, time.Since(start)), room.close), nil", "tiers(b.bytes, loaded, time.Since(start)), nil), nil")],
+        [("datapath/source.go", "tiers(b.bytes, loaded, time.Since(start)), room.close).", "tiers(b.bytes, loaded, time.Since(start)), nil).")],
     ),
     (
         "datapath shares chunks whose digest nobody compared",
@@ -130,7 +130,7 @@ PLANTS = [
     (
         "datapath keeps the leases of a batch that peers had a part in",
         "./internal/clustersim TestHistories",
-        [("datapath/gather.go", "\tif g.leases != nil {\n\t\tg.leases.Close()\n\t}\n\tg.giveBack()", "\tg.giveBack()")],
+        [("datapath/gather.go", "\tcase g.held != nil:\n\t\tg.held.close()\n", "\tcase g.held != nil:\n")],
     ),
     (
         "datapath gives one question all the time of a request",
@@ -216,5 +216,15 @@ PLANTS = [
         "datapath brings whole chunks for the few samples that move between homes",
         "./datapath TestPlainGatewaysReadTheStoreOnce",
         [("datapath/source.go", "if b.visit != nil && !b.visit.ComesFor(c.Chunk) {", "if false {")],
+    ),
+    (
+        "a body that settles goes on showing the chunks that it gave back",
+        "./datapath TestSettledBodiesHoldLittle",
+        [("datapath/settle.go", "h.segments[seq], to = to[:k:k], to[k:]", "to = to[k:]")],
+    ),
+    (
+        "a copied body keeps the memory that it was read with",
+        "./datapath TestSettledBodiesHoldLittle",
+        [("datapath/source.go", "room.shrink(b.bytes)", "room.shrink(b.bytes * 2)")],
     ),
 ]

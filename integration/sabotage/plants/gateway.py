@@ -64,8 +64,7 @@ PLANTS = [
     (
         "gateway never gives up on a reader that has stopped reading",
         "./gateway TestSlowReaders",
-        [("gateway/writer.go", "limit := now.Add(writeStall)", "limit := now.Add(24 * time.Hour)"),
-         ("gateway/writer.go", "if end := w.began.Add(writeTotal); end.Before(limit) {", "if end := w.began.Add(writeTotal); end.IsZero() {")],
+        [("gateway/writer.go", "stall, total := w.moved.Add(writeStall), w.began.Add(writeTotal)", "stall, total := w.began.Add(24 * time.Hour), w.began.Add(24 * time.Hour)")],
     ),
     (
         "gateway takes memory for a plan and does not give it back",
@@ -206,5 +205,30 @@ PLANTS = [
         "gateway plans for as many requests as come",
         "./gateway TestPlacesAreBounded",
         [("gateway/places.go", "free: make(chan struct{}, placesPerProcessor*runtime.GOMAXPROCS(0))", "free: make(chan struct{}, 1<<20*runtime.GOMAXPROCS(0))")],
+    ),
+    (
+        "gateway holds all that a slow body has",
+        "./gateway TestSlowBodiesSettle",
+        [("gateway/writer.go", "\t\t\tif w.pressed() {\n", "\t\t\tif w.pressed() && w.bytes < 0 {\n")],
+    ),
+    (
+        "gateway settles slow bodies though there is memory",
+        "./gateway TestSlowBodiesSettle",
+        [("gateway/writer.go", "\t\t\tif w.pressed() {\n", "\t\t\tif w.pressed() || w.bytes > 0 {\n")],
+    ),
+    (
+        "gateway goes on at the wrong byte of a slow batch among many",
+        "./gateway TestSlowBodiesSettle",
+        [("gateway/writer.go", "settle(w.bytes - begin)", "settle(w.bytes - 0*begin)")],
+    ),
+    (
+        "gateway forgets samples of a slow body that a later column needs",
+        "./gateway TestSlowBodiesSettle",
+        [("gateway/body/pieces.go", "\t\tif !needed[seq] {\n", "\t\tif !needed[seq] || seq == 1 {\n")],
+    ),
+    (
+        "slow readers keep the chunks that they read of",
+        "./integration TestSlowReadersLeaveRoomForOthers",
+        [("gateway/send.go", "\th.read.Settle()\n", "")],
     ),
 ]

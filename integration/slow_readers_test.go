@@ -1,0 +1,183 @@
+package integration_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/millrace-data/millrace/integration/harness"
+)
+
+// tally counts what clients that behave were answered while others do not behave.
+type tally struct {
+	mu     sync.Mutex // guards what follows
+	served int
+	other  map[string]int // answers that were no 200, by status or error
+	wrong  error          // the first body that is not what its checksum says
+}
+
+// note counts one answer.
+func (c *tally) note(r harness.Response, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case err != nil:
+		c.other[err.Error()]++
+	case r.Status != http.StatusOK:
+		c.other[strconv.Itoa(r.Status)]++
+	case fmt.Sprintf("%08x", crc32.Checksum(r.Body, crc32.MakeTable(crc32.Castagnoli))) != r.Header.Get("Millrace-Crc32c"):
+		c.wrong = fmt.Errorf("a body of %d bytes with another checksum than its header says", len(r.Body))
+	default:
+		c.served++
+	}
+}
+
+// check wants at least 0.95 of the answers to be 200, and none wrong.
+func (c *tally) check(t *testing.T) {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	refused := 0
+	for _, n := range c.other {
+		refused += n
+	}
+	share := float64(c.served) / float64(max(1, c.served+refused))
+	t.Logf("figure: %d batches of others, %.3f of them served; else %v", c.served+refused, share, c.other)
+	if c.wrong != nil {
+		t.Error(c.wrong)
+	}
+	if share < 0.95 || c.served == 0 {
+		t.Errorf("got %.3f of %d batches served, want at least 0.95; else %v", share, c.served+refused, c.other)
+	}
+}
+
+// besides reads batches of 8 samples with two clients for a time, while others do what they do.
+func besides(t *testing.T, g *harness.Gateway, lasts time.Duration) *tally {
+	t.Helper()
+	const readers = 2
+	c := &tally{other: map[string]int{}}
+	n := batches(t, g, 1, 8)
+	ctx, cancel := context.WithTimeout(t.Context(), lasts)
+	defer cancel()
+	var all sync.WaitGroup
+	for r := range readers {
+		all.Go(func() {
+			for m := r; ctx.Err() == nil; m += readers {
+				got, err := harness.Do(t.Context(), http.MethodGet, fmt.Sprintf("%s/epoch/1/batch/%d?batch_size=8", g.URL, m%n))
+				c.note(got, err)
+				select { // a trainer computes between two batches
+				case <-ctx.Done():
+				case <-time.After(20 * time.Millisecond):
+				}
+			}
+		})
+	}
+	all.Wait()
+	return c
+}
+
+// checkMemory wants a process to have stayed within its budget and 64 MiB.
+func checkMemory(t *testing.T, g *harness.Gateway, budget int64) {
+	t.Helper()
+	peak := peakRSS(t, g.Pid())
+	t.Logf("figure: peak memory %.1f MiB, budget %d MiB", float64(peak)/(1<<20), budget>>20)
+	if limit := budget + 64<<20; peak > limit {
+		t.Errorf("peak memory: got %d MiB, want at most %d", peak>>20, limit>>20)
+	}
+}
+
+// raw opens a connection to a gateway that ends with the test. Its receive buffer is small.
+func raw(t *testing.T, address string) net.Conn {
+	t.Helper()
+	host, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := net.Dial("tcp", host.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	_ = c.(*net.TCPConn).SetReadBuffer(32 << 10)
+	return c
+}
+
+// slowly reads path at so many bytes a second until ctx ends. A 503 is asked again. It returns what it has read of the body,
+// and the body's length.
+func slowly(ctx context.Context, t *testing.T, g *harness.Gateway, path string, rate int) (read, length int64) {
+	for ctx.Err() == nil {
+		c := raw(t, g.URL)
+		fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: gateway\r\n\r\n", path)
+		res, err := http.ReadResponse(bufio.NewReaderSize(c, 4<<10), nil)
+		if err != nil {
+			t.Errorf("GET %s: %v", path, err)
+			return 0, 0
+		}
+		if res.StatusCode != http.StatusOK {
+			res.Body.Close()
+			c.Close()
+			time.Sleep(time.Second)
+			continue
+		}
+		tick := time.NewTicker(50 * time.Millisecond)
+		defer tick.Stop()
+		for ctx.Err() == nil {
+			n, err := io.CopyN(io.Discard, res.Body, int64(rate/20))
+			read += n
+			if err != nil {
+				return read, res.ContentLength
+			}
+			<-tick.C
+		}
+		return read, res.ContentLength
+	}
+	return read, length
+}
+
+// TestSlowReadersLeaveRoomForOthers has four readers whose batches together take most of the budget read them at 100 KB/s.
+func TestSlowReadersLeaveRoomForOthers(t *testing.T) {
+	budget, size, lasts := int64(32<<20), 36, 5*time.Second
+	if long() {
+		budget, size, lasts = 128<<20, 149, 60*time.Second
+	}
+	files, _ := harness.Files(t, int(4*budget>>20)*4, 256<<10)
+	store := harness.Open(t, "dir")
+	harness.Pack(t, store, files, dataset, "--shard-size", "32MiB", "--chunk-size", strconv.FormatInt(budget>>4, 10)+"B", "--batch-size", "8")
+	for name, c := range map[string]struct {
+		size    int
+		shuffle string
+	}{
+		"most of the budget":           {size, "full"},
+		"most of it, chunk after chunk": {size, "none"},
+		"a little of many chunks":      {size / 3, "window&window=5"},
+	} {
+		if !long() && c.shuffle != "none" {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			g := harness.Serve(t, store, dataset, "--cache-size", strconv.FormatInt(budget>>20, 10)+"MiB")
+			ctx, end := context.WithCancel(t.Context())
+			var all sync.WaitGroup
+			for r := range 4 {
+				all.Go(func() {
+					got, of := slowly(ctx, t, g, fmt.Sprintf("/epoch/%d/batch/%d?batch_size=%d&shuffle=%s", r, r, c.size, c.shuffle), 100<<10)
+					t.Logf("slow reader %d: %.1f of %.1f MB", r, float64(got)/1e6, float64(of)/1e6)
+				})
+			}
+			others := besides(t, g, lasts)
+			end()
+			all.Wait()
+			others.check(t)
+			checkMemory(t, g, budget)
+		})
+	}
+}
