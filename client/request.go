@@ -29,7 +29,7 @@ func (c *Client) Batch(ctx context.Context, opt Options, number uint64) (*Batch,
 	return b, nil
 }
 
-var errDeadline = errors.New("deadline of the batch is over")
+var errDeadline = errors.New("no answer before the deadline")
 
 // request is what one attempt sends.
 type request struct {
@@ -66,7 +66,9 @@ func (c *Client) send(ctx context.Context, gw *gateway, r request) (*http.Respon
 	req.Header.Set("User-Agent", c.cfg.UserAgent)
 	req.Header.Set("Accept-Encoding", "identity") // a transport of the caller's may ask for compression else
 	resp, err := c.cfg.HTTP.Do(req)
-	if err != nil {
+	if at := (*url.Error)(nil); errors.As(err, &at) {
+		return nil, fmt.Errorf("%s: %w", gw.name(), at.Err) // the whole URL is long, and the caller knows what it asked for
+	} else if err != nil {
 		return nil, err
 	}
 	switch s := resp.StatusCode; {

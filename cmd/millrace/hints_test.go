@@ -110,9 +110,14 @@ func TestPackPrintsItsReportAndNamesTheCure(t *testing.T) {
 func TestFaultsNameTheDatasetOnce(t *testing.T) {
 	empty := t.TempDir()
 	none := filepath.Join(empty, "none")
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct{ dir, want string }{
 		{empty, "file://" + empty + `: no index here yet: stat ".millrace/current": not found: no such file or directory (run 'millrace index' on it first?)`},
-		{none, "open file://" + none + ": open directory: not found: no such file or directory"},
+		{none, "open file://" + none + ": no such directory"},
+		{file, "open file://" + file + ": not a directory"},
 	} {
 		for _, command := range [][]string{{"verify"}, {"plan"}, {"gc"}, {"serve", "--check", "--dataset"}} {
 			o := millrace(t, nil, append(command, c.dir)...)

@@ -8,7 +8,6 @@ import (
 	"io"
 	"maps"
 	"math/big"
-	"net"
 	"net/url"
 	"slices"
 	"strings"
@@ -87,30 +86,6 @@ func (p *planFlags) check(f *cli.Flags) {
 // query writes the plan parameters as a gateway wants them.
 func (p *planFlags) query() url.Values { return p.opt.Query() }
 
-// gatewaysOrNames is gateways, or dns:NAME:PORT for all addresses of a name.
-func gatewaysOrNames(f *cli.Flags, args []string) {
-	for _, g := range args {
-		rest, named := strings.CutPrefix(g, "dns:")
-		if !named {
-			gateways(f, []string{g})
-			continue
-		}
-		if host, port, err := net.SplitHostPort(rest); err != nil || host == "" || port == "" || strings.ContainsAny(rest, "/@") {
-			f.Fault("gateway %q: want dns:NAME:PORT", rest[strings.LastIndex(rest, "@")+1:])
-		}
-	}
-}
-
-// gateways parses the arguments that name gateways.
-func gateways(f *cli.Flags, args []string) {
-	for _, g := range args {
-		u, err := url.Parse(g)
-		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
-			f.Fault("gateway %q: want http://host:port", location.HideSecrets(g))
-		}
-	}
-}
-
 func (a *app) plan() *cobra.Command {
 	return a.Build(cli.Command{
 		Use: "plan GATEWAY|DATASET", Short: "Explain a batch, or compare orders, without reading data",
@@ -168,11 +143,6 @@ class's share of a batch varies four times as much. Every chunk is a class, or t
 			}
 		},
 	})
-}
-
-// remote reports whether an argument is a gateway's address.
-func remote(arg string) bool {
-	return strings.HasPrefix(arg, "http://") || strings.HasPrefix(arg, "https://")
 }
 
 // planRemote shows what the gateway says; the gateway's own JSON is the answer.

@@ -121,3 +121,27 @@ func TestQuietLeavesErrorsAlone(t *testing.T) {
 		t.Errorf("got exit code %d and %q, want 2", o.code, o.stderr)
 	}
 }
+
+func TestAGatewayIsItsHostAndPort(t *testing.T) {
+	url := gatewayFor(t, shards(t))
+	address := strings.TrimPrefix(url, "http://")
+	for _, command := range [][]string{{"fetch", "--discard"}, {"plan", "--epoch", "1"}, {"warm"}, {"bench", "--duration", "20ms"}} {
+		if o := millrace(t, nil, append(command, address)...); o.code != exitOK {
+			t.Errorf("%v: got exit code %d and %s, want 0", command, o.code, o.stderr)
+		}
+	}
+	for _, wrong := range []string{"localhost", "localhost:http", "user:secret@localhost:8080", "localhost:99999", ":8080"} {
+		if o := millrace(t, nil, "fetch", wrong, "--discard"); o.code != exitUsage || !strings.Contains(o.stderr, "want http://HOST:PORT or HOST:PORT") || strings.Contains(o.stderr, "secret") {
+			t.Errorf("%s: got exit code %d and %s, want 2 and the form", wrong, o.code, o.stderr)
+		}
+	}
+}
+
+// TestAnUnreachableGatewayIsNamedOnce: the person who reads the line wants the address and the cause, each once.
+func TestAnUnreachableGatewayIsNamedOnce(t *testing.T) {
+	o := millrace(t, nil, "fetch", "127.0.0.1:1", "--discard", "--deadline", "100ms")
+	if o.code != exitStore || strings.Count(o.stderr, "127.0.0.1:1:") > 2 || strings.Contains(o.stderr, "Get ") || strings.Contains(o.stderr, "of the batch") ||
+		!strings.Contains(o.stderr, "no answer before the deadline") || !strings.Contains(o.stderr, "http://127.0.0.1:1: dial tcp") || !strings.Contains(o.stderr, "connection refused") {
+		t.Errorf("got exit code %d and %s, want 5, the gateway and the cause", o.code, o.stderr)
+	}
+}

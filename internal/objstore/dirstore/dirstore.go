@@ -45,11 +45,22 @@ type Store struct {
 // New opens the directory at root, which must exist.
 func New(root string) (*Store, error) {
 	r, err := os.OpenRoot(root)
+	if info, statErr := os.Stat(root); errors.Is(err, fs.ErrNotExist) {
+		return nil, missing("no such directory")
+	} else if err != nil && statErr == nil && !info.IsDir() {
+		return nil, missing("not a directory")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open directory: %w", unnamed(err))
 	}
 	return &Store{root: r, lock: make(chan struct{}, 1)}, nil
 }
+
+// missing says that there is no directory: to programs it is objstore.ErrNotFound.
+type missing string
+
+func (m missing) Error() string        { return string(m) }
+func (m missing) Is(target error) bool { return target == objstore.ErrNotFound }
 
 // Follow is New for a directory whose links are followed out of it. Whoever can make links there chooses which files of
 // this machine are listed and read, as far as this process may. A version that was listed is the one that is
