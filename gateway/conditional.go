@@ -25,14 +25,14 @@ func (x *exchange) preconditions(etag string) (answered bool, err error) {
 	return true, nil
 }
 
-// names says whether lines of a header name an entity tag, spelled in either way: in a list, or as *.
+// names says whether lines of a header name an entity tag, spelled in either way: in a list, or by * alone.
 func names(lines []string, tag, same string) bool {
+	if len(lines) == 1 && strings.TrimSpace(lines[0]) == "*" {
+		return true
+	}
 	for _, line := range lines {
 		for line != "" {
 			line = strings.TrimLeft(line, " \t,")
-			if strings.HasPrefix(line, "*") {
-				return true
-			}
 			got, rest, ok := cutETag(line)
 			if !ok {
 				break

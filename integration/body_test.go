@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/crc32"
-	"net/http"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -93,55 +91,6 @@ func TestOrdinaryToolsReadABatch(t *testing.T) {
 				t.Errorf("%s: got member %s, want only members of the batch", tool[0], name)
 			}
 		}
-	}
-}
-
-// TestConditionalAndRangeRequests walks through what HTTP promises for a batch.
-func TestConditionalAndRangeRequests(t *testing.T) {
-	_, g, _ := served(t)
-	short := "/epoch/0/batch/1"
-	full := g.MustGet(t, short)
-	etag := full.Header.Get("ETag")
-	if !strings.HasPrefix(etag, `"`) || full.Header.Get("Cache-Control") != "no-cache" {
-		t.Errorf("short path: got ETag %q, Cache-Control %q, want a strong ETag and no-cache", etag, full.Header.Get("Cache-Control"))
-	}
-	place, err := url.Parse(full.Header.Get("Content-Location"))
-	if err != nil || place.Query().Get("generation") == "" {
-		t.Fatalf("Content-Location: got %q, want a canonical URL with its generation", full.Header.Get("Content-Location"))
-	}
-	canonical := g.MustGet(t, place.RequestURI())
-	if !bytes.Equal(canonical.Body, full.Body) || canonical.Header.Get("ETag") != etag {
-		t.Error("canonical URL: got another body or ETag than the short one")
-	}
-	if got := canonical.Header.Get("Cache-Control"); got != "public, max-age=31536000, immutable" {
-		t.Errorf("canonical URL: Cache-Control: got %q", got)
-	}
-	for _, c := range []struct {
-		name   string
-		header []string
-		status int
-		body   []byte
-	}{
-		{"same ETag", []string{"If-None-Match", etag}, http.StatusNotModified, nil},
-		{"weak form of it", []string{"If-None-Match", "W/" + etag}, http.StatusNotModified, nil},
-		{"other ETag", []string{"If-None-Match", `"other"`}, http.StatusOK, full.Body},
-		{"range", []string{"Range", "bytes=100-299"}, http.StatusPartialContent, full.Body[100:300]},
-		{"suffix", []string{"Range", "bytes=-1024"}, http.StatusPartialContent, full.Body[len(full.Body)-1024:]},
-		{"rest", []string{"Range", "bytes=700-", "If-Range", etag}, http.StatusPartialContent, full.Body[700:]},
-		{"rest of something else", []string{"Range", "bytes=700-", "If-Range", `"other"`}, http.StatusOK, full.Body},
-	} {
-		got := g.Get(t, short, c.header...)
-		if got.Status != c.status || !bytes.Equal(got.Body, c.body) {
-			t.Errorf("%s: got %d and %d bytes, want %d and %d", c.name, got.Status, len(got.Body), c.status, len(c.body))
-		}
-	}
-	if got := g.Get(t, short, "Range", "bytes=999999999-"); got.Status != http.StatusRequestedRangeNotSatisfiable {
-		t.Errorf("range outside: got %d, want 416", got.Status)
-	}
-	head, err := harness.Do(t.Context(), http.MethodHead, g.URL+short)
-	if err != nil || head.Status != http.StatusOK || len(head.Body) != 0 ||
-		head.Header.Get("ETag") != etag || head.Header.Get("Content-Length") != full.Header.Get("Content-Length") {
-		t.Errorf("HEAD: got %d, %v, %v, want the headers of GET", head.Status, head.Header, err)
 	}
 }
 
