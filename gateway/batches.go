@@ -189,7 +189,7 @@ func (g *Gateway) sendBatches(x *exchange, list []streamed, crc uint32, etag str
 	h.Set("Content-Type", streamContent)
 	h.Set("Millrace-Crc32c", fmt.Sprintf("%08x", crc))
 	last := &list[len(list)-1]
-	part, status, err := x.part(etag, last.at+streamHeader+last.size)
+	part, status, err := x.part(etag, last.at+streamHeader+last.size, "batches")
 	if err != nil {
 		return err
 	}

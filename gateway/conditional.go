@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/go-chi/chi/v5"
+
 	"github.com/millrace-data/millrace/gateway/body"
 )
 
@@ -87,12 +89,13 @@ func selectRange(r *http.Request, etag string, size int64) (part body.Span, part
 	return whole, false, nil
 }
 
-// part says which part of a body of size bytes is to be sent, and with which status, and sets the headers that say so.
-func (x *exchange) part(etag string, size int64) (body.Span, int, error) {
+// part says which part of a body of size bytes is to be sent, and with which status, and sets the headers that say so. A
+// client may store the body as a file of a kind.
+func (x *exchange) part(etag string, size int64, kind string) (body.Span, int, error) {
 	h := x.w.Header()
 	h.Set("Accept-Ranges", "bytes")
 	// The bytes are somebody's: a browser that is led here must neither show nor run them.
-	h.Set("Content-Disposition", "attachment")
+	h.Set("Content-Disposition", fmt.Sprintf("attachment; filename=%q", x.fileName(kind)))
 	h.Set("Content-Security-Policy", "sandbox")
 	part, partial, err := selectRange(x.r, etag, size)
 	if err != nil {
@@ -175,9 +178,27 @@ func compareDigits(a, b string) int {
 	return strings.Compare(a, b)
 }
 
+// fileName is the last part of the path where that is a file's name, or says what the body is.
+func (x *exchange) fileName(kind string) string {
+	if file := chi.URLParam(x.r, "file"); file != "" {
+		return file
+	}
+	name := x.log.dataset
+	if x.log.hasEpoch {
+		name += fmt.Sprintf("-epoch%d", x.log.epoch)
+	}
+	if x.log.hasBatch {
+		name += fmt.Sprintf("-batch%d", x.log.batch)
+	}
+	if x.log.worldSize > 1 {
+		name += fmt.Sprintf("-rank%d", x.log.rank)
+	}
+	return name + "." + kind
+}
+
 // sendPart answers with a body that is in memory, or the part of it that Range asks for.
 func sendPart(x *exchange, contentType, etag string, content []byte) error {
-	part, status, err := x.part(etag, int64(len(content)))
+	part, status, err := x.part(etag, int64(len(content)), "json")
 	if err != nil {
 		return err
 	}

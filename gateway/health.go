@@ -28,7 +28,7 @@ func openAPI(version string) ([]byte, error) {
 }
 
 func (g *Gateway) getSpec(x *exchange) error {
-	x.w.Header().Set("Cache-Control", "no-cache")
+	x.w.Header().Set("Cache-Control", "no-store")
 	sendBytes(x, "application/json", g.spec)
 	return nil
 }

@@ -44,7 +44,7 @@ func (g *Gateway) getIndex(x *exchange) error {
 	if answered, err := x.preconditions(d.indexETag); answered || err != nil {
 		return err
 	}
-	part, status, err := x.part(d.indexETag, d.Index.Size())
+	part, status, err := x.part(d.indexETag, d.Index.Size(), "index")
 	if err != nil {
 		return err
 	}

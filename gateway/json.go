@@ -20,7 +20,7 @@ func sendJSONStatus(x *exchange, status int, v any) error {
 	}
 	h := x.w.Header()
 	if h.Get("Cache-Control") == "" {
-		h.Set("Cache-Control", "no-cache")
+		h.Set("Cache-Control", "no-store") // without a validator a copy is good for nothing
 	}
 	h.Set("Content-Type", "application/json")
 	h.Set("Content-Length", strconv.Itoa(len(body)))

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"mime"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -82,18 +83,26 @@ func TestOptionsOfTheServer(t *testing.T) {
 // TestBrowsersLeaveAnswersAlone: what is served is somebody's data, which no browser may take for a page.
 func TestBrowsersLeaveAnswersAlone(t *testing.T) {
 	r := newRig(t, 20, 800, nil)
-	for path, data := range map[string]bool{
-		"/epoch/0/batch/0": true, "/epoch/0/batches?count=2": true, "/epoch/0/batch/0?format=multipart": true,
-		"/v1/datasets/photos/index": true, "/v1/datasets/photos/sample?key=d0%2Fs00001": true,
-		"/v1/datasets/photos/epochs/0/mds/index.json": true,
-		"/healthz": false, "/v1/datasets": false, "/nosuch": false, "/epoch/0/batch/99": false,
+	for path, file := range map[string]string{ // "": no data
+		"/epoch/0/batch/1": "photos-epoch0-batch1.tar", "/epoch/3/batch/1?format=multipart&rank=1&world_size=2": "photos-epoch3-batch1-rank1.multipart",
+		"/epoch/0/batches?count=2": "photos-epoch0-batch0.batches", "/epoch/0/batches?from=1&count=1": "photos-epoch0-batch1.batches",
+		"/v1/datasets/photos/index": "photos.index", "/v1/datasets/photos/sample?key=d0%2Fs00001": "photos.tar",
+		"/v1/datasets/photos/epochs/0/mds/index.json": "index.json", "/v1/datasets/photos/epochs/0/mds/seed=3/shard.00001.mds": "shard.00001.mds",
+		"/healthz": "", "/v1/datasets": "", "/nosuch": "", "/epoch/0/batch/99": "", "/v1/datasets/photos/epochs/0/mds/nosuch": "",
 	} {
 		h := r.do("GET", path).Header
 		if got := h.Get("X-Content-Type-Options"); got != "nosniff" {
 			t.Errorf("%s: got X-Content-Type-Options %q, want nosniff", path, got)
 		}
-		if got := h.Get("Content-Disposition") == "attachment" && h.Get("Content-Security-Policy") == "sandbox"; got != data {
-			t.Errorf("%s: got attachment and sandbox %v, want %v", path, got, data)
+		kind, disposition := "", map[string]string{}
+		if file != "" {
+			var err error
+			if kind, disposition, err = mime.ParseMediaType(h.Get("Content-Disposition")); err != nil || kind != "attachment" {
+				t.Errorf("%s: got Content-Disposition %q and %v, want an attachment", path, h.Get("Content-Disposition"), err)
+			}
+		}
+		if disposition["filename"] != file || h.Get("Content-Security-Policy") == "sandbox" != (file != "") {
+			t.Errorf("%s: got file %q and policy %q, want file %q", path, disposition["filename"], h.Get("Content-Security-Policy"), file)
 		}
 	}
 }

@@ -46,7 +46,9 @@ func (g *Gateway) getOccurrences(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	x.w.Header().Set("Cache-Control", describingControl(p.Pinned))
+	if p.Pinned {
+		x.w.Header().Set("Cache-Control", describingControl(true))
+	}
 	return sendJSON(x, map[string]any{"occurrences": found})
 }
 

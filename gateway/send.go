@@ -20,7 +20,7 @@ func (g *Gateway) send(x *exchange, d *dataset, answer body.Answer, at shuffle.C
 	h := x.w.Header()
 	h.Set("Content-Type", answer.ContentType())
 	h.Set("Millrace-Crc32c", fmt.Sprintf("%08x", b.CRC))
-	span, status, err := x.part(answer.ETag, b.Size)
+	span, status, err := x.part(answer.ETag, b.Size, answer.View.Form.Name)
 	if err != nil {
 		return err
 	}

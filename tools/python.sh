@@ -12,7 +12,7 @@ usage: tools/python.sh            install what is missing and print the interpre
 One virtual environment for all Python tests and benchmarks, in the user's cache directory
 (millrace/python-HASH; HASH is that of the pins, so that a change of them makes a new one, and takes away
 those that nobody used for a day):
-pytest, mypy, ruff, build, numpy, pyarrow (tools/requirements-test.txt), the libraries that the formats come from
+pytest, mypy, ruff, build, numpy, pyarrow, redbot (tools/requirements-test.txt), the libraries that the formats come from
 and those that trainers use (tools/requirements-peers.txt): webdataset, mosaicml-streaming, litdata, tfrecord,
 torchdata, lightning, accelerate. torch and torchvision are Debian 12's (1.13, CPU, for CPython 3.11),
 of which the environment sees nothing else; on macOS they are PyPI's. Millrace itself is not

@@ -1,0 +1,81 @@
+package integration_test
+
+import (
+	"encoding/json"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/millrace-data/millrace/integration/harness"
+)
+
+// What REDbot warns of, and is right.
+const (
+	// Without the word public, no shared cache may keep the answer to a request with a token (RFC 9111, 3.5), though
+	// everybody may have it.
+	public = "Cache-Control: public is probably not necessary."
+	// It says so of every 400.
+	refused = "The server didn't understand the request."
+)
+
+// TestREDbotFindsNoFault has REDbot, a published judge of HTTP, ask for every kind of answer, with conditions, ranges and
+// encodings of its own.
+func TestREDbotFindsNoFault(t *testing.T) {
+	_, g, _ := served(t)
+	generation := g.MustGet(t, "/epoch/0/batch/0").Header.Get("Millrace-Generation")
+	pinned := "?generation=" + generation
+	const epoch = "/v1/datasets/photos/epochs/0"
+	allowed := map[string][]string{ // path: the notes that are right, and no fault
+		g.URL + "/":                                   nil,
+		g.URL + "/healthz":                            nil,
+		g.URL + "/readyz":                             nil,
+		g.URL + "/openapi.json":                       nil,
+		g.URL + "/v1/datasets":                        nil,
+		g.URL + "/v1/datasets/photos":                 nil,
+		g.URL + epoch:                                 nil,
+		g.URL + epoch + pinned:                        {public},
+		g.URL + epoch + "/batches/0":                  nil,
+		g.URL + epoch + "/batches/0" + pinned:         {public},
+		g.URL + epoch + "/batches/0/manifest":         nil,
+		g.URL + epoch + "/batches?count=2":            nil,
+		g.URL + epoch + "/batches/0?format=arrow":     nil,
+		g.URL + epoch + "/batches/0?format=multipart": nil,
+		g.URL + epoch + "/mds/index.json":             nil,
+		g.URL + epoch + "/wds/000000.tar":             nil,
+		g.URL + "/v1/datasets/photos/sample?key=class-00%2Fsample-000000":                             nil,
+		g.URL + "/v1/datasets/photos/occurrences?key=class-00%2Fsample-000000&epochs=0-9":             nil,
+		g.URL + "/v1/datasets/photos/occurrences?key=class-00%2Fsample-000000&epochs=0&" + pinned[1:]: {public},
+		g.URL + "/v1/datasets/photos/index":                                                           nil,
+		g.URL + "/nosuch":                                                                             nil,
+		g.URL + epoch + "/batches/99999":                                                              nil,
+		g.URL + epoch + "/batches/0?batch_size=0":                                                     {refused},
+		g.Admin + "/metrics":                                                                          nil,
+		g.Admin + "/v1/stats":                                                                         nil,
+	}
+	var urls []string
+	for url := range allowed {
+		urls = append(urls, url)
+	}
+	path, env := harness.Python(t)
+	cmd := exec.CommandContext(t.Context(), path, append([]string{filepath.Join("python", "judge.py")}, urls...)...)
+	cmd.Env = env
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("ask REDbot: %v: %s", err, stderr.String())
+	}
+	var notes map[string][][3]string
+	if err := json.Unmarshal(out, &notes); err != nil || len(notes) != len(urls) {
+		t.Fatalf("REDbot: got %d judgements and %v, want %d: %s", len(notes), err, len(urls), out)
+	}
+	for url, found := range notes {
+		for _, note := range found {
+			if !slices.Contains(allowed[url], note[2]) {
+				t.Errorf("%s: REDbot says %v", url, note)
+			}
+		}
+	}
+}

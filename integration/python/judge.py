@@ -1,0 +1,45 @@
+"""Has REDbot judge the answers of a gateway: judge.py URL... prints {URL: [[level, subject, note], ...]} as JSON.
+
+REDbot asks for each URL several times: plainly, with Accept, with If-None-Match, with a range and with Accept-Encoding. Its notes
+of level "bad" and "warning" are printed, those of all its requests.
+"""
+
+import configparser
+import json
+import sys
+
+import thor
+from redbot.resource import HttpResource
+
+CONFIG = configparser.ConfigParser()
+CONFIG.read_dict({"redbot": {"enable_local_access": "True"}})
+
+
+def judge(urls):
+    """Asks REDbot for its notes of each URL, all at once."""
+    notes, waiting = {}, set(urls)
+
+    def done(url, resource):
+        every = [resource, *resource.subreqs.values()]
+        found = {(n.level.value, n.subject, str(n.summary)) for r in every for n in r.response.notes if n.level.value in ("bad", "warning")}
+        if not resource.response.complete:
+            found.add(("bad", "", "no whole answer"))
+        notes[url] = sorted(found)
+        waiting.discard(url)
+        if not waiting:
+            thor.stop()
+
+    resources = []
+    for url in urls:
+        resource = HttpResource(CONFIG["redbot"])
+        resource.set_request(url)
+        resource.on("check_done", lambda url=url, resource=resource: done(url, resource))
+        resources.append(resource)
+    for resource in resources:
+        resource.check()
+    thor.run()
+    return notes
+
+
+if __name__ == "__main__":
+    json.dump(judge(sys.argv[1:]), sys.stdout)
