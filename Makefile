@@ -59,7 +59,7 @@ cross: ## compile for Linux and macOS on amd64 and arm64
 python-test: build deps ## the Python client against real gateways and a proxy that cuts; torch's own loaders; mypy and ruff
 	python3 tools/pytest.py
 
-integration: deps ## the system through its front door: directory, MinIO, versitygw, nginx, the README's tour
+integration: deps ## the system through its front door: directory, MinIO, versitygw, odd requests, proxies, the README's tour
 	cd integration && python3 ../tools/gotest.py integration -count=1 $(if $(MILLRACE_LONG),-timeout 4h,-timeout 40m) . ./harness
 
 conformance: build ## a gateway against the vectors of conformance/, and clients in Go, Python, curl, Node, Rust and Java, where these are
@@ -68,7 +68,7 @@ conformance: build ## a gateway against the vectors of conformance/, and clients
 cluster-test: deps ## eight gateways and MinIO on networks of their own, killed, stopped, cut off and replaced; Linux, root
 	cd integration && python3 ../tools/gotest.py cluster-test -count=1 -v $(if $(MILLRACE_LONG),-timeout 4h,-timeout 30m) ./fleet
 
-deps: ## install MinIO, versitygw (built once, pinned), nginx and the tests' Python environment when they are missing
+deps: ## install MinIO, versitygw (built once, pinned), the proxies and the tests' Python environment when they are missing
 	@tools/deps.sh
 	@tools/python.sh >/dev/null
 

@@ -23,8 +23,8 @@ HELP
 find_python() { # a CPython 3.11, since Debian's torch is built for it
   local candidate
   for candidate in python3.11 /usr/bin/python3.11 python3 /usr/bin/python3; do
-    if command -v "$candidate" >/dev/null && "$candidate" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null; then
-      command -v "$candidate"
+    # The program itself rather than a wrapper of pyenv's, which is found or not as the PATH has it: there is one environment.
+    if command -v "$candidate" >/dev/null && "$candidate" -c 'import sys; sys.version_info[:2] == (3, 11) or sys.exit(1); print(sys.executable)' 2>/dev/null; then
       return
     fi
   done
