@@ -172,15 +172,36 @@ func TestFilesThatAreNotRead(t *testing.T) {
 	}
 }
 
+// TestTheExampleIsGood parses the example, which docs/access.md shows.
 func TestTheExampleIsGood(t *testing.T) {
-	g, err := Open(Config{File: "testdata/access.yaml"})
-	if err != nil {
-		t.Fatal(err)
+	page, err := os.ReadFile("../../docs/access.md")
+	must(t, err)
+	_, shown, _ := strings.Cut(string(page), "```yaml\n")
+	shown, _, _ = strings.Cut(shown, "```\n")
+	example, err := os.ReadFile("testdata/access.yaml")
+	must(t, err)
+	if shown != string(example) {
+		t.Errorf("docs/access.md shows\n%s\nwant testdata/access.yaml", shown)
 	}
-	if !g.May(named("token:trainer"), Report, "photos") || !g.May(Anonymous(), Read, "open") || g.May(Anonymous(), Read, "photos") {
-		t.Error("the example's rights: got others, want those that docs/access.md describes")
+	g := mustOpen(t, shown)
+	for who, may := range map[string]map[Right]string{
+		"token:trainer": {Read: "mix", Report: "text-en"}, "jwt:corp#alice": {Warm: "photos"}, "anonymous": {Read: "open"},
+		"certificate:ops.example": {Admin: ""}, "group:corp#research": {Report: "photos"},
+	} {
+		for right, dataset := range may {
+			if !g.May(named(who), right, dataset) {
+				t.Errorf("%s, %v on %q: got no, want yes", who, right, dataset)
+			}
+		}
 	}
-	if got := g.Limits(Anonymous()); got.Memory != 0.5 {
-		t.Errorf("the example's limits: got %+v, want half of the memory", got)
+	if got := g.Limits(Anonymous()); got != (Limits{Memory: 0.5, Requests: 100}) {
+		t.Errorf("limits: got %+v, want those for every principal", got)
+	}
+	if !g.GrantsSources(named("token:trainer"), "mix") || g.May(Anonymous(), Read, "photos") {
+		t.Error("got other rights than the page describes")
+	}
+	_, err = parse("access.yaml", []byte("grants:\n  - who: [anonymous]\n    datasets: [a]\n    rights: [raed]\n"))
+	if err == nil || !strings.Contains(string(page), "`"+err.Error()+"`") {
+		t.Errorf("got the fault %v, want the one that the page shows", err)
 	}
 }

@@ -83,6 +83,19 @@ grants:
 	}
 }
 
+// TestTokensAreComparedWhole writes digests that differ from a token's in one byte.
+func TestTokensAreComparedWhole(t *testing.T) {
+	text, digest := NewToken()
+	for i := 0; i < len(digest); i += 2 {
+		other := digest[:i] + "00" + digest[i+2:]
+		if other == digest {
+			other = digest[:i] + "01" + digest[i+2:]
+		}
+		g := mustOpen(t, "tokens: [{name: a, sha256: '"+other+"'}]\n"+opens)
+		refused(t, g, "no such token", "Bearer "+text)
+	}
+}
+
 func TestTokensExpire(t *testing.T) {
 	text, digest := NewToken()
 	clock := newClock()
