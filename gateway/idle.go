@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"container/list"
+	"crypto/tls"
 	"net"
 	"net/http"
 	"sync"
@@ -17,23 +18,25 @@ type idle struct {
 	mu    sync.Mutex // guards what follows
 	order list.List  // of net.Conn, longest idle first
 	at    map[net.Conn]*list.Element
+	ended bool // no connection stays open between requests any more
 }
 
 // shedIdle makes the idle connections of a server give way.
-func shedIdle(s *http.Server, ln *socket.Listener) {
+func shedIdle(s *http.Server, ln *socket.Listener) *idle {
 	i := &idle{listener: ln, at: map[net.Conn]*list.Element{}}
 	s.ConnState = i.changed
 	ln.Full = i.shed
+	return i
 }
 
 // changed notes the state of a connection. It closes one that becomes idle while another waits for a place.
 func (i *idle) changed(c net.Conn, state http.ConnState) {
-	if state == http.StateIdle && i.listener.Waits() {
-		_ = c.Close() // the server notices, and the client asks again over another one
-		return
-	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	if state == http.StateIdle && (i.ended || i.listener.Waits()) {
+		closeNow(c)
+		return
+	}
 	if e := i.at[c]; e != nil {
 		i.order.Remove(e)
 		delete(i.at, c)
@@ -53,5 +56,27 @@ func (i *idle) shed() {
 	}
 	c := i.order.Remove(oldest).(net.Conn)
 	delete(i.at, c)
-	_ = c.Close() // the server notices
+	closeNow(c)
+}
+
+// end closes the idle connections, and from now on each that becomes idle. The server would close
+// them too, but say goodbye to one after the other, and let nobody else in meanwhile.
+func (i *idle) end() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.ended = true
+	for e := i.order.Front(); e != nil; e = e.Next() {
+		closeNow(e.Value.(net.Conn))
+	}
+	i.order.Init()
+	clear(i.at)
+}
+
+// closeNow closes an idle connection at once. TLS would send a last word first, and wait five seconds for
+// a client that reads nothing. The server notices, and the client asks again over another connection.
+func closeNow(c net.Conn) {
+	if secret, ok := c.(*tls.Conn); ok {
+		c = secret.NetConn()
+	}
+	_ = c.Close()
 }

@@ -59,8 +59,11 @@ const adminConnections = 64
 // drain: it is the last port to go.
 func ServeAdmin(ctx context.Context, g *Gateway, ln net.Listener, secret *tls.Config) error {
 	s, limited := newHTTPServer(g, g.Admin()), socket.Limit(ln, adminConnections)
-	shedIdle(s, limited)
-	defer context.AfterFunc(ctx, func() { _ = s.Close() })()
+	kept := shedIdle(s, limited)
+	defer context.AfterFunc(ctx, func() {
+		kept.end()
+		_ = s.Close()
+	})()
 	if err := s.Serve(encrypt(limited, secret)); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve %s: %w", ln.Addr(), err)
 	}
@@ -109,7 +112,7 @@ func encrypt(ln net.Listener, secret *tls.Config) net.Listener {
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	stopped := make(chan error, 1)
 	limited := socket.Limit(ln, s.cfg.Connections)
-	shedIdle(s.http, limited)
+	kept := shedIdle(s.http, limited)
 	go func() { stopped <- s.http.Serve(encrypt(limited, s.cfg.TLS)) }()
 	select {
 	case err := <-stopped: // nobody can come any more, and those who are here are told so
@@ -119,6 +122,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	case <-ctx.Done():
 	}
 	s.gateway.Drain()
+	kept.end()
 	s.http.SetKeepAlivesEnabled(false)
 	drainErr := s.drain()
 	if err := <-stopped; !errors.Is(err, http.ErrServerClosed) {
