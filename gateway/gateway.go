@@ -96,6 +96,7 @@ type Gateway struct {
 	started time.Time
 	spec    []byte       // the OpenAPI document as JSON
 	active  atomic.Int64 // requests being answered
+	ended   atomic.Int64 // nanoseconds after started at which the last answer ended; 0: there was none
 	posted  atomic.Int64 // bytes of memory that request bodies hold
 	places  places       // to plan in
 	drained atomic.Int64 // nanoseconds after started at which Drain was called; 0: not draining
@@ -226,6 +227,15 @@ func (g *Gateway) Close() error {
 // Drain makes readyz answer 503 from now on; new batches are refused once the lame-duck time is over.
 func (g *Gateway) Drain() {
 	g.drained.CompareAndSwap(0, max(1, int64(time.Since(g.started))))
+}
+
+// Quiet reports whether no request of any kind, a probe's included, was being answered for so long.
+func (g *Gateway) Quiet(long time.Duration) bool {
+	if g.active.Load() > 0 { // asked first: a request notes its end before it ceases to count
+		return false
+	}
+	ended := g.ended.Load()
+	return ended == 0 || time.Since(g.started)-time.Duration(ended) >= long
 }
 
 // draining says whether Drain was called, and whether the lame-duck time is over too.

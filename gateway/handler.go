@@ -45,7 +45,10 @@ func (g *Gateway) edge(route string, body int64, h handlerFunc) http.HandlerFunc
 			x.w.Header().Set("Connection", "close")
 		}
 		g.active.Add(1)
-		defer g.active.Add(-1)
+		defer func() {
+			g.ended.Store(int64(time.Since(g.started)))
+			g.active.Add(-1)
+		}()
 		ctx := r.Context()
 		abort, cause := g.guard(ctx, x, body, h)
 		if cause != nil && !x.w.wrote {

@@ -19,6 +19,7 @@ type ServerConfig struct {
 	Connections int           // at a time: min(8192, (files that may be open - 512) / 2)
 	DrainTime   time.Duration // for requests in flight once the lame-duck time is over, 45 s
 	TLS         *tls.Config   // nil: plain HTTP
+	Leave       func() bool   // asked when the end begins: is the lame-duck time of use to nobody? nil: it is of use
 }
 
 const (
@@ -107,7 +108,7 @@ func encrypt(ln net.Listener, secret *tls.Config) net.Listener {
 }
 
 // Serve answers connections of ln until ctx ends, and then drains: not ready at once, keep-alive off,
-// batches served for the lame-duck time, then refused as draining until those in flight are through.
+// batches served for the lame-duck time (none where cfg.Leave says so), then refused as draining until those in flight are through.
 // It closes ln, and returns when everything has ended.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	stopped := make(chan error, 1)
@@ -133,9 +134,9 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 
 // drain waits for the lame-duck time, then for what is in flight, and closes what is left.
 func (s *Server) drain() error {
-	timer := time.NewTimer(s.gateway.cfg.LameDuck)
-	defer timer.Stop()
-	<-timer.C
+	if s.cfg.Leave == nil || !s.cfg.Leave() {
+		time.Sleep(s.gateway.cfg.LameDuck)
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.DrainTime)
 	defer cancel()
 	s.awaitIdle(ctx)

@@ -10,12 +10,22 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/millrace-data/millrace/internal/node"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	// The first signal asks to end in order; from then on a second one ends the process at once.
-	context.AfterFunc(ctx, stop)
+	ctx, end := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		cause := context.Canceled
+		if <-signals == os.Interrupt {
+			cause = node.ErrInterrupted
+		}
+		// The first signal asks to end in order; from now on a second one ends the process at once.
+		signal.Stop(signals)
+		end(cause)
+	}()
 	os.Exit(run(ctx, os.Args[1:], os.Environ(), os.Stdout, os.Stderr))
 }

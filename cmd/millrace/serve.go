@@ -16,7 +16,8 @@ func (a *app) serve() *cobra.Command {
 		Use: "serve --dataset NAME=URL", Short: "Serve datasets over HTTP", Settings: true,
 		Long: `Serves shuffled batches of one or more indexed datasets. SIGTERM ends it in order: it
 reports itself not ready, goes on serving for --lame-duck, then waits for open requests
-for at most --drain-timeout. A second signal ends it at once.
+for at most --drain-timeout. Ctrl-C does the same, but leaves out --lame-duck where nobody
+reads. A second signal ends it at once.
 
 S3 credentials come from the AWS chain (environment, shared file, web identity, instance
 metadata), never from a flag.`,

@@ -114,6 +114,12 @@ func (p *Process) Stop() error {
 // Terminate sends SIGTERM and returns at once; Stop waits.
 func (p *Process) Terminate() { _ = p.cmd.Process.Signal(syscall.SIGTERM) }
 
+// Interrupt sends SIGINT, as Ctrl-C does, and returns at once; Stop waits.
+func (p *Process) Interrupt() { _ = p.cmd.Process.Signal(syscall.SIGINT) }
+
+// Ended is closed when the process has ended.
+func (p *Process) Ended() <-chan struct{} { return p.done }
+
 // Freeze stops the process in its tracks, with SIGSTOP: it answers nothing and its kernel goes on accepting connections.
 func (p *Process) Freeze() { _ = p.cmd.Process.Signal(syscall.SIGSTOP) }
 

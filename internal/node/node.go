@@ -244,7 +244,8 @@ func (s *Node) serveData(ctx, failed context.Context, data net.Listener) error {
 		s.log.Info().Dur("lame_duck", s.cfg.LameDuck).Dur("drain_timeout", s.cfg.Drain).Msg("draining")
 	})()
 	drain := max(s.cfg.Drain, 1) // 0 would be the default
-	err := gateway.NewServer(s.gateway, gateway.ServerConfig{DrainTime: drain, TLS: s.tls}).Serve(failed, data)
+	leave := func() bool { return errors.Is(context.Cause(ctx), ErrInterrupted) && s.unused() }
+	err := gateway.NewServer(s.gateway, gateway.ServerConfig{DrainTime: drain, TLS: s.tls, Leave: leave}).Serve(failed, data)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		err = fmt.Errorf("requests were still open after %s: %w", s.cfg.Drain, err)

@@ -1,0 +1,82 @@
+package integration_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/millrace-data/millrace/integration/harness"
+)
+
+// TestInterruptLeavesOutTheLameDuckTimeWhereNobodyReads sends the real process real signals. The lame-duck time is far longer
+// than the test waits, so that a gateway either ends at once or is seen to serve on.
+func TestInterruptLeavesOutTheLameDuckTimeWhereNobodyReads(t *testing.T) {
+	files, _ := harness.Files(t, 100, 2000)
+	store := harness.Open(t, "dir")
+	harness.Pack(t, store, files, dataset, small()...)
+	quiet := func() { time.Sleep(1500 * time.Millisecond) } // longer than the second without a request that is wanted
+	for name, c := range map[string]struct {
+		batches int // that are read before
+		signal  func(p *harness.Process)
+		atOnce  bool
+		cluster bool
+	}{
+		"nobody came, SIGINT":  {0, (*harness.Process).Interrupt, true, false},
+		"nobody came, SIGTERM": {0, (*harness.Process).Terminate, false, false},
+		"one batch, SIGINT":    {1, (*harness.Process).Interrupt, true, false}, // a person's curl
+		"a reader, SIGINT":     {3, (*harness.Process).Interrupt, false, false},
+		"in a cluster, SIGINT": {0, (*harness.Process).Interrupt, false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			args := []string{"--lame-duck", "10m"}
+			if c.cluster {
+				args = append(args, "--cluster", "job-a", "--join", "static:127.0.0.1", "--peer-listen", harness.FreeAddress(t), "--peer-insecure")
+			}
+			g := serve(t, store, args...)
+			for m := range c.batches {
+				g.MustGet(t, batchPath(0, m)+share(16, 0, 1))
+				if m+1 < c.batches {
+					time.Sleep(300 * time.Millisecond) // a reader's pause: after ten more and five seconds it counts as gone
+				}
+			}
+			quiet()
+			c.signal(g.Process)
+			ended := func(why string) {
+				t.Helper()
+				select {
+				case <-g.Ended():
+				case <-time.After(30 * time.Second):
+					t.Fatalf("%s: it serves on, want its end", why)
+				}
+			}
+			if c.atOnce {
+				ended("after the signal")
+				return
+			}
+			// Not ready, and still serving: the lame-duck time has begun.
+			g.Ready(t, func(ctx context.Context) error {
+				r, err := harness.Do(ctx, http.MethodGet, g.URL+"/readyz")
+				if err != nil {
+					t.Fatalf("the gateway has ended: %v", err)
+				}
+				if r.Status != http.StatusServiceUnavailable {
+					return fmt.Errorf("readyz: %d", r.Status)
+				}
+				return nil
+			})
+			if r := g.MustGet(t, batchPath(0, 0)); r.Status != http.StatusOK {
+				t.Errorf("while it is a lame duck: got status %d, want 200", r.Status)
+			}
+			select {
+			case <-g.Ended():
+				t.Error("it has ended, want the lame-duck time")
+			default:
+			}
+			g.Interrupt()
+			ended("after the second signal")
+		})
+	}
+}
