@@ -317,12 +317,22 @@ func (a aged) Stat(ctx context.Context, key string) (objstore.Object, error) {
 	return o, err
 }
 
+// collect removes what is unused, and returns the keys.
+func collect(ctx context.Context, store objstore.Store, prefix string, grace time.Duration) (keys []string, err error) {
+	u, err := chunkindex.FindUnused(ctx, store, prefix, grace)
+	if err != nil {
+		return nil, err
+	}
+	err = u.Remove(ctx, u.Objects, func(o objstore.Object) { keys = append(keys, o.Key) })
+	return keys, err
+}
+
 func TestCollect(t *testing.T) {
 	store := memstore.New()
 	indextest.Write(t, store, spec())
 	old := build(t, store, chunkindex.BuildOptions{ChunkSize: 4 << 10})
 	current := build(t, store, chunkindex.BuildOptions{ChunkSize: 8 << 10})
-	if got, err := chunkindex.Collect(t.Context(), aged{store, time.Minute, ""}, prefix, time.Hour); err != nil || len(got) != 0 {
+	if got, err := collect(t.Context(), aged{store, time.Minute, ""}, prefix, time.Hour); err != nil || len(got) != 0 {
 		t.Errorf("within the grace time: got %v, %v", got, err)
 	}
 	x, err := chunkindex.Open(t.Context(), store, prefix, chunkindex.OpenOptions{Generation: old.Generation})
@@ -330,10 +340,10 @@ func TestCollect(t *testing.T) {
 		t.Fatal(err)
 	}
 	x.Close()
-	if got, err := chunkindex.Collect(t.Context(), aged{store, 2 * time.Hour, old.Generation}, prefix, time.Hour); err != nil || len(got) != 0 {
+	if got, err := collect(t.Context(), aged{store, 2 * time.Hour, old.Generation}, prefix, time.Hour); err != nil || len(got) != 0 {
 		t.Errorf("written anew meanwhile: got %v, %v", got, err)
 	}
-	got, err := chunkindex.Collect(t.Context(), aged{store, 2 * time.Hour, ""}, prefix, time.Hour)
+	got, err := collect(t.Context(), aged{store, 2 * time.Hour, ""}, prefix, time.Hour)
 	if err != nil || len(got) != 2 || !strings.Contains(strings.Join(got, " "), old.Generation) {
 		t.Errorf("got %v, %v, want index and binding of %s", got, err, old.Generation)
 	}

@@ -84,7 +84,7 @@ func TestIndexElsewhere(t *testing.T) {
 		}
 	}
 	home.Set(at.Prefix+".millrace/index/"+strings.Repeat("ab", 32), []byte("old"))
-	if gone, err := chunkindex.Collect(ctx, home, at.Prefix, -time.Hour); err != nil || len(gone) != 1 {
+	if gone, err := collect(ctx, home, at.Prefix, -time.Hour); err != nil || len(gone) != 1 {
 		t.Errorf("gc: got %q, %v, want the one old index", gone, err)
 	}
 	// The same data with its index beside it has the same generation.

@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"strings"
 	"sync"
-	"time"
 
 	"github.com/millrace-data/millrace/chunkindex/codec"
 	"github.com/millrace-data/millrace/internal/objstore"
@@ -214,51 +212,4 @@ func (x *Index) Touched(ctx context.Context, r BadRange, visit func(sample uint6
 		return fmt.Errorf("samples of chunk %d: %w", r.Chunk, err)
 	}
 	return nil
-}
-
-// Collect removes index objects that no pointer names and that are older than grace, and returns their keys.
-func Collect(ctx context.Context, store objstore.Store, prefix string, grace time.Duration) ([]string, error) {
-	p, _, err := readPointer(ctx, store, prefix)
-	if err != nil {
-		return nil, fmt.Errorf("gc %q: %w", prefix, advise(prefix, err))
-	}
-	keep := map[string]bool{
-		prefix + pointerKey:                            true,
-		indexObject(prefix, p.Generation):              true,
-		bindingObject(prefix, p.Generation, p.Binding): true,
-	}
-	limit := time.Now().Add(-grace)
-	var old []string
-	err = store.List(ctx, prefix+stateDir, func(o objstore.Object) error {
-		name := strings.TrimPrefix(o.Key, prefix)
-		ours := strings.HasPrefix(name, indexDir) || strings.HasPrefix(name, bindingDir) ||
-			strings.HasPrefix(name, scanDir) || strings.HasPrefix(name, probeDir)
-		if ours && !keep[o.Key] && o.Modified.Before(limit) {
-			old = append(old, o.Key)
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("gc %q: %w", prefix, err)
-	}
-	// The pointer may have moved to one of these meanwhile.
-	if now, _, err := readPointer(ctx, store, prefix); err != nil || now != p {
-		return nil, fmt.Errorf("gc %q: the current generation changed meanwhile: %w", prefix, objstore.ErrChanged)
-	}
-	var removed []string
-	for _, key := range old {
-		// An index run that goes back to an old generation writes its objects anew before it moves the pointer.
-		obj, err := store.Stat(ctx, key)
-		if errors.Is(err, objstore.ErrNotFound) || (err == nil && !obj.Modified.Before(limit)) {
-			continue
-		}
-		if err == nil {
-			err = store.Delete(ctx, key)
-		}
-		if err != nil {
-			return removed, fmt.Errorf("gc %q: %w", prefix, err)
-		}
-		removed = append(removed, key)
-	}
-	return removed, nil
 }

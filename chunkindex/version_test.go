@@ -68,7 +68,7 @@ func TestNewerProgram(t *testing.T) {
 			}
 			leftAlone(t, store, c.opens)
 			if c.pointer != "" {
-				_, err := Collect(t.Context(), store, "", time.Hour)
+				_, err := FindUnused(t.Context(), store, "", time.Hour)
 				checkNewer(t, "gc", err)
 			}
 			// The advice works.

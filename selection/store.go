@@ -30,6 +30,7 @@ const maxDefault = 1 << 10
 type Reader interface {
 	objstore.RangeReader
 	Stat(ctx context.Context, key string) (objstore.Object, error)
+	List(ctx context.Context, prefix string, visit func(objstore.Object) error) error
 }
 
 // Writer stores objects. All are written once, on the condition that nothing is stored there.

@@ -4,12 +4,14 @@ import (
 	"archive/tar"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // quarantined returns the keys and reasons that a run of quarantine says.
@@ -170,4 +172,49 @@ func TestSubsetIsCutOnce(t *testing.T) {
 	if o := millrace(t, nil, "subset", dir); o.code != exitUsage {
 		t.Errorf("without a split: got exit code %d, want %d", o.code, exitUsage)
 	}
+}
+
+// TestGCShowsBeforeItRemoves: a dry run lists what then goes, and leaves it; what belongs to the current generation stays.
+func TestGCShowsBeforeItRemoves(t *testing.T) {
+	dir := shards(t)
+	ok(t, "subset", dir, "--split", "a=1,b=1")
+	ok(t, "index", dir, "--chunk-size", "64KiB")
+	ok(t, "subset", dir, "--split", "a=1,b=1")
+	err := filepath.WalkDir(filepath.Join(dir, ".millrace"), func(path string, _ os.DirEntry, err error) error {
+		return errors.Join(err, os.Chtimes(path, time.Time{}, time.Now().Add(-time.Hour)))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := func() (n int) {
+		for _, pattern := range []string{"index/*", "binding/*", "subset/*"} {
+			found, _ := filepath.Glob(filepath.Join(dir, ".millrace", pattern))
+			n += len(found)
+		}
+		return n
+	}
+	if got := left(); got != 8 {
+		t.Fatalf("got %d objects before, want two generations of four", got)
+	}
+	shown := ok(t, "gc", dir, "--grace", "1m", "--dry-run").stdout
+	for _, want := range []string{"would remove .millrace/index/", "is gone", "kept 2 objects of subset", "of the current generation", "would remove 4 objects, "} {
+		if !strings.Contains(shown, want) {
+			t.Errorf("dry run: got\n%s\nwant %q in it", shown, want)
+		}
+	}
+	if got := left(); got != 8 {
+		t.Errorf("got %d objects after the dry run, want all 8", got)
+	}
+	removed := ok(t, "gc", dir, "--grace", "1m").stdout
+	if got := left(); got != 4 || removed != strings.ReplaceAll(shown, "would remove", "removed") {
+		t.Errorf("got %d objects left and\n%s\nwant 4 and what was shown", got, removed)
+	}
+	var rep gcReport
+	if err := json.Unmarshal([]byte(ok(t, "gc", dir, "--grace", "1m", "--json").stdout), &rep); err != nil {
+		t.Fatal(err)
+	}
+	if rep.DryRun || len(rep.Removed) != 0 || len(rep.Kept) != 1 || rep.Kept[0].Objects != 2 {
+		t.Errorf("again: got %+v, want nothing left to remove", rep)
+	}
+	ok(t, "fetch", gatewayFor(t, dir), "--subset", "a", "--discard")
 }

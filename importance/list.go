@@ -1,0 +1,156 @@
+package importance
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/millrace-data/millrace/internal/objstore"
+)
+
+// StoredSnapshot is a snapshot that lies in the bucket, as its header describes it.
+type StoredSnapshot struct {
+	objstore.Object
+	Digest     string
+	Generation string
+	Plan       string // identity of the plan that losses were reported of
+	Epoch      uint64
+	Samples    uint64
+	Positions  uint64 // that losses were reported of
+	Fault      error  // why nothing of the above but Digest is known
+}
+
+// StoredReports are the reports of one epoch of one plan.
+type StoredReports struct {
+	Dir        string // key prefix of all of them
+	Generation string // "" if the plan does not say
+	Plan       string
+	Epoch      uint64
+	Batches    uint64 // with a report
+	Bytes      int64
+	Newest     time.Time
+	Objects    []objstore.Object
+	Fault      error // why Plan and Generation are not known
+}
+
+// Stored lists the snapshots and the reports of the dataset. It reads the headers of snapshots and one report of each plan.
+func (l *Log) Stored(ctx context.Context) (snapshots []StoredSnapshot, reports []StoredReports, err error) {
+	room := l.cfg.Prefix + roomDir
+	var last uint64 // batch of the report before
+	err = l.cfg.Reader.List(ctx, room, func(o objstore.Object) error {
+		key := strings.TrimPrefix(o.Key, room)
+		if isDigest(key) {
+			snapshots = append(snapshots, StoredSnapshot{Object: o, Digest: key})
+			return nil
+		}
+		dir, epoch, n, ok := parseKey(key)
+		if !ok {
+			return nil // not ours, such as the empty objects that tools leave in place of directories
+		}
+		dir = room + dir
+		if len(reports) == 0 || reports[len(reports)-1].Dir != dir {
+			reports = append(reports, StoredReports{Dir: dir, Epoch: epoch})
+		}
+		r := &reports[len(reports)-1]
+		if len(r.Objects) == 0 || n.batch != last {
+			last = n.batch
+			r.Batches++
+		}
+		r.Bytes += o.Size
+		r.Objects = append(r.Objects, o)
+		if o.Modified.After(r.Newest) {
+			r.Newest = o.Modified
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("list losses: %w", err)
+	}
+	for i := range snapshots {
+		l.describe(ctx, &snapshots[i])
+	}
+	plans := map[string]int{} // of reports, by the hash that stands in their keys
+	for i := range reports {
+		r := &reports[i]
+		hash := planOfDir(strings.TrimPrefix(r.Dir, room))
+		if at, known := plans[hash]; known {
+			r.Plan, r.Generation, r.Fault = reports[at].Plan, reports[at].Generation, reports[at].Fault
+			continue
+		}
+		plans[hash] = i
+		if r.Plan, r.Fault = l.planOf(ctx, r.Objects[0], hash); r.Fault == nil {
+			r.Generation = generationOf(r.Plan)
+		}
+	}
+	return snapshots, reports, ctx.Err()
+}
+
+// parseKey reads the key of a report, below roomDir.
+func parseKey(key string) (dir string, epoch uint64, n name, ok bool) {
+	parts := strings.SplitN(key, "/", 4) // log, PLAN, EPOCH, and the report's name
+	if len(parts) < 4 || parts[0]+"/" != strings.TrimPrefix(logDir, roomDir) || !isDigest(parts[1]) {
+		return "", 0, name{}, false
+	}
+	epoch, err := strconv.ParseUint(parts[2], 10, 64)
+	if err != nil || fmt.Sprintf("%020d", epoch) != parts[2] {
+		return "", 0, name{}, false
+	}
+	n, err = parseName(parts[3])
+	return strings.TrimSuffix(key, parts[3]), epoch, n, err == nil
+}
+
+func planOfDir(dir string) string { return strings.Split(dir, "/")[1] }
+
+// describe fills in what a snapshot's header and plan say.
+func (l *Log) describe(ctx context.Context, s *StoredSnapshot) {
+	b := make([]byte, snapshotHeader)
+	if s.Size < snapshotHeader {
+		s.Fault = corrupt("%d bytes are no snapshot", s.Size)
+		return
+	}
+	if s.Fault = l.cfg.Reader.ReadRange(ctx, s.Ref(), 0, b); s.Fault != nil {
+		return
+	}
+	h, err := decodeHead(b)
+	if err == nil && s.Size < h.tableOffset() {
+		err = corrupt("it ends within its plan")
+	}
+	if err != nil {
+		s.Fault = err
+		return
+	}
+	plan := make([]byte, h.plan)
+	if s.Fault = l.cfg.Reader.ReadRange(ctx, s.Ref(), snapshotHeader, plan); s.Fault != nil {
+		return
+	}
+	s.Generation, s.Plan, s.Epoch, s.Samples, s.Positions = h.generation, string(plan), h.epoch, h.samples, h.positions
+}
+
+// planOf reads from a report which plan has the hash that its key names.
+func (l *Log) planOf(ctx context.Context, o objstore.Object, hash string) (string, error) {
+	if o.Size < reportHeader {
+		return "", corrupt("%d bytes are no report", o.Size)
+	}
+	b := make([]byte, min(o.Size, reportHeader+maxPlan))
+	if err := l.cfg.Reader.ReadRange(ctx, o.Ref(), 0, b); err != nil {
+		return "", err
+	}
+	n := int64(binary.LittleEndian.Uint32(b[40:]))
+	if n > int64(len(b))-reportHeader || planHash(string(b[reportHeader:reportHeader+n])) != hash {
+		return "", corrupt("%s is a report of another plan", o.Key)
+	}
+	return string(b[reportHeader : reportHeader+n]), nil
+}
+
+// generationOf takes the generation out of a plan's identity, which has the form of a query.
+func generationOf(plan string) string {
+	for part := range strings.SplitSeq(plan, "&") {
+		if g, ok := strings.CutPrefix(part, "generation="); ok && isDigest(g) {
+			return g
+		}
+	}
+	return ""
+}
