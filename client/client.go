@@ -25,6 +25,7 @@ package client
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -49,10 +50,23 @@ type Config struct {
 
 	Dataset string // empty: the gateway's default dataset
 
+	// Token goes with each request, as `Authorization: Bearer`. TokenFile is a file that has it: it is read again when a
+	// gateway refuses the token (401), and the request is sent once more if the file has another token by then. Without
+	// both, the environment's MILLRACE_TOKEN or MILLRACE_TOKEN_FILE gives the token.
+	Token, TokenFile string
+
+	// InsecurePlainHTTP allows http:// gateways on other machines to get the token, for networks that encrypt by
+	// themselves. So does MILLRACE_INSECURE_PLAIN_HTTP=true.
+	InsecurePlainHTTP bool
+
+	// TLS says for https:// gateways which authorities are trusted, and which certificate the client shows. nil: those of the
+	// system, or of the file that SSL_CERT_FILE names, and no certificate. With HTTP set it belongs there.
+	TLS *tls.Config
+
 	Deadline       time.Duration // one batch, all attempts and waits included: 2 min
 	AttemptTimeout time.Duration // one attempt, its body included: 1 min
 	MaxBatchBytes  int64         // a larger body is refused unread; memory is taken as bytes arrive: 4 GiB
-	HTTP           *http.Client  // default: one with its own connection pool; redirects are refused unless it has a CheckRedirect. Signs of life want connections beside those of batches
+	HTTP           *http.Client  // default: one with its own connection pool; redirects are refused unless it has a CheckRedirect and there is no token. Signs of life want connections beside those of batches
 	UserAgent      string        // default: millrace-client
 
 	Lookup func(ctx context.Context, host string) (addresses []string, err error) // default: that of net.DefaultResolver
@@ -69,6 +83,7 @@ const (
 // concurrent use.
 type Client struct {
 	cfg   Config
+	token *tokenSource
 	fleet *fleet
 }
 
@@ -96,44 +111,64 @@ func New(cfg Config) (*Client, error) {
 	if cfg.Lookup == nil {
 		cfg.Lookup = net.DefaultResolver.LookupHost
 	}
-	if cfg.HTTP == nil {
-		cfg.HTTP = &http.Client{Transport: newTransport()}
+	token, err := newTokenSource(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("new client: %w", err)
 	}
-	if cfg.HTTP.CheckRedirect == nil {
-		// A gateway never redirects: what does is in its place, and may point anywhere.
+	cfg.Token = "" // whoever prints a client does not print it
+	switch {
+	case cfg.HTTP == nil:
+		cfg.HTTP = &http.Client{Transport: newTransport(cfg.TLS)}
+	case cfg.TLS != nil:
+		return nil, errors.New("new client: TLS and HTTP are both given: HTTP's transport has a TLSClientConfig")
+	}
+	if cfg.HTTP.CheckRedirect == nil || token != nil {
+		// A gateway never redirects. A redirecting server stands in its place, and may point anywhere.
 		h := *cfg.HTTP
 		h.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 		cfg.HTTP = &h
 	}
-	c := &Client{cfg: cfg}
+	c := &Client{cfg: cfg, token: token}
 	c.fleet = &fleet{home: cfg.Home, lookup: cfg.Lookup, probe: c.ready, asking: make(chan struct{}, 1)}
+	plain, err := plainAllowed(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("new client: %w", err)
+	}
+	var faults []error
 	for _, g := range cfg.Gateways {
 		s, err := parseSource(g, lookup)
+		if err == nil && token != nil && !plain {
+			err = refusePlain(s.base)
+		}
 		if err == nil && s.must && cfg.Home != nil {
 			err = fmt.Errorf("gateway %q: Home wants a list of gateways in the order of their ordinals; the addresses of a name have none", g)
 		}
-		if err != nil {
-			return nil, fmt.Errorf("new client: %w", err)
-		}
-		c.fleet.sources = append(c.fleet.sources, s)
+		c.fleet.sources, faults = append(c.fleet.sources, s), append(faults, err)
+	}
+	if err := errors.Join(faults...); err != nil {
+		return nil, fmt.Errorf("new client: %w", err)
 	}
 	return c, nil
 }
 
-// parseGateway reads a base URL; a bare host and port means http. No fault repeats a password.
+// parseGateway reads a base URL; a bare host and port means http. No error repeats a secret.
 func parseGateway(s string) (*url.URL, error) {
 	if !strings.Contains(s, "://") {
 		s = "http://" + s
 	}
 	u, err := url.Parse(s)
+	if tokenForm.MatchString(s) || err == nil && u.User != nil {
+		return nil, errSecretInAddress
+	}
 	if err != nil {
 		return nil, errors.New("gateway: not a URL: want http://host:port")
 	}
+	base := u.Scheme + "://" + u.Host
 	if (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
-		return nil, fmt.Errorf("gateway %q: want http://host:port", u.Redacted())
+		return nil, fmt.Errorf("gateway %q: want http://host:port", base)
 	}
 	if u.RawQuery != "" || u.Fragment != "" {
-		return nil, fmt.Errorf("gateway %q: want a base URL, without a query", u.Redacted())
+		return nil, fmt.Errorf("gateway %q: want a base URL, without a query", base)
 	}
 	u.Path = strings.TrimSuffix(u.Path, "/")
 	return u, nil
@@ -144,8 +179,15 @@ const dialTimeout = 5 * time.Second
 
 // newTransport keeps enough idle connections that parallel readers do not dial again and
 // again, and never asks for compression: batches are stored bytes with a known length.
-func newTransport() *http.Transport {
+func newTransport(t *tls.Config) *http.Transport {
+	if t = t.Clone(); t == nil {
+		t = &tls.Config{}
+	}
+	if t.ClientSessionCache == nil {
+		t.ClientSessionCache = tls.NewLRUClientSessionCache(64) // a new connection to a gateway shakes hands quicker
+	}
 	return &http.Transport{
+		TLSClientConfig:     t,
 		Proxy:               proxy,
 		DialContext:         (&net.Dialer{Timeout: dialTimeout, KeepAlive: 15 * time.Second}).DialContext,
 		TLSHandshakeTimeout: dialTimeout,

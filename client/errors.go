@@ -20,9 +20,13 @@ const (
 	CodeBatchTooLarge     = "batch_too_large"
 	CodeConflict          = "conflict"
 	CodeAmbiguousKey      = "ambiguous_key"
+	CodeUnauthenticated   = "unauthenticated"
+	CodeForbidden         = "forbidden"
 	CodeReadOnly          = "read_only"
 	CodeRequestTimeout    = "request_timeout"
 	CodeURITooLong        = "uri_too_long"
+	CodeMisdirected       = "misdirected_request"
+	CodeTooManyRequests   = "too_many_requests"
 	CodeOverloaded        = "overloaded"
 	CodeDraining          = "draining"
 	CodeStoreUnavailable  = "store_unavailable"
@@ -41,7 +45,7 @@ var (
 
 // Error is a gateway's refusal (RFC 9457), or the bare status of something in between.
 type Error struct {
-	Gateway    string        // base URL of the gateway that answered, without a password
+	Gateway    string        // base URL of the gateway that answered
 	Status     int           // HTTP status
 	Code       string        // empty when the answer was no problem document
 	Title      string        // what the code means
@@ -71,7 +75,25 @@ func (e *Error) Error() string {
 	if e.RequestID != "" {
 		b.WriteString(" (request " + e.RequestID + ")")
 	}
+	if cure := e.Cure(); cure != "" {
+		b.WriteString("; " + cure)
+	}
 	return b.String()
+}
+
+// Cure says what to do about a refusal that the caller's credentials or address cause; "" for other errors.
+func (e *Error) Cure() string {
+	switch {
+	case e.Status == http.StatusUnauthorized:
+		return "give a token that the gateway knows by " + tokenFileVariable + " or " + tokenVariable
+	case e.Status == http.StatusForbidden && e.Code != CodeReadOnly:
+		return "the gateway's access file must grant the right: ask its operator"
+	case e.Status == http.StatusMisdirectedRequest:
+		return "use an address that the gateway knows, or name this one to it with --host"
+	case e.Code == CodeTooManyRequests:
+		return "use fewer connections, or have the operator raise the limit in the access file"
+	}
+	return ""
 }
 
 // Is lets errors.Is compare by code: errors.Is(err, &client.Error{Code: client.CodeNotFound}).

@@ -30,8 +30,8 @@ type gateway struct {
 	until  time.Time     // passed over before, unless nobody else is left, and from then on probed first; zero: neither
 }
 
-// name names a gateway in errors, without a password.
-func (g *gateway) name() string { return g.base.Redacted() }
+// name names a gateway in errors.
+func (g *gateway) name() string { return g.base.String() }
 
 // well says whether nothing speaks against asking a gateway first. The caller holds fleet.mu.
 func (g *gateway) well() bool { return g.until.IsZero() }
@@ -178,7 +178,7 @@ func passOver(err error) (wait time.Duration, passed bool) {
 		return 0, true // refused, reset, ended early, too slow, damaged
 	}
 	switch {
-	case e.Code == CodeDraining, e.Code == CodeOverloaded, e.elsewhere(), e.Code == "" && e.Status >= http.StatusInternalServerError:
+	case e.Code == CodeDraining, e.Code == CodeOverloaded, e.Code == CodeTooManyRequests, e.elsewhere(), e.Code == "" && e.Status >= http.StatusInternalServerError:
 		return min(e.RetryAfter, maxRetryAfter), true
 	}
 	return 0, false

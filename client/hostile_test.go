@@ -364,33 +364,6 @@ func TestResumeAtTheEnd(t *testing.T) {
 	}
 }
 
-// TestPasswordOfAGatewayIsInNoError: it may stand in the address, but errors end in logs.
-func TestPasswordOfAGatewayIsInNoError(t *testing.T) {
-	for _, g := range []string{"ftp://u:canary@x", "http://u:canary@x?y=1", "http://u:can/ary@x", "http://u:canary@x:y", "dns:u:canary@x:80"} {
-		if _, err := client.New(client.Config{Gateways: []string{g}}); err == nil || strings.Contains(err.Error(), "ary@") {
-			t.Errorf("%q: got %v, want an error without the password", g, err)
-		}
-	}
-	faults := transferFaults()
-	faults["refused"] = func(_ *testing.T, _ *fake, w http.ResponseWriter, _ *http.Request) {
-		refuse(w, 400, map[string]any{"code": "invalid_argument"})
-	}
-	faults["none"] = nil
-	for name, damage := range faults {
-		f, deadline := &fake{batches: 3, generation: "g"}, time.Minute
-		if damage != nil {
-			deadline = 100 * time.Millisecond
-			f.fault = func(_ int, w http.ResponseWriter, r *http.Request) bool { damage(t, f, w, r); return true }
-		}
-		gateway := strings.Replace(serve(t, f), "://", "://u:canary@", 1)
-		c := newClient(t, client.Config{Gateways: []string{gateway}, Deadline: deadline})
-		_, err := c.Batch(t.Context(), client.Options{Generation: "g"}, 1)
-		if err != nil && strings.Contains(err.Error(), "canary") || err != nil && damage == nil {
-			t.Errorf("%s: got %v, want no password and the batch where there is no fault", name, err)
-		}
-	}
-}
-
 type traced struct{ http.RoundTripper }
 
 // TestDefaultTransportOfAnotherKind: programs put tracing around it.

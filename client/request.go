@@ -3,6 +3,7 @@ package client
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -65,10 +66,14 @@ func (c *Client) send(ctx context.Context, gw *gateway, r request) (*http.Respon
 	}
 	req.Header.Set("User-Agent", c.cfg.UserAgent)
 	req.Header.Set("Accept-Encoding", "identity") // a transport of the caller's may ask for compression else
-	resp, err := c.cfg.HTTP.Do(req)
+	resp, err := c.authorize(req, gw)
 	if at := (*url.Error)(nil); errors.As(err, &at) {
-		return nil, fmt.Errorf("%s: %w", gw.name(), at.Err) // the whole URL is long, and the caller knows what it asked for
-	} else if err != nil {
+		err = fmt.Errorf("%s: %w", gw.name(), at.Err) // the whole URL is long, and the caller knows what it asked for
+	}
+	if untrusted := (*tls.CertificateVerificationError)(nil); errors.As(err, &untrusted) {
+		err = fmt.Errorf("%w: %w", ErrProtocol, err)
+	}
+	if err != nil {
 		return nil, err
 	}
 	switch s := resp.StatusCode; {

@@ -71,8 +71,8 @@ type tally struct {
 func (t *tally) begin(gateways int) { t.gateways, t.asked, t.absent, t.pause = gateways, 0, 0, 0 }
 
 // note takes the answer of a gateway and says whether it is final. That one gateway does
-// not know a dataset or a generation is not: in the middle of an update, or with a list
-// that is out of step, another may serve it. That none knows it is.
+// not know a dataset, a generation or a token is not: in the middle of an update, or with a
+// list that is out of step, another may know it. That none knows it is.
 func (t *tally) note(err error) (final bool) {
 	var wait time.Duration
 	var e *Error
@@ -100,9 +100,10 @@ func (t *tally) note(err error) (final bool) {
 	return final
 }
 
-// elsewhere reports whether this gateway, or what stands in its place, cannot answer while another might.
+// elsewhere reports whether this gateway, or what stands in its place, cannot answer while another might: it lacks the
+// dataset, does not know a new token yet, or points away.
 func (e *Error) elsewhere() bool {
-	return e.Status == http.StatusNotFound && e.Code != CodeEndOfEpoch || e.Status >= 300 && e.Status < 400
+	return e.Status == http.StatusNotFound && e.Code != CodeEndOfEpoch || e.Status == http.StatusUnauthorized || e.Status >= 300 && e.Status < 400
 }
 
 // giveUp prefers the faults that were met over the bare fact that time is over.
