@@ -130,25 +130,29 @@ func New(cfg Config) (*Client, error) {
 	}
 	c := &Client{cfg: cfg, token: token}
 	c.fleet = &fleet{home: cfg.Home, lookup: cfg.Lookup, probe: c.ready, asking: make(chan struct{}, 1)}
-	plain, err := plainAllowed(cfg)
-	if err != nil {
-		return nil, fmt.Errorf("new client: %w", err)
-	}
-	var faults []error
-	for _, g := range cfg.Gateways {
-		s, err := parseSource(g, lookup)
-		if err == nil && token != nil && !plain {
-			err = refusePlain(s.base)
-		}
-		if err == nil && s.must && cfg.Home != nil {
-			err = fmt.Errorf("gateway %q: Home wants a list of gateways in the order of their ordinals; the addresses of a name have none", g)
-		}
-		c.fleet.sources, faults = append(c.fleet.sources, s), append(faults, err)
-	}
-	if err := errors.Join(faults...); err != nil {
+	if c.fleet.sources, err = parseSources(cfg, lookup, token != nil); err != nil {
 		return nil, fmt.Errorf("new client: %w", err)
 	}
 	return c, nil
+}
+
+// parseSources reads Config.Gateways and names all faults together.
+func parseSources(cfg Config, lookup, token bool) ([]source, error) {
+	plain, err := plainAllowed(cfg)
+	faults := []error{err}
+	var all []source
+	for _, g := range cfg.Gateways {
+		s, err := parseSource(g, lookup)
+		switch {
+		case err != nil:
+		case token && !plain:
+			err = refusePlain(s.base)
+		case s.must && cfg.Home != nil:
+			err = fmt.Errorf("gateway %q: Home wants a list of gateways in the order of their ordinals; the addresses of a name have none", g)
+		}
+		all, faults = append(all, s), append(faults, err)
+	}
+	return all, errors.Join(faults...)
 }
 
 // parseGateway reads a base URL; a bare host and port means http. No error repeats a secret.
@@ -161,11 +165,11 @@ func parseGateway(s string) (*url.URL, error) {
 		return nil, errSecretInAddress
 	}
 	if err != nil {
-		return nil, errors.New("gateway: not a URL: want http://host:port")
+		return nil, errors.New("gateway: not a URL: want http://HOST:PORT or HOST:PORT")
 	}
 	base := u.Scheme + "://" + u.Host
 	if (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
-		return nil, fmt.Errorf("gateway %q: want http://host:port", base)
+		return nil, fmt.Errorf("gateway %q: want http://HOST:PORT or HOST:PORT", base)
 	}
 	if u.RawQuery != "" || u.Fragment != "" {
 		return nil, fmt.Errorf("gateway %q: want a base URL, without a query", base)

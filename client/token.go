@@ -183,5 +183,5 @@ func refusePlain(base *url.URL) error {
 }
 
 // errSecretInAddress says nothing of the address.
-var errSecretInAddress = errors.New("gateway: an address holds no user, password or token: they would end in logs; " +
+var errSecretInAddress = errors.New("gateway: want http://HOST:PORT or HOST:PORT, without a user, password or token, which would end in logs: " +
 	"give a token by " + tokenFileVariable + " or " + tokenVariable)

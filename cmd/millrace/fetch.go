@@ -41,7 +41,7 @@ func (x *fetchFlags) define(f *cli.Flags) {
 }
 
 func (x *fetchFlags) check(f *cli.Flags, args []string) {
-	gatewaysOrNames(f, args)
+	gateways(f, args)
 	x.plan.check(f)
 	if x.discard == (x.output != "") {
 		f.Fault("want either --discard or --output DIR")

@@ -1,42 +1,24 @@
 package main
 
 import (
+	"errors"
 	"net"
-	"net/url"
 	"strconv"
 	"strings"
 
+	"github.com/millrace-data/millrace/client"
 	"github.com/millrace-data/millrace/internal/cli"
-	"github.com/millrace-data/millrace/internal/location"
 )
 
-// gateways checks the arguments that name gateways, and writes HOST:PORT as the URL that it means.
+// gateways checks the arguments that name gateways, and the token that the gateways are to get.
 func gateways(f *cli.Flags, args []string) {
-	for i, g := range args {
-		if hostPort(g) {
-			g = "http://" + g
-			args[i] = g
-		}
-		u, err := url.Parse(g)
-		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
-			if !strings.Contains(g, "://") {
-				g = g[strings.LastIndex(g, "@")+1:] // a password may stand before it
-			}
-			f.Fault("gateway %q: want http://HOST:PORT or HOST:PORT", location.HideSecrets(g))
-		}
+	if _, err := client.New(client.Config{Gateways: args}); err != nil {
+		f.Fault("%w", errors.Unwrap(err)) // without "new client"
+		return
 	}
-}
-
-// gatewaysOrNames is gateways, or dns:NAME:PORT for all addresses of a name.
-func gatewaysOrNames(f *cli.Flags, args []string) {
-	for i, g := range args {
-		rest, named := strings.CutPrefix(g, "dns:")
-		if !named {
-			gateways(f, args[i:i+1])
-			continue
-		}
-		if host, port, err := net.SplitHostPort(rest); err != nil || host == "" || port == "" || strings.ContainsAny(rest, "/@") {
-			f.Fault("gateway %q: want dns:NAME:PORT", rest[strings.LastIndex(rest, "@")+1:])
+	for _, g := range args {
+		if !remote(g) && !strings.HasPrefix(g, "dns:") {
+			f.Fault("gateway %q: want http://HOST:PORT or HOST:PORT", g)
 		}
 	}
 }

@@ -37,7 +37,12 @@ and every machine that trains reads its shuffled batches with one HTTP GET:
 
 The settings of serve can also be set by the environment (--cache-size is MILLRACE_CACHE_SIZE)
 and in a YAML file that --config names. The other commands read neither, but for AWS_... and
-MILLRACE_TOKEN...
+what they need to ask a gateway:
+
+  MILLRACE_TOKEN_FILE             file that holds the token to show to gateways
+  MILLRACE_TOKEN                  the token itself, in place of a file
+  MILLRACE_INSECURE_PLAIN_HTTP    true: send the token to other machines without TLS too
+  SSL_CERT_FILE                   authorities to trust, in place of the system's
 
 Exit codes: 0 ok, 1 failure, 2 usage or configuration, 3 corruption found,
 4 not found, 5 store or gateway unreachable, or store denied, 130 interrupted.

@@ -78,7 +78,11 @@ func TestNothingPrintedHoldsASecret(t *testing.T) {
 	}
 	status, code = 401, "Unauthorized"
 	gateway := strings.Replace(srv.URL, "://", "://u:canary-gateway@", 1)
-	look(exitFailure, "fetch", gateway, "--discard")
-	look(exitFailure, "bench", gateway)
-	look(exitFailure, "plan", gateway)
+	look(exitUsage, "fetch", gateway, "--discard")
+	t.Setenv("MILLRACE_TOKEN", "canary-token")
+	for _, command := range [][]string{{"fetch", "--discard"}, {"bench"}, {"plan"}, {"warm"}} {
+		look(exitUsage, append(command, "http://192.0.2.1")...)
+		look(exitFailure, append(command, srv.URL)...)
+		look(exitFailure, append(command, srv.URL, "--json")...)
+	}
 }

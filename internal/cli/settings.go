@@ -99,7 +99,11 @@ func (f *Flags) unknownVariables() {
 
 // reserved reports the variables that belong to the clients and to the tests.
 func reserved(name string) bool {
-	return strings.HasPrefix(name, "MILLRACE_TOKEN") || name == "MILLRACE_LONG" || strings.HasPrefix(name, "MILLRACE_TEST_")
+	switch name {
+	case "MILLRACE_TOKEN", "MILLRACE_TOKEN_FILE", "MILLRACE_INSECURE_PLAIN_HTTP", "MILLRACE_LONG":
+		return true
+	}
+	return strings.HasPrefix(name, "MILLRACE_TEST_")
 }
 
 // serviceVariable is the form of most variables that Kubernetes sets for a service.
