@@ -30,6 +30,7 @@ from .errors import (
     InvalidArgument,
     LedgerError,
     MillraceError,
+    Misdirected,
     NotAcceptable,
     NotFound,
     Overloaded,
@@ -37,6 +38,8 @@ from .errors import (
     ReadOnly,
     StateError,
     StoreError,
+    TooManyRequests,
+    Unauthenticated,
 )
 from .ledger import Ledger
 
@@ -59,6 +62,7 @@ __all__ = [
     "Ledger",
     "LedgerError",
     "MillraceError",
+    "Misdirected",
     "NotAcceptable",
     "NotFound",
     "Overloaded",
@@ -70,6 +74,8 @@ __all__ = [
     "StateError",
     "Stats",
     "StoreError",
+    "TooManyRequests",
+    "Unauthenticated",
     "__version__",
     "home_by_rank",
     "load_json",

@@ -15,7 +15,8 @@ from urllib.parse import quote
 
 from ._arena import Arena
 from ._gateways import Fleet, Gateway, Home, Source, system_lookup
-from ._wire import Attempt, ShortBody, Token, Wire, no_answer, read_error
+from ._token import Token, Tokens, keep_off_plain_networks
+from ._wire import Attempt, ShortBody, Wire, no_answer, read_error
 from .errors import (
     Closed,
     DeadlineExceeded,
@@ -23,9 +24,11 @@ from .errors import (
     GatewayUnavailable,
     IntegrityError,
     InternalError,
+    InvalidArgument,
     MillraceError,
     NotFound,
     ProtocolError,
+    Unauthenticated,
 )
 
 T = TypeVar("T")
@@ -48,10 +51,35 @@ class Settings:
     check: str
     user_agent: str
     token: Token = field(repr=False)
+    token_file: Optional[str]
+    insecure_plain_http: bool
     headers: Mapping[str, str] = field(repr=False)
     home: Optional[Home]
+    ca_file: Optional[str]
+    client_cert: Optional[str]
+    client_key: Optional[str]
     ssl_context: Optional[ssl.SSLContext]
     lookup: Optional[Callable[[str], Iterable[str]]]
+
+    def tokens(self) -> Tokens:
+        """Finds the token, in the environment of this process if no argument gives it."""
+        found = Tokens(self.token, self.token_file)
+        if found.given:
+            keep_off_plain_networks(self.sources, self.insecure_plain_http)
+        return found
+
+    def new_context(self) -> ssl.SSLContext:
+        """Makes what https needs."""
+        if self.ssl_context is not None:
+            return self.ssl_context
+        try:
+            context = ssl.create_default_context(cafile=self.ca_file)
+            if self.client_cert is not None:
+                context.load_cert_chain(self.client_cert, self.client_key, password=lambda: "")  # else OpenSSL asks on the terminal
+        except (OSError, ValueError) as e:
+            files = ", ".join(f"{n} {f!r}" for n in ("ca_file", "client_cert", "client_key") for f in (getattr(self, n),) if f is not None)
+            raise InvalidArgument(f"{files or 'certificates'}: {e}", cure="give PEM files, of a key without a password") from None
+        return context
 
 
 class Task:
@@ -86,7 +114,7 @@ class Process:
 
     def __init__(self, s: Settings) -> None:
         self.arena = Arena()
-        self.wire = Wire(s.user_agent, s.token, dict(s.headers), s.ssl_context, self.arena.rest)
+        self.wire = Wire(s.user_agent, s.tokens(), dict(s.headers), s.new_context, self.arena.rest)
         self.fleet = Fleet(s.sources, s.home, self.wire.probe, s.lookup or system_lookup)
         self.wire.gateways = self.fleet.size
         self.pausing: list[Task] = []  # those that wait before they ask again
@@ -261,7 +289,7 @@ class _Tally:
         self.gateways, self.asked, self.absent, self.pause = gateways, 0, 0, 0.0
 
     def note(self, e: MillraceError) -> bool:
-        """Takes the answer of a gateway and says whether it is final. That one gateway does not know a dataset is not."""
+        """Takes the answer of a gateway and says whether it is final. That one gateway does not know a dataset or a token is not."""
         final, wait = False, 0.0
         if isinstance(e, ShortBody):
             pass
@@ -284,8 +312,11 @@ class _Tally:
 
 
 def _elsewhere(e: MillraceError) -> bool:
-    """Reports whether this gateway, or what stands in its place, cannot answer while another might."""
-    return (isinstance(e, NotFound) and not isinstance(e, EndOfEpoch)) or 300 <= e.status < 400
+    """Reports whether this gateway, or what stands in its place, cannot answer while another might.
+
+    It lacks the dataset, does not know a new token yet, or points away.
+    """
+    return (isinstance(e, NotFound) and not isinstance(e, EndOfEpoch)) or isinstance(e, Unauthenticated) or 300 <= e.status < 400
 
 
 def _pass_over(e: MillraceError) -> Optional[float]:
@@ -293,7 +324,7 @@ def _pass_over(e: MillraceError) -> Optional[float]:
     if e.status == 0:
         return None if not isinstance(e, (ShortBody, ProtocolError, IntegrityError)) else 0.0
     bare = e.status >= 500 and isinstance(e, GatewayUnavailable)
-    if e.code in ("draining", "overloaded") or _elsewhere(e) or bare:
+    if e.code in ("draining", "overloaded", "too_many_requests") or _elsewhere(e) or bare:
         return min(e.retry_after, MAX_RETRY_AFTER)
     return None
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import ipaddress
 import random
+import re
 import socket
 import threading
 import time
@@ -34,6 +35,8 @@ PROBE_TIME = 0.25
 NEAR_SHARE = 0.7
 NEAR_GAIN = 0.0005
 
+_TOKEN_FORM = re.compile(r"mr_[A-Za-z0-9_-]{43}")  # of the tokens that `millrace token` prints
+
 
 def home_by_rank(rank: int, world_size: int, gateways: int) -> int:
     """Gives rank r of w, of p gateways in the order of their ordinals, the gateway floor(r*p/w): for split=locality."""
@@ -49,18 +52,18 @@ class Address:
     port: int
     prefix: str = ""
     named: str = ""  # what its address was looked up from, with the port: the Host header; empty: host says it
-    authorization: str = field(default="", repr=False)
+    authorization: str = field(default="", repr=False)  # of a proxy
 
     @property
     def name(self) -> str:
-        """The base URL, without a password."""
+        """The base URL, without a proxy's password."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}:{self.port}{self.prefix}"
 
 
 def parse(text: str, what: str = "gateway") -> Address:
-    """Reads a base URL; a bare host and port means http. No fault repeats a password."""
-    shown = text.rsplit("@", 1)[-1]
+    """Reads a base URL; a bare host and port means http. No fault repeats a password, which a proxy's may hold, or a token."""
+    shown = re.split(r"[?#]", text.rsplit("@", 1)[-1])[0]
     try:
         u = urlsplit(text if "://" in text else "http://" + text)
         host, port = u.hostname, u.port
@@ -69,6 +72,11 @@ def parse(text: str, what: str = "gateway") -> Address:
             raise ValueError
     except ValueError:
         raise InvalidArgument(f"{what} {shown!r}: not a URL: want http://host:port, anything odd in a path as %xx") from None
+    if what == "gateway" and (_TOKEN_FORM.search(text) or u.username is not None or u.password is not None):
+        raise InvalidArgument(
+            "gateway: an address holds no user, password or token: they would end in logs",
+            cure="give a token by token_file=, MILLRACE_TOKEN_FILE or MILLRACE_TOKEN, and a proxy's password by headers=",
+        )
     if u.scheme not in ("http", "https") or not host:
         raise InvalidArgument(f"{what} {shown!r}: want http://host:port")
     if u.query or u.fragment:
@@ -274,7 +282,7 @@ class Fleet:
         if (len(found) < 2 or local) and not s.must:
             return [s.base]
         b = s.base
-        return [Address(b.scheme, a, b.port, b.prefix, f"{b.host}:{b.port}", b.authorization) for a in found]
+        return [Address(b.scheme, a, b.port, b.prefix, f"{b.host}:{b.port}") for a in found]
 
     def _measure(self) -> None:
         """Asks all gateways how far they are, if it was long ago, and chooses the first."""

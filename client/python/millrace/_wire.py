@@ -19,12 +19,13 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Callable, Optional, Union
+from typing import Any, Callable, Optional
 
 from ._clock import Clock
 from ._fork import no_fork
 from ._gateways import Address, Gateway, parse
-from .errors import GatewayUnavailable, InvalidArgument, MillraceError, ProtocolError, by_code
+from ._token import Secret, Tokens
+from .errors import GatewayUnavailable, InvalidArgument, MillraceError, ProtocolError, Unauthenticated, by_code
 
 DIAL_TIMEOUT = 5.0  # short, since another gateway may answer meanwhile
 IDLE_TIME = 90.0  # a kept connection that is older is not used again
@@ -40,8 +41,6 @@ WATCH_IDLE = 2.0  # the watching thread ends when there was nothing to watch for
 
 MAX_PROBLEM = 64 << 10
 MOST_INTERIM = 16
-
-Token = Union[str, Callable[[], str], None]
 
 
 class ShortBody(MillraceError):
@@ -108,13 +107,16 @@ class _Response(http.client.HTTPResponse):
 class _Secure(http.client.HTTPSConnection):
     """A connection over TLS. OpenSSL locks what connections share while it shakes hands: a fork waits for each such step."""
 
+    session: Optional[ssl.SSLSession] = None
+    """Of an earlier connection to the same gateway."""
+
     def connect(self) -> None:
         """Connects and shakes hands, within the timeout."""
         http.client.HTTPConnection.connect(self)
         ends = time.monotonic() + (self.timeout or DIAL_TIMEOUT)
         host, context = self._tunnel_host or self.host, self._context  # type: ignore[attr-defined]
         with no_fork:
-            self.sock = context.wrap_socket(self.sock, server_hostname=host, do_handshake_on_connect=False)
+            self.sock = context.wrap_socket(self.sock, server_hostname=host, do_handshake_on_connect=False, session=self.session)
         self.sock.settimeout(0)
         while True:
             try:
@@ -142,12 +144,19 @@ class Wire:
     """The connections of one process."""
 
     def __init__(
-        self, user_agent: str, token: Token, headers: dict[str, str], context: Optional[ssl.SSLContext], rest: Callable[[], None]
+        self,
+        user_agent: str,
+        tokens: Tokens,
+        headers: dict[str, str],
+        new_context: Callable[[], ssl.SSLContext],
+        rest: Callable[[], None],
     ) -> None:
         """rest is called when there was nothing to watch for WATCH_IDLE seconds."""
         self.clock = Clock()
         self._rest = rest
-        self._user_agent, self._token, self._headers, self._context = user_agent, token, headers, context
+        self._user_agent, self._tokens, self._headers, self._new_context = user_agent, tokens, headers, new_context
+        self._context: Optional[ssl.SSLContext] = None
+        self._sessions: dict[str, Optional[ssl.SSLSession]] = {}
         self._lock = threading.Lock()  # guards what follows
         self._idle: dict[str, deque[_Kept]] = {}
         self._watched: dict[int, Attempt] = {}
@@ -166,8 +175,11 @@ class Wire:
                 yield a
             except MillraceError:
                 raise
+            except ssl.SSLCertVerificationError as e:
+                raise ProtocolError(f"{gateway.name}: {_cause(e)}", gateway=gateway.name, cure=_UNTRUSTED) from None
             except (OSError, http.client.HTTPException) as e:
-                raise ShortBody(f"{gateway.name}: {a.reason or _cause(e)}", retryable=True, gateway=gateway.name) from e
+                # The variables of http.client's frames hold the token, and some logs print variables.
+                raise ShortBody(f"{gateway.name}: {a.reason or _cause(e)}", retryable=True, gateway=gateway.name) from e.with_traceback(None)
 
     @contextlib.contextmanager
     def _watching(self, a: Attempt) -> Iterator[Attempt]:
@@ -230,7 +242,7 @@ class Wire:
             self._closed.wait(WATCH_EVERY)
 
     def _begin_to_ask(self, attempts: list[Attempt]) -> None:
-        """Asks in a thread of its own: the caller's function for tokens takes what time it likes, and others must be ended meanwhile."""
+        """Asks in a thread of its own: an answer takes up to SIGN_TIME, and others must be ended meanwhile."""
         for a in attempts:
             a.asked = True
         try:
@@ -241,7 +253,7 @@ class Wire:
 
     def _ask_for_sign(self, attempts: list[Attempt]) -> None:
         lives = False
-        with contextlib.suppress(Exception):  # the caller's function for tokens included
+        with contextlib.suppress(Exception):
             self.ready(attempts[0].gateway, SIGN_TIME)
             lives = True
         for a in attempts:
@@ -259,12 +271,15 @@ class Wire:
             return self._watcher is not None
 
     def ready(self, gateway: Gateway, limit: float) -> bool:
-        """Asks for a sign of life: any answer is one, also that of a gateway that refuses new requests, which is not ready."""
+        """Asks for a sign of life: any answer is one, also that of a gateway that refuses new requests, which is not ready.
+
+        It wants no right, so no token is shown.
+        """
         now = self.clock.now()
         with self._watching(Attempt(gateway, now + limit, now)) as a:
             c = self._connect(a, limit)
             try:
-                c.request("GET", gateway.address.prefix + "/readyz", headers=self._all_headers(gateway, {}))
+                c.request("GET", gateway.address.prefix + "/readyz", headers=self._all_headers(gateway, {}, None))
                 r = c.getresponse()
                 r.read(MAX_PROBLEM)
                 return r.status != http.client.SERVICE_UNAVAILABLE
@@ -281,9 +296,32 @@ class Wire:
     def send(
         self, a: Attempt, method: str, target: str, headers: dict[str, str], body: Optional[bytes] = None
     ) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
+        """Sends one request, and once more if the gateway refuses the token and there is another one by now."""
+        g = a.gateway
+        token = self._tokens.current()
+        c, r = self._exchange(a, method, target, self._all_headers(g, headers, token), body)
+        if r.status != http.client.UNAUTHORIZED or token is None:
+            return c, r
+        try:
+            fresh = self._tokens.renew(token)
+            if fresh is None:
+                return c, r
+            r.read(MAX_PROBLEM)
+            self.keep(g, c, r)
+        except InvalidArgument as e:
+            c.close()
+            text = f"{g.name}: {r.status}: the token is refused, and cannot be read again: {e.message}"
+            raise Unauthenticated(text, status=r.status, gateway=g.name) from None
+        except BaseException:
+            c.close()
+            raise
+        return self._exchange(a, method, target, self._all_headers(g, headers, fresh), body)
+
+    def _exchange(
+        self, a: Attempt, method: str, target: str, sent: dict[str, str], body: Optional[bytes]
+    ) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
         """Sends one request. A kept connection that the gateway has closed meanwhile is replaced by a new one."""
         g = a.gateway
-        sent = self._all_headers(g, headers)
         if body is not None:
             sent["Content-Type"] = "application/json"
         while True:
@@ -308,7 +346,7 @@ class Wire:
             except ValueError:  # whose text may repeat a token
                 c.close()
                 raise InvalidArgument(
-                    f"{g.name}: the token or a header has characters that HTTP does not take", cure="tokens and headers are one line of Latin-1"
+                    f"{g.name}: a header has characters that HTTP does not take", cure="headers are one line of Latin-1"
                 ) from None
             except BaseException:
                 c.close()
@@ -320,6 +358,8 @@ class Wire:
         """Keeps a connection whose answer was read to its end; closes any other."""
         if not r.isclosed() and r.length == 0:
             r.read()
+        if isinstance(c.sock, ssl.SSLSocket):
+            self._sessions[gateway.name] = c.sock.session  # the next connection shakes hands quicker
         if not r.isclosed() or r.will_close or c.sock is None:
             r.close()
             c.close()
@@ -355,17 +395,19 @@ class Wire:
             host, port = proxy.host, proxy.port
         c: http.client.HTTPConnection
         if at.scheme == "https":
-            c = _Secure(host, port, timeout=limit, context=self._tls())
+            secure = c = _Secure(host, port, timeout=limit, context=self._tls())
+            secure.session = self._sessions.get(a.gateway.name)
             if proxy is not None:
                 c.set_tunnel(at.host, at.port, _credentials(proxy))
         else:
             c = http.client.HTTPConnection(host, port, timeout=limit)
         c.response_class = _Response
+        c.debuglevel = 0  # else http.client would print the token, wherever a program has it print requests
         c._create_connection = a.dial  # type: ignore[attr-defined]
         try:
             c.connect()
         except OSError as e:
-            if proxy is not None:
+            if proxy is not None and not isinstance(e, ssl.SSLCertVerificationError):
                 raise ConnectionError(f"{_cause(e)} (through {proxy.name}, the environment's proxy; no_proxy leaves gateways out)") from e
             raise
         c.auto_open = 0
@@ -374,7 +416,7 @@ class Wire:
     def _tls(self) -> ssl.SSLContext:
         with no_fork:
             if self._context is None:
-                self._context = ssl.create_default_context()  # reads all certificates: once
+                self._context = self._new_context()  # reads all certificates: once
             return self._context
 
     def _target(self, g: Gateway, target: str) -> str:
@@ -383,18 +425,15 @@ class Wire:
             return f"http://{g.address.named or g.name[7:].split('/')[0]}{target}"
         return target
 
-    def _all_headers(self, g: Gateway, headers: dict[str, str]) -> dict[str, str]:
+    def _all_headers(self, g: Gateway, headers: dict[str, str], token: Optional[Secret]) -> dict[str, str]:
         out = {"User-Agent": self._user_agent, "Accept-Encoding": "identity"}
         if g.address.named:
             out["Host"] = g.address.named
         proxy = _proxy_of(g.address) if g.address.scheme == "http" else None
         if proxy is not None:
             out.update(_credentials(proxy))
-        if g.address.authorization:
-            out["Authorization"] = g.address.authorization
-        token = self._token() if callable(self._token) else self._token
-        if token:
-            out["Authorization"] = f"Bearer {token}"
+        if token is not None:
+            out["Authorization"] = Secret(f"Bearer {token}")
         out.update(self._headers)
         out.update(headers)
         return out
@@ -412,6 +451,12 @@ class Wire:
                 k.connection.close()
         if watcher is not None and watcher is not threading.current_thread():
             watcher.join()
+
+
+_UNTRUSTED = (
+    "the gateway's certificate must be of that name and of a known authority: name a private one's file by ca_file= or "
+    "SSL_CERT_FILE, and give the address that the certificate has"
+)
 
 
 def _cause(e: BaseException) -> str:

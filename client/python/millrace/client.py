@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Callable, Optional, Union
@@ -9,8 +10,8 @@ from urllib.parse import quote, quote_plus, urlsplit
 
 from ._core import Core, Settings
 from ._gateways import Home, Source, home_by_rank
+from ._token import Secret, Token
 from ._version import __version__
-from ._wire import Token
 from .batch import Batch, Decoder
 from .crc import CHECKS
 from .epoch import DECODED_BYTES, PREFETCH_BYTES, THREADS, Epoch, Plan
@@ -22,6 +23,12 @@ ATTEMPT_TIMEOUT = 60.0
 MAX_BATCH_BYTES = 4 << 30
 _MOST = 1 << 62  # batches and samples that an epoch may have here: what range and len can count
 
+Path = Union[str, "os.PathLike[str]", None]
+
+
+def _path(path: Path) -> Optional[str]:
+    return None if path is None else os.fspath(path)
+
 
 class Client:
     """Reads from one or more gateways that serve the same datasets.
@@ -32,7 +39,13 @@ class Client:
     threads, be pickled, and be used in a forked child: connections and threads belong to one process.
 
     dataset         empty: the gateway's default dataset
-    token           sent as `Authorization: Bearer ...`; a function is called for each request
+    token           sent as `Authorization: Bearer ...`: a text, or a function that is called for the first request, and when a gateway
+                    refuses the token (401). Without token and token_file the environment's MILLRACE_TOKEN or MILLRACE_TOKEN_FILE gives it
+    token_file      a file that holds the token. It is read again when a gateway refuses the token, and the request is sent once more
+                    if the file has another token by then
+    insecure_plain_http
+                    the token may go to http:// gateways on other machines, on a network that encrypts by itself; also
+                    MILLRACE_INSECURE_PLAIN_HTTP=true
     headers         sent with each request, for what stands in front of the gateways
     deadline        seconds for one batch, all attempts and waits included
     first_answer    the same as long as no gateway has ever answered: a wrong address is reported soon
@@ -40,7 +53,10 @@ class Client:
     max_batch_bytes a larger body is refused unread
     check           CRC-32C of bodies: "auto" (where a package for it is installed), "always" or "never"
     home            which gateway a rank asks first: a function of (rank, world_size, gateways), or "rank" for split=locality
-    ssl_context     for https; the default verifies certificates
+    ca_file         for https: authorities to trust, in PEM, in place of the system's; so does the environment's SSL_CERT_FILE
+    client_cert, client_key
+                    for https: the certificate that the client shows, in PEM, and its key, if that is in another file
+    ssl_context     for https, in place of these files: cannot go to spawned workers
     lookup          how a name becomes addresses; the default is the system's
     """
 
@@ -50,6 +66,8 @@ class Client:
         dataset: Optional[str] = None,
         *,
         token: Token = None,
+        token_file: Path = None,
+        insecure_plain_http: bool = False,
         headers: Optional[Mapping[str, str]] = None,
         deadline: float = DEADLINE,
         first_answer: float = FIRST_ANSWER,
@@ -58,6 +76,9 @@ class Client:
         check: str = "auto",
         home: Union[Home, str, None] = None,
         user_agent: str = f"millrace-python/{__version__}",
+        ca_file: Path = None,
+        client_cert: Path = None,
+        client_key: Path = None,
         ssl_context: Optional[ssl.SSLContext] = None,
         lookup: Optional[Callable[[str], Iterable[str]]] = None,
     ) -> None:
@@ -75,15 +96,21 @@ class Client:
         sources = tuple(Source.parse(g, home is None) for g in listed)
         if home is not None and any(s.must for s in sources):
             raise InvalidArgument("new client: home wants gateways in the order of their ordinals; the addresses of a name have none")
+        if (ssl_context is not None and (ca_file or client_cert)) or (client_key is not None and client_cert is None):
+            raise InvalidArgument("new client: want ssl_context alone, or ca_file, or client_cert, with or without client_key")
         settings = Settings(
             sources, deadline, first_answer, attempt_timeout, max_batch_bytes, check, user_agent,
-            token, dict(headers or {}), home, ssl_context, lookup,
+            Secret(token) if isinstance(token, str) else token, _path(token_file), insecure_plain_http, dict(headers or {}), home,
+            _path(ca_file), _path(client_cert), _path(client_key), ssl_context, lookup,
         )
+        settings.tokens()  # its faults are better known now than in a worker
         self.dataset = dataset or ""
         self.core = Core(settings)
         """For this package's own modules."""
 
     def __getstate__(self) -> dict[str, Any]:
+        if self.core.settings.ssl_context is not None:
+            raise InvalidArgument("an ssl_context cannot be pickled", cure="give ca_file, client_cert and client_key: their names can")
         return {"dataset": self.dataset, "settings": self.core.settings, "answered": self.core.answered}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -202,6 +202,34 @@ class LedgerError(MillraceError):
         self.duplicates = duplicates
 
 
+class Denied(MillraceError):
+    """The caller may not do this (403), on a dataset that it may read, or at a proxy in front of the gateways."""
+
+    code = "forbidden"
+    cure = "the gateway's access file must grant the right: ask its operator; a proxy in front may want headers=..."
+
+
+class Unauthenticated(Denied):
+    """The gateway, or a proxy in front of it, does not know the caller (401): no token, or one that is wrong or has expired."""
+
+    code = "unauthenticated"
+    cure = "give a token that the gateway knows: MILLRACE_TOKEN_FILE, MILLRACE_TOKEN, or Client(token_file=...)"
+
+
+class Misdirected(ProtocolError):
+    """The gateway does not serve the name by which it was asked (421)."""
+
+    code = "misdirected_request"
+    cure = "use an address that the gateway knows, or name this one to it with --host"
+
+
+class TooManyRequests(Overloaded):
+    """The caller has passed its limit, all the time (429)."""
+
+    code = "too_many_requests"
+    cure = "use fewer threads or workers, or have the operator raise the limit in the access file"
+
+
 _BY_CODE: dict[str, type[MillraceError]] = {
     "invalid_argument": InvalidArgument,
     "uri_too_long": InvalidArgument,
@@ -217,6 +245,10 @@ _BY_CODE: dict[str, type[MillraceError]] = {
     "store_denied": StoreError,
     "store_unavailable": StoreError,
     "store_timeout": StoreError,
+    "unauthenticated": Unauthenticated,
+    "forbidden": Denied,
+    "misdirected_request": Misdirected,
+    "too_many_requests": TooManyRequests,
     "overloaded": Overloaded,
     "draining": GatewayUnavailable,
     "request_timeout": GatewayUnavailable,
@@ -232,13 +264,10 @@ def by_code(code: str, status: int) -> type[MillraceError]:
         return NotFound
     if status in (408, 429, 500, 502, 503, 504):
         return GatewayUnavailable
-    if status in (401, 403):
+    if status == 401:
+        return Unauthenticated
+    if status == 403:
         return Denied
+    if status == 421:
+        return Misdirected
     return ProtocolError
-
-
-class Denied(MillraceError):
-    """Something in front of the gateways refuses the caller (401, 403)."""
-
-    code = "denied"
-    cure = "give Client(token=...) or headers=... what the gateway, or the proxy in front of it, wants"

@@ -17,7 +17,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Optional
+from typing import Optional, Union
 
 ROOT = Path(__file__).resolve().parents[3]
 LONG = os.environ.get("MILLRACE_LONG") == "1"
@@ -109,10 +109,11 @@ class Proxy:
     than the answer, the connection is closed after them. None: nothing is sent and the connection stays open until the proxy ends.
     """
 
-    def __init__(self, target: int, fault: Fault, tls: bool = False) -> None:
+    def __init__(self, target: int, fault: Fault, tls: Union[bool, ssl.SSLContext] = False) -> None:
         self._target, self._fault = target, fault
-        self._context = tls_context(ssl.PROTOCOL_TLS_SERVER) if tls else None
+        self._context = tls_context(ssl.PROTOCOL_TLS_SERVER) if tls is True else tls or None
         self.heads: list[bytes] = []
+        self.resumed: list[bool] = []  # TLS sessions, for each request
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
         self._ended = threading.Event()
@@ -135,15 +136,18 @@ class Proxy:
             t.start()
 
     def _serve(self, conn: socket.socket) -> None:
-        with contextlib.suppress(OSError), conn:
+        with contextlib.suppress(OSError), contextlib.ExitStack() as ended:
+            ended.enter_context(conn)
             if self._context is not None:
-                conn = self._context.wrap_socket(conn, server_side=True)
+                conn = ended.enter_context(self._context.wrap_socket(conn, server_side=True))
                 with self._lock:
                     self._open.add(conn)
             while True:
                 head = _until(conn, b"\r\n\r\n")
                 if not head:
                     return
+                if isinstance(conn, ssl.SSLSocket):
+                    self.resumed.append(bool(conn.session_reused))
                 length = re.search(rb"(?i)content-length: (\d+)", head)
                 body = _exactly(conn, int(length[1])) if length else b""
                 with self._lock:
@@ -190,6 +194,35 @@ def tls_context(side: int) -> ssl.SSLContext:
     context.maximum_version = ssl.TLSVersion.TLSv1_2
     context.set_ciphers("AECDH-AES128-SHA:@SECLEVEL=0")
     return context
+
+
+class Authority:
+    """A certificate authority of its own, made by openssl."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self.file, self._key = directory / "ca.pem", directory / "ca.key"
+        self._openssl("req", "-x509", "-subj", "/CN=millrace test", "-out", str(self.file), "-keyout", str(self._key), *_NEW_KEY)
+
+    def certify(self, name: str, *names: str) -> tuple[Path, Path]:
+        """Makes a certificate for names such as IP:127.0.0.1 or DNS:gw, and its key."""
+        cert, key = self._directory / f"{name}.pem", self._directory / f"{name}.key"
+        said = ["-addext", f"subjectAltName={','.join(names)}", "-addext", "basicConstraints=critical,CA:FALSE"]
+        issued = ["-CA", str(self.file), "-CAkey", str(self._key), "-subj", f"/CN={name}", *said]
+        self._openssl("req", "-x509", *issued, "-out", str(cert), "-keyout", str(key), *_NEW_KEY)
+        return cert, key
+
+    def server(self, *names: str) -> ssl.SSLContext:
+        """What a server with these names needs."""
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(self.file))
+        context.load_cert_chain(*self.certify("server", *names))
+        return context
+
+    def _openssl(self, *args: str) -> None:
+        subprocess.run(["openssl", *args], check=True, capture_output=True, timeout=60)
+
+
+_NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2")
 
 
 def _until(conn: socket.socket, mark: bytes) -> bytes:

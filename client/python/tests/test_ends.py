@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Optional
 
 import harness
 import pytest
@@ -75,16 +76,16 @@ def test_a_watcher_is_not_held_up(
     through: Callable[[Fault], harness.Proxy], gateway: harness.Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_wire, "QUIET_TIME", 0.1)
-    held, release = threading.Event(), threading.Event()
+    monkeypatch.setattr(_wire, "SIGN_TIME", LONG)
+    held = threading.Event()
 
-    def token() -> str:
-        if stuck.asked(b"/batches/") and not held.is_set():
-            held.set()  # it is asked for a token for the sign of life
-            release.wait(LONG)
-        return "abc"
+    def silent(_: int, head: bytes, answer: bytes) -> Optional[bytes]:
+        if b" /readyz " in head:
+            held.set()  # it is asked for a sign of life, and says nothing
+        return None if held.is_set() or is_batch(head) else answer
 
-    stuck = through(lambda _, head, answer: None if is_batch(head) else answer)
-    with millrace.Client([stuck.url, gateway.url], home=lambda *_: 0, token=token, attempt_timeout=3) as client:
+    stuck = through(silent)
+    with millrace.Client([stuck.url, gateway.url], home=lambda *_: 0, attempt_timeout=3) as client:
         epoch = client.epoch(0)
         t, came = started(lambda: epoch.batch(0).number)
         assert held.wait(LONG)
@@ -93,7 +94,6 @@ def test_a_watcher_is_not_held_up(
         t, _ = started(client.close)
         t.join(LONG / 2)
         assert not t.is_alive()
-        release.set()
         until(lambda: not harness.ours())
 
 

@@ -1,0 +1,405 @@
+"""Tokens and TLS: who gets to see a token, and what a new one, or a certificate that is not known, does to a job."""
+
+from __future__ import annotations
+
+import http.client
+import io
+import logging
+import multiprocessing
+import pickle
+import re
+import ssl
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Optional
+
+import harness
+import pytest
+from harness import Fault, is_batch
+
+import millrace
+
+CANARY = "canary-a"
+PROBLEM = b"HTTP/1.1 %d x\r\nContent-Type: application/problem+json\r\nContent-Length: %d\r\n%s\r\n%s"
+
+
+def problem(status: int, code: str, header: bytes = b"", retryable: bool = False) -> bytes:
+    """An answer that refuses."""
+    body = b'{"code": "%s", "detail": "what is wrong", "retryable": %s}' % (code.encode(), b"true" if retryable else b"false")
+    return PROBLEM % (status, len(body), header, body)
+
+
+def shown(head: bytes) -> str:
+    """The token that a request shows."""
+    found = re.search(rb"(?i)\r\nauthorization: bearer (\S+)\r\n", head)
+    return found[1].decode() if found else ""
+
+
+class Guard:
+    """Refuses requests without a valid token, as a gateway does."""
+
+    def __init__(self, *valid: str) -> None:
+        self.valid = set(valid)
+
+    def __call__(self, _: int, head: bytes, answer: bytes) -> Optional[bytes]:
+        if b" /readyz " in head or shown(head) in self.valid:
+            return answer
+        return problem(401, "unauthenticated")
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> harness.Authority:
+    return harness.Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="session")
+def tls(authority: harness.Authority) -> ssl.SSLContext:
+    return authority.server("IP:127.0.0.1")
+
+
+@pytest.fixture
+def guarded(gateway: harness.Gateway, tls: ssl.SSLContext) -> Iterator[Callable[[Fault], harness.Proxy]]:
+    """Makes servers with TLS in front of the gateway."""
+    made: list[harness.Proxy] = []
+
+    def serve(fault: Fault) -> harness.Proxy:
+        made.append(harness.Proxy(gateway.port, fault, tls=tls))
+        return made[-1]
+
+    yield serve
+    for p in made:
+        p.close()
+
+
+def put(path: Path, text: str) -> Path:
+    """Replaces a file, as people do who replace tokens: a reader finds the old one or the new one."""
+    new = path.with_suffix(".new")
+    new.write_text(text)
+    new.replace(path)
+    return path
+
+
+Serve = Callable[[Fault], harness.Proxy]
+
+
+@pytest.mark.parametrize("way", ["token", "function", "token_file", "MILLRACE_TOKEN", "MILLRACE_TOKEN_FILE"])
+def test_ways_to_give_a_token(
+    way: str, guarded: Serve, authority: harness.Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = put(tmp_path / "token", CANARY + "\r\n")
+    one, two = guarded(Guard(CANARY)), guarded(Guard(CANARY))
+    options: dict[str, object] = {"token": CANARY, "function": lambda: CANARY, "token_file": file}
+    given: dict[str, object] = {"token" if way == "function" else way: options[way]} if way in options else {}
+    if not given:
+        monkeypatch.setenv(way, CANARY if way == "MILLRACE_TOKEN" else str(file))
+    with millrace.Client([one.url, two.url], ca_file=authority.file, **given) as client:  # type: ignore[arg-type]
+        assert len(client.epoch(0).batch(0)) == 32
+        for what in (repr(client), repr(client.core.settings), repr(vars(client.core.here().wire)), repr(vars(client.core))):
+            assert CANARY not in what
+    heads = one.heads + two.heads
+    probes = [h for h in heads if b" /readyz " in h]
+    assert probes
+    assert [shown(h) for h in heads if h not in probes] == [CANARY] * (len(heads) - len(probes))
+    assert not [h for h in probes if CANARY.encode() in h]
+
+
+def test_a_refused_token_is_read_again(guarded: Serve, authority: harness.Authority, tmp_path: Path) -> None:
+    file, guard = put(tmp_path / "token", "canary-a\n"), Guard("canary-a")
+    proxy = guarded(guard)
+    with millrace.Client(proxy.url, "photos", token_file=file, ca_file=authority.file) as client:
+        epoch = client.epoch(0)
+        put(file, "canary-b")
+        epoch.batch(0)  # the old token is as good as it was: nobody looks at the file
+        guard.valid = {"canary-b"}
+        before = len(proxy.heads)
+        assert len(epoch.batch(1)) == 32
+        assert [shown(h) for h in proxy.heads[before:]] == ["canary-a", "canary-b"]
+        guard.valid = {"canary-c"}
+        put(file, "canary-c")
+        before = len(proxy.heads)
+        with pytest.raises(millrace.NotFound):
+            client.json("POST", "/v1/datasets/other/importance", body={"url": "x", "losses": []})
+        assert [shown(h) for h in proxy.heads[before:]] == ["canary-b", "canary-c"]
+        guard.valid = {"canary-d"}
+        for change, text in [
+            (lambda: None, r"401 unauthenticated: what is wrong; give a token that the gateway knows: MILLRACE_TOKEN_FILE"),
+            (lambda: put(file, "canary-x"), "what is wrong"),
+            (lambda: put(file, ""), f"401: the token is refused, and cannot be read again: token file '{file}': the token is empty"),
+            (file.unlink, f"cannot be read again: token file '{file}': No such file or directory"),
+        ]:
+            change()
+            before = len(proxy.heads)
+            with pytest.raises(millrace.Unauthenticated, match=text) as e:
+                epoch.batch(2)
+            assert "canary" not in str(e.value)
+            assert (e.value.code, e.value.status, e.value.retryable) == ("unauthenticated", 401, False)
+            assert len(proxy.heads) - before <= 2  # nobody insists
+
+
+def test_tokens_change_during_an_epoch(guarded: Serve, authority: harness.Authority, tmp_path: Path) -> None:
+    """Each token is valid until the one after the next is there, as when people replace them."""
+    file, guard = put(tmp_path / "token", "canary-0"), Guard("canary-0")
+    lock, answered = threading.Lock(), 0
+
+    def changing(number: int, head: bytes, answer: bytes) -> Optional[bytes]:
+        nonlocal answered
+        with lock:
+            said = guard(number, head, answer)
+            if is_batch(head) and said == answer:
+                answered += 1
+                if answered % 4 == 0:  # all threads of the reader have been answered in between
+                    put(file, f"canary-{answered}")
+                    guard.valid = {f"canary-{answered}", f"canary-{answered - 4}"}
+        return said
+
+    proxy = guarded(changing)
+    with millrace.Client(proxy.url, token_file=file, ca_file=authority.file) as client:
+        epoch = client.epoch(0, batch_size=8)
+        ledger = epoch.ledger()
+        with epoch.read(ledger=ledger) as reader:
+            for _ in reader:
+                pass
+        ledger.check()
+    assert answered == 63
+    assert len({shown(h) for h in proxy.heads if is_batch(h)}) > 4
+
+
+def test_a_gateway_that_does_not_know_a_new_token_yet(guarded: Serve, authority: harness.Authority) -> None:
+    late, early = guarded(Guard("canary-a")), guarded(Guard("canary-b"))
+    with millrace.Client([late.url, early.url], home=lambda *_: 0, token="canary-b", ca_file=authority.file) as client:
+        assert len(client.epoch(0).batch(0)) == 32
+    assert late.heads
+
+
+def _read_elsewhere(client: millrace.Client, came: multiprocessing.Queue[object]) -> None:
+    try:
+        came.put(len(client.epoch(0).batch(0)))
+    except millrace.MillraceError as e:
+        came.put(str(e))
+
+
+@pytest.mark.parametrize("way", ["token", "token_file", "MILLRACE_TOKEN"])
+def test_spawned_workers(
+    way: str, guarded: Serve, authority: harness.Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guard = Guard("canary-a")
+    proxy, file = guarded(guard), put(tmp_path / "token", "canary-a")
+    monkeypatch.setenv("MILLRACE_TOKEN", "canary-a") if way == "MILLRACE_TOKEN" else None
+    given = {"token": {"token": "canary-a"}, "token_file": {"token_file": file}}.get(way, {})
+    client = millrace.Client(proxy.url, ca_file=authority.file, **given)  # type: ignore[arg-type]
+    packed = pickle.dumps(client)
+    assert (b"canary" in packed) == (way == "token")  # all other workers look where the client has looked
+    assert "canary" not in repr(pickle.loads(packed).core.settings)
+    if way != "token":
+        guard.valid = {"canary-new"}
+        put(file, "canary-new")
+        monkeypatch.setenv("MILLRACE_TOKEN", "canary-new") if way == "MILLRACE_TOKEN" else None
+    spawn = multiprocessing.get_context("spawn")
+    came: multiprocessing.Queue[object] = spawn.Queue()
+    worker = spawn.Process(target=_read_elsewhere, args=(client, came))
+    worker.start()
+    assert came.get(timeout=60) == 32
+    worker.join(60)
+    with pytest.raises(millrace.InvalidArgument, match="cannot be pickled; give ca_file"):
+        pickle.dumps(millrace.Client(proxy.url, ssl_context=ssl.create_default_context()))
+
+
+def test_nothing_shows_a_token(
+    guarded: Serve, authority: harness.Authority, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever fails, at whatever level of logging, with the variables of all frames in the traceback, and with http.client talking."""
+    log = io.StringIO()
+    logging.basicConfig(stream=log, level=logging.DEBUG, force=True)
+    monkeypatch.setattr(http.client.HTTPConnection, "debuglevel", 1)
+    faults: list[Fault] = [
+        Guard("other"),
+        lambda _, head, answer: answer[:700] if is_batch(head) else answer,
+        lambda _, head, answer: b"" if is_batch(head) else answer,
+        lambda *_: problem(403, "forbidden"),
+        lambda *_: problem(400, "invalid_argument"),
+        lambda *_: b"SSH\r\n\r\n",
+    ]
+    for fault in faults:
+        client = millrace.Client(guarded(fault).url, token=CANARY, ca_file=authority.file, deadline=0.5)
+        with client, pytest.raises(millrace.MillraceError) as e:
+            client.epoch(0).batch(0)
+        told = traceback.TracebackException.from_exception(e.value, capture_locals=True)
+        logging.getLogger().debug("failed", exc_info=e.value)
+        for text in (str(e.value), repr(e.value), repr(vars(e.value)), "".join(told.format()), repr(pickle.dumps(e.value))):
+            assert "canary" not in text
+    logging.basicConfig(force=True)
+    out = capsys.readouterr()
+    assert "canary" not in log.getvalue() + out.out + out.err
+
+
+@pytest.mark.parametrize(
+    ("given", "env", "text"),
+    [
+        ({"token": "canary", "token_file": "x"}, {}, "token and token_file are both given"),
+        ({}, {"MILLRACE_TOKEN": "canary", "MILLRACE_TOKEN_FILE": "x"}, "MILLRACE_TOKEN and MILLRACE_TOKEN_FILE are both given"),
+        ({"token": ""}, {}, "token: the token is empty"),
+        ({}, {"MILLRACE_TOKEN": "\n"}, "MILLRACE_TOKEN: the token is empty"),
+        ({"token_file": ""}, {}, "token_file names no file"),
+        ({"token_file": "/nowhere/token"}, {}, "token file '/nowhere/token': No such file"),
+        ({"token_file": "/"}, {}, "token file '/': Is a directory"),
+        ({"token_file": "/dev/zero"}, {}, "token file '/dev/zero': a token has at most 65536 bytes"),
+        ({"token": "canary\x07"}, {}, "one line of visible ASCII characters"),
+        ({"token": "canary\ncanary"}, {}, "one line of visible ASCII characters"),
+        ({"token": "Bearer canary"}, {}, "without spaces"),
+        ({"token": "canary€"}, {}, "ASCII"),
+        ({"token": b"canary"}, {}, "a token is a str, not bytes"),
+        ({"token": "canary"}, {"MILLRACE_INSECURE_PLAIN_HTTP": "perhaps"}, "MILLRACE_INSECURE_PLAIN_HTTP 'perhaps': want true or false"),
+        ({"ca_file": "x", "ssl_context": ssl.create_default_context()}, {}, "want ssl_context alone"),
+        ({"client_key": "x"}, {}, "want ssl_context alone, or ca_file, or client_cert"),
+    ],
+)
+def test_tokens_that_cannot_be(given: dict[str, object], env: dict[str, str], text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(millrace.InvalidArgument, match=re.escape(text)) as e:
+        millrace.Client("https://gw", **given)  # type: ignore[arg-type]
+    assert "canary" not in str(e.value)
+
+
+def test_tokens_stay_off_plain_networks(monkeypatch: pytest.MonkeyPatch) -> None:
+    for url, safe in {
+        "https://gw": True, "http://localhost:80": True, "http://127.1.2.3": True, "http://[::1]:8080": True, "localhost:8080": True,
+        "http://[::ffff:127.0.0.1]": True, "http://gw": False, "gw:8080": False, "dns:gw:80": False, "http://10.0.0.1": False,
+        "http://localhost.example": False,
+    }.items():
+        gateways = ["https://other", url]
+        millrace.Client(gateways)
+        millrace.Client(gateways, token="canary", insecure_plain_http=True)
+        if safe:
+            millrace.Client(gateways, token="canary")
+            continue
+        with pytest.raises(millrace.InvalidArgument, match=r"without TLS; .*MILLRACE_INSECURE_PLAIN_HTTP=true"):
+            millrace.Client(gateways, token="canary")
+        with monkeypatch.context() as m:
+            m.setenv("MILLRACE_INSECURE_PLAIN_HTTP", "true")
+            packed = pickle.dumps(millrace.Client(gateways, token="canary"))
+        with pytest.raises(millrace.InvalidArgument, match="without TLS"):
+            pickle.loads(packed).datasets()  # elsewhere nobody allows it
+
+
+def test_addresses_hold_no_secrets() -> None:
+    token = "mr_canary" + "x" * 37
+    for url in (
+        "http://u:canary@x", "https://canary@x:80/p", "u:canary@x:80", f"http://x/{token}", f"https://{token}:80", "http://x?token=canary",
+        "http://x#canary", f"http://x?{token}", "ftp://u:canary@x", "http://u:can/ary@x", "http://u:canary@x:y", "dns:u:canary@x:80",
+    ):
+        with pytest.raises(millrace.InvalidArgument) as e:
+            millrace.Client(url)
+        assert "canary" not in str(e.value), url
+        assert "ary@" not in str(e.value), url
+
+
+def test_redirects_are_not_followed(guarded: Serve, authority: harness.Authority) -> None:
+    thief = guarded(lambda *a: a[2])
+    for there in (thief.url, thief.url.replace("127.0.0.1", "localhost")):
+        proxy = guarded(lambda *_, to=there: problem(307, "", b"Location: %s/v1/datasets\r\n" % to.encode()))  # type: ignore[misc]
+        with millrace.Client(proxy.url, token=CANARY, ca_file=authority.file) as client, pytest.raises(millrace.ProtocolError) as e:
+            client.datasets()
+        assert e.value.status == 307
+    assert not thief.heads
+
+
+def test_gateways_must_prove_their_names(
+    guarded: Serve, authority: harness.Authority, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    proxy = guarded(Guard(CANARY))
+    named = proxy.url.replace("127.0.0.1", "localhost")
+    for url, ca in ((proxy.url, None), (named, authority.file)):
+        begun = time.monotonic()
+        with millrace.Client(url, token=CANARY, ca_file=ca) as client, pytest.raises(millrace.ProtocolError, match=r"certificate.*SSL_CERT_FILE"):
+            client.datasets()
+        assert time.monotonic() - begun < client.core.settings.first_answer / 2  # waiting would not help
+    assert not proxy.heads
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
+    with millrace.Client(proxy.url, token=CANARY) as client:
+        assert client.datasets()
+    empty = put(tmp_path / "empty.pem", "")
+    for given, text in (({"ca_file": "/nowhere.pem"}, "ca_file '/nowhere.pem': "), ({"client_cert": empty}, f"client_cert '{empty}': ")):
+        with millrace.Client(proxy.url, **given) as client, pytest.raises(millrace.InvalidArgument, match=text):  # type: ignore[arg-type]
+            client.datasets()
+
+
+def test_client_certificates(gateway: harness.Gateway, authority: harness.Authority) -> None:
+    wanting = authority.server("IP:127.0.0.1")
+    wanting.verify_mode = ssl.CERT_REQUIRED
+    cert, key = authority.certify("trainer", "DNS:trainer")
+    both = cert.with_name("both.pem")
+    both.write_text(cert.read_text() + key.read_text())
+    proxy = harness.Proxy(gateway.port, lambda *a: a[2], tls=wanting)
+    with harness.closing(proxy):
+        for given in ({"client_cert": cert, "client_key": key}, {"client_cert": both}):
+            with millrace.Client(proxy.url, ca_file=authority.file, **given) as client:
+                assert len(client.epoch(0).batch(0)) == 32
+        with millrace.Client(proxy.url, ca_file=authority.file, deadline=0.5) as client, pytest.raises(millrace.GatewayUnavailable):
+            client.datasets()
+
+
+def test_tls_sessions_are_resumed(guarded: Serve, authority: harness.Authority) -> None:
+    proxy = guarded(lambda *a: a[2])
+    with millrace.Client(proxy.url, ca_file=authority.file) as client:
+        client.datasets()
+        for kept in client.core.here().wire._idle.values():
+            kept.clear()
+        client.datasets()
+    assert proxy.resumed == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "kind", "cure"),
+    [
+        (401, "unauthenticated", millrace.Unauthenticated, "MILLRACE_TOKEN_FILE"),
+        (403, "forbidden", millrace.Denied, "access file"),
+        (404, "not_found", millrace.NotFound, "datasets"),
+        (421, "misdirected_request", millrace.Misdirected, "--host"),
+    ],
+)
+def test_refusals_have_classes_and_cures(
+    through: Callable[[Fault], harness.Proxy], status: int, code: str, kind: type[millrace.MillraceError], cure: str
+) -> None:
+    for said in (code, ""):
+        proxy = through(lambda *_, c=said: problem(status, c))  # type: ignore[misc]
+        with millrace.Client(proxy.url) as client, pytest.raises(kind, match=cure) as e:
+            client.datasets()
+        assert (type(e.value), e.value.code, e.value.status) == (kind, code, status)
+        assert len(proxy.heads) == 1
+
+
+def test_too_many_requests_wait(through: Callable[[Fault], harness.Proxy]) -> None:
+    begun: list[float] = []
+
+    def limited(number: int, _: bytes, answer: bytes) -> Optional[bytes]:
+        begun.append(time.monotonic())
+        return problem(429, "too_many_requests", b"Retry-After: 1\r\n", retryable=True) if number == 0 else answer
+
+    proxy = through(limited)
+    with millrace.Client(proxy.url) as client:
+        assert client.datasets()
+    assert begun[1] - begun[0] >= 1
+    always = through(lambda *_: problem(429, "too_many_requests", b"Retry-After: 9\r\n", retryable=True))
+    with millrace.Client(always.url, deadline=1) as client, pytest.raises(millrace.TooManyRequests, match="raise the limit"):
+        client.datasets()
+
+
+def test_tokens_of_functions(guarded: Serve, authority: harness.Authority) -> None:
+    calls: list[int] = []
+
+    def token() -> str:
+        calls.append(1)
+        return f"canary-{len(calls)}"
+
+    guard = Guard("canary-1")
+    with millrace.Client(guarded(guard).url, token=token, ca_file=authority.file) as client:
+        assert not calls
+        epoch = client.epoch(0)
+        epoch.batch(0)
+        guard.valid = {"canary-2"}
+        epoch.batch(1)
+    assert len(calls) == 2
