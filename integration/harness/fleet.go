@@ -122,7 +122,7 @@ func (f *Fleet) Begin(t testing.TB, i int, args ...string) {
 	}
 	m.Gateway = &Gateway{
 		Process: StartAt(t, m.At, m.Name, Binary(t), append(baseEnv(t), env...), append(slices.Clone(m.args), args...)...),
-		URL:     "http://" + m.Data, Admin: "http://" + m.admin, at: m.At,
+		URL:     "http://" + m.Data, Admin: "http://" + m.admin, asker: m.At.client(),
 	}
 }
 

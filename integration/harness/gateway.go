@@ -2,7 +2,10 @@ package harness
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +17,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/millrace-data/millrace/internal/certs"
 )
 
 // binaryVariable names the environment variable in which Build leaves the binary's path.
@@ -97,13 +102,38 @@ type Gateway struct {
 	URL   string // http://host:port
 	Admin string // where the metrics are
 
-	at *Node // where it runs, and is asked from; nil: this machine
+	asker *http.Client // nil: the default one
 }
 
 // Serve starts a gateway for one dataset of store, served under the dataset's own name.
 func Serve(t testing.TB, store *Store, dataset string, args ...string) *Gateway {
 	t.Helper()
 	return ServeUnder(t, `exec "$0" "$@"`, store, dataset, args...)
+}
+
+// ServeTLS starts a gateway as Serve does, with certificate files. What it is asked by the methods of
+// Gateway, it is asked over TLS, with a new connection each time.
+func ServeTLS(t testing.TB, files certs.Config, believed *x509.CertPool, store *Store, dataset string, args ...string) *Gateway {
+	t.Helper()
+	free := FreeAddresses(t, 2)
+	address, admin := free[0], free[1]
+	all := append([]string{
+		"serve", "--dataset", dataset + "=" + store.Dataset(dataset), "--listen", address, "--admin-listen", admin,
+		"--tls-cert", files.Cert, "--tls-key", files.Key,
+	}, args...)
+	g := &Gateway{
+		Process: Start(t, "millrace serve", Binary(t), append(baseEnv(t), store.Env...), all...),
+		URL:     "https://" + address, Admin: "https://" + admin,
+		asker: &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: believed}}},
+	}
+	g.Ready(t, func(ctx context.Context) error {
+		r, err := g.Try(ctx, "/readyz")
+		if err == nil && r.Status != http.StatusOK {
+			err = fmt.Errorf("status %d", r.Status)
+		}
+		return err
+	})
+	return g
 }
 
 // ServeUnder starts a gateway as Serve does, by a shell script that is given its command line and has to end in it.
@@ -132,7 +162,7 @@ func ServeAt(t testing.TB, at *Node, store *Store, dataset string, args ...strin
 	}, args...)
 	g := &Gateway{
 		Process: StartAt(t, at, "millrace serve", Binary(t), append(baseEnv(t), store.Env...), all...),
-		URL:     "http://" + at.IP + ":8080", Admin: "http://" + at.IP + ":8081", at: at,
+		URL:     "http://" + at.IP + ":8080", Admin: "http://" + at.IP + ":8081", asker: at.client(),
 	}
 	g.Ready(t, at.answers(g.URL+"/readyz"))
 	return g
@@ -155,9 +185,11 @@ func (g *Gateway) Get(t testing.TB, path string, header ...string) Response {
 	return r
 }
 
+func (g *Gateway) client() *http.Client { return cmp.Or(g.asker, http.DefaultClient) }
+
 // Try asks for path of a gateway that may not answer.
 func (g *Gateway) Try(ctx context.Context, path string, header ...string) (Response, error) {
-	return send(ctx, g.at.client(), http.MethodGet, g.URL+path, nil, header...)
+	return send(ctx, g.client(), http.MethodGet, g.URL+path, nil, header...)
 }
 
 // MustGet asks for path, wants a 200, and returns the answer.
@@ -172,13 +204,13 @@ func (g *Gateway) MustGet(t testing.TB, path string, header ...string) Response 
 
 // TryAdmin asks for path of the admin port, which may not answer.
 func (g *Gateway) TryAdmin(ctx context.Context, path string) (Response, error) {
-	return send(ctx, g.at.client(), http.MethodGet, g.Admin+path, nil)
+	return send(ctx, g.client(), http.MethodGet, g.Admin+path, nil)
 }
 
 // Post sends a body to path of the gateway.
 func (g *Gateway) Post(t testing.TB, path string, body []byte) Response {
 	t.Helper()
-	r, err := send(t.Context(), g.at.client(), http.MethodPost, g.URL+path, body)
+	r, err := send(t.Context(), g.client(), http.MethodPost, g.URL+path, body)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -214,7 +246,7 @@ func send(ctx context.Context, asker *http.Client, method, url string, body []by
 // holds text.
 func (g *Gateway) Metric(t testing.TB, pattern, text string) float64 {
 	t.Helper()
-	r, err := send(t.Context(), g.at.client(), http.MethodGet, g.Admin+"/metrics", nil)
+	r, err := send(t.Context(), g.client(), http.MethodGet, g.Admin+"/metrics", nil)
 	if err != nil || r.Status != http.StatusOK {
 		t.Fatalf("read metrics: status %d, %v", r.Status, err)
 	}
