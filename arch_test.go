@@ -120,9 +120,12 @@ func floorPlan() map[string]room {
 			never: []string{"net/http", "os"},
 		},
 		"gateway/auth": {outside: []string{"github.com/go-jose/go-jose", "github.com/rs/zerolog", "go.yaml.in/yaml"}},
+		"gateway/admission": {outside: []string{"golang.org/x/time"}, never: []string{"net"}},
+		"gateway/audit":     {never: []string{"net"}},
+		"gateway/origin":    {},
 		"gateway": {
 			ours: []string{
-				"gateway/address", "gateway/auth", "gateway/body", "gateway/plans",
+				"gateway/address", "gateway/admission", "gateway/audit", "gateway/auth", "gateway/body", "gateway/origin", "gateway/plans",
 				"chunkindex", "importance", "selection", "shuffle", "internal/objstore", "internal/budget", "internal/quiet", "internal/socket", // importance, selection: types, errors
 			},
 			outside: []string{

@@ -24,9 +24,9 @@ func TestRequestsNotSentInTimeAreClosed(t *testing.T) {
 	}{
 		"nothing at all":      {"", "", 5 * time.Second, ""},
 		"half a request line": {"GET /heal", "", 5 * time.Second, "HTTP/1.1 400 "},
-		"half a header":       {"GET /healthz HTTP/1.1\r\nHost: x\r\nX-Slow: ", "", 5 * time.Second, ""},
-		"a byte a second":     {"GET /healthz HTTP/1.1\r\nHost: x\r\nX-Slow: ", "a", 5 * time.Second, ""},
-		"a body that drips":   {"POST /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 60000\r\n\r\n", "a", 11 * time.Second, "HTTP/1.1 405 "},
+		"half a header":       {"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Slow: ", "", 5 * time.Second, ""},
+		"a byte a second":     {"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Slow: ", "a", 5 * time.Second, ""},
+		"a body that drips":   {"POST /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 60000\r\n\r\n", "a", 11 * time.Second, "HTTP/1.1 405 "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, 20, 800, fastDrain)
@@ -63,7 +63,7 @@ func TestReadersThatLeaveAnywhere(t *testing.T) {
 			all.Go(func() {
 				c := dial(t, s.addr)
 				defer c.Close()
-				fmt.Fprintf(c, "GET /epoch/%d/batch/1?batch_size=128 HTTP/1.1\r\nHost: x\r\n\r\n", epoch)
+				fmt.Fprintf(c, "GET /epoch/%d/batch/1?batch_size=128 HTTP/1.1\r\nHost: localhost\r\n\r\n", epoch)
 				_, _ = io.CopyN(io.Discard, c, part) // a 503 is shorter
 			})
 		}
@@ -92,7 +92,7 @@ func TestBurst(t *testing.T) {
 		all.Go(func() {
 			c := dial(t, s.addr)
 			defer c.Close()
-			fmt.Fprintf(c, "GET /epoch/%d/batch/1?batch_size=32 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", i%3)
+			fmt.Fprintf(c, "GET /epoch/%d/batch/1?batch_size=32 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", i%3)
 			res, err := http.ReadResponse(bufio.NewReader(c), nil)
 			if err != nil {
 				t.Errorf("connection %d: %v", i, err)

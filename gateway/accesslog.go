@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"net/http"
 	"slices"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/gateway/address"
+	"github.com/millrace-data/millrace/gateway/audit"
 )
 
 // accessLog is what the access line and Server-Timing say of a request, besides its status.
@@ -110,6 +112,7 @@ func (g *Gateway) finish(x *exchange, route string, cause error, abort bool) {
 		status = http.StatusOK
 	}
 	g.metrics.observe(route, x, status, took, abort)
+	g.audit(x, route, status)
 	e := g.cfg.Log.WithLevel(level(status, cause, abort, x.log.stack != ""))
 	if e == nil {
 		return
@@ -117,6 +120,9 @@ func (g *Gateway) finish(x *exchange, route string, cause error, abort bool) {
 	e.Str("request_id", x.id).Str("remote", x.r.RemoteAddr).Str("user_agent", cutTo(x.r.UserAgent(), maxUserAgent)).
 		Str("method", cutTo(x.r.Method, maxMethod)).Str("route", route).Int("status", status).Int64("bytes", x.w.bytes).
 		Float64("took_ms", milliseconds(took)).Float64("waited_ms", milliseconds(x.w.first))
+	if x.principal.Name != "" && !x.principal.Anonymous() {
+		e.Str("principal", x.principal.Name)
+	}
 	if x.log.dataset != "" {
 		e.Str("dataset", x.log.dataset)
 	}
@@ -150,6 +156,29 @@ func (g *Gateway) finish(x *exchange, route string, cause error, abort bool) {
 		e.Str("stack", x.log.stack)
 	}
 	e.Msg("request")
+}
+
+// audit keeps a record of a request that changed something, or that its caller may not make.
+func (g *Gateway) audit(x *exchange, route string, status int) {
+	if g.cfg.Audit == nil || !x.refused && (x.dataset == nil || !x.changes()) {
+		return
+	}
+	address := g.origin.Caller(x.r)
+	if x.refused && (x.principal.Name == "" || x.principal.Anonymous()) {
+		g.cfg.Audit.Stranger(address)
+		return
+	}
+	e := audit.Entry{
+		Time: x.start, Event: audit.Write, Principal: x.principal.Name, Address: address, Method: x.r.Method, Route: route,
+		Right: x.route.right.String(), Status: status, Bytes: x.w.bytes, RequestID: x.id,
+	}
+	if e.Dataset, _ = g.datasetName(x); x.refused {
+		e.Event = audit.Refusal
+	}
+	if caller := x.r.Header.Get("X-Request-Id"); caller == x.id { // a caller may send the id of another's request
+		e.RequestID, e.CallerRequestID = rand.Text(), caller
+	}
+	g.cfg.Audit.Add(e)
 }
 
 // level is error where a human must look, warn where a request was not served as it should be, info else.

@@ -54,7 +54,7 @@ func (g *Gateway) answerShare(
 		return err
 	}
 	h := x.w.Header()
-	describeBatch(h, a.Batch, resource, etag)
+	describeBatch(x, a.Batch, resource, etag)
 	h.Set("Millrace-Samples", strconv.FormatUint(share.Count, 10))
 	if !a.Scattered() {
 		h.Set("Millrace-Padded", strconv.FormatUint(share.Padded, 10))
@@ -142,41 +142,27 @@ func (g *Gateway) lay(ctx context.Context, x *exchange, answer body.Answer, b *b
 }
 
 // describeBatch sets the headers of a batch that follow from its address alone.
-func describeBatch(h http.Header, b address.Batch, resource address.Resource, etag string) {
+func describeBatch(x *exchange, b address.Batch, resource address.Resource, etag string) {
 	batches := b.Batching().Batches()
-	describeEpoch(h, b, etag)
+	describeEpoch(x, b, etag)
+	h := x.w.Header()
 	h.Set("Content-Location", b.URL(resource, b.Number))
 	if b.Number+1 < batches {
 		h.Set("Link", "<"+b.URL(resource, b.Number+1)+`>; rel="next"`)
 	}
 	if resource == address.Manifest {
-		h.Set("Cache-Control", describingControl(b.Pinned))
+		h.Set("Cache-Control", x.describing(b.Pinned))
 	}
 }
 
 // describeEpoch sets the headers that all answers with batches have.
-func describeEpoch(h http.Header, b address.Batch, etag string) {
+func describeEpoch(x *exchange, b address.Batch, etag string) {
+	h := x.w.Header()
 	num := func(n uint64) string { return strconv.FormatUint(n, 10) }
 	h.Set("ETag", etag)
-	h.Set("Cache-Control", cacheControl(b.Pinned))
+	h.Set("Cache-Control", x.cacheControl(b.Pinned))
 	h.Set("Millrace-Generation", b.Generation)
 	h.Set("Millrace-Epoch", num(b.Epoch))
 	h.Set("Millrace-Batch", num(b.Number))
 	h.Set("Millrace-Batches", num(b.Batching().Batches()))
-}
-
-// cacheControl lets any cache keep data that a URL pins for ever, and revalidate all other data.
-func cacheControl(pinned bool) string {
-	if pinned {
-		return "public, max-age=31536000, immutable"
-	}
-	return "no-cache"
-}
-
-// describingControl is cacheControl for a description: the next release may say more.
-func describingControl(pinned bool) string {
-	if pinned {
-		return "public, max-age=3600"
-	}
-	return "no-cache"
 }

@@ -59,7 +59,7 @@ func (g *Gateway) getBatches(x *exchange) error {
 	}
 	etag := a.BatchesETag(count)
 	h := x.w.Header()
-	describeEpoch(h, a.Batch, etag)
+	describeEpoch(x, a.Batch, etag)
 	h.Set("Content-Location", a.BatchesURL(a.Number, count))
 	if a.Number+count < a.Batching().Batches() {
 		h.Set("Link", "<"+a.BatchesURL(a.Number+count, count)+`>; rel="next"`)
@@ -85,10 +85,7 @@ func (g *Gateway) getBatches(x *exchange) error {
 // decodeBatches reads the address of count consecutive batches, and returns the first of them.
 func (g *Gateway) decodeBatches(x *exchange) (a asked, count uint64, err error) {
 	defer x.log.spent(phaseResolve, time.Now())
-	d, err := g.findDataset(x)
-	if err != nil {
-		return a, 0, err
-	}
+	d := x.dataset
 	q := address.ParseQuery(x.r.URL.RawQuery, append(address.BatchNames(), "from", "count")...)
 	b := address.DecodeEpoch(q, d.Address, chi.URLParam(x.r, "epoch"))
 	b.Number = q.Number("from", 0, 0, math.MaxUint64)
@@ -274,6 +271,9 @@ func (g *Gateway) takeLater(ctx context.Context, x *exchange, s *streamed, part 
 			b = inHand{close: func() {}, err: fmt.Errorf("batch %d: panic: %v", s.request.Number, v)}
 		}
 	}()
+	if err := g.permit(x, s.request.dataset.Name(), true); err != nil { // rights may end during a long answer
+		return inHand{close: func() {}, err: fmt.Errorf("batch %d: %w", s.request.Number, err)}
+	}
 	ctx, cancel := context.WithTimeout(ctx, g.cfg.Deadline)
 	defer cancel()
 	return g.take(ctx, x, s, part)

@@ -33,7 +33,7 @@ func benchmarkView(b *testing.B, samples, size int, query string) {
 	c := dial(b, s.addr)
 	r := bufio.NewReaderSize(c, 256<<10)
 	get := func(m int) int64 {
-		fmt.Fprintf(c, "GET /epoch/0/batch/%d%s HTTP/1.1\r\nHost: x\r\n\r\n", m, query)
+		fmt.Fprintf(c, "GET /epoch/0/batch/%d%s HTTP/1.1\r\nHost: localhost\r\n\r\n", m, query)
 		res, err := http.ReadResponse(r, nil)
 		if err != nil {
 			b.Fatal(err)

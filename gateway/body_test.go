@@ -65,7 +65,7 @@ func TestBodiesNotSentInTime(t *testing.T) {
 	r := newRig(t, 20, 800, fastDrain)
 	r.serveOne(t, gateway.ServerConfig{}, func(conn net.Conn) {
 		began := time.Now()
-		fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{\"url\"", importancePath)
+		fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{\"url\"", importancePath)
 		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
 		if err != nil {
 			t.Fatal(err)

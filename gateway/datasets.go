@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/gateway/auth"
 	"github.com/millrace-data/millrace/gateway/plans"
 )
 
@@ -62,18 +63,22 @@ func (g *Gateway) getDatasets(x *exchange) error {
 	}
 	list := struct {
 		Datasets []datasetInfo `json:"datasets"`
-	}{make([]datasetInfo, len(g.datasets))}
-	for i, d := range g.datasets {
-		list.Datasets[i] = g.info(d)
+	}{[]datasetInfo{}}
+	x.open = true
+	for _, d := range g.datasets {
+		if g.may(x.principal, auth.Read, d.Name()) {
+			list.Datasets = append(list.Datasets, g.info(d))
+		}
+		x.open = x.open && g.may(auth.Anonymous(), auth.Read, d.Name())
+	}
+	if len(list.Datasets) == 0 && x.principal.Anonymous() {
+		return unauthenticated(x, "", nil)
 	}
 	return sendJSON(x, list)
 }
 
 func (g *Gateway) getDataset(x *exchange) error {
-	d, err := g.findDataset(x)
-	if err != nil {
-		return err
-	}
+	d := x.dataset
 	if err := noQuery(x); err != nil {
 		return err
 	}

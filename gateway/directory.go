@@ -102,12 +102,10 @@ func (g *Gateway) getDirectory(v directory) handlerFunc {
 // stays in place when a library appends the name of a file.
 func (g *Gateway) decodeDirectory(x *exchange, v directory) (asked, error) {
 	defer x.log.spent(phaseResolve, time.Now())
-	d, err := g.findDataset(x)
-	if err != nil {
-		return asked{}, err
-	}
+	d := x.dataset
 	raw := chi.URLParam(x.r, "plan")
 	if x.r.URL.RawPath != "" {
+		var err error
 		if raw, err = url.PathUnescape(raw); err != nil {
 			return asked{}, invalid("the plan in the path: bad escape")
 		}
@@ -144,7 +142,7 @@ func (g *Gateway) getDirectoryIndex(x *exchange, v directory, a asked) error {
 	h.Set("Connection", "close")
 	etag := a.DescriptionETag(v.form + " " + directoryIndex)
 	h.Set("ETag", etag)
-	h.Set("Cache-Control", describingControl(a.Pinned))
+	h.Set("Cache-Control", x.describing(a.Pinned))
 	h.Set("Millrace-Generation", a.Generation)
 	if answered, err := x.preconditions(etag); answered || err != nil {
 		return err

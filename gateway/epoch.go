@@ -18,7 +18,7 @@ func (g *Gateway) getEpoch(x *exchange) error {
 	h := x.w.Header()
 	etag := a.DescriptionETag("epoch " + a.Name())
 	h.Set("ETag", etag)
-	h.Set("Cache-Control", describingControl(a.Pinned))
+	h.Set("Cache-Control", x.describing(a.Pinned))
 	h.Set("Content-Location", a.EpochURL(a.Epoch))
 	if answered, err := x.preconditions(etag); answered || err != nil {
 		return err

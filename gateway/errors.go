@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/gateway/address"
+	"github.com/millrace-data/millrace/gateway/origin"
 	"github.com/millrace-data/millrace/importance"
 	"github.com/millrace-data/millrace/internal/budget"
 	"github.com/millrace-data/millrace/internal/objstore"
@@ -22,6 +23,12 @@ const (
 	codeInvalid           = "invalid_argument"
 	codeNotFound          = "not_found"
 	codeEndOfEpoch        = "end_of_epoch"
+	codeUnauthenticated   = "unauthenticated"
+	codeForbidden         = "forbidden"
+	codeMisdirected       = "misdirected_request"
+	codeMediaType         = "unsupported_media_type"
+	codeTooManyRequests   = "too_many_requests"
+	codeAudit             = "audit_unavailable"
 	codeMethodNotAllowed  = "method_not_allowed"
 	codeNotImplemented    = "not_implemented"
 	codePrecondition      = "precondition_failed"
@@ -52,6 +59,12 @@ func title(code string) string {
 		codeInvalid:           "The request is not valid",
 		codeNotFound:          "There is no such thing here",
 		codeEndOfEpoch:        "The epoch has fewer batches",
+		codeUnauthenticated:   "The request needs valid credentials",
+		codeForbidden:         "The caller may not do this",
+		codeMisdirected:       "The port does not serve this host",
+		codeMediaType:         "The body has another media type",
+		codeTooManyRequests:   "The caller is over its limit",
+		codeAudit:             "The audit log cannot be written",
 		codeMethodNotAllowed:  "The path does not take this method",
 		codeNotImplemented:    "The gateway does not know this method",
 		codePrecondition:      "The resource is not the one that If-Match names",
@@ -126,6 +139,10 @@ func invalid(format string, args ...any) *problem {
 	return &problem{Status: http.StatusBadRequest, Code: codeInvalid, Detail: fmt.Sprintf(format, args...)}
 }
 
+func forbidden(format string, args ...any) *problem {
+	return &problem{Status: http.StatusForbidden, Code: codeForbidden, Detail: fmt.Sprintf(format, args...)}
+}
+
 // overloaded asks the caller to come again, for a reason.
 func overloaded(detail string) *problem {
 	return &problem{Status: http.StatusServiceUnavailable, Code: codeOverloaded, Retryable: true, RetryAfter: time.Second, Detail: detail}
@@ -148,7 +165,7 @@ type storeRow struct {
 	retryAfter time.Duration
 }
 
-// storeRows is the error table for everything that the parts below report.
+// storeRows is the error table for everything that the parts below report, and the inner rooms by a sentinel.
 func storeRows() []storeRow {
 	const bad = http.StatusBadGateway
 	const inconsistent = "a stored object is not what the index says: "
@@ -169,6 +186,10 @@ func storeRows() []storeRow {
 		{objstore.ErrThrottled, http.StatusServiceUnavailable, codeStoreUnavailable, "the store asks to slow down", true, time.Second},
 		{objstore.ErrUnavailable, http.StatusServiceUnavailable, codeStoreUnavailable, "the store cannot be reached", true, time.Second},
 		{objstore.ErrTimeout, http.StatusGatewayTimeout, codeStoreTimeout, "the store is too slow", true, time.Second},
+		{origin.ErrCrossSite, http.StatusForbidden, codeForbidden, origin.ErrCrossSite.Error(), false, 0},
+		{origin.ErrProxy, http.StatusForbidden, codeForbidden, origin.ErrProxy.Error(), false, 0},
+		{origin.ErrPlain, http.StatusForbidden, codeForbidden, origin.ErrPlain.Error(), false, 0},
+		{origin.ErrHost, http.StatusMisdirectedRequest, codeMisdirected, origin.ErrHost.Error(), false, 0},
 		{context.DeadlineExceeded, http.StatusGatewayTimeout, codeStoreTimeout, "the request's deadline has passed", true, time.Second},
 	}
 }
@@ -273,7 +294,7 @@ func sendProblem(x *exchange, p *problem) {
 	h := x.w.Header()
 	for name := range h {
 		switch name {
-		case "Allow", "Content-Range", "Connection", "X-Content-Type-Options", "X-Request-Id", "Vary":
+		case "Allow", "Content-Range", "Connection", "X-Content-Type-Options", "X-Request-Id", "Vary", "Www-Authenticate":
 		default:
 			h.Del(name)
 		}

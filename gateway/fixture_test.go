@@ -20,6 +20,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/gateway"
+	"github.com/millrace-data/millrace/gateway/auth"
 	"github.com/millrace-data/millrace/importance"
 	"github.com/millrace-data/millrace/internal/budget"
 	"github.com/millrace-data/millrace/internal/objstore"
@@ -164,7 +165,7 @@ func newRig(t testing.TB, samples, meanSize int, edit func(*gateway.Config)) *ri
 	r.source = &source{index: index, store: prefixed{r.store, "data/"}}
 	cfg := gateway.Config{
 		Datasets: []gateway.Dataset{{Name: "photos", Index: index, Source: r.source, Importance: r.losses(importance.Config{Reader: r.store, Writer: r.store}), Selection: r.selections()}},
-		Budget:   budget.New(64<<20, time.Second), Version: "test", Log: zerolog.New(r.log),
+		Budget:   budget.New(64<<20, time.Second), Version: "test", Log: zerolog.New(r.log), Allow: []auth.Right{auth.Read, auth.Report, auth.Warm, auth.Admin},
 		Stats: func() []gateway.Stat {
 			return []gateway.Stat{{Name: "cache_hits_total", Help: "Hits.", Value: 42}}
 		},
@@ -284,6 +285,9 @@ func (r *rig) try(method, path string, body io.Reader, headers ...string) (answe
 	for _, h := range headers {
 		name, value, _ := strings.Cut(h, ": ")
 		req.Header.Add(name, value)
+	}
+	if body != nil && req.Header.Get("Content-Type") == "" {
+		req.Header.Set("Content-Type", "application/json")
 	}
 	res, err := r.server.Client().Do(req)
 	if err != nil {

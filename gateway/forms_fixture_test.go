@@ -20,6 +20,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/records"
 	"github.com/millrace-data/millrace/datapath"
 	"github.com/millrace-data/millrace/gateway"
+	"github.com/millrace-data/millrace/gateway/auth"
 	"github.com/millrace-data/millrace/internal/budget"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
@@ -183,7 +184,7 @@ func serveObjects(t testing.TB, objects map[string][]byte, edit func(*gateway.Co
 	t.Cleanup(func() { r.index.Close() })
 	cfg := gateway.Config{
 		Datasets: []gateway.Dataset{{Name: "photos", Index: r.index, Source: path.Open(r.index, r.store, "data/")}},
-		Budget:   memory, Version: "test", Log: zerolog.New(r.log),
+		Budget:   memory, Version: "test", Log: zerolog.New(r.log), Allow: []auth.Right{auth.Read, auth.Report, auth.Warm, auth.Admin},
 	}
 	if edit != nil {
 		edit(&cfg)

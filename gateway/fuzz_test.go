@@ -31,7 +31,9 @@ func FuzzReports(f *testing.F) {
 			path += "/snapshots"
 		}
 		w := httptest.NewRecorder()
-		r.gateway.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, bytes.NewReader(body)))
+		req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, bytes.NewReader(body))
+		req.Header.Set("Content-Type", "application/json")
+		r.gateway.Handler().ServeHTTP(w, req)
 		var got struct {
 			Accepted int
 			Code     string

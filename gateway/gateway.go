@@ -12,7 +12,11 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/gateway/address"
+	"github.com/millrace-data/millrace/gateway/admission"
+	"github.com/millrace-data/millrace/gateway/audit"
+	"github.com/millrace-data/millrace/gateway/auth"
 	"github.com/millrace-data/millrace/gateway/body"
+	"github.com/millrace-data/millrace/gateway/origin"
 	"github.com/millrace-data/millrace/gateway/plans"
 	"github.com/millrace-data/millrace/internal/budget"
 	"github.com/millrace-data/millrace/shuffle"
@@ -72,6 +76,11 @@ type Config struct {
 	Readers func() []Reader
 	Cluster func() any // what /v1/cluster shows, as JSON; nil: the gateway is alone
 
+	Access *auth.Guard    // who asks, and what the caller may do; nil: no credentials are asked for
+	Allow  []auth.Right   // without Access: what everybody may do; none: read, and see statistics
+	Origin *origin.Policy // where requests may come from; nil: its zero value
+	Audit  *audit.Log     // nil: none
+
 	AdminListen bool          // metrics, statistics and pprof are served by Admin alone, not on the data port
 	Deadline    time.Duration // to the first byte, 60 s; the header Millrace-Deadline-Ms may lower it
 	LameDuck    time.Duration // after Drain new batches are served this long, 10 s
@@ -89,6 +98,7 @@ type Gateway struct {
 	cfg      Config
 	datasets []*dataset
 	byName   map[string]*dataset
+	access   *auth.Guard
 	plans    *plans.Plans
 	bodies   *body.Pool
 
@@ -99,6 +109,8 @@ type Gateway struct {
 	ended   atomic.Int64 // nanoseconds after started at which the last answer ended; 0: there was none
 	posted  atomic.Int64 // bytes of memory that request bodies hold
 	places  places       // to plan in
+	callers admission.Callers
+	origin  *origin.Policy
 	drained atomic.Int64 // nanoseconds after started at which Drain was called; 0: not draining
 	handler http.Handler
 	admin   http.Handler
@@ -108,12 +120,22 @@ type Gateway struct {
 type dataset struct {
 	*plans.Dataset
 	source    Source
+	sources   []string // names of the datasets that a mixture is made of
 	indexETag string
 }
 
 // New checks cfg and builds the routes. It starts nothing.
 func New(cfg Config) (*Gateway, error) {
-	g := &Gateway{cfg: cfg, byName: map[string]*dataset{}, started: time.Now(), bodies: body.NewPool(), places: newPlaces()}
+	g := &Gateway{cfg: cfg, byName: map[string]*dataset{}, started: time.Now(), bodies: body.NewPool(), places: newPlaces(), access: cfg.Access, origin: cfg.Origin}
+	if g.access == nil {
+		if len(cfg.Allow) == 0 {
+			cfg.Allow = []auth.Right{auth.Read, auth.Admin}
+		}
+		g.access = auth.Everybody(cfg.Allow...)
+	}
+	if g.origin == nil {
+		g.origin = &origin.Policy{}
+	}
 	if g.cfg.Deadline <= 0 {
 		g.cfg.Deadline = defaultDeadline
 	}
@@ -160,7 +182,7 @@ func (g *Gateway) addDatasets(all []Dataset) error {
 		default:
 			p := plans.NewDataset(d.Name, d.Index, body.Forms(d.Index))
 			p.Importance, p.Selection = d.Importance, d.Selection
-			g.add(&dataset{p, d.Source, indexETag(d.Index)})
+			g.add(&dataset{Dataset: p, source: d.Source, indexETag: indexETag(d.Index)})
 		}
 	}
 	if err := errors.Join(faults...); err != nil {
@@ -198,19 +220,21 @@ func (g *Gateway) mix(m Mixture) (*dataset, error) {
 	}
 	var sources []plans.Source
 	var read []Dataset
+	var names []string
 	for _, s := range m.Sources {
 		d := g.byName[s.Dataset]
 		if d == nil {
 			return nil, fmt.Errorf("source %q is no dataset that is served", s.Dataset)
 		}
 		sources = append(sources, plans.Source{Dataset: d.Dataset, Weight: s.Weight, PerBatch: s.PerBatch})
+		names = append(names, d.Name())
 		read = append(read, Dataset{Name: d.Name(), Index: d.Index, Source: d.source, Importance: d.Importance, Selection: d.Selection})
 	}
 	d, err := plans.NewMixture(m.Name, m.Samples, sources, body.Forms)
 	if err != nil {
 		return nil, err
 	}
-	return &dataset{Dataset: d, source: g.cfg.Mix(read)}, nil
+	return &dataset{Dataset: d, source: g.cfg.Mix(read), sources: names}, nil
 }
 
 // Handler serves the data port. Admin serves metrics, statistics and pprof on a listener of their own.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/gateway/address"
+	"github.com/millrace-data/millrace/gateway/auth"
 )
 
 const (
@@ -26,19 +27,25 @@ type exchange struct {
 	whole *http.Request // the same; its context ends when the client is gone
 	id    string
 	start time.Time
+	route route
 	log   accessLog
+
+	principal auth.Principal // who asks; nobody has a name on a route that everybody may use
+	dataset   *dataset       // that the route is about; nil: about none
+	open      bool           // everybody may have the answer
+	refused   bool           // the caller may not do this
 }
 
 // handlerFunc answers an exchange or says why not. It writes nothing before it can no longer fail, and
 // after the first byte it aborts instead of returning an error.
 type handlerFunc func(x *exchange) error
 
-// edge is where every request enters and leaves: id, limits, deadline, errors, panics, access line, metrics. Requests
-// may have a body of so many bytes.
-func (g *Gateway) edge(route string, body int64, h handlerFunc) http.HandlerFunc {
+// edge is where every request enters and leaves: id, limits, rights, deadline, errors, panics, access line, metrics.
+func (g *Gateway) edge(row route) http.HandlerFunc {
+	name := row.name()
 	return func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
-		x := &exchange{w: newResponseWriter(w, r, start, g.pressed), r: r, whole: r, id: requestID(r), start: start}
+		x := &exchange{w: newResponseWriter(w, r, start, g.pressed), r: r, whole: r, id: requestID(r), start: start, route: row}
 		x.w.Header().Set("X-Request-Id", x.id)
 		x.w.Header().Set("X-Content-Type-Options", "nosniff")
 		if g.unwelcome() {
@@ -50,11 +57,11 @@ func (g *Gateway) edge(route string, body int64, h handlerFunc) http.HandlerFunc
 			g.active.Add(-1)
 		}()
 		ctx := r.Context()
-		abort, cause := g.guard(ctx, x, body, h)
+		abort, cause := g.guard(ctx, x)
 		if cause != nil && !x.w.wrote {
 			abort = g.settle(ctx, x, cause) || abort
 		}
-		g.finish(x, route, cause, abort)
+		g.finish(x, name, cause, abort)
 		if abort {
 			panic(http.ErrAbortHandler)
 		}
@@ -81,8 +88,9 @@ func (g *Gateway) pressed() bool {
 	return b != nil && (b.Waiting() > 0 || b.Pinned() > b.Total()/100*pressedPercent)
 }
 
-// guard runs a handler and turns a panic into an error. abort says that the connection must not live on.
-func (g *Gateway) guard(ctx context.Context, x *exchange, body int64, h handlerFunc) (abort bool, cause error) {
+// guard runs a handler, if the caller may have it, and turns a panic into an error. abort says that the connection must
+// not live on.
+func (g *Gateway) guard(ctx context.Context, x *exchange) (abort bool, cause error) {
 	defer func() {
 		v := recover()
 		if v == nil {
@@ -96,14 +104,17 @@ func (g *Gateway) guard(ctx context.Context, x *exchange, body int64, h handlerF
 		x.log.stack = string(debug.Stack())
 		abort, cause = x.w.wrote, fmt.Errorf("panic: %v", v)
 	}()
-	limit, err := g.admit(x, body)
+	limit, err := g.admit(x)
+	if err == nil {
+		err = g.authorize(x)
+	}
 	if err != nil {
 		return false, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	x.r = x.r.WithContext(ctx)
-	err = h(x)
+	err = x.route.handler(x)
 	return err != nil && x.w.wrote, err
 }
 
@@ -125,8 +136,8 @@ func (g *Gateway) settle(ctx context.Context, x *exchange, cause error) (abort b
 }
 
 // admit refuses what no route takes, and returns the time the request has to its first byte.
-func (g *Gateway) admit(x *exchange, body int64) (time.Duration, error) {
-	r := x.r
+func (g *Gateway) admit(x *exchange) (time.Duration, error) {
+	r, body := x.r, x.route.body
 	endFraming(x)
 	if err := checkTarget(r); err != nil {
 		return 0, err

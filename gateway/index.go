@@ -26,10 +26,7 @@ func indexETag(x plans.Index) string {
 
 // getIndex answers with the index object itself, as it is stored.
 func (g *Gateway) getIndex(x *exchange) error {
-	d, err := g.findDataset(x)
-	if err != nil {
-		return err
-	}
+	d := x.dataset
 	q := address.ParseQuery(x.r.URL.RawQuery, "generation")
 	if err := d.Address.Check(q); err != nil {
 		return err
@@ -39,7 +36,7 @@ func (g *Gateway) getIndex(x *exchange) error {
 	}
 	h := x.w.Header()
 	h.Set("ETag", d.indexETag)
-	h.Set("Cache-Control", "no-cache")
+	h.Set("Cache-Control", x.cacheControl(false))
 	h.Set("Millrace-Generation", d.Index.Generation())
 	if answered, err := x.preconditions(d.indexETag); answered || err != nil {
 		return err

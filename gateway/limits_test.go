@@ -24,7 +24,7 @@ func TestAnnouncedBodiesHoldNoMemory(t *testing.T) {
 	addr, _ := r.serve(gateway.ServerConfig{Connections: 64})
 	idle := b.InUse()
 	for range 40 {
-		fmt.Fprintf(dial(t, addr), "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 120000\r\n\r\n{", importancePath)
+		fmt.Fprintf(dial(t, addr), "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 120000\r\n\r\n{", importancePath)
 	}
 	for range 30 {
 		time.Sleep(10 * time.Millisecond)
@@ -47,7 +47,7 @@ func TestBodiesHaveAShareOfTheirOwn(t *testing.T) {
 	idle := b.InUse()
 	sent := make([]byte, 64<<10+512)
 	for range 32 { // each of them takes eight times what it has sent: together four times their share
-		fmt.Fprintf(dial(t, addr), "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 250000\r\n\r\n%s", importancePath, sent)
+		fmt.Fprintf(dial(t, addr), "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 250000\r\n\r\n%s", importancePath, sent)
 	}
 	largest := int64(0)
 	for end := time.Now().Add(8 * time.Second); largest < b.Total()/16 && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
@@ -77,7 +77,7 @@ func TestIdleConnectionsGiveWay(t *testing.T) {
 		if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 			t.Fatal(err)
 		}
-		fmt.Fprint(conn, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+		fmt.Fprint(conn, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
 		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
 		if err != nil {
 			t.Fatalf("beside three idle connections and a busy one, of four: %v", err)
@@ -88,7 +88,7 @@ func TestIdleConnectionsGiveWay(t *testing.T) {
 		healthy(dial(t, addr))
 	}
 	time.Sleep(100 * time.Millisecond) // the server notes that they are idle after their answers have come
-	fmt.Fprint(dial(t, addr), "GET /epoch/0/batch/0 HTTP/1.1\r\nHost: x\r\n\r\n")
+	fmt.Fprint(dial(t, addr), "GET /epoch/0/batch/0 HTTP/1.1\r\nHost: localhost\r\n\r\n")
 	<-entered
 	for range 5 {
 		healthy(dial(t, addr))

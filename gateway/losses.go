@@ -28,25 +28,21 @@ type lossReport struct {
 	Positions []uint64  `json:"positions"` // that the losses are of, where they are not the whole share
 }
 
-// findWeighed returns the dataset whose importance a request reports or freezes.
-func (g *Gateway) findWeighed(x *exchange) (*dataset, error) {
-	d, err := g.findDataset(x)
-	if err != nil {
-		return nil, err
-	}
+// checkWeighed refuses what is said of a dataset without importance.
+func (g *Gateway) checkWeighed(x *exchange) error {
 	if err := noQuery(x); err != nil {
-		return nil, err
+		return err
 	}
-	if err := d.CheckImportance(); err != nil {
-		return nil, err
+	if err := x.dataset.CheckImportance(); err != nil {
+		return err
 	}
-	return d, g.refuseDraining()
+	return g.refuseDraining()
 }
 
 // postReports takes the losses of one batch, or of many.
 func (g *Gateway) postReports(x *exchange) error {
-	d, err := g.findWeighed(x)
-	if err != nil {
+	d := x.dataset
+	if err := g.checkWeighed(x); err != nil {
 		return err
 	}
 	body, release, err := g.body(x, maxReports, reportTimes)

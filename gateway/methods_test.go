@@ -45,7 +45,7 @@ func TestMethodsThatNoRouteTakes(t *testing.T) {
 	} {
 		addr := strings.TrimPrefix(r.server.URL, "http://")
 		conn := dial(t, addr)
-		fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", c.method, c.path)
+		fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", c.method, c.path)
 		res, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: c.method})
 		if err != nil {
 			t.Fatalf("%s %s: %v", c.method, c.path, err)
@@ -69,7 +69,7 @@ func TestOptionsOfTheServer(t *testing.T) {
 	r := newRig(t, 20, 800, fastDrain)
 	addr, _ := r.serve(gateway.ServerConfig{})
 	conn := dial(t, addr)
-	fmt.Fprint(conn, "OPTIONS * HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+	fmt.Fprint(conn, "OPTIONS * HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
 	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -159,7 +159,7 @@ func TestServeThatFailsLeavesNobodyWaiting(t *testing.T) {
 		go func() { served <- gateway.NewServer(r.gateway, gateway.ServerConfig{}).Serve(t.Context(), ln) }()
 		conn := ln.dial()
 		defer conn.Close()
-		fmt.Fprintf(conn, "GET /epoch/0/batch/0 HTTP/1.1\r\nHost: x\r\n\r\n")
+		fmt.Fprintf(conn, "GET /epoch/0/batch/0 HTTP/1.1\r\nHost: localhost\r\n\r\n")
 		<-entered
 		ln.Close()
 		if err := <-served; err == nil || !left {
@@ -185,7 +185,7 @@ func TestReaderThatIsTooSlowEndsTheNextRead(t *testing.T) {
 			ended = time.Since(began)
 			return ctx.Err()
 		}
-		fmt.Fprintf(conn, "GET /epoch/0/batches?count=2&batch_size=80 HTTP/1.1\r\nHost: x\r\n\r\n")
+		fmt.Fprintf(conn, "GET /epoch/0/batches?count=2&batch_size=80 HTTP/1.1\r\nHost: localhost\r\n\r\n")
 		res, err := http.ReadResponse(bufio.NewReaderSize(conn, 16), nil)
 		if err != nil {
 			t.Fatal(err)

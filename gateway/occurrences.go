@@ -13,10 +13,7 @@ const maxEpochs = 1000
 
 // getOccurrences answers where a sample comes in some epochs: the order, inverted.
 func (g *Gateway) getOccurrences(x *exchange) error {
-	d, err := g.findDataset(x)
-	if err != nil {
-		return err
-	}
+	d := x.dataset
 	q := address.ParseQuery(x.r.URL.RawQuery, append(address.PlanNames(), "key", "shard", "epochs")...)
 	s := decodeSample(q, d)
 	in := decodeEpochs(q)
@@ -47,7 +44,7 @@ func (g *Gateway) getOccurrences(x *exchange) error {
 		return err
 	}
 	if p.Pinned {
-		x.w.Header().Set("Cache-Control", describingControl(true))
+		x.w.Header().Set("Cache-Control", x.describing(true))
 	}
 	return sendJSON(x, map[string]any{"occurrences": found})
 }

@@ -21,27 +21,10 @@ func (a asked) answer() body.Answer {
 	return body.Answer{Dataset: a.dataset.Dataset, View: a.View, ETag: a.ETag()}
 }
 
-// findDataset returns the dataset that the path names; the short path means the default one.
-func (g *Gateway) findDataset(x *exchange) (*dataset, error) {
-	name := chi.URLParam(x.r, "dataset")
-	if name == "" {
-		name = g.datasets[0].Name()
-	}
-	d, ok := g.byName[name]
-	if !ok {
-		return nil, address.Refuse(address.NotFound, "no dataset %.100q is served: GET /v1/datasets lists those that are", name)
-	}
-	x.log.dataset = name
-	return d, nil
-}
-
 // decodeEpoch reads the address of an epoch.
 func (g *Gateway) decodeEpoch(x *exchange) (asked, error) {
 	defer x.log.spent(phaseResolve, time.Now())
-	d, err := g.findDataset(x)
-	if err != nil {
-		return asked{}, err
-	}
+	d := x.dataset
 	q := address.ParseQuery(x.r.URL.RawQuery, address.BatchNames()...)
 	return g.resolve(x, d, q, address.DecodeEpoch(q, d.Address, chi.URLParam(x.r, "epoch")))
 }
@@ -49,10 +32,7 @@ func (g *Gateway) decodeEpoch(x *exchange) (asked, error) {
 // decodeBatch reads the address of a batch, and refuses one past the end of its epoch.
 func (g *Gateway) decodeBatch(x *exchange) (asked, error) {
 	defer x.log.spent(phaseResolve, time.Now())
-	d, err := g.findDataset(x)
-	if err != nil {
-		return asked{}, err
-	}
+	d := x.dataset
 	q := address.ParseQuery(x.r.URL.RawQuery, address.BatchNames()...)
 	a, err := g.resolve(x, d, q, address.DecodeBatch(q, d.Address, chi.URLParam(x.r, "epoch"), chi.URLParam(x.r, "batch")))
 	if err != nil {

@@ -8,13 +8,17 @@ import (
 	"strings"
 
 	"github.com/go-chi/chi/v5"
+
+	"github.com/millrace-data/millrace/gateway/auth"
 )
 
-// route is one row of the table of routes: a method and a pattern, the greatest body in bytes, and what answers. A route
-// for GET answers HEAD too.
+// route is one row of the table of routes: a method and a pattern, the right that a caller needs, the greatest body in
+// bytes, and what answers. A route for GET answers HEAD too. A right on a dataset is one on the dataset that the path names;
+// the short paths below /epoch mean the default one.
 type route struct {
 	method  string
 	pattern string
+	right   auth.Right
 	body    int64
 	handler handlerFunc
 }
@@ -27,33 +31,37 @@ func (g *Gateway) dataRoutes() []route {
 		dataset = "/v1/datasets/{dataset}"
 		epoch   = dataset + "/epochs/{epoch}"
 		weights = dataset + "/importance"
+		none    = auth.None
+		read    = auth.Read
+		report  = auth.Report
+		warm    = auth.Warm
 	)
 	mds, wds := g.getDirectory(mdsDirectory()), g.getDirectory(tarDirectory())
 	routes := []route{
-		{get, "/epoch/{epoch}/batch/{batch}", 0, g.getBatch},
-		{get, "/epoch/{epoch}/batches", 0, g.getBatches},
-		{get, "/v1/datasets", 0, g.getDatasets},
-		{get, dataset, 0, g.getDataset},
-		{get, epoch, 0, g.getEpoch},
-		{get, epoch + "/batches", 0, g.getBatches},
-		{get, epoch + "/batches/{batch}", 0, g.getBatch},
-		{get, epoch + "/batches/{batch}/manifest", 0, g.getManifest},
-		{get, epoch + "/mds/{file}", 0, mds},
-		{get, epoch + "/mds/{plan}/{file}", 0, mds},
-		{get, epoch + "/wds/{file}", 0, wds},
-		{get, epoch + "/wds/{plan}/{file}", 0, wds},
-		{get, dataset + "/sample", 0, g.getSample},
-		{get, dataset + "/occurrences", 0, g.getOccurrences},
-		{get, dataset + "/index", 0, g.getIndex},
-		{post, dataset + "/warm", 0, g.postWarm},
-		{post, weights, maxReports, g.postReports},
-		{post, weights + "/snapshots", maxBody, g.postSnapshot},
+		{get, "/epoch/{epoch}/batch/{batch}", read, 0, g.getBatch},
+		{get, "/epoch/{epoch}/batches", read, 0, g.getBatches},
+		{get, "/v1/datasets", read, 0, g.getDatasets},
+		{get, dataset, read, 0, g.getDataset},
+		{get, epoch, read, 0, g.getEpoch},
+		{get, epoch + "/batches", read, 0, g.getBatches},
+		{get, epoch + "/batches/{batch}", read, 0, g.getBatch},
+		{get, epoch + "/batches/{batch}/manifest", read, 0, g.getManifest},
+		{get, epoch + "/mds/{file}", read, 0, mds},
+		{get, epoch + "/mds/{plan}/{file}", read, 0, mds},
+		{get, epoch + "/wds/{file}", read, 0, wds},
+		{get, epoch + "/wds/{plan}/{file}", read, 0, wds},
+		{get, dataset + "/sample", read, 0, g.getSample},
+		{get, dataset + "/occurrences", read, 0, g.getOccurrences},
+		{get, dataset + "/index", read, 0, g.getIndex},
+		{post, dataset + "/warm", warm, 0, g.postWarm},
+		{post, weights, report, maxReports, g.postReports},
+		{post, weights + "/snapshots", report, maxBody, g.postSnapshot},
 		// The pattern leaves "snapshots" out: it is the path of a POST.
-		{get, weights + "/{snapshot:[0-9A-Fa-f]+}", 0, g.getSnapshot},
-		{get, "/healthz", 0, g.getHealth},
-		{get, "/readyz", 0, g.getReady},
-		{get, "/openapi.json", 0, g.getSpec},
-		{get, "/", 0, g.getRoot},
+		{get, weights + "/{snapshot:[0-9A-Fa-f]+}", read, 0, g.getSnapshot},
+		{get, "/healthz", none, 0, g.getHealth},
+		{get, "/readyz", none, 0, g.getReady},
+		{get, "/openapi.json", none, 0, g.getSpec},
+		{get, "/", none, 0, g.getRoot},
 	}
 	if !g.cfg.AdminListen {
 		routes = append(routes, g.statisticsRoutes()...)
@@ -64,36 +72,41 @@ func (g *Gateway) dataRoutes() []route {
 // statisticsRoutes are the routes that tell about the gateway itself.
 func (g *Gateway) statisticsRoutes() []route {
 	return []route{
-		{http.MethodGet, "/metrics", 0, g.getMetrics},
-		{http.MethodGet, "/v1/stats", 0, g.getStats},
-		{http.MethodGet, "/v1/cluster", 0, g.getCluster},
+		{http.MethodGet, "/metrics", auth.Admin, 0, g.getMetrics},
+		{http.MethodGet, "/v1/stats", auth.Admin, 0, g.getStats},
+		{http.MethodGet, "/v1/cluster", auth.Admin, 0, g.getCluster},
 	}
 }
 
 // adminRoutes is the table of the admin port: the only place of pprof.
 func (g *Gateway) adminRoutes() []route {
 	return append(g.statisticsRoutes(),
-		route{http.MethodGet, "/healthz", 0, g.getHealth},
-		route{http.MethodGet, "/readyz", 0, g.getReady},
-		route{http.MethodGet, "/debug/pprof/*", 0, getProfile(pprof.Index)},
-		route{http.MethodGet, "/debug/pprof/cmdline", 0, getProfile(pprof.Cmdline)},
-		route{http.MethodGet, "/debug/pprof/profile", 0, getProfile(pprof.Profile)},
-		route{http.MethodGet, "/debug/pprof/symbol", 0, getProfile(pprof.Symbol)},
-		route{http.MethodGet, "/debug/pprof/trace", 0, getProfile(pprof.Trace)})
+		route{http.MethodGet, "/healthz", auth.None, 0, g.getHealth},
+		route{http.MethodGet, "/readyz", auth.None, 0, g.getReady},
+		route{http.MethodGet, "/debug/pprof/*", auth.Admin, 0, getProfile(pprof.Index)},
+		route{http.MethodGet, "/debug/pprof/cmdline", auth.Admin, 0, getProfile(pprof.Cmdline)},
+		route{http.MethodGet, "/debug/pprof/profile", auth.Admin, 0, getProfile(pprof.Profile)},
+		route{http.MethodGet, "/debug/pprof/symbol", auth.Admin, 0, getProfile(pprof.Symbol)},
+		route{http.MethodGet, "/debug/pprof/trace", auth.Admin, 0, getProfile(pprof.Trace)})
+}
+
+// name is the pattern without its regular expressions, as logs and metrics have it.
+func (row route) name() string {
+	name, _, narrowed := strings.Cut(row.pattern, ":")
+	if narrowed { // a regular expression ends the pattern
+		name += "}"
+	}
+	return name
 }
 
 // router answers the routes of a table.
 func (g *Gateway) router(table []route) http.Handler {
 	r := chi.NewRouter()
-	unrouted := g.edge("unknown", 0, func(x *exchange) error { return unrouted(x, r) })
+	unrouted := g.edge(route{pattern: "unknown", right: auth.None, handler: func(x *exchange) error { return unrouted(x, r) }})
 	r.NotFound(unrouted)
 	r.MethodNotAllowed(unrouted)
 	for _, row := range table {
-		name, _, narrowed := strings.Cut(row.pattern, ":")
-		if narrowed { // a regular expression ends the pattern
-			name += "}"
-		}
-		h := g.edge(name, row.body, row.handler)
+		h := g.edge(row)
 		r.Method(row.method, row.pattern, h)
 		if row.method == http.MethodGet {
 			r.Method(http.MethodHead, row.pattern, h)

@@ -64,10 +64,7 @@ func ambiguousKey(e *chunkindex.AmbiguousKeyError) *problem {
 
 // getSample answers with one sample by its key, as a batch of one.
 func (g *Gateway) getSample(x *exchange) error {
-	d, err := g.findDataset(x)
-	if err != nil {
-		return err
-	}
+	d := x.dataset
 	q := address.ParseQuery(x.r.URL.RawQuery, "key", "shard", "generation", "format", "fields", "table")
 	s := decodeSample(q, d)
 	s.View = address.DecodeView(q, d.Address)
@@ -88,7 +85,7 @@ func (g *Gateway) getSample(x *exchange) error {
 	answer := body.Answer{Dataset: d.Dataset, View: s.View, ETag: s.ETag(n)}
 	h := x.w.Header()
 	h.Set("ETag", answer.ETag)
-	h.Set("Cache-Control", cacheControl(q.Has("generation")))
+	h.Set("Cache-Control", x.cacheControl(q.Has("generation")))
 	h.Set("Content-Location", s.URL())
 	h.Set("Millrace-Generation", s.Generation)
 	h.Set("Millrace-Samples", "1")

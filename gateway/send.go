@@ -77,9 +77,16 @@ func (g *Gateway) read(
 	if n == 0 {
 		return chunkindex.NewBody(nil, nil, nil), nil
 	}
+	release, err := g.holdAnswer(x, part.Size())
+	if err != nil {
+		return nil, err
+	}
 	start := time.Now()
 	read, err := d.source.Read(ctx, at, wanted)
 	x.log.spent(phaseRead, start)
+	if err != nil {
+		release()
+	}
 	if errors.Is(err, budget.ErrTooLarge) {
 		total := int64(0)
 		if g.cfg.Budget != nil {
@@ -95,9 +102,10 @@ func (g *Gateway) read(
 		g.metrics.tierBytes.WithLabelValues(t.Tier).Add(float64(t.Bytes))
 		g.metrics.tierSeconds.WithLabelValues(t.Tier).Add(t.Wait.Seconds())
 	}
+	whole := chunkindex.NewBody(read.Segments, read.Tiers, func() { read.Close(); release() })
 	if err := part.Check(read.Segments); err != nil {
-		read.Close()
+		whole.Close()
 		return nil, err
 	}
-	return read, nil
+	return whole, nil
 }

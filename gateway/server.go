@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/millrace-data/millrace/gateway/origin"
 	"github.com/millrace-data/millrace/internal/quiet"
 	"github.com/millrace-data/millrace/internal/socket"
 )
@@ -80,6 +81,7 @@ func newHTTPServer(g *Gateway, h http.Handler) *http.Server {
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          new(quiet.Lines).HTTP(g.cfg.Log, "connection"),
 		Protocols:         new(http.Protocols),
+		BaseContext:       origin.OfListener,
 
 		DisableGeneralOptionsHandler: true, // OPTIONS * has an access line and counts like any request
 	}

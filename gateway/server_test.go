@@ -73,14 +73,14 @@ func TestServerServesAndDrains(t *testing.T) {
 		return nil
 	}
 	c := dial(t, addr)
-	fmt.Fprintf(c, "GET /epoch/0/batch/0 HTTP/1.1\r\nHost: x\r\n\r\n")
+	fmt.Fprintf(c, "GET /epoch/0/batch/0 HTTP/1.1\r\nHost: localhost\r\n\r\n")
 	<-entered
 	stopped := make(chan error, 1)
 	go func() { stopped <- stop() }()
 	// A request in flight is finished although the server is going; who comes now is told.
 	for {
 		late := dial(t, addr)
-		fmt.Fprintf(late, "GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n")
+		fmt.Fprintf(late, "GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n")
 		res, err := http.ReadResponse(bufio.NewReader(late), nil)
 		if err != nil {
 			t.Fatal(err)
@@ -110,12 +110,12 @@ func TestConnectionLimit(t *testing.T) {
 	r := newRig(t, 20, 800, fastDrain)
 	addr, _ := r.serve(gateway.ServerConfig{Connections: 1})
 	first := dial(t, addr)
-	fmt.Fprintf(first, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+	fmt.Fprintf(first, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
 	if _, err := http.ReadResponse(bufio.NewReader(first), nil); err != nil {
 		t.Fatal(err)
 	}
 	second := dial(t, addr) // in the kernel's queue: it is served once the first one is gone
-	fmt.Fprintf(second, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+	fmt.Fprintf(second, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
 	first.Close()
 	if _, err := http.ReadResponse(bufio.NewReader(second), nil); err != nil {
 		t.Errorf("second connection: %v", err)
@@ -150,7 +150,7 @@ func TestClientGoneIsLoggedAndNothingIsKept(t *testing.T) {
 func TestReaderThatLeavesAbortsTheBody(t *testing.T) {
 	r := newRig(t, 40, 400<<10, nil)
 	c := dial(t, strings.TrimPrefix(r.server.URL, "http://"))
-	fmt.Fprintf(c, "GET /epoch/0/batch/0?batch_size=40 HTTP/1.1\r\nHost: x\r\n\r\n")
+	fmt.Fprintf(c, "GET /epoch/0/batch/0?batch_size=40 HTTP/1.1\r\nHost: localhost\r\n\r\n")
 	if _, err := io.ReadFull(c, make([]byte, 1<<20)); err != nil {
 		t.Fatal(err)
 	}

@@ -95,7 +95,7 @@ func TestSlowReaders(t *testing.T) {
 			})
 			r.serveOne(t, gateway.ServerConfig{Connections: 1}, func(conn net.Conn) {
 				began := time.Now()
-				fmt.Fprintf(conn, "GET /epoch/0/batch/0?batch_size=80 HTTP/1.1\r\nHost: x\r\n\r\n")
+				fmt.Fprintf(conn, "GET /epoch/0/batch/0?batch_size=80 HTTP/1.1\r\nHost: localhost\r\n\r\n")
 				res, err := http.ReadResponse(bufio.NewReaderSize(conn, 16), nil)
 				if err != nil {
 					t.Fatal(err)
@@ -195,7 +195,7 @@ func TestDrainThatRunsOutOfTimeWaitsForHandlers(t *testing.T) {
 		}()
 		conn := ln.dial()
 		defer conn.Close()
-		fmt.Fprintf(conn, "GET /epoch/0/batch/0 HTTP/1.1\r\nHost: x\r\n\r\n")
+		fmt.Fprintf(conn, "GET /epoch/0/batch/0 HTTP/1.1\r\nHost: localhost\r\n\r\n")
 		<-entered
 		cancel()
 		if err := <-served; !errors.Is(err, context.DeadlineExceeded) {
@@ -263,7 +263,7 @@ func TestPanicAfterTheFirstByteAbortsTheConnection(t *testing.T) {
 	}))
 	defer srv.Close()
 	c := dial(t, strings.TrimPrefix(srv.URL, "http://"))
-	fmt.Fprintf(c, "GET /epoch/0/batch/0 HTTP/1.1\r\nHost: x\r\n\r\n")
+	fmt.Fprintf(c, "GET /epoch/0/batch/0 HTTP/1.1\r\nHost: localhost\r\n\r\n")
 	res, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil {
 		t.Fatal(err)

@@ -14,10 +14,7 @@ import (
 
 // getSnapshot describes a snapshot of weights.
 func (g *Gateway) getSnapshot(x *exchange) error {
-	d, err := g.findDataset(x)
-	if err != nil {
-		return err
-	}
+	d := x.dataset
 	q := address.ParseQuery(x.r.URL.RawQuery)
 	name := chi.URLParam(x.r, "snapshot")
 	if !address.IsDigest(name) {
@@ -33,7 +30,7 @@ func (g *Gateway) getSnapshot(x *exchange) error {
 	defer leave()
 	etag := fmt.Sprintf(`"%s-%d"`, name, address.DescriptionVersion)
 	x.w.Header().Set("ETag", etag)
-	x.w.Header().Set("Cache-Control", describingControl(true))
+	x.w.Header().Set("Cache-Control", x.describing(true))
 	if answered, err := x.preconditions(etag); answered || err != nil {
 		return err
 	}
@@ -43,8 +40,8 @@ func (g *Gateway) getSnapshot(x *exchange) error {
 // postSnapshot freezes the losses that were reported of an epoch. The same losses make the same snapshot, so a client may
 // ask again, and ask any gateway.
 func (g *Gateway) postSnapshot(x *exchange) error {
-	d, err := g.findWeighed(x)
-	if err != nil {
+	d := x.dataset
+	if err := g.checkWeighed(x); err != nil {
 		return err
 	}
 	a, want, err := g.decodeFreeze(x, d)

@@ -9,10 +9,7 @@ import (
 
 // postWarm brings what an epoch needs from a position on, for about a second, and says where to go on.
 func (g *Gateway) postWarm(x *exchange) error {
-	d, err := g.findDataset(x)
-	if err != nil {
-		return err
-	}
+	d := x.dataset
 	q := address.ParseQuery(x.r.URL.RawQuery, append(address.PlanNames(), "epoch", "from")...)
 	b := address.Batch{Plan: address.DecodePlan(q, d.Address), Epoch: q.Number("epoch", 0, 0, math.MaxUint64)}
 	from := q.Number("from", 0, 0, d.Index.Samples())

@@ -17,19 +17,19 @@ import (
 )
 
 // Right is something that a caller may do. Read, Report and Warm are rights on a dataset, Admin is
-// one on the gateway.
+// one on the gateway. The zero value is no right at all: nobody has it.
 type Right int
 
 // The rights, as docs/access.md describes them.
 const (
-	None   Right = iota // needs no right, and no credentials
-	Read                // see a dataset and read its batches
-	Report              // report losses and freeze them
-	Warm                // have a dataset's chunks brought into the gateway
-	Admin               // see metrics, statistics and profiles
+	None   Right = iota + 1 // everybody has it, and shows no credentials for it
+	Read                    // see a dataset and read its batches
+	Report                  // report losses and freeze them
+	Warm                    // have a dataset's chunks brought into the gateway
+	Admin                   // see metrics, statistics and profiles
 )
 
-var rightNames = [...]string{"none", "read", "report", "warm", "admin"}
+var rightNames = [...]string{"", "none", "read", "report", "warm", "admin"}
 
 // String returns the name that an access file uses.
 func (r Right) String() string { return rightNames[r] }

@@ -127,6 +127,9 @@ func (b *Body) Part(s Span) Part {
 	return p
 }
 
+// Size returns the length of the part in bytes.
+func (p Part) Size() int64 { return p.span.Length }
+
 // Wanted returns the ranges of the samples that the part needs, chunk by chunk, and their number. Samples are always
 // read whole, so that they can be cached, shared and checked. The ranges are valid until the body is put back.
 func (p Part) Wanted() ([]chunkindex.ChunkRanges, int) {
