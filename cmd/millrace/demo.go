@@ -47,7 +47,7 @@ needs no server and no account. A second run uses the same shards again.`,
 			f.Flag(&x.once, "once", "serve, read two epochs, check them, print the figures and exit")
 			f.Output(a.App)
 			check := func([]string) {
-				if host, _, err := net.SplitHostPort(x.listen); x.listen != "" && (err != nil || !loopback(host)) {
+				if x.listen != "" && !node.Loopback(x.listen) {
 					f.Fault("--listen %q: want a loopback HOST:PORT; the demo has no tokens", x.listen)
 				}
 			}

@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/millrace-data/millrace/gateway/auth"
 	"github.com/millrace-data/millrace/internal/cli"
 	"github.com/millrace-data/millrace/internal/location"
 	"github.com/millrace-data/millrace/internal/node"
@@ -250,7 +251,7 @@ func gatewayOf(t *testing.T, dataset string) string {
 		t.Fatal(err)
 	}
 	a := &app{cli.New([]string{"GOMEMLIMIT=off"}, &bytes.Buffer{}, &bytes.Buffer{})}
-	c := &serveConfig{logLevel: "error", logFormat: "json", Config: node.Config{CacheSize: 64 << 20, Memory: 1 << 40, Listen: "127.0.0.1:0", Drain: defaultDrain, // a request whose client has just left is still open for a moment
+	c := &serveConfig{logLevel: "error", logFormat: "json", Config: node.Config{CacheSize: 64 << 20, Memory: 1 << 40, Listen: "127.0.0.1:0", Access: node.AccessConfig{Allow: []auth.Right{auth.Read, auth.Report, auth.Warm}}, Drain: defaultDrain, // a request whose client has just left is still open for a moment
 		Locations: []location.Location{l}}}
 	url, _ := a.running(t, c)
 	return url

@@ -93,7 +93,7 @@ func validatePeerPort(c *node.ClusterConfig, f *cli.Flags) {
 		f.Fault("--peer-listen %q: want HOST:PORT, with a port that others can be told", c.Listen)
 		return
 	}
-	if c.Insecure && !loopback(host) {
+	if c.Insecure && !node.LoopbackHost(host) {
 		f.Fault("--peer-insecure: others can reach --peer-listen %s; use 127.0.0.1, or certificates", c.Listen)
 	}
 	if c.Advertise == "" {
@@ -106,9 +106,9 @@ func validatePeerPort(c *node.ClusterConfig, f *cli.Flags) {
 		f.Fault("--peer-advertise: %w", err)
 		return
 	}
-	if own, _, _ := net.SplitHostPort(c.Advertise); loopback(own) {
+	if own, _, _ := net.SplitHostPort(c.Advertise); node.LoopbackHost(own) {
 		for _, t := range c.Where.Targets {
-			if other, _, _ := net.SplitHostPort(t); net.ParseIP(other) != nil && !loopback(other) {
+			if other, _, _ := net.SplitHostPort(t); net.ParseIP(other) != nil && !node.LoopbackHost(other) {
 				f.Fault("--peer-advertise %s: only this machine can reach it, and --join names %s", c.Advertise, t)
 				return
 			}
@@ -146,7 +146,7 @@ func validateGossip(c *node.ClusterConfig, f *cli.Flags) {
 	switch {
 	case err != nil:
 		f.Fault("--gossip-listen %q: want HOST:PORT", c.GossipListen)
-	case c.GossipKey == "" && !loopback(host):
+	case c.GossipKey == "" && !node.LoopbackHost(host):
 		f.Fault("--gossip-listen %s: others can reach it; want --gossip-key-file FILE with it", c.GossipListen)
 	}
 	if c.GossipKey != "" {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"net"
 	"strings"
 	"time"
 
@@ -19,6 +18,8 @@ type serveConfig struct {
 	mixtures   []string
 	quotaTexts []string
 	join       string
+	allow      []string
+	proxies    []string
 	logLevel   string
 	logFormat  string
 }
@@ -42,7 +43,7 @@ func (c *serveConfig) define(f *cli.Flags) {
 	f.Text(&c.TLSCert, "tls-cert", "", "PEM `FILE` with the certificate of the data and admin ports, for https (default none: plain HTTP)")
 	f.Text(&c.TLSKey, "tls-key", "", "PEM `FILE` with the key of --tls-cert")
 	f.Text(&c.ClientCA, "client-ca", "", "PEM `FILE` with the authorities whose certificates clients may show (default none)")
-	f.Flag(&c.Insecure, "insecure-no-auth", "allow a --listen address that others can reach: there are no tokens yet")
+	c.defineAccess(f)
 	f.Section("memory")
 	c.defineMemory(f)
 	f.Section("disk")
@@ -108,7 +109,8 @@ func (c *serveConfig) validate(f *cli.Flags) {
 			c.datasets[i] = l.Name + "=" + l.Address() // as --check prints it
 		}
 	}
-	c.validateListen(f)
+	c.checkAccess(f)
+	c.checkTLS(f)
 	c.validateDisk(f)
 	c.validateQuotas(f)
 	c.validateCluster(f)
@@ -135,31 +137,12 @@ func (c *serveConfig) validate(f *cli.Flags) {
 	}
 }
 
-func (c *serveConfig) validateListen(f *cli.Flags) {
-	host, _, err := net.SplitHostPort(c.Listen)
-	switch {
-	case err != nil:
-		f.Fault("--listen %q: want HOST:PORT", c.Listen)
-	case !loopback(host) && !c.Insecure:
-		f.Fault("--listen %s: others can reach this address and there are no tokens yet; use 127.0.0.1 or add --insecure-no-auth", c.Listen)
-	}
+func (c *serveConfig) checkTLS(f *cli.Flags) {
 	switch {
 	case (c.TLSCert == "") != (c.TLSKey == ""):
 		f.Fault("--tls-cert and --tls-key: want both, or none")
 	case c.ClientCA != "" && c.TLSCert == "":
 		f.Fault("--client-ca: want --tls-cert and --tls-key with it")
-	}
-	if c.AdminListen == "" {
-		return
-	}
-	host, _, err = net.SplitHostPort(c.AdminListen)
-	switch {
-	case err != nil:
-		f.Fault("--admin-listen %q: want HOST:PORT", c.AdminListen)
-	case !loopback(host) && !c.Insecure:
-		f.Fault("--admin-listen %s: others can reach this address and there are no tokens yet; use 127.0.0.1 or add --insecure-no-auth", c.AdminListen)
-	case c.AdminListen == c.Listen && !strings.HasSuffix(c.Listen, ":0"):
-		f.Fault("--admin-listen %s: the same address as --listen", c.AdminListen)
 	}
 }
 
@@ -174,13 +157,4 @@ func (c *serveConfig) checkMixtures(f *cli.Flags) {
 		}
 		c.Mixed = append(c.Mixed, m)
 	}
-}
-
-// loopback reports whether only this machine can reach a host. An empty host means every address.
-func loopback(host string) bool {
-	if host == "localhost" {
-		return true
-	}
-	ip := net.ParseIP(host)
-	return ip != nil && ip.IsLoopback()
 }

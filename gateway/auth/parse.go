@@ -59,8 +59,8 @@ func (p *parser) root(n *yaml.Node) {
 	}
 }
 
-// validName reports whether a token or an issuer may have this name. The rule is that of datasets.
-func validName(name string) bool {
+// ValidName reports whether a token or an issuer may have this name. The rule is that of datasets.
+func ValidName(name string) bool {
 	return len(name) <= 128 && name != "" && alphanumeric(rune(name[0])) && !strings.ContainsFunc(name, notName)
 }
 
@@ -73,7 +73,7 @@ func (p *parser) name(m fields) (string, bool) {
 	case !ok:
 	case isToken(name): // is not repeated: logs may show it
 		p.add(m.values["name"], "name is the text of a token: it is a secret, draw another one")
-	case !validName(name):
+	case !ValidName(name):
 		p.add(m.values["name"], "name %.140q: want a letter or digit, then letters, digits, dots, underscores and dashes, 128 at most", name)
 	case name == anonymous:
 		p.add(m.values["name"], "name %q: it means callers without credentials", name)

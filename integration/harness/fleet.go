@@ -91,7 +91,7 @@ func (f *Fleet) flags(t testing.TB, i int) []string {
 		args = append(args, "--join", "static:"+strings.Join(peers, ","))
 	}
 	if m.At != nil {
-		args = append(args, "--insecure-no-auth")
+		args = append(args, "--insecure-no-auth", "--insecure-admin")
 	}
 	if f.cfg.TLS == nil {
 		args = append(args, "--peer-insecure")

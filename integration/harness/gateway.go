@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -144,7 +145,7 @@ func ServeUnder(t testing.TB, script string, store *Store, dataset string, args 
 	all := append([]string{
 		"-c", script, Binary(t), "serve", "--dataset", dataset + "=" + store.Dataset(dataset),
 		"--listen", address, "--admin-listen", admin,
-	}, args...)
+	}, allowed(args)...)
 	g := &Gateway{
 		Process: Start(t, "millrace serve", "/bin/sh", append(baseEnv(t), store.Env...), all...),
 		URL:     "http://" + address, Admin: "http://" + admin,
@@ -153,11 +154,19 @@ func ServeUnder(t testing.TB, script string, store *Store, dataset string, args 
 	return g
 }
 
+// allowed lets everybody read, report and warm, unless an access file says who may.
+func allowed(args []string) []string {
+	if slices.Contains(args, "--access") {
+		return args
+	}
+	return append([]string{"--allow", "read,report,warm"}, args...)
+}
+
 // ServeAt starts a gateway of no cluster on a node, at port 8080 of its address, as Serve does on this machine.
 func ServeAt(t testing.TB, at *Node, store *Store, dataset string, args ...string) *Gateway {
 	t.Helper()
 	all := append([]string{
-		"serve", "--dataset", dataset + "=" + store.Dataset(dataset), "--insecure-no-auth",
+		"serve", "--dataset", dataset + "=" + store.Dataset(dataset), "--insecure-no-auth", "--insecure-admin", "--allow", "read,report,warm",
 		"--listen", at.IP + ":8080", "--admin-listen", at.IP + ":8081",
 	}, args...)
 	g := &Gateway{
@@ -226,6 +235,9 @@ func send(ctx context.Context, asker *http.Client, method, url string, body []by
 	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
 	if err != nil {
 		return Response{}, err
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
 	}
 	for i := 0; i+1 < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])

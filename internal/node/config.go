@@ -25,10 +25,10 @@ type Config struct {
 	Listen      string       // address of the data port
 	Bound       net.Listener // the data port, where it is bound already
 	AdminListen string       // address of a port for metrics, statistics and profiles; "": the data port has them
-	Insecure    bool         // addresses that other machines can reach are wanted
-	TLSCert     string       // PEM file: certificate of the data and admin ports; "": plain HTTP
-	TLSKey      string       // PEM file: its key
-	ClientCA    string       // PEM file: authorities whose certificates clients may show; "": none is asked for
+	Access      AccessConfig
+	TLSCert     string // PEM file: certificate of the data and admin ports; "": plain HTTP
+	TLSKey      string // PEM file: its key
+	ClientCA    string // PEM file: authorities whose certificates clients may show; "": none is asked for
 
 	Memory      int64 // that the process may use
 	LimitHeap   bool  // set the collector's soft limit

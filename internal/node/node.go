@@ -17,6 +17,8 @@ import (
 
 	"github.com/millrace-data/millrace/datapath"
 	"github.com/millrace-data/millrace/gateway"
+	"github.com/millrace-data/millrace/gateway/audit"
+	"github.com/millrace-data/millrace/gateway/auth"
 	"github.com/millrace-data/millrace/internal/location"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
@@ -57,6 +59,8 @@ type Node struct {
 
 	tls          *tls.Config // of the data and admin ports; nil: plain HTTP
 	certificates []certificate
+	guard        *auth.Guard // nil: no credentials are asked for
+	audit        *audit.Log  // nil: none is kept
 }
 
 // Close closes what New has opened. Run must have ended.
@@ -108,6 +112,9 @@ func (s *Node) open(ctx context.Context) error {
 		AdminListen: c.AdminListen != "", Deadline: c.Deadline,
 		LameDuck: max(c.LameDuck, 1), // 0 would be the default
 	}
+	if err := s.openAccess(&cfg); err != nil {
+		return err
+	}
 	if s.peers != nil {
 		s.peers.serve(s.opened, s.division)
 		cfg.Cluster = s.clusterPage
@@ -133,7 +140,7 @@ func (s *Node) Run(ctx context.Context, ready func(net.Addr)) error {
 	if err != nil {
 		return err
 	}
-	if s.cfg.Insecure {
+	if s.guard == nil && !Loopback(l.data.Addr().String()) {
 		s.log.Warn().Msg("insecure-no-auth: every machine that reaches this address may read every dataset")
 	}
 	s.log.Info().Stringer("listen", l.data.Addr()).Bool("tls", s.tls != nil).Msg("serving")
@@ -197,6 +204,7 @@ func (s *Node) join(ctx context.Context, l listeners) error {
 		s.watchExpiry(rest)
 		return nil
 	})
+	s.watchAccess(rest, g.Go)
 	if l.admin != nil {
 		g.Go(func() error { return gateway.ServeAdmin(rest, s.gateway, l.admin, s.tls) })
 	}

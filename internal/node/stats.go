@@ -16,6 +16,7 @@ func (s *Node) stats() []gateway.Stat {
 		out = append(out, memberStats(s.peers.cluster.Status())...)
 	}
 	out = append(out, s.certificateStats()...)
+	out = append(out, s.accessStats()...)
 	at := map[string]int{}
 	for _, v := range s.divisions {
 		t := v.path.Stats()

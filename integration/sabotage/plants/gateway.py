@@ -144,7 +144,7 @@ PLANTS = [
     (
         "gateway lets caches keep for ever what a release may say more of",
         "./gateway TestHowLongAnswersMayBeKept",
-        [("gateway/batch.go", "public, max-age=3600", "public, max-age=31536000, immutable")],
+        [("gateway/access.go", '"max-age=3600"', '"max-age=31536000, immutable"')],
     ),
     (
         "gateway pins a subset that the URL names without its split",

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace-data/millrace/gateway/auth"
+	"github.com/millrace-data/millrace/internal/cli"
+)
+
+func (a *app) token() *cobra.Command {
+	return a.Build(cli.Command{
+		Use: "token NAME", Short: "Make a token for callers of a gateway",
+		Long: `Prints a new token and the line for the access file, which holds its digest alone. The
+token is shown once: nobody can get it back from the file.
+
+Callers have it in MILLRACE_TOKEN, or in a file that MILLRACE_TOKEN_FILE names.`,
+		Example: `  millrace token trainer
+  millrace token trainer --json`,
+		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
+			f.Output(a.App)
+			check := func(args []string) {
+				if !auth.ValidName(args[0]) || args[0] == auth.Anonymous().Name {
+					f.Fault("NAME %.64q: want letters, digits, dot, dash and underscore, and not %q", args[0], "anonymous")
+				}
+			}
+			return check, func(_ context.Context, args []string) error {
+				text, digest := auth.NewToken()
+				line := fmt.Sprintf("- {name: %s, sha256: %s}", args[0], digest)
+				return a.Print(map[string]string{"name": args[0], "token": text, "sha256": digest}, func(w io.Writer) {
+					fmt.Fprintf(w, "%s\n\nUnder tokens: in the access file:\n  %s\n", text, line)
+				})
+			}
+		},
+	})
+}

@@ -1,0 +1,117 @@
+package node
+
+import (
+	"context"
+	"net"
+	"slices"
+	"time"
+
+	"github.com/millrace-data/millrace/gateway"
+	"github.com/millrace-data/millrace/gateway/audit"
+	"github.com/millrace-data/millrace/gateway/auth"
+	"github.com/millrace-data/millrace/gateway/origin"
+)
+
+// AccessConfig says who may do what. The zero value serves reads to everybody on this machine.
+type AccessConfig struct {
+	File          string       // of callers, their rights and limits; "": no credentials are asked for
+	Allow         []auth.Right // without File: what everybody may do; none: read
+	Origin        origin.Policy
+	AuditLog      string // file, or "stderr"; "": none
+	InsecureData  bool   // without File: other machines may use the data port
+	InsecureAdmin bool   // without File: other machines may see statistics and profiles
+}
+
+// openAccess reads the access file, if there is one, and opens the audit log.
+func (s *Node) openAccess(c *gateway.Config) (err error) {
+	access := &s.cfg.Access
+	access.Origin.LocalOnly = access.File == "" && !access.InsecureData
+	c.Origin = &access.Origin
+	if access.File == "" {
+		c.Allow = s.allowed()
+	} else {
+		c.Access, err = auth.Open(auth.Config{File: access.File, Changed: s.accessChanged})
+		if err != nil {
+			return &SettingError{"access", err}
+		}
+		s.guard = c.Access
+	}
+	if access.AuditLog == "" || s.cfg.Check {
+		return nil
+	}
+	if s.audit, err = audit.Open(access.AuditLog); err != nil {
+		return &SettingError{"audit-log", err}
+	}
+	c.Audit = s.audit
+	s.closers = append(s.closers, func() {
+		if err := s.audit.Close(); err != nil {
+			s.log.Error().Err(err).Msg("lines of the audit log are lost")
+		}
+	})
+	return nil
+}
+
+// allowed are the rights of everybody where there is no access file. Statistics are for this machine alone, unless
+// InsecureAdmin says otherwise: they are served on the admin port, or on the data port where there is no other.
+func (s *Node) allowed() []auth.Right {
+	c := s.cfg
+	rights := slices.Clone(c.Access.Allow)
+	if len(rights) == 0 {
+		rights = []auth.Right{auth.Read}
+	}
+	at := c.AdminListen
+	if at == "" {
+		at = c.Listen
+	}
+	if c.Access.InsecureAdmin || c.Bound != nil || Loopback(at) {
+		rights = append(rights, auth.Admin)
+	}
+	return rights
+}
+
+// Loopback reports whether only this machine can reach an address of a port.
+func Loopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	return err == nil && LoopbackHost(host)
+}
+
+// LoopbackHost reports whether a host is this machine and no other. An empty host means every address.
+func LoopbackHost(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+func (s *Node) accessChanged(err error) {
+	if err != nil {
+		s.log.Warn().Err(err).Msg("the access file has changed and has faults; the old one stays")
+		return
+	}
+	s.log.Info().Msg("the access file has changed; the new one is in use")
+}
+
+// watchAccess keeps the access file and the audit log up to date until ctx ends.
+func (s *Node) watchAccess(ctx context.Context, run func(func() error)) {
+	if s.guard != nil {
+		run(func() error { return s.guard.Run(ctx) })
+	}
+	if s.audit != nil {
+		run(func() error { s.audit.Run(ctx); return nil })
+	}
+}
+
+// accessStats tells of the access file.
+func (s *Node) accessStats() []gateway.Stat {
+	if s.guard == nil {
+		return nil
+	}
+	t := s.guard.Stats()
+	refused := 0.0
+	if !t.FileOK {
+		refused = 1
+	}
+	return []gateway.Stat{
+		{Name: "access_tokens", Help: "Tokens that the access file has.", Value: float64(t.Tokens)},
+		{Name: "access_age_seconds", Help: "Since the access file came into use as it is.", Value: time.Since(t.Loaded).Seconds()},
+		{Name: "access_refused", Help: "1 while the access file has faults, and the one before stays.", Value: refused},
+	}
+}
