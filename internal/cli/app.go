@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"strings"
+
+	"github.com/rs/zerolog"
 )
 
 // App is the process around a command line.
@@ -24,6 +27,9 @@ type App struct {
 
 // New returns an app. env has the form of os.Environ.
 func New(env []string, stdout, stderr io.Writer) *App {
+	if _, ok := stderr.(*os.File); !ok && stderr != nil {
+		stderr = zerolog.SyncWriter(stderr) // progress writes beside the command; a file takes both
+	}
 	a := &App{Env: make(map[string]string, len(env)), Stdout: stdout, Stderr: stderr, faults: stderr, Hide: func(s string) string { return s }}
 	for _, kv := range env {
 		k, v, _ := strings.Cut(kv, "=")

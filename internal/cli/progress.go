@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -16,26 +17,60 @@ import (
 	"github.com/millrace-data/millrace/chunkindex"
 )
 
-// Bar shows how far a long job is, on a terminal only: in a log it would be noise.
+// Bar shows how far a long job is: a bar on a terminal, and else a line every 30 s, so that the log of a job shows that it
+// is alive without being full of it.
 type Bar struct {
-	all   *mpb.Progress
-	one   *mpb.Bar
+	name  string
 	start time.Time
 	kept  atomic.Int64 // bytes that an earlier run has done
+	done  atomic.Int64
+	total atomic.Int64
+
+	all   *mpb.Progress // nil: there is no terminal
+	one   *mpb.Bar
+	lines sync.WaitGroup // of the goroutine that prints lines
+	end   chan struct{}
 }
 
-// NewBar starts a bar on stderr. A nil bar, which it returns without a terminal, does nothing.
+const lineEvery = 30 * time.Second
+
+// NewBar starts a bar on stderr. End must be called.
 func (a *App) NewBar(ctx context.Context, name string) *Bar {
+	b := &Bar{name: name, start: time.Now(), end: make(chan struct{})}
 	if !terminal(a.Stderr) {
-		return nil
+		b.lines.Go(func() { b.print(a.Stderr) })
+		return b
 	}
-	b := &Bar{all: mpb.NewWithContext(ctx, mpb.WithOutput(a.Stderr), mpb.WithWidth(40)), start: time.Now()}
+	b.all = mpb.NewWithContext(ctx, mpb.WithOutput(a.Stderr), mpb.WithWidth(40))
 	b.one = b.all.AddBar(0,
 		mpb.PrependDecorators(decor.Name(name+" ")),
 		mpb.AppendDecorators(
 			decor.CountersKibiByte("% .1f / % .1f"),
 			decor.Any(func(s decor.Statistics) string { return pace(s.Current, b.kept.Load(), s.Total, time.Since(b.start)) })))
 	return b
+}
+
+// print prints lines until the bar ends.
+func (b *Bar) print(w io.Writer) {
+	tick := time.NewTicker(lineEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			fmt.Fprintf(w, "%s: %s\n", b.name, b.line())
+		case <-b.end:
+			return
+		}
+	}
+}
+
+// line says how far the job is. The total is not known before the first bytes are.
+func (b *Bar) line() string {
+	took, done, total := time.Since(b.start), b.done.Load(), b.total.Load()
+	if total == 0 {
+		return fmt.Sprintf("nothing done yet after %s", took.Round(time.Second))
+	}
+	return fmt.Sprintf("%s / %s%s", humanize.IBytes(uint64(done)), humanize.IBytes(uint64(total)), pace(done, b.kept.Load(), total, took))
 }
 
 // pace says how fast a job goes and how long it still takes, going by what this run has done itself.
@@ -55,23 +90,26 @@ func terminal(w io.Writer) bool {
 
 // Update has the form that index, pack and verify call.
 func (b *Bar) Update(p chunkindex.Progress) {
-	if b != nil {
-		b.kept.Store(p.Kept)
-		b.Set(p.Done, p.Total)
-	}
+	b.kept.Store(p.Kept)
+	b.Set(p.Done, p.Total)
 }
 
+// Set says how many bytes are done, of how many.
 func (b *Bar) Set(done, total int64) {
-	if b == nil {
-		return
+	total = max(total, done, 1)
+	b.done.Store(done)
+	b.total.Store(total)
+	if b.one != nil {
+		b.one.SetTotal(total, false)
+		b.one.SetCurrent(done)
 	}
-	b.one.SetTotal(max(total, done, 1), false)
-	b.one.SetCurrent(done)
 }
 
 // End removes the bar, finished or not, and waits for it.
 func (b *Bar) End() {
-	if b == nil {
+	if b.one == nil {
+		close(b.end)
+		b.lines.Wait()
 		return
 	}
 	b.one.Abort(false)

@@ -1,8 +1,13 @@
 package cli
 
 import (
+	"io"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/internal/bubble"
 )
 
 // What an earlier run has done makes this one no faster.
@@ -24,4 +29,43 @@ func TestPace(t *testing.T) {
 			t.Errorf("%d of %d, %d kept, in %s: got %q, want %q", c.done, c.total, c.kept, c.took, got, c.want)
 		}
 	}
+}
+
+// TestALineEveryHalfMinuteWithoutATerminal: the log of a job shows that it is alive, and nothing once it has ended.
+func TestALineEveryHalfMinuteWithoutATerminal(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		lines := make(lineWriter, 1)
+		a := New(nil, io.Discard, lines)
+		wantLine := func(want string) {
+			t.Helper()
+			synctest.Wait()
+			got := ""
+			select {
+			case got = <-lines:
+			default:
+			}
+			if got != want {
+				t.Errorf("got %q, want %q", got, want)
+			}
+		}
+		b := a.NewBar(t.Context(), "fetch")
+		time.Sleep(29 * time.Second)
+		wantLine("")
+		time.Sleep(time.Second)
+		wantLine("fetch: nothing done yet after 30s\n")
+		b.Update(chunkindex.Progress{Done: 60 << 20, Total: 240 << 20})
+		time.Sleep(30 * time.Second)
+		wantLine("fetch: 60 MiB / 240 MiB  1.0 MiB/s  left 3m0s\n")
+		b.End()
+		time.Sleep(time.Minute)
+		wantLine("")
+	})
+}
+
+// lineWriter hands on what is written to it.
+type lineWriter chan string
+
+func (w lineWriter) Write(p []byte) (int, error) {
+	w <- string(p)
+	return len(p), nil
 }
