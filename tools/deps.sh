@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the integration tests and `make dev` run beside the gateway: MinIO and
 # versitygw, built from their pinned sources into the user's cache directory, and from the system's packages nginx,
-# openssl, on Linux iproute2, and what writes the files of docs/formats.md's table of oddities: bsdtar, zip, xz, bzip2,
+# HAProxy, Varnish, openssl, on Linux iproute2, and what writes the files of docs/formats.md's table of oddities: bsdtar, zip, xz, bzip2,
 # zstd. Does nothing when they are there already. MinIO's first
 # build takes a few minutes. MinIO is AGPL: it only ever runs as a process of its own.
 set -euo pipefail
@@ -29,6 +29,8 @@ as_root() {
 
 missing=()
 command -v nginx >/dev/null || [ -x /usr/sbin/nginx ] || missing+=(nginx)
+command -v haproxy >/dev/null || [ -x /usr/sbin/haproxy ] || missing+=(haproxy)
+command -v varnishd >/dev/null || [ -x /usr/sbin/varnishd ] || missing+=(varnish)
 command -v openssl >/dev/null || missing+=(openssl)
 if [ "$(uname)" = Linux ]; then
   # ip and tc, in a place that is not on everybody's path.

@@ -2,6 +2,26 @@
 
 PLANTS = [
     (
+        "gateway has caches ask again for what a URL pins",
+        "./integration TestProxiesInFront",
+        [("gateway/batch.go", 'return "public, max-age=31536000, immutable"', 'return "no-cache"')],
+    ),
+    (
+        "nginx as configured keeps no batch",
+        "./integration TestProxiesInFront",
+        [("deploy/proxies/nginx.conf", "default batches;", "default off;")],
+    ),
+    (
+        "HAProxy as configured has room for short URLs alone",
+        "./integration TestProxiesInFront",
+        [("deploy/proxies/haproxy.cfg", "tune.bufsize 65536", "tune.bufsize 8192")],
+    ),
+    (
+        "Varnish as configured answers ranges of what it may not keep",
+        "./integration TestProxiesInFront",
+        [("deploy/proxies/varnish.vcl", '    return (pass);', '    return (hash);')],
+    ),
+    (
         "gateway lets caches keep what they can never ask about again",
         "./integration TestREDbotFindsNoFault",
         [("gateway/json.go", '"no-store") //', '"no-cache") //')],
