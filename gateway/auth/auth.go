@@ -29,14 +29,14 @@ const (
 	Admin                   // see metrics, statistics and profiles
 )
 
-var rightNames = [...]string{"", "none", "read", "report", "warm", "admin"}
+func rightNames() []string { return []string{"", "none", "read", "report", "warm", "admin"} }
 
 // String returns the name that an access file uses.
-func (r Right) String() string { return rightNames[r] }
+func (r Right) String() string { return rightNames()[r] }
 
 // ParseRight returns the right of a name. None is no right that anybody can be given.
 func ParseRight(name string) (Right, bool) {
-	i := slices.Index(rightNames[:], name)
+	i := slices.Index(rightNames(), name)
 	return Right(i), i > int(None)
 }
 

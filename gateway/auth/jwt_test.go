@@ -149,8 +149,14 @@ func TestGroups(t *testing.T) {
 		groups any
 		want   bool
 	}{
-		{[]string{"sales", "ml"}, true}, {"ml", true}, {[]string{"sales"}, false}, {[]string{}, false}, {nil, false},
-		{"ML", false}, {[]string{"", "ml\n", "\x00"}, false}, {json.RawMessage("null"), false},
+		{[]string{"sales", "ml"}, true},
+		{"ml", true},
+		{[]string{"sales"}, false},
+		{[]string{}, false},
+		{nil, false},
+		{"ML", false},
+		{[]string{"", "ml\n", "\x00"}, false},
+		{json.RawMessage("null"), false},
 	} {
 		shown := mustBe(t, p.guard, p.sign(t, e, members{"kid": nil}, members{"groups": c.groups}))
 		if got := p.guard.May(shown, Read, "text"); got != c.want {

@@ -163,7 +163,7 @@ func (p *parser) rights(m fields) (set rights, admin bool) {
 		}
 		switch right, known := ParseRight(name); {
 		case !known:
-			p.add(e, "right %.40q: want %s", name, enumerate(rightNames[Read:], "or"))
+			p.add(e, "right %.40q: want %s", name, enumerate(rightNames()[Read:], "or"))
 		case right == Admin:
 			admin = true
 		default:
