@@ -111,7 +111,9 @@ func TestDeafClientsKeepNoConnection(t *testing.T) {
 		ln := newPipes()
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
-		go func() { ended <- gateway.NewServer(r.gateway, gateway.ServerConfig{Connections: 3, TLS: served}).Serve(ctx, ln) }()
+		go func() {
+			ended <- gateway.NewServer(r.gateway, gateway.ServerConfig{Connections: 3, TLS: served}).Serve(ctx, ln)
+		}()
 		began := time.Now()
 		quickly := func(step string) {
 			t.Helper()
@@ -158,7 +160,9 @@ func TestHandshakesHaveTheTimeOfAHeader(t *testing.T) {
 		"says hello, and hears no answer": func(conn net.Conn, end chan struct{}) {
 			_ = tls.Client(deaf{conn, end}, client).HandshakeContext(context.Background())
 		},
-		"asks nothing": func(conn net.Conn, _ chan struct{}) { _ = tls.Client(conn, client).HandshakeContext(context.Background()) },
+		"asks nothing": func(conn net.Conn, _ chan struct{}) {
+			_ = tls.Client(conn, client).HandshakeContext(context.Background())
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, 20, 800, fastDrain)
@@ -166,7 +170,9 @@ func TestHandshakesHaveTheTimeOfAHeader(t *testing.T) {
 				ln := newPipes()
 				ctx, cancel := context.WithCancel(t.Context())
 				ended := make(chan error, 1)
-				go func() { ended <- gateway.NewServer(r.gateway, gateway.ServerConfig{Connections: 1, TLS: served}).Serve(ctx, ln) }()
+				go func() {
+					ended <- gateway.NewServer(r.gateway, gateway.ServerConfig{Connections: 1, TLS: served}).Serve(ctx, ln)
+				}()
 				mute := ln.dial()
 				began := time.Now()
 				end := make(chan struct{})
