@@ -48,7 +48,7 @@ func retry[T any](ctx context.Context, c *Client, who reader, try func(context.C
 			renew()
 		}
 		if ctx.Err() != nil || !sleep(ctx, max(t.pause, backoff(round))) {
-			return zero, giveUp(ctx, err, t.absence)
+			return zero, giveUp(ctx, err, &t)
 		}
 	}
 }
@@ -57,6 +57,7 @@ func retry[T any](ctx context.Context, c *Client, who reader, try func(context.C
 type tally struct {
 	wrong    int
 	internal int
+	fault    error // the last one, of all rounds; an attempt that the deadline ended is none
 
 	// Of the present round:
 	gateways int
@@ -74,6 +75,7 @@ func (t *tally) begin(gateways int) { t.gateways, t.asked, t.absent, t.pause = g
 // not know a dataset, a generation or a token is not: in the middle of an update, or with a
 // list that is out of step, another may know it. That none knows it is.
 func (t *tally) note(err error) (final bool) {
+	t.fault = err
 	var wait time.Duration
 	var e *Error
 	switch {
@@ -107,19 +109,19 @@ func (e *Error) elsewhere() bool {
 }
 
 // giveUp prefers the faults that were met over the bare fact that time is over.
-func giveUp(ctx context.Context, err, absence error) error {
+func giveUp(ctx context.Context, err error, t *tally) error {
 	cause := context.Cause(ctx)
 	if cause == nil {
 		cause = errDeadline // the next wait would have passed it
 	}
-	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		if absence == nil || errors.Is(cause, context.Canceled) {
+	if ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, cause)) {
+		if t.fault == nil || errors.Is(cause, context.Canceled) {
 			return cause
 		}
-		err = absence
+		err = t.fault
 	}
-	if absence != nil && !errors.Is(err, absence) {
-		return fmt.Errorf("%w: last fault: %w; another gateway: %w", cause, err, absence)
+	if t.absence != nil && !errors.Is(err, t.absence) {
+		return fmt.Errorf("%w: last fault: %w; another gateway: %w", cause, err, t.absence)
 	}
 	return fmt.Errorf("%w: last fault: %w", cause, err)
 }

@@ -1,13 +1,17 @@
 package main
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"net"
 	"strconv"
 	"strings"
 
 	"github.com/millrace-data/millrace/client"
 	"github.com/millrace-data/millrace/internal/cli"
+	"github.com/millrace-data/millrace/internal/load"
+	"github.com/millrace-data/millrace/internal/location"
 )
 
 // gateways checks the arguments that name gateways, and the token that the gateways are to get.
@@ -21,6 +25,14 @@ func gateways(f *cli.Flags, args []string) {
 			f.Fault("gateway %q: want http://HOST:PORT or HOST:PORT", g)
 		}
 	}
+}
+
+// reached returns a client of a gateway that answers. A person who asks is told soon of one that does not.
+func reached(ctx context.Context, gateway, dataset string) (*client.Client, error) {
+	if err := load.Reach(ctx, gateway, nil); err != nil {
+		return nil, fmt.Errorf("%s: %w", location.HideSecrets(gateway), err)
+	}
+	return client.New(client.Config{Gateways: []string{gateway}, Dataset: dataset})
 }
 
 // hostPort reports whether an argument is HOST:PORT.

@@ -147,7 +147,7 @@ class's share of a batch varies four times as much. Every chunk is a class, or t
 
 // planRemote shows what the gateway says; the gateway's own JSON is the answer.
 func (a *app) planRemote(ctx context.Context, gateway string, p *planFlags, batch *uint64) error {
-	c, err := client.New(client.Config{Gateways: []string{gateway}, Dataset: p.dataset})
+	c, err := reached(ctx, gateway, p.dataset)
 	if err != nil {
 		return err
 	}

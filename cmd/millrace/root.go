@@ -17,7 +17,7 @@ type app struct{ *cli.App }
 // run is the program, without the process: it returns the exit code.
 func run(ctx context.Context, args, env []string, stdout, stderr io.Writer) int {
 	a := &app{cli.New(env, stdout, stderr)}
-	a.Hide = location.HideSecrets
+	a.Hide, a.Detail = location.HideSecrets, a.traced
 	err := a.root(args).ExecuteContext(ctx)
 	if err == nil {
 		return exitOK

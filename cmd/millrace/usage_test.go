@@ -117,6 +117,10 @@ func TestQuietLeavesErrorsAlone(t *testing.T) {
 	if o := ok(t, "serve", "--dataset", dir, "--check", "-v"); !strings.Contains(o.stderr, `"level":"debug"`) {
 		t.Errorf("got %s, want lines of the level debug", o.stderr)
 	}
+	url := gatewayFor(t, dir)
+	if o := ok(t, "plan", url, "-v"); !strings.Contains(o.stderr, "millrace: connect to "+strings.TrimPrefix(url, "http://")+": done\n") || !strings.Contains(o.stderr, "millrace plan: took 0.") {
+		t.Errorf("got %s, want the connection and the time", o.stderr)
+	}
 	if o := millrace(t, nil, "verify", dir, "-qv"); o.code != exitUsage || !strings.Contains(o.stderr, "--quiet and --verbose exclude each other") {
 		t.Errorf("got exit code %d and %q, want 2", o.code, o.stderr)
 	}
@@ -137,9 +141,17 @@ func TestAGatewayIsItsHostAndPort(t *testing.T) {
 	}
 }
 
+func TestAPersonIsToldSoonOfAGatewayThatIsNotThere(t *testing.T) {
+	t.Parallel()
+	o := millrace(t, nil, "plan", "127.0.0.1:1")
+	if want := "millrace: 127.0.0.1:1: no answer in 5s: connect: connection refused\n"; o.code != exitStore || o.stderr != want {
+		t.Errorf("got exit code %d and %s, want 5 and %s", o.code, o.stderr, want)
+	}
+}
+
 // TestAnUnreachableGatewayIsNamedOnce: the person who reads the line wants the address and the cause, each once.
 func TestAnUnreachableGatewayIsNamedOnce(t *testing.T) {
-	o := millrace(t, nil, "fetch", "127.0.0.1:1", "--discard", "--deadline", "100ms")
+	o := millrace(t, nil, "fetch", "127.0.0.1:1", "--discard", "--deadline", "1s")
 	if o.code != exitStore || strings.Count(o.stderr, "127.0.0.1:1:") > 2 || strings.Contains(o.stderr, "Get ") || strings.Contains(o.stderr, "of the batch") ||
 		!strings.Contains(o.stderr, "no answer before the deadline") || !strings.Contains(o.stderr, "http://127.0.0.1:1: dial tcp") || !strings.Contains(o.stderr, "connection refused") {
 		t.Errorf("got exit code %d and %s, want 5, the gateway and the cause", o.code, o.stderr)

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -19,7 +20,8 @@ type App struct {
 	JSON    bool      // --json was given
 	Verbose bool      // --verbose was given
 
-	Hide func(string) string // takes the secrets out of an argument or a value before it is printed
+	Detail func(ctx context.Context) context.Context // with --verbose, has what the body of a command does printed
+	Hide   func(string) string                       // takes the secrets out of an argument or a value before it is printed
 
 	quiet  bool
 	faults io.Writer // the process's stderr: errors and logs, with --quiet too
@@ -30,7 +32,8 @@ func New(env []string, stdout, stderr io.Writer) *App {
 	if _, ok := stderr.(*os.File); !ok && stderr != nil {
 		stderr = zerolog.SyncWriter(stderr) // progress writes beside the command; a file takes both
 	}
-	a := &App{Env: make(map[string]string, len(env)), Stdout: stdout, Stderr: stderr, faults: stderr, Hide: func(s string) string { return s }}
+	a := &App{Env: make(map[string]string, len(env)), Stdout: stdout, Stderr: stderr, faults: stderr, Hide: func(s string) string { return s },
+		Detail: func(ctx context.Context) context.Context { return ctx }}
 	for _, kv := range env {
 		k, v, _ := strings.Cut(kv, "=")
 		a.Env[k] = v

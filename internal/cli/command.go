@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -56,7 +57,13 @@ func (a *App) Build(c Command) *cobra.Command {
 		if err := f.Err(); err != nil {
 			return &UsageError{err, cmd.CommandPath()}
 		}
-		return body(cmd.Context(), args)
+		if !a.Verbose || c.Settings { // a command with settings has a log
+			return body(cmd.Context(), args)
+		}
+		start := time.Now()
+		err := body(a.Detail(cmd.Context()), args)
+		a.Say("%s: took %.3f s", cmd.CommandPath(), time.Since(start).Seconds())
+		return err
 	}
 	return cmd
 }

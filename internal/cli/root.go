@@ -16,7 +16,7 @@ func (a *App) Root(root *cobra.Command, args []string) {
 	a.JSON = slices.Contains(beforeDashes(args), "--json") // a fault of the flags is JSON too
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.PersistentFlags().BoolVarP(&a.quiet, "quiet", "q", false, "print errors alone on stderr: no progress, no notes")
-	root.PersistentFlags().BoolVarP(&a.Verbose, "verbose", "v", false, "print more detail on stderr")
+	root.PersistentFlags().BoolVarP(&a.Verbose, "verbose", "v", false, "print connections and times on stderr, and the whole log")
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.Args = func(_ *cobra.Command, args []string) error {
 		if len(args) > 0 {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"slices"
 	"sync"
@@ -61,12 +62,13 @@ type load struct {
 	last  time.Time // when the last batch was there
 }
 
-// ReachTime is how long a load waits for a gateway's first sign of life, and for its last. A gateway that is not there is
+// ReachTime is how long a load, or a person's question, waits for a gateway's first sign of life, and for its last. A gateway that is not there is
 // not worth the patience of a training job.
 const ReachTime = 5 * time.Second
 
-func (x *Config) reach(ctx context.Context) error {
-	c, err := client.New(client.Config{Gateways: []string{x.Gateway}, Deadline: ReachTime, AttemptTimeout: ReachTime, HTTP: x.HTTP})
+// Reach returns an error where a gateway does not answer at all. h may be nil.
+func Reach(ctx context.Context, gateway string, h *http.Client) error {
+	c, err := client.New(client.Config{Gateways: []string{gateway}, Deadline: ReachTime, AttemptTimeout: ReachTime, HTTP: h})
 	if err != nil {
 		return err
 	}
@@ -77,6 +79,10 @@ func (x *Config) reach(ctx context.Context) error {
 	if err == nil || ctx.Err() != nil || errors.As(err, &said) {
 		return err
 	}
+	var network *net.OpError
+	if errors.As(err, &network) {
+		err = network.Err // the caller names the gateway
+	}
 	return fmt.Errorf("%w in %s: %w", ErrUnreachable, ReachTime, err)
 }
 
@@ -85,7 +91,7 @@ func Run(ctx context.Context, x Config) (Report, error) {
 	if x.Patience == 0 {
 		x.Patience = ReachTime
 	}
-	if err := x.reach(ctx); err != nil {
+	if err := Reach(ctx, x.Gateway, x.HTTP); err != nil {
 		return Report{}, err
 	}
 	c, err := client.New(client.Config{Gateways: []string{x.Gateway}, Dataset: x.Dataset, HTTP: x.HTTP})
