@@ -161,6 +161,10 @@ func floorPlan() map[string]room {
 			ours:    []string{"chunkindex", "internal/cli", "internal/location", "internal/objstore", "internal/orders", "shuffle"}, // cli: counts in words
 			outside: []string{"github.com/dustin/go-humanize"},
 		},
+		"internal/inventory": { // info and the lists in words
+			ours:    []string{"chunkindex", "client", "importance", "internal/cli", "internal/location", "internal/objstore", "selection"},
+			outside: []string{"github.com/dustin/go-humanize"},
+		},
 		"internal/load": {ours: []string{"client"}}, // bench without flags
 		"internal/orders": { // compares the orders of a dataset
 			ours:    []string{"chunkindex", "gateway/address", "internal/cli", "shuffle", "simulate"}, // address: which shuffles have a window; cli: counts in words

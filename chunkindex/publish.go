@@ -68,6 +68,15 @@ func readPointer(ctx context.Context, store objstore.Store, prefix string) (p po
 	return p, obj, err
 }
 
+// Current returns the generation that the pointer of a dataset names.
+func Current(ctx context.Context, store objstore.Store, prefix string) (string, error) {
+	p, _, err := readPointer(ctx, store, prefix)
+	if err != nil {
+		return "", fmt.Errorf("read the pointer %q: %w", prefix, advise(prefix, err))
+	}
+	return p.Generation, nil
+}
+
 func readPointerOnce(ctx context.Context, store objstore.Store, prefix string) (pointer, objstore.Object, error) {
 	var p pointer
 	obj, err := store.Stat(ctx, prefix+pointerKey)

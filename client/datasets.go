@@ -9,7 +9,7 @@ import (
 // Dataset is what a gateway says of a dataset that it serves.
 type Dataset struct {
 	Name       string   `json:"name"`
-	Default    bool     `json:"default"` // the dataset that an address without a name means
+	Default    bool     `json:"default,omitempty"` // the dataset that an address without a name means
 	Generation string   `json:"generation"`
 	Format     string   `json:"format"`
 	Samples    uint64   `json:"samples"`
@@ -52,6 +52,17 @@ func (c *Client) DatasetName(ctx context.Context) (string, error) {
 		return "", err
 	}
 	return all[0].Name, nil
+}
+
+// Describe describes Config.Dataset, or else the gateways' default one.
+func (c *Client) Describe(ctx context.Context) (Dataset, error) {
+	name, err := c.DatasetName(ctx)
+	if err != nil {
+		return Dataset{}, err
+	}
+	var d Dataset
+	err = c.JSON(ctx, datasetPath(name), nil, &d)
+	return d, err
 }
 
 func datasetPath(name string) string { return "/v1/datasets/" + url.PathEscape(name) }

@@ -22,21 +22,16 @@ type Warmed struct {
 // Warm has a gateway bring what an epoch needs before a job asks for it, in the order in which the job will. It ends when
 // the whole epoch is warm, or no tier has room for more. Progress is told of the dataset's bytes; nil: nobody.
 func (c *Client) Warm(ctx context.Context, opt Options, progress Progress) (Warmed, error) {
-	name, err := c.DatasetName(ctx)
+	set, err := c.Describe(ctx)
 	if err != nil {
-		return Warmed{}, err
-	}
-	var set Dataset
-	at := datasetPath(name)
-	if err := c.JSON(ctx, at, nil, &set); err != nil {
 		return Warmed{}, err
 	}
 	q := opt.Query()
 	q.Set("epoch", strconv.FormatUint(opt.Epoch, 10))
-	w := Warmed{Dataset: name, Epoch: opt.Epoch}
+	w := Warmed{Dataset: set.Name, Epoch: opt.Epoch}
 	for !w.Done && !w.Full {
 		q.Set("from", strconv.FormatUint(w.Next, 10))
-		if err := w.step(ctx, c, at+"/warm", q); err != nil {
+		if err := w.step(ctx, c, datasetPath(set.Name)+"/warm", q); err != nil {
 			return Warmed{}, err
 		}
 		if progress != nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/internal/cli"
+	"github.com/millrace-data/millrace/internal/inventory"
 	"github.com/millrace-data/millrace/internal/location"
 	"github.com/millrace-data/millrace/selection"
 )
@@ -36,7 +37,7 @@ type quarantineFlags struct {
 }
 
 func (a *app) quarantine() *cobra.Command {
-	return a.Build(cli.Command{
+	cmd := a.Build(cli.Command{
 		Use: "quarantine DATASET", Short: "Name bad samples, so that healthy ones are delivered in their place",
 		Long: `Stores a list of bad samples beside the index and prints its digest. A plan that names it,
 quarantine=DIGEST in a URL, delivers healthy samples of the same chunk in their place, other
@@ -73,6 +74,9 @@ the file's. The same samples with the same reasons have the same digest.`,
 			return check, func(ctx context.Context, _ []string) error { return a.runQuarantine(ctx, &x, l) }
 		},
 	})
+	cmd.AddCommand(a.list("quarantine", "List the quarantines of a dataset",
+		"Lists the quarantines of a dataset by the digests that URLs name, with how many samples are bad,\ngeneration, bytes and age.", inventory.ListQuarantines))
+	return cmd
 }
 
 func (a *app) runQuarantine(ctx context.Context, x *quarantineFlags, l location.Location) error {

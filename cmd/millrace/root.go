@@ -57,8 +57,8 @@ func (a *app) root(args []string) *cobra.Command {
 		Example: "  millrace demo\n  millrace index s3://bucket/imagenet\n  millrace serve --dataset imagenet=s3://bucket/imagenet --cache-size 16GiB",
 	}
 	root.AddCommand(
-		a.demo(), a.pack(), a.index(), a.serve(), a.token(), a.fetch(), a.plan(), a.warm(), a.simulate(), a.subset(), a.quarantine(), a.verify(),
-		a.gc(), a.bench(), a.version())
+		a.demo(), a.pack(), a.index(), a.serve(), a.token(), a.fetch(), a.plan(), a.warm(), a.simulate(), a.subset(), a.quarantine(),
+		a.verify(), a.gc(), a.bench(), a.info(), a.datasets(), a.reports(), a.version())
 	a.Root(root, args)
 	return root
 }

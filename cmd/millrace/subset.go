@@ -9,6 +9,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/internal/cli"
+	"github.com/millrace-data/millrace/internal/inventory"
 	"github.com/millrace-data/millrace/internal/location"
 	"github.com/millrace-data/millrace/selection"
 )
@@ -29,7 +30,7 @@ type subsetCount struct {
 }
 
 func (a *app) subset() *cobra.Command {
-	return a.Build(cli.Command{
+	cmd := a.Build(cli.Command{
 		Use: "subset DATASET --split NAME=PART,...", Short: "Cut a dataset into named subsets, such as train and val",
 		Long: `Puts every sample into one of some named subsets, by a hash of its name: the parts are
 relative to each other. Data that is added later moves no sample from one subset to another,
@@ -60,6 +61,9 @@ of the first.`,
 			return check, func(ctx context.Context, _ []string) error { return a.runSubset(ctx, &s, l, rule) }
 		},
 	})
+	cmd.AddCommand(a.list("subset", "List the subsets of a dataset",
+		"Lists the splits of a dataset by the digests that URLs name, with their parts, generation, bytes and age.", inventory.ListSubsets))
+	return cmd
 }
 
 func (a *app) runSubset(ctx context.Context, s *location.Stores, l location.Location, rule selection.Rule) error {

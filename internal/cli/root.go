@@ -53,6 +53,20 @@ func (a *App) Root(root *cobra.Command, args []string) {
 	}
 }
 
+// Group makes a command that only holds others.
+func Group(name, short string, commands ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{Use: name + " COMMAND", Short: short}
+	cmd.Args = func(_ *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return unknownCommand(cmd, args[:1])
+		}
+		return nil
+	}
+	cmd.RunE = func(*cobra.Command, []string) error { return cmd.Help() }
+	cmd.AddCommand(commands...)
+	return cmd
+}
+
 // beforeDashes returns the arguments before "--", which ends the flags.
 func beforeDashes(args []string) []string {
 	if i := slices.Index(args, "--"); i >= 0 {
@@ -67,7 +81,7 @@ func unknownCommand(root *cobra.Command, words []string) error {
 	for _, c := range root.Commands() {
 		names = append(names, c.Name())
 	}
-	return &UsageError{fmt.Errorf("unknown command %q%s", name, suggest("", name, names)), root.Name()}
+	return &UsageError{fmt.Errorf("unknown command %q%s", name, suggest("", name, names)), root.CommandPath()}
 }
 
 // usageFaults makes the faults that cobra finds in arguments usage errors.

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"io"
+	"net/url"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/client"
+	"github.com/millrace-data/millrace/internal/cli"
+	"github.com/millrace-data/millrace/internal/inventory"
+	"github.com/millrace-data/millrace/internal/location"
+	"github.com/millrace-data/millrace/internal/objstore"
+)
+
+func (a *app) info() *cobra.Command {
+	return a.Build(cli.Command{
+		Use: "info GATEWAY[/NAME]|DATASET", Short: "Say what a dataset has: generation, format, samples, defaults",
+		Long: `Describes a dataset: in a store by its index, or as a gateway serves it, the default one if no
+name is given. Both say the same. No data is read.`,
+		Example: `  millrace info s3://bucket/imagenet
+  millrace info http://gw:8080
+  millrace info http://gw:8080/imagenet --json`,
+		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
+			var s location.Stores
+			var l location.Location
+			var name string
+			f.Text(&name, "dataset", "", "`NAME` of a gateway's dataset (default the one in its address, or the gateway's default one)")
+			defineStores(&s, f)
+			f.Output(a.App)
+			check := func(args []string) {
+				checkStores(&s, f)
+				if address, dataset, ok := served(args[0], name); ok {
+					args[0], name = address, dataset
+					gateways(f, args)
+					return
+				}
+				l = one(f, args[0])
+				if name != "" {
+					f.Fault("--dataset: want a gateway's address with it; %s is one dataset", location.HideSecrets(args[0]))
+				}
+			}
+			return check, func(ctx context.Context, args []string) error {
+				d, err := describe(ctx, args[0], name, &s, l)
+				if err != nil {
+					return err
+				}
+				return a.Print(d, func(w io.Writer) { inventory.PrintDataset(w, d) })
+			}
+		},
+	})
+}
+
+// served divides GATEWAY/NAME, unless a name is given already. ok says whether it is a gateway's address at all.
+func served(arg, given string) (gateway, name string, ok bool) {
+	scheme, rest, found := strings.Cut(arg, "://")
+	if !found {
+		scheme, rest = "http", arg
+	}
+	host, path, _ := strings.Cut(rest, "/")
+	gateway = scheme + "://" + host
+	if !remote(gateway) || !found && !hostPort(host) {
+		return "", "", false
+	}
+	if given != "" {
+		return gateway + "/" + path, given, true
+	}
+	name, err := url.PathUnescape(strings.TrimPrefix(strings.Trim(path, "/"), "v1/datasets/"))
+	if err != nil {
+		name = path
+	}
+	return gateway, name, true
+}
+
+func describe(ctx context.Context, gateway, name string, s *location.Stores, l location.Location) (client.Dataset, error) {
+	if l.Name == "" {
+		c, err := client.New(client.Config{Gateways: []string{gateway}, Dataset: name})
+		if err != nil {
+			return client.Dataset{}, err
+		}
+		defer c.CloseIdle()
+		return c.Describe(ctx)
+	}
+	d, err := s.OpenIndex(ctx, l, chunkindex.OpenOptions{})
+	if err != nil {
+		return client.Dataset{}, err
+	}
+	defer d.Close()
+	return inventory.Indexed(l, d.Index), nil
+}
+
+func (a *app) datasets() *cobra.Command {
+	return a.Build(cli.Command{
+		Use: "datasets GATEWAY", Short: "List what a gateway serves",
+		Long:    `Lists the datasets that a gateway serves, the default one first.`,
+		Example: "  millrace datasets http://gw:8080\n  millrace datasets http://gw:8080 --json",
+		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
+			f.Output(a.App)
+			check := func(args []string) { gateways(f, args) }
+			return check, func(ctx context.Context, args []string) error {
+				c, err := client.New(client.Config{Gateways: args[:1]})
+				if err != nil {
+					return err
+				}
+				defer c.CloseIdle()
+				all, err := c.Datasets(ctx)
+				if err != nil {
+					return err
+				}
+				return a.Print(map[string]any{"datasets": all}, func(w io.Writer) { inventory.PrintDatasets(w, all) })
+			}
+		},
+	})
+}
+
+// list is the command that lists one kind of what lies beside a dataset, as a part of the command kind.
+func (a *app) list(kind, short, long string, find func(context.Context, objstore.Store, string) (inventory.List, error)) *cobra.Command {
+	return a.Build(cli.Command{
+		Use: "list DATASET", Short: short, Long: long,
+		Example: "  millrace " + kind + " list s3://bucket/imagenet\n  millrace " + kind + " list ./shards --json",
+		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
+			var s location.Stores
+			var l location.Location
+			defineStores(&s, f)
+			f.Output(a.App)
+			check := func(args []string) { checkStores(&s, f); l = one(f, args[0]).OfIndex() }
+			return check, func(ctx context.Context, _ []string) error {
+				return s.With(ctx, l, false, func(ctx context.Context, st objstore.Store) error {
+					all, err := find(ctx, st, l.Prefix)
+					if err != nil {
+						return location.Explain(ctx, kind+" list", l, st, err)
+					}
+					return a.Print(all, all.Print)
+				})
+			}
+		},
+	})
+}
+
+func (a *app) reports() *cobra.Command {
+	return cli.Group("reports", "List reported losses and snapshots of weights", a.list("reports", "List reported losses and snapshots of weights",
+		`Lists the epochs that losses were reported of, with their plans, whether a snapshot holds them, bytes
+and age; and the snapshots, which URLs name as importance=SNAPSHOT. 'millrace gc' removes reports.`, inventory.ListLosses))
+}

@@ -1,0 +1,55 @@
+// Package inventory lists datasets and what lies beside them, as JSON and as tables for people.
+package inventory
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/client"
+	"github.com/millrace-data/millrace/internal/cli"
+	"github.com/millrace-data/millrace/internal/location"
+)
+
+// Indexed describes a dataset in a store as a gateway that serves it would.
+func Indexed(l location.Location, x *chunkindex.Index) client.Dataset {
+	d := x.Defaults()
+	return client.Dataset{
+		Name: l.Name, Generation: x.Generation(), Format: x.Format(), Samples: x.Samples(), Chunks: uint64(x.Chunks()), Shards: uint64(x.Shards()),
+		Bytes: uint64(x.Bytes()), Plan: client.Defaults{BatchSize: d.BatchSize, Window: d.Window, Shuffle: d.Shuffle, Seed: d.Seed, Tail: d.Tail},
+	}
+}
+
+// PrintDataset writes what is known of one dataset.
+func PrintDataset(w io.Writer, d client.Dataset) {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	row := func(name string, value any) { fmt.Fprintf(t, "%s\t%v\n", name, value) }
+	row("dataset", d.Name)
+	row("generation", d.Generation)
+	row("format", d.Format)
+	row("samples", humanize.Comma(int64(d.Samples)))
+	row("chunks", humanize.Comma(int64(d.Chunks)))
+	row("shards", humanize.Comma(int64(d.Shards)))
+	row("bytes", fmt.Sprintf("%s (%s)", humanize.Comma(int64(d.Bytes)), humanize.IBytes(d.Bytes)))
+	p := d.Plan
+	row("default plan", fmt.Sprintf("shuffle %s, window %d, batch size %d, seed %d, tail %s", p.Shuffle, p.Window, p.BatchSize, p.Seed, p.Tail))
+	t.Flush()
+}
+
+// PrintDatasets writes a table of datasets.
+func PrintDatasets(w io.Writer, all []client.Dataset) {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "dataset\tformat\tsamples\tshards\tsize\tgeneration\t")
+	for _, d := range all {
+		mark := ""
+		if d.Default {
+			mark = "default"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%.12s\t%s\n", cli.Printable(d.Name), d.Format, humanize.Comma(int64(d.Samples)),
+			humanize.Comma(int64(d.Shards)), humanize.IBytes(d.Bytes), d.Generation, mark)
+	}
+	t.Flush()
+}
