@@ -142,6 +142,7 @@ func (a *app) list(kind, short, long string, find func(context.Context, objstore
 
 func (a *app) reports() *cobra.Command {
 	return cli.Group("reports", "List reported losses and snapshots of weights", a.list("reports", "List reported losses and snapshots of weights",
-		`Lists the epochs that losses were reported of, with their plans, whether a snapshot holds them, bytes
-and age; and the snapshots, which URLs name as importance=SNAPSHOT. 'millrace gc' removes reports.`, inventory.ListLosses))
+		`Lists the epochs that losses were reported of, with their plans, whether a snapshot holds
+them, bytes and age; and the snapshots, which URLs name as importance=SNAPSHOT.
+'millrace gc' removes reports.`, inventory.ListLosses))
 }

@@ -62,7 +62,7 @@ of the first.`,
 		},
 	})
 	cmd.AddCommand(a.list("subset", "List the subsets of a dataset",
-		"Lists the splits of a dataset by the digests that URLs name, with their parts, generation, bytes and age.", inventory.ListSubsets))
+		"Lists the splits of a dataset by the digests that URLs name, with their parts,\ngeneration, bytes and age.", inventory.ListSubsets))
 	return cmd
 }
 
