@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -109,6 +110,7 @@ type Gateway struct {
 	ended   atomic.Int64 // nanoseconds after started at which the last answer ended; 0: there was none
 	posted  atomic.Int64 // bytes of memory that request bodies hold
 	places  places       // to plan in
+	records sync.Pool    // *[recordSize]byte, for answers over TLS
 	callers admission.Callers
 	origin  *origin.Policy
 	drained atomic.Int64 // nanoseconds after started at which Drain was called; 0: not draining

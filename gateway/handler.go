@@ -45,7 +45,7 @@ func (g *Gateway) edge(row route) http.HandlerFunc {
 	name := row.name()
 	return func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
-		x := &exchange{w: newResponseWriter(w, r, start, g.pressed), r: r, whole: r, id: requestID(r), start: start, route: row}
+		x := &exchange{w: newResponseWriter(w, r, start, g.pressed, &g.records), r: r, whole: r, id: requestID(r), start: start, route: row}
 		x.w.Header().Set("X-Request-Id", x.id)
 		x.w.Header().Set("X-Content-Type-Options", "nosniff")
 		if g.unwelcome() {

@@ -29,6 +29,8 @@ type stack struct {
 	budget *budget.Budget
 	idle   int64 // bytes that plans take, always
 	addr   string
+
+	gateway *gateway.Gateway
 }
 
 // newStack serves samples of meanSize bytes in two shards, with a budget of so many bytes.
@@ -64,7 +66,7 @@ func newStack(tb testing.TB, samples, meanSize int, chunkSize, memory int64) *st
 	if err != nil {
 		tb.Fatal(err)
 	}
-	s.idle = s.budget.InUse()
+	s.gateway, s.idle = g, s.budget.InUse()
 	ln, err := (&net.ListenConfig{}).Listen(tb.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		tb.Fatal(err)

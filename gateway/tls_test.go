@@ -78,7 +78,7 @@ func TestDrainOverTLS(t *testing.T) {
 		<-leave
 		return nil
 	}
-	fmt.Fprint(busy, "GET /epoch/0/batch/0 HTTP/1.1\r\nHost: x\r\n\r\n")
+	fmt.Fprint(busy, "GET /epoch/0/batch/0 HTTP/1.1\r\nHost: localhost\r\n\r\n")
 	<-entered
 	stopped := make(chan error, 1)
 	go func() { stopped <- stop() }()

@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 )
 
@@ -17,6 +18,7 @@ import (
 const (
 	maxWrite   = 1 << 20          // bytes handed to the kernel at a time
 	maxSealed  = 128 << 10        // bytes of a body for one write that cannot be interrupted, as over TLS
+	recordSize = 16 << 10         // bytes that a record of TLS holds at most
 	smallBody  = 4 << 10          // bytes that the server sends together with the head
 	writeStall = 30 * time.Second // without a byte sent
 	slowAfter  = time.Second      // a body that is not sent by then settles where memory is short
@@ -41,6 +43,7 @@ type responseWriter struct {
 	size    int64         // of the body, or of the part of it that has time of its own; 0: not known
 	pressed func() bool   // memory is short
 	plain   bool          // a write that was cut short by a deadline can go on: there is no TLS
+	records *sync.Pool    // *[recordSize]byte, in which samples are put together for TLS
 	moved   time.Time     // when the last byte was sent
 	status  int
 	bytes   int64
@@ -48,8 +51,10 @@ type responseWriter struct {
 	err     error // the first failed write
 }
 
-func newResponseWriter(w http.ResponseWriter, r *http.Request, start time.Time, pressed func() bool) *responseWriter {
-	return &responseWriter{ResponseWriter: w, control: http.NewResponseController(w), start: start, pressed: pressed, plain: r.TLS == nil}
+func newResponseWriter(w http.ResponseWriter, r *http.Request, start time.Time, pressed func() bool, records *sync.Pool) *responseWriter {
+	return &responseWriter{
+		ResponseWriter: w, control: http.NewResponseController(w), start: start, pressed: pressed, plain: r.TLS == nil, records: records,
+	}
 }
 
 // Unwrap lets http.ResponseController reach the connection.
@@ -162,8 +167,12 @@ func (w *responseWriter) sendPiece(parts net.Buffers, interrupts bool) (left net
 	if w.err != nil {
 		return nil
 	}
+	if !w.plain && len(parts) > 1 {
+		w.writeRecords(parts)
+		return nil
+	}
 	to, vectored := w.ResponseWriter.(io.ReaderFrom)
-	if !vectored || len(parts) == 1 && (!interrupts || len(parts[0]) <= smallBody) {
+	if !w.plain || !vectored || len(parts) == 1 && (!interrupts || len(parts[0]) <= smallBody) {
 		w.writeEach(parts)
 		return nil
 	}
@@ -188,12 +197,50 @@ func (w *responseWriter) sendPiece(parts net.Buffers, interrupts bool) (left net
 // writeEach writes parts one by one.
 func (w *responseWriter) writeEach(parts net.Buffers) {
 	for _, p := range parts {
-		n, err := w.ResponseWriter.Write(p)
-		if w.bytes += int64(n); err != nil {
-			w.err = err
-			return
+		w.write(p)
+	}
+}
+
+// write writes p, unless a write has failed.
+func (w *responseWriter) write(p []byte) {
+	if w.err != nil {
+		return
+	}
+	n, err := w.ResponseWriter.Write(p)
+	if w.bytes += int64(n); err != nil {
+		w.err = err
+		return
+	}
+	w.moved = time.Now()
+}
+
+// writeRecords writes parts so that they fill records of TLS: each record costs a call to the kernel,
+// and each write ends a record. Parts that fill records by themselves are not copied.
+func (w *responseWriter) writeRecords(parts net.Buffers) {
+	record, _ := w.records.Get().(*[recordSize]byte)
+	if record == nil {
+		record = new([recordSize]byte)
+	}
+	defer w.records.Put(record)
+	filled := 0
+	for _, p := range parts {
+		for len(p) > 0 {
+			if filled == 0 && len(p) >= recordSize {
+				whole := len(p) / recordSize * recordSize
+				w.write(p[:whole])
+				p = p[whole:]
+				continue
+			}
+			n := copy(record[filled:], p)
+			filled, p = filled+n, p[n:]
+			if filled == recordSize {
+				w.write(record[:])
+				filled = 0
+			}
 		}
-		w.moved = time.Now()
+	}
+	if filled > 0 {
+		w.write(record[:filled])
 	}
 }
 

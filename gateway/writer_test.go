@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"testing"
 	"time"
 )
@@ -21,8 +22,9 @@ func TestPartsArriveInOrder(t *testing.T) {
 		}
 		return ps
 	}
-	send := func(w http.ResponseWriter) {
-		rw := newResponseWriter(w, httptest.NewRequest("GET", "/", nil), time.Now(), func() bool { return false })
+	var records sync.Pool
+	send := func(w http.ResponseWriter, r *http.Request) {
+		rw := newResponseWriter(w, r, time.Now(), func() bool { return false }, &records)
 		if err := rw.send(parts(), nil); err != nil {
 			t.Errorf("got %v, want no error", err)
 		}
@@ -31,19 +33,59 @@ func TestPartsArriveInOrder(t *testing.T) {
 		}
 	}
 	recorder := httptest.NewRecorder()
-	send(recorder)
+	send(recorder, httptest.NewRequest("GET", "/", nil))
 	if !bytes.Equal(recorder.Body.Bytes(), want) {
 		t.Errorf("got %d bytes through a plain writer, want the %d sent", recorder.Body.Len(), len(want))
 	}
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { send(w) }))
-	defer srv.Close()
-	res, err := srv.Client().Get(srv.URL)
-	if err != nil {
-		t.Fatal(err)
+	plain := httptest.NewServer(http.HandlerFunc(send))
+	defer plain.Close()
+	encrypted := httptest.NewTLSServer(http.HandlerFunc(send))
+	defer encrypted.Close()
+	for _, srv := range []*httptest.Server{plain, encrypted} {
+		res, err := srv.Client().Get(srv.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(res.Body)
+		res.Body.Close()
+		if err != nil || !bytes.Equal(got, want) {
+			t.Errorf("got %d bytes and %v from %s, want the %d sent", len(got), err, srv.URL, len(want))
+		}
 	}
-	defer res.Body.Close()
-	got, err := io.ReadAll(res.Body)
-	if err != nil || !bytes.Equal(got, want) {
-		t.Errorf("got %d bytes and %v over a connection, want the %d sent", len(got), err, len(want))
+}
+
+// writes notes how long each write is.
+type writes struct {
+	*httptest.ResponseRecorder
+	lengths []int
+}
+
+func (w *writes) Write(p []byte) (int, error) {
+	w.lengths = append(w.lengths, len(p))
+	return w.ResponseRecorder.Write(p)
+}
+
+// TestSamplesFillRecords: over TLS each write ends a record, and costs a call to the kernel. All
+// writes of a body but the last are of whole records, however long its samples are.
+func TestSamplesFillRecords(t *testing.T) {
+	for _, sample := range []int{100, 5000, recordSize - 1, recordSize, 110_000} {
+		r := httptest.NewRequest("GET", "https://gateway/", nil)
+		w := &writes{ResponseRecorder: httptest.NewRecorder()}
+		var want []byte
+		var parts net.Buffers
+		for i := range 2*maxSealed/sample + 10 {
+			parts = append(parts, bytes.Repeat([]byte{byte(i)}, sample))
+			want = append(want, parts[i]...)
+		}
+		rw := newResponseWriter(w, r, time.Now(), func() bool { return false }, new(sync.Pool))
+		if err := rw.send(parts, func(int64) net.Buffers { return nil }); err != nil || !bytes.Equal(w.Body.Bytes(), want) || rw.bytes != int64(len(want)) {
+			t.Errorf("samples of %d bytes: got %v, %d bytes and %d counted, want %d", sample, err, w.Body.Len(), rw.bytes, len(want))
+		}
+		for _, n := range w.lengths[:len(w.lengths)-1] {
+			if n%recordSize != 0 {
+				t.Errorf("samples of %d bytes: got writes of %v, want whole records", sample, w.lengths)
+				break
+			}
+		}
 	}
 }
