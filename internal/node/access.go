@@ -23,18 +23,19 @@ type AccessConfig struct {
 }
 
 // openAccess reads the access file, if there is one, and opens the audit log.
-func (s *Node) openAccess(c *gateway.Config) (err error) {
+func (s *Node) openAccess(ctx context.Context, c *gateway.Config) (err error) {
 	access := &s.cfg.Access
 	access.Origin.LocalOnly = access.File == "" && !access.InsecureData
 	c.Origin = &access.Origin
 	if access.File == "" {
 		c.Allow = s.allowed()
 	} else {
-		c.Access, err = auth.Open(auth.Config{File: access.File, Changed: s.accessChanged})
+		c.Access, err = auth.Open(auth.Config{File: access.File, Changed: s.accessChanged, Keys: s.issuerKeys})
 		if err != nil {
 			return &SettingError{"access", err}
 		}
 		s.guard = c.Access
+		s.guard.FetchKeys(ctx) // the first requests may come with JWTs
 	}
 	if access.AuditLog == "" || s.cfg.Check {
 		return nil
@@ -89,6 +90,16 @@ func (s *Node) accessChanged(err error) {
 	s.log.Info().Msg("the access file has changed; the new one is in use")
 }
 
+// issuerKeys tells of the keys of an issuer of JWTs.
+func (s *Node) issuerKeys(issuer string, err error) {
+	if err != nil {
+		s.log.Warn().Err(err).Str("issuer", issuer).
+			Msg("the keys of the issuer could not be fetched: those of the last 24 h stay in use, and without any its JWTs are refused")
+		return
+	}
+	s.log.Info().Str("issuer", issuer).Msg("the keys of the issuer are fetched")
+}
+
 // watchAccess keeps the access file and the audit log up to date until ctx ends.
 func (s *Node) watchAccess(ctx context.Context, run func(func() error)) {
 	if s.guard != nil {
@@ -109,9 +120,18 @@ func (s *Node) accessStats() []gateway.Stat {
 	if !t.FileOK {
 		refused = 1
 	}
+	failures, keyless := 0.0, 0.0
+	for _, is := range t.Issuers {
+		failures += float64(is.Failures)
+		if is.Keys == 0 {
+			keyless++
+		}
+	}
 	return []gateway.Stat{
 		{Name: "access_tokens", Help: "Tokens that the access file has.", Value: float64(t.Tokens)},
 		{Name: "access_age_seconds", Help: "Since the access file came into use as it is.", Value: time.Since(t.Loaded).Seconds()},
 		{Name: "access_refused", Help: "1 while the access file has faults, and the one before stays.", Value: refused},
+		{Name: "access_key_failures_total", Help: "Fetches of an issuer's keys that failed.", Value: failures},
+		{Name: "access_issuers_without_keys", Help: "Issuers whose JWTs are refused, since their keys are not known.", Value: keyless},
 	}
 }

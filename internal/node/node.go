@@ -112,7 +112,7 @@ func (s *Node) open(ctx context.Context) error {
 		AdminListen: c.AdminListen != "", Deadline: c.Deadline,
 		LameDuck: max(c.LameDuck, 1), // 0 would be the default
 	}
-	if err := s.openAccess(&cfg); err != nil {
+	if err := s.openAccess(ctx, &cfg); err != nil {
 		return err
 	}
 	if s.peers != nil {
