@@ -2,9 +2,6 @@ package main
 
 import (
 	"fmt"
-	"net"
-	"os"
-	"strconv"
 
 	"github.com/millrace-data/millrace/cluster"
 	"github.com/millrace-data/millrace/internal/cli"
@@ -38,9 +35,9 @@ func clusterNames() []string {
 	}
 }
 
-func (x *serveConfig) validateCluster(f *cli.Flags) {
-	c := &x.Cluster
-	if c.Name == "" {
+// readJoin reads where the other gateways are. Without a cluster no flag of one may be given.
+func (x *serveConfig) readJoin(f *cli.Flags) {
+	if x.Cluster.Name == "" {
 		for _, name := range clusterNames() {
 			if fl := f.Set.Lookup(name); fl.Value.String() != fl.DefValue {
 				f.Fault("--%s: want --cluster NAME with it", name)
@@ -48,31 +45,6 @@ func (x *serveConfig) validateCluster(f *cli.Flags) {
 		}
 		return
 	}
-	if err := cluster.CheckName(c.Name); err != nil {
-		f.Fault("--cluster: %w", err)
-	}
-	validateMember(c, f)
-	x.validateJoin(f)
-	validatePeerPort(c, f)
-	validateCertificates(c, f)
-	validateGossip(c, f)
-}
-
-func validateMember(c *node.ClusterConfig, f *cli.Flags) {
-	if c.Member == "" {
-		host, err := os.Hostname()
-		if err != nil {
-			f.Fault("--member: this host has no name (%w): give one", err)
-			return
-		}
-		c.Member = host
-	}
-	if err := cluster.CheckName(c.Member); err != nil {
-		f.Fault("--member: %w", err)
-	}
-}
-
-func (x *serveConfig) validateJoin(f *cli.Flags) {
 	if x.join == "" {
 		f.Fault("--cluster %s: want --join WHERE with it", x.Cluster.Name)
 		return
@@ -80,78 +52,5 @@ func (x *serveConfig) validateJoin(f *cli.Flags) {
 	var err error
 	if x.Cluster.Where, err = cluster.ParseJoin(x.join); err != nil {
 		f.Fault("--join %q: %w", x.join, err)
-	}
-}
-
-func validatePeerPort(c *node.ClusterConfig, f *cli.Flags) {
-	if c.Listen == "" {
-		f.Fault("--cluster %s: want --peer-listen ADDRESS with it", c.Name)
-		return
-	}
-	host, port, err := net.SplitHostPort(c.Listen)
-	if n, perr := strconv.ParseUint(port, 10, 16); err != nil || perr != nil || n == 0 {
-		f.Fault("--peer-listen %q: want HOST:PORT, with a port that others can be told", c.Listen)
-		return
-	}
-	if c.Insecure && !node.LoopbackHost(host) {
-		f.Fault("--peer-insecure: others can reach --peer-listen %s; use 127.0.0.1, or certificates", c.Listen)
-	}
-	if c.Advertise == "" {
-		if c.Advertise, err = node.Advertised(host, port); err != nil {
-			f.Fault("--peer-advertise: %w", err)
-			return
-		}
-	}
-	if err := cluster.CheckAddress(c.Advertise); err != nil {
-		f.Fault("--peer-advertise: %w", err)
-		return
-	}
-	if own, _, _ := net.SplitHostPort(c.Advertise); node.LoopbackHost(own) {
-		for _, t := range c.Where.Targets {
-			if other, _, _ := net.SplitHostPort(t); net.ParseIP(other) != nil && !node.LoopbackHost(other) {
-				f.Fault("--peer-advertise %s: only this machine can reach it, and --join names %s", c.Advertise, t)
-				return
-			}
-		}
-	}
-}
-
-func validateCertificates(c *node.ClusterConfig, f *cli.Flags) {
-	files := 0
-	for _, name := range []string{c.Cert, c.Key, c.CA} {
-		if name != "" {
-			files++
-		}
-	}
-	switch {
-	case c.Insecure && (files+len(c.Allow) > 0 || c.SharedCert):
-		f.Fault("--peer-insecure: means no certificates, but some are named")
-	case !c.Insecure && files < 3:
-		f.Fault("--cluster %s: want --peer-cert, --peer-key and --peer-ca, or --peer-insecure on loopback", c.Name)
-	}
-}
-
-func validateGossip(c *node.ClusterConfig, f *cli.Flags) {
-	if c.Where.Scheme != cluster.SchemeGossip {
-		if c.GossipListen != "" || c.GossipKey != "" {
-			f.Fault("--gossip-listen and --gossip-key-file: want --join gossip:SEED,SEED with them")
-		}
-		return
-	}
-	if c.GossipListen == "" {
-		host, _, _ := net.SplitHostPort(c.Listen)
-		c.GossipListen = net.JoinHostPort(host, strconv.Itoa(cluster.GossipPort))
-	}
-	host, _, err := net.SplitHostPort(c.GossipListen)
-	switch {
-	case err != nil:
-		f.Fault("--gossip-listen %q: want HOST:PORT", c.GossipListen)
-	case c.GossipKey == "" && !node.LoopbackHost(host):
-		f.Fault("--gossip-listen %s: others can reach it; want --gossip-key-file FILE with it", c.GossipListen)
-	}
-	if c.GossipKey != "" {
-		if _, err := cluster.ReadKey(c.GossipKey); err != nil {
-			f.Fault("--gossip-key-file: %w", err)
-		}
 	}
 }

@@ -109,40 +109,11 @@ func (c *serveConfig) validate(f *cli.Flags) {
 			c.datasets[i] = l.Name + "=" + l.Address() // as --check prints it
 		}
 	}
+	c.readQuotas(f)
+	c.readJoin(f)
 	c.checkAccess(f)
-	c.checkTLS(f)
-	c.validateDisk(f)
-	c.validateQuotas(f)
-	c.validateCluster(f)
-	if c.Cluster.Name != "" && c.Cluster.Listen == c.Listen {
-		f.Fault("--peer-listen %s: the same address as --listen", c.Listen)
-	}
-	if c.CacheSize < 1<<20 {
-		f.Fault("--cache-size %s: want at least 1MiB", cli.FormatSize(c.CacheSize))
-	}
-	if c.CacheSize > c.Memory {
-		f.Fault("--cache-size %s: more than the %s this process may use", cli.FormatSize(c.CacheSize), cli.FormatSize(c.Memory))
-	}
-	if c.Deadline == 0 {
-		f.Fault("--first-byte-timeout 0s: want more")
-	}
-	if c.Wait == 0 {
-		f.Fault("--budget-wait 0s: want more")
-	}
-	if c.Fetchers == 0 {
-		f.Fault("--fetchers 0: want at least 1")
-	}
-	if c.PartSize < 64<<10 {
-		f.Fault("--part-size %s: want at least 64KiB", cli.FormatSize(c.PartSize))
-	}
-}
-
-func (c *serveConfig) checkTLS(f *cli.Flags) {
-	switch {
-	case (c.TLSCert == "") != (c.TLSKey == ""):
-		f.Fault("--tls-cert and --tls-key: want both, or none")
-	case c.ClientCA != "" && c.TLSCert == "":
-		f.Fault("--client-ca: want --tls-cert and --tls-key with it")
+	for _, err := range c.Complete() {
+		f.Fault("--%w", err)
 	}
 }
 

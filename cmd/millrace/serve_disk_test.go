@@ -30,8 +30,8 @@ func TestDiskCacheThatDoesNotFitIsAFaultOfUsage(t *testing.T) {
 		args []string
 		want string // "": it fits
 	}{
-		"no size":           {[]string{"--disk-cache", fresh}, "want --disk-cache-size SIZE"},
-		"no directory":      {[]string{"--disk-cache-size", "1GiB"}, "want --disk-cache DIR"},
+		"no size":           {[]string{"--disk-cache", fresh}, "want disk-cache-size with it"},
+		"no directory":      {[]string{"--disk-cache-size", "1GiB"}, "want disk-cache with it"},
 		"tiny":              {[]string{"--disk-cache", fresh, "--disk-cache-size", "1KiB"}, "want at least 1MiB"},
 		"more than a disk":  {[]string{"--disk-cache", fresh, "--disk-cache-size", "1000PB"}, "more than the file system's"},
 		"somebody's":        {[]string{"--disk-cache", foreign, "--disk-cache-size", "1MiB"}, "not empty"},

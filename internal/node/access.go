@@ -73,11 +73,11 @@ func (s *Node) allowed() []auth.Right {
 // Loopback reports whether only this machine can reach an address of a port.
 func Loopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
-	return err == nil && LoopbackHost(host)
+	return err == nil && loopbackHost(host)
 }
 
-// LoopbackHost reports whether a host is this machine and no other. An empty host means every address.
-func LoopbackHost(host string) bool {
+// loopbackHost reports whether a host is this machine and no other. An empty host means every address.
+func loopbackHost(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }

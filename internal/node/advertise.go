@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Advertised is the address at which others reach a port that listens on host: that, unless it means every address.
-func Advertised(host, port string) (string, error) {
+// advertised is the address at which others reach a port that listens on host: that, unless it means every address.
+func advertised(host, port string) (string, error) {
 	ip := net.ParseIP(host)
 	if host != "" && (ip == nil || !ip.IsUnspecified()) {
 		return net.JoinHostPort(host, port), nil
