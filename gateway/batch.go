@@ -65,6 +65,13 @@ func (g *Gateway) answerShare(
 	if err := g.refuseDraining(); err != nil {
 		return err
 	}
+	work := g.work(a, 1)
+	if resource == address.Manifest {
+		work *= manifestSamples
+	}
+	if err := checkWork(work, maxWork); err != nil {
+		return err
+	}
 	release, err := g.await(x, planningBytes(a))
 	if err != nil {
 		return err

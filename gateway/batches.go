@@ -70,15 +70,18 @@ func (g *Gateway) getBatches(x *exchange) error {
 	if err := g.refuseDraining(); err != nil {
 		return err
 	}
+	if err := checkWork(g.work(a, count), maxWork); err != nil {
+		return err
+	}
+	list, crc, err := g.measureBatches(x, a, count)
+	if err != nil {
+		return err
+	}
 	release, err := g.await(x, 2*planningBytes(a)) // one is sent, one is read
 	if err != nil {
 		return err
 	}
 	defer release()
-	list, crc, err := g.measureBatches(x, a, count)
-	if err != nil {
-		return err
-	}
 	return g.sendBatches(x, list, crc, etag)
 }
 
@@ -107,29 +110,20 @@ func (g *Gateway) decodeBatches(x *exchange) (a asked, count uint64, err error) 
 }
 
 // measureBatches works out the length and the checksum of each batch, and the checksum of the whole answer: from the
-// index alone, one batch after the other.
+// index alone.
 func (g *Gateway) measureBatches(x *exchange, a asked, count uint64) (list []streamed, crc uint32, err error) {
 	list = make([]streamed, 0, count)
 	at := int64(0)
-	for ; count > 0; count-- {
-		_, b, leave, err := g.laidOut(x.r.Context(), x, a)
-		if err != nil {
-			return nil, 0, fmt.Errorf("batch %d: %w", a.Number, err)
-		}
+	err = g.measure(x, a, count, func(a asked, b *body.Body) error {
 		s := streamed{request: a, at: at, size: b.Size, crc: b.CRC, samples: uint64(b.Samples()), padded: b.Padded(a.Samples)}
-		err = g.checkFits(b)
-		leave()
-		if err != nil {
-			return nil, 0, err
-		}
 		header := s.header()
 		crc = g.bodies.CombineCRC(crc, body.Checksum(header), streamHeader)
 		crc = g.bodies.CombineCRC(crc, s.crc, s.size)
 		list = append(list, s)
 		at += streamHeader + s.size
-		a.Number++
-	}
-	return list, crc, nil
+		return g.checkFits(b)
+	})
+	return list, crc, err
 }
 
 // laidOut locates a batch and lays its body out. leave ends the use of both results.

@@ -150,19 +150,21 @@ func (g *Gateway) getDirectoryIndex(x *exchange, v directory, a asked) error {
 	if err := g.refuseDraining(); err != nil {
 		return err
 	}
-	release, err := g.await(x, planningBytes(a)+int64(batches)*shardBytes)
+	if err := checkWork(g.work(a, batches), maxIndexWork); err != nil {
+		return err
+	}
+	release, err := g.await(x, int64(batches)*shardBytes)
 	if err != nil {
 		return err
 	}
 	defer release()
 	shards := make([]mds.BatchInfo, 0, batches)
-	for ; a.Number < batches; a.Number++ {
-		_, b, leave, err := g.laidOut(x.r.Context(), x, a)
-		if err != nil {
-			return fmt.Errorf("batch %d: %w", a.Number, err)
-		}
+	err = g.measure(x, a, batches, func(a asked, b *body.Body) error {
 		shards = append(shards, mds.BatchInfo{Name: v.name(a.Number), Samples: b.Samples(), Bytes: b.Size})
-		leave()
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	list, err := v.index(x.r.Context(), a, shards)
 	if err != nil {

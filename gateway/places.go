@@ -10,6 +10,9 @@ import (
 const (
 	placesPerProcessor = 2   // one request plans while another waits for the index
 	mostWaiting        = 256 // requests for each place; more would wait for longer than clients do
+
+	// measuringPlaces is how many groups of batches are measured at the same time. Each takes a part of the budget.
+	measuringPlaces = 2
 )
 
 // places bounds the requests that plan, locate and lay out at the same time: that takes processor time, and one request
@@ -19,9 +22,12 @@ type places struct {
 	waiting *atomic.Int64
 }
 
-func newPlaces() places {
-	return places{free: make(chan struct{}, placesPerProcessor*runtime.GOMAXPROCS(0)), waiting: new(atomic.Int64)}
+func newPlaces(n int) places {
+	return places{free: make(chan struct{}, n), waiting: new(atomic.Int64)}
 }
+
+// planningPlaces is how many requests plan at the same time.
+func planningPlaces() int { return placesPerProcessor * runtime.GOMAXPROCS(0) }
 
 // take waits for a place. It refuses where too many requests wait.
 func (p places) take(ctx context.Context) (leave func(), err error) {

@@ -10,9 +10,9 @@ import (
 
 // TestPlacesAreBounded takes all places, fills the queue for them, and leaves again.
 func TestPlacesAreBounded(t *testing.T) {
-	p := newPlaces()
+	p := newPlaces(planningPlaces())
 	var leaves []func()
-	for range placesPerProcessor * runtime.GOMAXPROCS(0) {
+	for range 2 * runtime.GOMAXPROCS(0) {
 		leave, err := p.take(t.Context())
 		if err != nil {
 			t.Fatal(err)

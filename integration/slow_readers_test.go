@@ -156,9 +156,9 @@ func TestSlowReadersLeaveRoomForOthers(t *testing.T) {
 		size    int
 		shuffle string
 	}{
-		"most of the budget":           {size, "full"},
+		"most of the budget":            {size, "full"},
 		"most of it, chunk after chunk": {size, "none"},
-		"a little of many chunks":      {size / 3, "window&window=5"},
+		"a little of many chunks":       {size / 3, "window&window=5"},
 	} {
 		if !long() && c.shuffle != "none" {
 			continue

@@ -20,12 +20,9 @@ type columns struct {
 // readColumns reads what the columns of a body hold: those that fields names, or one for each part that a sample of the
 // body has, in byte order.
 func readColumns(ctx context.Context, b *Body, a Answer) (c columns, err error) {
-	x := a.Dataset.Index
-	if c.keys, err = readKeys(ctx, x, b.samples); err != nil {
-		return c, err
-	}
-	c.names = a.View.Fields
-	if c.parts, err = readParts(ctx, x, b.samples, c.names); err != nil || c.names != nil {
+	t, err := b.readTexts(ctx, a)
+	c.keys, c.names, c.parts = t.keys, a.View.Fields, t.parts
+	if err != nil || c.names != nil {
 		return c, err
 	}
 	known := map[string]bool{}

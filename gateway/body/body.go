@@ -46,6 +46,7 @@ type Body struct {
 	places  []int    // of a scattered share: the distance of each sample from first; nil: they follow each other
 	pieces  []piece
 	text    []byte // the literal pieces, one after the other
+	texts   *texts // of the samples, where they were read for several bodies together; nil: they are not read yet
 
 	numbers []uint64
 	slots   map[int32]int32 // slot by chunk
@@ -89,7 +90,7 @@ func (p *Pool) Put(b *Body) {
 	clear(b.slots)
 	clear(b.chunks) // their memory belongs to the index's cache
 	clear(b.out)
-	b.places = nil
+	b.places, b.texts = nil, nil
 	b.pieces, b.text = b.pieces[:0], b.text[:0]
 	p.free.Put(b)
 }
@@ -106,22 +107,31 @@ func CheckShare(positions shuffle.Share) error {
 
 // Locate finds the samples of a batch in the index.
 func (b *Body) Locate(ctx context.Context, x plans.Places, r plans.Reading, batch address.Batch) error {
-	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("plan epoch %d: %w", batch.Epoch, err)
-	}
-	_, positions := batch.Share()
-	n, err := r.Numbers(ctx, batch, positions, b.numbers)
+	hot, err := b.name(ctx, r, batch)
 	if err != nil {
 		return err
 	}
-	b.numbers, b.first, b.places = n.Numbers, positions.First, n.Places
-	if err := b.find(ctx, x, n.Hot); err != nil {
+	if err := b.find(ctx, x, hot); err != nil {
 		return err
 	}
 	if batch.Deals() {
 		b.deal(batch.Rank, batch.WorldSize)
 	}
 	return nil
+}
+
+// name finds the numbers of the samples of a batch, and which of them the plan draws often.
+func (b *Body) name(ctx context.Context, r plans.Reading, batch address.Batch) (hot []bool, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("plan epoch %d: %w", batch.Epoch, err)
+	}
+	_, positions := batch.Share()
+	n, err := r.Numbers(ctx, batch, positions, b.numbers)
+	if err != nil {
+		return nil, err
+	}
+	b.numbers, b.first, b.places = n.Numbers, positions.First, n.Places
+	return n.Hot, nil
 }
 
 // LocateSample finds one sample in the index.

@@ -80,6 +80,26 @@ type Answer struct {
 	ETag    string
 }
 
+// shows says whether the form shows keys and parts of the samples; of the parts only those that fields names, or all.
+func (a Answer) shows() (keys, parts bool, fields []string) {
+	v := a.View
+	switch {
+	case layoutOf(v.Form).perPart == 0 || a.storedTar():
+		return false, false, nil
+	case v.Form.Name == formFramed:
+		return v.Keys, v.Parts || v.Fields != nil, v.Fields
+	case v.Form.Name == mds.Name:
+		return true, true, nil
+	}
+	return true, true, v.Fields
+}
+
+// storedTar reports whether the body is a tar of samples that are members of a tar as they are stored.
+func (a Answer) storedTar() bool {
+	x := a.Dataset.Index
+	return a.View.Form.Name == webdataset.Name && a.View.Fields == nil && x.Framing() != nil && x.Native() == webdataset.Name
+}
+
 // ContentType is that of the body.
 func (a Answer) ContentType() string {
 	if a.View.Form.Name == formMultipart {
@@ -93,9 +113,14 @@ func LayBytes(d *plans.Dataset, v address.View, samples uint64) int64 {
 	if v.Plain() {
 		return 0
 	}
-	const perSample, bytesOfPart = 256, 20 // a part takes more than 16 bytes of an index, beside its name
-	parts := 1 + d.Index.Size()/max(1, int64(d.Index.Samples()))/bytesOfPart
-	return int64(samples) * (perSample + parts*layoutOf(v.Form).perPart)
+	const perSample = 256
+	return int64(samples) * (perSample + partsOf(d)*layoutOf(v.Form).perPart)
+}
+
+// partsOf is about how many parts a sample of a dataset has, at most.
+func partsOf(d *plans.Dataset) int64 {
+	const bytesOfPart = 20 // a part takes more than 16 bytes of an index, beside its name
+	return 1 + d.Index.Size()/max(1, int64(d.Index.Samples()))/bytesOfPart
 }
 
 // Lay lays the located samples out in the form that was asked for, and measures the body.

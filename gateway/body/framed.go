@@ -20,21 +20,13 @@ const (
 
 // layFramed puts a table of lengths before the samples, with their keys and parts where these are wanted.
 func layFramed(ctx context.Context, b *Body, a Answer) error {
-	x, v := a.Dataset.Index, a.View
-	t := framedTable{lengths: b.lengths, hasKeys: v.Keys, hasParts: v.Parts}
-	var stored [][]chunkindex.Part
-	var err error
-	if v.Keys {
-		if t.keys, err = readKeys(ctx, x, b.samples); err != nil {
-			return err
-		}
+	v := a.View
+	shown, err := b.readTexts(ctx, a)
+	if err != nil {
+		return err
 	}
-	if v.Parts || v.Fields != nil {
-		if stored, err = readParts(ctx, x, b.samples, v.Fields); err != nil {
-			return err
-		}
-		t.parts = stored
-	}
+	stored := shown.parts
+	t := framedTable{lengths: b.lengths, hasKeys: v.Keys, hasParts: v.Parts, keys: shown.keys, parts: stored}
 	if v.Fields != nil {
 		t.lengths, t.parts = joined(stored)
 	}

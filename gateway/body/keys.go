@@ -76,14 +76,32 @@ func readParts(ctx context.Context, x index, samples []sample, fields []string) 
 	return out, err
 }
 
-// readBoth returns the keys and the parts of some samples.
-func readBoth(ctx context.Context, x index, samples []sample, fields []string) ([]string, [][]chunkindex.Part, error) {
-	keys, err := readKeys(ctx, x, samples)
-	if err != nil {
-		return nil, nil, err
+// texts are the keys and the parts of some samples; nil: a form does not show them.
+type texts struct {
+	keys  []string
+	parts [][]chunkindex.Part
+}
+
+// readTexts reads what a form shows of some samples.
+func readTexts(ctx context.Context, samples []sample, a Answer) (t texts, err error) {
+	keys, parts, fields := a.shows()
+	if keys {
+		if t.keys, err = readKeys(ctx, a.Dataset.Index, samples); err != nil {
+			return t, err
+		}
 	}
-	parts, err := readParts(ctx, x, samples, fields)
-	return keys, parts, err
+	if parts {
+		t.parts, err = readParts(ctx, a.Dataset.Index, samples, fields)
+	}
+	return t, err
+}
+
+// readTexts returns what a form shows of the samples of the body.
+func (b *Body) readTexts(ctx context.Context, a Answer) (texts, error) {
+	if b.texts != nil {
+		return *b.texts, nil
+	}
+	return readTexts(ctx, b.samples, a)
 }
 
 // appendFields appends the parts that fields names, in its order; nil means all.

@@ -113,11 +113,11 @@ func layMDS(ctx context.Context, b *Body, a Answer) error {
 	if err != nil {
 		return err
 	}
-	x := a.Dataset.Index
-	keys, parts, err := readBoth(ctx, x, b.samples, nil)
+	t, err := b.readTexts(ctx, a)
 	if err != nil {
 		return err
 	}
+	keys, parts := t.keys, t.parts
 	if err := b.checkText(int64(len(b.samples))*int64(4*len(c.Names)+8) + 1<<16); err != nil {
 		return err
 	}

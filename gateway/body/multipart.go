@@ -18,16 +18,15 @@ func boundaryOf(etag string) string {
 
 // layMultipart makes one body part of each part of a sample.
 func layMultipart(ctx context.Context, b *Body, a Answer) error {
-	x := a.Dataset.Index
-	keys, parts, err := readBoth(ctx, x, b.samples, a.View.Fields)
+	t, err := b.readTexts(ctx, a)
 	if err != nil {
 		return err
 	}
 	boundary := boundaryOf(a.ETag)
 	begin := "--" + boundary + "\r\nContent-Type: "
-	for i, all := range parts {
+	for i, all := range t.parts {
 		for _, p := range all {
-			name := memberName(keys[i], p.Ext)
+			name := memberName(t.keys[i], p.Ext)
 			if err := b.checkText(int64(len(begin)+3*len(name)) + 256); err != nil {
 				return err
 			}

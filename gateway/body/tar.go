@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/millrace-data/millrace/chunkindex/webdataset"
 	"github.com/millrace-data/millrace/gateway/address"
 )
 
@@ -27,18 +26,17 @@ func memberName(key, ext string) string {
 // layTar makes a tar. Stored samples that are members of a tar stay as they are, unless parts are left out. Else the
 // headers of members are written here, with time, owner and mode fixed: equal names and lengths make equal headers.
 func layTar(ctx context.Context, b *Body, a Answer) error {
-	x := a.Dataset.Index
-	if a.View.Fields == nil && x.Framing() != nil && x.Native() == webdataset.Name {
+	if a.storedTar() {
 		return layNative(ctx, b, a)
 	}
-	keys, parts, err := readBoth(ctx, x, b.samples, a.View.Fields)
+	t, err := b.readTexts(ctx, a)
 	if err != nil {
 		return err
 	}
 	var header []byte
-	for i, all := range parts {
+	for i, all := range t.parts {
 		for _, p := range all {
-			name := memberName(keys[i], p.Ext)
+			name := memberName(t.keys[i], p.Ext)
 			if strings.IndexByte(name, 0) >= 0 {
 				return address.Refuse(address.Invalid, "the name %q cannot stand in a tar: ask for another format", address.Bounded(name))
 			}

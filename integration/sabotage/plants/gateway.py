@@ -204,7 +204,7 @@ PLANTS = [
     (
         "gateway plans for as many requests as come",
         "./gateway TestPlacesAreBounded",
-        [("gateway/places.go", "free: make(chan struct{}, placesPerProcessor*runtime.GOMAXPROCS(0))", "free: make(chan struct{}, 1<<20*runtime.GOMAXPROCS(0))")],
+        [("gateway/places.go", "return placesPerProcessor * runtime.GOMAXPROCS(0)", "return 1 << 20 * runtime.GOMAXPROCS(0)")],
     ),
     (
         "gateway holds all that a slow body has",
@@ -230,5 +230,20 @@ PLANTS = [
         "slow readers keep the chunks that they read of",
         "./integration TestSlowReadersLeaveRoomForOthers",
         [("gateway/send.go", "\th.read.Settle()\n", "")],
+    ),
+    (
+        "gateway reads the index again for each of many batches",
+        "./integration TestDearestRequests",
+        [("gateway/measure.go", "const groupShare = 8", "const groupShare = 8 << 40")],
+    ),
+    (
+        "gateway takes any work upon itself",
+        "./integration TestDearestRequests",
+        [("gateway/measure.go", "\tif work <= most {\n", "\tif work >= 0 {\n")],
+    ),
+    (
+        "gateway mixes up the keys of batches that are measured together",
+        "./gateway TestEveryFormIsOneBody",
+        [("gateway/body/group.go", "own.keys, t.keys = t.keys[:n:n], t.keys[n:]", "own.keys = t.keys[:n:n]")],
     ),
 ]

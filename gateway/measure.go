@@ -1,0 +1,130 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/millrace-data/millrace/gateway/body"
+)
+
+// groupShare is the part of the memory budget that the batches measured together may take, one in so many.
+const groupShare = 8
+
+// grouped returns how many of count batches are measured together, and the memory for them.
+func (g *Gateway) grouped(a asked, count uint64) (together uint64, bytes int64) {
+	_, positions := a.Share()
+	each := body.GroupBytes(a.dataset.Dataset, a.View, positions.Count)
+	together = count
+	if g.cfg.Budget != nil {
+		together = min(count, max(1, uint64(g.cfg.Budget.Total()/groupShare/max(each, 1))))
+	}
+	return together, int64(together)*each + planningBytes(a)
+}
+
+// Bounds of the processor time of one request, about.
+const (
+	maxWork      = 2 * time.Second
+	maxIndexWork = 8 * time.Second // for a list of shards, which a reader wants once an epoch and cannot ask for in pieces
+
+	// manifestSamples is how many samples take as long to lay out as they are stored as one does in a manifest.
+	manifestSamples = 4
+)
+
+// work is about the processor time to lay out count batches.
+func (g *Gateway) work(a asked, count uint64) time.Duration {
+	together, _ := g.grouped(a, count)
+	_, positions := a.Share()
+	return body.Work(a.dataset.Dataset, a.Batch, positions.Count*together) * time.Duration(count) / time.Duration(together)
+}
+
+// checkWork refuses an answer that takes too much processor time.
+func checkWork(work, most time.Duration) error {
+	if work <= most {
+		return nil
+	}
+	return invalid("the answer takes about %v of processor time, and at most %v are spent on one: ask for fewer batches, or smaller ones",
+		work.Round(100*time.Millisecond), most)
+}
+
+// measure lays out count batches from a on, and calls visit for each of them in order.
+func (g *Gateway) measure(x *exchange, a asked, count uint64, visit func(a asked, b *body.Body) error) error {
+	together, _ := g.grouped(a, count)
+	for count > 0 {
+		n := min(together, count)
+		if err := g.measureGroup(x, a, n, visit); err != nil {
+			return err
+		}
+		a.Number += n
+		count -= n
+	}
+	return nil
+}
+
+// toMeasure takes what one group needs: a place among those that measure, memory, and a place to plan in.
+func (g *Gateway) toMeasure(x *exchange, bytes int64) (leave func(), err error) {
+	defer x.log.spent(phaseWait, time.Now())
+	ctx := x.r.Context()
+	turn, err := g.measuring.take(ctx)
+	if err != nil {
+		return nil, err
+	}
+	release, err := g.reserve(ctx, bytes)
+	if err != nil {
+		turn()
+		return nil, err
+	}
+	free, err := g.places.take(ctx)
+	if err != nil {
+		release()
+		turn()
+		return nil, err
+	}
+	return func() { free(); release(); turn() }, nil
+}
+
+// measureGroup is measure for batches that are in memory together.
+func (g *Gateway) measureGroup(x *exchange, a asked, count uint64, visit func(a asked, b *body.Body) error) error {
+	_, bytes := g.grouped(a, count)
+	leave, err := g.toMeasure(x, bytes)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	defer x.log.spent(phaseLay, time.Now())
+	ctx := x.r.Context()
+	group := g.bodies.NewGroup()
+	defer group.Close()
+	for i := range count {
+		of := a
+		of.Number += i
+		if err := g.addToGroup(ctx, group, of); err != nil {
+			return fmt.Errorf("batch %d: %w", of.Number, err)
+		}
+	}
+	if err := group.Find(ctx, a.answer()); err != nil {
+		return fmt.Errorf("batches %d to %d: %w", a.Number, a.Number+count-1, err)
+	}
+	for i := range count {
+		of := a
+		of.Number += i
+		b, err := group.Lay(ctx, int(i), of.answer())
+		if err == nil {
+			err = visit(of, b)
+		}
+		if err != nil {
+			return fmt.Errorf("batch %d: %w", of.Number, err)
+		}
+	}
+	return nil
+}
+
+// addToGroup adds a batch to those that are measured together.
+func (g *Gateway) addToGroup(ctx context.Context, group *body.Group, a asked) error {
+	r, err := g.plans.Read(ctx, a.dataset.Dataset, a.Batch)
+	if err != nil {
+		return err
+	}
+	defer r.Leave()
+	return group.Add(ctx, r, a.Batch)
+}
