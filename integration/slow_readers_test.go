@@ -111,9 +111,11 @@ func raw(t *testing.T, address string) net.Conn {
 	return c
 }
 
-// slowly reads path at so many bytes a second until ctx ends. A 503 is asked again. It returns what it has read of the body,
-// and the body's length.
-func slowly(ctx context.Context, t *testing.T, g *harness.Gateway, path string, rate int) (read, length int64) {
+// slowly reads path at so many bytes a second until ctx ends. A 503 is asked again. answered is called for the first answer.
+// It returns what it has read of the body, and the body's length.
+func slowly(ctx context.Context, t *testing.T, g *harness.Gateway, path string, rate int, answered func()) (read, length int64) {
+	first := sync.OnceFunc(answered)
+	defer first()
 	for ctx.Err() == nil {
 		c := raw(t, g.URL)
 		fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: gateway\r\n\r\n", path)
@@ -122,6 +124,7 @@ func slowly(ctx context.Context, t *testing.T, g *harness.Gateway, path string, 
 			t.Errorf("GET %s: %v", path, err)
 			return 0, 0
 		}
+		first()
 		if res.StatusCode != http.StatusOK {
 			res.Body.Close()
 			c.Close()
@@ -166,13 +169,15 @@ func TestSlowReadersLeaveRoomForOthers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := harness.Serve(t, store, dataset, "--cache-size", strconv.FormatInt(budget>>20, 10)+"MiB")
 			ctx, end := context.WithCancel(t.Context())
-			var all sync.WaitGroup
+			var all, answered sync.WaitGroup
+			answered.Add(4)
 			for r := range 4 {
 				all.Go(func() {
-					got, of := slowly(ctx, t, g, fmt.Sprintf("/epoch/%d/batch/%d?batch_size=%d&shuffle=%s", r, r, c.size, c.shuffle), 100<<10)
+					got, of := slowly(ctx, t, g, fmt.Sprintf("/epoch/%d/batch/%d?batch_size=%d&shuffle=%s", r, r, c.size, c.shuffle), 100<<10, answered.Done)
 					t.Logf("slow reader %d: %.1f of %.1f MB", r, float64(got)/1e6, float64(of)/1e6)
 				})
 			}
+			answered.Wait()
 			others := besides(t, g, lasts)
 			end()
 			all.Wait()
