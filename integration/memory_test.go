@@ -62,7 +62,7 @@ func stall(ctx context.Context, g *harness.Gateway, clients, batches int, patien
 					return
 				}
 				_ = conn.(*net.TCPConn).SetReadBuffer(4 << 10)
-				fmt.Fprintf(conn, "GET /epoch/0/batch/%d?batch_size=8 HTTP/1.1\r\nHost: gateway\r\n\r\n", m%batches)
+				fmt.Fprintf(conn, "GET /epoch/0/batch/%d?batch_size=8 HTTP/1.1\r\nHost: localhost\r\n\r\n", m%batches)
 				hold, cancel := context.WithTimeout(ctx, patience)
 				<-hold.Done()
 				cancel()

@@ -118,7 +118,7 @@ func slowly(ctx context.Context, t *testing.T, g *harness.Gateway, path string, 
 	defer first()
 	for ctx.Err() == nil {
 		c := raw(t, g.URL)
-		fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: gateway\r\n\r\n", path)
+		fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n", path)
 		res, err := http.ReadResponse(bufio.NewReaderSize(c, 4<<10), nil)
 		if err != nil {
 			t.Errorf("GET %s: %v", path, err)
@@ -126,6 +126,10 @@ func slowly(ctx context.Context, t *testing.T, g *harness.Gateway, path string, 
 		}
 		first()
 		if res.StatusCode != http.StatusOK {
+			if res.StatusCode != http.StatusServiceUnavailable {
+				t.Errorf("GET %s: got %d, want 200 or 503", path, res.StatusCode)
+				return 0, 0
+			}
 			res.Body.Close()
 			c.Close()
 			time.Sleep(time.Second)
