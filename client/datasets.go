@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
 )
 
@@ -60,9 +61,14 @@ func (c *Client) Describe(ctx context.Context) (Dataset, error) {
 	if err != nil {
 		return Dataset{}, err
 	}
-	var d Dataset
+	d := Dataset{Name: name}
 	err = c.JSON(ctx, datasetPath(name), nil, &d)
 	return d, err
+}
+
+// EpochPath is where the gateways describe an epoch of a dataset.
+func EpochPath(dataset string, epoch uint64) string {
+	return fmt.Sprintf("%s/epochs/%d", datasetPath(dataset), epoch)
 }
 
 func datasetPath(name string) string { return "/v1/datasets/" + url.PathEscape(name) }

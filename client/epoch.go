@@ -73,7 +73,7 @@ func (p *plan) once() string {
 
 // plan asks for the plan of an epoch.
 func (c *Client) plan(ctx context.Context, dataset string, opt *Options) (p plan, err error) {
-	at := fmt.Sprintf("%s/epochs/%d", datasetPath(dataset), opt.Epoch)
+	at := EpochPath(dataset, opt.Epoch)
 	if err := c.JSON(ctx, at, opt.Query(), &p); err != nil {
 		return plan{}, err
 	}

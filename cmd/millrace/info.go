@@ -77,7 +77,7 @@ func served(arg, given string) (gateway, name string, ok bool) {
 
 func describe(ctx context.Context, gateway, name string, s *location.Stores, l location.Location) (client.Dataset, error) {
 	if l.Name == "" {
-		c, err := client.New(client.Config{Gateways: []string{gateway}, Dataset: name})
+		c, err := reached(ctx, gateway, name)
 		if err != nil {
 			return client.Dataset{}, err
 		}
@@ -101,7 +101,7 @@ func (a *app) datasets() *cobra.Command {
 			f.Output(a.App)
 			check := func(args []string) { gateways(f, args) }
 			return check, func(ctx context.Context, args []string) error {
-				c, err := client.New(client.Config{Gateways: args[:1]})
+				c, err := reached(ctx, args[0], "")
 				if err != nil {
 					return err
 				}
@@ -141,7 +141,7 @@ func (a *app) list(kind, short, long string, find func(context.Context, objstore
 }
 
 func (a *app) reports() *cobra.Command {
-	return cli.Group("reports", "List reported losses and snapshots of weights", a.list("reports", "List reported losses and snapshots of weights",
+	return cli.Group("reports", "List reported losses and snapshots of weights", "  millrace reports list s3://bucket/imagenet", a.list("reports", "List the reports and snapshots of a dataset",
 		`Lists the epochs that losses were reported of, with their plans, whether a snapshot holds
 them, bytes and age; and the snapshots, which URLs name as importance=SNAPSHOT.
 'millrace gc' removes reports.`, inventory.ListLosses))

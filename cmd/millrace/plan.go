@@ -1,19 +1,10 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"fmt"
 	"io"
-	"maps"
-	"math/big"
-	"net/url"
-	"slices"
 	"strings"
-	"text/tabwriter"
 
-	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	"github.com/millrace-data/millrace/client"
@@ -83,9 +74,6 @@ func (p *planFlags) check(f *cli.Flags) {
 	}
 }
 
-// query writes the plan parameters as a gateway wants them.
-func (p *planFlags) query() url.Values { return p.opt.Query() }
-
 func (a *app) plan() *cobra.Command {
 	return a.Build(cli.Command{
 		Use: "plan GATEWAY|DATASET", Short: "Explain a batch, or compare orders, without reading data",
@@ -152,69 +140,16 @@ func (a *app) planRemote(ctx context.Context, gateway string, p *planFlags, batc
 		return err
 	}
 	defer c.CloseIdle()
-	name, err := c.DatasetName(ctx)
+	e, err := orders.Explain(ctx, c, p.opt, batch)
 	if err != nil {
 		return err
 	}
-	at := fmt.Sprintf("/v1/datasets/%s/epochs/%d", url.PathEscape(name), p.opt.Epoch)
-	var answer json.RawMessage
-	if err := c.JSON(ctx, at, p.query(), &answer); err != nil {
-		return err
-	}
-	var plan map[string]any
-	numbers := json.NewDecoder(bytes.NewReader(answer))
-	numbers.UseNumber() // an epoch may be beyond what a float64 tells apart
-	if err := numbers.Decode(&plan); err != nil {
-		return fmt.Errorf("read %s: %w", at, err)
-	}
-	if line := orders.UnevenPlan(plan); line != "" {
+	if line := orders.UnevenPlan(e.Plan); line != "" {
 		a.Say("%s", line)
 	}
+	show := func(w io.Writer) { e.Print(w, strings.TrimSuffix(location.HideSecrets(gateway), "/")) }
 	if batch == nil {
-		return a.Print(plan, func(w io.Writer) { printPlan(w, gateway, plan) })
+		return a.Print(e.Plan, show)
 	}
-	var m struct {
-		Samples []client.Sample `json:"samples"`
-	}
-	if err := c.JSON(ctx, fmt.Sprintf("%s/batches/%d/manifest", at, *batch), p.query(), &m); err != nil {
-		return err
-	}
-	return a.Print(map[string]any{"plan": plan, "batch": *batch, "samples": m.Samples}, func(w io.Writer) {
-		printPlan(w, gateway, plan)
-		fmt.Fprintf(w, "\nbatch %d: %s\n", *batch, cli.Count(len(m.Samples), "sample", "samples"))
-		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(t, "position\tshard\toffset\tlength\tcrc32c\tkey")
-		for _, s := range m.Samples {
-			fmt.Fprintf(t, "%d\t%s\t%d\t%d\t%08x\t%s\n", s.Position, cli.Printable(fmt.Sprint(s.Shard)), s.Offset, s.Length, uint32(s.CRC32C), cli.Printable(s.Key))
-		}
-		t.Flush()
-	})
-}
-
-// printPlan prints what a gateway says of a plan, with links that can be opened as they are.
-func printPlan(w io.Writer, gateway string, plan map[string]any) {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	printFields(t, "", strings.TrimSuffix(location.HideSecrets(gateway), "/"), plan)
-	t.Flush()
-}
-
-// printFields prints an object, its keys in order, one value a line: that of a nested object as links.self.
-func printFields(w io.Writer, above, gateway string, m map[string]any) {
-	for _, k := range slices.Sorted(maps.Keys(m)) {
-		v := m[k]
-		switch x := v.(type) {
-		case map[string]any:
-			printFields(w, above+k+".", gateway, x)
-			continue
-		case json.Number:
-			if n, whole := new(big.Int).SetString(x.String(), 10); whole {
-				v = humanize.BigComma(n)
-			}
-		case string:
-			if strings.HasPrefix(x, "/") {
-				v = gateway + x
-			}
-		}
-		fmt.Fprintf(w, "%s%s\t%v\n", above, k, v)
-	}
+	return a.Print(e, show)
 }

@@ -54,8 +54,8 @@ func (a *App) Root(root *cobra.Command, args []string) {
 }
 
 // Group makes a command that only holds others.
-func Group(name, short string, commands ...*cobra.Command) *cobra.Command {
-	cmd := &cobra.Command{Use: name + " COMMAND", Short: short}
+func Group(name, short, example string, commands ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{Use: name + " COMMAND", Short: short, Example: example}
 	cmd.Args = func(_ *cobra.Command, args []string) error {
 		if len(args) > 0 {
 			return unknownCommand(cmd, args[:1])
