@@ -14,7 +14,7 @@ PLANTS = [
     (
         "the gateway leaves the quarantine out of a batch's name",
         "./gateway TestQuarantineReplacesTheBadAlone",
-        [("gateway/address/canonical.go", 'add("quarantine", p.Quarantine)', "_ = p.Quarantine")],
+        [("gateway/address/batch.go", 'add("quarantine", p.Quarantine)', "_ = p.Quarantine")],
     ),
     (
         "gateway sends the parts of a form at the places of whole samples",
@@ -29,7 +29,7 @@ PLANTS = [
     (
         "gateway tells forms apart by nothing in an ETag",
         "./gateway TestEveryFormIsOneBody",
-        [("gateway/address/canonical.go", 'add("format", p.View.Form.Name)', 'add("format", "tar")')],
+        [("gateway/address/batch.go", 'add("format", p.View.Form.Name)', 'add("format", "tar")')],
     ),
     (
         "gateway resumes an answer of many batches at the wrong byte of a batch",
@@ -49,7 +49,7 @@ PLANTS = [
     (
         "gateway's ETag leaves the epoch out",
         "./integration TestEveryAddressHasItsOwnETag",
-        [("gateway/address/etag.go", "shuffle.OrderVersion, b.Epoch, b.Number", "shuffle.OrderVersion, 0, b.Number")],
+        [("gateway/address/batch.go", "shuffle.OrderVersion, b.Epoch, b.Number", "shuffle.OrderVersion, 0, b.Number")],
     ),
     (
         "gateway answers a range one byte short",
@@ -84,12 +84,12 @@ PLANTS = [
     (
         "gateway's addresses and ETags leave the importance out",
         "./gateway TestImportanceIsInThePlan",
-        [("gateway/address/canonical.go", 'add("importance", p.Params.Importance)', "_ = add")],
+        [("gateway/address/batch.go", 'add("importance", p.Params.Importance)', "_ = add")],
     ),
     (
         "gateway's addresses and ETags leave the split out",
         "./gateway TestLocalityKeepsWhatAddressesPromise",
-        [("gateway/address/canonical.go", 'add("split", string(p.Split))', "_ = add")],
+        [("gateway/address/batch.go", 'add("split", string(p.Split))', "_ = add")],
     ),
     (
         "gateway reports a share that follows homes as if it were contiguous",
@@ -99,12 +99,12 @@ PLANTS = [
     (
         "gateway keeps the losses of each rank apart",
         "./gateway TestImportanceIsTheSameWhoeverReports",
-        [("gateway/address/canonical.go", '"homes", "rank", "split", "table", "world_size"', '"homes", "split", "table", "world_size"')],
+        [("gateway/address/batch.go", '"homes", "rank", "split", "table", "world_size"', '"homes", "split", "table", "world_size"')],
     ),
     (
         "gateway weighs the sample behind a virtual position by the number of the draw",
         "./gateway TestLossesWeighTheSamplesTheyAreOf",
-        [("gateway/plans/reading.go", "\t_, err := r.choice.resolve(ctx, r.dataset.Index.First(), r.Plan, r.Epoch, out)\n\treturn out, err", "\treturn out, ctx.Err()")],
+        [("gateway/plans/plans.go", "\t_, err := r.choice.resolve(ctx, r.dataset.Index.First(), r.Plan, r.Epoch, out)\n\treturn out, err", "\treturn out, ctx.Err()")],
     ),
     (
         "gateway warms from the beginning of the epoch again and again",
@@ -154,7 +154,7 @@ PLANTS = [
     (
         "gateway gives a description the same ETag whatever it says",
         "./gateway TestAddressesStay",
-        [("gateway/address/etag.go", 'fmt.Sprintf("%s description %d", what, DescriptionVersion)', "what")],
+        [("gateway/address/batch.go", 'fmt.Sprintf("%s description %d", what, DescriptionVersion)', "what")],
     ),
     (
         "gateway sends all that it refused back at once",

@@ -4,7 +4,7 @@ PLANTS = [
     (
         "gateway has caches ask again for what a URL pins",
         "./integration TestProxiesInFront",
-        [("gateway/batch.go", 'return "public, max-age=31536000, immutable"', 'return "no-cache"')],
+        [("gateway/access.go", 'return "public, " + howLong', 'return "no-cache"')],
     ),
     (
         "nginx as configured keeps no batch",

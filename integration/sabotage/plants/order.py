@@ -109,7 +109,7 @@ PLANTS = [
     (
         "gateway leaves homes out of a batch's address",
         "./gateway TestLocalityKeepsWhatAddressesPromise",
-        [("gateway/address/canonical.go", 'add("homes", num(p.Homes))', 'add("homes", num(p.WorldSize))')],
+        [("gateway/address/batch.go", 'add("homes", num(p.Homes))', 'add("homes", num(p.WorldSize))')],
     ),
     (
         "shuffle hands out the deal of another batch",
