@@ -58,6 +58,17 @@ func (b *Body) Settle() {
 	}
 }
 
+// OnClose names what else Close calls, once the body holds nothing.
+func (b *Body) OnClose(then func()) {
+	first := b.close
+	b.close = func() {
+		if first != nil {
+			first()
+		}
+		then()
+	}
+}
+
 // Close gives back what the body holds. The segments must not be used afterwards.
 func (b *Body) Close() {
 	if b.close != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/gateway/auth"
 	"github.com/millrace-data/millrace/gateway/origin"
+	"github.com/millrace-data/millrace/internal/budget"
 )
 
 // authorize says who asks, finds the dataset that the path names, and refuses a caller that lacks the route's right.
@@ -141,7 +142,8 @@ func (g *Gateway) checkRate(x *exchange) error {
 	return nil
 }
 
-// holdAnswer takes memory for an answer of n bytes out of the principal's share.
+// holdAnswer takes memory for an answer of n bytes out of the principal's share. A refusal counts as an overload too: the
+// next batch of a long answer is tried again once the one before has given its memory back.
 func (g *Gateway) holdAnswer(x *exchange, n int64) (release func(), err error) {
 	share := g.access.Limits(x.principal).Memory
 	if share <= 0 || g.cfg.Budget == nil {
@@ -149,7 +151,9 @@ func (g *Gateway) holdAnswer(x *exchange, n int64) (release func(), err error) {
 	}
 	release, ok := g.callers.Hold(g.caller(x), n, int64(share*float64(g.cfg.Budget.Total())))
 	if !ok {
-		return nil, tooMany(time.Second, "the batches that these credentials are being sent hold their share of the memory")
+		p := tooMany(time.Second, "the batches that these credentials are being sent hold their share of the memory")
+		p.Cause = budget.ErrOverloaded
+		return nil, p
 	}
 	return release, nil
 }

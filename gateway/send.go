@@ -81,12 +81,10 @@ func (g *Gateway) read(
 	if err != nil {
 		return nil, err
 	}
+	defer func() { release() }() // an error, or a panic
 	start := time.Now()
 	read, err := d.source.Read(ctx, at, wanted)
 	x.log.spent(phaseRead, start)
-	if err != nil {
-		release()
-	}
 	if errors.Is(err, budget.ErrTooLarge) {
 		total := int64(0)
 		if g.cfg.Budget != nil {
@@ -102,10 +100,11 @@ func (g *Gateway) read(
 		g.metrics.tierBytes.WithLabelValues(t.Tier).Add(float64(t.Bytes))
 		g.metrics.tierSeconds.WithLabelValues(t.Tier).Add(t.Wait.Seconds())
 	}
-	whole := chunkindex.NewBody(read.Segments, read.Tiers, func() { read.Close(); release() })
 	if err := part.Check(read.Segments); err != nil {
-		whole.Close()
+		read.Close()
 		return nil, err
 	}
-	return whole, nil
+	read.OnClose(release)
+	release = func() {}
+	return read, nil
 }
