@@ -28,6 +28,11 @@ class Secret(str):
         return "'***'"
 
 
+def secret(token: Token) -> Token:
+    """Returns a token that no traceback shows."""
+    return Secret(token) if isinstance(token, str) else token
+
+
 class Tokens:
     """The token of a process: read when its first client needs it, and again when a gateway refuses it."""
 
@@ -35,7 +40,7 @@ class Tokens:
         """Arguments go before the environment."""
         names = ("token", "token_file")
         if token is None and token_file is None:
-            token, token_file, names = os.environ.get(TOKEN), os.environ.get(TOKEN_FILE), (TOKEN, TOKEN_FILE)
+            token, token_file, names = secret(os.environ.get(TOKEN)), os.environ.get(TOKEN_FILE), (TOKEN, TOKEN_FILE)
         if token is not None and token_file is not None:
             raise InvalidArgument(f"{names[0]} and {names[1]} are both given", cure="leave one of them out")
         if token_file == "":
@@ -71,18 +76,18 @@ class Tokens:
 def _read_file(path: str) -> Secret:
     try:
         with Path(path).open("rb") as f:
-            text = f.read(MAX_TOKEN + 2)
+            text = Secret(f.read(MAX_TOKEN + 2).decode("latin-1"))
     except (OSError, ValueError) as e:
         reason = (e.strerror if isinstance(e, OSError) else None) or type(e).__name__
         raise InvalidArgument(f"token file {path!r}: {reason}", cure="give the path of a readable file that holds the token") from None
-    return _check(text.decode("latin-1"), f"token file {path!r}")
+    return _check(text, f"token file {path!r}")
 
 
 def _check(text: object, place: str) -> Secret:
     """Returns a token without the newline at its end. No fault repeats the token."""
     if not isinstance(text, str):
         raise InvalidArgument(f"{place}: a token is a str, not {type(text).__name__}", cure="see the token in docs/python.md")
-    text = text.rstrip("\r\n")
+    text = Secret(text.rstrip("\r\n"))
     fault = ""
     if not text:
         fault = "the token is empty"
@@ -92,7 +97,7 @@ def _check(text: object, place: str) -> Secret:
         fault = "a token is one line of visible ASCII characters, without spaces"
     if fault:
         raise InvalidArgument(f"{place}: {fault}", cure="give the token alone, as `millrace token` or the issuer has printed it")
-    return Secret(text)
+    return text
 
 
 def keep_off_plain_networks(sources: Sequence[Source], allowed: bool) -> None:

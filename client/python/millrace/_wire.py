@@ -178,8 +178,7 @@ class Wire:
             except ssl.SSLCertVerificationError as e:
                 raise ProtocolError(f"{gateway.name}: {_cause(e)}", gateway=gateway.name, cure=_UNTRUSTED) from None
             except (OSError, http.client.HTTPException) as e:
-                # The variables of http.client's frames hold the token, and some logs print variables.
-                raise ShortBody(f"{gateway.name}: {a.reason or _cause(e)}", retryable=True, gateway=gateway.name) from e.with_traceback(None)
+                raise ShortBody(f"{gateway.name}: {a.reason or _cause(e)}", retryable=True, gateway=gateway.name) from e
 
     @contextlib.contextmanager
     def _watching(self, a: Attempt) -> Iterator[Attempt]:

@@ -10,7 +10,7 @@ from urllib.parse import quote, quote_plus, urlsplit
 
 from ._core import Core, Settings
 from ._gateways import Home, Source, home_by_rank
-from ._token import Secret, Token
+from ._token import Token, secret
 from ._version import __version__
 from .batch import Batch, Decoder
 from .crc import CHECKS
@@ -82,6 +82,7 @@ class Client:
         ssl_context: Optional[ssl.SSLContext] = None,
         lookup: Optional[Callable[[str], Iterable[str]]] = None,
     ) -> None:
+        token = secret(token)
         listed = [gateways] if isinstance(gateways, str) else list(gateways)
         if not listed:
             raise InvalidArgument("new client: no gateway given")
@@ -100,7 +101,7 @@ class Client:
             raise InvalidArgument("new client: want ssl_context alone, or ca_file, or client_cert, with or without client_key")
         settings = Settings(
             sources, deadline, first_answer, attempt_timeout, max_batch_bytes, check, user_agent,
-            Secret(token) if isinstance(token, str) else token, _path(token_file), insecure_plain_http, dict(headers or {}), home,
+            token, _path(token_file), insecure_plain_http, dict(headers or {}), home,
             _path(ca_file), _path(client_cert), _path(client_key), ssl_context, lookup,
         )
         settings.tokens()  # its faults are better known now than in a worker
@@ -118,7 +119,8 @@ class Client:
         self.core.answered = state["answered"]
 
     def __repr__(self) -> str:
-        return f"<Client of {', '.join(s.base.name for s in self.core.settings.sources)}>"
+        made = "core" in vars(self)  # else one whose arguments were refused, in a traceback with variables
+        return f"<Client of {', '.join(s.base.name for s in self.core.settings.sources) if made else 'nothing'}>"
 
     # Resources.
 

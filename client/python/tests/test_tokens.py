@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import io
 import logging
 import multiprocessing
 import pickle
 import re
+import socket
 import ssl
+import struct
 import threading
 import time
 import traceback
@@ -207,6 +210,22 @@ def test_spawned_workers(
         pickle.dumps(millrace.Client(proxy.url, ssl_context=ssl.create_default_context()))
 
 
+def variables(e: BaseException) -> str:
+    """The traceback with the variables of all frames but the test's own."""
+    assert e.__traceback__ is not None
+    told = traceback.TracebackException(type(e), e, e.__traceback__.tb_next, capture_locals=True)
+    return "".join(told.format())
+
+
+def _reset_within_bodies(s: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while True:
+            conn, _ = s.accept()
+            conn.recv(1000)
+            conn.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            conn.close()
+
+
 def test_nothing_shows_a_token(
     guarded: Serve, authority: harness.Authority, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -226,10 +245,22 @@ def test_nothing_shows_a_token(
         client = millrace.Client(guarded(fault).url, token=CANARY, ca_file=authority.file, deadline=0.5)
         with client, pytest.raises(millrace.MillraceError) as e:
             client.epoch(0).batch(0)
-        told = traceback.TracebackException.from_exception(e.value, capture_locals=True)
         logging.getLogger().debug("failed", exc_info=e.value)
-        for text in (str(e.value), repr(e.value), repr(vars(e.value)), "".join(told.format()), repr(pickle.dumps(e.value))):
+        for text in (str(e.value), repr(e.value), repr(vars(e.value)), variables(e.value), repr(pickle.dumps(e.value))):
             assert "canary" not in text
+    with socket.create_server(("127.0.0.1", 0)) as s:
+        t = threading.Thread(target=_reset_within_bodies, args=(s,))
+        t.start()
+        client = millrace.Client(f"http://127.0.0.1:{s.getsockname()[1]}", token=CANARY, deadline=0.5)
+        with client, pytest.raises(millrace.GatewayUnavailable, match=r"reset|[Bb]roken pipe") as f:
+            client.json("POST", "/x", body="x" * (64 << 20))
+        s.shutdown(socket.SHUT_RDWR)
+        t.join(60)
+        assert "canary" not in variables(f.value)
+    client = millrace.Client(guarded(Guard()).url, token=CANARY, headers={"X-A": "€"}, ca_file=authority.file)
+    with client, pytest.raises(millrace.InvalidArgument, match="a header has characters") as g:
+        client.datasets()
+    assert "canary" not in variables(g.value)
     logging.basicConfig(force=True)
     out = capsys.readouterr()
     assert "canary" not in log.getvalue() + out.out + out.err
@@ -250,7 +281,7 @@ def test_nothing_shows_a_token(
         ({"token": "canary\ncanary"}, {}, "one line of visible ASCII characters"),
         ({"token": "Bearer canary"}, {}, "without spaces"),
         ({"token": "canary€"}, {}, "ASCII"),
-        ({"token": b"canary"}, {}, "a token is a str, not bytes"),
+        ({"token": b"other"}, {}, "a token is a str, not bytes"),
         ({"token": "canary"}, {"MILLRACE_INSECURE_PLAIN_HTTP": "perhaps"}, "MILLRACE_INSECURE_PLAIN_HTTP 'perhaps': want true or false"),
         ({"ca_file": "x", "ssl_context": ssl.create_default_context()}, {}, "want ssl_context alone"),
         ({"client_key": "x"}, {}, "want ssl_context alone, or ca_file, or client_cert"),
@@ -261,7 +292,7 @@ def test_tokens_that_cannot_be(given: dict[str, object], env: dict[str, str], te
         monkeypatch.setenv(name, value)
     with pytest.raises(millrace.InvalidArgument, match=re.escape(text)) as e:
         millrace.Client("https://gw", **given)  # type: ignore[arg-type]
-    assert "canary" not in str(e.value)
+    assert "canary" not in str(e.value) + variables(e.value)
 
 
 def test_tokens_stay_off_plain_networks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -169,4 +169,61 @@ PLANTS = [
         "conformance client node",
         [("conformance/clients/reader.mjs", "(chunks = []), (have = 0), (size = ", "(size = ")],
     ),
+    (
+        "the Go client sends its token over any network without TLS",
+        "./client TestTokensStayOffPlainNetworks",
+        [("client/token.go", 'if base.Scheme != "http" ||', 'if base.Scheme != "" ||')],
+    ),
+    (
+        "the Go client takes its token along to where a redirect points",
+        "./client TestTokenFollowsNoRedirect",
+        [("client/client.go", "cfg.HTTP.CheckRedirect == nil || token != nil {", "cfg.HTTP.CheckRedirect == nil {")],
+    ),
+    (
+        "the Go client does not send a request again with a new token",
+        "./client TestTokenIsReadAgainWhenItIsRefused",
+        [("client/token.go", "	if text == refused {", '	if text != "" {')],
+    ),
+    (
+        "one gateway that does not know a token yet ends a job of the Go client",
+        "./client TestGatewayThatDoesNotKnowANewTokenYet",
+        [("client/retry.go", " || e.Status == http.StatusUnauthorized", "")],
+    ),
+    (
+        "whoever prints a Go client prints its token",
+        "./client TestTokenGoesWithEachRequest",
+        [("client/client.go", 'cfg.Token = "" //', "_ = token //")],
+    ),
+    (
+        "http.client prints the Python client's token where a program debugs",
+        "client/python/tests/test_tokens.py test_nothing_shows_a_token",
+        [("client/python/millrace/_wire.py", "        c.debuglevel = 0  #", "        #")],
+    ),
+    (
+        "the Python client shows its token in the repr of its settings and headers",
+        "client/python/tests/test_tokens.py test_nothing_shows_a_token",
+        [("client/python/millrace/_token.py", "return \"'***'\"", "return str.__repr__(self)")],
+    ),
+    (
+        "the Python client shows its token to a gateway of another name",
+        "client/python/tests/test_tokens.py test_gateways_must_prove_their_names",
+        [("client/python/millrace/_core.py", "            if self.client_cert is not None:\n",
+          "            context.check_hostname = False\n            if self.client_cert is not None:\n")],
+    ),
+    (
+        "the Python client keeps a token that gateways refuse",
+        "client/python/tests/test_tokens.py test_tokens_change_during_an_epoch",
+        [("client/python/millrace/_token.py", "return None if self._text == refused else self._text", "return None")],
+    ),
+    (
+        "a worker of the Python client sends its token over any network without TLS",
+        "client/python/tests/test_tokens.py test_tokens_stay_off_plain_networks",
+        [("client/python/millrace/_core.py", "        if found.given:\n", "        if found.given and self.insecure_plain_http:\n")],
+    ),
+    (
+        "the Python client sends its token to whoever asks for a sign of life",
+        "client/python/tests/test_tokens.py test_ways_to_give_a_token",
+        [("client/python/millrace/_wire.py", "headers=self._all_headers(gateway, {}, None))",
+          "headers=self._all_headers(gateway, {}, self._tokens.current()))")],
+    ),
 ]
