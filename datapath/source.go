@@ -89,10 +89,8 @@ func (v visit) ended(body *chunkindex.Body, err error) (*chunkindex.Body, error)
 		v.of.Ended(time.Now())
 		return nil, err
 	}
-	return chunkindex.NewBody(body.Segments, body.Tiers, func() {
-		body.Close()
-		v.of.Ended(time.Now())
-	}).OnSettle(body.Settle), nil
+	body.OnClose(func() { v.of.Ended(time.Now()) })
+	return body, nil
 }
 
 func (s *Source) bring(ctx context.Context, at shuffle.Cursor, b *batch) (*chunkindex.Body, error) {
