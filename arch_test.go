@@ -119,13 +119,14 @@ func floorPlan() map[string]room {
 			ours:  []string{"gateway/address", "gateway/body/arrow", "gateway/plans", "chunkindex", "shuffle"},
 			never: []string{"net/http", "os"},
 		},
-		"gateway/auth": {outside: []string{"github.com/go-jose/go-jose", "github.com/rs/zerolog", "go.yaml.in/yaml"}},
-		"gateway/admission": {outside: []string{"golang.org/x/time"}, never: []string{"net"}},
-		"gateway/audit":     {never: []string{"net"}},
-		"gateway/origin":    {},
+		"gateway/auth":        {outside: []string{"github.com/go-jose/go-jose", "github.com/rs/zerolog", "go.yaml.in/yaml"}},
+		"gateway/admission":   {outside: []string{"golang.org/x/time"}, never: []string{"net"}},
+		"gateway/audit":       {never: []string{"net"}},
+		"gateway/conditional": {},
+		"gateway/origin":      {},
 		"gateway": {
 			ours: []string{
-				"gateway/address", "gateway/admission", "gateway/audit", "gateway/auth", "gateway/body", "gateway/origin", "gateway/plans",
+				"gateway/address", "gateway/admission", "gateway/audit", "gateway/auth", "gateway/body", "gateway/conditional", "gateway/origin", "gateway/plans",
 				"chunkindex", "importance", "selection", "shuffle", "internal/objstore", "internal/budget", "internal/quiet", "internal/socket", // importance, selection: types, errors
 			},
 			outside: []string{

@@ -87,7 +87,16 @@ func New(ctx context.Context, c *Config) (*Node, error) {
 
 // open makes all parts, each after those it needs.
 func (s *Node) open(ctx context.Context) error {
+	c := s.cfg
+	cfg := gateway.Config{
+		Mixtures: c.Mixed, Mix: s.mix, Log: s.log, Version: c.Version, Stats: s.stats, Readers: s.readers,
+		AdminListen: c.AdminListen != "", Deadline: c.Deadline,
+		LameDuck: max(c.LameDuck, 1), // 0 would be the default
+	}
 	if err := s.openTLS(); err != nil {
+		return err
+	}
+	if err := s.openAccess(ctx, &cfg); err != nil {
 		return err
 	}
 	if err := s.joinCluster(); err != nil {
@@ -106,15 +115,7 @@ func (s *Node) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c := s.cfg
-	cfg := gateway.Config{
-		Datasets: sets, Mixtures: c.Mixed, Mix: s.mix, Budget: s.main().budget, Log: s.log, Version: c.Version, Stats: s.stats, Readers: s.readers,
-		AdminListen: c.AdminListen != "", Deadline: c.Deadline,
-		LameDuck: max(c.LameDuck, 1), // 0 would be the default
-	}
-	if err := s.openAccess(ctx, &cfg); err != nil {
-		return err
-	}
+	cfg.Datasets, cfg.Budget = sets, s.main().budget
 	if s.peers != nil {
 		s.peers.serve(s.opened, s.division)
 		cfg.Cluster = s.clusterPage

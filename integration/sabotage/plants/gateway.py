@@ -54,7 +54,7 @@ PLANTS = [
     (
         "gateway answers a range one byte short",
         "./gateway TestRanges",
-        [("gateway/conditional.go", "min(to, size-1) - from + 1}, rangePart", "min(to, size-1) - from}, rangePart")],
+        [("gateway/conditional/conditional.go", "min(to, size-1) - from + 1}, Part", "min(to, size-1) - from}, Part")],
     ),
     (
         "gateway takes a parameter that is given twice",
@@ -119,7 +119,7 @@ PLANTS = [
     (
         "the gateway gives the rest of a body, whatever If-Range says",
         "conformance gateway",
-        [("gateway/conditional.go", "strings.TrimSpace(cond[0]) != etag", "strings.TrimSpace(cond[0]) == \"\"")],
+        [("gateway/conditional/conditional.go", "strings.TrimSpace(cond[0]) != etag", "strings.TrimSpace(cond[0]) == \"\"")],
     ),
     (
         "gateway's access line has the tiers of the last batch alone",
@@ -134,7 +134,7 @@ PLANTS = [
     (
         "gateway passes over If-Match",
         "./gateway TestIfMatchIsHeldTo",
-        [("gateway/conditional.go", "len(match) > 0 && !names(match", "len(match) > 9 && !names(match")],
+        [("gateway/conditional.go", "len(match) > 0 && !conditional.Names(match", "len(match) > 9 && !conditional.Names(match")],
     ),
     (
         "gateway looks for another path than the router when it lists methods",

@@ -29,12 +29,12 @@ PLANTS = [
     (
         "gateway has no name for the file of a batch",
         "./integration TestREDbotFindsNoFault",
-        [("gateway/conditional.go", 'fmt.Sprintf("attachment; filename=%q", x.fileName(kind))', '"attachment"')],
+        [("gateway/conditional.go", 'fmt.Sprintf("attachment; filename=%q", x.fileName(extension))', '"attachment"')],
     ),
     (
         "gateway takes a * in a list for the version that it has",
         "./integration TestConditionalAndRangeRequests",
-        [("gateway/conditional.go", 'len(lines) == 1 && strings.TrimSpace(lines[0]) == "*"', 'strings.Contains(strings.Join(lines, ","), "*")')],
+        [("gateway/conditional/conditional.go", 'len(lines) == 1 && strings.TrimSpace(lines[0]) == "*"', 'strings.Contains(strings.Join(lines, ","), "*")')],
     ),
     (
         "gateway keeps a connection after a request with a length and chunks",
