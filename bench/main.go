@@ -59,7 +59,7 @@ func parse(args []string) (options, error) {
 		cache = filepath.Join(os.Getenv("HOME"), ".cache")
 	}
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
-	f.StringVar(&o.goals, "goals", "1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16", "goals to measure")
+	f.StringVar(&o.goals, "goals", "1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17", "goals to measure")
 	f.IntVar(&o.rounds, "rounds", 7, "rounds of alternating arms")
 	f.BoolVar(&o.quick, "quick", false, "little data and few rounds: shows that everything runs, measures nothing")
 	f.StringVar(&o.gateway, "gateway", "bin/millrace", "the gateway's `binary`")
@@ -134,7 +134,7 @@ func run(ctx context.Context, args []string, log io.Writer) error {
 			return fmt.Errorf("shaped store, plan-aware: %w", err)
 		}
 	}
-	if o.wants(1, 2, 3, 4, 6, 7, 8, 10, 11, 12, 13, 16) {
+	if o.wants(1, 2, 3, 4, 6, 7, 8, 10, 11, 12, 13, 16, 17) {
 		if err := s.real(ctx); err != nil {
 			return err
 		}
@@ -161,6 +161,7 @@ func (s *suite) real(ctx context.Context) (err error) {
 		{[]int{10}, s.python},
 		{[]int{13}, s.tiers},
 		{[]int{16}, s.peers},
+		{[]int{17}, s.warmTLS},
 	}
 	for _, step := range steps {
 		if s.wants(step.goals...) {

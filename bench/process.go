@@ -18,7 +18,7 @@ import (
 // process is a child that listens on a port.
 type process struct {
 	cmd   *exec.Cmd
-	addr  string
+	addr  string        // host and port, after https:// where it speaks TLS
 	ended chan struct{} // closed once it has ended
 	log   bytes.Buffer  // what it printed on standard error; complete, and to be read, once it has ended
 }
@@ -60,11 +60,15 @@ func start(ctx context.Context, addr, health string, env []string, name string, 
 }
 
 func healthy(ctx context.Context, addr, path string) bool {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+path, nil)
+	if !strings.HasPrefix(addr, https) {
+		addr = "http://" + addr
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, addr+path, nil)
 	if err != nil {
 		return false
 	}
-	resp, err := http.DefaultClient.Do(req)
+	prober := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: anyServer()}}
+	resp, err := prober.Do(req)
 	if err != nil {
 		return false
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -73,9 +74,13 @@ func (l *load) readAll(ctx context.Context, addr string, next func() string) err
 
 // readConn reads over one connection, until that or the paths end.
 func (l *load) readConn(ctx context.Context, addr string, next func() string) (ended bool, err error) {
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+	host := strings.TrimPrefix(addr, https)
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", host)
 	if err != nil {
 		return true, err
+	}
+	if host != addr {
+		conn = tls.Client(conn, anyServer())
 	}
 	defer conn.Close() // read to the end
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
@@ -88,7 +93,7 @@ func (l *load) readConn(ctx context.Context, addr string, next func() string) (e
 			return true, nil
 		}
 		begin := time.Now()
-		if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: %s\r\n\r\n", path, addr); err != nil {
+		if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: %s\r\n\r\n", path, host); err != nil {
 			return true, err
 		}
 		length, last, err := l.head(r)

@@ -199,7 +199,7 @@ func (w *world) serve(ctx context.Context, cache int64, more []string, env ...st
 		"serve", "--listen", addr, "--cache-size", fmt.Sprint(cache), "--log-level", "warn",
 		"--dataset", "photos=s3://" + bucket + "/photos", "--dataset", "text=s3://" + bucket + "/text", "--s3-path-style",
 	}
-	return start(ctx, addr, "/readyz", append(env, w.env...), w.gateway, append(args, more...)...)
+	return start(ctx, scheme(more)+addr, "/readyz", append(env, w.env...), w.gateway, append(args, more...)...)
 }
 
 // stopwatch returns a function that tells the seconds since.

@@ -20,6 +20,8 @@ func yardstick(ctx context.Context, args []string) error {
 	body := f.Int64("body", 0, "length of a response")
 	memory := f.Int64("memory", 0, "length of the buffer that responses are cut from")
 	from := f.String("from", "", "address of the yardstick that /relay asks for its responses")
+	cert := f.String("tls-cert", "", "certificate: its responses are encrypted")
+	key := f.String("tls-key", "", "its key")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
@@ -46,7 +48,11 @@ func yardstick(ctx context.Context, args []string) error {
 	srv := &http.Server{Addr: *addr, Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 	stop := context.AfterFunc(ctx, func() { srv.Close() })
 	defer stop()
-	if err := srv.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
+	serve := srv.ListenAndServe
+	if *cert != "" {
+		serve = func() error { return srv.ListenAndServeTLS(*cert, *key) }
+	}
+	if err := serve(); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil
@@ -94,5 +100,5 @@ func startYardstick(ctx context.Context, body, memory int64, more ...string) (*p
 		"yardstick", "-listen", addr,
 		"-body", strconv.FormatInt(body, 10), "-memory", strconv.FormatInt(memory, 10),
 	}, more...)
-	return start(ctx, addr, "/healthz", nil, self, args...)
+	return start(ctx, scheme(more)+addr, "/healthz", nil, self, args...)
 }
