@@ -37,9 +37,10 @@ func (g *Gateway) mostOfBodies() int64 {
 // times as much memory as the bytes. It is reserved as the bytes arrive, and held until release. The server's ReadTimeout
 // bounds how long the caller may take.
 func (g *Gateway) body(x *exchange, limit, times int64) (_ []byte, release func(), err error) {
-	if kind, _, err := mime.ParseMediaType(x.r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+	kind, _, err := mime.ParseMediaType(x.r.Header.Get("Content-Type"))
+	if err != nil || kind != "application/json" || x.r.Header.Get("Content-Encoding") != "" {
 		x.w.Header().Set("Connection", "close")
-		return nil, nil, &problem{Status: http.StatusUnsupportedMediaType, Code: codeMediaType, Detail: "the body must be application/json, and say so in Content-Type"}
+		return nil, nil, &problem{Status: http.StatusUnsupportedMediaType, Code: codeMediaType, Detail: "the body must be application/json, say so in Content-Type, and have no Content-Encoding"}
 	}
 	limit = min(limit, g.mostOfBodies()/times)
 	var held []func()

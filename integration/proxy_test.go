@@ -62,8 +62,16 @@ func installed(t *testing.T, name string) string {
 	return path
 }
 
-// startFront starts a proxy with its configuration in deploy/proxies, in front of a gateway's address.
-func startFront(t *testing.T, f front, gateway string) (proxy *harness.Gateway, dir string) {
+// startFront starts a proxy with its configuration in deploy/proxies, in front of a gateway's address. edit changes the
+// configuration as its comments say.
+func startFront(t *testing.T, f front, gateway string, edit func(string) string) (proxy *harness.Gateway, dir string) {
+	t.Helper()
+	proxy, dir = launchFront(t, f, gateway, edit)
+	proxy.Ready(t, harness.Answers(proxy.URL+"/healthz"))
+	return proxy, dir
+}
+
+func launchFront(t *testing.T, f front, gateway string, edit func(string) string) (proxy *harness.Gateway, dir string) {
 	t.Helper()
 	dir, listen := t.TempDir(), harness.FreeAddress(t)
 	text, err := os.ReadFile(filepath.Join("..", "deploy", "proxies", f.config))
@@ -74,7 +82,7 @@ func startFront(t *testing.T, f front, gateway string) (proxy *harness.Gateway, 
 	config := strings.NewReplacer(
 		"127.0.0.1:8000", listen, "127.0.0.1:8080", gateway,
 		`.host = "127.0.0.1"`, `.host = "`+host+`"`, `.port = "8080"`, `.port = "`+port+`"`,
-	).Replace(string(text))
+	).Replace(edit(string(text)))
 	if err := os.WriteFile(filepath.Join(dir, f.config), []byte(config), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -82,10 +90,11 @@ func startFront(t *testing.T, f front, gateway string) (proxy *harness.Gateway, 
 	if f.more != nil {
 		args = append(args, strings.Fields(f.more(listen))...)
 	}
-	proxy = &harness.Gateway{Process: harness.Start(t, f.name, installed(t, f.program), os.Environ(), args...), URL: "http://" + listen}
-	proxy.Ready(t, harness.Answers(proxy.URL+"/healthz"))
-	return proxy, dir
+	process := harness.Start(t, f.name, installed(t, f.program), os.Environ(), args...)
+	return &harness.Gateway{Process: process, URL: "http://" + listen}, dir
 }
+
+func asItIs(config string) string { return config }
 
 // relay carries connections to a gateway, and can end all of them in the middle of an answer.
 type relay struct {
@@ -150,11 +159,12 @@ func TestProxiesInFront(t *testing.T) {
 	files, content := harness.Files(t, 200, 200_000)
 	store := harness.Open(t, "dir")
 	harness.Pack(t, store, files, dataset, "--shard-size", "8MiB", "--chunk-size", "1MiB")
+	access, _ := openAccess(t)
 	for _, f := range fronts() {
 		t.Run(f.name, func(t *testing.T) {
-			g := harness.Serve(t, store, dataset, "--cache-size", "256MiB", "--lame-duck", "30s", "--drain-timeout", "1s")
+			g := harness.Serve(t, store, dataset, "--access", access, "--cache-size", "256MiB", "--lame-duck", "30s", "--drain-timeout", "1s")
 			line := startRelay(t, strings.TrimPrefix(g.URL, "http://"))
-			proxy, dir := startFront(t, f, line.address)
+			proxy, dir := startFront(t, f, line.address, asItIs)
 			p := passage{t, f, g, proxy}
 			p.epochs(newReader(t, content), dir)
 			p.answers()
@@ -172,9 +182,11 @@ type passage struct {
 	gateway, proxy *harness.Gateway
 }
 
-// requests is how many batches the gateway was asked for.
-func (p passage) requests() int {
-	return int(p.gateway.Metric(p, "millrace_http_requests_total", `/batches/{batch}"`))
+// askedFor is how many batches a gateway was asked for. A request counts once it is over, a little after its last byte.
+func askedFor(t *testing.T, g *harness.Gateway) int {
+	t.Helper()
+	awaitNobody(t, g)
+	return int(g.Metric(t, "millrace_http_requests_total", `/batches/{batch}"`))
 }
 
 // epochs reads an epoch from the gateway, and with and without a generation through the proxy, twice: the proxy asks again
@@ -199,7 +211,7 @@ func (p passage) epochs(r *reader, dir string) {
 		for m := range n {
 			want[m] = p.gateway.MustGet(p, batchPath(0, m)+c.query, "Accept-Encoding", "gzip, br")
 		}
-		before := p.requests()
+		before := askedFor(p.T, p.gateway)
 		for m := range n {
 			path := batchPath(0, m) + c.query
 			got := p.proxy.MustGet(p, path, "Accept-Encoding", "gzip, br")
@@ -210,7 +222,7 @@ func (p passage) epochs(r *reader, dir string) {
 		if c.asked == 0 && !p.keeps {
 			c.asked = n
 		}
-		if asked := p.requests() - before; asked != c.asked {
+		if asked := askedFor(p.T, p.gateway) - before; asked != c.asked {
 			p.Errorf("%s: got %d requests at the gateway, want %d", c.what, asked, c.asked)
 		}
 		if stored := bytesBelow(p.T, dir); strings.HasPrefix(c.what, "not") && stored > 1<<20 {
@@ -295,7 +307,7 @@ func (p passage) answers() {
 	long := "/v1/datasets/photos/sample?key=" + strings.Repeat("%41", 4096) // 12 KiB
 	for path, status := range map[string]int{
 		"/epoch/0/batch/99999": 404, "/nosuch": 404, "/epoch/0/batch/0?batch_size=0": 400, long: 404,
-		"/v1/datasets/%2e%2e": 404, "/v1/datasets/a%2Fb": 404, "/v1/datasets/photos/epochs/0/batches/0?seed=%zz": 400,
+		"/v1/datasets/%2e%2e": 401, "/v1/datasets/a%2Fb": 401, "/v1/datasets/photos/epochs/0/batches/0?seed=%zz": 400,
 		"/epoch/0/batch/0?format=nosuch": 400, "/v1/datasets/photos/sample?key=" + strings.Repeat("A", 17<<10): 414,
 	} {
 		want, got := p.gateway.Get(p, path, "X-Request-Id", "the-same-request"), p.proxy.Get(p, path, "X-Request-Id", "the-same-request")

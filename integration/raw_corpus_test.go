@@ -115,6 +115,10 @@ func framing() []rawCase {
 		{"trailers that frame", post("{HEX}\r\n{BODY}\r\n0\r\nContent-Length: 7\r\nTransfer-Encoding: x\r\n\r\n", chunked), "200", closed, "9110 6.5.1: MUST NOT be merged"},
 		{"endless trailers", post("{HEX}\r\n{BODY}\r\n0\r\nX: "+strings.Repeat("y", 100000)+"\r\n\r\n", chunked), "400", closed, ""},
 
+		{"report in gzip", post("{BODY}", "Content-Encoding: gzip", "Content-Length: {SIZE}"), "415", closed, "9110 8.4: a coding that is not taken"},
+		{"report as text", request("POST /v1/datasets/photos/importance HTTP/1.1", "Content-Type: text/plain", "Content-Length: {SIZE}") + "{BODY}", "415", closed, "9110 15.5.16"},
+		{"report of no type", request("POST /v1/datasets/photos/importance HTTP/1.1", "Content-Length: {SIZE}") + "{BODY}", "415", closed, "9110 8.3"},
+		{"report of a type with a charset", request("POST /v1/datasets/photos/importance HTTP/1.1", "Content-Type: Application/JSON; charset=utf-8", "Content-Length: {SIZE}") + "{BODY}", "200", kept, "8259 11: the parameter has no meaning"},
 		{"body of a GET", get("Content-Length: 5") + "hello", "400", closed, "9110 9.3.1: may be refused; the connection closes"},
 		{"body of a GET that is a request", get("Content-Length: {HIDDEN}") + hidden, "400", closed, "9110 9.3.1"},
 		{"body of a GET in chunks", get(chunked) + "5\r\nhello\r\n0\r\n\r\n", "400", closed, "9110 9.3.1"},
@@ -171,6 +175,9 @@ func lines() []rawCase {
 		{"folded host", bare("GET /healthz HTTP/1.1", "Host:", " localhost"), "200", kept, "9112 5.2"},
 		{"fold before the first header", bare("GET /healthz HTTP/1.1", " X: y", "Host: localhost"), "400 plain", closed, "9112 2.2: MUST be refused or dropped"},
 
+		{"host of another", bare("GET {BATCH} HTTP/1.1", "Host: elsewhere.example"), "421", kept, "9110 7.4: not served here"},
+		{"host of another in the target", request("GET http://elsewhere.example{BATCH} HTTP/1.1"), "421", kept, "9112 3.2.2: the target's host counts"},
+		{"host of another beside a target with this one", bare("GET http://localhost{BATCH} HTTP/1.1", "Host: elsewhere.example"), "200", kept, "9112 3.2.2: MUST ignore Host"},
 		{"folded header", get("X-Request-Id: a\r\n b"), "200", kept, "9112 5.2: a fold is spaces, or refused"},
 		{"space before a colon", get("X-A : b"), "400 plain", closed, "9112 5.1: MUST be 400"},
 		{"tab before a colon", get("X-A\t: b"), "400 plain", closed, "9112 5.1"},

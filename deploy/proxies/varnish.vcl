@@ -1,7 +1,7 @@
 # Varnish in front of a gateway: it keeps in memory what a URL pins for ever, and passes all else through.
 # Start it with: varnishd -a 127.0.0.1:8000 -f /etc/millrace/varnish.vcl -s malloc,16g -p http_req_hdr_len=20k -p http_req_size=48k
 # (a URL may have 16 KiB, all headers 36 KiB). Varnish 7.1 takes what it passes as fast as the gateway gives it, and holds that in
-# memory for slow clients, beside the 16 GiB; later releases bound it with "set beresp.transit_buffer".
+# memory for slow clients, beside the 16 GiB; later releases bound it with "set beresp.transit_buffer". It speaks no TLS.
 vcl 4.1;
 
 backend gateway {
@@ -13,6 +13,9 @@ backend gateway {
 }
 
 sub vcl_recv {
+  # Who asks: Varnish has added that to X-Forwarded-For. A gateway with --trusted-proxies believes Forwarded too, so what a client
+  # says of itself there goes.
+  unset req.http.Forwarded;
   # Answers to URLs with a generation never change. Of others a range or a condition is the gateway's to answer.
   if (req.url !~ "[?&]generation=") {
     return (pass);

@@ -228,7 +228,12 @@ func (g *Gateway) Post(t testing.TB, path string, body []byte) Response {
 
 // Do sends one request without a body and reads the answer to its end.
 func Do(ctx context.Context, method, url string, header ...string) (Response, error) {
-	return send(ctx, http.DefaultClient, method, url, nil, header...)
+	return DoWith(ctx, http.DefaultClient, method, url, header...)
+}
+
+// DoWith sends one request as Do does, by a client of the test's own.
+func DoWith(ctx context.Context, asker *http.Client, method, url string, header ...string) (Response, error) {
+	return send(ctx, asker, method, url, nil, header...)
 }
 
 func send(ctx context.Context, asker *http.Client, method, url string, body []byte, header ...string) (Response, error) {

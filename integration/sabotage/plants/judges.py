@@ -2,6 +2,26 @@
 
 PLANTS = [
     (
+        "gateway lets shared caches keep what a token is needed for",
+        "./integration TestProxiesPassOnWhoAsks",
+        [("gateway/access.go", 'return "private, " + howLong', 'return "public, " + howLong')],
+    ),
+    (
+        "HAProxy as configured lets clients choose their address",
+        "./integration TestProxiesPassOnWhoAsks",
+        [("deploy/proxies/haproxy.cfg", "  http-request del-header Forwarded\n", "")],
+    ),
+    (
+        "nginx as configured believes any gateway",
+        "./integration TestProxiesPassOnWhoAsks",
+        [("deploy/proxies/nginx.conf", "proxy_ssl_verify on", "proxy_ssl_verify off")],
+    ),
+    (
+        "gateway reads a body in a coding as if it had none",
+        "./integration TestRawRequests",
+        [("gateway/post.go", ' || x.r.Header.Get("Content-Encoding") != ""', "")],
+    ),
+    (
         "gateway has caches ask again for what a URL pins",
         "./integration TestProxiesInFront",
         [("gateway/access.go", 'return "public, " + howLong', 'return "no-cache"')],
