@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 )
 
 // Right is something that a caller may do. Read, Report and Warm are rights on a dataset, Admin is
@@ -52,6 +53,12 @@ type Principal struct {
 	// who are the names by which grants and limits mean the principal: Name, its groups, and the
 	// further names of a certificate.
 	who []string
+
+	// token is the SHA-256 of the caller's token, if it has shown one: the policy in use says whether
+	// the token still stands.
+	token *digest
+	// until is when a JWT or a certificate ends. Zero: the caller has shown neither.
+	until time.Time
 }
 
 // Anonymous is the principal of a caller without credentials.

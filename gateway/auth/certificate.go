@@ -6,12 +6,17 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 )
 
 // byCertificate returns the principal of a certificate that TLS has verified. Its name is the first
-// of the certificate's names that the access file means, or else the first of all.
-func (p *policy) byCertificate(cert *x509.Certificate) (Principal, error) {
-	var who Principal
+// of the certificate's names that the access file means, or else the first of all. The certificate
+// may have expired since: a connection is verified when it is made, and may be kept for days.
+func (p *policy) byCertificate(cert *x509.Certificate, now time.Time) (Principal, error) {
+	if now.After(cert.NotAfter) {
+		return Principal{}, invalid("a client certificate that expired at %s", cert.NotAfter.UTC().Format(time.RFC3339))
+	}
+	who := Principal{until: cert.NotAfter}
 	for _, name := range sans(cert) {
 		who.who = append(who.who, "certificate:"+name)
 	}

@@ -17,7 +17,7 @@ import (
 func certificate(t testing.TB, template x509.Certificate) *x509.Certificate {
 	t.Helper()
 	key := newEC(t, "").key
-	template.SerialNumber, template.NotAfter = big.NewInt(1), time.Now().Add(time.Hour)
+	template.SerialNumber, template.NotAfter = big.NewInt(1), newClock().Now().Add(time.Hour)
 	der, err := x509.CreateCertificate(rand.Reader, &template, &template, key.Public(), key)
 	must(t, err)
 	cert, err := x509.ParseCertificate(der)
@@ -97,6 +97,24 @@ func TestACertificateWithoutANameIsRefused(t *testing.T) {
 	cert.DNSNames = []string{"", strings.Repeat("a", 300), "a\x00b"}
 	if p, err := g.Authenticate(Credentials{Certificates: []*x509.Certificate{cert}}); !errors.Is(err, ErrInvalid) {
 		t.Errorf("got %q, %v, want ErrInvalid: neither anonymous nor its common name", p.Name, err)
+	}
+}
+
+// TestACertificateThatExpires comes by a connection that was made in time.
+func TestACertificateThatExpires(t *testing.T) {
+	clock := newClock()
+	g, err := Open(Config{File: string(newFile(t, certificatesFile)), Now: clock.Now})
+	must(t, err)
+	cert := certificate(t, x509.Certificate{DNSNames: []string{"ops.example"}})
+	cert.NotAfter = clock.Now()
+	shown := Credentials{Certificates: []*x509.Certificate{cert}}
+	p, err := g.Authenticate(shown)
+	if err != nil || !g.May(p, Admin, "") {
+		t.Errorf("in its last second: got %v, want its rights", err)
+	}
+	clock.add(time.Second)
+	if _, err := g.Authenticate(shown); !errors.Is(err, ErrInvalid) || g.May(p, Admin, "") {
+		t.Errorf("expired: got %v and its rights %t, want it refused", err, g.May(p, Admin, ""))
 	}
 }
 

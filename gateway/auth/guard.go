@@ -104,22 +104,25 @@ func (g *Guard) Authenticate(shown Credentials) (Principal, error) {
 		}
 		return Principal{}, invalid("neither a token, mr_ and 43 characters, nor a JWT")
 	case len(shown.Certificates) > 0:
-		return p.byCertificate(shown.Certificates[0])
+		return p.byCertificate(shown.Certificates[0], g.cfg.Now())
 	}
 	return Anonymous(), nil
 }
 
 // May reports whether a principal has a right on a dataset, whether or not there is such a dataset.
-// Admin is a right on the gateway: its dataset is "".
-func (g *Guard) May(p Principal, right Right, dataset string) bool {
-	switch right {
-	case None:
+// Admin is a right on the gateway: its dataset is "". A principal whose credentials have ended, or
+// have been taken out of the access file, has no rights any more.
+func (g *Guard) May(who Principal, right Right, dataset string) bool {
+	p := g.policy.Load()
+	switch {
+	case right == None:
 		return true
-	case Admin:
-		return g.policy.Load().isAdmin(p)
-	default:
-		return g.policy.Load().may(p, setOf(right), dataset)
+	case !p.stands(&who, g.cfg.Now):
+		return false
+	case right == Admin:
+		return p.isAdmin(who)
 	}
+	return p.may(who, setOf(right), dataset)
 }
 
 // GrantsSources reports whether the grant by which a principal may read a mixture lets it read the

@@ -61,7 +61,11 @@ func (p *policy) byIssuer(is *issuer, signed *jwt.JSONWebToken, now time.Time) (
 	if err := standard.ValidateWithLeeway(want, leeway); err != nil {
 		return Principal{}, invalid("a JWT of %s: %w", is.name, err)
 	}
-	return p.issuedTo(is, all)
+	who, err := p.issuedTo(is, all)
+	if err == nil {
+		who.until = standard.Expiry.Time().Add(leeway)
+	}
+	return who, err
 }
 
 // issuedTo makes a principal of claims that are proved.

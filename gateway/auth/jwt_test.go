@@ -208,7 +208,13 @@ func TestExpiryOfAJWTFollowsTheClock(t *testing.T) {
 	p.fetch(t)
 	text := p.sign(t, e, nil, nil)
 	p.clock.add(6 * time.Minute)
-	mustBe(t, p.guard, text)
+	who := mustBe(t, p.guard, text)
+	if !p.guard.May(who, Read, "photos") {
+		t.Error("within the leeway: got no rights, want them")
+	}
 	p.clock.add(time.Second)
 	refused(t, p.guard, "expired", "Bearer "+text)
+	if p.guard.May(who, Read, "photos") {
+		t.Error("the rest of a long answer: got the rights, want none")
+	}
 }

@@ -1,7 +1,6 @@
 package auth
 
 import (
-	"crypto/sha256"
 	"encoding/hex"
 	"math"
 	"strconv"
@@ -17,7 +16,7 @@ type parser struct {
 
 	policy  *policy
 	tokens  map[string]bool // the names in tokens
-	digests map[string]int  // the line of each sha256
+	digests map[digest]int  // the line of each sha256
 	issuers map[string]bool // the names in issuers: whether JWTs of the issuer name groups
 	limited map[string]int  // the line of each name in limits
 }
@@ -26,7 +25,7 @@ type parser struct {
 func parse(file string, text []byte) (*policy, error) {
 	p := parser{
 		faults: faults{file: file}, policy: newPolicy(),
-		tokens: map[string]bool{}, digests: map[string]int{}, issuers: map[string]bool{}, limited: map[string]int{},
+		tokens: map[string]bool{}, digests: map[digest]int{}, issuers: map[string]bool{}, limited: map[string]int{},
 	}
 	if root, ok := p.document(text); ok {
 		p.root(root)
@@ -93,9 +92,8 @@ func (p *parser) token(n *yaml.Node) {
 		p.tokens[name] = true
 	}
 	t := token{principal: Principal{Name: "token:" + name, who: []string{"token:" + name}}}
-	digest, ok := p.required(m, "sha256")
-	if ok {
-		p.digest(m.values["sha256"], digest, &t)
+	if text, ok := p.required(m, "sha256"); ok {
+		p.digest(m.values["sha256"], text, &t)
 	}
 	if m.values["expires"] != nil {
 		if text, ok := p.scalar(m.values["expires"], "expires"); ok {
@@ -105,22 +103,25 @@ func (p *parser) token(n *yaml.Node) {
 			}
 		}
 	}
+	t.principal.token = &t.sum
+	p.policy.known[t.sum] = len(p.policy.tokens)
 	p.policy.tokens = append(p.policy.tokens, t)
 }
 
 // digest reads a token's SHA-256. A fault does not repeat the value: it may be the token itself.
 func (p *parser) digest(at *yaml.Node, text string, t *token) {
-	sum, err := hex.DecodeString(text)
+	var sum digest
+	n, err := hex.Decode(sum[:], []byte(text[:min(len(text), hex.EncodedLen(len(sum)))]))
 	switch {
 	case isToken(text):
 		p.add(at, "sha256 is the text of a token: it is a secret, draw another one and write its SHA-256 here")
-	case err != nil || len(sum) != sha256.Size:
-		p.add(at, "sha256 wants %d hexadecimal digits, got %d characters", hex.EncodedLen(sha256.Size), len(text))
-	case p.digests[string(sum)] != 0:
-		p.add(at, "sha256 is that of line %d: a token has one name", p.digests[string(sum)])
+	case err != nil || n != len(sum) || len(text) != hex.EncodedLen(n):
+		p.add(at, "sha256 wants %d hexadecimal digits, got %d characters", hex.EncodedLen(len(sum)), len(text))
+	case p.digests[sum] != 0:
+		p.add(at, "sha256 is that of line %d: a token has one name", p.digests[sum])
 	default:
-		p.digests[string(sum)] = at.Line
-		copy(t.sum[:], sum)
+		p.digests[sum] = at.Line
+		t.sum = sum
 	}
 }
 

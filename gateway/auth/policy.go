@@ -1,8 +1,11 @@
 package auth
 
+import "time"
+
 // policy is what one version of an access file says. Nothing changes it.
 type policy struct {
 	tokens  []token
+	known   map[digest]int // where each token lies in tokens
 	issuers []issuer
 	permits map[string]*permits // of each name in a grant
 
@@ -11,7 +14,7 @@ type policy struct {
 }
 
 func newPolicy() *policy {
-	return &policy{permits: map[string]*permits{}, limitsFor: map[string]int{}}
+	return &policy{known: map[digest]int{}, permits: map[string]*permits{}, limitsFor: map[string]int{}}
 }
 
 // rights is a set of rights.
@@ -88,6 +91,16 @@ func matches(pattern, name string) bool {
 		p++
 	}
 	return p == len(pattern)
+}
+
+// stands reports whether the credentials by which a principal was known are still good: a long
+// answer may outlive them.
+func (p *policy) stands(who *Principal, now func() time.Time) bool {
+	if who.token != nil {
+		i, ok := p.known[*who.token]
+		return ok && p.tokens[i].principal.Name == who.Name && p.tokens[i].stands(now())
+	}
+	return who.until.IsZero() || !now().After(who.until)
 }
 
 // may reports whether a principal has all rights of a set. What everybody may do without

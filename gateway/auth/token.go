@@ -64,9 +64,12 @@ func bearer(values []string) (string, error) {
 	return text, nil
 }
 
+// digest is the SHA-256 of a token's text.
+type digest [sha256.Size]byte
+
 // token is a line of an access file.
 type token struct {
-	sum       [sha256.Size]byte
+	sum       digest
 	expires   time.Time // zero: never
 	principal Principal
 }
@@ -82,8 +85,10 @@ func (p *policy) byToken(text string, now time.Time) (Principal, error) {
 		return Principal{}, invalid("no such token")
 	}
 	t := &p.tokens[found]
-	if !t.expires.IsZero() && !now.Before(t.expires) {
+	if !t.stands(now) {
 		return Principal{}, invalid("%s expired at %s", t.principal.Name, t.expires.UTC().Format(time.RFC3339))
 	}
 	return t.principal, nil
 }
+
+func (t *token) stands(now time.Time) bool { return t.expires.IsZero() || now.Before(t.expires) }

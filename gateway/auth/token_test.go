@@ -112,6 +112,47 @@ grants: [{who: [anonymous], datasets: [open], rights: [read]}]`, digest))
 	refused(t, g, "token:a expired at 2026-11-22T12:00:10Z", "Bearer "+text)
 }
 
+// TestRightsEndWithTheToken holds a principal while its token ends: a long answer asks for its
+// rights again.
+func TestRightsEndWithTheToken(t *testing.T) {
+	text, sum := NewToken()
+	_, next := NewToken()
+	clock := newClock()
+	const grants = "\ngrants: [{who: ['token:a', 'token:b'], datasets: [photos], rights: [read, admin]}]\n"
+	both := "tokens: [{name: a, sha256: " + next + "}, {name: b, sha256: " + strings.Repeat("0", 64) + "}, {name: a, sha256: " + sum
+	file := newFile(t, both+", expires: 2026-11-22T12:00:10Z}]"+grants)
+	g, err := Open(Config{File: string(file), Now: clock.Now})
+	must(t, err)
+	p := mustBe(t, g, text)
+	may := func(what string, want bool) {
+		t.Helper()
+		if got := g.May(p, Read, "photos"); got != want {
+			t.Errorf("%s: read is %t, want %t", what, got, want)
+		}
+		if got := g.May(p, Admin, ""); got != want {
+			t.Errorf("%s: admin is %t, want %t", what, got, want)
+		}
+	}
+	may("at first", true)
+	file.put(t, both+", expires: 2026-11-22T12:00:05Z}]"+grants)
+	must(t, g.Reload())
+	may("expires earlier", true)
+	clock.add(5 * time.Second)
+	may("expired", false)
+	file.put(t, both+"}]"+grants)
+	must(t, g.Reload())
+	may("expires no more", true)
+	file.put(t, "tokens: [{name: b, sha256: "+sum+"}, {name: a, sha256: "+next+"}]"+grants)
+	must(t, g.Reload())
+	may("the token of another name", false)
+	file.put(t, "tokens: [{name: a, sha256: "+next+"}, {name: b, sha256: "+strings.Repeat("0", 64)+"}]"+grants)
+	must(t, g.Reload())
+	may("another token of the name", false)
+	if !g.May(p, None, "") {
+		t.Error("what needs no right: got it refused")
+	}
+}
+
 func TestWithoutCredentialsTheCallerIsAnonymous(t *testing.T) {
 	g := mustOpen(t, `grants: [{who: [anonymous], datasets: [open], rights: [read]}]`)
 	p, err := g.Authenticate(Credentials{})
