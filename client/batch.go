@@ -20,6 +20,7 @@ type Batch struct {
 	ContentType string // of Bytes
 
 	data     []byte
+	kept     bool // data was read from Options.folder
 	count    int
 	manifest []Sample
 	starts   []int64 // of the manifest's samples in data

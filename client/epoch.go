@@ -12,7 +12,7 @@ type Epoch struct {
 	Options              // Prefetch and Manifest are ReadEpoch's to set; Rank too, with AllRanks
 	AllRanks    bool     // read the shares of all ranks side by side
 	Connections int      // batches under way at a time; 0 means 8
-	Dir         string   // where each batch becomes a file; empty: no batch is kept
+	Dir         string   // where each batch becomes a file, unless it is there whole; empty: no batch is kept
 	Unproved    bool     // fetch no manifests: bytes are checked, exactly-once is not
 	Progress    Progress // is told after each batch; nil: nobody
 }
@@ -32,9 +32,17 @@ type EpochReport struct {
 	Samples    uint64 `json:"samples"`
 	Padded     uint64 `json:"padded"`
 	Bytes      uint64 `json:"bytes"`
+	Reused     Reused `json:"reused"` // of the above, what was not fetched
 
 	Took  time.Duration `json:"-"`
 	Proof Proof         `json:"-"`
+}
+
+// Reused are batches whose files were there whole: their length and CRC-32C are those that the gateway says.
+type Reused struct {
+	Batches uint64 `json:"batches"`
+	Samples uint64 `json:"samples"`
+	Bytes   uint64 `json:"bytes"`
 }
 
 // Proof is what ReadEpoch proved beyond the bytes of each batch.
@@ -106,8 +114,10 @@ func (c *Client) ReadEpoch(ctx context.Context, e Epoch) (EpochReport, error) {
 	if err != nil {
 		return EpochReport{}, err
 	}
-	if err := makeDir(e.Dir); err != nil {
-		return EpochReport{}, err
+	if e.Dir != "" {
+		if err := folder(e.Dir).prepare(e.Options, e.AllRanks); err != nil {
+			return EpochReport{}, err
+		}
 	}
 	r := &epochReader{client: c, Epoch: e, plan: p}
 	r.rep = EpochReport{Dataset: name, Generation: p.Parameters.Generation, Epoch: e.Options.Epoch}
@@ -131,7 +141,7 @@ func (c *Client) ReadEpoch(ctx context.Context, e Epoch) (EpochReport, error) {
 func (r *epochReader) read(ctx context.Context) error {
 	opt := r.Options
 	opt.Manifest = r.ledger != nil
-	opt.Generation = r.plan.Parameters.Generation
+	opt.Generation, opt.folder = r.plan.Parameters.Generation, folder(r.Dir)
 	ranks := uint64(1)
 	if r.AllRanks {
 		ranks = max(opt.WorldSize, 1)
@@ -181,8 +191,8 @@ func (r *epochReader) take(b *Batch, opt Options) error {
 	if r.ledger != nil {
 		r.ledger.Add(b)
 	}
-	if r.Dir != "" {
-		if err := writeBatch(r.Dir, b, opt); err != nil {
+	if r.Dir != "" && !b.kept {
+		if err := opt.folder.write(b, opt); err != nil {
 			return err
 		}
 	}
@@ -192,6 +202,11 @@ func (r *epochReader) take(b *Batch, opt Options) error {
 	r.rep.Samples += uint64(b.Samples())
 	r.rep.Padded += b.Padded
 	r.rep.Bytes += uint64(len(b.Bytes()))
+	if b.kept {
+		r.rep.Reused.Batches++
+		r.rep.Reused.Samples += uint64(b.Samples())
+		r.rep.Reused.Bytes += uint64(len(b.Bytes()))
+	}
 	r.done += int64(len(b.Bytes()))
 	until := r.plan.Batches
 	if opt.Until != 0 {

@@ -1,41 +1,111 @@
 package client
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
+	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
 )
 
-// makeDir makes the directory of batches, if there is to be one.
-func makeDir(dir string) error {
-	if dir == "" {
-		return nil
-	}
-	if err := os.MkdirAll(dir, 0o777); err != nil {
+// folder is a directory of batches, each in a file of its own that is whole or not there.
+type folder string
+
+// partMark stands in the names of files that are being written. What a killed run left goes when the same rank is read
+// again, so one run at a time writes the batches of a rank.
+const partMark = ".part-"
+
+// prepare makes the directory, and removes what killed runs of the same ranks left.
+func (d folder) prepare(opt Options, allRanks bool) error {
+	if err := os.MkdirAll(string(d), 0o777); err != nil {
 		return fmt.Errorf("write batches: %w", err)
+	}
+	entries, err := os.ReadDir(string(d))
+	if err != nil {
+		return fmt.Errorf("write batches: %w", err)
+	}
+	own := rankSuffix(opt) + "."
+	if allRanks && opt.WorldSize > 1 {
+		own = fmt.Sprintf("-of-%d.", opt.WorldSize)
+	}
+	for _, e := range entries {
+		name := e.Name()
+		if !strings.HasPrefix(name, ".batch-") || !strings.Contains(name, partMark) {
+			continue
+		}
+		if opt.WorldSize > 1 && strings.Contains(name, own) || opt.WorldSize <= 1 && !strings.Contains(name, ".rank-") {
+			if err := os.Remove(filepath.Join(string(d), name)); err != nil {
+				return fmt.Errorf("remove what a killed run left: %w", err)
+			}
+		}
 	}
 	return nil
 }
 
-// writeBatch writes a batch to a file of its own, whole or not at all.
-func writeBatch(dir string, b *Batch, opt Options) error {
-	name := fmt.Sprintf("batch-%06d", b.Number)
-	if opt.WorldSize > 1 {
-		name += fmt.Sprintf(".rank-%d-of-%d", opt.Rank, opt.WorldSize)
+func rankSuffix(opt Options) string {
+	if opt.WorldSize <= 1 {
+		return ""
 	}
-	name += extension(b.ContentType)
-	tmp, err := os.CreateTemp(dir, ".batch-*")
-	if err != nil {
-		return fmt.Errorf("write %s: %w", name, err)
+	return fmt.Sprintf(".rank-%d-of-%d", opt.Rank, opt.WorldSize)
+}
+
+// stem is the name of a batch's file without its extension.
+func stem(number uint64, opt Options) string {
+	return fmt.Sprintf("batch-%06d%s", number, rankSuffix(opt))
+}
+
+// has reports whether there is a file of a batch in any format, whole or not.
+func (d folder) has(number uint64, opt Options) bool {
+	for _, ext := range []string{".tar", ".jsonl", ".bin"} {
+		if _, err := os.Stat(filepath.Join(string(d), stem(number, opt)+ext)); err == nil {
+			return true
+		}
 	}
-	_, err = tmp.Write(b.Bytes())
-	err = errors.Join(err, tmp.Chmod(0o644), tmp.Close())
+	return false
+}
+
+// fill gives a batch the bytes of its file, if these have the length and the CRC-32C that its header says.
+func (d folder) fill(b *Batch, size int64, opt Options) bool {
+	path := filepath.Join(string(d), stem(b.Number, opt)+extension(b.ContentType))
+	if info, err := os.Stat(path); err != nil || info.Size() != size {
+		return false
+	}
+	data, err := os.ReadFile(path)
+	if err != nil || int64(len(data)) != size || crc32.Checksum(data, castagnoli()) != b.CRC {
+		return false
+	}
+	b.data = data
+	return true
+}
+
+// write writes a batch to its file, whole or not at all.
+func (d folder) write(b *Batch, opt Options) error {
+	name := stem(b.Number, opt) + extension(b.ContentType)
+	tmp, err := os.CreateTemp(string(d), "."+name+partMark+"*")
 	if err == nil {
-		err = os.Rename(tmp.Name(), filepath.Join(dir, name))
+		_, err = tmp.Write(b.Bytes())
+		if err == nil {
+			err = tmp.Chmod(0o644)
+		}
+		if closed := tmp.Close(); err == nil {
+			err = closed // some file systems are full only now
+		}
+		if err == nil {
+			err = os.Rename(tmp.Name(), filepath.Join(string(d), name))
+		}
+		if err != nil {
+			_ = os.Remove(tmp.Name())
+		}
 	}
-	if err != nil {
-		_ = os.Remove(tmp.Name())
+	switch {
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return fmt.Errorf("write %s: no room for its %d bytes in %s: make room and run the same again, which goes on with what is missing: %w", name, len(b.Bytes()), d, err)
+	case err != nil:
 		return fmt.Errorf("write %s: %w", name, err)
 	}
 	return nil
@@ -49,4 +119,30 @@ func extension(contentType string) string {
 		return ".jsonl"
 	}
 	return ".bin"
+}
+
+// kept returns the batch if its file in Options.folder has the bytes that a gateway would send, by the header alone; else
+// nil, and the batch is to be fetched. An answer that is an error has no body to say which, so fetching tells.
+func (t *transfer) kept(ctx context.Context, gw *gateway) (b *Batch, err error) {
+	err = t.client.attempt(ctx, gw, func(ctx context.Context, came *atomic.Int64) error {
+		resp, err := t.client.send(ctx, gw, request{method: http.MethodHead, path: t.path(), query: t.opt.query(t.opt.Generation)})
+		if e := (*Error)(nil); errors.As(err, &e) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		came.Add(1)
+		if err := t.begin(resp); err != nil {
+			return fmt.Errorf("%s: %w", gw.name(), err)
+		}
+		if t.opt.folder.fill(t.batch, t.size, t.opt) {
+			b = t.batch
+			b.kept = true
+		}
+		t.drop()
+		return nil
+	})
+	return b, err
 }

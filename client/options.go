@@ -38,6 +38,7 @@ type Options struct {
 	Manifest bool // fetch each batch's manifest too: needed for Batch.Sample and Ledger.Add
 
 	batches uint64 // of the epoch, once an answer has said it
+	folder  folder // where batches may lie that need not be fetched; empty: nowhere
 }
 
 // defaultPrefetch hides one round trip behind the consumer's work without holding much memory.

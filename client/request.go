@@ -20,7 +20,14 @@ func (c *Client) Batch(ctx context.Context, opt Options, number uint64) (*Batch,
 	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.Deadline, errDeadline)
 	defer cancel()
 	t := transfer{client: c, opt: opt, number: number}
-	b, err := retry(ctx, c, opt.reader(), t.attempt)
+	var b *Batch
+	var err error
+	if opt.folder != "" && opt.folder.has(number, opt) {
+		b, err = retry(ctx, c, opt.reader(), t.kept)
+	}
+	if err == nil && b == nil {
+		b, err = retry(ctx, c, opt.reader(), t.attempt)
+	}
 	if err == nil && opt.Manifest {
 		err = c.addManifest(ctx, opt, b)
 	}

@@ -71,8 +71,8 @@ type fetchReport struct {
 func newFetchReport(r client.EpochReport) fetchReport {
 	f := fetchReport{EpochReport: r, Seconds: r.Took.Seconds(), Proved: proved(r.Proof)}
 	if f.Seconds > 0 {
-		f.SamplesPS = float64(f.Samples) / f.Seconds
-		f.MBPS = float64(f.Bytes) / f.Seconds / 1e6
+		f.SamplesPS = float64(f.Samples-f.Reused.Samples) / f.Seconds
+		f.MBPS = float64(f.Bytes-f.Reused.Bytes) / f.Seconds / 1e6
 	}
 	return f
 }
@@ -95,8 +95,8 @@ func (a *app) fetch() *cobra.Command {
 		Use: "fetch GATEWAY... --discard|--output DIR", Short: "Read an epoch, check every byte, print the rate",
 		Long: `Reads the batches of an epoch from one or more gateways. Every body is compared with its
 length and CRC-32C; the manifests prove that no sample came twice and, if the whole epoch
-was read, that every sample came. With --output each batch becomes a file; running the
-same command again writes the same files.
+was read, that every sample came. With --output each batch becomes a file. Running the same
+command again goes on: a file with the length and CRC-32C of its batch is not fetched again.
 
 dns:NAME:PORT stands for all gateways that a name has addresses of. The gateway that
 answers quickest is asked, and another one where it fails; what a broken body lacks is
@@ -127,6 +127,9 @@ and give their number as --homes.`,
 func printFetch(w io.Writer, r fetchReport) {
 	fmt.Fprintf(w, "epoch %d of %s: %s in %s, %s, in %.2f s\n", r.Epoch, r.Dataset, cli.Count(r.Samples, "sample", "samples"),
 		cli.Count(r.Batches, "batch", "batches"), humanize.IBytes(r.Bytes), r.Seconds)
+	if n := r.Reused.Batches; n > 0 {
+		fmt.Fprintf(w, "  %s there already, %s\n", cli.Count(n, "batch was", "batches were"), humanize.IBytes(r.Reused.Bytes))
+	}
 	fmt.Fprintf(w, "  %s samples/s, %.1f MB/s\n", humanize.Comma(int64(r.SamplesPS)), r.MBPS)
 	fmt.Fprintf(w, "  every length and CRC-32C matched; %s\n", r.Proved)
 }
