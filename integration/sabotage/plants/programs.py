@@ -51,4 +51,69 @@ PLANTS = [
         "./internal/node TestCollectionsAreNoticed",
         [("internal/node/collector.go", "\t\tcollections(ctx, ended)\n\t}, ended)", "\t}, ended)")],
     ),
+    (
+        "serve takes a key from any section of its file",
+        "./cmd/millrace TestFaultsOfAConfigurationFile",
+        [("internal/cli/settings.go", "fl == nil || SectionOf(fl) != s.key.Value", "fl == nil")],
+    ),
+    (
+        "serve forgets what follows the first document of its file",
+        "./cmd/millrace TestFaultsOfAConfigurationFile",
+        [("internal/cli/settings.go", "case !errors.Is(read.Decode(&more), io.EOF):", "case read.Decode(&more) == nil && more.Line < 0:")],
+    ),
+    (
+        "serve passes over a variable that is no setting",
+        "./cmd/millrace TestOnlyServeReadsTheEnvironment",
+        [("internal/cli/settings.go", "\tf.unknownVariables()\n", "")],
+    ),
+    (
+        "serve --check prints lists in a form that --config takes apart otherwise",
+        "./cmd/millrace TestPrintedSettingsAreAccepted",
+        [("internal/cli/settings.go", "list, ok := fl.Value.(*value[[]string])\n\tif !ok {", "list, ok := fl.Value.(*value[[]string])\n\tif true || !ok {")],
+    ),
+    (
+        "cmd/millrace prints errors as text where JSON was asked for",
+        "./cmd/millrace TestWithJSONAnErrorIsJSON",
+        [("internal/cli/root.go", 'a.JSON = slices.Contains(beforeDashes(args), "--json")', "a.JSON = false && slices.Contains(args, args[0])")],
+    ),
+    (
+        "cmd/millrace --quiet swallows errors",
+        "./cmd/millrace TestQuietLeavesErrorsAlone",
+        [("internal/cli/report.go", 'fmt.Fprintf(a.faults, "%s: %s\\n"', 'fmt.Fprintf(a.Stderr, "%s: %s\\n"')],
+    ),
+    (
+        "cmd/millrace prints the password of an argument that is one too many",
+        "./cmd/millrace TestArgumentsThatAreMissingAreNamed",
+        [("internal/cli/command.go", "f.app.Hide(args[a.most])", "args[a.most]")],
+    ),
+    (
+        "shells get no words of a flag",
+        "./cmd/millrace TestShellsCompleteWords",
+        [("internal/cli/complete.go", "words = choice.choices()", "_ = choice")],
+    ),
+    (
+        "long work is silent without a terminal",
+        "./internal/cli TestALineEveryHalfMinuteWithoutATerminal",
+        [("internal/cli/progress.go", "b.lines.Go(func() { b.print(a.Stderr) })", "_ = b.print")],
+    ),
+    (
+        "a gateway without readers leaves an orchestrator no time",
+        "./integration TestInterruptLeavesOutTheLameDuckTimeWhereNobodyReads",
+        [("internal/node/node.go", "errors.Is(context.Cause(ctx), ErrInterrupted) && s.unused()", "s.unused()")],
+    ),
+    (
+        "Ctrl-C takes a gateway from readers between two batches",
+        "./integration TestInterruptLeavesOutTheLameDuckTimeWhereNobodyReads",
+        [("internal/node/interrupt.go", "pause > 0 && idle <", "pause < 0 && idle <")],
+    ),
+    (
+        "Ctrl-C takes a member from its cluster at once",
+        "./integration TestInterruptLeavesOutTheLameDuckTimeWhereNobodyReads",
+        [("internal/node/interrupt.go", "if s.peers != nil || ", "if ")],
+    ),
+    (
+        "a gateway with one request under way counts as unused",
+        "./gateway TestQuietCountsEveryRequest",
+        [("gateway/gateway.go", "if g.active.Load() > 0 { // asked first", "if g.active.Load() > 1 { // asked first")],
+    ),
 ]
