@@ -45,6 +45,18 @@ func TestConfigurationTableInTheDocumentationIsTrue(t *testing.T) {
 	}
 }
 
+func TestExitCodesInTheDocumentationAreTrue(t *testing.T) {
+	text, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, code := range []int{exitFailure, exitUsage, exitCorrupt, exitNotFound, exitStore, exitInterrupted} {
+		if row := fmt.Sprintf("\n| %d | `%s` | ", code, exitWord(code)); !strings.Contains(string(text), row) {
+			t.Errorf("docs/operations.md: want a row that begins with %q", row)
+		}
+	}
+}
+
 // TestMetricsInTheDocumentationExist looks for each metric of the page among those that a gateway shows.
 func TestMetricsInTheDocumentationExist(t *testing.T) {
 	text, err := os.ReadFile("../../docs/operations.md")
