@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -58,7 +60,10 @@ func (g *Gateway) permit(x *exchange, name string, ofDataset bool) (err error) {
 	if x.r.TLS != nil && len(x.r.TLS.VerifiedChains) > 0 {
 		credentials.Certificates = x.r.TLS.VerifiedChains[0]
 	}
-	if x.principal, err = g.access.Authenticate(credentials); err != nil {
+	if x.principal, err = g.access.Authenticate(credentials); errors.Is(err, auth.ErrNoKeys) {
+		return fmt.Errorf("authenticate: %w", err)
+	}
+	if err != nil {
 		return unauthenticated(x, `, error="invalid_token"`, err)
 	}
 	if !g.may(x.principal, x.route.right, name) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/gateway/address"
+	"github.com/millrace-data/millrace/gateway/auth"
 	"github.com/millrace-data/millrace/gateway/origin"
 	"github.com/millrace-data/millrace/importance"
 	"github.com/millrace-data/millrace/internal/budget"
@@ -29,6 +30,7 @@ const (
 	codeMediaType         = "unsupported_media_type"
 	codeTooManyRequests   = "too_many_requests"
 	codeAudit             = "audit_unavailable"
+	codeIssuer            = "issuer_unavailable"
 	codeMethodNotAllowed  = "method_not_allowed"
 	codeNotImplemented    = "not_implemented"
 	codePrecondition      = "precondition_failed"
@@ -64,6 +66,7 @@ func title(code string) string {
 		codeMisdirected:       "The port does not serve this host",
 		codeMediaType:         "The body has another media type",
 		codeTooManyRequests:   "The caller is over its limit",
+		codeIssuer:            "The issuer of the credentials cannot be reached",
 		codeAudit:             "The audit log cannot be written",
 		codeMethodNotAllowed:  "The path does not take this method",
 		codeNotImplemented:    "The gateway does not know this method",
@@ -186,6 +189,10 @@ func storeRows() []storeRow {
 		{objstore.ErrThrottled, http.StatusServiceUnavailable, codeStoreUnavailable, "the store asks to slow down", true, time.Second},
 		{objstore.ErrUnavailable, http.StatusServiceUnavailable, codeStoreUnavailable, "the store cannot be reached", true, time.Second},
 		{objstore.ErrTimeout, http.StatusGatewayTimeout, codeStoreTimeout, "the store is too slow", true, time.Second},
+		{
+			auth.ErrNoKeys, http.StatusServiceUnavailable, codeIssuer,
+			"the gateway has no keys of the issuer of these credentials, and tries to fetch them", true, 10 * time.Second,
+		},
 		{origin.ErrCrossSite, http.StatusForbidden, codeForbidden, origin.ErrCrossSite.Error(), false, 0},
 		{origin.ErrProxy, http.StatusForbidden, codeForbidden, origin.ErrProxy.Error(), false, 0},
 		{origin.ErrPlain, http.StatusForbidden, codeForbidden, origin.ErrPlain.Error(), false, 0},
