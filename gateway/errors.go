@@ -178,6 +178,7 @@ func storeRows() []storeRow {
 		{selection.ErrCorrupt, bad, codeStoreInconsistent, "a stored subset or quarantine is damaged", false, 0},
 		{selection.ErrVersion, bad, codeStoreInconsistent, "a newer version wrote a stored subset or quarantine", false, 0},
 		{importance.ErrNoSnapshot, http.StatusNotFound, codeNotFound, "there is no such snapshot of weights", false, 0},
+		{importance.ErrTooMany, http.StatusConflict, codeConflict, importance.ErrTooMany.Error(), false, 0},
 		{importance.ErrNoReports, http.StatusNotFound, codeNotFound, "no losses were reported of this plan and epoch", false, 0},
 		{importance.ErrCorrupt, bad, codeStoreInconsistent, "a stored report or snapshot of weights is damaged", false, 0},
 		{importance.ErrVersion, bad, codeStoreInconsistent, "a newer version wrote a stored report or snapshot of weights", false, 0},

@@ -19,6 +19,7 @@ const (
 	reportTimes     = 8        // what a report takes in memory, to its bytes
 	reportsAtOnce   = 16       // batches whose reports are stored at a time
 	maxFaultsListed = 32
+	maxReported     = 1024 // batches of one request
 )
 
 // lossReport is the losses of one rank's share of a global batch.
@@ -64,15 +65,29 @@ func (g *Gateway) postReports(x *exchange) error {
 	if single {
 		sent.Batches = []lossReport{sent.lossReport}
 	}
+	if len(sent.Batches) > maxReported {
+		return invalid("the body has reports of %d batches, at most %d are taken at a time: send the others in a request of their own", len(sent.Batches), maxReported)
+	}
 	reports, err := g.decodeReports(x.r.Context(), d, sent.Batches, single)
 	if err != nil {
 		return err
+	}
+	for i := range reports {
+		reports[i].Reporter = reporter(x)
 	}
 	accepted, err := d.addReports(x.r.Context(), reports)
 	if err != nil {
 		return err
 	}
 	return sendJSON(x, map[string]int{"accepted": accepted})
+}
+
+// reporter is the name under which the reports of a caller are kept, apart from those of others.
+func reporter(x *exchange) string {
+	if x.principal.Anonymous() {
+		return ""
+	}
+	return x.principal.Name
 }
 
 // decodeReports resolves every report, and names all their faults together.

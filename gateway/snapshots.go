@@ -56,6 +56,7 @@ func (g *Gateway) postSnapshot(x *exchange) error {
 		return err
 	}
 	defer release()
+	want.Reporter = reporter(x)
 	frozen, err := g.plans.Freeze(x.r.Context(), d.Dataset, a.Batch, want)
 	if err != nil {
 		return err

@@ -85,7 +85,7 @@ func (l *Log) sendAll(ctx context.Context, reports []*Report, done *Flushed) err
 		group.Go(func() error {
 			for _, r := range batch {
 				_, err := l.store(ctx, r)
-				refused := errors.Is(err, ErrConflict) || errors.Is(err, ErrInvalid)
+				refused := errors.Is(err, ErrConflict) || errors.Is(err, ErrInvalid) || errors.Is(err, ErrTooMany)
 				switch {
 				case errors.Is(err, objstore.ErrDenied) || errors.Is(err, errNoWriter):
 					return &ReadOnlyError{Kept: true, Err: err}

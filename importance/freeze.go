@@ -18,6 +18,7 @@ const (
 // FreezeRequest says what to make a snapshot of.
 type FreezeRequest struct {
 	Plan       string // identity of the plan that losses were reported of
+	Reporter   string // whose reports are folded; empty: those of anonymous principals
 	Epoch      uint64
 	Generation string   // 64 hexadecimal digits in lower case
 	BatchSize  uint64   // of the global batches
@@ -107,6 +108,7 @@ func (l *Log) Freeze(ctx context.Context, q FreezeRequest) (Frozen, error) {
 
 func (l *Log) freeze(ctx context.Context, q FreezeRequest) (Frozen, error) {
 	q.withDefaults()
+	q.Plan = keptPlan(q.Plan, q.Reporter)
 	if err := q.check(); err != nil {
 		return Frozen{}, err
 	}
@@ -139,6 +141,8 @@ func (l *Log) freeze(ctx context.Context, q FreezeRequest) (Frozen, error) {
 	h.hot = hotSamples(h.samples, h.hotShare)
 	g.frozen.Samples, g.frozen.HotSamples = h.samples, h.hot
 	w := &snapshotWriter{head: h, plan: q.Plan, first: q.First, weights: g.weights}
-	g.frozen.Digest, g.frozen.New, err = l.put(ctx, w)
-	return g.frozen, err
+	if g.frozen.Digest, g.frozen.New, err = l.put(ctx, w); err != nil {
+		return g.frozen, err
+	}
+	return g.frozen, l.mark(ctx, l.pairKey(q.Plan, q.Epoch)+frozen)
 }

@@ -33,17 +33,23 @@ type StoredReports struct {
 	Bytes      int64
 	Newest     time.Time
 	Objects    []objstore.Object
-	Fault      error // why Plan and Generation are not known
+	Notes      []objstore.Object // that the epoch was begun, or frozen: they go with the reports
+	Fault      error             // why Plan and Generation are not known
 }
 
 // Stored lists the snapshots and the reports of the dataset. It reads the headers of snapshots and one report of each plan.
 func (l *Log) Stored(ctx context.Context) (snapshots []StoredSnapshot, reports []StoredReports, err error) {
 	room := l.cfg.Prefix + roomDir
-	var last uint64 // batch of the report before
+	var last uint64                         // batch of the report before
+	notes := map[string][]objstore.Object{} // of epochs, by the prefix of their reports; they come before the reports
 	err = l.cfg.Reader.List(ctx, room, func(o objstore.Object) error {
 		key := strings.TrimPrefix(o.Key, room)
 		if isDigest(key) {
 			snapshots = append(snapshots, StoredSnapshot{Object: o, Digest: key})
+			return nil
+		}
+		if dir, ok := parsePair(key); ok {
+			notes[room+dir] = append(notes[room+dir], o)
 			return nil
 		}
 		dir, epoch, n, ok := parseKey(key)
@@ -71,6 +77,9 @@ func (l *Log) Stored(ctx context.Context) (snapshots []StoredSnapshot, reports [
 	}
 	for i := range snapshots {
 		l.describe(ctx, &snapshots[i])
+	}
+	for i := range reports {
+		reports[i].Notes = notes[reports[i].Dir]
 	}
 	plans := map[string]int{} // of reports, by the hash that stands in their keys
 	for i := range reports {
@@ -100,6 +109,20 @@ func parseKey(key string) (dir string, epoch uint64, n name, ok bool) {
 	}
 	n, err = parseName(parts[3])
 	return strings.TrimSuffix(key, parts[3]), epoch, n, err == nil
+}
+
+// parsePair reads the key of what is noted of an epoch, below roomDir, and returns where its reports lie.
+func parsePair(key string) (dir string, ok bool) {
+	parts := strings.Split(key, "/") // epochs, REPORTER, and the epoch's name
+	if len(parts) != 3 || parts[0]+"/" != strings.TrimPrefix(pairDir, roomDir) || !isDigest(parts[1]) {
+		return "", false
+	}
+	pair, isBegun := strings.CutSuffix(parts[2], begun)
+	if !isBegun {
+		pair, ok = strings.CutSuffix(parts[2], frozen)
+	}
+	plan, epoch, cut := strings.Cut(pair, "-")
+	return strings.TrimPrefix(logDir, roomDir) + plan + "/" + epoch + "/", (isBegun || ok) && cut && isDigest(plan)
 }
 
 func planOfDir(dir string) string { return strings.Split(dir, "/")[1] }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/millrace-data/millrace/internal/objstore"
 )
@@ -46,6 +47,8 @@ const DefaultMaxKept = 1 << 30
 type Log struct {
 	cfg  Config
 	kept *journal // nil: no Dir
+
+	pairs sync.Map // keys of the epochs that are known to have reports
 }
 
 // New opens the log of a dataset. It asks the store for nothing.
@@ -169,6 +172,9 @@ func (l *Log) store(ctx context.Context, r *Report) (added bool, err error) {
 	}
 	if l.cfg.Writer == nil {
 		return false, errNoWriter
+	}
+	if err := l.begin(ctx, r); err != nil {
+		return false, err
 	}
 	key, b := l.key(r), r.encode()
 	_, err = l.cfg.Writer.Put(ctx, key, bytes.NewReader(b), int64(len(b)), objstore.Condition{IfAbsent: true})

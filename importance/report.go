@@ -9,15 +9,20 @@ import (
 	"fmt"
 	"hash/crc32"
 	"math"
+	"net/url"
 	"slices"
+	"strings"
 	"unicode/utf8"
 )
 
 // Report is the losses of some positions of one global batch, from one reader.
 type Report struct {
-	Plan  string // identity of the plan: its canonical query without rank, world size and epoch; the generation included
-	Epoch uint64
-	Batch uint64 // number of the global batch
+	Plan string // identity of the plan: its canonical query without rank, world size and epoch; the generation included
+	// Reporter names the principal that reports; empty: an anonymous one. The reports of each are kept by themselves: nobody's
+	// losses block or change another's.
+	Reporter string
+	Epoch    uint64
+	Batch    uint64 // number of the global batch
 	// The global batch is the positions First to First+Count-1 of the epoch: what the plan says, not the reader.
 	First, Count uint64
 	Positions    []uint64 // those that losses are reported of, in any order
@@ -34,7 +39,7 @@ const (
 func (r *Report) Check() error {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
-	if err := checkPlan(r.Plan); err != nil {
+	if err := checkPlan(keptPlan(r.Plan, r.Reporter)); err != nil {
 		faults = append(faults, err)
 	}
 	switch {
@@ -88,6 +93,28 @@ func (r *Report) checkPositions() []error {
 	return faults
 }
 
+// reporterField stands between a plan and its reporter, in the identity under which reports are kept. No parameter of a
+// plan has this name.
+const reporterField = "&reporter="
+
+// keptPlan returns the identity under which the reports of one reporter are kept.
+func keptPlan(plan, reporter string) string {
+	if reporter == "" {
+		return plan
+	}
+	return plan + reporterField + url.QueryEscape(reporter)
+}
+
+// splitPlan is the inverse of keptPlan.
+func splitPlan(kept string) (plan, reporter string) {
+	plan, escaped, _ := strings.Cut(kept, reporterField)
+	reporter, err := url.QueryUnescape(escaped)
+	if err != nil {
+		return kept, ""
+	}
+	return plan, reporter
+}
+
 func checkPlan(plan string) error {
 	switch {
 	case plan == "":
@@ -103,6 +130,7 @@ func checkPlan(plan string) error {
 // canonical returns a valid report in the one form that its losses have: positions ascending, no negative zero.
 func (r *Report) canonical() *Report {
 	c := *r
+	c.Plan, c.Reporter = keptPlan(r.Plan, r.Reporter), "" // as it is stored
 	order := make([]int, len(r.Positions))
 	for i := range order {
 		order[i] = i

@@ -30,7 +30,10 @@ func (s *Snapshot) Digest() string { return s.digest }
 func (s *Snapshot) Generation() string { return s.head.generation }
 
 // Plan and Epoch say which losses made the weights.
-func (s *Snapshot) Plan() string { return s.plan }
+func (s *Snapshot) Plan() string {
+	plan, _ := splitPlan(s.plan)
+	return plan
+}
 
 // Epoch returns the epoch that the losses were reported of.
 func (s *Snapshot) Epoch() uint64 { return s.head.epoch }

@@ -69,6 +69,7 @@ func (d *Dataset) AddReport(ctx context.Context, r importance.Report) error {
 type FreezeWish struct {
 	HotShare float64 // of all samples, the share that is hot
 	Repeat   uint32  // how often the weight of a hot sample counts
+	Reporter string  // whose reports are frozen; empty: those of anonymous callers
 }
 
 // FreezeBytes is the memory to freeze the weights of a dataset: a weight for each sample, its chunks, and the reports
@@ -87,7 +88,7 @@ func (p *Plans) Freeze(ctx context.Context, d *Dataset, b address.Batch, want Fr
 	}
 	defer r.Leave()
 	q := importance.FreezeRequest{
-		Plan: b.Identity(), Epoch: b.Epoch, Generation: d.Index.Generation(), BatchSize: b.BatchSize, First: d.Index.First(),
+		Plan: b.Identity(), Reporter: want.Reporter, Epoch: b.Epoch, Generation: d.Index.Generation(), BatchSize: b.BatchSize, First: d.Index.First(),
 		Resolve: r.samplesAt, HotShare: want.HotShare, Repeat: want.Repeat,
 	}
 	if r.choice.weights != nil {

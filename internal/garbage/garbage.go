@@ -169,7 +169,7 @@ func (f *Found) snapshots(all []importance.StoredSnapshot) map[epoch]time.Time {
 
 // reports sorts the reports of an epoch: all go or all stay, since a snapshot is made of all.
 func (f *Found) reports(r *importance.StoredReports, frozen map[epoch]time.Time) {
-	item := Item{Kind: Reports, Key: r.Dir, Objects: len(r.Objects), Bytes: r.Bytes, objects: r.Objects}
+	item := Item{Kind: Reports, Key: r.Dir, Objects: len(r.Objects), Bytes: r.Bytes, objects: slices.Concat(r.Objects, r.Notes)}
 	goes, why := f.verdict(r.Generation, r.Newest, r.Fault)
 	at, isFrozen := frozen[epoch{r.Plan, r.Epoch}]
 	switch old := f.older(r.Newest, f.opt.Grace); {

@@ -246,4 +246,34 @@ PLANTS = [
         "./gateway TestEveryFormIsOneBody",
         [("gateway/body/group.go", "own.keys, t.keys = t.keys[:n:n], t.keys[n:]", "own.keys = t.keys[:n:n]")],
     ),
+    (
+        "gateway keeps the reports of all callers together",
+        "./gateway TestReportersDoNotMix",
+        [("gateway/losses.go", "reports[i].Reporter = reporter(x)", "_ = reporter(x)")],
+    ),
+    (
+        "gateway freezes what others have reported",
+        "./gateway TestReportersDoNotMix",
+        [("gateway/snapshots.go", "\twant.Reporter = reporter(x)\n", "")],
+    ),
+    (
+        "gateway tells the reader of a snapshot who has made it",
+        "./gateway TestReportersDoNotMix",
+        [("importance/snapshot.go", "\tplan, _ := splitPlan(s.plan)\n\treturn plan\n", "\treturn s.plan\n")],
+    ),
+    (
+        "a reporter may begin epochs without end",
+        "./importance TestOpenEpochsAreBounded",
+        [("importance/pairs.go", "!own && len(open) >= maxOpen", "!own && len(open) > maxOpen*maxOpen")],
+    ),
+    (
+        "an epoch that was frozen counts as open",
+        "./importance TestOpenEpochsAreBounded",
+        [("importance/pairs.go", "\t\t\tdelete(open, strings.TrimSuffix(o.Key, frozen))", "\t\t\t_ = strings.TrimSuffix(o.Key, frozen)")],
+    ),
+    (
+        "a request may report batches without end",
+        "./gateway TestInventedEpochsAreBounded",
+        [("gateway/losses.go", "if len(sent.Batches) > maxReported {", "if len(sent.Batches) > maxReported<<20 {")],
+    ),
 ]
