@@ -17,24 +17,27 @@ import (
 )
 
 // authorize says who asks, finds the dataset that the path names, and refuses a caller that lacks the route's right.
-func (g *Gateway) authorize(x *exchange) error {
+func (g *Gateway) authorize(x *exchange) (err error) {
 	if x.route.right == auth.None {
-		x.open = true
 		return nil
 	}
-	name, ofDataset := g.datasetName(x)
-	if err := g.permit(x, name, ofDataset); err != nil {
-		x.refused = true
+	x.refused = true
+	if x.principal, err = g.identify(x); err != nil {
 		return err
 	}
+	// Refusals count too: else a limit would tell a dataset that is there from one that is not.
 	if err := g.checkRate(x); err != nil {
-		x.refused = true
 		return err
 	}
-	x.open = g.may(auth.Anonymous(), auth.Read, name)
+	name, ofDataset := g.datasetName(x)
+	if err := g.permit(x, x.principal, name, ofDataset); err != nil {
+		return err
+	}
+	x.refused = false
 	if !ofDataset {
 		return nil
 	}
+	x.open = g.may(auth.Anonymous(), auth.Read, name)
 	if x.dataset = g.byName[name]; x.dataset == nil {
 		return notServed(name)
 	}
@@ -48,26 +51,48 @@ func (g *Gateway) authorize(x *exchange) error {
 	return nil
 }
 
-// permit identifies the caller, and refuses one that may not use the route.
-func (g *Gateway) permit(x *exchange, name string, ofDataset bool) (err error) {
+// identify says who asks. It refuses what comes from where no request should.
+func (g *Gateway) identify(x *exchange) (auth.Principal, error) {
 	if err := g.origin.Check(x.r); err != nil {
-		return err
+		return auth.Principal{}, err
 	}
 	if err := g.origin.CheckTransport(x.r); err != nil {
-		return err
+		return auth.Principal{}, err
 	}
 	credentials := auth.Credentials{Authorization: x.r.Header.Values("Authorization")}
 	if x.r.TLS != nil && len(x.r.TLS.VerifiedChains) > 0 {
 		credentials.Certificates = x.r.TLS.VerifiedChains[0]
 	}
-	if x.principal, err = g.access.Authenticate(credentials); errors.Is(err, auth.ErrNoKeys) {
-		return fmt.Errorf("authenticate: %w", err)
+	p, err := g.access.Authenticate(credentials)
+	if errors.Is(err, auth.ErrNoKeys) {
+		return p, fmt.Errorf("authenticate: %w", err)
 	}
 	if err != nil {
-		return unauthenticated(x, `, error="invalid_token"`, err)
+		return p, unauthenticated(`, error="invalid_token"`, err)
 	}
-	if !g.may(x.principal, x.route.right, name) {
-		return g.denied(x, name, ofDataset)
+	return p, nil
+}
+
+// permit refuses a principal that may not use the route. Everybody may ask for the list of the datasets: it has those that
+// the caller may read.
+func (g *Gateway) permit(x *exchange, p auth.Principal, name string, ofDataset bool) error {
+	if !ofDataset && x.route.right == auth.Read || g.may(p, x.route.right, name) {
+		return nil
+	}
+	return g.denied(x, p, name, ofDataset)
+}
+
+// errRevoked ends a long answer whose caller has lost its rights.
+var errRevoked = errors.New("the caller may have no more of this answer")
+
+// permitAgain asks for the rights of a caller once more: they may end during a long answer. It changes nothing of x.
+func (g *Gateway) permitAgain(x *exchange) error {
+	p, err := g.identify(x)
+	if err == nil {
+		err = g.permit(x, p, x.dataset.Name(), true)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", errRevoked, err)
 	}
 	return nil
 }
@@ -86,9 +111,6 @@ func (g *Gateway) datasetName(x *exchange) (string, bool) {
 // may reports whether a principal has a right on a dataset, whether or not there is one of this name. A mixture is read by
 // those who may read its sources, unless a grant says otherwise.
 func (g *Gateway) may(p auth.Principal, right auth.Right, name string) bool {
-	if name == "" && right == auth.Read {
-		return true // the list of the datasets that the principal may read
-	}
 	if !g.access.May(p, right, name) {
 		return false
 	}
@@ -98,13 +120,15 @@ func (g *Gateway) may(p auth.Principal, right auth.Right, name string) bool {
 }
 
 // denied is the problem of a caller that lacks a right. Who may not read a dataset does not learn whether there is one.
-func (g *Gateway) denied(x *exchange, name string, ofDataset bool) error {
-	readable := ofDataset && g.byName[name] != nil && g.may(x.principal, auth.Read, name)
+func (g *Gateway) denied(x *exchange, p auth.Principal, name string, ofDataset bool) error {
+	readable := ofDataset && g.byName[name] != nil && g.may(p, auth.Read, name)
 	switch {
+	case g.cfg.Access == nil && x.route.right == auth.Admin:
+		return forbidden("this gateway shows this to its own machine alone: start it with --insecure-admin, or with an --access file")
 	case g.cfg.Access == nil:
 		return forbidden("this gateway lets nobody do this: start it with --allow %s, or with an --access file", x.route.right)
-	case x.principal.Anonymous() && !readable:
-		return unauthenticated(x, "", nil)
+	case p.Anonymous() && !readable:
+		return unauthenticated("", nil)
 	case readable || !ofDataset:
 		return forbidden("the credentials lack the right %q", x.route.right)
 	case strings.HasPrefix(x.route.pattern, "/epoch/"):
@@ -118,9 +142,11 @@ func notServed(name string) error {
 }
 
 // unauthenticated asks the caller for credentials. fault goes into the challenge.
-func unauthenticated(x *exchange, fault string, cause error) *problem {
-	x.w.Header().Set("WWW-Authenticate", `Bearer realm="millrace"`+fault)
-	p := &problem{Status: http.StatusUnauthorized, Code: codeUnauthenticated, Detail: "credentials are needed here: Authorization: Bearer TOKEN", Cause: cause}
+func unauthenticated(fault string, cause error) *problem {
+	p := &problem{
+		Status: http.StatusUnauthorized, Code: codeUnauthenticated, Cause: cause, Challenge: `Bearer realm="millrace"` + fault,
+		Detail: "credentials are needed here: Authorization: Bearer TOKEN",
+	}
 	if cause != nil {
 		p.Detail = "the credentials are not valid: they are unknown, have expired, or are not in the form of Authorization: Bearer TOKEN"
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/gateway/audit"
+	"github.com/millrace-data/millrace/gateway/auth"
 )
 
 // accessLog is what the access line and Server-Timing say of a request, besides its status.
@@ -97,6 +98,7 @@ func (l *accessLog) serverTiming() string {
 const (
 	maxUserAgent = 200
 	maxMethod    = 16
+	maxName      = 128 // of a dataset
 )
 
 func cutTo(s string, most int) string { return s[:min(len(s), most)] }
@@ -117,7 +119,7 @@ func (g *Gateway) finish(x *exchange, route string, cause error, abort bool) {
 	if e == nil {
 		return
 	}
-	e.Str("request_id", x.id).Str("remote", x.r.RemoteAddr).Str("user_agent", cutTo(x.r.UserAgent(), maxUserAgent)).
+	e.Str("request_id", x.id).Str("remote", x.r.RemoteAddr).Str("user_agent", cutTo(auth.Conceal(x.r.UserAgent()), maxUserAgent)).
 		Str("method", cutTo(x.r.Method, maxMethod)).Str("route", route).Int("status", status).Int64("bytes", x.w.bytes).
 		Float64("took_ms", milliseconds(took)).Float64("waited_ms", milliseconds(x.w.first))
 	if x.principal.Name != "" && !x.principal.Anonymous() {
@@ -144,18 +146,30 @@ func (g *Gateway) finish(x *exchange, route string, cause error, abort bool) {
 		e.Bool("aborted", true)
 	}
 	if cause != nil {
-		var p *problem
-		if errors.As(cause, &p) {
-			e.Str("code", p.Code)
-		} else if status != statusClientGone && x.w.err == nil {
-			e.Str("code", problemOf(cause).Code)
-		}
-		e.Err(cause)
+		x.logCause(e, status, cause)
 	}
 	if x.log.stack != "" {
 		e.Str("stack", x.log.stack)
 	}
 	e.Msg("request")
+}
+
+// logCause adds why a request was not served. What a caller that was refused has asked for stands in the audit log alone.
+func (x *exchange) logCause(e *zerolog.Event, status int, cause error) {
+	var p *problem
+	known := errors.As(cause, &p)
+	if !known {
+		p = problemOf(cause)
+	}
+	if known || status != statusClientGone && x.w.err == nil {
+		e.Str("code", p.Code)
+	}
+	switch {
+	case !x.refused:
+		e.Str("error", auth.Conceal(cause.Error()))
+	case p.Cause != nil:
+		e.Str("error", p.Cause.Error())
+	}
 }
 
 // audit keeps a record of a request that changed something, or that its caller may not make.
@@ -172,7 +186,8 @@ func (g *Gateway) audit(x *exchange, route string, status int) {
 		Time: x.start, Event: audit.Write, Principal: x.principal.Name, Address: address, Method: x.r.Method, Route: route,
 		Right: x.route.right.String(), Status: status, Bytes: x.w.bytes, RequestID: x.id,
 	}
-	if e.Dataset, _ = g.datasetName(x); x.refused {
+	name, _ := g.datasetName(x)
+	if e.Dataset = cutTo(auth.Conceal(name), maxName); x.refused {
 		e.Event = audit.Refusal
 	}
 	if caller := x.r.Header.Get("X-Request-Id"); caller == x.id { // a caller may send the id of another's request

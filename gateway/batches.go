@@ -230,6 +230,7 @@ func (g *Gateway) pump(x *exchange, now inHand, rest []streamed, part body.Span)
 			now = g.takeLater(ctx, x, &rest[0], part)
 		}
 		if err = errors.Join(err, now.err); err != nil {
+			x.refused = errors.Is(err, errRevoked)
 			return err
 		}
 		rest = rest[1:]
@@ -265,7 +266,7 @@ func (g *Gateway) takeLater(ctx context.Context, x *exchange, s *streamed, part 
 			b = inHand{close: func() {}, err: fmt.Errorf("batch %d: panic: %v", s.request.Number, v)}
 		}
 	}()
-	if err := g.permit(x, s.request.dataset.Name(), true); err != nil { // rights may end during a long answer
+	if err := g.permitAgain(x); err != nil {
 		return inHand{close: func() {}, err: fmt.Errorf("batch %d: %w", s.request.Number, err)}
 	}
 	ctx, cancel := context.WithTimeout(ctx, g.cfg.Deadline)

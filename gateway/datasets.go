@@ -64,15 +64,14 @@ func (g *Gateway) getDatasets(x *exchange) error {
 	list := struct {
 		Datasets []datasetInfo `json:"datasets"`
 	}{[]datasetInfo{}}
-	x.open = true
 	for _, d := range g.datasets {
 		if g.may(x.principal, auth.Read, d.Name()) {
 			list.Datasets = append(list.Datasets, g.info(d))
 		}
-		x.open = x.open && g.may(auth.Anonymous(), auth.Read, d.Name())
 	}
 	if len(list.Datasets) == 0 && x.principal.Anonymous() {
-		return unauthenticated(x, "", nil)
+		x.refused = true
+		return unauthenticated("", nil)
 	}
 	return sendJSON(x, list)
 }

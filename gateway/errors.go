@@ -110,6 +110,7 @@ type problem struct {
 	Detail     string
 	Retryable  bool
 	RetryAfter time.Duration
+	Challenge  string // unauthenticated: WWW-Authenticate
 
 	Faults  []address.Fault // invalid_argument: everything that is wrong
 	Batches *uint64         // end_of_epoch: how many there are
@@ -302,7 +303,7 @@ func sendProblem(x *exchange, p *problem) {
 	h := x.w.Header()
 	for name := range h {
 		switch name {
-		case "Allow", "Content-Range", "Connection", "X-Content-Type-Options", "X-Request-Id", "Vary", "Www-Authenticate":
+		case "Allow", "Content-Range", "Connection", "X-Content-Type-Options", "X-Request-Id", "Vary":
 		default:
 			h.Del(name)
 		}
@@ -323,6 +324,9 @@ func sendProblem(x *exchange, p *problem) {
 	h.Set("Content-Type", "application/problem+json")
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	h.Set("Cache-Control", "no-store")
+	if p.Challenge != "" {
+		h.Set("WWW-Authenticate", p.Challenge)
+	}
 	if retryAfter > 0 {
 		h.Set("Retry-After", strconv.FormatInt(int64((retryAfter+time.Second-1)/time.Second), 10))
 	}

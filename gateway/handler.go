@@ -182,5 +182,8 @@ func requestID(r *http.Request) string {
 			return rand.Text()
 		}
 	}
+	if auth.Conceal(id) != id { // it stands in logs
+		return rand.Text()
+	}
 	return id
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/subtle"
 	"encoding/base64"
 	"encoding/hex"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -27,6 +28,17 @@ func NewToken() (text, digest string) {
 	text = tokenPrefix + base64.RawURLEncoding.EncodeToString(secret)
 	sum := sha256.Sum256([]byte(text))
 	return text, hex.EncodeToString(sum[:])
+}
+
+// secrets matches tokens, JWTs, and what is left of them where a text was cut.
+var secrets = regexp.MustCompile(`mr_[A-Za-z0-9_-]{20,}|eyJ[A-Za-z0-9_-]{8,}(\.[A-Za-z0-9_-]*){0,2}`)
+
+// Conceal takes the tokens and JWTs out of a text for logs. Callers put them in wrong places.
+func Conceal(text string) string {
+	if !strings.Contains(text, tokenPrefix) && !strings.Contains(text, "eyJ") {
+		return text
+	}
+	return secrets.ReplaceAllString(text, "[concealed]")
 }
 
 // isToken reports whether a text has the form of a token.
