@@ -2,8 +2,10 @@ package gateway
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -19,6 +21,7 @@ import (
 	"github.com/millrace-data/millrace/gateway/body"
 	"github.com/millrace-data/millrace/gateway/origin"
 	"github.com/millrace-data/millrace/gateway/plans"
+	"github.com/millrace-data/millrace/gateway/port"
 	"github.com/millrace-data/millrace/internal/budget"
 	"github.com/millrace-data/millrace/shuffle"
 )
@@ -272,4 +275,28 @@ func (g *Gateway) draining() (begun, over bool) {
 		return false, false
 	}
 	return true, time.Since(g.started)-time.Duration(at) >= g.cfg.LameDuck
+}
+
+// Active returns how many requests are being answered.
+func (g *Gateway) Active() int64 { return g.active.Load() }
+
+// ServerConfig of the server of a data port. The zero value of a field means its default, as port.Config has it.
+type ServerConfig struct {
+	Connections int
+	DrainTime   time.Duration
+	TLS         *tls.Config
+	Leave       func() bool
+}
+
+// NewServer builds the server of the gateway's data port. It starts nothing.
+func NewServer(g *Gateway, cfg ServerConfig) *port.Server {
+	return port.New(port.Config{
+		Handler: g.handler, Service: g, Log: g.cfg.Log, LameDuck: g.cfg.LameDuck,
+		Connections: cfg.Connections, DrainTime: cfg.DrainTime, TLS: cfg.TLS, Leave: cfg.Leave,
+	})
+}
+
+// ServeAdmin serves the gateway's admin port until ctx ends, as plain HTTP where secret is nil.
+func ServeAdmin(ctx context.Context, g *Gateway, ln net.Listener, secret *tls.Config) error {
+	return port.ServeAdmin(ctx, g.admin, g.cfg.Log, ln, secret)
 }

@@ -179,7 +179,7 @@ PLANTS = [
     (
         "gateway keeps connections open when its listener fails",
         "./gateway TestServeThatFailsLeavesNobodyWaiting",
-        [("gateway/server.go", 'err = errors.Join(fmt.Errorf("serve %s: %w", ln.Addr(), err), s.http.Close())\n\t\ts.leave()\n', 'err = fmt.Errorf("serve %s: %w", ln.Addr(), err)\n')],
+        [("gateway/port/port.go", 'err = errors.Join(fmt.Errorf("serve %s: %w", ln.Addr(), err), s.http.Close())\n\t\ts.leave()\n', 'err = fmt.Errorf("serve %s: %w", ln.Addr(), err)\n')],
     ),
     (
         "gateway pays for request bodies before they come",
@@ -194,7 +194,7 @@ PLANTS = [
     (
         "gateway lets idle connections lock out others",
         "./gateway TestIdleConnectionsGiveWay",
-        [("gateway/idle.go", "\tln.Full = i.shed\n", "\t_ = i.shed\n")],
+        [("gateway/port/idle.go", "\tln.Full = i.shed\n", "\t_ = i.shed\n")],
     ),
     (
         "gateway is as patient with slow readers where memory is short",

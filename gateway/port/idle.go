@@ -1,4 +1,4 @@
-package gateway
+package port
 
 import (
 	"container/list"

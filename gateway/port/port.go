@@ -1,4 +1,6 @@
-package gateway
+// Package port serves a handler on a listener: with every limit on connections set, with TLS where there is some, and with
+// an orderly end.
+package port
 
 import (
 	"context"
@@ -10,14 +12,26 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"github.com/millrace-data/millrace/gateway/origin"
 	"github.com/millrace-data/millrace/internal/quiet"
 	"github.com/millrace-data/millrace/internal/socket"
 )
 
-// ServerConfig of a Server. The zero value of a field means its default.
-type ServerConfig struct {
+// Service answers requests until it is drained.
+type Service interface {
+	Drain()        // is called once; the service is not ready from then on
+	Active() int64 // requests that are being answered
+}
+
+// Config of a Server. Handler and Service are needed; the zero value of another field means its default.
+type Config struct {
+	Handler     http.Handler
+	Service     Service
+	Log         zerolog.Logger
 	Connections int           // at a time: min(8192, (files that may be open - 512) / 2)
+	LameDuck    time.Duration // after Drain, requests are answered as before for so long: 0
 	DrainTime   time.Duration // for requests in flight once the lame-duck time is over, 45 s
 	TLS         *tls.Config   // nil: plain HTTP
 	Leave       func() bool   // asked when the end begins: is the lame-duck time of use to nobody? nil: it is of use
@@ -36,31 +50,30 @@ const (
 	leaveTime          = 5 * time.Second // for handlers whose connections are closed
 )
 
-// Server serves a Gateway on a listener, with every limit set, and drains it.
+// Server serves a handler on a listener, and drains its service.
 type Server struct {
-	gateway *Gateway
-	cfg     ServerConfig
-	http    *http.Server
+	cfg  Config
+	http *http.Server
 }
 
-// NewServer builds the server of the gateway's data port. It starts nothing.
-func NewServer(g *Gateway, cfg ServerConfig) *Server {
+// New builds a server. It starts nothing.
+func New(cfg Config) *Server {
 	if cfg.Connections <= 0 {
 		cfg.Connections = maxConnections()
 	}
 	if cfg.DrainTime <= 0 {
 		cfg.DrainTime = defaultDrainTime
 	}
-	return &Server{gateway: g, cfg: cfg, http: newHTTPServer(g, g.Handler())}
+	return &Server{cfg: cfg, http: newHTTPServer(cfg.Handler, cfg.Log)}
 }
 
 // adminConnections is how many connections the admin port has at a time: scrapers, probes, and a person or two.
 const adminConnections = 64
 
-// ServeAdmin serves the admin port until ctx ends, as plain HTTP where secret is nil. It has no
+// ServeAdmin serves the handler of an admin port until ctx ends, as plain HTTP where secret is nil. It has no
 // drain: it is the last port to go.
-func ServeAdmin(ctx context.Context, g *Gateway, ln net.Listener, secret *tls.Config) error {
-	s, limited := newHTTPServer(g, g.Admin()), socket.Limit(ln, adminConnections)
+func ServeAdmin(ctx context.Context, h http.Handler, log zerolog.Logger, ln net.Listener, secret *tls.Config) error {
+	s, limited := newHTTPServer(h, log), socket.Limit(ln, adminConnections)
 	kept := shedIdle(s, limited)
 	defer context.AfterFunc(ctx, func() {
 		kept.end()
@@ -72,14 +85,14 @@ func ServeAdmin(ctx context.Context, g *Gateway, ln net.Listener, secret *tls.Co
 	return nil
 }
 
-func newHTTPServer(g *Gateway, h http.Handler) *http.Server {
+func newHTTPServer(h http.Handler, log zerolog.Logger) *http.Server {
 	s := &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: headerTimeout,
 		ReadTimeout:       readTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          new(quiet.Lines).HTTP(g.cfg.Log, "connection"),
+		ErrorLog:          new(quiet.Lines).HTTP(log, "connection"),
 		Protocols:         new(http.Protocols),
 		BaseContext:       origin.OfListener,
 
@@ -124,7 +137,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 		return err
 	case <-ctx.Done():
 	}
-	s.gateway.Drain()
+	s.cfg.Service.Drain()
 	kept.end()
 	s.http.SetKeepAlivesEnabled(false)
 	drainErr := s.drain()
@@ -137,7 +150,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 // drain waits for the lame-duck time, then for what is in flight, and closes what is left.
 func (s *Server) drain() error {
 	if s.cfg.Leave == nil || !s.cfg.Leave() {
-		time.Sleep(s.gateway.cfg.LameDuck)
+		time.Sleep(s.cfg.LameDuck)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.DrainTime)
 	defer cancel()
@@ -162,7 +175,7 @@ func (s *Server) leave() {
 func (s *Server) awaitIdle(ctx context.Context) {
 	tick := time.NewTicker(drainPoll)
 	defer tick.Stop()
-	for s.gateway.active.Load() > 0 {
+	for s.cfg.Service.Active() > 0 {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
