@@ -29,7 +29,7 @@ PLANTS = [
     (
         "nginx as configured keeps no batch",
         "./integration TestProxiesInFront",
-        [("deploy/proxies/nginx.conf", "default batches;", "default off;")],
+        [("deploy/proxies/nginx.conf", "~^[0-9a-f]+/$ batches;", "~^[0-9a-f]+/$ off;")],
     ),
     (
         "HAProxy as configured has room for short URLs alone",
