@@ -2,6 +2,16 @@
 
 PLANTS = [
     (
+        "gateway lets callers hide behind a quote who they are",
+        "./gateway/origin TestCaller",
+        [("gateway/origin/forwarded.go", '\tcase quoted:\n\t\treturn []string{""}\n', "")],
+    ),
+    (
+        "gateway believes a caller's own Forwarded before the proxy's X-Forwarded-For",
+        "./gateway/origin TestCaller",
+        [("gateway/origin/forwarded.go", "if p.nearest(proxy, standard) != p.nearest(proxy, common) {", "if false {")],
+    ),
+    (
         "gateway lets shared caches keep what a token is needed for",
         "./integration TestProxiesPassOnWhoAsks",
         [("gateway/access.go", 'return "private, " + howLong', 'return "public, " + howLong')],
