@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/internal/certs"
 	"github.com/millrace-data/millrace/internal/certs/certtest"
 )
@@ -115,7 +116,11 @@ func listener(t *testing.T, served *tls.Config) (address string) {
 			}
 			if err := c.(*tls.Conn).HandshakeContext(context.Background()); err == nil {
 				state := c.(*tls.Conn).ConnectionState()
-				fmt.Fprintf(c, "%d", len(state.VerifiedChains))
+				from := ""
+				if state.DidResume {
+					from = " of an earlier connection"
+				}
+				fmt.Fprintf(c, "%d%s", len(state.VerifiedChains), from)
 			}
 			c.Close()
 		}
@@ -234,14 +239,18 @@ func TestNewFilesAreUsedAtOnce(t *testing.T) {
 // TestFilesReplacedByLinks: Kubernetes replaces the files of a secret by turning one link.
 func TestFilesReplacedByLinks(t *testing.T) {
 	ca, dir := certtest.New(t), t.TempDir()
+	past, length := time.Now().Add(-24*time.Hour), 0
 	turn := func(name string) certs.Config {
 		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
 			t.Fatal(err)
 		}
+		// Times and lengths of all versions are alike, as those of a restored backup: only the files are
+		// others. The length of a certificate hangs on its signature.
 		cfg := ca.Issue(t, filepath.Join(dir, name), nil)
-		// The times of both versions are alike and long ago, as those of a restored backup: only the
-		// files are others.
-		past := time.Now().Add(-24 * time.Hour)
+		for length > 0 && len(get(t, cfg.Cert)) != length {
+			cfg = ca.Issue(t, filepath.Join(dir, name), nil)
+		}
+		length = len(get(t, cfg.Cert))
 		for _, file := range []string{cfg.Cert, cfg.Key} {
 			if err := os.Chtimes(file, past, past); err != nil {
 				t.Fatal(err)
@@ -294,6 +303,27 @@ func TestWritesWithinOneTickAreSeen(t *testing.T) {
 	if port.Fault() == nil {
 		t.Error("a key with a wrong byte: got no fault, want one")
 	}
+}
+
+// TestACertificateThatBeginsLater is taken when its time has come, though its files have not changed
+// since they were refused.
+func TestACertificateThatBeginsLater(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		ca, dir := certtest.New(t), t.TempDir()
+		port, err := certs.NewPort(ca.Issue(t, dir, nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		begins := time.Now().Add(time.Minute).Truncate(time.Second) // certificates know whole seconds
+		ca.Issue(t, dir, func(c *x509.Certificate) { c.NotBefore, c.NotAfter = begins, begins.Add(time.Hour) })
+		if port.Fault() == nil {
+			t.Error("before its time: got no fault, want one")
+		}
+		time.Sleep(time.Until(begins))
+		if err := port.Fault(); err != nil || !port.Expires().Equal(begins.Add(time.Hour)) {
+			t.Errorf("in its time: got %v and an end at %v, want the new certificate", err, port.Expires())
+		}
+	})
 }
 
 // TestClientCertificates: a client need not show a certificate, and shows a good one or none at all.

@@ -1,0 +1,111 @@
+"""TLS: certificates that are read again, who is taken, and what is sent over it."""
+
+PLANTS = [
+    (
+        "certs never looks at the files again",
+        "./internal/certs TestNewFilesAreUsedAtOnce",
+        [("internal/certs/files.go", "if !changed && f.fault == nil {", "if f.now != nil {")],
+    ),
+    (
+        "certs knows a file by its size and time alone",
+        "./internal/certs TestFilesReplacedByLinks",
+        [("internal/certs/files.go", " && os.SameFile(info, x.info)", "")],
+    ),
+    (
+        "certs misses a second write within a tick of the clock",
+        "./internal/certs TestWritesWithinOneTickAreSeen",
+        [("internal/certs/files.go", "err == nil && now.Sub(info.ModTime()) > settling", "err == nil")],
+    ),
+    (
+        "certs tells of a bad content with each connection",
+        "./internal/certs TestNewFilesAreUsedAtOnce",
+        [("internal/certs/files.go", "(changed || err == nil)", "(changed || err == nil || f.fault != nil)")],
+    ),
+    (
+        "certs takes a new certificate that has expired",
+        "./internal/certs TestNewFilesAreUsedAtOnce",
+        [("internal/certs/identity.go", "case now.After(leaf.NotAfter):", "case now.After(leaf.NotAfter.Add(time.Hour)):")],
+    ),
+    (
+        "certs never tries again what was of no use",
+        "./internal/certs TestACertificateThatBeginsLater",
+        [("internal/certs/files.go", "if !changed && f.fault == nil {", "if !changed {")],
+    ),
+    (
+        "certs takes a client's certificate for a server",
+        "./internal/certs TestFilesThatDoNotFitAreRefusedAtStart",
+        [("internal/certs/port.go", "if len(uses) > 0 && ", "if len(uses) > 1 && ")],
+    ),
+    (
+        "certs does not look at what a client shows",
+        "./internal/certs TestClientCertificates",
+        [("internal/certs/port.go", "tls.VerifyClientCertIfGiven", "tls.RequestClientCert")],
+    ),
+    (
+        "certs demands a certificate of each client",
+        "./internal/certs TestClientCertificates",
+        [("internal/certs/port.go", "tls.VerifyClientCertIfGiven", "tls.RequireAndVerifyClientCert")],
+    ),
+    (
+        "certs lets a session outlive its client CA",
+        "./internal/certs TestNoSessionOutlivesItsCA",
+        [("internal/certs/port.go", "SessionTicketsDisabled: true,", "SessionTicketsDisabled: false,")],
+    ),
+    (
+        "certs speaks TLS 1.1",
+        "./internal/certs TestWhatAPortSpeaks",
+        [
+            (
+                "internal/certs/port.go",
+                "\treturn &tls.Config{\n\t\tMinVersion: tls.VersionTLS12,",
+                "\treturn &tls.Config{\n\t\tMinVersion: tls.VersionTLS10,",
+            ),
+            ("internal/certs/port.go", "MinVersion:             tls.VersionTLS12,", "MinVersion:             tls.VersionTLS10,"),
+        ],
+    ),
+    (
+        "certs lets a client choose HTTP/2, which nobody speaks",
+        "./internal/certs TestWhatAPortSpeaks",
+        [("internal/certs/port.go", 'NextProtos:             []string{"http/1.1"},', 'NextProtos:             []string{"h2", "http/1.1"},')],
+    ),
+    (
+        "quiet writes a line for each stranger",
+        "./peer TestStrangersDoNotFillTheLog",
+        [("internal/quiet/quiet.go", "case now.Sub(t.at) < For:", "case now.Sub(t.at) < For && t.more > 9999:")],
+    ),
+    (
+        "gateway writes a line for each handshake that fails",
+        "./gateway TestStrangersDoNotFillTheLog",
+        [("internal/quiet/quiet.go", "words[i] = Host(strings.TrimSuffix(w, \":\"))", "words[i] = strings.TrimSuffix(w, \":\")")],
+    ),
+    (
+        "gateway says goodbye to idle connections, and waits until they have heard it",
+        "./gateway TestDeafClientsKeepNoConnection",
+        [("gateway/idle.go", "\t\tc = secret.NetConn()\n", "\t\tc = secret\n")],
+    ),
+    (
+        "gateway writes each sample as a record of TLS",
+        "./gateway TestSamplesFillRecords",
+        [("gateway/writer.go", "if !w.plain && len(parts) > 1 {", "if !w.plain && len(parts) > 1<<20 {")],
+    ),
+    (
+        "gateway sends the end of a record twice",
+        "./gateway TestBatchesOverTLSAreTheSame",
+        [("gateway/writer.go", "\t\t\t\tw.write(record[:])\n\t\t\t\tfilled = 0\n", "\t\t\t\tw.write(record[:])\n\t\t\t\tfilled = 1\n")],
+    ),
+    (
+        "gateway has no TLS on its admin port",
+        "./integration TestClientsOverTLS",
+        [("gateway/server.go", "s.Serve(encrypt(limited, secret))", "s.Serve(limited)")],
+    ),
+    (
+        "node forgets the client CA",
+        "./integration TestClientsOverTLS",
+        [("internal/node/certificates.go", ", CA: c.ClientCA", "")],
+    ),
+    (
+        "node says that certificate files are in use which are refused",
+        "./internal/node TestCertificatesAreTold",
+        [("internal/node/certificates.go", "if c.Fault() != nil {", "if c.Fault() == nil {")],
+    ),
+]
