@@ -8,8 +8,8 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/url"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -60,7 +60,8 @@ func (c *tally) check(t *testing.T) {
 	}
 }
 
-// besides reads batches of 8 samples with two clients for a time, while others do what they do.
+// besides reads batches of 8 samples with two clients for a time, while others do what they do. One of them keeps its
+// connection, the other one takes a new one for each batch.
 func besides(t *testing.T, g *harness.Gateway, lasts time.Duration) *tally {
 	t.Helper()
 	const readers = 2
@@ -72,7 +73,7 @@ func besides(t *testing.T, g *harness.Gateway, lasts time.Duration) *tally {
 	for r := range readers {
 		all.Go(func() {
 			for m := r; ctx.Err() == nil; m += readers {
-				got, err := harness.Do(t.Context(), http.MethodGet, fmt.Sprintf("%s/epoch/1/batch/%d?batch_size=8", g.URL, m%n))
+				got, err := harness.Do(t.Context(), http.MethodGet, fmt.Sprintf("%s/epoch/1/batch/%d?batch_size=8", g.URL, m%n), "Connection", []string{"keep-alive", "close"}[r])
 				c.note(got, err)
 				select { // a trainer computes between two batches
 				case <-ctx.Done():
@@ -95,16 +96,15 @@ func checkMemory(t *testing.T, g *harness.Gateway, budget int64) {
 	}
 }
 
-// raw opens a connection to a gateway that ends with the test. Its receive buffer is small.
+// raw opens a connection to a gateway that ends with the test, or with a failure a closed one. Its receive buffer is small.
 func raw(t *testing.T, address string) net.Conn {
 	t.Helper()
-	host, err := url.Parse(address)
+	c, err := net.Dial("tcp", strings.TrimPrefix(address, "http://"))
 	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := net.Dial("tcp", host.Host)
-	if err != nil {
-		t.Fatal(err)
+		t.Error(err)
+		gone, _ := net.Pipe()
+		gone.Close()
+		return gone
 	}
 	t.Cleanup(func() { c.Close() })
 	_ = c.(*net.TCPConn).SetReadBuffer(32 << 10)
