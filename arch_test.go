@@ -124,10 +124,11 @@ func floorPlan() map[string]room {
 		"gateway/audit":       {never: []string{"net"}},
 		"gateway/conditional": {},
 		"gateway/origin":      {},
+		"gateway/sending":     {},
 		"gateway/port":        {ours: []string{"gateway/origin", "internal/quiet", "internal/socket"}, outside: []string{"github.com/rs/zerolog"}},
 		"gateway": {
 			ours: []string{
-				"gateway/address", "gateway/admission", "gateway/audit", "gateway/auth", "gateway/body", "gateway/conditional", "gateway/origin", "gateway/plans", "gateway/port",
+				"gateway/address", "gateway/admission", "gateway/audit", "gateway/auth", "gateway/body", "gateway/conditional", "gateway/origin", "gateway/plans", "gateway/port", "gateway/sending",
 				"chunkindex", "importance", "selection", "shuffle", "internal/objstore", "internal/budget", "internal/quiet", "internal/socket", // importance, selection: types, errors
 			},
 			outside: []string{

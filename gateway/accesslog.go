@@ -107,9 +107,9 @@ func cutTo(s string, most int) string { return s[:min(len(s), most)] }
 func (g *Gateway) finish(x *exchange, route string, cause error, abort bool) {
 	took := time.Since(x.start)
 	if x.r.Method == http.MethodHead {
-		x.w.bytes = 0 // what a handler wrote, net/http has left out
+		x.w.Bytes = 0 // what a handler wrote, net/http has left out
 	}
-	status := x.w.status
+	status := x.w.Status
 	if status == 0 {
 		status = http.StatusOK
 	}
@@ -120,8 +120,8 @@ func (g *Gateway) finish(x *exchange, route string, cause error, abort bool) {
 		return
 	}
 	e.Str("request_id", x.id).Str("remote", x.r.RemoteAddr).Str("user_agent", cutTo(auth.Conceal(x.r.UserAgent()), maxUserAgent)).
-		Str("method", cutTo(x.r.Method, maxMethod)).Str("route", route).Int("status", status).Int64("bytes", x.w.bytes).
-		Float64("took_ms", milliseconds(took)).Float64("waited_ms", milliseconds(x.w.first))
+		Str("method", cutTo(x.r.Method, maxMethod)).Str("route", route).Int("status", status).Int64("bytes", x.w.Bytes).
+		Float64("took_ms", milliseconds(took)).Float64("waited_ms", milliseconds(x.w.First))
 	if x.principal.Name != "" && !x.principal.Anonymous() {
 		e.Str("principal", x.principal.Name)
 	}
@@ -161,7 +161,7 @@ func (x *exchange) logCause(e *zerolog.Event, status int, cause error) {
 	if !known {
 		p = problemOf(cause)
 	}
-	if known || status != statusClientGone && x.w.err == nil {
+	if known || status != statusClientGone && x.w.Err == nil {
 		e.Str("code", p.Code)
 	}
 	switch {
@@ -184,7 +184,7 @@ func (g *Gateway) audit(x *exchange, route string, status int) {
 	}
 	e := audit.Entry{
 		Time: x.start, Event: audit.Write, Principal: x.principal.Name, Address: address, Method: x.r.Method, Route: route,
-		Right: x.route.right.String(), Status: status, Bytes: x.w.bytes, RequestID: x.id,
+		Right: x.route.right.String(), Status: status, Bytes: x.w.Bytes, RequestID: x.id,
 	}
 	name, _ := g.datasetName(x)
 	if e.Dataset = cutTo(auth.Conceal(name), maxName); x.refused {

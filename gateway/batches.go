@@ -201,7 +201,7 @@ func (g *Gateway) sendBatches(x *exchange, list []streamed, crc uint32, etag str
 	}
 	h.Set("Server-Timing", x.log.serverTiming()) // of the first batch; the access line has the sums
 	x.w.WriteHeader(status)
-	x.w.renew(now.size)
+	x.w.Renew(now.size)
 	return g.pump(x, now, list[1:], part)
 }
 
@@ -234,7 +234,7 @@ func (g *Gateway) pump(x *exchange, now inHand, rest []streamed, part body.Span)
 			return err
 		}
 		rest = rest[1:]
-		x.w.renew(now.size)
+		x.w.Renew(now.size)
 	}
 }
 
@@ -245,7 +245,7 @@ func sendInHand(x *exchange, b inHand, next chan inHand, part body.Span) error {
 	if from, to := max(part.Start-b.at, 0), min(part.End()-b.at, streamHeader); from < to {
 		head = b.header()[from:to]
 	}
-	return x.w.send(append(net.Buffers{head}, b.parts...), func(sent int64) net.Buffers {
+	return x.w.Send(append(net.Buffers{head}, b.parts...), func(sent int64) net.Buffers {
 		select {
 		case n := <-next:
 			n.settle(0)

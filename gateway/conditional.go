@@ -78,7 +78,7 @@ func sendPart(x *exchange, contentType, etag string, content []byte) error {
 	x.w.Header().Set("Content-Type", contentType)
 	x.w.WriteHeader(status)
 	if x.r.Method != http.MethodHead {
-		x.w.mustWrite(content[part.Start:part.End()])
+		x.w.MustWrite(content[part.Start:part.End()])
 	}
 	return nil
 }

@@ -332,6 +332,6 @@ func sendProblem(x *exchange, p *problem) {
 	}
 	x.w.WriteHeader(p.Status)
 	if x.r.Method != http.MethodHead {
-		x.w.mustWrite(body)
+		x.w.MustWrite(body)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"github.com/millrace-data/millrace/gateway/sending"
 	"net/http"
 	"os"
 	"runtime/debug"
@@ -22,7 +23,7 @@ const (
 
 // exchange is one request and its answer.
 type exchange struct {
-	w     *responseWriter
+	w     *sending.Writer
 	r     *http.Request // its context ends at the deadline to the first byte
 	whole *http.Request // the same; its context ends when the client is gone
 	id    string
@@ -45,7 +46,7 @@ func (g *Gateway) edge(row route) http.HandlerFunc {
 	name := row.name()
 	return func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
-		x := &exchange{w: newResponseWriter(w, r, start, g.pressed, &g.records), r: r, whole: r, id: requestID(r), start: start, route: row}
+		x := &exchange{w: sending.New(w, r, start, g.pressed, &g.records), r: r, whole: r, id: requestID(r), start: start, route: row}
 		x.w.Header().Set("X-Request-Id", x.id)
 		x.w.Header().Set("X-Content-Type-Options", "nosniff")
 		if g.unwelcome() {
@@ -58,7 +59,7 @@ func (g *Gateway) edge(row route) http.HandlerFunc {
 		}()
 		ctx := r.Context()
 		abort, cause := g.guard(ctx, x)
-		if cause != nil && !x.w.wrote {
+		if cause != nil && !x.w.Wrote {
 			abort = g.settle(ctx, x, cause) || abort
 		}
 		g.finish(x, name, cause, abort)
@@ -97,12 +98,12 @@ func (g *Gateway) guard(ctx context.Context, x *exchange) (abort bool, cause err
 			return
 		}
 		if err, ok := v.(error); ok && errors.Is(err, http.ErrAbortHandler) {
-			abort, cause = true, errors.Join(errAborted, x.w.err)
+			abort, cause = true, errors.Join(errAborted, x.w.Err)
 			return
 		}
 		g.metrics.panics.Inc()
 		x.log.stack = string(debug.Stack())
-		abort, cause = x.w.wrote, fmt.Errorf("panic: %v", v)
+		abort, cause = x.w.Wrote, fmt.Errorf("panic: %v", v)
 	}()
 	limit, err := g.admit(x)
 	if err == nil {
@@ -115,7 +116,7 @@ func (g *Gateway) guard(ctx context.Context, x *exchange) (abort bool, cause err
 	defer cancel()
 	x.r = x.r.WithContext(ctx)
 	err = x.route.handler(x)
-	return err != nil && x.w.wrote, err
+	return err != nil && x.w.Wrote, err
 }
 
 var errAborted = errors.New("connection aborted after the first byte")
@@ -123,7 +124,7 @@ var errAborted = errors.New("connection aborted after the first byte")
 // settle answers a request that failed before its first byte. It reports whether the connection is to be aborted.
 func (g *Gateway) settle(ctx context.Context, x *exchange, cause error) (abort bool) {
 	if errors.Is(ctx.Err(), context.Canceled) && !errors.Is(cause, os.ErrDeadlineExceeded) { // who only dawdles is still there
-		x.w.status = statusClientGone
+		x.w.Status = statusClientGone
 		return true
 	}
 	defer func() {

@@ -26,7 +26,7 @@ func sendJSONStatus(x *exchange, status int, v any) error {
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	x.w.WriteHeader(status)
 	if x.r.Method != http.MethodHead {
-		x.w.mustWrite(body)
+		x.w.MustWrite(body)
 	}
 	return nil
 }
@@ -49,7 +49,7 @@ func sendBytes(x *exchange, contentType string, body []byte) {
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	x.w.WriteHeader(http.StatusOK)
 	if x.r.Method != http.MethodHead {
-		x.w.mustWrite(body)
+		x.w.MustWrite(body)
 	}
 }
 

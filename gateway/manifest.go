@@ -43,7 +43,7 @@ func sendManifest(x *exchange, a asked, b *body.Body) error {
 	case x.r.Method == http.MethodHead:
 		return nil
 	case length <= cap(short):
-		x.w.mustWrite(short)
+		x.w.MustWrite(short)
 		return nil
 	}
 	out := bufio.NewWriterSize(x.w, unreserved) // keeps the first error

@@ -62,11 +62,11 @@ func newMetrics(g *Gateway) *metrics {
 func (m *metrics) observe(route string, x *exchange, status int, took time.Duration, abort bool) {
 	m.requests.WithLabelValues(route, strconv.Itoa(status)).Inc()
 	m.seconds.WithLabelValues(route).Observe(took.Seconds())
-	if x.w.wrote {
-		m.waited.WithLabelValues(route).Observe(x.w.first.Seconds())
+	if x.w.Wrote {
+		m.waited.WithLabelValues(route).Observe(x.w.First.Seconds())
 	}
-	m.bytes.WithLabelValues(route).Add(float64(x.w.bytes))
-	if abort && x.w.wrote {
+	m.bytes.WithLabelValues(route).Add(float64(x.w.Bytes))
+	if abort && x.w.Wrote {
 		m.aborted.Inc()
 	}
 }

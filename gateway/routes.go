@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"github.com/millrace-data/millrace/gateway/sending"
 	"net/http"
 	"net/http/pprof"
 	"slices"
@@ -133,11 +134,11 @@ func getProfile(h http.HandlerFunc) handlerFunc {
 }
 
 // unhurried takes a trace, which comes as slowly as the program makes it: the reader is not to blame.
-type unhurried struct{ *responseWriter }
+type unhurried struct{ *sending.Writer }
 
 func (w unhurried) Write(p []byte) (int, error) {
-	w.renew(0)
-	return w.responseWriter.Write(p)
+	w.Renew(0)
+	return w.Writer.Write(p)
 }
 
 // unrouted answers what no route takes. OPTIONS and a method that the path does not take are told those that it takes;

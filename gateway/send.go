@@ -41,7 +41,7 @@ func (g *Gateway) send(x *exchange, d *dataset, answer body.Answer, at shuffle.C
 	h.Set("Server-Timing", x.log.serverTiming())
 	x.w.WriteHeader(status)
 	held := &held{part: part, read: read}
-	if x.w.send(part.Fill(read.Segments), held.settle) != nil {
+	if x.w.Send(part.Fill(read.Segments), held.settle) != nil {
 		panic(http.ErrAbortHandler)
 	}
 	return nil

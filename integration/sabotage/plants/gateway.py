@@ -64,7 +64,7 @@ PLANTS = [
     (
         "gateway never gives up on a reader that has stopped reading",
         "./gateway TestSlowReaders",
-        [("gateway/writer.go", "stall, total := w.moved.Add(writeStall), w.began.Add(writeTotal)", "stall, total := w.began.Add(24 * time.Hour), w.began.Add(24 * time.Hour)")],
+        [("gateway/sending/writer.go", "stall, total := w.moved.Add(writeStall), w.began.Add(writeTotal)", "stall, total := w.began.Add(24 * time.Hour), w.began.Add(24 * time.Hour)")],
     ),
     (
         "gateway takes memory for a plan and does not give it back",
@@ -199,7 +199,7 @@ PLANTS = [
     (
         "gateway is as patient with slow readers where memory is short",
         "./gateway TestSlowReaders",
-        [("gateway/writer.go", "if !w.pressed() {", "if !w.pressed() || w.size > 0 {")],
+        [("gateway/sending/writer.go", "if !w.pressed() {", "if !w.pressed() || w.size > 0 {")],
     ),
     (
         "gateway plans for as many requests as come",
@@ -209,17 +209,17 @@ PLANTS = [
     (
         "gateway holds all that a slow body has",
         "./gateway TestSlowBodiesSettle",
-        [("gateway/writer.go", "\t\t\tif w.pressed() {\n", "\t\t\tif w.pressed() && w.bytes < 0 {\n")],
+        [("gateway/sending/writer.go", "\t\t\tif w.pressed() {\n", "\t\t\tif w.pressed() && w.Bytes < 0 {\n")],
     ),
     (
         "gateway settles slow bodies though there is memory",
         "./gateway TestSlowBodiesSettle",
-        [("gateway/writer.go", "\t\t\tif w.pressed() {\n", "\t\t\tif w.pressed() || w.bytes > 0 {\n")],
+        [("gateway/sending/writer.go", "\t\t\tif w.pressed() {\n", "\t\t\tif w.pressed() || w.Bytes > 0 {\n")],
     ),
     (
         "gateway goes on at the wrong byte of a slow batch among many",
         "./gateway TestSlowBodiesSettle",
-        [("gateway/writer.go", "settle(w.bytes - begin)", "settle(w.bytes - 0*begin)")],
+        [("gateway/sending/writer.go", "settle(w.Bytes - begin)", "settle(w.Bytes - 0*begin)")],
     ),
     (
         "gateway forgets samples of a slow body that a later column needs",

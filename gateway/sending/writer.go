@@ -1,4 +1,6 @@
-package gateway
+// Package sending writes answers to sockets: samples as they lie in memory, in as few calls as can be, to a reader that is
+// held to a least rate. What a body holds in memory settles while its reader is slow and memory is short.
+package sending
 
 import (
 	"errors"
@@ -32,38 +34,42 @@ const (
 
 var errSlowReader = errors.New("reader is too slow")
 
-// responseWriter records what is sent and holds the reader to the limits above.
-type responseWriter struct {
+// Writer records what is sent and holds the reader to the limits above.
+type Writer struct {
 	http.ResponseWriter
+	First  time.Duration // from the request to the first byte of the answer
+	Status int           // of the answer; 0: none was sent
+	Bytes  int64         // of its body that were sent
+	Wrote  bool          // the first byte is sent
+	Err    error         // of the first write that failed
+
 	control *http.ResponseController
-	start   time.Time     // of the request
-	first   time.Duration // from start to the first byte of the answer
-	began   time.Time     // of the answer, or of what of it has time of its own
-	before  int64         // bytes that were sent by then
-	size    int64         // of the body, or of the part of it that has time of its own; 0: not known
-	pressed func() bool   // memory is short
-	plain   bool          // a write that was cut short by a deadline can go on: there is no TLS
-	records *sync.Pool    // *[recordSize]byte, in which samples are put together for TLS
-	moved   time.Time     // when the last byte was sent
-	status  int
-	bytes   int64
-	wrote   bool
-	err     error // the first failed write
+	start   time.Time   // of the request
+	began   time.Time   // of the answer, or of what of it has time of its own
+	before  int64       // bytes that were sent by then
+	size    int64       // of the body, or of the part of it that has time of its own; 0: not known
+	pressed func() bool // memory is short
+	plain   bool        // a write that was cut short by a deadline can go on: there is no TLS
+	records *sync.Pool  // *[recordSize]byte, in which samples are put together for TLS
+	moved   time.Time   // when the last byte was sent
 }
 
-func newResponseWriter(w http.ResponseWriter, r *http.Request, start time.Time, pressed func() bool, records *sync.Pool) *responseWriter {
-	return &responseWriter{
+// New returns the writer of an answer. start is when its request came, pressed says whether memory is short, and records
+// keeps memory for TLS between answers: it may be empty.
+func New(w http.ResponseWriter, r *http.Request, start time.Time, pressed func() bool, records *sync.Pool) *Writer {
+	return &Writer{
 		ResponseWriter: w, control: http.NewResponseController(w), start: start, pressed: pressed, plain: r.TLS == nil, records: records,
 	}
 }
 
 // Unwrap lets http.ResponseController reach the connection.
-func (w *responseWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+func (w *Writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-func (w *responseWriter) WriteHeader(status int) {
-	if status >= 200 && !w.wrote {
-		w.wrote, w.status, w.began = true, status, time.Now()
-		w.first = w.began.Sub(w.start)
+// WriteHeader notes the status and begins the reader's time.
+func (w *Writer) WriteHeader(status int) {
+	if status >= 200 && !w.Wrote {
+		w.Wrote, w.Status, w.began = true, status, time.Now()
+		w.First = w.began.Sub(w.start)
 		w.size, _ = strconv.ParseInt(w.Header().Get("Content-Length"), 10, 64) // 0 where there is none
 		w.moved = w.began
 		w.setDeadline(w.limit())
@@ -71,11 +77,11 @@ func (w *responseWriter) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// renew gives the next size bytes of a long answer the time that an answer has: it comes in parts that could be answers.
-func (w *responseWriter) renew(size int64) { w.began, w.before, w.size = time.Now(), w.bytes, size }
+// Renew gives the next size bytes of a long answer the time that an answer has: it comes in parts that could be answers.
+func (w *Writer) Renew(size int64) { w.began, w.before, w.size = time.Now(), w.Bytes, size }
 
 // floor is the least rate of a reader, in bytes a second.
-func (w *responseWriter) floor() float64 {
+func (w *Writer) floor() float64 {
 	if !w.pressed() {
 		return floorBytes
 	}
@@ -83,14 +89,14 @@ func (w *responseWriter) floor() float64 {
 }
 
 // setDeadline gives the next write its time. A writer without deadlines (a recorder in memory) has no slow reader.
-func (w *responseWriter) setDeadline(limit time.Time) {
-	if err := w.control.SetWriteDeadline(limit); err != nil && !errors.Is(err, http.ErrNotSupported) && w.err == nil {
-		w.err = fmt.Errorf("set write deadline: %w", err)
+func (w *Writer) setDeadline(limit time.Time) {
+	if err := w.control.SetWriteDeadline(limit); err != nil && !errors.Is(err, http.ErrNotSupported) && w.Err == nil {
+		w.Err = fmt.Errorf("set write deadline: %w", err)
 	}
 }
 
 // limit is when a write that begins now has failed.
-func (w *responseWriter) limit() time.Time {
+func (w *Writer) limit() time.Time {
 	stall, total := w.moved.Add(writeStall), w.began.Add(writeTotal)
 	if total.Before(stall) {
 		return total
@@ -98,34 +104,35 @@ func (w *responseWriter) limit() time.Time {
 	return stall
 }
 
-func (w *responseWriter) Write(p []byte) (int, error) {
-	before := w.bytes
-	err := w.send(net.Buffers{p}, nil)
-	return int(w.bytes - before), err
+// Write sends p.
+func (w *Writer) Write(p []byte) (int, error) {
+	before := w.Bytes
+	err := w.Send(net.Buffers{p}, nil)
+	return int(w.Bytes - before), err
 }
 
 // settleFunc makes what is left of a body, once so many bytes of it are sent, hold as little memory as it can. It returns
 // the bytes to go on with, or nil: they are the same.
 type settleFunc func(sent int64) net.Buffers
 
-// send writes parts one after the other, as many in one call to the kernel as one deadline is for: samples go
+// Send writes parts one after the other, as many in one call to the kernel as one deadline is for: samples go
 // from the cache to the socket as they lie, however small they are. It uses parts up. settle, if not nil, is called while
 // the reader is slow and memory is short.
-func (w *responseWriter) send(parts net.Buffers, settle settleFunc) error {
-	if !w.wrote {
+func (w *Writer) Send(parts net.Buffers, settle settleFunc) error {
+	if !w.Wrote {
 		w.WriteHeader(http.StatusOK)
 	}
-	size, begin := maxWrite, w.bytes
+	size, begin := maxWrite, w.Bytes
 	if settle != nil && !w.plain {
 		size = maxSealed
 	}
 	checked := w.began
 	w.moved = time.Now()
-	for len(parts) > 0 && w.err == nil {
+	for len(parts) > 0 && w.Err == nil {
 		if settle != nil && time.Since(checked) > slowAfter {
 			checked = time.Now()
 			if w.pressed() {
-				if left := settle(w.bytes - begin); left != nil {
+				if left := settle(w.Bytes - begin); left != nil {
 					parts = left
 				}
 			}
@@ -139,7 +146,7 @@ func (w *responseWriter) send(parts net.Buffers, settle settleFunc) error {
 			parts = slices.Concat(left, parts)
 		}
 	}
-	return w.err
+	return w.Err
 }
 
 // cut returns how many of the parts are within size bytes; the last of them is shortened to fit, and rest is what
@@ -156,15 +163,15 @@ func cut(parts net.Buffers, size int) (n int, rest []byte) {
 }
 
 // sendPiece writes what one deadline is for. Where it may be interrupted it returns after a while what the reader has left.
-func (w *responseWriter) sendPiece(parts net.Buffers, interrupts bool) (left net.Buffers) {
+func (w *Writer) sendPiece(parts net.Buffers, interrupts bool) (left net.Buffers) {
 	now := time.Now()
-	if sent := now.Sub(w.began); sent > floorAfter && w.bytes-w.before < int64(sent.Seconds()*w.floor()) {
-		w.err = errSlowReader
+	if sent := now.Sub(w.began); sent > floorAfter && w.Bytes-w.before < int64(sent.Seconds()*w.floor()) {
+		w.Err = errSlowReader
 		return nil
 	}
 	limit := w.limit()
 	w.setDeadline(limit)
-	if w.err != nil {
+	if w.Err != nil {
 		return nil
 	}
 	if !w.plain && len(parts) > 1 {
@@ -183,32 +190,32 @@ func (w *responseWriter) sendPiece(parts net.Buffers, interrupts bool) (left net
 	}
 	// The server hands the parts to its connection, and that to the kernel: writev.
 	n, err := to.ReadFrom(&parts)
-	w.bytes += n
+	w.Bytes += n
 	if interrupts && errors.Is(err, os.ErrDeadlineExceeded) {
 		if n > 0 {
 			w.moved = now // or later
 		}
 		return parts
 	}
-	w.moved, w.err = time.Now(), err
+	w.moved, w.Err = time.Now(), err
 	return nil
 }
 
 // writeEach writes parts one by one.
-func (w *responseWriter) writeEach(parts net.Buffers) {
+func (w *Writer) writeEach(parts net.Buffers) {
 	for _, p := range parts {
 		w.write(p)
 	}
 }
 
 // write writes p, unless a write has failed.
-func (w *responseWriter) write(p []byte) {
-	if w.err != nil {
+func (w *Writer) write(p []byte) {
+	if w.Err != nil {
 		return
 	}
 	n, err := w.ResponseWriter.Write(p)
-	if w.bytes += int64(n); err != nil {
-		w.err = err
+	if w.Bytes += int64(n); err != nil {
+		w.Err = err
 		return
 	}
 	w.moved = time.Now()
@@ -216,7 +223,7 @@ func (w *responseWriter) write(p []byte) {
 
 // writeRecords writes parts so that they fill records of TLS: each record costs a call to the kernel,
 // and each write ends a record. Parts that fill records by themselves are not copied.
-func (w *responseWriter) writeRecords(parts net.Buffers) {
+func (w *Writer) writeRecords(parts net.Buffers) {
 	record, _ := w.records.Get().(*[recordSize]byte)
 	if record == nil {
 		record = new([recordSize]byte)
@@ -244,9 +251,9 @@ func (w *responseWriter) writeRecords(parts net.Buffers) {
 	}
 }
 
-// mustWrite writes all of p or aborts the connection: a response that has begun ends whole or not at all.
-func (w *responseWriter) mustWrite(p []byte) {
-	if w.send(net.Buffers{p}, nil) != nil {
+// MustWrite writes all of p or aborts the connection: a response that has begun ends whole or not at all.
+func (w *Writer) MustWrite(p []byte) {
+	if w.Send(net.Buffers{p}, nil) != nil {
 		panic(http.ErrAbortHandler)
 	}
 }

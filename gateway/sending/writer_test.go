@@ -1,4 +1,4 @@
-package gateway
+package sending
 
 import (
 	"bytes"
@@ -24,12 +24,12 @@ func TestPartsArriveInOrder(t *testing.T) {
 	}
 	var records sync.Pool
 	send := func(w http.ResponseWriter, r *http.Request) {
-		rw := newResponseWriter(w, r, time.Now(), func() bool { return false }, &records)
-		if err := rw.send(parts(), nil); err != nil {
+		rw := New(w, r, time.Now(), func() bool { return false }, &records)
+		if err := rw.Send(parts(), nil); err != nil {
 			t.Errorf("got %v, want no error", err)
 		}
-		if rw.bytes != int64(len(want)) {
-			t.Errorf("got %d bytes counted, want %d", rw.bytes, len(want))
+		if rw.Bytes != int64(len(want)) {
+			t.Errorf("got %d bytes counted, want %d", rw.Bytes, len(want))
 		}
 	}
 	recorder := httptest.NewRecorder()
@@ -77,9 +77,9 @@ func TestSamplesFillRecords(t *testing.T) {
 			parts = append(parts, bytes.Repeat([]byte{byte(i)}, sample))
 			want = append(want, parts[i]...)
 		}
-		rw := newResponseWriter(w, r, time.Now(), func() bool { return false }, new(sync.Pool))
-		if err := rw.send(parts, func(int64) net.Buffers { return nil }); err != nil || !bytes.Equal(w.Body.Bytes(), want) || rw.bytes != int64(len(want)) {
-			t.Errorf("samples of %d bytes: got %v, %d bytes and %d counted, want %d", sample, err, w.Body.Len(), rw.bytes, len(want))
+		rw := New(w, r, time.Now(), func() bool { return false }, new(sync.Pool))
+		if err := rw.Send(parts, func(int64) net.Buffers { return nil }); err != nil || !bytes.Equal(w.Body.Bytes(), want) || rw.Bytes != int64(len(want)) {
+			t.Errorf("samples of %d bytes: got %v, %d bytes and %d counted, want %d", sample, err, w.Body.Len(), rw.Bytes, len(want))
 		}
 		for _, n := range w.lengths[:len(w.lengths)-1] {
 			if n%recordSize != 0 {
