@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"math"
-	"net/url"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -102,16 +101,12 @@ func keptPlan(plan, reporter string) string {
 	if reporter == "" {
 		return plan
 	}
-	return plan + reporterField + url.QueryEscape(reporter)
+	return plan + reporterField + reporter
 }
 
 // splitPlan is the inverse of keptPlan.
 func splitPlan(kept string) (plan, reporter string) {
-	plan, escaped, _ := strings.Cut(kept, reporterField)
-	reporter, err := url.QueryUnescape(escaped)
-	if err != nil {
-		return kept, ""
-	}
+	plan, reporter, _ = strings.Cut(kept, reporterField)
 	return plan, reporter
 }
 
