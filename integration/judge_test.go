@@ -54,13 +54,42 @@ func TestREDbotFindsNoFault(t *testing.T) {
 		g.Admin + "/metrics":                                                                          nil,
 		g.Admin + "/v1/stats":                                                                         nil,
 	}
+	judge(t, allowed, "")
+}
+
+// TestREDbotFindsNoFaultWithTokens has REDbot ask for a dataset that is not open, with the token for it and without.
+func TestREDbotFindsNoFaultWithTokens(t *testing.T) {
+	access, token := openAccess(t)
+	files, _ := harness.Files(t, 50, 3000)
+	store := harness.Open(t, "dir")
+	harness.Pack(t, store, files, dataset, small()...)
+	g := harness.Serve(t, store, dataset, "--dataset", "closed="+store.Dataset(dataset), "--cache-size", "64MiB", "--access", access)
+	const epoch = "/v1/datasets/closed/epochs/0"
+	generation := g.MustGet(t, epoch+"/batches/0", "Authorization", "Bearer "+token).Header.Get("Millrace-Generation")
+	allowed := map[string][]string{
+		g.URL + "/v1/datasets":                                nil,
+		g.URL + epoch + "/batches/0":                          nil,
+		g.URL + epoch + "/batches/0?generation=" + generation: nil,
+		g.URL + epoch + "?generation=" + generation:           nil,
+		g.URL + "/v1/datasets/nosuch":                         nil,
+		g.URL + "/v1/datasets/closed/warm":                    nil,
+		g.URL + "/v1/datasets/photos/epochs/0/batches/0":      nil,
+	}
+	judge(t, allowed, token)
+	judge(t, allowed, "")
+	judge(t, allowed, "mr_unknown")
+}
+
+// judge asks REDbot for its notes of URLs, and allows some of each.
+func judge(t *testing.T, allowed map[string][]string, token string) {
+	t.Helper()
 	var urls []string
 	for url := range allowed {
 		urls = append(urls, url)
 	}
 	path, env := harness.Python(t)
 	cmd := exec.CommandContext(t.Context(), path, append([]string{filepath.Join("python", "judge.py")}, urls...)...)
-	cmd.Env = env
+	cmd.Env = append(env, "MILLRACE_TOKEN="+token)
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

@@ -1,11 +1,12 @@
 """Has REDbot judge the answers of a gateway: judge.py URL... prints {URL: [[level, subject, note], ...]} as JSON.
 
 REDbot asks for each URL several times: plainly, with Accept, with If-None-Match, with a range and with Accept-Encoding. Its notes
-of level "bad" and "warning" are printed, those of all its requests.
+of level "bad" and "warning" are printed, those of all its requests. Each has the token in MILLRACE_TOKEN, if there is one.
 """
 
 import configparser
 import json
+import os
 import sys
 
 import thor
@@ -29,10 +30,12 @@ def judge(urls):
         if not waiting:
             thor.stop()
 
+    token = os.environ.get("MILLRACE_TOKEN")
+    headers = [("Authorization", f"Bearer {token}")] if token else []
     resources = []
     for url in urls:
         resource = HttpResource(CONFIG["redbot"])
-        resource.set_request(url)
+        resource.set_request(url, headers=headers)
         resource.on("check_done", lambda url=url, resource=resource: done(url, resource))
         resources.append(resource)
     for resource in resources:
