@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 )
@@ -49,6 +50,11 @@ func (p *Policy) Check(r *http.Request) error {
 	site := r.Header.Get("Sec-Fetch-Site")
 	if (site == "cross-site" || site == "same-site") && r.Header.Get("Sec-Fetch-Mode") != "navigate" {
 		return ErrCrossSite
+	}
+	if from := r.Header.Get("Origin"); from != "" && site == "" { // a browser from before Sec-Fetch-Site; reads are refused too
+		if u, err := url.Parse(from); err != nil || u.Host != r.Host {
+			return ErrCrossSite
+		}
 	}
 	if loopback, _ := r.Context().Value(loopbackKey{}).(bool); !loopback {
 		return nil

@@ -2,6 +2,11 @@
 
 PLANTS = [
     (
+        "gateway lets pages of other sites read by older browsers",
+        "./gateway/origin TestCrossSite",
+        [("gateway/origin/origin.go", "err != nil || u.Host != r.Host {", "err != nil && u.Host != r.Host {")],
+    ),
+    (
         "gateway lets callers hide behind a quote who they are",
         "./gateway/origin TestCaller",
         [("gateway/origin/forwarded.go", '\tcase quoted:\n\t\treturn []string{""}\n', "")],
