@@ -99,7 +99,7 @@ func (a *app) demoPack(ctx context.Context, source string, l location.Location) 
 		a.Say("packing %s into %s ...", source, l.Dir)
 		rep, err := a.packAndIndex(ctx, []string{source}, &s, st, l, demo.Packing(), demo.Indexing())
 		if err == nil {
-			printPack(a.Stderr, l, rep)
+			rep.Print(a.Stderr, l)
 		}
 		return err
 	})
@@ -114,22 +114,12 @@ func (a *app) demoHints(base, name string) {
 
 // demoOnce serves while it reads two epochs itself.
 func (a *app) demoOnce(ctx context.Context, s *node.Node, name string, reused bool) error {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
 	rep := demoReport{Dataset: name, Reused: reused}
-	addr := make(chan net.Addr, 1)
-	served := make(chan error, 1)
-	go func() { served <- s.Run(ctx, func(at net.Addr) { addr <- at }) }()
-	var err error
-	select {
-	case err = <-served:
-		return err
-	case at := <-addr:
+	err := s.During(ctx, func(ctx context.Context, at net.Addr) (err error) {
 		rep.Epochs, err = a.demoRead(ctx, "http://"+at.String())
-	}
-	interrupted := ctx.Err()
-	stop()
-	if err := errors.Join(err, interrupted, <-served); err != nil {
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	rep.Generation = rep.Epochs[0].Generation

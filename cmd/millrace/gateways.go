@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"strconv"
 	"strings"
 
 	"github.com/millrace-data/millrace/client"
@@ -21,7 +19,7 @@ func gateways(f *cli.Flags, args []string) {
 		return
 	}
 	for _, g := range args {
-		if !remote(g) && !strings.HasPrefix(g, "dns:") {
+		if !location.IsGateway(g) && !strings.HasPrefix(g, "dns:") {
 			f.Fault("gateway %q: want http://HOST:PORT or HOST:PORT", g)
 		}
 	}
@@ -33,16 +31,4 @@ func reached(ctx context.Context, gateway, dataset string) (*client.Client, erro
 		return nil, fmt.Errorf("%s: %w", location.HideSecrets(gateway), err)
 	}
 	return client.New(client.Config{Gateways: []string{gateway}, Dataset: dataset})
-}
-
-// hostPort reports whether an argument is HOST:PORT.
-func hostPort(arg string) bool {
-	host, port, err := net.SplitHostPort(arg)
-	_, notNumber := strconv.ParseUint(port, 10, 16)
-	return err == nil && notNumber == nil && host != "" && !strings.ContainsAny(host, "/@")
-}
-
-// remote reports whether an argument is a gateway's address.
-func remote(arg string) bool {
-	return strings.HasPrefix(arg, "http://") || strings.HasPrefix(arg, "https://") || hostPort(arg)
 }

@@ -3,11 +3,8 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"time"
 
-	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	"github.com/millrace-data/millrace/internal/cli"
@@ -15,12 +12,6 @@ import (
 	"github.com/millrace-data/millrace/internal/location"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
-
-type gcReport struct {
-	DryRun  bool           `json:"dry_run"`
-	Removed []garbage.Item `json:"removed"`
-	Kept    []garbage.Item `json:"kept"` // added up
-}
 
 func (a *app) gc() *cobra.Command {
 	return a.Build(cli.Command{
@@ -66,21 +57,6 @@ func (a *app) runGC(ctx context.Context, st objstore.Store, l location.Location,
 	if !dry {
 		err = found.Apply(ctx) // what was removed before a fault is printed too
 	}
-	rep := gcReport{DryRun: dry, Removed: append([]garbage.Item{}, found.Remove...), Kept: append([]garbage.Item{}, garbage.Summary(found.Keep)...)}
-	return errors.Join(err, a.Print(rep, func(w io.Writer) { printGC(w, rep) }))
-}
-
-func printGC(w io.Writer, r gcReport) {
-	verb, objects, bytes := "removed", 0, int64(0)
-	if r.DryRun {
-		verb = "would remove"
-	}
-	for _, i := range r.Removed {
-		fmt.Fprintf(w, "%s %s (%s, %s): %s\n", verb, cli.Printable(i.Key), cli.Count(i.Objects, "object", "objects"), humanize.IBytes(uint64(i.Bytes)), i.Why)
-		objects, bytes = objects+i.Objects, bytes+i.Bytes
-	}
-	for _, i := range r.Kept {
-		fmt.Fprintf(w, "kept %s of %s, %s: %s\n", cli.Count(i.Objects, "object", "objects"), i.Kind, humanize.IBytes(uint64(i.Bytes)), i.Why)
-	}
-	fmt.Fprintf(w, "%s %s, %s\n", verb, cli.Count(objects, "object", "objects"), humanize.IBytes(uint64(bytes)))
+	rep := found.Report(dry)
+	return errors.Join(err, a.Print(rep, rep.Print))
 }

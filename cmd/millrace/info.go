@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"io"
-	"net/url"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -33,7 +31,7 @@ name is given. Both say the same. No data is read.`,
 			f.Output(a.App)
 			check := func(args []string) {
 				checkStores(&s, f)
-				if address, dataset, ok := served(args[0], name); ok {
+				if address, dataset, ok := location.Served(args[0], name); ok {
 					args[0], name = address, dataset
 					gateways(f, args)
 					return
@@ -52,27 +50,6 @@ name is given. Both say the same. No data is read.`,
 			}
 		},
 	})
-}
-
-// served divides GATEWAY/NAME, unless a name is given already. ok says whether it is a gateway's address at all.
-func served(arg, given string) (gateway, name string, ok bool) {
-	scheme, rest, found := strings.Cut(arg, "://")
-	if !found {
-		scheme, rest = "http", arg
-	}
-	host, path, _ := strings.Cut(rest, "/")
-	gateway = scheme + "://" + host
-	if !remote(gateway) || !found && !hostPort(host) {
-		return "", "", false
-	}
-	if given != "" {
-		return gateway + "/" + path, given, true
-	}
-	name, err := url.PathUnescape(strings.TrimPrefix(strings.Trim(path, "/"), "v1/datasets/"))
-	if err != nil {
-		name = path
-	}
-	return gateway, name, true
 }
 
 func describe(ctx context.Context, gateway, name string, s *location.Stores, l location.Location) (client.Dataset, error) {

@@ -2,11 +2,9 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"runtime"
 
-	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	"github.com/millrace-data/millrace/chunkindex"
@@ -16,11 +14,6 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/pack"
 )
-
-type packReport struct {
-	pack.Report
-	Index chunkindex.BuildReport `json:"index"`
-}
 
 func (a *app) pack() *cobra.Command {
 	return a.Build(cli.Command{
@@ -62,51 +55,28 @@ that are finished are not sent again.`,
 					if err != nil {
 						return err
 					}
-					return a.Print(rep, func(w io.Writer) { printPack(w, l, rep) })
+					return a.Print(rep, func(w io.Writer) { rep.Print(w, l) })
 				})
 			}
 		},
 	})
 }
 
-func (a *app) packAndIndex(ctx context.Context, sources []string, s *location.Stores, st objstore.Store, l location.Location, opt pack.Options, build chunkindex.BuildOptions) (packReport, error) {
+func (a *app) packAndIndex(ctx context.Context, sources []string, s *location.Stores, st objstore.Store, l location.Location, opt pack.Options, build chunkindex.BuildOptions) (indexing.Packed, error) {
 	b := a.NewBar(ctx, "pack")
 	opt.Progress = b.Update
 	p, err := pack.Pack(ctx, sources, st, l.Prefix, opt)
 	b.End()
 	if err != nil {
-		return packReport{}, err
+		return indexing.Packed{}, err
 	}
 	x, err := a.buildIndex(ctx, s, st, l, build)
 	if err != nil {
-		return packReport{}, err
+		return indexing.Packed{}, err
 	}
-	rep := packReport{p, x}
+	rep := indexing.Packed{Report: p, Index: x}
 	if rep.Skipped == nil {
 		rep.Skipped = []string{}
 	}
 	return rep, nil
-}
-
-// maxSkipped bounds how many skipped files are named in text; JSON has all of them.
-const maxSkipped = 10
-
-func printPack(w io.Writer, l location.Location, r packReport) {
-	fmt.Fprintf(w, "packed %s, %s, as %s in %s (%d finished before)\n", cli.Count(r.Files, "file", "files"),
-		humanize.IBytes(uint64(r.Bytes)), cli.Count(r.Samples, "sample", "samples"), cli.Count(r.Shards, "shard", "shards"), r.ReusedShards)
-	if r.MultiMember > 0 {
-		fmt.Fprintf(w, "  %s of more than one member, such as %q: files of one name with several extensions, read together;\n  --key path tells them apart where their names differ before the last dot\n",
-			cli.Count(r.MultiMember, "sample", "samples"), r.Example)
-	}
-	if r.Hidden > 0 {
-		fmt.Fprintf(w, "  left out %s, such as .DS_Store: --hidden takes them too\n", cli.Count(r.Hidden, "hidden file", "hidden files"))
-	}
-	for i, s := range r.Skipped {
-		if i == maxSkipped {
-			fmt.Fprintf(w, "  and %d more\n", len(r.Skipped)-i)
-			break
-		}
-		fmt.Fprintf(w, "  skipped %q: not a regular file\n", s)
-	}
-	indexing.Print(w, l, r.Index)
 }

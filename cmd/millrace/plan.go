@@ -111,7 +111,7 @@ class's share of a batch varies four times as much. Every chunk is a class, or t
 			f.Output(a.App)
 			check := func(args []string) {
 				checkStores(&s, f)
-				if remote(args[0]) {
+				if location.IsGateway(args[0]) {
 					gateways(f, args)
 					c.checkGateway(f, &p)
 					p.check(f)
@@ -124,7 +124,7 @@ class's share of a batch varies four times as much. Every chunk is a class, or t
 				}
 			}
 			return check, func(ctx context.Context, args []string) error {
-				if remote(args[0]) {
+				if location.IsGateway(args[0]) {
 					return a.planRemote(ctx, args[0], &p, batch)
 				}
 				return a.compare(ctx, &s, l, &p, &c)

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/millrace-data/millrace/internal/garbage"
 )
 
 // quarantined returns the keys and reasons that a run of quarantine says.
@@ -209,7 +211,7 @@ func TestGCShowsBeforeItRemoves(t *testing.T) {
 	if got := left(); got != 4 || removed != strings.ReplaceAll(shown, "would remove", "removed") {
 		t.Errorf("got %d objects left and\n%s\nwant 4 and what was shown", got, removed)
 	}
-	var rep gcReport
+	var rep garbage.Report
 	if err := json.Unmarshal([]byte(ok(t, "gc", dir, "--grace", "1m", "--json").stdout), &rep); err != nil {
 		t.Fatal(err)
 	}

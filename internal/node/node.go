@@ -151,6 +151,24 @@ func (s *Node) Run(ctx context.Context, ready func(net.Addr)) error {
 	return s.join(ctx, l)
 }
 
+// During serves until body, which gets the data port's address, returns. Its error is body's, that of ctx, or that of the
+// node.
+func (s *Node) During(ctx context.Context, body func(ctx context.Context, at net.Addr) error) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	addr := make(chan net.Addr, 1)
+	served := make(chan error, 1)
+	go func() { served <- s.Run(ctx, func(at net.Addr) { addr <- at }) }()
+	select {
+	case err := <-served:
+		return err
+	case at := <-addr:
+		err := errors.Join(body(ctx, at), ctx.Err())
+		stop()
+		return errors.Join(err, <-served)
+	}
+}
+
 // listeners are the ports of a gateway.
 type listeners struct {
 	data, admin, peers net.Listener // admin and peers may be nil

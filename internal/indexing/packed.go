@@ -1,0 +1,43 @@
+package indexing
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/internal/cli"
+	"github.com/millrace-data/millrace/internal/location"
+	"github.com/millrace-data/millrace/pack"
+)
+
+// maxSkipped bounds how many skipped files are named in text; JSON has all of them.
+const maxSkipped = 10
+
+// Packed is what packing files and indexing the shards has made.
+type Packed struct {
+	pack.Report
+	Index chunkindex.BuildReport `json:"index"`
+}
+
+// Print writes it for people.
+func (r *Packed) Print(w io.Writer, l location.Location) {
+	fmt.Fprintf(w, "packed %s, %s, as %s in %s (%d finished before)\n", cli.Count(r.Files, "file", "files"),
+		humanize.IBytes(uint64(r.Bytes)), cli.Count(r.Samples, "sample", "samples"), cli.Count(r.Shards, "shard", "shards"), r.ReusedShards)
+	if r.MultiMember > 0 {
+		fmt.Fprintf(w, "  %s of more than one member, such as %q: files of one name with several extensions, read together;\n  --key path tells them apart where their names differ before the last dot\n",
+			cli.Count(r.MultiMember, "sample", "samples"), r.Example)
+	}
+	if r.Hidden > 0 {
+		fmt.Fprintf(w, "  left out %s, such as .DS_Store: --hidden takes them too\n", cli.Count(r.Hidden, "hidden file", "hidden files"))
+	}
+	for i, s := range r.Skipped {
+		if i == maxSkipped {
+			fmt.Fprintf(w, "  and %d more\n", len(r.Skipped)-i)
+			break
+		}
+		fmt.Fprintf(w, "  skipped %q: not a regular file\n", s)
+	}
+	Print(w, l, r.Index)
+}
