@@ -2,8 +2,10 @@ package integration_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -55,6 +57,18 @@ func TestInterruptLeavesOutTheLameDuckTimeWhereNobodyReads(t *testing.T) {
 			if c.atOnce {
 				ended("after the signal")
 				return
+			}
+			// No probe yet: it would keep the gateway from ending by itself.
+			g.Ready(t, func(context.Context) error {
+				if !strings.Contains(g.Log(), `"message":"draining"`) {
+					return errors.New("it does not drain")
+				}
+				return nil
+			})
+			select {
+			case <-g.Ended():
+				t.Fatal("it has ended, want the lame-duck time")
+			case <-time.After(2 * time.Second):
 			}
 			// Not ready, and still serving: the lame-duck time has begun.
 			g.Ready(t, func(ctx context.Context) error {
