@@ -15,7 +15,10 @@ from .epoch import THREADS
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Runs the command; returns 0, or 1 when something failed."""
-    p = argparse.ArgumentParser(prog="python -m millrace", description="Reads an epoch once and prints the rate.")
+    p = argparse.ArgumentParser(
+        prog="python -m millrace", description="Reads an epoch once and prints the rate.",
+        epilog="MILLRACE_TOKEN_FILE or MILLRACE_TOKEN gives the token to show to gateways, SSL_CERT_FILE the authorities to trust.",
+    )
     p.add_argument("--version", action="version", version=f"millrace {__version__}")
     p.add_argument("url", nargs="+", help="gateways: http://host:port, or dns:NAME:PORT")
     p.add_argument("--dataset", help="default: the gateway's default dataset")
