@@ -2,6 +2,7 @@
 package admission
 
 import (
+	"maps"
 	"math"
 	"sync"
 	"time"
@@ -11,42 +12,39 @@ import (
 
 // Callers knows what each caller takes now. It is safe for concurrent use; the zero value knows nobody.
 type Callers struct {
-	mu sync.Mutex // guards what follows
-	of map[string]*caller
+	mu    sync.Mutex // guards what follows
+	of    map[string]*caller
+	sweep int // callers at which those are forgotten who take nothing
 }
 
 // caller is what one of them takes.
 type caller struct {
 	bodies   int64 // bytes of answers that are being read or sent
 	requests *rate.Limiter
-	seen     time.Time
 }
 
-// Callers that were not seen for as long are forgotten once there are so many: by then their limit on requests allows a
-// whole burst again.
-const (
-	mostCallers  = 10_000
-	callerForget = time.Minute
-)
+// idle reports whether a caller takes nothing, and may make as many requests as one that was never seen.
+func (c *caller) idle(now time.Time) bool {
+	return c.bodies == 0 && c.requests.TokensAt(now) >= float64(c.requests.Burst())
+}
+
+// mostCallers is how many callers are known before those are forgotten who are idle.
+const mostCallers = 10_000
 
 // get returns what a caller takes. The lock is held.
 func (c *Callers) get(name string, now time.Time) *caller {
-	one := c.of[name]
-	if one == nil {
-		if len(c.of) >= mostCallers {
-			for name, old := range c.of {
-				if old.bodies == 0 && now.Sub(old.seen) > callerForget {
-					delete(c.of, name)
-				}
-			}
-		}
-		if c.of == nil {
-			c.of = map[string]*caller{}
-		}
-		one = &caller{requests: rate.NewLimiter(0, 0)}
-		c.of[name] = one
+	if one := c.of[name]; one != nil {
+		return one
 	}
-	one.seen = now
+	if len(c.of) >= max(mostCallers, c.sweep) {
+		maps.DeleteFunc(c.of, func(_ string, old *caller) bool { return old.idle(now) })
+		c.sweep = 2 * len(c.of) // so that callers who are all busy are not looked through for each new one
+	}
+	if c.of == nil {
+		c.of = map[string]*caller{}
+	}
+	one := &caller{requests: rate.NewLimiter(0, 0)}
+	c.of[name] = one
 	return one
 }
 
@@ -57,7 +55,7 @@ func (c *Callers) Request(name string, limit float64) (wait time.Duration) {
 	defer c.mu.Unlock()
 	now := time.Now()
 	one := c.get(name, now)
-	if burst := int(max(1, math.Ceil(limit))); one.requests.Limit() != rate.Limit(limit) {
+	if burst := int(min(max(1, math.Ceil(limit)), math.MaxInt32)); one.requests.Limit() != rate.Limit(limit) {
 		one.requests = rate.NewLimiter(rate.Limit(limit), burst)
 	}
 	if one.requests.AllowN(now, 1) {

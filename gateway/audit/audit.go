@@ -125,6 +125,9 @@ func (l *Log) write() {
 	n, err := l.out.Write(l.kept)
 	whole := bytes.LastIndexByte(l.kept[:n], '\n') + 1
 	torn := n > whole
+	if torn && n < len(l.kept) && l.kept[n] == '\n' {
+		whole, torn = n, false // it lacks its end alone
+	}
 	l.kept = slices.Delete(l.kept, 0, whole)
 	if err != nil {
 		l.err = fmt.Errorf("audit log: %w", err)

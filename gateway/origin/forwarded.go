@@ -89,7 +89,7 @@ func splitQuoted(s string, separator byte) []string {
 func parseHop(s string) (netip.Addr, error) {
 	s = strings.TrimSpace(s)
 	if at, err := netip.ParseAddrPort(s); err == nil {
-		return at.Addr().Unmap(), nil
+		return at.Addr().Unmap().WithZone(""), nil
 	}
 	at, err := netip.ParseAddr(strings.Trim(s, "[]"))
 	return at.Unmap().WithZone(""), err

@@ -70,7 +70,7 @@ func (p *Policy) Check(r *http.Request) error {
 
 // CheckTransport refuses credentials that others could read on their way.
 func (p *Policy) CheckTransport(r *http.Request) error {
-	if p.PlainTokens || r.TLS != nil || r.Header.Get("Authorization") == "" {
+	if p.PlainTokens || r.TLS != nil || len(r.Header.Values("Authorization")) == 0 {
 		return nil
 	}
 	from, err := netip.ParseAddrPort(r.RemoteAddr)
