@@ -125,10 +125,11 @@ func floorPlan() map[string]room {
 		"gateway/conditional": {},
 		"gateway/origin":      {},
 		"gateway/sending":     {},
+		"gateway/timing":      {ours: []string{"chunkindex"}, never: []string{"net"}},
 		"gateway/port":        {ours: []string{"gateway/origin", "internal/quiet", "internal/socket"}, outside: []string{"github.com/rs/zerolog"}},
 		"gateway": {
 			ours: []string{
-				"gateway/address", "gateway/admission", "gateway/audit", "gateway/auth", "gateway/body", "gateway/conditional", "gateway/origin", "gateway/plans", "gateway/port", "gateway/sending",
+				"gateway/address", "gateway/admission", "gateway/audit", "gateway/auth", "gateway/body", "gateway/conditional", "gateway/origin", "gateway/plans", "gateway/port", "gateway/sending", "gateway/timing",
 				"chunkindex", "importance", "selection", "shuffle", "internal/objstore", "internal/budget", "internal/quiet", "internal/socket", // importance, selection: types, errors
 			},
 			outside: []string{

@@ -5,17 +5,14 @@ import (
 	"crypto/rand"
 	"errors"
 	"net/http"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/rs/zerolog"
 
-	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/gateway/audit"
 	"github.com/millrace-data/millrace/gateway/auth"
+	"github.com/millrace-data/millrace/gateway/timing"
 )
 
 // accessLog is what the access line and Server-Timing say of a request, besides its status.
@@ -27,41 +24,9 @@ type accessLog struct {
 	worldSize uint64
 	hasEpoch  bool
 	hasBatch  bool
-	phases    [phases]time.Duration
-	tiers     []chunkindex.TierTime
 	stack     string // of a panic
-}
 
-// phase is a part of the work on a request, up to the first byte. An answer of many batches goes on after it, and has
-// the sums over its batches.
-type phase int
-
-const (
-	phaseResolve phase = iota // what the address means: subsets, names of parts, keys
-	phaseWait                 // for memory
-	phasePlan                 // which samples they are, and where they lie
-	phaseLay                  // what their body looks like
-	phaseRead                 // their bytes; tiers say where those came from
-	phases
-)
-
-func (p phase) String() string { return [...]string{"resolve", "wait", "plan", "lay", "read"}[p] }
-
-// spent adds the time since start to a phase. At no time do two goroutines of a request work: the one that reads the next
-// batch has ended when the other goes on.
-func (l *accessLog) spent(p phase, start time.Time) { l.phases[p] += time.Since(start) }
-
-// came adds what tiers have brought.
-func (l *accessLog) came(tiers []chunkindex.TierTime) {
-	for _, t := range tiers {
-		i := slices.IndexFunc(l.tiers, func(have chunkindex.TierTime) bool { return have.Tier == t.Tier })
-		if i < 0 {
-			l.tiers = append(l.tiers, t)
-			continue
-		}
-		l.tiers[i].Bytes += t.Bytes
-		l.tiers[i].Wait += t.Wait
-	}
+	timing.Record
 }
 
 func (l *accessLog) setPlan(b address.Batch) {
@@ -69,30 +34,6 @@ func (l *accessLog) setPlan(b address.Batch) {
 }
 
 func (l *accessLog) setBatch(n uint64) { l.batch, l.hasBatch = n, true }
-
-func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
-
-// serverTiming says where the time went before the first byte: each phase, the last of them by tiers.
-func (l *accessLog) serverTiming() string {
-	var b strings.Builder
-	add := func(name string, d time.Duration) {
-		if b.Len() > 0 {
-			b.WriteString(", ")
-		}
-		b.WriteString(name)
-		b.WriteString(";dur=")
-		b.WriteString(strconv.FormatFloat(milliseconds(d), 'f', -1, 64))
-	}
-	for p := range phaseRead {
-		if l.phases[p] > 0 || p == phasePlan {
-			add(p.String(), l.phases[p])
-		}
-	}
-	for _, t := range l.tiers {
-		add(t.Tier, t.Wait)
-	}
-	return b.String()
-}
 
 // What a caller may make the access line longer by.
 const (
@@ -121,7 +62,7 @@ func (g *Gateway) finish(x *exchange, route string, cause error, abort bool) {
 	}
 	e.Str("request_id", x.id).Str("remote", x.r.RemoteAddr).Str("user_agent", cutTo(auth.Conceal(x.r.UserAgent()), maxUserAgent)).
 		Str("method", cutTo(x.r.Method, maxMethod)).Str("route", route).Int("status", status).Int64("bytes", x.w.Bytes).
-		Float64("took_ms", milliseconds(took)).Float64("waited_ms", milliseconds(x.w.First))
+		Float64("took_ms", timing.Milliseconds(took)).Float64("waited_ms", timing.Milliseconds(x.w.First))
 	if x.principal.Name != "" && !x.principal.Anonymous() {
 		e.Str("principal", x.principal.Name)
 	}
@@ -134,13 +75,9 @@ func (g *Gateway) finish(x *exchange, route string, cause error, abort bool) {
 	if x.log.hasBatch {
 		e.Uint64("batch", x.log.batch)
 	}
-	for p := range phases {
-		if x.log.phases[p] > 0 {
-			e.Float64(p.String()+"_ms", milliseconds(x.log.phases[p]))
-		}
-	}
-	for _, t := range x.log.tiers {
-		e.Float64(t.Tier+"_ms", milliseconds(t.Wait)).Int64(t.Tier+"_bytes", t.Bytes)
+	x.log.Each(func(p timing.Phase, d time.Duration) { e.Float64(p.String()+"_ms", timing.Milliseconds(d)) })
+	for _, t := range x.log.Tiers {
+		e.Float64(t.Tier+"_ms", timing.Milliseconds(t.Wait)).Int64(t.Tier+"_bytes", t.Bytes)
 	}
 	if abort {
 		e.Bool("aborted", true)

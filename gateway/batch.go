@@ -9,6 +9,7 @@ import (
 	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/gateway/body"
 	"github.com/millrace-data/millrace/gateway/plans"
+	"github.com/millrace-data/millrace/gateway/timing"
 )
 
 // retryDraining is when a client should ask another gateway.
@@ -112,7 +113,7 @@ func (g *Gateway) locate(ctx context.Context, x *exchange, a asked) (_ plans.Rea
 		return plans.Reading{}, nil, nil, err
 	}
 	defer free()
-	defer x.log.spent(phasePlan, time.Now())
+	defer x.log.Spent(timing.Plan, time.Now())
 	r, err := g.plans.Read(ctx, a.dataset.Dataset, a.Batch)
 	if err != nil {
 		return r, nil, nil, err
@@ -133,8 +134,8 @@ func (g *Gateway) locate(ctx context.Context, x *exchange, a asked) (_ plans.Rea
 
 // place takes a place to plan in, with its time on the access line.
 func (g *Gateway) place(ctx context.Context, x *exchange) (leave func(), err error) {
-	defer x.log.spent(phaseWait, time.Now())
-	return g.places.take(ctx)
+	defer x.log.Spent(timing.Wait, time.Now())
+	return g.places.Take(ctx)
 }
 
 // lay lays located samples out.
@@ -144,7 +145,7 @@ func (g *Gateway) lay(ctx context.Context, x *exchange, answer body.Answer, b *b
 		return err
 	}
 	defer free()
-	defer x.log.spent(phaseLay, time.Now())
+	defer x.log.Spent(timing.Lay, time.Now())
 	return b.Lay(ctx, answer)
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/gateway/body"
 	"github.com/millrace-data/millrace/gateway/plans"
+	"github.com/millrace-data/millrace/gateway/timing"
 	"github.com/millrace-data/millrace/internal/budget"
 )
 
@@ -87,7 +88,7 @@ func (g *Gateway) getBatches(x *exchange) error {
 
 // decodeBatches reads the address of count consecutive batches, and returns the first of them.
 func (g *Gateway) decodeBatches(x *exchange) (a asked, count uint64, err error) {
-	defer x.log.spent(phaseResolve, time.Now())
+	defer x.log.Spent(timing.Resolve, time.Now())
 	d := x.dataset
 	q := address.ParseQuery(x.r.URL.RawQuery, append(address.BatchNames(), "from", "count")...)
 	b := address.DecodeEpoch(q, d.Address, chi.URLParam(x.r, "epoch"))
@@ -185,7 +186,7 @@ func (g *Gateway) sendBatches(x *exchange, list []streamed, crc uint32, etag str
 		return err
 	}
 	if x.r.Method == http.MethodHead {
-		h.Set("Server-Timing", x.log.serverTiming())
+		h.Set("Server-Timing", x.log.ServerTiming())
 		x.w.WriteHeader(status)
 		return nil
 	}
@@ -199,7 +200,7 @@ func (g *Gateway) sendBatches(x *exchange, list []streamed, crc uint32, etag str
 	if now.err != nil {
 		return now.err
 	}
-	h.Set("Server-Timing", x.log.serverTiming()) // of the first batch; the access line has the sums
+	h.Set("Server-Timing", x.log.ServerTiming()) // of the first batch; the access line has the sums
 	x.w.WriteHeader(status)
 	x.w.Renew(now.size)
 	return g.pump(x, now, list[1:], part)

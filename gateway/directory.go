@@ -14,6 +14,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/webdataset"
 	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/gateway/body"
+	"github.com/millrace-data/millrace/gateway/timing"
 )
 
 // directory is an epoch as a directory of another library's shards. Each shard is a batch. The library reads a list of
@@ -101,7 +102,7 @@ func (g *Gateway) getDirectory(v directory) handlerFunc {
 // decodeDirectory reads the plan of a directory from the query, or from a part of the path with the same text. That part
 // stays in place when a library appends the name of a file.
 func (g *Gateway) decodeDirectory(x *exchange, v directory) (asked, error) {
-	defer x.log.spent(phaseResolve, time.Now())
+	defer x.log.Spent(timing.Resolve, time.Now())
 	d := x.dataset
 	raw := chi.URLParam(x.r, "plan")
 	if x.r.URL.RawPath != "" {

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/gateway/plans"
+	"github.com/millrace-data/millrace/gateway/timing"
 )
 
 // getEpoch describes an epoch under a plan.
@@ -38,7 +39,7 @@ func (g *Gateway) getEpoch(x *exchange) error {
 	defer free()
 	start := time.Now()
 	info, err := g.plans.Describe(x.r.Context(), a.dataset.Dataset, a.Batch)
-	x.log.spent(phasePlan, start)
+	x.log.Spent(timing.Plan, start)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/gateway/address"
+	"github.com/millrace-data/millrace/gateway/admission"
 	"github.com/millrace-data/millrace/gateway/auth"
 	"github.com/millrace-data/millrace/gateway/origin"
 	"github.com/millrace-data/millrace/importance"
@@ -175,6 +176,7 @@ func storeRows() []storeRow {
 	const inconsistent = "a stored object is not what the index says: "
 	return []storeRow{
 		{budget.ErrTooLarge, http.StatusBadRequest, codeBatchTooLarge, "no memory budget of this gateway can hold this batch", false, 0},
+		{admission.ErrCrowded, http.StatusServiceUnavailable, codeOverloaded, admission.ErrCrowded.Error(), true, time.Second},
 		{budget.ErrOverloaded, http.StatusServiceUnavailable, codeOverloaded, "the memory budget is in use", true, time.Second},
 		{selection.ErrCorrupt, bad, codeStoreInconsistent, "a stored subset or quarantine is damaged", false, 0},
 		{selection.ErrVersion, bad, codeStoreInconsistent, "a newer version wrote a stored subset or quarantine", false, 0},

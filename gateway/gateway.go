@@ -108,13 +108,13 @@ type Gateway struct {
 
 	metrics   *metrics
 	started   time.Time
-	spec      []byte       // the OpenAPI document as JSON
-	active    atomic.Int64 // requests being answered
-	ended     atomic.Int64 // nanoseconds after started at which the last answer ended; 0: there was none
-	posted    atomic.Int64 // bytes of memory that request bodies hold
-	places    places       // to plan in
-	measuring places       // to measure many batches in
-	records   sync.Pool    // *[recordSize]byte, for answers over TLS
+	spec      []byte           // the OpenAPI document as JSON
+	active    atomic.Int64     // requests being answered
+	ended     atomic.Int64     // nanoseconds after started at which the last answer ended; 0: there was none
+	posted    atomic.Int64     // bytes of memory that request bodies hold
+	places    admission.Places // to plan in
+	measuring admission.Places // to measure many batches in
+	records   sync.Pool        // *[recordSize]byte, for answers over TLS
 	callers   admission.Callers
 	origin    *origin.Policy
 	drained   atomic.Int64 // nanoseconds after started at which Drain was called; 0: not draining
@@ -132,7 +132,7 @@ type dataset struct {
 
 // New checks cfg and builds the routes. It starts nothing.
 func New(cfg Config) (*Gateway, error) {
-	g := &Gateway{cfg: cfg, byName: map[string]*dataset{}, started: time.Now(), bodies: body.NewPool(), places: newPlaces(planningPlaces()), measuring: newPlaces(measuringPlaces), access: cfg.Access, origin: cfg.Origin}
+	g := &Gateway{cfg: cfg, byName: map[string]*dataset{}, started: time.Now(), bodies: body.NewPool(), places: admission.NewPlaces(admission.PlanningPlaces()), measuring: admission.NewPlaces(admission.MeasuringPlaces), access: cfg.Access, origin: cfg.Origin}
 	if g.access == nil {
 		if len(cfg.Allow) == 0 {
 			cfg.Allow = []auth.Right{auth.Read, auth.Admin}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/gateway/body"
+	"github.com/millrace-data/millrace/gateway/timing"
 )
 
 // groupShare is the part of the memory budget that the batches measured together may take, one in so many.
@@ -63,9 +64,9 @@ func (g *Gateway) measure(x *exchange, a asked, count uint64, visit func(a asked
 
 // toMeasure takes what one group needs: a place among those that measure, memory, and a place to plan in.
 func (g *Gateway) toMeasure(x *exchange, bytes int64) (leave func(), err error) {
-	defer x.log.spent(phaseWait, time.Now())
+	defer x.log.Spent(timing.Wait, time.Now())
 	ctx := x.r.Context()
-	turn, err := g.measuring.take(ctx)
+	turn, err := g.measuring.Take(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +75,7 @@ func (g *Gateway) toMeasure(x *exchange, bytes int64) (leave func(), err error) 
 		turn()
 		return nil, err
 	}
-	free, err := g.places.take(ctx)
+	free, err := g.places.Take(ctx)
 	if err != nil {
 		release()
 		turn()
@@ -91,7 +92,7 @@ func (g *Gateway) measureGroup(x *exchange, a asked, count uint64, visit func(a 
 		return err
 	}
 	defer leave()
-	defer x.log.spent(phaseLay, time.Now())
+	defer x.log.Spent(timing.Lay, time.Now())
 	ctx := x.r.Context()
 	group := g.bodies.NewGroup()
 	defer group.Close()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/gateway/plans"
+	"github.com/millrace-data/millrace/gateway/timing"
 	"github.com/millrace-data/millrace/internal/budget"
 )
 
@@ -90,6 +91,6 @@ func (g *Gateway) reserve(ctx context.Context, n int64) (release func(), err err
 
 // await is reserve with its time on the access line.
 func (g *Gateway) await(x *exchange, n int64) (release func(), err error) {
-	defer x.log.spent(phaseWait, time.Now())
+	defer x.log.Spent(timing.Wait, time.Now())
 	return g.reserve(x.r.Context(), n)
 }

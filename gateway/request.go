@@ -8,6 +8,7 @@ import (
 
 	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/gateway/body"
+	"github.com/millrace-data/millrace/gateway/timing"
 )
 
 // asked is what a request asks for: a batch or an epoch of a dataset.
@@ -23,7 +24,7 @@ func (a asked) answer() body.Answer {
 
 // decodeEpoch reads the address of an epoch.
 func (g *Gateway) decodeEpoch(x *exchange) (asked, error) {
-	defer x.log.spent(phaseResolve, time.Now())
+	defer x.log.Spent(timing.Resolve, time.Now())
 	d := x.dataset
 	q := address.ParseQuery(x.r.URL.RawQuery, address.BatchNames()...)
 	return g.resolve(x, d, q, address.DecodeEpoch(q, d.Address, chi.URLParam(x.r, "epoch")))
@@ -31,7 +32,7 @@ func (g *Gateway) decodeEpoch(x *exchange) (asked, error) {
 
 // decodeBatch reads the address of a batch, and refuses one past the end of its epoch.
 func (g *Gateway) decodeBatch(x *exchange) (asked, error) {
-	defer x.log.spent(phaseResolve, time.Now())
+	defer x.log.Spent(timing.Resolve, time.Now())
 	d := x.dataset
 	q := address.ParseQuery(x.r.URL.RawQuery, address.BatchNames()...)
 	a, err := g.resolve(x, d, q, address.DecodeBatch(q, d.Address, chi.URLParam(x.r, "epoch"), chi.URLParam(x.r, "batch")))
@@ -56,13 +57,13 @@ func (g *Gateway) resolve(x *exchange, d *dataset, q *address.Query, b address.B
 
 // checkFields refuses parts that no sample has.
 func (x *exchange) checkFields(d *dataset, v address.View) error {
-	defer x.log.spent(phaseResolve, time.Now())
+	defer x.log.Spent(timing.Resolve, time.Now())
 	return d.CheckFields(x.r.Context(), v)
 }
 
 // checkSplit refuses shares by homes that the dataset cannot have.
 func (g *Gateway) checkSplit(x *exchange, a asked) error {
-	defer x.log.spent(phasePlan, time.Now())
+	defer x.log.Spent(timing.Plan, time.Now())
 	return g.plans.CheckSplit(x.r.Context(), a.dataset.Dataset, a.Plan)
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/gateway/body"
+	"github.com/millrace-data/millrace/gateway/timing"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -23,7 +24,7 @@ func decodeSample(q *address.Query, d *dataset) address.Sample {
 
 // findSample returns the number of a sample.
 func findSample(x *exchange, d *dataset, s address.Sample) (uint64, error) {
-	defer x.log.spent(phaseResolve, time.Now())
+	defer x.log.Spent(timing.Resolve, time.Now())
 	n, ok, err := d.Index.Lookup(x.r.Context(), s.Key, s.Shard)
 	var ambiguous *chunkindex.AmbiguousKeyError
 	switch {
@@ -99,7 +100,7 @@ func (g *Gateway) getSample(x *exchange) error {
 	defer g.bodies.Put(b)
 	start := time.Now()
 	err = b.LocateSample(x.r.Context(), d.Index, n)
-	x.log.spent(phasePlan, start)
+	x.log.Spent(timing.Plan, start)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/gateway/body"
+	"github.com/millrace-data/millrace/gateway/timing"
 	"github.com/millrace-data/millrace/internal/budget"
 	"github.com/millrace-data/millrace/shuffle"
 )
@@ -25,7 +26,7 @@ func (g *Gateway) send(x *exchange, d *dataset, answer body.Answer, at shuffle.C
 		return err
 	}
 	if x.r.Method == http.MethodHead {
-		h.Set("Server-Timing", x.log.serverTiming())
+		h.Set("Server-Timing", x.log.ServerTiming())
 		x.w.WriteHeader(status)
 		return nil
 	}
@@ -38,7 +39,7 @@ func (g *Gateway) send(x *exchange, d *dataset, answer body.Answer, at shuffle.C
 		return err
 	}
 	defer read.Close()
-	h.Set("Server-Timing", x.log.serverTiming())
+	h.Set("Server-Timing", x.log.ServerTiming())
 	x.w.WriteHeader(status)
 	held := &held{part: part, read: read}
 	if x.w.Send(part.Fill(read.Segments), held.settle) != nil {
@@ -84,7 +85,7 @@ func (g *Gateway) read(
 	defer func() { release() }() // an error, or a panic
 	start := time.Now()
 	read, err := d.source.Read(ctx, at, wanted)
-	x.log.spent(phaseRead, start)
+	x.log.Spent(timing.Read, start)
 	if errors.Is(err, budget.ErrTooLarge) {
 		total := int64(0)
 		if g.cfg.Budget != nil {
@@ -95,7 +96,7 @@ func (g *Gateway) read(
 	if err != nil {
 		return nil, fmt.Errorf("read %d samples: %w", n, err)
 	}
-	x.log.came(read.Tiers)
+	x.log.Came(read.Tiers)
 	for _, t := range read.Tiers {
 		g.metrics.tierBytes.WithLabelValues(t.Tier).Add(float64(t.Bytes))
 		g.metrics.tierSeconds.WithLabelValues(t.Tier).Add(t.Wait.Seconds())

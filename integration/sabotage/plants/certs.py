@@ -81,22 +81,22 @@ PLANTS = [
     (
         "gateway says goodbye to idle connections, and waits until they have heard it",
         "./gateway TestDeafClientsKeepNoConnection",
-        [("gateway/idle.go", "\t\tc = secret.NetConn()\n", "\t\tc = secret\n")],
+        [("gateway/port/idle.go", "\t\tc = secret.NetConn()\n", "\t\tc = secret\n")],
     ),
     (
         "gateway writes each sample as a record of TLS",
-        "./gateway TestSamplesFillRecords",
-        [("gateway/writer.go", "if !w.plain && len(parts) > 1 {", "if !w.plain && len(parts) > 1<<20 {")],
+        "./gateway/sending TestSamplesFillRecords",
+        [("gateway/sending/writer.go", "if !w.plain && len(parts) > 1 {", "if !w.plain && len(parts) > 1<<20 {")],
     ),
     (
         "gateway sends the end of a record twice",
         "./gateway TestBatchesOverTLSAreTheSame",
-        [("gateway/writer.go", "\t\t\t\tw.write(record[:])\n\t\t\t\tfilled = 0\n", "\t\t\t\tw.write(record[:])\n\t\t\t\tfilled = 1\n")],
+        [("gateway/sending/writer.go", "\t\t\t\tw.write(record[:])\n\t\t\t\tfilled = 0\n", "\t\t\t\tw.write(record[:])\n\t\t\t\tfilled = 1\n")],
     ),
     (
         "gateway has no TLS on its admin port",
         "./integration TestClientsOverTLS",
-        [("gateway/server.go", "s.Serve(encrypt(limited, secret))", "s.Serve(limited)")],
+        [("gateway/port/port.go", "s.Serve(encrypt(limited, secret))", "s.Serve(limited)")],
     ),
     (
         "node forgets the client CA",

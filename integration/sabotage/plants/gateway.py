@@ -124,12 +124,12 @@ PLANTS = [
     (
         "gateway's access line has the tiers of the last batch alone",
         "./gateway TestAccessLineOfManyBatchesHasTheirSums",
-        [("gateway/accesslog.go", "l.tiers[i].Bytes += t.Bytes", "l.tiers[i].Bytes = t.Bytes")],
+        [("gateway/timing/timing.go", "r.Tiers[i].Bytes += t.Bytes", "r.Tiers[i].Bytes = t.Bytes")],
     ),
     (
         "gateway's access line says nothing of the wait for memory",
         "./gateway TestAccessLineTellsTheWaitForMemory",
-        [("gateway/memory.go", "\tdefer x.log.spent(phaseWait, time.Now())\n", "\t_ = time.Now\n")],
+        [("gateway/memory.go", "\tdefer x.log.Spent(timing.Wait, time.Now())\n", "\t_ = time.Now\n")],
     ),
     (
         "gateway passes over If-Match",
@@ -203,8 +203,8 @@ PLANTS = [
     ),
     (
         "gateway plans for as many requests as come",
-        "./gateway TestPlacesAreBounded",
-        [("gateway/places.go", "return placesPerProcessor * runtime.GOMAXPROCS(0)", "return 1 << 20 * runtime.GOMAXPROCS(0)")],
+        "./gateway/admission TestPlacesAreBounded",
+        [("gateway/admission/places.go", "return placesPerProcessor * runtime.GOMAXPROCS(0)", "return 1 << 20 * runtime.GOMAXPROCS(0)")],
     ),
     (
         "gateway holds all that a slow body has",

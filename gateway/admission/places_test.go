@@ -1,19 +1,18 @@
-package gateway
+package admission
 
 import (
 	"context"
 	"errors"
-	"net/http"
 	"runtime"
 	"testing"
 )
 
 // TestPlacesAreBounded takes all places, fills the queue for them, and leaves again.
 func TestPlacesAreBounded(t *testing.T) {
-	p := newPlaces(planningPlaces())
+	p := NewPlaces(PlanningPlaces())
 	var leaves []func()
 	for range 2 * runtime.GOMAXPROCS(0) {
-		leave, err := p.take(t.Context())
+		leave, err := p.Take(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -21,19 +20,18 @@ func TestPlacesAreBounded(t *testing.T) {
 	}
 	gone, end := context.WithCancel(t.Context())
 	end()
-	if _, err := p.take(gone); !errors.Is(err, context.Canceled) {
+	if _, err := p.Take(gone); !errors.Is(err, context.Canceled) {
 		t.Fatalf("got %v for one more whose client is gone, want %v", err, context.Canceled)
 	}
 	p.waiting.Store(mostWaiting * int64(cap(p.free)))
-	var refused *problem
-	if _, err := p.take(t.Context()); !errors.As(err, &refused) || refused.Status != http.StatusServiceUnavailable || !refused.Retryable {
-		t.Errorf("got %v where too many wait, want 503, to be tried again", err)
+	if _, err := p.Take(t.Context()); !errors.Is(err, ErrCrowded) {
+		t.Errorf("got %v where too many wait, want %v", err, ErrCrowded)
 	}
 	p.waiting.Store(0)
 	for _, leave := range leaves {
 		leave()
 	}
-	leave, err := p.take(gone)
+	leave, err := p.Take(gone)
 	if err != nil {
 		t.Fatalf("got %v once all places are free, want one", err)
 	}
