@@ -207,6 +207,33 @@ func (d deaf) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
+// TestStalledReadersOverTLS are cut off as plain ones are, and what their bodies held is given back.
+func TestStalledReadersOverTLS(t *testing.T) {
+	served, client := secret(t)
+	client.InsecureSkipVerify = true // the bubble's clock is years before the certificate's time
+	r := newRig(t, 80, 100<<10, fastDrain)
+	r.serveOne(t, gateway.ServerConfig{Connections: 1, TLS: served}, func(raw net.Conn) {
+		conn := tls.Client(raw, client)
+		fmt.Fprint(conn, "GET /epoch/0/batch/0?batch_size=80 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		res, err := http.ReadResponse(bufio.NewReaderSize(conn, 16), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		if r.source.open.Load() == 0 {
+			t.Error("no body is open while its reader stalls")
+		}
+		time.Sleep(31 * time.Second)
+		synctest.Wait()
+		if n := r.source.open.Load(); n != 0 {
+			t.Errorf("after 31 s without a byte: got %d bodies open, want none", n)
+		}
+	})
+	if got := r.log.String(); !strings.Contains(got, `"aborted":true`) || !strings.Contains(got, "timeout") {
+		t.Errorf("got log %s, want the request aborted by its timeout", got)
+	}
+}
+
 // TestStrangersDoNotFillTheLog: requests without TLS are told so, and the log has few lines of them.
 func TestStrangersDoNotFillTheLog(t *testing.T) {
 	r := newRig(t, 20, 800, fastDrain)

@@ -91,6 +91,20 @@ type conn struct {
 	net.Conn
 	once    sync.Once
 	release func()
+	failed  atomic.Pointer[error] // of a write
+}
+
+// Write writes p, unless a write has failed before: TLS would try its last word after a reader has
+// stalled, and wait five seconds more for it.
+func (c *conn) Write(p []byte) (int, error) {
+	if err := c.failed.Load(); err != nil {
+		return 0, *err
+	}
+	n, err := c.Conn.Write(p)
+	if err != nil {
+		c.failed.Store(&err)
+	}
+	return n, err
 }
 
 // ReadFrom lets the server hand a body's slices on as they are: the connection writes them in one call to the kernel.

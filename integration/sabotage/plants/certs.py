@@ -84,6 +84,11 @@ PLANTS = [
         [("gateway/port/idle.go", "\t\tc = secret.NetConn()\n", "\t\tc = secret\n")],
     ),
     (
+        "gateway waits for the last word of TLS to a reader that has stalled",
+        "./gateway TestStalledReadersOverTLS",
+        [("internal/socket/socket.go", "\t\tc.failed.Store(&err)\n", "")],
+    ),
+    (
         "gateway writes each sample as a record of TLS",
         "./gateway/sending TestSamplesFillRecords",
         [("gateway/sending/writer.go", "if !w.plain && len(parts) > 1 {", "if !w.plain && len(parts) > 1<<20 {")],
