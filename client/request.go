@@ -78,7 +78,7 @@ func (c *Client) send(ctx context.Context, gw *gateway, r request) (*http.Respon
 		err = fmt.Errorf("%s: %w", gw.name(), at.Err) // the whole URL is long, and the caller knows what it asked for
 	}
 	if untrusted := (*tls.CertificateVerificationError)(nil); errors.As(err, &untrusted) {
-		err = fmt.Errorf("%w: %w", ErrProtocol, err)
+		err = fmt.Errorf("%w: %w; SSL_CERT_FILE can name the authorities to trust", ErrProtocol, err)
 	}
 	if err != nil {
 		return nil, err

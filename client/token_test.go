@@ -311,7 +311,7 @@ func TestGatewaysMustProveTheirNames(t *testing.T) {
 		cfg.Token = "canary"
 		_, err := newClient(t, cfg).Batch(t.Context(), client.Options{}, 0)
 		var untrusted *tls.CertificateVerificationError
-		if !errors.Is(err, client.ErrProtocol) || !errors.As(err, &untrusted) {
+		if !errors.Is(err, client.ErrProtocol) || !errors.As(err, &untrusted) || !strings.Contains(err.Error(), "SSL_CERT_FILE") {
 			t.Errorf("%s: got %v, want the certificate refused, before the deadline", name, err)
 		}
 	}
