@@ -116,4 +116,44 @@ PLANTS = [
         "./gateway TestQuietCountsEveryRequest",
         [("gateway/gateway.go", "if g.active.Load() > 0 { // asked first", "if g.active.Load() > 1 { // asked first")],
     ),
+    (
+        "gc removes subsets of a generation whose index stays",
+        "./internal/garbage TestIndexThatStaysKeepsItsOwn",
+        [("internal/garbage/garbage.go", 'case indexed || generation == "":', 'case indexed && generation == "":')],
+    ),
+    (
+        "gc removes at once what a gateway may still serve",
+        "./internal/garbage TestGenerationThatIsGoneTakesItsOwnAlong",
+        [("internal/garbage/garbage.go", "case !f.older(f.unused.Since, f.opt.Grace):", "case false:")],
+    ),
+    (
+        "gc removes reports that came after the freeze",
+        "./internal/garbage TestReportsGoWhenASnapshotHoldsThem",
+        [("internal/garbage/garbage.go", "case at.Before(r.Newest):", "case false:")],
+    ),
+    (
+        "gc removes what it only was to show",
+        "./cmd/millrace TestGCShowsBeforeItRemoves",
+        [("cmd/millrace/gc.go", "if !dry {", "if dry || !dry {")],
+    ),
+    (
+        "fetch takes a file for a batch by its length",
+        "./cmd/millrace TestFetchGoesOnWithWhatIsMissing",
+        [("client/files.go", "crc32.Checksum(data, castagnoli()) != b.CRC {", "crc32.Checksum(data, castagnoli()) == ^b.CRC {")],
+    ),
+    (
+        "fetch removes what another rank is writing",
+        "./cmd/millrace TestFetchOfRanksGoesOn",
+        [("client/files.go", "opt.WorldSize > 1 && strings.Contains(name, own) ||", "opt.WorldSize > 1 && own != name ||")],
+    ),
+    (
+        "fetch goes on and fetches all batches again",
+        "./cmd/millrace TestFetchGoesOnWithWhatIsMissing",
+        [("client/request.go", 'opt.folder != "" && opt.folder.has(number, opt)', 'opt.folder != "" && !opt.folder.has(number, opt)')],
+    ),
+    (
+        "subset list takes every split for the default one",
+        "./cmd/millrace TestListsSayWhatLiesBesideADataset",
+        [("selection/list.go", "x.Default = chosen[x.Digest]", "x.Default = len(chosen) > 0")],
+    ),
 ]
