@@ -147,6 +147,7 @@ run alternately in one process start; only the ratio is judged.
 | STRAIGHT | a parallel ranged download of the same bytes from the same store, thrown away |
 | GET1 | one object GET per sample, 16 in flight |
 | RANGE1 | one ranged GET per sample into the packed shards, 16 in flight |
+| HOT and COLD-MEM over TLS | the same handlers behind net/http's own TLS |
 | two bare hops | a bare handler that asks another one and passes on what it answers |
 
 The gateway is the real binary in a process of its own, the bare handlers too; batches are read over 4 keep-alive connections and
