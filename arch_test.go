@@ -112,8 +112,9 @@ func floorPlan() map[string]room {
 		},
 		"gateway/address": {ours: []string{"chunkindex", "shuffle"}, never: []string{"net/http", "os", "context", "time"}}, // chunkindex: defaults
 		"gateway/plans": {
-			ours:  []string{"gateway/address", "chunkindex", "importance", "selection", "shuffle"},
-			never: []string{"net", "os"},
+			ours:    []string{"gateway/address", "chunkindex", "importance", "selection", "shuffle"},
+			outside: []string{"golang.org/x/sync"},
+			never:   []string{"net", "os"},
 		},
 		"gateway/body": {
 			ours:  []string{"gateway/address", "gateway/body/arrow", "gateway/plans", "chunkindex", "shuffle"},

@@ -1,84 +1,24 @@
 package gateway
 
 import (
-	"context"
-	"fmt"
 	"net/url"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/go-chi/chi/v5"
 
 	"github.com/millrace-data/millrace/chunkindex/mds"
-	"github.com/millrace-data/millrace/chunkindex/webdataset"
 	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/gateway/body"
 	"github.com/millrace-data/millrace/gateway/timing"
 )
 
-// directory is an epoch as a directory of another library's shards. Each shard is a batch. The library reads a list of
-// them first.
-type directory struct {
-	form          string
-	before, after string // around the number in a shard's name
-	digits        int    // of the number, at least
-	index         func(ctx context.Context, a asked, shards []mds.BatchInfo) ([]byte, error)
-}
-
-// directoryIndex is the name of the list of the shards.
-const directoryIndex = "index.json"
-
-// mdsDirectory is an epoch as MosaicML's Streaming reads one.
-func mdsDirectory() directory {
-	return directory{form: mds.Name, before: "shard.", after: ".mds", digits: 5, index: func(ctx context.Context, a asked, shards []mds.BatchInfo) ([]byte, error) {
-		constants, err := body.MDSConstants(ctx, a.dataset.Dataset, a.View)
-		if err != nil {
-			return nil, err
-		}
-		list, err := mds.Index(constants, shards)
-		if err != nil {
-			return nil, fmt.Errorf("index of the shards: %w", err)
-		}
-		return list, nil
-	}}
-}
-
-// tarDirectory is an epoch as WebDataset reads one. The list is that of its wids.
-func tarDirectory() directory {
-	return directory{form: webdataset.Name, after: ".tar", digits: 6, index: func(_ context.Context, a asked, shards []mds.BatchInfo) ([]byte, error) {
-		type shard struct {
-			URL     string `json:"url"`
-			Samples int    `json:"nsamples"`
-			Bytes   int64  `json:"filesize"`
-		}
-		list := make([]shard, len(shards))
-		for i, s := range shards {
-			list[i] = shard{s.Name, s.Samples, s.Bytes}
-		}
-		return encodeJSON(map[string]any{"__kind__": "wids-shard-index-v1", "wids_version": 1, "name": a.Name(), "shardlist": list})
-	}}
-}
-
-// name returns the name of the shard of a batch.
-func (v directory) name(batch uint64) string {
-	return fmt.Sprintf("%s%0*d%s", v.before, v.digits, batch, v.after)
-}
-
-// number returns the batch of a shard. ok is false for a name that no shard has.
-func (v directory) number(name string) (batch uint64, ok bool) {
-	digits := strings.TrimSuffix(strings.TrimPrefix(name, v.before), v.after)
-	batch, err := strconv.ParseUint(digits, 10, 64)
-	return batch, err == nil && v.name(batch) == name
-}
-
 // getDirectory answers for the files of a directory.
-func (g *Gateway) getDirectory(v directory) handlerFunc {
+func (g *Gateway) getDirectory(v body.Directory) handlerFunc {
 	return func(x *exchange) error {
 		file := chi.URLParam(x.r, "file")
-		batch, isShard := v.number(file)
-		if !isShard && file != directoryIndex {
-			return address.Refuse(address.NotFound, "no file of this name: they are %s, %s and so on, one for each batch", directoryIndex, v.name(0))
+		batch, isShard := v.Number(file)
+		if !isShard && file != body.DirectoryIndex {
+			return address.Refuse(address.NotFound, "no file of this name: they are %s, %s and so on, one for each batch", body.DirectoryIndex, v.Name(0))
 		}
 		a, err := g.decodeDirectory(x, v)
 		if err != nil {
@@ -101,7 +41,7 @@ func (g *Gateway) getDirectory(v directory) handlerFunc {
 
 // decodeDirectory reads the plan of a directory from the query, or from a part of the path with the same text. That part
 // stays in place when a library appends the name of a file.
-func (g *Gateway) decodeDirectory(x *exchange, v directory) (asked, error) {
+func (g *Gateway) decodeDirectory(x *exchange, v body.Directory) (asked, error) {
 	defer x.log.Spent(timing.Resolve, time.Now())
 	d := x.dataset
 	raw := chi.URLParam(x.r, "plan")
@@ -117,7 +57,7 @@ func (g *Gateway) decodeDirectory(x *exchange, v directory) (asked, error) {
 		raw += query
 	}
 	q := address.ParseQuery(raw, address.BatchNames()...)
-	q.Fix("format", v.form)
+	q.Fix("format", v.Form)
 	return g.resolve(x, d, q, address.DecodeEpoch(q, d.Address, chi.URLParam(x.r, "epoch")))
 }
 
@@ -125,7 +65,7 @@ func (g *Gateway) decodeDirectory(x *exchange, v directory) (asked, error) {
 const shardBytes = 1 << 10
 
 // getDirectoryIndex answers with the list of the shards, whose lengths follow from the index alone.
-func (g *Gateway) getDirectoryIndex(x *exchange, v directory, a asked) error {
+func (g *Gateway) getDirectoryIndex(x *exchange, v body.Directory, a asked) error {
 	batches := a.Batching().Batches()
 	if batches > body.MaxSamples {
 		return invalid("the epoch has %d batches: at most %d can be listed, so take a larger batch_size", batches, body.MaxSamples)
@@ -141,7 +81,7 @@ func (g *Gateway) getDirectoryIndex(x *exchange, v directory, a asked) error {
 	// A trainer reads this list and then forks its workers. Libraries whose clients keep connections, boto3's among them,
 	// would have all workers talk over the one that they inherit.
 	h.Set("Connection", "close")
-	etag := a.DescriptionETag(v.form + " " + directoryIndex)
+	etag := a.DescriptionETag(v.Form + " " + body.DirectoryIndex)
 	h.Set("ETag", etag)
 	h.Set("Cache-Control", x.describing(a.Pinned))
 	h.Set("Millrace-Generation", a.Generation)
@@ -161,13 +101,13 @@ func (g *Gateway) getDirectoryIndex(x *exchange, v directory, a asked) error {
 	defer release()
 	shards := make([]mds.BatchInfo, 0, batches)
 	err = g.measure(x, a, batches, func(a asked, b *body.Body) error {
-		shards = append(shards, mds.BatchInfo{Name: v.name(a.Number), Samples: b.Samples(), Bytes: b.Size})
+		shards = append(shards, mds.BatchInfo{Name: v.Name(a.Number), Samples: b.Samples(), Bytes: b.Size})
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	list, err := v.index(x.r.Context(), a, shards)
+	list, err := v.Index(x.r.Context(), a.dataset.Dataset, a.Batch, shards)
 	if err != nil {
 		return err
 	}

@@ -1,11 +1,8 @@
 package gateway
 
 import (
-	"context"
 	"fmt"
 	"strings"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/gateway/body"
@@ -17,7 +14,6 @@ import (
 const (
 	maxReports      = 16 << 20 // bytes
 	reportTimes     = 8        // what a report takes in memory, to its bytes
-	reportsAtOnce   = 16       // batches whose reports are stored at a time
 	maxFaultsListed = 32
 	maxReported     = 1024 // batches of one request
 )
@@ -68,14 +64,14 @@ func (g *Gateway) postReports(x *exchange) error {
 	if len(sent.Batches) > maxReported {
 		return invalid("the body has reports of %d batches, at most %d are taken at a time: send the others in a request of their own", len(sent.Batches), maxReported)
 	}
-	reports, err := g.decodeReports(x.r.Context(), d, sent.Batches, single)
+	reports, err := g.decodeReports(x, d, sent.Batches, single)
 	if err != nil {
 		return err
 	}
 	for i := range reports {
 		reports[i].Reporter = reporter(x)
 	}
-	accepted, err := d.addReports(x.r.Context(), reports)
+	accepted, err := d.AddReports(x.r.Context(), reports)
 	if err != nil {
 		return err
 	}
@@ -91,7 +87,7 @@ func reporter(x *exchange) string {
 }
 
 // decodeReports resolves every report, and names all their faults together.
-func (g *Gateway) decodeReports(ctx context.Context, d *dataset, sent []lossReport, single bool) ([]importance.Report, error) {
+func (g *Gateway) decodeReports(x *exchange, d *dataset, sent []lossReport, single bool) ([]importance.Report, error) {
 	reports := make([]importance.Report, 0, len(sent))
 	all := &address.Query{}
 	var first error // that no parameter is to blame for
@@ -100,7 +96,7 @@ func (g *Gateway) decodeReports(ctx context.Context, d *dataset, sent []lossRepo
 		if !single {
 			prefix = fmt.Sprintf("batches[%d].", i)
 		}
-		r, err := g.decodeReport(ctx, d, s, q)
+		r, err := g.decodeReport(x, d, s, q)
 		if first == nil && err != nil {
 			first = fmt.Errorf("batches[%d]: %w", i, err)
 		}
@@ -120,7 +116,7 @@ func (g *Gateway) decodeReports(ctx context.Context, d *dataset, sent []lossRepo
 }
 
 // decodeReport resolves one report. Its faults go to q. An error is a cause that its sender could not know.
-func (g *Gateway) decodeReport(ctx context.Context, d *dataset, s lossReport, q *address.Query) (importance.Report, error) {
+func (g *Gateway) decodeReport(x *exchange, d *dataset, s lossReport, q *address.Query) (importance.Report, error) {
 	if len(s.Losses) == 0 {
 		q.Fail("losses", "missing")
 	}
@@ -135,7 +131,7 @@ func (g *Gateway) decodeReport(ctx context.Context, d *dataset, s lossReport, q 
 	if err := a.CheckEnd(); err != nil {
 		return importance.Report{}, err
 	}
-	if err := g.plans.CheckSplit(ctx, d.Dataset, a.Plan); err != nil {
+	if err := g.plans.CheckSplit(x.r.Context(), d.Dataset, a.Plan); err != nil {
 		return importance.Report{}, err
 	}
 	share, positions := a.Share()
@@ -151,7 +147,7 @@ func (g *Gateway) decodeReport(ctx context.Context, d *dataset, s lossReport, q 
 			q.Fail("losses", "%d of them for the %d samples of this rank's share", len(s.Losses), share.Count)
 			return r, nil
 		}
-		if r.Positions, err = g.positions(ctx, a); err != nil {
+		if r.Positions, err = g.positions(x, a); err != nil {
 			return r, err
 		}
 	}
@@ -162,7 +158,7 @@ func (g *Gateway) decodeReport(ctx context.Context, d *dataset, s lossReport, q 
 }
 
 // positions returns the positions of a rank's share, in order.
-func (g *Gateway) positions(ctx context.Context, a asked) ([]uint64, error) {
+func (g *Gateway) positions(x *exchange, a asked) ([]uint64, error) {
 	share, _ := a.Share()
 	out := make([]uint64, share.Count)
 	if !a.Scattered() {
@@ -171,54 +167,20 @@ func (g *Gateway) positions(ctx context.Context, a asked) ([]uint64, error) {
 		}
 		return out, nil
 	}
-	release, err := g.reserve(ctx, plans.PlanningBytes(a.dataset.Dataset, a.Batch))
+	release, err := g.await(x, plans.PlanningBytes(a.dataset.Dataset, a.Batch))
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	r, err := g.plans.Read(ctx, a.dataset.Dataset, a.Batch)
+	_, b, leave, err := g.locate(x.r.Context(), x, a)
 	if err != nil {
 		return nil, err
 	}
-	defer r.Leave()
-	b := g.bodies.Get()
-	defer g.bodies.Put(b)
-	if err := b.Locate(ctx, a.Index, r, a.Batch); err != nil {
-		return nil, err
-	}
+	defer leave()
 	for i := range out {
 		out[i] = b.Position(i)
 	}
 	return out, nil
-}
-
-// addReports stores reports. Those of one global batch are stored one after another, so that each is held against those
-// before it. It returns the number of positions whose losses were taken.
-func (d *dataset) addReports(ctx context.Context, reports []importance.Report) (int, error) {
-	type globalBatch struct {
-		plan         string
-		epoch, batch uint64
-	}
-	byBatch := map[globalBatch][]importance.Report{}
-	accepted := 0
-	for _, r := range reports {
-		key := globalBatch{r.Plan, r.Epoch, r.Batch}
-		byBatch[key] = append(byBatch[key], r)
-		accepted += len(r.Positions)
-	}
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(reportsAtOnce)
-	for _, batch := range byBatch {
-		group.Go(func() error {
-			for _, r := range batch {
-				if err := d.AddReport(ctx, r); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	}
-	return accepted, group.Wait()
 }
 
 // decodeURL reads the address of a batch or an epoch in a body. Its faults go to q.

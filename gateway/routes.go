@@ -11,6 +11,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/millrace-data/millrace/gateway/auth"
+	"github.com/millrace-data/millrace/gateway/body"
 )
 
 // route is one row of the table of routes: a method and a pattern, the right that a caller needs, the greatest body in
@@ -37,7 +38,7 @@ func (g *Gateway) dataRoutes() []route {
 		report  = auth.Report
 		warm    = auth.Warm
 	)
-	mds, wds := g.getDirectory(mdsDirectory()), g.getDirectory(tarDirectory())
+	mds, wds := g.getDirectory(body.MDSDirectory()), g.getDirectory(body.TarDirectory())
 	routes := []route{
 		{get, "/epoch/{epoch}/batch/{batch}", read, 0, g.getBatch},
 		{get, "/epoch/{epoch}/batches", read, 0, g.getBatches},

@@ -7,6 +7,8 @@ import (
 	"math/bits"
 	"strings"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/importance"
 	"github.com/millrace-data/millrace/shuffle"
@@ -57,8 +59,40 @@ func (d *Dataset) importanceRefusal(err error) error {
 	return err
 }
 
-// AddReport stores the losses of a batch.
-func (d *Dataset) AddReport(ctx context.Context, r importance.Report) error {
+// reportsAtOnce is how many batches have their reports stored at a time.
+const reportsAtOnce = 16
+
+// AddReports stores reports. Those of one global batch are stored one after another, so that each is held against those
+// before it. It returns the number of positions whose losses were taken.
+func (d *Dataset) AddReports(ctx context.Context, reports []importance.Report) (int, error) {
+	type globalBatch struct {
+		plan         string
+		epoch, batch uint64
+	}
+	byBatch := map[globalBatch][]importance.Report{}
+	accepted := 0
+	for _, r := range reports {
+		key := globalBatch{r.Plan, r.Epoch, r.Batch}
+		byBatch[key] = append(byBatch[key], r)
+		accepted += len(r.Positions)
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(reportsAtOnce)
+	for _, batch := range byBatch {
+		group.Go(func() error {
+			for _, r := range batch {
+				if err := d.addReport(ctx, r); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return accepted, group.Wait()
+}
+
+// addReport stores the losses of a batch.
+func (d *Dataset) addReport(ctx context.Context, r importance.Report) error {
 	if _, err := d.Importance.Add(ctx, r); err != nil {
 		return d.importanceRefusal(fmt.Errorf("batch %d of epoch %d: %w", r.Batch, r.Epoch, err))
 	}
