@@ -1,0 +1,299 @@
+package integration_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/millrace-data/millrace/gateway/auth"
+	"github.com/millrace-data/millrace/integration/harness"
+	"github.com/millrace-data/millrace/internal/certs"
+	"github.com/millrace-data/millrace/internal/certs/certtest"
+)
+
+// withheld is a second name of the dataset, which few may read.
+const withheld = "withheld"
+
+// visitor is a client of the load: its token, and what it may be answered for the dataset and for the withheld one.
+type visitor struct {
+	name, token     string
+	visible, closed []int // beside errors of the store
+}
+
+// throng is a gateway under load, and what the load has seen.
+type throng struct {
+	t     *testing.T
+	g     *harness.Gateway
+	tls   *tls.Config
+	want  [][]byte // batches
+	long  []byte   // many batches in one answer
+	mu    sync.Mutex
+	seen  map[string]int
+	wrong atomic.Int64
+}
+
+const throngShare = "?batch_size=16"
+
+func (c *throng) count(what string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.seen[what]++
+}
+
+func (c *throng) fail(format string, args ...any) {
+	if c.wrong.Add(1) <= 20 {
+		c.t.Errorf(format, args...)
+	}
+}
+
+// storeFault reports whether an answer is an error of the store that says so, and may be tried again.
+func storeFault(r harness.Response) bool {
+	return (r.Status == 503 || r.Status == 504 || r.Status == 502) && strings.Contains(string(r.Body), `"code":"store_`) && strings.Contains(string(r.Body), `"retryable":true`)
+}
+
+// visit asks as a visitor until ctx ends, over kept connections or a new one for each request.
+func (c *throng) visit(ctx context.Context, v visitor, kept bool, seed uint64) {
+	random := rand.New(rand.NewPCG(seed, 1))
+	asker := &http.Client{Transport: &http.Transport{TLSClientConfig: c.tls.Clone(), DisableKeepAlives: !kept}}
+	defer asker.CloseIdleConnections()
+	for ctx.Err() == nil {
+		time.Sleep(time.Duration(random.IntN(20)) * time.Millisecond)
+		m := random.IntN(len(c.want))
+		path, want, may := batchPath(0, m)+throngShare, c.want[m], v.visible
+		switch random.IntN(8) {
+		case 0:
+			path, may = strings.Replace(path, "/"+dataset+"/", "/"+withheld+"/", 1), v.closed
+		case 1:
+			path, want = "/v1/datasets/"+dataset+"/epochs/0/batches"+throngShare+"&from=0&count=8", c.long
+		}
+		header := []string{"Authorization", "Bearer " + v.token}
+		if v.token == "" {
+			header = nil
+		}
+		r, err := harness.DoWith(ctx, asker, http.MethodGet, c.g.URL+path, header...)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			if !strings.Contains(path, "/batches?") || !strings.Contains(err.Error(), io.ErrUnexpectedEOF.Error()) { // long answers end early
+				c.fail("%s: %s: %v", v.name, path, err)
+			}
+			c.count("cut short")
+			continue
+		case storeFault(r) && slices.Contains(may, http.StatusOK):
+			c.count("store errors")
+			continue
+		case !slices.Contains(may, r.Status):
+			c.fail("%s: %s: got status %d, want one of %v: %s", v.name, path, r.Status, may, r.Body)
+		case r.Status == http.StatusOK && !bytes.Equal(r.Body, want):
+			c.fail("%s: %s: got %d other bytes, want %d", v.name, path, len(r.Body), len(want))
+		case r.Status != http.StatusOK && r.Header.Get("ETag")+r.Header.Get("Millrace-Generation") != "":
+			c.fail("%s: %s: a refusal describes what it refuses: %v", v.name, path, r.Header)
+		}
+		c.count(fmt.Sprint(r.Status))
+	}
+}
+
+// TestAccessChangesUnderLoad replaces the access file and the certificate each second, with contents between that are of no
+// use, while the store fails now and then, and many clients read over TLS: each is answered what it may have, and nothing
+// wrong; afterwards nothing is left behind.
+func TestAccessChangesUnderLoad(t *testing.T) {
+	clients, lasts := 24, 5*time.Second
+	if long() {
+		clients, lasts = 200, time.Hour
+	}
+	files, _ := harness.Files(t, 1200, 20000)
+	store := harness.Open(t, "minio")
+	harness.Pack(t, store, files, dataset, "--shard-size", "4MiB", "--chunk-size", "64KiB")
+	var fault atomic.Pointer[http.HandlerFunc]
+	shaky := behind(t, store, &fault)
+	ca, dir := certtest.New(t), t.TempDir()
+	pair, access, record := ca.Issue(t, dir, nil), filepath.Join(dir, "access.yaml"), filepath.Join(dir, "audit.log")
+	text := map[string]string{}
+	for _, name := range []string{"steady", "coming", "moving", "unknown", "idle"} {
+		text[name], _ = auth.NewToken()
+	}
+	put(t, access, accessVersion(text, 0))
+	g := harness.ServeTLS(t, pair, ca.Pool(), shaky, dataset, "--dataset", withheld+"="+store.Dataset(dataset), "--cache-size", "16MiB",
+		"--access", access, "--audit-log", record, "--log-level", "debug", "--lame-duck", "1ms")
+	c := &throng{t: t, g: g, tls: &tls.Config{RootCAs: ca.Pool()}, seen: map[string]int{}}
+	bearer := []string{"Authorization", "Bearer " + text["steady"]}
+	for m := range 24 {
+		c.want = append(c.want, g.MustGet(t, batchPath(0, m)+throngShare, bearer...).Body)
+	}
+	c.long = g.MustGet(t, "/v1/datasets/"+dataset+"/epochs/0/batches"+throngShare+"&from=0&count=8", bearer...).Body
+	before := g.Metric(t, "go_goroutines", "")
+	visitors := []visitor{
+		{"steady", text["steady"], []int{200}, []int{404}}, {"coming", text["coming"], []int{200, 401}, []int{404, 401}},
+		{"moving", text["moving"], []int{200, 404}, []int{200, 404}}, {"idle", text["idle"], []int{404}, []int{404}},
+		{"unknown", text["unknown"], []int{401}, []int{401}}, {"nobody", "", []int{401}, []int{401}},
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), lasts)
+	defer cancel()
+	var all sync.WaitGroup
+	for i := range clients {
+		all.Go(func() { c.visit(ctx, visitors[i%len(visitors)], i/len(visitors)%2 == 0, uint64(i)) })
+	}
+	changes := c.change(ctx, func(n int) { put(t, access, accessVersion(text, n)) }, ca, dir, pair, &fault)
+	all.Wait()
+	fault.Store(nil)
+	put(t, access, accessVersion(text, 0))
+	for m := range c.want { // all is well again
+		g.Ready(t, func(ctx context.Context) error {
+			r, err := g.Try(ctx, batchPath(0, m)+throngShare, bearer...)
+			if err == nil && (r.Status != http.StatusOK || !bytes.Equal(r.Body, c.want[m])) {
+				err = fmt.Errorf("status %d", r.Status)
+			}
+			return err
+		})
+	}
+	g.Ready(t, func(context.Context) error { // what was running has ended
+		if after := g.Metric(t, "go_goroutines", ""); after > before+20 {
+			return fmt.Errorf("%v goroutines, %v before", after, before)
+		}
+		return nil
+	})
+	c.report(changes, record, text)
+}
+
+// change replaces files and sets faults until ctx ends.
+func (c *throng) change(ctx context.Context, access func(int), ca *certtest.Authority, dir string, pair certs.Config, fault *atomic.Pointer[http.HandlerFunc]) (changes int) {
+	throttled := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answered(r)
+		w.WriteHeader(http.StatusServiceUnavailable)
+		_, _ = io.WriteString(w, `<Error><Code>SlowDown</Code></Error>`)
+	})
+	gone := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		answered(r)
+		panic(http.ErrAbortHandler)
+	})
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		changes++
+		access(changes)
+		if changes%3 == 0 {
+			if err := os.WriteFile(pair.Cert, []byte("-----BEGIN CERT"), 0o600); err != nil {
+				c.t.Error(err)
+			}
+		} else {
+			ca.Issue(c.t, dir, nil)
+		}
+		fault.Store([]*http.HandlerFunc{&throttled, &gone}[changes%2])
+		select {
+		case <-time.After(300 * time.Millisecond): // for as long the store fails
+		case <-ctx.Done():
+		}
+		fault.Store(nil)
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+		}
+	}
+	return changes
+}
+
+// report prints what was seen, and looks for what must not have been.
+func (c *throng) report(changes int, record string, text map[string]string) {
+	c.t.Helper()
+	audited, err := os.ReadFile(record)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	log := c.g.Log()
+	for name, token := range text {
+		for what, where := range map[string]string{"log": log, "audit log": string(audited)} {
+			if strings.Contains(where, token) {
+				c.t.Errorf("the %s holds the token of %s", what, name)
+			}
+		}
+	}
+	for _, word := range []string{"panic", "goroutine "} {
+		if strings.Contains(log, word) {
+			c.t.Errorf("the log holds %q", word)
+		}
+	}
+	for _, outcome := range []string{"200", "401", "404", "store errors"} {
+		if c.seen[outcome] == 0 {
+			c.t.Errorf("got no answer of the kind %s", outcome)
+		}
+	}
+	peak := peakRSS(c.t, c.g.Pid())
+	if limit := int64(128 << 20); peak > limit { // of which 16 MiB are the budget
+		c.t.Errorf("got %d bytes of memory at most, want at most %d", peak, limit)
+	}
+	total := 0
+	for n := range maps.Values(c.seen) {
+		total += n
+	}
+	c.t.Logf("%d changes of each file; %d answers, %d of them wrong: %v; %d lines of audit; %d MiB at most",
+		changes, total, c.wrong.Load(), c.seen, bytes.Count(audited, []byte("\n")), peak>>20)
+}
+
+// accessVersion is the n-th content of the access file: each third is of no use. "steady" always reads the dataset, "coming"
+// is known in every other version, and "moving" reads one dataset or the other.
+func accessVersion(text map[string]string, n int) string {
+	if n%3 == 2 {
+		return "tokens: ["
+	}
+	var b strings.Builder
+	b.WriteString("tokens:\n")
+	for _, name := range []string{"steady", "moving", "idle", "coming"} {
+		if name != "coming" || n%2 == 0 {
+			fmt.Fprintf(&b, "  - {name: %s, sha256: %x}\n", name, sha256.Sum256([]byte(text[name])))
+		}
+	}
+	reads := fmt.Sprintf("%q", "token:steady")
+	if n%2 == 0 {
+		reads += fmt.Sprintf(", %q", "token:coming")
+	}
+	fmt.Fprintf(&b, "grants:\n  - {who: [%s], datasets: [%s], rights: [read]}\n  - {who: [%q], datasets: [%s], rights: [read]}\n", reads, dataset, "token:moving", []string{dataset, withheld}[n%2])
+	b.WriteString("  - {who: [anonymous], rights: [admin]}\n") // for the test itself
+	return b.String()
+}
+
+// TestPortsThatOthersReach: without an access file no port is opened to other machines unless a flag says so, and a file
+// stands beside no flag that says who may do what.
+func TestPortsThatOthersReach(t *testing.T) {
+	store, access := packed(t, "dir"), filepath.Join(t.TempDir(), "access.yaml")
+	put(t, access, "grants: [{who: [anonymous], datasets: [\"*\"], rights: [read]}]\n")
+	for _, c := range []struct {
+		code int
+		want string
+		args []string
+	}{
+		{0, "", nil},
+		{2, "--insecure-no-auth", []string{"--listen", "0.0.0.0:0"}},
+		{2, "--insecure-no-auth", []string{"--listen", ":0"}},
+		{2, "--insecure-no-auth", []string{"--listen", "[::]:0"}},
+		{2, "--insecure-admin", []string{"--admin-listen", "0.0.0.0:0"}},
+		{2, "--insecure-admin", []string{"--admin-listen", "0.0.0.0:0", "--insecure-no-auth"}},
+		{0, "", []string{"--listen", "0.0.0.0:0", "--insecure-no-auth"}},
+		{0, "", []string{"--admin-listen", "0.0.0.0:0", "--insecure-admin"}},
+		{0, "", []string{"--listen", "0.0.0.0:0", "--access", access}},
+		{2, "--allow", []string{"--allow", "read,report", "--access", access}},
+		{2, "--allow", []string{"--insecure-no-auth", "--access", access}},
+		{2, "admin", []string{"--allow", "admin"}},
+		{2, access, []string{"--access", access + ".none"}},
+		{2, "trusted-proxies", []string{"--trusted-proxies", "10.0.0.300"}},
+	} {
+		r := harness.Run(t, store, append([]string{"serve", "--check", "--dataset", dataset + "=" + store.Dataset(dataset), "--listen", "127.0.0.1:0"}, c.args...)...)
+		if r.Code != c.code || !strings.Contains(r.Stderr, c.want) {
+			t.Errorf("%q: got exit code %d and %s, want %d and %q", c.args, r.Code, r.Stderr, c.code, c.want)
+		}
+	}
+}
