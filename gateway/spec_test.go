@@ -16,6 +16,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/gateway"
+	"github.com/millrace-data/millrace/gateway/auth"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -236,6 +237,33 @@ func TestHeadIsGetWithoutTheBody(t *testing.T) {
 		}
 		if diff := cmp.Diff(get.Header, head.Header); diff != "" {
 			t.Errorf("%s: HEAD differs from GET:\n%s", path, diff)
+		}
+	}
+}
+
+// TestSpecificationNamesTheRightOfEachRoute holds the document to the table of routes.
+func TestSpecificationNamesTheRightOfEachRoute(t *testing.T) {
+	r := newRig(t, 20, 800, nil)
+	doc, err := openapi3.NewLoader().LoadFromData(r.do("GET", "/openapi.json").body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range r.gateway.RouteTable(false) {
+		path, _, narrowed := strings.Cut(row.Pattern, ":")
+		if narrowed {
+			path += "}"
+		}
+		item := doc.Paths.Value(path)
+		if item == nil || item.GetOperation(row.Method) == nil {
+			t.Errorf("%s %s: the document does not have it", row.Method, path)
+			continue
+		}
+		op := item.GetOperation(row.Method)
+		if got := op.Extensions["x-millrace-right"]; got != row.Right.String() {
+			t.Errorf("%s %s: got right %v, want %s", row.Method, path, got, row.Right)
+		}
+		if open := op.Security != nil && len(*op.Security) == 0; open != (row.Right == auth.None) {
+			t.Errorf("%s %s: needs right %s, and the document says that nobody is asked: %v", row.Method, path, row.Right, open)
 		}
 	}
 }
