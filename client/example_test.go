@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"net/http"
 	"net/http/httptest"
 
 	"github.com/millrace-data/millrace/client"
@@ -48,4 +49,29 @@ func ExampleLedger() {
 	}
 	fmt.Println(ledger.Check())
 	// Output: <nil>
+}
+
+// ReadEpoch reads an epoch, to files if there is a directory for them, and says what it proved.
+func ExampleClient_ReadEpoch() {
+	routes := http.NewServeMux()
+	routes.Handle("/", &fake{batches: 5, generation: "g"})
+	routes.HandleFunc("/v1/datasets", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `{"datasets":[{"name":"photos","default":true}]}`)
+	})
+	routes.HandleFunc("/v1/datasets/photos/epochs/3", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `{"batches":5,"samples":10,"parameters":{"generation":"g","batch_size":2,"tail":"short"}}`)
+	})
+	gw := httptest.NewServer(routes)
+	defer gw.Close()
+
+	c, err := client.New(client.Config{Gateways: []string{gw.URL}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	r, err := c.ReadEpoch(context.Background(), client.Epoch{Options: client.Options{Epoch: 3}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("epoch %d of %s: %d batches; whole: %v, each %s once\n", r.Epoch, r.Dataset, r.Batches, r.Proof.Whole, r.Proof.Of)
+	// Output: epoch 3 of photos: 5 batches; whole: true, each sample once
 }
