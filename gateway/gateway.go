@@ -288,11 +288,26 @@ type ServerConfig struct {
 	Leave       func() bool
 }
 
+// A connection takes about 16 KiB beside the budget while it sends a head. So that those of a small gateway stay within
+// the memory that it has beside the budget, it has one for each 64 KiB of the budget.
+const (
+	budgetPerConnection = 64 << 10
+	leastConnections    = 256
+)
+
+// connections is how many the data port has at a time, unless a number is wanted.
+func (g *Gateway) connections(wanted int) int {
+	if wanted > 0 || g.cfg.Budget == nil {
+		return wanted
+	}
+	return min(port.MostConnections(), max(leastConnections, int(g.cfg.Budget.Total()/budgetPerConnection)))
+}
+
 // NewServer builds the server of the gateway's data port. It starts nothing.
 func NewServer(g *Gateway, cfg ServerConfig) *port.Server {
 	return port.New(port.Config{
 		Handler: g.handler, Service: g, Log: g.cfg.Log, LameDuck: g.cfg.LameDuck,
-		Connections: cfg.Connections, DrainTime: cfg.DrainTime, TLS: cfg.TLS, Leave: cfg.Leave,
+		Connections: g.connections(cfg.Connections), DrainTime: cfg.DrainTime, TLS: cfg.TLS, Leave: cfg.Leave,
 	})
 }
 

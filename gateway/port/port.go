@@ -59,7 +59,7 @@ type Server struct {
 // New builds a server. It starts nothing.
 func New(cfg Config) *Server {
 	if cfg.Connections <= 0 {
-		cfg.Connections = maxConnections()
+		cfg.Connections = MostConnections()
 	}
 	if cfg.DrainTime <= 0 {
 		cfg.DrainTime = defaultDrainTime
@@ -102,8 +102,8 @@ func newHTTPServer(h http.Handler, log zerolog.Logger) *http.Server {
 	return s
 }
 
-// maxConnections leaves file descriptors for the store and the index.
-func maxConnections() int {
+// MostConnections leaves file descriptors for the store and the index.
+func MostConnections() int {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		return defaultConnections
