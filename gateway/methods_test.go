@@ -113,7 +113,7 @@ func TestProfilesHaveLimits(t *testing.T) {
 	data := r.server
 	defer func() { r.server.Close(); r.server = data }()
 	r.server = httptest.NewServer(r.gateway.Admin())
-	for _, seconds := range []string{"61", "-1", "0", "NaN", "x", "1e99"} {
+	for _, seconds := range []string{"61", "-1", "0", "NaN", "x", "1e99", "0.5"} {
 		checkProblem(t, r.do("GET", "/debug/pprof/profile?seconds="+seconds), 400, "invalid_argument", false)
 		checkProblem(t, r.do("GET", "/debug/pprof/heap?seconds="+seconds), 400, "invalid_argument", false)
 	}

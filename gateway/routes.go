@@ -1,7 +1,7 @@
 package gateway
 
 import (
-	"github.com/millrace-data/millrace/gateway/sending"
+	"math"
 	"net/http"
 	"net/http/pprof"
 	"slices"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/millrace-data/millrace/gateway/auth"
 	"github.com/millrace-data/millrace/gateway/body"
+	"github.com/millrace-data/millrace/gateway/sending"
 )
 
 // route is one row of the table of routes: a method and a pattern, the right that a caller needs, the greatest body in
@@ -127,6 +128,8 @@ func getProfile(h http.HandlerFunc) handlerFunc {
 		if text := x.r.URL.Query().Get("seconds"); text != "" {
 			if seconds, err := strconv.ParseFloat(text, 64); err != nil || !(seconds > 0 && seconds <= maxProfile) {
 				return invalid("seconds: must be a number above 0 and at most %d", maxProfile)
+			} else if seconds != math.Trunc(seconds) && x.route.pattern != "/debug/pprof/trace" { // pprof would take 30
+				return invalid("seconds: must be a whole number, but for a trace")
 			}
 		}
 		h(unhurried{x.w}, x.whole)
