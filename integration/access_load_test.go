@@ -36,14 +36,16 @@ type visitor struct {
 
 // throng is a gateway under load, and what the load has seen.
 type throng struct {
-	t     *testing.T
-	g     *harness.Gateway
-	tls   *tls.Config
-	want  [][]byte // batches
-	long  []byte   // many batches in one answer
-	mu    sync.Mutex
-	seen  map[string]int
-	wrong atomic.Int64
+	t      *testing.T
+	g      *harness.Gateway
+	tls    *tls.Config
+	want   [][]byte // batches
+	long   []byte   // many batches in one answer
+	mu     sync.Mutex
+	seen   map[string]int
+	wrong  atomic.Int64
+	faults atomic.Int64 // of the store
+	budget int64
 }
 
 const throngShare = "?batch_size=16"
@@ -60,9 +62,17 @@ func (c *throng) fail(format string, args ...any) {
 	}
 }
 
-// storeFault reports whether an answer is an error of the store that says so, and may be tried again.
-func storeFault(r harness.Response) bool {
-	return (r.Status == 503 || r.Status == 504 || r.Status == 502) && strings.Contains(string(r.Body), `"code":"store_`) && strings.Contains(string(r.Body), `"retryable":true`)
+// passing names an error that may be tried again: the store failed, or memory was short. "": the answer is another.
+func passing(r harness.Response) string {
+	switch text := string(r.Body); {
+	case r.Status < 502 || r.Status > 504 || !strings.Contains(text, `"retryable":true`):
+		return ""
+	case strings.Contains(text, `"code":"store_`):
+		return "store errors"
+	case strings.Contains(text, `"code":"overloaded"`):
+		return "overloaded"
+	}
+	return ""
 }
 
 // visit asks as a visitor until ctx ends, over kept connections or a new one for each request.
@@ -92,10 +102,10 @@ func (c *throng) visit(ctx context.Context, v visitor, kept bool, seed uint64) {
 			if !strings.Contains(path, "/batches?") || !strings.Contains(err.Error(), io.ErrUnexpectedEOF.Error()) { // long answers end early
 				c.fail("%s: %s: %v", v.name, path, err)
 			}
-			c.count("cut short")
+			c.count("cut short: " + v.name)
 			continue
-		case storeFault(r) && slices.Contains(may, http.StatusOK):
-			c.count("store errors")
+		case passing(r) != "" && slices.Contains(may, http.StatusOK):
+			c.count(passing(r))
 			continue
 		case !slices.Contains(may, r.Status):
 			c.fail("%s: %s: got status %d, want one of %v: %s", v.name, path, r.Status, may, r.Body)
@@ -112,11 +122,11 @@ func (c *throng) visit(ctx context.Context, v visitor, kept bool, seed uint64) {
 // use, while the store fails now and then, and many clients read over TLS: each is answered what it may have, and nothing
 // wrong; afterwards nothing is left behind.
 func TestAccessChangesUnderLoad(t *testing.T) {
-	clients, lasts := 24, 5*time.Second
-	if long() {
-		clients, lasts = 200, time.Hour
+	clients, lasts, samples, cache := 24, 5*time.Second, 1200, 16
+	if long() { // more data than memory, and memory for the many who read
+		clients, lasts, samples, cache = 200, time.Hour, 4800, 64
 	}
-	files, _ := harness.Files(t, 1200, 20000)
+	files, _ := harness.Files(t, samples, 20000)
 	store := harness.Open(t, "minio")
 	harness.Pack(t, store, files, dataset, "--shard-size", "4MiB", "--chunk-size", "64KiB")
 	var fault atomic.Pointer[http.HandlerFunc]
@@ -128,11 +138,11 @@ func TestAccessChangesUnderLoad(t *testing.T) {
 		text[name], _ = auth.NewToken()
 	}
 	put(t, access, accessVersion(text, 0))
-	g := harness.ServeTLS(t, pair, ca.Pool(), shaky, dataset, "--dataset", withheld+"="+store.Dataset(dataset), "--cache-size", "16MiB",
+	g := harness.ServeTLS(t, pair, ca.Pool(), shaky, dataset, "--dataset", withheld+"="+store.Dataset(dataset), "--cache-size", fmt.Sprint(cache, "MiB"),
 		"--access", access, "--audit-log", record, "--log-level", "debug", "--lame-duck", "1ms")
-	c := &throng{t: t, g: g, tls: &tls.Config{RootCAs: ca.Pool()}, seen: map[string]int{}}
+	c := &throng{t: t, g: g, tls: &tls.Config{RootCAs: ca.Pool()}, seen: map[string]int{}, budget: int64(cache) << 20}
 	bearer := []string{"Authorization", "Bearer " + text["steady"]}
-	for m := range 24 {
+	for m := range samples / 50 {
 		c.want = append(c.want, g.MustGet(t, batchPath(0, m)+throngShare, bearer...).Body)
 	}
 	c.long = g.MustGet(t, "/v1/datasets/"+dataset+"/epochs/0/batches"+throngShare+"&from=0&count=8", bearer...).Body
@@ -174,11 +184,13 @@ func TestAccessChangesUnderLoad(t *testing.T) {
 func (c *throng) change(ctx context.Context, access func(int), ca *certtest.Authority, dir string, pair certs.Config, fault *atomic.Pointer[http.HandlerFunc]) (changes int) {
 	throttled := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answered(r)
+		c.faults.Add(1)
 		w.WriteHeader(http.StatusServiceUnavailable)
 		_, _ = io.WriteString(w, `<Error><Code>SlowDown</Code></Error>`)
 	})
 	gone := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		answered(r)
+		c.faults.Add(1)
 		panic(http.ErrAbortHandler)
 	})
 	tick := time.NewTicker(time.Second)
@@ -193,7 +205,7 @@ func (c *throng) change(ctx context.Context, access func(int), ca *certtest.Auth
 		} else {
 			ca.Issue(c.t, dir, nil)
 		}
-		fault.Store([]*http.HandlerFunc{&throttled, &gone}[changes%2])
+		fault.Store([]*http.HandlerFunc{nil, &throttled, nil, &gone, nil}[changes%5])
 		select {
 		case <-time.After(300 * time.Millisecond): // for as long the store fails
 		case <-ctx.Done():
@@ -227,21 +239,24 @@ func (c *throng) report(changes int, record string, text map[string]string) {
 			c.t.Errorf("the log holds %q", word)
 		}
 	}
-	for _, outcome := range []string{"200", "401", "404", "store errors"} {
+	for _, outcome := range []string{"200", "401", "404"} {
 		if c.seen[outcome] == 0 {
 			c.t.Errorf("got no answer of the kind %s", outcome)
 		}
 	}
+	if c.faults.Load() == 0 {
+		c.t.Error("the store never failed")
+	}
 	peak := peakRSS(c.t, c.g.Pid())
-	if limit := int64(128 << 20); peak > limit { // of which 16 MiB are the budget
+	if limit := c.budget + 112<<20; peak > limit {
 		c.t.Errorf("got %d bytes of memory at most, want at most %d", peak, limit)
 	}
 	total := 0
 	for n := range maps.Values(c.seen) {
 		total += n
 	}
-	c.t.Logf("%d changes of each file; %d answers, %d of them wrong: %v; %d lines of audit; %d MiB at most",
-		changes, total, c.wrong.Load(), c.seen, bytes.Count(audited, []byte("\n")), peak>>20)
+	c.t.Logf("%d changes of each file; %d answers of the store failed; %d answers, %d of them wrong: %v; %d lines of audit; %d MiB at most",
+		changes, c.faults.Load(), total, c.wrong.Load(), c.seen, bytes.Count(audited, []byte("\n")), peak>>20)
 }
 
 // accessVersion is the n-th content of the access file: each third is of no use. "steady" always reads the dataset, "coming"
