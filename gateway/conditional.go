@@ -33,7 +33,7 @@ func (x *exchange) part(etag string, size int64, extension string) (body.Span, i
 	h := x.w.Header()
 	h.Set("Accept-Ranges", "bytes")
 	// The bytes are somebody's: a browser that is led here must neither show nor run them.
-	h.Set("Content-Disposition", fmt.Sprintf("attachment; filename=%q", x.fileName(extension)))
+	h.Set("Content-Disposition", "attachment; filename="+strconv.Quote(x.fileName(extension)))
 	h.Set("Content-Security-Policy", "sandbox")
 	wanted, kind := conditional.Select(x.r, etag, size)
 	if kind == conditional.Outside {
@@ -56,17 +56,18 @@ func (x *exchange) fileName(kind string) string {
 	if file := chi.URLParam(x.r, "file"); file != "" {
 		return file
 	}
-	name := x.log.dataset
+	name := append(make([]byte, 0, 64), x.log.dataset...)
+	add := func(what string, n uint64) { name = strconv.AppendUint(append(name, what...), n, 10) }
 	if x.log.hasEpoch {
-		name += fmt.Sprintf("-epoch%d", x.log.epoch)
+		add("-epoch", x.log.epoch)
 	}
 	if x.log.hasBatch {
-		name += fmt.Sprintf("-batch%d", x.log.batch)
+		add("-batch", x.log.batch)
 	}
 	if x.log.worldSize > 1 {
-		name += fmt.Sprintf("-rank%d", x.log.rank)
+		add("-rank", x.log.rank)
 	}
-	return name + "." + kind
+	return string(append(append(name, '.'), kind...))
 }
 
 // sendPart answers with a body that is in memory, or the part of it that Range asks for.

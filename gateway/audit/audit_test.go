@@ -68,7 +68,7 @@ func TestFileMovedAway(t *testing.T) {
 		func() error { return os.Rename(name, name+".0") },
 		func() error { return os.Remove(name) },
 		func() error { return errors.Join(os.Rename(name, name+".1"), os.WriteFile(name, nil, 0o600)) }, // as logrotate's create does
-		func() error { return os.Truncate(name, 0) }, // copytruncate
+		func() error { return os.Truncate(name, 0) },                                                    // copytruncate
 	} {
 		if err := change(); err != nil {
 			t.Fatal(err)

@@ -169,24 +169,23 @@ func (w *Writer) sendPiece(parts net.Buffers, interrupts bool) (left net.Buffers
 		w.Err = errSlowReader
 		return nil
 	}
-	limit := w.limit()
-	w.setDeadline(limit)
-	if w.Err != nil {
-		return nil
+	limit, soon := w.limit(), now.Add(slowAfter)
+	to, vectored := w.ResponseWriter.(io.ReaderFrom)
+	vectored = vectored && w.plain && (len(parts) > 1 || interrupts && len(parts[0]) > smallBody)
+	// An interrupted write would break the server's buffers, so nothing may lie in them.
+	if interrupts = interrupts && vectored && soon.Before(limit) && w.control.Flush() == nil; interrupts {
+		limit = soon
 	}
-	if !w.plain && len(parts) > 1 {
+	w.setDeadline(limit)
+	switch {
+	case w.Err != nil:
+		return nil
+	case !w.plain && len(parts) > 1:
 		w.writeRecords(parts)
 		return nil
-	}
-	to, vectored := w.ResponseWriter.(io.ReaderFrom)
-	if !w.plain || !vectored || len(parts) == 1 && (!interrupts || len(parts[0]) <= smallBody) {
+	case !vectored:
 		w.writeEach(parts)
 		return nil
-	}
-	soon := now.Add(slowAfter)
-	// An interrupted write would break the server's buffers, so nothing may lie in them.
-	if interrupts = interrupts && w.plain && soon.Before(limit) && w.control.Flush() == nil; interrupts {
-		w.setDeadline(soon)
 	}
 	// The server hands the parts to its connection, and that to the kernel: writev.
 	n, err := to.ReadFrom(&parts)

@@ -91,7 +91,7 @@ PLANTS = [
     (
         "gateway writes each sample as a record of TLS",
         "./gateway/sending TestSamplesFillRecords",
-        [("gateway/sending/writer.go", "if !w.plain && len(parts) > 1 {", "if !w.plain && len(parts) > 1<<20 {")],
+        [("gateway/sending/writer.go", "case !w.plain && len(parts) > 1:", "case !w.plain && len(parts) > 1<<20:")],
     ),
     (
         "gateway sends the end of a record twice",

@@ -64,7 +64,7 @@ PLANTS = [
     (
         "gateway has no name for the file of a batch",
         "./integration TestREDbotFindsNoFault",
-        [("gateway/conditional.go", 'fmt.Sprintf("attachment; filename=%q", x.fileName(extension))', '"attachment"')],
+        [("gateway/conditional.go", '"attachment; filename="+strconv.Quote(x.fileName(extension))', '"attachment"')],
     ),
     (
         "gateway takes a * in a list for the version that it has",
