@@ -338,12 +338,12 @@ func TestClusterFlagsThatDoNotFit(t *testing.T) {
 		args string
 		want []string
 	}{
-		{"--cluster job-a", []string{"--join", "--peer-listen"}},
+		{"--cluster job-a", []string{"--join", "peer-listen"}},
 		{"--join static:127.0.0.1", []string{"--cluster"}},
 		{"--cluster job-a --join elsewhere:x --peer-listen 127.0.0.1:7946 --peer-insecure", []string{"--join", "static:"}},
 		{"--cluster job/a --join static:127.0.0.1 --peer-listen 127.0.0.1:7946 --peer-insecure", []string{"job/a"}},
 		{"--cluster job-a --join static:127.0.0.1 --peer-listen 0.0.0.0:7946 --peer-insecure", []string{"--peer-insecure"}},
-		{"--cluster job-a --join static:127.0.0.1 --peer-listen 127.0.0.1:7946", []string{"--peer-cert"}},
+		{"--cluster job-a --join static:127.0.0.1 --peer-listen 127.0.0.1:7946", []string{"peer-cert"}},
 		{"--cluster job-a --join static:127.0.0.1 --peer-listen 127.0.0.1:7946 --peer-insecure --ordinal 3/3", []string{"--ordinal"}},
 	} {
 		r := harness.Run(t, store, append([]string{"serve", "--check", "--dataset", store.Dataset(dataset)}, strings.Fields(c.args)...)...)
