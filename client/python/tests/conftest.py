@@ -34,7 +34,7 @@ def dataset(files: dict[str, tuple[bytes, bytes]], tmp_path_factory: pytest.Temp
 @pytest.fixture(scope="session")
 def gateway(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[harness.Gateway]:
     """A gateway that all tests share: whoever kills or cuts has one of his own."""
-    g = harness.Gateway(f"photos={dataset}", args=("--loss-log", str(tmp_path_factory.mktemp("losses"))))
+    g = harness.Gateway(f"photos={dataset}", args=("--loss-log", str(tmp_path_factory.mktemp("losses")), "--host", "gateways.example", "--host", "192.0.2.0"))
     yield g
     g.close()
 
