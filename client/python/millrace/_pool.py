@@ -31,6 +31,8 @@ from .errors import Closed, InvalidArgument
 
 Fetch = Callable[[int, Task, Callable[[int], None]], Batch]
 
+_LOOK = 0.25  # seconds: how late a Ctrl-C is noticed at most
+
 _FETCHING, _FETCHED, _DECODING, _READY, _DECODED = range(5)  # from _READY on a batch can be taken
 
 
@@ -158,10 +160,12 @@ class Pool:
         """Waits until the next batch may be ready. The caller does not hold the lock.
 
         A Condition will not do: where Ctrl-C comes just after its wait has released the lock, the lock stays released, and the end of
-        the with statement around it fails.
+        the with statement around it fails. And a Ctrl-C that comes just before a wait begins does not end it: Python looks for one
+        only once the wait is over.
         """
         try:
-            waits.acquire()
+            while not waits.acquire(timeout=_LOOK):
+                pass
         finally:
             with self._lock:
                 if waits in self._consumers:

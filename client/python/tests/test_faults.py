@@ -326,13 +326,15 @@ def test_a_loop_that_is_left_leaves_no_threads(gateway: harness.Gateway) -> None
 def test_ctrl_c(through: Callable[[Fault], harness.Proxy]) -> None:
     proxy = through(lambda _, head, answer: None if is_batch(head) and b"/batches/3?" in head else answer)
     program = """
-import sys, threading, millrace
+import sys, threading, time, millrace
 client = millrace.Client(sys.argv[1])
 try:
     for batch in client.epoch(0):
         print(batch.number, flush=True)
 except KeyboardInterrupt:
     client.close()
+    while threading.active_count() > 1:  # where it came in the loop's body, the reader's threads end by themselves
+        time.sleep(0.01)
     print("stopped", [t.name for t in threading.enumerate()], flush=True)
 """
     env = {**os.environ, "PYTHONPATH": str(Path(millrace.__file__).parent.parent)}
