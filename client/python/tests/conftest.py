@@ -34,7 +34,8 @@ def dataset(files: dict[str, tuple[bytes, bytes]], tmp_path_factory: pytest.Temp
 @pytest.fixture(scope="session")
 def gateway(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[harness.Gateway]:
     """A gateway that all tests share: whoever kills or cuts has one of his own."""
-    g = harness.Gateway(f"photos={dataset}", args=("--loss-log", str(tmp_path_factory.mktemp("losses")), "--host", "gateways.example", "--host", "192.0.2.0"))
+    hosts = "--host", "gateways.example", "--host", "192.0.2.0"  # that tests ask for
+    g = harness.Gateway(f"photos={dataset}", args=("--loss-log", str(tmp_path_factory.mktemp("losses")), *hosts))
     yield g
     g.close()
 
