@@ -12,15 +12,18 @@ import (
 // groupShare is the part of the memory budget that the batches measured together may take, one in so many.
 const groupShare = 8
 
-// grouped returns how many of count batches are measured together, and the memory for them.
-func (g *Gateway) grouped(a asked, count uint64) (together uint64, bytes int64) {
-	_, positions := a.Share()
-	each := body.GroupBytes(a.dataset.Dataset, a.View, positions.Count)
-	together = count
-	if g.cfg.Budget != nil {
-		together = min(count, max(1, uint64(g.cfg.Budget.Total()/groupShare/max(each, 1))))
+// grouped returns how many of count batches are measured together.
+func (g *Gateway) grouped(a asked, count uint64) uint64 {
+	if g.cfg.Budget == nil {
+		return count
 	}
-	return together, int64(together)*each + planningBytes(a)
+	return min(count, max(1, uint64(g.cfg.Budget.Total()/groupShare/max(groupBytes(a), 1))))
+}
+
+// groupBytes is the memory of a batch that is measured together with others.
+func groupBytes(a asked) int64 {
+	_, positions := a.Share()
+	return body.GroupBytes(a.dataset.Dataset, a.View, positions.Count)
 }
 
 // Bounds of the processor time of one request, about.
@@ -34,7 +37,7 @@ const (
 
 // work is about the processor time to lay out count batches.
 func (g *Gateway) work(a asked, count uint64) time.Duration {
-	together, _ := g.grouped(a, count)
+	together := g.grouped(a, count)
 	_, positions := a.Share()
 	return body.Work(a.dataset.Dataset, a.Batch, positions.Count*together) * time.Duration(count) / time.Duration(together)
 }
@@ -50,7 +53,7 @@ func checkWork(work, most time.Duration) error {
 
 // measure lays out count batches from a on, and calls visit for each of them in order.
 func (g *Gateway) measure(x *exchange, a asked, count uint64, visit func(a asked, b *body.Body) error) error {
-	together, _ := g.grouped(a, count)
+	together := g.grouped(a, count)
 	for count > 0 {
 		n := min(together, count)
 		if err := g.measureGroup(x, a, n, visit); err != nil {
@@ -86,8 +89,7 @@ func (g *Gateway) toMeasure(x *exchange, bytes int64) (leave func(), err error) 
 
 // measureGroup is measure for batches that are in memory together.
 func (g *Gateway) measureGroup(x *exchange, a asked, count uint64, visit func(a asked, b *body.Body) error) error {
-	_, bytes := g.grouped(a, count)
-	leave, err := g.toMeasure(x, bytes)
+	leave, err := g.toMeasure(x, int64(count)*groupBytes(a)+planningBytes(a))
 	if err != nil {
 		return err
 	}
