@@ -42,9 +42,12 @@ func (g *Gateway) authorize(x *exchange) (err error) {
 		return notServed(name)
 	}
 	x.log.dataset = name
-	if x.changes() && g.cfg.Audit.Err() != nil {
+	if !x.changes() {
+		return nil
+	}
+	if err := g.cfg.Audit.Err(); err != nil {
 		return &problem{
-			Status: http.StatusServiceUnavailable, Code: codeAudit, Retryable: true, RetryAfter: time.Second, Cause: g.cfg.Audit.Err(),
+			Status: http.StatusServiceUnavailable, Code: codeAudit, Retryable: true, RetryAfter: time.Second, Cause: err,
 			Detail: "the audit log cannot be written, and without it the gateway takes no writes",
 		}
 	}
