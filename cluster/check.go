@@ -64,7 +64,7 @@ func (c *Cluster) check(h peer.Hello, remote string) error {
 		return fmt.Errorf("two gateways are called %q, one at %s and one at %s: give each a --member name of its own", h.ID, c.cfg.Address, h.Address)
 	case h.Address == c.cfg.Address:
 		return fmt.Errorf("gateway %q advertises %s, which is the address of gateway %q: check --peer-advertise", h.ID, h.Address, c.cfg.ID)
-	case loopback(h.Address) && !loopback(remote):
+	case Loopback(h.Address) && !Loopback(remote):
 		return fmt.Errorf("gateway %q at %s advertises %s, which only itself can reach: check --peer-advertise", h.ID, remote, h.Address)
 	}
 	return c.checkTwin(h)

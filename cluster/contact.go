@@ -70,7 +70,7 @@ func (c *Cluster) meet(address, by string) *contact {
 		by = host
 	}
 	if by != "" {
-		if loopback(c.cfg.Address) && !loopback(address) {
+		if Loopback(c.cfg.Address) && !Loopback(address) {
 			return nil // whoever is on this machine is not to send us about the network, where nobody could reach us
 		}
 		named := 0

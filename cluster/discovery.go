@@ -107,8 +107,8 @@ func CheckAddress(address string) error {
 	return nil
 }
 
-// loopback reports whether only the machine itself can reach the host of an address.
-func loopback(address string) bool {
+// Loopback reports whether only the machine itself can reach the host of an address.
+func Loopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		host = address

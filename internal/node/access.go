@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/millrace-data/millrace/cluster"
 	"github.com/millrace-data/millrace/gateway"
 	"github.com/millrace-data/millrace/gateway/audit"
 	"github.com/millrace-data/millrace/gateway/auth"
@@ -73,13 +74,7 @@ func (s *Node) allowed() []auth.Right {
 // Loopback reports whether only this machine can reach an address of a port.
 func Loopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
-	return err == nil && loopbackHost(host)
-}
-
-// loopbackHost reports whether a host is this machine and no other. An empty host means every address.
-func loopbackHost(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
+	return err == nil && cluster.Loopback(host)
 }
 
 func (s *Node) accessChanged(err error) {

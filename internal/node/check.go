@@ -135,7 +135,7 @@ func (c *ClusterConfig) completePort(f *faults) error {
 		f.add("peer-listen", "%q: want HOST:PORT, with a port that others can be told", c.Listen)
 		return nil
 	}
-	if c.Insecure && !loopbackHost(host) {
+	if c.Insecure && !cluster.Loopback(host) {
 		f.add("peer-insecure", "others can reach peer-listen %s; use 127.0.0.1, or certificates", c.Listen)
 	}
 	if c.Advertise == "" {
@@ -148,7 +148,7 @@ func (c *ClusterConfig) completePort(f *faults) error {
 	}
 	own, _, _ := net.SplitHostPort(c.Advertise)
 	for _, t := range c.Where.Targets {
-		if other, _, _ := net.SplitHostPort(t); loopbackHost(own) && net.ParseIP(other) != nil && !loopbackHost(other) {
+		if other, _, _ := net.SplitHostPort(t); cluster.Loopback(own) && net.ParseIP(other) != nil && !cluster.Loopback(other) {
 			return fmt.Errorf("%s: only this machine can reach it, and join names %s", c.Advertise, t)
 		}
 	}
@@ -181,7 +181,7 @@ func (c *ClusterConfig) completeGossip(f *faults) {
 	switch {
 	case err != nil:
 		f.add("gossip-listen", "%q: want HOST:PORT", c.GossipListen)
-	case c.GossipKey == "" && !loopbackHost(host):
+	case c.GossipKey == "" && !cluster.Loopback(host):
 		f.add("gossip-listen", "%s: others can reach it; want gossip-key-file with it", c.GossipListen)
 	}
 	if c.GossipKey != "" {
