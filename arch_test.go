@@ -35,7 +35,7 @@ func floorPlan() map[string]room {
 		".":                 {},
 		"internal/objstore": {ours: []string{"internal/objstore"}, never: []string{"net/http"}},
 		"internal/clustersim": { // runs whole clusters of the real thing
-			ours:    []string{"chunkindex", "cluster", "datapath", "peer", "shuffle", "internal/budget", "internal/objstore"},
+			ours:    []string{"chunkindex", "cluster", "datapath", "cluster/peer", "shuffle", "internal/budget", "internal/objstore"},
 			outside: []string{"github.com/klauspost/compress", "github.com/rs/zerolog"}, // compress: shards as people store them
 		},
 		"internal/provenance": {never: []string{"net"}},                                                // bench and experiments run git
@@ -70,34 +70,34 @@ func floorPlan() map[string]room {
 			outside: []string{"github.com/klauspost/compress", "golang.org/x/sync"},
 			never:   []string{"net"},
 		},
-		"chunkcache": {
+		"datapath/chunkcache": {
 			ours:    []string{"internal/budget"},
 			outside: []string{"github.com/hashicorp/golang-lru", "golang.org/x/sync", "golang.org/x/sys"},
 			never:   []string{"net"},
 		},
-		"diskcache": {never: []string{"net"}},
-		"lookahead": {
+		"datapath/diskcache": {never: []string{"net"}},
+		"datapath/lookahead": {
 			ours:  []string{"shuffle"},
 			never: []string{"context", "crypto/rand", "io", "log", "math/rand", "net", "os"},
 		},
-		"placement": { // arithmetic on whoever is there
+		"cluster/placement": { // arithmetic on whoever is there
 			never: []string{"context", "crypto/rand", "io", "log", "math/rand", "net", "os", "sync", "time"},
 		},
-		"peer": {
+		"cluster/peer": {
 			ours:    []string{"chunkindex", "shuffle", "internal/certs", "internal/quiet", "internal/socket"},
 			outside: []string{"github.com/rs/zerolog", "golang.org/x/sync"},
 		},
 		"cluster": {
-			ours:    []string{"peer", "placement", "shuffle"},
+			ours:    []string{"cluster/peer", "cluster/placement", "shuffle"},
 			outside: []string{"github.com/hashicorp/memberlist", "github.com/rs/zerolog", "golang.org/x/sync"},
 		},
 		"datapath": {
-			ours:    []string{"chunkcache", "chunkindex", "lookahead", "diskcache", "peer", "shuffle", "internal/objstore", "internal/budget"},
+			ours:    []string{"datapath/chunkcache", "chunkindex", "datapath/lookahead", "datapath/diskcache", "cluster/peer", "shuffle", "internal/objstore", "internal/budget"},
 			outside: []string{"golang.org/x/sync", "golang.org/x/time"},
 			never:   []string{"net"},
 		},
 		"simulate": { // a clock of its own: nothing here may know another, or what is outside
-			ours:  []string{"chunkcache", "lookahead", "placement", "shuffle"},
+			ours:  []string{"datapath/chunkcache", "datapath/lookahead", "cluster/placement", "shuffle"},
 			never: []string{"crypto/rand", "log", "math/rand", "net", "os", "sync"},
 		},
 		"simulate/report": { // what people and scripts read of it
@@ -142,15 +142,15 @@ func floorPlan() map[string]room {
 		"conformance": {ours: []string{"client"}}, // a client to be read, as others would write it
 		"bench": { // measures the rooms as they are, so it may open every door
 			ours: []string{
-				"chunkcache", "chunkindex", "client", "cluster", "datapath", "diskcache", "gateway", "internal", "pack", "peer", "s3backend",
+				"datapath/chunkcache", "chunkindex", "client", "cluster", "datapath", "datapath/diskcache", "gateway", "internal", "pack", "cluster/peer", "s3backend",
 				"shuffle",
 			},
 			outside: []string{"github.com/rs/zerolog", "golang.org/x"},
 		},
 		"internal/node": { // the composed process, without flags
 			ours: []string{
-				"chunkindex", "cluster", "datapath", "diskcache", "gateway", "importance", "internal/budget", "internal/certs", "internal/location",
-				"internal/objstore", "peer", "s3backend", "selection", "shuffle",
+				"chunkindex", "cluster", "datapath", "datapath/diskcache", "gateway", "importance", "internal/budget", "internal/certs", "internal/location",
+				"internal/objstore", "cluster/peer", "s3backend", "selection", "shuffle",
 			},
 			outside: []string{"github.com/rs/zerolog", "github.com/dustin/go-humanize", "golang.org/x"},
 		},
@@ -188,7 +188,7 @@ func floorPlan() map[string]room {
 		},
 		"cmd/millrace": {
 			ours: []string{
-				"chunkcache", "chunkindex", "client", "cluster", "datapath", "diskcache", "gateway", "importance", "internal", "pack", "peer",
+				"datapath/chunkcache", "chunkindex", "client", "cluster", "datapath", "datapath/diskcache", "gateway", "importance", "internal", "pack", "cluster/peer",
 				"s3backend", "selection", "shuffle", "simulate",
 			},
 			outside: []string{
@@ -207,7 +207,7 @@ func onlyHere() map[string]string {
 		"github.com/minio/minio-go":       "s3backend",
 		"github.com/go-chi/chi":           "gateway",
 		"github.com/go-jose/go-jose":      "gateway/auth",
-		"github.com/hashicorp/golang-lru": "chunkcache",
+		"github.com/hashicorp/golang-lru": "datapath/chunkcache",
 	}
 }
 
@@ -350,7 +350,7 @@ func TestFloorPlanRefusesWrongImports(t *testing.T) {
 		{"gateway", module + "/datapath"},
 		{"gateway", module + "/s3backend"},
 		{"client", "golang.org/x/sync/errgroup"},
-		{"chunkcache", module + "/internal/objstore"},
+		{"datapath/chunkcache", module + "/internal/objstore"},
 		{"internal/budget", module + "/shuffle"},
 	} {
 		row, ok := rowFor(plan, c.dir)

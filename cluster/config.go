@@ -10,7 +10,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/millrace-data/millrace/peer"
+	"github.com/millrace-data/millrace/cluster/peer"
 )
 
 // Asker is how others are asked; a *peer.Client is one.

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/millrace-data/millrace/peer"
+	"github.com/millrace-data/millrace/cluster/peer"
 )
 
 // Times between hellos that are no hurry, in units of Config.Every: to an address that is another name of a member, or of

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/millrace-data/millrace/peer"
-	"github.com/millrace-data/millrace/placement"
+	"github.com/millrace-data/millrace/cluster/peer"
+	"github.com/millrace-data/millrace/cluster/placement"
 )
 
 // mostNames is how many members one fault names, and how many generations are told of.

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace-data/millrace/cluster/peer"
 	"github.com/millrace-data/millrace/internal/seeds"
-	"github.com/millrace-data/millrace/peer"
 )
 
 // TestHistories lets gateways start, die, drain, restart, lose links one way or both, fail reads and lie, as a seed has it. At any time

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"sync"
 
-	"github.com/millrace-data/millrace/peer"
+	"github.com/millrace-data/millrace/cluster/peer"
 )
 
 // leavesAtOnce is how many successors are told side by side.

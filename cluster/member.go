@@ -7,7 +7,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/millrace-data/millrace/peer"
+	"github.com/millrace-data/millrace/cluster/peer"
 )
 
 // member is a gateway that has answered with a hello that fits.

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/millrace-data/millrace/peer"
+	"github.com/millrace-data/millrace/cluster/peer"
 )
 
 // A sick member lives and answers hellos, but its answers are refusals or come late. What one

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/chunkindex"
-	"github.com/millrace-data/millrace/peer"
+	"github.com/millrace-data/millrace/cluster/peer"
 )
 
 // other is what a test brings in a member's place.

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/millrace-data/millrace/peer"
-	"github.com/millrace-data/millrace/placement"
+	"github.com/millrace-data/millrace/cluster/peer"
+	"github.com/millrace-data/millrace/cluster/placement"
 )
 
 // State is how a gateway stands with us.

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millrace-data/millrace/peer"
-	"github.com/millrace-data/millrace/placement"
+	"github.com/millrace-data/millrace/cluster/peer"
+	"github.com/millrace-data/millrace/cluster/placement"
 )
 
 // mostFormers is how many changes of members are remembered.

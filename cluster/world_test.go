@@ -13,8 +13,8 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/millrace-data/millrace/cluster/peer"
 	"github.com/millrace-data/millrace/internal/bubble"
-	"github.com/millrace-data/millrace/peer"
 )
 
 // world is a network of gateways in one process, under a fake clock.

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/chunkindex"
-	"github.com/millrace-data/millrace/lookahead"
-	"github.com/millrace-data/millrace/peer"
+	"github.com/millrace-data/millrace/cluster/peer"
+	"github.com/millrace-data/millrace/datapath/lookahead"
 	"github.com/millrace-data/millrace/shuffle"
 )
 

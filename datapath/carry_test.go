@@ -7,8 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/millrace-data/millrace/cluster/peer"
 	"github.com/millrace-data/millrace/internal/bubble"
-	"github.com/millrace-data/millrace/peer"
 	"github.com/millrace-data/millrace/shuffle"
 )
 

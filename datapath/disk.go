@@ -11,10 +11,10 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/millrace-data/millrace/chunkcache"
 	"github.com/millrace-data/millrace/chunkindex"
-	"github.com/millrace-data/millrace/diskcache"
-	"github.com/millrace-data/millrace/lookahead"
+	"github.com/millrace-data/millrace/datapath/chunkcache"
+	"github.com/millrace-data/millrace/datapath/diskcache"
+	"github.com/millrace-data/millrace/datapath/lookahead"
 )
 
 const (

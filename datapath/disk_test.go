@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/chunkindex"
-	"github.com/millrace-data/millrace/diskcache"
+	"github.com/millrace-data/millrace/datapath/diskcache"
 	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
 	"github.com/millrace-data/millrace/shuffle"

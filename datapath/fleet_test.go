@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace-data/millrace/cluster/peer"
 	"github.com/millrace-data/millrace/internal/budget"
-	"github.com/millrace-data/millrace/peer"
 	"github.com/millrace-data/millrace/shuffle"
 )
 

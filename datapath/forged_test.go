@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/cluster/peer"
 	"github.com/millrace-data/millrace/internal/bubble"
-	"github.com/millrace-data/millrace/peer"
 	"github.com/millrace-data/millrace/shuffle"
 )
 

@@ -4,8 +4,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millrace-data/millrace/chunkcache"
-	"github.com/millrace-data/millrace/lookahead"
+	"github.com/millrace-data/millrace/datapath/chunkcache"
+	"github.com/millrace-data/millrace/datapath/lookahead"
 )
 
 // Chunks returns how many chunks the dataset has. Chunks, Cost and Resident are what the table of readers asks of it.

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/millrace-data/millrace/datapath/lookahead"
 	"github.com/millrace-data/millrace/internal/bubble"
-	"github.com/millrace-data/millrace/lookahead"
 	"github.com/millrace-data/millrace/shuffle"
 )
 

@@ -8,12 +8,12 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
-	"github.com/millrace-data/millrace/chunkcache"
 	"github.com/millrace-data/millrace/chunkindex"
-	"github.com/millrace-data/millrace/diskcache"
+	"github.com/millrace-data/millrace/datapath/chunkcache"
+	"github.com/millrace-data/millrace/datapath/diskcache"
+	"github.com/millrace-data/millrace/datapath/lookahead"
 	"github.com/millrace-data/millrace/internal/budget"
 	"github.com/millrace-data/millrace/internal/objstore"
-	"github.com/millrace-data/millrace/lookahead"
 )
 
 // Defaults of Config.

@@ -3,7 +3,7 @@ package datapath
 import (
 	"context"
 
-	"github.com/millrace-data/millrace/peer"
+	"github.com/millrace-data/millrace/cluster/peer"
 )
 
 // Peers is the tier between disk and store: the memory of the other gateways of a cluster. Whatever

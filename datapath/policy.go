@@ -4,7 +4,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/millrace-data/millrace/chunkcache"
+	"github.com/millrace-data/millrace/datapath/chunkcache"
 )
 
 // Policy names the rule by which chunks go that no reader comes for soon.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"slices"
 
-	"github.com/millrace-data/millrace/chunkcache"
+	"github.com/millrace-data/millrace/datapath/chunkcache"
 )
 
 // populate maps memory for the chunks, as much as may be used ahead, until the first reader comes: piece by piece,

@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millrace-data/millrace/chunkcache"
-	"github.com/millrace-data/millrace/lookahead"
+	"github.com/millrace-data/millrace/datapath/chunkcache"
+	"github.com/millrace-data/millrace/datapath/lookahead"
 )
 
 // Run maps memory, then prefetches until ctx ends, and returns when everything it started has ended.

@@ -1,8 +1,8 @@
 package datapath
 
 import (
-	"github.com/millrace-data/millrace/chunkcache"
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/datapath/chunkcache"
 )
 
 // settling is a body in leased chunks that can give them back before it is sent, for copies of what is left of it.

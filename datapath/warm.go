@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millrace-data/millrace/chunkcache"
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/datapath/chunkcache"
 	"github.com/millrace-data/millrace/shuffle"
 )
 

@@ -13,8 +13,8 @@ import (
 	limiter "golang.org/x/time/rate"
 
 	"github.com/millrace-data/millrace/cluster"
+	"github.com/millrace-data/millrace/cluster/peer"
 	"github.com/millrace-data/millrace/datapath"
-	"github.com/millrace-data/millrace/peer"
 	"github.com/millrace-data/millrace/shuffle"
 )
 

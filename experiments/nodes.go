@@ -6,7 +6,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/millrace-data/millrace/chunkcache"
+	"github.com/millrace-data/millrace/datapath/chunkcache"
 	"github.com/millrace-data/millrace/experiments/lab"
 	"github.com/millrace-data/millrace/internal/objstore/shaped"
 	"github.com/millrace-data/millrace/shuffle"

@@ -170,7 +170,7 @@ func logStatus(t *testing.T, pid int) {
 }
 
 // greedy is a question of a gateway for as many ranges of one chunk as may be sent, as the head of
-// peer/codec.go describes it.
+// cluster/peer/codec.go describes it.
 func greedy(dataset string) []byte {
 	const ranges = 4<<20 - 100
 	text := []byte("MRQ\x01\x00")

@@ -3,7 +3,7 @@ package simulate
 import (
 	"slices"
 
-	"github.com/millrace-data/millrace/lookahead"
+	"github.com/millrace-data/millrace/datapath/lookahead"
 )
 
 // queue is what is to be fetched ahead of the readers, in the order of need.

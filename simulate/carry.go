@@ -4,8 +4,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/millrace-data/millrace/chunkcache"
-	"github.com/millrace-data/millrace/lookahead"
+	"github.com/millrace-data/millrace/datapath/chunkcache"
+	"github.com/millrace-data/millrace/datapath/lookahead"
 	"github.com/millrace-data/millrace/shuffle"
 )
 

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/millrace-data/millrace/placement"
+	"github.com/millrace-data/millrace/cluster/placement"
 	"github.com/millrace-data/millrace/shuffle"
 )
 

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/millrace-data/millrace/chunkcache"
+	"github.com/millrace-data/millrace/datapath/chunkcache"
 )
 
 // Data is what the model knows of a dataset: where its chunks lie, and how many samples each holds. Samples of a

@@ -1,6 +1,6 @@
 package simulate
 
-import "github.com/millrace-data/millrace/chunkcache"
+import "github.com/millrace-data/millrace/datapath/chunkcache"
 
 // The disk tier reads so many chunks at one time and writes so many, each of which stays in memory meanwhile.
 const (

@@ -1,8 +1,8 @@
 package simulate
 
 import (
-	"github.com/millrace-data/millrace/chunkcache"
-	"github.com/millrace-data/millrace/lookahead"
+	"github.com/millrace-data/millrace/datapath/chunkcache"
+	"github.com/millrace-data/millrace/datapath/lookahead"
 	"github.com/millrace-data/millrace/shuffle"
 )
 

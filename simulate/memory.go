@@ -1,6 +1,6 @@
 package simulate
 
-import "github.com/millrace-data/millrace/chunkcache"
+import "github.com/millrace-data/millrace/datapath/chunkcache"
 
 // memory is the budget of one gateway: a shelf of chunks, chunks on their way, and bodies that had to be copied. Its
 // rules are those of a cache and of the budget: what somebody holds stays; what a reader comes for soon goes only for a body

@@ -3,7 +3,7 @@ package simulate
 import (
 	"time"
 
-	"github.com/millrace-data/millrace/lookahead"
+	"github.com/millrace-data/millrace/datapath/lookahead"
 	"github.com/millrace-data/millrace/shuffle"
 )
 

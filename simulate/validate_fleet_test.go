@@ -8,12 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace-data/millrace/cluster/peer"
+	"github.com/millrace-data/millrace/cluster/placement"
 	"github.com/millrace-data/millrace/datapath"
 	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/objstore/shaped"
-	"github.com/millrace-data/millrace/peer"
-	"github.com/millrace-data/millrace/placement"
 	"github.com/millrace-data/millrace/shuffle"
 	"github.com/millrace-data/millrace/simulate"
 )

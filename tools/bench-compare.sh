@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 ref=${1:?usage: make bench-compare REF=commit}
-packages=${PACKAGES:-./shuffle/... ./chunkcache/... ./chunkindex/... ./datapath/...}
+packages=${PACKAGES:-./shuffle/... ./chunkindex/... ./datapath/...}
 count=${COUNT:-8}
 tree=$(mktemp -d)
 trap 'git worktree remove --force "$tree" 2>/dev/null || true; rm -rf "$tree"' EXIT

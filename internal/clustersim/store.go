@@ -8,9 +8,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millrace-data/millrace/cluster/peer"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
-	"github.com/millrace-data/millrace/peer"
 )
 
 // storeTime is after how long a store that does not answer is given up.

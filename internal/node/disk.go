@@ -7,7 +7,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/datapath"
-	"github.com/millrace-data/millrace/diskcache"
+	"github.com/millrace-data/millrace/datapath/diskcache"
 	"github.com/millrace-data/millrace/gateway"
 )
 

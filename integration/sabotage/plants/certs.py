@@ -70,7 +70,7 @@ PLANTS = [
     ),
     (
         "quiet writes a line for each stranger",
-        "./peer TestStrangersDoNotFillTheLog",
+        "./cluster/peer TestStrangersDoNotFillTheLog",
         [("internal/quiet/quiet.go", "case now.Sub(t.at) < For:", "case now.Sub(t.at) < For && t.more > 9999:")],
     ),
     (

@@ -133,23 +133,23 @@ PLANTS = [
     ),
     (
         "placement moves chunks between the members that stay",
-        "./placement TestLosingAMemberMovesOnlyItsChunks",
-        [("placement/placement.go", "v.keys = append(v.keys, memberKey(m.ID))", "v.keys = append(v.keys, with(0, uint64(len(v.keys))))")],
+        "./cluster/placement TestLosingAMemberMovesOnlyItsChunks",
+        [("cluster/placement/placement.go", "v.keys = append(v.keys, memberKey(m.ID))", "v.keys = append(v.keys, with(0, uint64(len(v.keys))))")],
     ),
     (
         "placement leaves weights out",
-        "./placement TestLoadIsEven",
-        [("placement/rendezvous.go", "bits.Mul64(log, v.members[best].Weight)", "bits.Mul64(log, weight)")],
+        "./cluster/placement TestLoadIsEven",
+        [("cluster/placement/rendezvous.go", "bits.Mul64(log, v.members[best].Weight)", "bits.Mul64(log, weight)")],
     ),
     (
         "placement lets the first of two have an ordinal",
-        "./placement TestConflictsOfOrdinals",
-        [("placement/placement.go", "len(who) == 1 {", "len(who) > 0 {")],
+        "./cluster/placement TestConflictsOfOrdinals",
+        [("cluster/placement/placement.go", "len(who) == 1 {", "len(who) > 0 {")],
     ),
     (
         "placement does not ask whether the gateway of a lane is left out",
-        "./placement TestAMissingOrdinalIsSpread",
-        [("placement/placement.go", "v.members[i].Weight > 0 && (skip == nil || !skip(i))", "v.members[i].Weight > 0")],
+        "./cluster/placement TestAMissingOrdinalIsSpread",
+        [("cluster/placement/placement.go", "v.members[i].Weight > 0 && (skip == nil || !skip(i))", "v.members[i].Weight > 0")],
     ),
     (
         "importance ranks the losses of each report by themselves",

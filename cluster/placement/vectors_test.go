@@ -143,7 +143,7 @@ func TestPythonReproducesTheVectors(t *testing.T) {
 
 // TestChecksOfThePage holds the figures that docs/placement.md prints.
 func TestChecksOfThePage(t *testing.T) {
-	page, err := os.ReadFile("../docs/placement.md")
+	page, err := os.ReadFile("../../docs/placement.md")
 	if err != nil {
 		t.Fatal(err)
 	}
