@@ -85,11 +85,16 @@ type ahead struct {
 // stale reports whether the reader has moved so far that it needs other chunks.
 func (x *reader) stale() bool { return !x.looked || x.at.First >= x.ends || x.at.End > x.begins }
 
+// last returns the position, in the reader's epoch, from which on its ranks still need chunks.
+func (x *reader) last() uint64 {
+	return x.at.First - min(max(behindBatches*x.at.BatchSize, x.lag+x.at.BatchSize), x.at.First)
+}
+
 // look works out what a reader needs now and soon, as far as the memory may hold it.
 func (r *Readers) look(x *reader) {
 	limit := r.cfg.Budget
 	x.looked = true
-	back := x.at.First - min(max(behindBatches*x.at.BatchSize, x.lag+x.at.BatchSize), x.at.First)
+	back := x.last()
 	if x.epoch != x.at.Epoch.Number() {
 		x.epoch, x.future = x.at.Epoch.Number(), x.future[:0]
 	}

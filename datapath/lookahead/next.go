@@ -27,7 +27,9 @@ type standing struct {
 	plan    *shuffle.Plan
 	epoch   *shuffle.Epoch
 	first   uint64
+	last    uint64 // where the rank stands that is the last of the reader's, in this epoch
 	total   uint64 // samples of an epoch
+	pace    float64
 	groups  groups
 }
 
@@ -47,7 +49,7 @@ func (r *Readers) stand(now time.Time) {
 	}
 	all := make([]standing, len(r.readers))
 	for i, x := range r.readers {
-		all[i] = standing{x.anchor, x.dataset, x.number, x.at.Plan, x.at.Epoch, x.at.First, x.at.Plan.Samples(), x.groups}
+		all[i] = standing{x.anchor, x.dataset, x.number, x.at.Plan, x.at.Epoch, x.at.First, x.last(), x.at.Plan.Samples(), x.rate(), x.groups}
 	}
 	r.standing.Store(&all)
 }
