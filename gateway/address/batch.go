@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"math"
 	"net/url"
 	"slices"
 	"strconv"
@@ -18,20 +17,6 @@ type Batch struct {
 	Plan
 	Epoch  uint64 // from 0
 	Number uint64 // of the batch in its epoch, from 0
-}
-
-// DecodeBatch reads a batch from a query and from the epoch and batch of its path.
-func DecodeBatch(q *Query, d Dataset, epoch, batch string) Batch {
-	b := DecodeEpoch(q, d, epoch)
-	b.Number = q.Decimal("batch", batch, 0, math.MaxUint64)
-	return b
-}
-
-// DecodeEpoch reads the first batch of an epoch.
-func DecodeEpoch(q *Query, d Dataset, epoch string) Batch {
-	b := Batch{Plan: DecodePlan(q, d)}
-	b.Epoch = q.Decimal("epoch", epoch, 0, math.MaxUint64)
-	return b
 }
 
 // CheckEnd refuses a batch past the end of its epoch.

@@ -6,6 +6,9 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/shuffle"
 )
 
 // maxParams bounds the parameters of one request. The longest valid request has 20.
@@ -227,4 +230,227 @@ func Bounded(s string) string {
 		}
 		return r
 	}, s)
+}
+
+// DecodeBatch reads a batch from a query and from the epoch and batch of its path.
+func DecodeBatch(q *Query, d Dataset, epoch, batch string) Batch {
+	b := DecodeEpoch(q, d, epoch)
+	b.Number = q.Decimal("batch", batch, 0, math.MaxUint64)
+	return b
+}
+
+// DecodeEpoch reads the first batch of an epoch.
+func DecodeEpoch(q *Query, d Dataset, epoch string) Batch {
+	b := Batch{Plan: DecodePlan(q, d)}
+	b.Epoch = q.Decimal("epoch", epoch, 0, math.MaxUint64)
+	return b
+}
+
+// DecodePlan resolves the parameters of a query against a dataset's defaults.
+func DecodePlan(q *Query, d Dataset) Plan {
+	def := d.Defaults
+	p := Plan{Dataset: d.Name, Generation: d.Generation}
+	p.BatchSize = q.Number("batch_size", def.BatchSize, 1, maxBatchSize)
+	p.decodeOrder(q, def)
+	p.Tail = shuffle.Tail(q.Word("tail", def.Tail, string(shuffle.Short), string(shuffle.Drop), string(shuffle.Pad)))
+	p.WorldSize = q.Number("world_size", 1, 1, maxWorldSize)
+	p.Rank = q.Number("rank", 0, 0, math.MaxUint64)
+	if p.Rank >= p.WorldSize {
+		q.Fail("rank", "must be below world_size")
+	}
+	p.decodeSplit(q)
+	p.decodeSelection(q)
+	p.View = decodeView(q, d.Forms)
+	p.Pinned = q.Has("generation") && (p.Params.Subset == "" || strings.Contains(p.Params.Subset, ":"))
+	return p
+}
+
+// decodeOrder reads the parameters of the order.
+func (p *Plan) decodeOrder(q *Query, def chunkindex.Defaults) {
+	p.Params.Seed = q.Number("seed", def.Seed, 0, math.MaxUint64)
+	p.Params.Shuffle = q.Word("shuffle", def.Shuffle, shuffle.None, shuffle.Window, shuffle.Slot, shuffle.Full)
+	mostWindow := uint64(MaxWindow)
+	if p.Params.Shuffle == shuffle.Slot {
+		mostWindow = shuffle.MaxLanes
+	}
+	window := q.Number("window", def.Window, 1, mostWindow)
+	if UsesWindow(p.Params.Shuffle) {
+		p.Params.Window = window
+	} else if q.Has("window") {
+		q.Fail("window", "has no meaning for shuffle %s", p.Params.Shuffle)
+	}
+	p.Params.Strata = q.Number("strata", 0, 0, MaxStrata)
+	if p.Params.Strata != 0 && !q.Failed("shuffle", "window", "strata") {
+		if _, err := shuffle.NewPlan(p.Params, []uint64{0}); err != nil {
+			q.Fail("strata", "%s", reason(err))
+		}
+	}
+	p.Params.Importance = q.Digest("importance")
+}
+
+// decodeSplit reads how the ranks share a global batch. It finds the faults that parameters alone can show; how
+// many lanes a slot order has, the dataset decides.
+func (p *Plan) decodeSplit(q *Query) {
+	p.Balance = q.Word("balance", BalanceSamples, BalanceSamples, BalanceBytes)
+	if q.Word("split", splitContiguous, splitContiguous, string(shuffle.Locality)) != splitContiguous {
+		p.Split = shuffle.Locality
+	}
+	p.Homes = q.Number("homes", p.WorldSize, 1, maxHomes)
+	switch {
+	case p.Split == shuffle.Contiguous:
+		if q.Has("homes") {
+			q.Fail("homes", "has no meaning without split=locality")
+		}
+	case p.Balance == BalanceBytes:
+		q.Fail("split", "locality and balance=bytes exclude each other")
+	case p.Homes > maxHomes:
+		q.Fail("split", "locality for more than %d ranks takes homes, at most as many", maxHomes)
+	case p.Homes > p.WorldSize:
+		if !q.Failed("homes", "world_size") {
+			q.Fail("homes", "must be at most world_size")
+		}
+	case p.Params.Shuffle != shuffle.Slot && !q.Failed("shuffle", "window", "strata", "world_size"):
+		params := p.Params
+		params.Importance = ""
+		plan, err := shuffle.NewPlan(params, []uint64{0})
+		if err == nil {
+			err = plan.CheckSplit(p.WorldSize, p.Homes)
+		}
+		q.failSplit(p, err)
+	}
+}
+
+// failSplit names the parameter to blame: homes where the request gives their number, else split.
+func (q *Query) failSplit(p *Plan, err error) {
+	switch {
+	case err == nil:
+	case p.Homes != p.WorldSize:
+		q.Fail("homes", "%s", reason(err))
+	default:
+		q.Fail("split", "%s", reason(err))
+	}
+}
+
+// decodeSelection reads which samples of the dataset a plan delivers.
+func (p *Plan) decodeSelection(q *Query) {
+	p.Quarantine = q.Digest("quarantine")
+	// Programs that build a query may escape the colon.
+	if s := strings.NewReplacer("%3A", ":", "%3a", ":").Replace(q.Value("subset")); s != "" {
+		digest, name, whole := strings.Cut(s, ":")
+		if !whole {
+			digest, name = "", s
+		}
+		switch {
+		case whole && !IsDigest(digest):
+			q.Fail("subset", "must be a name, or 64 hexadecimal digits in lower case, a colon and a name")
+		case !whole && IsDigest(name):
+			q.Fail("subset", "a digest wants a colon and a name after it")
+		case len(name) > maxSubsetName || !ValidName(name):
+			q.Fail("subset", "a name has letters, digits, dot, dash and underscore, at most %d", maxSubsetName)
+		default:
+			p.Params.Subset = s
+		}
+	}
+	if p.Params.Importance == "" {
+		return
+	}
+	for _, name := range []string{"subset", "quarantine"} {
+		if q.Has(name) {
+			q.Fail(name, "excludes importance: a snapshot weighs all samples of the dataset")
+		}
+	}
+}
+
+// Check ends the decoding of a query: one refusal for all its faults, or for a generation that is not served.
+func (d Dataset) Check(q *Query) error {
+	s := q.Value("generation")
+	other := s != "" && s != d.Generation
+	if other && !IsDigest(s) {
+		q.Fail("generation", notADigest)
+	}
+	if err := q.Err(); err != nil {
+		return err
+	}
+	if other {
+		return Refuse(NotFound, "generation %s of dataset %s is not served: the one that is, is %s", s, d.Name, d.Generation)
+	}
+	return nil
+}
+
+// decodeView reads how the samples are to be shown.
+func decodeView(q *Query, forms []Form) View {
+	v := View{Form: forms[0], Chosen: q.Has("format")}
+	names := make([]string, len(forms))
+	for i, f := range forms {
+		names[i] = f.Name
+	}
+	if name := q.Word("format", "", names...); name != "" {
+		v.Form = forms[slices.Index(names, name)]
+	}
+	v.Fields = q.fields()
+	if !v.Chosen {
+		v.Form = offers(forms, v.Fields != nil)[0]
+	}
+	if v.Fields != nil && !v.Form.Fields {
+		q.Fail("fields", "has no meaning for format %s", v.Form.Name)
+	}
+	v.Keys, v.Parts = q.table()
+	if q.Has("table") && !v.Form.Table {
+		q.Fail("table", "has no meaning for format %s", v.Form.Name)
+	}
+	return v
+}
+
+// DecodeView reads the view of a request that names no plan.
+func DecodeView(q *Query, d Dataset) View { return decodeView(q, d.Forms) }
+
+// fields reads a list of part names, in the order in which they are wanted. A name with a comma cannot be among them.
+func (q *Query) fields() []string {
+	if !q.Has("fields") {
+		return nil
+	}
+	text := q.unescaped("fields") // many clients escape commas
+	if q.Failed("fields") {
+		return nil
+	}
+	parts := strings.Split(text, ",")
+	if len(parts) > maxFields {
+		q.Fail("fields", "more than %d names", maxFields)
+		return nil
+	}
+	names := make([]string, 0, len(parts))
+	for _, name := range parts {
+		switch {
+		case name == "":
+			q.Fail("fields", "an empty name")
+		case slices.Contains(names, name):
+			q.Fail("fields", "%s is given more than once", Bounded(name))
+		default:
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// table reads what a table is to tell.
+func (q *Query) table() (keys, parts bool) {
+	if !q.Has("table") {
+		return false, false
+	}
+	text := q.unescaped("table")
+	if q.Failed("table") {
+		return false, false
+	}
+	for word := range strings.SplitSeq(text, ",") {
+		switch {
+		case word == "keys" && !keys:
+			keys = true
+		case word == "parts" && !parts:
+			parts = true
+		default:
+			q.Fail("table", "must be keys, parts, or both, each once")
+			return keys, parts
+		}
+	}
+	return keys, parts
 }

@@ -134,7 +134,7 @@ PLANTS = [
     (
         "gateway passes over If-Match",
         "./gateway TestIfMatchIsHeldTo",
-        [("gateway/conditional.go", "len(match) > 0 && !conditional.Names(match", "len(match) > 9 && !conditional.Names(match")],
+        [("gateway/headers.go", "len(match) > 0 && !conditional.Names(match", "len(match) > 9 && !conditional.Names(match")],
     ),
     (
         "gateway looks for another path than the router when it lists methods",
@@ -144,12 +144,12 @@ PLANTS = [
     (
         "gateway lets caches keep for ever what a release may say more of",
         "./gateway TestHowLongAnswersMayBeKept",
-        [("gateway/access.go", '"max-age=3600"', '"max-age=31536000, immutable"')],
+        [("gateway/headers.go", '"max-age=3600"', '"max-age=31536000, immutable"')],
     ),
     (
         "gateway pins a subset that the URL names without its split",
         "./gateway TestHowLongAnswersMayBeKept",
-        [("gateway/address/plan.go", ' && (p.Params.Subset == "" || strings.Contains(p.Params.Subset, ":"))', "")],
+        [("gateway/address/query.go", ' && (p.Params.Subset == "" || strings.Contains(p.Params.Subset, ":"))', "")],
     ),
     (
         "gateway gives a description the same ETag whatever it says",
@@ -239,7 +239,7 @@ PLANTS = [
     (
         "gateway takes any work upon itself",
         "./integration TestDearestRequests",
-        [("gateway/measure.go", "\tif work <= most {\n", "\tif work >= 0 {\n")],
+        [("gateway/batch.go", "\tif work <= most {\n", "\tif work >= 0 {\n")],
     ),
     (
         "gateway mixes up the keys of batches that are measured together",
