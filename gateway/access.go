@@ -11,9 +11,9 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/millrace-data/millrace/gateway/address"
+	"github.com/millrace-data/millrace/gateway/admission"
 	"github.com/millrace-data/millrace/gateway/auth"
 	"github.com/millrace-data/millrace/gateway/origin"
-	"github.com/millrace-data/millrace/internal/budget"
 )
 
 // authorize says who asks, finds the dataset that the path names, and refuses a caller that lacks the route's right.
@@ -26,8 +26,9 @@ func (g *Gateway) authorize(x *exchange) (err error) {
 		return err
 	}
 	// Refusals count too: else a limit would tell a dataset that is there from one that is not.
-	if err := g.checkRate(x); err != nil {
-		return err
+	x.account = g.account(x)
+	if wait := x.account.Request(); wait > 0 {
+		return tooMany(wait, "these credentials ask more often than their limit allows")
 	}
 	name, ofDataset := g.datasetName(x)
 	if err := g.permit(x, x.principal, name, ofDataset); err != nil {
@@ -156,63 +157,26 @@ func unauthenticated(fault string, cause error) *problem {
 	return p
 }
 
-// caller is the name under which limits count a principal.
-func (g *Gateway) caller(x *exchange) string {
-	if !x.principal.Anonymous() {
-		return x.principal.Name
+// account says what a principal may take of this gateway; nil: as much as it likes.
+func (g *Gateway) account(x *exchange) *admission.Account {
+	limits := g.access.Limits(x.principal)
+	if g.cfg.Budget == nil {
+		limits.Memory = 0
 	}
-	return x.principal.Name + " " + origin.Network(g.origin.Caller(x.r))
-}
-
-// checkRate refuses a principal that asks more often than its limit allows.
-func (g *Gateway) checkRate(x *exchange) error {
-	limit := g.access.Limits(x.principal).Requests
-	if limit <= 0 {
+	if limits.Requests <= 0 && limits.Memory <= 0 {
 		return nil
 	}
-	if wait := g.callers.Request(g.caller(x), limit); wait > 0 {
-		return tooMany(wait, "these credentials ask more often than their limit allows")
+	name := x.principal.Name
+	if x.principal.Anonymous() {
+		name += " " + origin.Network(g.origin.Caller(x.r))
 	}
-	return nil
-}
-
-// holdAnswer takes memory for an answer of n bytes out of the principal's share. A refusal counts as an overload too: the
-// next batch of a long answer is tried again once the one before has given its memory back.
-func (g *Gateway) holdAnswer(x *exchange, n int64) (release func(), err error) {
-	share := g.access.Limits(x.principal).Memory
-	if share <= 0 || g.cfg.Budget == nil {
-		return func() {}, nil
+	a := &admission.Account{Callers: &g.callers, Name: name, Requests: limits.Requests}
+	if limits.Memory > 0 {
+		a.Memory = max(1, int64(limits.Memory*float64(g.cfg.Budget.Total())))
 	}
-	release, ok := g.callers.Hold(g.caller(x), n, int64(share*float64(g.cfg.Budget.Total())))
-	if !ok {
-		p := tooMany(time.Second, "the batches that these credentials are being sent hold their share of the memory")
-		p.Cause = budget.ErrOverloaded
-		return nil, p
-	}
-	return release, nil
+	return a
 }
 
 func tooMany(wait time.Duration, detail string) *problem {
 	return &problem{Status: http.StatusTooManyRequests, Code: codeTooManyRequests, Retryable: true, RetryAfter: wait, Detail: detail}
-}
-
-// cacheControl lets caches keep data that a URL pins for ever, and revalidate all other data. Caches that serve several
-// callers may have what everybody may read, and nothing else.
-func (x *exchange) cacheControl(pinned bool) string {
-	return x.keep(pinned, "max-age=31536000, immutable")
-}
-
-// describing is cacheControl for a description: the next release may say more.
-func (x *exchange) describing(pinned bool) string { return x.keep(pinned, "max-age=3600") }
-
-func (x *exchange) keep(pinned bool, howLong string) string {
-	switch {
-	case pinned && x.open:
-		return "public, " + howLong
-	case pinned:
-		return "private, " + howLong
-	case x.open:
-		return "no-cache"
-	}
-	return "private, no-cache"
 }

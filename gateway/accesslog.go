@@ -17,23 +17,14 @@ import (
 
 // accessLog is what the access line and Server-Timing say of a request, besides its status.
 type accessLog struct {
-	dataset   string
-	epoch     uint64
-	batch     uint64
-	rank      uint64
-	worldSize uint64
-	hasEpoch  bool
-	hasBatch  bool
-	stack     string // of a panic
+	dataset  string
+	batch    address.Batch // as far as hasEpoch and hasBatch say
+	hasEpoch bool
+	hasBatch bool
+	stack    string // of a panic
 
 	timing.Record
 }
-
-func (l *accessLog) setPlan(b address.Batch) {
-	l.epoch, l.rank, l.worldSize, l.hasEpoch = b.Epoch, b.Rank, b.WorldSize, true
-}
-
-func (l *accessLog) setBatch(n uint64) { l.batch, l.hasBatch = n, true }
 
 // What a caller may make the access line longer by.
 const (
@@ -70,10 +61,10 @@ func (g *Gateway) finish(x *exchange, route string, cause error, abort bool) {
 		e.Str("dataset", x.log.dataset)
 	}
 	if x.log.hasEpoch {
-		e.Uint64("epoch", x.log.epoch).Uint64("rank", x.log.rank).Uint64("world_size", x.log.worldSize)
+		e.Uint64("epoch", x.log.batch.Epoch).Uint64("rank", x.log.batch.Rank).Uint64("world_size", x.log.batch.WorldSize)
 	}
 	if x.log.hasBatch {
-		e.Uint64("batch", x.log.batch)
+		e.Uint64("batch", x.log.batch.Number)
 	}
 	x.log.Each(func(p timing.Phase, d time.Duration) { e.Float64(p.String()+"_ms", timing.Milliseconds(d)) })
 	for _, t := range x.log.Tiers {

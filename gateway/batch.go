@@ -75,7 +75,7 @@ func (g *Gateway) answerShare(
 	if err := g.refuseDraining(); err != nil {
 		return err
 	}
-	work := g.work(a, 1)
+	work := body.Work(a.dataset.Dataset, a.Batch, positions.Count)
 	if resource == address.Manifest {
 		work *= manifestSamples
 	}
@@ -96,6 +96,24 @@ func (g *Gateway) answerShare(
 		h.Set("Millrace-Padded", strconv.FormatUint(b.Padded(a.Samples), 10))
 	}
 	return send(r, b)
+}
+
+// Bounds of the processor time of one request, about.
+const (
+	maxWork      = 2 * time.Second
+	maxIndexWork = 8 * time.Second // for a list of shards, which a reader wants once an epoch and cannot ask for in pieces
+
+	// manifestSamples is how many samples take as long to lay out as they are stored as one does in a manifest.
+	manifestSamples = 4
+)
+
+// checkWork refuses an answer that takes too much processor time.
+func checkWork(work, most time.Duration) error {
+	if work <= most {
+		return nil
+	}
+	return invalid("the answer takes about %v of processor time, and at most %v are spent on one: ask for fewer batches, or smaller ones",
+		work.Round(100*time.Millisecond), most)
 }
 
 // planningBytes is the memory to locate and lay out the samples of a batch.
@@ -158,32 +176,6 @@ func (g *Gateway) lay(ctx context.Context, x *exchange, answer body.Answer, b *b
 	return b.Lay(ctx, answer)
 }
 
-// describeBatch sets the headers of a batch that follow from its address alone.
-func describeBatch(x *exchange, b address.Batch, resource address.Resource, etag string) {
-	batches := b.Batching().Batches()
-	describeEpoch(x, b, etag)
-	h := x.w.Header()
-	h.Set("Content-Location", b.URL(resource, b.Number))
-	if b.Number+1 < batches {
-		h.Set("Link", "<"+b.URL(resource, b.Number+1)+`>; rel="next"`)
-	}
-	if resource == address.Manifest {
-		h.Set("Cache-Control", x.describing(b.Pinned))
-	}
-}
-
-// describeEpoch sets the headers that all answers with batches have.
-func describeEpoch(x *exchange, b address.Batch, etag string) {
-	h := x.w.Header()
-	num := func(n uint64) string { return strconv.FormatUint(n, 10) }
-	h.Set("ETag", etag)
-	h.Set("Cache-Control", x.cacheControl(b.Pinned))
-	h.Set("Millrace-Generation", b.Generation)
-	h.Set("Millrace-Epoch", num(b.Epoch))
-	h.Set("Millrace-Batch", num(b.Number))
-	h.Set("Millrace-Batches", num(b.Batching().Batches()))
-}
-
 // asked is what a request asks for: a batch or an epoch of a dataset.
 type asked struct {
 	*dataset
@@ -212,7 +204,7 @@ func (g *Gateway) decodeBatch(x *exchange) (asked, error) {
 	if err != nil {
 		return a, err
 	}
-	x.log.setBatch(a.Number)
+	x.log.hasBatch = true
 	return a, a.CheckEnd()
 }
 
@@ -224,7 +216,7 @@ func (g *Gateway) resolve(x *exchange, d *dataset, q *address.Query, b address.B
 	if err := g.plans.Complete(x.r.Context(), d.Dataset, &b.Plan); err != nil {
 		return asked{}, err
 	}
-	x.log.setPlan(b)
+	x.log.batch, x.log.hasEpoch = b, true
 	return asked{d, b}, nil
 }
 
@@ -306,9 +298,11 @@ func (g *Gateway) read(
 	if n == 0 {
 		return chunkindex.NewBody(nil, nil, nil), nil
 	}
-	release, err := g.holdAnswer(x, part.Size())
-	if err != nil {
-		return nil, err
+	release, ok := x.account.Hold(part.Size())
+	if !ok { // an overload too: the next batch of a long answer is tried again once the one before has given its memory back
+		p := tooMany(time.Second, "the batches that these credentials are being sent hold their share of the memory")
+		p.Cause = budget.ErrOverloaded
+		return nil, p
 	}
 	defer func() { release() }() // an error, or a panic
 	start := time.Now()

@@ -97,7 +97,7 @@ func (g *Gateway) decodeBatches(x *exchange) (a asked, count uint64, err error) 
 	if a, err = g.resolve(x, d, q, b); err != nil {
 		return a, 0, err
 	}
-	x.log.setBatch(a.Number)
+	x.log.hasBatch = true
 	if err := a.CheckEnd(); err != nil {
 		return a, 0, err
 	}

@@ -31,7 +31,7 @@ func (g *Gateway) getDirectory(v body.Directory) handlerFunc {
 			return g.getDirectoryIndex(x, v, a)
 		}
 		a.Number = batch
-		x.log.setBatch(batch)
+		x.log.batch.Number, x.log.hasBatch = batch, true
 		if err := a.CheckEnd(); err != nil {
 			return err
 		}

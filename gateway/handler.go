@@ -5,14 +5,15 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"github.com/millrace-data/millrace/gateway/sending"
 	"net/http"
 	"os"
 	"runtime/debug"
 	"time"
 
 	"github.com/millrace-data/millrace/gateway/address"
+	"github.com/millrace-data/millrace/gateway/admission"
 	"github.com/millrace-data/millrace/gateway/auth"
+	"github.com/millrace-data/millrace/gateway/sending"
 )
 
 const (
@@ -31,10 +32,11 @@ type exchange struct {
 	route route
 	log   accessLog
 
-	principal auth.Principal // who asks; nobody has a name on a route that everybody may use
-	dataset   *dataset       // that the route is about; nil: about none
-	open      bool           // everybody may have the answer
-	refused   bool           // the caller may not do this
+	principal auth.Principal     // who asks; nobody has a name on a route that everybody may use
+	account   *admission.Account // of the principal; nil: nothing limits it
+	dataset   *dataset           // that the route is about; nil: about none
+	open      bool               // everybody may have the answer
+	refused   bool               // the caller may not do this
 }
 
 // handlerFunc answers an exchange or says why not. It writes nothing before it can no longer fail, and

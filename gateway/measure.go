@@ -26,29 +26,11 @@ func groupBytes(a asked) int64 {
 	return body.GroupBytes(a.dataset.Dataset, a.View, positions.Count)
 }
 
-// Bounds of the processor time of one request, about.
-const (
-	maxWork      = 2 * time.Second
-	maxIndexWork = 8 * time.Second // for a list of shards, which a reader wants once an epoch and cannot ask for in pieces
-
-	// manifestSamples is how many samples take as long to lay out as they are stored as one does in a manifest.
-	manifestSamples = 4
-)
-
 // work is about the processor time to lay out count batches.
 func (g *Gateway) work(a asked, count uint64) time.Duration {
 	together := g.grouped(a, count)
 	_, positions := a.Share()
 	return body.Work(a.dataset.Dataset, a.Batch, positions.Count*together) * time.Duration(count) / time.Duration(together)
-}
-
-// checkWork refuses an answer that takes too much processor time.
-func checkWork(work, most time.Duration) error {
-	if work <= most {
-		return nil
-	}
-	return invalid("the answer takes about %v of processor time, and at most %v are spent on one: ask for fewer batches, or smaller ones",
-		work.Round(100*time.Millisecond), most)
 }
 
 // measure lays out count batches from a on, and calls visit for each of them in order.

@@ -30,7 +30,7 @@ func (g *Gateway) postWarm(x *exchange) error {
 	if x.r.ContentLength != 0 {
 		return invalid("what to warm is said in the query: a body is not wanted here")
 	}
-	x.log.setPlan(b)
+	x.log.batch, x.log.hasEpoch = b, true
 	if err := g.refuseDraining(); err != nil {
 		return err
 	}

@@ -48,29 +48,45 @@ func (c *Callers) get(name string, now time.Time) *caller {
 	return one
 }
 
-// Request counts a request. It returns 0 if limit requests a second allow it, else when they may. A second's worth of
-// requests may come at once.
-func (c *Callers) Request(name string, limit float64) (wait time.Duration) {
+// Account is what one caller may take. A nil Account has no limits.
+type Account struct {
+	Callers  *Callers
+	Name     string
+	Requests float64 // a second; 0: any number
+	Memory   int64   // bytes of answers at a time; 0: any number
+}
+
+// Request counts a request. It returns 0 if the limit allows it, else when it may come. A second's worth of requests may
+// come at once.
+func (a *Account) Request() (wait time.Duration) {
+	if a == nil || a.Requests <= 0 {
+		return 0
+	}
+	c := a.Callers
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
-	one := c.get(name, now)
-	if burst := int(min(max(1, math.Ceil(limit)), math.MaxInt32)); one.requests.Limit() != rate.Limit(limit) {
-		one.requests = rate.NewLimiter(rate.Limit(limit), burst)
+	one := c.get(a.Name, now)
+	if burst := int(min(max(1, math.Ceil(a.Requests)), math.MaxInt32)); one.requests.Limit() != rate.Limit(a.Requests) {
+		one.requests = rate.NewLimiter(rate.Limit(a.Requests), burst)
 	}
 	if one.requests.AllowN(now, 1) {
 		return 0
 	}
-	return max(time.Millisecond, time.Duration(float64(time.Second)/limit))
+	return max(time.Millisecond, time.Duration(float64(time.Second)/a.Requests))
 }
 
-// Hold takes n bytes out of the most bytes that a caller may hold. A caller that holds nothing may have any number: no share
-// is too small for the batches of a job.
-func (c *Callers) Hold(name string, n, most int64) (release func(), ok bool) {
+// Hold takes n bytes out of the memory that the caller may hold. One that holds nothing may have any number: no share is
+// too small for the batches of a job.
+func (a *Account) Hold(n int64) (release func(), ok bool) {
+	if a == nil || a.Memory <= 0 {
+		return func() {}, true
+	}
+	c := a.Callers
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	one := c.get(name, time.Now())
-	if one.bodies > 0 && one.bodies+n > most {
+	one := c.get(a.Name, time.Now())
+	if one.bodies > 0 && one.bodies+n > a.Memory {
 		return nil, false
 	}
 	one.bodies += n

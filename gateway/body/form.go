@@ -108,21 +108,6 @@ func (a Answer) ContentType() string {
 	return a.View.Form.ContentType
 }
 
-// LayBytes is about the memory to lay out so many samples in a form that is not the dataset's own.
-func LayBytes(d *plans.Dataset, v address.View, samples uint64) int64 {
-	if v.Plain() {
-		return 0
-	}
-	const perSample = 256
-	return int64(samples) * (perSample + partsOf(d)*layoutOf(v.Form).perPart)
-}
-
-// partsOf is about how many parts a sample of a dataset has, at most.
-func partsOf(d *plans.Dataset) int64 {
-	const bytesOfPart = 20 // a part takes more than 16 bytes of an index, beside its name
-	return 1 + d.Index.Size()/max(1, int64(d.Index.Samples()))/bytesOfPart
-}
-
 // Lay lays the located samples out in the form that was asked for, and measures the body.
 func (b *Body) Lay(ctx context.Context, a Answer) error {
 	b.pieces, b.text = b.pieces[:0], b.text[:0]

@@ -19,7 +19,7 @@ PLANTS = [
     (
         "gateway lets shared caches keep what a token is needed for",
         "./integration TestProxiesPassOnWhoAsks",
-        [("gateway/access.go", 'return "private, " + howLong', 'return "public, " + howLong')],
+        [("gateway/headers.go", 'return "private, " + howLong', 'return "public, " + howLong')],
     ),
     (
         "HAProxy as configured lets clients choose their address",
@@ -39,7 +39,7 @@ PLANTS = [
     (
         "gateway has caches ask again for what a URL pins",
         "./integration TestProxiesInFront",
-        [("gateway/access.go", 'return "public, " + howLong', 'return "no-cache"')],
+        [("gateway/headers.go", 'return "public, " + howLong', 'return "no-cache"')],
     ),
     (
         "nginx as configured keeps no batch",
@@ -64,7 +64,7 @@ PLANTS = [
     (
         "gateway has no name for the file of a batch",
         "./integration TestREDbotFindsNoFault",
-        [("gateway/conditional.go", '"attachment; filename="+strconv.Quote(x.fileName(extension))', '"attachment"')],
+        [("gateway/headers.go", '"attachment; filename="+strconv.Quote(x.fileName(extension))', '"attachment"')],
     ),
     (
         "gateway takes a * in a list for the version that it has",

@@ -7,9 +7,57 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
+	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/gateway/body"
 	"github.com/millrace-data/millrace/gateway/conditional"
 )
+
+// describeBatch sets the headers of a batch that follow from its address alone.
+func describeBatch(x *exchange, b address.Batch, resource address.Resource, etag string) {
+	batches := b.Batching().Batches()
+	describeEpoch(x, b, etag)
+	h := x.w.Header()
+	h.Set("Content-Location", b.URL(resource, b.Number))
+	if b.Number+1 < batches {
+		h.Set("Link", "<"+b.URL(resource, b.Number+1)+`>; rel="next"`)
+	}
+	if resource == address.Manifest {
+		h.Set("Cache-Control", x.describing(b.Pinned))
+	}
+}
+
+// describeEpoch sets the headers that all answers with batches have.
+func describeEpoch(x *exchange, b address.Batch, etag string) {
+	h := x.w.Header()
+	num := func(n uint64) string { return strconv.FormatUint(n, 10) }
+	h.Set("ETag", etag)
+	h.Set("Cache-Control", x.cacheControl(b.Pinned))
+	h.Set("Millrace-Generation", b.Generation)
+	h.Set("Millrace-Epoch", num(b.Epoch))
+	h.Set("Millrace-Batch", num(b.Number))
+	h.Set("Millrace-Batches", num(b.Batching().Batches()))
+}
+
+// cacheControl lets caches keep data that a URL pins for ever, and revalidate all other data. Caches that serve several
+// callers may have what everybody may read, and nothing else.
+func (x *exchange) cacheControl(pinned bool) string {
+	return x.keep(pinned, "max-age=31536000, immutable")
+}
+
+// describing is cacheControl for a description: the next release may say more.
+func (x *exchange) describing(pinned bool) string { return x.keep(pinned, "max-age=3600") }
+
+func (x *exchange) keep(pinned bool, howLong string) string {
+	switch {
+	case pinned && x.open:
+		return "public, " + howLong
+	case pinned:
+		return "private, " + howLong
+	case x.open:
+		return "no-cache"
+	}
+	return "private, no-cache"
+}
 
 // preconditions refuses a request whose If-Match does not name etag, and answers 304 where If-None-Match does.
 // If-Unmodified-Since has no meaning here (RFC 9110, 13.1.4): nothing that is served has a date.
@@ -59,13 +107,13 @@ func (x *exchange) fileName(kind string) string {
 	name := append(make([]byte, 0, 64), x.log.dataset...)
 	add := func(what string, n uint64) { name = strconv.AppendUint(append(name, what...), n, 10) }
 	if x.log.hasEpoch {
-		add("-epoch", x.log.epoch)
+		add("-epoch", x.log.batch.Epoch)
 	}
 	if x.log.hasBatch {
-		add("-batch", x.log.batch)
+		add("-batch", x.log.batch.Number)
 	}
-	if x.log.worldSize > 1 {
-		add("-rank", x.log.rank)
+	if x.log.batch.WorldSize > 1 {
+		add("-rank", x.log.batch.Rank)
 	}
 	return string(append(append(name, '.'), kind...))
 }

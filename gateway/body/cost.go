@@ -1,0 +1,74 @@
+package body
+
+import (
+	"time"
+
+	"github.com/millrace-data/millrace/gateway/address"
+	"github.com/millrace-data/millrace/gateway/plans"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// LayBytes is about the memory to lay out so many samples in a form that is not the dataset's own.
+func LayBytes(d *plans.Dataset, v address.View, samples uint64) int64 {
+	if v.Plain() {
+		return 0
+	}
+	const perSample = 256
+	return int64(samples) * (perSample + partsOf(d)*layoutOf(v.Form).perPart)
+}
+
+// partsOf is about how many parts a sample of a dataset has, at most.
+func partsOf(d *plans.Dataset) int64 {
+	const bytesOfPart = 20 // a part takes more than 16 bytes of an index, beside its name
+	return 1 + d.Index.Size()/max(1, int64(d.Index.Samples()))/bytesOfPart
+}
+
+// GroupBytes is about the memory of so many samples of a group, without that to lay one batch out.
+func GroupBytes(d *plans.Dataset, v address.View, samples uint64) int64 {
+	const bare, ofKey, ofParts, ofPart = 96, 48, 24, 64
+	each := int64(bare)
+	keys, parts, _ := Answer{Dataset: d, View: v}.shows()
+	if keys {
+		each += ofKey
+	}
+	if parts {
+		const table, least = 12, 17 // bytes of an index: a sample's row, and a part at least
+		each += ofParts + ofPart*max(1, (d.Index.Size()/max(1, int64(d.Index.Samples()))-table)/least)
+	}
+	return int64(samples) * each
+}
+
+// Processor time, as measured on a core of 2024: to read a row of a sample table, a key and a part from an index, and to
+// find and lay out one sample.
+const (
+	rowTime  = 15 * time.Nanosecond
+	keyTime  = 35 * time.Nanosecond
+	partTime = 60 * time.Nanosecond
+	findTime = 700 * time.Nanosecond
+	showTime = 2500 * time.Nanosecond // more, with key and parts
+)
+
+// Work is about the processor time to find and lay out so many samples that follow each other in the order of a batch. Of
+// each chunk that has one of them all rows are read.
+func Work(d *plans.Dataset, b address.Batch, samples uint64) time.Duration {
+	perRow, perSample := rowTime, findTime
+	if keys, parts, _ := (Answer{Dataset: d, View: b.View}).shows(); keys || parts {
+		perSample += showTime
+		if keys {
+			perRow += keyTime
+		}
+		if parts {
+			perRow += partTime
+		}
+	}
+	perChunk := d.Index.Samples() / uint64(max(1, d.Index.Chunks()))
+	chunks := samples // at most: each in a chunk of its own
+	switch run := samples/max(1, perChunk) + 2; b.Params.Shuffle {
+	case shuffle.None:
+		chunks = run
+	case shuffle.Window, shuffle.Slot:
+		chunks = b.Params.Window + run
+	}
+	chunks = min(chunks, samples, uint64(d.Index.Chunks()))
+	return time.Duration(chunks*perChunk)*perRow + time.Duration(samples)*perSample
+}
