@@ -89,7 +89,8 @@ func (x *exchange) logCause(e *zerolog.Event, status int, cause error) {
 	if !known {
 		p = problemOf(cause)
 	}
-	if known || status != statusClientGone && x.w.Err == nil {
+	gone := status == statusClientGone || x.w.Err != nil || x.w.Wrote && errors.Is(cause, context.Canceled)
+	if known || !gone {
 		e.Str("code", p.Code)
 	}
 	switch {

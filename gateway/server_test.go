@@ -14,6 +14,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -156,6 +157,30 @@ func TestReaderThatLeavesAbortsTheBody(t *testing.T) {
 	}
 	c.Close()
 	r.server.Close() // waits for the handler; the rig then checks that no body is open
+	got := r.log.String()
+	if !strings.Contains(got, `"aborted":true`) || strings.Contains(got, `"code"`) {
+		t.Errorf("got log %s, want an aborted request that is nobody's error here", got)
+	}
+}
+
+// TestReaderThatLeavesALongAnswer: it is gone while the next batch is read, and that is nobody's error here either.
+func TestReaderThatLeavesALongAnswer(t *testing.T) {
+	r := newRig(t, 40, 800, nil)
+	var reads atomic.Int64
+	c := dial(t, strings.TrimPrefix(r.server.URL, "http://"))
+	r.source.before = func(ctx context.Context) error {
+		if reads.Add(1) < 2 {
+			return nil
+		}
+		c.Close()
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	fmt.Fprintf(c, "GET /epoch/0/batches?batch_size=10&count=4 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	for reads.Load() < 2 {
+		time.Sleep(time.Millisecond)
+	}
+	r.server.Close()
 	got := r.log.String()
 	if !strings.Contains(got, `"aborted":true`) || strings.Contains(got, `"code"`) {
 		t.Errorf("got log %s, want an aborted request that is nobody's error here", got)
