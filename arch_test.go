@@ -89,7 +89,7 @@ func floorPlan() map[string]room {
 		},
 		"cluster": {
 			ours:    []string{"cluster/peer", "cluster/placement", "shuffle"},
-			outside: []string{"github.com/hashicorp/memberlist", "github.com/rs/zerolog", "golang.org/x/sync"},
+			outside: []string{"github.com/rs/zerolog"},
 		},
 		"datapath": {
 			ours:    []string{"datapath/chunkcache", "chunkindex", "datapath/lookahead", "datapath/diskcache", "cluster/peer", "shuffle", "internal/objstore", "internal/budget"},
@@ -203,7 +203,6 @@ func floorPlan() map[string]room {
 // onlyHere names the libraries that live in exactly one package, tests included.
 func onlyHere() map[string]string {
 	return map[string]string{
-		"github.com/hashicorp/memberlist": "cluster",
 		"github.com/minio/minio-go":       "s3backend",
 		"github.com/go-chi/chi":           "gateway",
 		"github.com/go-jose/go-jose":      "gateway/auth",

@@ -37,7 +37,7 @@ func (s *suite) startPair(ctx context.Context) (*pair, error) {
 		}
 	}
 	p := &pair{}
-	flags := []string{"--cluster", "bench", "--join", "static:" + ports[0] + "," + ports[1], "--peer-insecure"}
+	flags := []string{"--cluster", "bench", "--join", "" + ports[0] + "," + ports[1], "--peer-insecure"}
 	var err error
 	p.holder, err = s.world.serve(ctx, s.room(), append(flags, "--peer-listen", ports[0], "--member", "holder", "--ordinal", "0/1"))
 	if err == nil {

@@ -17,8 +17,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// A probe that is under way when memberlist is shut down ends with its time-out, and nobody can wait for it.
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/hashicorp/memberlist.(*Memberlist).probe"))
+	goleak.VerifyTestMain(m)
 }
 
 func TestViewsAgreeOnceAllKnowEachOther(t *testing.T) {

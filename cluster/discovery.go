@@ -1,78 +1,101 @@
 package cluster
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"strconv"
 	"strings"
 )
 
-// Ports that a gateway uses where its user names none.
-const (
-	PeerPort   = 7946 // asked for chunks
-	GossipPort = 7947 // of the gossip between gateways: TCP and UDP
-)
-
-// Discovery finds addresses where gateways may be. Who is a member is not its business: that is said by whoever answers there.
-type Discovery interface {
-	// Run hands over all addresses (host:port) that it knows now, each time that they change, until ctx ends. It
-	// returns an error if it can never find anything.
-	Run(ctx context.Context, found func(addresses []string)) error
-}
+// PeerPort is the port at which a gateway is asked for chunks where its user names none.
+const PeerPort = 7946
 
 // Scheme is a way to find the other gateways.
 type Scheme string
 
-// The ways.
+// The ways. A list has no scheme before it.
 const (
-	SchemeStatic Scheme = "static" // a list
-	SchemeDNS    Scheme = "dns"    // the addresses of one name
-	SchemeGossip Scheme = "gossip" // by word of mouth, from a few seeds on
+	SchemeList Scheme = ""     // HOST:PORT, HOST, ...
+	SchemeDNS  Scheme = "dns"  // the addresses of one name
+	SchemeSRV  Scheme = "srv"  // the hosts and ports of a service: SRV records
+	SchemeFile Scheme = "file" // a file of addresses, one a line, read again when it changes
 )
 
-// Join says how to find the others: static:HOST,HOST:PORT or dns:NAME:PORT or gossip:SEED,SEED.
+// Join says how to find the others. A host may be a name, and all its addresses count.
 type Join struct {
 	Scheme  Scheme
-	Targets []string // host:port
+	Targets []string // host:port of a list or a DNS name; else the name of the service, or of the file
 }
 
-// ParseJoin reads a Join. A port left out is PeerPort, or GossipPort for seeds.
+// ParseJoin reads a Join. A port left out is PeerPort.
 func ParseJoin(s string) (Join, error) {
-	scheme, list, found := strings.Cut(s, ":")
+	scheme, rest, _ := strings.Cut(s, ":")
 	j := Join{Scheme: Scheme(scheme)}
-	port := PeerPort
+	var err error
 	switch j.Scheme {
-	case SchemeGossip:
-		port = GossipPort
-	case SchemeStatic, SchemeDNS:
+	case SchemeSRV, SchemeFile:
+		j.Targets = []string{rest}
+	case SchemeDNS:
+		j.Targets, err = addresses(rest)
 	default:
-		return j, errors.New("want static:HOST,HOST or dns:NAME:PORT or gossip:SEED,SEED")
-	}
-	if found {
-		for t := range strings.SplitSeq(list, ",") {
-			t = strings.TrimSpace(t)
-			if t == "" {
-				continue
-			}
-			target, err := withPort(t, port)
-			if err != nil {
-				return j, err
-			}
-			j.Targets = append(j.Targets, target)
-		}
+		j.Scheme, rest = SchemeList, s
+		j.Targets, err = addresses(s)
 	}
 	switch {
-	case len(j.Targets) == 0 && j.Scheme != SchemeGossip: // the first one of a gossip has nobody to name
-		return j, fmt.Errorf("%s: names no host", scheme)
+	case err != nil:
+		return j, fmt.Errorf("%w; want HOST:PORT,HOST:PORT or dns:NAME:PORT or srv:NAME or file:FILE", err)
+	case rest == "" || len(j.Targets) == 0:
+		return j, errors.New("names no host; want HOST:PORT,HOST:PORT or dns:NAME:PORT or srv:NAME or file:FILE")
 	case len(j.Targets) > 1 && j.Scheme == SchemeDNS:
 		return j, errors.New("dns: want one name")
 	}
 	return j, nil
 }
 
-func (j Join) String() string { return string(j.Scheme) + ":" + strings.Join(j.Targets, ",") }
+func (j Join) String() string {
+	list := strings.Join(j.Targets, ",")
+	if j.Scheme == SchemeList {
+		return list
+	}
+	return string(j.Scheme) + ":" + list
+}
+
+// addresses reads a list of hosts, whose ports may be left out.
+func addresses(list string) ([]string, error) {
+	var all []string
+	for t := range strings.SplitSeq(list, ",") {
+		t = strings.TrimSpace(t)
+		if t == "" {
+			continue
+		}
+		a, err := withPort(t, PeerPort)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, a)
+	}
+	return all, nil
+}
+
+// ReadList reads a file of addresses: one a line; what follows a # is a remark.
+func ReadList(file string) ([]string, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("read the list of gateways: %w", err)
+	}
+	var all []string
+	for i, line := range strings.Split(string(text), "\n") {
+		line, _, _ = strings.Cut(line, "#")
+		list, err := addresses(line)
+		if err != nil {
+			return nil, fmt.Errorf("%s: line %d: %w", file, i+1, err)
+		}
+		all = append(all, list...)
+	}
+	return all, nil
+}
 
 // withPort completes a host, a bare IPv6 address among them, by a port.
 func withPort(s string, port int) (string, error) {

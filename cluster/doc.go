@@ -1,6 +1,6 @@
 // Package cluster knows the gateways that are one cache together: who is there, who is well, and who owns a chunk.
 //
-// A Discovery finds addresses: a list, the addresses of a name, or a gossip. Whoever answers there with a hello of the same
+// A Discovery finds addresses: a list, the addresses of a name, or a file. Whoever answers there with a hello of the same
 // cluster name and version of the order is a member; others are refused by name, and shown with the reason. Who says hello
 // to us is greeted back, so that one side is enough to find the other. A hello is repeated about every second, beside the data path, and three that
 // are not answered end a membership.

@@ -2,78 +2,60 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"net"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
 )
 
-// Times of names: how often they are looked up, and how long the addresses last found are kept while no look-up succeeds.
-const (
-	resolveEvery = 5 * time.Second
-	keepResolved = 5 * time.Minute
-)
+// resolveEvery is how often names are looked up again and a file is read again: a gateway that a
+// name service has learnt of is greeted within seconds.
+const resolveEvery = 5 * time.Second
+
+// Discovery finds addresses where gateways may be. Who is a member is not its business: that is said by whoever answers there.
+type Discovery interface {
+	// Run hands over all addresses (host:port) that it knows now, each time that they change, until ctx ends. It
+	// returns an error if it can never find anything.
+	Run(ctx context.Context, found func(addresses []string)) error
+}
 
 // Resolver looks up names; net.Resolver is one.
 type Resolver interface {
 	LookupHost(ctx context.Context, host string) ([]string, error)
+	LookupSRV(ctx context.Context, service, proto, name string) (string, []*net.SRV, error)
 }
 
-// Names finds gateways by name or address: each name is looked up again every few seconds, and all its addresses count. What
-// a name service that has failed said last is good for another five minutes.
+// Names finds gateways as a Join says. What a name service or a file said last holds until it says
+// something else: an address where nobody answers costs a hello now and then.
 type Names struct {
-	Targets  []string // host:port
+	Where    Join
 	Resolver Resolver // nil: that of the system
 	Log      zerolog.Logger
+
+	last    map[string][]string // the last answer, by what was looked up
+	failing map[string]bool
 }
 
-// target is one host of the list and what is known of it.
-type target struct {
-	host, port string
-	addresses  []string
-	at         time.Time // of the last good look-up
-	failing    bool
-}
-
-// Run looks names up until ctx ends. Addresses need no look-up, so that a list of them alone is handed over once.
+// Run looks names up until ctx ends.
 func (n *Names) Run(ctx context.Context, found func([]string)) error {
-	targets := make([]*target, len(n.Targets))
-	fixed := true
-	for i, t := range n.Targets {
-		host, port, err := net.SplitHostPort(t)
-		if err != nil {
-			return err
-		}
-		targets[i] = &target{host: host, port: port}
-		if net.ParseIP(host) != nil {
-			targets[i].addresses = []string{t}
-		} else {
-			fixed = false
-		}
+	n.last, n.failing = map[string][]string{}, map[string]bool{}
+	if n.Resolver == nil {
+		n.Resolver = net.DefaultResolver
 	}
 	tick := time.NewTicker(resolveEvery)
 	defer tick.Stop()
 	var last []string
 	for first := true; ; first = false {
-		var looking sync.WaitGroup
-		for _, t := range targets {
-			looking.Go(func() { n.resolve(ctx, t) })
-		}
-		looking.Wait()
-		var all []string
-		for _, t := range targets {
-			all = append(all, t.addresses...)
-		}
+		all := n.hosts(ctx, n.targets(ctx))
 		slices.Sort(all)
 		if all = slices.Compact(all); first || !slices.Equal(all, last) {
 			found(slices.Clone(all))
 			last = all
-		}
-		if fixed {
-			<-ctx.Done()
-			return ctx.Err()
 		}
 		select {
 		case <-ctx.Done():
@@ -83,29 +65,67 @@ func (n *Names) Run(ctx context.Context, found func([]string)) error {
 	}
 }
 
-func (n *Names) resolve(ctx context.Context, t *target) {
-	if net.ParseIP(t.host) != nil {
-		return
+// targets returns the hosts and ports that the Join names now.
+func (n *Names) targets(ctx context.Context) []string {
+	from := n.Where.Targets
+	switch n.Where.Scheme {
+	case SchemeFile:
+		all, err := ReadList(from[0])
+		return n.note(from[0], all, err)
+	case SchemeSRV:
+		ctx, cancel := context.WithTimeout(ctx, resolveEvery)
+		defer cancel()
+		_, records, err := n.Resolver.LookupSRV(ctx, "", "", from[0])
+		var all []string
+		for _, r := range records {
+			all = append(all, net.JoinHostPort(strings.TrimSuffix(r.Target, "."), strconv.Itoa(int(r.Port))))
+		}
+		return n.note(from[0], all, err)
 	}
+	return from
+}
+
+// hosts looks up the names among some targets, side by side: one that hangs delays no other.
+func (n *Names) hosts(ctx context.Context, targets []string) []string {
 	ctx, cancel := context.WithTimeout(ctx, resolveEvery)
 	defer cancel()
-	var r Resolver = net.DefaultResolver
-	if n.Resolver != nil {
-		r = n.Resolver
-	}
-	hosts, err := r.LookupHost(ctx, t.host)
-	if err != nil || len(hosts) == 0 {
-		if !t.failing {
-			t.failing = true
-			n.Log.Warn().Err(err).Str("name", t.host).Int("kept", len(t.addresses)).Msg("cluster: the name is not found; its last addresses are kept for 5 minutes")
+	found, faults := make([][]string, len(targets)), make([]error, len(targets))
+	var looking sync.WaitGroup
+	for i, t := range targets {
+		host, port, err := net.SplitHostPort(t)
+		if err != nil || net.ParseIP(host) != nil {
+			found[i] = []string{t}
+			continue
 		}
-		if time.Since(t.at) > keepResolved {
-			t.addresses = nil
-		}
-		return
+		looking.Go(func() {
+			var ips []string
+			ips, faults[i] = n.Resolver.LookupHost(ctx, host)
+			for _, ip := range ips {
+				found[i] = append(found[i], net.JoinHostPort(ip, port))
+			}
+		})
 	}
-	t.failing, t.at, t.addresses = false, time.Now(), nil
-	for _, h := range hosts {
-		t.addresses = append(t.addresses, net.JoinHostPort(h, t.port))
+	looking.Wait()
+	var all []string
+	for i, t := range targets {
+		all = append(all, n.note(t, found[i], faults[i])...)
 	}
+	return all
+}
+
+// note keeps what was found under a name, and returns what was found last where that failed.
+func (n *Names) note(name string, found []string, err error) []string {
+	if err == nil && len(found) == 0 {
+		err = errors.New("it names nobody")
+	}
+	if err == nil {
+		n.last[name], n.failing[name] = found, false
+		return found
+	}
+	if !n.failing[name] {
+		n.failing[name] = true
+		n.Log.Warn().Err(err).Str("name", name).Int("kept", len(n.last[name])).
+			Msg("cluster: where to find the others is not known now; the last addresses are kept")
+	}
+	return n.last[name]
 }

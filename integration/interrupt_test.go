@@ -35,7 +35,7 @@ func TestInterruptLeavesOutTheLameDuckTimeWhereNobodyReads(t *testing.T) {
 			t.Parallel()
 			args := []string{"--lame-duck", "10m"}
 			if c.cluster {
-				args = append(args, "--cluster", "job-a", "--join", "static:127.0.0.1", "--peer-listen", harness.FreeAddress(t), "--peer-insecure")
+				args = append(args, "--cluster", "job-a", "--join", "127.0.0.1", "--peer-listen", harness.FreeAddress(t), "--peer-insecure")
 			}
 			g := serve(t, store, args...)
 			for m := range c.batches {

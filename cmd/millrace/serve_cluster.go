@@ -11,7 +11,7 @@ import (
 func (x *serveConfig) defineCluster(f *cli.Flags) {
 	c := &x.Cluster
 	f.Text(&c.Name, "cluster", "", "be one cache with the other gateways of the cluster `NAME`: wants --join and --peer-listen")
-	f.Text(&x.join, "join", "", "`WHERE` to find the other gateways: static:HOST,HOST:PORT or dns:NAME:PORT or gossip:SEED,SEED")
+	f.Text(&x.join, "join", "", "`WHERE` to find the other gateways: HOST:PORT,HOST:PORT or dns:NAME:PORT or srv:NAME or file:FILE")
 	f.Text(&c.Listen, "peer-listen", "", fmt.Sprintf("`ADDRESS` of the port for other gateways, such as 0.0.0.0:%d", cluster.PeerPort))
 	f.Text(&c.Advertise, "peer-advertise", "", "`ADDRESS` at which the other gateways reach that port (default that of --peer-listen, or this machine's only one)")
 	f.Text(&c.Cert, "peer-cert", "", "PEM `FILE` with this gateway's certificate, for both ends of a connection")
@@ -20,8 +20,6 @@ func (x *serveConfig) defineCluster(f *cli.Flags) {
 	f.List(&c.Allow, "peer-allow", "`NAME` that a gateway's certificate must have; may be repeated (default any that --peer-ca has signed)")
 	f.Flag(&c.SharedCert, "peer-shared-cert", "gateways share a certificate: its names need not have the --member name of the gateway that shows it")
 	f.Flag(&c.Insecure, "peer-insecure", "no certificates: every process that reaches the peer port may read every dataset; on loopback only")
-	f.Text(&c.GossipListen, "gossip-listen", "", fmt.Sprintf("`ADDRESS` of the gossip, TCP and UDP (default the host of --peer-listen, port %d)", cluster.GossipPort))
-	f.Text(&c.GossipKey, "gossip-key-file", "", "`FILE` with the key of the gossip: 16, 24 or 32 bytes, plain, in hexadecimal or in base64")
 	f.Text(&c.Member, "member", "", "`NAME` of this gateway, the same after a restart (default the host's name)")
 	cli.Var(f, &c.Ordinal, "ordinal", "I/P", node.ParseOrdinal, node.Ordinal.String,
 		"this gateway's number, from 0, among P: with split=locality it owns what rank I of P reads")
@@ -31,7 +29,7 @@ func (x *serveConfig) defineCluster(f *cli.Flags) {
 func clusterNames() []string {
 	return []string{
 		"join", "peer-listen", "peer-advertise", "peer-cert", "peer-key", "peer-ca", "peer-allow", "peer-shared-cert", "peer-insecure",
-		"gossip-listen", "gossip-key-file", "member", "ordinal",
+		"member", "ordinal",
 	}
 }
 

@@ -34,7 +34,6 @@ func fleetFor(t *testing.T, dir string, n int, change func(*serveConfig)) (urls 
 		}
 		where.Targets = append(where.Targets, ports[i].Addr().String())
 	}
-	where.Scheme = cluster.SchemeStatic
 	for i, port := range ports {
 		a := &app{cli.New([]string{"GOMEMLIMIT=off", "GOGC=100"}, &bytes.Buffer{}, &bytes.Buffer{})}
 		c := &serveConfig{logLevel: "error", logFormat: "json", Config: node.Config{
@@ -157,19 +156,23 @@ func TestClusterFlagsAreChecked(t *testing.T) {
 	data := shards(t)
 	files := certtest.New(t).Issue(t, t.TempDir(), func(c *x509.Certificate) { c.DNSNames = []string{"gateway"} })
 	secret := filepath.Join(t.TempDir(), "key")
-	if err := os.WriteFile(secret, bytes.Repeat([]byte("k"), 32), 0o600); err != nil {
+	if err := os.WriteFile(secret, bytes.Repeat([]byte("k:"), 32), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	list := filepath.Join(t.TempDir(), "gateways")
+	if err := os.WriteFile(list, []byte("gw-0\ngw-1:7946\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	certs := []string{"--peer-cert", files.Cert, "--peer-key", files.Key, "--peer-ca", files.CA}
-	member := slices.Clip([]string{"--cluster", "job-a", "--join", "static:127.0.0.1", "--peer-listen", "127.0.0.1:7946"})
+	member := slices.Clip([]string{"--cluster", "job-a", "--join", "127.0.0.1", "--peer-listen", "127.0.0.1:7946"})
 	local := slices.Clip(append(member, "--peer-insecure"))
 	for name, tc := range map[string]struct {
 		args []string
 		want string // "": it fits
 	}{
 		"no join":              {[]string{"--cluster", "job-a", "--peer-listen", "127.0.0.1:7946", "--peer-insecure"}, "want --join WHERE with it"},
-		"no port":              {[]string{"--cluster", "job-a", "--join", "static:127.0.0.1", "--peer-insecure"}, "want peer-listen with it"},
-		"no cluster":           {[]string{"--join", "static:gw-0", "--ordinal", "1/2"}, "--ordinal: want --cluster NAME with it"},
+		"no port":              {[]string{"--cluster", "job-a", "--join", "127.0.0.1", "--peer-insecure"}, "want peer-listen with it"},
+		"no cluster":           {[]string{"--join", "gw-0", "--ordinal", "1/2"}, "--ordinal: want --cluster NAME with it"},
 		"no certificates":      {member, "--cluster: job-a: want peer-cert, peer-key and peer-ca, or peer-insecure"},
 		"no key":               {append(member, "--peer-cert", files.Cert, "--peer-ca", files.CA), "want peer-cert, peer-key and peer-ca"},
 		"both":                 {append(local, certs...), "means no certificates, but some are named"},
@@ -177,23 +180,23 @@ func TestClusterFlagsAreChecked(t *testing.T) {
 		"insecure for all":     {append(local, "--peer-listen", "10.1.2.3:7946"), "--peer-insecure: others can reach peer-listen 10.1.2.3:7946"},
 		"a cluster's name":     {append(local, "--cluster", "job a"), "--cluster: "},
 		"a member's name":      {append(local, "--member", "a/b"), "--member: "},
-		"a way to join":        {append(local, "--join", "etcd:gw-0"), "want static:HOST,HOST or dns:NAME:PORT"},
+		"a way to join":        {append(local, "--join", "etcd:gw-0"), "want HOST:PORT,HOST:PORT or dns:NAME:PORT"},
 		"a peer port":          {append(local, "--peer-listen", "7946"), "want HOST:PORT"},
 		"a peer port of 0":     {append(local, "--peer-listen", "127.0.0.1:0"), "a port that others can be told"},
 		"the data port":        {append(local, "--listen", "127.0.0.1:7946"), "--peer-listen: 127.0.0.1:7946: the same address as listen"},
 		"an advertised port":   {append(local, "--peer-advertise", "0.0.0.0:7946"), "nobody can be reached there"},
-		"loopback for others":  {append(local, "--join", "static:10.1.2.3,10.1.2.4"), "--peer-advertise: 127.0.0.1:7946: only this machine can reach it, and join names 10.1.2.3:7946"},
+		"loopback for others":  {append(local, "--join", "10.1.2.3,10.1.2.4"), "--peer-advertise: 127.0.0.1:7946: only this machine can reach it, and join names 10.1.2.3:7946"},
 		"an ordinal":           {append(local, "--ordinal", "8/8"), "want I/P"},
 		"half an ordinal":      {append(local, "--ordinal", "8"), "want I/P"},
-		"gossip's flags":       {append(local, "--gossip-key-file", secret), "--gossip-listen: it and gossip-key-file want join gossip:SEED,SEED with them"},
-		"gossip without a key": {append(local, "--join", "gossip:127.0.0.1", "--gossip-listen", "10.1.2.3:7947"), "want gossip-key-file with it"},
-		"gossip's key":         {append(local, "--join", "gossip:127.0.0.1", "--gossip-key-file", data+"/none"), "--gossip-key-file: "},
 		"fits":                 {append(local, "--ordinal", "1/2", "--member", "gw-1"), ""},
 		"another's name":       {append(append(member, certs...), "--member", "gw-77"), `calls itself "gw-77", and its certificate is for ["gateway"`},
 		"shared for nobody":    {append(local, "--peer-shared-cert"), "means no certificates, but some are named"},
 		"fits by certificates": {append(append(member, certs...), "--peer-allow", "gateway", "--member", "gateway"), ""},
 		"fits by a shared one": {append(append(member, certs...), "--peer-shared-cert"), ""},
-		"fits by gossip":       {append(local, "--join", "gossip:127.0.0.1:9", "--gossip-key-file", secret), ""},
+		"a list":               {append(local, "--join", "file:"+secret), secret + ": line 1: "},
+		"no list":              {append(local, "--join", "file:"+data+"/none"), "--join: read the list of gateways: "},
+		"fits by a list":       {append(local, "--join", "file:"+list), ""},
+		"fits by a service":    {append(local, "--join", "srv:_peer._tcp.gateways.job-a.svc"), ""},
 		"fits by a name":       {append(local, "--join", "dns:gateways.job-a.svc:7946"), ""},
 	} {
 		o := millrace(t, nil, append([]string{"serve", "--dataset", "files=" + data, "--check"}, tc.args...)...)

@@ -126,7 +126,7 @@ func herd(t *testing.T, l *lab) {
 // serves all the same.
 func advertisesLoopback(t *testing.T, l *lab) {
 	l.cold(t, 0, 1, 2)
-	l.fleet.Start(t, 3, "--join", "static:127.0.0.1:7946", "--peer-advertise", "127.0.0.1:7946")
+	l.fleet.Start(t, 3, "--join", "127.0.0.1:7946", "--peer-advertise", "127.0.0.1:7946")
 	first := l.fleet.Members[0]
 	first.Ready(t, first.Logs("advertises 127.0.0.1:7946, which only itself can reach", "--peer-advertise"))
 	if err := first.Sees(3)(t.Context()); err != nil {

@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -21,8 +22,7 @@ type FleetConfig struct {
 	Size    int
 	Nodes   []*Node             // one for each gateway; nil: all on this machine
 	TLS     *certtest.Authority // nil: peers speak plainly
-	Join    string              // static or gossip
-	KeyFile string              // for gossip
+	Join    string              // as --join has it; "": a list of all
 	Args    []string            // of every gateway, behind its own
 	Numbers bool                // give each gateway its ordinal
 }
@@ -42,8 +42,8 @@ type Member struct {
 	Data string // address of the data port
 	Peer string // of the peer port
 
-	admin, gossip string
-	args          []string
+	admin string
+	args  []string
 }
 
 // ClusterName is the name that every fleet's gateways are given.
@@ -55,16 +55,16 @@ func NewFleet(t testing.TB, cfg FleetConfig) *Fleet {
 	f := &Fleet{cfg: cfg}
 	var free []string
 	if cfg.Nodes == nil {
-		free = FreeAddresses(t, 4*cfg.Size)
+		free = FreeAddresses(t, 3*cfg.Size)
 	}
 	for i := range cfg.Size {
 		m := &Member{Name: fmt.Sprintf("gw-%d", i)}
 		if cfg.Nodes == nil {
-			own := free[4*i : 4*i+4]
-			m.Data, m.admin, m.Peer, m.gossip = own[0], own[1], own[2], own[3]
+			own := free[3*i : 3*i+3]
+			m.Data, m.admin, m.Peer = own[0], own[1], own[2]
 		} else {
 			m.At = cfg.Nodes[i]
-			m.Data, m.admin, m.Peer, m.gossip = m.At.IP+":8080", m.At.IP+":8081", m.At.IP+":7946", m.At.IP+":7947"
+			m.Data, m.admin, m.Peer = m.At.IP+":8080", m.At.IP+":8081", m.At.IP+":7946"
 		}
 		f.Members = append(f.Members, m)
 	}
@@ -81,15 +81,11 @@ func (f *Fleet) flags(t testing.TB, i int) []string {
 		"serve", "--dataset", f.cfg.Dataset + "=" + f.cfg.Store.Dataset(f.cfg.Dataset), "--listen", m.Data, "--admin-listen", m.admin,
 		"--cluster", ClusterName, "--member", m.Name, "--peer-listen", m.Peer,
 	}
-	var peers, gossips, names []string
+	var peers, names []string
 	for _, o := range f.Members {
-		peers, gossips, names = append(peers, o.Peer), append(gossips, o.gossip), append(names, o.Name)
+		peers, names = append(peers, o.Peer), append(names, o.Name)
 	}
-	if f.cfg.Join == "gossip" {
-		args = append(args, "--join", "gossip:"+gossips[0], "--gossip-listen", m.gossip, "--gossip-key-file", f.cfg.KeyFile)
-	} else {
-		args = append(args, "--join", "static:"+strings.Join(peers, ","))
-	}
+	args = append(args, "--join", cmp.Or(f.cfg.Join, strings.Join(peers, ",")))
 	if m.At != nil {
 		args = append(args, "--insecure-no-auth", "--insecure-admin")
 	}

@@ -121,7 +121,11 @@ func (c *ClusterConfig) complete(f *faults) {
 		f.add("peer-advertise", "%w", err)
 	}
 	c.checkCertificates(f)
-	c.completeGossip(f)
+	if c.Where.Scheme == cluster.SchemeFile {
+		if _, err := cluster.ReadList(c.Where.Targets[0]); err != nil {
+			f.add("join", "%w", err)
+		}
+	}
 }
 
 // completePort returns a fault of the address at which others reach the peer port, and notes those of the port itself.
@@ -163,30 +167,5 @@ func (c *ClusterConfig) checkCertificates(f *faults) {
 		f.add("peer-insecure", "means no certificates, but some are named")
 	case !c.Insecure && !all:
 		f.add("cluster", "%s: want peer-cert, peer-key and peer-ca, or peer-insecure on loopback", c.Name)
-	}
-}
-
-func (c *ClusterConfig) completeGossip(f *faults) {
-	if c.Where.Scheme != cluster.SchemeGossip {
-		if c.GossipListen != "" || c.GossipKey != "" {
-			f.add("gossip-listen", "it and gossip-key-file want join gossip:SEED,SEED with them")
-		}
-		return
-	}
-	if c.GossipListen == "" {
-		host, _, _ := net.SplitHostPort(c.Listen)
-		c.GossipListen = net.JoinHostPort(host, strconv.Itoa(cluster.GossipPort))
-	}
-	host, _, err := net.SplitHostPort(c.GossipListen)
-	switch {
-	case err != nil:
-		f.add("gossip-listen", "%q: want HOST:PORT", c.GossipListen)
-	case c.GossipKey == "" && !cluster.Loopback(host):
-		f.add("gossip-listen", "%s: others can reach it; want gossip-key-file with it", c.GossipListen)
-	}
-	if c.GossipKey != "" {
-		if _, err := cluster.ReadKey(c.GossipKey); err != nil {
-			f.add("gossip-key-file", "%w", err)
-		}
 	}
 }

@@ -64,21 +64,19 @@ type Quota struct {
 
 // ClusterConfig makes a gateway a member of a cluster. Without a name nothing of it is used.
 type ClusterConfig struct {
-	Name         string
-	Where        cluster.Join
-	Listen       string       // address of the port for other gateways
-	Bound        net.Listener // that port, where it is bound already
-	Advertise    string       // address at which the others reach it
-	Cert         string       // PEM files
-	Key          string
-	CA           string
-	Allow        []string // names that a certificate must have one of; none: any
-	Insecure     bool     // no certificates
-	SharedCert   bool     // gateways share a certificate
-	GossipListen string
-	GossipKey    string // file
-	Member       string // name of this gateway
-	Ordinal      Ordinal
+	Name       string
+	Where      cluster.Join
+	Listen     string       // address of the port for other gateways
+	Bound      net.Listener // that port, where it is bound already
+	Advertise  string       // address at which the others reach it
+	Cert       string       // PEM files
+	Key        string
+	CA         string
+	Allow      []string // names that a certificate must have one of; none: any
+	Insecure   bool     // no certificates
+	SharedCert bool     // gateways share a certificate
+	Member     string   // name of this gateway
+	Ordinal    Ordinal
 }
 
 // Ordinal is a gateway's number among so many; the zero value: it has none.

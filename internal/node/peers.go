@@ -87,7 +87,7 @@ func (s *Node) joinCluster() error {
 	var err error
 	p.cluster, err = cluster.New(cluster.Config{
 		Name: c.Name, ID: c.Member, Boot: boot, Address: c.Advertise, Ordinal: c.Ordinal.Number, Of: c.Ordinal.Of,
-		Weight: uint64(s.cfg.memoryOfAll()), Discovery: p.discovery(boot), Client: p.client, Log: s.log,
+		Weight: uint64(s.cfg.memoryOfAll()), Discovery: &cluster.Names{Where: c.Where, Log: s.log}, Client: p.client, Log: s.log,
 	})
 	if err != nil {
 		return err
@@ -100,17 +100,6 @@ func (s *Node) joinCluster() error {
 	s.peers = p
 	s.closers = append(s.closers, p.client.Close)
 	return nil
-}
-
-func (p *peers) discovery(boot string) cluster.Discovery {
-	c := p.cfg
-	if c.Where.Scheme == cluster.SchemeGossip {
-		return &cluster.Gossip{
-			Listen: c.GossipListen, Seeds: c.Where.Targets, KeyFile: c.GossipKey, Cluster: c.Name, ID: c.Member, Boot: boot,
-			Address: c.Advertise, Log: p.log,
-		}
-	}
-	return &cluster.Names{Targets: c.Where.Targets, Log: p.log}
 }
 
 // serve says what is served, once the datasets are open.

@@ -103,6 +103,11 @@ PLANTS = [
         [("cluster/peer/watch.go", "left := min(w.end.Sub(now), w.last.Add(w.silence).Sub(now))", "left := w.end.Sub(now)")],
     ),
     (
+        "cluster forgets its members when the name service fails",
+        "./cluster TestNamesAreLookedUpAgain",
+        [("cluster/names.go", "\t\tn.failing[name] = true\n", "\t\tn.failing[name] = true\n\t\tdelete(n.last, name)\n")],
+    ),
+    (
         "cluster says nothing of a change of owners",
         "./cluster TestFailedReadEjects",
         [("cluster/view.go", "s.number = before.number + 1", "s.number = before.number")],

@@ -42,9 +42,15 @@ PLANTS = [
         [("internal/node/peers.go", ", c.Allow)\n", ", nil)\n")],
     ),
     (
-        "cmd/millrace gossips without its key",
-        "./integration TestGossipJoin",
-        [("internal/node/peers.go", "KeyFile: c.GossipKey, ", "")],
+        "cluster reads its file of gateways once and never again",
+        "./integration TestFileJoin",
+        [
+            (
+                "cluster/names.go",
+                "\tcase SchemeFile:\n",
+                "\tcase SchemeFile:\n\t\tif n.last[from[0]] != nil {\n\t\t\treturn n.last[from[0]]\n\t\t}\n",
+            )
+        ],
     ),
     (
         "cmd/millrace looks at what is alive once and never again",
