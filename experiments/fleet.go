@@ -106,7 +106,7 @@ func (d *data) join(ctx context.Context, cfg fleetConfig, i int, addresses []str
 	m.cluster, err = cluster.New(cluster.Config{
 		Name: cfg.name, ID: id, Boot: id, Address: addresses[i], Ordinal: i, Of: cfg.gateways, Weight: uint64(cfg.room),
 		Serves:    []cluster.Serving{{Dataset: dataset, Generation: d.index.Generation(), Chunks: d.index.Chunks()}},
-		Discovery: &cluster.Names{Targets: addresses, Log: zerolog.Nop()}, Client: client, Log: zerolog.Nop(),
+		Discovery: &cluster.Names{Where: cluster.Join{Targets: addresses}, Log: zerolog.Nop()}, Client: client, Log: zerolog.Nop(),
 		Every: 200 * time.Millisecond,
 	})
 	if err != nil {
