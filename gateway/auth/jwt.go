@@ -1,9 +1,11 @@
 package auth
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
@@ -22,30 +24,71 @@ func algorithms() []jose.SignatureAlgorithm {
 // isJWT reports whether a text has the form of a JWT: three parts.
 func isJWT(text string) bool { return strings.Count(text, ".") == 2 }
 
-// byJWT returns the principal of a JWT. The issuer is chosen by a claim that is not proved yet; the
-// issuer's keys then prove it. No error repeats what the JWT says before that.
+// maxProofs bounds the JWTs that are remembered: a job sends the same one with each request.
+const maxProofs = 4096
+
+// proofs remembers whom JWTs have proved. To check a signature takes about as long as to send a
+// batch.
+type proofs struct {
+	mu sync.Mutex // guards of
+	of map[digest]proof
+}
+
+// proof holds while the issuer's keys are those that proved it, and until the JWT expires.
+type proof struct {
+	who  Principal
+	ring *keyring
+	keys *keySet
+}
+
+// byJWT returns the principal of a JWT.
 func (p *policy) byJWT(text string, now time.Time) (Principal, error) {
+	name := digest(sha256.Sum256([]byte(text)))
+	p.proofs.mu.Lock()
+	known, ok := p.proofs.of[name]
+	p.proofs.mu.Unlock()
+	if ok && known.ring.set.Load() == known.keys && now.Sub(known.keys.fetched) < keysLast && now.Before(known.who.until) {
+		return known.who, nil
+	}
+	found, err := p.prove(text, now)
+	if err != nil {
+		return Principal{}, err
+	}
+	p.proofs.mu.Lock()
+	defer p.proofs.mu.Unlock()
+	if len(p.proofs.of) >= maxProofs {
+		clear(p.proofs.of)
+	}
+	p.proofs.of[name] = found
+	return found.who, nil
+}
+
+// prove checks a JWT. The issuer is chosen by a claim that is not proved yet; the issuer's keys then
+// prove it. No error repeats what the JWT says before that.
+func (p *policy) prove(text string, now time.Time) (proof, error) {
 	signed, err := jwt.ParseSigned(text, algorithms())
 	if err != nil {
-		return Principal{}, invalid("a JWT that is malformed, or not signed by RS256, ES256 or EdDSA")
+		return proof{}, invalid("a JWT that is malformed, or not signed by RS256, ES256 or EdDSA")
 	}
 	var unproved struct {
 		Issuer string `json:"iss"`
 	}
 	if err := signed.UnsafeClaimsWithoutVerification(&unproved); err != nil {
-		return Principal{}, invalid("a JWT whose claims are malformed")
+		return proof{}, invalid("a JWT whose claims are malformed")
 	}
 	for i := range p.issuers {
-		if p.issuers[i].url == unproved.Issuer {
-			return p.byIssuer(&p.issuers[i], signed, now)
+		if is := &p.issuers[i]; is.url == unproved.Issuer {
+			keys := is.keys.set.Load()
+			who, err := p.byIssuer(is, keys, signed, now)
+			return proof{who, is.keys, keys}, err
 		}
 	}
-	return Principal{}, invalid("a JWT of an issuer that the access file does not name")
+	return proof{}, invalid("a JWT of an issuer that the access file does not name")
 }
 
-// byIssuer returns the principal of a JWT of an issuer.
-func (p *policy) byIssuer(is *issuer, signed *jwt.JSONWebToken, now time.Time) (Principal, error) {
-	key, err := is.keys.find(signed.Headers[0], now)
+// byIssuer returns the principal of a JWT that keys of an issuer prove.
+func (p *policy) byIssuer(is *issuer, keys *keySet, signed *jwt.JSONWebToken, now time.Time) (Principal, error) {
+	key, err := is.keys.find(keys, signed.Headers[0], now)
 	if err != nil {
 		return Principal{}, invalid("a JWT of %s: %w", is.name, err)
 	}
@@ -104,11 +147,10 @@ func names(text json.RawMessage) ([]string, error) {
 // errUnknownKey refuses a JWT whose key is not among those that the issuer last published.
 var errUnknownKey = errors.New("no key of the issuer has the JWT's kid and algorithm")
 
-// find returns the key that a JWT's header means. Keys that the header itself holds, or points to,
+// find returns the key of a set that a JWT's header means. Keys that the header itself holds, or points to,
 // are never used. The request does not wait for an issuer: a kid that is not known asks for the
 // next fetch.
-func (k *keyring) find(header jose.Header, now time.Time) (any, error) {
-	set := k.set.Load()
+func (k *keyring) find(set *keySet, header jose.Header, now time.Time) (any, error) {
 	if set == nil || now.Sub(set.fetched) >= keysLast {
 		return nil, ErrNoKeys
 	}

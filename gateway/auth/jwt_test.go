@@ -218,3 +218,50 @@ func TestExpiryOfAJWTFollowsTheClock(t *testing.T) {
 		t.Error("the rest of a long answer: got the rights, want none")
 	}
 }
+
+// TestAJWTIsRememberedToTheByte: one that was proved before says nothing of another one.
+func TestAJWTIsRememberedToTheByte(t *testing.T) {
+	e := newEC(t, "e")
+	p := newProvider(t, e.public())
+	p.fetch(t)
+	text := p.sign(t, e, nil, nil)
+	mustBe(t, p.guard, text)
+	for i := range len(text) - 1 {
+		other := []byte(text)
+		switch {
+		case text[i] == '.':
+			other[i] = 'A'
+		case text[i+1] == '.': // two last characters may mean the same byte
+			continue
+		default:
+			other[i]++
+		}
+		refused(t, p.guard, "", "Bearer "+string(other))
+	}
+	mustBe(t, p.guard, text)
+}
+
+// TestRememberedJWTsAreBounded: they are forgotten together, and proved anew.
+func TestRememberedJWTsAreBounded(t *testing.T) {
+	e := newEd(t, "e")
+	p := newProvider(t, e.public())
+	p.fetch(t)
+	for i := range maxProofs + 10 {
+		mustBe(t, p.guard, p.sign(t, e, nil, members{"jti": fmt.Sprint(i)}))
+	}
+	if n := len(p.guard.policy.Load().proofs.of); n == 0 || n > 10 {
+		t.Errorf("got %d JWTs remembered, want those after the first %d", n, maxProofs)
+	}
+}
+
+func BenchmarkJWT(b *testing.B) {
+	e := newRSA(b, "e", 2048)
+	p := newProvider(b, e.public())
+	p.fetch(b)
+	shown := Credentials{Authorization: []string{"Bearer " + p.sign(b, e, nil, nil)}}
+	for b.Loop() {
+		if _, err := p.guard.Authenticate(shown); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

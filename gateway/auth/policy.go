@@ -2,19 +2,21 @@ package auth
 
 import "time"
 
-// policy is what one version of an access file says. Nothing changes it.
+// policy is what one version of an access file says. Nothing changes it but proofs.
 type policy struct {
 	tokens  []token
 	known   map[digest]int // where each token lies in tokens
 	issuers []issuer
 	permits map[string]*permits // of each name in a grant
 
+	proofs proofs
+
 	limits    []Limits       // the entries, in order
 	limitsFor map[string]int // of each name in a limit: the first entry with it
 }
 
 func newPolicy() *policy {
-	return &policy{known: map[digest]int{}, permits: map[string]*permits{}, limitsFor: map[string]int{}}
+	return &policy{known: map[digest]int{}, permits: map[string]*permits{}, limitsFor: map[string]int{}, proofs: proofs{of: map[digest]proof{}}}
 }
 
 // rights is a set of rights.

@@ -215,4 +215,29 @@ PLANTS = [
         "./gateway/auth TestACertificateThatExpires",
         [("gateway/auth/certificate.go", "if now.After(cert.NotAfter) {", "if cert.NotAfter.IsZero() {")],
     ),
+    (
+        "auth remembers a JWT by its claims alone",
+        "./gateway/auth TestAJWTIsRememberedToTheByte",
+        [("gateway/auth/jwt.go", "sha256.Sum256([]byte(text))", 'sha256.Sum256([]byte(text[:strings.LastIndex(text, ".")]))')],
+    ),
+    (
+        "auth remembers a JWT beyond its key",
+        "./gateway/auth TestRotatedKeys",
+        [("gateway/auth/jwt.go", "ok && known.ring.set.Load() == known.keys && ", "ok && ")],
+    ),
+    (
+        "auth remembers a JWT beyond its end",
+        "./gateway/auth TestExpiryOfAJWTFollowsTheClock",
+        [("gateway/auth/jwt.go", " && now.Before(known.who.until)", "")],
+    ),
+    (
+        "auth remembers a JWT of an issuer that is silent for a day",
+        "./gateway/auth TestAnIssuerThatIsDown",
+        [("gateway/auth/jwt.go", " && now.Sub(known.keys.fetched) < keysLast && now", " && now")],
+    ),
+    (
+        "auth remembers any number of JWTs",
+        "./gateway/auth TestRememberedJWTsAreBounded",
+        [("gateway/auth/jwt.go", "if len(p.proofs.of) >= maxProofs {", "if false {")],
+    ),
 ]
