@@ -64,21 +64,6 @@ func (b *batch) all() []int {
 	return which
 }
 
-// merged puts lists of chunks in ascending order together into one, which has each chunk once.
-func merged(a, b []chunkindex.ChunkRanges) []chunkindex.ChunkRanges {
-	all := slices.Concat(a, b)
-	slices.SortStableFunc(all, func(a, b chunkindex.ChunkRanges) int { return a.Chunk - b.Chunk })
-	out := all[:0]
-	for _, c := range all {
-		if k := len(out); k > 0 && out[k-1].Chunk == c.Chunk {
-			out[k-1].Ranges = slices.Concat(out[k-1].Ranges, c.Ranges)
-		} else {
-			out = append(out, c)
-		}
-	}
-	return out
-}
-
 // split divides a batch into what this gateway brings itself and what it asks others for: what they
 // own and is not in memory here, nor on its way there, nor on disk. far is nil where they are asked
 // for nothing.

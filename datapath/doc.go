@@ -25,7 +25,7 @@
 // Where there are Peers, each chunk has an owner among them. A gateway reads from the store, keeps and looks ahead for
 // the chunks that it owns, for the readers of all gateways (Heard); its memory reaches that much farther. Of the others
 // it asks the owners, all at once, for just the samples of this batch; and beside it, in the background, for what the same rank needs in
-// its next batches (carry), so that one question serves many batches and the links work while the rank trains. What a peer does not send is asked of whoever owns it then,
+// its next batches (readAhead), so that one question serves many batches and the links work while the rank trains. What a peer does not send is asked of whoever owns it then,
 // twice at most, and then of the store; what it sends wrong, of the store. Two rules keep gateways from waiting for each other in a circle: what a peer asks is
 // asked of no other one (Answer), and it waits for no memory. A chunk that has come to this gateway lately is asked of whoever had it before
 // (Former, Pull), who sends what is in its memory or on its disk and loads nothing.

@@ -13,72 +13,75 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// gathering is one batch that comes partly from other gateways: it takes from its rank's stock, waits for what is under way there, and
-// asks for the rest.
+// gathering is one batch that comes partly from other gateways: it shows what the run of its rank has brought (readAhead), and asks for
+// the rest.
 //
 // Its memory is taken like that of any batch: for what peers send a body of its own, first, and waited for while nothing else is held;
-// then the chunks of this gateway, all at once or not at all. The stock is used only where there is memory for the
-// rest at once. Whoever waits for a peer holds memory; so no peer waits for memory while he answers, or two gateways could wait
-// for each other.
+// then the chunks of this gateway, all at once or not at all. A run is shown only where there is memory for the rest at once. Whoever
+// waits for a peer holds memory; so no peer waits for memory while he answers, or two gateways could wait for each other.
 type gathering struct {
 	asker
-	at      shuffle.Cursor
-	total   int64 // bytes of the whole batch
-	near    *batch
-	whole   *far // what peers own
-	far     *far // of that, what is not in the stock
-	begun   time.Time
-	carried []*carried // parts of the stock that the body shows
-	awaited []awaited
-	room    room
-	used    int64                   // bytes of the room that segments lie in
-	more    *chunkcache.Buffer[key] // for samples that were awaited and did not come
-	leases  *chunkcache.Leases[key]
-	held    *settling // of the leases, once all has come; nil: none
+	at     shuffle.Cursor
+	total  int64 // bytes of the whole batch
+	near   *batch
+	far    *far // what peers own, but for what is in the run
+	run    *batchRun
+	begun  time.Time
+	sent   int64 // bytes from the run
+	room   room
+	used   int64 // bytes of the room that segments lie in
+	leases *chunkcache.Leases[key]
+	held   *settling // of the leases, once all has come; nil: none
 }
-
-// errInVain says that what was awaited has not come, and that there is no memory for it now.
-var errInVain = errors.New("a peer did not send what was asked before its batch")
 
 // bringShared brings a batch of a dataset that peers share.
 func (s *Source) bringShared(ctx context.Context, at shuffle.Cursor, b *batch) (*chunkindex.Body, error) {
 	near, far := s.split(at.Plan, b)
-	stock := s.path.carry.come(ctx, s, at, b, far != nil)
-	defer s.path.carry.served(stock)
+	ahead := s.path.ahead
+	rank := ahead.come(s, at, b, far != nil)
+	defer ahead.served(rank)
 	if far == nil {
 		return s.bringHere(ctx, at, b)
 	}
-	body, err := s.gather(ctx, at, b.bytes, near, far, stock)
-	if errors.Is(err, errInVain) {
-		body, err = s.gather(ctx, at, b.bytes, near, far, nil)
+	leave, err := s.path.asking.turn(ctx, far.batch)
+	if err != nil {
+		return nil, err
 	}
+	defer leave()
+	body, err := s.gather(ctx, at, b.bytes, near, far, ahead.wait(ctx, rank, at))
 	if errors.Is(err, errNoWork) { // the peers are done without, so that all can be reserved in one step
 		return s.bringHere(ctx, at, b)
 	}
 	return body, err
 }
 
-func (s *Source) gather(ctx context.Context, at shuffle.Cursor, total int64, near *batch, f *far, stock *stock) (*chunkindex.Body, error) {
+// gather brings a batch. With a run it waits for no memory; where there is none now it does without the run.
+func (s *Source) gather(ctx context.Context, at shuffle.Cursor, total int64, near *batch, f *far, run *batchRun) (*chunkindex.Body, error) {
 	g := &gathering{
 		asker: asker{source: s, plan: at.Plan, reader: f.reader, segments: make([][]byte, near.segments)},
-		at:    at, total: total, near: near, whole: f, far: f, begun: time.Now(),
+		at:    at, total: total, near: near, far: f, run: run, begun: time.Now(),
 	}
-	leave, err := s.path.asking.turn(ctx, f.batch)
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
-	if stock != nil {
-		g.carried, g.awaited, g.far = s.path.carry.take(stock, f, g.segments)
+	if run != nil {
+		g.far = s.path.ahead.take(run, f, g.segments)
+		g.sent = f.bytes - g.far.bytes
 	}
 	whole, ranged := s.sort(at, near)
+	var body *chunkindex.Body
+	err := chunkcache.ErrNoRoom
 	if len(ranged) == 0 && near.lent == nil {
-		body, err := g.slices(ctx, whole)
-		if !errors.Is(err, chunkcache.ErrNoRoom) {
-			return body, err
-		}
+		body, err = g.slices(ctx, whole)
 	}
-	return g.copies(ctx, whole, ranged)
+	if errors.Is(err, chunkcache.ErrNoRoom) {
+		body, err = g.copies(ctx, whole, ranged)
+	}
+	if err == nil {
+		return body, nil
+	}
+	g.close()
+	if run != nil && errors.Is(err, chunkcache.ErrNoRoom) {
+		return s.gather(ctx, at, total, near, f, nil)
+	}
+	return nil, err
 }
 
 // askingShare is the part of the budget that those may hold together who wait for peers, a half: what is to answer peers needs the rest. Without
@@ -125,30 +128,24 @@ func (g *gathering) slices(ctx context.Context, whole []int) (*chunkindex.Body, 
 	s := g.source
 	spare, err := g.reserve(ctx, 0)
 	if err != nil {
-		return g.fail(err)
+		return nil, err
 	}
 	spare = g.far.lay(g.segments, spare)
 	missing := s.missing(g.near, whole)
 	wait, place, err := s.begin(ctx, g.near, whole)
-	if errors.Is(err, chunkcache.ErrNoRoom) {
+	if err != nil {
 		g.giveBack()
 		return nil, err
-	}
-	if err != nil {
-		return g.fail(err)
 	}
 	ask, stop := g.start(ctx)
 	g.leases, err = wait()
 	if err != nil {
 		stop()
 	}
-	bytes, lost, asked := ask()
+	bytes, lost := ask()
 	if err != nil {
 		g.leases = nil
-		return g.fail(err)
-	}
-	if asked != nil {
-		return g.fail(asked)
+		return nil, err
 	}
 	for i, c := range g.near.chunks {
 		data := g.leases.Bytes(place[i])
@@ -166,7 +163,7 @@ func (g *gathering) slices(ctx context.Context, whole []int) (*chunkindex.Body, 
 func (g *gathering) copies(ctx context.Context, whole, ranged []int) (*chunkindex.Body, error) {
 	spare, err := g.reserve(ctx, g.near.bytes)
 	if err != nil {
-		return g.fail(err)
+		return nil, err
 	}
 	spare = g.far.lay(g.segments, g.near.lay(g.segments, spare))
 	ask, stop := g.start(ctx)
@@ -174,94 +171,35 @@ func (g *gathering) copies(ctx context.Context, whole, ranged []int) (*chunkinde
 	if err != nil {
 		stop()
 	}
-	bytes, lost, asked := ask()
-	if err == nil {
-		err = asked
-	}
+	bytes, lost := ask()
 	if err != nil {
-		return g.fail(err)
+		return nil, err
 	}
 	loaded.peer = bytes
 	return g.finish(ctx, lost, loaded, spare)
 }
 
-// start begins to ask the peers, and to wait for what they have been asked for before. ask waits for both; stop makes that short. Of the
-// samples that are hot some may be here.
-func (g *gathering) start(ctx context.Context) (ask func() (int64, []chunkindex.ChunkRanges, error), stop func()) {
+// start begins to ask the peers. ask waits for them; stop makes that short. Of the samples that are hot some may be here.
+func (g *gathering) start(ctx context.Context) (ask func() (int64, []chunkindex.ChunkRanges), stop func()) {
 	ctx, stop = context.WithCancel(ctx)
 	which := g.source.hotRanges(g.far.batch, g.far.all(), g.segments)
-	if len(which)+len(g.awaited) == 0 {
-		return func() (int64, []chunkindex.ChunkRanges, error) { stop(); return 0, nil, nil }, stop
+	if len(which) == 0 {
+		return func() (int64, []chunkindex.ChunkRanges) { stop(); return 0, nil }, stop
 	}
 	var bytes int64
 	var lost []chunkindex.ChunkRanges
-	var err error
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		bytes, lost = g.ask(ctx, g.far, which)
-		if len(lost) == 0 {
+		if bytes, lost = g.ask(ctx, g.far, which); len(lost) == 0 {
 			g.source.keepHot(g.far.batch, which, g.segments)
 		}
-		n, late := g.wait(ctx)
-		if bytes += n; late == nil {
-			return
-		}
-		var l []chunkindex.ChunkRanges
-		n, l, err = g.again(ctx, late)
-		bytes, lost = bytes+n, merged(lost, l)
 	}()
-	return func() (int64, []chunkindex.ChunkRanges, error) {
+	return func() (int64, []chunkindex.ChunkRanges) {
 		<-done
 		stop()
-		return bytes, lost, err
+		return bytes, lost
 	}, stop
-}
-
-// wait waits for what is under way to the stock, for a part of the time that is left. It returns the bytes that have come, and what has
-// not, nil if that is nothing.
-func (g *gathering) wait(ctx context.Context) (bytes int64, late *far) {
-	if len(g.awaited) == 0 {
-		return 0, nil
-	}
-	ctx, cancel := partOf(ctx)
-	defer cancel()
-	for _, l := range g.carried {
-		select {
-		case <-l.done:
-		case <-ctx.Done():
-		}
-	}
-	var lost []awaited
-	bytes, lost = g.source.path.carry.arrived(g.awaited)
-	if lost == nil {
-		return bytes, nil
-	}
-	late = &far{}
-	var chunks []chunkindex.ChunkRanges
-	for _, w := range lost {
-		chunk := w.part.samples[w.at].chunk
-		if k := len(chunks); k == 0 || chunks[k-1].Chunk != chunk {
-			chunks = append(chunks, chunkindex.ChunkRanges{Chunk: chunk})
-			late.owners = append(late.owners, g.source.owner(g.plan, chunk)) // it may be another one by now
-		}
-		last := &chunks[len(chunks)-1]
-		last.Ranges = append(last.Ranges, w.want)
-	}
-	late.batch = g.whole.of(chunks)
-	return bytes, late
-}
-
-// again asks for what was under way and has not come. It waits for no memory: the batch holds some.
-func (g *gathering) again(ctx context.Context, late *far) (bytes int64, lost []chunkindex.ChunkRanges, err error) {
-	var ok bool
-	if g.more, ok = g.source.path.cache.TryBuffer(late.bytes); !ok {
-		g.more = nil
-		return 0, nil, errInVain
-	}
-	late.lay(g.segments, g.more.Bytes())
-	bytes, lost = g.ask(ctx, late, late.all())
-	return bytes, lost, nil
 }
 
 // finish brings what peers did not send by the ways of this gateway, and makes the body.
@@ -273,54 +211,34 @@ func (g *gathering) finish(ctx context.Context, lost []chunkindex.ChunkRanges, l
 		whole, ranged := s.sort(g.at, b)
 		more, err := s.into(ctx, b, whole, ranged, g.segments, spare, nil)
 		if err != nil {
-			return g.fail(err)
+			return nil, err
 		}
 		loaded.disk, loaded.store = loaded.disk+more.disk, loaded.store+more.store
 	}
 	for _, t := range g.far.twins {
 		g.segments[t[0]] = g.segments[t[1]]
 	}
+	loaded.peer += g.sent
 	return chunkindex.NewBody(g.segments, tiers(g.total, loaded, time.Since(g.begun)), g.close).OnSettle(g.settle), nil
 }
 
 // reserve takes memory for what peers are asked for and for more bytes of the body, none if there are none.
 func (g *gathering) reserve(ctx context.Context, more int64) (buf []byte, err error) {
-	if len(g.carried) > 0 && g.near.lent == nil {
-		n := more + g.far.bytes
-		if n == 0 {
-			return nil, nil
-		}
-		g.used = n
-		if g.room, err = g.source.path.room(ctx, n, false); err == nil {
-			return g.room.bytes, nil
-		}
-		g.uncarry()
-	}
-	n := more + g.far.bytes
-	g.used = n
-	if n == 0 {
+	g.used = more + g.far.bytes
+	switch {
+	case g.used == 0:
 		return nil, nil
+	case g.run != nil && g.near.lent == nil: // what holds the run's memory waits for none
+		g.room, err = g.source.path.room(ctx, g.used, false)
+	default:
+		g.room, err = g.source.room(ctx, g.near, g.used)
 	}
-	if g.room, err = g.source.room(ctx, g.near, n); err != nil {
-		return nil, err
-	}
-	return g.room.bytes, nil
-}
-
-// uncarry does without the stock: nobody waits for memory while he holds some.
-func (g *gathering) uncarry() {
-	g.source.path.carry.release(g.carried)
-	g.carried, g.awaited, g.far = nil, nil, g.whole
+	return g.room.bytes, err
 }
 
 func (g *gathering) giveBack() {
 	g.room.close()
 	g.room = room{}
-}
-
-func (g *gathering) fail(err error) (*chunkindex.Body, error) {
-	g.close()
-	return nil, err
 }
 
 // settle gives back the memory that the body can do without.
@@ -339,8 +257,5 @@ func (g *gathering) close() {
 		g.leases.Close()
 	}
 	g.giveBack()
-	if g.more != nil {
-		g.more.Close()
-	}
-	g.source.path.carry.release(g.carried)
+	g.source.path.ahead.release(g.run)
 }

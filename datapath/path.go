@@ -31,7 +31,7 @@ type Config struct {
 	Policy     Policy           // which chunk goes first, PolicyPlan
 	Disk       *diskcache.Cache // the tier between memory and store; nil: none
 	Peers      Peers            // the tier between disk and store: other gateways; nil: none
-	CarryBytes int64            // at most, of what one question to a peer brings of a rank's next batches, 8 MiB or less; below 0: they are not asked for before
+	CarryBytes int64            // that one question to a peer asks for of a rank's next batches if it asks for several, 8 MiB; below 0: they are not read ahead
 	NoPrefetch bool
 	Debug      bool // poison freed memory and panic at leases closed twice: for tests
 }
@@ -68,7 +68,7 @@ type Path struct {
 	flights flights
 	disk    *disk // nil: none
 	hot     *hot
-	carry   *carry // nil: no peers
+	ahead   *readAhead // nil: no peers
 	asking  *asking
 	formers formers
 
@@ -109,7 +109,7 @@ func New(cfg Config) *Path {
 	followed := lookahead.Config{Budget: ahead(total), Plans: total / readerShare}
 	if cfg.Peers != nil {
 		followed.Mine = mine
-		p.carry, p.asking = newCarry(p, total, cfg.CarryBytes), newAsking(total)
+		p.ahead, p.asking = newReadAhead(p, total, cfg.CarryBytes), newAsking(total)
 	}
 	p.readers = lookahead.New(followed)
 	p.marks.horizon = p.readers.Horizon()
@@ -132,7 +132,7 @@ func (p *Path) reclaim(n int64) int64 {
 	if back < n {
 		back += p.tables.Reclaim(n - back)
 	}
-	if back < n && p.carry.reclaim(n-back) > 0 {
+	if back < n && p.ahead.reclaim(n-back) > 0 {
 		back += p.cache.Reclaim(n-back, false)
 	}
 	if back < n && p.hot.reclaim(n-back) > 0 {
@@ -146,13 +146,13 @@ func (p *Path) reclaim(n int64) int64 {
 
 // reclaimable returns the bytes that reclaim could give back now.
 func (p *Path) reclaimable() int64 {
-	return p.cache.Reclaimable() + p.tables.Bytes() + p.hot.held() + p.carry.idle()
+	return p.cache.Reclaimable() + p.tables.Bytes() + p.hot.held() + p.ahead.idle()
 }
 
 // Close waits for loads that are still on their way and gives all memory back that nobody leases. Reads
 // must have ended, and Run must have returned.
 func (p *Path) Close() {
-	p.carry.stop()
+	p.ahead.stop()
 	p.hot.reclaim(p.budget.Total())
 	p.cache.Drop()
 	p.tables.Reclaim(p.budget.Total() + 1)
@@ -278,8 +278,8 @@ func (p *Path) Stats() Stats {
 		BudgetTotal: p.budget.Total(), BudgetInUse: p.budget.InUse(), BudgetPeak: p.budget.Peak(),
 	}
 	p.asked.fill(&s)
-	if p.carry != nil {
-		s.CarriedHits, s.CarriedBytes = p.carry.hits.Load(), p.carry.bytes.Load()
+	if p.ahead != nil {
+		s.CarriedHits, s.CarriedBytes = p.ahead.hits.Load(), p.ahead.bytes.Load()
 	}
 	if p.disk != nil {
 		s.Disk, s.DiskDropped = p.disk.cache.Stats(), p.disk.dropped.Load()

@@ -15,7 +15,7 @@ import (
 func (p *Path) Run(ctx context.Context) error {
 	var started sync.WaitGroup
 	defer started.Wait()
-	defer p.carry.stop()
+	defer p.ahead.stop()
 	p.writeDisk(ctx, &started)
 	p.populate(ctx)
 	var done sight
@@ -30,7 +30,7 @@ func (p *Path) Run(ctx context.Context) error {
 		p.readers.Forget(now)
 		p.mark()
 		p.hot.expire(now)
-		p.carry.expire(p.readers.Stands, now)
+		p.ahead.expire(p.readers.Stands, now)
 		switch is := p.sight(); {
 		case p.cfg.NoPrefetch || p.busy():
 		case is == done:

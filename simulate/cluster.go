@@ -76,7 +76,7 @@ func bytesOf(all []question) (n int64) {
 	return n
 }
 
-// questions takes from a request's uses what others own and this gateway has not got. What is not in the stock of its rank is one
+// questions takes from a request's uses what others own and this gateway has not got. What its run has not brought is one
 // question to each of them.
 func (g *gateway) questions(r *request) (mine []use) {
 	mine = make([]use, 0, len(r.uses))
@@ -87,11 +87,7 @@ func (g *gateway) questions(r *request) (mine []use) {
 			mine = append(mine, u)
 		}
 	}
-	rest := r.far
-	if r.carry != nil {
-		rest = r.take(rest)
-	}
-	r.asks = g.ownersOf(rest)
+	r.asks = g.ownersOf(r.take(r.far))
 	if r.from != nil {
 		r.asks = g.roughly(r, r.asks)
 	}
@@ -180,25 +176,15 @@ func (d dues) pay(n int64) []int64 {
 	return from
 }
 
-// ask brings what other gateways own: to each of them one question, which it answers over both links. What is on its way to the stock
-// is waited for, and asked for if it does not come.
+// ask brings what other gateways own: to each of them one question, which it answers over both links.
 func (g *gateway) ask(r *request, done func()) {
-	asks, awaited := r.asks, r.awaited()
-	left := 1 + len(asks) + len(awaited)
+	left := 1 + len(r.asks)
 	one := func() {
-		if left--; left > 0 {
-			return
-		}
-		if r.asks = g.ownersOf(r.late(g.data)); len(r.asks) == 0 {
+		if left--; left == 0 {
 			done()
-			return
 		}
-		g.ask(r, done)
 	}
-	for _, l := range awaited {
-		l.waiting = append(l.waiting, one)
-	}
-	for _, q := range asks {
+	for _, q := range r.asks {
 		g.count.PeerReads++
 		if len(q.uses) == 0 { // as good as there
 			g.clock.after(g.set.PeerLatency, func() { between(q.owner, g, q.bytes, one) })

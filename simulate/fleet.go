@@ -91,14 +91,14 @@ func (r *run) asked(e *Epoch) {
 	others := float64(s.Gateways - 1)
 	foreign := float64(s.BatchSize) / float64(s.Ranks) * float64(e.PeerBytes) / float64(max(e.Served, 1))
 	joined := 1.
-	if !s.NoCarry {
-		fresh := runFresh
+	if !s.NoReadAhead {
+		chunks := aheadChunksShort
 		if r.fits {
-			fresh = runFits
+			chunks = aheadChunks
 		}
 		begun := float64(s.BatchSize) / float64(r.plan.Samples()) * float64(len(r.data.Chunks)) / float64(s.Gateways) // by a batch, of one owner
-		bytes := foreign / others * (r.mean + carriedSample)
-		joined = max(min(lookahead.RunBatches, float64(fresh)/begun, float64(r.gateways[0].query())/bytes), 1)
+		bytes := foreign / others * (r.mean + sampleCost)
+		joined = max(min(lookahead.RunBatches, float64(chunks)/begun, aheadBytes/bytes, float64(s.CacheSize/aheadRun)/(foreign*r.mean)), 1)
 	}
 	asked := batches
 	if joined > 1 {

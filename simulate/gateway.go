@@ -15,30 +15,30 @@ const (
 
 // gateway is the data path of one gateway: who waits for which chunk, and what is fetched next.
 type gateway struct {
-	clock   *clock
-	set     *Setting
-	data    *Data
-	store   *line // shared by all gateways
-	out     *line // to its ranks
-	up      *line // its link, out
-	down    *line // its link, in
-	cluster *cluster
-	disk    *disk // nil: none
-	gate    gate
-	lone    gate // of reads of objects whose chunks come ahead too: one place is left to these
-	memory  *memory
-	readers *lookahead.Readers
-	fits    bool    // all data may be in memory
-	coarse  bool    // large chunks are read in one piece
-	bodies  float64 // the part of a request's bytes that are in memory at one time: many batches are followed as one
-	queue   queue
-	passing bool // a look at what to fetch ahead is set
-	rates   rates
-	came    float64  // seconds of thinking that lie before where the readers stand
-	asking  turns    // of those who wait for other gateways
-	carried int64    // bytes of memory for what other gateways have sent ahead of need
-	stocks  []*carry // of its ranks
-	count   Counts
+	clock     *clock
+	set       *Setting
+	data      *Data
+	store     *line // shared by all gateways
+	out       *line // to its ranks
+	up        *line // its link, out
+	down      *line // its link, in
+	cluster   *cluster
+	disk      *disk // nil: none
+	gate      gate
+	lone      gate // of reads of objects whose chunks come ahead too: one place is left to these
+	memory    *memory
+	readers   *lookahead.Readers
+	fits      bool    // all data may be in memory
+	coarse    bool    // large chunks are read in one piece
+	bodies    float64 // the part of a request's bytes that are in memory at one time: many batches are followed as one
+	queue     queue
+	passing   bool // a look at what to fetch ahead is set
+	rates     rates
+	came      float64      // seconds of thinking that lie before where the readers stand
+	asking    turns        // of those who wait for other gateways
+	aheadHeld int64        // bytes of memory for what other gateways have sent ahead of need
+	aheads    []*readAhead // of its ranks
+	count     Counts
 }
 
 func newGateway(c *clock, s *Setting, d *Data, store *line) *gateway {
@@ -58,7 +58,7 @@ func newGateway(c *clock, s *Setting, d *Data, store *line) *gateway {
 	g.gate = gate{limit: s.Fetchers, idle: g.look}
 	g.lone = gate{limit: max(s.Fetchers-1, 1), idle: func() {}}
 	g.memory = newMemory(s.CacheSize, func() chunkcache.Policy[int32] { return g.policy(s.Policy) })
-	g.memory.stock = g.giveUp
+	g.memory.ahead = g.giveUp
 	if s.DiskSize > 0 {
 		g.disk = newDisk(c, s.DiskSize, s.DiskRate, g.nextRead, g.look)
 	}

@@ -12,7 +12,7 @@ type memory struct {
 	shelf *chunkcache.Shelf[int32]
 	loads map[int32]*load
 	queue []waiter            // bodies that wait for memory
-	stock func(n int64) int64 // gives up what was asked for ahead of need, and returns the bytes
+	ahead func(n int64) int64 // gives up what was asked for ahead of need, and returns the bytes
 }
 
 // load is a chunk on its way, its memory taken.
@@ -75,7 +75,7 @@ func (m *memory) free(n int64, warm bool) bool {
 	for m.total-m.inUse < n {
 		_, size, ok := m.shelf.Evict(false)
 		if !ok && warm {
-			if size = m.stock(n - (m.total - m.inUse)); size > 0 {
+			if size = m.ahead(n - (m.total - m.inUse)); size > 0 {
 				ok = true
 			} else {
 				_, size, ok = m.shelf.Evict(true)

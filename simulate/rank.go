@@ -14,7 +14,7 @@ type rank struct {
 	gateway *gateway
 	pace    pace
 	due     dues
-	carry   carry
+	ahead   readAhead
 
 	asked    uint64 // steps asked for
 	at       uint64 // the step that it computes on, or waits for
@@ -27,9 +27,9 @@ type rank struct {
 func (k *rank) start() {
 	r := k.run
 	k.gateway = r.gateways[k.number*len(r.gateways)/len(r.ranks)]
-	if k.carry.gateway == nil {
-		k.carry.gateway = k.gateway
-		k.gateway.stocks = append(k.gateway.stocks, &k.carry)
+	if k.ahead.gateway == nil {
+		k.ahead.gateway = k.gateway
+		k.gateway.aheads = append(k.gateway.aheads, &k.ahead)
 	}
 	k.asked, k.at, k.pace, k.due, k.there = 0, 0, pace{}, make(dues, len(k.gateway.cluster.members)), k.there[:0]
 	k.thinking, k.since = false, r.clock.now
@@ -40,7 +40,7 @@ func (k *rank) start() {
 // ask asks for as many batches as it may.
 func (k *rank) ask() {
 	ahead := uint64(k.run.set.ReadAhead)
-	if k.run.coarse && k.run.carries() {
+	if k.run.coarse && k.run.readsAhead() {
 		ahead = max(ahead, 1) // what others own is asked for in the background
 	}
 	for k.asked < k.run.steps && k.asked <= k.at+ahead {
@@ -97,14 +97,16 @@ func (k *rank) request(step uint64) {
 			arrived()
 		})
 	}
-	if !r.coarse && r.carries() {
-		q.carry = &k.carry
+	if !r.coarse && r.readsAhead() {
+		q.ahead = &k.ahead
 	}
 	k.gateway.read(q)
 }
 
-// carries reports whether ranks have a stock.
-func (r *run) carries() bool { return !r.set.NoCarry && r.set.cluster() > 1 && r.course.epoch.Local() }
+// readsAhead reports whether the next batches of ranks are asked for.
+func (r *run) readsAhead() bool {
+	return !r.set.NoReadAhead && r.set.cluster() > 1 && r.course.epoch.Local()
+}
 
 // dues returns how many bytes of a step come from each owner. What the repair of locality moves comes from the gateway
 // next to its own.

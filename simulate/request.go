@@ -18,16 +18,16 @@ type request struct {
 	visit *lookahead.Visit // nil: another gateway asks
 	bytes int64            // of its body; 0: as many as its uses
 	from  []int64          // bytes by owner, where samples are not followed
-	carry *carry           // of its rank; nil: nothing is carried
-	shown []shown
-	took  int64      // bytes of those samples
-	far   []use      // what other gateways own
-	asks  []question // for what of that is not shown
-	turn  int64      // of the memory of those who wait for other gateways
-	local bool       // of an order whose reader comes for the rest of its chunks soon
-	first bool       // its reader is new: nothing was fetched ahead of it
-	held  []int32    // leased until the answer is sent
-	room  int64      // of a body of its own
+	ahead *readAhead       // of its rank; nil: nothing is read ahead
+	run   *batchRun        // that it is in; nil: in none
+	took  int64            // bytes of that
+	far   []use            // what other gateways own
+	asks  []question       // for what of that the run has not brought
+	turn  int64            // of the memory of those who wait for other gateways
+	local bool             // of an order whose reader comes for the rest of its chunks soon
+	first bool             // its reader is new: nothing was fetched ahead of it
+	held  []int32          // leased until the answer is sent
+	room  int64            // of a body of its own
 }
 
 // read brings a request's bytes as the data path does: by leases of its chunks where they fit into memory together, else
@@ -42,14 +42,21 @@ func (g *gateway) read(r *request) {
 	r.local = r.at.Epoch.Local()
 	g.moved(r)
 	r.turn = g.far(r)
-	if r.carry != nil {
-		r.carry.come(r, r.turn > 0)
+	if r.ahead != nil {
+		r.ahead.come(r, r.turn > 0)
 	}
 	if r.turn == 0 {
 		g.gather(r, r.uses)
 		return
 	}
-	g.asking.enter(r.turn, func() { g.gather(r, g.questions(r)) })
+	gather := func() { g.gather(r, g.questions(r)) }
+	g.asking.enter(r.turn, func() {
+		if r.ahead == nil {
+			gather()
+			return
+		}
+		r.ahead.wait(r, gather)
+	})
 }
 
 // answer brings what another gateway asks for: never by asking on.
@@ -129,12 +136,12 @@ func (g *gateway) reserve(r *request, n int64, ready func()) {
 	room := func(n int64) int64 { return min(int64(float64(n+n/8)*g.bodies), g.set.CacheSize) }
 	r.room = room(n)
 	switch {
-	case len(r.shown) > 0 && g.memory.take(r.room):
+	case r.run != nil && g.memory.take(r.room):
 		ready()
 	case r.full == nil:
-		if len(r.shown) > 0 {
+		if r.run != nil {
 			r.room = room(n + r.took)
-			r.uncarry()
+			r.release()
 			r.asks = g.ownersOf(r.far)
 		}
 		g.memory.reserve(r.room, ready)
@@ -163,8 +170,8 @@ func (g *gateway) answered(r *request) {
 	if r.turn > 0 {
 		g.asking.leave(r.turn)
 	}
-	if r.carry != nil {
-		r.carry.answered()
+	if r.ahead != nil {
+		r.ahead.answered()
 	}
 	r.ready()
 }
@@ -175,7 +182,7 @@ func (g *gateway) close(r *request) {
 		g.memory.release(c)
 	}
 	g.giveBack(r)
-	r.uncarry()
+	r.release()
 	if r.visit != nil {
 		r.visit.Ended(g.clock.instant())
 	}

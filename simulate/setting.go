@@ -36,7 +36,7 @@ type Setting struct {
 	LinkRate    float64 // bytes per second of a gateway's link, each way: for store, other gateways and ranks; 0: no bound
 	RanksNear   bool    // ranks run on their gateway's machine: answers to them stay off its link
 	PeerLatency time.Duration
-	NoCarry     bool // nothing is asked of other gateways in the background for the next batches
+	NoReadAhead bool // nothing is asked of other gateways in the background for the next batches
 	Split       shuffle.Split
 
 	StoreRate   float64 // bytes per second of all reads together; 0: no bound

@@ -167,7 +167,7 @@ func fleets() map[string]func(*simulate.Setting) {
 			s.LinkRate, s.Split = 600*sampleBytes, shuffle.Locality
 		},
 		"latency of peers":   func(s *simulate.Setting) { slot(s); s.CacheSize *= 4; s.PeerLatency = 20 * time.Millisecond },
-		"nothing along":      func(s *simulate.Setting) { slot(s); s.CacheSize *= 4; s.NoCarry = true },
+		"nothing along":      func(s *simulate.Setting) { slot(s); s.CacheSize *= 4; s.NoReadAhead = true },
 		"stored order, four": func(s *simulate.Setting) { s.Order.Shuffle, s.Gateways = shuffle.None, 4 },
 		"full, fits":         func(s *simulate.Setting) { s.Order.Shuffle, s.CacheSize = shuffle.Full, 4*s.CacheSize },
 	}

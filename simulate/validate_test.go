@@ -101,7 +101,7 @@ func (d *real) run(t *testing.T, s simulate.Setting) []outcome {
 		cfg := datapath.Config{
 			Budget: budget.New(s.CacheSize, time.Minute), Fetchers: s.Fetchers, PartSize: s.PartSize, Policy: datapath.Policy(s.Policy),
 		}
-		if s.NoCarry {
+		if s.NoReadAhead {
 			cfg.CarryBytes = -1
 		}
 		if s.Gateways > 1 {

@@ -6,19 +6,18 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// RunBatches is how many batches one run of a Course covers at most. An owner, who hears of a rank when it is asked for the
-// next run, still takes it for the same reader then.
+// RunBatches is how many batches one run of a Course covers at most. An owner hears of a rank when
+// it is asked for the next run: after so many batches it still takes the rank for the same reader.
 const RunBatches = 8
 
-// Course is where a rank stands, and which samples of its next batches are fetched before it comes for them: run by run, each from where
-// the one before it ends, so no sample is in two. While the rank consumes one run, the next one is on its way. The zero Course
-// stands nowhere. It is for one goroutine at a time.
+// Course says which next batches of a rank are read ahead, and when: run by run, each from where the
+// one before it ends, so no batch is in two. While the rank consumes one run, the next one is on
+// its way. The zero Course stands nowhere. It is for one goroutine at a time.
 type Course struct {
-	at     shuffle.Cursor // the foremost request: those of a client with several under way come in any order
-	begins uint64         // first position of the batch in which the last run begins
-	due    uint64         // half-way from the run before to that one: once the rank is there, the next run is due
-	next   uint64         // first position of the batch in which the next one begins; none does past the end
-	skip   int            // samples of that batch that are in the last run
+	at     shuffle.Cursor // the foremost request: a client with several under way sends them in any order
+	begins uint64         // first position of the last run
+	due    uint64         // half-way from the run before to the last one: there the next run is due
+	next   uint64         // first position of the next run; none begins past the end of the epoch
 	runs   int            // so far in this epoch
 }
 
@@ -30,59 +29,46 @@ func (c *Course) Come(at shuffle.Cursor) {
 		return
 	}
 	c.at = at
-	if c.next <= at.First { // it has overtaken what was fetched, and asks for this batch itself
-		c.begins, c.due, c.next, c.skip = at.First, at.First, at.First+at.BatchSize, 0
+	if c.next <= at.First { // the rank has overtaken the runs: this batch is read by itself
+		c.begins, c.due, c.next = at.First, at.First, at.First+at.BatchSize
 	}
 }
 
 // At returns the foremost request, of no epoch before the first one.
 func (c *Course) At() shuffle.Cursor { return c.at }
 
-// Take goes on to where another course is that was a copy of this one and has run since, while requests came here.
-func (c *Course) Take(run Course) {
-	c.begins, c.due, c.next, c.skip, c.runs = run.begins, run.due, run.next, run.skip, run.runs
-}
-
-// Awaits reports whether a run that is being worked out may hold what a request is for.
-func (c *Course) Awaits(at shuffle.Cursor) bool {
-	return at.Epoch.Number() > c.at.Epoch.Number() || at.Epoch.Number() == c.at.Epoch.Number() && at.First >= c.next
-}
-
-// Ready reports whether the next run is to be fetched.
+// Ready reports whether the next run is due.
 func (c *Course) Ready() bool {
 	return c.at.Epoch != nil && c.at.First >= c.due && c.next < c.at.Plan.Samples()
 }
 
-// batches is how many the next run may cover: few at first, since the rank waits for them, and few in the end, since nothing is
-// fetched while it consumes the last ones.
-func (c *Course) batches() int {
+// Run begins the next run. It returns the position of its first batch, and how many it covers: few
+// at first, since the rank waits for them, and few in the end, since nothing is read ahead while the
+// rank consumes the last ones.
+func (c *Course) Run() (first, batches uint64) {
 	left := (c.at.Plan.Samples() - c.next + c.at.BatchSize - 1) / c.at.BatchSize
-	return min(2<<min(c.runs, 8), RunBatches, max(int(left+1)/2, 2))
+	batches = min(2<<min(c.runs, 8), RunBatches, max((left+1)/2, 2), left)
+	first = c.next
+	c.begins, c.due, c.next, c.runs = first, c.begins+(first-c.begins)/2, first+batches*c.at.BatchSize, c.runs+1
+	return first, batches
 }
 
-// Run goes on to the next run, and hands its samples out with the first position of their batch, until one is refused or
-// the run is long enough. What is refused is for the next one.
-func (c *Course) Run(add func(sample, first uint64) bool) {
-	begins, batches := c.next, c.batches()
-	defer func() { c.begins, c.due, c.runs = begins, c.begins+(begins-c.begins)/2, c.runs+1 }()
-	var samples []uint64
-	for range batches {
-		var ok bool
-		if samples, ok = c.at.Later(samples[:0], (c.next-c.at.First)/c.at.BatchSize); !ok {
-			c.next, c.skip = math.MaxUint64, 0
-			return
-		}
-		for ; c.skip < len(samples); c.skip++ {
-			if !add(samples[c.skip], c.next) {
-				return
-			}
-		}
-		c.next, c.skip = c.next+c.at.BatchSize, 0
+// Cut ends the run that begins at a position before its time: the next run goes on from there, unless
+// it has begun already. Batches that were asked for meanwhile are in no run. A run that is cut to
+// nothing is the last one of its epoch.
+func (c *Course) Cut(first, end uint64) {
+	switch {
+	case c.begins != first:
+	case end == first:
+		c.next = math.MaxUint64
+	default:
+		c.next = max(end, c.at.First+c.at.BatchSize)
 	}
 }
 
-// Heard returns where an owner is told that the rank stands when the next run is due. Other runs may have kept it from asking for long:
-// from one of them to the next it goes on by no more batches than an owner takes for the same reader.
+// Heard returns where an owner is told that the rank stands when the next run is due. Other runs may
+// have kept the rank from asking for long: from one run to the next it goes on by no more batches
+// than an owner takes for the same reader.
 func (c *Course) Heard() uint64 {
 	if c.at.First-c.due > RunBatches*c.at.BatchSize {
 		return c.at.First
@@ -90,45 +76,22 @@ func (c *Course) Heard() uint64 {
 	return c.due / c.at.BatchSize * c.at.BatchSize
 }
 
-// farApart is how many batches two requests of one rank may lie apart: those of a client that reads over several connections, some of them slow.
+// farApart is how many batches two requests of one rank may lie apart: a client that reads over several connections, some of them
+// slow, asks for batches in any order.
 const farApart = 32
 
 // Near reports whether a request comes from the rank that stands here, and not from one that reads the same elsewhere.
-func (c *Course) Near(at shuffle.Cursor) bool {
-	d := apart(c.at, at)
-	return max(d, -d) <= farApart*int64(at.BatchSize)
-}
+func (c *Course) Near(at shuffle.Cursor) bool { return !Passed(c.at, at) && !Passed(at, c.at) }
 
-// LeftBy reports whether a reader is so far ahead that the rank cannot be one of its: it reads from another gateway now.
-func (c *Course) LeftBy(at shuffle.Cursor) bool {
-	return apart(c.at, at) > farApart*int64(c.at.BatchSize)
-}
-
-// Behind reports whether nobody comes any more for what ends with the batch that begins at a position.
-func (c *Course) Behind(epoch uint64, last uint64) bool {
-	back := int64(c.at.First) - int64(last)
-	if here := c.at.Epoch.Number(); here != epoch {
-		back += distance(epoch, here, c.at.Plan.Samples())
+// Passed reports whether a reader that stands somewhere has left another place of its plan so far behind that it comes no more for
+// what is there.
+func Passed(reader, place shuffle.Cursor) bool {
+	samples, behind := int64(place.Plan.Samples()), int64(reader.First)-int64(place.First)
+	switch here, there := reader.Epoch.Number(), place.Epoch.Number(); {
+	case here == there+1:
+		behind += samples
+	case here != there:
+		return here > there
 	}
-	return back > farApart*int64(c.at.BatchSize)
-}
-
-// apart is how many samples lie between two positions of a plan, below 0 where the second one is first.
-func apart(from, to shuffle.Cursor) int64 {
-	return int64(to.First) - int64(from.First) + distance(from.Epoch.Number(), to.Epoch.Number(), from.Plan.Samples())
-}
-
-// distance is how many samples lie between the beginnings of two epochs; those farther apart than one are endlessly far.
-func distance(from, to, samples uint64) int64 {
-	switch {
-	case from == to:
-		return 0
-	case from+1 == to:
-		return int64(samples)
-	case to+1 == from:
-		return -int64(samples)
-	case from < to:
-		return math.MaxInt64 / 2
-	}
-	return math.MinInt64 / 2
+	return behind > farApart*int64(place.BatchSize)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// However requests come, no sample is in two runs, and none is in a run whose batch was asked for when the run was worked out.
+// However requests come, no batch is in two runs, and none is in a run that was asked for when the run began.
 func TestRunsNeverOverlap(t *testing.T) {
 	plan, err := shuffle.NewPlan(shuffle.Params{Shuffle: shuffle.Window, Window: 4, Seed: 3}, []uint64{0, 50, 100, 150, 200, 250})
 	if err != nil {
@@ -33,17 +33,22 @@ func TestRunsNeverOverlap(t *testing.T) {
 			if !c.Ready() {
 				continue
 			}
-			left := rapid.IntRange(1, 100).Draw(t, "room")
-			c.Run(func(sample, at uint64) bool {
-				if left--; left < 0 {
-					return false
+			from, batches := c.Run()
+			if batches == 0 || batches > RunBatches || from+(batches-1)*batch >= plan.Samples() {
+				t.Fatalf("got a run of %d batches from %d on, want some, %d at most and none past the end", batches, from, RunBatches)
+			}
+			if rapid.Bool().Draw(t, "cut") {
+				batches = rapid.Uint64Range(0, batches-1).Draw(t, "left")
+				c.Cut(from, from+batches*batch)
+				c.Cut(from-1, 0) // another run's
+			}
+			for n := range batches {
+				at := from + n*batch
+				if seen[at] || at <= most {
+					t.Errorf("the batch at %d is in a run, again: %v, foremost %d", at, seen[at], most)
 				}
-				if seen[sample] || at <= most {
-					t.Errorf("sample %d of the batch at %d is in a run, again: %v, foremost %d", sample, at, seen[sample], most)
-				}
-				seen[sample] = true
-				return true
-			})
+				seen[at] = true
+			}
 		}
 		if !began {
 			t.Fatal("got no request")
@@ -67,15 +72,18 @@ func TestRunsCoverAnEpoch(t *testing.T) {
 		}
 		if c.Ready() {
 			runs++
-			c.Run(func(sample, _ uint64) bool { got = append(got, sample); return true })
+			from, batches := c.Run()
+			for n := range batches {
+				got = append(got, from+n*10)
+			}
 		}
 	}
-	if want := uint64(len(got)); want != 990 || got[0] != 10 || got[989] != 999 || runs > 99/8+6 {
-		t.Errorf("got %d samples from %d on in %d runs, want 990 from 10 on in %d at most", len(got), got[0], runs, 99/8+6)
+	if want := len(got); want != 99 || got[0] != 10 || got[98] != 990 || runs > 99/8+6 {
+		t.Errorf("got %d batches from %d on in %d runs, want 99 from 10 on in %d at most", len(got), got[0], runs, 99/8+6)
 	}
 }
 
-// A rank that reads the same elsewhere is another one.
+// A rank that reads the same elsewhere is another one, and a reader comes no more for what is far behind it.
 func TestWhoIsNear(t *testing.T) {
 	plan, err := shuffle.NewPlan(shuffle.Params{Shuffle: shuffle.None}, []uint64{0, 1000})
 	if err != nil {
@@ -85,26 +93,26 @@ func TestWhoIsNear(t *testing.T) {
 		return shuffle.Cursor{Plan: plan, Epoch: plan.Epoch(epoch), First: first, End: first + 10, BatchSize: 10}
 	}
 	for _, x := range []struct {
-		from, to shuffle.Cursor
-		want     bool
+		from, to     shuffle.Cursor
+		near, passed bool
 	}{
-		{at(1, 500), at(1, 510), true},
-		{at(1, 500), at(1, 820), true},
-		{at(1, 500), at(1, 830), false},
-		{at(1, 500), at(1, 180), true},
-		{at(1, 500), at(1, 170), false},
-		{at(1, 990), at(2, 0), true},
-		{at(1, 990), at(2, 320), false},
-		{at(2, 0), at(1, 990), true},
-		{at(2, 0), at(1, 670), false},
-		{at(0, 0), at(3, 0), false},
-		{at(3, 0), at(0, 990), false},
+		{at(1, 500), at(1, 510), true, false},
+		{at(1, 500), at(1, 820), true, false},
+		{at(1, 500), at(1, 830), false, true},
+		{at(1, 500), at(1, 180), true, false},
+		{at(1, 500), at(1, 170), false, false},
+		{at(1, 990), at(2, 0), true, false},
+		{at(1, 990), at(2, 320), false, true},
+		{at(2, 0), at(1, 990), true, false},
+		{at(2, 0), at(1, 670), false, false},
+		{at(0, 0), at(3, 0), false, true},
+		{at(3, 0), at(0, 990), false, false},
 	} {
 		var c Course
 		c.Come(x.from)
-		if got := c.Near(x.to); got != x.want {
-			t.Errorf("epoch %d position %d after epoch %d position %d: got %v, want %v",
-				x.to.Epoch.Number(), x.to.First, x.from.Epoch.Number(), x.from.First, got, x.want)
+		if near, passed := c.Near(x.to), Passed(x.to, x.from); near != x.near || passed != x.passed {
+			t.Errorf("epoch %d position %d after epoch %d position %d: got near %v, passed %v; want %v and %v",
+				x.to.Epoch.Number(), x.to.First, x.from.Epoch.Number(), x.from.First, near, passed, x.near, x.passed)
 		}
 	}
 }

@@ -70,7 +70,7 @@ PLANTS = [
     (
         "datapath keeps what a peer sent along without comparing it with the index",
         "./datapath TestWrongSamplesAreNotKept",
-        [("datapath/along.go", "for _, chunk := range lost {", "for _, chunk := range lost[:0] {")],
+        [("datapath/readahead.go", "without(f.chunks, lost)", "without(f.chunks, lost[:0])")],
     ),
     (
         "datapath asks peers for what a peer asks of it",
@@ -110,17 +110,17 @@ PLANTS = [
     (
         "datapath keeps what was sent along for readers that have gone",
         "./datapath TestWhatIsSentAlongIsNotKeptForNobody",
-        [("datapath/prefetch.go", "\t\tp.carry.expire(p.readers.Stands, now)\n", "")],
+        [("datapath/prefetch.go", "\t\tp.ahead.expire(p.readers.Stands, now)\n", "")],
     ),
     (
         "datapath asks for a sample twice that is under way",
         "./datapath TestManyUnderWayAskForNothingTwice",
-        [("datapath/carry.go", "ok && !l.samples[n].taken {", "ok && !l.samples[n].taken && l.arrived {")],
+        [("datapath/readahead.go", "\tcase <-n.done:\n\t\treturn n\n", "\tcase <-n.done:\n\t\treturn n\n\tdefault:\n\t\ta.release(n)\n\t\treturn nil\n")],
     ),
     (
-        "datapath keeps the stock of a rank that has jumped",
+        "datapath keeps what was read ahead for a rank that has jumped",
         "./datapath TestWhatIsSentAlongIsNotKeptForNobody",
-        [("datapath/carry.go", "\t\tc.empty(other)\n", "\t\t_ = other\n")],
+        [("datapath/readahead.go", "\t\tif r.id == id {\n\t\t\ta.giveUp(r)\n", "\t\tif r.id == id {\n")],
     ),
     (
         "datapath lets those who wait for peers take all the memory",

@@ -15,7 +15,7 @@ import (
 // carriedBytes is what a gateway keeps of what was asked for before its batch.
 func (m *member) carriedBytes() int64 {
 	synctest.Wait()
-	c := m.path.carry
+	c := m.path.ahead
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.held
@@ -31,7 +31,7 @@ func TestWhatIsSentAlongIsNotKeptForNobody(t *testing.T) {
 		f.read(t, f.members[0], 0)
 		synctest.Wait()
 		if got := f.members[0].carriedBytes(); got == 0 {
-			t.Fatal("got nothing in stock, want some")
+			t.Fatal("got nothing read ahead, want some")
 		}
 		return f
 	}
@@ -141,13 +141,13 @@ func TestManyUnderWayAskForNothingTwice(t *testing.T) {
 		close(batches)
 		client.Wait()
 		if got := m.path.Stats(); got.PeerBytes != want || got.CarriedBytes*2 < want {
-			t.Errorf("got %d bytes from peers of which %d by way of the stock, want %d, and half of them at least", got.PeerBytes, got.CarriedBytes, want)
+			t.Errorf("got %d bytes from peers of which %d read ahead, want %d, and half of them at least", got.PeerBytes, got.CarriedBytes, want)
 		}
 	})
 }
 
 // What does not come, or comes late, is asked for by the batch that needs it.
-func TestABatchDoesWithoutItsStock(t *testing.T) {
+func TestABatchDoesWithoutItsRun(t *testing.T) {
 	d := newDataset(t, 74, same(960, 450), 60, 8<<10)
 	bubble.Test(t, func(t *testing.T) {
 		d.store.Reset()
@@ -164,7 +164,7 @@ func TestABatchDoesWithoutItsStock(t *testing.T) {
 			f.read(t, m, n)
 		}
 		if got := m.path.Stats(); got.PeerFailed == 0 || got.CarriedHits == 0 {
-			t.Errorf("got %d failures and %d samples from the stock, want some of both", got.PeerFailed, got.CarriedHits)
+			t.Errorf("got %d failures and %d samples read ahead, want some of both", got.PeerFailed, got.CarriedHits)
 		}
 	})
 }
