@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/millrace-data/millrace/datapath/chunkcache"
 	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
 	"github.com/millrace-data/millrace/shuffle"
@@ -29,13 +30,13 @@ func TestReaderThatHasGoneIsForgotten(t *testing.T) {
 		}
 		plan := d.plan(t, shuffle.None, 0)
 		read(shuffle.Cursor{Plan: plan, Epoch: plan.Epoch(0), End: 1, BatchSize: 1}, 0)
-		p.cache.Reclaim(p.budget.Total(), false)
+		p.cache.Reclaim(p.budget.Total(), chunkcache.Soon)
 		if !s.resident(0) {
 			t.Error("a chunk went that its reader comes for again")
 		}
 		time.Sleep(31 * time.Second) // the bubble's clock: longer than one who asked once is waited for
 		read(shuffle.Cursor{}, 395)
-		p.cache.Reclaim(p.budget.Total(), false)
+		p.cache.Reclaim(p.budget.Total(), chunkcache.Soon)
 		if s.resident(0) {
 			t.Error("a chunk stayed whose reader has gone")
 		}

@@ -159,7 +159,7 @@ func (p *Path) Heard(dataset, generation string, at shuffle.Cursor, think time.D
 	}
 	p.reown()
 	p.readers.Heard(s, at, think, time.Now())
-	p.mark()
+	p.flights.keep(p.readers.Horizon())
 	p.look()
 }
 

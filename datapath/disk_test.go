@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/datapath/chunkcache"
 	"github.com/millrace-data/millrace/datapath/diskcache"
 	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
@@ -259,7 +260,7 @@ func TestChunkInMemoryIsReadAfterItsNextUse(t *testing.T) {
 				t.Errorf("chunk 0 in memory: got %v until it is read, want more than the %v of chunk 3", first, last)
 			}
 			synctest.Wait() // nobody writes it any more
-			p.cache.Reclaim(p.budget.Total(), true)
+			p.cache.Reclaim(p.budget.Total(), chunkcache.Whatever)
 			if first, second := p.untilRead(s.ref(0)), p.untilRead(s.ref(1)); first >= second {
 				t.Errorf("chunk 0 not in memory: got %v until it is read, want less than the %v of chunk 1", first, second)
 			}
@@ -351,7 +352,7 @@ func TestDiskReadsTakeNoPlaceAtTheStore(t *testing.T) {
 			}
 			read(0, 10)
 			synctest.Wait()
-			p.cache.Reclaim(p.budget.Total(), true)
+			p.cache.Reclaim(p.budget.Total(), chunkcache.Whatever)
 			defer d.store.SetFault(nil)
 			d.store.SetFault(func(memstore.Call) memstore.Fault { return memstore.Fault{Delay: time.Minute} })
 			var slow sync.WaitGroup

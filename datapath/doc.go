@@ -36,7 +36,7 @@
 // What is needed when is known to lookahead, from the requests alone, and has three uses here. Run fetches ahead of the
 // readers, the chunk first that a reader would stall for first, across the end of the epoch, as far as the memory
 // allows, and only while no request waits; a chunk that could not be fetched it leaves alone for a while: the error is
-// for whoever needs it. The cache keeps what readers come for soon, and lets the chunk go first that is needed last
-// (Policy). And a chunk is read as a whole where what will still be used of it, at the store's measured rates, is worth
+// for whoever needs it. Before the cache lets a chunk go it asks when some of
+// them are due, and the last of these goes, only for one that is due sooner (eviction.go). And a chunk is read as a whole where what will still be used of it, at the store's measured rates, is worth
 // that.
 package datapath

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/millrace-data/millrace/datapath/chunkcache"
 	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
@@ -130,7 +131,7 @@ func TestPrefetchGoesOnWhenTheStoreIsBack(t *testing.T) {
 		x := d.trialOf(t, 60, Config{})
 		plan := d.plan(t, shuffle.None, 0)
 		x.read(t, plan.Epoch(0), plan, 0)
-		x.path.cache.Reclaim(x.path.budget.Total(), true)
+		x.path.cache.Reclaim(x.path.budget.Total(), chunkcache.Whatever)
 		d.store.SetFault(func(memstore.Call) memstore.Fault {
 			return memstore.Fault{Delay: time.Millisecond, Err: objstore.ErrUnavailable}
 		})

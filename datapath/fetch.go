@@ -56,7 +56,15 @@ func (f *fetch) want(chunks []int) {
 }
 
 func (f *fetch) request() chunkcache.Request[key] {
-	return chunkcache.Request[key]{Wants: f.wants, Ahead: f.ahead, Group: f.group, Load: f.load}
+	return chunkcache.Request[key]{Wants: f.wants, Ahead: f.ahead, Due: f.due, Group: f.group, Load: f.load}
+}
+
+// due says when the last of the missing wants is needed.
+func (f *fetch) due(missing []int) (due int64) {
+	for _, i := range missing {
+		due = max(due, f.source.due(f.numbers[i]))
+	}
+	return due
 }
 
 // group lists which of the missing wants one store read brings, and by themselves those that are on disk.

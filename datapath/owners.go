@@ -157,7 +157,7 @@ func (p *Path) reown() {
 		return
 	}
 	p.readers.Reowned()
-	p.mark()
+	p.flights.keep(p.readers.Horizon())
 	p.look()
 	p.view.Store(view)
 }

@@ -64,11 +64,11 @@ type Path struct {
 	segments sync.Pool // of *[][]byte: the lists of bodies that are closed
 
 	readers *lookahead.Readers
-	marks   marks
 	flights flights
 	disk    *disk // nil: none
 	hot     *hot
 	ahead   *readAhead // nil: no peers
+	yield   []yielding // to who needs memory now, in this order
 	asking  *asking
 	formers formers
 
@@ -99,7 +99,7 @@ func New(cfg Config) *Path {
 		kick:   make(chan struct{}, 1),
 	}
 	p.cache = chunkcache.New(chunkcache.Config[key]{
-		Budget: cfg.Budget, Policy: cfg.Policy.of(p.nextUse), Evicted: p.homes.drop, Debug: cfg.Debug,
+		Budget: cfg.Budget, Due: p.due, Evicted: p.homes.drop, Debug: cfg.Debug,
 	})
 	p.hot = newHot(p.cache, cfg.Budget.Total())
 	p.gate = &gate{limit: cfg.Fetchers, idle: p.look}
@@ -112,10 +112,9 @@ func New(cfg Config) *Path {
 		p.ahead, p.asking = newReadAhead(p, total, cfg.CarryBytes), newAsking(total)
 	}
 	p.readers = lookahead.New(followed)
-	p.marks.horizon = p.readers.Horizon()
-	p.marks.clock = p.marks.horizon
 	p.tables = chunkcache.NewObjects[tableKey](cfg.Budget, max(total/tableShare, 1), chunkindex.Cached.Bytes,
-		func(n int64) { p.cache.Reclaim(n, false) })
+		func(n int64) { p.cache.Reclaim(n, chunkcache.Soon) })
+	p.yield = p.yields()
 	cfg.Budget.SetReclaim(p.reclaim, p.reclaimable)
 	cfg.Budget.SetFreed(p.memoryFreed)
 	p.failed.retry = p.look
@@ -125,28 +124,50 @@ func New(cfg Config) *Path {
 	return p
 }
 
-// reclaim gives back what is the cheapest to bring again: chunks that no reader is known
-// to come for, then tables, then what peers sent ahead of need, then hot samples, then any chunk that is not leased.
-func (p *Path) reclaim(n int64) int64 {
-	back := p.cache.Reclaim(n, false)
-	if back < n {
-		back += p.tables.Reclaim(n - back)
+// yielding is a holder of memory that gives it back to who needs it now.
+type yielding struct {
+	reclaim func(n int64) int64 // gives at least n bytes back if it can, and returns the bytes
+	idle    func() int64        // how many bytes it could give back now
+}
+
+// yields lists who gives memory back, what is the cheapest to bring again first: free memory and chunks
+// that no reader comes for soon, then tables, then what peers sent ahead of need, then hot samples,
+// then any chunk that is not leased.
+func (p *Path) yields() []yielding {
+	// What read-ahead and hot samples give back is free memory of the cache then.
+	through := func(give func(n int64) int64) func(n int64) int64 {
+		return func(n int64) int64 {
+			if give(n) <= 0 {
+				return 0
+			}
+			return p.cache.Reclaim(n, chunkcache.Soon)
+		}
 	}
-	if back < n && p.ahead.reclaim(n-back) > 0 {
-		back += p.cache.Reclaim(n-back, false)
+	return []yielding{
+		{func(n int64) int64 { return p.cache.Reclaim(n, chunkcache.Soon) }, p.cache.Free},
+		{p.tables.Reclaim, p.tables.Bytes},
+		{through(p.ahead.reclaim), p.ahead.idle},
+		{through(p.hot.reclaim), p.hot.held},
+		{func(n int64) int64 { return p.cache.Reclaim(n, chunkcache.Whatever) }, p.cache.Idle},
 	}
-	if back < n && p.hot.reclaim(n-back) > 0 {
-		back += p.cache.Reclaim(n-back, false) // their slabs are free slots now
-	}
-	if back < n {
-		back += p.cache.Reclaim(n-back, true)
+}
+
+// reclaim gives back at least n bytes if it can, and returns the bytes.
+func (p *Path) reclaim(n int64) (back int64) {
+	for _, y := range p.yield {
+		if back < n {
+			back += y.reclaim(n - back)
+		}
 	}
 	return back
 }
 
 // reclaimable returns the bytes that reclaim could give back now.
-func (p *Path) reclaimable() int64 {
-	return p.cache.Reclaimable() + p.tables.Bytes() + p.hot.held() + p.ahead.idle()
+func (p *Path) reclaimable() (n int64) {
+	for _, y := range p.yield {
+		n += y.idle()
+	}
+	return n
 }
 
 // Close waits for loads that are still on their way and gives all memory back that nobody leases. Reads
@@ -166,14 +187,12 @@ func BudgetFor(n int64) int64 { return (n + 6) / 7 * 10 }
 
 // free returns how much memory for what readers come for nobody uses.
 func (p *Path) free() int64 {
-	return ahead(p.budget.Total()) - p.budget.InUse() + p.cache.Stats().FreeBytes
+	return ahead(p.budget.Total()) - p.budget.InUse() + p.cache.Free()
 }
 
-// spare returns how much memory for what readers come for is free, or held by chunks that no reader is known to come
-// for: any gateway that has run for a while is full of those.
-func (p *Path) spare() int64 {
-	return ahead(p.budget.Total()) - p.budget.InUse() + p.cache.Spare()
-}
+// spares reports whether there is room for n bytes that takes nothing from readers: free memory, or
+// that of a chunk that no reader comes for soon. Any gateway that has run for a while is full of those.
+func (p *Path) spares(n int64) bool { return p.free() >= n || p.cache.Goes(chunkcache.Soon) }
 
 // readerShare is the part of the budget that the readers' plans may keep alive beside it: a thirty-second.
 const readerShare = 32
@@ -268,7 +287,7 @@ type Stats struct {
 func (p *Path) Stats() Stats {
 	c := p.cache.Stats()
 	s := Stats{
-		Hits: c.Hits, Misses: c.Misses, Loads: c.Loads, Joins: c.Joins, Evictions: c.Evictions, ExpectedEvictions: c.Warm,
+		Hits: c.Hits, Misses: c.Misses, Loads: c.Loads, Joins: c.Joins, Evictions: c.Evictions, ExpectedEvictions: c.Expected,
 		CachedBytes: c.Bytes, CachedChunks: c.Chunks,
 		StoreReads: p.storeReads.Load(), StoreBytes: p.storeBytes.Load(),
 		RangeReads: p.rangeReads.Load(), RangeBytes: p.rangeBytes.Load(),

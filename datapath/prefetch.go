@@ -28,7 +28,7 @@ func (p *Path) Run(ctx context.Context) error {
 		now := time.Now()
 		p.reown()
 		p.readers.Forget(now)
-		p.mark()
+		p.flights.keep(p.readers.Horizon())
 		p.hot.expire(now)
 		p.ahead.expire(p.readers.Stands, now)
 		switch is := p.sight(); {
@@ -48,10 +48,10 @@ func (p *Path) Run(ctx context.Context) error {
 // sight is what Run goes by: while it is the same, what was in memory still is, and nothing else is needed.
 type sight struct {
 	horizon *lookahead.Horizon
-	evicted uint64 // chunks within some horizon
+	evicted uint64 // chunks that a reader was coming for soon
 }
 
-func (p *Path) sight() sight { return sight{p.readers.Horizon(), p.cache.Stats().Warm} }
+func (p *Path) sight() sight { return sight{p.readers.Horizon(), p.cache.Stats().Expected} }
 
 // busy reports whether no read ahead could begin now: whoever leaves a gate makes Run look again.
 func (p *Path) busy() bool { return p.gate.full() && (p.disk == nil || p.disk.gate.full()) }
@@ -203,8 +203,9 @@ func (p *Path) start(ctx context.Context, group []lookahead.Need, gate *gate, st
 
 // flights are the reads ahead that are under way.
 type flights struct {
-	mu  sync.Mutex // guards all
-	all map[*flight]struct{}
+	mu      sync.Mutex // guards what follows
+	all     map[*flight]struct{}
+	horizon *lookahead.Horizon // that keep saw last
 }
 
 type flight struct {
@@ -235,6 +236,10 @@ func (fs *flights) begin(s *Source, chunks []int, cancel func()) (done func()) {
 func (fs *flights) keep(h *lookahead.Horizon) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
+	if fs.horizon == h {
+		return
+	}
+	fs.horizon = h
 	for f := range fs.all {
 		if !slices.ContainsFunc(f.chunks, func(c int) bool { return h.Has(f.source, c) }) {
 			f.cancel()

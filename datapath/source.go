@@ -68,7 +68,7 @@ func (s *Source) visit(at shuffle.Cursor, b *batch) visit {
 	}
 	s.path.reown()
 	v := s.path.readers.Asked(s, at, time.Now())
-	s.path.mark()
+	s.path.flights.keep(s.path.readers.Horizon())
 	b.fits, b.local, b.first = s.path.fits(s, time.Now()), at.Epoch.Local(), v.First()
 	b.unfollowed, b.visit = b.local && !v.Followed(), v
 	if s.name != "" {
@@ -183,7 +183,7 @@ func (s *Source) pays(at shuffle.Cursor, b *batch, c chunkindex.ChunkRanges) boo
 	if s.name != "" && !b.trusts && s.owner(b.plan, c.Chunk) != "" {
 		// Another member keeps it. But a peer that asks here may know better, or that member fails, and then more will be asked
 		// for: where that takes nothing from readers, it is kept here until the views agree.
-		return (b.answers || b.lost) && (b.fits || s.path.spare() >= s.Cost(c.Chunk)) || wanted >= desc.Length-desc.Length/8
+		return (b.answers || b.lost) && (b.fits || s.path.spares(s.Cost(c.Chunk))) || wanted >= desc.Length-desc.Length/8
 	}
 	if b.visit != nil && !b.visit.ComesFor(c.Chunk) {
 		// It is at home with ranks that read at another gateway, which brings it. Other samples of it come here in each epoch.
@@ -195,7 +195,7 @@ func (s *Source) pays(at shuffle.Cursor, b *batch, c chunkindex.ChunkRanges) boo
 	if h := s.path.readers.Horizon(); b.local && h.Has(s, c.Chunk) {
 		return s.worth(c.Chunk, max(h.Samples(s, c.Chunk), uint64(len(c.Ranges))))
 	}
-	if b.unfollowed && s.path.spare() >= s.Cost(c.Chunk) {
+	if b.unfollowed && s.path.spares(s.Cost(c.Chunk)) {
 		return true
 	}
 	if at.Epoch != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/datapath/chunkcache"
+	"github.com/millrace-data/millrace/datapath/lookahead"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -25,7 +26,7 @@ func (s *Source) Warm(ctx context.Context, at shuffle.Cursor) (chunkindex.Warmed
 	}
 	s.path.reown()
 	s.path.readers.Announce(s, at, time.Now())
-	s.path.mark()
+	s.path.flights.keep(s.path.readers.Horizon())
 	w := &warming{source: s, plan: at.Plan, until: time.Now().Add(warmFor), room: s.path.warmRoom(s)}
 	defer w.running.Wait() // also if something below panics
 	next := s.warm(ctx, at, w)
@@ -74,7 +75,7 @@ func (s *Source) inOrder(at shuffle.Cursor) iter.Seq[shuffle.Span] {
 func (p *Path) warmRoom(s *Source) int64 {
 	room := ahead(p.budget.Total())
 	for _, h := range p.homes.all() {
-		if h.source == s || !p.readers.Next(h.source, h.chunk).IsZero() {
+		if h.source == s || p.readers.Due(h.source, h.chunk) != lookahead.Never {
 			room -= h.source.Cost(h.chunk)
 		}
 	}
@@ -143,7 +144,11 @@ func (w *warming) toDisk(ctx context.Context, chunk int) bool {
 func (w *warming) bring(ctx context.Context, chunk int, stays bool) bool {
 	f := &fetch{source: w.source, ahead: true, toDisk: w.source.onDisk, plan: w.plan}
 	f.want([]int{chunk})
-	wait, err := w.source.path.cache.Start(ctx, f.request())
+	request := f.request()
+	if !stays {
+		request.Due = nil // it only passes through memory
+	}
+	wait, err := w.source.path.cache.Start(ctx, request)
 	if errors.Is(err, chunkcache.ErrNoRoom) {
 		return false
 	}

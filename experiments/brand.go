@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/millrace-data/millrace/datapath"
-	"github.com/millrace-data/millrace/datapath/chunkcache"
 	"github.com/millrace-data/millrace/experiments/lab"
 	"github.com/millrace-data/millrace/experiments/published"
+	"github.com/millrace-data/millrace/experiments/replay"
 	"github.com/millrace-data/millrace/internal/objstore/shaped"
 	"github.com/millrace-data/millrace/shuffle"
 )
@@ -188,7 +188,7 @@ func (z brandSize) lru(ctx context.Context, d *data) (brandArm, error) {
 		return a, err
 	}
 	c := newCensus(d.chunks, d.each)
-	shelf := chunkcache.NewShelf(chunkcache.NewLRU[int], nil)
+	shelf := replay.LRU[int](int64(z.memory))
 	var loads, most int64
 	d.store.Reset()
 	begun := time.Now()
@@ -201,10 +201,7 @@ func (z brandSize) lru(ctx context.Context, d *data) (brandArm, error) {
 				continue
 			}
 			missing = append(missing, chunk)
-			if shelf.Len() >= z.memory {
-				shelf.Evict(false)
-			}
-			shelf.Put(chunk, 1, 0, false)
+			shelf.Bring(chunk, 1, 0)
 		}
 		loads += int64(len(missing))
 		if c.total < z.lruSamples {

@@ -12,6 +12,7 @@ import (
 	"github.com/millrace-data/millrace/datapath"
 	"github.com/millrace-data/millrace/datapath/chunkcache"
 	"github.com/millrace-data/millrace/experiments/lab"
+	"github.com/millrace-data/millrace/experiments/replay"
 	"github.com/millrace-data/millrace/internal/objstore/shaped"
 	"github.com/millrace-data/millrace/shuffle"
 )
@@ -46,8 +47,11 @@ func lruUniform() map[float64]float64 {
 }
 
 func policies() []datapath.Policy {
-	return []datapath.Policy{datapath.PolicyLRU, datapath.PolicyKeep, datapath.PolicyPlan}
+	return []datapath.Policy{datapath.PolicyLRU, policyKeep, datapath.PolicyPlan}
 }
+
+// policyKeep is CoorDL's rule, which only the replay knows.
+const policyKeep datapath.Policy = "keep"
 
 func caches(z cachesSize) lab.Experiment {
 	return lab.Experiment{
@@ -183,11 +187,11 @@ func (z cachesSize) replay(p shuffle.Params, uses []use, policy datapath.Policy,
 		}
 		return chunkcache.Never
 	}
-	shelf := chunkcache.NewShelf(map[datapath.Policy]func() chunkcache.Policy[int]{
-		datapath.PolicyLRU:  chunkcache.NewLRU[int],
-		datapath.PolicyKeep: chunkcache.NewKeep[int],
-		datapath.PolicyPlan: func() chunkcache.Policy[int] { return chunkcache.NewPlan(next) },
-	}[policy], nil)
+	shelf := map[datapath.Policy]replay.Policy[int]{
+		datapath.PolicyLRU:  replay.LRU[int],
+		policyKeep:          replay.Keep[int],
+		datapath.PolicyPlan: replay.Plan(next),
+	}[policy](int64(capacity))
 	var open []int // uses that hold theirs
 	hits, counted := 0, 0
 	total := uint64(z.items * z.each)
@@ -212,10 +216,7 @@ func (z cachesSize) replay(p shuffle.Params, uses []use, policy datapath.Policy,
 			}
 			continue
 		}
-		if shelf.Len() >= capacity {
-			shelf.Evict(false)
-		}
-		shelf.Put(u.chunk, 1, 1, false)
+		shelf.Bring(u.chunk, 1, 1)
 	}
 	return float64(hits) / float64(counted)
 }
@@ -237,7 +238,7 @@ func (z cachesSize) judge(r *lab.Report, hits map[string]map[datapath.Policy][]f
 	windowName := orderName(z.orders()[1])
 	for i, share := range z.caches {
 		u := hits["uniform"]
-		for _, p := range []datapath.Policy{datapath.PolicyKeep, datapath.PolicyPlan} {
+		for _, p := range []datapath.Policy{policyKeep, datapath.PolicyPlan} {
 			table = table && within(u[p][i], share, near)
 			off = max(off, math.Abs(u[p][i]-share))
 		}
@@ -247,16 +248,16 @@ func (z cachesSize) judge(r *lab.Report, hits map[string]map[datapath.Policy][]f
 		}
 		if share == .65 {
 			miss := func(p datapath.Policy) float64 { return 1 - u[p][i] }
-			coordl = within(miss(datapath.PolicyKeep), .35, .01) && within(miss(datapath.PolicyPlan), .35, .01) && miss(datapath.PolicyLRU) >= .53
-			found = fmt.Sprintf("keep %.3g, plan %.3g, lru %.3g", miss(datapath.PolicyKeep), miss(datapath.PolicyPlan), miss(datapath.PolicyLRU))
+			coordl = within(miss(policyKeep), .35, .01) && within(miss(datapath.PolicyPlan), .35, .01) && miss(datapath.PolicyLRU) >= .53
+			found = fmt.Sprintf("keep %.3g, plan %.3g, lru %.3g", miss(policyKeep), miss(datapath.PolicyPlan), miss(datapath.PolicyLRU))
 		}
 		w := hits[windowName]
 		window = window && within(w[datapath.PolicyPlan][i], share, near) &&
-			w[datapath.PolicyKeep][i] >= share-2*float64(z.window)/float64(z.items)-near
+			w[policyKeep][i] >= share-2*float64(z.window)/float64(z.items)-near
 		short = max(short, share-w[datapath.PolicyPlan][i])
 		for _, h := range hits {
-			lead = min(lead, h[datapath.PolicyPlan][i]-max(h[datapath.PolicyLRU][i], h[datapath.PolicyKeep][i]))
-			best = best && h[datapath.PolicyPlan][i] >= h[datapath.PolicyLRU][i]-1e-9 && h[datapath.PolicyPlan][i] >= h[datapath.PolicyKeep][i]-1e-9
+			lead = min(lead, h[datapath.PolicyPlan][i]-max(h[datapath.PolicyLRU][i], h[policyKeep][i]))
+			best = best && h[datapath.PolicyPlan][i] >= h[datapath.PolicyLRU][i]-1e-9 && h[datapath.PolicyPlan][i] >= h[policyKeep][i]-1e-9
 		}
 	}
 	r.Judge("table", table, fmt.Sprintf("off by %.2g at the most", off), "the table says which")
@@ -271,7 +272,7 @@ func (z cachesSize) path(ctx context.Context, r *lab.Report, d *data) error {
 	t := r.Table(fmt.Sprintf("Through the data path, memory for half the data, %d epochs: chunks loaded, by the number of chunks. The bound is .5 and what of the memory bodies and tables take.", epochs),
 		"order", "policy", "epoch 0", "epoch 1", "epoch 2")
 	for _, order := range []string{shuffle.Window, shuffle.Slot} {
-		for _, policy := range policies() {
+		for _, policy := range []datapath.Policy{datapath.PolicyLRU, datapath.PolicyPlan} {
 			g, err := d.open(ctx, datapath.Config{Policy: policy}, int64(share*float64(d.chunks)*float64(chunkcache.Cost(d.chunkBytes()))))
 			if err != nil {
 				return err

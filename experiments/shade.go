@@ -8,9 +8,9 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"github.com/millrace-data/millrace/datapath/chunkcache"
 	"github.com/millrace-data/millrace/experiments/lab"
 	"github.com/millrace-data/millrace/experiments/published"
+	"github.com/millrace-data/millrace/experiments/replay"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -148,15 +148,15 @@ func (z shadeSize) at(ctx context.Context, capacity int) ([]course, error) {
 		return nil, err
 	}
 	return []course{
-		z.replay(chunkcache.NewLRU[int], capacity, uniform),
-		z.replay(chunkcache.NewLRU[int], capacity, stream),
-		z.replay(chunkcache.NewKeep[int], capacity, uniform),
+		z.replay(replay.LRU[int], capacity, uniform),
+		z.replay(replay.LRU[int], capacity, stream),
+		z.replay(replay.Keep[int], capacity, uniform),
 		shade, ours, slot,
 	}, nil
 }
 
-// replay runs a stream of epochs against a policy of the product.
-func (z shadeSize) replay(policy func() chunkcache.Policy[int], capacity int, stream [][]int) course {
+// replay runs a stream of epochs against a rule by which chunks leave memory.
+func (z shadeSize) replay(policy replay.Policy[int], capacity int, stream [][]int) course {
 	var uses iter.Seq2[int, int64] = func(yield func(int, int64) bool) {
 		for _, s := range slices.Concat(stream...) {
 			if !yield(s, 1) {
@@ -164,7 +164,7 @@ func (z shadeSize) replay(policy func() chunkcache.Policy[int], capacity int, st
 			}
 		}
 	}
-	r := chunkcache.Replay(policy, int64(capacity), uses)
+	r := replay.Replay(policy, int64(capacity), uses)
 	c := course{hits: float64(r.Hits)} // epoch 0 has none
 	return z.mean(c, float64(z.samples*(z.epochs-1)-r.Hits), stream)
 }

@@ -15,7 +15,7 @@ func TestSimulated(t *testing.T) {
 		cases: []predicted{
 			{window, datapath.PolicyPlan, .5, 2, 2, 1, 1},
 			{window, datapath.PolicyLRU, .5, 2, 2, 1, 1},
-			{slot, datapath.PolicyKeep, .5, 2, 2, 1, 1},
+			{slot, datapath.PolicyLRU, .5, 2, 2, 1, 1},
 			{slot, datapath.PolicyPlan, 2, 1, 2, 1, 1},
 		},
 	}))

@@ -45,7 +45,7 @@ func TestAdviceAnswersTheQuestions(t *testing.T) {
 			t.Fatalf("picture: %v", err)
 		}
 	}
-	if got := strings.Count(picture, "<polyline"); got != 12 {
+	if got := strings.Count(picture, "<polyline"); got != 8 {
 		t.Errorf("picture: got %d lines, want one for each policy, disk and number of gateways", got)
 	}
 }

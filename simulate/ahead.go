@@ -28,25 +28,11 @@ func (g *gateway) heard(r *request) {
 	g.mark()
 }
 
-// mark keeps what readers come for while others can go.
+// mark begins a new queue when readers have come to need other chunks.
 func (g *gateway) mark() {
-	was, is := g.queue.horizon, g.readers.Horizon()
-	if was == is {
-		return
+	if is := g.readers.Horizon(); g.queue.horizon != is {
+		g.queue = queue{horizon: is}
 	}
-	g.queue = queue{horizon: is}
-	soon := func(chunk int32) bool { return is.Has(g, int(chunk)) }
-	if !is.SameClock(was) {
-		g.memory.shelf.SetWarm(soon)
-		return
-	}
-	var changed []int32
-	for _, h := range []*lookahead.Horizon{was, is} {
-		for p := range h.All() {
-			changed = append(changed, int32(p.Chunk))
-		}
-	}
-	g.memory.shelf.Rewarm(soon, changed)
 }
 
 // look makes the gateway look again for what to fetch ahead, once all that happens at this instant has happened.
@@ -86,7 +72,7 @@ func (g *gateway) pass() {
 		for _, c := range group {
 			need += g.Cost(int(c)) + g.data.Chunks[c].beside()
 		}
-		if !g.memory.take(need) {
+		if !g.memory.take(need, g.dueLast(group)) {
 			gate.ahead-- // nobody is told: there is no room for the next one either
 			return
 		}

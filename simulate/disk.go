@@ -14,9 +14,8 @@ type disk struct {
 	line    *line
 	gate    gate
 	total   int64
-	used    int64
-	size    map[int32]int64
-	policy  chunkcache.Policy[int32]
+	taken   int64 // by chunks that are being written
+	shelf   *chunkcache.Shelf[int32]
 	next    func(int32) int64
 	queue   []int32 // to be written
 	writing int
@@ -25,12 +24,12 @@ type disk struct {
 func newDisk(c *clock, size int64, rate float64, next func(int32) int64, idle func()) *disk {
 	return &disk{
 		line: &line{clock: c, total: rate}, gate: gate{limit: diskReads, idle: idle}, total: size,
-		size: map[int32]int64{}, policy: chunkcache.NewPlan(next), next: next,
+		shelf: chunkcache.NewShelf(next, nil), next: next,
 	}
 }
 
 // readsDisk reports whether the disk answers for a chunk.
-func (g *gateway) readsDisk(chunk int32) bool { return g.disk != nil && g.disk.size[chunk] > 0 }
+func (g *gateway) readsDisk(chunk int32) bool { return g.disk != nil && g.disk.shelf.Has(chunk) }
 
 // readDisk brings a chunk from disk. held says that the caller holds a place of its gate.
 func (g *gateway) readDisk(chunk int32, held bool, done func()) {
@@ -65,7 +64,7 @@ func (g *gateway) writeDisk() {
 		chunk := d.queue[0]
 		d.queue = d.queue[1:]
 		n := g.data.Chunks[chunk].Length
-		if d.size[chunk] > 0 || !g.memory.shelf.Has(chunk) || !d.room(chunk, n) {
+		if d.shelf.Has(chunk) || !g.memory.shelf.Has(chunk) || !d.room(chunk, n) {
 			continue
 		}
 		g.memory.shelf.Lease(chunk)
@@ -73,8 +72,8 @@ func (g *gateway) writeDisk() {
 		g.count.DiskWrites += n
 		d.line.send(n, func() {
 			d.writing--
-			d.size[chunk] = n
-			d.policy.Add(chunk, n, 0)
+			d.taken -= n
+			d.shelf.Put(chunk, n, 0)
 			g.memory.release(chunk)
 			g.writeDisk()
 		})
@@ -86,15 +85,11 @@ func (d *disk) room(chunk int32, n int64) bool {
 	if n > d.total {
 		return false
 	}
-	for d.used+n > d.total {
-		victim, ok := d.policy.Victim()
-		if !ok || d.next(victim) <= d.next(chunk) {
+	if missing := d.shelf.Bytes() + d.taken + n - d.total; missing > 0 {
+		if due := d.next(chunk); due == chunkcache.Never || d.shelf.Evict(missing, due) < missing {
 			return false
 		}
-		d.policy.Remove(victim)
-		d.used -= d.size[victim]
-		delete(d.size, victim)
 	}
-	d.used += n
+	d.taken += n
 	return true
 }

@@ -30,7 +30,7 @@ func (g *gateway) group(chunks []int32, part int64) [][]int32 {
 func (g *gateway) load(chunks []int32, part int64, ahead bool, done func()) {
 	arrived := func() {
 		for _, c := range chunks {
-			g.memory.arrived(c, g.queue.horizon.Has(g, int(c)))
+			g.memory.arrived(c)
 			if n := g.data.Chunks[c].beside(); n > 0 {
 				g.memory.give(n)
 			}

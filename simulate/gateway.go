@@ -57,7 +57,7 @@ func newGateway(c *clock, s *Setting, d *Data, store *line) *gateway {
 	g.queue.horizon = g.readers.Horizon()
 	g.gate = gate{limit: s.Fetchers, idle: g.look}
 	g.lone = gate{limit: max(s.Fetchers-1, 1), idle: func() {}}
-	g.memory = newMemory(s.CacheSize, func() chunkcache.Policy[int32] { return g.policy(s.Policy) })
+	g.memory = newMemory(s.CacheSize, g.due)
 	g.memory.ahead = g.giveUp
 	if s.DiskSize > 0 {
 		g.disk = newDisk(c, s.DiskSize, s.DiskRate, g.nextRead, g.look)
@@ -67,23 +67,28 @@ func newGateway(c *clock, s *Setting, d *Data, store *line) *gateway {
 
 func ahead(total int64) int64 { return total / 10 * aheadTenths }
 
-func (g *gateway) policy(name string) chunkcache.Policy[int32] {
-	switch name {
-	case Keep:
-		return chunkcache.NewKeep[int32]()
-	case Plan:
-		return chunkcache.NewPlan(g.next)
+// due says when readers need a chunk next: its rank among those within the horizon, or the time until a reader comes, which
+// counts only where chunks go by the plan.
+func (g *gateway) due(chunk int32) int64 {
+	if order, soon := g.readers.Horizon().Order(g, int(chunk)); soon {
+		return int64(order)
 	}
-	return chunkcache.NewLRU[int32]()
-}
-
-// next is when a chunk is needed next, for the policies.
-func (g *gateway) next(chunk int32) int64 {
-	t := g.readers.Next(g, int(chunk))
-	if t.IsZero() {
+	if g.set.Policy == LRU {
 		return chunkcache.Never
 	}
-	return t.UnixNano()
+	due := g.readers.Due(g, int(chunk))
+	if due == lookahead.Never {
+		return chunkcache.Never
+	}
+	return chunkcache.Soon + 1 + int64(due)
+}
+
+// dueLast is when the last of some chunks is needed.
+func (g *gateway) dueLast(chunks []int32) (due int64) {
+	for _, c := range chunks {
+		due = max(due, g.due(c))
+	}
+	return due
 }
 
 // nextRead is when a chunk will have to be read next, for the disk: one in memory is there for its next use, so the one
@@ -93,7 +98,7 @@ func (g *gateway) nextRead(chunk int32) int64 {
 	if d == lookahead.Never {
 		return chunkcache.Never
 	}
-	return int64(seconds(g.came)) + int64(min(d, chunkcache.Never/4))
+	return chunkcache.Soon + int64(seconds(g.came)) + int64(min(d, chunkcache.Never/4))
 }
 
 // Chunks, Cost and Resident are what the table of readers asks of a dataset.

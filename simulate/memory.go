@@ -3,8 +3,8 @@ package simulate
 import "github.com/millrace-data/millrace/datapath/chunkcache"
 
 // memory is the budget of one gateway: a shelf of chunks, chunks on their way, and bodies that had to be copied. Its
-// rules are those of a cache and of the budget: what somebody holds stays; what a reader comes for soon goes only for a body
-// that waits; of the rest the policy chooses.
+// rules are those of a cache and of the budget: what somebody holds stays, and a chunk goes only for one that is due sooner, or
+// for a body that waits.
 type memory struct {
 	total int64
 	inUse int64
@@ -27,16 +27,22 @@ type waiter struct {
 	ready func()
 }
 
-func newMemory(total int64, policy func() chunkcache.Policy[int32]) *memory {
-	return &memory{total: total, shelf: chunkcache.NewShelf(policy, nil), loads: map[int32]*load{}}
+func newMemory(total int64, due func(int32) int64) *memory {
+	return &memory{total: total, shelf: chunkcache.NewShelf(due, nil), loads: map[int32]*load{}}
 }
 
 // contains reports whether a chunk is in memory or on its way there.
 func (m *memory) contains(chunk int32) bool { return m.loads[chunk] != nil || m.shelf.Has(chunk) }
 
-// take reserves n bytes for chunks, instead of others that nobody comes for: all of it or nothing.
-func (m *memory) take(n int64) bool {
-	if len(m.queue) > 0 || n > m.total-m.inUse+m.shelf.Idle(false) || !m.free(n, false) {
+// take reserves n bytes for what is due at a time, instead of chunks that are due later: all of it or nothing.
+func (m *memory) take(n, due int64) bool {
+	if len(m.queue) > 0 {
+		return false
+	}
+	if missing := n - (m.total - m.inUse); missing > 0 {
+		m.inUse -= m.shelf.Evict(missing, due)
+	}
+	if n > m.total-m.inUse {
 		return false
 	}
 	m.grant(n)
@@ -62,7 +68,7 @@ func (m *memory) grant(n int64) {
 
 // nudge lets those that wait try again: bytes are free, or can be.
 func (m *memory) nudge() {
-	for len(m.queue) > 0 && m.free(m.queue[0].n, true) {
+	for len(m.queue) > 0 && m.free(m.queue[0].n) {
 		w := m.queue[0]
 		m.queue = m.queue[1:]
 		m.grant(w.n)
@@ -70,23 +76,18 @@ func (m *memory) nudge() {
 	}
 }
 
-// free lets chunks go until n bytes are free, and reports whether they are.
-func (m *memory) free(n int64, warm bool) bool {
-	for m.total-m.inUse < n {
-		_, size, ok := m.shelf.Evict(false)
-		if !ok && warm {
-			if size = m.ahead(n - (m.total - m.inUse)); size > 0 {
-				ok = true
-			} else {
-				_, size, ok = m.shelf.Evict(true)
-			}
+// free lets chunks go until n bytes are free, those that a reader comes for soon last, and reports whether they are.
+func (m *memory) free(n int64) bool {
+	for _, give := range []func(n int64) int64{
+		func(n int64) int64 { return m.shelf.EvictSome(n, chunkcache.Soon) },
+		m.ahead,
+		func(n int64) int64 { return m.shelf.EvictSome(n, chunkcache.Whatever) },
+	} {
+		if missing := n - (m.total - m.inUse); missing > 0 {
+			m.inUse -= give(missing)
 		}
-		if !ok {
-			return false
-		}
-		m.inUse -= size
 	}
-	return true
+	return m.total-m.inUse >= n
 }
 
 // release ends a lease of a chunk.
@@ -105,11 +106,11 @@ func (m *memory) wait(chunk int32, ready func()) {
 	l.waiters = append(l.waiters, ready)
 }
 
-// arrived puts a chunk into memory and hands it to those that wait. warm says that a reader comes for it soon.
-func (m *memory) arrived(chunk int32, warm bool) {
+// arrived puts a chunk into memory and hands it to those that wait.
+func (m *memory) arrived(chunk int32) {
 	l := m.loads[chunk]
 	delete(m.loads, chunk)
-	m.shelf.Put(chunk, l.cost, len(l.waiters), warm)
+	m.shelf.Put(chunk, l.cost, len(l.waiters))
 	for _, ready := range l.waiters {
 		ready()
 	}

@@ -123,7 +123,7 @@ func (a *readAhead) take(n *batchRun, asked []*aheadQuestion) bool {
 		bytes += q.bytes
 	}
 	cost := chunkcache.Cost(bytes)
-	if bytes == 0 || g.aheadHeld+cost > g.set.CacheSize/aheadAll || !g.memory.take(cost) {
+	if bytes == 0 || g.aheadHeld+cost > g.set.CacheSize/aheadAll || !g.memory.take(cost, chunkcache.Soon) {
 		return false
 	}
 	n.cost = cost

@@ -3,6 +3,7 @@ package simulate
 import (
 	"time"
 
+	"github.com/millrace-data/millrace/datapath/chunkcache"
 	"github.com/millrace-data/millrace/datapath/lookahead"
 	"github.com/millrace-data/millrace/shuffle"
 )
@@ -136,7 +137,7 @@ func (g *gateway) reserve(r *request, n int64, ready func()) {
 	room := func(n int64) int64 { return min(int64(float64(n+n/8)*g.bodies), g.set.CacheSize) }
 	r.room = room(n)
 	switch {
-	case r.run != nil && g.memory.take(r.room):
+	case r.run != nil && g.memory.take(r.room, chunkcache.Soon):
 		ready()
 	case r.full == nil:
 		if r.run != nil {
@@ -145,7 +146,7 @@ func (g *gateway) reserve(r *request, n int64, ready func()) {
 			r.asks = g.ownersOf(r.far)
 		}
 		g.memory.reserve(r.room, ready)
-	case g.memory.take(r.room):
+	case g.memory.take(r.room, chunkcache.Soon):
 		ready()
 	default:
 		r.room = 0
@@ -242,7 +243,7 @@ func (g *gateway) acquire(r *request, uses []use, done func(held []int32)) bool 
 			need += g.Cost(int(u.chunk)) + g.data.Chunks[u.chunk].beside()
 		}
 	}
-	if need > 0 && !m.take(need) {
+	if need > 0 && !m.take(need, g.dueLast(missing)) {
 		for _, c := range held {
 			m.release(c)
 		}

@@ -25,7 +25,7 @@ type Setting struct {
 	Alone      bool // each gateway has a cache of its own; else they are one cluster, and each chunk has an owner among them
 	Unnumbered bool // gateways of a cluster have no ordinals: chunks go by their digests, not by lane or stratum
 	CacheSize  int64
-	Policy     string  // lru, keep or plan
+	Policy     string  // lru or plan
 	DiskSize   int64   // 0: no disk tier
 	DiskRate   float64 // bytes per second of a disk
 	Fetchers   int
@@ -47,12 +47,11 @@ type Setting struct {
 // The policies, by the names that serve knows them by.
 const (
 	LRU  = "lru"
-	Keep = "keep"
 	Plan = "plan"
 )
 
 // Policies lists them.
-func Policies() []string { return []string{LRU, Keep, Plan} }
+func Policies() []string { return []string{LRU, Plan} }
 
 // Check reports everything in a setting that makes no sense.
 func (s *Setting) Check() error {

@@ -211,7 +211,6 @@ func TestPredictionsAreWhatTheDataPathDoes(t *testing.T) {
 	for name, change := range map[string]func(*simulate.Setting){
 		"plan":       func(*simulate.Setting) {},
 		"lru":        func(s *simulate.Setting) { s.Policy = simulate.LRU },
-		"keep":       func(s *simulate.Setting) { s.Policy = simulate.Keep },
 		"slot":       func(s *simulate.Setting) { s.Order.Shuffle = shuffle.Slot },
 		"none":       func(s *simulate.Setting) { s.Order.Shuffle = shuffle.None },
 		"job-bound":  func(s *simulate.Setting) { s.Rate = 1024 },

@@ -36,8 +36,8 @@ func TestDiskCacheThatDoesNotFitIsAFaultOfUsage(t *testing.T) {
 		"more than a disk":  {[]string{"--disk-cache", fresh, "--disk-cache-size", "1000PB"}, "more than the file system's"},
 		"somebody's":        {[]string{"--disk-cache", foreign, "--disk-cache-size", "1MiB"}, "not empty"},
 		"another dataset's": {[]string{"--disk-cache", other, "--disk-cache-size", "1MiB"}, "it holds chunks of s3://bucket/mails"},
-		"a policy":          {[]string{"--cache-policy", "fifo"}, "want one of plan, lru, keep"},
-		"fits":              {[]string{"--disk-cache", fresh, "--disk-cache-size", "1MiB", "--cache-policy", "keep"}, ""},
+		"a policy":          {[]string{"--cache-policy", "fifo"}, "want one of plan, lru"},
+		"fits":              {[]string{"--disk-cache", fresh, "--disk-cache-size", "1MiB", "--cache-policy", "lru"}, ""},
 	} {
 		for _, check := range []string{"--check", "--check=false"} {
 			if args.want == "" && check != "--check" {

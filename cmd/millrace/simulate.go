@@ -58,7 +58,7 @@ func (x *simulateFlags) define(f *cli.Flags) {
 	f.Number(&s.ReadAhead, "read-ahead", 2, "batches that a rank asks for beyond the one that it computes on")
 	f.Factor(&s.Skew, "skew", 1, "think time of the slowest rank over that of the fastest one, from 1")
 	f.Sizes(&x.caches, "cache-size", nil, "`SIZE,...` of a gateway's memory budget")
-	f.Words(&x.policies, "cache-policy", []string{simulate.Plan}, "`POLICY,...` by which chunks leave memory, some of lru, keep, plan", simulate.Policies()...)
+	f.Words(&x.policies, "cache-policy", []string{simulate.Plan}, "`POLICY,...` by which chunks leave memory, lru, plan or both", simulate.Policies()...)
 	f.Sizes(&x.disks, "disk-cache-size", []int64{0}, "`SIZE,...` of a gateway's disk cache, 0 for none")
 	f.Bandwidth(&s.DiskRate, "disk-bandwidth", 2e9, "bytes a second of a gateway's disk")
 	f.Numbers(&x.gateways, "gateways", []int{1}, "`N,...` gateways, 1 to 1000, that are one cache, and among which the ranks are shared out")

@@ -73,7 +73,7 @@ func TestWithJSONAnErrorIsJSON(t *testing.T) {
 // TestShellsCompleteWords asks as a shell does. The last line is the directive: 0 files, 4 nothing, 16 directories.
 func TestShellsCompleteWords(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
-		{"serve --cache-policy ", "plan\nlru\nkeep\n:4\n"},
+		{"serve --cache-policy ", "plan\nlru\n:4\n"},
 		{"serve --log-format t", "auto\ntext\njson\n:4\n"}, // the shell leaves out what does not fit,
 		{"fetch --tail ", "short\ndrop\npad\n:4\n"},
 		{"serve --config ", ":0\n"},

@@ -33,14 +33,14 @@ func (c *Cache[K]) Buffer(ctx context.Context, n int64) (*Buffer[K], error) {
 	return &Buffer[K]{cache: c, slot: s, data: s.buf[:n:n]}, nil
 }
 
-// TryBuffer returns n bytes of any content, of memory that is free or of chunks that nobody is known to come for soon; false if
-// there are none, or somebody waits for them.
+// TryBuffer returns n bytes of any content, of memory that is free or of chunks that no reader comes for soon; false
+// if there are none, or somebody waits for them.
 func (c *Cache[K]) TryBuffer(n int64) (*Buffer[K], bool) {
 	if c.budget.Waiting() > 0 {
 		return nil, false
 	}
 	c.mu.Lock()
-	slots := c.takeSlots([]int64{n})
+	slots := c.takeSlots([]int64{n}, Soon)
 	c.mu.Unlock()
 	if slots == nil {
 		return nil, false

@@ -34,7 +34,7 @@ func TestBuffersShareTheBudget(t *testing.T) {
 		t.Errorf("got %d bytes reserved, want those of the slot used again, %d", got, held)
 	}
 	again.Close()
-	if got := c.Reclaim(1, false); got != held {
+	if got := c.Reclaim(1, Soon); got != held {
 		t.Errorf("got %d bytes reclaimed, want %d", got, held)
 	}
 	if got := b.InUse(); got != 0 {

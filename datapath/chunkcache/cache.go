@@ -15,8 +15,11 @@ var errAborted = errors.New("load ended without a result")
 
 // Config of a Cache. The zero value of a field means its default.
 type Config[K comparable] struct {
-	Budget *budget.Budget   // where every byte is reserved
-	Policy func() Policy[K] // what goes first, NewLRU; called twice: see NewShelf
+	Budget *budget.Budget // where every byte is reserved
+	// Due says when a chunk is needed next: see Soon; nil: Never. It runs under the cache's lock, for
+	// some chunks before one of them goes: it must be quick, must not call the cache, and must not
+	// wait for a lock that is held while the cache is called.
+	Due func(K) int64
 	// Evicted is told of each key that is not in memory any more, nor on its way there: its chunk was evicted, or its
 	// load ended without one. So what is kept about a key from before its chunk is published can be forgotten
 	// here. It runs under the cache's lock: it must be quick and must not call the cache.
@@ -32,7 +35,6 @@ type Cache[K comparable] struct {
 
 	mu        sync.Mutex // guards what follows and the fields of entries and calls
 	shelf     *Shelf[K]
-	wanted    func(K) bool   // the last one that SetWarm or Rewarm was given
 	calls     map[K]*call[K] // loads that somebody waits for
 	free      map[int64][]*slot
 	freeBytes int64
@@ -48,7 +50,7 @@ type Stats struct {
 	Joins     uint64 // joined to a load that was on its way
 	Failures  uint64 // loads that ended in an error
 	Evictions uint64
-	Warm      uint64 // of these, chunks that a reader was coming for: somebody else had to have the bytes
+	Expected  uint64 // of these, chunks that a reader was coming for soon
 	HitBytes  uint64
 	LoadBytes uint64
 
@@ -61,14 +63,10 @@ type Stats struct {
 
 // New returns an empty cache.
 func New[K comparable](cfg Config[K]) *Cache[K] {
-	if cfg.Policy == nil {
-		cfg.Policy = NewLRU[K]
-	}
 	return &Cache[K]{
 		budget: cfg.Budget,
 		debug:  cfg.Debug,
-		shelf:  NewShelf(cfg.Policy, cfg.Evicted),
-		wanted: func(K) bool { return false },
+		shelf:  NewShelf(cfg.Due, cfg.Evicted),
 		calls:  map[K]*call[K]{},
 		free:   map[int64][]*slot{},
 	}
@@ -98,33 +96,14 @@ func (c *Cache[K]) Resident(key K) bool {
 	return c.shelf.Has(key)
 }
 
-// SetWarm says that the readers have changed, and which chunks they come for soon: these stay while others can go. A policy that knows
-// of the readers works out anew when they need the others. A chunk that comes later is asked about when it has come: wanted is kept, called
-// under the cache's lock, and must not change its mind.
-func (c *Cache[K]) SetWarm(wanted func(K) bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.wanted = wanted
-	c.shelf.SetWarm(wanted)
-}
-
-// Rewarm is SetWarm where only the answers for some keys have changed: no policy is asked to look at the others.
-func (c *Cache[K]) Rewarm(wanted func(K) bool, changed []K) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.wanted = wanted
-	c.shelf.Rewarm(wanted, changed)
-}
-
-// Reclaim gives at least n bytes of the budget back if it can: free slots first, then
-// chunks that nobody holds a lease on, and those that a reader is coming for only if warm is set. It
-// returns the bytes.
-func (c *Cache[K]) Reclaim(n int64, warm bool) int64 {
+// Reclaim gives at least n bytes of the budget back if it can: free slots first, then idle chunks
+// that go for what is due then. It returns the bytes.
+func (c *Cache[K]) Reclaim(n, due int64) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	back := c.shrink(n)
 	for back < n {
-		s := c.evict(warm)
+		s := c.evict(c.shelf.next(due))
 		if s == nil {
 			break
 		}
@@ -134,19 +113,25 @@ func (c *Cache[K]) Reclaim(n int64, warm bool) int64 {
 	return back
 }
 
-// Reclaimable returns the bytes that Reclaim could give back now.
-func (c *Cache[K]) Reclaimable() int64 {
+// Free returns the bytes of the slots without a chunk.
+func (c *Cache[K]) Free() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.freeBytes + c.shelf.Idle(true)
+	return c.freeBytes
 }
 
-// Spare returns the bytes that a load could have now: free slots, and chunks that nobody holds a lease on and no reader
-// is coming for.
-func (c *Cache[K]) Spare() int64 {
+// Idle returns the bytes of the chunks that nobody holds.
+func (c *Cache[K]) Idle() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.freeBytes + c.shelf.Idle(false)
+	return c.shelf.Idle()
+}
+
+// Goes reports whether some chunk would go for one that is due at a time.
+func (c *Cache[K]) Goes(due int64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.shelf.Goes(due)
 }
 
 // Populate maps memory for a chunk of n bytes before its load needs it, which is a quarter of what a first load
@@ -179,7 +164,7 @@ func (c *Cache[K]) Wait() { c.loads.Wait() }
 // Drop waits for the loads and gives back all that is not leased.
 func (c *Cache[K]) Drop() {
 	c.loads.Wait()
-	c.Reclaim(c.budget.Total()+1, true)
+	c.Reclaim(c.budget.Total()+1, Whatever)
 }
 
 // lease holds an entry. The caller holds mu, as in all that follows.
@@ -194,15 +179,15 @@ func (c *Cache[K]) unlease(e *entry[K]) bool {
 	return c.shelf.release(e)
 }
 
-// evict takes the chunk that should go first out of memory and returns its slot, nil when none can go.
-func (c *Cache[K]) evict(warm bool) *slot {
-	e := c.shelf.evict(warm)
+// evict forgets a chunk that the shelf has chosen, and returns its slot; nil where it has chosen none.
+func (c *Cache[K]) evict(e *entry[K]) *slot {
 	if e == nil {
 		return nil
 	}
+	c.shelf.drop(e)
 	c.stats.Evictions++
-	if e.warm {
-		c.stats.Warm++
+	if e.due <= Soon {
+		c.stats.Expected++
 	}
 	c.stats.Bytes -= e.slot.class
 	if c.debug {
@@ -241,18 +226,30 @@ func (c *Cache[K]) putFree(s *slot) {
 	c.freeBytes += s.cost()
 }
 
-// takeSlots finds a slot for each size, or for none of them. No chunk goes for them that a reader is coming for.
-func (c *Cache[K]) takeSlots(sizes []int64) []*slot {
+// takeSlots finds a slot for each size, or for none of them: in free memory, and in that of chunks
+// that go for what is due then.
+func (c *Cache[K]) takeSlots(sizes []int64, due int64) []*slot {
 	var need int64
 	for _, n := range sizes {
 		need += Cost(n)
 	}
-	if need > c.budget.Total()-c.budget.InUse()+c.freeBytes+c.shelf.Idle(false) {
-		return nil // do not evict for what cannot succeed
+	var going []*entry[K]
+	if need -= c.budget.Total() - c.budget.InUse() + c.freeBytes; need > 0 {
+		if going = c.shelf.choose(need, due); going == nil {
+			return nil // do not evict for what cannot succeed
+		}
 	}
+	next := func() (e *entry[K]) {
+		if len(going) == 0 {
+			return c.shelf.next(due)
+		}
+		e, going = going[0], going[1:]
+		return e
+	}
+	defer func() { c.shelf.restore(going) }()
 	slots := make([]*slot, 0, len(sizes))
 	for _, n := range sizes {
-		s := c.takeSlot(classOf(n), c.budget.TryReserve)
+		s := c.takeSlot(classOf(n), c.budget.TryReserve, next)
 		if s == nil {
 			for _, s := range slots {
 				c.putFree(s)
@@ -264,8 +261,9 @@ func (c *Cache[K]) takeSlots(sizes []int64) []*slot {
 	return slots
 }
 
-// takeSlot finds one slot: a free one, new memory as reserve grants it, or that of chunks that can go.
-func (c *Cache[K]) takeSlot(class int64, reserve func(n int64) (*budget.Reservation, bool)) *slot {
+// takeSlot finds one slot: a free one, new memory as reserve grants it, or that of the chunks that next
+// names.
+func (c *Cache[K]) takeSlot(class int64, reserve func(n int64) (*budget.Reservation, bool), next func() *entry[K]) *slot {
 	for {
 		if s := c.takeFree(class); s != nil {
 			return s
@@ -276,7 +274,7 @@ func (c *Cache[K]) takeSlot(class int64, reserve func(n int64) (*budget.Reservat
 		if c.shrink(class+entryCost) > 0 {
 			continue
 		}
-		s := c.evict(false)
+		s := c.evict(next())
 		if s == nil {
 			return nil
 		}

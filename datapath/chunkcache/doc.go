@@ -13,11 +13,12 @@
 //     other's leases.
 //   - Every byte it maps is reserved in the budget first, free slots included, and is given back
 //     through Reclaim as soon as somebody else needs it.
-//   - A chunk that a reader comes for soon does not go for another one's load, whatever the Policy. The policy
-//     decides among the rest: NewLRU, NewKeep, or NewPlan, which knows the readers.
+//   - A chunk goes only for one that is due sooner, or for a body that somebody waits for. Before one
+//     goes, some idle chunks are asked when they are due (Config.Due), and the last of them goes
+//     (idle.go). What no reader comes for goes before all others, the least recently used first.
 //
-// A Shelf is all of that but the bytes, the budget and the loads: who is there, who is held, who goes first. A simulation
-// uses one alone, and Replay runs a trace on one.
+// A Shelf is all of that but the bytes, the budget and the loads: which chunks are there, which are
+// held, which goes first. A simulation uses one alone.
 //
 // Slots are anonymous mappings outside the garbage collector's sight, in size classes an
 // eighth of a power of two apart, so that at most 12.5 % of a slot is unused and a slot

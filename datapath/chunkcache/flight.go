@@ -18,6 +18,10 @@ type Request[K comparable] struct {
 	Wants []Want[K] // each key once
 	Ahead bool      // nobody waits for them yet: does not count as a hit or a miss
 
+	// Due says when the last of the missing wants is needed, given by their numbers: a chunk goes for
+	// them only if it is due later; nil: Soon. It runs under the cache's lock, like Config.Due.
+	Due func(missing []int) int64
+
 	// Group says which of the missing wants one load brings, as lists of their numbers, each exactly
 	// once; nil: each has its own. It must be quick: it runs under the cache's lock.
 	Group func(missing []int) [][]int
@@ -177,7 +181,11 @@ func (c *Cache[K]) claim(ctx context.Context, req *Request[K], l *Leases[K]) ([]
 	}
 	var slots []*slot
 	if len(missing) > 0 {
-		if slots = c.takeSlots(sizes); slots == nil {
+		due := int64(Soon)
+		if req.Due != nil {
+			due = req.Due(missing)
+		}
+		if slots = c.takeSlots(sizes, due); slots == nil {
 			for i, e := range l.entries {
 				if e != nil {
 					c.unlease(e)
@@ -306,7 +314,7 @@ func (c *Cache[K]) settle(f *Fill[K], err error) {
 	// A load that everybody left may still have brought its chunk: keep it, unless another is on its way.
 	keep := err == nil && (alive || !c.shelf.Has(cl.key) && c.calls[cl.key] == nil)
 	if keep {
-		e := &entry[K]{key: cl.key, slot: f.slot, length: f.size, cost: f.slot.cost(), refs: int32(cl.waiters), warm: c.wanted(cl.key)}
+		e := &entry[K]{key: cl.key, slot: f.slot, length: f.size, cost: f.slot.cost(), refs: int32(cl.waiters)}
 		c.shelf.put(e)
 		c.stats.Bytes += f.slot.class
 		c.stats.LoadBytes += uint64(f.size)

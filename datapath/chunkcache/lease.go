@@ -24,7 +24,7 @@ func (l *Leases[K]) Instead(i int, n int64) (*Buffer[K], bool) {
 	c.mu.Lock()
 	var s *slot
 	if Cost(n)*int64(e.refs) < e.cost {
-		s = c.takeSlot(classOf(n), c.budget.TrySwap)
+		s = c.takeSlot(classOf(n), c.budget.TrySwap, func() *entry[K] { return c.shelf.next(Soon) })
 	}
 	c.mu.Unlock()
 	if s == nil {

@@ -1,46 +1,44 @@
 package chunkcache
 
-import (
-	"cmp"
-	"slices"
-)
-
-// Shelf knows which chunks are in memory, who holds them and which go first, but neither their bytes nor a
-// budget. A Cache keeps its chunks on one; a simulation runs the same code on a Shelf of its own, under its own
-// clock: it makes room with Evict until a chunk fits, calls Put when the chunk has come, and Lease and Release around its
-// use. It is not safe for concurrent use.
+// Shelf knows which chunks are in memory, who holds them and which go first, but neither their
+// bytes nor a budget. A Cache keeps its chunks on one; a simulation runs the same code on a Shelf of
+// its own, under its own clock: it makes room with Evict until a chunk fits, calls Put when the
+// chunk has come, and Lease and Release around its use. It is not safe for concurrent use.
 type Shelf[K comparable] struct {
-	entries  map[K]*entry[K]
-	cold     Policy[K] // unleased and wanted soon by nobody we know of: goes first
-	warm     Policy[K] // unleased, but a reader is coming for it
-	admitted uint64    // chunks so far
-	uses     uint64    // that have ended so far
-	bytes    int64
-	evicted  func(K)
+	entries map[K]*entry[K]
+	idle    idle[K]
+	bytes   int64
+	evicted func(K)
 }
 
 // entry is a chunk in memory.
 type entry[K comparable] struct {
-	key      K
-	slot     *slot // nil on a shelf that is no cache's
-	length   int64 // of the chunk
-	cost     int64
-	admitted uint64
-	used     uint64 // when its last use ended
-	refs     int32  // open leases; 0: the entry is in cold or warm
-	warm     bool
+	key    K
+	slot   *slot // nil on a shelf that is no cache's
+	length int64 // of the chunk
+	cost   int64
+	refs   int32 // open leases; 0: the entry is idle
+	place  int   // in one of the lists of idle entries, if it is idle
+	due    int64 // when it was chosen to go
 }
 
 // data returns the chunk's bytes.
 func (e *entry[K]) data() []byte { return e.slot.buf[:e.length:e.length] }
 
-// NewShelf returns an empty shelf. policy is called twice: for the chunks that a reader comes for soon, and for the
-// others. evicted is told of every chunk that goes; nil: nobody wants to know.
-func NewShelf[K comparable](policy func() Policy[K], evicted func(K)) *Shelf[K] {
+// NewShelf returns an empty shelf. due says when a chunk is needed next, the larger the later; nil:
+// never. evicted is told of every chunk that goes; nil: nobody wants to know.
+//
+// Of the idle chunks the one that is due last goes first. With equal chunks and the whole future
+// known no other choice loads less (Belady, A Study of Replacement Algorithms for a Virtual-Storage
+// Computer, IBM Systems Journal 1966). Without due it is the least recently used one.
+func NewShelf[K comparable](due func(K) int64, evicted func(K)) *Shelf[K] {
+	if due == nil {
+		due = func(K) int64 { return Never }
+	}
 	if evicted == nil {
 		evicted = func(K) {}
 	}
-	return &Shelf[K]{entries: map[K]*entry[K]{}, cold: policy(), warm: policy(), evicted: evicted}
+	return &Shelf[K]{entries: map[K]*entry[K]{}, idle: newIdle(due), evicted: evicted}
 }
 
 // Has reports whether a chunk is there.
@@ -52,18 +50,13 @@ func (s *Shelf[K]) Len() int { return len(s.entries) }
 // Bytes returns the sizes of the chunks that are there.
 func (s *Shelf[K]) Bytes() int64 { return s.bytes }
 
-// Idle returns the sizes of those that Evict could take.
-func (s *Shelf[K]) Idle(warm bool) int64 {
-	if warm {
-		return s.cold.Bytes() + s.warm.Bytes()
-	}
-	return s.cold.Bytes()
-}
+// Idle returns the sizes of those that nobody holds.
+func (s *Shelf[K]) Idle() int64 { return s.idle.bytes }
 
-// Put puts a chunk there that has come, with the leases of those who waited for it. It must not be there. warm says that a
-// reader comes for it soon.
-func (s *Shelf[K]) Put(key K, size int64, leases int, warm bool) {
-	s.put(&entry[K]{key: key, cost: size, refs: int32(leases), warm: warm})
+// Put puts a chunk there that has come, with the leases of those who waited for it. It must not be
+// there.
+func (s *Shelf[K]) Put(key K, size int64, leases int) {
+	s.put(&entry[K]{key: key, cost: size, refs: int32(leases)})
 }
 
 // Lease holds a chunk until Release, if it is there.
@@ -78,99 +71,99 @@ func (s *Shelf[K]) Lease(key K) bool {
 // Release ends one lease and reports whether it was the last one.
 func (s *Shelf[K]) Release(key K) bool { return s.release(s.entries[key]) }
 
-// Evict takes the chunk away that should go first, if any may go: one that a reader comes for soon only if warm is set and there is no
-// other.
-func (s *Shelf[K]) Evict(warm bool) (key K, size int64, ok bool) {
-	e := s.evict(warm)
-	if e == nil {
-		return key, 0, false
+// Evict takes chunks away for n bytes that are due at a time, and returns the bytes: chunks that are
+// due later, the last of them first, and those that nobody comes for. It takes none if those that it
+// finds are not enough.
+func (s *Shelf[K]) Evict(n, due int64) (bytes int64) {
+	for _, e := range s.choose(n, due) {
+		bytes += e.cost
+		s.drop(e)
 	}
-	return e.key, e.cost, true
+	return bytes
 }
 
-// SetWarm says that the readers have changed, and which chunks they come for soon. The policies are asked to look again when they
-// need the others.
-func (s *Shelf[K]) SetWarm(wanted func(K) bool) {
-	for _, list := range []Policy[K]{s.cold, s.warm} {
-		if r, ok := list.(refresher); ok {
-			r.Refresh()
+// EvictSome is Evict, but for that it takes what goes where that is not enough.
+func (s *Shelf[K]) EvictSome(n, due int64) (bytes int64) {
+	for bytes < n {
+		e := s.next(due)
+		if e == nil {
+			break
 		}
+		bytes += e.cost
+		s.drop(e)
 	}
-	var changed []*entry[K]
-	for _, e := range s.entries {
-		if wanted(e.key) != e.warm {
-			changed = append(changed, e)
+	return bytes
+}
+
+// Goes reports whether an idle chunk would go for one that is due at a time.
+func (s *Shelf[K]) Goes(due int64) bool {
+	if s.idle.count() == 0 {
+		return false
+	}
+	last := s.idle.last()
+	return last.due > due || last.due == Never
+}
+
+// choose takes entries off the idle ones that go for n bytes that are due at a time: none if those
+// that it finds are not enough.
+func (s *Shelf[K]) choose(n, due int64) (chosen []*entry[K]) {
+	if n > s.idle.bytes {
+		return nil
+	}
+	for n > 0 {
+		e := s.next(due)
+		if e == nil {
+			s.restore(chosen)
+			return nil
 		}
+		chosen = append(chosen, e)
+		n -= e.cost
 	}
-	s.move(changed, wanted)
+	return chosen
 }
 
-// Rewarm is SetWarm where only the answers for some keys have changed: no policy is asked to look at the others.
-func (s *Shelf[K]) Rewarm(wanted func(K) bool, keys []K) {
-	var changed []*entry[K]
-	for _, k := range keys {
-		if e := s.entries[k]; e != nil {
-			changed = append(changed, e)
-		}
+// next takes the entry off the idle ones that goes first, nil if none goes for what is due then.
+func (s *Shelf[K]) next(due int64) *entry[K] {
+	if s.idle.count() == 0 {
+		return nil
 	}
-	s.move(changed, wanted)
+	last := s.idle.last()
+	if last.due <= due && last.due < Never {
+		return nil
+	}
+	s.idle.remove(last.entry)
+	last.entry.due = last.due
+	return last.entry
 }
 
-// move moves entries to the lists that they belong to. Chunks that move together keep their order of use.
-func (s *Shelf[K]) move(changed []*entry[K], wanted func(K) bool) {
-	slices.SortFunc(changed, func(a, b *entry[K]) int { return cmp.Compare(a.used, b.used) })
-	for _, e := range changed {
-		s.warmth(e, wanted(e.key))
-	}
-}
-
-// warmth moves an entry to the list that it belongs to.
-func (s *Shelf[K]) warmth(e *entry[K], wanted bool) {
-	if wanted == e.warm {
-		return
-	}
-	if e.refs == 0 {
-		s.list(e).Remove(e.key)
-	}
-	e.warm = wanted
-	if e.refs == 0 {
-		s.add(e)
+// restore puts chosen entries back.
+func (s *Shelf[K]) restore(chosen []*entry[K]) {
+	for _, e := range chosen {
+		s.idle.add(e)
 	}
 }
 
-// list returns where an unleased entry waits for its end.
-func (s *Shelf[K]) list(e *entry[K]) Policy[K] {
-	if e.warm {
-		return s.warm
-	}
-	return s.cold
-}
-
-func (s *Shelf[K]) add(e *entry[K]) { s.list(e).Add(e.key, e.cost, e.admitted) }
-
-// rest puts an entry among those that could go, as the last one used.
-func (s *Shelf[K]) rest(e *entry[K]) {
-	s.uses++
-	e.used = s.uses
-	s.add(e)
+// drop forgets an entry that was chosen.
+func (s *Shelf[K]) drop(e *entry[K]) {
+	delete(s.entries, e.key)
+	s.bytes -= e.cost
+	s.evicted(e.key)
 }
 
 func (s *Shelf[K]) put(e *entry[K]) {
 	if s.entries[e.key] != nil {
 		panic("chunkcache: chunk put twice")
 	}
-	s.admitted++
-	e.admitted = s.admitted
 	s.entries[e.key] = e
 	s.bytes += e.cost
 	if e.refs == 0 {
-		s.rest(e)
+		s.idle.add(e)
 	}
 }
 
 func (s *Shelf[K]) lease(e *entry[K]) {
 	if e.refs == 0 {
-		s.list(e).Remove(e.key)
+		s.idle.remove(e)
 	}
 	e.refs++
 }
@@ -184,25 +177,6 @@ func (s *Shelf[K]) release(e *entry[K]) bool {
 	if e.refs > 0 {
 		return false
 	}
-	s.rest(e)
+	s.idle.add(e)
 	return true
-}
-
-// evict takes the entry away that should go first, nil when none can go.
-func (s *Shelf[K]) evict(warm bool) *entry[K] {
-	from := s.cold
-	key, ok := from.Victim()
-	if !ok && warm {
-		from = s.warm
-		key, ok = from.Victim()
-	}
-	if !ok {
-		return nil
-	}
-	from.Remove(key)
-	e := s.entries[key]
-	delete(s.entries, key)
-	s.bytes -= e.cost
-	s.evicted(key)
-	return e
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -12,117 +11,164 @@ import (
 	"github.com/millrace-data/millrace/internal/budget"
 )
 
-// order takes all away and returns the keys in the order in which they went.
-func order(s *Shelf[string]) (keys []string) {
-	for {
-		k, _, ok := s.Evict(true)
-		if !ok {
-			return keys
+// gone takes all away, one after the other, and returns the keys in that order.
+func gone(s *Shelf[int], keys *[]int) []int {
+	*keys = nil
+	for s.Evict(1, Whatever) > 0 {
+	}
+	return *keys
+}
+
+// stocked returns a shelf of chunks from 0 on, of one byte each, and where the keys of those that go are noted.
+func stocked(n int, due func(int) int64) (s *Shelf[int], went *[]int) {
+	went = new([]int)
+	s = NewShelf(due, func(k int) { *went = append(*went, k) })
+	for k := range n {
+		s.Put(k, 1, 0)
+	}
+	return s, went
+}
+
+// Without readers the least recently used chunk goes first, however many there are.
+func TestTheLeastRecentlyUsedGoesFirst(t *testing.T) {
+	const n = 300
+	s, went := stocked(n, nil)
+	var want []int
+	for k := range n {
+		if k%3 == 0 {
+			s.Lease(k)
+		} else {
+			want = append(want, k)
 		}
-		keys = append(keys, k)
 	}
-}
-
-func stocked(policy func() Policy[string], keys ...string) *Shelf[string] {
-	s := NewShelf(policy, nil)
-	for _, k := range keys {
-		s.Put(k, 1, 0, false)
-	}
-	return s
-}
-
-// A chunk is as old as its load: leases and readers that come and go make it no younger.
-func TestKeepKnowsWhatCameFirst(t *testing.T) {
-	s := stocked(NewKeep[string], "a", "b", "c", "d")
-	s.Lease("a")
-	s.SetWarm(func(k string) bool { return k == "b" })
-	s.Release("a")
-	s.SetWarm(func(string) bool { return false })
-	if k, _, _ := s.Evict(false); k != "d" {
-		t.Errorf("got %s evicted, want d", k)
-	}
-	s.Put("d", 1, 0, false)
-	s.Evict(false)
-	s.Put("e", 1, 1, false) // used as it comes
-	s.Release("e")
-	if got, want := order(s), []string{"e", "c", "b", "a"}; !slices.Equal(got, want) {
-		t.Errorf("got %v evicted, want %v", got, want)
-	}
-}
-
-// Chunks that leave a reader's horizon together are as old as their last use, and no map decides.
-func TestChunksMoveInOrderOfUse(t *testing.T) {
-	keys := strings.Split("the quick brown fox jumps over a lazy dog", " ")
-	s := stocked(NewLRU[string], keys...)
-	slices.Reverse(keys[2:])
-	for _, k := range keys[2:] {
-		s.Lease(k)
+	for k := n - 3; k >= 0; k -= 3 {
 		s.Release(k)
+		want = append(want, k)
 	}
-	s.SetWarm(func(string) bool { return true })
-	s.Rewarm(func(string) bool { return false }, slices.Sorted(slices.Values(keys)))
-	if got := order(s); !slices.Equal(got, keys) {
-		t.Errorf("got %v evicted, want %v", got, keys)
-	}
-	s = stocked(NewLRU[string], keys...)
-	s.SetWarm(func(string) bool { return true })
-	if got := order(s); !slices.Equal(got, keys) {
-		t.Errorf("got %v evicted, want %v", got, keys)
-	}
-}
-
-// Where readers come or jump, SetWarm puts both lists in order again.
-func TestPlanHearsOfReaders(t *testing.T) {
-	next := map[string]int64{"a": 1, "b": 2, "c": 3, "d": 4}
-	wanted := func(k string) bool { return k < "c" }
-	s := stocked(func() Policy[string] { return NewPlan(func(k string) int64 { return next[k] }) }, "a", "b", "c", "d")
-	s.SetWarm(wanted)
-	next = map[string]int64{"a": 9, "b": 8, "c": 9, "d": 8}
-	s.SetWarm(wanted)
-	if got, want := order(s), []string{"c", "d", "a", "b"}; !slices.Equal(got, want) {
+	if got := gone(s, went); !slices.Equal(got, want) {
 		t.Errorf("got %v evicted, want %v", got, want)
 	}
 }
 
-// Whatever the policy, what a reader comes for soon goes after all the others, and what is leased never.
-func TestShelfKeepsWhatIsWanted(t *testing.T) {
-	for _, c := range contracts() {
-		t.Run(c.name, func(t *testing.T) {
-			var gone []int
-			s := NewShelf(func() Policy[int] { return c.make(func(k int) int64 { return int64(k) }) }, func(k int) { gone = append(gone, k) })
-			for k := range 8 {
-				s.Put(k, 10, k/7, k%2 == 0)
-			}
-			if !s.Lease(6) || s.Lease(8) || !s.Has(7) || s.Has(8) || !s.Release(6) {
-				t.Fatal("got chunks that are not there, or lost some")
-			}
-			if s.Idle(false) != 30 || s.Idle(true) != 70 || s.Bytes() != 80 || s.Len() != 8 {
-				t.Errorf("got %d and %d of %d bytes idle, want 30 and 70 of 80", s.Idle(false), s.Idle(true), s.Bytes())
-			}
-			for range 3 {
-				if k, size, ok := s.Evict(false); !ok || k%2 == 0 || k == 7 || size != 10 {
-					t.Errorf("got %d, %d bytes, %v evicted, want an odd one below 7", k, size, ok)
-				}
-			}
-			if k, _, ok := s.Evict(false); ok {
-				t.Errorf("got %d evicted, which a reader comes for", k)
-			}
-			for range 4 {
-				s.Evict(true)
-			}
-			if _, _, ok := s.Evict(true); ok || !s.Has(7) || s.Len() != 1 || len(gone) != 7 {
-				t.Errorf("got %d chunks left and %v evicted, want the leased one left", s.Len(), gone)
-			}
-			func() {
-				defer func() {
-					if recover() == nil {
-						t.Error("a chunk was put twice without a panic")
-					}
-				}()
-				s.Put(7, 10, 0, false)
-			}()
-		})
+// Of so few that all are asked the chunk that is due last goes first, whatever was due before.
+func TestTheChunkDueLastGoesFirst(t *testing.T) {
+	due := map[int]int64{}
+	s, went := stocked(looks, func(k int) int64 { return due[k] })
+	for k := range looks {
+		due[k] = Soon + 1 + int64(k*7%looks)
 	}
+	s.Evict(looks/2, Whatever)
+	var want []int
+	for k := range looks {
+		if s.Has(k) {
+			due[k] = Soon + 1 + int64(k*5%looks)
+			want = append(want, k)
+		}
+	}
+	slices.SortFunc(want, func(a, b int) int { return int(due[b] - due[a]) })
+	if got := gone(s, went); !slices.Equal(got, want) {
+		t.Errorf("got %v evicted, want %v", got, want)
+	}
+}
+
+// Of many chunks a few are asked, and what goes is among the last of them all.
+func TestOfManyChunksAFewAreAsked(t *testing.T) {
+	const n = 10_000
+	asked := 0
+	s, went := stocked(n, func(k int) int64 {
+		asked++
+		return Soon + 1 + int64(k*7919%n)
+	})
+	const evicted = 200
+	for range evicted {
+		s.Evict(1, Whatever)
+	}
+	if most := evicted * (looks + again); asked > most {
+		t.Errorf("asked %d times for %d chunks, want at most %d", asked, evicted, most)
+	}
+	var sum int
+	for _, k := range *went {
+		sum += k * 7919 % n
+	}
+	if mean := sum / evicted; mean < n*9/10 {
+		t.Errorf("what went was due %d of %d on average, want one of the last tenth", mean, n)
+	}
+}
+
+// A chunk goes only for one that is due sooner, or for any other if no reader comes for it.
+func TestAChunkGoesForOneDueSooner(t *testing.T) {
+	for _, c := range []struct {
+		is, limit int64
+		goes      bool
+	}{
+		{3, 2, true}, {3, 3, false}, {3, 4, false}, {3, Soon, false}, {3, Never, false}, {3, Whatever, true}, {0, Whatever, true},
+		{Soon + 9, 3, true}, {Soon + 9, Soon, true}, {Soon + 9, Soon + 8, true}, {Soon + 9, Soon + 9, false}, {Never, Soon + 9, true}, {Never, Never, true},
+	} {
+		s, _ := stocked(1, func(int) int64 { return c.is })
+		if got := s.Goes(c.limit); got != c.goes {
+			t.Errorf("a chunk due at %d goes for one due at %d: got %v, want %v", c.is, c.limit, got, c.goes)
+		}
+		if got := s.Evict(1, c.limit) > 0; got != c.goes {
+			t.Errorf("a chunk due at %d went for one due at %d: got %v, want %v", c.is, c.limit, got, c.goes)
+		}
+	}
+}
+
+// Chunks that readers come for soon stay while another can go, those that came meanwhile too; once their readers are gone they go.
+func TestShelfKeepsWhatIsWantedSoon(t *testing.T) {
+	const n = 1000
+	soon := true
+	s, went := stocked(n, func(k int) int64 {
+		if soon && k%2 == 0 {
+			return int64(k)
+		}
+		return Soon + 1 + int64(k)
+	})
+	for range n / 2 {
+		if s.Evict(1, Whatever); (*went)[len(*went)-1]%2 == 0 {
+			t.Fatalf("chunk %d went, which a reader comes for soon, and others did not", (*went)[len(*went)-1])
+		}
+	}
+	if got := s.Evict(1, Soon); got != 0 {
+		t.Errorf("got %d bytes of chunks that a reader comes for soon, want none", got)
+	}
+	soon = false
+	if got := s.Evict(n/4, Soon); got != n/4 {
+		t.Errorf("got %d bytes of chunks whose reader has gone, want %d", got, n/4)
+	}
+}
+
+// What does not suffice is not taken, and what is leased never goes.
+func TestShelfEvictsEnoughOrNothing(t *testing.T) {
+	var went []int
+	s := NewShelf(func(k int) int64 { return Soon + 1 + int64(k) }, func(k int) { went = append(went, k) })
+	for k := range 8 {
+		s.Put(k, 10, k/7)
+	}
+	if !s.Lease(6) || s.Lease(8) || !s.Has(7) || s.Has(8) || !s.Release(6) {
+		t.Fatal("got chunks that are not there, or lost some")
+	}
+	if s.Idle() != 70 || s.Bytes() != 80 || s.Len() != 8 {
+		t.Errorf("got %d of %d bytes idle, want 70 of 80", s.Idle(), s.Bytes())
+	}
+	if got := s.Evict(71, Whatever) + s.Evict(30, Soon+5); got != 0 || s.Idle() != 70 || s.Len() != 8 {
+		t.Errorf("got %d bytes where there are not enough, %d idle, want 0 and 70", got, s.Idle())
+	}
+	if got := s.EvictSome(30, Soon+6); got != 10 {
+		t.Errorf("got %d bytes, want those of the one chunk that goes, 10", got)
+	}
+	if got := s.Evict(55, Whatever); got != 60 || !slices.Equal(went, []int{6, 5, 4, 3, 2, 1, 0}) {
+		t.Errorf("got %d bytes and %v evicted, want 60 and all but chunk 7", got, went)
+	}
+	if s.Evict(1, Whatever) != 0 || !s.Has(7) || s.Len() != 1 {
+		t.Errorf("got %d chunks left, want the leased one", s.Len())
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("a chunk was put twice without a panic")
+		}
+	}()
+	s.Put(7, 10, 0)
 }
 
 // Who keeps something for each key that comes hears of each that is not there in the end, however its load ended.

@@ -12,8 +12,8 @@ const (
 	// heapClass is the largest class that is taken from Go's heap: a mapping of its own would waste
 	// more on page rounding, and the kernel limits their number.
 	heapClass = 64 << 10
-	// entryCost is what one cached chunk costs in Go's heap beside its bytes: entry, slot, reservation, the policy's node and two
-	// map cells, with keys of 48 measured 447 bytes under lru and 425 under keep and plan.
+	// entryCost is what one cached chunk costs in Go's heap beside its bytes: entry, slot, reservation, its
+	// place among the idle ones and a map cell.
 	entryCost = 448
 	poison    = 0xDB
 )

@@ -14,7 +14,7 @@ PLANTS = [
     (
         "chunkcache counts one lease too few for the waiters of a load",
         "./datapath/chunkcache TestConcurrentPrograms",
-        [("datapath/chunkcache/flight.go", "refs: int32(cl.waiters), warm", "refs: int32(max(cl.waiters-1, 0)), warm")],
+        [("datapath/chunkcache/flight.go", "refs: int32(cl.waiters)}", "refs: int32(max(cl.waiters-1, 0))}")],
     ),
     (
         "chunkcache drops a chunk and keeps its bytes on the books",
@@ -27,24 +27,34 @@ PLANTS = [
         [("datapath/chunkcache/shelf.go", "if e.refs > 0 {\n\t\treturn false", "if e.refs > 1 {\n\t\treturn false")],
     ),
     (
-        "lru counts the bytes of chunks that are gone",
-        "./datapath/chunkcache TestPoliciesAgainstModel",
-        [("datapath/chunkcache/lru.go", "{ l.bytes -= size })", "{ l.bytes -= size * 0 })")],
+        "of equal chunks the one idle for the shortest time goes first",
+        "./datapath/chunkcache TestTheLeastRecentlyUsedGoesFirst",
+        [("datapath/chunkcache/idle.go", "break // nobody comes for it, and it is idle for longer than others", "continue")],
     ),
     (
-        "keep takes a chunk for new when its lease ends",
-        "./datapath/chunkcache TestPoliciesAgainstModel",
-        [("datapath/chunkcache/keep.go", "k.add(key, size, int64(admitted))", "k.add(key, size, int64(k.added))")],
+        "a chunk goes by when it was due when it was asked last",
+        "./datapath/chunkcache TestTheChunkDueLastGoesFirst",
+        [("datapath/chunkcache/idle.go", "\tl.runners = make([]candidate[K], 0, runnerUp+2)\n", "\tif len(was) > 0 && l.others.has(was[0].entry) {\n\t\treturn was[0]\n\t}\n\tl.runners = make([]candidate[K], 0, runnerUp+2)\n")],
     ),
     (
-        "plan lets a chunk go that has come nearer meanwhile",
-        "./datapath/chunkcache TestPoliciesAgainstModel",
-        [("datapath/chunkcache/plan.go", "return n.rank >= before", "return n.rank >= 0*before")],
+        "the chunks idle last are not asked",
+        "./simulate TestPoliciesMeetTheirBounds",
+        [("datapath/chunkcache/idle.go", "if n++; n == newest {", "if n++; n > 0 {")],
     ),
     (
-        "a chunk that a reader comes for makes room for any other",
-        "./datapath/chunkcache TestChunksThatComeLaterAreWarmToo",
-        [("datapath/chunkcache/shelf.go", "if !ok && warm {", "if !ok {")],
+        "a chunk goes for one that is due later",
+        "./datapath/chunkcache TestAChunkGoesForOneDueSooner",
+        [("datapath/chunkcache/shelf.go", "if last.due <= due && last.due < Never {", "if last.due < due && last.due < Never {")],
+    ),
+    (
+        "a chunk whose reader has gone stays among those that readers come for",
+        "./datapath/chunkcache TestShelfKeepsWhatIsWantedSoon",
+        [("datapath/chunkcache/idle.go", "if l.due(e.key) > Soon {", "if l.due(e.key) > Never-1 {")],
+    ),
+    (
+        "chunks go for a request that does not fit all the same",
+        "./datapath/chunkcache TestShelfEvictsEnoughOrNothing",
+        [("datapath/chunkcache/shelf.go", "\t\t\ts.restore(chosen)\n", "")],
     ),
     (
         "budget grants one byte more than there is",

@@ -50,12 +50,12 @@ PLANTS = [
     (
         "datapath lets chunks go that a reader comes for soon",
         "./datapath TestJobsOnOneEpochReadTheStoreOnce",
-        [("datapath/marks.go", "p.cache.Rewarm(soon, changed(old, wanted))", "p.cache.Rewarm(soon, changed(old, old))")],
+        [("datapath/eviction.go", "\tif order, soon := readers.Horizon().Order(s, chunk); soon {\n\t\treturn int64(order)\n\t}\n", "")],
     ),
     (
         "datapath goes on with reads for a reader that has jumped",
         "./datapath TestReaderThatJumpsGivesUpWhatItLeft",
-        [("datapath/marks.go", "\tp.flights.keep(is)\n", "")],
+        [("datapath/prefetch.go", "if fs.horizon == h {", "if true {")],
     ),
     (
         "datapath lets those who warm take the whole line",
@@ -210,7 +210,7 @@ PLANTS = [
     (
         "datapath takes memory full of chunks that nobody needs for full",
         "./datapath TestUnfollowedReadersUseMemoryThatNobodyNeeds/cold",
-        [("datapath/path.go", "p.budget.InUse() + p.cache.Spare()", "p.budget.InUse() + p.cache.Stats().FreeBytes")],
+        [("datapath/path.go", "p.free() >= n || p.cache.Goes(chunkcache.Soon)", "p.free() >= n")],
     ),
     (
         "datapath brings whole chunks for the few samples that move between homes",

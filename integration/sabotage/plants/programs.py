@@ -14,7 +14,7 @@ PLANTS = [
     (
         "simulate forgets which chunks a reader comes for soon",
         "./simulate TestPredictionsAreWhatTheDataPathDoes",
-        [("simulate/ahead.go", "\tg.memory.shelf.Rewarm(soon, changed)\n", "")],
+        [("simulate/gateway.go", "\tif order, soon := g.readers.Horizon().Order(g, int(chunk)); soon {\n\t\treturn int64(order)\n\t}\n", "")],
     ),
     (
         "simulate lets ranks ask for nothing ahead",

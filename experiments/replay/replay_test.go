@@ -1,4 +1,4 @@
-package chunkcache
+package replay
 
 import (
 	"fmt"
@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"os"
 	"testing"
+
+	"github.com/millrace-data/millrace/datapath/chunkcache"
 )
 
 // trace is uses whose position a policy may ask for.
@@ -36,13 +38,13 @@ func (t *trace) all() iter.Seq2[int, int64] {
 
 // plan is the policy that knows the whole trace.
 func (t *trace) plan() Policy[int] {
-	return NewPlan(func(k int) int64 {
+	return Plan(func(k int) int64 {
 		for i := t.now; i < len(t.uses); i++ {
 			if t.uses[i] == k {
 				return int64(i)
 			}
 		}
-		return Never
+		return chunkcache.Never
 	})
 }
 
@@ -115,10 +117,10 @@ func TestPlanIsTheBestThereIs(t *testing.T) {
 		capacity := 1 + rnd.Int64N(4)
 		b := best{trace: tr, capacity: capacity, cost: func(int) int64 { return 1 }, known: map[[2]int]int64{}}
 		want := int(b.from(0, 0))
-		if got := Replay(tr.plan, capacity, tr.all()); got.Loads != want || got.Hits+got.Loads != len(tr.uses) {
+		if got := Replay(tr.plan(), capacity, tr.all()); got.Loads != want || got.Hits+got.Loads != len(tr.uses) {
 			t.Fatalf("%v, capacity %d: got %+v, want %d loads", tr.uses, capacity, got, want)
 		}
-		if got := Replay(NewLRU[int], capacity, tr.all()); got.Loads < want {
+		if got := Replay(LRU[int], capacity, tr.all()); got.Loads < want {
 			t.Fatalf("%v, capacity %d: lru loads %d, fewer than the best, %d", tr.uses, capacity, got.Loads, want)
 		} else if got.Loads > want {
 			apart++
@@ -137,7 +139,7 @@ func TestPlanWithUnequalChunks(t *testing.T) {
 	for range many() {
 		tr := random(rnd, true)
 		capacity := 4 + rnd.Int64N(6)
-		r := Replay(tr.plan, capacity, tr.all())
+		r := Replay(tr.plan(), capacity, tr.all())
 		for i, n := range []int64{int64(r.Loads), r.LoadBytes} {
 			b := best{trace: tr, capacity: capacity, cost: []func(int) int64{func(int) int64 { return 1 }, tr.size}[i], known: map[[2]int]int64{}}
 			least := b.from(0, 0)
@@ -185,12 +187,12 @@ func (e *epochs) next(k int) int64 {
 			return int64(at)
 		}
 	}
-	return Never
+	return chunkcache.Never
 }
 
-func (e *epochs) policies() map[string]func() Policy[int] {
-	return map[string]func() Policy[int]{
-		"lru": NewLRU[int], "keep": NewKeep[int], "plan": func() Policy[int] { return NewPlan(e.next) },
+func (e *epochs) policies() map[string]Policy[int] {
+	return map[string]Policy[int]{
+		"lru": LRU[int], "keep": Keep[int], "plan": Plan(e.next),
 	}
 }
 
@@ -225,7 +227,7 @@ func TestLoadsUnderAWindowOrder(t *testing.T) {
 	for _, name := range []string{"keep", "plan"} {
 		t.Run(name, func(t *testing.T) {
 			e := newEpochs(n, count)
-			s := NewShelf(e.policies()[name], nil)
+			s := e.policies()[name](capacity)
 			loads := make([]int, count)
 			fetch := func(w int) {
 				for i := w * window; i < min((w+1)*window, n*count); i++ {
@@ -233,12 +235,7 @@ func TestLoadsUnderAWindowOrder(t *testing.T) {
 					if s.Lease(k) {
 						continue
 					}
-					for s.Bytes()+1 > capacity {
-						if _, _, ok := s.Evict(false); !ok {
-							t.Fatal("got no room")
-						}
-					}
-					s.Put(k, 1, 1, false)
+					s.Bring(k, 1, 1)
 					loads[i/n]++
 				}
 			}
@@ -272,8 +269,8 @@ func ExampleReplay() {
 			}
 		}
 	}
-	fmt.Println(Replay(NewLRU[string], 2, uses))
-	fmt.Println(Replay(NewKeep[string], 2, uses))
+	fmt.Println(Replay(LRU[string], 2, uses))
+	fmt.Println(Replay(Keep[string], 2, uses))
 	// Output:
 	// {0 6 6}
 	// {1 5 5}

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/millrace-data/millrace/datapath/chunkcache"
+	"github.com/millrace-data/millrace/datapath/lookahead"
 )
 
 // Policy names the rule by which chunks go that no reader comes for soon.
@@ -12,39 +13,48 @@ type Policy string
 
 // The policies.
 const (
-	PolicyPlan Policy = "plan" // the one whose next use by any known reader is furthest away
+	PolicyPlan Policy = "plan" // the one that is due last, by all readers that are known
 	PolicyLRU  Policy = "lru"  // the one that was used longest ago
-	PolicyKeep Policy = "keep" // the one that came last, so that what is there stays
 )
 
 // Policies returns all of them, the default first.
-func Policies() []Policy { return []Policy{PolicyPlan, PolicyLRU, PolicyKeep} }
+func Policies() []Policy { return []Policy{PolicyPlan, PolicyLRU} }
 
-// of returns what makes the policy, where next says when a chunk is needed next.
-func (p Policy) of(next func(key) int64) func() chunkcache.Policy[key] {
-	switch p {
-	case PolicyLRU:
-		return chunkcache.NewLRU[key]
-	case PolicyKeep:
-		return chunkcache.NewKeep[key]
-	}
-	return func() chunkcache.Policy[key] { return chunkcache.NewPlan(next) }
-}
-
-// nextUse returns when a chunk in memory is needed next, for the policy: an instant, or for those within the horizon, which the cache keeps
-// apart from the others, just their order. It runs under the cache's lock.
-func (p *Path) nextUse(k key) int64 {
-	soonest := int64(chunkcache.Never)
-	horizon := p.readers.Horizon()
+// due says when a chunk in memory is needed next, as the cache asks before it lets one go. It runs
+// under the cache's lock.
+func (p *Path) due(k key) int64 {
+	due := int64(chunkcache.Never)
 	for _, h := range p.homes.of(k) {
-		if order, ok := horizon.Order(h.source, h.chunk); ok {
-			soonest = min(soonest, int64(order))
-		} else if t := p.readers.Next(h.source, h.chunk); !t.IsZero() {
-			soonest = min(soonest, t.UnixNano())
-		}
+		due = min(due, h.source.due(h.chunk))
 	}
-	return soonest
+	return due
 }
+
+// due says when readers of the data set need a chunk next: its rank among those within the horizon,
+// or the time until a reader comes, which counts only where chunks go by the plan.
+func (s *Source) due(chunk int) int64 {
+	readers := s.path.readers
+	if order, soon := readers.Horizon().Order(s, chunk); soon {
+		return int64(order)
+	}
+	if s.path.cfg.Policy == PolicyLRU {
+		return chunkcache.Never
+	}
+	due := readers.Due(s, chunk)
+	if due == lookahead.Never {
+		return chunkcache.Never
+	}
+	return chunkcache.Soon + 1 + int64(due)
+}
+
+// Chunks returns how many chunks the dataset has. Chunks, Cost and Resident are what the table of readers asks of it.
+func (s *Source) Chunks() int { return s.index.Chunks() }
+
+// Cost returns the bytes of memory that a chunk takes.
+func (s *Source) Cost(chunk int) int64 { return chunkcache.Cost(s.index.Chunk(chunk).Length) }
+
+// Resident reports whether a chunk is in memory, or on its way there.
+func (s *Source) Resident(chunk int) bool { return s.path.cache.Contains(s.key(chunk)) }
 
 // homes knows of the chunks in memory, and on their way there, which datasets they belong to. Nobody calls the cache while
 // holding its lock, for the cache calls it under its own.

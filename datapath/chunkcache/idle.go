@@ -1,0 +1,237 @@
+package chunkcache
+
+import (
+	"iter"
+	"math"
+	"math/rand/v2"
+	"slices"
+)
+
+const (
+	// Soon parts the answers of Due. An answer up to Soon is the rank of a chunk among those that
+	// readers come for soon. An answer above Soon grows with the time until a reader comes.
+	Soon = math.MaxInt64 / 4
+	// Never is the answer for a chunk that no reader is known to come for.
+	Never = math.MaxInt64
+	// Whatever is a limit that lets any idle chunk go.
+	Whatever = -1
+)
+
+// Before an idle chunk goes, so many of those that nobody comes for soon are asked when they are due.
+// Where there are no more, all are asked, and the choice is exact.
+const (
+	oldest   = 8 // those longest idle: of what nobody comes for the oldest goes, at the first answer
+	newest   = 8 // those idle last: as an epoch begins, only these have no use left in it
+	runnerUp = 8 // those that were due last in the choice before, but for the one that went
+	drawn    = 8 // others, by chance
+	looks    = oldest + newest + runnerUp + drawn
+	again    = 4 // of those that readers came for soon are asked whether they still do
+)
+
+// idle is the chunks that nobody holds. A chunk that is released counts among the others until it is
+// asked, and from then on among those that it belongs to.
+type idle[K comparable] struct {
+	others  queue[K] // due after Soon, as far as they were asked
+	soon    queue[K] // due up to Soon, when they were asked last
+	bytes   int64
+	due     func(K) int64
+	runners []candidate[K] // of the last choice, the one due last first
+	random  *rand.Rand
+}
+
+// candidate is an idle entry that was asked when it is due.
+type candidate[K comparable] struct {
+	entry *entry[K]
+	due   int64
+}
+
+// before reports whether a goes before b does: it is due later, or as late and idle for longer.
+func (a candidate[K]) before(b candidate[K]) bool {
+	return a.due > b.due || a.due == b.due && a.entry.place < b.entry.place
+}
+
+func newIdle[K comparable](due func(K) int64) idle[K] {
+	return idle[K]{due: due, random: rand.New(rand.NewPCG(1, 2))} // a simulation gives the same answer each time
+}
+
+func (l *idle[K]) count() int { return l.others.count + l.soon.count }
+
+// add adds an entry that was released.
+func (l *idle[K]) add(e *entry[K]) {
+	l.bytes += e.cost
+	l.others.add(e)
+}
+
+func (l *idle[K]) remove(e *entry[K]) {
+	l.bytes -= e.cost
+	if l.others.has(e) {
+		l.others.remove(e)
+	} else {
+		l.soon.remove(e)
+	}
+}
+
+// last returns the entry that goes first, as far as some of them tell, and when it is due. There must
+// be one.
+func (l *idle[K]) last() candidate[K] {
+	for e := range l.soon.oldest(again) {
+		l.soon.remove(e)
+		if l.due(e.key) > Soon {
+			l.others.add(e)
+		} else {
+			l.soon.add(e)
+		}
+	}
+	was := l.runners
+	l.runners = make([]candidate[K], 0, runnerUp+2)
+	for l.sample(was); len(l.runners) == 0 && l.others.count > 0; l.sample(nil) {
+	}
+	if len(l.runners) > 0 {
+		return l.runners[0]
+	}
+	for e := range l.soon.oldest(looks / 2) {
+		l.note(candidate[K]{e, l.due(e.key)})
+	}
+	for range looks / 2 {
+		e := l.soon.draw(l.random)
+		l.note(candidate[K]{e, l.due(e.key)})
+	}
+	return l.runners[0]
+}
+
+// sample asks some of the others.
+func (l *idle[K]) sample(runners []candidate[K]) {
+	if l.others.count <= looks {
+		for e := range l.others.oldest(looks) {
+			l.ask(e)
+		}
+		return
+	}
+	for e := range l.others.oldest(oldest) {
+		if l.ask(e) == Never {
+			break // nobody comes for it, and it is idle for longer than others
+		}
+	}
+	n := 0
+	for e := range l.others.newest() {
+		if l.ask(e) > Soon {
+			if n++; n == newest {
+				break
+			}
+		}
+	}
+	for _, c := range runners {
+		if l.others.has(c.entry) {
+			l.ask(c.entry)
+		}
+	}
+	for range drawn {
+		if l.others.count > 0 {
+			l.ask(l.others.draw(l.random))
+		}
+	}
+}
+
+// ask asks when one of the others is due. One that is due soon is put among its like.
+func (l *idle[K]) ask(e *entry[K]) int64 {
+	due := l.due(e.key)
+	if due <= Soon {
+		l.others.remove(e)
+		l.soon.add(e)
+	} else {
+		l.note(candidate[K]{e, due})
+	}
+	return due
+}
+
+// note keeps a candidate among the runners if it goes before one of them.
+func (l *idle[K]) note(c candidate[K]) {
+	at := len(l.runners)
+	for i, r := range l.runners {
+		if r.entry == c.entry {
+			return
+		}
+		if at == len(l.runners) && c.before(r) {
+			at = i
+		}
+	}
+	l.runners = slices.Insert(l.runners, at, c)
+	l.runners = l.runners[:min(len(l.runners), runnerUp+1)]
+}
+
+// queue lists entries in the order in which they were added. One that leaves leaves a hole, until the
+// list is packed.
+type queue[K comparable] struct {
+	list  []*entry[K]
+	first int // no entry stands before it
+	count int
+}
+
+// leastHoles is how many holes a list has at least when it is packed.
+const leastHoles = 64
+
+func (q *queue[K]) add(e *entry[K]) {
+	if len(q.list) >= 2*q.count+leastHoles {
+		q.pack()
+	}
+	e.place = len(q.list)
+	q.list = append(q.list, e)
+	q.count++
+}
+
+func (q *queue[K]) pack() {
+	kept := make([]*entry[K], 0, 2*q.count+leastHoles)
+	for _, e := range q.list {
+		if e != nil {
+			e.place = len(kept)
+			kept = append(kept, e)
+		}
+	}
+	q.list, q.first = kept, 0
+}
+
+func (q *queue[K]) remove(e *entry[K]) {
+	q.list[e.place] = nil
+	q.count--
+	for q.first < len(q.list) && q.list[q.first] == nil {
+		q.first++
+	}
+}
+
+func (q *queue[K]) has(e *entry[K]) bool { return e.place < len(q.list) && q.list[e.place] == e }
+
+// oldest yields the first n entries. They may be removed, and added again, meanwhile.
+func (q *queue[K]) oldest(n int) iter.Seq[*entry[K]] {
+	list := q.list[q.first:]
+	return func(yield func(*entry[K]) bool) {
+		for i := 0; i < len(list) && n > 0; i++ {
+			if e := list[i]; e != nil {
+				if n--; !yield(e) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// newest yields the entries, the last one first. They may be removed meanwhile.
+func (q *queue[K]) newest() iter.Seq[*entry[K]] {
+	return func(yield func(*entry[K]) bool) {
+		for i := len(q.list) - 1; i >= q.first; i-- {
+			if e := q.list[i]; e != nil && !yield(e) {
+				return
+			}
+		}
+	}
+}
+
+// draw returns one of the entries by chance. There must be one.
+func (q *queue[K]) draw(random *rand.Rand) *entry[K] {
+	at := q.first + random.IntN(len(q.list)-q.first)
+	for q.list[at] == nil {
+		if at++; at == len(q.list) {
+			at = q.first
+		}
+	}
+	return q.list[at]
+}
