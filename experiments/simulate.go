@@ -40,7 +40,6 @@ func fullSimulate() simulateSize {
 		cases: []predicted{
 			{window, datapath.PolicyPlan, .5, 8, 4, 1, 2},
 			{window, datapath.PolicyLRU, .5, 8, 4, 1, 2},
-			{window, datapath.PolicyPlan, .5, 8, 1.5, 1, 2},
 			{slot, datapath.PolicyPlan, .25, 8, 4, 1, 2},
 			{slot, datapath.PolicyLRU, .25, 1, 4, 1, 0},
 			{slot, datapath.PolicyPlan, .5, 8, .7, 1, 2},
