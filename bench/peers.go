@@ -8,15 +8,18 @@ import (
 	"time"
 )
 
-// lanes of the slot plan by which gateways with ordinals share chunks out.
+// lanes of the slot plan that is read.
 const lanes = 32
 
-// homed is the address of a batch of a plan whose chunks belong to gateways by their ordinals.
+// frontRoom is the cache of the front: enough for the batches that are under way.
+const frontRoom = 256 << 20
+
+// homed is the address of a batch of a slot plan.
 func (d set) homed(epoch, batch int64) string {
 	return fmt.Sprintf("/v1/datasets/%s/epochs/%d/batches/%d?shuffle=slot&window=%d", d.name, epoch, batch, lanes)
 }
 
-// pair is two gateways of one cluster: the holder owns every chunk, the front owns none and asks it for all.
+// pair is two gateways of one cluster: the holder, whose cache is much larger, owns nearly every chunk, and the front asks it for them.
 type pair struct{ front, holder *process }
 
 func (p *pair) stop() {
@@ -37,11 +40,11 @@ func (s *suite) startPair(ctx context.Context) (*pair, error) {
 		}
 	}
 	p := &pair{}
-	flags := []string{"--cluster", "bench", "--join", "" + ports[0] + "," + ports[1], "--peer-insecure"}
+	flags := []string{"--cluster", "bench", "--join", ports[0] + "," + ports[1], "--peer-insecure"}
 	var err error
-	p.holder, err = s.world.serve(ctx, s.room(), append(flags, "--peer-listen", ports[0], "--member", "holder", "--ordinal", "0/1"))
+	p.holder, err = s.world.serve(ctx, s.room(), append(flags, "--peer-listen", ports[0], "--member", "holder"))
 	if err == nil {
-		p.front, err = s.world.serve(ctx, s.room(), append(flags, "--peer-listen", ports[1], "--member", "front"))
+		p.front, err = s.world.serve(ctx, frontRoom, append(flags, "--peer-listen", ports[1], "--member", "front"))
 	}
 	if err == nil {
 		err = errors.Join(met(ctx, p.front), met(ctx, p.holder))

@@ -148,7 +148,7 @@ func parseSources(cfg Config, lookup, token bool) ([]source, error) {
 		case token && !plain:
 			err = refusePlain(s.base)
 		case s.must && cfg.Home != nil:
-			err = fmt.Errorf("gateway %q: Home wants a list of gateways in the order of their ordinals; the addresses of a name have none", g)
+			err = fmt.Errorf("gateway %q: Home wants a list of gateways, in one order for all ranks; the addresses of a name have none", g)
 		}
 		all, faults = append(all, s), append(faults, err)
 	}

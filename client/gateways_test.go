@@ -330,8 +330,8 @@ func TestNewRefusesNamesThatAreNone(t *testing.T) {
 		}
 	}
 	_, err := client.New(client.Config{Gateways: []string{"dns:gw:80"}, Home: client.HomeByRank})
-	if err == nil || !strings.Contains(err.Error(), "ordinals") {
-		t.Errorf("got %v, want an error about ordinals", err)
+	if err == nil || !strings.Contains(err.Error(), "in one order for all ranks") {
+		t.Errorf("got %v, want an error about the order", err)
 	}
 }
 

@@ -2,7 +2,7 @@ package client
 
 import "math/bits"
 
-// HomeByRank gives rank r of w, of p gateways in the order of their ordinals, the gateway floor(r*p/w): with
+// HomeByRank gives rank r of w, of p gateways that all ranks list in one order, the gateway floor(r*p/w): with
 // split=locality the one that holds what the rank reads (Config.Home).
 func HomeByRank(rank, worldSize uint64, gateways int) int {
 	if rank >= worldSize {

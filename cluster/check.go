@@ -46,8 +46,6 @@ func (c *Cluster) check(h peer.Hello, remote string) error {
 			h.ID, h.OrderVersion, c.cfg.ID, shuffle.OrderVersion)
 	case h.Boot == "" || len(h.Boot) > nameBytes:
 		return fmt.Errorf("gateway %q: a hello without the name of its boot", h.ID)
-	case h.Of < 0 || h.Of > mostOf || h.Ordinal < 0 || h.Of > 0 && h.Ordinal >= h.Of:
-		return fmt.Errorf("gateway %q: ordinal %d/%d is none", h.ID, h.Ordinal, h.Of)
 	case len(h.Serves) > mostServed:
 		return fmt.Errorf("gateway %q: it serves %d datasets, at most %d are taken", h.ID, len(h.Serves), mostServed)
 	}

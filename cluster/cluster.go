@@ -97,7 +97,7 @@ func (c *Cluster) Self() peer.Hello {
 
 func (c *Cluster) self() peer.Hello {
 	h := peer.Hello{
-		Cluster: c.cfg.Name, ID: c.cfg.ID, Boot: c.cfg.Boot, Address: c.cfg.Address, Ordinal: c.cfg.Ordinal, Of: c.cfg.Of,
+		Cluster: c.cfg.Name, ID: c.cfg.ID, Boot: c.cfg.Boot, Address: c.cfg.Address,
 		Weight: c.cfg.Weight, OrderVersion: shuffle.OrderVersion, Draining: c.draining,
 	}
 	for _, s := range c.cfg.Serves {

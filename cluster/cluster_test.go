@@ -128,8 +128,6 @@ func TestStrangersAreRefused(t *testing.T) {
 		"a name with a line": {hello: func(h *peer.Hello) { h.ID = "a\nb" }, want: "want letters"},
 		"another order":      {hello: func(h *peer.Hello) { h.OrderVersion++ }, want: fmt.Sprintf("has version %d of the order", shuffle.OrderVersion+1)},
 		"no boot":            {hello: func(h *peer.Hello) { h.Boot = "" }, want: "without the name of its boot"},
-		"an ordinal outside": {hello: func(h *peer.Hello) { h.Ordinal, h.Of = 3, 3 }, want: "ordinal 3/3 is none"},
-		"an ordinal below":   {hello: func(h *peer.Hello) { h.Ordinal, h.Of = -1, 3 }, want: "ordinal -1/3 is none"},
 		"our address":        {hello: func(h *peer.Hello) { h.Address = at(0) }, want: "which is the address of gateway"},
 		"loopback":           {hello: func(h *peer.Hello) { h.Address = "127.0.0.1:7946" }, want: "advertises 127.0.0.1:7946, which only itself can reach"},
 		"every address":      {hello: func(h *peer.Hello) { h.Address = "0.0.0.0:7946" }, want: "nobody can be reached there"},
@@ -208,41 +206,6 @@ func TestAdvertisedAddressThatDoesNotAnswer(t *testing.T) {
 	})
 }
 
-func TestOrdinals(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		number := func(i int) func(*Config) { return func(c *Config) { c.Ordinal, c.Of = i, 2 } }
-		a := w.join(0, []int{1}, number(0))
-		b := w.join(1, nil, number(1))
-		w.pass(3 * time.Second)
-		for place := range uint64(8) {
-			c := chunk(int(place))
-			c.Place, c.Of = place, 8
-			want := "gw-1"
-			if place < 4 {
-				want = ""
-			}
-			if got := a.Owner(c); got != want {
-				t.Errorf("place %d of 8: got %q, want %q", place, got, want)
-			}
-		}
-		if got := a.Status().Faults; len(got) != 0 {
-			t.Errorf("got %q, want no faults", got)
-		}
-		w.join(2, []int{0, 1}, number(1))
-		w.pass(3 * time.Second)
-		for _, n := range []*node{a, b} {
-			got := strings.Join(n.Status().Faults, "\n")
-			if !strings.Contains(got, "gw-1") || !strings.Contains(got, "gw-2") {
-				t.Errorf("%s: got faults %q, want both names", n.cfg.ID, got)
-			}
-		}
-		if got := owned(a); len(got) != 3 {
-			t.Errorf("got owners %v, want all three all the same", got)
-		}
-	})
-}
-
-// Half of the gateways serve the data as it was: each is well, but they are two caches. That has to be said.
 func TestGenerationsThatDiffer(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var log bytes.Buffer
@@ -271,8 +234,8 @@ func TestGenerationsThatDiffer(t *testing.T) {
 }
 
 func TestConfigIsChecked(t *testing.T) {
-	_, err := New(Config{Name: "a b", ID: "x/y", Address: "gw", Ordinal: 3, Of: 2})
-	for _, want := range []string{"cluster name", "member name", "boot", "want HOST:PORT", "ordinal 3/2", "want a discovery and a client"} {
+	_, err := New(Config{Name: "a b", ID: "x/y", Address: "gw"})
+	for _, want := range []string{"cluster name", "member name", "boot", "want HOST:PORT", "want a discovery and a client"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q in it", err, want)
 		}

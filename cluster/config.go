@@ -33,8 +33,6 @@ type Config struct {
 	ID      string // of this gateway: the same after a restart
 	Boot    string // of this run of it: another one after each start
 	Address string // host:port at which others reach it
-	Ordinal int    // its number among Of, where the gateways are numbered
-	Of      int    // 0: they are not
 	Weight  uint64 // bytes of its cache: it owns chunks in proportion
 	Serves  []Serving
 
@@ -52,9 +50,8 @@ const (
 	mostContacts = 4096 // addresses that are greeted
 	mostNamed    = 16   // of them that one host names and where nobody has answered yet
 	mostServed   = 1024 // datasets of one gateway
-	mostOf       = 1<<16 - 1
-	nameBytes    = 128 // of a cluster or a member
-	manyMembers  = 100 // above it hellos become rarer, so that they stay as many
+	nameBytes    = 128  // of a cluster or a member
+	manyMembers  = 100  // above it hellos become rarer, so that they stay as many
 )
 
 // The times that health is made of. A member that failed is left alone for coolFirst, twice as long after each failure up to
@@ -92,9 +89,6 @@ func (c *Config) Validate() error {
 	}
 	if err := CheckAddress(c.Address); err != nil {
 		faults = append(faults, err)
-	}
-	if c.Of < 0 || c.Ordinal < 0 || c.Of > 0 && c.Ordinal >= c.Of || c.Of == 0 && c.Ordinal > 0 {
-		faults = append(faults, fmt.Errorf("ordinal %d/%d: want I/P with I from 0 to P-1", c.Ordinal, c.Of))
 	}
 	if c.Discovery == nil || c.Client == nil {
 		faults = append(faults, errors.New("want a discovery and a client"))

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/millrace-data/millrace/cluster/peer"
-	"github.com/millrace-data/millrace/cluster/placement"
 )
 
 // mostNames is how many members one fault names, and how many generations are told of.
@@ -14,13 +13,11 @@ const mostNames = 8
 
 // faults says in words what is wrong with the members together, though each of them is well. c.mu is held.
 func (c *Cluster) faults() []string {
-	numbered := []placement.Member{{ID: c.cfg.ID, Ordinal: c.cfg.Ordinal, Of: c.cfg.Of}}
 	others := map[peer.Served][]string{} // generations that are not ours, of datasets that are
 	for _, m := range c.members {
 		if m.gone || m.draining {
 			continue
 		}
-		numbered = append(numbered, placement.Member{ID: m.id, Ordinal: m.ordinal, Of: m.of})
 		for _, s := range m.serves {
 			if ours := c.generation(s.Dataset); ours != "" && s.Generation != ours && !slices.Contains(others[s], m.id) {
 				others[s] = append(others[s], m.id)
@@ -37,7 +34,7 @@ func (c *Cluster) faults() []string {
 			s.Dataset, c.generation(s.Dataset), s.Generation, strings.Join(ids, ", ")))
 	}
 	slices.Sort(apart)
-	return append(placement.NewView(numbered).Conflicts(), apart[:min(len(apart), mostNames)]...)
+	return apart[:min(len(apart), mostNames)]
 }
 
 // generation returns which generation of a dataset is served here, "" if none.

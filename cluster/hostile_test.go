@@ -97,7 +97,6 @@ func TestHugeClaimsAreRefused(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.join(0, nil, nil)
 		for want, change := range map[string]func(*peer.Hello){
-			"ordinal 0/1048576 is none":     func(h *peer.Hello) { h.Of = 1 << 20 },
 			"serves 100000 datasets":        func(h *peer.Hello) { h.Serves = make([]peer.Served, 100_000) },
 			"names have more than":          func(h *peer.Hello) { h.Serves = []peer.Served{{Dataset: strings.Repeat("x", 1<<20)}} },
 			"want a port from 1 to 65535":   func(h *peer.Hello) { h.Address = "10.0.0.9:0" },

@@ -13,7 +13,6 @@ import (
 // member is a gateway that has answered with a hello that fits.
 type member struct {
 	id, boot, address string
-	ordinal, of       int
 	weight            uint64
 	serves            []peer.Served
 	draining          bool
@@ -79,10 +78,10 @@ func (c *Cluster) alive(k *contact, h peer.Hello, begun time.Time) {
 	if h.Draining {
 		c.goes(m)
 	}
-	if m.address != h.Address || m.draining != h.Draining || m.ordinal != h.Ordinal || m.of != h.Of || m.weight != h.Weight || !slices.Equal(m.serves, h.Serves) {
+	if m.address != h.Address || m.draining != h.Draining || m.weight != h.Weight || !slices.Equal(m.serves, h.Serves) {
 		change = true
 	}
-	m.address, m.draining, m.ordinal, m.of, m.weight, m.serves = h.Address, h.Draining, h.Ordinal, h.Of, h.Weight, h.Serves
+	m.address, m.draining, m.weight, m.serves = h.Address, h.Draining, h.Weight, h.Serves
 	m.misses, m.seen = 0, now
 	m.latency = smooth(m.latency, now.Sub(begun))
 	if m.ejected && m.probe == nil && !begun.Before(m.until) {

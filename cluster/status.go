@@ -31,7 +31,7 @@ type Status struct {
 	Self    MemberStatus   `json:"self"`
 	Members []MemberStatus `json:"members"` // the others, by name
 	Others  []OtherStatus  `json:"others"`  // addresses where no member answers
-	Faults  []string       `json:"faults"`  // of the members together: ordinals, generations
+	Faults  []string       `json:"faults"`  // of the members together: generations that differ
 	Hedges  uint64         `json:"hedges"`  // questions that were asked of a second member too, as the first was late
 }
 
@@ -42,8 +42,6 @@ type MemberStatus struct {
 	Address     string        `json:"address"`
 	State       State         `json:"state"`
 	Reason      string        `json:"reason,omitempty"` // why it is gone or ejected
-	Ordinal     *int          `json:"ordinal,omitempty"`
-	Of          int           `json:"of,omitempty"`
 	CacheBytes  uint64        `json:"cache_bytes"`
 	Serves      []OwnedStatus `json:"serves"`
 	LatencyMS   float64       `json:"latency_ms"`    // of a hello, of late
@@ -85,14 +83,11 @@ func (c *Cluster) Status() Status {
 	self := s.self
 	out := Status{Cluster: c.cfg.Name, View: s.number, Members: []MemberStatus{}, Others: []OtherStatus{}, Faults: []string{}, Hedges: c.hedged}
 	out.Self = MemberStatus{
-		ID: self.ID, Boot: self.Boot, Address: self.Address, State: Alive, CacheBytes: self.Weight, Of: self.Of,
+		ID: self.ID, Boot: self.Boot, Address: self.Address, State: Alive, CacheBytes: self.Weight,
 		Serves: c.owned(s, self.ID, self.Serves),
 	}
 	if self.Draining {
 		out.Self.State = Draining
-	}
-	if self.Of > 0 {
-		out.Self.Ordinal = &self.Ordinal
 	}
 	for _, m := range c.members {
 		out.Members = append(out.Members, c.status(s, m))
@@ -114,14 +109,10 @@ func (c *Cluster) Status() Status {
 
 func (c *Cluster) status(s *snapshot, m *member) MemberStatus {
 	out := MemberStatus{
-		ID: m.id, Boot: m.boot, Address: m.address, State: Alive, Reason: m.reason, Of: m.of, CacheBytes: m.weight,
+		ID: m.id, Boot: m.boot, Address: m.address, State: Alive, Reason: m.reason, CacheBytes: m.weight,
 		Serves:    c.owned(s, m.id, m.serves),
 		LatencyMS: float64(m.latency.Microseconds()) / 1000, SeenSeconds: time.Since(m.seen).Seconds(), LinkRate: int64(m.rate),
 		Asked: m.asked.status(), Answered: m.answered.status(),
-	}
-	if m.of > 0 {
-		ordinal := m.ordinal
-		out.Ordinal = &ordinal
 	}
 	switch {
 	case m.gone:

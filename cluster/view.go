@@ -50,7 +50,7 @@ func (o *ownership) owner(c peer.Chunk, asked ...string) string {
 	if len(asked) > 0 {
 		skip = func(i int) bool { return slices.Contains(asked, o.members[i].ID) }
 	}
-	i := o.view.Owner(c.Digest, c.Place, c.Of, skip)
+	i := o.view.Owner(c.Digest, skip)
 	if i < 0 {
 		return ""
 	}
@@ -117,7 +117,7 @@ func (c *Cluster) rebuild() {
 			continue
 		}
 		known = append(known, m.id+"/"+m.boot)
-		p := placement.Member{ID: m.id, Weight: m.weight, Ordinal: m.ordinal, Of: m.of}
+		p := placement.Member{ID: m.id, Weight: m.weight}
 		for _, served := range m.serves {
 			if m.owns() && !slices.ContainsFunc(all[served], func(o placement.Member) bool { return o.ID == m.id }) {
 				all[served] = append(all[served], p)
@@ -127,7 +127,7 @@ func (c *Cluster) rebuild() {
 			}
 		}
 	}
-	self := placement.Member{ID: c.cfg.ID, Weight: c.cfg.Weight, Ordinal: c.cfg.Ordinal, Of: c.cfg.Of}
+	self := placement.Member{ID: c.cfg.ID, Weight: c.cfg.Weight}
 	for _, serving := range c.cfg.Serves {
 		key := peer.Served{Dataset: serving.Dataset, Generation: serving.Generation}
 		s.without[key] = newOwnership(older[key])

@@ -82,7 +82,7 @@ func (s *Source) questioned(q *peer.Query) (*batch, error) {
 	if q.Reader != nil {
 		b.plan = s.path.readers.Plan(s, q.Reader.Params)
 		b.fits, b.local = s.path.fits(s, time.Now()), q.Reader.Params.Shuffle != shuffle.Full
-		b.unfollowed, b.trusts = b.local, b.plan == nil && placed(q.Reader.Params)
+		b.unfollowed = b.local
 	}
 	return b, nil
 }
@@ -183,7 +183,7 @@ func (p *Path) Held() []peer.Chunk {
 	slices.SortFunc(all, func(a, b held) int { return a.due.Compare(b.due) })
 	out := make([]peer.Chunk, len(all))
 	for i, h := range all {
-		out[i] = h.source.peerChunk(p.readers.AnyPlan(h.source), h.chunk)
+		out[i] = h.source.peerChunk(h.chunk)
 	}
 	return out
 }

@@ -67,11 +67,11 @@ func (b *batch) all() []int {
 // split divides a batch into what this gateway brings itself and what it asks others for: what they
 // own and is not in memory here, nor on its way there, nor on disk. far is nil where they are asked
 // for nothing.
-func (s *Source) split(plan *shuffle.Plan, b *batch) (near *batch, f *far) {
+func (s *Source) split(b *batch) (near *batch, f *far) {
 	var here, there []chunkindex.ChunkRanges
 	var owners []string
 	for i, c := range b.chunks {
-		member := s.elsewhere(plan, c.Chunk)
+		member := s.elsewhere(c.Chunk)
 		if member == "" {
 			if there != nil {
 				here = append(here, c)
@@ -95,8 +95,8 @@ func (s *Source) split(plan *shuffle.Plan, b *batch) (near *batch, f *far) {
 }
 
 // elsewhere returns the member that is to be asked for a chunk, "" if none is.
-func (s *Source) elsewhere(plan *shuffle.Plan, chunk int) string {
-	member := s.owner(plan, chunk)
+func (s *Source) elsewhere(chunk int) string {
+	member := s.owner(chunk)
 	if member == "" || s.Resident(chunk) || s.readsDisk(chunk) {
 		return ""
 	}

@@ -105,7 +105,7 @@ func (m *member) breaks(fault func(to int, q *peer.Query) (wireFault, error)) {
 	m.fault = fault
 }
 
-// owner is the member that is to hold a chunk: the lane's, or the one with the highest hash.
+// owner is the member that is to hold a chunk: the one with the highest hash.
 func (m *member) owner(c peer.Chunk, asked ...string) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -113,11 +113,6 @@ func (m *member) owner(c peer.Chunk, asked ...string) int {
 	for i := range m.fleet.members {
 		if slices.Contains(asked, name(i)) {
 			gone[i] = true
-		}
-	}
-	if c.Of > 0 {
-		if i := int(c.Place * uint64(len(m.fleet.members)) / c.Of); !gone[i] {
-			return i
 		}
 	}
 	best, highest := -1, uint64(0)

@@ -22,10 +22,10 @@ func (f *fetch) former(chunk int) string {
 	switch {
 	case f.from != "":
 		return f.from
-	case s.name == "" || s.owner(f.plan, chunk) != "":
+	case s.name == "" || s.owner(chunk) != "":
 		return ""
 	}
-	member := s.path.cfg.Peers.Former(s.peerChunk(f.plan, chunk))
+	member := s.path.cfg.Peers.Former(s.peerChunk(chunk))
 	if member != "" && s.path.formers.rests(member, time.Now()) {
 		return ""
 	}
@@ -128,9 +128,6 @@ func (p *Path) Pull(ctx context.Context, member string, chunks []peer.Chunk) {
 		s := p.sharedAs(c.Dataset, c.Generation)
 		if s == nil || c.Number < 0 || c.Number >= s.index.Chunks() || s.index.Chunk(c.Number).Digest != c.Digest {
 			continue
-		}
-		if c.Of == 0 { // a list of what somebody holds has only numbers
-			c = s.peerChunk(p.readers.AnyPlan(s), c.Number)
 		}
 		if p.cfg.Peers.Owner(c) != "" || s.Resident(c.Number) || s.isOnDisk(c.Number) {
 			continue

@@ -91,9 +91,6 @@ func TestWhatALeavingMemberHoldsIsPulled(t *testing.T) {
 		stays.former = func(peer.Chunk) string { return name(1) }
 		stays.mu.Unlock()
 		stays.lose(1)
-		for i := range held {
-			held[i].Place, held[i].Of = 0, 0 // as the list comes
-		}
 		wrong := held[0]
 		wrong.Digest[0] ^= 1
 		stays.path.Pull(t.Context(), name(1), append([]peer.Chunk{wrong, {Dataset: "set", Generation: "other"}}, held...))

@@ -36,7 +36,7 @@ type gathering struct {
 
 // bringShared brings a batch of a dataset that peers share.
 func (s *Source) bringShared(ctx context.Context, at shuffle.Cursor, b *batch) (*chunkindex.Body, error) {
-	near, far := s.split(at.Plan, b)
+	near, far := s.split(b)
 	ahead := s.path.ahead
 	rank := ahead.come(s, at, b, far != nil)
 	defer ahead.served(rank)

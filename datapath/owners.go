@@ -7,7 +7,6 @@ import (
 
 	"github.com/millrace-data/millrace/cluster/peer"
 	"github.com/millrace-data/millrace/datapath/lookahead"
-	"github.com/millrace-data/millrace/shuffle"
 )
 
 // Share makes the dataset one of those that the path shares with its peers, if it has any. They know it by this name. It must be
@@ -17,8 +16,6 @@ func (s *Source) Share(name string) {
 		return
 	}
 	s.name = name
-	s.owners.Store(new([]*owners))
-	s.boundOwners()
 	p := s.path
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -38,84 +35,43 @@ func (p *Path) sharedAs(name, generation string) *Source {
 	return nil
 }
 
-const (
-	keptOwners  = 8  // for so many plans of a dataset the owners of its chunks are remembered,
-	ownerBytes  = 4  // for each chunk,
-	ownersShare = 64 // and for fewer where they would take more than a sixty-fourth of the budget
-)
-
-// boundOwners sets how many tables of owners there are at most. They are beside the budget, like the readers' plans: a batch that takes
-// all of it must still find room. One there always is: a fifteenth of what the index takes.
-func (s *Source) boundOwners() {
-	one := ownerBytes * int64(s.index.Chunks())
-	s.tables = int(max(min(keptOwners, s.path.budget.Total()/ownersShare/max(one, 1)), 1))
-}
-
-// Owners in the table of them. Others count on from there, in the order in which they were met.
-const (
-	unknownOwner = iota
-	ownedHere
-	firstOwner
-)
-
-// owners remembers who owns the chunks of one dataset in one view: to ask for it anew takes a hash for each member. Orders that
-// give chunks a place of their own have tables of their own.
+// owners remembers who owns the chunks of one dataset in one view: to ask for it anew takes a hash for each member.
 type owners struct {
-	view   uint64
-	params shuffle.Params // none where the order gives chunks no place
-	of     []atomic.Uint32
-	names  atomic.Pointer[[]string]
-	mu     sync.Mutex // held to add a name
+	view  uint64
+	of    []atomic.Uint32          // of each chunk: the place of its owner's name, from 1 on; 0: not asked for yet
+	names atomic.Pointer[[]string] // in the order in which they were met; "" is this gateway
+	mu    sync.Mutex               // held to add a name
 }
 
-// owner returns the member that is to hold a chunk for readers of a plan (nil: of none), "" if that is this gateway. It takes
-// no lock but for the first answer about a chunk in a view.
-func (s *Source) owner(plan *shuffle.Plan, chunk int) string {
-	o := s.ownersOf(plan)
+// owner returns the member that is to hold a chunk, "" if that is this gateway. It takes no lock but for the first answer
+// about a chunk in a view.
+func (s *Source) owner(chunk int) string {
+	o := s.ownersNow()
 	n := o.of[chunk].Load()
-	if n == unknownOwner {
-		n = o.note(s.path.cfg.Peers.Owner(s.peerChunk(plan, chunk)))
+	if n == 0 {
+		n = o.note(s.path.cfg.Peers.Owner(s.peerChunk(chunk)))
 		o.of[chunk].Store(n)
 	}
-	if n == ownedHere {
-		return ""
-	}
-	return (*o.names.Load())[n-firstOwner]
+	return (*o.names.Load())[n-1]
 }
 
-// ownersOf returns the table for a plan in the view of now.
-func (s *Source) ownersOf(plan *shuffle.Plan) *owners {
-	var params shuffle.Params
-	if plan != nil {
-		if is := plan.Params(); placed(is) {
-			params = is
-		}
-	}
+// ownersNow returns the owners in the view of now.
+func (s *Source) ownersNow() *owners {
 	for {
-		view, list := s.path.cfg.Peers.View(), s.owners.Load()
-		for _, o := range *list {
-			if o.view == view && o.params == params {
-				return o
-			}
+		view, is := s.path.cfg.Peers.View(), s.owners.Load()
+		if is != nil && is.view == view {
+			return is
 		}
-		fresh := &owners{view: view, params: params, of: make([]atomic.Uint32, s.index.Chunks())}
+		fresh := &owners{view: view, of: make([]atomic.Uint32, s.index.Chunks())}
 		fresh.names.Store(new([]string))
-		kept := slices.DeleteFunc(slices.Clone(*list), func(o *owners) bool { return o.view != view })
-		kept = append(kept[max(len(kept)-s.tables+1, 0):], fresh)
-		if s.owners.CompareAndSwap(list, &kept) {
+		if s.owners.CompareAndSwap(is, fresh) {
 			return fresh
 		}
 	}
 }
 
-// placed reports whether an order gives chunks a place, by which numbered gateways own them.
-func placed(p shuffle.Params) bool { return p.Shuffle == shuffle.Slot || p.Strata > 0 }
-
-// note returns the number of a member in the table.
+// note returns the place of a name, from 1 on.
 func (o *owners) note(member string) uint32 {
-	if member == "" {
-		return ownedHere
-	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	names := *o.names.Load()
@@ -125,24 +81,18 @@ func (o *owners) note(member string) uint32 {
 		names = append(slices.Clip(names), member)
 		o.names.Store(&names)
 	}
-	return uint32(i) + firstOwner
+	return uint32(i) + 1
 }
 
-// peerChunk names a chunk to peers, for readers of a plan.
-func (s *Source) peerChunk(plan *shuffle.Plan, chunk int) peer.Chunk {
-	c := peer.Chunk{
-		Dataset: s.name, Generation: s.index.Generation(), Number: chunk, Digest: s.index.Chunk(chunk).Digest,
-	}
-	if plan != nil {
-		c.Place, c.Of = plan.Home(uint64(chunk))
-	}
-	return c
+// peerChunk names a chunk to peers.
+func (s *Source) peerChunk(chunk int) peer.Chunk {
+	return peer.Chunk{Dataset: s.name, Generation: s.index.Generation(), Number: chunk, Digest: s.index.Chunk(chunk).Digest}
 }
 
-// mine reports whether a chunk of a dataset is kept here for readers of a plan.
-func mine(d lookahead.Dataset, plan *shuffle.Plan, chunk int) bool {
+// mine reports whether a chunk of a dataset is kept here.
+func mine(d lookahead.Dataset, chunk int) bool {
 	s := d.(*Source)
-	return s.name == "" || s.owner(plan, chunk) == ""
+	return s.name == "" || s.owner(chunk) == ""
 }
 
 // reown tells the table of readers if peers have come or gone. When it returns the table knows, whoever told it.

@@ -9,39 +9,35 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Owners are remembered for as many plans as a sixty-fourth of the budget holds, beside it, and however many plans are read, the
-// owners are right.
-func TestTablesOfOwnersAreBounded(t *testing.T) {
+// Owners are remembered as long as a view holds, beside the budget, and are those of the view of now.
+func TestOwnersAreThoseOfTheView(t *testing.T) {
 	d := newDataset(t, 96, same(480, 900), 60, 8<<10)
-	one := ownerBytes * int64(d.index.Chunks())
-	for _, c := range []struct {
-		total int64
-		want  int
-	}{
-		{2 << 20, keptOwners},
-		{3 * ownersShare * one, 3},
-		{24 << 10, 1},
-	} {
-		bubble.Test(t, func(t *testing.T) {
-			f := newFleet(t, d, nil, 2, Config{NoPrefetch: true}, c.total)
-			m := f.members[0]
-			if got, used := m.source.tables, m.path.Stats().BudgetInUse; got != c.want || used != 0 {
-				t.Errorf("budget %d: got %d tables and %d bytes in use, want %d and none", c.total, got, used, c.want)
-			}
-			for seed := range uint64(2 * keptOwners) {
-				plan, err := shuffle.NewPlan(shuffle.Params{Shuffle: shuffle.Slot, Window: 4, Seed: seed}, d.index.First())
-				must(t, err)
-				for chunk := range d.index.Chunks() {
-					if got, want := m.source.owner(plan, chunk), m.Owner(m.source.peerChunk(plan, chunk)); got != want {
-						t.Fatalf("seed %d, chunk %d: got owner %q, want %q", seed, chunk, got, want)
-					}
-				}
-				if got := len(*m.source.owners.Load()); got > c.want {
-					t.Fatalf("got %d tables, want at most %d", got, c.want)
+	bubble.Test(t, func(t *testing.T) {
+		f := newFleet(t, d, nil, 3, Config{NoPrefetch: true}, 2<<20)
+		m := f.members[0]
+		moved := 0
+		compare := func(when string) {
+			t.Helper()
+			for chunk := range d.index.Chunks() {
+				if got, want := m.source.owner(chunk), m.Owner(m.source.peerChunk(chunk)); got != want {
+					t.Fatalf("%s, chunk %d: got owner %q, want %q", when, chunk, got, want)
+				} else if got == name(2) {
+					moved++
 				}
 			}
-		})
-	}
+		}
+		compare("at first")
+		m.lose(2)
+		if moved == 0 {
+			t.Fatal("got a member that owns nothing, want one that is missed")
+		}
+		compare("with one gone")
+		m.find(2)
+		compare("with all back")
+		if used := m.path.Stats().BudgetInUse; used != 0 {
+			t.Errorf("got %d bytes in use, want none", used)
+		}
+	})
 }
 
 // What a run brings is dealt to its rank once, and remembered until the rank has read it.

@@ -160,7 +160,7 @@ func TestASuccessorIsAskedOnce(t *testing.T) {
 func (f *fleet) line(chunk int) (order []*member) {
 	m := f.members[0]
 	for range f.members {
-		n := m.owner(m.source.peerChunk(nil, chunk))
+		n := m.owner(m.source.peerChunk(chunk))
 		order = append(order, f.members[n])
 		m.lose(n)
 	}

@@ -105,7 +105,7 @@ func (d *detour) others(ctx context.Context, a *asker, here func([]chunkindex.Ch
 		if len(d.asked) == mostAsked || ctx.Err() != nil {
 			return ""
 		}
-		return a.source.path.cfg.Peers.Owner(a.source.peerChunk(a.plan, d.chunks[i].Chunk), d.asked...)
+		return a.source.path.cfg.Peers.Owner(a.source.peerChunk(d.chunks[i].Chunk), d.asked...)
 	})
 	return a.each(members, func(m string) (int64, []chunkindex.ChunkRanges) {
 		if m == "" {

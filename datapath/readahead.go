@@ -446,7 +446,7 @@ func (p *plannedRun) far(ctx context.Context, first, batches uint64) (f *far, en
 		last := &chunks[len(chunks)-1]
 		last.Ranges = append(last.Ranges, w.Range)
 	}
-	_, f = p.source.split(p.plan, b.of(chunks))
+	_, f = p.source.split(b.of(chunks))
 	return f, end
 }
 
@@ -479,7 +479,7 @@ func (p *plannedRun) add(ctx context.Context, samples []uint64) bool {
 
 // questionOf returns the question that a chunk belongs to, nil if no peer is asked for it.
 func (p *plannedRun) questionOf(chunk int) *question {
-	member := p.source.elsewhere(p.plan, chunk)
+	member := p.source.elsewhere(chunk)
 	if member == "" {
 		return nil
 	}

@@ -117,7 +117,7 @@ func TestManyUnderWayAskForNothingTwice(t *testing.T) {
 		m.breaks(func(int, *peer.Query) (wireFault, error) { return wireFault{delay: 10 * time.Millisecond}, nil })
 		var want uint64
 		for c := range d.index.Chunks() {
-			if m.owner(m.source.peerChunk(f.plan, c)) == 0 {
+			if m.owner(m.source.peerChunk(c)) == 0 {
 				continue
 			}
 			table, err := d.index.Table(t.Context(), c)

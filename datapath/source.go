@@ -36,8 +36,7 @@ type Source struct {
 	name   string    // under which peers know it; "": they do not
 	part   part      // of its chunks that this gateway is to hold
 
-	owners atomic.Pointer[[]*owners]
-	tables int // of owners, at most
+	owners atomic.Pointer[owners] // nil: nobody has asked for one
 }
 
 // Read brings all ranges of one batch. at says where the reader stands (zero: no plan); it changes speed only.
@@ -137,7 +136,6 @@ type batch struct {
 	plan       *shuffle.Plan    // nil: the batch is of no plan
 	reader     *peer.Reader     // who reads, for peers; nil: they are not told
 	number     uint64           // of its reader in the table of readers; 0: of none
-	trusts     bool             // the member that asks knows better who owns its chunks
 	answers    bool             // a peer asked for it: no other peer is asked to load anything
 	lost       bool             // the members that own its chunks did not send them
 	tries      bool             // it waits for no memory: chunkcache.ErrNoRoom says that there is none now
@@ -180,7 +178,7 @@ func (s *Source) pays(at shuffle.Cursor, b *batch, c chunkindex.ChunkRanges) boo
 	case s.path.cache.Contains(s.key(c.Chunk)):
 		return true
 	}
-	if s.name != "" && !b.trusts && s.owner(b.plan, c.Chunk) != "" {
+	if s.name != "" && s.owner(c.Chunk) != "" {
 		// Another member keeps it. But a peer that asks here may know better, or that member fails, and then more will be asked
 		// for: where that takes nothing from readers, it is kept here until the views agree.
 		return (b.answers || b.lost) && (b.fits || s.path.spares(s.Cost(c.Chunk))) || wanted >= desc.Length-desc.Length/8

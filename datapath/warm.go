@@ -46,7 +46,7 @@ func (s *Source) warm(ctx context.Context, at shuffle.Cursor, w *warming) uint64
 			continue
 		}
 		begun[span.Chunk] = true
-		if s.name != "" && s.owner(at.Plan, int(span.Chunk)) != "" {
+		if s.name != "" && s.owner(int(span.Chunk)) != "" {
 			continue // whoever is to hold it brings it
 		}
 		if !w.begin(ctx, int(span.Chunk)) {

@@ -104,7 +104,7 @@ cluster() {
   store
   for i in 0 1 2; do
     # Peers without certificates may speak on loopback only; deploy/certificates.sh makes some for elsewhere.
-    gateway "millrace-$i" "${listen[i]}" --cluster dev --member "gw-$i" --ordinal "$i/3" --join "$(IFS=, && echo "${peers[*]}")" \
+    gateway "millrace-$i" "${listen[i]}" --cluster dev --member "gw-$i" --join "$(IFS=, && echo "${peers[*]}")" \
       --peer-listen "${peers[i]}" --peer-insecure --cache-size 512MiB
   done
   for i in 0 1 2; do

@@ -47,6 +47,7 @@ type fleetConfig struct {
 	room     int64   // bytes of memory, of each
 	link     float64 // bytes a second that each sends to others; 0: no bound
 	carry    int64   // as datapath.Config.CarryBytes
+	apart    bool    // they know nothing of each other
 }
 
 // newFleet starts gateways with nothing in memory, and returns when each knows all others.
@@ -68,7 +69,24 @@ func (d *data) newFleet(ctx context.Context, cfg fleetConfig) (*fleet, error) {
 		}
 		f.members = append(f.members, m)
 	}
+	if cfg.apart {
+		return f, nil
+	}
 	return f, f.settle(ctx, cfg.gateways)
+}
+
+// owned returns how many chunks each gateway owns.
+func (f *fleet) owned() []int64 {
+	all := make([]int64, len(f.members))
+	for i, m := range f.members {
+		for c := range f.data.chunks {
+			ch := peer.Chunk{Dataset: dataset, Generation: f.data.index.Generation(), Number: c, Digest: f.data.index.Chunk(c).Digest}
+			if m.cluster.Owner(ch) == "" {
+				all[i]++
+			}
+		}
+	}
+	return all
 }
 
 // settle waits until each living gateway counts on so many, itself among them.
@@ -100,11 +118,19 @@ func (f *fleet) settle(ctx context.Context, want int) error {
 // join starts one gateway.
 func (d *data) join(ctx context.Context, cfg fleetConfig, i int, addresses []string, ln net.Listener) (*member, error) {
 	m := &member{epochs: map[uint64]*shuffle.Epoch{}}
+	var err error
+	if cfg.apart {
+		m.gateway, err = d.open(ctx, datapath.Config{}, cfg.room)
+		m.leave = sync.OnceValue(func() error {
+			m.gone = true
+			return errors.Join(ln.Close(), m.stop())
+		})
+		return m, err
+	}
 	id := fmt.Sprintf("%s-%d", cfg.name, i)
 	client := peer.NewClient(peer.ClientConfig{Cluster: cfg.name, ID: id, Boot: id})
-	var err error
 	m.cluster, err = cluster.New(cluster.Config{
-		Name: cfg.name, ID: id, Boot: id, Address: addresses[i], Ordinal: i, Of: cfg.gateways, Weight: uint64(cfg.room),
+		Name: cfg.name, ID: id, Boot: id, Address: addresses[i], Weight: uint64(cfg.room),
 		Serves:    []cluster.Serving{{Dataset: dataset, Generation: d.index.Generation(), Chunks: d.index.Chunks()}},
 		Discovery: &cluster.Names{Where: cluster.Join{Targets: addresses}, Log: zerolog.Nop()}, Client: client, Log: zerolog.Nop(),
 		Every: 200 * time.Millisecond,

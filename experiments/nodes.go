@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/millrace-data/millrace/datapath/chunkcache"
@@ -37,19 +38,19 @@ func nodes(z nodesSize) lab.Experiment {
 		Setting: []string{
 			fmt.Sprintf("D = %.3g MB in %d chunks of %d samples of 4 KB, slot order of %d lanes, global batches of %d, one rank at each of p gateways", data, z.chunks, z.each, z.lanes, batchSize),
 			fmt.Sprintf("store in memory, shaped: 5 ms to the first byte, R = %.3g MB/s in all; each rank trains at V = %.3g MB/s; each gateway sends %.3g MB/s to the others, so Rc = p times that", z.store/1e6, z.rank/1e6, z.link/1e6),
-			"real data paths, membership and protocol between gateways over loopback, in one process; gateways have ordinals; a rank has up to two batches while it trains on another",
+			"real data paths, membership and protocol between gateways over loopback, in one process; a rank has up to two batches while it trains on another",
 			fmt.Sprintf("short memory: the same with room for half of the data in each gateway and ranks that take %.3g MB/s, so that only store and links bind", z.fast/1e6),
 		},
 		Arms: []lab.Arm{
-			{Name: "storage", What: "an epoch that finds nothing in memory"},
-			{Name: "locality", What: "the epoch after it, split=locality"},
-			{Name: "spread", What: "the epoch after that, contiguous shares: the cache is spread over the gateways, and who holds a sample is not who reads it"},
+			{Name: "storage", What: "an epoch that finds nothing in memory, split=locality, of gateways that know nothing of each other"},
+			{Name: "locality", What: "the epoch after it"},
+			{Name: "spread", What: "a second epoch of gateways that are one cluster, contiguous shares: the cache is spread over the gateways, and who holds a sample is not who reads it"},
 			{Name: "half", What: "a second epoch with room for half of the data in each gateway, contiguous shares"},
 		},
 		Pass: []lab.Mark{
 			{Name: "once", Want: "every sample exactly once over all ranks, in all epochs"},
 			{Name: "store", Want: "all gateways together read at most N + m - 1 times from the store in the first epoch, and nothing later", Measured: true},
-			{Name: "bytes", Want: "bytes between gateways within 5 % of the formulas: D (p-1)/p spread, the moved share of D with locality", Measured: true},
+			{Name: "bytes", Want: "bytes between gateways within 5 % of the formulas: D (p-1)/p spread, none with locality", Measured: true},
 			{Name: "flat", Want: "storage: within 10 % of max(D/(pV), D/R) and what a first batch waits for, for every p", Measured: true},
 			{Name: "falls", Want: "locality: within 10 % of D/(pV) for every p", Measured: true},
 			{Name: "links", Want: "spread: within 15 % of max(D/(pV), D (p-1)/(p Rc)) for every p", Measured: true},
@@ -118,35 +119,37 @@ func (z nodesSize) run(ctx context.Context, r *lab.Report) error {
 	return z.half(ctx, r, d)
 }
 
-// epochs reads three epochs from p gateways that hold everything: from the store, by locality, and spread.
+// epochs reads three epochs: two from p gateways that know nothing of each other, from the store and by locality, and one from
+// a cluster that holds everything.
 func (z nodesSize) epochs(ctx context.Context, d *data, p int) (arms [3]nodeArm, err error) {
-	f, err := d.newFleet(ctx, fleetConfig{name: "nodes", gateways: p, room: d.room(2 * z.chunks), link: z.link})
+	room := d.room(2 * z.chunks)
+	apart, err := d.newFleet(ctx, fleetConfig{name: "apart", gateways: p, room: room, apart: true})
 	if err != nil {
 		return arms, err
 	}
 	all, n := float64(d.bytes()), float64(p)
-	plan, err := shuffle.NewPlan(z.plan(), d.index.First())
+	job := task{params: z.plan(), ranks: p, split: shuffle.Locality, rate: z.rank}
+	lanesFirst := float64(z.lanes) * float64(d.chunkBytes()) / z.store // the first batch needs a chunk of each lane
+	for i, model := range []float64{max(all/(n*z.rank)+lanesFirst, all/z.store), all / (n * z.rank)} {
+		arms[i].model, job.epoch = model, uint64(i)
+		if arms[i].epochRead, err = apart.read(ctx, job); err != nil {
+			return arms, fmt.Errorf("epoch %d: %w", i, err)
+		}
+	}
+	if err := apart.stop(); err != nil {
+		return arms, err
+	}
+	f, err := d.newFleet(ctx, fleetConfig{name: "nodes", gateways: p, room: room, link: z.link})
 	if err != nil {
 		return arms, err
 	}
-	moved := plan.Moved(shuffle.Batching{Samples: plan.Samples(), BatchSize: batchSize, Tail: shuffle.Short}, uint64(p), uint64(p))
-	lanesFirst := float64(z.lanes) * float64(d.chunkBytes()) / z.store // the first batch needs a chunk of each lane
-	for i := range arms {
-		a := &arms[i]
-		job := task{params: z.plan(), epoch: uint64(i), ranks: p, split: shuffle.Locality, rate: z.rank}
-		switch i {
-		case 0:
-			// Nobody trains before the first batch is there, which needs a chunk of every lane.
-			a.model, a.peers = max(all/(n*z.rank)+lanesFirst, all/z.store), moved*all
-		case 1:
-			a.model, a.peers = all/(n*z.rank), moved*all
-		case 2:
-			job.split = shuffle.Contiguous
-			a.peers = all * (n - 1) / n
-			a.model = max(all/(n*z.rank), a.peers/(n*z.link))
-		}
-		if a.epochRead, err = f.read(ctx, job); err != nil {
-			return arms, fmt.Errorf("epoch %d: %w", i, err)
+	most := float64(slices.Max(f.owned())) / float64(z.chunks) // of the data: what the busiest link sends from
+	for i := range 2 {
+		a := &arms[2]
+		a.peers = all * (n - 1) / n
+		a.model = max(all/(n*z.rank), most*all*(n-1)/n/z.link)
+		if a.epochRead, err = f.read(ctx, task{params: z.plan(), epoch: uint64(i), ranks: p, split: shuffle.Contiguous, rate: z.rank}); err != nil {
+			return arms, fmt.Errorf("cluster, epoch %d: %w", i, err)
 		}
 	}
 	return arms, f.stop()

@@ -78,20 +78,6 @@ func (z tasksSize) run(ctx context.Context, r *lab.Report) error {
 	return nil
 }
 
-// owned returns how many chunks a gateway with an ordinal owns.
-func (z tasksSize) owned(d *data, ordinal, gateways int) (n int64, err error) {
-	plan, err := shuffle.NewPlan(z.plan(d.chunks), d.index.First())
-	if err != nil {
-		return 0, err
-	}
-	for c := range d.chunks {
-		if place, of := plan.Home(uint64(c)); place*uint64(gateways)/of == uint64(ordinal) {
-			n++
-		}
-	}
-	return n, nil
-}
-
 // loss has two jobs read the same store, and one of them lose a gateway.
 func (z tasksSize) loss(ctx context.Context, r *lab.Report, exact *bool) error {
 	d, err := newData(ctx, z.chunks, z.each, fastStore())
@@ -115,10 +101,7 @@ func (z tasksSize) loss(ctx context.Context, r *lab.Report, exact *bool) error {
 		return got, err
 	}
 	lost := z.gateways - 2
-	owned, err := z.owned(d, lost, z.gateways)
-	if err != nil {
-		return err
-	}
+	owned := a.owned()[lost]
 	var lastA, healthyB, lastB epochRead
 	for epoch := range uint64(3) {
 		if epoch == 2 {
@@ -183,6 +166,7 @@ func (z tasksSize) refill(ctx context.Context, r *lab.Report, exact *bool) error
 		}
 		var got epochRead
 		lost := z.gateways - 2
+		owned := f.owned()[lost]
 		for epoch := range uint64(2) {
 			if epoch == 1 {
 				if err := f.members[lost].leave(); err != nil {
@@ -193,10 +177,6 @@ func (z tasksSize) refill(ctx context.Context, r *lab.Report, exact *bool) error
 				return err
 			}
 			*exact = *exact && got.twice+got.never == 0
-		}
-		owned, err := z.owned(d, lost, z.gateways)
-		if err != nil {
-			return err
 		}
 		holds = holds && got.storeReads <= owned && got.storeBytes <= owned*d.chunkBytes()
 		t.Row(chunks, d.each, owned, owned*int64(d.each), got.storeReads, got.took.Seconds())

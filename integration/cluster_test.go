@@ -270,23 +270,6 @@ func TestStrangersAreRefused(t *testing.T) {
 	}
 }
 
-// TestOrdinalUsedTwice: whoever has it loses it, all say so, and every byte comes all the same.
-func TestOrdinalUsedTwice(t *testing.T) {
-	store := packed(t, "dir")
-	f := trio(t, store, func(c *harness.FleetConfig) { c.Numbers = true })
-	f.Start(t, 0)
-	f.Start(t, 1)
-	f.Start(t, 2, "--ordinal", "1/3")
-	f.Agree(t)
-	for _, m := range f.Members {
-		v, err := m.View(t.Context())
-		if err != nil || len(v.Faults) == 0 || !strings.Contains(v.Faults[0], "gw-1") || !strings.Contains(v.Faults[0], "gw-2") {
-			t.Errorf("%s: got faults %q and %v, want both names", m.Name, v.Faults, err)
-		}
-	}
-	ranksRead(t, f, serve(t, store), client.Options{Window: 12})
-}
-
 // TestPeerPortIsNotForClients comes with a browser's request to the port that is for gateways.
 func TestPeerPortIsNotForClients(t *testing.T) {
 	f := trio(t, packed(t, "dir"), nil)
@@ -335,7 +318,6 @@ func TestClusterFlagsThatDoNotFit(t *testing.T) {
 		{"--cluster job/a --join 127.0.0.1 --peer-listen 127.0.0.1:7946 --peer-insecure", []string{"job/a"}},
 		{"--cluster job-a --join 127.0.0.1 --peer-listen 0.0.0.0:7946 --peer-insecure", []string{"--peer-insecure"}},
 		{"--cluster job-a --join 127.0.0.1 --peer-listen 127.0.0.1:7946", []string{"peer-cert"}},
-		{"--cluster job-a --join 127.0.0.1 --peer-listen 127.0.0.1:7946 --peer-insecure --ordinal 3/3", []string{"--ordinal"}},
 	} {
 		r := harness.Run(t, store, append([]string{"serve", "--check", "--dataset", store.Dataset(dataset)}, strings.Fields(c.args)...)...)
 		if r.Code != 2 {

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/millrace-data/millrace/cluster/placement"
-	"github.com/millrace-data/millrace/shuffle"
 )
 
 // cluster is gateways that are one cache: every chunk has an owner among them. A gateway that shares with nobody is a
@@ -26,29 +25,24 @@ func (c *cluster) owner(chunk int32) *gateway {
 	return c.members[c.owners[chunk]]
 }
 
-// owners says who of n gateways owns each chunk: the lanes or strata of the order among gateways that are numbered, else by
-// the chunks' digests.
-func owners(d *Data, plan *shuffle.Plan, n int, numbered bool) []int32 {
+// owners says who of n gateways owns each chunk, by the chunks' digests.
+func owners(d *Data, n int) []int32 {
 	if n == 1 {
 		return nil
 	}
 	all := make([]int32, len(d.Chunks))
-	view := placement.NewView(members(n, numbered))
+	view := placement.NewView(members(n))
 	for i := range all {
-		place, of := plan.Home(uint64(i))
-		all[i] = int32(view.Owner(d.digest(i), place, of, nil))
+		all[i] = int32(view.Owner(d.digest(i), nil))
 	}
 	return all
 }
 
 // members are n gateways of one size, their names in the order of their numbers.
-func members(n int, numbered bool) []placement.Member {
+func members(n int) []placement.Member {
 	all := make([]placement.Member, n)
 	for i := range all {
 		all[i] = placement.Member{ID: fmt.Sprintf("gateway-%06d", i), Weight: 1 << 30}
-		if numbered {
-			all[i].Ordinal, all[i].Of = i, n
-		}
 	}
 	return all
 }

@@ -50,8 +50,8 @@ func (r *run) join() {
 		}
 		return
 	}
-	c := &cluster{members: r.gateways, owners: owners(r.data, r.plan, s.Gateways, !s.Unnumbered)}
-	if real := r.result.Setting.Gateways; real > s.Gateways && (s.Split != shuffle.Locality || s.Unnumbered) {
+	c := &cluster{members: r.gateways, owners: owners(r.data, s.Gateways)}
+	if real := r.result.Setting.Gateways; real > s.Gateways {
 		c.beyond = 1 - float64(s.Gateways)/float64(real)
 	}
 	for _, g := range r.gateways {

@@ -2,14 +2,12 @@ package simulate
 
 import (
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// fleetAdvice says of the largest cluster how much cache holds all, what the link does, whether locality would help and whether owners
-// have equal parts.
+// fleetAdvice says of the largest cluster how much cache holds all, what the link does, and whether locality would help.
 func fleetAdvice(d *Data, results []Result) []string {
 	most := slices.MaxFunc(results, func(a, b Result) int { return a.Setting.cluster() - b.Setting.cluster() })
 	n := most.Setting.cluster()
@@ -23,14 +21,6 @@ func fleetAdvice(d *Data, results []Result) []string {
 		lines = append(lines, fmt.Sprintf("Fleet: a cache of %s for each of the %d gateways would hold all of the data: no later epoch would read the store.", Bytes(need), n))
 	}
 	lines = append(lines, linkAdvice(&r, e)...)
-	if s.Unnumbered {
-		return append(lines, r.Formula().lines(float64(r.Bytes)/float64(r.Samples))...)
-	}
-	if of := s.homes(); of > 0 {
-		if by := unevenness(of, uint64(n)); by > spread {
-			lines = append(lines, fmt.Sprintf("Owners: %d homes (lanes or strata) among %d gateways: one holds %.3g times the mean. A multiple of %d, or gateways without ordinals, evens that out.", of, n, by, n))
-		}
-	}
 	return append(lines, r.Formula().lines(float64(r.Bytes)/float64(r.Samples))...)
 }
 
@@ -43,13 +33,12 @@ func linkAdvice(r *Result, e *Epoch) []string {
 	f := r.Formula()
 	line := fmt.Sprintf("Link: yours binds: %s over the busiest one in an epoch, %s of all bytes delivered between gateways.", Bytes(e.Busiest), percent(e.PeerBytes, e.Served))
 	switch {
-	case s.Split == shuffle.Locality && !s.RanksNear:
-		line += " Most of that are answers to ranks: those that run on their gateway's machine (--ranks-near) spare the link all of them."
 	case s.Split == shuffle.Locality:
+		line += " Locality spares it where the gateways share nothing (--no-cluster): a cluster's owners follow no homes."
 	case s.homes() < uint64(s.Ranks):
 		line += fmt.Sprintf(" Locality would spare the links nearly all of that, but needs a home for each of the %d ranks: a slot order of as many lanes, or as many strata.", s.Ranks)
 	default:
-		line += fmt.Sprintf(" Locality (--split locality) would spare the links nearly all of that: by the model an epoch of %s instead of %s.", Span(f.Local()), Span(f.Distributed()))
+		line += fmt.Sprintf(" Gateways that share nothing and locality (--no-cluster --split locality) would spare the links nearly all of that: by the model an epoch of %s instead of %s.", Span(f.Local()), Span(f.Distributed()))
 	}
 	return []string{line}
 }
@@ -64,9 +53,4 @@ func (s *Setting) homes() uint64 {
 		return s.Order.Window
 	}
 	return s.Order.Strata
-}
-
-// unevenness is how much more than the mean the gateway holds that holds most, where of homes go to n numbered gateways.
-func unevenness(of, n uint64) float64 {
-	return math.Ceil(float64(of)/float64(n)) * float64(n) / float64(of)
 }

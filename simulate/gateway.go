@@ -3,7 +3,6 @@ package simulate
 import (
 	"github.com/millrace-data/millrace/datapath/chunkcache"
 	"github.com/millrace-data/millrace/datapath/lookahead"
-	"github.com/millrace-data/millrace/shuffle"
 )
 
 // Shares of the budget, as in the data path: what may be used ahead of the readers, in tenths, and the fetchers that may work ahead of
@@ -48,10 +47,11 @@ func newGateway(c *clock, s *Setting, d *Data, store *line) *gateway {
 		up:   &line{clock: c, total: s.LinkRate},
 		down: &line{clock: c, total: s.LinkRate},
 	}
-	g.readers = lookahead.New(lookahead.Config{
-		Budget: ahead(s.CacheSize),
-		Mine:   func(_ lookahead.Dataset, _ *shuffle.Plan, chunk int) bool { return g.cluster.owner(int32(chunk)) == g },
-	})
+	followed := lookahead.Config{Budget: ahead(s.CacheSize)}
+	if s.cluster() > 1 {
+		followed.Mine = func(_ lookahead.Dataset, chunk int) bool { return g.cluster.owner(int32(chunk)) == g }
+	}
+	g.readers = lookahead.New(followed)
 	g.asking = turns{left: max(s.CacheSize/askingShare, 1)}
 	g.asking.max = g.asking.left
 	g.queue.horizon = g.readers.Horizon()

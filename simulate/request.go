@@ -203,6 +203,9 @@ func (g *gateway) pays(r *request, u use) bool {
 	if g.cluster.owner(u.chunk) != g {
 		return most // another gateway keeps it
 	}
+	if r.visit != nil && !r.visit.ComesFor(int(u.chunk)) {
+		return most // it is at home with the ranks of another gateway
+	}
 	if g.fits {
 		return true
 	}

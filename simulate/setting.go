@@ -23,7 +23,6 @@ type Setting struct {
 
 	Gateways   int  // each with its own memory, disk, fetchers and link, and an equal share of the ranks
 	Alone      bool // each gateway has a cache of its own; else they are one cluster, and each chunk has an owner among them
-	Unnumbered bool // gateways of a cluster have no ordinals: chunks go by their digests, not by lane or stratum
 	CacheSize  int64
 	Policy     string  // lru or plan
 	DiskSize   int64   // 0: no disk tier
@@ -110,12 +109,21 @@ func (s *Setting) cluster() int {
 	return s.Gateways
 }
 
+// apart is how many gateways hold different parts of the data: those of a cluster, and with locality all, for each holds what is
+// at home with its ranks.
+func (s *Setting) apart() int {
+	if s.Split == shuffle.Locality {
+		return s.Gateways
+	}
+	return s.cluster()
+}
+
 // spread is by how much more than its part a gateway of a cluster may own.
 const spread = 1.07
 
 // held is the memory that all chunks of one gateway take.
 func (s *Setting) held(d *Data) int64 {
-	n := s.cluster()
+	n := s.apart()
 	if n == 1 {
 		return d.cost()
 	}

@@ -40,9 +40,6 @@ func newWires(s *simulate.Setting, plan *shuffle.Plan) *wires {
 	all := make([]placement.Member, s.Gateways)
 	for i := range all {
 		all[i] = placement.Member{ID: fmt.Sprintf("gateway-%06d", i), Weight: 1}
-		if !s.Unnumbered {
-			all[i].Ordinal, all[i].Of = i, s.Gateways
-		}
 		w.members = append(w.members, &member{wires: w, number: i, up: link{rate: s.LinkRate}, down: link{rate: s.LinkRate}})
 	}
 	w.view = placement.NewView(all)
@@ -50,7 +47,7 @@ func newWires(s *simulate.Setting, plan *shuffle.Plan) *wires {
 }
 
 func (m *member) Owner(c peer.Chunk, _ ...string) string {
-	if n := m.wires.view.Owner(c.Digest, c.Place, c.Of, nil); n != m.number {
+	if n := m.wires.view.Owner(c.Digest, nil); n != m.number {
 		return fmt.Sprint(n)
 	}
 	return ""
@@ -140,13 +137,13 @@ func (s linked) ReadRange(ctx context.Context, ref objstore.Ref, offset int64, d
 func fleets() map[string]func(*simulate.Setting) {
 	slot := func(s *simulate.Setting) { s.Order.Shuffle, s.Order.Seed = shuffle.Slot, 6 }
 	return map[string]func(*simulate.Setting){
-		"two halves":       func(s *simulate.Setting) { slot(s); s.CacheSize = s.CacheSize * 13 / 8 },
-		"two quarters":     func(s *simulate.Setting) { slot(s); s.CacheSize /= 2 },
-		"window":           func(s *simulate.Setting) { s.CacheSize = s.CacheSize * 5 / 8 },
-		"strata":           func(s *simulate.Setting) { s.Order.Strata, s.CacheSize = 8, s.CacheSize*9/8 },
-		"four, rendezvous": func(s *simulate.Setting) { slot(s); s.Gateways, s.Unnumbered, s.CacheSize = 4, true, s.CacheSize/2 },
-		"four, lru":        func(s *simulate.Setting) { slot(s); s.Gateways, s.Policy, s.CacheSize = 4, simulate.LRU, s.CacheSize/4 },
-		"four, job-bound":  func(s *simulate.Setting) { slot(s); s.Gateways, s.Rate, s.CacheSize = 4, 1024, s.CacheSize/2 },
+		"two halves":      func(s *simulate.Setting) { slot(s); s.CacheSize = s.CacheSize * 13 / 8 },
+		"two quarters":    func(s *simulate.Setting) { slot(s); s.CacheSize /= 2 },
+		"window":          func(s *simulate.Setting) { s.CacheSize = s.CacheSize * 5 / 8 },
+		"strata":          func(s *simulate.Setting) { s.Order.Strata, s.CacheSize = 8, s.CacheSize*9/8 },
+		"four":            func(s *simulate.Setting) { slot(s); s.Gateways, s.CacheSize = 4, s.CacheSize/2 },
+		"four, lru":       func(s *simulate.Setting) { slot(s); s.Gateways, s.Policy, s.CacheSize = 4, simulate.LRU, s.CacheSize/4 },
+		"four, job-bound": func(s *simulate.Setting) { slot(s); s.Gateways, s.Rate, s.CacheSize = 4, 1024, s.CacheSize/2 },
 		"locality": func(s *simulate.Setting) {
 			slot(s)
 			s.Gateways, s.Split = 4, shuffle.Locality

@@ -34,8 +34,6 @@ type Hello struct {
 	ID           string   `json:"id"`      // the same after a restart
 	Boot         string   `json:"boot"`    // another one after each start
 	Address      string   `json:"address"` // host:port at which it answers other gateways
-	Ordinal      int      `json:"ordinal"` // its number among Of, where the fleet is numbered
-	Of           int      `json:"of"`      // 0: it has no number
 	Weight       uint64   `json:"weight,string"`
 	OrderVersion int      `json:"order_version"` // shuffle.OrderVersion
 	Serves       []Served `json:"serves"`

@@ -17,13 +17,12 @@ var (
 	ErrNoRoom    = errors.New("there is no memory for the answer") // now: nobody waits for memory while another gateway waits for him
 )
 
-// Chunk names one chunk of a dataset, and where it belongs in the plan of whoever reads it.
+// Chunk names one chunk of a dataset.
 type Chunk struct {
 	Dataset    string
 	Generation string
 	Number     int // in the index
 	Digest     [32]byte
-	Place, Of  uint64 // lane or stratum Place of Of (shuffle.Plan.Home); Of 0: none
 }
 
 // Query asks one gateway for ranges of chunks of one dataset.

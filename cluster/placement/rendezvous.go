@@ -43,7 +43,7 @@ func chunkKey(digest [32]byte) uint64 {
 // (Thaler and Ravishankar, IEEE/ACM Transactions on Networking 6(1), 1998; with weights as by Schindelhauer and
 // Schomaker, SPAA 2005). Of equal ones the larger u wins, then the lower index.
 func (v *View) rendezvous(chunk uint64, skip func(i int) bool) int {
-	if v.equal {
+	if v.log == nil {
 		return v.highest(chunk, skip)
 	}
 	best, bestU, bestLog := -1, uint64(0), uint64(0)

@@ -33,16 +33,12 @@ type viewVector struct {
 }
 
 type memberVector struct {
-	ID      string `json:"id"`
-	Weight  uint64 `json:"weight"`
-	Ordinal int    `json:"ordinal"`
-	Of      int    `json:"of"`
+	ID     string `json:"id"`
+	Weight uint64 `json:"weight"`
 }
 
 type chunkVector struct {
 	Digest string   `json:"digest"`
-	Place  uint64   `json:"place"`
-	Of     uint64   `json:"of"`
 	Owners []string `json:"owners"`
 }
 
@@ -55,11 +51,11 @@ func digestOf(n uint64) (digest [32]byte) {
 }
 
 // owners returns the names of the owner, of the second choice, and so on.
-func owners(v *View, digest [32]byte, place, of uint64) []string {
+func owners(v *View, digest [32]byte) []string {
 	names := []string{}
 	tried := map[int]bool{}
 	for {
-		i := v.Owner(digest, place, of, func(i int) bool { return tried[i] })
+		i := v.Owner(digest, func(i int) bool { return tried[i] })
 		if i < 0 {
 			return names
 		}
@@ -80,7 +76,7 @@ func (v *viewVector) fill(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.Owners = owners(view, [32]byte(raw), c.Place, c.Of)
+		c.Owners = owners(view, [32]byte(raw))
 	}
 }
 
@@ -102,10 +98,8 @@ func inputs() placementVectors {
 			switch i % 5 {
 			case 1:
 				m.Weight = []uint64{0, 1, 1 << 30, 3 << 30, math.MaxUint64}[r%5]
-			case 2: // numbered, some missing
-				m.Ordinal, m.Of = int((j*7+i)%9), 9
-			case 3: // numbered, in disorder
-				m.Ordinal, m.Of, m.Weight = int(r%6)-1, []int{4, 4, 4, 5, 0, -1}[r>>8%6], 1+r>>32
+			case 3:
+				m.Weight = 1 + r>>32
 			case 4:
 				m.Weight = 1 + r>>20
 			}
@@ -113,9 +107,7 @@ func inputs() placementVectors {
 		}
 		for j := range uint64(8) {
 			digest := digestOf(i<<8 | j)
-			c := chunkVector{Digest: hex.EncodeToString(digest[:]), Of: []uint64{0, 128, 9, 64}[j%4]}
-			c.Place = with(i, j) % max(1, c.Of)
-			view.Chunks = append(view.Chunks, c)
+			view.Chunks = append(view.Chunks, chunkVector{Digest: hex.EncodeToString(digest[:])})
 		}
 		v.Views = append(v.Views, view)
 	}

@@ -101,8 +101,8 @@ command again goes on: a file with the length and CRC-32C of its batch is not fe
 dns:NAME:PORT stands for all gateways that a name has addresses of. The gateway that
 answers quickest is asked, and another one where it fails; what a broken body lacks is
 asked for alone. With --split locality and several gateways listed, rank R of W is
-read from the gateway at place R*P/W of the P listed: list them by their ordinals,
-and give their number as --homes.`,
+read from the gateway at place R*P/W of the P listed: list them in one order for all
+ranks, and give their number as --homes.`,
 		Example: `  millrace fetch http://gw:8080 --epoch 0 --discard
   millrace fetch http://gw-0:8080 http://gw-1:8080 --epoch 3 --from 170 --rank 1 --world-size 4 \
     --output ./batches

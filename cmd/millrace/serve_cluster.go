@@ -5,7 +5,6 @@ import (
 
 	"github.com/millrace-data/millrace/cluster"
 	"github.com/millrace-data/millrace/internal/cli"
-	"github.com/millrace-data/millrace/internal/node"
 )
 
 func (x *serveConfig) defineCluster(f *cli.Flags) {
@@ -21,15 +20,13 @@ func (x *serveConfig) defineCluster(f *cli.Flags) {
 	f.Flag(&c.SharedCert, "peer-shared-cert", "gateways share a certificate: its names need not have the --member name of the gateway that shows it")
 	f.Flag(&c.Insecure, "peer-insecure", "no certificates: every process that reaches the peer port may read every dataset; on loopback only")
 	f.Text(&c.Member, "member", "", "`NAME` of this gateway, the same after a restart (default the host's name)")
-	cli.Var(f, &c.Ordinal, "ordinal", "I/P", node.ParseOrdinal, node.Ordinal.String,
-		"this gateway's number, from 0, among P: with split=locality it owns what rank I of P reads")
 }
 
 // clusterNames are the flags that mean nothing without --cluster.
 func clusterNames() []string {
 	return []string{
 		"join", "peer-listen", "peer-advertise", "peer-cert", "peer-key", "peer-ca", "peer-allow", "peer-shared-cert", "peer-insecure",
-		"member", "ordinal",
+		"member",
 	}
 }
 

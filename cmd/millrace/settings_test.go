@@ -103,7 +103,7 @@ func TestPrintedSettingsAreAccepted(t *testing.T) {
 		"serve", "--check", "--dataset", "files=" + dir, "--dataset", "more=" + dir, "--mixture", "both=files:1,more:2,samples=30", "--cache-size", "64MiB",
 		"--quota", "more=32MiB,disk=8MiB", "--disk-cache", filepath.Join(t.TempDir(), "a # b: c"), "--disk-cache-size", "16MiB", "--index-dir", "",
 		"--admin-listen", "127.0.0.1:9", "--no-prefetch", "--cluster", "job-a", "--join", "127.0.0.1", "--peer-listen", "127.0.0.1:7946",
-		"--peer-insecure", "--member", "null", "--ordinal", "1/2",
+		"--peer-insecure", "--member", "null",
 	}
 	for _, form := range []string{"--json=false", "--json"} {
 		first := ok(t, append(args, form)...).stdout

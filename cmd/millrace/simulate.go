@@ -63,7 +63,6 @@ func (x *simulateFlags) define(f *cli.Flags) {
 	f.Bandwidth(&s.DiskRate, "disk-bandwidth", 2e9, "bytes a second of a gateway's disk")
 	f.Numbers(&x.gateways, "gateways", []int{1}, "`N,...` gateways, 1 to 1000, that are one cache, and among which the ranks are shared out")
 	f.Flag(&s.Alone, "no-cluster", "gateways share nothing: each has a cache of its own")
-	f.Flag(&s.Unnumbered, "no-ordinals", "gateways have no ordinals: chunks find their owners by hash, not by lane or stratum")
 	f.Choice(&x.split, "split", "contiguous", "how ranks share a batch", "contiguous", "locality")
 	f.Whole(&x.strata, "strata", 0, "strata of a window order, which must divide the window")
 	f.Bandwidth(&s.LinkRate, "link", 0, "bytes a second of a gateway's link each way, such as 100Gbit/s, for store, other gateways and ranks (default no bound)")

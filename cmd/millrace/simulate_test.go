@@ -110,7 +110,7 @@ func TestSimulateAFleet(t *testing.T) {
 			t.Errorf("got\n%s\nwant %q in it", o.stdout, want)
 		}
 	}
-	o = ok(t, append(args[:len(args)-2], "--no-cluster", "--no-ordinals")...)
+	o = ok(t, append(args[:len(args)-2], "--no-cluster")...)
 	if !strings.Contains(o.stdout, "Each has its own cache") || strings.Contains(o.stdout, "busiest link") {
 		t.Errorf("got\n%s\nwant gateways that share nothing", o.stdout)
 	}

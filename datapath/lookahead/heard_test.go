@@ -9,7 +9,7 @@ import (
 
 // share is a table of readers of which this gateway keeps every n-th chunk only.
 func shareOf(n *int, budget int64) *Readers {
-	return New(Config{Budget: budget, Mine: func(_ Dataset, _ *shuffle.Plan, chunk int) bool { return chunk%*n == 0 }})
+	return New(Config{Budget: budget, Mine: func(_ Dataset, chunk int) bool { return chunk%*n == 0 }})
 }
 
 // What another gateway keeps is not expected, not needed and never next: so the memory reaches that much farther.
@@ -145,7 +145,7 @@ func TestPlansAndNumbersOfReaders(t *testing.T) {
 	r := New(Config{Budget: 100})
 	p := d.plan(t, shuffle.Window, 2, 1)
 	v := r.read(d, at(p, 0, 0, 10), begin())
-	if r.Plan(d, p.Params()) != p || r.AnyPlan(d) != p || r.Plan(other, p.Params()) != nil || r.AnyPlan(other) != nil {
+	if r.Plan(d, p.Params()) != p || r.Plan(other, p.Params()) != nil {
 		t.Error("got another plan, want the reader's for its data set alone")
 	}
 	_, here := r.Stands(v.Number())

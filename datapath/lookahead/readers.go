@@ -21,10 +21,10 @@ type Config struct {
 	Budget int64 // bytes of memory that may be used for what readers come for
 	Plans  int64 // bytes that the plans of readers may keep alive beside it; 0: no limit
 
-	// Mine says which chunks a reader of a plan comes here for; nil: all. The others, which another gateway keeps, are not
+	// Mine says which chunks readers come here for; nil: all. The others, which another gateway keeps, are not
 	// expected, not needed and never next. It is called under locks of the table and of whoever calls it, for many chunks: it
 	// must be quick and call neither. When it changes its mind, Reowned must be called.
-	Mine func(d Dataset, p *shuffle.Plan, chunk int) bool
+	Mine func(d Dataset, chunk int) bool
 }
 
 // Place is one chunk of one data set.
@@ -151,7 +151,7 @@ func (r *Readers) Reowned() {
 
 // mine reports whether a reader of a plan comes here for a chunk.
 func (r *Readers) mine(d Dataset, p *shuffle.Plan, g groups, chunk uint64) bool {
-	return g.comeFor(p, chunk) && (r.cfg.Mine == nil || r.cfg.Mine(d, p, int(chunk)))
+	return g.comeFor(p, chunk) && (r.cfg.Mine == nil || r.cfg.Mine(d, int(chunk)))
 }
 
 // Plan returns a plan of such parameters that somebody reads, nil if nobody does. It takes no lock.
@@ -360,14 +360,4 @@ func (r *Readers) dropIdle(now time.Time) bool {
 	n := len(r.readers)
 	r.readers = slices.DeleteFunc(r.readers, func(x *reader) bool { return x.reading == 0 && now.Sub(x.seen) > x.patience() })
 	return len(r.readers) != n
-}
-
-// AnyPlan returns a plan of a data set that somebody reads, nil if nobody does. It takes no lock.
-func (r *Readers) AnyPlan(d Dataset) *shuffle.Plan {
-	for _, s := range *r.standing.Load() {
-		if s.dataset == d {
-			return s.plan
-		}
-	}
-	return nil
 }

@@ -95,7 +95,7 @@ func (l *lab) frugal(t *testing.T, ok bool, format string, args ...any) {
 func (l *lab) newFleet(t *testing.T) {
 	t.Helper()
 	l.fleet = harness.NewFleet(t, harness.FleetConfig{
-		Store: l.store, Env: l.reads.Env, Dataset: dataset, Size: gateways, Nodes: l.nodes, TLS: l.tls, Numbers: true,
+		Store: l.store, Env: l.reads.Env, Dataset: dataset, Size: gateways, Nodes: l.nodes, TLS: l.tls,
 		Args: []string{"--cache-size", "128MiB", "--lame-duck", "1s"},
 	})
 }

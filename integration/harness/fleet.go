@@ -24,7 +24,6 @@ type FleetConfig struct {
 	TLS     *certtest.Authority // nil: peers speak plainly
 	Join    string              // as --join has it; "": a list of all
 	Args    []string            // of every gateway, behind its own
-	Numbers bool                // give each gateway its ordinal
 }
 
 // Fleet is a number of gateways that form one cluster, up or down.
@@ -101,9 +100,6 @@ func (f *Fleet) flags(t testing.TB, i int) []string {
 		for _, name := range names {
 			args = append(args, "--peer-allow", name)
 		}
-	}
-	if f.cfg.Numbers {
-		args = append(args, "--ordinal", fmt.Sprintf("%d/%d", i, len(f.Members)))
 	}
 	return append(args, f.cfg.Args...)
 }

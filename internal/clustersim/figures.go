@@ -27,7 +27,7 @@ func Job(d *Data, params shuffle.Params, gateways int, epochs uint64) *History {
 		InStep: true,
 	}
 	for i := range gateways {
-		h.Gateways = append(h.Gateways, Gateway{Budget: h.ample(), Fetchers: 12, PartSize: 16 << 20, Policy: 0, Ordinal: i, Of: gateways})
+		h.Gateways = append(h.Gateways, Gateway{Budget: h.ample(), Fetchers: 12, PartSize: 16 << 20})
 		h.Ranks = append(h.Ranks, Rank{Near: i, Think: 20 * time.Millisecond, Limit: time.Second})
 	}
 	return h

@@ -46,15 +46,14 @@ const (
 
 // Gateway is one gateway process of a history.
 type Gateway struct {
-	Budget      int64
-	Fetchers    int
-	PartSize    int64
-	CheckSHA    bool
-	NoPrefetch  bool
-	Policy      int // of datapath.Policies()
-	Ordinal, Of int
-	Joins       time.Duration // it is started so late
-	Clock       time.Duration // how far its clock is off
+	Budget     int64
+	Fetchers   int
+	PartSize   int64
+	CheckSHA   bool
+	NoPrefetch bool
+	Policy     int           // of datapath.Policies()
+	Joins      time.Duration // it is started so late
+	Clock      time.Duration // how far its clock is off
 }
 
 // Rank is one reader.
@@ -173,17 +172,14 @@ func (h *History) drawGateways(rnd *rand.Rand) {
 	if rnd.IntN(4) == 0 {
 		n = 2 + rnd.IntN(7)
 	}
-	ordinals, tiny, clocks := rnd.IntN(2) == 0, h.Kind == Wild && rnd.IntN(2) == 0, rnd.IntN(2) == 0
-	for i := range n {
+	tiny, clocks := h.Kind == Wild && rnd.IntN(2) == 0, rnd.IntN(2) == 0
+	for range n {
 		g := Gateway{
 			Budget: h.ample(), Fetchers: 1 + rnd.IntN(12), PartSize: 2 << 10 << rnd.IntN(6), CheckSHA: rnd.IntN(2) == 0,
 			NoPrefetch: rnd.IntN(4) == 0, Policy: rnd.IntN(3),
 		}
 		if tiny {
 			g.Budget = 12 << 10 << rnd.IntN(6)
-		}
-		if ordinals {
-			g.Ordinal, g.Of = i, n
 		}
 		if clocks {
 			g.Clock = time.Duration(rnd.IntN(121)-60) * time.Minute

@@ -32,7 +32,7 @@ func (p *process) assemble() {
 	})
 	var err error
 	m.cluster, err = cluster.New(cluster.Config{
-		Name: run.history.Cluster, ID: p.machine.id, Boot: p.boot, Address: p.machine.address, Ordinal: set.Ordinal, Of: set.Of, Weight: uint64(set.Budget),
+		Name: run.history.Cluster, ID: p.machine.id, Boot: p.boot, Address: p.machine.address, Weight: uint64(set.Budget),
 		Serves:    []cluster.Serving{{Dataset: d.Name, Generation: d.Index.Generation(), Chunks: d.Index.Chunks()}},
 		Discovery: &p.machine.view, Client: m.client, Log: run.log(p.boot),
 	})

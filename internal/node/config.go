@@ -1,11 +1,7 @@
 package node
 
 import (
-	"errors"
-	"fmt"
 	"net"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -76,32 +72,6 @@ type ClusterConfig struct {
 	Insecure   bool     // no certificates
 	SharedCert bool     // gateways share a certificate
 	Member     string   // name of this gateway
-	Ordinal    Ordinal
-}
-
-// Ordinal is a gateway's number among so many; the zero value: it has none.
-type Ordinal struct{ Number, Of int }
-
-// String is the form that ParseOrdinal reads.
-func (o Ordinal) String() string {
-	if o.Of == 0 {
-		return ""
-	}
-	return fmt.Sprintf("%d/%d", o.Number, o.Of)
-}
-
-// ParseOrdinal reads I/P; nothing means no ordinal.
-func ParseOrdinal(s string) (Ordinal, error) {
-	if s == "" {
-		return Ordinal{}, nil
-	}
-	number, of, found := strings.Cut(s, "/")
-	i, err := strconv.ParseUint(number, 10, 16)
-	p, err2 := strconv.ParseUint(of, 10, 16)
-	if !found || err != nil || err2 != nil || i >= p {
-		return Ordinal{}, errors.New("want I/P, such as 0/8 to 7/8")
-	}
-	return Ordinal{Number: int(i), Of: int(p)}, nil
 }
 
 // SettingError is a setting that cannot serve the datasets, or that the machine refuses.

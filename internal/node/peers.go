@@ -86,7 +86,7 @@ func (s *Node) joinCluster() error {
 	p.client = peer.NewClient(peer.ClientConfig{Cluster: c.Name, ID: c.Member, Boot: boot, TLS: client, SharedCert: c.SharedCert})
 	var err error
 	p.cluster, err = cluster.New(cluster.Config{
-		Name: c.Name, ID: c.Member, Boot: boot, Address: c.Advertise, Ordinal: c.Ordinal.Number, Of: c.Ordinal.Of,
+		Name: c.Name, ID: c.Member, Boot: boot, Address: c.Advertise,
 		Weight: uint64(s.cfg.memoryOfAll()), Discovery: &cluster.Names{Where: c.Where, Log: s.log}, Client: p.client, Log: s.log,
 	})
 	if err != nil {

@@ -96,7 +96,7 @@ class Client:
             home = home_by_rank
         sources = tuple(Source.parse(g, home is None) for g in listed)
         if home is not None and any(s.must for s in sources):
-            raise InvalidArgument("new client: home wants gateways in the order of their ordinals; the addresses of a name have none")
+            raise InvalidArgument("new client: home wants gateways in one order for all ranks; the addresses of a name have none")
         if (ssl_context is not None and (ca_file or client_cert)) or (client_key is not None and client_cert is None):
             raise InvalidArgument("new client: want ssl_context alone, or ca_file, or client_cert, with or without client_key")
         settings = Settings(

@@ -52,27 +52,9 @@ def minus_log2(u):
     return ((z + 1) << POINT) - TABLE[i] - (((TABLE[i + 1] - TABLE[i]) * f) >> 32)
 
 
-def numbered(members):
-    """p, and the members by ordinal; p = 0: the fleet has no ordinals."""
-    said = [m["of"] for m in members if 1 <= m["of"] <= 1 << 20]
-    if not said:
-        return 0, {}
-    p = max(said, key=lambda of: (said.count(of), of))
-    claims = [m["ordinal"] for m in members if m["of"] == p and 0 <= m["ordinal"] < p]
-    if not claims:
-        return 0, {}
-    return p, {m["ordinal"]: m for m in members if m["of"] == p and claims.count(m["ordinal"]) == 1}
-
-
-def owner(members, digest, place, of, left_out=()):
+def owner(members, digest, left_out=()):
     """The ID of the owner; None: nobody."""
     there = [m for m in members if m["weight"] > 0 and m["id"] not in left_out]
-    if place < of:
-        p, by_ordinal = numbered(members)
-        if p:
-            m = by_ordinal.get(place * p // of)
-            if m in there:
-                return m["id"]
     key = chunk_key(digest)
     best = None
     for m in sorted(there, key=lambda m: m["id"].encode("utf-8")):
@@ -86,9 +68,9 @@ def owner(members, digest, place, of, left_out=()):
     return best and best[0]["id"]
 
 
-def owners(members, digest, place, of):
+def owners(members, digest):
     """The owner, the second choice, and so on."""
     out = []
-    while (name := owner(members, digest, place, of, out)) is not None:
+    while (name := owner(members, digest, out)) is not None:
         out.append(name)
     return out

@@ -84,13 +84,13 @@ PLANTS = [
     ),
     (
         "datapath trusts an owner of a view that is over",
-        "./datapath TestASuccessorIsAskedOnce",
-        [("datapath/owners.go", "if o.view == view && o.params == params {", "if o.params == params {")],
+        "./datapath TestOwnersAreThoseOfTheView",
+        [("datapath/owners.go", "if is != nil && is.view == view {", "if is != nil {")],
     ),
     (
         "datapath has every gateway warm every chunk",
         "./datapath TestWarmingBringsWhatIsOwned",
-        [("datapath/warm.go", "if s.name != \"\" && s.owner(at.Plan, int(span.Chunk)) != \"\" {", "if false {")],
+        [("datapath/warm.go", "if s.name != \"\" && s.owner(int(span.Chunk)) != \"\" {", "if false {")],
     ),
     (
         "datapath keeps a chunk of its former owner without comparing it with the index",
@@ -140,7 +140,7 @@ PLANTS = [
     (
         "datapath asks no former owner",
         "./datapath TestANewOwnerAsksTheFormerOne",
-        [("datapath/former.go", '\tcase s.name == "" || s.owner(f.plan, chunk) != "":', "\tcase true:")],
+        [("datapath/former.go", '\tcase s.name == "" || s.owner(chunk) != "":', "\tcase true:")],
     ),
     (
         "datapath tells peers of another rank than reads",

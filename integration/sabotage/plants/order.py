@@ -142,16 +142,6 @@ PLANTS = [
         [("cluster/placement/rendezvous.go", "bits.Mul64(log, v.members[best].Weight)", "bits.Mul64(log, weight)")],
     ),
     (
-        "placement lets the first of two have an ordinal",
-        "./cluster/placement TestConflictsOfOrdinals",
-        [("cluster/placement/placement.go", "len(who) == 1 {", "len(who) > 0 {")],
-    ),
-    (
-        "placement does not ask whether the gateway of a lane is left out",
-        "./cluster/placement TestAMissingOrdinalIsSpread",
-        [("cluster/placement/placement.go", "v.members[i].Weight > 0 && (skip == nil || !skip(i))", "v.members[i].Weight > 0")],
-    ),
-    (
         "importance ranks the losses of each report by themselves",
         "./importance TestOrderOfReportsDoesNotShow",
         [("importance/gather.go", "n < len(reports) && reports[n].Batch == reports[0].Batch", "n < 1")],
