@@ -3,7 +3,6 @@ package datapath
 import (
 	"context"
 	"crypto/sha256"
-	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -201,29 +200,17 @@ func (p *Path) writeDisk(ctx context.Context, started *sync.WaitGroup) {
 				case <-ctx.Done():
 					return
 				case at := <-p.disk.queue:
-					at.source.writeDisk(ctx, at.chunk)
+					at.source.writeDisk(at.chunk)
 				}
 			}
 		})
 	}
 }
 
-var errEvicted = errors.New("the chunk has left memory")
-
 // writeDisk writes one chunk to disk if it is still in memory, and reports whether it is on disk then.
-func (s *Source) writeDisk(ctx context.Context, chunk int) bool {
-	if !s.resident(chunk) {
-		return false
-	}
-	wait, err := s.path.cache.Start(ctx, chunkcache.Request[key]{
-		Wants: []chunkcache.Want[key]{{Key: s.key(chunk), Size: s.index.Chunk(chunk).Length}}, Ahead: true,
-		Load: func(context.Context, []*chunkcache.Fill[key]) error { return errEvicted },
-	})
-	if err != nil {
-		return false
-	}
-	l, err := wait()
-	if err != nil {
+func (s *Source) writeDisk(chunk int) bool {
+	l, ok := s.path.cache.Lease(s.key(chunk))
+	if !ok {
 		return false
 	}
 	defer l.Close()

@@ -17,7 +17,7 @@
 // A chunk of many objects is read by as many store reads side by side, each under its object's own ETag. Since a sample of it costs
 // a read, alone as with the others, a request reads just its own, and the chunk comes ahead of need. A compressed chunk is
 // never read in part: its stored bytes go to memory that was taken together with the chunk's, and it is decoded from there. Where there is
-// no room for it, its samples are copied out of memory taken together with the body.
+// no room for it, its samples are copied out of memory that was taken when its dataset was opened (decoding).
 //
 // Every byte is checked before it leaves: a chunk as a whole when it arrives, a sample
 // read by itself, or sent by a peer, by its own CRC.

@@ -196,7 +196,7 @@ func TestCompressedChunksThatAreWrong(t *testing.T) {
 	}
 }
 
-// What a chunk takes to decode is reserved with it, or with the body where there is no room for the chunk; or the sum is refused.
+// What a chunk takes to decode is reserved with it, or when its dataset is opened; where that leaves no room for a batch, the batch is refused.
 func TestMemoryToDecodeIn(t *testing.T) {
 	d := newDatasetOf(t, gzips, 65, same(40, 10_000), 10, 1<<20) // 4 chunks
 	c := d.index.Chunk(0)
@@ -207,7 +207,7 @@ func TestMemoryToDecodeIn(t *testing.T) {
 		step  uint64
 		want  error
 	}{
-		{"room for a chunk and its stored bytes", chunkcache.Cost(c.Length) + chunkcache.Cost(c.Stored), 10, nil},
+		{"room for a chunk and its stored bytes beside them", 2*chunkcache.Cost(c.Length) + 2*chunkcache.Cost(c.Stored), 10, nil},
 		{"room for a body beside them", c.Length + c.Stored + 4*sample + 4<<10, 1, nil},
 		{"room for a part", c.Length + c.Stored - 1, 10, budget.ErrTooLarge},
 	} {

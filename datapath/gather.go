@@ -48,11 +48,7 @@ func (s *Source) bringShared(ctx context.Context, at shuffle.Cursor, b *batch) (
 		return nil, err
 	}
 	defer leave()
-	body, err := s.gather(ctx, at, b.bytes, near, far, ahead.wait(ctx, rank, at))
-	if errors.Is(err, errNoWork) { // the peers are done without, so that all can be reserved in one step
-		return s.bringHere(ctx, at, b)
-	}
-	return body, err
+	return s.gather(ctx, at, b.bytes, near, far, ahead.wait(ctx, rank, at))
 }
 
 // gather brings a batch. With a run it waits for no memory; where there is none now it does without the run.
@@ -167,7 +163,7 @@ func (g *gathering) copies(ctx context.Context, whole, ranged []int) (*chunkinde
 	}
 	spare = g.far.lay(g.segments, g.near.lay(g.segments, spare))
 	ask, stop := g.start(ctx)
-	loaded, err := g.source.into(ctx, g.near, whole, ranged, g.segments, spare, nil)
+	loaded, err := g.source.into(ctx, g.near, whole, ranged, g.segments, spare)
 	if err != nil {
 		stop()
 	}
@@ -209,7 +205,7 @@ func (g *gathering) finish(ctx context.Context, lost []chunkindex.ChunkRanges, l
 		b.lost = true
 		s.path.reown() // what has come to this gateway is brought as its own
 		whole, ranged := s.sort(g.at, b)
-		more, err := s.into(ctx, b, whole, ranged, g.segments, spare, nil)
+		more, err := s.into(ctx, b, whole, ranged, g.segments, spare)
 		if err != nil {
 			return nil, err
 		}

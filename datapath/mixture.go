@@ -10,7 +10,6 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/datapath/chunkcache"
-	"github.com/millrace-data/millrace/internal/budget"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -141,8 +140,8 @@ func (m *Mixture) divide(at shuffle.Cursor, chunks []chunkindex.ChunkRanges) (al
 		all = append(all, h)
 	}
 	for _, o := range m.byPath(all) {
-		if most := o.path.budget.Total(); o.bytes > most {
-			return nil, 0, fmt.Errorf("read a batch of %d bytes with a budget of %d: %w", o.bytes, most, budget.ErrTooLarge)
+		if err := o.path.couldHold(o.bytes); err != nil {
+			return nil, 0, err
 		}
 	}
 	return all, total, nil
@@ -220,16 +219,13 @@ func (m *Mixture) sideBySide(ctx context.Context, all []*helping) error {
 	return first
 }
 
-// loan is what was taken for all parts of a batch in one step: bodies until it is sent, the rest until it is brought.
+// loan is what was taken for all parts of a batch in one step: bodies until it is sent, turns to ask peers until it is brought.
 type loan struct {
-	bodies, works []room
-	turns         []func()
+	bodies []room
+	turns  []func()
 }
 
 func (l *loan) brought() {
-	for _, w := range l.works {
-		w.close()
-	}
 	for _, leave := range l.turns {
 		leave()
 	}
@@ -244,9 +240,8 @@ func (l *loan) giveBack() {
 // lend takes memory for all parts of a batch, and turns to ask peers for them: path by path, and of each in one step.
 func (m *Mixture) lend(ctx context.Context, all []*helping, l *loan) error {
 	for _, o := range m.byPath(all) {
-		var far, more int64
+		var far int64
 		for _, h := range o.some {
-			more = max(more, h.source.work(h.batch, h.batch.all()))
 			if h.source.name != "" {
 				far += h.batch.bytes
 			}
@@ -254,27 +249,23 @@ func (m *Mixture) lend(ctx context.Context, all []*helping, l *loan) error {
 		if far > 0 {
 			l.turns = append(l.turns, o.path.asking.enter(ctx, far))
 		}
-		body, work, err := o.path.roomToWork(ctx, o.bytes, more, true)
+		body, err := o.path.room(ctx, o.bytes, true)
 		if err != nil {
 			return err
 		}
-		l.bodies, l.works = append(l.bodies, body), append(l.works, work)
-		o.share(body.bytes, work.bytes)
+		l.bodies = append(l.bodies, body)
+		o.share(body.bytes)
 	}
 	return nil
 }
 
-// share lends memory to the parts: to each as much as it has, and of what is left an eighth more as far as that reaches. They take turns
-// with work.
-func (o *ofPath) share(body, work []byte) {
-	turn := make(chan []byte, 1)
-	turn <- work
+// share lends memory to the parts: to each as much as it has, and of what is left an eighth more as far as that reaches.
+func (o *ofPath) share(body []byte) {
 	spare := int64(len(body)) - o.bytes
 	for _, h := range o.some {
 		more := min(h.batch.bytes/8, spare)
 		n := h.batch.bytes + more
-		h.batch.lent = &lent{body: body[:n:n], work: turn}
-		body, spare = body[n:], spare-more
+		h.batch.lent, body, spare = body[:n:n], body[n:], spare-more
 	}
 }
 

@@ -1,6 +1,7 @@
 package datapath
 
 import (
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -63,14 +64,15 @@ type Path struct {
 
 	segments sync.Pool // of *[][]byte: the lists of bodies that are closed
 
-	readers *lookahead.Readers
-	flights flights
-	disk    *disk // nil: none
-	hot     *hot
-	ahead   *readAhead // nil: no peers
-	yield   []yielding // to who needs memory now, in this order
-	asking  *asking
-	formers formers
+	readers  *lookahead.Readers
+	flights  flights
+	disk     *disk // nil: none
+	decoding *decoding
+	hot      *hot
+	ahead    *readAhead // nil: no peers
+	yield    []yielding // to who needs memory now, in this order
+	asking   *asking
+	formers  formers
 
 	reowning sync.Mutex    // held to change view
 	view     atomic.Uint64 // the one that the table of readers was told of last
@@ -101,6 +103,7 @@ func New(cfg Config) *Path {
 	p.cache = chunkcache.New(chunkcache.Config[key]{
 		Budget: cfg.Budget, Due: p.due, Evicted: p.homes.drop, Debug: cfg.Debug,
 	})
+	p.decoding = newDecoding(p.cache)
 	p.hot = newHot(p.cache, cfg.Budget.Total())
 	p.gate = &gate{limit: cfg.Fetchers, idle: p.look}
 	p.lone = semaphore.NewWeighted(int64(max(cfg.Fetchers-1, 1)))
@@ -174,6 +177,7 @@ func (p *Path) reclaimable() (n int64) {
 // must have ended, and Run must have returned.
 func (p *Path) Close() {
 	p.ahead.stop()
+	p.decoding.close()
 	p.hot.reclaim(p.budget.Total())
 	p.cache.Drop()
 	p.tables.Reclaim(p.budget.Total() + 1)
@@ -231,11 +235,29 @@ func (p *Path) Open(x *chunkindex.Index, store objstore.RangeReader, prefix stri
 	for i := range x.Chunks() {
 		s.cost += chunkcache.Cost(x.Chunk(i).Length)
 	}
+	p.decoding.grow(x)
 	p.mu.Lock()
 	s.place = len(p.open)
 	p.open = append(p.open, s)
 	p.mu.Unlock()
 	return s
+}
+
+// holds reports whether the budget ever has room for a body of n bytes.
+func (p *Path) holds(n int64) bool {
+	if decoding := p.decoding.size.Load(); decoding > 0 {
+		return chunkcache.Cost(n)+chunkcache.Cost(decoding) <= p.budget.Total()
+	}
+	return n <= p.budget.Total()
+}
+
+// couldHold refuses a body for which the budget never has room.
+func (p *Path) couldHold(n int64) error {
+	if p.holds(n) {
+		return nil
+	}
+	return fmt.Errorf("read a batch of %d bytes with a budget of %d, of which %d are to decode in: %w",
+		n, p.budget.Total(), p.decoding.size.Load(), budget.ErrTooLarge)
 }
 
 // together is for how long a dataset that was read counts among those read now.

@@ -121,7 +121,7 @@ func (a *asker) here(ctx context.Context, chunks []chunkindex.ChunkRanges) (int6
 	b := &batch{segments: len(a.segments), plan: a.plan, reader: a.reader, lost: true, fits: s.path.fits(s, time.Now())}
 	b = b.of(chunks)
 	whole, ranged := s.sort(shuffle.Cursor{}, b)
-	if _, err := s.into(ctx, b, whole, ranged, a.segments, nil, nil); err != nil {
+	if _, err := s.into(ctx, b, whole, ranged, a.segments, nil); err != nil {
 		return 0, chunks
 	}
 	return b.bytes, nil

@@ -111,37 +111,36 @@ func (s *Source) readSamples(ctx context.Context, samples []*sample, spare []byt
 	return wrong, err
 }
 
-// unpack brings samples of compressed chunks that there is no room for in memory: chunk after chunk through work, which has room
-// for each. It returns the chunks that are not compressed.
-func (s *Source) unpack(ctx context.Context, b *batch, which []int, segments [][]byte, work []byte) (rest []int, err error) {
+// unpack brings samples of compressed chunks that there is no room for in memory, chunk after chunk. It returns the chunks that are
+// not compressed.
+func (s *Source) unpack(ctx context.Context, b *batch, which []int, segments [][]byte) (rest []int, err error) {
 	for _, i := range which {
-		c := b.chunks[i]
-		desc := s.index.Chunk(c.Chunk)
-		if desc.Codec == codec.None {
+		if c := b.chunks[i]; s.index.Chunk(c.Chunk).Codec == codec.None {
 			rest = append(rest, i)
-			continue
-		}
-		data := work[:desc.Length]
-		a := []arrival{s.arrival(c.Chunk, data, work[desc.Length:desc.Length+desc.Stored])}
-		if err := s.readChunks(ctx, a, s.path.cfg.PartSize, false); err != nil {
+		} else if err := s.unpackChunk(ctx, c, segments); err != nil {
 			return nil, err
-		}
-		if err := s.arrived(ctx, &a[0]); err != nil {
-			return nil, err
-		}
-		for _, r := range c.Ranges {
-			copy(segments[r.Seq], data[r.Offset:])
 		}
 	}
 	return rest, nil
 }
 
-// work returns how many bytes unpack needs for some chunks of a batch.
-func (s *Source) work(b *batch, which []int) (n int64) {
-	for _, i := range which {
-		if desc := s.index.Chunk(b.chunks[i].Chunk); desc.Codec != codec.None {
-			n = max(n, desc.Length+desc.Stored)
-		}
+func (s *Source) unpackChunk(ctx context.Context, c chunkindex.ChunkRanges, segments [][]byte) error {
+	desc := s.index.Chunk(c.Chunk)
+	work, leave, err := s.path.decoding.enter(ctx, desc.Length+desc.Stored)
+	if err != nil {
+		return err
 	}
-	return n
+	defer leave()
+	data := work[:desc.Length]
+	a := []arrival{s.arrival(c.Chunk, data, work[desc.Length:])}
+	if err := s.readChunks(ctx, a, s.path.cfg.PartSize, false); err != nil {
+		return err
+	}
+	if err := s.arrived(ctx, &a[0]); err != nil {
+		return err
+	}
+	for _, r := range c.Ranges {
+		copy(segments[r.Seq], data[r.Offset:])
+	}
+	return nil
 }

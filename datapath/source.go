@@ -16,7 +16,6 @@ import (
 	"github.com/millrace-data/millrace/cluster/peer"
 	"github.com/millrace-data/millrace/datapath/chunkcache"
 	"github.com/millrace-data/millrace/datapath/lookahead"
-	"github.com/millrace-data/millrace/internal/budget"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/shuffle"
 )
@@ -139,7 +138,7 @@ type batch struct {
 	answers    bool             // a peer asked for it: no other peer is asked to load anything
 	lost       bool             // the members that own its chunks did not send them
 	tries      bool             // it waits for no memory: chunkcache.ErrNoRoom says that there is none now
-	lent       *lent            // memory taken for it and other batches together; nil: none
+	lent       []byte           // its part of memory that was taken for several batches in one step; nil: none
 }
 
 // newBatch adds a request up and refuses what the index does not hold or the budget never could.
@@ -159,10 +158,7 @@ func (s *Source) newBatch(chunks []chunkindex.ChunkRanges) (*batch, error) {
 			b.segments = max(b.segments, r.Seq+1)
 		}
 	}
-	if total := s.path.budget.Total(); b.bytes > total {
-		return nil, fmt.Errorf("read a batch of %d bytes with a budget of %d: %w", b.bytes, total, budget.ErrTooLarge)
-	}
-	return b, nil
+	return b, s.path.couldHold(b.bytes)
 }
 
 // pays reports whether a chunk should be in memory as a whole: decided by what the plans say will be used of it while it stays.
@@ -309,14 +305,13 @@ func (s *Source) copies(ctx context.Context, b *batch, whole, ranged []int) (*ch
 			return nil, err
 		}
 	}
-	room, work, err := s.roomToWork(ctx, b, s.work(b, whole))
+	room, err := s.room(ctx, b, b.bytes)
 	if err != nil {
 		return nil, err
 	}
-	defer work.close()
 	segments := make([][]byte, b.segments)
 	spare := b.lay(segments, room.bytes)
-	loaded, err := s.into(ctx, b, whole, ranged, segments, spare, work.bytes)
+	loaded, err := s.into(ctx, b, whole, ranged, segments, spare)
 	if err != nil {
 		room.close()
 		return nil, err
@@ -334,8 +329,8 @@ func (b *batch) lay(segments [][]byte, buf []byte) (spare []byte) {
 	return buf
 }
 
-// into brings a batch into segments of its own. It waits for no memory: without work to decode chunks in it takes what toWork finds.
-func (s *Source) into(ctx context.Context, b *batch, whole, ranged []int, segments [][]byte, spare, work []byte) (answer, error) {
+// into brings a batch into segments of its own. It waits for no memory.
+func (s *Source) into(ctx context.Context, b *batch, whole, ranged []int, segments [][]byte, spare []byte) (answer, error) {
 	rest, loaded, err := s.copyChunks(ctx, b, whole, segments)
 	if b.local {
 		s.path.look()
@@ -350,12 +345,7 @@ func (s *Source) into(ctx context.Context, b *batch, whole, ranged []int, segmen
 	for _, i := range ranged {
 		loaded.store += bytesOf(b.chunks[i])
 	}
-	work, done, err := s.toWork(ctx, b, s.work(b, ranged), work)
-	if err != nil {
-		return loaded, err
-	}
-	defer done()
-	if ranged, err = s.unpack(ctx, b, ranged, segments, work); err != nil {
+	if ranged, err = s.unpack(ctx, b, ranged, segments); err != nil {
 		return loaded, err
 	}
 	if err := s.readRanges(ctx, b, ranged, segments, spare); err != nil {

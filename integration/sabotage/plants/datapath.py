@@ -183,9 +183,9 @@ PLANTS = [
         [("datapath/mixture.go", "segments[seq] = h.body.Segments[k]", "segments[min(seq+k%2, total-1)] = h.body.Segments[k]")],
     ),
     (
-        "datapath has two parts of a batch decode in one memory",
-        "./datapath TestBatchesOfMixturesDoNotWaitForEachOther",
-        [("datapath/room.go", "return work, func() { b.lent.work <- work }, nil", "b.lent.work <- work\n\t\t\treturn work, func() {}, nil")],
+        "datapath has two batches decode in one memory",
+        "./datapath TestDecodersDoNotWaitForEachOther",
+        [("datapath/decoding.go", "return kept.Bytes()[:n], func() { d.kept <- kept }, nil", "d.kept <- kept\n\t\treturn kept.Bytes()[:n], func() {}, nil")],
     ),
     (
         "datapath looks at every failed chunk to note one more",
