@@ -37,7 +37,7 @@ func (p *Path) Answer(ctx context.Context, q *peer.Query) (*chunkindex.Body, err
 	if q.Cached {
 		body, err = s.answerCached(ctx, b)
 	} else {
-		body, err = s.bringHere(ctx, shuffle.Cursor{}, b)
+		body, err = s.bringHere(ctx, b)
 	}
 	if errors.Is(err, chunkcache.ErrNoRoom) {
 		err = fmt.Errorf("answer for %d bytes of %q: %w", b.bytes, q.Dataset, peer.ErrNoRoom)
@@ -78,11 +78,13 @@ func (s *Source) questioned(q *peer.Query) (*batch, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.answers, b.tries = true, true
+	b.origin, b.tries = fromPeer, true
 	if q.Reader != nil {
 		b.plan = s.path.readers.Plan(s, q.Reader.Params)
-		b.fits, b.local = s.path.fits(s, time.Now()), q.Reader.Params.Shuffle != shuffle.Full
-		b.unfollowed = b.local
+		b.fits = s.path.fits(s, time.Now())
+		if q.Reader.Params.Shuffle != shuffle.Full {
+			b.next = unfollowed
+		}
 	}
 	return b, nil
 }
@@ -116,8 +118,7 @@ func (s *Source) answerCached(ctx context.Context, b *batch) (*chunkindex.Body, 
 		return nil, err
 	}
 	b.lay(segments, room.bytes)
-	which := b.all()
-	if rest, _ := s.diskRanges(ctx, b, which, segments); len(rest) > 0 {
+	if rest := s.path.disk.bring(ctx, &load{source: s}, b.fills(b.all(), segments)); len(rest) > 0 {
 		room.close()
 		return nil, peer.ErrNotHere
 	}

@@ -197,20 +197,11 @@ func byMember(chunks []chunkindex.ChunkRanges, member func(i int) string) (membe
 	return members, groups
 }
 
-// ask asks the owners of chunks, given by their numbers in f.chunks, all at once. It returns how
-// many bytes are there, and what is not.
-func (a *asker) ask(ctx context.Context, f *far, which []int) (bytes int64, lost []chunkindex.ChunkRanges) {
-	chunks := make([]chunkindex.ChunkRanges, len(which))
-	for n, i := range which {
-		chunks[n] = f.chunks[i]
-	}
-	members, groups := byMember(chunks, func(n int) string { return f.owners[which[n]] })
-	return a.each(members, func(m string) (int64, []chunkindex.ChunkRanges) {
-		if m == "" { // it is this gateway's by now
-			return 0, groups[m]
-		}
-		return a.question(ctx, groups[m], m)
-	})
+// ask asks for chunks, each of the member that owns it, all at once. It returns how many bytes are
+// there, and what is not.
+func (a *asker) ask(ctx context.Context, chunks []chunkindex.ChunkRanges, owners []string) (bytes int64, lost []chunkindex.ChunkRanges) {
+	members, groups := byMember(chunks, func(n int) string { return owners[n] })
+	return a.each(members, func(m string) (int64, []chunkindex.ChunkRanges) { return a.question(ctx, groups[m], m) })
 }
 
 // each asks members side by side, and adds up what they bring and what they do not.

@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/millrace-data/millrace/chunkindex"
-	"github.com/millrace-data/millrace/datapath/chunkcache"
 	"github.com/millrace-data/millrace/datapath/diskcache"
 	"github.com/millrace-data/millrace/datapath/lookahead"
 )
@@ -32,6 +31,7 @@ const (
 
 // disk is the tier between memory and store. Its reads take no place in the store's gate.
 type disk struct {
+	next    tier
 	cache   *diskcache.Cache
 	gate    gate
 	queue   chan place
@@ -94,64 +94,75 @@ func (s *Source) readsDisk(chunk int) bool {
 	return s.isOnDisk(chunk) && !d.pace.slower(&s.path.rates, s.index.Chunk(chunk), time.Now())
 }
 
-// fromDisk brings a chunk from disk, and reports whether it did. Where it did not, the store is asked.
-func (f *fetch) fromDisk(ctx context.Context, fill *chunkcache.Fill[key]) bool {
-	s, d := f.source, f.source.path.disk
-	chunk := f.numbers[fill.Index]
-	if !s.readsDisk(chunk) {
-		return false
+// Load reads what is on disk, several chunks side by side, and offers the disk the chunks that came from elsewhere.
+func (d *disk) Load(ctx context.Context, l *load, fills []*fill) error {
+	if !l.source.onDisk {
+		return d.next.Load(ctx, l, fills)
 	}
-	if !f.disk {
+	rest := d.bring(ctx, l, fills)
+	if len(rest) == 0 {
+		return nil
+	}
+	if err := d.next.Load(ctx, l, rest); err != nil {
+		return err
+	}
+	if l.fetch != nil && !l.fetch.toDisk {
+		for _, x := range rest {
+			l.source.keep(x.Chunk)
+		}
+	}
+	return nil
+}
+
+// bring reads what is on disk, and returns what is not, in the same order.
+func (d *disk) bring(ctx context.Context, l *load, fills []*fill) (rest []*fill) {
+	read := make([]bool, len(fills))
+	var g errgroup.Group
+	g.SetLimit(diskReads)
+	for i, x := range fills {
+		switch {
+		case !l.source.readsDisk(x.Chunk):
+		case len(fills) == 1:
+			read[i] = d.read(ctx, l, x)
+		default:
+			g.Go(func() error { read[i] = d.read(ctx, l, x); return nil })
+		}
+	}
+	_ = g.Wait() // none has an error
+	for i, x := range fills {
+		if read[i] {
+			l.came.disk += bytesOf(x.ChunkRanges)
+		} else {
+			rest = append(rest, x)
+		}
+	}
+	return rest
+}
+
+// read reads one chunk, or samples of one, and reports whether that came.
+func (d *disk) read(ctx context.Context, l *load, x *fill) bool {
+	if l.fetch == nil || l.fetch.held != &d.gate {
 		if d.enter(ctx) != nil {
 			return false
 		}
 		defer d.gate.leave()
 	}
-	k, ended := s.diskKey(chunk), d.pace.begin(time.Now())
-	read := d.cache.Read(ctx, k, fill.Bytes())
+	k := l.source.diskKey(x.Chunk)
+	if x.whole == nil {
+		return d.readRanges(ctx, k, x.Ranges, x.segments)
+	}
+	ended := d.pace.begin(time.Now())
+	read := d.cache.Read(ctx, k, x.whole.Bytes())
 	ended(read, k.Length, time.Now())
 	if !read {
 		return false
 	}
-	if s.path.cfg.CheckSHA && !s.intact(s.index.Chunk(chunk), fill.Bytes(), k.CRC32C) {
+	if s := l.source; s.path.cfg.CheckSHA && !s.intact(s.index.Chunk(x.Chunk), x.whole.Bytes(), k.CRC32C) {
 		d.cache.Reject(k)
 		return false
 	}
-	fill.Publish()
+	x.whole.Publish()
 	return true
-}
-
-// diskRanges reads the samples of chunks that are on disk by themselves into their segments, and returns the chunks that
-// the store has to be asked for, and how many bytes it has read.
-func (s *Source) diskRanges(ctx context.Context, b *batch, which []int, segments [][]byte) (rest []int, bytes int64) {
-	d := s.path.disk
-	if !s.onDisk {
-		return which, 0
-	}
-	var mu sync.Mutex // guards rest and bytes
-	var g errgroup.Group
-	g.SetLimit(diskReads)
-	for _, i := range which {
-		g.Go(func() error {
-			c := b.chunks[i]
-			read := s.readsDisk(c.Chunk) && d.enter(ctx) == nil
-			if read {
-				read = d.readRanges(ctx, s.diskKey(c.Chunk), c.Ranges, segments)
-				d.gate.leave()
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			if read {
-				bytes += bytesOf(c)
-			} else {
-				rest = append(rest, i)
-			}
-			return nil
-		})
-	}
-	_ = g.Wait() // none has an error
-	slices.Sort(rest)
-	return rest, bytes
 }
 
 func (d *disk) readRanges(ctx context.Context, k diskcache.Key, ranges []chunkindex.Range, segments [][]byte) bool {

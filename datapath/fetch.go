@@ -3,8 +3,8 @@ package datapath
 import (
 	"context"
 	"sync/atomic"
-	"time"
 
+	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/datapath/chunkcache"
 	"github.com/millrace-data/millrace/shuffle"
 )
@@ -17,10 +17,9 @@ func (s *Source) key(chunk int) key {
 // fetch brings chunks that one caller wants together.
 type fetch struct {
 	source *Source
-	ahead  bool  // nobody waits for them yet, and the caller holds a place of the gate
-	disk   bool  // that place is one of the disk's gate
+	held   *gate // of which the caller holds a place, since nobody waits for the chunks yet; nil: somebody does
 	toDisk bool  // the caller writes them to disk
-	first  bool  // for somebody who waits, and nothing was fetched ahead
+	first  bool  // for a reader that waits for its first batch: nothing was fetched ahead
 	part   int64 // length of one store read, set by group
 
 	plan    *shuffle.Plan // for whose reader; nil: for nobody's
@@ -56,7 +55,7 @@ func (f *fetch) want(chunks []int) {
 }
 
 func (f *fetch) request() chunkcache.Request[key] {
-	return chunkcache.Request[key]{Wants: f.wants, Ahead: f.ahead, Due: f.due, Group: f.group, Load: f.load}
+	return chunkcache.Request[key]{Wants: f.wants, Ahead: f.held != nil, Due: f.due, Group: f.group, Load: f.load}
 }
 
 // due says when the last of the missing wants is needed.
@@ -121,43 +120,12 @@ func (s *Source) group(chunks []int, part int64) [][]int {
 }
 
 // load brings one group.
-func (f *fetch) load(ctx context.Context, fills []*chunkcache.Fill[key]) error {
-	s := f.source
-	chunks := make([]arrival, len(fills))
-	for i, fill := range fills {
-		s.path.homes.add(fill.Key(), s, f.numbers[fill.Index])
-		chunks[i] = s.arrival(f.numbers[fill.Index], fill.Bytes(), fill.Beside())
+func (f *fetch) load(ctx context.Context, wholes []*chunkcache.Fill[key]) error {
+	fills := make([]*fill, len(wholes))
+	for i, whole := range wholes {
+		chunk := f.numbers[whole.Index]
+		f.source.path.homes.add(whole.Key(), f.source, chunk)
+		fills[i] = &fill{ChunkRanges: chunkindex.ChunkRanges{Chunk: chunk}, whole: whole}
 	}
-	if len(fills) == 1 && (f.fromDisk(ctx, fills[0]) || f.fromPeer(ctx, fills[0])) {
-		return nil
-	}
-	if err := context.Cause(ctx); err != nil { // given up while the disk was asked: the store need not hear of it
-		return err
-	}
-	if err := s.readChunks(ctx, chunks, f.part, f.ahead && !f.disk); err != nil {
-		for _, fill := range fills {
-			f.fail(ctx, fill, err)
-		}
-		return err
-	}
-	for i, fill := range fills {
-		if err := s.arrived(ctx, &chunks[i]); err != nil {
-			f.fail(ctx, fill, err)
-			continue
-		}
-		fill.Publish()
-		if !f.toDisk {
-			s.keep(f.numbers[fill.Index])
-		}
-	}
-	return nil
-}
-
-// fail ends a fill with an error, and first notes it, so that nobody who looks ahead finds the chunk missing and not
-// noted. A load that its waiters have left says nothing of the store.
-func (f *fetch) fail(ctx context.Context, fill *chunkcache.Fill[key], err error) {
-	if ctx.Err() == nil {
-		f.source.path.failed.add(time.Now(), fill.Key())
-	}
-	fill.Fail(err)
+	return f.source.path.tiers.Load(ctx, &load{source: f.source, fetch: f}, fills)
 }

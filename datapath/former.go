@@ -37,8 +37,10 @@ const (
 	formerRests  = 2 * time.Second // for so long it is not asked: where all gateways are new, none has anything
 )
 
-// formers remembers which former owners had nothing to send.
+// formers is the tier of the gateways that held chunks before they came to this one. It remembers which of them had nothing to send.
 type formers struct {
+	next tier
+
 	mu     sync.Mutex // guards misses
 	misses map[string]missed
 }
@@ -68,6 +70,14 @@ func (f *formers) rests(member string, now time.Time) bool {
 	defer f.mu.Unlock()
 	m := f.misses[member]
 	return m.chunks >= formerMisses && now.Sub(m.last) < formerRests
+}
+
+// Load asks the former owner of a chunk for all of it.
+func (f *formers) Load(ctx context.Context, l *load, fills []*fill) error {
+	if l.fetch != nil && len(fills) == 1 && l.fetch.fromPeer(ctx, fills[0].whole) {
+		return nil
+	}
+	return f.next.Load(ctx, l, fills)
 }
 
 // fromPeer brings a chunk from the gateway that held it before, and reports whether it did. That one sends what is in its memory or on
@@ -104,9 +114,6 @@ func (f *fetch) fromPeer(ctx context.Context, fill *chunkcache.Fill[key]) (sent 
 	}
 	p.asked.former.Add(1)
 	fill.Publish()
-	if !f.toDisk {
-		s.keep(chunk)
-	}
 	return true
 }
 
@@ -139,7 +146,7 @@ func (p *Path) Pull(ctx context.Context, member string, chunks []peer.Chunk) {
 			p.gate.leaveWarm(true)
 			return
 		}
-		f := &fetch{source: s, ahead: true, from: member, refused: &over}
+		f := &fetch{source: s, held: p.gate, from: member, refused: &over}
 		f.want([]int{c.Number})
 		wait, err := p.cache.Start(ctx, f.request())
 		if err != nil {

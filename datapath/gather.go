@@ -21,7 +21,6 @@ import (
 // waits for a peer holds memory; so no peer waits for memory while he answers, or two gateways could wait for each other.
 type gathering struct {
 	asker
-	at     shuffle.Cursor
 	total  int64 // bytes of the whole batch
 	near   *batch
 	far    *far // what peers own, but for what is in the run
@@ -41,27 +40,27 @@ func (s *Source) bringShared(ctx context.Context, at shuffle.Cursor, b *batch) (
 	rank := ahead.come(s, at, b, far != nil)
 	defer ahead.served(rank)
 	if far == nil {
-		return s.bringHere(ctx, at, b)
+		return s.bringHere(ctx, b)
 	}
 	leave, err := s.path.asking.turn(ctx, far.batch)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	return s.gather(ctx, at, b.bytes, near, far, ahead.wait(ctx, rank, at))
+	return s.gather(ctx, at.Plan, b.bytes, near, far, ahead.wait(ctx, rank, at))
 }
 
 // gather brings a batch. With a run it waits for no memory; where there is none now it does without the run.
-func (s *Source) gather(ctx context.Context, at shuffle.Cursor, total int64, near *batch, f *far, run *batchRun) (*chunkindex.Body, error) {
+func (s *Source) gather(ctx context.Context, plan *shuffle.Plan, total int64, near *batch, f *far, run *batchRun) (*chunkindex.Body, error) {
 	g := &gathering{
-		asker: asker{source: s, plan: at.Plan, reader: f.reader, segments: make([][]byte, near.segments)},
-		at:    at, total: total, near: near, far: f, run: run, begun: time.Now(),
+		asker: asker{source: s, plan: plan, reader: f.reader, segments: make([][]byte, near.segments)},
+		total: total, near: near, far: f, run: run, begun: time.Now(),
 	}
 	if run != nil {
 		g.far = s.path.ahead.take(run, f, g.segments)
 		g.sent = f.bytes - g.far.bytes
 	}
-	whole, ranged := s.sort(at, near)
+	whole, ranged := s.sort(near)
 	var body *chunkindex.Body
 	err := chunkcache.ErrNoRoom
 	if len(ranged) == 0 && near.lent == nil {
@@ -75,7 +74,7 @@ func (s *Source) gather(ctx context.Context, at shuffle.Cursor, total int64, nea
 	}
 	g.close()
 	if run != nil && errors.Is(err, chunkcache.ErrNoRoom) {
-		return s.gather(ctx, at, total, near, f, nil)
+		return s.gather(ctx, plan, total, near, f, nil)
 	}
 	return nil, err
 }
@@ -175,36 +174,56 @@ func (g *gathering) copies(ctx context.Context, whole, ranged []int) (*chunkinde
 	return g.finish(ctx, lost, loaded, spare)
 }
 
-// start begins to ask the peers. ask waits for them; stop makes that short. Of the samples that are hot some may be here.
+// start begins to ask the peers. ask waits for them; stop makes that short.
 func (g *gathering) start(ctx context.Context) (ask func() (int64, []chunkindex.ChunkRanges), stop func()) {
 	ctx, stop = context.WithCancel(ctx)
-	which := g.source.hotRanges(g.far.batch, g.far.all(), g.segments)
-	if len(which) == 0 {
-		return func() (int64, []chunkindex.ChunkRanges) { stop(); return 0, nil }, stop
-	}
-	var bytes int64
-	var lost []chunkindex.ChunkRanges
+	o := &ownersTier{asker: &g.asker, far: g.far}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if bytes, lost = g.ask(ctx, g.far, which); len(lost) == 0 {
-			g.source.keepHot(g.far.batch, which, g.segments)
-		}
+		first := hotTier{g.source.path.hot, o}
+		_ = first.Load(ctx, &load{source: g.source}, g.far.fills(g.far.all(), g.segments)) // what did not come is in o
 	}()
 	return func() (int64, []chunkindex.ChunkRanges) {
 		<-done
 		stop()
-		return bytes, lost
+		return o.bytes, o.lost
 	}, stop
+}
+
+// ownersTier is the tier of the gateways that own chunks, for samples of one batch.
+type ownersTier struct {
+	*asker
+	far   *far
+	bytes int64 // that have come
+	lost  []chunkindex.ChunkRanges
+}
+
+var errLost = errors.New("a peer did not send what was asked")
+
+// Load asks all owners at once.
+func (o *ownersTier) Load(ctx context.Context, _ *load, fills []*fill) error {
+	chunks, members := make([]chunkindex.ChunkRanges, len(fills)), make([]string, len(fills))
+	at := 0 // in the list of all chunks, which is in the same order
+	for n, x := range fills {
+		for o.far.chunks[at].Chunk != x.Chunk {
+			at++
+		}
+		chunks[n], members[n] = x.ChunkRanges, o.far.owners[at]
+	}
+	if o.bytes, o.lost = o.ask(ctx, chunks, members); len(o.lost) > 0 {
+		return errLost
+	}
+	return nil
 }
 
 // finish brings what peers did not send by the ways of this gateway, and makes the body.
 func (g *gathering) finish(ctx context.Context, lost []chunkindex.ChunkRanges, loaded answer, spare []byte) (*chunkindex.Body, error) {
 	if len(lost) > 0 {
 		s, b := g.source, g.far.of(lost)
-		b.lost = true
+		b.origin = afterPeers
 		s.path.reown() // what has come to this gateway is brought as its own
-		whole, ranged := s.sort(g.at, b)
+		whole, ranged := s.sort(b)
 		more, err := s.into(ctx, b, whole, ranged, g.segments, spare)
 		if err != nil {
 			return nil, err

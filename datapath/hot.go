@@ -1,6 +1,7 @@
 package datapath
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -158,38 +159,53 @@ func (h *hot) held() int64 {
 	return h.bytes
 }
 
-// hotRanges copies the hot samples of chunks that are kept by themselves into their segments, and returns the chunks of which
-// others are wanted.
-func (s *Source) hotRanges(b *batch, which []int, segments [][]byte) (rest []int) {
-	for _, i := range which {
-		c := &b.chunks[i]
-		var others []chunkindex.Range
-		for n, r := range c.Ranges {
-			if r.Hot && s.path.hot.read(hotKey{s, c.Chunk, r.Offset}, segments[r.Seq]) {
-				if others == nil {
-					others = append(make([]chunkindex.Range, 0, len(c.Ranges)), c.Ranges[:n]...)
-				}
-			} else if others != nil {
-				others = append(others, r)
-			}
-		}
-		if others != nil {
-			c.Ranges = others
-		}
-		if len(c.Ranges) > 0 {
-			rest = append(rest, i)
-		}
-	}
-	return rest
+// hotTier serves hot samples that are kept by themselves, and keeps those that the next tier brings.
+type hotTier struct {
+	*hot
+	next tier
 }
 
-// keepHot keeps the hot ones of samples that were read by themselves.
-func (s *Source) keepHot(b *batch, which []int, segments [][]byte) {
-	for _, i := range which {
-		for _, r := range b.chunks[i].Ranges {
+// Load copies samples. Whole chunks are not its business.
+func (h hotTier) Load(ctx context.Context, l *load, fills []*fill) error {
+	if l.fetch != nil {
+		return h.next.Load(ctx, l, fills)
+	}
+	rest := make([]*fill, 0, len(fills))
+	for _, x := range fills {
+		if x.Ranges = h.copy(l.source, x); len(x.Ranges) > 0 {
+			rest = append(rest, x)
+		}
+	}
+	if len(rest) == 0 {
+		return nil
+	}
+	if err := h.next.Load(ctx, l, rest); err != nil {
+		return err
+	}
+	for _, x := range rest {
+		for _, r := range x.Ranges {
 			if r.Hot {
-				s.path.hot.keep(hotKey{s, b.chunks[i].Chunk, r.Offset}, segments[r.Seq])
+				h.keep(hotKey{l.source, x.Chunk, r.Offset}, x.segments[r.Seq])
 			}
 		}
 	}
+	return nil
+}
+
+// copy copies the samples of a fill that are here into their segments, and returns the others.
+func (h hotTier) copy(s *Source, x *fill) []chunkindex.Range {
+	var others []chunkindex.Range
+	for n, r := range x.Ranges {
+		if r.Hot && h.read(hotKey{s, x.Chunk, r.Offset}, x.segments[r.Seq]) {
+			if others == nil {
+				others = append(make([]chunkindex.Range, 0, len(x.Ranges)), x.Ranges[:n]...)
+			}
+		} else if others != nil {
+			others = append(others, r)
+		}
+	}
+	if others != nil {
+		return others
+	}
+	return x.Ranges
 }

@@ -66,6 +66,7 @@ type Path struct {
 
 	readers  *lookahead.Readers
 	flights  flights
+	tiers    tier  // behind memory, the first of them
 	disk     *disk // nil: none
 	decoding *decoding
 	hot      *hot
@@ -124,6 +125,7 @@ func New(cfg Config) *Path {
 	if cfg.Disk != nil {
 		p.disk = newDisk(p, cfg.Disk)
 	}
+	p.tiers = p.chain()
 	return p
 }
 

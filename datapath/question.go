@@ -8,7 +8,6 @@ import (
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/cluster/peer"
 	"github.com/millrace-data/millrace/datapath/chunkcache"
-	"github.com/millrace-data/millrace/shuffle"
 )
 
 // mostAsked is how many members are asked for a sample at most: its owner, and the next choices
@@ -118,9 +117,9 @@ func (d *detour) others(ctx context.Context, a *asker, here func([]chunkindex.Ch
 // here brings samples by the ways of this gateway: their chunks as a whole where there is room.
 func (a *asker) here(ctx context.Context, chunks []chunkindex.ChunkRanges) (int64, []chunkindex.ChunkRanges) {
 	s := a.source
-	b := &batch{segments: len(a.segments), plan: a.plan, reader: a.reader, lost: true, fits: s.path.fits(s, time.Now())}
+	b := &batch{segments: len(a.segments), plan: a.plan, reader: a.reader, origin: afterPeers, fits: s.path.fits(s, time.Now())}
 	b = b.of(chunks)
-	whole, ranged := s.sort(shuffle.Cursor{}, b)
+	whole, ranged := s.sort(b)
 	if _, err := s.into(ctx, b, whole, ranged, a.segments, nil); err != nil {
 		return 0, chunks
 	}

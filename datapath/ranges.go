@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 
 	"github.com/millrace-data/millrace/chunkindex"
-	"github.com/millrace-data/millrace/chunkindex/codec"
 )
 
 // sample is one sample that is read by itself, of as many pieces as the extents that it lies in.
@@ -24,8 +23,8 @@ type sample struct {
 
 // readRanges reads samples by themselves into their segments, near ones joined, and what lies between
 // them into spare, as far as that reaches. Wrong ones are asked for once more.
-func (s *Source) readRanges(ctx context.Context, b *batch, which []int, segments [][]byte, spare []byte) error {
-	samples, again := s.samples(b, which, segments)
+func (s *Source) readRanges(ctx context.Context, fills []*fill, spare []byte) error {
+	samples, again := s.samples(fills)
 	for range 2 {
 		if len(samples) == 0 {
 			break
@@ -50,21 +49,20 @@ func (s *Source) readRanges(ctx context.Context, b *batch, which []int, segments
 type twin struct{ dst, src []byte }
 
 // samples lists each sample once, in stored order, and those that a batch holds once more.
-func (s *Source) samples(b *batch, which []int, segments [][]byte) (once []*sample, again []twin) {
+func (s *Source) samples(fills []*fill) (once []*sample, again []twin) {
 	n := 0
-	for _, i := range which {
-		n += len(b.chunks[i].Ranges)
+	for _, x := range fills {
+		n += len(x.Ranges)
 	}
 	all, once := make([]sample, 0, n), make([]*sample, 0, n)
-	for _, i := range which {
-		c := b.chunks[i]
+	for _, c := range fills {
 		l := s.layout(c.Chunk)
 		lone := len(l.exts) > 1 && s.path.readers.Horizon().Has(s, c.Chunk)
 		for _, r := range c.Ranges {
 			if r.Length > 0 {
 				all = all[:len(all)+1]
 				p := &all[len(all)-1]
-				p.chunk, p.layout, p.lone, p.offset, p.crc, p.dst = c.Chunk, l, lone, int64(r.Offset), r.CRC32C, segments[r.Seq]
+				p.chunk, p.layout, p.lone, p.offset, p.crc, p.dst = c.Chunk, l, lone, int64(r.Offset), r.CRC32C, c.segments[r.Seq]
 				once = append(once, p)
 			}
 		}
@@ -109,38 +107,4 @@ func (s *Source) readSamples(ctx context.Context, samples []*sample, spare []byt
 		}
 	})
 	return wrong, err
-}
-
-// unpack brings samples of compressed chunks that there is no room for in memory, chunk after chunk. It returns the chunks that are
-// not compressed.
-func (s *Source) unpack(ctx context.Context, b *batch, which []int, segments [][]byte) (rest []int, err error) {
-	for _, i := range which {
-		if c := b.chunks[i]; s.index.Chunk(c.Chunk).Codec == codec.None {
-			rest = append(rest, i)
-		} else if err := s.unpackChunk(ctx, c, segments); err != nil {
-			return nil, err
-		}
-	}
-	return rest, nil
-}
-
-func (s *Source) unpackChunk(ctx context.Context, c chunkindex.ChunkRanges, segments [][]byte) error {
-	desc := s.index.Chunk(c.Chunk)
-	work, leave, err := s.path.decoding.enter(ctx, desc.Length+desc.Stored)
-	if err != nil {
-		return err
-	}
-	defer leave()
-	data := work[:desc.Length]
-	a := []arrival{s.arrival(c.Chunk, data, work[desc.Length:])}
-	if err := s.readChunks(ctx, a, s.path.cfg.PartSize, false); err != nil {
-		return err
-	}
-	if err := s.arrived(ctx, &a[0]); err != nil {
-		return err
-	}
-	for _, r := range c.Ranges {
-		copy(segments[r.Seq], data[r.Offset:])
-	}
-	return nil
 }

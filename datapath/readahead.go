@@ -195,7 +195,7 @@ func (a *readAhead) bring(ctx context.Context, r *rank, n *batchRun, p *plannedR
 	n.segments = make([][]byte, f.segments)
 	f.lay(n.segments, n.buffer.Bytes())
 	p.segments = n.segments
-	_, lost := p.ask(ctx, f, f.all())
+	_, lost := p.ask(ctx, f.chunks, f.owners)
 	n.chunks = without(f.chunks, lost)
 }
 

@@ -67,8 +67,13 @@ func (s *Source) visit(at shuffle.Cursor, b *batch) visit {
 	s.path.reown()
 	v := s.path.readers.Asked(s, at, time.Now())
 	s.path.flights.keep(s.path.readers.Horizon())
-	b.fits, b.local, b.first = s.path.fits(s, time.Now()), at.Epoch.Local(), v.First()
-	b.unfollowed, b.visit = b.local && !v.Followed(), v
+	b.fits, b.visit = s.path.fits(s, time.Now()), v
+	if at.Epoch.Local() {
+		b.next = unfollowed
+		if v.Followed() {
+			b.next = followed
+		}
+	}
 	if s.name != "" {
 		b.forPeers(at, v)
 	}
@@ -95,13 +100,13 @@ func (s *Source) bring(ctx context.Context, at shuffle.Cursor, b *batch) (*chunk
 	if s.name != "" {
 		return s.bringShared(ctx, at, b)
 	}
-	return s.bringHere(ctx, at, b)
+	return s.bringHere(ctx, b)
 }
 
 // sort says which chunks are brought as a whole and which sample by sample, as numbers in b.chunks.
-func (s *Source) sort(at shuffle.Cursor, b *batch) (whole, ranged []int) {
+func (s *Source) sort(b *batch) (whole, ranged []int) {
 	for i, c := range b.chunks {
-		if s.pays(at, b, c) {
+		if s.pays(b, c) {
 			whole = append(whole, i)
 		} else {
 			ranged = append(ranged, i)
@@ -111,8 +116,8 @@ func (s *Source) sort(at shuffle.Cursor, b *batch) (whole, ranged []int) {
 }
 
 // bringHere brings a batch without peers.
-func (s *Source) bringHere(ctx context.Context, at shuffle.Cursor, b *batch) (*chunkindex.Body, error) {
-	whole, ranged := s.sort(at, b)
+func (s *Source) bringHere(ctx context.Context, b *batch) (*chunkindex.Body, error) {
+	whole, ranged := s.sort(b)
 	if len(ranged) == 0 && b.lent == nil {
 		body, err := s.slices(ctx, b)
 		if !errors.Is(err, chunkcache.ErrNoRoom) {
@@ -124,22 +129,37 @@ func (s *Source) bringHere(ctx context.Context, at shuffle.Cursor, b *batch) (*c
 
 // batch is one request, its chunks in stored order.
 type batch struct {
-	chunks     []chunkindex.ChunkRanges
-	segments   int
-	bytes      int64
-	fits       bool             // the datasets that are read now fit into memory together
-	local      bool             // its order has locality: its reader comes for the rest of its chunks soon
-	unfollowed bool             // the table of readers is full, so this reader's future is not known
-	first      bool             // its reader is new: nothing was fetched ahead of it
-	visit      *lookahead.Visit // what is known of its reader; nil: the batch is of no plan
-	plan       *shuffle.Plan    // nil: the batch is of no plan
-	reader     *peer.Reader     // who reads, for peers; nil: they are not told
-	number     uint64           // of its reader in the table of readers; 0: of none
-	answers    bool             // a peer asked for it: no other peer is asked to load anything
-	lost       bool             // the members that own its chunks did not send them
-	tries      bool             // it waits for no memory: chunkcache.ErrNoRoom says that there is none now
-	lent       []byte           // its part of memory that was taken for several batches in one step; nil: none
+	chunks   []chunkindex.ChunkRanges
+	segments int
+	bytes    int64
+	origin   origin
+	next     next
+	fits     bool             // the datasets that are read now fit into memory together
+	tries    bool             // it waits for no memory: chunkcache.ErrNoRoom says that there is none now
+	visit    *lookahead.Visit // what is known of its reader; nil: the batch is of no plan
+	plan     *shuffle.Plan    // nil: the batch is of no plan
+	reader   *peer.Reader     // who reads, for peers; nil: they are not told
+	number   uint64           // of its reader in the table of readers; 0: of none
+	lent     []byte           // its part of memory that was taken for several batches in one step; nil: none
 }
+
+// origin is where a batch comes from.
+type origin uint8
+
+const (
+	fromRank   origin = iota
+	fromPeer          // another gateway asks: no peer is asked to load anything for it
+	afterPeers        // a rank's, of which the owners did not send this part
+)
+
+// next is what is known of the chunks that a batch's reader comes for after it.
+type next uint8
+
+const (
+	unknown    next = iota // nothing: its order has no locality
+	followed               // all of them
+	unfollowed             // it comes for the rest of these; of the others nothing, since the table of readers is full or another gateway's
+)
 
 // newBatch adds a request up and refuses what the index does not hold or the budget never could.
 func (s *Source) newBatch(chunks []chunkindex.ChunkRanges) (*batch, error) {
@@ -161,42 +181,42 @@ func (s *Source) newBatch(chunks []chunkindex.ChunkRanges) (*batch, error) {
 	return b, s.path.couldHold(b.bytes)
 }
 
-// pays reports whether a chunk should be in memory as a whole: decided by what the plans say will be used of it while it stays.
-func (s *Source) pays(at shuffle.Cursor, b *batch, c chunkindex.ChunkRanges) bool {
-	desc, wanted := s.index.Chunk(c.Chunk), bytesOf(c)
+// pays reports whether a chunk should be in memory as a whole.
+func (s *Source) pays(b *batch, c chunkindex.ChunkRanges) bool {
+	desc := s.index.Chunk(c.Chunk)
+	most := bytesOf(c) >= desc.Length-desc.Length/8
 	switch several := s.index.ExtentCount(c.Chunk) > 1; {
 	case desc.Codec != codec.None:
 		return true
 	case several && !s.readsDisk(c.Chunk):
-		// A sample costs a read, alone as with all the others. So whoever waits does so for what he wants and no more, and the
-		// chunk comes ahead of need.
-		return s.resident(c.Chunk) || wanted >= desc.Length-desc.Length/8
-	case s.path.cache.Contains(s.key(c.Chunk)):
-		return true
+		// Each sample costs a read, alone as with all the others. So a batch waits for its own samples only, and the chunk comes
+		// ahead of need.
+		return most || s.resident(c.Chunk)
 	}
-	if s.name != "" && s.owner(c.Chunk) != "" {
-		// Another member keeps it. But a peer that asks here may know better, or that member fails, and then more will be asked
-		// for: where that takes nothing from readers, it is kept here until the views agree.
-		return (b.answers || b.lost) && (b.fits || s.path.spares(s.Cost(c.Chunk))) || wanted >= desc.Length-desc.Length/8
-	}
-	if b.visit != nil && !b.visit.ComesFor(c.Chunk) {
+	return most || s.path.cache.Contains(s.key(c.Chunk)) || s.used(b, c)
+}
+
+// used reports whether enough of a chunk will be used while it stays in memory, by what the plans say.
+func (s *Source) used(b *batch, c chunkindex.ChunkRanges) bool {
+	horizon := s.path.readers.Horizon()
+	switch {
+	case s.name != "" && s.owner(c.Chunk) != "":
+		// Another member keeps the chunk. But a peer that asks here may know better, or the owner fails, and then more will be
+		// asked for: where that takes nothing from readers, the chunk is kept here until the views agree.
+		return b.origin != fromRank && (b.fits || s.path.spares(s.Cost(c.Chunk)))
+	case b.visit != nil && !b.visit.ComesFor(c.Chunk):
 		// It is at home with ranks that read at another gateway, which brings it. Other samples of it come here in each epoch.
-		return wanted >= desc.Length-desc.Length/8
-	}
-	if b.fits {
+		return false
+	case b.fits:
 		return true
-	}
-	if h := s.path.readers.Horizon(); b.local && h.Has(s, c.Chunk) {
-		return s.worth(c.Chunk, max(h.Samples(s, c.Chunk), uint64(len(c.Ranges))))
-	}
-	if b.unfollowed && s.path.spares(s.Cost(c.Chunk)) {
+	case b.next != unknown && horizon.Has(s, c.Chunk):
+		return s.worth(c.Chunk, max(horizon.Samples(s, c.Chunk), uint64(len(c.Ranges))))
+	case b.next == unfollowed && s.path.spares(s.Cost(c.Chunk)):
 		return true
+	case b.visit != nil: // it would be gone before the rest of it is wanted, and be read again each time
+		return false
 	}
-	if at.Epoch != nil {
-		// It would be gone before the rest of it is wanted, so it is read again each time.
-		return wanted >= desc.Length-desc.Length/8
-	}
-	return s.wholePays(c.Chunk, wanted, int64(len(c.Ranges)))
+	return s.wholePays(c.Chunk, bytesOf(c), int64(len(c.Ranges)))
 }
 
 // acquire leases chunks, each given by its number in b.chunks. place maps these to the leases.
@@ -215,13 +235,13 @@ func (s *Source) begin(ctx context.Context, b *batch, which []int) (wait func() 
 	for n, i := range which {
 		chunks[n] = b.chunks[i].Chunk
 	}
-	f := &fetch{source: s, first: b.first, plan: b.plan}
+	f := &fetch{source: s, first: b.visit != nil && b.visit.First(), plan: b.plan}
 	f.want(chunks)
 	wait, err = s.path.cache.Start(ctx, f.request())
 	if err != nil {
 		return nil, nil, err
 	}
-	if b.local {
+	if b.next != unknown {
 		s.path.look() // now that what this request needs is on its way
 	}
 	return wait, f.place, nil
@@ -300,7 +320,7 @@ func tiers(total int64, missing answer, wait time.Duration) []chunkindex.TierTim
 // nothing that it waits for: chunks are taken only if there is room now.
 func (s *Source) copies(ctx context.Context, b *batch, whole, ranged []int) (*chunkindex.Body, error) {
 	start := time.Now()
-	if b.answers {
+	if b.origin == fromPeer {
 		if err := s.resolve(ctx, b); err != nil {
 			return nil, err
 		}
@@ -332,27 +352,15 @@ func (b *batch) lay(segments [][]byte, buf []byte) (spare []byte) {
 // into brings a batch into segments of its own. It waits for no memory.
 func (s *Source) into(ctx context.Context, b *batch, whole, ranged []int, segments [][]byte, spare []byte) (answer, error) {
 	rest, loaded, err := s.copyChunks(ctx, b, whole, segments)
-	if b.local {
+	if b.next != unknown {
 		s.path.look()
 	}
-	if err != nil {
+	if rest = append(ranged, rest...); err != nil || len(rest) == 0 {
 		return loaded, err
 	}
-	ranged = s.hotRanges(b, append(ranged, rest...), segments)
-	read := ranged
-	ranged, fromDisk := s.diskRanges(ctx, b, ranged, segments)
-	loaded.disk += fromDisk
-	for _, i := range ranged {
-		loaded.store += bytesOf(b.chunks[i])
-	}
-	if ranged, err = s.unpack(ctx, b, ranged, segments); err != nil {
-		return loaded, err
-	}
-	if err := s.readRanges(ctx, b, ranged, segments, spare); err != nil {
-		return loaded, err
-	}
-	s.keepHot(b, read, segments)
-	return loaded, nil
+	l := &load{source: s, spare: spare, came: loaded}
+	err = s.path.tiers.Load(ctx, l, b.fills(rest, segments))
+	return l.came, err
 }
 
 // copyChunks copies samples out of whole chunks, a few chunks at a time. It returns those

@@ -142,7 +142,7 @@ func (w *warming) toDisk(ctx context.Context, chunk int) bool {
 // bring starts a read of a chunk, for which the caller has taken a place, and reports whether there was room for it. It is
 // written to disk where there is one: also a chunk that stays in memory, for it may have to leave before its reader comes.
 func (w *warming) bring(ctx context.Context, chunk int, stays bool) bool {
-	f := &fetch{source: w.source, ahead: true, toDisk: w.source.onDisk, plan: w.plan}
+	f := &fetch{source: w.source, held: w.source.path.gate, toDisk: w.source.onDisk, plan: w.plan}
 	f.want([]int{chunk})
 	request := f.request()
 	if !stays {

@@ -146,7 +146,7 @@ PLANTS = [
     (
         "datapath reads single samples where owners fail",
         "./datapath TestOwnersThatAreGoneOneAfterAnother",
-        [("datapath/source.go", "(b.answers || b.lost) &&", "b.answers &&")],
+        [("datapath/source.go", "return b.origin != fromRank && (", "return b.origin == fromPeer && (")],
     ),
     (
         "peer encrypts small samples one by one",

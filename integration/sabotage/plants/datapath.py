@@ -45,7 +45,7 @@ PLANTS = [
     (
         "datapath takes a chunk from disk without its SHA-256",
         "./datapath TestForgedFilesAreFoundBySHA",
-        [("datapath/disk.go", "if s.path.cfg.CheckSHA && !s.intact(", "if false && !s.intact(")],
+        [("datapath/disk.go", "if s := l.source; s.path.cfg.CheckSHA && !s.intact(", "if s := l.source; false && !s.intact(")],
     ),
     (
         "datapath lets chunks go that a reader comes for soon",
@@ -75,12 +75,12 @@ PLANTS = [
     (
         "datapath asks peers for what a peer asks of it",
         "./datapath TestWhoDoesNotOwnAChunkAnswersFromTheStore",
-        [("datapath/answer.go", "body, err = s.bringHere(ctx, shuffle.Cursor{}, b)", "b.answers = false\n\t\tbody, err = s.bring(ctx, shuffle.Cursor{}, b)")],
+        [("datapath/answer.go", "body, err = s.bringHere(ctx, b)", "b.origin = fromRank\n\t\tbody, err = s.bring(ctx, shuffle.Cursor{}, b)")],
     ),
     (
         "datapath waits for memory while a peer waits for its answer",
         "./datapath TestAnAnswerWaitsForNoMemory",
-        [("datapath/answer.go", "b.answers, b.tries = true, true", "b.answers = true")],
+        [("datapath/answer.go", "b.origin, b.tries = fromPeer, true", "b.origin = fromPeer")],
     ),
     (
         "datapath trusts an owner of a view that is over",
@@ -160,12 +160,12 @@ PLANTS = [
     (
         "datapath waits for all objects of a chunk when a few are wanted",
         "./datapath TestObjectsAreReadOneByOne",
-        [("datapath/source.go", "return s.resident(c.Chunk) || wanted", "return true || wanted")],
+        [("datapath/source.go", "return most || s.resident(c.Chunk)\n", "return true\n")],
     ),
     (
-        "datapath keeps a body's memory while it waits for more to decode in",
-        "./datapath TestMemoryToDecodeIn",
-        [("datapath/room.go", "\tbody.close()\n\tif !waits {", "\tif !waits {")],
+        "datapath keeps no memory to decode in",
+        "./datapath TestDecodersDoNotWaitForEachOther",
+        [("datapath/decoding.go", "TryBuffer(n); ok {\n\t\t\tif old", "TryBuffer(n); ok && n < 0 {\n\t\t\tif old")],
     ),
     (
         "datapath waits for memory with a part of a mixture's batch in hand",
@@ -215,7 +215,7 @@ PLANTS = [
     (
         "datapath brings whole chunks for the few samples that move between homes",
         "./datapath TestPlainGatewaysReadTheStoreOnce",
-        [("datapath/source.go", "if b.visit != nil && !b.visit.ComesFor(c.Chunk) {", "if false {")],
+        [("datapath/source.go", "case b.visit != nil && !b.visit.ComesFor(c.Chunk):", "case b.visit != nil && false:")],
     ),
     (
         "a body that settles goes on showing the chunks that it gave back",

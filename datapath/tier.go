@@ -1,0 +1,56 @@
+package datapath
+
+import (
+	"context"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/datapath/chunkcache"
+)
+
+// tier is a place behind memory that bytes come from. What it does not have it asks the next tier for:
+// samples that are kept by themselves (hotTier), the disk, the former owner of a chunk, the store.
+type tier interface {
+	// Load fills memory. It returns when all has come or some of it cannot. Of whole chunks each one
+	// is published, or fails, by itself.
+	Load(ctx context.Context, l *load, fills []*fill) error
+}
+
+// load is what the fills of one caller have in common.
+type load struct {
+	source *Source
+	fetch  *fetch // for which whole chunks are brought; nil: samples are, for a body
+	spare  []byte // of the body, for what lies between samples that one read brings
+	came   answer // bytes of samples
+}
+
+// fill is memory for one chunk, or for samples of one.
+type fill struct {
+	chunkindex.ChunkRanges                       // Ranges are the samples
+	whole                  *chunkcache.Fill[key] // memory of the cache for all of the chunk; nil: samples are wanted
+	segments               [][]byte              // memory for the samples, by Seq
+}
+
+// chain puts the tiers one before the other, and returns the first.
+func (p *Path) chain() tier {
+	var first tier = store{}
+	if p.cfg.Peers != nil {
+		p.formers.next = first
+		first = &p.formers
+	}
+	if p.disk != nil {
+		p.disk.next = first
+		first = p.disk
+	}
+	return hotTier{p.hot, first}
+}
+
+// fills returns what some chunks of a batch, given by their numbers, want of the tiers.
+func (b *batch) fills(which []int, segments [][]byte) []*fill {
+	all := make([]fill, len(which))
+	fills := make([]*fill, len(which))
+	for n, i := range which {
+		all[n] = fill{ChunkRanges: b.chunks[i], segments: segments}
+		fills[n] = &all[n]
+	}
+	return fills
+}
