@@ -7,22 +7,24 @@ import (
 	"maps"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/minio/minio-go/v7"
-	"github.com/minio/minio-go/v7/pkg/credentials"
 
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
 // Backend is a bucket as an objstore.Store.
 type Backend struct {
-	bucket    string
-	partSize  int64
-	core      *minio.Core
-	transport *http.Transport
-	creds     *credentials.Credentials
-	lim       limits
+	host, bucket string
+	region       string // that the user names; empty: the store may name it
+	partSize     int64
+	options      minio.Options
+	transport    *http.Transport
+	lim          limits
+
+	home atomic.Pointer[home]
 
 	budget  *budget
 	breaker breaker
@@ -55,29 +57,30 @@ func newBackend(cfg Config, lim limits) (*Backend, error) {
 		return nil, fmt.Errorf("s3: %w", err)
 	}
 	transport := newTransport(cfg.MaxConns, tlsConfig, lim)
-	creds := cfg.credentials(transport, lim.header/2)
-	core, err := minio.NewCore(host, &minio.Options{
-		Creds:        creds,
-		Secure:       secure,
-		Transport:    recorder{transport},
-		Region:       cfg.region(),
-		BucketLookup: cfg.lookup(),
-		MaxRetries:   1, // retries are ours
-	})
-	if err != nil {
-		return nil, fmt.Errorf("s3: %w", err)
-	}
-	return &Backend{
-		bucket:    cfg.Bucket,
-		partSize:  cfg.PartSize,
-		core:      core,
+	b := &Backend{
+		host:     host,
+		bucket:   cfg.Bucket,
+		region:   cfg.Region,
+		partSize: cfg.PartSize,
+		options: minio.Options{
+			Creds:        cfg.credentials(transport, lim.header/2),
+			Secure:       secure,
+			Transport:    transport,
+			BucketLookup: cfg.lookup(),
+			MaxRetries:   1, // retries are ours
+		},
 		transport: transport,
-		creds:     creds,
 		lim:       lim,
 		budget:    newBudget(),
 		limiter:   newLimiter(cfg.MaxConns),
 		stats:     Stats{Errors: map[string]int64{}},
-	}, nil
+	}
+	h, err := newHome(host, cfg.Bucket, cfg.firstRegion(host), b.options)
+	if err != nil {
+		return nil, fmt.Errorf("s3: %w", err)
+	}
+	b.home.Store(h)
+	return b, nil
 }
 
 // Close ends the idle connections.
@@ -117,7 +120,6 @@ func (b *Backend) count(change func(*Stats)) {
 
 // attempt is one request under way.
 type attempt struct {
-	seen  seen
 	watch *watch
 	got   int64 // bytes of progress made
 }
@@ -126,7 +128,7 @@ type attempt struct {
 // long an attempt may take until its function sets another limit.
 func (b *Backend) run(ctx context.Context, first time.Duration, do func(context.Context, *attempt) error) error {
 	b.budget.earn()
-	fruitless, refreshed := 0, false
+	fruitless, refreshed, moved := 0, false, false
 	for n := 0; ; n++ {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -142,6 +144,11 @@ func (b *Backend) run(ctx context.Context, first time.Duration, do func(context.
 		f := classify(err)
 		if f.fresh && !refreshed {
 			if refreshed = true; b.refresh(started) {
+				continue
+			}
+		}
+		if f.region != "" && !moved {
+			if moved = true; b.move(f.region) {
 				continue
 			}
 		}
@@ -165,7 +172,7 @@ func (b *Backend) explain(f *failure) *failure {
 	if f.code != "AccessDenied" {
 		return f
 	}
-	if v, err := b.creds.GetWithContext(b.core.CredContext()); err != nil || !v.SignerType.IsAnonymous() {
+	if v, err := b.options.Creds.GetWithContext(nil); err != nil || !v.SignerType.IsAnonymous() {
 		return f
 	}
 	told := *f
@@ -199,13 +206,9 @@ func (b *Backend) once(ctx context.Context, first time.Duration, again bool, do 
 	})
 	actx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	a := &attempt{watch: newWatch(cancel, first), seen: seen{end: cancel}}
+	a := &attempt{watch: newWatch(cancel, first)}
 	defer a.watch.rest()
-	err := do(context.WithValue(actx, seenKey{}, &a.seen), a)
-	err = settle(ctx, actx, err)
-	if f := (*failure)(nil); errors.As(err, &f) {
-		err = f.blameClock(a.seen.skew)
-	}
+	err := settle(ctx, actx, do(actx, a))
 	b.report(err)
 	return a.got, err
 }
@@ -254,7 +257,7 @@ func (b *Backend) refresh(started time.Time) bool {
 	if !b.refreshed.IsZero() && time.Since(b.refreshed) < b.lim.refresh {
 		return false
 	}
-	b.creds.Expire()
+	b.options.Creds.Expire()
 	b.refreshed = time.Now() // after it: who starts in between has the new ones already
 	return true
 }

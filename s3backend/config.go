@@ -14,6 +14,7 @@ import (
 
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
+	"github.com/minio/minio-go/v7/pkg/s3utils"
 )
 
 // Config of a Backend: standard AWS names. The zero value of a field means its default.
@@ -117,12 +118,9 @@ func (c Config) lookup() minio.BucketLookupType {
 	return minio.BucketLookupAuto
 }
 
-// region is what signatures name. Empty lets minio-go ask AWS for the bucket's.
-func (c Config) region() string {
-	if c.Region == "" && c.Endpoint != "" {
-		return "us-east-1"
-	}
-	return c.Region
+// firstRegion is what signatures name until the store names another: a host of AWS may say it.
+func (c Config) firstRegion(host string) string {
+	return cmp.Or(c.Region, s3utils.GetRegionFromURL(url.URL{Host: host}), "us-east-1")
 }
 
 // credentials looks where the AWS tools look. The instance's metadata service is only asked

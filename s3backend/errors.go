@@ -29,6 +29,7 @@ type failure struct {
 	lost   bool   // the request may have taken effect
 	fresh  bool   // new credentials may help
 	own    bool   // the caller's body failed, whatever the network made of it
+	region string // where the bucket is, if the request was signed for another region
 }
 
 func (f *failure) Error() string {
@@ -73,9 +74,6 @@ func classify(err error) *failure {
 	if answer := (minio.ErrorResponse{}); errors.As(err, &answer) {
 		return classifyAnswer(&answer)
 	}
-	if answer := (*minio.ErrorResponse)(nil); errors.As(err, &answer) {
-		return classifyAnswer(answer)
-	}
 	return classifyNetwork(err)
 }
 
@@ -119,12 +117,12 @@ func classifyAnswer(a *minio.ErrorResponse) *failure {
 		f.kind, f.code = objstore.ErrShort, "InvalidRange"
 	case a.StatusCode == http.StatusRequestTimeout, a.StatusCode == http.StatusGatewayTimeout:
 		f.kind, f.retry, f.lost = objstore.ErrTimeout, true, true
-	case a.StatusCode >= 300 && a.StatusCode < 400:
-		f.kind, f.detail = objstore.ErrDenied, "the store redirects, which is refused: check endpoint and region: "+f.detail
 	case a.StatusCode >= 500:
 		f.kind, f.retry, f.lost = objstore.ErrUnavailable, a.StatusCode != http.StatusNotImplemented, true
 	case a.StatusCode == http.StatusConflict:
 		f.kind, f.retry = objstore.ErrChanged, true
+	case a.StatusCode >= 300 && a.StatusCode < 400:
+		f.kind, f.detail = objstore.ErrDenied, "the store redirects, which is refused: check endpoint and region: "+f.detail
 	case a.StatusCode == 0, a.StatusCode == http.StatusOK:
 		// An error inside a 200, or minio-go's own word for an answer that it could not read.
 		f.kind, f.retry, f.lost = objstore.ErrUnavailable, true, true
@@ -139,9 +137,9 @@ const maxSkew = 15 * time.Minute
 
 // blameClock names this machine's clock as the cause of a refusal, where it is. Not every
 // service says so, and none in the answer to a HEAD: the time of the answer tells.
-func (f *failure) blameClock(skew time.Duration) *failure {
+func (f *failure) blameClock(skew time.Duration) {
 	if !errors.Is(f.kind, objstore.ErrDenied) || f.code != "RequestTimeTooSkewed" && skew.Abs() <= maxSkew {
-		return f
+		return
 	}
 	how := "differs too much from the store's"
 	switch off := skew.Abs().Round(time.Second); {
@@ -150,10 +148,29 @@ func (f *failure) blameClock(skew time.Duration) *failure {
 	case skew < -maxSkew:
 		how = fmt.Sprintf("is %s behind the store's", off)
 	}
-	told := *f
-	told.fresh = false // no credentials mend a clock
-	told.detail = "this machine's clock " + how + ", set it with NTP: " + f.detail
-	return &told
+	f.fresh = false // no credentials mend a clock
+	f.detail = "this machine's clock " + how + ", set it with NTP: " + f.detail
+}
+
+// blameRegion names the region as the cause of a refusal, where it is: none in the answer to a HEAD
+// has a code that says so.
+func (f *failure) blameRegion(status int, bucket, signed string) {
+	if errors.Is(f.kind, objstore.ErrDenied) && status <= http.StatusBadRequest && bucket != signed && regionName.MatchString(bucket) {
+		f.region, f.fresh = bucket, false
+		f.detail = fmt.Sprintf("the bucket is in region %s, not in %s: set AWS_REGION or --s3-region: %s", bucket, signed, f.detail)
+	}
+}
+
+// codeOf stands for the code in an answer without one: that to a HEAD has no body, and a proxy's is
+// no S3 document.
+func codeOf(status int) string {
+	switch status {
+	case http.StatusForbidden:
+		return "AccessDenied"
+	case http.StatusNotFound:
+		return "NoSuchKey"
+	}
+	return http.StatusText(status)
 }
 
 // clip keeps what a server named short and printable.
@@ -161,7 +178,7 @@ func clip(s string) string {
 	const most = 64
 	out := make([]byte, 0, most)
 	for i := 0; i < len(s) && i < most; i++ {
-		if c := s[i]; c > ' ' && c < 0x7f {
+		if c := s[i]; c >= ' ' && c < 0x7f {
 			out = append(out, c)
 		} else {
 			out = append(out, '.')

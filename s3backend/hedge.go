@@ -79,8 +79,7 @@ func (b *Backend) mayHedge() bool {
 type reply struct {
 	body io.ReadCloser
 	answer
-	seen seen
-	err  error
+	err error
 }
 
 var (
@@ -90,16 +89,23 @@ var (
 
 // hedged is get, with a second request when the answer to the first is late. Whichever is
 // answered well first wins, the other is ended, and both have come to their end on return.
-func (b *Backend) hedged(ctx context.Context, a *attempt, ref objstore.Ref, from, n int64) (io.ReadCloser, answer, error) {
+func (b *Backend) hedged(ctx context.Context, ref objstore.Ref, from, n int64) (io.ReadCloser, answer, error) {
 	start, late := time.Now(), b.hedges.lateness()
 	var won atomic.Bool
-	ask := func(ctx context.Context, end, endOther context.CancelCauseFunc) (r reply) {
-		r.seen.end = end
-		r.body, r.answer, r.err = b.get(context.WithValue(ctx, seenKey{}, &r.seen), &r.seen, ref, from, n)
+	var race [2]struct { // contexts end with the attempt, not here: the winner's body is read under its own
+		ctx context.Context //nolint:containedctx // of this call
+		end context.CancelCauseFunc
+	}
+	for i := range race {
+		race[i].ctx, race[i].end = context.WithCancelCause(ctx)
+	}
+	ask := func(i int) (r reply) {
+		r.body, r.answer, r.err = b.get(race[i].ctx, ref, from, n)
 		switch {
 		case r.err != nil:
+			r.err = settle(ctx, race[i].ctx, r.err)
 		case won.CompareAndSwap(false, true):
-			endOther(errOutrun)
+			race[1-i].end(errOutrun)
 			b.hedges.saw(time.Since(start))
 		default:
 			r.body.Close()
@@ -107,9 +113,6 @@ func (b *Backend) hedged(ctx context.Context, a *attempt, ref objstore.Ref, from
 		}
 		return r
 	}
-	// Both contexts end with the attempt, not here: the winner's body is read under its own.
-	ctx1, end1 := context.WithCancelCause(ctx)
-	ctx2, end2 := context.WithCancelCause(ctx)
 	second := make(chan reply, 1)
 	var timer *time.Timer
 	if late > 0 {
@@ -118,21 +121,19 @@ func (b *Backend) hedged(ctx context.Context, a *attempt, ref objstore.Ref, from
 				second <- reply{err: errNotAsked}
 				return
 			}
-			r := ask(ctx2, end2, end1)
-			if errors.Is(settle(ctx, ctx2, r.err), objstore.ErrThrottled) {
+			r := ask(1)
+			if errors.Is(r.err, objstore.ErrThrottled) {
 				b.limiter.slower()
 			}
 			b.limiter.release() // before the caller hears of the reply: then nothing of this request is left
 			second <- r
 		})
 	}
-	r := ask(ctx1, end1, end2)
-	r.err = settle(ctx, ctx1, r.err)
+	r := ask(0)
 	if timer != nil && !timer.Stop() {
 		if other := <-second; other.err == nil {
 			r = other
 		}
 	}
-	a.seen.skew = r.seen.skew
 	return r.body, r.answer, r.err
 }

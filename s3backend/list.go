@@ -22,33 +22,30 @@ func (b *Backend) Stat(ctx context.Context, key string) (objstore.Object, error)
 }
 
 func (b *Backend) stat(ctx context.Context, key string) (objstore.Object, error) {
-	info, err := b.head(ctx, key)
-	return object(key, info), err
+	o, _, err := b.head(ctx, key)
+	return o, err
 }
 
-func (b *Backend) head(ctx context.Context, key string) (minio.ObjectInfo, error) {
-	var info minio.ObjectInfo
-	err := b.run(ctx, b.lim.header, func(ctx context.Context, a *attempt) error {
-		var err error
-		info, err = b.core.StatObject(ctx, b.bucket, key, minio.StatObjectOptions{})
-		switch {
-		case err != nil:
+// head returns an object and the token with which Put stored it, if one has.
+func (b *Backend) head(ctx context.Context, key string) (o objstore.Object, token string, err error) {
+	err = b.run(ctx, b.lim.header, func(ctx context.Context, _ *attempt) error {
+		resp, err := b.send(ctx, http.MethodHead, objstore.Ref{Key: key}, make(http.Header, 8))
+		if err != nil {
 			return err
-		case a.seen.status != http.StatusOK:
-			return badAnswer("status %d", a.seen.status)
-		case info.ETag == "" || info.Size < 0:
-			return badAnswer("no ETag or no length")
+		}
+		defer resp.Body.Close()
+		modified, err := http.ParseTime(resp.Header.Get("Last-Modified"))
+		o = objstore.Object{Key: key, Size: resp.ContentLength, ETag: etagOf(resp), VersionID: resp.Header.Get("X-Amz-Version-Id"), Modified: modified}
+		token = resp.Header.Get("X-Amz-Meta-" + tokenName)
+		if resp.StatusCode != http.StatusOK || err != nil || o.ETag == "" || o.Size < 0 {
+			return badAnswer("status %d, or no ETag, length or time in it", resp.StatusCode)
 		}
 		return nil
 	})
 	if f := (*failure)(nil); errors.As(err, &f) && f.code == "NoSuchBucket" {
 		err = fmt.Errorf("bucket %s: %w", b.bucket, err)
 	}
-	return info, err
-}
-
-func object(key string, info minio.ObjectInfo) objstore.Object {
-	return objstore.Object{Key: key, Size: info.Size, ETag: info.ETag, VersionID: info.VersionID, Modified: info.LastModified}
+	return o, token, err
 }
 
 // List implements objstore.Store. A list that breaks goes on behind the last key.
@@ -58,7 +55,7 @@ func (b *Backend) List(ctx context.Context, prefix string, visit func(objstore.O
 	ask := soundPrefix(prefix)
 	err := b.run(ctx, b.lim.header, func(ctx context.Context, a *attempt) error {
 		opts := minio.ListObjectsOptions{Prefix: ask, Recursive: true, StartAfter: last, FetchOwner: new(bool)}
-		for info := range b.core.ListObjectsIter(ctx, b.bucket, opts) {
+		for info := range b.home.Load().core.ListObjectsIter(ctx, b.bucket, opts) {
 			a.watch.rest() // visit may take its time; the next page must not
 			switch {
 			case info.Err != nil:
@@ -71,7 +68,7 @@ func (b *Backend) List(ctx context.Context, prefix string, visit func(objstore.O
 				continue
 			}
 			a.got += b.lim.progress
-			if stop = visit(object(info.Key, info)); stop != nil {
+			if stop = visit(objstore.Object{Key: info.Key, Size: info.Size, ETag: info.ETag, VersionID: info.VersionID, Modified: info.LastModified}); stop != nil {
 				return nil
 			}
 			a.watch.arm(b.lim.header)
@@ -110,7 +107,7 @@ func (b *Backend) Delete(ctx context.Context, key string) error {
 		return fmt.Errorf("delete %q: %w", key, err)
 	}
 	err := b.run(ctx, b.lim.write, func(ctx context.Context, _ *attempt) error {
-		return b.core.RemoveObject(ctx, b.bucket, key, minio.RemoveObjectOptions{})
+		return b.home.Load().core.RemoveObject(ctx, b.bucket, key, minio.RemoveObjectOptions{})
 	})
 	if errors.Is(err, objstore.ErrNotFound) && classify(err).code != "NoSuchBucket" {
 		return nil

@@ -65,10 +65,10 @@ type reader struct {
 // began it, so it has a context of its own.
 func (r *reader) connect() error {
 	b := r.backend
-	return b.run(r.ctx, b.lim.header, func(ctx context.Context, a *attempt) error {
+	return b.run(r.ctx, b.lim.header, func(ctx context.Context, _ *attempt) error {
 		tctx, cancel := context.WithCancelCause(r.ctx)
 		stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
-		body, ans, err := b.get(context.WithValue(tctx, seenKey{}, &a.seen), &a.seen, r.ref, r.offset, -1)
+		body, ans, err := b.get(tctx, r.ref, r.offset, -1)
 		if err == nil && ans.total < 0 {
 			body.Close()
 			err = badAnswer("no length")

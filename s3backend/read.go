@@ -9,8 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/minio/minio-go/v7"
-
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
@@ -29,7 +27,7 @@ func (b *Backend) readRange(ctx context.Context, ref objstore.Ref, offset int64,
 	}
 	s := scatter{dst: dst, report: objstore.Progress(ctx)}
 	err = b.run(ctx, b.lim.header, func(ctx context.Context, a *attempt) error {
-		body, answer, err := b.hedged(ctx, a, ref, offset+s.filled, n-s.filled)
+		body, answer, err := b.hedged(ctx, ref, offset+s.filled, n-s.filled)
 		if err != nil {
 			return err
 		}
@@ -104,62 +102,65 @@ type answer struct {
 }
 
 // get asks for n bytes of ref at from, or for all from there if n is negative, and checks
-// the answer's head before a byte of the body is read. ctx carries s.
-func (b *Backend) get(ctx context.Context, s *seen, ref objstore.Ref, from, n int64) (io.ReadCloser, answer, error) {
-	opts := minio.GetObjectOptions{VersionID: ref.VersionID}
-	// SetRange is not used: it takes "byte 1 to byte 0" for "from byte 1 to the end".
-	switch {
+// the answer's head before a byte of the body is read.
+func (b *Backend) get(ctx context.Context, ref objstore.Ref, from, n int64) (io.ReadCloser, answer, error) {
+	header := make(http.Header, 8)
+	switch start := "bytes=" + strconv.FormatInt(from, 10) + "-"; {
 	case n > 0:
-		opts.Set("Range", fmt.Sprintf("bytes=%d-%d", from, from+n-1))
+		header["Range"] = []string{start + strconv.FormatInt(from+n-1, 10)}
 	case from > 0:
-		opts.Set("Range", fmt.Sprintf("bytes=%d-", from))
+		header["Range"] = []string{start}
 	}
-	if ref.ETag != "" {
-		opts.Set("If-Match", `"`+ref.ETag+`"`)
-	}
-	body, info, header, err := b.core.GetObject(ctx, b.bucket, ref.Key, opts)
+	resp, err := b.send(ctx, http.MethodGet, ref, header)
 	if err != nil {
 		return nil, answer{}, err
 	}
-	ans, err := checkHead(*s, header, info.ETag, ref.ETag, from, n)
+	ans, err := checkHead(resp, ref.ETag, from, n)
 	if err != nil {
-		body.Close()
+		resp.Body.Close()
 		return nil, answer{}, err
 	}
-	return body, ans, nil
+	return resp.Body, ans, nil
+}
+
+// etagOf returns the ETag of an answer without its quotes.
+func etagOf(resp *http.Response) string {
+	return strings.TrimSuffix(strings.TrimPrefix(resp.Header.Get("ETag"), `"`), `"`)
 }
 
 // checkHead holds the head of an answer against the range and version asked for.
-func checkHead(s seen, header http.Header, etag, want string, from, n int64) (answer, error) {
+func checkHead(resp *http.Response, want string, from, n int64) (answer, error) {
+	etag, length := etagOf(resp), resp.ContentLength
 	switch {
 	case etag == "":
 		return answer{}, badAnswer("no ETag")
 	case want != "" && etag != want:
 		return answer{}, changed(etag, want)
 	}
-	switch s.status {
+	contentRange := resp.Header.Get("Content-Range")
+	switch resp.StatusCode {
 	case http.StatusPartialContent:
-		return checkPartial(s, header.Get("Content-Range"), etag, from, n)
+		total, err := checkPartial(contentRange, length, from, n)
+		return answer{etag: etag, total: total}, err
 	case http.StatusOK:
 		switch {
-		case header.Get("Content-Range") != "":
+		case contentRange != "":
 			return answer{}, badAnswer("status 200 with a Content-Range")
-		case from == 0 && n < 0:
-			return answer{etag: etag, total: s.length}, nil
-		case from == 0 && s.length == n: // the range is the whole object
-			return answer{etag: etag, total: n}, nil
-		case s.length >= 0 && s.length < from+max(n, 0):
-			return answer{}, short("the object has %d bytes", s.length)
+		case from == 0 && (n < 0 || length == n): // the range is the whole object
+			return answer{etag: etag, total: length}, nil
+		case length >= 0 && length < from+max(n, 0):
+			return answer{}, short("the object has %d bytes", length)
 		}
 		return answer{}, badAnswer("status 200 to a request for a range")
 	}
-	return answer{}, badAnswer("status %d", s.status)
+	return answer{}, badAnswer("status %d", resp.StatusCode)
 }
 
-func checkPartial(s seen, contentRange, etag string, from, n int64) (answer, error) {
+// checkPartial holds a range of length bytes against the one asked for, and returns the object's size.
+func checkPartial(contentRange string, length, from, n int64) (int64, error) {
 	start, end, total, ok := parseContentRange(contentRange)
 	if !ok {
-		return answer{}, badAnswer("Content-Range %q", clip(contentRange))
+		return 0, badAnswer("Content-Range %q", clip(contentRange))
 	}
 	last := total - 1
 	if n > 0 {
@@ -167,15 +168,15 @@ func checkPartial(s seen, contentRange, etag string, from, n int64) (answer, err
 	}
 	switch {
 	case start != from:
-		return answer{}, badAnswer("range begins at %d, not at %d", start, from)
-	case n > 0 && end == total-1 && end < last && (s.length < 0 || s.length == end-start+1):
-		return answer{}, short("%d bytes wanted, the object has %d", n, max(0, total-from))
+		return 0, badAnswer("range begins at %d, not at %d", start, from)
+	case n > 0 && end == total-1 && end < last && (length < 0 || length == end-start+1):
+		return 0, short("%d bytes wanted, the object has %d", n, max(0, total-from))
 	case end != last:
-		return answer{}, badAnswer("range ends at %d, not at %d", end, last)
-	case s.length >= 0 && s.length != end-start+1:
-		return answer{}, badAnswer("%d bytes announced for a range of %d", s.length, end-start+1)
+		return 0, badAnswer("range ends at %d, not at %d", end, last)
+	case length >= 0 && length != end-start+1:
+		return 0, badAnswer("%d bytes announced for a range of %d", length, end-start+1)
 	}
-	return answer{etag: etag, total: total}, nil
+	return total, nil
 }
 
 // parseContentRange reads "bytes start-end/total".

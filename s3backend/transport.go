@@ -79,60 +79,42 @@ func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, e
 	return d.net.DialContext(ctx, network, known.last)
 }
 
-// seen is what minio-go does not hand on of an answer.
-type seen struct {
-	end    context.CancelCauseFunc // ends the attempt
-	status int
-	length int64         // of the body, -1 when it is not announced
-	skew   time.Duration // this machine's clock less the store's, 0 where it did not say
+// refusing makes an answer that refuses a request an error. It knows of the answer what minio-go
+// does not hand on: the store's clock and the bucket's region.
+type refusing struct {
+	next   http.RoundTripper
+	region string // for which requests are signed
 }
 
-type seenKey struct{}
-
-// recorder notes in the request's context what was answered. An attempt that failed in a way
-// that another might not, it ends: minio-go would pause for up to 200 ms after it, before it
-// finds that it may make no other.
-type recorder struct{ next http.RoundTripper }
-
-func (r recorder) RoundTrip(req *http.Request) (*http.Response, error) {
+func (r refusing) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := r.next.RoundTrip(req)
-	s, ok := req.Context().Value(seenKey{}).(*seen)
-	switch {
-	case !ok:
-	case err != nil:
-		s.end(classifyNetwork(err))
-	default:
-		s.status, s.length = resp.StatusCode, resp.ContentLength
-		if date, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
-			s.skew = time.Since(date)
-		}
-		if pausesAfter(resp.StatusCode) {
-			f := refusal(resp)
-			s.end(f)
-			return nil, f
-		}
+	if err != nil {
+		return nil, classifyNetwork(err)
 	}
-	return resp, err
-}
-
-// pausesAfter reports whether minio-go would make another attempt after this status.
-func pausesAfter(status int) bool {
-	const clientClosed = 499 // nginx's
-	return status == http.StatusRequestTimeout || status == http.StatusTooManyRequests || status == clientClosed || status >= 500
+	if resp.StatusCode >= 300 {
+		defer resp.Body.Close()
+		return nil, r.refusal(resp)
+	}
+	return resp, nil
 }
 
 // maxRefusal bounds what is read of an error's body.
 const maxRefusal = 64 << 10
 
-// refusal reads an answer that is an error, as minio-go would.
-func refusal(resp *http.Response) *failure {
-	defer resp.Body.Close()
+func (r refusing) refusal(resp *http.Response) *failure {
 	a := minio.ErrorResponse{}
 	if xml.NewDecoder(io.LimitReader(resp.Body, maxRefusal)).Decode(&a) != nil || a.Code == "" {
-		a = minio.ErrorResponse{Code: http.StatusText(resp.StatusCode)}
+		a = minio.ErrorResponse{Code: codeOf(resp.StatusCode)}
 	}
 	a.StatusCode = resp.StatusCode
 	a.Code = cmp.Or(resp.Header.Get("X-Minio-Error-Code"), a.Code)
 	a.RequestID = cmp.Or(a.RequestID, resp.Header.Get("X-Amz-Request-Id"))
-	return classifyAnswer(&a)
+	f := classifyAnswer(&a)
+	f.blameRegion(a.StatusCode, cmp.Or(resp.Header.Get("X-Amz-Bucket-Region"), a.Region), r.region)
+	var skew time.Duration
+	if date, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
+		skew = time.Since(date)
+	}
+	f.blameClock(skew)
+	return f
 }

@@ -51,9 +51,8 @@ func (b *Backend) put(ctx context.Context, key string, body io.ReaderAt, size in
 		return o, inPut(err, cond)
 	}
 	// An answer was lost on its way: the write that seems to have failed may be ours.
-	info, herr := b.head(ctx, key)
-	if herr == nil && info.UserMetadata[tokenName] == token {
-		return object(key, info), nil
+	if found, theirs, herr := b.head(ctx, key); herr == nil && theirs == token {
+		return found, nil
 	}
 	return objstore.Object{}, inPut(err, cond)
 }
@@ -84,7 +83,7 @@ func (b *Backend) putWhole(ctx context.Context, key string, body io.ReaderAt, si
 	when(&opts)
 	return b.store(ctx, b.lim.upload, key, size, func(ctx context.Context, a *attempt) (minio.UploadInfo, error) {
 		src := newSource(body, 0, size, a.watch, b.lim)
-		info, err := b.core.PutObject(ctx, b.bucket, key, src, size, "", "", opts)
+		info, err := b.home.Load().core.PutObject(ctx, b.bucket, key, src, size, "", "", opts)
 		return info, src.detach(err)
 	})
 }
@@ -116,7 +115,7 @@ func (b *Backend) putParts(ctx context.Context, key string, body io.ReaderAt, si
 	var id string
 	err = b.run(ctx, b.lim.write, func(ctx context.Context, _ *attempt) error {
 		var err error
-		id, err = b.core.NewMultipartUpload(ctx, b.bucket, key, opts)
+		id, err = b.home.Load().core.NewMultipartUpload(ctx, b.bucket, key, opts)
 		return err
 	})
 	if err != nil {
@@ -150,7 +149,7 @@ func (b *Backend) putPart(ctx context.Context, key, id string, number int, body 
 	err := b.run(ctx, b.lim.upload, func(ctx context.Context, a *attempt) error {
 		src := newSource(body, at, size, a.watch, b.lim)
 		var err error
-		part, err = b.core.PutObjectPart(ctx, b.bucket, key, id, number, src, size, minio.PutObjectPartOptions{})
+		part, err = b.home.Load().core.PutObjectPart(ctx, b.bucket, key, id, number, src, size, minio.PutObjectPartOptions{})
 		if err = src.detach(err); err != nil {
 			return err
 		}
@@ -170,7 +169,7 @@ func (b *Backend) finish(ctx context.Context, key, id string, size int64, parts 
 	var opts minio.PutObjectOptions
 	when(&opts)
 	return b.store(ctx, b.lim.write, key, size, func(ctx context.Context, _ *attempt) (minio.UploadInfo, error) {
-		return b.core.CompleteMultipartUpload(ctx, b.bucket, key, id, parts, opts)
+		return b.home.Load().core.CompleteMultipartUpload(ctx, b.bucket, key, id, parts, opts)
 	})
 }
 
@@ -180,7 +179,7 @@ func (b *Backend) abort(ctx context.Context, key, id string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.lim.header)
 	defer cancel()
 	b.count(func(s *Stats) { s.Requests++ })
-	if err := b.core.AbortMultipartUpload(ctx, b.bucket, key, id); err != nil {
+	if err := b.home.Load().core.AbortMultipartUpload(ctx, b.bucket, key, id); err != nil {
 		b.count(func(s *Stats) { s.Errors[objstore.Kind(classify(err))]++ })
 	}
 }

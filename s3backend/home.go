@@ -1,0 +1,92 @@
+package s3backend
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+
+	"github.com/millrace-data/millrace/internal/objstore"
+)
+
+// regionName keeps a store from naming a host where it may name a region.
+var regionName = regexp.MustCompile(`^[a-z0-9-]{1,32}$`)
+
+// home is where a bucket is reached, and how requests are signed there.
+type home struct {
+	region string
+	core   *minio.Core // for all requests but GET and HEAD
+	base   *url.URL    // of the bucket, with a slash at its end
+	signer signer
+}
+
+// init takes the pause of up to 200 ms from minio-go that follows its last attempt.
+func init() { minio.DefaultRetryUnit = 0 } //nolint:gochecknoinits // minio-go has no other switch for it
+
+// newHome returns the home of a bucket in a region. opts is minio-go's part of it.
+func newHome(host, bucket, region string, opts minio.Options) (*home, error) {
+	opts.Region = region
+	opts.Transport = refusing{opts.Transport, region}
+	core, err := minio.NewCore(host, &opts)
+	if err != nil {
+		return nil, err
+	}
+	// Only an address that minio-go has signed tells where it would send a request, and what it would sign.
+	opts.Creds = credentials.NewStaticV4("id", "secret", "")
+	teller, err := minio.New(host, &opts)
+	if err != nil {
+		return nil, err
+	}
+	base, err := teller.Presign(context.Background(), http.MethodGet, bucket, "", time.Minute, nil)
+	if err != nil {
+		return nil, err
+	}
+	scope := strings.Split(base.Query().Get("X-Amz-Credential"), "/") // id, day, region, service, "aws4_request"
+	base.RawPath, base.RawQuery = escape(base.Path, false), ""
+	return &home{region: region, core: core, base: base, signer: signer{region: scope[2], service: scope[3]}}, nil
+}
+
+// move takes the region that the store names for the bucket, unless the user has named one, and
+// says whether another attempt is worth it.
+func (b *Backend) move(region string) bool {
+	if b.region != "" || !regionName.MatchString(region) {
+		return false
+	}
+	if b.home.Load().region == region {
+		return true
+	}
+	h, err := newHome(b.host, b.bucket, region, b.options)
+	if err == nil {
+		b.home.Store(h)
+	}
+	return err == nil
+}
+
+// send sends a request without a body and returns an answer that is no refusal. The caller closes its body.
+func (b *Backend) send(ctx context.Context, method string, ref objstore.Ref, header http.Header) (*http.Response, error) {
+	h := b.home.Load()
+	at := *h.base
+	at.Path += ref.Key
+	at.RawPath += escape(ref.Key, false)
+	if ref.VersionID != "" {
+		at.RawQuery = "versionId=" + escape(ref.VersionID, true)
+	}
+	if ref.ETag != "" {
+		header["If-Match"] = []string{`"` + ref.ETag + `"`}
+	}
+	header["User-Agent"] = []string{"millrace"}
+	req := (&http.Request{Method: method, URL: &at, Header: header}).WithContext(ctx)
+	v, err := b.options.Creds.GetWithContext(nil)
+	if err != nil {
+		return nil, err
+	}
+	if !v.SignerType.IsAnonymous() {
+		h.signer.sign(req, &v, time.Now())
+	}
+	return refusing{b.transport, h.region}.RoundTrip(req)
+}
