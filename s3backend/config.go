@@ -82,6 +82,8 @@ func (c Config) complete() (Config, error) {
 	switch {
 	case c.Bucket == "":
 		return c, errors.New("no bucket")
+	case s3utils.IsS3ExpressBucket(c.Bucket):
+		return c, fmt.Errorf("%s is a directory bucket: these are not supported, since they list no keys in order", c.Bucket)
 	case c.MaxConns < 0:
 		return c, fmt.Errorf("%d connections", c.MaxConns)
 	case c.PartSize < minPart:
