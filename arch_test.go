@@ -104,11 +104,8 @@ func floorPlan() map[string]room {
 			ours: []string{"gateway/address", "internal/cli", "shuffle", "simulate"}, never: []string{"net", "os"}, // cli: counts in words
 		},
 		"s3backend": {
-			ours: []string{"internal/objstore"},
-			outside: []string{
-				"github.com/minio/minio-go", "github.com/failsafe-go/failsafe-go",
-				"golang.org/x/sync", "golang.org/x/sys", "golang.org/x/time", // sys: socket options
-			},
+			ours:    []string{"internal/objstore", "internal/socket"},
+			outside: []string{"github.com/minio/minio-go", "golang.org/x/sync", "golang.org/x/time"},
 		},
 		"gateway/address": {ours: []string{"chunkindex", "shuffle"}, never: []string{"net/http", "os", "context", "time"}}, // chunkindex: defaults
 		"gateway/plans": {

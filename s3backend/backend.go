@@ -1,30 +1,31 @@
 package s3backend
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"net/http"
+	"net/url"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/s3utils"
 
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
 // Backend is a bucket as an objstore.Store.
 type Backend struct {
-	host, bucket string
-	region       string // that the user names; empty: the store may name it
-	partSize     int64
-	options      minio.Options
-	transport    *http.Transport
-	lim          limits
-
-	home atomic.Pointer[home]
+	cfg       Config
+	host      string
+	options   minio.Options
+	transport *http.Transport
+	lim       limits
+	home      atomic.Pointer[home]
 
 	budget  *budget
 	breaker breaker
@@ -56,30 +57,32 @@ func newBackend(cfg Config, lim limits) (*Backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("s3: %w", err)
 	}
+	lookup := minio.BucketLookupAuto
+	if cfg.PathStyle {
+		lookup = minio.BucketLookupPath
+	}
 	transport := newTransport(cfg.MaxConns, tlsConfig, lim)
 	b := &Backend{
-		host:     host,
-		bucket:   cfg.Bucket,
-		region:   cfg.Region,
-		partSize: cfg.PartSize,
+		cfg:  cfg,
+		host: host,
 		options: minio.Options{
 			Creds:        cfg.credentials(transport, lim.header/2),
 			Secure:       secure,
 			Transport:    transport,
-			BucketLookup: cfg.lookup(),
+			BucketLookup: lookup,
 			MaxRetries:   1, // retries are ours
 		},
 		transport: transport,
 		lim:       lim,
 		budget:    newBudget(),
+		hedges:    hedger{credit: purse{share: hedgeShare, most: hedgeBurst}},
 		limiter:   newLimiter(cfg.MaxConns),
 		stats:     Stats{Errors: map[string]int64{}},
 	}
-	h, err := newHome(host, cfg.Bucket, cfg.firstRegion(host), b.options)
-	if err != nil {
+	// Until the store names another region: one may stand in the name of a host of AWS.
+	if err := b.move(cmp.Or(cfg.Region, s3utils.GetRegionFromURL(url.URL{Host: host}), "us-east-1")); err != nil {
 		return nil, fmt.Errorf("s3: %w", err)
 	}
-	b.home.Store(h)
 	return b, nil
 }
 
@@ -138,8 +141,8 @@ func (b *Backend) run(ctx context.Context, first time.Duration, do func(context.
 		if err == nil {
 			return nil
 		}
-		if cerr := ctx.Err(); cerr != nil {
-			return fmt.Errorf("%w (%s)", cerr, err) //nolint:errorlint // the context's error is the one that counts
+		if ctx.Err() != nil {
+			return interrupted(ctx, err)
 		}
 		f := classify(err)
 		if f.fresh && !refreshed {
@@ -147,24 +150,38 @@ func (b *Backend) run(ctx context.Context, first time.Duration, do func(context.
 				continue
 			}
 		}
-		if f.region != "" && !moved {
-			if moved = true; b.move(f.region) {
+		if f.region != "" && !moved && b.cfg.Region == "" {
+			if moved = true; b.move(f.region) == nil {
 				continue
 			}
 		}
-		if fruitless++; got >= b.lim.progress {
-			fruitless = 1
-		}
-		if !f.retry || fruitless >= b.lim.attempts || !b.budget.spend() {
-			return b.explain(f)
-		}
-		if !pause(ctx, b.lim.wait(fruitless, errors.Is(f.kind, objstore.ErrThrottled))) {
-			if cerr := ctx.Err(); cerr != nil {
-				return fmt.Errorf("%w (%s)", cerr, f) //nolint:errorlint // the context's error is the one that counts
-			}
-			return f
+		if err := b.another(ctx, f, &fruitless, got); err != nil {
+			return err
 		}
 	}
+}
+
+// another returns nil after a pause if another attempt is worth it, or the error to report. fruitless
+// counts the attempts in a row that made no progress; the last one made got.
+func (b *Backend) another(ctx context.Context, f *failure, fruitless *int, got int64) error {
+	if *fruitless++; got >= b.lim.progress {
+		*fruitless = 1
+	}
+	if !f.retry || *fruitless >= b.lim.attempts || !b.budget.spend() {
+		return b.explain(f)
+	}
+	if !pause(ctx, b.lim.wait(*fruitless, errors.Is(f.kind, objstore.ErrThrottled))) {
+		return interrupted(ctx, f)
+	}
+	return nil
+}
+
+// interrupted puts the context's error before one that would have been repeated, if it has ended.
+func interrupted(ctx context.Context, err error) error {
+	if cerr := ctx.Err(); cerr != nil {
+		return fmt.Errorf("%w (%s)", cerr, err) //nolint:errorlint // the context's error is the one that counts
+	}
+	return err
 }
 
 // explain adds to a refusal what the store cannot know: that the request had no signature.
@@ -218,11 +235,11 @@ func settle(caller, attempt context.Context, err error) error {
 	if err == nil || caller.Err() != nil {
 		return err
 	}
-	f := (*failure)(nil)
-	if errors.As(err, &f) && f.own || errors.As(context.Cause(attempt), &f) {
-		return f
+	f := classify(err)
+	if ended, ok := errors.AsType[*failure](context.Cause(attempt)); ok && !f.own {
+		return ended
 	}
-	return classify(err)
+	return f
 }
 
 func (b *Backend) report(err error) {

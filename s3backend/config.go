@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
 	"github.com/minio/minio-go/v7/pkg/s3utils"
 )
@@ -72,7 +71,7 @@ const (
 	maxParts = 10_000
 )
 
-// complete fills what is not set from the environment and with defaults.
+// complete fills what is not set from the environment and with defaults, and refuses what cannot be used.
 func (c Config) complete() (Config, error) {
 	c.Endpoint = cmp.Or(c.Endpoint, os.Getenv("AWS_ENDPOINT_URL_S3"), os.Getenv("AWS_ENDPOINT_URL"))
 	c.Region = cmp.Or(c.Region, os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION"))
@@ -94,35 +93,20 @@ func (c Config) complete() (Config, error) {
 
 // endpoint splits the URL into what minio-go wants.
 func (c Config) endpoint() (host string, secure bool, err error) {
-	if c.Endpoint == "" {
-		return "s3.amazonaws.com", true, nil
-	}
-	u, err := url.Parse(c.Endpoint)
-	if err != nil {
-		// The error of url.Parse repeats the URL, which may hold a password.
-		return "", false, errors.New("endpoint is no URL")
-	}
+	u, err := url.Parse(cmp.Or(c.Endpoint, "https://s3.amazonaws.com"))
 	switch {
+	case err != nil: // the error repeats the URL, which may hold a password
+		err = errors.New("endpoint is no URL")
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		return "", false, errors.New("endpoint is no http or https URL")
+		err = errors.New("endpoint is no http or https URL")
 	case u.User != nil:
-		return "", false, errors.New("endpoint holds a user name: credentials belong into the environment")
+		err = errors.New("endpoint holds a user name: credentials belong into the environment")
 	case strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "":
-		return "", false, errors.New("endpoint holds more than scheme, host and port")
+		err = errors.New("endpoint holds more than scheme, host and port")
+	default:
+		host, secure = u.Host, u.Scheme == "https"
 	}
-	return u.Host, u.Scheme == "https", nil
-}
-
-func (c Config) lookup() minio.BucketLookupType {
-	if c.PathStyle {
-		return minio.BucketLookupPath
-	}
-	return minio.BucketLookupAuto
-}
-
-// firstRegion is what signatures name until the store names another: a host of AWS may say it.
-func (c Config) firstRegion(host string) string {
-	return cmp.Or(c.Region, s3utils.GetRegionFromURL(url.URL{Host: host}), "us-east-1")
+	return host, secure, err
 }
 
 // credentials looks where the AWS tools look. The instance's metadata service is only asked

@@ -3,13 +3,14 @@ package s3backend
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/minio/minio-go/v7"
@@ -43,13 +44,7 @@ func (f *failure) Error() string {
 }
 
 func (f *failure) Unwrap() []error {
-	var errs []error
-	for _, err := range []error{f.kind, f.cause} {
-		if err != nil {
-			errs = append(errs, err)
-		}
-	}
-	return errs
+	return slices.DeleteFunc([]error{f.kind, f.cause}, func(err error) bool { return err == nil })
 }
 
 // badAnswer is an answer that contradicts the request: the service, or something in
@@ -68,11 +63,11 @@ func short(format string, args ...any) error {
 
 // classify finds the vocabulary's word for any error that minio-go or the network gives.
 func classify(err error) *failure {
-	if f := (*failure)(nil); errors.As(err, &f) {
+	if f, ok := errors.AsType[*failure](err); ok {
 		return f
 	}
-	if answer := (minio.ErrorResponse{}); errors.As(err, &answer) {
-		return classifyAnswer(&answer)
+	if a, ok := errors.AsType[minio.ErrorResponse](err); ok {
+		return classifyAnswer(&a)
 	}
 	return classifyNetwork(err)
 }
@@ -84,52 +79,50 @@ func classifyAnswer(a *minio.ErrorResponse) *failure {
 		f.detail += ", request " + clip(a.RequestID)
 	}
 	f.detail += ")"
-	switch a.Code {
+	switch status := a.StatusCode; a.Code { // the code says more than the status
 	case "SlowDown", "SlowDownRead", "SlowDownWrite", "TooManyRequests", "RequestLimitExceeded", "Throttling", "ThrottlingException", "ServiceBusy":
 		f.kind, f.retry = objstore.ErrThrottled, true
-		return f
 	case "RequestTimeout":
 		f.kind, f.retry = objstore.ErrTimeout, true
-		return f
 	case "ConditionalRequestConflict", "OperationAborted":
 		f.kind, f.retry = objstore.ErrChanged, true
-		return f
 	case "NoSuchUpload":
 		f.kind = objstore.ErrUnavailable
-		return f
 	case "ExpiredToken", "InvalidToken", "TokenRefreshRequired", "InvalidAccessKeyId":
 		f.kind, f.fresh = objstore.ErrDenied, true
-		return f
 	case "RequestTimeTooSkewed":
 		f.kind = objstore.ErrDenied
-		return f
-	}
-	switch {
-	case a.StatusCode == http.StatusNotFound:
-		f.kind = objstore.ErrNotFound
-	case a.StatusCode == http.StatusPreconditionFailed, a.StatusCode == http.StatusNotModified:
-		f.kind = objstore.ErrChanged
-	case a.StatusCode == http.StatusUnauthorized, a.StatusCode == http.StatusForbidden:
-		f.kind, f.fresh = objstore.ErrDenied, true
-	case a.StatusCode == http.StatusTooManyRequests:
-		f.kind, f.retry = objstore.ErrThrottled, true
-	case a.StatusCode == http.StatusRequestedRangeNotSatisfiable:
-		f.kind, f.code = objstore.ErrShort, "InvalidRange"
-	case a.StatusCode == http.StatusRequestTimeout, a.StatusCode == http.StatusGatewayTimeout:
-		f.kind, f.retry, f.lost = objstore.ErrTimeout, true, true
-	case a.StatusCode >= 500:
-		f.kind, f.retry, f.lost = objstore.ErrUnavailable, a.StatusCode != http.StatusNotImplemented, true
-	case a.StatusCode == http.StatusConflict:
-		f.kind, f.retry = objstore.ErrChanged, true
-	case a.StatusCode >= 300 && a.StatusCode < 400:
-		f.kind, f.detail = objstore.ErrDenied, "the store redirects, which is refused: check endpoint and region: "+f.detail
-	case a.StatusCode == 0, a.StatusCode == http.StatusOK:
-		// An error inside a 200, or minio-go's own word for an answer that it could not read.
-		f.kind, f.retry, f.lost = objstore.ErrUnavailable, true, true
 	default:
-		f.kind = objstore.ErrDenied // the service understands us and refuses
+		f.classifyStatus(status)
 	}
 	return f
+}
+
+func (f *failure) classifyStatus(status int) {
+	switch {
+	case status == http.StatusNotFound:
+		f.kind = objstore.ErrNotFound
+	case status == http.StatusPreconditionFailed, status == http.StatusNotModified:
+		f.kind = objstore.ErrChanged
+	case status == http.StatusUnauthorized, status == http.StatusForbidden:
+		f.kind, f.fresh = objstore.ErrDenied, true
+	case status == http.StatusTooManyRequests:
+		f.kind, f.retry = objstore.ErrThrottled, true
+	case status == http.StatusRequestedRangeNotSatisfiable:
+		f.kind, f.code = objstore.ErrShort, "InvalidRange"
+	case status == http.StatusRequestTimeout, status == http.StatusGatewayTimeout:
+		f.kind, f.retry, f.lost = objstore.ErrTimeout, true, true
+	case status >= 300 && status < 400:
+		f.kind, f.detail = objstore.ErrDenied, "the store redirects, which is refused: check endpoint and region: "+f.detail
+	case status >= 500:
+		f.kind, f.retry, f.lost = objstore.ErrUnavailable, status != http.StatusNotImplemented, true
+	case status == http.StatusConflict:
+		f.kind, f.retry = objstore.ErrChanged, true
+	case status == 0, status == http.StatusOK: // minio-go could not read the answer, or found an error in it
+		f.kind, f.retry, f.lost = objstore.ErrUnavailable, true, true
+	default: // the service understands us and refuses
+		f.kind = objstore.ErrDenied
+	}
 }
 
 // maxSkew is how far S3 lets the clocks of a signature and of its own lie apart.
@@ -175,54 +168,42 @@ func codeOf(status int) string {
 
 // clip keeps what a server named short and printable.
 func clip(s string) string {
-	const most = 64
-	out := make([]byte, 0, most)
-	for i := 0; i < len(s) && i < most; i++ {
-		if c := s[i]; c >= ' ' && c < 0x7f {
-			out = append(out, c)
-		} else {
-			out = append(out, '.')
-		}
+	const most = 160
+	if len(s) > most {
+		s = s[:most] + "..."
 	}
-	return string(out)
+	return strings.Map(func(c rune) rune {
+		if c < ' ' || c > '~' {
+			return '.'
+		}
+		return c
+	}, s)
 }
 
 func classifyNetwork(err error) *failure {
-	if u := (*url.Error)(nil); errors.As(err, &u) {
+	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err // its text holds the URL
 	}
 	f := &failure{kind: objstore.ErrUnavailable, cause: err, retry: true, lost: true}
-	var timeout net.Error
-	var unknown x509.UnknownAuthorityError
-	var host x509.HostnameError
-	var invalid x509.CertificateInvalidError
-	var verify *tls.CertificateVerificationError
-	var dns *net.DNSError
-	var op *net.OpError
+	_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
+	dns, noName := errors.AsType[*net.DNSError](err)
+	timeout, timed := errors.AsType[net.Error](err)
+	op, inNet := errors.AsType[*net.OpError](err)
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		f.detail = err.Error()
-		f.kind = objstore.ErrTimeout
-		f.cause = nil
-	case errors.As(err, &unknown), errors.As(err, &host), errors.As(err, &invalid), errors.As(err, &verify):
+		f.kind, f.detail, f.cause = objstore.ErrTimeout, err.Error(), nil
+	case untrusted:
 		f.detail, f.retry, f.lost = "certificate: "+err.Error(), false, false
-	case errors.As(err, &dns):
+	case noName:
 		f.detail, f.lost = "look up "+dns.Name+": "+dns.Err, false
-	case errors.As(err, &timeout) && timeout.Timeout():
+	case timed && timeout.Timeout():
 		f.kind, f.detail = objstore.ErrTimeout, "the network timed out"
-	case errors.As(err, &op):
+	case inNet:
 		f.detail = op.Op + ": " + op.Err.Error()
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		f.detail = "the connection was closed"
 	default:
-		f.detail = "the transfer broke: " + clipText(err.Error())
+		f.detail = "the transfer broke: " + clip(err.Error())
 	}
 	return f
-}
-
-func clipText(s string) string {
-	if len(s) > 160 {
-		s = s[:160] + "..."
-	}
-	return s
 }

@@ -14,29 +14,37 @@ import (
 // budget bounds what retries cost the store: a tenth of the first attempts, or ten a
 // second where that is more.
 type budget struct {
-	mu    sync.Mutex
-	saved float64
+	purse
 	floor *rate.Limiter
 }
 
-func newBudget() *budget { return &budget{floor: rate.NewLimiter(10, 10)} }
-
-func (b *budget) earn() {
-	b.mu.Lock()
-	b.saved = min(b.saved+0.1, 100)
-	b.mu.Unlock()
+func newBudget() *budget {
+	return &budget{purse: purse{share: 0.1, most: 100}, floor: rate.NewLimiter(10, 10)}
 }
 
-func (b *budget) spend() bool {
-	if b.floor.Allow() {
-		return true
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.saved < 1 {
+func (b *budget) spend() bool { return b.floor.Allow() || b.purse.spend() }
+
+// purse saves a share of one request for each that is made, up to most, and pays for whole ones.
+type purse struct {
+	share, most float64
+
+	mu    sync.Mutex
+	saved float64
+}
+
+func (p *purse) earn() {
+	p.mu.Lock()
+	p.saved = min(p.saved+p.share, p.most)
+	p.mu.Unlock()
+}
+
+func (p *purse) spend() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.saved < 1 {
 		return false
 	}
-	b.saved--
+	p.saved--
 	return true
 }
 

@@ -3,7 +3,6 @@ package s3backend
 import (
 	"context"
 	"errors"
-	"io"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -15,11 +14,12 @@ import (
 // hedger knows how long the store lately took to begin its answers, and so when one is
 // late enough that a second request for the same bytes will probably be answered sooner.
 type hedger struct {
+	credit purse        // of second requests
+	late   atomic.Int64 // nanoseconds within which 99 of 100 answers came; zero while too few were seen
+
 	mu     sync.Mutex
 	recent [512]time.Duration // a ring
 	n      int                // answers seen
-	late   time.Duration      // 99 of 100 came sooner; zero while too few were seen
-	credit float64            // second requests that may be sent
 }
 
 const (
@@ -32,34 +32,20 @@ const (
 
 // saw notes an answer and how long it took to begin.
 func (h *hedger) saw(took time.Duration) {
+	h.credit.earn()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.recent[h.n%len(h.recent)] = took
 	h.n++
-	h.credit = min(h.credit+hedgeShare, hedgeBurst)
 	if h.n >= hedgeLearn && h.n%hedgeEvery == 0 {
 		sorted := slices.Clone(h.recent[:min(h.n, len(h.recent))])
 		slices.Sort(sorted)
-		h.late = max(sorted[len(sorted)*99/100], hedgeFloor)
+		h.late.Store(int64(max(sorted[len(sorted)*99/100], hedgeFloor)))
 	}
 }
 
 // lateness returns how long to wait for an answer before a second request, zero for ever.
-func (h *hedger) lateness() time.Duration {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.late
-}
-
-func (h *hedger) spend() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.credit < 1 {
-		return false
-	}
-	h.credit--
-	return true
-}
+func (h *hedger) lateness() time.Duration { return time.Duration(h.late.Load()) }
 
 // mayHedge takes what a second request costs: a free place among those under way, a
 // hundredth of the requests, and a retry of the budget. It is not for a store that is down.
@@ -67,7 +53,7 @@ func (b *Backend) mayHedge() bool {
 	if !b.limiter.try() {
 		return false
 	}
-	if b.breaker.isOpen() || !b.hedges.spend() || !b.budget.spend() {
+	if b.breaker.isOpen() || !b.hedges.credit.spend() || !b.budget.spend() {
 		b.limiter.release()
 		return false
 	}
@@ -77,7 +63,6 @@ func (b *Backend) mayHedge() bool {
 
 // reply is what became of one of two requests.
 type reply struct {
-	body io.ReadCloser
 	answer
 	err error
 }
@@ -89,7 +74,7 @@ var (
 
 // hedged is get, with a second request when the answer to the first is late. Whichever is
 // answered well first wins, the other is ended, and both have come to their end on return.
-func (b *Backend) hedged(ctx context.Context, ref objstore.Ref, from, n int64) (io.ReadCloser, answer, error) {
+func (b *Backend) hedged(ctx context.Context, ref objstore.Ref, from, n int64) (answer, error) {
 	start, late := time.Now(), b.hedges.lateness()
 	var won atomic.Bool
 	var race [2]struct { // contexts end with the attempt, not here: the winner's body is read under its own
@@ -100,7 +85,7 @@ func (b *Backend) hedged(ctx context.Context, ref objstore.Ref, from, n int64) (
 		race[i].ctx, race[i].end = context.WithCancelCause(ctx)
 	}
 	ask := func(i int) (r reply) {
-		r.body, r.answer, r.err = b.get(race[i].ctx, ref, from, n)
+		r.answer, r.err = b.get(race[i].ctx, ref, from, n)
 		switch {
 		case r.err != nil:
 			r.err = settle(ctx, race[i].ctx, r.err)
@@ -135,5 +120,5 @@ func (b *Backend) hedged(ctx context.Context, ref objstore.Ref, from, n int64) (
 			r = other
 		}
 	}
-	return r.body, r.answer, r.err
+	return r.answer, r.err
 }

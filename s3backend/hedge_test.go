@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"golang.org/x/sync/semaphore"
 )
 
 // scripted is a sound store that can be told how to answer its next requests.
@@ -121,8 +123,8 @@ func TestLateAnswerIsAskedForAgain(t *testing.T) {
 				if h, r := st.Hedges-before.Hedges, st.Retries-before.Retries; h != tc.hedges || r != tc.others || st.Requests-before.Requests != 1+h+r {
 					t.Errorf("got %d second requests and %d repetitions of %d, want %d and %d", h, r, st.Requests-before.Requests, tc.hedges, tc.others)
 				}
-				if b.limiter.busy != 0 {
-					t.Errorf("got %d places taken", b.limiter.busy)
+				if !idle(b.limiter) {
+					t.Error("a place is still taken")
 				}
 				synctest.Wait()
 				// Who never answers has seen the loser's connection end, or the bubble is deadlocked.
@@ -160,9 +162,9 @@ func TestSecondRequestsAreFew(t *testing.T) {
 // TestNoSecondRequest holds it back where it would do harm.
 func TestNoSecondRequest(t *testing.T) {
 	for name, prevent := range map[string]func(*Backend){
-		"all places taken": func(b *Backend) { b.limiter.limit = 1 },
+		"all places taken": func(b *Backend) { b.limiter.places = semaphore.NewWeighted(1) },
 		"breaker open":     func(b *Backend) { b.breaker.open = true },
-		"no credit":        func(b *Backend) { b.hedges.credit = 0 },
+		"no credit":        func(b *Backend) { b.hedges.credit.saved = 0 },
 		"no budget": func(b *Backend) {
 			for b.budget.spend() {
 			}
@@ -211,7 +213,8 @@ func TestTwoAnswersAtOnce(t *testing.T) {
 	inBubble(t, quick(), s.ServeHTTP, func(t *testing.T, b *Backend) {
 		learned(t, b)
 		for range 500 {
-			b.hedges.credit, b.hedges.late = 1, late
+			b.hedges.credit.saved = 1
+			b.hedges.late.Store(int64(late))
 			s.next(s.after(second))
 			got := make([]byte, len(s.data))
 			if err := b.ReadRange(t.Context(), ref, 0, got); err != nil || !bytes.Equal(got, s.data) {
@@ -219,8 +222,8 @@ func TestTwoAnswersAtOnce(t *testing.T) {
 			}
 			time.Sleep(time.Second) // the budget has a retry again
 		}
-		if st := b.Stats(); st.Retries != 0 || st.Hedges != 500 || b.limiter.busy != 0 {
-			t.Errorf("got %d repetitions, %d second requests, %d places taken, want none, 500, none", st.Retries, st.Hedges, b.limiter.busy)
+		if st := b.Stats(); st.Retries != 0 || st.Hedges != 500 || !idle(b.limiter) {
+			t.Errorf("got %d repetitions, %d second requests, all places free: %t, want none, 500, true", st.Retries, st.Hedges, idle(b.limiter))
 		}
 	})
 }
@@ -239,8 +242,8 @@ func TestHedgeEndsWithItsCaller(t *testing.T) {
 			t.Errorf("got %v after %v on the fake clock, want %v after 1 s", err, time.Since(start), want)
 		}
 		synctest.Wait()
-		if b.limiter.busy != 0 || s.ended != 2 {
-			t.Errorf("got %d places taken and %d requests ended, want none and 2", b.limiter.busy, s.ended)
+		if !idle(b.limiter) || s.ended != 2 {
+			t.Errorf("got all places free: %t, and %d requests ended, want true and 2", idle(b.limiter), s.ended)
 		}
 	})
 }

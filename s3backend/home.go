@@ -28,43 +28,28 @@ type home struct {
 // init takes the pause of up to 200 ms from minio-go that follows its last attempt.
 func init() { minio.DefaultRetryUnit = 0 } //nolint:gochecknoinits // minio-go has no other switch for it
 
-// newHome returns the home of a bucket in a region. opts is minio-go's part of it.
-func newHome(host, bucket, region string, opts minio.Options) (*home, error) {
-	opts.Region = region
-	opts.Transport = refusing{opts.Transport, region}
-	core, err := minio.NewCore(host, &opts)
+// move takes a region for the bucket's.
+func (b *Backend) move(region string) error {
+	opts := b.options
+	opts.Region, opts.Transport = region, refusing{b.transport, region}
+	core, err := minio.NewCore(b.host, &opts)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	// Only an address that minio-go has signed tells where it would send a request, and what it would sign.
 	opts.Creds = credentials.NewStaticV4("id", "secret", "")
-	teller, err := minio.New(host, &opts)
+	teller, err := minio.New(b.host, &opts)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	base, err := teller.Presign(context.Background(), http.MethodGet, bucket, "", time.Minute, nil)
+	base, err := teller.Presign(context.Background(), http.MethodGet, b.cfg.Bucket, "", time.Minute, nil)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	scope := strings.Split(base.Query().Get("X-Amz-Credential"), "/") // id, day, region, service, "aws4_request"
 	base.RawPath, base.RawQuery = escape(base.Path, false), ""
-	return &home{region: region, core: core, base: base, signer: signer{region: scope[2], service: scope[3]}}, nil
-}
-
-// move takes the region that the store names for the bucket, unless the user has named one, and
-// says whether another attempt is worth it.
-func (b *Backend) move(region string) bool {
-	if b.region != "" || !regionName.MatchString(region) {
-		return false
-	}
-	if b.home.Load().region == region {
-		return true
-	}
-	h, err := newHome(b.host, b.bucket, region, b.options)
-	if err == nil {
-		b.home.Store(h)
-	}
-	return err == nil
+	b.home.Store(&home{region: region, core: core, base: base, signer: signer{region: scope[2], service: scope[3]}})
+	return nil
 }
 
 // send sends a request without a body and returns an answer that is no refusal. The caller closes its body.
@@ -77,9 +62,9 @@ func (b *Backend) send(ctx context.Context, method string, ref objstore.Ref, hea
 		at.RawQuery = "versionId=" + escape(ref.VersionID, true)
 	}
 	if ref.ETag != "" {
-		header["If-Match"] = []string{`"` + ref.ETag + `"`}
+		set(header, "If-Match", `"`+ref.ETag+`"`)
 	}
-	header["User-Agent"] = []string{"millrace"}
+	set(header, "User-Agent", "millrace")
 	req := (&http.Request{Method: method, URL: &at, Header: header}).WithContext(ctx)
 	v, err := b.options.Creds.GetWithContext(nil)
 	if err != nil {

@@ -4,74 +4,45 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/semaphore"
 )
 
 // limiter bounds the requests under way. It halves when the store asks to slow down, at most
 // once per interval, and grows by one for every full round of successes.
 type limiter struct {
-	mu      sync.Mutex
-	most    float64
-	limit   float64
-	busy    int
-	waiting []chan struct{}
-	cut     time.Time
+	places *semaphore.Weighted
+
+	mu    sync.Mutex
+	most  float64
+	limit float64
+	kept  int // places that are kept back, so that limit are left
+	cut   time.Time
 }
 
 const cutInterval = 500 * time.Millisecond
 
-func newLimiter(most int) *limiter { return &limiter{most: float64(most), limit: float64(most)} }
-
-func (l *limiter) acquire(ctx context.Context) error {
-	l.mu.Lock()
-	if l.busy < int(l.limit) && len(l.waiting) == 0 {
-		l.busy++
-		l.mu.Unlock()
-		return nil
-	}
-	turn := make(chan struct{})
-	l.waiting = append(l.waiting, turn)
-	l.mu.Unlock()
-	select {
-	case <-turn:
-		return nil
-	case <-ctx.Done():
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for i, w := range l.waiting {
-		if w == turn {
-			l.waiting = append(l.waiting[:i], l.waiting[i+1:]...)
-			return ctx.Err()
-		}
-	}
-	l.busy-- // the turn came at the same moment: pass it on
-	l.wake()
-	return ctx.Err()
+func newLimiter(most int) *limiter {
+	return &limiter{places: semaphore.NewWeighted(int64(most)), most: float64(most), limit: float64(most)}
 }
+
+func (l *limiter) acquire(ctx context.Context) error { return l.places.Acquire(ctx, 1) }
 
 // try takes a place if one is free at once.
-func (l *limiter) try() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.busy >= int(l.limit) || len(l.waiting) > 0 {
-		return false
-	}
-	l.busy++
-	return true
-}
+func (l *limiter) try() bool { return l.places.TryAcquire(1) }
 
 func (l *limiter) release() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.busy--
-	l.wake()
+	l.kept++
+	l.giveBack()
 }
 
-func (l *limiter) wake() {
-	for l.busy < int(l.limit) && len(l.waiting) > 0 {
-		close(l.waiting[0])
-		l.waiting = l.waiting[1:]
-		l.busy++
+// giveBack gives back the places that were kept beyond need. The caller holds mu.
+func (l *limiter) giveBack() {
+	if n := l.kept - (int(l.most) - int(l.limit)); n > 0 {
+		l.kept -= n
+		l.places.Release(int64(n))
 	}
 }
 
@@ -79,7 +50,7 @@ func (l *limiter) faster() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.limit = min(l.most, l.limit+1/l.limit)
-	l.wake()
+	l.giveBack()
 }
 
 func (l *limiter) slower() {
@@ -88,6 +59,9 @@ func (l *limiter) slower() {
 	if now := time.Now(); now.Sub(l.cut) >= cutInterval {
 		l.cut = now
 		l.limit = max(1, l.limit/2)
+	}
+	for l.kept < int(l.most)-int(l.limit) && l.places.TryAcquire(1) {
+		l.kept++
 	}
 }
 

@@ -14,36 +14,31 @@ import (
 
 // Stat implements objstore.Store.
 func (b *Backend) Stat(ctx context.Context, key string) (objstore.Object, error) {
-	o, err := b.stat(ctx, key)
+	o, _, err := b.head(ctx, objstore.Ref{Key: key})
 	if err != nil {
 		return objstore.Object{}, fmt.Errorf("stat %q: %w", key, err)
 	}
 	return o, nil
 }
 
-func (b *Backend) stat(ctx context.Context, key string) (objstore.Object, error) {
-	o, _, err := b.head(ctx, key)
-	return o, err
-}
-
 // head returns an object and the token with which Put stored it, if one has.
-func (b *Backend) head(ctx context.Context, key string) (o objstore.Object, token string, err error) {
+func (b *Backend) head(ctx context.Context, ref objstore.Ref) (o objstore.Object, token string, err error) {
 	err = b.run(ctx, b.lim.header, func(ctx context.Context, _ *attempt) error {
-		resp, err := b.send(ctx, http.MethodHead, objstore.Ref{Key: key}, make(http.Header, 8))
+		resp, err := b.send(ctx, http.MethodHead, objstore.Ref{Key: ref.Key, VersionID: ref.VersionID}, make(http.Header, 8))
 		if err != nil {
 			return err
 		}
 		defer resp.Body.Close()
 		modified, err := http.ParseTime(resp.Header.Get("Last-Modified"))
-		o = objstore.Object{Key: key, Size: resp.ContentLength, ETag: etagOf(resp), VersionID: resp.Header.Get("X-Amz-Version-Id"), Modified: modified}
+		o = objstore.Object{Key: ref.Key, Size: resp.ContentLength, ETag: etagOf(resp), VersionID: resp.Header.Get("X-Amz-Version-Id"), Modified: modified}
 		token = resp.Header.Get("X-Amz-Meta-" + tokenName)
 		if resp.StatusCode != http.StatusOK || err != nil || o.ETag == "" || o.Size < 0 {
 			return badAnswer("status %d, or no ETag, length or time in it", resp.StatusCode)
 		}
 		return nil
 	})
-	if f := (*failure)(nil); errors.As(err, &f) && f.code == "NoSuchBucket" {
-		err = fmt.Errorf("bucket %s: %w", b.bucket, err)
+	if f, ok := errors.AsType[*failure](err); ok && f.code == "NoSuchBucket" {
+		err = fmt.Errorf("bucket %s: %w", b.cfg.Bucket, err)
 	}
 	return o, token, err
 }
@@ -55,7 +50,7 @@ func (b *Backend) List(ctx context.Context, prefix string, visit func(objstore.O
 	ask := soundPrefix(prefix)
 	err := b.run(ctx, b.lim.header, func(ctx context.Context, a *attempt) error {
 		opts := minio.ListObjectsOptions{Prefix: ask, Recursive: true, StartAfter: last, FetchOwner: new(bool)}
-		for info := range b.home.Load().core.ListObjectsIter(ctx, b.bucket, opts) {
+		for info := range b.home.Load().core.ListObjectsIter(ctx, b.cfg.Bucket, opts) {
 			a.watch.rest() // visit may take its time; the next page must not
 			switch {
 			case info.Err != nil:
@@ -78,8 +73,8 @@ func (b *Backend) List(ctx context.Context, prefix string, visit func(objstore.O
 	if stop != nil {
 		return stop
 	}
-	if f := (*failure)(nil); errors.As(err, &f) && errors.Is(f.kind, objstore.ErrNotFound) {
-		return fmt.Errorf("list %q: bucket %s: %w", prefix, b.bucket, err)
+	if errors.Is(err, objstore.ErrNotFound) {
+		return fmt.Errorf("list %q: bucket %s: %w", prefix, b.cfg.Bucket, err)
 	}
 	if err != nil {
 		return fmt.Errorf("list %q: %w", prefix, err)
@@ -107,7 +102,7 @@ func (b *Backend) Delete(ctx context.Context, key string) error {
 		return fmt.Errorf("delete %q: %w", key, err)
 	}
 	err := b.run(ctx, b.lim.write, func(ctx context.Context, _ *attempt) error {
-		return b.home.Load().core.RemoveObject(ctx, b.bucket, key, minio.RemoveObjectOptions{})
+		return b.home.Load().core.RemoveObject(ctx, b.cfg.Bucket, key, minio.RemoveObjectOptions{})
 	})
 	if errors.Is(err, objstore.ErrNotFound) && classify(err).code != "NoSuchBucket" {
 		return nil

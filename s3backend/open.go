@@ -18,30 +18,16 @@ func (b *Backend) Open(ctx context.Context, ref objstore.Ref, offset int64) (io.
 	return r, nil
 }
 
-func (b *Backend) open(ctx context.Context, ref objstore.Ref, offset int64) (io.ReadCloser, error) {
+func (b *Backend) open(ctx context.Context, ref objstore.Ref, offset int64) (*reader, error) {
 	if offset < 0 {
 		return nil, fmt.Errorf("negative offset %d", offset)
 	}
 	r := &reader{ctx: ctx, backend: b, ref: ref, offset: offset, total: -1}
-	err := r.connect()
-	if f := (*failure)(nil); errors.As(err, &f) && f.code == "InvalidRange" {
-		// Beyond the end, or just at it, which is no error: only the size tells.
-		o, serr := b.stat(ctx, ref.Key)
-		switch {
-		case serr != nil:
-			return nil, serr
-		case ref.ETag != "" && o.ETag != ref.ETag:
-			return nil, changed(o.ETag, ref.ETag)
-		case o.Size == offset:
-			r.total, err = o.Size, nil
-		default:
-			err = short("the object has %d bytes", o.Size)
-		}
+	size, err := b.pastEnd(ctx, ref, r.connect())
+	if size == offset { // just at the end, which is no error
+		r.total, err = size, nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	return r, nil
+	return r, err
 }
 
 // reader reads one version in sequence, over as many transfers as it takes.
@@ -52,13 +38,13 @@ type reader struct {
 	offset  int64
 	total   int64
 
-	body   io.Reader // nil between transfers
-	end    func()    // ends the transfer
-	cause  func() error
-	got    int64 // bytes of this transfer
-	wasted int   // transfers in a row that brought too little
-	failed error // why no other transfer follows, for the Read after the last bytes
-	closed bool
+	body     io.Reader // nil between transfers
+	transfer context.Context
+	end      func() // ends the transfer
+	got      int64  // bytes of this transfer
+	wasted   int    // transfers in a row that brought too little
+	failed   error  // why no other transfer follows, for the Read after the last bytes
+	closed   bool
 }
 
 // connect begins a transfer at the offset reached. The transfer outlives the attempt that
@@ -68,32 +54,28 @@ func (r *reader) connect() error {
 	return b.run(r.ctx, b.lim.header, func(ctx context.Context, _ *attempt) error {
 		tctx, cancel := context.WithCancelCause(r.ctx)
 		stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
-		body, ans, err := b.get(tctx, r.ref, r.offset, -1)
-		if err == nil && ans.total < 0 {
-			body.Close()
+		ans, err := b.get(tctx, r.ref, r.offset, -1)
+		switch {
+		case !stop() && err == nil:
+			err = context.Cause(tctx)
+		case err == nil && ans.total < 0:
 			err = badAnswer("no length")
-		}
-		if err == nil && r.total >= 0 && ans.total != r.total {
-			body.Close()
+		case err == nil && r.total >= 0 && ans.total != r.total:
 			err = badAnswer("%d bytes in all, before it were %d", ans.total, r.total)
 		}
-		if !stop() && err == nil {
-			body.Close()
-			err = context.Cause(tctx)
-		}
 		if err != nil {
-			cancel(nil)
+			cancel(nil) // ends a body too
 			return err
 		}
 		w := newWatch(cancel, b.lim.stall)
 		w.rest()
 		r.ref.ETag, r.total, r.got = ans.etag, ans.total, 0
-		r.body = &watched{body: body, watch: w, lim: &b.lim}
-		r.cause = func() error { return context.Cause(tctx) }
+		r.body = &watched{body: ans.body, watch: w, lim: &b.lim}
+		r.transfer = tctx
 		r.end = func() {
 			w.rest()
 			cancel(nil)
-			body.Close()
+			ans.body.Close()
 		}
 		return nil
 	})
@@ -127,7 +109,8 @@ func (r *reader) read(p []byte) (int, error) {
 		}
 		if r.body == nil {
 			if err := r.connect(); err != nil {
-				return 0, r.backend.pastEnd(r.ctx, r.ref, err)
+				_, err = r.backend.pastEnd(r.ctx, r.ref, err)
+				return 0, err
 			}
 		}
 		n, err := r.body.Read(p[:min(int64(len(p)), r.total-r.offset)])
@@ -145,27 +128,18 @@ func (r *reader) read(p []byte) (int, error) {
 
 // broken ends a transfer that failed and decides whether another one may follow.
 func (r *reader) broken(err error) error {
-	cause := r.cause()
-	got := r.got
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = &failure{kind: objstore.ErrShort, detail: fmt.Sprintf("the body ends %d bytes early", r.total-r.offset), retry: true}
+	}
+	f := classify(settle(r.ctx, r.transfer, err))
 	r.drop()
 	if cerr := r.ctx.Err(); cerr != nil {
 		return cerr
 	}
-	f := (*failure)(nil)
-	switch {
-	case errors.As(cause, &f):
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		f = &failure{kind: objstore.ErrShort, detail: fmt.Sprintf("the body ends %d bytes early", r.total-r.offset), retry: true}
-	default:
-		f = classify(err)
-	}
 	b := r.backend
 	b.count(func(s *Stats) { s.Errors[objstore.Kind(f)]++ })
-	if r.wasted++; got >= b.lim.progress {
-		r.wasted = 1
-	}
-	if !f.retry || r.wasted >= b.lim.attempts || !b.budget.spend() || !pause(r.ctx, b.lim.wait(r.wasted, false)) {
-		return f
+	if err := b.another(r.ctx, f, &r.wasted, r.got); err != nil {
+		return err
 	}
 	b.count(func(s *Stats) { s.Retries++ })
 	return nil

@@ -19,9 +19,9 @@ func TestOpenEndsBehindTheLastBytes(t *testing.T) {
 	lim.attempts = 1
 	r := &reader{
 		ctx: t.Context(), backend: backend(t, s, lim), ref: ref, total: 30,
-		body:  iotest.DataErrReader(io.MultiReader(strings.NewReader("ten bytes."), iotest.ErrReader(io.ErrUnexpectedEOF))),
-		end:   func() {},
-		cause: func() error { return nil },
+		body:     iotest.DataErrReader(io.MultiReader(strings.NewReader("ten bytes."), iotest.ErrReader(io.ErrUnexpectedEOF))),
+		end:      func() {},
+		transfer: t.Context(),
 	}
 	got, err := io.ReadAll(r)
 	if string(got) != "ten bytes." || !errors.Is(err, objstore.ErrShort) {

@@ -27,15 +27,15 @@ func (b *Backend) readRange(ctx context.Context, ref objstore.Ref, offset int64,
 	}
 	s := scatter{dst: dst, report: objstore.Progress(ctx)}
 	err = b.run(ctx, b.lim.header, func(ctx context.Context, a *attempt) error {
-		body, answer, err := b.hedged(ctx, ref, offset+s.filled, n-s.filled)
+		ans, err := b.hedged(ctx, ref, offset+s.filled, n-s.filled)
 		if err != nil {
 			return err
 		}
-		defer body.Close()
+		defer ans.body.Close()
 		a.watch.rest()
-		ref.ETag = answer.etag // what is resumed must be what was begun
+		ref.ETag = ans.etag // what is resumed must be what was begun
 		before := s.filled
-		err = s.fill(&watched{body: body, watch: a.watch, lim: &b.lim})
+		err = s.fill(&watched{body: ans.body, watch: a.watch, lim: &b.lim})
 		a.got = s.filled - before
 		b.count(func(st *Stats) { st.BytesRead += a.got })
 		if errors.Is(err, errMore) {
@@ -43,7 +43,8 @@ func (b *Backend) readRange(ctx context.Context, ref objstore.Ref, offset int64,
 		}
 		return err
 	})
-	return b.pastEnd(ctx, ref, err)
+	_, err = b.pastEnd(ctx, ref, err)
+	return err
 }
 
 // scatter fills slices in turn, over several bodies if need be.
@@ -95,32 +96,32 @@ func (s *scatter) fill(body io.Reader) error {
 	return nil
 }
 
-// answer is what the head of a checked answer said.
+// answer is one whose head was checked.
 type answer struct {
+	body  io.ReadCloser
 	etag  string
 	total int64 // of the object
 }
 
 // get asks for n bytes of ref at from, or for all from there if n is negative, and checks
 // the answer's head before a byte of the body is read.
-func (b *Backend) get(ctx context.Context, ref objstore.Ref, from, n int64) (io.ReadCloser, answer, error) {
+func (b *Backend) get(ctx context.Context, ref objstore.Ref, from, n int64) (answer, error) {
 	header := make(http.Header, 8)
-	switch start := "bytes=" + strconv.FormatInt(from, 10) + "-"; {
+	switch {
 	case n > 0:
-		header["Range"] = []string{start + strconv.FormatInt(from+n-1, 10)}
+		set(header, "Range", "bytes="+strconv.FormatInt(from, 10)+"-"+strconv.FormatInt(from+n-1, 10))
 	case from > 0:
-		header["Range"] = []string{start}
+		set(header, "Range", "bytes="+strconv.FormatInt(from, 10)+"-")
 	}
 	resp, err := b.send(ctx, http.MethodGet, ref, header)
 	if err != nil {
-		return nil, answer{}, err
+		return answer{}, err
 	}
 	ans, err := checkHead(resp, ref.ETag, from, n)
 	if err != nil {
 		resp.Body.Close()
-		return nil, answer{}, err
 	}
-	return resp.Body, ans, nil
+	return ans, err
 }
 
 // etagOf returns the ETag of an answer without its quotes.
@@ -141,13 +142,13 @@ func checkHead(resp *http.Response, want string, from, n int64) (answer, error) 
 	switch resp.StatusCode {
 	case http.StatusPartialContent:
 		total, err := checkPartial(contentRange, length, from, n)
-		return answer{etag: etag, total: total}, err
+		return answer{resp.Body, etag, total}, err
 	case http.StatusOK:
 		switch {
 		case contentRange != "":
 			return answer{}, badAnswer("status 200 with a Content-Range")
 		case from == 0 && (n < 0 || length == n): // the range is the whole object
-			return answer{etag: etag, total: length}, nil
+			return answer{resp.Body, etag, length}, nil
 		case length >= 0 && length < from+max(n, 0):
 			return answer{}, short("the object has %d bytes", length)
 		}
@@ -181,39 +182,33 @@ func checkPartial(contentRange string, length, from, n int64) (int64, error) {
 
 // parseContentRange reads "bytes start-end/total".
 func parseContentRange(s string) (start, end, total int64, ok bool) {
-	rest, ok := strings.CutPrefix(s, "bytes ")
-	if !ok {
-		return 0, 0, 0, false
+	rest, ok1 := strings.CutPrefix(s, "bytes ")
+	span, size, _ := strings.Cut(rest, "/")
+	first, last, _ := strings.Cut(span, "-")
+	var n [3]uint64
+	for i, digits := range [...]string{first, last, size} {
+		var err error
+		if n[i], err = strconv.ParseUint(digits, 10, 63); err != nil {
+			return 0, 0, 0, false
+		}
 	}
-	span, size, ok1 := strings.Cut(rest, "/")
-	first, last, ok2 := strings.Cut(span, "-")
-	start, ok3 := decimal(first)
-	end, ok4 := decimal(last)
-	total, ok5 := decimal(size)
-	return start, end, total, ok1 && ok2 && ok3 && ok4 && ok5 && start <= end && end < total
+	start, end, total = int64(n[0]), int64(n[1]), int64(n[2])
+	return start, end, total, ok1 && start <= end && end < total
 }
 
-// decimal reads digits only: no sign, no space.
-func decimal(s string) (int64, bool) {
-	if s == "" || strings.Trim(s, "0123456789") != "" {
-		return 0, false
+// pastEnd looks behind "no such range": a service may say so of a changed object too. It returns the
+// object's size if that is the cause.
+func (b *Backend) pastEnd(ctx context.Context, ref objstore.Ref, err error) (int64, error) {
+	f, ok := errors.AsType[*failure](err)
+	if !ok || f.code != "InvalidRange" {
+		return -1, err
 	}
-	n, err := strconv.ParseInt(s, 10, 64)
-	return n, err == nil
-}
-
-// pastEnd looks behind "no such range": a service may say so of a changed object too.
-func (b *Backend) pastEnd(ctx context.Context, ref objstore.Ref, err error) error {
-	f := (*failure)(nil)
-	if !errors.As(err, &f) || f.code != "InvalidRange" || ref.VersionID != "" {
-		return err
-	}
-	o, serr := b.stat(ctx, ref.Key)
+	o, _, serr := b.head(ctx, ref)
 	switch {
 	case serr != nil:
-		return serr
+		return -1, serr
 	case ref.ETag != "" && o.ETag != ref.ETag:
-		return changed(o.ETag, ref.ETag)
+		return -1, changed(o.ETag, ref.ETag)
 	}
-	return &failure{kind: objstore.ErrShort, detail: fmt.Sprintf("the object has %d bytes", o.Size), code: f.code}
+	return o.Size, short("the object has %d bytes", o.Size)
 }

@@ -5,8 +5,10 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"hash"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -14,84 +16,94 @@ import (
 )
 
 // signer signs requests without a body by Signature Version 4. Four of the five keyed hashes of a
-// signature depend on the day only, so it keeps their result: minio-go's signer cannot.
+// signature are the same all day, so their result is kept: minio-go's signer cannot.
 type signer struct {
 	region, service string
 	kept            atomic.Pointer[dayKey]
 }
 
-// dayKey is what signs all requests of one day that one secret signs.
+// dayKey signs the requests of one day and one secret.
 type dayKey struct {
 	day, secret string
-	key         []byte
+	pens        sync.Pool // of *pen
+}
+
+// pen is what one signature is written with, again and again.
+type pen struct {
+	mac  hash.Hash // with the key of the day
+	text []byte
 }
 
 const (
-	dayFormat    = "20060102"
 	secondFormat = "20060102T150405Z"
 	emptySum     = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855" // SHA-256 of no bytes
 )
 
-// sign adds the headers of a signature by v at the time now. The request's path and query are
-// escaped as AWS escapes them: every byte but letters, digits, "-", "_", "." and "~".
+// sign adds the headers of a signature by v at the time now. Path and query of the request are
+// as escape returns them.
 func (s *signer) sign(req *http.Request, v *credentials.Value, now time.Time) {
 	second := now.UTC().Format(secondFormat)
-	day := second[:len(dayFormat)]
-	req.Header["X-Amz-Date"] = []string{second}
-	req.Header["X-Amz-Content-Sha256"] = []string{emptySum}
+	day, _, _ := strings.Cut(second, "T")
+	set(req.Header, "X-Amz-Date", second)
+	set(req.Header, "X-Amz-Content-Sha256", emptySum)
 	if v.SessionToken != "" {
-		req.Header["X-Amz-Security-Token"] = []string{v.SessionToken}
+		set(req.Header, "X-Amz-Security-Token", v.SessionToken)
 	}
-	canonical, names := canonicalRequest(req)
-	sum := sha256.Sum256([]byte(canonical))
+	key := s.keyOf(day, v.SecretAccessKey)
+	p, _ := key.pens.Get().(*pen)
+	defer key.pens.Put(p)
+	text, names := canonical(p.text[:0], req)
+	sum := sha256.Sum256(text)
 	scope := day + "/" + s.region + "/" + s.service + "/aws4_request"
-	signature := keyedHash(s.keyOf(day, v.SecretAccessKey), "AWS4-HMAC-SHA256\n"+second+"\n"+scope+"\n"+hex.EncodeToString(sum[:]))
-	req.Header["Authorization"] = []string{
-		"AWS4-HMAC-SHA256 Credential=" + v.AccessKeyID + "/" + scope + ", SignedHeaders=" + names + ", Signature=" + hex.EncodeToString(signature),
-	}
+	text = add(text[:0], "AWS4-HMAC-SHA256\n", second, "\n", scope, "\n")
+	p.text = hex.AppendEncode(text, sum[:])
+	p.mac.Reset()
+	p.mac.Write(p.text)
+	signature := hex.EncodeToString(p.mac.Sum(sum[:0]))
+	set(req.Header, "Authorization", "AWS4-HMAC-SHA256 Credential="+v.AccessKeyID+"/"+scope+", SignedHeaders="+names+", Signature="+signature)
 }
 
-// canonicalRequest returns the text that is signed, and the names of the headers in it: all that
-// a request may have, in order.
-func canonicalRequest(req *http.Request) (text, names string) {
-	var lines, signed strings.Builder
-	lines.Grow(1 << 10)
-	for _, part := range [...]string{req.Method, req.URL.EscapedPath(), req.URL.RawQuery} {
-		lines.WriteString(part)
-		lines.WriteByte('\n')
-	}
-	lines.WriteString("host:" + req.URL.Host + "\n")
-	signed.WriteString("host")
-	for _, h := range [...][2]string{
-		{"If-Match", "if-match"}, {"Range", "range"}, {"X-Amz-Content-Sha256", "x-amz-content-sha256"},
-		{"X-Amz-Date", "x-amz-date"}, {"X-Amz-Security-Token", "x-amz-security-token"},
+func set(h http.Header, name, value string) { h[name] = []string{value} }
+
+// canonical appends the text that stands for a request, and returns the names of the headers in
+// it: all that a request of ours may have, in order.
+func canonical(text []byte, req *http.Request) (_ []byte, names string) {
+	text = add(text, req.Method, "\n", req.URL.EscapedPath(), "\n", req.URL.RawQuery, "\nhost:", req.URL.Host, "\n")
+	names = "host"
+	for _, h := range [...]struct{ name, lower string }{
+		{"If-Match", ";if-match"}, {"Range", ";range"}, {"X-Amz-Content-Sha256", ";x-amz-content-sha256"},
+		{"X-Amz-Date", ";x-amz-date"}, {"X-Amz-Security-Token", ";x-amz-security-token"},
 	} {
-		if value := req.Header[h[0]]; len(value) > 0 {
-			lines.WriteString(h[1] + ":" + value[0] + "\n")
-			signed.WriteString(";" + h[1])
+		if value := req.Header[h.name]; len(value) > 0 {
+			text = add(text, h.lower[1:], ":", value[0], "\n")
+			names += h.lower
 		}
 	}
-	lines.WriteString("\n" + signed.String() + "\n" + emptySum)
-	return lines.String(), signed.String()
+	return add(text, "\n", names, "\n", emptySum), names
+}
+
+// add appends without making one string of the parts first.
+func add(text []byte, parts ...string) []byte {
+	for _, part := range parts {
+		text = append(text, part...)
+	}
+	return text
 }
 
 // keyOf returns the key of a day.
-func (s *signer) keyOf(day, secret string) []byte {
+func (s *signer) keyOf(day, secret string) *dayKey {
 	if k := s.kept.Load(); k != nil && k.day == day && k.secret == secret {
-		return k.key
+		return k
 	}
 	key := []byte("AWS4" + secret)
 	for _, part := range [...]string{day, s.region, s.service, "aws4_request"} {
-		key = keyedHash(key, part)
+		mac := hmac.New(sha256.New, key)
+		mac.Write([]byte(part))
+		key = mac.Sum(nil)
 	}
-	s.kept.Store(&dayKey{day: day, secret: secret, key: key})
-	return key
-}
-
-func keyedHash(key []byte, text string) []byte {
-	h := hmac.New(sha256.New, key)
-	h.Write([]byte(text))
-	return h.Sum(nil)
+	k := &dayKey{day: day, secret: secret, pens: sync.Pool{New: func() any { return &pen{mac: hmac.New(sha256.New, key)} }}}
+	s.kept.Store(k)
+	return k
 }
 
 // escape returns s as AWS wants it in a path, or as a value of a query, where slashes are escaped too.

@@ -13,19 +13,14 @@ import (
 	"time"
 
 	"github.com/minio/minio-go/v7"
+
+	"github.com/millrace-data/millrace/internal/socket"
 )
 
 // newTransport returns an HTTP/1.1 transport with bounded connections. HTTP/2 is off:
 // one wedged connection would hold every stream.
 func newTransport(conns int, tlsConfig *tls.Config, lim limits) *http.Transport {
-	d := &dialer{
-		net: net.Dialer{
-			Timeout:         lim.dial,
-			Control:         setUserTimeout,
-			KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 15 * time.Second, Count: 3},
-		},
-		good: map[string]addresses{},
-	}
+	d := &dialer{net: net.Dialer{Timeout: lim.dial}, good: map[string]addresses{}}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	return &http.Transport{
@@ -60,7 +55,8 @@ const remember = 5 * time.Minute
 
 func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	conn, err := d.net.DialContext(ctx, network, address)
-	if err == nil {
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		socket.EndWhenDead(tcp)
 		d.mu.Lock()
 		d.good[address] = addresses{last: conn.RemoteAddr().String(), at: time.Now()}
 		d.mu.Unlock()
@@ -89,7 +85,7 @@ type refusing struct {
 func (r refusing) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := r.next.RoundTrip(req)
 	if err != nil {
-		return nil, classifyNetwork(err)
+		return nil, classify(err)
 	}
 	if resp.StatusCode >= 300 {
 		defer resp.Body.Close()

@@ -42,7 +42,7 @@ func (b *Backend) put(ctx context.Context, key string, body io.ReaderAt, size in
 	var o objstore.Object
 	var lost bool
 	var err error
-	if size <= b.partSize {
+	if size <= b.cfg.PartSize {
 		o, lost, err = b.putWhole(ctx, key, body, size, opts, when)
 	} else {
 		o, lost, err = b.putParts(ctx, key, body, size, opts, when)
@@ -51,7 +51,7 @@ func (b *Backend) put(ctx context.Context, key string, body io.ReaderAt, size in
 		return o, inPut(err, cond)
 	}
 	// An answer was lost on its way: the write that seems to have failed may be ours.
-	if found, theirs, herr := b.head(ctx, key); herr == nil && theirs == token {
+	if found, theirs, herr := b.head(ctx, objstore.Ref{Key: key}); herr == nil && theirs == token {
 		return found, nil
 	}
 	return objstore.Object{}, inPut(err, cond)
@@ -60,7 +60,7 @@ func (b *Backend) put(ctx context.Context, key string, body io.ReaderAt, size in
 // inPut puts the answer to a condition into the vocabulary: If-Match on an object that is gone
 // is "no such key" to some services.
 func inPut(err error, cond objstore.Condition) error {
-	if f := (*failure)(nil); errors.As(err, &f) && f.code == "NoSuchKey" && cond.IfMatch != "" {
+	if f, ok := errors.AsType[*failure](err); ok && f.code == "NoSuchKey" && cond.IfMatch != "" {
 		return &failure{kind: objstore.ErrChanged, detail: "it does not exist"}
 	}
 	return err
@@ -83,7 +83,7 @@ func (b *Backend) putWhole(ctx context.Context, key string, body io.ReaderAt, si
 	when(&opts)
 	return b.store(ctx, b.lim.upload, key, size, func(ctx context.Context, a *attempt) (minio.UploadInfo, error) {
 		src := newSource(body, 0, size, a.watch, b.lim)
-		info, err := b.home.Load().core.PutObject(ctx, b.bucket, key, src, size, "", "", opts)
+		info, err := b.home.Load().core.PutObject(ctx, b.cfg.Bucket, key, src, size, "", "", opts)
 		return info, src.detach(err)
 	})
 }
@@ -111,11 +111,11 @@ const uploadsAtOnce = 4
 
 // putParts stores the body part by part and then, if the condition holds, makes them the object.
 func (b *Backend) putParts(ctx context.Context, key string, body io.ReaderAt, size int64, opts minio.PutObjectOptions, when func(*minio.PutObjectOptions)) (o objstore.Object, lost bool, err error) {
-	part := max(b.partSize, (size+maxParts-1)/maxParts)
+	part := max(b.cfg.PartSize, (size+maxParts-1)/maxParts)
 	var id string
 	err = b.run(ctx, b.lim.write, func(ctx context.Context, _ *attempt) error {
 		var err error
-		id, err = b.home.Load().core.NewMultipartUpload(ctx, b.bucket, key, opts)
+		id, err = b.home.Load().core.NewMultipartUpload(ctx, b.cfg.Bucket, key, opts)
 		return err
 	})
 	if err != nil {
@@ -149,7 +149,7 @@ func (b *Backend) putPart(ctx context.Context, key, id string, number int, body 
 	err := b.run(ctx, b.lim.upload, func(ctx context.Context, a *attempt) error {
 		src := newSource(body, at, size, a.watch, b.lim)
 		var err error
-		part, err = b.home.Load().core.PutObjectPart(ctx, b.bucket, key, id, number, src, size, minio.PutObjectPartOptions{})
+		part, err = b.home.Load().core.PutObjectPart(ctx, b.cfg.Bucket, key, id, number, src, size, minio.PutObjectPartOptions{})
 		if err = src.detach(err); err != nil {
 			return err
 		}
@@ -169,7 +169,7 @@ func (b *Backend) finish(ctx context.Context, key, id string, size int64, parts 
 	var opts minio.PutObjectOptions
 	when(&opts)
 	return b.store(ctx, b.lim.write, key, size, func(ctx context.Context, _ *attempt) (minio.UploadInfo, error) {
-		return b.home.Load().core.CompleteMultipartUpload(ctx, b.bucket, key, id, parts, opts)
+		return b.home.Load().core.CompleteMultipartUpload(ctx, b.cfg.Bucket, key, id, parts, opts)
 	})
 }
 
@@ -179,7 +179,7 @@ func (b *Backend) abort(ctx context.Context, key, id string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.lim.header)
 	defer cancel()
 	b.count(func(s *Stats) { s.Requests++ })
-	if err := b.home.Load().core.AbortMultipartUpload(ctx, b.bucket, key, id); err != nil {
+	if err := b.home.Load().core.AbortMultipartUpload(ctx, b.cfg.Bucket, key, id); err != nil {
 		b.count(func(s *Stats) { s.Errors[objstore.Kind(classify(err))]++ })
 	}
 }
@@ -249,7 +249,7 @@ func (s *source) detach(err error) error {
 // bodyFailure is the caller's own error: no attempt mends it.
 func bodyFailure(err error) error {
 	f := &failure{detail: "read the body: " + err.Error(), cause: err}
-	if known := (*failure)(nil); errors.As(err, &known) {
+	if known, ok := errors.AsType[*failure](err); ok {
 		*f = *known
 	}
 	f.own = true

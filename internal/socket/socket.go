@@ -49,12 +49,16 @@ func (l *Listener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	if tcp, ok := c.(*net.TCPConn); ok {
-		// Best effort: a connection that has gone already fails its first read instead.
-		_ = tcp.SetWriteBuffer(sendBuffer)
-		_ = tcp.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: keepAlive, Interval: keepAlive, Count: keepAliveCount})
-		_ = setUserTimeout(tcp, userTimeout)
+		_ = tcp.SetWriteBuffer(sendBuffer) // one that has gone already fails its first read instead
+		EndWhenDead(tcp)
 	}
 	return &conn{Conn: c, release: func() { <-l.open }}, nil
+}
+
+// EndWhenDead lets the kernel end a connection whose peer no longer answers, whether it is idle or bytes are on their way.
+func EndWhenDead(tcp *net.TCPConn) {
+	_ = tcp.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: keepAlive, Interval: keepAlive, Count: keepAliveCount})
+	_ = setUserTimeout(tcp, userTimeout)
 }
 
 // place waits for a place.

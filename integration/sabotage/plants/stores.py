@@ -5,7 +5,7 @@ PLANTS = [
         "s3backend sends no If-Match and compares no ETag",
         "./s3backend TestLateAnswerIsAskedForAgain",
         [
-            ("s3backend/read.go", 'opts.Set("If-Match", `"`+ref.ETag+`"`)', "_ = ref.ETag"),
+            ("s3backend/home.go", 'set(header, "If-Match", `"`+ref.ETag+`"`)', "_ = ref.ETag"),
             ("s3backend/read.go", 'case want != "" && etag != want:', "case false:"),
         ],
     ),
@@ -33,5 +33,45 @@ PLANTS = [
         "s3backend takes a body that is too long for progress",
         "./s3backend TestABodyThatIsTooLongIsGivenUp",
         [("s3backend/read.go", "s.filled, a.got = 0, 0", "s.filled = 0")],
+    ),
+    (
+        "s3backend signs with the key of another day",
+        "./s3backend TestKeyOfTheDay",
+        [("s3backend/sign.go", "k.day == day && k.secret == secret", "k.secret == secret")],
+    ),
+    (
+        "s3backend signs with the key of another secret",
+        "./s3backend TestKeyOfTheDay",
+        [("s3backend/sign.go", "k.day == day && k.secret == secret", "k.day == day")],
+    ),
+    (
+        "s3backend leaves the session token of temporary credentials out of the signature",
+        "./s3backend TestSignsAsMinIOGoDoes",
+        [("s3backend/sign.go", '{"X-Amz-Date", ";x-amz-date"}, {"X-Amz-Security-Token", ";x-amz-security-token"},', '{"X-Amz-Date", ";x-amz-date"},')],
+    ),
+    (
+        "s3backend leaves a plus sign in a path as it is",
+        "./s3backend TestSignsAsMinIOGoDoes",
+        [("s3backend/sign.go", 'strings.IndexByte("-_.~", c)', 'strings.IndexByte("-_.~+", c)')],
+    ),
+    (
+        "s3backend takes another region than the one that the user names",
+        "./s3backend TestRegion",
+        [("s3backend/backend.go", 'f.region != "" && !moved && b.cfg.Region == ""', 'f.region != "" && !moved')],
+    ),
+    (
+        "s3backend lets a store name a host as its region",
+        "./s3backend TestRegionThatIsNone",
+        [("s3backend/errors.go", "bucket != signed && regionName.MatchString(bucket)", 'bucket != signed && bucket != ""')],
+    ),
+    (
+        "s3backend moves from region to region for ever",
+        "./s3backend TestRegionThatIsNone",
+        [("s3backend/backend.go", "if moved = true; b.move", "if moved = false; b.move")],
+    ),
+    (
+        "s3backend signs a read without credentials",
+        "./s3backend TestNoCredentials",
+        [("s3backend/home.go", "if !v.SignerType.IsAnonymous() {", "if true {")],
     ),
 ]
