@@ -16,18 +16,21 @@ type steady struct {
 	again time.Time // when to look once more; zero while what was found is new
 }
 
-// lookAgain is how long old credentials are kept before the next look.
+// lookAgain is how long a source that gave no credentials is left alone.
 const lookAgain = 5 * time.Second
 
 func (s *steady) Retrieve() (credentials.Value, error) { return s.RetrieveWithCredContext(nil) }
 
 func (s *steady) RetrieveWithCredContext(cc *credentials.CredContext) (credentials.Value, error) {
 	v, err := s.chain.RetrieveWithCredContext(cc)
-	if err == nil && v.AccessKeyID != "" || s.last.AccessKeyID == "" {
+	if err == nil && v.AccessKeyID != "" {
 		s.last, s.again = v, time.Time{}
-		return v, err
+		return v, nil
 	}
 	s.again = time.Now().Add(lookAgain)
+	if s.last.AccessKeyID == "" {
+		return v, err
+	}
 	return s.last, nil
 }
 

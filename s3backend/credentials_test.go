@@ -204,7 +204,7 @@ func (s *provider) IsExpired() bool { return false }
 // TestSteadyLooksAgain keeps old credentials and asks for new ones once per interval.
 func TestSteadyLooksAgain(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		src := &provider{id: "one"}
+		src := &provider{}
 		creds := credentials.New(&steady{chain: &credentials.Chain{Providers: []credentials.Provider{src}}})
 		for i, step := range []struct {
 			id     string
@@ -213,13 +213,15 @@ func TestSteadyLooksAgain(t *testing.T) {
 			want   string
 			asked  int
 		}{
-			{"one", false, 0, "one", 1},
-			{"", true, 0, "one", 2},
-			{"", false, lookAgain / 2, "one", 2},
+			{"", false, 0, "", 1},
+			{"one", false, lookAgain / 2, "", 1},
+			{"one", false, lookAgain / 2, "one", 2},
+			{"", true, 0, "one", 3},
 			{"", false, lookAgain / 2, "one", 3},
-			{"two", false, lookAgain, "two", 4},
-			{"three", false, time.Hour, "two", 4},
-			{"three", true, 0, "three", 5},
+			{"", false, lookAgain / 2, "one", 4},
+			{"two", false, lookAgain, "two", 5},
+			{"three", false, time.Hour, "two", 5},
+			{"three", true, 0, "three", 6},
 		} {
 			src.id = step.id
 			if step.expire {

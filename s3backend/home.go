@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/minio/minio-go/v7"
@@ -25,11 +26,12 @@ type home struct {
 	signer signer
 }
 
-// init takes the pause of up to 200 ms from minio-go that follows its last attempt.
-func init() { minio.DefaultRetryUnit = 0 } //nolint:gochecknoinits // minio-go has no other switch for it
+// noPause takes the pause of up to 200 ms from minio-go that follows its last attempt.
+var noPause sync.Once //nolint:gochecknoglobals // minio-go's only switch for it is a global too
 
 // move takes a region for the bucket's.
 func (b *Backend) move(region string) error {
+	noPause.Do(func() { minio.DefaultRetryUnit = 0 })
 	opts := b.options
 	opts.Region, opts.Transport = region, refusing{b.transport, region}
 	core, err := minio.NewCore(b.host, &opts)

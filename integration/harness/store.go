@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -40,7 +41,7 @@ func Open(t testing.TB, kind string) *Store {
 		root := t.TempDir()
 		return &Store{Name: kind, Root: "file://" + root, Path: root}
 	case "minio":
-		return openMinIO(t)
+		return OpenMinIO(t)
 	case "versitygw":
 		return openVersity(t)
 	}
@@ -51,11 +52,30 @@ func Open(t testing.TB, kind string) *Store {
 // Dataset returns the URL of a dataset of this store.
 func (s *Store) Dataset(name string) string { return s.Root + "/" + name }
 
-// openMinIO starts MinIO on a fresh directory. A directory made before the start is a
-// bucket to it, so no client is needed to create one.
-func openMinIO(t testing.TB) *Store {
+// OpenMinIO starts MinIO on a fresh directory, with more variables in its environment. A directory made before the start
+// is a bucket to it, so no client is needed to create one.
+func OpenMinIO(t testing.TB, more ...string) *Store {
 	t.Helper()
-	return startMinIO(t, nil, FreeAddress(t))
+	return startMinIO(t, nil, FreeAddress(t), more...)
+}
+
+// With returns the store as one reaches it with other settings: a later one counts.
+func (s *Store) With(env ...string) *Store {
+	changed := *s
+	changed.Env = append(slices.Clip(s.Env), env...)
+	return &changed
+}
+
+// setting returns the value of a variable in the store's environment.
+func (s *Store) setting(t testing.TB, name string) string {
+	t.Helper()
+	for _, pair := range slices.Backward(s.Env) {
+		if value, ok := strings.CutPrefix(pair, name+"="); ok {
+			return value
+		}
+	}
+	t.Fatalf("%s has no %s", s.Name, name)
+	return ""
 }
 
 // MinIOBehindCount starts MinIO on a node with the account of its reads before it, at port 9000 of the node's address.
@@ -77,13 +97,13 @@ func OpenCounted(t testing.TB) (*Store, *Reads) {
 	return store, reads
 }
 
-func startMinIO(t testing.TB, at *Node, address string) *Store {
+func startMinIO(t testing.TB, at *Node, address string, more ...string) *Store {
 	t.Helper()
 	data := t.TempDir()
 	makeBucket(t, data)
 	key, secret := credentials()
 	server := StartAt(t, at, "minio", Installed(t, "minio"),
-		append(baseEnv(t), "MINIO_ROOT_USER="+key, "MINIO_ROOT_PASSWORD="+secret, "MINIO_BROWSER=off"),
+		append(append(baseEnv(t), "MINIO_ROOT_USER="+key, "MINIO_ROOT_PASSWORD="+secret, "MINIO_BROWSER=off"), more...),
 		"server", "--quiet", "--address", address, data)
 	server.Ready(t, at.answers("http://"+address+"/minio/health/cluster"))
 	store := s3Store("minio", address, key, secret, "", server)
@@ -117,11 +137,7 @@ func (s *Store) ReadOnly(t testing.TB) *Store {
 	if s.Name != "versitygw" {
 		t.Fatalf("start %s without writes: only versitygw can", s.Name)
 	}
-	value := func(i int) string {
-		_, v, _ := strings.Cut(s.Env[i], "=")
-		return v
-	}
-	key, secret, address := value(2), value(3), FreeAddress(t)
+	key, secret, address := s.setting(t, "AWS_ACCESS_KEY_ID"), s.setting(t, "AWS_SECRET_ACCESS_KEY"), FreeAddress(t)
 	server := startVersity(t, address, key, secret, filepath.Dir(s.Path), "--readonly")
 	return s3Store(s.Name, address, key, secret, s.Path, server)
 }
