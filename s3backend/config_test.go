@@ -179,7 +179,9 @@ func TestFailedPartsLeaveNothing(t *testing.T) {
 
 // TestNoCredentials says that there were none where a store refuses a request without a signature.
 func TestNoCredentials(t *testing.T) {
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	signed := false
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		signed = r.Header.Get("Authorization") != ""
 		w.WriteHeader(http.StatusForbidden)
 		fmt.Fprint(w, "<Error><Code>AccessDenied</Code></Error>")
 	}))
@@ -196,6 +198,9 @@ func TestNoCredentials(t *testing.T) {
 		err = b.ReadRange(t.Context(), ref, 0, make([]byte, 1))
 		if !errors.Is(err, objstore.ErrDenied) || strings.Contains(err.Error(), "no credentials") != (id == "") {
 			t.Errorf("id %q: got %v", id, err)
+		}
+		if signed != (id != "") {
+			t.Errorf("id %q: got a signature: %t", id, signed)
 		}
 	}
 }

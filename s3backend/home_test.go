@@ -102,7 +102,7 @@ func TestRegion(t *testing.T) {
 
 func homeless(t *testing.T, url, region string) *Backend {
 	t.Helper()
-	b, err := newBackend(Config{Bucket: "train", Endpoint: url, Region: region, PathStyle: true}, quick())
+	b, err := newBackend(Config{Bucket: "train", Endpoint: url, Region: region}, quick())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,23 +114,35 @@ func homeless(t *testing.T, url, region string) *Backend {
 func TestRegionThatIsNone(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", "id")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
-	n := 0
-	for _, next := range []func() string{
-		func() string { return "evil.test/" }, func() string { return "Ü" }, func() string { return "" },
-		func() string { n++; return fmt.Sprint("region-", n) },
-	} {
-		srv := httptest.NewServer(&regional{region: "none", refuse: func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("X-Amz-Bucket-Region", next())
+	t.Setenv("AWS_REGION", "")
+	t.Setenv("AWS_DEFAULT_REGION", "")
+	for _, name := range []string{"evil.test/", "evil.test#", "Ü", "", "region-%d"} {
+		n := 0
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if !strings.HasSuffix(r.Host, ".amazonaws.com") {
+				t.Errorf("%q: a request goes to %s", name, r.Host)
+			}
+			if n++; n > 2 {
+				t.Errorf("%q: got request %d, want 2 at most", name, n)
+				w.WriteHeader(http.StatusNotFound)
+				return
+			}
+			w.Header().Set("X-Amz-Bucket-Region", strings.ReplaceAll(name, "%d", fmt.Sprint(n)))
 			w.WriteHeader(http.StatusMovedPermanently)
-		}})
-		b := homeless(t, srv.URL, "")
+		}))
+		b := homeless(t, "http://s3.us-east-1.amazonaws.com", "")
+		b.transport.DialContext = dialTo(srv)
 		if err := b.ReadRange(t.Context(), ref, 0, make([]byte, 1)); !errors.Is(err, objstore.ErrDenied) {
-			t.Errorf("got %v, want %v", err, objstore.ErrDenied)
-		}
-		if got := b.Stats().Requests; got > 2 {
-			t.Errorf("got %d requests, want 2 at most", got)
+			t.Errorf("%q: got %v, want %v", name, err, objstore.ErrDenied)
 		}
 		srv.Close()
+	}
+}
+
+// dialTo makes connections to a server, whatever the address.
+func dialTo(srv *httptest.Server) func(context.Context, string, string) (net.Conn, error) {
+	return func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, srv.Listener.Addr().String())
 	}
 }
 
@@ -190,9 +202,7 @@ func TestOddKeysArrive(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.transport.DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, network, srv.Listener.Addr().String())
-		}
+		b.transport.DialContext = dialTo(srv)
 		for _, key := range oddKeys() {
 			err := b.ReadRange(t.Context(), objstore.Ref{Key: key}, 0, make([]byte, 1))
 			if !errors.Is(err, objstore.ErrNotFound) || path != c.prefix+key || host != c.host {
