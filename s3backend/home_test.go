@@ -116,14 +116,14 @@ func TestRegionThatIsNone(t *testing.T) {
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
 	t.Setenv("AWS_REGION", "")
 	t.Setenv("AWS_DEFAULT_REGION", "")
-	for _, name := range []string{"evil.test/", "evil.test#", "Ü", "", "region-%d"} {
+	for name, most := range map[string]int{"evil.test/": 1, "evil.test#": 1, "Ü": 1, "": 1, "region-%d": 2} {
 		n := 0
 		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if !strings.HasSuffix(r.Host, ".amazonaws.com") {
 				t.Errorf("%q: a request goes to %s", name, r.Host)
 			}
-			if n++; n > 2 {
-				t.Errorf("%q: got request %d, want 2 at most", name, n)
+			if n++; n > most {
+				t.Errorf("%q: got request %d, want %d at most", name, n, most)
 				w.WriteHeader(http.StatusNotFound)
 				return
 			}
