@@ -3,8 +3,6 @@ package chunkcache
 import (
 	"context"
 	"os"
-
-	"golang.org/x/sys/unix"
 )
 
 // Buffer is memory for bytes that are no chunk, in a slot: used again and outside the collector's
@@ -40,7 +38,7 @@ func (c *Cache[K]) TryBuffer(n int64) (*Buffer[K], bool) {
 		return nil, false
 	}
 	c.mu.Lock()
-	slots := c.takeSlots([]int64{n}, Soon)
+	slots := c.takeSlots([]int64{n}, Soon, c.budget.TryReserve)
 	c.mu.Unlock()
 	if slots == nil {
 		return nil, false
@@ -52,25 +50,22 @@ func (c *Cache[K]) TryBuffer(n int64) (*Buffer[K], bool) {
 	return &Buffer[K]{cache: c, slot: slots[0], data: slots[0].buf[:n:n]}, true
 }
 
-// bufferSlot takes a free slot or reserves a new one. A slot that somebody waits for goes through the
-// budget, which knows whose turn it is.
+// bufferSlot takes a free slot or reserves a new one. Whose turn it is the budget knows.
 func (c *Cache[K]) bufferSlot(ctx context.Context, class, n int64) (*slot, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
-	if c.budget.Waiting() == 0 {
+	var free *slot
+	held, err := c.budget.ReserveOr(ctx, min(class+entryCost, max(n, c.budget.Total())), func() bool {
 		c.mu.Lock()
-		s := c.takeFree(class)
-		c.mu.Unlock()
-		if s != nil {
-			return s, nil
-		}
+		defer c.mu.Unlock()
+		free = c.takeFree(class)
+		return free != nil
+	})
+	if err != nil || free != nil {
+		return free, err
 	}
-	held, err := c.budget.Reserve(ctx, min(class+entryCost, max(n, c.budget.Total())))
-	if err != nil {
-		return nil, err
-	}
-	return &slot{class: class, held: held}, nil
+	return &slot{class: class, arena: c.arena, held: held}, nil
 }
 
 // Bytes returns the memory, until Close.
@@ -86,26 +81,24 @@ func (b *Buffer[K]) Shrink(n int64) {
 	if b.slot.class <= heapClass || keep >= b.slot.class {
 		return
 	}
-	_ = unix.Madvise(b.slot.buf[keep:], unix.MADV_DONTNEED) // where it fails the pages stay until Close
+	discard(b.slot.buf[keep:])
 	b.data = b.data[:n:n]
 	b.slot.held.Shrink(keep + entryCost)
 }
 
 // Close gives the memory back. A second call does nothing.
 func (b *Buffer[K]) Close() {
-	c := b.cache
-	c.mu.Lock()
-	s := b.slot
+	c, s := b.cache, b.slot
+	if s == nil {
+		return
+	}
 	b.slot, b.data = nil, nil
-	switch {
-	case s == nil:
-	case s.held.Size() != s.cost():
-		s.drop() // it could not be reserved in full, so it cannot become a free slot
-	default:
-		c.putFree(s)
+	if s.held.Size() != s.cost() {
+		s.drop() // not all of it is reserved, so it cannot become a free slot
+		return
 	}
+	c.mu.Lock()
+	c.putFree(s)
 	c.mu.Unlock()
-	if s != nil {
-		c.budget.Nudge()
-	}
+	c.budget.Nudge()
 }

@@ -31,6 +31,7 @@ type Config[K comparable] struct {
 type Cache[K comparable] struct {
 	budget *budget.Budget
 	debug  bool
+	arena  *arena
 	loads  sync.WaitGroup
 
 	mu        sync.Mutex // guards what follows and the fields of entries and calls
@@ -66,6 +67,7 @@ func New[K comparable](cfg Config[K]) *Cache[K] {
 	return &Cache[K]{
 		budget: cfg.Budget,
 		debug:  cfg.Debug,
+		arena:  newArena(cfg.Budget.Total()),
 		shelf:  NewShelf(cfg.Due, cfg.Evicted),
 		calls:  map[K]*call[K]{},
 		free:   map[int64][]*slot{},
@@ -100,14 +102,18 @@ func (c *Cache[K]) Resident(key K) bool {
 // that go for what is due then. It returns the bytes.
 func (c *Cache[K]) Reclaim(n, due int64) int64 {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	back := c.shrink(n)
+	going, back := c.takeAny(n)
 	for back < n {
-		s := c.evict(c.shelf.next(due))
-		if s == nil {
+		e := c.shelf.next(due)
+		if e == nil {
 			break
 		}
+		s := c.evict(e)
+		going = append(going, s)
 		back += s.cost()
+	}
+	c.mu.Unlock()
+	for _, s := range going {
 		s.drop()
 	}
 	return back
@@ -134,9 +140,9 @@ func (c *Cache[K]) Goes(due int64) bool {
 	return c.shelf.Goes(due)
 }
 
-// Populate maps memory for a chunk of n bytes before its load needs it, which is a quarter of what a first load
+// Populate provides memory for a chunk of n bytes before its load needs it, which is a quarter of what a first load
 // costs the processor. It reports whether there may be room for another: what somebody else needs now is not taken.
-// Small chunks live in Go's heap, so nothing is mapped for them.
+// Small chunks live in Go's heap, so nothing is done for them.
 func (c *Cache[K]) Populate(n int64) bool {
 	class := classOf(n)
 	if class <= heapClass {
@@ -146,7 +152,7 @@ func (c *Cache[K]) Populate(n int64) bool {
 	if !ok {
 		return false
 	}
-	s := &slot{class: class, held: held}
+	s := &slot{class: class, arena: c.arena, held: held}
 	if s.ready() != nil {
 		s.drop()
 		return false
@@ -161,10 +167,11 @@ func (c *Cache[K]) Populate(n int64) bool {
 // Wait returns when no load is running any more.
 func (c *Cache[K]) Wait() { c.loads.Wait() }
 
-// Drop waits for the loads and gives back all that is not leased.
+// Drop waits for the loads and gives back all that is not leased: address space too, if nothing is.
 func (c *Cache[K]) Drop() {
 	c.loads.Wait()
 	c.Reclaim(c.budget.Total()+1, Whatever)
+	c.arena.close()
 }
 
 // lease holds an entry. The caller holds mu, as in all that follows.
@@ -179,11 +186,8 @@ func (c *Cache[K]) unlease(e *entry[K]) bool {
 	return c.shelf.release(e)
 }
 
-// evict forgets a chunk that the shelf has chosen, and returns its slot; nil where it has chosen none.
+// evict forgets a chunk that the shelf has chosen, and returns its slot.
 func (c *Cache[K]) evict(e *entry[K]) *slot {
-	if e == nil {
-		return nil
-	}
 	c.shelf.drop(e)
 	c.stats.Evictions++
 	if e.due <= Soon {
@@ -196,25 +200,16 @@ func (c *Cache[K]) evict(e *entry[K]) *slot {
 	return e.slot
 }
 
-// shrink unmaps free slots until n bytes are given back, and returns the bytes.
-func (c *Cache[K]) shrink(n int64) int64 {
-	var back int64
-	for class, slots := range c.free {
-		for len(slots) > 0 && back < n {
-			s := slots[len(slots)-1]
-			slots = slots[:len(slots)-1]
-			c.freeBytes -= s.cost()
-			back += s.cost()
-			s.drop()
-		}
-		if c.free[class] = slots; len(slots) == 0 {
-			delete(c.free, class)
-		}
-		if back >= n {
-			break
+// takeAny takes free slots of n bytes or more, or all there are, and returns their bytes too.
+func (c *Cache[K]) takeAny(n int64) (taken []*slot, bytes int64) {
+	for class := range c.free {
+		for bytes < n && len(c.free[class]) > 0 {
+			s := c.takeLast(class)
+			taken = append(taken, s)
+			bytes += s.cost()
 		}
 	}
-	return back
+	return taken, bytes
 }
 
 // putFree keeps a slot for the next chunk of its class.
@@ -226,80 +221,89 @@ func (c *Cache[K]) putFree(s *slot) {
 	c.freeBytes += s.cost()
 }
 
-// takeSlots finds a slot for each size, or for none of them: in free memory, and in that of chunks
-// that go for what is due then.
-func (c *Cache[K]) takeSlots(sizes []int64, due int64) []*slot {
-	var need int64
-	for _, n := range sizes {
-		need += Cost(n)
-	}
-	var going []*entry[K]
-	if need -= c.budget.Total() - c.budget.InUse() + c.freeBytes; need > 0 {
-		if going = c.shelf.choose(need, due); going == nil {
-			return nil // do not evict for what cannot succeed
+// takeSlots finds a slot for each size, or for none of them: free slots, memory that reserve grants, and
+// the memory of chunks that go for what is due then. It populates nothing and gives none back: the
+// slots do, when they are made ready.
+func (c *Cache[K]) takeSlots(sizes []int64, due int64, reserve func(n int64) (*budget.Reservation, bool)) []*slot {
+	slots := make([]*slot, len(sizes))
+	missing := c.fill(slots, sizes)
+	if missing > 0 {
+		if need := missing - (c.budget.Total() - c.budget.InUse()) - c.freeBytes; need > 0 {
+			for _, e := range c.shelf.choose(need, due) {
+				c.putFree(c.evict(e))
+			}
+			missing = c.fill(slots, sizes)
 		}
-	}
-	next := func() (e *entry[K]) {
-		if len(going) == 0 {
-			return c.shelf.next(due)
-		}
-		e, going = going[0], going[1:]
-		return e
-	}
-	defer func() { c.shelf.restore(going) }()
-	slots := make([]*slot, 0, len(sizes))
-	for _, n := range sizes {
-		s := c.takeSlot(classOf(n), c.budget.TryReserve, next)
-		if s == nil {
+		if missing > 0 && !c.make(slots, sizes, missing, reserve) {
 			for _, s := range slots {
-				c.putFree(s)
+				if s != nil {
+					c.putFree(s)
+				}
 			}
 			return nil
 		}
-		slots = append(slots, s)
 	}
 	return slots
 }
 
-// takeSlot finds one slot: a free one, new memory as reserve grants it, or that of the chunks that next
-// names.
-func (c *Cache[K]) takeSlot(class int64, reserve func(n int64) (*budget.Reservation, bool), next func() *entry[K]) *slot {
-	for {
-		if s := c.takeFree(class); s != nil {
-			return s
+// fill finds free slots for those that are missing, and returns what the others cost.
+func (c *Cache[K]) fill(slots []*slot, sizes []int64) (missing int64) {
+	for i, n := range sizes {
+		if slots[i] == nil {
+			slots[i] = c.takeFree(classOf(n))
 		}
-		if held, ok := reserve(class + entryCost); ok {
-			return &slot{class: class, held: held}
+		if slots[i] == nil {
+			missing += Cost(n)
 		}
-		if c.shrink(class+entryCost) > 0 {
-			continue
-		}
-		s := c.evict(next())
-		if s == nil {
-			return nil
-		}
-		if suits(s.class, class) {
-			return s
-		}
-		s.drop()
 	}
+	return missing
+}
+
+// make makes the slots that are missing, of bytes that reserve grants and of free slots of other
+// classes, and reports whether there are enough.
+func (c *Cache[K]) make(slots []*slot, sizes []int64, missing int64, reserve func(n int64) (*budget.Reservation, bool)) bool {
+	held, ok := reserve(missing)
+	if !ok {
+		held, ok = reserve(max(min(missing-c.freeBytes, missing), 0))
+	}
+	if !ok {
+		return false
+	}
+	instead, _ := c.takeAny(missing - held.Size())
+	for _, s := range instead {
+		held.Join(s.held)
+	}
+	for i, n := range sizes {
+		if slots[i] == nil {
+			class := classOf(n)
+			slots[i] = &slot{class: class, arena: c.arena, held: held.Split(class + entryCost), instead: instead}
+			instead = nil
+		}
+	}
+	held.Release()
+	return true
 }
 
 // takeFree takes the smallest free slot that suits a class, nil if there is none.
 func (c *Cache[K]) takeFree(class int64) *slot {
 	best := int64(-1)
-	for have, slots := range c.free {
-		if len(slots) > 0 && suits(have, class) && (best < 0 || have < best) {
+	for have := range c.free {
+		if suits(have, class) && (best < 0 || have < best) {
 			best = have
 		}
 	}
 	if best < 0 {
 		return nil
 	}
-	slots := c.free[best]
+	return c.takeLast(best)
+}
+
+// takeLast takes the free slot of a class that was used last. There must be one.
+func (c *Cache[K]) takeLast(class int64) *slot {
+	slots := c.free[class]
 	s := slots[len(slots)-1]
-	if c.free[best] = slots[:len(slots)-1]; len(slots) == 1 {
-		delete(c.free, best)
+	if c.free[class] = slots[:len(slots)-1]; len(slots) == 1 {
+		delete(c.free, class)
 	}
 	c.freeBytes -= s.cost()
 	return s

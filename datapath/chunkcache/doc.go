@@ -11,8 +11,8 @@
 //   - Nobody waits for memory here. Start takes room for everything it asks for at
 //     once, or nothing and answers ErrNoRoom, so two requests never wait for each
 //     other's leases.
-//   - Every byte it maps is reserved in the budget first, free slots included, and is given back
-//     through Reclaim as soon as somebody else needs it.
+//   - Every byte that it populates is reserved in the budget first, free slots included, and is given
+//     back through Reclaim as soon as somebody else needs it. Who waits for memory takes a free slot first.
 //   - A chunk goes only for one that is due sooner, or for a body that somebody waits for. Before one
 //     goes, some idle chunks are asked when they are due (Config.Due), and the last of them goes
 //     (idle.go). What no reader comes for goes before all others, the least recently used first.
@@ -20,7 +20,7 @@
 // A Shelf is all of that but the bytes, the budget and the loads: which chunks are there, which are
 // held, which goes first. A simulation uses one alone.
 //
-// Slots are anonymous mappings outside the garbage collector's sight, in size classes an
+// Slots are cut from an arena outside the garbage collector's sight, in size classes an
 // eighth of a power of two apart, so that at most 12.5 % of a slot is unused and a slot
 // fits another chunk of about the same size, or one that is up to a fifth smaller. They are populated by Populate before
 // they are needed, or else by the first load that fills them, and used again and again.

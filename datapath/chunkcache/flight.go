@@ -75,7 +75,7 @@ func (f *Fill[K]) Beside() []byte {
 	return f.beside.buf[:f.besideSize:f.besideSize]
 }
 
-// ready maps the memory.
+// ready provides the memory.
 func (f *Fill[K]) ready() error {
 	if err := f.slot.ready(); err != nil || f.beside == nil {
 		return err
@@ -185,7 +185,7 @@ func (c *Cache[K]) claim(ctx context.Context, req *Request[K], l *Leases[K]) ([]
 		if req.Due != nil {
 			due = req.Due(missing)
 		}
-		if slots = c.takeSlots(sizes, due); slots == nil {
+		if slots = c.takeSlots(sizes, due, c.budget.TryReserve); slots == nil {
 			for i, e := range l.entries {
 				if e != nil {
 					c.unlease(e)

@@ -24,7 +24,9 @@ func (l *Leases[K]) Instead(i int, n int64) (*Buffer[K], bool) {
 	c.mu.Lock()
 	var s *slot
 	if Cost(n)*int64(e.refs) < e.cost {
-		s = c.takeSlot(classOf(n), c.budget.TrySwap, func() *entry[K] { return c.shelf.next(Soon) })
+		if slots := c.takeSlots([]int64{n}, Soon, c.budget.TrySwap); slots != nil {
+			s = slots[0]
+		}
 	}
 	c.mu.Unlock()
 	if s == nil {

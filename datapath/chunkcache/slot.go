@@ -1,7 +1,6 @@
 package chunkcache
 
 import (
-	"fmt"
 	"math/bits"
 	"os"
 
@@ -9,8 +8,7 @@ import (
 )
 
 const (
-	// heapClass is the largest class that is taken from Go's heap: a mapping of its own would waste
-	// more on page rounding, and the kernel limits their number.
+	// heapClass is the largest class that is taken from Go's heap: whole pages would waste more.
 	heapClass = 64 << 10
 	// entryCost is what one cached chunk costs in Go's heap beside its bytes: entry, slot, reservation, its
 	// place among the idle ones and a map cell.
@@ -21,12 +19,15 @@ const (
 // slot is memory for one chunk. Exactly one of the free list, a load or an entry owns it.
 type slot struct {
 	class int64
-	buf   []byte // nil until the first load maps it
+	arena *arena
+	buf   []byte // nil until the first load makes it ready
 	held  *budget.Reservation
+
+	instead []*slot // slots whose bytes of the budget are this one's now: their memory goes before it has any
 }
 
 // classOf returns the size of the slots that hold n bytes: the next of eight steps
-// between two powers of two, in whole pages where it is mapped.
+// between two powers of two, in whole pages where it is cut from the arena.
 func classOf(n int64) int64 {
 	if n <= 64 {
 		return 64
@@ -44,37 +45,46 @@ func classOf(n int64) int64 {
 func Cost(n int64) int64 { return classOf(n) + entryCost }
 
 // suits reports whether a slot that is there already serves for a class: a quarter more than is needed
-// is less waste than to unmap it and to map another.
+// is less waste than to give it back and to populate another.
 func suits(have, class int64) bool { return have >= class && have-class <= class/4 }
 
 func (s *slot) cost() int64 { return s.class + entryCost }
 
-// ready maps the slot if that has not been done.
-func (s *slot) ready() error {
-	if s.buf != nil {
-		return nil
-	}
-	if s.class <= heapClass {
+// ready gives the slot its memory if it has none. It gives back what the slot's bytes of the budget
+// were before, so no lock may be held.
+func (s *slot) ready() (err error) {
+	s.settle()
+	switch {
+	case s.buf != nil:
+	case s.class <= heapClass:
 		s.buf = make([]byte, s.class)
-		return nil
+	default:
+		s.buf, err = s.arena.cut(s.class)
 	}
-	buf, err := mapSlot(int(s.class))
-	if err != nil {
-		return fmt.Errorf("map %d bytes: %w", s.class, err)
-	}
-	s.buf = buf
-	return nil
+	return err
 }
 
-// drop gives memory and reservation back. Nothing may read the slot afterwards.
+// settle gives the memory back whose bytes of the budget the slot has.
+func (s *slot) settle() {
+	for _, old := range s.instead {
+		old.clear()
+	}
+	s.instead = nil
+}
+
+// drop gives memory and reservation back. Nothing may read the slot afterwards, and no lock may be held.
 func (s *slot) drop() {
+	s.settle()
+	s.clear()
+	s.held.Release()
+}
+
+// clear gives the memory back.
+func (s *slot) clear() {
 	if s.buf != nil && s.class > heapClass {
-		if err := unmapSlot(s.buf); err != nil {
-			panic(fmt.Sprintf("chunkcache: unmap a slot: %v", err))
-		}
+		s.arena.clear(s.buf)
 	}
 	s.buf = nil
-	s.held.Release()
 }
 
 func (s *slot) poison() {

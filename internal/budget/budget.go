@@ -114,16 +114,28 @@ func (b *Budget) Waiting() int {
 // It fails with ErrTooLarge at once when n is more than the total, with ErrOverloaded
 // after the longest wait, or with the context's cause.
 func (b *Budget) Reserve(ctx context.Context, n int64) (*Reservation, error) {
+	return b.ReserveOr(ctx, n, func() bool { return false })
+}
+
+// ReserveOr is Reserve for a caller that may find what it needs elsewhere, such as memory that is
+// reserved already and free: whenever it is the caller's turn, have is asked first. Where that
+// reports true, there is no reservation. It is called without locks.
+func (b *Budget) ReserveOr(ctx context.Context, n int64, have func() bool) (*Reservation, error) {
 	if n < 0 || n > b.total {
 		return nil, fmt.Errorf("reserve %d bytes of %d: %w", n, b.total, ErrTooLarge)
 	}
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
-	if !b.starving(nil) && b.take(n, true) {
-		return &Reservation{budget: b, n: n}, nil
+	if !b.starving(nil) {
+		if have() {
+			return nil, nil
+		}
+		if b.take(n, true) {
+			return &Reservation{budget: b, n: n}, nil
+		}
 	}
-	return b.wait(ctx, n)
+	return b.wait(ctx, n, have)
 }
 
 // TryReserve takes n bytes if they are free now and nobody waits. It asks nobody to give bytes back.
@@ -158,7 +170,7 @@ func (b *Budget) Nudge() {
 }
 
 // wait queues up until a try succeeds, the context ends or the longest wait is over.
-func (b *Budget) wait(ctx context.Context, n int64) (*Reservation, error) {
+func (b *Budget) wait(ctx context.Context, n int64, have func() bool) (*Reservation, error) {
 	timer := time.NewTimer(b.maxWait)
 	defer timer.Stop()
 	w := &waiter{since: time.Now(), wake: make(chan struct{}, 1)}
@@ -170,8 +182,13 @@ func (b *Budget) wait(ctx context.Context, n int64) (*Reservation, error) {
 	for {
 		select {
 		case <-w.wake:
-			if !b.starving(w) && b.take(n, true) {
-				return &Reservation{budget: b, n: n}, nil
+			if !b.starving(w) {
+				if have() {
+					return nil, nil
+				}
+				if b.take(n, true) {
+					return &Reservation{budget: b, n: n}, nil
+				}
 			}
 			b.wakeNext(w)
 		case <-ctx.Done():
@@ -300,6 +317,28 @@ func (r *Reservation) Shrink(n int64) {
 	r.n -= back
 	r.mu.Unlock()
 	r.budget.release(back)
+}
+
+// Join moves all bytes of another reservation of the same budget into r.
+func (r *Reservation) Join(o *Reservation) {
+	n := o.move(o.Size())
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.n += n
+}
+
+// Split moves n bytes, or as many as there are, into a reservation of their own.
+func (r *Reservation) Split(n int64) *Reservation {
+	return &Reservation{budget: r.budget, n: r.move(n)}
+}
+
+// move takes at most n bytes off a reservation that somebody else holds from now on.
+func (r *Reservation) move(n int64) int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n = min(n, r.n)
+	r.n -= n
+	return n
 }
 
 // Release gives the bytes back. A second call does nothing.

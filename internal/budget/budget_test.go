@@ -211,6 +211,55 @@ func TestWhoHasWaitedLongIsNotOvertaken(t *testing.T) {
 	})
 }
 
+// Who waits is asked first whether it has what it needs, when it is its turn, and then nothing is reserved.
+func TestWhoWaitsMayFindWhatItNeeds(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		b := New(10, time.Second)
+		all, _ := b.TryReserve(10)
+		found := false
+		done := make(chan error, 1)
+		go func() {
+			r, err := b.ReserveOr(t.Context(), 5, func() bool { return found })
+			if r != nil {
+				t.Error("got a reservation beside what was found")
+			}
+			done <- err
+		}()
+		synctest.Wait()
+		found = true
+		b.Nudge()
+		if err := <-done; err != nil || b.InUse() != 10 || b.Waiting() != 0 {
+			t.Errorf("got %v with %d bytes in use, want nothing reserved", err, b.InUse())
+		}
+		all.Release()
+	})
+}
+
+// Bytes change hands without anybody else getting them.
+func TestReservationsJoinAndSplit(t *testing.T) {
+	b := New(10, time.Second)
+	one, _ := b.TryReserve(4)
+	two, _ := b.TryReserve(6)
+	one.Join(two)
+	three := one.Split(7)
+	four := one.Split(9)
+	for i, want := range map[int]int64{0: 0, 1: 0, 2: 7, 3: 3} {
+		if got := []*Reservation{one, two, three, four}[i].Size(); got != want {
+			t.Errorf("reservation %d: got %d bytes, want %d", i+1, got, want)
+		}
+	}
+	one.Release()
+	two.Release()
+	if got := b.InUse(); got != 10 {
+		t.Errorf("got %d bytes in use, want 10", got)
+	}
+	three.Release()
+	four.Release()
+	if got := b.InUse(); got != 0 {
+		t.Errorf("got %d bytes in use, want none", got)
+	}
+}
+
 func TestAWaitEnds(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		b := New(10, 2*time.Second)

@@ -57,6 +57,21 @@ PLANTS = [
         [("datapath/chunkcache/shelf.go", "\t\t\ts.restore(chosen)\n", "")],
     ),
     (
+        "who waits for memory does not look for a free slot",
+        "./datapath/chunkcache TestWhoWaitsTakesAFreeSlot",
+        [("datapath/chunkcache/buffer.go", "\t\tfree = c.takeFree(class)\n", "\t\tif c.budget.Waiting() == 0 {\n\t\t\tfree = c.takeFree(class)\n\t\t}\n")],
+    ),
+    (
+        "each slot is a mapping of its own",
+        "./datapath/chunkcache TestSlotsGivenBackLeaveFewMappings",
+        [("datapath/chunkcache/arena.go", "\tdiscard(b)\n", "\t_ = unix.Mprotect(b, unix.PROT_READ)\n")],
+    ),
+    (
+        "a slot made of others' bytes leaves them their memory",
+        "./datapath/chunkcache TestSlotsOfOtherClassesGiveTheirMemory",
+        [("datapath/chunkcache/slot.go", "\t\told.clear()\n", "")],
+    ),
+    (
         "budget grants one byte more than there is",
         "./internal/budget TestBudgetAgainstModel",
         [("internal/budget/budget.go", "if n > b.total-b.inUse {", "if n > b.total-b.inUse+1 {")],
