@@ -3,38 +3,42 @@ package datapath
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
-
-	"golang.org/x/sync/semaphore"
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/datapath/chunkcache"
-	"github.com/millrace-data/millrace/internal/budget"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// gathering is one batch that comes partly from other gateways: it shows what the run of its rank has brought (readAhead), and asks for
-// the rest.
+// gathering is one batch on its way into a body. Its near part comes by the ways of this gateway: as slices of leased chunks where these
+// fit into memory together, else as copies. Its far part comes from other gateways: from the run of its rank (readAhead), and
+// for the rest by questions.
 //
-// Its memory is taken like that of any batch: for what peers send a body of its own, first, and waited for while nothing else is held;
-// then the chunks of this gateway, all at once or not at all. A run is shown only where there is memory for the rest at once. Whoever
-// waits for a peer holds memory; so no peer waits for memory while he answers, or two gateways could wait for each other.
+// Its memory is taken in this order: for what is copied or sent by peers a body of its own, first, and waited for while nothing else is
+// held (reserve); then the chunks of this gateway, all at once or not at all (begin). A run is shown only where there is memory for the
+// rest at once. A batch that waits for a peer holds memory; so no peer waits for memory while it answers, or two gateways could wait for
+// each other.
 type gathering struct {
 	asker
 	total  int64 // bytes of the whole batch
 	near   *batch
-	far    *far // what peers own, but for what is in the run
+	far    *far // but for what is in the run; nil: peers are asked for nothing
 	run    *batchRun
 	begun  time.Time
 	sent   int64 // bytes from the run
 	room   room
-	used   int64 // bytes of the room that segments lie in
+	used   int64     // bytes of the room that segments lie in
+	list   *[][]byte // of the path's pool, which the segments are
 	leases *chunkcache.Leases[key]
 	held   *settling // of the leases, once all has come; nil: none
 }
 
-// bringShared brings a batch of a dataset that peers share.
-func (s *Source) bringShared(ctx context.Context, at shuffle.Cursor, b *batch) (*chunkindex.Body, error) {
+// bring brings a batch. What peers own is asked of them, if they share the dataset.
+func (s *Source) bring(ctx context.Context, at shuffle.Cursor, b *batch) (*chunkindex.Body, error) {
+	if s.name == "" {
+		return s.bringHere(ctx, b)
+	}
 	near, far := s.split(b)
 	ahead := s.path.ahead
 	rank := ahead.come(s, at, b, far != nil)
@@ -47,14 +51,21 @@ func (s *Source) bringShared(ctx context.Context, at shuffle.Cursor, b *batch) (
 		return nil, err
 	}
 	defer leave()
-	return s.gather(ctx, at.Plan, b.bytes, near, far, ahead.wait(ctx, rank, at))
+	return s.gather(ctx, b, near, far, ahead.wait(ctx, rank, at))
 }
 
-// gather brings a batch. With a run it waits for no memory; where there is none now it does without the run.
-func (s *Source) gather(ctx context.Context, plan *shuffle.Plan, total int64, near *batch, f *far, run *batchRun) (*chunkindex.Body, error) {
+// bringHere brings a batch without peers.
+func (s *Source) bringHere(ctx context.Context, b *batch) (*chunkindex.Body, error) {
+	return s.gather(ctx, b, b, nil, nil)
+}
+
+// gather brings the parts of a batch. With a run it waits for no memory; where there is none now it does without the run.
+func (s *Source) gather(ctx context.Context, b, near *batch, f *far, run *batchRun) (*chunkindex.Body, error) {
+	list := s.path.segments.Get().(*[][]byte)
+	*list = slices.Grow((*list)[:0], b.segments)[:b.segments]
 	g := &gathering{
-		asker: asker{source: s, plan: plan, reader: f.reader, segments: make([][]byte, near.segments)},
-		total: total, near: near, far: f, run: run, begun: time.Now(),
+		asker: asker{source: s, plan: b.plan, reader: b.reader, segments: *list},
+		total: b.bytes, near: near, far: f, run: run, list: list, begun: time.Now(),
 	}
 	if run != nil {
 		g.far = s.path.ahead.take(run, f, g.segments)
@@ -74,51 +85,12 @@ func (s *Source) gather(ctx context.Context, plan *shuffle.Plan, total int64, ne
 	}
 	g.close()
 	if run != nil && errors.Is(err, chunkcache.ErrNoRoom) {
-		return s.gather(ctx, plan, total, near, f, nil)
+		return s.gather(ctx, b, near, f, nil)
 	}
 	return nil, err
 }
 
-// askingShare is the part of the budget that those may hold together who wait for peers, a half: what is to answer peers needs the rest. Without
-// it a herd would fill all gateways with empty bodies, no owner could load a chunk, and everybody would read for himself.
-const askingShare = 2
-
-// asking bounds the memory of those who wait for peers.
-type asking struct {
-	max   int64
-	bytes *semaphore.Weighted
-}
-
-func newAsking(total int64) *asking {
-	n := max(total/askingShare, 1)
-	return &asking{n, semaphore.NewWeighted(n)}
-}
-
-// turn waits for a turn to ask for a batch, unless that waits for nothing, or was given one with its memory.
-func (a *asking) turn(ctx context.Context, b *batch) (leave func(), err error) {
-	switch n := min(b.bytes, a.max); {
-	case b.lent != nil:
-		return func() {}, nil
-	case !b.tries:
-		return a.enter(ctx, n), nil
-	case a.bytes.TryAcquire(n):
-		return func() { a.bytes.Release(n) }, nil
-	}
-	return nil, chunkcache.ErrNoRoom
-}
-
-// enter waits for a turn to ask for n bytes, but not for ever: to go on costs a read of the store, and not to does not help.
-func (a *asking) enter(ctx context.Context, n int64) (leave func()) {
-	n = min(n, a.max)
-	ctx, cancel := context.WithTimeout(ctx, budget.DefaultWait)
-	defer cancel()
-	if a.bytes.Acquire(ctx, n) != nil {
-		return func() {}
-	}
-	return func() { a.bytes.Release(n) }
-}
-
-// slices serves what this gateway keeps from leased chunks, and the rest from a body of its own.
+// slices serves the near part from leased chunks, and the far part from a body of its own.
 func (g *gathering) slices(ctx context.Context, whole []int) (*chunkindex.Body, error) {
 	s := g.source
 	spare, err := g.reserve(ctx, 0)
@@ -126,7 +98,7 @@ func (g *gathering) slices(ctx context.Context, whole []int) (*chunkindex.Body, 
 		return nil, err
 	}
 	spare = g.far.lay(g.segments, spare)
-	missing := s.missing(g.near, whole)
+	loaded := s.missing(g.near, whole)
 	wait, place, err := s.begin(ctx, g.near, whole)
 	if err != nil {
 		g.giveBack()
@@ -150,12 +122,18 @@ func (g *gathering) slices(ctx context.Context, whole []int) (*chunkindex.Body, 
 		}
 	}
 	g.held = &settling{leases: g.leases, chunks: g.near.chunks, place: place, segments: g.segments}
-	missing.peer = bytes
-	return g.finish(ctx, lost, missing, spare)
+	loaded.peer = bytes
+	return g.finish(ctx, lost, loaded, spare)
 }
 
-// copies serves the whole batch from a body of its own.
+// copies serves the whole batch from a body of its own. While it waits for memory it holds none, and while it waits for
+// bytes it takes chunks only if there is room now.
 func (g *gathering) copies(ctx context.Context, whole, ranged []int) (*chunkindex.Body, error) {
+	if g.near.origin == fromPeer {
+		if err := g.source.resolve(ctx, g.near); err != nil {
+			return nil, err
+		}
+	}
 	spare, err := g.reserve(ctx, g.near.bytes)
 	if err != nil {
 		return nil, err
@@ -174,8 +152,19 @@ func (g *gathering) copies(ctx context.Context, whole, ranged []int) (*chunkinde
 	return g.finish(ctx, lost, loaded, spare)
 }
 
+// lay does what lay of the batch does; a far of nil takes nothing.
+func (f *far) lay(segments [][]byte, buf []byte) (spare []byte) {
+	if f == nil {
+		return buf
+	}
+	return f.batch.lay(segments, buf)
+}
+
 // start begins to ask the peers. ask waits for them; stop makes that short.
 func (g *gathering) start(ctx context.Context) (ask func() (int64, []chunkindex.ChunkRanges), stop func()) {
+	if g.far == nil || len(g.far.chunks) == 0 {
+		return func() (int64, []chunkindex.ChunkRanges) { return 0, nil }, func() {}
+	}
 	ctx, stop = context.WithCancel(ctx)
 	o := &ownersTier{asker: &g.asker, far: g.far}
 	done := make(chan struct{})
@@ -191,32 +180,6 @@ func (g *gathering) start(ctx context.Context) (ask func() (int64, []chunkindex.
 	}, stop
 }
 
-// ownersTier is the tier of the gateways that own chunks, for samples of one batch.
-type ownersTier struct {
-	*asker
-	far   *far
-	bytes int64 // that have come
-	lost  []chunkindex.ChunkRanges
-}
-
-var errLost = errors.New("a peer did not send what was asked")
-
-// Load asks all owners at once.
-func (o *ownersTier) Load(ctx context.Context, _ *load, fills []*fill) error {
-	chunks, members := make([]chunkindex.ChunkRanges, len(fills)), make([]string, len(fills))
-	at := 0 // in the list of all chunks, which is in the same order
-	for n, x := range fills {
-		for o.far.chunks[at].Chunk != x.Chunk {
-			at++
-		}
-		chunks[n], members[n] = x.ChunkRanges, o.far.owners[at]
-	}
-	if o.bytes, o.lost = o.ask(ctx, chunks, members); len(o.lost) > 0 {
-		return errLost
-	}
-	return nil
-}
-
 // finish brings what peers did not send by the ways of this gateway, and makes the body.
 func (g *gathering) finish(ctx context.Context, lost []chunkindex.ChunkRanges, loaded answer, spare []byte) (*chunkindex.Body, error) {
 	if len(lost) > 0 {
@@ -230,8 +193,10 @@ func (g *gathering) finish(ctx context.Context, lost []chunkindex.ChunkRanges, l
 		}
 		loaded.disk, loaded.store = loaded.disk+more.disk, loaded.store+more.store
 	}
-	for _, t := range g.far.twins {
-		g.segments[t[0]] = g.segments[t[1]]
+	if g.far != nil {
+		for _, t := range g.far.twins {
+			g.segments[t[0]] = g.segments[t[1]]
+		}
 	}
 	loaded.peer += g.sent
 	return chunkindex.NewBody(g.segments, tiers(g.total, loaded, time.Since(g.begun)), g.close).OnSettle(g.settle), nil
@@ -239,7 +204,9 @@ func (g *gathering) finish(ctx context.Context, lost []chunkindex.ChunkRanges, l
 
 // reserve takes memory for what peers are asked for and for more bytes of the body, none if there are none.
 func (g *gathering) reserve(ctx context.Context, more int64) (buf []byte, err error) {
-	g.used = more + g.far.bytes
+	if g.used = more; g.far != nil {
+		g.used += g.far.bytes
+	}
 	switch {
 	case g.used == 0:
 		return nil, nil
@@ -273,4 +240,6 @@ func (g *gathering) close() {
 	}
 	g.giveBack()
 	g.source.path.ahead.release(g.run)
+	clear(g.segments)
+	g.source.path.segments.Put(g.list)
 }

@@ -96,13 +96,6 @@ func (v visit) ended(body *chunkindex.Body, err error) (*chunkindex.Body, error)
 	return body, nil
 }
 
-func (s *Source) bring(ctx context.Context, at shuffle.Cursor, b *batch) (*chunkindex.Body, error) {
-	if s.name != "" {
-		return s.bringShared(ctx, at, b)
-	}
-	return s.bringHere(ctx, b)
-}
-
 // sort says which chunks are brought as a whole and which sample by sample, as numbers in b.chunks.
 func (s *Source) sort(b *batch) (whole, ranged []int) {
 	for i, c := range b.chunks {
@@ -113,18 +106,6 @@ func (s *Source) sort(b *batch) (whole, ranged []int) {
 		}
 	}
 	return whole, ranged
-}
-
-// bringHere brings a batch without peers.
-func (s *Source) bringHere(ctx context.Context, b *batch) (*chunkindex.Body, error) {
-	whole, ranged := s.sort(b)
-	if len(ranged) == 0 && b.lent == nil {
-		body, err := s.slices(ctx, b)
-		if !errors.Is(err, chunkcache.ErrNoRoom) {
-			return body, err
-		}
-	}
-	return s.copies(ctx, b, whole, ranged)
 }
 
 // batch is one request, its chunks in stored order.
@@ -247,33 +228,6 @@ func (s *Source) begin(ctx context.Context, b *batch, which []int) (wait func() 
 	return wait, f.place, nil
 }
 
-// slices serves a batch from leased chunks.
-func (s *Source) slices(ctx context.Context, b *batch) (*chunkindex.Body, error) {
-	which := b.all()
-	missing := s.missing(b, which)
-	start := time.Now()
-	l, place, err := s.acquire(ctx, b, which)
-	if err != nil {
-		return nil, err
-	}
-	list := s.path.segments.Get().(*[][]byte)
-	segments := slices.Grow((*list)[:0], b.segments)[:b.segments]
-	for i, c := range b.chunks {
-		data := l.Bytes(place[i])
-		for _, r := range c.Ranges {
-			end := r.Offset + r.Length
-			segments[r.Seq] = data[r.Offset:end:end]
-		}
-	}
-	h := &settling{leases: l, chunks: b.chunks, place: place, segments: segments}
-	return chunkindex.NewBody(segments, tiers(b.bytes, missing, time.Since(start)), func() {
-		h.close()
-		clear(segments)
-		*list = segments
-		s.path.segments.Put(list)
-	}).OnSettle(h.settle), nil
-}
-
 func (s *Source) resident(chunk int) bool { return s.path.cache.Resident(s.key(chunk)) }
 
 // answer is how many bytes of a batch are not in memory, by the tier that answers for them.
@@ -314,29 +268,6 @@ func tiers(total int64, missing answer, wait time.Duration) []chunkindex.TierTim
 	}
 	list[len(list)-1].Wait = wait
 	return list
-}
-
-// copies serves a batch from a body of its own. While it waits it holds the body's bytes and
-// nothing that it waits for: chunks are taken only if there is room now.
-func (s *Source) copies(ctx context.Context, b *batch, whole, ranged []int) (*chunkindex.Body, error) {
-	start := time.Now()
-	if b.origin == fromPeer {
-		if err := s.resolve(ctx, b); err != nil {
-			return nil, err
-		}
-	}
-	room, err := s.room(ctx, b, b.bytes)
-	if err != nil {
-		return nil, err
-	}
-	segments := make([][]byte, b.segments)
-	spare := b.lay(segments, room.bytes)
-	loaded, err := s.into(ctx, b, whole, ranged, segments, spare)
-	if err != nil {
-		room.close()
-		return nil, err
-	}
-	return chunkindex.NewBody(segments, tiers(b.bytes, loaded, time.Since(start)), room.close).OnSettle(func() { room.shrink(b.bytes) }), nil
 }
 
 // lay gives each sample of a batch its segment of buf, and returns the rest.

@@ -16,16 +16,16 @@ PLANTS = [
         "./datapath TestSimulatedScenarios",
         [
             (
-                "datapath/source.go",
-                "return chunkindex.NewBody(segments, tiers(b.bytes, missing, time.Since(start)), func() {\n\t\th.close()\n",
-                "l.Close()\n\treturn chunkindex.NewBody(segments, tiers(b.bytes, missing, time.Since(start)), func() {\n",
+                "datapath/gather.go",
+                "\tloaded.peer += g.sent\n",
+                "\tloaded.peer += g.sent\n\tif g.leases != nil {\n\t\tg.leases.Close()\n\t}\n",
             )
         ],
     ),
     (
         "datapath keeps the budget of a body it copied",
         "./datapath TestNoCacheTooSmallReadsMuchMoreThanTheData",
-        [("datapath/source.go", "tiers(b.bytes, loaded, time.Since(start)), room.close).", "tiers(b.bytes, loaded, time.Since(start)), nil).")],
+        [("datapath/gather.go", "\tg.giveBack()\n\tg.source.path.ahead.release(g.run)\n", "\tg.source.path.ahead.release(g.run)\n")],
     ),
     (
         "datapath shares chunks whose digest nobody compared",
@@ -125,7 +125,7 @@ PLANTS = [
     (
         "datapath lets those who wait for peers take all the memory",
         "./datapath TestThoseWhoWaitForPeersHoldHalf",
-        [("datapath/gather.go", "if a.bytes.Acquire(ctx, n) != nil {", "if true {")],
+        [("datapath/asking.go", "if a.bytes.Acquire(ctx, n) != nil {", "if true {")],
     ),
     (
         "datapath keeps the leases of a batch that peers had a part in",
@@ -225,6 +225,6 @@ PLANTS = [
     (
         "a copied body keeps the memory that it was read with",
         "./datapath TestSettledBodiesHoldLittle",
-        [("datapath/source.go", "room.shrink(b.bytes)", "room.shrink(b.bytes * 2)")],
+        [("datapath/gather.go", "g.room.shrink(g.used)", "g.room.shrink(g.used * 2)")],
     ),
 ]

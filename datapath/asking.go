@@ -1,0 +1,77 @@
+package datapath
+
+import (
+	"context"
+	"errors"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/datapath/chunkcache"
+	"github.com/millrace-data/millrace/internal/budget"
+)
+
+// askingShare is the part of the budget that those may hold together who wait for peers, a half: what is to answer peers needs the rest. Without
+// it a herd would fill all gateways with empty bodies, no owner could load a chunk, and everybody would read for himself.
+const askingShare = 2
+
+// asking bounds the memory of those who wait for peers.
+type asking struct {
+	max   int64
+	bytes *semaphore.Weighted
+}
+
+func newAsking(total int64) *asking {
+	n := max(total/askingShare, 1)
+	return &asking{n, semaphore.NewWeighted(n)}
+}
+
+// turn waits for a turn to ask for a batch, unless that waits for nothing, or was given one with its memory.
+func (a *asking) turn(ctx context.Context, b *batch) (leave func(), err error) {
+	switch n := min(b.bytes, a.max); {
+	case b.lent != nil:
+		return func() {}, nil
+	case !b.tries:
+		return a.enter(ctx, n), nil
+	case a.bytes.TryAcquire(n):
+		return func() { a.bytes.Release(n) }, nil
+	}
+	return nil, chunkcache.ErrNoRoom
+}
+
+// enter waits for a turn to ask for n bytes, but not for ever: to go on costs a read of the store, and not to does not help.
+func (a *asking) enter(ctx context.Context, n int64) (leave func()) {
+	n = min(n, a.max)
+	ctx, cancel := context.WithTimeout(ctx, budget.DefaultWait)
+	defer cancel()
+	if a.bytes.Acquire(ctx, n) != nil {
+		return func() {}
+	}
+	return func() { a.bytes.Release(n) }
+}
+
+// ownersTier is the tier of the gateways that own chunks, for samples of one batch.
+type ownersTier struct {
+	*asker
+	far   *far
+	bytes int64 // that have come
+	lost  []chunkindex.ChunkRanges
+}
+
+var errLost = errors.New("a peer did not send what was asked")
+
+// Load asks all owners at once.
+func (o *ownersTier) Load(ctx context.Context, _ *load, fills []*fill) error {
+	chunks, members := make([]chunkindex.ChunkRanges, len(fills)), make([]string, len(fills))
+	at := 0 // in the list of all chunks, which is in the same order
+	for n, x := range fills {
+		for o.far.chunks[at].Chunk != x.Chunk {
+			at++
+		}
+		chunks[n], members[n] = x.ChunkRanges, o.far.owners[at]
+	}
+	if o.bytes, o.lost = o.ask(ctx, chunks, members); len(o.lost) > 0 {
+		return errLost
+	}
+	return nil
+}
