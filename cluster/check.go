@@ -22,7 +22,7 @@ func (c *Cluster) Met(h peer.Hello, remote string) error {
 		return fmt.Errorf("cluster %s: %w", c.cfg.Name, err)
 	}
 	m := c.members[h.ID]
-	if m == nil || m.boot != h.Boot || m.gone || m.address != h.Address || m.draining != h.Draining {
+	if m == nil || m.boot != h.Boot || m.gone || m.address != h.Address || m.draining != h.Draining || m.misses > 0 {
 		if k := c.meet(h.Address, remote); k != nil {
 			k.awake()
 		}

@@ -55,7 +55,7 @@ func New(cfg Config) (*Cluster, error) {
 	return c, nil
 }
 
-// Run greets whoever is found about every second, until ctx ends.
+// Run greets whoever is found, and again about every ten seconds, until ctx ends.
 func (c *Cluster) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -63,7 +63,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 	defer greeting.Wait()
 	ended := make(chan error, 1)
 	greeting.Go(func() { ended <- c.cfg.Discovery.Run(ctx, c.found) })
-	forget := time.NewTicker(10 * c.cfg.Every)
+	forget := time.NewTicker(c.cfg.Every)
 	defer forget.Stop()
 	defer cancel() // before those that greet are waited for
 	for {

@@ -71,7 +71,7 @@ func TestAsymmetricLink(t *testing.T) {
 		w.mu.Lock()
 		w.cut = nil
 		w.mu.Unlock()
-		w.pass(5 * time.Second)
+		w.pass(15 * time.Second)
 		if got, want := owned(a), owned(b); !maps.Equal(got, want) {
 			t.Errorf("got %v, want %v once the link is there", got, want)
 		}

@@ -40,7 +40,7 @@ type Config struct {
 	Client    Asker
 	Log       zerolog.Logger
 
-	Every    time.Duration // between two hellos to one member, 1 s; more where there are over 100 of them
+	Every    time.Duration // between two hellos to one member, 10 s; a tenth of that while it does not answer
 	Misses   int           // hellos without an answer until a member counts as gone, 3
 	Remember time.Duration // for so long a change of members is remembered, and who has gone, 5 minutes
 }
@@ -51,7 +51,6 @@ const (
 	mostNamed    = 16   // of them that one host names and where nobody has answered yet
 	mostServed   = 1024 // datasets of one gateway
 	nameBytes    = 128  // of a cluster or a member
-	manyMembers  = 100  // above it hellos become rarer, so that they stay as many
 )
 
 // The times that health is made of. A member that failed is left alone for coolFirst, twice as long after each failure up to
@@ -65,7 +64,7 @@ const (
 
 func (c *Config) defaults() {
 	if c.Every <= 0 {
-		c.Every = time.Second
+		c.Every = 10 * time.Second
 	}
 	if c.Misses <= 0 {
 		c.Misses = 3

@@ -11,13 +11,6 @@ import (
 	"github.com/millrace-data/millrace/cluster/peer"
 )
 
-// Times between hellos that are no hurry, in units of Config.Every: to an address that is another name of a member, or of
-// ourselves, and to one where nobody answers.
-const (
-	aliasEvery  = 10
-	absentEvery = 2
-)
-
 // contact is an address where a gateway may be. One goroutine greets it.
 type contact struct {
 	address string
@@ -134,13 +127,11 @@ func (c *Cluster) pause(k *contact) (time.Duration, bool) {
 		delete(c.contacts, k.address)
 		return 0, false
 	}
-	every := c.cfg.Every * time.Duration(max(1, len(c.members)/manyMembers))
+	every := c.cfg.Every
 	switch m := c.members[k.who]; {
-	case k.alias:
-		every *= aliasEvery
-	case k.misses > c.cfg.Misses:
-		every *= absentEvery
-	case m != nil && m.address == k.address && m.ejected && time.Until(m.until) < every:
+	case k.misses > 0 && k.misses < c.cfg.Misses:
+		every /= 10 // it may be gone, and what it owns with it
+	case k.misses == 0 && m != nil && m.address == k.address && m.ejected && time.Until(m.until) < every:
 		return max(0, time.Until(m.until)), true // it may be back then
 	}
 	return every*4/5 + time.Duration(c.rng.Int64N(int64(every*2/5)+1)), true

@@ -234,6 +234,45 @@ func TestTrafficIsCounted(t *testing.T) {
 	})
 }
 
+// Where nearly all are silent, as when this machine stands still or a crowd of readers has come, half of the members stay
+// owners. Those that are gone are found out by hellos, and one that drains owns nothing anyway.
+func TestSilenceOfAllEjectsHalf(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.fleet(8)[0]
+		count := func(want State) (n int) {
+			for _, s := range states(a) {
+				if s == want {
+					n++
+				}
+			}
+			return n
+		}
+		w.read = func(string, string) error { return peer.ErrDown }
+		for range 3 {
+			for i := 1; i < 8; i++ {
+				_ = a.Read(t.Context(), fmt.Sprintf("gw-%d", i), query(chunk(i)), nil, nil)
+			}
+		}
+		if got := count(Ejected); got != 4 {
+			t.Errorf("got %d of 8 ejected, want 4", got)
+		}
+		w.pass(time.Second)
+		if got := count(Gone) + count(Suspect); got != 0 {
+			t.Errorf("got %d members missed, want none: they answer hellos", got)
+		}
+		w.mu.Lock()
+		w.cut = func(from, _ string) bool { return from == at(0) }
+		w.mu.Unlock()
+		for i := 1; i < 8; i++ {
+			_ = a.Read(t.Context(), fmt.Sprintf("gw-%d", i), query(chunk(i)), nil, nil)
+		}
+		w.pass(15 * time.Second)
+		if got := count(Gone); got != 7 {
+			t.Errorf("got %d gone, want all 7", got)
+		}
+	})
+}
+
 // Draining is known to all at once, by Leave or by a hello, and each is told what it owns from now on, and nothing else.
 func TestLeaving(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
@@ -284,7 +323,7 @@ func TestLeaving(t *testing.T) {
 			t.Errorf("got %v, want who drains to answer still", err)
 		}
 		fleet[3].end()
-		w.pass(10 * time.Second)
+		w.pass(15 * time.Second)
 		if got := fleet[0].Former(held[0]); got == "gw-3" {
 			t.Error("got a former owner that is gone")
 		}
@@ -340,7 +379,7 @@ func TestSeveralComeBackTogether(t *testing.T) {
 		for _, n := range fleet[:3] {
 			n.end()
 		}
-		w.pass(10 * time.Second)
+		w.pass(15 * time.Second)
 		const chunks = 300
 		held := map[int]string{}
 		for i := range chunks {
@@ -379,13 +418,13 @@ func TestTwins(t *testing.T) {
 		first := w.join(1, nil, nil)
 		w.pass(3 * time.Second)
 		w.join(5, []int{0}, func(c *Config) { c.ID = "gw-1" })
-		w.pass(5 * time.Second)
+		w.pass(15 * time.Second)
 		where := func() string { return a.Status().Members[0].Address }
 		if got := strings.Join(refusals(a), "\n"); where() != at(1) || !strings.Contains(got, `two gateways are called "gw-1"`) {
 			t.Errorf("got a member at %s and %q, want the first one, and the second refused", where(), got)
 		}
 		first.end()
-		w.pass(5 * time.Second)
+		w.pass(30 * time.Second)
 		if got := refusals(a); where() != at(5) || len(got) != 0 {
 			t.Errorf("got a member at %s and %q, want the second one", where(), got)
 		}
@@ -399,7 +438,11 @@ func TestStandstill(t *testing.T) {
 		w.mu.Lock()
 		w.cut = func(from, to string) bool { return true }
 		w.mu.Unlock()
-		w.pass(1300 * time.Millisecond)
+		for range 120 { // until the next hello
+			if w.pass(100 * time.Millisecond); states(a)["gw-1"] != Alive {
+				break
+			}
+		}
 		if got := states(a)["gw-1"]; got != Suspect {
 			t.Errorf("got %v, want %v", got, Suspect)
 		}
@@ -410,7 +453,7 @@ func TestStandstill(t *testing.T) {
 		w.mu.Lock()
 		w.cut = nil
 		w.mu.Unlock()
-		w.pass(5 * time.Second)
+		w.pass(15 * time.Second)
 		if got := states(a)["gw-1"]; got != Alive || len(owned(a)) != 2 {
 			t.Errorf("got %v, want %v", got, Alive)
 		}
@@ -485,46 +528,7 @@ func TestStuckMemberIsEjected(t *testing.T) {
 	})
 }
 
-// A gateway that crashes every few seconds, as for want of memory, must not take its chunks back each time.
-func TestCrashLoop(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		fleet := w.fleet(3)
-		a, looping := fleet[0], fleet[1]
-		crash := func(i int) {
-			looping.end()
-			w.pass(time.Second)
-			looping = w.join(1, []int{0, 1, 2}, func(c *Config) { c.Boot = fmt.Sprintf("boot-%d", 100+i) })
-			w.pass(2500 * time.Millisecond)
-		}
-		if crash(0); states(a)["gw-1"] != Alive {
-			t.Errorf("after one crash: got %v, want %v", states(a)["gw-1"], Alive)
-		}
-		crash(1)
-		owned0 := 0
-		for i := range 10 {
-			if crash(2 + i); states(a)["gw-1"] != Ejected {
-				owned0++
-			}
-		}
-		if owned0 > 0 {
-			t.Errorf("it owned something after %d of 10 more crashes", owned0)
-		}
-		for _, m := range a.Status().Members {
-			if m.ID == "gw-1" && !strings.Contains(m.Reason, "ended without a word 12 times") {
-				t.Errorf("got the reason %q, want that it crashes", m.Reason)
-			}
-		}
-		w.pass(time.Minute + coolMost)
-		if got := states(a)["gw-1"]; got != Alive {
-			t.Errorf("once it runs: got %v, want %v", got, Alive)
-		}
-		if crash(20); states(a)["gw-1"] != Alive {
-			t.Errorf("a crash after a minute: got %v, want %v", states(a)["gw-1"], Alive)
-		}
-	})
-}
-
-// Whoever drains each time is no crash, however often it is started again.
+// A gateway that drains and is started again is a member at once, however often.
 func TestManyRestartsInGoodOrder(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		fleet := w.fleet(3)
@@ -549,12 +553,12 @@ func TestReasonIsThatOfNow(t *testing.T) {
 		reason := func() string { return fleet[0].Status().Members[0].Reason }
 		fleet[1].end()
 		b := w.join(1, nil, func(c *Config) { c.Name = "job-b" })
-		w.pass(5 * time.Second)
+		w.pass(15 * time.Second)
 		if got := reason(); !strings.Contains(got, "job-b") {
 			t.Fatalf("got %q, want that it belongs to another cluster", got)
 		}
 		b.end()
-		w.pass(10 * time.Second)
+		w.pass(15 * time.Second)
 		if got := reason(); !strings.Contains(got, "dial 10.0.0.2:7946") {
 			t.Errorf("got %q, want that nobody answers", got)
 		}
@@ -571,7 +575,7 @@ func TestNobodyAnswersForAReason(t *testing.T) {
 			t.Errorf("got %+v, want why nobody answers", got)
 		}
 		w.join(1, nil, nil)
-		w.pass(5 * time.Second)
+		w.pass(15 * time.Second)
 		if got := a.Status().Others; len(got) != 0 {
 			t.Errorf("got %+v, want none", got)
 		}

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -31,7 +30,6 @@ type member struct {
 	sick     int         // questions in a row that another gateway answered in its place
 	sickAt   time.Time   // the last of them
 	probe    *peer.Query // the question by which it is tried before it is let in again; nil: a hello is enough
-	crashes  int         // boots before this one, in a row, that ended unannounced within a minute
 	back     time.Time   // it was let in again
 
 	latency  time.Duration // of a hello, of late
@@ -67,10 +65,9 @@ func (c *Cluster) alive(k *contact, h peer.Hello, begun time.Time) {
 		c.joined(m, h)
 	}
 	if m == nil || m.boot != h.Boot {
-		before, up := m, time.Duration(min(h.UpMS, mostUp))*time.Millisecond //nolint:gosec // bounded
+		up := time.Duration(min(h.UpMS, mostUp)) * time.Millisecond //nolint:gosec // bounded
 		m = &member{id: h.ID, boot: h.Boot, address: h.Address, changed: now, started: now.Add(-up)}
 		c.members[h.ID] = m
-		c.restless(m, before)
 	}
 	if m.gone {
 		m.gone, m.reason, m.changed = false, "", now
@@ -91,19 +88,6 @@ func (c *Cluster) alive(k *contact, h peer.Hello, begun time.Time) {
 	}
 	if change {
 		c.rebuild()
-	}
-}
-
-// restless leaves a member alone that crashes again and again: its chunks would change hands each time, and with them go what is
-// being read. The first crash is forgiven: the member owns again what it owned.
-func (c *Cluster) restless(m, before *member) {
-	if before == nil || before.draining || before.seen.Sub(before.started) >= forgiven {
-		return
-	}
-	m.crashes = before.crashes + 1
-	if m.crashes > 1 {
-		m.strikes = m.crashes - 2
-		c.eject(m, m.ejection, 0, fmt.Sprintf("it has ended without a word %d times, each less than a minute after it was started", m.crashes))
 	}
 }
 

@@ -81,8 +81,9 @@ func (c *Cluster) answered(r *asking, dst [][]byte) {
 	}
 }
 
-// failed counts a question that a member has not answered, and ejects the member if that is its
-// fault.
+// failed counts a question that a member has not answered. If that is the member's fault it is
+// ejected, unless too many are: where nearly all are silent it may be this machine that is slow, and
+// who is left would take the chunks of all. Hellos find out which of them are gone.
 func (c *Cluster) failed(ctx context.Context, r *asking, err error) {
 	defer c.say()
 	c.mu.Lock()
@@ -91,7 +92,13 @@ func (c *Cluster) failed(ctx context.Context, r *asking, err error) {
 	if !errors.Is(err, peer.ErrNotHere) {
 		m.asked.failed++
 	}
-	if c.members[m.id] == m && !m.gone && faulty(ctx, err) {
+	if c.members[m.id] != m || m.gone || !faulty(ctx, err) {
+		return
+	}
+	if k := c.contacts[m.address]; k != nil {
+		k.awake() // a hello says whether it is gone
+	}
+	if m.draining || c.mayEject() { // one that drains owns nothing
 		c.eject(m, r.ejection, 0, err.Error())
 	}
 }

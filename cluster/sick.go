@@ -17,7 +17,7 @@ import (
 // Envoy's outlier detection: so many in a row, at most a share of the members, longer each time.
 const (
 	sickAfter  = 3    // questions in a row, one after the other
-	sickShare  = 2    // at most half of the members are ejected for it
+	mostShare  = 2    // at most half of the members are ejected, liars beside
 	hedgeShare = 0.02 // of the questions may be asked of another member too
 	hedgeBurst = 8    // of them at a time
 	hedgeRate  = 0.5  // of them a second: each may cost the store a chunk
@@ -196,7 +196,7 @@ func (c *Cluster) blame(ctx context.Context, r *asking, q *peer.Query, err error
 	m.sick = 0
 }
 
-// mayEject reports whether few enough members are ejected for one more that is sick.
+// mayEject reports whether few enough members are ejected for one more.
 func (c *Cluster) mayEject() bool {
 	all, out := 1, 1 // this gateway, and the one more
 	for _, m := range c.members {
@@ -208,7 +208,7 @@ func (c *Cluster) mayEject() bool {
 			out++
 		}
 	}
-	return out*sickShare <= all
+	return out*mostShare <= all
 }
 
 // probe makes a small question of one that a member has not answered: its smallest sample, for no

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/millrace-data/millrace/datapath"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -176,7 +177,7 @@ func (h *History) drawGateways(rnd *rand.Rand) {
 	for range n {
 		g := Gateway{
 			Budget: h.ample(), Fetchers: 1 + rnd.IntN(12), PartSize: 2 << 10 << rnd.IntN(6), CheckSHA: rnd.IntN(2) == 0,
-			NoPrefetch: rnd.IntN(4) == 0, Policy: rnd.IntN(3),
+			NoPrefetch: rnd.IntN(4) == 0, Policy: rnd.IntN(len(datapath.Policies())),
 		}
 		if tiny {
 			g.Budget = 12 << 10 << rnd.IntN(6)

@@ -53,11 +53,6 @@ PLANTS = [
         [("cluster/contact.go", "if named >= mostNamed {", "if named < 0 {")],
     ),
     (
-        "cluster gives its chunks back to a member after each crash",
-        "./cluster TestCrashLoop",
-        [("cluster/member.go", "if m.crashes > 1 {", "if m.crashes > 1000 {")],
-    ),
-    (
         "peer answers what another gateway has passed on",
         "./cluster/peer TestCodes",
         [("cluster/peer/handler.go", "!slices.Equal(got, []string{Hop}) {", "len(got) > 9 {")],
@@ -108,6 +103,16 @@ PLANTS = [
         [("cluster/names.go", "\t\tn.failing[name] = true\n", "\t\tn.failing[name] = true\n\t\tdelete(n.last, name)\n")],
     ),
     (
+        "cluster ejects all members that are silent together",
+        "./cluster TestSilenceOfAllEjectsHalf",
+        [("cluster/read.go", "if m.draining || c.mayEject() {", "if true {")],
+    ),
+    (
+        "cluster waits for the next hello of a member that has failed a read",
+        "./cluster TestEjectedMemberMustAnswerAHello",
+        [("cluster/read.go", "\t\tk.awake() // a hello", "\t\t_ = k // a hello")],
+    ),
+    (
         "cluster says nothing of a change of owners",
         "./cluster TestFailedReadEjects",
         [("cluster/view.go", "s.number = before.number + 1", "s.number = before.number")],
@@ -136,7 +141,7 @@ PLANTS = [
     (
         "cluster ejects all members that are overloaded together",
         "./cluster TestHalfOfTheMembersStay",
-        [("cluster/sick.go", "return out*sickShare <= all", "return out <= all")],
+        [("cluster/sick.go", "return out*mostShare <= all", "return out <= all")],
     ),
     (
         "cluster lets a late member in again by its hello",
