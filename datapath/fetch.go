@@ -127,5 +127,5 @@ func (f *fetch) load(ctx context.Context, wholes []*chunkcache.Fill[key]) error 
 		f.source.path.homes.add(whole.Key(), f.source, chunk)
 		fills[i] = &fill{ChunkRanges: chunkindex.ChunkRanges{Chunk: chunk}, whole: whole}
 	}
-	return f.source.path.tiers.Load(ctx, &load{source: f.source, fetch: f}, fills)
+	return f.source.path.tiers.next.Load(ctx, &load{source: f.source, fetch: f}, fills)
 }

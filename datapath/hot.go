@@ -165,11 +165,8 @@ type hotTier struct {
 	next tier
 }
 
-// Load copies samples. Whole chunks are not its business.
+// Load copies samples.
 func (h hotTier) Load(ctx context.Context, l *load, fills []*fill) error {
-	if l.fetch != nil {
-		return h.next.Load(ctx, l, fills)
-	}
 	rest := make([]*fill, 0, len(fills))
 	for _, x := range fills {
 		if x.Ranges = h.copy(l.source, x); len(x.Ranges) > 0 {

@@ -66,8 +66,8 @@ type Path struct {
 
 	readers  *lookahead.Readers
 	flights  flights
-	tiers    tier  // behind memory, the first of them
-	disk     *disk // nil: none
+	tiers    hotTier // behind memory
+	disk     *disk   // nil: none
 	decoding *decoding
 	hot      *hot
 	ahead    *readAhead // nil: no peers

@@ -2,8 +2,10 @@ package datapath
 
 import (
 	"context"
+	"crypto/sha256"
 	"time"
 
+	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/chunkindex/codec"
 	"github.com/millrace-data/millrace/datapath/chunkcache"
 )
@@ -83,4 +85,99 @@ func (s *Source) unpack(ctx context.Context, x *fill) error {
 		copy(x.segments[r.Seq], data[r.Offset:])
 	}
 	return nil
+}
+
+// arrival is one chunk on its way from the store. Where it is compressed its stored bytes come first, to memory of their own, and
+// the chunk is decoded from there.
+type arrival struct {
+	number int
+	desc   chunkindex.Chunk
+	layout layout
+	stored []byte // as they come
+	data   []byte // the chunk; the same memory where nothing is compressed
+	right  bool   // the chunk is what the index says
+}
+
+// beside returns how many bytes a chunk's load needs beside its own.
+func beside(desc chunkindex.Chunk) int64 {
+	if desc.Codec == codec.None {
+		return 0
+	}
+	return desc.Stored
+}
+
+func (s *Source) arrival(chunk int, data, beside []byte) arrival {
+	a := arrival{number: chunk, desc: s.index.Chunk(chunk), layout: s.layout(chunk), stored: data, data: data}
+	if a.desc.Codec != codec.None {
+		a.stored = beside
+	}
+	return a
+}
+
+// readChunks brings chunks, and notes which of them are right. Several of them lie side by side in one shard, and part bytes hold them.
+// held is that of readRuns.
+func (s *Source) readChunks(ctx context.Context, as []arrival, part int64, held bool) error {
+	ps := make([]piece, 0, len(as))
+	for i := range as {
+		ps = as[i].layout.pieces(ps, 0, as[i].stored, nil, part, s.path.cfg.PartSize)
+	}
+	runs := join(ps, part)
+	if len(runs) == 1 && len(ps) == len(as) && as[0].desc.Codec == codec.None {
+		sums := newSums(runs[0].into())
+		if err := s.readRuns(sums.follow(ctx), runs, held, func(*run) {}); err != nil {
+			return err
+		}
+		for i, crc := range sums.finish() {
+			as[i].right = s.intact(as[i].desc, as[i].data, crc)
+		}
+		return nil
+	}
+	if err := s.readRuns(ctx, runs, held, func(*run) {}); err != nil {
+		return err
+	}
+	for i := range as {
+		a := &as[i]
+		a.right = a.decode() && s.intact(a.desc, a.data, checksum(a.data))
+	}
+	return nil
+}
+
+// decode makes the chunk of its stored bytes, and reports whether they could be its.
+func (a *arrival) decode() bool {
+	return a.desc.Codec == codec.None || codec.Decode(a.desc.Codec, a.stored, a.desc.Skip, a.data) == nil
+}
+
+// intact verifies the checksum of a chunk that has come, and its digest where SHA-256 is compared.
+func (s *Source) intact(desc chunkindex.Chunk, b []byte, crc uint32) bool {
+	return crc == desc.CRC32C && (!s.path.cfg.CheckSHA || sha256.Sum256(b) == desc.Digest)
+}
+
+// arrived reports whether a chunk is right. One that is not is asked for once more.
+func (s *Source) arrived(ctx context.Context, a *arrival) error {
+	if a.right {
+		return nil
+	}
+	again := []arrival{*a}
+	if err := s.readChunks(ctx, again, s.path.cfg.PartSize, false); err != nil {
+		return err
+	}
+	if again[0].right {
+		return nil
+	}
+	return s.rangeError(s.blame(ctx, a), chunkindex.ErrCorrupt)
+}
+
+// blame returns the extent of a chunk in which the first wrong sample begins.
+func (s *Source) blame(ctx context.Context, a *arrival) chunkindex.Extent {
+	if len(a.layout.exts) == 1 {
+		return a.layout.exts[0]
+	}
+	if t, err := s.index.Table(ctx, a.number); err == nil {
+		for i, at := range t.Offset {
+			if checksum(a.data[at:at+t.Length[i]]) != t.CRC32C[i] {
+				return a.layout.at(int64(at))
+			}
+		}
+	}
+	return a.layout.exts[0]
 }

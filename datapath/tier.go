@@ -30,8 +30,8 @@ type fill struct {
 	segments               [][]byte              // memory for the samples, by Seq
 }
 
-// chain puts the tiers one before the other, and returns the first.
-func (p *Path) chain() tier {
+// chain puts the tiers one before the other. Samples are asked of the first, whole chunks of the one behind it.
+func (p *Path) chain() hotTier {
 	var first tier = store{}
 	if p.cfg.Peers != nil {
 		p.formers.next = first

@@ -4,7 +4,7 @@ PLANTS = [
     (
         "datapath skips the CRC of a chunk",
         "./datapath TestStoreErrorsNameTheRange",
-        [("datapath/arrival.go", "return crc == desc.CRC32C &&", "return desc.CRC32C == desc.CRC32C &&")],
+        [("datapath/store.go", "return crc == desc.CRC32C &&", "return desc.CRC32C == desc.CRC32C &&")],
     ),
     (
         "datapath reads under no ETag",
@@ -155,7 +155,7 @@ PLANTS = [
     (
         "datapath takes a compressed chunk that decodes for one that is right",
         "./datapath TestCompressedChunksThatAreWrong",
-        [("datapath/arrival.go", "a.right = a.decode() && s.intact(", "a.right = a.decode() || s.intact(")],
+        [("datapath/store.go", "a.right = a.decode() && s.intact(", "a.right = a.decode() || s.intact(")],
     ),
     (
         "datapath waits for all objects of a chunk when a few are wanted",
@@ -165,7 +165,7 @@ PLANTS = [
     (
         "datapath keeps no memory to decode in",
         "./datapath TestDecodersDoNotWaitForEachOther",
-        [("datapath/decoding.go", "TryBuffer(n); ok {\n\t\t\tif old", "TryBuffer(n); ok && n < 0 {\n\t\t\tif old")],
+        [("datapath/memory.go", "TryBuffer(n); ok {\n\t\t\tif old", "TryBuffer(n); ok && n < 0 {\n\t\t\tif old")],
     ),
     (
         "datapath waits for memory with a part of a mixture's batch in hand",
@@ -185,7 +185,7 @@ PLANTS = [
     (
         "datapath has two batches decode in one memory",
         "./datapath TestDecodersDoNotWaitForEachOther",
-        [("datapath/decoding.go", "return kept.Bytes()[:n], func() { d.kept <- kept }, nil", "d.kept <- kept\n\t\treturn kept.Bytes()[:n], func() {}, nil")],
+        [("datapath/memory.go", "return kept.Bytes()[:n], func() { d.kept <- kept }, nil", "d.kept <- kept\n\t\treturn kept.Bytes()[:n], func() {}, nil")],
     ),
     (
         "datapath looks at every failed chunk to note one more",

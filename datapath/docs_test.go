@@ -1,0 +1,45 @@
+package datapath
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// docs/datapath.md names functions and files that are there.
+func TestThePageForMaintainersNamesWhatIsThere(t *testing.T) {
+	page, err := os.ReadFile("../docs/datapath.md")
+	must(t, err)
+	var code strings.Builder
+	for _, dir := range []string{".", "lookahead", "chunkcache", "diskcache", "../chunkindex"} {
+		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+		must(t, err)
+		for _, f := range files {
+			if !strings.HasSuffix(f, "_test.go") {
+				b, err := os.ReadFile(f)
+				must(t, err)
+				code.Write(b)
+			}
+		}
+	}
+	names := regexp.MustCompile("`(?:([A-Za-z]+)\\.)?([A-Za-z]+)\\(\\)`").FindAllStringSubmatch(string(page), -1)
+	if len(names) < 50 {
+		t.Errorf("got %d names of functions, want 50 at least", len(names))
+	}
+	for _, n := range names {
+		want := `(?m)^func ` + n[2] + `\(`
+		if n[1] != "" {
+			want = `(?m)^func \((?:\w+ )?\*?` + n[1] + `(\[K\])?\) ` + n[2] + `\(`
+		}
+		if !regexp.MustCompile(want).MatchString(code.String()) {
+			t.Errorf("got %s, want a function of this name", n[0])
+		}
+	}
+	for _, f := range regexp.MustCompile(`\b[a-z]+\.go\b`).FindAllString(string(page), -1) {
+		if _, err := os.Stat(f); err != nil {
+			t.Errorf("got the file %s, want one that is there: %v", f, err)
+		}
+	}
+}
