@@ -79,8 +79,21 @@ func addresses(list string) ([]string, error) {
 	return all, nil
 }
 
-// ReadList reads a file of addresses: one a line; what follows a # is a remark.
+// mostList is the longest list of gateways, in bytes, that is read: many times what mostContacts addresses take.
+const mostList = 1 << 20
+
+// ReadList reads a file of addresses: one a line; what follows a # is a remark. A pipe is refused: to read it would wait for
+// whoever writes to it, and the gateway could not end meanwhile.
 func ReadList(file string) ([]string, error) {
+	info, err := os.Stat(file)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("read the list of gateways: %w", err)
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("read the list of gateways: %s is no regular file", file)
+	case info.Size() > mostList:
+		return nil, fmt.Errorf("read the list of gateways: %s has %d bytes, at most %d are read", file, info.Size(), mostList)
+	}
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("read the list of gateways: %w", err)

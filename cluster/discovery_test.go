@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -173,6 +174,33 @@ func TestServicesAreLookedUp(t *testing.T) {
 		b.set("", nil, errors.New("server misbehaving"))
 		check("failing", time.Hour, 2, "10.0.0.1:9000", "10.0.0.3:9001")
 	})
+}
+
+// TestListsThatAreNone refuses what would be read for ever, or is no list: the gateway goes on, and can end.
+func TestListsThatAreNone(t *testing.T) {
+	dir := t.TempDir()
+	pipe, large := filepath.Join(dir, "pipe"), filepath.Join(dir, "large")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Skipf("no pipes here: %v", err)
+	}
+	writer, err := os.OpenFile(pipe, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := writer.WriteString("gw-0:1\n"); err != nil {
+		t.Fatal(err)
+	}
+	closing := time.AfterFunc(time.Second, func() { writer.Close() }) // ends a ReadList that has begun to read
+	defer writer.Close()
+	defer closing.Stop()
+	if err := os.WriteFile(large, bytes.Repeat([]byte("#"), mostList+1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{pipe, large, dir, filepath.Join(dir, "missing")} {
+		if all, err := ReadList(file); err == nil || !strings.Contains(err.Error(), file) {
+			t.Errorf("%s: got %q and %v, want an error that names it", file, all, err)
+		}
+	}
 }
 
 // A file is read again when it changes. One that cannot be read, or has a line that is no address,

@@ -196,4 +196,9 @@ PLANTS = [
         "./cluster TestColdStoreIsWaitedFor",
         [("cluster/sick.go", "if c.nextLoad < fewLoads {", "if c.nextLoad < 0 {")],
     ),
+    (
+        "cluster reads its list of gateways from a pipe",
+        "./cluster TestListsThatAreNone",
+        [("cluster/discovery.go", "case !info.Mode().IsRegular():", "case info.IsDir():")],
+    ),
 ]
