@@ -27,8 +27,6 @@ type Cluster struct {
 	contacts map[string]*contact
 	members  map[string]*member
 	draining bool
-	formers  []former                 // the latest last
-	known    string                   // who were members when the snapshot was made
 	troubles string                   // the faults that were logged last
 	notes    []func()                 // log lines, written once mu is free
 	hedges   float64                  // that may be asked now

@@ -238,8 +238,7 @@ func (c *Cluster) forget() {
 			delete(c.members, id)
 		}
 	}
-	if n := len(c.formers); n > 0 && time.Since(c.formers[n-1].at) > c.cfg.Remember {
-		c.formers = nil
+	if c.now.Load().recent && !c.recent() {
 		c.rebuild()
 	}
 }

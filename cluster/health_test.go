@@ -266,7 +266,7 @@ func TestSilenceOfAllEjectsHalf(t *testing.T) {
 		for i := 1; i < 8; i++ {
 			_ = a.Read(t.Context(), fmt.Sprintf("gw-%d", i), query(chunk(i)), nil, nil)
 		}
-		w.pass(15 * time.Second)
+		w.pass(6 * time.Second)
 		if got := count(Gone); got != 7 {
 			t.Errorf("got %d gone, want all 7", got)
 		}

@@ -154,7 +154,7 @@ func (h *history) ask(t *testing.T, n *node) {
 			if state != Alive && state != Suspect && state != Draining {
 				t.Errorf("%s takes %s for the owner, which is %v", n.cfg.ID, id, state)
 			}
-			if err := n.Read(t.Context(), id, query(c), nil, nil); err != nil && states(n)[id] != Ejected && n.ejects() {
+			if err := n.Read(t.Context(), id, query(c), nil, nil); err != nil && states(n)[id] != Ejected && states(n)[id] != Gone && n.ejects() {
 				t.Errorf("%s: got %v and %v, want it ejected", n.cfg.ID, err, states(n)[id])
 			}
 		}

@@ -19,7 +19,7 @@ func (c *Cluster) Leave(ctx context.Context, held []peer.Chunk) error {
 	heirs := map[string]*peer.Leaving{}
 	for _, ch := range held {
 		key := peer.Served{Dataset: ch.Dataset, Generation: ch.Generation}
-		id := s.owners[key].owner(ch)
+		id := ownerIn(s.owners[key], ch)
 		if id == "" || ch.Number < 0 {
 			continue
 		}

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -58,6 +59,7 @@ func (c *Cluster) newcomer(m *member) bool { return m.started.After(c.started.Ad
 // alive takes the hello of a member, known or new. begun is when we said ours.
 func (c *Cluster) alive(k *contact, h peer.Hello, begun time.Time) {
 	now := time.Now()
+	h.Serves = distinct(h.Serves)
 	k.reason, k.who = "", h.ID
 	m := c.members[h.ID]
 	change := m == nil || m.boot != h.Boot || m.gone
@@ -89,6 +91,15 @@ func (c *Cluster) alive(k *contact, h peer.Hello, begun time.Time) {
 	if change {
 		c.rebuild()
 	}
+}
+
+// distinct sorts what a member serves, and leaves out what it names twice.
+func distinct(serves []peer.Served) []peer.Served {
+	serves = slices.Clone(serves)
+	slices.SortFunc(serves, func(a, b peer.Served) int {
+		return cmp.Or(cmp.Compare(a.Dataset, b.Dataset), cmp.Compare(a.Generation, b.Generation))
+	})
+	return slices.Compact(serves)
 }
 
 // joined logs who comes, and as what.

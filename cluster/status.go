@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/cluster/peer"
-	"github.com/millrace-data/millrace/cluster/placement"
 )
 
 // State is how a gateway stands with us.
@@ -135,15 +134,10 @@ func (t traffic) status() Traffic {
 func (c *Cluster) owned(s *snapshot, id string, serves []peer.Served) []OwnedStatus {
 	out := []OwnedStatus{}
 	for _, key := range serves {
-		o := OwnedStatus{Dataset: key.Dataset, Generation: key.Generation}
-		if own := s.owners[key]; own != nil {
-			if i := slices.IndexFunc(own.members, func(m placement.Member) bool { return m.ID == id }); i >= 0 {
-				o.Share = own.view.Share(i)
-			}
-			for _, mine := range c.cfg.Serves {
-				if mine.Dataset == key.Dataset && mine.Generation == key.Generation {
-					o.Chunks = int64(math.Round(o.Share * float64(mine.Chunks)))
-				}
+		o := OwnedStatus{Dataset: key.Dataset, Generation: key.Generation, Share: shareOf(s.owners[key], id)}
+		for _, mine := range c.cfg.Serves {
+			if mine.Dataset == key.Dataset && mine.Generation == key.Generation {
+				o.Chunks = int64(math.Round(o.Share * float64(mine.Chunks)))
 			}
 		}
 		out = append(out, o)

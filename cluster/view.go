@@ -2,92 +2,64 @@ package cluster
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/millrace-data/millrace/cluster/peer"
 	"github.com/millrace-data/millrace/cluster/placement"
 )
 
-// mostFormers is how many changes of members are remembered.
-const mostFormers = 4
-
 // snapshot says who owns what, for as long as nothing changes. It is immutable.
 type snapshot struct {
 	number  uint64
-	owners  map[peer.Served]*ownership
-	without map[peer.Served]*ownership // as if this gateway were not there, nor those that came with it
-	formers []former                   // the latest last
-	there   map[string]bool            // members that can be asked
-	leaving map[string]bool            // of these, those that drain
-	shares  map[string]float64         // of this gateway, by generation
+	owners  map[peer.Served]*placement.View // of one generation, among those that serve it
+	before  map[peer.Served]*placement.View // who may hold what has come to others: see rebuild
+	recent  bool                            // this gateway has come of late
+	there   map[string]bool                 // members that can be asked
+	leaving map[string]bool                 // of these, those that drain
+	shares  map[string]float64              // of this gateway, by generation
 	self    peer.Hello
 }
 
-// ownership of one generation, among those that serve it.
-type ownership struct {
-	view    *placement.View
-	members []placement.Member
-}
-
-// former is who owned what before the members changed.
-type former struct {
-	owners map[peer.Served]*ownership
-	at     time.Time // of the change
-}
-
-func newOwnership(members []placement.Member) *ownership {
-	v := placement.NewView(members)
-	return &ownership{view: v, members: v.Members()}
-}
-
-// owner returns the ID of whoever is to hold a chunk, "" if nobody.
-func (o *ownership) owner(c peer.Chunk, asked ...string) string {
-	if o == nil {
+// ownerIn returns the ID of the member that is to hold a chunk, "" if nobody is.
+func ownerIn(view *placement.View, c peer.Chunk, asked ...string) string {
+	if view == nil {
 		return ""
 	}
 	var skip func(int) bool
 	if len(asked) > 0 {
-		skip = func(i int) bool { return slices.Contains(asked, o.members[i].ID) }
+		skip = func(i int) bool { return slices.Contains(asked, view.Members()[i].ID) }
 	}
-	i := o.view.Owner(c.Digest, skip)
+	i := view.Owner(c.Digest, skip)
 	if i < 0 {
 		return ""
 	}
-	return o.members[i].ID
+	return view.Members()[i].ID
 }
 
 // Owner returns the member that is to hold a chunk, the next choice where some have been asked already; "" for this gateway, and if
 // nobody is known.
 func (c *Cluster) Owner(ch peer.Chunk, asked ...string) string {
-	s := c.now.Load()
-	id := s.owners[peer.Served{Dataset: ch.Dataset, Generation: ch.Generation}].owner(ch, asked...)
+	id := ownerIn(c.now.Load().owners[peer.Served{Dataset: ch.Dataset, Generation: ch.Generation}], ch, asked...)
 	if id == c.cfg.ID {
 		return ""
 	}
 	return id
 }
 
-// Former returns a member that may hold a chunk that has come to this gateway lately: its owner before the members changed, if that one drains
-// and still answers; and for some minutes after we came, its owner if we were not there. When others come, nothing comes to us.
+// Former returns a member that may hold a chunk that has come to this gateway lately: its owner of before, if that drains and
+// still answers, or if this gateway came some minutes ago and the owner was there before it. When others come nothing comes
+// to us.
 func (c *Cluster) Former(ch peer.Chunk) string {
 	s := c.now.Load()
-	key := peer.Served{Dataset: ch.Dataset, Generation: ch.Generation}
-	for _, f := range slices.Backward(s.formers) {
-		if time.Since(f.at) > c.cfg.Remember {
-			break
-		}
-		if id := f.owners[key].owner(ch); s.leaving[id] {
-			return id
-		}
-	}
-	if time.Since(c.started) < c.cfg.Remember {
-		if id := s.without[key].owner(ch); s.there[id] {
-			return id
-		}
+	id := ownerIn(s.before[peer.Served{Dataset: ch.Dataset, Generation: ch.Generation}], ch)
+	if s.leaving[id] || s.there[id] && c.recent() {
+		return id
 	}
 	return ""
 }
+
+// recent reports whether this gateway has come so lately that other members may hold what it owns.
+func (c *Cluster) recent() bool { return time.Since(c.started) < c.cfg.Remember }
 
 // Share returns which part of a generation's chunks this gateway is to hold.
 func (c *Cluster) Share(generation string) float64 {
@@ -100,63 +72,53 @@ func (c *Cluster) Share(generation string) float64 {
 // View changes when Owner or Share may answer otherwise than before.
 func (c *Cluster) View() uint64 { return c.now.Load().number }
 
-// rebuild makes a new snapshot of who owns what. c.mu is held, or nobody else knows c.
+// rebuild makes a new snapshot of who owns what. The owners of before are those that would own if nobody drained; and, for some
+// minutes after this gateway came, as if it were not there, nor those that came with it. c.mu is held, or nobody else knows c.
 func (c *Cluster) rebuild() {
-	before := c.now.Load()
 	s := &snapshot{
-		self: c.self(), number: 1, owners: map[peer.Served]*ownership{}, without: map[peer.Served]*ownership{},
+		self: c.self(), number: 1, recent: c.recent(), owners: map[peer.Served]*placement.View{}, before: map[peer.Served]*placement.View{},
 		there: map[string]bool{}, leaving: map[string]bool{}, shares: map[string]float64{},
 	}
-	all := map[peer.Served][]placement.Member{}   // without us
-	older := map[peer.Served][]placement.Member{} // those of them that were there before us
-	var known []string
+	if is := c.now.Load(); is != nil {
+		s.number = is.number + 1
+	}
+	now, before := map[peer.Served][]placement.Member{}, map[peer.Served][]placement.Member{}
 	for _, m := range c.members {
 		s.there[m.id] = !m.gone && !m.ejected
 		s.leaving[m.id] = s.there[m.id] && m.draining
-		if m.gone || m.draining {
-			continue
-		}
-		known = append(known, m.id+"/"+m.boot)
 		p := placement.Member{ID: m.id, Weight: m.weight}
 		for _, served := range m.serves {
-			if m.owns() && !slices.ContainsFunc(all[served], func(o placement.Member) bool { return o.ID == m.id }) {
-				all[served] = append(all[served], p)
-				if !c.newcomer(m) {
-					older[served] = append(older[served], p)
-				}
+			if m.owns() {
+				now[served] = append(now[served], p)
+			}
+			if s.there[m.id] && (m.draining || !s.recent || !c.newcomer(m)) {
+				before[served] = append(before[served], p)
 			}
 		}
 	}
 	self := placement.Member{ID: c.cfg.ID, Weight: c.cfg.Weight}
-	for _, serving := range c.cfg.Serves {
-		key := peer.Served{Dataset: serving.Dataset, Generation: serving.Generation}
-		s.without[key] = newOwnership(older[key])
-		if c.draining {
-			s.owners[key] = newOwnership(all[key])
-		} else {
-			s.owners[key] = newOwnership(append(slices.Clone(all[key]), self))
+	for _, key := range s.self.Serves {
+		if !c.draining {
+			now[key] = append(now[key], self)
 		}
-		for i, m := range s.owners[key].members {
-			if m.ID == c.cfg.ID {
-				s.shares[key.Generation] = max(s.shares[key.Generation], s.owners[key].view.Share(i))
-			}
+		if !s.recent {
+			before[key] = append(before[key], self)
 		}
+		s.owners[key], s.before[key] = placement.NewView(now[key]), placement.NewView(before[key])
+		s.shares[key.Generation] = max(s.shares[key.Generation], shareOf(s.owners[key], c.cfg.ID))
 	}
-	slices.Sort(known)
-	if c.draining {
-		known = append(known, "draining")
-	}
-	if now := strings.Join(known, " "); before == nil {
-		c.known = now
-	} else {
-		s.number = before.number + 1
-		if now != c.known {
-			c.known = now
-			c.formers = append(c.formers, former{owners: before.owners, at: time.Now()})
-			c.formers = slices.Clone(c.formers[max(0, len(c.formers)-mostFormers):])
-		}
-	}
-	s.formers = c.formers
 	c.now.Store(s)
 	c.warn()
+}
+
+// shareOf returns the share of a generation's chunks that a member owns.
+func shareOf(view *placement.View, id string) float64 {
+	if view == nil {
+		return 0
+	}
+	i := slices.IndexFunc(view.Members(), func(m placement.Member) bool { return m.ID == id })
+	if i < 0 {
+		return 0
+	}
+	return view.Share(i)
 }
