@@ -70,7 +70,7 @@ type Path struct {
 	disk     *disk   // nil: none
 	decoding *decoding
 	hot      *hot
-	ahead    *readAhead // nil: no peers
+	ahead    *readAhead
 	yield    []yielding // to who needs memory now, in this order
 	asking   *asking
 	formers  formers
@@ -113,8 +113,8 @@ func New(cfg Config) *Path {
 	followed := lookahead.Config{Budget: ahead(total), Plans: total / readerShare}
 	if cfg.Peers != nil {
 		followed.Mine = mine
-		p.ahead, p.asking = newReadAhead(p, total, cfg.CarryBytes), newAsking(total)
 	}
+	p.ahead, p.asking = newReadAhead(p, total, cfg.CarryBytes), newAsking(total)
 	p.readers = lookahead.New(followed)
 	p.tables = chunkcache.NewObjects[tableKey](cfg.Budget, max(total/tableShare, 1), chunkindex.Cached.Bytes,
 		func(n int64) { p.cache.Reclaim(n, chunkcache.Soon) })
@@ -321,9 +321,7 @@ func (p *Path) Stats() Stats {
 		BudgetTotal: p.budget.Total(), BudgetInUse: p.budget.InUse(), BudgetPeak: p.budget.Peak(),
 	}
 	p.asked.fill(&s)
-	if p.ahead != nil {
-		s.CarriedHits, s.CarriedBytes = p.ahead.hits.Load(), p.ahead.bytes.Load()
-	}
+	s.CarriedHits, s.CarriedBytes = p.ahead.hits.Load(), p.ahead.bytes.Load()
 	if p.disk != nil {
 		s.Disk, s.DiskDropped = p.disk.cache.Stats(), p.disk.dropped.Load()
 	}

@@ -79,8 +79,8 @@ type batchRun struct {
 	refs   int  // bodies that show it, batches that wait for it, and the question
 	gone   bool // it is no rank's any more: its memory goes back with the last of those
 
-	chunks   []chunkindex.ChunkRanges // that have come, in order of place; set when done is closed
-	segments [][]byte
+	chunks   []chunkindex.ChunkRanges // in order of place; set when done is closed
+	segments [][]byte                 // of their samples, by Seq; nil: it has not come
 	buffer   *chunkcache.Buffer[key]
 	cost     int64
 }
@@ -196,25 +196,12 @@ func (a *readAhead) bring(ctx context.Context, r *rank, n *batchRun, p *plannedR
 	f.lay(n.segments, n.buffer.Bytes())
 	p.segments = n.segments
 	_, lost := p.ask(ctx, f.chunks, f.owners)
-	n.chunks = without(f.chunks, lost)
-}
-
-// without returns chunks without some of their ranges. Both lists are in order of place.
-func without(chunks, lost []chunkindex.ChunkRanges) (out []chunkindex.ChunkRanges) {
-	gone := map[int]bool{} // by Seq
 	for _, c := range lost {
 		for _, r := range c.Ranges {
-			gone[r.Seq] = true
+			n.segments[r.Seq] = nil
 		}
 	}
-	if len(gone) == 0 {
-		return chunks
-	}
-	for _, c := range chunks {
-		c.Ranges = slices.DeleteFunc(slices.Clone(c.Ranges), func(r chunkindex.Range) bool { return gone[r.Seq] })
-		out = append(out, c)
-	}
-	return out
+	n.chunks = f.chunks
 }
 
 // wait returns the run that a batch is in, once that is there, nil if it is in none. release ends the use of it.
@@ -253,8 +240,8 @@ func (a *readAhead) take(n *batchRun, f *far, segments [][]byte) *far {
 	for i, c := range f.chunks {
 		var left []chunkindex.Range
 		for _, r := range c.Ranges {
-			if seq, ok := n.find(c.Chunk, r); ok {
-				segments[r.Seq] = n.segments[seq]
+			if b := n.find(c.Chunk, r); b != nil {
+				segments[r.Seq] = b
 				a.hits.Add(1)
 				a.bytes.Add(uint64(r.Length))
 			} else {
@@ -269,19 +256,20 @@ func (a *readAhead) take(n *batchRun, f *far, segments [][]byte) *far {
 	return rest
 }
 
-// find returns the segment of a sample, if the run has brought it.
-func (n *batchRun) find(chunk int, want chunkindex.Range) (seq int, ok bool) {
+// find returns the segment of a sample, nil if the run has not brought it.
+func (n *batchRun) find(chunk int, want chunkindex.Range) []byte {
 	i := sort.Search(len(n.chunks), func(i int) bool { return n.chunks[i].Chunk >= chunk })
 	if i == len(n.chunks) || n.chunks[i].Chunk != chunk {
-		return 0, false
+		return nil
 	}
-	at, ok := slices.BinarySearchFunc(n.chunks[i].Ranges, want, func(r, want chunkindex.Range) int {
+	ranges := n.chunks[i].Ranges
+	at, ok := slices.BinarySearchFunc(ranges, want, func(r, want chunkindex.Range) int {
 		return cmp.Or(cmp.Compare(r.Offset, want.Offset), cmp.Compare(r.Length, want.Length))
 	})
 	if !ok {
-		return 0, false
+		return nil
 	}
-	return n.chunks[i].Ranges[at].Seq, true
+	return n.segments[ranges[at].Seq]
 }
 
 // release ends the use of a run, if there is one.
@@ -330,9 +318,6 @@ func (a *readAhead) giveUp(r *rank) {
 
 // expire forgets ranks whose reader has gone, and those that their reader has left behind: they read at another gateway.
 func (a *readAhead) expire(stands func(reader uint64) (at shuffle.Cursor, ok bool), now time.Time) {
-	if a == nil {
-		return
-	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.ranks = slices.DeleteFunc(a.ranks, func(r *rank) bool {
@@ -348,9 +333,6 @@ func (a *readAhead) expire(stands func(reader uint64) (at shuffle.Cursor, ok boo
 
 // stop ends everything that is on its way, and waits for it. Nothing begins any more.
 func (a *readAhead) stop() {
-	if a == nil {
-		return
-	}
 	a.mu.Lock()
 	a.closed = true
 	for _, r := range a.ranks {
@@ -362,9 +344,6 @@ func (a *readAhead) stop() {
 
 // reclaim gives up runs that nothing shows until n bytes are free in the cache, and returns the bytes.
 func (a *readAhead) reclaim(n int64) int64 {
-	if a == nil {
-		return 0
-	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	before := a.held
@@ -376,9 +355,6 @@ func (a *readAhead) reclaim(n int64) int64 {
 
 // idle returns the bytes that reclaim could give back now.
 func (a *readAhead) idle() (n int64) {
-	if a == nil {
-		return 0
-	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, r := range a.ranks {

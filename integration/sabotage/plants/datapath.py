@@ -70,7 +70,7 @@ PLANTS = [
     (
         "datapath keeps what a peer sent along without comparing it with the index",
         "./datapath TestWrongSamplesAreNotKept",
-        [("datapath/readahead.go", "without(f.chunks, lost)", "without(f.chunks, lost[:0])")],
+        [("datapath/readahead.go", "for _, c := range lost {", "for _, c := range lost[:0] {")],
     ),
     (
         "datapath asks peers for what a peer asks of it",
