@@ -2,6 +2,7 @@ package datapath
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -40,7 +41,7 @@ func TestReaderThatHasGoneIsForgotten(t *testing.T) {
 		if s.resident(0) {
 			t.Error("a chunk stayed whose reader has gone")
 		}
-		if got := p.readers.Needs(time.Now()); len(got) != 0 {
+		if got := slices.Collect(p.readers.Missing()); len(got) != 0 {
 			t.Errorf("got %d chunks to fetch ahead, want none", len(got))
 		}
 		stop()
@@ -81,7 +82,7 @@ func TestReaderThatWaitsHasNotGone(t *testing.T) {
 }
 
 // What was evicted before its reader came for it is fetched again, though its reader has not moved.
-func TestWhatIsEvictedWithinTheHorizonIsFetchedAgain(t *testing.T) {
+func TestWhatIsNeededSoonIsFetchedAgain(t *testing.T) {
 	d := newDataset(t, 46, same(640, 3000), 640, 64<<10)
 	bubble.Test(t, func(t *testing.T) {
 		b := bud(8 << 20)

@@ -1,10 +1,10 @@
 package datapath
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"sort"
 	"time"
@@ -160,7 +160,7 @@ func (p *Path) Heard(dataset, generation string, at shuffle.Cursor, think time.D
 	}
 	p.reown()
 	p.readers.Heard(s, at, think, time.Now())
-	p.flights.keep(p.readers.Horizon())
+	p.flights.keep(p.readers)
 	p.look()
 }
 
@@ -168,20 +168,16 @@ func (p *Path) Heard(dataset, generation string, at shuffle.Cursor, think time.D
 func (p *Path) Held() []peer.Chunk {
 	type held struct {
 		home
-		due time.Time
+		due time.Duration
 	}
 	var all []held
 	for _, h := range p.homes.all() {
 		if h.source.name == "" || !h.source.resident(h.chunk) {
 			continue
 		}
-		due := p.readers.Next(h.source, h.chunk)
-		if due.IsZero() {
-			due = time.Unix(math.MaxInt32, 0) // nobody comes for it
-		}
-		all = append(all, held{h, due})
+		all = append(all, held{h, p.readers.Due(h.source, h.chunk)})
 	}
-	slices.SortFunc(all, func(a, b held) int { return a.due.Compare(b.due) })
+	slices.SortFunc(all, func(a, b held) int { return cmp.Compare(a.due, b.due) })
 	out := make([]peer.Chunk, len(all))
 	for i, h := range all {
 		out[i] = h.source.peerChunk(h.chunk)

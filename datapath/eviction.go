@@ -30,21 +30,27 @@ func (p *Path) due(k key) int64 {
 	return due
 }
 
-// due says when readers of the data set need a chunk next: its rank among those within the horizon,
-// or the time until a reader comes, which counts only where chunks go by the plan.
+// due says when readers of the data set need a chunk next: the time until one comes soon,
+// and beyond chunkcache.Soon the time until one comes later, which counts only where chunks go by the plan.
 func (s *Source) due(chunk int) int64 {
-	readers := s.path.readers
-	if order, soon := readers.Horizon().Order(s, chunk); soon {
-		return int64(order)
-	}
-	if s.path.cfg.Policy == PolicyLRU {
+	c := s.path.readers.Coming(s, chunk)
+	switch {
+	case c.Soon:
+		return min(int64(c.Due), chunkcache.Soon-1)
+	case c.Due == lookahead.Never || s.path.cfg.Policy == PolicyLRU:
 		return chunkcache.Never
 	}
-	due := readers.Due(s, chunk)
-	if due == lookahead.Never {
-		return chunkcache.Never
+	return chunkcache.Soon + 1 + int64(c.Due)
+}
+
+// gone notes that a chunk is not in memory any more, or has not come.
+func (p *Path) gone(k key) {
+	for _, h := range p.homes.of(k) {
+		if p.readers.Lost(h.source, h.chunk) {
+			p.look()
+		}
 	}
-	return chunkcache.Soon + 1 + int64(due)
+	p.homes.drop(k)
 }
 
 // Chunks returns how many chunks the dataset has. Chunks, Cost and Resident are what the table of readers asks of it.

@@ -58,10 +58,14 @@ func (f *fetch) request() chunkcache.Request[key] {
 	return chunkcache.Request[key]{Wants: f.wants, Ahead: f.held != nil, Due: f.due, Group: f.group, Load: f.load}
 }
 
-// due says when the last of the missing wants is needed.
+// due says when the last of the missing wants is needed: a chunk goes for them if it is due later,
+// or for a read ahead of need if it is due much later.
 func (f *fetch) due(missing []int) (due int64) {
 	for _, i := range missing {
 		due = max(due, f.source.due(f.numbers[i]))
+	}
+	if f.held != nil {
+		return later(due)
 	}
 	return due
 }

@@ -145,8 +145,8 @@ func TestSecondEpochWithHalfTheDataInMemory(t *testing.T) {
 	}
 }
 
-// No chunk is evicted while a reader is coming for it, however unlike the readers are and however small the memory.
-func TestNothingWithinTheHorizonIsEvicted(t *testing.T) {
+// However unlike the readers are and however small the memory, they do not take turns in throwing each other's chunks out.
+func TestReadersLeaveEachOtherTheirChunks(t *testing.T) {
 	d := oneToAShard(t, 96)
 	for _, room := range []int64{12, 24, 48, 80} {
 		t.Run(fmt.Sprint(room), func(t *testing.T) {
@@ -167,8 +167,8 @@ func TestNothingWithinTheHorizonIsEvicted(t *testing.T) {
 				}
 				wg.Wait()
 				x.stop()
-				if got := x.path.Stats(); got.ExpectedEvictions != 0 || room < 80 && got.Evictions == 0 {
-					t.Errorf("got %d of %d evictions of chunks that a reader was coming for, want some and none of those", got.ExpectedEvictions, got.Evictions)
+				if got := x.path.Stats(); got.Loads > 130 || got.RangeReads > 0 || room < 80 && got.Evictions == 0 {
+					t.Errorf("got %d loads of 93 chunks, %d reads of samples and %d evictions, want hardly more loads, and evictions", got.Loads, got.RangeReads, got.Evictions)
 				}
 			})
 		})
@@ -326,6 +326,7 @@ func TestRequestsDoNotWaitForABurstOfReaders(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		x := d.trialOf(t, 60, Config{Fetchers: 4})
 		plans := make([]*shuffle.Plan, 8)
+		d.store.SetFault(slow(time.Millisecond)) // so that much is still missing when all readers have come
 		for i := range plans {
 			var err error
 			plans[i], err = shuffle.NewPlan(shuffle.Params{Shuffle: shuffle.Window, Window: 2, Seed: uint64(i)}, d.index.First())

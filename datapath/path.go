@@ -102,7 +102,7 @@ func New(cfg Config) *Path {
 		kick:   make(chan struct{}, 1),
 	}
 	p.cache = chunkcache.New(chunkcache.Config[key]{
-		Budget: cfg.Budget, Due: p.due, Evicted: p.homes.drop, Debug: cfg.Debug,
+		Budget: cfg.Budget, Due: p.due, Evicted: p.gone, Debug: cfg.Debug,
 	})
 	p.decoding = newDecoding(p.cache)
 	p.hot = newHot(p.cache, cfg.Budget.Total())

@@ -57,7 +57,7 @@ func (s *Source) samples(fills []*fill) (once []*sample, again []twin) {
 	all, once := make([]sample, 0, n), make([]*sample, 0, n)
 	for _, c := range fills {
 		l := s.layout(c.Chunk)
-		lone := len(l.exts) > 1 && s.path.readers.Horizon().Has(s, c.Chunk)
+		lone := len(l.exts) > 1 && s.path.readers.Expected(s, c.Chunk)
 		for _, r := range c.Ranges {
 			if r.Length > 0 {
 				all = all[:len(all)+1]

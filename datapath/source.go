@@ -66,7 +66,7 @@ func (s *Source) visit(at shuffle.Cursor, b *batch) visit {
 	}
 	s.path.reown()
 	v := s.path.readers.Asked(s, at, time.Now())
-	s.path.flights.keep(s.path.readers.Horizon())
+	s.path.flights.keep(s.path.readers)
 	b.fits, b.visit = s.path.fits(s, time.Now()), v
 	if at.Epoch.Local() {
 		b.next = unfollowed
@@ -179,7 +179,6 @@ func (s *Source) pays(b *batch, c chunkindex.ChunkRanges) bool {
 
 // used reports whether enough of a chunk will be used while it stays in memory, by what the plans say.
 func (s *Source) used(b *batch, c chunkindex.ChunkRanges) bool {
-	horizon := s.path.readers.Horizon()
 	switch {
 	case s.name != "" && s.owner(c.Chunk) != "":
 		// Another member keeps the chunk. But a peer that asks here may know better, or the owner fails, and then more will be
@@ -190,8 +189,11 @@ func (s *Source) used(b *batch, c chunkindex.ChunkRanges) bool {
 		return false
 	case b.fits:
 		return true
-	case b.next != unknown && horizon.Has(s, c.Chunk):
-		return s.worth(c.Chunk, max(horizon.Samples(s, c.Chunk), uint64(len(c.Ranges))))
+	}
+	coming := s.path.readers.Coming(s, c.Chunk)
+	switch {
+	case b.next != unknown && coming.Soon:
+		return s.worth(c.Chunk, max(coming.Samples, uint64(len(c.Ranges))))
 	case b.next == unfollowed && s.path.spares(s.Cost(c.Chunk)):
 		return true
 	case b.visit != nil: // it would be gone before the rest of it is wanted, and be read again each time

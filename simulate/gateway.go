@@ -30,8 +30,8 @@ type gateway struct {
 	fits      bool    // all data may be in memory
 	coarse    bool    // large chunks are read in one piece
 	bodies    float64 // the part of a request's bytes that are in memory at one time: many batches are followed as one
-	queue     queue
-	passing   bool // a look at what to fetch ahead is set
+	passing   bool    // a look at what to fetch ahead is set
+	short     bool    // the last look has found too little memory
 	rates     rates
 	came      float64      // seconds of thinking that lie before where the readers stand
 	asking    turns        // of those who wait for other gateways
@@ -54,11 +54,10 @@ func newGateway(c *clock, s *Setting, d *Data, store *line) *gateway {
 	g.readers = lookahead.New(followed)
 	g.asking = turns{left: max(s.CacheSize/askingShare, 1)}
 	g.asking.max = g.asking.left
-	g.queue.horizon = g.readers.Horizon()
 	g.gate = gate{limit: s.Fetchers, idle: g.look}
 	g.lone = gate{limit: max(s.Fetchers-1, 1), idle: func() {}}
-	g.memory = newMemory(s.CacheSize, g.due)
-	g.memory.ahead = g.giveUp
+	g.memory = newMemory(s.CacheSize, g.due, g.gone)
+	g.memory.ahead, g.memory.freed = g.giveUp, g.memoryFreed
 	if s.DiskSize > 0 {
 		g.disk = newDisk(c, s.DiskSize, s.DiskRate, g.nextRead, g.look)
 	}
@@ -67,20 +66,32 @@ func newGateway(c *clock, s *Setting, d *Data, store *line) *gateway {
 
 func ahead(total int64) int64 { return total / 10 * aheadTenths }
 
-// due says when readers need a chunk next: its rank among those within the horizon, or the time until a reader comes, which
-// counts only where chunks go by the plan.
+// due says when readers need a chunk next: the time until one comes soon, and beyond
+// chunkcache.Soon the time until one comes later, which counts only where chunks go by the plan.
 func (g *gateway) due(chunk int32) int64 {
-	if order, soon := g.readers.Horizon().Order(g, int(chunk)); soon {
-		return int64(order)
-	}
-	if g.set.Policy == LRU {
+	c := g.readers.Coming(g, int(chunk))
+	switch {
+	case c.Soon:
+		return min(int64(c.Due), chunkcache.Soon-1)
+	case c.Due == lookahead.Never || g.set.Policy == LRU:
 		return chunkcache.Never
 	}
-	due := g.readers.Due(g, int(chunk))
-	if due == lookahead.Never {
-		return chunkcache.Never
+	return chunkcache.Soon + 1 + int64(c.Due)
+}
+
+// memoryFreed makes the gateway look again if it has found too little memory.
+func (g *gateway) memoryFreed() {
+	if g.short {
+		g.short = false
+		g.look()
 	}
-	return chunkcache.Soon + 1 + int64(due)
+}
+
+// gone notes that a chunk is not in memory any more.
+func (g *gateway) gone(chunk int32) {
+	if g.readers.Lost(g, int(chunk)) {
+		g.look()
+	}
 }
 
 // dueLast is when the last of some chunks is needed.

@@ -10,6 +10,7 @@ type memory struct {
 	inUse int64
 	peak  int64
 	shelf *chunkcache.Shelf[int32]
+	freed func() // called when memory may be free
 	loads map[int32]*load
 	queue []waiter            // bodies that wait for memory
 	ahead func(n int64) int64 // gives up what was asked for ahead of need, and returns the bytes
@@ -27,12 +28,18 @@ type waiter struct {
 	ready func()
 }
 
-func newMemory(total int64, due func(int32) int64) *memory {
-	return &memory{total: total, shelf: chunkcache.NewShelf(due, nil), loads: map[int32]*load{}}
+func newMemory(total int64, due func(int32) int64, gone func(int32)) *memory {
+	return &memory{total: total, shelf: chunkcache.NewShelf(due, gone), loads: map[int32]*load{}}
 }
 
 // contains reports whether a chunk is in memory or on its way there.
 func (m *memory) contains(chunk int32) bool { return m.loads[chunk] != nil || m.shelf.Has(chunk) }
+
+// hasRoom reports whether n bytes that are due at a time may be read ahead of need: into memory that is free beside what bodies
+// need, or instead of a chunk that is due later.
+func (m *memory) hasRoom(n, due int64) bool {
+	return ahead(m.total)-m.inUse >= n || m.shelf.Goes(due)
+}
 
 // take reserves n bytes for what is due at a time, instead of chunks that are due later: all of it or nothing.
 func (m *memory) take(n, due int64) bool {
@@ -74,6 +81,7 @@ func (m *memory) nudge() {
 		m.grant(w.n)
 		w.ready()
 	}
+	m.freed()
 }
 
 // free lets chunks go until n bytes are free, those that a reader comes for soon last, and reports whether they are.

@@ -165,8 +165,7 @@ func (g *gateway) giveBack(r *request) {
 // answered notes that a request's bytes are there.
 func (g *gateway) answered(r *request) {
 	if r.visit != nil && r.visit.Answered(g.clock.instant()) {
-		g.queue = queue{horizon: g.queue.horizon} // the reader has its first batch: all fetchers may work ahead of it
-		g.look()
+		g.look() // the reader has its first batch: all fetchers may work ahead of it
 	}
 	if r.turn > 0 {
 		g.asking.leave(r.turn)
@@ -209,8 +208,8 @@ func (g *gateway) pays(r *request, u use) bool {
 	if g.fits {
 		return true
 	}
-	if h := g.queue.horizon; r.local && h.Has(g, int(u.chunk)) {
-		return g.worth(u.chunk, max(h.Samples(g, int(u.chunk)), uint64(u.samples)))
+	if coming := g.readers.Coming(g, int(u.chunk)); r.local && coming.Soon {
+		return g.worth(u.chunk, max(coming.Samples, uint64(u.samples)))
 	}
 	if r.visit == nil { // what is asked for is not known to be all that is wanted
 		spare := ahead(g.memory.total)-g.memory.inUse >= g.Cost(int(u.chunk))
@@ -335,7 +334,7 @@ func (g *gateway) readRanges(uses []use, all func()) {
 	var tasks []func(done func())
 	for _, u := range uses {
 		read := g.demand
-		if g.data.Chunks[u.chunk].Extents > 0 && g.queue.horizon.Has(g, int(u.chunk)) {
+		if g.data.Chunks[u.chunk].Extents > 0 && g.readers.Expected(g, int(u.chunk)) {
 			read = g.demandLone
 		}
 		for _, n := range g.data.ranges(u, g.set.PartSize) {

@@ -6,14 +6,17 @@
 // next request, its think time, says how fast it would go on if nothing kept it waiting. Ranks of one plan that stand
 // near each other are one reader, for they need the same chunks. What is known changes speed, never bytes.
 //
-// From the readers follow
+// From the readers follow the answers to two questions:
 //
-//   - the horizon: the chunks that they need now and soon, as many as the memory holds. These must not be evicted;
-//   - the queue (Needs): the same chunks in the order in which readers would stall for want of them;
-//   - the next use of any chunk (Next), in the next epoch too, for a policy that lets the chunk go that
-//     is needed last.
+//   - when a chunk is due (Due), in the next epoch too: the cache lets the chunk go that is due last,
+//     and what is read ahead of need goes into memory only instead of what is due later;
+//   - what is missing and due first (Missing): each reader has a cursor that stands at the first chunk
+//     it needs soon that is not in memory, and the cursor comes first whose reader would stall first.
 //
-// The queue is the heuristic of Lobster (Liu et al., ICPP 2022) taken chunk by chunk. Lobster gives each consumer
+// Soon are the chunks of the batch that the reader stands at, and some after them, as many as its
+// memory holds.
+//
+// The queue of cursors is the heuristic of Lobster (Liu et al., ICPP 2022) taken chunk by chunk. Lobster gives each consumer
 // a fetcher and then always one more to the consumer that is slowest to get its data. Here a fetcher that
 // is free goes to the chunk whose reader would stall first. That deadline comes from the reader's demand, the samples
 // that it takes for each second of think time, and never from its progress: a stalled reader would look slow, get less,

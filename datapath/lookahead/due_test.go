@@ -1,11 +1,25 @@
 package lookahead
 
 import (
+	"cmp"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/millrace-data/millrace/shuffle"
 )
+
+// dues returns when each chunk of a data set is due, but for those that nobody comes for.
+func (r *Readers) dues(d Dataset) map[int]time.Duration {
+	out := map[int]time.Duration{}
+	for c := range d.Chunks() {
+		if due := r.Due(d, c); due != Never {
+			out[c] = due
+		}
+	}
+	return out
+}
 
 // In stored order chunk c holds positions 10c to 10c+10.
 func TestDueIsWhenTheFirstReaderComes(t *testing.T) {
@@ -39,5 +53,45 @@ func TestDueIsWhenTheFirstReaderComes(t *testing.T) {
 	r.read(d, at(p, 0, 70, 10), now.Add(time.Second)) // a rank three batches behind
 	if got := r.Due(d, 8); got > 2*time.Second {
 		t.Errorf("chunk 8, a batch ahead of the last rank: got %v, want 2s at most", got)
+	}
+}
+
+// What this epoch has used stays for the next one by a place of its own, whatever the orders of the epochs are, and what
+// stays comes at all times of an epoch: a cache of half the data serves about half of every tenth of it.
+func TestWhatStaysComesEvenly(t *testing.T) {
+	d := newData(400, 10)
+	p := d.plan(t, shuffle.Window, 4, 1)
+	var kept []map[int]bool
+	for epoch := range uint64(3) {
+		r := New(Config{Budget: 2})
+		r.read(d, at(p, epoch, 3990, 10), begin()) // all but the last window's chunks were read
+		due := r.dues(d)
+		chunks := slices.SortedFunc(maps.Keys(due), func(a, b int) int { return cmp.Compare(due[a], due[b]) })
+		kept = append(kept, map[int]bool{})
+		for _, c := range chunks[:200] {
+			kept[epoch][c] = true
+		}
+		came := make([]int, 10)
+		for span := range p.Epoch(epoch + 1).Spans(0) {
+			if kept[epoch][int(span.Chunk)] {
+				came[span.From*10/4000]++
+			}
+		}
+		for part, n := range came {
+			if n < 10 || n > 30 {
+				t.Errorf("epoch %d: got %d of the 40 chunks in tenth %d, want about half of them", epoch+1, n, part)
+			}
+		}
+	}
+	for epoch := 1; epoch < len(kept); epoch++ {
+		same := 0
+		for c := range kept[0] {
+			if kept[epoch][c] {
+				same++
+			}
+		}
+		if same < 192 { // but for those of the last window
+			t.Errorf("got %d of 200 chunks that stay from epoch to epoch, want nearly all", same)
+		}
 	}
 }

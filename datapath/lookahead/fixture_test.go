@@ -1,6 +1,7 @@
 package lookahead
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -49,6 +50,9 @@ func (r *Readers) read(d Dataset, c shuffle.Cursor, now time.Time) *Visit {
 }
 
 func begin() time.Time { return time.Unix(1e9, 0) }
+
+// missing returns all that is missing.
+func (r *Readers) missing() []Need { return slices.Collect(r.Missing()) }
 
 func chunks(needs []Need) []int {
 	out := make([]int, len(needs))

@@ -1,6 +1,7 @@
 package lookahead
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -23,7 +24,7 @@ func TestOnlyWhatIsKeptHereIsLookedAheadFor(t *testing.T) {
 			now = now.Add(time.Second)
 			r.read(d, at(p, 0, batch*5, 5), now)
 		}
-		needs := r.Needs(now)
+		needs := r.missing()
 		far := 0
 		for _, need := range needs {
 			if need.Plan != p {
@@ -36,31 +37,29 @@ func TestOnlyWhatIsKeptHereIsLookedAheadFor(t *testing.T) {
 			t.Errorf("1 of %d: got %d chunks needed, up to chunk %d; want those of the next %d at least", n, len(needs), far, 8*n)
 		}
 		for c := range d.Chunks() {
-			next, left := r.Next(d, c), r.Distance(d, c, false)
-			if mine := c%n == 0; next.IsZero() == mine || (left == Never) == mine || !mine && r.Expected(d, c) {
-				t.Fatalf("1 of %d, chunk %d: next %v, in %v, expected %v; want this for what is kept here alone", n, c, next, left, r.Expected(d, c))
+			due := r.Due(d, c)
+			if mine := c%n == 0; (due == Never) == mine || !mine && r.Expected(d, c) {
+				t.Fatalf("1 of %d, chunk %d: due in %v, expected %v; want this for what is kept here alone", n, c, due, r.Expected(d, c))
 			}
 		}
 	}
 }
 
-// When the owners change the readers come for other chunks, at once and on another clock.
+// When the owners change the readers come for other chunks, at once.
 func TestReownedReadersComeForOtherChunks(t *testing.T) {
 	d := newData(400, 10)
 	n := 4
 	r := shareOf(&n, 10)
 	p := d.plan(t, shuffle.None, 0, 0)
 	r.read(d, at(p, 0, 0, 5), begin())
-	before := r.Horizon()
-	if before.Has(d, 1) || !before.Has(d, 4) {
-		t.Fatalf("got chunk 1: %v, chunk 4: %v; want only what is kept here", before.Has(d, 1), before.Has(d, 4))
+	if r.Expected(d, 1) || !r.Expected(d, 4) || r.Due(d, 1) != Never {
+		t.Fatalf("got chunk 1 expected %v, 4 %v; want only what is kept here", r.Expected(d, 1), r.Expected(d, 4))
 	}
 	n = 1
-	if r.Reowned(); !r.Horizon().Has(d, 1) || r.Horizon().SameClock(before) {
-		t.Errorf("got chunk 1: %v, the same clock: %v; want it expected, on another clock", r.Horizon().Has(d, 1), r.Horizon().SameClock(before))
-	}
-	if next := r.Next(d, 1); next.IsZero() {
-		t.Error("chunk 1: got no next use, want one")
+	r.Reowned()
+	got := chunks(r.missing())
+	if !r.Expected(d, 1) || r.Due(d, 1) == Never || !slices.Contains(got, 1) || slices.Contains(got, 4*9) {
+		t.Errorf("got chunk 1 expected %v, %v missing; want the next ones, each", r.Expected(d, 1), got)
 	}
 }
 
@@ -72,15 +71,15 @@ func TestAReaderElsewhereIsLookedAheadFor(t *testing.T) {
 	here, there := d.plan(t, shuffle.Window, 8, 1), d.plan(t, shuffle.Window, 8, 2)
 	now := pace(r, d, here, 5, time.Second, 0, begin()) // 10 samples a second
 	r.Heard(d, at(there, 0, 100, 10), 10*time.Millisecond, now)
-	needs := r.Needs(now)
-	due := map[*shuffle.Plan][]time.Time{}
+	needs := r.missing()
+	due := map[*shuffle.Plan][]time.Duration{}
 	for _, n := range needs {
-		due[n.Plan] = append(due[n.Plan], n.Deadline)
+		due[n.Plan] = append(due[n.Plan], n.Due)
 	}
 	if len(due[here]) == 0 || len(due[there]) == 0 {
 		t.Fatalf("got %d needs of the reader here and %d of the one elsewhere, want some of each", len(due[here]), len(due[there]))
 	}
-	if last, want := due[there][len(due[there])-1].Sub(now), time.Second; last > want {
+	if last, want := due[there][len(due[there])-1], time.Second; last > want {
 		t.Errorf("got %v until the reader elsewhere needs the last chunk, want %v at most: it takes 1000 samples a second", last, want)
 	}
 	if got := len(r.List(now)); got != 1 {
@@ -90,12 +89,12 @@ func TestAReaderElsewhereIsLookedAheadFor(t *testing.T) {
 		now = now.Add(10 * time.Millisecond)
 		r.Heard(d, at(there, 0, 100+80*n, 10), 10*time.Millisecond, now)
 	}
-	if got := len(r.readers); got != 2 {
+	if got := len(r.queue); got != 2 {
 		t.Errorf("got %d readers, want 2: one that asks for many batches at a time is the same", got)
 	}
 	now = now.Add(readerNew + time.Second)
 	r.Forget(now)
-	for _, n := range r.Needs(now) {
+	for _, n := range r.missing() {
 		if n.Plan == there {
 			t.Fatal("the reader elsewhere has gone and is looked ahead for")
 		}
@@ -110,10 +109,10 @@ func TestRanksHereAndElsewhereAreOneReader(t *testing.T) {
 	p := d.plan(t, shuffle.Window, 8, 1)
 	now := pace(r, d, p, 5, time.Second, 0, begin())
 	r.Heard(d, at(p, 0, 50, 10), 100*time.Millisecond, now)
-	if got := len(r.readers); got != 1 {
+	if got := len(r.queue); got != 1 {
 		t.Fatalf("got %d readers, want 1", got)
 	}
-	if got := r.readers[0].rate(); got != 100 {
+	if got := r.queue[0].rate(); got != 100 {
 		t.Errorf("got a demand of %v, want 100 samples a second: the fastest rank's", got)
 	}
 	now = now.Add(time.Millisecond)
@@ -122,7 +121,7 @@ func TestRanksHereAndElsewhereAreOneReader(t *testing.T) {
 	now = now.Add(time.Second)
 	r.Forget(now)
 	found := false
-	for _, x := range r.readers {
+	for _, x := range r.queue {
 		found = found || x.far && x.at.First == 50
 	}
 	if !found {
@@ -134,8 +133,8 @@ func TestRanksHereAndElsewhereAreOneReader(t *testing.T) {
 func TestAReaderElsewhereWithoutLocality(t *testing.T) {
 	d := newData(40, 10)
 	r := New(Config{Budget: 100})
-	if r.Heard(d, at(d.plan(t, shuffle.Full, 0, 1), 0, 0, 10), time.Second, begin()); len(r.readers) != 0 {
-		t.Errorf("got %d readers, want none", len(r.readers))
+	if r.Heard(d, at(d.plan(t, shuffle.Full, 0, 1), 0, 0, 10), time.Second, begin()); len(r.queue) != 0 {
+		t.Errorf("got %d readers, want none", len(r.queue))
 	}
 }
 

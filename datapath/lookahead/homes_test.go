@@ -20,11 +20,11 @@ func (r *Readers) homeRead(d Dataset, p *shuffle.Plan, rank, first uint64, now t
 	return r.read(d, c, now)
 }
 
-// expectHomes holds what a table expects, needs and knows the next use of against the groups that read here.
+// expectHomes holds what a table expects, needs and says is due against the groups that read here.
 func expectHomes(t *testing.T, r *Readers, d *data, p *shuffle.Plan, now time.Time, here ...uint64) {
 	t.Helper()
 	needed := map[int]bool{}
-	for _, n := range r.Needs(now) {
+	for _, n := range r.missing() {
 		needed[n.Chunk] = true
 	}
 	count := 0
@@ -34,8 +34,8 @@ func expectHomes(t *testing.T, r *Readers, d *data, p *shuffle.Plan, now time.Ti
 		for _, g := range here {
 			comes = comes || ok && first <= g && g <= last
 		}
-		if next := r.Next(d, c); next.IsZero() == comes || (r.Distance(d, c, false) == Never) == comes {
-			t.Errorf("chunk %d of groups %d to %d: next use %v, want one: %v", c, first, last, next, comes)
+		if due := r.Due(d, c); (due == Never) == comes {
+			t.Errorf("chunk %d of groups %d to %d: due in %v, want a use: %v", c, first, last, due, comes)
 		}
 		if !comes && (needed[c] || r.Expected(d, c)) {
 			t.Errorf("chunk %d of groups %d to %d: needed %v, expected %v; want neither", c, first, last, needed[c], r.Expected(d, c))
@@ -60,7 +60,7 @@ func TestOnlyWhatIsAtHomeIsLookedAheadFor(t *testing.T) {
 	r.homeRead(d, p, 3, 0, now)
 	r.homeRead(d, p, 6, 0, now)
 	expectHomes(t, r, d, p, now, 1, 3)
-	if v := r.homeRead(d, p, 2, 64, now); !comesLikeNext(r, d, v) {
+	if v := r.homeRead(d, p, 2, 64, now); !comesLikeDue(r, d, v) {
 		t.Error("want a visit to come for what has a next use, and for nothing else")
 	}
 	for batch := uint64(2); batch < 50; batch++ { // group 3 reads elsewhere from now on
@@ -74,9 +74,9 @@ func TestOnlyWhatIsAtHomeIsLookedAheadFor(t *testing.T) {
 	expectHomes(t, r, d, p, now, 0, 1, 2, 3)
 }
 
-func comesLikeNext(r *Readers, d *data, v *Visit) bool {
+func comesLikeDue(r *Readers, d *data, v *Visit) bool {
 	for c := range d.Chunks() {
-		if v.ComesFor(c) == r.Next(d, c).IsZero() {
+		if v.ComesFor(c) == (r.Due(d, c) == Never) {
 			return false
 		}
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	maxRanks = 1024             // remembered at once: the one not heard of for longest makes room
+	maxRanks = 4096             // remembered at once: the one not heard of for longest makes room
 	rankIdle = 5 * time.Minute  // after which one is no longer listed
 	ofLate   = 30 * time.Second // what is longer ago than this counts for less than a third
 )
@@ -61,12 +61,9 @@ type rank struct {
 // request; false: there was none.
 func (r *Readers) step(d Dataset, at shuffle.Cursor, now time.Time) (k *rank, thought time.Duration, ok bool) {
 	key := rankKey{Job{d, at.Plan.Params(), at.BatchSize, max(at.WorldSize, 1)}, at.Rank}
-	if k = r.ranks[key]; k == nil {
-		if len(r.ranks) >= maxRanks {
-			r.dropOldest()
-		}
+	if k, ok = r.ranks.Get(key); !ok {
 		k = &rank{seen: now}
-		r.ranks[key] = k
+		r.ranks.Add(key, k)
 	}
 	since := now.Sub(k.seen).Seconds()
 	fade := math.Exp(-since / ofLate.Seconds())
@@ -95,11 +92,9 @@ func (r *Readers) join(k *rank, x *reader) {
 	if x != nil && k.reader == x.number {
 		return
 	}
-	for _, o := range r.readers {
-		if o.number == k.reader {
-			o.ranks--
-			o.left = o.ranks <= 0 && !o.far
-		}
+	if o := r.numbered[k.reader]; o != nil {
+		o.ranks--
+		o.left = o.ranks <= 0 && !o.far
 	}
 	if k.reader = 0; x != nil {
 		k.reader = x.number
@@ -108,33 +103,23 @@ func (r *Readers) join(k *rank, x *reader) {
 	}
 }
 
-func (r *Readers) dropOldest() {
-	var oldest rankKey
-	var seen time.Time
-	for k, v := range r.ranks {
-		if seen.IsZero() || v.seen.Before(seen) {
-			oldest, seen = k, v.seen
-		}
-	}
-	delete(r.ranks, oldest)
-}
-
 // List returns the ranks heard of lately, job by job, ranks in order.
 func (r *Readers) List(now time.Time) []Reader {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	foremost := map[Job]uint64{}
-	out := make([]Reader, 0, len(r.ranks))
-	for k, v := range r.ranks {
+	out := make([]Reader, 0, r.ranks.Len())
+	for _, k := range r.ranks.Keys() { // the one not heard of for longest first
+		v, _ := r.ranks.Peek(k)
 		if now.Sub(v.seen) > rankIdle {
-			delete(r.ranks, k)
+			r.ranks.Remove(k)
 			continue
 		}
 		foremost[k.Job] = max(foremost[k.Job], v.batches(k.BatchSize))
 		out = append(out, v.describe(k, now))
 	}
 	for i := range out {
-		v := r.ranks[rankKey{out[i].Job, out[i].Rank}]
+		v, _ := r.ranks.Peek(rankKey{out[i].Job, out[i].Rank})
 		out[i].Behind = foremost[out[i].Job] - v.batches(out[i].BatchSize)
 	}
 	slices.SortFunc(out, func(a, b Reader) int {

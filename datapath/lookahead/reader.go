@@ -3,19 +3,21 @@ package lookahead
 import (
 	"math"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/millrace-data/millrace/shuffle"
 )
 
 const (
-	readerNew   = 30 * time.Second // after which a reader that asked for one batch is forgotten
-	readerComes = 10 * time.Minute // after which one that was announced is not waited for any more
-	readerLeft  = time.Second / 4  // one whose ranks have all gone on elsewhere: unless one comes back, it was no reader
-	readerGone  = 2 * time.Second  // at the least, one that went on; or, if it is slow,
-	readerGaps  = 8                // so many times as long as it took from batch to batch of late
-	nearBatches = 8                // requests this near each other belong to one reader: the ranks of one job
-	lateBatches = 32               // and a request for one of so many batches that the reader has passed over
+	behindBatches = 2                // how far behind the foremost rank chunks are due, or a batch more than the last rank is
+	readerNew     = 30 * time.Second // after which a reader that asked for one batch is forgotten
+	readerComes   = 10 * time.Minute // after which one that was announced is not waited for any more
+	readerLeft    = time.Second / 4  // one whose ranks have all gone on elsewhere: unless one comes back, it was no reader
+	readerGone    = 2 * time.Second  // at the least, one that went on; or, if it is slow,
+	readerGaps    = 8                // so many times as long as it took from batch to batch of late
+	nearBatches   = 8                // requests this near each other belong to one reader: the ranks of one job
+	lateBatches   = 32               // and a request for one of so many batches that the reader has passed over
 )
 
 // reader is where one job stands in one plan. Its ranks count as one.
@@ -35,22 +37,16 @@ type reader struct {
 	ranks     int            // that stand here
 	left      bool           // the last of them has gone on elsewhere
 	fastest   *rank          // of those that stand here: its demand is the reader's
-	anchor    anchor
-	far       bool      // ranks that read at other gateways are or were here
-	distant   demand    // of the fastest of those, of late
-	told      time.Time // when that was
+	far       bool           // ranks that read at other gateways are or were here
+	distant   demand         // of the fastest of those, of late
+	told      time.Time      // when that was
 
 	here   map[group]time.Time // when a rank of each group last read at this gateway
 	swept  time.Time           // when here was last rid of groups that read elsewhere
 	groups groups              // those that come for chunks here
 
 	ahead
-}
-
-// reads reports whether a request is one of the reader's plan. The same plan prepared again is the same: its order follows
-// from the data set and the parameters.
-func (x *reader) reads(d Dataset, at shuffle.Cursor) bool {
-	return x.dataset == d && (x.at.Plan == at.Plan || x.at.Plan.Params() == at.Plan.Params())
+	standing atomic.Pointer[standing]
 }
 
 // near reports whether a request of the reader's plan belongs to it.
@@ -111,8 +107,25 @@ func (x *reader) patience() time.Duration {
 	return max(readerGone, readerGaps*x.gap)
 }
 
-// rest returns the reader's next epoch, which it prepares if that has not been done.
-func (x *reader) rest() *shuffle.Epoch {
+// last returns the position, in the reader's epoch, from which on its ranks still need chunks.
+func (x *reader) last() uint64 {
+	return x.at.First - min(max(behindBatches*x.at.BatchSize, x.lag+x.at.BatchSize), x.at.First)
+}
+
+// stands returns where the reader stands.
+func (x *reader) stands() *standing {
+	s := &standing{
+		plan: x.at.Plan, epoch: x.at.Epoch, first: x.at.First, last: x.last(), total: x.at.Plan.Samples(),
+		soon: x.horizon(), rate: x.rate(), groups: x.groups, straggler: x.lag > 0,
+	}
+	if s.first+s.soon > s.total {
+		s.next = x.after()
+	}
+	return s
+}
+
+// after returns the reader's next epoch, which it prepares if that has not been done.
+func (x *reader) after() *shuffle.Epoch {
 	if x.next == nil {
 		x.next = x.at.Plan.Epoch(x.at.Epoch.Number() + 1)
 	}

@@ -1,10 +1,11 @@
 package lookahead
 
 import (
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"github.com/millrace-data/millrace/shuffle"
 )
@@ -18,12 +19,13 @@ type Dataset interface {
 
 // Config of Readers.
 type Config struct {
-	Budget int64 // bytes of memory that may be used for what readers come for
+	Budget int64 // bytes of memory for what a reader comes for soon
 	Plans  int64 // bytes that the plans of readers may keep alive beside it; 0: no limit
 
-	// Mine says which chunks readers come here for; nil: all. The others, which another gateway keeps, are not
-	// expected, not needed and never next. It is called under locks of the table and of whoever calls it, for many chunks: it
-	// must be quick and call neither. When it changes its mind, Reowned must be called.
+	// Mine says which chunks readers come here for; nil: all. The others, which another
+	// gateway keeps, are never due and never missing. It is called under locks of the table and of
+	// the caller, for many chunks: it must be quick and call neither. When it changes its mind,
+	// Reowned must be called.
 	Mine func(d Dataset, chunk int) bool
 }
 
@@ -33,38 +35,29 @@ type Place struct {
 	Chunk   int
 }
 
-// readerLimit is how many readers are followed at once, and fewer where their plans are large.
-const readerLimit = 64
-
-// Bytes that orders keep for each chunk of their data set, and for each lane of Slot, as a lane may cut a chunk.
-const (
-	epochHolds = 48 // the order of the chunks, its inverse and sums over it, in an epoch
-	pieceHolds = 16 // what Slot keeps in its plan, or with importance in an epoch
-	laneHolds  = 36 // beside that, for each lane
-	drawHolds  = 8  // with importance, in a plan and in an epoch
-)
-
-// Readers is the table of those who read. It is safe for concurrent use.
+// Readers is the table of readers. It is safe for concurrent use.
 type Readers struct {
 	cfg Config
 
-	mu      sync.Mutex // guards readers, ranks and what is in them
-	readers []*reader
-	ranks   map[rankKey]*rank
-	numbers uint64        // of readers so far
-	moves   int           // since the horizon was worked out, of readers that need other chunks now
-	shared  bool          // some chunk of the horizon is needed twice
-	listed  map[Place]int // scratch of Needs
+	mu       sync.Mutex // guards what follows and what is in it
+	plans    map[planKey][]*reader
+	queue    queue     // all readers
+	passed   []*reader // those that miss chunks that this pass over the queue has looked at
+	held     int64     // bytes that the plans of the readers keep alive
+	numbered map[uint64]*reader
+	numbers  uint64 // of readers so far
+	ranks    *simplelru.LRU[rankKey, *rank]
 
-	horizon  atomic.Pointer[Horizon]
-	standing atomic.Pointer[[]standing] // for Next, which must not wait
+	changes atomic.Uint64
+	lost    atomic.Bool                             // a chunk has gone that a reader comes for soon
+	known   atomic.Pointer[map[Dataset][][]*reader] // the readers, plan by plan, for Coming, which must not wait
 }
 
 // New returns a table without readers.
 func New(cfg Config) *Readers {
-	r := &Readers{cfg: cfg, ranks: map[rankKey]*rank{}, listed: map[Place]int{}}
-	r.horizon.Store(&Horizon{})
-	r.standing.Store(&[]standing{})
+	r := &Readers{cfg: cfg, plans: map[planKey][]*reader{}, numbered: map[uint64]*reader{}}
+	r.ranks, _ = simplelru.NewLRU[rankKey, *rank](maxRanks, nil) // an error says that the size is not above 0
+	r.publish()
 	return r
 }
 
@@ -90,27 +83,22 @@ func (r *Readers) Asked(d Dataset, at shuffle.Cursor, now time.Time) *Visit {
 	if !at.Epoch.Local() {
 		return v
 	}
-	x, changed := r.move(d, at, now)
+	x := r.move(d, at, now)
 	r.join(rank, x)
-	if x != nil {
-		if r.cfg.Mine == nil && x.came(at, now) { // an owner reads for the ranks of all gateways
-			x.looked, x.future, changed = false, x.future[:0], true
-		}
-		v.groups = x.groups
-		x.reading++
-		v.reader, v.first = x, !x.served
-		if known {
-			rank.demand.note(thought, at)
-			x.thought(rank, now)
-		}
+	if x == nil {
+		return v
 	}
-	if changed || x != nil && x.stale() && r.due(x) {
-		r.expect()
+	if r.cfg.Mine == nil && x.came(at, now) { // an owner reads for the ranks of all gateways
+		x.looked = false
+		r.changes.Add(1)
 	}
-	if changed {
-		r.anchor(now)
+	x.reading++
+	v.reader, v.first, v.groups = x, !x.served, x.groups
+	if known {
+		rank.demand.note(thought, at)
+		x.thought(rank, now)
 	}
-	r.stand(now)
+	r.stand(x)
 	return v
 }
 
@@ -123,30 +111,22 @@ func (r *Readers) Heard(d Dataset, at shuffle.Cursor, think time.Duration, now t
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	x, changed := r.move(d, at, now)
-	if x != nil {
+	if x := r.move(d, at, now); x != nil {
 		x.far, x.served, x.left = true, true, false
 		x.heard(at, think, now)
+		r.stand(x)
 	}
-	if changed || x != nil && x.stale() && r.due(x) {
-		r.expect()
-	}
-	if changed {
-		r.anchor(now)
-	}
-	r.stand(now)
 }
 
 // Reowned says that Mine may answer otherwise than before.
 func (r *Readers) Reowned() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, x := range r.readers {
-		x.looked, x.future = false, x.future[:0]
+	for _, x := range append([]*reader(nil), r.queue...) {
+		x.looked = false
+		r.stand(x)
+		r.changes.Add(1)
 	}
-	r.expect()
-	is := r.horizon.Load()
-	r.horizon.Store(&Horizon{is.places, is.clock + 1})
 }
 
 // mine reports whether a reader of a plan comes here for a chunk.
@@ -154,11 +134,45 @@ func (r *Readers) mine(d Dataset, p *shuffle.Plan, g groups, chunk uint64) bool 
 	return g.comeFor(p, chunk) && (r.cfg.Mine == nil || r.cfg.Mine(d, int(chunk)))
 }
 
-// Plan returns a plan of such parameters that somebody reads, nil if nobody does. It takes no lock.
+// Announce notes that a reader is going to come to a position, whose caller brings what is there beforehand. Until the
+// reader comes its chunks are due as those of one that stands at the first position announced.
+func (r *Readers) Announce(d Dataset, at shuffle.Cursor, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !at.Epoch.Local() {
+		return
+	}
+	for _, x := range r.plans[keyOf(d, at)] {
+		if x.announced && x.at.Epoch.Number() == at.Epoch.Number() && x.at.First <= at.First {
+			x.seen = now
+			return
+		}
+	}
+	if r.find(d, at) != nil {
+		return // a reader is there already
+	}
+	if x := r.add(d, at, now); x != nil {
+		x.announced, x.served = true, true // no request waits for what is fetched ahead of it
+		r.stand(x)
+	}
+}
+
+// Forget forgets readers that have gone.
+func (r *Readers) Forget(now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.dropIdle(now)
+}
+
+// Changes returns a count that grows when readers go, or come for other chunks than was to be
+// expected. It takes no lock.
+func (r *Readers) Changes() uint64 { return r.changes.Load() }
+
+// Plan returns a plan of such parameters that is read, nil if none is. It takes no lock.
 func (r *Readers) Plan(d Dataset, params shuffle.Params) *shuffle.Plan {
-	for _, s := range *r.standing.Load() {
-		if s.dataset == d && s.plan.Params() == params {
-			return s.plan
+	for _, readers := range (*r.known.Load())[d] {
+		if p := readers[0].standing.Load().plan; p.Params() == params {
+			return p
 		}
 	}
 	return nil
@@ -167,39 +181,12 @@ func (r *Readers) Plan(d Dataset, params shuffle.Params) *shuffle.Plan {
 // Stands returns where the reader of a number stands, as far as plan, epoch and first position go; false: it has gone. Numbers
 // are those of Visit.Number.
 func (r *Readers) Stands(number uint64) (at shuffle.Cursor, ok bool) {
-	for _, s := range *r.standing.Load() {
-		if s.number == number {
-			return shuffle.Cursor{Plan: s.plan, Epoch: s.epoch, First: s.first}, true
-		}
-	}
-	return shuffle.Cursor{}, false
-}
-
-// Announce notes that somebody is going to read from a position on, and has what is there brought beforehand. Until he
-// comes his chunks are expected as those of a reader who stands at the first position announced.
-func (r *Readers) Announce(d Dataset, at shuffle.Cursor, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !at.Epoch.Local() {
-		return
+	if x := r.numbered[number]; x != nil {
+		return shuffle.Cursor{Plan: x.at.Plan, Epoch: x.at.Epoch, First: x.at.First}, true
 	}
-	for _, x := range r.readers {
-		if x.announced && x.reads(d, at) && x.at.Epoch.Number() == at.Epoch.Number() && x.at.First <= at.First {
-			x.seen = now
-			return
-		}
-	}
-	if r.find(d, at) != nil {
-		return // somebody reads there already
-	}
-	x := r.add(d, at, now)
-	if x == nil {
-		return
-	}
-	x.announced, x.served = true, true // nobody waits for what is fetched ahead of him
-	r.expect()
-	r.anchor(now)
-	r.stand(now)
+	return shuffle.Cursor{}, false
 }
 
 // First reports whether the reader waits for its first batch: nothing was fetched ahead of it.
@@ -244,120 +231,4 @@ func (v *Visit) Ended(now time.Time) {
 	defer v.of.mu.Unlock()
 	v.rank.open--
 	v.rank.done = now
-}
-
-// move finds or makes the reader that a request belongs to, nil if too many are followed, and reports whether readers have come or
-// gone. The caller holds mu, as in what follows.
-func (r *Readers) move(d Dataset, at shuffle.Cursor, now time.Time) (x *reader, changed bool) {
-	if x = r.find(d, at); x != nil {
-		x.seen = now // before it is missed: it was away for long, and has come back
-		if x.announced {
-			x.announced, x.step = false, now
-		}
-	}
-	changed = r.dropIdle(now)
-	if x == nil {
-		if x = r.add(d, at, now); x == nil {
-			return nil, changed
-		}
-		changed = true
-	}
-	switch here, there := at.Epoch.Number(), x.at.Epoch.Number(); {
-	case here > there:
-		if x.next != nil && x.next.Number() != here+1 {
-			x.next = nil
-		}
-		x.looked = false
-		x.advance(at, now)
-	case here == there && at.First > x.at.First:
-		x.advance(at, now)
-	case here == there:
-		x.late(at)
-	}
-	return x, changed
-}
-
-// add follows one more reader, if there is room for it.
-func (r *Readers) add(d Dataset, at shuffle.Cursor, now time.Time) *reader {
-	if !r.makeRoom(d, at, now) {
-		return nil
-	}
-	r.numbers++
-	x := &reader{number: r.numbers, dataset: d, at: at, step: now, seen: now}
-	r.readers = append(r.readers, x)
-	return x
-}
-
-// find returns the reader that a request belongs to: the one of the same plan that stands near it.
-func (r *Readers) find(d Dataset, at shuffle.Cursor) *reader {
-	for _, x := range r.readers {
-		if x.reads(d, at) && x.near(at) {
-			return x
-		}
-	}
-	return nil
-}
-
-// makeRoom forgets readers until one more may be followed, and reports whether it may. Those make room who are announced, or
-// have not been heard of for a while, the longest first. Of the others none does: where more read than can be followed, each would
-// drive out another at every request, and nothing fetched ahead would be there still when its reader comes.
-func (r *Readers) makeRoom(d Dataset, at shuffle.Cursor, now time.Time) bool {
-	for len(r.readers) > 0 && (len(r.readers) >= readerLimit || r.cfg.Plans > 0 && r.holds(d, at) > r.cfg.Plans) {
-		var oldest *reader
-		for _, x := range r.readers {
-			idle := x.announced || x.reading == 0 && now.Sub(x.seen) > readerNew
-			if idle && (oldest == nil || x.seen.Before(oldest.seen)) {
-				oldest = x
-			}
-		}
-		if oldest == nil {
-			return false
-		}
-		r.readers = slices.DeleteFunc(r.readers, func(x *reader) bool { return x == oldest })
-	}
-	return true
-}
-
-// holds is what the readers keep alive, with one more: their plans and epochs, and the next ones where an epoch ends. Who
-// reads a plan that another one reads adds only the last.
-func (r *Readers) holds(d Dataset, at shuffle.Cursor) int64 {
-	sum := holds(d, at.Plan, false)
-	for i, x := range r.readers {
-		twin := slices.ContainsFunc(r.readers[:i], func(o *reader) bool { return o.reads(x.dataset, x.at) }) || x.reads(d, at)
-		sum += holds(x.dataset, x.at.Plan, twin)
-	}
-	return sum
-}
-
-// holds is what one reader keeps alive; twin says that another one reads the same plan.
-func holds(d Dataset, p *shuffle.Plan, twin bool) int64 {
-	var plan, epoch int64
-	params, chunks := p.Params(), int64(d.Chunks())
-	if params.Shuffle != shuffle.None {
-		epoch += epochHolds
-	}
-	if params.Importance != "" {
-		plan, epoch = plan+drawHolds, epoch+drawHolds
-	}
-	var lanes int64
-	if params.Shuffle == shuffle.Slot {
-		lanes = int64(min(params.Window, p.Samples()))
-		if params.Importance != "" {
-			epoch += pieceHolds
-		} else {
-			plan += pieceHolds
-		}
-	}
-	all := epoch * (chunks + lanes)
-	if !twin {
-		all += (plan+epoch)*(chunks+lanes) + laneHolds*lanes
-	}
-	return all
-}
-
-// dropIdle forgets readers that have gone, and reports whether there were any.
-func (r *Readers) dropIdle(now time.Time) bool {
-	n := len(r.readers)
-	r.readers = slices.DeleteFunc(r.readers, func(x *reader) bool { return x.reading == 0 && now.Sub(x.seen) > x.patience() })
-	return len(r.readers) != n
 }

@@ -50,12 +50,12 @@ PLANTS = [
     (
         "datapath lets chunks go that a reader comes for soon",
         "./datapath TestJobsOnOneEpochReadTheStoreOnce",
-        [("datapath/eviction.go", "\tif order, soon := readers.Horizon().Order(s, chunk); soon {\n\t\treturn int64(order)\n\t}\n", "")],
+        [("datapath/eviction.go", "return min(int64(c.Due), chunkcache.Soon-1)", "return chunkcache.Never")],
     ),
     (
         "datapath goes on with reads for a reader that has jumped",
         "./datapath TestReaderThatJumpsGivesUpWhatItLeft",
-        [("datapath/prefetch.go", "if fs.horizon == h {", "if true {")],
+        [("datapath/prefetch.go", "if fs.changes == changes {", "if true {")],
     ),
     (
         "datapath lets those who warm take the whole line",

@@ -14,7 +14,7 @@ PLANTS = [
     (
         "simulate forgets which chunks a reader comes for soon",
         "./simulate TestPredictionsAreWhatTheDataPathDoes",
-        [("simulate/gateway.go", "\tif order, soon := g.readers.Horizon().Order(g, int(chunk)); soon {\n\t\treturn int64(order)\n\t}\n", "")],
+        [("simulate/gateway.go", "return min(int64(c.Due), chunkcache.Soon-1)", "return chunkcache.Never")],
     ),
     (
         "simulate lets ranks ask for nothing ahead",

@@ -1,0 +1,222 @@
+package lookahead
+
+import (
+	"cmp"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// pace has a reader read some batches of ten, with a think time of its own, and returns the position that it has come to.
+func pace(r *Readers, d Dataset, p *shuffle.Plan, batches uint64, think, wait time.Duration, now time.Time) time.Time {
+	for i := range batches {
+		v := r.Asked(d, at(p, 0, 10*i, 10), now)
+		now = now.Add(wait)
+		v.Answered(now)
+		v.Ended(now)
+		if i+1 < batches {
+			now = now.Add(think)
+		}
+	}
+	return now
+}
+
+// Of two readers with skewed demand the one is served first that would stall first, chunk by chunk. The deadline comes from think
+// time: one that the store keeps waiting has the same as if it had not been.
+func TestDeadlinesFollowDemand(t *testing.T) {
+	for _, wait := range []time.Duration{0, 300 * time.Millisecond} {
+		fast, slow := newData(400, 10), newData(400, 10)
+		r := New(Config{Budget: 1000})
+		p := fast.plan(t, shuffle.None, 0, 0)
+		now := pace(r, slow, p, 4, 400*time.Millisecond, 0, begin())
+		now = pace(r, fast, p, 4, 100*time.Millisecond, wait, now)
+		needs := r.missing()
+		if !slices.IsSortedFunc(needs, func(a, b Need) int { return cmp.Compare(a.Due, b.Due) }) {
+			t.Error("the needs do not ascend by deadline")
+		}
+		for _, n := range needs {
+			step := 100 * time.Millisecond
+			if n.Dataset == slow {
+				step = 400 * time.Millisecond
+			}
+			if want := time.Duration(n.Chunk-3) * step; (n.Due - want).Abs() > time.Millisecond {
+				t.Errorf("waits of %v: chunk %d of a reader at 3: got a deadline in %v, want in %v", wait, n.Chunk, n.Due, want)
+			}
+		}
+		ahead := func(d Dataset) (n int) {
+			for _, need := range needs[:20] {
+				if need.Dataset == d {
+					n++
+				}
+			}
+			return n
+		}
+		if f, s := ahead(fast), ahead(slow); f < 3*s {
+			t.Errorf("waits of %v: got %d chunks of the fast reader and %d of the slow one among the first, want four times as many", wait, f, s)
+		}
+	}
+}
+
+// Ranks that train together wait for the one that waits for its data. That is no reason to bring it later.
+func TestRanksThatWaitForOneAnotherAreNotSlow(t *testing.T) {
+	d := newData(400, 10)
+	r := New(Config{Budget: 1000})
+	p := d.plan(t, shuffle.None, 0, 0)
+	now := begin()
+	const compute, stall = 100 * time.Millisecond, time.Second
+	for batch := range uint64(6) {
+		var visits []*Visit
+		for rank := range uint64(4) {
+			c := at(p, 0, 10*batch, 10)
+			c.Rank, c.WorldSize = rank, 4
+			visits = append(visits, r.Asked(d, c, now))
+		}
+		for rank, v := range visits { // the last one gets its bytes late
+			if rank == 3 {
+				now = now.Add(stall)
+			}
+			v.Answered(now)
+			v.Ended(now)
+		}
+		now = now.Add(compute)
+	}
+	for _, n := range r.missing() {
+		if want := time.Duration(n.Chunk-5) * compute; (n.Due - want).Abs() > time.Millisecond {
+			t.Errorf("chunk %d of a reader at 5: got a deadline in %v, want in %v", n.Chunk, n.Due, want)
+		}
+	}
+}
+
+// A chunk that several readers need is listed once when it is on its way, with the first deadline.
+func TestReadersOfOneEpochShareTheirChunks(t *testing.T) {
+	d := newData(400, 10)
+	r := New(Config{Budget: 30})
+	p := d.plan(t, shuffle.None, 0, 0)
+	for _, first := range []uint64{0, 100} { // ten chunks apart
+		r.read(d, at(p, 0, first, 10), begin())
+	}
+	var got []int
+	for n := range r.Missing() {
+		got = append(got, n.Chunk)
+		d.resident[n.Chunk] = true
+	}
+	slices.Sort(got)
+	want := make([]int, 10+1+aheadChunks)
+	for i := range want {
+		want[i] = i
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got needs %v, want each of %v once", got, want)
+	}
+}
+
+// The cursor of a reader stands at its first missing chunk: what is in memory is not looked at again
+// until a chunk is lost, and what was passed over comes again.
+func TestCursorStandsAtTheFirstMissingChunk(t *testing.T) {
+	d := newData(400, 10)
+	r := New(Config{Budget: 1000})
+	p := d.plan(t, shuffle.None, 0, 0)
+	r.read(d, at(p, 0, 0, 10), begin())
+	for n := range r.Missing() {
+		if n.Chunk < 5 || n.Chunk == 7 {
+			d.resident[n.Chunk] = true
+		}
+	}
+	if got := chunks(r.missing()); got[0] != 5 || got[1] != 6 || got[2] != 8 || len(got) != aheadChunks+1-6 {
+		t.Errorf("got %v missing, want 5, 6 and 8 to 16", got)
+	}
+	delete(d.resident, 3)
+	if got := chunks(r.missing()); got[0] != 5 {
+		t.Errorf("got %v missing, want those from 5 on: nothing says that one was lost", got)
+	}
+	for _, c := range []int{200, 3} { // nobody comes for the first one soon
+		r.Lost(d, c)
+		if got, want := chunks(r.missing())[0], map[int]int{200: 5, 3: 3}[c]; got != want {
+			t.Errorf("after chunk %d was lost: got %d missing first, want %d", c, got, want)
+		}
+	}
+	r.read(d, at(p, 0, 60, 10), begin().Add(time.Second))
+	if got := chunks(r.missing()); got[0] != 6 || got[1] != 8 || got[len(got)-1] != 6+aheadChunks {
+		t.Errorf("at chunk 6: got %v missing, want 6 and 8 to 22", got)
+	}
+	for n := range r.Missing() {
+		if with, ok := r.With(n, n.Chunk+2); ok != (n.Chunk < 6+aheadChunks-1) || ok && with.Chunk != n.Chunk+2 {
+			t.Errorf("beside chunk %d: got %d, %v", n.Chunk, with.Chunk, ok)
+		}
+	}
+}
+
+// What is needed soon reaches over the end of an epoch, by the order that the next one has.
+func TestSoonReachesIntoTheNextEpoch(t *testing.T) {
+	d := newData(40, 10)
+	for name, window := range map[string]uint64{shuffle.None: 0, shuffle.Window: 4, shuffle.Slot: 4} {
+		r := New(Config{Budget: 1000})
+		p := d.plan(t, name, window, 3)
+		now := begin()
+		r.read(d, at(p, 0, 380, 10), now)
+		needs := r.missing()
+		for span := range p.Epoch(1).Spans(0) {
+			if !r.Expected(d, int(span.Chunk)) {
+				t.Errorf("%s: the first chunk of the next epoch is not expected", name)
+			}
+			if due, want := r.Due(d, int(span.Chunk)), takes(20+span.From, quick); due > want {
+				t.Errorf("%s: the first chunk of the next epoch is due in %v, want %v", name, due, want)
+			}
+			break
+		}
+		if len(needs) < 10 {
+			t.Errorf("%s: got %d needs, want also those of the next epoch", name, len(needs))
+		}
+	}
+}
+
+// What is left of a chunk counts from where the reader stands.
+func TestNeedsSayWhatIsLeft(t *testing.T) {
+	d := newData(80, 100)
+	r := New(Config{Budget: 1000})
+	p := d.plan(t, shuffle.Window, 2, 3)
+	r.read(d, at(p, 0, 190, 10), begin()) // 200 positions of two chunks
+	for _, n := range r.missing()[:3] {
+		span, _ := p.Epoch(0).Next(uint64(n.Chunk), 190)
+		want := uint64(100)
+		if span.From == 0 {
+			want = 5
+		}
+		if n.Samples != want || r.Coming(d, n.Chunk).Samples != want {
+			t.Errorf("chunk %d: got %d and %d samples left, want %d", n.Chunk, n.Samples, r.Coming(d, n.Chunk).Samples, want)
+		}
+	}
+}
+
+// However many read, what their batches need is expected, and nothing is missing that is delivered
+// already.
+func TestWhatABatchNeedsIsExpected(t *testing.T) {
+	const readers, batches = 32, 15
+	d := newData(2000, 10)
+	var cursors []shuffle.Cursor
+	for i := range uint64(readers) {
+		cursors = append(cursors, at(d.plan(t, shuffle.Slot, 2, i), 0, 0, 10))
+	}
+	for _, step := range []uint64{1, 4} { // batches from request to request
+		r := New(Config{Budget: 5})
+		for batch := range uint64(batches) {
+			for i, at := range cursors {
+				at.First = 10 * batch * step
+				at.End = at.First + at.BatchSize
+				r.read(d, at, begin())
+				for span := range at.Epoch.Spans(at.First) {
+					if span.From < at.End && !r.Expected(d, int(span.Chunk)) {
+						t.Fatalf("batch %d of reader %d: chunk %d, which it needs, is not expected", batch, i, span.Chunk)
+					}
+				}
+			}
+			for _, n := range r.missing() {
+				if n.Samples == 0 || n.Samples > 10 {
+					t.Fatalf("batch %d: got a need of %d samples of chunk %d", batch, n.Samples, n.Chunk)
+				}
+			}
+		}
+	}
+}

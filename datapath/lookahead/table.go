@@ -1,0 +1,177 @@
+package lookahead
+
+import (
+	"container/heap"
+	"slices"
+	"time"
+
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// readerLimit is how many readers are followed at once, and fewer where their plans are large.
+const readerLimit = 1024
+
+// Bytes that orders keep for each chunk of their data set, and for each lane of Slot, as a lane may cut a chunk.
+const (
+	epochHolds = 48 // the order of the chunks, its inverse and sums over it, in an epoch
+	pieceHolds = 16 // what Slot keeps in its plan, or with importance in an epoch
+	laneHolds  = 36 // beside that, for each lane
+	drawHolds  = 8  // with importance, in a plan and in an epoch
+)
+
+// planKey names a plan. The same plan prepared again is the same: its order follows from the data
+// set and the parameters.
+type planKey struct {
+	dataset Dataset
+	params  shuffle.Params
+}
+
+func keyOf(d Dataset, at shuffle.Cursor) planKey { return planKey{d, at.Plan.Params()} }
+
+// move finds or makes the reader that a request belongs to, nil if too many are followed, and takes it there. The caller
+// holds mu, as in what follows, and then calls stand.
+func (r *Readers) move(d Dataset, at shuffle.Cursor, now time.Time) *reader {
+	x := r.find(d, at)
+	if x == nil {
+		return r.add(d, at, now)
+	}
+	x.seen = now
+	if x.announced {
+		x.announced, x.step = false, now
+	}
+	switch here, there := at.Epoch.Number(), x.at.Epoch.Number(); {
+	case here > there:
+		if x.next != nil && x.next.Number() != here+1 {
+			x.next = nil
+		}
+		x.advance(at, now)
+	case here == there && at.First > x.at.First:
+		x.advance(at, now)
+	case here == there:
+		x.late(at)
+	}
+	return x
+}
+
+// stand looks ahead from where a reader stands now, and publishes that.
+func (r *Readers) stand(x *reader) {
+	if x.stale() {
+		r.look(x)
+	}
+	r.reorder(x)
+	x.standing.Store(x.stands())
+}
+
+// find returns the reader that a request belongs to: the one of the same plan that stands near it.
+func (r *Readers) find(d Dataset, at shuffle.Cursor) *reader {
+	for _, x := range r.plans[keyOf(d, at)] {
+		if x.near(at) {
+			return x
+		}
+	}
+	return nil
+}
+
+// add follows one more reader, if there is room for it.
+func (r *Readers) add(d Dataset, at shuffle.Cursor, now time.Time) *reader {
+	r.dropIdle(now)
+	if !r.makeRoom(d, at, now) {
+		return nil
+	}
+	r.numbers++
+	x := &reader{number: r.numbers, dataset: d, at: at, step: now, seen: now}
+	heap.Push(&r.queue, x)
+	r.numbered[x.number] = x
+	k := keyOf(d, at)
+	r.held += r.holds(k, at.Plan)
+	r.plans[k] = append(r.plans[k], x)
+	r.stand(x)
+	r.publish()
+	return x
+}
+
+// remove forgets a reader.
+func (r *Readers) remove(x *reader) {
+	r.changes.Add(1)
+	heap.Remove(&r.queue, x.place)
+	delete(r.numbered, x.number)
+	r.passed = slices.DeleteFunc(r.passed, func(o *reader) bool { return o == x })
+	k := keyOf(x.dataset, x.at)
+	if r.plans[k] = slices.DeleteFunc(r.plans[k], func(o *reader) bool { return o == x }); len(r.plans[k]) == 0 {
+		delete(r.plans, k)
+	}
+	r.held -= r.holds(k, x.at.Plan)
+}
+
+// publish tells which readers there are to those who must not wait.
+func (r *Readers) publish() {
+	all := map[Dataset][][]*reader{}
+	for k, readers := range r.plans {
+		all[k.dataset] = append(all[k.dataset], slices.Clone(readers))
+	}
+	r.known.Store(&all)
+}
+
+// makeRoom forgets readers until one more may be followed, and reports whether it may. Those make room that are announced, or
+// have not been heard of for a while, the longest first. Of the others none does: where more read than can be followed, each would
+// drive out another at every request, and nothing fetched ahead would be there still when its reader comes.
+func (r *Readers) makeRoom(d Dataset, at shuffle.Cursor, now time.Time) bool {
+	for len(r.queue) > 0 && (len(r.queue) >= readerLimit || r.cfg.Plans > 0 && r.held+r.holds(keyOf(d, at), at.Plan) > r.cfg.Plans) {
+		var oldest *reader
+		for _, x := range r.queue {
+			idle := x.announced || x.reading == 0 && now.Sub(x.seen) > readerNew
+			if idle && (oldest == nil || x.seen.Before(oldest.seen)) {
+				oldest = x
+			}
+		}
+		if oldest == nil {
+			return false
+		}
+		r.remove(oldest)
+	}
+	return true
+}
+
+// holds is what one more reader of a plan keeps alive: the plan and two of its epochs, or one epoch
+// where another reader has the rest.
+func (r *Readers) holds(k planKey, p *shuffle.Plan) int64 {
+	twin := len(r.plans[k]) > 0
+	var plan, epoch int64
+	params, chunks := k.params, int64(k.dataset.Chunks())
+	if params.Shuffle != shuffle.None {
+		epoch += epochHolds
+	}
+	if params.Importance != "" {
+		plan, epoch = plan+drawHolds, epoch+drawHolds
+	}
+	var lanes int64
+	if params.Shuffle == shuffle.Slot {
+		lanes = int64(min(params.Window, p.Samples()))
+		if params.Importance != "" {
+			epoch += pieceHolds
+		} else {
+			plan += pieceHolds
+		}
+	}
+	all := epoch * (chunks + lanes)
+	if !twin {
+		all += (plan+epoch)*(chunks+lanes) + laneHolds*lanes
+	}
+	return all
+}
+
+// dropIdle forgets readers that have gone.
+func (r *Readers) dropIdle(now time.Time) {
+	var gone []*reader
+	for _, x := range r.queue {
+		if x.reading == 0 && now.Sub(x.seen) > x.patience() {
+			gone = append(gone, x)
+		}
+	}
+	for _, x := range gone {
+		r.remove(x)
+	}
+	if len(gone) > 0 {
+		r.publish()
+	}
+}
