@@ -80,7 +80,6 @@ func (s *Source) questioned(q *peer.Query) (*batch, error) {
 	}
 	b.origin, b.tries = fromPeer, true
 	if q.Reader != nil {
-		b.plan = s.path.readers.Plan(s, q.Reader.Params)
 		b.fits = s.path.fits(s, time.Now())
 		if q.Reader.Params.Shuffle != shuffle.Full {
 			b.next = unfollowed

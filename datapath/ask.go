@@ -30,7 +30,7 @@ const longThink = time.Hour
 
 // forPeers says who reads a batch, so that those who are asked for a part of it can fetch ahead.
 func (b *batch) forPeers(at shuffle.Cursor, v *lookahead.Visit) {
-	b.plan, b.number = at.Plan, v.Number()
+	b.number = v.Number()
 	b.reader = &peer.Reader{
 		Params: at.Plan.Params(), Epoch: at.Epoch.Number(), First: at.First, End: at.End, BatchSize: at.BatchSize,
 		Rank: at.Rank, WorldSize: at.WorldSize, Split: at.Split, Homes: at.Homes, Dealt: at.Dealt, Tail: at.Tail, Think: min(v.Think(), longThink),
@@ -127,7 +127,6 @@ const peerPart = 2
 // asker is who asks peers for samples, and where these go.
 type asker struct {
 	source   *Source
-	plan     *shuffle.Plan
 	reader   *peer.Reader
 	segments [][]byte // by Seq
 }

@@ -6,7 +6,6 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/datapath/chunkcache"
-	"github.com/millrace-data/millrace/shuffle"
 )
 
 func (s *Source) key(chunk int) key {
@@ -22,9 +21,8 @@ type fetch struct {
 	first  bool  // for a reader that waits for its first batch: nothing was fetched ahead
 	part   int64 // length of one store read, set by group
 
-	plan    *shuffle.Plan // for whose reader; nil: for nobody's
-	from    string        // the peer that is known to have them
-	refused *atomic.Bool  // set if it does not send one; nil: nobody wants to know
+	from    string       // the peer that is known to have them
+	refused *atomic.Bool // set if it does not send one; nil: nobody wants to know
 
 	wants   []chunkcache.Want[key]
 	numbers []int // in the index, ascending

@@ -64,7 +64,7 @@ func (s *Source) gather(ctx context.Context, b, near *batch, f *far, run *batchR
 	list := s.path.segments.Get().(*[][]byte)
 	*list = slices.Grow((*list)[:0], b.segments)[:b.segments]
 	g := &gathering{
-		asker: asker{source: s, plan: b.plan, reader: b.reader, segments: *list},
+		asker: asker{source: s, reader: b.reader, segments: *list},
 		total: b.bytes, near: near, far: f, run: run, list: list, begun: time.Now(),
 	}
 	if run != nil {

@@ -152,7 +152,7 @@ func (p *Path) gateOf(group []lookahead.Need) *gate {
 // start starts one read ahead, for which the caller has taken a place of a gate, of as many chunks of a group as there is
 // room for: half of them, or half of those. It reports whether there was room for all.
 func (p *Path) start(ctx context.Context, group []lookahead.Need, gate *gate, started *sync.WaitGroup) bool {
-	f := &fetch{source: group[0].Dataset.(*Source), held: gate, plan: group[0].Plan}
+	f := &fetch{source: group[0].Dataset.(*Source), held: gate}
 	chunks := make([]int, len(group))
 	for i, n := range group {
 		chunks[i] = n.Chunk

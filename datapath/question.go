@@ -117,7 +117,7 @@ func (d *detour) others(ctx context.Context, a *asker, here func([]chunkindex.Ch
 // here brings samples by the ways of this gateway: their chunks as a whole where there is room.
 func (a *asker) here(ctx context.Context, chunks []chunkindex.ChunkRanges) (int64, []chunkindex.ChunkRanges) {
 	s := a.source
-	b := &batch{segments: len(a.segments), plan: a.plan, reader: a.reader, origin: afterPeers, fits: s.path.fits(s, time.Now())}
+	b := &batch{segments: len(a.segments), reader: a.reader, origin: afterPeers, fits: s.path.fits(s, time.Now())}
 	b = b.of(chunks)
 	whole, ranged := s.sort(b)
 	if _, err := s.into(ctx, b, whole, ranged, a.segments, nil); err != nil {

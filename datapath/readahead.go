@@ -111,7 +111,7 @@ func (a *readAhead) come(s *Source, at shuffle.Cursor, b *batch, far bool) *rank
 	}
 	r.Come(at)
 	r.number, r.seen = b.number, time.Now()
-	r.asker, r.fits = asker{source: s, plan: at.Plan, reader: b.reader}, b.fits
+	r.asker, r.fits = asker{source: s, reader: b.reader}, b.fits
 	a.drop(r, func(n *batchRun) bool { return lookahead.Passed(at, n.at) })
 	a.next(r)
 	return r
@@ -412,7 +412,7 @@ func (p *plannedRun) far(ctx context.Context, first, batches uint64) (f *far, en
 		end += p.at.BatchSize
 	}
 	slices.SortStableFunc(p.wants, func(a, b wantedSample) int { return a.chunk - b.chunk })
-	b := &batch{plan: p.plan, reader: p.reader, segments: len(p.wants)}
+	b := &batch{reader: p.reader, segments: len(p.wants)}
 	var chunks []chunkindex.ChunkRanges
 	for seq, w := range p.wants {
 		if k := len(chunks); k == 0 || chunks[k-1].Chunk != w.chunk {

@@ -118,7 +118,6 @@ type batch struct {
 	fits     bool             // the datasets that are read now fit into memory together
 	tries    bool             // it waits for no memory: chunkcache.ErrNoRoom says that there is none now
 	visit    *lookahead.Visit // what is known of its reader; nil: the batch is of no plan
-	plan     *shuffle.Plan    // nil: the batch is of no plan
 	reader   *peer.Reader     // who reads, for peers; nil: they are not told
 	number   uint64           // of its reader in the table of readers; 0: of none
 	lent     []byte           // its part of memory that was taken for several batches in one step; nil: none
@@ -218,7 +217,7 @@ func (s *Source) begin(ctx context.Context, b *batch, which []int) (wait func() 
 	for n, i := range which {
 		chunks[n] = b.chunks[i].Chunk
 	}
-	f := &fetch{source: s, first: b.visit != nil && b.visit.First(), plan: b.plan}
+	f := &fetch{source: s, first: b.visit != nil && b.visit.First()}
 	f.want(chunks)
 	wait, err = s.path.cache.Start(ctx, f.request())
 	if err != nil {

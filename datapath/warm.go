@@ -27,7 +27,7 @@ func (s *Source) Warm(ctx context.Context, at shuffle.Cursor) (chunkindex.Warmed
 	s.path.reown()
 	s.path.readers.Announce(s, at, time.Now())
 	s.path.flights.keep(s.path.readers)
-	w := &warming{source: s, plan: at.Plan, until: time.Now().Add(warmFor), room: s.path.warmRoom(s)}
+	w := &warming{source: s, until: time.Now().Add(warmFor), room: s.path.warmRoom(s)}
 	defer w.running.Wait() // also if something below panics
 	next := s.warm(ctx, at, w)
 	w.running.Wait()
@@ -85,7 +85,6 @@ func (p *Path) warmRoom(s *Source) int64 {
 // warming is one call of Warm.
 type warming struct {
 	source  *Source
-	plan    *shuffle.Plan
 	until   time.Time
 	room    int64 // bytes of memory left
 	passing int64 // bytes of memory for chunks on their way to disk
@@ -142,7 +141,7 @@ func (w *warming) toDisk(ctx context.Context, chunk int) bool {
 // bring starts a read of a chunk, for which the caller has taken a place, and reports whether there was room for it. It is
 // written to disk where there is one: also a chunk that stays in memory, for it may have to leave before its reader comes.
 func (w *warming) bring(ctx context.Context, chunk int, stays bool) bool {
-	f := &fetch{source: w.source, held: w.source.path.gate, toDisk: w.source.onDisk, plan: w.plan}
+	f := &fetch{source: w.source, held: w.source.path.gate, toDisk: w.source.onDisk}
 	f.want([]int{chunk})
 	request := f.request()
 	if !stays {

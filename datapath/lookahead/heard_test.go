@@ -138,22 +138,19 @@ func TestAReaderElsewhereWithoutLocality(t *testing.T) {
 	}
 }
 
-// A plan is found by its parameters, and a reader by its number, as long as it is there.
-func TestPlansAndNumbersOfReaders(t *testing.T) {
-	d, other := newData(40, 10), newData(40, 10)
+// A reader is found by its number as long as it is there.
+func TestNumbersOfReaders(t *testing.T) {
+	d := newData(40, 10)
 	r := New(Config{Budget: 100})
 	p := d.plan(t, shuffle.Window, 2, 1)
 	v := r.read(d, at(p, 0, 0, 10), begin())
-	if r.Plan(d, p.Params()) != p || r.Plan(other, p.Params()) != nil {
-		t.Error("got another plan, want the reader's for its data set alone")
-	}
 	_, here := r.Stands(v.Number())
 	_, next := r.Stands(v.Number() + 1)
 	if v.Number() == 0 || !here || next {
 		t.Errorf("got number %d, followed: %v, the next one too: %v", v.Number(), here, next)
 	}
 	r.Forget(begin().Add(time.Hour))
-	if _, here := r.Stands(v.Number()); here || r.Plan(d, p.Params()) != nil {
+	if _, here := r.Stands(v.Number()); here {
 		t.Error("a reader that has gone is followed")
 	}
 }

@@ -168,16 +168,6 @@ func (r *Readers) Forget(now time.Time) {
 // expected. It takes no lock.
 func (r *Readers) Changes() uint64 { return r.changes.Load() }
 
-// Plan returns a plan of such parameters that is read, nil if none is. It takes no lock.
-func (r *Readers) Plan(d Dataset, params shuffle.Params) *shuffle.Plan {
-	for _, readers := range (*r.known.Load())[d] {
-		if p := readers[0].standing.Load().plan; p.Params() == params {
-			return p
-		}
-	}
-	return nil
-}
-
 // Stands returns where the reader of a number stands, as far as plan, epoch and first position go; false: it has gone. Numbers
 // are those of Visit.Number.
 func (r *Readers) Stands(number uint64) (at shuffle.Cursor, ok bool) {
