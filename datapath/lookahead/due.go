@@ -60,22 +60,25 @@ func (r *Readers) Expected(d Dataset, chunk int) bool { return r.Coming(d, chunk
 func (r *Readers) Coming(d Dataset, chunk int) Coming {
 	c := Coming{Due: Never}
 	for _, readers := range (*r.known.Load())[d] {
-		var uses uses
-		for _, x := range readers {
-			s := x.standing.Load()
-			if !r.mine(d, s.plan, s.groups, uint64(chunk)) {
-				continue
-			}
-			span, ok := shuffle.Span{}, false
-			if len(readers) == 1 {
-				span, ok = s.epoch.Next(uint64(chunk), s.last)
-			} else {
-				span, ok = uses.next(s, uint64(chunk))
-			}
+		if len(readers) > 1 {
+			r.several(&c, d, readers, uint64(chunk))
+		} else if s := readers[0].standing.Load(); r.mine(d, s.plan, s.groups, uint64(chunk)) {
+			span, ok := s.epoch.Next(uint64(chunk), s.last)
 			c.note(s, uint64(chunk), span, ok)
 		}
 	}
 	return c
+}
+
+// several adds the readers of one plan, which looks each epoch's spans of the chunk up once.
+func (r *Readers) several(c *Coming, d Dataset, readers []*reader, chunk uint64) {
+	var uses uses
+	for _, x := range readers {
+		if s := x.standing.Load(); r.mine(d, s.plan, s.groups, chunk) {
+			span, ok := uses.next(s, chunk)
+			c.note(s, chunk, span, ok)
+		}
+	}
 }
 
 // note adds one reader. ok says that the span is the chunk's next one of its epoch.
