@@ -189,12 +189,10 @@ func (b *Backend) explain(f *failure) *failure {
 	if f.code != "AccessDenied" {
 		return f
 	}
-	if v, err := b.options.Creds.GetWithContext(nil); err != nil || !v.SignerType.IsAnonymous() {
-		return f
+	if v, err := b.options.Creds.GetWithContext(nil); err == nil && v.SignerType.IsAnonymous() {
+		f.detail += ", and no credentials were found in the environment or the shared credentials file"
 	}
-	told := *f
-	told.detail += ", and no credentials were found in the environment or the shared credentials file"
-	return &told
+	return f
 }
 
 // pause waits for d. It returns false when ctx ends first, at once if its deadline says so.

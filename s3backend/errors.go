@@ -134,15 +134,15 @@ func (f *failure) blameClock(skew time.Duration) {
 	if !errors.Is(f.kind, objstore.ErrDenied) || f.code != "RequestTimeTooSkewed" && skew.Abs() <= maxSkew {
 		return
 	}
-	how := "differs too much from the store's"
+	how := "differs too much from"
 	switch off := skew.Abs().Round(time.Second); {
 	case skew > maxSkew:
-		how = fmt.Sprintf("is %s ahead of the store's", off)
+		how = fmt.Sprintf("is %s ahead of", off)
 	case skew < -maxSkew:
-		how = fmt.Sprintf("is %s behind the store's", off)
+		how = fmt.Sprintf("is %s behind", off)
 	}
 	f.fresh = false // no credentials mend a clock
-	f.detail = "this machine's clock " + how + ", set it with NTP: " + f.detail
+	f.detail = "this machine's clock " + how + " the store's, set it with NTP: " + f.detail
 }
 
 // blameRegion names the region as the cause of a refusal, where it is: none in the answer to a HEAD

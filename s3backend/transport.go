@@ -55,24 +55,19 @@ const remember = 5 * time.Minute
 
 func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	conn, err := d.net.DialContext(ctx, network, address)
+	d.mu.Lock()
+	if err == nil {
+		d.good[address] = addresses{last: conn.RemoteAddr().String(), at: time.Now()}
+	}
+	known := d.good[address]
+	d.mu.Unlock()
+	if _, noName := errors.AsType[*net.DNSError](err); noName && ctx.Err() == nil && time.Since(known.at) <= remember {
+		conn, err = d.net.DialContext(ctx, network, known.last)
+	}
 	if tcp, ok := conn.(*net.TCPConn); ok {
 		socket.EndWhenDead(tcp)
-		d.mu.Lock()
-		d.good[address] = addresses{last: conn.RemoteAddr().String(), at: time.Now()}
-		d.mu.Unlock()
-		return conn, nil
 	}
-	var dns *net.DNSError
-	if !errors.As(err, &dns) || ctx.Err() != nil {
-		return nil, err
-	}
-	d.mu.Lock()
-	known, ok := d.good[address]
-	d.mu.Unlock()
-	if !ok || time.Since(known.at) > remember {
-		return nil, err
-	}
-	return d.net.DialContext(ctx, network, known.last)
+	return conn, err
 }
 
 // refusing makes an answer that refuses a request an error. It knows of the answer what minio-go

@@ -39,14 +39,11 @@ func (b *Backend) put(ctx context.Context, key string, body io.ReaderAt, size in
 	token := rand.Text()
 	opts := minio.PutObjectOptions{UserMetadata: map[string]string{tokenName: token}}
 	when := condition(cond)
-	var o objstore.Object
-	var lost bool
-	var err error
-	if size <= b.cfg.PartSize {
-		o, lost, err = b.putWhole(ctx, key, body, size, opts, when)
-	} else {
-		o, lost, err = b.putParts(ctx, key, body, size, opts, when)
+	store := b.putWhole
+	if size > b.cfg.PartSize {
+		store = b.putParts
 	}
+	o, lost, err := store(ctx, key, body, size, opts, when)
 	if err == nil || !lost {
 		return o, inPut(err, cond)
 	}
