@@ -477,6 +477,23 @@ func TestStrangerThatIsGone(t *testing.T) {
 	})
 }
 
+// A member that is left alone is let in again when its time is over, whenever the last hello was.
+func TestEjectedMemberIsBackInTime(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.fleet(2)[0]
+		for round := range 12 {
+			a.mu.Lock()
+			m := a.members["gw-1"]
+			a.eject(m, m.ejection, 0, "it is sick")
+			a.mu.Unlock()
+			if got := w.cooling(a, "gw-1"); got.Round(time.Second) != coolFirst {
+				t.Errorf("round %d: got %v, want %v", round, got, coolFirst)
+			}
+			w.pass(2*forgiven + time.Duration(round)*time.Second) // each round at another time between two hellos
+		}
+	})
+}
+
 // A member whose store hangs shows signs of life for ever: it must not keep every batch waiting, if others can do what it cannot.
 func TestStuckMemberIsEjected(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {

@@ -163,6 +163,9 @@ func (c *Cluster) eject(m *member, ejection int, least time.Duration, why string
 	cool := m.cool(least)
 	m.ejected, m.until, m.reason, m.changed = true, now.Add(cool), why, now
 	m.ejection++
+	if k := c.contacts[m.address]; k != nil {
+		k.awake() // the next hello is due when the member may be back
+	}
 	id, address := m.id, m.address
 	c.note(func() {
 		c.cfg.Log.Warn().Str("member", id).Str("address", address).Dur("for", cool).Str("why", why).Msg("cluster: member is not asked for a while")

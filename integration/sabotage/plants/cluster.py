@@ -203,4 +203,9 @@ PLANTS = [
         "./cluster TestListsThatAreNone",
         [("cluster/discovery.go", "case !info.Mode().IsRegular():", "case info.IsDir():")],
     ),
+    (
+        "cluster lets an ejected member wait for the next hello",
+        "./cluster TestEjectedMemberIsBackInTime",
+        [("cluster/member.go", "k.awake() // the next hello is due when the member may be back", "_ = k")],
+    ),
 ]
