@@ -262,7 +262,7 @@ func (c *throng) report(clients, changes int, record string, text map[string]str
 			c.t.Errorf("got %d answers of the kind %s, want 10 or more", c.seen[outcome], outcome)
 		}
 	}
-	if good, bad := c.seen["200"], c.seen["store errors"]+c.seen["overloaded"]; good < 4*bad || good < 100 {
+	if good, bad := c.seen["200"], c.seen["store errors"]+c.seen["overloaded"]; good < 4*bad || good < 20 {
 		c.t.Errorf("got %d batches and %d errors of the store or of memory", good, bad)
 	}
 	if c.faults.Load() == 0 {
