@@ -176,8 +176,8 @@ PLANTS = [
     ),
     (
         "lookahead leaves the queue as it is though a batch needs more",
-        "./datapath/lookahead TestWhatABatchNeedsIsExpected",
-        [("datapath/lookahead/queue.go", "x.at.First >= x.ends || x.at.End > x.begins", "x.at.First >= x.ends")],
+        "./datapath/lookahead TestCursorStandsAtTheFirstMissingChunk",
+        [("datapath/lookahead/queue.go", "x.at.First >= x.ends || x.at.End > x.begins", "false")],
     ),
     (
         "lookahead leaves the cursor where it is though a chunk is lost",
@@ -197,7 +197,7 @@ PLANTS = [
     (
         "datapath does not tell the queue that a chunk has gone",
         "./datapath TestWhatIsNeededSoonIsFetchedAgain",
-        [("datapath/eviction.go", "if p.readers.Lost(h.source, h.chunk) {", "if false {")],
+        [("datapath/lookahead/queue.go", "\tif soon {\n", "\tif false {\n")],
     ),
     (
         "lookahead comes for chunks that other gateways keep",
