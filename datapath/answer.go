@@ -90,14 +90,12 @@ func (s *Source) questioned(q *peer.Query) (*batch, error) {
 
 // answerCached brings chunks from memory or disk, and nothing else.
 func (s *Source) answerCached(ctx context.Context, b *batch) (*chunkindex.Body, error) {
-	keys := make([]key, len(b.chunks))
 	onDisk := true
-	for i, c := range b.chunks {
-		keys[i] = s.key(c.Chunk)
+	for _, c := range b.chunks {
 		onDisk = onDisk && s.isOnDisk(c.Chunk)
 	}
 	segments := make([][]byte, b.segments)
-	if l, ok := s.path.cache.Lease(keys...); ok {
+	if l, ok := s.path.cache.Lease(s.chunks, len(b.chunks), 0, func(i int) int { return b.chunks[i].Chunk }); ok {
 		for i, c := range b.chunks {
 			for _, r := range c.Ranges {
 				end := r.Offset + r.Length
@@ -166,15 +164,15 @@ func (p *Path) Heard(dataset, generation string, at shuffle.Cursor, think time.D
 // Held lists what is in memory of the shared datasets, what is needed soonest first.
 func (p *Path) Held() []peer.Chunk {
 	type held struct {
-		home
-		due time.Duration
+		source *Source
+		chunk  int
+		due    time.Duration
 	}
 	var all []held
-	for _, h := range p.homes.all() {
-		if h.source.name == "" || !h.source.resident(h.chunk) {
-			continue
+	for _, n := range p.cache.Names() {
+		if s := n.Owner.(*Source); s.name != "" && s.resident(n.Chunk) {
+			all = append(all, held{s, n.Chunk, p.readers.Due(s, n.Chunk)})
 		}
-		all = append(all, held{h, p.readers.Due(h.source, h.chunk)})
 	}
 	slices.SortFunc(all, func(a, b held) int { return cmp.Compare(a.due, b.due) })
 	out := make([]peer.Chunk, len(all))

@@ -46,3 +46,30 @@ func BenchmarkRead256(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkReadManyChunks reads batches out of memory whose samples lie in 118 chunks, as those of a slot order with 128 lanes do.
+func BenchmarkReadManyChunks(b *testing.B) {
+	const chunks, perChunk = 128, 64
+	d := newDataset(b, 21, same(chunks*perChunk, 4<<10), perChunk, 8<<20)
+	p := newPath(b, Config{Budget: bud(512 << 20), NoPrefetch: true})
+	p.cfg.Debug = false
+	s := p.Open(d.index, d.store, "set/")
+	plan := d.plan(b, shuffle.Slot, chunks)
+	var samples []uint64
+	for i := range uint64(256) {
+		samples = append(samples, i%118*perChunk+i/118)
+	}
+	ranges := d.ranges(b, samples)
+	if len(ranges) != 118 {
+		b.Fatalf("got %d chunks, want 118", len(ranges))
+	}
+	at := shuffle.Cursor{Plan: plan, Epoch: plan.Epoch(0), End: 256, BatchSize: 256}
+	b.ReportAllocs()
+	for b.Loop() {
+		body, err := s.Read(b.Context(), at, ranges)
+		if err != nil {
+			b.Fatal(err)
+		}
+		body.Close()
+	}
+}

@@ -220,7 +220,7 @@ func (p *Path) writeDisk(ctx context.Context, started *sync.WaitGroup) {
 
 // writeDisk writes one chunk to disk if it is still in memory, and reports whether it is on disk then.
 func (s *Source) writeDisk(chunk int) bool {
-	l, ok := s.path.cache.Lease(s.key(chunk))
+	l, ok := s.path.cache.Lease(s.chunks, 1, 0, func(int) int { return chunk })
 	if !ok {
 		return false
 	}

@@ -26,34 +26,20 @@ type fetch struct {
 
 	wants   []chunkcache.Want[key]
 	numbers []int // in the index, ascending
-	place   []int // of each chunk among wants: the same bytes under another name have one place
 }
 
 // want sets the chunks to bring.
 func (f *fetch) want(chunks []int) {
-	f.wants = make([]chunkcache.Want[key], 0, len(chunks))
-	f.numbers = make([]int, 0, len(chunks))
-	f.place = make([]int, len(chunks))
-	seen := make(map[key]int, len(chunks))
+	f.numbers = chunks
+	f.wants = make([]chunkcache.Want[key], len(chunks))
 	for n, c := range chunks {
-		k := f.source.key(c)
-		at, ok := seen[k]
-		if !ok {
-			at = len(f.wants)
-			seen[k] = at
-			desc := f.source.index.Chunk(c)
-			f.wants = append(f.wants, chunkcache.Want[key]{Key: k, Size: desc.Length, Beside: beside(desc)})
-			f.numbers = append(f.numbers, c)
-		}
-		f.place[n] = at
-		if f.source.number == 0 {
-			f.source.path.homes.also(k, f.source, c)
-		}
+		desc := f.source.index.Chunk(c)
+		f.wants[n] = chunkcache.Want[key]{Chunk: c, Key: f.source.key(c), Size: desc.Length, Beside: beside(desc)}
 	}
 }
 
 func (f *fetch) request() chunkcache.Request[key] {
-	return chunkcache.Request[key]{Wants: f.wants, Ahead: f.held != nil, Due: f.due, Group: f.group, Load: f.load}
+	return chunkcache.Request[key]{Table: f.source.chunks, Wants: f.wants, Ahead: f.held != nil, Due: f.due, Group: f.group, Load: f.load}
 }
 
 // due says when the last of the missing wants is needed: a chunk goes for them if it is due later,
@@ -126,7 +112,6 @@ func (f *fetch) load(ctx context.Context, wholes []*chunkcache.Fill[key]) error 
 	fills := make([]*fill, len(wholes))
 	for i, whole := range wholes {
 		chunk := f.numbers[whole.Index]
-		f.source.path.homes.add(whole.Key(), f.source, chunk)
 		fills[i] = &fill{ChunkRanges: chunkindex.ChunkRanges{Chunk: chunk}, whole: whole}
 	}
 	return f.source.path.tiers.next.Load(ctx, &load{source: f.source, fetch: f}, fills)

@@ -99,7 +99,7 @@ func (g *gathering) slices(ctx context.Context, whole []int) (*chunkindex.Body, 
 	}
 	spare = g.far.lay(g.segments, spare)
 	loaded := s.missing(g.near, whole)
-	wait, place, err := s.begin(ctx, g.near, whole)
+	wait, err := s.begin(ctx, g.near, whole)
 	if err != nil {
 		g.giveBack()
 		return nil, err
@@ -115,13 +115,13 @@ func (g *gathering) slices(ctx context.Context, whole []int) (*chunkindex.Body, 
 		return nil, err
 	}
 	for i, c := range g.near.chunks {
-		data := g.leases.Bytes(place[i])
+		data := g.leases.Bytes(i)
 		for _, r := range c.Ranges {
 			end := r.Offset + r.Length
 			g.segments[r.Seq] = data[r.Offset:end:end]
 		}
 	}
-	g.held = &settling{leases: g.leases, chunks: g.near.chunks, place: place, segments: g.segments}
+	g.held = &settling{leases: g.leases, chunks: g.near.chunks, segments: g.segments}
 	loaded.peer = bytes
 	return g.finish(ctx, lost, loaded, spare)
 }

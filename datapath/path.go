@@ -57,7 +57,6 @@ type Path struct {
 	gate   *gate
 	lone   *semaphore.Weighted // held by reads of objects whose chunks come ahead too: one place of the gate is left to these
 	failed failures
-	homes  homes
 	rates  rates
 	kick   chan struct{} // holds one token: Run looks again
 	short  atomic.Bool   // Run has found too little memory for what it would fetch
@@ -101,8 +100,8 @@ func New(cfg Config) *Path {
 		budget: cfg.Budget,
 		kick:   make(chan struct{}, 1),
 	}
-	p.cache = chunkcache.New(chunkcache.Config[key]{
-		Budget: cfg.Budget, Due: p.due, Evicted: p.gone, Debug: cfg.Debug,
+	p.cache = chunkcache.New[key](chunkcache.Config{
+		Budget: cfg.Budget, Debug: cfg.Debug,
 	})
 	p.decoding = newDecoding(p.cache)
 	p.hot = newHot(p.cache, cfg.Budget.Total())
@@ -234,6 +233,7 @@ func (p *Path) Open(x *chunkindex.Index, store objstore.RangeReader, prefix stri
 	if !p.cfg.CheckSHA {
 		s.number = p.sources.Add(1)
 	}
+	s.chunks = chunkcache.NewTable(x.Chunks(), chunkcache.Dataset[key]{Due: s.due, Gone: s.gone, Owner: s})
 	for i := range x.Chunks() {
 		s.cost += chunkcache.Cost(x.Chunk(i).Length)
 	}

@@ -155,10 +155,38 @@ func TestTwoShardsOfTheSameBytesShareOneChunk(t *testing.T) {
 	if a, b := s.key(0), p.Open(d.index, d.store, "set/").key(0); a == b {
 		t.Errorf("got one key %v for two sources, want two", a)
 	}
-	f := &fetch{source: s}
-	f.want([]int{0, 0})
-	if len(f.wants) != 1 || f.place[1] != 0 {
-		t.Errorf("got %d wants and places %v, want one want for both", len(f.wants), f.place)
+	if a, b := s.key(0), s.key(0); a != b {
+		t.Errorf("got two keys %v and %v for one chunk of a source, want one", a, b)
+	}
+}
+
+// Where chunks are held against SHA-256, what one generation of a data set has in memory serves the next one, without a read of the
+// store. Where only their sums are compared, each generation brings its own.
+func TestADataSetThatGrewStartsWarm(t *testing.T) {
+	d := newDataset(t, 9, same(40, 1000), 4, 1<<20)
+	for _, proved := range []bool{true, false} {
+		p := newPath(t, Config{Budget: bud(1 << 20), CheckSHA: proved, NoPrefetch: true})
+		plan := d.plan(t, shuffle.Window, 10)
+		read := func(s *Source) {
+			for lo := uint64(0); lo < 40; lo += 4 {
+				at := shuffle.Cursor{Plan: plan, Epoch: plan.Epoch(0), First: lo, End: lo + 4, BatchSize: 4}
+				body, err := s.Read(t.Context(), at, d.ranges(t, plan.Epoch(0).Append(nil, lo, lo+4)))
+				must(t, err)
+				body.Close()
+			}
+		}
+		read(p.Open(d.index, d.store, "set/"))
+		before := p.Stats()
+		grown := p.Open(d.index, d.store, "set/")
+		read(grown)
+		after := p.Stats()
+		if got := after.StoreReads == before.StoreReads; got != proved || after.Misses == before.Misses != proved {
+			t.Errorf("proved %v: got %d store reads and %d misses for what is in memory, want some only where nothing is proved",
+				proved, after.StoreReads-before.StoreReads, after.Misses-before.Misses)
+		}
+		if !grown.resident(0) {
+			t.Error("the chunks that were read are not found")
+		}
 	}
 }
 

@@ -94,9 +94,11 @@ func fillMemory(t *testing.T, p *Path, n int64) {
 		fills[0].Publish()
 		return nil
 	}
-	for i := range uint32(p.budget.Total() / chunkcache.Cost(n)) {
-		wants := []chunkcache.Want[key]{{Key: key{source: 99, crc: i}, Size: n}}
-		wait, err := p.cache.Start(t.Context(), chunkcache.Request[key]{Wants: wants, Load: load})
+	chunks := int(p.budget.Total() / chunkcache.Cost(n))
+	table := chunkcache.NewTable(chunks, chunkcache.Dataset[key]{Owner: &Source{}})
+	for i := range chunks {
+		wants := []chunkcache.Want[key]{{Chunk: i, Key: key{source: 99, crc: uint32(i)}, Size: n}}
+		wait, err := p.cache.Start(t.Context(), chunkcache.Request[key]{Table: table, Wants: wants, Load: load})
 		must(t, err)
 		l, err := wait()
 		must(t, err)

@@ -9,7 +9,6 @@ import (
 type settling struct {
 	leases   *chunkcache.Leases[key]
 	chunks   []chunkindex.ChunkRanges
-	place    []int // of each chunk among the leases
 	segments [][]byte
 	copies   []*chunkcache.Buffer[key]
 }
@@ -17,16 +16,14 @@ type settling struct {
 // settle gives back the chunks of which nothing is needed any more. It copies what is needed of the others, chunk by
 // chunk: each copy makes room for the next one. Where there is no memory for a copy the chunk stays.
 func (h *settling) settle() {
-	needed := make([][]int, h.leases.Len()) // segments, by place
-	for i, c := range h.chunks {
+	for at, c := range h.chunks {
+		var needed []int // segments
 		for _, r := range c.Ranges {
 			if h.segments[r.Seq] != nil {
-				needed[h.place[i]] = append(needed[h.place[i]], r.Seq)
+				needed = append(needed, r.Seq)
 			}
 		}
-	}
-	for at, seqs := range needed {
-		if h.leases.Holds(at) && h.copy(at, seqs) {
+		if h.leases.Holds(at) && h.copy(at, needed) {
 			h.leases.Drop(at)
 		}
 	}

@@ -26,6 +26,7 @@ type Source struct {
 	number uint64 // among the path's sources, 0 where their chunks are the same for all
 	place  int    // in the order of Open
 	index  *chunkindex.Index
+	chunks *chunkcache.Table[key] // those in memory, and on their way
 	store  objstore.RangeReader
 	prefix string
 	cost   int64     // of all its chunks in memory
@@ -98,6 +99,7 @@ func (v visit) ended(body *chunkindex.Body, err error) (*chunkindex.Body, error)
 
 // sort says which chunks are brought as a whole and which sample by sample, as numbers in b.chunks.
 func (s *Source) sort(b *batch) (whole, ranged []int) {
+	whole = make([]int, 0, len(b.chunks))
 	for i, c := range b.chunks {
 		if s.pays(b, c) {
 			whole = append(whole, i)
@@ -173,7 +175,7 @@ func (s *Source) pays(b *batch, c chunkindex.ChunkRanges) bool {
 		// ahead of need.
 		return most || s.resident(c.Chunk)
 	}
-	return most || s.path.cache.Contains(s.key(c.Chunk)) || s.used(b, c)
+	return most || s.Resident(c.Chunk) || s.used(b, c)
 }
 
 // used reports whether enough of a chunk will be used while it stays in memory, by what the plans say.
@@ -201,18 +203,23 @@ func (s *Source) used(b *batch, c chunkindex.ChunkRanges) bool {
 	return s.wholePays(c.Chunk, bytesOf(c), int64(len(c.Ranges)))
 }
 
-// acquire leases chunks, each given by its number in b.chunks. place maps these to the leases.
-func (s *Source) acquire(ctx context.Context, b *batch, which []int) (l *chunkcache.Leases[key], place []int, err error) {
-	wait, place, err := s.begin(ctx, b, which)
+// acquire leases chunks, each given by its number in b.chunks, in this order.
+func (s *Source) acquire(ctx context.Context, b *batch, which []int) (*chunkcache.Leases[key], error) {
+	wait, err := s.begin(ctx, b, which)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	l, err = wait()
-	return l, place, err
+	return wait()
 }
 
 // begin does what acquire does, but for the wait.
-func (s *Source) begin(ctx context.Context, b *batch, which []int) (wait func() (*chunkcache.Leases[key], error), place []int, err error) {
+func (s *Source) begin(ctx context.Context, b *batch, which []int) (wait func() (*chunkcache.Leases[key], error), err error) {
+	if l, ok := s.lease(b, which); ok {
+		if b.next != unknown {
+			s.path.look()
+		}
+		return func() (*chunkcache.Leases[key], error) { return l, nil }, nil
+	}
 	chunks := make([]int, len(which))
 	for n, i := range which {
 		chunks[n] = b.chunks[i].Chunk
@@ -221,15 +228,22 @@ func (s *Source) begin(ctx context.Context, b *batch, which []int) (wait func() 
 	f.want(chunks)
 	wait, err = s.path.cache.Start(ctx, f.request())
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if b.next != unknown {
 		s.path.look() // now that what this request needs is on its way
 	}
-	return wait, f.place, nil
+	return wait, nil
 }
 
-func (s *Source) resident(chunk int) bool { return s.path.cache.Resident(s.key(chunk)) }
+// lease leases chunks if all of them are in memory.
+func (s *Source) lease(b *batch, which []int) (*chunkcache.Leases[key], bool) {
+	var bytes uint64
+	for _, i := range which {
+		bytes += uint64(s.index.Chunk(b.chunks[i].Chunk).Length)
+	}
+	return s.path.cache.Lease(s.chunks, len(which), bytes, func(i int) int { return b.chunks[which[i]].Chunk })
+}
 
 // answer is how many bytes of a batch are not in memory, by the tier that answers for them.
 type answer struct{ disk, peer, store int64 }
@@ -311,7 +325,7 @@ func (s *Source) copyChunks(ctx context.Context, b *batch, whole []int, segments
 		}
 		g.Go(func() error {
 			missing := s.missing(b, group)
-			l, place, err := s.acquire(ctx, b, group)
+			l, err := s.acquire(ctx, b, group)
 			if err != nil && !errors.Is(err, chunkcache.ErrNoRoom) {
 				return err
 			}
@@ -328,7 +342,7 @@ func (s *Source) copyChunks(ctx context.Context, b *batch, whole []int, segments
 			}
 			defer l.Close()
 			for n, i := range group {
-				data := l.Bytes(place[n])
+				data := l.Bytes(n)
 				for _, r := range b.chunks[i].Ranges {
 					copy(segments[r.Seq], data[r.Offset:])
 				}

@@ -74,9 +74,9 @@ func (s *Source) inOrder(at shuffle.Cursor) iter.Seq[shuffle.Span] {
 // warmRoom is how many bytes of memory may be filled for s beside what somebody comes for already.
 func (p *Path) warmRoom(s *Source) int64 {
 	room := ahead(p.budget.Total())
-	for _, h := range p.homes.all() {
-		if h.source == s || p.readers.Due(h.source, h.chunk) != lookahead.Never {
-			room -= h.source.Cost(h.chunk)
+	for _, n := range p.cache.Names() {
+		if o := n.Owner.(*Source); o == s || p.readers.Due(o, n.Chunk) != lookahead.Never {
+			room -= o.Cost(n.Chunk)
 		}
 	}
 	return room

@@ -18,7 +18,7 @@ func TestWhoWaitsTakesAFreeSlot(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		const size, waiters = 1 << 20, 4
 		b := budget.New(2*Cost(size), time.Minute)
-		c := New(Config[int]{Budget: b})
+		c := New[int](Config{Budget: b})
 		b.SetReclaim(func(n int64) int64 { return c.Reclaim(n, Whatever) }, func() int64 { return c.Free() + c.Idle() })
 		var open []*Buffer[int]
 		for range 2 {
@@ -75,7 +75,7 @@ func mappings(t *testing.T) int {
 // allows 65,530, and Go's runtime ends the process when it cannot have one more.
 func TestSlotsGivenBackLeaveFewMappings(t *testing.T) {
 	const n, size = 2000, 68 << 10
-	c, b := newCacheWith(t, n*Cost(size), Config[int]{})
+	c, b := newCacheWith(t, n*Cost(size), Config{}, nil)
 	before := mappings(t)
 	var open []*Buffer[int]
 	for range n {
@@ -104,7 +104,7 @@ func TestSlotsGivenBackLeaveFewMappings(t *testing.T) {
 // A slot that is made of the bytes of slots of other classes gives their memory back before it has any.
 func TestSlotsOfOtherClassesGiveTheirMemory(t *testing.T) {
 	const size = 1 << 20
-	c, b := newCacheWith(t, 4*Cost(size), Config[int]{})
+	c, b := newCacheWith(t, 4*Cost(size), Config{}, nil)
 	for range 2 {
 		var open []*Buffer[int]
 		for range 4 {

@@ -86,7 +86,7 @@ func TestLeasesAreSwappedForCopies(t *testing.T) {
 	if _, ok := l.Instead(0, size); ok {
 		t.Error("got a copy as large as the chunk, want none")
 	}
-	second, ok := c.Lease(1)
+	second, ok := c.Lease(tableOf(c), 1, 0, func(int) int { return 1 })
 	if !ok {
 		t.Fatal("chunk 1 is not in memory")
 	}

@@ -14,17 +14,9 @@ var ErrNoRoom = errors.New("no room in the cache")
 var errAborted = errors.New("load ended without a result")
 
 // Config of a Cache. The zero value of a field means its default.
-type Config[K comparable] struct {
+type Config struct {
 	Budget *budget.Budget // where every byte is reserved
-	// Due says when a chunk is needed next: see Soon; nil: Never. It runs under the cache's lock, for
-	// some chunks before one of them goes: it must be quick, must not call the cache, and must not
-	// wait for a lock that is held while the cache is called.
-	Due func(K) int64
-	// Evicted is told of each key that is not in memory any more, nor on its way there: its chunk was evicted, or its
-	// load ended without one. So what is kept about a key from before its chunk is published can be forgotten
-	// here. It runs under the cache's lock: it must be quick and must not call the cache.
-	Evicted func(K)
-	Debug   bool // poison freed slots, panic at a lease closed twice: for tests
+	Debug  bool           // poison freed slots, panic at a lease closed twice: for tests
 }
 
 // Cache holds chunks by key. It is safe for concurrent use.
@@ -63,12 +55,12 @@ type Stats struct {
 }
 
 // New returns an empty cache.
-func New[K comparable](cfg Config[K]) *Cache[K] {
+func New[K comparable](cfg Config) *Cache[K] {
 	return &Cache[K]{
 		budget: cfg.Budget,
 		debug:  cfg.Debug,
 		arena:  newArena(cfg.Budget.Total()),
-		shelf:  NewShelf(cfg.Due, cfg.Evicted),
+		shelf:  newShelf((*entry[K]).due, (*entry[K]).gone),
 		calls:  map[K]*call[K]{},
 		free:   map[int64][]*slot{},
 	}
@@ -82,20 +74,6 @@ func (c *Cache[K]) Stats() Stats {
 	s.Chunks = int64(c.shelf.Len())
 	s.FreeBytes = c.freeBytes
 	return s
-}
-
-// Contains reports whether key is in memory, or on its way there.
-func (c *Cache[K]) Contains(key K) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.shelf.Has(key) || c.calls[key] != nil
-}
-
-// Resident reports whether key is in memory.
-func (c *Cache[K]) Resident(key K) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.shelf.Has(key)
 }
 
 // Reclaim gives at least n bytes of the budget back if it can: free slots first, then idle chunks
@@ -190,7 +168,7 @@ func (c *Cache[K]) unlease(e *entry[K]) bool {
 func (c *Cache[K]) evict(e *entry[K]) *slot {
 	c.shelf.drop(e)
 	c.stats.Evictions++
-	if e.due <= Soon {
+	if e.chosen <= Soon {
 		c.stats.Expected++
 	}
 	c.stats.Bytes -= e.slot.class

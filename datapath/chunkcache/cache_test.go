@@ -22,6 +22,11 @@ import (
 
 // Acquire is Start and the wait for its loads.
 func (c *Cache[K]) Acquire(ctx context.Context, req Request[K]) (*Leases[K], error) {
+	if req.Table = tableOf(c); req.Table != nil {
+		for i := range req.Wants {
+			req.Wants[i].Chunk = any(req.Wants[i].Key).(int)
+		}
+	}
 	wait, err := c.Start(ctx, req)
 	if err != nil {
 		return nil, err
@@ -51,16 +56,35 @@ func load(_ context.Context, fills []*Fill[int]) error {
 	return nil
 }
 
-func newCache(tb testing.TB, total int64) (*Cache[int], *budget.Budget) {
-	tb.Helper()
-	return newCacheWith(tb, total, Config[int]{Debug: true})
+// tables are those of the caches of a test: of keys that are the numbers of chunks.
+var tables sync.Map
+
+func tableOf[K comparable](c *Cache[K]) *Table[K] {
+	t, _ := tables.Load(c)
+	table, _ := t.(*Table[K])
+	return table
 }
 
-func newCacheWith(tb testing.TB, total int64, cfg Config[int]) (*Cache[int], *budget.Budget) {
+// opened returns a cache with a table of chunks whose keys are their numbers.
+func opened(cfg Config, due func(int) int64) *Cache[int] {
+	c := New[int](cfg)
+	tables.Store(c, NewTable(1000, Dataset[int]{Due: due}))
+	return c
+}
+
+// Resident reports whether a chunk of the table is in memory.
+func (c *Cache[K]) Resident(chunk int) bool { return tableOf(c).Resident(chunk) }
+
+func newCache(tb testing.TB, total int64) (*Cache[int], *budget.Budget) {
+	tb.Helper()
+	return newCacheWith(tb, total, Config{Debug: true}, nil)
+}
+
+func newCacheWith(tb testing.TB, total int64, cfg Config, due func(int) int64) (*Cache[int], *budget.Budget) {
 	tb.Helper()
 	b := budget.New(total, 0)
 	cfg.Budget = b
-	c := New(cfg)
+	c := opened(cfg, due)
 	b.SetReclaim(func(n int64) int64 { return c.Reclaim(n, Whatever) }, func() int64 { return c.Free() + c.Idle() })
 	return c, b
 }
@@ -110,7 +134,7 @@ func concurrently(t *testing.T, due func(int) int64, soon *atomic.Int64) {
 	t.Helper()
 	const keys, workers, steps = 24, 8, 400
 	size := func(k int) int64 { return int64(100 + k*900) } // several classes
-	c, b := newCacheWith(t, 60_000, Config[int]{Due: due, Debug: true})
+	c, b := newCacheWith(t, 60_000, Config{Debug: true}, due)
 	failure := errors.New("scripted")
 	var mu sync.Mutex
 	loading := map[int]*Fill[int]{}
@@ -289,12 +313,12 @@ func TestFreedSlotsArePoisonedAndLeasesCloseOnce(t *testing.T) {
 
 // No load takes the memory of chunks that readers come for sooner, but who waits for memory gets it.
 func TestALoadTakesNoMemoryOfWhatIsDueSooner(t *testing.T) {
-	c, b := newCacheWith(t, 3*Cost(1000), Config[int]{Debug: true, Due: func(k int) int64 {
+	c, b := newCacheWith(t, 3*Cost(1000), Config{Debug: true}, func(k int) int64 {
 		if k == 2 || k == 5 {
 			return Soon + 1
 		}
 		return int64(k)
-	}})
+	})
 	get := func(k int) error {
 		l, err := c.Acquire(t.Context(), Request[int]{Wants: []Want[int]{{Key: k, Size: 1000}}, Load: load})
 		if err == nil {
@@ -386,7 +410,7 @@ func TestObjectsInAFullBudget(t *testing.T) {
 
 func hit(tb testing.TB, n int, due func(int) int64) (func(), func()) {
 	tb.Helper()
-	c, b := newCacheWith(tb, 64<<20, Config[int]{Due: due})
+	c, b := newCacheWith(tb, 64<<20, Config{}, due)
 	req := Request[int]{Load: load}
 	for k := range n {
 		req.Wants = append(req.Wants, Want[int]{Key: k, Size: 100 << 10})
@@ -443,7 +467,7 @@ func TestALoadsMemoryBesideItsChunk(t *testing.T) {
 		}
 		return r
 	}
-	if _, err := c.Start(t.Context(), wants(1, 2)); !errors.Is(err, ErrNoRoom) {
+	if _, err := c.Acquire(t.Context(), wants(1, 2)); !errors.Is(err, ErrNoRoom) {
 		t.Errorf("two loads with room for the bytes beside of one: got %v, want %v", err, ErrNoRoom)
 	}
 	for _, k := range []int{1, 2} { // one after another there is room for both

@@ -1,5 +1,8 @@
 // Package chunkcache keeps chunks in memory, in leased slots. Keys are generic: it knows
-// no store and no dataset.
+// no store and no index.
+//
+// A Table finds the chunks of one data set by their numbers. The key of a chunk is looked up only when
+// a request finds something missing: then a chunk of the same key that another table brought is taken over.
 //
 // What it guarantees:
 //
@@ -14,7 +17,7 @@
 //   - Every byte that it populates is reserved in the budget first, free slots included, and is given
 //     back through Reclaim as soon as somebody else needs it. Who waits for memory takes a free slot first.
 //   - A chunk goes only for one that is due sooner, or for a body that somebody waits for. Before one
-//     goes, some idle chunks are asked when they are due (Config.Due), and the last of them goes
+//     goes, some idle chunks are asked when they are due (NewTable), and the last of them goes
 //     (idle.go). What no reader comes for goes before all others, the least recently used first.
 //
 // A Shelf is all of that but the bytes, the budget and the loads: which chunks are there, which are

@@ -8,18 +8,21 @@ import (
 
 // Want is a chunk that somebody asks for.
 type Want[K comparable] struct {
-	Key    K
+	Chunk  int   // its number in the table
+	Key    K     // chunks of one key have the same bytes, in whatever table
 	Size   int64 // its length, known beforehand
 	Beside int64 // bytes that its load needs until it ends: of a chunk that is stored in another form
 }
 
 // Request says what to acquire and how to bring what is missing.
 type Request[K comparable] struct {
-	Wants []Want[K] // each key once
-	Ahead bool      // nobody waits for them yet: does not count as a hit or a miss
+	Table *Table[K]
+	Wants []Want[K]
+	Ahead bool // nobody waits for them yet: does not count as a hit or a miss
 
 	// Due says when the last of the missing wants is needed, given by their numbers: a chunk goes for
-	// them only if it is due later; nil: Soon. It runs under the cache's lock, like Config.Due.
+	// them only if it is due later; nil: Soon. It runs under the cache's lock, like a
+	// table's due.
 	Due func(missing []int) int64
 
 	// Group says which of the missing wants one load brings, as lists of their numbers, each exactly
@@ -34,7 +37,7 @@ type Request[K comparable] struct {
 // call is one key's load on its way. Its fields are guarded by the cache's lock,
 // except that err and entry do not change once done is closed.
 type call[K comparable] struct {
-	key     K
+	coming  *entry[K] // what tables find until the chunk is there
 	group   *group
 	done    chan struct{}
 	waiters int
@@ -62,7 +65,7 @@ type Fill[K comparable] struct {
 }
 
 // Key returns the chunk's key.
-func (f *Fill[K]) Key() K { return f.call.key }
+func (f *Fill[K]) Key() K { return f.call.coming.key }
 
 // Bytes returns the memory to fill, of exactly the wanted size. It must not be touched after Publish or Fail.
 func (f *Fill[K]) Bytes() []byte { return f.slot.buf[:f.size:f.size] }
@@ -112,24 +115,6 @@ func (c *Cache[K]) Start(ctx context.Context, req Request[K]) (wait func() (*Lea
 	return func() (*Leases[K], error) { return c.await(ctx, l, waits) }, nil
 }
 
-// Lease leases those chunks if all of them are in memory. It waits for nothing, and counts nothing.
-func (c *Cache[K]) Lease(keys ...K) (*Leases[K], bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	l := &Leases[K]{cache: c, entries: make([]*entry[K], len(keys))}
-	for i, k := range keys {
-		e := c.shelf.entries[k]
-		if e == nil {
-			return nil, false
-		}
-		l.entries[i] = e
-	}
-	for _, e := range l.entries {
-		c.lease(e)
-	}
-	return l, true
-}
-
 // await waits for the calls that a request has a share in.
 func (c *Cache[K]) await(ctx context.Context, l *Leases[K], waits []wait[K]) (*Leases[K], error) {
 	var err error
@@ -165,11 +150,14 @@ func (c *Cache[K]) claim(ctx context.Context, req *Request[K], l *Leases[K]) ([]
 	defer c.mu.Unlock()
 	var missing []int
 	var sizes []int64 // of the missing, and then of what they need beside
+	listed := map[K]bool{}
 	for i, w := range req.Wants {
 		if e := c.shelf.entries[w.Key]; e != nil {
+			e.at(req.Table, w.Chunk)
 			c.lease(e)
 			l.entries[i] = e
-		} else if c.calls[w.Key] == nil {
+		} else if c.calls[w.Key] == nil && !listed[w.Key] {
+			listed[w.Key] = true
 			missing = append(missing, i)
 			sizes = append(sizes, w.Size)
 		}
@@ -203,6 +191,7 @@ func (c *Cache[K]) claim(ctx context.Context, req *Request[K], l *Leases[K]) ([]
 			continue
 		}
 		cl := c.calls[w.Key]
+		cl.coming.at(req.Table, w.Chunk)
 		cl.waiters++
 		waits = append(waits, wait[K]{i, cl})
 	}
@@ -254,7 +243,7 @@ func (c *Cache[K]) start(ctx context.Context, req *Request[K], missing []int, sl
 		fills := make([]*Fill[K], len(indices))
 		for n, i := range indices {
 			w := req.Wants[i]
-			cl := &call[K]{key: w.Key, group: g, done: make(chan struct{})}
+			cl := &call[K]{coming: &entry[K]{key: w.Key, coming: true}, group: g, done: make(chan struct{})}
 			c.calls[w.Key] = cl
 			fills[n] = &Fill[K]{Index: i, cache: c, call: cl, slot: bySlot[i], size: w.Size, beside: besides[i], besideSize: w.Beside}
 			c.stats.Loads++
@@ -304,26 +293,30 @@ func (c *Cache[K]) settle(f *Fill[K], err error) {
 		c.putFree(f.beside)
 		f.beside = nil
 	}
-	alive := c.calls[cl.key] == cl
+	key := cl.coming.key
+	alive := c.calls[key] == cl
 	if alive {
-		delete(c.calls, cl.key)
+		c.forget(cl)
 		if cl.group.wanted--; cl.group.wanted == 0 {
 			cl.group.cancel() // only fills that everybody left are still open
 		}
 	}
 	// A load that everybody left may still have brought its chunk: keep it, unless another is on its way.
-	keep := err == nil && (alive || !c.shelf.Has(cl.key) && c.calls[cl.key] == nil)
+	keep := err == nil && (alive || !c.shelf.Has(key) && c.calls[key] == nil)
 	if keep {
-		e := &entry[K]{key: cl.key, slot: f.slot, length: f.size, cost: f.slot.cost(), refs: int32(cl.waiters)}
+		e := &entry[K]{key: key, slot: f.slot, length: f.size, cost: f.slot.cost(), refs: int32(cl.waiters)}
 		c.shelf.put(e)
+		for _, p := range cl.coming.places {
+			e.at(p.table, p.chunk)
+		}
 		c.stats.Bytes += f.slot.class
 		c.stats.LoadBytes += uint64(f.size)
 		c.stats.OpenLeases += int64(cl.waiters)
 		cl.entry = e
 	} else {
 		c.putFree(f.slot)
-		if !c.shelf.Has(cl.key) && c.calls[cl.key] == nil {
-			c.shelf.evicted(cl.key)
+		if !c.shelf.Has(key) && c.calls[key] == nil {
+			cl.coming.gone()
 		}
 	}
 	if err != nil {
@@ -331,6 +324,12 @@ func (c *Cache[K]) settle(f *Fill[K], err error) {
 		cl.err = err
 	}
 	close(cl.done)
+}
+
+// forget takes a call off the table, so that nobody joins it any more.
+func (c *Cache[K]) forget(cl *call[K]) {
+	delete(c.calls, cl.coming.key)
+	cl.coming.lost()
 }
 
 // leave ends the waits of somebody who will not use them. The last one out of a
@@ -351,7 +350,7 @@ func (c *Cache[K]) leave(waits []wait[K]) {
 		if cl.waiters > 0 {
 			continue
 		}
-		delete(c.calls, cl.key)
+		c.forget(cl)
 		if cl.group.wanted--; cl.group.wanted == 0 {
 			cl.group.cancel()
 		}

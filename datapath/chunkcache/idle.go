@@ -34,7 +34,7 @@ type idle[K comparable] struct {
 	others  queue[K] // due after Soon, as far as they were asked
 	soon    queue[K] // due up to Soon, when they were asked last
 	bytes   int64
-	due     func(K) int64
+	due     func(*entry[K]) int64
 	runners []candidate[K] // of the last choice, the one due last first
 	random  *rand.Rand
 }
@@ -50,7 +50,7 @@ func (a candidate[K]) before(b candidate[K]) bool {
 	return a.due > b.due || a.due == b.due && a.entry.place < b.entry.place
 }
 
-func newIdle[K comparable](due func(K) int64) idle[K] {
+func newIdle[K comparable](due func(*entry[K]) int64) idle[K] {
 	return idle[K]{due: due, random: rand.New(rand.NewPCG(1, 2))} // a simulation gives the same answer each time
 }
 
@@ -74,9 +74,9 @@ func (l *idle[K]) remove(e *entry[K]) {
 // last returns the entry that goes first, as far as some of them tell, and when it is due. There must
 // be one.
 func (l *idle[K]) last() candidate[K] {
-	for e := range l.soon.oldest(again) {
+	for _, e := range l.soon.oldest(again) {
 		l.soon.remove(e)
-		if l.due(e.key) > Soon {
+		if l.due(e) > Soon {
 			l.others.add(e)
 		} else {
 			l.soon.add(e)
@@ -89,12 +89,12 @@ func (l *idle[K]) last() candidate[K] {
 	if len(l.runners) > 0 {
 		return l.runners[0]
 	}
-	for e := range l.soon.oldest(looks / 2) {
-		l.note(candidate[K]{e, l.due(e.key)})
+	for _, e := range l.soon.oldest(looks / 2) {
+		l.note(candidate[K]{e, l.due(e)})
 	}
 	for range looks / 2 {
 		e := l.soon.draw(l.random)
-		l.note(candidate[K]{e, l.due(e.key)})
+		l.note(candidate[K]{e, l.due(e)})
 	}
 	return l.runners[0]
 }
@@ -102,12 +102,12 @@ func (l *idle[K]) last() candidate[K] {
 // sample asks some of the others.
 func (l *idle[K]) sample(runners []candidate[K]) {
 	if l.others.count <= looks {
-		for e := range l.others.oldest(looks) {
+		for _, e := range l.others.oldest(looks) {
 			l.ask(e)
 		}
 		return
 	}
-	for e := range l.others.oldest(oldest) {
+	for _, e := range l.others.oldest(oldest) {
 		if l.ask(e) == Never {
 			break // nobody comes for it, and it is idle for longer than others
 		}
@@ -134,7 +134,7 @@ func (l *idle[K]) sample(runners []candidate[K]) {
 
 // ask asks when one of the others is due. One that is due soon is put among its like.
 func (l *idle[K]) ask(e *entry[K]) int64 {
-	due := l.due(e.key)
+	due := l.due(e)
 	if due <= Soon {
 		l.others.remove(e)
 		l.soon.add(e)
@@ -180,13 +180,14 @@ func (q *queue[K]) add(e *entry[K]) {
 }
 
 func (q *queue[K]) pack() {
-	kept := make([]*entry[K], 0, 2*q.count+leastHoles)
+	kept := q.list[:0]
 	for _, e := range q.list {
 		if e != nil {
 			e.place = len(kept)
 			kept = append(kept, e)
 		}
 	}
+	clear(q.list[len(kept):])
 	q.list, q.first = kept, 0
 }
 
@@ -200,18 +201,18 @@ func (q *queue[K]) remove(e *entry[K]) {
 
 func (q *queue[K]) has(e *entry[K]) bool { return e.place < len(q.list) && q.list[e.place] == e }
 
-// oldest yields the first n entries. They may be removed, and added again, meanwhile.
-func (q *queue[K]) oldest(n int) iter.Seq[*entry[K]] {
-	list := q.list[q.first:]
-	return func(yield func(*entry[K]) bool) {
-		for i := 0; i < len(list) && n > 0; i++ {
-			if e := list[i]; e != nil {
-				if n--; !yield(e) {
-					return
-				}
-			}
+// oldest returns the first n entries, or all there are.
+func (q *queue[K]) oldest(n int) []*entry[K] {
+	first := make([]*entry[K], 0, min(n, q.count))
+	for _, e := range q.list[q.first:] {
+		if len(first) == cap(first) {
+			break
+		}
+		if e != nil {
+			first = append(first, e)
 		}
 	}
+	return first
 }
 
 // newest yields the entries, the last one first. They may be removed meanwhile.

@@ -54,11 +54,13 @@ func newModel(t *rapid.T, known bool) *model {
 		budget: budget.New(int64(slots)*Cost(modelSize), 0), slots: slots,
 		refs: map[int]int{}, due: map[int]int64{},
 	}
-	cfg := Config[int]{Budget: m.budget, Debug: true, Evicted: func(k int) { m.evicted = append(m.evicted, k) }}
+	var due func(int) int64
 	if known {
-		cfg.Due = func(k int) int64 { return Soon + 1 + m.due[k] }
+		due = func(k int) int64 { return Soon + 1 + m.due[k] }
 	}
-	m.known, m.cache = known, New(cfg)
+	m.known, m.cache = known, opened(Config{Budget: m.budget, Debug: true}, due)
+	gone := m.cache.shelf.evicted
+	m.cache.shelf.evicted = func(e *entry[int]) { gone(e); m.evicted = append(m.evicted, e.key) }
 	return m
 }
 

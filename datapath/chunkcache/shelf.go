@@ -8,7 +8,7 @@ type Shelf[K comparable] struct {
 	entries map[K]*entry[K]
 	idle    idle[K]
 	bytes   int64
-	evicted func(K)
+	evicted func(*entry[K])
 }
 
 // entry is a chunk in memory.
@@ -19,7 +19,9 @@ type entry[K comparable] struct {
 	cost   int64
 	refs   int32 // open leases; 0: the entry is idle
 	place  int   // in one of the lists of idle entries, if it is idle
-	due    int64 // when it was chosen to go
+	chosen int64 // when it was due as it was chosen to go
+	coming bool  // it stands for a load on its way
+	places []place[K]
 }
 
 // data returns the chunk's bytes.
@@ -38,6 +40,10 @@ func NewShelf[K comparable](due func(K) int64, evicted func(K)) *Shelf[K] {
 	if evicted == nil {
 		evicted = func(K) {}
 	}
+	return newShelf(func(e *entry[K]) int64 { return due(e.key) }, func(e *entry[K]) { evicted(e.key) })
+}
+
+func newShelf[K comparable](due func(*entry[K]) int64, evicted func(*entry[K])) *Shelf[K] {
 	return &Shelf[K]{entries: map[K]*entry[K]{}, idle: newIdle(due), evicted: evicted}
 }
 
@@ -132,7 +138,7 @@ func (s *Shelf[K]) next(due int64) *entry[K] {
 		return nil
 	}
 	s.idle.remove(last.entry)
-	last.entry.due = last.due
+	last.entry.chosen = last.due
 	return last.entry
 }
 
@@ -147,7 +153,7 @@ func (s *Shelf[K]) restore(chosen []*entry[K]) {
 func (s *Shelf[K]) drop(e *entry[K]) {
 	delete(s.entries, e.key)
 	s.bytes -= e.cost
-	s.evicted(e.key)
+	s.evicted(e)
 }
 
 func (s *Shelf[K]) put(e *entry[K]) {

@@ -1,14 +1,8 @@
 package chunkcache
 
 import (
-	"context"
-	"errors"
 	"slices"
 	"testing"
-	"testing/synctest"
-
-	"github.com/millrace-data/millrace/internal/bubble"
-	"github.com/millrace-data/millrace/internal/budget"
 )
 
 // gone takes all away, one after the other, and returns the keys in that order.
@@ -169,52 +163,4 @@ func TestShelfEvictsEnoughOrNothing(t *testing.T) {
 		}
 	}()
 	s.Put(7, 10, 0)
-}
-
-// Who keeps something for each key that comes hears of each that is not there in the end, however its load ended.
-func TestEvictedHearsOfEveryKey(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
-		known := map[int]bool{}
-		c := New(Config[int]{Budget: budget.New(2*Cost(100), 0), Evicted: func(k int) { delete(known, k) }})
-		publish := func(_ context.Context, fills []*Fill[int]) error {
-			known[fills[0].Key()] = true
-			fills[0].Publish()
-			return nil
-		}
-		get := func(ctx context.Context, k int, load func(context.Context, []*Fill[int]) error) {
-			if l, err := c.Acquire(ctx, Request[int]{Wants: []Want[int]{{Key: k, Size: 100}}, Load: load}); err == nil {
-				l.Close()
-			}
-		}
-		for k := range 4 {
-			get(t.Context(), k, publish)
-		}
-		if len(known) != 2 || !known[2] || !known[3] {
-			t.Errorf("got %v known, want 2 and 3", known)
-		}
-		failed := errors.New("scripted")
-		get(t.Context(), 4, func(_ context.Context, fills []*Fill[int]) error {
-			known[4] = true
-			return failed
-		})
-		if known[4] {
-			t.Error("a load failed, and nobody heard")
-		}
-		ctx, leave := context.WithCancel(t.Context())
-		end := make(chan struct{})
-		go get(ctx, 5, func(context.Context, []*Fill[int]) error { <-end; return failed })
-		synctest.Wait()
-		leave()
-		synctest.Wait()
-		get(t.Context(), 5, publish) // while the first load dies
-		close(end)
-		synctest.Wait()
-		if !known[5] || !c.Resident(5) {
-			t.Errorf("got key 5 forgotten by a load that nobody waited for, want it known")
-		}
-		c.Drop()
-		if len(known) != 0 {
-			t.Errorf("got %v known of an empty cache, want none", known)
-		}
-	})
 }

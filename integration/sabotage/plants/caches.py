@@ -49,12 +49,32 @@ PLANTS = [
     (
         "a chunk whose reader has gone stays among those that readers come for",
         "./datapath/chunkcache TestShelfKeepsWhatIsWantedSoon",
-        [("datapath/chunkcache/idle.go", "if l.due(e.key) > Soon {", "if l.due(e.key) > Never-1 {")],
+        [("datapath/chunkcache/idle.go", "if l.due(e) > Soon {", "if l.due(e) > Never-1 {")],
     ),
     (
         "chunks go for a request that does not fit all the same",
         "./datapath/chunkcache TestShelfEvictsEnoughOrNothing",
         [("datapath/chunkcache/shelf.go", "\t\t\ts.restore(chosen)\n", "")],
+    ),
+    (
+        "a table finds chunks that have gone",
+        "./datapath/chunkcache TestATableFindsWhatIsThere",
+        [("datapath/chunkcache/table.go", "p.table.chunks[p.chunk].CompareAndSwap(e, nil)", "_ = p.table.chunks[p.chunk].Load()")],
+    ),
+    (
+        "a chunk that another table brought is brought again",
+        "./datapath TestADataSetThatGrewStartsWarm",
+        [("datapath/chunkcache/flight.go", "if e := c.shelf.entries[w.Key]; e != nil {", "if e := req.Table.chunks[w.Chunk].Load(); e != nil && !e.coming {")],
+    ),
+    (
+        "a chunk is due when the readers of its first name come",
+        "./datapath/chunkcache TestChunksOfOneKeyAreOne",
+        [("datapath/chunkcache/table.go", "range e.places[:min(len(e.places), names)]", "range e.places[:min(len(e.places), 1)]")],
+    ),
+    (
+        "a data set does not hear of a chunk whose load failed",
+        "./datapath/chunkcache TestChunksOfOneKeyAreOne",
+        [("datapath/chunkcache/flight.go", "\t\t\tcl.coming.gone()\n", "")],
     ),
     (
         "who waits for memory does not look for a free slot",

@@ -1,0 +1,142 @@
+package chunkcache
+
+import "sync/atomic"
+
+// Dataset is what a table knows of its data set. Due and Gone run under the cache's lock: they must be
+// quick, must not call the cache, and must not wait for a lock that is held while the cache is called.
+type Dataset[K comparable] struct {
+	// Due says when readers of the data set need a chunk next: see Soon; nil: Never. It is asked for some
+	// chunks before one of them goes.
+	Due func(chunk int) int64
+	// Gone is told of each chunk that is not in memory any more, nor on its way there: it was evicted, or
+	// its load ended without it; nil: nobody wants to know.
+	Gone  func(chunk int)
+	Owner any // what Name.Owner names the data set by
+}
+
+// Table finds the chunks of one data set by their numbers, without a lock and without their keys.
+type Table[K comparable] struct {
+	of     Dataset[K]
+	chunks []atomic.Pointer[entry[K]] // nil: neither in memory nor on its way, as far as the table knows
+}
+
+// NewTable returns the table of a data set of so many chunks.
+func NewTable[K comparable](chunks int, of Dataset[K]) *Table[K] {
+	if of.Due == nil {
+		of.Due = func(int) int64 { return Never }
+	}
+	if of.Gone == nil {
+		of.Gone = func(int) {}
+	}
+	return &Table[K]{of: of, chunks: make([]atomic.Pointer[entry[K]], chunks)}
+}
+
+// Contains reports whether a chunk is in memory, or on its way there.
+func (t *Table[K]) Contains(chunk int) bool { return t.chunks[chunk].Load() != nil }
+
+// Resident reports whether a chunk is in memory.
+func (t *Table[K]) Resident(chunk int) bool {
+	e := t.chunks[chunk].Load()
+	return e != nil && !e.coming
+}
+
+// Name is one chunk of one data set.
+type Name struct {
+	Owner any
+	Chunk int
+}
+
+// place is where a table finds an entry.
+type place[K comparable] struct {
+	table *Table[K]
+	chunk int
+}
+
+// at lets a table find an entry under a number. Numbers of equal, proved bytes find the same entry.
+// The caller holds the cache's lock, as in what follows.
+func (e *entry[K]) at(t *Table[K], chunk int) {
+	if was := t.chunks[chunk].Load(); was == e || was != nil && !was.coming {
+		return
+	}
+	t.chunks[chunk].Store(e)
+	e.places = append(e.places, place[K]{t, chunk})
+}
+
+// lost lets no table find an entry any more.
+func (e *entry[K]) lost() {
+	for _, p := range e.places {
+		p.table.chunks[p.chunk].CompareAndSwap(e, nil)
+	}
+}
+
+// gone tells the data sets that an entry is not there any more.
+func (e *entry[K]) gone() {
+	e.lost()
+	for _, p := range e.places {
+		p.table.of.Gone(p.chunk)
+	}
+}
+
+// names is how many names of an entry count when it is asked when it is due: a data set of equal chunks has
+// no end of them.
+const names = 8
+
+// due says when the first reader comes for an entry, under whatever name.
+func (e *entry[K]) due() int64 {
+	due := int64(Never)
+	for _, p := range e.places[:min(len(e.places), names)] {
+		due = min(due, p.table.of.Due(p.chunk))
+	}
+	return due
+}
+
+// Names returns one name of each chunk in memory or on its way there.
+func (c *Cache[K]) Names() []Name {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	names := make([]Name, 0, c.shelf.Len()+len(c.calls))
+	note := func(e *entry[K]) {
+		names = append(names, Name{e.places[0].table.of.Owner, e.places[0].chunk})
+	}
+	for _, e := range c.shelf.entries {
+		note(e)
+	}
+	for _, cl := range c.calls {
+		note(cl.coming)
+	}
+	return names
+}
+
+// Shares reports whether a chunk is in memory that equals a chunk of a table, which then finds it.
+func (c *Cache[K]) Shares(t *Table[K], chunk int, key K) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.shelf.entries[key]
+	if e != nil {
+		e.at(t, chunk)
+	}
+	return e != nil
+}
+
+// Lease leases n chunks of a table, of which chunk names each by its number, if all are in memory, and
+// counts them as hits of so many bytes. It waits for nothing.
+func (c *Cache[K]) Lease(t *Table[K], n int, bytes uint64, chunk func(i int) int) (*Leases[K], bool) {
+	entries := make([]*entry[K], n)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range entries {
+		e := t.chunks[chunk(i)].Load()
+		if e == nil || e.coming {
+			return nil, false
+		}
+		entries[i] = e
+	}
+	for _, e := range entries {
+		c.lease(e)
+	}
+	if bytes > 0 {
+		c.stats.Hits += uint64(n)
+		c.stats.HitBytes += bytes
+	}
+	return &Leases[K]{cache: c, entries: entries}, true
+}

@@ -1,0 +1,131 @@
+package chunkcache
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"github.com/millrace-data/millrace/internal/bubble"
+	"github.com/millrace-data/millrace/internal/budget"
+)
+
+// A table finds a chunk from when its load begins until it is evicted or its load has failed, however that ended.
+func TestATableFindsWhatIsThere(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		c := opened(Config{Budget: budget.New(2*Cost(100), 0)}, nil)
+		table := tableOf(c)
+		publish := func(_ context.Context, fills []*Fill[int]) error {
+			k := fills[0].Key()
+			if !table.Contains(k) || table.Resident(k) {
+				t.Errorf("chunk %d on its way: got contained %v, resident %v; want yes, no", k, table.Contains(k), table.Resident(k))
+			}
+			fills[0].Publish()
+			return nil
+		}
+		get := func(ctx context.Context, k int, load func(context.Context, []*Fill[int]) error) {
+			if l, err := c.Acquire(ctx, Request[int]{Wants: []Want[int]{{Key: k, Size: 100}}, Load: load}); err == nil {
+				l.Close()
+			}
+		}
+		for k := range 4 {
+			get(t.Context(), k, publish)
+		}
+		for k := range 4 {
+			if got, want := table.Resident(k), k > 1; got != want || table.Contains(k) != want {
+				t.Errorf("chunk %d: got resident %v, want %v", k, got, want)
+			}
+		}
+		failed := errors.New("scripted")
+		get(t.Context(), 4, func(context.Context, []*Fill[int]) error { return failed })
+		if table.Contains(4) {
+			t.Error("the table finds a chunk whose load failed")
+		}
+		ctx, leave := context.WithCancel(t.Context())
+		end := make(chan struct{})
+		go get(ctx, 5, func(context.Context, []*Fill[int]) error { <-end; return failed })
+		synctest.Wait()
+		leave()
+		synctest.Wait()
+		if table.Contains(5) {
+			t.Error("the table finds a chunk whose load everybody has left")
+		}
+		get(t.Context(), 5, publish) // while the first load dies
+		close(end)
+		synctest.Wait()
+		if !table.Resident(5) {
+			t.Error("a chunk is lost with a load that everybody had left")
+		}
+		c.Drop()
+		if table.Contains(5) || len(c.Names()) != 0 {
+			t.Error("the table of an empty cache finds a chunk")
+		}
+	})
+}
+
+// A chunk of one key is in memory once, for all tables and numbers: it is brought once, found by each from its first use on, due when
+// the first reader of any comes for it, and gone for all.
+func TestChunksOfOneKeyAreOne(t *testing.T) {
+	c := New[string](Config{Budget: budget.New(1<<20, 0), Debug: true})
+	var gone []int
+	old, grown := NewTable(2, Dataset[string]{}), NewTable(3, Dataset[string]{Due: func(k int) int64 { return int64(k) }, Gone: func(k int) { gone = append(gone, k) }})
+	loads := 0
+	get := func(table *Table[string], chunks ...int) *Leases[string] {
+		var wants []Want[string]
+		for _, k := range chunks {
+			wants = append(wants, Want[string]{Chunk: k, Key: "same", Size: 100})
+		}
+		wait, err := c.Start(t.Context(), Request[string]{Table: table, Wants: wants, Load: func(_ context.Context, fills []*Fill[string]) error {
+			loads++
+			for _, f := range fills {
+				copy(f.Bytes(), "bytes")
+				f.Publish()
+			}
+			return nil
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := wait()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	first := get(old, 0, 1)
+	if string(first.Bytes(0)[:5]) != "bytes" || &first.Bytes(0)[0] != &first.Bytes(1)[0] {
+		t.Error("two numbers of one key got other bytes, or bytes of their own")
+	}
+	first.Close()
+	if grown.Contains(2) {
+		t.Error("a table finds a chunk that nobody has asked it for")
+	}
+	if !c.Shares(grown, 2, "same") || !grown.Resident(2) || c.Shares(grown, 1, "other") {
+		t.Error("a chunk that another table brought is not taken over, or one that nobody brought is")
+	}
+	get(grown, 1).Close()
+	if loads != 1 || !old.Resident(0) || !old.Resident(1) || !grown.Resident(1) || grown.Contains(0) {
+		t.Errorf("got %d loads, and in memory %v %v %v, want one load and all three", loads, old.Resident(0), old.Resident(1), grown.Resident(1))
+	}
+	if c.Goes(Soon) || !c.Goes(0) {
+		t.Error("the chunk is not due when the first reader of any table comes for it")
+	}
+	if got := c.Reclaim(1, Whatever); got == 0 || old.Contains(0) || old.Contains(1) || grown.Contains(1) || grown.Contains(2) {
+		t.Error("a table finds a chunk that has gone")
+	}
+	wait, err := c.Start(t.Context(), Request[string]{
+		Table: grown, Wants: []Want[string]{{Chunk: 0, Key: "failed", Size: 100}},
+		Load: func(context.Context, []*Fill[string]) error { return errors.New("scripted") },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := wait(); err == nil || grown.Contains(0) {
+		t.Errorf("got %v, and the chunk found: %v; want the load's error, and no", err, grown.Contains(0))
+	}
+	if !slices.Equal(gone, []int{2, 1, 0}) {
+		t.Errorf("the data set heard of %v, want of chunks 2 and 1 that went and of chunk 0 that did not come", gone)
+	}
+	c.Drop()
+}
