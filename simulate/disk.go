@@ -69,9 +69,9 @@ func (g *gateway) writeDisk() {
 		}
 		g.memory.shelf.Lease(chunk)
 		d.writing++
-		g.count.DiskWrites += n
 		d.line.send(n, func() {
 			d.writing--
+			g.count.DiskWrites += n
 			d.taken -= n
 			d.shelf.Put(chunk, n, 0)
 			g.memory.release(chunk)
