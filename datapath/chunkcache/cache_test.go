@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,6 +24,7 @@ import (
 // Acquire is Start and the wait for its loads.
 func (c *Cache[K]) Acquire(ctx context.Context, req Request[K]) (*Leases[K], error) {
 	if req.Table = tableOf(c); req.Table != nil {
+		req.Wants = slices.Clone(req.Wants) // others may ask with the same list
 		for i := range req.Wants {
 			req.Wants[i].Chunk = any(req.Wants[i].Key).(int)
 		}

@@ -109,7 +109,7 @@ func (l *idle[K]) sample(runners []candidate[K]) {
 	}
 	for _, e := range l.others.oldest(oldest) {
 		if l.ask(e) == Never {
-			break // nobody comes for it, and it is idle for longer than others
+			return // nobody comes for it, and it is idle for longer than others
 		}
 	}
 	n := 0

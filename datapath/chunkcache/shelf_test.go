@@ -116,6 +116,9 @@ func TestShelfKeepsWhatIsWantedSoon(t *testing.T) {
 		if soon && k%2 == 0 {
 			return int64(k)
 		}
+		if k%2 == 0 {
+			return Never
+		}
 		return Soon + 1 + int64(k)
 	})
 	for range n / 2 {
@@ -126,9 +129,39 @@ func TestShelfKeepsWhatIsWantedSoon(t *testing.T) {
 	if got := s.Evict(1, Soon); got != 0 {
 		t.Errorf("got %d bytes of chunks that a reader comes for soon, want none", got)
 	}
-	soon = false
-	if got := s.Evict(n/4, Soon); got != n/4 {
-		t.Errorf("got %d bytes of chunks whose reader has gone, want %d", got, n/4)
+	for k := n; k < 2*n; k++ {
+		s.Put(k, 1, 0) // odd ones are due later
+	}
+	soon, *went = false, nil
+	s.Evict(n/4, Soon)
+	left := 0
+	for _, k := range *went {
+		if k%2 == 0 {
+			left++
+		}
+	}
+	if left < n/4*9/10 {
+		t.Errorf("got %d of %d chunks that went whose reader has gone, want nearly all: nobody comes for them", left, n/4)
+	}
+}
+
+// What a chunk that was nearly chosen was due before does not count.
+func TestRunnersUpAreAskedAgain(t *testing.T) {
+	const n = 10 * looks
+	due := map[int]int64{}
+	s, went := stocked(n, func(k int) int64 { return due[k] })
+	for k := range n {
+		due[k] = Soon + 1 + int64(k)
+	}
+	s.Evict(1, Whatever)
+	for _, r := range s.idle.runners {
+		due[r.entry.key] = Soon + 1
+	}
+	for range runnerUp {
+		s.Evict(1, Whatever)
+		if last := (*went)[len(*went)-1]; due[last] == Soon+1 {
+			t.Errorf("chunk %d went, which is due first of all now", last)
+		}
 	}
 }
 

@@ -29,17 +29,17 @@ PLANTS = [
     (
         "of equal chunks the one idle for the shortest time goes first",
         "./datapath/chunkcache TestTheLeastRecentlyUsedGoesFirst",
-        [("datapath/chunkcache/idle.go", "break // nobody comes for it, and it is idle for longer than others", "continue")],
+        [("datapath/chunkcache/idle.go", "a.entry.place < b.entry.place", "a.entry.place > b.entry.place")],
     ),
     (
         "a chunk goes by when it was due when it was asked last",
-        "./datapath/chunkcache TestTheChunkDueLastGoesFirst",
-        [("datapath/chunkcache/idle.go", "\tl.runners = make([]candidate[K], 0, runnerUp+2)\n", "\tif len(was) > 0 && l.others.has(was[0].entry) {\n\t\treturn was[0]\n\t}\n\tl.runners = make([]candidate[K], 0, runnerUp+2)\n")],
+        "./datapath/chunkcache TestRunnersUpAreAskedAgain",
+        [("datapath/chunkcache/idle.go", "\t\t\tl.ask(c.entry)\n", "\t\t\tl.note(c)\n")],
     ),
     (
         "the chunks idle last are not asked",
         "./simulate TestPoliciesMeetTheirBounds",
-        [("datapath/chunkcache/idle.go", "if n++; n == newest {", "if n++; n > 0 {")],
+        [("datapath/chunkcache/idle.go", "if l.ask(e) > Soon {", "if e != nil {")],
     ),
     (
         "a chunk goes for one that is due later",
@@ -49,7 +49,7 @@ PLANTS = [
     (
         "a chunk whose reader has gone stays among those that readers come for",
         "./datapath/chunkcache TestShelfKeepsWhatIsWantedSoon",
-        [("datapath/chunkcache/idle.go", "if l.due(e) > Soon {", "if l.due(e) > Never-1 {")],
+        [("datapath/chunkcache/idle.go", "if l.due(e) > Soon {", "if l.due(e) < 0 {")],
     ),
     (
         "chunks go for a request that does not fit all the same",
@@ -63,7 +63,7 @@ PLANTS = [
     ),
     (
         "a chunk that another table brought is brought again",
-        "./datapath TestADataSetThatGrewStartsWarm",
+        "./datapath/chunkcache TestChunksOfOneKeyAreOne",
         [("datapath/chunkcache/flight.go", "if e := c.shelf.entries[w.Key]; e != nil {", "if e := req.Table.chunks[w.Chunk].Load(); e != nil && !e.coming {")],
     ),
     (
@@ -89,7 +89,7 @@ PLANTS = [
     (
         "a slot made of others' bytes leaves them their memory",
         "./datapath/chunkcache TestSlotsOfOtherClassesGiveTheirMemory",
-        [("datapath/chunkcache/slot.go", "\t\told.clear()\n", "")],
+        [("datapath/chunkcache/slot.go", "\t\told.clear()\n", "\t\t_ = old\n")],
     ),
     (
         "budget grants one byte more than there is",
