@@ -31,7 +31,7 @@ func TestDeadlinesFollowDemand(t *testing.T) {
 		r := New(Config{Budget: 1000})
 		p := fast.plan(t, shuffle.None, 0, 0)
 		now := pace(r, slow, p, 4, 400*time.Millisecond, 0, begin())
-		now = pace(r, fast, p, 4, 100*time.Millisecond, wait, now)
+		pace(r, fast, p, 4, 100*time.Millisecond, wait, now)
 		needs := r.missing()
 		if !slices.IsSortedFunc(needs, func(a, b Need) int { return cmp.Compare(a.Due, b.Due) }) {
 			t.Error("the needs do not ascend by deadline")
