@@ -129,8 +129,8 @@ func TestShelfKeepsWhatIsWantedSoon(t *testing.T) {
 	if got := s.Evict(1, Soon); got != 0 {
 		t.Errorf("got %d bytes of chunks that a reader comes for soon, want none", got)
 	}
-	for k := n; k < 2*n; k++ {
-		s.Put(k, 1, 0) // odd ones are due later
+	for k := n + 1; k < 2*n; k += 2 {
+		s.Put(k, 1, 0) // a reader comes for them, later
 	}
 	soon, *went = false, nil
 	s.Evict(n/4, Soon)
