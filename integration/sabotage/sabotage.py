@@ -235,6 +235,10 @@ def try_all(chosen, found, tree_digest):
 
 
 def main():
+    unknown = [w for w in sys.argv[1:] if w.startswith("-") and w not in ("--check", "--afresh")]
+    if unknown:
+        print(__doc__, file=sys.stdout if unknown[0] in ("-h", "--help") else sys.stderr)
+        return 0 if unknown[0] in ("-h", "--help") else 2
     words = [w for w in sys.argv[1:] if not w.startswith("--")]
     chosen = [p for p in PLANTS if not words or any(w in p[0] for w in words)]
     if not chosen:
