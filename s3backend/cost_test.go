@@ -1,3 +1,5 @@
+//go:build !race
+
 package s3backend
 
 import (
@@ -8,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/millrace-data/millrace/internal/objstore"
-	"github.com/millrace-data/millrace/internal/race"
 )
 
 // bare answers every request on its connections with the same bytes, and allocates nothing to do so.
@@ -65,11 +66,9 @@ func bareBackend(tb testing.TB, n int) *Backend {
 	return b
 }
 
-// TestReadIsCheap counts what a read of 4 KiB allocates: many small reads are what readers of single samples cost.
+// TestReadIsCheap counts what a read of 4 KiB allocates: many small reads are what readers of single samples cost. With the race
+// detector pools forget, so it runs without.
 func TestReadIsCheap(t *testing.T) {
-	if race.Enabled {
-		t.Skip("the race detector lets pools forget")
-	}
 	const most, mostBytes = 115, 15 << 9
 	b, dst := bareBackend(t, 4<<10), make([]byte, 4<<10)
 	read := func() {
