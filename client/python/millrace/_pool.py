@@ -16,11 +16,13 @@ returned for them at most `decoded_room` bytes. The batch that the consumer wait
 
 from __future__ import annotations
 
+import atexit
 import math
 import os
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Callable, Optional
@@ -69,6 +71,21 @@ class _Slot:
         self.error: Optional[BaseException] = None
         self.reserved = reserved
         self.decoded = 0  # bytes that decoders returned
+
+
+_working: weakref.WeakSet[Pool] = weakref.WeakSet()  # pools that have threads, or had some
+_LAST = 5.0  # seconds that threads have to end before the interpreter does: a decoder may take longer
+
+
+@atexit.register
+def _end() -> None:
+    """Ends the threads of all pools before the interpreter ends: it would abort the process if one came back from C++ then."""
+    pools = [p for p in list(_working) if p.ours()]
+    for p in pools:
+        p.stop()
+    end = time.monotonic() + _LAST
+    for p in pools:
+        p.join(end)
 
 
 class Pool:
@@ -179,6 +196,7 @@ class Pool:
 
     def _start(self) -> None:
         while len(self._threads) < self._wanted and not self._stopped:
+            _working.add(self)
             t = threading.Thread(target=self._run, name=f"millrace-{len(self._threads)}", daemon=True)
             t.start()
             self._threads.append(t)
@@ -335,6 +353,10 @@ class Pool:
     def close(self) -> None:
         """Ends what is under way and waits for the threads: only a function of the caller's, a decoder or one for tokens, can keep one."""
         self.stop()
+        self.join(math.inf)
+
+    def join(self, end: float) -> None:
+        """Waits for the threads until a time of the monotonic clock."""
         for t in self._threads if self.ours() else ():
             if t is not threading.current_thread():
-                t.join()
+                t.join(None if end == math.inf else max(0.0, end - time.monotonic()))

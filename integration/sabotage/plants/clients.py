@@ -226,4 +226,9 @@ PLANTS = [
         [("client/python/millrace/_wire.py", "headers=self._all_headers(gateway, {}, None))",
           "headers=self._all_headers(gateway, {}, self._tokens.current()))")],
     ),
+    (
+        "a reader leaves its threads to the end of the interpreter",
+        "client/python/tests/torch/test_torch_forks.py test_a_process_ends_while_threads_are_in_torch",
+        [("client/python/millrace/_pool.py", "@atexit.register\n", "")],
+    ),
 ]

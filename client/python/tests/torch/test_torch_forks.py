@@ -26,6 +26,13 @@ def test_workers_start_while_the_process_reads(gateway: harness.Gateway, how: st
     assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
 
 
+def test_a_process_ends_while_threads_are_in_torch(gateway: harness.Gateway) -> None:
+    """A thread that comes back from C++ while the interpreter ends would abort the process: exit code -6, after a run that was fine."""
+    for _ in range(5):
+        done = subprocess.run([sys.executable, str(HERE / "ends.py"), gateway.url], capture_output=True, text=True, timeout=600, check=False)
+        assert done.returncode == 0, done.stderr
+
+
 def slow_trainer(tmp_path: Path, workers: int) -> None:
     """14 MB of JPEG are 1.2 GB of tensors: what waits of them takes at most 1.5 times the memory of ImageFolder's batches."""
     from PIL import Image
