@@ -81,7 +81,7 @@ func floorPlan() map[string]room {
 			outside: []string{"github.com/hashicorp/golang-lru"},
 			never:   []string{"context", "crypto/rand", "io", "log", "math/rand", "net", "os"},
 		},
-		"cluster/placement": { // arithmetic on whoever is there
+		"cluster/placement": { // arithmetic on the members of a cluster
 			never: []string{"context", "crypto/rand", "io", "log", "math/rand", "net", "os", "sync", "time"},
 		},
 		"cluster/peer": {

@@ -16,7 +16,7 @@ func (s *Source) key(chunk int) key {
 // fetch brings chunks that one caller wants together.
 type fetch struct {
 	source *Source
-	held   *gate // of which the caller holds a place, since nobody waits for the chunks yet; nil: somebody does
+	held   *gate // the caller holds a place of it, since no request waits for the chunks; nil: one does
 	toDisk bool  // the caller writes them to disk
 	first  bool  // for a reader that waits for its first batch: nothing was fetched ahead
 	part   int64 // length of one store read, set by group

@@ -15,10 +15,10 @@ import (
 // fit into memory together, else as copies. Its far part comes from other gateways: from the run of its rank (readAhead), and
 // for the rest by questions.
 //
-// Its memory is taken in this order: for what is copied or sent by peers a body of its own, first, and waited for while nothing else is
-// held (reserve); then the chunks of this gateway, all at once or not at all (begin). A run is shown only where there is memory for the
-// rest at once. A batch that waits for a peer holds memory; so no peer waits for memory while it answers, or two gateways could wait for
-// each other.
+// Its memory is taken in this order. First comes a body of its own, for bytes that are copied or sent by peers: the batch waits for it
+// while it holds nothing else (reserve). Then come the chunks of this gateway, all at once or not at all (begin). A run is shown only if
+// there is memory for the rest at once. A batch that waits for a peer holds memory. So no peer waits for memory while it answers: two
+// gateways could wait for each other.
 type gathering struct {
 	asker
 	total  int64 // bytes of the whole batch

@@ -39,7 +39,7 @@ func NewView(members []Member) *View {
 // Members returns the members, sorted by ID. The result is shared and must not be changed.
 func (v *View) Members() []Member { return v.members }
 
-// Owner returns the index in Members of the gateway that is to hold the chunk of a digest, by weighted rendezvous; -1: nobody
+// Owner returns the index in Members of the gateway that is to hold the chunk of a digest, by weighted rendezvous; -1: none
 // can. skip, which may be nil, leaves members out: with it Owner tells the second choice. It returns the same for the same
 // member.
 func (v *View) Owner(digest [32]byte, skip func(i int) bool) int {

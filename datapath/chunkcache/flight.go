@@ -18,7 +18,7 @@ type Want[K comparable] struct {
 type Request[K comparable] struct {
 	Table *Table[K]
 	Wants []Want[K]
-	Ahead bool // nobody waits for them yet: does not count as a hit or a miss
+	Ahead bool // no reader waits for the chunks yet: they count as neither hits nor misses
 
 	// Due says when the last of the missing wants is needed, given by their numbers: a chunk goes for
 	// them only if it is due later; nil: Soon. It runs under the cache's lock, like a

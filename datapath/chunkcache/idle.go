@@ -28,8 +28,8 @@ const (
 	again    = 4 // of those that readers came for soon are asked whether they still do
 )
 
-// idle is the chunks that nobody holds. A chunk that is released counts among the others until it is
-// asked, and from then on among those that it belongs to.
+// idle holds the chunks without a lease. A released chunk is first listed among the others. Once it has
+// been asked when it is due, it is listed where it belongs.
 type idle[K comparable] struct {
 	others  queue[K] // due after Soon, as far as they were asked
 	soon    queue[K] // due up to Soon, when they were asked last

@@ -83,8 +83,7 @@ const farApart = 32
 // Near reports whether a request comes from the rank that stands here, and not from one that reads the same elsewhere.
 func (c *Course) Near(at shuffle.Cursor) bool { return !Passed(c.at, at) && !Passed(at, c.at) }
 
-// Passed reports whether a reader that stands somewhere has left another place of its plan so far behind that it comes no more for
-// what is there.
+// Passed reports whether a reader has left a place of its plan so far behind that it does not come back for the samples there.
 func Passed(reader, place shuffle.Cursor) bool {
 	samples, behind := int64(place.Plan.Samples()), int64(reader.First)-int64(place.First)
 	switch here, there := reader.Epoch.Number(), place.Epoch.Number(); {

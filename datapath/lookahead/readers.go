@@ -42,7 +42,7 @@ type Readers struct {
 	mu       sync.Mutex // guards what follows and what is in it
 	plans    map[planKey][]*reader
 	queue    queue     // all readers
-	passed   []*reader // those that miss chunks that this pass over the queue has looked at
+	passed   []*reader // readers with missing chunks that this pass over the queue has looked at
 	held     int64     // bytes that the plans of the readers keep alive
 	numbered map[uint64]*reader
 	numbers  uint64 // of readers so far
