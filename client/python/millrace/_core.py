@@ -182,7 +182,9 @@ class Core:
                 except MillraceError as e:
                     if task.over.is_set() or self._closed:
                         raise Closed(f"{what}: closed") from None
-                    last = e
+                    # A fault that was met says more than that the time was over in the midst of an attempt.
+                    if last is None or not isinstance(e, ShortBody) or clock.now() < end:
+                        last = e
                     self.answered = self.answered or e.status != 0
                     wait = _pass_over(e)
                     if wait is not None:
