@@ -76,7 +76,7 @@ func (r *asking) race(ctx context.Context, q *peer.Query, dst [][]byte) error {
 			}
 			return err
 		case <-alive:
-			if !loads {
+			if !loads && !r.hedged {
 				loads = true
 				late.Reset(loadFloor)
 			}

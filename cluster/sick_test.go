@@ -149,6 +149,18 @@ func TestHedgesAreFew(t *testing.T) {
 	})
 }
 
+// A late member is asked beside once, also where that brings nothing and the member gives a sign of life after it.
+func TestAQuestionIsHedgedOnce(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.fleet(3)[0]
+		w.mute, w.loads = 5*promptFloor, 2*loadCold
+		o := &other{err: errors.New("neither can this one")}
+		if err := a.Read(t.Context(), "gw-1", sample(chunk(1)), [][]byte{make([]byte, 1000)}, o.instead); err != nil || o.beside != 1 {
+			t.Errorf("got %v and %d hedges, want one", err, o.beside)
+		}
+	})
+}
+
 // No more than half of the members are ejected for what may be everybody's sickness.
 func TestHalfOfTheMembersStay(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {

@@ -24,6 +24,7 @@ type world struct {
 	nodes map[string]*node                 // by address, whoever listens there now
 	cut   func(from, to string) bool       // by address: nothing passes
 	read  func(from, to string) error      // what becomes of reads; nil: they fill dst with zeros
+	mute  time.Duration                    // that a member takes until it gives a sign of life
 	loads time.Duration                    // that a member takes after a sign of life
 	reads []string                         // from>to
 	told  map[string][]peer.Leaving        // by address, who was told what
@@ -104,6 +105,7 @@ func (p pass) Read(ctx context.Context, address string, _ *peer.Query, dst [][]b
 	if _, err := p.to(ctx, address); err != nil {
 		return err
 	}
+	time.Sleep(p.w.mute)
 	if p.w.loads > 0 {
 		peer.ProgressOf(ctx).Alive()
 		time.Sleep(p.w.loads)

@@ -141,6 +141,11 @@ PLANTS = [
         [("cluster/sick.go", "if c.hedges < 1 {", "if c.hedges < -1e9 {")],
     ),
     (
+        "cluster asks beside a late member twice",
+        "./cluster TestAQuestionIsHedgedOnce",
+        [("cluster/sick.go", "if !loads && !r.hedged {", "if !loads {")],
+    ),
+    (
         "cluster ejects all members that are overloaded together",
         "./cluster TestHalfOfTheMembersStay",
         [("cluster/sick.go", "return out*mostShare <= all", "return out <= all")],
