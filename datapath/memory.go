@@ -86,14 +86,28 @@ func newDecoding(cache *chunkcache.Cache[key]) *decoding {
 	return d
 }
 
-// grow sees to memory for the chunks of one more dataset.
-func (d *decoding) grow(x *chunkindex.Index) {
-	var n int64
+// largestDecoding returns the bytes to decode any chunk of a dataset in; 0: none is compressed.
+func largestDecoding(x *chunkindex.Index) (n int64) {
 	for i := range x.Chunks() {
 		if desc := x.Chunk(i); desc.Codec != codec.None {
 			n = max(n, desc.Length+desc.Stored)
 		}
 	}
+	return n
+}
+
+// Takes returns the memory that an open dataset takes: its table, of 8 bytes for each chunk, and
+// what its chunks are decoded in, of which the datasets of a path share the largest.
+func Takes(x *chunkindex.Index) (table, decoding int64) {
+	if n := largestDecoding(x); n > 0 {
+		decoding = chunkcache.Cost(n)
+	}
+	return 8 * int64(x.Chunks()), decoding
+}
+
+// grow sees to memory for the chunks of one more dataset.
+func (d *decoding) grow(x *chunkindex.Index) {
+	n := largestDecoding(x)
 	old := <-d.kept
 	if n > d.size.Load() {
 		d.size.Store(n)

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"compress/gzip"
+	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -24,4 +27,28 @@ func TestServeWarnsWhenTheWindowDoesNotFit(t *testing.T) {
 			t.Errorf("%s: got a warning %v, want %v: %s", size, got, want, o.stderr)
 		}
 	}
+}
+
+// A shard that is compressed as a whole is one chunk, and memory to decode it in is taken when it is opened: a budget without
+// room for that would refuse requests later.
+func TestServeCountsTheMemoryToDecodeIn(t *testing.T) {
+	data := t.TempDir()
+	f, err := os.Create(filepath.Join(data, "a.jsonl.gz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := gzip.NewWriter(f)
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 100_000 { // 4 MB, and half of that stored
+		_, _ = fmt.Fprintf(w, "{\"a\":\"%016x%016x\"}\n", random.Uint64(), random.Uint64())
+	}
+	if w.Close() != nil || f.Close() != nil {
+		t.Fatal("the shard is not written")
+	}
+	ok(t, "index", data)
+	o := millrace(t, nil, "serve", "--dataset", "d="+data, "--check", "--cache-size", "12MiB")
+	if want := "(to decode in)"; o.code != exitUsage || !strings.Contains(o.stderr, want) || !strings.Contains(o.stderr, "cache-size: 12 MiB is too small") {
+		t.Errorf("12 MiB: got %d %s, want 2 and an error that says %s", o.code, o.stderr, want)
+	}
+	ok(t, "serve", "--dataset", "d="+data, "--check", "--cache-size", "24MiB")
 }

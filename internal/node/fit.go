@@ -13,7 +13,8 @@ import (
 
 // need is what a dataset asks of the memory budget.
 type need struct {
-	resident int64 // of the index
+	resident int64 // of the index, and the table of its chunks in memory
+	decoding int64 // to decode any of its chunks in
 	chunk    int64 // the largest
 	body     int64 // of a batch of average samples, or the largest sample
 	window   int64 // what the default order wants in memory at one time
@@ -24,7 +25,8 @@ type need struct {
 func (n need) serving(chunks int64) int64 { return chunks*n.chunk + n.body }
 
 func needs(x *chunkindex.Index) need {
-	n := need{resident: x.Resident(), chunk: x.MaxChunk(), body: x.MaxSample()}
+	table, decoding := datapath.Takes(x)
+	n := need{resident: x.Resident() + table, decoding: decoding, chunk: x.MaxChunk(), body: x.MaxSample()}
 	d := x.Defaults()
 	if s := x.Samples(); s > 0 {
 		mean := float64(x.Bytes()) / float64(s)
@@ -44,7 +46,7 @@ func needs(x *chunkindex.Index) need {
 // once an epoch. It reserves what the indexes and the list of the files on disk hold for as long as the process lives.
 // Plans, of whichever dataset, are in the main budget.
 func (s *Node) fits(v *division) error {
-	var resident int64
+	var resident, decoding int64
 	var hungry need // the one that takes most while it is read
 	name := "none"
 	chunks := int64(2)
@@ -56,20 +58,25 @@ func (s *Node) fits(v *division) error {
 		n := needs(d.Index)
 		indexes[i], asked[i] = d.Index, n
 		resident += n.resident
+		decoding = max(decoding, n.decoding) // which all of them share
 		if n.serving(chunks) > hungry.serving(chunks) {
 			hungry, name = n, d.Loc.Name
 		}
 	}
 	resident += v.diskList(indexes)
 	planned := s.planned(v)
-	least, plans := leastBudget(resident+hungry.serving(chunks), planned)
+	least, plans := leastBudget(resident+decoding+hungry.serving(chunks), planned)
 	r, ok := v.budget.TryReserve(resident)
 	if !ok || least > v.budget.Total() {
-		return &SettingError{v.setting(), fmt.Errorf("%s is too small: %d (indexes) + %d (plans) + %d x %d (largest chunk of %s) + %d (batch) = %d bytes are the least",
-			humanize.IBytes(uint64(v.budget.Total())), resident, plans, chunks, hungry.chunk, name, hungry.body, least)}
+		toDecode := ""
+		if decoding > 0 {
+			toDecode = fmt.Sprintf(" + %d (to decode in)", decoding)
+		}
+		return &SettingError{v.setting(), fmt.Errorf("%s is too small: %d (indexes) + %d (plans)%s + %d x %d (largest chunk of %s) + %d (batch) = %d bytes are the least",
+			humanize.IBytes(uint64(v.budget.Total())), resident, plans, toDecode, chunks, hungry.chunk, name, hungry.body, least)}
 	}
 	s.closers = append(s.closers, r.Release)
-	reserved := resident
+	reserved := resident + decoding
 	if len(planned) > 0 {
 		reserved += gateway.PlanMemory(v.budget.Total(), planned)
 	}

@@ -123,6 +123,11 @@ PLANTS = [
         [("gateway/gateway.go", "if g.active.Load() > 0 { // asked first", "if g.active.Load() > 1 { // asked first")],
     ),
     (
+        "serve forgets the memory to decode in when it checks the cache size",
+        "./cmd/millrace TestServeCountsTheMemoryToDecodeIn",
+        [("internal/node/fit.go", "leastBudget(resident+decoding+", "leastBudget(resident+")],
+    ),
+    (
         "gc removes subsets of a generation whose index stays",
         "./internal/garbage TestIndexThatStaysKeepsItsOwn",
         [("internal/garbage/garbage.go", 'case indexed || generation == "":', 'case indexed && generation == "":')],
