@@ -151,6 +151,9 @@ func (c *Cluster) greet(ctx context.Context, k *contact) {
 		c.unanswered(k, err)
 		return
 	}
+	if k.misses >= c.cfg.Misses {
+		c.retry()
+	}
 	k.misses, k.since, k.fault = 0, time.Now(), ""
 	if h.Boot == c.cfg.Boot && h.ID == c.cfg.ID {
 		k.alias, k.reason = true, ""
@@ -174,6 +177,17 @@ func (c *Cluster) greet(ctx context.Context, k *contact) {
 		c.leave(m, fmt.Sprintf("gateway %q answers at its address now", h.ID))
 	}
 	c.alive(k, h, begun)
+}
+
+// retry greets all addresses at once that were given up. It is called when one of them answers
+// again: the network was cut, and is whole. Members that come back one by one would make views differ
+// for as long, and what two gateways take for their own is read twice.
+func (c *Cluster) retry() {
+	for _, k := range c.contacts {
+		if k.misses >= c.cfg.Misses {
+			k.awake()
+		}
+	}
 }
 
 // unanswered counts a hello that came to nothing. Who refuses us is no member of ours either.

@@ -30,6 +30,7 @@ type member struct {
 	strikes  int         // failures in a row
 	sick     int         // questions in a row that another gateway answered in its place
 	sickAt   time.Time   // the last of them
+	poorAt   time.Time   // the last question that it refused or was late for; zero: it has answered one in time since
 	probe    *peer.Query // the question by which it is tried before it is let in again; nil: a hello is enough
 	back     time.Time   // it was let in again
 

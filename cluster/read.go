@@ -43,6 +43,7 @@ type asking struct {
 	ejection int
 	begun    time.Time
 	instead  func(ctx context.Context, beside bool) error
+	late     bool
 	hedged   bool // instead was tried beside the member
 	outdone  bool // instead has brought the bytes
 }
@@ -76,8 +77,8 @@ func (c *Cluster) answered(r *asking, dst [][]byte) {
 	m := r.member
 	m.asked.bytes += n
 	m.measure(n, time.Since(r.begun))
-	if !r.hedged {
-		m.sick = 0
+	if !r.late {
+		m.sick, m.poorAt = 0, time.Time{}
 	}
 }
 
@@ -98,7 +99,7 @@ func (c *Cluster) failed(ctx context.Context, r *asking, err error) {
 	if k := c.contacts[m.address]; k != nil {
 		k.awake() // a hello says whether it is gone
 	}
-	if m.draining || c.mayEject() { // one that drains owns nothing
+	if m.draining || !c.most(func(o *member) bool { return o == m || o.ejected }) { // one that drains owns nothing
 		c.eject(m, r.ejection, 0, err.Error())
 	}
 }

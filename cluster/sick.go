@@ -17,7 +17,6 @@ import (
 // Envoy's outlier detection: so many in a row, at most a share of the members, longer each time.
 const (
 	sickAfter  = 3    // questions in a row, one after the other
-	mostShare  = 2    // at most half of the members are ejected, liars beside
 	hedgeShare = 0.02 // of the questions may be asked of another member too
 	hedgeBurst = 8    // of them at a time
 	hedgeRate  = 0.5  // of them a second: each may cost the store a chunk
@@ -87,7 +86,8 @@ func (r *asking) race(ctx context.Context, q *peer.Query, dst [][]byte) error {
 				late.Reset(min(load-time.Since(r.begun), loadFloor))
 				continue
 			}
-			if c.mayHedge() {
+			r.late = true
+			if c.mayHedge(r.member) {
 				r.hedged, other = true, make(chan error, 1)
 				go func() { other <- r.instead(asked, true) }()
 			}
@@ -150,10 +150,11 @@ func (c *Cluster) earn() {
 	c.earned = now
 }
 
-// mayHedge takes from the budget of hedges.
-func (c *Cluster) mayHedge() bool {
+// mayHedge notes that a member is late, and takes from the budget of hedges.
+func (c *Cluster) mayHedge(m *member) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	m.poorAt = time.Now()
 	if c.hedges < 1 {
 		return false
 	}
@@ -187,8 +188,9 @@ func (c *Cluster) blame(ctx context.Context, r *asking, q *peer.Query, err error
 	}
 	m.sick++
 	m.sickAt = time.Now()
+	m.poorAt = m.sickAt
 	again := m.strikes > 0 && m.sickAt.Sub(m.back) < forgiven
-	if m.sick < sickAfter && !again || !c.mayEject() {
+	if m.sick < sickAfter && !again || c.most(func(o *member) bool { return o.ejected || m.sickAt.Sub(o.poorAt) < forgiven }) {
 		return
 	}
 	m.probe = probe(q)
@@ -196,19 +198,19 @@ func (c *Cluster) blame(ctx context.Context, r *asking, q *peer.Query, err error
 	m.sick = 0
 }
 
-// mayEject reports whether few enough members are ejected for one more.
-func (c *Cluster) mayEject() bool {
-	all, out := 1, 1 // this gateway, and the one more
+// most reports whether more than half of the gateways are so, this one counted, which is not.
+func (c *Cluster) most(are func(*member) bool) bool {
+	all, so := 1, 0
 	for _, m := range c.members {
 		if m.gone {
 			continue
 		}
 		all++
-		if m.ejected {
-			out++
+		if are(m) {
+			so++
 		}
 	}
-	return out*mostShare <= all
+	return 2*so > all
 }
 
 // probe makes a small question of one that a member has not answered: its smallest sample, for no

@@ -3,7 +3,9 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -188,6 +190,55 @@ func TestHalfOfTheMembersStay(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Where all members are slow, or refuse, none is sicker than the others, though this gateway is
+// faster by itself: none is ejected. One that stays so when the others are well again is.
+func TestNobodyIsEjectedWhereAllAreSlow(t *testing.T) {
+	for name, refusal := range map[string]error{"late": nil, "overloaded": &peer.Refused{Status: 503, Code: peer.CodeOverloaded}} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				a := w.fleet(8)[0]
+				var well atomic.Bool // all but gw-1
+				w.read = func(_, to string) error {
+					if well.Load() && to != at(1) {
+						return nil
+					}
+					time.Sleep(300 * time.Millisecond)
+					return refusal
+				}
+				round := func() {
+					var together sync.WaitGroup
+					for i := 1; i < 8; i++ {
+						together.Go(func() {
+							time.Sleep(time.Duration(i) * 50 * time.Millisecond)
+							_ = a.Read(t.Context(), fmt.Sprintf("gw-%d", i), sample(chunk(i)), [][]byte{make([]byte, 1000)},
+								func(context.Context, bool) error { time.Sleep(50 * time.Millisecond); return nil })
+						})
+					}
+					together.Wait()
+					w.pass(time.Second)
+				}
+				for n := range 20 {
+					round()
+					for id, s := range states(a) {
+						if s == Ejected {
+							t.Fatalf("round %d, all are slow: %s is %v", n, id, s)
+						}
+					}
+				}
+				well.Store(true)
+				for range 60 {
+					round()
+				}
+				for id, s := range states(a) {
+					if want := id == "gw-1"; (s == Ejected) != want {
+						t.Errorf("one is slow: %s is %v, want it ejected: %v", id, s, want)
+					}
+				}
+			})
+		})
+	}
 }
 
 // A store that is cold is slow for everybody: the first answers are waited for, and not asked for

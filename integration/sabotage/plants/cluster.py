@@ -102,7 +102,7 @@ PLANTS = [
     (
         "cluster ejects all members that are silent together",
         "./cluster TestSilenceOfAllEjectsHalf",
-        [("cluster/read.go", "if m.draining || c.mayEject() {", "if true {")],
+        [("cluster/read.go", "if m.draining || !c.most(", "if true || !c.most(")],
     ),
     (
         "cluster waits for the next hello of a member that has failed a read",
@@ -148,7 +148,22 @@ PLANTS = [
     (
         "cluster ejects all members that are overloaded together",
         "./cluster TestHalfOfTheMembersStay",
-        [("cluster/sick.go", "return out*mostShare <= all", "return out <= all")],
+        [("cluster/sick.go", "return 2*so > all", "return so > all")],
+    ),
+    (
+        "cluster ejects the first of all members that are slow together",
+        "./cluster TestNobodyIsEjectedWhereAllAreSlow",
+        [("cluster/sick.go", "return o.ejected || m.sickAt.Sub(o.poorAt) < forgiven", "return o == m || o.ejected")],
+    ),
+    (
+        "cluster forgives a late member each question that nobody else was asked beside it",
+        "./cluster TestNobodyIsEjectedWhereAllAreSlow",
+        [("cluster/read.go", "if !r.late {", "if !r.hedged {")],
+    ),
+    (
+        "cluster finds the other side of a cut one by one again",
+        "./cluster TestCutEndsForAllAtOnce",
+        [("cluster/contact.go", "\t\tc.retry()\n", "")],
     ),
     (
         "cluster lets a late member in again by its hello",

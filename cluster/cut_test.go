@@ -1,0 +1,40 @@
+package cluster
+
+import (
+	"maps"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// A network that was cut in two is whole again. As soon as two gateways of both sides have met, all
+// have: while they come back one by one, views differ, and chunks are read twice.
+func TestCutEndsForAllAtOnce(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		fleet := w.fleet(8)
+		want := owned(fleet[0])
+		var whole atomic.Bool
+		left := func(address string) bool { return slices.Contains([]string{at(0), at(1), at(2), at(3)}, address) }
+		w.cut = func(from, to string) bool { return !whole.Load() && left(from) != left(to) }
+		w.pass(time.Minute)
+		for _, n := range fleet {
+			if got := len(owned(n)); got != 4 {
+				t.Fatalf("%s: got %d owners while the network is cut, want 4", n.cfg.ID, got)
+			}
+		}
+		whole.Store(true)
+		met := func(n *node) bool { return len(owned(n)) > 4 }
+		for begun := time.Now(); !slices.ContainsFunc(fleet, met); w.pass(10 * time.Millisecond) {
+			if time.Since(begun) > 12*time.Second {
+				t.Fatal("nobody has met anybody")
+			}
+		}
+		w.pass(100 * time.Millisecond)
+		for _, n := range fleet {
+			if got := owned(n); !maps.Equal(got, want) {
+				t.Errorf("%s: got owners %v, want %v", n.cfg.ID, got, want)
+			}
+		}
+	})
+}
