@@ -45,6 +45,7 @@ func floorPlan() map[string]room {
 		"internal/bubble":     {ours: []string{"internal/race"}, never: []string{"net", "os"}}, // tests only
 		"internal/race":       {never: []string{"net", "os"}},                                  // tests only
 		"internal/budget":     {never: []string{"net", "os"}},
+		"internal/pause":      {never: []string{"context", "net", "os"}},
 		"internal/certs":      {ours: []string{"internal/certs"}, never: []string{"net/http"}},
 		"internal/quiet":      {outside: []string{"github.com/rs/zerolog"}, never: []string{"net/http"}},
 		"internal/socket":     {outside: []string{"golang.org/x/sys"}, never: []string{"net/http"}}, // socket options
@@ -75,7 +76,7 @@ func floorPlan() map[string]room {
 			outside: []string{"github.com/hashicorp/golang-lru", "golang.org/x/sync", "golang.org/x/sys"},
 			never:   []string{"net"},
 		},
-		"datapath/diskcache": {never: []string{"net"}},
+		"datapath/diskcache": {ours: []string{"internal/pause"}, never: []string{"net"}},
 		"datapath/lookahead": {
 			ours:    []string{"shuffle"},
 			outside: []string{"github.com/hashicorp/golang-lru"},
@@ -93,7 +94,7 @@ func floorPlan() map[string]room {
 			outside: []string{"github.com/rs/zerolog"},
 		},
 		"datapath": {
-			ours:    []string{"datapath/chunkcache", "chunkindex", "datapath/lookahead", "datapath/diskcache", "cluster/peer", "shuffle", "internal/objstore", "internal/budget"},
+			ours:    []string{"datapath/chunkcache", "chunkindex", "datapath/lookahead", "datapath/diskcache", "cluster/peer", "shuffle", "internal/objstore", "internal/budget", "internal/pause"},
 			outside: []string{"golang.org/x/sync", "golang.org/x/time"},
 			never:   []string{"net"},
 		},

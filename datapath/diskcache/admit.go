@@ -8,20 +8,20 @@ import (
 )
 
 const (
-	// lookEach is how old, for each chunk on disk, the list of victims must be before it is made anew: that asks for the
-	// next use of every one, which takes about a microsecond, so looking takes a hundredth of one core.
-	lookEach   = 100 * time.Microsecond
-	leastLook  = 64 // victims that a look finds at least
-	shareOfAll = 16 // and a part of all
-	roomAgain  = 64 // the part of MaxBytes that is free where others do not fill the file system any more
+	// lookedAt is how many chunks are looked at for those that may go, as in memory: of 32 chunks at
+	// random one is, nearly always, among the tenth that is needed last. To look at one takes about a
+	// microsecond.
+	lookedAt = 32
+	// lookedBytes is how many times the bytes that have to go those chunks hold at least.
+	lookedBytes = 4
+	roomAgain   = 64 // the part of MaxBytes that is free where others do not fill the file system any more
 )
 
-// victim is a chunk that is needed late.
+// victim is a chunk that may go.
 type victim struct {
 	name name
 	size int64
 	ref  uint64
-	own  bool
 	next time.Duration
 }
 
@@ -38,18 +38,21 @@ func (c *Cache) makeRoom(need int64, ref uint64) (bool, error) {
 		return false, nil
 	}
 	// That is looked at once: some file systems free the room of a removed file only later.
-	if lacking := c.lacking(need); lacking > 0 {
-		if made, err := c.exchange(lacking, ref); !made {
-			return false, err
-		}
-	}
+	missing := c.lacking(need)
 	for {
-		missing := c.take(need)
-		if missing <= 0 {
-			return true, nil
+		if missing > 0 {
+			chosen := c.choose(missing, ref)
+			for _, v := range chosen {
+				if err := c.evict(v.name, false); err != nil {
+					return false, err
+				}
+			}
+			if chosen == nil {
+				return false, nil
+			}
 		}
-		if made, err := c.exchange(missing, ref); !made {
-			return false, err
+		if missing = c.take(need); missing <= 0 {
+			return true, nil
 		}
 	}
 }
@@ -77,17 +80,6 @@ func (c *Cache) lacking(need int64) int64 {
 	return wanted - free
 }
 
-// exchange removes chunks that take n bytes together and are worth less than the one that comes.
-func (c *Cache) exchange(n int64, ref uint64) (bool, error) {
-	chosen := c.choose(n, ref)
-	for _, v := range chosen {
-		if err := c.evict(v.name, false); err != nil {
-			return false, err
-		}
-	}
-	return chosen != nil, nil
-}
-
 // take takes room if there is enough, or returns how much is missing.
 func (c *Cache) take(need int64) (missing int64) {
 	c.mu.Lock()
@@ -102,89 +94,49 @@ func (c *Cache) take(need int64) (missing int64) {
 }
 
 // choose returns chunks that take n bytes together and are worth less than the one that comes; nil if there are none.
-func (c *Cache) choose(n int64, ref uint64) (chosen []victim) {
-	coming := c.until(ref, true)
+func (c *Cache) choose(n int64, ref uint64) []victim {
+	coming := c.next(ref)
 	if coming == Never {
 		return nil
 	}
-	missing := n
-	for looked := false; missing > 0; {
-		v, ok := c.victim()
-		if ok && !worth(coming, v.next) { // nor are those before it
-			c.putBack(v)
-			ok = false
+	seen := c.sample(n)
+	for i := range seen {
+		seen[i].next = c.due(seen[i].ref)
+	}
+	slices.SortFunc(seen, func(a, b victim) int { return cmp.Compare(b.next, a.next) })
+	for i, v := range seen {
+		if !worth(coming, v.next) {
+			break
 		}
-		if !ok && (looked || !c.look(time.Now())) {
-			slices.Reverse(chosen)
-			c.putBack(chosen...)
-			return nil
-		}
-		if !ok {
-			looked, chosen, missing = true, nil, n
-			continue
-		}
-		// The reader may have moved since the list was made.
-		if worth(coming, c.until(v.ref, v.own)) {
-			chosen = append(chosen, v)
-			missing -= v.size
+		if n -= v.size; n <= 0 {
+			return seen[:i+1]
 		}
 	}
-	return chosen
+	return nil
 }
 
-// putBack puts victims on the list again, the last to be needed at the end.
-func (c *Cache) putBack(v ...victim) {
+// sample returns some of the chunks that could go for n bytes. A walk through a map begins at random, and the names are
+// hashes: so they are any chunks.
+func (c *Cache) sample(n int64) (seen []victim) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.victims = append(c.victims, v...)
+	var bytes int64
+	for name, e := range c.entries {
+		if e.stays || c.busy[name] {
+			continue
+		}
+		seen, bytes = append(seen, victim{name: name, size: e.size, ref: e.ref}), bytes+e.size
+		if len(seen) >= lookedAt && bytes >= lookedBytes*n {
+			break
+		}
+	}
+	return seen
 }
 
-// until returns how far off a chunk's next use is.
-func (c *Cache) until(ref uint64, own bool) time.Duration {
-	if !own {
+// due returns how far off the next use of a chunk is.
+func (c *Cache) due(ref uint64) time.Duration {
+	if ref == unowned {
 		return Never
 	}
 	return c.next(ref)
-}
-
-// victim takes the one that is needed last off the list.
-func (c *Cache) victim() (victim, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for len(c.victims) > 0 {
-		v := c.victims[len(c.victims)-1]
-		c.victims = c.victims[:len(c.victims)-1]
-		if e, ok := c.entries[v.name]; ok && !e.stays && !c.busy[v.name] {
-			return v, true
-		}
-	}
-	return victim{}, false
-}
-
-// look makes the list of victims anew, unless that was done lately.
-func (c *Cache) look(now time.Time) bool {
-	c.mu.Lock()
-	if !c.looked.IsZero() && now.Sub(c.looked) < time.Duration(len(c.entries))*lookEach {
-		c.mu.Unlock()
-		return false
-	}
-	c.looked = now
-	all := make([]victim, 0, len(c.entries))
-	for n, e := range c.entries {
-		if !c.busy[n] && !e.stays {
-			all = append(all, victim{name: n, size: e.size, ref: e.ref, own: e.own})
-		}
-	}
-	c.mu.Unlock()
-	for i := range all {
-		all[i].next = c.until(all[i].ref, all[i].own)
-	}
-	slices.SortFunc(all, func(a, b victim) int {
-		return cmp.Or(cmp.Compare(a.next, b.next), slices.Compare(a.name[:], b.name[:]))
-	})
-	all = all[len(all)-min(len(all), max(leastLook, len(all)/shareOfAll)):]
-	c.mu.Lock()
-	c.victims = slices.Clone(all)
-	c.mu.Unlock()
-	return true
 }

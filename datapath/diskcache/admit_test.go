@@ -1,6 +1,8 @@
 package diskcache
 
 import (
+	"encoding/binary"
+	"slices"
 	"testing"
 	"time"
 
@@ -55,12 +57,10 @@ func TestAdmissionByPlan(t *testing.T) {
 		needed[11] = 150
 		offer(11, false) // sooner than chunk 1, but not by much
 		needed[12] = 30
-		time.Sleep(time.Second)
 		offer(12, true)
 		wantThere(t, c, 1, n, false) // the last to be needed
 		delete(needed, 2)            // its reader has gone
 		needed[13] = 1000
-		time.Sleep(time.Second)
 		offer(13, true)
 		wantThere(t, c, 2, n, false)
 		if s := c.Stats(); s.Evictions != 2 || s.Refused != 2 || s.Bytes != 4*block {
@@ -79,7 +79,6 @@ func TestAdmissionByPlan(t *testing.T) {
 			key, _ := chunkOf(i, n)
 			c.Adopt(key, uint64(i))
 		}
-		time.Sleep(time.Second)
 		offer(21, true)
 		wantThere(t, c, 12, n, false)
 	})
@@ -105,9 +104,39 @@ func TestOneLargeChunkTakesThePlaceOfSeveral(t *testing.T) {
 			t.Errorf("only two are needed by nobody: got %+v, want nothing changed", c.Stats())
 		}
 		delete(needed, 1)
-		time.Sleep(time.Second)
 		if !c.Write(key, 9, data) || c.Stats().Chunks != 2 || c.Stats().Bytes != 4*block {
 			t.Errorf("three are needed by nobody: got %+v, want the large one in their place", c.Stats())
 		}
 	})
+}
+
+// TestVictimsAmongMany: of thousands of chunks only some are looked at, and what goes is among those that are needed late;
+// also for a chunk that takes the place of many.
+func TestVictimsAmongMany(t *testing.T) {
+	const chunks, coming = 10_000, 10_000
+	c := open(t, Config{Dir: t.TempDir()}, func(ref uint64) time.Duration {
+		if ref == coming {
+			return 1
+		}
+		return time.Duration(ref) * time.Second
+	})
+	defer c.Close()
+	for ref := range uint64(chunks) {
+		var n name
+		binary.LittleEndian.PutUint64(n[:], ref*0x9e3779b97f4a7c15)
+		c.entries[n] = entry{size: block, ref: ref}
+	}
+	for range 100 {
+		if got := c.choose(block, coming); len(got) != 1 || got[0].ref < chunks/2 {
+			t.Fatalf("one: got %v, want one of the later half", got)
+		}
+	}
+	var refs []uint64
+	for _, v := range c.choose(1000*block, coming) {
+		refs = append(refs, v.ref)
+	}
+	slices.Sort(refs)
+	if got := len(slices.Compact(refs)); got != 1000 || refs[0] < chunks/2 {
+		t.Errorf("many: got %d chunks, the first of them due in %d s, want 1000 of the later half", got, refs[0])
+	}
 }

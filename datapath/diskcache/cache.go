@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/millrace-data/millrace/internal/pause"
 )
 
 const (
@@ -14,10 +16,25 @@ const (
 	block = 4096
 	// maxFiles bounds the memory that the list of files takes.
 	maxFiles = 1 << 20
-	// EntryCost is what one chunk on disk takes in memory: between 63 and 105 bytes, measured, as the list grows, and
-	// 51 more while victims are looked for.
-	EntryCost = 160
+	// EntryCost is what one chunk on disk takes in memory: between 63 and 105 bytes, measured, as the list grows.
+	EntryCost = 112
 )
+
+// A disk that fails 10 reads within 10 s, or one write, gets none for 10 s; then one that fails makes
+// the next pause twice as long, up to 5 min.
+const (
+	readErrors = 10
+	errorTime  = 10 * time.Second
+	longPause  = 5 * time.Minute
+)
+
+// pauses is about all calls of one kind.
+type pauses = pause.List[struct{}]
+
+var all struct{}
+
+// unowned is the number of a chunk that no dataset has asked for since the start: none is known to come for it.
+const unowned = math.MaxUint64
 
 // Config of a Cache.
 type Config struct {
@@ -61,15 +78,13 @@ type Cache struct {
 
 	writing atomic.Int64 // bytes that will be taken by writes under way
 
+	pauses struct{ reads, writes *pauses } // of a disk that fails them
+
 	mu      sync.Mutex // guards what follows
-	reads   breaker
-	writes  breaker
 	entries map[name]entry
 	busy    map[name]bool // being written or removed
 	bytes   int64
 	stats   Stats
-	victims []victim // those needed last, the last of all at the end
-	looked  time.Time
 	temp    uint64 // number of the last temporary file
 	crowded bool   // the file system is full, and MaxBytes not reached
 }
@@ -77,9 +92,8 @@ type Cache struct {
 // entry is a file.
 type entry struct {
 	size int64
-	ref  uint64
-	own  bool // ref is set
-	dead bool // it is wrong, or about to be removed: it takes room, and is not there
+	ref  uint64 // the owner's number of it, or unowned
+	dead bool   // it is wrong, or about to be removed: it takes room, and is not there
 	// stays: it could not be removed. That is not tried again before the next start, or one such file would
 	// be the first victim for ever, and nothing else give way.
 	stays bool
@@ -95,12 +109,12 @@ func Open(cfg Config) (*Cache, error) {
 	c := &Cache{
 		cfg:     cfg,
 		next:    func(uint64) time.Duration { return Never },
-		reads:   breaker{most: readErrors},
-		writes:  breaker{most: 1},
 		space:   space,
 		entries: map[name]entry{},
 		busy:    map[name]bool{},
 	}
+	c.pauses.reads = pause.NewList[struct{}](pause.Rule{Failures: readErrors, First: errorTime, Longest: longPause})
+	c.pauses.writes = pause.NewList[struct{}](pause.Rule{Failures: 1, First: errorTime, Longest: longPause})
 	err := c.prepare()
 	if err == nil {
 		err = c.scan()
@@ -134,7 +148,7 @@ func (c *Cache) Stats() Stats {
 	defer c.mu.Unlock()
 	s := c.stats
 	s.Chunks, s.Bytes, s.MaxBytes = int64(len(c.entries)), c.bytes, c.cfg.MaxBytes
-	s.ReadsOff, s.WritesOff = c.reads.off(now), c.writes.off(now)
+	s.ReadsOff, s.WritesOff = c.pauses.reads.Paused(all, now), c.pauses.writes.Paused(all, now)
 	return s
 }
 
@@ -148,7 +162,7 @@ func (c *Cache) Contains(key Key) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e, ok := c.entries[n]
-	return ok && !e.dead && !c.reads.off(time.Now())
+	return ok && !e.dead && !c.pauses.reads.Paused(all, time.Now())
 }
 
 // Adopt tells by which number the owner knows a chunk, so that it can be asked when one is needed that was there at the start.
@@ -156,8 +170,8 @@ func (c *Cache) Adopt(key Key, ref uint64) {
 	n := key.name()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if e, ok := c.entries[n]; ok && !e.own {
-		e.ref, e.own = ref, true
+	if e, ok := c.entries[n]; ok && e.ref == unowned {
+		e.ref = ref
 		c.entries[n] = e
 	}
 }

@@ -89,7 +89,7 @@ func list(c *Cache, key Key) {
 	defer c.mu.Unlock()
 	c.entries[key.name()] = entry{size: Cost(key.Length)}
 	c.bytes = Cost(key.Length)
-	c.reads = breaker{most: readErrors}
+	c.pauses.reads.Forget(all)
 }
 
 // TestNoFlippedBitIsServed flips each bit of a chunk file.

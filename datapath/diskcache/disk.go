@@ -32,11 +32,14 @@ type disk struct {
 	fault func(s step, name string) (part int, err error)
 }
 
-func (d *disk) ask(s step, name string) (int, error) {
-	if d.fault == nil {
-		return 0, nil
+// do makes a call.
+func (d *disk) do(s step, name string, call func() error) error {
+	if d.fault != nil {
+		if _, err := d.fault(s, name); err != nil {
+			return err
+		}
 	}
-	return d.fault(s, name)
+	return call()
 }
 
 // write makes a new file of the parts, on the medium when it returns, and removes what an error leaves of it. The errors
@@ -53,66 +56,47 @@ func (d *disk) write(name string, parts ...[]byte) (err error) {
 	}
 	defer func() {
 		if err != nil {
+			_ = f.Close()
 			_ = d.remove(name) // what stays is a stray, removed at the next start
 		}
 	}()
 	for _, p := range parts {
-		if err = d.append(f, name, p); err != nil {
-			_ = f.Close()
+		if err := d.append(f, name, p); err != nil {
 			return err
 		}
 	}
-	if err = d.sync(f, name); err != nil {
-		_ = f.Close()
+	if err := d.do(stepSync, name, f.Sync); err != nil {
 		return err
 	}
-	return d.close(f, name)
+	return d.do(stepClose, name, f.Close)
 }
 
-func (d *disk) create(name string) (*os.File, error) {
-	if _, err := d.ask(stepCreate, name); err != nil {
-		return nil, err
-	}
-	return d.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+func (d *disk) create(name string) (f *os.File, err error) {
+	err = d.do(stepCreate, name, func() error {
+		f, err = d.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+		return err
+	})
+	return f, err
 }
 
 func (d *disk) append(f *os.File, name string, b []byte) error {
-	if part, err := d.ask(stepWrite, name); err != nil {
-		_, _ = f.Write(b[:min(part, len(b))])
-		return err
+	if d.fault != nil {
+		if part, err := d.fault(stepWrite, name); err != nil {
+			_, _ = f.Write(b[:min(part, len(b))])
+			return err
+		}
 	}
 	_, err := f.Write(b)
 	return err
 }
 
-func (d *disk) sync(f *os.File, name string) error {
-	if _, err := d.ask(stepSync, name); err != nil {
-		return err
-	}
-	return f.Sync()
-}
-
-func (d *disk) close(f *os.File, name string) error {
-	if _, err := d.ask(stepClose, name); err != nil {
-		_ = f.Close()
-		return err
-	}
-	return f.Close()
-}
-
 func (d *disk) rename(from, to string) error {
-	if _, err := d.ask(stepRename, to); err != nil {
-		return err
-	}
-	return d.root.Rename(from, to)
+	return d.do(stepRename, to, func() error { return d.root.Rename(from, to) })
 }
 
 // remove removes a file. One that is not there any more is removed.
 func (d *disk) remove(name string) error {
-	_, err := d.ask(stepRemove, name)
-	if err == nil {
-		err = d.root.Remove(name)
-	}
+	err := d.do(stepRemove, name, func() error { return d.root.Remove(name) })
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -120,29 +104,27 @@ func (d *disk) remove(name string) error {
 }
 
 func (d *disk) mkdir(name string) error {
-	if _, err := d.ask(stepMkdir, name); err != nil {
-		return err
+	err := d.do(stepMkdir, name, func() error { return d.root.Mkdir(name, 0o700) })
+	if errors.Is(err, fs.ErrExist) {
+		return nil
 	}
-	if err := d.root.Mkdir(name, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	return nil
+	return err
 }
 
-func (d *disk) open(name string) (*os.File, error) {
-	if _, err := d.ask(stepOpen, name); err != nil {
-		return nil, err
-	}
-	return d.root.Open(name)
+func (d *disk) open(name string) (f *os.File, err error) {
+	err = d.do(stepOpen, name, func() error {
+		f, err = d.root.Open(name)
+		return err
+	})
+	return f, err
 }
 
 // readAt fills b from offset on.
 func (d *disk) readAt(f *os.File, name string, b []byte, offset int64) error {
-	if _, err := d.ask(stepRead, name); err != nil {
+	return d.do(stepRead, name, func() error {
+		_, err := f.ReadAt(b, offset)
 		return err
-	}
-	_, err := f.ReadAt(b, offset)
-	return err
+	})
 }
 
 // space returns how many bytes the file system holds, and how many of them are free for this process.

@@ -1,7 +1,5 @@
 package diskcache
 
-import "time"
-
 // Reject removes a chunk that its reader found wrong by a better proof than a CRC.
 func (c *Cache) Reject(key Key) {
 	c.mu.Lock()
@@ -12,15 +10,8 @@ func (c *Cache) Reject(key Key) {
 
 // drop removes a wrong file.
 func (c *Cache) drop(n name) {
-	err := c.evict(n, true)
-	if err == nil {
-		return
-	}
-	c.mu.Lock()
-	turned := c.writes.fail(time.Now())
-	c.mu.Unlock()
-	if turned {
-		c.tell("writes", err)
+	if err := c.evict(n, true); err != nil {
+		c.noted("writes", c.pauses.writes, err)
 	}
 }
 

@@ -178,19 +178,19 @@ func TestWritesStepAsideAndComeBack(t *testing.T) {
 		if s := c.Stats(); calls != 1 || !s.WritesOff || s.WriteErrors != 1 || s.Skipped != 19 || s.Bytes != 0 {
 			t.Errorf("got %d tries and %+v, want one and 19 skipped", calls, s)
 		}
-		time.Sleep(shortPause)
+		time.Sleep(errorTime)
 		write(1)
 		write(2)
 		if calls != 2 {
 			t.Errorf("after the pause: got %d tries, want one probe more", calls)
 		}
-		time.Sleep(shortPause)
+		time.Sleep(errorTime)
 		write(1)
 		if calls != 2 {
 			t.Errorf("the second pause: got %d tries, want it longer", calls)
 		}
 		full = false
-		time.Sleep(shortPause)
+		time.Sleep(errorTime)
 		if !write(1) || !write(2) || c.Stats().WritesOff {
 			t.Errorf("disk with room again: got %+v, want writes on", c.Stats())
 		}
@@ -231,7 +231,7 @@ func TestReadsStepAsideAndComeBack(t *testing.T) {
 			t.Errorf("ten errors: got %d more calls and %+v, want none", calls-before, s)
 		}
 		broken = false
-		time.Sleep(shortPause)
+		time.Sleep(errorTime)
 		wantThere(t, c, 1, 100, true)
 		if c.Stats().ReadsOff {
 			t.Error("after a good probe: got reads off, want on")
@@ -338,7 +338,7 @@ func TestTroubleIsTold(t *testing.T) {
 			}
 		}
 		round()
-		time.Sleep(shortPause)
+		time.Sleep(errorTime)
 		round()
 		c.disk.fault = nil
 		time.Sleep(longPause)

@@ -26,17 +26,16 @@ func (c *Cache) Read(ctx context.Context, key Key, dst []byte) bool {
 // what is in them is worthless.
 func (c *Cache) ReadPieces(ctx context.Context, key Key, pieces []Piece) bool {
 	n := key.name()
-	e, probe, ok := c.enter(ctx, n)
+	e, ok := c.enter(ctx, n)
 	if !ok {
 		return false
 	}
 	err := c.read(key, n.file(), pieces)
-	turned := c.count(n, e, pieces, probe, err)
-	switch {
-	case turned && errors.Is(err, fs.ErrNotExist): // which is an answer
-		c.tell("reads", nil)
-	case turned:
-		c.tell("reads", err)
+	c.count(n, e, pieces, err)
+	if errors.Is(err, fs.ErrNotExist) { // which is an answer
+		c.noted("reads", c.pauses.reads, nil)
+	} else {
+		c.noted("reads", c.pauses.reads, err)
 	}
 	if errors.Is(err, errCorrupt) {
 		c.drop(n)
@@ -44,36 +43,39 @@ func (c *Cache) ReadPieces(ctx context.Context, key Key, pieces []Piece) bool {
 	return err == nil
 }
 
-// enter reports whether a chunk is there and the disk may be read, and whether that read is a probe.
-func (c *Cache) enter(ctx context.Context, n name) (e entry, probe, ok bool) {
+// enter reports whether a chunk is there and the disk may be read.
+func (c *Cache) enter(ctx context.Context, n name) (e entry, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	e, there := c.entries[n]
-	if there && !e.dead && ctx.Err() == nil {
-		probe, ok = c.reads.enter(time.Now())
-	}
+	e, ok = c.entries[n]
+	ok = ok && !e.dead && ctx.Err() == nil && !c.pauses.reads.Paused(all, time.Now())
 	if !ok {
 		c.stats.Misses++
 	}
-	return e, probe, ok
+	return e, ok
 }
 
-// count counts what became of a read of the file that e was, and reports whether it turned reads off or on.
-func (c *Cache) count(n name, e entry, pieces []Piece, probe bool, err error) (turned bool) {
+// noted notes how a call to the disk has ended, and tells if such calls are off or on from now on.
+func (c *Cache) noted(what string, p *pauses, err error) {
+	if err == nil && p.Works(all) || err != nil && p.Failed(all, time.Now()) {
+		c.tell(what, err)
+	}
+}
+
+// count counts what became of a read of the file that e was.
+func (c *Cache) count(n name, e entry, pieces []Piece, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	gone := errors.Is(err, fs.ErrNotExist)
-	turned = c.reads.leave(time.Now(), probe, err != nil && !gone)
 	if err == nil {
 		c.stats.Hits++
 		for _, p := range pieces {
 			c.stats.HitBytes += uint64(len(p.Dst))
 		}
-		return turned
+		return
 	}
 	c.stats.Misses++
 	switch {
-	case gone: // evicted meanwhile, or removed by somebody: nothing is lost but a read of the store
+	case errors.Is(err, fs.ErrNotExist): // evicted meanwhile, or removed by somebody: nothing is lost but a read of the store
 		if c.entries[n].nth == e.nth { // else it was written anew meanwhile
 			c.forget(n)
 		}
@@ -82,7 +84,6 @@ func (c *Cache) count(n name, e entry, pieces []Piece, probe bool, err error) (t
 	default:
 		c.stats.ReadErrors++
 	}
-	return turned
 }
 
 var errCorrupt = errors.New("not the chunk that its name says")

@@ -59,6 +59,6 @@ func (c *Cache) scanFile(sub string, d fs.DirEntry) {
 		c.stats.Strays++
 		return
 	}
-	c.entries[n] = entry{size: need}
+	c.entries[n] = entry{size: need, ref: unowned}
 	c.bytes += need
 }

@@ -13,7 +13,7 @@ func (c *Cache) Write(key Key, ref uint64, data []byte) bool {
 		return false
 	}
 	n := key.name()
-	temp, probe, there, ok := c.claim(n)
+	temp, there, ok := c.claim(n)
 	if !ok {
 		return there
 	}
@@ -22,7 +22,7 @@ func (c *Cache) Write(key Key, ref uint64, data []byte) bool {
 	defer c.writing.Add(-need)
 	made, err := c.makeRoom(need, ref)
 	if !made {
-		c.end(n, entry{}, 0, probe, err)
+		c.end(n, entry{}, 0, err)
 		return false
 	}
 	err = c.disk.write(temp, data, key.appendFooter(nil))
@@ -31,50 +31,39 @@ func (c *Cache) Write(key Key, ref uint64, data []byte) bool {
 			_ = c.disk.remove(temp)
 		}
 	}
-	c.end(n, entry{size: need, ref: ref, own: true}, len(data), probe, err)
+	c.end(n, entry{size: need, ref: ref}, len(data), err)
 	return err == nil
 }
 
 // claim makes a chunk the caller's to write, under a temporary name. It does not if the chunk is there, if somebody
 // is at it, or if the disk is not to be written to.
-func (c *Cache) claim(n name) (temp string, probe, there, ok bool) {
+func (c *Cache) claim(n name) (temp string, there, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if e, found := c.entries[n]; found && !e.dead {
-		return "", false, true, false
+	if e, found := c.entries[n]; found && !e.dead || c.busy[n] {
+		return "", true, false
 	}
-	if c.busy[n] {
-		return "", false, true, false
-	}
-	if probe, ok = c.writes.enter(time.Now()); !ok {
+	if c.pauses.writes.Paused(all, time.Now()) {
 		c.stats.Skipped++
-		return "", false, false, false
+		return "", false, false
 	}
 	c.busy[n] = true
 	c.temp++
-	return fmt.Sprintf("%s.%d.tmp", n.file(), c.temp), probe, false, true
+	return fmt.Sprintf("%s.%d.tmp", n.file(), c.temp), false, true
 }
 
 // end ends a write: e is what was to be written, and its room was taken; of no size if no room was made, for an error
 // or for there is none.
-func (c *Cache) end(n name, e entry, size int, probe bool, err error) {
-	if c.settle(n, e, size, probe, err) {
-		c.tell("writes", err)
+func (c *Cache) end(n name, e entry, bytes int, err error) {
+	if e.size > 0 || err != nil { // else the disk was not touched
+		defer func() { c.noted("writes", c.pauses.writes, err) }()
 	}
-}
-
-// settle is end under the lock, and reports whether it turned writes off or on.
-func (c *Cache) settle(n name, e entry, size int, probe bool, err error) (turned bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.busy, n)
 	switch {
 	case e.size == 0 && err == nil:
 		c.stats.Refused++
-		if probe { // which never touched the disk
-			c.writes.probing = false
-		}
-		return false
 	case e.size == 0: // what was to go could not be removed, and is counted
 	case err != nil:
 		c.stats.WriteErrors++
@@ -84,7 +73,6 @@ func (c *Cache) settle(n name, e entry, size int, probe bool, err error) (turned
 		e.nth = uint32(c.temp)
 		c.entries[n] = e
 		c.stats.Writes++
-		c.stats.WriteBytes += uint64(size)
+		c.stats.WriteBytes += uint64(bytes)
 	}
-	return c.writes.leave(time.Now(), probe, err != nil)
 }

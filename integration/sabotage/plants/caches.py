@@ -122,7 +122,7 @@ PLANTS = [
     (
         "diskcache renames a file that is not on the medium",
         "./datapath/diskcache TestFileIsNamedLast",
-        [("datapath/diskcache/disk.go", "if err = d.sync(f, name); err != nil {", "if err != nil {")],
+        [("datapath/diskcache/disk.go", "if err := d.do(stepSync, name, f.Sync); err != nil {", "if err != nil {")],
     ),
     (
         "diskcache writes over what is needed as soon",
@@ -137,7 +137,7 @@ PLANTS = [
     (
         "diskcache goes on writing to a full disk",
         "./datapath/diskcache TestWritesStepAsideAndComeBack",
-        [("datapath/diskcache/cache.go", "breaker{most: 1}", "breaker{most: 1000}")],
+        [("datapath/diskcache/cache.go", "pause.Rule{Failures: 1,", "pause.Rule{Failures: 1000,")],
     ),
     (
         "diskcache loses what it cannot remove",
@@ -155,9 +155,24 @@ PLANTS = [
         [("datapath/diskcache/admit.go", "\treturn wanted - free\n", "\treturn 0\n")],
     ),
     (
-        "diskcache uses up its victims for what is not worth it",
-        "./datapath/diskcache TestRefusalLeavesTheVictims",
-        [("datapath/diskcache/admit.go", "if ok && !worth(coming, v.next) {", "if ok && coming == Never {")],
+        "diskcache looks at too few chunks for one that may go",
+        "./datapath/diskcache TestVictimsAmongMany",
+        [("datapath/diskcache/admit.go", "lookedAt = 32", "lookedAt = 1")],
+    ),
+    (
+        "diskcache looks at too few chunks for one in the place of many",
+        "./datapath/diskcache TestVictimsAmongMany",
+        [("datapath/diskcache/admit.go", "len(seen) >= lookedAt && bytes >= lookedBytes*n", "len(seen) >= lookedAt")],
+    ),
+    (
+        "what fails again right after a pause is tried as soon as the first time",
+        "./internal/pause TestPauses",
+        [("internal/pause/pause.go", "max(min(2*t.pause, l.rule.Longest), l.rule.First)", "l.rule.First")],
+    ),
+    (
+        "failures that are too old to matter are never forgotten",
+        "./internal/pause TestOldFailuresAreForgotten",
+        [("internal/pause/pause.go", "\t\t\tdelete(l.known, k)\n\t\t}\n\t}\n\tl.sweep", "\t\t}\n\t}\n\tl.sweep")],
     ),
     (
         "diskcache takes any marked directory",
