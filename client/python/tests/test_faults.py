@@ -326,7 +326,8 @@ def test_a_loop_that_is_left_leaves_no_threads(gateway: harness.Gateway) -> None
 def test_ctrl_c(through: Callable[[Fault], harness.Proxy]) -> None:
     proxy = through(lambda _, head, answer: None if is_batch(head) and b"/batches/3?" in head else answer)
     program = """
-import sys, threading, time, millrace
+import signal, sys, threading, time, millrace
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has what it runs in the background ignore it
 client = millrace.Client(sys.argv[1])
 try:
     for batch in client.epoch(0):
