@@ -157,7 +157,6 @@ func (p *Path) Heard(dataset, generation string, at shuffle.Cursor, think time.D
 	}
 	p.reown()
 	p.readers.Heard(s, at, think, time.Now())
-	p.flights.keep(p.readers)
 	p.look()
 }
 

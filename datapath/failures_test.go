@@ -2,7 +2,6 @@ package datapath
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -94,32 +93,6 @@ func TestPartsThatFailTellNobody(t *testing.T) {
 		if told := len(p.kick) > 0; (got == nil) != want || told != want {
 			t.Errorf("store fails with %v: got %v, and told to look again: %v, want %v", err, got, told, want)
 		}
-	}
-}
-
-// However many chunks have failed, one more costs as little as the first: readers ask under the same lock.
-func TestFailuresAreNotedInConstantTime(t *testing.T) {
-	const chunks, some, trials = 32_000, 100, 21
-	now := time.Now()
-	add := func(f *failures, first, n int) float64 {
-		begin := time.Now()
-		for i := range n {
-			f.add(now, key{length: uint32(first + i)})
-		}
-		return time.Since(begin).Seconds()
-	}
-	many := failures{retry: func() {}}
-	add(&many, 0, chunks)
-	ratios := make([]float64, trials)
-	for i := range ratios {
-		few := failures{retry: func() {}}
-		alone := add(&few, 0, some)
-		ratios[i] = add(&many, chunks+i*some, some) / alone
-	}
-	slices.Sort(ratios)
-	// Steps that grow with the number of chunks make it 300. A machine that stands still spoils some trials, not the median.
-	if got := ratios[trials/2]; got > 30 {
-		t.Errorf("beside %d failed chunks it takes %.0f times as long to note %d as beside none, want about as long", chunks, got, some)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/cluster/peer"
 	"github.com/millrace-data/millrace/datapath/chunkcache"
+	"github.com/millrace-data/millrace/internal/pause"
 )
 
 // formerWait is how long a peer may take for a chunk that it is thought to have: then the store is asked.
@@ -26,7 +27,7 @@ func (f *fetch) former(chunk int) string {
 		return ""
 	}
 	member := s.path.cfg.Peers.Former(s.peerChunk(chunk))
-	if member != "" && s.path.formers.rests(member, time.Now()) {
+	if member != "" && s.path.formers.silent.Paused(member, time.Now()) {
 		return ""
 	}
 	return member
@@ -37,39 +38,14 @@ const (
 	formerRests  = 2 * time.Second // for so long it is not asked: where all gateways are new, none has anything
 )
 
-// formers is the tier of the gateways that held chunks before they came to this one. It remembers which of them had nothing to send.
+// formers is the tier of the gateways that held chunks before they came to this one.
 type formers struct {
-	next tier
-
-	mu     sync.Mutex // guards misses
-	misses map[string]missed
+	next   tier
+	silent *pause.List[string] // the members that had nothing to send
 }
 
-type missed struct {
-	chunks int
-	last   time.Time
-}
-
-// note notes whether a member has sent a chunk.
-func (f *formers) note(member string, sent bool, now time.Time) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if sent {
-		delete(f.misses, member)
-		return
-	}
-	if f.misses == nil {
-		f.misses = map[string]missed{}
-	}
-	f.misses[member] = missed{f.misses[member].chunks + 1, now}
-}
-
-// rests reports whether a member is not to be asked.
-func (f *formers) rests(member string, now time.Time) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	m := f.misses[member]
-	return m.chunks >= formerMisses && now.Sub(m.last) < formerRests
+func newFormers(next tier) formers {
+	return formers{next, pause.NewList[string](pause.Rule{Failures: formerMisses, First: formerRests})}
 }
 
 // Load asks the former owner of a chunk for all of it.
@@ -89,7 +65,13 @@ func (f *fetch) fromPeer(ctx context.Context, fill *chunkcache.Fill[key]) (sent 
 	if member == "" {
 		return false
 	}
-	defer func() { s.path.formers.note(member, sent, time.Now()) }()
+	defer func() {
+		if silent := s.path.formers.silent; sent {
+			silent.Forget(member)
+		} else {
+			silent.Failed(member, time.Now())
+		}
+	}()
 	p, dst, desc := s.path, fill.Bytes(), s.index.Chunk(chunk)
 	q := &peer.Query{
 		Dataset: s.name, Generation: s.index.Generation(), Cached: true,

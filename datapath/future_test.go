@@ -198,10 +198,8 @@ func TestWhoWouldStallFirstIsServedFirst(t *testing.T) {
 			var c int
 			_, err := fmt.Sscanf(call.Key, "set/s%05d.tar", &c)
 			must(t, err)
-			p.flights.mu.Lock()
-			defer p.flights.mu.Unlock()
-			for f := range p.flights.all {
-				order = append(order, (c-3)*int(think[f.source].Milliseconds()))
+			for f := range p.flights.Range {
+				order = append(order, (c-3)*int(think[f.(*flight).source].Milliseconds()))
 			}
 			return memstore.Fault{Delay: 10 * time.Millisecond}
 		})

@@ -107,7 +107,6 @@ func (p *Path) reown() {
 		return
 	}
 	p.readers.Reowned()
-	p.flights.keep(p.readers)
 	p.look()
 	p.view.Store(view)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/millrace-data/millrace/datapath/lookahead"
 	"github.com/millrace-data/millrace/internal/budget"
 	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/internal/pause"
 )
 
 // Defaults of Config.
@@ -56,7 +57,7 @@ type Path struct {
 	tables *chunkcache.Objects[tableKey, chunkindex.Cached]
 	gate   *gate
 	lone   *semaphore.Weighted // held by reads of objects whose chunks come ahead too: one place of the gate is left to these
-	failed failures
+	failed *pause.List[key]    // chunks that could not be fetched
 	rates  rates
 	kick   chan struct{} // holds one token: Run looks again
 	short  atomic.Bool   // Run has found too little memory for what it would fetch
@@ -64,9 +65,9 @@ type Path struct {
 	segments sync.Pool // of *[][]byte: the lists of bodies that are closed
 
 	readers  *lookahead.Readers
-	flights  flights
-	tiers    hotTier // behind memory
-	disk     *disk   // nil: none
+	flights  sync.Map // of *flight, the reads ahead that are under way
+	tiers    hotTier  // behind memory
+	disk     *disk    // nil: none
 	decoding *decoding
 	hot      *hot
 	ahead    *readAhead
@@ -120,7 +121,7 @@ func New(cfg Config) *Path {
 	p.yield = p.yields()
 	cfg.Budget.SetReclaim(p.reclaim, p.reclaimable)
 	cfg.Budget.SetFreed(p.memoryFreed)
-	p.failed.retry = p.look
+	p.failed = pause.NewList[key](pause.Rule{Failures: 1, First: retryAhead})
 	if cfg.Disk != nil {
 		p.disk = newDisk(p, cfg.Disk)
 	}

@@ -11,6 +11,10 @@ import (
 	"github.com/millrace-data/millrace/datapath/lookahead"
 )
 
+// retryAhead is how long a chunk that could not be fetched is left to the requests that need it. They get the
+// error; without this pause every wake-up of Run would ask the store for the chunk again.
+const retryAhead = 2 * time.Second
+
 // Run maps memory, then prefetches until ctx ends, and returns when everything it started has ended.
 func (p *Path) Run(ctx context.Context) error {
 	var started sync.WaitGroup
@@ -18,16 +22,23 @@ func (p *Path) Run(ctx context.Context) error {
 	defer p.ahead.stop()
 	p.writeDisk(ctx, &started)
 	p.populate(ctx)
+	again := time.NewTicker(retryAhead / 4)
+	defer again.Stop()
+	var changes uint64 // of the readers, that were looked at last
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-p.kick:
+		case <-again.C:
 		}
 		now := time.Now()
 		p.reown()
 		p.readers.Forget(now)
-		p.flights.keep(p.readers)
+		if now := p.readers.Changes(); now != changes {
+			changes = now
+			p.giveUp()
+		}
 		p.hot.expire(now)
 		p.ahead.expire(p.readers.Stands, now)
 		if !p.cfg.NoPrefetch && !p.busy() {
@@ -95,7 +106,7 @@ func (p *Path) prefetch(ctx context.Context, now time.Time, started *sync.WaitGr
 // epochs, where all chunks stay; and it has not failed of late.
 func (p *Path) brings(n lookahead.Need, now time.Time) bool {
 	s := n.Dataset.(*Source)
-	return !p.failed.has(now, s.key(n.Chunk)) && (s.worth(n.Chunk, n.Samples) || p.fits(s, now))
+	return !p.failed.Paused(s.key(n.Chunk), now) && (s.worth(n.Chunk, n.Samples) || p.fits(s, now))
 }
 
 // hasRoom reports whether a chunk may be read ahead of need: into memory that is free beside what
@@ -159,7 +170,12 @@ func (p *Path) start(ctx context.Context, group []lookahead.Need, gate *gate, st
 	}
 	f.want(chunks)
 	read, cancel := context.WithCancel(ctx)
-	done := p.flights.begin(f.source, chunks, cancel)
+	flying := &flight{f.source, chunks, cancel}
+	p.flights.Store(flying, nil)
+	done := func() {
+		p.flights.Delete(flying)
+		cancel()
+	}
 	wait, err := p.cache.Start(read, f.request())
 	if err != nil {
 		done()
@@ -183,48 +199,19 @@ func (p *Path) start(ctx context.Context, group []lookahead.Need, gate *gate, st
 	return true
 }
 
-// flights are the reads ahead that are under way.
-type flights struct {
-	mu      sync.Mutex // guards what follows
-	all     map[*flight]struct{}
-	changes uint64 // of the readers, that keep saw last
-}
-
+// flight is a read ahead that is under way.
 type flight struct {
 	source *Source
 	chunks []int
 	cancel func()
 }
 
-// begin notes a read, until the function it returns is called.
-func (fs *flights) begin(s *Source, chunks []int, cancel func()) (done func()) {
-	f := &flight{s, chunks, cancel}
-	fs.mu.Lock()
-	defer fs.mu.Unlock()
-	if fs.all == nil {
-		fs.all = map[*flight]struct{}{}
-	}
-	fs.all[f] = struct{}{}
-	return func() {
-		cancel()
-		fs.mu.Lock()
-		defer fs.mu.Unlock()
-		delete(fs.all, f)
-	}
-}
-
-// keep gives up the reads that no reader comes for any more: it has gone, or jumped. A request that
-// waits for one keeps it: a load belongs to its waiters together.
-func (fs *flights) keep(readers *lookahead.Readers) {
-	fs.mu.Lock()
-	defer fs.mu.Unlock()
-	changes := readers.Changes()
-	if fs.changes == changes {
-		return
-	}
-	fs.changes = changes
-	for f := range fs.all {
-		if !slices.ContainsFunc(f.chunks, func(c int) bool { return readers.Expected(f.source, c) }) {
+// giveUp gives up the reads ahead that no reader comes for any more: it has gone, or jumped. A request
+// that waits for one keeps it: a load belongs to its waiters together.
+func (p *Path) giveUp() {
+	for f := range p.flights.Range {
+		f := f.(*flight)
+		if !slices.ContainsFunc(f.chunks, func(c int) bool { return p.readers.Expected(f.source, c) }) {
 			f.cancel()
 		}
 	}

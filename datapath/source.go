@@ -67,7 +67,6 @@ func (s *Source) visit(at shuffle.Cursor, b *batch) visit {
 	}
 	s.path.reown()
 	v := s.path.readers.Asked(s, at, time.Now())
-	s.path.flights.keep(s.path.readers)
 	b.fits, b.visit = s.path.fits(s, time.Now()), v
 	if at.Epoch.Local() {
 		b.next = unfollowed

@@ -60,7 +60,7 @@ func (f *fetch) fromStore(ctx context.Context, fills []*fill) error {
 // noted. A load that its waiters have left says nothing of the store.
 func (f *fetch) fail(ctx context.Context, fill *chunkcache.Fill[key], err error) {
 	if ctx.Err() == nil {
-		f.source.path.failed.add(time.Now(), fill.Key())
+		f.source.path.failed.Failed(fill.Key(), time.Now())
 	}
 	fill.Fail(err)
 }

@@ -34,7 +34,7 @@ type fill struct {
 func (p *Path) chain() hotTier {
 	var first tier = store{}
 	if p.cfg.Peers != nil {
-		p.formers.next = first
+		p.formers = newFormers(first)
 		first = &p.formers
 	}
 	if p.disk != nil {

@@ -26,7 +26,6 @@ func (s *Source) Warm(ctx context.Context, at shuffle.Cursor) (chunkindex.Warmed
 	}
 	s.path.reown()
 	s.path.readers.Announce(s, at, time.Now())
-	s.path.flights.keep(s.path.readers)
 	w := &warming{source: s, until: time.Now().Add(warmFor), room: s.path.warmRoom(s)}
 	defer w.running.Wait() // also if something below panics
 	next := s.warm(ctx, at, w)

@@ -1,6 +1,7 @@
 package pause
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -69,4 +70,30 @@ func TestOldFailuresAreForgotten(t *testing.T) {
 			t.Error("got what was forgotten left alone")
 		}
 	})
+}
+
+// TestFailuresAreNotedInConstantTime: however many things have failed, one more costs as little as the first.
+func TestFailuresAreNotedInConstantTime(t *testing.T) {
+	const things, some, trials = 32_000, 100, 21
+	now := time.Now()
+	note := func(l *List[int], first, n int) float64 {
+		begin := time.Now()
+		for i := range n {
+			l.Failed(first+i, now)
+		}
+		return time.Since(begin).Seconds()
+	}
+	rule := Rule{Failures: 1, First: time.Second}
+	many := NewList[int](rule)
+	note(many, 0, things)
+	ratios := make([]float64, trials)
+	for i := range ratios {
+		alone := note(NewList[int](rule), 0, some)
+		ratios[i] = note(many, things+i*some, some) / alone
+	}
+	slices.Sort(ratios)
+	// Steps that grow with the number of things make it 300. A machine that stands still spoils some trials, not the median.
+	if got := ratios[trials/2]; got > 30 {
+		t.Errorf("beside %d things it takes %.0f times as long to note %d as beside none, want about as long", things, got, some)
+	}
 }

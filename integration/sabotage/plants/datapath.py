@@ -55,7 +55,7 @@ PLANTS = [
     (
         "datapath goes on with reads for a reader that has jumped",
         "./datapath TestReaderThatJumpsGivesUpWhatItLeft",
-        [("datapath/prefetch.go", "if fs.changes == changes {", "if true {")],
+        [("datapath/prefetch.go", "if now := p.readers.Changes(); now != changes {", "if now := p.readers.Changes(); now == ^changes {")],
     ),
     (
         "datapath lets those who warm take the whole line",
@@ -188,14 +188,14 @@ PLANTS = [
         [("datapath/memory.go", "return kept.Bytes()[:n], func() { d.kept <- kept }, nil", "d.kept <- kept\n\t\treturn kept.Bytes()[:n], func() {}, nil")],
     ),
     (
-        "datapath looks at every failed chunk to note one more",
-        "./datapath TestFailuresAreNotedInConstantTime",
-        [("datapath/failures.go", "\tf.forget(now)\n\tif _, ok", "\tfor _, k := range f.queue {\n\t\tif now.Before(f.until[k]) {\n\t\t\tcontinue\n\t\t}\n\t}\n\tif _, ok")],
+        "every failed chunk is looked at to note one more",
+        "./internal/pause TestFailuresAreNotedInConstantTime",
+        [("internal/pause/pause.go", "if len(l.known) < l.sweep {", "if len(l.known) < 0 {")],
     ),
     (
         "datapath forgets to try again what could not be fetched ahead",
         "./datapath TestPrefetchGoesOnWhenTheStoreIsBack",
-        [("datapath/failures.go", "\tf.retry()\n", "")],
+        [("datapath/prefetch.go", "\t\tcase <-again.C:\n", "")],
     ),
     (
         "datapath sleeps when a body's memory is free for what comes next",
