@@ -47,6 +47,8 @@ func floorPlan() map[string]room {
 		"internal/budget":     {never: []string{"net", "os"}},
 		"internal/pause":      {never: []string{"context", "net", "os"}},
 		"internal/certs":      {ours: []string{"internal/certs"}, never: []string{"net/http"}},
+		"internal/port":       {ours: []string{"internal/quiet", "internal/socket"}, outside: []string{"github.com/rs/zerolog"}},
+		"internal/sending":    {},
 		"internal/quiet":      {outside: []string{"github.com/rs/zerolog"}, never: []string{"net/http"}},
 		"internal/socket":     {outside: []string{"golang.org/x/sys"}, never: []string{"net/http"}}, // socket options
 		"shuffle": {
@@ -86,7 +88,7 @@ func floorPlan() map[string]room {
 			never: []string{"context", "crypto/rand", "io", "log", "math/rand", "net", "os", "sync", "time"},
 		},
 		"cluster/peer": {
-			ours:    []string{"chunkindex", "shuffle", "internal/certs", "internal/quiet", "internal/socket"},
+			ours:    []string{"chunkindex", "shuffle", "internal/certs", "internal/port", "internal/quiet", "internal/sending"},
 			outside: []string{"github.com/rs/zerolog", "golang.org/x/sync"},
 		},
 		"cluster": {
@@ -124,12 +126,10 @@ func floorPlan() map[string]room {
 		"gateway/audit":       {never: []string{"net"}},
 		"gateway/conditional": {},
 		"gateway/origin":      {},
-		"gateway/sending":     {},
 		"gateway/timing":      {ours: []string{"chunkindex"}, never: []string{"net"}},
-		"gateway/port":        {ours: []string{"gateway/origin", "internal/quiet", "internal/socket"}, outside: []string{"github.com/rs/zerolog"}},
 		"gateway": {
 			ours: []string{
-				"gateway/address", "gateway/admission", "gateway/audit", "gateway/auth", "gateway/body", "gateway/conditional", "gateway/origin", "gateway/plans", "gateway/port", "gateway/sending", "gateway/timing",
+				"gateway/address", "gateway/admission", "gateway/audit", "gateway/auth", "gateway/body", "gateway/conditional", "gateway/origin", "gateway/plans", "internal/port", "internal/sending", "gateway/timing",
 				"chunkindex", "importance", "selection", "shuffle", "internal/objstore", "internal/budget", "internal/quiet", "internal/socket", // importance, selection: types, errors
 			},
 			outside: []string{

@@ -201,7 +201,7 @@ func TestRefusalsInOrderAreNoFault(t *testing.T) {
 		if err := a.Read(ctx, "gw-1", query(c), nil, nil); !errors.Is(err, context.Canceled) || states(a)["gw-1"] != Alive {
 			t.Errorf("got %v and %v, want %v and a member", err, states(a), context.Canceled)
 		}
-		for _, fault := range []error{peer.ErrDown, peer.ErrMalformed, errors.New("connection reset"), &peer.Refused{Code: peer.CodeInternal}} {
+		for _, fault := range []error{peer.ErrDown, peer.ErrMalformed, errors.New("connection reset"), &peer.Refused{Code: peer.CodeInvalid}} {
 			w.fails(at(1), fault)
 			if _, err := ask(t, a, c); !errors.Is(err, fault) {
 				t.Errorf("got %v, want %v", err, fault)

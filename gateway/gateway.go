@@ -21,8 +21,8 @@ import (
 	"github.com/millrace-data/millrace/gateway/body"
 	"github.com/millrace-data/millrace/gateway/origin"
 	"github.com/millrace-data/millrace/gateway/plans"
-	"github.com/millrace-data/millrace/gateway/port"
 	"github.com/millrace-data/millrace/internal/budget"
+	"github.com/millrace-data/millrace/internal/port"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -307,11 +307,11 @@ func (g *Gateway) connections(wanted int) int {
 func NewServer(g *Gateway, cfg ServerConfig) *port.Server {
 	return port.New(port.Config{
 		Handler: g.handler, Service: g, Log: g.cfg.Log, LameDuck: g.cfg.LameDuck,
-		Connections: g.connections(cfg.Connections), DrainTime: cfg.DrainTime, TLS: cfg.TLS, Leave: cfg.Leave,
+		Connections: g.connections(cfg.Connections), DrainTime: cfg.DrainTime, TLS: cfg.TLS, BaseContext: origin.OfListener, Leave: cfg.Leave,
 	})
 }
 
 // ServeAdmin serves the gateway's admin port until ctx ends, as plain HTTP where secret is nil.
 func ServeAdmin(ctx context.Context, g *Gateway, ln net.Listener, secret *tls.Config) error {
-	return port.ServeAdmin(ctx, g.admin, g.cfg.Log, ln, secret)
+	return port.ServeAdmin(ctx, g.admin, origin.OfListener, g.cfg.Log, ln, secret)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/gateway/admission"
 	"github.com/millrace-data/millrace/gateway/auth"
-	"github.com/millrace-data/millrace/gateway/sending"
+	"github.com/millrace-data/millrace/internal/sending"
 )
 
 const (

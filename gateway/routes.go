@@ -12,7 +12,7 @@ import (
 
 	"github.com/millrace-data/millrace/gateway/auth"
 	"github.com/millrace-data/millrace/gateway/body"
-	"github.com/millrace-data/millrace/gateway/sending"
+	"github.com/millrace-data/millrace/internal/sending"
 )
 
 // route is one row of the table of routes: a method and a pattern, the right that a caller needs, the greatest body in

@@ -172,15 +172,12 @@ func logStatus(t *testing.T, pid int) {
 // greedy is a question of a gateway for as many ranges of one chunk as may be sent, as the head of
 // cluster/peer/codec.go describes it.
 func greedy(dataset string) []byte {
-	const ranges = 4<<20 - 100
-	text := []byte("MRQ\x01\x00")
-	for _, name := range []string{dataset, "x"} {
-		text = append(binary.AppendUvarint(text, uint64(len(name))), name...)
-	}
-	text = append(binary.AppendUvarint(append(text, 1), ranges), 0)
-	text = binary.AppendUvarint(append(text, make([]byte, 32)...), ranges)
-	text = append(text, make([]byte, 2*ranges)...)
-	return binary.LittleEndian.AppendUint32(text, crc32.Checksum(text, crc32.MakeTable(crc32.Castagnoli)))
+	const ranges = 2<<20 - 100
+	head, le := fmt.Sprintf(`{"Dataset":%q,"Generation":"x"}`, dataset), binary.LittleEndian
+	text := le.AppendUint32(le.AppendUint32([]byte("MRQ\x02"), uint32(len(head))), 1)
+	text = le.AppendUint32(le.AppendUint32(append(text, head...), 0), ranges)
+	text = append(text, make([]byte, 32+8*ranges)...)
+	return le.AppendUint32(text, crc32.Checksum(text, crc32.MakeTable(crc32.Castagnoli)))
 }
 
 // TestQuestionsArePaidFromTheBudget has twelve gateways, or one that has gone mad, ask at once for as many ranges as a
@@ -200,7 +197,7 @@ func TestQuestionsArePaidFromTheBudget(t *testing.T) {
 				return
 			}
 			for k, v := range map[string]string{
-				"Millrace-Hop": "1", "Millrace-Cluster": harness.ClusterName, "Millrace-Peer-Version": "1",
+				"Millrace-Cluster": harness.ClusterName, "Millrace-Peer-Version": "2",
 				"Millrace-Member": "gw-9", "Millrace-Boot": "1", "Millrace-Deadline-Ms": "1000",
 			} {
 				r.Header.Set(k, v)

@@ -32,7 +32,7 @@ func BenchmarkQueryWrite(b *testing.B) {
 	q := batchQuery()
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := q.AppendBinary(make([]byte, 0, q.sizeHint())); err != nil {
+		if _, err := q.AppendBinary(nil); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -5,11 +5,13 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"net/url"
+	"net/http/httptrace"
+	"net/textproto"
 	"strconv"
 	"strings"
 	"time"
@@ -34,23 +36,22 @@ type ClientConfig struct {
 
 	Dial    time.Duration // to have a connection, 250 ms
 	Silence time.Duration // without a sign of life before the answer, or without a byte within it, 500 ms
-	Wait    time.Duration // for an answer to begin, however lively the peer is: 60 s, less with the context's deadline
-	Floor   int64         // bytes a second that an answer's body must reach once it has had 2 s: 1 MiB
 	PerPeer int           // reads of one peer at a time: 64. More wait for their turn.
 }
 
 const (
 	defaultDial    = 250 * time.Millisecond
 	defaultSilence = 500 * time.Millisecond
-	defaultWait    = time.Minute
-	defaultFloor   = 1 << 20
 	defaultPerPeer = 64
 	dialsAtOnce    = 4               // to one peer, of those 64
+	longestWait    = time.Minute     // for an answer to begin, however lively the peer is
 	maxWait        = 2 * time.Minute // a server waits no longer, whatever it is told
+	maxSigns       = 2 * int(maxWait/defaultSignEvery)
 
-	// floorAfter is what every body may take, however small. Peers are near each other, but a link of 1 Gbit/s that 64
-	// answers share gives each of them 2 MB/s: a higher floor would throw away what has come, and load the link again.
+	// floorAfter is what every body may take, however small, before it must reach floorRate. Peers are near each other, but a link of
+	// 1 Gbit/s that 64 answers share gives each of them 2 MB/s: a higher floor would throw away what has come, and load the link again.
 	floorAfter = 2 * time.Second
+	floorRate  = 1 << 20 // bytes a second
 
 	clientIdle     = 90 * time.Second // less than the server's, which so seldom closes what is about to be used
 	readBuffer     = 64 << 10         // small samples come many to a call to the kernel; larger ones pass it by
@@ -63,28 +64,22 @@ type Client struct {
 	cfg       ClientConfig
 	scheme    string
 	transport http.RoundTripper
-	turns     *turns
+	reads     *turns
 	dials     *turns // of reads that have no connection yet; nil with a transport of one's own
 }
 
 // NewClient builds a client. It starts nothing.
 func NewClient(cfg ClientConfig) *Client {
-	for _, d := range []struct {
-		of    *time.Duration
-		value time.Duration
-	}{{&cfg.Dial, defaultDial}, {&cfg.Silence, defaultSilence}, {&cfg.Wait, defaultWait}} {
-		if *d.of <= 0 {
-			*d.of = d.value
-		}
+	if cfg.Dial <= 0 {
+		cfg.Dial = defaultDial
 	}
-	cfg.Wait = min(cfg.Wait, maxWait)
-	if cfg.Floor <= 0 {
-		cfg.Floor = defaultFloor
+	if cfg.Silence <= 0 {
+		cfg.Silence = defaultSilence
 	}
 	if cfg.PerPeer <= 0 {
 		cfg.PerPeer = defaultPerPeer
 	}
-	c := &Client{cfg: cfg, scheme: "http", transport: cfg.Transport, turns: newTurns(cfg.PerPeer)}
+	c := &Client{cfg: cfg, scheme: "http", transport: cfg.Transport, reads: newTurns(cfg.PerPeer)}
 	if cfg.TLS != nil {
 		c.scheme = "https"
 	}
@@ -136,36 +131,25 @@ func (c *Client) Hello(ctx context.Context, address string, h Hello) (Hello, err
 
 // Leave tells the gateway at an address what this one holds, because it goes. Of very many chunks the last are left out.
 func (c *Client) Leave(ctx context.Context, address string, l Leaving) error {
-	if _, err := c.tell(ctx, address, leavingPath, l.cut(maxHeldChunks), nil); err != nil {
+	if _, err := c.tell(ctx, address, leavingPath, l.cut(maxHeldChunks), &struct{}{}); err != nil {
 		return fmt.Errorf("take leave of %s: %w", address, err)
 	}
 	return nil
 }
 
-// tell posts one value as JSON, and reads the answer into reply unless that is nil. It returns who
-// has answered, nil without TLS.
+// tell posts one value as JSON, and reads the answer into reply. It returns who has answered, nil without TLS.
 func (c *Client) tell(ctx context.Context, address, path string, value, reply any) (*tls.ConnectionState, error) {
 	body, err := json.Marshal(value)
 	if err != nil {
 		return nil, err
 	}
-	watched, w := watch(ctx, c.cfg.Dial+c.cfg.Silence, helloTotal)
+	watched, w := watch(ctx, c.cfg.Dial, c.cfg.Silence, helloTotal)
 	defer w.finish()
-	req, err := c.request(c.trace(watched, w, func() {}), address, path, contentJSON, body)
+	resp, err := c.post(watched, w, address, path, helloTotal, body, func() {})
 	if err != nil {
 		return nil, err
 	}
-	resp, err := c.transport.RoundTrip(req)
-	if err != nil {
-		return nil, w.fault(err)
-	}
 	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusNoContent {
-		return nil, c.refusal(w, resp)
-	}
-	if reply == nil {
-		return resp.TLS, nil
-	}
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxHelloBytes+1))
 	if err != nil {
 		return nil, w.fault(err)
@@ -179,49 +163,78 @@ func (c *Client) tell(ctx context.Context, address, path string, value, reply an
 	return resp.TLS, nil
 }
 
-// request builds what goes to a peer. It may be sent again on another connection where one has died unused: nothing
-// that is asked or told here does harm twice.
-func (c *Client) request(ctx context.Context, address, path, content string, body []byte) (*http.Request, error) {
+// post sends one question under the eyes of w, and returns the answer when its body begins, an error if it says no. It calls connected
+// when it has a connection. The question may be sent again on another connection where one has died unused: nothing that is
+// asked or told here does harm twice.
+func (c *Client) post(ctx context.Context, w *lifeWatch, address, path string, wait time.Duration, body []byte, connected func()) (*http.Response, error) {
 	if _, _, err := net.SplitHostPort(address); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrQuestion, err)
 	}
-	req := (&http.Request{
-		Method: http.MethodPost, URL: &url.URL{Scheme: c.scheme, Host: address, Path: path}, Host: address,
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: http.Header{
-			"Content-Type":    {content},
-			HopHeader:         {Hop},
-			ClusterHeader:     {c.cfg.Cluster},
-			VersionHeader:     {strconv.Itoa(Version)},
-			MemberHeader:      {c.cfg.ID},
-			BootHeader:        {c.cfg.Boot},
-			"Idempotency-Key": {}, // for the transport, which sends none
+	req, err := http.NewRequestWithContext(c.trace(ctx, w, connected), http.MethodPost, c.scheme+"://"+address+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrQuestion, err)
+	}
+	req.Header = http.Header{
+		ClusterHeader:     {c.cfg.Cluster},
+		VersionHeader:     {strconv.Itoa(Version)},
+		MemberHeader:      {c.cfg.ID},
+		BootHeader:        {c.cfg.Boot},
+		DeadlineHeader:    {strconv.FormatInt(max(1, wait.Milliseconds()), 10)},
+		"Idempotency-Key": {}, // for the transport, which sends none
+	}
+	resp, err := c.transport.RoundTrip(req)
+	if err != nil {
+		if errors.Is(err, ErrMalformed) {
+			return nil, err
+		}
+		return nil, w.fault(err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		defer resp.Body.Close()
+		w.within(floorAfter, "say why not")
+		return nil, refusal(w, resp)
+	}
+	return resp, nil
+}
+
+// trace tells w of what net/http, or a transport in its place, hears from the peer before the answer.
+func (c *Client) trace(ctx context.Context, w *lifeWatch, connected func()) context.Context {
+	signs := 0
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GotConn: func(httptrace.GotConnInfo) {
+			connected()
+			w.heard()
 		},
-		ContentLength: int64(len(body)),
-		Body:          io.NopCloser(bytes.NewReader(body)),
-		GetBody:       func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil },
-	}).WithContext(ctx)
-	return req, nil
+		WroteRequest: func(httptrace.WroteRequestInfo) { w.heard() },
+		Got1xxResponse: func(int, textproto.MIMEHeader) error {
+			ProgressOf(ctx).Alive()
+			w.heard()
+			if signs++; signs > maxSigns {
+				return fmt.Errorf("more than %d signs of life: %w", maxSigns, ErrMalformed)
+			}
+			return nil
+		},
+	})
 }
 
 // refusal reads an answer that says no.
-func (c *Client) refusal(w *lifeWatch, resp *http.Response) error {
+func refusal(w *lifeWatch, resp *http.Response) error {
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxProblemBytes))
 	if err != nil {
 		return w.fault(err)
 	}
 	var said struct{ Code, Detail string }
 	if err := json.Unmarshal(text, &said); err == nil && said.Code != "" && resp.StatusCode >= http.StatusBadRequest {
-		return &Refused{
-			Status: resp.StatusCode, Code: said.Code[:min(len(said.Code), maxNameBytes)],
-			Detail: plain(said.Detail[:min(len(said.Detail), maxDetailBytes)]),
-		}
+		return &Refused{Status: resp.StatusCode, Code: some(said.Code, maxNameBytes), Detail: plain(some(said.Detail, maxDetailBytes))}
 	}
 	first, _, _ := bytes.Cut(bytes.TrimSpace(text), []byte("\n"))
 	return fmt.Errorf("status %d, which no gateway gives here (%.200q): %w", resp.StatusCode, first, ErrMalformed)
 }
 
-// plain is what another one says without what would move the cursor of whoever reads it.
+// some is as much of what a stranger says as a log needs.
+func some(said string, most int) string { return said[:min(len(said), most)] }
+
+// plain is what another gateway says without what would move the cursor of whoever reads it.
 func plain(said string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {

@@ -205,7 +205,7 @@ func TestReadsOfOnePeerTakeTurns(t *testing.T) {
 	if got := most.Load(); got != 2 {
 		t.Errorf("reads at a time: got %d, want 2", got)
 	}
-	if got := len(client.turns.open); got != 0 {
+	if got := len(client.reads.open); got != 0 {
 		t.Errorf("addresses remembered: got %d, want none", got)
 	}
 }
@@ -262,7 +262,7 @@ func TestWhatEveryRequestCarries(t *testing.T) {
 		t.Errorf("got %v, want %v", err, ErrDown)
 	}
 	for name, want := range map[string]string{
-		HopHeader: "1", ClusterHeader: testCluster, MemberHeader: "a", BootHeader: "7", VersionHeader: "1", DeadlineHeader: "60000",
+		ClusterHeader: testCluster, MemberHeader: "a", BootHeader: "7", VersionHeader: "2", DeadlineHeader: "60000",
 	} {
 		if values := got.Values(name); len(values) != 1 || values[0] != want {
 			t.Errorf("%s: got %q, want %q", name, values, want)
@@ -317,7 +317,7 @@ func TestAskersThatGiveUpLeaveNothing(t *testing.T) {
 			t.Errorf("after %.20q: got %v, want %v", said, err, bored)
 		}
 		<-ended
-		if got := len(client.turns.open); got != 0 {
+		if got := len(client.reads.open); got != 0 {
 			t.Errorf("after %.20q: got %d addresses with turns, want none", said, got)
 		}
 	}

@@ -2,44 +2,38 @@ package peer
 
 import (
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	"math"
+	"slices"
 	"time"
 	"unicode/utf8"
 
 	"github.com/millrace-data/millrace/chunkindex"
-	"github.com/millrace-data/millrace/shuffle"
 )
 
-// A query on the wire. Numbers are unsigned LEB128 in their shortest form, names a length and as many bytes:
+// A query on the wire. Numbers are of 4 bytes, little-endian:
 //
 //	"MRQ" and the version of the form, 1 byte
-//	flags: bit 0 Cached, bit 1 a reader follows, bit 2 the reader's share was dealt by bytes,
-//	       bit 3 it reads a subset
-//	dataset, generation
-//	reader: shuffle, window, strata, seed, importance, epoch, first, end, batch size, rank, world size, homes, split, tail,
-//	        think time in microseconds, with bit 3 the subset
-//	chunks, ranges of all chunks together
-//	each chunk: its number less that of the one before (the first: its number), digest (32 bytes), ranges, and
-//	        offset and length of each of them
-//	CRC-32C of all that, 4 bytes, little-endian
-//
-// One query has one form: what is read, written again, gives the same bytes.
+//	length of the head, number of chunks
+//	head: the Query as JSON, without its chunks
+//	each chunk: its number, how many ranges it has, its digest (32 bytes)
+//	each range, chunk after chunk: offset, length
+//	CRC-32C of all that
 const (
-	queryMagic   = "MRQ\x01"
-	digestBytes  = 32
-	minChunk     = 1 + digestBytes + 1 + minRange
-	minRange     = 2
+	queryMagic   = "MRQ\x02"
+	fixedBytes   = len(queryMagic) + 4 + 4
+	chunkBytes   = 4 + 4 + 32
+	rangeBytes   = 4 + 4
 	checksumSize = 4
-
-	flagCached, flagReader, flagDealt, flagSubset = 1, 2, 4, 8
 )
 
 // Limits of a query. A batch of a million samples is within them.
 const (
-	maxQueryBytes = 8 << 20
+	maxQueryBytes = 16 << 20
+	maxHeadBytes  = 8 << 10
 	maxChunk      = math.MaxUint32 - 1<<20 // as in an index
 	maxPosition   = math.MaxInt64
 	maxThink      = 24 * time.Hour
@@ -55,62 +49,92 @@ func (q *Query) AppendBinary(b []byte) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("write a query: %w", err)
 	}
-	b = append(b, queryMagic...)
-	var flags byte
-	if q.Cached {
-		flags |= flagCached
+	head, err := json.Marshal(q)
+	if err != nil {
+		return nil, fmt.Errorf("write a query: %w", err)
 	}
-	if q.Reader != nil {
-		flags |= flagReader
-		if q.Reader.Dealt {
-			flags |= flagDealt
-		}
-		if q.Reader.Params.Subset != "" {
-			flags |= flagSubset
-		}
+	n := fixedBytes + len(head) + len(q.Chunks)*chunkBytes + ranges*rangeBytes + checksumSize
+	if n > maxQueryBytes {
+		return nil, fmt.Errorf("write a query: %d bytes, at most %d are read", n, maxQueryBytes)
 	}
-	b = append(b, flags)
-	b = appendName(appendName(b, q.Dataset), q.Generation)
-	if q.Reader != nil {
-		b = q.Reader.append(b)
-	}
-	b = binary.AppendUvarint(b, uint64(len(q.Chunks)))
-	b = binary.AppendUvarint(b, uint64(ranges))
-	before := 0
-	for i := range q.Chunks {
-		c := &q.Chunks[i]
-		b = binary.AppendUvarint(b, uint64(c.Chunk-before))
-		before = c.Chunk
+	le := binary.LittleEndian
+	b = append(slices.Grow(b, n), queryMagic...)
+	b = le.AppendUint32(le.AppendUint32(b, uint32(len(head))), uint32(len(q.Chunks)))
+	b = append(b, head...)
+	for _, c := range q.Chunks {
+		b = le.AppendUint32(le.AppendUint32(b, uint32(c.Chunk)), uint32(len(c.Ranges)))
 		b = append(b, c.Digest[:]...)
-		b = binary.AppendUvarint(b, uint64(len(c.Ranges)))
-		for j := range c.Ranges {
-			offset, length := uint64(c.Ranges[j].Offset), uint64(c.Ranges[j].Length)
-			if offset+length > math.MaxUint32 {
-				return nil, fmt.Errorf("write a query: range [%d,+%d) of chunk %d", offset, length, c.Chunk)
-			}
-			b = binary.AppendUvarint(binary.AppendUvarint(b, offset), length)
+	}
+	for _, c := range q.Chunks {
+		for _, r := range c.Ranges {
+			b = le.AppendUint32(le.AppendUint32(b, r.Offset), r.Length)
 		}
 	}
-	b = binary.LittleEndian.AppendUint32(b, crc32.Checksum(b[start:], castagnoli()))
-	if len(b)-start > maxQueryBytes {
-		return nil, fmt.Errorf("write a query: %d bytes, at most %d are read", len(b)-start, maxQueryBytes)
-	}
-	return b, nil
+	return le.AppendUint32(b, crc32.Checksum(b[start:], castagnoli())), nil
 }
 
 // castagnoli returns the table, which crc32 keeps.
 func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
 
-// sizeHint is enough for most queries.
-func (q *Query) sizeHint() int {
-	n := 512
-	for _, c := range q.Chunks {
-		n += 40 + 8*len(c.Ranges)
+// ParseQuery reads a query as AppendBinary writes it. Every number is held against its limits, and memory is taken for
+// what stands in b, not for what it promises. The query shares nothing with b.
+func ParseQuery(b []byte) (*Query, error) {
+	q, err := parseQuery(b)
+	if err != nil {
+		return nil, fmt.Errorf("read a query of %d bytes: %w", len(b), err)
 	}
-	return n
+	return q, nil
 }
 
-// check holds all but the ranges against the limits, and returns how many ranges there are.
+func parseQuery(b []byte) (*Query, error) {
+	if len(b) < fixedBytes+checksumSize || len(b) > maxQueryBytes || string(b[:len(queryMagic)]) != queryMagic {
+		return nil, errQuery
+	}
+	le := binary.LittleEndian
+	text, sum := b[:len(b)-checksumSize], b[len(b)-checksumSize:]
+	if crc32.Checksum(text, castagnoli()) != le.Uint32(sum) {
+		return nil, fmt.Errorf("%w: its checksum is wrong", errQuery)
+	}
+	head, chunks := int64(le.Uint32(text[len(queryMagic):])), int64(le.Uint32(text[len(queryMagic)+4:]))
+	rest := text[fixedBytes:]
+	if head > maxHeadBytes || head+chunks*chunkBytes > int64(len(rest)) {
+		return nil, fmt.Errorf("%w: cut short", errQuery)
+	}
+	q := &Query{}
+	if err := json.Unmarshal(rest[:head], q); err != nil {
+		return nil, fmt.Errorf("%w: its head: %w", errQuery, err)
+	}
+	if !q.readChunks(rest[head:][:chunks*chunkBytes], rest[head+chunks*chunkBytes:]) {
+		return nil, fmt.Errorf("%w: cut short or too long", errQuery)
+	}
+	if _, err := q.check(); err != nil {
+		return nil, err
+	}
+	return q, nil
+}
+
+// readChunks reads a table of chunks, and their ranges, which lie in one piece of memory. It reports whether they fit.
+func (q *Query) readChunks(table, text []byte) bool {
+	le := binary.LittleEndian
+	ranges := make([]chunkindex.Range, len(text)/rangeBytes)
+	for i := range ranges {
+		r := text[i*rangeBytes:]
+		ranges[i].Offset, ranges[i].Length = le.Uint32(r), le.Uint32(r[4:])
+	}
+	q.Chunks = make([]Wanted, len(table)/chunkBytes)
+	for i := range q.Chunks {
+		c := table[i*chunkBytes:]
+		n := le.Uint32(c[4:])
+		if int64(n) > int64(len(ranges)) {
+			return false
+		}
+		q.Chunks[i] = Wanted{Chunk: int(le.Uint32(c)), Digest: [32]byte(c[8:]), Ranges: ranges[:n:n]}
+		ranges = ranges[n:]
+	}
+	return len(ranges) == 0 && len(text)%rangeBytes == 0
+}
+
+// check holds a query against the limits, and returns how many ranges there are.
 func (q *Query) check() (ranges int, err error) {
 	if err := checkNames(q.Dataset, q.Generation); err != nil {
 		return 0, err
@@ -126,36 +150,19 @@ func (q *Query) check() (ranges int, err error) {
 	if len(q.Chunks) == 0 || q.Cached && len(q.Chunks) > 1 {
 		return 0, fmt.Errorf("%d chunks", len(q.Chunks))
 	}
-	for i := range q.Chunks {
-		c := &q.Chunks[i]
-		ranges += len(c.Ranges)
-		switch {
-		case c.Chunk < 0 || c.Chunk > maxChunk:
-			return 0, fmt.Errorf("chunk %d", c.Chunk)
-		case i > 0 && c.Chunk <= q.Chunks[i-1].Chunk:
-			return 0, fmt.Errorf("chunk %d after chunk %d", c.Chunk, q.Chunks[i-1].Chunk)
-		case len(c.Ranges) == 0:
-			return 0, fmt.Errorf("nothing of chunk %d", c.Chunk)
+	before := -1
+	for _, c := range q.Chunks {
+		if c.Chunk <= before || c.Chunk > maxChunk || len(c.Ranges) == 0 {
+			return 0, fmt.Errorf("%d ranges of chunk %d after chunk %d", len(c.Ranges), c.Chunk, before)
 		}
+		for _, r := range c.Ranges {
+			if uint64(r.Offset)+uint64(r.Length) > math.MaxUint32 {
+				return 0, fmt.Errorf("range [%d,+%d) of chunk %d", r.Offset, r.Length, c.Chunk)
+			}
+		}
+		before, ranges = c.Chunk, ranges+len(c.Ranges)
 	}
 	return ranges, nil
-}
-
-func (r *Reader) append(b []byte) []byte {
-	b = appendName(b, r.Params.Shuffle)
-	for _, n := range []uint64{r.Params.Window, r.Params.Strata, r.Params.Seed} {
-		b = binary.AppendUvarint(b, n)
-	}
-	b = appendName(b, r.Params.Importance)
-	for _, n := range []uint64{r.Epoch, r.First, r.End, r.BatchSize, r.Rank, r.WorldSize, r.Homes} {
-		b = binary.AppendUvarint(b, n)
-	}
-	b = appendName(appendName(b, string(r.Split)), string(r.Tail))
-	b = binary.AppendUvarint(b, uint64(r.Think/time.Microsecond))
-	if r.Params.Subset != "" {
-		b = appendName(b, r.Params.Subset)
-	}
-	return b
 }
 
 func (r *Reader) check() error {
@@ -172,10 +179,6 @@ func (r *Reader) check() error {
 	return checkNames(r.Params.Shuffle, r.Params.Importance, r.Params.Subset, string(r.Split), string(r.Tail))
 }
 
-func appendName(b []byte, name string) []byte {
-	return append(binary.AppendUvarint(b, uint64(len(name))), name...)
-}
-
 // checkNames wants what a log can show.
 func checkNames(names ...string) error {
 	for _, name := range names {
@@ -189,153 +192,4 @@ func checkNames(names ...string) error {
 		}
 	}
 	return nil
-}
-
-// ParseQuery reads a query as AppendBinary writes it. Every number is held against its limits, and memory is taken for
-// what stands in b, not for what it promises. The query shares nothing with b.
-func ParseQuery(b []byte) (*Query, error) {
-	q, err := parseQuery(b)
-	if err != nil {
-		return nil, fmt.Errorf("read a query of %d bytes: %w", len(b), err)
-	}
-	return q, nil
-}
-
-func parseQuery(b []byte) (*Query, error) {
-	if len(b) < len(queryMagic)+1+checksumSize || len(b) > maxQueryBytes || string(b[:len(queryMagic)]) != queryMagic {
-		return nil, errQuery
-	}
-	text, sum := b[:len(b)-checksumSize], b[len(b)-checksumSize:]
-	if crc32.Checksum(text, castagnoli()) != binary.LittleEndian.Uint32(sum) {
-		return nil, fmt.Errorf("%w: its checksum is wrong", errQuery)
-	}
-	flags := text[len(queryMagic)]
-	if flags > flagCached|flagReader|flagDealt|flagSubset || flags&flagReader == 0 && flags&(flagDealt|flagSubset) != 0 {
-		return nil, fmt.Errorf("%w: flags %#x", errQuery, flags)
-	}
-	in := &cursor{rest: text[len(queryMagic)+1:]}
-	q := &Query{Cached: flags&flagCached != 0}
-	q.Dataset, q.Generation = in.name(), in.name()
-	if flags&flagReader != 0 {
-		q.Reader = in.reader()
-		q.Reader.Dealt = flags&flagDealt != 0
-		if flags&flagSubset != 0 {
-			q.Reader.Params.Subset = in.name()
-			in.bad = in.bad || q.Reader.Params.Subset == ""
-		}
-	}
-	if q.Chunks = in.chunks(); in.bad || len(in.rest) > 0 {
-		return nil, fmt.Errorf("%w: cut short, too long or out of bounds", errQuery)
-	}
-	if _, err := q.check(); err != nil {
-		return nil, err
-	}
-	return q, nil
-}
-
-// cursor reads from the front of rest. Once something was wrong it is bad, and gives nothing but zeros.
-type cursor struct {
-	rest []byte
-	bad  bool
-}
-
-// number reads one of at most limit.
-func (in *cursor) number(limit uint64) uint64 {
-	if len(in.rest) > 0 && in.rest[0] < 0x80 && uint64(in.rest[0]) <= limit {
-		n := in.rest[0]
-		in.rest = in.rest[1:]
-		return uint64(n)
-	}
-	n, size := binary.Uvarint(in.rest)
-	if size <= 0 || n > limit || size > 1 && in.rest[size-1] == 0 {
-		in.bad, in.rest = true, nil
-		return 0
-	}
-	in.rest = in.rest[size:]
-	return n
-}
-
-func (in *cursor) bytes(n int) []byte {
-	if n > len(in.rest) {
-		in.bad, in.rest = true, nil
-		return nil
-	}
-	p := in.rest[:n]
-	in.rest = in.rest[n:]
-	return p
-}
-
-func (in *cursor) name() string { return string(in.bytes(int(in.number(maxNameBytes)))) }
-
-func (in *cursor) reader() *Reader {
-	r := &Reader{}
-	r.Params.Shuffle = in.name()
-	for _, n := range []*uint64{&r.Params.Window, &r.Params.Strata, &r.Params.Seed} {
-		*n = in.number(math.MaxUint64)
-	}
-	r.Params.Importance = in.name()
-	r.Epoch = in.number(math.MaxUint64)
-	for _, n := range []*uint64{&r.First, &r.End, &r.BatchSize, &r.Rank, &r.WorldSize, &r.Homes} {
-		*n = in.number(maxPosition)
-	}
-	r.Split, r.Tail = shuffle.Split(in.name()), shuffle.Tail(in.name())
-	r.Think = time.Duration(in.number(uint64(maxThink/time.Microsecond))) * time.Microsecond
-	return r
-}
-
-// chunks reads all of them, whose ranges lie in one piece of memory.
-func (in *cursor) chunks() []Wanted {
-	count := in.number(uint64(len(in.rest) / minChunk))
-	total := in.number(uint64(len(in.rest) / minRange))
-	if in.bad {
-		return nil
-	}
-	chunks, ranges := make([]Wanted, count), make([]chunkindex.Range, total)
-	before := uint64(0)
-	for i := range chunks {
-		c := &chunks[i]
-		before += in.number(maxChunk)
-		n := copy(c.Digest[:], in.bytes(digestBytes))
-		wanted := in.number(uint64(len(ranges)))
-		if in.bad || n != digestBytes || before > maxChunk {
-			in.bad = true
-			return nil
-		}
-		c.Chunk = int(before)
-		c.Ranges, ranges = ranges[:wanted:wanted], ranges[wanted:]
-		in.ranges(c.Ranges)
-	}
-	in.bad = in.bad || len(ranges) > 0
-	return chunks
-}
-
-// ranges reads offsets and lengths, of which there are thousands: number, in a loop of its own.
-func (in *cursor) ranges(to []chunkindex.Range) {
-	rest := in.rest
-	for i := range to {
-		offset, size := short(rest)
-		rest = rest[size:]
-		length, more := short(rest)
-		rest = rest[more:]
-		if size == 0 || more == 0 || offset+length > math.MaxUint32 {
-			in.bad, in.rest = true, nil
-			return
-		}
-		to[i].Offset, to[i].Length = uint32(offset), uint32(length)
-	}
-	in.rest = rest
-}
-
-// short reads a number of at most five bytes, and returns how many they were: 0 where it has none, or not the shortest form.
-func short(p []byte) (n uint64, size int) {
-	for i, b := range p[:min(len(p), 5)] {
-		n |= uint64(b&0x7f) << (7 * i)
-		if b < 0x80 {
-			if b == 0 && i > 0 {
-				return 0, 0
-			}
-			return n, i + 1
-		}
-	}
-	return 0, 0
 }

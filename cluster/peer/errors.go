@@ -6,13 +6,13 @@ import (
 	"net/http"
 )
 
-// What becomes of a question that nobody answers as he should. What a Holder says no with is a *Refused.
+// What becomes of a question that has no answer. A Holder's no is a *Refused.
 var (
-	// ErrDown says that nobody answered, not in time, or not to the end.
+	// ErrDown says that the peer did not answer, not in time, or not to the end.
 	ErrDown = errors.New("the peer does not answer")
 	// ErrOutdone says that the bytes have been brought from elsewhere: the peer refused, or was late.
 	ErrOutdone = errors.New("the bytes came from elsewhere")
-	// ErrQuestion says that nobody was asked: the query is not one, its answer has no place to go, or the address is none.
+	// ErrQuestion says that no peer was asked: the query is not one, its answer has no place to go, or the address is none.
 	ErrQuestion = errors.New("this cannot be asked")
 	// ErrMalformed says that an answer came which does not follow the protocol: too long, too short, or none of its statuses.
 	ErrMalformed = errors.New("the peer's answer does not follow the protocol")
@@ -23,25 +23,21 @@ const (
 	CodeNotHere      = "not_here"
 	CodeNotServed    = "not_served"
 	CodeMismatch     = "mismatch"
-	CodeOverloaded   = "overloaded"    // no memory for the answer, or too many are being answered
-	CodeTimeout      = "timeout"       // the asker's deadline passed while the bytes were brought
-	CodeStore        = "store"         // neither memory, disk nor store gave the bytes
-	CodeOtherCluster = "other_cluster" // the asker belongs to another cluster
-	CodeOtherVersion = "other_version" // the asker speaks another version of the protocol
-	CodeRefused      = "refused"       // whoever knows the members does not want this one
-	CodeHop          = "hop"           // the request says that it was passed on, or does not say that it was not
-	CodePeerPort     = "peer_port"     // a client has come to the port that is for gateways
-	CodeInvalid      = "invalid_argument"
-	CodeTooLarge     = "content_too_large"
-	CodeMethod       = "method_not_allowed"
-	CodeInternal     = "internal"
+	CodeOverloaded   = "overloaded"       // no memory for the answer, or too many are being answered
+	CodeTimeout      = "timeout"          // the asker's deadline passed while the bytes were brought
+	CodeStore        = "store"            // neither memory, disk nor store gave the bytes
+	CodeOtherCluster = "other_cluster"    // the asker belongs to another cluster
+	CodeOtherVersion = "other_version"    // the asker speaks another version of the protocol
+	CodeRefused      = "refused"          // the cluster does not take the asker for a member
+	CodePeerPort     = "peer_port"        // a client has come to the port that is for gateways
+	CodeInvalid      = "invalid_argument" // no gateway of this version asks so
 )
 
 // row says how one code is told.
 type row struct {
 	code   string
 	status int
-	means  error // what the client's errors.Is finds; nil for most
+	means  error // of a Holder, and what the client's errors.Is finds; nil for most
 }
 
 // rows is the table of codes.
@@ -56,22 +52,19 @@ func rows() []row {
 		{CodeOtherCluster, http.StatusMisdirectedRequest, nil},
 		{CodeOtherVersion, http.StatusConflict, nil},
 		{CodeRefused, http.StatusForbidden, nil},
-		{CodeHop, http.StatusBadRequest, nil},
 		{CodePeerPort, http.StatusMisdirectedRequest, nil},
 		{CodeInvalid, http.StatusBadRequest, nil},
-		{CodeTooLarge, http.StatusRequestEntityTooLarge, nil},
-		{CodeMethod, http.StatusMethodNotAllowed, nil},
-		{CodeInternal, http.StatusInternalServerError, nil},
 	}
 }
 
-func rowOf(code string) (row, bool) {
+// rowOf returns the row of a code, and one without a status for a code that no row has.
+func rowOf(code string) row {
 	for _, r := range rows() {
 		if r.code == code {
-			return r, true
+			return r
 		}
 	}
-	return row{}, false
+	return row{}
 }
 
 // Refused is an answer that says no. errors.Is finds in it what the holder said: ErrNotHere, ErrNotServed, ErrMismatch or
@@ -83,23 +76,16 @@ type Refused struct {
 }
 
 func (r *Refused) Error() string {
-	if _, known := rowOf(r.Code); !known {
+	if rowOf(r.Code).status == 0 {
 		// As a gateway's data port would answer: whoever reads this at night has mistaken one port for the other.
 		return fmt.Sprintf("an answer of %d %q, which a peer port does not give: %s", r.Status, r.Code, r.Detail)
 	}
 	return fmt.Sprintf("the peer refuses (%d %s): %s", r.Status, r.Code, r.Detail)
 }
 
-func (r *Refused) Unwrap() error {
-	known, _ := rowOf(r.Code)
-	return known.means
-}
+func (r *Refused) Unwrap() error { return rowOf(r.Code).means }
 
 // refuse makes the refusal that a handler answers with.
 func refuse(code, format string, args ...any) *Refused {
-	known, ok := rowOf(code)
-	if !ok {
-		panic("peer: no such code: " + code)
-	}
-	return &Refused{Status: known.status, Code: code, Detail: fmt.Sprintf(format, args...)}
+	return &Refused{Status: rowOf(code).status, Code: code, Detail: fmt.Sprintf(format, args...)}
 }

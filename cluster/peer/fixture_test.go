@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -103,6 +104,13 @@ func (s *shelf) question(ranges, length int) (q *Query, dst, want [][]byte) {
 		q.Chunks = append(q.Chunks, w)
 	}
 	return q, dst, want
+}
+
+// header is what every request of a gateway carries.
+func header() http.Header {
+	return http.Header{
+		ClusterHeader: {testCluster}, VersionHeader: {strconv.Itoa(Version)}, MemberHeader: {"a"}, BootHeader: {"7"}, DeadlineHeader: {"60000"},
+	}
 }
 
 func same(t *testing.T, got, want [][]byte) {

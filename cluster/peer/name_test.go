@@ -32,8 +32,8 @@ func TestNamesAreThoseOfCertificates(t *testing.T) {
 	gw0, impostor := serve("gw-0", "gw-0"), serve("gw-0", "gw-2")
 	q, dst, want := s.question(1, 50)
 	hello := func(id string) Hello { return Hello{Cluster: testCluster, ID: id, Boot: "1"} }
-	member := ask("GW-1", "gw-1")
-	if err := member.Read(t.Context(), gw0, q, dst); err != nil {
+	member := ask("gw-1", "gw-1")
+	if err := ask("GW-1", "gw-1").Read(t.Context(), gw0, q, dst); err != nil {
 		t.Errorf("a member's question: %v", err)
 	} else {
 		same(t, dst, want)
@@ -41,18 +41,17 @@ func TestNamesAreThoseOfCertificates(t *testing.T) {
 	if _, err := member.Hello(t.Context(), gw0, hello("gw-1")); err != nil {
 		t.Errorf("a member's hello: %v", err)
 	}
-	if err := member.Leave(t.Context(), gw0, Leaving{ID: "gw-1"}); err != nil {
+	if err := member.Leave(t.Context(), gw0, Leaving{}); err != nil {
 		t.Errorf("a member's last word: %v", err)
 	}
 	thief := ask("gw-77", "gw-1")
 	_, greeted := thief.Hello(t.Context(), gw0, hello("gw-77"))
 	_, greetedAsOther := member.Hello(t.Context(), gw0, hello("gw-77"))
 	for what, err := range map[string]error{
-		"a question under another name":         thief.Read(t.Context(), gw0, q, dst),
-		"a hello under another name":            greeted,
-		"a hello for another one":               greetedAsOther,
-		"a last word for another one":           member.Leave(t.Context(), gw0, Leaving{ID: "gw-77"}),
-		"a last word under another name as own": thief.Leave(t.Context(), gw0, Leaving{ID: "gw-1"}),
+		"a question under another name":  thief.Read(t.Context(), gw0, q, dst),
+		"a hello under another name":     greeted,
+		"a hello for another one":        greetedAsOther,
+		"a last word under another name": thief.Leave(t.Context(), gw0, Leaving{}),
 	} {
 		var no *Refused
 		if !errors.As(err, &no) || no.Code != CodeRefused || !strings.Contains(no.Detail, `"gw-77"`) || !strings.Contains(no.Detail, `"gw-1"`) {

@@ -1,19 +1,15 @@
 package peer
 
 // Version is the protocol's. Both sides of a question speak the same one.
-const Version = 1
+const Version = 2
 
 // What every request carries. Nothing of it is a time of day: the clocks of two gateways may differ by an hour.
 const (
-	HopHeader      = "Millrace-Hop"          // always Hop
 	ClusterHeader  = "Millrace-Cluster"      // the cluster's name
 	VersionHeader  = "Millrace-Peer-Version" // Version
-	MemberHeader   = "Millrace-Member"       // who asks, by ID: for logs
+	MemberHeader   = "Millrace-Member"       // the ID of the gateway that asks
 	BootHeader     = "Millrace-Boot"         // which start of it
 	DeadlineHeader = "Millrace-Deadline-Ms"  // of a read: how long the asker will wait for the answer to begin
-
-	// Hop is the one value of HopHeader. What has come through one gateway goes to no other.
-	Hop = "1"
 )
 
 // Addresses on the peer port, all of them POST.
@@ -22,7 +18,6 @@ const (
 	helloPath   = "/peer/v1/hello"
 	leavingPath = "/peer/v1/leaving"
 
-	contentQuery   = "application/vnd.millrace.peer-query"
 	contentBytes   = "application/octet-stream"
 	contentJSON    = "application/json"
 	contentProblem = "application/problem+json"
@@ -55,8 +50,8 @@ type Served struct {
 // Leaving is the last word of a gateway that drains: what it holds, so that others can bring it from there while it
 // still answers.
 type Leaving struct {
-	ID     string `json:"id"`
-	Boot   string `json:"boot"`
+	ID     string `json:"-"` // the gateway's, which every request carries
+	Boot   string `json:"-"`
 	Chunks []Held `json:"chunks"`
 }
 

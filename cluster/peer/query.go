@@ -3,6 +3,7 @@ package peer
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/millrace-data/millrace/chunkindex"
@@ -14,7 +15,7 @@ var (
 	ErrNotHere   = errors.New("the chunk is not here")             // and the query asks for nothing to be loaded
 	ErrNotServed = errors.New("the dataset is not served here")    // by this name, or not in this generation
 	ErrMismatch  = errors.New("the chunk is another one here")     // the digest says so, or there is no such chunk or range
-	ErrNoRoom    = errors.New("there is no memory for the answer") // now: nobody waits for memory while another gateway waits for him
+	ErrNoRoom    = errors.New("there is no memory for the answer") // now: an answer waits for no memory, since the asker holds some
 )
 
 // Chunk names one chunk of a dataset.
@@ -29,9 +30,9 @@ type Chunk struct {
 type Query struct {
 	Dataset    string
 	Generation string
-	Chunks     []Wanted // each chunk once, in ascending order
-	Cached     bool     // only what is in memory or on disk: nothing is loaded for it. One chunk at a time.
-	Reader     *Reader  // for whom; nil: for nobody whose plan is known
+	Chunks     []Wanted `json:"-"`          // each chunk once, in ascending order
+	Cached     bool     `json:",omitempty"` // only one whole chunk from memory or disk: nothing is loaded for it
+	Reader     *Reader  `json:",omitempty"` // the rank that needs the ranges; nil: its plan is not known
 }
 
 // Wanted is what a query wants of one chunk. The digest says that both sides mean the same bytes.
@@ -41,7 +42,7 @@ type Wanted struct {
 	Ranges []chunkindex.Range // Offset and Length travel; what Seq and CRC32C say stays with the asker
 }
 
-// Reader is a rank of a job and where it stands, so that whoever is asked can fetch ahead of it as if it had come
+// Reader is a rank of a job and where it stands, so that the gateway that is asked can fetch ahead of it as if the rank had come
 // itself. It changes speed, never bytes. The fields are those of a shuffle.Cursor, its plan by name.
 type Reader struct {
 	Params     shuffle.Params
@@ -63,4 +64,22 @@ type Reader struct {
 // told without its words.
 type Holder interface {
 	Answer(ctx context.Context, q *Query) (*chunkindex.Body, error)
+}
+
+// fits returns how many bytes the segments hold, or an error if they are not what q asks for.
+func (q *Query) fits(segments [][]byte) (total int64, err error) {
+	i := 0
+	for _, c := range q.Chunks {
+		for _, r := range c.Ranges {
+			if i == len(segments) || len(segments[i]) != int(r.Length) {
+				return 0, fmt.Errorf("range %d of chunk %d has no segment of its length", i, c.Chunk)
+			}
+			total += int64(r.Length)
+			i++
+		}
+	}
+	if i != len(segments) {
+		return 0, fmt.Errorf("%d segments for %d ranges", len(segments), i)
+	}
+	return total, nil
 }

@@ -31,7 +31,7 @@ func TestStrangersDoNotFillTheLog(t *testing.T) {
 			r := httptest.NewRequest(http.MethodPost, helloPath, http.NoBody)
 			r.RemoteAddr = fmt.Sprintf("%s:%d", host, 1024+i)
 			r.Header = http.Header{
-				HopHeader: {Hop}, VersionHeader: {"1"}, ClusterHeader: {"job-b"}, MemberHeader: {strings.Repeat("m", 9000)},
+				VersionHeader: {"2"}, ClusterHeader: {"job-b"}, MemberHeader: {strings.Repeat("m", 9000)},
 			}
 			s.ServeHTTP(httptest.NewRecorder(), r)
 			faults.Printf("http: TLS handshake error from %s: remote error: tls: bad certificate", r.RemoteAddr)

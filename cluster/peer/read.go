@@ -5,11 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
-	"net/http/httptrace"
-	"net/textproto"
-	"strconv"
-	"sync"
 	"time"
 )
 
@@ -31,80 +26,44 @@ func (c *Client) read(ctx context.Context, address string, q *Query, dst [][]byt
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrQuestion, err)
 	}
-	question, err := q.AppendBinary(make([]byte, 0, q.sizeHint()))
+	question, err := q.AppendBinary(nil)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrQuestion, err)
 	}
-	give, err := c.turns.take(ctx, address)
+	give, err := c.reads.take(ctx, address)
 	if err != nil {
 		return err
 	}
 	defer give()
-	connected, err := c.connecting(ctx, address)
-	if err != nil {
-		return err
+	connected := func() {}
+	if c.dials != nil {
+		// A cold start would be a storm of handshakes, in which gateways that are well are too busy to show it.
+		if connected, err = c.dials.take(ctx, address); err != nil {
+			return err
+		}
+		defer connected()
 	}
-	defer connected()
-	wait := c.cfg.Wait
+	wait := longestWait
 	if end, ok := ctx.Deadline(); ok {
 		wait = min(wait, time.Until(end))
 	}
-	watched, w := watch(ctx, c.cfg.Dial+c.cfg.Silence, c.cfg.Wait)
+	watched, w := watch(ctx, c.cfg.Dial, c.cfg.Silence, longestWait)
 	defer w.finish()
-	req, err := c.request(c.trace(watched, w, connected), address, readPath, contentQuery, question)
+	resp, err := c.post(watched, w, address, readPath, wait, question, connected)
 	if err != nil {
 		return err
 	}
-	req.Header.Set(DeadlineHeader, strconv.FormatInt(max(1, wait.Milliseconds()), 10))
-	resp, err := c.transport.RoundTrip(req)
-	if err != nil {
-		if errors.Is(err, ErrMalformed) {
-			return err
-		}
-		return w.fault(err)
-	}
 	defer resp.Body.Close()
 	ProgressOf(ctx).Begun()
-	w.within(floorAfter+time.Duration(float64(total)/float64(c.cfg.Floor)*float64(time.Second)), "send its answer", c.cfg.Silence)
-	if resp.StatusCode != http.StatusOK {
-		return c.refusal(w, resp)
-	}
+	w.within(floorAfter+time.Duration(float64(total)/floorRate*float64(time.Second)), "send its answer")
 	if resp.ContentLength != total {
 		return fmt.Errorf("an answer of %d bytes, %d were asked for: %w", resp.ContentLength, total, ErrMalformed)
 	}
-	return c.fill(w, resp.Body, dst)
-}
-
-// trace tells w of what net/http, or a transport in its place, hears from the peer before the answer.
-func (c *Client) trace(ctx context.Context, w *lifeWatch, connected func()) context.Context {
-	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GotConn: func(httptrace.GotConnInfo) {
-			connected()
-			w.heard(c.cfg.Silence)
-		},
-		WroteRequest: func(httptrace.WroteRequestInfo) { w.heard(c.cfg.Silence) },
-		Got1xxResponse: func(int, textproto.MIMEHeader) error {
-			ProgressOf(ctx).Alive()
-			return w.sign(c.cfg.Silence)
-		},
-	})
-}
-
-// connecting waits until few enough others are about to get a connection to an address, and returns what is to be called when this one
-// has its own. Without it a cold start is a storm of handshakes, in which gateways that are well are too busy to show it.
-func (c *Client) connecting(ctx context.Context, address string) (connected func(), err error) {
-	if c.dials == nil {
-		return func() {}, nil
-	}
-	give, err := c.dials.take(ctx, address)
-	if err != nil {
-		return nil, err
-	}
-	return sync.OnceFunc(give), nil
+	return fill(w, resp.Body, dst)
 }
 
 // fill reads the ranges to where they belong, and makes sure that nothing follows them.
-func (c *Client) fill(w *lifeWatch, body io.Reader, dst [][]byte) error {
+func fill(w *lifeWatch, body io.Reader, dst [][]byte) error {
 	in := &lively{Reader: body, watch: w}
 	for _, p := range dst {
 		if _, err := io.ReadFull(in, p); err != nil {
@@ -122,54 +81,23 @@ func (c *Client) fill(w *lifeWatch, body io.Reader, dst [][]byte) error {
 	return nil
 }
 
-// turns bounds the requests to each address.
-type turns struct {
-	perAddress int
-
-	mu   sync.Mutex // guards what follows
-	open map[string]*turn
+// Progress is told how far a Read has come. Its functions must not block.
+type Progress struct {
+	Alive func() // the peer has said that it brings the answer
+	Begun func() // the answer has begun to arrive
 }
 
-type turn struct {
-	tokens chan struct{}
-	users  int // who has a token or waits for one; the last one forgets the address
+type progressKey struct{}
+
+// WithProgress returns a context for one Read that tells p.
+func WithProgress(ctx context.Context, p *Progress) context.Context {
+	return context.WithValue(ctx, progressKey{}, p)
 }
 
-func newTurns(perAddress int) *turns {
-	return &turns{perAddress: perAddress, open: map[string]*turn{}}
-}
-
-// take waits for a turn. The function that it returns gives it back.
-func (t *turns) take(ctx context.Context, address string) (func(), error) {
-	at := t.enter(address)
-	select {
-	case at.tokens <- struct{}{}:
-		return func() {
-			<-at.tokens
-			t.leave(address, at)
-		}, nil
-	case <-ctx.Done():
-		t.leave(address, at)
-		return nil, context.Cause(ctx)
+// ProgressOf returns whom a Read tells, nobody if the context names nobody: for what stands in a Client's place.
+func ProgressOf(ctx context.Context) *Progress {
+	if p, ok := ctx.Value(progressKey{}).(*Progress); ok {
+		return p
 	}
-}
-
-func (t *turns) enter(address string) *turn {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	at := t.open[address]
-	if at == nil {
-		at = &turn{tokens: make(chan struct{}, t.perAddress)}
-		t.open[address] = at
-	}
-	at.users++
-	return at
-}
-
-func (t *turns) leave(address string, at *turn) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if at.users--; at.users == 0 {
-		delete(t.open, address)
-	}
+	return &Progress{Alive: func() {}, Begun: func() {}}
 }

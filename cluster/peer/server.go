@@ -4,19 +4,16 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"net"
-	"net/http"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/rs/zerolog"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/millrace-data/millrace/internal/port"
 	"github.com/millrace-data/millrace/internal/quiet"
-	"github.com/millrace-data/millrace/internal/socket"
 )
 
 // ServerConfig of a Server. Self and Holder are needed; of the rest a zero value means its default.
@@ -41,34 +38,28 @@ type ServerConfig struct {
 	// Answered is told how many bytes a member, by the name that it gives itself, was sent. It must
 	// not block.
 	Answered func(member string, bytes int64)
-	// Leaving is told what a gateway is said to hold that goes away. Who says so may wait for it,
-	// but not long: he is told nothing meanwhile.
+	// Leaving is told what a gateway is said to hold that goes away. The gateway that says so waits
+	// for it, and hears nothing meanwhile.
 	Leaving func(ctx context.Context, l Leaving, remote string)
 
 	TLS        *tls.Config // nil: plain HTTP
 	SharedCert bool        // the names of certificates are not those of members
 	Log        zerolog.Logger
 
-	Connections int           // open at a time, 4096 and at most a quarter of the files that may be open
+	Connections int           // open at a time: half of what the data port may have
 	Reads       int           // answered at a time, 512; above it CodeOverloaded
-	SignEvery   time.Duration // between two signs of life while an answer is brought, 200 ms
 	DrainTime   time.Duration // for what is in flight once Serve is told to end, 10 s
-	WriteStall  time.Duration // for each MiB of an answer, 5 s
 }
 
 const (
-	headerTimeout  = 5 * time.Second
-	readTimeout    = 10 * time.Second
-	idleTimeout    = 120 * time.Second
-	maxHeaderBytes = 16 << 10
-	leaveTime      = 5 * time.Second // for handlers whose connections are closed
-	leavePoll      = 10 * time.Millisecond
+	defaultReads     = 512
+	defaultSignEvery = 200 * time.Millisecond // between two signs of life while an answer is brought
+	defaultDrainTime = 10 * time.Second
+	writeStall       = 5 * time.Second // without a byte of an answer sent
 
-	defaultConnections = 4096
-	defaultReads       = 512
-	defaultSignEvery   = 200 * time.Millisecond
-	defaultDrainTime   = 10 * time.Second
-	defaultWriteStall  = 5 * time.Second
+	// besideBudget is what all questions together may take without asking ServerConfig.Reserve:
+	// they are small, and a budget that a cache has filled must not refuse each of them.
+	besideBudget = 8 << 20
 )
 
 // Server answers the questions of other gateways. It is an http.Handler, for whoever has a
@@ -78,37 +69,22 @@ type Server struct {
 	reads   chan struct{}       // one token for each read that is being answered
 	active  atomic.Int64        // requests being answered
 	beside  *semaphore.Weighted // bytes of questions that are not reserved
-	scratch sync.Pool           // *[]byte of gatherBytes, in which small samples are put together
+	records sync.Pool           // of sending.New
 	quiet   quiet.Lines         // for the log
 }
 
 // NewServer builds a server. It starts nothing.
 func NewServer(cfg ServerConfig) *Server {
 	if cfg.Connections <= 0 {
-		cfg.Connections = maxConnections()
+		cfg.Connections = max(1, port.MostConnections()/2)
 	}
 	if cfg.Reads <= 0 {
 		cfg.Reads = defaultReads
 	}
-	if cfg.SignEvery <= 0 {
-		cfg.SignEvery = defaultSignEvery
-	}
 	if cfg.DrainTime <= 0 {
 		cfg.DrainTime = defaultDrainTime
 	}
-	if cfg.WriteStall <= 0 {
-		cfg.WriteStall = defaultWriteStall
-	}
 	return &Server{cfg: cfg, reads: make(chan struct{}, cfg.Reads), beside: semaphore.NewWeighted(besideBudget)}
-}
-
-// maxConnections leaves file descriptors for the data port, the store and the index.
-func maxConnections() int {
-	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		return defaultConnections
-	}
-	return int(max(1, min(defaultConnections, limit.Cur/4)))
 }
 
 // Serve answers connections of ln until ctx ends, then lets what is in flight come to its end for
@@ -116,68 +92,19 @@ func maxConnections() int {
 // when it wants to be asked no more. Serve closes ln, and returns when every connection and every
 // answer has ended.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
-	server := &http.Server{
-		ReadHeaderTimeout: headerTimeout,
-		ReadTimeout:       readTimeout,
-		IdleTimeout:       idleTimeout,
-		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          s.quiet.HTTP(s.cfg.Log, "peer connection"),
-		Protocols:         new(http.Protocols),
-	}
-	server.Protocols.SetHTTP1(true)
-	limited := socket.Limit(ln, s.cfg.Connections)
-	server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if limited.Crowded() {
-			w.Header().Set("Connection", "close")
-		}
-		s.ServeHTTP(w, r)
-	})
-	var accepting net.Listener = limited
-	if s.cfg.TLS != nil {
-		accepting = tls.NewListener(limited, s.cfg.TLS)
-	}
-	stopped := make(chan error, 1)
-	go func() { stopped <- server.Serve(accepting) }()
-	select {
-	case err := <-stopped:
-		return errors.Join(fmt.Errorf("serve peers at %s: %w", ln.Addr(), err), s.abandon(server))
-	case <-ctx.Done():
-	}
-	s.drain(server)
-	if err := <-stopped; !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serve peers at %s: %w", ln.Addr(), err)
-	}
-	return nil
-}
-
-// drain ends a server whose context has ended already, so its time is counted anew. Questions that
-// are still open then are cut off, which is no failure: whoever asked turns to another gateway.
-func (s *Server) drain(server *http.Server) {
-	server.SetKeepAlivesEnabled(false)
-	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.DrainTime)
-	defer cancel()
-	if server.Shutdown(ctx) == nil {
-		return
-	}
-	s.cfg.Log.Warn().Dur("drain_timeout", s.cfg.DrainTime).Int64("open", s.active.Load()).
-		Msg("questions of other gateways were still open and are cut off: they ask elsewhere")
-	_ = s.abandon(server) // what cannot be closed was closed by the other side
-}
-
-// abandon closes every connection. That waits for nobody, but the contexts of those who answer end
-// with it.
-func (s *Server) abandon(server *http.Server) error {
-	err := server.Close()
-	rest := time.NewTimer(leaveTime)
-	defer rest.Stop()
-	tick := time.NewTicker(leavePoll)
-	defer tick.Stop()
-	for s.active.Load() > 0 {
-		select {
-		case <-tick.C:
-		case <-rest.C:
-			return err
-		}
+	err := port.New(port.Config{
+		Handler: s, Service: s, Log: s.cfg.Log, Connections: s.cfg.Connections, DrainTime: s.cfg.DrainTime, TLS: s.cfg.TLS,
+	}).Serve(ctx, ln)
+	if errors.Is(err, context.DeadlineExceeded) {
+		s.cfg.Log.Warn().Err(err).Dur("drain_timeout", s.cfg.DrainTime).
+			Msg("questions of other gateways were still open and are cut off: they ask elsewhere")
+		return nil
 	}
 	return err
 }
+
+// Drain implements port.Service. What is asked is answered to the end.
+func (s *Server) Drain() {}
+
+// Active implements port.Service.
+func (s *Server) Active() int64 { return s.active.Load() }

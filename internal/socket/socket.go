@@ -35,9 +35,6 @@ func Limit(ln net.Listener, n int) *Listener {
 	return &Listener{Listener: ln, open: make(chan struct{}, n), closed: make(chan struct{})}
 }
 
-// Crowded reports whether so many are open, three quarters, that those that are kept for later use keep others out.
-func (l *Listener) Crowded() bool { return len(l.open) > cap(l.open)*3/4 }
-
 // Accept waits for a connection, and for a place for it.
 func (l *Listener) Accept() (net.Conn, error) {
 	if err := l.place(); err != nil {

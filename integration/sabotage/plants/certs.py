@@ -81,7 +81,7 @@ PLANTS = [
     (
         "gateway says goodbye to idle connections, and waits until they have heard it",
         "./gateway TestDeafClientsKeepNoConnection",
-        [("gateway/port/idle.go", "\t\tc = secret.NetConn()\n", "\t\tc = secret\n")],
+        [("internal/port/idle.go", "\t\tc = secret.NetConn()\n", "\t\tc = secret\n")],
     ),
     (
         "gateway waits for the last word of TLS to a reader that has stalled",
@@ -90,18 +90,18 @@ PLANTS = [
     ),
     (
         "gateway writes each sample as a record of TLS",
-        "./gateway/sending TestSamplesFillRecords",
-        [("gateway/sending/writer.go", "case !w.plain && len(parts) > 1:", "case !w.plain && len(parts) > 1<<20:")],
+        "./internal/sending TestSamplesFillRecords",
+        [("internal/sending/writer.go", "case !w.plain && len(parts) > 1:", "case !w.plain && len(parts) > 1<<20:")],
     ),
     (
         "gateway sends the end of a record twice",
         "./gateway TestBatchesOverTLSAreTheSame",
-        [("gateway/sending/writer.go", "\t\t\t\tw.write(record[:])\n\t\t\t\tfilled = 0\n", "\t\t\t\tw.write(record[:])\n\t\t\t\tfilled = 1\n")],
+        [("internal/sending/writer.go", "\t\t\t\tw.write(record[:])\n\t\t\t\tfilled = 0\n", "\t\t\t\tw.write(record[:])\n\t\t\t\tfilled = 1\n")],
     ),
     (
         "gateway has no TLS on its admin port",
         "./integration TestClientsOverTLS",
-        [("gateway/port/port.go", "s.Serve(encrypt(limited, secret))", "s.Serve(limited)")],
+        [("internal/port/port.go", "s.Serve(encrypt(limited, secret))", "s.Serve(limited)")],
     ),
     (
         "node forgets the client CA",

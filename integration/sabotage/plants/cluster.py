@@ -50,9 +50,9 @@ PLANTS = [
         [("cluster/contact.go", "if named >= mostNamed {", "if named < 0 {")],
     ),
     (
-        "peer answers what another gateway has passed on",
+        "peer answers another version of the protocol",
         "./cluster/peer TestCodes",
-        [("cluster/peer/handler.go", "!slices.Equal(got, []string{Hop}) {", "len(got) > 9 {")],
+        [("cluster/peer/handler.go", "case !slices.Equal(got, []string{strconv.Itoa(Version)}):", "case len(got) > 9:")],
     ),
     (
         "peer answers another cluster",
@@ -72,17 +72,17 @@ PLANTS = [
     (
         "peer does not compare a query's checksum",
         "./cluster/peer TestDamagedQueriesAreRefused",
-        [("cluster/peer/codec.go", "if crc32.Checksum(text, castagnoli()) != binary", "if false && crc32.Checksum(text, castagnoli()) != binary")],
+        [("cluster/peer/codec.go", "if crc32.Checksum(text, castagnoli()) != le", "if false && crc32.Checksum(text, castagnoli()) != le")],
     ),
     (
         "peer makes room for as many chunks as a query promises",
         "./cluster/peer TestHostileQueriesAreRefused",
-        [("cluster/peer/codec.go", "in.number(uint64(len(in.rest) / minChunk))", "min(in.number(1<<40), 1<<20)")],
+        [("cluster/peer/codec.go", "q.Chunks = make([]Wanted, len(table)/chunkBytes)", "q.Chunks = make([]Wanted, len(table)/chunkBytes, 1<<20)")],
     ),
     (
         "peer gives no sign of life while it loads",
         "./cluster/peer TestSlowStoresAreWaitedFor",
-        [("cluster/peer/handler.go", "\t\t\tout.sign()\n", "")],
+        [("cluster/peer/handler.go", "\t\t\t\tout.WriteHeader(http.StatusProcessing)\n", "")],
     ),
     (
         "peer lets whoever the CA has signed in",
@@ -92,7 +92,7 @@ PLANTS = [
     (
         "peer waits for ever for a body that rests",
         "./cluster/peer TestSilentPeersAreGivenUp",
-        [("cluster/peer/watch.go", "left := min(w.end.Sub(now), w.last.Add(w.silence).Sub(now))", "left := w.end.Sub(now)")],
+        [("cluster/peer/watch.go", "left := min(w.until.Sub(now), w.last.Add(w.silence).Sub(now))", "left := w.until.Sub(now)")],
     ),
     (
         "cluster forgets its members when the name service fails",
@@ -176,14 +176,9 @@ PLANTS = [
         [("datapath/source.go", "return b.origin != fromRank && (", "return b.origin == fromPeer && (")],
     ),
     (
-        "peer encrypts small samples one by one",
-        "./cluster/peer TestSmallSamplesAreEncryptedTogether",
-        [("cluster/peer/send.go", "small: smallSecret}", "small: smallBytes}")],
-    ),
-    (
         "peer lets a member take another one's name",
         "./cluster/peer TestNamesAreThoseOfCertificates",
-        [("cluster/peer/handler.go", "if s.cfg.SharedCert {", "if s.cfg.SharedCert || member != \"\" {")],
+        [("cluster/peer/handler.go", "if !s.cfg.SharedCert {", "if false {")],
     ),
     (
         "peer takes any member's answer to a hello",
@@ -193,15 +188,12 @@ PLANTS = [
     (
         "peer decodes questions that nobody has paid for",
         "./integration TestQuestionsArePaidFromTheBudget",
-        [
-            ("cluster/peer/handler.go", "if err := bill.add(costOf(text)); err != nil {", "if err := bill.add(0 * costOf(text)); err != nil {"),
-            ("cluster/peer/bill.go", "b.add(times * r.ContentLength)", "b.add(0 * times)"),
-        ],
+        [("cluster/peer/handler.go", "done, ok := s.reserve(times * n)", "done, ok := s.reserve(0 * times)")],
     ),
     (
         "peer reads questions before it has memory for them",
         "./cluster/peer TestQuestionsArePaidFor",
-        [("cluster/peer/handler.go", "if err := bill.add(costOf(text)); err != nil {", "if err := bill.add(0 * costOf(text)); err != nil {")],
+        [("cluster/peer/handler.go", "done, ok := s.reserve(times * n)", "done, ok := s.reserve(n)")],
     ),
     (
         "peer hears strangers out when they leave",

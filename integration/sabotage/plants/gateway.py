@@ -64,7 +64,7 @@ PLANTS = [
     (
         "gateway never gives up on a reader that has stopped reading",
         "./gateway TestSlowReaders",
-        [("gateway/sending/writer.go", "stall, total := w.moved.Add(writeStall), w.began.Add(writeTotal)", "stall, total := w.began.Add(24 * time.Hour), w.began.Add(24 * time.Hour)")],
+        [("internal/sending/writer.go", "stall, total := w.moved.Add(w.Stall), w.began.Add(writeTotal)", "stall, total := w.began.Add(24 * time.Hour), w.began.Add(24 * time.Hour)")],
     ),
     (
         "gateway takes memory for a plan and does not give it back",
@@ -179,7 +179,7 @@ PLANTS = [
     (
         "gateway keeps connections open when its listener fails",
         "./gateway TestServeThatFailsLeavesNobodyWaiting",
-        [("gateway/port/port.go", 'err = errors.Join(fmt.Errorf("serve %s: %w", ln.Addr(), err), s.http.Close())\n\t\ts.leave()\n', 'err = fmt.Errorf("serve %s: %w", ln.Addr(), err)\n')],
+        [("internal/port/port.go", 'err = errors.Join(fmt.Errorf("serve %s: %w", ln.Addr(), err), s.http.Close())\n\t\ts.leave()\n', 'err = fmt.Errorf("serve %s: %w", ln.Addr(), err)\n')],
     ),
     (
         "gateway pays for request bodies before they come",
@@ -194,12 +194,12 @@ PLANTS = [
     (
         "gateway lets idle connections lock out others",
         "./gateway TestIdleConnectionsGiveWay",
-        [("gateway/port/idle.go", "\tln.Full = i.shed\n", "\t_ = i.shed\n")],
+        [("internal/port/idle.go", "\tln.Full = i.shed\n", "\t_ = i.shed\n")],
     ),
     (
         "gateway is as patient with slow readers where memory is short",
         "./gateway TestSlowReaders",
-        [("gateway/sending/writer.go", "if !w.pressed() {", "if !w.pressed() || w.size > 0 {")],
+        [("internal/sending/writer.go", "if !w.pressed() {", "if !w.pressed() || w.size > 0 {")],
     ),
     (
         "gateway plans for as many requests as come",
@@ -209,17 +209,17 @@ PLANTS = [
     (
         "gateway holds all that a slow body has",
         "./gateway TestSlowBodiesSettle",
-        [("gateway/sending/writer.go", "\t\t\tif w.pressed() {\n", "\t\t\tif w.pressed() && w.Bytes < 0 {\n")],
+        [("internal/sending/writer.go", "\t\t\tif w.pressed() {\n", "\t\t\tif w.pressed() && w.Bytes < 0 {\n")],
     ),
     (
         "gateway settles slow bodies though there is memory",
         "./gateway TestSlowBodiesSettle",
-        [("gateway/sending/writer.go", "\t\t\tif w.pressed() {\n", "\t\t\tif w.pressed() || w.Bytes > 0 {\n")],
+        [("internal/sending/writer.go", "\t\t\tif w.pressed() {\n", "\t\t\tif w.pressed() || w.Bytes > 0 {\n")],
     ),
     (
         "gateway goes on at the wrong byte of a slow batch among many",
         "./gateway TestSlowBodiesSettle",
-        [("gateway/sending/writer.go", "settle(w.Bytes - begin)", "settle(w.Bytes - 0*begin)")],
+        [("internal/sending/writer.go", "settle(w.Bytes - begin)", "settle(w.Bytes - 0*begin)")],
     ),
     (
         "gateway forgets samples of a slow body that a later column needs",

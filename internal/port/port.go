@@ -14,7 +14,6 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/millrace-data/millrace/gateway/origin"
 	"github.com/millrace-data/millrace/internal/quiet"
 	"github.com/millrace-data/millrace/internal/socket"
 )
@@ -30,11 +29,12 @@ type Config struct {
 	Handler     http.Handler
 	Service     Service
 	Log         zerolog.Logger
-	Connections int           // at a time: min(8192, (files that may be open - 512) / 2)
-	LameDuck    time.Duration // after Drain, requests are answered as before for so long: 0
-	DrainTime   time.Duration // for requests in flight once the lame-duck time is over, 45 s
-	TLS         *tls.Config   // nil: plain HTTP
-	Leave       func() bool   // asked when the end begins: is the lame-duck time of use to nobody? nil: it is of use
+	Connections int                                // at a time: min(8192, (files that may be open - 512) / 2)
+	LameDuck    time.Duration                      // after Drain, requests are answered as before for so long: 0
+	DrainTime   time.Duration                      // for requests in flight once the lame-duck time is over, 45 s
+	TLS         *tls.Config                        // nil: plain HTTP
+	BaseContext func(net.Listener) context.Context // of all requests; nil: an empty one
+	Leave       func() bool                        // asked when the end begins: is the lame-duck time of use to nobody? nil: it is of use
 }
 
 const (
@@ -64,7 +64,7 @@ func New(cfg Config) *Server {
 	if cfg.DrainTime <= 0 {
 		cfg.DrainTime = defaultDrainTime
 	}
-	return &Server{cfg: cfg, http: newHTTPServer(cfg.Handler, cfg.Log)}
+	return &Server{cfg: cfg, http: newHTTPServer(cfg.Handler, cfg.BaseContext, cfg.Log)}
 }
 
 // adminConnections is how many connections the admin port has at a time: scrapers, probes, and a person or two.
@@ -72,8 +72,8 @@ const adminConnections = 64
 
 // ServeAdmin serves the handler of an admin port until ctx ends, as plain HTTP where secret is nil. It has no
 // drain: it is the last port to go.
-func ServeAdmin(ctx context.Context, h http.Handler, log zerolog.Logger, ln net.Listener, secret *tls.Config) error {
-	s, limited := newHTTPServer(h, log), socket.Limit(ln, adminConnections)
+func ServeAdmin(ctx context.Context, h http.Handler, base func(net.Listener) context.Context, log zerolog.Logger, ln net.Listener, secret *tls.Config) error {
+	s, limited := newHTTPServer(h, base, log), socket.Limit(ln, adminConnections)
 	kept := shedIdle(s, limited)
 	defer context.AfterFunc(ctx, func() {
 		kept.end()
@@ -85,7 +85,7 @@ func ServeAdmin(ctx context.Context, h http.Handler, log zerolog.Logger, ln net.
 	return nil
 }
 
-func newHTTPServer(h http.Handler, log zerolog.Logger) *http.Server {
+func newHTTPServer(h http.Handler, base func(net.Listener) context.Context, log zerolog.Logger) *http.Server {
 	s := &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: headerTimeout,
@@ -94,7 +94,7 @@ func newHTTPServer(h http.Handler, log zerolog.Logger) *http.Server {
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          new(quiet.Lines).HTTP(log, "connection"),
 		Protocols:         new(http.Protocols),
-		BaseContext:       origin.OfListener,
+		BaseContext:       base,
 
 		DisableGeneralOptionsHandler: true, // OPTIONS * has an access line and counts like any request
 	}

@@ -22,7 +22,7 @@ const (
 	maxSealed  = 128 << 10        // bytes of a body for one write that cannot be interrupted, as over TLS
 	recordSize = 16 << 10         // bytes that a record of TLS holds at most
 	smallBody  = 4 << 10          // bytes that the server sends together with the head
-	writeStall = 30 * time.Second // without a byte sent
+	writeStall = 30 * time.Second // usual Writer.Stall
 	slowAfter  = time.Second      // a body that is not sent by then settles where memory is short
 	writeTotal = 10 * time.Minute // for a whole response
 	floorAfter = 30 * time.Second // from here on a reader must keep up with floorBytes a second
@@ -42,6 +42,7 @@ type Writer struct {
 	Bytes  int64         // of its body that were sent
 	Wrote  bool          // the first byte is sent
 	Err    error         // of the first write that failed
+	Stall  time.Duration // that a reader may take without a byte sent: 30 s
 
 	control *http.ResponseController
 	start   time.Time   // of the request
@@ -59,6 +60,7 @@ type Writer struct {
 func New(w http.ResponseWriter, r *http.Request, start time.Time, pressed func() bool, records *sync.Pool) *Writer {
 	return &Writer{
 		ResponseWriter: w, control: http.NewResponseController(w), start: start, pressed: pressed, plain: r.TLS == nil, records: records,
+		Stall: writeStall,
 	}
 }
 
@@ -73,6 +75,9 @@ func (w *Writer) WriteHeader(status int) {
 		w.size, _ = strconv.ParseInt(w.Header().Get("Content-Length"), 10, 64) // 0 where there is none
 		w.moved = w.began
 		w.setDeadline(w.limit())
+	}
+	if status < 200 {
+		w.setDeadline(time.Now().Add(w.Stall)) // a connection keeps the deadline of its last answer
 	}
 	w.ResponseWriter.WriteHeader(status)
 }
@@ -97,7 +102,7 @@ func (w *Writer) setDeadline(limit time.Time) {
 
 // limit is when a write that begins now has failed.
 func (w *Writer) limit() time.Time {
-	stall, total := w.moved.Add(writeStall), w.began.Add(writeTotal)
+	stall, total := w.moved.Add(w.Stall), w.began.Add(writeTotal)
 	if total.Before(stall) {
 		return total
 	}
@@ -139,11 +144,16 @@ func (w *Writer) Send(parts net.Buffers, settle settleFunc) error {
 		}
 		n, rest := cut(parts, size)
 		left := w.sendPiece(parts[:n], settle != nil)
-		if len(rest) > 0 {
-			left = append(left[:len(left):len(left)], rest)
-		}
-		if parts = parts[n:]; len(left) > 0 {
-			parts = slices.Concat(left, parts)
+		switch {
+		case len(left) > 0 && len(rest) > 0:
+			parts = slices.Concat(left, net.Buffers{rest}, parts[n:])
+		case len(left) > 0:
+			parts = slices.Concat(left, parts[n:])
+		case len(rest) > 0:
+			parts = parts[n-1:]
+			parts[0] = rest
+		default:
+			parts = parts[n:]
 		}
 	}
 	return w.Err

@@ -1,0 +1,50 @@
+package peer
+
+import (
+	"context"
+	"sync"
+
+	"golang.org/x/sync/semaphore"
+)
+
+// turns bounds how many requests do something at each address at a time.
+type turns struct {
+	most int64
+
+	mu   sync.Mutex // guards what follows
+	open map[string]*turn
+}
+
+type turn struct {
+	*semaphore.Weighted
+	users int // who has a turn or waits for one; the last one forgets the address
+}
+
+func newTurns(most int) *turns { return &turns{most: int64(most), open: map[string]*turn{}} }
+
+// take waits for a turn. The function that it returns gives it back, once.
+func (t *turns) take(ctx context.Context, address string) (give func(), err error) {
+	t.mu.Lock()
+	at := t.open[address]
+	if at == nil {
+		at = &turn{Weighted: semaphore.NewWeighted(t.most)}
+		t.open[address] = at
+	}
+	at.users++
+	t.mu.Unlock()
+	leave := func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if at.users--; at.users == 0 {
+			delete(t.open, address)
+		}
+	}
+	if at.Acquire(ctx, 1) != nil {
+		leave()
+		return nil, context.Cause(ctx)
+	}
+	return sync.OnceFunc(func() {
+		at.Release(1)
+		leave()
+	}), nil
+}
