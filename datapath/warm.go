@@ -5,6 +5,7 @@ import (
 	"errors"
 	"iter"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/millrace-data/millrace/chunkindex"
@@ -26,19 +27,22 @@ func (s *Source) Warm(ctx context.Context, at shuffle.Cursor) (chunkindex.Warmed
 	}
 	s.path.reown()
 	s.path.readers.Announce(s, at, time.Now())
-	w := &warming{source: s, until: time.Now().Add(warmFor), room: s.path.warmRoom(s)}
+	w := &warming{source: s, room: s.path.warmRoom(s)}
 	defer w.running.Wait() // also if something below panics
-	next := s.warm(ctx, at, w)
+	until, cancel := context.WithTimeout(ctx, warmFor)
+	defer cancel()
+	next := w.walk(ctx, until, at)
 	w.running.Wait()
-	w.done.Next = next
-	if w.err != nil {
-		return w.done, w.err
+	done := chunkindex.Warmed{Next: next, Chunks: int(w.chunks.Load()), Bytes: w.bytes.Load(), Full: w.full.Load()}
+	if err := w.failed.Load(); err != nil {
+		return done, *err
 	}
-	return w.done, context.Cause(ctx)
+	return done, context.Cause(ctx)
 }
 
-// warm starts the reads, and returns the position to go on from.
-func (s *Source) warm(ctx context.Context, at shuffle.Cursor, w *warming) uint64 {
+// walk starts the reads, and returns the position to go on from.
+func (w *warming) walk(ctx, until context.Context, at shuffle.Cursor) uint64 {
+	s := w.source
 	begun := map[uint64]bool{}
 	for span := range s.inOrder(at) {
 		if begun[span.Chunk] {
@@ -46,9 +50,9 @@ func (s *Source) warm(ctx context.Context, at shuffle.Cursor, w *warming) uint64
 		}
 		begun[span.Chunk] = true
 		if s.name != "" && s.owner(int(span.Chunk)) != "" {
-			continue // whoever is to hold it brings it
+			continue // the owner brings it
 		}
-		if !w.begin(ctx, int(span.Chunk)) {
+		if !w.begin(ctx, until, int(span.Chunk)) {
 			return max(span.From, at.First)
 		}
 	}
@@ -84,116 +88,85 @@ func (p *Path) warmRoom(s *Source) int64 {
 // warming is one call of Warm.
 type warming struct {
 	source  *Source
-	until   time.Time
 	room    int64 // bytes of memory left
 	passing int64 // bytes of memory for chunks on their way to disk
 	running sync.WaitGroup
 
-	mu   sync.Mutex // guards what follows
-	done chunkindex.Warmed
-	err  error // the first one
+	chunks atomic.Int64
+	bytes  atomic.Int64
+	full   atomic.Bool           // memory, and the disk if there is one
+	failed atomic.Pointer[error] // the first one
 }
 
-// begin starts to bring a chunk that is in no tier, and reports whether the call goes on to the next one.
-func (w *warming) begin(ctx context.Context, chunk int) bool {
+// begin starts to bring a chunk that is in no tier, unless the time is up, and reports whether the call goes on to the
+// next one.
+func (w *warming) begin(ctx, until context.Context, chunk int) bool {
 	s := w.source
 	cost := s.Cost(chunk)
 	if s.Resident(chunk) || cost > w.room && s.isOnDisk(chunk) {
 		return true
 	}
-	if w.failed() || ctx.Err() != nil || !time.Now().Before(w.until) {
-		return false
-	}
-	wait, cancel := context.WithDeadline(ctx, w.until)
-	defer cancel()
-	if s.path.gate.enterWarm(wait) != nil {
+	if w.failed.Load() != nil || until.Err() != nil || s.path.gate.enterWarm(until) != nil {
 		return false
 	}
 	if cost <= w.room && w.bring(ctx, chunk, true) {
 		w.room -= cost
 		return true
 	}
-	if s.onDisk && !w.full() && w.toDisk(ctx, chunk) {
+	if s.onDisk && !w.full.Load() && w.toDisk(ctx, chunk) {
 		w.room = 0 // memory is full: what is on disk already stays there
 		return true
 	}
 	s.path.gate.leaveWarm(false)
-	w.noRoom()
+	w.full.Store(true)
 	return false
 }
 
 // toDisk starts to bring a chunk to disk. Those on their way there leave room in memory when they have arrived, and
 // take none of what readers come for: that may not be on disk yet.
 func (w *warming) toDisk(ctx context.Context, chunk int) bool {
-	total, cost := w.source.path.budget.Total(), w.source.Cost(chunk)
-	if w.passing += cost; w.passing > total-ahead(total) {
+	total := w.source.path.budget.Total()
+	for range 2 {
+		if w.passing < total-ahead(total) && w.bring(ctx, chunk, false) {
+			w.passing += w.source.Cost(chunk)
+			return true
+		}
 		w.running.Wait()
-		w.passing = cost
+		w.passing = 0
 	}
-	if w.bring(ctx, chunk, false) {
-		return true
-	}
-	w.running.Wait()
-	return w.bring(ctx, chunk, false)
+	return false
 }
 
 // bring starts a read of a chunk, for which the caller has taken a place, and reports whether there was room for it. It is
 // written to disk where there is one: also a chunk that stays in memory, for it may have to leave before its reader comes.
 func (w *warming) bring(ctx context.Context, chunk int, stays bool) bool {
-	f := &fetch{source: w.source, held: w.source.path.gate, toDisk: w.source.onDisk}
+	s := w.source
+	f := &fetch{source: s, held: s.path.gate, toDisk: s.onDisk}
 	f.want([]int{chunk})
 	request := f.request()
 	if !stays {
 		request.Due = nil // it only passes through memory
 	}
-	wait, err := w.source.path.cache.Start(ctx, request)
+	wait, err := s.path.cache.Start(ctx, request)
 	if errors.Is(err, chunkcache.ErrNoRoom) {
 		return false
 	}
 	w.running.Go(func() {
+		var l *chunkcache.Leases[key]
 		if err == nil {
-			var l *chunkcache.Leases[key]
-			if l, err = wait(); err == nil {
-				if f.toDisk && !w.source.write(chunk, l.Bytes(0)) && !stays {
-					w.noRoom()
-				}
-				l.Close()
-			}
+			l, err = wait()
 		}
-		w.source.path.gate.leaveWarm(err != nil)
-		w.ended(w.source.index.Chunk(chunk).Length, err)
+		defer func() { s.path.gate.leaveWarm(err != nil) }()
+		if err != nil {
+			w.failed.CompareAndSwap(nil, &err)
+			return
+		}
+		defer l.Close()
+		if f.toDisk && !s.write(chunk, l.Bytes(0)) && !stays {
+			w.full.Store(true)
+		}
+		w.chunks.Add(1)
+		w.bytes.Add(s.index.Chunk(chunk).Length)
 	})
 	return true
-}
-
-// ended notes that a chunk is there, or will not come.
-func (w *warming) ended(bytes int64, err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	switch {
-	case err == nil:
-		w.done.Chunks++
-		w.done.Bytes += bytes
-	case w.err == nil:
-		w.err = err
-	}
-}
-
-// noRoom notes that the disk takes no more.
-func (w *warming) noRoom() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.done.Full = true
-}
-
-func (w *warming) full() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.done.Full
-}
-
-func (w *warming) failed() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.err != nil
 }
