@@ -97,7 +97,7 @@ func (s *Source) split(b *batch) (near *batch, f *far) {
 // elsewhere returns the member that is to be asked for a chunk, "" if none is.
 func (s *Source) elsewhere(chunk int) string {
 	member := s.owner(chunk)
-	if member == "" || s.Resident(chunk) || s.readsDisk(chunk) {
+	if member == "" || s.Resident(chunk) || s.path.disk.answers(s, chunk) {
 		return ""
 	}
 	return member

@@ -88,9 +88,8 @@ func (p *Path) untilRead(ref uint64) time.Duration {
 	return t
 }
 
-// readsDisk reports whether the disk answers for a chunk: it holds it, and is not slower than the store.
-func (s *Source) readsDisk(chunk int) bool {
-	d := s.path.disk
+// answers reports whether the disk answers for a chunk: there is one, it holds the chunk, and is not slower than the store.
+func (d *disk) answers(s *Source, chunk int) bool {
 	return s.isOnDisk(chunk) && !d.pace.slower(&s.path.rates, s.index.Chunk(chunk), time.Now())
 }
 
@@ -121,7 +120,7 @@ func (d *disk) bring(ctx context.Context, l *load, fills []*fill) (rest []*fill)
 	g.SetLimit(diskReads)
 	for i, x := range fills {
 		switch {
-		case !l.source.readsDisk(x.Chunk):
+		case !d.answers(l.source, x.Chunk):
 		case len(fills) == 1:
 			read[i] = d.read(ctx, l, x)
 		default:

@@ -61,7 +61,7 @@ func (f *fetch) group(missing []int) [][]int {
 	var groups [][]int
 	var total int64
 	for _, i := range missing {
-		if f.source.readsDisk(f.numbers[i]) || f.former(f.numbers[i]) != "" {
+		if f.source.path.disk.answers(f.source, f.numbers[i]) || f.former(f.numbers[i]) != "" {
 			groups = append(groups, []int{i})
 			continue
 		}

@@ -176,15 +176,29 @@ func (m *Mixture) bring(ctx context.Context, all []*helping) (giveBack func(), e
 	if !errors.Is(err, chunkcache.ErrNoRoom) {
 		return func() {}, err
 	}
-	l := &loan{}
-	defer l.brought()
-	if err = m.lend(ctx, all, l); err == nil {
+	var turns, bodies endings
+	defer turns.run() // once all is brought
+	for _, o := range m.byPath(all) {
+		if err = o.lend(ctx, &turns, &bodies); err != nil {
+			break
+		}
+	}
+	if err == nil {
 		err = m.sideBySide(ctx, all)
 	}
 	if err != nil {
-		l.giveBack()
+		bodies.run()
 	}
-	return l.giveBack, err
+	return bodies.run, err
+}
+
+// endings give back what was taken for a batch.
+type endings []func()
+
+func (e *endings) run() {
+	for _, end := range *e {
+		end()
+	}
 }
 
 // sideBySide brings all parts of a batch at once, or none. The first error ends the others, of which it is none of their own: what an
@@ -219,43 +233,23 @@ func (m *Mixture) sideBySide(ctx context.Context, all []*helping) error {
 	return first
 }
 
-// loan is what was taken for all parts of a batch in one step: bodies until it is sent, turns to ask peers until it is brought.
-type loan struct {
-	bodies []room
-	turns  []func()
-}
-
-func (l *loan) brought() {
-	for _, leave := range l.turns {
-		leave()
-	}
-}
-
-func (l *loan) giveBack() {
-	for _, b := range l.bodies {
-		b.close()
-	}
-}
-
-// lend takes memory for all parts of a batch, and turns to ask peers for them: path by path, and of each in one step.
-func (m *Mixture) lend(ctx context.Context, all []*helping, l *loan) error {
-	for _, o := range m.byPath(all) {
-		var far int64
-		for _, h := range o.some {
-			if h.source.name != "" {
-				far += h.batch.bytes
-			}
+// lend takes memory for the parts of one path in one step, and a turn to ask peers for them.
+func (o *ofPath) lend(ctx context.Context, turns, bodies *endings) error {
+	var far int64
+	for _, h := range o.some {
+		if h.source.name != "" {
+			far += h.batch.bytes
 		}
-		if far > 0 {
-			l.turns = append(l.turns, o.path.asking.enter(ctx, far))
-		}
-		body, err := o.path.room(ctx, o.bytes, true)
-		if err != nil {
-			return err
-		}
-		l.bodies = append(l.bodies, body)
-		o.share(body.bytes)
 	}
+	if far > 0 {
+		*turns = append(*turns, o.path.asking.enter(ctx, far))
+	}
+	body, err := o.path.room(ctx, o.bytes, true)
+	if err != nil {
+		return err
+	}
+	*bodies = append(*bodies, body.close)
+	o.share(body.bytes)
 	return nil
 }
 

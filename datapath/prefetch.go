@@ -139,7 +139,7 @@ func early(fetchers int) int { return max(fetchers/4, 1) }
 func (p *Path) together(n lookahead.Need, now time.Time) []lookahead.Need {
 	s := n.Dataset.(*Source)
 	group, chunks := []lookahead.Need{n}, []int{n.Chunk}
-	for !s.readsDisk(n.Chunk) {
+	for !p.disk.answers(s, n.Chunk) {
 		next, ok := p.readers.With(n, n.Chunk+len(group))
 		if !ok || s.Resident(next.Chunk) || !p.brings(next, now) {
 			break
@@ -154,7 +154,7 @@ func (p *Path) together(n lookahead.Need, now time.Time) []lookahead.Need {
 
 // gateOf returns the gate of the tier that answers for a group.
 func (p *Path) gateOf(group []lookahead.Need) *gate {
-	if len(group) == 1 && group[0].Dataset.(*Source).readsDisk(group[0].Chunk) {
+	if len(group) == 1 && p.disk.answers(group[0].Dataset.(*Source), group[0].Chunk) {
 		return &p.disk.gate
 	}
 	return p.gate

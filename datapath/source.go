@@ -169,7 +169,7 @@ func (s *Source) pays(b *batch, c chunkindex.ChunkRanges) bool {
 	switch several := s.index.ExtentCount(c.Chunk) > 1; {
 	case desc.Codec != codec.None:
 		return true
-	case several && !s.readsDisk(c.Chunk):
+	case several && !s.path.disk.answers(s, c.Chunk):
 		// Each sample costs a read, alone as with all the others. So a batch waits for its own samples only, and the chunk comes
 		// ahead of need.
 		return most || s.resident(c.Chunk)
@@ -252,7 +252,7 @@ func (s *Source) missing(b *batch, which []int) (n answer) {
 	for _, i := range which {
 		switch c := b.chunks[i]; {
 		case s.resident(c.Chunk):
-		case s.readsDisk(c.Chunk):
+		case s.path.disk.answers(s, c.Chunk):
 			n.disk += bytesOf(c)
 		default:
 			n.store += bytesOf(c)

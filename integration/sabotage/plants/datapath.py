@@ -105,7 +105,7 @@ PLANTS = [
     (
         "datapath asks peers for what is in memory",
         "./datapath TestWhatIsHereIsNotAskedFor",
-        [("datapath/ask.go", "if member == \"\" || s.Resident(chunk) || s.readsDisk(chunk) {", "if member == \"\" {")],
+        [("datapath/ask.go", "if member == \"\" || s.Resident(chunk) || s.path.disk.answers(s, chunk) {", "if member == \"\" {")],
     ),
     (
         "datapath keeps what was sent along for readers that have gone",
