@@ -23,7 +23,6 @@ const dialTime = 250 * time.Millisecond
 type wire struct {
 	from  *process
 	peers func(address string) *machine
-	lies  *lies // what is done to answers on their way; nil: nothing
 
 	mu   sync.Mutex // guards open
 	open map[*process]bool
@@ -86,7 +85,11 @@ func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 		w.forget(there)
 		return nil, syscall.ECONNRESET
 	}
-	return w.answer(req, s, func() { w.hangUp(out, stop) })
+	resp, err := w.answer(req, s, func() { w.hangUp(out, stop) })
+	if err == nil {
+		to.lies.mangle(resp)
+	}
+	return resp, err
 }
 
 // connect returns the process that listens on a machine.
@@ -172,9 +175,6 @@ func (w *wire) answer(req *http.Request, s *stream, hangUp func()) (*http.Respon
 			}
 			resp.Header.Set("Date", time.Now().Add(w.from.machine.clock).UTC().Format(http.TimeFormat))
 			resp.Body = &answerBody{ctx: req.Context(), s: s, left: resp.ContentLength, hangUp: hangUp}
-			if w.lies != nil {
-				w.lies.mangle(resp)
-			}
 			return resp, nil
 		}
 		if trace := httptrace.ContextClientTrace(req.Context()); trace != nil && trace.Got1xxResponse != nil {
