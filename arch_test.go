@@ -93,7 +93,7 @@ func floorPlan() map[string]room {
 		},
 		"cluster": {
 			ours:    []string{"cluster/peer", "cluster/placement", "shuffle"},
-			outside: []string{"github.com/rs/zerolog"},
+			outside: []string{"github.com/rs/zerolog", "golang.org/x/sync"},
 		},
 		"datapath": {
 			ours:    []string{"datapath/chunkcache", "chunkindex", "datapath/lookahead", "datapath/diskcache", "cluster/peer", "shuffle", "internal/objstore", "internal/budget", "internal/pause"},

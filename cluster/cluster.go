@@ -18,34 +18,32 @@ import (
 type Cluster struct {
 	cfg     Config
 	started time.Time
-	news    chan struct{} // a contact waits to be greeted
 
 	now atomic.Pointer[snapshot] // who owns what
 
 	mu       sync.Mutex // guards all below
 	rng      *rand.Rand // for jitter: two that start together do not stay in step
 	contacts map[string]*contact
+	keepUp   func(*contact) // greets a contact from now on; nil while Run does not run
 	members  map[string]*member
 	draining bool
-	troubles string                   // the faults that were logged last
-	notes    []func()                 // log lines, written once mu is free
-	hedges   float64                  // that may be asked now
-	hedged   uint64                   // that were asked
-	earned   time.Time                // when that last grew
-	loads    [keptLoads]time.Duration // that answers took of late
-	nextLoad int                      // counts them
+	troubles string        // the faults that were logged last
+	notes    []func()      // log lines, written once mu is free
+	hedges   float64       // that may be asked now
+	hedged   uint64        // that were asked
+	earned   time.Time     // when that last grew
+	slowest  time.Duration // that an answer took of late
 }
 
 // New returns a cluster of one. It starts nothing.
 func New(cfg Config) (*Cluster, error) {
-	cfg.defaults()
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("cluster configuration: %w", err)
 	}
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%s/%s", cfg.ID, cfg.Boot)
 	c := &Cluster{
-		cfg: cfg, started: time.Now(), hedges: hedgeBurst, earned: time.Now(), news: make(chan struct{}, 1),
+		cfg: cfg, started: time.Now(), hedges: hedgeBurst, earned: time.Now(), slowest: loadCold / loadTimes,
 		rng:      rand.New(rand.NewPCG(h.Sum64(), 0)),
 		contacts: map[string]*contact{}, members: map[string]*member{},
 	}
@@ -56,20 +54,17 @@ func New(cfg Config) (*Cluster, error) {
 // Run greets whoever is found, and again about every ten seconds, until ctx ends.
 func (c *Cluster) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	var greeting sync.WaitGroup
-	defer greeting.Wait()
+	c.meeting(func(k *contact) { greeting.Go(func() { c.keep(ctx, k) }) })
 	ended := make(chan error, 1)
 	greeting.Go(func() { ended <- c.cfg.Discovery.Run(ctx, c.found) })
-	forget := time.NewTicker(c.cfg.Every)
+	defer greeting.Wait()
+	defer c.meeting(nil)
+	defer cancel()
+	forget := time.NewTicker(helloEvery)
 	defer forget.Stop()
-	defer cancel() // before those that greet are waited for
 	for {
-		for _, k := range c.unstarted() {
-			greeting.Go(func() { c.keep(ctx, k) })
-		}
 		select {
-		case <-c.news:
 		case <-forget.C:
 			c.forget()
 		case err := <-ended:
@@ -83,6 +78,18 @@ func (c *Cluster) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
+	}
+}
+
+// meeting says what becomes of contacts, those that are known already and those to come.
+func (c *Cluster) meeting(keepUp func(*contact)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.keepUp = keepUp; keepUp == nil {
+		return
+	}
+	for _, k := range c.contacts {
+		keepUp(k)
 	}
 }
 

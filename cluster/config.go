@@ -39,10 +39,6 @@ type Config struct {
 	Discovery Discovery
 	Client    Asker
 	Log       zerolog.Logger
-
-	Every    time.Duration // between two hellos to one member, 10 s; a tenth of that while it does not answer
-	Misses   int           // hellos without an answer until a member counts as gone, 3
-	Remember time.Duration // for so long a change of members is remembered, and who has gone, 5 minutes
 }
 
 // Limits of a cluster.
@@ -53,26 +49,22 @@ const (
 	nameBytes    = 128  // of a cluster or a member
 )
 
+// The times of membership.
+const (
+	helloEvery = 10 * time.Second // between two hellos to one member; a tenth of that where one was not answered
+	missesGone = 3                // hellos without an answer until a member counts as gone
+	remember   = 5 * time.Minute  // for so long a change of members is remembered, and who has gone
+)
+
 // The times that health is made of. A member that failed is left alone for coolFirst, twice as long after each failure up to
-// coolMost, and for coolLie at least after a lie. It starts anew once it was well for forgiven.
+// coolMost; for coolSick at least where it is sick, for coolLie after a lie. It starts anew once it was well for forgiven.
 const (
 	coolFirst = 2 * time.Second
 	coolMost  = 30 * time.Second
+	coolSick  = 10 * time.Second
 	coolLie   = 30 * time.Second
 	forgiven  = time.Minute
 )
-
-func (c *Config) defaults() {
-	if c.Every <= 0 {
-		c.Every = 10 * time.Second
-	}
-	if c.Misses <= 0 {
-		c.Misses = 3
-	}
-	if c.Remember <= 0 {
-		c.Remember = 5 * time.Minute
-	}
-}
 
 // Validate reports all faults together.
 func (c *Config) Validate() error {

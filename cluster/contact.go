@@ -17,12 +17,10 @@ type contact struct {
 	listed  bool   // by the discovery; else a gateway named it as its own
 	by      string // the host of that gateway; "": the discovery found it first
 	wake    chan struct{}
-	started bool
 	since   time.Time // it is known, or somebody answered last
 
 	misses int    // hellos without an answer, in a row
-	reason string // why whoever is there is no member; "" if it is one, or if nobody answers
-	fault  string // why nobody answers
+	reason string // why nobody answers, or why whoever does is no member; "" if it is one
 	who    string // the member that answered there last
 	alias  bool   // the member's own address is another one; or it is this gateway
 }
@@ -78,24 +76,10 @@ func (c *Cluster) meet(address, by string) *contact {
 	}
 	k = &contact{address: address, by: by, wake: make(chan struct{}, 1), since: time.Now()}
 	c.contacts[address] = k
-	select {
-	case c.news <- struct{}{}:
-	default:
+	if c.keepUp != nil {
+		c.keepUp(k)
 	}
 	return k
-}
-
-func (c *Cluster) unstarted() []*contact {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var all []*contact
-	for _, k := range c.contacts {
-		if !k.started {
-			k.started = true
-			all = append(all, k)
-		}
-	}
-	return all
 }
 
 // keep greets an address until ctx ends, or until nothing is left that names it.
@@ -110,7 +94,6 @@ func (c *Cluster) keep(ctx context.Context, k *contact) {
 		case <-k.wake:
 		}
 		c.greet(ctx, k)
-		c.try(ctx, k)
 		pause, again := c.pause(k)
 		if !again {
 			return
@@ -123,18 +106,19 @@ func (c *Cluster) keep(ctx context.Context, k *contact) {
 func (c *Cluster) pause(k *contact) (time.Duration, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if k.misses > 0 && !k.listed && time.Since(k.since) > c.cfg.Remember {
+	if k.misses > 0 && !k.listed && time.Since(k.since) > remember {
 		delete(c.contacts, k.address)
 		return 0, false
 	}
-	every := c.cfg.Every
-	switch m := c.members[k.who]; {
-	case k.misses > 0 && k.misses < c.cfg.Misses:
+	every := helloEvery
+	if k.misses > 0 && k.misses < missesGone {
 		every /= 10 // it may be gone, and what it owns with it
-	case k.misses == 0 && m != nil && m.address == k.address && m.ejected && time.Until(m.until) < every:
-		return max(0, time.Until(m.until)), true // it may be back then
 	}
-	return every*4/5 + time.Duration(c.rng.Int64N(int64(every*2/5)+1)), true
+	pause := every*4/5 + time.Duration(c.rng.Int64N(int64(every*2/5)+1))
+	if m := c.members[k.who]; k.misses == 0 && m != nil && m.address == k.address && m.ejected {
+		pause = min(pause, max(0, time.Until(m.until))) // it may be back then
+	}
+	return pause, true
 }
 
 // greet says hello once and takes what comes of it.
@@ -151,22 +135,22 @@ func (c *Cluster) greet(ctx context.Context, k *contact) {
 		c.unanswered(k, err)
 		return
 	}
-	if k.misses >= c.cfg.Misses {
+	if k.misses >= missesGone {
 		c.retry()
 	}
-	k.misses, k.since, k.fault = 0, time.Now(), ""
+	k.misses, k.since = 0, time.Now()
 	if h.Boot == c.cfg.Boot && h.ID == c.cfg.ID {
 		k.alias, k.reason = true, ""
 		return
 	}
 	if err := c.check(h, k.address); err != nil {
-		c.refuse(k, h, err)
+		c.refuse(k, h.ID, err)
 		return
 	}
 	if h.Address != k.address {
 		k.alias, k.who = true, h.ID
 		if other := c.meet(h.Address, k.address); other != nil && other.misses > 0 && c.members[h.ID] == nil {
-			c.refuse(k, h, fmt.Errorf("gateway %q answers here, but not at the address that it advertises, %s", h.ID, h.Address))
+			c.refuse(k, h.ID, fmt.Errorf("gateway %q answers here, but not at the address that it advertises, %s", h.ID, h.Address))
 			return
 		}
 		k.reason = ""
@@ -184,7 +168,7 @@ func (c *Cluster) greet(ctx context.Context, k *contact) {
 // for as long, and what two gateways take for their own is read twice.
 func (c *Cluster) retry() {
 	for _, k := range c.contacts {
-		if k.misses >= c.cfg.Misses {
+		if k.misses >= missesGone {
 			k.awake()
 		}
 	}
@@ -194,42 +178,39 @@ func (c *Cluster) retry() {
 func (c *Cluster) unanswered(k *contact, err error) {
 	var no *peer.Refused
 	if errors.As(err, &no) && slices.Contains([]string{peer.CodeRefused, peer.CodeOtherCluster, peer.CodeOtherVersion}, no.Code) {
-		k.misses, k.fault = 0, ""
-		c.refuse(k, peer.Hello{ID: k.who}, fmt.Errorf("it refuses this gateway: %s", no.Detail))
+		k.misses = 0
+		c.refuse(k, k.who, fmt.Errorf("it refuses this gateway: %s", no.Detail))
 		return
 	}
 	if errors.Is(err, peer.ErrName) {
-		k.misses, k.fault = 0, ""
-		c.refuse(k, peer.Hello{ID: k.who}, err)
+		k.misses = 0
+		c.refuse(k, k.who, err)
 		return
 	}
 	k.misses++
-	k.fault = err.Error()
+	k.reason = err.Error()
 	if k.by != "" {
-		k.fault = fmt.Sprintf("%s says that a gateway is here: %v", k.by, err)
+		k.reason = fmt.Sprintf("%s says that a gateway is here: %v", k.by, err)
 	}
-	if k.misses == c.cfg.Misses && k.who == "" {
-		address, why := k.address, k.fault
+	if k.misses == missesGone && k.who == "" {
+		address, why := k.address, k.reason
 		c.note(func() { c.cfg.Log.Warn().Str("address", address).Str("why", why).Msg("cluster: nobody answers") })
-	}
-	if k.misses >= c.cfg.Misses {
-		k.reason = "" // of whoever was there
 	}
 	m := c.members[k.who]
 	if m == nil || m.address != k.address {
 		return
 	}
 	m.misses = k.misses
-	if m.gone && k.misses >= c.cfg.Misses {
-		m.reason = k.fault // of now: it may be gone for another reason than at first
+	if m.gone && k.misses >= missesGone {
+		m.reason = k.reason // of now: it may be gone for another reason than at first
 	}
-	if m.misses >= c.cfg.Misses && !m.gone {
+	if m.misses >= missesGone && !m.gone {
 		c.leave(m, err.Error())
 	}
 }
 
 // refuse notes why whoever answers at an address is no member, once.
-func (c *Cluster) refuse(k *contact, h peer.Hello, why error) {
+func (c *Cluster) refuse(k *contact, who string, why error) {
 	if k.reason != why.Error() {
 		k.reason = why.Error()
 		c.note(func() { c.cfg.Log.Warn().Str("address", k.address).Err(why).Msg("cluster: not a member") })
@@ -238,9 +219,7 @@ func (c *Cluster) refuse(k *contact, h peer.Hello, why error) {
 	if m := c.members[k.who]; m != nil && m.address == k.address {
 		c.leave(m, why.Error())
 	}
-	if h.ID != "" {
-		k.who = h.ID
-	}
+	k.who = who
 }
 
 // forget drops members that have long been gone.
@@ -248,7 +227,7 @@ func (c *Cluster) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for id, m := range c.members {
-		if m.gone && time.Since(m.changed) > c.cfg.Remember {
+		if m.gone && time.Since(m.seen) > remember {
 			delete(c.members, id)
 		}
 	}

@@ -19,7 +19,7 @@ func (c *Cluster) faults() []string {
 			continue
 		}
 		for _, s := range m.serves {
-			if ours := c.generation(s.Dataset); ours != "" && s.Generation != ours && !slices.Contains(others[s], m.id) {
+			if ours := c.generation(s.Dataset); ours != "" && s.Generation != ours {
 				others[s] = append(others[s], m.id)
 			}
 		}

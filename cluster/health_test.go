@@ -484,7 +484,7 @@ func TestEjectedMemberIsBackInTime(t *testing.T) {
 		for round := range 12 {
 			a.mu.Lock()
 			m := a.members["gw-1"]
-			a.eject(m, m.ejection, 0, "it is sick")
+			a.eject(m, time.Now(), 0, "it is sick")
 			a.mu.Unlock()
 			if got := w.cooling(a, "gw-1"); got.Round(time.Second) != coolFirst {
 				t.Errorf("round %d: got %v, want %v", round, got, coolFirst)
@@ -535,7 +535,7 @@ func TestStuckMemberIsEjected(t *testing.T) {
 		if got := a.Status().Members[0]; got.State != Ejected || !strings.Contains(got.Reason, "3 questions in a row were answered elsewhere") {
 			t.Errorf("after three times: got %v, %q, want %v", got.State, got.Reason, Ejected)
 		}
-		w.pass(5 * time.Second)
+		w.pass(coolSick + time.Second)
 		if got := states(a)["gw-1"]; got != Alive {
 			t.Fatalf("got %v, want it let in again", got)
 		}

@@ -2,8 +2,9 @@ package cluster
 
 import (
 	"context"
-	"errors"
-	"sync"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/millrace-data/millrace/cluster/peer"
 )
@@ -12,7 +13,7 @@ import (
 const leavesAtOnce = 16
 
 // Leave tells each member which of the chunks held here, soonest needed first, it owns from now on, so that it can bring them while this
-// gateway still answers. Who cannot be told reads them from the store.
+// gateway still answers. A member that cannot be told, the first of which is the error, reads them from the store.
 func (c *Cluster) Leave(ctx context.Context, held []peer.Chunk) error {
 	c.Draining()
 	s := c.now.Load()
@@ -23,54 +24,31 @@ func (c *Cluster) Leave(ctx context.Context, held []peer.Chunk) error {
 		if id == "" || ch.Number < 0 {
 			continue
 		}
-		l := heirs[id]
-		if l == nil {
-			l = &peer.Leaving{ID: c.cfg.ID, Boot: c.cfg.Boot}
-			heirs[id] = l
+		if heirs[id] == nil {
+			heirs[id] = &peer.Leaving{ID: c.cfg.ID, Boot: c.cfg.Boot}
 		}
-		l.Chunks = appendHeld(l.Chunks, key, uint32(ch.Number))
+		all := &heirs[id].Chunks
+		i := slices.IndexFunc(*all, func(h peer.Held) bool { return h.Dataset == key.Dataset && h.Generation == key.Generation })
+		if i < 0 {
+			i, *all = len(*all), append(*all, peer.Held{Dataset: key.Dataset, Generation: key.Generation})
+		}
+		(*all)[i].Chunks = append((*all)[i].Chunks, uint32(ch.Number))
 	}
-	var all sync.WaitGroup
-	var mu sync.Mutex // guards faults
-	var faults []error
-	turn := make(chan struct{}, leavesAtOnce)
+	var telling errgroup.Group
+	telling.SetLimit(leavesAtOnce)
 	for id, l := range heirs {
-		address, there := c.address(id)
-		if !there {
-			continue
+		c.mu.Lock()
+		m := c.members[id]
+		there, address := m != nil && !m.gone, ""
+		if there {
+			address = m.address
 		}
-		turn <- struct{}{}
-		all.Go(func() {
-			defer func() { <-turn }()
-			if err := c.cfg.Client.Leave(ctx, address, *l); err != nil {
-				mu.Lock()
-				defer mu.Unlock()
-				faults = append(faults, err)
-			}
-		})
-	}
-	all.Wait()
-	return errors.Join(faults...)
-}
-
-func appendHeld(all []peer.Held, key peer.Served, chunk uint32) []peer.Held {
-	for i := range all {
-		if all[i].Dataset == key.Dataset && all[i].Generation == key.Generation {
-			all[i].Chunks = append(all[i].Chunks, chunk)
-			return all
+		c.mu.Unlock()
+		if there {
+			telling.Go(func() error { return c.cfg.Client.Leave(ctx, address, *l) })
 		}
 	}
-	return append(all, peer.Held{Dataset: key.Dataset, Generation: key.Generation, Chunks: []uint32{chunk}})
-}
-
-func (c *Cluster) address(id string) (string, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	m := c.members[id]
-	if m == nil || m.gone {
-		return "", false
-	}
-	return m.address, true
+	return telling.Wait()
 }
 
 // Left takes the last word of a gateway that goes, and reports whether it is a member and says so itself where it is known to be:
@@ -87,10 +65,8 @@ func (c *Cluster) Left(ctx context.Context, l peer.Leaving) bool {
 
 // Member reports whether a gateway is a member now, by its name and boot.
 func (c *Cluster) Member(id, boot string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	m := c.members[id]
-	return m != nil && m.boot == boot && !m.gone
+	k, _ := c.going(peer.Leaving{ID: id, Boot: boot})
+	return k != nil
 }
 
 // going returns where the member is met that a last word is about, nil if it is of none; and whether it is known to go.

@@ -20,29 +20,21 @@ type member struct {
 	gone    bool
 	misses  int       // hellos without an answer
 	reason  string    // why it is gone or ejected
-	changed time.Time // it came, went or was ejected
 	started time.Time // as it says
 	seen    time.Time // it answered last
 
-	ejected  bool // not asked, and owns nothing, as far as we are concerned
-	ejection int  // counts them: a failure of a read begun before is not another one
-	until    time.Time
-	strikes  int         // failures in a row
-	sick     int         // questions in a row that another gateway answered in its place
-	sickAt   time.Time   // the last of them
-	poorAt   time.Time   // the last question that it refused or was late for; zero: it has answered one in time since
-	probe    *peer.Query // the question by which it is tried before it is let in again; nil: a hello is enough
-	back     time.Time   // it was let in again
+	ejected bool // not asked, and owns nothing, as far as we are concerned
+	until   time.Time
+	strikes int       // ejections in a row
+	back    time.Time // it was let in again
+	sick    int       // questions in a row that another gateway answered in its place
+	sickAt  time.Time // the last of them
+	poorAt  time.Time // the last question that it refused or was late for; zero: it has answered one in time since
 
 	latency  time.Duration // of a hello, of late
 	rate     float64       // bytes a second of the faster reads of late
-	asked    traffic
-	answered traffic
-}
-
-// traffic is what went one way between two gateways.
-type traffic struct {
-	requests, bytes, failed uint64
+	asked    Traffic
+	answered Traffic
 }
 
 // mostUp is the longest time since its start, in milliseconds, that a member is believed: decades.
@@ -50,9 +42,6 @@ const mostUp = 1 << 40
 
 // together is how far apart gateways are started that come together, as after a crash of several.
 const together = 2 * time.Second
-
-// owns reports whether a member may own chunks.
-func (m *member) owns() bool { return !m.gone && !m.ejected && !m.draining }
 
 // newcomer reports whether a member has come with this gateway or after it, so that it held nothing before.
 func (c *Cluster) newcomer(m *member) bool { return m.started.After(c.started.Add(-together)) }
@@ -69,11 +58,11 @@ func (c *Cluster) alive(k *contact, h peer.Hello, begun time.Time) {
 	}
 	if m == nil || m.boot != h.Boot {
 		up := time.Duration(min(h.UpMS, mostUp)) * time.Millisecond //nolint:gosec // bounded
-		m = &member{id: h.ID, boot: h.Boot, address: h.Address, changed: now, started: now.Add(-up)}
+		m = &member{id: h.ID, boot: h.Boot, address: h.Address, started: now.Add(-up)}
 		c.members[h.ID] = m
 	}
 	if m.gone {
-		m.gone, m.reason, m.changed = false, "", now
+		m.gone, m.reason = false, ""
 	}
 	if h.Draining {
 		c.goes(m)
@@ -84,8 +73,8 @@ func (c *Cluster) alive(k *contact, h peer.Hello, begun time.Time) {
 	m.address, m.draining, m.weight, m.serves = h.Address, h.Draining, h.Weight, h.Serves
 	m.misses, m.seen = 0, now
 	m.latency = smooth(m.latency, now.Sub(begun))
-	if m.ejected && m.probe == nil && !begun.Before(m.until) {
-		m.ejected, m.back, m.reason, m.changed = false, now, "", now
+	if m.ejected && !begun.Before(m.until) {
+		m.ejected, m.back, m.reason = false, now, ""
 		change = true
 		c.note(func() { c.cfg.Log.Info().Str("member", h.ID).Msg("cluster: member is well again") })
 	}
@@ -133,7 +122,7 @@ func (c *Cluster) leave(m *member, why string) {
 	if m.gone {
 		return
 	}
-	m.gone, m.reason, m.changed = true, why, time.Now()
+	m.gone, m.reason = true, why
 	drained, id, address := m.draining, m.id, m.address
 	c.note(func() {
 		level := zerolog.WarnLevel
@@ -145,25 +134,25 @@ func (c *Cluster) leave(m *member, why string) {
 	c.rebuild()
 }
 
-// eject leaves a member alone: for longer each time that it fails, and for least. ejection is how often it had been ejected
-// when what failed began, so that many reads that fail together are one failure.
-func (c *Cluster) eject(m *member, ejection int, least time.Duration, why string) {
+// eject leaves a member alone, for longer each time that it fails, and for least. begun is when what
+// failed began: it is no other failure than the one before the member was let in again.
+func (c *Cluster) eject(m *member, begun time.Time, least time.Duration, why string) {
 	now := time.Now()
 	if m.ejected {
-		if until := now.Add(least); least > 0 && until.After(m.until) {
+		if until := now.Add(least); until.After(m.until) {
 			m.until, m.reason = until, why
 		}
 		return
 	}
-	if ejection != m.ejection {
+	if begun.Before(m.back) {
 		return
 	}
-	if !m.back.IsZero() && now.Sub(m.back) > forgiven {
+	if now.Sub(m.back) > forgiven {
 		m.strikes = 0
 	}
-	cool := m.cool(least)
-	m.ejected, m.until, m.reason, m.changed = true, now.Add(cool), why, now
-	m.ejection++
+	m.strikes++
+	cool := max(least, min(coolFirst<<min(m.strikes-1, 10), coolMost))
+	m.ejected, m.until, m.reason, m.sick = true, now.Add(cool), why, 0
 	if k := c.contacts[m.address]; k != nil {
 		k.awake() // the next hello is due when the member may be back
 	}
@@ -172,12 +161,6 @@ func (c *Cluster) eject(m *member, ejection int, least time.Duration, why string
 		c.cfg.Log.Warn().Str("member", id).Str("address", address).Dur("for", cool).Str("why", why).Msg("cluster: member is not asked for a while")
 	})
 	c.rebuild()
-}
-
-// cool returns for how long a member that has failed is left alone: longer each time.
-func (m *member) cool(least time.Duration) time.Duration {
-	m.strikes++
-	return max(least, min(coolFirst<<min(m.strikes-1, 10), coolMost))
 }
 
 // smooth follows what is measured by an eighth.

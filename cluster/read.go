@@ -23,7 +23,8 @@ func (c *Cluster) Read(ctx context.Context, id string, q *peer.Query, dst [][]by
 			c.answered(r, dst)
 			return nil
 		}
-		c.failed(ctx, r, err)
+		r.fault = faultOf(ctx, err)
+		c.failed(r, err)
 	}
 	if instead != nil && !r.hedged && !errors.Is(ctx.Err(), context.Canceled) {
 		r.outdone = instead(ctx, false) == nil
@@ -31,21 +32,23 @@ func (c *Cluster) Read(ctx context.Context, id string, q *peer.Query, dst [][]by
 	if !r.outdone {
 		return fmt.Errorf("ask member %s: %w", id, err)
 	}
-	c.blame(ctx, r, q, err)
+	if r.fault == ill {
+		c.blame(r, err)
+	}
 	return fmt.Errorf("ask member %s: %w: %w", id, peer.ErrOutdone, err)
 }
 
 // asking is one read of a member.
 type asking struct {
-	cluster  *Cluster
-	member   *member // nil: it could not be asked
-	address  string
-	ejection int
-	begun    time.Time
-	instead  func(ctx context.Context, beside bool) error
-	late     bool
-	hedged   bool // instead was tried beside the member
-	outdone  bool // instead has brought the bytes
+	cluster *Cluster
+	member  *member // nil: it could not be asked
+	address string
+	begun   time.Time
+	instead func(ctx context.Context, beside bool) error
+	fault   fault
+	late    bool
+	hedged  bool // instead was tried beside the member
+	outdone bool // instead has brought the bytes
 }
 
 // begin looks up a member, and counts the question.
@@ -60,9 +63,9 @@ func (c *Cluster) begin(id string, instead func(ctx context.Context, beside bool
 	if m.ejected {
 		return r, errEjected
 	}
-	m.asked.requests++
+	m.asked.Requests++
 	c.earn()
-	r.member, r.address, r.ejection = m, m.address, m.ejection
+	r.member, r.address = m, m.address
 	return r, nil
 }
 
@@ -75,32 +78,32 @@ func (c *Cluster) answered(r *asking, dst [][]byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	m := r.member
-	m.asked.bytes += n
+	m.asked.Bytes += n
 	m.measure(n, time.Since(r.begun))
 	if !r.late {
 		m.sick, m.poorAt = 0, time.Time{}
 	}
 }
 
-// failed counts a question that a member has not answered. If that is the member's fault it is
-// ejected, unless too many are: where nearly all are silent it may be this machine that is slow, and
-// who is left would take the chunks of all. Hellos find out which of them are gone.
-func (c *Cluster) failed(ctx context.Context, r *asking, err error) {
+// failed counts a question that a member has not answered. A broken member is ejected, unless too
+// many are: where nearly all are silent it may be this machine that is slow, and who is left would
+// take the chunks of all. Hellos find out which of them are gone.
+func (c *Cluster) failed(r *asking, err error) {
 	defer c.say()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	m := r.member
 	if !errors.Is(err, peer.ErrNotHere) {
-		m.asked.failed++
+		m.asked.Failed++
 	}
-	if c.members[m.id] != m || m.gone || !faulty(ctx, err) {
+	if c.members[m.id] != m || m.gone || r.fault != broken {
 		return
 	}
 	if k := c.contacts[m.address]; k != nil {
 		k.awake() // a hello says whether it is gone
 	}
 	if m.draining || !c.most(func(o *member) bool { return o == m || o.ejected }) { // one that drains owns nothing
-		c.eject(m, r.ejection, 0, err.Error())
+		c.eject(m, r.begun, 0, err.Error())
 	}
 }
 
@@ -117,22 +120,6 @@ func (m *member) measure(n uint64, took time.Duration) {
 	}
 }
 
-// faulty reports whether a failed read says by itself that the member is not well. One that says no
-// in order is well; one that has no memory, no store or no time may be sick (see blame); and
-// nothing is known if it was we who gave up, unless it had been silent for too long by then.
-func faulty(ctx context.Context, err error) bool {
-	if ctx.Err() != nil && !errors.Is(err, peer.ErrDown) {
-		return false
-	}
-	for _, fine := range []error{peer.ErrNotHere, peer.ErrNotServed, peer.ErrMismatch, peer.ErrNoRoom, peer.ErrQuestion, errLate} {
-		if errors.Is(err, fine) {
-			return false
-		}
-	}
-	var no *peer.Refused
-	return !errors.As(err, &no) || no.Code != peer.CodeTimeout && no.Code != peer.CodeStore
-}
-
 // Lied says that what a member sent was not what the index says. It is not asked for half a minute
 // at least.
 func (c *Cluster) Lied(id string) {
@@ -143,8 +130,8 @@ func (c *Cluster) Lied(id string) {
 	if m == nil || m.gone {
 		return
 	}
-	m.asked.failed++
-	c.eject(m, m.ejection, coolLie, "what it sent was not what the index says")
+	m.asked.Failed++
+	c.eject(m, time.Now(), coolLie, "what it sent was not what the index says")
 }
 
 // Answered counts what a member was sent.
@@ -152,7 +139,7 @@ func (c *Cluster) Answered(id string, bytes int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if m := c.members[id]; m != nil {
-		m.answered.requests++
-		m.answered.bytes += uint64(max(bytes, 0))
+		m.answered.Requests++
+		m.answered.Bytes += uint64(max(bytes, 0))
 	}
 }

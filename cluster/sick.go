@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/millrace-data/millrace/cluster/peer"
@@ -28,15 +27,12 @@ const (
 	promptTimes = 8
 
 	// A member that has given a sign of life loads the bytes. It is late after twice what the
-	// slowest of the last answers of all members took. Until some are known the store may be slow
-	// for all: a cold one takes seconds.
+	// slowest of the last answers of all members took. At first the store may be slow for all: a
+	// cold one takes seconds.
 	loadFloor = 250 * time.Millisecond
 	loadCold  = 2 * time.Second
-	fewLoads  = 8
 	loadTimes = 2
-	keptLoads = 64
-
-	probeBytes = 1 << 20 // of a sample by which an ejected member is tried
+	loadFade  = 8 // answers after which a slow one counts for a third
 )
 
 // errLate says that another gateway was faster.
@@ -66,8 +62,6 @@ func (r *asking) race(ctx context.Context, q *peer.Query, dst [][]byte) error {
 		case err := <-done:
 			if err == nil {
 				c.loaded(time.Since(r.begun))
-			}
-			if err == nil {
 				giveUp()
 			}
 			if other != nil {
@@ -129,18 +123,14 @@ func (c *Cluster) patience() (prompt, load time.Duration) {
 	if len(hellos) > 0 {
 		prompt += promptTimes * hellos[len(hellos)/2]
 	}
-	if c.nextLoad < fewLoads {
-		return prompt, loadCold
-	}
-	return prompt, max(prompt, loadFloor, loadTimes*slices.Max(c.loads[:]))
+	return prompt, max(prompt, loadFloor, loadTimes*c.slowest)
 }
 
 // loaded notes how long an answer took.
 func (c *Cluster) loaded(took time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.loads[c.nextLoad%keptLoads] = took
-	c.nextLoad++
+	c.slowest = max(took, c.slowest-c.slowest/loadFade)
 }
 
 // earn adds to the budget of hedges what one question is worth. c.mu is held.
@@ -163,27 +153,40 @@ func (c *Cluster) mayHedge(m *member) bool {
 	return true
 }
 
-// sick reports whether a failed question is a sign of sickness where another gateway could do it.
-func sick(ctx context.Context, err error) bool {
+// fault is what a question that has failed says of the member.
+type fault int
+
+const (
+	none   fault = iota // it is well: it said no in order, or it was we who gave up
+	ill                 // it may be sick: it has no memory, no store or no time
+	broken              // it is silent, or does not follow the protocol
+)
+
+func faultOf(ctx context.Context, err error) fault {
 	var no *peer.Refused
-	if errors.As(err, &no) {
-		return no.Code == peer.CodeStore || no.Code == peer.CodeTimeout || no.Code == peer.CodeOverloaded
+	refused := errors.As(err, &no)
+	switch {
+	case errors.Is(err, errLate), errors.Is(err, peer.ErrNoRoom), refused && (no.Code == peer.CodeStore || no.Code == peer.CodeTimeout):
+		return ill
+	case errors.Is(err, peer.ErrNotHere), errors.Is(err, peer.ErrNotServed), errors.Is(err, peer.ErrMismatch), errors.Is(err, peer.ErrQuestion):
+		return none
+	case ctx.Err() == nil || errors.Is(err, peer.ErrDown): // it was silent for too long before we gave up
+		return broken
+	case errors.Is(err, context.DeadlineExceeded) && errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return ill
 	}
-	return errors.Is(err, errLate) || errors.Is(err, context.DeadlineExceeded) && errors.Is(ctx.Err(), context.DeadlineExceeded)
+	return none
 }
 
 // blame counts against a member that another gateway has brought what it has not, and ejects it if
 // that is too often. Questions of one time are one; and a member that has been ejected of late has
 // no second chance.
-func (c *Cluster) blame(ctx context.Context, r *asking, q *peer.Query, err error) {
-	if r.member == nil || !sick(ctx, err) {
-		return
-	}
+func (c *Cluster) blame(r *asking, err error) {
 	defer c.say()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	m := r.member
-	if c.members[m.id] != m || m.gone || m.ejected || r.ejection != m.ejection || r.begun.Before(m.sickAt) {
+	if c.members[m.id] != m || m.gone || m.ejected || r.begun.Before(m.sickAt) || r.begun.Before(m.back) {
 		return
 	}
 	m.sick++
@@ -193,9 +196,7 @@ func (c *Cluster) blame(ctx context.Context, r *asking, q *peer.Query, err error
 	if m.sick < sickAfter && !again || c.most(func(o *member) bool { return o.ejected || m.sickAt.Sub(o.poorAt) < forgiven }) {
 		return
 	}
-	m.probe = probe(q)
-	c.eject(m, r.ejection, 0, fmt.Sprintf("%d questions in a row were answered elsewhere, the last since: %v", m.sick, err))
-	m.sick = 0
+	c.eject(m, r.begun, coolSick, fmt.Sprintf("%d questions in a row were answered elsewhere, the last since: %v", m.sick, err))
 }
 
 // most reports whether more than half of the gateways are so, this one counted, which is not.
@@ -211,60 +212,4 @@ func (c *Cluster) most(are func(*member) bool) bool {
 		}
 	}
 	return 2*so > all
-}
-
-// probe makes a small question of one that a member has not answered: its smallest sample, for no
-// reader. nil where that is large.
-func probe(q *peer.Query) *peer.Query {
-	var small *peer.Query
-	least := uint32(probeBytes)
-	for _, w := range q.Chunks {
-		for i, r := range w.Ranges {
-			if r.Length > least {
-				continue
-			}
-			least = r.Length
-			one := w
-			one.Ranges = w.Ranges[i : i+1 : i+1]
-			small = &peer.Query{Dataset: q.Dataset, Generation: q.Generation, Chunks: []peer.Wanted{one}}
-		}
-	}
-	return small
-}
-
-// try asks a sick member that has been left alone for long enough what it has not answered, beside
-// the data path. It is well if the answer comes in time.
-func (c *Cluster) try(ctx context.Context, k *contact) {
-	c.mu.Lock()
-	m := c.members[k.who]
-	if m == nil || m.gone || !m.ejected || m.probe == nil || m.address != k.address || m.misses > 0 || time.Now().Before(m.until) {
-		c.mu.Unlock()
-		return
-	}
-	q := m.probe
-	c.mu.Unlock()
-	prompt, load := c.patience()
-	asked, cancel := context.WithTimeout(ctx, load)
-	defer cancel()
-	begun := time.Now()
-	var heard atomic.Int64 // until the first word of the member; 0: there was none before the answer
-	hear := func() { heard.CompareAndSwap(0, int64(time.Since(begun))) }
-	err := c.cfg.Client.Read(peer.WithProgress(asked, &peer.Progress{Alive: hear, Begun: hear}), k.address, q, [][]byte{make([]byte, q.Chunks[0].Ranges[0].Length)})
-	hear()
-	if ctx.Err() != nil {
-		return
-	}
-	defer c.say()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !m.ejected || m.probe != q {
-		return
-	}
-	if err != nil || time.Duration(heard.Load()) > prompt {
-		m.until = time.Now().Add(m.cool(0))
-		return
-	}
-	m.probe = nil // the next hello lets it in
-	m.until = time.Now()
-	k.awake()
 }

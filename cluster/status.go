@@ -94,10 +94,10 @@ func (c *Cluster) Status() Status {
 	for _, k := range c.contacts {
 		m := c.members[k.who]
 		switch {
-		case k.reason != "":
+		case k.reason != "" && k.misses == 0:
 			out.Others = append(out.Others, OtherStatus{Address: k.address, ID: k.who, State: Refused, Reason: k.reason})
 		case !k.alias && (m == nil || m.address != k.address):
-			out.Others = append(out.Others, OtherStatus{Address: k.address, State: Unknown, Reason: k.fault})
+			out.Others = append(out.Others, OtherStatus{Address: k.address, State: Unknown, Reason: k.reason})
 		}
 	}
 	out.Faults = append(out.Faults, c.faults()...)
@@ -111,7 +111,7 @@ func (c *Cluster) status(s *snapshot, m *member) MemberStatus {
 		ID: m.id, Boot: m.boot, Address: m.address, State: Alive, Reason: m.reason, CacheBytes: m.weight,
 		Serves:    c.owned(s, m.id, m.serves),
 		LatencyMS: float64(m.latency.Microseconds()) / 1000, SeenSeconds: time.Since(m.seen).Seconds(), LinkRate: int64(m.rate),
-		Asked: m.asked.status(), Answered: m.answered.status(),
+		Asked: m.asked, Answered: m.answered,
 	}
 	switch {
 	case m.gone:
@@ -124,10 +124,6 @@ func (c *Cluster) status(s *snapshot, m *member) MemberStatus {
 		out.State = Suspect
 	}
 	return out
-}
-
-func (t traffic) status() Traffic {
-	return Traffic{Requests: t.requests, Bytes: t.bytes, Failed: t.failed}
 }
 
 // owned says what a gateway owns of what it serves.

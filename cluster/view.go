@@ -14,8 +14,7 @@ type snapshot struct {
 	owners  map[peer.Served]*placement.View // of one generation, among those that serve it
 	before  map[peer.Served]*placement.View // who may hold what has come to others: see rebuild
 	recent  bool                            // this gateway has come of late
-	there   map[string]bool                 // members that can be asked
-	leaving map[string]bool                 // of these, those that drain
+	leaving map[string]bool                 // members that can be asked, and drain
 	shares  map[string]float64              // of this gateway, by generation
 	self    peer.Hello
 }
@@ -52,14 +51,14 @@ func (c *Cluster) Owner(ch peer.Chunk, asked ...string) string {
 func (c *Cluster) Former(ch peer.Chunk) string {
 	s := c.now.Load()
 	id := ownerIn(s.before[peer.Served{Dataset: ch.Dataset, Generation: ch.Generation}], ch)
-	if s.leaving[id] || s.there[id] && c.recent() {
-		return id
+	if id == c.cfg.ID || !s.leaving[id] && !c.recent() {
+		return ""
 	}
-	return ""
+	return id
 }
 
 // recent reports whether this gateway has come so lately that other members may hold what it owns.
-func (c *Cluster) recent() bool { return time.Since(c.started) < c.cfg.Remember }
+func (c *Cluster) recent() bool { return time.Since(c.started) < remember }
 
 // Share returns which part of a generation's chunks this gateway is to hold.
 func (c *Cluster) Share(generation string) float64 {
@@ -77,21 +76,23 @@ func (c *Cluster) View() uint64 { return c.now.Load().number }
 func (c *Cluster) rebuild() {
 	s := &snapshot{
 		self: c.self(), number: 1, recent: c.recent(), owners: map[peer.Served]*placement.View{}, before: map[peer.Served]*placement.View{},
-		there: map[string]bool{}, leaving: map[string]bool{}, shares: map[string]float64{},
+		leaving: map[string]bool{}, shares: map[string]float64{},
 	}
 	if is := c.now.Load(); is != nil {
 		s.number = is.number + 1
 	}
 	now, before := map[peer.Served][]placement.Member{}, map[peer.Served][]placement.Member{}
 	for _, m := range c.members {
-		s.there[m.id] = !m.gone && !m.ejected
-		s.leaving[m.id] = s.there[m.id] && m.draining
+		if m.gone || m.ejected {
+			continue
+		}
+		s.leaving[m.id] = m.draining
 		p := placement.Member{ID: m.id, Weight: m.weight}
 		for _, served := range m.serves {
-			if m.owns() {
+			if !m.draining {
 				now[served] = append(now[served], p)
 			}
-			if s.there[m.id] && (m.draining || !s.recent || !c.newcomer(m)) {
+			if m.draining || !s.recent || !c.newcomer(m) {
 				before[served] = append(before[served], p)
 			}
 		}
