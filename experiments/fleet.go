@@ -133,7 +133,6 @@ func (d *data) join(ctx context.Context, cfg fleetConfig, i int, addresses []str
 		Name: cfg.name, ID: id, Boot: id, Address: addresses[i], Weight: uint64(cfg.room),
 		Serves:    []cluster.Serving{{Dataset: dataset, Generation: d.index.Generation(), Chunks: d.index.Chunks()}},
 		Discovery: &cluster.Names{Where: cluster.Join{Targets: addresses}, Log: zerolog.Nop()}, Client: client, Log: zerolog.Nop(),
-		Every: 200 * time.Millisecond,
 	})
 	if err != nil {
 		return nil, err
