@@ -1,6 +1,8 @@
 package datapath
 
 import (
+	"time"
+
 	"github.com/millrace-data/millrace/datapath/chunkcache"
 	"github.com/millrace-data/millrace/datapath/lookahead"
 )
@@ -18,21 +20,29 @@ const (
 func Policies() []Policy { return []Policy{PolicyPlan, PolicyLRU} }
 
 // due says when readers of the data set need a chunk next: the time until one comes soon,
-// and beyond chunkcache.Soon the time until one comes later, which counts only where chunks go by the plan.
-func (s *Source) due(chunk int) int64 {
-	c := s.path.readers.Coming(s, chunk)
+// and beyond chunkcache.Soon the time until one comes later, which counts only where chunks go by the plan. It answers any time
+// up to enough where that is so.
+func (s *Source) due(chunk int, enough int64) int64 { return s.path.due(s, chunk, enough) }
+
+func (p *Path) due(d lookahead.Dataset, chunk int, enough int64) int64 {
+	than := lookahead.Coming{Due: time.Duration(enough), Soon: true}
+	if enough > chunkcache.Soon && p.cfg.Policy != PolicyLRU {
+		than = lookahead.Coming{Due: time.Duration(enough - chunkcache.Soon - 1)}
+	}
+	c := p.readers.First(d, chunk, than)
 	switch {
 	case c.Soon:
 		return min(int64(c.Due), chunkcache.Soon-1)
-	case c.Due == lookahead.Never || s.path.cfg.Policy == PolicyLRU:
+	case c.Due == lookahead.Never || p.cfg.Policy == PolicyLRU:
 		return chunkcache.Never
 	}
 	return chunkcache.Soon + 1 + int64(c.Due)
 }
 
 // gone notes that a chunk is not in memory any more, or has not come.
-func (s *Source) gone(chunk int) {
-	if s.path.readers.Lost(s, chunk) {
+func (s *Source) gone(_ int, soon bool) {
+	if soon {
+		s.path.readers.Lost()
 		s.path.look()
 	}
 }

@@ -39,14 +39,16 @@ func (f *fetch) want(chunks []int) {
 }
 
 func (f *fetch) request() chunkcache.Request[key] {
-	return chunkcache.Request[key]{Table: f.source.chunks, Wants: f.wants, Ahead: f.held != nil, Due: f.due, Group: f.group, Load: f.load}
+	return chunkcache.Request[key]{Table: f.source.chunks, Wants: f.wants, Ahead: f.held != nil, Due: f.due(), Group: f.group, Load: f.load}
 }
 
-// due says when the last of the missing wants is needed: a chunk goes for them if it is due later,
+// due says when the last of the wants is needed that are missing: a chunk goes for them if it is due later,
 // or for a read ahead of need if it is due much later.
-func (f *fetch) due(missing []int) (due int64) {
-	for _, i := range missing {
-		due = max(due, f.source.due(f.numbers[i]))
+func (f *fetch) due() (due int64) {
+	for _, c := range f.numbers {
+		if !f.source.chunks.Contains(c) {
+			due = max(due, f.source.due(c, due))
+		}
 	}
 	if f.held != nil {
 		return later(due)

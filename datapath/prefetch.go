@@ -113,7 +113,7 @@ func (p *Path) brings(n lookahead.Need, now time.Time) bool {
 // bodies need, or instead of a chunk that is due later.
 func (p *Path) hasRoom(n lookahead.Need) bool {
 	s := n.Dataset.(*Source)
-	return p.free() >= s.Cost(n.Chunk) || p.cache.Goes(later(s.due(n.Chunk)))
+	return p.free() >= s.Cost(n.Chunk) || p.cache.Goes(later(s.due(n.Chunk, chunkcache.Whatever)))
 }
 
 // later returns how late a chunk that a reader comes for soon must be due to go for one that is read

@@ -145,7 +145,7 @@ func (w *warming) bring(ctx context.Context, chunk int, stays bool) bool {
 	f.want([]int{chunk})
 	request := f.request()
 	if !stays {
-		request.Due = nil // it only passes through memory
+		request.Due = chunkcache.Soon // it only passes through memory
 	}
 	wait, err := s.path.cache.Start(ctx, request)
 	if errors.Is(err, chunkcache.ErrNoRoom) {

@@ -89,7 +89,8 @@ func (g *gateway) memoryFreed() {
 
 // gone notes that a chunk is not in memory any more.
 func (g *gateway) gone(chunk int32) {
-	if g.readers.Lost(g, int(chunk)) {
+	if g.readers.Expected(g, int(chunk)) {
+		g.readers.Lost()
 		g.look()
 	}
 }

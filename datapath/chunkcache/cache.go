@@ -60,7 +60,7 @@ func New[K comparable](cfg Config) *Cache[K] {
 		budget: cfg.Budget,
 		debug:  cfg.Debug,
 		arena:  newArena(cfg.Budget.Total()),
-		shelf:  newShelf((*entry[K]).due, (*entry[K]).gone),
+		shelf:  newShelf((*entry[K]).next, (*entry[K]).gone),
 		calls:  map[K]*call[K]{},
 		free:   map[int64][]*slot{},
 	}
@@ -81,11 +81,7 @@ func (c *Cache[K]) Stats() Stats {
 func (c *Cache[K]) Reclaim(n, due int64) int64 {
 	c.mu.Lock()
 	going, back := c.takeAny(n)
-	for back < n {
-		e := c.shelf.next(due)
-		if e == nil {
-			break
-		}
+	for _, e := range c.shelf.some(n-back, due) {
 		s := c.evict(e)
 		going = append(going, s)
 		back += s.cost()
@@ -168,7 +164,7 @@ func (c *Cache[K]) unlease(e *entry[K]) bool {
 func (c *Cache[K]) evict(e *entry[K]) *slot {
 	c.shelf.drop(e)
 	c.stats.Evictions++
-	if e.chosen <= Soon {
+	if e.due <= Soon {
 		c.stats.Expected++
 	}
 	c.stats.Bytes -= e.slot.class

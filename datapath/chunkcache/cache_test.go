@@ -70,7 +70,11 @@ func tableOf[K comparable](c *Cache[K]) *Table[K] {
 // opened returns a cache with a table of chunks whose keys are their numbers.
 func opened(cfg Config, due func(int) int64) *Cache[int] {
 	c := New[int](cfg)
-	tables.Store(c, NewTable(1000, Dataset[int]{Due: due}))
+	var of Dataset[int]
+	if due != nil {
+		of.Due = func(k int, _ int64) int64 { return due(k) }
+	}
+	tables.Store(c, NewTable(1000, of))
 	return c
 }
 
@@ -322,7 +326,7 @@ func TestALoadTakesNoMemoryOfWhatIsDueSooner(t *testing.T) {
 		return int64(k)
 	})
 	get := func(k int) error {
-		l, err := c.Acquire(t.Context(), Request[int]{Wants: []Want[int]{{Key: k, Size: 1000}}, Load: load})
+		l, err := c.Acquire(t.Context(), Request[int]{Wants: []Want[int]{{Key: k, Size: 1000}}, Due: Soon, Load: load})
 		if err == nil {
 			l.Close()
 		}

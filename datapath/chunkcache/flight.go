@@ -18,12 +18,8 @@ type Want[K comparable] struct {
 type Request[K comparable] struct {
 	Table *Table[K]
 	Wants []Want[K]
-	Ahead bool // no reader waits for the chunks yet: they count as neither hits nor misses
-
-	// Due says when the last of the missing wants is needed, given by their numbers: a chunk goes for
-	// them only if it is due later; nil: Soon. It runs under the cache's lock, like a
-	// table's due.
-	Due func(missing []int) int64
+	Ahead bool  // no reader waits for the chunks yet: they count as neither hits nor misses
+	Due   int64 // when the last of the missing wants is needed: a chunk goes for them only if it is due later
 
 	// Group says which of the missing wants one load brings, as lists of their numbers, each exactly
 	// once; nil: each has its own. It must be quick: it runs under the cache's lock.
@@ -169,11 +165,7 @@ func (c *Cache[K]) claim(ctx context.Context, req *Request[K], l *Leases[K]) ([]
 	}
 	var slots []*slot
 	if len(missing) > 0 {
-		due := int64(Soon)
-		if req.Due != nil {
-			due = req.Due(missing)
-		}
-		if slots = c.takeSlots(sizes, due, c.budget.TryReserve); slots == nil {
+		if slots = c.takeSlots(sizes, req.Due, c.budget.TryReserve); slots == nil {
 			for i, e := range l.entries {
 				if e != nil {
 					c.unlease(e)

@@ -18,7 +18,8 @@ const (
 )
 
 // Before an idle chunk goes, so many of those that nobody comes for soon are asked when they are due.
-// Where there are no more, all are asked, and the choice is exact.
+// Where there are no more, all are asked, and the choice is exact. Readers wait meanwhile, so those that were
+// due last before are asked first: of the others it is enough to know that they are due sooner.
 const (
 	oldest   = 8 // those longest idle: of what nobody comes for the oldest goes, at the first answer
 	newest   = 8 // those idle last: as an epoch begins, only these have no use left in it
@@ -34,7 +35,7 @@ type idle[K comparable] struct {
 	others  queue[K] // due after Soon, as far as they were asked
 	soon    queue[K] // due up to Soon, when they were asked last
 	bytes   int64
-	due     func(*entry[K]) int64
+	next    func(e *entry[K], enough int64) int64
 	runners []candidate[K] // of the last choice, the one due last first
 	random  *rand.Rand
 }
@@ -50,8 +51,8 @@ func (a candidate[K]) before(b candidate[K]) bool {
 	return a.due > b.due || a.due == b.due && a.entry.place < b.entry.place
 }
 
-func newIdle[K comparable](due func(*entry[K]) int64) idle[K] {
-	return idle[K]{due: due, random: rand.New(rand.NewPCG(1, 2))} // a simulation gives the same answer each time
+func newIdle[K comparable](next func(e *entry[K], enough int64) int64) idle[K] {
+	return idle[K]{next: next, random: rand.New(rand.NewPCG(1, 2))} // a simulation gives the same answer each time
 }
 
 func (l *idle[K]) count() int { return l.others.count + l.soon.count }
@@ -71,12 +72,15 @@ func (l *idle[K]) remove(e *entry[K]) {
 	}
 }
 
-// last returns the entry that goes first, as far as some of them tell, and when it is due. There must
-// be one.
-func (l *idle[K]) last() candidate[K] {
+// last returns the entry that goes first, as far as some of them tell; nil if none goes for what is due
+// at a time.
+func (l *idle[K]) last(due int64) *entry[K] {
+	if l.count() == 0 {
+		return nil
+	}
 	for _, e := range l.soon.oldest(again) {
 		l.soon.remove(e)
-		if l.due(e) > Soon {
+		if l.next(e, Soon) > Soon {
 			l.others.add(e)
 		} else {
 			l.soon.add(e)
@@ -86,17 +90,28 @@ func (l *idle[K]) last() candidate[K] {
 	l.runners = make([]candidate[K], 0, runnerUp+2)
 	for l.sample(was); len(l.runners) == 0 && l.others.count > 0; l.sample(nil) {
 	}
+	if len(l.runners) == 0 {
+		for _, e := range l.soon.oldest(looks / 2) {
+			l.note(candidate[K]{e, l.next(e, l.enough(due))})
+		}
+		for range looks / 2 {
+			e := l.soon.draw(l.random)
+			l.note(candidate[K]{e, l.next(e, l.enough(due))})
+		}
+	}
+	if c := l.runners[0]; c.due > due || c.due == Never {
+		c.entry.due = c.due
+		return c.entry
+	}
+	return nil
+}
+
+// enough is when an entry is due that does not go, whenever it is due before that.
+func (l *idle[K]) enough(least int64) int64 {
 	if len(l.runners) > 0 {
-		return l.runners[0]
+		return l.runners[0].due - 1
 	}
-	for _, e := range l.soon.oldest(looks / 2) {
-		l.note(candidate[K]{e, l.due(e)})
-	}
-	for range looks / 2 {
-		e := l.soon.draw(l.random)
-		l.note(candidate[K]{e, l.due(e)})
-	}
-	return l.runners[0]
+	return least
 }
 
 // sample asks some of the others.
@@ -106,6 +121,13 @@ func (l *idle[K]) sample(runners []candidate[K]) {
 			l.ask(e)
 		}
 		return
+	}
+	if len(runners) > 0 && runners[0].due < Never {
+		for _, c := range runners {
+			if l.others.has(c.entry) {
+				l.ask(c.entry)
+			}
+		}
 	}
 	for _, e := range l.others.oldest(oldest) {
 		if l.ask(e) == Never {
@@ -120,11 +142,6 @@ func (l *idle[K]) sample(runners []candidate[K]) {
 			}
 		}
 	}
-	for _, c := range runners {
-		if l.others.has(c.entry) {
-			l.ask(c.entry)
-		}
-	}
 	for range drawn {
 		if l.others.count > 0 {
 			l.ask(l.others.draw(l.random))
@@ -134,7 +151,7 @@ func (l *idle[K]) sample(runners []candidate[K]) {
 
 // ask asks when one of the others is due. One that is due soon is put among its like.
 func (l *idle[K]) ask(e *entry[K]) int64 {
-	due := l.due(e)
+	due := l.next(e, l.enough(Soon))
 	if due <= Soon {
 		l.others.remove(e)
 		l.soon.add(e)

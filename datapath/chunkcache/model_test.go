@@ -89,7 +89,7 @@ func (m *model) evict() {
 
 func (m *model) acquire(t *rapid.T) {
 	keys := rapid.SliceOfNDistinct(rapid.IntRange(0, 9), 1, 4, rapid.ID[int]).Draw(t, "keys")
-	req := Request[int]{Load: load, Due: func([]int) int64 { return Soon }, Group: func(missing []int) [][]int { return [][]int{missing} }}
+	req := Request[int]{Load: load, Due: Soon, Group: func(missing []int) [][]int { return [][]int{missing} }}
 	var found, missing []int
 	pinned := map[int]bool{}
 	for _, k := range keys {

@@ -18,9 +18,9 @@ type entry[K comparable] struct {
 	length int64 // of the chunk
 	cost   int64
 	refs   int32 // open leases; 0: the entry is idle
-	place  int   // in one of the lists of idle entries, if it is idle
-	chosen int64 // when it was due as it was chosen to go
 	coming bool  // it stands for a load on its way
+	place  int   // in one of the lists of idle entries, if it is idle
+	due    int64 // when it was due as it was chosen to go
 	places []place[K]
 }
 
@@ -40,10 +40,10 @@ func NewShelf[K comparable](due func(K) int64, evicted func(K)) *Shelf[K] {
 	if evicted == nil {
 		evicted = func(K) {}
 	}
-	return newShelf(func(e *entry[K]) int64 { return due(e.key) }, func(e *entry[K]) { evicted(e.key) })
+	return newShelf(func(e *entry[K], _ int64) int64 { return due(e.key) }, func(e *entry[K]) { evicted(e.key) })
 }
 
-func newShelf[K comparable](due func(*entry[K]) int64, evicted func(*entry[K])) *Shelf[K] {
+func newShelf[K comparable](due func(e *entry[K], enough int64) int64, evicted func(*entry[K])) *Shelf[K] {
 	return &Shelf[K]{entries: map[K]*entry[K]{}, idle: newIdle(due), evicted: evicted}
 }
 
@@ -80,21 +80,13 @@ func (s *Shelf[K]) Release(key K) bool { return s.release(s.entries[key]) }
 // Evict takes chunks away for n bytes that are due at a time, and returns the bytes: chunks that are
 // due later, the last of them first, and those that nobody comes for. It takes none if those that it
 // finds are not enough.
-func (s *Shelf[K]) Evict(n, due int64) (bytes int64) {
-	for _, e := range s.choose(n, due) {
-		bytes += e.cost
-		s.drop(e)
-	}
-	return bytes
-}
+func (s *Shelf[K]) Evict(n, due int64) (bytes int64) { return s.dropAll(s.choose(n, due)) }
 
 // EvictSome is Evict, but for that it takes what goes where that is not enough.
-func (s *Shelf[K]) EvictSome(n, due int64) (bytes int64) {
-	for bytes < n {
-		e := s.next(due)
-		if e == nil {
-			break
-		}
+func (s *Shelf[K]) EvictSome(n, due int64) (bytes int64) { return s.dropAll(s.some(n, due)) }
+
+func (s *Shelf[K]) dropAll(chosen []*entry[K]) (bytes int64) {
+	for _, e := range chosen {
 		bytes += e.cost
 		s.drop(e)
 	}
@@ -102,51 +94,39 @@ func (s *Shelf[K]) EvictSome(n, due int64) (bytes int64) {
 }
 
 // Goes reports whether an idle chunk would go for one that is due at a time.
-func (s *Shelf[K]) Goes(due int64) bool {
-	if s.idle.count() == 0 {
-		return false
-	}
-	last := s.idle.last()
-	return last.due > due || last.due == Never
-}
+func (s *Shelf[K]) Goes(due int64) bool { return s.idle.last(due) != nil }
 
 // choose takes entries off the idle ones that go for n bytes that are due at a time: none if those
 // that it finds are not enough.
-func (s *Shelf[K]) choose(n, due int64) (chosen []*entry[K]) {
+func (s *Shelf[K]) choose(n, due int64) []*entry[K] {
 	if n > s.idle.bytes {
 		return nil
 	}
-	for n > 0 {
-		e := s.next(due)
-		if e == nil {
-			s.restore(chosen)
-			return nil
-		}
-		chosen = append(chosen, e)
+	chosen := s.some(n, due)
+	for _, e := range chosen {
 		n -= e.cost
+	}
+	if n > 0 {
+		for _, e := range chosen {
+			s.idle.add(e)
+		}
+		return nil
 	}
 	return chosen
 }
 
-// next takes the entry off the idle ones that goes first, nil if none goes for what is due then.
-func (s *Shelf[K]) next(due int64) *entry[K] {
-	if s.idle.count() == 0 {
-		return nil
+// some takes entries off the idle ones that go for n bytes that are due at a time, or what there is.
+func (s *Shelf[K]) some(n, due int64) (chosen []*entry[K]) {
+	for n > 0 {
+		e := s.idle.last(due)
+		if e == nil {
+			break
+		}
+		s.idle.remove(e)
+		chosen = append(chosen, e)
+		n -= e.cost
 	}
-	last := s.idle.last()
-	if last.due <= due && last.due < Never {
-		return nil
-	}
-	s.idle.remove(last.entry)
-	last.entry.chosen = last.due
-	return last.entry
-}
-
-// restore puts chosen entries back.
-func (s *Shelf[K]) restore(chosen []*entry[K]) {
-	for _, e := range chosen {
-		s.idle.add(e)
-	}
+	return chosen
 }
 
 // drop forgets an entry that was chosen.

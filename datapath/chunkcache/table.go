@@ -5,12 +5,12 @@ import "sync/atomic"
 // Dataset is what a table knows of its data set. Due and Gone run under the cache's lock: they must be
 // quick, must not call the cache, and must not wait for a lock that is held while the cache is called.
 type Dataset[K comparable] struct {
-	// Due says when readers of the data set need a chunk next: see Soon; nil: Never. It is asked for some
-	// chunks before one of them goes.
-	Due func(chunk int) int64
+	// Due says when readers of the data set need a chunk next: see Soon; nil: Never. It may answer what is
+	// later than that, but not later than enough. It is asked for some chunks before one of them goes.
+	Due func(chunk int, enough int64) int64
 	// Gone is told of each chunk that is not in memory any more, nor on its way there: it was evicted, or
-	// its load ended without it; nil: nobody wants to know.
-	Gone  func(chunk int)
+	// its load ended without it. soon says that readers may come for it soon; nil: nobody wants to know.
+	Gone  func(chunk int, soon bool)
 	Owner any // what Name.Owner names the data set by
 }
 
@@ -23,10 +23,10 @@ type Table[K comparable] struct {
 // NewTable returns the table of a data set of so many chunks.
 func NewTable[K comparable](chunks int, of Dataset[K]) *Table[K] {
 	if of.Due == nil {
-		of.Due = func(int) int64 { return Never }
+		of.Due = func(int, int64) int64 { return Never }
 	}
 	if of.Gone == nil {
-		of.Gone = func(int) {}
+		of.Gone = func(int, bool) {}
 	}
 	return &Table[K]{of: of, chunks: make([]atomic.Pointer[entry[K]], chunks)}
 }
@@ -73,7 +73,7 @@ func (e *entry[K]) lost() {
 func (e *entry[K]) gone() {
 	e.lost()
 	for _, p := range e.places {
-		p.table.of.Gone(p.chunk)
+		p.table.of.Gone(p.chunk, e.due <= Soon)
 	}
 }
 
@@ -81,11 +81,13 @@ func (e *entry[K]) gone() {
 // no end of them.
 const names = 8
 
-// due says when the first reader comes for an entry, under whatever name.
-func (e *entry[K]) due() int64 {
+// next says when the first reader comes for an entry, under whatever name, or what is no later than enough.
+func (e *entry[K]) next(enough int64) int64 {
 	due := int64(Never)
 	for _, p := range e.places[:min(len(e.places), names)] {
-		due = min(due, p.table.of.Due(p.chunk))
+		if due = min(due, p.table.of.Due(p.chunk, enough)); due <= enough {
+			break
+		}
 	}
 	return due
 }

@@ -69,7 +69,11 @@ func TestATableFindsWhatIsThere(t *testing.T) {
 func TestChunksOfOneKeyAreOne(t *testing.T) {
 	c := New[string](Config{Budget: budget.New(1<<20, 0), Debug: true})
 	var gone []int
-	old, grown := NewTable(2, Dataset[string]{}), NewTable(3, Dataset[string]{Due: func(k int) int64 { return int64(k) }, Gone: func(k int) { gone = append(gone, k) }})
+	old, grown := NewTable(2, Dataset[string]{}), NewTable(3, Dataset[string]{Due: func(k int, _ int64) int64 { return int64(k) }, Gone: func(k int, soon bool) {
+		if soon {
+			gone = append(gone, k)
+		}
+	}})
 	loads := 0
 	get := func(table *Table[string], chunks ...int) *Leases[string] {
 		var wants []Want[string]

@@ -3,6 +3,7 @@ package lookahead
 import (
 	"math"
 	"math/bits"
+	"sync"
 	"time"
 
 	"github.com/millrace-data/millrace/shuffle"
@@ -15,7 +16,7 @@ const Never = time.Duration(math.MaxInt64)
 // need: after what that one needs now, before what it needs soon.
 const behindDue = 1
 
-// standing is where one reader stands. It never changes.
+// standing is where one reader stands.
 type standing struct {
 	plan      *shuffle.Plan
 	epoch     *shuffle.Epoch
@@ -36,10 +37,18 @@ type Coming struct {
 	Samples uint64        // of the chunk that readers take soon, as far as is known
 }
 
+// readersOf are the readers of one plan.
+type readersOf struct {
+	all []*reader // guarded by the table's lock
+
+	mu     sync.Mutex // guards what follows, and is held for moments: who asks when chunks are due holds up others
+	stands []standing // of the readers, in the same order
+}
+
 // Due returns how long it takes until the first reader comes for a chunk: from where each reader
 // stands to where its next use of the chunk begins, at the reader's rate. Never says that no reader
 // is known to come. Answers given at about the same moment can be compared; while readers wait, no
-// time passes. Due takes no lock, and costs a binary search or two for each plan that is read.
+// time passes. Due does not wait for the table, and costs a binary search or two for each plan that is read.
 //
 // What a rank behind the foremost one of its reader still needs is due next to at once (behindDue):
 // it is there, and to bring it again would cost a read that the reader ahead gains nothing from. Where
@@ -54,29 +63,62 @@ type Coming struct {
 func (r *Readers) Due(d Dataset, chunk int) time.Duration { return r.Coming(d, chunk).Due }
 
 // Expected reports whether some reader comes for a chunk soon.
-func (r *Readers) Expected(d Dataset, chunk int) bool { return r.Coming(d, chunk).Soon }
+func (r *Readers) Expected(d Dataset, chunk int) bool {
+	return r.First(d, chunk, Coming{Soon: true, Due: Never}).Soon
+}
 
 // Coming returns what Due returns, and what readers take of the chunk soon.
 func (r *Readers) Coming(d Dataset, chunk int) Coming {
+	return r.First(d, chunk, Coming{Soon: true, Due: -1})
+}
+
+// First returns what Coming returns if that is later than enough. Else it asks only as many readers as show that.
+func (r *Readers) First(d Dataset, chunk int, enough Coming) Coming {
 	c := Coming{Due: Never}
-	for _, readers := range (*r.known.Load())[d] {
-		if len(readers) > 1 {
-			r.several(&c, d, readers, uint64(chunk))
-		} else if s := readers[0].standing.Load(); r.mine(d, s.plan, s.groups, uint64(chunk)) {
-			span, ok := s.epoch.Next(uint64(chunk), s.last)
-			c.note(s, uint64(chunk), span, ok)
+	plans := (*r.known.Load())[d]
+	if len(plans) == 0 || r.cfg.Mine != nil && !r.cfg.Mine(d, chunk) {
+		return c
+	}
+	hint := &r.soonest[chunk%len(r.soonest)]
+	begin := int(hint.Load()) % len(plans)
+	first := begin
+	for n := range plans {
+		i := (begin + n) % len(plans)
+		before := c
+		if plans[i].first(&c, uint64(chunk), enough); before.later(c) {
+			first = i
 		}
+		if !c.later(enough) {
+			break
+		}
+	}
+	if first != begin {
+		hint.Store(uint32(first))
 	}
 	return c
 }
 
-// several adds the readers of one plan, which looks each epoch's spans of the chunk up once.
-func (r *Readers) several(c *Coming, d Dataset, readers []*reader, chunk uint64) {
+// later reports whether a chunk is due later than another one: those that are due soon come before all others.
+func (c Coming) later(than Coming) bool {
+	if c.Soon != than.Soon {
+		return than.Soon
+	}
+	return c.Due > than.Due
+}
+
+// first adds the readers of one plan, until one comes early enough.
+func (p *readersOf) first(c *Coming, chunk uint64, enough Coming) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	var uses uses
-	for _, x := range readers {
-		if s := x.standing.Load(); r.mine(d, s.plan, s.groups, chunk) {
-			span, ok := uses.next(s, chunk)
-			c.note(s, chunk, span, ok)
+	for i := range p.stands {
+		s := &p.stands[i]
+		if !s.groups.comeFor(s.plan, chunk) {
+			continue
+		}
+		span, ok := uses.next(s, chunk)
+		if c.note(s, chunk, span, ok); !c.later(enough) {
+			return
 		}
 	}
 }
@@ -111,20 +153,36 @@ func (c *Coming) note(s *standing, chunk uint64, span shuffle.Span, ok bool) {
 // uses remembers the spans of one chunk in one epoch, for the readers of one plan that are there.
 type uses struct {
 	epoch *shuffle.Epoch
+	from  uint64 // no span is remembered that ends before this position
 	spans []shuffle.Span
+	all   bool // there are no more
 	array [4]shuffle.Span
 }
 
 // next returns the chunk's first span that ends after the position of the reader's last rank.
 func (u *uses) next(s *standing, chunk uint64) (shuffle.Span, bool) {
-	if u.epoch == nil || u.epoch.Number() != s.epoch.Number() {
-		u.epoch, u.spans = s.epoch, u.array[:0]
-		for span, ok := s.epoch.Next(chunk, 0); ok; span, ok = s.epoch.Next(chunk, span.To) {
-			u.spans = append(u.spans, span)
-		}
+	switch {
+	case u.epoch == nil || u.epoch.Number() != s.epoch.Number():
+		u.epoch, u.from, u.spans, u.all = s.epoch, s.last, u.array[:0], false
+	case s.last < u.from:
+		u.from, u.spans, u.all = 0, u.array[:0], false
 	}
 	for _, span := range u.spans {
 		if span.To > s.last {
+			return span, true
+		}
+	}
+	for !u.all {
+		after := u.from
+		if n := len(u.spans); n > 0 {
+			after = u.spans[n-1].To
+		}
+		span, ok := s.epoch.Next(chunk, after)
+		if !ok {
+			u.all = true
+			break
+		}
+		if u.spans = append(u.spans, span); span.To > s.last {
 			return span, true
 		}
 	}
@@ -144,22 +202,30 @@ func (s *standing) own(chunk uint64) uint64 {
 // memory is not what memory keeps.
 func (r *Readers) Distance(d Dataset, chunk int, again bool) time.Duration {
 	first, second := Never, Never
-	for _, readers := range (*r.known.Load())[d] {
-		for _, x := range readers {
-			s := x.standing.Load()
-			if !r.mine(d, s.plan, s.groups, uint64(chunk)) {
-				continue
-			}
-			for _, samples := range s.uses(uint64(chunk)) {
-				left := takes(samples, s.rate)
-				first, second = min(first, left), min(second, max(first, left))
-			}
+	if r.cfg.Mine == nil || r.cfg.Mine(d, chunk) {
+		for _, p := range (*r.known.Load())[d] {
+			p.distance(uint64(chunk), &first, &second)
 		}
 	}
 	if again {
 		return second
 	}
 	return first
+}
+
+func (p *readersOf) distance(chunk uint64, first, second *time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range p.stands {
+		s := &p.stands[i]
+		if !s.groups.comeFor(s.plan, chunk) {
+			continue
+		}
+		for _, samples := range s.uses(chunk) {
+			left := takes(samples, s.rate)
+			*first, *second = min(*first, left), min(*second, max(*first, left))
+		}
+	}
 }
 
 // uses returns how many samples the reader has to go until its next two uses of a chunk.

@@ -56,6 +56,39 @@ func TestDueIsWhenTheFirstReaderComes(t *testing.T) {
 	}
 }
 
+// First tells what all readers together tell where that is later than enough, and else that it is not.
+func TestFirstTellsWhatIsLaterThanEnough(t *testing.T) {
+	d := newData(400, 10)
+	r := New(Config{Budget: 10})
+	now := begin()
+	for seed := range uint64(6) {
+		p := d.plan(t, shuffle.Slot, 16, seed)
+		for i := range uint64(3) {
+			now = now.Add(time.Millisecond)
+			r.read(d, at(p, i, 1000*i+100*seed, 10), now)
+		}
+	}
+	var all []Coming
+	for c := range d.chunks {
+		all = append(all, r.Coming(d, c))
+	}
+	exact := 0
+	for c, want := range all {
+		for _, enough := range all[:40] {
+			got := r.First(d, c, enough)
+			if want.later(enough) && (got.Due != want.Due || got.Soon != want.Soon) || want.later(got) || !want.later(enough) && got.later(enough) {
+				t.Fatalf("chunk %d, %+v is enough: got %+v, want %+v", c, enough, got, want)
+			}
+			if got == want {
+				exact++
+			}
+		}
+	}
+	if exact == 40*d.chunks {
+		t.Error("got what all readers together tell each time, want less asked")
+	}
+}
+
 // What this epoch has used stays for the next one by a place of its own, whatever the orders of the epochs are, and what
 // stays comes at all times of an epoch: a cache of half the data serves about half of every tenth of it.
 func TestWhatStaysComesEvenly(t *testing.T) {

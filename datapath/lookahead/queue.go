@@ -125,8 +125,8 @@ func (x *reader) reach() int {
 	return aheadChunks
 }
 
-// foresee adds to the uses what comes after them, somewhat more than is needed soon. It prepares the
-// next epoch only if that is needed.
+// foresee adds to the uses what comes after them, somewhat more than is needed soon, in the next epoch only if that
+// is needed.
 func (r *Readers) foresee(x *reader) {
 	most, more, budget := x.reach(), foresight, r.cfg.Budget
 	known := len(x.uses)
@@ -154,7 +154,10 @@ func (r *Readers) foresee(x *reader) {
 	if more < foresight {
 		return
 	}
-	for span := range x.after().Spans(0) {
+	if r.after(x) == nil {
+		return
+	}
+	for span := range x.next.Spans(0) {
 		if !take(span, x.at.Plan.Samples()+span.From) {
 			return
 		}
@@ -168,6 +171,8 @@ func (x *reader) horizon() uint64 {
 		return max(x.uses[x.soon].start, x.at.End) - x.at.First
 	case len(x.uses) == 0:
 		return x.at.End - x.at.First
+	case x.next == nil:
+		return x.at.Plan.Samples() - x.at.First
 	}
 	return 2*x.at.Plan.Samples() - x.at.First
 }
@@ -276,15 +281,9 @@ func (r *Readers) reorder(x *reader) {
 	heap.Fix(&r.queue, x.place)
 }
 
-// Lost says that a chunk is not in memory any more, or has not come. It reports whether a reader comes
-// for it soon: then the queue begins anew. Lost takes no lock.
-func (r *Readers) Lost(d Dataset, chunk int) bool {
-	soon := r.Expected(d, chunk)
-	if soon {
-		r.lost.Store(true)
-	}
-	return soon
-}
+// Lost says that a chunk that readers may come for soon is not in memory any more, or has not come: the queue
+// begins anew. Lost takes no lock.
+func (r *Readers) Lost() { r.lost.Store(true) }
 
 // queue is the readers, a heap: the one first that would stall first.
 type queue []*reader

@@ -3,7 +3,6 @@ package lookahead
 import (
 	"math"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/millrace-data/millrace/shuffle"
@@ -26,6 +25,7 @@ type reader struct {
 	dataset   Dataset
 	at        shuffle.Cursor // of the foremost request
 	next      *shuffle.Epoch // the epoch after at.Epoch, once it is needed
+	coming    uint64         // number of the epoch that is prepared for next now; 0: none is
 	reading   int            // requests that wait for bytes: who waits for the store has not gone
 	seen      time.Time      // when the last one began or was answered
 	step      time.Time      // when the reader last moved on
@@ -46,7 +46,6 @@ type reader struct {
 	groups groups              // those that come for chunks here
 
 	ahead
-	standing atomic.Pointer[standing]
 }
 
 // near reports whether a request of the reader's plan belongs to it.
@@ -113,23 +112,11 @@ func (x *reader) last() uint64 {
 }
 
 // stands returns where the reader stands.
-func (x *reader) stands() *standing {
-	s := &standing{
+func (x *reader) stands() standing {
+	return standing{
 		plan: x.at.Plan, epoch: x.at.Epoch, first: x.at.First, last: x.last(), total: x.at.Plan.Samples(),
 		soon: x.horizon(), rate: x.rate(), groups: x.groups, straggler: x.lag > 0,
 	}
-	if s.first+s.soon > s.total {
-		s.next = x.after()
-	}
-	return s
-}
-
-// after returns the reader's next epoch, which it prepares if that has not been done.
-func (x *reader) after() *shuffle.Epoch {
-	if x.next == nil {
-		x.next = x.at.Plan.Epoch(x.at.Epoch.Number() + 1)
-	}
-	return x.next
 }
 
 // quick is the demand of a rank that is not known to take any time, in samples per second: what it needs is due at

@@ -35,13 +35,18 @@ type Place struct {
 	Chunk   int
 }
 
+// hints is for how many chunks it is remembered which plan comes first: those that are asked again and again
+// before one goes are some ten.
+const hints = 4096
+
 // Readers is the table of readers. It is safe for concurrent use.
 type Readers struct {
 	cfg Config
 
 	mu       sync.Mutex // guards what follows and what is in it
-	plans    map[planKey][]*reader
+	plans    map[planKey]*readersOf
 	queue    queue     // all readers
+	lacking  []*reader // need their next epochs, which are to be prepared without the lock
 	passed   []*reader // readers with missing chunks that this pass over the queue has looked at
 	held     int64     // bytes that the plans of the readers keep alive
 	numbered map[uint64]*reader
@@ -49,13 +54,14 @@ type Readers struct {
 	ranks    *simplelru.LRU[rankKey, *rank]
 
 	changes atomic.Uint64
-	lost    atomic.Bool                             // a chunk has gone that a reader comes for soon
-	known   atomic.Pointer[map[Dataset][][]*reader] // the readers, plan by plan, for Coming, which must not wait
+	lost    atomic.Bool                              // a chunk has gone that a reader comes for soon
+	soonest [hints]atomic.Uint32                     // by chunk: which of its known plans came first when it was asked last
+	known   atomic.Pointer[map[Dataset][]*readersOf] // the readers, for Coming, which must not wait for the table
 }
 
 // New returns a table without readers.
 func New(cfg Config) *Readers {
-	r := &Readers{cfg: cfg, plans: map[planKey][]*reader{}, numbered: map[uint64]*reader{}}
+	r := &Readers{cfg: cfg, plans: map[planKey]*readersOf{}, numbered: map[uint64]*reader{}}
 	r.ranks, _ = simplelru.NewLRU[rankKey, *rank](maxRanks, nil) // an error says that the size is not above 0
 	r.publish()
 	return r
@@ -78,7 +84,7 @@ type Visit struct {
 func (r *Readers) Asked(d Dataset, at shuffle.Cursor, now time.Time) *Visit {
 	prepare(at.Epoch)
 	r.mu.Lock()
-	defer r.mu.Unlock()
+	defer r.unlock()
 	rank, thought, known := r.step(d, at, now)
 	v := &Visit{of: r, rank: rank, begun: now, think: rank.think(), plan: at.Plan}
 	if !at.Epoch.Local() {
@@ -107,6 +113,25 @@ func (r *Readers) Asked(d Dataset, at shuffle.Cursor, now time.Time) *Visit {
 // asked: for a million chunks that takes 40 ms, and no lock is held for as long.
 func prepare(e *shuffle.Epoch) { e.Next(0, 0) }
 
+// unlock ends what has begun with mu locked, and then prepares the epochs that readers have come near.
+func (r *Readers) unlock() {
+	for len(r.lacking) > 0 {
+		x := r.lacking[0]
+		r.lacking = r.lacking[1:]
+		plan, number := x.at.Plan, x.coming
+		r.mu.Unlock()
+		next := plan.Epoch(number)
+		prepare(next)
+		r.mu.Lock()
+		x.coming = 0
+		if r.numbered[x.number] == x && x.at.Epoch.Number()+1 == number {
+			x.next, x.looked = next, false
+			r.stand(x)
+		}
+	}
+	r.mu.Unlock()
+}
+
 // Heard notes that a rank that reads at another gateway stands there, and for how long it thinks between two batches (0: that is
 // not known), so that what it will ask this one for is here in time. Its reader is one of this table like others, and
 // forgotten like them; only List does not know it.
@@ -116,7 +141,7 @@ func (r *Readers) Heard(d Dataset, at shuffle.Cursor, think time.Duration, now t
 	}
 	prepare(at.Epoch)
 	r.mu.Lock()
-	defer r.mu.Unlock()
+	defer r.unlock()
 	if x := r.move(d, at, now); x != nil {
 		x.far, x.served, x.left = true, true, false
 		x.heard(at, think, now)
@@ -127,7 +152,7 @@ func (r *Readers) Heard(d Dataset, at shuffle.Cursor, think time.Duration, now t
 // Reowned says that Mine may answer otherwise than before.
 func (r *Readers) Reowned() {
 	r.mu.Lock()
-	defer r.mu.Unlock()
+	defer r.unlock()
 	for _, x := range append([]*reader(nil), r.queue...) {
 		x.looked = false
 		r.stand(x)
@@ -144,11 +169,11 @@ func (r *Readers) mine(d Dataset, p *shuffle.Plan, g groups, chunk uint64) bool 
 // reader comes its chunks are due as those of one that stands at the first position announced.
 func (r *Readers) Announce(d Dataset, at shuffle.Cursor, now time.Time) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
+	defer r.unlock()
 	if !at.Epoch.Local() {
 		return
 	}
-	for _, x := range r.plans[keyOf(d, at)] {
+	for _, x := range r.of(keyOf(d, at)) {
 		if x.announced && x.at.Epoch.Number() == at.Epoch.Number() && x.at.First <= at.First {
 			x.seen = now
 			return

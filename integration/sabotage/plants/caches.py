@@ -44,17 +44,17 @@ PLANTS = [
     (
         "a chunk goes for one that is due later",
         "./datapath/chunkcache TestAChunkGoesForOneDueSooner",
-        [("datapath/chunkcache/shelf.go", "if last.due <= due && last.due < Never {", "if last.due < due && last.due < Never {")],
+        [("datapath/chunkcache/idle.go", "c.due > due || c.due == Never {", "c.due >= due || c.due == Never {")],
     ),
     (
         "a chunk whose reader has gone stays among those that readers come for",
         "./datapath/chunkcache TestShelfKeepsWhatIsWantedSoon",
-        [("datapath/chunkcache/idle.go", "if l.due(e) > Soon {", "if l.due(e) < 0 {")],
+        [("datapath/chunkcache/idle.go", "if l.next(e, Soon) > Soon {", "if l.next(e, Soon) < 0 {")],
     ),
     (
         "chunks go for a request that does not fit all the same",
         "./datapath/chunkcache TestShelfEvictsEnoughOrNothing",
-        [("datapath/chunkcache/shelf.go", "\t\t\ts.restore(chosen)\n", "")],
+        [("datapath/chunkcache/shelf.go", "\t\t\ts.idle.add(e)\n\t\t}\n\t\treturn nil\n", "\t\t\ts.idle.add(e)\n\t\t}\n")],
     ),
     (
         "a table finds chunks that have gone",
@@ -195,6 +195,16 @@ PLANTS = [
         [("datapath/lookahead/due.go", "\tc.Due = min(c.Due, due)\n", "\tif c.Due == Never {\n\t\tc.Due = due\n\t}\n")],
     ),
     (
+        "lookahead takes the first reader that comes at all for one that comes early enough",
+        "./datapath/lookahead TestFirstTellsWhatIsLaterThanEnough",
+        [("datapath/lookahead/due.go", "c.note(s, chunk, span, ok); !c.later(enough) {", "c.note(s, chunk, span, ok); c.Due < Never {")],
+    ),
+    (
+        "a chunk goes though it is only known to be due later than enough",
+        "./datapath/chunkcache TestOfTheOthersItIsEnoughToKnowThatTheyAreDueSooner",
+        [("datapath/chunkcache/idle.go", "return l.runners[0].due - 1\n", "return l.runners[0].due + 1000\n")],
+    ),
+    (
         "lookahead thinks that what only the next epoch needs is needed at once",
         "./datapath/lookahead TestWhatStaysComesEvenly",
         [("datapath/lookahead/due.go", "\t\tu.start = s.total + s.own(chunk)\n", "\t\tu.start = s.own(chunk)\n")],
@@ -232,7 +242,7 @@ PLANTS = [
     (
         "datapath does not tell the queue that a chunk has gone",
         "./datapath TestWhatIsNeededSoonIsFetchedAgain",
-        [("datapath/lookahead/queue.go", "\tif soon {\n", "\tif false {\n")],
+        [("datapath/eviction.go", "\tif soon {\n", "\tif false {\n")],
     ),
     (
         "lookahead comes for chunks that other gateways keep",
