@@ -74,7 +74,8 @@ func (f *fetch) group(missing []int) [][]int {
 	f.part = cfg.PartSize
 	if f.first {
 		// The line is idle and somebody waits: use most of it. A part costs a request, so not too small.
-		streams := int64(max(cfg.Fetchers-early(cfg.Fetchers), 1))
+		places := f.source.path.gate.places()
+		streams := int64(max(places-early(places), 1))
 		f.part = min(f.part, max(total/streams, cfg.PartSize/8, 1))
 	}
 	for _, g := range f.source.group(chunks, f.part) {

@@ -6,19 +6,23 @@ import (
 	"sync"
 )
 
-// gate lets a fixed number of store reads run. A request's read waits only for other
+// gate bounds how many reads run side by side. A request's read waits only for other
 // requests' reads; one made ahead starts only while there is room beside all of them.
 type gate struct {
-	limit int
-	idle  func() // called when a place is free that no request waits for; must not block
+	idle func() // called when a place is free that no request waits for; must not block
 
 	mu      sync.Mutex // guards what follows
+	limit   int
 	demand  int
 	ahead   int
 	warm    int             // of ahead, those that nobody is known to come for soon
 	starved bool            // some reader finds no place for what it needs soon
 	queue   []chan struct{} // requests, in order of arrival
 	later   []chan struct{} // those who warm, likewise
+
+	climb *climb // chooses the limit; nil: it stays
+	round round  // of the climb
+	below *gate  // whose limit is one less; nil: there is none
 }
 
 // enter waits for a place for a request's read.
@@ -26,85 +30,80 @@ func (g *gate) enter(ctx context.Context) error {
 	g.mu.Lock()
 	if g.demand < g.limit {
 		g.demand++
+		g.note()
 		g.mu.Unlock()
 		return nil
 	}
-	turn := make(chan struct{})
-	g.queue = append(g.queue, turn)
-	g.mu.Unlock()
-	return g.wait(ctx, &g.queue, turn, g.pass)
+	return g.wait(ctx, &g.queue, g.leave)
 }
 
-// wait waits for a turn in a queue. back gives a place back that came at the moment at which ctx ended; it is called with mu.
-func (g *gate) wait(ctx context.Context, queue *[]chan struct{}, turn chan struct{}, back func()) error {
+// enterWarm waits for a place for a read that warms.
+func (g *gate) enterWarm(ctx context.Context) error {
+	g.mu.Lock()
+	return g.wait(ctx, &g.later, func() { g.leaveWarm(true) })
+}
+
+// wait waits for a turn in a queue. leave gives a place back that came at the moment at which ctx ended. The caller holds mu,
+// which is unlocked on return.
+func (g *gate) wait(ctx context.Context, queue *[]chan struct{}, leave func()) error {
+	turn := make(chan struct{})
+	*queue = append(*queue, turn)
+	g.admit()
+	g.mu.Unlock()
 	select {
 	case <-turn:
 		return nil
 	case <-ctx.Done():
 	}
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	if i := slices.Index(*queue, turn); i >= 0 {
+	i := slices.Index(*queue, turn)
+	if i >= 0 {
 		*queue = slices.Delete(*queue, i, i+1)
-	} else {
-		back()
+	}
+	g.mu.Unlock()
+	if i < 0 {
+		leave()
 	}
 	return context.Cause(ctx)
 }
 
+// enterAhead takes a place for a read made ahead, if there is one now and fewer than most of them are under way.
+func (g *gate) enterAhead(most int) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if full := g.demand+g.ahead >= g.limit; full || g.ahead >= most {
+		g.round.wanted = g.round.wanted || full
+		return false
+	}
+	g.ahead++
+	g.note()
+	return true
+}
+
 func (g *gate) leave() {
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.pass()
-}
-
-// pass gives a request's place to the next one, or back. The caller holds mu.
-func (g *gate) pass() {
-	if len(g.queue) > 0 {
-		close(g.queue[0])
-		g.queue = g.queue[1:]
-		return
-	}
 	g.demand--
-	g.offer()
-	g.idle()
-}
-
-// offer gives free places to those who warm: half of them at most while a reader would use the others. The caller holds mu.
-func (g *gate) offer() {
-	most := g.limit
-	if g.starved {
-		most = max(g.limit/2, 1)
-	}
-	for len(g.later) > 0 && g.demand+g.ahead < g.limit && g.warm < most {
-		g.ahead, g.warm = g.ahead+1, g.warm+1
-		close(g.later[0])
-		g.later = g.later[1:]
-	}
-}
-
-// starve says whether some reader finds no place for what it needs soon.
-func (g *gate) starve(starved bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.starved = starved
-	g.offer()
-}
-
-// enterWarm waits for a place for a read that warms.
-func (g *gate) enterWarm(ctx context.Context) error {
-	turn := make(chan struct{})
-	g.mu.Lock()
-	g.later = append(g.later, turn)
-	g.offer()
+	asked := len(g.queue) > 0
+	g.ended()
 	g.mu.Unlock()
-	return g.wait(ctx, &g.later, turn, func() {
-		g.ahead, g.warm = g.ahead-1, g.warm-1
-		g.offer()
-	})
+	if !asked {
+		g.idle()
+	}
 }
 
-// leaveWarm gives such a place back.
+// leaveAhead gives the place of a read made ahead back. After a read that failed nobody is told: the next one
+// ahead would fail too, and at once.
+func (g *gate) leaveAhead(failed bool) {
+	g.mu.Lock()
+	g.ahead--
+	g.ended()
+	g.mu.Unlock()
+	if !failed {
+		g.idle()
+	}
+}
+
+// leaveWarm gives the place of a read that warms back.
 func (g *gate) leaveWarm(failed bool) {
 	g.mu.Lock()
 	g.warm--
@@ -112,15 +111,12 @@ func (g *gate) leaveWarm(failed bool) {
 	g.leaveAhead(failed)
 }
 
-// enterAhead takes a place for a read made ahead, if there is one now and fewer than most of them are under way.
-func (g *gate) enterAhead(most int) bool {
+// starve says whether some reader finds no place for what it needs soon.
+func (g *gate) starve(starved bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.ahead >= most || g.demand+g.ahead >= g.limit {
-		return false
-	}
-	g.ahead++
-	return true
+	g.starved = starved
+	g.admit()
 }
 
 // full reports whether there is no place for a read ahead, nor one that those who warm would have to leave to it.
@@ -130,14 +126,29 @@ func (g *gate) full() bool {
 	return g.demand+g.ahead >= g.limit && (g.warm == 0 || g.starved)
 }
 
-// leaveAhead gives such a place back. After a read that failed nobody is told: the next one ahead would
-// fail too, and at once.
-func (g *gate) leaveAhead(failed bool) {
+// places returns how many reads may run side by side now.
+func (g *gate) places() int {
 	g.mu.Lock()
-	g.ahead--
-	g.offer()
-	g.mu.Unlock()
-	if !failed {
-		g.idle()
+	defer g.mu.Unlock()
+	return g.limit
+}
+
+// admit gives free places to those who wait: to requests first, and then to those who warm, but half of them at most
+// while a reader would use the others. The caller holds mu.
+func (g *gate) admit() {
+	for len(g.queue) > 0 && g.demand < g.limit {
+		g.demand++
+		close(g.queue[0])
+		g.queue = g.queue[1:]
 	}
+	most := g.limit
+	if g.starved {
+		most = max(g.limit/2, 1)
+	}
+	for len(g.later) > 0 && g.demand+g.ahead < g.limit && g.warm < most {
+		g.ahead, g.warm = g.ahead+1, g.warm+1
+		close(g.later[0])
+		g.later = g.later[1:]
+	}
+	g.note()
 }

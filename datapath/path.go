@@ -7,8 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/semaphore"
-
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/datapath/chunkcache"
 	"github.com/millrace-data/millrace/datapath/diskcache"
@@ -27,7 +25,7 @@ const (
 // Config of a Path. The zero value of a field means its default.
 type Config struct {
 	Budget     *budget.Budget   // everything that grows
-	Fetchers   int              // store reads side by side, 12
+	Fetchers   int              // store reads side by side; 0: 12 at first, and then as many as the bandwidth of the store pays
 	PartSize   int64            // bytes of one store read, near 16 MiB
 	CheckSHA   bool             // compare SHA-256 too when a chunk arrives
 	Policy     Policy           // which chunk goes first, PolicyPlan
@@ -56,8 +54,8 @@ type Path struct {
 	cache  *chunkcache.Cache[key]
 	tables *chunkcache.Objects[tableKey, chunkindex.Cached]
 	gate   *gate
-	lone   *semaphore.Weighted // held by reads of objects whose chunks come ahead too: one place of the gate is left to these
-	failed *pause.List[key]    // chunks that could not be fetched
+	lone   *gate            // of reads of objects whose chunks come ahead too: one place of the gate is left to these
+	failed *pause.List[key] // chunks that could not be fetched
 	rates  rates
 	kick   chan struct{} // holds one token: Run looks again
 	short  atomic.Bool   // Run has found too little memory for what it would fetch
@@ -90,9 +88,6 @@ type Path struct {
 
 // New returns a path with nothing in memory. It becomes the budget's reclaimer, so a budget has one path.
 func New(cfg Config) *Path {
-	if cfg.Fetchers <= 0 {
-		cfg.Fetchers = DefaultFetchers
-	}
 	if cfg.PartSize <= 0 {
 		cfg.PartSize = DefaultPartSize
 	}
@@ -106,8 +101,14 @@ func New(cfg Config) *Path {
 	})
 	p.decoding = newDecoding(p.cache)
 	p.hot = newHot(p.cache, cfg.Budget.Total())
-	p.gate = &gate{limit: cfg.Fetchers, idle: p.look}
-	p.lone = semaphore.NewWeighted(int64(max(cfg.Fetchers-1, 1)))
+	p.lone = &gate{idle: func() {}}
+	p.gate = &gate{idle: p.look, below: p.lone}
+	if cfg.Fetchers <= 0 {
+		cfg.Fetchers = DefaultFetchers
+		held := ahead(cfg.Budget.Total()) / cfg.PartSize // as many reads as there is memory for
+		p.gate.climb = &climb{least: leastPlaces, most: int(min(max(held, DefaultFetchers), mostPlaces)), came: &p.rates.came}
+	}
+	p.gate.resize(cfg.Fetchers)
 	p.segments.New = func() any { return new([][]byte) }
 	total := cfg.Budget.Total()
 	followed := lookahead.Config{Budget: ahead(total), Plans: total / readerShare}
@@ -294,6 +295,7 @@ type Stats struct {
 	ExpectedEvictions                     uint64 // of chunks that a reader was coming for
 	CachedBytes, CachedChunks             int64
 	StoreReads, StoreBytes                uint64
+	StorePlaces                           int    // store reads that may run side by side now
 	RangeReads, RangeBytes                uint64 // store reads of samples' own ranges, part of the above
 	PrefetchedChunks                      uint64
 	PeerReads, PeerBytes                  uint64 // questions to peers, and what they sent
@@ -314,7 +316,7 @@ func (p *Path) Stats() Stats {
 	s := Stats{
 		Hits: c.Hits, Misses: c.Misses, Loads: c.Loads, Joins: c.Joins, Evictions: c.Evictions, ExpectedEvictions: c.Expected,
 		CachedBytes: c.Bytes, CachedChunks: c.Chunks,
-		StoreReads: p.storeReads.Load(), StoreBytes: p.storeBytes.Load(),
+		StoreReads: p.storeReads.Load(), StoreBytes: p.storeBytes.Load(), StorePlaces: p.gate.places(),
 		RangeReads: p.rangeReads.Load(), RangeBytes: p.rangeBytes.Load(),
 		PrefetchedChunks: p.prefetched.Load(),
 		HotHits:          p.hot.hits.Load(), HotHitBytes: p.hot.hitBytes.Load(), HotBytes: p.hot.held(),

@@ -81,7 +81,7 @@ func (p *Path) prefetch(ctx context.Context, now time.Time, started *sync.WaitGr
 			return
 		}
 		group := p.together(n, now)
-		most := p.cfg.Fetchers
+		most := p.gate.places()
 		if n.First {
 			most = early(most)
 		}

@@ -3,6 +3,7 @@ package datapath
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/millrace-data/millrace/chunkindex/codec"
@@ -23,6 +24,8 @@ const (
 // rates is what the store needs for a read: the time to the first bytes, and the rate of one stream from
 // then on, each the mean of late.
 type rates struct {
+	came atomic.Int64 // bytes, also of reads that are under way
+
 	mu     sync.Mutex // guards what follows
 	reads  int
 	first  float64 // seconds
@@ -57,14 +60,19 @@ func (r *rates) cost() int64 {
 func (r *rates) timed(ctx context.Context, n int, fn func(context.Context) error) error {
 	begin := time.Now()
 	var first time.Time
-	var came int64
+	var came, last int64
 	report := objstore.Progress(ctx)
 	err := fn(objstore.WithProgress(ctx, func(filled int64) {
 		if first.IsZero() {
 			first, came = time.Now(), filled
 		}
+		r.came.Add(max(filled-last, 0))
+		last = filled
 		report(filled)
 	}))
+	if err == nil {
+		r.came.Add(int64(n) - last) // of a store that does not report
+	}
 	if err == nil && !first.IsZero() {
 		rest := time.Since(first)
 		others := int64(n) - came

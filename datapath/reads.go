@@ -2,6 +2,7 @@ package datapath
 
 import (
 	"context"
+	"errors"
 	"sort"
 
 	"golang.org/x/sync/errgroup"
@@ -143,10 +144,10 @@ func (s *Source) readRuns(ctx context.Context, runs []run, held bool, ended func
 	if len(runs) == 1 {
 		return s.readRun(ctx, &runs[0], held, ended)
 	}
-	places := s.path.cfg.Fetchers
+	places := s.path.gate.places()
 	if held {
-		places = 1
-		for places < len(runs) && s.path.gate.enterAhead(s.path.gate.limit) {
+		most := places
+		for places = 1; places < len(runs) && s.path.gate.enterAhead(most); {
 			places++
 		}
 		defer func() {
@@ -169,10 +170,10 @@ func (s *Source) readRun(ctx context.Context, r *run, held bool, ended func(*run
 	}
 	if of := r.pieces[0].of; of != nil {
 		if of.lone {
-			if s.path.lone.Acquire(ctx, 1) != nil {
-				return context.Cause(ctx)
+			if err := s.path.lone.enter(ctx); err != nil {
+				return err
 			}
-			defer s.path.lone.Release(1)
+			defer s.path.lone.leave()
 		}
 		s.path.rangeReads.Add(1)
 	}
@@ -198,6 +199,9 @@ func (s *Source) read(ctx context.Context, ext chunkindex.Extent, held bool, dst
 	ref := objstore.Ref{Key: s.prefix + shard.Key, ETag: shard.ETag, VersionID: shard.VersionID}
 	s.path.storeReads.Add(1)
 	err := s.path.rates.timed(ctx, int(ext.Length), func(ctx context.Context) error { return s.store.ReadRange(ctx, ref, ext.Offset, dst...) })
+	if errors.Is(err, objstore.ErrThrottled) || errors.Is(err, objstore.ErrTimeout) {
+		s.path.gate.slower()
+	}
 	if err != nil {
 		return err
 	}

@@ -317,7 +317,7 @@ func (s *Source) copyChunks(ctx context.Context, b *batch, whole []int, segments
 	}
 	var mu sync.Mutex // guards rest and loaded
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(s.path.cfg.Fetchers)
+	g.SetLimit(s.path.gate.places())
 	for _, group := range s.group(numbers, s.path.cfg.PartSize) {
 		for n := range group {
 			group[n] = whole[group[n]]

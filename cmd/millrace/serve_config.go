@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
@@ -51,7 +52,7 @@ func (c *serveConfig) define(f *cli.Flags) {
 	f.Section("cluster")
 	c.defineCluster(f)
 	f.Section("store")
-	f.Number(&c.Fetchers, "fetchers", datapath.DefaultFetchers, "store reads side by side")
+	f.Number(&c.Fetchers, "fetchers", 0, fmt.Sprintf("store reads side by side; 0: %d at first, and then as many as the bandwidth of the store pays", datapath.DefaultFetchers))
 	f.Size(&c.PartSize, "part-size", datapath.DefaultPartSize, "size of one store read at most")
 	f.Flag(&c.CheckSHA, "check-sha256", "compare SHA-256 too when a chunk arrives; single samples from other gateways have CRC-32C only")
 	defineStores(&c.Stores, f)

@@ -51,7 +51,7 @@ func TestWithJSONAnErrorIsJSON(t *testing.T) {
 	}{
 		{[]string{"verify", t.TempDir()}, "not_found", exitNotFound, 1},
 		{[]string{"serve", "--no-such", "--nor-this", "3"}, "usage", exitUsage, 2},
-		{[]string{"serve", "--check", "--fetchers", "0", "--part-size", "1B"}, "usage", exitUsage, 3},
+		{[]string{"serve", "--check", "--budget-wait", "0s", "--part-size", "1B"}, "usage", exitUsage, 3},
 		{[]string{"serv"}, "usage", exitUsage, 1},
 		{[]string{"bench", "http://127.0.0.1:1"}, "unreachable", exitStore, 1},
 	} {

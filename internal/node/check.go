@@ -34,9 +34,6 @@ func (c *Config) Complete() []error {
 	if c.Wait == 0 {
 		f.add("budget-wait", "0s: want more")
 	}
-	if c.Fetchers == 0 {
-		f.add("fetchers", "0: want at least 1")
-	}
 	if c.PartSize < minPartSize {
 		f.add("part-size", "%s: want at least 64KiB", size(c.PartSize))
 	}

@@ -40,7 +40,7 @@ type Config struct {
 	Deadline   time.Duration // to the first byte of an answer
 	LameDuck   time.Duration // after the end was asked for, batches are served this long
 	Drain      time.Duration // then open requests are waited for this long
-	Fetchers   int           // store reads side by side
+	Fetchers   int           // store reads side by side; 0: as many as the bandwidth of the store pays
 	PartSize   int64         // of one store read at most
 	CheckSHA   bool          // compare SHA-256 too when a chunk arrives
 	NoPrefetch bool

@@ -52,6 +52,7 @@ func pathStats(t datapath.Stats) []gateway.Stat {
 		{Name: "cache_chunks", Help: "Chunks in memory.", Value: float64(t.CachedChunks)},
 		{Name: "store_reads_total", Help: "Ranged reads of stores.", Value: float64(t.StoreReads)},
 		{Name: "store_read_bytes_total", Help: "Bytes read from stores.", Value: float64(t.StoreBytes)},
+		{Name: "store_reads_limit", Help: "Ranged reads of stores that may be under way now.", Value: float64(t.StorePlaces)},
 		{Name: "store_range_reads_total", Help: "Reads of samples' own ranges, part of all reads.", Value: float64(t.RangeReads)},
 		{Name: "store_range_bytes_total", Help: "Bytes of samples' own ranges, part of all bytes.", Value: float64(t.RangeBytes)},
 		{Name: "prefetched_chunks_total", Help: "Chunks fetched ahead of the readers.", Value: float64(t.PrefetchedChunks)},

@@ -63,6 +63,26 @@ PLANTS = [
         [("datapath/gate.go", "\tif g.starved {\n", "\tif false {\n")],
     ),
     (
+        "datapath reads no more chunks side by side though that would pay",
+        "./datapath TestReadsSideBySideFollowTheBandwidth",
+        [("datapath/climb.go", "\tnext := min(limit+max(limit/4, 1), c.most)\n", "\tnext := limit\n")],
+    ),
+    (
+        "datapath reads more chunks side by side whether that pays or not",
+        "./datapath TestClimb",
+        [("datapath/climb.go", "part := growPays\n", "part := 0.0\n")],
+    ),
+    (
+        "datapath looks for more places though no read found none",
+        "./datapath TestPlacesThatSuffice",
+        [("datapath/climb.go", "\tif r.wanted {\n", "\tif true {\n")],
+    ),
+    (
+        "datapath reads as much side by side of a store that throttles",
+        "./datapath TestStoreThatAsksForLess",
+        [("datapath/reads.go", "errors.Is(err, objstore.ErrThrottled) ||", "")],
+    ),
+    (
         "datapath serves what a peer sent without comparing it with the index",
         "./datapath TestNoPeerSpoilsABatch",
         [("datapath/ask.go", "if checksum(a.segments[r.Seq]) == r.CRC32C {", "if true {")],

@@ -20,6 +20,7 @@ type Shape struct {
 	Stream      float64       // bytes per second of one request
 	Total       float64       // bytes per second of all requests together
 	Connections int           // requests at one time; others wait
+	Piece       int64         // bytes that a stream gets of the line at a time, 256 KiB
 }
 
 // Store is a shaped store.
@@ -37,6 +38,9 @@ type Store struct {
 
 // New shapes next.
 func New(next objstore.Store, shape Shape) *Store {
+	if shape.Piece <= 0 {
+		shape.Piece = 256 << 10
+	}
 	s := &Store{next: next, shape: shape}
 	if shape.Connections > 0 {
 		s.conns = make(chan struct{}, shape.Connections)
@@ -96,14 +100,12 @@ func (p *pipe) book(n int64) time.Time {
 	return p.free
 }
 
-// pieceSize is how finely streams share the line.
-const pieceSize = 256 << 10
-
-// transfer lets n bytes pass through a stream's own line and the common one.
+// transfer lets n bytes pass through a stream's own line and the common one, and reports how many have.
 func (s *Store) transfer(ctx context.Context, stream *pipe, n int64) error {
-	for n > 0 {
-		piece := min(n, pieceSize)
-		n -= piece
+	report := objstore.Progress(ctx)
+	for passed := int64(0); passed < n; report(passed) {
+		piece := min(n-passed, s.shape.Piece)
+		passed += piece
 		var until time.Time
 		if stream != nil {
 			until = stream.book(piece)
@@ -165,7 +167,8 @@ func (s *Store) ReadRange(ctx context.Context, ref objstore.Ref, offset int64, d
 	defer end()
 	s.reads.Add(1)
 	objstore.Progress(ctx)(0) // the answer has begun
-	if err := s.next.ReadRange(ctx, ref, offset, dst...); err != nil {
+	whole := objstore.WithProgress(ctx, func(int64) {})
+	if err := s.next.ReadRange(whole, ref, offset, dst...); err != nil {
 		return err
 	}
 	var n int64
@@ -236,7 +239,7 @@ type reader struct {
 }
 
 func (r *reader) Read(p []byte) (int, error) {
-	n, err := r.body.Read(p[:min(len(p), pieceSize)])
+	n, err := r.body.Read(p[:min(int64(len(p)), r.store.shape.Piece)])
 	r.store.bytesRead.Add(int64(n))
 	if serr := r.store.transfer(r.ctx, r.stream, int64(n)); serr != nil {
 		return 0, fmt.Errorf("read: %w", serr)

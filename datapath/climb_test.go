@@ -1,0 +1,152 @@
+package datapath
+
+import (
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/internal/bubble"
+	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/internal/objstore/memstore"
+	"github.com/millrace-data/millrace/internal/objstore/shaped"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// Where each stream has a rate of its own, more of them are opened until no more is to be had; where all share a line, no more
+// than fill it; and a number that is asked for stays.
+func TestReadsSideBySideFollowTheBandwidth(t *testing.T) {
+	d := oneToAShard(t, 600)
+	const chunk = 80_000
+	for name, c := range map[string]struct {
+		total       float64 // streams that the line has room for; 0: any number
+		fetchers    int
+		least, most int           // places in the end
+		took        time.Duration // by the last epoch, at most
+	}{
+		"each its own":     {0, 0, 40, 48, 5 * time.Second},
+		"each its own, 12": {0, 12, 12, 12, 6 * time.Second},
+		"a line of 5":      {5, 0, 4, 8, 14 * time.Second},
+		"a line of 20":     {20, 0, 18, 27, 4 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
+				x := d.trialOf(t, 240, Config{PartSize: 2 * chunk, Fetchers: c.fetchers})
+				store := shaped.New(d.store, shaped.Shape{Stream: chunk * 5, Total: chunk * 5 * c.total, Piece: chunk / 16})
+				x.source.store = store
+				plan := d.plan(t, shuffle.Window, 100)
+				for number := range uint64(4) {
+					x.epoch(t, plan, number, 0)
+				}
+				begin := time.Now()
+				x.epoch(t, plan, 4, 0)
+				took := time.Since(begin)
+				x.stop()
+				places := x.path.Stats().StorePlaces
+				t.Logf("%d places, an epoch in %v, %d reads at once", places, took, store.Stats().MaxInFlight)
+				if places < c.least || places > c.most || took > c.took {
+					t.Errorf("got %d places and an epoch in %v, want %d to %d and at most %v", places, took, c.least, c.most, c.took)
+				}
+			})
+		})
+	}
+}
+
+// A read that finds a place at once is no reason for more of them, however full the gate is.
+func TestPlacesThatSuffice(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		var came atomic.Int64
+		g := &gate{limit: 12, idle: func() {}, climb: &climb{least: 4, most: 48, came: &came}}
+		for range 100 {
+			var wg sync.WaitGroup
+			for range 12 {
+				wg.Go(func() {
+					must(t, g.enter(t.Context()))
+					time.Sleep(200 * time.Millisecond)
+					came.Add(1000)
+					g.leave()
+				})
+			}
+			wg.Wait()
+		}
+		if got := g.places(); got != 12 {
+			t.Errorf("got %d places, want the 12 that sufficed", got)
+		}
+	})
+}
+
+// A store that asks for less is asked for less, and for more again when it has recovered. One that is down or refuses says nothing
+// of how much it could bear.
+func TestStoreThatAsksForLess(t *testing.T) {
+	d := oneToAShard(t, 600)
+	bubble.Test(t, func(t *testing.T) {
+		x := d.trialOf(t, 240, Config{})
+		buf := make([]byte, 1000)
+		for _, c := range []struct {
+			err  error
+			want int
+		}{{objstore.ErrUnavailable, 12}, {objstore.ErrDenied, 12}, {objstore.ErrThrottled, 9}, {objstore.ErrTimeout, 6}, {objstore.ErrThrottled, 4}} {
+			d.store.SetFault(func(memstore.Call) memstore.Fault { return memstore.Fault{Err: c.err} })
+			for range 3 {
+				if err := x.source.read(t.Context(), chunkindex.Extent{Length: 1000}, false, buf); !errors.Is(err, c.err) {
+					t.Errorf("got %v, want %v", err, c.err)
+				}
+			}
+			if got := x.path.gate.places(); got != c.want {
+				t.Errorf("got %d places after three reads that ended with %v, want %d", got, c.err, c.want)
+			}
+		}
+		d.store.SetFault(nil)
+		x.source.store = shaped.New(d.store, shaped.Shape{Stream: 400_000, Piece: 5_000})
+		plan := d.plan(t, shuffle.Window, 100)
+		for number := range uint64(4) {
+			x.epoch(t, plan, number, 0)
+		}
+		x.stop()
+		if got := x.path.gate.places(); got < 10 {
+			t.Errorf("got %d places when the store had recovered, want 10 at least", got)
+		}
+	})
+}
+
+// The climb on hills of known form, with rates that vary: where it comes to rest, how much of the best rate it has, and how
+// often it still moves.
+func TestClimb(t *testing.T) {
+	for name, c := range map[string]struct {
+		hill        func(n float64) float64
+		noise       float64
+		least, most int
+	}{
+		"a line of 5":           {func(n float64) float64 { return min(n, 5) }, 0, 5, 6},
+		"a line of 5, rough":    {func(n float64) float64 { return min(n, 5) }, 0.05, 4, 18},
+		"no line":               {func(n float64) float64 { return n }, 0.05, 36, 48},
+		"a line of 30":          {func(n float64) float64 { return min(n, 30) }, 0.03, 24, 41},
+		"worse above 16":        {func(n float64) float64 { return min(n, 32-n) }, 0.02, 12, 18},
+		"nothing pays or costs": {func(float64) float64 { return 1 }, 0.05, 4, 18},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for seed := range uint64(50) {
+				rnd := rand.New(rand.NewPCG(seed, 1))
+				k := &climb{least: 4, most: 48}
+				limit, moves, sum := 12, 0, 0.
+				const rounds = 200
+				for n := range rounds {
+					next := k.next(limit, c.hill(float64(limit))*(1+c.noise*rnd.NormFloat64()))
+					if n >= rounds/2 {
+						sum += float64(limit)
+						if next != limit {
+							moves++
+						}
+					}
+					limit = next
+				}
+				if mean := sum * 2 / rounds; mean < float64(c.least) || mean > float64(c.most) || moves > 40 {
+					t.Errorf("seed %d: got %.1f places in the mean and %d moves in the last %d rounds, want %d to %d and at most 40", seed, mean, moves, rounds/2, c.least, c.most)
+				}
+			}
+		})
+	}
+}
