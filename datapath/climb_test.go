@@ -27,10 +27,10 @@ func TestReadsSideBySideFollowTheBandwidth(t *testing.T) {
 		least, most int           // places in the end
 		took        time.Duration // by the last epoch, at most
 	}{
-		"each its own":     {0, 0, 40, 48, 5 * time.Second},
-		"each its own, 12": {0, 12, 12, 12, 6 * time.Second},
-		"a line of 5":      {5, 0, 4, 8, 14 * time.Second},
-		"a line of 20":     {20, 0, 18, 27, 4 * time.Second},
+		"each its own":     {0, 0, 36, 48, 2500 * time.Millisecond},
+		"each its own, 12": {0, 12, 12, 12, 7 * time.Second},
+		"a line of 5":      {5, 0, 4, 8, 17 * time.Second},
+		"a line of 20":     {20, 0, 15, 27, 5 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble.Test(t, func(t *testing.T) {

@@ -59,7 +59,7 @@ PLANTS = [
     ),
     (
         "datapath lets those who warm take the whole line",
-        "./datapath TestWarmDoesNotTakeTheLineFromAReader",
+        "./datapath TestWarmReadsLeaveRoomForWhatReadersComeFor",
         [("datapath/gate.go", "\tif g.starved {\n", "\tif false {\n")],
     ),
     (
