@@ -27,7 +27,7 @@ func TestReadsSideBySideFollowTheBandwidth(t *testing.T) {
 		least, most int           // places in the end
 		took        time.Duration // by the last epoch, at most
 	}{
-		"each its own":     {0, 0, 36, 48, 2500 * time.Millisecond},
+		"each its own":     {0, 0, 28, 48, 2500 * time.Millisecond},
 		"each its own, 12": {0, 12, 12, 12, 7 * time.Second},
 		"a line of 5":      {5, 0, 4, 8, 17 * time.Second},
 		"a line of 20":     {20, 0, 15, 27, 5 * time.Second},
