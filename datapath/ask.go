@@ -106,9 +106,7 @@ func (s *Source) elsewhere(chunk int) string {
 // once leaves one range of each sample, in order of place.
 func (f *far) once(ranges []chunkindex.Range) []chunkindex.Range {
 	ranges = slices.Clone(ranges)
-	slices.SortFunc(ranges, func(a, b chunkindex.Range) int {
-		return cmp.Or(cmp.Compare(a.Offset, b.Offset), cmp.Compare(a.Length, b.Length), cmp.Compare(a.Seq, b.Seq))
-	})
+	slices.SortFunc(ranges, func(a, b chunkindex.Range) int { return cmp.Or(byPlace(a, b), cmp.Compare(a.Seq, b.Seq)) })
 	out := ranges[:0]
 	for _, r := range ranges {
 		if n := len(out); n > 0 && out[n-1].Offset == r.Offset && out[n-1].Length == r.Length {
@@ -120,6 +118,11 @@ func (f *far) once(ranges []chunkindex.Range) []chunkindex.Range {
 	return out
 }
 
+// byPlace compares the places of two samples in a chunk.
+func byPlace(a, b chunkindex.Range) int {
+	return cmp.Or(cmp.Compare(a.Offset, b.Offset), cmp.Compare(a.Length, b.Length))
+}
+
 // peerPart is the part of the time that a request has left which one question to a peer may take:
 // what is after it needs time too.
 const peerPart = 2
@@ -129,12 +132,6 @@ type asker struct {
 	source   *Source
 	reader   *peer.Reader
 	segments [][]byte // by Seq
-}
-
-// standsAt returns a reader who stands at the batch that begins at a position of the epoch of at.
-func standsAt(r peer.Reader, first uint64, at shuffle.Cursor) *peer.Reader {
-	r.Epoch, r.First, r.End = at.Epoch.Number(), first, min(first+at.BatchSize, at.Plan.Samples())
-	return &r
 }
 
 // query asks for samples of some chunks, which are in ascending order, and says where each range

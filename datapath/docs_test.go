@@ -31,7 +31,7 @@ func TestThePageForMaintainersNamesWhatIsThere(t *testing.T) {
 	for _, n := range names {
 		want := `(?m)^func ` + n[2] + `\(`
 		if n[1] != "" {
-			want = `(?m)^func \((?:\w+ )?\*?` + n[1] + `(\[K\])?\) ` + n[2] + `\(`
+			want = `(?m)^func \((?:\w+ )?\*?` + n[1] + `(\[[KT]\])?\) ` + n[2] + `\(`
 		}
 		if !regexp.MustCompile(want).MatchString(code.String()) {
 			t.Errorf("got %s, want a function of this name", n[0])

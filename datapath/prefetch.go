@@ -40,7 +40,7 @@ func (p *Path) Run(ctx context.Context) error {
 			p.giveUp()
 		}
 		p.hot.expire(now)
-		p.ahead.expire(p.readers.Stands, now)
+		p.ahead.expire(p.readers.Stands)
 		if !p.cfg.NoPrefetch && !p.busy() {
 			p.prefetch(ctx, now, &started)
 		}

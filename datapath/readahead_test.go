@@ -40,6 +40,8 @@ func TestWhatIsSentAlongIsNotKeptForNobody(t *testing.T) {
 			f := begin(t)
 			before := f.members[0].path.Stats().PeerBytes
 			f.read(t, f.members[0], 40)
+			time.Sleep(time.Second) // longer than a reader is remembered whose ranks have gone elsewhere
+			f.members[0].path.look()
 			all, had := f.members[0].carriedBytes(), f.members[0].path.Stats().PeerBytes
 			if got := f.members[0].path.Stats().CarriedHits; got != 0 || all > int64(had-before)+8*200 {
 				t.Errorf("got %d hits and %d bytes kept, want none and no more than came since: %d", got, all, had-before)
@@ -54,6 +56,26 @@ func TestWhatIsSentAlongIsNotKeptForNobody(t *testing.T) {
 			synctest.Wait()
 			if got := f.members[0].carriedBytes(); got != 0 {
 				t.Errorf("got %d bytes kept for a reader that has gone, want 0", got)
+			}
+		})
+	})
+	t.Run("left behind", func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
+			d.store.Reset()
+			f := newFleet(t, d, d.plan(t, shuffle.Window, 16), 2, Config{}, 8<<20)
+			m := f.members[0]
+			for n := range uint64(40) {
+				f.readShare(t, m, n, 0, 2)
+				if n == 2 {
+					f.readShare(t, m, n, 1, 2) // and then at another gateway
+				}
+			}
+			m.path.look()
+			m.carriedBytes()
+			for _, r := range m.path.ahead.ranks {
+				if r.id.which == 1 {
+					t.Error("got a rank remembered that its reader has left behind")
+				}
 			}
 		})
 	})
@@ -74,9 +96,15 @@ func TestWhatIsSentAlongIsNotKeptForNobody(t *testing.T) {
 // read reads one batch of 8 samples as the only rank.
 func (f *fleet) read(t *testing.T, m *member, n uint64) {
 	t.Helper()
+	f.readShare(t, m, n, 0, 1)
+}
+
+// readShare reads a rank's share of a batch of 8 samples.
+func (f *fleet) readShare(t *testing.T, m *member, n, rank, world uint64) {
+	t.Helper()
 	e := f.plan.Epoch(0)
-	at := shuffle.Cursor{Plan: f.plan, Epoch: e, First: 8 * n, End: 8*n + 8, BatchSize: 8, WorldSize: 1}
-	chunks := f.ranges(t, e.Append(nil, 8*n, 8*n+8))
+	at := shuffle.Cursor{Plan: f.plan, Epoch: e, First: 8 * n, End: 8*n + 8, BatchSize: 8, WorldSize: world, Rank: rank}
+	chunks := f.ranges(t, e.Append(nil, 8*n+8/world*rank, 8*n+8/world*(rank+1)))
 	body, err := m.source.Read(t.Context(), at, chunks)
 	must(t, err)
 	must(t, f.check(chunks, body))

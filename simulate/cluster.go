@@ -184,15 +184,14 @@ func (g *gateway) ask(r *request, done func()) {
 			g.clock.after(g.set.PeerLatency, func() { between(q.owner, g, q.bytes, one) })
 			continue
 		}
-		g.question(r, q, one)
+		g.question(&request{at: r.at, think: r.visit.Think(), full: func() { g.alone(r, q.uses, one) }}, q, one)
 	}
 	one()
 }
 
-// question asks one gateway.
-func (g *gateway) question(r *request, q question, one func()) {
-	asked := &request{at: r.at, think: r.visit.Think(), uses: q.uses, bytes: q.bytes}
-	asked.full = func() { g.alone(r, q.uses, one) }
+// question asks one gateway for a rank that stands where asked says.
+func (g *gateway) question(asked *request, q question, one func()) {
+	asked.uses, asked.bytes = q.uses, q.bytes
 	asked.ready = func() {
 		between(q.owner, g, q.bytes, func() {
 			q.owner.close(asked)

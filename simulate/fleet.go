@@ -92,13 +92,10 @@ func (r *run) asked(e *Epoch) {
 	foreign := float64(s.BatchSize) / float64(s.Ranks) * float64(e.PeerBytes) / float64(max(e.Served, 1))
 	joined := 1.
 	if !s.NoReadAhead {
-		chunks := aheadChunksShort
-		if r.fits {
-			chunks = aheadChunks
-		}
+		l := &lookahead.Limits{Memory: s.CacheSize, Fits: r.fits}
 		begun := float64(s.BatchSize) / float64(r.plan.Samples()) * float64(len(r.data.Chunks)) / float64(s.Gateways) // by a batch, of one owner
-		bytes := foreign / others * (r.mean + sampleCost)
-		joined = max(min(lookahead.RunBatches, float64(chunks)/begun, aheadBytes/bytes, float64(s.CacheSize/aheadRun)/(foreign*r.mean)), 1)
+		bytes := foreign / others * (r.mean + lookahead.SampleCost)
+		joined = max(min(lookahead.RunBatches, float64(l.Chunks())/begun, lookahead.QuestionBytes/bytes, float64(l.Run())/(foreign*r.mean)), 1)
 	}
 	asked := batches
 	if joined > 1 {

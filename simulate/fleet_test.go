@@ -136,6 +136,17 @@ func TestLinksWorkWhileRanksTrain(t *testing.T) {
 	}
 }
 
+// TestShortMemoryGoesToTheBatchFirst: where memory is short, what is asked for ahead has no owner bring chunks before those that a batch
+// waits for. They would be gone again when their time comes, and samples be read one by one.
+func TestShortMemoryGoesToTheBatchFirst(t *testing.T) {
+	d := uniform(t, 4096*16, 16, 4096)
+	s := fleet(d, 20, .5)
+	s.Order.Window, s.BatchSize, s.Rate = 128, 2048, 2e5
+	if got := predict(t, d, s).Epochs[1]; got.Carried == 0 || got.Ranges > 400 {
+		t.Errorf("got %d samples read ahead and %d read one by one, want some, and 400 at most", got.Carried, got.Ranges)
+	}
+}
+
 // TestFewStandForMany: a fleet that is followed chunk by chunk, a part of its gateways for all, comes out like one that is
 // followed sample by sample.
 func TestFewStandForMany(t *testing.T) {

@@ -12,8 +12,8 @@ type memory struct {
 	shelf *chunkcache.Shelf[int32]
 	freed func() // called when memory may be free
 	loads map[int32]*load
-	queue []waiter            // bodies that wait for memory
-	ahead func(n int64) int64 // gives up what was asked for ahead of need, and returns the bytes
+	queue []waiter      // bodies that wait for memory
+	ahead func(n int64) // gives up what was asked for ahead of need
 }
 
 // load is a chunk on its way, its memory taken.
@@ -86,13 +86,13 @@ func (m *memory) nudge() {
 
 // free lets chunks go until n bytes are free, those that a reader comes for soon last, and reports whether they are.
 func (m *memory) free(n int64) bool {
-	for _, give := range []func(n int64) int64{
-		func(n int64) int64 { return m.shelf.EvictSome(n, chunkcache.Soon) },
+	for _, give := range []func(n int64){
+		func(n int64) { m.inUse -= m.shelf.EvictSome(n, chunkcache.Soon) },
 		m.ahead,
-		func(n int64) int64 { return m.shelf.EvictSome(n, chunkcache.Whatever) },
+		func(n int64) { m.inUse -= m.shelf.EvictSome(n, chunkcache.Whatever) },
 	} {
 		if missing := n - (m.total - m.inUse); missing > 0 {
-			m.inUse -= give(missing)
+			give(missing)
 		}
 	}
 	return m.total-m.inUse >= n

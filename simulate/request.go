@@ -171,7 +171,7 @@ func (g *gateway) answered(r *request) {
 		g.asking.leave(r.turn)
 	}
 	if r.ahead != nil {
-		r.ahead.answered()
+		r.ahead.next()
 	}
 	r.ready()
 }

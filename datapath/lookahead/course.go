@@ -2,29 +2,52 @@ package lookahead
 
 import (
 	"math"
+	"slices"
 
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// RunBatches is how many batches one run of a Course covers at most. An owner hears of a rank when
-// it is asked for the next run: after so many batches it still takes the rank for the same reader.
+// RunBatches is how many batches one run covers at most. An owner hears of a rank when it is asked for
+// the next run: after so many batches it still takes the rank for the same reader.
 const RunBatches = 8
 
 // Course says which next batches of a rank are read ahead, and when: run by run, each from where the
 // one before it ends, so no batch is in two. While the rank consumes one run, the next one is on
-// its way. The zero Course stands nowhere. It is for one goroutine at a time.
-type Course struct {
+// its way. T is what a run has brought. The zero Course stands nowhere. It is for one goroutine at a
+// time, and so are its runs, but for Plan and Stands.
+type Course[T any] struct {
 	at     shuffle.Cursor // the foremost request: a client with several under way sends them in any order
 	begins uint64         // first position of the last run
 	due    uint64         // half-way from the run before to the last one: there the next run is due
 	next   uint64         // first position of the next run; none begins past the end of the epoch
-	runs   int            // so far in this epoch
+	number int            // runs so far in this epoch
+	runs   []*Run[T]      // those that batches still come for
 }
 
-// Come notes a request.
-func (c *Course) Come(at shuffle.Cursor) {
+// Run is what some batches of a rank that follow each other need from other gateways, read as one
+// batch. Its course holds it while a batch may come for it, its read until all has come, and each
+// batch that has taken it until that is closed. Then its memory goes back.
+type Run[T any] struct {
+	Came T
+	Cost int64  // bytes of memory that it has taken
+	Free func() // gives them back; nil: it has taken none
+
+	rank       shuffle.Cursor // where the rank stood when the run began
+	stands     uint64         // where owners are told that the rank stands
+	first, end uint64         // positions of its first batch, and behind its last one
+	left       uint8          // a bit for each batch that has not come for it
+	holders    int
+}
+
+// Come notes a request, and gives up the runs that the rank has passed.
+func (c *Course[T]) Come(at shuffle.Cursor) {
+	c.drop(func(r *Run[T]) bool {
+		place := r.rank
+		place.First = r.first
+		return Passed(at, place)
+	})
 	if c.at.Epoch == nil || at.Epoch.Number() > c.at.Epoch.Number() {
-		c.next, c.runs = 0, 0
+		c.next, c.number = 0, 0
 	} else if at.Epoch.Number() < c.at.Epoch.Number() || at.First <= c.at.First {
 		return
 	}
@@ -35,55 +58,127 @@ func (c *Course) Come(at shuffle.Cursor) {
 }
 
 // At returns the foremost request, of no epoch before the first one.
-func (c *Course) At() shuffle.Cursor { return c.at }
+func (c *Course[T]) At() shuffle.Cursor { return c.at }
 
-// Ready reports whether the next run is due.
-func (c *Course) Ready() bool {
-	return c.at.Epoch != nil && c.at.First >= c.due && c.next < c.at.Plan.Samples()
-}
-
-// Run begins the next run. It returns the position of its first batch, and how many it covers: few
-// at first, since the rank waits for them, and few in the end, since nothing is read ahead while the
-// rank consumes the last ones.
-func (c *Course) Run() (first, batches uint64) {
-	left := (c.at.Plan.Samples() - c.next + c.at.BatchSize - 1) / c.at.BatchSize
-	batches = min(2<<min(c.runs, 8), RunBatches, max((left+1)/2, 2), left)
-	first = c.next
-	c.begins, c.due, c.next, c.runs = first, c.begins+(first-c.begins)/2, first+batches*c.at.BatchSize, c.runs+1
-	return first, batches
-}
-
-// Cut ends the run that begins at a position before its time: the next run goes on from there, unless
-// it has begun already. Batches that were asked for meanwhile are in no run. A run that is cut to
-// nothing is the last one of its epoch.
-func (c *Course) Cut(first, end uint64) {
-	switch {
-	case c.begins != first:
-	case end == first:
-		c.next = math.MaxUint64
-	default:
-		c.next = max(end, c.at.First+c.at.BatchSize)
+// Next begins the next run if that is due, nil otherwise. The run covers few batches at first, since
+// the rank waits for them, and few in the end, since nothing is read ahead while the rank consumes the
+// last ones. Its read ends with Release.
+func (c *Course[T]) Next() *Run[T] {
+	if c.at.Epoch == nil || c.at.First < c.due || c.next >= c.at.Plan.Samples() {
+		return nil
 	}
+	left := (c.at.Plan.Samples() - c.next + c.at.BatchSize - 1) / c.at.BatchSize
+	batches := min(2<<min(c.number, 8), RunBatches, max((left+1)/2, 2), left)
+	r := &Run[T]{
+		rank: c.at, stands: c.heard(), first: c.next, end: c.next + batches*c.at.BatchSize, left: 1<<batches - 1, holders: 2,
+	}
+	c.begins, c.due, c.next, c.number = r.first, c.begins+(r.first-c.begins)/2, r.end, c.number+1
+	c.runs = append(c.runs, r)
+	return r
 }
 
-// Heard returns where an owner is told that the rank stands when the next run is due. Other runs may
+// heard returns where an owner is told that the rank stands when the next run is due. Other runs may
 // have kept the rank from asking for long: from one run to the next it goes on by no more batches
 // than an owner takes for the same reader.
-func (c *Course) Heard() uint64 {
+func (c *Course[T]) heard() uint64 {
 	if c.at.First-c.due > RunBatches*c.at.BatchSize {
 		return c.at.First
 	}
 	return c.due / c.at.BatchSize * c.at.BatchSize
 }
 
-// farApart is how many batches two requests of one rank may lie apart: a client that reads over several connections, some of them
-// slow, asks for batches in any order.
+// Stands returns the batch at which owners are told that the rank stands.
+func (r *Run[T]) Stands() shuffle.Cursor {
+	at := r.rank
+	at.First, at.End = r.stands, min(r.stands+at.BatchSize, at.Plan.Samples())
+	return at
+}
+
+// Cut ends a run before its time: the next one goes on from there, unless it has begun already.
+// Batches that were asked for meanwhile are in no run. A run that is cut to nothing is the last one of
+// its epoch.
+func (c *Course[T]) Cut(r *Run[T], end uint64) {
+	if end >= r.end {
+		return
+	}
+	r.end, r.left = end, r.left&(1<<((end-r.first)/r.rank.BatchSize)-1)
+	switch {
+	case c.begins != r.first || c.at.Epoch.Number() != r.rank.Epoch.Number():
+	case end == r.first:
+		c.next = math.MaxUint64
+	default:
+		c.next = max(end, c.at.First+c.at.BatchSize)
+	}
+}
+
+// Take returns the run that a batch is in, nil if it is in none. The batch holds it until Release.
+func (c *Course[T]) Take(at shuffle.Cursor) *Run[T] {
+	i := slices.IndexFunc(c.runs, func(r *Run[T]) bool {
+		return r.rank.Epoch.Number() == at.Epoch.Number() && r.first <= at.First && at.First < r.end
+	})
+	if i < 0 {
+		return nil
+	}
+	r := c.runs[i]
+	r.holders++
+	r.left &^= 1 << ((at.First - r.first) / r.rank.BatchSize)
+	c.drop(func(r *Run[T]) bool { return r.left == 0 })
+	return r
+}
+
+// Release ends one hold of a run.
+func (r *Run[T]) Release() {
+	if r.holders--; r.holders == 0 && r.Free != nil {
+		r.Free()
+	}
+}
+
+// drop gives up some runs: no batch comes for them any more.
+func (c *Course[T]) drop(which func(*Run[T]) bool) {
+	c.runs = slices.DeleteFunc(c.runs, func(r *Run[T]) bool {
+		goes := which(r)
+		if goes {
+			r.Release()
+		}
+		return goes
+	})
+}
+
+// GiveUp gives up all runs.
+func (c *Course[T]) GiveUp() { c.drop(func(*Run[T]) bool { return true }) }
+
+// Reclaim gives up runs that nothing else holds until n bytes are free, and returns the bytes.
+func (c *Course[T]) Reclaim(n int64) (bytes int64) {
+	c.drop(func(r *Run[T]) bool {
+		goes := r.holders == 1 && bytes < n
+		if goes {
+			bytes += r.Cost
+		}
+		return goes
+	})
+	return bytes
+}
+
+// Idle returns the bytes that Reclaim could give back.
+func (c *Course[T]) Idle() (n int64) {
+	for _, r := range c.runs {
+		if r.holders == 1 {
+			n += r.Cost
+		}
+	}
+	return n
+}
+
+// farApart is how many batches two requests of one rank may lie apart: a client that reads over
+// several connections, some of them slow, asks for batches in any order.
 const farApart = 32
 
-// Near reports whether a request comes from the rank that stands here, and not from one that reads the same elsewhere.
-func (c *Course) Near(at shuffle.Cursor) bool { return !Passed(c.at, at) && !Passed(at, c.at) }
+// Near reports whether a request comes from the rank that stands here, and not from one that reads
+// the same elsewhere.
+func (c *Course[T]) Near(at shuffle.Cursor) bool { return !Passed(c.at, at) && !Passed(at, c.at) }
 
-// Passed reports whether a reader has left a place of its plan so far behind that it does not come back for the samples there.
+// Passed reports whether a reader has left a place of its plan so far behind that it does not come
+// back for the samples there.
 func Passed(reader, place shuffle.Cursor) bool {
 	samples, behind := int64(place.Plan.Samples()), int64(reader.First)-int64(place.First)
 	switch here, there := reader.Epoch.Number(), place.Epoch.Number(); {

@@ -17,7 +17,7 @@ func TestRunsNeverOverlap(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		batch, world := rapid.Uint64Range(1, 20).Draw(t, "batch"), rapid.Uint64Range(1, 3).Draw(t, "world")
-		var c Course
+		var c Course[int]
 		seen := map[uint64]bool{}
 		most, began, epoch := uint64(0), false, plan.Epoch(0)
 		for range rapid.IntRange(1, 60).Draw(t, "requests") {
@@ -30,17 +30,17 @@ func TestRunsNeverOverlap(t *testing.T) {
 			if most, began = max(most, first), true; c.at.First != most {
 				t.Fatalf("got the foremost request at %d, want %d", c.at.First, most)
 			}
-			if !c.Ready() {
+			run := c.Next()
+			if run == nil {
 				continue
 			}
-			from, batches := c.Run()
+			from, batches := run.first, (run.end-run.first)/batch
 			if batches == 0 || batches > RunBatches || from+(batches-1)*batch >= plan.Samples() {
 				t.Fatalf("got a run of %d batches from %d on, want some, %d at most and none past the end", batches, from, RunBatches)
 			}
 			if rapid.Bool().Draw(t, "cut") {
 				batches = rapid.Uint64Range(0, batches-1).Draw(t, "left")
-				c.Cut(from, from+batches*batch)
-				c.Cut(from-1, 0) // another run's
+				c.Cut(run, from+batches*batch)
 			}
 			for n := range batches {
 				at := from + n*batch
@@ -62,7 +62,7 @@ func TestRunsCoverAnEpoch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var c Course
+	var c Course[int]
 	var got []uint64
 	runs := 0
 	for first := uint64(0); first < 1000; first += 10 {
@@ -70,11 +70,10 @@ func TestRunsCoverAnEpoch(t *testing.T) {
 		if first > 0 && !slices.Contains(got, first) {
 			t.Fatalf("the rank comes to %d, which is in no run", first)
 		}
-		if c.Ready() {
+		if run := c.Next(); run != nil {
 			runs++
-			from, batches := c.Run()
-			for n := range batches {
-				got = append(got, from+n*10)
+			for at := run.first; at < run.end; at += 10 {
+				got = append(got, at)
 			}
 		}
 	}
@@ -108,7 +107,7 @@ func TestWhoIsNear(t *testing.T) {
 		{at(0, 0), at(3, 0), false, true},
 		{at(3, 0), at(0, 990), false, false},
 	} {
-		var c Course
+		var c Course[int]
 		c.Come(x.from)
 		if near, passed := c.Near(x.to), Passed(x.to, x.from); near != x.near || passed != x.passed {
 			t.Errorf("epoch %d position %d after epoch %d position %d: got near %v, passed %v; want %v and %v",

@@ -130,17 +130,17 @@ PLANTS = [
     (
         "datapath keeps what was sent along for readers that have gone",
         "./datapath TestWhatIsSentAlongIsNotKeptForNobody",
-        [("datapath/prefetch.go", "\t\tp.ahead.expire(p.readers.Stands, now)\n", "")],
+        [("datapath/prefetch.go", "\t\tp.ahead.expire(p.readers.Stands)\n", "")],
     ),
     (
         "datapath asks for a sample twice that is under way",
         "./datapath TestManyUnderWayAskForNothingTwice",
-        [("datapath/readahead.go", "\tcase <-n.done:\n\t\treturn n\n", "\tcase <-n.done:\n\t\treturn n\n\tdefault:\n\t\ta.release(n)\n\t\treturn nil\n")],
+        [("datapath/readahead.go", "\tcase <-ctx.Done():\n\t}\n\ta.release(n)", "\tdefault:\n\t}\n\ta.release(n)")],
     ),
     (
-        "datapath keeps what was read ahead for a rank that has jumped",
+        "datapath keeps what was read ahead for a rank that reads elsewhere now",
         "./datapath TestWhatIsSentAlongIsNotKeptForNobody",
-        [("datapath/readahead.go", "\t\tif r.id == id {\n\t\t\ta.giveUp(r)\n", "\t\tif r.id == id {\n")],
+        [("datapath/readahead.go", "!ok || lookahead.Passed(at, r.At())", "!ok || at.Plan == nil")],
     ),
     (
         "datapath lets those who wait for peers take all the memory",

@@ -22,6 +22,11 @@ PLANTS = [
         [("simulate/rank.go", "k.asked <= k.at+ahead", "k.asked <= k.at")],
     ),
     (
+        "simulate asks ahead before a batch has come",
+        "./simulate TestShortMemoryGoesToTheBatchFirst",
+        [("simulate/readahead.go", "\t\ta.Come(r.at)\n", "\t\ta.Come(r.at)\n\t\ta.next()\n")],
+    ),
+    (
         "simulate forgets the link of the gateway that answers",
         "./simulate TestLinkBinds",
         [("simulate/cluster.go", "through(n, done, from.up, to.down)", "through(n, done, to.down)")],

@@ -1,0 +1,122 @@
+package lookahead
+
+import "github.com/millrace-data/millrace/shuffle"
+
+// Limits are how much is read ahead for ranks.
+type Limits struct {
+	Memory   int64 // of the gateway, of which runs may take a part
+	Question int64 // bytes that one gateway is asked for at a time
+	Fits     bool  // all that is read fits into the gateway's memory
+}
+
+const (
+	QuestionBytes   = 8 << 20 // the usual Limits.Question
+	SampleCost      = 128     // bytes that a sample takes in a question beside its own
+	questionSamples = 1 << 15 // of one question
+	allRuns         = 8       // the part of the memory that all runs may take together, an eighth
+	oneRun          = 32      // the part that one run may take
+)
+
+// Run returns the bytes that one run may take, but for its first batch.
+func (l *Limits) Run() int64 { return l.Memory / oneRun }
+
+// Left returns the bytes that runs may still take where they hold some.
+func (l *Limits) Left(held int64) int64 { return l.Memory/allRuns - held }
+
+// Chunks is for how many chunks one run asks an owner that the rank has not begun with. An owner must
+// not be made to bring a chunk before its time: it fetches as many ahead by itself, 16, but where
+// memory is short it has room for few.
+func (l *Limits) Chunks() int {
+	if l.Fits {
+		return 16
+	}
+	return 4
+}
+
+// Elsewhere says what other gateways are to be asked for.
+type Elsewhere interface {
+	ChunkOf(sample uint64) int
+	Owner(chunk int) string // who is asked for the chunk; "": nobody
+	Mean(chunk int) int64   // bytes of one of its samples
+}
+
+// question counts what one owner is asked for.
+type question struct {
+	bytes   int64
+	samples int
+	chunks  int // that the rank has not begun with
+}
+
+// planned is a run that is being worked out.
+type planned struct {
+	Elsewhere
+	rank   shuffle.Cursor
+	asked  map[string]*question
+	chunks map[int]*question // that a chunk belongs to; nil: nobody is asked
+}
+
+// Plan returns the samples of a run that other gateways are asked for, and where the last batch of
+// these ends. Batches that would make a question too large are left out, but for the first one.
+func (r *Run[T]) Plan(e Elsewhere, l *Limits) (samples []uint64, end uint64) {
+	p := planned{Elsewhere: e, rank: r.rank, asked: map[string]*question{}, chunks: map[int]*question{}}
+	size := r.rank.BatchSize
+	var batch []uint64
+	for end = r.first; end < r.end; end += size {
+		var ok bool
+		if batch, ok = r.rank.Later(batch[:0], (end-r.rank.First)/size); !ok {
+			break
+		}
+		before := len(samples)
+		samples = p.add(samples, batch)
+		if end > r.first && p.tooMuch(l) {
+			return samples[:before], end
+		}
+	}
+	return samples, end
+}
+
+// add appends those of a batch's samples that some owner is asked for.
+func (p *planned) add(samples, batch []uint64) []uint64 {
+	for _, sample := range batch {
+		chunk := p.ChunkOf(sample)
+		q, known := p.chunks[chunk]
+		if !known {
+			q = p.questionOf(chunk)
+			p.chunks[chunk] = q
+		}
+		if q != nil {
+			q.bytes, q.samples = q.bytes+p.Mean(chunk)+SampleCost, q.samples+1
+			samples = append(samples, sample)
+		}
+	}
+	return samples
+}
+
+// questionOf returns the question that a chunk belongs to, nil if nobody is asked for it.
+func (p *planned) questionOf(chunk int) *question {
+	owner := p.Owner(chunk)
+	if owner == "" {
+		return nil
+	}
+	q := p.asked[owner]
+	if q == nil {
+		q = &question{}
+		p.asked[owner] = q
+	}
+	if span, ok := p.rank.Epoch.Next(uint64(chunk), p.rank.First); !ok || span.From >= p.rank.End {
+		q.chunks++
+	}
+	return q
+}
+
+// tooMuch reports whether some owner would be asked for more than one question may bring.
+func (p *planned) tooMuch(l *Limits) bool {
+	var all int64
+	for _, q := range p.asked {
+		if q.bytes > l.Question || q.samples > questionSamples || q.chunks > l.Chunks() {
+			return true
+		}
+		all += q.bytes
+	}
+	return all > l.Run()
+}
