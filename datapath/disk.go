@@ -197,34 +197,24 @@ func (s *Source) keep(chunk int) {
 	}
 }
 
-// writeDisk writes chunks to disk until ctx ends. The writes never keep a request waiting; each holds a lease on
-// its chunk.
-func (p *Path) writeDisk(ctx context.Context, started *sync.WaitGroup) {
-	if p.disk == nil {
-		return
-	}
+// run writes chunks that are still in memory to disk until ctx ends. The writes never keep a request waiting; each holds a
+// lease on its chunk.
+func (d *disk) run(ctx context.Context, started *sync.WaitGroup) {
 	for range diskWriters {
 		started.Go(func() {
 			for {
 				select {
 				case <-ctx.Done():
 					return
-				case at := <-p.disk.queue:
-					at.source.writeDisk(at.chunk)
+				case at := <-d.queue:
+					if l, ok := at.source.path.cache.Lease(at.source.chunks, 1, 0, func(int) int { return at.chunk }); ok {
+						at.source.write(at.chunk, l.Bytes(0))
+						l.Close()
+					}
 				}
 			}
 		})
 	}
-}
-
-// writeDisk writes one chunk to disk if it is still in memory, and reports whether it is on disk then.
-func (s *Source) writeDisk(chunk int) bool {
-	l, ok := s.path.cache.Lease(s.chunks, 1, 0, func(int) int { return chunk })
-	if !ok {
-		return false
-	}
-	defer l.Close()
-	return s.write(chunk, l.Bytes(0))
 }
 
 // write writes a chunk to disk, and reports whether it is there then.

@@ -20,7 +20,9 @@ func (p *Path) Run(ctx context.Context) error {
 	var started sync.WaitGroup
 	defer started.Wait()
 	defer p.ahead.stop()
-	p.writeDisk(ctx, &started)
+	if p.disk != nil {
+		p.disk.run(ctx, &started)
+	}
 	p.populate(ctx)
 	again := time.NewTicker(retryAhead / 4)
 	defer again.Stop()
@@ -80,12 +82,17 @@ func (p *Path) prefetch(ctx context.Context, now time.Time, started *sync.WaitGr
 		if p.budget.Waiting() > 0 || !p.hasRoom(n) {
 			return
 		}
-		group := p.together(n, now)
+		gate, group := p.gate, []lookahead.Need{n}
+		if p.disk.answers(n.Dataset.(*Source), n.Chunk) {
+			gate = &p.disk.gate
+		} else {
+			group = p.together(n, now)
+		}
 		most := p.gate.places()
 		if n.First {
 			most = early(most)
 		}
-		switch gate := p.gateOf(group); {
+		switch {
 		case gate.enterAhead(most):
 			if !p.start(ctx, group, gate, started) {
 				return
@@ -139,25 +146,16 @@ func early(fetchers int) int { return max(fetchers/4, 1) }
 func (p *Path) together(n lookahead.Need, now time.Time) []lookahead.Need {
 	s := n.Dataset.(*Source)
 	group, chunks := []lookahead.Need{n}, []int{n.Chunk}
-	for !p.disk.answers(s, n.Chunk) {
+	for {
 		next, ok := p.readers.With(n, n.Chunk+len(group))
 		if !ok || s.Resident(next.Chunk) || !p.brings(next, now) {
-			break
+			return group
 		}
 		if chunks = append(chunks, next.Chunk); len(s.group(chunks, p.cfg.PartSize)) > 1 {
-			break
+			return group
 		}
 		group = append(group, next)
 	}
-	return group
-}
-
-// gateOf returns the gate of the tier that answers for a group.
-func (p *Path) gateOf(group []lookahead.Need) *gate {
-	if len(group) == 1 && p.disk.answers(group[0].Dataset.(*Source), group[0].Chunk) {
-		return &p.disk.gate
-	}
-	return p.gate
 }
 
 // start starts one read ahead, for which the caller has taken a place of a gate, of as many chunks of a group as there is

@@ -43,12 +43,7 @@ func (s *Source) Warm(ctx context.Context, at shuffle.Cursor) (chunkindex.Warmed
 // walk starts the reads, and returns the position to go on from.
 func (w *warming) walk(ctx, until context.Context, at shuffle.Cursor) uint64 {
 	s := w.source
-	begun := map[uint64]bool{}
 	for span := range s.inOrder(at) {
-		if begun[span.Chunk] {
-			continue
-		}
-		begun[span.Chunk] = true
 		if s.name != "" && s.owner(int(span.Chunk)) != "" {
 			continue // the owner brings it
 		}

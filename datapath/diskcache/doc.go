@@ -9,8 +9,9 @@
 //   - A file gets its name only after its bytes and its footer are on the medium, and never changes afterwards. Whoever
 //     reads it while it is removed reads on, from its open descriptor.
 //   - A failing disk is nobody's problem. Read says "not here" and Write says "not kept"; neither returns an error. A
-//     disk that refuses writes gets none for a while, then one as a probe; one that fails to read likewise. What can
-//     still be read of it is. Where others have filled the file system, chunks take the place of chunks.
+//     disk that refuses writes gets none for a while, and then the next one finds out whether it works again; one that
+//     fails to read likewise. What can still be read of it is. Where others have filled the file system, chunks take the
+//     place of chunks.
 //   - No more than MaxBytes are taken, footers and the file system's rounding included.
 //   - A chunk is written over another only if the plans of the readers say that it saves a read: Belady's rule with
 //     bypass (L. A. Belady, "A study of replacement algorithms for a virtual-storage computer", 1966). What was
