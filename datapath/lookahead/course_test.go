@@ -56,6 +56,119 @@ func TestRunsNeverOverlap(t *testing.T) {
 	})
 }
 
+// The memory of a run goes back once, and never while its read or a batch holds it; when the rank has gone and all that held has ended, all
+// of it is back.
+func TestRunsGiveTheirMemoryBackOnce(t *testing.T) {
+	plan, err := shuffle.NewPlan(shuffle.Params{Shuffle: shuffle.None}, []uint64{0, 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	epochs := []*shuffle.Epoch{plan.Epoch(0), plan.Epoch(1)}
+	rapid.Check(t, func(t *rapid.T) {
+		var c Course[int]
+		var held []*Run[int] // by reads and batches
+		freed, taken := map[*Run[int]]int{}, int64(0)
+		place, begun := uint64(0), 0
+		for range rapid.IntRange(1, 80).Draw(t, "steps") {
+			switch rapid.SampledFrom([]string{"come", "come", "come", "release", "release", "reclaim", "leave"}).Draw(t, "step") {
+			case "come":
+				place += rapid.Uint64Range(0, 3).Draw(t, "ahead")
+				first := 10 * (place % 100)
+				at := shuffle.Cursor{Plan: plan, Epoch: epochs[min(place/100, 1)], First: first, End: first + 10, BatchSize: 10}
+				c.Come(at)
+				if r := c.Take(at); r != nil {
+					held = append(held, r)
+				}
+				if r := c.Next(); r != nil {
+					begun++
+					taken += 8
+					r.Cost, r.Free = 8, func() { freed[r]++; taken -= 8 }
+					held = append(held, r)
+				}
+			case "release":
+				if n := len(held); n > 0 {
+					i := rapid.IntRange(0, n-1).Draw(t, "which")
+					r := held[i]
+					held = slices.Delete(held, i, i+1)
+					r.Release()
+				}
+			case "reclaim":
+				n, idle, before := rapid.Int64Range(0, 40).Draw(t, "bytes"), c.Idle(), taken
+				if got := c.Reclaim(n); got != before-taken || got < min(n, idle) || got > idle || got >= n+8 {
+					t.Fatalf("got %d bytes of %d that nothing else holds, %d went, want %d", got, idle, before-taken, n)
+				}
+			case "leave":
+				c.GiveUp()
+			}
+			for _, r := range held {
+				if freed[r] > 0 {
+					t.Fatal("the memory of a run that is held has gone back")
+				}
+			}
+		}
+		c.GiveUp()
+		for _, r := range held {
+			r.Release()
+		}
+		for r, n := range freed {
+			if n != 1 {
+				t.Errorf("the memory of the run at %d went back %d times, want once", r.first, n)
+			}
+		}
+		if len(freed) != begun || taken != 0 {
+			t.Errorf("got %d of %d runs back, and %d bytes left over", len(freed), begun, taken)
+		}
+	})
+}
+
+// places are chunks of ten samples each, of which those with an odd number are a peer's.
+type places struct{}
+
+func (places) ChunkOf(sample uint64) int { return int(sample / 10) }
+func (places) Mean(int) int64            { return 100 }
+
+func (places) Owner(chunk int) string {
+	if chunk%2 == 0 {
+		return ""
+	}
+	return "peer"
+}
+
+// A run asks for what lies elsewhere of as many batches as its limits allow, and for that of its first batch in any case.
+func TestARunKeepsToItsLimits(t *testing.T) {
+	plan, err := shuffle.NewPlan(shuffle.Params{Shuffle: shuffle.None}, []uint64{0, 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const all = 32 * 8 * 10 * (100 + SampleCost) // memory, of which one run may take what 8 batches need
+	for name, x := range map[string]struct {
+		limits  Limits
+		batches uint64
+	}{
+		"none":                   {Limits{Memory: all, Question: all, Fits: true}, 8},
+		"what a run may take":    {Limits{Memory: all / 2, Question: all, Fits: true}, 4},
+		"what a question brings": {Limits{Memory: all, Question: all / 32 / 4, Fits: true}, 2},
+		"chunks of one owner":    {Limits{Memory: all, Question: all}, 4},
+		"less than a batch":      {Limits{Memory: 1, Question: 1, Fits: true}, 1},
+	} {
+		var c Course[int]
+		var r *Run[int]
+		for first := uint64(0); r == nil || r.end-r.first < RunBatches*20; first += 20 {
+			c.Come(shuffle.Cursor{Plan: plan, Epoch: plan.Epoch(0), First: first, End: first + 20, BatchSize: 20})
+			r = c.Next()
+		}
+		samples, end := r.Plan(places{}, &x.limits)
+		if got := (end - r.first) / 20; got != x.batches || uint64(len(samples)) != 10*got {
+			t.Errorf("%s: got %d batches with %d samples of peers, want %d with 10 each", name, got, len(samples), x.batches)
+		}
+		for _, s := range samples {
+			if s/10%2 == 0 || s < r.first || s >= end {
+				t.Errorf("%s: got sample %d, which is not a peer's, or of no batch from %d to %d", name, s, r.first, end)
+			}
+		}
+	}
+}
+
 // A rank that goes on batch by batch asks for its first one itself; all others come in runs, few, each known before the rank comes to it.
 func TestRunsCoverAnEpoch(t *testing.T) {
 	plan, err := shuffle.NewPlan(shuffle.Params{Shuffle: shuffle.None}, []uint64{0, 1000})

@@ -138,6 +138,21 @@ PLANTS = [
         [("datapath/readahead.go", "\tcase <-ctx.Done():\n\t}\n\ta.release(n)", "\tdefault:\n\t}\n\ta.release(n)")],
     ),
     (
+        "lookahead gives back the memory of a run that a batch holds",
+        "./datapath/lookahead TestRunsGiveTheirMemoryBackOnce",
+        [("datapath/lookahead/course.go", "\tr.holders++\n", "")],
+    ),
+    (
+        "lookahead keeps the memory of a run that is given up",
+        "./datapath/lookahead TestRunsGiveTheirMemoryBackOnce",
+        [("datapath/lookahead/course.go", "\t\tif goes {\n\t\t\tr.Release()\n\t\t}\n", "")],
+    ),
+    (
+        "lookahead lets a run ask for as much as it likes",
+        "./datapath/lookahead TestARunKeepsToItsLimits",
+        [("datapath/lookahead/question.go", "if end > r.first && p.tooMuch(l) {", "if end < r.first && p.tooMuch(l) {")],
+    ),
+    (
         "datapath keeps what was read ahead for a rank that reads elsewhere now",
         "./datapath TestWhatIsSentAlongIsNotKeptForNobody",
         [("datapath/readahead.go", "!ok || lookahead.Passed(at, r.At())", "!ok || at.Plan == nil")],
