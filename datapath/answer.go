@@ -55,28 +55,27 @@ func (s *Source) questioned(q *peer.Query) (*batch, error) {
 	var chunks []chunkindex.ChunkRanges
 	seq := 0
 	for _, w := range q.Chunks {
-		if w.Chunk < 0 || w.Chunk >= s.index.Chunks() || s.index.Chunk(w.Chunk).Digest != w.Digest {
-			return nil, fmt.Errorf("answer for chunk %d of %q: %w", w.Chunk, q.Dataset, peer.ErrMismatch)
+		wrong := w.Chunk < 0 || w.Chunk >= s.index.Chunks()
+		if !wrong {
+			desc := s.index.Chunk(w.Chunk)
+			wrong = desc.Digest != w.Digest || len(w.Ranges) > max(int(desc.Samples), 1) || q.Cached && (len(w.Ranges) != 1 || int64(w.Ranges[0].Length) != desc.Length)
 		}
-		if most := s.index.Chunk(w.Chunk).Samples; uint64(len(w.Ranges)) > uint64(max(most, 1)) {
-			return nil, fmt.Errorf("answer for %d ranges of chunk %d of %q, which has %d samples: %w", len(w.Ranges), w.Chunk, q.Dataset, most, peer.ErrMismatch)
+		if wrong {
+			return nil, fmt.Errorf("answer for %d ranges of chunk %d of %q: %w", len(w.Ranges), w.Chunk, q.Dataset, peer.ErrMismatch)
 		}
 		ranges := make([]chunkindex.Range, len(w.Ranges))
 		for i, r := range w.Ranges {
-			if int64(r.Offset)+int64(r.Length) > s.index.Chunk(w.Chunk).Length {
-				return nil, fmt.Errorf("answer for [%d,+%d) of chunk %d of %q: %w", r.Offset, r.Length, w.Chunk, q.Dataset, peer.ErrMismatch)
-			}
 			ranges[i] = chunkindex.Range{Seq: seq, Offset: r.Offset, Length: r.Length}
 			seq++
 		}
 		chunks = append(chunks, chunkindex.ChunkRanges{Chunk: w.Chunk, Ranges: ranges})
 	}
 	b, err := s.newBatch(chunks)
-	if errors.Is(err, budget.ErrTooLarge) {
+	switch {
+	case errors.Is(err, budget.ErrTooLarge):
 		return nil, fmt.Errorf("answer for %q: %w: %w", q.Dataset, peer.ErrNoRoom, err)
-	}
-	if err != nil {
-		return nil, err
+	case err != nil:
+		return nil, fmt.Errorf("answer for %q: %w: %w", q.Dataset, peer.ErrMismatch, err)
 	}
 	b.origin, b.tries = fromPeer, true
 	if q.Reader != nil {
@@ -88,33 +87,22 @@ func (s *Source) questioned(q *peer.Query) (*batch, error) {
 	return b, nil
 }
 
-// answerCached brings chunks from memory or disk, and nothing else.
+// answerCached brings one whole chunk from memory or disk, and nothing else.
 func (s *Source) answerCached(ctx context.Context, b *batch) (*chunkindex.Body, error) {
-	onDisk := true
-	for _, c := range b.chunks {
-		onDisk = onDisk && s.isOnDisk(c.Chunk)
-	}
-	segments := make([][]byte, b.segments)
-	if l, ok := s.path.cache.Lease(s.chunks, len(b.chunks), 0, func(i int) int { return b.chunks[i].Chunk }); ok {
-		for i, c := range b.chunks {
-			for _, r := range c.Ranges {
-				end := r.Offset + r.Length
-				segments[r.Seq] = l.Bytes(i)[r.Offset:end:end]
-			}
-		}
-		return chunkindex.NewBody(segments, nil, l.Close), nil
+	chunk := b.chunks[0].Chunk
+	onDisk := s.isOnDisk(chunk)
+	if l, ok := s.path.cache.Lease(s.chunks, 1, 0, func(int) int { return chunk }); ok {
+		return chunkindex.NewBody([][]byte{l.Bytes(0)}, nil, l.Close), nil
 	}
 	if !onDisk {
 		return nil, peer.ErrNotHere
 	}
-	if err := s.resolve(ctx, b); err != nil {
-		return nil, err
-	}
+	b.chunks[0].Ranges[0].CRC32C = s.index.Chunk(chunk).CRC32C
 	room, err := s.room(ctx, b, b.bytes)
 	if err != nil {
 		return nil, err
 	}
-	b.lay(segments, room.bytes)
+	segments := [][]byte{room.bytes[:b.bytes]}
 	if rest := s.path.disk.bring(ctx, &load{source: s}, b.fills(b.all(), segments)); len(rest) > 0 {
 		room.close()
 		return nil, peer.ErrNotHere

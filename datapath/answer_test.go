@@ -50,7 +50,11 @@ func TestQuestionsThatAreRefused(t *testing.T) {
 			q.Chunks[0].Ranges = slices.Repeat(q.Chunks[0].Ranges[:1], 1000)
 		}, peer.ErrMismatch},
 		"more than the memory": {func(q *peer.Query) { q.Chunks = append(q.Chunks, many(q.Chunks[0], 1000)...) }, peer.ErrNoRoom},
-		"not there":            {func(q *peer.Query) { q.Cached = true }, peer.ErrNotHere},
+		"not there": {func(q *peer.Query) {
+			q.Cached, q.Chunks = true, q.Chunks[:1]
+			q.Chunks[0].Ranges = []chunkindex.Range{{Length: uint32(d.index.Chunk(0).Length)}}
+		}, peer.ErrNotHere},
+		"a part of a chunk that is there": {func(q *peer.Query) { q.Cached = true }, peer.ErrMismatch},
 	} {
 		t.Run(what, func(t *testing.T) {
 			bubble.Test(t, func(t *testing.T) {

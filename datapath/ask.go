@@ -51,8 +51,7 @@ func (b *batch) of(chunks []chunkindex.ChunkRanges) *batch {
 // place, none without bytes.
 type far struct {
 	*batch
-	owners []string // by number in chunks
-	twins  [][2]int // segments that are the same sample: the other one, and the one that is asked for
+	twins [][2]int // segments that are the same sample: the other one, and the one that is asked for
 }
 
 // all returns the numbers of all chunks.
@@ -69,24 +68,22 @@ func (b *batch) all() []int {
 // for nothing.
 func (s *Source) split(b *batch) (near *batch, f *far) {
 	var here, there []chunkindex.ChunkRanges
-	var owners []string
 	for i, c := range b.chunks {
-		member := s.elsewhere(c.Chunk)
-		if member == "" {
+		switch {
+		case s.elsewhere(c.Chunk) == "":
 			if there != nil {
 				here = append(here, c)
 			}
 			continue
-		}
-		if there == nil {
+		case there == nil:
 			here = append(here, b.chunks[:i]...)
 		}
-		there, owners = append(there, c), append(owners, member)
+		there = append(there, c)
 	}
 	if there == nil {
 		return b, nil
 	}
-	f = &far{owners: owners}
+	f = &far{}
 	for i, c := range there {
 		there[i].Ranges = f.once(c.Ranges)
 	}
@@ -179,34 +176,32 @@ func (a *asker) check(chunks []chunkindex.ChunkRanges) (n int64, wrong []chunkin
 	return n, wrong
 }
 
-// byMember sorts chunks by the member that is to be asked for them, in the order in which these
-// come first.
-func byMember(chunks []chunkindex.ChunkRanges, member func(i int) string) (members []string, groups map[string][]chunkindex.ChunkRanges) {
-	groups = map[string][]chunkindex.ChunkRanges{}
-	for i, c := range chunks {
-		m := member(i)
-		if groups[m] == nil {
-			members = append(members, m)
+// ask asks the members that own chunks, side by side; those that have been asked already are left out. It
+// returns how many bytes are there, and what is not. What this gateway owns then, or was asked of enough
+// members, is brought by here; nil: it is not there.
+func (a *asker) ask(ctx context.Context, chunks []chunkindex.ChunkRanges, here bring, asked ...string) (bytes int64, lost []chunkindex.ChunkRanges) {
+	groups := map[string][]chunkindex.ChunkRanges{} // by member
+	for _, c := range chunks {
+		m := ""
+		switch {
+		case len(asked) == 0:
+			m = a.source.owner(c.Chunk)
+		case len(asked) < mostAsked && ctx.Err() == nil:
+			m = a.source.path.cfg.Peers.Owner(a.source.peerChunk(c.Chunk), asked...)
 		}
 		groups[m] = append(groups[m], c)
 	}
-	return members, groups
-}
-
-// ask asks for chunks, each of the member that owns it, all at once. It returns how many bytes are
-// there, and what is not.
-func (a *asker) ask(ctx context.Context, chunks []chunkindex.ChunkRanges, owners []string) (bytes int64, lost []chunkindex.ChunkRanges) {
-	members, groups := byMember(chunks, func(n int) string { return owners[n] })
-	return a.each(members, func(m string) (int64, []chunkindex.ChunkRanges) { return a.question(ctx, groups[m], m) })
-}
-
-// each asks members side by side, and adds up what they bring and what they do not.
-func (a *asker) each(members []string, of func(member string) (int64, []chunkindex.ChunkRanges)) (bytes int64, lost []chunkindex.ChunkRanges) {
 	var mu sync.Mutex // guards bytes and lost
 	var running sync.WaitGroup
-	for _, m := range members {
+	for m, group := range groups {
 		running.Go(func() {
-			n, l := of(m)
+			n, l := int64(0), group
+			switch {
+			case m != "":
+				n, l = a.question(ctx, group, append(asked[:len(asked):len(asked)], m)...)
+			case here != nil:
+				n, l = here(ctx, group)
+			}
 			mu.Lock()
 			defer mu.Unlock()
 			bytes, lost = bytes+n, append(lost, l...)
@@ -216,3 +211,6 @@ func (a *asker) each(members []string, of func(member string) (int64, []chunkind
 	slices.SortFunc(lost, func(a, b chunkindex.ChunkRanges) int { return a.Chunk - b.Chunk })
 	return bytes, lost
 }
+
+// bring brings samples, and returns how many bytes are there, and what is not.
+type bring = func(ctx context.Context, chunks []chunkindex.ChunkRanges) (bytes int64, lost []chunkindex.ChunkRanges)

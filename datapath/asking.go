@@ -53,7 +53,6 @@ func (a *asking) enter(ctx context.Context, n int64) (leave func()) {
 // ownersTier is the tier of the gateways that own chunks, for samples of one batch.
 type ownersTier struct {
 	*asker
-	far   *far
 	bytes int64 // that have come
 	lost  []chunkindex.ChunkRanges
 }
@@ -62,15 +61,11 @@ var errLost = errors.New("a peer did not send what was asked")
 
 // Load asks all owners at once.
 func (o *ownersTier) Load(ctx context.Context, _ *load, fills []*fill) error {
-	chunks, members := make([]chunkindex.ChunkRanges, len(fills)), make([]string, len(fills))
-	at := 0 // in the list of all chunks, which is in the same order
+	chunks := make([]chunkindex.ChunkRanges, len(fills))
 	for n, x := range fills {
-		for o.far.chunks[at].Chunk != x.Chunk {
-			at++
-		}
-		chunks[n], members[n] = x.ChunkRanges, o.far.owners[at]
+		chunks[n] = x.ChunkRanges
 	}
-	if o.bytes, o.lost = o.ask(ctx, chunks, members); len(o.lost) > 0 {
+	if o.bytes, o.lost = o.ask(ctx, chunks, nil); len(o.lost) > 0 {
 		return errLost
 	}
 	return nil

@@ -2,7 +2,6 @@ package datapath
 
 import (
 	"context"
-	"sync/atomic"
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/datapath/chunkcache"
@@ -20,9 +19,6 @@ type fetch struct {
 	toDisk bool  // the caller writes them to disk
 	first  bool  // for a reader that waits for its first batch: nothing was fetched ahead
 	part   int64 // length of one store read, set by group
-
-	from    string       // the peer that is known to have them
-	refused *atomic.Bool // set if it does not send one; nil: nobody wants to know
 
 	wants   []chunkcache.Want[key]
 	numbers []int // in the index, ascending

@@ -2,9 +2,6 @@ package datapath
 
 import (
 	"context"
-	"errors"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/millrace-data/millrace/chunkindex"
@@ -20,10 +17,7 @@ const formerWait = 2 * time.Second
 // nothing of late. It is called under the cache's lock.
 func (f *fetch) former(chunk int) string {
 	s := f.source
-	switch {
-	case f.from != "":
-		return f.from
-	case s.name == "" || s.owner(chunk) != "":
+	if s.name == "" || s.owner(chunk) != "" {
 		return ""
 	}
 	member := s.path.cfg.Peers.Former(s.peerChunk(chunk))
@@ -79,19 +73,11 @@ func (f *fetch) fromPeer(ctx context.Context, fill *chunkcache.Fill[key]) (sent 
 	}
 	ctx, cancel := context.WithTimeout(ctx, formerWait)
 	defer cancel()
-	p.asked.reads.Add(1)
-	if err := p.cfg.Peers.Read(ctx, member, q, [][]byte{dst}, nil); err != nil {
-		if !errors.Is(err, peer.ErrNotHere) {
-			p.asked.failed.Add(1)
-		}
-		f.missed()
+	if p.read(ctx, member, q, [][]byte{dst}, nil) != nil {
 		return false
 	}
-	p.asked.bytes.Add(uint64(len(dst)))
 	if !s.intact(desc, dst, checksum(dst)) {
-		p.asked.lies.Add(1)
-		p.cfg.Peers.Lied(member)
-		f.missed()
+		p.lied(member)
 		return false
 	}
 	p.asked.former.Add(1)
@@ -99,48 +85,30 @@ func (f *fetch) fromPeer(ctx context.Context, fill *chunkcache.Fill[key]) (sent 
 	return true
 }
 
-// missed notes that the peer has not sent a chunk.
-func (f *fetch) missed() {
-	if f.refused != nil {
-		f.refused.Store(true)
+// Pull brings chunks of one generation that a leaving member holds, those that are this gateway's from now on, in the order in which they
+// are given, as far as memory is free. It ends when all are there, when ctx ends, or when the member has not sent some: those come from
+// the store, for somebody may wait for them by then, and the others are left to whoever needs them.
+func (p *Path) Pull(ctx context.Context, member string, held peer.Held) {
+	s := p.sharedAs(held.Dataset, held.Generation)
+	if s == nil {
+		return
 	}
-}
-
-// Pull brings chunks from a member that is leaving, those that are this gateway's from now on, in the order in which they are given, as far
-// as memory is free. It ends when all are there, when ctx ends, or with the first chunk that the member does not send: that one
-// comes from the store, for somebody may wait for it by then, and the others are left to whoever needs them.
-func (p *Path) Pull(ctx context.Context, member string, chunks []peer.Chunk) {
-	var running sync.WaitGroup
-	defer running.Wait()
-	var over atomic.Bool
-	for _, c := range chunks {
-		s := p.sharedAs(c.Dataset, c.Generation)
-		if s == nil || c.Number < 0 || c.Number >= s.index.Chunks() || s.index.Chunk(c.Number).Digest != c.Digest {
-			continue
-		}
-		if p.cfg.Peers.Owner(c) != "" || s.Resident(c.Number) || s.isOnDisk(c.Number) {
+	w := &warming{source: s}
+	defer w.running.Wait()
+	for _, n := range held.Chunks {
+		chunk := int(n)
+		if chunk >= s.index.Chunks() || s.Resident(chunk) || s.isOnDisk(chunk) {
 			continue
 		}
 		if p.gate.enterWarm(ctx) != nil {
 			return
 		}
-		if over.Load() || p.free() < s.Cost(c.Number) {
+		comes := (&fetch{source: s}).former(chunk) == member
+		if !comes || p.free() < s.Cost(chunk) || !w.bring(ctx, chunk, true) {
 			p.gate.leaveWarm(true)
-			return
-		}
-		f := &fetch{source: s, held: p.gate, from: member, refused: &over}
-		f.want([]int{c.Number})
-		wait, err := p.cache.Start(ctx, f.request())
-		if err != nil {
-			p.gate.leaveWarm(true)
-			return
-		}
-		running.Go(func() {
-			l, err := wait()
-			if err == nil {
-				l.Close()
+			if comes || p.formers.silent.Paused(member, time.Now()) {
+				return
 			}
-			p.gate.leaveWarm(err != nil)
-		})
+		}
 	}
 }

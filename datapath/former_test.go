@@ -75,6 +75,15 @@ func TestAFormerOwnerThatFails(t *testing.T) {
 	}
 }
 
+// heldOf names chunks of one generation as they are told of.
+func heldOf(chunks []peer.Chunk) peer.Held {
+	h := peer.Held{Dataset: chunks[0].Dataset, Generation: chunks[0].Generation}
+	for _, c := range chunks {
+		h.Chunks = append(h.Chunks, uint32(c.Number))
+	}
+	return h
+}
+
 // What a member holds that leaves is brought by those who own it then, and the next epoch reads nothing from the store.
 func TestWhatALeavingMemberHoldsIsPulled(t *testing.T) {
 	d := newDataset(t, 82, same(480, 900), 60, 8<<10)
@@ -91,9 +100,10 @@ func TestWhatALeavingMemberHoldsIsPulled(t *testing.T) {
 		stays.former = func(peer.Chunk) string { return name(1) }
 		stays.mu.Unlock()
 		stays.lose(1)
-		wrong := held[0]
-		wrong.Digest[0] ^= 1
-		stays.path.Pull(t.Context(), name(1), append([]peer.Chunk{wrong, {Dataset: "set", Generation: "other"}}, held...))
+		all := heldOf(held)
+		all.Chunks = append(all.Chunks, uint32(d.index.Chunks()), 1<<31)
+		stays.path.Pull(t.Context(), name(1), peer.Held{Dataset: all.Dataset, Generation: "other", Chunks: all.Chunks})
+		stays.path.Pull(t.Context(), name(1), all)
 		synctest.Wait() // for those that are fetched ahead meanwhile
 		if got := stays.path.Stats().FormerChunks; got != uint64(len(held)) {
 			t.Errorf("got %d chunks pulled, want %d", got, len(held))
@@ -118,7 +128,10 @@ func TestPullingTakesOnlyWhatIsFree(t *testing.T) {
 		r, err := stays.path.budget.Reserve(t.Context(), 300<<10)
 		must(t, err)
 		held := leaves.path.Held()
-		stays.path.Pull(t.Context(), name(1), held)
+		stays.mu.Lock()
+		stays.former = func(peer.Chunk) string { return name(1) }
+		stays.mu.Unlock()
+		stays.path.Pull(t.Context(), name(1), heldOf(held))
 		got := stays.path.Stats()
 		if got.FormerChunks == 0 || got.FormerChunks >= uint64(len(held)) || got.BudgetInUse > ahead(got.BudgetTotal) || got.Evictions != 0 {
 			t.Errorf("got %d of %d chunks pulled, %d bytes in use of %d, %d chunks thrown out; want a part of them, no more than %d, none",
@@ -126,7 +139,7 @@ func TestPullingTakesOnlyWhatIsFree(t *testing.T) {
 		}
 		r.Release()
 		stays.breaks(func(int, *peer.Query) (wireFault, error) { return wireFault{}, errWire })
-		stays.path.Pull(t.Context(), name(1), held)
+		stays.path.Pull(t.Context(), name(1), heldOf(held))
 		if more := stays.path.Stats(); more.StoreReads > DefaultFetchers || more.FormerChunks != got.FormerChunks {
 			t.Errorf("got %d reads of the store and %d chunks of one that is silent, want no more than side by side, and none",
 				more.StoreReads, more.FormerChunks-got.FormerChunks)

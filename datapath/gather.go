@@ -166,7 +166,7 @@ func (g *gathering) start(ctx context.Context) (ask func() (int64, []chunkindex.
 		return func() (int64, []chunkindex.ChunkRanges) { return 0, nil }, func() {}
 	}
 	ctx, stop = context.WithCancel(ctx)
-	o := &ownersTier{asker: &g.asker, far: g.far}
+	o := &ownersTier{asker: &g.asker}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -12,25 +12,19 @@ import (
 // Share makes the dataset one of those that the path shares with its peers, if it has any. They know it by this name. It must be
 // called before the first Read.
 func (s *Source) Share(name string) {
-	if s.path.cfg.Peers == nil {
-		return
+	if s.path.cfg.Peers != nil {
+		s.name = name
 	}
-	s.name = name
-	p := s.path
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.shared == nil {
-		p.shared = map[string]*Source{}
-	}
-	p.shared[name] = s
 }
 
 // sharedAs returns the source that peers know by a name, nil if there is none of this generation.
 func (p *Path) sharedAs(name, generation string) *Source {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if s := p.shared[name]; s != nil && s.index.Generation() == generation {
-		return s
+	for _, s := range slices.Backward(p.open) {
+		if s.name == name && s.index.Generation() == generation {
+			return s
+		}
 	}
 	return nil
 }
@@ -38,21 +32,21 @@ func (p *Path) sharedAs(name, generation string) *Source {
 // owners remembers who owns the chunks of one dataset in one view: to ask for it anew takes a hash for each member.
 type owners struct {
 	view  uint64
-	of    []atomic.Uint32          // of each chunk: the place of its owner's name, from 1 on; 0: not asked for yet
-	names atomic.Pointer[[]string] // in the order in which they were met; "" is this gateway
-	mu    sync.Mutex               // held to add a name
+	of    []atomic.Pointer[string] // of each chunk: its owner, "" for this gateway; nil: not asked for yet
+	names sync.Map                 // of members, each to the one copy of it in memory
 }
 
 // owner returns the member that is to hold a chunk, "" if that is this gateway. It takes no lock but for the first answer
 // about a chunk in a view.
 func (s *Source) owner(chunk int) string {
 	o := s.ownersNow()
-	n := o.of[chunk].Load()
-	if n == 0 {
-		n = o.note(s.path.cfg.Peers.Owner(s.peerChunk(chunk)))
-		o.of[chunk].Store(n)
+	if member := o.of[chunk].Load(); member != nil {
+		return *member
 	}
-	return (*o.names.Load())[n-1]
+	member := s.path.cfg.Peers.Owner(s.peerChunk(chunk))
+	name, _ := o.names.LoadOrStore(member, &member)
+	o.of[chunk].Store(name.(*string))
+	return member
 }
 
 // ownersNow returns the owners in the view of now.
@@ -62,26 +56,11 @@ func (s *Source) ownersNow() *owners {
 		if is != nil && is.view == view {
 			return is
 		}
-		fresh := &owners{view: view, of: make([]atomic.Uint32, s.index.Chunks())}
-		fresh.names.Store(new([]string))
+		fresh := &owners{view: view, of: make([]atomic.Pointer[string], s.index.Chunks())}
 		if s.owners.CompareAndSwap(is, fresh) {
 			return fresh
 		}
 	}
-}
-
-// note returns the place of a name, from 1 on.
-func (o *owners) note(member string) uint32 {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	names := *o.names.Load()
-	i := slices.Index(names, member)
-	if i < 0 {
-		i = len(names)
-		names = append(slices.Clip(names), member)
-		o.names.Store(&names)
-	}
-	return uint32(i) + 1
 }
 
 // peerChunk names a chunk to peers.

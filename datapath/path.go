@@ -76,9 +76,8 @@ type Path struct {
 	reowning sync.Mutex    // held to change view
 	view     atomic.Uint64 // the one that the table of readers was told of last
 
-	mu     sync.Mutex // guards open and shared, and when each was read
-	open   []*Source
-	shared map[string]*Source // by the name under which peers know it
+	mu   sync.Mutex // guards open and shared, and when each was read
+	open []*Source
 
 	sources                                        atomic.Uint64
 	storeReads, storeBytes, rangeReads, rangeBytes atomic.Uint64

@@ -28,30 +28,43 @@ func (a *asker) question(ctx context.Context, chunks []chunkindex.ChunkRanges, a
 	defer cancel()
 	d := &detour{asker: a, chunks: chunks, asked: asked, lost: chunks}
 	defer d.close()
-	p.asked.reads.Add(1)
-	err := p.cfg.Peers.Read(limited, member, q, dst, func(during context.Context, beside bool) error {
+	err := p.read(limited, member, q, dst, func(during context.Context, beside bool) error {
 		if beside {
 			return d.beside(during)
 		}
 		return d.after(ctx)
 	})
 	if err != nil {
-		if !errors.Is(ctx.Err(), context.Canceled) { // nobody wants to know any more
-			p.asked.failed.Add(1)
-		}
 		if errors.Is(err, peer.ErrOutdone) {
 			d.take()
 		}
 		return d.bytes, d.lost
 	}
-	for _, b := range dst {
-		p.asked.bytes.Add(uint64(len(b)))
-	}
 	if n, lost = a.check(chunks); len(lost) > 0 {
-		p.asked.lies.Add(1)
-		p.cfg.Peers.Lied(member)
+		p.lied(member)
 	}
 	return n, lost
+}
+
+// read asks a member, and counts what becomes of that.
+func (p *Path) read(ctx context.Context, member string, q *peer.Query, dst [][]byte, instead Instead) error {
+	p.asked.reads.Add(1)
+	err := p.cfg.Peers.Read(ctx, member, q, dst, instead)
+	switch {
+	case err == nil:
+		for _, b := range dst {
+			p.asked.bytes.Add(uint64(len(b)))
+		}
+	case !errors.Is(err, peer.ErrNotHere) && !errors.Is(ctx.Err(), context.Canceled): // else nobody wants to know any more
+		p.asked.failed.Add(1)
+	}
+	return err
+}
+
+// lied notes that what a member sent was not what the index says.
+func (p *Path) lied(member string) {
+	p.asked.lies.Add(1)
+	p.cfg.Peers.Lied(member)
 }
 
 // detour brings samples from elsewhere that a member was asked for.
@@ -67,7 +80,7 @@ type detour struct {
 
 // after brings samples when the member has failed, as far as other members have them.
 func (d *detour) after(ctx context.Context) error {
-	d.bytes, d.lost = d.others(ctx, d.asker, func(chunks []chunkindex.ChunkRanges) (int64, []chunkindex.ChunkRanges) { return 0, chunks })
+	d.bytes, d.lost = d.ask(ctx, d.chunks, nil, d.asked...)
 	if d.bytes == 0 {
 		return errNothing
 	}
@@ -77,8 +90,7 @@ func (d *detour) after(ctx context.Context) error {
 // beside brings samples while the member is still at it, into memory of its own. It does without
 // where there is none now: memory is not waited for while some is held.
 func (d *detour) beside(ctx context.Context) error {
-	b := &batch{chunks: d.chunks}
-	b = b.of(d.chunks)
+	b := (&batch{}).of(d.chunks)
 	buffer, ok := d.source.path.cache.TryBuffer(b.bytes)
 	if !ok {
 		return errNothing
@@ -87,31 +99,12 @@ func (d *detour) beside(ctx context.Context) error {
 	b.lay(d.apart, buffer.Bytes())
 	other := *d.asker
 	other.segments = d.apart
-	bytes, lost := d.others(ctx, &other, func(chunks []chunkindex.ChunkRanges) (int64, []chunkindex.ChunkRanges) {
-		return other.here(ctx, chunks)
-	})
+	bytes, lost := other.ask(ctx, d.chunks, other.here, d.asked...)
 	if len(lost) > 0 {
 		return errNothing
 	}
 	d.bytes, d.lost = bytes, nil
 	return nil
-}
-
-// others asks the next choices, side by side. What is this gateway's own then, or was asked of
-// enough members, is brought by here.
-func (d *detour) others(ctx context.Context, a *asker, here func([]chunkindex.ChunkRanges) (int64, []chunkindex.ChunkRanges)) (int64, []chunkindex.ChunkRanges) {
-	members, groups := byMember(d.chunks, func(i int) string {
-		if len(d.asked) == mostAsked || ctx.Err() != nil {
-			return ""
-		}
-		return a.source.path.cfg.Peers.Owner(a.source.peerChunk(d.chunks[i].Chunk), d.asked...)
-	})
-	return a.each(members, func(m string) (int64, []chunkindex.ChunkRanges) {
-		if m == "" {
-			return here(groups[m])
-		}
-		return a.question(ctx, groups[m], append(d.asked[:len(d.asked):len(d.asked)], m)...)
-	})
 }
 
 // here brings samples by the ways of this gateway: their chunks as a whole where there is room.

@@ -140,7 +140,7 @@ func (a *readAhead) bring(r *rank, n *batchRun, asker asker) {
 		return
 	}
 	asker.segments = segments
-	_, lost := asker.ask(ctx, f.chunks, f.owners)
+	_, lost := asker.ask(ctx, f.chunks, nil)
 	for _, c := range lost {
 		for _, r := range c.Ranges {
 			segments[r.Seq] = nil
@@ -197,7 +197,7 @@ func (a *readAhead) wait(ctx context.Context, r *rank, at shuffle.Cursor) *batch
 func (a *readAhead) take(n *batchRun, f *far, segments [][]byte) *far {
 	rest := &far{twins: f.twins}
 	var chunks []chunkindex.ChunkRanges
-	for i, c := range f.chunks {
+	for _, c := range f.chunks {
 		var left []chunkindex.Range
 		for _, r := range c.Ranges {
 			if segments[r.Seq] = n.Came.find(c.Chunk, r); segments[r.Seq] == nil {
@@ -208,7 +208,7 @@ func (a *readAhead) take(n *batchRun, f *far, segments [][]byte) *far {
 			a.bytes.Add(uint64(r.Length))
 		}
 		if len(left) > 0 {
-			chunks, rest.owners = append(chunks, chunkindex.ChunkRanges{Chunk: c.Chunk, Ranges: left}), append(rest.owners, f.owners[i])
+			chunks = append(chunks, chunkindex.ChunkRanges{Chunk: c.Chunk, Ranges: left})
 		}
 	}
 	rest.batch = f.of(chunks)

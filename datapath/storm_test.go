@@ -128,7 +128,9 @@ func (r *simulated) storm(t *testing.T, f *fleet, m *member) string {
 	}
 	if r.rnd.IntN(8) == 0 {
 		other := f.members[r.rnd.IntN(3)]
-		m.path.Pull(ctx, name(other.number), other.path.Held())
+		if held := other.path.Held(); len(held) > 0 {
+			m.path.Pull(ctx, name(other.number), heldOf(held))
+		}
 		return "pulled"
 	}
 	batch, world := 1+r.rnd.Uint64N(64), 1+r.rnd.Uint64N(3)

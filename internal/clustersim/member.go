@@ -103,16 +103,11 @@ func (m *member) leaving(ctx context.Context, l peer.Leaving, _ string) {
 		return
 	}
 	p := m.process
-	d := p.machine.run.history.Data
-	var chunks []peer.Chunk
-	for _, h := range l.Chunks {
-		for _, c := range h.Chunks {
-			if h.Dataset == d.Name && h.Generation == d.Index.Generation() && int(c) < d.Index.Chunks() {
-				chunks = append(chunks, peer.Chunk{Dataset: h.Dataset, Generation: h.Generation, Number: int(c), Digest: d.Index.Chunk(int(c)).Digest})
-			}
+	p.spawn(func() {
+		for _, h := range l.Chunks {
+			p.path.Pull(p.ctx, l.ID, h)
 		}
-	}
-	p.spawn(func() { p.path.Pull(p.ctx, l.ID, chunks) })
+	})
 }
 
 // drainTime is how long a gateway serves on after it has said that it goes.

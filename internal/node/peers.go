@@ -197,17 +197,9 @@ func (p *peers) follow(ctx context.Context, g *gateway.Gateway, h heard) {
 // pull brings what a member that goes holds, and what is ours from now on.
 func (p *peers) pull(ctx context.Context, l peer.Leaving) {
 	for _, h := range l.Chunks {
-		set, known := p.sets[h.Dataset]
-		if !known || set.index.Generation() != h.Generation {
-			continue
+		if set, known := p.sets[h.Dataset]; known {
+			set.path.Pull(ctx, l.ID, h)
 		}
-		var chunks []peer.Chunk
-		for _, n := range h.Chunks {
-			if i := int(n); i < set.index.Chunks() {
-				chunks = append(chunks, peer.Chunk{Dataset: h.Dataset, Generation: h.Generation, Number: i, Digest: set.index.Chunk(i).Digest})
-			}
-		}
-		set.path.Pull(ctx, l.ID, chunks)
 	}
 }
 

@@ -202,7 +202,7 @@ PLANTS = [
     (
         "datapath answers for more ranges than a chunk has samples",
         "./datapath TestQuestionsThatAreRefused",
-        [("datapath/answer.go", "uint64(len(w.Ranges)) > uint64(max(most, 1))", "uint64(len(w.Ranges)) > 1<<40+uint64(max(most, 1))")],
+        [("datapath/answer.go", "len(w.Ranges) > max(int(desc.Samples), 1)", "len(w.Ranges) > 1<<40+max(int(desc.Samples), 1)")],
     ),
     (
         "cluster asks others for chunks of a store that is cold",

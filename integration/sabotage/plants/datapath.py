@@ -175,7 +175,7 @@ PLANTS = [
     (
         "datapath asks no former owner",
         "./datapath TestANewOwnerAsksTheFormerOne",
-        [("datapath/former.go", '\tcase s.name == "" || s.owner(chunk) != "":', "\tcase true:")],
+        [("datapath/former.go", "if s.name == \"\" || s.owner(chunk) != \"\" {", "if true {")],
     ),
     (
         "datapath tells peers of another rank than reads",
