@@ -94,14 +94,12 @@ func (b *Backend) Close() error {
 
 // Stats counts what a Backend asked of its store since New.
 type Stats struct {
-	Requests     int64            // sent, retries included
-	Retries      int64            // sent because an earlier one failed
-	Hedges       int64            // sent because an earlier one was late
-	Errors       map[string]int64 // failed attempts by objstore.Kind
-	BytesRead    int64            // bodies received, also of attempts that then failed
-	BytesWritten int64            // stored by successful puts
-	Limit        int              // requests that may be under way now: less after a request to slow down
-	BreakerOpen  bool             // nothing but probes is sent now
+	Requests    int64            // sent, retries included
+	Retries     int64            // sent because an earlier one failed
+	Hedges      int64            // sent because an earlier one was late
+	Errors      map[string]int64 // failed attempts by objstore.Kind
+	Limit       int              // requests that may be under way now: less after a request to slow down
+	BreakerOpen bool             // nothing but probes is sent now
 }
 
 // Stats returns the counts.

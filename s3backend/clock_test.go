@@ -71,7 +71,7 @@ func inBubble(t *testing.T, lim limits, handler http.HandlerFunc, do func(*testi
 // the fake clock stands still, as nothing below has a wait of its own.
 func TestNoPauseBeyondOurOwn(t *testing.T) {
 	lim := quick()
-	lim.base, lim.top, lim.throttled = 0, 0, 0
+	lim.base, lim.top = 0, 0
 	refuse := func(status int, code string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(status)

@@ -42,7 +42,6 @@ type limits struct {
 	attempts   int           // in a row without progress
 	progress   int64         // bytes that make an attempt one with progress
 	base, top  time.Duration // of the wait before a retry
-	throttled  time.Duration // base after a request to slow down
 	refresh    time.Duration // between two forced refreshes of the credentials
 }
 
@@ -60,7 +59,6 @@ func defaultLimits() limits {
 		progress:   64 << 10,
 		base:       50 * time.Millisecond,
 		top:        2 * time.Second,
-		throttled:  500 * time.Millisecond,
 		refresh:    30 * time.Second,
 	}
 }

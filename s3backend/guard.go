@@ -53,7 +53,7 @@ func (p *purse) spend() bool {
 func (l limits) wait(n int, throttled bool) time.Duration {
 	base := l.base
 	if throttled {
-		base = l.throttled
+		base *= 10
 	}
 	most := min(base<<min(n-1, 16), max(l.top, base))
 	return time.Duration(rand.Int64N(int64(most) + 1))

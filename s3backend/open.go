@@ -44,7 +44,6 @@ type reader struct {
 	got      int64  // bytes of this transfer
 	wasted   int    // transfers in a row that brought too little
 	failed   error  // why no other transfer follows, for the Read after the last bytes
-	closed   bool
 }
 
 // connect begins a transfer at the offset reached. The transfer outlives the attempt that
@@ -90,21 +89,17 @@ func (r *reader) Read(p []byte) (int, error) {
 }
 
 func (r *reader) read(p []byte) (int, error) {
-	if r.closed {
-		return 0, errors.New("it is closed")
-	}
 	for {
 		if err := r.ctx.Err(); err != nil {
 			return 0, err
 		}
-		if r.offset == r.total {
+		switch {
+		case r.failed != nil:
+			return 0, r.failed
+		case r.offset == r.total:
 			r.drop()
 			return 0, io.EOF
-		}
-		if r.failed != nil {
-			return 0, r.failed
-		}
-		if len(p) == 0 {
+		case len(p) == 0:
 			return 0, nil
 		}
 		if r.body == nil {
@@ -116,7 +111,6 @@ func (r *reader) read(p []byte) (int, error) {
 		n, err := r.body.Read(p[:min(int64(len(p)), r.total-r.offset)])
 		r.offset += int64(n)
 		r.got += int64(n)
-		r.backend.count(func(s *Stats) { s.BytesRead += int64(n) })
 		if err != nil && r.offset < r.total {
 			r.failed = r.broken(err)
 		}
@@ -154,7 +148,7 @@ func (r *reader) drop() {
 
 // Close ends the transfer.
 func (r *reader) Close() error {
-	r.closed = true
+	r.failed = errors.New("it is closed")
 	r.drop()
 	return nil
 }

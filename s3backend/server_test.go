@@ -136,7 +136,7 @@ func refuse(c net.Conn, status, code string) bool {
 // quick shortens every pause, so that a test spends no time waiting, and lets no attempt end because the machine stood still.
 func quick() limits {
 	l := defaultLimits()
-	l.base, l.top, l.throttled = time.Microsecond, time.Millisecond, time.Microsecond
+	l.base, l.top = time.Microsecond, time.Millisecond
 	l.dial, l.tls, l.header, l.stall = time.Minute, time.Minute, time.Minute, time.Minute
 	l.progress = 1 << 30
 	return l

@@ -25,7 +25,6 @@ func (b *Backend) Put(ctx context.Context, key string, body io.ReaderAt, size in
 	if err != nil {
 		return objstore.Object{}, fmt.Errorf("put %q: %w", key, err)
 	}
-	b.count(func(s *Stats) { s.BytesWritten += size })
 	return o, nil
 }
 
@@ -37,47 +36,40 @@ func (b *Backend) put(ctx context.Context, key string, body io.ReaderAt, size in
 		return objstore.Object{}, fmt.Errorf("negative size %d", size)
 	}
 	token := rand.Text()
-	opts := minio.PutObjectOptions{UserMetadata: map[string]string{tokenName: token}}
-	when := condition(cond)
+	named := minio.PutObjectOptions{UserMetadata: map[string]string{tokenName: token}}
 	store := b.putWhole
 	if size > b.cfg.PartSize {
 		store = b.putParts
 	}
-	o, lost, err := store(ctx, key, body, size, opts, when)
-	if err == nil || !lost {
-		return o, inPut(err, cond)
+	o, lost, err := store(ctx, key, body, size, named, cond)
+	if err == nil {
+		return o, nil
 	}
-	// An answer was lost on its way: the write that seems to have failed may be ours.
-	if found, theirs, herr := b.head(ctx, objstore.Ref{Key: key}); herr == nil && theirs == token {
-		return found, nil
-	}
-	return objstore.Object{}, inPut(err, cond)
-}
-
-// inPut puts the answer to a condition into the vocabulary: If-Match on an object that is gone
-// is "no such key" to some services.
-func inPut(err error, cond objstore.Condition) error {
-	if f, ok := errors.AsType[*failure](err); ok && f.code == "NoSuchKey" && cond.IfMatch != "" {
-		return &failure{kind: objstore.ErrChanged, detail: "it does not exist"}
-	}
-	return err
-}
-
-// condition sets the headers of a conditional write.
-func condition(cond objstore.Condition) func(*minio.PutObjectOptions) {
-	return func(opts *minio.PutObjectOptions) {
-		if cond.IfAbsent {
-			opts.SetMatchETagExcept("*")
-		}
-		if cond.IfMatch != "" {
-			opts.SetMatchETag(cond.IfMatch)
+	if lost { // an answer was lost on its way: the write that seems to have failed may be ours
+		if found, theirs, herr := b.head(ctx, objstore.Ref{Key: key}); herr == nil && theirs == token {
+			return found, nil
 		}
 	}
+	if f, ok := errors.AsType[*failure](err); ok && f.code == "NoSuchKey" && cond.IfMatch != "" { // some services' word for it
+		err = &failure{kind: objstore.ErrChanged, detail: "it does not exist"}
+	}
+	return objstore.Object{}, err
+}
+
+// conditional returns opts with the headers of a conditional write.
+func conditional(opts minio.PutObjectOptions, cond objstore.Condition) minio.PutObjectOptions {
+	if cond.IfAbsent {
+		opts.SetMatchETagExcept("*")
+	}
+	if cond.IfMatch != "" {
+		opts.SetMatchETag(cond.IfMatch)
+	}
+	return opts
 }
 
 // putWhole stores the body with one request.
-func (b *Backend) putWhole(ctx context.Context, key string, body io.ReaderAt, size int64, opts minio.PutObjectOptions, when func(*minio.PutObjectOptions)) (o objstore.Object, lost bool, err error) {
-	when(&opts)
+func (b *Backend) putWhole(ctx context.Context, key string, body io.ReaderAt, size int64, named minio.PutObjectOptions, cond objstore.Condition) (o objstore.Object, lost bool, err error) {
+	opts := conditional(named, cond)
 	return b.store(ctx, b.lim.upload, key, size, func(ctx context.Context, a *attempt) (minio.UploadInfo, error) {
 		src := newSource(body, 0, size, a.watch, b.lim)
 		info, err := b.home.Load().core.PutObject(ctx, b.cfg.Bucket, key, src, size, "", "", opts)
@@ -107,12 +99,12 @@ func (b *Backend) store(ctx context.Context, first time.Duration, key string, si
 const uploadsAtOnce = 4
 
 // putParts stores the body part by part and then, if the condition holds, makes them the object.
-func (b *Backend) putParts(ctx context.Context, key string, body io.ReaderAt, size int64, opts minio.PutObjectOptions, when func(*minio.PutObjectOptions)) (o objstore.Object, lost bool, err error) {
+func (b *Backend) putParts(ctx context.Context, key string, body io.ReaderAt, size int64, named minio.PutObjectOptions, cond objstore.Condition) (o objstore.Object, lost bool, err error) {
 	part := max(b.cfg.PartSize, (size+maxParts-1)/maxParts)
 	var id string
 	err = b.run(ctx, b.lim.write, func(ctx context.Context, _ *attempt) error {
 		var err error
-		id, err = b.home.Load().core.NewMultipartUpload(ctx, b.cfg.Bucket, key, opts)
+		id, err = b.home.Load().core.NewMultipartUpload(ctx, b.cfg.Bucket, key, named)
 		return err
 	})
 	if err != nil {
@@ -130,13 +122,16 @@ func (b *Backend) putParts(ctx context.Context, key string, body io.ReaderAt, si
 		})
 	}
 	if err = g.Wait(); err == nil {
-		o, lost, err = b.finish(ctx, key, id, size, done, when)
+		opts := conditional(minio.PutObjectOptions{}, cond)
+		o, lost, err = b.store(ctx, b.lim.write, key, size, func(ctx context.Context, _ *attempt) (minio.UploadInfo, error) {
+			return b.home.Load().core.CompleteMultipartUpload(ctx, b.cfg.Bucket, key, id, done, opts)
+		})
 	}
 	if err != nil && !lost {
 		b.abort(ctx, key, id)
 	}
-	if err != nil && ctx.Err() != nil && !errors.Is(err, ctx.Err()) {
-		err = fmt.Errorf("%w (%s)", ctx.Err(), err) //nolint:errorlint // the context's error is the one that counts
+	if err != nil && !errors.Is(err, ctx.Err()) {
+		err = interrupted(ctx, err)
 	}
 	return o, lost, err
 }
@@ -160,14 +155,6 @@ func (b *Backend) putPart(ctx context.Context, key, id string, number int, body 
 		return minio.CompletePart{}, fmt.Errorf("part %d: %w", number, err)
 	}
 	return minio.CompletePart{PartNumber: number, ETag: part.ETag}, nil
-}
-
-func (b *Backend) finish(ctx context.Context, key, id string, size int64, parts []minio.CompletePart, when func(*minio.PutObjectOptions)) (o objstore.Object, lost bool, err error) {
-	var opts minio.PutObjectOptions
-	when(&opts)
-	return b.store(ctx, b.lim.write, key, size, func(ctx context.Context, _ *attempt) (minio.UploadInfo, error) {
-		return b.home.Load().core.CompleteMultipartUpload(ctx, b.cfg.Bucket, key, id, parts, opts)
-	})
 }
 
 // abort frees what the parts of a failed Put occupy, also when ctx has ended. It is
@@ -220,15 +207,8 @@ func (s *source) Read(p []byte) (int, error) {
 	if at >= s.size {
 		wait = s.lim.write
 	}
-	s.watch.arm(time.Duration(wait))
+	s.watch.arm(wait)
 	return n, err
-}
-
-// Seek serves minio-go, which rewinds what it sends.
-func (s *source) Seek(offset int64, whence int) (int64, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.section.Seek(offset, whence)
 }
 
 // detach ends the use of the body and returns the error to report.
