@@ -37,6 +37,7 @@ func (c *Cache[K]) TryBuffer(n int64) (*Buffer[K], bool) {
 	if c.budget.Waiting() > 0 {
 		return nil, false
 	}
+	c.makeRoom([]int64{n}, Soon)
 	c.mu.Lock()
 	slots := c.takeSlots([]int64{n}, Soon, c.budget.TryReserve)
 	c.mu.Unlock()

@@ -78,19 +78,45 @@ func (c *Cache[K]) Stats() Stats {
 
 // Reclaim gives at least n bytes of the budget back if it can: free slots first, then idle chunks
 // that go for what is due then. It returns the bytes.
-func (c *Cache[K]) Reclaim(n, due int64) int64 {
+func (c *Cache[K]) Reclaim(n, due int64) (back int64) {
 	c.mu.Lock()
 	going, back := c.takeAny(n)
-	for _, e := range c.shelf.some(n-back, due) {
-		s := c.evict(e)
+	c.mu.Unlock()
+	for back < n {
+		c.mu.Lock() // for one chunk at a time: to choose it takes a while, and requests wait
+		s := c.next(due)
+		c.mu.Unlock()
+		if s == nil {
+			break
+		}
 		going = append(going, s)
 		back += s.cost()
 	}
-	c.mu.Unlock()
 	for _, s := range going {
 		s.drop()
 	}
 	return back
+}
+
+// makeRoom lets chunks go for slots of these sizes that are due at a time, as far as there is no memory free.
+func (c *Cache[K]) makeRoom(sizes []int64, due int64) {
+	var n int64
+	for _, size := range sizes {
+		n += Cost(size)
+	}
+	for n > 0 {
+		c.mu.Lock() // for one chunk at a time, as in Reclaim
+		var s *slot
+		if missing := c.missing(n); missing > 0 && missing <= c.shelf.Idle() {
+			if s = c.next(due); s != nil {
+				c.putFree(s)
+			}
+		}
+		c.mu.Unlock()
+		if s == nil {
+			return
+		}
+	}
 }
 
 // Free returns the bytes of the slots without a chunk.
@@ -160,8 +186,17 @@ func (c *Cache[K]) unlease(e *entry[K]) bool {
 	return c.shelf.release(e)
 }
 
-// evict forgets a chunk that the shelf has chosen, and returns its slot.
-func (c *Cache[K]) evict(e *entry[K]) *slot {
+// missing returns how many of n bytes are neither free in the budget nor in slots.
+func (c *Cache[K]) missing(n int64) int64 {
+	return n - (c.budget.Total() - c.budget.InUse()) - c.freeBytes
+}
+
+// next evicts the chunk that goes first for what is due at a time, and returns its slot; nil: none does.
+func (c *Cache[K]) next(due int64) *slot {
+	e := c.shelf.next(due)
+	if e == nil {
+		return nil
+	}
 	c.shelf.drop(e)
 	c.stats.Evictions++
 	if e.due <= Soon {
@@ -196,26 +231,26 @@ func (c *Cache[K]) putFree(s *slot) {
 }
 
 // takeSlots finds a slot for each size, or for none of them: free slots, memory that reserve grants, and
-// the memory of chunks that go for what is due then. It populates nothing and gives none back: the
-// slots do, when they are made ready.
+// the memory of chunks that go for what is due then, where makeRoom has not let enough go. It populates
+// nothing and gives none back: the slots do, when they are made ready.
 func (c *Cache[K]) takeSlots(sizes []int64, due int64, reserve func(n int64) (*budget.Reservation, bool)) []*slot {
 	slots := make([]*slot, len(sizes))
-	missing := c.fill(slots, sizes)
-	if missing > 0 {
-		if need := missing - (c.budget.Total() - c.budget.InUse()) - c.freeBytes; need > 0 {
-			for _, e := range c.shelf.choose(need, due) {
-				c.putFree(c.evict(e))
-			}
-			missing = c.fill(slots, sizes)
+	need := c.fill(slots, sizes)
+	for need > 0 && c.missing(need) > 0 && c.missing(need) <= c.shelf.Idle() {
+		s := c.next(due)
+		if s == nil {
+			break
 		}
-		if missing > 0 && !c.make(slots, sizes, missing, reserve) {
-			for _, s := range slots {
-				if s != nil {
-					c.putFree(s)
-				}
+		c.putFree(s)
+		need = c.fill(slots, sizes)
+	}
+	if need > 0 && !c.make(slots, sizes, need, reserve) {
+		for _, s := range slots {
+			if s != nil {
+				c.putFree(s)
 			}
-			return nil
 		}
+		return nil
 	}
 	return slots
 }

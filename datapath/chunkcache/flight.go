@@ -104,6 +104,10 @@ func (c *Cache[K]) Start(ctx context.Context, req Request[K]) (wait func() (*Lea
 		return nil, err
 	}
 	l := &Leases[K]{cache: c, entries: make([]*entry[K], len(req.Wants))}
+	c.mu.Lock()
+	_, sizes := c.take(&req, l)
+	c.mu.Unlock()
+	c.makeRoom(sizes, req.Due)
 	waits, err := c.claim(ctx, &req, l)
 	if err != nil {
 		return nil, err
@@ -144,25 +148,7 @@ type wait[K comparable] struct {
 func (c *Cache[K]) claim(ctx context.Context, req *Request[K], l *Leases[K]) ([]wait[K], error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var missing []int
-	var sizes []int64 // of the missing, and then of what they need beside
-	listed := map[K]bool{}
-	for i, w := range req.Wants {
-		if e := c.shelf.entries[w.Key]; e != nil {
-			e.at(req.Table, w.Chunk)
-			c.lease(e)
-			l.entries[i] = e
-		} else if c.calls[w.Key] == nil && !listed[w.Key] {
-			listed[w.Key] = true
-			missing = append(missing, i)
-			sizes = append(sizes, w.Size)
-		}
-	}
-	for _, i := range missing {
-		if n := req.Wants[i].Beside; n > 0 {
-			sizes = append(sizes, n)
-		}
-	}
+	missing, sizes := c.take(req, l)
 	var slots []*slot
 	if len(missing) > 0 {
 		if slots = c.takeSlots(sizes, req.Due, c.budget.TryReserve); slots == nil {
@@ -188,6 +174,31 @@ func (c *Cache[K]) claim(ctx context.Context, req *Request[K], l *Leases[K]) ([]
 		waits = append(waits, wait[K]{i, cl})
 	}
 	return waits, nil
+}
+
+// take leases what is in memory, and returns the numbers of the wants that are missing, and the sizes of these, and
+// then of what they need beside.
+func (c *Cache[K]) take(req *Request[K], l *Leases[K]) (missing []int, sizes []int64) {
+	var beside []int64
+	listed := map[K]bool{}
+	for i, w := range req.Wants {
+		if l.entries[i] != nil {
+			continue
+		}
+		if e := c.shelf.entries[w.Key]; e != nil {
+			e.at(req.Table, w.Chunk)
+			c.lease(e)
+			l.entries[i] = e
+		} else if c.calls[w.Key] == nil && !listed[w.Key] {
+			listed[w.Key] = true
+			missing = append(missing, i)
+			sizes = append(sizes, w.Size)
+			if w.Beside > 0 {
+				beside = append(beside, w.Beside)
+			}
+		}
+	}
+	return missing, append(sizes, beside...)
 }
 
 // count counts a request's lookups.

@@ -118,15 +118,23 @@ func (s *Shelf[K]) choose(n, due int64) []*entry[K] {
 // some takes entries off the idle ones that go for n bytes that are due at a time, or what there is.
 func (s *Shelf[K]) some(n, due int64) (chosen []*entry[K]) {
 	for n > 0 {
-		e := s.idle.last(due)
+		e := s.next(due)
 		if e == nil {
 			break
 		}
-		s.idle.remove(e)
 		chosen = append(chosen, e)
 		n -= e.cost
 	}
 	return chosen
+}
+
+// next takes the entry off the idle ones that goes first, nil if none goes for what is due then.
+func (s *Shelf[K]) next(due int64) *entry[K] {
+	e := s.idle.last(due)
+	if e != nil {
+		s.idle.remove(e)
+	}
+	return e
 }
 
 // drop forgets an entry that was chosen.

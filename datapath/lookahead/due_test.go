@@ -60,20 +60,27 @@ func TestDueIsWhenTheFirstReaderComes(t *testing.T) {
 func TestFirstTellsWhatIsLaterThanEnough(t *testing.T) {
 	d := newData(400, 10)
 	r := New(Config{Budget: 10})
-	now := begin()
+	all := make([]Coming, d.chunks) // what each reader tells alone, put together
+	for c := range all {
+		all[c].Due = Never
+	}
 	for seed := range uint64(6) {
 		p := d.plan(t, shuffle.Slot, 16, seed)
 		for i := range uint64(3) {
-			now = now.Add(time.Millisecond)
-			r.read(d, at(p, i, 1000*i+100*seed, 10), now)
+			alone, cursor := New(Config{Budget: 10}), at(p, i, 1000*(3-i)+100*seed, 10)
+			r.read(d, cursor, begin())
+			alone.read(d, cursor, begin())
+			for c := range all {
+				one := alone.Coming(d, c)
+				all[c] = Coming{min(all[c].Due, one.Due), all[c].Soon || one.Soon, all[c].Samples + one.Samples}
+			}
 		}
-	}
-	var all []Coming
-	for c := range d.chunks {
-		all = append(all, r.Coming(d, c))
 	}
 	exact := 0
 	for c, want := range all {
+		if got := r.Coming(d, c); got != want {
+			t.Fatalf("chunk %d: got %+v of all readers, want %+v", c, got, want)
+		}
 		for _, enough := range all[:40] {
 			got := r.First(d, c, enough)
 			if want.later(enough) && (got.Due != want.Due || got.Soon != want.Soon) || want.later(got) || !want.later(enough) && got.later(enough) {
