@@ -36,19 +36,12 @@ type readAhead struct {
 	held  int64
 }
 
-// rankID is one rank of one job.
-type rankID struct {
-	source           *Source
-	params           shuffle.Params
-	batch, of, which uint64
-}
-
 // rank is a rank that reads what peers own. One that has jumped is another rank: the one that it was is forgotten with its reader.
 type rank struct {
 	lookahead.Course[brought]
-	id     rankID
-	reader *peer.Reader    // of its last request
-	number uint64          // of that in the table of readers
+	source *Source         // that it reads
+	reader *peer.Reader    // as of its last request
+	number uint64          // of the reader in the table of readers
 	ctx    context.Context // ends when the rank is forgotten
 	leave  context.CancelFunc
 }
@@ -74,16 +67,15 @@ func (a *readAhead) come(s *Source, at shuffle.Cursor, b *batch, far bool) *rank
 	if b.number == 0 || a.limits.Question < 0 {
 		return nil
 	}
-	id := rankID{s, at.Plan.Params(), at.BatchSize, max(at.WorldSize, 1), at.Rank}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var r *rank
-	if i := slices.IndexFunc(a.ranks, func(r *rank) bool { return r.id == id && r.Near(at) }); i >= 0 {
+	if i := slices.IndexFunc(a.ranks, func(r *rank) bool { return r.source == s && r.Near(at) }); i >= 0 {
 		r = a.ranks[i]
 	} else if !far {
 		return nil
 	} else {
-		r = &rank{id: id}
+		r = &rank{source: s}
 		r.ctx, r.leave = context.WithCancel(a.ctx)
 		a.ranks = append(a.ranks, r)
 	}
@@ -113,7 +105,7 @@ func (a *readAhead) begin(r *rank) {
 	n.Came.done = make(chan struct{})
 	reader, at := *r.reader, n.Stands()
 	reader.Epoch, reader.First, reader.End = at.Epoch.Number(), at.First, at.End
-	asker := asker{source: r.id.source, reader: &reader}
+	asker := asker{source: r.source, reader: &reader}
 	a.running.Go(func() {
 		a.bring(r, n, asker)
 		a.mu.Lock()
@@ -254,12 +246,8 @@ func (a *readAhead) expire(stands func(reader uint64) (at shuffle.Cursor, ok boo
 
 // stop ends everything that is on its way, and waits for it. Nothing begins any more.
 func (a *readAhead) stop() {
-	a.mu.Lock()
 	a.end()
-	for _, r := range a.ranks {
-		r.GiveUp()
-	}
-	a.mu.Unlock()
+	a.expire(func(uint64) (at shuffle.Cursor, ok bool) { return at, false })
 	a.running.Wait()
 }
 

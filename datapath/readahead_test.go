@@ -73,7 +73,7 @@ func TestWhatIsSentAlongIsNotKeptForNobody(t *testing.T) {
 			m.path.look()
 			m.carriedBytes()
 			for _, r := range m.path.ahead.ranks {
-				if r.id.which == 1 {
+				if r.At().Rank == 1 {
 					t.Error("got a rank remembered that its reader has left behind")
 				}
 			}

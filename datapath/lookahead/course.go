@@ -173,9 +173,12 @@ func (c *Course[T]) Idle() (n int64) {
 // several connections, some of them slow, asks for batches in any order.
 const farApart = 32
 
-// Near reports whether a request comes from the rank that stands here, and not from one that reads
-// the same elsewhere.
-func (c *Course[T]) Near(at shuffle.Cursor) bool { return !Passed(c.at, at) && !Passed(at, c.at) }
+// Near reports whether a request comes from the rank that stands here, and not from another one, or
+// one that reads the same elsewhere.
+func (c *Course[T]) Near(at shuffle.Cursor) bool {
+	return c.at.Rank == at.Rank && c.at.WorldSize == at.WorldSize && c.at.BatchSize == at.BatchSize && c.at.Plan.Params() == at.Plan.Params() &&
+		!Passed(c.at, at) && !Passed(at, c.at)
+}
 
 // Passed reports whether a reader has left a place of its plan so far behind that it does not come
 // back for the samples there.

@@ -6,12 +6,14 @@
 // next request, its think time, says how fast it would go on if nothing kept it waiting. Ranks of one plan that stand
 // near each other are one reader, for they need the same chunks. What is known changes speed, never bytes.
 //
-// From the readers follow the answers to two questions:
+// From the readers follow the answers to three questions:
 //
 //   - when a chunk is due (Due), in the next epoch too: the cache lets the chunk go that is due last,
 //     and what is read ahead of need goes into memory only instead of what is due later;
 //   - what is missing and due first (Missing): each reader has a cursor that stands at the first chunk
-//     it needs soon that is not in memory, and the cursor comes first whose reader would stall first.
+//     it needs soon that is not in memory, and the cursor comes first whose reader would stall first;
+//   - what a rank needs of other gateways in its next batches (Course): that is asked for in runs of
+//     several batches, each while the rank consumes the run before (Run, Plan).
 //
 // Soon are the chunks of the batch that the reader stands at, and some after them, as many as its
 // memory holds.
