@@ -12,9 +12,8 @@ import (
 // address that it names before it counts as one, and before it counts as going: that it reaches us does not say that we reach it,
 // and whoever reaches us could say that another one goes.
 func (c *Cluster) Met(h peer.Hello, remote string) error {
-	defer c.say()
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.unlock()
 	if h.ID == c.cfg.ID && h.Boot == c.cfg.Boot && h.Cluster == c.cfg.Name {
 		return nil // we have found ourselves
 	}

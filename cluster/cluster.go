@@ -33,6 +33,7 @@ type Cluster struct {
 	hedged   uint64        // that were asked
 	earned   time.Time     // when that last grew
 	slowest  time.Duration // that an answer took of late
+	prompt   time.Duration // within which a member gives a sign of life
 }
 
 // New returns a cluster of one. It starts nothing.
@@ -43,7 +44,7 @@ func New(cfg Config) (*Cluster, error) {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%s/%s", cfg.ID, cfg.Boot)
 	c := &Cluster{
-		cfg: cfg, started: time.Now(), hedges: hedgeBurst, earned: time.Now(), slowest: loadCold / loadTimes,
+		cfg: cfg, started: time.Now(), hedges: hedgeBurst, earned: time.Now(), slowest: loadCold / loadTimes, prompt: promptFloor,
 		rng:      rand.New(rand.NewPCG(h.Sum64(), 0)),
 		contacts: map[string]*contact{}, members: map[string]*member{},
 	}
@@ -121,9 +122,8 @@ func (c *Cluster) Serve(all []Serving) {
 
 // Draining tells everybody at once that this gateway will be gone soon: it answers, and owns nothing any more.
 func (c *Cluster) Draining() {
-	defer c.say()
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.unlock()
 	if c.draining {
 		return
 	}
@@ -134,12 +134,11 @@ func (c *Cluster) Draining() {
 	c.rebuild()
 }
 
-// note keeps a log line until the lock is free. By then others may have changed what the lock guards.
+// note keeps a log line until the lock is free.
 func (c *Cluster) note(line func()) { c.notes = append(c.notes, line) }
 
-// say writes the lines that were kept.
-func (c *Cluster) say() {
-	c.mu.Lock()
+// unlock writes the lines that were kept while mu was held.
+func (c *Cluster) unlock() {
 	lines := c.notes
 	c.notes = nil
 	c.mu.Unlock()

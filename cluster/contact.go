@@ -128,9 +128,8 @@ func (c *Cluster) greet(ctx context.Context, k *contact) {
 	if ctx.Err() != nil {
 		return
 	}
-	defer c.say()
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.unlock()
 	if err != nil {
 		c.unanswered(k, err)
 		return
@@ -225,7 +224,7 @@ func (c *Cluster) refuse(k *contact, who string, why error) {
 // forget drops members that have long been gone.
 func (c *Cluster) forget() {
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.unlock()
 	for id, m := range c.members {
 		if m.gone && time.Since(m.seen) > remember {
 			delete(c.members, id)

@@ -72,7 +72,7 @@ func (c *Cluster) alive(k *contact, h peer.Hello, begun time.Time) {
 	}
 	m.address, m.draining, m.weight, m.serves = h.Address, h.Draining, h.Weight, h.Serves
 	m.misses, m.seen = 0, now
-	m.latency = smooth(m.latency, now.Sub(begun))
+	c.measured(m, now.Sub(begun))
 	if m.ejected && !begun.Before(m.until) {
 		m.ejected, m.back, m.reason = false, now, ""
 		change = true
@@ -161,12 +161,4 @@ func (c *Cluster) eject(m *member, begun time.Time, least time.Duration, why str
 		c.cfg.Log.Warn().Str("member", id).Str("address", address).Dur("for", cool).Str("why", why).Msg("cluster: member is not asked for a while")
 	})
 	c.rebuild()
-}
-
-// smooth follows what is measured by an eighth.
-func smooth(old, now time.Duration) time.Duration {
-	if old == 0 {
-		return now
-	}
-	return old + (now-old)/8
 }

@@ -44,9 +44,9 @@ type asking struct {
 	member  *member // nil: it could not be asked
 	address string
 	begun   time.Time
+	prompt  time.Duration // within which it gives a sign of life
 	instead func(ctx context.Context, beside bool) error
 	fault   fault
-	late    bool
 	hedged  bool // instead was tried beside the member
 	outdone bool // instead has brought the bytes
 }
@@ -64,8 +64,9 @@ func (c *Cluster) begin(id string, instead func(ctx context.Context, beside bool
 		return r, errEjected
 	}
 	m.asked.Requests++
-	c.earn()
-	r.member, r.address = m, m.address
+	c.hedges = min(c.hedges+min(hedgeShare, hedgeRate*r.begun.Sub(c.earned).Seconds()), hedgeBurst)
+	c.earned = r.begun
+	r.member, r.address, r.prompt = m, m.address, c.prompt
 	return r, nil
 }
 
@@ -77,10 +78,13 @@ func (c *Cluster) answered(r *asking, dst [][]byte) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	m := r.member
+	m, took := r.member, time.Since(r.begun)
 	m.asked.Bytes += n
-	m.measure(n, time.Since(r.begun))
-	if !r.late {
+	m.measure(n, took)
+	if r.instead != nil {
+		c.slowest = max(took, c.slowest-c.slowest/loadFade)
+	}
+	if !m.poorAt.After(r.begun) { // it was not late this time
 		m.sick, m.poorAt = 0, time.Time{}
 	}
 }
@@ -89,9 +93,8 @@ func (c *Cluster) answered(r *asking, dst [][]byte) {
 // many are: where nearly all are silent it may be this machine that is slow, and who is left would
 // take the chunks of all. Hellos find out which of them are gone.
 func (c *Cluster) failed(r *asking, err error) {
-	defer c.say()
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.unlock()
 	m := r.member
 	if !errors.Is(err, peer.ErrNotHere) {
 		m.asked.Failed++
@@ -123,9 +126,8 @@ func (m *member) measure(n uint64, took time.Duration) {
 // Lied says that what a member sent was not what the index says. It is not asked for half a minute
 // at least.
 func (c *Cluster) Lied(id string) {
-	defer c.say()
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.unlock()
 	m := c.members[id]
 	if m == nil || m.gone {
 		return

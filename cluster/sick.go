@@ -47,21 +47,19 @@ func (r *asking) race(ctx context.Context, q *peer.Query, dst [][]byte) error {
 	}
 	asked, giveUp := context.WithCancel(ctx)
 	defer giveUp()
-	prompt, _ := c.patience()
 	alive, begun := make(chan struct{}, 1), make(chan struct{}, 1)
 	done := make(chan error, 1)
 	var other chan error
 	go func() {
 		done <- c.cfg.Client.Read(peer.WithProgress(asked, &peer.Progress{Alive: notify(alive), Begun: notify(begun)}), r.address, q, dst)
 	}()
-	late := time.NewTimer(prompt)
+	late := time.NewTimer(r.prompt)
 	defer late.Stop()
 	loads := false
 	for {
 		select {
 		case err := <-done:
 			if err == nil {
-				c.loaded(time.Since(r.begun))
 				giveUp()
 			}
 			if other != nil {
@@ -76,12 +74,10 @@ func (r *asking) race(ctx context.Context, q *peer.Query, dst [][]byte) error {
 		case <-begun:
 			late.Stop()
 		case <-late.C:
-			if _, load := c.patience(); loads && time.Since(r.begun) < load { // it is known better by now
-				late.Reset(min(load-time.Since(r.begun), loadFloor))
-				continue
-			}
-			r.late = true
-			if c.mayHedge(r.member) {
+			switch more, hedge := c.late(r, loads); {
+			case more > 0:
+				late.Reset(more)
+			case hedge:
 				r.hedged, other = true, make(chan error, 1)
 				go func() { other <- r.instead(asked, true) }()
 			}
@@ -107,50 +103,38 @@ func notify(to chan struct{}) func() {
 	}
 }
 
-// patience returns how long a member may take to give a sign of life, and to bring what it does not
-// hold.
-func (c *Cluster) patience() (prompt, load time.Duration) {
+// late is asked when the time of a member seems to be up. It returns how much more the member has, as
+// loads are slow by now; else whether another one may be asked beside it.
+func (c *Cluster) late(r *asking, loads bool) (more time.Duration, hedge bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var hellos []time.Duration
-	for _, m := range c.members {
-		if !m.gone {
-			hellos = append(hellos, m.latency)
-		}
+	if left := max(c.prompt, loadFloor, loadTimes*c.slowest) - time.Since(r.begun); loads && left > 0 {
+		return min(left, loadFloor), false
 	}
-	slices.Sort(hellos)
-	prompt = promptFloor
-	if len(hellos) > 0 {
-		prompt += promptTimes * hellos[len(hellos)/2]
-	}
-	return prompt, max(prompt, loadFloor, loadTimes*c.slowest)
-}
-
-// loaded notes how long an answer took.
-func (c *Cluster) loaded(took time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.slowest = max(took, c.slowest-c.slowest/loadFade)
-}
-
-// earn adds to the budget of hedges what one question is worth. c.mu is held.
-func (c *Cluster) earn() {
-	now := time.Now()
-	c.hedges = min(c.hedges+min(hedgeShare, hedgeRate*now.Sub(c.earned).Seconds()), hedgeBurst)
-	c.earned = now
-}
-
-// mayHedge notes that a member is late, and takes from the budget of hedges.
-func (c *Cluster) mayHedge(m *member) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	m.poorAt = time.Now()
+	r.member.poorAt = time.Now()
 	if c.hedges < 1 {
-		return false
+		return 0, false
 	}
 	c.hedges--
 	c.hedged++
-	return true
+	return 0, true
+}
+
+// measured takes how long a hello of a member took, and how long members may take from now on to give
+// a sign of life.
+func (c *Cluster) measured(m *member, took time.Duration) {
+	if m.latency == 0 {
+		m.latency = took
+	}
+	m.latency += (took - m.latency) / 8
+	var all []time.Duration
+	for _, o := range c.members {
+		if !o.gone {
+			all = append(all, o.latency)
+		}
+	}
+	slices.Sort(all)
+	c.prompt = promptFloor + promptTimes*all[len(all)/2]
 }
 
 // fault is what a question that has failed says of the member.
@@ -182,9 +166,8 @@ func faultOf(ctx context.Context, err error) fault {
 // that is too often. Questions of one time are one; and a member that has been ejected of late has
 // no second chance.
 func (c *Cluster) blame(r *asking, err error) {
-	defer c.say()
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.unlock()
 	m := r.member
 	if c.members[m.id] != m || m.gone || m.ejected || r.begun.Before(m.sickAt) || r.begun.Before(m.back) {
 		return

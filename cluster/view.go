@@ -15,7 +15,6 @@ type snapshot struct {
 	before  map[peer.Served]*placement.View // who may hold what has come to others: see rebuild
 	recent  bool                            // this gateway has come of late
 	leaving map[string]bool                 // members that can be asked, and drain
-	shares  map[string]float64              // of this gateway, by generation
 	self    peer.Hello
 }
 
@@ -62,10 +61,16 @@ func (c *Cluster) recent() bool { return time.Since(c.started) < remember }
 
 // Share returns which part of a generation's chunks this gateway is to hold.
 func (c *Cluster) Share(generation string) float64 {
-	if share := c.now.Load().shares[generation]; share > 0 {
-		return share
+	most := 0.0
+	for served, view := range c.now.Load().owners {
+		if served.Generation == generation {
+			most = max(most, shareOf(view, c.cfg.ID))
+		}
 	}
-	return 1
+	if most == 0 {
+		return 1
+	}
+	return most
 }
 
 // View changes when Owner or Share may answer otherwise than before.
@@ -76,7 +81,7 @@ func (c *Cluster) View() uint64 { return c.now.Load().number }
 func (c *Cluster) rebuild() {
 	s := &snapshot{
 		self: c.self(), number: 1, recent: c.recent(), owners: map[peer.Served]*placement.View{}, before: map[peer.Served]*placement.View{},
-		leaving: map[string]bool{}, shares: map[string]float64{},
+		leaving: map[string]bool{},
 	}
 	if is := c.now.Load(); is != nil {
 		s.number = is.number + 1
@@ -106,7 +111,6 @@ func (c *Cluster) rebuild() {
 			before[key] = append(before[key], self)
 		}
 		s.owners[key], s.before[key] = placement.NewView(now[key]), placement.NewView(before[key])
-		s.shares[key.Generation] = max(s.shares[key.Generation], shareOf(s.owners[key], c.cfg.ID))
 	}
 	c.now.Store(s)
 	c.warn()

@@ -157,7 +157,7 @@ PLANTS = [
     (
         "cluster forgives a late member each question that nobody else was asked beside it",
         "./cluster TestNobodyIsEjectedWhereAllAreSlow",
-        [("cluster/read.go", "if !r.late {", "if !r.hedged {")],
+        [("cluster/read.go", "if !m.poorAt.After(r.begun) {", "if !r.hedged {")],
     ),
     (
         "cluster finds the other side of a cut one by one again",
