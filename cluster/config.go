@@ -57,11 +57,10 @@ const (
 )
 
 // The times that health is made of. A member that failed is left alone for coolFirst, twice as long after each failure up to
-// coolMost; for coolSick at least where it is sick, for coolLie after a lie. It starts anew once it was well for forgiven.
+// coolMost, and for coolLie at least after a lie. It starts anew once it was well for forgiven.
 const (
 	coolFirst = 2 * time.Second
 	coolMost  = 30 * time.Second
-	coolSick  = 10 * time.Second
 	coolLie   = 30 * time.Second
 	forgiven  = time.Minute
 )

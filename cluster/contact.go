@@ -94,6 +94,7 @@ func (c *Cluster) keep(ctx context.Context, k *contact) {
 		case <-k.wake:
 		}
 		c.greet(ctx, k)
+		c.try(ctx, k)
 		pause, again := c.pause(k)
 		if !again {
 			return

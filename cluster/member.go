@@ -25,11 +25,12 @@ type member struct {
 
 	ejected bool // not asked, and owns nothing, as far as we are concerned
 	until   time.Time
-	strikes int       // ejections in a row
-	back    time.Time // it was let in again
-	sick    int       // questions in a row that another gateway answered in its place
-	sickAt  time.Time // the last of them
-	poorAt  time.Time // the last question that it refused or was late for; zero: it has answered one in time since
+	strikes int         // ejections in a row
+	back    time.Time   // it was let in again
+	sick    int         // questions in a row that another gateway answered in its place
+	sickAt  time.Time   // the last of them
+	probe   *peer.Query // the question by which it is tried before it is let in again; nil: a hello is enough
+	poorAt  time.Time   // the last question that it refused or was late for; zero: it has answered one in time since
 
 	latency  time.Duration // of a hello, of late
 	rate     float64       // bytes a second of the faster reads of late
@@ -73,7 +74,7 @@ func (c *Cluster) alive(k *contact, h peer.Hello, begun time.Time) {
 	m.address, m.draining, m.weight, m.serves = h.Address, h.Draining, h.Weight, h.Serves
 	m.misses, m.seen = 0, now
 	c.measured(m, now.Sub(begun))
-	if m.ejected && !begun.Before(m.until) {
+	if m.ejected && m.probe == nil && !begun.Before(m.until) {
 		m.ejected, m.back, m.reason = false, now, ""
 		change = true
 		c.note(func() { c.cfg.Log.Info().Str("member", h.ID).Msg("cluster: member is well again") })
@@ -150,8 +151,7 @@ func (c *Cluster) eject(m *member, begun time.Time, least time.Duration, why str
 	if now.Sub(m.back) > forgiven {
 		m.strikes = 0
 	}
-	m.strikes++
-	cool := max(least, min(coolFirst<<min(m.strikes-1, 10), coolMost))
+	cool := m.cool(least)
 	m.ejected, m.until, m.reason, m.sick = true, now.Add(cool), why, 0
 	if k := c.contacts[m.address]; k != nil {
 		k.awake() // the next hello is due when the member may be back
@@ -161,4 +161,10 @@ func (c *Cluster) eject(m *member, begun time.Time, least time.Duration, why str
 		c.cfg.Log.Warn().Str("member", id).Str("address", address).Dur("for", cool).Str("why", why).Msg("cluster: member is not asked for a while")
 	})
 	c.rebuild()
+}
+
+// cool returns for how long a member that has failed is left alone: longer each time.
+func (m *member) cool(least time.Duration) time.Duration {
+	m.strikes++
+	return max(least, min(coolFirst<<min(m.strikes-1, 10), coolMost))
 }

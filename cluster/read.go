@@ -33,7 +33,7 @@ func (c *Cluster) Read(ctx context.Context, id string, q *peer.Query, dst [][]by
 		return fmt.Errorf("ask member %s: %w", id, err)
 	}
 	if r.fault == ill {
-		c.blame(r, err)
+		c.blame(r, q, err)
 	}
 	return fmt.Errorf("ask member %s: %w: %w", id, peer.ErrOutdone, err)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/millrace-data/millrace/cluster/peer"
@@ -33,6 +34,8 @@ const (
 	loadCold  = 2 * time.Second
 	loadTimes = 2
 	loadFade  = 8 // answers after which a slow one counts for a third
+
+	probeBytes = 1 << 20 // of a sample by which an ejected member is tried
 )
 
 // errLate says that another gateway was faster.
@@ -108,7 +111,7 @@ func notify(to chan struct{}) func() {
 func (c *Cluster) late(r *asking, loads bool) (more time.Duration, hedge bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if left := max(c.prompt, loadFloor, loadTimes*c.slowest) - time.Since(r.begun); loads && left > 0 {
+	if left := c.load() - time.Since(r.begun); loads && left > 0 {
 		return min(left, loadFloor), false
 	}
 	r.member.poorAt = time.Now()
@@ -119,6 +122,9 @@ func (c *Cluster) late(r *asking, loads bool) (more time.Duration, hedge bool) {
 	c.hedged++
 	return 0, true
 }
+
+// load returns how long a member may take to bring what it does not hold.
+func (c *Cluster) load() time.Duration { return max(c.prompt, loadFloor, loadTimes*c.slowest) }
 
 // measured takes how long a hello of a member took, and how long members may take from now on to give
 // a sign of life.
@@ -165,7 +171,7 @@ func faultOf(ctx context.Context, err error) fault {
 // blame counts against a member that another gateway has brought what it has not, and ejects it if
 // that is too often. Questions of one time are one; and a member that has been ejected of late has
 // no second chance.
-func (c *Cluster) blame(r *asking, err error) {
+func (c *Cluster) blame(r *asking, q *peer.Query, err error) {
 	c.mu.Lock()
 	defer c.unlock()
 	m := r.member
@@ -179,7 +185,8 @@ func (c *Cluster) blame(r *asking, err error) {
 	if m.sick < sickAfter && !again || c.most(func(o *member) bool { return o.ejected || m.sickAt.Sub(o.poorAt) < forgiven }) {
 		return
 	}
-	c.eject(m, r.begun, coolSick, fmt.Sprintf("%d questions in a row were answered elsewhere, the last since: %v", m.sick, err))
+	m.probe = probe(q)
+	c.eject(m, r.begun, 0, fmt.Sprintf("%d questions in a row were answered elsewhere, the last since: %v", m.sick, err))
 }
 
 // most reports whether more than half of the gateways are so, this one counted, which is not.
@@ -195,4 +202,59 @@ func (c *Cluster) most(are func(*member) bool) bool {
 		}
 	}
 	return 2*so > all
+}
+
+// probe makes a small question of one that a member has not answered: its smallest sample, for no
+// reader. nil where that is large.
+func probe(q *peer.Query) *peer.Query {
+	var small *peer.Query
+	least := uint32(probeBytes)
+	for _, w := range q.Chunks {
+		for i, r := range w.Ranges {
+			if r.Length > least {
+				continue
+			}
+			least = r.Length
+			one := w
+			one.Ranges = w.Ranges[i : i+1 : i+1]
+			small = &peer.Query{Dataset: q.Dataset, Generation: q.Generation, Chunks: []peer.Wanted{one}}
+		}
+	}
+	return small
+}
+
+// try asks a sick member that has been left alone for long enough what it has not answered, beside
+// the data path. It is well if the answer comes in time.
+func (c *Cluster) try(ctx context.Context, k *contact) {
+	c.mu.Lock()
+	m := c.members[k.who]
+	if m == nil || m.gone || !m.ejected || m.probe == nil || m.address != k.address || m.misses > 0 || time.Now().Before(m.until) {
+		c.mu.Unlock()
+		return
+	}
+	q := m.probe
+	prompt, load := c.prompt, c.load()
+	c.mu.Unlock()
+	asked, cancel := context.WithTimeout(ctx, load)
+	defer cancel()
+	begun := time.Now()
+	var heard atomic.Int64 // until the first word of the member; 0: there was none before the answer
+	hear := func() { heard.CompareAndSwap(0, int64(time.Since(begun))) }
+	err := c.cfg.Client.Read(peer.WithProgress(asked, &peer.Progress{Alive: hear, Begun: hear}), k.address, q, [][]byte{make([]byte, q.Chunks[0].Ranges[0].Length)})
+	hear()
+	if ctx.Err() != nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.unlock()
+	if !m.ejected || m.probe != q {
+		return
+	}
+	if err != nil || time.Duration(heard.Load()) > prompt {
+		m.until = time.Now().Add(m.cool(0))
+		return
+	}
+	m.probe = nil // the next hello lets it in
+	m.until = time.Now()
+	k.awake()
 }

@@ -114,22 +114,18 @@ func TestLateMemberIsEjected(t *testing.T) {
 		if got := states(a)["gw-1"]; got != Ejected || o.beside != sickAfter || o.after != 0 {
 			t.Errorf("got %v after %d and %d elsewhere, want %v after %d and 0", got, o.beside, o.after, Ejected, sickAfter)
 		}
-		// It is back when its time is over, and one late question is enough then.
-		for _, want := range []time.Duration{coolSick, coolSick, coolSick, 16 * time.Second, coolMost} {
-			if got := w.cooling(a, "gw-1"); got.Round(time.Second) != want {
-				t.Errorf("got %v, want %v", got, want)
-			}
-			w.pass(20 * time.Second) // for another hedge
-			if err := ask(); !errors.Is(err, peer.ErrOutdone) || states(a)["gw-1"] != Ejected {
-				t.Fatalf("late again: got %v and %v, want %v and %v", err, states(a)["gw-1"], peer.ErrOutdone, Ejected)
-			}
+		// It is tried by itself, and comes back only when it is prompt again.
+		w.pass(5 * time.Minute)
+		if got := states(a)["gw-1"]; got != Ejected {
+			t.Errorf("still slow: got %v, want %v", got, Ejected)
+		}
+		if tried := len(w.asked()); tried < 10 || tried > 40 {
+			t.Errorf("got %d questions in five minutes in which it was tried, want some ten", tried)
 		}
 		slow.Store(0)
-		w.cooling(a, "gw-1")
-		for range 10 {
-			if err := ask(); err != nil {
-				t.Errorf("prompt again: got %v, want it answered", err)
-			}
+		w.pass(coolMost + 3*time.Second)
+		if got := states(a)["gw-1"]; got != Alive {
+			t.Errorf("prompt again: got %v, want %v", got, Alive)
 		}
 	})
 }

@@ -65,6 +65,7 @@ func (m *member) seen(ctx context.Context, q *peer.Query) {
 	case !ok:
 		run.wrong("%s was asked by nobody", m.process.boot)
 	case q.Cached: // for itself: the asker is the owner now
+	case q.Reader == nil && len(q.Chunks) == 1 && len(q.Chunks[0].Ranges) == 1: // whether this gateway is well again
 	case q.Reader != nil && by.process.serves(q.Reader.Rank):
 	case !slices.ContainsFunc(q.Chunks, func(w peer.Wanted) bool { return by.process.wanted(w.Chunk, by.at) }):
 		run.wrong("%s asked %s for what no client of its own wants, a second hop: %+v", by.process.boot, m.process.boot, q.Chunks)
