@@ -12,10 +12,11 @@ import (
 )
 
 // A sick gateway of eight lives, answers hellos, and is of no use. Each of the others finds that
-// out by about one late batch; from then on it must cost no more than its death. The epoch is long
-// enough that a batch for each gateway is less than a thousandth.
+// out by three questions, which may be of three batches; from then on it must cost no more than its
+// death. The epoch is long enough that three batches for each gateway are less than a thousandth,
+// and that the sick one would be let in again if its hellos were enough.
 func TestOneOfEightIsSick(t *testing.T) {
-	d := evenData(t, 128, 256)
+	d := evenData(t, 128, 384)
 	plans := []shuffle.Params{{Shuffle: shuffle.Slot, Window: 32, Seed: 3}}
 	if os.Getenv("MILLRACE_LONG") != "" {
 		plans = append(plans, shuffle.Params{Shuffle: shuffle.Window, Window: 16, Seed: 3})
