@@ -125,7 +125,7 @@ func TestWhoIsAskedForAChunkOfAnotherOneKeepsIt(t *testing.T) {
 			}
 			chunks := d.ranges(t, share)
 			q := d.wants(chunks)
-			q.Reader = &peer.Reader{Params: f.plan.Params(), End: 48, BatchSize: 48, WorldSize: 1}
+			q.Reader = &peer.Reader{Params: f.plan.Params(), Cursor: shuffle.Cursor{End: 48, BatchSize: 48, WorldSize: 1}}
 			body, err := m.path.Answer(t.Context(), q)
 			must(t, err)
 			must(t, d.check(chunks, body))

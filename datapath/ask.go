@@ -31,10 +31,8 @@ const longThink = time.Hour
 // forPeers says who reads a batch, so that those who are asked for a part of it can fetch ahead.
 func (b *batch) forPeers(at shuffle.Cursor, v *lookahead.Visit) {
 	b.number = v.Number()
-	b.reader = &peer.Reader{
-		Params: at.Plan.Params(), Epoch: at.Epoch.Number(), First: at.First, End: at.End, BatchSize: at.BatchSize,
-		Rank: at.Rank, WorldSize: at.WorldSize, Split: at.Split, Homes: at.Homes, Dealt: at.Dealt, Tail: at.Tail, Think: min(v.Think(), longThink),
-	}
+	b.reader = &peer.Reader{Params: at.Plan.Params(), Epoch: at.Epoch.Number(), Cursor: at, Think: min(v.Think(), longThink)}
+	b.reader.Plan, b.reader.Cursor.Epoch = nil, nil
 }
 
 // of returns the part of a batch that some of its chunks are.

@@ -220,10 +220,9 @@ func (m *member) carry(ctx context.Context, to string, q *peer.Query, dst [][]by
 		return context.Cause(ctx)
 	}
 	if r := sent.Reader; r != nil && m.fleet.plan != nil && r.Params == m.fleet.plan.Params() {
-		p := m.fleet.plan
-		other.path.Heard(sent.Dataset, sent.Generation, shuffle.Cursor{
-			Plan: p, Epoch: p.Epoch(r.Epoch), First: r.First, End: r.End, BatchSize: r.BatchSize, Rank: r.Rank, WorldSize: r.WorldSize,
-		}, r.Think)
+		at := r.Cursor
+		at.Plan, at.Epoch = m.fleet.plan, m.fleet.plan.Epoch(r.Epoch)
+		other.path.Heard(sent.Dataset, sent.Generation, at, r.Think)
 	}
 	body, err := other.path.Answer(context.WithValue(ctx, answering{}, true), &sent)
 	if err != nil {

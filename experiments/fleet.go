@@ -169,10 +169,9 @@ func (m *member) heard(name, generation string, r peer.Reader) {
 	if err != nil {
 		return
 	}
-	m.path.Heard(name, generation, shuffle.Cursor{
-		Plan: plan, Epoch: epoch, First: r.First, End: r.End, BatchSize: r.BatchSize, Rank: r.Rank, WorldSize: r.WorldSize,
-		Split: r.Split, Tail: r.Tail,
-	}, r.Think)
+	at := r.Cursor
+	at.Plan, at.Epoch = plan, epoch
+	m.path.Heard(name, generation, at, r.Think)
 }
 
 // at returns an epoch of the one plan that a fleet is read by.

@@ -67,8 +67,8 @@ func (b Batching) Share(m, rank, worldSize uint64) Share {
 // Cursor tells a data path where a reader stands, so that it can fetch ahead of it. It
 // changes speed, never bytes. The zero Cursor belongs to no plan.
 type Cursor struct {
-	Plan      *Plan
-	Epoch     *Epoch
+	Plan      *Plan  `json:"-"`
+	Epoch     *Epoch `json:"-"`
 	First     uint64 // first position of the batch being read
 	End       uint64 // position after the last one of the global batch
 	BatchSize uint64
@@ -79,7 +79,7 @@ type Cursor struct {
 	Dealt     bool   // shares are dealt by the lengths of samples (Deal), which no plan knows
 	Tail      Tail
 
-	Parts []Cursor // of a mixture, which has no plan of its own: where the reader stands in each source
+	Parts []Cursor `json:"-"` // of a mixture, which has no plan of its own: where the reader stands in each source
 }
 
 // Later appends the samples that this reader takes n global batches after the one being read, in the same epoch, to dst.

@@ -30,8 +30,12 @@ func goldenQuery() *Query {
 		},
 		Reader: &Reader{
 			Params: shuffle.Params{Shuffle: shuffle.Window, Window: 64, Strata: 8, Seed: math.MaxUint64, Importance: "ab12"},
-			Epoch:  2, First: 4096, End: 8192, BatchSize: 512, Rank: 3, WorldSize: 8, Homes: 4,
-			Split: shuffle.Locality, Dealt: true, Tail: shuffle.Pad, Think: 1500 * time.Microsecond,
+			Epoch:  2,
+			Cursor: shuffle.Cursor{
+				First: 4096, End: 8192, BatchSize: 512, Rank: 3, WorldSize: 8, Homes: 4,
+				Split: shuffle.Locality, Dealt: true, Tail: shuffle.Pad,
+			},
+			Think: 1500 * time.Microsecond,
 		},
 	}
 	for i := range q.Chunks[0].Digest {
@@ -97,7 +101,8 @@ func drawQuery(t *rapid.T) *Query {
 }
 
 func drawReader(t *rapid.T) *Reader {
-	r := &Reader{Epoch: rapid.Uint64().Draw(t, "epoch"), Dealt: rapid.Bool().Draw(t, "dealt")}
+	r := &Reader{Epoch: rapid.Uint64().Draw(t, "epoch")}
+	r.Dealt = rapid.Bool().Draw(t, "dealt")
 	r.Params = shuffle.Params{
 		Shuffle: name(9).Draw(t, "shuffle"), Window: rapid.Uint64().Draw(t, "window"), Strata: rapid.Uint64().Draw(t, "strata"),
 		Seed: rapid.Uint64().Draw(t, "seed"), Importance: rapid.SampledFrom([]string{"", "00ff"}).Draw(t, "importance"),

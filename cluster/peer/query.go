@@ -43,19 +43,12 @@ type Wanted struct {
 }
 
 // Reader is a rank of a job and where it stands, so that the gateway that is asked can fetch ahead of it as if the rank had come
-// itself. It changes speed, never bytes. The fields are those of a shuffle.Cursor, its plan by name.
+// itself. It changes speed, never bytes.
 type Reader struct {
-	Params     shuffle.Params
-	Epoch      uint64
-	First, End uint64 // positions of its global batch
-	BatchSize  uint64
-	Rank       uint64
-	WorldSize  uint64
-	Split      shuffle.Split
-	Homes      uint64 // 0: as many as ranks
-	Dealt      bool   // shares are equal in bytes
-	Tail       shuffle.Tail
-	Think      time.Duration // from the end of an answer to its next request, the mean of late; 0: not known
+	Params         shuffle.Params // of its plan
+	Epoch          uint64
+	shuffle.Cursor               // without plan and epoch, which do not travel
+	Think          time.Duration // from the end of an answer to its next request, the mean of late; 0: not known
 }
 
 // Holder answers questions from its tiers or from the store. It never asks a question on, and answers one with Cached

@@ -10,7 +10,6 @@ import (
 	"github.com/millrace-data/millrace/datapath"
 	"github.com/millrace-data/millrace/internal/budget"
 	"github.com/millrace-data/millrace/internal/objstore"
-	"github.com/millrace-data/millrace/shuffle"
 )
 
 // member is a process's place in the cluster.
@@ -91,10 +90,8 @@ func (m *member) heard(dataset, generation string, r peer.Reader) {
 		run.wrong("%s heard of a reader of %s %s with %+v, whom there is not", m.process.boot, dataset, generation, r.Params)
 		return
 	}
-	at := shuffle.Cursor{
-		Plan: run.plan, Epoch: run.plan.Epoch(r.Epoch), First: r.First, End: r.End, BatchSize: r.BatchSize, Rank: r.Rank, WorldSize: r.WorldSize,
-		Split: r.Split, Homes: r.Homes, Tail: r.Tail,
-	}
+	at := r.Cursor
+	at.Plan, at.Epoch = run.plan, run.plan.Epoch(r.Epoch)
 	m.process.path.Heard(dataset, generation, at, r.Think)
 }
 

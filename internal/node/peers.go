@@ -188,10 +188,9 @@ func (p *peers) follow(ctx context.Context, g *gateway.Gateway, h heard) {
 	if r.Split == shuffle.Locality && (r.BatchSize > mostFollowed || plan.CheckSplit(r.WorldSize, r.Homes) != nil) {
 		return // no gateway would have taken such a request
 	}
-	set.path.Heard(h.dataset, h.generation, shuffle.Cursor{
-		Plan: plan, Epoch: epoch, First: r.First, End: r.End, BatchSize: r.BatchSize, Rank: r.Rank, WorldSize: r.WorldSize,
-		Split: r.Split, Homes: r.Homes, Dealt: r.Dealt, Tail: r.Tail,
-	}, r.Think)
+	at := r.Cursor
+	at.Plan, at.Epoch = plan, epoch
+	set.path.Heard(h.dataset, h.generation, at, r.Think)
 }
 
 // pull brings what a member that goes holds, and what is ours from now on.

@@ -180,7 +180,7 @@ PLANTS = [
     (
         "datapath tells peers of another rank than reads",
         "./internal/clustersim TestHistories",
-        [("datapath/ask.go", "Rank: at.Rank, WorldSize: at.WorldSize,", "Rank: at.Rank / 2, WorldSize: at.WorldSize,")],
+        [("datapath/ask.go", "b.reader.Plan, b.reader.Cursor.Epoch = nil, nil", "b.reader.Plan, b.reader.Cursor.Epoch, b.reader.Rank = nil, nil, at.Rank/2")],
     ),
     (
         "datapath reads every sample of a chunk of objects from the first one",
