@@ -16,7 +16,9 @@ func TestCutEndsForAllAtOnce(t *testing.T) {
 		want := owned(fleet[0])
 		var whole atomic.Bool
 		left := func(address string) bool { return slices.Contains([]string{at(0), at(1), at(2), at(3)}, address) }
+		w.mu.Lock()
 		w.cut = func(from, to string) bool { return !whole.Load() && left(from) != left(to) }
+		w.mu.Unlock()
 		w.pass(time.Minute)
 		for _, n := range fleet {
 			if got := len(owned(n)); got != 4 {
