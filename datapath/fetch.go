@@ -66,13 +66,9 @@ func (f *fetch) group(missing []int) [][]int {
 		chunks, stored = append(chunks, f.numbers[i]), append(stored, i)
 		total += f.source.index.Chunk(f.numbers[i]).Stored
 	}
-	cfg := f.source.path.cfg
-	f.part = cfg.PartSize
+	f.part = f.source.path.cfg.PartSize
 	if f.first {
-		// The line is idle and somebody waits: use most of it. A part costs a request, so not too small.
-		places := f.source.path.gate.places()
-		streams := int64(max(places-early(places), 1))
-		f.part = min(f.part, max(total/streams, cfg.PartSize/8, 1))
+		f.part = f.source.path.firstPart(total)
 	}
 	for _, g := range f.source.group(chunks, f.part) {
 		for n := range g {
@@ -81,6 +77,14 @@ func (f *fetch) group(missing []int) [][]int {
 		groups = append(groups, g)
 	}
 	return groups
+}
+
+// firstPart is the length of one store read where a first batch waits for so many bytes of whole chunks: the line is idle, so most of
+// it is used. A part costs a request, so it is not too small.
+func (p *Path) firstPart(total int64) int64 {
+	places := p.gate.places()
+	streams := int64(max(places-early(places), 1))
+	return min(p.cfg.PartSize, max(total/streams, p.cfg.PartSize/8, 1))
 }
 
 // group joins chunks that lie side by side in one shard into lists that one store read of at most part bytes

@@ -54,6 +54,7 @@ type Path struct {
 	cache  *chunkcache.Cache[key]
 	tables *chunkcache.Objects[tableKey, chunkindex.Cached]
 	gate   *gate
+	first  *gate            // of reads of first batches' own ranges, which take no place of the other: whole chunks come meanwhile
 	lone   *gate            // of reads of objects whose chunks come ahead too: one place of the gate is left to these
 	failed *pause.List[key] // chunks that could not be fetched
 	rates  rates
@@ -100,6 +101,7 @@ func New(cfg Config) *Path {
 	})
 	p.decoding = newDecoding(p.cache)
 	p.hot = newHot(p.cache, cfg.Budget.Total())
+	p.first = &gate{idle: func() {}}
 	p.lone = &gate{idle: func() {}}
 	p.gate = &gate{idle: p.look, below: p.lone}
 	if cfg.Fetchers <= 0 {
@@ -108,6 +110,7 @@ func New(cfg Config) *Path {
 		p.gate.climb = &climb{least: leastPlaces, most: int(min(max(held, DefaultFetchers), mostPlaces)), came: &p.rates.came}
 	}
 	p.gate.resize(cfg.Fetchers)
+	p.first.resize(cfg.Fetchers)
 	p.segments.New = func() any { return new([][]byte) }
 	total := cfg.Budget.Total()
 	followed := lookahead.Config{Budget: ahead(total), Plans: total / readerShare}

@@ -18,19 +18,20 @@ type sample struct {
 	crc    uint32
 	dst    []byte
 	lone   bool         // it is an object, or of some, and comes with its chunk too
+	passes bool         // its batch is a reader's first one, and does not wait for whole chunks
 	left   atomic.Int32 // pieces that have not come yet
 }
 
 // readRanges reads samples by themselves into their segments, near ones joined, and what lies between
-// them into spare, as far as that reaches. Wrong ones are asked for once more.
-func (s *Source) readRanges(ctx context.Context, fills []*fill, spare []byte) error {
-	samples, again := s.samples(fills)
+// them into the load's spare memory, as far as that reaches. Wrong ones are asked for once more.
+func (s *Source) readRanges(ctx context.Context, l *load, fills []*fill) error {
+	samples, again := s.samples(l, fills)
 	for range 2 {
 		if len(samples) == 0 {
 			break
 		}
 		var err error
-		if samples, err = s.readSamples(ctx, samples, spare); err != nil {
+		if samples, err = s.readSamples(ctx, l, samples); err != nil {
 			return err
 		}
 	}
@@ -49,7 +50,7 @@ func (s *Source) readRanges(ctx context.Context, fills []*fill, spare []byte) er
 type twin struct{ dst, src []byte }
 
 // samples lists each sample once, in stored order, and those that a batch holds once more.
-func (s *Source) samples(fills []*fill) (once []*sample, again []twin) {
+func (s *Source) samples(of *load, fills []*fill) (once []*sample, again []twin) {
 	n := 0
 	for _, x := range fills {
 		n += len(x.Ranges)
@@ -62,7 +63,7 @@ func (s *Source) samples(fills []*fill) (once []*sample, again []twin) {
 			if r.Length > 0 {
 				all = all[:len(all)+1]
 				p := &all[len(all)-1]
-				p.chunk, p.layout, p.lone, p.offset, p.crc, p.dst = c.Chunk, l, lone, int64(r.Offset), r.CRC32C, c.segments[r.Seq]
+				p.chunk, p.layout, p.lone, p.passes, p.offset, p.crc, p.dst = c.Chunk, l, lone, of.passes, int64(r.Offset), r.CRC32C, c.segments[r.Seq]
 				once = append(once, p)
 			}
 		}
@@ -82,8 +83,8 @@ func (s *Source) samples(fills []*fill) (once []*sample, again []twin) {
 }
 
 // readSamples reads samples, and returns those that are wrong.
-func (s *Source) readSamples(ctx context.Context, samples []*sample, spare []byte) (wrong []*sample, err error) {
-	most := s.path.cfg.PartSize
+func (s *Source) readSamples(ctx context.Context, l *load, samples []*sample) (wrong []*sample, err error) {
+	most, spare := s.path.cfg.PartSize, l.spare
 	ps := make([]piece, 0, len(samples))
 	for _, p := range samples {
 		n := len(ps)

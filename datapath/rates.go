@@ -84,6 +84,12 @@ func (r *rates) timed(ctx context.Context, n int, fn func(context.Context) error
 	return err
 }
 
+// takes returns how long reads of so many bytes take side by side, in bytes that one stream brings meanwhile.
+func (s *Source) takes(reads, bytes int64) int64 {
+	streams := int64(s.path.gate.places())
+	return (reads+streams-1)/streams*s.path.rates.cost() + bytes/min(reads, streams)
+}
+
 // worth reports whether a chunk is read as a whole when so many of its samples are still wanted while it stays: the bytes
 // that nobody wants must cost less than the reads that the wanted samples would take one by one.
 func (s *Source) worth(chunk int, samples uint64) bool {

@@ -175,6 +175,13 @@ func (s *Source) readRun(ctx context.Context, r *run, held bool, ended func(*run
 			}
 			defer s.path.lone.leave()
 		}
+		if of.passes {
+			if err := s.path.first.enter(ctx); err != nil {
+				return err
+			}
+			defer s.path.first.leave()
+			held = true
+		}
 		s.path.rangeReads.Add(1)
 	}
 	if err := s.read(ctx, r.ext(), held, r.into()...); err != nil {

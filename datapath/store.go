@@ -30,7 +30,7 @@ func (store) Load(ctx context.Context, l *load, fills []*fill) error {
 			return err
 		}
 	}
-	return l.source.readRanges(ctx, plain, l.spare)
+	return l.source.readRanges(ctx, l, plain)
 }
 
 // fromStore reads whole chunks that lie side by side.

@@ -122,6 +122,16 @@ func (g *gateway) demand(n int64, done func()) {
 	})
 }
 
+// demandFirst is one store read of a first batch's own ranges, beside those of whole chunks.
+func (g *gateway) demandFirst(n int64, done func()) {
+	g.first.enter(func() {
+		g.fetch(n, func() {
+			g.first.leave()
+			done()
+		})
+	})
+}
+
 // demandLone is one store read of an object whose chunk comes ahead too.
 func (g *gateway) demandLone(n int64, done func()) {
 	g.lone.enter(func() {

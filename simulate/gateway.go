@@ -24,6 +24,7 @@ type gateway struct {
 	cluster   *cluster
 	disk      *disk // nil: none
 	gate      gate
+	first     gate // of reads of first batches' own ranges
 	lone      gate // of reads of objects whose chunks come ahead too: one place is left to these
 	memory    *memory
 	readers   *lookahead.Readers
@@ -55,6 +56,7 @@ func newGateway(c *clock, s *Setting, d *Data, store *line) *gateway {
 	g.asking = turns{left: max(s.CacheSize/askingShare, 1)}
 	g.asking.max = g.asking.left
 	g.gate = gate{limit: s.Fetchers, idle: g.look}
+	g.first = gate{limit: s.Fetchers, idle: func() {}}
 	g.lone = gate{limit: max(s.Fetchers-1, 1), idle: func() {}}
 	g.memory = newMemory(s.CacheSize, g.due, g.gone)
 	g.memory.ahead, g.memory.freed = g.giveUp, g.memoryFreed

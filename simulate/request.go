@@ -82,6 +82,9 @@ func (g *gateway) gather(r *request, uses []use) {
 			ranged = append(ranged, u)
 		}
 	}
+	if r.visit != nil && r.visit.Opens() {
+		whole, ranged = g.firstOf(r, whole, ranged)
+	}
 	switch {
 	case len(ranged) > 0:
 		g.gatherCopies(r, whole, ranged)
@@ -270,25 +273,53 @@ func (g *gateway) acquire(r *request, uses []use, done func(held []int32)) bool 
 			}
 		})
 	}
-	part := g.part(r, missing)
+	part := g.set.PartSize
+	if r.first {
+		var total int64
+		for _, c := range missing {
+			total += g.data.Chunks[c].stored()
+		}
+		part = g.firstPart(total)
+	}
 	for _, group := range g.group(missing, part) {
 		g.load(group, part, false, func() {})
 	}
 	return true
 }
 
-// part is how long one store read is at most: where somebody waits for its first batch, so short that most of the line
-// is used.
-func (g *gateway) part(r *request, missing []int32) int64 {
-	if !r.first {
-		return g.set.PartSize
-	}
-	var total int64
-	for _, c := range missing {
-		total += g.data.Chunks[c].stored()
-	}
+// firstPart is how long one store read is at most where a first batch waits for so many bytes of whole chunks: so short that most of
+// the line is used.
+func (g *gateway) firstPart(total int64) int64 {
 	streams := int64(max(g.set.Fetchers-early(g.set.Fetchers), 1))
 	return min(g.set.PartSize, max(total/streams, g.set.PartSize/8, 1))
+}
+
+// firstOf moves those chunks of a first batch that are not in memory from whole to ranged, if the batch comes clearly sooner then.
+func (g *gateway) firstOf(r *request, whole, ranged []use) (rest, moved []use) {
+	var reads, bytes, stored int64
+	moved = ranged
+	for _, u := range whole {
+		c := &g.data.Chunks[u.chunk]
+		if g.memory.shelf.Has(u.chunk) || g.readsDisk(u.chunk) || c.Stored > 0 || c.Extents > 0 {
+			rest = append(rest, u)
+			continue
+		}
+		moved = append(moved, u)
+		reads += int64(len(g.data.ranges(u, g.set.PartSize)))
+		bytes, stored = bytes+g.data.bytesOf(u.chunk, u.samples), stored+c.Length
+	}
+	part := g.firstPart(stored)
+	if part <= g.set.PartSize/8 || 3*g.takes(reads+g.readers.Passing(), bytes) > 2*g.takes((stored+part-1)/part, stored) {
+		return whole, ranged
+	}
+	r.visit.Passes(reads)
+	return rest, moved
+}
+
+// takes returns how long reads of so many bytes take side by side, in bytes that one stream brings meanwhile.
+func (g *gateway) takes(reads, bytes int64) int64 {
+	streams := int64(g.set.Fetchers)
+	return (reads+streams-1)/streams*g.rates.cost() + bytes/min(reads, streams)
 }
 
 // early is how many of the fetchers may work ahead of a reader that waits for its first batch.
@@ -325,15 +356,18 @@ func (g *gateway) copies(r *request, whole, ranged []use, all func()) {
 		if r.local {
 			g.look()
 		}
-		g.readRanges(ranged, all)
+		g.readRanges(r, ranged, all)
 	})
 }
 
 // readRanges reads samples by themselves.
-func (g *gateway) readRanges(uses []use, all func()) {
+func (g *gateway) readRanges(r *request, uses []use, all func()) {
 	var tasks []func(done func())
 	for _, u := range uses {
 		read := g.demand
+		if r.visit != nil && r.visit.Passed() {
+			read = g.demandFirst
+		}
 		if g.data.Chunks[u.chunk].Extents > 0 && g.readers.Expected(g, int(u.chunk)) {
 			read = g.demandLone
 		}

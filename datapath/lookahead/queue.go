@@ -22,7 +22,7 @@ type Need struct {
 	Place
 	Due     time.Duration // until the reader stalls for want of it
 	Samples uint64        // of the chunk, that the reader takes in this use
-	First   bool          // the reader waits for its first batch
+	First   bool          // the reader waits for it, or for others, with its first batch
 	Plan    *shuffle.Plan
 	reader  *reader
 }
@@ -261,7 +261,7 @@ func (x *reader) need(u *use) Need {
 		Place:   Place{x.dataset, int(u.Chunk)},
 		Due:     x.until(u),
 		Samples: u.left(x.at.First),
-		First:   !x.served,
+		First:   !x.served && !x.passed,
 		Plan:    x.at.Plan,
 		reader:  x,
 	}

@@ -24,6 +24,7 @@ type reader struct {
 	number    uint64
 	dataset   Dataset
 	at        shuffle.Cursor // of the foremost request
+	opening   position       // of its first batch
 	next      *shuffle.Epoch // the epoch after at.Epoch, once it is needed
 	coming    uint64         // number of the epoch that is prepared for next now; 0: none is
 	reading   int            // requests that wait for bytes: who waits for the store has not gone
@@ -33,6 +34,7 @@ type reader struct {
 	lag       uint64         // samples by which a request was behind the foremost one, the most of late
 	missed    []uint64       // where batches begin that the reader has passed over: who reads over several connections may ask late
 	served    bool           // its first batch is read: until then little shares the line with what that needs
+	passed    bool           // its first batch waits for nothing that is fetched ahead
 	announced bool           // it has not come yet
 	ranks     int            // that stand here
 	left      bool           // the last of them has gone on elsewhere
@@ -46,6 +48,19 @@ type reader struct {
 	groups groups              // those that come for chunks here
 
 	ahead
+}
+
+// position is a place in a plan.
+type position struct{ epoch, first uint64 }
+
+// opens reports whether a request is for the reader's first batch, or for one before that: connections may ask in any order. All ranks
+// have a share of it, and may ask for theirs one by one.
+func (x *reader) opens(at shuffle.Cursor) bool {
+	if at.Epoch.Number() != x.opening.epoch || at.First > x.opening.first {
+		return false
+	}
+	x.opening.first = at.First
+	return true
 }
 
 // near reports whether a request of the reader's plan belongs to it.

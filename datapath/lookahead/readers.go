@@ -53,6 +53,7 @@ type Readers struct {
 	numbers  uint64 // of readers so far
 	ranks    *simplelru.LRU[rankKey, *rank]
 
+	passing atomic.Int64 // reads of their own samples that first batches wait for
 	changes atomic.Uint64
 	lost    atomic.Bool                              // a chunk has gone that a reader comes for soon
 	soonest [hints]atomic.Uint32                     // by chunk: which of its known plans came first when it was asked last
@@ -74,6 +75,8 @@ type Visit struct {
 	reader *reader // nil: its order has no locality, so nothing can be known of what comes next, or too many are followed
 	begun  time.Time
 	first  bool
+	opens  bool
+	passes int64 // reads that it waits for, of its own samples
 	think  time.Duration
 	plan   *shuffle.Plan
 	groups groups // of its reader's ranks that read here
@@ -100,7 +103,7 @@ func (r *Readers) Asked(d Dataset, at shuffle.Cursor, now time.Time) *Visit {
 		r.changes.Add(1)
 	}
 	x.reading++
-	v.reader, v.first, v.groups = x, !x.served, x.groups
+	v.reader, v.first, v.opens, v.groups = x, !x.served, x.opens(at), x.groups
 	if known {
 		rank.demand.note(thought, at)
 		x.thought(rank, now)
@@ -213,6 +216,24 @@ func (r *Readers) Stands(number uint64) (at shuffle.Cursor, ok bool) {
 // First reports whether the reader waits for its first batch: nothing was fetched ahead of it.
 func (v *Visit) First() bool { return v.first }
 
+// Opens reports whether that batch is this one.
+func (v *Visit) Opens() bool { return v.opens }
+
+// Passes notes that the first batch comes by so many reads of its own: it waits for nothing that is fetched ahead.
+func (v *Visit) Passes(reads int64) {
+	v.of.mu.Lock()
+	defer v.of.mu.Unlock()
+	v.reader.passed = true
+	v.passes += reads
+	v.of.passing.Add(reads)
+}
+
+// Passed reports whether it does.
+func (v *Visit) Passed() bool { return v.passes > 0 }
+
+// Passing returns how many such reads the first batches of all readers wait for.
+func (r *Readers) Passing() int64 { return r.passing.Load() }
+
 // Followed reports whether it is known what the reader comes for.
 func (v *Visit) Followed() bool { return v.reader != nil }
 
@@ -240,6 +261,8 @@ func (v *Visit) Answered(now time.Time) (first bool) {
 	if v.reader == nil {
 		return false
 	}
+	v.of.passing.Add(-v.passes)
+	v.passes = 0
 	first = !v.reader.served
 	v.reader.served, v.reader.seen = true, now
 	v.reader.reading--

@@ -115,7 +115,7 @@ func (r *Readers) add(d Dataset, at shuffle.Cursor, now time.Time) *reader {
 		return nil
 	}
 	r.numbers++
-	x := &reader{number: r.numbers, dataset: d, at: at, step: now, seen: now}
+	x := &reader{number: r.numbers, dataset: d, at: at, opening: position{at.Epoch.Number(), at.First}, step: now, seen: now}
 	heap.Push(&r.queue, x)
 	r.numbered[x.number] = x
 	k := keyOf(d, at)

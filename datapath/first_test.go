@@ -1,0 +1,234 @@
+package datapath
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace-data/millrace/datapath/chunkcache"
+	"github.com/millrace-data/millrace/internal/bubble"
+	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/internal/objstore/shaped"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// opening is a data set of 32 chunks of 1 MB, of 16 samples each, behind a store to which a line leads, and a path that is running. Its
+// batches of 16 have one sample of a chunk, or two.
+type opening struct {
+	*dataset
+	line   *shaped.Store
+	path   *Path
+	source *Source
+	plan   *shuffle.Plan
+}
+
+const openingBatch = 16
+
+var openingSet = sync.OnceValue(func() []int { return same(32*16, 64_000) })
+
+// opened calls test with one in the fake clock, of whose store the rates are measured, and of which nothing is in memory.
+func opened(t *testing.T, d *dataset, shape shaped.Shape, test func(t *testing.T, x *opening)) {
+	t.Helper()
+	bubble.Test(t, func(t *testing.T) {
+		x := &opening{dataset: d, line: shaped.New(d.store, shape), path: newPath(t, Config{Budget: bud(64 << 20), PartSize: 2 << 20})}
+		x.source, x.plan = x.path.Open(d.index, x.line, "set/"), d.plan(t, shuffle.Window, 16)
+		ctx, stop := context.WithCancel(t.Context())
+		var run sync.WaitGroup
+		run.Go(func() { _ = x.path.Run(ctx) })
+		synctest.Wait() // for the memory
+		defer run.Wait()
+		defer stop()
+		x.measured(t)
+		d.store.Reset()
+		test(t, x)
+	})
+}
+
+// near is a store where one more read costs little, far one where it costs more than some chunks of 1 MB.
+var (
+	nearStore = shaped.Shape{FirstByte: 20 * time.Millisecond, Stream: 20e6}
+	farStore  = shaped.Shape{FirstByte: 200 * time.Millisecond, Stream: 100e6}
+)
+
+// read reads one batch, checks it, and returns how long it took and how many of its reads were of samples by themselves.
+func (x *opening) read(t *testing.T, epoch uint64, number uint64) (took time.Duration, ranged uint64) {
+	t.Helper()
+	begin, before := time.Now(), x.path.Stats().RangeReads
+	e, lo := x.plan.Epoch(epoch), number*openingBatch
+	chunks := x.ranges(t, e.Append(nil, lo, lo+openingBatch))
+	at := shuffle.Cursor{Plan: x.plan, Epoch: e, First: lo, End: lo + openingBatch, BatchSize: openingBatch}
+	body, err := x.source.Read(t.Context(), at, chunks)
+	if err != nil {
+		t.Error(err)
+		return 0, 0
+	}
+	took = time.Since(begin)
+	if err := x.check(chunks, body); err != nil {
+		t.Error(err)
+	}
+	body.Close()
+	return took, x.path.Stats().RangeReads - before
+}
+
+// measured reads an epoch under another plan, so that the store's rates are known, and forgets all of it.
+func (x *opening) measured(t *testing.T) {
+	t.Helper()
+	x.readEpoch(t, x.source, x.dataset.plan(t, shuffle.None, 0), 0, openingBatch)
+	x.forget(t)
+}
+
+// forget lets all readers go, and all chunks.
+func (x *opening) forget(t *testing.T) {
+	t.Helper()
+	time.Sleep(time.Hour)
+	x.path.readers.Forget(time.Now())
+	x.path.cache.Reclaim(1<<40, chunkcache.Whatever)
+	if got := x.path.Stats().CachedChunks; got != 0 {
+		t.Errorf("got %d chunks in memory, want none", got)
+	}
+}
+
+// A first batch comes by its own ranges where the store's rates say that it comes sooner so, and else by whole chunks.
+func TestFirstBatchComesByWhatIsSooner(t *testing.T) {
+	d := newDataset(t, 71, openingSet(), 16, 2<<20)
+	for name, c := range map[string]struct {
+		shape  shaped.Shape
+		ranges bool
+	}{"near": {nearStore, true}, "far": {farStore, false}} {
+		opened(t, d, c.shape, func(t *testing.T, x *opening) {
+			took, ranged := x.read(t, 0, 0)
+			if ranged > 0 != c.ranges {
+				t.Errorf("%s, %v to the first byte: got %d reads of samples in %v, want some: %v", name, c.shape.FirstByte, ranged, took, c.ranges)
+			}
+			bare := x.bare(t)
+			if c.ranges && took > bare*11/10 {
+				t.Errorf("%s: got the first batch after %v, want at most a tenth more than the %v of its samples alone", name, took, bare)
+			}
+		})
+	}
+}
+
+// bare returns how long the samples of the first batch take by themselves.
+func (x *opening) bare(t *testing.T) time.Duration {
+	t.Helper()
+	begin := time.Now()
+	turns := make(chan struct{}, DefaultFetchers)
+	var wg sync.WaitGroup
+	for _, c := range x.ranges(t, x.plan.Epoch(0).Append(nil, 0, openingBatch)) {
+		for _, r := range c.Ranges {
+			wg.Go(func() {
+				turns <- struct{}{}
+				defer func() { <-turns }()
+				e := x.index.Extents(c.Chunk)[0]
+				shard := x.index.Shard(e.Shard)
+				ref := objstore.Ref{Key: "set/" + shard.Key, ETag: shard.ETag}
+				if err := x.line.ReadRange(t.Context(), ref, e.Offset+int64(r.Offset), make([]byte, r.Length)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	return time.Since(begin)
+}
+
+// Of an epoch only the first batch is read by its ranges, and of that each byte twice at most.
+func TestOnlyTheFirstBatchIsReadTwice(t *testing.T) {
+	d := newDataset(t, 71, openingSet(), 16, 2<<20)
+	opened(t, d, nearStore, func(t *testing.T, x *opening) {
+		var first uint64
+		for n := range x.plan.Samples() / openingBatch {
+			switch _, ranged := x.read(t, 0, n); {
+			case n == 0:
+				first = ranged
+			case ranged > 0:
+				t.Errorf("batch %d: got %d reads of samples by themselves, want none after the first batch", n, ranged)
+			}
+		}
+		if first == 0 {
+			t.Error("got no reads of samples by themselves for the first batch")
+		}
+		var twice int64
+		for shard := range 32 {
+			var edges []int64
+			var reads [][2]int64
+			for _, r := range d.store.Reads() {
+				if r.Key == "set/"+d.index.Shard(shard).Key {
+					reads = append(reads, [2]int64{r.Offset, r.Offset + r.Length})
+					edges = append(edges, r.Offset, r.Offset+r.Length)
+				}
+			}
+			slices.Sort(edges)
+			for i := 1; i < len(edges); i++ {
+				times := 0
+				for _, r := range reads {
+					if r[0] <= edges[i-1] && edges[i] <= r[1] {
+						times++
+					}
+				}
+				if times > 2 {
+					t.Errorf("shard %d: got the bytes from %d to %d read %d times", shard, edges[i-1], edges[i], times)
+				}
+				if times == 2 {
+					twice += edges[i] - edges[i-1]
+				}
+			}
+		}
+		if want := int64(openingBatch * 64_000 * 9 / 8); twice > want { // with what lies between two of its samples
+			t.Errorf("got %d bytes read twice, want the %d of the first batch at most", twice, want)
+		}
+	})
+}
+
+// A resume, a jump and a return after all has gone begin as the first reader does; who finds much in memory takes that.
+func TestWhoResumesWaitsForNoWholeChunks(t *testing.T) {
+	d := newDataset(t, 71, openingSet(), 16, 2<<20)
+	opened(t, d, nearStore, func(t *testing.T, x *opening) {
+		for _, c := range []struct {
+			what   string
+			epoch  uint64
+			batch  uint64
+			before func()
+			ranges bool
+		}{
+			{"resume", 3, 16, func() {}, true},
+			{"the next batch", 3, 17, func() {}, false},
+			{"return after all has gone", 3, 18, func() { x.forget(t) }, true},
+			{"jump to another window", 7, 0, func() { x.forget(t) }, true},
+			{"another reader of what is in memory", 7, 0, func() { time.Sleep(time.Hour); x.path.readers.Forget(time.Now()) }, false},
+		} {
+			c.before()
+			if _, ranged := x.read(t, c.epoch, c.batch); ranged > 0 != c.ranges {
+				t.Errorf("%s: got %d reads of samples by themselves, want some: %v", c.what, ranged, c.ranges)
+			}
+			synctest.Wait()
+			time.Sleep(time.Second) // for what is fetched ahead
+		}
+	})
+}
+
+// The batches that a client asks for at the same time do not keep the first one waiting, in whatever order they come.
+func TestFirstBatchDoesNotWaitForThoseAskedForWithIt(t *testing.T) {
+	d := newDataset(t, 71, openingSet(), 16, 2<<20)
+	for _, order := range [][]uint64{{0, 1, 2, 3}, {3, 2, 1, 0}} {
+		opened(t, d, nearStore, func(t *testing.T, x *opening) {
+			var wg sync.WaitGroup
+			var first time.Duration
+			for _, n := range order {
+				wg.Go(func() {
+					if took, _ := x.read(t, 0, n); n == 0 {
+						first = took
+					}
+				})
+				synctest.Wait()
+			}
+			wg.Wait()
+			if alone := x.bare(t); first > alone*5/2 {
+				t.Errorf("order %d: got the first batch after %v, want little more than the %v of its samples alone", order, first, alone)
+			}
+		})
+	}
+}
