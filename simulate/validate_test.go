@@ -194,6 +194,9 @@ func (d *real) ranges(t *testing.T, samples []uint64) []chunkindex.ChunkRanges {
 	return all
 }
 
+// byRanges is the case in which a first batch does not wait for whole chunks.
+const byRanges = "first batch by ranges"
+
 // setting is one to begin with: store-bound, half of the data in memory.
 func setting() simulate.Setting {
 	return simulate.Setting{
@@ -219,12 +222,16 @@ func TestPredictionsAreWhatTheDataPathDoes(t *testing.T) {
 		"full":       func(s *simulate.Setting) { s.Order.Shuffle, s.Rate = shuffle.Full, 1e6 },
 		"full, fits": func(s *simulate.Setting) { s.Order.Shuffle, s.CacheSize = shuffle.Full, 4*s.CacheSize },
 		"quarter":    func(s *simulate.Setting) { s.CacheSize, s.Order.Window = s.CacheSize/2, 4 },
+		byRanges:     func(s *simulate.Setting) { s.CacheSize, s.Order.Window, s.PartSize = 4*s.CacheSize, 64, 64<<10 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := setting()
 			change(&s)
 			want, err := simulate.Run(t.Context(), d.known(), s)
 			check(t, err)
+			if got := want.Epochs[0].Ranges > 0; name == byRanges && !got {
+				t.Error("got no reads of samples by themselves, want those of the first batch")
+			}
 			bubble.Test(t, func(t *testing.T) {
 				for i, got := range d.run(t, s) {
 					e := &want.Epochs[i]

@@ -262,4 +262,29 @@ PLANTS = [
         "./datapath TestSettledBodiesHoldLittle",
         [("datapath/gather.go", "g.room.shrink(g.used)", "g.room.shrink(g.used * 2)")],
     ),
+    (
+        "a first batch waits for whole chunks",
+        "./datapath TestFirstBatchComesByWhatIsSooner",
+        [("datapath/source.go", "if b.visit != nil && b.visit.Opens() {", "if false {")],
+    ),
+    (
+        "a first batch comes by its ranges where chunks come sooner",
+        "./datapath TestFirstBatchComesByWhatIsSooner",
+        [("datapath/source.go", "|| 3*s.takes(", "|| 0*s.takes(")],
+    ),
+    (
+        "every batch is read by its ranges and by its chunks",
+        "./datapath TestOnlyTheFirstBatchIsReadTwice",
+        [("datapath/source.go", "b.visit != nil && b.visit.Opens()", "b.visit != nil")],
+    ),
+    (
+        "a first batch reads by ranges what is in memory",
+        "./datapath TestWhoResumesWaitsForNoWholeChunks",
+        [("datapath/source.go", "if s.resident(c.Chunk) || s.readsDisk(c.Chunk) || desc", "if s.readsDisk(c.Chunk) || desc")],
+    ),
+    (
+        "only the batch that was asked for before all others counts as the first",
+        "./datapath TestFirstBatchDoesNotWaitForThoseAskedForWithIt",
+        [("datapath/lookahead/reader.go", "|| at.First > x.opening.first {", "|| x.passed {")],
+    ),
 ]
