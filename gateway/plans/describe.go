@@ -58,6 +58,7 @@ type EpochInfo struct {
 	Samples       uint64       `json:"samples"`
 	Bytes         *int64       `json:"bytes,omitempty"` // left out with a subset, a quarantine or a mixture, whose sums are unknown
 	Reads         uint64       `json:"chunk_reads"`
+	First         uint64       `json:"first_batch_chunks,omitempty"` // that its samples come from, at most; left out of a mixture
 	*varianceInfo              // left out of a mixture, and where no batch has two samples
 	Memory        uint64       `json:"window_memory"`
 	Moved         *float64     `json:"moved,omitempty"` // with split=locality: the share of samples that ranks take from other homes
@@ -87,6 +88,15 @@ func newVarianceInfo(plan *shuffle.Plan, batchSize uint64) *varianceInfo {
 	}
 	digits := func(x float64) float64 { return math.Round(x*1e4) / 1e4 }
 	return &varianceInfo{Chunk: digits(v.Chunk), Ten: digits(v.Ten), Hundred: digits(v.Hundred)}
+}
+
+// firstChunks is how many chunks the samples of a first batch come from, at most. It waits for these, or for its samples alone.
+func firstChunks(d *Dataset, a address.Plan) uint64 {
+	most := min(a.BatchSize, uint64(d.Index.Chunks()))
+	if a.Params.Shuffle == shuffle.Window || a.Params.Shuffle == shuffle.Slot {
+		most = min(most, a.Params.Window)
+	}
+	return most
 }
 
 // DescribeBytes is the memory to describe an epoch: the length of each chunk, and with split=locality an epoch and the
@@ -135,6 +145,7 @@ func (p *Plans) Describe(ctx context.Context, d *Dataset, b address.Batch) (Epoc
 		info.Moved = &moved
 	}
 	info.Memory = shuffle.Memory(b.Params, d.chunkLengths())
+	info.First = firstChunks(d, b.Plan)
 	info.varianceInfo = newVarianceInfo(plan, b.BatchSize)
 	return info, nil
 }
