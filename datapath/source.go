@@ -135,8 +135,9 @@ func (s *Source) first(b *batch, whole, ranged []int) (rest, moved []int) {
 			end = int(r.Offset + r.Length)
 		}
 	}
-	part := s.path.firstPart(stored)
-	if part <= s.path.cfg.PartSize/8 || 3*s.takes(reads+s.path.readers.Passing(), bytes) > 2*s.takes((stored+part-1)/part, stored) {
+	size, part := s.path.cfg.PartSize, s.path.firstPart(stored)
+	reads = max(reads, (bytes+size-1)/size)
+	if part <= size/8 || 3*s.takes(reads+s.path.readers.Passing(), bytes) > 2*s.takes((stored+part-1)/part, stored) {
 		return whole, ranged
 	}
 	b.visit.Passes(reads)
