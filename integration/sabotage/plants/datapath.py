@@ -280,7 +280,7 @@ PLANTS = [
     (
         "a first batch reads by ranges what is in memory",
         "./datapath TestWhoResumesWaitsForNoWholeChunks",
-        [("datapath/source.go", "if s.resident(c.Chunk) || s.readsDisk(c.Chunk) || desc", "if s.readsDisk(c.Chunk) || desc")],
+        [("datapath/source.go", "if s.resident(c.Chunk) || s.path", "if s.path")],
     ),
     (
         "only the batch that was asked for before all others counts as the first",
