@@ -46,7 +46,11 @@ func (r reach) ReadRange(ctx context.Context, ref objstore.Ref, offset int64, ds
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	return r.store.ReadRange(ctx, ref, offset, dst...)
+	err := r.store.ReadRange(limited, ref, offset, dst...)
+	if limited.Err() != nil && ctx.Err() == nil { // it stalls: a backend gives it up
+		return fmt.Errorf("read %q at %d: %w", ref.Key, offset, objstore.ErrTimeout)
+	}
+	return err
 }
 
 // theStore is the store's number in the network.
