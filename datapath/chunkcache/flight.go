@@ -110,6 +110,9 @@ func (c *Cache[K]) Start(ctx context.Context, req Request[K]) (wait func() (*Lea
 	c.makeRoom(sizes, req.Due)
 	waits, err := c.claim(ctx, &req, l)
 	if err != nil {
+		if c.budget.Waiting() > 0 {
+			c.budget.Nudge() // who waits for memory did not see what was leased meanwhile, or made free
+		}
 		return nil, err
 	}
 	return func() (*Leases[K], error) { return c.await(ctx, l, waits) }, nil
