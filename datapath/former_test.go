@@ -140,9 +140,11 @@ func TestPullingTakesOnlyWhatIsFree(t *testing.T) {
 		r.Release()
 		stays.breaks(func(int, *peer.Query) (wireFault, error) { return wireFault{}, errWire })
 		stays.path.Pull(t.Context(), name(1), heldOf(held))
-		if more := stays.path.Stats(); more.StoreReads > DefaultFetchers || more.FormerChunks != got.FormerChunks {
-			t.Errorf("got %d reads of the store and %d chunks of one that is silent, want no more than side by side, and none",
-				more.StoreReads, more.FormerChunks-got.FormerChunks)
+		// It is silent from its last miss on. Each one before may have left its place to one chunk more.
+		most := uint64(DefaultFetchers + formerMisses - 1)
+		if more := stays.path.Stats(); more.StoreReads > most || more.FormerChunks != got.FormerChunks {
+			t.Errorf("got %d reads of the store and %d chunks of one that is silent, want at most %d and none",
+				more.StoreReads, more.FormerChunks-got.FormerChunks, most)
 		}
 	})
 }
