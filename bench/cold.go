@@ -152,16 +152,16 @@ func (s *suite) coldSet(ctx context.Context, d set) error {
 		ours, straight = append(ours, o.rate()), append(straight, t.rate())
 		check = append(check, sum*o.rate())
 	}
-	bound := .74
+	bound := 0.74
 	if d.name == "text" {
-		bound = .66
+		bound = 0.66
 	}
 	if s.wants(4) {
 		s.tell(d, costs, straight)
 		s.table.paired(4, "cold epoch, "+d.name+", against STRAIGHT", ours, straight, gigabytes, bound, false)
 	}
 	if s.wants(11) {
-		s.table.single(11, "CRC-32C of all bytes, share of the processor time of a cold epoch, "+d.name, check, "", .1)
+		s.table.single(11, "CRC-32C of all bytes, share of the processor time of a cold epoch, "+d.name, check, "", 0.1)
 	}
 	return nil
 }

@@ -52,7 +52,7 @@ func (s *suite) memoryOf(ctx context.Context, cache int64) error {
 	gw.stop()
 	what := fmt.Sprintf("cache of %d MiB", cache>>20)
 	s.table.single(8, "largest resident size over the budget, "+what, []float64{(peak - float64(cache)) / (1 << 20)}, " MiB", 64)
-	s.table.single(8, "collector's share of the processor time, "+what, []float64{collectorTime(gw.log.String()) / used}, "", .002)
+	s.table.single(8, "collector's share of the processor time, "+what, []float64{collectorTime(gw.log.String()) / used}, "", 0.002)
 	if cache == s.room() && len(gather) > 0 {
 		s.table.single(8, "gather of one batch, the slowest", []float64{quantile(gather, 1)}, " ms", 2)
 	}

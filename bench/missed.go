@@ -27,11 +27,11 @@ func (r row) cause() string {
 			"gateway's time are the kernel's, which copies each batch from 256 places; plan, look-up and headers take 5 to 8 %. " +
 			"To gather the samples first was measured and is no faster."
 	case r.goal == 4:
-		return "All processors are busy (see below). A gateway that did nothing but receive and send would take .34 s per GiB on this " +
-			"machine and reach about .72; CRC-32C takes .08 to .11 s more, and with small samples the kernel's copy from many places and the " +
-			"requests themselves .15 s."
+		return "All processors are busy (see below). A gateway that did nothing but receive and send would take 0.34 s per GiB on this " +
+			"machine and reach about 0.72; CRC-32C takes 0.08 to 0.11 s more, and with small samples the kernel's copy from many places and the " +
+			"requests themselves 0.15 s."
 	case r.goal == 5:
-		return "The order of the reads keeps the line full: in a fake clock, where nothing takes processor time, the epoch runs at .98 of " +
+		return "The order of the reads keeps the line full: in a fake clock, where nothing takes processor time, the epoch runs at 0.98 of " +
 			"the line, as a test of the data path holds. The rest is this machine's processor time, which the in-process store shares, and moves from run to run."
 	case r.goal == 6:
 		return "The bare handler HOT bounds it: its rate, divided by a sample's length and by GET1 (or RANGE1), is what no gateway here can pass. " +
@@ -45,7 +45,7 @@ func (r row) cause() string {
 		return "The bare loop of readinto bounds it: its rate, divided by that of one GET per sample, is what no client here can pass. The " +
 			"store answers small requests faster, against its large ones, than where the goal was set."
 	case r.goal == 10:
-		return "Both processors are busy. For a batch of 1 MB the client takes .28 ms of processor time more than the bare loop: the attempt " +
+		return "Both processors are busy. For a batch of 1 MB the client takes 0.28 ms of processor time more than the bare loop: the attempt " +
 			"and its watching, the header, the table of lengths, a view for each sample, and threads that hand over to each other. In arms " +
 			"of two seconds, with fewer beginnings of epochs, it reaches .94."
 	case r.goal == 11:

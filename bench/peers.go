@@ -138,7 +138,7 @@ func (s *suite) throughPeer(ctx context.Context, d set) error {
 	}
 	what := "warm through the peer tier, " + d.name + ", against two bare hops"
 	if d.name == "photos" {
-		s.table.paired(16, what, ours, bare, gigabytes, .8, false)
+		s.table.paired(16, what, ours, bare, gigabytes, 0.8, false)
 	} else {
 		s.table.shown(16, what, ours, bare, gigabytes)
 	}

@@ -118,7 +118,7 @@ func (p *process) settle() {
 		before, err1 := p.cpu()
 		time.Sleep(quiet)
 		after, err2 := p.cpu()
-		if err1 != nil || err2 != nil || after-before <= .01 {
+		if err1 != nil || err2 != nil || after-before <= 0.01 {
 			return
 		}
 	}

@@ -53,7 +53,7 @@ func (s *suite) pythonSet(ctx context.Context, d set) error {
 	if d.name == "text" {
 		toGet1 = 120
 	}
-	s.table.paired(10, "Python, iterating, "+d.name+", against a bare readinto loop", found.Client, found.Readinto, perSecond, .9, false)
+	s.table.paired(10, "Python, iterating, "+d.name+", against a bare readinto loop", found.Client, found.Readinto, perSecond, 0.9, false)
 	s.table.shown(10, "Python, checking CRC-32C, "+d.name+", against a bare readinto loop", found.Checked, found.Readinto, perSecond)
 	s.table.paired(10, "Python, iterating, "+d.name+", against one GET per sample", found.Client, found.Get1, perSecond, toGet1, false)
 	return nil

@@ -13,7 +13,7 @@ import (
 )
 
 // median of an unsorted list; 0 for an empty one.
-func median(x []float64) float64 { return quantile(x, .5) }
+func median(x []float64) float64 { return quantile(x, 0.5) }
 
 func quantile(x []float64, q float64) float64 {
 	if len(x) == 0 {
@@ -56,7 +56,7 @@ func (t *table) paired(goal int, what string, ours, theirs []float64, format fun
 	}
 	*t = append(*t, row{
 		goal: goal, what: what, ours: format(median(ours)), theirs: format(median(theirs)), unit: " x",
-		value: median(ratios), lo: quantile(ratios, .25), hi: quantile(ratios, .75), bound: bound, atMost: atMost,
+		value: median(ratios), lo: quantile(ratios, 0.25), hi: quantile(ratios, 0.75), bound: bound, atMost: atMost,
 	})
 }
 
@@ -70,7 +70,7 @@ func (t *table) shown(goal int, what string, ours, theirs []float64, format func
 func (t *table) single(goal int, what string, values []float64, unit string, bound float64) {
 	*t = append(*t, row{
 		goal: goal, what: what, ours: "-", theirs: "-", unit: unit,
-		value: median(values), lo: quantile(values, .25), hi: quantile(values, .75), bound: bound, atMost: true,
+		value: median(values), lo: quantile(values, 0.25), hi: quantile(values, 0.75), bound: bound, atMost: true,
 	})
 }
 

@@ -25,7 +25,7 @@ type load struct {
 }
 
 func (l load) rate() float64       { return float64(l.bytes) / l.elapsed.Seconds() }
-func (l load) tail() float64       { return quantile(l.latencies, .99) / quantile(l.latencies, .5) }
+func (l load) tail() float64       { return quantile(l.latencies, 0.99) / quantile(l.latencies, 0.5) }
 func (l load) sampleRate() float64 { return float64(l.samples) / l.elapsed.Seconds() }
 
 // read asks for the paths 0, 1, 2, ... over conns keep-alive connections, until path answers an empty string or

@@ -72,7 +72,7 @@ func (s *suite) shaped(ctx context.Context) error {
 		straight, alone = append(straight, t.rate()), append(alone, a.elapsed.Seconds())
 		ours, first = append(ours, o.rate()), append(first, median(f.latencies))
 	}
-	s.table.paired(5, "cold epoch, shaped store, against STRAIGHT", ours, straight, gigabytes, .98, false)
+	s.table.paired(5, "cold epoch, shaped store, against STRAIGHT", ours, straight, gigabytes, 0.98, false)
 	s.table.paired(5, "first batch against the download of its window alone", first, alone, seconds, 1.25, true)
 	return nil
 }

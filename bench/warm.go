@@ -121,9 +121,9 @@ func (s *suite) warmArms(ctx context.Context, d set, gw, bare *process) error {
 		cpuOurs, cpuHot = append(cpuOurs, o.cpu), append(cpuHot, h.cpu)
 		tail, bareTail = append(tail, o.tail()), append(bareTail, h.tail())
 	}
-	goal, toHot, toCold := 1, .85, 1.0
+	goal, toHot, toCold := 1, 0.85, 1.0
 	if d.name == "text" {
-		goal, toHot, toCold = 2, .62, .85
+		goal, toHot, toCold = 2, 0.62, 0.85
 	}
 	if s.wants(goal) {
 		s.table.paired(goal, "warm, "+d.name+", against HOT", ours, hot, gigabytes, toHot, false)
@@ -167,9 +167,9 @@ func (s *suite) scale(ctx context.Context, d set, gw, bare *process) error {
 	s.table = append(s.table, row{
 		goal: 12, what: "1 to 64 connections, lowest rate over the best one before it, " + d.name, unit: " x",
 		ours: fmt.Sprintf("%.3g x", median(falls)), theirs: fmt.Sprintf("HOT %.3g x", median(bareFalls)),
-		value: median(falls), lo: quantile(falls, .25), hi: quantile(falls, .75), bound: .9,
+		value: median(falls), lo: quantile(falls, 0.25), hi: quantile(falls, 0.75), bound: 0.9,
 	})
-	s.table.paired(12, "epoch 2^40 against epoch 0, "+d.name, far, near, gigabytes, .9, false)
+	s.table.paired(12, "epoch 2^40 against epoch 0, "+d.name, far, near, gigabytes, 0.9, false)
 	return nil
 }
 

@@ -54,7 +54,7 @@ func brand(z brandSize) lab.Experiment {
 			fmt.Sprintf("%d chunks of %d samples of 4 KB (%d KiB a chunk, %d MiB in all), batches of %d, one cold epoch per arm", z.chunks, z.each, z.each*sampleBytes>>10, samples*sampleBytes>>20, batchSize),
 			distantText,
 			fmt.Sprintf("every arm has %d store reads side by side and asks for one batch after the other", z.fetchers),
-			"a sample's read of 4 KB takes 20 ms of which the transfer is .05 ms: latency binds",
+			"a sample's read of 4 KB takes 20 ms of which the transfer is 0.05 ms: latency binds",
 		},
 		Arms: []lab.Arm{
 			{Name: "GET", What: "one ranged read per sample, in the order of `full`: what people do without us"},
@@ -302,7 +302,7 @@ func (z brandSize) report(r *lab.Report, arms []brandArm) {
 			reads = reads && a.reads <= int64(z.chunks)
 		}
 	}
-	r.Add(lab.Note("Peak is what the arm held at most, chunks in flight included; the product's is the most its budget ever lent, which was the chunks that the plan's description asks for, divided by .7 (the rest is for bodies and tables), and four batches. Variance is that of a class's share in a batch of data sorted by class, relative to independent draws (1), from the batches that were read. A slot order's cut chunks are two ranged reads in theory; the data path reads a cut chunk whole, once more if it has gone by then, or not again if it is still there."))
+	r.Add(lab.Note("Peak is what the arm held at most, chunks in flight included; the product's is the most its budget ever lent, which was the chunks that the plan's description asks for, divided by 0.7 (the rest is for bodies and tables), and four batches. Variance is that of a class's share in a batch of data sorted by class, relative to independent draws (1), from the batches that were read. A slot order's cut chunks are two ranged reads in theory; the data path reads a cut chunk whole, once more if it has gone by then, or not again if it is still there."))
 	z.figures(r, arms)
 	r.Judge("reads", reads, readsFound(arms, z.chunks), "the store was read more often than each piece needs")
 	r.Judge("once", once, fmt.Sprintf("%d arms checked sample by sample", len(arms)), "the table says which arm")

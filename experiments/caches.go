@@ -35,7 +35,7 @@ type cachesSize struct {
 
 func fullCaches() cachesSize {
 	return cachesSize{
-		items: 4096, each: 16, window: 64, epochs: 8, caches: []float64{.1, .35, .5, .65, .8},
+		items: 4096, each: 16, window: 64, epochs: 8, caches: []float64{.1, 0.35, 0.5, 0.65, .8},
 		chunks: 256, chunkSamples: 64, pathWindow: 16, shape: distant(), jobs: []int{1, 2, 4, 8},
 		apart: 40 * time.Millisecond, think: 10 * time.Millisecond,
 	}
@@ -43,7 +43,7 @@ func fullCaches() cachesSize {
 
 // lruUniform is what an LRU cache hits under a fresh permutation each epoch, from a simulation of 20,000 items.
 func lruUniform() map[float64]float64 {
-	return map[float64]float64{.1: .005, .35: .070, .5: .154, .65: .283, .8: .480}
+	return map[float64]float64{.1: 0.005, 0.35: 0.070, 0.5: 0.154, 0.65: 0.283, 0.8: .480}
 }
 
 func policies() []datapath.Policy {
@@ -70,9 +70,9 @@ func caches(z cachesSize) lab.Experiment {
 			{Name: "plan", What: "the chunk needed last goes first, the next epoch's order included"},
 		},
 		Pass: []lab.Mark{
-			{Name: "table", Want: "uniform: keep and plan hit C/N, lru what a simulation of 20,000 items gives (.005, .070, .154, .283, .480), each within .02"},
-			{Name: "coordl", Want: "uniform, cache .65: keep and plan miss 35 % (within 1), lru at least 53 %"},
-			{Name: "window", Want: "window: plan hits C/N within .02; keep at least (C - 2W)/N, within .02"},
+			{Name: "table", Want: "uniform: keep and plan hit C/N, lru what a simulation of 20,000 items gives (0.005, 0.070, 0.154, 0.283, 0.480), each within .02"},
+			{Name: "coordl", Want: "uniform, cache 0.65: keep and plan miss 35 % (within 1), lru at least 53 %"},
+			{Name: "window", Want: "window: plan hits C/N within 0.02; keep at least (C - 2W)/N, within .02"},
 			{Name: "plan", Want: "plan hits at least as much as lru and keep, in every order with every cache"},
 			{Name: "jobs", Want: "k jobs on one epoch, started together or apart: the store gives each chunk at most as often as one job's order asks (N, or N + M - 1)"},
 		},
@@ -231,7 +231,7 @@ func nextUses(uses []use, items int) [][]int {
 }
 
 func (z cachesSize) judge(r *lab.Report, hits map[string]map[datapath.Policy][]float64) {
-	const near = .02
+	const near = 0.02
 	within := func(a, b, by float64) bool { return a-b <= by && b-a <= by }
 	table, coordl, window, best := true, true, true, true
 	found, off, short, lead := "", 0.0, 0.0, 1.0
@@ -246,9 +246,9 @@ func (z cachesSize) judge(r *lab.Report, hits map[string]map[datapath.Policy][]f
 			table = table && within(u[datapath.PolicyLRU][i], want, near)
 			off = max(off, math.Abs(u[datapath.PolicyLRU][i]-want))
 		}
-		if share == .65 {
+		if share == 0.65 {
 			miss := func(p datapath.Policy) float64 { return 1 - u[p][i] }
-			coordl = within(miss(policyKeep), .35, .01) && within(miss(datapath.PolicyPlan), .35, .01) && miss(datapath.PolicyLRU) >= .53
+			coordl = within(miss(policyKeep), 0.35, 0.01) && within(miss(datapath.PolicyPlan), 0.35, 0.01) && miss(datapath.PolicyLRU) >= 0.53
 			found = fmt.Sprintf("keep %.3g, plan %.3g, lru %.3g", miss(policyKeep), miss(datapath.PolicyPlan), miss(datapath.PolicyLRU))
 		}
 		w := hits[windowName]
@@ -268,8 +268,8 @@ func (z cachesSize) judge(r *lab.Report, hits map[string]map[datapath.Policy][]f
 
 // path reads epochs through the data path with each policy.
 func (z cachesSize) path(ctx context.Context, r *lab.Report, d *data) error {
-	const share, epochs = .5, 3
-	t := r.Table(fmt.Sprintf("Through the data path, memory for half the data, %d epochs: chunks loaded, by the number of chunks. The bound is .5 and what of the memory bodies and tables take.", epochs),
+	const share, epochs = 0.5, 3
+	t := r.Table(fmt.Sprintf("Through the data path, memory for half the data, %d epochs: chunks loaded, by the number of chunks. The bound is 0.5 and what of the memory bodies and tables take.", epochs),
 		"order", "policy", "epoch 0", "epoch 1", "epoch 2")
 	for _, order := range []string{shuffle.Window, shuffle.Slot} {
 		for _, policy := range []datapath.Policy{datapath.PolicyLRU, datapath.PolicyPlan} {

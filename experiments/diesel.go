@@ -37,7 +37,7 @@ func fullDiesel() dieselSize {
 	return dieselSize{
 		chunks: 512, each: 128, shape: distant(), sizes: []int{8, 16, 32, 64, 128, 256}, files: 8192, look: 2 * time.Second,
 		pictures: pictures{"MNIST", images.MNIST}, pictureChunk: 128,
-		windows: []float64{.02, .05, .1, .25, .5}, slots: []float64{.05, .1, .25}, sliding: .1, epochs: 3, seeds: 2,
+		windows: []float64{.02, 0.05, 0.1, 0.25, .5}, slots: []float64{.05, 0.1, .25}, sliding: 0.1, epochs: 3, seeds: 2,
 	}
 }
 
@@ -68,7 +68,7 @@ func diesel(z dieselSize) lab.Experiment {
 			{Name: "corgi", Want: "softmax regression, window of 10 %: less than a point under `full`", Measured: true},
 			{Name: "sliding", Want: "a sliding buffer at least 3 points under the window of its size, with every model and schedule", Measured: true},
 			{Name: "head", Want: "look-ups by name, one core: at least 10 x the HEADs of 16 side by side", Measured: true},
-			{Name: "cores", Want: "look-ups grow with the cores: n cores at least .8 n x one", Measured: true},
+			{Name: "cores", Want: "look-ups grow with the cores: n cores at least 0.8 n x one", Measured: true},
 		},
 		Run: func(ctx context.Context, r *lab.Report) error { return z.run(ctx, r) },
 	}
@@ -120,7 +120,7 @@ func (z dieselSize) sweep(ctx context.Context, r *lab.Report, d *data) error {
 			least = got.rate() / file.rate()
 		}
 		xs, rates, measured = append(xs, float64(w)), append(rates, got.rate()), append(measured, got.spread)
-		formula = append(formula, max(batchVariance(p, z.chunks, z.each), .01))
+		formula = append(formula, max(batchVariance(p, z.chunks, z.each), 0.01))
 	}
 	speed.Lines = []lab.Line{{Name: "window", X: xs, Y: rates}, {Name: "file by file", X: []float64{xs[0], xs[len(xs)-1]}, Y: []float64{file.rate(), file.rate()}, Dashed: true}}
 	spread.Lines = []lab.Line{{Name: "measured", X: xs, Y: measured}, {Name: "formula", X: xs, Y: formula, Dashed: true}}

@@ -36,16 +36,16 @@ type lobsterSize struct {
 func fullLobster() lobsterSize {
 	return lobsterSize{
 		chunks: 1152, each: 32, shape: shaped.Shape{FirstByte: 20 * time.Millisecond, Stream: 80e6}, ranks: 8, fetchers: 32,
-		window: 32, batch: 256, steps: 60, warm: 16, think: 10 * time.Millisecond, skews: []float64{0, .4, .8}, rounds: 3,
+		window: 32, batch: 256, steps: 60, warm: 16, think: 10 * time.Millisecond, skews: []float64{0, 0.4, .8}, rounds: 3,
 	}
 }
 
 // least is what an arm has to be better by at a skew.
 func least(skew float64) float64 {
 	switch skew {
-	case .4:
+	case 0.4:
 		return 1.2
-	case .8:
+	case 0.8:
 		return 1.4
 	}
 	return 0
@@ -69,7 +69,7 @@ func lobster(z lobsterSize) lab.Experiment {
 			{Name: "deadline queue", What: fmt.Sprintf("the product: one data path with %d fetchers and all the memory; a free fetcher takes the chunk whose reader would stall first", z.fetchers)},
 		},
 		Pass: []lab.Mark{
-			{Name: "speed", Want: "steps per second: at least 1.2 x the equal split at skew .4, 1.4 x at .8", Measured: true},
+			{Name: "speed", Want: "steps per second: at least 1.2 x the equal split at skew 0.4, 1.4 x at .8", Measured: true},
 			{Name: "refetch", Want: "chunks read more than once within the epoch: 0 with the deadline queue"},
 			{Name: "model", Want: "the predicted step time of the deadline queue within 10 % of the measured one", Measured: true},
 			{Name: "deal", Want: "`balance=bytes`: the rank with the most bytes of a batch has less over the mean than before, at every spread of the lengths"},
@@ -134,7 +134,7 @@ func (z lobsterSize) run(ctx context.Context, r *lab.Report) error {
 			equalAgain, queueAgain = equalAgain+e.again, queueAgain+q.again
 			r.Logf("skew %.2g, round %d: equal %s, queue %s", skew, round+1, e.step, q.step)
 		}
-		e, q := quantile(equal, .5), quantile(queue, .5)
+		e, q := quantile(equal, 0.5), quantile(queue, 0.5)
 		pe, pq := z.predict(skew)
 		faster := float64(e) / float64(q)
 		t.Row(skew, e, pe, q, pq, faster, equalAgain, queueAgain)
@@ -151,7 +151,7 @@ func (z lobsterSize) run(ctx context.Context, r *lab.Report) error {
 	r.Add(lab.Note("At skew 0 there is nothing to move: all ranks read as much, and both arms run at the rate of the fetchers. The gain grows with the skew as the model says, for the rank with the most bytes has a part of the fetchers in one arm and as many as it needs in the other."))
 	r.Judge("speed", speed, strings.TrimSuffix(found, ", "), "the table says where")
 	r.Judge("refetch", again == 0, fmt.Sprint(again), "chunks went before all of their samples were delivered")
-	r.Judge("model", off <= .1, fmt.Sprintf("%.2g %% off at the most", off*100), "the model knows neither the unevenness of windows nor the processor")
+	r.Judge("model", off <= 0.1, fmt.Sprintf("%.2g %% off at the most", off*100), "the model knows neither the unevenness of windows nor the processor")
 	z.deal(r)
 	return nil
 }
@@ -310,7 +310,7 @@ func (z lobsterSize) deal(r *lab.Report) {
 	t := r.Table(fmt.Sprintf("`balance=bytes`: bytes of the rank with the most, over the mean, median of %d global batches of %d samples with log-normal lengths among %d ranks.", batches, batchSize, z.ranks),
 		"spread of the lengths (sigma)", "as they come", "balance=bytes")
 	better, found := true, ""
-	for _, sigma := range []float64{.3, .6, .9} {
+	for _, sigma := range []float64{.3, 0.6, .9} {
 		random := rand.New(rand.NewPCG(1, uint64(sigma*10)))
 		var before, after []float64
 		for range batches {

@@ -34,7 +34,7 @@ func fullLocality() localitySize {
 }
 
 // publishedMedians are those of the authors at 64 learners, by local batch.
-func publishedMedians() map[int]float64 { return map[int]float64{32: .069, 64: .048, 128: .034} }
+func publishedMedians() map[int]float64 { return map[int]float64{32: 0.069, 64: 0.048, 128: .034} }
 
 // meanImbalance is what chance makes of p learners with a local batch of b: half the mean deviation of a binomial count, by its mean.
 func meanImbalance(p, b int) float64 {
@@ -59,8 +59,8 @@ func locality(z localitySize) lab.Experiment {
 			{Name: "by hash", What: "the same window without strata, were chunks at home by a hash of their number"},
 		},
 		Pass: []lab.Mark{
-			{Name: "mean", Want: "published: the mean within .3 points of .399 sqrt((1 - 1/p) / b) for every p and local batch b"},
-			{Name: "medians", Want: "published: the medians at p = 64 within .3 points of 6.9, 4.8 and 3.4 %"},
+			{Name: "mean", Want: "published: the mean within 0.3 points of 0.399 sqrt((1 - 1/p) / b) for every p and local batch b"},
+			{Name: "medians", Want: "published: the medians at p = 64 within 0.3 points of 6.9, 4.8 and 3.4 %"},
 			{Name: "slot", Want: "slot: at most 1 % moved where the ranks divide the lanes"},
 			{Name: "window", Want: "window: at most 6.5 % moved, and less than by hash, for every number of ranks from 3 up"},
 			{Name: "plan", Want: "what the plan says that is moved is what its shares have of others' chunks"},
@@ -114,8 +114,8 @@ func (z localitySize) directory(ctx context.Context, r *lab.Report) error {
 	}
 	f.Lines = slices.Concat(mean, formula)
 	r.Add(f)
-	r.Judge("mean", off <= .003, fmt.Sprintf("%.2g points off at the most", 100*off), "chance does not make what the formula says")
-	r.Judge("medians", medianOff <= .003, strings.Join(medians, ", ")+" %", "the table says where")
+	r.Judge("mean", off <= 0.003, fmt.Sprintf("%.2g points off at the most", 100*off), "chance does not make what the formula says")
+	r.Judge("medians", medianOff <= 0.003, strings.Join(medians, ", ")+" %", "the table says where")
 	return nil
 }
 
@@ -191,8 +191,8 @@ func (z localitySize) arithmetic(ctx context.Context, r *lab.Report) error {
 	f.Lines = lines
 	r.Add(f)
 	r.Add(lab.Note("With `slot` each row of samples has one of every lane, so that nothing is moved while all lanes last; what is comes from the end of an epoch, where lanes end one after another. But chunks are kept whole: the second column counts the samples of chunks that a lane's end cuts, too, where they are at home with the neighbour. A window holds as many chunks of one stratum as of another: a batch out of it is unequal by chance only, and less than one out of the whole data. A directory of samples costs an entry a sample at every learner; homes cost nothing and need nobody to agree."))
-	r.Judge("slot", slotMost <= .01, fmt.Sprintf("%.2g %% at the most", 100*slotMost), "lanes end too early for so few chunks")
-	r.Judge("window", windowMost <= .065 && better, fmt.Sprintf("%.3g %% at the most", 100*windowMost), "the table says where")
+	r.Judge("slot", slotMost <= 0.01, fmt.Sprintf("%.2g %% at the most", 100*slotMost), "lanes end too early for so few chunks")
+	r.Judge("window", windowMost <= 0.065 && better, fmt.Sprintf("%.3g %% at the most", 100*windowMost), "the table says where")
 	r.Judge("plan", exact, "window, every seed and number of ranks", "shares do not follow homes")
 	r.Judge("tiling", tiling, fmt.Sprintf("%d batches looked at", batches), "samples are lost, or given twice")
 	r.Judge("gradients", gradient, fmt.Sprintf("%d batches added up both ways", batches), "sums differ")

@@ -92,7 +92,7 @@ func made(train, test int) pictures {
 }
 
 func TestLearn(t *testing.T) {
-	settle(t, learn(learnSize{sets: []pictures{made(4096, 1024)}, epochs: 5, seeds: 1, cache: .1, repeat: 3}))
+	settle(t, learn(learnSize{sets: []pictures{made(4096, 1024)}, epochs: 5, seeds: 1, cache: 0.1, repeat: 3}))
 }
 
 func TestNopfs(t *testing.T) {
@@ -116,7 +116,7 @@ func TestCaches(t *testing.T) {
 func TestDiesel(t *testing.T) {
 	settle(t, diesel(dieselSize{
 		chunks: 64, each: 32, shape: near(), sizes: []int{4, 16}, files: 256, look: 20 * time.Millisecond,
-		pictures: made(4096, 1024), pictureChunk: 32, windows: []float64{.1, .25}, slots: []float64{.1}, sliding: .1, epochs: 1, seeds: 1,
+		pictures: made(4096, 1024), pictureChunk: 32, windows: []float64{.1, .25}, slots: []float64{.1}, sliding: 0.1, epochs: 1, seeds: 1,
 	}))
 }
 

@@ -65,9 +65,9 @@ func (z nopfsSize) run(ctx context.Context, r *lab.Report) error {
 			if err != nil {
 				return err
 			}
-			p99[i] = quantile(got.waits, .99)
+			p99[i] = quantile(got.waits, 0.99)
 			r.Logf("%s %d, %s: p99 %s", order, z.window, arm.Name, p99[i])
-			t.Row(fmt.Sprintf("%s %d", order, z.window), arm.Name, quantile(got.waits, .5), p99[i], quantile(got.waits, 1), got.took, got.reads, fetched)
+			t.Row(fmt.Sprintf("%s %d", order, z.window), arm.Name, quantile(got.waits, 0.5), p99[i], quantile(got.waits, 1), got.took, got.reads, fetched)
 			l := lab.Line{Name: order + ", " + arm.Name}
 			for _, q := range []float64{0, 10, 25, 50, 75, 90, 95, 99, 100} {
 				l.X, l.Y = append(l.X, q), append(l.Y, float64(max(quantile(got.waits, q/100), time.Microsecond))/float64(time.Millisecond))
@@ -80,7 +80,7 @@ func (z nopfsSize) run(ctx context.Context, r *lab.Report) error {
 		worst = max(worst, float64(p99[1])/float64(p99[0]))
 	}
 	r.Add(f)
-	r.Judge("p99", worst <= .2, fmt.Sprintf("%.2g of it at the worst", worst), "the reader is faster than the store brings what it needs, or the machine had no processor free for the prefetcher")
+	r.Judge("p99", worst <= 0.2, fmt.Sprintf("%.2g of it at the worst", worst), "the reader is faster than the store brings what it needs, or the machine had no processor free for the prefetcher")
 	r.Judge("once", once, "checked sample by sample", "the epoch is broken")
 	r.Judge("ahead", ahead, strings.TrimSuffix(counts, "; "), "the table says where")
 	return nil

@@ -23,7 +23,7 @@ type shadeSize struct {
 }
 
 func fullShade() shadeSize {
-	return shadeSize{samples: 20480, each: 64, epochs: 8, caches: []float64{.1, .2, .35, .5, .75}, repeat: 3}
+	return shadeSize{samples: 20480, each: 64, epochs: 8, caches: []float64{.1, 0.2, 0.35, 0.5, .75}, repeat: 3}
 }
 
 func shade(z shadeSize) lab.Experiment {
@@ -33,7 +33,7 @@ func shade(z shadeSize) lab.Experiment {
 		Claim: "Random sampling makes caches useless; sampling by importance makes some samples come more often. Up to 4.5 x the hit ratio of LRU with a small cache.",
 		Setting: []string{
 			fmt.Sprintf("%d samples of 4 KB in chunks of %d, batches of %d, %d epochs; the cache holds samples; a hit is a sample that needs no store read", z.samples, z.each, batchSize, z.epochs),
-			"losses are made up: each sample has a difficulty of its own (log-normal, sigma 1), each epoch's loss is that times something random (sigma .5), so that ranks stay alike from epoch to epoch",
+			"losses are made up: each sample has a difficulty of its own (log-normal, sigma 1), each epoch's loss is that times something random (sigma 0.5), so that ranks stay alike from epoch to epoch",
 			"epoch 0 is uniform in every arm and hits nothing: the figures are those of the epochs after it, cold misses counted; coverage is the share of the samples that an epoch delivers",
 			fmt.Sprintf("repetition %d for SHADE and for ours; the product's hot set is as large as the cache", z.repeat),
 		},
@@ -92,7 +92,7 @@ func (z shadeSize) run(ctx context.Context, r *lab.Report) error {
 		}
 	}
 	z.figures(r, found)
-	r.Add(lab.Note("A repeated sample is a hit and takes the place of another one: hits are bought with coverage, in SHADE as in ours. Systematic resampling loses less of it than independent draws do. From a cache of .35 on SHADE as published repeats what it has cached until that fills the epoch: it reads nothing and never sees the rest of the data again. Where an order has locality (slot) the chunks are read whole whatever is drawn of them: there importance saves no bytes, it only chooses."))
+	r.Add(lab.Note("A repeated sample is a hit and takes the place of another one: hits are bought with coverage, in SHADE as in ours. Systematic resampling loses less of it than independent draws do. From a cache of 0.35 on SHADE as published repeats what it has cached until that fills the epoch: it reads nothing and never sees the rest of the data again. Where an order has locality (slot) the chunks are read whole whatever is drawn of them: there importance saves no bytes, it only chooses."))
 	z.judge(r, found)
 	same, err := z.same(ctx)
 	if err != nil {
@@ -106,7 +106,7 @@ func (z shadeSize) judge(r *lab.Report, found [][]course) {
 	least, better := -1.0, true
 	for i, share := range z.caches {
 		lru, keep, ours := found[i][0].hits, found[i][2].hits, found[i][4].hits
-		if share <= .35 && (least < 0 || ours/lru < least) {
+		if share <= 0.35 && (least < 0 || ours/lru < least) {
 			least = ours / lru
 		}
 		better = better && ours > keep
@@ -304,7 +304,7 @@ func (z shadeSize) same(ctx context.Context) (bool, error) {
 	var orders [2][]uint64
 	var digests [2]string
 	for i := range orders {
-		d, err := newDrawing(shuffle.Params{Shuffle: shuffle.Full}, z.samples, z.each, .1, uint32(z.repeat))
+		d, err := newDrawing(shuffle.Params{Shuffle: shuffle.Full}, z.samples, z.each, 0.1, uint32(z.repeat))
 		if err != nil {
 			return false, err
 		}

@@ -38,13 +38,13 @@ func fullSimulate() simulateSize {
 	return simulateSize{
 		chunks: 192, each: 128, shape: shaped.Shape{FirstByte: 20 * time.Millisecond, Stream: 20e6, Total: 40e6},
 		cases: []predicted{
-			{window, datapath.PolicyPlan, .5, 8, 4, 1, 2},
-			{window, datapath.PolicyLRU, .5, 8, 4, 1, 2},
-			{slot, datapath.PolicyPlan, .25, 8, 4, 1, 2},
-			{slot, datapath.PolicyLRU, .25, 1, 4, 1, 0},
-			{slot, datapath.PolicyPlan, .5, 8, .7, 1, 2},
+			{window, datapath.PolicyPlan, 0.5, 8, 4, 1, 2},
+			{window, datapath.PolicyLRU, 0.5, 8, 4, 1, 2},
+			{slot, datapath.PolicyPlan, 0.25, 8, 4, 1, 2},
+			{slot, datapath.PolicyLRU, 0.25, 1, 4, 1, 0},
+			{slot, datapath.PolicyPlan, 0.5, 8, 0.7, 1, 2},
 			{window, datapath.PolicyPlan, 1.6, 1, 1.2, 1, 2},
-			{window, datapath.PolicyPlan, .5, 8, 1, 2, 2},
+			{window, datapath.PolicyPlan, 0.5, 8, 1, 2, 2},
 		},
 	}
 }
@@ -116,8 +116,8 @@ func runSimulate(ctx context.Context, r *lab.Report, z simulateSize) error {
 			worstBytes = max(worstBytes, math.Abs(float64(off))/float64(d.bytes()))
 		}
 	}
-	r.Judge("time", worstTime <= .1, fmt.Sprintf("off by %.1f %% at most", 100*worstTime), "the model leaves out what the machine adds: see the table")
-	r.Judge("bytes", worstBytes <= .05, fmt.Sprintf("off by %.1f %% of the data at most", 100*worstBytes), "reads whose order in time differs decide differently what goes")
+	r.Judge("time", worstTime <= 0.1, fmt.Sprintf("off by %.1f %% at most", 100*worstTime), "the model leaves out what the machine adds: see the table")
+	r.Judge("bytes", worstBytes <= 0.05, fmt.Sprintf("off by %.1f %% of the data at most", 100*worstBytes), "reads whose order in time differs decide differently what goes")
 	return nil
 }
 

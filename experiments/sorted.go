@@ -111,7 +111,7 @@ func (z dieselSize) study(ctx context.Context, r *lab.Report) error {
 	t := r.Table(fmt.Sprintf("Accuracy after %d epochs of %s sorted by class, in %d chunks of %d; means of %d seeds.", z.epochs, z.pictures.name, chunks, z.pictureChunk, z.seeds), head...)
 	accuracy := make([][]float64, len(orders)) // by order, then by model and schedule
 	for i, o := range orders {
-		row := []any{o.name, int(o.memory*float64(chunks) + .5), o.variance(chunks, z.pictureChunk)}
+		row := []any{o.name, int(o.memory*float64(chunks) + 0.5), o.variance(chunks, z.pictureChunk)}
 		for _, m := range models() {
 			for _, s := range schedules() {
 				a, err := z.lesson(ctx, learned, test, first, o, m, s)
@@ -176,11 +176,11 @@ func (z dieselSize) conclude(r *lab.Report, orders []ordering, accuracy [][]floa
 			}
 			lost := (accuracy[0][c] - accuracy[i][c]) * 100
 			xs, ys = append(xs, o.memory), append(ys, lost)
-			if o.memory >= .25 {
+			if o.memory >= 0.25 {
 				loss = loss && lost < 1
 				worst = max(worst, lost)
 			}
-			if o.memory == .1 && c < len(schedules()) { // softmax regression
+			if o.memory == 0.1 && c < len(schedules()) { // softmax regression
 				corgi = corgi && lost < 1
 				corgis[c] = lost
 			}

@@ -120,7 +120,7 @@ func (z tasksSize) loss(ctx context.Context, r *lab.Report, exact *bool) error {
 	r.Judge("share", lastA.storeReads <= owned && lastA.storeBytes == owned*d.chunkBytes(),
 		fmt.Sprintf("%d reads of %.4g chunks for the %d chunks of 1/%d", lastA.storeReads, float64(lastA.storeBytes)/float64(d.chunkBytes()), owned, z.gateways), "the table says how many were read")
 	change := float64(lastB.peerBytes)/float64(healthyB.peerBytes) - 1
-	r.Judge("apart", lastB.storeReads == 0 && change < .01 && change > -.01,
+	r.Judge("apart", lastB.storeReads == 0 && change < 0.01 && change > -.01,
 		fmt.Sprintf("%d store reads, bytes between gateways %+.2g %%", lastB.storeReads, 100*change), "the table says what B did")
 	if err := z.names(ctx, r, a); err != nil {
 		return err

@@ -75,7 +75,7 @@ func idx(pictures, labels []byte) (*Set, error) {
 	}
 	s := &Set{Width: width, Pixels: make([]float32, n*width), Class: labels[8:]}
 	for i, p := range pictures[16:] {
-		s.Pixels[i] = (float32(p)/255 - .1307) / .3081 // mean and deviation of all its pixels
+		s.Pixels[i] = (float32(p)/255 - 0.1307) / 0.3081 // mean and deviation of all its pixels
 	}
 	return s, nil
 }

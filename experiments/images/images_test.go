@@ -60,9 +60,9 @@ func TestSheets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	scaled := func(v float64) float32 { return float32((v - .473) / .252) }
+	scaled := func(v float64) float32 { return float32((v - 0.473) / 0.252) }
 	// The second photograph is striped: a pixel of the half is the mean of four.
-	if got, want := s.Row(1)[:3], []float32{scaled(0), scaled(0), scaled(.5)}; !near(got, want) || s.Class[1] != 9 {
+	if got, want := s.Row(1)[:3], []float32{scaled(0), scaled(0), scaled(0.5)}; !near(got, want) || s.Class[1] != 9 {
 		t.Errorf("photograph 1: got %v of class %d, want %v of class 9", got, s.Class[1], want)
 	}
 	if got, want := s.Row(0)[:3], []float32{scaled(1), scaled(0), scaled(0)}; !near(got, want) {

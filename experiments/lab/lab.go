@@ -109,7 +109,7 @@ func number(v float64) string {
 		return "-"
 	case v >= 999.5 || v <= -999.5:
 		return fmt.Sprintf("%.0f", v)
-	case v != 0 && v < .0995 && v > -.0995:
+	case v != 0 && v < 0.0995 && v > -.0995:
 		return fmt.Sprintf("%.2g", v)
 	}
 	return fmt.Sprintf("%.3g", v)

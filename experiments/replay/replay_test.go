@@ -153,8 +153,8 @@ func TestPlanWithUnequalChunks(t *testing.T) {
 	for i, name := range names {
 		mean := got[i]/want[i] - 1
 		t.Logf("%s beyond the least possible: %.2f %% on average, %.0f %% at worst", name, 100*mean, 100*worst[i])
-		if mean == 0 || mean > .03 || worst[i] > 1 {
-			t.Errorf("%s: got %.3f beyond the least on average and %.2f at worst, want .03 and 1 at most", name, mean, worst[i])
+		if mean == 0 || mean > 0.03 || worst[i] > 1 {
+			t.Errorf("%s: got %.3f beyond the least on average and %.2f at worst, want 0.03 and 1 at most", name, mean, worst[i])
 		}
 	}
 }
@@ -208,12 +208,12 @@ func TestHitsUnderAFreshOrderEachEpoch(t *testing.T) {
 			}
 		}
 	}
-	for i, c := range []float64{.10, .35, .50, .65, .80} {
-		want := map[string]float64{"lru": []float64{.005, .070, .154, .283, .480}[i], "keep": c, "plan": c}
+	for i, c := range []float64{.10, 0.35, 0.50, 0.65, .80} {
+		want := map[string]float64{"lru": []float64{.005, 0.070, 0.154, 0.283, .480}[i], "keep": c, "plan": c}
 		for name, policy := range e.policies() {
 			got := float64(Replay(policy, int64(c*n), all).Hits) / (n * (count - 1)) // there are none in the first
 			t.Logf("%s, a cache of %.2f of the data: a hit ratio of %.3f", name, c, got)
-			if math.Abs(got-want[name]) > .01 {
+			if math.Abs(got-want[name]) > 0.01 {
 				t.Errorf("%s, a cache of %.2f of the data: got a hit ratio of %.3f, want %.3f", name, c, got, want[name])
 			}
 		}

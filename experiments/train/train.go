@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	momentum = .9
-	fade     = .9 // of the running mean and variance that batch normalisation tests with
+	momentum = 0.9
+	fade     = 0.9 // of the running mean and variance that batch normalisation tests with
 	epsilon  = 1e-5
 )
 

@@ -23,7 +23,7 @@ func newClouds(n int, seed uint64) *clouds {
 		class := i % 3
 		p := make([]float32, 4)
 		for j := range p {
-			p[j] = float32(random.NormFloat64() * .4)
+			p[j] = float32(random.NormFloat64() * 0.4)
 		}
 		p[class] += 2
 		c.points, c.class = append(c.points, p), append(c.class, uint8(class))
@@ -45,7 +45,7 @@ func TestBothClassifiersLearn(t *testing.T) {
 		n := New(4, hidden, 3, 1)
 		var first, last float64
 		for step := range 60 {
-			losses := n.Step(data, data.class, batchOf(240), .1)
+			losses := n.Step(data, data.class, batchOf(240), 0.1)
 			last = 0
 			for _, l := range losses {
 				last += l / float64(len(losses))
@@ -54,8 +54,8 @@ func TestBothClassifiersLearn(t *testing.T) {
 				first = last
 			}
 		}
-		if got := n.Accuracy(test, test.class); got < .95 || last > first/2 {
-			t.Errorf("hidden %d: got accuracy %v and a loss of %v after %v, want .95 and less than half", hidden, got, last, first)
+		if got := n.Accuracy(test, test.class); got < 0.95 || last > first/2 {
+			t.Errorf("hidden %d: got accuracy %v and a loss of %v after %v, want 0.95 and less than half", hidden, got, last, first)
 		}
 	}
 }
@@ -66,7 +66,7 @@ func TestGradients(t *testing.T) {
 		data := newClouds(12, 3)
 		n := New(4, hidden, 3, 2)
 		for i := range n.w2.w {
-			n.w2.w[i] += .1 * float32(i%5)
+			n.w2.w[i] += 0.1 * float32(i%5)
 		}
 		loss := func() float64 {
 			// No weight moves at a rate of 0, and momentum has nothing to carry on.
@@ -98,8 +98,8 @@ func TestSameSeedSameWeights(t *testing.T) {
 	data := newClouds(64, 4)
 	once, again := New(4, 6, 3, 5), New(4, 6, 3, 5)
 	for range 5 {
-		once.Step(data, data.class, batchOf(64), .1)
-		again.Step(data, data.class, batchOf(64), .1)
+		once.Step(data, data.class, batchOf(64), 0.1)
+		again.Step(data, data.class, batchOf(64), 0.1)
 	}
 	if !slices.Equal(once.w1.w, again.w1.w) {
 		t.Error("the weights of two runs differ")
