@@ -154,12 +154,12 @@ func TestNearPiecesAreOneRead(t *testing.T) {
 		return piece{ext: chunkindex.Extent{Shard: shard, Offset: offset, Length: length}, dst: make([]byte, length)}
 	}
 	ps := []piece{ext(0, 0, 1000), ext(0, 1000, 1000), ext(0, 2100, 1000), ext(1, 3100, 10), ext(1, 9000, 10)}
-	runs := join(ps, 1<<20)
-	if len(runs) != 3 || len(runs[0].pieces) != 3 || runs[0].ext().Length != 3100 {
-		t.Fatalf("got %d runs, the first of %d pieces, want 3 and 3", len(runs), len(runs[0].pieces))
+	stretches := join(ps, 1<<20)
+	if len(stretches) != 3 || len(stretches[0].pieces) != 3 || stretches[0].ext().Length != 3100 {
+		t.Fatalf("got %d stretches, the first of %d pieces, want 3 and 3", len(stretches), len(stretches[0].pieces))
 	}
 	var n int
-	for _, b := range runs[0].into() {
+	for _, b := range stretches[0].into() {
 		n += len(b)
 	}
 	if n != 3100 {

@@ -91,13 +91,13 @@ func (s *Source) readSamples(ctx context.Context, l *load, samples []*sample) (w
 		ps = p.layout.pieces(ps, p.offset, p.dst, p, most, most)
 		p.left.Store(int32(len(ps) - n))
 	}
-	runs := join(ps, most)
-	for i := range runs {
-		n := min(runs[i].waste, int64(len(spare)))
-		runs[i].gaps, spare = spare[:n:n], spare[n:]
+	stretches := join(ps, most)
+	for i := range stretches {
+		n := min(stretches[i].waste, int64(len(spare)))
+		stretches[i].gaps, spare = spare[:n:n], spare[n:]
 	}
 	var mu sync.Mutex // guards wrong
-	err = s.readRuns(ctx, runs, false, func(r *run) {
+	err = s.readStretches(ctx, stretches, false, func(r *stretch) {
 		s.path.rangeBytes.Add(uint64(r.ext().Length))
 		for _, p := range r.pieces {
 			if p.of.left.Add(-1) == 0 && checksum(p.of.dst) != p.of.crc {

@@ -11,19 +11,18 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// gapLimit is the longest run of unwanted bytes that a read of near pieces carries along; of
-// a read's bytes at most one in nine is unwanted, so that a batch read by ranges never
-// moves more than 1.13 times its own bytes.
+// gapLimit is the longest gap, in bytes, between two pieces that one store read brings. At most one in nine of a
+// read's bytes is of gaps, so a batch read by ranges never moves more than 1.13 times its own bytes.
 const gapLimit = 64 << 10
 
-// piece is a stretch of one shard, and the memory that it goes to.
+// piece is a range of one shard, and the memory that its bytes go to.
 type piece struct {
 	ext chunkindex.Extent
 	dst []byte
-	of  *sample // that is read by itself; nil: the piece is one of a chunk
+	of  *sample // the sample that the piece belongs to; nil: it belongs to a chunk
 }
 
-// layout says where the stored bytes of a chunk lie: of many objects, or of one stretch of a shard. It is the only place
+// layout says where the stored bytes of a chunk lie: of many objects, or of one range of a shard. It is the only place
 // where it matters how many there are.
 type layout struct {
 	exts []chunkindex.Extent
@@ -79,27 +78,27 @@ func (l layout) pieces(ps []piece, offset int64, dst []byte, of *sample, part, m
 	return ps
 }
 
-// run is a list of pieces that one store read brings, with what lies between them.
-type run struct {
+// stretch is what one store read brings: pieces of one shard, and the gaps between them.
+type stretch struct {
 	pieces []piece
 	end    int64
 	wanted int64
 	waste  int64
-	gaps   []byte // where what lies between them goes, as far as it reaches
+	gaps   []byte // memory for the gaps, as far as it reaches
 }
 
-func (r *run) ext() chunkindex.Extent {
+func (r *stretch) ext() chunkindex.Extent {
 	first := r.pieces[0].ext
 	return chunkindex.Extent{Shard: first.Shard, Offset: first.Offset, Length: r.end - first.Offset}
 }
 
-// join makes runs of at most most bytes of the pieces that follow each other closely.
-func join(ps []piece, most int64) []run {
-	var runs []run
-	from := 0 // the first piece of the last run
+// join puts pieces that follow each other closely into stretches of at most most bytes.
+func join(ps []piece, most int64) []stretch {
+	var stretches []stretch
+	from := 0 // the first piece of the last stretch
 	for i, p := range ps {
 		if i > 0 {
-			r := &runs[len(runs)-1]
+			r := &stretches[len(stretches)-1]
 			gap := p.ext.Offset - r.end
 			if r.pieces[0].ext.Shard == p.ext.Shard && gap >= 0 && gap <= gapLimit &&
 				r.waste+gap <= (r.wanted+p.ext.Length)/8 &&
@@ -110,13 +109,13 @@ func join(ps []piece, most int64) []run {
 			}
 		}
 		from = i
-		runs = append(runs, run{pieces: ps[i : i+1 : i+1], end: p.ext.Offset + p.ext.Length, wanted: p.ext.Length})
+		stretches = append(stretches, stretch{pieces: ps[i : i+1 : i+1], end: p.ext.Offset + p.ext.Length, wanted: p.ext.Length})
 	}
-	return runs
+	return stretches
 }
 
-// into lists the memory that a run fills. Gaps that nobody has room for share some that is dropped.
-func (r *run) into() [][]byte {
+// into lists the memory that a stretch fills. Gaps without memory of their own share some that is dropped.
+func (r *stretch) into() [][]byte {
 	dst := make([][]byte, 0, len(r.pieces)+min(int(r.waste), len(r.pieces)-1))
 	var dropped []byte
 	at, gaps := r.pieces[0].ext.Offset, r.gaps
@@ -137,17 +136,17 @@ func (r *run) into() [][]byte {
 	return dst
 }
 
-// readRuns makes store reads side by side, and calls ended after each one that brought its bytes, perhaps from several goroutines at once. held says
-// that the caller holds a place of the gate, for a chunk fetched ahead: then they take turns in it, and in others only as far as
-// nobody needs them.
-func (s *Source) readRuns(ctx context.Context, runs []run, held bool, ended func(*run)) (err error) {
-	if len(runs) == 1 {
-		return s.readRun(ctx, &runs[0], held, ended)
+// readStretches makes one store read for each stretch, side by side. It calls ended after each read that succeeds, perhaps from
+// several goroutines at once. held says that the caller holds a place of the gate, for a chunk fetched ahead: the reads share
+// that place, and take others only if they are free.
+func (s *Source) readStretches(ctx context.Context, stretches []stretch, held bool, ended func(*stretch)) (err error) {
+	if len(stretches) == 1 {
+		return s.readStretch(ctx, &stretches[0], held, ended)
 	}
 	places := s.path.gate.places()
 	if held {
 		most := places
-		for places = 1; places < len(runs) && s.path.gate.enterAhead(most); {
+		for places = 1; places < len(stretches) && s.path.gate.enterAhead(most); {
 			places++
 		}
 		defer func() {
@@ -158,13 +157,13 @@ func (s *Source) readRuns(ctx context.Context, runs []run, held bool, ended func
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(places)
-	for i := range runs {
-		g.Go(func() error { return s.readRun(ctx, &runs[i], held, ended) })
+	for i := range stretches {
+		g.Go(func() error { return s.readStretch(ctx, &stretches[i], held, ended) })
 	}
 	return g.Wait()
 }
 
-func (s *Source) readRun(ctx context.Context, r *run, held bool, ended func(*run)) error {
+func (s *Source) readStretch(ctx context.Context, r *stretch, held bool, ended func(*stretch)) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}

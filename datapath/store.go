@@ -115,16 +115,16 @@ func (s *Source) arrival(chunk int, data, beside []byte) arrival {
 }
 
 // readChunks brings chunks, and notes which of them are right. Several of them lie side by side in one shard, and part bytes hold them.
-// held is that of readRuns.
+// held is that of readStretches.
 func (s *Source) readChunks(ctx context.Context, as []arrival, part int64, held bool) error {
 	ps := make([]piece, 0, len(as))
 	for i := range as {
 		ps = as[i].layout.pieces(ps, 0, as[i].stored, nil, part, s.path.cfg.PartSize)
 	}
-	runs := join(ps, part)
-	if len(runs) == 1 && len(ps) == len(as) && as[0].desc.Codec == codec.None {
-		sums := newSums(runs[0].into())
-		if err := s.readRuns(sums.follow(ctx), runs, held, func(*run) {}); err != nil {
+	stretches := join(ps, part)
+	if len(stretches) == 1 && len(ps) == len(as) && as[0].desc.Codec == codec.None {
+		sums := newSums(stretches[0].into())
+		if err := s.readStretches(sums.follow(ctx), stretches, held, func(*stretch) {}); err != nil {
 			return err
 		}
 		for i, crc := range sums.finish() {
@@ -132,7 +132,7 @@ func (s *Source) readChunks(ctx context.Context, as []arrival, part int64, held 
 		}
 		return nil
 	}
-	if err := s.readRuns(ctx, runs, held, func(*run) {}); err != nil {
+	if err := s.readStretches(ctx, stretches, held, func(*stretch) {}); err != nil {
 		return err
 	}
 	for i := range as {
