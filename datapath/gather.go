@@ -71,7 +71,7 @@ func (s *Source) gather(ctx context.Context, b, near *batch, f *far, run *batchR
 		g.far = s.path.ahead.take(run, f, g.segments)
 		g.sent = f.bytes - g.far.bytes
 	}
-	whole, ranged := s.sort(near)
+	whole, ranged := s.chooseReads(near)
 	var body *chunkindex.Body
 	err := chunkcache.ErrNoRoom
 	if len(ranged) == 0 && near.lent == nil {
@@ -186,7 +186,7 @@ func (g *gathering) finish(ctx context.Context, lost []chunkindex.ChunkRanges, l
 		s, b := g.source, g.far.of(lost)
 		b.origin = afterPeers
 		s.path.reown() // what has come to this gateway is brought as its own
-		whole, ranged := s.sort(b)
+		whole, ranged := s.chooseReads(b)
 		more, err := s.into(ctx, b, whole, ranged, g.segments, spare)
 		if err != nil {
 			return nil, err

@@ -112,7 +112,7 @@ func (a *asker) here(ctx context.Context, chunks []chunkindex.ChunkRanges) (int6
 	s := a.source
 	b := &batch{segments: len(a.segments), reader: a.reader, origin: afterPeers, fits: s.path.fits(s, time.Now())}
 	b = b.of(chunks)
-	whole, ranged := s.sort(b)
+	whole, ranged := s.chooseReads(b)
 	if _, err := s.into(ctx, b, whole, ranged, a.segments, nil); err != nil {
 		return 0, chunks
 	}

@@ -96,8 +96,8 @@ func (v visit) ended(body *chunkindex.Body, err error) (*chunkindex.Body, error)
 	return body, nil
 }
 
-// sort says which chunks are brought as a whole and which sample by sample, as numbers in b.chunks.
-func (s *Source) sort(b *batch) (whole, ranged []int) {
+// chooseReads says which chunks are brought as a whole and which sample by sample, as numbers in b.chunks.
+func (s *Source) chooseReads(b *batch) (whole, ranged []int) {
 	whole = make([]int, 0, len(b.chunks))
 	for i, c := range b.chunks {
 		if s.pays(b, c) {
