@@ -185,7 +185,7 @@ func (r *Readers) Missing() iter.Seq[Need] {
 	return func(yield func(Need) bool) {
 		r.rewind()
 		for {
-			n, more := r.first()
+			n, more := r.firstMissing()
 			if !more || n.reader != nil && !yield(n) {
 				return
 			}
@@ -197,25 +197,25 @@ func (r *Readers) Missing() iter.Seq[Need] {
 func (r *Readers) rewind() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, x := range r.passed {
+	for _, x := range r.looked {
 		x.tried = x.found
 	}
 	if r.lost.Swap(false) {
-		r.passed = append(r.passed[:0], r.queue...)
-		for _, x := range r.passed {
+		r.looked = append(r.looked[:0], r.queue...)
+		for _, x := range r.looked {
 			x.found, x.tried = 0, 0
 		}
 	}
-	for _, x := range r.passed {
+	for _, x := range r.looked {
 		r.reorder(x)
 	}
-	clear(r.passed)
-	r.passed = r.passed[:0]
+	clear(r.looked)
+	r.looked = r.looked[:0]
 }
 
-// first returns the first need of the queue, which counts as looked at from then on. Where it finds
+// firstMissing returns the first need of the queue, which counts as looked at from then on. If it finds
 // many chunks in memory, it returns a need without a reader, so that the lock is not held for long.
-func (r *Readers) first() (n Need, more bool) {
+func (r *Readers) firstMissing() (n Need, more bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for range oneHold {
@@ -229,7 +229,7 @@ func (r *Readers) first() (n Need, more bool) {
 		case there && x.found == x.tried:
 			x.found++
 		case x.found == x.tried:
-			r.passed = append(r.passed, x)
+			r.looked = append(r.looked, x)
 		}
 		if !there {
 			n = x.need(u)

@@ -83,12 +83,12 @@ func (x *reader) near(at shuffle.Cursor) bool {
 func (x *reader) advance(at shuffle.Cursor, now time.Time) {
 	x.gap = max(now.Sub(x.step), x.gap/10*9)
 	x.lag -= min(x.lag, x.lag/64+1)
-	x.pass(at)
+	x.skip(at)
 	x.at, x.step = at, now
 }
 
-// pass notes which batches the reader passes over on its way to the next one.
-func (x *reader) pass(at shuffle.Cursor) {
+// skip notes which batches the reader leaves out on its way to the next one: ranks may ask for them late.
+func (x *reader) skip(at shuffle.Cursor) {
 	size := max(at.BatchSize, 1)
 	if at.Epoch.Number() != x.at.Epoch.Number() || at.First-x.at.First > lateBatches*size {
 		x.missed = x.missed[:0]

@@ -47,7 +47,7 @@ type Readers struct {
 	plans    map[planKey]*readersOf
 	queue    queue     // all readers
 	lacking  []*reader // need their next epochs, which are to be prepared without the lock
-	passed   []*reader // readers with missing chunks that this pass over the queue has looked at
+	looked   []*reader // readers with missing chunks that this pass over the queue has looked at
 	held     int64     // bytes that the plans of the readers keep alive
 	numbered map[uint64]*reader
 	numbers  uint64 // of readers so far

@@ -139,7 +139,7 @@ func (r *Readers) remove(x *reader) {
 	r.changes.Add(1)
 	heap.Remove(&r.queue, x.place)
 	delete(r.numbered, x.number)
-	r.passed = slices.DeleteFunc(r.passed, func(o *reader) bool { return o == x })
+	r.looked = slices.DeleteFunc(r.looked, func(o *reader) bool { return o == x })
 	k := keyOf(x.dataset, x.at)
 	p := r.plans[k]
 	i := slices.Index(p.all, x)
