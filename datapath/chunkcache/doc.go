@@ -9,16 +9,17 @@
 //   - One load per key, however many ask. A load belongs to its waiters together: it is
 //     cancelled when the last one leaves, never when the first does, and a newcomer
 //     never joins a load that is being given up.
-//   - Bytes that somebody holds a lease on do not change. A slot is written again only
-//     after its last lease is closed; eviction drops the cache's own hold only.
-//   - Nobody waits for memory here. Start takes room for everything it asks for at
-//     once, or nothing and answers ErrNoRoom, so two requests never wait for each
-//     other's leases.
+//   - Leased bytes do not change. A chunk is evicted only after its last lease is closed, and its
+//     slot is written again only after that.
+//   - Start never waits for memory. It takes memory for all chunks of a request at once, or none
+//     and answers ErrNoRoom, so two requests never wait for each other's leases. Only Buffer
+//     waits, as the budget does, and its caller holds nothing meanwhile.
 //   - Every byte that it populates is reserved in the budget first, free slots included, and is given
-//     back through Reclaim as soon as somebody else needs it. Who waits for memory takes a free slot first.
-//   - A chunk goes only for one that is due sooner, or for a body that somebody waits for. Before one
-//     goes, some idle chunks are asked when they are due (NewTable), and the last of them goes
-//     (idle.go). What no reader comes for goes before all others, the least recently used first.
+//     back through Reclaim as soon as somebody else needs it. A Buffer takes a free slot first.
+//   - A chunk is evicted only for one that is due sooner, or for a body that a request waits for. The
+//     cache asks some idle chunks when they are due, by the Due of their Dataset, and evicts the one that
+//     is due last (idle.go). Chunks that no reader comes for go before all others, the least recently
+//     used first.
 //
 // A Shelf is all of that but the bytes, the budget and the loads: which chunks are there, which are
 // held, which goes first. A simulation uses one alone.

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// Soon parts the answers of Due. An answer up to Soon is the rank of a chunk among those that
-	// readers come for soon. An answer above Soon grows with the time until a reader comes.
+	// Soon divides the answers of Due. Readers come soon for a chunk whose answer is up to Soon, and later
+	// for one whose answer is above it. On either side the answer grows with the time until a reader comes.
 	Soon = math.MaxInt64 / 4
 	// Never is the answer for a chunk that no reader is known to come for.
 	Never = math.MaxInt64
@@ -18,8 +18,8 @@ const (
 )
 
 // Before an idle chunk goes, so many of those that nobody comes for soon are asked when they are due.
-// Where there are no more, all are asked, and the choice is exact. Readers wait meanwhile, so those that were
-// due last before are asked first: of the others it is enough to know that they are due sooner.
+// If there are no more, all are asked, and the choice is exact. Readers wait meanwhile, so the chunks that were
+// due last in the choice before are asked first: of the others it is enough to know that they are due sooner.
 const (
 	oldest   = 8 // those longest idle: of what nobody comes for the oldest goes, at the first answer
 	newest   = 8 // those idle last: as an epoch begins, only these have no use left in it
@@ -72,8 +72,8 @@ func (l *idle[K]) remove(e *entry[K]) {
 	}
 }
 
-// last returns the entry that goes first, as far as some of them tell; nil if none goes for what is due
-// at a time.
+// last chooses the chunk to evict for one that is due at a time: of the idle entries that it asks, the one due
+// last. nil: none of these is due later than that, or never.
 func (l *idle[K]) last(due int64) *entry[K] {
 	if l.count() == 0 {
 		return nil
@@ -106,7 +106,7 @@ func (l *idle[K]) last(due int64) *entry[K] {
 	return nil
 }
 
-// enough is when an entry is due that does not go, whenever it is due before that.
+// enough returns a time: an entry that is due by then is not the one to go.
 func (l *idle[K]) enough(least int64) int64 {
 	if len(l.runners) > 0 {
 		return l.runners[0].due - 1

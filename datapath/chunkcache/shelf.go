@@ -30,9 +30,10 @@ func (e *entry[K]) data() []byte { return e.slot.buf[:e.length:e.length] }
 // NewShelf returns an empty shelf. due says when a chunk is needed next, the larger the later; nil:
 // never. evicted is told of every chunk that goes; nil: nobody wants to know.
 //
-// Of the idle chunks the one that is due last goes first. With equal chunks and the whole future
-// known no other choice loads less (Belady, A Study of Replacement Algorithms for a Virtual-Storage
-// Computer, IBM Systems Journal 1966). Without due it is the least recently used one.
+// Of the idle chunks that are asked (idle.go), the one that is due last goes first. If all are asked,
+// chunks are equal and the whole future is known, no other choice loads less (Belady, A Study of
+// Replacement Algorithms for a Virtual-Storage Computer, IBM Systems Journal 1966). Without due the
+// least recently used chunk goes.
 func NewShelf[K comparable](due func(K) int64, evicted func(K)) *Shelf[K] {
 	if due == nil {
 		due = func(K) int64 { return Never }
