@@ -1,3 +1,5 @@
+// This file says when a chunk is due. Package chunkcache chooses by it which chunk to evict (idle.go there).
+
 package datapath
 
 import (
@@ -7,7 +9,7 @@ import (
 	"github.com/millrace-data/millrace/datapath/lookahead"
 )
 
-// Policy names the rule by which chunks go that no reader comes for soon.
+// Policy names the rule that chooses which chunk goes among those that no reader comes for soon.
 type Policy string
 
 // The policies.
@@ -19,9 +21,9 @@ const (
 // Policies returns all of them, the default first.
 func Policies() []Policy { return []Policy{PolicyPlan, PolicyLRU} }
 
-// due says when readers of the data set need a chunk next: the time until one comes soon,
-// and beyond chunkcache.Soon the time until one comes later, which counts only where chunks go by the plan. It answers any time
-// up to enough where that is so.
+// due says when a reader needs a chunk next, as chunkcache.Dataset wants it: below chunkcache.Soon for a reader that comes soon,
+// above it for one that comes later, and chunkcache.Never for later readers under PolicyLRU. If the answer is enough or less,
+// any such number will do.
 func (s *Source) due(chunk int, enough int64) int64 { return s.path.due(s, chunk, enough) }
 
 func (p *Path) due(d lookahead.Dataset, chunk int, enough int64) int64 {
@@ -39,7 +41,7 @@ func (p *Path) due(d lookahead.Dataset, chunk int, enough int64) int64 {
 	return chunkcache.Soon + 1 + int64(c.Due)
 }
 
-// gone notes that a chunk is not in memory any more, or has not come.
+// gone notes that a chunk was evicted, or that its load has failed.
 func (s *Source) gone(_ int, soon bool) {
 	if soon {
 		s.path.readers.Lost()
