@@ -1,42 +1,43 @@
-// Package datapath brings the bytes of a batch: memory, then the disk if there is one, then the other gateways of a cluster if
-// there are some, then the store.
+// Package datapath brings the bytes of a batch. It looks for each chunk in memory, then on the disk if there is one, then at
+// the gateway of the cluster that owns the chunk, and reads the rest from the store. docs/datapath.md names the functions.
 //
 // A batch is read in one call, and memory is taken in one step, never piece by piece
-// while holding what others need. A request takes one of two ways, which never
-// shows in its bytes:
+// while holding what others need. A batch is brought in one of two ways, and its bytes never
+// show which:
 //
-//   - Its chunks fit into memory together: they are leased, those missing are loaded, and
+//   - Its chunks fit into memory together: the batch leases them, missing ones are loaded, and
 //     the segments of its body are slices of them.
-//   - They do not, or whole chunks would not pay: the body's own bytes are reserved, and
-//     the samples are copied into it, chunk by chunk as far as there is room for
-//     chunks, and for the rest by reading the samples' own ranges, near ones
-//     joined, straight into the body. This way needs no memory but the body's.
+//   - They do not, or whole chunks would not pay: the batch reserves the body's own bytes, and the
+//     samples are copied into it, chunk by chunk as far as there is room for chunks. The other
+//     samples are read by their own ranges, near ones joined, straight into the body. This way
+//     needs no memory but the body's.
 //
-// A batch of several datasets (Mixture) is one batch: it takes the first way with all its parts, or the second with all of them.
+// A batch of several datasets (Mixture) is one batch. Each part takes one of the two ways, but no part waits for memory.
+// If one finds no room, memory for the whole body is taken first, and all parts take the second way.
 //
-// A chunk of many objects is read by as many store reads side by side, each under its object's own ETag. Since a sample of it costs
-// a read, alone as with the others, a request reads just its own, and the chunk comes ahead of need. A compressed chunk is
-// never read in part: its stored bytes go to memory that was taken together with the chunk's, and it is decoded from there. Where there is
-// no room for it, its samples are copied out of memory that was taken when its dataset was opened (decoding).
+// A chunk of many objects is brought by one store read for each, under the object's own ETag. A sample of it costs one read
+// in any case, so a request reads just its own samples, and the chunk is fetched ahead. A compressed chunk is
+// never read in part: its stored bytes go to memory that was taken together with the chunk's, and it is decoded from there. If there is
+// no room for it, it is decoded in memory that was taken when its dataset was opened (decoding), and its samples are copied.
 //
 // Every byte is checked before it leaves: a chunk as a whole when it arrives, a sample
 // read by itself, or sent by a peer, by its own CRC.
 //
-// Where there are Peers, each chunk has an owner among them. A gateway reads from the store, keeps and looks ahead for
-// the chunks that it owns, for the readers of all gateways (Heard); its memory reaches that much farther. Of the others
-// it asks the owners, all at once, for just the samples of this batch; and beside it, in the background, for what the same rank needs in
-// its next batches (readAhead), so that one question serves many batches and the links work while the rank trains. What a peer does not send is asked of whoever owns it then,
-// twice at most, and then of the store; what it sends wrong, of the store. Two rules keep gateways from waiting for each other in a circle: what a peer asks is
-// asked of no other one (Answer), and it waits for no memory. A chunk that has come to this gateway lately is asked of whoever had it before
-// (Former, Pull), who sends what is in its memory or on its disk and loads nothing.
+// With Peers, each chunk has an owner among the gateways. A gateway reads from the store, keeps and fetches ahead
+// the chunks that it owns, for the readers of all gateways (Heard). Of the others it asks the owners, all at once, for just the
+// samples of this batch. In the background it asks for what the same rank needs in its next batches (readAhead), so that one
+// question serves many batches and the links work while the rank trains. If an owner fails, the next choices are asked, three
+// members in all at most, and then the store; if what a member sent is wrong, the store is asked. Two rules keep gateways from waiting
+// for each other in a circle: to answer a peer, a gateway asks no other owner (Answer), and it waits for no memory. A chunk that
+// came to this gateway lately is asked of its former owner (Former, Pull), which sends what is in its memory or on its disk
+// and loads nothing.
 //
-// Chunks that come from the store are offered to the disk, and written there beside all this; a disk that fails, is full or
-// is slower than the store changes nothing but who answers.
+// Chunks that come from the store are offered to the disk, and written there in the background. A disk that fails, is full or
+// is slower than the store changes nothing but which tier answers.
 //
-// What is needed when is known to lookahead, from the requests alone, and has three uses here. Run fetches ahead of the
+// Package lookahead knows from the requests alone what is needed when. That has three uses here. Run fetches ahead of the
 // readers, the chunk first that a reader would stall for first, across the end of the epoch, as far as the memory
-// allows, and only while no request waits; a chunk that could not be fetched it leaves alone for a while: the error is
-// for whoever needs it. Before the cache lets a chunk go it asks when some of
-// them are due, and the last of these goes, only for one that is due sooner (eviction.go). And a chunk is read as a whole where what will still be used of it, at the store's measured rates, is worth
-// that.
+// allows, and only while no request waits for memory; it leaves a chunk that could not be fetched alone for a while, and a request
+// that needs the chunk gets the error. The cache evicts by it: of some idle chunks the one that is due last (eviction.go). And a
+// chunk is read as a whole if what will still be used of it, at the store's measured rates, is worth that.
 package datapath
