@@ -6,7 +6,8 @@ import (
 )
 
 // climb finds how many store reads side by side pay. It tries a quarter more of them for a round, or a fifth fewer, and
-// stays there if that pays. Where neither does the limit rests, for longer each time.
+// stays there if that pays. If neither does, the limit rests, for longer each time. After a read that the store throttled
+// the limit is one less.
 type climb struct {
 	least, most int
 	came        *atomic.Int64 // bytes from the store so far
@@ -59,7 +60,7 @@ func (c *climb) next(limit int, rate float64) int {
 	return next
 }
 
-// failed notes that a step was none, and lets the next one go the other way.
+// failed notes that a step did not pay, and lets the next one go the other way.
 func (c *climb) failed() {
 	c.rest, c.pause, c.fewer = c.pause, min(2*c.pause+1, longestRest), !c.fewer
 }
@@ -129,7 +130,7 @@ func (g *gate) resize(limit int) {
 	}
 }
 
-// slower takes a place away after such a read.
+// slower takes a place away after a read that the store throttled, or was too slow for.
 func (g *gate) slower() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -6,23 +6,24 @@ import (
 	"sync"
 )
 
-// gate bounds how many reads run side by side. A request's read waits only for other
-// requests' reads; one made ahead starts only while there is room beside all of them.
+// gate bounds how many reads run side by side: each takes a place. A request's read waits only for other
+// requests' reads, so for a moment up to twice the limit may run. A read made ahead starts only while fewer
+// than the limit run in all.
 type gate struct {
 	idle func() // called when a place is free that no request waits for; must not block
 
 	mu      sync.Mutex // guards what follows
 	limit   int
-	demand  int
-	ahead   int
-	warm    int             // of ahead, those that nobody is known to come for soon
+	demand  int             // requests' reads under way
+	ahead   int             // reads under way that were made ahead
+	warm    int             // those of ahead that warm: no reader is known to come soon for what they bring
 	starved bool            // some reader finds no place for what it needs soon
 	queue   []chan struct{} // requests, in order of arrival
 	later   []chan struct{} // those who warm, likewise
 
-	climb *climb // chooses the limit; nil: it stays
-	round round  // of the climb
-	below *gate  // whose limit is one less; nil: there is none
+	climb *climb // chooses the limit; nil: the limit stays
+	round round  // what the climb has measured at this limit
+	below *gate  // a gate whose limit is kept one less than this one's; nil: there is none
 }
 
 // enter waits for a place for a request's read.

@@ -25,13 +25,13 @@ const (
 // Config of a Path. The zero value of a field means its default.
 type Config struct {
 	Budget     *budget.Budget   // everything that grows
-	Fetchers   int              // store reads side by side; 0: 12 at first, and then as many as the bandwidth of the store pays
+	Fetchers   int              // store reads side by side (places of the gate); 0: 12 at first, and then as many as the bandwidth of the store pays
 	PartSize   int64            // bytes of one store read, near 16 MiB
 	CheckSHA   bool             // compare SHA-256 too when a chunk arrives
 	Policy     Policy           // which chunk goes first, PolicyPlan
 	Disk       *diskcache.Cache // the tier between memory and store; nil: none
-	Peers      Peers            // the tier between disk and store: other gateways; nil: none
-	CarryBytes int64            // that one question to a peer asks for of a rank's next batches if it asks for several, 8 MiB; below 0: they are not read ahead
+	Peers      Peers            // other gateways, asked for what is neither in memory nor on disk; nil: none
+	CarryBytes int64            // bytes of a rank's next batches that one question to a peer asks for, 8 MiB; below 0: nothing is asked for ahead
 	NoPrefetch bool
 	Debug      bool // poison freed memory and panic at leases closed twice: for tests
 }
@@ -53,10 +53,10 @@ type Path struct {
 	budget *budget.Budget
 	cache  *chunkcache.Cache[key]
 	tables *chunkcache.Objects[tableKey, chunkindex.Cached]
-	gate   *gate
-	first  *gate            // of reads of first batches' own ranges, which take no place of the other: whole chunks come meanwhile
-	lone   *gate            // of reads of objects whose chunks come ahead too: one place of the gate is left to these
-	failed *pause.List[key] // chunks that could not be fetched
+	gate   *gate            // of the store's reads, but for those of first: how many run side by side, and whose
+	first  *gate            // of the reads of first batches' own ranges, beside gate: whole chunks come through that meanwhile
+	lone   *gate            // for samples that are objects and whose chunk is fetched ahead too: it leaves one place of gate to that
+	failed *pause.List[key] // chunks that could not be fetched: what looks ahead leaves them alone
 	rates  rates
 	kick   chan struct{} // holds one token: Run looks again
 	short  atomic.Bool   // Run has found too little memory for what it would fetch
@@ -188,7 +188,7 @@ func (p *Path) Close() {
 	p.tables.Reclaim(p.budget.Total() + 1)
 }
 
-// ahead returns how much of a budget is used for what readers come for: the rest is for bodies.
+// ahead returns how much of a budget what readers come for may fill before they come: seven tenths. The rest is for bodies.
 func ahead(total int64) int64 { return total / 10 * 7 }
 
 // BudgetFor returns the least budget that holds so many bytes for what readers come for.
