@@ -11,11 +11,12 @@ import (
 	"github.com/millrace-data/millrace/internal/budget"
 )
 
-// askingShare is the part of the budget that those may hold together who wait for peers, a half: what is to answer peers needs the rest. Without
-// it a herd would fill all gateways with empty bodies, no owner could load a chunk, and everybody would read for himself.
+// askingShare is the part of the budget that batches may hold together while they wait for peers, a half: chunks that this gateway loads
+// to answer peers need the other half. Without it many batches at once would fill all gateways with empty bodies, no owner
+// could load a chunk, and each gateway would read the store for itself.
 const askingShare = 2
 
-// asking bounds the memory of those who wait for peers.
+// asking bounds the memory of the batches that wait for peers.
 type asking struct {
 	max   int64
 	bytes *semaphore.Weighted
@@ -26,7 +27,8 @@ func newAsking(total int64) *asking {
 	return &asking{n, semaphore.NewWeighted(n)}
 }
 
-// turn waits for a turn to ask for a batch, unless that waits for nothing, or was given one with its memory.
+// turn waits for a turn to ask peers for a batch. A batch that waits for nothing gets a turn now or ErrNoRoom, and a part of a mixture
+// has got one with its memory.
 func (a *asking) turn(ctx context.Context, b *batch) (leave func(), err error) {
 	switch n := min(b.bytes, a.max); {
 	case b.lent != nil:
@@ -39,7 +41,7 @@ func (a *asking) turn(ctx context.Context, b *batch) (leave func(), err error) {
 	return nil, chunkcache.ErrNoRoom
 }
 
-// enter waits for a turn to ask for n bytes, but not for ever: to go on costs a read of the store, and not to does not help.
+// enter waits for a turn to ask for n bytes, but for budget.DefaultWait at most: then the batch asks without a turn.
 func (a *asking) enter(ctx context.Context, n int64) (leave func()) {
 	n = min(n, a.max)
 	ctx, cancel := context.WithTimeout(ctx, budget.DefaultWait)
@@ -53,8 +55,8 @@ func (a *asking) enter(ctx context.Context, n int64) (leave func()) {
 // ownersTier is the tier of the gateways that own chunks, for samples of one batch.
 type ownersTier struct {
 	*asker
-	bytes int64 // that have come
-	lost  []chunkindex.ChunkRanges
+	bytes int64                    // that have come
+	lost  []chunkindex.ChunkRanges // samples that no owner has sent
 }
 
 var errLost = errors.New("a peer did not send what was asked")

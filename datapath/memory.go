@@ -11,10 +11,10 @@ import (
 	"github.com/millrace-data/millrace/internal/budget"
 )
 
-// room is memory in which a batch is put together.
+// room is memory for the body of a batch.
 type room struct {
 	bytes []byte
-	own   *chunkcache.Buffer[key] // nil: it is a part of other memory, which somebody else gives back
+	own   *chunkcache.Buffer[key] // nil: the bytes are a piece of a mixture's body, which the mixture gives back
 }
 
 func (r room) close() {
@@ -23,15 +23,15 @@ func (r room) close() {
 	}
 }
 
-// shrink gives back what lies behind the first n bytes: what lay between the samples that one read has brought.
+// shrink gives back what lies behind the first n bytes: the gaps between samples.
 func (r room) shrink(n int64) {
 	if r.own != nil {
 		r.own.Shrink(n)
 	}
 }
 
-// room takes memory for a body of n bytes, and an eighth more if the budget ever has so much: what
-// lies between samples that one read brings. Only with waits set it waits.
+// room takes memory for a body of n bytes, and an eighth more if the budget ever has so much, for the gaps
+// between samples that one read brings. With waits it waits for memory; else it answers ErrNoRoom.
 func (p *Path) room(ctx context.Context, n int64, waits bool) (room, error) {
 	if more := n + n/8; p.holds(more) {
 		n = more
@@ -49,7 +49,7 @@ func (p *Path) room(ctx context.Context, n int64, waits bool) (room, error) {
 	return room{}, chunkcache.ErrNoRoom
 }
 
-// room takes memory for n bytes of a batch, which are all of it at most.
+// room takes memory for n bytes of a batch, all of it at most: what a mixture has lent, or else as Path.room does.
 func (s *Source) room(ctx context.Context, b *batch, n int64) (room, error) {
 	if b.lent != nil {
 		return room{bytes: b.lent}, nil
@@ -71,13 +71,13 @@ func (p *Path) TryReserve(n int64) (release func(), ok bool) {
 	return r.Release, true
 }
 
-// decoding is memory for compressed chunks that have no room of their own. It is taken when a
-// compressed dataset is opened: so a batch can always decode, and waits for no memory while it
-// holds some.
+// decoding is memory for compressed chunks that have no room of their own. It is taken when a compressed
+// dataset is opened, and batches use it in turn. So a batch that holds memory waits for a turn at most: the
+// batch whose turn it is waits for no memory.
 type decoding struct {
 	cache *chunkcache.Cache[key]
 	size  atomic.Int64                 // stored and decoded bytes of the largest compressed chunk
-	kept  chan *chunkcache.Buffer[key] // of that size, for one batch at a time, which waits for no memory meanwhile
+	kept  chan *chunkcache.Buffer[key] // memory of that size, for one batch at a time
 }
 
 func newDecoding(cache *chunkcache.Cache[key]) *decoding {
