@@ -53,7 +53,7 @@ type Readers struct {
 	numbers  uint64 // of readers so far
 	ranks    *simplelru.LRU[rankKey, *rank]
 
-	passing atomic.Int64 // reads of their own samples that first batches wait for
+	passing atomic.Int64 // store reads of their own samples that first batches wait for
 	changes atomic.Uint64
 	lost    atomic.Bool                              // a chunk has gone that a reader comes for soon
 	soonest [hints]atomic.Uint32                     // by chunk: which of its known plans came first when it was asked last
@@ -74,9 +74,9 @@ type Visit struct {
 	rank   *rank
 	reader *reader // nil: its order has no locality, so nothing can be known of what comes next, or too many are followed
 	begun  time.Time
-	first  bool
-	opens  bool
-	passes int64 // reads that it waits for, of its own samples
+	first  bool  // First
+	opens  bool  // Opens
+	passes int64 // store reads of its own samples that it waits for, since it does not wait for whole chunks; else 0
 	think  time.Duration
 	plan   *shuffle.Plan
 	groups groups // of its reader's ranks that read here
@@ -213,13 +213,14 @@ func (r *Readers) Stands(number uint64) (at shuffle.Cursor, ok bool) {
 	return shuffle.Cursor{}, false
 }
 
-// First reports whether the reader waits for its first batch: nothing was fetched ahead of it.
+// First reports whether the reader had no batch when this request came: nothing was fetched ahead of it.
 func (v *Visit) First() bool { return v.first }
 
-// Opens reports whether that batch is this one.
+// Opens reports whether this request is for the reader's first batch. Of a request for a later batch, sent before the first one is
+// read, First is true and Opens is not.
 func (v *Visit) Opens() bool { return v.opens }
 
-// Passes notes that the first batch comes by so many reads of its own: it waits for nothing that is fetched ahead.
+// Passes notes that a first batch comes by so many store reads of its own samples: it waits for no whole chunk.
 func (v *Visit) Passes(reads int64) {
 	v.of.mu.Lock()
 	defer v.of.mu.Unlock()
@@ -228,7 +229,7 @@ func (v *Visit) Passes(reads int64) {
 	v.of.passing.Add(reads)
 }
 
-// Passed reports whether it does.
+// Passed reports whether Passes was called for the batch.
 func (v *Visit) Passed() bool { return v.passes > 0 }
 
 // Passing returns how many such reads the first batches of all readers wait for.
