@@ -15,10 +15,10 @@ func (s *Source) key(chunk int) key {
 // fetch brings chunks that one caller wants together.
 type fetch struct {
 	source *Source
-	held   *gate // the caller holds a place of it, since no request waits for the chunks; nil: one does
-	toDisk bool  // the caller writes them to disk
-	first  bool  // for a reader that waits for its first batch: nothing was fetched ahead
-	part   int64 // length of one store read, set by group
+	held   *gate // no request waits for the chunks: the caller holds a place of this gate; nil: a request waits
+	toDisk bool  // the caller writes the chunks to disk
+	first  bool  // the reader waits for its first batch: nothing was fetched ahead
+	part   int64 // bytes of one store read at most, set by group
 
 	wants   []chunkcache.Want[key]
 	numbers []int // in the index, ascending
@@ -79,8 +79,8 @@ func (f *fetch) group(missing []int) [][]int {
 	return groups
 }
 
-// firstPart is the length of one store read where a first batch waits for so many bytes of whole chunks: the line is idle, so most of
-// it is used. A part costs a request, so it is not too small.
+// firstPart is the length of one store read while a first batch waits for whole chunks of total bytes: one for each place of the gate that
+// early leaves it, since the line is idle. A read costs a request, so it is an eighth of PartSize at least.
 func (p *Path) firstPart(total int64) int64 {
 	places := p.gate.places()
 	streams := int64(max(places-early(places), 1))

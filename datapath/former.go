@@ -13,7 +13,7 @@ import (
 // formerWait is how long a peer may take for a chunk that it is thought to have: then the store is asked.
 const formerWait = 2 * time.Second
 
-// former returns a peer that may have a chunk which has come to this gateway lately, "" if none is known, or if that one has had
+// former returns the former owner of a chunk that has come to this gateway lately, "" if none is known, or if that peer has had
 // nothing of late. It is called under the cache's lock.
 func (f *fetch) former(chunk int) string {
 	s := f.source

@@ -6,8 +6,8 @@ import (
 	"github.com/millrace-data/millrace/cluster/peer"
 )
 
-// Peers is the tier between disk and store: the memory of the other gateways of a cluster. Whatever
-// it says changes speed and who is asked, never bytes. All but Read are called for many chunks and
+// Peers are the other gateways of a cluster. They are asked for what is neither in memory nor on disk here,
+// before the store. Whatever they say changes speed and who is asked, never bytes. All but Read are called for many chunks and
 // under locks of the path: they must be quick, wait for nothing and not call the path.
 type Peers interface {
 	// Owner returns the member that is to hold a chunk, the next choice where some have been asked

@@ -60,7 +60,7 @@ type visit struct {
 	of   *lookahead.Visit // nil: it is of no plan
 }
 
-// visit notes that a batch is read, and tells it what is known of its reader. It ends with ended.
+// visit notes in the table of readers that a batch is read, and sets what the batch knows of its reader. It ends with ended.
 func (s *Source) visit(at shuffle.Cursor, b *batch) visit {
 	if at.Plan == nil || at.Epoch == nil {
 		return visit{}
@@ -112,9 +112,10 @@ func (s *Source) chooseReads(b *batch) (whole, ranged []int) {
 	return whole, ranged
 }
 
-// first moves those chunks of a first batch that are not in memory from whole to ranged, if the batch comes clearly sooner then.
-// Nothing was fetched ahead of it, so it would wait for whole chunks, of which it needs little. What is fetched ahead now brings them for
-// the batches behind it: so of a first batch each byte is read twice at most. A third sooner is clearly: less is not worth these bytes.
+// first decides what a reader's first batch waits for. Nothing was fetched ahead of it, so it would wait for whole chunks, of which it
+// needs little. If the samples' own ranges come a third sooner, by takes, first moves the chunks that are missing from whole to
+// ranged. Prefetching brings these chunks meanwhile for the batches after it, so each byte of a first batch is read twice at most;
+// a smaller gain is not worth that. Chunks on disk, compressed ones and those of many objects stay whole.
 func (s *Source) first(b *batch, whole, ranged []int) (rest, moved []int) {
 	var reads, bytes, stored int64
 	moved = ranged
@@ -156,7 +157,7 @@ type batch struct {
 	visit    *lookahead.Visit // what is known of its reader; nil: the batch is of no plan
 	reader   *peer.Reader     // who reads, for peers; nil: they are not told
 	number   uint64           // of its reader in the table of readers; 0: of none
-	lent     []byte           // its part of memory that was taken for several batches in one step; nil: none
+	lent     []byte           // its piece of the body that a mixture has taken for all its parts; nil: none
 }
 
 // origin is where a batch comes from.

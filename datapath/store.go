@@ -56,8 +56,8 @@ func (f *fetch) fromStore(ctx context.Context, fills []*fill) error {
 	return nil
 }
 
-// fail ends a fill with an error, and first notes it, so that nobody who looks ahead finds the chunk missing and not
-// noted. A load that its waiters have left says nothing of the store.
+// fail ends a fill with an error. It first notes the chunk in Path.failed, so that what looks ahead does not ask for it again
+// at once. A load that all waiters have left says nothing of the store, and is not noted.
 func (f *fetch) fail(ctx context.Context, fill *chunkcache.Fill[key], err error) {
 	if ctx.Err() == nil {
 		f.source.path.failed.Failed(fill.Key(), time.Now())
@@ -95,7 +95,7 @@ type arrival struct {
 	layout layout
 	stored []byte // as they come
 	data   []byte // the chunk; the same memory where nothing is compressed
-	right  bool   // the chunk is what the index says
+	right  bool   // intact has found it to be what the index says
 }
 
 // beside returns how many bytes a chunk's load needs beside its own.
@@ -147,12 +147,13 @@ func (a *arrival) decode() bool {
 	return a.desc.Codec == codec.None || codec.Decode(a.desc.Codec, a.stored, a.desc.Skip, a.data) == nil
 }
 
-// intact verifies the checksum of a chunk that has come, and its digest where SHA-256 is compared.
+// intact verifies the checksum of a whole chunk, and its digest if CheckSHA is set.
 func (s *Source) intact(desc chunkindex.Chunk, b []byte, crc uint32) bool {
 	return crc == desc.CRC32C && (!s.path.cfg.CheckSHA || sha256.Sum256(b) == desc.Digest)
 }
 
-// arrived reports whether a chunk is right. One that is not is asked for once more.
+// arrived reads a chunk that is wrong once more, and returns an error if it still is. Reads that fail are repeated in s3backend,
+// never here.
 func (s *Source) arrived(ctx context.Context, a *arrival) error {
 	if a.right {
 		return nil
