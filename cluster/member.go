@@ -23,8 +23,8 @@ type member struct {
 	started time.Time // as it says
 	seen    time.Time // it answered last
 
-	ejected bool // not asked, and owns nothing, as far as we are concerned
-	until   time.Time
+	ejected bool        // this gateway does not ask it, and takes its chunks for those of others
+	until   time.Time   // the ejection lasts until then at least
 	strikes int         // ejections in a row
 	back    time.Time   // it was let in again
 	sick    int         // questions in a row that another gateway answered in its place
@@ -135,8 +135,8 @@ func (c *Cluster) leave(m *member, why string) {
 	c.rebuild()
 }
 
-// eject leaves a member alone, for longer each time that it fails, and for least. begun is when what
-// failed began: it is no other failure than the one before the member was let in again.
+// eject leaves a member alone, for longer each time that it fails, and for least at least. begun is when the failed
+// question began: one that began before the member was let in again does not count once more.
 func (c *Cluster) eject(m *member, begun time.Time, least time.Duration, why string) {
 	now := time.Now()
 	if m.ejected {

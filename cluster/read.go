@@ -12,10 +12,10 @@ import (
 // rateBytes is the least that a read must bring to say how fast the link is.
 const rateBytes = 256 << 10
 
-// Read asks a member once. One that fails is not asked, and owns nothing, until it has been left
-// alone for a while and has answered a hello after that; meanwhile its chunks belong to others.
-// instead, unless nil, brings the same from elsewhere: beside the member while its answer is late,
-// or after it has failed. peer.ErrOutdone says that instead has brought the bytes.
+// Read asks a member once. A member that is silent is ejected at once, one that refuses or is late
+// after some questions (blame); an ejected member is not asked. instead, unless nil, brings the same
+// from elsewhere: beside the member while its answer is late, or after it has failed.
+// peer.ErrOutdone says that instead has brought the bytes.
 func (c *Cluster) Read(ctx context.Context, id string, q *peer.Query, dst [][]byte, instead func(ctx context.Context, beside bool) error) error {
 	r, err := c.begin(id, instead)
 	if err == nil {
@@ -46,9 +46,9 @@ type asking struct {
 	begun   time.Time
 	prompt  time.Duration // within which it gives a sign of life
 	instead func(ctx context.Context, beside bool) error
-	fault   fault
-	hedged  bool // instead was tried beside the member
-	outdone bool // instead has brought the bytes
+	fault   fault // what an error says of the member
+	hedged  bool  // instead was tried beside the member
+	outdone bool  // instead has brought the bytes
 }
 
 // begin looks up a member, and counts the question.
@@ -89,9 +89,9 @@ func (c *Cluster) answered(r *asking, dst [][]byte) {
 	}
 }
 
-// failed counts a question that a member has not answered. A broken member is ejected, unless too
-// many are: where nearly all are silent it may be this machine that is slow, and who is left would
-// take the chunks of all. Hellos find out which of them are gone.
+// failed counts a question that a member has not answered. A broken member is ejected, unless more than
+// half would be: if most are silent, this machine may be the slow one, and the members left would take the
+// chunks of all. Hellos find out which members are gone.
 func (c *Cluster) failed(r *asking, err error) {
 	c.mu.Lock()
 	defer c.unlock()

@@ -11,9 +11,9 @@ import (
 	"github.com/millrace-data/millrace/cluster/peer"
 )
 
-// A sick member lives and answers hellos, but its answers are refusals or come late. What one
-// member cannot do another one may be unable to do as well: with the store down nobody is sick. So
-// only what another gateway has done in a member's place counts against it. Ejection follows
+// A sick member answers hellos, but refuses questions or answers them late. The cause may lie elsewhere:
+// with the store down no member can answer. So a question counts against a member only if another gateway
+// has answered it in the member's place. Ejection follows
 // Envoy's outlier detection: so many in a row, at most a share of the members, longer each time.
 const (
 	sickAfter  = 3    // questions in a row, one after the other
@@ -148,7 +148,7 @@ type fault int
 
 const (
 	none   fault = iota // it is well: it said no in order, or it was we who gave up
-	ill                 // it may be sick: it has no memory, no store or no time
+	ill                 // it may be sick: it lacks memory, the store fails it, or it is late
 	broken              // it is silent, or does not follow the protocol
 )
 

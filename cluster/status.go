@@ -16,7 +16,7 @@ type State string
 const (
 	Alive    State = "alive"    // it answers, and owns chunks
 	Suspect  State = "suspect"  // it has not answered the last hello, or the last two
-	Ejected  State = "ejected"  // it failed a read, or lied: it is left alone for a while
+	Ejected  State = "ejected"  // it was silent, refused or was late too often, or lied: it is left alone for a while
 	Draining State = "draining" // it answers, owns nothing any more, and will be gone soon
 	Gone     State = "gone"     // it answers no hello
 	Refused  State = "refused"  // who answers there is no member, or refuses us
