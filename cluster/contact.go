@@ -116,7 +116,7 @@ func (c *Cluster) pause(k *contact) (time.Duration, bool) {
 		every /= 10 // it may be gone, and what it owns with it
 	}
 	pause := every*4/5 + time.Duration(c.rng.Int64N(int64(every*2/5)+1))
-	if m := c.members[k.who]; k.misses == 0 && m != nil && m.address == k.address && m.ejected {
+	if m := c.members[k.who]; k.misses == 0 && !k.alias && m != nil && m.address == k.address && m.ejected && !m.gone {
 		pause = min(pause, max(0, time.Until(m.until))) // it may be back then
 	}
 	return pause, true
