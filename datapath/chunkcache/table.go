@@ -5,8 +5,8 @@ import "sync/atomic"
 // Dataset is what a table knows of its data set. Due and Gone run under the cache's lock: they must be
 // quick, must not call the cache, and must not wait for a lock that is held while the cache is called.
 type Dataset[K comparable] struct {
-	// Due says when readers of the data set need a chunk next: see Soon; nil: Never. It may answer what is
-	// later than that, but not later than enough. It is asked for some chunks before one of them goes.
+	// Due says when readers of the data set need a chunk next: see Soon; nil: Never. For a chunk that is due by
+	// enough, any answer up to enough will do. The cache asks it about some chunks before it evicts one of them.
 	Due func(chunk int, enough int64) int64
 	// Gone is told of each chunk that is not in memory any more, nor on its way there: it was evicted, or
 	// its load ended without it. soon says that readers may come for it soon; nil: nobody wants to know.

@@ -72,7 +72,7 @@ func (r *Readers) Coming(d Dataset, chunk int) Coming {
 	return r.First(d, chunk, Coming{Soon: true, Due: -1})
 }
 
-// First returns what Coming returns if that is later than enough. Else it asks only as many readers as show that.
+// First returns what Coming returns, if that is later than enough. If not, it stops at the first reader that comes by then.
 func (r *Readers) First(d Dataset, chunk int, enough Coming) Coming {
 	c := Coming{Due: Never}
 	plans := (*r.known.Load())[d]
