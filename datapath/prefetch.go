@@ -68,8 +68,8 @@ func (p *Path) memoryFreed() {
 }
 
 // prefetch starts reads of what readers will need, the chunk first that a reader would stall for
-// first, until there is no place or no memory. Each fetcher that is free takes the read that is due
-// first of all: Lobster's greedy allocation, which gives one more fetcher to the reader that is the
+// first, until the gate has no place free or there is no memory. Each free place goes to the read that is
+// due first of all: Lobster's greedy allocation, which gives one more fetcher to the reader that is the
 // slowest to get its data, taken chunk by chunk. Requests go before all of them.
 func (p *Path) prefetch(ctx context.Context, now time.Time, started *sync.WaitGroup) {
 	full := false
@@ -137,9 +137,9 @@ func later(due int64) int64 {
 // they need, with 2 1.3 times, with 4 1.2 times, and with any larger one hardly less.
 const muchLater = 4
 
-// early is how many of the fetchers may work ahead of a reader that waits for its first batch: so few that it waits
-// a third longer at most, and enough that the line does not run dry when its chunks are there.
-func early(fetchers int) int { return max(fetchers/4, 1) }
+// early is how many places of the gate may work ahead of a reader that waits for its first batch, a quarter: so few
+// that it waits a third longer at most, and enough that the line does not run dry when its chunks are there.
+func early(places int) int { return max(places/4, 1) }
 
 // together returns a need, and with it those near it in the queue of its reader whose chunks lie
 // behind it in the same shard, as many as one store read brings.
