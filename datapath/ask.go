@@ -155,8 +155,8 @@ func partOf(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, time.Until(until)/peerPart)
 }
 
-// check compares what has come with the index. It returns how many bytes are right, and what is
-// not.
+// check compares the checksum of each sample that a peer has sent with the index. It returns how many
+// bytes are right, and which samples are wrong.
 func (a *asker) check(chunks []chunkindex.ChunkRanges) (n int64, wrong []chunkindex.ChunkRanges) {
 	for _, c := range chunks {
 		var bad []chunkindex.Range
@@ -174,9 +174,9 @@ func (a *asker) check(chunks []chunkindex.ChunkRanges) (n int64, wrong []chunkin
 	return n, wrong
 }
 
-// ask asks the members that own chunks, side by side; those that have been asked already are left out. It
-// returns how many bytes are there, and what is not. What this gateway owns then, or was asked of enough
-// members, is brought by here; nil: it is not there.
+// ask asks the members that own chunks, side by side, but for those in asked, which have been asked already. It
+// returns how many bytes have come, and which samples have not. Once this gateway is the next choice, or
+// mostAsked members were asked, here brings the samples; nil: they are lost.
 func (a *asker) ask(ctx context.Context, chunks []chunkindex.ChunkRanges, here bring, asked ...string) (bytes int64, lost []chunkindex.ChunkRanges) {
 	groups := map[string][]chunkindex.ChunkRanges{} // by member
 	for _, c := range chunks {

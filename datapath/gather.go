@@ -16,9 +16,9 @@ import (
 // for the rest by questions.
 //
 // Its memory is taken in this order. First comes a body of its own, for bytes that are copied or sent by peers: the batch waits for it
-// while it holds nothing else (reserve). Then come the chunks of this gateway, all at once or not at all (begin). A run is shown only if
-// there is memory for the rest at once. A batch that waits for a peer holds memory. So no peer waits for memory while it answers: two
-// gateways could wait for each other.
+// while it holds nothing else (reserve). Then come the chunks of this gateway, all at once or not at all (begin). A batch is served from
+// a run only if there is memory for its other samples at once. A batch that waits for a peer holds memory, so no peer waits for
+// memory while it answers: else two gateways could wait for each other.
 type gathering struct {
 	asker
 	total  int64 // bytes of the whole batch

@@ -18,9 +18,9 @@ const mostAsked = 3
 // errNothing says that nothing could be brought instead of a member.
 var errNothing = errors.New("nothing came from elsewhere either")
 
-// question asks the last of some members, the others of which have failed or are late, for samples
-// of some chunks. Where the member fails or is late, the next choices are asked. It returns how
-// many bytes are there, and what is not. What is wrong is asked of nobody else.
+// question asks the last member of asked for samples of some chunks; those before it have failed or are
+// late. If the member fails or is late, the next choices are asked. question returns how many bytes have
+// come, and which samples have not. Samples that came wrong are lost: no other member is asked for them.
 func (a *asker) question(ctx context.Context, chunks []chunkindex.ChunkRanges, asked ...string) (n int64, lost []chunkindex.ChunkRanges) {
 	p, member := a.source.path, asked[len(asked)-1]
 	q, dst := a.query(chunks)
@@ -107,7 +107,7 @@ func (d *detour) beside(ctx context.Context) error {
 	return nil
 }
 
-// here brings samples by the ways of this gateway: their chunks as a whole where there is room.
+// here brings samples as this gateway brings its own: from whole chunks if there is room, else by their ranges.
 func (a *asker) here(ctx context.Context, chunks []chunkindex.ChunkRanges) (int64, []chunkindex.ChunkRanges) {
 	s := a.source
 	b := &batch{segments: len(a.segments), reader: a.reader, origin: afterPeers, fits: s.path.fits(s, time.Now())}
@@ -119,7 +119,7 @@ func (a *asker) here(ctx context.Context, chunks []chunkindex.ChunkRanges) (int6
 	return b.bytes, nil
 }
 
-// take puts what has come beside the member where it belongs. The member writes no more.
+// take copies what has come beside the member into the batch's segments. The member writes to them no more.
 func (d *detour) take() {
 	if d.buffer == nil || d.lost != nil {
 		return
