@@ -9,6 +9,7 @@ import (
 
 	"github.com/millrace-data/millrace/cluster/peer"
 )
+
 // Draining is known to all at once, by Leave or by a hello, and each is told what it owns from now on, and nothing else.
 func TestLeaving(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
