@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -409,35 +408,4 @@ func TestNobodyAnswersForAReason(t *testing.T) {
 			t.Errorf("got %+v, want none", got)
 		}
 	})
-}
-
-// A member that is left alone is greeted early when it may be back. Who answers at its address but is no member, or says that the
-// member is elsewhere now, is greeted as seldom as others are.
-func TestEjectedMemberIsNotGreetedWithoutEnd(t *testing.T) {
-	for name, change := range map[string]func(h *peer.Hello){
-		"another release": func(h *peer.Hello) { h.OrderVersion++ },
-		"moved":           func(h *peer.Hello) { h.Address = at(9) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *world) {
-				a := w.fleet(2)[0]
-				var hellos atomic.Int64
-				w.hello = func(from string, h *peer.Hello) {
-					if from == at(1) {
-						time.Sleep(10 * time.Millisecond)
-						hellos.Add(1)
-						change(h)
-					}
-				}
-				w.fails(at(1), fmt.Errorf("cut off: %w", peer.ErrDown))
-				if err := a.Read(t.Context(), "gw-1", sample(chunk(1)), nil, nil); err == nil {
-					t.Fatal("got an answer of a member that gives none")
-				}
-				w.pass(time.Minute)
-				if got := hellos.Load(); got > 40 {
-					t.Errorf("got %d hellos in a minute, want one in some seconds", got)
-				}
-			})
-		})
-	}
 }

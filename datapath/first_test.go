@@ -233,3 +233,25 @@ func TestFirstBatchDoesNotWaitForThoseAskedForWithIt(t *testing.T) {
 		})
 	}
 }
+
+// Reads of a first batch's ranges are no more at a time than they have places, however many the gateway has found to pay: with more of
+// those its whole chunks come as soon.
+func TestFirstBatchOfAGatewayWithManyPlaces(t *testing.T) {
+	d := newDataset(t, 71, openingSet(), 16, 2<<20)
+	for places, ranges := range map[int]bool{DefaultFetchers: true, mostPlaces: false} {
+		opened(t, d, shaped.Shape{FirstByte: 8 * time.Millisecond, Stream: 20e6}, func(t *testing.T, x *opening) {
+			x.path.gate.mu.Lock()
+			x.path.gate.resize(places)
+			x.path.gate.mu.Unlock()
+			const samples = 64
+			e, begin := x.plan.Epoch(0), time.Now()
+			at := shuffle.Cursor{Plan: x.plan, Epoch: e, End: samples, BatchSize: samples}
+			body, err := x.source.Read(t.Context(), at, x.ranges(t, e.Append(nil, 0, samples)))
+			must(t, err)
+			defer body.Close()
+			if ranged := x.path.Stats().RangeReads; ranged > 0 != ranges {
+				t.Errorf("%d places: got %d reads of samples in %v, want some: %v", places, ranged, time.Since(begin), ranges)
+			}
+		})
+	}
+}

@@ -84,9 +84,9 @@ func (r *rates) timed(ctx context.Context, n int, fn func(context.Context) error
 	return err
 }
 
-// takes returns how long reads of so many bytes take side by side, in bytes that one stream brings meanwhile.
-func (s *Source) takes(reads, bytes int64) int64 {
-	streams := int64(s.path.gate.places())
+// takes returns how long reads of so many bytes take in so many places, in bytes that one stream brings meanwhile.
+func (s *Source) takes(reads, bytes int64, places int) int64 {
+	streams := int64(places)
 	return (reads+streams-1)/streams*s.path.rates.cost() + bytes/min(reads, streams)
 }
 

@@ -138,7 +138,9 @@ func (s *Source) first(b *batch, whole, ranged []int) (rest, moved []int) {
 	}
 	size, part := s.path.cfg.PartSize, s.path.firstPart(stored)
 	reads = max(reads, (bytes+size-1)/size)
-	if part <= size/8 || 3*s.takes(reads+s.path.readers.Passing(), bytes) > 2*s.takes((stored+part-1)/part, stored) {
+	places := s.path.gate.places()
+	own := min(places, s.path.first.places()) // these do not grow with those of the gate
+	if part <= size/8 || 3*s.takes(reads+s.path.readers.Passing(), bytes, own) > 2*s.takes((stored+part-1)/part, stored, places) {
 		return whole, ranged
 	}
 	b.visit.Passes(reads)
