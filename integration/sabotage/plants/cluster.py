@@ -165,6 +165,16 @@ PLANTS = [
         [("cluster/contact.go", "\t\tc.retry()\n", "")],
     ),
     (
+        "cluster greets who is no member any more without a pause",
+        "./cluster TestEjectedMemberIsNotGreetedWithoutEnd",
+        [("cluster/contact.go", "m.ejected && !m.gone {", "m.ejected {")],
+    ),
+    (
+        "cluster greets without a pause where an ejected member was before",
+        "./cluster TestEjectedMemberIsNotGreetedWithoutEnd",
+        [("cluster/contact.go", "k.misses == 0 && !k.alias && m", "k.misses == 0 && m")],
+    ),
+    (
         "cluster lets a late member in again by its hello",
         "./cluster TestLateMemberIsEjected",
         [("cluster/member.go", "m.ejected && m.probe == nil && !begun", "m.ejected && !begun")],

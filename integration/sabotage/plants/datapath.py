@@ -273,6 +273,11 @@ PLANTS = [
         [("datapath/source.go", "|| 3*s.takes(", "|| 0*s.takes(")],
     ),
     (
+        "a first batch counts on the places of chunks for its own reads",
+        "./datapath TestFirstBatchOfAGatewayWithManyPlaces",
+        [("datapath/source.go", "own := min(places, s.path.first.places())", "own := places")],
+    ),
+    (
         "every batch is read by its ranges and by its chunks",
         "./datapath TestOnlyTheFirstBatchIsReadTwice",
         [("datapath/source.go", "b.visit != nil && b.visit.Opens()", "b.visit != nil")],
