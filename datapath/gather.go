@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/datapath/chunkcache"
-	"github.com/millrace-data/millrace/shuffle"
 )
 
 // gathering is one batch on its way into a body. Its near part comes by the ways of this gateway: as slices of leased chunks where these
@@ -32,31 +34,6 @@ type gathering struct {
 	list   *[][]byte // of the path's pool, which the segments are
 	leases *chunkcache.Leases[key]
 	held   *settling // of the leases, once all has come; nil: none
-}
-
-// bring brings a batch. What peers own is asked of them, if they share the dataset.
-func (s *Source) bring(ctx context.Context, at shuffle.Cursor, b *batch) (*chunkindex.Body, error) {
-	if s.name == "" {
-		return s.bringHere(ctx, b)
-	}
-	near, far := s.split(b)
-	ahead := s.path.ahead
-	rank := ahead.come(s, at, b, far != nil)
-	defer ahead.served(rank)
-	if far == nil {
-		return s.bringHere(ctx, b)
-	}
-	leave, err := s.path.asking.turn(ctx, far.batch)
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
-	return s.gather(ctx, b, near, far, ahead.wait(ctx, rank, at))
-}
-
-// bringHere brings a batch without peers.
-func (s *Source) bringHere(ctx context.Context, b *batch) (*chunkindex.Body, error) {
-	return s.gather(ctx, b, b, nil, nil)
 }
 
 // gather brings the parts of a batch. With a run it waits for no memory; where there is none now it does without the run.
@@ -242,4 +219,148 @@ func (g *gathering) close() {
 	g.source.path.ahead.release(g.run)
 	clear(g.segments)
 	g.source.path.segments.Put(g.list)
+}
+
+// acquire leases chunks, each given by its number in b.chunks, in this order.
+func (s *Source) acquire(ctx context.Context, b *batch, which []int) (*chunkcache.Leases[key], error) {
+	wait, err := s.begin(ctx, b, which)
+	if err != nil {
+		return nil, err
+	}
+	return wait()
+}
+
+// begin does what acquire does, but for the wait.
+func (s *Source) begin(ctx context.Context, b *batch, which []int) (wait func() (*chunkcache.Leases[key], error), err error) {
+	if l, ok := s.lease(b, which); ok {
+		if b.next != unknown {
+			s.path.look()
+		}
+		return func() (*chunkcache.Leases[key], error) { return l, nil }, nil
+	}
+	chunks := make([]int, len(which))
+	for n, i := range which {
+		chunks[n] = b.chunks[i].Chunk
+	}
+	f := &fetch{source: s, first: b.visit != nil && b.visit.First()}
+	f.want(chunks)
+	wait, err = s.path.cache.Start(ctx, f.request())
+	if err != nil {
+		return nil, err
+	}
+	if b.next != unknown {
+		s.path.look() // now that what this request needs is on its way
+	}
+	return wait, nil
+}
+
+// lease leases chunks if all of them are in memory.
+func (s *Source) lease(b *batch, which []int) (*chunkcache.Leases[key], bool) {
+	var bytes uint64
+	for _, i := range which {
+		bytes += uint64(s.index.Chunk(b.chunks[i].Chunk).Length)
+	}
+	return s.path.cache.Lease(s.chunks, len(which), bytes, func(i int) int { return b.chunks[which[i]].Chunk })
+}
+
+// into brings a batch into segments of its own. It waits for no memory.
+func (s *Source) into(ctx context.Context, b *batch, whole, ranged []int, segments [][]byte, spare []byte) (answer, error) {
+	rest, loaded, err := s.copyChunks(ctx, b, whole, segments)
+	if b.next != unknown {
+		s.path.look()
+	}
+	if rest = append(ranged, rest...); err != nil || len(rest) == 0 {
+		return loaded, err
+	}
+	l := &load{source: s, passes: b.visit != nil && b.visit.Passed(), spare: spare, came: loaded}
+	err = s.path.tiers.Load(ctx, l, b.fills(rest, segments))
+	return l.came, err
+}
+
+// copyChunks copies samples out of whole chunks, a few chunks at a time. It returns those
+// chunks that there was no room for, and how many bytes came from chunks that were not in memory.
+func (s *Source) copyChunks(ctx context.Context, b *batch, whole []int, segments [][]byte) (rest []int, loaded answer, err error) {
+	numbers := make([]int, len(whole))
+	for n, i := range whole {
+		numbers[n] = b.chunks[i].Chunk
+	}
+	var mu sync.Mutex // guards rest and loaded
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(s.path.gate.places())
+	for _, group := range s.group(numbers, s.path.cfg.PartSize) {
+		for n := range group {
+			group[n] = whole[group[n]]
+		}
+		g.Go(func() error {
+			missing := s.missing(b, group)
+			l, err := s.acquire(ctx, b, group)
+			if err != nil && !errors.Is(err, chunkcache.ErrNoRoom) {
+				return err
+			}
+			mu.Lock()
+			if err != nil {
+				rest = append(rest, group...)
+			} else {
+				loaded.disk += missing.disk
+				loaded.store += missing.store
+			}
+			mu.Unlock()
+			if err != nil {
+				return nil
+			}
+			defer l.Close()
+			for n, i := range group {
+				data := l.Bytes(n)
+				for _, r := range b.chunks[i].Ranges {
+					copy(segments[r.Seq], data[r.Offset:])
+				}
+			}
+			return nil
+		})
+	}
+	err = g.Wait() // before the others are read
+	return rest, loaded, err
+}
+
+// answer is how many bytes of a batch are not in memory, by the tier that answers for them.
+type answer struct{ disk, peer, store int64 }
+
+// missing adds up what is wanted of those of some chunks, given by their numbers in b.chunks, that are not in memory.
+func (s *Source) missing(b *batch, which []int) (n answer) {
+	for _, i := range which {
+		switch c := b.chunks[i]; {
+		case s.resident(c.Chunk):
+		case s.path.disk.answers(s, c.Chunk):
+			n.disk += bytesOf(c)
+		default:
+			n.store += bytesOf(c)
+		}
+	}
+	return n
+}
+
+// tiers says how much of a batch of total bytes each tier answered for, and that the wait was for the last of them.
+func tiers(total int64, missing answer, wait time.Duration) []chunkindex.TierTime {
+	list := []chunkindex.TierTime{{Tier: "memory", Bytes: total - missing.disk - missing.peer - missing.store}}
+	if missing.disk > 0 {
+		list = append(list, chunkindex.TierTime{Tier: "disk", Bytes: missing.disk})
+	}
+	if missing.peer > 0 {
+		list = append(list, chunkindex.TierTime{Tier: "peer", Bytes: missing.peer})
+	}
+	if missing.store > 0 {
+		list = append(list, chunkindex.TierTime{Tier: "store", Bytes: missing.store})
+	}
+	list[len(list)-1].Wait = wait
+	return list
+}
+
+// lay gives each sample of a batch its segment of buf, and returns the rest.
+func (b *batch) lay(segments [][]byte, buf []byte) (spare []byte) {
+	for _, c := range b.chunks {
+		for _, r := range c.Ranges {
+			segments[r.Seq], buf = buf[:r.Length:r.Length], buf[r.Length:]
+		}
+	}
+	return buf
 }

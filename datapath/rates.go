@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/millrace-data/millrace/chunkindex/codec"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
@@ -82,26 +81,4 @@ func (r *rates) timed(ctx context.Context, n int, fn func(context.Context) error
 		r.note(max(first.Sub(begin), 0), others, rest)
 	}
 	return err
-}
-
-// takes returns how long reads of so many bytes take in so many places, in bytes that one stream brings meanwhile.
-func (s *Source) takes(reads, bytes int64, places int) int64 {
-	streams := int64(places)
-	return (reads+streams-1)/streams*s.path.rates.cost() + bytes/min(reads, streams)
-}
-
-// worth reports whether a chunk is read as a whole when so many of its samples are still wanted while it stays: the bytes
-// that nobody wants must cost less than the reads that the wanted samples would take one by one.
-func (s *Source) worth(chunk int, samples uint64) bool {
-	c := s.index.Chunk(chunk)
-	samples = min(samples, uint64(c.Samples))
-	if c.Codec != codec.None || samples == uint64(c.Samples) {
-		return true
-	}
-	return s.wholePays(chunk, int64(float64(c.Length)*float64(samples)/float64(c.Samples)), int64(samples))
-}
-
-// wholePays compares the reads of a whole chunk that is not compressed with those of some samples by themselves, of so many bytes.
-func (s *Source) wholePays(chunk int, bytes, samples int64) bool {
-	return s.index.Chunk(chunk).Stored-bytes < (samples-int64(s.index.ExtentCount(chunk)))*s.path.rates.cost()
 }

@@ -182,7 +182,7 @@ PLANTS = [
     (
         "datapath reads single samples where owners fail",
         "./datapath TestOwnersThatAreGoneOneAfterAnother",
-        [("datapath/source.go", "return b.origin != fromRank && (", "return b.origin == fromPeer && (")],
+        [("datapath/choose.go", "return b.origin != fromRank && (", "return b.origin == fromPeer && (")],
     ),
     (
         "peer lets a member take another one's name",

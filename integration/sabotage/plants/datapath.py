@@ -195,7 +195,7 @@ PLANTS = [
     (
         "datapath waits for all objects of a chunk when a few are wanted",
         "./datapath TestObjectsAreReadOneByOne",
-        [("datapath/source.go", "return most || s.resident(c.Chunk)\n", "return true\n")],
+        [("datapath/choose.go", "return most || s.resident(c.Chunk)\n", "return true\n")],
     ),
     (
         "datapath keeps no memory to decode in",
@@ -250,7 +250,7 @@ PLANTS = [
     (
         "datapath brings whole chunks for the few samples that move between homes",
         "./datapath TestPlainGatewaysReadTheStoreOnce",
-        [("datapath/source.go", "case b.visit != nil && !b.visit.ComesFor(c.Chunk):", "case b.visit != nil && false:")],
+        [("datapath/choose.go", "case b.visit != nil && !b.visit.ComesFor(c.Chunk):", "case b.visit != nil && false:")],
     ),
     (
         "a body that settles goes on showing the chunks that it gave back",
@@ -265,27 +265,27 @@ PLANTS = [
     (
         "a first batch waits for whole chunks",
         "./datapath TestFirstBatchComesByWhatIsSooner",
-        [("datapath/source.go", "if b.visit != nil && b.visit.Opens() {", "if false {")],
+        [("datapath/choose.go", "if b.visit != nil && b.visit.Opens() {", "if false {")],
     ),
     (
         "a first batch comes by its ranges where chunks come sooner",
         "./datapath TestFirstBatchComesByWhatIsSooner",
-        [("datapath/source.go", "|| 3*s.takes(", "|| 0*s.takes(")],
+        [("datapath/choose.go", "|| 3*s.takes(", "|| 0*s.takes(")],
     ),
     (
         "a first batch counts on the places of chunks for its own reads",
         "./datapath TestFirstBatchOfAGatewayWithManyPlaces",
-        [("datapath/source.go", "own := min(places, s.path.first.places())", "own := places")],
+        [("datapath/choose.go", "own := min(places, s.path.first.places())", "own := places")],
     ),
     (
         "every batch is read by its ranges and by its chunks",
         "./datapath TestOnlyTheFirstBatchIsReadTwice",
-        [("datapath/source.go", "b.visit != nil && b.visit.Opens()", "b.visit != nil")],
+        [("datapath/choose.go", "b.visit != nil && b.visit.Opens()", "b.visit != nil")],
     ),
     (
         "a first batch reads by ranges what is in memory",
         "./datapath TestWhoResumesWaitsForNoWholeChunks",
-        [("datapath/source.go", "if s.resident(c.Chunk) || s.path", "if s.path")],
+        [("datapath/choose.go", "if s.resident(c.Chunk) || s.path", "if s.path")],
     ),
     (
         "only the batch that was asked for before all others counts as the first",

@@ -1,0 +1,128 @@
+// This file says which chunks of a batch are read as a whole, and which by the ranges of their samples.
+
+package datapath
+
+import (
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/codec"
+)
+
+// chooseReads says which chunks are brought as a whole and which sample by sample, as numbers in b.chunks.
+func (s *Source) chooseReads(b *batch) (whole, ranged []int) {
+	whole = make([]int, 0, len(b.chunks))
+	for i, c := range b.chunks {
+		if s.pays(b, c) {
+			whole = append(whole, i)
+		} else {
+			ranged = append(ranged, i)
+		}
+	}
+	if b.visit != nil && b.visit.Opens() {
+		whole, ranged = s.first(b, whole, ranged)
+	}
+	return whole, ranged
+}
+
+// pays reports whether a chunk should be in memory as a whole.
+func (s *Source) pays(b *batch, c chunkindex.ChunkRanges) bool {
+	desc := s.index.Chunk(c.Chunk)
+	most := bytesOf(c) >= desc.Length-desc.Length/8
+	switch several := s.index.ExtentCount(c.Chunk) > 1; {
+	case desc.Codec != codec.None:
+		return true
+	case several && !s.path.disk.answers(s, c.Chunk):
+		// Each sample costs a read, alone as with all the others. So a batch waits for its own samples only, and the chunk comes
+		// ahead of need.
+		return most || s.resident(c.Chunk)
+	}
+	return most || s.Resident(c.Chunk) || s.used(b, c)
+}
+
+// used reports whether enough of a chunk will be used while it stays in memory, by what the plans say.
+func (s *Source) used(b *batch, c chunkindex.ChunkRanges) bool {
+	switch {
+	case s.name != "" && s.owner(c.Chunk) != "":
+		// Another member keeps the chunk. But a peer that asks here may know better, or the owner fails, and then more will be
+		// asked for: where that takes nothing from readers, the chunk is kept here until the views agree.
+		return b.origin != fromRank && (b.fits || s.path.spares(s.Cost(c.Chunk)))
+	case b.visit != nil && !b.visit.ComesFor(c.Chunk):
+		// It is at home with ranks that read at another gateway, which brings it. Other samples of it come here in each epoch.
+		return false
+	case b.fits:
+		return true
+	}
+	coming := s.path.readers.Coming(s, c.Chunk)
+	switch {
+	case b.next != unknown && coming.Soon:
+		return s.worth(c.Chunk, max(coming.Samples, uint64(len(c.Ranges))))
+	case b.next == unfollowed && s.path.spares(s.Cost(c.Chunk)):
+		return true
+	case b.visit != nil: // it would be gone before the rest of it is wanted, and be read again each time
+		return false
+	}
+	return s.wholePays(c.Chunk, bytesOf(c), int64(len(c.Ranges)))
+}
+
+// first decides what a reader's first batch waits for. Nothing was fetched ahead of it, so it would wait for whole chunks, of which it
+// needs little. If the samples' own ranges come a third sooner, by takes, first moves the chunks that are missing from whole to
+// ranged. Prefetching brings these chunks meanwhile for the batches after it, so each byte of a first batch is read twice at most;
+// a smaller gain is not worth that. Chunks on disk, compressed ones and those of many objects stay whole.
+func (s *Source) first(b *batch, whole, ranged []int) (rest, moved []int) {
+	var reads, bytes, stored int64
+	moved = ranged
+	for _, i := range whole {
+		c := b.chunks[i]
+		desc := s.index.Chunk(c.Chunk)
+		if s.resident(c.Chunk) || s.path.disk.answers(s, c.Chunk) || desc.Codec != codec.None || s.index.ExtentCount(c.Chunk) > 1 {
+			rest = append(rest, i)
+			continue
+		}
+		moved = append(moved, i)
+		bytes, stored = bytes+bytesOf(c), stored+desc.Stored
+		end := -1
+		for _, r := range c.Ranges {
+			if int(r.Offset) != end {
+				reads++
+			}
+			end = int(r.Offset + r.Length)
+		}
+	}
+	size, part := s.path.cfg.PartSize, s.path.firstPart(stored)
+	reads = max(reads, (bytes+size-1)/size)
+	places := s.path.gate.places()
+	own := min(places, s.path.first.places()) // these do not grow with those of the gate
+	if part <= size/8 || 3*s.takes(reads+s.path.readers.Passing(), bytes, own) > 2*s.takes((stored+part-1)/part, stored, places) {
+		return whole, ranged
+	}
+	b.visit.Passes(reads)
+	return rest, moved
+}
+
+// takes returns how long reads of so many bytes take in so many places, in bytes that one stream brings meanwhile.
+func (s *Source) takes(reads, bytes int64, places int) int64 {
+	streams := int64(places)
+	return (reads+streams-1)/streams*s.path.rates.cost() + bytes/min(reads, streams)
+}
+
+// worth reports whether a chunk is read as a whole when so many of its samples are still wanted while it stays: the bytes
+// that nobody wants must cost less than the reads that the wanted samples would take one by one.
+func (s *Source) worth(chunk int, samples uint64) bool {
+	c := s.index.Chunk(chunk)
+	samples = min(samples, uint64(c.Samples))
+	if c.Codec != codec.None || samples == uint64(c.Samples) {
+		return true
+	}
+	return s.wholePays(chunk, int64(float64(c.Length)*float64(samples)/float64(c.Samples)), int64(samples))
+}
+
+// wholePays compares the reads of a whole chunk that is not compressed with those of some samples by themselves, of so many bytes.
+func (s *Source) wholePays(chunk int, bytes, samples int64) bool {
+	return s.index.Chunk(chunk).Stored-bytes < (samples-int64(s.index.ExtentCount(chunk)))*s.path.rates.cost()
+}
+
+func bytesOf(c chunkindex.ChunkRanges) (n int64) {
+	for _, r := range c.Ranges {
+		n += int64(r.Length)
+	}
+	return n
+}
