@@ -70,9 +70,9 @@ func caches(z cachesSize) lab.Experiment {
 			{Name: "plan", What: "the chunk needed last goes first, the next epoch's order included"},
 		},
 		Pass: []lab.Mark{
-			{Name: "table", Want: "uniform: keep and plan hit C/N, lru what a simulation of 20,000 items gives (0.005, 0.070, 0.154, 0.283, 0.480), each within .02"},
+			{Name: "table", Want: "uniform: keep and plan hit C/N, lru what a simulation of 20,000 items gives (0.005, 0.070, 0.154, 0.283, 0.480), each within 0.02"},
 			{Name: "coordl", Want: "uniform, cache 0.65: keep and plan miss 35 % (within 1), lru at least 53 %"},
-			{Name: "window", Want: "window: plan hits C/N within 0.02; keep at least (C - 2W)/N, within .02"},
+			{Name: "window", Want: "window: plan hits C/N within 0.02; keep at least (C - 2W)/N, within 0.02"},
 			{Name: "plan", Want: "plan hits at least as much as lru and keep, in every order with every cache"},
 			{Name: "jobs", Want: "k jobs on one epoch, started together or apart: the store gives each chunk at most as often as one job's order asks (N, or N + M - 1)"},
 		},

@@ -32,7 +32,7 @@ func models() []model {
 	return []model{{"softmax regression", "softmax", 0, .02}, {"64 hidden units, batch normalisation", "network", 64, .1}}
 }
 
-const modelsText = "softmax regression (rate 0.02) and a network with one hidden layer of 64 units and batch normalisation (rate 0.1); stochastic gradient descent with momentum .9"
+const modelsText = "softmax regression (rate 0.02) and a network with one hidden layer of 64 units and batch normalisation (rate 0.1); stochastic gradient descent with momentum 0.9"
 
 // learnSize is how large the experiment is.
 type learnSize struct {

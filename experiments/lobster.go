@@ -69,7 +69,7 @@ func lobster(z lobsterSize) lab.Experiment {
 			{Name: "deadline queue", What: fmt.Sprintf("the product: one data path with %d fetchers and all the memory; a free fetcher takes the chunk whose reader would stall first", z.fetchers)},
 		},
 		Pass: []lab.Mark{
-			{Name: "speed", Want: "steps per second: at least 1.2 x the equal split at skew 0.4, 1.4 x at .8", Measured: true},
+			{Name: "speed", Want: "steps per second: at least 1.2 x the equal split at skew 0.4, 1.4 x at 0.8", Measured: true},
 			{Name: "refetch", Want: "chunks read more than once within the epoch: 0 with the deadline queue"},
 			{Name: "model", Want: "the predicted step time of the deadline queue within 10 % of the measured one", Measured: true},
 			{Name: "deal", Want: "`balance=bytes`: the rank with the most bytes of a batch has less over the mean than before, at every spread of the lengths"},

@@ -54,7 +54,7 @@ func nodes(z nodesSize) lab.Experiment {
 			{Name: "flat", Want: "storage: within 10 % of max(D/(pV), D/R) and what a first batch waits for, for every p", Measured: true},
 			{Name: "falls", Want: "locality: within 10 % of D/(pV) for every p", Measured: true},
 			{Name: "links", Want: "spread: within 15 % of max(D/(pV), D (p-1)/(p Rc)) for every p", Measured: true},
-			{Name: "pooled", Want: "half: two gateways read nothing from the store, where one reads half of the data, from 0.4 to .6", Measured: true},
+			{Name: "pooled", Want: "half: two gateways read nothing from the store, where one reads half of the data, from 0.4 to 0.6", Measured: true},
 			{Name: "model", Want: "half: both epochs within 10 % of the model", Measured: true},
 		},
 		Run: func(ctx context.Context, r *lab.Report) error { return z.run(ctx, r) },

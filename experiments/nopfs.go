@@ -32,7 +32,7 @@ func nopfs(z nopfsSize) lab.Experiment {
 		Setting: []string{
 			fmt.Sprintf("%d chunks of %d samples of 4 KB, batches of %d, one cold epoch per arm; the reader asks for one batch after the other and thinks %s after each", z.chunks, z.each, batchSize, z.think),
 			distantText,
-			"memory: what the plan's description asks for, and 16 chunks, divided by .7",
+			"memory: what the plan's description asks for, and 16 chunks, divided by 0.7",
 			"a batch's time is from the request to all samples in hand; all batches of the epoch count, the first one too",
 		},
 		Arms: []lab.Arm{

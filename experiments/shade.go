@@ -46,7 +46,7 @@ func shade(z shadeSize) lab.Experiment {
 			{Name: "ours, slot", What: "the same with `slot`: what it reads are chunks, so that only its bytes can be compared"},
 		},
 		Pass: []lab.Mark{
-			{Name: "ratio", Want: "ours: at least 4.5 x the hit ratio of LRU on uniform sampling, for a cache of at most .35"},
+			{Name: "ratio", Want: "ours: at least 4.5 x the hit ratio of LRU on uniform sampling, for a cache of at most 0.35"},
 			{Name: "keep", Want: "ours: a higher hit ratio than never-evict, at the coverage printed"},
 			{Name: "same", Want: "the same reports in another order give the same snapshot and the same next epoch"},
 		},
