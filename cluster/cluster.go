@@ -82,7 +82,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 	}
 }
 
-// meeting says what becomes of contacts, those that are known already and those to come.
+// meeting calls keepUp for each known contact now, and has it called for each new one from then on; nil: for none any more.
 func (c *Cluster) meeting(keepUp func(*contact)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -29,7 +29,7 @@ const openingBatch = 16
 
 var openingSet = sync.OnceValue(func() []int { return same(32*16, 64_000) })
 
-// opened calls test with one in the fake clock, of whose store the rates are measured, and of which nothing is in memory.
+// opened opens the dataset in the fake clock and calls test. By then the store's rates are measured, and no chunk is in memory.
 func opened(t *testing.T, d *dataset, shape shaped.Shape, test func(t *testing.T, x *opening)) {
 	t.Helper()
 	bubble.Test(t, func(t *testing.T) {

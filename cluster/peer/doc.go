@@ -11,8 +11,8 @@
 //
 // HTTP/1.1 on a port of its own, kept alive, no redirects, no compression. Between machines it runs under TLS 1.3 with a
 // certificate on each side (package certs). Every request is a POST that says the cluster's name, the protocol's version and who
-// asks (ClusterHeader, VersionHeader, MemberHeader). With another name or version it is refused by name before its body is
-// read, and with another member than the certificate names.
+// asks (ClusterHeader, VersionHeader, MemberHeader). A request with another name or version is refused
+// before its body is read, with a code that says which of them; so is one whose member is not the one that its certificate names.
 //
 //	/peer/v1/read     a Query in its binary form, and in DeadlineHeader how long the asker will wait. The answer is the bytes
 //	                  of the ranges, in order, with their sum as Content-Length, or a problem (RFC 9457) with a code.

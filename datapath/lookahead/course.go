@@ -21,7 +21,7 @@ type Course[T any] struct {
 	due    uint64         // half-way from the run before to the last one: there the next run is due
 	next   uint64         // first position of the next run; none begins past the end of the epoch
 	number int            // runs so far in this epoch
-	runs   []*Run[T]      // those that batches still come for
+	runs   []*Run[T]      // a batch may still come for each of them
 }
 
 // Run is what some batches of a rank that follow each other need from other gateways, read as one
