@@ -65,6 +65,9 @@ func (b *batch) all() []int {
 // own and is not in memory here, nor on its way there, nor on disk. far is nil where they are asked
 // for nothing.
 func (s *Source) split(b *batch) (near *batch, f *far) {
+	if s.name == "" {
+		return b, nil
+	}
 	var here, there []chunkindex.ChunkRanges
 	for i, c := range b.chunks {
 		switch {
@@ -91,11 +94,10 @@ func (s *Source) split(b *batch) (near *batch, f *far) {
 
 // elsewhere returns the member that is to be asked for a chunk, "" if none is.
 func (s *Source) elsewhere(chunk int) string {
-	member := s.owner(chunk)
-	if member == "" || s.Resident(chunk) || s.path.disk.answers(s, chunk) {
+	if s.whereIs(chunk) != notHere {
 		return ""
 	}
-	return member
+	return s.owner(chunk)
 }
 
 // once leaves one range of each sample, in order of place.

@@ -1,10 +1,12 @@
-// This file says which chunks of a batch are read as a whole, and which by the ranges of their samples.
+// This file says where the chunks of a batch are, which of them are read as a whole, and which by
+// the ranges of their samples.
 
 package datapath
 
 import (
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/chunkindex/codec"
+	"github.com/millrace-data/millrace/datapath/chunkcache"
 )
 
 // chooseReads says which chunks are brought as a whole and which sample by sample, as numbers in b.chunks.
@@ -26,16 +28,16 @@ func (s *Source) chooseReads(b *batch) (whole, ranged []int) {
 // pays reports whether a chunk should be in memory as a whole.
 func (s *Source) pays(b *batch, c chunkindex.ChunkRanges) bool {
 	desc := s.index.Chunk(c.Chunk)
-	most := bytesOf(c) >= desc.Length-desc.Length/8
-	switch several := s.index.ExtentCount(c.Chunk) > 1; {
-	case desc.Codec != codec.None:
+	if desc.Codec != codec.None || bytesOf(c) >= desc.Length-desc.Length/8 {
 		return true
-	case several && !s.path.disk.answers(s, c.Chunk):
+	}
+	at := s.whereIs(c.Chunk)
+	if at != fromDisk && s.objects(c.Chunk) > 1 {
 		// Each sample costs a read, alone as with all the others. So a batch waits for its own samples only, and the chunk comes
 		// ahead of need.
-		return most || s.resident(c.Chunk)
+		return at == inMemory
 	}
-	return most || s.Resident(c.Chunk) || s.used(b, c)
+	return at == inMemory || at == coming || s.used(b, c)
 }
 
 // used reports whether enough of a chunk will be used while it stays in memory, by what the plans say.
@@ -73,7 +75,7 @@ func (s *Source) first(b *batch, whole, ranged []int) (rest, moved []int) {
 	for _, i := range whole {
 		c := b.chunks[i]
 		desc := s.index.Chunk(c.Chunk)
-		if s.resident(c.Chunk) || s.path.disk.answers(s, c.Chunk) || desc.Codec != codec.None || s.index.ExtentCount(c.Chunk) > 1 {
+		if at := s.whereIs(c.Chunk); at == inMemory || at == fromDisk || desc.Codec != codec.None || s.objects(c.Chunk) > 1 {
 			rest = append(rest, i)
 			continue
 		}
@@ -117,7 +119,7 @@ func (s *Source) worth(chunk int, samples uint64) bool {
 
 // wholePays compares the reads of a whole chunk that is not compressed with those of some samples by themselves, of so many bytes.
 func (s *Source) wholePays(chunk int, bytes, samples int64) bool {
-	return s.index.Chunk(chunk).Stored-bytes < (samples-int64(s.index.ExtentCount(chunk)))*s.path.rates.cost()
+	return s.index.Chunk(chunk).Stored-bytes < (samples-int64(s.objects(chunk)))*s.path.rates.cost()
 }
 
 func bytesOf(c chunkindex.ChunkRanges) (n int64) {
@@ -126,3 +128,48 @@ func bytesOf(c chunkindex.ChunkRanges) (n int64) {
 	}
 	return n
 }
+
+// nearest is the nearest place that has a chunk now.
+type nearest uint8
+
+const (
+	inMemory nearest = iota
+	coming           // on its way to memory
+	fromDisk         // it is on disk, and the disk answers for it
+	notHere          // at a peer, or in the store only
+)
+
+// whereIs returns where a chunk is now. It asks the disk only for what is not in memory.
+func (s *Source) whereIs(chunk int) nearest {
+	switch {
+	case s.resident(chunk):
+		return inMemory
+	case s.chunks.Contains(chunk):
+		return coming
+	case s.path.disk.answers(s, chunk):
+		return fromDisk
+	}
+	return notHere
+}
+
+// resident reports whether a chunk is in memory, also where another data set or generation brought it.
+func (s *Source) resident(chunk int) bool {
+	return s.chunks.Resident(chunk) || s.number == 0 && s.path.cache.Shares(s.chunks, chunk, s.key(chunk))
+}
+
+func (s *Source) key(chunk int) key {
+	c := s.index.Chunk(chunk)
+	return key{s.number, c.Digest, uint32(c.Length), c.CRC32C} // no chunk is longer than 1 GiB
+}
+
+// Chunks returns how many chunks the dataset has. Chunks, Cost and Resident are what the table of readers asks of it.
+func (s *Source) Chunks() int { return s.index.Chunks() }
+
+// Cost returns the bytes of memory that a chunk takes.
+func (s *Source) Cost(chunk int) int64 { return chunkcache.Cost(s.index.Chunk(chunk).Length) }
+
+// Resident reports whether a chunk is in memory, or on its way there.
+func (s *Source) Resident(chunk int) bool { return s.resident(chunk) || s.chunks.Contains(chunk) }
+
+// objects returns of how many objects a chunk is: so many reads bring it as a whole.
+func (s *Source) objects(chunk int) int { return s.index.ExtentCount(chunk) }

@@ -90,7 +90,7 @@ func (p *Path) untilRead(ref uint64) time.Duration {
 
 // answers reports whether the disk answers for a chunk: there is one, it holds the chunk, and is not slower than the store.
 func (d *disk) answers(s *Source, chunk int) bool {
-	return s.isOnDisk(chunk) && !d.pace.slower(&s.path.rates, s.index.Chunk(chunk), time.Now())
+	return s.onDisk && !d.pace.slower(&s.path.rates, s.index.Chunk(chunk), time.Now()) && s.isOnDisk(chunk)
 }
 
 // Load reads what is on disk, several chunks side by side, and offers the disk the chunks that came from elsewhere.
@@ -224,7 +224,11 @@ func (s *Source) write(chunk int, data []byte) bool {
 
 // isOnDisk reports whether a chunk is on disk, whether that answers for it or not.
 func (s *Source) isOnDisk(chunk int) bool {
-	return s.onDisk && s.path.disk.cache.Contains(s.diskKey(chunk))
+	if !s.onDisk {
+		return false
+	}
+	key := s.diskKey(chunk)
+	return s.path.disk.cache.Contains(key)
 }
 
 // pace is how long the disk takes for a byte, opening, reading and checking together: the mean of late.

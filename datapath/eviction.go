@@ -48,20 +48,3 @@ func (s *Source) gone(_ int, soon bool) {
 		s.path.look()
 	}
 }
-
-// Chunks returns how many chunks the dataset has. Chunks, Cost and Resident are what the table of readers asks of it.
-func (s *Source) Chunks() int { return s.index.Chunks() }
-
-// Cost returns the bytes of memory that a chunk takes.
-func (s *Source) Cost(chunk int) int64 { return chunkcache.Cost(s.index.Chunk(chunk).Length) }
-
-// Resident reports whether a chunk is in memory, or on its way there.
-func (s *Source) Resident(chunk int) bool { return s.chunks.Contains(chunk) || s.shares(chunk) }
-
-// resident reports whether a chunk is in memory.
-func (s *Source) resident(chunk int) bool { return s.chunks.Resident(chunk) || s.shares(chunk) }
-
-// shares reports whether a chunk is in memory that another data set or generation brought.
-func (s *Source) shares(chunk int) bool {
-	return s.number == 0 && !s.chunks.Contains(chunk) && s.path.cache.Shares(s.chunks, chunk, s.key(chunk))
-}

@@ -7,11 +7,6 @@ import (
 	"github.com/millrace-data/millrace/datapath/chunkcache"
 )
 
-func (s *Source) key(chunk int) key {
-	c := s.index.Chunk(chunk)
-	return key{s.number, c.Digest, uint32(c.Length), c.CRC32C} // no chunk is longer than 1 GiB
-}
-
 // fetch brings chunks that one caller wants together.
 type fetch struct {
 	source *Source

@@ -91,17 +91,14 @@ func (v visit) ended(body *chunkindex.Body, err error) (*chunkindex.Body, error)
 	return body, nil
 }
 
-// bring brings a batch. What peers own is asked of them, if they share the dataset.
+// bring brings a batch. If peers share the dataset, they are asked for what they own.
 func (s *Source) bring(ctx context.Context, at shuffle.Cursor, b *batch) (*chunkindex.Body, error) {
-	if s.name == "" {
-		return s.bringHere(ctx, b)
-	}
 	near, far := s.split(b)
 	ahead := s.path.ahead
 	rank := ahead.come(s, at, b, far != nil)
 	defer ahead.served(rank)
 	if far == nil {
-		return s.bringHere(ctx, b)
+		return s.gather(ctx, b, b, nil, nil)
 	}
 	leave, err := s.path.asking.turn(ctx, far.batch)
 	if err != nil {
@@ -109,11 +106,6 @@ func (s *Source) bring(ctx context.Context, at shuffle.Cursor, b *batch) (*chunk
 	}
 	defer leave()
 	return s.gather(ctx, b, near, far, ahead.wait(ctx, rank, at))
-}
-
-// bringHere brings a batch without peers.
-func (s *Source) bringHere(ctx context.Context, b *batch) (*chunkindex.Body, error) {
-	return s.gather(ctx, b, b, nil, nil)
 }
 
 // batch is one request, its chunks in stored order.

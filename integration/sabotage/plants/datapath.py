@@ -95,7 +95,7 @@ PLANTS = [
     (
         "datapath asks peers for what a peer asks of it",
         "./datapath TestWhoDoesNotOwnAChunkAnswersFromTheStore",
-        [("datapath/answer.go", "body, err = s.bringHere(ctx, b)", "b.origin = fromRank\n\t\tbody, err = s.bring(ctx, shuffle.Cursor{}, b)")],
+        [("datapath/answer.go", "body, err = s.gather(ctx, b, b, nil, nil)", "b.origin = fromRank\n\t\tbody, err = s.bring(ctx, shuffle.Cursor{}, b)")],
     ),
     (
         "datapath waits for memory while a peer waits for its answer",
@@ -125,7 +125,7 @@ PLANTS = [
     (
         "datapath asks peers for what is in memory",
         "./datapath TestWhatIsHereIsNotAskedFor",
-        [("datapath/ask.go", "if member == \"\" || s.Resident(chunk) || s.path.disk.answers(s, chunk) {", "if member == \"\" {")],
+        [("datapath/ask.go", "if s.whereIs(chunk) != notHere {", "if false {")],
     ),
     (
         "datapath keeps what was sent along for readers that have gone",
@@ -195,7 +195,7 @@ PLANTS = [
     (
         "datapath waits for all objects of a chunk when a few are wanted",
         "./datapath TestObjectsAreReadOneByOne",
-        [("datapath/choose.go", "return most || s.resident(c.Chunk)\n", "return true\n")],
+        [("datapath/choose.go", "\t\treturn at == inMemory\n", "\t\treturn true\n")],
     ),
     (
         "datapath keeps no memory to decode in",
@@ -285,7 +285,7 @@ PLANTS = [
     (
         "a first batch reads by ranges what is in memory",
         "./datapath TestWhoResumesWaitsForNoWholeChunks",
-        [("datapath/choose.go", "if s.resident(c.Chunk) || s.path", "if s.path")],
+        [("datapath/choose.go", "if at := s.whereIs(c.Chunk); at == inMemory || at == fromDisk ||", "if at := s.whereIs(c.Chunk); at == fromDisk ||")],
     ),
     (
         "only the batch that was asked for before all others counts as the first",
