@@ -8,25 +8,28 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Met takes the hello of a gateway that introduces itself, and refuses it by name if it can be no member. It is asked back at the
+// Met takes the hello of a gateway that introduces itself, and returns what this gateway says of itself, or refuses the other one by
+// name if it can be no member. It is asked back at the
 // address that it names before it counts as one, and before it counts as going: that it reaches us does not say that we reach it,
 // and whoever reaches us could say that another one goes.
-func (c *Cluster) Met(h peer.Hello, remote string) error {
+func (c *Cluster) Met(h peer.Hello, remote string) (peer.Hello, error) {
+	own := c.Self()
 	c.mu.Lock()
 	defer c.unlock()
-	if h.ID == c.cfg.ID && h.Boot == c.cfg.Boot && h.Cluster == c.cfg.Name {
-		return nil // we have found ourselves
+	if h.ID == own.ID && h.Boot == own.Boot && h.Cluster == own.Cluster {
+		return own, nil // we have found ourselves
 	}
 	if err := c.check(h, remote); err != nil {
-		return fmt.Errorf("cluster %s: %w", c.cfg.Name, err)
+		return own, fmt.Errorf("cluster %s: %w", own.Cluster, err)
 	}
+	own.Held = c.heirs[h.ID]
 	m := c.members[h.ID]
 	if m == nil || m.boot != h.Boot || m.gone || m.address != h.Address || m.draining != h.Draining || m.misses > 0 {
 		if k := c.meet(h.Address, remote); k != nil {
 			k.awake()
 		}
 	}
-	return nil
+	return own, nil
 }
 
 // check says why a gateway can be no member. remote is where it comes from, or where it was found.

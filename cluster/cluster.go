@@ -24,16 +24,17 @@ type Cluster struct {
 	mu       sync.Mutex // guards all below
 	rng      *rand.Rand // for jitter: two that start together do not stay in step
 	contacts map[string]*contact
-	keepUp   func(*contact) // greets a contact from now on; nil while Run does not run
+	start    func(work func(context.Context)) // starts what Run waits for; nil while Run does not run
 	members  map[string]*member
 	draining bool
-	troubles string        // the faults that were logged last
-	notes    []func()      // log lines, written once mu is free
-	hedges   float64       // that may be asked now
-	hedged   uint64        // that were asked
-	earned   time.Time     // when that last grew
-	slowest  time.Duration // that an answer took of late
-	prompt   time.Duration // within which a member gives a sign of life
+	heirs    map[string][]peer.Held // while this gateway drains: what each member is to take over, by ID
+	troubles string                 // the faults that were logged last
+	notes    []func()               // log lines, written once mu is free
+	hedges   float64                // that may be asked now
+	hedged   uint64                 // that were asked
+	earned   time.Time              // when that last grew
+	slowest  time.Duration          // that an answer took of late
+	prompt   time.Duration          // within which a member gives a sign of life
 }
 
 // New returns a cluster of one. It starts nothing.
@@ -55,12 +56,12 @@ func New(cfg Config) (*Cluster, error) {
 // Run greets whoever is found, and again about every ten seconds, until ctx ends.
 func (c *Cluster) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
-	var greeting sync.WaitGroup
-	c.meeting(func(k *contact) { greeting.Go(func() { c.keep(ctx, k) }) })
+	var running sync.WaitGroup
+	c.starting(func(work func(context.Context)) { running.Go(func() { work(ctx) }) })
 	ended := make(chan error, 1)
-	greeting.Go(func() { ended <- c.cfg.Discovery.Run(ctx, c.found) })
-	defer greeting.Wait()
-	defer c.meeting(nil)
+	running.Go(func() { ended <- c.cfg.Discovery.Run(ctx, c.found) })
+	defer running.Wait()
+	defer c.starting(nil)
 	defer cancel()
 	forget := time.NewTicker(helloEvery)
 	defer forget.Stop()
@@ -82,16 +83,11 @@ func (c *Cluster) Run(ctx context.Context) error {
 	}
 }
 
-// meeting calls keepUp for each known contact now, and has it called for each new one from then on; nil: for none any more.
-func (c *Cluster) meeting(keepUp func(*contact)) {
+// starting says how work is started from now on; nil: none is any more.
+func (c *Cluster) starting(start func(work func(context.Context))) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.keepUp = keepUp; keepUp == nil {
-		return
-	}
-	for _, k := range c.contacts {
-		keepUp(k)
-	}
+	c.start = start
 }
 
 // Self is what this gateway tells the others of itself. Nobody may change what it shares with others who ask.
@@ -117,20 +113,6 @@ func (c *Cluster) Serve(all []Serving) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.cfg.Serves = all
-	c.rebuild()
-}
-
-// Draining tells everybody at once that this gateway will be gone soon: it answers, and owns nothing any more.
-func (c *Cluster) Draining() {
-	c.mu.Lock()
-	defer c.unlock()
-	if c.draining {
-		return
-	}
-	c.draining = true
-	for _, k := range c.contacts {
-		k.awake()
-	}
 	c.rebuild()
 }
 

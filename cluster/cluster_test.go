@@ -161,7 +161,7 @@ func TestStrangersAreRefused(t *testing.T) {
 				if tc.hello != nil {
 					tc.hello(&h)
 				}
-				if err := a.Met(h, at(1)); err == nil || !strings.Contains(err.Error(), tc.want) {
+				if _, err := a.Met(h, at(1)); err == nil || !strings.Contains(err.Error(), tc.want) {
 					t.Errorf("got %v, want %q", err, tc.want)
 				}
 			})

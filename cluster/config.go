@@ -17,7 +17,6 @@ import (
 type Asker interface {
 	Hello(ctx context.Context, address string, h peer.Hello) (peer.Hello, error)
 	Read(ctx context.Context, address string, q *peer.Query, dst [][]byte) error
-	Leave(ctx context.Context, address string, l peer.Leaving) error
 }
 
 // Serving is one dataset that this gateway serves.
@@ -38,7 +37,10 @@ type Config struct {
 
 	Discovery Discovery
 	Client    Asker
-	Log       zerolog.Logger
+	// Inherit brings what a member that drains holds and this gateway owns from now on. It runs beside all else, and ends when ctx
+	// does. nil: the chunks are read when they are needed.
+	Inherit func(ctx context.Context, member string, held []peer.Held)
+	Log     zerolog.Logger
 }
 
 // Limits of a cluster.

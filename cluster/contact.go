@@ -49,12 +49,12 @@ func (c *Cluster) found(addresses []string) {
 	}
 }
 
-// meet returns the contact of an address, made if need be; nil if there are too many. by is the address of whoever names it, ""
+// meet returns the contact of an address, made if need be; nil if there are too many, or while Run does not run. by is the address of whoever names it, ""
 // for the discovery: one host may name only a few where nobody answers, or else it could have every gateway dial whatever it likes,
 // and leave no room for the others.
 func (c *Cluster) meet(address, by string) *contact {
 	k := c.contacts[address]
-	if k != nil || len(c.contacts) >= mostContacts {
+	if k != nil || c.start == nil || len(c.contacts) >= mostContacts {
 		return k
 	}
 	if host, _, err := net.SplitHostPort(by); err == nil {
@@ -76,9 +76,7 @@ func (c *Cluster) meet(address, by string) *contact {
 	}
 	k = &contact{address: address, by: by, wake: make(chan struct{}, 1), since: time.Now()}
 	c.contacts[address] = k
-	if c.keepUp != nil {
-		c.keepUp(k)
-	}
+	c.start(func(ctx context.Context) { c.keep(ctx, k) })
 	return k
 }
 

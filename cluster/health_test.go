@@ -362,7 +362,7 @@ func TestManyRestartsInGoodOrder(t *testing.T) {
 		fleet := w.fleet(3)
 		again := fleet[1]
 		for i := range 6 {
-			again.Draining()
+			again.Drain(nil)
 			w.pass(time.Second)
 			again.end()
 			again = w.join(1, []int{0, 1, 2}, func(c *Config) { c.Boot = fmt.Sprintf("boot-%d", 100+i) })

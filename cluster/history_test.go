@@ -141,7 +141,7 @@ func (h *history) step(t *testing.T) {
 		n.end()
 		delete(h.alive, i)
 	case what == 1:
-		_ = n.Leave(t.Context(), []peer.Chunk{chunk(1), chunk(2)}) // some may be out of reach
+		n.Drain([]peer.Chunk{chunk(1), chunk(2)}) // some members may be out of reach
 	case what == 2:
 		n.Lied(fmt.Sprintf("gw-%d", o))
 	default:

@@ -18,18 +18,18 @@ func TestNobodySpeaksForAnother(t *testing.T) {
 		victim := a.Status().Members[0]
 		h := peer.Hello{
 			Cluster: "job-a", ID: victim.ID, Boot: victim.Boot, Address: victim.Address, OrderVersion: a.Self().OrderVersion,
-			Weight: 1, Draining: true,
+			Weight: 1, Draining: true, Held: []peer.Held{{Dataset: "photos", Generation: generation, Chunks: []uint32{1}}},
 		}
-		if err := a.Met(h, at(2)); err != nil {
+		if _, err := a.Met(h, at(2)); err != nil {
 			t.Fatal(err)
 		}
 		if got := states(a)[victim.ID]; got != Alive {
 			t.Errorf("after a hello in its name: got %v, want %v", got, Alive)
 		}
-		if a.Left(t.Context(), peer.Leaving{ID: victim.ID, Boot: victim.Boot}) {
-			t.Error("got a last word believed that another one spoke")
-		}
 		synctest.Wait()
+		if got := w.told[a.cfg.ID]; len(got) != 0 {
+			t.Errorf("got %v to take over, want nothing that another one offers in its name", got)
+		}
 		if got := owned(a); states(a)[victim.ID] != Alive || got[victim.ID] != before[victim.ID] {
 			t.Errorf("got %v, owners %v, want as before, %v", states(a), got, before)
 		}
@@ -44,7 +44,7 @@ func TestOneHostNamesFewAddresses(t *testing.T) {
 			return peer.Hello{Cluster: "job-a", ID: fmt.Sprintf("evil-%d", i), Boot: "b", Address: address, OrderVersion: a.Self().OrderVersion}
 		}
 		for i := range 10_000 {
-			if err := a.Met(hello(i, fmt.Sprintf("192.0.2.1:%d", 1+i)), fmt.Sprintf("10.9.9.9:%d", 1024+i)); err != nil {
+			if _, err := a.Met(hello(i, fmt.Sprintf("192.0.2.1:%d", 1+i)), fmt.Sprintf("10.9.9.9:%d", 1024+i)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -83,7 +83,7 @@ func TestLoopbackStaysAtHome(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.join(0, nil, func(c *Config) { c.Address = "127.0.0.1:7946" })
 		h := peer.Hello{Cluster: "job-a", ID: "evil", Boot: "b", Address: "169.254.169.254:80", OrderVersion: a.Self().OrderVersion}
-		if err := a.Met(h, "127.0.0.1:9999"); err != nil {
+		if _, err := a.Met(h, "127.0.0.1:9999"); err != nil {
 			t.Fatal(err)
 		}
 		w.pass(5 * time.Second)
@@ -104,7 +104,7 @@ func TestHugeClaimsAreRefused(t *testing.T) {
 		} {
 			h := peer.Hello{Cluster: "job-a", ID: "evil", Boot: "b", Address: at(9), OrderVersion: a.Self().OrderVersion}
 			change(&h)
-			if err := a.Met(h, at(9)); err == nil || !strings.Contains(err.Error(), want) || len(err.Error()) > 500 {
+			if _, err := a.Met(h, at(9)); err == nil || !strings.Contains(err.Error(), want) || len(err.Error()) > 500 {
 				t.Errorf("got %.600v, want %q", err, want)
 			}
 		}

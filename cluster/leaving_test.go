@@ -4,13 +4,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/millrace-data/millrace/cluster/peer"
 )
 
-// Draining is known to all at once, by Leave or by a hello, and each is told what it owns from now on, and nothing else.
+// Draining is known to all at once, and each is told what it owns from now on, once and nothing else.
 func TestLeaving(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		fleet := w.fleet(4)
@@ -20,25 +19,23 @@ func TestLeaving(t *testing.T) {
 				held = append(held, chunk(i))
 			}
 		}
-		if err := fleet[3].Leave(t.Context(), held); err != nil {
-			t.Fatal(err)
-		}
-		synctest.Wait()
+		fleet[3].Drain(held)
+		fleet[3].Drain(held[:1])
+		w.pass(0)
 		told := 0
 		for _, n := range fleet[:3] {
 			if got := states(n)["gw-3"]; got != Draining {
 				t.Errorf("%s: got %v, want %v", n.cfg.ID, got, Draining)
 			}
 			var got []int
-			for _, l := range w.told[n.address] {
-				if l.ID != "gw-3" || len(l.Chunks) != 1 || l.Chunks[0].Generation != generation {
-					t.Errorf("got %+v, want chunks of one generation from gw-3", l)
-				}
-				for _, i := range l.Chunks[0].Chunks {
-					got = append(got, int(i))
-					if owner := n.Owner(chunk(int(i))); owner != "" {
-						t.Errorf("%s was told of chunk %d, which is %s's", n.cfg.ID, i, owner)
-					}
+			all := w.told[n.cfg.ID]
+			if len(all) != 1 || len(all["gw-3"]) != 1 || all["gw-3"][0].Generation != generation {
+				t.Fatalf("got %+v, want chunks of one generation from gw-3", all)
+			}
+			for _, i := range all["gw-3"][0].Chunks {
+				got = append(got, int(i))
+				if owner := n.Owner(chunk(int(i))); owner != "" {
+					t.Errorf("%s was told of chunk %d, which is %s's", n.cfg.ID, i, owner)
 				}
 			}
 			if told += len(got); !slices.IsSorted(got) {
@@ -67,16 +64,21 @@ func TestLeaving(t *testing.T) {
 	})
 }
 
-func TestLastWordOfAStranger(t *testing.T) {
+// The answer to a hello is bounded: what is needed last is left out.
+func TestHeirsAreToldOfTheFirstOnly(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a := w.fleet(2)[0]
-		for _, l := range []peer.Leaving{{ID: "gw-1", Boot: "another"}, {ID: "gw-7", Boot: "boot-7"}} {
-			if a.Left(t.Context(), l) {
-				t.Errorf("got %v believed", l)
-			}
+		fleet := w.fleet(2)
+		one := chunk(7)
+		one.Number = -1
+		held := []peer.Chunk{one}
+		for i := range peer.MostHeld + 2 {
+			one.Number = i
+			held = append(held, one)
 		}
-		if got := states(a)["gw-1"]; got != Alive {
-			t.Errorf("got %v, want %v", got, Alive)
+		fleet[1].Drain(held)
+		w.pass(0)
+		if got := w.told["gw-0"]["gw-1"][0].Chunks; len(got) != peer.MostHeld || got[0] != 0 || got[len(got)-1] != peer.MostHeld-1 {
+			t.Errorf("got %d chunks, the first %d and the last %d, want the first %d", len(got), got[0], got[len(got)-1], peer.MostHeld)
 		}
 	})
 }

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"time"
 
@@ -66,7 +67,7 @@ func (c *Cluster) alive(k *contact, h peer.Hello, begun time.Time) {
 		m.gone, m.reason = false, ""
 	}
 	if h.Draining {
-		c.goes(m)
+		c.goes(m, h.Held)
 	}
 	if m.address != h.Address || m.draining != h.Draining || m.weight != h.Weight || !slices.Equal(m.serves, h.Serves) {
 		change = true
@@ -107,8 +108,8 @@ func (c *Cluster) joined(before *member, h peer.Hello) {
 	})
 }
 
-// goes notes that a member drains: it answers, but owns nothing any more.
-func (c *Cluster) goes(m *member) {
+// goes notes that a member drains: it answers, but owns nothing any more. held is what it holds that is this gateway's now.
+func (c *Cluster) goes(m *member, held []peer.Held) {
 	if m.draining {
 		return
 	}
@@ -116,6 +117,9 @@ func (c *Cluster) goes(m *member) {
 	id := m.id
 	c.note(func() { c.cfg.Log.Info().Str("member", id).Msg("cluster: member goes") })
 	c.rebuild()
+	if c.start != nil && c.cfg.Inherit != nil && len(held) > 0 {
+		c.start(func(ctx context.Context) { c.cfg.Inherit(ctx, id, held) })
+	}
 }
 
 // leave takes a member out that does not answer, or is none any more.

@@ -21,14 +21,14 @@ import (
 type world struct {
 	t     *testing.T
 	mu    sync.Mutex
-	nodes map[string]*node                 // by address, whoever listens there now
-	cut   func(from, to string) bool       // by address: nothing passes
-	read  func(from, to string) error      // what becomes of reads; nil: they fill dst with zeros
-	mute  time.Duration                    // that a member takes until it gives a sign of life
-	loads time.Duration                    // that a member takes after a sign of life
-	reads []string                         // from>to
-	told  map[string][]peer.Leaving        // by address, who was told what
-	hello func(from string, h *peer.Hello) // bends what a gateway says
+	nodes map[string]*node                  // by address, whoever listens there now
+	cut   func(from, to string) bool        // by address: nothing passes
+	read  func(from, to string) error       // what becomes of reads; nil: they fill dst with zeros
+	mute  time.Duration                     // that a member takes until it gives a sign of life
+	loads time.Duration                     // that a member takes after a sign of life
+	reads []string                          // from>to
+	told  map[string]map[string][]peer.Held // by ID: what each member was to take over, by the ID of the one that went
+	hello func(from string, h *peer.Hello)  // bends what a gateway says
 }
 
 // node is one gateway, as one that is running.
@@ -39,7 +39,7 @@ type node struct {
 }
 
 func newWorld(t *testing.T) *world {
-	return &world{t: t, nodes: map[string]*node{}, told: map[string][]peer.Leaving{}}
+	return &world{t: t, nodes: map[string]*node{}, told: map[string]map[string][]peer.Held{}}
 }
 
 // inWorld runs a test under a fake clock.
@@ -88,10 +88,10 @@ func (p pass) Hello(ctx context.Context, address string, h peer.Hello) (peer.Hel
 	if p.w.hello != nil {
 		p.w.hello(p.from, &h)
 	}
-	if err := n.Met(h, p.from); err != nil {
+	theirs, err := n.Met(h, p.from)
+	if err != nil {
 		return peer.Hello{}, &peer.Refused{Status: 403, Code: peer.CodeRefused, Detail: err.Error()}
 	}
-	theirs := n.Self()
 	if p.w.hello != nil {
 		p.w.hello(address, &theirs)
 	}
@@ -119,18 +119,6 @@ func (p pass) Read(ctx context.Context, address string, _ *peer.Query, dst [][]b
 	return nil
 }
 
-func (p pass) Leave(ctx context.Context, address string, l peer.Leaving) error {
-	n, err := p.to(ctx, address)
-	if err != nil {
-		return err
-	}
-	p.w.mu.Lock()
-	p.w.told[address] = append(p.w.told[address], l)
-	p.w.mu.Unlock()
-	n.Left(ctx, l)
-	return nil
-}
-
 // at is the address of gateway i.
 func at(i int) string { return fmt.Sprintf("10.0.0.%d:7946", i+1) }
 
@@ -151,6 +139,14 @@ func (w *world) join(i int, others []int, change func(*Config)) *node {
 		change(&cfg)
 	}
 	cfg.Client = pass{w, cfg.Address}
+	cfg.Inherit = func(_ context.Context, member string, held []peer.Held) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.told[cfg.ID] == nil {
+			w.told[cfg.ID] = map[string][]peer.Held{}
+		}
+		w.told[cfg.ID][member] = append(w.told[cfg.ID][member], held...)
+	}
 	c, err := New(cfg)
 	if err != nil {
 		w.t.Fatal(err)

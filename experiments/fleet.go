@@ -143,7 +143,7 @@ func (d *data) join(ctx context.Context, cfg fleetConfig, i int, addresses []str
 	}
 	m.source.Share(dataset)
 	server := peer.NewServer(peer.ServerConfig{
-		Self: m.cluster.Self, Holder: m.path, Heard: m.heard, Met: m.cluster.Met, Leaving: func(context.Context, peer.Leaving, string) {}, Log: zerolog.Nop(),
+		Cluster: cfg.name, Met: m.cluster.Met, Holder: m.path, Heard: m.heard, Log: zerolog.Nop(),
 		DrainTime: time.Millisecond, // whoever stops is gone
 	})
 	run, cancel := context.WithCancel(ctx)

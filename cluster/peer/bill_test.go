@@ -2,7 +2,6 @@ package peer
 
 import (
 	"bytes"
-	"errors"
 	"io"
 	"net/http"
 	"slices"
@@ -106,22 +105,4 @@ func TestQuestionsArePaidFor(t *testing.T) {
 		t.Errorf("a small question while no memory is left: %v", err)
 	}
 	same(t, dst, want)
-}
-
-// Who is no member is not heard when it leaves, however much it says.
-func TestLastWordsOfStrangersAreNotRead(t *testing.T) {
-	cfg := serverOf(newShelf(1, 100))
-	cfg.Member = func(id, boot string) bool { return id == "a" && boot == "7" }
-	address := start(t, cfg)
-	if status, said := post(t, address, leavingPath, "stranger", make([]byte, 1000)); status != http.StatusForbidden || !strings.Contains(said, `\"stranger\" is no member`) {
-		t.Errorf("got %d %s, want %d and its name", status, said, http.StatusForbidden)
-	}
-	if err := asker(t, nil).Leave(t.Context(), address, Leaving{ID: "a"}); err != nil {
-		t.Errorf("a member: %v", err)
-	}
-	stranger := asker(t, func(cfg *ClientConfig) { cfg.ID = "c" })
-	var no *Refused
-	if err := stranger.Leave(t.Context(), address, Leaving{ID: "a"}); !errors.As(err, &no) || no.Code != CodeRefused {
-		t.Errorf("got %v, want it refused", err)
-	}
 }

@@ -115,52 +115,43 @@ func (c *Client) Close() {
 
 // Hello says h to the gateway at an address, host:port, and returns what that says of itself.
 func (c *Client) Hello(ctx context.Context, address string, h Hello) (Hello, error) {
-	var theirs Hello
-	state, err := c.tell(ctx, address, helloPath, h, &theirs)
+	theirs, err := c.hello(ctx, address, h)
 	if err != nil {
 		return Hello{}, fmt.Errorf("say hello to %s: %w", address, err)
-	}
-	if err := certified(state, theirs.ID); err != nil && !c.cfg.SharedCert {
-		return Hello{}, fmt.Errorf("say hello to %s: %w", address, err)
-	}
-	if !theirs.named() {
-		return Hello{}, fmt.Errorf("say hello to %s: a hello without an id, or with a long name: %w", address, ErrMalformed)
 	}
 	return theirs, nil
 }
 
-// Leave tells the gateway at an address what this one holds, because it goes. Of very many chunks the last are left out.
-func (c *Client) Leave(ctx context.Context, address string, l Leaving) error {
-	if _, err := c.tell(ctx, address, leavingPath, l.cut(maxHeldChunks), &struct{}{}); err != nil {
-		return fmt.Errorf("take leave of %s: %w", address, err)
-	}
-	return nil
-}
-
-// tell posts one value as JSON, and reads the answer into reply. It returns who has answered, nil without TLS.
-func (c *Client) tell(ctx context.Context, address, path string, value, reply any) (*tls.ConnectionState, error) {
-	body, err := json.Marshal(value)
+func (c *Client) hello(ctx context.Context, address string, h Hello) (theirs Hello, err error) {
+	body, err := json.Marshal(h)
 	if err != nil {
-		return nil, err
+		return theirs, err
 	}
 	watched, w := watch(ctx, c.cfg.Dial, c.cfg.Silence, helloTotal)
 	defer w.finish()
-	resp, err := c.post(watched, w, address, path, helloTotal, body, func() {})
+	resp, err := c.post(watched, w, address, helloPath, helloTotal, body, func() {})
 	if err != nil {
-		return nil, err
+		return theirs, err
 	}
 	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, maxHelloBytes+1))
+	const most = maxHelloBytes + maxHeldBytes
+	text, err := io.ReadAll(io.LimitReader(resp.Body, most+1))
 	if err != nil {
-		return nil, w.fault(err)
+		return theirs, w.fault(err)
 	}
-	if len(text) > maxHelloBytes {
-		return nil, fmt.Errorf("more than %d bytes: %w", maxHelloBytes, ErrMalformed)
+	if len(text) > most {
+		return theirs, fmt.Errorf("more than %d bytes: %w", most, ErrMalformed)
 	}
-	if err := json.Unmarshal(text, reply); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
+	if err := json.Unmarshal(text, &theirs); err != nil {
+		return theirs, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
-	return resp.TLS, nil
+	if err := certified(resp.TLS, theirs.ID); err != nil && !c.cfg.SharedCert {
+		return theirs, err
+	}
+	if !theirs.named() {
+		return theirs, fmt.Errorf("a hello without an id, or with a long name: %w", ErrMalformed)
+	}
+	return theirs, nil
 }
 
 // post sends one question under the eyes of w, and returns the answer when its body begins, an error if it says no. It calls connected

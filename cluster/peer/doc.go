@@ -14,10 +14,9 @@
 // asks (ClusterHeader, VersionHeader, MemberHeader). A request with another name or version is refused
 // before its body is read, with a code that says which of them; so is one whose member is not the one that its certificate names.
 //
-//	/peer/v1/read     a Query in its binary form, and in DeadlineHeader how long the asker will wait. The answer is the bytes
-//	                  of the ranges, in order, with their sum as Content-Length, or a problem (RFC 9457) with a code.
-//	/peer/v1/hello    a Hello as JSON; the answer is the other one's.
-//	/peer/v1/leaving  a Leaving as JSON.
+//	/peer/v1/read   a Query in its binary form, and in DeadlineHeader how long the asker will wait. The answer is the bytes
+//	                of the ranges, in order, with their sum as Content-Length, or a problem (RFC 9457) with a code.
+//	/peer/v1/hello  a Hello as JSON; the answer is the other one's, with what the asker is to take over if the other one drains.
 //
 // While a server brings what it does not have, it sends the informational status 102 every 200 ms. So the asker tells a
 // slow store, for which it waits as long as its deadline allows, from a gateway that has stopped: one that says nothing

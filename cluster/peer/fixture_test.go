@@ -126,8 +126,13 @@ func self() Hello {
 	return Hello{Cluster: testCluster, ID: "b", Boot: "1", Address: "10.0.0.2:7946", OrderVersion: 1, Weight: 1 << 30}
 }
 
+// greets answers every hello with one.
+func greets(own Hello) func(Hello, string) (Hello, error) {
+	return func(Hello, string) (Hello, error) { return own, nil }
+}
+
 func serverOf(h Holder) ServerConfig {
-	return ServerConfig{Self: self, Holder: h, Log: zerolog.Nop(), SharedCert: true}
+	return ServerConfig{Cluster: testCluster, Met: greets(self()), Holder: h, Log: zerolog.Nop(), SharedCert: true}
 }
 
 // serve runs a server on a listener until the test ends.

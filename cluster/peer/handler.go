@@ -67,9 +67,7 @@ func begin(out *sending.Writer, status int, content string, length int64) {
 
 // route finds out what is asked, after who asks.
 func (s *Server) route(out *sending.Writer, r *http.Request) error {
-	handle := map[string]func(*sending.Writer, *http.Request) error{
-		readPath: s.read, helloPath: s.hello, leavingPath: s.leaving,
-	}[r.URL.Path]
+	handle := map[string]func(*sending.Writer, *http.Request) error{readPath: s.read, helloPath: s.hello}[r.URL.Path]
 	switch got := r.Header.Values(VersionHeader); {
 	case handle == nil:
 		return refuse(CodePeerPort, "this is the peer port, on which gateways ask each other; clients use the data port (--listen)")
@@ -78,7 +76,7 @@ func (s *Server) route(out *sending.Writer, r *http.Request) error {
 	case !slices.Equal(got, []string{strconv.Itoa(Version)}):
 		return refuse(CodeOtherVersion, "the peer protocol's version is %.40q there and %d here", got, Version)
 	}
-	if own, got := s.cfg.Self().Cluster, r.Header.Values(ClusterHeader); !slices.Equal(got, []string{own}) {
+	if own, got := s.cfg.Cluster, r.Header.Values(ClusterHeader); !slices.Equal(got, []string{own}) {
 		return refuse(CodeOtherCluster, "this gateway belongs to cluster %q, not to %.300q", own, got)
 	}
 	if !s.cfg.SharedCert {
@@ -204,50 +202,28 @@ func (s *Server) reserve(n int64) (done func(), ok bool) {
 	return s.cfg.Reserve(n)
 }
 
-// json reads a body into a value, and hands it to use.
-func (s *Server) json(r *http.Request, limit int64, value any, use func() error) error {
-	text, done, err := s.body(r, limit, jsonTimes)
+func (s *Server) hello(out *sending.Writer, r *http.Request) error {
+	text, done, err := s.body(r, maxHelloBytes, jsonTimes)
 	if err != nil {
 		return err
 	}
 	defer done()
-	if err := json.Unmarshal(text, value); err != nil {
+	var h Hello
+	if err := json.Unmarshal(text, &h); err != nil {
 		return refuse(CodeInvalid, "the body is not the JSON that belongs here: %v", err)
 	}
-	return use()
-}
-
-func (s *Server) hello(out *sending.Writer, r *http.Request) error {
-	var h Hello
-	return s.json(r, maxHelloBytes, &h, func() error {
-		switch id := r.Header.Get(MemberHeader); {
-		case !h.named():
-			return refuse(CodeInvalid, "a hello needs an id, and its names have at most %d bytes", maxNameBytes)
-		case h.ID != id:
-			return refuse(CodeRefused, "gateway %.300q brings the hello of %q", id, h.ID)
-		}
-		if s.cfg.Met != nil {
-			if err := s.cfg.Met(h, r.RemoteAddr); err != nil {
-				return refuse(CodeRefused, "%v", err)
-			}
-		}
-		brief(out, http.StatusOK, contentJSON, s.cfg.Self())
-		return nil
-	})
-}
-
-func (s *Server) leaving(out *sending.Writer, r *http.Request) error {
-	l := Leaving{ID: r.Header.Get(MemberHeader), Boot: r.Header.Get(BootHeader)}
-	if s.cfg.Member != nil && !s.cfg.Member(l.ID, l.Boot) {
-		return refuse(CodeRefused, "gateway %.300q is no member here, so nobody waits for its last word", l.ID)
+	switch id := r.Header.Get(MemberHeader); {
+	case !h.named():
+		return refuse(CodeInvalid, "a hello needs an id, and its names have at most %d bytes", maxNameBytes)
+	case h.ID != id:
+		return refuse(CodeRefused, "gateway %.300q brings the hello of %q", id, h.ID)
 	}
-	return s.json(r, maxLeavingBytes, &l, func() error {
-		if s.cfg.Leaving != nil {
-			s.cfg.Leaving(r.Context(), l, r.RemoteAddr)
-		}
-		brief(out, http.StatusOK, contentJSON, struct{}{})
-		return nil
-	})
+	own, err := s.cfg.Met(h, r.RemoteAddr)
+	if err != nil {
+		return refuse(CodeRefused, "%v", err)
+	}
+	brief(out, http.StatusOK, contentJSON, own)
+	return nil
 }
 
 // refusalOf says how the asker is told of an error. Words of the parts below may name keys and

@@ -14,9 +14,8 @@ const (
 
 // Addresses on the peer port, all of them POST.
 const (
-	readPath    = "/peer/v1/read"
-	helloPath   = "/peer/v1/hello"
-	leavingPath = "/peer/v1/leaving"
+	readPath  = "/peer/v1/read"
+	helloPath = "/peer/v1/hello"
 
 	contentBytes   = "application/octet-stream"
 	contentJSON    = "application/json"
@@ -34,6 +33,10 @@ type Hello struct {
 	Serves       []Served `json:"serves"`
 	Draining     bool     `json:"draining"` // it answers, but will be gone soon
 	UpMS         uint64   `json:"up_ms"`    // milliseconds since it was started
+
+	// Held stands in the answer of a gateway that drains: the chunks in its memory that the asker owns from now on. The asker can
+	// bring them while the gateway still answers. In a question Held means nothing, as anybody could ask in another one's name.
+	Held []Held `json:"held,omitempty"`
 }
 
 // named reports whether h says whose it is, in names that fit a page of status.
@@ -47,14 +50,6 @@ type Served struct {
 	Generation string `json:"generation"`
 }
 
-// Leaving is the last word of a gateway that drains: what it holds, so that others can bring it from there while it
-// still answers.
-type Leaving struct {
-	ID     string `json:"-"` // the gateway's, which every request carries
-	Boot   string `json:"-"`
-	Chunks []Held `json:"chunks"`
-}
-
 // Held are chunks of one generation, by number, the soonest needed first.
 type Held struct {
 	Dataset    string   `json:"dataset"`
@@ -62,27 +57,14 @@ type Held struct {
 	Chunks     []uint32 `json:"chunks"`
 }
 
+// MostHeld is how many chunks the answer to one hello may list as held: those of 16 TiB in chunks of 64 MiB.
+const MostHeld = 1 << 18
+
 // Limits of what is said. They bound what a stranger can make a gateway hold, not what is of use.
 const (
 	maxHelloBytes   = 512 << 10 // of a thousand datasets, by name and generation
-	maxLeavingBytes = 4 << 20
-	maxHeldChunks   = 1 << 18 // in one Leaving; what is needed later is left out
+	maxHeldBytes    = 4 << 20   // of MostHeld chunks, beside the rest of an answer
 	maxProblemBytes = 16 << 10
 	maxNameBytes    = 255
 	maxDetailBytes  = 500 // of a refusal: it is written to logs
 )
-
-// cut returns l with at most n chunks: those that are needed first of each generation, in the order in which they stand.
-func (l Leaving) cut(n int) Leaving {
-	all := l.Chunks
-	l.Chunks = nil
-	for _, h := range all {
-		if n == 0 {
-			break
-		}
-		h.Chunks = h.Chunks[:min(n, len(h.Chunks))]
-		n -= len(h.Chunks)
-		l.Chunks = append(l.Chunks, h)
-	}
-	return l
-}

@@ -20,7 +20,7 @@ import (
 func TestStrangersDoNotFillTheLog(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		s := NewServer(ServerConfig{Self: func() Hello { return Hello{Cluster: "job-a", ID: "gw-0"} }, Log: zerolog.New(&out)})
+		s := NewServer(ServerConfig{Cluster: "job-a", Log: zerolog.New(&out)})
 		faults := s.quiet.HTTP(s.cfg.Log, "peer connection")
 		const mostKinds = 256
 		lines := func() (all []string) {

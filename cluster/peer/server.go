@@ -16,31 +16,24 @@ import (
 	"github.com/millrace-data/millrace/internal/quiet"
 )
 
-// ServerConfig of a Server. Self and Holder are needed; of the rest a zero value means its default.
+// ServerConfig of a Server. Cluster, Met and Holder are needed; of the rest a zero value means its default.
 type ServerConfig struct {
-	// Self is what this gateway tells others of itself. Its cluster is the one whose members may
-	// ask.
-	Self func() Hello
+	// Cluster is the name of the one whose members may ask.
+	Cluster string
+	// Met takes the hello of a gateway, and from where it came. It returns what this gateway says
+	// of itself, or the reason why the other one is refused.
+	Met func(h Hello, remote string) (Hello, error)
 	// Holder answers what is asked.
 	Holder Holder
 	// Heard is told of the reader for whom something is asked, before it is answered. It must not
 	// block.
 	Heard func(dataset, generation string, r Reader)
-	// Met is told who says hello, and from where. What it returns is told to them as the reason why
-	// they are refused.
-	Met func(h Hello, remote string) error
 	// Reserve takes memory for a question from whatever bounds the gateway's, at once or not at
 	// all. nil: nothing bounds it.
 	Reserve func(n int64) (release func(), ok bool)
-	// Member reports whether a gateway is a member, by its name and boot: only members are heard
-	// when they leave. nil: any is.
-	Member func(id, boot string) bool
 	// Answered is told how many bytes a member, by the name that it gives itself, was sent. It must
 	// not block.
 	Answered func(member string, bytes int64)
-	// Leaving is told what a gateway is said to hold that goes away. The gateway that says so waits
-	// for it, and hears nothing meanwhile.
-	Leaving func(ctx context.Context, l Leaving, remote string)
 
 	TLS        *tls.Config // nil: plain HTTP
 	SharedCert bool        // the names of certificates are not those of members

@@ -126,11 +126,11 @@ func problemIn(t *testing.T, resp *http.Response) Refused {
 func TestCodes(t *testing.T) {
 	s := newShelf(1, 100)
 	cfg := serverOf(s)
-	cfg.Met = func(h Hello, _ string) error {
+	cfg.Met = func(h Hello, _ string) (Hello, error) {
 		if h.ID == "stranger" {
-			return errors.New("its address 127.0.0.1:1 is nobody else's")
+			return Hello{}, errors.New("its address 127.0.0.1:1 is nobody else's")
 		}
-		return nil
+		return self(), nil
 	}
 	address := start(t, cfg)
 	q, _, _ := s.question(1, 10)
@@ -167,7 +167,6 @@ func TestCodes(t *testing.T) {
 		{"hello of nobody", helloPath, []byte(`{"cluster":"job-a"}`), nil, 400, CodeInvalid, "id"},
 		{"a hello of another gateway", helloPath, []byte(`{"cluster":"job-a","id":"b"}`), nil, 403, CodeRefused, `"a" brings the hello of "b"`},
 		{"a stranger's hello", helloPath, []byte(`{"cluster":"job-a","id":"stranger"}`), set(MemberHeader, "stranger"), 403, CodeRefused, "127.0.0.1:1"},
-		{"a farewell that is no JSON", leavingPath, []byte("bye"), nil, 400, CodeInvalid, "JSON"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := problemIn(t, ask(t, address, c.path, c.body, c.change))
@@ -274,17 +273,17 @@ func TestReadersAreHeardOf(t *testing.T) {
 	}
 }
 
-func TestHelloAndFarewell(t *testing.T) {
+func TestHello(t *testing.T) {
 	cfg := serverOf(newShelf(0, 0))
 	var met Hello
-	var left Leaving
-	cfg.Met = func(h Hello, remote string) error {
+	own := self()
+	own.Held = []Held{{Dataset: testDataset, Generation: testGeneration, Chunks: []uint32{9, 3, 4}}}
+	cfg.Met = func(h Hello, remote string) (Hello, error) {
 		if met = h; remote == "" {
 			t.Error("nobody said where a hello came from")
 		}
-		return nil
+		return own, nil
 	}
-	cfg.Leaving = func(_ context.Context, l Leaving, _ string) { left = l }
 	address := start(t, cfg)
 	client := asker(t, nil)
 	mine := Hello{
@@ -295,37 +294,26 @@ func TestHelloAndFarewell(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(self(), theirs); diff != "" {
+	if diff := cmp.Diff(own, theirs); diff != "" {
 		t.Errorf("their hello (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(mine, met); diff != "" {
 		t.Errorf("our hello (-want +got):\n%s", diff)
 	}
-	l := Leaving{ID: "a", Boot: "7", Chunks: []Held{{Dataset: testDataset, Generation: testGeneration, Chunks: []uint32{9, 3, 4}}}}
-	if err := client.Leave(t.Context(), address, l); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(l, left); diff != "" {
-		t.Errorf("our farewell (-want +got):\n%s", diff)
-	}
 }
 
-// The longest last word fits into what is read of one, and loses what is needed last.
-func TestFarewellsAreCutToWhatIsRead(t *testing.T) {
-	many := make([]uint32, maxHeldChunks-1)
-	for i := range many {
-		many[i] = 4_000_000_000 + uint32(i)
+// The longest answer to a hello fits into what is read of one.
+func TestTheLongestHelloIsRead(t *testing.T) {
+	own := self()
+	own.Held = []Held{{Dataset: "x", Chunks: make([]uint32, MostHeld)}}
+	for i := range own.Held[0].Chunks {
+		own.Held[0].Chunks[i] = 4_000_000_000 + uint32(i)
 	}
-	l := Leaving{ID: "a", Chunks: []Held{{Dataset: "x", Chunks: many}, {Dataset: "y", Chunks: []uint32{1, 2, 3}}, {Dataset: "z", Chunks: many}}}
-	left := l.cut(maxHeldChunks)
-	if got := left.Chunks; len(got) != 2 || !slices.Equal(got[0].Chunks, many) || !slices.Equal(got[1].Chunks, []uint32{1}) {
-		t.Errorf("got chunks of %d generations, want all of the first and one of the second", len(got))
-	}
-	if text, err := json.Marshal(left); err != nil || len(text) > maxLeavingBytes {
-		t.Errorf("got %d bytes and %v, want at most %d", len(text), err, maxLeavingBytes)
-	}
-	if len(l.Chunks) != 3 || len(l.Chunks[1].Chunks) != 3 {
-		t.Error("the caller's own list was cut")
+	cfg := serverOf(newShelf(0, 0))
+	cfg.Met = greets(own)
+	theirs, err := asker(t, nil).Hello(t.Context(), start(t, cfg), Hello{ID: "a"})
+	if err != nil || len(theirs.Held) != 1 || !slices.Equal(theirs.Held[0].Chunks, own.Held[0].Chunks) {
+		t.Errorf("got %d lists of chunks and %v, want one of all of them", len(theirs.Held), err)
 	}
 }
 
@@ -491,7 +479,6 @@ func TestHostileConnections(t *testing.T) {
 		{"chunks", head + "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "HTTP/1.1 400"},
 		{"a length below zero", head + length(-1), "HTTP/1.1 400"},
 		{"a query that is too long", head + length(maxQueryBytes+1), "HTTP/1.1 400"},
-		{"a farewell that is too long", strings.Replace(head, "read", "leaving", 1) + length(maxLeavingBytes+1), "HTTP/1.1 400"},
 		{"a hello that is too long", strings.Replace(head, "read", "hello", 1) + length(maxHelloBytes+1), "HTTP/1.1 400"},
 		{"a length beyond all", head + length(1<<62), "HTTP/1.1 400"},
 		{"noise", "\x16\x03\x01\x00\xf4\x01\x00\x00\xf0\x03\x03\r\n\r\n", "HTTP/1.1 400"},

@@ -33,7 +33,7 @@ func (p *process) assemble() {
 	m.cluster, err = cluster.New(cluster.Config{
 		Name: run.history.Cluster, ID: p.machine.id, Boot: p.boot, Address: p.machine.address, Weight: uint64(set.Budget),
 		Serves:    []cluster.Serving{{Dataset: d.Name, Generation: d.Index.Generation(), Chunks: d.Index.Chunks()}},
-		Discovery: &p.machine.view, Client: m.client, Log: run.log(p.boot),
+		Discovery: &p.machine.view, Client: m.client, Inherit: p.inherit, Log: run.log(p.boot),
 	})
 	if err != nil {
 		run.wrong("%s: %v", p.boot, err)
@@ -46,9 +46,8 @@ func (p *process) assemble() {
 	p.source = p.path.Open(d.Index, reach{p, run.store, run.books}, d.Prefix)
 	p.source.Share(d.Name)
 	m.server = peer.NewServer(peer.ServerConfig{
-		Self:   m.cluster.Self,
+		Cluster: run.history.Cluster, Met: m.cluster.Met, Heard: m.heard, Log: run.log(p.boot),
 		Holder: &holder{Holder: p.path, lies: &p.machine.lies, data: d, old: run.history.Old, seen: m.seen, answered: m.answered},
-		Heard:  m.heard, Met: m.cluster.Met, Leaving: m.leaving, Log: run.log(p.boot),
 	})
 }
 
@@ -95,17 +94,11 @@ func (m *member) heard(dataset, generation string, r peer.Reader) {
 	m.process.path.Heard(dataset, generation, at, r.Think)
 }
 
-// leaving brings what a gateway holds that goes.
-func (m *member) leaving(ctx context.Context, l peer.Leaving, _ string) {
-	if !m.cluster.Left(ctx, l) {
-		return
+// inherit brings what a gateway holds that goes.
+func (p *process) inherit(ctx context.Context, member string, held []peer.Held) {
+	for _, h := range held {
+		p.path.Pull(ctx, member, h)
 	}
-	p := m.process
-	p.spawn(func() {
-		for _, h := range l.Chunks {
-			p.path.Pull(p.ctx, l.ID, h)
-		}
-	})
 }
 
 // drainTime is how long a gateway serves on after it has said that it goes.
@@ -120,9 +113,7 @@ func (m *machine) drain(ctx context.Context) {
 	if alone := !slices.ContainsFunc(m.run.machines, func(o *machine) bool { return o != m && o.settled() }); alone {
 		m.run.books.lose(m.number, p.path.Held())
 	}
-	told, cancel := context.WithTimeout(p.ctx, drainTime)
-	_ = p.room.cluster.Leave(told, slices.Clone(p.path.Held())) // who cannot be told reads from the store
-	cancel()
+	p.room.cluster.Drain(p.path.Held()) // who cannot be told reads from the store
 	if objstore.Sleep(ctx, drainTime) != nil || m.now() != p {
 		return
 	}

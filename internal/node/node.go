@@ -256,7 +256,7 @@ func (s *Node) joinPeers(failed, rest context.Context, g *errgroup.Group, ln net
 	})
 	g.Go(func() error {
 		<-failed.Done()
-		s.peers.goodbye(rest)
+		s.peers.goodbye()
 		return nil
 	})
 	return func() {

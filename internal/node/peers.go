@@ -21,13 +21,10 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Bounds of what other gateways tell us, and of the goodbye. What does not fit into the queues is dropped: it would have made
-// something faster.
+// Bounds of what other gateways tell us. What does not fit into the queue of readers is dropped: it would have made something faster.
 const (
 	mostHeard    = 256
-	mostLeaving  = 16
 	peerDrain    = 3 * time.Second // for what the peer port answers when the data port is closed
-	goodbyeTime  = 5 * time.Second
 	planningTime = 5 * time.Second // for the plan of a reader that was heard of
 	mostFollowed = 1 << 20         // samples of a batch that is shared out by homes
 )
@@ -35,7 +32,7 @@ const (
 // peers is a gateway's part in a cluster:
 //
 //	peer port ──> peer.Server ──> datapath.Path of the dataset (Answer)      readers heard of ──> gateway.Plan ──> Path.Heard
-//	                                                                         what a leaving member holds ──> Path.Pull
+//	                                                                         cluster.Cluster (what a leaving member holds) ──> Path.Pull
 //	datapath.Path ──> cluster.Cluster (who owns it) ──> peer.Client ──> the others
 type peers struct {
 	cfg     *ClusterConfig
@@ -45,7 +42,6 @@ type peers struct {
 	server  *peer.Server
 	sets    map[string]shared // by dataset
 	heard   chan heard
-	leaving chan peer.Leaving
 }
 
 // shared is a dataset that other gateways ask for.
@@ -66,10 +62,7 @@ func (s *Node) joinCluster() error {
 	if c.Name == "" {
 		return nil
 	}
-	p := &peers{
-		cfg: c, log: s.log, sets: map[string]shared{},
-		heard: make(chan heard, mostHeard), leaving: make(chan peer.Leaving, mostLeaving),
-	}
+	p := &peers{cfg: c, log: s.log, sets: map[string]shared{}, heard: make(chan heard, mostHeard)}
 	boot := rand.Text()
 	var client, served *tls.Config
 	if !c.Insecure {
@@ -87,15 +80,15 @@ func (s *Node) joinCluster() error {
 	var err error
 	p.cluster, err = cluster.New(cluster.Config{
 		Name: c.Name, ID: c.Member, Boot: boot, Address: c.Advertise,
-		Weight: uint64(s.cfg.memoryOfAll()), Discovery: &cluster.Names{Where: c.Where, Log: s.log}, Client: p.client, Log: s.log,
+		Weight: uint64(s.cfg.memoryOfAll()), Discovery: &cluster.Names{Where: c.Where, Log: s.log}, Client: p.client, Inherit: p.inherit, Log: s.log,
 	})
 	if err != nil {
 		return err
 	}
 	p.server = peer.NewServer(peer.ServerConfig{
-		Self: p.cluster.Self, Holder: p, Heard: p.hear, Met: p.cluster.Met, Leaving: p.left, Answered: p.cluster.Answered,
-		Reserve: func(n int64) (func(), bool) { return s.main().path.TryReserve(n) }, Member: p.cluster.Member,
-		TLS: served, SharedCert: c.SharedCert, Log: s.log, DrainTime: peerDrain,
+		Cluster: c.Name, Met: p.cluster.Met, Holder: p, Heard: p.hear, Answered: p.cluster.Answered,
+		Reserve: func(n int64) (func(), bool) { return s.main().path.TryReserve(n) },
+		TLS:     served, SharedCert: c.SharedCert, Log: s.log, DrainTime: peerDrain,
 	})
 	s.peers = p
 	s.closers = append(s.closers, p.client.Close)
@@ -129,17 +122,6 @@ func (p *peers) hear(dataset, generation string, r peer.Reader) {
 	}
 }
 
-// left keeps what a member that goes has told us. It waits until that is known: it will not answer for long.
-func (p *peers) left(ctx context.Context, l peer.Leaving, _ string) {
-	if !p.cluster.Left(ctx, l) {
-		return
-	}
-	select {
-	case p.leaving <- l:
-	default:
-	}
-}
-
 // run runs everything but the peer port until ctx ends.
 func (p *peers) run(ctx context.Context, g *gateway.Gateway) error {
 	all, ctx := errgroup.WithContext(ctx)
@@ -149,16 +131,6 @@ func (p *peers) run(ctx context.Context, g *gateway.Gateway) error {
 			select {
 			case h := <-p.heard:
 				p.follow(ctx, g, h)
-			case <-ctx.Done():
-				return nil
-			}
-		}
-	})
-	all.Go(func() error {
-		for {
-			select {
-			case l := <-p.leaving:
-				p.pull(ctx, l)
 			case <-ctx.Done():
 				return nil
 			}
@@ -193,20 +165,17 @@ func (p *peers) follow(ctx context.Context, g *gateway.Gateway, h heard) {
 	set.path.Heard(h.dataset, h.generation, at, r.Think)
 }
 
-// pull brings what a member that goes holds, and what is ours from now on.
-func (p *peers) pull(ctx context.Context, l peer.Leaving) {
-	for _, h := range l.Chunks {
+// inherit brings what a member that goes holds, and what is ours from now on.
+func (p *peers) inherit(ctx context.Context, member string, held []peer.Held) {
+	for _, h := range held {
 		if set, known := p.sets[h.Dataset]; known {
-			set.path.Pull(ctx, l.ID, h)
+			set.path.Pull(ctx, member, h)
 		}
 	}
 }
 
 // goodbye tells the others that this gateway will be gone soon, and the new owners of what it holds, that they may bring it.
-func (p *peers) goodbye(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), goodbyeTime)
-	defer cancel()
-	p.cluster.Draining()
+func (p *peers) goodbye() {
 	var held []peer.Chunk
 	seen := map[*datapath.Path]bool{}
 	for _, set := range p.sets {
@@ -215,9 +184,7 @@ func (p *peers) goodbye(ctx context.Context) {
 			held = append(held, set.path.Held()...)
 		}
 	}
-	if err := p.cluster.Leave(ctx, held); err != nil {
-		p.log.Info().Err(err).Msg("some members were not told what this gateway holds")
-	}
+	p.cluster.Drain(held)
 }
 
 // listenPeers binds the peer port.

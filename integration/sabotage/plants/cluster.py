@@ -42,7 +42,7 @@ PLANTS = [
     (
         "cluster believes anybody who says that a member goes",
         "./cluster TestNobodySpeaksForAnother",
-        [("cluster/leave.go", "return c.contacts[m.address], m.draining", "return c.contacts[m.address], true")],
+        [("cluster/check.go", "\town.Held = c.heirs[h.ID]\n", "\town.Held = c.heirs[h.ID]\n\tif m := c.members[h.ID]; m != nil && h.Draining {\n\t\tc.goes(m, h.Held)\n\t}\n")],
     ),
     (
         "cluster lets one host name any number of addresses",
@@ -205,9 +205,9 @@ PLANTS = [
         [("cluster/peer/handler.go", "done, ok := s.reserve(times * n)", "done, ok := s.reserve(n)")],
     ),
     (
-        "peer hears strangers out when they leave",
-        "./cluster/peer TestLastWordsOfStrangersAreNotRead",
-        [("cluster/peer/handler.go", "if s.cfg.Member != nil && !s", "if s.cfg.Member == nil && !s")],
+        "cluster tells one member of what another one is to take over",
+        "./cluster TestLeaving",
+        [("cluster/check.go", "\town.Held = c.heirs[h.ID]\n", "\tfor _, held := range c.heirs {\n\t\town.Held = append(own.Held, held...)\n\t}\n")],
     ),
     (
         "datapath answers for more ranges than a chunk has samples",

@@ -1,0 +1,43 @@
+package cluster
+
+import (
+	"slices"
+
+	"github.com/millrace-data/millrace/cluster/peer"
+)
+
+// Drain tells everybody at once that this gateway will be gone soon: it answers, and owns nothing any more. A hello says so. Each
+// member then asks this gateway itself, and the answer lists which of the chunks held here, soonest needed first, the member owns
+// from now on, so that it can bring them while this gateway still answers.
+func (c *Cluster) Drain(held []peer.Chunk) {
+	c.mu.Lock()
+	defer c.unlock()
+	if c.draining {
+		return
+	}
+	c.draining = true
+	c.rebuild()
+	c.heirs = c.now.Load().heirs(held)
+	for _, k := range c.contacts {
+		k.awake()
+	}
+}
+
+// heirs says which member is to take over which chunks. Of very many for one member, those that are needed last are left out.
+func (s *snapshot) heirs(held []peer.Chunk) map[string][]peer.Held {
+	all, count := map[string][]peer.Held{}, map[string]int{}
+	for _, ch := range held {
+		id := ownerIn(s.owners[peer.Served{Dataset: ch.Dataset, Generation: ch.Generation}], ch)
+		if id == "" || ch.Number < 0 || count[id] == peer.MostHeld {
+			continue
+		}
+		count[id]++
+		i := slices.IndexFunc(all[id], func(h peer.Held) bool { return h.Dataset == ch.Dataset && h.Generation == ch.Generation })
+		if i < 0 {
+			i = len(all[id])
+			all[id] = append(all[id], peer.Held{Dataset: ch.Dataset, Generation: ch.Generation})
+		}
+		all[id][i].Chunks = append(all[id][i].Chunks, uint32(ch.Number))
+	}
+	return all
+}
