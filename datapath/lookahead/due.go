@@ -33,7 +33,7 @@ type standing struct {
 // Coming says what readers come for a chunk.
 type Coming struct {
 	Due     time.Duration // until the first of them does; Never: none is known to come
-	Soon    bool          // some reader does so soon: its chunk is in the queue, or would be if it were missing
+	Soon    bool          // some reader does so soon: its chunk is among the needs, or would be if it were missing
 	Samples uint64        // of the chunk that readers take soon, as far as is known
 }
 

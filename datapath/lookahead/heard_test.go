@@ -89,7 +89,7 @@ func TestAReaderElsewhereIsLookedAheadFor(t *testing.T) {
 		now = now.Add(10 * time.Millisecond)
 		r.Heard(d, at(there, 0, 100+80*n, 10), 10*time.Millisecond, now)
 	}
-	if got := len(r.queue); got != 2 {
+	if got := len(r.all); got != 2 {
 		t.Errorf("got %d readers, want 2: one that asks for many batches at a time is the same", got)
 	}
 	now = now.Add(readerNew + time.Second)
@@ -109,10 +109,10 @@ func TestRanksHereAndElsewhereAreOneReader(t *testing.T) {
 	p := d.plan(t, shuffle.Window, 8, 1)
 	now := pace(r, d, p, 5, time.Second, 0, begin())
 	r.Heard(d, at(p, 0, 50, 10), 100*time.Millisecond, now)
-	if got := len(r.queue); got != 1 {
+	if got := len(r.all); got != 1 {
 		t.Fatalf("got %d readers, want 1", got)
 	}
-	if got := r.queue[0].rate(); got != 100 {
+	if got := r.all[0].rate(); got != 100 {
 		t.Errorf("got a demand of %v, want 100 samples a second: the fastest rank's", got)
 	}
 	now = now.Add(time.Millisecond)
@@ -121,7 +121,7 @@ func TestRanksHereAndElsewhereAreOneReader(t *testing.T) {
 	now = now.Add(time.Second)
 	r.Forget(now)
 	found := false
-	for _, x := range r.queue {
+	for _, x := range r.all {
 		found = found || x.far && x.at.First == 50
 	}
 	if !found {
@@ -133,8 +133,8 @@ func TestRanksHereAndElsewhereAreOneReader(t *testing.T) {
 func TestAReaderElsewhereWithoutLocality(t *testing.T) {
 	d := newData(40, 10)
 	r := New(Config{Budget: 100})
-	if r.Heard(d, at(d.plan(t, shuffle.Full, 0, 1), 0, 0, 10), time.Second, begin()); len(r.queue) != 0 {
-		t.Errorf("got %d readers, want none", len(r.queue))
+	if r.Heard(d, at(d.plan(t, shuffle.Full, 0, 1), 0, 0, 10), time.Second, begin()); len(r.all) != 0 {
+		t.Errorf("got %d readers, want none", len(r.all))
 	}
 }
 

@@ -1,7 +1,6 @@
 package lookahead
 
 import (
-	"container/heap"
 	"iter"
 	"math"
 	"slices"
@@ -12,9 +11,9 @@ import (
 
 const (
 	aheadChunks = 16  // needed soon: so many after those needed now, or to the end of the next window if that is more
-	foresight   = 64  // spans worked out beyond those: to begin with the spans somewhere is most of the cost
-	nearNeeds   = 32  // how far behind a need in its reader's queue With looks
-	oneHold     = 256 // chunks that one look at the queue may find in memory: some 30 us
+	foresight   = 64  // uses that are learned at a time, at the least
+	nearNeeds   = 32  // how many uses behind a need With looks through
+	oneHold     = 256 // cursors and chunks that Missing looks at before it lets go of the lock: 0.1 ms
 )
 
 // Need is a chunk that a reader comes for soon and that is missing.
@@ -46,75 +45,57 @@ func (u *use) left(at uint64) uint64 {
 
 // ahead is what one reader needs now and soon, in order of need.
 type ahead struct {
-	uses   []use
-	epoch  uint64 // that the uses begin in
-	soon   int    // so many of the uses are needed now or soon
-	found  int    // of these, so many were found in memory: the cursor
-	tried  int    // and so many were looked at in this pass over the queue
-	ends   uint64 // from this position on, a chunk is not needed any more
-	begins uint64 // from this position on, another one is needed
-	looked bool
-	place  int           // in the heap
-	due    time.Duration // of the first use that was not looked at; Never: there is none
+	uses  []use  // and some that come later
+	epoch uint64 // that the uses begin in
+	soon  int    // so many of the uses are needed now or soon
+	found int    // of these, so many were found in memory: the cursor
+	tried int    // and so many were looked at in this pass over the queue
 }
 
-// stale reports whether the reader has moved so far that it needs other chunks.
-func (x *reader) stale() bool {
-	return !x.looked || x.epoch != x.at.Epoch.Number() || x.at.First >= x.ends || x.at.End > x.begins
-}
-
-// look works out what a reader needs now and soon, as far as the memory may hold it.
+// look works out what a reader needs now and soon, as far as the memory may hold it. To begin with the spans somewhere
+// is most of the cost, so look learns some more uses than it needs.
 func (r *Readers) look(x *reader) {
-	if x.looked && x.epoch == x.at.Epoch.Number() {
-		x.trim()
-	} else {
-		x.epoch, x.uses, x.found, x.tried = x.at.Epoch.Number(), x.uses[:0], 0, 0
+	if x.epoch != x.at.Epoch.Number() {
+		x.forgetUses()
 	}
-	x.looked = true
-	if !x.reckon(r.cfg.Budget) {
-		r.foresee(x)
-		x.reckon(r.cfg.Budget)
+	for known := -1; !x.reckon(r.cfg.Budget) && known < len(x.uses); {
+		known = len(x.uses)
+		r.foresee(x, known+max(known/2, foresight))
 	}
-	x.found, x.tried = min(x.found, x.soon), min(x.tried, x.soon)
 }
 
-// trim forgets the uses that have ended.
-func (x *reader) trim() {
-	kept, found, tried := x.uses[:0], 0, 0
+// forgetUses makes look begin anew: the reader comes for other chunks than before.
+func (x *reader) forgetUses() {
+	x.epoch, x.uses, x.found, x.tried = x.at.Epoch.Number(), x.uses[:0], 0, 0
+}
+
+// reckon drops the uses that have ended, counts those that are needed now or soon, and reports whether all of these are known.
+func (x *reader) reckon(budget int64) (all bool) {
+	more, now := x.reach(), min(x.at.End, x.at.Plan.Samples())
+	kept, found, tried := x.uses[:0], x.found, x.tried
+	x.soon = 0
 	for i, u := range x.uses {
 		if u.end() <= x.at.First {
+			if i < x.found {
+				found--
+			}
+			if i < x.tried {
+				tried--
+			}
 			continue
 		}
 		kept = append(kept, u)
-		if i < x.found {
-			found++
-		}
-		if i < x.tried {
-			tried++
-		}
-	}
-	x.uses, x.found, x.tried = kept, found, tried
-}
-
-// reckon counts the uses that are needed now or soon, and reports whether all of them are known.
-func (x *reader) reckon(budget int64) bool {
-	total, most := x.at.Plan.Samples(), x.reach()
-	x.ends, x.begins = total, total
-	for i := range x.uses {
-		u := &x.uses[i]
 		budget -= u.cost
-		if u.start < x.at.End && u.start < total {
-			x.ends = min(x.ends, u.end())
-			continue
+		if u.start >= now {
+			more--
+			all = all || more < 0 || budget < 0
 		}
-		x.begins = min(x.begins, u.start)
-		if most--; most < 0 || budget < 0 {
-			x.soon = i
-			return true
+		if !all {
+			x.soon++
 		}
 	}
-	x.soon = len(x.uses)
-	return false
+	x.uses, x.found, x.tried = kept, min(found, x.soon), min(tried, x.soon)
+	return all
 }
 
 // reach is how many chunks after those needed now are needed soon.
@@ -125,34 +106,19 @@ func (x *reader) reach() int {
 	return aheadChunks
 }
 
-// foresee adds to the uses what comes after them, somewhat more than is needed soon, in the next epoch only if that
-// is needed.
-func (r *Readers) foresee(x *reader) {
-	most, more, budget := x.reach(), foresight, r.cfg.Budget
-	known := len(x.uses)
-	x.uses = slices.Grow(x.uses[:0], known+foresight)
+// foresee learns the next uses of a reader, so many, in the next epoch only if that is needed.
+func (r *Readers) foresee(x *reader, most int) {
+	x.uses = slices.Grow(x.uses[:0], most)
 	take := func(span shuffle.Span, start uint64) bool {
-		if !r.mine(x.dataset, x.at.Plan, x.groups, span.Chunk) {
-			return true
+		if r.mine(x.dataset, x.at.Plan, x.groups, span.Chunk) {
+			x.uses = append(x.uses, use{span, start, x.dataset.Cost(int(span.Chunk))})
 		}
-		u := use{span, start, x.dataset.Cost(int(span.Chunk))}
-		x.uses = append(x.uses, u)
-		budget -= u.cost
-		if start < x.at.End {
-			return true
-		}
-		if most--; most < 0 || budget < 0 {
-			more--
-		}
-		return more > 0
+		return len(x.uses) < most
 	}
 	for span := range x.at.Epoch.Spans(x.at.First) {
 		if !take(span, span.From) {
 			return
 		}
-	}
-	if more < foresight {
-		return
 	}
 	if r.after(x) == nil {
 		return
@@ -177,15 +143,21 @@ func (x *reader) horizon() uint64 {
 	return 2*x.at.Plan.Samples() - x.at.First
 }
 
+// turn is when the reader of a cursor would stall.
+type turn struct {
+	reader *reader
+	due    time.Duration
+}
+
 // Missing yields the chunks that readers need soon and that are not in memory nor on their way, the
 // one first that its reader would stall for first: so each fetcher that is free goes to the reader
 // that needs it most. A chunk that the caller does not start to bring is passed over until the next
 // call. There is one caller at a time.
 func (r *Readers) Missing() iter.Seq[Need] {
 	return func(yield func(Need) bool) {
-		r.rewind()
+		turns := r.rewind()
 		for {
-			n, more := r.firstMissing()
+			n, more := r.firstMissing(turns)
 			if !more || n.reader != nil && !yield(n) {
 				return
 			}
@@ -193,57 +165,57 @@ func (r *Readers) Missing() iter.Seq[Need] {
 	}
 }
 
-// rewind begins a pass over the queue: it goes back to what was missing before.
-func (r *Readers) rewind() {
+// rewind takes all cursors back to what was missing before, or to the first use if a chunk was lost.
+func (r *Readers) rewind() []turn {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, x := range r.looked {
-		x.tried = x.found
-	}
-	if r.lost.Swap(false) {
-		r.looked = append(r.looked[:0], r.queue...)
-		for _, x := range r.looked {
-			x.found, x.tried = 0, 0
+	lost := r.lost.Swap(false)
+	r.turns = r.turns[:0]
+	for _, x := range r.all {
+		if lost {
+			x.found = 0
 		}
+		x.tried = x.found
+		r.turns = append(r.turns, turn{x, x.stall()})
 	}
-	for _, x := range r.looked {
-		r.reorder(x)
-	}
-	clear(r.looked)
-	r.looked = r.looked[:0]
+	return r.turns
 }
 
-// firstMissing returns the first need of the queue, which counts as looked at from then on. If it finds
-// many chunks in memory, it returns a need without a reader, so that the lock is not held for long.
-func (r *Readers) firstMissing() (n Need, more bool) {
+// firstMissing returns the need that is due first, and takes its cursor on. If it finds many chunks in memory,
+// it returns a need without a reader, so that the lock is not held for long.
+func (r *Readers) firstMissing(turns []turn) (n Need, more bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for range oneHold {
-		if len(r.queue) == 0 || r.queue[0].due == Never {
+	for looked := 0; looked < oneHold; looked++ {
+		first := &turn{due: Never}
+		for i := range turns {
+			if turns[i].due < first.due {
+				first = &turns[i]
+			}
+		}
+		x := first.reader
+		if x == nil {
 			return Need{}, false
 		}
-		x := r.queue[0]
-		u := &x.uses[x.tried]
-		there := u.end() <= x.at.First || x.dataset.Resident(int(u.Chunk))
-		switch {
-		case there && x.found == x.tried:
-			x.found++
-		case x.found == x.tried:
-			r.looked = append(r.looked, x)
+		for ; x.tried < x.soon && x.dataset.Resident(int(x.uses[x.tried].Chunk)); x.tried++ {
+			if x.found == x.tried {
+				x.found++
+			}
+			looked++
 		}
-		if !there {
-			n = x.need(u)
+		if due := x.stall(); due > first.due { // another reader may come first
+			first.due = due
+			continue
 		}
+		n = x.need(&x.uses[x.tried])
 		x.tried++
-		r.reorder(x)
-		if !there {
-			break
-		}
+		first.due = x.stall()
+		return n, true
 	}
-	return n, true
+	return Need{}, true
 }
 
-// With returns the need of another chunk, if it stands near a need in the queue of the same reader.
+// With returns the need of another chunk, if the same reader comes for it shortly after a need.
 func (r *Readers) With(n Need, chunk int) (Need, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -272,41 +244,14 @@ func (x *reader) until(u *use) time.Duration {
 	return takes(u.start-min(x.at.First, u.start), x.rate())
 }
 
-// reorder puts a reader where it belongs in the queue.
-func (r *Readers) reorder(x *reader) {
-	x.due = Never
-	if x.tried < x.soon && !x.announced { // the one who announces a reader brings what it needs
-		x.due = x.until(&x.uses[x.tried])
+// stall returns how long it takes until the reader may have to wait for a chunk that was not looked at yet.
+func (x *reader) stall() time.Duration {
+	if x.tried == x.soon || x.announced { // the one who announces a reader brings what it needs
+		return Never
 	}
-	heap.Fix(&r.queue, x.place)
+	return x.until(&x.uses[x.tried])
 }
 
-// Lost says that a chunk that readers may come for soon is not in memory any more, or has not come: the queue
-// begins anew. Lost takes no lock.
+// Lost says that a chunk that readers may come for soon is not in memory any more, or has not come: the cursors
+// begin anew. Lost takes no lock.
 func (r *Readers) Lost() { r.lost.Store(true) }
-
-// queue is the readers, a heap: the one first that would stall first.
-type queue []*reader
-
-func (q queue) Len() int { return len(q) }
-func (q queue) Less(i, j int) bool {
-	return q[i].due < q[j].due || q[i].due == q[j].due && q[i].number < q[j].number
-}
-func (q queue) Swap(i, j int) {
-	q[i], q[j] = q[j], q[i]
-	q[i].place, q[j].place = i, j
-}
-
-// Push and Pop complete heap.Interface.
-func (q *queue) Push(x any) {
-	x.(*reader).place = len(*q)
-	*q = append(*q, x.(*reader))
-}
-
-// Pop removes the last element.
-func (q *queue) Pop() any {
-	last := (*q)[len(*q)-1]
-	(*q)[len(*q)-1] = nil
-	*q = (*q)[:len(*q)-1]
-	return last
-}

@@ -1,6 +1,7 @@
 package lookahead
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -45,9 +46,9 @@ type Readers struct {
 
 	mu       sync.Mutex // guards what follows and what is in it
 	plans    map[planKey]*readersOf
-	queue    queue     // all readers
+	all      []*reader // the one first that came first
+	turns    []turn    // of all readers, in a pass over what is missing
 	lacking  []*reader // need their next epochs, which are to be prepared without the lock
-	looked   []*reader // readers with missing chunks that this pass over the queue has looked at
 	held     int64     // bytes that the plans of the readers keep alive
 	numbered map[uint64]*reader
 	numbers  uint64 // of readers so far
@@ -99,7 +100,7 @@ func (r *Readers) Asked(d Dataset, at shuffle.Cursor, now time.Time) *Visit {
 		return v
 	}
 	if r.cfg.Mine == nil && x.came(at, now) { // an owner reads for the ranks of all gateways
-		x.looked = false
+		x.forgetUses()
 		r.changes.Add(1)
 	}
 	x.reading++
@@ -128,7 +129,7 @@ func (r *Readers) unlock() {
 		r.mu.Lock()
 		x.coming = 0
 		if r.numbered[x.number] == x && x.at.Epoch.Number()+1 == number {
-			x.next, x.looked = next, false
+			x.next = next
 			r.stand(x)
 		}
 	}
@@ -156,8 +157,8 @@ func (r *Readers) Heard(d Dataset, at shuffle.Cursor, think time.Duration, now t
 func (r *Readers) Reowned() {
 	r.mu.Lock()
 	defer r.unlock()
-	for _, x := range append([]*reader(nil), r.queue...) {
-		x.looked = false
+	for _, x := range slices.Clone(r.all) {
+		x.forgetUses()
 		r.stand(x)
 		r.changes.Add(1)
 	}

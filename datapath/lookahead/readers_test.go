@@ -15,8 +15,8 @@ func TestReaderThatComesBackIsTheSame(t *testing.T) {
 	now := begin()
 	for i, pause := range []time.Duration{0, time.Millisecond, time.Hour} {
 		now = now.Add(pause)
-		if first, want := r.read(d, at(p, 0, uint64(i), 1), now).First(), i == 0; first != want || len(r.queue) != 1 {
-			t.Errorf("read %d: got a new reader: %v, of %d, want %v, of one", i, first, len(r.queue), want)
+		if first, want := r.read(d, at(p, 0, uint64(i), 1), now).First(), i == 0; first != want || len(r.all) != 1 {
+			t.Errorf("read %d: got a new reader: %v, of %d, want %v, of one", i, first, len(r.all), want)
 		}
 	}
 }
@@ -31,7 +31,7 @@ func TestReaderKeepsItsPlaceWhenItsPlanIsPreparedAgain(t *testing.T) {
 			t.Errorf("read %d, seed %d: got a new reader: %v, want %v", i, seed, first, want)
 		}
 	}
-	if got := len(r.queue); got != 2 {
+	if got := len(r.all); got != 2 {
 		t.Errorf("got %d readers, want one for each seed", got)
 	}
 }
@@ -67,8 +67,8 @@ func TestReadersKeepFewLargePlans(t *testing.T) {
 				}
 			}
 		}
-		if len(r.queue) != want || came != want {
-			t.Errorf("%s, %d chunks: got %d readers followed, new ones %d times; want %d and no other", c.order, chunks, len(r.queue), came, want)
+		if len(r.all) != want || came != want {
+			t.Errorf("%s, %d chunks: got %d readers followed, new ones %d times; want %d and no other", c.order, chunks, len(r.all), came, want)
 		}
 		last := plans[len(plans)-1]
 		if now = now.Add(readerNew + 1); !r.read(d, at(last, 0, 4, 1), now).First() {
@@ -85,7 +85,7 @@ func TestReadersOfOnePlanShareIt(t *testing.T) {
 	for i := range uint64(6) {
 		r.read(d, at(p, 0, 1000*i, 1), begin())
 	}
-	if got := len(r.queue); got != 4 {
+	if got := len(r.all); got != 4 {
 		t.Errorf("got %d readers followed, want 4: two epochs of one, and another for each of the others", got)
 	}
 }
@@ -102,7 +102,7 @@ func TestWhoMakesRoomForANewReader(t *testing.T) {
 		t.Fatal("one who was announced keeps out one who has come")
 	}
 	now = now.Add(time.Hour)
-	if r.Announce(d, plan(3), now); len(r.queue) != 1 || r.queue[0].announced {
+	if r.Announce(d, plan(3), now); len(r.all) != 1 || r.all[0].announced {
 		t.Error("one who is announced drives out one who waits")
 	}
 	if r.read(d, plan(4), now).First() {
@@ -132,7 +132,7 @@ func TestRanksAreBounded(t *testing.T) {
 	if got[0].Rank != 10 || got[len(got)-1].Rank != maxRanks+9 {
 		t.Errorf("got ranks %d to %d, want the newest, 10 to %d", got[0].Rank, got[len(got)-1].Rank, maxRanks+9)
 	}
-	if got := len(r.queue); got != 1 {
+	if got := len(r.all); got != 1 {
 		t.Errorf("got %d readers for ranks that stand together, want one", got)
 	}
 }
@@ -149,8 +149,8 @@ func TestRankALittleBehindKeepsItsChunks(t *testing.T) {
 			r.read(d, c, begin())
 		}
 	}
-	if len(r.queue) != 1 {
-		t.Fatalf("got %d readers, want one", len(r.queue))
+	if len(r.all) != 1 {
+		t.Fatalf("got %d readers, want one", len(r.all))
 	}
 	for c, want := range map[int]bool{5: false, 6: true, 7: true, 8: true, 9: true, 10: true} {
 		if got := r.Expected(d, c); got != want {
@@ -236,8 +236,8 @@ func TestTwinsAreTwoReaders(t *testing.T) {
 		r.read(d, at(p, 0, 2000+10*i, 10), now)
 		r.read(d, at(p, 0, 10*i, 10), now)
 	}
-	if len(r.queue) != 2 || !r.Expected(d, 101) || !r.Expected(d, 301) {
-		t.Errorf("got %d readers, want two whose chunks are expected", len(r.queue))
+	if len(r.all) != 2 || !r.Expected(d, 101) || !r.Expected(d, 301) {
+		t.Errorf("got %d readers, want two whose chunks are expected", len(r.all))
 	}
 }
 
@@ -251,22 +251,22 @@ func TestAnnouncedReaderIsWaitedFor(t *testing.T) {
 		r.Announce(d, at(p, 0, first, 10), now)
 		now = now.Add(time.Minute)
 	}
-	if len(r.queue) != 1 || !r.Expected(d, 3) || r.Expected(d, 53) {
-		t.Fatalf("got %d readers, want one that stands at the beginning", len(r.queue))
+	if len(r.all) != 1 || !r.Expected(d, 3) || r.Expected(d, 53) {
+		t.Fatalf("got %d readers, want one that stands at the beginning", len(r.all))
 	}
 	if got := r.missing(); len(got) != 0 {
 		t.Errorf("got needs %v of a reader that has not come, want none", chunks(got))
 	}
 	v := r.read(d, at(p, 0, 0, 10), now)
-	if v.First() || len(r.queue) != 1 {
-		t.Errorf("got a new reader of %d, want the one announced", len(r.queue))
+	if v.First() || len(r.all) != 1 {
+		t.Errorf("got a new reader of %d, want the one announced", len(r.all))
 	}
 	r.read(d, at(p, 0, 10, 10), now.Add(time.Second))
 	if r.Forget(now.Add(time.Minute)); r.Expected(d, 3) {
 		t.Error("a reader that came and went is waited for as if it had not come")
 	}
 	r.Announce(d, at(d.plan(t, shuffle.Full, 0, 0), 0, 0, 10), now)
-	if got := len(r.queue); got != 0 {
+	if got := len(r.all); got != 0 {
 		t.Errorf("got %d readers of an order without locality, want none", got)
 	}
 }
@@ -283,11 +283,11 @@ func TestLateRequestIsNoReaderOfItsOwn(t *testing.T) {
 		}
 	}
 	r.read(d, at(p, 0, 150, 10), begin())
-	if len(r.queue) != 1 || r.queue[0].at.First != 390 {
-		t.Errorf("got %d readers, the first at %d, after a late request; want one at 390", len(r.queue), r.queue[0].at.First)
+	if len(r.all) != 1 || r.all[0].at.First != 390 {
+		t.Errorf("got %d readers, the first at %d, after a late request; want one at 390", len(r.all), r.all[0].at.First)
 	}
 	r.read(d, at(p, 0, 150, 10), begin())
-	if len(r.queue) != 2 {
-		t.Errorf("got %d readers after a batch was read again, want 2", len(r.queue))
+	if len(r.all) != 2 {
+		t.Errorf("got %d readers after a batch was read again, want 2", len(r.all))
 	}
 }

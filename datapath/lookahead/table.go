@@ -1,7 +1,6 @@
 package lookahead
 
 import (
-	"container/heap"
 	"slices"
 	"time"
 
@@ -55,10 +54,7 @@ func (r *Readers) move(d Dataset, at shuffle.Cursor, now time.Time) *reader {
 
 // stand looks ahead from where a reader stands now, and publishes that.
 func (r *Readers) stand(x *reader) {
-	if x.stale() {
-		r.look(x)
-	}
-	r.reorder(x)
+	r.look(x)
 	stands := x.stands()
 	if stands.first+stands.soon > stands.total {
 		stands.next = r.after(x)
@@ -116,7 +112,7 @@ func (r *Readers) add(d Dataset, at shuffle.Cursor, now time.Time) *reader {
 	}
 	r.numbers++
 	x := &reader{number: r.numbers, dataset: d, at: at, opening: position{at.Epoch.Number(), at.First}, step: now, seen: now}
-	heap.Push(&r.queue, x)
+	r.all = append(r.all, x)
 	r.numbered[x.number] = x
 	k := keyOf(d, at)
 	r.held += r.holds(k, at.Plan)
@@ -137,9 +133,9 @@ func (r *Readers) add(d Dataset, at shuffle.Cursor, now time.Time) *reader {
 // remove forgets a reader.
 func (r *Readers) remove(x *reader) {
 	r.changes.Add(1)
-	heap.Remove(&r.queue, x.place)
+	r.all = slices.DeleteFunc(r.all, func(o *reader) bool { return o == x })
+	x.soon = 0
 	delete(r.numbered, x.number)
-	r.looked = slices.DeleteFunc(r.looked, func(o *reader) bool { return o == x })
 	k := keyOf(x.dataset, x.at)
 	p := r.plans[k]
 	i := slices.Index(p.all, x)
@@ -166,9 +162,9 @@ func (r *Readers) publish() {
 // have not been heard of for a while, the longest first. Of the others none does: where more read than can be followed, each would
 // drive out another at every request, and nothing fetched ahead would be there still when its reader comes.
 func (r *Readers) makeRoom(d Dataset, at shuffle.Cursor, now time.Time) bool {
-	for len(r.queue) > 0 && (len(r.queue) >= readerLimit || r.cfg.Plans > 0 && r.held+r.holds(keyOf(d, at), at.Plan) > r.cfg.Plans) {
+	for len(r.all) > 0 && (len(r.all) >= readerLimit || r.cfg.Plans > 0 && r.held+r.holds(keyOf(d, at), at.Plan) > r.cfg.Plans) {
 		var oldest *reader
-		for _, x := range r.queue {
+		for _, x := range r.all {
 			idle := x.announced || x.reading == 0 && now.Sub(x.seen) > readerNew
 			if idle && (oldest == nil || x.seen.Before(oldest.seen)) {
 				oldest = x
@@ -213,7 +209,7 @@ func (r *Readers) holds(k planKey, p *shuffle.Plan) int64 {
 // dropIdle forgets readers that have gone.
 func (r *Readers) dropIdle(now time.Time) {
 	var gone []*reader
-	for _, x := range r.queue {
+	for _, x := range r.all {
 		if x.reading == 0 && now.Sub(x.seen) > x.patience() {
 			gone = append(gone, x)
 		}

@@ -222,12 +222,12 @@ PLANTS = [
     (
         "lookahead leaves the queue as it is though a batch needs more",
         "./datapath/lookahead TestCursorStandsAtTheFirstMissingChunk",
-        [("datapath/lookahead/queue.go", "x.at.First >= x.ends || x.at.End > x.begins", "false")],
+        [("datapath/lookahead/table.go", "\tr.look(x)\n", "\tif len(x.uses) == 0 {\n\t\tr.look(x)\n\t}\n")],
     ),
     (
         "lookahead leaves the cursor where it is though a chunk is lost",
         "./datapath/lookahead TestCursorStandsAtTheFirstMissingChunk",
-        [("datapath/lookahead/queue.go", "\tif r.lost.Swap(false) {", "\tif false {")],
+        [("datapath/lookahead/queue.go", "lost := r.lost.Swap(false)", "lost := false")],
     ),
     (
         "lookahead moves the cursor past what is missing",
@@ -247,12 +247,12 @@ PLANTS = [
     (
         "lookahead comes for chunks that other gateways keep",
         "./datapath/lookahead TestOnlyWhatIsKeptHereIsLookedAheadFor",
-        [("datapath/lookahead/queue.go", "if !r.mine(x.dataset, x.at.Plan, x.groups, span.Chunk) {", "if false {")],
+        [("datapath/lookahead/queue.go", "if r.mine(x.dataset, x.at.Plan, x.groups, span.Chunk) {", "if true {")],
     ),
     (
         "lookahead keeps what it looked for when the owners change",
         "./datapath/lookahead TestReownedReadersComeForOtherChunks",
-        [("datapath/lookahead/readers.go", "\t\tx.looked = false\n\t\tr.stand(x)\n", "\t\tr.stand(x)\n")],
+        [("datapath/lookahead/readers.go", "\t\tx.forgetUses()\n\t\tr.stand(x)\n", "\t\tr.stand(x)\n")],
     ),
     (
         "lookahead takes readers elsewhere for readers in a hurry",
