@@ -37,7 +37,7 @@ func (p *Path) Answer(ctx context.Context, q *peer.Query) (*chunkindex.Body, err
 	if q.Cached {
 		body, err = s.answerCached(ctx, b)
 	} else {
-		body, err = s.gather(ctx, b, b, nil, nil)
+		body, err = s.gather(ctx, b, b, &batch{}, nil)
 	}
 	if errors.Is(err, chunkcache.ErrNoRoom) {
 		err = fmt.Errorf("answer for %d bytes of %q: %w", b.bytes, q.Dataset, peer.ErrNoRoom)

@@ -1,13 +1,51 @@
 package datapath
 
 import (
+	"cmp"
+	"context"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
+	"golang.org/x/sync/semaphore"
+
+	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/cluster/peer"
+	"github.com/millrace-data/millrace/datapath/chunkcache"
 	"github.com/millrace-data/millrace/datapath/lookahead"
+	"github.com/millrace-data/millrace/internal/budget"
+	"github.com/millrace-data/millrace/shuffle"
 )
+
+// Peers are the other gateways of a cluster. They are asked for what is neither in memory nor on disk here,
+// before the store. Whatever they say changes speed and who is asked, never bytes. All but Read are called for many chunks and
+// under locks of the path: they must be quick, wait for nothing and not call the path.
+type Peers interface {
+	// Owner returns the member that is to hold a chunk, the next choice where some have been asked
+	// already; "" for this gateway, and where nobody else should be asked now.
+	Owner(c peer.Chunk, asked ...string) (member string)
+	// Former returns a member that may hold a chunk that has come to this gateway lately, "" if
+	// none is known.
+	Former(c peer.Chunk) (member string)
+	// Share returns which part of a generation's chunks this gateway is to hold, above 0, at most
+	// 1.
+	Share(generation string) float64
+	// View changes when Owner or Share may answer otherwise than before.
+	View() uint64
+	// Read asks one member, once, and fills dst: one slice for each range of the query, in order.
+	// Nothing of it is checked. instead, unless nil, brings the same from elsewhere: beside the
+	// member where that is late, so that dst is not to be written, or after it has failed. Read
+	// returns when both have ended. peer.ErrOutdone says that instead has brought the bytes;
+	// another error, that nobody has: the store is to be asked.
+	Read(ctx context.Context, member string, q *peer.Query, dst [][]byte, instead Instead) error
+	// Lied says that what a member sent was not what the index says.
+	Lied(member string)
+}
+
+// Instead brings from elsewhere what a member was asked for. It returns nil where it could bring
+// what the member has not: all of it beside the member, something of it after the member.
+type Instead = func(ctx context.Context, beside bool) error
 
 // Share makes the dataset one of those that the path shares with its peers, if it has any. They know it by this name. It must be
 // called before the first Read.
@@ -111,4 +149,130 @@ func (s *Source) held() int64 {
 		s.part = part{true, view, min(int64(cost), s.cost)}
 	}
 	return s.part.cost
+}
+
+// split divides a batch into its near part, which this gateway brings itself, and its far part, which
+// it asks others for: what they own and is not in memory here, nor on its way there, nor on disk. The
+// far part holds each sample once, in order of place.
+func (s *Source) split(b *batch) (near, far *batch) {
+	there := func(c chunkindex.ChunkRanges) bool { return s.elsewhere(c.Chunk) != "" }
+	first := -1
+	if s.name != "" {
+		first = slices.IndexFunc(b.chunks, there)
+	}
+	if first < 0 {
+		return b, &batch{}
+	}
+	here, away := slices.Clone(b.chunks[:first]), []chunkindex.ChunkRanges(nil)
+	var twins [][2]int
+	for _, c := range b.chunks[first:] {
+		if !there(c) {
+			here = append(here, c)
+			continue
+		}
+		c.Ranges, twins = once(c.Ranges, twins)
+		away = append(away, c)
+	}
+	near, far = b.of(here), b.of(away)
+	far.twins = twins
+	return near, far
+}
+
+// elsewhere returns the member that is to be asked for a chunk, "" if none is.
+func (s *Source) elsewhere(chunk int) string {
+	if s.whereIs(chunk) != notHere {
+		return ""
+	}
+	return s.owner(chunk)
+}
+
+// once leaves one range of each sample, in order of place, and adds the others to twins.
+func once(ranges []chunkindex.Range, twins [][2]int) ([]chunkindex.Range, [][2]int) {
+	ranges = slices.Clone(ranges)
+	slices.SortFunc(ranges, func(a, b chunkindex.Range) int { return cmp.Or(byPlace(a, b), cmp.Compare(a.Seq, b.Seq)) })
+	out := ranges[:0]
+	for _, r := range ranges {
+		if n := len(out); n > 0 && byPlace(out[n-1], r) == 0 {
+			twins = append(twins, [2]int{r.Seq, out[n-1].Seq})
+		} else {
+			out = append(out, r)
+		}
+	}
+	return out, twins
+}
+
+// byPlace compares the places of two samples in a chunk.
+func byPlace(a, b chunkindex.Range) int {
+	return cmp.Or(cmp.Compare(a.Offset, b.Offset), cmp.Compare(a.Length, b.Length))
+}
+
+// longThink is the longest time between two batches that is told: whoever needs longer is in no
+// hurry.
+const longThink = time.Hour
+
+// forPeers says who reads a batch, so that those who are asked for a part of it can fetch ahead.
+func (b *batch) forPeers(at shuffle.Cursor, v *lookahead.Visit) {
+	b.number = v.Number()
+	b.reader = &peer.Reader{Params: at.Plan.Params(), Epoch: at.Epoch.Number(), Cursor: at, Think: min(v.Think(), longThink)}
+	b.reader.Plan, b.reader.Cursor.Epoch = nil, nil
+}
+
+// of returns the part of a batch that some of its chunks are.
+func (b *batch) of(chunks []chunkindex.ChunkRanges) *batch {
+	part := *b
+	part.chunks, part.bytes = chunks, 0
+	for _, c := range chunks {
+		part.bytes += bytesOf(c)
+	}
+	return &part
+}
+
+// all returns the numbers of all chunks.
+func (b *batch) all() []int {
+	which := make([]int, len(b.chunks))
+	for i := range which {
+		which[i] = i
+	}
+	return which
+}
+
+// askingShare is the part of the budget that batches may hold together while they wait for peers, a half: chunks that this gateway loads
+// to answer peers need the other half. Without it many batches at once would fill all gateways with empty bodies, no owner
+// could load a chunk, and each gateway would read the store for itself.
+const askingShare = 2
+
+// asking bounds the memory of the batches that wait for peers.
+type asking struct {
+	max   int64
+	bytes *semaphore.Weighted
+}
+
+func newAsking(total int64) *asking {
+	n := max(total/askingShare, 1)
+	return &asking{n, semaphore.NewWeighted(n)}
+}
+
+// turn waits for a turn to ask peers for a batch. A batch that waits for nothing gets a turn now or ErrNoRoom, and a part of a mixture
+// has got one with its memory.
+func (a *asking) turn(ctx context.Context, b *batch) (leave func(), err error) {
+	switch n := min(b.bytes, a.max); {
+	case b.lent != nil:
+		return func() {}, nil
+	case !b.tries:
+		return a.enter(ctx, n), nil
+	case a.bytes.TryAcquire(n):
+		return func() { a.bytes.Release(n) }, nil
+	}
+	return nil, chunkcache.ErrNoRoom
+}
+
+// enter waits for a turn to ask for n bytes, but for budget.DefaultWait at most: then the batch asks without a turn.
+func (a *asking) enter(ctx context.Context, n int64) (leave func()) {
+	n = min(n, a.max)
+	ctx, cancel := context.WithTimeout(ctx, budget.DefaultWait)
+	defer cancel()
+	if a.bytes.Acquire(ctx, n) != nil {
+		return func() {}
+	}
+	return func() { a.bytes.Release(n) }
 }

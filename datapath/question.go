@@ -3,47 +3,236 @@ package datapath
 import (
 	"context"
 	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/cluster/peer"
 	"github.com/millrace-data/millrace/datapath/chunkcache"
 )
 
-// mostAsked is how many members are asked for a sample at most: its owner, and the next choices
-// where that one fails or is late. With two failing at once the third keeps what it brings; to read
-// samples from the store instead would cost as many reads as there are samples.
-const mostAsked = 3
+const (
+	// mostAsked is how many members are asked for a sample at most: its owner, and the next choices
+	// where that one fails or is late. With two failing at once the third keeps what it brings; to
+	// read samples from the store instead would cost as many reads as there are samples.
+	mostAsked = 3
+	// peerPart is the part of the time that a request has left which one question to a peer may
+	// take: what comes after the question needs time too.
+	peerPart = 2
+)
 
-// errNothing says that nothing could be brought instead of a member.
-var errNothing = errors.New("nothing came from elsewhere either")
+// errUnsent says that no gateway has sent some samples.
+var errUnsent = errors.New("no gateway has sent what was asked")
 
-// question asks the last member of asked for samples of some chunks; those before it have failed or are
-// late. If the member fails or is late, the next choices are asked. question returns how many bytes have
-// come, and which samples have not. Samples that came wrong are lost: no other member is asked for them.
-func (a *asker) question(ctx context.Context, chunks []chunkindex.ChunkRanges, asked ...string) (n int64, lost []chunkindex.ChunkRanges) {
-	p, member := a.source.path, asked[len(asked)-1]
-	q, dst := a.query(chunks)
+// ownersTier asks the gateways that own chunks for samples of one batch, and the next choices where
+// an owner fails or is late. What none of them sends the next tier brings.
+type ownersTier struct {
+	batch *batch   // of which the samples are a part
+	asked []string // members that have failed with these samples, or are late
+	next  tier
+}
+
+// Load asks all members side by side.
+func (o ownersTier) Load(ctx context.Context, l *load, fills []*fill) error {
+	groups := map[string][]*fill{} // by the member that is asked; "": none
+	for _, x := range fills {
+		member := o.choice(ctx, l.source, x.Chunk)
+		groups[member] = append(groups[member], x)
+	}
+	var mu sync.Mutex // guards l.came
+	var running errgroup.Group
+	for member, group := range groups {
+		running.Go(func() (err error) {
+			part := &load{source: l.source}
+			if member == "" {
+				err = o.next.Load(ctx, part, group)
+			} else {
+				err = o.ask(ctx, part, member, group)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			l.came.add(part.came)
+			return err
+		})
+	}
+	return running.Wait()
+}
+
+// choice returns the member that is asked for a chunk: its owner, or the next choice after those that
+// were asked; "" if this gateway is the next one, or mostAsked members were asked.
+func (o ownersTier) choice(ctx context.Context, s *Source, chunk int) string {
+	switch {
+	case len(o.asked) == 0:
+		return s.owner(chunk)
+	case len(o.asked) < mostAsked && ctx.Err() == nil:
+		return s.path.cfg.Peers.Owner(s.peerChunk(chunk), o.asked...)
+	}
+	return ""
+}
+
+// ask asks one member, and the next choices if that one fails or is late.
+func (o ownersTier) ask(ctx context.Context, l *load, member string, fills []*fill) error {
+	s := l.source
+	q := &peer.Query{Dataset: s.name, Generation: s.index.Generation(), Reader: o.batch.reader, Chunks: make([]peer.Wanted, 0, len(fills))}
+	var dst [][]byte
+	for _, x := range fills {
+		q.Chunks = append(q.Chunks, peer.Wanted{Chunk: x.Chunk, Digest: s.index.Chunk(x.Chunk).Digest, Ranges: x.Ranges})
+		for _, r := range x.Ranges {
+			dst = append(dst, x.segments[r.Seq])
+		}
+	}
+	others := ownersTier{o.batch, append(slices.Clone(o.asked), member), o.next}
+	beside := &hedge{owners: others}
+	defer beside.close()
+	rest := func() error { return o.next.Load(ctx, l, fills) }
 	limited, cancel := partOf(ctx)
 	defer cancel()
-	d := &detour{asker: a, chunks: chunks, asked: asked, lost: chunks}
-	defer d.close()
-	err := p.read(limited, member, q, dst, func(during context.Context, beside bool) error {
-		if beside {
-			return d.beside(during)
+	err := s.path.read(limited, member, q, dst, func(during context.Context, late bool) error {
+		if late {
+			return beside.bring(during, s, fills)
 		}
-		return d.after(ctx)
+		err := others.Load(ctx, l, fills)
+		rest = func() error { return err } // the next tier has been asked
+		if l.came.peer == 0 {
+			return errUnsent
+		}
+		return nil
 	})
-	if err != nil {
-		if errors.Is(err, peer.ErrOutdone) {
-			d.take()
+	switch {
+	case err == nil:
+		return o.check(ctx, l, member, fills)
+	case errors.Is(err, peer.ErrOutdone) && beside.fills != nil:
+		beside.take(l, fills)
+		return nil
+	}
+	return rest()
+}
+
+// check compares each sample that a member has sent with the index. Samples that are wrong the next
+// tier brings: no other member is asked for them.
+func (o ownersTier) check(ctx context.Context, l *load, member string, fills []*fill) error {
+	var wrong []*fill
+	for _, x := range fills {
+		var bad []chunkindex.Range
+		for _, r := range x.Ranges {
+			if checksum(x.segments[r.Seq]) == r.CRC32C {
+				l.came.peer += int64(r.Length)
+			} else {
+				bad = append(bad, r)
+			}
 		}
-		return d.bytes, d.lost
+		if bad != nil {
+			wrong = append(wrong, &fill{ChunkRanges: chunkindex.ChunkRanges{Chunk: x.Chunk, Ranges: bad}, segments: x.segments})
+		}
 	}
-	if n, lost = a.check(chunks); len(lost) > 0 {
-		p.lied(member)
+	if wrong == nil {
+		return nil
 	}
-	return n, lost
+	l.source.path.lied(member)
+	return o.next.Load(ctx, l, wrong)
+}
+
+// hedge brings samples that a member is late with from elsewhere, into memory of its own: the member
+// may still write to the batch's.
+type hedge struct {
+	owners ownersTier
+	came   tally
+	buffer *chunkcache.Buffer[key]
+	fills  []*fill // in the buffer; nil: not all of them have come
+}
+
+// bring asks the other members, and then the tiers of this gateway. It does without where there is no
+// memory now: memory is not waited for while some is held.
+func (h *hedge) bring(ctx context.Context, s *Source, fills []*fill) error {
+	b := h.owners.batch.of(chunksOf(fills))
+	buffer, ok := s.path.cache.TryBuffer(b.bytes)
+	if !ok {
+		return errUnsent
+	}
+	h.buffer = buffer
+	segments := make([][]byte, b.segments)
+	b.lay(segments, buffer.Bytes())
+	l, apart := &load{source: s}, b.fills(b.all(), segments)
+	h.owners.next = hereTier{&batch{segments: b.segments, fits: s.path.fits(s, time.Now())}}
+	if err := h.owners.Load(ctx, l, apart); err != nil {
+		return err
+	}
+	h.fills, h.came = apart, l.came
+	return nil
+}
+
+// take copies what has come to where it belongs. The member writes there no more.
+func (h *hedge) take(l *load, fills []*fill) {
+	l.came.add(h.came)
+	for i, x := range fills {
+		for _, r := range x.Ranges {
+			copy(x.segments[r.Seq], h.fills[i].segments[r.Seq])
+		}
+	}
+}
+
+func (h *hedge) close() {
+	if h.buffer != nil {
+		h.buffer.Close()
+	}
+}
+
+// hereTier brings samples of chunks that other gateways own as this one reads its own: from whole
+// chunks where that pays and there is room, else by their ranges.
+type hereTier struct{ batch *batch }
+
+func (h hereTier) Load(ctx context.Context, l *load, fills []*fill) error {
+	s, b := l.source, h.batch.of(chunksOf(fills))
+	b.origin = afterPeers
+	s.path.reown() // what has come to this gateway is brought as its own
+	whole, ranged := s.chooseReads(b)
+	return l.into(ctx, b, whole, ranged, fills[0].segments)
+}
+
+// unsent lists samples instead of bringing them.
+type unsent struct {
+	mu    sync.Mutex // guards fills
+	fills []*fill
+}
+
+func (u *unsent) Load(_ context.Context, _ *load, fills []*fill) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.fills = append(u.fills, fills...)
+	return errUnsent
+}
+
+// chunksOf returns what fills want, in the order in which it is stored.
+func chunksOf(fills []*fill) []chunkindex.ChunkRanges {
+	chunks := make([]chunkindex.ChunkRanges, len(fills))
+	for i, x := range fills {
+		chunks[i] = x.ChunkRanges
+	}
+	slices.SortFunc(chunks, func(a, b chunkindex.ChunkRanges) int { return a.Chunk - b.Chunk })
+	return chunks
+}
+
+// partOf returns a context that ends when a part of the time is gone that is left.
+func partOf(ctx context.Context) (context.Context, context.CancelFunc) {
+	until, ok := ctx.Deadline()
+	if !ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, time.Until(until)/peerPart)
+}
+
+// asked counts what went between this gateway and others.
+type asked struct {
+	reads, bytes, failed, lies, servedReads, servedBytes, former atomic.Uint64
+}
+
+func (a *asked) fill(s *Stats) {
+	s.PeerReads, s.PeerBytes, s.PeerFailed, s.PeerLies = a.reads.Load(), a.bytes.Load(), a.failed.Load(), a.lies.Load()
+	s.PeerServedReads, s.PeerServedBytes, s.FormerChunks = a.servedReads.Load(), a.servedBytes.Load(), a.former.Load()
 }
 
 // read asks a member, and counts what becomes of that.
@@ -65,74 +254,4 @@ func (p *Path) read(ctx context.Context, member string, q *peer.Query, dst [][]b
 func (p *Path) lied(member string) {
 	p.asked.lies.Add(1)
 	p.cfg.Peers.Lied(member)
-}
-
-// detour brings samples from elsewhere that a member was asked for.
-type detour struct {
-	*asker
-	chunks []chunkindex.ChunkRanges
-	asked  []string
-	buffer *chunkcache.Buffer[key] // of what comes while the member may still write to the segments; nil: nothing does
-	apart  [][]byte                // segments in it, by Seq
-	bytes  int64                   // that are there
-	lost   []chunkindex.ChunkRanges
-}
-
-// after brings samples when the member has failed, as far as other members have them.
-func (d *detour) after(ctx context.Context) error {
-	d.bytes, d.lost = d.ask(ctx, d.chunks, nil, d.asked...)
-	if d.bytes == 0 {
-		return errNothing
-	}
-	return nil
-}
-
-// beside brings samples while the member is still at it, into memory of its own. It does without
-// where there is none now: memory is not waited for while some is held.
-func (d *detour) beside(ctx context.Context) error {
-	b := (&batch{}).of(d.chunks)
-	buffer, ok := d.source.path.cache.TryBuffer(b.bytes)
-	if !ok {
-		return errNothing
-	}
-	d.buffer, d.apart = buffer, make([][]byte, len(d.segments))
-	b.lay(d.apart, buffer.Bytes())
-	other := *d.asker
-	other.segments = d.apart
-	bytes, lost := other.ask(ctx, d.chunks, other.here, d.asked...)
-	if len(lost) > 0 {
-		return errNothing
-	}
-	d.bytes, d.lost = bytes, nil
-	return nil
-}
-
-// here brings samples as this gateway brings its own: from whole chunks if there is room, else by their ranges.
-func (a *asker) here(ctx context.Context, chunks []chunkindex.ChunkRanges) (int64, []chunkindex.ChunkRanges) {
-	s := a.source
-	b := &batch{segments: len(a.segments), reader: a.reader, origin: afterPeers, fits: s.path.fits(s, time.Now())}
-	b = b.of(chunks)
-	whole, ranged := s.chooseReads(b)
-	if _, err := s.into(ctx, b, whole, ranged, a.segments, nil); err != nil {
-		return 0, chunks
-	}
-	return b.bytes, nil
-}
-
-// take copies what has come beside the member into the batch's segments. The member writes to them no more.
-func (d *detour) take() {
-	if d.buffer == nil || d.lost != nil {
-		return
-	}
-	for _, c := range d.chunks {
-		for _, r := range c.Ranges {
-			copy(d.segments[r.Seq], d.apart[r.Seq])
-		}
-	}
-}
-
-func (d *detour) close() {
-	if d.buffer != nil {
-		d.buffer.Close()
-	}
 }

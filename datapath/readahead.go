@@ -105,9 +105,8 @@ func (a *readAhead) begin(r *rank) {
 	n.Came.done = make(chan struct{})
 	reader, at := *r.reader, n.Stands()
 	reader.Epoch, reader.First, reader.End = at.Epoch.Number(), at.First, at.End
-	asker := asker{source: r.source, reader: &reader}
 	a.running.Go(func() {
-		a.bring(r, n, asker)
+		a.bring(r, n, &reader)
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		close(n.Came.done)
@@ -117,10 +116,10 @@ func (a *readAhead) begin(r *rank) {
 }
 
 // bring brings a run, as far as there is memory for it that nobody needs, and as far as peers send it.
-func (a *readAhead) bring(r *rank, n *batchRun, asker asker) {
+func (a *readAhead) bring(r *rank, n *batchRun, reader *peer.Reader) {
 	ctx, cancel := context.WithTimeout(r.ctx, aheadWait)
 	defer cancel()
-	s, limits := asker.source, a.limits
+	s, limits := r.source, a.limits
 	limits.Fits = a.path.fits(s, time.Now())
 	wanted, end := n.Plan(elsewhere{s}, &limits)
 	f := s.farOf(ctx, wanted)
@@ -131,10 +130,11 @@ func (a *readAhead) bring(r *rank, n *batchRun, asker asker) {
 	if segments == nil {
 		return
 	}
-	asker.segments = segments
-	_, lost := asker.ask(ctx, f.chunks, nil)
-	for _, c := range lost {
-		for _, r := range c.Ranges {
+	f.reader = reader
+	lost := &unsent{}
+	_ = ownersTier{batch: f, next: lost}.Load(ctx, &load{source: s}, f.fills(f.all(), segments)) // what did not come is in lost
+	for _, x := range lost.fills {
+		for _, r := range x.Ranges {
 			segments[r.Seq] = nil
 		}
 	}
@@ -142,8 +142,8 @@ func (a *readAhead) bring(r *rank, n *batchRun, asker asker) {
 }
 
 // room takes memory for what a run brings, nil if nobody is asked or there is none. The caller holds mu.
-func (a *readAhead) room(n *batchRun, f *far) (segments [][]byte) {
-	if f == nil || a.limits.Left(a.held) < chunkcache.Cost(f.bytes) {
+func (a *readAhead) room(n *batchRun, f *batch) (segments [][]byte) {
+	if len(f.chunks) == 0 || a.limits.Left(a.held) < chunkcache.Cost(f.bytes) {
 		return nil
 	}
 	buffer, ok := a.path.cache.TryBuffer(f.bytes)
@@ -186,8 +186,7 @@ func (a *readAhead) wait(ctx context.Context, r *rank, at shuffle.Cursor) *batch
 }
 
 // take gives the samples of a batch that are in its run their segments, and returns what is left.
-func (a *readAhead) take(n *batchRun, f *far, segments [][]byte) *far {
-	rest := &far{twins: f.twins}
+func (a *readAhead) take(n *batchRun, f *batch, segments [][]byte) *batch {
 	var chunks []chunkindex.ChunkRanges
 	for _, c := range f.chunks {
 		var left []chunkindex.Range
@@ -203,8 +202,7 @@ func (a *readAhead) take(n *batchRun, f *far, segments [][]byte) *far {
 			chunks = append(chunks, chunkindex.ChunkRanges{Chunk: c.Chunk, Ranges: left})
 		}
 	}
-	rest.batch = f.of(chunks)
-	return rest
+	return f.of(chunks)
 }
 
 // find returns the segment of a sample, nil if the run has not brought it.
@@ -284,14 +282,14 @@ func (e elsewhere) Mean(chunk int) int64 {
 }
 
 // farOf returns what peers are asked for of some samples, nil if it is nothing or their places cannot be read.
-func (s *Source) farOf(ctx context.Context, samples []uint64) *far {
+func (s *Source) farOf(ctx context.Context, samples []uint64) *batch {
 	slices.Sort(samples)
 	var chunks []chunkindex.ChunkRanges
 	for seq, sample := range samples {
 		chunk := s.index.ChunkOf(sample)
 		t, err := s.index.Table(ctx, chunk)
 		if err != nil {
-			return nil
+			return &batch{}
 		}
 		i := sample - s.index.Chunk(chunk).First
 		if t.Length[i] == 0 {

@@ -95,12 +95,12 @@ func (v visit) ended(body *chunkindex.Body, err error) (*chunkindex.Body, error)
 func (s *Source) bring(ctx context.Context, at shuffle.Cursor, b *batch) (*chunkindex.Body, error) {
 	near, far := s.split(b)
 	ahead := s.path.ahead
-	rank := ahead.come(s, at, b, far != nil)
+	rank := ahead.come(s, at, b, len(far.chunks) > 0)
 	defer ahead.served(rank)
-	if far == nil {
-		return s.gather(ctx, b, b, nil, nil)
+	if len(far.chunks) == 0 {
+		return s.gather(ctx, b, near, far, nil)
 	}
-	leave, err := s.path.asking.turn(ctx, far.batch)
+	leave, err := s.path.asking.turn(ctx, far)
 	if err != nil {
 		return nil, err
 	}
@@ -120,6 +120,7 @@ type batch struct {
 	visit    *lookahead.Visit // what is known of its reader; nil: the batch is of no plan
 	reader   *peer.Reader     // who reads, for peers; nil: they are not told
 	number   uint64           // of its reader in the table of readers; 0: of none
+	twins    [][2]int         // segments that are one sample: the one that is not asked for, and the one that is
 	lent     []byte           // its piece of the body that a mixture has taken for all its parts; nil: none
 }
 

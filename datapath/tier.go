@@ -22,7 +22,7 @@ type load struct {
 	fetch  *fetch // for which whole chunks are brought; nil: samples are, for a body
 	passes bool   // the body is a first batch that does not wait for whole chunks
 	spare  []byte // of the body, for what lies between samples that one read brings
-	came   answer // bytes of samples
+	came   tally  // bytes of samples
 }
 
 // fill is memory for one chunk, or for samples of one.

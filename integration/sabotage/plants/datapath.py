@@ -17,8 +17,8 @@ PLANTS = [
         [
             (
                 "datapath/gather.go",
-                "\tloaded.peer += g.sent\n",
-                "\tloaded.peer += g.sent\n\tif g.leases != nil {\n\t\tg.leases.Close()\n\t}\n",
+                "\t\tcame.peer += far.bytes - g.far.bytes\n",
+                "\t\tcame.peer += far.bytes - g.far.bytes\n\t\tif g.held != nil {\n\t\t\tg.held.close()\n\t\t}\n",
             )
         ],
     ),
@@ -85,17 +85,17 @@ PLANTS = [
     (
         "datapath serves what a peer sent without comparing it with the index",
         "./datapath TestNoPeerSpoilsABatch",
-        [("datapath/ask.go", "if checksum(a.segments[r.Seq]) == r.CRC32C {", "if true {")],
+        [("datapath/question.go", "if checksum(x.segments[r.Seq]) == r.CRC32C {", "if true {")],
     ),
     (
         "datapath keeps what a peer sent along without comparing it with the index",
         "./datapath TestWrongSamplesAreNotKept",
-        [("datapath/readahead.go", "for _, c := range lost {", "for _, c := range lost[:0] {")],
+        [("datapath/readahead.go", "for _, x := range lost.fills {", "for _, x := range lost.fills[:0] {")],
     ),
     (
         "datapath asks peers for what a peer asks of it",
         "./datapath TestWhoDoesNotOwnAChunkAnswersFromTheStore",
-        [("datapath/answer.go", "body, err = s.gather(ctx, b, b, nil, nil)", "b.origin = fromRank\n\t\tbody, err = s.bring(ctx, shuffle.Cursor{}, b)")],
+        [("datapath/answer.go", "body, err = s.gather(ctx, b, b, &batch{}, nil)", "b.origin = fromRank\n\t\tbody, err = s.bring(ctx, shuffle.Cursor{}, b)")],
     ),
     (
         "datapath waits for memory while a peer waits for its answer",
@@ -125,7 +125,7 @@ PLANTS = [
     (
         "datapath asks peers for what is in memory",
         "./datapath TestWhatIsHereIsNotAskedFor",
-        [("datapath/ask.go", "if s.whereIs(chunk) != notHere {", "if false {")],
+        [("datapath/owners.go", "if s.whereIs(chunk) != notHere {", "if false {")],
     ),
     (
         "datapath keeps what was sent along for readers that have gone",
@@ -160,17 +160,17 @@ PLANTS = [
     (
         "datapath lets those who wait for peers take all the memory",
         "./datapath TestThoseWhoWaitForPeersHoldHalf",
-        [("datapath/asking.go", "if a.bytes.Acquire(ctx, n) != nil {", "if true {")],
+        [("datapath/owners.go", "if a.bytes.Acquire(ctx, n) != nil {", "if true {")],
     ),
     (
         "datapath keeps the leases of a batch that peers had a part in",
         "./internal/clustersim TestHistories",
-        [("datapath/gather.go", "\tcase g.held != nil:\n\t\tg.held.close()\n", "\tcase g.held != nil:\n")],
+        [("datapath/gather.go", "\tif g.held != nil {\n\t\tg.held.close()\n\t}\n\tg.giveBack()", "\tg.giveBack()")],
     ),
     (
         "datapath gives one question all the time of a request",
         "./datapath TestNoPeerSpoilsABatch",
-        [("datapath/ask.go", "const peerPart = 2", "const peerPart = 1")],
+        [("datapath/question.go", "peerPart = 2\n", "peerPart = 1\n")],
     ),
     (
         "datapath asks no former owner",
@@ -180,7 +180,7 @@ PLANTS = [
     (
         "datapath tells peers of another rank than reads",
         "./internal/clustersim TestHistories",
-        [("datapath/ask.go", "b.reader.Plan, b.reader.Cursor.Epoch = nil, nil", "b.reader.Plan, b.reader.Cursor.Epoch, b.reader.Rank = nil, nil, at.Rank/2")],
+        [("datapath/owners.go", "b.reader.Plan, b.reader.Cursor.Epoch = nil, nil", "b.reader.Plan, b.reader.Cursor.Epoch, b.reader.Rank = nil, nil, at.Rank/2")],
     ),
     (
         "datapath reads every sample of a chunk of objects from the first one",
