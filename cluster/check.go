@@ -24,7 +24,7 @@ func (c *Cluster) Met(h peer.Hello, remote string) (peer.Hello, error) {
 	}
 	own.Held = c.heirs[h.ID]
 	m := c.members[h.ID]
-	if m == nil || m.boot != h.Boot || m.gone || m.address != h.Address || m.draining != h.Draining || m.misses > 0 {
+	if m == nil || m.Boot != h.Boot || m.state == Gone || m.Address != h.Address || m.Draining != h.Draining || m.at.misses > 0 {
 		if k := c.meet(h.Address, remote); k != nil {
 			k.awake()
 		}
@@ -74,10 +74,10 @@ func (c *Cluster) check(h peer.Hello, remote string) error {
 // one is gone, and so it is once it does not answer.
 func (c *Cluster) checkTwin(h peer.Hello) error {
 	m := c.members[h.ID]
-	if m == nil || m.boot == h.Boot || m.address == h.Address || m.gone || m.draining || m.misses > 0 {
+	if m == nil || m.Boot == h.Boot || m.Address == h.Address || m.state == Gone || m.Draining || m.at.misses > 0 {
 		return nil
 	}
-	return fmt.Errorf("two gateways are called %q, one at %s and one at %s: give each a --member name of its own", h.ID, m.address, h.Address)
+	return fmt.Errorf("two gateways are called %q, one at %s and one at %s: give each a --member name of its own", h.ID, m.Address, h.Address)
 }
 
 // errEjected is what Read answers for a member that is left alone for a while.

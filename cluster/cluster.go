@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"github.com/millrace-data/millrace/cluster/peer"
 	"github.com/millrace-data/millrace/shuffle"
 )
@@ -29,7 +31,7 @@ type Cluster struct {
 	draining bool
 	heirs    map[string][]peer.Held // while this gateway drains: what each member is to take over, by ID
 	troubles string                 // the faults that were logged last
-	notes    []func()               // log lines, written once mu is free
+	notes    []note                 // log lines, written once mu is free
 	hedges   float64                // that may be asked now
 	hedged   uint64                 // that were asked
 	earned   time.Time              // when that last grew
@@ -83,11 +85,14 @@ func (c *Cluster) Run(ctx context.Context) error {
 	}
 }
 
-// starting says how work is started from now on; nil: none is any more.
+// starting says how work is started from now on, that of the contacts which are known already too; nil: none is any more.
 func (c *Cluster) starting(start func(work func(context.Context))) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.start = start
+	for _, k := range c.contacts {
+		c.greets(k)
+	}
 }
 
 // Self is what this gateway tells the others of itself. Nobody may change what it shares with others who ask.
@@ -116,15 +121,23 @@ func (c *Cluster) Serve(all []Serving) {
 	c.rebuild()
 }
 
+// note is a line for the log, whose writer may be slow.
+type note struct {
+	line  *zerolog.Event
+	words string
+}
+
 // note keeps a log line until the lock is free.
-func (c *Cluster) note(line func()) { c.notes = append(c.notes, line) }
+func (c *Cluster) note(line *zerolog.Event, words string) {
+	c.notes = append(c.notes, note{line, words})
+}
 
 // unlock writes the lines that were kept while mu was held.
 func (c *Cluster) unlock() {
 	lines := c.notes
 	c.notes = nil
 	c.mu.Unlock()
-	for _, line := range lines {
-		line()
+	for _, n := range lines {
+		n.line.Msg("cluster: " + n.words)
 	}
 }

@@ -49,12 +49,12 @@ func (c *Cluster) found(addresses []string) {
 	}
 }
 
-// meet returns the contact of an address, made if need be; nil if there are too many, or while Run does not run. by is the address of whoever names it, ""
+// meet returns the contact of an address, made if need be; nil if there are too many. by is the address of whoever names it, ""
 // for the discovery: one host may name only a few where nobody answers, or else it could have every gateway dial whatever it likes,
 // and leave no room for the others.
 func (c *Cluster) meet(address, by string) *contact {
 	k := c.contacts[address]
-	if k != nil || c.start == nil || len(c.contacts) >= mostContacts {
+	if k != nil || len(c.contacts) >= mostContacts {
 		return k
 	}
 	if host, _, err := net.SplitHostPort(by); err == nil {
@@ -76,8 +76,15 @@ func (c *Cluster) meet(address, by string) *contact {
 	}
 	k = &contact{address: address, by: by, wake: make(chan struct{}, 1), since: time.Now()}
 	c.contacts[address] = k
-	c.start(func(ctx context.Context) { c.keep(ctx, k) })
+	c.greets(k)
 	return k
+}
+
+// greets has a contact greeted from now on, or from when Run begins.
+func (c *Cluster) greets(k *contact) {
+	if c.start != nil {
+		c.start(func(ctx context.Context) { c.keep(ctx, k) })
+	}
 }
 
 // keep greets an address until ctx ends, or until nothing is left that names it.
@@ -114,7 +121,7 @@ func (c *Cluster) pause(k *contact) (time.Duration, bool) {
 		every /= 10 // it may be gone, and what it owns with it
 	}
 	pause := every*4/5 + time.Duration(c.rng.Int64N(int64(every*2/5)+1))
-	if m := c.members[k.who]; k.misses == 0 && !k.alias && m != nil && m.address == k.address && m.ejected && !m.gone {
+	if m := c.here(k); k.misses == 0 && !k.alias && m != nil && m.state == Ejected {
 		pause = min(pause, max(0, time.Until(m.until))) // it may be back then
 	}
 	return pause, true
@@ -155,8 +162,8 @@ func (c *Cluster) greet(ctx context.Context, k *contact) {
 		return
 	}
 	k.alias = false
-	if m := c.members[k.who]; m != nil && m.id != h.ID && m.address == k.address {
-		c.leave(m, fmt.Sprintf("gateway %q answers at its address now", h.ID))
+	if m := c.here(k); m != nil && m.ID != h.ID {
+		c.turn(m, Gone, fmt.Sprintf("gateway %q answers at its address now", h.ID))
 	}
 	c.alive(k, h, begun)
 }
@@ -191,19 +198,11 @@ func (c *Cluster) unanswered(k *contact, err error) {
 		k.reason = fmt.Sprintf("%s says that a gateway is here: %v", k.by, err)
 	}
 	if k.misses == missesGone && k.who == "" {
-		address, why := k.address, k.reason
-		c.note(func() { c.cfg.Log.Warn().Str("address", address).Str("why", why).Msg("cluster: nobody answers") })
+		c.note(c.cfg.Log.Warn().Str("address", k.address).Str("why", k.reason), "nobody answers")
 	}
-	m := c.members[k.who]
-	if m == nil || m.address != k.address {
-		return
-	}
-	m.misses = k.misses
-	if m.gone && k.misses >= missesGone {
+	if m := c.here(k); m != nil && k.misses >= missesGone {
+		c.turn(m, Gone, err.Error())
 		m.reason = k.reason // of now: it may be gone for another reason than at first
-	}
-	if m.misses >= missesGone && !m.gone {
-		c.leave(m, err.Error())
 	}
 }
 
@@ -211,11 +210,11 @@ func (c *Cluster) unanswered(k *contact, err error) {
 func (c *Cluster) refuse(k *contact, who string, why error) {
 	if k.reason != why.Error() {
 		k.reason = why.Error()
-		c.note(func() { c.cfg.Log.Warn().Str("address", k.address).Err(why).Msg("cluster: not a member") })
+		c.note(c.cfg.Log.Warn().Str("address", k.address).Err(why), "not a member")
 	}
 	// Another one there than the member that was, or the member is another one now.
-	if m := c.members[k.who]; m != nil && m.address == k.address {
-		c.leave(m, why.Error())
+	if m := c.here(k); m != nil {
+		c.turn(m, Gone, why.Error())
 	}
 	k.who = who
 }
@@ -225,7 +224,7 @@ func (c *Cluster) forget() {
 	c.mu.Lock()
 	defer c.unlock()
 	for id, m := range c.members {
-		if m.gone && time.Since(m.seen) > remember {
+		if m.state == Gone && time.Since(m.seen) > remember {
 			delete(c.members, id)
 		}
 	}

@@ -15,12 +15,12 @@ const mostNames = 8
 func (c *Cluster) faults() []string {
 	others := map[peer.Served][]string{} // generations that are not ours, of datasets that are
 	for _, m := range c.members {
-		if m.gone || m.draining {
+		if m.state == Gone || m.Draining {
 			continue
 		}
-		for _, s := range m.serves {
+		for _, s := range m.Serves {
 			if ours := c.generation(s.Dataset); ours != "" && s.Generation != ours {
-				others[s] = append(others[s], m.id)
+				others[s] = append(others[s], m.ID)
 			}
 		}
 	}
@@ -56,6 +56,6 @@ func (c *Cluster) warn() {
 	}
 	c.troubles = text
 	for _, f := range faults {
-		c.note(func() { c.cfg.Log.Warn().Msg("cluster: " + f) })
+		c.note(c.cfg.Log.Warn(), f)
 	}
 }

@@ -13,21 +13,16 @@ import (
 
 // member is a gateway that has answered with a hello that fits.
 type member struct {
-	id, boot, address string
-	weight            uint64
-	serves            []peer.Served
-	draining          bool
+	peer.Hello           // its last one
+	at         *contact  // where it answers
+	state      State     // Alive, Draining, Ejected or Gone; turn changes it
+	reason     string    // why it is gone or ejected
+	started    time.Time // as it says
+	seen       time.Time // it answered last
 
-	gone    bool
-	misses  int       // hellos without an answer
-	reason  string    // why it is gone or ejected
-	started time.Time // as it says
-	seen    time.Time // it answered last
-
-	ejected bool        // this gateway does not ask it, and takes its chunks for those of others
-	until   time.Time   // the ejection lasts until then at least
+	until   time.Time   // an ejection lasts until then at least
 	strikes int         // ejections in a row
-	back    time.Time   // it was let in again
+	back    time.Time   // the end of the last ejection or absence
 	sick    int         // questions in a row that another gateway answered in its place
 	sickAt  time.Time   // the last of them
 	probe   *peer.Query // the question by which it is tried before it is let in again; nil: a hello is enough
@@ -48,41 +43,82 @@ const together = 2 * time.Second
 // newcomer reports whether a member has come with this gateway or after it, so that it held nothing before.
 func (c *Cluster) newcomer(m *member) bool { return m.started.After(c.started.Add(-together)) }
 
+// here returns the member whose own address a contact is, nil if there is none.
+func (c *Cluster) here(k *contact) *member {
+	if m := c.members[k.who]; m != nil && m.at == k {
+		return m
+	}
+	return nil
+}
+
 // alive takes the hello of a member, known or new. begun is when we said ours.
 func (c *Cluster) alive(k *contact, h peer.Hello, begun time.Time) {
 	now := time.Now()
 	h.Serves = distinct(h.Serves)
 	k.reason, k.who = "", h.ID
 	m := c.members[h.ID]
-	change := m == nil || m.boot != h.Boot || m.gone
-	if change {
-		c.joined(m, h)
-	}
-	if m == nil || m.boot != h.Boot {
+	if m == nil || m.Boot != h.Boot {
+		if m != nil {
+			c.turn(m, Gone, "it was started again")
+		}
 		up := time.Duration(min(h.UpMS, mostUp)) * time.Millisecond //nolint:gosec // bounded
-		m = &member{id: h.ID, boot: h.Boot, address: h.Address, started: now.Add(-up)}
+		m = &member{started: now.Add(-up)}
 		c.members[h.ID] = m
 	}
-	if m.gone {
-		m.gone, m.reason = false, ""
-	}
-	if h.Draining {
-		c.goes(m, h.Held)
-	}
-	if m.address != h.Address || m.draining != h.Draining || m.weight != h.Weight || !slices.Equal(m.serves, h.Serves) {
-		change = true
-	}
-	m.address, m.draining, m.weight, m.serves = h.Address, h.Draining, h.Weight, h.Serves
-	m.misses, m.seen = 0, now
-	c.measured(m, now.Sub(begun))
-	if m.ejected && m.probe == nil && !begun.Before(m.until) {
-		m.ejected, m.back, m.reason = false, now, ""
-		change = true
-		c.note(func() { c.cfg.Log.Info().Str("member", h.ID).Msg("cluster: member is well again") })
+	goes := h.Draining && !m.Draining
+	change := m.Address != h.Address || m.Weight != h.Weight || !slices.Equal(m.Serves, h.Serves)
+	m.Hello, m.at, m.seen = h, k, now
+	switch {
+	case m.probe != nil || begun.Before(m.until):
+		c.turn(m, Ejected, m.reason)
+	case h.Draining:
+		c.turn(m, Draining, "")
+	default:
+		c.turn(m, Alive, "")
 	}
 	if change {
 		c.rebuild()
 	}
+	c.measured(m, now.Sub(begun))
+	if goes && c.start != nil && c.cfg.Inherit != nil && len(h.Held) > 0 {
+		c.start(func(ctx context.Context) { c.cfg.Inherit(ctx, h.ID, h.Held) })
+	}
+}
+
+// turn is where the state of a member changes: it says so in the log, and works out anew who owns what.
+func (c *Cluster) turn(m *member, to State, why string) {
+	from := m.state
+	if from == to {
+		return
+	}
+	m.state, m.reason = to, why
+	level, words := zerolog.InfoLevel, "has joined"
+	switch {
+	case to == Ejected:
+		level, words = zerolog.WarnLevel, "is not asked for a while"
+	case to == Gone && !m.Draining:
+		level, words = zerolog.WarnLevel, "is gone"
+	case to == Gone:
+		words = "is gone"
+	case to == Draining:
+		words = "goes"
+	case from == Ejected:
+		words = "is well again"
+	case from == Gone:
+		words = "is back"
+	}
+	if from == Ejected || from == Gone {
+		m.back = time.Now()
+	}
+	line := c.cfg.Log.WithLevel(level).Str("member", m.ID).Str("address", m.Address).Str("boot", m.Boot)
+	if why != "" {
+		line.Str("why", why)
+	}
+	if to == Ejected {
+		line.Dur("for", time.Until(m.until))
+	}
+	c.note(line, "member "+words)
+	c.rebuild()
 }
 
 // distinct sorts what a member serves, and leaves out what it names twice.
@@ -94,56 +130,11 @@ func distinct(serves []peer.Served) []peer.Served {
 	return slices.Compact(serves)
 }
 
-// joined logs who comes, and as what.
-func (c *Cluster) joined(before *member, h peer.Hello) {
-	word := "has joined"
-	switch {
-	case before != nil && before.boot == h.Boot:
-		word = "is back"
-	case before != nil:
-		word = "was started again"
-	}
-	c.note(func() {
-		c.cfg.Log.Info().Str("member", h.ID).Str("address", h.Address).Str("boot", h.Boot).Msg("cluster: member " + word)
-	})
-}
-
-// goes notes that a member drains: it answers, but owns nothing any more. held is what it holds that is this gateway's now.
-func (c *Cluster) goes(m *member, held []peer.Held) {
-	if m.draining {
-		return
-	}
-	m.draining = true
-	id := m.id
-	c.note(func() { c.cfg.Log.Info().Str("member", id).Msg("cluster: member goes") })
-	c.rebuild()
-	if c.start != nil && c.cfg.Inherit != nil && len(held) > 0 {
-		c.start(func(ctx context.Context) { c.cfg.Inherit(ctx, id, held) })
-	}
-}
-
-// leave takes a member out that does not answer, or is none any more.
-func (c *Cluster) leave(m *member, why string) {
-	if m.gone {
-		return
-	}
-	m.gone, m.reason = true, why
-	drained, id, address := m.draining, m.id, m.address
-	c.note(func() {
-		level := zerolog.WarnLevel
-		if drained {
-			level = zerolog.InfoLevel
-		}
-		c.cfg.Log.WithLevel(level).Str("member", id).Str("address", address).Str("why", why).Msg("cluster: member is gone")
-	})
-	c.rebuild()
-}
-
 // eject leaves a member alone, for longer each time that it fails, and for least at least. begun is when the failed
 // question began: one that began before the member was let in again does not count once more.
 func (c *Cluster) eject(m *member, begun time.Time, least time.Duration, why string) {
 	now := time.Now()
-	if m.ejected {
+	if m.state == Ejected {
 		if until := now.Add(least); until.After(m.until) {
 			m.until, m.reason = until, why
 		}
@@ -155,16 +146,9 @@ func (c *Cluster) eject(m *member, begun time.Time, least time.Duration, why str
 	if now.Sub(m.back) > forgiven {
 		m.strikes = 0
 	}
-	cool := m.cool(least)
-	m.ejected, m.until, m.reason, m.sick = true, now.Add(cool), why, 0
-	if k := c.contacts[m.address]; k != nil {
-		k.awake() // the next hello is due when the member may be back
-	}
-	id, address := m.id, m.address
-	c.note(func() {
-		c.cfg.Log.Warn().Str("member", id).Str("address", address).Dur("for", cool).Str("why", why).Msg("cluster: member is not asked for a while")
-	})
-	c.rebuild()
+	m.until, m.sick = now.Add(m.cool(least)), 0
+	m.at.awake() // the next hello is due when the member may be back
+	c.turn(m, Ejected, why)
 }
 
 // cool returns for how long a member that has failed is left alone: longer each time.

@@ -57,16 +57,16 @@ func (c *Cluster) begin(id string, instead func(ctx context.Context, beside bool
 	defer c.mu.Unlock()
 	r := &asking{cluster: c, begun: time.Now(), instead: instead}
 	m := c.members[id]
-	if m == nil || m.gone {
+	if m == nil || m.state == Gone {
 		return r, fmt.Errorf("it is gone: %w", peer.ErrDown)
 	}
-	if m.ejected {
+	if m.state == Ejected {
 		return r, errEjected
 	}
 	m.asked.Requests++
 	c.hedges = min(c.hedges+min(hedgeShare, hedgeRate*r.begun.Sub(c.earned).Seconds()), hedgeBurst)
 	c.earned = r.begun
-	r.member, r.address, r.prompt = m, m.address, c.prompt
+	r.member, r.address, r.prompt = m, m.Address, c.prompt
 	return r, nil
 }
 
@@ -99,13 +99,13 @@ func (c *Cluster) failed(r *asking, err error) {
 	if !errors.Is(err, peer.ErrNotHere) {
 		m.asked.Failed++
 	}
-	if c.members[m.id] != m || m.gone || r.fault != broken {
+	if c.members[m.ID] != m || m.state == Gone || r.fault != broken {
 		return
 	}
-	if k := c.contacts[m.address]; k != nil {
-		k.awake() // a hello says whether it is gone
-	}
-	if m.draining || !c.most(func(o *member) bool { return o == m || o.ejected }) { // one that drains owns nothing
+	m.at.awake() // a hello says whether it is gone
+
+	// A member that drains owns nothing.
+	if m.Draining || !c.most(func(o *member) bool { return o == m || o.state == Ejected }) {
 		c.eject(m, r.begun, 0, err.Error())
 	}
 }
@@ -129,7 +129,7 @@ func (c *Cluster) Lied(id string) {
 	c.mu.Lock()
 	defer c.unlock()
 	m := c.members[id]
-	if m == nil || m.gone {
+	if m == nil || m.state == Gone {
 		return
 	}
 	m.asked.Failed++

@@ -135,7 +135,7 @@ func (c *Cluster) measured(m *member, took time.Duration) {
 	m.latency += (took - m.latency) / 8
 	var all []time.Duration
 	for _, o := range c.members {
-		if !o.gone {
+		if o.state != Gone {
 			all = append(all, o.latency)
 		}
 	}
@@ -175,14 +175,14 @@ func (c *Cluster) blame(r *asking, q *peer.Query, err error) {
 	c.mu.Lock()
 	defer c.unlock()
 	m := r.member
-	if c.members[m.id] != m || m.gone || m.ejected || r.begun.Before(m.sickAt) || r.begun.Before(m.back) {
+	if c.members[m.ID] != m || m.state == Gone || m.state == Ejected || r.begun.Before(m.sickAt) || r.begun.Before(m.back) {
 		return
 	}
 	m.sick++
 	m.sickAt = time.Now()
 	m.poorAt = m.sickAt
 	again := m.strikes > 0 && m.sickAt.Sub(m.back) < forgiven
-	if m.sick < sickAfter && !again || c.most(func(o *member) bool { return o.ejected || m.sickAt.Sub(o.poorAt) < forgiven }) {
+	if m.sick < sickAfter && !again || c.most(func(o *member) bool { return o.state == Ejected || m.sickAt.Sub(o.poorAt) < forgiven }) {
 		return
 	}
 	m.probe = probe(q)
@@ -193,7 +193,7 @@ func (c *Cluster) blame(r *asking, q *peer.Query, err error) {
 func (c *Cluster) most(are func(*member) bool) bool {
 	all, so := 1, 0
 	for _, m := range c.members {
-		if m.gone {
+		if m.state == Gone {
 			continue
 		}
 		all++
@@ -227,8 +227,8 @@ func probe(q *peer.Query) *peer.Query {
 // the data path. It is well if the answer comes in time.
 func (c *Cluster) try(ctx context.Context, k *contact) {
 	c.mu.Lock()
-	m := c.members[k.who]
-	if m == nil || m.gone || !m.ejected || m.probe == nil || m.address != k.address || m.misses > 0 || time.Now().Before(m.until) {
+	m := c.here(k)
+	if m == nil || m.state != Ejected || m.probe == nil || k.misses > 0 || time.Now().Before(m.until) {
 		c.mu.Unlock()
 		return
 	}
@@ -247,7 +247,7 @@ func (c *Cluster) try(ctx context.Context, k *contact) {
 	}
 	c.mu.Lock()
 	defer c.unlock()
-	if !m.ejected || m.probe != q {
+	if m.state != Ejected || m.probe != q {
 		return
 	}
 	if err != nil || time.Duration(heard.Load()) > prompt {

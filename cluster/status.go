@@ -92,11 +92,10 @@ func (c *Cluster) Status() Status {
 		out.Members = append(out.Members, c.status(s, m))
 	}
 	for _, k := range c.contacts {
-		m := c.members[k.who]
 		switch {
 		case k.reason != "" && k.misses == 0:
 			out.Others = append(out.Others, OtherStatus{Address: k.address, ID: k.who, State: Refused, Reason: k.reason})
-		case !k.alias && (m == nil || m.address != k.address):
+		case !k.alias && c.here(k) == nil:
 			out.Others = append(out.Others, OtherStatus{Address: k.address, State: Unknown, Reason: k.reason})
 		}
 	}
@@ -108,19 +107,15 @@ func (c *Cluster) Status() Status {
 
 func (c *Cluster) status(s *snapshot, m *member) MemberStatus {
 	out := MemberStatus{
-		ID: m.id, Boot: m.boot, Address: m.address, State: Alive, Reason: m.reason, CacheBytes: m.weight,
-		Serves:    c.owned(s, m.id, m.serves),
+		ID: m.ID, Boot: m.Boot, Address: m.Address, State: m.state, Reason: m.reason, CacheBytes: m.Weight,
+		Serves:    c.owned(s, m.ID, m.Serves),
 		LatencyMS: float64(m.latency.Microseconds()) / 1000, SeenSeconds: time.Since(m.seen).Seconds(), LinkRate: int64(m.rate),
 		Asked: m.asked, Answered: m.answered,
 	}
 	switch {
-	case m.gone:
-		out.State = Gone
-	case m.ejected:
-		out.State, out.RetryAfter = Ejected, max(0, time.Until(m.until).Seconds())
-	case m.draining:
-		out.State = Draining
-	case m.misses > 0:
+	case m.state == Ejected:
+		out.RetryAfter = max(0, time.Until(m.until).Seconds())
+	case m.state == Alive && m.at.misses > 0:
 		out.State = Suspect
 	}
 	return out

@@ -88,16 +88,16 @@ func (c *Cluster) rebuild() {
 	}
 	now, before := map[peer.Served][]placement.Member{}, map[peer.Served][]placement.Member{}
 	for _, m := range c.members {
-		if m.gone || m.ejected {
+		if m.state == Gone || m.state == Ejected {
 			continue
 		}
-		s.leaving[m.id] = m.draining
-		p := placement.Member{ID: m.id, Weight: m.weight}
-		for _, served := range m.serves {
-			if !m.draining {
+		s.leaving[m.ID] = m.Draining
+		p := placement.Member{ID: m.ID, Weight: m.Weight}
+		for _, served := range m.Serves {
+			if !m.Draining {
 				now[served] = append(now[served], p)
 			}
-			if m.draining || !s.recent || !c.newcomer(m) {
+			if m.Draining || !s.recent || !c.newcomer(m) {
 				before[served] = append(before[served], p)
 			}
 		}

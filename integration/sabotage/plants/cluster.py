@@ -4,12 +4,12 @@ PLANTS = [
     (
         "cluster leaves chunks with an owner that is ejected",
         "./cluster TestFailedReadEjects",
-        [("cluster/view.go", "if m.gone || m.ejected {", "if m.gone {")],
+        [("cluster/view.go", "if m.state == Gone || m.state == Ejected {", "if m.state == Gone {")],
     ),
     (
         "cluster trusts the owners of before when a member has gone",
         "./cluster TestLeaving",
-        [("cluster/view.go", "if m.gone || m.ejected {", "if m.ejected {")],
+        [("cluster/view.go", "if m.state == Gone || m.state == Ejected {", "if m.state == Ejected {")],
     ),
     (
         "cluster takes in the gateways of another cluster",
@@ -19,17 +19,17 @@ PLANTS = [
     (
         "cluster asks a member that it has ejected",
         "./cluster TestFailedReadEjects",
-        [("cluster/read.go", "\tif m.ejected {\n\t\treturn r, errEjected\n\t}\n", "")],
+        [("cluster/read.go", "\tif m.state == Ejected {\n\t\treturn r, errEjected\n\t}\n", "")],
     ),
     (
         "cluster lets an ejected member in again at its first hello",
         "./cluster TestCoolDownDoubles",
-        [("cluster/member.go", "m.ejected && m.probe == nil && !begun.Before(m.until)", "m.ejected && m.probe == nil")],
+        [("cluster/member.go", "m.probe != nil || begun.Before(m.until)", "m.probe != nil")],
     ),
     (
         "cluster takes the second of two machines of one name",
         "./cluster TestTwins",
-        [("cluster/check.go", "m.gone || m.draining || m.misses > 0 {", "true {")],
+        [("cluster/check.go", "m.state == Gone || m.Draining || m.at.misses > 0 {", "true {")],
     ),
     (
         "cluster goes by what it heard of a gateway that it cannot reach",
@@ -42,7 +42,7 @@ PLANTS = [
     (
         "cluster believes anybody who says that a member goes",
         "./cluster TestNobodySpeaksForAnother",
-        [("cluster/check.go", "\town.Held = c.heirs[h.ID]\n", "\town.Held = c.heirs[h.ID]\n\tif m := c.members[h.ID]; m != nil && h.Draining {\n\t\tc.goes(m, h.Held)\n\t}\n")],
+        [("cluster/check.go", "\town.Held = c.heirs[h.ID]\n", "\town.Held = c.heirs[h.ID]\n\tif m := c.members[h.ID]; m != nil && h.Draining {\n\t\tm.Draining = true\n\t\tc.turn(m, Draining, \"\")\n\t}\n")],
     ),
     (
         "cluster lets one host name any number of addresses",
@@ -102,12 +102,12 @@ PLANTS = [
     (
         "cluster ejects all members that are silent together",
         "./cluster TestSilenceOfAllEjectsHalf",
-        [("cluster/read.go", "if m.draining || !c.most(", "if true || !c.most(")],
+        [("cluster/read.go", "if m.Draining || !c.most(", "if true || !c.most(")],
     ),
     (
         "cluster waits for the next hello of a member that has failed a read",
         "./cluster TestSilenceOfAllEjectsHalf",
-        [("cluster/read.go", "\t\tk.awake() // a hello", "\t\t_ = k // a hello")],
+        [("cluster/read.go", "\tm.at.awake() // a hello", "\t// a hello")],
     ),
     (
         "cluster asks those who came with it for chunks that nobody of them has",
@@ -152,7 +152,7 @@ PLANTS = [
     (
         "cluster ejects the first of all members that are slow together",
         "./cluster TestNobodyIsEjectedWhereAllAreSlow",
-        [("cluster/sick.go", "return o.ejected || m.sickAt.Sub(o.poorAt) < forgiven", "return o == m || o.ejected")],
+        [("cluster/sick.go", "return o.state == Ejected || m.sickAt.Sub(o.poorAt) < forgiven", "return o == m || o.state == Ejected")],
     ),
     (
         "cluster forgives a late member each question that nobody else was asked beside it",
@@ -167,7 +167,7 @@ PLANTS = [
     (
         "cluster greets who is no member any more without a pause",
         "./cluster TestEjectedMemberIsNotGreetedWithoutEnd",
-        [("cluster/contact.go", "m.ejected && !m.gone {", "m.ejected {")],
+        [("cluster/contact.go", "m.state == Ejected {", "m.state != Alive {")],
     ),
     (
         "cluster greets without a pause where an ejected member was before",
@@ -177,7 +177,7 @@ PLANTS = [
     (
         "cluster lets a late member in again by its hello",
         "./cluster TestLateMemberIsEjected",
-        [("cluster/member.go", "m.ejected && m.probe == nil && !begun", "m.ejected && !begun")],
+        [("cluster/member.go", "m.probe != nil || begun.Before(m.until)", "begun.Before(m.until)")],
     ),
     (
         "datapath reads single samples where owners fail",
@@ -227,6 +227,6 @@ PLANTS = [
     (
         "cluster lets an ejected member wait for the next hello",
         "./cluster TestEjectedMemberIsBackInTime",
-        [("cluster/member.go", "k.awake() // the next hello is due when the member may be back", "_ = k")],
+        [("cluster/member.go", "\tm.at.awake() // the next hello is due when the member may be back", "")],
     ),
 ]
