@@ -3,7 +3,6 @@ package lookahead
 import (
 	"math"
 	"math/bits"
-	"sync"
 	"time"
 
 	"github.com/millrace-data/millrace/shuffle"
@@ -37,18 +36,10 @@ type Coming struct {
 	Samples uint64        // of the chunk that readers take soon, as far as is known
 }
 
-// readersOf are the readers of one plan.
-type readersOf struct {
-	all []*reader // guarded by the table's lock
-
-	mu     sync.Mutex // guards what follows, and is held for moments: who asks when chunks are due holds up others
-	stands []standing // of the readers, in the same order
-}
-
 // Due returns how long it takes until the first reader comes for a chunk: from where each reader
 // stands to where its next use of the chunk begins, at the reader's rate. Never says that no reader
 // is known to come. Answers given at about the same moment can be compared; while readers wait, no
-// time passes. Due does not wait for the table, and costs a binary search or two for each plan that is read.
+// time passes. Due does not wait for the table, and costs a binary search or two for each reader.
 //
 // What a rank behind the foremost one of its reader still needs is due next to at once (behindDue):
 // it is there, and to bring it again would cost a read that the reader ahead gains nothing from. Where
@@ -75,17 +66,17 @@ func (r *Readers) Coming(d Dataset, chunk int) Coming {
 // First returns what Coming returns, if that is later than enough. If not, it stops at the first reader that comes by then.
 func (r *Readers) First(d Dataset, chunk int, enough Coming) Coming {
 	c := Coming{Due: Never}
-	plans := (*r.known.Load())[d]
-	if len(plans) == 0 || r.cfg.Mine != nil && !r.cfg.Mine(d, chunk) {
+	readers := (*r.known.Load())[d]
+	if len(readers) == 0 || r.cfg.Mine != nil && !r.cfg.Mine(d, chunk) {
 		return c
 	}
 	hint := &r.soonest[chunk%len(r.soonest)]
-	begin := int(hint.Load()) % len(plans)
+	begin := int(hint.Load()) % len(readers)
 	first := begin
-	for n := range plans {
-		i := (begin + n) % len(plans)
+	for n := range readers {
+		i := (begin + n) % len(readers)
 		before := c
-		if plans[i].first(&c, uint64(chunk), enough); before.later(c) {
+		if c.note(readers[i].stands.Load(), uint64(chunk)); before.later(c) {
 			first = i
 		}
 		if !c.later(enough) {
@@ -106,25 +97,12 @@ func (c Coming) later(than Coming) bool {
 	return c.Due > than.Due
 }
 
-// first adds the readers of one plan, until one comes early enough.
-func (p *readersOf) first(c *Coming, chunk uint64, enough Coming) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	var uses uses
-	for i := range p.stands {
-		s := &p.stands[i]
-		if !s.groups.comeFor(s.plan, chunk) {
-			continue
-		}
-		span, ok := uses.next(s, chunk)
-		if c.note(s, chunk, span, ok); !c.later(enough) {
-			return
-		}
+// note adds what one reader comes for.
+func (c *Coming) note(s *standing, chunk uint64) {
+	if !s.groups.comeFor(s.plan, chunk) {
+		return
 	}
-}
-
-// note adds one reader. ok says that the span is the chunk's next one of its epoch.
-func (c *Coming) note(s *standing, chunk uint64, span shuffle.Span, ok bool) {
+	span, ok := s.epoch.Next(chunk, s.last)
 	u := use{Span: span, start: span.From}
 	if !ok {
 		u.start = s.total + s.own(chunk)
@@ -135,58 +113,19 @@ func (c *Coming) note(s *standing, chunk uint64, span shuffle.Span, ok bool) {
 		}
 	}
 	samples := u.start - min(u.start, s.first)
-	behind := ok && span.To <= s.first
-	if behind && !s.straggler {
-		samples = s.soon
-	}
 	due := takes(samples, s.rate)
-	if behind && s.straggler {
+	switch behind := ok && span.To <= s.first; {
+	case behind && s.straggler:
 		due = behindDue
+	case behind:
+		samples = s.soon
+		due = takes(samples, s.rate)
 	}
 	c.Due = min(c.Due, due)
 	if samples < s.soon {
 		c.Soon = true
 		c.Samples += u.left(s.first)
 	}
-}
-
-// uses remembers the spans of one chunk in one epoch, for the readers of one plan that are there.
-type uses struct {
-	epoch *shuffle.Epoch
-	from  uint64 // no span is remembered that ends before this position
-	spans []shuffle.Span
-	all   bool // there are no more
-	array [4]shuffle.Span
-}
-
-// next returns the chunk's first span that ends after the position of the reader's last rank.
-func (u *uses) next(s *standing, chunk uint64) (shuffle.Span, bool) {
-	switch {
-	case u.epoch == nil || u.epoch.Number() != s.epoch.Number():
-		u.epoch, u.from, u.spans, u.all = s.epoch, s.last, u.array[:0], false
-	case s.last < u.from:
-		u.from, u.spans, u.all = 0, u.array[:0], false
-	}
-	for _, span := range u.spans {
-		if span.To > s.last {
-			return span, true
-		}
-	}
-	for !u.all {
-		after := u.from
-		if n := len(u.spans); n > 0 {
-			after = u.spans[n-1].To
-		}
-		span, ok := s.epoch.Next(chunk, after)
-		if !ok {
-			u.all = true
-			break
-		}
-		if u.spans = append(u.spans, span); span.To > s.last {
-			return span, true
-		}
-	}
-	return shuffle.Span{}, false
 }
 
 // own is the place of a chunk that counts in later epochs: spread evenly over the chunks by the
@@ -203,29 +142,21 @@ func (s *standing) own(chunk uint64) uint64 {
 func (r *Readers) Distance(d Dataset, chunk int, again bool) time.Duration {
 	first, second := Never, Never
 	if r.cfg.Mine == nil || r.cfg.Mine(d, chunk) {
-		for _, p := range (*r.known.Load())[d] {
-			p.distance(uint64(chunk), &first, &second)
+		for _, x := range (*r.known.Load())[d] {
+			s := x.stands.Load()
+			if !s.groups.comeFor(s.plan, uint64(chunk)) {
+				continue
+			}
+			for _, samples := range s.uses(uint64(chunk)) {
+				left := takes(samples, s.rate)
+				first, second = min(first, left), min(second, max(first, left))
+			}
 		}
 	}
 	if again {
 		return second
 	}
 	return first
-}
-
-func (p *readersOf) distance(chunk uint64, first, second *time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for i := range p.stands {
-		s := &p.stands[i]
-		if !s.groups.comeFor(s.plan, chunk) {
-			continue
-		}
-		for _, samples := range s.uses(chunk) {
-			left := takes(samples, s.rate)
-			*first, *second = min(*first, left), min(*second, max(*first, left))
-		}
-	}
 }
 
 // uses returns how many samples the reader has to go until its next two uses of a chunk.

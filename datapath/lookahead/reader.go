@@ -3,6 +3,7 @@ package lookahead
 import (
 	"math"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/millrace-data/millrace/shuffle"
@@ -48,6 +49,7 @@ type reader struct {
 	groups groups              // those that come for chunks here
 
 	ahead
+	stands atomic.Pointer[standing] // where the reader stands, for who must not wait for the table
 }
 
 // position is a place in a plan.
@@ -126,8 +128,8 @@ func (x *reader) last() uint64 {
 	return x.at.First - min(max(behindBatches*x.at.BatchSize, x.lag+x.at.BatchSize), x.at.First)
 }
 
-// stands returns where the reader stands.
-func (x *reader) stands() standing {
+// standing returns where the reader stands.
+func (x *reader) standing() standing {
 	return standing{
 		plan: x.at.Plan, epoch: x.at.Epoch, first: x.at.First, last: x.last(), total: x.at.Plan.Samples(),
 		soon: x.horizon(), rate: x.rate(), groups: x.groups, straggler: x.lag > 0,

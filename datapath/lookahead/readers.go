@@ -36,7 +36,7 @@ type Place struct {
 	Chunk   int
 }
 
-// hints is for how many chunks it is remembered which plan comes first: those that are asked again and again
+// hints is for how many chunks it is remembered which reader comes first: those that are asked again and again
 // before one goes are some ten.
 const hints = 4096
 
@@ -45,7 +45,7 @@ type Readers struct {
 	cfg Config
 
 	mu       sync.Mutex // guards what follows and what is in it
-	plans    map[planKey]*readersOf
+	plans    map[planKey][]*reader
 	all      []*reader // the one first that came first
 	turns    []turn    // of all readers, in a pass over what is missing
 	lacking  []*reader // need their next epochs, which are to be prepared without the lock
@@ -56,14 +56,14 @@ type Readers struct {
 
 	passing atomic.Int64 // store reads of their own samples that first batches wait for
 	changes atomic.Uint64
-	lost    atomic.Bool                              // a chunk has gone that a reader comes for soon
-	soonest [hints]atomic.Uint32                     // by chunk: which of its known plans came first when it was asked last
-	known   atomic.Pointer[map[Dataset][]*readersOf] // the readers, for Coming, which must not wait for the table
+	lost    atomic.Bool                           // a chunk has gone that a reader comes for soon
+	soonest [hints]atomic.Uint32                  // by chunk: which of its known readers came first when it was asked last
+	known   atomic.Pointer[map[Dataset][]*reader] // the readers, for Coming, which must not wait for the table
 }
 
 // New returns a table without readers.
 func New(cfg Config) *Readers {
-	r := &Readers{cfg: cfg, plans: map[planKey]*readersOf{}, numbered: map[uint64]*reader{}}
+	r := &Readers{cfg: cfg, plans: map[planKey][]*reader{}, numbered: map[uint64]*reader{}}
 	r.ranks, _ = simplelru.NewLRU[rankKey, *rank](maxRanks, nil) // an error says that the size is not above 0
 	r.publish()
 	return r
@@ -177,7 +177,7 @@ func (r *Readers) Announce(d Dataset, at shuffle.Cursor, now time.Time) {
 	if !at.Epoch.Local() {
 		return
 	}
-	for _, x := range r.of(keyOf(d, at)) {
+	for _, x := range r.plans[keyOf(d, at)] {
 		if x.announced && x.at.Epoch.Number() == at.Epoch.Number() && x.at.First <= at.First {
 			x.seen = now
 			return

@@ -55,14 +55,11 @@ func (r *Readers) move(d Dataset, at shuffle.Cursor, now time.Time) *reader {
 // stand looks ahead from where a reader stands now, and publishes that.
 func (r *Readers) stand(x *reader) {
 	r.look(x)
-	stands := x.stands()
+	stands := x.standing()
 	if stands.first+stands.soon > stands.total {
 		stands.next = r.after(x)
 	}
-	p := r.plans[keyOf(x.dataset, x.at)]
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.stands[slices.Index(p.all, x)] = stands
+	x.stands.Store(&stands)
 }
 
 // after returns the reader's next epoch; nil: it is prepared as soon as mu is unlocked.
@@ -71,7 +68,7 @@ func (r *Readers) after(x *reader) *shuffle.Epoch {
 	if x.next != nil || x.coming != 0 {
 		return x.next
 	}
-	for _, o := range r.of(keyOf(x.dataset, x.at)) {
+	for _, o := range r.plans[keyOf(x.dataset, x.at)] {
 		switch {
 		case o.at.Epoch.Number() == number:
 			x.next = o.at.Epoch
@@ -86,17 +83,9 @@ func (r *Readers) after(x *reader) *shuffle.Epoch {
 	return x.next
 }
 
-// of returns the readers of a plan.
-func (r *Readers) of(k planKey) []*reader {
-	if p := r.plans[k]; p != nil {
-		return p.all
-	}
-	return nil
-}
-
 // find returns the reader that a request belongs to: the one of the same plan that stands near it.
 func (r *Readers) find(d Dataset, at shuffle.Cursor) *reader {
-	for _, x := range r.of(keyOf(d, at)) {
+	for _, x := range r.plans[keyOf(d, at)] {
 		if x.near(at) {
 			return x
 		}
@@ -116,15 +105,7 @@ func (r *Readers) add(d Dataset, at shuffle.Cursor, now time.Time) *reader {
 	r.numbered[x.number] = x
 	k := keyOf(d, at)
 	r.held += r.holds(k, at.Plan)
-	p := r.plans[k]
-	if p == nil {
-		p = &readersOf{}
-		r.plans[k] = p
-	}
-	p.all = append(p.all, x)
-	p.mu.Lock()
-	p.stands = append(p.stands, x.stands())
-	p.mu.Unlock()
+	r.plans[k] = append(r.plans[k], x)
 	r.stand(x)
 	r.publish()
 	return x
@@ -133,27 +114,22 @@ func (r *Readers) add(d Dataset, at shuffle.Cursor, now time.Time) *reader {
 // remove forgets a reader.
 func (r *Readers) remove(x *reader) {
 	r.changes.Add(1)
-	r.all = slices.DeleteFunc(r.all, func(o *reader) bool { return o == x })
+	is := func(o *reader) bool { return o == x }
+	r.all = slices.DeleteFunc(r.all, is)
 	x.soon = 0
 	delete(r.numbered, x.number)
 	k := keyOf(x.dataset, x.at)
-	p := r.plans[k]
-	i := slices.Index(p.all, x)
-	p.all = slices.Delete(p.all, i, i+1)
-	p.mu.Lock()
-	p.stands = slices.Delete(p.stands, i, i+1)
-	p.mu.Unlock()
-	if len(p.all) == 0 {
+	if r.plans[k] = slices.DeleteFunc(r.plans[k], is); len(r.plans[k]) == 0 {
 		delete(r.plans, k)
 	}
 	r.held -= r.holds(k, x.at.Plan)
 }
 
-// publish tells which readers there are to those who must not wait.
+// publish tells which readers there are to those who must not wait, plan by plan: questions about one epoch follow each other.
 func (r *Readers) publish() {
-	all := map[Dataset][]*readersOf{}
-	for k, p := range r.plans {
-		all[k.dataset] = append(all[k.dataset], p)
+	all := map[Dataset][]*reader{}
+	for k, readers := range r.plans {
+		all[k.dataset] = append(all[k.dataset], readers...)
 	}
 	r.known.Store(&all)
 }
@@ -181,7 +157,7 @@ func (r *Readers) makeRoom(d Dataset, at shuffle.Cursor, now time.Time) bool {
 // holds is what one more reader of a plan keeps alive: the plan and two of its epochs, or one epoch
 // where another reader has the rest.
 func (r *Readers) holds(k planKey, p *shuffle.Plan) int64 {
-	twin := len(r.of(k)) > 0
+	twin := len(r.plans[k]) > 0
 	var plan, epoch int64
 	params, chunks := k.params, int64(k.dataset.Chunks())
 	if params.Shuffle != shuffle.None {

@@ -197,7 +197,7 @@ PLANTS = [
     (
         "lookahead takes the first reader that comes at all for one that comes early enough",
         "./datapath/lookahead TestFirstTellsWhatIsLaterThanEnough",
-        [("datapath/lookahead/due.go", "c.note(s, chunk, span, ok); !c.later(enough) {", "c.note(s, chunk, span, ok); c.Due < Never {")],
+        [("datapath/lookahead/due.go", "\t\tif !c.later(enough) {", "\t\tif c.Due < Never {")],
     ),
     (
         "a chunk goes though it is only known to be due later than enough",
