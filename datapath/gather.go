@@ -32,57 +32,66 @@ type gathering struct {
 	used     int64     // bytes of the room that segments lie in
 	list     *[][]byte // of the path's pool
 	segments [][]byte  // of the whole body, in the list
+	came     tally
 	held     *settling // leased chunks of the near part; nil: none
 }
 
-// gather brings the parts of a batch. With a run it waits for no memory; where there is none now it
-// does without the run.
+// gather brings the parts of a batch into a body.
 func (s *Source) gather(ctx context.Context, b, near, far *batch, run *batchRun) (*chunkindex.Body, error) {
+	begun := time.Now()
+	g, err := s.collect(ctx, near, far, run)
+	if run != nil && errors.Is(err, chunkcache.ErrNoRoom) {
+		g, err = s.collect(ctx, near, far, nil)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range far.twins {
+		g.segments[t[0]] = g.segments[t[1]]
+	}
+	return chunkindex.NewBody(g.segments, g.came.tiers(b.bytes, time.Since(begun)), g.close).OnSettle(g.settle), nil
+}
+
+// collect brings both parts of a batch. With a run it waits for no memory.
+func (s *Source) collect(ctx context.Context, near, far *batch, run *batchRun) (*gathering, error) {
 	list := s.path.segments.Get().(*[][]byte)
-	*list = slices.Grow((*list)[:0], b.segments)[:b.segments]
+	n := max(near.segments, far.segments)
+	*list = slices.Grow((*list)[:0], n)[:n]
 	g := &gathering{source: s, near: near, far: far, run: run, list: list, segments: *list}
 	if run != nil {
 		hurried := *near
 		hurried.tries = true
 		g.near, g.far = &hurried, s.path.ahead.take(run, far, g.segments)
 	}
-	begun := time.Now()
 	whole, ranged := s.chooseReads(g.near)
-	var came tally
 	err := chunkcache.ErrNoRoom
 	if len(ranged) == 0 && near.lent == nil {
-		came, err = g.slices(ctx, whole)
+		err = g.slices(ctx, whole)
 	}
 	if errors.Is(err, chunkcache.ErrNoRoom) {
 		g.giveBack()
-		came, err = g.copies(ctx, whole, ranged)
+		err = g.copies(ctx, whole, ranged)
 	}
-	if err == nil {
-		for _, t := range far.twins {
-			g.segments[t[0]] = g.segments[t[1]]
-		}
-		came.peer += far.bytes - g.far.bytes
-		return chunkindex.NewBody(g.segments, came.tiers(b.bytes, time.Since(begun)), g.close).OnSettle(g.settle), nil
+	if err != nil {
+		g.close()
+		return nil, err
 	}
-	g.close()
-	if run != nil && errors.Is(err, chunkcache.ErrNoRoom) {
-		return s.gather(ctx, b, near, far, nil)
-	}
-	return nil, err
+	g.came.peer += far.bytes - g.far.bytes
+	return g, nil
 }
 
 // slices serves the near part from leased chunks, and the far part from a body of its own.
-func (g *gathering) slices(ctx context.Context, whole []int) (tally, error) {
+func (g *gathering) slices(ctx context.Context, whole []int) error {
 	l, err := g.reserve(ctx, g.far)
 	if err != nil {
-		return tally{}, err
+		return err
 	}
 	l.came = g.source.missing(g.near, whole)
 	wait, err := g.source.begin(ctx, g.near, whole)
 	if err != nil {
-		return tally{}, err
+		return err
 	}
-	err = g.withFar(ctx, l, func(context.Context) error {
+	return g.withFar(ctx, l, func() error {
 		leases, err := wait()
 		if err != nil {
 			return err
@@ -97,25 +106,23 @@ func (g *gathering) slices(ctx context.Context, whole []int) (tally, error) {
 		g.held = &settling{leases: leases, chunks: g.near.chunks, segments: g.segments}
 		return nil
 	})
-	return l.came, err
 }
 
 // copies serves the whole batch from a body of its own. While it waits for memory it holds none, and
 // while it waits for bytes it takes chunks only if there is room now.
-func (g *gathering) copies(ctx context.Context, whole, ranged []int) (tally, error) {
+func (g *gathering) copies(ctx context.Context, whole, ranged []int) error {
 	if g.near.origin == fromPeer {
 		if err := g.source.resolve(ctx, g.near); err != nil {
-			return tally{}, err
+			return err
 		}
 	}
 	l, err := g.reserve(ctx, g.near, g.far)
 	if err != nil {
-		return tally{}, err
+		return err
 	}
-	err = g.withFar(ctx, l, func(ctx context.Context) error {
+	return g.withFar(ctx, l, func() error {
 		return l.into(ctx, g.near, whole, ranged, g.segments)
 	})
-	return l.came, err
 }
 
 // reserve takes memory for parts of the batch, none if they have no bytes, and lays their samples
@@ -129,7 +136,11 @@ func (g *gathering) reserve(ctx context.Context, parts ...*batch) (l *load, err 
 	if g.used == 0 {
 		return l, nil
 	}
-	g.room, err = g.source.room(ctx, g.near, g.used)
+	n := g.used
+	if len(g.near.chunks) > 0 {
+		n = g.source.path.withGaps(n)
+	}
+	g.room, err = g.source.room(ctx, g.near, n)
 	if err != nil {
 		return nil, err
 	}
@@ -141,23 +152,32 @@ func (g *gathering) reserve(ctx context.Context, parts ...*batch) (l *load, err 
 }
 
 // withFar brings the far part while near brings the other one. What no owner has sent comes last.
-func (g *gathering) withFar(ctx context.Context, l *load, near func(context.Context) error) error {
+func (g *gathering) withFar(ctx context.Context, l *load, near func() error) error {
+	defer func() { g.came.add(l.came) }()
 	if len(g.far.chunks) == 0 {
-		return near(ctx)
+		return near()
 	}
+	during, stop := context.WithCancel(ctx)
+	defer stop()
 	asked, lost := &load{source: g.source}, &unsent{}
-	both, during := errgroup.WithContext(ctx)
-	both.Go(func() error {
-		first := hotTier{g.source.path.hot, ownersTier{batch: g.far, next: lost}}
+	var running sync.WaitGroup
+	running.Go(func() {
+		first := hotTier{g.source.path.hot, ownersTier{g.far, lost}}
 		_ = first.Load(during, asked, g.far.fills(g.far.all(), g.segments)) // what did not come is in lost
-		return nil
 	})
-	both.Go(func() error { return near(during) })
-	if err := both.Wait(); err != nil {
+	err := near()
+	if err != nil {
+		stop()
+	}
+	if running.Wait(); err != nil {
 		return err
 	}
 	l.came.add(asked.came)
-	if len(lost.fills) == 0 {
+	switch {
+	case len(lost.fills) == 0:
+		return nil
+	case g.far.origin == ofRun:
+		lost.leaveOut()
 		return nil
 	}
 	return hereTier{g.far}.Load(ctx, l, lost.fills)

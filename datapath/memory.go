@@ -30,12 +30,17 @@ func (r room) shrink(n int64) {
 	}
 }
 
-// room takes memory for a body of n bytes, and an eighth more if the budget ever has so much, for the gaps
-// between samples that one read brings. With waits it waits for memory; else it answers ErrNoRoom.
-func (p *Path) room(ctx context.Context, n int64, waits bool) (room, error) {
+// withGaps returns n bytes, and an eighth more if the budget ever has so much, for the gaps between
+// samples that one read brings.
+func (p *Path) withGaps(n int64) int64 {
 	if more := n + n/8; p.holds(more) {
-		n = more
+		return more
 	}
+	return n
+}
+
+// room takes memory for n bytes. With waits it waits for memory; else it answers ErrNoRoom.
+func (p *Path) room(ctx context.Context, n int64, waits bool) (room, error) {
 	if waits {
 		own, err := p.cache.Buffer(ctx, n)
 		if err != nil {

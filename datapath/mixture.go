@@ -244,7 +244,7 @@ func (o *ofPath) lend(ctx context.Context, turns, bodies *endings) error {
 	if far > 0 {
 		*turns = append(*turns, o.path.asking.enter(ctx, far))
 	}
-	body, err := o.path.room(ctx, o.bytes, true)
+	body, err := o.path.room(ctx, o.path.withGaps(o.bytes), true)
 	if err != nil {
 		return err
 	}

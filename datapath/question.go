@@ -12,7 +12,6 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/cluster/peer"
-	"github.com/millrace-data/millrace/datapath/chunkcache"
 )
 
 const (
@@ -31,8 +30,7 @@ var errUnsent = errors.New("no gateway has sent what was asked")
 // ownersTier asks the gateways that own chunks for samples of one batch, and the next choices where
 // an owner fails or is late. What none of them sends the next tier brings.
 type ownersTier struct {
-	batch *batch   // of which the samples are a part
-	asked []string // members that have failed with these samples, or are late
+	batch *batch // of which the samples are a part
 	next  tier
 }
 
@@ -66,10 +64,10 @@ func (o ownersTier) Load(ctx context.Context, l *load, fills []*fill) error {
 // were asked; "" if this gateway is the next one, or mostAsked members were asked.
 func (o ownersTier) choice(ctx context.Context, s *Source, chunk int) string {
 	switch {
-	case len(o.asked) == 0:
+	case len(o.batch.asked) == 0:
 		return s.owner(chunk)
-	case len(o.asked) < mostAsked && ctx.Err() == nil:
-		return s.path.cfg.Peers.Owner(s.peerChunk(chunk), o.asked...)
+	case len(o.batch.asked) < mostAsked && ctx.Err() == nil:
+		return s.path.cfg.Peers.Owner(s.peerChunk(chunk), o.batch.asked...)
 	}
 	return ""
 }
@@ -85,31 +83,44 @@ func (o ownersTier) ask(ctx context.Context, l *load, member string, fills []*fi
 			dst = append(dst, x.segments[r.Seq])
 		}
 	}
-	others := ownersTier{o.batch, append(slices.Clone(o.asked), member), o.next}
-	beside := &hedge{owners: others}
-	defer beside.close()
+	others := *o.batch
+	others.asked = append(slices.Clone(o.batch.asked), member)
+	var beside *gathering
 	rest := func() error { return o.next.Load(ctx, l, fills) }
 	limited, cancel := partOf(ctx)
 	defer cancel()
-	err := s.path.read(limited, member, q, dst, func(during context.Context, late bool) error {
+	err := s.path.read(limited, member, q, dst, func(during context.Context, late bool) (err error) {
 		if late {
-			return beside.bring(during, s, fills)
+			// The member may still write to the segments, so the samples come to other memory. Memory is not waited for
+			// while some is held: without it the member is waited for.
+			hedge := others.of(chunksOf(fills))
+			hedge.origin, hedge.visit = afterPeers, nil
+			beside, err = s.collect(during, &batch{tries: true}, hedge, nil)
+			return err
 		}
-		err := others.Load(ctx, l, fills)
+		err = ownersTier{&others, o.next}.Load(ctx, l, fills)
 		rest = func() error { return err } // the next tier has been asked
 		if l.came.peer == 0 {
 			return errUnsent
 		}
 		return nil
 	})
+	if beside != nil {
+		defer beside.close()
+	}
 	switch {
 	case err == nil:
 		return o.check(ctx, l, member, fills)
-	case errors.Is(err, peer.ErrOutdone) && beside.fills != nil:
-		beside.take(l, fills)
-		return nil
+	case beside == nil || !errors.Is(err, peer.ErrOutdone):
+		return rest()
 	}
-	return rest()
+	l.came.add(beside.came)
+	for _, x := range fills {
+		for _, r := range x.Ranges {
+			copy(x.segments[r.Seq], beside.segments[r.Seq])
+		}
+	}
+	return nil
 }
 
 // check compares each sample that a member has sent with the index. Samples that are wrong the next
@@ -136,51 +147,6 @@ func (o ownersTier) check(ctx context.Context, l *load, member string, fills []*
 	return o.next.Load(ctx, l, wrong)
 }
 
-// hedge brings samples that a member is late with from elsewhere, into memory of its own: the member
-// may still write to the batch's.
-type hedge struct {
-	owners ownersTier
-	came   tally
-	buffer *chunkcache.Buffer[key]
-	fills  []*fill // in the buffer; nil: not all of them have come
-}
-
-// bring asks the other members, and then the tiers of this gateway. It does without where there is no
-// memory now: memory is not waited for while some is held.
-func (h *hedge) bring(ctx context.Context, s *Source, fills []*fill) error {
-	b := h.owners.batch.of(chunksOf(fills))
-	buffer, ok := s.path.cache.TryBuffer(b.bytes)
-	if !ok {
-		return errUnsent
-	}
-	h.buffer = buffer
-	segments := make([][]byte, b.segments)
-	b.lay(segments, buffer.Bytes())
-	l, apart := &load{source: s}, b.fills(b.all(), segments)
-	h.owners.next = hereTier{&batch{segments: b.segments, fits: s.path.fits(s, time.Now())}}
-	if err := h.owners.Load(ctx, l, apart); err != nil {
-		return err
-	}
-	h.fills, h.came = apart, l.came
-	return nil
-}
-
-// take copies what has come to where it belongs. The member writes there no more.
-func (h *hedge) take(l *load, fills []*fill) {
-	l.came.add(h.came)
-	for i, x := range fills {
-		for _, r := range x.Ranges {
-			copy(x.segments[r.Seq], h.fills[i].segments[r.Seq])
-		}
-	}
-}
-
-func (h *hedge) close() {
-	if h.buffer != nil {
-		h.buffer.Close()
-	}
-}
-
 // hereTier brings samples of chunks that other gateways own as this one reads its own: from whole
 // chunks where that pays and there is room, else by their ranges.
 type hereTier struct{ batch *batch }
@@ -204,6 +170,15 @@ func (u *unsent) Load(_ context.Context, _ *load, fills []*fill) error {
 	defer u.mu.Unlock()
 	u.fills = append(u.fills, fills...)
 	return errUnsent
+}
+
+// leaveOut takes the segments of the samples away.
+func (u *unsent) leaveOut() {
+	for _, x := range u.fills {
+		for _, r := range x.Ranges {
+			x.segments[r.Seq] = nil
+		}
+	}
 }
 
 // chunksOf returns what fills want, in the order in which it is stored.

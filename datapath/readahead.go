@@ -123,42 +123,30 @@ func (a *readAhead) bring(r *rank, n *batchRun, reader *peer.Reader) {
 	limits.Fits = a.path.fits(s, time.Now())
 	wanted, end := n.Plan(elsewhere{s}, &limits)
 	f := s.farOf(ctx, wanted)
+	cost := chunkcache.Cost(f.bytes)
 	a.mu.Lock()
 	r.Cut(n, end)
-	segments := a.room(n, f)
+	fits := len(f.chunks) > 0 && a.limits.Left(a.held) >= cost
+	if fits {
+		n.Cost, a.held = cost, a.held+cost
+	}
 	a.mu.Unlock()
-	if segments == nil {
+	if !fits {
 		return
 	}
-	f.reader = reader
-	lost := &unsent{}
-	_ = ownersTier{batch: f, next: lost}.Load(ctx, &load{source: s}, f.fills(f.all(), segments)) // what did not come is in lost
-	for _, x := range lost.fills {
-		for _, r := range x.Ranges {
-			segments[r.Seq] = nil
-		}
+	f.reader, f.fits = reader, limits.Fits
+	g, err := s.collect(ctx, &batch{tries: true}, f, nil)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err != nil {
+		n.Cost, a.held = 0, a.held-cost
+		return
 	}
-	n.Came.chunks, n.Came.segments = f.chunks, segments
-}
-
-// room takes memory for what a run brings, nil if nobody is asked or there is none. The caller holds mu.
-func (a *readAhead) room(n *batchRun, f *batch) (segments [][]byte) {
-	if len(f.chunks) == 0 || a.limits.Left(a.held) < chunkcache.Cost(f.bytes) {
-		return nil
-	}
-	buffer, ok := a.path.cache.TryBuffer(f.bytes)
-	if !ok {
-		return nil
-	}
-	n.Cost = buffer.Cost()
-	a.held += n.Cost
+	n.Came.chunks, n.Came.segments = f.chunks, g.segments
 	n.Free = func() {
-		buffer.Close()
-		a.held -= n.Cost
+		g.close()
+		a.held -= cost
 	}
-	segments = make([][]byte, f.segments)
-	f.lay(segments, buffer.Bytes())
-	return segments
 }
 
 // wait returns the run that a batch is in, once that is there, nil if it is in none. release ends the use of it.
@@ -301,6 +289,6 @@ func (s *Source) farOf(ctx context.Context, samples []uint64) *batch {
 		last := &chunks[len(chunks)-1]
 		last.Ranges = append(last.Ranges, chunkindex.Range{Seq: seq, Offset: t.Offset[i], Length: t.Length[i], CRC32C: t.CRC32C[i]})
 	}
-	_, f := s.split((&batch{segments: len(samples)}).of(chunks))
+	_, f := s.split((&batch{segments: len(samples), origin: ofRun}).of(chunks))
 	return f
 }

@@ -120,6 +120,7 @@ type batch struct {
 	visit    *lookahead.Visit // what is known of its reader; nil: the batch is of no plan
 	reader   *peer.Reader     // who reads, for peers; nil: they are not told
 	number   uint64           // of its reader in the table of readers; 0: of none
+	asked    []string         // members that are not asked for it: they have failed, or are late
 	twins    [][2]int         // segments that are one sample: the one that is not asked for, and the one that is
 	lent     []byte           // its piece of the body that a mixture has taken for all its parts; nil: none
 }
@@ -130,6 +131,7 @@ type origin uint8
 const (
 	fromRank   origin = iota
 	fromPeer          // another gateway asks: no peer is asked to load anything for it
+	ofRun             // what a rank needs later: what the owners do not send is left out
 	afterPeers        // a rank's, of which the owners did not send this part
 )
 

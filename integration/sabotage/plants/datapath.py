@@ -17,8 +17,8 @@ PLANTS = [
         [
             (
                 "datapath/gather.go",
-                "\t\tcame.peer += far.bytes - g.far.bytes\n",
-                "\t\tcame.peer += far.bytes - g.far.bytes\n\t\tif g.held != nil {\n\t\t\tg.held.close()\n\t\t}\n",
+                "\tg.came.peer += far.bytes - g.far.bytes\n",
+                "\tg.came.peer += far.bytes - g.far.bytes\n\tif g.held != nil {\n\t\tg.held.close()\n\t}\n",
             )
         ],
     ),
@@ -90,7 +90,7 @@ PLANTS = [
     (
         "datapath keeps what a peer sent along without comparing it with the index",
         "./datapath TestWrongSamplesAreNotKept",
-        [("datapath/readahead.go", "for _, x := range lost.fills {", "for _, x := range lost.fills[:0] {")],
+        [("datapath/gather.go", "\t\tlost.leaveOut()\n", "")],
     ),
     (
         "datapath asks peers for what a peer asks of it",
