@@ -43,6 +43,23 @@ func TestViewsAgreeOnceAllKnowEachOther(t *testing.T) {
 	})
 }
 
+// A gateway may be greeted before it greets others itself: it does not forget who did.
+func TestHelloBeforeRun(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		b := w.join(1, nil, nil)
+		w.early = func(c *Cluster) {
+			if _, err := c.Met(b.Self(), at(1)); err != nil {
+				t.Error(err)
+			}
+		}
+		a := w.join(0, nil, nil)
+		w.pass(time.Second)
+		if got := states(a)["gw-1"]; got != Alive {
+			t.Errorf("got %v, want %v", got, Alive)
+		}
+	})
+}
+
 func TestOneSideIsEnoughToFindTheOther(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.join(0, nil, nil)

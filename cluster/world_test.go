@@ -29,6 +29,7 @@ type world struct {
 	reads []string                          // from>to
 	told  map[string]map[string][]peer.Held // by ID: what each member was to take over, by the ID of the one that went
 	hello func(from string, h *peer.Hello)  // bends what a gateway says
+	early func(c *Cluster)                  // is called before a gateway runs
 }
 
 // node is one gateway, as one that is running.
@@ -150,6 +151,9 @@ func (w *world) join(i int, others []int, change func(*Config)) *node {
 	c, err := New(cfg)
 	if err != nil {
 		w.t.Fatal(err)
+	}
+	if w.early != nil {
+		w.early(c)
 	}
 	ctx, cancel := context.WithCancel(w.t.Context())
 	ended := make(chan struct{})
