@@ -91,8 +91,11 @@ func floorPlan() map[string]room {
 			ours:    []string{"chunkindex", "shuffle", "internal/certs", "internal/port", "internal/quiet", "internal/sending"},
 			outside: []string{"github.com/rs/zerolog", "golang.org/x/sync"},
 		},
+		"cluster/discovery": { // finds addresses
+			outside: []string{"github.com/rs/zerolog"},
+		},
 		"cluster": {
-			ours:    []string{"cluster/peer", "cluster/placement", "shuffle"},
+			ours:    []string{"cluster/discovery", "cluster/peer", "cluster/placement", "shuffle"},
 			outside: []string{"github.com/rs/zerolog", "golang.org/x/sync"},
 		},
 		"datapath": {
@@ -148,8 +151,8 @@ func floorPlan() map[string]room {
 		},
 		"internal/node": { // the composed process, without flags
 			ours: []string{
-				"chunkindex", "cluster", "datapath", "datapath/diskcache", "gateway", "importance", "internal/budget", "internal/certs", "internal/location",
-				"internal/objstore", "cluster/peer", "s3backend", "selection", "shuffle",
+				"chunkindex", "cluster", "cluster/discovery", "datapath", "datapath/diskcache", "gateway", "importance", "internal/budget", "internal/certs",
+				"internal/location", "internal/objstore", "cluster/peer", "s3backend", "selection", "shuffle",
 			},
 			outside: []string{"github.com/rs/zerolog", "github.com/dustin/go-humanize", "golang.org/x"},
 		},
@@ -187,7 +190,7 @@ func floorPlan() map[string]room {
 		},
 		"cmd/millrace": {
 			ours: []string{
-				"datapath/chunkcache", "chunkindex", "client", "cluster", "datapath", "datapath/diskcache", "gateway", "importance", "internal", "pack", "cluster/peer",
+				"datapath/chunkcache", "chunkindex", "client", "cluster/discovery", "datapath", "datapath/diskcache", "gateway", "importance", "internal", "pack", "cluster/peer",
 				"s3backend", "selection", "shuffle", "simulate",
 			},
 			outside: []string{

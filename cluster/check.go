@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/millrace-data/millrace/cluster/discovery"
 	"github.com/millrace-data/millrace/cluster/peer"
 	"github.com/millrace-data/millrace/shuffle"
 )
@@ -56,7 +57,7 @@ func (c *Cluster) check(h peer.Hello, remote string) error {
 			return fmt.Errorf("gateway %q: a dataset %.40q... in generation %.40q..., whose names have more than %d bytes", h.ID, s.Dataset, s.Generation, nameBytes)
 		}
 	}
-	if err := CheckAddress(h.Address); err != nil {
+	if err := discovery.CheckAddress(h.Address); err != nil {
 		return fmt.Errorf("gateway %q advertises an %w", h.ID, err)
 	}
 	switch {
@@ -64,7 +65,7 @@ func (c *Cluster) check(h peer.Hello, remote string) error {
 		return fmt.Errorf("two gateways are called %q, one at %s and one at %s: give each a --member name of its own", h.ID, c.cfg.Address, h.Address)
 	case h.Address == c.cfg.Address:
 		return fmt.Errorf("gateway %q advertises %s, which is the address of gateway %q: check --peer-advertise", h.ID, h.Address, c.cfg.ID)
-	case Loopback(h.Address) && !Loopback(remote):
+	case discovery.Loopback(h.Address) && !discovery.Loopback(remote):
 		return fmt.Errorf("gateway %q at %s advertises %s, which only itself can reach: check --peer-advertise", h.ID, remote, h.Address)
 	}
 	return c.checkTwin(h)

@@ -258,3 +258,16 @@ func TestConfigIsChecked(t *testing.T) {
 		}
 	}
 }
+
+func TestNamesAreNames(t *testing.T) {
+	for _, name := range []string{"job-a", "gw_0.example", "A~b+c", strings.Repeat("a", 128)} {
+		if err := CheckName(name); err != nil {
+			t.Errorf("%q: got %v, want it taken", name, err)
+		}
+	}
+	for _, name := range []string{"", "a b", "a/b", "a\n", "å", `a"b`, `a\b`, "\x00", strings.Repeat("a", 129)} {
+		if err := CheckName(name); err == nil {
+			t.Errorf("%q: got it taken, want it refused", name)
+		}
+	}
+}

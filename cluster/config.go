@@ -10,6 +10,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/millrace-data/millrace/cluster/discovery"
 	"github.com/millrace-data/millrace/cluster/peer"
 )
 
@@ -17,6 +18,13 @@ import (
 type Asker interface {
 	Hello(ctx context.Context, address string, h peer.Hello) (peer.Hello, error)
 	Read(ctx context.Context, address string, q *peer.Query, dst [][]byte) error
+}
+
+// Discovery finds addresses where gateways may be. Who is a member is not its business: that is said by whoever answers there.
+type Discovery interface {
+	// Run hands over all addresses (host:port) that it knows now, each time that they change, until ctx ends. It
+	// returns an error if it can never find anything.
+	Run(ctx context.Context, found func(addresses []string)) error
 }
 
 // Serving is one dataset that this gateway serves.
@@ -79,7 +87,7 @@ func (c *Config) Validate() error {
 	if c.Boot == "" {
 		faults = append(faults, errors.New("boot: want a name"))
 	}
-	if err := CheckAddress(c.Address); err != nil {
+	if err := discovery.CheckAddress(c.Address); err != nil {
 		faults = append(faults, err)
 	}
 	if c.Discovery == nil || c.Client == nil {

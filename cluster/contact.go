@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/millrace-data/millrace/cluster/discovery"
 	"github.com/millrace-data/millrace/cluster/peer"
 )
 
@@ -40,7 +41,7 @@ func (c *Cluster) found(addresses []string) {
 		k.listed = slices.Contains(addresses, k.address)
 	}
 	for _, a := range addresses {
-		if CheckAddress(a) != nil {
+		if discovery.CheckAddress(a) != nil {
 			continue
 		}
 		if k := c.meet(a, ""); k != nil {
@@ -61,7 +62,7 @@ func (c *Cluster) meet(address, by string) *contact {
 		by = host
 	}
 	if by != "" {
-		if Loopback(c.cfg.Address) && !Loopback(address) {
+		if discovery.Loopback(c.cfg.Address) && !discovery.Loopback(address) {
 			return nil // whoever is on this machine is not to send us about the network, where nobody could reach us
 		}
 		named := 0

@@ -13,6 +13,7 @@ import (
 	limiter "golang.org/x/time/rate"
 
 	"github.com/millrace-data/millrace/cluster"
+	"github.com/millrace-data/millrace/cluster/discovery"
 	"github.com/millrace-data/millrace/cluster/peer"
 	"github.com/millrace-data/millrace/datapath"
 	"github.com/millrace-data/millrace/shuffle"
@@ -132,7 +133,7 @@ func (d *data) join(ctx context.Context, cfg fleetConfig, i int, addresses []str
 	m.cluster, err = cluster.New(cluster.Config{
 		Name: cfg.name, ID: id, Boot: id, Address: addresses[i], Weight: uint64(cfg.room),
 		Serves:    []cluster.Serving{{Dataset: dataset, Generation: d.index.Generation(), Chunks: d.index.Chunks()}},
-		Discovery: &cluster.Names{Where: cluster.Join{Targets: addresses}, Log: zerolog.Nop()}, Client: client, Log: zerolog.Nop(),
+		Discovery: &discovery.Names{Where: discovery.Join{Targets: addresses}, Log: zerolog.Nop()}, Client: client, Log: zerolog.Nop(),
 	})
 	if err != nil {
 		return nil, err

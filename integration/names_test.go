@@ -13,7 +13,7 @@ import (
 	"github.com/miekg/dns"
 	"github.com/rs/zerolog"
 
-	"github.com/millrace-data/millrace/cluster"
+	"github.com/millrace-data/millrace/cluster/discovery"
 )
 
 // zone is what a name server knows: it is a real one, on a port of loopback.
@@ -121,7 +121,7 @@ func (f *finder) finds(want []string) bool {
 // find looks gateways up as --join says, until the test ends.
 func find(t *testing.T, join string, resolver *net.Resolver) *finder {
 	t.Helper()
-	where, err := cluster.ParseJoin(join)
+	where, err := discovery.ParseJoin(join)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +129,7 @@ func find(t *testing.T, join string, resolver *net.Resolver) *finder {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {
-		names := &cluster.Names{Where: where, Resolver: resolver, Log: zerolog.New(f)}
+		names := &discovery.Names{Where: where, Resolver: resolver, Log: zerolog.New(f)}
 		_ = names.Run(ctx, func(all []string) {
 			f.mu.Lock()
 			defer f.mu.Unlock()

@@ -3,7 +3,7 @@ package main
 import (
 	"fmt"
 
-	"github.com/millrace-data/millrace/cluster"
+	"github.com/millrace-data/millrace/cluster/discovery"
 	"github.com/millrace-data/millrace/internal/cli"
 )
 
@@ -11,7 +11,7 @@ func (x *serveConfig) defineCluster(f *cli.Flags) {
 	c := &x.Cluster
 	f.Text(&c.Name, "cluster", "", "be one cache with the other gateways of the cluster `NAME`: wants --join and --peer-listen")
 	f.Text(&x.join, "join", "", "`WHERE` to find the other gateways: HOST:PORT,HOST:PORT or dns:NAME:PORT or srv:NAME or file:FILE")
-	f.Text(&c.Listen, "peer-listen", "", fmt.Sprintf("`ADDRESS` of the port for other gateways, such as 0.0.0.0:%d", cluster.PeerPort))
+	f.Text(&c.Listen, "peer-listen", "", fmt.Sprintf("`ADDRESS` of the port for other gateways, such as 0.0.0.0:%d", discovery.PeerPort))
 	f.Text(&c.Advertise, "peer-advertise", "", "`ADDRESS` at which the other gateways reach that port (default that of --peer-listen, or this machine's only one)")
 	f.Text(&c.Cert, "peer-cert", "", "PEM `FILE` with this gateway's certificate, for both ends of a connection")
 	f.Text(&c.Key, "peer-key", "", "PEM `FILE` with the key of --peer-cert")
@@ -45,7 +45,7 @@ func (x *serveConfig) readJoin(f *cli.Flags) {
 		return
 	}
 	var err error
-	if x.Cluster.Where, err = cluster.ParseJoin(x.join); err != nil {
+	if x.Cluster.Where, err = discovery.ParseJoin(x.join); err != nil {
 		f.Fault("--join %q: %w", x.join, err)
 	}
 }

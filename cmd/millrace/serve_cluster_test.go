@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/cluster"
+	"github.com/millrace-data/millrace/cluster/discovery"
 	"github.com/millrace-data/millrace/internal/certs/certtest"
 	"github.com/millrace-data/millrace/internal/cli"
 	"github.com/millrace-data/millrace/internal/location"
@@ -26,7 +27,7 @@ import (
 func fleetFor(t *testing.T, dir string, n int, change func(*serveConfig)) (urls []string, stop []func()) {
 	t.Helper()
 	ports := make([]net.Listener, n)
-	var where cluster.Join
+	var where discovery.Join
 	for i := range ports {
 		var err error
 		if ports[i], err = net.Listen("tcp", "127.0.0.1:0"); err != nil {

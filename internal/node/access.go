@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/millrace-data/millrace/cluster"
+	"github.com/millrace-data/millrace/cluster/discovery"
 	"github.com/millrace-data/millrace/gateway"
 	"github.com/millrace-data/millrace/gateway/audit"
 	"github.com/millrace-data/millrace/gateway/auth"
@@ -74,7 +74,7 @@ func (s *Node) allowed() []auth.Right {
 // Loopback reports whether only this machine can reach an address of a port.
 func Loopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
-	return err == nil && cluster.Loopback(host)
+	return err == nil && discovery.Loopback(host)
 }
 
 func (s *Node) accessChanged(err error) {

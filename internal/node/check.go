@@ -9,6 +9,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/millrace-data/millrace/cluster"
+	"github.com/millrace-data/millrace/cluster/discovery"
 )
 
 const (
@@ -118,8 +119,8 @@ func (c *ClusterConfig) complete(f *faults) {
 		f.add("peer-advertise", "%w", err)
 	}
 	c.checkCertificates(f)
-	if c.Where.Scheme == cluster.SchemeFile {
-		if _, err := cluster.ReadList(c.Where.Targets[0]); err != nil {
+	if c.Where.Scheme == discovery.SchemeFile {
+		if _, err := discovery.ReadList(c.Where.Targets[0]); err != nil {
 			f.add("join", "%w", err)
 		}
 	}
@@ -136,7 +137,7 @@ func (c *ClusterConfig) completePort(f *faults) error {
 		f.add("peer-listen", "%q: want HOST:PORT, with a port that others can be told", c.Listen)
 		return nil
 	}
-	if c.Insecure && !cluster.Loopback(host) {
+	if c.Insecure && !discovery.Loopback(host) {
 		f.add("peer-insecure", "others can reach peer-listen %s; use 127.0.0.1, or certificates", c.Listen)
 	}
 	if c.Advertise == "" {
@@ -144,12 +145,12 @@ func (c *ClusterConfig) completePort(f *faults) error {
 			return err
 		}
 	}
-	if err := cluster.CheckAddress(c.Advertise); err != nil {
+	if err := discovery.CheckAddress(c.Advertise); err != nil {
 		return err
 	}
 	own, _, _ := net.SplitHostPort(c.Advertise)
 	for _, t := range c.Where.Targets {
-		if other, _, _ := net.SplitHostPort(t); cluster.Loopback(own) && net.ParseIP(other) != nil && !cluster.Loopback(other) {
+		if other, _, _ := net.SplitHostPort(t); discovery.Loopback(own) && net.ParseIP(other) != nil && !discovery.Loopback(other) {
 			return fmt.Errorf("%s: only this machine can reach it, and join names %s", c.Advertise, t)
 		}
 	}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/millrace-data/millrace/cluster"
+	"github.com/millrace-data/millrace/cluster/discovery"
 	"github.com/millrace-data/millrace/gateway"
 	"github.com/millrace-data/millrace/internal/location"
 )
@@ -61,7 +61,7 @@ type Quota struct {
 // ClusterConfig makes a gateway a member of a cluster. Without a name nothing of it is used.
 type ClusterConfig struct {
 	Name       string
-	Where      cluster.Join
+	Where      discovery.Join
 	Listen     string       // address of the port for other gateways
 	Bound      net.Listener // that port, where it is bound already
 	Advertise  string       // address at which the others reach it

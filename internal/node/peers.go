@@ -13,6 +13,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/cluster"
+	"github.com/millrace-data/millrace/cluster/discovery"
 	"github.com/millrace-data/millrace/cluster/peer"
 	"github.com/millrace-data/millrace/datapath"
 	"github.com/millrace-data/millrace/gateway"
@@ -80,7 +81,7 @@ func (s *Node) joinCluster() error {
 	var err error
 	p.cluster, err = cluster.New(cluster.Config{
 		Name: c.Name, ID: c.Member, Boot: boot, Address: c.Advertise,
-		Weight: uint64(s.cfg.memoryOfAll()), Discovery: &cluster.Names{Where: c.Where, Log: s.log}, Client: p.client, Inherit: p.inherit, Log: s.log,
+		Weight: uint64(s.cfg.memoryOfAll()), Discovery: &discovery.Names{Where: c.Where, Log: s.log}, Client: p.client, Inherit: p.inherit, Log: s.log,
 	})
 	if err != nil {
 		return err

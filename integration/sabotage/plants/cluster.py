@@ -96,8 +96,8 @@ PLANTS = [
     ),
     (
         "cluster forgets its members when the name service fails",
-        "./cluster TestNamesAreLookedUpAgain",
-        [("cluster/names.go", "\t\tn.failing[name] = true\n", "\t\tn.failing[name] = true\n\t\tdelete(n.last, name)\n")],
+        "./cluster/discovery TestNamesAreLookedUpAgain",
+        [("cluster/discovery/names.go", "\t\tn.failing[name] = true\n", "\t\tn.failing[name] = true\n\t\tdelete(n.last, name)\n")],
     ),
     (
         "cluster ejects all members that are silent together",
@@ -221,8 +221,8 @@ PLANTS = [
     ),
     (
         "cluster reads its list of gateways from a pipe",
-        "./cluster TestListsThatAreNone",
-        [("cluster/discovery.go", "case !info.Mode().IsRegular():", "case info.IsDir():")],
+        "./cluster/discovery TestListsThatAreNone",
+        [("cluster/discovery/join.go", "case !info.Mode().IsRegular():", "case info.IsDir():")],
     ),
     (
         "cluster lets an ejected member wait for the next hello",

@@ -51,7 +51,7 @@ PLANTS = [
         "./integration TestFileJoin",
         [
             (
-                "cluster/names.go",
+                "cluster/discovery/names.go",
                 "\tcase SchemeFile:\n",
                 "\tcase SchemeFile:\n\t\tif n.last[from[0]] != nil {\n\t\t\treturn n.last[from[0]]\n\t\t}\n",
             )

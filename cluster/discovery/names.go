@@ -1,4 +1,4 @@
-package cluster
+package discovery
 
 import (
 	"context"
@@ -16,13 +16,6 @@ import (
 // resolveEvery is how often names are looked up again and a file is read again: a gateway that a
 // name service has learnt of is greeted within seconds.
 const resolveEvery = 5 * time.Second
-
-// Discovery finds addresses where gateways may be. Who is a member is not its business: that is said by whoever answers there.
-type Discovery interface {
-	// Run hands over all addresses (host:port) that it knows now, each time that they change, until ctx ends. It
-	// returns an error if it can never find anything.
-	Run(ctx context.Context, found func(addresses []string)) error
-}
 
 // Resolver looks up names; net.Resolver is one.
 type Resolver interface {
