@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
@@ -84,14 +83,14 @@ func TestStoreThatAsksForLess(t *testing.T) {
 	d := oneToAShard(t, 600)
 	bubble.Test(t, func(t *testing.T) {
 		x := d.trialOf(t, 240, Config{})
-		buf := make([]byte, 1000)
+		buf := make([]byte, d.index.Chunk(0).Length)
 		for _, c := range []struct {
 			err  error
 			want int
 		}{{objstore.ErrUnavailable, 12}, {objstore.ErrDenied, 12}, {objstore.ErrThrottled, 9}, {objstore.ErrTimeout, 6}, {objstore.ErrThrottled, 4}} {
 			d.store.SetFault(func(memstore.Call) memstore.Fault { return memstore.Fault{Err: c.err} })
 			for range 3 {
-				if err := x.source.read(t.Context(), chunkindex.Extent{Length: 1000}, false, buf); !errors.Is(err, c.err) {
+				if err := x.source.read(t.Context(), []*portion{x.source.whole(0, buf, nil)}, 1000, nil); !errors.Is(err, c.err) {
 					t.Errorf("got %v, want %v", err, c.err)
 				}
 			}

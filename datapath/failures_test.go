@@ -89,7 +89,9 @@ func TestPartsThatFailTellNobody(t *testing.T) {
 		d.store.SetFault(func(memstore.Call) memstore.Fault { return memstore.Fault{Err: err} })
 		p := newPath(t, Config{Budget: bud(1 << 20), PartSize: 10 << 10})
 		s := p.Open(d.index, d.store, "set/")
-		got := s.readChunks(t.Context(), []arrival{s.arrival(0, make([]byte, d.index.Chunk(0).Length), nil)}, p.cfg.PartSize, true)
+		chunk := s.whole(0, make([]byte, d.index.Chunk(0).Length), nil)
+		chunk.gates = nil
+		got := s.read(t.Context(), []*portion{chunk}, p.cfg.PartSize, nil)
 		if told := len(p.kick) > 0; (got == nil) != want || told != want {
 			t.Errorf("store fails with %v: got %v, and told to look again: %v, want %v", err, got, told, want)
 		}

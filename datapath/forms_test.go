@@ -154,7 +154,7 @@ func TestNearPiecesAreOneRead(t *testing.T) {
 		return piece{ext: chunkindex.Extent{Shard: shard, Offset: offset, Length: length}, dst: make([]byte, length)}
 	}
 	ps := []piece{ext(0, 0, 1000), ext(0, 1000, 1000), ext(0, 2100, 1000), ext(1, 3100, 10), ext(1, 9000, 10)}
-	stretches := join(ps, 1<<20)
+	stretches := join(ps, 1<<20, nil)
 	if len(stretches) != 3 || len(stretches[0].pieces) != 3 || stretches[0].ext().Length != 3100 {
 		t.Fatalf("got %d stretches, the first of %d pieces, want 3 and 3", len(stretches), len(stretches[0].pieces))
 	}

@@ -1,111 +1,164 @@
 package datapath
 
 import (
-	"cmp"
-	"context"
-	"slices"
-	"sync"
-	"sync/atomic"
+	"hash/crc32"
+	"sort"
 
 	"github.com/millrace-data/millrace/chunkindex"
 )
 
-// sample is one sample that is read by itself, of as many pieces as the extents that it lies in.
-type sample struct {
-	chunk  int
-	layout layout
-	offset int64
-	crc    uint32
-	dst    []byte
-	lone   bool         // it is an object, or of some, and comes with its chunk too
-	passes bool         // its batch is a reader's first one, and does not wait for whole chunks
-	left   atomic.Int32 // pieces that have not come yet
+// gapLimit is the longest gap, in bytes, between two pieces that one store read brings. At most one in nine of a
+// read's bytes is of gaps, so a batch read by ranges never moves more than 1.13 times its own bytes.
+const gapLimit = 64 << 10
+
+// piece is a range of one shard, all of a portion or part of it, and the memory that its bytes go to.
+type piece struct {
+	ext chunkindex.Extent
+	dst []byte
+	of  *portion
+	crc uint32 // of the bytes that have come
 }
 
-// readRanges reads samples by themselves into their segments, near ones joined, and what lies between
-// them into the load's spare memory, as far as that reaches. Wrong ones are asked for once more.
-func (s *Source) readRanges(ctx context.Context, l *load, fills []*fill) error {
-	samples, again := s.samples(l, fills)
-	for range 2 {
-		if len(samples) == 0 {
-			break
-		}
-		var err error
-		if samples, err = s.readSamples(ctx, l, samples); err != nil {
-			return err
-		}
-	}
-	if len(samples) > 0 {
-		first := samples[0]
-		ext := first.layout.pieces(nil, first.offset, first.dst, nil, s.path.cfg.PartSize, s.path.cfg.PartSize)[0].ext
-		return s.rangeError(ext, chunkindex.ErrCorrupt)
-	}
-	for _, t := range again {
-		copy(t.dst, t.src)
-	}
-	return nil
+// layout says where the stored bytes of a chunk lie: of many objects, or of one range of a shard. It is the only place
+// where it matters how many there are.
+type layout struct {
+	exts []chunkindex.Extent
+	ends []int64 // of the extents, in the chunk's stored bytes; nil: there is one
 }
 
-// twin is a sample that a batch holds once more.
-type twin struct{ dst, src []byte }
-
-// samples lists each sample once, in stored order, and those that a batch holds once more.
-func (s *Source) samples(of *load, fills []*fill) (once []*sample, again []twin) {
-	n := 0
-	for _, x := range fills {
-		n += len(x.Ranges)
+func (s *Source) layout(chunk int) layout {
+	l := layout{exts: s.index.Extents(chunk)}
+	if len(l.exts) == 1 {
+		return l
 	}
-	all, once := make([]sample, 0, n), make([]*sample, 0, n)
-	for _, c := range fills {
-		l := s.layout(c.Chunk)
-		lone := len(l.exts) > 1 && s.path.readers.Expected(s, c.Chunk)
-		for _, r := range c.Ranges {
-			if r.Length > 0 {
-				all = all[:len(all)+1]
-				p := &all[len(all)-1]
-				p.chunk, p.layout, p.lone, p.passes, p.offset, p.crc, p.dst = c.Chunk, l, lone, of.passes, int64(r.Offset), r.CRC32C, c.segments[r.Seq]
-				once = append(once, p)
+	var end int64
+	l.ends = make([]int64, len(l.exts))
+	for i, e := range l.exts {
+		end += e.Length
+		l.ends[i] = end
+	}
+	return l
+}
+
+// from returns which extent holds an offset in the chunk's stored bytes, and where in that it lies.
+func (l layout) from(offset int64) (i int, rest int64) {
+	i = sort.Search(len(l.ends), func(i int) bool { return l.ends[i] > offset })
+	if i > 0 {
+		offset -= l.ends[i-1]
+	}
+	return i, offset
+}
+
+// at returns the extent that holds an offset in the chunk's stored bytes, the last one where none does.
+func (l layout) at(offset int64) chunkindex.Extent {
+	i, _ := l.from(offset)
+	return l.exts[min(i, len(l.exts)-1)]
+}
+
+// pieces adds what brings a portion, in pieces of about part bytes, never more than half as much again and never
+// more than most.
+func (l layout) pieces(ps []piece, of *portion, part, most int64) []piece {
+	i, offset := l.from(of.offset)
+	dst := of.stored
+	for ; len(dst) > 0 && i < len(l.exts); i++ {
+		e := l.exts[i]
+		length := min(e.Length-offset, int64(len(dst)))
+		n := max((length+part/2)/part, (length+most-1)/most, 1)
+		for k := range n {
+			from, to := length*k/n, length*(k+1)/n
+			ps = append(ps, piece{
+				ext: chunkindex.Extent{Shard: e.Shard, Offset: e.Offset + offset + from, Length: to - from},
+				dst: dst[from:to:to], of: of,
+			})
+		}
+		dst, offset = dst[length:], 0
+	}
+	return ps
+}
+
+// stretch is what one store read brings: pieces of one shard, and the gaps between them.
+type stretch struct {
+	pieces []piece
+	end    int64
+	wanted int64
+	waste  int64
+	gaps   []byte // memory for the gaps, as far as it reaches
+	seen   int64  // bytes that are in the checksums of the pieces
+	next   int    // the first piece whose checksum is not complete
+}
+
+func (r *stretch) ext() chunkindex.Extent {
+	first := r.pieces[0].ext
+	return chunkindex.Extent{Shard: first.Shard, Offset: first.Offset, Length: r.end - first.Offset}
+}
+
+// join puts pieces that follow each other closely into stretches of at most most bytes. Their gaps go to the spare memory.
+func join(ps []piece, most int64, spare []byte) []stretch {
+	var stretches []stretch
+	from := 0 // the first piece of the last stretch
+	for i, p := range ps {
+		if i > 0 {
+			r := &stretches[len(stretches)-1]
+			gap := p.ext.Offset - r.end
+			if r.pieces[0].ext.Shard == p.ext.Shard && gap >= 0 && gap <= gapLimit &&
+				r.waste+gap <= (r.wanted+p.ext.Length)/8 &&
+				r.wanted+r.waste+gap+p.ext.Length <= most {
+				r.pieces = ps[from : i+1 : i+1]
+				r.end, r.wanted, r.waste = p.ext.Offset+p.ext.Length, r.wanted+p.ext.Length, r.waste+gap
+				continue
 			}
 		}
+		from = i
+		stretches = append(stretches, stretch{pieces: ps[i : i+1 : i+1], end: p.ext.Offset + p.ext.Length, wanted: p.ext.Length})
 	}
-	slices.SortFunc(once, func(a, b *sample) int {
-		return cmp.Or(a.chunk-b.chunk, cmp.Compare(a.offset, b.offset), len(a.dst)-len(b.dst))
-	})
-	kept := once[:0]
-	for _, p := range once {
-		if k := len(kept); k > 0 && kept[k-1].chunk == p.chunk && kept[k-1].offset == p.offset && len(kept[k-1].dst) == len(p.dst) {
-			again = append(again, twin{p.dst, kept[k-1].dst})
-		} else {
-			kept = append(kept, p)
-		}
-	}
-	return kept, again
-}
-
-// readSamples reads samples, and returns those that are wrong.
-func (s *Source) readSamples(ctx context.Context, l *load, samples []*sample) (wrong []*sample, err error) {
-	most, spare := s.path.cfg.PartSize, l.spare
-	ps := make([]piece, 0, len(samples))
-	for _, p := range samples {
-		n := len(ps)
-		ps = p.layout.pieces(ps, p.offset, p.dst, p, most, most)
-		p.left.Store(int32(len(ps) - n))
-	}
-	stretches := join(ps, most)
 	for i := range stretches {
 		n := min(stretches[i].waste, int64(len(spare)))
 		stretches[i].gaps, spare = spare[:n:n], spare[n:]
 	}
-	var mu sync.Mutex // guards wrong
-	err = s.readStretches(ctx, stretches, false, func(r *stretch) {
-		s.path.rangeBytes.Add(uint64(r.ext().Length))
-		for _, p := range r.pieces {
-			if p.of.left.Add(-1) == 0 && checksum(p.of.dst) != p.of.crc {
-				mu.Lock()
-				wrong = append(wrong, p.of)
-				mu.Unlock()
-			}
+	return stretches
+}
+
+// filled works out the checksums of the pieces as far as n bytes of the stretch have come, while the bytes are still in the
+// processor's cache: to fetch them from memory again takes a tenth of a cold epoch. A smaller n than before says that the
+// read begins again from there.
+func (r *stretch) filled(n int64) {
+	if n < r.seen {
+		r.seen, r.next = 0, 0
+		for i := range r.pieces {
+			r.pieces[i].crc = 0
 		}
-	})
-	return wrong, err
+	}
+	for ; r.next < len(r.pieces); r.next++ {
+		p := &r.pieces[r.next]
+		start := p.ext.Offset - r.pieces[0].ext.Offset
+		if from, to := max(r.seen-start, 0), min(n-start, int64(len(p.dst))); from < to {
+			p.crc = crc32.Update(p.crc, castagnoli(), p.dst[from:to])
+		}
+		if n < start+int64(len(p.dst)) {
+			break
+		}
+	}
+	r.seen = n
+}
+
+// into lists the memory that a stretch fills. Gaps without memory of their own share some that is dropped.
+func (r *stretch) into() [][]byte {
+	dst := make([][]byte, 0, len(r.pieces)+min(int(r.waste), len(r.pieces)-1))
+	var dropped []byte
+	at, gaps := r.pieces[0].ext.Offset, r.gaps
+	for _, p := range r.pieces {
+		switch gap := p.ext.Offset - at; {
+		case gap == 0:
+		case gap <= int64(len(gaps)):
+			dst, gaps = append(dst, gaps[:gap]), gaps[gap:]
+		default:
+			if int64(len(dropped)) < gap {
+				dropped = make([]byte, gap)
+			}
+			dst = append(dst, dropped[:gap])
+		}
+		dst = append(dst, p.dst)
+		at = p.ext.Offset + p.ext.Length
+	}
+	return dst
 }

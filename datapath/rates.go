@@ -1,12 +1,9 @@
 package datapath
 
 import (
-	"context"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/millrace-data/millrace/internal/objstore"
 )
 
 const (
@@ -55,30 +52,36 @@ func (r *rates) cost() int64 {
 	return int64(min(max(r.first*r.stream, leastReadCost), mostReadCost))
 }
 
-// timed measures one read of n bytes that fn makes with the context it is given.
-func (r *rates) timed(ctx context.Context, n int, fn func(context.Context) error) error {
-	begin := time.Now()
-	var first time.Time
-	var came, last int64
-	report := objstore.Progress(ctx)
-	err := fn(objstore.WithProgress(ctx, func(filled int64) {
-		if first.IsZero() {
-			first, came = time.Now(), filled
-		}
-		r.came.Add(max(filled-last, 0))
-		last = filled
-		report(filled)
-	}))
-	if err == nil {
-		r.came.Add(int64(n) - last) // of a store that does not report
+// measured is one read of the store that is measured.
+type measured struct {
+	rates *rates
+	begun time.Time
+	first time.Time // when the first bytes came
+	came  int64     // with the first report
+	last  int64     // with the last one
+}
+
+// begin begins to measure a read.
+func (r *rates) begin() *measured { return &measured{rates: r, begun: time.Now()} }
+
+// filled notes that so many bytes of the read have come.
+func (m *measured) filled(n int64) {
+	if m.first.IsZero() {
+		m.first, m.came = time.Now(), n
 	}
-	if err == nil && !first.IsZero() {
-		rest := time.Since(first)
-		others := int64(n) - came
-		if others > 0 { // the first report may tell of many bytes at once: they took their time too
-			first = first.Add(-time.Duration(float64(rest) * float64(came) / float64(others)))
-		}
-		r.note(max(first.Sub(begin), 0), others, rest)
+	m.rates.came.Add(max(n-m.last, 0))
+	m.last = n
+}
+
+// ended notes that the read has brought all its n bytes.
+func (m *measured) ended(n int64) {
+	m.rates.came.Add(n - m.last) // of a store that does not report
+	if m.first.IsZero() {
+		return
 	}
-	return err
+	rest, others := time.Since(m.first), n-m.came
+	if others > 0 { // the first report may tell of many bytes at once: they took their time too
+		m.first = m.first.Add(-time.Duration(float64(rest) * float64(m.came) / float64(others)))
+	}
+	m.rates.note(max(m.first.Sub(m.begun), 0), others, rest)
 }

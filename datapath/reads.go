@@ -1,150 +1,148 @@
 package datapath
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"sort"
+	"hash/crc32"
+	"slices"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/codec"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// gapLimit is the longest gap, in bytes, between two pieces that one store read brings. At most one in nine of a
-// read's bytes is of gaps, so a batch read by ranges never moves more than 1.13 times its own bytes.
-const gapLimit = 64 << 10
+// portion is what one checksum covers of what the store is asked for: a whole chunk, or one sample.
+type portion struct {
+	chunk  int
+	layout layout
+	offset int64    // in the chunk's stored bytes
+	stored []byte   // the bytes as they come
+	data   []byte   // the decoded bytes; the same memory where nothing is compressed
+	crc    uint32   // of a sample
+	whole  bool     // the portion is a chunk
+	gates  []*gate  // a read takes a place of each; none: the caller holds one for all reads
+	again  [][]byte // where a batch that holds a sample more than once wants it too
 
-// piece is a range of one shard, and the memory that its bytes go to.
-type piece struct {
-	ext chunkindex.Extent
-	dst []byte
-	of  *sample // the sample that the piece belongs to; nil: it belongs to a chunk
+	pieces int          // how many pieces it is read in
+	left   atomic.Int32 // pieces that have not come yet
+	right  bool         // the portion has come, and is what the index says
 }
 
-// layout says where the stored bytes of a chunk lie: of many objects, or of one range of a shard. It is the only place
-// where it matters how many there are.
-type layout struct {
-	exts []chunkindex.Extent
-	ends []int64 // of the extents, in the chunk's stored bytes; nil: there is one
-}
-
-func (s *Source) layout(chunk int) layout {
-	l := layout{exts: s.index.Extents(chunk)}
-	if len(l.exts) == 1 {
-		return l
+// whole returns the portion that a chunk is. Where it is compressed its stored bytes come to memory of their own.
+func (s *Source) whole(chunk int, data, beside []byte) *portion {
+	p := &portion{chunk: chunk, layout: s.layout(chunk), stored: data, data: data, whole: true, gates: []*gate{s.path.gate}}
+	if s.index.Chunk(chunk).Codec != codec.None {
+		p.stored = beside
 	}
-	var end int64
-	l.ends = make([]int64, len(l.exts))
-	for i, e := range l.exts {
-		end += e.Length
-		l.ends[i] = end
+	return p
+}
+
+// readSamples reads samples by themselves into their segments, near ones joined, and what lies between
+// them into the load's spare memory, as far as that reaches.
+func (s *Source) readSamples(ctx context.Context, l *load, fills []*fill) error {
+	samples := s.samples(l, fills)
+	if err := s.read(ctx, samples, s.path.cfg.PartSize, l.spare); err != nil {
+		return err
 	}
-	return l
-}
-
-// from returns which extent holds an offset in the chunk's stored bytes, and where in that it lies.
-func (l layout) from(offset int64) (i int, rest int64) {
-	i = sort.Search(len(l.ends), func(i int) bool { return l.ends[i] > offset })
-	if i > 0 {
-		offset -= l.ends[i-1]
-	}
-	return i, offset
-}
-
-// at returns the extent that holds an offset in the chunk's stored bytes, the last one where none does.
-func (l layout) at(offset int64) chunkindex.Extent {
-	i, _ := l.from(offset)
-	return l.exts[min(i, len(l.exts)-1)]
-}
-
-// pieces adds what brings the stored bytes from an offset on into dst, in pieces of about part bytes, never more than half as much again
-// and never more than most.
-func (l layout) pieces(ps []piece, offset int64, dst []byte, of *sample, part, most int64) []piece {
-	i, offset := l.from(offset)
-	for ; len(dst) > 0 && i < len(l.exts); i++ {
-		e := l.exts[i]
-		length := min(e.Length-offset, int64(len(dst)))
-		n := max((length+part/2)/part, (length+most-1)/most, 1)
-		for k := range n {
-			from, to := length*k/n, length*(k+1)/n
-			ps = append(ps, piece{
-				ext: chunkindex.Extent{Shard: e.Shard, Offset: e.Offset + offset + from, Length: to - from},
-				dst: dst[from:to:to], of: of,
-			})
+	for _, p := range samples {
+		if !p.right {
+			return s.corrupt(ctx, p)
 		}
-		dst, offset = dst[length:], 0
+		for _, dst := range p.again {
+			copy(dst, p.data)
+		}
 	}
-	return ps
+	return nil
 }
 
-// stretch is what one store read brings: pieces of one shard, and the gaps between them.
-type stretch struct {
-	pieces []piece
-	end    int64
-	wanted int64
-	waste  int64
-	gaps   []byte // memory for the gaps, as far as it reaches
-}
-
-func (r *stretch) ext() chunkindex.Extent {
-	first := r.pieces[0].ext
-	return chunkindex.Extent{Shard: first.Shard, Offset: first.Offset, Length: r.end - first.Offset}
-}
-
-// join puts pieces that follow each other closely into stretches of at most most bytes.
-func join(ps []piece, most int64) []stretch {
-	var stretches []stretch
-	from := 0 // the first piece of the last stretch
-	for i, p := range ps {
-		if i > 0 {
-			r := &stretches[len(stretches)-1]
-			gap := p.ext.Offset - r.end
-			if r.pieces[0].ext.Shard == p.ext.Shard && gap >= 0 && gap <= gapLimit &&
-				r.waste+gap <= (r.wanted+p.ext.Length)/8 &&
-				r.wanted+r.waste+gap+p.ext.Length <= most {
-				r.pieces = ps[from : i+1 : i+1]
-				r.end, r.wanted, r.waste = p.ext.Offset+p.ext.Length, r.wanted+p.ext.Length, r.waste+gap
-				continue
+// samples lists each sample of some fills once, in stored order.
+func (s *Source) samples(of *load, fills []*fill) []*portion {
+	n := 0
+	for _, x := range fills {
+		n += len(x.Ranges)
+	}
+	all, list := make([]portion, n), make([]*portion, 0, n)
+	for _, x := range fills {
+		l := s.layout(x.Chunk)
+		gates := s.gates(x.Chunk, of)
+		for _, r := range x.Ranges {
+			if r.Length > 0 {
+				p := &all[len(list)]
+				p.chunk, p.layout, p.offset, p.crc, p.gates = x.Chunk, l, int64(r.Offset), r.CRC32C, gates
+				p.stored = x.segments[r.Seq]
+				p.data = p.stored
+				list = append(list, p)
 			}
 		}
-		from = i
-		stretches = append(stretches, stretch{pieces: ps[i : i+1 : i+1], end: p.ext.Offset + p.ext.Length, wanted: p.ext.Length})
 	}
-	return stretches
-}
-
-// into lists the memory that a stretch fills. Gaps without memory of their own share some that is dropped.
-func (r *stretch) into() [][]byte {
-	dst := make([][]byte, 0, len(r.pieces)+min(int(r.waste), len(r.pieces)-1))
-	var dropped []byte
-	at, gaps := r.pieces[0].ext.Offset, r.gaps
-	for _, p := range r.pieces {
-		switch gap := p.ext.Offset - at; {
-		case gap == 0:
-		case gap <= int64(len(gaps)):
-			dst, gaps = append(dst, gaps[:gap]), gaps[gap:]
-		default:
-			if int64(len(dropped)) < gap {
-				dropped = make([]byte, gap)
-			}
-			dst = append(dst, dropped[:gap])
+	place := func(a, b *portion) int {
+		return cmp.Or(a.chunk-b.chunk, cmp.Compare(a.offset, b.offset), len(a.data)-len(b.data))
+	}
+	slices.SortFunc(list, place)
+	once := list[:0]
+	for _, p := range list {
+		if k := len(once); k > 0 && place(once[k-1], p) == 0 {
+			once[k-1].again = append(once[k-1].again, p.data)
+		} else {
+			once = append(once, p)
 		}
-		dst = append(dst, p.dst)
-		at = p.ext.Offset + p.ext.Length
 	}
-	return dst
+	return once
 }
 
-// readStretches makes one store read for each stretch, side by side. It calls ended after each read that succeeds, perhaps from
-// several goroutines at once. held says that the caller holds a place of the gate, for a chunk fetched ahead: the reads share
-// that place, and take others only if they are free.
-func (s *Source) readStretches(ctx context.Context, stretches []stretch, held bool, ended func(*stretch)) (err error) {
+// gates returns the gates of which a read of a chunk's samples takes places.
+func (s *Source) gates(chunk int, of *load) []*gate {
+	p := s.path
+	switch {
+	case of.passes:
+		return []*gate{p.first}
+	case s.objects(chunk) > 1 && p.readers.Expected(s, chunk): // the samples come with their chunk too
+		return []*gate{p.lone, p.gate}
+	}
+	return []*gate{p.gate}
+}
+
+// read reads portions, and those that are wrong once more. What is wrong then is not right. Reads that fail are repeated in s3backend, never
+// here. part is how many bytes one store read brings at most; what lies between portions goes to the spare memory.
+func (s *Source) read(ctx context.Context, portions []*portion, part int64, spare []byte) error {
+	wrong := portions
+	for range 2 {
+		ps := make([]piece, 0, len(wrong))
+		for _, p := range wrong {
+			n := len(ps)
+			ps = p.layout.pieces(ps, p, part, s.path.cfg.PartSize)
+			p.pieces = len(ps) - n
+			p.left.Store(int32(p.pieces))
+			if p.pieces == 0 { // no bytes
+				p.right = s.check(&piece{of: p})
+			}
+		}
+		if err := s.readStretches(ctx, join(ps, part, spare)); err != nil {
+			return err
+		}
+		wrong = slices.DeleteFunc(slices.Clone(portions), func(p *portion) bool { return p.right })
+		if len(wrong) == 0 {
+			break
+		}
+	}
+	return nil
+}
+
+// readStretches makes one store read for each stretch, side by side. If the caller holds a place for them, for a chunk
+// fetched ahead, the reads share that place, and take others only if they are free.
+func (s *Source) readStretches(ctx context.Context, stretches []stretch) (err error) {
+	if len(stretches) == 0 {
+		return nil
+	}
 	if len(stretches) == 1 {
-		return s.readStretch(ctx, &stretches[0], held, ended)
+		return s.readStretch(ctx, &stretches[0])
 	}
 	places := s.path.gate.places()
-	if held {
+	if stretches[0].pieces[0].of.gates == nil {
 		most := places
 		for places = 1; places < len(stretches) && s.path.gate.enterAhead(most); {
 			places++
@@ -158,61 +156,81 @@ func (s *Source) readStretches(ctx context.Context, stretches []stretch, held bo
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(places)
 	for i := range stretches {
-		g.Go(func() error { return s.readStretch(ctx, &stretches[i], held, ended) })
+		g.Go(func() error { return s.readStretch(ctx, &stretches[i]) })
 	}
 	return g.Wait()
 }
 
-func (s *Source) readStretch(ctx context.Context, r *stretch, held bool, ended func(*stretch)) error {
-	if cause := context.Cause(ctx); cause != nil {
-		return cause
-	}
-	if of := r.pieces[0].of; of != nil {
-		if of.lone {
-			if err := s.path.lone.enter(ctx); err != nil {
-				return err
-			}
-			defer s.path.lone.leave()
-		}
-		if of.passes {
-			if err := s.path.first.enter(ctx); err != nil {
-				return err
-			}
-			defer s.path.first.leave()
-			held = true
-		}
-		s.path.rangeReads.Add(1)
-	}
-	if err := s.read(ctx, r.ext(), held, r.into()...); err != nil {
+// readStretch makes one store read, and checks the portions that have come with it.
+func (s *Source) readStretch(ctx context.Context, r *stretch) error {
+	if err := s.readRange(ctx, r); err != nil {
 		if cause := context.Cause(ctx); cause != nil { // it was its reader who ended it
 			return cause
 		}
 		return s.rangeError(r.ext(), err)
 	}
-	ended(r)
+	if !r.pieces[0].of.whole {
+		s.path.rangeBytes.Add(uint64(r.ext().Length))
+	}
+	r.filled(r.ext().Length)
+	for i := range r.pieces {
+		if p := &r.pieces[i]; p.of.left.Add(-1) == 0 {
+			p.of.right = s.check(p)
+		}
+	}
 	return nil
 }
 
-// read is one store read, from where ext begins, for all bytes of dst, of the version of the shard that the index is bound to.
-func (s *Source) read(ctx context.Context, ext chunkindex.Extent, held bool, dst ...[]byte) error {
-	if !held {
-		if err := s.path.gate.enter(ctx); err != nil {
+// readRange brings the bytes of a stretch, of the version of the shard that the index is bound to.
+func (s *Source) readRange(ctx context.Context, r *stretch) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	for _, g := range r.pieces[0].of.gates {
+		if err := g.enter(ctx); err != nil {
 			return err
 		}
-		defer s.path.gate.leave()
+		defer g.leave()
 	}
+	if !r.pieces[0].of.whole {
+		s.path.rangeReads.Add(1)
+	}
+	ext := r.ext()
 	shard := s.index.Shard(ext.Shard)
 	ref := objstore.Ref{Key: s.prefix + shard.Key, ETag: shard.ETag, VersionID: shard.VersionID}
 	s.path.storeReads.Add(1)
-	err := s.path.rates.timed(ctx, int(ext.Length), func(ctx context.Context) error { return s.store.ReadRange(ctx, ref, ext.Offset, dst...) })
+	m := s.path.rates.begin()
+	reporting := objstore.WithProgress(ctx, func(n int64) {
+		m.filled(n)
+		r.filled(n)
+	})
+	err := s.store.ReadRange(reporting, ref, ext.Offset, r.into()...)
 	if errors.Is(err, objstore.ErrThrottled) || errors.Is(err, objstore.ErrTimeout) {
 		s.path.gate.slower()
 	}
 	if err != nil {
 		return err
 	}
+	m.ended(ext.Length)
 	s.path.storeBytes.Add(uint64(ext.Length))
 	return nil
+}
+
+// check reports whether a portion of which the last piece has come is what the index says.
+func (s *Source) check(last *piece) bool {
+	p := last.of
+	desc := s.index.Chunk(p.chunk)
+	if desc.Codec != codec.None && codec.Decode(desc.Codec, p.stored, desc.Skip, p.data) != nil {
+		return false
+	}
+	sum := last.crc
+	if p.pieces > 1 || desc.Codec != codec.None {
+		sum = checksum(p.data)
+	}
+	if p.whole {
+		return s.intact(desc, p.data, sum)
+	}
+	return sum == p.crc
 }
 
 func (s *Source) rangeError(ext chunkindex.Extent, err error) error {
@@ -221,3 +239,7 @@ func (s *Source) rangeError(ext chunkindex.Extent, err error) error {
 		Offset: ext.Offset, Length: ext.Length, Err: err,
 	}
 }
+
+func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
+
+func checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli()) }

@@ -185,12 +185,12 @@ PLANTS = [
     (
         "datapath reads every sample of a chunk of objects from the first one",
         "./datapath TestObjectsAreReadOneByOne",
-        [("datapath/reads.go", "i, offset := l.from(offset)", "i, offset := 0, offset")],
+        [("datapath/ranges.go", "i, offset := l.from(of.offset)", "i, offset := 0, of.offset")],
     ),
     (
         "datapath takes a compressed chunk that decodes for one that is right",
         "./datapath TestCompressedChunksThatAreWrong",
-        [("datapath/store.go", "a.right = a.decode() && s.intact(", "a.right = a.decode() || s.intact(")],
+        [("datapath/reads.go", "return s.intact(desc, p.data, sum)", "return p.pieces > 0 && desc.Codec != codec.None || s.intact(desc, p.data, sum)")],
     ),
     (
         "datapath waits for all objects of a chunk when a few are wanted",
