@@ -19,7 +19,7 @@ func (s *Source) chooseReads(b *batch) (whole, ranged []int) {
 			ranged = append(ranged, i)
 		}
 	}
-	if b.visit != nil && b.visit.Opens() {
+	if b.visit != nil && b.visit.Opens {
 		whole, ranged = s.first(b, whole, ranged)
 	}
 	return whole, ranged
@@ -93,10 +93,12 @@ func (s *Source) first(b *batch, whole, ranged []int) (rest, moved []int) {
 	reads = max(reads, (bytes+size-1)/size)
 	places := s.path.gate.places()
 	own := min(places, s.path.first.places()) // these do not grow with those of the gate
-	if part <= size/8 || 3*s.takes(reads+s.path.readers.Passing(), bytes, own) > 2*s.takes((stored+part-1)/part, stored, places) {
+	if part <= size/8 || 3*s.takes(reads+s.path.ownReads.Load(), bytes, own) > 2*s.takes((stored+part-1)/part, stored, places) {
 		return whole, ranged
 	}
-	b.visit.Passes(reads)
+	b.visit.Alone()
+	b.visit.ownReads.Add(reads)
+	s.path.ownReads.Add(reads)
 	return rest, moved
 }
 

@@ -227,7 +227,7 @@ func (s *Source) begin(ctx context.Context, b *batch, which []int) (wait func() 
 	for n, i := range which {
 		chunks[n] = b.chunks[i].Chunk
 	}
-	f := &fetch{source: s, first: b.visit != nil && b.visit.First()}
+	f := &fetch{source: s, first: b.visit != nil && b.visit.First}
 	f.want(chunks)
 	wait, err = s.path.cache.Start(ctx, f.request())
 	if err != nil {
@@ -259,7 +259,7 @@ func (l *load) into(ctx context.Context, b *batch, whole, ranged []int, segments
 	if rest = append(ranged, rest...); err != nil || len(rest) == 0 {
 		return err
 	}
-	l.passes = b.visit != nil && b.visit.Passed()
+	l.alone = b.visit != nil && b.visit.ownReads.Load() > 0
 	return s.path.tiers.Load(ctx, l, b.fills(rest, segments))
 }
 

@@ -65,7 +65,7 @@ func (m *Mixture) Read(ctx context.Context, at shuffle.Cursor, chunks []chunkind
 	if err != nil {
 		return nil, err
 	}
-	visits := make([]visit, len(all))
+	visits := make([]*visit, len(all))
 	for i, h := range all {
 		visits[i] = h.source.visit(h.at, h.batch)
 	}

@@ -64,9 +64,10 @@ type Path struct {
 	segments sync.Pool // of *[][]byte: the lists of bodies that are closed
 
 	readers  *lookahead.Readers
-	flights  sync.Map // of *flight, the reads ahead that are under way
-	tiers    hotTier  // behind memory
-	disk     *disk    // nil: none
+	ownReads atomic.Int64 // store reads of their own samples that first batches wait for
+	flights  sync.Map     // of *flight, the reads ahead that are under way
+	tiers    hotTier      // behind memory
+	disk     *disk        // nil: none
 	decoding *decoding
 	hot      *hot
 	ahead    *readAhead

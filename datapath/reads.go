@@ -98,7 +98,7 @@ func (s *Source) samples(of *load, fills []*fill) []*portion {
 func (s *Source) gates(chunk int, of *load) []*gate {
 	p := s.path
 	switch {
-	case of.passes:
+	case of.alone:
 		return []*gate{p.first}
 	case s.objects(chunk) > 1 && p.readers.Expected(s, chunk): // the samples come with their chunk too
 		return []*gate{p.lone, p.gate}

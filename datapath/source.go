@@ -51,43 +51,46 @@ func (s *Source) Read(ctx context.Context, at shuffle.Cursor, chunks []chunkinde
 
 // visit is one batch in the eyes of those who look ahead.
 type visit struct {
-	path *Path
-	of   *lookahead.Visit // nil: it is of no plan
+	*lookahead.Visit
+	path     *Path
+	ownReads atomic.Int64 // store reads of its samples that it waits for, being a first batch that does not wait for whole chunks
 }
 
 // visit notes in the table of readers that a batch is read, and sets what the batch knows of its reader. It ends with ended.
-func (s *Source) visit(at shuffle.Cursor, b *batch) visit {
+// It is nil for a batch of no plan.
+func (s *Source) visit(at shuffle.Cursor, b *batch) *visit {
 	if at.Plan == nil || at.Epoch == nil {
-		return visit{}
+		return nil
 	}
 	s.path.reown()
-	v := s.path.readers.Asked(s, at, time.Now())
+	v := &visit{Visit: s.path.readers.Asked(s, at, time.Now()), path: s.path}
 	b.fits, b.visit = s.path.fits(s, time.Now()), v
 	if at.Epoch.Local() {
 		b.next = unfollowed
-		if v.Followed() {
+		if v.Number() != 0 {
 			b.next = followed
 		}
 	}
 	if s.name != "" {
 		b.forPeers(at, v)
 	}
-	return visit{s.path, v}
+	return v
 }
 
 // ended notes how the read has ended, and returns that: a body whose end is noted too, or the error.
-func (v visit) ended(body *chunkindex.Body, err error) (*chunkindex.Body, error) {
-	if v.of == nil {
+func (v *visit) ended(body *chunkindex.Body, err error) (*chunkindex.Body, error) {
+	if v == nil {
 		return body, err
 	}
-	if v.of.Answered(time.Now()) {
+	v.path.ownReads.Add(-v.ownReads.Load())
+	if v.Answered(time.Now()) {
 		v.path.look()
 	}
 	if err != nil {
-		v.of.Ended(time.Now())
+		v.Ended(time.Now())
 		return nil, err
 	}
-	body.OnClose(func() { v.of.Ended(time.Now()) })
+	body.OnClose(func() { v.Ended(time.Now()) })
 	return body, nil
 }
 
@@ -115,14 +118,14 @@ type batch struct {
 	bytes    int64
 	origin   origin
 	next     next
-	fits     bool             // the datasets that are read now fit into memory together
-	tries    bool             // it waits for no memory: chunkcache.ErrNoRoom says that there is none now
-	visit    *lookahead.Visit // what is known of its reader; nil: the batch is of no plan
-	reader   *peer.Reader     // who reads, for peers; nil: they are not told
-	number   uint64           // of its reader in the table of readers; 0: of none
-	asked    []string         // members that are not asked for it: they have failed, or are late
-	twins    [][2]int         // segments that are one sample: the one that is not asked for, and the one that is
-	lent     []byte           // its piece of the body that a mixture has taken for all its parts; nil: none
+	fits     bool         // the datasets that are read now fit into memory together
+	tries    bool         // it waits for no memory: chunkcache.ErrNoRoom says that there is none now
+	visit    *visit       // what is known of its reader; nil: the batch is of no plan
+	reader   *peer.Reader // who reads, for peers; nil: they are not told
+	number   uint64       // of its reader in the table of readers; 0: of none
+	asked    []string     // members that are not asked for it: they have failed, or are late
+	twins    [][2]int     // segments that are one sample: the one that is not asked for, and the one that is
+	lent     []byte       // its piece of the body that a mixture has taken for all its parts; nil: none
 }
 
 // origin is where a batch comes from.

@@ -20,7 +20,7 @@ type tier interface {
 type load struct {
 	source *Source
 	fetch  *fetch // for which whole chunks are brought; nil: samples are, for a body
-	passes bool   // the body is a first batch that does not wait for whole chunks
+	alone  bool   // the body is a first batch that does not wait for whole chunks
 	spare  []byte // of the body, for what lies between samples that one read brings
 	came   tally  // bytes of samples
 }

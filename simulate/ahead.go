@@ -8,7 +8,7 @@ import (
 // moved notes where a request's reader stands, and what it comes for soon.
 func (g *gateway) moved(r *request) {
 	r.visit = g.readers.Asked(g, r.at, g.clock.instant())
-	r.first = r.local && r.visit.First()
+	r.first = r.local && r.visit.First
 	at := &r.at
 	g.came = max(g.came, float64(at.Epoch.Number()*at.Plan.Samples()+at.First)/g.set.Rate)
 }

@@ -184,7 +184,7 @@ func (g *gateway) ask(r *request, done func()) {
 			g.clock.after(g.set.PeerLatency, func() { between(q.owner, g, q.bytes, one) })
 			continue
 		}
-		g.question(&request{at: r.at, think: r.visit.Think(), full: func() { g.alone(r, q.uses, one) }}, q, one)
+		g.question(&request{at: r.at, think: r.visit.Think, full: func() { g.alone(r, q.uses, one) }}, q, one)
 	}
 	one()
 }

@@ -28,6 +28,7 @@ type gateway struct {
 	lone      gate // of reads of objects whose chunks come ahead too: one place is left to these
 	memory    *memory
 	readers   *lookahead.Readers
+	ownReads  int64   // of all requests
 	fits      bool    // all data may be in memory
 	coarse    bool    // large chunks are read in one piece
 	bodies    float64 // the part of a request's bytes that are in memory at one time: many batches are followed as one

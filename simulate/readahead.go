@@ -30,7 +30,7 @@ type brought struct {
 // come notes a batch. far says that a part of it is another gateway's: with the first such batch a rank begins.
 func (a *readAhead) come(r *request, far bool) {
 	if far || a.At().Epoch != nil {
-		a.think = r.visit.Think()
+		a.think = r.visit.Think
 		a.Come(r.at)
 	}
 }

@@ -16,19 +16,20 @@ type request struct {
 	ready func() // the bytes are there
 	full  func() // another gateway asks, and there is no memory for its answer; nil: a rank asks, who waits for some
 
-	visit *lookahead.Visit // nil: another gateway asks
-	bytes int64            // of its body; 0: as many as its uses
-	from  []int64          // bytes by owner, where samples are not followed
-	ahead *readAhead       // of its rank; nil: nothing is read ahead
-	run   *batchRun        // that it is in; nil: in none
-	took  int64            // bytes of that
-	far   []use            // what other gateways own
-	asks  []question       // for what of that the run has not brought
-	turn  int64            // of the memory of those who wait for other gateways
-	local bool             // of an order whose reader comes for the rest of its chunks soon
-	first bool             // its reader is new: nothing was fetched ahead of it
-	held  []int32          // leased until the answer is sent
-	room  int64            // of a body of its own
+	ownReads int64            // store reads of its samples that it waits for, being a first batch that does not wait for whole chunks
+	visit    *lookahead.Visit // nil: another gateway asks
+	bytes    int64            // of its body; 0: as many as its uses
+	from     []int64          // bytes by owner, where samples are not followed
+	ahead    *readAhead       // of its rank; nil: nothing is read ahead
+	run      *batchRun        // that it is in; nil: in none
+	took     int64            // bytes of that
+	far      []use            // what other gateways own
+	asks     []question       // for what of that the run has not brought
+	turn     int64            // of the memory of those who wait for other gateways
+	local    bool             // of an order whose reader comes for the rest of its chunks soon
+	first    bool             // its reader is new: nothing was fetched ahead of it
+	held     []int32          // leased until the answer is sent
+	room     int64            // of a body of its own
 }
 
 // read brings a request's bytes as the data path does: by leases of its chunks where they fit into memory together, else
@@ -82,7 +83,7 @@ func (g *gateway) gather(r *request, uses []use) {
 			ranged = append(ranged, u)
 		}
 	}
-	if r.visit != nil && r.visit.Opens() {
+	if r.visit != nil && r.visit.Opens {
 		whole, ranged = g.firstOf(r, whole, ranged)
 	}
 	switch {
@@ -167,6 +168,7 @@ func (g *gateway) giveBack(r *request) {
 
 // answered notes that a request's bytes are there.
 func (g *gateway) answered(r *request) {
+	g.ownReads -= r.ownReads
 	if r.visit != nil && r.visit.Answered(g.clock.instant()) {
 		g.look() // the reader has its first batch: all fetchers may work ahead of it
 	}
@@ -309,10 +311,12 @@ func (g *gateway) firstOf(r *request, whole, ranged []use) (rest, moved []use) {
 		bytes, stored = bytes+g.data.bytesOf(u.chunk, u.samples), stored+c.Length
 	}
 	part := g.firstPart(stored)
-	if part <= g.set.PartSize/8 || 3*g.takes(reads+g.readers.Passing(), bytes) > 2*g.takes((stored+part-1)/part, stored) {
+	if part <= g.set.PartSize/8 || 3*g.takes(reads+g.ownReads, bytes) > 2*g.takes((stored+part-1)/part, stored) {
 		return whole, ranged
 	}
-	r.visit.Passes(reads)
+	r.visit.Alone()
+	r.ownReads += reads
+	g.ownReads += reads
 	return rest, moved
 }
 
@@ -365,7 +369,7 @@ func (g *gateway) readRanges(r *request, uses []use, all func()) {
 	var tasks []func(done func())
 	for _, u := range uses {
 		read := g.demand
-		if r.visit != nil && r.visit.Passed() {
+		if r.ownReads > 0 {
 			read = g.demandFirst
 		}
 		if g.data.Chunks[u.chunk].Extents > 0 && g.readers.Expected(g, int(u.chunk)) {

@@ -108,7 +108,9 @@ func TestRanksHereAndElsewhereAreOneReader(t *testing.T) {
 	r := New(Config{Budget: 100})
 	p := d.plan(t, shuffle.Window, 8, 1)
 	now := pace(r, d, p, 5, time.Second, 0, begin())
-	r.Heard(d, at(p, 0, 50, 10), 100*time.Millisecond, now)
+	elsewhere := at(p, 0, 50, 10)
+	elsewhere.Rank = 1
+	r.Heard(d, elsewhere, 100*time.Millisecond, now)
 	if got := len(r.all); got != 1 {
 		t.Fatalf("got %d readers, want 1", got)
 	}
@@ -122,7 +124,7 @@ func TestRanksHereAndElsewhereAreOneReader(t *testing.T) {
 	r.Forget(now)
 	found := false
 	for _, x := range r.all {
-		found = found || x.far && x.at.First == 50
+		found = found || x.at.First == 50
 	}
 	if !found {
 		t.Error("the reader is forgotten though a rank elsewhere reads there")

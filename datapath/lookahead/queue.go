@@ -233,7 +233,7 @@ func (x *reader) need(u *use) Need {
 		Place:   Place{x.dataset, int(u.Chunk)},
 		Due:     x.until(u),
 		Samples: u.left(x.at.First),
-		First:   !x.served && !x.passed,
+		First:   x.state == opening,
 		Plan:    x.at.Plan,
 		reader:  x,
 	}
@@ -246,7 +246,7 @@ func (x *reader) until(u *use) time.Duration {
 
 // stall returns how long it takes until the reader may have to wait for a chunk that was not looked at yet.
 func (x *reader) stall() time.Duration {
-	if x.tried == x.soon || x.announced { // the one who announces a reader brings what it needs
+	if x.tried == x.soon || x.state == announced { // the one who announces a reader brings what it needs
 		return Never
 	}
 	return x.until(&x.uses[x.tried])

@@ -50,6 +50,7 @@ type rank struct {
 	done                time.Time // when its last answer was sent
 	open                int       // answers that are not sent yet
 	reader              uint64    // the number of the one that it stands at
+	elsewhere           bool      // it reads at another gateway, and is not listed
 	demand              demand
 
 	samples, seconds float64
@@ -57,20 +58,28 @@ type rank struct {
 	pauses, paused   float64 // seconds from answer to request, and how many of them
 }
 
-// step takes a rank to its next request, wherever that is. It returns the rank, and how long it took from its last answer to this
-// request; false: there was none.
-func (r *Readers) step(d Dataset, at shuffle.Cursor, now time.Time) (k *rank, thought time.Duration, ok bool) {
+// rankOf finds or makes the rank that a request comes from.
+func (r *Readers) rankOf(d Dataset, at shuffle.Cursor, now time.Time) *rank {
 	key := rankKey{Job{d, at.Plan.Params(), at.BatchSize, max(at.WorldSize, 1)}, at.Rank}
-	if k, ok = r.ranks.Get(key); !ok {
+	k, ok := r.ranks.Get(key)
+	if !ok {
 		k = &rank{seen: now}
 		r.ranks.Add(key, k)
 	}
+	return k
+}
+
+// step takes a rank to its next request, wherever that is. It returns the rank, and how long it took from its last answer to this
+// request; false: there was none.
+func (r *Readers) step(d Dataset, at shuffle.Cursor, now time.Time) (k *rank, thought time.Duration, ok bool) {
+	k = r.rankOf(d, at, now)
+	k.elsewhere = false
 	since := now.Sub(k.seen).Seconds()
 	fade := math.Exp(-since / ofLate.Seconds())
 	k.samples, k.seconds, k.waited = k.samples*fade, k.seconds*fade+since, k.waited*fade
 	k.pauses, k.paused = k.pauses*fade, k.paused*fade
 	if since > 0 { // the samples of the very first request have taken no time yet
-		k.samples += float64(at.End-at.First) / float64(key.WorldSize)
+		k.samples += float64(at.End-at.First) / float64(max(at.WorldSize, 1))
 	}
 	if ok = !k.done.IsZero(); ok {
 		// Of several requests at a time the one after an answer waited for that answer, and the others for nothing.
@@ -94,12 +103,10 @@ func (r *Readers) join(k *rank, x *reader) {
 	}
 	if o := r.numbered[k.reader]; o != nil {
 		o.ranks--
-		o.left = o.ranks <= 0 && !o.far
 	}
 	if k.reader = 0; x != nil {
 		k.reader = x.number
 		x.ranks++
-		x.left = false
 	}
 }
 
@@ -113,6 +120,9 @@ func (r *Readers) List(now time.Time) []Reader {
 		v, _ := r.ranks.Peek(k)
 		if now.Sub(v.seen) > rankIdle {
 			r.ranks.Remove(k)
+			continue
+		}
+		if v.elsewhere {
 			continue
 		}
 		foremost[k.Job] = max(foremost[k.Job], v.batches(k.BatchSize))

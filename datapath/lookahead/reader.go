@@ -22,27 +22,21 @@ const (
 
 // reader is where one job stands in one plan. Its ranks count as one.
 type reader struct {
-	number    uint64
-	dataset   Dataset
-	at        shuffle.Cursor // of the foremost request
-	opening   position       // of its first batch
-	next      *shuffle.Epoch // the epoch after at.Epoch, once it is needed
-	coming    uint64         // number of the epoch that is prepared for next now; 0: none is
-	reading   int            // requests that wait for bytes: who waits for the store has not gone
-	seen      time.Time      // when the last one began or was answered
-	step      time.Time      // when the reader last moved on
-	gap       time.Duration  // between two such, the longest of late; 0: it has not moved on
-	lag       uint64         // samples by which a request was behind the foremost one, the most of late
-	missed    []uint64       // where batches begin that the reader has passed over: who reads over several connections may ask late
-	served    bool           // its first batch is read: until then little shares the line with what that needs
-	passed    bool           // its first batch waits for nothing that is fetched ahead
-	announced bool           // it has not come yet
-	ranks     int            // that stand here
-	left      bool           // the last of them has gone on elsewhere
-	fastest   *rank          // of those that stand here: its demand is the reader's
-	far       bool           // ranks that read at other gateways are or were here
-	distant   demand         // of the fastest of those, of late
-	told      time.Time      // when that was
+	number  uint64
+	dataset Dataset
+	at      shuffle.Cursor // of the foremost request
+	opening position       // of its first batch
+	next    *shuffle.Epoch // the epoch after at.Epoch, once it is needed
+	coming  uint64         // number of the epoch that is prepared for next now; 0: none is
+	reading int            // requests that wait for bytes: who waits for the store has not gone
+	seen    time.Time      // when the last one began or was answered
+	step    time.Time      // when the reader last moved on
+	gap     time.Duration  // between two such, the longest of late; 0: it has not moved on
+	lag     uint64         // samples by which a request was behind the foremost one, the most of late
+	missed  []uint64       // where batches begin that the reader has passed over: who reads over several connections may ask late
+	state   state
+	ranks   int   // that stand here, wherever they read
+	fastest *rank // of those that stand here: its demand is the reader's; nil: none is known
 
 	here   map[group]time.Time // when a rank of each group last read at this gateway
 	swept  time.Time           // when here was last rid of groups that read elsewhere
@@ -51,6 +45,16 @@ type reader struct {
 	ahead
 	stands atomic.Pointer[standing] // where the reader stands, for who must not wait for the table
 }
+
+// state is how far a reader has come to its first batch.
+type state uint8
+
+const (
+	announced state = iota // it has not come yet, and who announces it brings what it needs
+	opening                // its first batch waits for chunks: until these are there little shares the line with them
+	alone                  // its first batch is read sample by sample, and waits for nothing that is fetched ahead
+	served                 // it has had a batch
+)
 
 // position is a place in a plan.
 type position struct{ epoch, first uint64 }
@@ -111,13 +115,12 @@ func (x *reader) late(at shuffle.Cursor) {
 // patience is how long the reader's share of the memory is kept for it after a request. One that is gone must not
 // hold up the others for long, and one that computes between two batches must not lose its chunks.
 func (x *reader) patience() time.Duration {
-	if x.announced {
+	switch {
+	case x.state == announced:
 		return readerComes
-	}
-	if x.left {
+	case x.ranks == 0:
 		return readerLeft
-	}
-	if x.gap == 0 {
+	case x.gap == 0:
 		return readerNew
 	}
 	return max(readerGone, readerGaps*x.gap)
@@ -143,26 +146,10 @@ const quick = 1e9
 // rate is how fast the reader would go on if nothing kept it waiting, in samples per second: as fast as the fastest of
 // its ranks, for those that have to wait for another one, as ranks that train together do, seem to think longer.
 func (x *reader) rate() float64 {
-	switch far := x.distant.seconds > 0; {
-	case x.fastest == nil && far:
-		return x.distant.rate()
-	case x.fastest == nil:
+	if x.fastest == nil {
 		return quick
-	case far && x.seen.Sub(x.told) <= readerGone:
-		return max(x.distant.rate(), x.fastest.demand.rate())
 	}
 	return x.fastest.demand.rate()
-}
-
-// heard notes the demand of a rank that reads at another gateway.
-func (x *reader) heard(at shuffle.Cursor, think time.Duration, now time.Time) {
-	if think <= 0 {
-		return
-	}
-	d := demand{float64(at.End - at.First), think.Seconds()}
-	if x.distant.seconds == 0 || now.Sub(x.told) > readerGone || d.rate() >= x.distant.rate() {
-		x.distant, x.told = d, now
-	}
 }
 
 // thought notes a rank's demand.

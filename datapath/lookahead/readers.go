@@ -54,7 +54,6 @@ type Readers struct {
 	numbers  uint64 // of readers so far
 	ranks    *simplelru.LRU[rankKey, *rank]
 
-	passing atomic.Int64 // store reads of their own samples that first batches wait for
 	changes atomic.Uint64
 	lost    atomic.Bool                           // a chunk has gone that a reader comes for soon
 	soonest [hints]atomic.Uint32                  // by chunk: which of its known readers came first when it was asked last
@@ -71,14 +70,14 @@ func New(cfg Config) *Readers {
 
 // Visit is one request.
 type Visit struct {
+	First bool          // its reader had no batch when it came: nothing was fetched ahead of it
+	Opens bool          // it is for its reader's first batch; one for a later batch that came before that is read has First alone
+	Think time.Duration // of its rank, from the end of an answer to the next request, the mean of late; 0: not known
+
 	of     *Readers
 	rank   *rank
 	reader *reader // nil: its order has no locality, so nothing can be known of what comes next, or too many are followed
 	begun  time.Time
-	first  bool  // First
-	opens  bool  // Opens
-	passes int64 // store reads of its own samples that it waits for, since it does not wait for whole chunks; else 0
-	think  time.Duration
 	plan   *shuffle.Plan
 	groups groups // of its reader's ranks that read here
 }
@@ -90,7 +89,7 @@ func (r *Readers) Asked(d Dataset, at shuffle.Cursor, now time.Time) *Visit {
 	r.mu.Lock()
 	defer r.unlock()
 	rank, thought, known := r.step(d, at, now)
-	v := &Visit{of: r, rank: rank, begun: now, think: rank.think(), plan: at.Plan}
+	v := &Visit{of: r, rank: rank, begun: now, Think: rank.think(), plan: at.Plan}
 	if !at.Epoch.Local() {
 		return v
 	}
@@ -104,7 +103,7 @@ func (r *Readers) Asked(d Dataset, at shuffle.Cursor, now time.Time) *Visit {
 		r.changes.Add(1)
 	}
 	x.reading++
-	v.reader, v.first, v.opens, v.groups = x, !x.served, x.opens(at), x.groups
+	v.reader, v.First, v.Opens, v.groups = x, x.state < served, x.opens(at), x.groups
 	if known {
 		rank.demand.note(thought, at)
 		x.thought(rank, now)
@@ -146,11 +145,17 @@ func (r *Readers) Heard(d Dataset, at shuffle.Cursor, think time.Duration, now t
 	prepare(at.Epoch)
 	r.mu.Lock()
 	defer r.unlock()
-	if x := r.move(d, at, now); x != nil {
-		x.far, x.served, x.left = true, true, false
-		x.heard(at, think, now)
-		r.stand(x)
+	k, x := r.rankOf(d, at, now), r.move(d, at, now)
+	r.join(k, x)
+	if x == nil {
+		return
 	}
+	k.seen, k.elsewhere, x.state = now, true, served
+	if think > 0 {
+		k.demand = demand{float64(at.End - at.First), think.Seconds()}
+		x.thought(k, now)
+	}
+	r.stand(x)
 }
 
 // Reowned says that Mine may answer otherwise than before.
@@ -178,7 +183,7 @@ func (r *Readers) Announce(d Dataset, at shuffle.Cursor, now time.Time) {
 		return
 	}
 	for _, x := range r.plans[keyOf(d, at)] {
-		if x.announced && x.at.Epoch.Number() == at.Epoch.Number() && x.at.First <= at.First {
+		if x.state == announced && x.at.Epoch.Number() == at.Epoch.Number() && x.at.First <= at.First {
 			x.seen = now
 			return
 		}
@@ -187,7 +192,7 @@ func (r *Readers) Announce(d Dataset, at shuffle.Cursor, now time.Time) {
 		return // a reader is there already
 	}
 	if x := r.add(d, at, now); x != nil {
-		x.announced, x.served = true, true // no request waits for what is fetched ahead of it
+		x.state = announced
 		r.stand(x)
 	}
 }
@@ -214,37 +219,18 @@ func (r *Readers) Stands(number uint64) (at shuffle.Cursor, ok bool) {
 	return shuffle.Cursor{}, false
 }
 
-// First reports whether the reader had no batch when this request came: nothing was fetched ahead of it.
-func (v *Visit) First() bool { return v.first }
-
-// Opens reports whether this request is for the reader's first batch. Of a request for a later batch, sent before the first one is
-// read, First is true and Opens is not.
-func (v *Visit) Opens() bool { return v.opens }
-
-// Passes notes that a first batch comes by so many store reads of its own samples: it waits for no whole chunk.
-func (v *Visit) Passes(reads int64) {
+// Alone notes that a first batch waits for no whole chunk: it is read sample by sample.
+func (v *Visit) Alone() {
 	v.of.mu.Lock()
 	defer v.of.mu.Unlock()
-	v.reader.passed = true
-	v.passes += reads
-	v.of.passing.Add(reads)
+	if v.reader.state < served {
+		v.reader.state = alone
+	}
 }
-
-// Passed reports whether Passes was called for the batch.
-func (v *Visit) Passed() bool { return v.passes > 0 }
-
-// Passing returns how many such reads the first batches of all readers wait for.
-func (r *Readers) Passing() int64 { return r.passing.Load() }
-
-// Followed reports whether it is known what the reader comes for.
-func (v *Visit) Followed() bool { return v.reader != nil }
 
 // ComesFor reports whether the reader comes here for a chunk, as far as is known: not for one whose samples are at home with
 // ranks that read at other gateways. Of such a chunk it takes a few samples at most, in each epoch other ones.
 func (v *Visit) ComesFor(chunk int) bool { return v.groups.comeFor(v.plan, uint64(chunk)) }
-
-// Think returns for how long the rank thinks from the end of an answer to its next request, the mean of late; 0: that is not known.
-func (v *Visit) Think() time.Duration { return v.think }
 
 // Number names the reader, 0 for one that is not followed.
 func (v *Visit) Number() uint64 {
@@ -263,10 +249,8 @@ func (v *Visit) Answered(now time.Time) (first bool) {
 	if v.reader == nil {
 		return false
 	}
-	v.of.passing.Add(-v.passes)
-	v.passes = 0
-	first = !v.reader.served
-	v.reader.served, v.reader.seen = true, now
+	first = v.reader.state < served
+	v.reader.state, v.reader.seen = served, now
 	v.reader.reading--
 	return first
 }

@@ -15,7 +15,7 @@ func TestReaderThatComesBackIsTheSame(t *testing.T) {
 	now := begin()
 	for i, pause := range []time.Duration{0, time.Millisecond, time.Hour} {
 		now = now.Add(pause)
-		if first, want := r.read(d, at(p, 0, uint64(i), 1), now).First(), i == 0; first != want || len(r.all) != 1 {
+		if first, want := r.read(d, at(p, 0, uint64(i), 1), now).First, i == 0; first != want || len(r.all) != 1 {
 			t.Errorf("read %d: got a new reader: %v, of %d, want %v, of one", i, first, len(r.all), want)
 		}
 	}
@@ -27,7 +27,7 @@ func TestReaderKeepsItsPlaceWhenItsPlanIsPreparedAgain(t *testing.T) {
 	r := New(Config{Budget: 100})
 	for i, seed := range []uint64{7, 7, 8} {
 		p := d.plan(t, shuffle.Window, 2, seed)
-		if first, want := r.read(d, at(p, 0, uint64(i), 1), begin()).First(), i != 1; first != want {
+		if first, want := r.read(d, at(p, 0, uint64(i), 1), begin()).First, i != 1; first != want {
 			t.Errorf("read %d, seed %d: got a new reader: %v, want %v", i, seed, first, want)
 		}
 	}
@@ -62,7 +62,7 @@ func TestReadersKeepFewLargePlans(t *testing.T) {
 		for batch := range uint64(4) {
 			for _, p := range plans {
 				now = now.Add(time.Millisecond)
-				if r.read(d, at(p, 0, batch, 1), now).First() {
+				if r.read(d, at(p, 0, batch, 1), now).First {
 					came++
 				}
 			}
@@ -71,7 +71,7 @@ func TestReadersKeepFewLargePlans(t *testing.T) {
 			t.Errorf("%s, %d chunks: got %d readers followed, new ones %d times; want %d and no other", c.order, chunks, len(r.all), came, want)
 		}
 		last := plans[len(plans)-1]
-		if now = now.Add(readerNew + 1); !r.read(d, at(last, 0, 4, 1), now).First() {
+		if now = now.Add(readerNew + 1); !r.read(d, at(last, 0, 4, 1), now).First {
 			t.Errorf("%s, %d chunks: a job is not followed though the others have gone", c.order, chunks)
 		}
 	}
@@ -98,19 +98,19 @@ func TestWhoMakesRoomForANewReader(t *testing.T) {
 	plan := func(seed uint64) shuffle.Cursor { return at(d.plan(t, shuffle.Window, 2, seed), 0, 0, 1) }
 	r.Announce(d, plan(1), now)
 	waits := r.Asked(d, plan(2), now)
-	if !waits.First() {
+	if !waits.First {
 		t.Fatal("one who was announced keeps out one who has come")
 	}
 	now = now.Add(time.Hour)
-	if r.Announce(d, plan(3), now); len(r.all) != 1 || r.all[0].announced {
+	if r.Announce(d, plan(3), now); len(r.all) != 1 || r.all[0].state == announced {
 		t.Error("one who is announced drives out one who waits")
 	}
-	if r.read(d, plan(4), now).First() {
+	if r.read(d, plan(4), now).First {
 		t.Error("one who comes drives out one who waits")
 	}
 	waits.Answered(now)
 	waits.Ended(now)
-	if !r.read(d, plan(4), now.Add(readerNew+1)).First() {
+	if !r.read(d, plan(4), now.Add(readerNew+1)).First {
 		t.Error("got no room for a new reader, though the one before has gone")
 	}
 }
@@ -258,7 +258,7 @@ func TestAnnouncedReaderIsWaitedFor(t *testing.T) {
 		t.Errorf("got needs %v of a reader that has not come, want none", chunks(got))
 	}
 	v := r.read(d, at(p, 0, 0, 10), now)
-	if v.First() || len(r.all) != 1 {
+	if v.First || len(r.all) != 1 {
 		t.Errorf("got a new reader of %d, want the one announced", len(r.all))
 	}
 	r.read(d, at(p, 0, 10, 10), now.Add(time.Second))

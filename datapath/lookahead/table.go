@@ -35,8 +35,8 @@ func (r *Readers) move(d Dataset, at shuffle.Cursor, now time.Time) *reader {
 		return r.add(d, at, now)
 	}
 	x.seen = now
-	if x.announced {
-		x.announced, x.step = false, now
+	if x.state == announced {
+		x.state, x.step = served, now // no request waits for what is fetched ahead of it
 	}
 	switch here, there := at.Epoch.Number(), x.at.Epoch.Number(); {
 	case here > there:
@@ -100,7 +100,7 @@ func (r *Readers) add(d Dataset, at shuffle.Cursor, now time.Time) *reader {
 		return nil
 	}
 	r.numbers++
-	x := &reader{number: r.numbers, dataset: d, at: at, opening: position{at.Epoch.Number(), at.First}, step: now, seen: now}
+	x := &reader{number: r.numbers, dataset: d, at: at, opening: position{at.Epoch.Number(), at.First}, step: now, seen: now, state: opening}
 	r.all = append(r.all, x)
 	r.numbered[x.number] = x
 	k := keyOf(d, at)
@@ -141,7 +141,7 @@ func (r *Readers) makeRoom(d Dataset, at shuffle.Cursor, now time.Time) bool {
 	for len(r.all) > 0 && (len(r.all) >= readerLimit || r.cfg.Plans > 0 && r.held+r.holds(keyOf(d, at), at.Plan) > r.cfg.Plans) {
 		var oldest *reader
 		for _, x := range r.all {
-			idle := x.announced || x.reading == 0 && now.Sub(x.seen) > readerNew
+			idle := x.state == announced || x.reading == 0 && now.Sub(x.seen) > readerNew
 			if idle && (oldest == nil || x.seen.Before(oldest.seen)) {
 				oldest = x
 			}

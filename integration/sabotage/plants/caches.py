@@ -217,7 +217,7 @@ PLANTS = [
     (
         "lookahead lets each newcomer drive out another reader",
         "./datapath/lookahead TestWhoMakesRoomForANewReader",
-        [("datapath/lookahead/table.go", "idle := x.announced || x.reading == 0 && now.Sub(x.seen) > readerNew", "idle := true")],
+        [("datapath/lookahead/table.go", "idle := x.state == announced || x.reading == 0 && now.Sub(x.seen) > readerNew", "idle := true")],
     ),
     (
         "lookahead leaves the queue as it is though a batch needs more",
@@ -257,7 +257,7 @@ PLANTS = [
     (
         "lookahead takes readers elsewhere for readers in a hurry",
         "./datapath/lookahead TestRanksHereAndElsewhereAreOneReader",
-        [("datapath/lookahead/reader.go", "\t\tx.distant, x.told = d, now\n", "\t\tx.told = now\n")],
+        [("datapath/lookahead/readers.go", "\t\tx.thought(k, now)\n\t}\n\tr.stand(x)\n}\n\n// Reowned", "\t}\n\tr.stand(x)\n}\n\n// Reowned")],
     ),
     (
         "chunkcache loses the memory that a load had beside its chunk",

@@ -265,7 +265,7 @@ PLANTS = [
     (
         "a first batch waits for whole chunks",
         "./datapath TestFirstBatchComesByWhatIsSooner",
-        [("datapath/choose.go", "if b.visit != nil && b.visit.Opens() {", "if false {")],
+        [("datapath/choose.go", "if b.visit != nil && b.visit.Opens {", "if false {")],
     ),
     (
         "a first batch comes by its ranges where chunks come sooner",
@@ -280,7 +280,7 @@ PLANTS = [
     (
         "every batch is read by its ranges and by its chunks",
         "./datapath TestOnlyTheFirstBatchIsReadTwice",
-        [("datapath/choose.go", "b.visit != nil && b.visit.Opens()", "b.visit != nil")],
+        [("datapath/choose.go", "b.visit != nil && b.visit.Opens", "b.visit != nil")],
     ),
     (
         "a first batch reads by ranges what is in memory",
@@ -290,6 +290,6 @@ PLANTS = [
     (
         "only the batch that was asked for before all others counts as the first",
         "./datapath TestFirstBatchDoesNotWaitForThoseAskedForWithIt",
-        [("datapath/lookahead/reader.go", "|| at.First > x.opening.first {", "|| x.passed {")],
+        [("datapath/lookahead/reader.go", "|| at.First > x.opening.first {", "|| x.state == alone {")],
     ),
 ]
