@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,10 +42,7 @@ type Cluster struct {
 }
 
 // New returns a cluster of one. It starts nothing.
-func New(cfg Config) (*Cluster, error) {
-	if err := cfg.Validate(); err != nil {
-		return nil, fmt.Errorf("cluster configuration: %w", err)
-	}
+func New(cfg Config) *Cluster {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%s/%s", cfg.ID, cfg.Boot)
 	c := &Cluster{
@@ -52,7 +51,7 @@ func New(cfg Config) (*Cluster, error) {
 		contacts: map[string]*contact{}, members: map[string]*member{},
 	}
 	c.rebuild()
-	return c, nil
+	return c
 }
 
 // Run greets whoever is found, and again about every ten seconds, until ctx ends.
@@ -103,18 +102,15 @@ func (c *Cluster) Self() peer.Hello {
 }
 
 func (c *Cluster) self() peer.Hello {
-	h := peer.Hello{
+	return peer.Hello{
 		Cluster: c.cfg.Name, ID: c.cfg.ID, Boot: c.cfg.Boot, Address: c.cfg.Address,
 		Weight: c.cfg.Weight, OrderVersion: shuffle.OrderVersion, Draining: c.draining,
+		Serves: distinct(slices.Collect(maps.Keys(c.cfg.Serves))),
 	}
-	for _, s := range c.cfg.Serves {
-		h.Serves = append(h.Serves, peer.Served{Dataset: s.Dataset, Generation: s.Generation})
-	}
-	return h
 }
 
-// Serve says which datasets this gateway serves, where New could not be told yet. It must be called before Run.
-func (c *Cluster) Serve(all []Serving) {
+// Serve says what this gateway serves, as Config.Serves does, where New could not be told yet. It must be called before Run.
+func (c *Cluster) Serve(all map[peer.Served]int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.cfg.Serves = all

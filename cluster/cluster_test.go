@@ -112,7 +112,7 @@ func TestAlone(t *testing.T) {
 func TestGenerationsAreOwnedByThoseWhoServeThem(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.join(0, []int{1, 2}, nil)
-		w.join(1, nil, func(c *Config) { c.Serves = []Serving{{"photos", "g1", 1000}} })
+		w.join(1, nil, func(c *Config) { c.Serves = map[peer.Served]int{{Dataset: "photos", Generation: "g1"}: 1000} })
 		w.join(2, nil, nil)
 		w.pass(3 * time.Second)
 		if got := owned(a); got["gw-1"] != 0 || got["gw-2"] == 0 {
@@ -229,7 +229,7 @@ func TestGenerationsThatDiffer(t *testing.T) {
 		all := []int{0, 1, 2}
 		a := w.join(0, all, func(c *Config) { c.Log = zerolog.New(&log) })
 		w.join(1, all, nil)
-		b := w.join(2, all, func(c *Config) { c.Serves[0].Generation = "g1" })
+		b := w.join(2, all, func(c *Config) { c.Serves = map[peer.Served]int{{Dataset: "photos", Generation: "g1"}: 1000} })
 		w.pass(20 * time.Second)
 		want := `dataset photos has generation g0 here and "g1" at gw-2: they share nothing of it`
 		if got := a.Status().Faults; len(got) != 1 || !strings.Contains(got[0], want) {
@@ -248,15 +248,6 @@ func TestGenerationsThatDiffer(t *testing.T) {
 			t.Errorf("got %q, want none", got)
 		}
 	})
-}
-
-func TestConfigIsChecked(t *testing.T) {
-	_, err := New(Config{Name: "a b", ID: "x/y", Address: "gw"})
-	for _, want := range []string{"cluster name", "member name", "boot", "want HOST:PORT", "want a discovery and a client"} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v, want %q in it", err, want)
-		}
-	}
 }
 
 func TestNamesAreNames(t *testing.T) {

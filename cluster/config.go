@@ -10,7 +10,6 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/millrace-data/millrace/cluster/discovery"
 	"github.com/millrace-data/millrace/cluster/peer"
 )
 
@@ -27,21 +26,15 @@ type Discovery interface {
 	Run(ctx context.Context, found func(addresses []string)) error
 }
 
-// Serving is one dataset that this gateway serves.
-type Serving struct {
-	Dataset    string
-	Generation string
-	Chunks     int
-}
-
-// Config of a Cluster. Name, ID, Boot, Address, Weight, Discovery and Client are needed.
+// Config of a Cluster. Name, ID, Boot, Address, Weight, Discovery and Client are needed; the caller has checked them (CheckName,
+// discovery.CheckAddress).
 type Config struct {
-	Name    string // of the cluster
-	ID      string // of this gateway: the same after a restart
-	Boot    string // of this run of it: another one after each start
-	Address string // host:port at which others reach it
-	Weight  uint64 // bytes of its cache: it owns chunks in proportion
-	Serves  []Serving
+	Name    string              // of the cluster
+	ID      string              // of this gateway: the same after a restart
+	Boot    string              // of this run of it: another one after each start
+	Address string              // host:port at which others reach it
+	Weight  uint64              // bytes of its cache: it owns chunks in proportion
+	Serves  map[peer.Served]int // how many chunks each generation has that this gateway serves
 
 	Discovery Discovery
 	Client    Asker
@@ -74,27 +67,6 @@ const (
 	coolLie   = 30 * time.Second
 	forgiven  = time.Minute
 )
-
-// Validate reports all faults together.
-func (c *Config) Validate() error {
-	var faults []error
-	if err := CheckName(c.Name); err != nil {
-		faults = append(faults, fmt.Errorf("cluster name: %w", err))
-	}
-	if err := CheckName(c.ID); err != nil {
-		faults = append(faults, fmt.Errorf("member name: %w", err))
-	}
-	if c.Boot == "" {
-		faults = append(faults, errors.New("boot: want a name"))
-	}
-	if err := discovery.CheckAddress(c.Address); err != nil {
-		faults = append(faults, err)
-	}
-	if c.Discovery == nil || c.Client == nil {
-		faults = append(faults, errors.New("want a discovery and a client"))
-	}
-	return errors.Join(faults...)
-}
 
 // CheckName refuses names of clusters and members that a log or a header could not show.
 func CheckName(name string) error {

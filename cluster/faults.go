@@ -39,7 +39,7 @@ func (c *Cluster) faults() []string {
 
 // generation returns which generation of a dataset is served here, "" if none.
 func (c *Cluster) generation(dataset string) string {
-	for _, s := range c.cfg.Serves {
+	for s := range c.cfg.Serves {
 		if s.Dataset == dataset {
 			return s.Generation
 		}

@@ -121,7 +121,7 @@ func (c *Cluster) turn(m *member, to State, why string) {
 	c.rebuild()
 }
 
-// distinct sorts what a member serves, and leaves out what it names twice.
+// distinct sorts what a gateway serves, and leaves out what it names twice.
 func distinct(serves []peer.Served) []peer.Served {
 	serves = slices.Clone(serves)
 	slices.SortFunc(serves, func(a, b peer.Served) int {

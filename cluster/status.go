@@ -125,13 +125,10 @@ func (c *Cluster) status(s *snapshot, m *member) MemberStatus {
 func (c *Cluster) owned(s *snapshot, id string, serves []peer.Served) []OwnedStatus {
 	out := []OwnedStatus{}
 	for _, key := range serves {
-		o := OwnedStatus{Dataset: key.Dataset, Generation: key.Generation, Share: shareOf(s.owners[key], id)}
-		for _, mine := range c.cfg.Serves {
-			if mine.Dataset == key.Dataset && mine.Generation == key.Generation {
-				o.Chunks = int64(math.Round(o.Share * float64(mine.Chunks)))
-			}
-		}
-		out = append(out, o)
+		share := shareOf(s.owners[key], id)
+		out = append(out, OwnedStatus{
+			Dataset: key.Dataset, Generation: key.Generation, Share: share, Chunks: int64(math.Round(share * float64(c.cfg.Serves[key]))),
+		})
 	}
 	return out
 }

@@ -10,12 +10,11 @@ import (
 
 // snapshot says who owns what, for as long as nothing changes. It is immutable.
 type snapshot struct {
-	number  uint64
-	owners  map[peer.Served]*placement.View // of one generation, among those that serve it
-	before  map[peer.Served]*placement.View // who may hold what has come to others: see rebuild
-	recent  bool                            // this gateway has come of late
-	leaving map[string]bool                 // members that can be asked, and drain
-	self    peer.Hello
+	number uint64
+	owners map[peer.Served]*placement.View // of one generation, among those that serve it
+	before map[peer.Served]*placement.View // who may hold what has come to others: see rebuild
+	recent bool                            // this gateway has come of late
+	self   peer.Hello
 }
 
 // ownerIn returns the ID of the member that is to hold a chunk, "" if nobody is.
@@ -44,13 +43,12 @@ func (c *Cluster) Owner(ch peer.Chunk, asked ...string) string {
 	return id
 }
 
-// Former returns a member that may hold a chunk that has come to this gateway lately: its owner of before, if that drains and
-// still answers, or if this gateway came some minutes ago and the owner was there before it. When others come nothing comes
-// to us.
+// Former returns a member that may hold a chunk of this gateway's, if the chunk has come to it lately: the owner of before, if that
+// drains and still answers, or if this gateway came some minutes ago and the owner was there before it. When others come nothing
+// comes to us.
 func (c *Cluster) Former(ch peer.Chunk) string {
-	s := c.now.Load()
-	id := ownerIn(s.before[peer.Served{Dataset: ch.Dataset, Generation: ch.Generation}], ch)
-	if id == c.cfg.ID || !s.leaving[id] && !c.recent() {
+	id := ownerIn(c.now.Load().before[peer.Served{Dataset: ch.Dataset, Generation: ch.Generation}], ch)
+	if id == c.cfg.ID {
 		return ""
 	}
 	return id
@@ -81,7 +79,6 @@ func (c *Cluster) View() uint64 { return c.now.Load().number }
 func (c *Cluster) rebuild() {
 	s := &snapshot{
 		self: c.self(), number: 1, recent: c.recent(), owners: map[peer.Served]*placement.View{}, before: map[peer.Served]*placement.View{},
-		leaving: map[string]bool{},
 	}
 	if is := c.now.Load(); is != nil {
 		s.number = is.number + 1
@@ -91,7 +88,6 @@ func (c *Cluster) rebuild() {
 		if m.state == Gone || m.state == Ejected {
 			continue
 		}
-		s.leaving[m.ID] = m.Draining
 		p := placement.Member{ID: m.ID, Weight: m.Weight}
 		for _, served := range m.Serves {
 			if !m.Draining {

@@ -134,7 +134,7 @@ func (w *world) join(i int, others []int, change func(*Config)) *node {
 	}
 	cfg := Config{
 		Name: "job-a", ID: fmt.Sprintf("gw-%d", i), Boot: fmt.Sprintf("boot-%d", i), Address: at(i), Weight: 1 << 30,
-		Serves: []Serving{{"photos", generation, 1000}}, Discovery: known, Log: zerolog.Nop(),
+		Serves: map[peer.Served]int{{Dataset: "photos", Generation: generation}: 1000}, Discovery: known, Log: zerolog.Nop(),
 	}
 	if change != nil {
 		change(&cfg)
@@ -148,10 +148,7 @@ func (w *world) join(i int, others []int, change func(*Config)) *node {
 		}
 		w.told[cfg.ID][member] = append(w.told[cfg.ID][member], held...)
 	}
-	c, err := New(cfg)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	c := New(cfg)
 	if w.early != nil {
 		w.early(c)
 	}

@@ -130,14 +130,11 @@ func (d *data) join(ctx context.Context, cfg fleetConfig, i int, addresses []str
 	}
 	id := fmt.Sprintf("%s-%d", cfg.name, i)
 	client := peer.NewClient(peer.ClientConfig{Cluster: cfg.name, ID: id, Boot: id})
-	m.cluster, err = cluster.New(cluster.Config{
+	m.cluster = cluster.New(cluster.Config{
 		Name: cfg.name, ID: id, Boot: id, Address: addresses[i], Weight: uint64(cfg.room),
-		Serves:    []cluster.Serving{{Dataset: dataset, Generation: d.index.Generation(), Chunks: d.index.Chunks()}},
+		Serves:    map[peer.Served]int{{Dataset: dataset, Generation: d.index.Generation()}: d.index.Chunks()},
 		Discovery: &discovery.Names{Where: discovery.Join{Targets: addresses}, Log: zerolog.Nop()}, Client: client, Log: zerolog.Nop(),
 	})
-	if err != nil {
-		return nil, err
-	}
 	m.gateway, err = d.open(ctx, datapath.Config{Peers: m.cluster, CarryBytes: cfg.carry}, cfg.room)
 	if err != nil {
 		return nil, err

@@ -29,15 +29,11 @@ func (p *process) assemble() {
 	m.client = peer.NewClient(peer.ClientConfig{
 		Cluster: run.history.Cluster, ID: p.machine.id, Boot: p.boot, Transport: &wire{from: p, peers: run.machineAt, open: map[*process]bool{}},
 	})
-	var err error
-	m.cluster, err = cluster.New(cluster.Config{
+	m.cluster = cluster.New(cluster.Config{
 		Name: run.history.Cluster, ID: p.machine.id, Boot: p.boot, Address: p.machine.address, Weight: uint64(set.Budget),
-		Serves:    []cluster.Serving{{Dataset: d.Name, Generation: d.Index.Generation(), Chunks: d.Index.Chunks()}},
+		Serves:    map[peer.Served]int{{Dataset: d.Name, Generation: d.Index.Generation()}: d.Index.Chunks()},
 		Discovery: &p.machine.view, Client: m.client, Inherit: p.inherit, Log: run.log(p.boot),
 	})
-	if err != nil {
-		run.wrong("%s: %v", p.boot, err)
-	}
 	p.budget = budget.New(set.Budget, 0)
 	p.path = datapath.New(datapath.Config{
 		Budget: p.budget, Fetchers: set.Fetchers, PartSize: set.PartSize, CheckSHA: set.CheckSHA, NoPrefetch: set.NoPrefetch,

@@ -78,14 +78,10 @@ func (s *Node) joinCluster() error {
 		s.certificates = append(s.certificates, certificate{"peer", c.Cert, files.Files})
 	}
 	p.client = peer.NewClient(peer.ClientConfig{Cluster: c.Name, ID: c.Member, Boot: boot, TLS: client, SharedCert: c.SharedCert})
-	var err error
-	p.cluster, err = cluster.New(cluster.Config{
+	p.cluster = cluster.New(cluster.Config{
 		Name: c.Name, ID: c.Member, Boot: boot, Address: c.Advertise,
 		Weight: uint64(s.cfg.memoryOfAll()), Discovery: &discovery.Names{Where: c.Where, Log: s.log}, Client: p.client, Inherit: p.inherit, Log: s.log,
 	})
-	if err != nil {
-		return err
-	}
 	p.server = peer.NewServer(peer.ServerConfig{
 		Cluster: c.Name, Met: p.cluster.Met, Holder: p, Heard: p.hear, Answered: p.cluster.Answered,
 		Reserve: func(n int64) (func(), bool) { return s.main().path.TryReserve(n) },
@@ -98,9 +94,9 @@ func (s *Node) joinCluster() error {
 
 // serve says what is served, once the datasets are open.
 func (p *peers) serve(all []location.Opened, division func(string) *division) {
-	serves := make([]cluster.Serving, len(all))
-	for i, d := range all {
-		serves[i] = cluster.Serving{Dataset: d.Loc.Name, Generation: d.Index.Generation(), Chunks: d.Index.Chunks()}
+	serves := map[peer.Served]int{}
+	for _, d := range all {
+		serves[peer.Served{Dataset: d.Loc.Name, Generation: d.Index.Generation()}] = d.Index.Chunks()
 		p.sets[d.Loc.Name] = shared{d.Index, division(d.Loc.Name).path}
 	}
 	p.cluster.Serve(serves)
