@@ -10,7 +10,6 @@ import (
 type Buffer[K comparable] struct {
 	cache *Cache[K]
 	slot  *slot // nil: closed
-	data  []byte
 }
 
 // Buffer returns n bytes of any content. Unlike Start it waits for memory, as the budget does, so
@@ -24,11 +23,12 @@ func (c *Cache[K]) Buffer(ctx context.Context, n int64) (*Buffer[K], error) {
 	if err != nil {
 		return nil, err
 	}
+	s.length = n
 	if err := s.ready(); err != nil {
 		s.drop()
 		return nil, err
 	}
-	return &Buffer[K]{cache: c, slot: s, data: s.buf[:n:n]}, nil
+	return &Buffer[K]{cache: c, slot: s}, nil
 }
 
 // TryBuffer returns n bytes of any content, of memory that is free or of chunks that no reader comes for soon; false
@@ -37,18 +37,26 @@ func (c *Cache[K]) TryBuffer(n int64) (*Buffer[K], bool) {
 	if c.budget.Waiting() > 0 {
 		return nil, false
 	}
-	c.makeRoom([]int64{n}, Soon)
-	c.mu.Lock()
-	slots := c.takeSlots([]int64{n}, Soon, c.budget.TryReserve)
-	c.mu.Unlock()
-	if slots == nil {
-		return nil, false
+	return c.buffer(n, c.budget.TryReserve)
+}
+
+// buffer takes a slot of memory that is free, that reserve grants, or of chunks that no reader comes for soon.
+func (c *Cache[K]) buffer(n int64, reserve reserve) (*Buffer[K], bool) {
+	for {
+		c.mu.Lock()
+		slots, need := c.takeSlots([]int64{n}, reserve)
+		c.mu.Unlock()
+		switch {
+		case slots == nil && !c.makeRoom(need, Soon):
+			return nil, false
+		case slots == nil:
+			continue
+		case slots[0].ready() != nil:
+			slots[0].drop()
+			return nil, false
+		}
+		return &Buffer[K]{cache: c, slot: slots[0]}, true
 	}
-	if slots[0].ready() != nil {
-		slots[0].drop()
-		return nil, false
-	}
-	return &Buffer[K]{cache: c, slot: slots[0], data: slots[0].buf[:n:n]}, true
 }
 
 // bufferSlot takes a free slot or reserves a new one. Whose turn it is the budget knows.
@@ -70,7 +78,7 @@ func (c *Cache[K]) bufferSlot(ctx context.Context, class, n int64) (*slot, error
 }
 
 // Bytes returns the memory, until Close.
-func (b *Buffer[K]) Bytes() []byte { return b.data }
+func (b *Buffer[K]) Bytes() []byte { return b.slot.bytes() }
 
 // Cost returns the bytes of the budget that Close gives back.
 func (b *Buffer[K]) Cost() int64 { return b.slot.held.Size() }
@@ -83,7 +91,7 @@ func (b *Buffer[K]) Shrink(n int64) {
 		return
 	}
 	discard(b.slot.buf[keep:])
-	b.data = b.data[:n:n]
+	b.slot.length = n
 	b.slot.held.Shrink(keep + entryCost)
 }
 
@@ -93,7 +101,7 @@ func (b *Buffer[K]) Close() {
 	if s == nil {
 		return
 	}
-	b.slot, b.data = nil, nil
+	b.slot = nil
 	if s.held.Size() != s.cost() {
 		s.drop() // not all of it is reserved, so it cannot become a free slot
 		return

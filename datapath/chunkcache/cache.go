@@ -26,9 +26,9 @@ type Cache[K comparable] struct {
 	arena  *arena
 	loads  sync.WaitGroup
 
-	mu        sync.Mutex // guards what follows and the fields of entries and calls
-	shelf     *Shelf[K]
-	calls     map[K]*call[K] // loads that somebody waits for
+	mu        sync.Mutex      // guards what follows and the fields of entries and fills
+	entries   map[K]*entry[K] // in memory, or on their way there to a request that waits
+	idle      idle[K]
 	free      map[int64][]*slot
 	freeBytes int64
 	stats     Stats
@@ -57,12 +57,12 @@ type Stats struct {
 // New returns an empty cache.
 func New[K comparable](cfg Config) *Cache[K] {
 	return &Cache[K]{
-		budget: cfg.Budget,
-		debug:  cfg.Debug,
-		arena:  newArena(cfg.Budget.Total()),
-		shelf:  newShelf((*entry[K]).next, (*entry[K]).gone),
-		calls:  map[K]*call[K]{},
-		free:   map[int64][]*slot{},
+		budget:  cfg.Budget,
+		debug:   cfg.Debug,
+		arena:   newArena(cfg.Budget.Total()),
+		entries: map[K]*entry[K]{},
+		idle:    newIdle((*entry[K]).next),
+		free:    map[int64][]*slot{},
 	}
 }
 
@@ -71,7 +71,6 @@ func (c *Cache[K]) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.stats
-	s.Chunks = int64(c.shelf.Len())
 	s.FreeBytes = c.freeBytes
 	return s
 }
@@ -84,7 +83,7 @@ func (c *Cache[K]) Reclaim(n, due int64) (back int64) {
 	c.mu.Unlock()
 	for back < n {
 		c.mu.Lock() // for one chunk at a time: to choose it takes a while, and requests wait
-		s := c.next(due)
+		s := c.evict(due)
 		c.mu.Unlock()
 		if s == nil {
 			break
@@ -98,24 +97,22 @@ func (c *Cache[K]) Reclaim(n, due int64) (back int64) {
 	return back
 }
 
-// makeRoom lets chunks go for slots of these sizes that are due at a time, as far as there is no memory free.
-func (c *Cache[K]) makeRoom(sizes []int64, due int64) {
-	var n int64
-	for _, size := range sizes {
-		n += Cost(size)
-	}
-	for n > 0 {
+// makeRoom lets chunks go for what is due at a time until n bytes are free, in the budget or in slots. It lets none go if
+// all that are idle are not enough, and reports whether any went.
+func (c *Cache[K]) makeRoom(n, due int64) (any bool) {
+	for {
 		c.mu.Lock() // for one chunk at a time, as in Reclaim
 		var s *slot
-		if missing := c.missing(n); missing > 0 && missing <= c.shelf.Idle() {
-			if s = c.next(due); s != nil {
+		if missing := n - c.unused(); missing > 0 && missing <= c.idle.bytes {
+			if s = c.evict(due); s != nil {
 				c.putFree(s)
 			}
 		}
 		c.mu.Unlock()
 		if s == nil {
-			return
+			return any
 		}
+		any = true
 	}
 }
 
@@ -130,14 +127,14 @@ func (c *Cache[K]) Free() int64 {
 func (c *Cache[K]) Idle() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.shelf.Idle()
+	return c.idle.bytes
 }
 
 // Goes reports whether some chunk would go for one that is due at a time.
 func (c *Cache[K]) Goes(due int64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.shelf.Goes(due)
+	return c.idle.last(due) != nil
 }
 
 // Populate provides memory for a chunk of n bytes before its load needs it, which is a quarter of what a first load
@@ -174,30 +171,40 @@ func (c *Cache[K]) Drop() {
 	c.arena.close()
 }
 
-// lease holds an entry. The caller holds mu, as in all that follows.
+// lease holds an entry, in memory or on its way there. The caller holds mu, as in all that follows.
 func (c *Cache[K]) lease(e *entry[K]) {
-	c.shelf.lease(e)
+	if !e.resident() {
+		e.refs++
+		return
+	}
+	c.idle.lease(e)
 	c.stats.OpenLeases++
 }
 
 // unlease ends one lease and reports whether the chunk can go now.
 func (c *Cache[K]) unlease(e *entry[K]) bool {
+	if f := e.load.Load(); f != nil {
+		if e.refs--; e.refs == 0 && !f.settled {
+			c.abandon(f)
+		}
+		return false
+	}
 	c.stats.OpenLeases--
-	return c.shelf.release(e)
+	return c.idle.release(e)
 }
 
-// missing returns how many of n bytes are neither free in the budget nor in slots.
-func (c *Cache[K]) missing(n int64) int64 {
-	return n - (c.budget.Total() - c.budget.InUse()) - c.freeBytes
-}
+// unused returns the bytes that are free in the budget or in slots.
+func (c *Cache[K]) unused() int64 { return c.budget.Total() - c.budget.InUse() + c.freeBytes }
 
-// next evicts the chunk that goes first for what is due at a time, and returns its slot; nil: none does.
-func (c *Cache[K]) next(due int64) *slot {
-	e := c.shelf.next(due)
+// evict evicts the chunk that goes first for what is due at a time, and returns its slot; nil: none does.
+func (c *Cache[K]) evict(due int64) *slot {
+	e := c.idle.take(due)
 	if e == nil {
 		return nil
 	}
-	c.shelf.drop(e)
+	delete(c.entries, e.key)
+	e.gone()
+	c.stats.Chunks--
 	c.stats.Evictions++
 	if e.due <= Soon {
 		c.stats.Expected++
@@ -230,50 +237,40 @@ func (c *Cache[K]) putFree(s *slot) {
 	c.freeBytes += s.cost()
 }
 
-// takeSlots finds a slot for each size, or for none of them: free slots, memory that reserve grants, and
-// the memory of chunks that go for what is due then, where makeRoom has not let enough go. It populates
-// nothing and gives none back: the slots do, when they are made ready.
-func (c *Cache[K]) takeSlots(sizes []int64, due int64, reserve func(n int64) (*budget.Reservation, bool)) []*slot {
-	slots := make([]*slot, len(sizes))
-	need := c.fill(slots, sizes)
-	for need > 0 && c.missing(need) > 0 && c.missing(need) <= c.shelf.Idle() {
-		s := c.next(due)
-		if s == nil {
-			break
+// reserve is a way to take bytes of a budget, or none of them.
+type reserve func(n int64) (*budget.Reservation, bool)
+
+// takeSlots finds a slot for each size: free slots that suit, and memory that reserve grants. It populates nothing and
+// gives none back: the slots do, when they are made ready. If there is not enough for all of them, it takes nothing and returns
+// how many bytes have to be free at once.
+func (c *Cache[K]) takeSlots(sizes []int64, reserve reserve) (slots []*slot, need int64) {
+	slots = make([]*slot, len(sizes))
+	var missing int64
+	for i, n := range sizes {
+		if s := c.takeFree(classOf(n)); s != nil {
+			slots[i], s.length = s, n
+			need += s.cost()
+		} else {
+			missing += Cost(n)
 		}
-		c.putFree(s)
-		need = c.fill(slots, sizes)
 	}
-	if need > 0 && !c.make(slots, sizes, need, reserve) {
+	if missing > 0 && !c.make(slots, sizes, missing, reserve) {
 		for _, s := range slots {
 			if s != nil {
 				c.putFree(s)
 			}
 		}
-		return nil
+		return nil, need + missing
 	}
-	return slots
-}
-
-// fill finds free slots for those that are missing, and returns what the others cost.
-func (c *Cache[K]) fill(slots []*slot, sizes []int64) (missing int64) {
-	for i, n := range sizes {
-		if slots[i] == nil {
-			slots[i] = c.takeFree(classOf(n))
-		}
-		if slots[i] == nil {
-			missing += Cost(n)
-		}
-	}
-	return missing
+	return slots, 0
 }
 
 // make makes the slots that are missing, of bytes that reserve grants and of free slots of other
 // classes, and reports whether there are enough.
-func (c *Cache[K]) make(slots []*slot, sizes []int64, missing int64, reserve func(n int64) (*budget.Reservation, bool)) bool {
+func (c *Cache[K]) make(slots []*slot, sizes []int64, missing int64, reserve reserve) bool {
 	held, ok := reserve(missing)
 	if !ok {
-		held, ok = reserve(max(min(missing-c.freeBytes, missing), 0))
+		held, ok = reserve(max(missing-c.freeBytes, 0))
 	}
 	if !ok {
 		return false
@@ -285,7 +282,7 @@ func (c *Cache[K]) make(slots []*slot, sizes []int64, missing int64, reserve fun
 	for i, n := range sizes {
 		if slots[i] == nil {
 			class := classOf(n)
-			slots[i] = &slot{class: class, arena: c.arena, held: held.Split(class + entryCost), instead: instead}
+			slots[i] = &slot{class: class, arena: c.arena, length: n, held: held.Split(class + entryCost), instead: instead}
 			instead = nil
 		}
 	}

@@ -72,6 +72,36 @@ func (l *idle[K]) remove(e *entry[K]) {
 	}
 }
 
+// lease holds an entry, which may be idle.
+func (l *idle[K]) lease(e *entry[K]) {
+	if e.refs == 0 {
+		l.remove(e)
+	}
+	e.refs++
+}
+
+// release ends one lease and reports whether the entry is idle now.
+func (l *idle[K]) release(e *entry[K]) bool {
+	if e.refs <= 0 {
+		panic("chunkcache: lease closed twice")
+	}
+	e.refs--
+	if e.refs > 0 {
+		return false
+	}
+	l.add(e)
+	return true
+}
+
+// take takes the entry off the list that goes for one that is due at a time. nil: none does.
+func (l *idle[K]) take(due int64) *entry[K] {
+	e := l.last(due)
+	if e != nil {
+		l.remove(e)
+	}
+	return e
+}
+
 // last chooses the chunk to evict for one that is due at a time: of the idle entries that it asks, the one due
 // last. nil: none of these is due later than that, or never.
 func (l *idle[K]) last(due int64) *entry[K] {

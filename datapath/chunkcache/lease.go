@@ -13,7 +13,7 @@ func (l *Leases[K]) Len() int { return len(l.entries) }
 
 // Bytes returns the chunk that the request wanted at place i: read only, until Close.
 func (l *Leases[K]) Bytes(i int) []byte {
-	return l.entries[i].data()
+	return l.entries[i].slot.bytes()
 }
 
 // Instead returns n bytes for a copy of what is needed of the chunk at place i, so that its lease can be dropped. Those
@@ -22,21 +22,12 @@ func (l *Leases[K]) Bytes(i int) []byte {
 func (l *Leases[K]) Instead(i int, n int64) (*Buffer[K], bool) {
 	c, e := l.cache, l.entries[i]
 	c.mu.Lock()
-	var s *slot
-	if Cost(n)*int64(e.refs) < e.cost {
-		if slots := c.takeSlots([]int64{n}, Soon, c.budget.TrySwap); slots != nil {
-			s = slots[0]
-		}
-	}
+	gains := Cost(n)*int64(e.refs) < e.cost
 	c.mu.Unlock()
-	if s == nil {
+	if !gains {
 		return nil, false
 	}
-	if s.ready() != nil {
-		s.drop()
-		return nil, false
-	}
-	return &Buffer[K]{cache: c, slot: s, data: s.buf[:n:n]}, true
+	return c.buffer(n, c.budget.TrySwap)
 }
 
 // Drop ends the lease of the chunk at place i, if that has not been done.

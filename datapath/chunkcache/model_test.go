@@ -59,8 +59,7 @@ func newModel(t *rapid.T, known bool) *model {
 		due = func(k int) int64 { return Soon + 1 + m.due[k] }
 	}
 	m.known, m.cache = known, opened(Config{Budget: m.budget, Debug: true}, due)
-	gone := m.cache.shelf.evicted
-	m.cache.shelf.evicted = func(e *entry[int]) { gone(e); m.evicted = append(m.evicted, e.key) }
+	tableOf(m.cache).of.Gone = func(k int, _ bool) { m.evicted = append(m.evicted, k) }
 	return m
 }
 

@@ -203,11 +203,11 @@ func TestShelfEvictsEnoughOrNothing(t *testing.T) {
 	if !s.Lease(6) || s.Lease(8) || !s.Has(7) || s.Has(8) || !s.Release(6) {
 		t.Fatal("got chunks that are not there, or lost some")
 	}
-	if s.Idle() != 70 || s.Bytes() != 80 || s.Len() != 8 {
-		t.Errorf("got %d of %d bytes idle, want 70 of 80", s.Idle(), s.Bytes())
+	if s.idle.bytes != 70 || s.Bytes() != 80 || len(s.entries) != 8 {
+		t.Errorf("got %d of %d bytes idle, want 70 of 80", s.idle.bytes, s.Bytes())
 	}
-	if got := s.Evict(71, Whatever) + s.Evict(30, Soon+5); got != 0 || s.Idle() != 70 || s.Len() != 8 {
-		t.Errorf("got %d bytes where there are not enough, %d idle, want 0 and 70", got, s.Idle())
+	if got := s.Evict(71, Whatever) + s.Evict(30, Soon+5); got != 0 || s.idle.bytes != 70 || len(s.entries) != 8 {
+		t.Errorf("got %d bytes where there are not enough, %d idle, want 0 and 70", got, s.idle.bytes)
 	}
 	if got := s.EvictSome(30, Soon+6); got != 10 {
 		t.Errorf("got %d bytes, want those of the one chunk that goes, 10", got)
@@ -215,8 +215,8 @@ func TestShelfEvictsEnoughOrNothing(t *testing.T) {
 	if got := s.Evict(55, Whatever); got != 60 || !slices.Equal(went, []int{6, 5, 4, 3, 2, 1, 0}) {
 		t.Errorf("got %d bytes and %v evicted, want 60 and all but chunk 7", got, went)
 	}
-	if s.Evict(1, Whatever) != 0 || !s.Has(7) || s.Len() != 1 {
-		t.Errorf("got %d chunks left, want the leased one", s.Len())
+	if s.Evict(1, Whatever) != 0 || !s.Has(7) || len(s.entries) != 1 {
+		t.Errorf("got %d chunks left, want the leased one", len(s.entries))
 	}
 	defer func() {
 		if recover() == nil {

@@ -18,10 +18,11 @@ const (
 
 // slot is memory for one chunk. Exactly one of the free list, a load or an entry owns it.
 type slot struct {
-	class int64
-	arena *arena
-	buf   []byte // nil until the first load makes it ready
-	held  *budget.Reservation
+	class  int64
+	arena  *arena
+	buf    []byte // nil until the first load makes it ready
+	length int64  // of what lies in it
+	held   *budget.Reservation
 
 	instead []*slot // slots whose bytes of the budget are this one's now: their memory goes before it has any
 }
@@ -47,6 +48,9 @@ func Cost(n int64) int64 { return classOf(n) + entryCost }
 // suits reports whether a slot that is there already serves for a class: a quarter more than is needed
 // is less waste than to give it back and to populate another.
 func suits(have, class int64) bool { return have >= class && have-class <= class/4 }
+
+// bytes returns what lies in the slot.
+func (s *slot) bytes() []byte { return s.buf[:s.length:s.length] }
 
 func (s *slot) cost() int64 { return s.class + entryCost }
 

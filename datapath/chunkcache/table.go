@@ -37,7 +37,7 @@ func (t *Table[K]) Contains(chunk int) bool { return t.chunks[chunk].Load() != n
 // Resident reports whether a chunk is in memory.
 func (t *Table[K]) Resident(chunk int) bool {
 	e := t.chunks[chunk].Load()
-	return e != nil && !e.coming
+	return e != nil && e.resident()
 }
 
 // Name is one chunk of one data set.
@@ -45,6 +45,21 @@ type Name struct {
 	Owner any
 	Chunk int
 }
+
+// entry is a chunk in memory or on its way there.
+type entry[K comparable] struct {
+	key    K
+	slot   *slot // nil on a shelf
+	cost   int64
+	refs   int32                   // open leases, of requests that wait for its load too; 0 in memory: the entry is idle
+	load   atomic.Pointer[Fill[K]] // what brings the chunk, or has failed to; nil: it is in memory
+	place  int                     // in one of the lists of idle entries, if it is idle
+	due    int64                   // when it was due as it was chosen to go
+	places []place[K]
+}
+
+// resident reports whether an entry's chunk is in memory.
+func (e *entry[K]) resident() bool { return e.load.Load() == nil }
 
 // place is where a table finds an entry.
 type place[K comparable] struct {
@@ -55,11 +70,17 @@ type place[K comparable] struct {
 // at lets a table find an entry under a number. Numbers of equal, proved bytes find the same entry.
 // The caller holds the cache's lock, as in what follows.
 func (e *entry[K]) at(t *Table[K], chunk int) {
-	if was := t.chunks[chunk].Load(); was == e || was != nil && !was.coming {
-		return
+	if t.chunks[chunk].Load() != e {
+		t.chunks[chunk].Store(e)
+		e.places = append(e.places, place[K]{t, chunk})
 	}
-	t.chunks[chunk].Store(e)
-	e.places = append(e.places, place[K]{t, chunk})
+}
+
+// found lets its tables find an entry again.
+func (e *entry[K]) found() {
+	for _, p := range e.places {
+		p.table.chunks[p.chunk].Store(e)
+	}
 }
 
 // lost lets no table find an entry any more.
@@ -96,15 +117,9 @@ func (e *entry[K]) next(enough int64) int64 {
 func (c *Cache[K]) Names() []Name {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	names := make([]Name, 0, c.shelf.Len()+len(c.calls))
-	note := func(e *entry[K]) {
+	names := make([]Name, 0, len(c.entries))
+	for _, e := range c.entries {
 		names = append(names, Name{e.places[0].table.of.Owner, e.places[0].chunk})
-	}
-	for _, e := range c.shelf.entries {
-		note(e)
-	}
-	for _, cl := range c.calls {
-		note(cl.coming)
 	}
 	return names
 }
@@ -113,11 +128,12 @@ func (c *Cache[K]) Names() []Name {
 func (c *Cache[K]) Shares(t *Table[K], chunk int, key K) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	e := c.shelf.entries[key]
-	if e != nil {
-		e.at(t, chunk)
+	e := c.entries[key]
+	if e == nil || !e.resident() {
+		return false
 	}
-	return e != nil
+	e.at(t, chunk)
+	return true
 }
 
 // Lease leases n chunks of a table, of which chunk names each by its number, if all are in memory, and
@@ -128,7 +144,7 @@ func (c *Cache[K]) Lease(t *Table[K], n int, bytes uint64, chunk func(i int) int
 	defer c.mu.Unlock()
 	for i := range entries {
 		e := t.chunks[chunk(i)].Load()
-		if e == nil || e.coming {
+		if e == nil || !e.resident() {
 			return nil, false
 		}
 		entries[i] = e

@@ -4,17 +4,17 @@ PLANTS = [
     (
         "chunkcache keeps a chunk whose load failed",
         "./datapath/chunkcache TestConcurrentPrograms",
-        [("datapath/chunkcache/flight.go", "keep := err == nil && (alive", "keep := (alive")],
+        [("datapath/chunkcache/load.go", "if err == nil && !other {", "if !other {")],
     ),
     (
         "chunkcache lets a load end with its first waiter",
         "./datapath/chunkcache TestLoadEndsWithItsLastWaiter",
-        [("datapath/chunkcache/flight.go", "if cl.waiters > 0 {\n\t\t\tcontinue\n\t\t}", "")],
+        [("datapath/chunkcache/cache.go", "if e.refs--; e.refs == 0 && !f.settled {", "if e.refs--; !f.settled {")],
     ),
     (
         "chunkcache counts one lease too few for the waiters of a load",
         "./datapath/chunkcache TestConcurrentPrograms",
-        [("datapath/chunkcache/flight.go", "refs: int32(cl.waiters)}", "refs: int32(max(cl.waiters-1, 0))}")],
+        [("datapath/chunkcache/load.go", "\te.load.Store(nil)\n", "\te.load.Store(nil)\n\te.refs = max(e.refs-1, 0)\n")],
     ),
     (
         "chunkcache drops a chunk and keeps its bytes on the books",
@@ -24,7 +24,7 @@ PLANTS = [
     (
         "a lease closed lets a chunk go that others still hold",
         "./datapath/chunkcache TestConcurrentPrograms",
-        [("datapath/chunkcache/shelf.go", "if e.refs > 0 {\n\t\treturn false", "if e.refs > 1 {\n\t\treturn false")],
+        [("datapath/chunkcache/idle.go", "if e.refs > 0 {\n\t\treturn false", "if e.refs > 1 {\n\t\treturn false")],
     ),
     (
         "of equal chunks the one idle for the shortest time goes first",
@@ -54,7 +54,7 @@ PLANTS = [
     (
         "chunks go for a request that does not fit all the same",
         "./datapath/chunkcache TestShelfEvictsEnoughOrNothing",
-        [("datapath/chunkcache/shelf.go", "\t\t\ts.idle.add(e)\n\t\t}\n\t\treturn nil\n", "\t\t\ts.idle.add(e)\n\t\t}\n")],
+        [("datapath/chunkcache/shelf.go", "\t\t\ts.idle.add(e)\n\t\t}\n\t\treturn 0\n", "\t\t\ts.idle.add(e)\n\t\t}\n")],
     ),
     (
         "a table finds chunks that have gone",
@@ -64,7 +64,7 @@ PLANTS = [
     (
         "a chunk that another table brought is brought again",
         "./datapath/chunkcache TestChunksOfOneKeyAreOne",
-        [("datapath/chunkcache/flight.go", "if e := c.shelf.entries[w.Key]; e != nil {", "if e := req.Table.chunks[w.Chunk].Load(); e != nil && !e.coming {")],
+        [("datapath/chunkcache/load.go", "if e := c.entries[w.Key]; e != nil {", "if e := req.Table.chunks[w.Chunk].Load(); e != nil || c.entries[w.Key] != nil && !c.entries[w.Key].resident() {\n\t\t\te = c.entries[w.Key]")],
     ),
     (
         "a chunk is due when the readers of its first name come",
@@ -74,7 +74,7 @@ PLANTS = [
     (
         "a data set does not hear of a chunk whose load failed",
         "./datapath/chunkcache TestChunksOfOneKeyAreOne",
-        [("datapath/chunkcache/flight.go", "\t\t\tcl.coming.gone()\n", "")],
+        [("datapath/chunkcache/load.go", "\t\te.gone()\n", "\t\te.lost()\n")],
     ),
     (
         "who waits for memory does not look for a free slot",
@@ -262,7 +262,7 @@ PLANTS = [
     (
         "chunkcache loses the memory that a load had beside its chunk",
         "./datapath/chunkcache TestALoadsMemoryBesideItsChunk",
-        [("datapath/chunkcache/flight.go", "\t\tc.putFree(f.beside)\n", "")],
+        [("datapath/chunkcache/load.go", "\t\tc.putFree(f.beside)\n", "")],
     ),
     (
         "budget empties the cache for a reservation that fails all the same",
