@@ -27,15 +27,15 @@ func (c *Cluster) Drain(held []peer.Chunk) {
 func (s *snapshot) heirs(held []peer.Chunk) map[string][]peer.Held {
 	all, count := map[string][]peer.Held{}, map[string]int{}
 	for _, ch := range held {
-		id := ownerIn(s.owners[peer.Served{Dataset: ch.Dataset, Generation: ch.Generation}], ch)
+		id := ownerIn(s.owners[ch.Served], ch)
 		if id == "" || ch.Number < 0 || count[id] == peer.MostHeld {
 			continue
 		}
 		count[id]++
-		i := slices.IndexFunc(all[id], func(h peer.Held) bool { return h.Dataset == ch.Dataset && h.Generation == ch.Generation })
+		i := slices.IndexFunc(all[id], func(h peer.Held) bool { return h.Served == ch.Served })
 		if i < 0 {
 			i = len(all[id])
-			all[id] = append(all[id], peer.Held{Dataset: ch.Dataset, Generation: ch.Generation})
+			all[id] = append(all[id], peer.Held{Served: ch.Served})
 		}
 		all[id][i].Chunks = append(all[id][i].Chunks, uint32(ch.Number))
 	}

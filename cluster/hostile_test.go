@@ -18,7 +18,7 @@ func TestNobodySpeaksForAnother(t *testing.T) {
 		victim := a.Status().Members[0]
 		h := peer.Hello{
 			Cluster: "job-a", ID: victim.ID, Boot: victim.Boot, Address: victim.Address, OrderVersion: a.Self().OrderVersion,
-			Weight: 1, Draining: true, Held: []peer.Held{{Dataset: "photos", Generation: generation, Chunks: []uint32{1}}},
+			Weight: 1, Draining: true, Held: []peer.Held{{Served: peer.Served{Dataset: "photos", Generation: generation}, Chunks: []uint32{1}}},
 		}
 		if _, err := a.Met(h, at(2)); err != nil {
 			t.Fatal(err)

@@ -125,7 +125,7 @@ func (c *Cluster) status(s *snapshot, m *member) MemberStatus {
 func (c *Cluster) owned(s *snapshot, id string, serves []peer.Served) []OwnedStatus {
 	out := []OwnedStatus{}
 	for _, key := range serves {
-		share := shareOf(s.owners[key], id)
+		share := s.owners[key].Share(id)
 		out = append(out, OwnedStatus{
 			Dataset: key.Dataset, Generation: key.Generation, Share: share, Chunks: int64(math.Round(share * float64(c.cfg.Serves[key]))),
 		})

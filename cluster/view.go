@@ -36,7 +36,7 @@ func ownerIn(view *placement.View, c peer.Chunk, asked ...string) string {
 // Owner returns the member that is to hold a chunk, the next choice where some have been asked already; "" for this gateway, and if
 // nobody is known.
 func (c *Cluster) Owner(ch peer.Chunk, asked ...string) string {
-	id := ownerIn(c.now.Load().owners[peer.Served{Dataset: ch.Dataset, Generation: ch.Generation}], ch, asked...)
+	id := ownerIn(c.now.Load().owners[ch.Served], ch, asked...)
 	if id == c.cfg.ID {
 		return ""
 	}
@@ -47,7 +47,7 @@ func (c *Cluster) Owner(ch peer.Chunk, asked ...string) string {
 // drains and still answers, or if this gateway came some minutes ago and the owner was there before it. When others come nothing
 // comes to us.
 func (c *Cluster) Former(ch peer.Chunk) string {
-	id := ownerIn(c.now.Load().before[peer.Served{Dataset: ch.Dataset, Generation: ch.Generation}], ch)
+	id := ownerIn(c.now.Load().before[ch.Served], ch)
 	if id == c.cfg.ID {
 		return ""
 	}
@@ -62,7 +62,7 @@ func (c *Cluster) Share(generation string) float64 {
 	most := 0.0
 	for served, view := range c.now.Load().owners {
 		if served.Generation == generation {
-			most = max(most, shareOf(view, c.cfg.ID))
+			most = max(most, view.Share(c.cfg.ID))
 		}
 	}
 	if most == 0 {
@@ -110,16 +110,4 @@ func (c *Cluster) rebuild() {
 	}
 	c.now.Store(s)
 	c.warn()
-}
-
-// shareOf returns the share of a generation's chunks that a member owns.
-func shareOf(view *placement.View, id string) float64 {
-	if view == nil {
-		return 0
-	}
-	i := slices.IndexFunc(view.Members(), func(m placement.Member) bool { return m.ID == id })
-	if i < 0 {
-		return 0
-	}
-	return view.Share(i)
 }

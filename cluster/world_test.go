@@ -207,7 +207,7 @@ func (w *world) asked() []string {
 func chunk(i int) peer.Chunk {
 	var b [8]byte
 	binary.LittleEndian.PutUint64(b[:], uint64(i))
-	return peer.Chunk{Dataset: "photos", Generation: generation, Number: i, Digest: sha256.Sum256(b[:])}
+	return peer.Chunk{Served: peer.Served{Dataset: "photos", Generation: generation}, Number: i, Digest: sha256.Sum256(b[:])}
 }
 
 // ofOwner returns the first chunk that a gateway takes another one for the owner of.

@@ -103,7 +103,7 @@ func (s *Source) ownersNow() *owners {
 
 // peerChunk names a chunk to peers.
 func (s *Source) peerChunk(chunk int) peer.Chunk {
-	return peer.Chunk{Dataset: s.name, Generation: s.index.Generation(), Number: chunk, Digest: s.index.Chunk(chunk).Digest}
+	return peer.Chunk{Served: peer.Served{Dataset: s.name, Generation: s.index.Generation()}, Number: chunk, Digest: s.index.Chunk(chunk).Digest}
 }
 
 // mine reports whether a chunk of a dataset is kept here.

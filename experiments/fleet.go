@@ -81,7 +81,7 @@ func (f *fleet) owned() []int64 {
 	all := make([]int64, len(f.members))
 	for i, m := range f.members {
 		for c := range f.data.chunks {
-			ch := peer.Chunk{Dataset: dataset, Generation: f.data.index.Generation(), Number: c, Digest: f.data.index.Chunk(c).Digest}
+			ch := peer.Chunk{Served: peer.Served{Dataset: dataset, Generation: f.data.index.Generation()}, Number: c, Digest: f.data.index.Chunk(c).Digest}
 			if m.cluster.Owner(ch) == "" {
 				all[i]++
 			}

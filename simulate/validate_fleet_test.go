@@ -54,9 +54,11 @@ func (m *member) Owner(c peer.Chunk, _ ...string) string {
 }
 
 func (m *member) Former(peer.Chunk) string { return "" }
-func (m *member) Share(string) float64     { return m.wires.view.Share(m.number) }
-func (m *member) View() uint64             { return 1 }
-func (m *member) Lied(string)              { panic("nobody lies here") }
+func (m *member) Share(string) float64 {
+	return m.wires.view.Share(m.wires.view.Members()[m.number].ID)
+}
+func (m *member) View() uint64 { return 1 }
+func (m *member) Lied(string)  { panic("nobody lies here") }
 
 // Read carries a question to its owner and the answer back.
 func (m *member) Read(ctx context.Context, to string, q *peer.Query, dst [][]byte, _ datapath.Instead) error {

@@ -52,9 +52,8 @@ type Served struct {
 
 // Held are chunks of one generation, by number, the soonest needed first.
 type Held struct {
-	Dataset    string   `json:"dataset"`
-	Generation string   `json:"generation"`
-	Chunks     []uint32 `json:"chunks"`
+	Served
+	Chunks []uint32 `json:"chunks"`
 }
 
 // MostHeld is how many chunks the answer to one hello may list as held: those of 16 TiB in chunks of 64 MiB.

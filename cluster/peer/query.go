@@ -20,10 +20,9 @@ var (
 
 // Chunk names one chunk of a dataset.
 type Chunk struct {
-	Dataset    string
-	Generation string
-	Number     int // in the index
-	Digest     [32]byte
+	Served
+	Number int // in the index
+	Digest [32]byte
 }
 
 // Query asks one gateway for ranges of chunks of one dataset.

@@ -277,7 +277,7 @@ func TestHello(t *testing.T) {
 	cfg := serverOf(newShelf(0, 0))
 	var met Hello
 	own := self()
-	own.Held = []Held{{Dataset: testDataset, Generation: testGeneration, Chunks: []uint32{9, 3, 4}}}
+	own.Held = []Held{{Served: Served{testDataset, testGeneration}, Chunks: []uint32{9, 3, 4}}}
 	cfg.Met = func(h Hello, remote string) (Hello, error) {
 		if met = h; remote == "" {
 			t.Error("nobody said where a hello came from")
@@ -305,7 +305,7 @@ func TestHello(t *testing.T) {
 // The longest answer to a hello fits into what is read of one.
 func TestTheLongestHelloIsRead(t *testing.T) {
 	own := self()
-	own.Held = []Held{{Dataset: "x", Chunks: make([]uint32, MostHeld)}}
+	own.Held = []Held{{Served: Served{Dataset: "x"}, Chunks: make([]uint32, MostHeld)}}
 	for i := range own.Held[0].Chunks {
 		own.Held[0].Chunks[i] = 4_000_000_000 + uint32(i)
 	}

@@ -46,14 +46,21 @@ func (v *View) Owner(digest [32]byte, skip func(i int) bool) int {
 	return v.rendezvous(chunkKey(digest), skip)
 }
 
-// Share returns the share of the chunks, from 0 to 1, that a member is expected to own.
-func (v *View) Share(i int) float64 {
-	var sum float64
-	for _, m := range v.members {
-		sum += float64(m.Weight)
-	}
-	if sum == 0 {
+// Share returns the share of the chunks, from 0 to 1, that the gateway of an ID is expected to own: 0 for one that is no member,
+// and where v is nil.
+func (v *View) Share(id string) float64 {
+	if v == nil {
 		return 0
 	}
-	return float64(v.members[i].Weight) / sum
+	var sum, own float64
+	for _, m := range v.members {
+		sum += float64(m.Weight)
+		if m.ID == id {
+			own = float64(m.Weight)
+		}
+	}
+	if own == 0 {
+		return 0
+	}
+	return own / sum
 }
