@@ -33,7 +33,8 @@ type gathering struct {
 	list     *[][]byte // of the path's pool
 	segments [][]byte  // of the whole body, in the list
 	came     tally
-	held     *settling // leased chunks of the near part; nil: none
+	leases   *chunkcache.Leases[key]   // of the chunks of the near part; nil: none
+	kept     []*chunkcache.Buffer[key] // of what was needed of chunks that were given back
 }
 
 // gather brings the parts of a batch into a body.
@@ -96,6 +97,7 @@ func (g *gathering) slices(ctx context.Context, whole []int) error {
 		if err != nil {
 			return err
 		}
+		g.leases = leases
 		for i, c := range g.near.chunks {
 			data := leases.Bytes(i)
 			for _, r := range c.Ranges {
@@ -103,7 +105,6 @@ func (g *gathering) slices(ctx context.Context, whole []int) error {
 				g.segments[r.Seq] = data[r.Offset:end:end]
 			}
 		}
-		g.held = &settling{leases: leases, chunks: g.near.chunks, segments: g.segments}
 		return nil
 	})
 }
@@ -188,17 +189,12 @@ func (g *gathering) giveBack() {
 	g.room = room{}
 }
 
-// settle gives back the memory that the body can do without.
-func (g *gathering) settle() {
-	g.room.shrink(g.used)
-	if g.held != nil {
-		g.held.settle()
-	}
-}
-
 func (g *gathering) close() {
-	if g.held != nil {
-		g.held.close()
+	if g.leases != nil {
+		g.leases.Close()
+	}
+	for _, c := range g.kept {
+		c.Close()
 	}
 	g.giveBack()
 	g.source.path.ahead.release(g.run)

@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"sort"
-	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/datapath/chunkcache"
@@ -65,13 +66,12 @@ func (m *Mixture) Read(ctx context.Context, at shuffle.Cursor, chunks []chunkind
 	if err != nil {
 		return nil, err
 	}
-	visits := make([]*visit, len(all))
-	for i, h := range all {
-		visits[i] = h.source.visit(h.at, h.batch)
+	for _, h := range all {
+		h.source.visit(h.at, h.batch)
 	}
 	giveBack, err := m.bring(ctx, all)
-	for i, h := range all {
-		h.body, _ = visits[i].ended(h.body, err)
+	for _, h := range all {
+		h.body, _ = h.batch.visit.ended(h.body, err)
 	}
 	if err != nil {
 		return nil, err
@@ -176,29 +176,25 @@ func (m *Mixture) bring(ctx context.Context, all []*helping) (giveBack func(), e
 	if !errors.Is(err, chunkcache.ErrNoRoom) {
 		return func() {}, err
 	}
-	var turns, bodies endings
-	defer turns.run() // once all is brought
-	for _, o := range m.byPath(all) {
-		if err = o.lend(ctx, &turns, &bodies); err != nil {
-			break
+	var bodies []room
+	giveBack = func() {
+		for _, body := range bodies {
+			body.close()
 		}
 	}
-	if err == nil {
-		err = m.sideBySide(ctx, all)
+	for _, o := range m.byPath(all) {
+		leave, body, err := o.lend(ctx)
+		defer leave() // once all is brought
+		if err != nil {
+			giveBack()
+			return nil, err
+		}
+		bodies = append(bodies, body)
 	}
-	if err != nil {
-		bodies.run()
+	if err = m.sideBySide(ctx, all); err != nil {
+		giveBack()
 	}
-	return bodies.run, err
-}
-
-// endings give back what was taken for a batch.
-type endings []func()
-
-func (e *endings) run() {
-	for _, end := range *e {
-		end()
-	}
+	return giveBack, err
 }
 
 // sideBySide brings all parts of a batch at once, or none. The first error ends the others, of which it is none of their own: what an
@@ -206,51 +202,42 @@ func (e *endings) run() {
 func (m *Mixture) sideBySide(ctx context.Context, all []*helping) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var running sync.WaitGroup
-	var mu sync.Mutex // guards first
-	var first error
+	g, failed := errgroup.WithContext(ctx)
+	context.AfterFunc(failed, cancel)
 	for _, h := range all {
-		running.Go(func() {
-			var err error
-			if h.body, err = h.source.bring(ctx, h.at, h.batch); err == nil {
-				return
+		g.Go(func() (err error) {
+			if h.body, err = h.source.bring(ctx, h.at, h.batch); err != nil {
+				return m.named(h, err)
 			}
-			mu.Lock()
-			defer mu.Unlock()
-			if first == nil {
-				first = m.named(h, err)
-			}
-			cancel()
+			return nil
 		})
 	}
-	running.Wait()
+	err := g.Wait()
 	for _, h := range all {
-		if first != nil && h.body != nil {
+		if err != nil && h.body != nil {
 			h.body.Close()
 			h.body = nil
 		}
 	}
-	return first
+	return err
 }
 
-// lend takes memory for the parts of one path in one step, and a turn to ask peers for them.
-func (o *ofPath) lend(ctx context.Context, turns, bodies *endings) error {
+// lend takes memory for the parts of one path in one step, and a turn to ask peers for them, which ends with leave.
+func (o *ofPath) lend(ctx context.Context) (leave func(), body room, err error) {
 	var far int64
 	for _, h := range o.some {
 		if h.source.name != "" {
 			far += h.batch.bytes
 		}
 	}
+	leave = func() {}
 	if far > 0 {
-		*turns = append(*turns, o.path.asking.enter(ctx, far))
+		leave = o.path.asking.enter(ctx, far)
 	}
-	body, err := o.path.room(ctx, o.path.withGaps(o.bytes), true)
-	if err != nil {
-		return err
+	if body, err = o.path.room(ctx, o.path.withGaps(o.bytes), true); err == nil {
+		o.share(body.bytes)
 	}
-	*bodies = append(*bodies, body.close)
-	o.share(body.bytes)
-	return nil
+	return leave, body, err
 }
 
 // share lends memory to the parts: to each as much as it has, and of what is left an eighth more as far as that reaches.

@@ -44,12 +44,12 @@ func (s *Source) Read(ctx context.Context, at shuffle.Cursor, chunks []chunkinde
 	if err != nil {
 		return nil, err
 	}
-	v := s.visit(at, b)
+	s.visit(at, b)
 	body, err := s.bring(ctx, at, b)
-	return v.ended(body, err)
+	return b.visit.ended(body, err)
 }
 
-// visit is one batch in the eyes of those who look ahead.
+// visit is one batch in the eyes of those who look ahead; nil: the batch is of no plan.
 type visit struct {
 	*lookahead.Visit
 	path     *Path
@@ -57,10 +57,9 @@ type visit struct {
 }
 
 // visit notes in the table of readers that a batch is read, and sets what the batch knows of its reader. It ends with ended.
-// It is nil for a batch of no plan.
-func (s *Source) visit(at shuffle.Cursor, b *batch) *visit {
+func (s *Source) visit(at shuffle.Cursor, b *batch) {
 	if at.Plan == nil || at.Epoch == nil {
-		return nil
+		return
 	}
 	s.path.reown()
 	v := &visit{Visit: s.path.readers.Asked(s, at, time.Now()), path: s.path}
@@ -74,7 +73,6 @@ func (s *Source) visit(at shuffle.Cursor, b *batch) *visit {
 	if s.name != "" {
 		b.forPeers(at, v)
 	}
-	return v
 }
 
 // ended notes how the read has ended, and returns that: a body whose end is noted too, or the error.

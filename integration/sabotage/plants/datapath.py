@@ -18,7 +18,7 @@ PLANTS = [
             (
                 "datapath/gather.go",
                 "\tg.came.peer += far.bytes - g.far.bytes\n",
-                "\tg.came.peer += far.bytes - g.far.bytes\n\tif g.held != nil {\n\t\tg.held.close()\n\t}\n",
+                "\tg.came.peer += far.bytes - g.far.bytes\n\tif g.leases != nil {\n\t\tg.leases.Close()\n\t}\n",
             )
         ],
     ),
@@ -165,7 +165,7 @@ PLANTS = [
     (
         "datapath keeps the leases of a batch that peers had a part in",
         "./internal/clustersim TestHistories",
-        [("datapath/gather.go", "\tif g.held != nil {\n\t\tg.held.close()\n\t}\n\tg.giveBack()", "\tg.giveBack()")],
+        [("datapath/gather.go", "\tif g.leases != nil {\n\t\tg.leases.Close()\n\t}\n", "")],
     ),
     (
         "datapath gives one question all the time of a request",
@@ -255,12 +255,12 @@ PLANTS = [
     (
         "a body that settles goes on showing the chunks that it gave back",
         "./datapath TestSettledBodiesHoldLittle",
-        [("datapath/settle.go", "h.segments[seq], to = to[:k:k], to[k:]", "to = to[k:]")],
+        [("datapath/settle.go", "g.segments[seq], to = to[:k:k], to[k:]", "to = to[k:]")],
     ),
     (
         "a copied body keeps the memory that it was read with",
         "./datapath TestSettledBodiesHoldLittle",
-        [("datapath/gather.go", "g.room.shrink(g.used)", "g.room.shrink(g.used * 2)")],
+        [("datapath/settle.go", "g.room.shrink(g.used)", "g.room.shrink(g.used * 2)")],
     ),
     (
         "a first batch waits for whole chunks",
