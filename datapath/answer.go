@@ -91,7 +91,7 @@ func (s *Source) questioned(q *peer.Query) (*batch, error) {
 func (s *Source) answerCached(ctx context.Context, b *batch) (*chunkindex.Body, error) {
 	chunk := b.chunks[0].Chunk
 	onDisk := s.isOnDisk(chunk)
-	if l, ok := s.path.cache.Lease(s.chunks, 1, 0, func(int) int { return chunk }); ok {
+	if l, ok := s.path.cache.Lease(s.chunks, 1, false, func(int) int { return chunk }); ok {
 		return chunkindex.NewBody([][]byte{l.Bytes(0)}, nil, l.Close), nil
 	}
 	if !onDisk {

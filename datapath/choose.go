@@ -156,7 +156,7 @@ func (s *Source) whereIs(chunk int) nearest {
 
 // resident reports whether a chunk is in memory, also where another data set or generation brought it.
 func (s *Source) resident(chunk int) bool {
-	return s.chunks.Resident(chunk) || s.number == 0 && s.path.cache.Shares(s.chunks, chunk, s.key(chunk))
+	return s.chunks.Resident(chunk) || s.number == 0 && s.path.cache.Resident(s.chunks, chunk)
 }
 
 func (s *Source) key(chunk int) key {

@@ -207,7 +207,7 @@ func (d *disk) run(ctx context.Context, started *sync.WaitGroup) {
 				case <-ctx.Done():
 					return
 				case at := <-d.queue:
-					if l, ok := at.source.path.cache.Lease(at.source.chunks, 1, 0, func(int) int { return at.chunk }); ok {
+					if l, ok := at.source.path.cache.Lease(at.source.chunks, 1, false, func(int) int { return at.chunk }); ok {
 						at.source.write(at.chunk, l.Bytes(0))
 						l.Close()
 					}

@@ -45,10 +45,13 @@ func BenchmarkEviction(b *testing.B) {
 		}
 	}
 	c := chunkcache.New[int](chunkcache.Config{Budget: budget.New(kept*chunkcache.Cost(size), 0)})
-	table := chunkcache.NewTable(chunks, chunkcache.Dataset[int]{Due: func(k int, enough int64) int64 { return p.due(d, k, enough) }})
+	table := chunkcache.NewTable(chunks, chunkcache.Dataset[int]{
+		Chunk: func(k int) chunkcache.Chunk[int] { return chunkcache.Chunk[int]{Key: k, Size: size} },
+		Due:   func(k int, enough int64) int64 { return p.due(d, k, enough) },
+	})
 	load := func(chunk int) {
 		wait, err := c.Start(b.Context(), chunkcache.Request[int]{
-			Table: table, Wants: []chunkcache.Want[int]{{Chunk: chunk, Key: chunk, Size: size}}, Due: chunkcache.Soon,
+			Table: table, Chunks: []int{chunk}, Due: chunkcache.Soon,
 			Load: func(_ context.Context, fills []*chunkcache.Fill[int]) error {
 				fills[0].Publish()
 				return nil

@@ -15,28 +15,23 @@ type fetch struct {
 	first  bool  // the reader waits for its first batch: nothing was fetched ahead
 	part   int64 // bytes of one store read at most, set by group
 
-	wants   []chunkcache.Want[key]
-	numbers []int // in the index, ascending
+	chunks []int // to bring, ascending
 }
 
-// want sets the chunks to bring.
-func (f *fetch) want(chunks []int) {
-	f.numbers = chunks
-	f.wants = make([]chunkcache.Want[key], len(chunks))
-	for n, c := range chunks {
-		desc := f.source.index.Chunk(c)
-		f.wants[n] = chunkcache.Want[key]{Chunk: c, Key: f.source.key(c), Size: desc.Length, Beside: beside(desc)}
-	}
+// describe says what the cache has to know of a chunk.
+func (s *Source) describe(chunk int) chunkcache.Chunk[key] {
+	desc := s.index.Chunk(chunk)
+	return chunkcache.Chunk[key]{Key: s.key(chunk), Size: desc.Length, Beside: beside(desc)}
 }
 
 func (f *fetch) request() chunkcache.Request[key] {
-	return chunkcache.Request[key]{Table: f.source.chunks, Wants: f.wants, Ahead: f.held != nil, Due: f.due(), Group: f.group, Load: f.load}
+	return chunkcache.Request[key]{Table: f.source.chunks, Chunks: f.chunks, Ahead: f.held != nil, Due: f.due(), Group: f.group, Load: f.load}
 }
 
-// due says when the last of the wants is needed that are missing: a chunk goes for them if it is due later,
+// due says when the last of the chunks is needed that are missing: a chunk goes for them if it is due later,
 // or for a read ahead of need if it is due much later.
 func (f *fetch) due() (due int64) {
-	for _, c := range f.numbers {
+	for _, c := range f.chunks {
 		if !f.source.chunks.Contains(c) {
 			due = max(due, f.source.due(c, due))
 		}
@@ -47,31 +42,24 @@ func (f *fetch) due() (due int64) {
 	return due
 }
 
-// group lists which of the missing wants one store read brings, and by themselves those that are on disk.
+// group lists which of the missing chunks one store read brings, and by themselves those that are on disk.
 func (f *fetch) group(missing []int) [][]int {
-	chunks := make([]int, 0, len(missing))
-	stored := make([]int, 0, len(missing)) // those of missing that the store has to bring
+	stored := make([]int, 0, len(missing)) // those that the store has to bring
 	var groups [][]int
 	var total int64
-	for _, i := range missing {
-		if f.source.path.disk.answers(f.source, f.numbers[i]) || f.former(f.numbers[i]) != "" {
-			groups = append(groups, []int{i})
+	for _, c := range missing {
+		if f.source.path.disk.answers(f.source, c) || f.former(c) != "" {
+			groups = append(groups, []int{c})
 			continue
 		}
-		chunks, stored = append(chunks, f.numbers[i]), append(stored, i)
-		total += f.source.index.Chunk(f.numbers[i]).Stored
+		stored = append(stored, c)
+		total += f.source.index.Chunk(c).Stored
 	}
 	f.part = f.source.path.cfg.PartSize
 	if f.first {
 		f.part = f.source.path.firstPart(total)
 	}
-	for _, g := range f.source.group(chunks, f.part) {
-		for n := range g {
-			g[n] = stored[g[n]]
-		}
-		groups = append(groups, g)
-	}
-	return groups
+	return append(groups, f.source.group(stored, f.part)...)
 }
 
 // firstPart is the length of one store read while a first batch waits for whole chunks of total bytes: one for each place of the gate that
@@ -82,25 +70,25 @@ func (p *Path) firstPart(total int64) int64 {
 	return min(p.cfg.PartSize, max(total/streams, p.cfg.PartSize/8, 1))
 }
 
-// group joins chunks that lie side by side in one shard into lists that one store read of at most part bytes
-// brings. The chunks are in ascending order.
+// group cuts a list of chunks, in ascending order, into those that lie side by side in one shard and that one store read of
+// at most part bytes brings.
 func (s *Source) group(chunks []int, part int64) [][]int {
 	var groups [][]int
+	var begin int
 	var end, size int64
 	shard := -1
 	for i, c := range chunks {
-		if s.index.ExtentCount(c) > 1 {
-			groups, shard = append(groups, []int{i}), -1
-			continue
-		}
 		e := s.index.Extents(c)[0]
-		if e.Shard == shard && e.Offset == end && size+e.Length <= part {
-			groups[len(groups)-1] = append(groups[len(groups)-1], i)
-			size += e.Length
-		} else {
-			groups, size = append(groups, []int{i}), e.Length
+		alone := s.index.ExtentCount(c) > 1
+		if i > 0 && (alone || e.Shard != shard || e.Offset != end || size+e.Length > part) {
+			groups, begin, size = append(groups, chunks[begin:i:i]), i, 0
 		}
-		shard, end = e.Shard, e.Offset+e.Length
+		if shard, end, size = e.Shard, e.Offset+e.Length, size+e.Length; alone {
+			shard = -1
+		}
+	}
+	if len(chunks) > 0 {
+		groups = append(groups, chunks[begin:])
 	}
 	return groups
 }
@@ -109,8 +97,7 @@ func (s *Source) group(chunks []int, part int64) [][]int {
 func (f *fetch) load(ctx context.Context, wholes []*chunkcache.Fill[key]) error {
 	fills := make([]*fill, len(wholes))
 	for i, whole := range wholes {
-		chunk := f.numbers[whole.Index]
-		fills[i] = &fill{ChunkRanges: chunkindex.ChunkRanges{Chunk: chunk}, whole: whole}
+		fills[i] = &fill{ChunkRanges: chunkindex.ChunkRanges{Chunk: whole.Chunk}, whole: whole}
 	}
 	return f.source.path.tiers.next.Load(ctx, &load{source: f.source, fetch: f}, fills)
 }

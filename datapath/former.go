@@ -54,7 +54,7 @@ func (f *formers) Load(ctx context.Context, l *load, fills []*fill) error {
 // its disk: it asks nobody, loads nothing and waits for no load. So nobody can wait for each other in a circle, also where
 // this chunk is loaded to answer a peer.
 func (f *fetch) fromPeer(ctx context.Context, fill *chunkcache.Fill[key]) (sent bool) {
-	s, chunk := f.source, f.numbers[fill.Index]
+	s, chunk := f.source, fill.Chunk
 	member := f.former(chunk)
 	if member == "" {
 		return false

@@ -223,8 +223,7 @@ func (s *Source) begin(ctx context.Context, b *batch, which []int) (wait func() 
 	for n, i := range which {
 		chunks[n] = b.chunks[i].Chunk
 	}
-	f := &fetch{source: s, first: b.visit != nil && b.visit.First}
-	f.want(chunks)
+	f := &fetch{source: s, first: b.visit != nil && b.visit.First, chunks: chunks}
 	wait, err = s.path.cache.Start(ctx, f.request())
 	if err != nil {
 		return nil, err
@@ -237,11 +236,7 @@ func (s *Source) begin(ctx context.Context, b *batch, which []int) (wait func() 
 
 // lease leases chunks if all of them are in memory.
 func (s *Source) lease(b *batch, which []int) (*chunkcache.Leases[key], bool) {
-	var bytes uint64
-	for _, i := range which {
-		bytes += uint64(s.index.Chunk(b.chunks[i].Chunk).Length)
-	}
-	return s.path.cache.Lease(s.chunks, len(which), bytes, func(i int) int { return b.chunks[which[i]].Chunk })
+	return s.path.cache.Lease(s.chunks, len(which), true, func(i int) int { return b.chunks[which[i]].Chunk })
 }
 
 // into brings a batch into segments of its own. It waits for no memory.
@@ -269,10 +264,9 @@ func (s *Source) copyChunks(ctx context.Context, b *batch, whole []int, segments
 	var mu sync.Mutex // guards rest and came
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(s.path.gate.places())
-	for _, group := range s.group(numbers, s.path.cfg.PartSize) {
-		for n := range group {
-			group[n] = whole[group[n]]
-		}
+	for _, side := range s.group(numbers, s.path.cfg.PartSize) {
+		group := whole[:len(side)]
+		whole = whole[len(side):]
 		g.Go(func() error {
 			missing := s.missing(b, group)
 			l, err := s.acquire(ctx, b, group)

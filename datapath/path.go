@@ -238,7 +238,7 @@ func (p *Path) Open(x *chunkindex.Index, store objstore.RangeReader, prefix stri
 	if !p.cfg.CheckSHA {
 		s.number = p.sources.Add(1)
 	}
-	s.chunks = chunkcache.NewTable(x.Chunks(), chunkcache.Dataset[key]{Due: s.due, Gone: s.gone, Owner: s})
+	s.chunks = chunkcache.NewTable(x.Chunks(), chunkcache.Dataset[key]{Chunk: s.describe, Due: s.due, Gone: s.gone, Owner: s})
 	for i := range x.Chunks() {
 		s.cost += chunkcache.Cost(x.Chunk(i).Length)
 	}

@@ -161,12 +161,11 @@ func (p *Path) together(n lookahead.Need, now time.Time) []lookahead.Need {
 // start starts one read ahead, for which the caller has taken a place of a gate, of as many chunks of a group as there is
 // room for: half of them, or half of those. It reports whether there was room for all.
 func (p *Path) start(ctx context.Context, group []lookahead.Need, gate *gate, started *sync.WaitGroup) bool {
-	f := &fetch{source: group[0].Dataset.(*Source), held: gate}
 	chunks := make([]int, len(group))
 	for i, n := range group {
 		chunks[i] = n.Chunk
 	}
-	f.want(chunks)
+	f := &fetch{source: group[0].Dataset.(*Source), held: gate, chunks: chunks}
 	read, cancel := context.WithCancel(ctx)
 	flying := &flight{f.source, chunks, cancel}
 	p.flights.Store(flying, nil)
@@ -187,7 +186,7 @@ func (p *Path) start(ctx context.Context, group []lookahead.Need, gate *gate, st
 	started.Go(func() {
 		l, err := wait()
 		if err == nil { // an error is for whoever needs the chunk
-			p.prefetched.Add(uint64(l.Len()))
+			p.prefetched.Add(uint64(len(chunks)))
 			l.Close()
 		}
 		failed := err != nil && read.Err() == nil

@@ -95,10 +95,11 @@ func fillMemory(t *testing.T, p *Path, n int64) {
 		return nil
 	}
 	chunks := int(p.budget.Total() / chunkcache.Cost(n))
-	table := chunkcache.NewTable(chunks, chunkcache.Dataset[key]{Owner: &Source{}})
+	table := chunkcache.NewTable(chunks, chunkcache.Dataset[key]{Owner: &Source{}, Chunk: func(i int) chunkcache.Chunk[key] {
+		return chunkcache.Chunk[key]{Key: key{source: 99, crc: uint32(i)}, Size: n}
+	}})
 	for i := range chunks {
-		wants := []chunkcache.Want[key]{{Chunk: i, Key: key{source: 99, crc: uint32(i)}, Size: n}}
-		wait, err := p.cache.Start(t.Context(), chunkcache.Request[key]{Table: table, Wants: wants, Load: load})
+		wait, err := p.cache.Start(t.Context(), chunkcache.Request[key]{Table: table, Chunks: []int{i}, Load: load})
 		must(t, err)
 		l, err := wait()
 		must(t, err)

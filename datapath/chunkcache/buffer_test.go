@@ -63,8 +63,8 @@ func TestBuffersShareTheBudget(t *testing.T) {
 func TestLeasesAreSwappedForCopies(t *testing.T) {
 	const size = 256 << 10
 	c, b := newCache(t, 5*(size+entryCost))
-	wants := []Want[int]{{Key: 1, Size: size}, {Key: 2, Size: size}, {Key: 3, Size: size}, {Key: 4, Size: size}}
-	l, err := c.Acquire(t.Context(), Request[int]{Wants: wants, Load: load})
+	wants := []Chunk[int]{{Key: 1, Size: size}, {Key: 2, Size: size}, {Key: 3, Size: size}, {Key: 4, Size: size}}
+	l, err := acquire(t.Context(), c, asking{wants, Request[int]{Load: load}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func TestLeasesAreSwappedForCopies(t *testing.T) {
 	if _, ok := l.Instead(0, size); ok {
 		t.Error("got a copy as large as the chunk, want none")
 	}
-	second, ok := c.Lease(tableOf(c), 1, 0, func(int) int { return 1 })
+	second, ok := c.Lease(tableOf(c).Table, 1, false, func(int) int { return 1 })
 	if !ok {
 		t.Fatal("chunk 1 is not in memory")
 	}

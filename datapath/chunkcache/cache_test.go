@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,15 +20,21 @@ import (
 	"github.com/millrace-data/millrace/internal/budget"
 )
 
-// Acquire is Start and the wait for its loads.
-func (c *Cache[K]) Acquire(ctx context.Context, req Request[K]) (*Leases[K], error) {
-	if req.Table = tableOf(c); req.Table != nil {
-		req.Wants = slices.Clone(req.Wants) // others may ask with the same list
-		for i := range req.Wants {
-			req.Wants[i].Chunk = any(req.Wants[i].Key).(int)
-		}
+// asking is a request with what its chunks are.
+type asking struct {
+	Wants []Chunk[int]
+	Request[int]
+}
+
+// acquire is Start and the wait for its loads.
+func acquire(ctx context.Context, c *Cache[int], a asking) (*Leases[int], error) {
+	t := tableOf(c)
+	a.Table, a.Chunks = t.Table, nil
+	for _, w := range a.Wants {
+		t.chunks.Store(w.Key, w)
+		a.Chunks = append(a.Chunks, w.Key)
 	}
-	wait, err := c.Start(ctx, req)
+	wait, err := c.Start(ctx, a.Request)
 	if err != nil {
 		return nil, err
 	}
@@ -61,25 +66,35 @@ func load(_ context.Context, fills []*Fill[int]) error {
 // tables are those of the caches of a test: of keys that are the numbers of chunks.
 var tables sync.Map
 
-func tableOf[K comparable](c *Cache[K]) *Table[K] {
+// table is a table of chunks that requests describe.
+type table struct {
+	*Table[int]
+	chunks sync.Map
+}
+
+func tableOf(c *Cache[int]) *table {
 	t, _ := tables.Load(c)
-	table, _ := t.(*Table[K])
-	return table
+	return t.(*table)
 }
 
 // opened returns a cache with a table of chunks whose keys are their numbers.
 func opened(cfg Config, due func(int) int64) *Cache[int] {
 	c := New[int](cfg)
-	var of Dataset[int]
+	t := &table{}
+	of := Dataset[int]{Chunk: func(k int) Chunk[int] {
+		w, _ := t.chunks.Load(k)
+		return w.(Chunk[int])
+	}}
 	if due != nil {
 		of.Due = func(k int, _ int64) int64 { return due(k) }
 	}
-	tables.Store(c, NewTable(1000, of))
+	t.Table = NewTable(1000, of)
+	tables.Store(c, t)
 	return c
 }
 
-// Resident reports whether a chunk of the table is in memory.
-func (c *Cache[K]) Resident(chunk int) bool { return tableOf(c).Resident(chunk) }
+// resident reports whether a chunk of the table is in memory.
+func resident(c *Cache[int], chunk int) bool { return tableOf(c).Resident(chunk) }
 
 func newCache(tb testing.TB, total int64) (*Cache[int], *budget.Budget) {
 	tb.Helper()
@@ -186,18 +201,18 @@ func concurrently(t *testing.T, due func(int) int64, soon *atomic.Int64) {
 				return nil
 			}
 			for range steps {
-				var wants []Want[int]
+				var wants []Chunk[int]
 				for _, k := range rnd.Perm(keys)[:1+rnd.IntN(4)] {
-					wants = append(wants, Want[int]{Key: k, Size: size(k)})
+					wants = append(wants, Chunk[int]{Key: k, Size: size(k)})
 				}
 				ctx, cancel := context.WithCancel(t.Context())
 				if rnd.IntN(4) == 0 {
 					go cancel()
 				}
-				l, err := c.Acquire(ctx, Request[int]{
-					Wants: wants, Load: script,
+				l, err := acquire(ctx, c, asking{wants, Request[int]{
+					Load:  script,
 					Group: func(m []int) [][]int { return [][]int{m[:len(m)/2+len(m)%2], m[len(m)/2+len(m)%2:]}[:min(len(m), 2)] },
-				})
+				}})
 				cancel()
 				switch {
 				case err == nil:
@@ -233,18 +248,18 @@ func TestLoadEndsWithItsLastWaiter(t *testing.T) {
 		defer empty(t, c, b)
 		ended := make(chan struct{})
 		started := 0
-		req := Request[int]{Wants: []Want[int]{{Key: 1, Size: 100}}, Load: func(ctx context.Context, _ []*Fill[int]) error {
+		req := asking{[]Chunk[int]{{Key: 1, Size: 100}}, Request[int]{Load: func(ctx context.Context, _ []*Fill[int]) error {
 			started++
 			<-ctx.Done()
 			close(ended)
 			return context.Cause(ctx)
-		}}
+		}}}
 		ctx1, leave1 := context.WithCancel(t.Context())
 		ctx2, leave2 := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		for _, ctx := range []context.Context{ctx1, ctx2} {
 			wg.Go(func() {
-				if _, err := c.Acquire(ctx, req); !errors.Is(err, context.Canceled) {
+				if _, err := acquire(ctx, c, req); !errors.Is(err, context.Canceled) {
 					t.Errorf("got %v, want %v", err, context.Canceled)
 				}
 			})
@@ -273,15 +288,15 @@ func TestNewcomerDoesNotJoinADyingLoad(t *testing.T) {
 		slow := make(chan struct{})
 		ctx, leave := context.WithCancel(t.Context())
 		go func() {
-			_, _ = c.Acquire(ctx, Request[int]{Wants: []Want[int]{{Key: 1, Size: 100}}, Load: func(context.Context, []*Fill[int]) error {
+			_, _ = acquire(ctx, c, asking{[]Chunk[int]{{Key: 1, Size: 100}}, Request[int]{Load: func(context.Context, []*Fill[int]) error {
 				<-slow // does not look at its context
 				return errors.New("gave up")
-			}})
+			}}})
 		}()
 		synctest.Wait()
 		leave()
 		synctest.Wait()
-		l, err := c.Acquire(t.Context(), Request[int]{Wants: []Want[int]{{Key: 1, Size: 100}}, Load: load})
+		l, err := acquire(t.Context(), c, asking{[]Chunk[int]{{Key: 1, Size: 100}}, Request[int]{Load: load}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -296,7 +311,7 @@ func TestNewcomerDoesNotJoinADyingLoad(t *testing.T) {
 
 func TestFreedSlotsArePoisonedAndLeasesCloseOnce(t *testing.T) {
 	c, b := newCache(t, 1<<20)
-	l, err := c.Acquire(t.Context(), Request[int]{Wants: []Want[int]{{Key: 7, Size: 1000}}, Load: load})
+	l, err := acquire(t.Context(), c, asking{[]Chunk[int]{{Key: 7, Size: 1000}}, Request[int]{Load: load}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -326,7 +341,7 @@ func TestALoadTakesNoMemoryOfWhatIsDueSooner(t *testing.T) {
 		return int64(k)
 	})
 	get := func(k int) error {
-		l, err := c.Acquire(t.Context(), Request[int]{Wants: []Want[int]{{Key: k, Size: 1000}}, Due: Soon, Load: load})
+		l, err := acquire(t.Context(), c, asking{[]Chunk[int]{{Key: k, Size: 1000}}, Request[int]{Due: Soon, Load: load}})
 		if err == nil {
 			l.Close()
 		}
@@ -337,7 +352,7 @@ func TestALoadTakesNoMemoryOfWhatIsDueSooner(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if c.Resident(2) || !c.Resident(1) {
+	if resident(c, 2) || !resident(c, 1) {
 		t.Error("a chunk that a reader comes for went before one that nobody wants")
 	}
 	if err := get(5); !errors.Is(err, ErrNoRoom) {
@@ -417,19 +432,31 @@ func TestObjectsInAFullBudget(t *testing.T) {
 func hit(tb testing.TB, n int, due func(int) int64) (func(), func()) {
 	tb.Helper()
 	c, b := newCacheWith(tb, 64<<20, Config{}, due)
-	req := Request[int]{Load: load}
+	req := asking{Request: Request[int]{Load: load}}
 	for k := range n {
-		req.Wants = append(req.Wants, Want[int]{Key: k, Size: 100 << 10})
+		req.Wants = append(req.Wants, Chunk[int]{Key: k, Size: 100 << 10})
 	}
 	ctx := context.Background()
+	l, err := acquire(ctx, c, req)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	l.Close()
+	again := Request[int]{Table: tableOf(c).Table}
+	for k := range n {
+		again.Chunks = append(again.Chunks, k)
+	}
 	do := func() {
-		l, err := c.Acquire(ctx, req)
+		wait, err := c.Start(ctx, again)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		l, err := wait()
 		if err != nil {
 			tb.Fatal(err)
 		}
 		l.Close()
 	}
-	do()
 	return do, func() { empty(tb, c, b) }
 }
 
@@ -458,8 +485,8 @@ func BenchmarkCacheHit(b *testing.B) {
 func TestALoadsMemoryBesideItsChunk(t *testing.T) {
 	const size, beside = 3000, 9000
 	c, b := newCache(t, 2*Cost(size)+Cost(beside))
-	wants := func(keys ...int) Request[int] {
-		r := Request[int]{Load: func(ctx context.Context, fills []*Fill[int]) error {
+	wants := func(keys ...int) asking {
+		r := asking{Request: Request[int]{Load: func(ctx context.Context, fills []*Fill[int]) error {
 			for _, f := range fills {
 				if len(f.Beside()) != beside {
 					t.Errorf("got %d bytes beside, want %d", len(f.Beside()), beside)
@@ -467,17 +494,17 @@ func TestALoadsMemoryBesideItsChunk(t *testing.T) {
 				copy(f.Beside(), content(99, beside))
 			}
 			return load(ctx, fills)
-		}}
+		}}}
 		for _, k := range keys {
-			r.Wants = append(r.Wants, Want[int]{Key: k, Size: size, Beside: beside})
+			r.Wants = append(r.Wants, Chunk[int]{Key: k, Size: size, Beside: beside})
 		}
 		return r
 	}
-	if _, err := c.Acquire(t.Context(), wants(1, 2)); !errors.Is(err, ErrNoRoom) {
+	if _, err := acquire(t.Context(), c, wants(1, 2)); !errors.Is(err, ErrNoRoom) {
 		t.Errorf("two loads with room for the bytes beside of one: got %v, want %v", err, ErrNoRoom)
 	}
 	for _, k := range []int{1, 2} { // one after another there is room for both
-		l, err := c.Acquire(t.Context(), wants(k))
+		l, err := acquire(t.Context(), c, wants(k))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -489,7 +516,7 @@ func TestALoadsMemoryBesideItsChunk(t *testing.T) {
 	if got, want := b.Pinned(), 2*Cost(size); got != want {
 		t.Errorf("got %d bytes pinned after the loads, want %d: those of the chunks", got, want)
 	}
-	if l, err := c.Acquire(t.Context(), wants(1, 2)); err != nil {
+	if l, err := acquire(t.Context(), c, wants(1, 2)); err != nil {
 		t.Errorf("chunks in memory: got %v, want no need of bytes beside", err)
 	} else {
 		l.Close()

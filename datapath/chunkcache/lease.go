@@ -8,9 +8,6 @@ type Leases[K comparable] struct {
 	closed  bool
 }
 
-// Len returns how many chunks the request had.
-func (l *Leases[K]) Len() int { return len(l.entries) }
-
 // Bytes returns the chunk that the request wanted at place i: read only, until Close.
 func (l *Leases[K]) Bytes(i int) []byte {
 	return l.entries[i].slot.bytes()

@@ -6,23 +6,15 @@ import (
 	"runtime/debug"
 )
 
-// Want is a chunk that somebody asks for.
-type Want[K comparable] struct {
-	Chunk  int   // its number in the table
-	Key    K     // chunks of one key have the same bytes, in whatever table
-	Size   int64 // its length, known beforehand
-	Beside int64 // bytes that its load needs until it ends: of a chunk that is stored in another form
-}
-
 // Request says what to acquire and how to bring what is missing.
 type Request[K comparable] struct {
-	Table *Table[K]
-	Wants []Want[K]
-	Ahead bool  // no reader waits for the chunks yet: they count as neither hits nor misses
-	Due   int64 // when the last of the missing wants is needed: a chunk goes for them only if it is due later
+	Table  *Table[K]
+	Chunks []int // by their numbers in the table
+	Ahead  bool  // no reader waits for the chunks yet: they count as neither hits nor misses
+	Due    int64 // when the last of the missing chunks is needed: a chunk goes for them only if it is due later
 
-	// Group says which of the missing wants one load brings, as lists of their numbers, each exactly
-	// once; nil: each has its own. It must be quick: it runs under the cache's lock.
+	// Group says which of the missing chunks one load brings: lists of them, each in exactly
+	// one; nil: each has a load of its own. It must be quick: it runs under the cache's lock.
 	Group func(missing []int) [][]int
 	// Load brings the chunks of one group into the fills' bytes, and publishes or fails each. What it leaves
 	// open fails with the error it returns. Its context ends when nobody waits for the
@@ -33,10 +25,10 @@ type Request[K comparable] struct {
 // Fill is a chunk that a load brings. Its fields are guarded by the cache's lock, except that err does not change
 // once done is closed.
 type Fill[K comparable] struct {
-	Index  int // in the request's Wants
+	Chunk  int // its number in the request's table
 	cache  *Cache[K]
 	entry  *entry[K]
-	beside *slot // nil: none, or given back
+	beside *slot // nil: none, or free again
 	group  *group
 
 	done    chan struct{}
@@ -56,7 +48,7 @@ func (f *Fill[K]) Key() K { return f.entry.key }
 // Bytes returns the memory to fill, of exactly the wanted size. It must not be touched after Publish or Fail.
 func (f *Fill[K]) Bytes() []byte { return f.entry.slot.bytes() }
 
-// Beside returns the memory that the want asked for beside the chunk's, until Publish or Fail.
+// Beside returns the memory that the load needs beside the chunk's, until Publish or Fail.
 func (f *Fill[K]) Beside() []byte {
 	if f.beside == nil {
 		return nil
@@ -93,7 +85,7 @@ func (c *Cache[K]) Start(ctx context.Context, req Request[K]) (wait func() (*Lea
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
-	l := &Leases[K]{cache: c, entries: make([]*entry[K], len(req.Wants))}
+	l := &Leases[K]{cache: c, entries: make([]*entry[K], len(req.Chunks))}
 	for {
 		need, ok := c.claim(ctx, &req, l)
 		if ok {
@@ -142,47 +134,47 @@ func (c *Cache[K]) claim(ctx context.Context, req *Request[K], l *Leases[K]) (ne
 	if slots == nil {
 		return need, false
 	}
-	c.count(req, l)
+	c.count(!req.Ahead, l)
 	if len(missing) > 0 {
 		c.start(ctx, req, l, missing, slots)
 	}
 	return 0, true
 }
 
-// take leases what is in memory or on its way. It returns the numbers of the wants that are missing, and the sizes of
+// take leases what is in memory or on its way. It returns the chunks that are missing, and the sizes of
 // these, and then of what they need beside.
 func (c *Cache[K]) take(req *Request[K], l *Leases[K]) (missing []int, sizes []int64) {
 	var beside []int64
 	listed := map[K]bool{}
-	for i, w := range req.Wants {
+	for i, chunk := range req.Chunks {
 		if l.entries[i] != nil {
 			continue
 		}
-		if e := c.entries[w.Key]; e != nil {
-			e.at(req.Table, w.Chunk)
+		e, of := c.find(req.Table, chunk)
+		if e != nil {
 			c.lease(e)
 			l.entries[i] = e
-		} else if !listed[w.Key] {
-			listed[w.Key] = true
-			missing = append(missing, i)
-			sizes = append(sizes, w.Size)
-			if w.Beside > 0 {
-				beside = append(beside, w.Beside)
+		} else if !listed[of.Key] {
+			listed[of.Key] = true
+			missing = append(missing, chunk)
+			sizes = append(sizes, of.Size)
+			if of.Beside > 0 {
+				beside = append(beside, of.Beside)
 			}
 		}
 	}
 	return missing, append(sizes, beside...)
 }
 
-// count counts a request's lookups.
-func (c *Cache[K]) count(req *Request[K], l *Leases[K]) {
-	for i, e := range l.entries {
+// count counts the lookups of a request, which a reader waits for or not.
+func (c *Cache[K]) count(reader bool, l *Leases[K]) {
+	for _, e := range l.entries {
 		switch there := e != nil && e.resident(); {
-		case there && !req.Ahead:
+		case there && reader:
 			c.stats.Hits++
-			c.stats.HitBytes += uint64(req.Wants[i].Size)
+			c.stats.HitBytes += uint64(e.slot.length)
 		case !there:
-			if !req.Ahead {
+			if reader {
 				c.stats.Misses++
 			}
 			if e != nil {
@@ -195,38 +187,39 @@ func (c *Cache[K]) count(req *Request[K], l *Leases[K]) {
 // start starts the loads of the chunks that are missing, and leases these.
 func (c *Cache[K]) start(ctx context.Context, req *Request[K], l *Leases[K], missing []int, slots []*slot) {
 	beside := slots[len(missing):]
-	for n, i := range missing {
-		w := req.Wants[i]
-		e := &entry[K]{key: w.Key, slot: slots[n], cost: slots[n].cost()}
-		f := &Fill[K]{Index: i, cache: c, entry: e, done: make(chan struct{})}
-		if w.Beside > 0 {
+	fills := make(map[int]*Fill[K], len(missing))
+	for n, chunk := range missing {
+		of := req.Table.of.Chunk(chunk)
+		e := &entry[K]{key: of.Key, slot: slots[n], cost: slots[n].cost()}
+		f := &Fill[K]{Chunk: chunk, cache: c, entry: e, done: make(chan struct{})}
+		if of.Beside > 0 {
 			f.beside, beside = beside[0], beside[1:]
 		}
 		e.load.Store(f)
-		c.entries[w.Key] = e
+		c.entries[of.Key], fills[chunk] = e, f
 	}
 	c.take(req, l)
 	groups := make([][]int, 0, len(missing))
 	if req.Group != nil {
 		groups = req.Group(missing)
 	} else {
-		for _, i := range missing {
-			groups = append(groups, []int{i})
+		for _, chunk := range missing {
+			groups = append(groups, []int{chunk})
 		}
 	}
-	for _, indices := range groups {
+	for _, chunks := range groups {
 		loadCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-		g := &group{cancel: cancel, wanted: len(indices)}
-		fills := make([]*Fill[K], len(indices))
-		for n, i := range indices {
-			fills[n] = l.entries[i].load.Load()
-			fills[n].group = g
+		g := &group{cancel: cancel, wanted: len(chunks)}
+		together := make([]*Fill[K], len(chunks))
+		for n, chunk := range chunks {
+			together[n] = fills[chunk]
+			together[n].group = g
 		}
-		c.stats.Loads += uint64(len(fills))
-		c.stats.LoadsActive += int64(len(fills))
+		c.stats.Loads += uint64(len(chunks))
+		c.stats.LoadsActive += int64(len(chunks))
 		c.loads.Go(func() {
 			defer cancel()
-			c.run(loadCtx, fills, req.Load)
+			c.run(loadCtx, together, req.Load)
 		})
 	}
 }

@@ -88,11 +88,11 @@ func (m *model) evict() {
 
 func (m *model) acquire(t *rapid.T) {
 	keys := rapid.SliceOfNDistinct(rapid.IntRange(0, 9), 1, 4, rapid.ID[int]).Draw(t, "keys")
-	req := Request[int]{Load: load, Due: Soon, Group: func(missing []int) [][]int { return [][]int{missing} }}
+	req := asking{Request: Request[int]{Load: load, Due: Soon, Group: func(missing []int) [][]int { return [][]int{missing} }}}
 	var found, missing []int
 	pinned := map[int]bool{}
 	for _, k := range keys {
-		req.Wants = append(req.Wants, Want[int]{Key: k, Size: modelSize})
+		req.Wants = append(req.Wants, Chunk[int]{Key: k, Size: modelSize})
 		if _, ok := m.refs[k]; ok {
 			found = append(found, k)
 			pinned[k] = true
@@ -106,7 +106,7 @@ func (m *model) acquire(t *rapid.T) {
 		}
 	}
 	fits := len(missing) == 0 || len(pinned)+len(missing) <= m.slots
-	l, err := m.cache.Acquire(context.Background(), req)
+	l, err := acquire(context.Background(), m.cache, req)
 	if (err == nil) != fits || err != nil && !errors.Is(err, ErrNoRoom) {
 		t.Fatalf("acquire %v with %v in memory and %d slots: got %v, want room=%v", keys, m.refs, m.slots, err, fits)
 	}
@@ -158,7 +158,7 @@ func (m *model) check(t *rapid.T) {
 		t.Fatalf("got %+v, want %d hits, %d loads, %d chunks", got, m.hits, m.loads, len(m.refs))
 	}
 	for k := range m.refs {
-		if !m.cache.Resident(k) {
+		if !resident(m.cache, k) {
 			t.Fatalf("key %d is gone, want %v", k, m.refs)
 		}
 	}

@@ -2,9 +2,10 @@ package chunkcache
 
 import "sync/atomic"
 
-// Dataset is what a table knows of its data set. Due and Gone run under the cache's lock: they must be
+// Dataset is what a table knows of its data set. Its functions run under the cache's lock: they must be
 // quick, must not call the cache, and must not wait for a lock that is held while the cache is called.
 type Dataset[K comparable] struct {
+	Chunk func(chunk int) Chunk[K] // describes a chunk
 	// Due says when readers of the data set need a chunk next: see Soon; nil: Never. For a chunk that is due by
 	// enough, any answer up to enough will do. The cache asks it about some chunks before it evicts one of them.
 	Due func(chunk int, enough int64) int64
@@ -12,6 +13,13 @@ type Dataset[K comparable] struct {
 	// its load ended without it. soon says that readers may come for it soon; nil: nobody wants to know.
 	Gone  func(chunk int, soon bool)
 	Owner any // what Name.Owner names the data set by
+}
+
+// Chunk is what a cache has to know of a chunk to bring it.
+type Chunk[K comparable] struct {
+	Key    K     // chunks of one key have the same bytes, in whatever table
+	Size   int64 // bytes in memory
+	Beside int64 // bytes that its load needs until it ends: of a chunk that is stored in another form
 }
 
 // Table finds the chunks of one data set by their numbers, without a lock and without their keys.
@@ -67,13 +75,19 @@ type place[K comparable] struct {
 	chunk int
 }
 
-// at lets a table find an entry under a number. Numbers of equal, proved bytes find the same entry.
-// The caller holds the cache's lock, as in what follows.
-func (e *entry[K]) at(t *Table[K], chunk int) {
-	if t.chunks[chunk].Load() != e {
+// find returns the entry of a chunk; nil: it is neither in memory nor on its way, and is as described. A chunk of the same key
+// that another table has brought is found by this table too from now on. The caller holds the cache's lock, as in what follows.
+func (c *Cache[K]) find(t *Table[K], chunk int) (*entry[K], Chunk[K]) {
+	if e := t.chunks[chunk].Load(); e != nil {
+		return e, Chunk[K]{}
+	}
+	of := t.of.Chunk(chunk)
+	e := c.entries[of.Key]
+	if e != nil {
 		t.chunks[chunk].Store(e)
 		e.places = append(e.places, place[K]{t, chunk})
 	}
+	return e, of
 }
 
 // found lets its tables find an entry again.
@@ -124,21 +138,17 @@ func (c *Cache[K]) Names() []Name {
 	return names
 }
 
-// Shares reports whether a chunk is in memory that equals a chunk of a table, which then finds it.
-func (c *Cache[K]) Shares(t *Table[K], chunk int, key K) bool {
+// Resident reports whether a chunk of a table is in memory, or one that another table has brought equals it.
+func (c *Cache[K]) Resident(t *Table[K], chunk int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	e := c.entries[key]
-	if e == nil || !e.resident() {
-		return false
-	}
-	e.at(t, chunk)
-	return true
+	e, _ := c.find(t, chunk)
+	return e != nil && e.resident()
 }
 
-// Lease leases n chunks of a table, of which chunk names each by its number, if all are in memory, and
-// counts them as hits of so many bytes. It waits for nothing.
-func (c *Cache[K]) Lease(t *Table[K], n int, bytes uint64, chunk func(i int) int) (*Leases[K], bool) {
+// Lease leases n chunks of a table, of which chunk names each by its number, if all are in memory. They count as hits
+// if a reader asks for them. It waits for nothing.
+func (c *Cache[K]) Lease(t *Table[K], n int, reader bool, chunk func(i int) int) (*Leases[K], bool) {
 	entries := make([]*entry[K], n)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -152,9 +162,7 @@ func (c *Cache[K]) Lease(t *Table[K], n int, bytes uint64, chunk func(i int) int
 	for _, e := range entries {
 		c.lease(e)
 	}
-	if bytes > 0 {
-		c.stats.Hits += uint64(n)
-		c.stats.HitBytes += bytes
-	}
-	return &Leases[K]{cache: c, entries: entries}, true
+	l := &Leases[K]{cache: c, entries: entries}
+	c.count(reader, l)
+	return l, true
 }

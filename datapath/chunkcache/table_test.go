@@ -25,7 +25,7 @@ func TestATableFindsWhatIsThere(t *testing.T) {
 			return nil
 		}
 		get := func(ctx context.Context, k int, load func(context.Context, []*Fill[int]) error) {
-			if l, err := c.Acquire(ctx, Request[int]{Wants: []Want[int]{{Key: k, Size: 100}}, Load: load}); err == nil {
+			if l, err := acquire(ctx, c, asking{[]Chunk[int]{{Key: k, Size: 100}}, Request[int]{Load: load}}); err == nil {
 				l.Close()
 			}
 		}
@@ -69,18 +69,24 @@ func TestATableFindsWhatIsThere(t *testing.T) {
 func TestChunksOfOneKeyAreOne(t *testing.T) {
 	c := New[string](Config{Budget: budget.New(1<<20, 0), Debug: true})
 	var gone []int
-	old, grown := NewTable(2, Dataset[string]{}), NewTable(3, Dataset[string]{Due: func(k int, _ int64) int64 { return int64(k) }, Gone: func(k int, soon bool) {
-		if soon {
-			gone = append(gone, k)
-		}
-	}})
+	same := func(int) Chunk[string] { return Chunk[string]{Key: "same", Size: 100} }
+	old, grown := NewTable(2, Dataset[string]{Chunk: same}), NewTable(3, Dataset[string]{
+		Chunk: func(k int) Chunk[string] {
+			if k == 0 {
+				return Chunk[string]{Key: "other", Size: 100}
+			}
+			return same(k)
+		},
+		Due: func(k int, _ int64) int64 { return int64(k) },
+		Gone: func(k int, soon bool) {
+			if soon {
+				gone = append(gone, k)
+			}
+		},
+	})
 	loads := 0
 	get := func(table *Table[string], chunks ...int) *Leases[string] {
-		var wants []Want[string]
-		for _, k := range chunks {
-			wants = append(wants, Want[string]{Chunk: k, Key: "same", Size: 100})
-		}
-		wait, err := c.Start(t.Context(), Request[string]{Table: table, Wants: wants, Load: func(_ context.Context, fills []*Fill[string]) error {
+		wait, err := c.Start(t.Context(), Request[string]{Table: table, Chunks: chunks, Load: func(_ context.Context, fills []*Fill[string]) error {
 			loads++
 			for _, f := range fills {
 				copy(f.Bytes(), "bytes")
@@ -105,7 +111,7 @@ func TestChunksOfOneKeyAreOne(t *testing.T) {
 	if grown.Contains(2) {
 		t.Error("a table finds a chunk that nobody has asked it for")
 	}
-	if !c.Shares(grown, 2, "same") || !grown.Resident(2) || c.Shares(grown, 1, "other") {
+	if !c.Resident(grown, 2) || !grown.Resident(2) || c.Resident(grown, 0) {
 		t.Error("a chunk that another table brought is not taken over, or one that nobody brought is")
 	}
 	get(grown, 1).Close()
@@ -119,7 +125,7 @@ func TestChunksOfOneKeyAreOne(t *testing.T) {
 		t.Error("a table finds a chunk that has gone")
 	}
 	wait, err := c.Start(t.Context(), Request[string]{
-		Table: grown, Wants: []Want[string]{{Chunk: 0, Key: "failed", Size: 100}},
+		Table: grown, Chunks: []int{0},
 		Load: func(context.Context, []*Fill[string]) error { return errors.New("scripted") },
 	})
 	if err != nil {

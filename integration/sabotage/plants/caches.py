@@ -64,7 +64,7 @@ PLANTS = [
     (
         "a chunk that another table brought is brought again",
         "./datapath/chunkcache TestChunksOfOneKeyAreOne",
-        [("datapath/chunkcache/load.go", "if e := c.entries[w.Key]; e != nil {", "if e := req.Table.chunks[w.Chunk].Load(); e != nil || c.entries[w.Key] != nil && !c.entries[w.Key].resident() {\n\t\t\te = c.entries[w.Key]")],
+        [("datapath/chunkcache/table.go", "\te := c.entries[of.Key]\n\tif e != nil {", "\te := c.entries[of.Key]\n\tif e != nil && e.resident() {\n\t\treturn nil, of\n\t}\n\tif e != nil {")],
     ),
     (
         "a chunk is due when the readers of its first name come",
