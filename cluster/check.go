@@ -14,9 +14,9 @@ import (
 // address that it names before it counts as one, and before it counts as going: that it reaches us does not say that we reach it,
 // and whoever reaches us could say that another one goes.
 func (c *Cluster) Met(h peer.Hello, remote string) (peer.Hello, error) {
-	own := c.Self()
 	c.mu.Lock()
 	defer c.unlock()
+	own := c.self()
 	if h.ID == own.ID && h.Boot == own.Boot && h.Cluster == own.Cluster {
 		return own, nil // we have found ourselves
 	}

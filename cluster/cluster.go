@@ -32,7 +32,7 @@ type Cluster struct {
 	members  map[string]*member
 	draining bool
 	heirs    map[string][]peer.Held // while this gateway drains: what each member is to take over, by ID
-	troubles string                 // the faults that were logged last
+	troubles []string               // the faults that were logged last
 	notes    []note                 // log lines, written once mu is free
 	hedges   float64                // that may be asked now
 	hedged   uint64                 // that were asked
@@ -94,18 +94,18 @@ func (c *Cluster) starting(start func(work func(context.Context))) {
 	}
 }
 
-// Self is what this gateway tells the others of itself. Nobody may change what it shares with others who ask.
+// Self is what this gateway tells the others of itself.
 func (c *Cluster) Self() peer.Hello {
-	h := c.now.Load().self
-	h.UpMS = uint64(max(0, time.Since(c.started).Milliseconds()))
-	return h
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.self()
 }
 
 func (c *Cluster) self() peer.Hello {
 	return peer.Hello{
 		Cluster: c.cfg.Name, ID: c.cfg.ID, Boot: c.cfg.Boot, Address: c.cfg.Address,
 		Weight: c.cfg.Weight, OrderVersion: shuffle.OrderVersion, Draining: c.draining,
-		Serves: distinct(slices.Collect(maps.Keys(c.cfg.Serves))),
+		Serves: distinct(slices.Collect(maps.Keys(c.cfg.Serves))), UpMS: uint64(max(0, time.Since(c.started).Milliseconds())),
 	}
 }
 

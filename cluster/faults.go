@@ -50,11 +50,10 @@ func (c *Cluster) generation(dataset string) string {
 // warn logs the faults, each time that they are others than before.
 func (c *Cluster) warn() {
 	faults := c.faults()
-	text := fmt.Sprint(faults)
-	if text == c.troubles || len(faults) == 0 && c.troubles == "" {
+	if slices.Equal(faults, c.troubles) {
 		return
 	}
-	c.troubles = text
+	c.troubles = faults
 	for _, f := range faults {
 		c.note(c.cfg.Log.Warn(), f)
 	}

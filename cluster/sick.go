@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/millrace-data/millrace/cluster/peer"
@@ -235,13 +234,12 @@ func (c *Cluster) try(ctx context.Context, k *contact) {
 	q := m.probe
 	prompt, load := c.prompt, c.load()
 	c.mu.Unlock()
-	asked, cancel := context.WithTimeout(ctx, load)
-	defer cancel()
-	begun := time.Now()
-	var heard atomic.Int64 // until the first word of the member; 0: there was none before the answer
-	hear := func() { heard.CompareAndSwap(0, int64(time.Since(begun))) }
+	asked, giveUp := context.WithCancel(ctx)
+	defer giveUp()
+	late := time.AfterFunc(prompt, giveUp)
+	defer late.Stop()
+	hear := func() { late.Reset(load) }
 	err := c.cfg.Client.Read(peer.WithProgress(asked, &peer.Progress{Alive: hear, Begun: hear}), k.address, q, [][]byte{make([]byte, q.Chunks[0].Ranges[0].Length)})
-	hear()
 	if ctx.Err() != nil {
 		return
 	}
@@ -250,7 +248,7 @@ func (c *Cluster) try(ctx context.Context, k *contact) {
 	if m.state != Ejected || m.probe != q {
 		return
 	}
-	if err != nil || time.Duration(heard.Load()) > prompt {
+	if err != nil || asked.Err() != nil {
 		m.until = time.Now().Add(m.cool(0))
 		return
 	}

@@ -79,7 +79,7 @@ func (c *Cluster) Status() Status {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.now.Load()
-	self := s.self
+	self := c.self()
 	out := Status{Cluster: c.cfg.Name, View: s.number, Members: []MemberStatus{}, Others: []OtherStatus{}, Faults: []string{}, Hedges: c.hedged}
 	out.Self = MemberStatus{
 		ID: self.ID, Boot: self.Boot, Address: self.Address, State: Alive, CacheBytes: self.Weight,

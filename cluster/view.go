@@ -14,7 +14,6 @@ type snapshot struct {
 	owners map[peer.Served]*placement.View // of one generation, among those that serve it
 	before map[peer.Served]*placement.View // who may hold what has come to others: see rebuild
 	recent bool                            // this gateway has come of late
-	self   peer.Hello
 }
 
 // ownerIn returns the ID of the member that is to hold a chunk, "" if nobody is.
@@ -78,7 +77,7 @@ func (c *Cluster) View() uint64 { return c.now.Load().number }
 // minutes after this gateway came, as if it were not there, nor those that came with it. c.mu is held, or nobody else knows c.
 func (c *Cluster) rebuild() {
 	s := &snapshot{
-		self: c.self(), number: 1, recent: c.recent(), owners: map[peer.Served]*placement.View{}, before: map[peer.Served]*placement.View{},
+		number: 1, recent: c.recent(), owners: map[peer.Served]*placement.View{}, before: map[peer.Served]*placement.View{},
 	}
 	if is := c.now.Load(); is != nil {
 		s.number = is.number + 1
@@ -99,7 +98,7 @@ func (c *Cluster) rebuild() {
 		}
 	}
 	self := placement.Member{ID: c.cfg.ID, Weight: c.cfg.Weight}
-	for _, key := range s.self.Serves {
+	for key := range c.cfg.Serves {
 		if !c.draining {
 			now[key] = append(now[key], self)
 		}
