@@ -103,7 +103,7 @@ func (a *readAhead) begin(r *rank) {
 		return
 	}
 	n.Came.done = make(chan struct{})
-	reader, at := *r.reader, n.Stands()
+	reader, at := *r.reader, n.At
 	reader.Epoch, reader.First, reader.End = at.Epoch.Number(), at.First, at.End
 	a.running.Go(func() {
 		a.bring(r, n, &reader)

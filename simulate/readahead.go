@@ -75,7 +75,7 @@ func (a *readAhead) bring(n *batchRun) {
 		left += len(questions)
 		for _, q := range questions {
 			g.count.PeerReads++
-			g.question(&request{at: n.Stands(), think: a.think, full: one}, q, func() {
+			g.question(&request{at: n.At, think: a.think, full: one}, q, func() {
 				for _, u := range q.uses {
 					for _, x := range u.places {
 						n.Came.samples[x] = true

@@ -28,21 +28,20 @@ type Course[T any] struct {
 // batch. Its course holds it while a batch may come for it, its read until all has come, and each
 // batch that has taken it until that is closed. Then its memory goes back.
 type Run[T any] struct {
+	At   shuffle.Cursor // where the rank stood when the run began, as owners are told
 	Came T
 	Cost int64  // bytes of memory that it has taken
 	Free func() // gives them back; nil: it has taken none
 
-	rank       shuffle.Cursor // where the rank stood when the run began
-	stands     uint64         // where owners are told that the rank stands
-	first, end uint64         // positions of its first batch, and behind its last one
-	left       uint8          // a bit for each batch that has not come for it
+	first, end uint64 // positions of its first batch, and behind its last one
+	left       uint8  // a bit for each batch that has not come for it
 	holders    int
 }
 
 // Come notes a request, and gives up the runs that the rank has passed.
 func (c *Course[T]) Come(at shuffle.Cursor) {
 	c.drop(func(r *Run[T]) bool {
-		place := r.rank
+		place := r.At
 		place.First = r.first
 		return Passed(at, place)
 	})
@@ -70,28 +69,11 @@ func (c *Course[T]) Next() *Run[T] {
 	left := (c.at.Plan.Samples() - c.next + c.at.BatchSize - 1) / c.at.BatchSize
 	batches := min(2<<min(c.number, 8), RunBatches, max((left+1)/2, 2), left)
 	r := &Run[T]{
-		rank: c.at, stands: c.heard(), first: c.next, end: c.next + batches*c.at.BatchSize, left: 1<<batches - 1, holders: 2,
+		At: c.at, first: c.next, end: c.next + batches*c.at.BatchSize, left: 1<<batches - 1, holders: 2,
 	}
 	c.begins, c.due, c.next, c.number = r.first, c.begins+(r.first-c.begins)/2, r.end, c.number+1
 	c.runs = append(c.runs, r)
 	return r
-}
-
-// heard returns where an owner is told that the rank stands when the next run is due. Other runs may
-// have kept the rank from asking for long: from one run to the next it goes on by no more batches
-// than an owner takes for the same reader.
-func (c *Course[T]) heard() uint64 {
-	if c.at.First-c.due > RunBatches*c.at.BatchSize {
-		return c.at.First
-	}
-	return c.due / c.at.BatchSize * c.at.BatchSize
-}
-
-// Stands returns the batch at which owners are told that the rank stands.
-func (r *Run[T]) Stands() shuffle.Cursor {
-	at := r.rank
-	at.First, at.End = r.stands, min(r.stands+at.BatchSize, at.Plan.Samples())
-	return at
 }
 
 // Cut ends a run before its time: the next one goes on from there, unless it has begun already.
@@ -101,9 +83,9 @@ func (c *Course[T]) Cut(r *Run[T], end uint64) {
 	if end >= r.end {
 		return
 	}
-	r.end, r.left = end, r.left&(1<<((end-r.first)/r.rank.BatchSize)-1)
+	r.end, r.left = end, r.left&(1<<((end-r.first)/r.At.BatchSize)-1)
 	switch {
-	case c.begins != r.first || c.at.Epoch.Number() != r.rank.Epoch.Number():
+	case c.begins != r.first || c.at.Epoch.Number() != r.At.Epoch.Number():
 	case end == r.first:
 		c.next = math.MaxUint64
 	default:
@@ -114,14 +96,14 @@ func (c *Course[T]) Cut(r *Run[T], end uint64) {
 // Take returns the run that a batch is in, nil if it is in none. The batch holds it until Release.
 func (c *Course[T]) Take(at shuffle.Cursor) *Run[T] {
 	i := slices.IndexFunc(c.runs, func(r *Run[T]) bool {
-		return r.rank.Epoch.Number() == at.Epoch.Number() && r.first <= at.First && at.First < r.end
+		return r.At.Epoch.Number() == at.Epoch.Number() && r.first <= at.First && at.First < r.end
 	})
 	if i < 0 {
 		return nil
 	}
 	r := c.runs[i]
 	r.holders++
-	r.left &^= 1 << ((at.First - r.first) / r.rank.BatchSize)
+	r.left &^= 1 << ((at.First - r.first) / r.At.BatchSize)
 	c.drop(func(r *Run[T]) bool { return r.left == 0 })
 	return r
 }

@@ -1,7 +1,5 @@
 package lookahead
 
-import "github.com/millrace-data/millrace/shuffle"
-
 // Limits are how much is read ahead for ranks.
 type Limits struct {
 	Memory   int64 // of the gateway, of which runs may take a part
@@ -40,79 +38,64 @@ type Elsewhere interface {
 	Mean(chunk int) int64   // bytes of one of its samples
 }
 
-// question counts what one owner is asked for.
+// question counts what one owner is asked for in a run.
 type question struct {
 	bytes   int64
 	samples int
 	chunks  int // that the rank has not begun with
 }
 
-// planned is a run that is being worked out.
-type planned struct {
-	Elsewhere
-	rank   shuffle.Cursor
-	asked  map[string]*question
-	chunks map[int]*question // that a chunk belongs to; nil: nobody is asked
-}
-
 // Plan returns the samples of a run that other gateways are asked for, and where the last batch of
 // these ends. Batches that would make a question too large are left out, but for the first one.
 func (r *Run[T]) Plan(e Elsewhere, l *Limits) (samples []uint64, end uint64) {
-	p := planned{Elsewhere: e, rank: r.rank, asked: map[string]*question{}, chunks: map[int]*question{}}
-	size := r.rank.BatchSize
+	asked := map[string]*question{} // by owner
+	belongs := map[int]*question{}  // by chunk; nil: nobody is asked for it
 	var batch []uint64
-	for end = r.first; end < r.end; end += size {
+	for end = r.first; end < r.end; end += r.At.BatchSize {
 		var ok bool
-		if batch, ok = r.rank.Later(batch[:0], (end-r.rank.First)/size); !ok {
+		if batch, ok = r.At.Later(batch[:0], (end-r.At.First)/r.At.BatchSize); !ok {
 			break
 		}
 		before := len(samples)
-		samples = p.add(samples, batch)
-		if end > r.first && p.tooMuch(l) {
+		for _, sample := range batch {
+			chunk := e.ChunkOf(sample)
+			q, known := belongs[chunk]
+			if !known {
+				q = r.questionOf(chunk, e.Owner(chunk), asked)
+				belongs[chunk] = q
+			}
+			if q != nil {
+				q.bytes, q.samples = q.bytes+e.Mean(chunk)+SampleCost, q.samples+1
+				samples = append(samples, sample)
+			}
+		}
+		if end > r.first && l.passed(asked) {
 			return samples[:before], end
 		}
 	}
 	return samples, end
 }
 
-// add appends those of a batch's samples that some owner is asked for.
-func (p *planned) add(samples, batch []uint64) []uint64 {
-	for _, sample := range batch {
-		chunk := p.ChunkOf(sample)
-		q, known := p.chunks[chunk]
-		if !known {
-			q = p.questionOf(chunk)
-			p.chunks[chunk] = q
-		}
-		if q != nil {
-			q.bytes, q.samples = q.bytes+p.Mean(chunk)+SampleCost, q.samples+1
-			samples = append(samples, sample)
-		}
-	}
-	return samples
-}
-
-// questionOf returns the question that a chunk belongs to, nil if nobody is asked for it.
-func (p *planned) questionOf(chunk int) *question {
-	owner := p.Owner(chunk)
+// questionOf returns the question that a chunk belongs to, nil if it has no owner to be asked.
+func (r *Run[T]) questionOf(chunk int, owner string, asked map[string]*question) *question {
 	if owner == "" {
 		return nil
 	}
-	q := p.asked[owner]
+	q := asked[owner]
 	if q == nil {
 		q = &question{}
-		p.asked[owner] = q
+		asked[owner] = q
 	}
-	if span, ok := p.rank.Epoch.Next(uint64(chunk), p.rank.First); !ok || span.From >= p.rank.End {
+	if span, ok := r.At.Epoch.Next(uint64(chunk), r.At.First); !ok || span.From >= r.At.End {
 		q.chunks++
 	}
 	return q
 }
 
-// tooMuch reports whether some owner would be asked for more than one question may bring.
-func (p *planned) tooMuch(l *Limits) bool {
+// passed reports whether some owner would be asked for more than one question may bring, or all for more than a run may take.
+func (l *Limits) passed(asked map[string]*question) bool {
 	var all int64
-	for _, q := range p.asked {
+	for _, q := range asked {
 		if q.bytes > l.Question || q.samples > questionSamples || q.chunks > l.Chunks() {
 			return true
 		}

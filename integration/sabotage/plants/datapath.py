@@ -150,7 +150,7 @@ PLANTS = [
     (
         "lookahead lets a run ask for as much as it likes",
         "./datapath/lookahead TestARunKeepsToItsLimits",
-        [("datapath/lookahead/question.go", "if end > r.first && p.tooMuch(l) {", "if end < r.first && p.tooMuch(l) {")],
+        [("datapath/lookahead/question.go", "if end > r.first && l.passed(asked) {", "if end < r.first && l.passed(asked) {")],
     ),
     (
         "datapath keeps what was read ahead for a rank that reads elsewhere now",
