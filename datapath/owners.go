@@ -212,7 +212,6 @@ const longThink = time.Hour
 
 // forPeers says who reads a batch, so that those who are asked for a part of it can fetch ahead.
 func (b *batch) forPeers(at shuffle.Cursor, v *visit) {
-	b.number = v.Number()
 	b.reader = &peer.Reader{Params: at.Plan.Params(), Epoch: at.Epoch.Number(), Cursor: at, Think: min(v.Think, longThink)}
 	b.reader.Plan, b.reader.Cursor.Epoch = nil, nil
 }

@@ -42,7 +42,7 @@ func (p *Path) Run(ctx context.Context) error {
 			p.giveUp()
 		}
 		p.hot.expire(now)
-		p.ahead.expire(p.readers.Stands)
+		p.ahead.expire()
 		if !p.cfg.NoPrefetch && !p.busy() {
 			p.prefetch(ctx, now, &started)
 		}

@@ -39,10 +39,10 @@ type readAhead struct {
 // rank is a rank that reads what peers own. One that has jumped is another rank: the one that it was is forgotten with its reader.
 type rank struct {
 	lookahead.Course[brought]
-	source *Source         // that it reads
-	reader *peer.Reader    // as of its last request
-	number uint64          // of the reader in the table of readers
-	ctx    context.Context // ends when the rank is forgotten
+	source *Source          // that it reads
+	reader *peer.Reader     // as of its last request
+	visit  *lookahead.Visit // its last one
+	ctx    context.Context  // ends when the rank is forgotten
 	leave  context.CancelFunc
 }
 
@@ -64,7 +64,7 @@ func newReadAhead(p *Path, total, most int64) *readAhead {
 
 // come notes a request. A rank begins with the first batch of which a part is far. It returns nil where nothing is read ahead.
 func (a *readAhead) come(s *Source, at shuffle.Cursor, b *batch, far bool) *rank {
-	if b.number == 0 || a.limits.Question < 0 {
+	if b.visit == nil || !b.visit.Followed() || a.limits.Question < 0 {
 		return nil
 	}
 	a.mu.Lock()
@@ -80,7 +80,7 @@ func (a *readAhead) come(s *Source, at shuffle.Cursor, b *batch, far bool) *rank
 		a.ranks = append(a.ranks, r)
 	}
 	r.Come(at)
-	r.reader, r.number = b.reader, b.number
+	r.reader, r.visit = b.reader, b.visit.Visit
 	return r
 }
 
@@ -216,12 +216,19 @@ func (a *readAhead) release(n *batchRun) {
 }
 
 // expire forgets ranks whose reader has gone, or has left them behind: they read elsewhere.
-func (a *readAhead) expire(stands func(reader uint64) (at shuffle.Cursor, ok bool)) {
+func (a *readAhead) expire() {
+	a.forget(func(r *rank) bool {
+		at, ok := r.visit.Stands()
+		return !ok || lookahead.Passed(at, r.At())
+	})
+}
+
+// forget forgets some ranks.
+func (a *readAhead) forget(which func(*rank) bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.ranks = slices.DeleteFunc(a.ranks, func(r *rank) bool {
-		at, ok := stands(r.number)
-		over := !ok || lookahead.Passed(at, r.At())
+		over := which(r)
 		if over {
 			r.leave()
 			r.GiveUp()
@@ -233,7 +240,7 @@ func (a *readAhead) expire(stands func(reader uint64) (at shuffle.Cursor, ok boo
 // stop ends everything that is on its way, and waits for it. Nothing begins any more.
 func (a *readAhead) stop() {
 	a.end()
-	a.expire(func(uint64) (at shuffle.Cursor, ok bool) { return at, false })
+	a.forget(func(*rank) bool { return true })
 	a.running.Wait()
 }
 

@@ -66,7 +66,7 @@ func (s *Source) visit(at shuffle.Cursor, b *batch) {
 	b.fits, b.visit = s.path.fits(s, time.Now()), v
 	if at.Epoch.Local() {
 		b.next = unfollowed
-		if v.Number() != 0 {
+		if v.Followed() {
 			b.next = followed
 		}
 	}
@@ -120,7 +120,6 @@ type batch struct {
 	tries    bool         // it waits for no memory: chunkcache.ErrNoRoom says that there is none now
 	visit    *visit       // what is known of its reader; nil: the batch is of no plan
 	reader   *peer.Reader // who reads, for peers; nil: they are not told
-	number   uint64       // of its reader in the table of readers; 0: of none
 	asked    []string     // members that are not asked for it: they have failed, or are late
 	twins    [][2]int     // segments that are one sample: the one that is not asked for, and the one that is
 	lent     []byte       // its piece of the body that a mixture has taken for all its parts; nil: none

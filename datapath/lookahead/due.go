@@ -29,6 +29,9 @@ type standing struct {
 	groups    groups
 }
 
+// comesFor reports whether the reader comes here for a chunk; a nil one has gone.
+func (s *standing) comesFor(chunk uint64) bool { return s != nil && s.groups.comeFor(s.plan, chunk) }
+
 // Coming says what readers come for a chunk.
 type Coming struct {
 	Due     time.Duration // until the first of them does; Never: none is known to come
@@ -99,7 +102,7 @@ func (c Coming) later(than Coming) bool {
 
 // note adds what one reader comes for.
 func (c *Coming) note(s *standing, chunk uint64) {
-	if !s.groups.comeFor(s.plan, chunk) {
+	if !s.comesFor(chunk) {
 		return
 	}
 	span, ok := s.epoch.Next(chunk, s.last)
@@ -144,7 +147,7 @@ func (r *Readers) Distance(d Dataset, chunk int, again bool) time.Duration {
 	if r.cfg.Mine == nil || r.cfg.Mine(d, chunk) {
 		for _, x := range (*r.known.Load())[d] {
 			s := x.stands.Load()
-			if !s.groups.comeFor(s.plan, uint64(chunk)) {
+			if !s.comesFor(uint64(chunk)) {
 				continue
 			}
 			for _, samples := range s.uses(uint64(chunk)) {

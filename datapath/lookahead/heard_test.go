@@ -140,19 +140,18 @@ func TestAReaderElsewhereWithoutLocality(t *testing.T) {
 	}
 }
 
-// A reader is found by its number as long as it is there.
-func TestNumbersOfReaders(t *testing.T) {
+// A visit tells where its reader stands as long as that is there.
+func TestAVisitTellsWhereItsReaderStands(t *testing.T) {
 	d := newData(40, 10)
 	r := New(Config{Budget: 100})
 	p := d.plan(t, shuffle.Window, 2, 1)
 	v := r.read(d, at(p, 0, 0, 10), begin())
-	_, here := r.Stands(v.Number())
-	_, next := r.Stands(v.Number() + 1)
-	if v.Number() == 0 || !here || next {
-		t.Errorf("got number %d, followed: %v, the next one too: %v", v.Number(), here, next)
+	r.read(d, at(p, 0, 10, 10), begin())
+	if where, here := v.Stands(); !v.Followed() || !here || where.First != 10 {
+		t.Errorf("got followed %v, there %v, at %d; want it at 10", v.Followed(), here, where.First)
 	}
 	r.Forget(begin().Add(time.Hour))
-	if _, here := r.Stands(v.Number()); here {
+	if _, here := v.Stands(); here {
 		t.Error("a reader that has gone is followed")
 	}
 }

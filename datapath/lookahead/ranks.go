@@ -49,7 +49,7 @@ type rank struct {
 	seen                time.Time
 	done                time.Time // when its last answer was sent
 	open                int       // answers that are not sent yet
-	reader              uint64    // the number of the one that it stands at
+	reader              *reader   // that it stands at; nil: at none
 	elsewhere           bool      // it reads at another gateway, and is not listed
 	demand              demand
 
@@ -98,14 +98,13 @@ func (r *Readers) step(d Dataset, at shuffle.Cursor, now time.Time) (k *rank, th
 // join notes where a rank stands now; nil: at no reader. A reader that its last rank has left has jumped, or ended: it
 // is not waited for as long as one that has only begun.
 func (r *Readers) join(k *rank, x *reader) {
-	if x != nil && k.reader == x.number {
+	if k.reader == x {
 		return
 	}
-	if o := r.numbered[k.reader]; o != nil {
-		o.ranks--
+	if k.reader != nil {
+		k.reader.ranks--
 	}
-	if k.reader = 0; x != nil {
-		k.reader = x.number
+	if k.reader = x; x != nil {
 		x.ranks++
 	}
 }

@@ -22,7 +22,6 @@ const (
 
 // reader is where one job stands in one plan. Its ranks count as one.
 type reader struct {
-	number  uint64
 	dataset Dataset
 	at      shuffle.Cursor // of the foremost request
 	opening position       // of its first batch
@@ -154,7 +153,7 @@ func (x *reader) rate() float64 {
 
 // thought notes a rank's demand.
 func (x *reader) thought(k *rank, now time.Time) {
-	if f := x.fastest; f == nil || f.reader != x.number || now.Sub(f.seen) > readerGone || k.demand.rate() > f.demand.rate() {
+	if f := x.fastest; f == nil || f.reader != x || now.Sub(f.seen) > readerGone || k.demand.rate() > f.demand.rate() {
 		x.fastest = k
 	}
 }

@@ -44,15 +44,13 @@ const hints = 4096
 type Readers struct {
 	cfg Config
 
-	mu       sync.Mutex // guards what follows and what is in it
-	plans    map[planKey][]*reader
-	all      []*reader // the one first that came first
-	turns    []turn    // of all readers, in a pass over what is missing
-	lacking  []*reader // need their next epochs, which are to be prepared without the lock
-	held     int64     // bytes that the plans of the readers keep alive
-	numbered map[uint64]*reader
-	numbers  uint64 // of readers so far
-	ranks    *simplelru.LRU[rankKey, *rank]
+	mu      sync.Mutex // guards what follows and what is in it
+	plans   map[planKey][]*reader
+	all     []*reader // the one first that came first
+	turns   []turn    // of all readers, in a pass over what is missing
+	lacking []*reader // need their next epochs, which are to be prepared without the lock
+	held    int64     // bytes that the plans of the readers keep alive
+	ranks   *simplelru.LRU[rankKey, *rank]
 
 	changes atomic.Uint64
 	lost    atomic.Bool                           // a chunk has gone that a reader comes for soon
@@ -62,7 +60,7 @@ type Readers struct {
 
 // New returns a table without readers.
 func New(cfg Config) *Readers {
-	r := &Readers{cfg: cfg, plans: map[planKey][]*reader{}, numbered: map[uint64]*reader{}}
+	r := &Readers{cfg: cfg, plans: map[planKey][]*reader{}}
 	r.ranks, _ = simplelru.NewLRU[rankKey, *rank](maxRanks, nil) // an error says that the size is not above 0
 	r.publish()
 	return r
@@ -122,12 +120,15 @@ func (r *Readers) unlock() {
 		x := r.lacking[0]
 		r.lacking = r.lacking[1:]
 		plan, number := x.at.Plan, x.coming
+		if plan == nil { // the reader has gone
+			continue
+		}
 		r.mu.Unlock()
 		next := plan.Epoch(number)
 		prepare(next)
 		r.mu.Lock()
 		x.coming = 0
-		if r.numbered[x.number] == x && x.at.Epoch.Number()+1 == number {
+		if x.at.Plan != nil && x.at.Epoch.Number()+1 == number {
 			x.next = next
 			r.stand(x)
 		}
@@ -208,17 +209,6 @@ func (r *Readers) Forget(now time.Time) {
 // expected. It takes no lock.
 func (r *Readers) Changes() uint64 { return r.changes.Load() }
 
-// Stands returns where the reader of a number stands, as far as plan, epoch and first position go; false: it has gone. Numbers
-// are those of Visit.Number.
-func (r *Readers) Stands(number uint64) (at shuffle.Cursor, ok bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if x := r.numbered[number]; x != nil {
-		return shuffle.Cursor{Plan: x.at.Plan, Epoch: x.at.Epoch, First: x.at.First}, true
-	}
-	return shuffle.Cursor{}, false
-}
-
 // Alone notes that a first batch waits for no whole chunk: it is read sample by sample.
 func (v *Visit) Alone() {
 	v.of.mu.Lock()
@@ -232,12 +222,17 @@ func (v *Visit) Alone() {
 // ranks that read at other gateways. Of such a chunk it takes a few samples at most, in each epoch other ones.
 func (v *Visit) ComesFor(chunk int) bool { return v.groups.comeFor(v.plan, uint64(chunk)) }
 
-// Number names the reader, 0 for one that is not followed.
-func (v *Visit) Number() uint64 {
-	if v.reader == nil {
-		return 0
+// Followed reports whether it is known what the reader comes for.
+func (v *Visit) Followed() bool { return v.reader != nil }
+
+// Stands returns where the reader stands now, as far as plan, epoch and first position go; false: it has gone, or was never followed.
+func (v *Visit) Stands() (at shuffle.Cursor, ok bool) {
+	if v.reader != nil {
+		if s := v.reader.stands.Load(); s != nil {
+			return shuffle.Cursor{Plan: s.plan, Epoch: s.epoch, First: s.first}, true
+		}
 	}
-	return v.reader.number
+	return shuffle.Cursor{}, false
 }
 
 // Answered notes that the bytes are there, or that they will not come. It reports whether the reader is new, and now

@@ -99,10 +99,8 @@ func (r *Readers) add(d Dataset, at shuffle.Cursor, now time.Time) *reader {
 	if !r.makeRoom(d, at, now) {
 		return nil
 	}
-	r.numbers++
-	x := &reader{number: r.numbers, dataset: d, at: at, opening: position{at.Epoch.Number(), at.First}, step: now, seen: now, state: opening}
+	x := &reader{dataset: d, at: at, opening: position{at.Epoch.Number(), at.First}, step: now, seen: now, state: opening}
 	r.all = append(r.all, x)
-	r.numbered[x.number] = x
 	k := keyOf(d, at)
 	r.held += r.holds(k, at.Plan)
 	r.plans[k] = append(r.plans[k], x)
@@ -111,18 +109,18 @@ func (r *Readers) add(d Dataset, at shuffle.Cursor, now time.Time) *reader {
 	return x
 }
 
-// remove forgets a reader.
+// remove forgets a reader, and lets go of its plan and its epochs.
 func (r *Readers) remove(x *reader) {
 	r.changes.Add(1)
 	is := func(o *reader) bool { return o == x }
 	r.all = slices.DeleteFunc(r.all, is)
-	x.soon = 0
-	delete(r.numbered, x.number)
 	k := keyOf(x.dataset, x.at)
 	if r.plans[k] = slices.DeleteFunc(r.plans[k], is); len(r.plans[k]) == 0 {
 		delete(r.plans, k)
 	}
 	r.held -= r.holds(k, x.at.Plan)
+	x.at, x.next, x.ahead = shuffle.Cursor{}, nil, ahead{} // visits and ranks may know the reader still
+	x.stands.Store(nil)
 }
 
 // publish tells which readers there are to those who must not wait, plan by plan: questions about one epoch follow each other.

@@ -130,7 +130,7 @@ PLANTS = [
     (
         "datapath keeps what was sent along for readers that have gone",
         "./datapath TestWhatIsSentAlongIsNotKeptForNobody",
-        [("datapath/prefetch.go", "\t\tp.ahead.expire(p.readers.Stands)\n", "")],
+        [("datapath/prefetch.go", "\t\tp.ahead.expire()\n", "")],
     ),
     (
         "datapath asks for a sample twice that is under way",
