@@ -41,13 +41,11 @@ func (x *reader) came(at shuffle.Cursor, now time.Time) (changed bool) {
 	g.number, g.of = at.Group()
 	_, known := x.here[g]
 	x.here[g] = now
-	if patience := max(readerNew, x.patience()); now.Sub(x.swept) > patience {
-		x.swept = now
-		for o, seen := range x.here {
-			if now.Sub(seen) > patience {
-				delete(x.here, o)
-				known = false
-			}
+	patience := max(readerNew, x.patience())
+	for o, seen := range x.here {
+		if now.Sub(seen) > patience {
+			delete(x.here, o)
+			known = false
 		}
 	}
 	if known {

@@ -18,7 +18,8 @@ const (
 
 // Need is a chunk that a reader comes for soon and that is missing.
 type Need struct {
-	Place
+	Dataset Dataset
+	Chunk   int
 	Due     time.Duration // until the reader stalls for want of it
 	Samples uint64        // of the chunk, that the reader takes in this use
 	First   bool          // the reader waits for it, or for others, with its first batch
@@ -230,7 +231,8 @@ func (r *Readers) With(n Need, chunk int) (Need, bool) {
 
 func (x *reader) need(u *use) Need {
 	return Need{
-		Place:   Place{x.dataset, int(u.Chunk)},
+		Dataset: x.dataset,
+		Chunk:   int(u.Chunk),
 		Due:     x.until(u),
 		Samples: u.left(x.at.First),
 		First:   x.state == opening,

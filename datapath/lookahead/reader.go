@@ -38,7 +38,6 @@ type reader struct {
 	fastest *rank // of those that stand here: its demand is the reader's; nil: none is known
 
 	here   map[group]time.Time // when a rank of each group last read at this gateway
-	swept  time.Time           // when here was last rid of groups that read elsewhere
 	groups groups              // those that come for chunks here
 
 	ahead

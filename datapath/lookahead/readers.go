@@ -30,12 +30,6 @@ type Config struct {
 	Mine func(d Dataset, chunk int) bool
 }
 
-// Place is one chunk of one data set.
-type Place struct {
-	Dataset Dataset
-	Chunk   int
-}
-
 // hints is for how many chunks it is remembered which reader comes first: those that are asked again and again
 // before one goes are some ten.
 const hints = 4096

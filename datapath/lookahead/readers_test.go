@@ -45,8 +45,8 @@ func TestReadersKeepFewLargePlans(t *testing.T) {
 		want   int
 	}{
 		{shuffle.Window, 1, readerLimit},
-		{shuffle.Window, 400, 54},
-		{shuffle.Window, 1600, 13},
+		{shuffle.Window, 400, 46},
+		{shuffle.Window, 1600, 11},
 		{shuffle.Window, 20_000, 1},
 		{shuffle.Slot, 1600, 11},
 		{shuffle.None, 20_000, readerLimit}, // which keeps no order of the chunks

@@ -10,12 +10,11 @@ import (
 // readerLimit is how many readers are followed at once, and fewer where their plans are large.
 const readerLimit = 1024
 
-// Bytes that orders keep for each chunk of their data set, and for each lane of Slot, as a lane may cut a chunk.
+// Bytes that an order keeps for each chunk of its data set, and for each lane of Slot, as a lane may cut a chunk: the order
+// of the chunks, its inverse and sums over it in an epoch, and half of what the plan keeps for its epochs.
 const (
-	epochHolds = 48 // the order of the chunks, its inverse and sums over it, in an epoch
-	pieceHolds = 16 // what Slot keeps in its plan, or with importance in an epoch
-	laneHolds  = 36 // beside that, for each lane
-	drawHolds  = 8  // with importance, in a plan and in an epoch
+	epochHolds = 56
+	drawnHolds = 72 // with importance
 )
 
 // planKey names a plan. The same plan prepared again is the same: its order follows from the data
@@ -155,29 +154,20 @@ func (r *Readers) makeRoom(d Dataset, at shuffle.Cursor, now time.Time) bool {
 // holds is what one more reader of a plan keeps alive: the plan and two of its epochs, or one epoch
 // where another reader has the rest.
 func (r *Readers) holds(k planKey, p *shuffle.Plan) int64 {
-	twin := len(r.plans[k]) > 0
-	var plan, epoch int64
-	params, chunks := k.params, int64(k.dataset.Chunks())
-	if params.Shuffle != shuffle.None {
-		epoch += epochHolds
+	each, epochs, chunks := int64(epochHolds), int64(2), int64(k.dataset.Chunks())
+	switch {
+	case k.params.Importance != "":
+		each = drawnHolds
+	case k.params.Shuffle == shuffle.None:
+		return 0
 	}
-	if params.Importance != "" {
-		plan, epoch = plan+drawHolds, epoch+drawHolds
+	if k.params.Shuffle == shuffle.Slot {
+		chunks += int64(min(k.params.Window, p.Samples()))
 	}
-	var lanes int64
-	if params.Shuffle == shuffle.Slot {
-		lanes = int64(min(params.Window, p.Samples()))
-		if params.Importance != "" {
-			epoch += pieceHolds
-		} else {
-			plan += pieceHolds
-		}
+	if len(r.plans[k]) > 0 {
+		epochs = 1
 	}
-	all := epoch * (chunks + lanes)
-	if !twin {
-		all += (plan+epoch)*(chunks+lanes) + laneHolds*lanes
-	}
-	return all
+	return each * epochs * chunks
 }
 
 // dropIdle forgets readers that have gone.
