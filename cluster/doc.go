@@ -21,6 +21,9 @@
 // For some minutes after a gateway has come it is remembered who owned its chunks before (Former), for what was read
 // once from the store may still be there; of a member that drains as long as it answers.
 //
+// A gateway that drains says so in a hello (Drain). Each member asks it back, and takes over from its answer what is the member's from
+// now on (Config.Inherit).
+//
 // Nothing here is agreed upon: each gateway has a view of its own, and views differ for a while. Two that take different
 // gateways for the owner of a chunk read it once more from the store, and send the same bytes.
 package cluster

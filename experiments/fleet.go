@@ -129,7 +129,7 @@ func (d *data) join(ctx context.Context, cfg fleetConfig, i int, addresses []str
 		return m, err
 	}
 	id := fmt.Sprintf("%s-%d", cfg.name, i)
-	client := peer.NewClient(peer.ClientConfig{Cluster: cfg.name, ID: id, Boot: id})
+	client := peer.NewClient(peer.ClientConfig{Cluster: cfg.name, ID: id})
 	m.cluster = cluster.New(cluster.Config{
 		Name: cfg.name, ID: id, Boot: id, Address: addresses[i], Weight: uint64(cfg.room),
 		Serves:    map[peer.Served]int{{Dataset: dataset, Generation: d.index.Generation()}: d.index.Chunks()},

@@ -198,7 +198,7 @@ func TestQuestionsArePaidFromTheBudget(t *testing.T) {
 			}
 			for k, v := range map[string]string{
 				"Millrace-Cluster": harness.ClusterName, "Millrace-Peer-Version": "2",
-				"Millrace-Member": "gw-9", "Millrace-Boot": "1", "Millrace-Deadline-Ms": "1000",
+				"Millrace-Member": "gw-9", "Millrace-Deadline-Ms": "1000",
 			} {
 				r.Header.Set(k, v)
 			}

@@ -44,7 +44,7 @@ func post(t *testing.T, address, path, member string, body []byte) (status int, 
 		t.Fatal(err)
 	}
 	for k, v := range map[string]string{
-		ClusterHeader: testCluster, VersionHeader: strconv.Itoa(Version), MemberHeader: member, BootHeader: "7", DeadlineHeader: "1000",
+		ClusterHeader: testCluster, VersionHeader: strconv.Itoa(Version), MemberHeader: member, DeadlineHeader: "1000",
 	} {
 		r.Header.Set(k, v)
 	}

@@ -20,9 +20,9 @@ import (
 
 // ClientConfig of a Client. Cluster and ID are needed; of the rest a zero value means its default.
 type ClientConfig struct {
-	Cluster  string
-	ID, Boot string      // of the gateway that asks
-	TLS      *tls.Config // nil: plain HTTP
+	Cluster string
+	ID      string      // of the gateway that asks
+	TLS     *tls.Config // nil: plain HTTP
 
 	SharedCert bool // the names of certificates are not those of members
 
@@ -169,7 +169,6 @@ func (c *Client) post(ctx context.Context, w *lifeWatch, address, path string, w
 		ClusterHeader:     {c.cfg.Cluster},
 		VersionHeader:     {strconv.Itoa(Version)},
 		MemberHeader:      {c.cfg.ID},
-		BootHeader:        {c.cfg.Boot},
 		DeadlineHeader:    {strconv.FormatInt(max(1, wait.Milliseconds()), 10)},
 		"Idempotency-Key": {}, // for the transport, which sends none
 	}

@@ -256,13 +256,13 @@ func TestWhatEveryRequestCarries(t *testing.T) {
 		got = r.Header
 		return nil, errors.New("unplugged")
 	})
-	client := NewClient(ClientConfig{Cluster: testCluster, ID: "a", Boot: "7", Transport: transport})
+	client := NewClient(ClientConfig{Cluster: testCluster, ID: "a", Transport: transport})
 	q, dst, _ := newShelf(1, 100).question(1, 10)
 	if err := client.Read(t.Context(), "x:1", q, dst); !errors.Is(err, ErrDown) {
 		t.Errorf("got %v, want %v", err, ErrDown)
 	}
 	for name, want := range map[string]string{
-		ClusterHeader: testCluster, MemberHeader: "a", BootHeader: "7", VersionHeader: "2", DeadlineHeader: "60000",
+		ClusterHeader: testCluster, MemberHeader: "a", VersionHeader: "2", DeadlineHeader: "60000",
 	} {
 		if values := got.Values(name); len(values) != 1 || values[0] != want {
 			t.Errorf("%s: got %q, want %q", name, values, want)

@@ -20,7 +20,7 @@ func onPipes(t *testing.T, f func(t *testing.T, ln *pipes, client *Client)) {
 	t.Helper()
 	bubble.Test(t, func(t *testing.T) {
 		ln := newPipes()
-		cfg := ClientConfig{Cluster: testCluster, ID: "a", Boot: "7"}
+		cfg := ClientConfig{Cluster: testCluster, ID: "a"}
 		transport := newTransport(NewClient(cfg).cfg)
 		transport.DialContext = ln.dial
 		cfg.Transport = transport

@@ -109,7 +109,7 @@ func (s *shelf) question(ranges, length int) (q *Query, dst, want [][]byte) {
 // header is what every request of a gateway carries.
 func header() http.Header {
 	return http.Header{
-		ClusterHeader: {testCluster}, VersionHeader: {strconv.Itoa(Version)}, MemberHeader: {"a"}, BootHeader: {"7"}, DeadlineHeader: {"60000"},
+		ClusterHeader: {testCluster}, VersionHeader: {strconv.Itoa(Version)}, MemberHeader: {"a"}, DeadlineHeader: {"60000"},
 	}
 }
 
@@ -172,7 +172,7 @@ func listen(t testing.TB) net.Listener {
 // were started earlier.
 func asker(t testing.TB, change func(*ClientConfig)) *Client {
 	t.Helper()
-	cfg := ClientConfig{Cluster: testCluster, ID: "a", Boot: "7", SharedCert: true}
+	cfg := ClientConfig{Cluster: testCluster, ID: "a", SharedCert: true}
 	// Two cores that many tests share may keep anybody waiting: what is about time runs on a clock
 	// of its own.
 	cfg.Dial, cfg.Silence = time.Minute, time.Minute

@@ -257,6 +257,6 @@ func (s *Server) logRefusal(r *http.Request, refused *Refused, err error) {
 		level = zerolog.WarnLevel
 	}
 	s.cfg.Log.WithLevel(level).Str("from", r.RemoteAddr).Str("member", some(r.Header.Get(MemberHeader), maxNameBytes)).
-		Str("boot", some(r.Header.Get(BootHeader), maxNameBytes)).Str("path", some(r.URL.Path, maxNameBytes)).Str("code", refused.Code).Err(err).
+		Str("path", some(r.URL.Path, maxNameBytes)).Str("code", refused.Code).Err(err).
 		Int("left_out", leftOut).Msg("peer request refused")
 }

@@ -8,7 +8,6 @@ const (
 	ClusterHeader  = "Millrace-Cluster"      // the cluster's name
 	VersionHeader  = "Millrace-Peer-Version" // Version
 	MemberHeader   = "Millrace-Member"       // the ID of the gateway that asks
-	BootHeader     = "Millrace-Boot"         // which start of it
 	DeadlineHeader = "Millrace-Deadline-Ms"  // of a read: how long the asker will wait for the answer to begin
 )
 

@@ -27,7 +27,7 @@ func (p *process) assemble() {
 	set, run := p.machine.set, p.machine.run
 	d := run.history.Data
 	m.client = peer.NewClient(peer.ClientConfig{
-		Cluster: run.history.Cluster, ID: p.machine.id, Boot: p.boot, Transport: &wire{from: p, peers: run.machineAt, open: map[*process]bool{}},
+		Cluster: run.history.Cluster, ID: p.machine.id, Transport: &wire{from: p, peers: run.machineAt, open: map[*process]bool{}},
 	})
 	m.cluster = cluster.New(cluster.Config{
 		Name: run.history.Cluster, ID: p.machine.id, Boot: p.boot, Address: p.machine.address, Weight: uint64(set.Budget),

@@ -77,7 +77,7 @@ func (s *Node) joinCluster() error {
 		client, served = files.Client(), files.Server()
 		s.certificates = append(s.certificates, certificate{"peer", c.Cert, files.Files})
 	}
-	p.client = peer.NewClient(peer.ClientConfig{Cluster: c.Name, ID: c.Member, Boot: boot, TLS: client, SharedCert: c.SharedCert})
+	p.client = peer.NewClient(peer.ClientConfig{Cluster: c.Name, ID: c.Member, TLS: client, SharedCert: c.SharedCert})
 	p.cluster = cluster.New(cluster.Config{
 		Name: c.Name, ID: c.Member, Boot: boot, Address: c.Advertise,
 		Weight: uint64(s.cfg.memoryOfAll()), Discovery: &discovery.Names{Where: c.Where, Log: s.log}, Client: p.client, Inherit: p.inherit, Log: s.log,
