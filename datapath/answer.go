@@ -37,7 +37,7 @@ func (p *Path) Answer(ctx context.Context, q *peer.Query) (*chunkindex.Body, err
 	if q.Cached {
 		body, err = s.answerCached(ctx, b)
 	} else {
-		body, err = s.gather(ctx, b, b, &batch{}, nil)
+		body, err = s.body(ctx, b, b, &batch{}, nil)
 	}
 	if errors.Is(err, chunkcache.ErrNoRoom) {
 		err = fmt.Errorf("answer for %d bytes of %q: %w", b.bytes, q.Dataset, peer.ErrNoRoom)
@@ -45,8 +45,8 @@ func (p *Path) Answer(ctx context.Context, q *peer.Query) (*chunkindex.Body, err
 	if err != nil {
 		return nil, err
 	}
-	p.asked.servedReads.Add(1)
-	p.asked.servedBytes.Add(uint64(b.bytes))
+	p.peerCounts.servedReads.Add(1)
+	p.peerCounts.servedBytes.Add(uint64(b.bytes))
 	return body, nil
 }
 
@@ -103,7 +103,7 @@ func (s *Source) answerCached(ctx context.Context, b *batch) (*chunkindex.Body, 
 		return nil, err
 	}
 	segments := [][]byte{room.bytes[:b.bytes]}
-	if rest := s.path.disk.bring(ctx, &load{source: s}, b.fills(b.all(), segments)); len(rest) > 0 {
+	if rest := s.path.disk.bring(ctx, &load{source: s}, b.fills([]int{0}, segments)); len(rest) > 0 {
 		room.close()
 		return nil, peer.ErrNotHere
 	}

@@ -48,7 +48,7 @@ func (f *fetch) group(missing []int) [][]int {
 	var groups [][]int
 	var total int64
 	for _, c := range missing {
-		if f.source.path.disk.answers(f.source, c) || f.former(c) != "" {
+		if f.source.path.disk.answers(f.source, c) || f.source.former(c) != "" {
 			groups = append(groups, []int{c})
 			continue
 		}

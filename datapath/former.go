@@ -6,17 +6,15 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/cluster/peer"
-	"github.com/millrace-data/millrace/datapath/chunkcache"
 	"github.com/millrace-data/millrace/internal/pause"
 )
 
 // formerWait is how long a peer may take for a chunk that it is thought to have: then the store is asked.
 const formerWait = 2 * time.Second
 
-// former returns the former owner of a chunk that has come to this gateway lately, "" if none is known, or if that peer has had
-// nothing of late. It is called under the cache's lock.
-func (f *fetch) former(chunk int) string {
-	s := f.source
+// former returns the former owner of a chunk that has come to this gateway lately, "" if none is
+// known, or if that peer has had nothing of late. It is called under the cache's lock.
+func (s *Source) former(chunk int) string {
 	if s.name == "" || s.owner(chunk) != "" {
 		return ""
 	}
@@ -42,46 +40,43 @@ func newFormers(next tier) formers {
 	return formers{next, pause.NewList[string](pause.Rule{Failures: formerMisses, First: formerRests})}
 }
 
-// Load asks the former owner of a chunk for all of it.
+// Load asks the former owner of a chunk for all of it. That gateway sends what is in its memory or on
+// its disk: it asks nobody, loads nothing and waits for no load. So gateways cannot wait for each
+// other in a circle, also where the chunk is loaded to answer a peer.
 func (f *formers) Load(ctx context.Context, l *load, fills []*fill) error {
-	if l.fetch != nil && len(fills) == 1 && l.fetch.fromPeer(ctx, fills[0].whole) {
+	member := ""
+	if l.fetch != nil && len(fills) == 1 {
+		member = l.source.former(fills[0].Chunk)
+	}
+	switch {
+	case member == "":
+	case f.ask(ctx, l.source, member, fills[0]):
+		f.silent.Forget(member)
 		return nil
+	default:
+		f.silent.Failed(member, time.Now())
 	}
 	return f.next.Load(ctx, l, fills)
 }
 
-// fromPeer brings a chunk from the gateway that held it before, and reports whether it did. That one sends what is in its memory or on
-// its disk: it asks nobody, loads nothing and waits for no load. So nobody can wait for each other in a circle, also where
-// this chunk is loaded to answer a peer.
-func (f *fetch) fromPeer(ctx context.Context, fill *chunkcache.Fill[key]) (sent bool) {
-	s, chunk := f.source, fill.Chunk
-	member := f.former(chunk)
-	if member == "" {
-		return false
-	}
-	defer func() {
-		if silent := s.path.formers.silent; sent {
-			silent.Forget(member)
-		} else {
-			silent.Failed(member, time.Now())
-		}
-	}()
-	p, dst, desc := s.path, fill.Bytes(), s.index.Chunk(chunk)
+// ask reports whether a member has sent a chunk.
+func (f *formers) ask(ctx context.Context, s *Source, member string, x *fill) bool {
+	dst, desc := x.whole.Bytes(), s.index.Chunk(x.Chunk)
 	q := &peer.Query{
 		Dataset: s.name, Generation: s.index.Generation(), Cached: true,
-		Chunks: []peer.Wanted{{Chunk: chunk, Digest: desc.Digest, Ranges: []chunkindex.Range{{Length: uint32(len(dst))}}}},
+		Chunks: []peer.Wanted{{Chunk: x.Chunk, Digest: desc.Digest, Ranges: []chunkindex.Range{{Length: uint32(len(dst))}}}},
 	}
 	ctx, cancel := context.WithTimeout(ctx, formerWait)
 	defer cancel()
-	if p.read(ctx, member, q, [][]byte{dst}, nil) != nil {
+	if s.path.read(ctx, member, q, [][]byte{dst}, nil) != nil {
 		return false
 	}
 	if !s.intact(desc, dst, checksum(dst)) {
-		p.lied(member)
+		s.path.lied(member)
 		return false
 	}
-	p.asked.former.Add(1)
-	fill.Publish()
+	s.path.peerCounts.former.Add(1)
+	x.whole.Publish()
 	return true
 }
 
@@ -103,7 +98,7 @@ func (p *Path) Pull(ctx context.Context, member string, held peer.Held) {
 		if p.gate.enterWarm(ctx) != nil {
 			return
 		}
-		comes := (&fetch{source: s}).former(chunk) == member
+		comes := s.former(chunk) == member
 		if !comes || p.free() < s.Cost(chunk) || !w.bring(ctx, chunk, true) {
 			p.gate.leaveWarm(true)
 			if comes || p.formers.silent.Paused(member, time.Now()) {

@@ -37,12 +37,12 @@ type gathering struct {
 	kept     []*chunkcache.Buffer[key] // of what was needed of chunks that were given back
 }
 
-// gather brings the parts of a batch into a body.
-func (s *Source) gather(ctx context.Context, b, near, far *batch, run *batchRun) (*chunkindex.Body, error) {
+// body brings a batch.
+func (s *Source) body(ctx context.Context, b, near, far *batch, run *batchRun) (*chunkindex.Body, error) {
 	begun := time.Now()
-	g, err := s.collect(ctx, near, far, run)
+	g, err := s.gather(ctx, near, far, run)
 	if run != nil && errors.Is(err, chunkcache.ErrNoRoom) {
-		g, err = s.collect(ctx, near, far, nil)
+		g, err = s.gather(ctx, near, far, nil)
 	}
 	if err != nil {
 		return nil, err
@@ -53,8 +53,8 @@ func (s *Source) gather(ctx context.Context, b, near, far *batch, run *batchRun)
 	return chunkindex.NewBody(g.segments, g.came.tiers(b.bytes, time.Since(begun)), g.close).OnSettle(g.settle), nil
 }
 
-// collect brings both parts of a batch. With a run it waits for no memory.
-func (s *Source) collect(ctx context.Context, near, far *batch, run *batchRun) (*gathering, error) {
+// gather brings both parts of a batch. With a run it waits for no memory.
+func (s *Source) gather(ctx context.Context, near, far *batch, run *batchRun) (*gathering, error) {
 	list := s.path.segments.Get().(*[][]byte)
 	n := max(near.segments, far.segments)
 	*list = slices.Grow((*list)[:0], n)[:n]
@@ -154,7 +154,7 @@ func (g *gathering) reserve(ctx context.Context, parts ...*batch) (l *load, err 
 
 // withFar brings the far part while near brings the other one. What no owner has sent comes last.
 func (g *gathering) withFar(ctx context.Context, l *load, near func() error) error {
-	defer func() { g.came.add(l.came) }()
+	defer func() { g.came = l.came }()
 	if len(g.far.chunks) == 0 {
 		return near()
 	}
@@ -162,9 +162,13 @@ func (g *gathering) withFar(ctx context.Context, l *load, near func() error) err
 	defer stop()
 	asked, lost := &load{source: g.source}, &unsent{}
 	var running sync.WaitGroup
+	fills := make([]*fill, len(g.far.chunks))
+	for i, c := range g.far.chunks {
+		fills[i] = &fill{ChunkRanges: c, segments: g.segments}
+	}
 	running.Go(func() {
 		first := hotTier{g.source.path.hot, ownersTier{g.far, lost}}
-		_ = first.Load(during, asked, g.far.fills(g.far.all(), g.segments)) // what did not come is in lost
+		_ = first.Load(during, asked, fills) // what did not come is in lost
 	})
 	err := near()
 	if err != nil {
@@ -174,14 +178,15 @@ func (g *gathering) withFar(ctx context.Context, l *load, near func() error) err
 		return err
 	}
 	l.came.add(asked.came)
-	switch {
-	case len(lost.fills) == 0:
-		return nil
-	case g.far.origin == ofRun:
-		lost.leaveOut()
-		return nil
+	if len(lost.fills) > 0 && g.far.origin != ofRun {
+		return hereTier{g.far}.Load(ctx, l, lost.fills)
 	}
-	return hereTier{g.far}.Load(ctx, l, lost.fills)
+	for _, x := range lost.fills {
+		for _, r := range x.Ranges {
+			g.segments[r.Seq] = nil
+		}
+	}
+	return nil
 }
 
 func (g *gathering) giveBack() {
@@ -202,16 +207,8 @@ func (g *gathering) close() {
 	g.source.path.segments.Put(g.list)
 }
 
-// acquire leases chunks, each given by its number in b.chunks, in this order.
-func (s *Source) acquire(ctx context.Context, b *batch, which []int) (*chunkcache.Leases[key], error) {
-	wait, err := s.begin(ctx, b, which)
-	if err != nil {
-		return nil, err
-	}
-	return wait()
-}
-
-// begin does what acquire does, but for the wait.
+// begin leases chunks, each given by its number in b.chunks, in this order. wait returns the leases
+// once all chunks are there.
 func (s *Source) begin(ctx context.Context, b *batch, which []int) (wait func() (*chunkcache.Leases[key], error), err error) {
 	if l, ok := s.lease(b, which); ok {
 		if b.next != unknown {
@@ -269,7 +266,11 @@ func (s *Source) copyChunks(ctx context.Context, b *batch, whole []int, segments
 		whole = whole[len(side):]
 		g.Go(func() error {
 			missing := s.missing(b, group)
-			l, err := s.acquire(ctx, b, group)
+			wait, err := s.begin(ctx, b, group)
+			var l *chunkcache.Leases[key]
+			if err == nil {
+				l, err = wait()
+			}
 			if err != nil && !errors.Is(err, chunkcache.ErrNoRoom) {
 				return err
 			}

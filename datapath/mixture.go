@@ -232,7 +232,7 @@ func (o *ofPath) lend(ctx context.Context) (leave func(), body room, err error) 
 	}
 	leave = func() {}
 	if far > 0 {
-		leave = o.path.asking.enter(ctx, far)
+		leave = o.path.askLimit.enter(ctx, far)
 	}
 	if body, err = o.path.room(ctx, o.path.withGaps(o.bytes), true); err == nil {
 		o.share(body.bytes)

@@ -67,11 +67,16 @@ func (p *Path) sharedAs(name, generation string) *Source {
 	return nil
 }
 
-// owners remembers who owns the chunks of one dataset in one view: to ask for it anew takes a hash for each member.
+// spread is by how much more than its share a gateway may own: placement evens it out to that.
+const spread = 1.07
+
+// owners remembers who owns the chunks of one dataset in one view: to ask for it anew takes a hash
+// for each member.
 type owners struct {
 	view  uint64
 	of    []atomic.Pointer[string] // of each chunk: its owner, "" for this gateway; nil: not asked for yet
 	names sync.Map                 // of members, each to the one copy of it in memory
+	held  int64                    // bytes of memory that the chunks take that are to be held here
 }
 
 // owner returns the member that is to hold a chunk, "" if that is this gateway. It takes no lock but for the first answer
@@ -90,11 +95,13 @@ func (s *Source) owner(chunk int) string {
 // ownersNow returns the owners in the view of now.
 func (s *Source) ownersNow() *owners {
 	for {
-		view, is := s.path.cfg.Peers.View(), s.owners.Load()
+		peers, is := s.path.cfg.Peers, s.owners.Load()
+		view := peers.View()
 		if is != nil && is.view == view {
 			return is
 		}
-		fresh := &owners{view: view, of: make([]atomic.Pointer[string], s.index.Chunks())}
+		held := float64(s.cost) * peers.Share(s.index.Generation()) * spread
+		fresh := &owners{view: view, of: make([]atomic.Pointer[string], s.index.Chunks()), held: min(int64(held), s.cost)}
 		if s.owners.CompareAndSwap(is, fresh) {
 			return fresh
 		}
@@ -128,45 +135,25 @@ func (p *Path) reown() {
 	p.view.Store(view)
 }
 
-// part is how much memory those chunks of a dataset take that this gateway is to hold, in one view.
-type part struct {
-	known bool
-	view  uint64
-	cost  int64
-}
-
-// spread is by how much more than its share a gateway may own: placement evens it out to that.
-const spread = 1.07
-
-// held returns how much memory the chunks take that are to be held here. The caller holds the path's lock.
+// held returns how many bytes of memory the chunks take that are to be held here.
 func (s *Source) held() int64 {
 	if s.name == "" {
 		return s.cost
 	}
-	peers := s.path.cfg.Peers
-	if view := peers.View(); !s.part.known || s.part.view != view {
-		cost := float64(s.cost) * peers.Share(s.index.Generation()) * spread
-		s.part = part{true, view, min(int64(cost), s.cost)}
-	}
-	return s.part.cost
+	return s.ownersNow().held
 }
 
 // split divides a batch into its near part, which this gateway brings itself, and its far part, which
 // it asks others for: what they own and is not in memory here, nor on its way there, nor on disk. The
 // far part holds each sample once, in order of place.
 func (s *Source) split(b *batch) (near, far *batch) {
-	there := func(c chunkindex.ChunkRanges) bool { return s.elsewhere(c.Chunk) != "" }
-	first := -1
-	if s.name != "" {
-		first = slices.IndexFunc(b.chunks, there)
-	}
-	if first < 0 {
+	if s.name == "" {
 		return b, &batch{}
 	}
-	here, away := slices.Clone(b.chunks[:first]), []chunkindex.ChunkRanges(nil)
+	var here, away []chunkindex.ChunkRanges
 	var twins [][2]int
-	for _, c := range b.chunks[first:] {
-		if !there(c) {
+	for _, c := range b.chunks {
+		if s.elsewhere(c.Chunk) == "" {
 			here = append(here, c)
 			continue
 		}
@@ -226,38 +213,30 @@ func (b *batch) of(chunks []chunkindex.ChunkRanges) *batch {
 	return &part
 }
 
-// all returns the numbers of all chunks.
-func (b *batch) all() []int {
-	which := make([]int, len(b.chunks))
-	for i := range which {
-		which[i] = i
-	}
-	return which
-}
+// askShare is the part of the budget that batches may hold together while they wait for owners, a
+// half: chunks that this gateway loads to answer peers need the other half. Without the limit many
+// batches at once would fill all gateways with empty bodies, no owner could load a chunk, and each
+// gateway would read the store for itself.
+const askShare = 2
 
-// askingShare is the part of the budget that batches may hold together while they wait for peers, a half: chunks that this gateway loads
-// to answer peers need the other half. Without it many batches at once would fill all gateways with empty bodies, no owner
-// could load a chunk, and each gateway would read the store for itself.
-const askingShare = 2
-
-// asking bounds the memory of the batches that wait for peers.
-type asking struct {
+// askLimit bounds the memory of the batches that wait for owners.
+type askLimit struct {
 	max   int64
 	bytes *semaphore.Weighted
 }
 
-func newAsking(total int64) *asking {
-	n := max(total/askingShare, 1)
-	return &asking{n, semaphore.NewWeighted(n)}
+func newAskLimit(total int64) *askLimit {
+	n := max(total/askShare, 1)
+	return &askLimit{n, semaphore.NewWeighted(n)}
 }
 
-// turn waits for a turn to ask peers for a batch. A batch that waits for nothing gets a turn now or ErrNoRoom, and a part of a mixture
-// has got one with its memory.
-func (a *asking) turn(ctx context.Context, b *batch) (leave func(), err error) {
-	switch n := min(b.bytes, a.max); {
-	case b.lent != nil:
+// turn waits for a turn to ask owners for the far part of a batch. A batch that waits for no memory
+// gets a turn now or ErrNoRoom, and a part of a mixture has got one with its memory.
+func (a *askLimit) turn(ctx context.Context, far *batch) (leave func(), err error) {
+	switch n := min(far.bytes, a.max); {
+	case far.lent != nil:
 		return func() {}, nil
-	case !b.tries:
+	case !far.tries:
 		return a.enter(ctx, n), nil
 	case a.bytes.TryAcquire(n):
 		return func() { a.bytes.Release(n) }, nil
@@ -265,8 +244,9 @@ func (a *asking) turn(ctx context.Context, b *batch) (leave func(), err error) {
 	return nil, chunkcache.ErrNoRoom
 }
 
-// enter waits for a turn to ask for n bytes, but for budget.DefaultWait at most: then the batch asks without a turn.
-func (a *asking) enter(ctx context.Context, n int64) (leave func()) {
+// enter waits for a turn to ask for n bytes, but for budget.DefaultWait at most: then the batch asks
+// without a turn.
+func (a *askLimit) enter(ctx context.Context, n int64) (leave func()) {
 	n = min(n, a.max)
 	ctx, cancel := context.WithTimeout(ctx, budget.DefaultWait)
 	defer cancel()

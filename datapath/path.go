@@ -72,7 +72,7 @@ type Path struct {
 	hot      *hot
 	ahead    *readAhead
 	yield    []yielding // to who needs memory now, in this order
-	asking   *asking
+	askLimit *askLimit
 	formers  formers
 
 	reowning sync.Mutex    // held to change view
@@ -84,7 +84,7 @@ type Path struct {
 	sources                                        atomic.Uint64
 	storeReads, storeBytes, rangeReads, rangeBytes atomic.Uint64
 	prefetched                                     atomic.Uint64
-	asked                                          asked
+	peerCounts                                     peerCounts
 }
 
 // New returns a path with nothing in memory. It becomes the budget's reclaimer, so a budget has one path.
@@ -118,7 +118,7 @@ func New(cfg Config) *Path {
 	if cfg.Peers != nil {
 		followed.Mine = mine
 	}
-	p.ahead, p.asking = newReadAhead(p, total, cfg.CarryBytes), newAsking(total)
+	p.ahead, p.askLimit = newReadAhead(p, total, cfg.CarryBytes), newAskLimit(total)
 	p.readers = lookahead.New(followed)
 	p.tables = chunkcache.NewObjects[tableKey](cfg.Budget, max(total/tableShare, 1), chunkindex.Cached.Bytes,
 		func(n int64) { p.cache.Reclaim(n, chunkcache.Soon) })
@@ -326,7 +326,7 @@ func (p *Path) Stats() Stats {
 		OpenLeases: c.OpenLeases, TableBytes: p.tables.Bytes(),
 		BudgetTotal: p.budget.Total(), BudgetInUse: p.budget.InUse(), BudgetPeak: p.budget.Peak(),
 	}
-	p.asked.fill(&s)
+	p.peerCounts.fill(&s)
 	s.CarriedHits, s.CarriedBytes = p.ahead.hits.Load(), p.ahead.bytes.Load()
 	if p.disk != nil {
 		s.Disk, s.DiskDropped = p.disk.cache.Stats(), p.disk.dropped.Load()

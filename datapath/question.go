@@ -95,7 +95,7 @@ func (o ownersTier) ask(ctx context.Context, l *load, member string, fills []*fi
 			// while some is held: without it the member is waited for.
 			hedge := others.of(chunksOf(fills))
 			hedge.origin, hedge.visit = afterPeers, nil
-			beside, err = s.collect(during, &batch{tries: true}, hedge, nil)
+			beside, err = s.gather(during, &batch{tries: true}, hedge, nil)
 			return err
 		}
 		err = ownersTier{&others, o.next}.Load(ctx, l, fills)
@@ -172,15 +172,6 @@ func (u *unsent) Load(_ context.Context, _ *load, fills []*fill) error {
 	return errUnsent
 }
 
-// leaveOut takes the segments of the samples away.
-func (u *unsent) leaveOut() {
-	for _, x := range u.fills {
-		for _, r := range x.Ranges {
-			x.segments[r.Seq] = nil
-		}
-	}
-}
-
 // chunksOf returns what fills want, in the order in which it is stored.
 func chunksOf(fills []*fill) []chunkindex.ChunkRanges {
 	chunks := make([]chunkindex.ChunkRanges, len(fills))
@@ -200,33 +191,33 @@ func partOf(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, time.Until(until)/peerPart)
 }
 
-// asked counts what went between this gateway and others.
-type asked struct {
+// peerCounts counts what went between this gateway and others.
+type peerCounts struct {
 	reads, bytes, failed, lies, servedReads, servedBytes, former atomic.Uint64
 }
 
-func (a *asked) fill(s *Stats) {
-	s.PeerReads, s.PeerBytes, s.PeerFailed, s.PeerLies = a.reads.Load(), a.bytes.Load(), a.failed.Load(), a.lies.Load()
-	s.PeerServedReads, s.PeerServedBytes, s.FormerChunks = a.servedReads.Load(), a.servedBytes.Load(), a.former.Load()
+func (c *peerCounts) fill(s *Stats) {
+	s.PeerReads, s.PeerBytes, s.PeerFailed, s.PeerLies = c.reads.Load(), c.bytes.Load(), c.failed.Load(), c.lies.Load()
+	s.PeerServedReads, s.PeerServedBytes, s.FormerChunks = c.servedReads.Load(), c.servedBytes.Load(), c.former.Load()
 }
 
 // read asks a member, and counts what becomes of that.
 func (p *Path) read(ctx context.Context, member string, q *peer.Query, dst [][]byte, instead Instead) error {
-	p.asked.reads.Add(1)
+	p.peerCounts.reads.Add(1)
 	err := p.cfg.Peers.Read(ctx, member, q, dst, instead)
 	switch {
 	case err == nil:
 		for _, b := range dst {
-			p.asked.bytes.Add(uint64(len(b)))
+			p.peerCounts.bytes.Add(uint64(len(b)))
 		}
 	case !errors.Is(err, peer.ErrNotHere) && !errors.Is(ctx.Err(), context.Canceled): // else nobody wants to know any more
-		p.asked.failed.Add(1)
+		p.peerCounts.failed.Add(1)
 	}
 	return err
 }
 
 // lied notes that what a member sent was not what the index says.
 func (p *Path) lied(member string) {
-	p.asked.lies.Add(1)
+	p.peerCounts.lies.Add(1)
 	p.cfg.Peers.Lied(member)
 }

@@ -51,9 +51,8 @@ type batchRun = lookahead.Run[brought]
 
 // brought is what a run has brought.
 type brought struct {
-	done     chan struct{}            // closed when all that will come has come
-	chunks   []chunkindex.ChunkRanges // in order of place; nil: nothing has come
-	segments [][]byte                 // of their samples, by Seq; nil: that has not come
+	done chan struct{} // closed when all that will come has come
+	all  *gathering    // of far samples only, without a segment for those that were not sent; nil: nothing has come
 }
 
 func newReadAhead(p *Path, total, most int64) *readAhead {
@@ -84,17 +83,14 @@ func (a *readAhead) come(s *Source, at shuffle.Cursor, b *batch, far bool) *rank
 	return r
 }
 
-// served notes that a rank has its batch: now its next run is in the way of none.
-func (a *readAhead) served(r *rank) {
-	if r != nil {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		a.begin(r)
-	}
-}
-
-// begin begins the next run of a rank if it is due, and if there is memory that nobody waits for. The caller holds mu.
+// begin begins the next run of a rank if it is due, and if there is memory that nobody waits for. It is called when the rank has
+// its batch, and when its last run is there: then the next one is in the way of none.
 func (a *readAhead) begin(r *rank) {
+	if r == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	if r.ctx.Err() != nil || a.limits.Left(a.held) < a.limits.Run() || a.path.budget.Waiting() > 0 {
 		return
 	}
@@ -107,10 +103,8 @@ func (a *readAhead) begin(r *rank) {
 	reader.Epoch, reader.First, reader.End = at.Epoch.Number(), at.First, at.End
 	a.running.Go(func() {
 		a.bring(r, n, &reader)
-		a.mu.Lock()
-		defer a.mu.Unlock()
 		close(n.Came.done)
-		n.Release()
+		a.release(n)
 		a.begin(r)
 	})
 }
@@ -135,14 +129,14 @@ func (a *readAhead) bring(r *rank, n *batchRun, reader *peer.Reader) {
 		return
 	}
 	f.reader, f.fits = reader, limits.Fits
-	g, err := s.collect(ctx, &batch{tries: true}, f, nil)
+	g, err := s.gather(ctx, &batch{tries: true}, f, nil)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if err != nil {
 		n.Cost, a.held = 0, a.held-cost
 		return
 	}
-	n.Came.chunks, n.Came.segments = f.chunks, g.segments
+	n.Came.all = g
 	n.Free = func() {
 		g.close()
 		a.held -= cost
@@ -164,7 +158,7 @@ func (a *readAhead) wait(ctx context.Context, r *rank, at shuffle.Cursor) *batch
 	defer cancel()
 	select {
 	case <-n.Came.done:
-		if n.Came.chunks != nil {
+		if n.Came.all != nil {
 			return n
 		}
 	case <-ctx.Done():
@@ -179,7 +173,7 @@ func (a *readAhead) take(n *batchRun, f *batch, segments [][]byte) *batch {
 	for _, c := range f.chunks {
 		var left []chunkindex.Range
 		for _, r := range c.Ranges {
-			if segments[r.Seq] = n.Came.find(c.Chunk, r); segments[r.Seq] == nil {
+			if segments[r.Seq] = n.Came.all.find(c.Chunk, r); segments[r.Seq] == nil {
 				left = append(left, r)
 				continue
 			}
@@ -193,17 +187,17 @@ func (a *readAhead) take(n *batchRun, f *batch, segments [][]byte) *batch {
 	return f.of(chunks)
 }
 
-// find returns the segment of a sample, nil if the run has not brought it.
-func (b *brought) find(chunk int, want chunkindex.Range) []byte {
-	i, ok := slices.BinarySearchFunc(b.chunks, chunk, func(c chunkindex.ChunkRanges, chunk int) int { return c.Chunk - chunk })
+// find returns the segment of a far sample, nil if that has not come.
+func (g *gathering) find(chunk int, want chunkindex.Range) []byte {
+	i, ok := slices.BinarySearchFunc(g.far.chunks, chunk, func(c chunkindex.ChunkRanges, chunk int) int { return c.Chunk - chunk })
 	if !ok {
 		return nil
 	}
-	ranges := b.chunks[i].Ranges
+	ranges := g.far.chunks[i].Ranges
 	if i, ok = slices.BinarySearchFunc(ranges, want, byPlace); !ok {
 		return nil
 	}
-	return b.segments[ranges[i].Seq]
+	return g.segments[ranges[i].Seq]
 }
 
 // release ends the use of a run, if there is one.

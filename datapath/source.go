@@ -29,7 +29,6 @@ type Source struct {
 	onDisk bool      // its chunks may be kept on disk
 	origin [32]byte  // on whose word, there; zero where they are proved by SHA-256
 	name   string    // under which peers know it; "": they do not
-	part   part      // of its chunks that this gateway is to hold
 
 	owners atomic.Pointer[owners] // nil: nobody has asked for one
 }
@@ -97,16 +96,16 @@ func (s *Source) bring(ctx context.Context, at shuffle.Cursor, b *batch) (*chunk
 	near, far := s.split(b)
 	ahead := s.path.ahead
 	rank := ahead.come(s, at, b, len(far.chunks) > 0)
-	defer ahead.served(rank)
+	defer ahead.begin(rank)
 	if len(far.chunks) == 0 {
-		return s.gather(ctx, b, near, far, nil)
+		return s.body(ctx, b, near, far, nil)
 	}
-	leave, err := s.path.asking.turn(ctx, far)
+	leave, err := s.path.askLimit.turn(ctx, far)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	return s.gather(ctx, b, near, far, ahead.wait(ctx, rank, at))
+	return s.body(ctx, b, near, far, ahead.wait(ctx, rank, at))
 }
 
 // batch is one request, its chunks in stored order.
