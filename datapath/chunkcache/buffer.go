@@ -19,16 +19,20 @@ func (c *Cache[K]) Buffer(ctx context.Context, n int64) (*Buffer[K], error) {
 	if class+entryCost > c.budget.Total() {
 		class = max(n, c.budget.Total()-entryCost) // all there is: not worth a refusal
 	}
-	s, err := c.bufferSlot(ctx, class, n)
+	var s *slot // a free one, found when it is this caller's turn
+	held, err := c.budget.ReserveOr(ctx, min(class+entryCost, max(n, c.budget.Total())), func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		s = c.takeFree(class)
+		return s != nil
+	})
 	if err != nil {
 		return nil, err
 	}
-	s.length = n
-	if err := s.ready(); err != nil {
-		s.drop()
-		return nil, err
+	if s == nil {
+		s = &slot{class: class, arena: c.arena, held: held}
 	}
-	return &Buffer[K]{cache: c, slot: s}, nil
+	return c.open(s, n)
 }
 
 // TryBuffer returns n bytes of any content, of memory that is free or of chunks that no reader comes for soon; false
@@ -37,44 +41,33 @@ func (c *Cache[K]) TryBuffer(n int64) (*Buffer[K], bool) {
 	if c.budget.Waiting() > 0 {
 		return nil, false
 	}
-	return c.buffer(n, c.budget.TryReserve)
+	return c.tryBuffer(n, c.budget.TryReserve)
 }
 
-// buffer takes a slot of memory that is free, that reserve grants, or of chunks that no reader comes for soon.
-func (c *Cache[K]) buffer(n int64, reserve reserve) (*Buffer[K], bool) {
+// tryBuffer takes a slot of memory that is free, that reserve grants, or of chunks that no reader comes for soon.
+func (c *Cache[K]) tryBuffer(n int64, reserve reserve) (*Buffer[K], bool) {
 	for {
 		c.mu.Lock()
 		slots, need := c.takeSlots([]int64{n}, reserve)
 		c.mu.Unlock()
-		switch {
-		case slots == nil && !c.makeRoom(need, Soon):
-			return nil, false
-		case slots == nil:
-			continue
-		case slots[0].ready() != nil:
-			slots[0].drop()
+		if slots != nil {
+			b, err := c.open(slots[0], n)
+			return b, err == nil
+		}
+		if !c.makeRoom(need, Soon) {
 			return nil, false
 		}
-		return &Buffer[K]{cache: c, slot: slots[0]}, true
 	}
 }
 
-// bufferSlot takes a free slot or reserves a new one. Whose turn it is the budget knows.
-func (c *Cache[K]) bufferSlot(ctx context.Context, class, n int64) (*slot, error) {
-	if err := context.Cause(ctx); err != nil {
+// open makes a slot ready for n bytes.
+func (c *Cache[K]) open(s *slot, n int64) (*Buffer[K], error) {
+	s.length = n
+	if err := s.ready(); err != nil {
+		s.drop()
 		return nil, err
 	}
-	var free *slot
-	held, err := c.budget.ReserveOr(ctx, min(class+entryCost, max(n, c.budget.Total())), func() bool {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		free = c.takeFree(class)
-		return free != nil
-	})
-	if err != nil || free != nil {
-		return free, err
-	}
-	return &slot{class: class, arena: c.arena, held: held}, nil
+	return &Buffer[K]{cache: c, slot: s}, nil
 }
 
 // Bytes returns the memory, until Close.

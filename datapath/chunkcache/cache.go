@@ -78,20 +78,17 @@ func (c *Cache[K]) Stats() Stats {
 // Reclaim gives at least n bytes of the budget back if it can: free slots first, then idle chunks
 // that go for what is due then. It returns the bytes.
 func (c *Cache[K]) Reclaim(n, due int64) (back int64) {
-	c.mu.Lock()
-	going, back := c.takeAny(n)
-	c.mu.Unlock()
 	for back < n {
 		c.mu.Lock() // for one chunk at a time: to choose it takes a while, and requests wait
-		s := c.evict(due)
+		s := c.takeAny()
+		if s == nil {
+			s = c.evict(due)
+		}
 		c.mu.Unlock()
 		if s == nil {
 			break
 		}
-		going = append(going, s)
 		back += s.cost()
-	}
-	for _, s := range going {
 		s.drop()
 	}
 	return back
@@ -149,20 +146,13 @@ func (c *Cache[K]) Populate(n int64) bool {
 	if !ok {
 		return false
 	}
-	s := &slot{class: class, arena: c.arena, held: held}
-	if s.ready() != nil {
-		s.drop()
+	b, err := c.open(&slot{class: class, arena: c.arena, held: held}, n)
+	if err != nil {
 		return false
 	}
-	c.mu.Lock()
-	c.putFree(s)
-	c.mu.Unlock()
-	c.budget.Nudge()
+	b.Close()
 	return true
 }
-
-// Wait returns when no load is running any more.
-func (c *Cache[K]) Wait() { c.loads.Wait() }
 
 // Drop waits for the loads and gives back all that is not leased: address space too, if nothing is.
 func (c *Cache[K]) Drop() {
@@ -216,16 +206,12 @@ func (c *Cache[K]) evict(due int64) *slot {
 	return e.slot
 }
 
-// takeAny takes free slots of n bytes or more, or all there are, and returns their bytes too.
-func (c *Cache[K]) takeAny(n int64) (taken []*slot, bytes int64) {
+// takeAny takes a free slot, nil if there is none.
+func (c *Cache[K]) takeAny() *slot {
 	for class := range c.free {
-		for bytes < n && len(c.free[class]) > 0 {
-			s := c.takeLast(class)
-			taken = append(taken, s)
-			bytes += s.cost()
-		}
+		return c.takeLast(class)
 	}
-	return taken, bytes
+	return nil
 }
 
 // putFree keeps a slot for the next chunk of its class.
@@ -275,9 +261,11 @@ func (c *Cache[K]) make(slots []*slot, sizes []int64, missing int64, reserve res
 	if !ok {
 		return false
 	}
-	instead, _ := c.takeAny(missing - held.Size())
-	for _, s := range instead {
+	var instead []*slot
+	for held.Size() < missing {
+		s := c.takeAny()
 		held.Join(s.held)
+		instead = append(instead, s)
 	}
 	for i, n := range sizes {
 		if slots[i] == nil {

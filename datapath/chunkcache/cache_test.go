@@ -43,6 +43,13 @@ func acquire(ctx context.Context, c *Cache[int], a asking) (*Leases[int], error)
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// wanted reports whether a request still waits for a chunk.
+func wanted(f *Fill[int]) bool {
+	f.cache.mu.Lock()
+	defer f.cache.mu.Unlock()
+	return f.entry.refs > 0
+}
+
 // content is what key holds, for as long as anybody may look.
 func content(key, size int) []byte {
 	b := make([]byte, size)
@@ -112,7 +119,7 @@ func newCacheWith(tb testing.TB, total int64, cfg Config, due func(int) int64) (
 
 func empty(tb testing.TB, c *Cache[int], b *budget.Budget) {
 	tb.Helper()
-	c.Wait()
+	c.loads.Wait()
 	if got := b.Pinned(); got != 0 {
 		tb.Fatalf("got %d bytes pinned without a lease, want 0", got)
 	}
@@ -166,7 +173,7 @@ func concurrently(t *testing.T, due func(int) int64, soon *atomic.Int64) {
 			script := func(ctx context.Context, fills []*Fill[int]) error {
 				mu.Lock()
 				for _, f := range fills {
-					if old := loading[f.Key()]; old != nil && old.Wanted() && f.Wanted() { // else everybody left one of them
+					if old := loading[f.Key()]; old != nil && wanted(old) && wanted(f) { // else everybody left one of them
 						t.Errorf("key %d is loaded twice at a time", f.Key())
 					}
 					loading[f.Key()] = f

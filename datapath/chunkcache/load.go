@@ -64,13 +64,6 @@ func (f *Fill[K]) ready() error {
 	return f.beside.ready()
 }
 
-// Wanted reports whether a request still waits for the chunk.
-func (f *Fill[K]) Wanted() bool {
-	f.cache.mu.Lock()
-	defer f.cache.mu.Unlock()
-	return f.entry.refs > 0
-}
-
 // Publish hands the filled chunk to its waiters and keeps it in memory.
 func (f *Fill[K]) Publish() { f.cache.settle(f, nil) }
 

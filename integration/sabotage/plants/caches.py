@@ -79,7 +79,7 @@ PLANTS = [
     (
         "who waits for memory does not look for a free slot",
         "./datapath/chunkcache TestWhoWaitsTakesAFreeSlot",
-        [("datapath/chunkcache/buffer.go", "\t\tfree = c.takeFree(class)\n", "\t\tif c.budget.Waiting() == 0 {\n\t\t\tfree = c.takeFree(class)\n\t\t}\n")],
+        [("datapath/chunkcache/buffer.go", "\t\ts = c.takeFree(class)\n", "\t\tif c.budget.Waiting() == 0 {\n\t\t\ts = c.takeFree(class)\n\t\t}\n")],
     ),
     (
         "each slot is a mapping of its own",
