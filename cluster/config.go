@@ -59,15 +59,6 @@ const (
 	remember   = 5 * time.Minute  // for so long a change of members is remembered, and who has gone
 )
 
-// The times that health is made of. A member that failed is left alone for coolFirst, twice as long after each failure up to
-// coolMost, and for coolLie at least after a lie. It starts anew once it was well for forgiven.
-const (
-	coolFirst = 2 * time.Second
-	coolMost  = 30 * time.Second
-	coolLie   = 30 * time.Second
-	forgiven  = time.Minute
-)
-
 // CheckName refuses names of clusters and members that a log or a header could not show.
 func CheckName(name string) error {
 	bad := func(r rune) bool {

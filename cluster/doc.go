@@ -11,7 +11,7 @@
 //
 //   - A member that is silent or breaks the protocol is ejected at once, unless more than half of the gateways would be.
 //   - A member that refuses for want of memory or store, or is late, is ejected after three questions in a row that another
-//     gateway has answered in its place (sick.go): with the store down nobody is ejected.
+//     gateway has answered in its place (ejection.go): with the store down nobody is ejected.
 //   - A member that sent bytes that are not what the index says is ejected for 30 s at least.
 //
 // Ejection lasts 2 s, then twice as long each time up to 30 s. After that a hello lets the member in again; one that had

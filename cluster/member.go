@@ -129,30 +129,3 @@ func distinct(serves []peer.Served) []peer.Served {
 	})
 	return slices.Compact(serves)
 }
-
-// eject leaves a member alone, for longer each time that it fails, and for least at least. begun is when the failed
-// question began: one that began before the member was let in again does not count once more.
-func (c *Cluster) eject(m *member, begun time.Time, least time.Duration, why string) {
-	now := time.Now()
-	if m.state == Ejected {
-		if until := now.Add(least); until.After(m.until) {
-			m.until, m.reason = until, why
-		}
-		return
-	}
-	if begun.Before(m.back) {
-		return
-	}
-	if now.Sub(m.back) > forgiven {
-		m.strikes = 0
-	}
-	m.until, m.sick = now.Add(m.cool(least)), 0
-	m.at.awake() // the next hello is due when the member may be back
-	c.turn(m, Ejected, why)
-}
-
-// cool returns for how long a member that has failed is left alone: longer each time.
-func (m *member) cool(least time.Duration) time.Duration {
-	m.strikes++
-	return max(least, min(coolFirst<<min(m.strikes-1, 10), coolMost))
-}

@@ -18,13 +18,14 @@ const rateBytes = 256 << 10
 // peer.ErrOutdone says that instead has brought the bytes.
 func (c *Cluster) Read(ctx context.Context, id string, q *peer.Query, dst [][]byte, instead func(ctx context.Context, beside bool) error) error {
 	r, err := c.begin(id, instead)
+	says := none
 	if err == nil {
 		if err = r.race(ctx, q, dst); err == nil {
 			c.answered(r, dst)
 			return nil
 		}
-		r.fault = faultOf(ctx, err)
-		c.failed(r, err)
+		says = faultOf(ctx, err)
+		c.failed(r, says, err)
 	}
 	if instead != nil && !r.hedged && !errors.Is(ctx.Err(), context.Canceled) {
 		r.outdone = instead(ctx, false) == nil
@@ -32,7 +33,7 @@ func (c *Cluster) Read(ctx context.Context, id string, q *peer.Query, dst [][]by
 	if !r.outdone {
 		return fmt.Errorf("ask member %s: %w", id, err)
 	}
-	if r.fault == ill {
+	if says == ill {
 		c.blame(r, q, err)
 	}
 	return fmt.Errorf("ask member %s: %w: %w", id, peer.ErrOutdone, err)
@@ -46,9 +47,8 @@ type asking struct {
 	begun   time.Time
 	prompt  time.Duration // within which it gives a sign of life
 	instead func(ctx context.Context, beside bool) error
-	fault   fault // what an error says of the member
-	hedged  bool  // instead was tried beside the member
-	outdone bool  // instead has brought the bytes
+	hedged  bool // instead was tried beside the member
+	outdone bool // instead has brought the bytes
 }
 
 // begin looks up a member, and counts the question.
@@ -89,27 +89,6 @@ func (c *Cluster) answered(r *asking, dst [][]byte) {
 	}
 }
 
-// failed counts a question that a member has not answered. A broken member is ejected, unless more than
-// half would be: if most are silent, this machine may be the slow one, and the members left would take the
-// chunks of all. Hellos find out which members are gone.
-func (c *Cluster) failed(r *asking, err error) {
-	c.mu.Lock()
-	defer c.unlock()
-	m := r.member
-	if !errors.Is(err, peer.ErrNotHere) {
-		m.asked.Failed++
-	}
-	if c.members[m.ID] != m || m.state == Gone || r.fault != broken {
-		return
-	}
-	m.at.awake() // a hello says whether it is gone
-
-	// A member that drains owns nothing.
-	if m.Draining || !c.most(func(o *member) bool { return o == m || o.state == Ejected }) {
-		c.eject(m, r.begun, 0, err.Error())
-	}
-}
-
 // measure follows the link's rate: at once upwards, slowly downwards, for a read also waits for
 // what has to be fetched first.
 func (m *member) measure(n uint64, took time.Duration) {
@@ -121,19 +100,6 @@ func (m *member) measure(n uint64, took time.Duration) {
 	} else {
 		m.rate += (rate - m.rate) / 16
 	}
-}
-
-// Lied says that what a member sent was not what the index says. It is not asked for half a minute
-// at least.
-func (c *Cluster) Lied(id string) {
-	c.mu.Lock()
-	defer c.unlock()
-	m := c.members[id]
-	if m == nil || m.state == Gone {
-		return
-	}
-	m.asked.Failed++
-	c.eject(m, time.Now(), coolLie, "what it sent was not what the index says")
 }
 
 // Answered counts what a member was sent.

@@ -102,12 +102,12 @@ PLANTS = [
     (
         "cluster ejects all members that are silent together",
         "./cluster TestSilenceOfAllEjectsHalf",
-        [("cluster/read.go", "if m.Draining || !c.most(", "if true || !c.most(")],
+        [("cluster/ejection.go", "if m.Draining || !c.most(", "if true || !c.most(")],
     ),
     (
         "cluster waits for the next hello of a member that has failed a read",
         "./cluster TestSilenceOfAllEjectsHalf",
-        [("cluster/read.go", "\tm.at.awake() // a hello", "\t// a hello")],
+        [("cluster/ejection.go", "\tm.at.awake() // a hello", "\t// a hello")],
     ),
     (
         "cluster asks those who came with it for chunks that nobody of them has",
@@ -132,27 +132,27 @@ PLANTS = [
     (
         "cluster never gives up a member that refuses everything",
         "./cluster TestRefusalsThatOthersDoNotGive",
-        [("cluster/sick.go", "errors.Is(err, peer.ErrNoRoom), refused && (", "refused && no.Code == \"\" && (")],
+        [("cluster/ejection.go", "errors.Is(err, peer.ErrNoRoom), refused && (", "refused && no.Code == \"\" && (")],
     ),
     (
         "cluster asks another member beside any that is late",
         "./cluster TestHedgesAreFew",
-        [("cluster/sick.go", "if c.hedges < 1 {", "if c.hedges < -1e9 {")],
+        [("cluster/hedge.go", "if c.hedges < 1 {", "if c.hedges < -1e9 {")],
     ),
     (
         "cluster asks beside a late member twice",
         "./cluster TestAQuestionIsHedgedOnce",
-        [("cluster/sick.go", "if !loads && !r.hedged {", "if !loads {")],
+        [("cluster/hedge.go", "if !loads && !r.hedged {", "if !loads {")],
     ),
     (
         "cluster ejects all members that are overloaded together",
         "./cluster TestHalfOfTheMembersStay",
-        [("cluster/sick.go", "return 2*so > all", "return so > all")],
+        [("cluster/ejection.go", "return 2*so > all", "return so > all")],
     ),
     (
         "cluster ejects the first of all members that are slow together",
         "./cluster TestNobodyIsEjectedWhereAllAreSlow",
-        [("cluster/sick.go", "return o.state == Ejected || m.sickAt.Sub(o.poorAt) < forgiven", "return o == m || o.state == Ejected")],
+        [("cluster/ejection.go", "return o.state == Ejected || m.sickAt.Sub(o.poorAt) < forgiven", "return o == m || o.state == Ejected")],
     ),
     (
         "cluster forgives a late member each question that nobody else was asked beside it",
@@ -227,6 +227,6 @@ PLANTS = [
     (
         "cluster lets an ejected member wait for the next hello",
         "./cluster TestEjectedMemberIsBackInTime",
-        [("cluster/member.go", "\tm.at.awake() // the next hello is due when the member may be back", "")],
+        [("cluster/ejection.go", "\tm.at.awake() // the next hello is due when the member may be back", "")],
     ),
 ]

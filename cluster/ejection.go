@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/millrace-data/millrace/cluster/peer"
@@ -14,133 +13,18 @@ import (
 // with the store down no member can answer. So a question counts against a member only if another gateway
 // has answered it in the member's place. Ejection follows
 // Envoy's outlier detection: so many in a row, at most a share of the members, longer each time.
+//
+// A member that failed is left alone for coolFirst, twice as long after each failure up to
+// coolMost, and for coolLie at least after a lie. It starts anew once it was well for forgiven.
 const (
-	sickAfter  = 3    // questions in a row, one after the other
-	hedgeShare = 0.02 // of the questions may be asked of another member too
-	hedgeBurst = 8    // of them at a time
-	hedgeRate  = 0.5  // of them a second: each may cost the store a chunk
+	coolFirst = 2 * time.Second
+	coolMost  = 30 * time.Second
+	coolLie   = 30 * time.Second
+	forgiven  = time.Minute
 
-	// A member gives a sign of life 10 ms after a question, sooner where the bytes are in its
-	// memory. It is late where nothing is heard for that, some more, and eight times what hellos
-	// take of late; the median of all members, since a sick one has slow hellos too.
-	promptFloor = 20 * time.Millisecond
-	promptTimes = 8
-
-	// A member that has given a sign of life loads the bytes. It is late after twice what the
-	// slowest of the last answers of all members took. At first the store may be slow for all: a
-	// cold one takes seconds.
-	loadFloor = 250 * time.Millisecond
-	loadCold  = 2 * time.Second
-	loadTimes = 2
-	loadFade  = 8 // answers after which a slow one counts for a third
-
+	sickAfter  = 3       // questions in a row, one after the other
 	probeBytes = 1 << 20 // of a sample by which an ejected member is tried
 )
-
-// errLate says that another gateway was faster.
-var errLate = errors.New("the member is late")
-
-// race asks the member, and when that is late another one beside it. It returns when both have
-// ended: nil if the member has answered first.
-func (r *asking) race(ctx context.Context, q *peer.Query, dst [][]byte) error {
-	c := r.cluster
-	if r.instead == nil {
-		return c.cfg.Client.Read(ctx, r.address, q, dst)
-	}
-	asked, giveUp := context.WithCancel(ctx)
-	defer giveUp()
-	alive, begun := make(chan struct{}, 1), make(chan struct{}, 1)
-	done := make(chan error, 1)
-	var other chan error
-	go func() {
-		done <- c.cfg.Client.Read(peer.WithProgress(asked, &peer.Progress{Alive: notify(alive), Begun: notify(begun)}), r.address, q, dst)
-	}()
-	late := time.NewTimer(r.prompt)
-	defer late.Stop()
-	loads := false
-	for {
-		select {
-		case err := <-done:
-			if err == nil {
-				giveUp()
-			}
-			if other != nil {
-				r.outdone = <-other == nil && err != nil
-			}
-			return err
-		case <-alive:
-			if !loads && !r.hedged {
-				loads = true
-				late.Reset(loadFloor)
-			}
-		case <-begun:
-			late.Stop()
-		case <-late.C:
-			switch more, hedge := c.late(r, loads); {
-			case more > 0:
-				late.Reset(more)
-			case hedge:
-				r.hedged, other = true, make(chan error, 1)
-				go func() { other <- r.instead(asked, true) }()
-			}
-		case err := <-other:
-			other = nil
-			if err == nil {
-				r.outdone = true
-				giveUp()
-				<-done
-				return fmt.Errorf("no answer for %v: %w", time.Since(r.begun).Round(time.Millisecond), errLate)
-			}
-		}
-	}
-}
-
-// notify returns a function that puts a token into a channel that has room for one.
-func notify(to chan struct{}) func() {
-	return func() {
-		select {
-		case to <- struct{}{}:
-		default:
-		}
-	}
-}
-
-// late is asked when the time of a member seems to be up. It returns how much more the member has, as
-// loads are slow by now; else whether another one may be asked beside it.
-func (c *Cluster) late(r *asking, loads bool) (more time.Duration, hedge bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if left := c.load() - time.Since(r.begun); loads && left > 0 {
-		return min(left, loadFloor), false
-	}
-	r.member.poorAt = time.Now()
-	if c.hedges < 1 {
-		return 0, false
-	}
-	c.hedges--
-	c.hedged++
-	return 0, true
-}
-
-// load returns how long a member may take to bring what it does not hold.
-func (c *Cluster) load() time.Duration { return max(c.prompt, loadFloor, loadTimes*c.slowest) }
-
-// measured takes how long a hello of a member took, and how long members may take from now on to give
-// a sign of life.
-func (c *Cluster) measured(m *member, took time.Duration) {
-	if m.latency == 0 {
-		m.latency = took
-	}
-	m.latency += (took - m.latency) / 8
-	var all []time.Duration
-	for _, o := range c.members {
-		if o.state != Gone {
-			all = append(all, o.latency)
-		}
-	}
-	slices.Sort(all)
-	c.prompt = promptFloor + promptTimes*all[len(all)/2]
-}
 
 // fault is what a question that has failed says of the member.
 type fault int
@@ -165,6 +49,40 @@ func faultOf(ctx context.Context, err error) fault {
 		return ill
 	}
 	return none
+}
+
+// failed counts a question that a member has not answered. A broken member is ejected, unless more than
+// half would be: if most are silent, this machine may be the slow one, and the members left would take the
+// chunks of all. Hellos find out which members are gone.
+func (c *Cluster) failed(r *asking, says fault, err error) {
+	c.mu.Lock()
+	defer c.unlock()
+	m := r.member
+	if !errors.Is(err, peer.ErrNotHere) {
+		m.asked.Failed++
+	}
+	if c.members[m.ID] != m || m.state == Gone || says != broken {
+		return
+	}
+	m.at.awake() // a hello says whether it is gone
+
+	// A member that drains owns nothing.
+	if m.Draining || !c.most(func(o *member) bool { return o == m || o.state == Ejected }) {
+		c.eject(m, r.begun, 0, err.Error())
+	}
+}
+
+// Lied says that what a member sent was not what the index says. It is not asked for half a minute
+// at least.
+func (c *Cluster) Lied(id string) {
+	c.mu.Lock()
+	defer c.unlock()
+	m := c.members[id]
+	if m == nil || m.state == Gone {
+		return
+	}
+	m.asked.Failed++
+	c.eject(m, time.Now(), coolLie, "what it sent was not what the index says")
 }
 
 // blame counts against a member that another gateway has brought what it has not, and ejects it if
@@ -255,4 +173,31 @@ func (c *Cluster) try(ctx context.Context, k *contact) {
 	m.probe = nil // the next hello lets it in
 	m.until = time.Now()
 	k.awake()
+}
+
+// eject leaves a member alone, for longer each time that it fails, and for least at least. begun is when the failed
+// question began: one that began before the member was let in again does not count once more.
+func (c *Cluster) eject(m *member, begun time.Time, least time.Duration, why string) {
+	now := time.Now()
+	if m.state == Ejected {
+		if until := now.Add(least); until.After(m.until) {
+			m.until, m.reason = until, why
+		}
+		return
+	}
+	if begun.Before(m.back) {
+		return
+	}
+	if now.Sub(m.back) > forgiven {
+		m.strikes = 0
+	}
+	m.until, m.sick = now.Add(m.cool(least)), 0
+	m.at.awake() // the next hello is due when the member may be back
+	c.turn(m, Ejected, why)
+}
+
+// cool returns for how long a member that has failed is left alone: longer each time.
+func (m *member) cool(least time.Duration) time.Duration {
+	m.strikes++
+	return max(least, min(coolFirst<<min(m.strikes-1, 10), coolMost))
 }
