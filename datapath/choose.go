@@ -46,7 +46,7 @@ func (s *Source) used(b *batch, c chunkindex.ChunkRanges) bool {
 	case s.name != "" && s.owner(c.Chunk) != "":
 		// Another member keeps the chunk. But a peer that asks here may know better, or the owner fails, and then more will be
 		// asked for: where that takes nothing from readers, the chunk is kept here until the views agree.
-		return b.origin != fromRank && (b.fits || s.path.spares(s.Cost(c.Chunk)))
+		return b.origin != fromRank && (b.fits || s.path.spares(s.index.Chunk(c.Chunk).Length))
 	case b.visit != nil && !b.visit.ComesFor(c.Chunk):
 		// It is at home with ranks that read at another gateway, which brings it. Other samples of it come here in each epoch.
 		return false
@@ -57,7 +57,7 @@ func (s *Source) used(b *batch, c chunkindex.ChunkRanges) bool {
 	switch {
 	case b.next != unknown && coming.Soon:
 		return s.worth(c.Chunk, max(coming.Samples, uint64(len(c.Ranges))))
-	case b.next == unfollowed && s.path.spares(s.Cost(c.Chunk)):
+	case b.next == unfollowed && s.path.spares(s.index.Chunk(c.Chunk).Length):
 		return true
 	case b.visit != nil: // it would be gone before the rest of it is wanted, and be read again each time
 		return false

@@ -105,7 +105,7 @@ func (d *disk) Load(ctx context.Context, l *load, fills []*fill) error {
 	if err := d.next.Load(ctx, l, rest); err != nil {
 		return err
 	}
-	if l.fetch != nil && !l.fetch.toDisk {
+	if rest[0].whole != nil && !l.toDisk {
 		for _, x := range rest {
 			l.source.keep(x.Chunk)
 		}
@@ -140,7 +140,7 @@ func (d *disk) bring(ctx context.Context, l *load, fills []*fill) (rest []*fill)
 
 // read reads one chunk, or samples of one, and reports whether that came.
 func (d *disk) read(ctx context.Context, l *load, x *fill) bool {
-	if l.fetch == nil || l.fetch.held != &d.gate {
+	if l.held != &d.gate {
 		if d.enter(ctx) != nil {
 			return false
 		}

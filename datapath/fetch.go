@@ -9,12 +9,8 @@ import (
 
 // fetch brings chunks that one caller wants together.
 type fetch struct {
-	source *Source
-	held   *gate // no request waits for the chunks: the caller holds a place of this gate; nil: a request waits
-	toDisk bool  // the caller writes the chunks to disk
+	load         // part is set by group
 	first  bool  // the reader waits for its first batch: nothing was fetched ahead
-	part   int64 // bytes of one store read at most, set by group
-
 	chunks []int // to bring, ascending
 }
 
@@ -25,7 +21,7 @@ func (s *Source) describe(chunk int) chunkcache.Chunk[key] {
 }
 
 func (f *fetch) request() chunkcache.Request[key] {
-	return chunkcache.Request[key]{Table: f.source.chunks, Chunks: f.chunks, Ahead: f.held != nil, Due: f.due(), Group: f.group, Load: f.load}
+	return chunkcache.Request[key]{Table: f.source.chunks, Chunks: f.chunks, Ahead: f.held != nil, Due: f.due(), Group: f.group, Load: f.bring}
 }
 
 // due says when the last of the chunks is needed that are missing: a chunk goes for them if it is due later,
@@ -93,11 +89,12 @@ func (s *Source) group(chunks []int, part int64) [][]int {
 	return groups
 }
 
-// load brings one group.
-func (f *fetch) load(ctx context.Context, wholes []*chunkcache.Fill[key]) error {
+// bring brings one group.
+func (f *fetch) bring(ctx context.Context, wholes []*chunkcache.Fill[key]) error {
 	fills := make([]*fill, len(wholes))
 	for i, whole := range wholes {
 		fills[i] = &fill{ChunkRanges: chunkindex.ChunkRanges{Chunk: whole.Chunk}, whole: whole}
 	}
-	return f.source.path.tiers.next.Load(ctx, &load{source: f.source, fetch: f}, fills)
+	l := f.load
+	return l.source.path.tiers.next.Load(ctx, &l, fills)
 }

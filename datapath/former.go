@@ -45,7 +45,7 @@ func newFormers(next tier) formers {
 // other in a circle, also where the chunk is loaded to answer a peer.
 func (f *formers) Load(ctx context.Context, l *load, fills []*fill) error {
 	member := ""
-	if l.fetch != nil && len(fills) == 1 {
+	if fills[0].whole != nil && len(fills) == 1 {
 		member = l.source.former(fills[0].Chunk)
 	}
 	switch {

@@ -131,7 +131,7 @@ func (c counting) ReadRange(ctx context.Context, ref objstore.Ref, offset int64,
 
 // aheadOf fetches a chunk as if a reader came for it.
 func (p *Path) aheadOf(t *testing.T, s *Source, chunk int) error {
-	f := &fetch{source: s, held: s.path.gate, chunks: []int{chunk}}
+	f := &fetch{load: load{source: s, held: s.path.gate}, chunks: []int{chunk}}
 	if !p.gate.enterAhead(1) {
 		t.Fatal("got no place of an idle gate")
 	}

@@ -220,7 +220,7 @@ func (s *Source) begin(ctx context.Context, b *batch, which []int) (wait func() 
 	for n, i := range which {
 		chunks[n] = b.chunks[i].Chunk
 	}
-	f := &fetch{source: s, first: b.visit != nil && b.visit.First, chunks: chunks}
+	f := &fetch{load: load{source: s}, first: b.visit != nil && b.visit.First, chunks: chunks}
 	wait, err = s.path.cache.Start(ctx, f.request())
 	if err != nil {
 		return nil, err

@@ -165,7 +165,7 @@ func (p *Path) start(ctx context.Context, group []lookahead.Need, gate *gate, st
 	for i, n := range group {
 		chunks[i] = n.Chunk
 	}
-	f := &fetch{source: group[0].Dataset.(*Source), held: gate, chunks: chunks}
+	f := &fetch{load: load{source: group[0].Dataset.(*Source), held: gate}, chunks: chunks}
 	read, cancel := context.WithCancel(ctx)
 	flying := &flight{f.source, chunks, cancel}
 	p.flights.Store(flying, nil)

@@ -43,9 +43,9 @@ func (s *Source) Read(ctx context.Context, at shuffle.Cursor, chunks []chunkinde
 	if err != nil {
 		return nil, err
 	}
-	s.visit(at, b)
+	v := s.visit(at, b)
 	body, err := s.bring(ctx, at, b)
-	return b.visit.ended(body, err)
+	return v.ended(body, err)
 }
 
 // visit is one batch in the eyes of those who look ahead; nil: the batch is of no plan.
@@ -56,9 +56,9 @@ type visit struct {
 }
 
 // visit notes in the table of readers that a batch is read, and sets what the batch knows of its reader. It ends with ended.
-func (s *Source) visit(at shuffle.Cursor, b *batch) {
+func (s *Source) visit(at shuffle.Cursor, b *batch) *visit {
 	if at.Plan == nil || at.Epoch == nil {
-		return
+		return nil
 	}
 	s.path.reown()
 	v := &visit{Visit: s.path.readers.Asked(s, at, time.Now()), path: s.path}
@@ -72,6 +72,7 @@ func (s *Source) visit(at shuffle.Cursor, b *batch) {
 	if s.name != "" {
 		b.forPeers(at, v)
 	}
+	return v
 }
 
 // ended notes how the read has ended, and returns that: a body whose end is noted too, or the error.

@@ -18,8 +18,8 @@ func (store) Load(ctx context.Context, l *load, fills []*fill) error {
 	if err := context.Cause(ctx); err != nil { // given up while another tier was asked: the store need not hear of it
 		return err
 	}
-	if l.fetch != nil {
-		return l.fetch.fromStore(ctx, fills)
+	if fills[0].whole != nil {
+		return l.chunks(ctx, fills)
 	}
 	var plain []*fill
 	for _, x := range fills {
@@ -33,25 +33,25 @@ func (store) Load(ctx context.Context, l *load, fills []*fill) error {
 	return l.source.readSamples(ctx, l, plain)
 }
 
-// fromStore reads whole chunks that lie side by side in one shard, of which one store read brings f.part bytes.
-func (f *fetch) fromStore(ctx context.Context, fills []*fill) error {
-	s := f.source
+// chunks reads whole chunks that lie side by side in one shard.
+func (l *load) chunks(ctx context.Context, fills []*fill) error {
+	s := l.source
 	wholes := make([]*portion, len(fills))
 	for i, x := range fills {
 		wholes[i] = s.whole(x.Chunk, x.whole.Bytes(), x.whole.Beside())
-		if f.held == s.path.gate {
+		if l.held == s.path.gate {
 			wholes[i].gates = nil
 		}
 	}
-	err := s.read(ctx, wholes, f.part, nil)
+	err := s.read(ctx, wholes, l.part, nil)
 	for i, x := range fills {
 		switch p := wholes[i]; {
 		case p.right:
 			x.whole.Publish()
 		case err != nil:
-			f.fail(ctx, x.whole, err)
+			s.fail(ctx, x.whole, err)
 		default:
-			f.fail(ctx, x.whole, s.corrupt(ctx, p))
+			s.fail(ctx, x.whole, s.corrupt(ctx, p))
 		}
 	}
 	return err
@@ -59,9 +59,9 @@ func (f *fetch) fromStore(ctx context.Context, fills []*fill) error {
 
 // fail ends a fill with an error. It first notes the chunk in Path.failed, so that what looks ahead does not ask for it again
 // at once. A load that all waiters have left says nothing of the store, and is not noted.
-func (f *fetch) fail(ctx context.Context, fill *chunkcache.Fill[key], err error) {
+func (s *Source) fail(ctx context.Context, fill *chunkcache.Fill[key], err error) {
 	if ctx.Err() == nil {
-		f.source.path.failed.Failed(fill.Key(), time.Now())
+		s.path.failed.Failed(fill.Key(), time.Now())
 	}
 	fill.Fail(err)
 }

@@ -16,12 +16,14 @@ type tier interface {
 	Load(ctx context.Context, l *load, fills []*fill) error
 }
 
-// load is what the fills of one caller have in common.
+// load is what the fills of one caller have in common: all of them are whole chunks, or samples.
 type load struct {
 	source *Source
-	fetch  *fetch // for which whole chunks are brought; nil: samples are, for a body
-	alone  bool   // the body is a first batch that does not wait for whole chunks
-	spare  []byte // of the body, for what lies between samples that one read brings
+	held   *gate  // no request waits for the chunks: the caller holds a place of this gate; nil: a request waits
+	part   int64  // bytes of one store read of whole chunks at most
+	toDisk bool   // the caller writes the chunks to disk
+	alone  bool   // the samples are of a first batch that does not wait for whole chunks
+	spare  []byte // memory for what lies between samples that one read brings
 	came   tally  // bytes of samples
 }
 

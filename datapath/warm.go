@@ -136,7 +136,7 @@ func (w *warming) toDisk(ctx context.Context, chunk int) bool {
 // written to disk where there is one: also a chunk that stays in memory, for it may have to leave before its reader comes.
 func (w *warming) bring(ctx context.Context, chunk int, stays bool) bool {
 	s := w.source
-	f := &fetch{source: s, held: s.path.gate, toDisk: s.onDisk, chunks: []int{chunk}}
+	f := &fetch{load: load{source: s, held: s.path.gate, toDisk: s.onDisk}, chunks: []int{chunk}}
 	request := f.request()
 	if !stays {
 		request.Due = chunkcache.Soon // it only passes through memory
