@@ -1,7 +1,6 @@
 package lookahead
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -14,7 +13,7 @@ type group struct {
 	of     uint64 // groups in all; 1: shares do not follow homes
 }
 
-// groups are the groups whose ranks read at this gateway, ascending, all of one number of groups. A reader comes for the
+// groups are the groups whose ranks read at this gateway, all of one number of groups. A reader comes for the
 // chunks that are at home with them; nil stands for all chunks. They never change.
 type groups []group
 
@@ -27,8 +26,7 @@ func (g groups) comeFor(p *shuffle.Plan, chunk uint64) bool {
 	if !ok {
 		return true
 	}
-	i, _ := slices.BinarySearchFunc(g, first, func(a group, first uint64) int { return cmp.Compare(a.number, first) })
-	return i < len(g) && g[i].number <= last
+	return slices.ContainsFunc(g, func(g group) bool { return first <= g.number && g.number <= last })
 }
 
 // came notes that a rank of a group reads here, and reports whether the reader comes for other chunks than before. A group
@@ -64,6 +62,5 @@ func gather(here map[group]time.Time) groups {
 			return nil
 		}
 	}
-	slices.SortFunc(all, func(a, b group) int { return cmp.Compare(a.number, b.number) })
 	return all
 }

@@ -44,14 +44,14 @@ type rankKey struct {
 
 // rank is where one rank stands and how it came there. It holds no plan and no epoch: those are large. Its sums fade.
 type rank struct {
-	epoch, batch, first uint64
-	total               uint64 // samples of an epoch
-	seen                time.Time
-	done                time.Time // when its last answer was sent
-	open                int       // answers that are not sent yet
-	reader              *reader   // that it stands at; nil: at none
-	elsewhere           bool      // it reads at another gateway, and is not listed
-	demand              demand
+	epoch, first uint64
+	total        uint64 // samples of an epoch
+	seen         time.Time
+	done         time.Time // when its last answer was sent
+	open         int       // answers that are not sent yet
+	reader       *reader   // that it stands at; nil: at none
+	elsewhere    bool      // it reads at another gateway, and is not listed
+	demand       demand
 
 	samples, seconds float64
 	waited           float64 // of seconds
@@ -90,7 +90,7 @@ func (r *Readers) step(d Dataset, at shuffle.Cursor, now time.Time) (k *rank, th
 		}
 	}
 	k.open++
-	k.epoch, k.batch, k.first = at.Epoch.Number(), at.First/max(at.BatchSize, 1), at.First
+	k.epoch, k.first = at.Epoch.Number(), at.First
 	k.total, k.seen = at.Plan.Samples(), now
 	return k, thought, ok
 }
@@ -143,11 +143,11 @@ func (r *Readers) List(now time.Time) []Reader {
 // batches is how many global batches lie before the one that the rank last asked for, from epoch 0 on.
 func (k *rank) batches(size uint64) uint64 {
 	size = max(size, 1)
-	return k.epoch*((k.total+size-1)/size) + k.batch
+	return k.epoch*((k.total+size-1)/size) + k.first/size
 }
 
 func (k *rank) describe(key rankKey, now time.Time) Reader {
-	out := Reader{Job: key.Job, Rank: key.rank, Epoch: k.epoch, Batch: k.batch, Idle: now.Sub(k.seen)}
+	out := Reader{Job: key.Job, Rank: key.rank, Epoch: k.epoch, Batch: k.first / max(key.BatchSize, 1), Idle: now.Sub(k.seen)}
 	if k.seconds > 0 && k.samples > 0 {
 		out.Rate = k.samples / k.seconds
 		out.Waiting = min(k.waited/k.seconds, 1)

@@ -70,8 +70,6 @@ type Visit struct {
 	rank   *rank
 	reader *reader // nil: its order has no locality, so nothing can be known of what comes next, or too many are followed
 	begun  time.Time
-	plan   *shuffle.Plan
-	groups groups // of its reader's ranks that read here
 }
 
 // Asked notes a request of a plan, at.Plan, which has moved its reader to where it is, wherever that is: one out of
@@ -81,7 +79,7 @@ func (r *Readers) Asked(d Dataset, at shuffle.Cursor, now time.Time) *Visit {
 	r.mu.Lock()
 	defer r.unlock()
 	rank, thought, known := r.step(d, at, now)
-	v := &Visit{of: r, rank: rank, begun: now, Think: rank.think(), plan: at.Plan}
+	v := &Visit{of: r, rank: rank, begun: now, Think: rank.think()}
 	if !at.Epoch.Local() {
 		return v
 	}
@@ -95,7 +93,7 @@ func (r *Readers) Asked(d Dataset, at shuffle.Cursor, now time.Time) *Visit {
 		r.changes.Add(1)
 	}
 	x.reading++
-	v.reader, v.First, v.Opens, v.groups = x, x.state < served, x.opens(at), x.groups
+	v.reader, v.First, v.Opens = x, x.state < served, x.opens(at)
 	if known {
 		rank.demand.note(thought, at)
 		x.thought(rank, now)
@@ -214,19 +212,28 @@ func (v *Visit) Alone() {
 
 // ComesFor reports whether the reader comes here for a chunk, as far as is known: not for one whose samples are at home with
 // ranks that read at other gateways. Of such a chunk it takes a few samples at most, in each epoch other ones.
-func (v *Visit) ComesFor(chunk int) bool { return v.groups.comeFor(v.plan, uint64(chunk)) }
+func (v *Visit) ComesFor(chunk int) bool {
+	s := v.stands()
+	return s == nil || s.comesFor(uint64(chunk))
+}
 
 // Followed reports whether it is known what the reader comes for.
 func (v *Visit) Followed() bool { return v.reader != nil }
 
 // Stands returns where the reader stands now, as far as plan, epoch and first position go; false: it has gone, or was never followed.
 func (v *Visit) Stands() (at shuffle.Cursor, ok bool) {
-	if v.reader != nil {
-		if s := v.reader.stands.Load(); s != nil {
-			return shuffle.Cursor{Plan: s.plan, Epoch: s.epoch, First: s.first}, true
-		}
+	if s := v.stands(); s != nil {
+		return shuffle.Cursor{Plan: s.plan, Epoch: s.epoch, First: s.first}, true
 	}
 	return shuffle.Cursor{}, false
+}
+
+// stands returns where the reader stands, nil for one that has gone, or was never followed.
+func (v *Visit) stands() *standing {
+	if v.reader == nil {
+		return nil
+	}
+	return v.reader.stands.Load()
 }
 
 // Answered notes that the bytes are there, or that they will not come. It reports whether the reader is new, and now
