@@ -141,14 +141,18 @@ const muchLater = 4
 // that it waits a third longer at most, and enough that the line does not run dry when its chunks are there.
 func early(places int) int { return max(places/4, 1) }
 
-// together returns a need, and with it those near it in the queue of its reader whose chunks lie
-// behind it in the same shard, as many as one store read brings.
+// together returns a need, and with it the chunks that lie behind it in the same shard and that some reader comes for
+// soon, as many as one store read brings.
 func (p *Path) together(n lookahead.Need, now time.Time) []lookahead.Need {
 	s := n.Dataset.(*Source)
 	group, chunks := []lookahead.Need{n}, []int{n.Chunk}
 	for {
-		next, ok := p.readers.With(n, n.Chunk+len(group))
-		if !ok || s.Resident(next.Chunk) || !p.brings(next, now) {
+		next := lookahead.Need{Dataset: s, Chunk: n.Chunk + len(group)}
+		if next.Chunk == s.Chunks() || s.Resident(next.Chunk) {
+			return group
+		}
+		coming := p.readers.Coming(s, next.Chunk)
+		if next.Samples = coming.Samples; !coming.Soon || !p.brings(next, now) {
 			return group
 		}
 		if chunks = append(chunks, next.Chunk); len(s.group(chunks, p.cfg.PartSize)) > 1 {

@@ -74,8 +74,8 @@ func (g *gateway) pass() {
 	}
 }
 
-// together returns the chunk of a need, and with it those near it in the queue of its reader that lie behind it in the same
-// shard, as many as one read brings.
+// together returns the chunk of a need, and with it those that lie behind it in the same shard and that some reader comes for
+// soon, as many as one read brings.
 func (g *gateway) together(n lookahead.Need) []int32 {
 	group := []int32{int32(n.Chunk)}
 	size := g.data.Chunks[n.Chunk].stored()
@@ -84,8 +84,10 @@ func (g *gateway) together(n lookahead.Need) []int32 {
 	}
 	for {
 		next := n.Chunk + len(group)
-		near, ok := g.readers.With(n, next)
-		if !ok || g.memory.contains(int32(next)) || !g.fits && !g.worth(int32(next), near.Samples) || g.readsDisk(int32(next)) || !g.data.follows(next) {
+		if next == len(g.data.Chunks) || g.memory.contains(int32(next)) || g.readsDisk(int32(next)) || !g.data.follows(next) {
+			return group
+		}
+		if coming := g.readers.Coming(g, next); !coming.Soon || !g.fits && !g.worth(int32(next), coming.Samples) {
 			return group
 		}
 		if size += g.data.Chunks[next].stored(); size > g.set.PartSize {

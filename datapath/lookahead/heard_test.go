@@ -27,7 +27,7 @@ func TestOnlyWhatIsKeptHereIsLookedAheadFor(t *testing.T) {
 		needs := r.missing()
 		far := 0
 		for _, need := range needs {
-			if need.Plan != p {
+			if need.reader.at.Plan != p {
 				t.Errorf("chunk %d: got another plan than its reader's", need.Chunk)
 			}
 			far = max(far, need.Chunk)
@@ -74,7 +74,7 @@ func TestAReaderElsewhereIsLookedAheadFor(t *testing.T) {
 	needs := r.missing()
 	due := map[*shuffle.Plan][]time.Duration{}
 	for _, n := range needs {
-		due[n.Plan] = append(due[n.Plan], n.Due)
+		due[n.reader.at.Plan] = append(due[n.reader.at.Plan], n.Due)
 	}
 	if len(due[here]) == 0 || len(due[there]) == 0 {
 		t.Fatalf("got %d needs of the reader here and %d of the one elsewhere, want some of each", len(due[here]), len(due[there]))
@@ -95,7 +95,7 @@ func TestAReaderElsewhereIsLookedAheadFor(t *testing.T) {
 	now = now.Add(readerNew + time.Second)
 	r.Forget(now)
 	for _, n := range r.missing() {
-		if n.Plan == there {
+		if n.reader.at.Plan == there {
 			t.Fatal("the reader elsewhere has gone and is looked ahead for")
 		}
 	}

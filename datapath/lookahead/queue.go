@@ -12,7 +12,6 @@ import (
 const (
 	aheadChunks = 16  // needed soon: so many after those needed now, or to the end of the next window if that is more
 	foresight   = 64  // uses that are learned at a time, at the least
-	nearNeeds   = 32  // how many uses behind a need With looks through
 	oneHold     = 256 // cursors and chunks that Missing looks at before it lets go of the lock: 0.1 ms
 )
 
@@ -23,7 +22,6 @@ type Need struct {
 	Due     time.Duration // until the reader stalls for want of it
 	Samples uint64        // of the chunk, that the reader takes in this use
 	First   bool          // the reader waits for it, or for others, with its first batch
-	Plan    *shuffle.Plan
 	reader  *reader
 }
 
@@ -216,19 +214,6 @@ func (r *Readers) firstMissing(turns []turn) (n Need, more bool) {
 	return Need{}, true
 }
 
-// With returns the need of another chunk, if the same reader comes for it shortly after a need.
-func (r *Readers) With(n Need, chunk int) (Need, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	x := n.reader
-	near := x.uses[min(x.tried, x.soon):min(x.tried+nearNeeds, x.soon)]
-	i := slices.IndexFunc(near, func(u use) bool { return int(u.Chunk) == chunk })
-	if i < 0 {
-		return Need{}, false
-	}
-	return x.need(&near[i]), true
-}
-
 func (x *reader) need(u *use) Need {
 	return Need{
 		Dataset: x.dataset,
@@ -236,7 +221,6 @@ func (x *reader) need(u *use) Need {
 		Due:     x.until(u),
 		Samples: u.left(x.at.First),
 		First:   x.state == opening,
-		Plan:    x.at.Plan,
 		reader:  x,
 	}
 }

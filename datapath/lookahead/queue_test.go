@@ -139,11 +139,6 @@ func TestCursorStandsAtTheFirstMissingChunk(t *testing.T) {
 	if got := chunks(r.missing()); got[0] != 6 || got[1] != 8 || got[len(got)-1] != 6+aheadChunks {
 		t.Errorf("at chunk 6: got %v missing, want 6 and 8 to 22", got)
 	}
-	for n := range r.Missing() {
-		if with, ok := r.With(n, n.Chunk+2); ok != (n.Chunk < 6+aheadChunks-1) || ok && with.Chunk != n.Chunk+2 {
-			t.Errorf("beside chunk %d: got %d, %v", n.Chunk, with.Chunk, ok)
-		}
-	}
 }
 
 // What is needed soon reaches over the end of an epoch, by the order that the next one has.
