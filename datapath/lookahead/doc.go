@@ -18,7 +18,7 @@
 // Soon are the chunks of the batch that the reader stands at, and some after them, as many as its
 // memory holds.
 //
-// The queue of cursors is the heuristic of Lobster (Liu et al., ICPP 2022) taken chunk by chunk. Lobster gives each consumer
+// To take the cursor that is due first is the heuristic of Lobster (Liu et al., ICPP 2022) taken chunk by chunk. Lobster gives each consumer
 // a fetcher and then always one more to the consumer that is slowest to get its data. Here a fetcher that
 // is free goes to the chunk whose reader would stall first. That deadline comes from the reader's demand, the samples
 // that it takes for each second of think time, and never from its progress: a stalled reader would look slow, get less,

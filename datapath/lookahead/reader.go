@@ -22,20 +22,20 @@ const (
 
 // reader is where one job stands in one plan. Its ranks count as one.
 type reader struct {
-	dataset Dataset
-	at      shuffle.Cursor // of the foremost request
-	opening position       // of its first batch
-	next    *shuffle.Epoch // the epoch after at.Epoch, once it is needed
-	coming  uint64         // number of the epoch that is prepared for next now; 0: none is
-	reading int            // requests that wait for bytes: who waits for the store has not gone
-	seen    time.Time      // when the last one began or was answered
-	step    time.Time      // when the reader last moved on
-	gap     time.Duration  // between two such, the longest of late; 0: it has not moved on
-	lag     uint64         // samples by which a request was behind the foremost one, the most of late
-	missed  []uint64       // where batches begin that the reader has passed over: who reads over several connections may ask late
-	state   state
-	ranks   int   // that stand here, wherever they read
-	fastest *rank // of those that stand here: its demand is the reader's; nil: none is known
+	dataset                Dataset
+	at                     shuffle.Cursor // of the foremost request
+	firstEpoch, firstBatch uint64         // epoch and position of the batch that it began with
+	next                   *shuffle.Epoch // the epoch after at.Epoch, once it is needed
+	coming                 uint64         // number of the epoch that is prepared for next now; 0: none is
+	reading                int            // requests that wait for bytes: who waits for the store has not gone
+	seen                   time.Time      // when the last one began or was answered
+	step                   time.Time      // when the reader last moved on
+	gap                    time.Duration  // between two such, the longest of late; 0: it has not moved on
+	lag                    uint64         // samples by which a request was behind the foremost one, the most of late
+	missed                 []uint64       // where batches begin that the reader has passed over: who reads over several connections may ask late
+	state                  state
+	ranks                  int   // that stand here, wherever they read
+	fastest                *rank // of those that stand here: its demand is the reader's; nil: none is known
 
 	here   map[group]time.Time // when a rank of each group last read at this gateway
 	groups groups              // those that come for chunks here
@@ -54,16 +54,13 @@ const (
 	served                 // it has had a batch
 )
 
-// position is a place in a plan.
-type position struct{ epoch, first uint64 }
-
 // opens reports whether a request is for the reader's first batch, or for one before that: connections may ask in any order. All ranks
 // have a share of it, and may ask for theirs one by one.
 func (x *reader) opens(at shuffle.Cursor) bool {
-	if at.Epoch.Number() != x.opening.epoch || at.First > x.opening.first {
+	if at.Epoch.Number() != x.firstEpoch || at.First > x.firstBatch {
 		return false
 	}
-	x.opening.first = at.First
+	x.firstBatch = at.First
 	return true
 }
 

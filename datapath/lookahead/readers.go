@@ -41,7 +41,6 @@ type Readers struct {
 	mu      sync.Mutex // guards what follows and what is in it
 	plans   map[planKey][]*reader
 	all     []*reader // the one first that came first
-	turns   []turn    // of all readers, in a pass over what is missing
 	lacking []*reader // need their next epochs, which are to be prepared without the lock
 	held    int64     // bytes that the plans of the readers keep alive
 	ranks   *simplelru.LRU[rankKey, *rank]

@@ -98,7 +98,7 @@ func (r *Readers) add(d Dataset, at shuffle.Cursor, now time.Time) *reader {
 	if !r.makeRoom(d, at, now) {
 		return nil
 	}
-	x := &reader{dataset: d, at: at, opening: position{at.Epoch.Number(), at.First}, step: now, seen: now, state: opening}
+	x := &reader{dataset: d, at: at, firstEpoch: at.Epoch.Number(), firstBatch: at.First, step: now, seen: now, state: opening}
 	r.all = append(r.all, x)
 	k := keyOf(d, at)
 	r.held += r.holds(k, at.Plan)

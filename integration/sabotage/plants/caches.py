@@ -220,19 +220,19 @@ PLANTS = [
         [("datapath/lookahead/table.go", "idle := x.state == announced || x.reading == 0 && now.Sub(x.seen) > readerNew", "idle := true")],
     ),
     (
-        "lookahead leaves the queue as it is though a batch needs more",
+        "lookahead leaves the cursor as it is though a batch needs more",
         "./datapath/lookahead TestCursorStandsAtTheFirstMissingChunk",
         [("datapath/lookahead/table.go", "\tr.look(x)\n", "\tif len(x.uses) == 0 {\n\t\tr.look(x)\n\t}\n")],
     ),
     (
         "lookahead leaves the cursor where it is though a chunk is lost",
         "./datapath/lookahead TestCursorStandsAtTheFirstMissingChunk",
-        [("datapath/lookahead/queue.go", "lost := r.lost.Swap(false)", "lost := false")],
+        [("datapath/lookahead/missing.go", "lost := r.lost.Swap(false)", "lost := false")],
     ),
     (
         "lookahead moves the cursor past what is missing",
         "./datapath/lookahead TestCursorStandsAtTheFirstMissingChunk",
-        [("datapath/lookahead/queue.go", "\t\tx.tried = x.found\n", "\t\tx.found = x.tried\n")],
+        [("datapath/lookahead/missing.go", "\t\tx.tried = x.found\n", "\t\tx.found = x.tried\n")],
     ),
     (
         "datapath lets readers throw each other's chunks out",
@@ -247,7 +247,7 @@ PLANTS = [
     (
         "lookahead comes for chunks that other gateways keep",
         "./datapath/lookahead TestOnlyWhatIsKeptHereIsLookedAheadFor",
-        [("datapath/lookahead/queue.go", "if r.mine(x.dataset, x.at.Plan, x.groups, span.Chunk) {", "if true {")],
+        [("datapath/lookahead/missing.go", "if r.mine(x.dataset, x.at.Plan, x.groups, span.Chunk) {", "if true {")],
     ),
     (
         "lookahead keeps what it looked for when the owners change",

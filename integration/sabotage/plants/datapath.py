@@ -290,6 +290,6 @@ PLANTS = [
     (
         "only the batch that was asked for before all others counts as the first",
         "./datapath TestFirstBatchDoesNotWaitForThoseAskedForWithIt",
-        [("datapath/lookahead/reader.go", "|| at.First > x.opening.first {", "|| x.state == alone {")],
+        [("datapath/lookahead/reader.go", "|| at.First > x.firstBatch {", "|| x.state == alone {")],
     ),
 ]

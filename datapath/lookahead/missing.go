@@ -165,19 +165,18 @@ func (r *Readers) Missing() iter.Seq[Need] {
 }
 
 // rewind takes all cursors back to what was missing before, or to the first use if a chunk was lost.
-func (r *Readers) rewind() []turn {
+func (r *Readers) rewind() (turns []turn) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	lost := r.lost.Swap(false)
-	r.turns = r.turns[:0]
 	for _, x := range r.all {
 		if lost {
 			x.found = 0
 		}
 		x.tried = x.found
-		r.turns = append(r.turns, turn{x, x.stall()})
+		turns = append(turns, turn{x, x.stall()})
 	}
-	return r.turns
+	return turns
 }
 
 // firstMissing returns the need that is due first, and takes its cursor on. If it finds many chunks in memory,
