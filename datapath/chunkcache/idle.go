@@ -36,19 +36,13 @@ type idle[K comparable] struct {
 	soon    queue[K] // due up to Soon, when they were asked last
 	bytes   int64
 	next    func(e *entry[K], enough int64) int64
-	runners []candidate[K] // of the last choice, the one due last first
+	runners []*entry[K] // of the last choice, the one due last first
 	random  *rand.Rand
 }
 
-// candidate is an idle entry that was asked when it is due.
-type candidate[K comparable] struct {
-	entry *entry[K]
-	due   int64
-}
-
-// before reports whether a goes before b does: it is due later, or as late and idle for longer.
-func (a candidate[K]) before(b candidate[K]) bool {
-	return a.due > b.due || a.due == b.due && a.entry.place < b.entry.place
+// before reports whether an entry goes before another does: it is due later, or as late and idle for longer.
+func (e *entry[K]) before(o *entry[K]) bool {
+	return e.due > o.due || e.due == o.due && e.place < o.place
 }
 
 func newIdle[K comparable](next func(e *entry[K], enough int64) int64) idle[K] {
@@ -117,21 +111,20 @@ func (l *idle[K]) last(due int64) *entry[K] {
 		}
 	}
 	was := l.runners
-	l.runners = make([]candidate[K], 0, runnerUp+2)
+	l.runners = make([]*entry[K], 0, runnerUp+2)
 	for l.sample(was); len(l.runners) == 0 && l.others.count > 0; l.sample(nil) {
 	}
 	if len(l.runners) == 0 {
 		for _, e := range l.soon.oldest(looks / 2) {
-			l.note(candidate[K]{e, l.next(e, l.enough(due))})
+			l.note(e, l.next(e, l.enough(due)))
 		}
 		for range looks / 2 {
 			e := l.soon.draw(l.random)
-			l.note(candidate[K]{e, l.next(e, l.enough(due))})
+			l.note(e, l.next(e, l.enough(due)))
 		}
 	}
-	if c := l.runners[0]; c.due > due || c.due == Never {
-		c.entry.due = c.due
-		return c.entry
+	if e := l.runners[0]; e.due > due || e.due == Never {
+		return e
 	}
 	return nil
 }
@@ -145,7 +138,7 @@ func (l *idle[K]) enough(least int64) int64 {
 }
 
 // sample asks some of the others.
-func (l *idle[K]) sample(runners []candidate[K]) {
+func (l *idle[K]) sample(runners []*entry[K]) {
 	if l.others.count <= looks {
 		for _, e := range l.others.oldest(looks) {
 			l.ask(e)
@@ -153,9 +146,9 @@ func (l *idle[K]) sample(runners []candidate[K]) {
 		return
 	}
 	if len(runners) > 0 && runners[0].due < Never {
-		for _, c := range runners {
-			if l.others.has(c.entry) {
-				l.ask(c.entry)
+		for _, e := range runners {
+			if l.others.has(e) {
+				l.ask(e)
 			}
 		}
 	}
@@ -186,23 +179,22 @@ func (l *idle[K]) ask(e *entry[K]) int64 {
 		l.others.remove(e)
 		l.soon.add(e)
 	} else {
-		l.note(candidate[K]{e, due})
+		l.note(e, due)
 	}
 	return due
 }
 
-// note keeps a candidate among the runners if it goes before one of them.
-func (l *idle[K]) note(c candidate[K]) {
-	at := len(l.runners)
-	for i, r := range l.runners {
-		if r.entry == c.entry {
-			return
-		}
-		if at == len(l.runners) && c.before(r) {
-			at = i
-		}
+// note notes when an entry is due, and keeps it among the runners if it goes before one of them.
+func (l *idle[K]) note(e *entry[K], due int64) {
+	if slices.Contains(l.runners, e) {
+		return
 	}
-	l.runners = slices.Insert(l.runners, at, c)
+	e.due = due
+	at := 0
+	for at < len(l.runners) && !e.before(l.runners[at]) {
+		at++
+	}
+	l.runners = slices.Insert(l.runners, at, e)
 	l.runners = l.runners[:min(len(l.runners), runnerUp+1)]
 }
 

@@ -183,7 +183,7 @@ func TestRunnersUpAreAskedAgain(t *testing.T) {
 	}
 	s.Evict(1, Whatever)
 	for _, r := range s.idle.runners {
-		due[r.entry.key] = Soon + 1
+		due[r.key] = Soon + 1
 	}
 	for range runnerUp {
 		s.Evict(1, Whatever)

@@ -62,7 +62,7 @@ type entry[K comparable] struct {
 	refs   int32                   // open leases, of requests that wait for its load too; 0 in memory: the entry is idle
 	load   atomic.Pointer[Fill[K]] // what brings the chunk, or has failed to; nil: it is in memory
 	place  int                     // in one of the lists of idle entries, if it is idle
-	due    int64                   // when it was due as it was chosen to go
+	due    int64                   // when it was due as it was asked last
 	places []place[K]
 }
 

@@ -29,12 +29,12 @@ PLANTS = [
     (
         "of equal chunks the one idle for the shortest time goes first",
         "./datapath/chunkcache TestTheLeastRecentlyUsedGoesFirst",
-        [("datapath/chunkcache/idle.go", "a.entry.place < b.entry.place", "a.entry.place > b.entry.place")],
+        [("datapath/chunkcache/idle.go", "e.place < o.place", "e.place > o.place")],
     ),
     (
         "a chunk goes by when it was due when it was asked last",
         "./datapath/chunkcache TestRunnersUpAreAskedAgain",
-        [("datapath/chunkcache/idle.go", "\t\t\tl.ask(c.entry)\n", "\t\t\tl.note(c)\n")],
+        [("datapath/chunkcache/idle.go", "\t\t\t\tl.ask(e)\n", "\t\t\t\tl.note(e, e.due)\n")],
     ),
     (
         "the chunks idle last are not asked",
@@ -44,7 +44,7 @@ PLANTS = [
     (
         "a chunk goes for one that is due later",
         "./datapath/chunkcache TestAChunkGoesForOneDueSooner",
-        [("datapath/chunkcache/idle.go", "c.due > due || c.due == Never {", "c.due >= due || c.due == Never {")],
+        [("datapath/chunkcache/idle.go", "e.due > due || e.due == Never {", "e.due >= due || e.due == Never {")],
     ),
     (
         "a chunk whose reader has gone stays among those that readers come for",
