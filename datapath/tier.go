@@ -9,7 +9,7 @@ import (
 
 // tier is a place behind memory that bytes come from: samples that are kept by themselves (hotTier), the disk, the
 // former owner of a chunk, the store. What a tier does not have, or fails to bring, it asks the next tier for.
-// ownersTier stands outside this chain.
+// ownersTier and hereTier stand outside this chain.
 type tier interface {
 	// Load fills memory. It returns when all has come or some of it cannot. Of whole chunks each one
 	// is published, or fails, by itself.
