@@ -167,10 +167,11 @@ func (s *Source) split(b *batch) (near, far *batch) {
 
 // elsewhere returns the member that is to be asked for a chunk, "" if none is.
 func (s *Source) elsewhere(chunk int) string {
-	if s.whereIs(chunk) != notHere {
+	member := s.owner(chunk)
+	if member == "" || s.whereIs(chunk) != notHere {
 		return ""
 	}
-	return s.owner(chunk)
+	return member
 }
 
 // once leaves one range of each sample, in order of place, and adds the others to twins.

@@ -3,6 +3,7 @@ package lookahead
 import (
 	"math"
 	"math/bits"
+	"slices"
 	"time"
 
 	"github.com/millrace-data/millrace/shuffle"
@@ -177,4 +178,23 @@ func (s *standing) uses(chunk uint64) (samples [2]uint64) {
 		samples[n] = end - s.own(chunk) - s.first
 	}
 	return samples
+}
+
+// ComesFor reports whether the reader comes here for a chunk, as far as is known: not for one whose samples are at home with
+// ranks that read at other gateways. Of such a chunk it takes a few samples at most, in each epoch other ones.
+func (v *Visit) ComesFor(chunk int) bool {
+	s := v.stands()
+	return s == nil || s.comesFor(uint64(chunk))
+}
+
+// comeFor reports whether samples of a chunk are at home with one of the groups.
+func (g groups) comeFor(p *shuffle.Plan, chunk uint64) bool {
+	if len(g) == 0 {
+		return true
+	}
+	first, last, ok := p.HomeGroups(chunk, g[0].of)
+	if !ok {
+		return true
+	}
+	return slices.ContainsFunc(g, func(g group) bool { return first <= g.number && g.number <= last })
 }

@@ -1,7 +1,6 @@
 package lookahead
 
 import (
-	"slices"
 	"time"
 
 	"github.com/millrace-data/millrace/shuffle"
@@ -16,18 +15,6 @@ type group struct {
 // groups are the groups whose ranks read at this gateway, all of one number of groups. A reader comes for the
 // chunks that are at home with them; nil stands for all chunks. They never change.
 type groups []group
-
-// comeFor reports whether samples of a chunk are at home with one of the groups.
-func (g groups) comeFor(p *shuffle.Plan, chunk uint64) bool {
-	if len(g) == 0 {
-		return true
-	}
-	first, last, ok := p.HomeGroups(chunk, g[0].of)
-	if !ok {
-		return true
-	}
-	return slices.ContainsFunc(g, func(g group) bool { return first <= g.number && g.number <= last })
-}
 
 // came notes that a rank of a group reads here, and reports whether the reader comes for other chunks than before. A group
 // that has not been heard of for much longer than a batch takes reads elsewhere.

@@ -209,13 +209,6 @@ func (v *Visit) Alone() {
 	}
 }
 
-// ComesFor reports whether the reader comes here for a chunk, as far as is known: not for one whose samples are at home with
-// ranks that read at other gateways. Of such a chunk it takes a few samples at most, in each epoch other ones.
-func (v *Visit) ComesFor(chunk int) bool {
-	s := v.stands()
-	return s == nil || s.comesFor(uint64(chunk))
-}
-
 // Followed reports whether it is known what the reader comes for.
 func (v *Visit) Followed() bool { return v.reader != nil }
 
