@@ -88,7 +88,7 @@ func floorPlan() map[string]room {
 			never: []string{"context", "crypto/rand", "io", "log", "math/rand", "net", "os", "sync", "time"},
 		},
 		"cluster/peer": {
-			ours:    []string{"chunkindex", "shuffle", "internal/certs", "internal/port", "internal/quiet", "internal/sending"},
+			ours:    []string{"chunkindex", "shuffle", "internal/certs", "internal/port", "internal/quiet", "internal/sending", "internal/tracing"},
 			outside: []string{"github.com/rs/zerolog", "golang.org/x/sync"},
 		},
 		"cluster/discovery": { // finds addresses
@@ -99,7 +99,7 @@ func floorPlan() map[string]room {
 			outside: []string{"github.com/rs/zerolog", "golang.org/x/sync"},
 		},
 		"datapath": {
-			ours:    []string{"datapath/chunkcache", "chunkindex", "datapath/lookahead", "datapath/diskcache", "cluster/peer", "shuffle", "internal/objstore", "internal/budget", "internal/pause"},
+			ours:    []string{"datapath/chunkcache", "chunkindex", "datapath/lookahead", "datapath/diskcache", "cluster/peer", "shuffle", "internal/objstore", "internal/budget", "internal/pause", "internal/tracing"},
 			outside: []string{"golang.org/x/sync", "golang.org/x/time"},
 			never:   []string{"net"},
 		},
@@ -111,7 +111,7 @@ func floorPlan() map[string]room {
 			ours: []string{"gateway/address", "internal/cli", "shuffle", "simulate"}, never: []string{"net", "os"}, // cli: counts in words
 		},
 		"s3backend": {
-			ours:    []string{"internal/objstore", "internal/socket"},
+			ours:    []string{"internal/objstore", "internal/socket", "internal/tracing"},
 			outside: []string{"github.com/minio/minio-go", "golang.org/x/sync", "golang.org/x/time"},
 		},
 		"gateway/address": {ours: []string{"chunkindex", "shuffle"}, never: []string{"net/http", "os", "context", "time"}}, // chunkindex: defaults
@@ -124,15 +124,17 @@ func floorPlan() map[string]room {
 			ours:  []string{"gateway/address", "gateway/body/arrow", "gateway/plans", "chunkindex", "shuffle"},
 			never: []string{"net/http", "os"},
 		},
-		"gateway/auth":        {outside: []string{"github.com/go-jose/go-jose", "github.com/rs/zerolog", "go.yaml.in/yaml"}},
-		"gateway/admission":   {outside: []string{"golang.org/x/time"}, never: []string{"net"}},
-		"gateway/audit":       {never: []string{"net"}},
-		"gateway/conditional": {},
-		"gateway/origin":      {},
-		"gateway/timing":      {ours: []string{"chunkindex"}, never: []string{"net"}},
+		"gateway/auth":            {outside: []string{"github.com/go-jose/go-jose", "github.com/rs/zerolog", "go.yaml.in/yaml"}},
+		"gateway/admission":       {outside: []string{"golang.org/x/time"}, never: []string{"net"}},
+		"gateway/audit":           {never: []string{"net"}},
+		"gateway/conditional":     {},
+		"gateway/origin":          {},
+		"internal/tracing":        {ours: []string{"internal/tracing"}, outside: []string{"go.opentelemetry.io/otel"}, never: []string{"net", "os"}},
+		"internal/tracing/export": {ours: []string{"internal/tracing"}, outside: []string{"go.opentelemetry.io/otel", "github.com/rs/zerolog", "golang.org/x/time"}},
+		"gateway/timing":          {ours: []string{"chunkindex"}, never: []string{"net"}},
 		"gateway": {
 			ours: []string{
-				"gateway/address", "gateway/admission", "gateway/audit", "gateway/auth", "gateway/body", "gateway/conditional", "gateway/origin", "gateway/plans", "internal/port", "internal/sending", "gateway/timing",
+				"gateway/address", "gateway/admission", "gateway/audit", "gateway/auth", "gateway/body", "gateway/conditional", "gateway/origin", "gateway/plans", "internal/port", "internal/sending", "internal/tracing", "gateway/timing",
 				"chunkindex", "importance", "selection", "shuffle", "internal/objstore", "internal/budget", "internal/quiet", "internal/socket", // importance, selection: types, errors
 			},
 			outside: []string{
@@ -152,7 +154,7 @@ func floorPlan() map[string]room {
 		"internal/node": { // the composed process, without flags
 			ours: []string{
 				"chunkindex", "cluster", "cluster/discovery", "datapath", "datapath/diskcache", "gateway", "importance", "internal/budget", "internal/certs",
-				"internal/location", "internal/objstore", "cluster/peer", "s3backend", "selection", "shuffle",
+				"internal/location", "internal/objstore", "internal/tracing", "cluster/peer", "s3backend", "selection", "shuffle",
 			},
 			outside: []string{"github.com/rs/zerolog", "github.com/dustin/go-humanize", "golang.org/x"},
 		},
@@ -209,6 +211,7 @@ func onlyHere() map[string]string {
 		"github.com/go-chi/chi":           "gateway",
 		"github.com/go-jose/go-jose":      "gateway/auth",
 		"github.com/hashicorp/golang-lru": "datapath",
+		"go.opentelemetry.io/otel":        "internal/tracing",
 	}
 }
 

@@ -37,7 +37,9 @@ func cutTo(s string, most int) string { return s[:min(len(s), most)] }
 
 // finish writes the access line and counts the request.
 func (g *Gateway) finish(x *exchange, route string, cause error, abort bool) {
-	took := time.Since(x.start)
+	now := time.Now()
+	x.log.End(now)
+	took := now.Sub(x.start)
 	if x.r.Method == http.MethodHead {
 		x.w.Bytes = 0 // what a handler wrote, net/http has left out
 	}
@@ -46,6 +48,7 @@ func (g *Gateway) finish(x *exchange, route string, cause error, abort bool) {
 		status = http.StatusOK
 	}
 	g.metrics.observe(route, x, status, took, abort)
+	x.span.ends(x, status, cause, abort)
 	g.audit(x, route, status)
 	e := g.cfg.Log.WithLevel(level(status, cause, abort, x.log.stack != ""))
 	if e == nil {
@@ -54,6 +57,9 @@ func (g *Gateway) finish(x *exchange, route string, cause error, abort bool) {
 	e.Str("request_id", x.id).Str("remote", x.r.RemoteAddr).Str("user_agent", cutTo(auth.Conceal(x.r.UserAgent()), maxUserAgent)).
 		Str("method", cutTo(x.r.Method, maxMethod)).Str("route", route).Int("status", status).Int64("bytes", x.w.Bytes).
 		Float64("took_ms", timing.Milliseconds(took)).Float64("waited_ms", timing.Milliseconds(x.w.First))
+	if id := x.span.Trace(); id != "" {
+		e.Str("trace_id", id)
+	}
 	if x.principal.Name != "" && !x.principal.Anonymous() {
 		e.Str("principal", x.principal.Name)
 	}

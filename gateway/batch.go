@@ -18,6 +18,7 @@ import (
 	"github.com/millrace-data/millrace/gateway/plans"
 	"github.com/millrace-data/millrace/gateway/timing"
 	"github.com/millrace-data/millrace/internal/budget"
+	"github.com/millrace-data/millrace/internal/tracing"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -140,8 +141,9 @@ func (g *Gateway) locate(ctx context.Context, x *exchange, a asked) (_ plans.Rea
 		return plans.Reading{}, nil, nil, err
 	}
 	defer free()
-	defer x.log.Spent(timing.Plan, time.Now())
+	defer x.log.Leave(x.log.Enter(timing.Plan))
 	r, err := g.plans.Read(ctx, a.dataset.Dataset, a.Batch)
+	x.log.Enter(timing.Locate)
 	if err != nil {
 		return r, nil, nil, err
 	}
@@ -161,7 +163,7 @@ func (g *Gateway) locate(ctx context.Context, x *exchange, a asked) (_ plans.Rea
 
 // place takes a place to plan in, with its time on the access line.
 func (g *Gateway) place(ctx context.Context, x *exchange) (leave func(), err error) {
-	defer x.log.Spent(timing.Wait, time.Now())
+	defer x.log.Leave(x.log.Enter(timing.Wait))
 	return g.places.Take(ctx)
 }
 
@@ -172,7 +174,7 @@ func (g *Gateway) lay(ctx context.Context, x *exchange, answer body.Answer, b *b
 		return err
 	}
 	defer free()
-	defer x.log.Spent(timing.Lay, time.Now())
+	defer x.log.Leave(x.log.Enter(timing.Locate))
 	return b.Lay(ctx, answer)
 }
 
@@ -189,7 +191,7 @@ func (a asked) answer() body.Answer {
 
 // decodeEpoch reads the address of an epoch.
 func (g *Gateway) decodeEpoch(x *exchange) (asked, error) {
-	defer x.log.Spent(timing.Resolve, time.Now())
+	defer x.log.Leave(x.log.Enter(timing.Decode))
 	d := x.dataset
 	q := address.ParseQuery(x.r.URL.RawQuery, address.BatchNames()...)
 	return g.resolve(x, d, q, address.DecodeEpoch(q, d.Address, chi.URLParam(x.r, "epoch")))
@@ -197,7 +199,7 @@ func (g *Gateway) decodeEpoch(x *exchange) (asked, error) {
 
 // decodeBatch reads the address of a batch, and refuses one past the end of its epoch.
 func (g *Gateway) decodeBatch(x *exchange) (asked, error) {
-	defer x.log.Spent(timing.Resolve, time.Now())
+	defer x.log.Leave(x.log.Enter(timing.Decode))
 	d := x.dataset
 	q := address.ParseQuery(x.r.URL.RawQuery, address.BatchNames()...)
 	a, err := g.resolve(x, d, q, address.DecodeBatch(q, d.Address, chi.URLParam(x.r, "epoch"), chi.URLParam(x.r, "batch")))
@@ -222,13 +224,13 @@ func (g *Gateway) resolve(x *exchange, d *dataset, q *address.Query, b address.B
 
 // checkFields refuses parts that no sample has.
 func (x *exchange) checkFields(d *dataset, v address.View) error {
-	defer x.log.Spent(timing.Resolve, time.Now())
+	defer x.log.Leave(x.log.Enter(timing.Decode))
 	return d.CheckFields(x.r.Context(), v)
 }
 
 // checkSplit refuses shares by homes that the dataset cannot have.
 func (g *Gateway) checkSplit(x *exchange, a asked) error {
-	defer x.log.Spent(timing.Plan, time.Now())
+	defer x.log.Leave(x.log.Enter(timing.Plan))
 	return g.plans.CheckSplit(x.r.Context(), a.dataset.Dataset, a.Plan)
 }
 
@@ -290,6 +292,21 @@ func (g *Gateway) checkFits(b *body.Body) error {
 	return b.CheckFits(g.cfg.Budget.Total())
 }
 
+// readFrom is source.Read in its phase and span.
+func (x *exchange) readFrom(ctx context.Context, source Source, at shuffle.Cursor, wanted []chunkindex.ChunkRanges) (*chunkindex.Body, error) {
+	defer x.log.Leave(x.log.Enter(timing.Read))
+	ctx, span := tracing.Start(ctx, timing.Read.String())
+	read, err := source.Read(ctx, at, wanted)
+	if err == nil {
+		for _, t := range read.Tiers {
+			span.Number("millrace."+t.Tier+".bytes", t.Bytes)
+			span.Number("millrace."+t.Tier+".microseconds", t.Wait.Microseconds())
+		}
+	}
+	span.Ended(err)
+	return read, err
+}
+
 // read brings the samples that a part of a body needs, and checks that they are those that were asked for.
 func (g *Gateway) read(
 	ctx context.Context, x *exchange, d *dataset, at shuffle.Cursor, b *body.Body, part body.Part,
@@ -305,9 +322,7 @@ func (g *Gateway) read(
 		return nil, p
 	}
 	defer func() { release() }() // an error, or a panic
-	start := time.Now()
-	read, err := d.source.Read(ctx, at, wanted)
-	x.log.Spent(timing.Read, start)
+	read, err := x.readFrom(ctx, d.source, at, wanted)
 	if errors.Is(err, budget.ErrTooLarge) {
 		total := int64(0)
 		if g.cfg.Budget != nil {
@@ -319,10 +334,6 @@ func (g *Gateway) read(
 		return nil, fmt.Errorf("read %d samples: %w", n, err)
 	}
 	x.log.Came(read.Tiers)
-	for _, t := range read.Tiers {
-		g.metrics.tierBytes.WithLabelValues(t.Tier).Add(float64(t.Bytes))
-		g.metrics.tierSeconds.WithLabelValues(t.Tier).Add(t.Wait.Seconds())
-	}
 	if err := part.Check(read.Segments); err != nil {
 		read.Close()
 		return nil, err

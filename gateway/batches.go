@@ -88,7 +88,7 @@ func (g *Gateway) getBatches(x *exchange) error {
 
 // decodeBatches reads the address of count consecutive batches, and returns the first of them.
 func (g *Gateway) decodeBatches(x *exchange) (a asked, count uint64, err error) {
-	defer x.log.Spent(timing.Resolve, time.Now())
+	defer x.log.Leave(x.log.Enter(timing.Decode))
 	d := x.dataset
 	q := address.ParseQuery(x.r.URL.RawQuery, append(address.BatchNames(), "from", "count")...)
 	b := address.DecodeEpoch(q, d.Address, chi.URLParam(x.r, "epoch"))
@@ -165,6 +165,7 @@ type inHand struct {
 	parts net.Buffers
 	close func()
 	err   error
+	tiers []chunkindex.TierTime // that it came from, where that is not on the access line yet
 }
 
 // settle is held.settle for a batch that may have none of its bytes asked for.
@@ -226,10 +227,13 @@ func (g *Gateway) pump(x *exchange, now inHand, rest []streamed, part body.Span)
 			now.close = func() {}
 			return err
 		}
-		now = <-next
+		now = x.awaitNext(next)
 		if errors.Is(now.err, budget.ErrOverloaded) { // for want of the memory that has just been given back, it may be
+			before := x.log.Enter(timing.Read)
 			now = g.takeLater(ctx, x, &rest[0], part)
+			x.log.Leave(before)
 		}
+		x.log.Came(now.tiers)
 		if err = errors.Join(err, now.err); err != nil {
 			x.refused = errors.Is(err, errRevoked)
 			return err
@@ -237,6 +241,12 @@ func (g *Gateway) pump(x *exchange, now inHand, rest []streamed, part body.Span)
 		rest = rest[1:]
 		x.w.Renew(now.size)
 	}
+}
+
+// awaitNext waits for a batch that is being read.
+func (x *exchange) awaitNext(next <-chan inHand) inHand {
+	defer x.log.Leave(x.log.Enter(timing.Read))
+	return <-next
 }
 
 // sendInHand sends a batch with its header, no more of it than part holds. Where the client is slow the batch that comes
@@ -262,6 +272,13 @@ func sendInHand(x *exchange, b inHand, next chan inHand, part body.Span) error {
 
 // takeLater takes a batch after the first byte was sent: under a deadline of its own, as long as the client is there.
 func (g *Gateway) takeLater(ctx context.Context, x *exchange, s *streamed, part body.Span) (b inHand) {
+	own := *x // its phases and those of what is being sent overlap
+	own.log = accessLog{}
+	own.log.Begin(time.Now(), x.span.stretch)
+	defer func() {
+		own.log.End(time.Now())
+		b.tiers = own.log.Tiers
+	}()
 	defer func() {
 		if v := recover(); v != nil {
 			b = inHand{close: func() {}, err: fmt.Errorf("batch %d: panic: %v", s.request.Number, v)}
@@ -272,7 +289,7 @@ func (g *Gateway) takeLater(ctx context.Context, x *exchange, s *streamed, part 
 	}
 	ctx, cancel := context.WithTimeout(ctx, g.cfg.Deadline)
 	defer cancel()
-	return g.take(ctx, x, s, part)
+	return g.take(ctx, &own, s, part)
 }
 
 // take brings what part holds of a batch.

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"net/url"
-	"time"
 
 	"github.com/go-chi/chi/v5"
 
@@ -42,7 +41,7 @@ func (g *Gateway) getDirectory(v body.Directory) handlerFunc {
 // decodeDirectory reads the plan of a directory from the query, or from a part of the path with the same text. That part
 // stays in place when a library appends the name of a file.
 func (g *Gateway) decodeDirectory(x *exchange, v body.Directory) (asked, error) {
-	defer x.log.Spent(timing.Resolve, time.Now())
+	defer x.log.Leave(x.log.Enter(timing.Decode))
 	d := x.dataset
 	raw := chi.URLParam(x.r, "plan")
 	if x.r.URL.RawPath != "" {

@@ -1,8 +1,6 @@
 package gateway
 
 import (
-	"time"
-
 	"github.com/millrace-data/millrace/gateway/plans"
 	"github.com/millrace-data/millrace/gateway/timing"
 )
@@ -37,9 +35,9 @@ func (g *Gateway) getEpoch(x *exchange) error {
 		return err
 	}
 	defer free()
-	start := time.Now()
+	before := x.log.Enter(timing.Plan)
 	info, err := g.plans.Describe(x.r.Context(), a.dataset.Dataset, a.Batch)
-	x.log.Spent(timing.Plan, start)
+	x.log.Leave(before)
 	if err != nil {
 		return err
 	}

@@ -4,8 +4,10 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -188,8 +190,28 @@ func newRig(t testing.TB, samples, meanSize int, edit func(*gateway.Config)) *ri
 		if n := r.source.open.Load(); n != 0 {
 			t.Errorf("got %d bodies left open, want 0", n)
 		}
+		checkPhases(t, r.log.String())
 	})
 	return r
+}
+
+// checkPhases holds the phases of each request against its time: together they are all of it.
+func checkPhases(t testing.TB, log string) {
+	for line := range strings.Lines(log) {
+		var fields map[string]any
+		if json.Unmarshal([]byte(line), &fields) != nil || fields["message"] != "request" {
+			continue
+		}
+		took, _ := fields["took_ms"].(float64)
+		sum := 0.0
+		for _, phase := range []string{"edge", "decode", "wait", "plan", "locate", "read", "send"} {
+			ms, _ := fields[phase+"_ms"].(float64)
+			sum += ms
+		}
+		if math.Abs(sum-took) > 1 {
+			t.Errorf("the phases are %.3f ms of %.3f together: %s", sum, took, line)
+		}
+	}
 }
 
 // losses is a log of losses beside the dataset.

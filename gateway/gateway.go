@@ -23,6 +23,7 @@ import (
 	"github.com/millrace-data/millrace/gateway/plans"
 	"github.com/millrace-data/millrace/internal/budget"
 	"github.com/millrace-data/millrace/internal/port"
+	"github.com/millrace-data/millrace/internal/tracing"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -84,6 +85,7 @@ type Config struct {
 	Allow  []auth.Right   // without Access: what everybody may do; none: read, and see statistics
 	Origin *origin.Policy // where requests may come from; nil: its zero value
 	Audit  *audit.Log     // nil: none
+	Trace  tracing.Tracer // of requests; the zero value: none is traced
 
 	AdminListen bool          // metrics, statistics and pprof are served by Admin alone, not on the data port
 	Deadline    time.Duration // to the first byte, 60 s; the header Millrace-Deadline-Ms may lower it

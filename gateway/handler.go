@@ -13,6 +13,7 @@ import (
 	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/gateway/admission"
 	"github.com/millrace-data/millrace/gateway/auth"
+	"github.com/millrace-data/millrace/gateway/timing"
 	"github.com/millrace-data/millrace/internal/sending"
 )
 
@@ -31,6 +32,7 @@ type exchange struct {
 	start time.Time
 	route route
 	log   accessLog
+	span  requestSpan
 
 	principal auth.Principal     // who asks; nobody has a name on a route that everybody may use
 	account   *admission.Account // of the principal; nil: nothing limits it
@@ -48,7 +50,11 @@ func (g *Gateway) edge(row route) http.HandlerFunc {
 	name := row.name()
 	return func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
-		x := &exchange{w: sending.New(w, r, start, g.pressed, &g.records), r: r, whole: r, id: requestID(r), start: start, route: row}
+		x := &exchange{w: sending.New(w, r, start, g.pressed, &g.records), id: requestID(r), start: start, route: row}
+		x.r, x.span = g.traced(r, name)
+		x.whole = x.r
+		x.log.Begin(start, x.span.stretch)
+		x.w.Begins = func() { x.log.Enter(timing.Send) }
 		x.w.Header().Set("X-Request-Id", x.id)
 		x.w.Header().Set("X-Content-Type-Options", "nosniff")
 		if g.unwelcome() {
@@ -59,7 +65,7 @@ func (g *Gateway) edge(row route) http.HandlerFunc {
 			g.ended.Store(int64(time.Since(g.started)))
 			g.active.Add(-1)
 		}()
-		ctx := r.Context()
+		ctx := x.whole.Context()
 		abort, cause := g.guard(ctx, x)
 		if cause != nil && !x.w.Wrote {
 			abort = g.settle(ctx, x, cause) || abort

@@ -49,7 +49,7 @@ func (g *Gateway) measure(x *exchange, a asked, count uint64, visit func(a asked
 
 // toMeasure takes what one group needs: a place among those that measure, memory, and a place to plan in.
 func (g *Gateway) toMeasure(x *exchange, bytes int64) (leave func(), err error) {
-	defer x.log.Spent(timing.Wait, time.Now())
+	defer x.log.Leave(x.log.Enter(timing.Wait))
 	ctx := x.r.Context()
 	turn, err := g.measuring.Take(ctx)
 	if err != nil {
@@ -76,7 +76,7 @@ func (g *Gateway) measureGroup(x *exchange, a asked, count uint64, visit func(a 
 		return err
 	}
 	defer leave()
-	defer x.log.Spent(timing.Lay, time.Now())
+	defer x.log.Leave(x.log.Enter(timing.Locate))
 	ctx := x.r.Context()
 	group := g.bodies.NewGroup()
 	defer group.Close()

@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/gateway/plans"
@@ -91,6 +90,6 @@ func (g *Gateway) reserve(ctx context.Context, n int64) (release func(), err err
 
 // await is reserve with its time on the access line.
 func (g *Gateway) await(x *exchange, n int64) (release func(), err error) {
-	defer x.log.Spent(timing.Wait, time.Now())
+	defer x.log.Leave(x.log.Enter(timing.Wait))
 	return g.reserve(x.r.Context(), n)
 }

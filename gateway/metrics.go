@@ -5,12 +5,15 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	dto "github.com/prometheus/client_model/go"
+
+	"github.com/millrace-data/millrace/gateway/timing"
 )
 
 // metrics are the gateway's own, in a registry of their own.
@@ -21,11 +24,18 @@ type metrics struct {
 	seconds     *prometheus.HistogramVec
 	waited      *prometheus.HistogramVec
 	bytes       *prometheus.CounterVec
+	phases      *prometheus.CounterVec
 	tierBytes   *prometheus.CounterVec
 	tierSeconds *prometheus.CounterVec
 	panics      prometheus.Counter
 	aborted     prometheus.Counter
+
+	mu    sync.Mutex
+	named map[string]bool // the datasets that have labels of their own
 }
+
+// maxNamed is how many datasets have labels of their own: each has a series for each route, code and bucket.
+const maxNamed = 100
 
 func newMetrics(g *Gateway) *metrics {
 	const ns = "millrace"
@@ -35,16 +45,18 @@ func newMetrics(g *Gateway) *metrics {
 	buckets := []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
-		requests: counter("http_requests_total", "Requests answered.", "route", "code"),
+		named:    map[string]bool{},
+		requests: counter("http_requests_total", "Requests answered.", "route", "code", "dataset"),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: ns, Name: "http_request_duration_seconds", Help: "Time from request to last byte.", Buckets: buckets,
-		}, []string{"route"}),
+		}, []string{"route", "dataset"}),
 		waited: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: ns, Name: "http_first_byte_seconds", Help: "Time from request to first byte.", Buckets: buckets,
-		}, []string{"route"}),
-		bytes:       counter("http_response_bytes_total", "Bytes of response bodies.", "route"),
-		tierBytes:   counter("tier_bytes_total", "Bytes of batches that a tier answered for.", "tier"),
-		tierSeconds: counter("tier_wait_seconds_total", "Time that requests waited for a tier.", "tier"),
+		}, []string{"route", "dataset"}),
+		bytes:       counter("http_response_bytes_total", "Bytes of response bodies.", "route", "dataset"),
+		phases:      counter("http_phase_seconds_total", "Time of requests by what they were doing; all phases together are all the time.", "phase", "dataset"),
+		tierBytes:   counter("tier_bytes_total", "Bytes of batches that a tier answered for.", "tier", "dataset"),
+		tierSeconds: counter("tier_wait_seconds_total", "Time that requests waited for a tier.", "tier", "dataset"),
 		panics: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: ns, Name: "http_panics_total", Help: "Requests that ended in a panic.",
 		}),
@@ -52,23 +64,53 @@ func newMetrics(g *Gateway) *metrics {
 			Namespace: ns, Name: "http_aborted_total", Help: "Responses cut off after their first byte.",
 		}),
 	}
-	m.registry.MustRegister(m.requests, m.seconds, m.waited, m.bytes, m.tierBytes, m.tierSeconds,
+	m.registry.MustRegister(m.requests, m.seconds, m.waited, m.bytes, m.phases, m.tierBytes, m.tierSeconds,
 		m.panics, m.aborted, parts{g},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	m.scrape = promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
+	m.scrape = promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{EnableOpenMetrics: true}) // for exemplars
 	return m
 }
 
 func (m *metrics) observe(route string, x *exchange, status int, took time.Duration, abort bool) {
-	m.requests.WithLabelValues(route, strconv.Itoa(status)).Inc()
-	m.seconds.WithLabelValues(route).Observe(took.Seconds())
+	dataset := m.dataset(x)
+	m.requests.WithLabelValues(route, strconv.Itoa(status), dataset).Inc()
+	observe(m.seconds.WithLabelValues(route, dataset), took, x.span.Trace())
 	if x.w.Wrote {
-		m.waited.WithLabelValues(route).Observe(x.w.First.Seconds())
+		observe(m.waited.WithLabelValues(route, dataset), x.w.First, x.span.Trace())
 	}
-	m.bytes.WithLabelValues(route).Add(float64(x.w.Bytes))
+	m.bytes.WithLabelValues(route, dataset).Add(float64(x.w.Bytes))
+	x.log.Each(func(p timing.Phase, d time.Duration) { m.phases.WithLabelValues(p.String(), dataset).Add(d.Seconds()) })
+	for _, t := range x.log.Tiers {
+		m.tierBytes.WithLabelValues(t.Tier, dataset).Add(float64(t.Bytes))
+		m.tierSeconds.WithLabelValues(t.Tier, dataset).Add(t.Wait.Seconds())
+	}
 	if abort && x.w.Wrote {
 		m.aborted.Inc()
 	}
+}
+
+// observe adds a duration to a histogram, with the trace of the request as its example, if there is one.
+func observe(h prometheus.Observer, d time.Duration, trace string) {
+	if o, ok := h.(prometheus.ExemplarObserver); ok && trace != "" {
+		o.ObserveWithExemplar(d.Seconds(), prometheus.Labels{"trace_id": trace})
+		return
+	}
+	h.Observe(d.Seconds())
+}
+
+// dataset is the label of the dataset that a request is about; "": of none. Datasets that came after many others share one.
+func (m *metrics) dataset(x *exchange) string {
+	if x.dataset == nil {
+		return ""
+	}
+	name := x.dataset.Name()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.named[name] && len(m.named) >= maxNamed {
+		return "other"
+	}
+	m.named[name] = true
+	return name
 }
 
 // parts collects what the parts below report, and the budget. It describes nothing beforehand: the parts decide.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"time"
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/gateway/address"
@@ -24,7 +23,7 @@ func decodeSample(q *address.Query, d *dataset) address.Sample {
 
 // findSample returns the number of a sample.
 func findSample(x *exchange, d *dataset, s address.Sample) (uint64, error) {
-	defer x.log.Spent(timing.Resolve, time.Now())
+	defer x.log.Leave(x.log.Enter(timing.Decode))
 	n, ok, err := d.Index.Lookup(x.r.Context(), s.Key, s.Shard)
 	var ambiguous *chunkindex.AmbiguousKeyError
 	switch {
@@ -98,9 +97,9 @@ func (g *Gateway) getSample(x *exchange) error {
 	}
 	b := g.bodies.Get()
 	defer g.bodies.Put(b)
-	start := time.Now()
+	before := x.log.Enter(timing.Locate)
 	err = b.LocateSample(x.r.Context(), d.Index, n)
-	x.log.Spent(timing.Plan, start)
+	x.log.Leave(before)
 	if err != nil {
 		return err
 	}

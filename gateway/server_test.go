@@ -192,9 +192,9 @@ func TestMetricsAndStats(t *testing.T) {
 	size := len(r.do("GET", "/epoch/0/batch/0").body)
 	scraped := r.do("GET", "/metrics").body
 	for _, want := range []string{
-		`millrace_http_requests_total{code="200",route="/epoch/{epoch}/batch/{batch}"} 1`,
-		fmt.Sprintf(`millrace_http_response_bytes_total{route="/epoch/{epoch}/batch/{batch}"} %d`, size),
-		`millrace_tier_bytes_total{tier="store"} 1`, "millrace_cache_hits_total 42", "millrace_budget_bytes 6.7108864e+07",
+		`millrace_http_requests_total{code="200",dataset="photos",route="/epoch/{epoch}/batch/{batch}"} 1`,
+		fmt.Sprintf(`millrace_http_response_bytes_total{dataset="photos",route="/epoch/{epoch}/batch/{batch}"} %d`, size),
+		`millrace_tier_bytes_total{dataset="photos",tier="store"} 1`, `millrace_http_phase_seconds_total{dataset="photos",phase="send"} `, "millrace_cache_hits_total 42", "millrace_budget_bytes 6.7108864e+07",
 	} {
 		if !bytes.Contains(scraped, []byte(want)) {
 			t.Errorf("metrics lack %s", want)
@@ -237,12 +237,12 @@ func TestMetricsHaveFewSeries(t *testing.T) {
 	}
 	slices.Sort(requests)
 	if want := []string{
-		`{code="200",route="/epoch/{epoch}/batch/{batch}"} 20`, `{code="200",route="/metrics"} 20`,
-		`{code="404",route="/v1/datasets/{dataset}"} 20`, `{code="404",route="unknown"} 20`, `{code="501",route="unknown"} 20`,
+		`{code="200",dataset="",route="/metrics"} 20`, `{code="200",dataset="photos",route="/epoch/{epoch}/batch/{batch}"} 20`,
+		`{code="404",dataset="",route="/v1/datasets/{dataset}"} 20`, `{code="404",dataset="",route="unknown"} 20`, `{code="501",dataset="",route="unknown"} 20`,
 	}; !slices.Equal(requests, want) {
 		t.Errorf("got series %q, want %q", requests, want)
 	}
-	if got := stats.Counters[`millrace_http_response_bytes_total{route="/metrics"}`]; got != 0 {
+	if got := stats.Counters[`millrace_http_response_bytes_total{dataset="",route="/metrics"}`]; got != 0 {
 		t.Errorf("got %v bytes sent with HEAD, want 0", got)
 	}
 }
@@ -270,7 +270,7 @@ func TestAccessLineAndServerTimingSayWhereTheTimeWent(t *testing.T) {
 func TestAccessLineOfManyBatchesHasTheirSums(t *testing.T) {
 	r := newRig(t, 60, 800, nil)
 	a := r.do("GET", "/epoch/5/batches?count=3&format=arrow", "User-Agent: trainer/1 "+strings.Repeat("x", 1000))
-	for _, want := range []string{"plan;dur=", "lay;dur=", "memory;dur=0.001", "store;dur=1"} {
+	for _, want := range []string{"plan;dur=", "locate;dur=", "memory;dur=0.001", "store;dur=1"} {
 		if got := a.Header.Get("Server-Timing"); !strings.Contains(got, want) {
 			t.Errorf("got Server-Timing %q, want %s in it", got, want)
 		}
@@ -281,7 +281,7 @@ func TestAccessLineOfManyBatchesHasTheirSums(t *testing.T) {
 	r.do(strings.Repeat("A", 1000), "/healthz")
 	r.server.Close()
 	for _, want := range []string{
-		`"remote":"127.0.0.1:`, `"user_agent":"trainer/1 ` + strings.Repeat("x", 190) + `"`, `"lay_ms":`, `"resolve_ms":`,
+		`"remote":"127.0.0.1:`, `"user_agent":"trainer/1 ` + strings.Repeat("x", 190) + `"`, `"locate_ms":`, `"decode_ms":`,
 		`"store_ms":3`, `"memory_ms":0.003`, `"peer_bytes":6`, `"method":"` + strings.Repeat("A", 16) + `"`,
 	} {
 		if got := r.log.String(); !strings.Contains(got, want) {

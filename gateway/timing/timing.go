@@ -1,5 +1,5 @@
-// Package timing keeps where the time of a request went, up to its first byte: for the access line, and for the header
-// Server-Timing.
+// Package timing keeps where the time of a request goes: for the header Server-Timing, the access line, the metrics and the
+// spans of traces.
 package timing
 
 import (
@@ -11,31 +11,63 @@ import (
 	"github.com/millrace-data/millrace/chunkindex"
 )
 
-// Phase is a part of the work on a request, up to the first byte. An answer of many batches goes on after it, and has
-// the sums over its batches.
+// Phase is a part of the work on a request.
 type Phase int
 
 const (
-	Resolve Phase = iota // what the address means: subsets, names of parts, keys
-	Wait                 // for memory
-	Plan                 // which samples they are, and where they lie
-	Lay                  // what their body looks like
-	Read                 // their bytes; tiers say where those came from
+	Edge   Phase = iota // what every request has: limits, rights, headers
+	Decode              // what the address means: subsets, names of parts, keys
+	Wait                // for memory, or for a place to plan in
+	Plan                // the plan and its epoch
+	Locate              // which samples they are, where they lie, and what their body looks like
+	Read                // their bytes; tiers say where those came from
+	Send                // the answer, from its first byte on
 	count
 )
 
 // String returns the name of a phase.
-func (p Phase) String() string { return [...]string{"resolve", "wait", "plan", "lay", "read"}[p] }
-
-// Record is where the time of one request went. The zero value is ready.
-type Record struct {
-	Tiers  []chunkindex.TierTime // that the bytes came from
-	phases [count]time.Duration
+func (p Phase) String() string {
+	return [...]string{"edge", "decode", "wait", "plan", "locate", "read", "send"}[p]
 }
 
-// Spent adds the time since start to a phase. At no time do two goroutines of a request work: the one that reads the next
-// batch has ended when the other goes on.
-func (r *Record) Spent(p Phase, start time.Time) { r.phases[p] += time.Since(start) }
+// Record is where the time of one request goes. At each moment from Begin to End the request is in just one phase, so the
+// phases add up to its time. What two goroutines do at once for one request has two records.
+type Record struct {
+	Tiers []chunkindex.TierTime // that the bytes came from
+
+	phase  Phase
+	since  time.Time // when the phase began
+	phases [count]time.Duration
+	left   func(p Phase, from, to time.Time) // nil: nothing else hears of phases
+}
+
+// Begin begins the first phase, Edge, at start. left, unless nil, is called for each stretch of a phase when it is over.
+func (r *Record) Begin(start time.Time, left func(p Phase, from, to time.Time)) {
+	r.since, r.left = start, left
+}
+
+// Enter begins a phase, and returns the one that it ends, for Enter again:
+//
+//	defer r.Leave(r.Enter(timing.Plan))
+func (r *Record) Enter(p Phase) (before Phase) {
+	now := time.Now()
+	r.end(now)
+	before, r.phase, r.since = r.phase, p, now
+	return before
+}
+
+// Leave goes back to the phase before.
+func (r *Record) Leave(before Phase) { r.Enter(before) }
+
+// End ends the last phase.
+func (r *Record) End(now time.Time) { r.end(now) }
+
+func (r *Record) end(now time.Time) {
+	r.phases[r.phase] += now.Sub(r.since)
+	if r.left != nil {
+		r.left(r.phase, r.since, now)
+	}
+}
 
 // Came adds what tiers have brought.
 func (r *Record) Came(tiers []chunkindex.TierTime) {
@@ -53,7 +85,7 @@ func (r *Record) Came(tiers []chunkindex.TierTime) {
 // Milliseconds is a duration in the unit of logs and headers.
 func Milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// ServerTiming says where the time went before the first byte: each phase, the last of them by tiers.
+// ServerTiming says where the time has gone so far: each phase, and after Read the tiers that it is made of.
 func (r *Record) ServerTiming() string {
 	var b strings.Builder
 	add := func(name string, d time.Duration) {
@@ -64,9 +96,13 @@ func (r *Record) ServerTiming() string {
 		b.WriteString(";dur=")
 		b.WriteString(strconv.FormatFloat(Milliseconds(d), 'f', -1, 64))
 	}
-	for p := range Read {
-		if r.phases[p] > 0 || p == Plan {
-			add(p.String(), r.phases[p])
+	now := time.Now()
+	for p, d := range r.phases {
+		if Phase(p) == r.phase {
+			d += now.Sub(r.since)
+		}
+		if d > 0 {
+			add(Phase(p).String(), d)
 		}
 	}
 	for _, t := range r.Tiers {
@@ -77,9 +113,9 @@ func (r *Record) ServerTiming() string {
 
 // Each calls visit for every phase that took time.
 func (r *Record) Each(visit func(p Phase, d time.Duration)) {
-	for p := range count {
-		if r.phases[p] > 0 {
-			visit(p, r.phases[p])
+	for p, d := range r.phases {
+		if d > 0 {
+			visit(Phase(p), d)
 		}
 	}
 }

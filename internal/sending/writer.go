@@ -43,6 +43,7 @@ type Writer struct {
 	Wrote  bool          // the first byte is sent
 	Err    error         // of the first write that failed
 	Stall  time.Duration // that a reader may take without a byte sent: 30 s
+	Begins func()        // called before the first byte of the answer is sent; nil: nobody is told
 
 	control *http.ResponseController
 	start   time.Time   // of the request
@@ -70,6 +71,9 @@ func (w *Writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 // WriteHeader notes the status and begins the reader's time.
 func (w *Writer) WriteHeader(status int) {
 	if status >= 200 && !w.Wrote {
+		if w.Begins != nil {
+			w.Begins()
+		}
 		w.Wrote, w.Status, w.began = true, status, time.Now()
 		w.First = w.began.Sub(w.start)
 		w.size, _ = strconv.ParseInt(w.Header().Get("Content-Length"), 10, 64) // 0 where there is none

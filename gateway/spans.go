@@ -1,0 +1,58 @@
+package gateway
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/millrace-data/millrace/gateway/auth"
+	"github.com/millrace-data/millrace/gateway/timing"
+	"github.com/millrace-data/millrace/internal/tracing"
+)
+
+// requestSpan is the span of a request.
+type requestSpan struct{ tracing.Span }
+
+// traced begins the span of a request, and returns the request with the span in its context.
+func (g *Gateway) traced(r *http.Request, route string) (*http.Request, requestSpan) {
+	ctx, span := g.cfg.Trace.Request(r.Context(), r.Header, cutTo(r.Method, maxMethod)+" "+route)
+	if span.Trace() == "" {
+		return r, requestSpan{}
+	}
+	return r.WithContext(ctx), requestSpan{span}
+}
+
+// stretch records a phase that is over. Reads have spans that are open meanwhile, for what happens below them.
+func (s requestSpan) stretch(p timing.Phase, from, to time.Time) {
+	if p != timing.Read && from.Before(to) {
+		s.Stretch(p.String(), from, to)
+	}
+}
+
+// ends ends the span of a request, with what the access line says of it.
+func (s requestSpan) ends(x *exchange, status int, cause error, abort bool) {
+	if s.Trace() == "" {
+		return
+	}
+	s.Text("http.request.method", cutTo(x.r.Method, maxMethod))
+	s.Text("http.route", x.route.name())
+	s.Number("http.response.status_code", int64(status))
+	s.Number("http.response.body.size", x.w.Bytes)
+	s.Text("millrace.request_id", x.id)
+	if x.log.dataset != "" {
+		s.Text("millrace.dataset", x.log.dataset)
+	}
+	if b := x.log.batch; x.log.hasEpoch {
+		s.Text("millrace.generation", b.Generation)
+		s.Number("millrace.epoch", int64(b.Epoch))
+		s.Number("millrace.rank", int64(b.Rank))
+		s.Number("millrace.world_size", int64(b.WorldSize))
+		s.Text("millrace.format", b.View.Form.Name)
+	}
+	if x.log.hasBatch {
+		s.Number("millrace.batch", int64(x.log.batch.Number))
+	}
+	if cause != nil && (abort || status >= http.StatusInternalServerError) {
+		s.Fail(auth.Conceal(cause.Error()))
+	}
+	s.End()
+}

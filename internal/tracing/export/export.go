@@ -1,0 +1,119 @@
+// Package export sends spans to a collector of OpenTelemetry. It is set up by the standard variables of OpenTelemetry alone,
+// and does nothing without them.
+package export
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/rs/zerolog"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/sdk/resource"
+	"go.opentelemetry.io/otel/sdk/trace"
+	"golang.org/x/time/rate"
+
+	"github.com/millrace-data/millrace/internal/tracing"
+)
+
+// endTime is how long spans that are left may take at the end of the program.
+const endTime = 5 * time.Second
+
+// Exporter is what sends spans. The zero value sends none.
+type Exporter struct{ provider *trace.TracerProvider }
+
+// Open reads the variables of the environment, and begins to send if they name a collector. Errors name the variable.
+func Open(ctx context.Context, version string, log zerolog.Logger) (Exporter, error) {
+	protocol, wanted, err := wants()
+	if err != nil || !wanted {
+		return Exporter{}, err
+	}
+	sampler, err := samplerOf(os.Getenv("OTEL_TRACES_SAMPLER"), os.Getenv("OTEL_TRACES_SAMPLER_ARG"))
+	if err != nil {
+		return Exporter{}, err
+	}
+	of, err := resource.New(ctx,
+		resource.WithAttributes(attribute.String("service.name", "millrace"), attribute.String("service.version", version)),
+		resource.WithHost(), resource.WithProcessPID(), resource.WithFromEnv())
+	if err != nil && !errors.Is(err, resource.ErrPartialResource) {
+		return Exporter{}, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err)
+	}
+	client := otlptracehttp.NewClient()
+	if protocol == "grpc" {
+		client = otlptracegrpc.NewClient()
+	}
+	exporter, err := otlptrace.New(ctx, client)
+	if err != nil {
+		return Exporter{}, fmt.Errorf("OTEL_EXPORTER_OTLP_ENDPOINT: %w", err)
+	}
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(warnSeldom(log)))
+	return Exporter{trace.NewTracerProvider(trace.WithBatcher(exporter), trace.WithSampler(linked{sampler}), trace.WithResource(of))}, nil
+}
+
+// Tracer begins the traces that are sent.
+func (e Exporter) Tracer() tracing.Tracer {
+	if e.provider == nil {
+		return tracing.Tracer{}
+	}
+	return tracing.New(e.provider)
+}
+
+// Close sends what is left, for some seconds at most.
+func (e Exporter) Close() error {
+	if e.provider == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), endTime)
+	defer cancel()
+	return e.provider.Shutdown(ctx)
+}
+
+// warnSeldom returns what logs faults of the collector: it may be away for hours, and says so with each batch of spans.
+func warnSeldom(log zerolog.Logger) func(error) {
+	due := rate.Sometimes{First: 1, Interval: time.Minute}
+	return func(err error) {
+		due.Do(func() { log.Warn().Err(err).Msg("traces are not sent") })
+	}
+}
+
+// wants says whether the environment asks for traces, and by which protocol they are sent.
+func wants() (protocol string, wanted bool, err error) {
+	if strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") {
+		return "", false, nil
+	}
+	switch exporter := os.Getenv("OTEL_TRACES_EXPORTER"); exporter {
+	case "none":
+		return "", false, nil
+	case "otlp":
+		wanted = true
+	case "":
+		_, wanted = first("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+	default:
+		return "", false, fmt.Errorf("OTEL_TRACES_EXPORTER: %q: want otlp or none", exporter)
+	}
+	name, _ := first("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+	switch protocol = os.Getenv(name); protocol {
+	case "", "http/protobuf":
+		return "http/protobuf", wanted, nil
+	case "grpc":
+		return protocol, wanted, nil
+	}
+	return "", false, fmt.Errorf("%s: %q: want http/protobuf or grpc", name, protocol)
+}
+
+// first returns the first of some variables that is set.
+func first(names ...string) (name string, ok bool) {
+	for _, name := range names {
+		if os.Getenv(name) != "" {
+			return name, true
+		}
+	}
+	return "", false
+}

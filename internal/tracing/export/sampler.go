@@ -1,0 +1,48 @@
+package export
+
+import (
+	"fmt"
+	"strconv"
+
+	"go.opentelemetry.io/otel/sdk/trace"
+)
+
+// samplerOf reads OTEL_TRACES_SAMPLER and its argument as the specification has them. The library's own reading of them is
+// not exported, and takes what it does not know for the default.
+func samplerOf(name, argument string) (trace.Sampler, error) {
+	ratio := 1.0
+	if argument != "" {
+		var err error
+		if ratio, err = strconv.ParseFloat(argument, 64); err != nil || !(ratio >= 0 && ratio <= 1) {
+			return nil, fmt.Errorf("OTEL_TRACES_SAMPLER_ARG: %q: want a number from 0 to 1", argument)
+		}
+	}
+	switch name {
+	case "", "parentbased_always_on":
+		return trace.ParentBased(trace.AlwaysSample()), nil
+	case "always_on":
+		return trace.AlwaysSample(), nil
+	case "always_off":
+		return trace.NeverSample(), nil
+	case "traceidratio":
+		return trace.TraceIDRatioBased(ratio), nil
+	case "parentbased_always_off":
+		return trace.ParentBased(trace.NeverSample()), nil
+	case "parentbased_traceidratio":
+		return trace.ParentBased(trace.TraceIDRatioBased(ratio)), nil
+	}
+	return nil, fmt.Errorf("OTEL_TRACES_SAMPLER: %q: want always_on, always_off, traceidratio, or one of these behind parentbased_", name)
+}
+
+// linked records the work that a recorded request has begun, though it has a trace of its own (tracing.Apart).
+type linked struct{ trace.Sampler }
+
+// ShouldSample decides on one span.
+func (s linked) ShouldSample(p trace.SamplingParameters) trace.SamplingResult {
+	for _, link := range p.Links {
+		if link.SpanContext.IsSampled() {
+			return trace.SamplingResult{Decision: trace.RecordAndSample}
+		}
+	}
+	return s.Sampler.ShouldSample(p)
+}
