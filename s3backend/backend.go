@@ -16,6 +16,7 @@ import (
 	"github.com/minio/minio-go/v7/pkg/s3utils"
 
 	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/internal/tracing"
 )
 
 // Backend is a bucket as an objstore.Store.
@@ -135,7 +136,7 @@ func (b *Backend) run(ctx context.Context, first time.Duration, do func(context.
 			return err
 		}
 		started := time.Now()
-		got, err := b.once(ctx, first, n > 0, do)
+		got, err := b.once(ctx, first, n, do)
 		if err == nil {
 			return nil
 		}
@@ -201,8 +202,11 @@ func pause(ctx context.Context, d time.Duration) bool {
 	return objstore.Sleep(ctx, d) == nil
 }
 
-// once makes one attempt and reports how it went to breaker, limiter and counters.
-func (b *Backend) once(ctx context.Context, first time.Duration, again bool, do func(context.Context, *attempt) error) (int64, error) {
+// once makes attempt n and reports how it went to breaker, limiter, counters and the trace.
+func (b *Backend) once(ctx context.Context, first time.Duration, n int, do func(context.Context, *attempt) error) (got int64, err error) {
+	ctx, span := tracing.Call(ctx, "store attempt")
+	span.Number("millrace.store.attempt", int64(n))
+	defer func() { span.Ended(err) }()
 	if err := b.breaker.allow(); err != nil {
 		return 0, err
 	}
@@ -213,7 +217,7 @@ func (b *Backend) once(ctx context.Context, first time.Duration, again bool, do 
 	defer b.limiter.release()
 	b.count(func(s *Stats) {
 		s.Requests++
-		if again {
+		if n > 0 {
 			s.Retries++
 		}
 	})
@@ -221,7 +225,7 @@ func (b *Backend) once(ctx context.Context, first time.Duration, again bool, do 
 	defer cancel(nil)
 	a := &attempt{watch: newWatch(cancel, first)}
 	defer a.watch.rest()
-	err := settle(ctx, actx, do(actx, a))
+	err = settle(ctx, actx, do(actx, a))
 	b.report(err)
 	return a.got, err
 }

@@ -28,6 +28,8 @@ type Config struct {
 	CAFile    string // PEM file of authorities trusted besides the system's; empty: AWS_CA_BUNDLE
 	MaxConns  int    // connections at most; empty: 256
 	PartSize  int64  // bytes of one part of a large Put; empty: 16 MiB
+
+	Traceparent bool // requests without a body name the span that they are made for
 }
 
 // limits are the times and counts of FAULTS that tests shorten.

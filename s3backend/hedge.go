@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/internal/tracing"
 )
 
 // hedger knows how long the store lately took to begin its answers, and so when one is
@@ -106,7 +107,10 @@ func (b *Backend) hedged(ctx context.Context, ref objstore.Ref, from, n int64) (
 				second <- reply{err: errNotAsked}
 				return
 			}
+			var span tracing.Span
+			race[1].ctx, span = tracing.Call(race[1].ctx, "store hedge")
 			r := ask(1)
+			span.Ended(r.err)
 			if errors.Is(r.err, objstore.ErrThrottled) {
 				b.limiter.slower()
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
 	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/internal/tracing"
 )
 
 // regionName keeps a store from naming a host where it may name a region.
@@ -74,6 +75,9 @@ func (b *Backend) send(ctx context.Context, method string, ref objstore.Ref, hea
 	}
 	if !v.SignerType.IsAnonymous() {
 		h.signer.sign(req, &v, time.Now())
+	}
+	if b.cfg.Traceparent {
+		tracing.Inject(ctx, header) // without a signature: proxies on the way write their own
 	}
 	return refusing{b.transport, h.region}.RoundTrip(req)
 }

@@ -10,14 +10,21 @@ import (
 	"strings"
 
 	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/internal/tracing"
 )
 
 // ReadRange implements objstore.RangeReader.
 func (b *Backend) ReadRange(ctx context.Context, ref objstore.Ref, offset int64, dst ...[]byte) error {
-	if err := b.readRange(ctx, ref, offset, dst); err != nil {
-		return fmt.Errorf("read %q at %d: %w", ref.Key, offset, err)
+	ctx, span := tracing.Start(ctx, "store read")
+	span.Text("millrace.store.bucket", b.cfg.Bucket)
+	span.Text("millrace.store.object", ref.Key)
+	span.Number("millrace.store.offset", offset)
+	err := b.readRange(ctx, ref, offset, dst)
+	if err != nil {
+		err = fmt.Errorf("read %q at %d: %w", ref.Key, offset, err)
 	}
-	return nil
+	span.Ended(err)
+	return err
 }
 
 func (b *Backend) readRange(ctx context.Context, ref objstore.Ref, offset int64, dst [][]byte) error {

@@ -20,7 +20,7 @@ for at most --drain-timeout. Ctrl-C does the same, but leaves out --lame-duck wh
 reads. A second signal ends it at once.
 
 S3 credentials come from the AWS chain (environment, shared file, web identity, instance
-metadata), never from a flag.`,
+metadata), never from a flag. Traces are sent where OTEL_EXPORTER_OTLP_ENDPOINT says.`,
 		Example: `  millrace serve --dataset imagenet=s3://bucket/imagenet --cache-size 16GiB
   millrace serve --dataset ./shards --listen 127.0.0.1:9000 --admin-listen 127.0.0.1:9001
   millrace serve --dataset s3://bucket/imagenet --cluster job-a --join dns:gateways.job-a.svc:7946 \
@@ -65,6 +65,7 @@ func (a *app) checkServe(ctx context.Context, c *serveConfig, f *cli.Flags) erro
 // compose makes the node. What the environment says about the collector stands.
 func (a *app) compose(ctx context.Context, c *serveConfig) (*node.Node, error) {
 	c.Log, c.Version = a.Logger(c.logLevel, c.logFormat), buildInfo().Version
+	c.Traces = true
 	c.LimitHeap, c.PaceHeap = a.Env["GOMEMLIMIT"] == "", a.Env["GOGC"] == ""
 	s, err := node.New(ctx, &c.Config)
 	var setting *node.SettingError

@@ -10,6 +10,7 @@ import (
 	"github.com/millrace-data/millrace/internal/cli"
 	"github.com/millrace-data/millrace/internal/location"
 	"github.com/millrace-data/millrace/internal/node"
+	"github.com/millrace-data/millrace/internal/tracing/export"
 )
 
 // serveConfig is everything that serve can be told.
@@ -56,6 +57,7 @@ func (c *serveConfig) define(f *cli.Flags) {
 	f.Size(&c.PartSize, "part-size", datapath.DefaultPartSize, "size of one store read at most")
 	f.Flag(&c.CheckSHA, "check-sha256", "compare SHA-256 too when a chunk arrives; single samples from other gateways have CRC-32C only")
 	defineStores(&c.Stores, f)
+	f.Flag(&c.Stores.Traceparent, "s3-traceparent", "send the traceparent of traced reads to the S3 service")
 	f.Section("log")
 	f.Choice(&c.logLevel, "log-level", "info", "least level of the lines that are logged", "debug", "info", "warn", "error")
 	f.Choice(&c.logFormat, "log-format", "auto", "form of the log; auto is text on a terminal and else JSON", "auto", "text", "json")
@@ -92,6 +94,9 @@ func (c *serveConfig) defineDisk(f *cli.Flags) {
 // validate notes every fault that can be seen without opening anything.
 func (c *serveConfig) validate(f *cli.Flags) {
 	checkStores(&c.Stores, f)
+	if err := export.Check(); err != nil {
+		f.Fault("%w", err)
+	}
 	c.checkMixtures(f)
 	if len(c.datasets) == 0 {
 		f.Fault("--dataset: want at least one NAME=URL")

@@ -17,13 +17,15 @@ type Stores struct {
 	PathStyle bool   // buckets are addressed in the path, not in the host name
 	CAFile    string // PEM file with the authorities to trust; "": the system's
 	Conns     int    // connections at most; 0: the backend's choice
+
+	Traceparent bool // traced reads tell the service of their spans
 }
 
 // Open returns the store of a location, and what closes it. A directory is made if create is set.
 func (s *Stores) Open(l Location, create bool) (objstore.Store, func(), error) {
 	if l.Bucket != "" {
 		st, err := s3backend.New(s3backend.Config{
-			Bucket: l.Bucket, Endpoint: s.Endpoint, Region: s.Region, PathStyle: s.PathStyle, CAFile: s.CAFile, MaxConns: s.Conns,
+			Bucket: l.Bucket, Endpoint: s.Endpoint, Region: s.Region, PathStyle: s.PathStyle, CAFile: s.CAFile, MaxConns: s.Conns, Traceparent: s.Traceparent,
 		})
 		if err != nil {
 			return nil, nil, fmt.Errorf("open %s: %w", l, err)

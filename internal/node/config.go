@@ -44,6 +44,7 @@ type Config struct {
 	PartSize   int64         // of one store read at most
 	CheckSHA   bool          // compare SHA-256 too when a chunk arrives
 	NoPrefetch bool
+	Traces     bool // sent where the environment names a collector
 
 	Cluster ClusterConfig
 	Check   bool // open everything but the ports, and leave what a running gateway may be using alone

@@ -21,6 +21,8 @@ import (
 	"github.com/millrace-data/millrace/gateway/auth"
 	"github.com/millrace-data/millrace/internal/location"
 	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/internal/tracing"
+	"github.com/millrace-data/millrace/internal/tracing/export"
 )
 
 // The parts of a node; an arrow means "calls":
@@ -61,6 +63,7 @@ type Node struct {
 	certificates []certificate
 	guard        *auth.Guard // nil: no credentials are asked for
 	audit        *audit.Log  // nil: none is kept
+	trace        tracing.Tracer
 }
 
 // Close closes what New has opened. Run must have ended.
@@ -88,8 +91,11 @@ func New(ctx context.Context, c *Config) (*Node, error) {
 // open makes all parts, each after those it needs.
 func (s *Node) open(ctx context.Context) error {
 	c := s.cfg
+	if err := s.openTraces(ctx); err != nil {
+		return err
+	}
 	cfg := gateway.Config{
-		Mixtures: c.Mixed, Mix: s.mix, Log: s.log, Version: c.Version, Stats: s.stats, Readers: s.readers,
+		Trace: s.trace, Mixtures: c.Mixed, Mix: s.mix, Log: s.log, Version: c.Version, Stats: s.stats, Readers: s.readers,
 		AdminListen: c.AdminListen != "", Deadline: c.Deadline,
 		LameDuck: max(c.LameDuck, 1), // 0 would be the default
 	}
@@ -126,6 +132,24 @@ func (s *Node) open(ctx context.Context) error {
 	s.closers = append(s.closers, func() {
 		if err := s.gateway.Close(); err != nil {
 			s.log.Warn().Err(err).Msg("close the gateway")
+		}
+	})
+	return nil
+}
+
+// openTraces begins to send traces, where the environment asks for them. They are closed after all that they tell of.
+func (s *Node) openTraces(ctx context.Context) error {
+	if !s.cfg.Traces || s.cfg.Check {
+		return nil
+	}
+	e, err := export.Open(ctx, s.cfg.Version, s.log)
+	if err != nil {
+		return err
+	}
+	s.trace = e.Tracer()
+	s.closers = append(s.closers, func() {
+		if err := e.Close(); err != nil {
+			s.log.Warn().Err(err).Msg("the last traces are not sent")
 		}
 	})
 	return nil

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -29,14 +30,23 @@ const endTime = 5 * time.Second
 // Exporter is what sends spans. The zero value sends none.
 type Exporter struct{ provider *trace.TracerProvider }
 
+// settings are what the environment says.
+type settings struct {
+	wanted   bool
+	protocol string
+	sampler  trace.Sampler
+}
+
+// Check returns what is wrong with the variables of the environment. It names the variable.
+func Check() error {
+	_, err := read()
+	return err
+}
+
 // Open reads the variables of the environment, and begins to send if they name a collector. Errors name the variable.
 func Open(ctx context.Context, version string, log zerolog.Logger) (Exporter, error) {
-	protocol, wanted, err := wants()
-	if err != nil || !wanted {
-		return Exporter{}, err
-	}
-	sampler, err := samplerOf(os.Getenv("OTEL_TRACES_SAMPLER"), os.Getenv("OTEL_TRACES_SAMPLER_ARG"))
-	if err != nil {
+	s, err := read()
+	if err != nil || !s.wanted {
 		return Exporter{}, err
 	}
 	of, err := resource.New(ctx,
@@ -46,7 +56,7 @@ func Open(ctx context.Context, version string, log zerolog.Logger) (Exporter, er
 		return Exporter{}, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err)
 	}
 	client := otlptracehttp.NewClient()
-	if protocol == "grpc" {
+	if s.protocol == "grpc" {
 		client = otlptracegrpc.NewClient()
 	}
 	exporter, err := otlptrace.New(ctx, client)
@@ -54,7 +64,7 @@ func Open(ctx context.Context, version string, log zerolog.Logger) (Exporter, er
 		return Exporter{}, fmt.Errorf("OTEL_EXPORTER_OTLP_ENDPOINT: %w", err)
 	}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(warnSeldom(log)))
-	return Exporter{trace.NewTracerProvider(trace.WithBatcher(exporter), trace.WithSampler(linked{sampler}), trace.WithResource(of))}, nil
+	return Exporter{trace.NewTracerProvider(trace.WithBatcher(exporter), trace.WithSampler(linked{s.sampler}), trace.WithResource(of))}, nil
 }
 
 // Tracer begins the traces that are sent.
@@ -83,29 +93,37 @@ func warnSeldom(log zerolog.Logger) func(error) {
 	}
 }
 
-// wants says whether the environment asks for traces, and by which protocol they are sent.
-func wants() (protocol string, wanted bool, err error) {
+// read reads the environment.
+func read() (s settings, err error) {
 	if strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") {
-		return "", false, nil
+		return s, nil
 	}
 	switch exporter := os.Getenv("OTEL_TRACES_EXPORTER"); exporter {
 	case "none":
-		return "", false, nil
+		return s, nil
 	case "otlp":
-		wanted = true
+		s.wanted = true
 	case "":
-		_, wanted = first("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+		_, s.wanted = first("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 	default:
-		return "", false, fmt.Errorf("OTEL_TRACES_EXPORTER: %q: want otlp or none", exporter)
+		return s, fmt.Errorf("OTEL_TRACES_EXPORTER: %q: want otlp or none", exporter)
+	}
+	if !s.wanted {
+		return s, nil
 	}
 	name, _ := first("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
-	switch protocol = os.Getenv(name); protocol {
-	case "", "http/protobuf":
-		return "http/protobuf", wanted, nil
-	case "grpc":
-		return protocol, wanted, nil
+	switch s.protocol = os.Getenv(name); s.protocol {
+	case "", "http/protobuf", "grpc":
+	default:
+		return s, fmt.Errorf("%s: %q: want http/protobuf or grpc", name, s.protocol)
 	}
-	return "", false, fmt.Errorf("%s: %q: want http/protobuf or grpc", name, protocol)
+	for _, name := range []string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"} {
+		if u, err := url.Parse(os.Getenv(name)); err != nil || u.String() != "" && (u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
+			return s, fmt.Errorf("%s: want http://host:port or https://host:port", name)
+		}
+	}
+	s.sampler, err = samplerOf(os.Getenv("OTEL_TRACES_SAMPLER"), os.Getenv("OTEL_TRACES_SAMPLER_ARG"))
+	return s, err
 }
 
 // first returns the first of some variables that is set.
