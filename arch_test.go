@@ -128,13 +128,14 @@ func floorPlan() map[string]room {
 		"gateway/admission":       {outside: []string{"golang.org/x/time"}, never: []string{"net"}},
 		"gateway/audit":           {never: []string{"net"}},
 		"gateway/conditional":     {},
+		"gateway/catalog":         {outside: []string{"golang.org/x/sync"}, never: []string{"net", "os"}},
 		"gateway/origin":          {},
 		"internal/tracing":        {ours: []string{"internal/tracing"}, outside: []string{"go.opentelemetry.io/otel"}, never: []string{"net", "os"}},
 		"internal/tracing/export": {ours: []string{"internal/tracing"}, outside: []string{"go.opentelemetry.io/otel", "github.com/rs/zerolog", "golang.org/x/time"}},
 		"gateway/timing":          {ours: []string{"chunkindex"}, never: []string{"net"}},
 		"gateway": {
 			ours: []string{
-				"gateway/address", "gateway/admission", "gateway/audit", "gateway/auth", "gateway/body", "gateway/conditional", "gateway/origin", "gateway/plans", "internal/port", "internal/sending", "internal/tracing", "gateway/timing",
+				"gateway/address", "gateway/admission", "gateway/audit", "gateway/auth", "gateway/body", "gateway/catalog", "gateway/conditional", "gateway/origin", "gateway/plans", "internal/port", "internal/sending", "internal/tracing", "gateway/timing",
 				"chunkindex", "importance", "selection", "shuffle", "internal/objstore", "internal/budget", "internal/quiet", "internal/socket", // importance, selection: types, errors
 			},
 			outside: []string{

@@ -17,6 +17,7 @@ const (
 	CodeInvalidArgument   = "invalid_argument"
 	CodeNotFound          = "not_found"
 	CodeEndOfEpoch        = "end_of_epoch"
+	CodeGenerationGone    = "generation_gone"
 	CodeBatchTooLarge     = "batch_too_large"
 	CodeConflict          = "conflict"
 	CodeAmbiguousKey      = "ambiguous_key"

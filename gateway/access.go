@@ -39,8 +39,8 @@ func (g *Gateway) authorize(x *exchange) (err error) {
 		return nil
 	}
 	x.open = g.may(auth.Anonymous(), auth.Read, name)
-	if x.dataset = g.byName[name]; x.dataset == nil {
-		return notServed(name)
+	if err := g.acquire(x, name); err != nil {
+		return err
 	}
 	x.log.dataset = name
 	if !x.changes() {
@@ -107,7 +107,7 @@ func (x *exchange) changes() bool { return x.route.method == http.MethodPost }
 // datasetName returns the name of the dataset that a route is about, if it is about one.
 func (g *Gateway) datasetName(x *exchange) (string, bool) {
 	if strings.HasPrefix(x.route.pattern, "/epoch/") {
-		return g.datasets[0].Name(), true
+		return g.standard().Name(), true
 	}
 	return chi.URLParam(x.r, "dataset"), strings.Contains(x.route.pattern, "{dataset}")
 }
@@ -118,14 +118,15 @@ func (g *Gateway) may(p auth.Principal, right auth.Right, name string) bool {
 	if !g.access.May(p, right, name) {
 		return false
 	}
-	d := g.byName[name]
-	return d == nil || d.sources == nil || g.access.GrantsSources(p, name) ||
-		!slices.ContainsFunc(d.sources, func(source string) bool { return !g.access.May(p, auth.Read, source) })
+	d, ok := g.datasets.Current(name)
+	return !ok || d.parts == nil || g.access.GrantsSources(p, name) ||
+		!slices.ContainsFunc(d.parts, func(source *dataset) bool { return !g.access.May(p, auth.Read, source.Name()) })
 }
 
 // denied is the problem of a caller that lacks a right. Who may not read a dataset does not learn whether there is one.
 func (g *Gateway) denied(x *exchange, p auth.Principal, name string, ofDataset bool) error {
-	readable := ofDataset && g.byName[name] != nil && g.may(p, auth.Read, name)
+	_, served := g.datasets.Current(name)
+	readable := ofDataset && served && g.may(p, auth.Read, name)
 	switch {
 	case g.cfg.Access == nil && x.route.right == auth.Admin:
 		return forbidden("this gateway shows this to its own machine alone: start it with --insecure-admin, or with an --access file")

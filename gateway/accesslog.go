@@ -109,7 +109,7 @@ func (x *exchange) logCause(e *zerolog.Event, status int, cause error) {
 
 // audit keeps a record of a request that changed something, or that its caller may not make.
 func (g *Gateway) audit(x *exchange, route string, status int) {
-	if g.cfg.Audit == nil || !x.refused && (x.dataset == nil || !x.changes()) {
+	if g.cfg.Audit == nil || !x.refused && !x.changes() {
 		return
 	}
 	address := g.origin.Caller(x.r)

@@ -28,9 +28,14 @@ func (g *Gateway) getCluster(x *exchange) error {
 func (g *Gateway) Plan(
 	ctx context.Context, dataset, generation string, params shuffle.Params, epoch uint64,
 ) (_ *shuffle.Plan, _ *shuffle.Epoch, leave func(), err error) {
-	d := g.byName[dataset]
-	if d == nil || d.Index.Generation() != generation {
+	d, release, ok := g.datasets.AcquireOpen(dataset, generation)
+	if !ok {
 		return nil, nil, nil, fmt.Errorf("plan %s for another gateway: generation %.12s is not served", dataset, generation)
 	}
-	return g.plans.ForReader(ctx, d.Dataset, params, epoch)
+	plan, at, end, err := g.plans.ForReader(ctx, d.Dataset, params, epoch)
+	if err != nil {
+		release()
+		return nil, nil, nil, err
+	}
+	return plan, at, func() { end(); release() }, nil
 }

@@ -33,7 +33,14 @@ type datasetInfo struct {
 	MaxSample   int64               `json:"max_sample"`
 	Plan        chunkindex.Defaults `json:"default_plan"`
 	Sources     []plans.SourceInfo  `json:"sources,omitempty"` // of a mixture
+	Generations []generationInfo    `json:"generations"`       // that are open, the one that is meant without a name first
 	Links       datasetLinks        `json:"links"`
+}
+
+// generationInfo is a generation that is open.
+type generationInfo struct {
+	Generation string `json:"generation"`
+	Samples    uint64 `json:"samples"`
 }
 
 // formInfo is a form that batches may have.
@@ -49,10 +56,14 @@ func (g *Gateway) info(d *dataset) datasetInfo {
 	for i, f := range d.Address.Forms {
 		forms[i] = formInfo{f.Name, f.ContentType, f.Fields}
 	}
+	var generations []generationInfo
+	for _, open := range g.datasets.Generations(d.Name()) {
+		generations = append(generations, generationInfo{open.Index.Generation(), open.Index.Samples()})
+	}
 	return datasetInfo{
-		Name: d.Name(), Default: d == g.datasets[0], Generation: x.Generation(), Format: x.Format(),
+		Name: d.Name(), Default: d == g.standard(), Generation: x.Generation(), Format: x.Format(),
 		ContentType: d.Address.Forms[0].ContentType, Forms: forms, Constants: x.Constants(), Samples: x.Samples(), Chunks: x.Chunks(), Shards: x.Shards(),
-		Bytes: x.Bytes(), MaxChunk: x.MaxChunk(), MaxSample: x.MaxSample(), Plan: x.Defaults(), Sources: d.Sources(),
+		Bytes: x.Bytes(), MaxChunk: x.MaxChunk(), MaxSample: x.MaxSample(), Plan: x.Defaults(), Sources: d.Sources(), Generations: generations,
 		Links: datasetLinks{Self: self, Epoch: self + "/epochs/0", Batch: self + "/epochs/0/batches/0", Index: self + "/index"},
 	}
 }
@@ -64,7 +75,7 @@ func (g *Gateway) getDatasets(x *exchange) error {
 	list := struct {
 		Datasets []datasetInfo `json:"datasets"`
 	}{[]datasetInfo{}}
-	for _, d := range g.datasets {
+	for _, d := range g.datasets.All() {
 		if g.may(x.principal, auth.Read, d.Name()) {
 			list.Datasets = append(list.Datasets, g.info(d))
 		}

@@ -25,6 +25,7 @@ const (
 	codeInvalid           = "invalid_argument"
 	codeNotFound          = "not_found"
 	codeEndOfEpoch        = "end_of_epoch"
+	codeGenerationGone    = "generation_gone"
 	codeUnauthenticated   = "unauthenticated"
 	codeForbidden         = "forbidden"
 	codeMisdirected       = "misdirected_request"
@@ -62,6 +63,7 @@ func title(code string) string {
 		codeInvalid:           "The request is not valid",
 		codeNotFound:          "There is no such thing here",
 		codeEndOfEpoch:        "The epoch has fewer batches",
+		codeGenerationGone:    "The generation is not kept any more",
 		codeUnauthenticated:   "The request needs valid credentials",
 		codeForbidden:         "The caller may not do this",
 		codeMisdirected:       "The port does not serve this host",

@@ -3,8 +3,6 @@ package gateway
 import (
 	"context"
 	"crypto/tls"
-	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"sync"
@@ -14,11 +12,11 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/millrace-data/millrace/chunkindex"
-	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/gateway/admission"
 	"github.com/millrace-data/millrace/gateway/audit"
 	"github.com/millrace-data/millrace/gateway/auth"
 	"github.com/millrace-data/millrace/gateway/body"
+	"github.com/millrace-data/millrace/gateway/catalog"
 	"github.com/millrace-data/millrace/gateway/origin"
 	"github.com/millrace-data/millrace/gateway/plans"
 	"github.com/millrace-data/millrace/internal/budget"
@@ -43,6 +41,7 @@ type Dataset struct {
 	Source     Source
 	Importance plans.Importance // nil: no losses are taken, and no plan has weights
 	Selection  plans.Selection  // nil: no plan has a subset or a quarantine
+	Close      func()           // called once, when no request uses the dataset any more; nil: nothing is
 }
 
 // Mixture is a dataset whose batches are taken from several others.
@@ -60,6 +59,13 @@ type MixtureSource struct {
 	PerBatch uint64 // of all sources of a mixture, or 0 of all
 }
 
+// Change is what has become of a dataset when the gateway looked again at what it is to serve.
+type Change struct {
+	Name       string `json:"name"`
+	Generation string `json:"generation"` // that is served now; of one that was removed, the last
+	Change     string `json:"change"`     // none, new, generation or removed
+}
+
 // Stat is one counter or gauge of the parts below, shown at /metrics and /v1/stats alike.
 type Stat struct {
 	Name  string // as in Prometheus, without the prefix millrace_: cache_hits_total
@@ -69,11 +75,14 @@ type Stat struct {
 
 // Config of a Gateway. The zero value of a field means its default.
 type Config struct {
-	Datasets []Dataset // the first is the default one
+	Datasets []Dataset // the first is the default one; Serve changes both
 	Mixtures []Mixture // of datasets; served as datasets of their names
+	// Open opens a generation of a dataset that is not the one that is served. Without it no other generation is served.
+	Open catalog.Opener[Dataset]
 	// Mix makes a source of several: its chunks and shards are theirs, numbered on from one to the next. Memory for a batch is taken for all of
 	// them together, as of one dataset. It is needed where there are Mixtures.
 	Mix     func(sources []Dataset) Source
+	Reload  func(ctx context.Context) ([]Change, error) // reads again what is to be served, and calls Serve; nil: there is nothing to read
 	Budget  *budget.Budget
 	Log     zerolog.Logger
 	Version string
@@ -102,8 +111,8 @@ const (
 // Gateway is the HTTP service.
 type Gateway struct {
 	cfg      Config
-	datasets []*dataset
-	byName   map[string]*dataset
+	serving  sync.Mutex // one Serve at a time
+	datasets *catalog.Catalog[*dataset]
 	access   *auth.Guard
 	plans    *plans.Plans
 	bodies   *body.Pool
@@ -124,17 +133,9 @@ type Gateway struct {
 	admin     http.Handler
 }
 
-// dataset is a dataset that is served, and where its bytes come from.
-type dataset struct {
-	*plans.Dataset
-	source    Source
-	sources   []string // names of the datasets that a mixture is made of
-	indexETag string
-}
-
 // New checks cfg and builds the routes. It starts nothing.
 func New(cfg Config) (*Gateway, error) {
-	g := &Gateway{cfg: cfg, byName: map[string]*dataset{}, started: time.Now(), bodies: body.NewPool(), places: admission.NewPlaces(admission.PlanningPlaces()), measuring: admission.NewPlaces(admission.MeasuringPlaces), access: cfg.Access, origin: cfg.Origin}
+	g := &Gateway{cfg: cfg, started: time.Now(), bodies: body.NewPool(), places: admission.NewPlaces(admission.PlanningPlaces()), measuring: admission.NewPlaces(admission.MeasuringPlaces), access: cfg.Access, origin: cfg.Origin}
 	if g.access == nil {
 		if len(cfg.Allow) == 0 {
 			cfg.Allow = []auth.Right{auth.Read, auth.Admin}
@@ -153,10 +154,8 @@ func New(cfg Config) (*Gateway, error) {
 	if g.cfg.PlanBytes <= 0 {
 		g.cfg.PlanBytes = defaultPlanBytes
 	}
-	if err := g.addDatasets(cfg.Datasets); err != nil {
-		return nil, err
-	}
-	if err := g.addMixtures(cfg.Mixtures); err != nil {
+	g.datasets = catalog.New(g.opener())
+	if err := g.Serve(cfg.Datasets, cfg.Mixtures); err != nil {
 		return nil, err
 	}
 	spec, err := openAPI(cfg.Version)
@@ -174,86 +173,17 @@ func New(cfg Config) (*Gateway, error) {
 	return g, nil
 }
 
-func (g *Gateway) addDatasets(all []Dataset) error {
-	var faults []error
-	if len(all) == 0 {
-		faults = append(faults, errors.New("no dataset"))
-	}
-	for _, d := range all {
-		switch {
-		case !address.ValidName(d.Name):
-			faults = append(faults, fmt.Errorf("dataset name %q: letters, digits, dot, dash and underscore only", d.Name))
-		case g.byName[d.Name] != nil:
-			faults = append(faults, fmt.Errorf("dataset name %q is given twice", d.Name))
-		case d.Index == nil || d.Source == nil:
-			faults = append(faults, fmt.Errorf("dataset %q has no index or no source", d.Name))
-		default:
-			p := plans.NewDataset(d.Name, d.Index, body.Forms(d.Index))
-			p.Importance, p.Selection = d.Importance, d.Selection
-			g.add(&dataset{Dataset: p, source: d.Source, indexETag: indexETag(d.Index)})
-		}
-	}
-	if err := errors.Join(faults...); err != nil {
-		return fmt.Errorf("gateway configuration: %w", err)
-	}
-	return nil
-}
-
-func (g *Gateway) add(d *dataset) {
-	g.datasets = append(g.datasets, d)
-	g.byName[d.Name()] = d
-}
-
-// addMixtures makes a dataset of each mixture. The sources are there already.
-func (g *Gateway) addMixtures(all []Mixture) error {
-	for _, m := range all {
-		d, err := g.mix(m)
-		if err != nil {
-			return fmt.Errorf("gateway configuration: mixture %q: %w", m.Name, err)
-		}
-		g.add(d)
-	}
-	return nil
-}
-
-// mix makes the dataset of a mixture.
-func (g *Gateway) mix(m Mixture) (*dataset, error) {
-	switch {
-	case !address.ValidName(m.Name):
-		return nil, errors.New("a name has letters, digits, dot, dash and underscore only")
-	case g.byName[m.Name] != nil:
-		return nil, errors.New("there is a dataset of this name")
-	case g.cfg.Mix == nil:
-		return nil, errors.New("nobody reads mixtures: Config.Mix is nil")
-	}
-	var sources []plans.Source
-	var read []Dataset
-	var names []string
-	for _, s := range m.Sources {
-		d := g.byName[s.Dataset]
-		if d == nil {
-			return nil, fmt.Errorf("source %q is no dataset that is served", s.Dataset)
-		}
-		sources = append(sources, plans.Source{Dataset: d.Dataset, Weight: s.Weight, PerBatch: s.PerBatch})
-		names = append(names, d.Name())
-		read = append(read, Dataset{Name: d.Name(), Index: d.Index, Source: d.source, Importance: d.Importance, Selection: d.Selection})
-	}
-	d, err := plans.NewMixture(m.Name, m.Samples, sources, body.Forms)
-	if err != nil {
-		return nil, err
-	}
-	return &dataset{Dataset: d, source: g.cfg.Mix(read), sources: names}, nil
-}
-
 // Handler serves the data port. Admin serves metrics, statistics and pprof on a listener of their own.
 func (g *Gateway) Handler() http.Handler { return g.handler }
 
 // Admin serves metrics, statistics, health and pprof, and is never reachable through Handler.
 func (g *Gateway) Admin() http.Handler { return g.admin }
 
-// Close closes what requests have opened. None may be in flight.
+// Close closes what requests have opened, and the datasets. No request may be in flight.
 func (g *Gateway) Close() error {
-	return g.plans.Close()
+	err := g.plans.Close()
+	g.datasets.Close()
+	return err
 }
 
 // Drain makes readyz answer 503 from now on; new batches are refused once the lame-duck time is over.

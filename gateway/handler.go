@@ -37,6 +37,7 @@ type exchange struct {
 	principal auth.Principal     // who asks; nobody has a name on a route that everybody may use
 	account   *admission.Account // of the principal; nil: nothing limits it
 	dataset   *dataset           // that the route is about; nil: about none
+	leave     func()             // ends the use of the dataset
 	open      bool               // everybody may have the answer
 	refused   bool               // the caller may not do this
 }
@@ -71,6 +72,9 @@ func (g *Gateway) edge(row route) http.HandlerFunc {
 			abort = g.settle(ctx, x, cause) || abort
 		}
 		g.finish(x, name, cause, abort)
+		if x.leave != nil {
+			x.leave()
+		}
 		if abort {
 			panic(http.ErrAbortHandler)
 		}

@@ -185,7 +185,7 @@ func (g *Gateway) positions(x *exchange, a asked) ([]uint64, error) {
 
 // decodeURL reads the address of a batch or an epoch in a body. Its faults go to q.
 func (g *Gateway) decodeURL(d *dataset, text string, q *address.Query) (a asked, hasBatch bool, err error) {
-	b, hasBatch, err := address.ParseURL(d.Address, d == g.datasets[0], text, q)
+	b, hasBatch, err := address.ParseURL(d.Address, d.Name() == g.standard().Name(), text, q)
 	b.Samples = d.Index.Samples()
 	return asked{d, b}, hasBatch, err
 }

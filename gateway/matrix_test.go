@@ -19,7 +19,7 @@ func needs(method, pattern string) string {
 	switch {
 	case slices.Contains([]string{"/healthz", "/readyz", "/openapi.json", "/"}, pattern):
 		return "none"
-	case pattern == "/metrics" || pattern == "/v1/stats" || pattern == "/v1/cluster" || strings.HasPrefix(pattern, "/debug/pprof/"):
+	case pattern == "/metrics" || pattern == "/v1/stats" || pattern == "/v1/cluster" || pattern == "/v1/reload" || strings.HasPrefix(pattern, "/debug/pprof/"):
 		return "admin"
 	case method == "POST" && strings.HasSuffix(pattern, "{dataset}/warm"):
 		return "warm"

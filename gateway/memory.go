@@ -16,8 +16,9 @@ func (g *Gateway) reservePlans() error {
 	if g.cfg.Budget == nil {
 		return nil
 	}
-	indexes := make([]plans.Index, 0, len(g.datasets))
-	for _, d := range g.datasets {
+	all := g.datasets.All()
+	indexes := make([]plans.Index, 0, len(all))
+	for _, d := range all {
 		indexes = append(indexes, d.Index)
 	}
 	g.cfg.PlanBytes = planMemory(g.cfg.PlanBytes, g.cfg.Budget.Total(), indexes)

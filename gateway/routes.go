@@ -78,6 +78,7 @@ func (g *Gateway) statisticsRoutes() []route {
 		{http.MethodGet, "/metrics", auth.Admin, 0, g.getMetrics},
 		{http.MethodGet, "/v1/stats", auth.Admin, 0, g.getStats},
 		{http.MethodGet, "/v1/cluster", auth.Admin, 0, g.getCluster},
+		{http.MethodPost, "/v1/reload", auth.Admin, 0, g.postReload},
 	}
 }
 

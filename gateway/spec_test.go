@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"net/http"
 	"slices"
@@ -113,6 +114,12 @@ func TestLiveAnswersMatchTheSpecification(t *testing.T) {
 	for _, method := range []string{"GET", "HEAD"} {
 		spec.check(method, "/v1/cluster", "", 200, together.do(method, "/v1/cluster"))
 	}
+	read := newRig(t, 20, 800, func(c *gateway.Config) {
+		now := gateway.Change{Name: "photos", Generation: c.Datasets[0].Index.Generation(), Change: "none"}
+		c.Reload = func(context.Context) ([]gateway.Change, error) { return []gateway.Change{now}, nil }
+	})
+	spec.check("POST", "/v1/reload", "", 200, read.do("POST", "/v1/reload"))
+	spec.check("POST", "/v1/reload", "", 404, r.do("POST", "/v1/reload"))
 	report := r.reports(0, "seed=3", 1)[0]
 	epoch := r.do("HEAD", "/v1/datasets/photos/epochs/0?seed=3").Header.Get("Content-Location")
 	for _, c := range []struct {

@@ -87,6 +87,17 @@ func (p *cache) forget(e *entry) {
 	p.drop(e)
 }
 
+// forgetAll takes out the entries of a dataset.
+func (p *cache) forgetAll(d *Dataset) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for key, e := range p.byKey {
+		if key.dataset == d {
+			p.drop(e)
+		}
+	}
+}
+
 // drop takes an entry out. The caller holds mu.
 func (p *cache) drop(e *entry) {
 	if e.place == nil {

@@ -170,11 +170,31 @@ func (s *opened[V]) close() error {
 	s.mu.Lock()
 	old := s.shrink(0)
 	s.mu.Unlock()
+	err := endAll(old)
+	s.loads.Wait()
+	return err
+}
+
+// forget closes the idle objects of a dataset. No request may use any of them.
+func (s *opened[V]) forget(d *Dataset) error {
+	s.mu.Lock()
+	var old []*openedEntry[V]
+	for key, e := range s.byKey {
+		if key.dataset == d && e.place != nil {
+			s.idle.Remove(e.place)
+			delete(s.byKey, key)
+			old = append(old, e)
+		}
+	}
+	s.mu.Unlock()
+	return endAll(old)
+}
+
+func endAll[V io.Closer](old []*openedEntry[V]) error {
 	var faults []error
 	for _, e := range old {
 		faults = append(faults, e.end())
 	}
-	s.loads.Wait()
 	return errors.Join(faults...)
 }
 

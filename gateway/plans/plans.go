@@ -57,6 +57,12 @@ func (p *Plans) Close() error {
 	return errors.Join(p.quarantines.close(), p.subsets.close(), p.weights.close())
 }
 
+// Forget lets go of all that was prepared for a dataset. No request may use it.
+func (p *Plans) Forget(d *Dataset) error {
+	p.cache.forgetAll(d)
+	return errors.Join(p.quarantines.forget(d), p.subsets.forget(d), p.weights.forget(d))
+}
+
 // Complete finishes a plan that was decoded without a fault: it finds the split that is meant where the URL names none,
 // and the number of samples of an epoch.
 func (p *Plans) Complete(ctx context.Context, d *Dataset, a *address.Plan) error {

@@ -128,6 +128,13 @@ class EndOfEpoch(NotFound):
     cure = "batches are numbered from 0; len(epoch) says how many there are"
 
 
+class GenerationGone(NotFound):
+    """A generation whose index or shards are not in the store any more."""
+
+    code = "generation_gone"
+    cure = "restore the index and the shards of that generation, or begin a new job without `generation`"
+
+
 class AmbiguousKey(MillraceError, LookupError):
     """Several shards have a sample of this key; `shards` lists them, at most 100."""
 
@@ -238,6 +245,7 @@ _BY_CODE: dict[str, type[MillraceError]] = {
     "content_too_large": BatchTooLarge,
     "not_found": NotFound,
     "end_of_epoch": EndOfEpoch,
+    "generation_gone": GenerationGone,
     "conflict": Conflict,
     "ambiguous_key": AmbiguousKey,
     "read_only": ReadOnly,

@@ -1,0 +1,351 @@
+// Package catalog knows what is served: datasets by their names, each in the generations that are open. One generation of a name
+// is the current one, which is meant where none is named. Others are opened when they are asked for. What is not current is
+// closed when it was not used for a while, and never while it is used.
+package catalog
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+)
+
+const (
+	rest      = time.Minute      // after its last use, what is not current stays open
+	grace     = 10 * time.Minute // at most, what was taken out is still served to those who use it
+	goneFor   = 10 * time.Second // a generation that could not be opened is not tried again
+	maxGone   = 1024             // of these are remembered
+	openLimit = time.Minute      // for one generation to open
+)
+
+// ErrUnknown says that nothing of a name is served.
+var ErrUnknown = errors.New("nothing of this name is served")
+
+// Entry is one generation of a dataset.
+type Entry[E any] interface {
+	comparable
+	Key() (name, generation string)
+	Needs() []E // entries that it is made of: they stay open as long as it does
+	Close()     // called once, when nothing uses the entry
+}
+
+// Opener opens a generation that is not open, of a name that is served.
+type Opener[E any] func(ctx context.Context, name, generation string) (E, error)
+
+// Catalog is what is served. It is safe for concurrent use.
+type Catalog[E Entry[E]] struct {
+	open    Opener[E]          // nil: current generations alone are served
+	opening singleflight.Group // by key
+	turn    chan struct{}      // one at a time is opened
+
+	mu      sync.Mutex // guards what follows
+	current []E        // in the order of Set
+	byName  map[string]*held[E]
+	byKey   map[key]*held[E]
+	gone    map[key]failure
+	timer   *time.Timer // of the next sweep; nil: none is due
+}
+
+type key struct{ name, generation string }
+
+func keyOf[E Entry[E]](e E) (k key) {
+	k.name, k.generation = e.Key()
+	return k
+}
+
+// held is an open entry.
+type held[E Entry[E]] struct {
+	entry   E
+	needs   []*held[E] // a use of each
+	users   int
+	used    time.Time // when the last use ended
+	current bool
+	removed time.Time // when its name was taken out; zero: it is in
+}
+
+// failure is why a generation could not be opened.
+type failure struct {
+	err   error
+	until time.Time
+}
+
+// New returns an empty catalog.
+func New[E Entry[E]](open Opener[E]) *Catalog[E] {
+	return &Catalog[E]{
+		open: open, turn: make(chan struct{}, 1),
+		byName: map[string]*held[E]{}, byKey: map[key]*held[E]{}, gone: map[key]failure{},
+	}
+}
+
+// Set says what is current from now on, the default first. What was current and is not among it goes on for those who use it: as
+// an older generation where its name is still served, else for the grace time at most. An entry is closed at once if another one
+// of its name and generation is open already, which stands for it then.
+func (c *Catalog[E]) Set(entries []E) {
+	now := time.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, h := range c.byKey {
+		h.current = false
+	}
+	c.current = make([]E, 0, len(entries))
+	for _, e := range entries {
+		h := c.hold(e, now)
+		h.current = true
+		name, _ := e.Key()
+		c.byName[name] = h
+		c.current = append(c.current, h.entry)
+	}
+	for k, h := range c.byKey {
+		switch of := c.byName[k.name]; {
+		case of != nil && of.current:
+			h.removed = time.Time{}
+		case h.removed.IsZero():
+			h.removed = now
+		}
+		if !h.current {
+			c.later()
+		}
+	}
+}
+
+// hold returns what is held of the name and the generation of an entry. The caller holds mu.
+func (c *Catalog[E]) hold(e E, now time.Time) *held[E] {
+	k := keyOf(e)
+	delete(c.gone, k)
+	h := c.byKey[k]
+	if h == nil {
+		h = &held[E]{entry: e}
+		c.byKey[k] = h
+		for _, need := range e.Needs() {
+			if of := c.byKey[keyOf(need)]; of != nil {
+				of.users++
+				h.needs = append(h.needs, of)
+			}
+		}
+	} else if h.entry != e {
+		go e.Close()
+	}
+	h.used = now
+	return h
+}
+
+// All returns the current entries, the default first.
+func (c *Catalog[E]) All() []E {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.current
+}
+
+// Current returns the entry that a name means.
+func (c *Catalog[E]) Current(name string) (e E, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if h := c.byName[name]; h != nil {
+		return h.entry, true
+	}
+	return e, false
+}
+
+// Find returns an entry that is open. It stays so for a while.
+func (c *Catalog[E]) Find(name, generation string) (e E, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	h := c.byKey[key{name, generation}]
+	if h == nil {
+		return e, false
+	}
+	h.used = time.Now()
+	if !h.removed.IsZero() {
+		h.removed = h.used
+	}
+	return h.entry, true
+}
+
+// Generations returns the open generations of a name, the current one first.
+func (c *Catalog[E]) Generations(name string) []E {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var all []E
+	for k, h := range c.byKey {
+		if k.name == name {
+			all = append(all, h.entry)
+		}
+	}
+	slices.SortFunc(all, func(a, b E) int {
+		switch first := c.byName[name]; {
+		case first != nil && a == first.entry:
+			return -1
+		case first != nil && b == first.entry:
+			return 1
+		}
+		return cmp.Compare(keyOf(a).generation, keyOf(b).generation)
+	})
+	return all
+}
+
+// Acquire returns the generation of a name, the current one where none is named. It opens one that is not open. The caller
+// must call release once it uses the entry no more.
+func (c *Catalog[E]) Acquire(ctx context.Context, name, generation string) (e E, release func(), err error) {
+	e, release, ok, err := c.acquireOpen(name, generation)
+	if ok || err != nil {
+		return e, release, err
+	}
+	k := key{name, generation}
+	came := c.opening.DoChan(name+" "+generation, func() (any, error) { return nil, c.bring(context.WithoutCancel(ctx), k) })
+	select {
+	case r := <-came:
+		if r.Err != nil {
+			return e, nil, r.Err
+		}
+	case <-ctx.Done():
+		return e, nil, fmt.Errorf("open generation %.12s of %s: %w", generation, name, context.Cause(ctx))
+	}
+	e, release, ok, err = c.acquireOpen(name, generation)
+	if !ok && err == nil {
+		err = ErrUnknown // taken out meanwhile
+	}
+	return e, release, err
+}
+
+// AcquireOpen is Acquire for what is open.
+func (c *Catalog[E]) AcquireOpen(name, generation string) (e E, release func(), ok bool) {
+	e, release, ok, _ = c.acquireOpen(name, generation)
+	return e, release, ok
+}
+
+// acquireOpen is Acquire for what is open. ok says whether it is.
+func (c *Catalog[E]) acquireOpen(name, generation string) (e E, release func(), ok bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	h := c.byName[name]
+	if h == nil || !h.removed.IsZero() && now.Sub(h.removed) >= grace {
+		return e, nil, false, ErrUnknown
+	}
+	if k := (key{name, generation}); generation != "" && k != keyOf(h.entry) {
+		if f, failed := c.gone[k]; failed && now.Before(f.until) {
+			return e, nil, false, f.err
+		}
+		if h = c.byKey[k]; h == nil {
+			if c.open == nil {
+				err = ErrUnknown
+			}
+			return e, nil, false, err
+		}
+	}
+	h.users++
+	return h.entry, sync.OnceFunc(func() { c.release(h) }), true, nil
+}
+
+func (c *Catalog[E]) release(h *held[E]) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.leave(h, time.Now())
+}
+
+// leave ends one use of an entry. The caller holds mu.
+func (c *Catalog[E]) leave(h *held[E], now time.Time) {
+	if h.users--; h.users == 0 && !h.current {
+		h.used = now
+		c.later()
+	}
+}
+
+// bring opens a generation for all who wait for it.
+func (c *Catalog[E]) bring(ctx context.Context, k key) error {
+	ctx, cancel := context.WithTimeout(ctx, openLimit)
+	defer cancel()
+	select {
+	case c.turn <- struct{}{}:
+		defer func() { <-c.turn }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	e, err := c.open(ctx, k.name, k.generation)
+	now := time.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err != nil {
+		if len(c.gone) >= maxGone {
+			clear(c.gone)
+		}
+		c.gone[k] = failure{err, now.Add(goneFor)}
+		return err
+	}
+	h := c.hold(e, now)
+	if of := c.byName[k.name]; of != nil {
+		h.removed = of.removed
+	} else {
+		h.removed = now
+		c.byName[k.name] = h // to be swept
+	}
+	c.later()
+	return nil
+}
+
+// later has a sweep come. The caller holds mu.
+func (c *Catalog[E]) later() {
+	if c.timer == nil {
+		c.timer = time.AfterFunc(rest, c.sweep)
+	}
+}
+
+// sweep closes what was not used for a while, and what was taken out long ago.
+func (c *Catalog[E]) sweep() {
+	for _, e := range c.swept(time.Now()) {
+		e.Close()
+	}
+}
+
+func (c *Catalog[E]) swept(now time.Time) (old []E) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.timer = nil
+	maps.DeleteFunc(c.gone, func(_ key, f failure) bool { return !now.Before(f.until) })
+	left := false
+	for k, h := range c.byKey {
+		switch {
+		case h.current:
+		case h.users == 0 && (now.Sub(h.used) >= rest || !h.removed.IsZero() && now.Sub(h.removed) >= grace):
+			c.forget(k, h, now)
+			old = append(old, h.entry)
+		default:
+			left = true
+		}
+	}
+	if left {
+		c.later()
+	}
+	return old
+}
+
+// forget takes an entry out. The caller holds mu.
+func (c *Catalog[E]) forget(k key, h *held[E], now time.Time) {
+	for _, need := range h.needs {
+		c.leave(need, now)
+	}
+	delete(c.byKey, k)
+	if c.byName[k.name] == h {
+		delete(c.byName, k.name)
+	}
+}
+
+// Close closes all entries. None may be in use.
+func (c *Catalog[E]) Close() {
+	c.mu.Lock()
+	if c.timer != nil {
+		c.timer.Stop()
+	}
+	all := c.byKey
+	c.byKey, c.byName, c.current = map[key]*held[E]{}, map[string]*held[E]{}, nil
+	c.mu.Unlock()
+	for _, h := range all {
+		h.entry.Close()
+	}
+}

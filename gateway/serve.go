@@ -1,0 +1,223 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/go-chi/chi/v5"
+
+	"github.com/millrace-data/millrace/gateway/address"
+	"github.com/millrace-data/millrace/gateway/body"
+	"github.com/millrace-data/millrace/gateway/catalog"
+	"github.com/millrace-data/millrace/gateway/plans"
+	"github.com/millrace-data/millrace/internal/objstore"
+)
+
+// dataset is a dataset that is served, and where its bytes come from.
+type dataset struct {
+	*plans.Dataset
+	gateway   *Gateway
+	source    Source
+	parts     []*dataset // the sources of a mixture
+	indexETag string
+	close     func() // nil: there is nothing to close
+}
+
+// Key names a generation of a dataset.
+func (d *dataset) Key() (name, generation string) { return d.Name(), d.Index.Generation() }
+
+// Needs are the sources of a mixture.
+func (d *dataset) Needs() []*dataset { return d.parts }
+
+// Serve says what is served from now on: datasets, the default one first, and mixtures of them. What is not among them any more goes
+// on for its readers for a while, and is closed when none has asked for a minute, after ten minutes at most. Requests that are
+// under way end as they have begun. A dataset whose generation is open already is closed at once. An error changes nothing, but
+// for datasets that were new: these are the caller's to close.
+func (g *Gateway) Serve(datasets []Dataset, mixtures []Mixture) error {
+	g.serving.Lock()
+	defer g.serving.Unlock()
+	all, err := g.make(datasets)
+	if err == nil {
+		err = g.mixAll(&all, mixtures)
+	}
+	if err != nil {
+		return fmt.Errorf("gateway configuration: %w", err)
+	}
+	g.datasets.Set(all)
+	for _, given := range datasets {
+		if kept, ok := g.datasets.Find(given.Name, given.Index.Generation()); ok && kept.source != given.Source && given.Close != nil {
+			given.Close()
+		}
+	}
+	return nil
+}
+
+// make makes what is served of datasets. What is open stands for what is given.
+func (g *Gateway) make(datasets []Dataset) (all []*dataset, err error) {
+	var faults []error
+	if len(datasets) == 0 {
+		faults = append(faults, errors.New("no dataset"))
+	}
+	for _, d := range datasets {
+		switch {
+		case !address.ValidName(d.Name):
+			faults = append(faults, fmt.Errorf("dataset name %q: letters, digits, dot, dash and underscore only", d.Name))
+		case named(all, d.Name) != nil:
+			faults = append(faults, fmt.Errorf("dataset name %q is given twice", d.Name))
+		case d.Index == nil || d.Source == nil:
+			faults = append(faults, fmt.Errorf("dataset %q has no index or no source", d.Name))
+		default:
+			served, open := g.datasets.Find(d.Name, d.Index.Generation())
+			if !open {
+				served = g.newDataset(d)
+			}
+			all = append(all, served)
+		}
+	}
+	return all, errors.Join(faults...)
+}
+
+func (g *Gateway) newDataset(d Dataset) *dataset {
+	p := plans.NewDataset(d.Name, d.Index, body.Forms(d.Index))
+	p.Importance, p.Selection = d.Importance, d.Selection
+	return &dataset{Dataset: p, gateway: g, source: d.Source, indexETag: indexETag(d.Index), close: d.Close}
+}
+
+// Close ends a dataset that no request uses any more.
+func (d *dataset) Close() {
+	if err := d.gateway.plans.Forget(d.Dataset); err != nil {
+		d.gateway.cfg.Log.Warn().Err(err).Str("dataset", d.Name()).Msg("close what plans were made with")
+	}
+	if d.close != nil {
+		d.close()
+	}
+}
+
+func named(all []*dataset, name string) *dataset {
+	if i := slices.IndexFunc(all, func(d *dataset) bool { return d.Name() == name }); i >= 0 {
+		return all[i]
+	}
+	return nil
+}
+
+// opener opens generations that are not current; nil: none are opened.
+func (g *Gateway) opener() catalog.Opener[*dataset] {
+	if g.cfg.Open == nil {
+		return nil
+	}
+	return func(ctx context.Context, name, generation string) (*dataset, error) {
+		d, err := g.cfg.Open(ctx, name, generation)
+		if err != nil {
+			return nil, err
+		}
+		return g.newDataset(d), nil
+	}
+}
+
+// mixAll adds a dataset for each mixture of those in all.
+func (g *Gateway) mixAll(all *[]*dataset, mixtures []Mixture) error {
+	for _, m := range mixtures {
+		d, err := g.mix(m, *all)
+		if err != nil {
+			return fmt.Errorf("mixture %q: %w", m.Name, err)
+		}
+		if open, ok := g.datasets.Find(d.Key()); ok {
+			d = open
+		}
+		*all = append(*all, d)
+	}
+	return nil
+}
+
+// mix makes the dataset of a mixture.
+func (g *Gateway) mix(m Mixture, all []*dataset) (*dataset, error) {
+	switch {
+	case !address.ValidName(m.Name):
+		return nil, errors.New("a name has letters, digits, dot, dash and underscore only")
+	case named(all, m.Name) != nil:
+		return nil, errors.New("there is a dataset of this name")
+	case g.cfg.Mix == nil:
+		return nil, errors.New("nobody reads mixtures: Config.Mix is nil")
+	}
+	var sources []plans.Source
+	var read []Dataset
+	var parts []*dataset
+	for _, s := range m.Sources {
+		d := named(all, s.Dataset)
+		if d == nil {
+			return nil, fmt.Errorf("source %q is no dataset that is served", s.Dataset)
+		}
+		sources = append(sources, plans.Source{Dataset: d.Dataset, Weight: s.Weight, PerBatch: s.PerBatch})
+		parts = append(parts, d)
+		read = append(read, Dataset{Name: d.Name(), Index: d.Index, Source: d.source, Importance: d.Importance, Selection: d.Selection})
+	}
+	d, err := plans.NewMixture(m.Name, m.Samples, sources, body.Forms)
+	if err != nil {
+		return nil, err
+	}
+	return &dataset{Dataset: d, gateway: g, source: g.cfg.Mix(read), indexETag: indexETag(d.Index), parts: parts}, nil
+}
+
+// standard is the default dataset.
+func (g *Gateway) standard() *dataset { return g.datasets.All()[0] }
+
+// acquire finds the dataset of a request, in the generation that its URL names. The request has it until its end.
+func (g *Gateway) acquire(x *exchange, name string) (err error) {
+	generation := x.generation()
+	x.dataset, x.leave, err = g.datasets.Acquire(x.r.Context(), name, generation)
+	switch {
+	case errors.Is(err, catalog.ErrUnknown):
+		if d, ok := g.datasets.Current(name); ok {
+			_, current := d.Key()
+			return address.Refuse(address.NotFound, "generation %s of dataset %s is not served: the one that is, is %s", generation, name, current)
+		}
+		return notServed(name)
+	case errors.Is(err, objstore.ErrNotFound):
+		return &problem{
+			Status: http.StatusNotFound, Code: codeGenerationGone, Cause: err,
+			Detail: fmt.Sprintf("generation %.12s of the dataset is not kept any more: begin a new job without generation=, or restore its index and shards", generation),
+		}
+	}
+	return err
+}
+
+// generation is the one that a URL names, in the query or in a plan that is part of the path; "": none, or nothing that
+// could be one.
+func (x *exchange) generation() string {
+	for _, text := range []string{x.r.URL.RawQuery, chi.URLParam(x.r, "plan")} {
+		if !strings.Contains(text, "generation") {
+			continue
+		}
+		if plain, err := url.PathUnescape(text); err == nil && x.r.URL.RawPath != "" {
+			text = plain
+		}
+		q, _ := url.ParseQuery(text) // what is wrong with it is told by those who read all of it
+		if values := q["generation"]; len(values) == 1 && address.IsDigest(values[0]) {
+			return values[0]
+		}
+	}
+	return ""
+}
+
+// postReload reads again what is to be served. Where something is wrong with it, what was served before still is.
+func (g *Gateway) postReload(x *exchange) error {
+	if err := noQuery(x); err != nil {
+		return err
+	}
+	if g.cfg.Reload == nil {
+		return &problem{Status: http.StatusNotFound, Code: codeNotFound, Detail: "this gateway has nothing to read again"}
+	}
+	changes, err := g.cfg.Reload(x.r.Context())
+	if err != nil {
+		return &problem{
+			Status: http.StatusConflict, Code: codeConflict, Cause: err,
+			Detail: "what is to be served cannot be read or opened, so what was served before still is; the log has the detail under this request id",
+		}
+	}
+	return sendJSON(x, map[string]any{"datasets": changes})
+}
