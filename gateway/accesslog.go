@@ -37,9 +37,7 @@ func cutTo(s string, most int) string { return s[:min(len(s), most)] }
 
 // finish writes the access line and counts the request.
 func (g *Gateway) finish(x *exchange, route string, cause error, abort bool) {
-	now := time.Now()
-	x.log.End(now)
-	took := now.Sub(x.start)
+	took := x.log.End()
 	if x.r.Method == http.MethodHead {
 		x.w.Bytes = 0 // what a handler wrote, net/http has left out
 	}

@@ -274,9 +274,9 @@ func sendInHand(x *exchange, b inHand, next chan inHand, part body.Span) error {
 func (g *Gateway) takeLater(ctx context.Context, x *exchange, s *streamed, part body.Span) (b inHand) {
 	own := *x // its phases and those of what is being sent overlap
 	own.log = accessLog{}
-	own.log.Begin(time.Now(), x.span.stretch)
+	own.log.Begin(time.Now(), x.log.Left())
 	defer func() {
-		own.log.End(time.Now())
+		own.log.End()
 		b.tiers = own.log.Tiers
 	}()
 	defer func() {

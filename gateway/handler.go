@@ -52,9 +52,7 @@ func (g *Gateway) edge(row route) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
 		x := &exchange{w: sending.New(w, r, start, g.pressed, &g.records), id: requestID(r), start: start, route: row}
-		x.r, x.span = g.traced(r, name)
-		x.whole = x.r
-		x.log.Begin(start, x.span.stretch)
+		g.begin(x, r)
 		x.w.Begins = func() { x.log.Enter(timing.Send) }
 		x.w.Header().Set("X-Request-Id", x.id)
 		x.w.Header().Set("X-Content-Type-Options", "nosniff")

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,99 +17,41 @@ import (
 
 // metrics are the gateway's own, in a registry of their own.
 type metrics struct {
-	registry    *prometheus.Registry
-	scrape      http.Handler
-	requests    *prometheus.CounterVec
-	seconds     *prometheus.HistogramVec
-	waited      *prometheus.HistogramVec
-	bytes       *prometheus.CounterVec
-	phases      *prometheus.CounterVec
-	tierBytes   *prometheus.CounterVec
-	tierSeconds *prometheus.CounterVec
-	panics      prometheus.Counter
-	aborted     prometheus.Counter
-
-	mu    sync.Mutex
-	named map[string]bool // the datasets that have labels of their own
+	registry *prometheus.Registry
+	scrape   http.Handler
+	requests *timing.Metrics
+	panics   prometheus.Counter
+	aborted  prometheus.Counter
 }
 
-// maxNamed is how many datasets have labels of their own: each has a series for each route, code and bucket.
-const maxNamed = 100
-
 func newMetrics(g *Gateway) *metrics {
-	const ns = "millrace"
-	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: ns, Name: name, Help: help}, labels)
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "millrace", Name: name, Help: help})
 	}
-	buckets := []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
-		named:    map[string]bool{},
-		requests: counter("http_requests_total", "Requests answered.", "route", "code", "dataset"),
-		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Namespace: ns, Name: "http_request_duration_seconds", Help: "Time from request to last byte.", Buckets: buckets,
-		}, []string{"route", "dataset"}),
-		waited: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Namespace: ns, Name: "http_first_byte_seconds", Help: "Time from request to first byte.", Buckets: buckets,
-		}, []string{"route", "dataset"}),
-		bytes:       counter("http_response_bytes_total", "Bytes of response bodies.", "route", "dataset"),
-		phases:      counter("http_phase_seconds_total", "Time of requests by what they were doing; all phases together are all the time.", "phase", "dataset"),
-		tierBytes:   counter("tier_bytes_total", "Bytes of batches that a tier answered for.", "tier", "dataset"),
-		tierSeconds: counter("tier_wait_seconds_total", "Time that requests waited for a tier.", "tier", "dataset"),
-		panics: prometheus.NewCounter(prometheus.CounterOpts{
-			Namespace: ns, Name: "http_panics_total", Help: "Requests that ended in a panic.",
-		}),
-		aborted: prometheus.NewCounter(prometheus.CounterOpts{
-			Namespace: ns, Name: "http_aborted_total", Help: "Responses cut off after their first byte.",
-		}),
+		panics:   counter("http_panics_total", "Requests that ended in a panic."),
+		aborted:  counter("http_aborted_total", "Responses cut off after their first byte."),
 	}
-	m.registry.MustRegister(m.requests, m.seconds, m.waited, m.bytes, m.phases, m.tierBytes, m.tierSeconds,
-		m.panics, m.aborted, parts{g},
+	m.requests = timing.NewMetrics(m.registry)
+	m.registry.MustRegister(m.panics, m.aborted, parts{g},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.scrape = promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{EnableOpenMetrics: true}) // for exemplars
 	return m
 }
 
 func (m *metrics) observe(route string, x *exchange, status int, took time.Duration, abort bool) {
-	dataset := m.dataset(x)
-	m.requests.WithLabelValues(route, strconv.Itoa(status), dataset).Inc()
-	observe(m.seconds.WithLabelValues(route, dataset), took, x.span.Trace())
+	r := timing.Request{Route: route, Status: status, Bytes: x.w.Bytes, Took: took, Trace: x.span.Trace()}
+	if x.dataset != nil {
+		r.Dataset = x.dataset.Name()
+	}
 	if x.w.Wrote {
-		observe(m.waited.WithLabelValues(route, dataset), x.w.First, x.span.Trace())
+		r.Waited = x.w.First
 	}
-	m.bytes.WithLabelValues(route, dataset).Add(float64(x.w.Bytes))
-	x.log.Each(func(p timing.Phase, d time.Duration) { m.phases.WithLabelValues(p.String(), dataset).Add(d.Seconds()) })
-	for _, t := range x.log.Tiers {
-		m.tierBytes.WithLabelValues(t.Tier, dataset).Add(float64(t.Bytes))
-		m.tierSeconds.WithLabelValues(t.Tier, dataset).Add(t.Wait.Seconds())
-	}
+	m.requests.Observe(r, &x.log.Record)
 	if abort && x.w.Wrote {
 		m.aborted.Inc()
 	}
-}
-
-// observe adds a duration to a histogram, with the trace of the request as its example, if there is one.
-func observe(h prometheus.Observer, d time.Duration, trace string) {
-	if o, ok := h.(prometheus.ExemplarObserver); ok && trace != "" {
-		o.ObserveWithExemplar(d.Seconds(), prometheus.Labels{"trace_id": trace})
-		return
-	}
-	h.Observe(d.Seconds())
-}
-
-// dataset is the label of the dataset that a request is about; "": of none. Datasets that came after many others share one.
-func (m *metrics) dataset(x *exchange) string {
-	if x.dataset == nil {
-		return ""
-	}
-	name := x.dataset.Name()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if !m.named[name] && len(m.named) >= maxNamed {
-		return "other"
-	}
-	m.named[name] = true
-	return name
 }
 
 // parts collects what the parts below report, and the budget. It describes nothing beforehand: the parts decide.

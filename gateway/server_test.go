@@ -275,8 +275,8 @@ func TestAccessLineOfManyBatchesHasTheirSums(t *testing.T) {
 			t.Errorf("got Server-Timing %q, want %s in it", got, want)
 		}
 	}
-	if got := r.do("HEAD", "/epoch/5/batches?count=3").Header.Get("Server-Timing"); !strings.Contains(got, "plan;dur=") {
-		t.Errorf("HEAD: got Server-Timing %q, want plan in it", got)
+	if got := r.do("HEAD", "/epoch/5/batches?count=3").Header.Get("Server-Timing"); !strings.Contains(got, "locate;dur=") {
+		t.Errorf("HEAD: got Server-Timing %q, want locate in it", got)
 	}
 	r.do(strings.Repeat("A", 1000), "/healthz")
 	r.server.Close()

@@ -12,13 +12,17 @@ import (
 // requestSpan is the span of a request.
 type requestSpan struct{ tracing.Span }
 
-// traced begins the span of a request, and returns the request with the span in its context.
-func (g *Gateway) traced(r *http.Request, route string) (*http.Request, requestSpan) {
-	ctx, span := g.cfg.Trace.Request(r.Context(), r.Header, cutTo(r.Method, maxMethod)+" "+route)
-	if span.Trace() == "" {
-		return r, requestSpan{}
+// begin begins the record of a request, and its span if it is traced, which is in its context then.
+func (g *Gateway) begin(x *exchange, r *http.Request) {
+	var left func(timing.Phase, time.Time, time.Time)
+	if g.cfg.Trace != (tracing.Tracer{}) {
+		ctx, span := g.cfg.Trace.Request(r.Context(), r.Header, cutTo(r.Method, maxMethod)+" "+x.route.name())
+		if x.span = (requestSpan{span}); span != (tracing.Span{}) {
+			r, left = r.WithContext(ctx), x.span.stretch
+		}
 	}
-	return r.WithContext(ctx), requestSpan{span}
+	x.r, x.whole = r, r
+	x.log.Begin(x.start, left)
 }
 
 // stretch records a phase that is over. Reads have spans that are open meanwhile, for what happens below them.

@@ -190,7 +190,7 @@ func (c *Catalog[E]) Generations(name string) []E {
 }
 
 // Acquire returns the generation of a name, the current one where none is named. It opens one that is not open. The caller
-// must call release once it uses the entry no more.
+// must call release, once, when it uses the entry no more.
 func (c *Catalog[E]) Acquire(ctx context.Context, name, generation string) (e E, release func(), err error) {
 	e, release, ok, err := c.acquireOpen(name, generation)
 	if ok || err != nil {
@@ -240,7 +240,7 @@ func (c *Catalog[E]) acquireOpen(name, generation string) (e E, release func(), 
 		}
 	}
 	h.users++
-	return h.entry, sync.OnceFunc(func() { c.release(h) }), true, nil
+	return h.entry, func() { c.release(h) }, true, nil
 }
 
 func (c *Catalog[E]) release(h *held[E]) {

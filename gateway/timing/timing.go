@@ -35,22 +35,26 @@ func (p Phase) String() string {
 type Record struct {
 	Tiers []chunkindex.TierTime // that the bytes came from
 
+	start  time.Time
 	phase  Phase
-	since  time.Time // when the phase began
+	since  time.Duration // from start, when the phase began
 	phases [count]time.Duration
 	left   func(p Phase, from, to time.Time) // nil: nothing else hears of phases
 }
 
 // Begin begins the first phase, Edge, at start. left, unless nil, is called for each stretch of a phase when it is over.
 func (r *Record) Begin(start time.Time, left func(p Phase, from, to time.Time)) {
-	r.since, r.left = start, left
+	r.start, r.left = start, left
 }
+
+// Left is what Begin was told to call.
+func (r *Record) Left() func(p Phase, from, to time.Time) { return r.left }
 
 // Enter begins a phase, and returns the one that it ends, for Enter again:
 //
 //	defer r.Leave(r.Enter(timing.Plan))
 func (r *Record) Enter(p Phase) (before Phase) {
-	now := time.Now()
+	now := time.Since(r.start) // reads one clock, where time.Now reads two
 	r.end(now)
 	before, r.phase, r.since = r.phase, p, now
 	return before
@@ -59,13 +63,17 @@ func (r *Record) Enter(p Phase) (before Phase) {
 // Leave goes back to the phase before.
 func (r *Record) Leave(before Phase) { r.Enter(before) }
 
-// End ends the last phase.
-func (r *Record) End(now time.Time) { r.end(now) }
+// End ends the last phase, and returns the time since Begin.
+func (r *Record) End() (took time.Duration) {
+	took = time.Since(r.start)
+	r.end(took)
+	return took
+}
 
-func (r *Record) end(now time.Time) {
-	r.phases[r.phase] += now.Sub(r.since)
+func (r *Record) end(now time.Duration) {
+	r.phases[r.phase] += now - r.since
 	if r.left != nil {
-		r.left(r.phase, r.since, now)
+		r.left(r.phase, r.start.Add(r.since), r.start.Add(now))
 	}
 }
 
@@ -96,10 +104,10 @@ func (r *Record) ServerTiming() string {
 		b.WriteString(";dur=")
 		b.WriteString(strconv.FormatFloat(Milliseconds(d), 'f', -1, 64))
 	}
-	now := time.Now()
+	now := time.Since(r.start)
 	for p, d := range r.phases {
 		if Phase(p) == r.phase {
-			d += now.Sub(r.since)
+			d += now - r.since
 		}
 		if d > 0 {
 			add(Phase(p).String(), d)

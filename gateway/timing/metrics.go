@@ -1,0 +1,159 @@
+package timing
+
+import (
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+const (
+	namespace = "millrace"
+
+	// maxNamed is how many datasets have labels of their own: each has a series for each route, code and bucket.
+	maxNamed = 100
+)
+
+// Metrics are the metrics of requests: how many there were, and where their time went.
+type Metrics struct {
+	requests, bytes, phases, tierBytes, tierSeconds *prometheus.CounterVec
+	seconds, waited                                 *prometheus.HistogramVec
+
+	mu     sync.RWMutex
+	routes map[routeKey]*routeSeries
+	sets   map[string]*datasetSeries
+}
+
+type routeKey struct {
+	route, dataset string
+	status         int
+}
+
+// routeSeries are the series of one route, dataset and status. To look each up by its labels takes longer than to count.
+type routeSeries struct {
+	requests, bytes prometheus.Counter
+	seconds, waited prometheus.Observer
+}
+
+// datasetSeries are those of one dataset.
+type datasetSeries struct {
+	name   string // its label
+	phases [count]prometheus.Counter
+	tiers  map[string]tierSeries
+}
+
+type tierSeries struct{ bytes, seconds prometheus.Counter }
+
+// NewMetrics makes the metrics and registers them.
+func NewMetrics(registry *prometheus.Registry) *Metrics {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		c := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
+		registry.MustRegister(c)
+		return c
+	}
+	histogram := func(name, help string, labels ...string) *prometheus.HistogramVec {
+		h := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: namespace, Name: name, Help: help, Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
+		}, labels)
+		registry.MustRegister(h)
+		return h
+	}
+	return &Metrics{
+		requests:    counter("http_requests_total", "Requests answered.", "route", "code", "dataset"),
+		seconds:     histogram("http_request_duration_seconds", "Time from request to last byte.", "route", "dataset"),
+		waited:      histogram("http_first_byte_seconds", "Time from request to first byte.", "route", "dataset"),
+		bytes:       counter("http_response_bytes_total", "Bytes of response bodies.", "route", "dataset"),
+		phases:      counter("http_phase_seconds_total", "Time of requests by what they were doing; all phases together are all the time.", "phase", "dataset"),
+		tierBytes:   counter("tier_bytes_total", "Bytes of batches that a tier answered for.", "tier", "dataset"),
+		tierSeconds: counter("tier_wait_seconds_total", "Time that requests waited for a tier.", "tier", "dataset"),
+		routes:      map[routeKey]*routeSeries{},
+		sets:        map[string]*datasetSeries{},
+	}
+}
+
+// Request is one that has ended.
+type Request struct {
+	Route   string
+	Dataset string // "": it is about none
+	Status  int
+	Bytes   int64
+	Waited  time.Duration // until the first byte; 0: none was sent
+	Took    time.Duration
+	Trace   string // its id; "": it is not traced
+}
+
+// Observe counts a request.
+func (m *Metrics) Observe(r Request, record *Record) {
+	set := m.dataset(r.Dataset)
+	route := m.route(routeKey{r.Route, set.name, r.Status})
+	route.requests.Inc()
+	observe(route.seconds, r.Took, r.Trace)
+	if r.Waited > 0 {
+		observe(route.waited, r.Waited, r.Trace)
+	}
+	route.bytes.Add(float64(r.Bytes))
+	record.Each(func(p Phase, d time.Duration) { set.phases[p].Add(d.Seconds()) })
+	for _, t := range record.Tiers {
+		if series, ok := set.tiers[t.Tier]; ok {
+			series.bytes.Add(float64(t.Bytes))
+			series.seconds.Add(t.Wait.Seconds())
+		}
+	}
+}
+
+// observe adds a duration to a histogram, with the trace of the request as its example, if there is one.
+func observe(h prometheus.Observer, d time.Duration, trace string) {
+	if o, ok := h.(prometheus.ExemplarObserver); ok && trace != "" {
+		o.ObserveWithExemplar(d.Seconds(), prometheus.Labels{"trace_id": trace})
+		return
+	}
+	h.Observe(d.Seconds())
+}
+
+// route returns the series of a route, a dataset's label and a status.
+func (m *Metrics) route(key routeKey) *routeSeries {
+	m.mu.RLock()
+	s := m.routes[key]
+	m.mu.RUnlock()
+	if s != nil {
+		return s
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s = &routeSeries{
+		requests: m.requests.WithLabelValues(key.route, strconv.Itoa(key.status), key.dataset),
+		bytes:    m.bytes.WithLabelValues(key.route, key.dataset),
+		seconds:  m.seconds.WithLabelValues(key.route, key.dataset),
+		waited:   m.waited.WithLabelValues(key.route, key.dataset),
+	}
+	m.routes[key] = s
+	return s
+}
+
+// dataset returns the series of a dataset. Datasets that came after many others share those of "other".
+func (m *Metrics) dataset(name string) *datasetSeries {
+	m.mu.RLock()
+	s := m.sets[name]
+	m.mu.RUnlock()
+	if s != nil {
+		return s
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.sets) >= maxNamed {
+		name = "other"
+	}
+	if s = m.sets[name]; s != nil {
+		return s
+	}
+	s = &datasetSeries{name: name, tiers: map[string]tierSeries{}}
+	for p := range count {
+		s.phases[p] = m.phases.WithLabelValues(p.String(), name)
+	}
+	for _, tier := range []string{"memory", "disk", "peer", "store"} {
+		s.tiers[tier] = tierSeries{m.tierBytes.WithLabelValues(tier, name), m.tierSeconds.WithLabelValues(tier, name)}
+	}
+	m.sets[name] = s
+	return s
+}
