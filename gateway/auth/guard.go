@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/millrace-data/millrace/internal/watch"
 )
 
 // Config says what a Guard decides by.
@@ -44,9 +46,9 @@ type Guard struct {
 	cfg    Config
 	policy atomic.Pointer[policy]
 
-	reading sync.Mutex // guards seen and fault, and lets one goroutine read the file at a time
-	seen    version    // of the file, as it was last read
-	fault   error      // of that version
+	reading sync.Mutex    // guards seen and fault, and lets one goroutine read the file at a time
+	seen    watch.Content // of the file, as it was last read
+	fault   error         // of that content
 
 	rings map[string]*keyring // by the URL of the issuer; the policy's issuers have them too
 
@@ -75,12 +77,12 @@ func Everybody(given ...Right) *Guard {
 // runs in the background before Run.
 func Open(cfg Config) (*Guard, error) {
 	g := &Guard{cfg: cfg.withDefaults()}
-	v := g.read()
-	p, err := v.parse(cfg.File)
+	content := g.file().Read()
+	p, err := g.parsed(content)
 	if err != nil {
 		return nil, err
 	}
-	g.seen = v
+	g.seen = content
 	g.use(p)
 	return g, nil
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+
+	"github.com/millrace-data/millrace/internal/watch"
 )
 
 // mustHave makes sure how many keys of the issuer are in use.
@@ -313,7 +315,7 @@ grants: [{who: [anonymous], datasets: [open], rights: [read]}]`)
 		go func() { ended <- g.Run(ctx) }()
 		time.Sleep(2 * time.Second)
 		file.put(t, closes)
-		time.Sleep(lookEvery + settle)
+		time.Sleep(watch.LookEvery + watch.Settle)
 		synctest.Wait()
 		if !g.May(Anonymous(), Read, "other") {
 			t.Error("while an issuer is asked: got the old file, want the new one")

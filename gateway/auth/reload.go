@@ -1,77 +1,27 @@
 package auth
 
 import (
-	"bytes"
 	"context"
-	"errors"
-	"fmt"
-	"io"
-	"os"
 	"sync"
 	"time"
+
+	"github.com/millrace-data/millrace/internal/watch"
 )
 
-const (
-	lookEvery = time.Second            // how long a change of the file may go unnoticed
-	settle    = 100 * time.Millisecond // a file that changes within it is being written
+// maxFile bounds what is read, in bytes: 16 MiB hold 100,000 tokens.
+const maxFile = 16 << 20
 
-	// maxFile bounds what is read, in bytes: 16 MiB hold 100,000 tokens.
-	maxFile = 16 << 20
-)
-
-// version is what the access file holds at one moment.
-type version struct {
-	text []byte
-	err  error // why the text could not be read, or is not to be trusted
+// file is the access file.
+func (g *Guard) file() watch.File {
+	return watch.File{What: "access file", Name: g.cfg.File, MaxBytes: maxFile}
 }
 
-func (v version) same(w version) bool {
-	if v.err != nil || w.err != nil {
-		return v.err != nil && w.err != nil && v.err.Error() == w.err.Error()
+// parsed makes a policy of a content of the access file. The name of the file begins each fault.
+func (g *Guard) parsed(c watch.Content) (*policy, error) {
+	if c.Err != nil {
+		return nil, c.Err
 	}
-	return bytes.Equal(v.text, w.text)
-}
-
-// parse makes a policy of the text. The name of the file begins each fault.
-func (v version) parse(file string) (*policy, error) {
-	if v.err != nil {
-		return nil, v.err
-	}
-	return parse(file, v.text)
-}
-
-func (g *Guard) read() version {
-	text, err := readFile(g.cfg.File)
-	return version{text, err}
-}
-
-func readFile(name string) ([]byte, error) {
-	if name == "" {
-		return nil, errors.New("access file: no file is named")
-	}
-	info, err := os.Stat(name) // before it is opened: to open a pipe would wait for its writer
-	if err != nil {
-		return nil, fmt.Errorf("access file: %w", err)
-	}
-	switch {
-	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("access file %s: not a regular file, so it cannot be read again", name)
-	case info.Mode().Perm()&0o002 != 0:
-		return nil, fmt.Errorf("access file %s: every user of this machine may write it (mode %04o): chmod o-w", name, info.Mode().Perm())
-	}
-	file, err := os.Open(name)
-	if err != nil {
-		return nil, fmt.Errorf("access file: %w", err)
-	}
-	defer file.Close()
-	text, err := io.ReadAll(io.LimitReader(file, maxFile+1))
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("access file: %w", err)
-	case len(text) > maxFile:
-		return nil, fmt.Errorf("access file %s: more than %d bytes", name, maxFile)
-	}
-	return text, nil
+	return parse(g.cfg.File, c.Text)
 }
 
 // Reload reads the access file now. It returns why the file is not in use, if so.
@@ -81,18 +31,18 @@ func (g *Guard) Reload() error {
 	}
 	g.reading.Lock()
 	defer g.reading.Unlock()
-	g.apply(g.read())
+	g.apply(g.file().Read())
 	return g.fault
 }
 
-// apply takes a version into use, or notes why not. A version that was seen is not looked at again.
+// apply takes a content into use, or notes why not. A content that was seen is not looked at again.
 // g.reading is held.
-func (g *Guard) apply(v version) {
-	if v.same(g.seen) {
+func (g *Guard) apply(c watch.Content) {
+	if c.Same(g.seen) {
 		return
 	}
-	p, err := v.parse(g.cfg.File)
-	g.seen, g.fault = v, err
+	p, err := g.parsed(c)
+	g.seen, g.fault = c, err
 	if err == nil {
 		g.use(p)
 		g.reloads.Add(1)
@@ -124,7 +74,7 @@ func (g *Guard) use(p *policy) {
 func (g *Guard) Run(ctx context.Context) error {
 	var fetching sync.WaitGroup
 	defer fetching.Wait()
-	tick := time.NewTicker(lookEvery)
+	tick := time.NewTicker(watch.LookEvery)
 	defer tick.Stop()
 	for g.cfg.File != "" {
 		g.fetchDue(ctx, &fetching)
@@ -139,21 +89,11 @@ func (g *Guard) Run(ctx context.Context) error {
 	return nil
 }
 
-// look applies a change of the file once two readings agree: a file that is being written may
-// parse, and lack the half that is still to come.
+// look applies a change of the file.
 func (g *Guard) look(ctx context.Context) {
 	g.reading.Lock()
 	defer g.reading.Unlock()
-	v := g.read()
-	if v.same(g.seen) {
-		return
-	}
-	select {
-	case <-ctx.Done():
-		return
-	case <-time.After(settle):
-	}
-	if again := g.read(); again.same(v) {
-		g.apply(v)
+	if c, changed := g.file().Changed(ctx, g.seen); changed {
+		g.apply(c)
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/millrace-data/millrace/internal/watch"
 )
 
 const (
@@ -26,7 +28,7 @@ type watched struct {
 	said []error
 }
 
-func watch(t *testing.T, text string) *watched {
+func newWatched(t *testing.T, text string) *watched {
 	t.Helper()
 	w := &watched{file: newFile(t, text)}
 	g, err := Open(Config{File: string(w.file), Changed: func(err error) {
@@ -61,13 +63,13 @@ func (w *watched) told() []error {
 
 func TestAChangedFileComesIntoUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := watch(t, opens)
-		time.Sleep(10 * lookEvery)
+		w := newWatched(t, opens)
+		time.Sleep(10 * watch.LookEvery)
 		if said := w.told(); said != nil || !w.May(Anonymous(), Read, "open") {
 			t.Errorf("a file that stays: got %v, want nothing told", said)
 		}
 		w.file.put(t, closes)
-		time.Sleep(lookEvery + settle)
+		time.Sleep(watch.LookEvery + watch.Settle)
 		synctest.Wait()
 		if said := w.told(); len(said) != 1 || said[0] != nil {
 			t.Errorf("a new file: got %v told, want one nil", said)
@@ -75,7 +77,7 @@ func TestAChangedFileComesIntoUse(t *testing.T) {
 		if w.May(Anonymous(), Read, "open") || !w.May(Anonymous(), Read, "other") {
 			t.Error("after a change: got the old rights, want the new ones")
 		}
-		if s := w.Stats(); s.Reloads != 1 || s.Faults != 0 || !s.FileOK || time.Since(s.Loaded) > lookEvery {
+		if s := w.Stats(); s.Reloads != 1 || s.Faults != 0 || !s.FileOK || time.Since(s.Loaded) > watch.LookEvery {
 			t.Errorf("got %+v, want one reload just now", s)
 		}
 	})
@@ -94,9 +96,9 @@ func TestAFaultyFileKeepsTheOldOne(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := watch(t, opens)
+				w := newWatched(t, opens)
 				spoil(t, w.file)
-				time.Sleep(10 * lookEvery)
+				time.Sleep(10 * watch.LookEvery)
 				synctest.Wait()
 				said := w.told()
 				if len(said) != 1 || said[0] == nil || !strings.Contains(said[0].Error(), string(w.file)) {
@@ -113,7 +115,7 @@ func TestAFaultyFileKeepsTheOldOne(t *testing.T) {
 				}
 				must(t, os.RemoveAll(string(w.file)))
 				w.file.put(t, opens)
-				time.Sleep(lookEvery + settle)
+				time.Sleep(watch.LookEvery + watch.Settle)
 				synctest.Wait()
 				if said := w.told(); len(said) != 1 || said[0] != nil || !w.Stats().FileOK {
 					t.Errorf("mended: got %v told, want one nil", said)
@@ -127,19 +129,19 @@ func TestAFaultyFileKeepsTheOldOne(t *testing.T) {
 // by itself.
 func TestAFileThatIsBeingWrittenIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := watch(t, opens+"# as it was\n")
+		w := newWatched(t, opens+"# as it was\n")
 		file, err := os.OpenFile(string(w.file), os.O_WRONLY|os.O_TRUNC, 0)
 		must(t, err)
 		defer file.Close()
 		must(t, write(file, "grants:\n  - {who: [anonymous], datasets: [first], rights: [read]}\n"))
-		time.Sleep(lookEvery + settle/2) // the first half is seen
+		time.Sleep(watch.LookEvery + watch.Settle/2) // the first half is seen
 		must(t, write(file, "  - {who: [anonymous], datasets: [open], rights: [read]}\n"))
-		time.Sleep(settle)
+		time.Sleep(watch.Settle)
 		synctest.Wait()
 		if said := w.told(); said != nil || !w.May(Anonymous(), Read, "open") {
 			t.Errorf("half a file: got %v told, want it waited for", said)
 		}
-		time.Sleep(lookEvery + settle)
+		time.Sleep(watch.LookEvery + watch.Settle)
 		synctest.Wait()
 		if said := w.told(); len(said) != 1 || !w.May(Anonymous(), Read, "open") || !w.May(Anonymous(), Read, "first") {
 			t.Errorf("the whole file: got %v told, want it in use", said)

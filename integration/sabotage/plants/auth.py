@@ -78,7 +78,7 @@ PLANTS = [
     (
         "auth reads a file that every user may write",
         "./gateway/auth TestFilesThatAreNotRead",
-        [("gateway/auth/reload.go", "info.Mode().Perm()&0o002 != 0", "info.Mode().Perm()&0o002 > 2")],
+        [("internal/watch/watch.go", "info.Mode().Perm()&0o002 != 0", "info.Mode().Perm()&0o002 > 2")],
     ),
     (
         "auth drops the rights when the file is faulty",
@@ -88,12 +88,12 @@ PLANTS = [
     (
         "auth tells a fault each second",
         "./gateway/auth TestAFaultyFileKeepsTheOldOne",
-        [("gateway/auth/reload.go", "\tg.seen, g.fault = v, err\n", "\tif g.fault = err; err == nil {\n\t\tg.seen = v\n\t}\n")],
+        [("gateway/auth/reload.go", "\tg.seen, g.fault = c, err\n", "\tif g.fault = err; err == nil {\n\t\tg.seen = c\n\t}\n")],
     ),
     (
         "auth takes a file that is being written",
         "./gateway/auth TestAFileThatIsBeingWrittenIsWaitedFor",
-        [("gateway/auth/reload.go", "if again := g.read(); again.same(v) {", "if again := g.read(); again.err == nil {")],
+        [("internal/watch/watch.go", "return is, f.Read().Same(is)", "return is, f.Read().Err == nil")],
     ),
     (
         "auth never looks at the file again",
