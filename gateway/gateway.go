@@ -41,6 +41,7 @@ type Dataset struct {
 	Source     Source
 	Importance plans.Importance // nil: no losses are taken, and no plan has weights
 	Selection  plans.Selection  // nil: no plan has a subset or a quarantine
+	Origin     string           // where the dataset lies and how it is reached: one of the same generation from elsewhere is another one
 	Close      func()           // called once, when no request uses the dataset any more; nil: nothing is
 }
 
@@ -99,7 +100,7 @@ type Config struct {
 	AdminListen bool          // metrics, statistics and pprof are served by Admin alone, not on the data port
 	Deadline    time.Duration // to the first byte, 60 s; the header Millrace-Deadline-Ms may lower it
 	LameDuck    time.Duration // after Drain new batches are served this long, 10 s
-	PlanBytes   int64         // prepared epochs kept in memory, 64 MiB but at most 1/64 of Budget; New reserves them there
+	PlanBytes   int64         // prepared epochs kept in memory, 64 MiB but at most 1/64 of Budget, which they are taken from
 }
 
 const (
@@ -111,7 +112,8 @@ const (
 // Gateway is the HTTP service.
 type Gateway struct {
 	cfg      Config
-	serving  sync.Mutex // one Serve at a time
+	serving  sync.Mutex // one Serve at a time; guards planned
+	planned  int64      // bytes of plans that are reserved
 	datasets *catalog.Catalog[*dataset]
 	access   *auth.Guard
 	plans    *plans.Plans
@@ -154,6 +156,7 @@ func New(cfg Config) (*Gateway, error) {
 	if g.cfg.PlanBytes <= 0 {
 		g.cfg.PlanBytes = defaultPlanBytes
 	}
+	g.plans = plans.New(0, memory{g.cfg.Budget})
 	g.datasets = catalog.New(g.opener())
 	if err := g.Serve(cfg.Datasets, cfg.Mixtures); err != nil {
 		return nil, err
@@ -163,10 +166,6 @@ func New(cfg Config) (*Gateway, error) {
 		return nil, err
 	}
 	g.spec = spec
-	if err := g.reservePlans(); err != nil {
-		return nil, err
-	}
-	g.plans = plans.New(g.cfg.PlanBytes, memory{g.cfg.Budget})
 	g.metrics = newMetrics(g)
 	g.handler = g.router(g.dataRoutes())
 	g.admin = g.router(g.adminRoutes())

@@ -10,22 +10,22 @@ import (
 	"github.com/millrace-data/millrace/internal/budget"
 )
 
-// reservePlans takes the memory of the plans out of the budget, for as long as the budget lives: the next batch must not
-// wait for it.
-func (g *Gateway) reservePlans() error {
-	if g.cfg.Budget == nil {
-		return nil
+// reservePlans takes the memory of the plans of datasets out of the budget, as far as it is not taken yet, for as long as the
+// budget lives: the next batch must not wait for it. The caller holds serving.
+func (g *Gateway) reservePlans(all []*dataset) error {
+	want := g.cfg.PlanBytes
+	if b := g.cfg.Budget; b != nil {
+		indexes := make([]plans.Index, 0, len(all))
+		for _, d := range all {
+			indexes = append(indexes, d.Index)
+		}
+		want = max(g.planned, planMemory(g.cfg.PlanBytes, b.Total(), indexes))
+		if _, err := b.Reserve(context.Background(), want-g.planned); err != nil { // not for long: a reservation is given up soon
+			return fmt.Errorf("the memory budget of %d bytes, %d of them in use, has no room for %d bytes of plans", b.Total(), b.InUse(), want)
+		}
+		g.planned = want
 	}
-	all := g.datasets.All()
-	indexes := make([]plans.Index, 0, len(all))
-	for _, d := range all {
-		indexes = append(indexes, d.Index)
-	}
-	g.cfg.PlanBytes = planMemory(g.cfg.PlanBytes, g.cfg.Budget.Total(), indexes)
-	if _, ok := g.cfg.Budget.TryReserve(g.cfg.PlanBytes); !ok {
-		return fmt.Errorf("gateway configuration: the memory budget of %d bytes, %d of them in use, has no room for %d bytes of plans",
-			g.cfg.Budget.Total(), g.cfg.Budget.InUse(), g.cfg.PlanBytes)
-	}
+	g.plans.Allow(want)
 	return nil
 }
 

@@ -24,6 +24,7 @@ type dataset struct {
 	gateway   *Gateway
 	source    Source
 	parts     []*dataset // the sources of a mixture
+	origin    string     // of Dataset
 	indexETag string
 	close     func() // nil: there is nothing to close
 }
@@ -36,14 +37,18 @@ func (d *dataset) Needs() []*dataset { return d.parts }
 
 // Serve says what is served from now on: datasets, the default one first, and mixtures of them. What is not among them any more goes
 // on for its readers for a while, and is closed when none has asked for a minute, after ten minutes at most. Requests that are
-// under way end as they have begun. A dataset whose generation is open already is closed at once. An error changes nothing, but
-// for datasets that were new: these are the caller's to close.
+// under way end as they have begun. A dataset whose generation is open already, of the same origin, is closed at once; of another
+// origin it takes the place of the one that is open. An error changes nothing, but for datasets that were new: these are the
+// caller's to close.
 func (g *Gateway) Serve(datasets []Dataset, mixtures []Mixture) error {
 	g.serving.Lock()
 	defer g.serving.Unlock()
 	all, err := g.make(datasets)
 	if err == nil {
 		err = g.mixAll(&all, mixtures)
+	}
+	if err == nil {
+		err = g.reservePlans(all)
 	}
 	if err != nil {
 		return fmt.Errorf("gateway configuration: %w", err)
@@ -73,7 +78,7 @@ func (g *Gateway) make(datasets []Dataset) (all []*dataset, err error) {
 			faults = append(faults, fmt.Errorf("dataset %q has no index or no source", d.Name))
 		default:
 			served, open := g.datasets.Find(d.Name, d.Index.Generation())
-			if !open {
+			if !open || served.origin != d.Origin {
 				served = g.newDataset(d)
 			}
 			all = append(all, served)
@@ -85,7 +90,7 @@ func (g *Gateway) make(datasets []Dataset) (all []*dataset, err error) {
 func (g *Gateway) newDataset(d Dataset) *dataset {
 	p := plans.NewDataset(d.Name, d.Index, body.Forms(d.Index))
 	p.Importance, p.Selection = d.Importance, d.Selection
-	return &dataset{Dataset: p, gateway: g, source: d.Source, indexETag: indexETag(d.Index), close: d.Close}
+	return &dataset{Dataset: p, gateway: g, source: d.Source, origin: d.Origin, indexETag: indexETag(d.Index), close: d.Close}
 }
 
 // Close ends a dataset that no request uses any more.
@@ -115,7 +120,14 @@ func (g *Gateway) opener() catalog.Opener[*dataset] {
 		if err != nil {
 			return nil, err
 		}
-		return g.newDataset(d), nil
+		served := g.newDataset(d)
+		g.serving.Lock()
+		defer g.serving.Unlock()
+		if err := g.reservePlans([]*dataset{served}); err != nil {
+			served.Close()
+			return nil, err
+		}
+		return served, nil
 	}
 }
 
@@ -126,7 +138,7 @@ func (g *Gateway) mixAll(all *[]*dataset, mixtures []Mixture) error {
 		if err != nil {
 			return fmt.Errorf("mixture %q: %w", m.Name, err)
 		}
-		if open, ok := g.datasets.Find(d.Key()); ok {
+		if open, ok := g.datasets.Find(d.Key()); ok && slices.Equal(open.parts, d.parts) {
 			d = open
 		}
 		*all = append(*all, d)

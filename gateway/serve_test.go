@@ -165,6 +165,18 @@ func TestWhatIsOpenStandsForWhatIsGiven(t *testing.T) {
 	}
 }
 
+// TestAnotherOriginTakesItsPlace: the same generation from elsewhere is read from there, and what was open is not closed yet.
+func TestAnotherOriginTakesItsPlace(t *testing.T) {
+	g := newGenerations(t, nil)
+	moved := g.closing(gateway.Dataset{Name: "photos", Index: g.older.Index, Source: &source{before: func(context.Context) error { return objstore.ErrUnavailable }}, Origin: "elsewhere"})
+	if err := g.gateway.Serve([]gateway.Dataset{moved}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if a := g.do("GET", "/epoch/0/batch/0"); a.StatusCode != http.StatusServiceUnavailable || len(g.closed) > 0 {
+		t.Errorf("got %d and closed %v, want an error of the store of now", a.StatusCode, g.closed)
+	}
+}
+
 func TestReload(t *testing.T) {
 	var fault error
 	r := newRig(t, 20, 800, func(c *gateway.Config) {

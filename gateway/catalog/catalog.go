@@ -46,6 +46,7 @@ type Catalog[E Entry[E]] struct {
 
 	mu      sync.Mutex // guards what follows
 	current []E        // in the order of Set
+	old     []*held[E] // another entry of their name and generation has taken their place
 	byName  map[string]*held[E]
 	byKey   map[key]*held[E]
 	gone    map[key]failure
@@ -84,8 +85,8 @@ func New[E Entry[E]](open Opener[E]) *Catalog[E] {
 }
 
 // Set says what is current from now on, the default first. What was current and is not among it goes on for those who use it: as
-// an older generation where its name is still served, else for the grace time at most. An entry is closed at once if another one
-// of its name and generation is open already, which stands for it then.
+// an older generation where its name is still served, else for the grace time at most. An entry takes the place of one that is open
+// under its name and generation, which goes on for those who use it.
 func (c *Catalog[E]) Set(entries []E) {
 	now := time.Now()
 	c.mu.Lock()
@@ -95,8 +96,15 @@ func (c *Catalog[E]) Set(entries []E) {
 	}
 	c.current = make([]E, 0, len(entries))
 	for _, e := range entries {
-		h := c.hold(e, now)
-		h.current = true
+		h := c.byKey[keyOf(e)]
+		if h == nil || h.entry != e {
+			if h != nil {
+				c.old = append(c.old, h)
+				c.later()
+			}
+			h = c.hold(e)
+		}
+		h.used, h.current = now, true
 		name, _ := e.Key()
 		c.byName[name] = h
 		c.current = append(c.current, h.entry)
@@ -114,24 +122,18 @@ func (c *Catalog[E]) Set(entries []E) {
 	}
 }
 
-// hold returns what is held of the name and the generation of an entry. The caller holds mu.
-func (c *Catalog[E]) hold(e E, now time.Time) *held[E] {
+// hold takes an entry in. The caller holds mu.
+func (c *Catalog[E]) hold(e E) *held[E] {
 	k := keyOf(e)
 	delete(c.gone, k)
-	h := c.byKey[k]
-	if h == nil {
-		h = &held[E]{entry: e}
-		c.byKey[k] = h
-		for _, need := range e.Needs() {
-			if of := c.byKey[keyOf(need)]; of != nil {
-				of.users++
-				h.needs = append(h.needs, of)
-			}
+	h := &held[E]{entry: e}
+	c.byKey[k] = h
+	for _, need := range e.Needs() {
+		if of := c.byKey[keyOf(need)]; of != nil {
+			of.users++
+			h.needs = append(h.needs, of)
 		}
-	} else if h.entry != e {
-		go e.Close()
 	}
-	h.used = now
 	return h
 }
 
@@ -278,7 +280,12 @@ func (c *Catalog[E]) bring(ctx context.Context, k key) error {
 		c.gone[k] = failure{err, now.Add(goneFor)}
 		return err
 	}
-	h := c.hold(e, now)
+	if c.byKey[k] != nil { // it has become current meanwhile
+		go e.Close()
+		return nil
+	}
+	h := c.hold(e)
+	h.used = now
 	if of := c.byName[k.name]; of != nil {
 		h.removed = of.removed
 	} else {
@@ -319,17 +326,31 @@ func (c *Catalog[E]) swept(now time.Time) (old []E) {
 			left = true
 		}
 	}
+	c.old = slices.DeleteFunc(c.old, func(h *held[E]) bool {
+		if h.users > 0 {
+			left = true
+			return false
+		}
+		c.leaveNeeds(h, now)
+		old = append(old, h.entry)
+		return true
+	})
 	if left {
 		c.later()
 	}
 	return old
 }
 
-// forget takes an entry out. The caller holds mu.
-func (c *Catalog[E]) forget(k key, h *held[E], now time.Time) {
+// leaveNeeds ends the uses that an entry has of others. The caller holds mu.
+func (c *Catalog[E]) leaveNeeds(h *held[E], now time.Time) {
 	for _, need := range h.needs {
 		c.leave(need, now)
 	}
+}
+
+// forget takes an entry out. The caller holds mu.
+func (c *Catalog[E]) forget(k key, h *held[E], now time.Time) {
+	c.leaveNeeds(h, now)
 	delete(c.byKey, k)
 	if c.byName[k.name] == h {
 		delete(c.byName, k.name)
@@ -342,8 +363,8 @@ func (c *Catalog[E]) Close() {
 	if c.timer != nil {
 		c.timer.Stop()
 	}
-	all := c.byKey
-	c.byKey, c.byName, c.current = map[key]*held[E]{}, map[string]*held[E]{}, nil
+	all := slices.AppendSeq(c.old, maps.Values(c.byKey))
+	c.byKey, c.byName, c.current, c.old = map[key]*held[E]{}, map[string]*held[E]{}, nil, nil
 	c.mu.Unlock()
 	for _, h := range all {
 		h.entry.Close()

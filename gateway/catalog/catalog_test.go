@@ -130,19 +130,34 @@ func TestWhatIsTakenOutGoesOnForAWhile(t *testing.T) {
 	})
 }
 
-// TestTakenOutAndBack: what comes back while it is still open goes on as if nothing had been.
-func TestTakenOutAndBack(t *testing.T) {
+// TestAnotherOneTakesItsPlace: who uses the first one goes on with it, all others get the second one.
+func TestAnotherOneTakesItsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New[*thing](nil)
 		a, again := &thing{name: "a", generation: "1", t: t}, &thing{name: "a", generation: "1", t: t}
-		c.Set([]*thing{a})
-		c.Set(nil)
+		mixed := &thing{name: "m", generation: "1", needs: []*thing{a}, t: t}
+		c.Set([]*thing{a, mixed})
+		_, end := use(t, c, "a", "")
+		_, endMixed := use(t, c, "m", "")
 		c.Set([]*thing{again})
-		time.Sleep(2 * grace)
-		got, end := use(t, c, "a", "")
+		if got, end := use(t, c, "a", "1"); got != again || !slices.Equal(c.All(), []*thing{again}) {
+			t.Error("got the first one, want the second one")
+		} else {
+			end()
+		}
+		time.Sleep(2 * rest)
+		if a.isClosed() {
+			t.Error("the first one was closed while it is used")
+		}
 		end()
-		if got != a || a.isClosed() || !again.isClosed() || !slices.Equal(c.All(), []*thing{a}) {
-			t.Error("want the first one, open, and the second one closed")
+		time.Sleep(2 * rest)
+		if a.isClosed() {
+			t.Error("the first one was closed while a mixture needs it")
+		}
+		endMixed()
+		time.Sleep(4 * rest)
+		if !a.isClosed() || again.isClosed() {
+			t.Errorf("closed: %v and %v, want the first one alone", a.isClosed(), again.isClosed())
 		}
 		c.Close()
 	})
@@ -245,7 +260,7 @@ func TestManyChanges(t *testing.T) {
 					for _, name := range names {
 						generation := generations[random.IntN(3)]
 						x, ok := c.Find(name, generation)
-						if !ok {
+						if ok = ok && random.IntN(4) > 0; !ok { // else another one takes its place
 							x = made(name, generation)
 						}
 						if random.IntN(4) > 0 {

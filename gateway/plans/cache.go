@@ -14,10 +14,10 @@ import (
 // doing it again for the next batch. Above its limit in bytes the least recently used entries go, unless a request uses
 // them. An entry that does not fit beside those in use is reserved in the memory budget for as long as it is used.
 type cache struct {
-	limit   int64
 	reserve func(ctx context.Context, n int64) (release func(), err error)
 
 	mu     sync.Mutex // guards what follows
+	limit  int64
 	bytes  int64      // within the limit
 	recent *list.List // of *entry, last used first
 	byKey  map[planKey]*entry
@@ -159,6 +159,12 @@ func (d *Dataset) lanes(params shuffle.Params) int64 {
 
 func newCache(limit int64, reserve func(context.Context, int64) (func(), error)) *cache {
 	return &cache{limit: limit, reserve: reserve, recent: list.New(), byKey: map[planKey]*entry{}}
+}
+
+func (p *cache) allow(limit int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.limit = limit
 }
 
 // acquire finds or adds the entry of a key. The caller must release it.

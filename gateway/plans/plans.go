@@ -49,6 +49,9 @@ func New(limit int64, memory Memory) *Plans {
 	return p
 }
 
+// Allow says how many bytes of prepared epochs may be kept between requests from now on: not fewer than before.
+func (p *Plans) Allow(limit int64) { p.cache.allow(limit) }
+
 // Bytes returns what the kept plans and epochs take, estimated.
 func (p *Plans) Bytes() int64 { return p.cache.size() }
 
