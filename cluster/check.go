@@ -3,6 +3,7 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/millrace-data/millrace/cluster/discovery"
 	"github.com/millrace-data/millrace/cluster/peer"
@@ -25,7 +26,7 @@ func (c *Cluster) Met(h peer.Hello, remote string) (peer.Hello, error) {
 	}
 	own.Held = c.heirs[h.ID]
 	m := c.members[h.ID]
-	if m == nil || m.Boot != h.Boot || m.state == Gone || m.Address != h.Address || m.Draining != h.Draining || m.at.misses > 0 {
+	if m == nil || m.Boot != h.Boot || m.state == Gone || m.Address != h.Address || m.Draining != h.Draining || m.at.misses > 0 || !slices.Equal(m.Serves, distinct(h.Serves)) {
 		if k := c.meet(h.Address, remote); k != nil {
 			k.awake()
 		}

@@ -109,12 +109,18 @@ func (c *Cluster) self() peer.Hello {
 	}
 }
 
-// Serve says what this gateway serves, as Config.Serves does, where New could not be told yet. It must be called before Run.
+// Serve says what this gateway serves from now on, as Config.Serves does. The others hear of it at once.
 func (c *Cluster) Serve(all map[peer.Served]int) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.unlock()
+	if maps.Equal(c.cfg.Serves, all) {
+		return
+	}
 	c.cfg.Serves = all
 	c.rebuild()
+	for _, k := range c.contacts {
+		k.awake()
+	}
 }
 
 // note is a line for the log, whose writer may be slow.

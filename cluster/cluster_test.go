@@ -223,6 +223,42 @@ func TestAdvertisedAddressThatDoesNotAnswer(t *testing.T) {
 	})
 }
 
+// TestWhatIsServedChanges: the others hear at once of a generation that comes and goes. As long as two gateways have one in common, that
+// one of them has more of them is no fault.
+func TestWhatIsServedChanges(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		nodes := w.fleet(2)
+		a, b := nodes[0], nodes[1]
+		old, fresh := peer.Served{Dataset: "photos", Generation: generation}, peer.Served{Dataset: "photos", Generation: "g1"}
+		shares := func(of peer.Served) (n int) {
+			for _, at := range nodes {
+				for _, s := range at.Status().Self.Serves {
+					if s.Dataset == of.Dataset && s.Generation == of.Generation && s.Share < 1 {
+						n++
+					}
+				}
+			}
+			return n
+		}
+		a.Serve(map[peer.Served]int{old: 1000, fresh: 1000})
+		w.pass(time.Second)
+		if got := append(a.Status().Faults, b.Status().Faults...); len(got) != 0 || shares(old) != 2 || shares(fresh) != 0 {
+			t.Errorf("got faults %q, and %d that share the old one and %d the new one; want none, 2 and 0", got, shares(old), shares(fresh))
+		}
+		b.Serve(map[peer.Served]int{old: 1000, fresh: 1000})
+		w.pass(time.Second)
+		if shares(fresh) != 2 {
+			t.Errorf("%d share the new generation, want both", shares(fresh))
+		}
+		a.Serve(map[peer.Served]int{fresh: 1000})
+		b.Serve(map[peer.Served]int{old: 1000})
+		w.pass(time.Second)
+		if len(a.Status().Faults) != 1 || len(b.Status().Faults) != 1 || shares(old)+shares(fresh) != 0 {
+			t.Errorf("got %q and %q, want to be told that they share nothing", a.Status().Faults, b.Status().Faults)
+		}
+	})
+}
+
 func TestGenerationsThatDiffer(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var log bytes.Buffer

@@ -13,13 +13,23 @@ const mostNames = 8
 
 // faults says in words what is wrong with the members together, though each of them is well. c.mu is held.
 func (c *Cluster) faults() []string {
+	ours := map[string]string{} // a generation of each dataset that is served here
+	for s := range c.cfg.Serves {
+		ours[s.Dataset] = max(ours[s.Dataset], s.Generation)
+	}
 	others := map[peer.Served][]string{} // generations that are not ours, of datasets that are
 	for _, m := range c.members {
 		if m.state == Gone || m.Draining {
 			continue
 		}
+		shared := map[string]bool{}
 		for _, s := range m.Serves {
-			if ours := c.generation(s.Dataset); ours != "" && s.Generation != ours {
+			if _, both := c.cfg.Serves[s]; both {
+				shared[s.Dataset] = true
+			}
+		}
+		for _, s := range m.Serves {
+			if ours[s.Dataset] != "" && !shared[s.Dataset] {
 				others[s] = append(others[s], m.ID)
 			}
 		}
@@ -31,20 +41,10 @@ func (c *Cluster) faults() []string {
 			ids = append(ids[:mostNames:mostNames], fmt.Sprintf("and %d more", more))
 		}
 		apart = append(apart, fmt.Sprintf("dataset %s has generation %.12s here and %.12q at %s: they share nothing of it, and each side reads the store for itself",
-			s.Dataset, c.generation(s.Dataset), s.Generation, strings.Join(ids, ", ")))
+			s.Dataset, ours[s.Dataset], s.Generation, strings.Join(ids, ", ")))
 	}
 	slices.Sort(apart)
 	return apart[:min(len(apart), mostNames)]
-}
-
-// generation returns which generation of a dataset is served here, "" if none.
-func (c *Cluster) generation(dataset string) string {
-	for s := range c.cfg.Serves {
-		if s.Dataset == dataset {
-			return s.Generation
-		}
-	}
-	return ""
 }
 
 // warn logs the faults, each time that they are others than before.
