@@ -40,7 +40,7 @@ const unowned = math.MaxUint64
 type Config struct {
 	Dir      string
 	MaxBytes int64    // on disk, footers and rounding to 4 KiB included
-	Datasets []string // whose chunks these are, for people: no secrets
+	Datasets []string // whose chunks these are, for people: no secrets; none: whatever Hold adds
 	// Tell, if not nil, hears that "reads", "writes" or "additions" (writes that take nothing's place) are off from now
 	// on, and why; with no error, that they are on again. It is called under no lock.
 	Tell func(what string, err error)
@@ -79,6 +79,8 @@ type Cache struct {
 	writing atomic.Int64 // bytes that will be taken by writes under way
 
 	pauses struct{ reads, writes *pauses } // of a disk that fails them
+
+	marking sync.Mutex // guards cfg.Datasets and the marker once the cache is open
 
 	mu      sync.Mutex // guards what follows
 	entries map[name]entry

@@ -121,7 +121,7 @@ func (c *Cache) known() (*marker, error) {
 		m.Datasets = nil
 	}
 	common := slices.ContainsFunc(m.Datasets, func(d string) bool { return slices.Contains(c.cfg.Datasets, d) })
-	if len(m.Datasets) > 0 && !common {
+	if len(m.Datasets) > 0 && len(c.cfg.Datasets) > 0 && !common {
 		return nil, fmt.Errorf("it holds chunks of %s, and none of %s: use another directory, or delete this one",
 			strings.Join(m.Datasets, ", "), strings.Join(c.cfg.Datasets, ", "))
 	}
@@ -207,6 +207,32 @@ func (c *Cache) mark(before *marker) error {
 	}
 	defer d.Close()
 	return d.Sync()
+}
+
+// Hold adds datasets to those whose chunks the directory holds, so that it is known as theirs after a restart.
+func (c *Cache) Hold(datasets []string) error {
+	c.marking.Lock()
+	defer c.marking.Unlock()
+	held := c.cfg.Datasets
+	all := slices.Clone(held)
+	for _, d := range datasets {
+		if !slices.Contains(held, d) {
+			all = append(all, d)
+		}
+	}
+	if len(all) == len(held) {
+		return nil
+	}
+	before, err := c.known()
+	if err == nil {
+		c.cfg.Datasets = all[max(0, len(all)-rememberMost):]
+		err = c.mark(before)
+	}
+	if err != nil {
+		c.cfg.Datasets = held
+		return fmt.Errorf("disk cache %s: %w", c.cfg.Dir, err)
+	}
+	return nil
 }
 
 // checkSpace refuses a directory that this process may not write to, and a size that the file system cannot hold: ever,

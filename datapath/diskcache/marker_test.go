@@ -143,6 +143,30 @@ func TestCheckFindsADirectoryThatIsNotToBeWritten(t *testing.T) {
 	}
 }
 
+// TestDatasetsThatComeLater are known as those of the directory after a restart.
+func TestDatasetsThatComeLater(t *testing.T) {
+	dir := t.TempDir()
+	c, err := Open(Config{Dir: dir, MaxBytes: 1 << 20}) // of a quota whose dataset is not there yet
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := c.Hold([]string{fixtureDataset}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustWrite(t, c, 1, 100)
+	c.Close()
+	if err := Check(Config{Dir: dir, MaxBytes: 1 << 20, Datasets: []string{"s3://bucket/mails"}}); err == nil || !strings.Contains(err.Error(), fixtureDataset) {
+		t.Errorf("got %v, want the directory of another dataset refused", err)
+	}
+	for _, datasets := range [][]string{{fixtureDataset}, nil} {
+		if err := Check(Config{Dir: dir, MaxBytes: 1 << 20, Datasets: datasets}); err != nil {
+			t.Errorf("%v: %v", datasets, err)
+		}
+	}
+}
+
 // TestMarkerThatCannotBeRead is not taken for somebody else's.
 func TestMarkerThatCannotBeRead(t *testing.T) {
 	dir := t.TempDir()
