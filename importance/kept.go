@@ -10,6 +10,7 @@ import (
 	"hash/crc32"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"syscall"
 )
 
@@ -27,6 +28,8 @@ var errFull = errors.New("the local log is full")
 // journal is a file of reports that wait for the bucket. A record is on the disk before append returns. What
 // a kill or a power loss left after the last whole record was never acknowledged, and is cut off.
 type journal struct {
+	users atomic.Int64 // Logs that share it
+
 	turn chan struct{} // holds one token while somebody uses what is below
 	file *os.File
 	size int64 // of the header and whole records
@@ -45,6 +48,7 @@ func openJournal(dir, location string, limit int64) (*journal, error) {
 		return nil, err
 	}
 	j := &journal{turn: make(chan struct{}, 1), file: f, max: limit, seen: map[[sha256.Size]byte]bool{}}
+	j.users.Store(1)
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		err = fmt.Errorf("%s: in use by another process: %w", f.Name(), err)
 		return nil, errors.Join(err, f.Close())
@@ -213,7 +217,13 @@ func (j *journal) clear() error {
 	return j.file.Sync()
 }
 
-func (j *journal) close() error { return j.file.Close() }
+// close ends one use of the journal.
+func (j *journal) close() error {
+	if j.users.Add(-1) > 0 {
+		return nil
+	}
+	return j.file.Close()
+}
 
 // keep writes a report that the bucket refused into the local log. It never returns nil.
 func (l *Log) keep(ctx context.Context, r *Report, refused error) error {

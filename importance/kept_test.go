@@ -31,6 +31,30 @@ func wantKept(t *testing.T, l *Log, want int) {
 	}
 }
 
+// TestLogsOfOneDatasetShareItsFile: two places of one dataset are open at a time, and the file goes with the last one.
+func TestLogsOfOneDatasetShareItsFile(t *testing.T) {
+	store, dir := memstore.New(), t.TempDir()
+	inDir := func(c *Config) { c.Dir = dir }
+	reports := epochReports(epochLosses(43, 1))
+	denied(store, true)
+	first := newLog(t, store, inDir)
+	second := newLog(t, store, inDir, func(c *Config) { c.Beside = first })
+	keepAll(t, first, reports[0])
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	keepAll(t, second, reports[0], reports[1])
+	wantKept(t, second, 2)
+	if _, err := New(Config{Reader: store, Dir: dir}); err == nil {
+		t.Error("got another log of the file while it is open, want an error")
+	}
+	if err := second.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again := newLog(t, store, inDir)
+	wantKept(t, again, 2)
+}
+
 func TestReadOnlyBucketKeepsReports(t *testing.T) {
 	store, plain, dir := memstore.New(), memstore.New(), t.TempDir()
 	inDir := func(c *Config) { c.Dir = dir }

@@ -35,6 +35,7 @@ type Config struct {
 	Dir      string
 	Location string // the dataset's address, without secrets: a file of another one is refused
 	MaxKept  int64  // bytes of that file; 0: DefaultMaxKept
+	Beside   *Log   // an open Log of the same dataset, whose file is shared; nil: the Log has Dir for itself
 
 	CacheDir string // local copies of snapshots; empty: temporary files without a name
 }
@@ -63,7 +64,13 @@ func New(cfg Config) (*Log, error) {
 		cfg.MaxKept = DefaultMaxKept
 	}
 	l := &Log{cfg: cfg}
-	if cfg.Dir != "" {
+	switch {
+	case cfg.Beside != nil:
+		if l.kept = cfg.Beside.kept; l.kept != nil {
+			l.kept.users.Add(1)
+		}
+		l.cfg.Beside = nil
+	case cfg.Dir != "":
 		kept, err := openJournal(cfg.Dir, cfg.Location, cfg.MaxKept)
 		if err != nil {
 			return nil, fmt.Errorf("importance log: %w", err)
@@ -73,7 +80,7 @@ func New(cfg Config) (*Log, error) {
 	return l, nil
 }
 
-// Close releases the local log. What is kept there stays.
+// Close releases the local log, unless another Log shares it. What is kept there stays.
 func (l *Log) Close() error {
 	if l.kept == nil {
 		return nil
