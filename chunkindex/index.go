@@ -84,6 +84,8 @@ type Index struct {
 	tables TableCache
 	links  bool
 
+	binding string // key of the object that names the versions of the shards
+
 	// One entry a chunk, in flat arrays: 60 bytes.
 	first   []uint64
 	hashes  [][32]byte
@@ -319,6 +321,9 @@ func (x *Index) Keys(ctx context.Context, chunk int, visit func(sample uint64, k
 	}
 	return nil
 }
+
+// Binding names the versions of the shards: it is another one where shards were stored again with the same bytes.
+func (x *Index) Binding() string { return x.binding }
 
 // Close gives back the local file.
 func (x *Index) Close() error { return x.file.Close() }

@@ -58,7 +58,7 @@ func open(ctx context.Context, store objstore.Store, prefix string, opt OpenOpti
 		x.Close()
 		return nil, err
 	}
-	x.tables, x.links = opt.Tables, links
+	x.tables, x.links, x.binding = opt.Tables, links, bindingKey
 	return x, nil
 }
 

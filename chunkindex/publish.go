@@ -77,6 +77,15 @@ func Current(ctx context.Context, store objstore.Store, prefix string) (string, 
 	return p.Generation, nil
 }
 
+// IsCurrent reports whether the pointer of a dataset names an index, and the versions of the shards that it was opened with.
+func (x *Index) IsCurrent(ctx context.Context, store objstore.Store, prefix string) (bool, error) {
+	p, _, err := readPointer(ctx, store, prefix)
+	if err != nil {
+		return false, fmt.Errorf("read the pointer %q: %w", prefix, advise(prefix, err))
+	}
+	return p.Generation == x.digest && bindingObject(prefix, p.Generation, p.Binding) == x.binding, nil
+}
+
 func readPointerOnce(ctx context.Context, store objstore.Store, prefix string) (pointer, objstore.Object, error) {
 	var p pointer
 	obj, err := store.Stat(ctx, prefix+pointerKey)

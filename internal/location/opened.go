@@ -23,37 +23,60 @@ type Opened struct {
 
 // OpenIndex opens the stores of a location and its index.
 func (s *Stores) OpenIndex(ctx context.Context, l Location, opt chunkindex.OpenOptions) (Opened, error) {
-	d := Opened{Loc: l}
-	var done, doneHome func()
-	var err error
-	if d.Store, done, err = s.Open(l, false); err != nil {
+	d, err := s.OpenStores(l)
+	if err != nil {
 		return Opened{}, err
 	}
-	d.Home, doneHome = d.Store, func() {}
-	if l.Index != nil {
-		if d.Home, doneHome, err = s.Open(*l.Index, false); err != nil {
-			done()
-			return Opened{}, err
-		}
-	}
+	done := d.Close
 	d.Close = func() {
 		if d.Index != nil {
 			_ = d.Index.Close() // only read from
 		}
-		doneHome()
 		done()
 	}
-	at := l.OfIndex()
-	if d.Index, err = chunkindex.Open(ctx, d.Home, at.Prefix, opt); err != nil {
-		err = Explain(ctx, "open dataset", at, d.Home, err)
-	} else {
-		err = d.belongs(ctx)
-	}
-	if err != nil {
+	if d.Index, err = d.OpenIndex(ctx, opt); err != nil {
 		d.Close()
 		return Opened{}, err
 	}
 	return d, nil
+}
+
+// OpenStores opens the stores of a location. Close closes them.
+func (s *Stores) OpenStores(l Location) (Opened, error) {
+	d := Opened{Loc: l}
+	var err error
+	if d.Store, d.Close, err = s.Open(l, false); err != nil {
+		return Opened{}, err
+	}
+	d.Home = d.Store
+	if l.Index != nil {
+		done := d.Close
+		home, doneHome, err := s.Open(*l.Index, false)
+		if err != nil {
+			done()
+			return Opened{}, err
+		}
+		d.Home = home
+		d.Close = func() {
+			doneHome()
+			done()
+		}
+	}
+	return d, nil
+}
+
+// OpenIndex opens an index of the dataset whose stores are open. The caller closes the index.
+func (d Opened) OpenIndex(ctx context.Context, opt chunkindex.OpenOptions) (*chunkindex.Index, error) {
+	at := d.Loc.OfIndex()
+	var err error
+	if d.Index, err = chunkindex.Open(ctx, d.Home, at.Prefix, opt); err != nil {
+		return nil, Explain(ctx, "open dataset", at, d.Home, err)
+	}
+	if err := d.belongs(ctx); err != nil {
+		_ = d.Index.Close() // only read from
+		return nil, err
+	}
+	return d.Index, nil
 }
 
 // belongs looks whether the shards can be read as the index has them: links are followed if they were when it was made, and of

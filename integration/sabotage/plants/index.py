@@ -342,7 +342,7 @@ PLANTS = [
     (
         "an index that was made of links is served without them",
         "./cmd/millrace TestLinksAreFollowedByOption",
-        [("chunkindex/open.go", "x.tables, x.links = opt.Tables, links", "x.tables, x.links = opt.Tables, links && opt.MaxBytes > 0")],
+        [("chunkindex/open.go", "x.tables, x.links, x.binding = opt.Tables, links, bindingKey", "x.tables, x.links, x.binding = opt.Tables, links && opt.MaxBytes > 0, bindingKey")],
     ),
     (
         "train and val become one dataset without a word",
