@@ -34,6 +34,7 @@ type datasetInfo struct {
 	Plan        chunkindex.Defaults `json:"default_plan"`
 	Sources     []plans.SourceInfo  `json:"sources,omitempty"` // of a mixture
 	Generations []generationInfo    `json:"generations"`       // that are open, the one that is meant without a name first
+	Follows     bool                `json:"follows"`           // the one that is meant without a name may be another one soon
 	Links       datasetLinks        `json:"links"`
 }
 
@@ -63,7 +64,7 @@ func (g *Gateway) info(d *dataset) datasetInfo {
 	return datasetInfo{
 		Name: d.Name(), Default: d == g.standard(), Generation: x.Generation(), Format: x.Format(),
 		ContentType: d.Address.Forms[0].ContentType, Forms: forms, Constants: x.Constants(), Samples: x.Samples(), Chunks: x.Chunks(), Shards: x.Shards(),
-		Bytes: x.Bytes(), MaxChunk: x.MaxChunk(), MaxSample: x.MaxSample(), Plan: x.Defaults(), Sources: d.Sources(), Generations: generations,
+		Bytes: x.Bytes(), MaxChunk: x.MaxChunk(), MaxSample: x.MaxSample(), Plan: x.Defaults(), Sources: d.Sources(), Generations: generations, Follows: g.cfg.Follows,
 		Links: datasetLinks{Self: self, Epoch: self + "/epochs/0", Batch: self + "/epochs/0/batches/0", Index: self + "/index"},
 	}
 }

@@ -84,6 +84,7 @@ type Config struct {
 	// them together, as of one dataset. It is needed where there are Mixtures.
 	Mix     func(sources []Dataset) Source
 	Reload  func(ctx context.Context) ([]Change, error) // reads again what is to be served, and calls Serve; nil: there is nothing to read
+	Follows bool                                        // generations change by themselves, without Reload
 	Budget  *budget.Budget
 	Log     zerolog.Logger
 	Version string
