@@ -39,7 +39,7 @@ func (g *Gateway) authorize(x *exchange) (err error) {
 		return nil
 	}
 	x.open = g.may(auth.Anonymous(), auth.Read, name)
-	if err := g.acquire(x, name); err != nil {
+	if err := g.acquire(x, name, x.generation()); err != nil {
 		return err
 	}
 	x.log.dataset = name

@@ -74,7 +74,7 @@ func (r *rig) freeze(status int, epoch int, query, more string) snapshotJSON {
 	if err := json.Unmarshal(a.body, &s); err != nil {
 		r.t.Fatal(err)
 	}
-	if got, want := a.Header.Get("Location"), importancePath+"/"+s.Snapshot; got != want {
+	if got, want := a.Header.Get("Location"), importancePath+"/"+s.Snapshot+"?generation="+s.Generation; got != want {
 		r.t.Errorf("got Location %q, want %q", got, want)
 	}
 	return s

@@ -38,7 +38,6 @@ func (g *Gateway) checkWeighed(x *exchange) error {
 
 // postReports takes the losses of one batch, or of many.
 func (g *Gateway) postReports(x *exchange) error {
-	d := x.dataset
 	if err := g.checkWeighed(x); err != nil {
 		return err
 	}
@@ -64,6 +63,10 @@ func (g *Gateway) postReports(x *exchange) error {
 	if len(sent.Batches) > maxReported {
 		return invalid("the body has reports of %d batches, at most %d are taken at a time: send the others in a request of their own", len(sent.Batches), maxReported)
 	}
+	if err := g.acquireOf(x, sent.Batches[0].URL); err != nil {
+		return err
+	}
+	d := x.dataset
 	reports, err := g.decodeReports(x, d, sent.Batches, single)
 	if err != nil {
 		return err
@@ -119,6 +122,9 @@ func (g *Gateway) decodeReports(x *exchange, d *dataset, sent []lossReport, sing
 func (g *Gateway) decodeReport(x *exchange, d *dataset, s lossReport, q *address.Query) (importance.Report, error) {
 	if len(s.Losses) == 0 {
 		q.Fail("losses", "missing")
+	}
+	if of := generationOf(s.URL); of != "" && of != d.Index.Generation() {
+		q.Fail("url.generation", "must be that of the first batch: the reports of one request are of one generation")
 	}
 	a, hasBatch, err := g.decodeURL(d, s.URL, q)
 	if err != nil || len(q.Faults()) > 0 {

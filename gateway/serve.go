@@ -178,11 +178,16 @@ func (g *Gateway) mix(m Mixture, all []*dataset) (*dataset, error) {
 // standard is the default dataset.
 func (g *Gateway) standard() *dataset { return g.datasets.All()[0] }
 
-// acquire finds the dataset of a request, in the generation that its URL names. The request has it until its end.
-func (g *Gateway) acquire(x *exchange, name string) (err error) {
-	generation := x.generation()
-	x.dataset, x.leave, err = g.datasets.Acquire(x.r.Context(), name, generation)
+// acquire finds the dataset of a request in a generation, the current one where none is named. The request has it until its end.
+func (g *Gateway) acquire(x *exchange, name, generation string) error {
+	d, leave, err := g.datasets.Acquire(x.r.Context(), name, generation)
 	switch {
+	case err == nil:
+		if x.leave != nil {
+			x.leave()
+		}
+		x.dataset, x.leave = d, leave
+		return nil
 	case errors.Is(err, catalog.ErrUnknown):
 		if d, ok := g.datasets.Current(name); ok {
 			_, current := d.Key()
@@ -208,12 +213,39 @@ func (x *exchange) generation() string {
 		if plain, err := url.PathUnescape(text); err == nil && x.r.URL.RawPath != "" {
 			text = plain
 		}
-		q, _ := url.ParseQuery(text) // what is wrong with it is told by those who read all of it
-		if values := q["generation"]; len(values) == 1 && address.IsDigest(values[0]) {
-			return values[0]
+		if generation := generationIn(text); generation != "" {
+			return generation
 		}
 	}
 	return ""
+}
+
+// generationIn is the generation that a query names; "": none, or nothing that could be one.
+func generationIn(query string) string {
+	q, _ := url.ParseQuery(query) // the decoder of the whole query reports its faults
+	if values := q["generation"]; len(values) == 1 && address.IsDigest(values[0]) {
+		return values[0]
+	}
+	return ""
+}
+
+// generationOf is the generation that the URL of a batch or an epoch names; "": none, or nothing that could be one.
+func generationOf(text string) string {
+	_, query, _ := strings.Cut(text, "?")
+	return generationIn(query)
+}
+
+// acquireOf has a request that carries the URL of a batch or an epoch in its body go on in the generation that this URL names: a job
+// reports the losses of the generation that it reads, whichever is current.
+func (g *Gateway) acquireOf(x *exchange, text string) error {
+	generation := generationOf(text)
+	if generation == "" || generation == x.dataset.Index.Generation() {
+		return nil
+	}
+	if err := g.acquire(x, x.dataset.Name(), generation); err != nil {
+		return err
+	}
+	return x.dataset.CheckImportance()
 }
 
 // postReload reads again what is to be served. Where something is wrong with it, what was served before still is.

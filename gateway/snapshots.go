@@ -15,12 +15,12 @@ import (
 // getSnapshot describes a snapshot of weights.
 func (g *Gateway) getSnapshot(x *exchange) error {
 	d := x.dataset
-	q := address.ParseQuery(x.r.URL.RawQuery)
+	q := address.ParseQuery(x.r.URL.RawQuery, "generation")
 	name := chi.URLParam(x.r, "snapshot")
 	if !address.IsDigest(name) {
 		q.Fail("snapshot", "must be 64 hexadecimal digits in lower case")
 	}
-	if err := q.Err(); err != nil {
+	if err := d.Address.Check(q); err != nil {
 		return err
 	}
 	w, leave, err := g.plans.OpenWeights(x.r.Context(), d.Dataset, name)
@@ -40,14 +40,14 @@ func (g *Gateway) getSnapshot(x *exchange) error {
 // postSnapshot freezes the losses that were reported of an epoch. The same losses make the same snapshot, so a client may
 // ask again, and ask any gateway.
 func (g *Gateway) postSnapshot(x *exchange) error {
-	d := x.dataset
 	if err := g.checkWeighed(x); err != nil {
 		return err
 	}
-	a, want, err := g.decodeFreeze(x, d)
+	a, want, err := g.decodeFreeze(x)
 	if err != nil {
 		return err
 	}
+	d := x.dataset
 	release, err := g.reserve(x.r.Context(), d.FreezeBytes())
 	if errors.Is(err, budget.ErrTooLarge) {
 		return g.tooMuchToFreeze(d, err)
@@ -67,7 +67,7 @@ func (g *Gateway) postSnapshot(x *exchange) error {
 	}
 	defer leave()
 	h := x.w.Header()
-	h.Set("Location", "/v1/datasets/"+d.Name()+"/importance/"+frozen.Digest)
+	h.Set("Location", "/v1/datasets/"+d.Name()+"/importance/"+frozen.Digest+"?generation="+d.Index.Generation())
 	h.Set("Cache-Control", "no-store")
 	status := http.StatusOK
 	if frozen.New {
@@ -77,7 +77,7 @@ func (g *Gateway) postSnapshot(x *exchange) error {
 }
 
 // decodeFreeze reads which losses to freeze, and how.
-func (g *Gateway) decodeFreeze(x *exchange, d *dataset) (a asked, want plans.FreezeWish, err error) {
+func (g *Gateway) decodeFreeze(x *exchange) (a asked, want plans.FreezeWish, err error) {
 	sent, release, err := g.body(x, maxBody, 1)
 	if err != nil {
 		return a, want, err
@@ -91,8 +91,11 @@ func (g *Gateway) decodeFreeze(x *exchange, d *dataset) (a asked, want plans.Fre
 	if err := decodeJSON(sent, &wish); err != nil {
 		return a, want, err
 	}
+	if err := g.acquireOf(x, wish.URL); err != nil {
+		return a, want, err
+	}
 	q := &address.Query{}
-	a, _, err = g.decodeURL(d, wish.URL, q)
+	a, _, err = g.decodeURL(x.dataset, wish.URL, q)
 	if err != nil {
 		return a, want, err
 	}
