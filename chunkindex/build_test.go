@@ -317,13 +317,19 @@ func (a aged) Stat(ctx context.Context, key string) (objstore.Object, error) {
 	return o, err
 }
 
-// collect removes what is unused, and returns the keys.
+// collect removes all generations but the current one, and what none needs, and returns the keys.
 func collect(ctx context.Context, store objstore.Store, prefix string, grace time.Duration) (keys []string, err error) {
 	u, err := chunkindex.FindUnused(ctx, store, prefix, grace)
 	if err != nil {
 		return nil, err
 	}
-	err = u.Remove(ctx, u.Objects, func(o objstore.Object) { keys = append(keys, o.Key) })
+	objects := u.Objects
+	for _, g := range u.Generations {
+		if !g.Until.IsZero() {
+			objects = append(objects, g.Objects...)
+		}
+	}
+	err = u.Remove(ctx, objects, func(o objstore.Object) { keys = append(keys, o.Key) })
 	return keys, err
 }
 

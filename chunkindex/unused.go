@@ -1,9 +1,11 @@
 package chunkindex
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -15,13 +17,13 @@ import (
 // a hundred thousand reports.
 const removers = 16
 
-// Unused is what lies beside a dataset that its pointer does not name: indexes, bindings, scans and probes.
+// Unused is what lies beside a dataset: its generations, which their owner may keep or remove, and what no generation needs.
 type Unused struct {
-	Current string               // generation that the pointer names
-	Since   time.Time            // when the pointer was written
-	Indexes map[string]time.Time // generations whose index lies there, Current included, and when it was written
-	Objects []objstore.Object    // those older than the limit
-	Younger int                  // how many objects are not
+	Current     string            // generation that the pointer names
+	Since       time.Time         // when the pointer was written
+	Generations []Generation      // whose indexes lie there: the current one, then the others, the last that was current first
+	Objects     []objstore.Object // needed by no generation and older than the limit: bindings, scans and probes
+	Younger     int               // how many objects that no generation needs are not older
 
 	store  objstore.Store
 	prefix string
@@ -29,28 +31,31 @@ type Unused struct {
 	limit  time.Time
 }
 
-// FindUnused lists what is unused and older than grace. It removes nothing.
+// Generation is a generation whose index lies beside the dataset.
+type Generation struct {
+	Generation string
+	Until      time.Time         // when the next generation was written, which was current from then on; zero: this one is current
+	Written    time.Time         // the newest of Objects
+	Objects    []objstore.Object // the index, and the binding that the generation is opened with
+}
+
+// FindUnused lists the generations, and what is unused and older than grace. It removes nothing.
 func FindUnused(ctx context.Context, store objstore.Store, prefix string, grace time.Duration) (*Unused, error) {
 	p, obj, err := readPointer(ctx, store, prefix)
 	if err != nil {
 		return nil, fmt.Errorf("gc %q: %w", prefix, advise(prefix, err))
 	}
-	u := &Unused{
-		Current: p.Generation, Since: obj.Modified, Indexes: map[string]time.Time{},
-		store: store, prefix: prefix, at: p, limit: time.Now().Add(-grace),
-	}
-	keep := map[string]bool{indexObject(prefix, p.Generation): true, bindingObject(prefix, p.Generation, p.Binding): true}
-	for _, dir := range []string{bindingDir, indexDir, probeDir, scanDir} {
+	u := &Unused{Current: p.Generation, Since: obj.Modified, store: store, prefix: prefix, at: p, limit: time.Now().Add(-grace)}
+	var indexes, bindings []objstore.Object
+	for _, dir := range []string{indexDir, bindingDir, probeDir, scanDir} {
 		err = store.List(ctx, prefix+dir, func(o objstore.Object) error {
-			if dir == indexDir {
-				u.Indexes[strings.TrimPrefix(o.Key, prefix+dir)] = o.Modified
-			}
-			switch {
-			case keep[o.Key]:
-			case o.Modified.Before(u.limit):
-				u.Objects = append(u.Objects, o)
+			switch dir {
+			case indexDir:
+				indexes = append(indexes, o)
+			case bindingDir:
+				bindings = append(bindings, o)
 			default:
-				u.Younger++
+				u.unneeded(o)
 			}
 			return nil
 		})
@@ -58,7 +63,71 @@ func FindUnused(ctx context.Context, store objstore.Store, prefix string, grace 
 			return nil, fmt.Errorf("gc %q: %w", prefix, err)
 		}
 	}
+	u.generations(indexes, bindings)
 	return u, nil
+}
+
+// unneeded notes an object that no generation needs.
+func (u *Unused) unneeded(o objstore.Object) {
+	if o.Modified.Before(u.limit) {
+		u.Objects = append(u.Objects, o)
+	} else {
+		u.Younger++
+	}
+}
+
+// generations puts indexes together with the bindings that they are opened with, and orders them by when they were current. An index
+// run writes the index anew before it moves the pointer, also to a generation that was current before.
+func (u *Unused) generations(indexes, bindings []objstore.Object) {
+	needed := map[string]objstore.Object{} // binding by generation
+	for _, o := range bindings {
+		generation, hash, _ := strings.Cut(strings.TrimPrefix(o.Key, u.prefix+bindingDir), "-")
+		best, found := needed[generation]
+		switch {
+		case generation == u.Current && hash != u.at.Binding, found && !o.Modified.After(best.Modified):
+			u.unneeded(o)
+			continue
+		case found:
+			u.unneeded(best)
+		}
+		needed[generation] = o
+	}
+	isCurrent := func(o objstore.Object) int {
+		if o.Key == indexObject(u.prefix, u.Current) {
+			return 1
+		}
+		return 0
+	}
+	slices.SortFunc(indexes, func(a, b objstore.Object) int {
+		return cmp.Or(a.Modified.Compare(b.Modified), cmp.Compare(isCurrent(a), isCurrent(b)), cmp.Compare(a.Key, b.Key))
+	})
+	var current []Generation
+	for i, o := range indexes {
+		g := Generation{Generation: strings.TrimPrefix(o.Key, u.prefix+indexDir), Written: o.Modified, Objects: []objstore.Object{o}}
+		if b, ok := needed[g.Generation]; ok {
+			g.Objects = append(g.Objects, b)
+			if b.Modified.After(g.Written) {
+				g.Written = b.Modified
+			}
+			delete(needed, g.Generation)
+		}
+		if g.Generation == u.Current {
+			current = append(current, g)
+			continue
+		}
+		g.Until = o.Modified // no pointer names it, or a pointer was put back by hand
+		if i+1 < len(indexes) {
+			g.Until = indexes[i+1].Modified
+		}
+		u.Generations = append(u.Generations, g)
+	}
+	slices.Reverse(u.Generations)
+	u.Generations = append(current, u.Generations...)
+	for generation, o := range needed { // whose index is gone
+		if generation != u.Current {
+			u.unneeded(o)
+		}
+	}
 }
 
 // Remove removes objects that were listed, u's own or others that lie beside the dataset, and calls removed for each, one call at a time. It

@@ -16,26 +16,31 @@ import (
 func (a *app) gc() *cobra.Command {
 	return a.Build(cli.Command{
 		Use: "gc DATASET", Short: "Remove what nothing needs any more from beside a dataset",
-		Long: `Removes what lies beside a dataset, is older than --grace and is not needed any more:
+		Long: `Removes what lies beside a dataset and is not needed any more:
 
-  indexes       that the dataset's pointer does not name
-  subsets, quarantines, snapshots
-                of a generation whose index is gone, once another one has been current for
-                --grace; all others stay, since a URL may name them
-  reports       of losses, once a snapshot of their epoch holds them or their generation is
-                gone; --reports-older removes old ones whether or not a snapshot holds them
+  generations   an index with all that belongs to it: subsets, quarantines, snapshots, reports. One
+                stays if the dataset's pointer names it; if it was current within --keep, or
+                something was written for it in that time; if it is one of the --keep-last that
+                were current last; with --keep-used, if anything belongs to it
+  reports       of losses, once a snapshot of their epoch holds them; --reports-older removes old
+                ones whether or not a snapshot holds them
 
-Shards are never touched. A gateway that still pins an old generation keeps serving it: it has
-its own copy of the index. --dry-run removes nothing and prints what would go.`,
-		Example: `  millrace gc s3://bucket/imagenet --dry-run
-  millrace gc s3://bucket/imagenet --grace 72h
-  millrace gc s3://bucket/imagenet --reports-older 720h`,
+Shards are never touched, and what is younger than --grace stays. Gateways open any generation
+that stays for URLs that name it; one that is gone they serve until they close it. --dry-run
+removes nothing and prints what would go, and why.`,
+		Example: `  millrace gc s3://bucket/imagenet --keep 14d --dry-run
+  millrace gc s3://bucket/imagenet --keep 14d --keep-last 5
+  millrace gc s3://bucket/imagenet --reports-older 30d`,
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
 			var s location.Stores
 			var l location.Location
 			var opt garbage.Options
 			var dry bool
 			f.Duration(&opt.Grace, "grace", 24*time.Hour, "age below which objects are kept: a run may be about to publish them")
+			f.Duration(&opt.Keep, "keep", 0, "time in which generations stay that were current, or that something was written for (default --grace)")
+			f.Set.Lookup("keep").DefValue = ""
+			f.Number(&opt.KeepLast, "keep-last", 1, "generations that stay, the last ones that were current")
+			f.Flag(&opt.KeepUsed, "keep-used", "keep generations that a subset, a quarantine, a snapshot or a report belongs to")
 			f.Duration(&opt.ReportsOlder, "reports-older", 0, "age from which reports go although they were never frozen (default: they stay)")
 			f.Set.Lookup("reports-older").DefValue = ""
 			f.Flag(&dry, "dry-run", "print what would go, and remove nothing")

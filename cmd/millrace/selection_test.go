@@ -199,7 +199,7 @@ func TestGCShowsBeforeItRemoves(t *testing.T) {
 		t.Fatalf("got %d objects before, want two generations of four", got)
 	}
 	shown := ok(t, "gc", dir, "--grace", "1m", "--dry-run").stdout
-	for _, want := range []string{"would remove .millrace/index/", "is gone", "kept 2 objects of subset", "of the current generation", "would remove 4 objects, "} {
+	for _, want := range []string{"stays: the pointer names it", "goes: was current until", "would remove .millrace/index/", ": its generation", "kept 2 objects of subset", "of the current generation", "would remove 4 objects, "} {
 		if !strings.Contains(shown, want) {
 			t.Errorf("dry run: got\n%s\nwant %q in it", shown, want)
 		}
@@ -215,7 +215,7 @@ func TestGCShowsBeforeItRemoves(t *testing.T) {
 	if err := json.Unmarshal([]byte(ok(t, "gc", dir, "--grace", "1m", "--json").stdout), &rep); err != nil {
 		t.Fatal(err)
 	}
-	if rep.DryRun || len(rep.Removed) != 0 || len(rep.Kept) != 1 || rep.Kept[0].Objects != 2 {
+	if rep.DryRun || len(rep.Removed) != 0 || len(rep.Generations) != 1 || rep.Generations[0].Objects != 4 || rep.Generations[0].Until != nil || len(rep.Kept) != 1 || rep.Kept[0].Objects != 2 {
 		t.Errorf("again: got %+v, want nothing left to remove", rep)
 	}
 	ok(t, "fetch", gatewayFor(t, dir), "--subset", "a", "--discard")

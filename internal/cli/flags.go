@@ -122,21 +122,40 @@ func (f *Flags) Number(p *int, name string, def int, usage string) {
 	Var(f, p, name, "N", parse, strconv.Itoa, usage)
 }
 
-// Duration is a span of time with a unit: 10s, 1m30s.
+// Duration is a span of time with a unit: 10s, 1m30s, 14d.
 func (f *Flags) Duration(p *time.Duration, name string, def time.Duration, usage string) {
 	*p = def
-	parse := func(s string) (time.Duration, error) {
-		d, err := time.ParseDuration(s)
-		if err != nil || d < 0 {
-			return 0, errors.New("want a duration such as 10s or 1m30s")
-		}
-		return d, nil
-	}
-	Var(f, p, name, "DURATION", parse, formatDuration, usage)
+	Var(f, p, name, "DURATION", parseDuration, FormatDuration, usage)
 }
 
-// formatDuration leaves out the zero minutes and seconds of time.Duration's own form.
-func formatDuration(d time.Duration) string {
+const day = 24 * time.Hour
+
+// parseDuration takes what time.ParseDuration takes, and whole days ahead of it: 14d, 1d12h.
+func parseDuration(s string) (time.Duration, error) {
+	fault := errors.New("want a duration such as 10s, 1m30s or 14d")
+	var whole time.Duration
+	if days, rest, ok := strings.Cut(s, "d"); ok {
+		n, err := strconv.ParseUint(days, 10, 16) // 16 bits of days are less than a time.Duration holds
+		if err != nil {
+			return 0, fault
+		}
+		if whole, s = time.Duration(n)*day, rest; s == "" {
+			return whole, nil
+		}
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil || d < 0 || whole+d < 0 {
+		return 0, fault
+	}
+	return whole + d, nil
+}
+
+// FormatDuration leaves out the zero minutes and seconds of time.Duration's own form, and writes two days or more as days where they
+// are whole.
+func FormatDuration(d time.Duration) string {
+	if d >= 2*day && d%day == 0 {
+		return strconv.FormatInt(int64(d/day), 10) + "d"
+	}
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
 		s = s[:len(s)-2]

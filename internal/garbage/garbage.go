@@ -1,10 +1,10 @@
-// Package garbage finds what lies beside a dataset and is not needed any more, and removes it: indexes, bindings and scans
-// that the pointer does not name, and subsets, quarantines, snapshots of weights and reported losses of generations that
-// are gone.
+// Package garbage finds what lies beside a dataset and is not needed any more, and removes it: generations that nothing keeps,
+// each with the subsets, quarantines, snapshots of weights and reported losses that belong to it.
 //
-// What a URL may still name stays. A URL names a generation, and a gateway that has opened one goes on answering after
-// its index was removed; so whatever belongs to a generation stays until the index is gone and another generation has been
-// current for the whole grace time. Reports are never named by a URL: those of an epoch go once a snapshot holds them.
+// A generation stays as long as a job may read it. URLs name generations, and a gateway opens an older one from its index. So a
+// generation goes once others have been current for as long as the options say, and nothing was written for it
+// in that time. What belongs to it goes with it. Reports are never named by a URL: those of an epoch go once a snapshot
+// holds them.
 package garbage
 
 import (
@@ -12,11 +12,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/importance"
+	"github.com/millrace-data/millrace/internal/cli"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/selection"
 )
@@ -33,6 +33,9 @@ const (
 // Options say what to find.
 type Options struct {
 	Grace        time.Duration // what is younger stays
+	Keep         time.Duration // generations stay that were current within this time, or that something was written for; at least Grace
+	KeepLast     int           // as many generations stay as this, the current one and those that were current last
+	KeepUsed     bool          // generations stay that a subset, a quarantine, a snapshot or a report belongs to
 	ReportsOlder time.Duration // reports that are older go whether or not a snapshot holds them; 0: none of those
 }
 
@@ -49,8 +52,9 @@ type Item struct {
 
 // Found is what lies beside a dataset.
 type Found struct {
-	Remove []Item
-	Keep   []Item
+	Generations []Generation // whose indexes lie there, the current one first
+	Remove      []Item
+	Keep        []Item
 
 	unused *chunkindex.Unused
 	opt    Options
@@ -62,14 +66,6 @@ func Find(ctx context.Context, store objstore.Store, prefix string, opt Options)
 	unused, err := chunkindex.FindUnused(ctx, store, prefix, opt.Grace)
 	if err != nil {
 		return nil, err
-	}
-	f := &Found{unused: unused, opt: opt, now: time.Now()}
-	for _, o := range unused.Objects {
-		f.Remove = append(f.Remove, newItem(Index, o, "the current index does not need it"))
-		delete(unused.Indexes, o.Key[strings.LastIndexByte(o.Key, '/')+1:])
-	}
-	if unused.Younger > 0 {
-		f.Keep = append(f.Keep, Item{Kind: Index, Objects: unused.Younger, Why: f.young()})
 	}
 	selections, err := selection.New(selection.Config{Reader: store, Prefix: prefix})
 	if err != nil {
@@ -87,6 +83,14 @@ func Find(ctx context.Context, store objstore.Store, prefix string, opt Options)
 	if err != nil {
 		return nil, err
 	}
+	f := &Found{unused: unused, opt: opt, now: time.Now()}
+	f.generations(belongings(stored, snapshots, reports))
+	for _, o := range unused.Objects {
+		f.Remove = append(f.Remove, newItem(Index, o, "no generation needs it"))
+	}
+	if unused.Younger > 0 {
+		f.Keep = append(f.Keep, Item{Kind: Index, Objects: unused.Younger, Why: f.young()})
+	}
 	f.selections(stored)
 	frozen := f.snapshots(snapshots)
 	for i := range reports {
@@ -99,20 +103,22 @@ func newItem(kind string, o objstore.Object, why string) Item {
 	return Item{Kind: kind, Key: o.Key, Objects: 1, Bytes: o.Size, Why: why, objects: []objstore.Object{o}}
 }
 
-func (f *Found) young() string { return fmt.Sprintf("younger than %s", f.opt.Grace) }
+func (f *Found) young() string { return "younger than " + cli.FormatDuration(f.opt.Grace) }
 
 func (f *Found) older(t time.Time, d time.Duration) bool { return t.Before(f.now.Add(-d)) }
 
 // verdict says whether what belongs to a generation goes, and why it goes or stays.
 func (f *Found) verdict(generation string, newest time.Time, fault error) (goes bool, why string) {
-	_, indexed := f.unused.Indexes[generation]
+	of := f.generation(generation)
 	switch {
 	case fault != nil:
 		return false, "not readable: " + fault.Error()
 	case generation == f.unused.Current:
 		return false, "of the current generation"
-	case indexed || generation == "":
-		return false, "a URL may name its generation, whose index is still there"
+	case of != nil && of.Remove:
+		return true, fmt.Sprintf("its generation %.12s goes", generation)
+	case of != nil || generation == "":
+		return false, "a URL may name its generation, which stays"
 	case !f.older(f.unused.Since, f.opt.Grace):
 		return false, fmt.Sprintf("the current generation is %s: a gateway may still serve the one before", f.young())
 	case !f.older(newest, f.opt.Grace):
@@ -175,7 +181,7 @@ func (f *Found) reports(r *importance.StoredReports, frozen map[epoch]time.Time)
 	switch old := f.older(r.Newest, f.opt.Grace); {
 	case goes || r.Fault != nil:
 	case f.opt.ReportsOlder > 0 && f.older(r.Newest, max(f.opt.ReportsOlder, f.opt.Grace)):
-		goes, why = true, fmt.Sprintf("older than %s, as was asked for", f.opt.ReportsOlder)
+		goes, why = true, fmt.Sprintf("older than %s, as was asked for", cli.FormatDuration(f.opt.ReportsOlder))
 	case !isFrozen:
 		why = fmt.Sprintf("epoch %d is not frozen yet", r.Epoch)
 	case at.Before(r.Newest):

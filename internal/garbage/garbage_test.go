@@ -171,9 +171,28 @@ func (p place) want(what, got string, parts ...string) {
 	}
 }
 
-// TestGenerationThatIsGoneTakesItsOwnAlong: not before the next one has been current for the grace time, and with nothing of
-// the current one.
-func TestGenerationThatIsGoneTakesItsOwnAlong(t *testing.T) {
+// table says of each generation whether it goes, and why, with names in place of digests.
+func table(f *garbage.Found, names map[string]*chunkindex.Index) string {
+	var lines []string
+	for _, g := range f.Generations {
+		verdict := "stays"
+		if g.Remove {
+			verdict = "goes"
+		}
+		name := "unknown"
+		for n, x := range names {
+			if x.Generation() == g.Generation {
+				name = n
+			}
+		}
+		lines = append(lines, fmt.Sprintf("%s %s (%d): %s", name, verdict, g.Objects, g.Why))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// TestAGenerationTakesItsOwnAlong: not before the next one has been current for the grace time, and with nothing of the
+// current one.
+func TestAGenerationTakesItsOwnAlong(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		p := newPlace(t)
 		old := p.index(2 << 10)
@@ -186,31 +205,58 @@ func TestGenerationThatIsGoneTakesItsOwnAlong(t *testing.T) {
 		p.report(current, 1, 0)
 
 		_, goes, stays := p.find(garbage.Options{Grace: day})
-		p.want("just superseded", goes, "2 index: ", "3 reports: a snapshot of epoch 1 holds them")
+		p.want("just superseded", goes, "3 reports: a snapshot of epoch 1 holds them")
 		p.want("just superseded", stays,
-			"1 quarantine: the current generation is younger than 24h", "1 snapshot: the current generation is younger than 24h",
-			"2 subset: the current generation is younger than 24h", "1 quarantine: of the current", "2 subset: of the current", "1 reports: epoch 1 is not frozen yet")
+			"1 quarantine: a URL may name", "1 snapshot: a URL may name", "2 subset: a URL may name",
+			"1 quarantine: of the current", "2 subset: of the current", "1 reports: epoch 1 is not frozen yet")
 
 		time.Sleep(2 * day)
 		before := p.store.Keys()
 		f, goes, stays := p.find(garbage.Options{Grace: day})
-		gone := fmt.Sprintf("the index of generation %.12s is gone", old.Generation())
-		p.want("superseded", goes, "2 index: ", "3 reports: "+gone, "1 quarantine: "+gone, "1 snapshot: "+gone, "2 subset: "+gone)
+		own := fmt.Sprintf("its generation %.12s goes", old.Generation())
+		p.want("superseded", goes, "2 index: generation "+old.Generation()[:12]+" was current until", "3 reports: "+own, "1 quarantine: "+own, "1 snapshot: "+own, "2 subset: "+own)
 		p.want("superseded", stays, "1 quarantine: of the current", "2 subset: of the current", "1 reports: epoch 1 is not frozen yet")
 		if !slices.Equal(p.store.Keys(), before) {
 			t.Error("finding removes objects, want none")
 		}
+		p.want("generations", table(f, map[string]*chunkindex.Index{"old": old, "current": current}),
+			"current stays (6): the pointer names it", "old goes (9): was current until 2000-01-31")
 		if err := f.Apply(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if got := len(before) - len(p.store.Keys()); got != 11 { // two of them notes of the epoch that was frozen
 			t.Errorf("got %d objects removed, want 11: %q", got, p.store.Keys())
 		}
+		if !slices.ContainsFunc(p.store.Keys(), func(key string) bool { return strings.HasSuffix(key, ".tar") }) {
+			t.Errorf("got %q, want the shards left alone", p.store.Keys())
+		}
 		_, goes, again := p.find(garbage.Options{Grace: day})
 		p.want("again", goes)
 		if again != stays {
 			t.Errorf("after the removal: got\n%s\nwant\n%s", again, stays)
 		}
+	})
+}
+
+// TestWhatIsLeftOfAGenerationGoes: of one whose index was removed before, once the next one has been current for the grace time.
+func TestWhatIsLeftOfAGenerationGoes(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		p := newPlace(t)
+		old := p.index(2 << 10)
+		p.choose(old)
+		time.Sleep(30 * day)
+		p.index(4 << 10)
+		if err := p.store.Delete(t.Context(), prefix+".millrace/index/"+old.Generation()); err != nil {
+			t.Fatal(err)
+		}
+		_, goes, stays := p.find(garbage.Options{Grace: day})
+		p.want("just superseded", goes, "1 index: no generation needs it")
+		p.want("just superseded", stays, "1 quarantine: the current generation is younger than 24h", "2 subset: the current generation is younger than 24h")
+		time.Sleep(2 * day)
+		_, goes, stays = p.find(garbage.Options{Grace: day})
+		gone := fmt.Sprintf("the index of generation %.12s is gone", old.Generation())
+		p.want("superseded", goes, "1 index: no generation needs it", "1 quarantine: "+gone, "2 subset: "+gone)
+		p.want("superseded", stays)
 	})
 }
 
@@ -224,7 +270,91 @@ func TestIndexThatStaysKeepsItsOwn(t *testing.T) {
 		time.Sleep(3 * day)
 		_, goes, stays := p.find(garbage.Options{Grace: 4 * day})
 		p.want("index within the grace time", goes)
-		p.want("index within the grace time", stays, "2 index: younger", "1 quarantine: a URL may name", "2 subset: a URL may name")
+		p.want("index within the grace time", stays, "1 quarantine: a URL may name", "2 subset: a URL may name")
+	})
+}
+
+// TestKeep holds the policy against a dataset that grows every ten days: which generations go, and why the others stay.
+func TestKeep(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		p := newPlace(t)
+		x := map[string]*chunkindex.Index{}
+		for i, name := range []string{"a", "b", "c", "d"} {
+			x[name] = p.index(1 << (10 + i))
+			time.Sleep(10 * day)
+		}
+		p.choose(x["a"]) // on day 40
+		time.Sleep(day)
+		for _, c := range []struct {
+			what string
+			opt  garbage.Options
+			want []string
+		}{
+			{"neither", garbage.Options{Grace: time.Hour}, []string{"d stays (2): the pointer", "c goes (2): was current until 2000-01-31 00:00 UTC", "b goes (2): was current until 2000-01-21", "a goes (5): was current until 2000-01-11"}},
+			{"a time", garbage.Options{Grace: time.Hour, Keep: 14 * day}, []string{"d stays", "c stays (2): was current within 14d", "b goes", "a stays (5): a subset of it was written within 14d"}},
+			{"a longer time", garbage.Options{Grace: time.Hour, Keep: 22 * day}, []string{"d stays", "c stays", "b stays (2): was current within 22d", "a stays (5): a subset"}},
+			{"the last", garbage.Options{Grace: time.Hour, KeepLast: 3}, []string{"d stays", "c stays (2): one of the last 3", "b stays (2): one of the last 3", "a goes"}},
+			{"both", garbage.Options{Grace: time.Hour, Keep: 14 * day, KeepLast: 3}, []string{"d stays", "c stays (2): one of the last 3", "b stays (2): one of the last 3", "a stays (5): a subset"}},
+			{"what is used", garbage.Options{Grace: time.Hour, KeepUsed: true}, []string{"d stays", "c goes", "b goes", "a stays (5): 3 objects belong to it"}},
+			{"grace", garbage.Options{Grace: 14 * day}, []string{"d stays", "c stays (2): was current within 14d", "b goes", "a stays (5): a subset"}},
+		} {
+			f, _, _ := p.find(c.opt)
+			p.want(c.what, table(f, x), c.want...)
+		}
+		// A run that goes back to a generation makes it the last that was current.
+		p.index(2 << 10)
+		f, _, _ := p.find(garbage.Options{Grace: time.Hour, KeepLast: 2})
+		p.want("back to b", table(f, x), "b stays (2): the pointer", "d stays (2): one of the last 2", "c goes", "a goes")
+		if err := f.Apply(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for name, opens := range map[string]bool{"a": false, "b": true, "c": false, "d": true} {
+			again, err := chunkindex.Open(t.Context(), p.store, prefix, chunkindex.OpenOptions{Generation: x[name].Generation()})
+			if (err == nil) != opens {
+				t.Errorf("generation %s: got %v, want it to open: %v", name, err, opens)
+			}
+			if err == nil {
+				again.Close()
+			}
+		}
+	})
+}
+
+// TestAKeptGenerationKeepsTheBindingThatItIsOpenedWith, and no older one.
+func TestAKeptGenerationKeepsTheBindingThatItIsOpenedWith(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		p := newPlace(t)
+		old := p.index(2 << 10)
+		time.Sleep(day)
+		for _, key := range p.store.Keys() { // the same bytes, written again
+			if body, ok := p.store.Bytes(key); ok && strings.HasSuffix(key, ".tar") {
+				if _, err := p.store.Put(t.Context(), key, strings.NewReader(string(body)), int64(len(body)), objstore.Condition{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if again := p.index(2 << 10); again.Generation() != old.Generation() {
+			t.Fatalf("got generation %.12s of the same bytes, want %.12s", again.Generation(), old.Generation())
+		}
+		time.Sleep(day)
+		p.index(4 << 10)
+		time.Sleep(day)
+		f, goes, _ := p.find(garbage.Options{Grace: time.Hour, KeepLast: 2})
+		p.want("bindings", goes, "1 index: no generation needs it")
+		if err := f.Apply(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		x, err := chunkindex.Open(t.Context(), p.store, prefix, chunkindex.OpenOptions{Generation: old.Generation()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer x.Close()
+		if _, err := p.store.Stat(t.Context(), prefix+x.Shard(0).Key); err != nil {
+			t.Fatal(err)
+		}
+		if o, _ := p.store.Stat(t.Context(), prefix+x.Shard(0).Key); o.ETag != x.Shard(0).ETag {
+			t.Errorf("got a binding to %s, want the newer one, to %s", x.Shard(0).ETag, o.ETag)
+		}
 	})
 }
 

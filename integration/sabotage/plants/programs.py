@@ -135,12 +135,27 @@ PLANTS = [
     (
         "gc removes subsets of a generation whose index stays",
         "./internal/garbage TestIndexThatStaysKeepsItsOwn",
-        [("internal/garbage/garbage.go", 'case indexed || generation == "":', 'case indexed && generation == "":')],
+        [("internal/garbage/garbage.go", 'case of != nil || generation == "":', 'case of != nil && generation == "":')],
     ),
     (
         "gc removes at once what a gateway may still serve",
-        "./internal/garbage TestGenerationThatIsGoneTakesItsOwnAlong",
+        "./internal/garbage TestWhatIsLeftOfAGenerationGoes",
         [("internal/garbage/garbage.go", "case !f.older(f.unused.Since, f.opt.Grace):", "case false:")],
+    ),
+    (
+        "gc --keep forgets which generations were current",
+        "./internal/garbage TestKeep",
+        [("internal/garbage/generations.go", "case !f.older(g.Until, keep):", "case false:")],
+    ),
+    (
+        "gc removes a generation that losses are reported of",
+        "./internal/garbage TestKeep",
+        [("internal/garbage/generations.go", "case b.objects > 0 && !f.older(b.newest, keep):", "case false:")],
+    ),
+    (
+        "gc takes the newest binding from a generation that it keeps",
+        "./internal/garbage TestAKeptGenerationKeepsTheBindingThatItIsOpenedWith",
+        [("chunkindex/unused.go", "found && !o.Modified.After(best.Modified):", "found && o.Modified.After(best.Modified):")],
     ),
     (
         "gc removes reports that came after the freeze",
