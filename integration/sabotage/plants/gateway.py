@@ -97,6 +97,26 @@ PLANTS = [
         [("gateway/losses.go", "if !a.Scattered() {\n", "if !a.Deals() {\n")],
     ),
     (
+        "losses are taken for the current generation, whichever their URL names",
+        "./gateway TestReportsNameTheirGeneration",
+        [("gateway/serve.go", 'if generation == "" || generation == x.dataset.Index.Generation() {', 'if generation != "0" {')],
+    ),
+    (
+        "a request reports losses of two generations",
+        "./gateway TestReportsNameTheirGeneration",
+        [("gateway/losses.go", 'of != "" && of != d.Index.Generation() {', 'of == "0" {')],
+    ),
+    (
+        "occurrences name the rank of contiguous shares where samples are dealt by length",
+        "./gateway TestOccurrencesNameTheRank",
+        [("gateway/body/ranks.go", "if !b.Scattered() {", "if !b.Follows() {")],
+    ),
+    (
+        "occurrences name the rank of another row",
+        "./shuffle TestRanksAreThoseThatAreDealtTo",
+        [("shuffle/ranks.go", "if row%2 == 1 {", "if row%2 == 3 {")],
+    ),
+    (
         "gateway keeps the losses of each rank apart",
         "./gateway TestImportanceIsTheSameWhoeverReports",
         [("gateway/address/batch.go", '"homes", "rank", "split", "table", "world_size"', '"homes", "split", "table", "world_size"')],
@@ -129,7 +149,7 @@ PLANTS = [
     (
         "gateway's access line says nothing of the wait for memory",
         "./gateway TestAccessLineTellsTheWaitForMemory",
-        [("gateway/memory.go", "\tdefer x.log.Spent(timing.Wait, time.Now())\n", "\t_, _ = time.Now, timing.Wait\n")],
+        [("gateway/memory.go", "\tdefer x.log.Leave(x.log.Enter(timing.Wait))\n", "\t_ = timing.Wait\n")],
     ),
     (
         "gateway passes over If-Match",

@@ -19,17 +19,17 @@ PLANTS = [
     (
         "rights: a mixture is read without its sources",
         "./gateway TestMatrix",
-        [("gateway/access.go", "d == nil || d.sources == nil || g.access", "true || d.sources == nil || g.access")],
+        [("gateway/access.go", "!ok || d.parts == nil || g.access", "ok || d.parts == nil || g.access")],
     ),
     (
         "rights: one source of a mixture is enough",
         "./gateway TestMatrix",
-        [("gateway/access.go", "slices.ContainsFunc(d.sources, func", "slices.ContainsFunc(d.sources[:1], func")],
+        [("gateway/access.go", "slices.ContainsFunc(d.parts, func", "slices.ContainsFunc(d.parts[:1], func")],
     ),
     (
         "rights: who may not read a dataset learns that it is there",
         "./gateway TestMatrix",
-        [("gateway/access.go", "readable := ofDataset && g.byName[name] != nil && g.may(p, auth.Read, name)", "readable := ofDataset && g.byName[name] != nil")],
+        [("gateway/access.go", "readable := ofDataset && served && g.may(p, auth.Read, name)", "readable := ofDataset && served")],
     ),
     (
         "rights: bad credentials get no challenge",
