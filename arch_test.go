@@ -178,6 +178,13 @@ func floorPlan() map[string]room {
 			ours:    []string{"chunkindex", "client", "importance", "internal/cli", "internal/location", "internal/objstore", "selection"},
 			outside: []string{"github.com/dustin/go-humanize"},
 		},
+		"internal/occurrences": { // which batches had a sample, from a gateway or an index
+			ours: []string{
+				"chunkindex", "client", "gateway/address", "gateway/body", "gateway/plans", "importance", "internal/cli", "internal/inventory",
+				"internal/load", "internal/location", "internal/objstore",
+			},
+			never: []string{"net/http", "os"},
+		},
 		"internal/load": {ours: []string{"client"}}, // bench without flags
 		"internal/orders": { // compares the orders of a dataset, and explains the one that a gateway reads
 			ours:    []string{"chunkindex", "client", "gateway/address", "internal/cli", "shuffle", "simulate"}, // address: which shuffles have a window; cli: counts in words

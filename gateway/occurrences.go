@@ -1,33 +1,28 @@
 package gateway
 
 import (
-	"math"
-	"strings"
+	"time"
 
 	"github.com/millrace-data/millrace/gateway/address"
+	"github.com/millrace-data/millrace/gateway/body"
 	"github.com/millrace-data/millrace/gateway/plans"
 )
-
-// maxEpochs bounds the epochs of one question for occurrences: each has to be prepared.
-const maxEpochs = 1000
 
 // getOccurrences answers where a sample comes in some epochs: the order, inverted.
 func (g *Gateway) getOccurrences(x *exchange) error {
 	d := x.dataset
-	q := address.ParseQuery(x.r.URL.RawQuery, append(address.PlanNames(), "key", "shard", "epochs")...)
-	s := decodeSample(q, d)
-	in := decodeEpochs(q)
-	p := address.DecodePlan(q, d.Address)
+	q := address.ParseQuery(x.r.URL.RawQuery, plans.SoughtNames()...)
+	s := plans.DecodeSought(q, d.Address)
 	if err := d.Address.Check(q); err != nil {
 		return err
 	}
-	if err := g.plans.Complete(x.r.Context(), d.Dataset, &p); err != nil {
+	if err := g.plans.Complete(x.r.Context(), d.Dataset, &s.Plan); err != nil {
 		return err
 	}
 	if err := d.RefuseMixture("where a sample comes"); err != nil {
 		return err
 	}
-	n, err := findSample(x, d, s)
+	n, err := findSample(x, d, s.Sample)
 	if err != nil {
 		return err
 	}
@@ -39,38 +34,34 @@ func (g *Gateway) getOccurrences(x *exchange) error {
 		return err
 	}
 	defer free()
-	found, err := g.plans.Occurrences(x.r.Context(), d.Dataset, p, n, in)
+	found, err := g.plans.Occurrences(x.r.Context(), d.Dataset, s.Plan, n, s.In)
 	if err != nil {
 		return err
 	}
-	if p.Pinned {
+	if s.Ranked {
+		if err := g.addRanks(x, s.Plan, found); err != nil {
+			return err
+		}
+	}
+	if s.Plan.Pinned {
 		x.w.Header().Set("Cache-Control", x.describing(true))
 	}
 	return sendJSON(x, map[string]any{"occurrences": found})
 }
 
-// decodeEpochs reads epochs=: "3" or "0-9".
-func decodeEpochs(q *address.Query) (e plans.Epochs) {
-	if !q.Given("epochs") {
-		q.Fail("epochs", "missing")
-		return e
+// addRanks says which rank gets each occurrence. Where shares are scattered, each takes as long as to find a whole global batch.
+func (g *Gateway) addRanks(x *exchange, a address.Plan, found []plans.Occurrence) error {
+	d := x.dataset.Dataset
+	if b := (address.Batch{Plan: a}); a.Scattered() {
+		_, positions := b.Share()
+		if err := checkWork(time.Duration(len(found))*body.Work(d, b, positions.Count), maxWork); err != nil {
+			return err
+		}
+		release, err := g.await(x, plans.PlanningBytes(d, b))
+		if err != nil {
+			return err
+		}
+		defer release()
 	}
-	if !q.Has("epochs") {
-		return e
-	}
-	first, last, ranged := strings.Cut(q.Value("epochs"), "-")
-	before := len(q.Faults())
-	e.First = q.Decimal("epochs", first, 0, math.MaxUint64)
-	e.Last = e.First
-	if ranged {
-		e.Last = q.Decimal("epochs", last, 0, math.MaxUint64)
-	}
-	switch {
-	case len(q.Faults()) > before:
-	case e.Last < e.First:
-		q.Fail("epochs", "the last is below the first")
-	case e.Last-e.First >= maxEpochs:
-		q.Fail("epochs", "at most %d at a time", maxEpochs)
-	}
-	return e
+	return g.bodies.AddRanks(x.r.Context(), g.plans, d, a, found)
 }

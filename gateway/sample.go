@@ -12,15 +12,6 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// decodeSample reads how a request names one sample.
-func decodeSample(q *address.Query, d *dataset) address.Sample {
-	s := address.Sample{Dataset: d.Name(), Generation: d.Address.Generation, Key: q.Text("key")}
-	if q.Given("shard") {
-		s.Shard = q.Text("shard")
-	}
-	return s
-}
-
 // findSample returns the number of a sample.
 func findSample(x *exchange, d *dataset, s address.Sample) (uint64, error) {
 	defer x.log.Leave(x.log.Enter(timing.Decode))
@@ -66,7 +57,7 @@ func ambiguousKey(e *chunkindex.AmbiguousKeyError) *problem {
 func (g *Gateway) getSample(x *exchange) error {
 	d := x.dataset
 	q := address.ParseQuery(x.r.URL.RawQuery, "key", "shard", "generation", "format", "fields", "table")
-	s := decodeSample(q, d)
+	s := address.DecodeSample(q, d.Address)
 	s.View = address.DecodeView(q, d.Address)
 	if err := d.Address.Check(q); err != nil {
 		return err

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -91,7 +90,7 @@ func (a *app) runQuarantine(ctx context.Context, x *quarantineFlags, l location.
 	}
 	bad := map[uint64]selection.Bad{}
 	for _, b := range named {
-		n, err := findSample(ctx, d, b)
+		n, err := inventory.FindSample(ctx, d, b.Key, b.Shard)
 		if err != nil {
 			return fmt.Errorf("quarantine %s: %w", l, err)
 		}
@@ -130,23 +129,6 @@ func (a *app) storeQuarantine(ctx context.Context, d location.Opened, bad map[ui
 		}
 		fmt.Fprintf(w, "  quarantine %s\n", digest)
 	})
-}
-
-// findSample returns the number of a sample.
-func findSample(ctx context.Context, d location.Opened, b selection.Named) (uint64, error) {
-	n, ok, err := d.Index.Lookup(ctx, b.Key, b.Shard)
-	var ambiguous *chunkindex.AmbiguousKeyError
-	switch {
-	case errors.As(err, &ambiguous):
-		return 0, fmt.Errorf("key %s: %w: name one with --shard, or as the third column of the file", cli.Printable(b.Key), ambiguous)
-	case err != nil:
-		return 0, fmt.Errorf("look up %s: %w", cli.Printable(b.Key), err)
-	case !ok && b.Shard != "":
-		return 0, fmt.Errorf("no sample of shard %s has the key %s", cli.Printable(b.Shard), cli.Printable(b.Key))
-	case !ok:
-		return 0, fmt.Errorf("no sample has the key %s", cli.Printable(b.Key))
-	}
-	return n, nil
 }
 
 // read returns the samples that were named.

@@ -13,11 +13,7 @@ func ParseURL(d Dataset, isDefault bool, address string, q *Query) (b Batch, has
 		q.Fail("url", "missing")
 		return b, false, nil
 	}
-	if _, rest, whole := strings.Cut(address, "://"); whole {
-		_, rest, _ = strings.Cut(rest, "/")
-		address = "/" + rest
-	}
-	path, raw, _ := strings.Cut(address, "?")
+	path, raw, _ := strings.Cut(fromPath(address), "?")
 	at, ok := parsePath(strings.TrimSuffix(path, "/manifest"))
 	if !ok || at.dataset != d.Name && !(at.short && isDefault) {
 		q.Fail("url", "must be that of an epoch or a batch of dataset %s", d.Name)
@@ -39,6 +35,23 @@ func ParseURL(d Dataset, isDefault bool, address string, q *Query) (b Batch, has
 	}
 	q.Adopt("url.", in.Faults())
 	return b, at.hasBatch, nil
+}
+
+// DatasetOf returns the name of the dataset and the query of the URL of an epoch or a batch, whole or from the path on; "" is the
+// name of the default dataset.
+func DatasetOf(address string) (name, query string, ok bool) {
+	path, query, _ := strings.Cut(fromPath(address), "?")
+	at, ok := parsePath(strings.TrimSuffix(path, "/manifest"))
+	return at.dataset, query, ok
+}
+
+// fromPath returns a URL without its scheme and host.
+func fromPath(address string) string {
+	if _, rest, whole := strings.Cut(address, "://"); whole {
+		_, rest, _ = strings.Cut(rest, "/")
+		return "/" + rest
+	}
+	return address
 }
 
 // place is the path of an epoch or a batch, taken apart.

@@ -246,6 +246,15 @@ func DecodeEpoch(q *Query, d Dataset, epoch string) Batch {
 	return b
 }
 
+// DecodeSample reads how a request names one sample.
+func DecodeSample(q *Query, d Dataset) Sample {
+	s := Sample{Dataset: d.Name, Generation: d.Generation, Key: q.Text("key")}
+	if q.Given("shard") {
+		s.Shard = q.Text("shard")
+	}
+	return s
+}
+
 // DecodePlan resolves the parameters of a query against a dataset's defaults.
 func DecodePlan(q *Query, d Dataset) Plan {
 	def := d.Defaults

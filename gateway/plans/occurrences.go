@@ -3,7 +3,9 @@ package plans
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
+	"strings"
 
 	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/shuffle"
@@ -14,13 +16,63 @@ import (
 const (
 	maxOccurrences  = 1 << 16
 	occurrenceBytes = 128 // of one occurrence, in memory and as JSON
+
+	maxEpochs = 1000 // of one question: each has to be prepared
 )
+
+// Sought is a question for the places of a sample.
+type Sought struct {
+	Sample address.Sample
+	Plan   address.Plan
+	In     Epochs
+	Ranked bool // the ranks that get the sample are asked for too
+}
+
+// SoughtNames are the parameters of a question for the places of a sample.
+func SoughtNames() []string {
+	return append(address.PlanNames(), "world_size", "balance", "split", "homes", "key", "shard", "epochs")
+}
+
+// DecodeSought reads a question for the places of a sample.
+func DecodeSought(q *address.Query, d address.Dataset) Sought {
+	s := Sought{Sample: address.DecodeSample(q, d), In: decodeEpochs(q), Ranked: q.Has("world_size")}
+	s.Plan = address.DecodePlan(q, d)
+	return s
+}
+
+// decodeEpochs reads epochs=: "3" or "0-9".
+func decodeEpochs(q *address.Query) (e Epochs) {
+	if !q.Given("epochs") {
+		q.Fail("epochs", "missing")
+		return e
+	}
+	if !q.Has("epochs") {
+		return e
+	}
+	first, last, ranged := strings.Cut(q.Value("epochs"), "-")
+	before := len(q.Faults())
+	e.First = q.Decimal("epochs", first, 0, math.MaxUint64)
+	e.Last = e.First
+	if ranged {
+		e.Last = q.Decimal("epochs", last, 0, math.MaxUint64)
+	}
+	switch {
+	case len(q.Faults()) > before:
+	case e.Last < e.First:
+		q.Fail("epochs", "the last is below the first")
+	case e.Last-e.First >= maxEpochs:
+		q.Fail("epochs", "at most %d at a time", maxEpochs)
+	}
+	return e
+}
 
 // Occurrence is one place at which a sample is delivered.
 type Occurrence struct {
 	Epoch    uint64 `json:"epoch"`
 	Batch    uint64 `json:"batch"`
 	Position uint64 `json:"position"`
+
+	Rank *uint64 `json:"rank,omitempty"` // that gets it; nil: was not asked for
 }
 
 // Epochs is a range of epochs, both ends included.
@@ -56,7 +108,7 @@ func (p *Plans) Occurrences(ctx context.Context, d *Dataset, a address.Plan, sam
 			return nil, fmt.Errorf("occurrences in epoch %d: %w", epoch, err)
 		}
 		for _, position := range deliveredAt(a, plan, epoch, s) {
-			found = append(found, Occurrence{epoch, position / a.BatchSize, position})
+			found = append(found, Occurrence{Epoch: epoch, Batch: position / a.BatchSize, Position: position})
 		}
 		if epoch == in.Last {
 			return found, nil

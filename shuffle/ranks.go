@@ -1,0 +1,41 @@
+package shuffle
+
+import (
+	"slices"
+	"sort"
+)
+
+// RankOf returns the rank of worldSize in whose share (Share) a position of an epoch lies.
+func (b Batching) RankOf(position, worldSize uint64) uint64 {
+	batch := b.Share(position/b.BatchSize, 0, 1)
+	return rankOf(position-batch.First, batch.Count, worldSize)
+}
+
+// rankOf returns the rank of worldSize that has one of n places, where each rank has a stretch of them.
+func rankOf(place, n, worldSize uint64) uint64 {
+	return uint64(sort.Search(int(worldSize), func(rank int) bool { return mulDiv(uint64(rank)+1, n, worldSize) > place }))
+}
+
+// DealtTo returns the rank of worldSize in whose share (Deal) a place of a global batch lies.
+func DealtTo(lengths []uint32, place int, worldSize uint64) uint64 {
+	before := uint64(0) // samples that are dealt ahead of it
+	for i, l := range lengths {
+		if l > lengths[place] || l == lengths[place] && i < place {
+			before++
+		}
+	}
+	row, rank := before/worldSize, before%worldSize
+	if row%2 == 1 {
+		rank = worldSize - 1 - rank
+	}
+	return rank
+}
+
+// HomeRank returns the rank of worldSize in whose share (DealHomes) a place of a global batch lies.
+func (e *Epoch) HomeRank(batch Share, place int, worldSize, homes uint64) uint64 {
+	at := place
+	if e.plan.mostHomes() != 0 && homes > 1 {
+		at = slices.Index(e.deal(batch, worldSize, homes).places, uint32(place))
+	}
+	return rankOf(uint64(at), batch.Count, worldSize)
+}
