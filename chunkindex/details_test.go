@@ -15,6 +15,7 @@ type keeper map[CacheKey]Cached
 
 func (k keeper) Get(key CacheKey) (Cached, bool) { c, ok := k[key]; return c, ok }
 func (k keeper) Add(key CacheKey, c Cached)      { k[key] = c }
+func (k keeper) Close()                          { clear(k) }
 
 // What a batch needs of a chunk is read once; what goes through all chunks drives nothing out.
 func TestDetailsAreKept(t *testing.T) {

@@ -71,6 +71,7 @@ type CacheKey struct{ Section, Chunk int }
 type TableCache interface {
 	Get(key CacheKey) (Cached, bool)
 	Add(key CacheKey, c Cached)
+	Close() // drops all that was added: the index is closed
 }
 
 // Index is an opened, immutable index: one generation of one dataset. Safe for concurrent use.
@@ -325,5 +326,11 @@ func (x *Index) Keys(ctx context.Context, chunk int, visit func(sample uint64, k
 // Binding names the versions of the shards: it is another one where shards were stored again with the same bytes.
 func (x *Index) Binding() string { return x.binding }
 
-// Close gives back the local file.
-func (x *Index) Close() error { return x.file.Close() }
+// Close gives back the local file, and what its cache keeps.
+func (x *Index) Close() error {
+	err := x.file.Close()
+	if x.tables != nil {
+		x.tables.Close()
+	}
+	return err
+}

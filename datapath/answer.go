@@ -28,6 +28,18 @@ func (p *Path) Answer(ctx context.Context, q *peer.Query) (*chunkindex.Body, err
 	if s == nil {
 		return nil, fmt.Errorf("answer for %q in generation %q: %w", q.Dataset, q.Generation, peer.ErrNotServed)
 	}
+	body, err := s.answer(ctx, q)
+	if err != nil && s.uses.closing.Err() != nil {
+		err = fmt.Errorf("answer for %q in generation %q: %w: %w", q.Dataset, q.Generation, peer.ErrNotServed, err)
+	}
+	return leaveAfter(s.leave, body, err)
+}
+
+// answer brings what another gateway asks for, until the source is to be closed.
+func (s *Source) answer(ctx context.Context, q *peer.Query) (*chunkindex.Body, error) {
+	ctx, end := s.until(ctx)
+	defer end()
+	p := s.path
 	p.reown()
 	b, err := s.questioned(q)
 	if err != nil {
@@ -140,7 +152,11 @@ func (s *Source) resolve(ctx context.Context, b *batch) error {
 // what it will ask this gateway for is fetched ahead as if it had come itself.
 func (p *Path) Heard(dataset, generation string, at shuffle.Cursor, think time.Duration) {
 	s := p.sharedAs(dataset, generation)
-	if s == nil || at.Plan == nil || at.Epoch == nil {
+	if s == nil {
+		return
+	}
+	defer s.leave()
+	if at.Plan == nil || at.Epoch == nil {
 		return
 	}
 	p.reown()
@@ -151,20 +167,25 @@ func (p *Path) Heard(dataset, generation string, at shuffle.Cursor, think time.D
 // Held lists what is in memory of the shared datasets, what is needed soonest first.
 func (p *Path) Held() []peer.Chunk {
 	type held struct {
-		source *Source
-		chunk  int
-		due    time.Duration
+		chunk peer.Chunk
+		due   time.Duration
 	}
+	shared := map[*Source]bool{}
+	p.mu.Lock()
+	for _, s := range p.open {
+		shared[s] = s.name != ""
+	}
+	p.mu.Unlock()
 	var all []held
-	for _, n := range p.cache.Names() {
-		if s := n.Owner.(*Source); s.name != "" && s.resident(n.Chunk) {
-			all = append(all, held{s, n.Chunk, p.readers.Due(s, n.Chunk)})
+	for s, chunk := range p.inMemory() {
+		if shared[s] && s.resident(chunk) {
+			all = append(all, held{s.peerChunk(chunk), p.readers.Due(s, chunk)})
 		}
 	}
 	slices.SortFunc(all, func(a, b held) int { return cmp.Compare(a.due, b.due) })
 	out := make([]peer.Chunk, len(all))
 	for i, h := range all {
-		out[i] = h.source.peerChunk(h.chunk)
+		out[i] = h.chunk
 	}
 	return out
 }

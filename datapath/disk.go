@@ -32,22 +32,17 @@ const (
 // disk is the tier between memory and store. Its reads take no place in the store's gate.
 type disk struct {
 	next    tier
+	path    *Path
 	cache   *diskcache.Cache
 	gate    gate
-	queue   chan place
+	queue   chan uint64 // of what the tier knows chunks by
 	dropped atomic.Uint64
 	pace    pace
 }
 
-// place is one chunk of one source.
-type place struct {
-	source *Source
-	chunk  int
-}
-
 func newDisk(p *Path, c *diskcache.Cache) *disk {
 	c.Follow(p.untilRead)
-	return &disk{cache: c, gate: gate{limit: diskReads, idle: p.look}, queue: make(chan place, diskQueue)}
+	return &disk{path: p, cache: c, gate: gate{limit: diskReads, idle: p.look}, queue: make(chan uint64, diskQueue)}
 }
 
 // KeepOnDisk lets the path's disk tier, if it has one, hold the dataset's chunks. origin names the place where its shards
@@ -58,10 +53,12 @@ func (s *Source) KeepOnDisk(origin string) {
 	if d == nil {
 		return
 	}
+	s.path.mu.Lock()
 	s.onDisk = true
 	if !s.path.cfg.CheckSHA {
 		s.origin = sha256.Sum256([]byte(s.index.Generation() + "\x00" + origin))
 	}
+	s.path.mu.Unlock()
 	for i := range s.index.Chunks() {
 		d.cache.Adopt(s.diskKey(i), s.ref(i))
 	}
@@ -74,13 +71,25 @@ func (s *Source) diskKey(chunk int) diskcache.Key {
 
 func (s *Source) ref(chunk int) uint64 { return uint64(s.place)<<refChunks | uint64(chunk) }
 
+// find enters the source of a chunk that the disk tier knows by a number, nil if that is closed.
+func (p *Path) find(ref uint64) (s *Source, chunk int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	i, ok := slices.BinarySearchFunc(p.open, int(ref>>refChunks), func(s *Source, place int) int { return s.place - place })
+	if !ok || !p.open[i].enter() {
+		return nil, 0
+	}
+	return p.open[i], int(ref & (1<<refChunks - 1))
+}
+
 // untilRead tells the disk tier how long it is until a chunk will have to be read, from the demand of those who are known
 // to come for it. One in memory is there for its next use, so the one after counts.
 func (p *Path) untilRead(ref uint64) time.Duration {
-	p.mu.Lock()
-	s := p.open[ref>>refChunks]
-	p.mu.Unlock()
-	chunk := int(ref & (1<<refChunks - 1))
+	s, chunk := p.find(ref)
+	if s == nil {
+		return diskcache.Never
+	}
+	defer s.leave()
 	t := p.readers.Distance(s, chunk, s.resident(chunk))
 	if t == lookahead.Never {
 		return diskcache.Never
@@ -191,7 +200,7 @@ func (s *Source) keep(chunk int) {
 		return
 	}
 	select {
-	case s.path.disk.queue <- place{s, chunk}:
+	case s.path.disk.queue <- s.ref(chunk):
 	default:
 		s.path.disk.dropped.Add(1)
 	}
@@ -206,14 +215,22 @@ func (d *disk) run(ctx context.Context, started *sync.WaitGroup) {
 				select {
 				case <-ctx.Done():
 					return
-				case at := <-d.queue:
-					if l, ok := at.source.path.cache.Lease(at.source.chunks, 1, false, func(int) int { return at.chunk }); ok {
-						at.source.write(at.chunk, l.Bytes(0))
-						l.Close()
+				case ref := <-d.queue:
+					if s, chunk := d.path.find(ref); s != nil {
+						s.writeHeld(chunk)
+						s.leave()
 					}
 				}
 			}
 		})
+	}
+}
+
+// writeHeld writes a chunk to disk if it is in memory.
+func (s *Source) writeHeld(chunk int) {
+	if l, ok := s.path.cache.Lease(s.chunks, 1, false, func(int) int { return chunk }); ok {
+		s.write(chunk, l.Bytes(0))
+		l.Close()
 	}
 }
 

@@ -64,6 +64,9 @@ func newFleet(tb testing.TB, d *dataset, plan *shuffle.Plan, n int, cfg Config, 
 	for _, m := range f.members {
 		own := cfg
 		own.Budget, own.Peers, own.Debug = budget.New(total, 2*time.Second), m, true
+		if m.number > 0 {
+			own.Disk = nil // one gateway uses a disk
+		}
 		m.path = New(own)
 		m.source = m.path.Open(d.index, d.store, "set/")
 		m.source.Share("set")

@@ -88,6 +88,9 @@ func (p *Path) Pull(ctx context.Context, member string, held peer.Held) {
 	if s == nil {
 		return
 	}
+	defer s.leave()
+	ctx, end := s.until(ctx)
+	defer end()
 	w := &warming{source: s}
 	defer w.running.Wait()
 	for _, n := range held.Chunks {

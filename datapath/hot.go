@@ -2,6 +2,7 @@ package datapath
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -120,12 +121,35 @@ func (h *hot) open(n int64) *slab {
 // drop gives the oldest slab up.
 func (h *hot) drop() {
 	s := h.slabs[0]
-	h.slabs = h.slabs[1:]
+	h.slabs = slices.Delete(h.slabs, 0, 1)
 	for _, k := range s.keys {
 		delete(h.samples, k)
 	}
 	h.bytes -= s.buffer.Cost()
 	s.buffer.Close()
+}
+
+// forget drops the samples of a source, and the slabs that hold no others.
+func (h *hot) forget(s *Source) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	kept := h.slabs[:0]
+	for _, b := range h.slabs {
+		b.keys = slices.DeleteFunc(b.keys, func(k hotKey) bool {
+			if k.source == s {
+				delete(h.samples, k)
+			}
+			return k.source == s
+		})
+		if len(b.keys) > 0 {
+			kept = append(kept, b)
+			continue
+		}
+		h.bytes -= b.buffer.Cost()
+		b.buffer.Close()
+	}
+	clear(h.slabs[len(kept):])
+	h.slabs = kept
 }
 
 // expire gives everything up if nobody has asked for it for long.

@@ -77,8 +77,8 @@ func (p *Path) TryReserve(n int64) (release func(), ok bool) {
 }
 
 // decoding is memory for compressed chunks that have no room of their own. It is taken when a compressed
-// dataset is opened, and batches use it in turn. So a batch that holds memory waits for a turn at most: the
-// batch whose turn it is waits for no memory.
+// dataset is opened, and given back when the dataset is closed. Batches use it in turn. So a batch that
+// holds memory waits for a turn at most: the batch whose turn it is waits for no memory.
 type decoding struct {
 	cache *chunkcache.Cache[key]
 	size  atomic.Int64                 // stored and decoded bytes of the largest compressed chunk
@@ -110,20 +110,64 @@ func Takes(x *chunkindex.Index) (table, decoding int64) {
 	return 8 * int64(x.Chunks()), decoding
 }
 
-// grow sees to memory for the chunks of one more dataset.
-func (d *decoding) grow(x *chunkindex.Index) {
-	n := largestDecoding(x)
-	old := <-d.kept
-	if n > d.size.Load() {
-		d.size.Store(n)
-		if more, ok := d.cache.TryBuffer(n); ok {
-			if old != nil {
-				old.Close()
-			}
-			old = more
+// sizeDecoding works out how much memory to decode in the open sources need.
+func (p *Path) sizeDecoding() {
+	p.mu.Lock()
+	var n int64
+	for _, s := range p.open {
+		n = max(n, s.decodes)
+	}
+	p.decoding.size.Store(n)
+	p.mu.Unlock()
+}
+
+// grow takes memory of the size, if it can be had. It waits for its turn.
+func (d *decoding) grow() { d.putBack(<-d.kept) }
+
+// putBack ends the turn of a batch, or of grow.
+func (d *decoding) putBack(kept *chunkcache.Buffer[key]) {
+	d.kept <- d.fitted(kept, d.size.Load())
+	d.fit() // a dataset may have been closed just now
+}
+
+// fit gives back memory that the open sources do not need. It does not wait for its turn: the batch whose
+// turn it is calls fit in the end (putBack).
+func (d *decoding) fit() {
+	for n := int64(-1); n != d.size.Load(); {
+		select {
+		case kept := <-d.kept:
+			n = d.size.Load()
+			d.kept <- d.fitted(kept, n)
+		default:
+			return
 		}
 	}
-	d.kept <- old
+}
+
+// fitted returns memory of n bytes in place of what is kept. If there is none it returns what is kept.
+func (d *decoding) fitted(kept *chunkcache.Buffer[key], n int64) *chunkcache.Buffer[key] {
+	var have int64
+	if kept != nil {
+		have = int64(len(kept.Bytes()))
+	}
+	switch {
+	case have == n:
+		return kept
+	case n > 0 && have > n:
+		kept.Shrink(n)
+		return kept
+	}
+	var other *chunkcache.Buffer[key]
+	if n > 0 {
+		var ok bool
+		if other, ok = d.cache.TryBuffer(n); !ok {
+			return kept
+		}
+	}
+	if kept != nil {
+		kept.Close()
+	}
+	return other
 }
 
 // enter returns n bytes to decode a chunk in, until leave is called: what is free now, or else what is kept, in turn.
@@ -137,7 +181,7 @@ func (d *decoding) enter(ctx context.Context, n int64) (work []byte, leave func(
 			d.kept <- kept
 			return nil, nil, fmt.Errorf("decode a chunk of %d bytes, stored and decoded: %w", n, budget.ErrOverloaded)
 		}
-		return kept.Bytes()[:n], func() { d.kept <- kept }, nil
+		return kept.Bytes()[:n], func() { d.putBack(kept) }, nil
 	case <-ctx.Done():
 		return nil, nil, context.Cause(ctx)
 	}

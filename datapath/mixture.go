@@ -62,6 +62,24 @@ func (m *Mixture) Read(ctx context.Context, at shuffle.Cursor, chunks []chunkind
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
+	for i, p := range m.parts {
+		if !p.Source.enter() {
+			leaveAll(m.parts[:i])
+			return nil, fmt.Errorf("source %s: %w", p.Name, ErrClosed)
+		}
+	}
+	body, err := m.readBatch(ctx, at, chunks)
+	return leaveAfter(func() { leaveAll(m.parts) }, body, err)
+}
+
+// leaveAll ends a use of the sources of some parts.
+func leaveAll(parts []Part) {
+	for _, p := range parts {
+		p.Source.leave()
+	}
+}
+
+func (m *Mixture) readBatch(ctx context.Context, at shuffle.Cursor, chunks []chunkindex.ChunkRanges) (*chunkindex.Body, error) {
 	all, total, err := m.divide(at, chunks)
 	if err != nil {
 		return nil, err

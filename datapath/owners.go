@@ -47,20 +47,23 @@ type Peers interface {
 // what the member has not: all of it beside the member, something of it after the member.
 type Instead = func(ctx context.Context, beside bool) error
 
-// Share makes the dataset one of those that the path shares with its peers, if it has any. They know it by this name. It must be
-// called before the first Read.
+// Share makes the dataset one of those that the path shares with its peers, if it has any, until Close.
+// Peers know the dataset by this name, and ask for it from then on: so KeepOnDisk must be called before,
+// and the first Read comes after.
 func (s *Source) Share(name string) {
 	if s.path.cfg.Peers != nil {
+		s.path.mu.Lock()
+		defer s.path.mu.Unlock()
 		s.name = name
 	}
 }
 
-// sharedAs returns the source that peers know by a name, nil if there is none of this generation.
+// sharedAs enters the source that peers know by a name, nil if there is none of this generation.
 func (p *Path) sharedAs(name, generation string) *Source {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, s := range slices.Backward(p.open) {
-		if s.name == name && s.index.Generation() == generation {
+		if s.name == name && s.index.Generation() == generation && s.enter() {
 			return s
 		}
 	}

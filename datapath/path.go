@@ -78,8 +78,9 @@ type Path struct {
 	reowning sync.Mutex    // held to change view
 	view     atomic.Uint64 // the one that the table of readers was told of last
 
-	mu   sync.Mutex // guards open and shared, and when each was read
-	open []*Source
+	mu     sync.Mutex // guards what follows, when each source was read, its name and its place on disk
+	open   []*Source  // in the order of Open
+	opened int        // sources so far
 
 	sources                                        atomic.Uint64
 	storeReads, storeBytes, rangeReads, rangeBytes atomic.Uint64
@@ -225,6 +226,10 @@ func (t tableCache) Get(key chunkindex.CacheKey) (chunkindex.Cached, bool) {
 	return t.path.tables.Get(tableKey{t.source, key})
 }
 
+func (t tableCache) Close() {
+	t.path.tables.Drop(func(k tableKey) bool { return k.source == t.source })
+}
+
 func (t tableCache) Add(key chunkindex.CacheKey, c chunkindex.Cached) {
 	t.path.tables.Add(tableKey{t.source, key}, c)
 }
@@ -232,9 +237,9 @@ func (t tableCache) Add(key chunkindex.CacheKey, c chunkindex.Cached) {
 // Tables returns a cache for what one index reads of its chunks, under the path's budget.
 func (p *Path) Tables() chunkindex.TableCache { return tableCache{p, p.sources.Add(1)} }
 
-// Open returns the source of one dataset.
+// Open returns the source of one dataset. Source.Close ends it.
 func (p *Path) Open(x *chunkindex.Index, store objstore.RangeReader, prefix string) *Source {
-	s := &Source{path: p, index: x, store: store, prefix: prefix}
+	s := &Source{path: p, index: x, store: store, prefix: prefix, decodes: largestDecoding(x), uses: newUses()}
 	if !p.cfg.CheckSHA {
 		s.number = p.sources.Add(1)
 	}
@@ -242,11 +247,13 @@ func (p *Path) Open(x *chunkindex.Index, store objstore.RangeReader, prefix stri
 	for i := range x.Chunks() {
 		s.cost += chunkcache.Cost(x.Chunk(i).Length)
 	}
-	p.decoding.grow(x)
 	p.mu.Lock()
-	s.place = len(p.open)
+	s.place = p.opened
+	p.opened++
 	p.open = append(p.open, s)
 	p.mu.Unlock()
+	p.sizeDecoding()
+	p.decoding.grow()
 	return s
 }
 

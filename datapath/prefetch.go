@@ -75,38 +75,50 @@ func (p *Path) prefetch(ctx context.Context, now time.Time, started *sync.WaitGr
 	full := false
 	defer func() { p.gate.starve(full) }()
 	for n := range p.readers.Missing() {
-		if !p.brings(n, now) {
+		s := n.Dataset.(*Source)
+		if !s.enter() {
 			continue
 		}
-		p.short.Store(true) // before memory is looked at: what is freed from here on makes Run look again
-		if p.budget.Waiting() > 0 || !p.hasRoom(n) {
-			return
-		}
-		gate, group := p.gate, []lookahead.Need{n}
-		if p.disk.answers(n.Dataset.(*Source), n.Chunk) {
-			gate = &p.disk.gate
-		} else {
-			group = p.together(n, now)
-		}
-		most := p.gate.places()
-		if n.First {
-			most = early(most)
-		}
-		switch {
-		case gate.enterAhead(most):
-			if !p.start(ctx, group, gate, started) {
-				return
-			}
-		case gate == p.gate:
-			if full = true; !n.First {
-				return // the read that leaves makes Run look again
-			}
-		}
-		p.short.Store(false)
-		if len(p.kick) > 0 {
+		goesOn := p.fetch(ctx, n, now, started, &full)
+		s.leave()
+		if !goesOn {
 			return
 		}
 	}
+}
+
+// fetch starts a read of what one reader needs, if there are memory and a place for the read. It reports
+// whether to look for the next need, and sets full if the store's gate has no place.
+func (p *Path) fetch(ctx context.Context, n lookahead.Need, now time.Time, started *sync.WaitGroup, full *bool) (goesOn bool) {
+	if !p.brings(n, now) {
+		return true
+	}
+	p.short.Store(true) // before memory is looked at: what is freed from here on makes Run look again
+	if p.budget.Waiting() > 0 || !p.hasRoom(n) {
+		return false
+	}
+	gate, group := p.gate, []lookahead.Need{n}
+	if p.disk.answers(n.Dataset.(*Source), n.Chunk) {
+		gate = &p.disk.gate
+	} else {
+		group = p.together(n, now)
+	}
+	most := p.gate.places()
+	if n.First {
+		most = early(most)
+	}
+	switch {
+	case gate.enterAhead(most):
+		if !p.start(ctx, group, gate, started) {
+			return false
+		}
+	case gate == p.gate:
+		if *full = true; !n.First {
+			return false // the read that leaves makes Run look again
+		}
+	}
+	p.short.Store(false)
+	return len(p.kick) == 0
 }
 
 // brings reports whether a need is a reason to read the whole chunk: that pays for it, or for later
@@ -170,12 +182,17 @@ func (p *Path) start(ctx context.Context, group []lookahead.Need, gate *gate, st
 		chunks[i] = n.Chunk
 	}
 	f := &fetch{load: load{source: group[0].Dataset.(*Source), held: gate}, chunks: chunks}
-	read, cancel := context.WithCancel(ctx)
+	if !f.source.enter() {
+		gate.leaveAhead(true)
+		return false
+	}
+	read, cancel := f.source.until(ctx)
 	flying := &flight{f.source, chunks, cancel}
 	p.flights.Store(flying, nil)
 	done := func() {
 		p.flights.Delete(flying)
 		cancel()
+		f.source.leave()
 	}
 	wait, err := p.cache.Start(read, f.request())
 	if err != nil {
@@ -212,8 +229,12 @@ type flight struct {
 func (p *Path) giveUp() {
 	for f := range p.flights.Range {
 		f := f.(*flight)
+		if !f.source.enter() {
+			continue // it has been given up
+		}
 		if !slices.ContainsFunc(f.chunks, func(c int) bool { return p.readers.Expected(f.source, c) }) {
 			f.cancel()
 		}
+		f.source.leave()
 	}
 }

@@ -42,7 +42,7 @@ type rank struct {
 	source *Source          // that it reads
 	reader *peer.Reader     // as of its last request
 	visit  *lookahead.Visit // its last one
-	ctx    context.Context  // ends when the rank is forgotten
+	ctx    context.Context  // ends when the rank is forgotten, or the source is to be closed
 	leave  context.CancelFunc
 }
 
@@ -75,7 +75,7 @@ func (a *readAhead) come(s *Source, at shuffle.Cursor, b *batch, far bool) *rank
 		return nil
 	} else {
 		r = &rank{source: s}
-		r.ctx, r.leave = context.WithCancel(a.ctx)
+		r.ctx, r.leave = s.until(a.ctx)
 		a.ranks = append(a.ranks, r)
 	}
 	r.Come(at)
@@ -94,8 +94,12 @@ func (a *readAhead) begin(r *rank) {
 	if r.ctx.Err() != nil || a.limits.Left(a.held) < a.limits.Run() || a.path.budget.Waiting() > 0 {
 		return
 	}
+	if !r.source.enter() {
+		return
+	}
 	n := r.Next()
 	if n == nil {
+		r.source.leave()
 		return
 	}
 	n.Came.done = make(chan struct{})
@@ -106,6 +110,7 @@ func (a *readAhead) begin(r *rank) {
 		close(n.Came.done)
 		a.release(n)
 		a.begin(r)
+		r.source.leave()
 	})
 }
 

@@ -26,7 +26,8 @@ import (
 const usualScenarios = 2_000
 
 // A scenario is a store that fails in every way, a budget that is often too small, now and then a disk that somebody
-// damages, and readers of two sources that come, warm, wait, hold and go away, under a fake clock. Each read must end
+// damages, readers of two sources that come, warm, wait, hold and go away, and other sources that are opened, read and
+// closed meanwhile, under a fake clock. Each read must end
 // in the stored bytes or an explicit error by its deadline and a second, and nothing may be left over.
 func TestSimulatedScenarios(t *testing.T) {
 	lengths := make([]int, 240)
@@ -106,6 +107,10 @@ func (d *dataset) simulate(t *testing.T, seed uint64, disk *diskcache.Cache, end
 				mu.Unlock()
 			}
 		})
+	}
+	for range rnd.IntN(3) {
+		r := &simulated{rnd: rand.New(rand.NewPCG(rnd.Uint64(), 15)), data: d, plan: plans[rnd.IntN(2)]}
+		readers.Go(func() { r.comeAndGo(t, p) })
 	}
 	readers.Wait()
 	stop()
@@ -188,6 +193,31 @@ type simulated struct {
 	data *dataset
 	s    *Source
 	plan *shuffle.Plan
+}
+
+// comeAndGo opens the dataset a few times, reads, and closes it.
+func (r *simulated) comeAndGo(t *testing.T, p *Path) {
+	for range 1 + r.rnd.IntN(3) {
+		time.Sleep(time.Duration(r.rnd.IntN(2000)) * time.Millisecond)
+		r.s = p.Open(r.data.index, r.data.store, "set/")
+		if r.rnd.IntN(2) == 0 {
+			r.s.KeepOnDisk("here")
+		}
+		for range r.rnd.IntN(4) {
+			r.read(t)
+		}
+		r.s.Close()
+		for _, n := range p.cache.Names() {
+			if n.Owner == r.s {
+				t.Errorf("chunk %d of a source that is closed is in memory under its name", n.Chunk)
+			}
+		}
+		for _, x := range p.Readers() {
+			if x.Dataset == r.s {
+				t.Error("got a reader of a source that is closed")
+			}
+		}
+	}
 }
 
 // read reads one batch, checks what it got, and says how it ended.

@@ -17,28 +17,39 @@ import (
 
 // Source reads batches of one dataset. It is safe for concurrent use.
 type Source struct {
-	path   *Path
-	number uint64 // among the path's sources, 0 where their chunks are the same for all
-	place  int    // in the order of Open
-	index  *chunkindex.Index
-	chunks *chunkcache.Table[key] // those in memory, and on their way
-	store  objstore.RangeReader
-	prefix string
-	cost   int64     // of all its chunks in memory
-	seen   time.Time // when it was last read by a plan, guarded by the path
-	onDisk bool      // its chunks may be kept on disk
-	origin [32]byte  // on whose word, there; zero where they are proved by SHA-256
-	name   string    // under which peers know it; "": they do not
+	path    *Path
+	number  uint64 // among the path's sources, 0 where their chunks are the same for all
+	place   int    // its number in the order of Open
+	index   *chunkindex.Index
+	chunks  *chunkcache.Table[key] // those in memory, and on their way
+	store   objstore.RangeReader
+	prefix  string
+	cost    int64     // of all its chunks in memory
+	decodes int64     // bytes that its largest compressed chunk is decoded in; 0: none is compressed
+	seen    time.Time // when it was last read by a plan, guarded by the path
+	onDisk  bool      // its chunks may be kept on disk
+	origin  [32]byte  // on whose word, there; zero where they are proved by SHA-256
+	name    string    // under which peers know it; "": they do not
 
 	owners atomic.Pointer[owners] // nil: nobody has asked for one
+
+	uses *uses
 }
 
 // Read brings all ranges of one batch. at says where the reader stands (zero: no plan); it changes speed only.
-// Errors: *chunkindex.RangeError, budget.ErrTooLarge, budget.ErrOverloaded, or the context's.
+// Errors: *chunkindex.RangeError, budget.ErrTooLarge, budget.ErrOverloaded, ErrClosed, or the context's.
 func (s *Source) Read(ctx context.Context, at shuffle.Cursor, chunks []chunkindex.ChunkRanges) (*chunkindex.Body, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
+	if !s.enter() {
+		return nil, ErrClosed
+	}
+	body, err := s.readBatch(ctx, at, chunks)
+	return leaveAfter(s.leave, body, err)
+}
+
+func (s *Source) readBatch(ctx context.Context, at shuffle.Cursor, chunks []chunkindex.ChunkRanges) (*chunkindex.Body, error) {
 	b, err := s.newBatch(chunks)
 	if err != nil {
 		return nil, err

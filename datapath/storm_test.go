@@ -16,8 +16,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Three gateways with little memory whose views differ and change, whose wires fail, lie and stand still, in front of a store that does the
-// same: each read ends in the stored bytes or an explicit error by its deadline and a second, and nothing is left over.
+// Three gateways with little memory whose views differ and change, whose wires fail, lie and stand still, and which open and close the dataset
+// meanwhile, in front of a store that fails, lies and stands still: each read ends in the stored bytes or an explicit error by its deadline and a second, and nothing is left over.
 func TestStormBetweenGateways(t *testing.T) {
 	lengths := make([]int, 240)
 	for i := range lengths {
@@ -75,6 +75,11 @@ func (d *dataset) storm(t *testing.T, seed uint64, ended map[string]int) {
 			}
 		})
 	}
+	for range rnd.IntN(3) {
+		guest := rand.New(rand.NewPCG(rnd.Uint64(), 104))
+		m := f.members[rnd.IntN(3)]
+		readers.Go(func() { m.reopen(guest) })
+	}
 	readers.Wait()
 	got := f.stats()
 	ended["peer bytes"] += int(got.PeerBytes)
@@ -82,6 +87,17 @@ func (d *dataset) storm(t *testing.T, seed uint64, ended map[string]int) {
 	ended["former"] += int(got.FormerChunks)
 	ended["lies"] += int(got.PeerLies)
 	ended["failed"] += int(got.PeerFailed)
+}
+
+// reopen opens the dataset a few times under the name that the others ask for, and closes it.
+func (m *member) reopen(rnd *rand.Rand) {
+	for range 1 + rnd.IntN(4) {
+		s := m.path.Open(m.fleet.index, m.fleet.store, "set/")
+		s.Share("set")
+		time.Sleep(time.Duration(rnd.IntN(1000)) * time.Millisecond)
+		s.Close()
+		time.Sleep(time.Duration(rnd.IntN(100)) * time.Millisecond)
+	}
 }
 
 // storms makes what happens to the questions of one member, and to its view meanwhile.

@@ -25,6 +25,12 @@ func (s *Source) Warm(ctx context.Context, at shuffle.Cursor) (chunkindex.Warmed
 	if err := context.Cause(ctx); err != nil {
 		return chunkindex.Warmed{}, err
 	}
+	if !s.enter() {
+		return chunkindex.Warmed{}, ErrClosed
+	}
+	defer s.leave()
+	ctx, end := s.until(ctx)
+	defer end()
 	s.path.reown()
 	s.path.readers.Announce(s, at, time.Now())
 	w := &warming{source: s, room: s.path.warmRoom(s)}
@@ -72,9 +78,9 @@ func (s *Source) inOrder(at shuffle.Cursor) iter.Seq[shuffle.Span] {
 // warmRoom is how many bytes of memory may be filled for s beside what somebody comes for already.
 func (p *Path) warmRoom(s *Source) int64 {
 	room := ahead(p.budget.Total())
-	for _, n := range p.cache.Names() {
-		if o := n.Owner.(*Source); o == s || p.readers.Due(o, n.Chunk) != lookahead.Never {
-			room -= o.Cost(n.Chunk)
+	for o, chunk := range p.inMemory() {
+		if o == s || p.readers.Due(o, chunk) != lookahead.Never {
+			room -= o.Cost(chunk)
 		}
 	}
 	return room

@@ -192,13 +192,18 @@ func (c *Cache[K]) evict(due int64) *slot {
 	if e == nil {
 		return nil
 	}
-	delete(c.entries, e.key)
-	e.gone()
-	c.stats.Chunks--
 	c.stats.Evictions++
 	if e.due <= Soon {
 		c.stats.Expected++
 	}
+	return c.takeOut(e)
+}
+
+// takeOut takes a chunk out of memory that is not listed as idle any more, and returns its slot.
+func (c *Cache[K]) takeOut(e *entry[K]) *slot {
+	delete(c.entries, e.key)
+	e.gone()
+	c.stats.Chunks--
 	c.stats.Bytes -= e.slot.class
 	if c.debug {
 		e.slot.poison()

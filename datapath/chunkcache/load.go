@@ -210,7 +210,9 @@ func (c *Cache[K]) start(ctx context.Context, req *Request[K], l *Leases[K], mis
 		}
 		c.stats.Loads += uint64(len(chunks))
 		c.stats.LoadsActive += int64(len(chunks))
+		req.Table.loads.Add(1)
 		c.loads.Go(func() {
+			defer req.Table.loads.Done()
 			defer cancel()
 			c.run(loadCtx, together, req.Load)
 		})

@@ -89,6 +89,20 @@ func (o *Objects[K, V]) add(key K, value V, n int64, instead bool) bool {
 	return ok
 }
 
+// Drop drops the values of some keys. Others may be asked for meanwhile.
+func (o *Objects[K, V]) Drop(which func(K) bool) {
+	o.mu.Lock()
+	keys := o.list.Keys()
+	o.mu.Unlock()
+	for _, k := range keys {
+		if which(k) {
+			o.mu.Lock()
+			o.list.Remove(k)
+			o.mu.Unlock()
+		}
+	}
+}
+
 // Bytes returns what the values hold.
 func (o *Objects[K, V]) Bytes() int64 {
 	o.mu.Lock()

@@ -1,6 +1,10 @@
 package chunkcache
 
-import "sync/atomic"
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+)
 
 // Dataset is what a table knows of its data set. Its functions run under the cache's lock: they must be
 // quick, must not call the cache, and must not wait for a lock that is held while the cache is called.
@@ -26,6 +30,8 @@ type Chunk[K comparable] struct {
 type Table[K comparable] struct {
 	of     Dataset[K]
 	chunks []atomic.Pointer[entry[K]] // nil: neither in memory nor on its way, as far as the table knows
+	loads  sync.WaitGroup             // that requests with this table have started
+	closed bool                       // guarded by the cache's lock
 }
 
 // NewTable returns the table of a data set of so many chunks.
@@ -90,8 +96,9 @@ func (c *Cache[K]) find(t *Table[K], chunk int) (*entry[K], Chunk[K]) {
 	return e, of
 }
 
-// found lets its tables find an entry again.
+// found lets its tables find an entry again, but for those that were closed meanwhile.
 func (e *entry[K]) found() {
+	e.places = slices.DeleteFunc(e.places, func(p place[K]) bool { return p.table.closed })
 	for _, p := range e.places {
 		p.table.chunks[p.chunk].Store(e)
 	}
@@ -104,12 +111,14 @@ func (e *entry[K]) lost() {
 	}
 }
 
-// gone tells the data sets that an entry is not there any more.
+// gone tells the data sets that an entry is not there any more. The entry forgets them: the last choice
+// of a chunk to evict (idle.runners) may hold the entry still.
 func (e *entry[K]) gone() {
 	e.lost()
 	for _, p := range e.places {
 		p.table.of.Gone(p.chunk, e.due <= Soon)
 	}
+	e.places = nil
 }
 
 // names is how many names of an entry count when it is asked when it is due: a data set of equal chunks has
@@ -125,6 +134,49 @@ func (e *entry[K]) next(enough int64) int64 {
 		}
 	}
 	return due
+}
+
+// Close ends a table. It waits for the loads that requests with the table have started: requests with
+// other tables may wait for them too. Then it gives back the chunks that no other table finds. The
+// caller holds no leases that it took with the table, and does not use the table any more.
+func (c *Cache[K]) Close(t *Table[K]) {
+	t.loads.Wait()
+	c.mu.Lock()
+	t.closed = true
+	c.mu.Unlock()
+	for chunk := range t.chunks {
+		if !t.Contains(chunk) {
+			continue
+		}
+		c.mu.Lock() // for one chunk at a time: requests for other tables wait
+		s := c.forget(t, chunk)
+		c.mu.Unlock()
+		if s != nil {
+			s.drop()
+		}
+	}
+}
+
+// forget takes all names off a chunk by which a table knows it. It returns the slot if the chunk has no
+// other name.
+func (c *Cache[K]) forget(t *Table[K], chunk int) *slot {
+	e := t.chunks[chunk].Load()
+	if e == nil { // evicted meanwhile
+		return nil
+	}
+	others := make([]place[K], 0, len(e.places))
+	for _, p := range e.places {
+		if p.table == t {
+			t.chunks[p.chunk].Store(nil)
+		} else {
+			others = append(others, p)
+		}
+	}
+	if e.places = others; len(others) > 0 {
+		return nil
+	}
+	c.idle.remove(e)
+	return c.takeOut(e)
 }
 
 // Names returns one name of each chunk in memory or on its way there.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/internal/budget"
@@ -138,4 +139,61 @@ func TestChunksOfOneKeyAreOne(t *testing.T) {
 		t.Errorf("the data set heard of %v, want of chunks 2 and 1 that went and of chunk 0 that did not come", gone)
 	}
 	c.Drop()
+}
+
+// A table that is closed lets go of its chunks, once under each number, and of no other table's; of a load that everybody has left and that
+// ends later, too. Close waits for the loads that the table's requests have started.
+func TestATableIsClosed(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		b := budget.New(1<<20, 0)
+		c := New[int](Config{Budget: b, Debug: true})
+		of := Dataset[int]{Chunk: func(k int) Chunk[int] { return Chunk[int]{Key: k / 2, Size: 100} }} // two numbers of each key
+		stays, goes := NewTable(10, of), NewTable(10, of)
+		load := func(ctx context.Context, table *Table[int], took time.Duration, chunks ...int) {
+			wait, err := c.Start(ctx, Request[int]{Table: table, Chunks: chunks, Load: func(_ context.Context, fills []*Fill[int]) error {
+				time.Sleep(took)
+				fills[0].Publish()
+				return nil
+			}})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if l, err := wait(); err == nil {
+				l.Close()
+			}
+		}
+		load(t.Context(), stays, 0, 0, 1)
+		load(t.Context(), goes, 0, 0, 2, 3, 4)
+		ctx, leave := context.WithCancel(t.Context())
+		go load(ctx, stays, time.Hour, 6)
+		synctest.Wait()
+		go load(ctx, goes, 0, 6) // joins
+		go load(ctx, goes, time.Minute, 8)
+		synctest.Wait()
+		leave()
+		synctest.Wait()
+		begun := time.Now()
+		c.Close(goes)
+		if took := time.Since(begun); took != time.Minute {
+			t.Errorf("close took %v, want 1m: until the load is there that was under way", took)
+		}
+		if names := c.Names(); len(names) != 1 || !stays.Resident(0) || !stays.Resident(1) || c.Stats().Chunks != 1 {
+			t.Errorf("got %d names and %+v, want the chunk of the other table", len(names), c.Stats())
+		}
+		for k := range 10 {
+			if goes.Contains(k) {
+				t.Errorf("a table that is closed finds chunk %d", k)
+			}
+		}
+		time.Sleep(time.Hour)
+		if goes.Contains(6) || !stays.Resident(6) {
+			t.Errorf("a load that all had left has brought a chunk: closed table %v, other table %v, want no, yes", goes.Contains(6), stays.Resident(6))
+		}
+		c.Close(stays)
+		if got := b.InUse() - c.Free(); got != 0 || c.Stats().Chunks != 0 {
+			t.Errorf("all tables are closed: got %d bytes that are not free, %+v", got, c.Stats())
+		}
+		c.Drop()
+	})
 }

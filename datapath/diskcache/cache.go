@@ -178,6 +178,20 @@ func (c *Cache) Adopt(key Key, ref uint64) {
 	}
 }
 
+// Disown forgets the number by which the owner knows a chunk, and reports whether it was this one. Until
+// the chunk is adopted again nobody is known to come for it.
+func (c *Cache) Disown(key Key, ref uint64) bool {
+	n := key.name()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e, ok := c.entries[n]
+	if ok = ok && e.ref == ref; ok {
+		e.ref = unowned
+		c.entries[n] = e
+	}
+	return ok
+}
+
 // tell passes on that reads or writes were turned off by an error, or on.
 func (c *Cache) tell(what string, err error) {
 	if c.cfg.Tell != nil {

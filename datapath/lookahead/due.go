@@ -145,8 +145,9 @@ func (s *standing) own(chunk uint64) uint64 {
 // memory is not what memory keeps.
 func (r *Readers) Distance(d Dataset, chunk int, again bool) time.Duration {
 	first, second := Never, Never
-	if r.cfg.Mine == nil || r.cfg.Mine(d, chunk) {
-		for _, x := range (*r.known.Load())[d] {
+	readers := (*r.known.Load())[d]
+	if len(readers) > 0 && (r.cfg.Mine == nil || r.cfg.Mine(d, chunk)) {
+		for _, x := range readers {
 			s := x.stands.Load()
 			if !s.comesFor(uint64(chunk)) {
 				continue

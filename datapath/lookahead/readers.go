@@ -109,7 +109,7 @@ func prepare(e *shuffle.Epoch) { e.Next(0, 0) }
 func (r *Readers) unlock() {
 	for len(r.lacking) > 0 {
 		x := r.lacking[0]
-		r.lacking = r.lacking[1:]
+		r.lacking = slices.Delete(r.lacking, 0, 1)
 		plan, number := x.at.Plan, x.coming
 		if plan == nil { // the reader has gone
 			continue
@@ -194,6 +194,24 @@ func (r *Readers) Forget(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.dropIdle(now)
+}
+
+// Drop forgets all readers and ranks of a data set. No visit of the data set is open, and none begins.
+func (r *Readers) Drop(d Dataset) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, x := range slices.Clone(r.all) {
+		if x.dataset == d {
+			r.remove(x)
+		}
+	}
+	r.lacking = slices.DeleteFunc(r.lacking, func(x *reader) bool { return x.dataset == d })
+	for _, k := range r.ranks.Keys() {
+		if k.Dataset == d {
+			r.ranks.Remove(k)
+		}
+	}
+	r.publish()
 }
 
 // Changes returns a count that grows when readers go, or come for other chunks than was to be

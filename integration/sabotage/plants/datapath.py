@@ -200,7 +200,7 @@ PLANTS = [
     (
         "datapath keeps no memory to decode in",
         "./datapath TestDecodersDoNotWaitForEachOther",
-        [("datapath/memory.go", "TryBuffer(n); ok {\n\t\t\tif old", "TryBuffer(n); ok && n < 0 {\n\t\t\tif old")],
+        [("datapath/memory.go", "if other, ok = d.cache.TryBuffer(n); !ok {", "if other, ok = nil, false; !ok {")],
     ),
     (
         "datapath waits for memory with a part of a mixture's batch in hand",
@@ -220,7 +220,7 @@ PLANTS = [
     (
         "datapath has two batches decode in one memory",
         "./datapath TestDecodersDoNotWaitForEachOther",
-        [("datapath/memory.go", "return kept.Bytes()[:n], func() { d.kept <- kept }, nil", "d.kept <- kept\n\t\treturn kept.Bytes()[:n], func() {}, nil")],
+        [("datapath/memory.go", "return kept.Bytes()[:n], func() { d.putBack(kept) }, nil", "d.kept <- kept\n\t\treturn kept.Bytes()[:n], func() {}, nil")],
     ),
     (
         "every failed chunk is looked at to note one more",

@@ -1,0 +1,164 @@
+// This file ends a source: who uses it, and what of it the path lets go of.
+
+package datapath
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/datapath/diskcache"
+)
+
+// ErrClosed says that a source is closed.
+var ErrClosed = errors.New("the dataset is closed")
+
+// uses counts the uses of a source.
+type uses struct {
+	open    atomic.Int64            // and closed in sum once the source is to be closed: then it is below 0
+	once    sync.Once               // done by Close
+	closing context.Context         // ends when the source is to be closed
+	end     context.CancelCauseFunc // ends closing
+	ended   chan struct{}           // closed when the last use ends after that
+}
+
+// closed is added to the open uses.
+const closed = math.MinInt64
+
+func newUses() *uses {
+	u := &uses{ended: make(chan struct{})}
+	u.closing, u.end = context.WithCancelCause(context.Background())
+	return u
+}
+
+// enter begins a use of the source, which ends with leave. It reports false if the source is closed,
+// or to be closed. During a use the index stays open. A use may begin within another one; it is refused
+// if Close was called in between.
+func (s *Source) enter() bool {
+	for {
+		n := s.uses.open.Load()
+		if n < 0 {
+			return false
+		}
+		if s.uses.open.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+}
+
+// leave ends a use.
+func (s *Source) leave() {
+	if s.uses.open.Add(-1) == closed {
+		close(s.uses.ended)
+	}
+}
+
+// leaveAfter ends a use when the body that it has brought is closed, or now if it has brought an error.
+func leaveAfter(leave func(), body *chunkindex.Body, err error) (*chunkindex.Body, error) {
+	if err != nil {
+		leave()
+		return nil, err
+	}
+	body.OnClose(leave)
+	return body, nil
+}
+
+// until returns a context that ends with ctx, and when the source is to be closed.
+func (s *Source) until(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(s.uses.closing, func() { cancel(ErrClosed) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}
+}
+
+// Close ends the source. It ends what the path does for the source by itself or for peers, and calls of
+// Warm. It waits until these have ended, and for calls of Read, for open bodies, and for loads that
+// other sources wait for. Then the path lets go of the source and of its memory; only chunks stay that
+// another source has too. After Close the path does not use the index, and calls get ErrClosed. What is
+// on disk stays there.
+func (s *Source) Close() { s.uses.once.Do(s.close) }
+
+func (s *Source) close() {
+	p := s.path
+	p.mu.Lock()
+	p.open = slices.DeleteFunc(p.open, func(o *Source) bool { return o == s })
+	p.mu.Unlock()
+	s.uses.end(ErrClosed)
+	if s.uses.open.Add(closed) != closed {
+		<-s.uses.ended
+	}
+	p.ahead.forget(func(r *rank) bool { return r.source == s })
+	p.readers.Drop(s)
+	s.handOver()
+	p.cache.Close(s.chunks)
+	p.hot.forget(s)
+	p.sizeDecoding()
+	p.decoding.fit()
+	p.look()
+}
+
+// handOver lets other sources find those chunks, in memory and on disk, that they have too.
+func (s *Source) handOver() {
+	p := s.path
+	chunks, files := map[key]bool{}, map[diskcache.Key]bool{}
+	for i := range s.index.Chunks() {
+		if s.number == 0 && s.chunks.Contains(i) {
+			chunks[s.key(i)] = true
+		}
+		if s.onDisk && p.disk.cache.Disown(s.diskKey(i), s.ref(i)) {
+			files[s.diskKey(i)] = true
+		}
+	}
+	p.mu.Lock()
+	others := map[*Source]bool{} // whether they may be on disk
+	for _, o := range p.open {
+		others[o] = o.onDisk
+	}
+	p.mu.Unlock()
+	for o, onDisk := range others {
+		if o.enter() {
+			o.takeOver(chunks, files, onDisk)
+			o.leave()
+		}
+	}
+}
+
+// takeOver lets the source find those of some chunks and files that it has too.
+func (s *Source) takeOver(chunks map[key]bool, files map[diskcache.Key]bool, onDisk bool) {
+	if len(chunks) == 0 && (!onDisk || len(files) == 0) {
+		return
+	}
+	for i := range s.index.Chunks() {
+		if chunks[s.key(i)] {
+			s.path.cache.Resident(s.chunks, i)
+		}
+		if onDisk && files[s.diskKey(i)] {
+			s.path.disk.cache.Adopt(s.diskKey(i), s.ref(i))
+		}
+	}
+}
+
+// inMemory yields the chunks in memory or on their way there, each under one name, during a use of its
+// source.
+func (p *Path) inMemory() iter.Seq2[*Source, int] {
+	return func(yield func(*Source, int) bool) {
+		for _, n := range p.cache.Names() {
+			s := n.Owner.(*Source)
+			if !s.enter() {
+				continue
+			}
+			goesOn := yield(s, n.Chunk)
+			s.leave()
+			if !goesOn {
+				return
+			}
+		}
+	}
+}

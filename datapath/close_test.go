@@ -1,0 +1,384 @@
+package datapath
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+	"weak"
+
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/cluster/peer"
+	"github.com/millrace-data/millrace/datapath/diskcache"
+	"github.com/millrace-data/millrace/internal/bubble"
+	"github.com/millrace-data/millrace/internal/objstore/memstore"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// reopen opens the dataset once more, with an index and a source of its own.
+func (d *dataset) reopen(tb testing.TB, p *Path) (*dataset, *Source) {
+	tb.Helper()
+	own := *d
+	var err error
+	own.index, err = chunkindex.Open(context.Background(), d.store, "set/", chunkindex.OpenOptions{Tables: p.Tables()})
+	must(tb, err)
+	return &own, p.Open(own.index, d.store, "set/")
+}
+
+// first is a cursor at the first batch of an epoch.
+func first(plan *shuffle.Plan, epoch, batch uint64) shuffle.Cursor {
+	return shuffle.Cursor{Plan: plan, Epoch: plan.Epoch(epoch), End: batch, BatchSize: batch}
+}
+
+// openedOnce is what must be gone when a source and its index are closed.
+type openedOnce struct {
+	source weak.Pointer[Source]
+	index  weak.Pointer[chunkindex.Index]
+}
+
+// empty fails the test unless a path without sources holds nothing any more.
+func (p *Path) empty(tb testing.TB, was ...openedOnce) {
+	tb.Helper()
+	counts := map[string]int64{
+		"readers": int64(len(p.Readers())), "bytes of tables": p.tables.Bytes(), "bytes of hot samples": p.hot.held(),
+		"chunks": p.cache.Stats().Chunks, "names of chunks": int64(len(p.cache.Names())),
+		"bytes to decode in": p.decoding.size.Load(), "bytes of the budget that are not free": p.budget.InUse() - p.cache.Free(),
+	}
+	p.mu.Lock()
+	counts["sources"] = int64(len(p.open))
+	p.mu.Unlock()
+	p.ahead.mu.Lock()
+	counts["ranks read ahead for"], counts["bytes that runs hold"] = int64(len(p.ahead.ranks)), p.ahead.held
+	p.ahead.mu.Unlock()
+	p.hot.mu.Lock()
+	counts["hot samples"] = int64(len(p.hot.samples))
+	p.hot.mu.Unlock()
+	for what, got := range counts {
+		if got != 0 {
+			tb.Errorf("all sources are closed: got %d %s, want none", got, what)
+		}
+	}
+	for _, o := range was {
+		for range 100 {
+			if runtime.GC(); o.source.Value() == nil && o.index.Value() == nil {
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		if s, x := o.source.Value(), o.index.Value(); s != nil || x != nil {
+			tb.Errorf("got source %t and index %t in memory after they were closed, want neither", s != nil, x != nil)
+		}
+	}
+}
+
+// use opens the dataset, reads it in all ways, and closes it.
+func (d *dataset) use(t *testing.T, p *Path) openedOnce {
+	t.Helper()
+	d, s := d.reopen(t, p)
+	s.KeepOnDisk("here")
+	s.Share("set")
+	plan := d.plan(t, shuffle.Window, 4)
+	_, err := s.Warm(t.Context(), first(plan, 1, 20))
+	must(t, err)
+	d.readEpoch(t, s, plan, 0, 20)
+	readHot(t, p, d, s, []uint64{1, 50, 99}, 1000)
+	_, err = d.index.Names(t.Context(), 0)
+	must(t, err)
+	chunks := d.ranges(t, []uint64{3, 70})
+	body, err := p.Answer(t.Context(), d.wants(chunks))
+	must(t, err)
+	must(t, d.check(chunks, body))
+	body.Close()
+	p.Heard("set", d.index.Generation(), first(plan, 3, 20), time.Second)
+	was := openedOnce{weak.Make(s), weak.Make(d.index)}
+	s.Close()
+	must(t, d.index.Close())
+	return was
+}
+
+// alone is a cluster without other gateways.
+type alone struct{ Peers }
+
+func (alone) Owner(peer.Chunk, ...string) string { return "" }
+func (alone) Former(peer.Chunk) string           { return "" }
+func (alone) Share(string) float64               { return 1 }
+func (alone) View() uint64                       { return 1 }
+
+// A source that is closed leaves nothing behind in a path that goes on, however its dataset is stored, and other sources keep what they have.
+func TestCloseLetsGoOfEverything(t *testing.T) {
+	for _, form := range forms() {
+		for _, checked := range []bool{false, true} {
+			d := newDatasetOf(t, form, 200, same(100, 3000), 10, 16<<10)
+			other := newDataset(t, 201, same(60, 3000), 10, 16<<10)
+			disk, err := diskcache.Open(diskcache.Config{Dir: t.TempDir(), MaxBytes: 1 << 20})
+			must(t, err)
+			p := newPath(t, Config{Budget: bud(8 << 20), CheckSHA: checked, Disk: disk, Peers: alone{}})
+			ctx, stop := context.WithCancel(t.Context())
+			var run sync.WaitGroup
+			run.Go(func() { _ = p.Run(ctx) })
+			stays := p.Open(other.index, other.store, "set/")
+			plan := other.plan(t, shuffle.None, 0)
+			other.readEpoch(t, stays, plan, 0, 20)
+			var was []openedOnce
+			for range 3 {
+				was = append(was, d.use(t, p))
+			}
+			before := p.Stats().StoreReads
+			other.readEpoch(t, stays, plan, 0, 20)
+			if got := p.Stats().StoreReads - before; got != 0 {
+				t.Errorf("%s: got %d store reads for a source that stays open and was in memory, want none", form, got)
+			}
+			stays.Close()
+			p.empty(t, was...)
+			stop()
+			run.Wait()
+			disk.Close()
+		}
+	}
+}
+
+// A dataset that grew starts with the chunks of its older generation, in memory and on disk, when that is closed; what only the older one
+// has goes.
+func TestClosedGenerationLeavesItsChunksToTheNextOne(t *testing.T) {
+	old, grown := newDataset(t, 202, same(60, 3000), 20, 16<<10), newDataset(t, 202, same(80, 3000), 20, 16<<10)
+	for _, checked := range []bool{false, true} {
+		disk, err := diskcache.Open(diskcache.Config{Dir: t.TempDir(), MaxBytes: 4 << 20})
+		must(t, err)
+		p := newPath(t, Config{Budget: bud(8 << 20), CheckSHA: checked, Disk: disk})
+		ctx, stop := context.WithCancel(t.Context())
+		var run sync.WaitGroup
+		run.Go(func() { _ = p.Run(ctx) })
+		before := p.Open(old.index, old.store, "set/")
+		before.KeepOnDisk("here")
+		old.readEpoch(t, before, old.plan(t, shuffle.None, 0), 0, 20)
+		for disk.Stats().Chunks < int64(old.index.Chunks()) {
+			time.Sleep(time.Millisecond)
+		}
+		after := p.Open(grown.index, grown.store, "set/")
+		after.KeepOnDisk("here")
+		before.Close()
+		got := map[string]int{}
+		for i := range grown.index.Chunks() {
+			if after.resident(i) {
+				got["in memory"]++
+			}
+			if disk.Disown(after.diskKey(i), after.ref(i)) {
+				got["on disk"]++
+			}
+		}
+		want := 0
+		if checked {
+			want = old.index.Chunks()
+		}
+		if got["in memory"] != want || got["on disk"] != want || p.cache.Stats().Chunks != int64(want) {
+			t.Errorf("SHA-256 checked %v: got %v of the next generation and %d chunks in all, want %d", checked, got, p.cache.Stats().Chunks, want)
+		}
+		old.store.SetFault(down)
+		grown.readEpoch(t, after, grown.plan(t, shuffle.None, 0), 0, 20)
+		old.store.SetFault(nil)
+		after.Close()
+		p.empty(t)
+		stop()
+		run.Wait()
+		disk.Close()
+	}
+}
+
+// Close ends what the path does for a source by itself and for peers, and waits for nothing else than that.
+func TestCloseEndsWhatIsUnderWay(t *testing.T) {
+	d := newDataset(t, 203, same(400, 3000), 20, 64<<10)
+	bubble.Test(t, func(t *testing.T) {
+		p := newPath(t, Config{Budget: bud(8 << 20), Peers: alone{}, Fetchers: 4})
+		ctx, stop := context.WithCancel(t.Context())
+		var run, calls sync.WaitGroup
+		run.Go(func() { _ = p.Run(ctx) })
+		s := p.Open(d.index, d.store, "set/")
+		s.Share("set")
+		plan := d.plan(t, shuffle.None, 0)
+		d.store.SetFault(func(c memstore.Call) memstore.Fault { return memstore.Fault{Stall: c.Key > "set/s00000.tar"} })
+		defer d.store.SetFault(nil)
+		chunks := d.ranges(t, plan.Epoch(0).Append(nil, 0, 20))
+		body, err := s.Read(t.Context(), first(plan, 0, 20), chunks)
+		must(t, err)
+		body.Close()
+		calls.Go(func() {
+			_, err := s.Warm(context.Background(), first(plan, 0, 20))
+			if !errors.Is(err, ErrClosed) {
+				t.Errorf("warm: got %v, want %v", err, ErrClosed)
+			}
+		})
+		calls.Go(func() {
+			_, err := p.Answer(context.Background(), d.wants(d.ranges(t, []uint64{399})))
+			if !errors.Is(err, peer.ErrNotServed) {
+				t.Errorf("answer: got %v, want %v", err, peer.ErrNotServed)
+			}
+		})
+		synctest.Wait()
+		if got := d.store.InFlight(); got < 4 {
+			t.Fatalf("got %d store reads that stand still, want those of the reader, of Warm and of the peer", got)
+		}
+		begun := time.Now()
+		s.Close()
+		if took := time.Since(begun); took > 0 || d.store.InFlight() != 0 {
+			t.Errorf("close took %v and left %d store reads, want no time and none", took, d.store.InFlight())
+		}
+		calls.Wait()
+		p.empty(t)
+		stop()
+		run.Wait()
+	})
+}
+
+// A load that another source waits for ends as it would have, and Close waits for it; and so it does for a body that is sent.
+func TestCloseWaitsForOthers(t *testing.T) {
+	d := newDataset(t, 204, same(40, 3000), 20, 64<<10)
+	bubble.Test(t, func(t *testing.T) {
+		d.store.SetFault(func(memstore.Call) memstore.Fault { return memstore.Fault{Delay: time.Second} })
+		defer d.store.SetFault(nil)
+		p := newPath(t, Config{Budget: bud(8 << 20), CheckSHA: true, Peers: alone{}})
+		a, b := p.Open(d.index, d.store, "set/"), p.Open(d.index, d.store, "set/")
+		a.Share("set")
+		plan := d.plan(t, shuffle.None, 0)
+		chunks := d.ranges(t, plan.Epoch(0).Append(nil, 0, 20))
+		var calls sync.WaitGroup
+		calls.Go(func() {
+			q := d.wants(chunks)
+			q.Reader = &peer.Reader{Params: plan.Params()}
+			_, err := p.Answer(context.Background(), q)
+			if !errors.Is(err, peer.ErrNotServed) {
+				t.Errorf("answer: got %v, want %v", err, peer.ErrNotServed)
+			}
+		})
+		synctest.Wait()
+		calls.Go(func() {
+			body, err := b.Read(context.Background(), first(plan, 0, 20), chunks)
+			must(t, err)
+			must(t, d.check(chunks, body))
+			time.Sleep(time.Minute)
+			must(t, d.compare(chunks, body))
+			body.Close()
+		})
+		synctest.Wait()
+		begun := time.Now()
+		a.Close()
+		if took := time.Since(begun); took != time.Second {
+			t.Errorf("close took %v, want 1s: until the load is there that the other source waits for", took)
+		}
+		if got := p.Stats().Loads; got != uint64(len(chunks)) {
+			t.Errorf("got %d loads of %d chunks, want one of each", got, len(chunks))
+		}
+		begun = time.Now()
+		b.Close()
+		if took := time.Since(begun); took != time.Minute {
+			t.Errorf("close took %v, want 1m: until the body is closed", took)
+		}
+		calls.Wait()
+		p.empty(t)
+	})
+}
+
+// What comes too late gets an error.
+func TestCallsAfterClose(t *testing.T) {
+	d := newDataset(t, 205, same(40, 3000), 20, 64<<10)
+	disk, err := diskcache.Open(diskcache.Config{Dir: t.TempDir(), MaxBytes: 4 << 20})
+	must(t, err)
+	defer disk.Close()
+	p := newPath(t, Config{Budget: bud(8 << 20), Peers: alone{}, Disk: disk})
+	stays, s := p.Open(d.index, d.store, "set/"), p.Open(d.index, d.store, "set/")
+	s.KeepOnDisk("here")
+	s.Share("set")
+	plan := d.plan(t, shuffle.None, 0)
+	d.readEpoch(t, s, plan, 0, 20)
+	waits := len(p.disk.queue)
+	s.Close()
+	s.Close()
+	chunks := d.ranges(t, []uint64{1})
+	if _, err := s.Read(t.Context(), shuffle.Cursor{}, chunks); !errors.Is(err, ErrClosed) {
+		t.Errorf("read: got %v, want %v", err, ErrClosed)
+	}
+	mixed := Mix([]*Path{p}, []Part{{"stays", stays}, {"goes", s}})
+	if _, err := mixed.Read(t.Context(), shuffle.Cursor{}, chunks); !errors.Is(err, ErrClosed) {
+		t.Errorf("read of a mixture: got %v, want %v", err, ErrClosed)
+	}
+	if _, err := s.Warm(t.Context(), first(plan, 0, 20)); !errors.Is(err, ErrClosed) {
+		t.Errorf("warm: got %v, want %v", err, ErrClosed)
+	}
+	if _, err := p.Answer(t.Context(), d.wants(chunks)); !errors.Is(err, peer.ErrNotServed) {
+		t.Errorf("answer: got %v, want %v", err, peer.ErrNotServed)
+	}
+	p.Heard("set", d.index.Generation(), first(plan, 0, 20), 0)
+	p.Pull(t.Context(), "somebody", peer.Held{Served: peer.Served{Dataset: "set", Generation: d.index.Generation()}, Chunks: []uint32{0}})
+	if got := p.untilRead(s.ref(0)); got != diskcache.Never {
+		t.Errorf("chunk of a closed source: got %v until it is read, want never", got)
+	}
+	if got := p.Held(); len(got) != 0 {
+		t.Errorf("got %v held for peers, want nothing", got)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var run sync.WaitGroup
+	run.Go(func() { _ = p.Run(ctx) })
+	for len(p.disk.queue) > 0 {
+		time.Sleep(time.Millisecond)
+	}
+	stop()
+	run.Wait()
+	if got := disk.Stats().Writes; waits == 0 || got != 0 {
+		t.Errorf("got %d writes of %d chunks that waited to be written, want none of several", got, waits)
+	}
+	stays.Close() // of a mixture of which another part is closed
+	p.empty(t)
+}
+
+// Memory to decode in is as large as the largest chunk needs of the sources that are open, and is not waited for.
+func TestCloseGivesMemoryToDecodeInBack(t *testing.T) {
+	small, large := newDatasetOf(t, gzips, 206, same(20, 10000), 10, 64<<10), newDatasetOf(t, gzips, 207, same(20, 30000), 10, 64<<10)
+	p := newPath(t, Config{Budget: bud(8 << 20)})
+	a, b := p.Open(small.index, small.store, "set/"), p.Open(large.index, large.store, "set/")
+	was := p.budget.InUse()
+	kept := <-p.decoding.kept // the turn of a batch
+	b.Close()
+	if got := p.budget.InUse(); got != was {
+		t.Errorf("got %d bytes of the budget in use while a batch decodes, want %d still", got, was)
+	}
+	p.decoding.putBack(kept)
+	if got, want := p.decoding.size.Load(), a.decodes; got != want || p.budget.InUse() > was-(b.decodes-a.decodes)/2 {
+		t.Errorf("got %d bytes to decode in and %d of the budget, want %d and much less than %d", got, p.budget.InUse(), want, was)
+	}
+	a.Close()
+	p.empty(t)
+}
+
+// A gateway among others closes a source and opens it again, while all read: what it held for others goes, too.
+func TestCloseAmongPeers(t *testing.T) {
+	d := newDataset(t, 208, same(480, 900), 60, 8<<10)
+	f := newFleet(t, d, d.plan(t, shuffle.Window, 16), 3, Config{}, 8<<20)
+	m := f.members[0]
+	m.source.Close()
+	was := f.rejoin(t, m)
+	if got := m.path.Stats(); got.PeerServedReads == 0 || got.PeerReads == 0 {
+		t.Errorf("got %d questions and %d answers of a gateway that came later, want some", got.PeerReads, got.PeerServedReads)
+	}
+	for range 100 { // until others that have asked in vain know it
+		if m.path.budget.InUse() == m.path.cache.Free() {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	m.path.empty(t, was)
+}
+
+// rejoin opens the dataset at one member, has all read an epoch, and closes it.
+func (f *fleet) rejoin(t *testing.T, m *member) openedOnce {
+	var d *dataset
+	d, m.source = f.reopen(t, m.path)
+	m.source.Share("set")
+	f.readEpoch(t, 0, 60)
+	was := openedOnce{weak.Make(m.source), weak.Make(d.index)}
+	m.source.Close()
+	must(t, d.index.Close())
+	m.source = nil
+	return was
+}
