@@ -84,7 +84,7 @@ func (r *Readers) step(d Dataset, at shuffle.Cursor, now time.Time) (k *rank, th
 	if ok = !k.done.IsZero(); ok {
 		// Of several requests at a time the one after an answer waited for that answer, and the others for nothing.
 		if k.open == 0 || !k.done.Before(k.seen) {
-			thought = now.Sub(k.done)
+			thought = max(now.Sub(k.done), 0) // another request of the rank may have ended since this one looked at the clock
 			k.pauses += thought.Seconds()
 			k.paused++
 		}

@@ -291,3 +291,45 @@ func TestLateRequestIsNoReaderOfItsOwn(t *testing.T) {
 		t.Errorf("got %d readers after a batch was read again, want 2", len(r.all))
 	}
 }
+
+// What is known of a data set goes at once, also an epoch that is about to be prepared; of others nothing does.
+func TestDropForgetsADataSet(t *testing.T) {
+	r := New(Config{Budget: 100})
+	goes, stays := newData(40, 10), newData(40, 10)
+	for _, d := range []*data{goes, stays} {
+		p := d.plan(t, shuffle.Window, 4, 1)
+		for first := uint64(0); first < 400; first += 10 {
+			r.read(d, at(p, 0, first, 10), begin().Add(time.Duration(first)*time.Millisecond))
+		}
+		r.Announce(d, at(p, 3, 0, 10), begin())
+	}
+	r.lacking = append(r.lacking, r.all...)
+	held := r.held
+	r.Drop(goes)
+	if len(r.all) != 2 || len(r.plans) != 1 || len(r.lacking) != 2 || r.held*2 != held || len(r.List(begin())) != 1 {
+		t.Errorf("got %d readers of %d plans, %d to prepare, %d bytes of %d and %d ranks, want half of each",
+			len(r.all), len(r.plans), len(r.lacking), r.held, held, len(r.List(begin())))
+	}
+	if got := r.Due(goes, 0); got != Never {
+		t.Errorf("chunk of a data set that was dropped: got due in %v, want never", got)
+	}
+	if got := r.Due(stays, 0); got == Never {
+		t.Error("chunk of another data set is not due any more")
+	}
+	for _, n := range r.missing() {
+		if n.Dataset == goes {
+			t.Fatalf("got chunk %d missing of a data set that was dropped", n.Chunk)
+		}
+	}
+}
+
+// Requests of one rank may look at the clock before another one ends, and be noted after that: nobody thinks for less than no time.
+func TestNobodyThinksForLessThanNoTime(t *testing.T) {
+	r := New(Config{Budget: 100})
+	d := newData(40, 10)
+	p := d.plan(t, shuffle.Window, 4, 1)
+	r.read(d, at(p, 0, 0, 10), begin().Add(time.Second))
+	if v := r.Asked(d, at(p, 0, 10, 10), begin()); v.Think != 0 {
+		t.Errorf("got %v of thinking, want none", v.Think)
+	}
+}
