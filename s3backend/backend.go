@@ -14,6 +14,7 @@ import (
 
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/s3utils"
+	"golang.org/x/time/rate"
 
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/tracing"
@@ -31,6 +32,7 @@ type Backend struct {
 	budget  *budget
 	breaker breaker
 	limiter *limiter
+	limit   *rate.Limiter // of the bytes per second that reads take; nil: none
 	hedges  hedger
 
 	mu    sync.Mutex // guards stats
@@ -78,6 +80,7 @@ func newBackend(cfg Config, lim limits) (*Backend, error) {
 		budget:    newBudget(),
 		hedges:    hedger{credit: purse{share: hedgeShare, most: hedgeBurst}},
 		limiter:   newLimiter(cfg.MaxConns),
+		limit:     newPace(cfg.Bandwidth),
 		stats:     Stats{Errors: map[string]int64{}},
 	}
 	// Until the store names another region: one may stand in the name of a host of AWS.

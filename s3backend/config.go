@@ -19,15 +19,17 @@ import (
 // Config of a Backend: standard AWS names. The zero value of a field means its default.
 // Credentials are never part of it: they come from the environment (AWS_ACCESS_KEY_ID
 // and so on), the shared credentials file (AWS_SHARED_CREDENTIALS_FILE, AWS_PROFILE),
-// a web identity or the instance's metadata, in this order.
+// a web identity or the instance's metadata, in this order; or from Profile alone.
 type Config struct {
 	Bucket    string
 	Endpoint  string // URL; empty: AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, then AWS itself
 	Region    string // empty: AWS_REGION, AWS_DEFAULT_REGION, then us-east-1, at AWS the bucket's own
+	Profile   string // of the shared files of AWS, whose credentials alone are used; empty: all of the above
 	PathStyle bool   // bucket in the path; unset: in the host name at AWS and other known hosts, else in the path
 	CAFile    string // PEM file of authorities trusted besides the system's; empty: AWS_CA_BUNDLE
 	MaxConns  int    // connections at most; empty: 256
 	PartSize  int64  // bytes of one part of a large Put; empty: 16 MiB
+	Bandwidth int64  // bytes per second that all reads together take at most; empty: no limit
 
 	Traceparent bool // requests without a body name the span that they are made for
 }
@@ -71,10 +73,26 @@ const (
 	maxParts = 10_000
 )
 
-// complete fills what is not set from the environment and with defaults, and refuses what cannot be used.
-func (c Config) complete() (Config, error) {
+// located fills from the environment what says where the service is.
+func (c Config) located() Config {
 	c.Endpoint = cmp.Or(c.Endpoint, os.Getenv("AWS_ENDPOINT_URL_S3"), os.Getenv("AWS_ENDPOINT_URL"))
 	c.Region = cmp.Or(c.Region, os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION"))
+	return c
+}
+
+// Place says which service has the bucket: that of an endpoint, or AWS, "", which is one service for some regions and others for
+// others. Two services may have buckets of one name.
+func (c Config) Place() (endpoint, region string) {
+	c = c.located()
+	if c.Endpoint == "" {
+		return "", c.Region
+	}
+	return strings.TrimSuffix(c.Endpoint, "/"), ""
+}
+
+// complete fills what is not set from the environment and with defaults, and refuses what cannot be used.
+func (c Config) complete() (Config, error) {
+	c = c.located()
 	c.CAFile = cmp.Or(c.CAFile, os.Getenv("AWS_CA_BUNDLE"))
 	c.MaxConns = cmp.Or(c.MaxConns, 256)
 	c.PartSize = cmp.Or(c.PartSize, 16<<20)
@@ -87,8 +105,10 @@ func (c Config) complete() (Config, error) {
 		return c, fmt.Errorf("%d connections", c.MaxConns)
 	case c.PartSize < minPart:
 		return c, fmt.Errorf("part size of %d bytes, at least %d are needed", c.PartSize, minPart)
+	case c.Bandwidth < 0:
+		return c, fmt.Errorf("%d bytes per second", c.Bandwidth)
 	}
-	return c, nil
+	return c, c.checkProfile()
 }
 
 // endpoint splits the URL into what minio-go wants.
@@ -113,14 +133,31 @@ func (c Config) endpoint() (host string, secure bool, err error) {
 // where it can be expected: elsewhere every anonymous request would wait for it. A service that
 // does not answer in time is given up, since minio-go lets every request wait for its answer, whatever their contexts say.
 func (c Config) credentials(transport http.RoundTripper, limit time.Duration) *credentials.Credentials {
+	client := &http.Client{Transport: transport, Timeout: limit}
+	if c.Profile != "" {
+		client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+		return credentials.New(&steady{source: &profile{name: c.Profile, cfg: c, client: client}})
+	}
 	providers := []credentials.Provider{&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}}
 	identity := cmp.Or(os.Getenv("AWS_WEB_IDENTITY_TOKEN_FILE"), os.Getenv("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"),
 		os.Getenv("AWS_CONTAINER_CREDENTIALS_FULL_URI")) != ""
 	metadata := c.Endpoint == "" && !strings.EqualFold(os.Getenv("AWS_EC2_METADATA_DISABLED"), "true")
 	if identity || metadata {
-		providers = append(providers, &credentials.IAM{Client: &http.Client{Transport: transport, Timeout: limit}})
+		providers = append(providers, &credentials.IAM{Client: client})
 	}
-	return credentials.New(&steady{chain: &credentials.Chain{Providers: providers}})
+	return credentials.New(&steady{source: &credentials.Chain{Providers: providers}})
+}
+
+// checkProfile says what is wrong with the profile, as far as its files tell.
+func (c Config) checkProfile() error {
+	if c.Profile == "" {
+		return nil
+	}
+	files, err := readShared()
+	if err == nil {
+		_, err = (&profile{name: c.Profile, cfg: c}).source(files, c.Profile, nil)
+	}
+	return err
 }
 
 // tlsConfig trusts the system's authorities and those of CAFile.

@@ -6,14 +6,15 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 )
 
-// steady is a chain of providers that keeps what it found while it finds nothing: the chain
+// steady is a source that keeps what it found while it finds nothing: a chain of providers
 // takes a file that is being written, or a metadata service that does not answer, for "there
 // are no credentials", and would send without a signature. It is used under the lock of a
 // credentials.Credentials.
 type steady struct {
-	chain *credentials.Chain
-	last  credentials.Value
-	again time.Time // when to look once more; zero while what was found is new
+	source credentials.Provider
+	last   credentials.Value
+	fault  error     // of the source, while nothing was found yet
+	again  time.Time // when to look once more; zero while what was found is new
 }
 
 // lookAgain is how long a source that gave no credentials is left alone.
@@ -22,13 +23,17 @@ const lookAgain = 5 * time.Second
 func (s *steady) Retrieve() (credentials.Value, error) { return s.RetrieveWithCredContext(nil) }
 
 func (s *steady) RetrieveWithCredContext(cc *credentials.CredContext) (credentials.Value, error) {
-	v, err := s.chain.RetrieveWithCredContext(cc)
+	if s.fault != nil && time.Now().Before(s.again) { // each request comes here, since none has got credentials
+		return credentials.Value{}, s.fault
+	}
+	v, err := s.source.RetrieveWithCredContext(cc)
 	if err == nil && v.AccessKeyID != "" {
-		s.last, s.again = v, time.Time{}
+		s.last, s.fault, s.again = v, nil, time.Time{}
 		return v, nil
 	}
 	s.again = time.Now().Add(lookAgain)
 	if s.last.AccessKeyID == "" {
+		s.fault = err
 		return v, err
 	}
 	return s.last, nil
@@ -36,7 +41,7 @@ func (s *steady) RetrieveWithCredContext(cc *credentials.CredContext) (credentia
 
 func (s *steady) IsExpired() bool {
 	if s.again.IsZero() {
-		return s.chain.IsExpired()
+		return s.source.IsExpired()
 	}
 	return !time.Now().Before(s.again)
 }

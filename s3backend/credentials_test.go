@@ -205,7 +205,7 @@ func (s *provider) IsExpired() bool { return false }
 func TestSteadyLooksAgain(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		src := &provider{}
-		creds := credentials.New(&steady{chain: &credentials.Chain{Providers: []credentials.Provider{src}}})
+		creds := credentials.New(&steady{source: &credentials.Chain{Providers: []credentials.Provider{src}}})
 		for i, step := range []struct {
 			id     string
 			expire bool

@@ -69,7 +69,7 @@ func (r *reader) connect() error {
 		w := newWatch(cancel, b.lim.stall)
 		w.rest()
 		r.ref.ETag, r.total, r.got = ans.etag, ans.total, 0
-		r.body = &watched{body: ans.body, watch: w, lim: &b.lim}
+		r.body = b.pace(tctx, &watched{body: ans.body, watch: w, lim: &b.lim})
 		r.transfer = tctx
 		r.end = func() {
 			w.rest()

@@ -42,7 +42,7 @@ func (b *Backend) readRange(ctx context.Context, ref objstore.Ref, offset int64,
 		a.watch.rest()
 		ref.ETag = ans.etag // what is resumed must be what was begun
 		before := s.filled
-		err = s.fill(&watched{body: ans.body, watch: a.watch, lim: &b.lim})
+		err = s.fill(b.pace(ctx, &watched{body: ans.body, watch: a.watch, lim: &b.lim}))
 		a.got = s.filled - before
 		if errors.Is(err, errMore) {
 			s.filled, a.got = 0, 0 // the bytes cannot be the ones asked for: none is kept, and none is progress
