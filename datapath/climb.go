@@ -86,6 +86,7 @@ type round struct {
 	bytes  int64         // that came in this time
 	reads  int           // that ended in it
 	wanted bool          // a read found no place
+	paced  bool          // a store held reads back: the bytes say nothing of what places bring
 }
 
 // note adds what came since the last call. The caller holds mu, and calls it after each change.
@@ -113,7 +114,7 @@ func (g *gate) ended() {
 		return
 	}
 	limit := g.limit
-	if r.wanted {
+	if r.wanted && !r.paced {
 		limit = g.climb.next(limit, float64(r.bytes)/r.spent.Seconds())
 	}
 	g.resize(limit)
@@ -121,12 +122,24 @@ func (g *gate) ended() {
 
 // resize sets the limit, and begins a round. Reads under way go on. The caller holds mu.
 func (g *gate) resize(limit int) {
-	g.limit, g.round = limit, round{}
+	g.limit, g.round = limit, round{paced: g.paced > 0}
 	g.admit()
 	if g.below != nil {
 		g.below.mu.Lock()
 		g.below.resize(max(limit-1, 1))
 		g.below.mu.Unlock()
+	}
+}
+
+// hold notes that a store begins to hold a read back, for the sake of a limit of its own, or has ended with it.
+func (g *gate) hold(begins bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.round.paced = true
+	if begins {
+		g.paced++
+	} else {
+		g.paced--
 	}
 }
 

@@ -77,6 +77,30 @@ func TestPlacesThatSuffice(t *testing.T) {
 	})
 }
 
+// heldBack is a store that holds reads back for the sake of a limit.
+type heldBack struct{ objstore.RangeReader }
+
+func (heldBack) Paced() bool { return true }
+
+// A store that holds reads back says nothing of how many side by side pay, nor of how fast a stream is.
+func TestReadsThatAreHeldBackMoveNoPlaces(t *testing.T) {
+	d := oneToAShard(t, 600)
+	const chunk = 80_000
+	bubble.Test(t, func(t *testing.T) {
+		x := d.trialOf(t, 240, Config{PartSize: 2 * chunk})
+		slow := shaped.New(d.store, shaped.Shape{Stream: chunk * 5, Total: chunk * 5 * 5, Piece: chunk / 16})
+		x.source = x.path.Open(d.index, heldBack{slow}, "set/")
+		plan := d.plan(t, shuffle.Window, 100)
+		for number := range uint64(3) {
+			x.epoch(t, plan, number, 0)
+		}
+		x.stop()
+		if places, reads := x.path.Stats().StorePlaces, x.path.rates.reads; places != DefaultFetchers || reads > 0 {
+			t.Errorf("got %d places and %d reads that say how fast a stream is, want the %d of the start and none", places, reads, DefaultFetchers)
+		}
+	})
+}
+
 // A store that asks for less is asked for less, and for more again when it has recovered. One that is down or refuses says nothing
 // of how much it could bear.
 func TestStoreThatAsksForLess(t *testing.T) {

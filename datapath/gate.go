@@ -16,6 +16,7 @@ type gate struct {
 	limit   int
 	demand  int             // requests' reads under way
 	ahead   int             // reads under way that were made ahead
+	paced   int             // reads under way whose store holds them back
 	warm    int             // those of ahead that warm: no reader is known to come soon for what they bring
 	starved bool            // some reader finds no place for what it needs soon
 	queue   []chan struct{} // requests, in order of arrival

@@ -240,6 +240,9 @@ func (p *Path) Tables() chunkindex.TableCache { return tableCache{p, p.sources.A
 // Open returns the source of one dataset. Source.Close ends it.
 func (p *Path) Open(x *chunkindex.Index, store objstore.RangeReader, prefix string) *Source {
 	s := &Source{path: p, index: x, store: store, prefix: prefix, decodes: largestDecoding(x), uses: newUses()}
+	if held, ok := store.(interface{ Paced() bool }); ok {
+		s.paced = held.Paced()
+	}
 	if !p.cfg.CheckSHA {
 		s.number = p.sources.Add(1)
 	}

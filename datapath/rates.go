@@ -73,10 +73,10 @@ func (m *measured) filled(n int64) {
 	m.last = n
 }
 
-// ended notes that the read has brought all its n bytes.
-func (m *measured) ended(n int64) {
+// ended notes that the read has brought all its n bytes. The pace of one that was held back says nothing of stores.
+func (m *measured) ended(n int64, paced bool) {
 	m.rates.came.Add(n - m.last) // of a store that does not report
-	if m.first.IsZero() {
+	if m.first.IsZero() || paced {
 		return
 	}
 	rest, others := time.Since(m.first), n-m.came

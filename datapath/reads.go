@@ -199,6 +199,10 @@ func (s *Source) readRange(ctx context.Context, r *stretch) error {
 	shard := s.index.Shard(ext.Shard)
 	ref := objstore.Ref{Key: s.prefix + shard.Key, ETag: shard.ETag, VersionID: shard.VersionID}
 	s.path.storeReads.Add(1)
+	if s.paced {
+		s.path.gate.hold(true)
+		defer s.path.gate.hold(false)
+	}
 	m := s.path.rates.begin()
 	reporting := objstore.WithProgress(ctx, func(n int64) {
 		m.filled(n)
@@ -211,7 +215,7 @@ func (s *Source) readRange(ctx context.Context, r *stretch) error {
 	if err != nil {
 		return err
 	}
-	m.ended(ext.Length)
+	m.ended(ext.Length, s.paced)
 	s.path.storeBytes.Add(uint64(ext.Length))
 	return nil
 }

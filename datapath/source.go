@@ -28,6 +28,7 @@ type Source struct {
 	decodes int64     // bytes that its largest compressed chunk is decoded in; 0: none is compressed
 	seen    time.Time // when it was last read by a plan, guarded by the path
 	onDisk  bool      // its chunks may be kept on disk
+	paced   bool      // the store holds reads back, for the sake of a limit of its own
 	origin  [32]byte  // on whose word, there; zero where they are proved by SHA-256
 	name    string    // under which peers know it; "": they do not
 
