@@ -1,13 +1,11 @@
 package main
 
 import (
-	"net/url"
-
 	"github.com/millrace-data/millrace/internal/cli"
 	"github.com/millrace-data/millrace/internal/location"
 )
 
-// defineStores defines the flags of S3 stores.
+// defineStores defines the flags of S3 stores, for addresses that do not say otherwise.
 func defineStores(s *location.Stores, f *cli.Flags) {
 	f.Text(&s.Endpoint, "s3-endpoint", "", "`URL` of the S3 service (default AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, then AWS)")
 	f.Text(&s.Region, "s3-region", "", "`REGION` of the bucket (default AWS_REGION)")
@@ -21,9 +19,8 @@ func checkStores(s *location.Stores, f *cli.Flags) {
 	if s.Endpoint == "" {
 		return
 	}
-	u, err := url.Parse(s.Endpoint)
-	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.User != nil {
-		f.Fault("--s3-endpoint: want http://host:port or https://host:port, without credentials")
+	if err := location.CheckEndpoint(s.Endpoint); err != nil {
+		f.Fault("--s3-endpoint: %w", err)
 	}
 }
 

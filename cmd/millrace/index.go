@@ -122,8 +122,10 @@ are images, sound, video or text, one object one sample. Where several formats c
 --match chooses some. --format takes every object as one of its shards, but what describes data
 (README, LICENSE) and empty markers (_SUCCESS), or says which one it cannot take.
 
-DATASET is s3://bucket/prefix, file:///dir or a directory. The plan parameters given
-here are stored in the index and are what a URL without parameters means.
+DATASET is s3://bucket/prefix, file:///dir or a directory. Behind a bucket's prefix may stand how
+its service is reached, ?endpoint=URL&region=NAME&profile=NAME&path_style=true&ca_file=FILE
+&bandwidth=SIZE, where the --s3-... flags do not. The plan parameters given here are stored in
+the index and are what a URL without parameters means.
 
 The index lies beside the shards unless --index-url says where: nothing is written beside
 them then, so that data nobody may write to can be read. index prints the address that all
@@ -139,6 +141,7 @@ other commands take for such a dataset: DATASET,index=URL.`,
   millrace index ./flat --format tokens --sequence-length 1024 --dtype '<u2'
   millrace index ./photos --format files --match '*.jpg'
   millrace index s3://public/photos --index-url s3://mine/photos
+  millrace index 's3://texts/c4?endpoint=https://minio.example:9000&profile=team-b'
   millrace index ~/.cache/huggingface/hub/datasets--me--pairs/snapshots/0a1b2c --follow-links \
     --index-url ./pairs`,
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {

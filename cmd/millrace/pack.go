@@ -22,7 +22,7 @@ func (a *app) pack() *cobra.Command {
 directory, and indexes them. The shards follow the WebDataset convention and can be read without
 Millrace. The same input gives the same bytes. Safe to run again after a kill: shards
 that are finished are not sent again.`,
-		Example: "  millrace pack ./photos s3://bucket/photos\n  millrace pack ./a ./b ./shards --key path --shard-size 64MiB",
+		Example: "  millrace pack ./photos s3://bucket/photos\n  millrace pack ./photos 's3://bucket/photos?endpoint=http://minio:9000&profile=team-b'\n  millrace pack ./a ./b ./shards --key path --shard-size 64MiB",
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
 			var x indexFlags
 			var opt pack.Options

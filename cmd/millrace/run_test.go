@@ -228,6 +228,7 @@ func TestDatasetAddresses(t *testing.T) {
 		"photos=s3://bucket/a/b": "photos s3://bucket/a/b", "s3://bucket/a/b/": "b s3://bucket/a/b", "s3://bucket": "bucket s3://bucket/",
 		"file:///data/x": "x file:///data/x", "p=file:///data/x": "p file:///data/x", "./x": "x file://" + wd + "/x", "p=x/y": "p file://" + wd + "/x/y",
 		"/data/a=b": "", "s3://b_/x": "", "file://host/x": "", "http://x/y": "", "bad name=/x": "", "": "", "s3://bucket/x?y=1": "",
+		"photos=s3://bk1/a?region=eu&profile=team-a": "photos s3://bk1/a?region=eu&profile=team-a", "s3://bk1/a?bandwidth=500MB&endpoint=http://h:9": "a s3://bk1/a?endpoint=http://h:9&bandwidth=500MB",
 	} {
 		l, err := location.Parse(in)
 		got := ""

@@ -68,6 +68,8 @@ func TestNothingPrintedHoldsASecret(t *testing.T) {
 	look(exitUsage, "index", "s3://train/p", "--config", file)
 	for _, address := range []string{
 		"p=s3://k:canary-name@b/x", "s3://k:canary/slash@b/x", "p=s3://k:canary%zz@b/x", "s3://k:canary@b/x", "p=http://canary@b/x", "s3://k:1/canary@b/x",
+		"p=s3://bk1/x?aws_secret_access_key=canary", "s3://bk1/x?endpoint=http://u:canary@h", "s3://bk1/x?endpoint=http:%2F%2Fu:canary%40h", "s3://bk1/x?canary",
+		"s3://bk1/x?region=eu,index=s3://bk2/x?token=canary", "s3://bk1/x?pwd=canary", "s3://k:canary?x@bk1/x", "p=s3://bk1/x?sig=a?canary",
 	} {
 		look(exitUsage, "serve", "--dataset", address)
 		look(exitUsage, "index", address)

@@ -20,12 +20,15 @@ for at most --drain-timeout. Ctrl-C does the same, but leaves out --lame-duck wh
 reads. A second signal ends it at once.
 
 S3 credentials come from the AWS chain (environment, shared file, web identity, instance
-metadata), never from a flag. Traces are sent where OTEL_EXPORTER_OTLP_ENDPOINT says.`,
+metadata), or from the profile that an address names, never from a flag. Traces are sent where
+OTEL_EXPORTER_OTLP_ENDPOINT says.`,
 		Example: `  millrace serve --dataset imagenet=s3://bucket/imagenet --cache-size 16GiB
   millrace serve --dataset ./shards --listen 127.0.0.1:9000 --admin-listen 127.0.0.1:9001
   millrace serve --dataset s3://bucket/imagenet --cluster job-a --join dns:gateways.job-a.svc:7946 \
     --peer-listen 0.0.0.0:7946 --peer-cert tls.crt --peer-key tls.key --peer-ca ca.crt
   millrace serve --dataset photos=s3://public/photos,index=s3://mine/photos
+  millrace serve --dataset 's3://train/photos?profile=team-a' \
+    --dataset 's3://texts/c4?endpoint=https://minio.example:9000&profile=team-b&bandwidth=500MB'
   millrace serve --config millrace.yaml --check`,
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
 			var c serveConfig

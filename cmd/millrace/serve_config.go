@@ -66,7 +66,7 @@ func (c *serveConfig) define(f *cli.Flags) {
 }
 
 func (c *serveConfig) defineData(f *cli.Flags) {
-	f.Repeated(&c.datasets, "dataset", ",", location.Split, "`NAME=URL` to serve; may be repeated, and the first is the default dataset; NAME= may be left out; ,index=URL behind it says that the index lies elsewhere, ,links=follow has links followed")
+	f.Repeated(&c.datasets, "dataset", ",", location.Split, "`NAME=URL` to serve; may be repeated, and the first is the default dataset; NAME= may be left out; ,index=URL behind it says that the index lies elsewhere, ,links=follow has links followed; a bucket's URL may say how its service is reached, as in s3://bucket/photos?endpoint=URL&profile=NAME")
 	f.Repeated(&c.mixtures, "mixture", ";", func(s string) []string { return strings.Split(s, ";") }, "`NAME=SOURCE:WEIGHT,...`, a mixture of datasets to serve; may be repeated; ,samples=N or ,choose=N/N/... behind it sets the samples of an epoch, ,per-batch=N/N/... those of each batch")
 	f.Text(&c.IndexDir, "index-dir", "", "`DIR` that keeps copies of the indexes (default a temporary directory)")
 	f.Text(&c.LossLog, "loss-log", "", "`DIR` that keeps reported losses which the bucket does not take (default none: they are refused)")

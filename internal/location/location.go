@@ -14,12 +14,13 @@ import (
 
 // Location is where a dataset's shards lie, and where its index lies.
 type Location struct {
-	Name   string // as served
-	Bucket string // of s3://bucket/prefix; empty: a directory
-	Prefix string // empty, or ends in a slash
-	Dir    string
-	Links  bool      // links that lead out of the directory are followed
-	Index  *Location // where the index lies; nil: beside the shards
+	Name    string  // as served
+	Bucket  string  // of s3://bucket/prefix; empty: a directory
+	Prefix  string  // empty, or ends in a slash
+	Service Service // of the bucket
+	Dir     string
+	Links   bool      // links that lead out of the directory are followed
+	Index   *Location // where the index lies, with a service of its own; nil: beside the shards
 }
 
 // OfIndex is where the index lies, and all that is kept beside it: losses, subsets, quarantines.
@@ -42,12 +43,17 @@ func (l Location) Address() string {
 	return s
 }
 
-// String is the address of the shards.
+// String is the address of the shards, as a command line takes it.
 func (l Location) String() string {
 	if l.Bucket != "" {
-		return "s3://" + l.Bucket + "/" + strings.TrimSuffix(l.Prefix, "/")
+		return l.object() + l.Service.query()
 	}
 	return "file://" + filepath.ToSlash(l.Dir)
+}
+
+// object is the address of the shards without how their service is reached.
+func (l Location) object() string {
+	return "s3://" + l.Bucket + "/" + strings.TrimSuffix(l.Prefix, "/")
 }
 
 var validBucket = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`)
@@ -194,10 +200,10 @@ func ParseAddress(s string) (Location, error) {
 		return Location{}, errors.New("not a URL") // the parser's own words repeat it, secrets and all
 	}
 	if u.User != nil {
-		return Location{}, errors.New("credentials do not belong in an address; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
+		return Location{}, errors.New("credentials do not belong in an address; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or name a profile by profile=NAME")
 	}
-	if u.RawQuery != "" || u.Fragment != "" {
-		return Location{}, errors.New("want no query and no fragment")
+	if u.Fragment != "" {
+		return Location{}, errors.New("want no fragment")
 	}
 	switch scheme {
 	case "s3":
@@ -208,23 +214,30 @@ func ParseAddress(s string) (Location, error) {
 		if prefix != "" {
 			prefix += "/"
 		}
-		return Location{Bucket: u.Host, Prefix: prefix}, nil
+		l := Location{Bucket: u.Host, Prefix: prefix}
+		err := l.setQuery(u.RawQuery)
+		return l, err
 	case "file":
 		if u.Host != "" && u.Host != "localhost" || u.Path == "" {
 			return Location{}, errors.New("want file:///dir, with three slashes")
 		}
-		return Location{Dir: filepath.Clean(filepath.FromSlash(u.Path))}, nil
+		l := Location{Dir: filepath.Clean(filepath.FromSlash(u.Path))}
+		err := l.setQuery(u.RawQuery)
+		return l, err
 	}
 	return Location{}, fmt.Errorf("scheme %q: want s3:// or file://", scheme)
 }
 
-// HideSecrets removes user information from anything that looks like a URL, with a name before it or not, and whether
-// or not it is one: a password may hold what a URL may not.
+// HideSecrets removes user information and the values of unknown parameters from anything that looks like a URL, with a name before
+// it or not, and whether or not it is one: a password may hold what a URL may not.
 func HideSecrets(s string) string {
 	before, rest, isURL := strings.Cut(s, "://")
-	at := strings.LastIndexByte(rest, '@')
-	if !isURL || at < 0 || strings.Contains(rest[:at], "/") && !strings.Contains(rest[:at], ":") {
+	if !isURL {
 		return s
 	}
-	return before + "://***" + rest[at:]
+	at := strings.LastIndexByte(rest, '@')
+	if at >= 0 && (!strings.Contains(rest[:at], "/") || strings.Contains(rest[:at], ":")) {
+		rest = "***" + rest[at:]
+	}
+	return before + "://" + hideParameters(rest)
 }

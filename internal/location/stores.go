@@ -1,36 +1,77 @@
 package location
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
+	"maps"
+	"sync"
 
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/objstore/dirstore"
 	"github.com/millrace-data/millrace/s3backend"
 )
 
-// Stores say how S3 stores are reached. Credentials come from the AWS chain alone.
+// Stores opens the stores of addresses. Its fields say how S3 services are reached where an address does not. Credentials come
+// from the AWS chain, or from the profile that an address names. It is copied before its first use only.
 type Stores struct {
 	Endpoint  string // URL of the service; "": the environment's, then AWS
 	Region    string // of the bucket; "": the environment's
 	PathStyle bool   // buckets are addressed in the path, not in the host name
 	CAFile    string // PEM file with the authorities to trust; "": the system's
-	Conns     int    // connections at most; 0: the backend's choice
+	Conns     int    // connections to one bucket at most; 0: the backend's choice
 
 	Traceparent bool // traced reads tell the service of their spans
+
+	mu       sync.Mutex // guards what follows
+	backends map[backendKey]*shared
+	ended    s3backend.Stats // what backends have counted that are closed
 }
 
-// Open returns the store of a location, and what closes it. A directory is made if create is set.
+// backendKey tells apart what needs a backend of its own: the limit of bandwidth is one for each dataset.
+type backendKey struct {
+	cfg     s3backend.Config
+	dataset string // "": reads are not limited, or the limit is that of an index
+}
+
+// shared is a backend and how many use it.
+type shared struct {
+	*s3backend.Backend
+	users int
+}
+
+// config says how the bucket of an address is reached.
+func (s *Stores) config(l Location) s3backend.Config {
+	v := l.Service
+	return s3backend.Config{
+		Bucket: l.Bucket, Endpoint: cmp.Or(v.Endpoint, s.Endpoint), Region: cmp.Or(v.Region, s.Region), Profile: v.Profile,
+		PathStyle: v.PathStyle == StylePath || v.PathStyle == StyleOfFlags && s.PathStyle, CAFile: cmp.Or(v.CAFile, s.CAFile),
+		MaxConns: s.Conns, Bandwidth: v.Bandwidth, Traceparent: s.Traceparent,
+	}
+}
+
+// Place names where the objects of a location lie, the same after a restart: two locations of one place have the same objects under
+// the same keys. How their service is reached makes no difference but where it may lead to other objects: by its endpoint,
+// by the region where that chooses the endpoint, and by the profile, whose account may have names of buckets to itself.
+func (s *Stores) Place(l Location) string {
+	if l.Bucket == "" {
+		return l.String()
+	}
+	endpoint, region := s.config(l).Place()
+	l.Service = Service{Endpoint: endpoint, Region: region, Profile: l.Service.Profile}
+	return l.String()
+}
+
+// Open returns the store of a location, and what closes it. Addresses of one bucket that mean the same service share connections,
+// and what has been learned of the service. A directory is made if create is set.
 func (s *Stores) Open(l Location, create bool) (objstore.Store, func(), error) {
 	if l.Bucket != "" {
-		st, err := s3backend.New(s3backend.Config{
-			Bucket: l.Bucket, Endpoint: s.Endpoint, Region: s.Region, PathStyle: s.PathStyle, CAFile: s.CAFile, MaxConns: s.Conns, Traceparent: s.Traceparent,
-		})
+		st, done, err := s.openBucket(l)
 		if err != nil {
 			return nil, nil, fmt.Errorf("open %s: %w", l, err)
 		}
-		return st, closer(st), nil
+		return st, done, nil
 	}
 	open := dirstore.New
 	switch {
@@ -44,6 +85,68 @@ func (s *Stores) Open(l Location, create bool) (objstore.Store, func(), error) {
 		return nil, nil, fmt.Errorf("open %s: %w", l, err)
 	}
 	return st, closer(st), nil
+}
+
+// openBucket returns the backend of a bucket, and what ends this use of it.
+func (s *Stores) openBucket(l Location) (*s3backend.Backend, func(), error) {
+	key := backendKey{cfg: s.config(l)}
+	if key.cfg.Bandwidth > 0 {
+		key.dataset = l.Name
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b := s.backends[key]
+	if b == nil {
+		st, err := s3backend.New(key.cfg)
+		if err != nil {
+			return nil, nil, err
+		}
+		b = &shared{Backend: st}
+		if s.backends == nil {
+			s.backends = map[backendKey]*shared{}
+		}
+		s.backends[key] = b
+	}
+	b.users++
+	return b.Backend, sync.OnceFunc(func() { s.leave(key, b) }), nil
+}
+
+// leave ends one use of a backend, and the backend with the last one.
+func (s *Stores) leave(key backendKey, b *shared) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if b.users--; b.users > 0 {
+		return
+	}
+	delete(s.backends, key)
+	_ = b.Close() // nothing was written that Close could lose
+	last := b.Stats()
+	s.ended.Requests += last.Requests
+	s.ended.Retries += last.Retries
+	s.ended.Hedges += last.Hedges
+	if s.ended.Errors == nil {
+		s.ended.Errors = map[string]int64{}
+	}
+	for kind, n := range last.Errors {
+		s.ended.Errors[kind] += n
+	}
+}
+
+// Stats returns the counts of each backend that is open, and first the sum of all that are closed, so that no sum ever falls. It is
+// empty if there was no backend.
+func (s *Stores) Stats() []s3backend.Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.backends) == 0 && s.ended.Errors == nil {
+		return nil
+	}
+	ended := s.ended
+	ended.Errors = maps.Clone(ended.Errors)
+	all := []s3backend.Stats{ended}
+	for _, b := range s.backends {
+		all = append(all, b.Stats())
+	}
+	return all
 }
 
 // closer closes a store that has something to close.

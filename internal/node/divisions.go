@@ -101,7 +101,7 @@ func (s *Node) datasets() ([]gateway.Dataset, error) {
 	for _, d := range s.opened {
 		source := s.division(d.Loc.Name).path.Open(d.Index, d.Store, d.Loc.Prefix)
 		s.names[source] = d.Loc.Name
-		source.KeepOnDisk(d.Loc.String())
+		source.KeepOnDisk(s.cfg.Stores.Place(d.Loc))
 		source.Share(d.Loc.Name)
 		losses, err := s.losses(d)
 		if err != nil {

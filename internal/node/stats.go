@@ -11,7 +11,7 @@ import (
 
 // stats names the counters of the data paths and of the stores for the metrics page. Those of several paths are added up.
 func (s *Node) stats() []gateway.Stat {
-	out := storeStats(s.stores)
+	out := storeStats(s.cfg.Stores.Stats())
 	if s.peers != nil {
 		out = append(out, memberStats(s.peers.cluster.Status())...)
 	}
@@ -64,18 +64,12 @@ func pathStats(t datapath.Stats) []gateway.Stat {
 	}
 }
 
-// storeStats sums up what the S3 stores of all datasets count; directories count nothing.
-func storeStats(stores []objstore.Store) []gateway.Stat {
+// storeStats sums up what all S3 stores count; directories count nothing.
+func storeStats(stores []s3backend.Stats) []gateway.Stat {
 	var sum s3backend.Stats
 	errs := map[string]int64{}
-	limit, open, found := 0, 0, false
-	for _, store := range stores {
-		counts, ok := store.(interface{ Stats() s3backend.Stats })
-		if !ok {
-			continue
-		}
-		found = true
-		t := counts.Stats()
+	limit, open := 0, 0
+	for _, t := range stores {
 		sum.Requests += t.Requests
 		sum.Retries += t.Retries
 		sum.Hedges += t.Hedges
@@ -87,7 +81,7 @@ func storeStats(stores []objstore.Store) []gateway.Stat {
 			errs[kind] += n
 		}
 	}
-	if !found {
+	if len(stores) == 0 {
 		return nil
 	}
 	out := []gateway.Stat{
@@ -95,7 +89,7 @@ func storeStats(stores []objstore.Store) []gateway.Stat {
 		{Name: "store_retries_total", Help: "Requests sent because an earlier one failed.", Value: float64(sum.Retries)},
 		{Name: "store_hedges_total", Help: "Requests sent because an earlier one was late.", Value: float64(sum.Hedges)},
 		{Name: "store_request_limit", Help: "Requests to S3 services that may be under way now.", Value: float64(limit)},
-		{Name: "store_breakers_open", Help: "Datasets whose S3 service gets nothing but probes now.", Value: float64(open)},
+		{Name: "store_breakers_open", Help: "S3 stores that get nothing but probes now.", Value: float64(open)},
 	}
 	for _, err := range objstore.Vocabulary() {
 		kind := err.Error()

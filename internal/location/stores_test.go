@@ -1,0 +1,172 @@
+package location
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/millrace-data/millrace/internal/objstore"
+)
+
+// profiles writes a file of credentials, and clears what else the environment says of stores.
+func profiles(t *testing.T, text string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "credentials")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_CA_BUNDLE", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"} {
+		t.Setenv(name, "")
+	}
+	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", file)
+	t.Setenv("AWS_CONFIG_FILE", file+".config")
+}
+
+func parsed(t *testing.T, address string) Location {
+	t.Helper()
+	l, err := Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+const twoTeams = "[a]\naws_access_key_id = KEYOFA\naws_secret_access_key = s\n[b]\naws_access_key_id = KEYOFB\naws_secret_access_key = s\n"
+
+// TestFlagsAreForAddressesThatSayNothing asks two services for objects: which one is asked, and by whose key, is what the address says, and
+// else what the flags say.
+func TestFlagsAreForAddressesThatSayNothing(t *testing.T) {
+	profiles(t, twoTeams)
+	var asked string
+	serve := func(name string) string {
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, key, _ := strings.Cut(r.Header.Get("Authorization"), "Credential=")
+			key, _, _ = strings.Cut(key, "/20")
+			_, region, _ := strings.Cut(r.Header.Get("Authorization"), "Credential="+key)
+			asked = name + " " + key + " " + strings.Split(region+"//", "/")[2] + " " + r.URL.Path
+			w.WriteHeader(http.StatusNotFound)
+		}))
+		t.Cleanup(srv.Close)
+		return srv.URL
+	}
+	ofFlags, own := serve("flags"), serve("own")
+	s := &Stores{Endpoint: ofFlags, Region: "us-flag-1", PathStyle: true}
+	for address, want := range map[string]string{
+		"s3://bucket/p?profile=a":                               "flags KEYOFA us-flag-1 /bucket/p/x",
+		"s3://bucket/p?profile=b&region=eu-own-1":               "flags KEYOFB eu-own-1 /bucket/p/x",
+		"s3://bucket/p?profile=b&endpoint=" + own:               "own KEYOFB us-flag-1 /bucket/p/x",
+		"s3://other/?profile=a&region=eu-own-1&endpoint=" + own: "own KEYOFA eu-own-1 /other/x",
+		"s3://bucket/p": "flags   /bucket/p/x", // without a signature
+	} {
+		l := parsed(t, address)
+		st, done, err := s.Open(l, false)
+		if err != nil {
+			t.Errorf("%s: %v", address, err)
+			continue
+		}
+		if _, err := st.Stat(t.Context(), l.Prefix+"x"); err == nil || asked != want {
+			t.Errorf("%s: got %q (%v), want %q", address, asked, err, want)
+		}
+		done()
+	}
+	if _, _, err := s.Open(parsed(t, "s3://bucket/p?profile=nobody"), false); err == nil || !strings.Contains(err.Error(), `profile "nobody"`) ||
+		!strings.Contains(err.Error(), os.Getenv("AWS_SHARED_CREDENTIALS_FILE")) {
+		t.Errorf("a profile that is not there: got %v, want its name and the file's", err)
+	}
+}
+
+// TestEqualServicesShareABackend opens stores of many addresses: one backend for each bucket and service, and for each dataset whose
+// bandwidth is limited. It is closed by the last who uses it, and its counts stay.
+func TestEqualServicesShareABackend(t *testing.T) {
+	profiles(t, twoTeams)
+	srv := httptest.NewServer(http.NotFoundHandler())
+	defer srv.Close()
+	s := &Stores{Endpoint: srv.URL, PathStyle: true}
+	var all []objstore.Store
+	var ends []func()
+	open := func(address string) objstore.Store {
+		st, done, err := s.Open(parsed(t, address), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			ends = append(ends, done) // to end one use twice is to end it once
+		}
+		all = append(all, st)
+		return st
+	}
+	if got := s.Stats(); got != nil {
+		t.Errorf("before: got %v", got)
+	}
+	one := open("x=s3://bucket/a")
+	for address, shared := range map[string]bool{
+		"y=s3://bucket/b": true, "y=s3://bucket/b?endpoint=" + srv.URL: true, "y=s3://bucket/b?path_style=true": true,
+		"y=s3://bucket/a?profile=a": false, "y=s3://other/a": false, "y=s3://bucket/a?region=eu": false, "y=s3://bucket/a?path_style=false": false,
+	} {
+		if got := open(address) == one; got != shared {
+			t.Errorf("%s: shares the backend: %v, want %v", address, got, shared)
+		}
+	}
+	limited := open("x=s3://bucket/a?bandwidth=1MB")
+	if open("x=s3://bucket/b?bandwidth=1MB") != limited {
+		t.Error("two generations of one dataset have a limit each")
+	}
+	if open("y=s3://bucket/a?bandwidth=1MB") == limited || limited == one {
+		t.Error("two datasets share the limit of one")
+	}
+	for _, st := range all {
+		if _, err := st.Stat(t.Context(), "x"); err == nil {
+			t.Error("got no error of a store without objects")
+		}
+	}
+	if got := s.Stats(); len(got) != 1+7 {
+		t.Errorf("got counts of %d backends, want 7", len(got)-1)
+	}
+	for i, done := range ends {
+		done()
+		if _, err := one.Stat(t.Context(), "x"); i == 0 && err == nil {
+			t.Error("got no error of a store without objects")
+		}
+	}
+	var requests int64
+	got := s.Stats()
+	for _, t := range got {
+		requests += t.Requests
+	}
+	if len(got) != 1 || requests < int64(len(all)) {
+		t.Errorf("in the end: got %d backends and %d requests in all, want none that is open, and at least %d", len(got)-1, requests, len(all))
+	}
+}
+
+// TestPlaces: what may have other objects under the same keys is another place, and nothing else is.
+func TestPlaces(t *testing.T) {
+	profiles(t, twoTeams)
+	t.Setenv("AWS_ENDPOINT_URL", "http://env:9000")
+	s := &Stores{}
+	const base = "s3://bucket/p"
+	place := s.Place(parsed(t, base))
+	for address, want := range map[string]bool{
+		base + "?endpoint=http://env:9000/": true, base + "?region=eu": true, base + "?bandwidth=1MB": true, base + "?path_style=true": true, base + "?ca_file=/x": true,
+		base + "?endpoint=http://other:9000": false, base + "?profile=a": false, "s3://other/p": false, "s3://bucket/q": false,
+	} {
+		if got := s.Place(parsed(t, address)) == place; got != want {
+			t.Errorf("%s is the place of %s: %v, want %v", address, base, got, want)
+		}
+	}
+	t.Setenv("AWS_ENDPOINT_URL", "")
+	if s.Place(parsed(t, base)) == place {
+		t.Error("AWS is the place of an endpoint")
+	}
+	if s.Place(parsed(t, base+"?region=us-east-1")) == s.Place(parsed(t, base+"?region=cn-north-1")) {
+		t.Error("regions of AWS with buckets of their own are one place")
+	}
+	if got := (&Stores{Endpoint: "http://env:9000"}).Place(parsed(t, base)); got != place {
+		t.Errorf("by flag: got %s, want %s", got, place)
+	}
+	if got := s.Place(parsed(t, "/dir")); got != "file:///dir" {
+		t.Errorf("a directory: got %s", got)
+	}
+}
