@@ -109,7 +109,7 @@ type Gateway struct {
 // Serve starts a gateway for one dataset of store, served under the dataset's own name.
 func Serve(t testing.TB, store *Store, dataset string, args ...string) *Gateway {
 	t.Helper()
-	return ServeUnder(t, `exec "$0" "$@"`, store, dataset, args...)
+	return ServeUnder(t, plainScript, store, dataset, args...)
 }
 
 // ServeTLS starts a gateway as Serve does, with certificate files. What it is asked by the methods of
@@ -140,10 +140,24 @@ func ServeTLS(t testing.TB, files certs.Config, believed *x509.CertPool, store *
 // ServeUnder starts a gateway as Serve does, by a shell script that is given its command line and has to end in it.
 func ServeUnder(t testing.TB, script string, store *Store, dataset string, args ...string) *Gateway {
 	t.Helper()
+	return serveUnder(t, script, store, dataset+"="+store.Dataset(dataset), args...)
+}
+
+// ServeAddress starts a gateway as Serve does, for a dataset with an address of its own, NAME=URL, in the environment of a store.
+func ServeAddress(t testing.TB, store *Store, address string, args ...string) *Gateway {
+	t.Helper()
+	return serveUnder(t, plainScript, store, address, args...)
+}
+
+// plainScript does nothing but what it is given.
+const plainScript = `exec "$0" "$@"`
+
+func serveUnder(t testing.TB, script string, store *Store, dataset string, args ...string) *Gateway {
+	t.Helper()
 	free := FreeAddresses(t, 2)
 	address, admin := free[0], free[1]
 	all := append([]string{
-		"-c", script, Binary(t), "serve", "--dataset", dataset + "=" + store.Dataset(dataset),
+		"-c", script, Binary(t), "serve", "--dataset", dataset,
 		"--listen", address, "--admin-listen", admin,
 	}, allowed(args)...)
 	g := &Gateway{

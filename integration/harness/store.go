@@ -3,6 +3,9 @@ package harness
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
+	"fmt"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -11,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace-data/millrace/internal/certs/certtest"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/s3backend"
 )
@@ -59,6 +63,30 @@ func OpenMinIO(t testing.TB, more ...string) *Store {
 	return startMinIO(t, nil, FreeAddress(t), more...)
 }
 
+// OpenMinIOTLS starts MinIO with a certificate of an authority that nobody else trusts.
+func OpenMinIOTLS(t testing.TB, authority *certtest.Authority) *Store {
+	t.Helper()
+	files := authority.Issue(t, t.TempDir(), nil)
+	dir := filepath.Dir(files.Cert)
+	for from, to := range map[string]string{files.Cert: "public.crt", files.Key: "private.key"} { // as MinIO calls them
+		if err := os.Rename(from, filepath.Join(dir, to)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	asker := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: authority.Pool()}}}
+	address := FreeAddress(t)
+	key, secret, server := beginMinIO(t, nil, address, nil, "--certs-dir", dir)
+	server.Ready(t, func(ctx context.Context) error {
+		r, err := DoWith(ctx, asker, http.MethodGet, "https://"+address+"/minio/health/cluster")
+		if err == nil && r.Status != http.StatusOK {
+			err = fmt.Errorf("status %d", r.Status)
+		}
+		return err
+	})
+	store := s3Store("minio", address, key, secret, "", server)
+	return store.With("AWS_ENDPOINT_URL_S3=https://"+address, "AWS_CA_BUNDLE="+authority.File)
+}
+
 // With returns the store as one reaches it with other settings: a later one counts.
 func (s *Store) With(env ...string) *Store {
 	changed := *s
@@ -66,8 +94,8 @@ func (s *Store) With(env ...string) *Store {
 	return &changed
 }
 
-// setting returns the value of a variable in the store's environment.
-func (s *Store) setting(t testing.TB, name string) string {
+// Setting returns the value of a variable in the store's environment.
+func (s *Store) Setting(t testing.TB, name string) string {
 	t.Helper()
 	for _, pair := range slices.Backward(s.Env) {
 		if value, ok := strings.CutPrefix(pair, name+"="); ok {
@@ -99,16 +127,21 @@ func OpenCounted(t testing.TB) (*Store, *Reads) {
 
 func startMinIO(t testing.TB, at *Node, address string, more ...string) *Store {
 	t.Helper()
-	data := t.TempDir()
-	makeBucket(t, data)
-	key, secret := credentials()
-	server := StartAt(t, at, "minio", Installed(t, "minio"),
-		append(append(baseEnv(t), "MINIO_ROOT_USER="+key, "MINIO_ROOT_PASSWORD="+secret, "MINIO_BROWSER=off"), more...),
-		"server", "--quiet", "--address", address, data)
+	key, secret, server := beginMinIO(t, at, address, more)
 	server.Ready(t, at.answers("http://"+address+"/minio/health/cluster"))
 	store := s3Store("minio", address, key, secret, "", server)
 	store.at = at
 	return store
+}
+
+// beginMinIO starts the program on a fresh directory, with more variables and arguments. It may not answer yet.
+func beginMinIO(t testing.TB, at *Node, address string, more []string, args ...string) (key, secret string, server *Process) {
+	t.Helper()
+	data := t.TempDir()
+	makeBucket(t, data)
+	key, secret = credentials()
+	env := append(append(baseEnv(t), "MINIO_ROOT_USER="+key, "MINIO_ROOT_PASSWORD="+secret, "MINIO_BROWSER=off"), more...)
+	return key, secret, StartAt(t, at, "minio", Installed(t, "minio"), env, append(append([]string{"server", "--quiet", "--address", address}, args...), data)...)
 }
 
 // openVersity starts versitygw over a fresh directory, in which objects are plain files.
@@ -137,7 +170,7 @@ func (s *Store) ReadOnly(t testing.TB) *Store {
 	if s.Name != "versitygw" {
 		t.Fatalf("start %s without writes: only versitygw can", s.Name)
 	}
-	key, secret, address := s.setting(t, "AWS_ACCESS_KEY_ID"), s.setting(t, "AWS_SECRET_ACCESS_KEY"), FreeAddress(t)
+	key, secret, address := s.Setting(t, "AWS_ACCESS_KEY_ID"), s.Setting(t, "AWS_SECRET_ACCESS_KEY"), FreeAddress(t)
 	server := startVersity(t, address, key, secret, filepath.Dir(s.Path), "--readonly")
 	return s3Store(s.Name, address, key, secret, s.Path, server)
 }

@@ -16,12 +16,12 @@ import (
 func (s *Store) Temporary(t testing.TB) *Store {
 	t.Helper()
 	const form = "Action=AssumeRole&DurationSeconds=3600&Version=2011-06-15"
-	req, err := http.NewRequest(http.MethodPost, s.setting(t, "AWS_ENDPOINT_URL_S3")+"/", strings.NewReader(form))
+	req, err := http.NewRequest(http.MethodPost, s.Setting(t, "AWS_ENDPOINT_URL_S3")+"/", strings.NewReader(form))
 	if err != nil {
 		t.Fatal(err)
 	}
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	signForm(req, form, s.setting(t, "AWS_ACCESS_KEY_ID"), s.setting(t, "AWS_SECRET_ACCESS_KEY"), s.setting(t, "AWS_REGION"))
+	signForm(req, form, s.Setting(t, "AWS_ACCESS_KEY_ID"), s.Setting(t, "AWS_SECRET_ACCESS_KEY"), s.Setting(t, "AWS_REGION"))
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)

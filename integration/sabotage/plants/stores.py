@@ -74,4 +74,55 @@ PLANTS = [
         "./s3backend TestNoCredentials",
         [("s3backend/home.go", "if !v.SignerType.IsAnonymous() {", "if true {")],
     ),
+    (
+        "s3backend takes the wait for bandwidth for slowness of the store",
+        "./s3backend TestBandwidthIsShared",
+        [
+            (
+                "s3backend/read.go",
+                "s.fill(b.pace(ctx, &watched{body: ans.body, watch: a.watch, lim: &b.lim}))",
+                "s.fill(&watched{body: b.pace(ctx, ans.body), watch: a.watch, lim: &b.lim})",
+            )
+        ],
+    ),
+    (
+        "each read has the bandwidth of all",
+        "./s3backend TestBandwidthIsShared",
+        [("s3backend/pace.go", "return paced{ctx, body, b.limit}", "return paced{ctx, body, newPace(int64(b.limit.Limit()))}")],
+    ),
+    (
+        "a profile's credentials come behind those of the environment",
+        "./s3backend TestProfilesGiveTheirOwnCredentials",
+        [("s3backend/config.go", "if c.Profile != \"\" {\n\t\tclient.", "if c.Profile != \"\" && os.Getenv(\"AWS_ACCESS_KEY_ID\") == \"\" {\n\t\tclient.")],
+    ),
+    (
+        "what a source of credentials says is repeated",
+        "./s3backend TestRolesThatAreRefused",
+        [("s3backend/profile.go", "clip(answer.STSError.Code)", "answer.STSError.Message")],
+    ),
+    (
+        "buckets of one name are one place, whatever their endpoint",
+        "./internal/location TestPlaces",
+        [("internal/location/stores.go", "Service{Endpoint: endpoint, Region: region,", "Service{Region: region,")],
+    ),
+    (
+        "the disk tier tells no endpoints apart",
+        "integration TestSameBucketAtTwoEndpoints",
+        [("internal/node/divisions.go", "KeepOnDisk(s.cfg.Stores.Place(d.Loc))", "KeepOnDisk(d.Loc.Bucket + d.Loc.Prefix)")],
+    ),
+    (
+        "an address that is refused is printed with its secret",
+        "./cmd/millrace TestNothingPrintedHoldsASecret",
+        [("internal/location/location.go", '"://" + hideParameters(rest)', '"://" + rest')],
+    ),
+    (
+        "two datasets share a limit of bandwidth",
+        "./internal/location TestEqualServicesShareABackend",
+        [("internal/location/stores.go", "key.dataset = l.Name", "_ = l.Name")],
+    ),
+    (
+        "a store that holds reads back moves the places",
+        "./datapath TestReadsThatAreHeldBackMoveNoPlaces",
+        [("datapath/climb.go", "if r.wanted && !r.paced {", "if r.wanted {")],
+    ),
 ]
