@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Installs what the integration tests and `make dev` run beside the gateway: MinIO and
-# versitygw, built from their pinned sources into the user's cache directory, and from the system's packages nginx,
+# Installs what the integration tests and `make dev` run beside the gateway: MinIO, versitygw, an OpenTelemetry Collector
+# and promtool, built from their pinned sources into the user's cache directory, and from the system's packages nginx,
 # HAProxy, Varnish, openssl, on Linux iproute2, and what writes the files of docs/formats.md's table of oddities: bsdtar, zip, xz, bzip2,
 # zstd. Does nothing when they are there already. MinIO's first
-# build takes a few minutes. MinIO is AGPL: it only ever runs as a process of its own.
+# build takes a few minutes, promtool's two. MinIO is AGPL: it only ever runs as a process of its own.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 # shellcheck source=versions.env
@@ -20,8 +20,22 @@ install_go() { # name module version
   (cd / && env -u GOOS -u GOARCH GOFLAGS= GOBIN="$bin" go install "$2@$3")
 }
 
+# Programs that cannot be installed by name and version have a module here that pins them, and all that they are made of.
+install_here() { # name package build-arguments
+  local sum
+  sum=$({ echo "$@"; find "$1" -type f | LC_ALL=C sort | xargs cat; } | cksum)
+  if [ -x "$bin/$1" ] && [ "$(cat "$bin/$1.sum" 2>/dev/null)" = "$sum" ]; then
+    return
+  fi
+  echo "building $1 (once)"
+  (cd "$1" && env -u GOOS -u GOARCH GOFLAGS=-buildvcs=false go build -o "$bin/$1" "${@:3}" "$2")
+  echo "$sum" >"$bin/$1.sum"
+}
+
 install_go minio "$MINIO_MODULE" "$MINIO_VERSION"
 install_go versitygw "$VERSITYGW_MODULE" "$VERSITYGW_VERSION"
+install_here collector .
+install_here promtool github.com/prometheus/prometheus/cmd/promtool -tags remove_all_sd # without the clouds' libraries
 
 as_root() {
   if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo -n "$@"; fi
