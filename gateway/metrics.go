@@ -83,7 +83,9 @@ func (g *Gateway) stats() []Stat {
 		out = append(out,
 			Stat{"budget_bytes", "Memory budget.", float64(b.Total())},
 			Stat{"budget_used_bytes", "Memory budget in use.", float64(b.InUse())},
-			Stat{"budget_pinned_bytes", "Memory budget in use, without what the cache could let go of.", float64(b.Pinned())})
+			Stat{"budget_pinned_bytes", "Memory budget in use, without what the cache could let go of.", float64(b.Pinned())},
+			Stat{"budget_waiting", "Requests that wait for memory.", float64(b.Waiting())},
+			Stat{"budget_refused_total", "Requests that waited for memory in vain.", float64(b.Refused())})
 	}
 	if g.cfg.Readers != nil {
 		out = append(out, readerStats(g.cfg.Readers())...)

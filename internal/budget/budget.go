@@ -36,6 +36,7 @@ type Budget struct {
 	mu      sync.Mutex // guards what follows; never held while reclaim runs
 	inUse   int64
 	peak    int64
+	refused int64     // waits that were given up
 	waiters []*waiter // in order of arrival
 	reclaim func(n int64) int64
 	idle    func() int64
@@ -101,6 +102,13 @@ func (b *Budget) Peak() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.peak
+}
+
+// Refused returns how many waits were given up since no memory came free in time.
+func (b *Budget) Refused() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.refused
 }
 
 // Waiting returns how many reservations wait. Whoever only works ahead holds off while there are any.
@@ -194,6 +202,9 @@ func (b *Budget) wait(ctx context.Context, n int64, have func() bool) (*Reservat
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		case <-timer.C:
+			b.mu.Lock()
+			b.refused++
+			b.mu.Unlock()
 			return nil, fmt.Errorf("reserve %d bytes of %d, waited %v: %w", n, b.total, b.maxWait, ErrOverloaded)
 		}
 	}

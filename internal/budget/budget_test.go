@@ -279,6 +279,9 @@ func TestAWaitEnds(t *testing.T) {
 		if got := b.Waiting(); got != 0 {
 			t.Errorf("got %d waiting, want 0", got)
 		}
+		if got := b.Refused(); got != 1 { // the other one left by itself
+			t.Errorf("got %d refused, want 1", got)
+		}
 		all.Release()
 	})
 }
