@@ -1,0 +1,235 @@
+package integration_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/millrace-data/millrace/integration/harness"
+)
+
+// tracedBy makes the gateways of a store send their spans.
+func tracedBy(store *harness.Store, endpoint string, more ...string) *harness.Store {
+	return store.With(append([]string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + endpoint, "OTEL_BSP_SCHEDULE_DELAY=50"}, more...)...)
+}
+
+// parentOf is a traceparent, and the ids in it.
+func parentOf(n int) (header, trace, span string) {
+	trace, span = fmt.Sprintf("%032x", 0x7ace<<32|n), fmt.Sprintf("%016x", n+1)
+	return "00-" + trace + "-" + span + "-01", trace, span
+}
+
+// aFew is how long a store takes that is slow.
+const aFew = 100 * time.Millisecond
+
+// slowStore answers reads of shards late, and fails the next one while failing is set.
+func slowStore(failing *atomic.Bool) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet || strings.Contains(r.URL.Path, "/.millrace/") {
+			return
+		}
+		late := time.NewTimer(aFew)
+		defer late.Stop()
+		select {
+		case <-late.C:
+		case <-r.Context().Done():
+		}
+		if failing.CompareAndSwap(true, false) {
+			answered(r)
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = io.WriteString(w, `<Error><Code>SlowDown</Code></Error>`)
+		}
+	}
+}
+
+// traceOf waits until a collector has the first span of a caller's trace, which ends last, and returns it with all others.
+func traceOf(t *testing.T, c *harness.Collector, parent string) (root harness.Span, all []harness.Span) {
+	t.Helper()
+	c.Ready(t, func(context.Context) error {
+		all = c.Spans(t)
+		for _, s := range all {
+			if s.Parent == parent {
+				root = s
+				return nil
+			}
+		}
+		return errors.New("the request's span is not there")
+	})
+	return root, all
+}
+
+func below(all []harness.Span, above harness.Span, name string) (out []harness.Span) {
+	for _, s := range all {
+		if s.Trace == above.Trace && s.Parent == above.ID && (name == "" || s.Name == name) {
+			out = append(out, s)
+		}
+	}
+	slices.SortFunc(out, func(a, b harness.Span) int { return a.Start.Compare(b.Start) })
+	return out
+}
+
+// one returns the only span of a name below another.
+func one(t *testing.T, all []harness.Span, above harness.Span, name string) harness.Span {
+	t.Helper()
+	got := below(all, above, name)
+	if len(got) != 1 {
+		t.Fatalf("below %s: got %d spans %s, want one: %+v", above.Name, len(got), name, all)
+	}
+	return got[0]
+}
+
+// checkNested compares the times of a span with those below it, down to the last.
+func checkNested(t *testing.T, all []harness.Span, above harness.Span) {
+	t.Helper()
+	for _, s := range below(all, above, "") {
+		if s.Start.Before(above.Start.Add(-time.Millisecond)) || s.End.After(above.End.Add(time.Millisecond)) {
+			t.Errorf("%s from %v to %v is outside of %s, from %v to %v", s.Name, s.Start, s.End, above.Name, above.Start, above.End)
+		}
+		checkNested(t, all, s)
+	}
+}
+
+// TestTracesReachACollector sends slow requests to a gateway, whose store is late and fails once, and reads in a real
+// collector where their time went.
+func TestTracesReachACollector(t *testing.T) {
+	store := packed(t, "versitygw")
+	for protocol, endpoint := range map[string]func(*harness.Collector) string{
+		"http/protobuf": func(c *harness.Collector) string { return c.HTTP },
+		"grpc":          func(c *harness.Collector) string { return c.GRPC },
+	} {
+		t.Run(protocol, func(t *testing.T) {
+			c := harness.OpenCollector(t)
+			var fault atomic.Pointer[http.HandlerFunc]
+			g := serve(t, tracedBy(behind(t, store, &fault), endpoint(c), "OTEL_EXPORTER_OTLP_PROTOCOL="+protocol), "--no-prefetch")
+			path := func(m int) string { return batchPath(0, m) + "?shuffle=none&batch_size=2" }
+			g.MustGet(t, path(0)) // what only the first request does is done
+			var failing atomic.Bool
+			slow := slowStore(&failing)
+			fault.Store(&slow)
+			least := time.Hour // between a request's time and that of its phases together
+			for n := range 5 {
+				failing.Store(true)
+				header, trace, parent := parentOf(n)
+				r := g.MustGet(t, path(20*(n+1)), "Traceparent", header)
+				root, all := traceOf(t, c, parent)
+				if root.Trace != trace || root.Service != "millrace" || root.Name != "GET /v1/datasets/{dataset}/epochs/{epoch}/batches/{batch}" {
+					t.Errorf("got %+v, want the request in trace %s", root, trace)
+				}
+				if got, want := root.Said["http.response.body.size"], fmt.Sprint(len(r.Body)); got != want || root.Said["millrace.dataset"] != dataset {
+					t.Errorf("got %v, want %s bytes of %s", root.Said, want, dataset)
+				}
+				checkNested(t, all, root)
+				var phases time.Duration
+				for _, s := range below(all, root, "") {
+					phases += s.Took()
+				}
+				least = min(least, (root.Took() - phases).Abs())
+				checkStoreRead(t, all, one(t, all, root, "read"))
+			}
+			if least > time.Millisecond {
+				t.Errorf("phases and request differ by %v or more, want at most 1 ms", least)
+			}
+		})
+	}
+}
+
+// checkStoreRead looks for what made a read slow: of two attempts at the store the first has failed.
+func checkStoreRead(t *testing.T, all []harness.Span, read harness.Span) {
+	t.Helper()
+	store := one(t, all, read, "store read")
+	attempts := below(all, store, "store attempt")
+	if len(attempts) != 2 || !attempts[0].Failed || attempts[1].Failed || store.Failed {
+		t.Fatalf("got attempts %+v of %+v, want one that failed and one that did not", attempts, store)
+	}
+	if !strings.Contains(attempts[0].Why, "SlowDown") || attempts[0].Said["millrace.store.attempt"] != "0" || attempts[1].Said["millrace.store.attempt"] != "1" {
+		t.Errorf("got attempts %+v, want the store's own word for the first", attempts)
+	}
+	if attempts[0].Took()+attempts[1].Took() < 2*aFew || attempts[1].Start.Before(attempts[0].End) || read.Took() < 2*aFew {
+		t.Errorf("got attempts %+v in a read of %v, want %v for each, one after the other", attempts, read.Took(), aFew)
+	}
+}
+
+// TestACollectorThatComesAndGoes: requests do not notice that the collector is killed, nor that it is back; and what is
+// traced after that arrives.
+func TestACollectorThatComesAndGoes(t *testing.T) {
+	store, c := packed(t, "dir"), harness.OpenCollector(t)
+	g := serve(t, tracedBy(store, c.HTTP), "--lame-duck", "1ms")
+	plain := serve(t, store)
+	want := make([][]byte, 10)
+	for m := range want {
+		want[m] = plain.MustGet(t, batchPath(0, m)+share(16, 0, 1)).Body
+	}
+	number := 0
+	read := func() {
+		t.Helper()
+		for m, body := range want {
+			header, _, _ := parentOf(number)
+			number++
+			if r := g.MustGet(t, batchPath(0, m)+share(16, 0, 1), "Traceparent", header); !bytes.Equal(r.Body, body) {
+				t.Errorf("batch %d: got other bytes than from a gateway that sends no traces", m)
+			}
+		}
+	}
+	read()
+	_, _, first := parentOf(0)
+	traceOf(t, c, first)
+	c.Kill()
+	g.Ready(t, func(context.Context) error { // until the gateway has noticed
+		read()
+		return g.Logs("traces are not sent")(t.Context())
+	})
+	c.Start(t)
+	before := number
+	c.Ready(t, func(context.Context) error {
+		read()
+		_, _, oldest := parentOf(before)
+		for _, s := range c.Spans(t) {
+			if s.Parent >= oldest {
+				return nil
+			}
+		}
+		return errors.New("the collector is back, and gets nothing")
+	})
+	c.Kill()
+	read()
+	if err := g.Stop(); err != nil {
+		t.Errorf("stop a gateway whose collector is gone: %v", err)
+	}
+}
+
+// TestWhoIsNotToBeTraced: a gateway that is to trace no request, or none but those whose callers ask for it, sends no
+// other.
+func TestWhoIsNotToBeTraced(t *testing.T) {
+	store, c := packed(t, "dir"), harness.OpenCollector(t)
+	for sampler, want := range map[string]int{"traceidratio": 0, "parentbased_traceidratio": 1} {
+		t.Run(sampler, func(t *testing.T) {
+			before := len(c.Settled(t))
+			g := serve(t, tracedBy(store, c.HTTP, "OTEL_TRACES_SAMPLER="+sampler, "OTEL_TRACES_SAMPLER_ARG=0"), "--lame-duck", "1ms")
+			header, trace, _ := parentOf(1)
+			g.MustGet(t, batchPath(0, 0)+share(16, 0, 1), "Traceparent", header)
+			for m := range 5 {
+				g.MustGet(t, batchPath(0, m)+share(16, 0, 1))
+			}
+			if err := g.Stop(); err != nil { // which sends what is left
+				t.Error(err)
+			}
+			traces := map[string]bool{}
+			for _, s := range c.Settled(t)[before:] {
+				if len(s.Links) == 0 { // not the work that a traced request has begun
+					traces[s.Trace] = true
+				}
+			}
+			if len(traces) != want || want == 1 && !traces[trace] {
+				t.Errorf("got traces %v, want %d", traces, want)
+			}
+		})
+	}
+}
