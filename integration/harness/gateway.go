@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -50,6 +51,37 @@ func Build(root, dir string) error {
 		return fmt.Errorf("build millrace: %w\n%s", err, out)
 	}
 	return os.Setenv(binaryVariable, path)
+}
+
+// Planted compiles the millrace command with one text of one of its files replaced, and returns its path. root is where the
+// program's module lies.
+func Planted(t testing.TB, root, file, text, other string) string {
+	t.Helper()
+	root, err := filepath.Abs(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := os.ReadFile(filepath.Join(root, file))
+	if err != nil || strings.Count(string(source), text) != 1 {
+		t.Fatalf("%s does not hold %q once: %v", file, text, err)
+	}
+	dir := t.TempDir()
+	path, changed, overlay := filepath.Join(dir, "millrace"), filepath.Join(dir, "changed.go"), filepath.Join(dir, "overlay.json")
+	list, err := json.Marshal(map[string]any{"Replace": map[string]string{filepath.Join(root, file): changed}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{changed: strings.Replace(string(source), text, other, 1), overlay: string(list)} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-overlay", overlay, "-o", path, "./cmd/millrace")
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build millrace: %v\n%s", err, out)
+	}
+	return path
 }
 
 // Binary returns the path of the millrace command.

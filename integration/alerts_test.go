@@ -1,0 +1,288 @@
+package integration_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/millrace-data/millrace/integration/harness"
+)
+
+const (
+	alertsFile    = "../deploy/grafana/alerts.yaml"
+	dashboardFile = "../deploy/grafana/dashboard.json"
+
+	// Metrics are read each scrapePause, and the rules are told that it was each scrapeSays: 22 minutes pass in some
+	// seconds. The rules compare counters with one another, or gauges with limits, so that this changes none of them.
+	scrapePause = 120 * time.Millisecond
+	scrapeSays  = 30 * time.Second
+	scrapes     = 45
+)
+
+// recording is what gateways have shown: the values of each series, one for each scrape; "_" is none.
+type recording map[string][]string
+
+// record reads the metrics of gateways while load runs, which ends with its context.
+func record(t *testing.T, load func(context.Context), gateways ...*harness.Gateway) recording {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var loading sync.WaitGroup
+	loading.Go(func() { load(ctx) })
+	r := recording{}
+	tick := time.NewTicker(scrapePause)
+	defer tick.Stop()
+	for n := range scrapes {
+		for i, g := range gateways {
+			answer, err := g.TryAdmin(ctx, "/metrics")
+			if err != nil || answer.Status != http.StatusOK {
+				continue // a gateway that has ended
+			}
+			r.add(fmt.Sprintf("gw-%d", i), n, string(answer.Body))
+		}
+		<-tick.C
+	}
+	cancel()
+	loading.Wait()
+	for key := range r {
+		r.fill(key, scrapes)
+	}
+	return r
+}
+
+// fill makes a series as long as so many scrapes.
+func (r recording) fill(key string, n int) {
+	for len(r[key]) < n {
+		r[key] = append(r[key], "_")
+	}
+}
+
+// add adds what a gateway shows at scrape n.
+func (r recording) add(instance string, n int, text string) {
+	for line := range strings.Lines(text) {
+		if !strings.HasPrefix(line, "millrace_") && !strings.HasPrefix(line, "process_") && !strings.HasPrefix(line, "go_") {
+			continue
+		}
+		key, value, _ := strings.Cut(strings.TrimSpace(line), "} ")
+		if value == "" {
+			key, value, _ = strings.Cut(strings.TrimSpace(line), " ")
+		}
+		name, labels, _ := strings.Cut(key, "{")
+		key = strings.TrimSuffix(fmt.Sprintf("%s{instance=%q,job=%q,%s", name, instance, "millrace", labels), ",") + "}"
+		r.fill(key, n)
+		r[key] = append(r[key], value)
+	}
+}
+
+// names are the metrics that were shown.
+func (r recording) names() map[string]bool {
+	out := map[string]bool{}
+	for key := range r {
+		name, _, _ := strings.Cut(key, "{")
+		out[name] = true
+	}
+	return out
+}
+
+// ruleTest is a file of promtool's tests of rules, as far as it is used here.
+type ruleTest struct {
+	RuleFiles []string    `yaml:"rule_files"`
+	Every     string      `yaml:"evaluation_interval"`
+	Tests     []groupTest `yaml:"tests"`
+}
+
+type groupTest struct {
+	Interval string        `yaml:"interval"`
+	Series   []inputSeries `yaml:"input_series"`
+	Exprs    []exprTest    `yaml:"promql_expr_test"`
+}
+
+type inputSeries struct {
+	Series string `yaml:"series"`
+	Values string `yaml:"values"`
+}
+
+type exprTest struct {
+	Expr    string   `yaml:"expr"`
+	At      string   `yaml:"eval_time"`
+	Samples []sample `yaml:"exp_samples"`
+}
+
+type sample struct {
+	Labels string  `yaml:"labels"`
+	Value  float64 `yaml:"value"`
+}
+
+// judge evaluates the rules over a recording, and compares what expressions are at its end.
+func (r recording) judge(t *testing.T, exprs ...exprTest) {
+	t.Helper()
+	rules, err := filepath.Abs(alertsFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	group := groupTest{Interval: scrapeSays.String()}
+	for key, values := range r {
+		group.Series = append(group.Series, inputSeries{key, strings.Join(values, " ")})
+	}
+	for _, e := range exprs {
+		e.At = (scrapeSays * (scrapes - 1)).String()
+		group.Exprs = append(group.Exprs, e)
+	}
+	text, err := yaml.Marshal(ruleTest{RuleFiles: []string{rules}, Every: scrapeSays.String(), Tests: []groupTest{group}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "test.yaml")
+	put(t, file, string(text))
+	if !promtool(t, "test", "rules", file) {
+		for key, values := range r { // what may have gone wrong
+			if regexp.MustCompile(`_(errors_.*|open|failed_total|refused|refused_total|share)\{`).MatchString(key) && strings.Trim(strings.Join(values, ""), "0_") != "" {
+				t.Log(key, values)
+			}
+		}
+	}
+}
+
+// promtool runs Prometheus's own tool, and reports whether it is content, which it has to be.
+func promtool(t *testing.T, args ...string) bool {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), harness.Installed(t, "promtool"), args...).CombinedOutput()
+	if err != nil {
+		t.Errorf("promtool %s: %v\n%s", strings.Join(args[:2], " "), err, out)
+	}
+	return err == nil
+}
+
+// fired expects just these alerts to have fired in the time that was recorded.
+func fired(alerts ...string) exprTest {
+	e := exprTest{Expr: `max by (alertname) (max_over_time(ALERTS{alertstate="firing"}[2h]))`}
+	for _, name := range alerts {
+		e.Samples = append(e.Samples, sample{fmt.Sprintf("{alertname=%q}", name), 1})
+	}
+	return e
+}
+
+// alertRules returns the expressions of the rules by alert.
+func alertRules(t *testing.T) map[string][]string {
+	t.Helper()
+	text, err := os.ReadFile(alertsFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct {
+		Groups []struct {
+			Rules []struct{ Alert, Expr string }
+		}
+	}
+	if err := yaml.Unmarshal(text, &file); err != nil {
+		t.Fatal(err)
+	}
+	out := map[string][]string{}
+	for _, g := range file.Groups {
+		for _, r := range g.Rules {
+			out[r.Alert] = append(out[r.Alert], r.Expr)
+		}
+	}
+	return out
+}
+
+// panels returns the expressions of the dashboard by panel, with its variables filled in.
+func panels(t *testing.T) map[string][]string {
+	t.Helper()
+	text, err := os.ReadFile(dashboardFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var board struct {
+		Panels []struct {
+			Title   string
+			Type    string
+			Targets []struct{ Expr string }
+		}
+	}
+	if err := json.Unmarshal(text, &board); err != nil {
+		t.Fatal(err)
+	}
+	fill := strings.NewReplacer("$__rate_interval", "5m", "$instance", ".+", "$dataset", ".*")
+	out := map[string][]string{}
+	for _, p := range board.Panels {
+		if p.Type != "row" && len(p.Targets) == 0 || out[p.Title] != nil {
+			t.Errorf("panel %q shows nothing, or is there twice", p.Title)
+		}
+		for _, target := range p.Targets {
+			out[p.Title] = append(out[p.Title], fill.Replace(target.Expr))
+		}
+	}
+	return out
+}
+
+// TestAlerts puts gateways into one situation after the other. Prometheus's own engine evaluates all rules over what the
+// gateways show: in each situation its alerts fire, and no other.
+func TestAlerts(t *testing.T) {
+	promtool(t, "check", "rules", alertsFile)
+	promtool(t, "test", "rules", "../deploy/grafana/alerts.test.yaml")
+	met := map[string]bool{}
+	for _, s := range situations() {
+		for _, name := range s.alerts {
+			met[name] = true
+		}
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			s.meet(t).judge(t, fired(s.alerts...))
+		})
+	}
+	for name := range alertRules(t) {
+		if !met[name] {
+			t.Errorf("no situation makes %s fire", name)
+		}
+	}
+}
+
+// TestDashboard evaluates each expression of the dashboard over what healthy gateways show: none is without a result, and each
+// metric of the dashboard and of the alerts is among those that gateways show.
+func TestDashboard(t *testing.T) {
+	r := healthy(t)
+	shown := r.names()
+	exprs := []exprTest{fired()}
+	all := alertRules(t)
+	for title, of := range panels(t) {
+		all[title] = of
+		for _, e := range of {
+			exprs = append(exprs, exprTest{Expr: "absent(" + e + ")"})
+		}
+	}
+	r.judge(t, exprs...)
+	metric := regexp.MustCompile(`\b(millrace|process|go)_[a-z_0-9]+`)
+	for where, of := range all {
+		for _, name := range metric.FindAllString(strings.Join(of, " "), -1) {
+			if !shown[name] {
+				t.Errorf("%s: no gateway shows %s", where, name)
+			}
+		}
+	}
+	guide, err := os.ReadFile("../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range alertRules(t) {
+		if !bytes.Contains(guide, []byte("| `"+name+"` |")) {
+			t.Errorf("docs/operations.md says nothing of %s", name)
+		}
+	}
+	if titles := panels(t); len(titles) < 20 {
+		t.Errorf("got panels %v, want a dashboard", slices.Collect(maps.Keys(titles)))
+	}
+}
