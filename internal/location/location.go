@@ -46,14 +46,15 @@ func (l Location) Address() string {
 // String is the address of the shards, as a command line takes it.
 func (l Location) String() string {
 	if l.Bucket != "" {
-		return l.object() + l.Service.query()
+		return "s3://" + l.Bucket + "/" + strings.TrimSuffix(l.Prefix, "/") + l.Service.query()
 	}
 	return "file://" + filepath.ToSlash(l.Dir)
 }
 
-// object is the address of the shards without how their service is reached.
-func (l Location) object() string {
-	return "s3://" + l.Bucket + "/" + strings.TrimSuffix(l.Prefix, "/")
+// Plain is the address of the shards without how their service is reached. It stays when that changes.
+func (l Location) Plain() string {
+	l.Service = Service{}
+	return l.String()
 }
 
 var validBucket = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`)

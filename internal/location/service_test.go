@@ -25,6 +25,9 @@ func TestAddressesSayHowTheirServiceIsReached(t *testing.T) {
 			t.Errorf("%s: got %+v (%v), want %+v", in, l, err, want)
 			continue
 		}
+		if got := l.Plain(); got != "s3://bucket/p" {
+			t.Errorf("%s: got %s without its parameters", in, got)
+		}
 		printed := l.Address()
 		if again, err := Parse(printed); err != nil || !same(again, l) {
 			t.Errorf("%s: printed as %s, which is %+v (%v)", in, printed, again, err)

@@ -23,7 +23,7 @@ func (s *Node) openDisk(v *division) error {
 	for _, l := range s.cfg.Locations {
 		// The main one names those with a quota too: its directory holds theirs, and is the same cache when the quota is gone.
 		if v == s.main() || v == s.division(l.Name) {
-			cfg.Datasets = append(cfg.Datasets, s.cfg.Stores.Place(l))
+			cfg.Datasets = append(cfg.Datasets, l.Plain())
 		}
 	}
 	if s.cfg.Check {

@@ -15,7 +15,7 @@ import (
 func (s *Node) losses(d location.Opened) (*importance.Log, error) {
 	at := d.Loc.OfIndex()
 	cfg := importance.Config{
-		Reader: d.Home, Writer: d.Home, Prefix: at.Prefix, Location: s.cfg.Stores.Place(at), CacheDir: s.cfg.IndexDir,
+		Reader: d.Home, Writer: d.Home, Prefix: at.Prefix, Location: at.Plain(), CacheDir: s.cfg.IndexDir,
 	}
 	if s.cfg.LossLog != "" && !s.cfg.Check {
 		cfg.Dir = filepath.Join(s.cfg.LossLog, d.Loc.Name)
