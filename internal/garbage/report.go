@@ -46,7 +46,7 @@ func (r Report) Print(w io.Writer) {
 // printGenerations writes a line for each generation: whether it goes, and why.
 func printGenerations(w io.Writer, all []Generation) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "generation\tcurrent until\tobjects\tsize\t")
+	fmt.Fprintln(t, "generation\tcurrent until\tobjects\tsize\tverdict")
 	for _, g := range all {
 		until, verdict := "now", "stays"
 		if g.Until != nil {
