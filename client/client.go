@@ -19,7 +19,8 @@
 // stopped, by whichever gateway has the rest: their batches are the same.
 //
 // The generation of the first answer is pinned: one call of Batches never mixes two
-// versions of a dataset. Every body is compared with its Content-Length and its
+// versions of a dataset. Ranks of one job all get Options.Generation from rank 0, which asks Describe: where gateways
+// move to new generations by themselves, one of several ranks without it is refused (ErrNoGeneration). Every body is compared with its Content-Length and its
 // CRC-32C before anybody sees it.
 package client
 
@@ -85,6 +86,8 @@ type Client struct {
 	cfg   Config
 	token *tokenSource
 	fleet *fleet
+
+	following *following
 }
 
 // New checks cfg and returns a client. It opens no connection.
@@ -128,7 +131,7 @@ func New(cfg Config) (*Client, error) {
 		h.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 		cfg.HTTP = &h
 	}
-	c := &Client{cfg: cfg, token: token}
+	c := &Client{cfg: cfg, token: token, following: &following{}}
 	c.fleet = &fleet{home: cfg.Home, lookup: cfg.Lookup, probe: c.ready, asking: make(chan struct{}, 1)}
 	if c.fleet.sources, err = parseSources(cfg, lookup, token != nil); err != nil {
 		return nil, fmt.Errorf("new client: %w", err)

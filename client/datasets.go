@@ -18,6 +18,7 @@ type Dataset struct {
 	Shards     uint64   `json:"shards"`
 	Bytes      uint64   `json:"bytes"`
 	Plan       Defaults `json:"default_plan"`
+	Follows    bool     `json:"follows,omitempty"` // the gateways move to new generations by themselves
 }
 
 // Defaults are the plan parameters of an address that names none.
@@ -55,14 +56,18 @@ func (c *Client) DatasetName(ctx context.Context) (string, error) {
 	return all[0].Name, nil
 }
 
-// Describe describes Config.Dataset, or else the gateways' default one.
+// Describe describes Config.Dataset, or else the gateways' default one. Its generation is the one that rank 0 of a job tells the
+// other ranks, as Options.Generation.
 func (c *Client) Describe(ctx context.Context) (Dataset, error) {
-	name, err := c.DatasetName(ctx)
-	if err != nil {
-		return Dataset{}, err
+	if c.cfg.Dataset == "" {
+		all, err := c.Datasets(ctx)
+		if err != nil {
+			return Dataset{}, err
+		}
+		return all[0], nil
 	}
-	d := Dataset{Name: name}
-	err = c.JSON(ctx, datasetPath(name), nil, &d)
+	d := Dataset{Name: c.cfg.Dataset}
+	err := c.JSON(ctx, datasetPath(d.Name), nil, &d)
 	return d, err
 }
 

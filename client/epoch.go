@@ -110,6 +110,11 @@ func (c *Client) ReadEpoch(ctx context.Context, e Epoch) (EpochReport, error) {
 	if err != nil {
 		return EpochReport{}, err
 	}
+	if !e.AllRanks {
+		if err := c.agree(ctx, e.Options); err != nil {
+			return EpochReport{}, fmt.Errorf("read epoch %d: %w", e.Options.Epoch, err)
+		}
+	}
 	p, err := c.plan(ctx, name, &e.Options)
 	if err != nil {
 		return EpochReport{}, err

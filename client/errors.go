@@ -76,13 +76,13 @@ func (e *Error) Error() string {
 	if e.RequestID != "" {
 		b.WriteString(" (request " + e.RequestID + ")")
 	}
-	if cure := e.Cure(); cure != "" {
+	if cure := e.Cure(); !strings.Contains(e.Detail, cure) { // a gateway may say it too
 		b.WriteString("; " + cure)
 	}
 	return b.String()
 }
 
-// Cure says what to do about a refusal that the caller's credentials or address cause; "" for other errors.
+// Cure says what to do about a refusal that the caller's credentials, address or generation cause; "" for other errors.
 func (e *Error) Cure() string {
 	switch {
 	case e.Status == http.StatusUnauthorized:
@@ -91,6 +91,8 @@ func (e *Error) Cure() string {
 		return "the gateway's access file must grant the right: ask its operator"
 	case e.Status == http.StatusMisdirectedRequest:
 		return "use an address that the gateway knows, or name this one to it with --host"
+	case e.Code == CodeGenerationGone:
+		return "begin a new job without generation=, or restore its index and shards"
 	case e.Code == CodeTooManyRequests:
 		return "use fewer connections, or have the operator raise the limit in the access file"
 	}

@@ -16,6 +16,7 @@ import (
 type fake struct {
 	batches    uint64
 	generation string
+	follows    bool
 
 	mu       sync.Mutex
 	requests []string                                                 // path and query of each
@@ -56,6 +57,10 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // answer sends the batch or manifest; change may damage the header and the body.
 func (f *fake) answer(w http.ResponseWriter, r *http.Request, change func(h http.Header, b []byte) []byte) {
 	var epoch, number uint64
+	if r.URL.Path == "/v1/datasets" || r.URL.Path == "/v1/datasets/photos" {
+		f.describe(w, r.URL.Path == "/v1/datasets")
+		return
+	}
 	path := strings.NewReplacer("/v1/datasets/photos/epochs/", "/epoch/", "/batches/", "/batch/").Replace(r.URL.Path)
 	if _, err := fmt.Sscanf(path, "/epoch/%d/batch/%d", &epoch, &number); err != nil {
 		http.NotFound(w, r)
@@ -85,6 +90,14 @@ func (f *fake) answer(w http.ResponseWriter, r *http.Request, change func(h http
 		b = change(h, b)
 	}
 	_, _ = w.Write(b)
+}
+
+func (f *fake) describe(w http.ResponseWriter, all bool) {
+	d := map[string]any{"name": "photos", "generation": f.generation, "follows": f.follows}
+	if all {
+		d = map[string]any{"datasets": []any{d}}
+	}
+	_ = json.NewEncoder(w).Encode(d)
 }
 
 func (f *fake) manifest(w http.ResponseWriter, epoch, number uint64) {

@@ -32,7 +32,7 @@ type Options struct {
 	Homes      uint64 // of locality: how many homes, and groups of ranks, there are, such as gateways; 0: as many as ranks
 	Format     string // form of the batches, as docs/answers.md names it; empty: the dataset's own
 	Fields     string // parts of the samples that are wanted, with commas between their names; empty: all
-	Generation string // pinned from the first answer if empty
+	Generation string // pinned from the first answer if empty; of several ranks all get the same one (see ErrNoGeneration)
 
 	Prefetch int  // batches asked for ahead of the one being used; 0 means 2, negative none
 	Manifest bool // fetch each batch's manifest too: needed for Batch.Sample and Ledger.Add

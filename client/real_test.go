@@ -85,11 +85,17 @@ func newStored(t *testing.T) stored {
 	if _, err := s.store.Put(ctx, "data/0.tar", bytes.NewReader(shard.Bytes()), int64(shard.Len()), objstore.Condition{}); err != nil {
 		t.Fatal(err)
 	}
+	return s.indexed(t)
+}
+
+// indexed returns the dataset as it is by now.
+func (s stored) indexed(t *testing.T) stored {
+	t.Helper()
 	defaults := chunkindex.Defaults{Shuffle: shuffle.Slot, Window: 8, Seed: 7, BatchSize: 12, Tail: "short"}
-	if _, err := chunkindex.Build(ctx, s.store, "data/", chunkindex.BuildOptions{ChunkSize: 32 << 10, Defaults: defaults}); err != nil {
+	if _, err := chunkindex.Build(t.Context(), s.store, "data/", chunkindex.BuildOptions{ChunkSize: 32 << 10, Defaults: defaults}); err != nil {
 		t.Fatal(err)
 	}
-	index, err := chunkindex.Open(ctx, s.store, "data/", chunkindex.OpenOptions{CacheDir: t.TempDir()})
+	index, err := chunkindex.Open(t.Context(), s.store, "data/", chunkindex.OpenOptions{CacheDir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}

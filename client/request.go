@@ -21,8 +21,8 @@ func (c *Client) Batch(ctx context.Context, opt Options, number uint64) (*Batch,
 	defer cancel()
 	t := transfer{client: c, opt: opt, number: number}
 	var b *Batch
-	var err error
-	if opt.folder != "" && opt.folder.has(number, opt) {
+	err := c.agree(ctx, opt)
+	if err == nil && opt.folder != "" && opt.folder.has(number, opt) {
 		b, err = retry(ctx, c, opt.reader(), t.kept)
 	}
 	if err == nil && b == nil {

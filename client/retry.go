@@ -40,7 +40,7 @@ func retry[T any](ctx context.Context, c *Client, who reader, try func(context.C
 				break
 			}
 			if t.note(err) {
-				return zero, err
+				return zero, t.final(err)
 			}
 		}
 		if ctx.Err() == nil {
@@ -80,7 +80,9 @@ func (t *tally) note(err error) (final bool) {
 	var e *Error
 	switch {
 	case errors.As(err, &e) && e.elsewhere():
-		t.absence = err
+		if !errors.Is(t.absence, &Error{Code: CodeGenerationGone}) {
+			t.absence = err // to look for a generation in the store and not find it says more than not to know it
+		}
 		if t.absent++; t.absent == t.gateways {
 			return true
 		}
@@ -100,6 +102,14 @@ func (t *tally) note(err error) (final bool) {
 	}
 	t.asked++
 	return final
+}
+
+// final is the answer where err was the last one and ends the asking.
+func (t *tally) final(err error) error {
+	if t.absent == t.gateways && t.absence != nil {
+		return t.absence
+	}
+	return err
 }
 
 // elsewhere reports whether this gateway, or what stands in its place, cannot answer while another might: it lacks the

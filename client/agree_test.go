@@ -1,0 +1,220 @@
+package client_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millrace-data/millrace/client"
+	"github.com/millrace-data/millrace/gateway"
+	"github.com/millrace-data/millrace/internal/bubble"
+	"github.com/millrace-data/millrace/internal/objstore"
+)
+
+// TestARankWithoutAGenerationIsRefused where the gateways move to new generations by themselves, and nowhere else.
+func TestARankWithoutAGenerationIsRefused(t *testing.T) {
+	for _, dataset := range []string{"", "photos"} {
+		f := &fake{batches: 4, generation: "g1", follows: true}
+		c := newClient(t, client.Config{Gateways: []string{serve(t, f)}, Dataset: dataset})
+		rank := client.Options{Rank: 1, WorldSize: 4}
+		_, err := c.Batch(t.Context(), rank, 0)
+		for _, more := range []error{err, readAll(t, c, rank), errorOf(c.ReadEpoch(t.Context(), client.Epoch{Options: rank}))} {
+			if !errors.Is(more, client.ErrNoGeneration) {
+				t.Fatalf("got %v, want ErrNoGeneration", more)
+			}
+			for _, want := range []string{"rank 1 of 4", "dataset photos", "the same generation", "rank 0 asks", "now it is g1"} {
+				if !strings.Contains(more.Error(), want) {
+					t.Errorf("%q is not in %v", want, more)
+				}
+			}
+		}
+		asked := slices.DeleteFunc(f.seen(), func(r string) bool { return r == "/v1/datasets" }) // which ReadEpoch asks for the name
+		if dataset != "" && len(asked) != 1 || len(f.seen())-len(asked) > 2 {
+			t.Errorf("dataset %q: got requests %v, want the description once and no batch", dataset, f.seen())
+		}
+		for what, opt := range map[string]client.Options{
+			"the same generation": {Rank: 1, WorldSize: 4, Generation: "g1"}, "one rank": {}, "one rank of one": {WorldSize: 1},
+		} {
+			if err := readAll(t, c, opt); err != nil {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+	}
+	f := &fake{batches: 4, generation: "g1"}
+	c := newClient(t, client.Config{Gateways: []string{serve(t, f)}, Dataset: "photos"})
+	if err := readAll(t, c, client.Options{Rank: 1, WorldSize: 4}); err != nil {
+		t.Errorf("gateways that stay at a generation: %v", err)
+	}
+	if got := f.seen(); len(got) != 5 {
+		t.Errorf("got requests %v, want the description and four batches", got)
+	}
+}
+
+// TestTheSettingsOfGatewaysAreAskedForAgain: a gateway may be started again, to follow from then on.
+func TestTheSettingsOfGatewaysAreAskedForAgain(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		f := &fake{batches: 1 << 20, generation: "g1"}
+		c := newClient(t, client.Config{Gateways: []string{"a"}, Dataset: "photos", HTTP: &http.Client{Transport: transport{f}}})
+		read := func(number uint64) error {
+			_, err := c.Batch(t.Context(), client.Options{Rank: 1, WorldSize: 2}, number)
+			return err
+		}
+		if err := errors.Join(read(0), read(1)); err != nil {
+			t.Fatal(err)
+		}
+		if got := len(f.seen()); got != 3 {
+			t.Errorf("got %d requests, want one look-up and two batches", got)
+		}
+		f.follows = true
+		pause(time.Minute)
+		if err := read(2); !errors.Is(err, client.ErrNoGeneration) {
+			t.Errorf("got %v, want ErrNoGeneration", err)
+		}
+	})
+}
+
+func errorOf(_ client.EpochReport, err error) error { return err }
+
+// readAll reads batches to the end or the first error.
+func readAll(t *testing.T, c *client.Client, opt client.Options) error {
+	t.Helper()
+	for _, err := range c.Batches(t.Context(), opt) {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// grow indexes another shard beside those of a dataset.
+func grow(t *testing.T, s stored) stored {
+	t.Helper()
+	var shard bytes.Buffer
+	w := tar.NewWriter(&shard)
+	content := []byte("another sample")
+	if err := w.WriteHeader(&tar.Header{Name: "new.bin", Size: int64(len(content)), Mode: 0o644, Format: tar.FormatUSTAR}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write(content); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.store.Put(t.Context(), "data/1.tar", bytes.NewReader(shard.Bytes()), int64(shard.Len()), objstore.Condition{}); err != nil {
+		t.Fatal(err)
+	}
+	return s.indexed(t)
+}
+
+// TestAJobStaysWithItsGeneration while the gateway moves to another one between the answers of two ranks, between two batches of a
+// rank, and over a restart of gateway and job on another number of ranks.
+func TestAJobStaysWithItsGeneration(t *testing.T) {
+	older := newStored(t)
+	newer := grow(t, older)
+	old, fresh := older.index.Generation(), newer.index.Generation()
+	asked := 0
+	open := func(_ context.Context, name, generation string) (gateway.Dataset, error) {
+		asked++
+		if generation != old {
+			return gateway.Dataset{}, fmt.Errorf("generation %s: %w", generation, objstore.ErrNotFound)
+		}
+		return gateway.Dataset{Name: name, Index: older.index, Source: older}, nil
+	}
+	g := newReal(t, older, gateway.Config{Follows: true, Open: open})
+	c := newClient(t, client.Config{Gateways: []string{g.url}})
+	move := func(s stored) {
+		if err := g.Serve([]gateway.Dataset{{Name: "photos", Index: s.index, Source: s}}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d, err := c.Describe(t.Context())
+	if err != nil || d.Generation != old || !d.Follows {
+		t.Fatalf("got %+v, %v, want generation %.12s, which may move", d, err, old)
+	}
+	const stop = 3
+	ledger := client.NewLedger(realSamples)
+	read := func(c *client.Client, opt client.Options, meanwhile func()) {
+		t.Helper()
+		opt.Manifest, opt.Prefetch = true, -1
+		for b, err := range c.Batches(t.Context(), opt) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if b.Generation != old {
+				t.Errorf("batch %d of rank %d: got generation %.12s, want %.12s", b.Number, opt.Rank, b.Generation, old)
+			}
+			ledger.Add(b)
+			if b.Number == opt.From {
+				meanwhile()
+			}
+		}
+	}
+	read(c, client.Options{WorldSize: 2, Until: stop, Generation: d.Generation}, func() { move(newer) })
+	read(c, client.Options{Rank: 1, WorldSize: 2, Until: stop, Generation: d.Generation}, func() {})
+	if again, err := c.Describe(t.Context()); err != nil || again.Generation != fresh {
+		t.Fatalf("got %.12s, %v, want the gateway to be at %.12s", again.Generation, err, fresh)
+	}
+	// Gateway and job begin again: the checkpoint has the generation.
+	restarted := newReal(t, newer, gateway.Config{Follows: true, Open: open})
+	c = newClient(t, client.Config{Gateways: []string{restarted.url}})
+	for rank := range uint64(3) {
+		read(c, client.Options{Rank: rank, WorldSize: 3, From: stop, Generation: d.Generation}, func() {})
+	}
+	if err := ledger.Check(); err != nil {
+		t.Error(err)
+	}
+	if asked != 1 {
+		t.Errorf("the restarted gateway opened %d generations, want the old one once", asked)
+	}
+	// One rank needs no generation: that of its first answer is pinned.
+	move(older)
+	ledger = client.NewLedger(realSamples)
+	c = newClient(t, client.Config{Gateways: []string{g.url}})
+	read(c, client.Options{}, func() { move(newer) })
+	if err := ledger.Check(); err != nil {
+		t.Error(err)
+	}
+	_, err = c.Batch(t.Context(), client.Options{Rank: 1, WorldSize: 2}, 0)
+	if !errors.Is(err, client.ErrNoGeneration) || !strings.Contains(err.Error(), fresh) {
+		t.Errorf("got %v, want ErrNoGeneration and the present generation", err)
+	}
+	// A generation that is not kept is refused once, with the cure said once.
+	_, err = c.Batch(t.Context(), client.Options{Generation: strings.Repeat("5", 64)}, 0)
+	var gone *client.Error
+	if !errors.As(err, &gone) || gone.Code != client.CodeGenerationGone || gone.Retryable || strings.Count(err.Error(), gone.Cure()) != 1 || asked != 2 {
+		t.Errorf("got %v after %d questions, want generation_gone after one, with the cure once", err, asked-1)
+	}
+}
+
+func gone(_ int, w http.ResponseWriter, _ *http.Request) bool {
+	refuse(w, http.StatusNotFound, map[string]any{"code": "generation_gone"})
+	return true
+}
+
+// TestAGenerationThatIsGone from one gateway may be open in another. That it is gone says more than that a gateway does not know it.
+func TestAGenerationThatIsGone(t *testing.T) {
+	for _, faults := range [][2]func(int, http.ResponseWriter, *http.Request) bool{{gone, absent}, {absent, gone}, {gone, gone}} {
+		a, b := &fake{fault: faults[0]}, &fake{fault: faults[1]}
+		c := newClient(t, client.Config{Gateways: []string{serve(t, a), serve(t, b)}, Home: client.HomeByRank})
+		_, err := c.Batch(t.Context(), client.Options{Generation: "g"}, 0)
+		if !errors.Is(err, &client.Error{Code: client.CodeGenerationGone}) || !strings.Contains(err.Error(), "begin a new job") {
+			t.Errorf("got %v, want generation_gone with the cure", err)
+		}
+		if len(a.seen()) != 1 || len(b.seen()) != 1 {
+			t.Errorf("got %d and %d requests, want one each", len(a.seen()), len(b.seen()))
+		}
+	}
+	lost, open := &fake{fault: gone}, &fake{batches: 4, generation: "g"}
+	c := newClient(t, client.Config{Gateways: []string{serve(t, lost), serve(t, open)}, Home: client.HomeByRank})
+	if got := numbers(t, c, client.Options{Generation: "g", Prefetch: -1}); fmt.Sprint(got) != "[0 1 2 3]" {
+		t.Errorf("got %v, want [0 1 2 3] of the gateway that has the generation open", got)
+	}
+}
