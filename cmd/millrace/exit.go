@@ -60,6 +60,8 @@ func exitCode(ctx context.Context, err error) int {
 	switch {
 	case errors.As(err, &usage):
 		return exitUsage
+	case is(client.ErrNoGeneration):
+		return exitUsage
 	case ctx.Err() != nil && is(ctx.Err()):
 		return exitInterrupted
 	case is(errCorrupt, chunkindex.ErrCorrupt, client.ErrCRC), errors.As(err, &ledger):
@@ -81,7 +83,7 @@ func remoteCode(e *client.Error) int {
 		return exitUsage
 	case client.CodeStoreInconsistent:
 		return exitCorrupt
-	case client.CodeNotFound, client.CodeEndOfEpoch:
+	case client.CodeNotFound, client.CodeEndOfEpoch, client.CodeGenerationGone:
 		return exitNotFound
 	case client.CodeStoreDenied, client.CodeStoreTimeout, client.CodeStoreUnavailable:
 		return exitStore
