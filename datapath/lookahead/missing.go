@@ -44,11 +44,12 @@ func (u *use) left(at uint64) uint64 {
 
 // ahead is what one reader needs now and soon, in order of need.
 type ahead struct {
-	uses  []use  // and some that come later
-	epoch uint64 // that the uses begin in
-	soon  int    // so many of the uses are needed now or soon
-	found int    // of these, so many were found in memory: the cursor
-	tried int    // and so many were looked at in this pass over the queue
+	uses     []use  // and some that come later
+	epoch    uint64 // that the uses begin in
+	soon     int    // so many of the uses are needed now or soon
+	found    int    // of these, so many were found in memory: the cursor
+	tried    int    // and so many were looked at in this pass over the queue
+	complete bool   // the uses reach to the end of the next epoch: there are no more to learn
 }
 
 // look works out what a reader needs now and soon, as far as the memory may hold it. To begin with the spans somewhere
@@ -57,7 +58,7 @@ func (r *Readers) look(x *reader) {
 	if x.epoch != x.at.Epoch.Number() {
 		x.forgetUses()
 	}
-	for known := -1; !x.reckon(r.cfg.Budget) && known < len(x.uses); {
+	for known := -1; !x.reckon(r.cfg.Budget) && !x.complete && known < len(x.uses); {
 		known = len(x.uses)
 		r.foresee(x, known+max(known/2, foresight))
 	}
@@ -65,7 +66,7 @@ func (r *Readers) look(x *reader) {
 
 // forgetUses makes look begin anew: the reader comes for other chunks than before.
 func (x *reader) forgetUses() {
-	x.epoch, x.uses, x.found, x.tried = x.at.Epoch.Number(), x.uses[:0], 0, 0
+	x.ahead = ahead{epoch: x.at.Epoch.Number(), uses: x.uses[:0]}
 }
 
 // reckon drops the uses that have ended, counts those that are needed now or soon, and reports whether all of these are known.
@@ -127,6 +128,7 @@ func (r *Readers) foresee(x *reader, most int) {
 			return
 		}
 	}
+	x.complete = true
 }
 
 // horizon returns how many samples ahead of the reader its needs reach.
