@@ -49,7 +49,7 @@ func (s *Source) answer(ctx context.Context, q *peer.Query) (*chunkindex.Body, e
 	if q.Cached {
 		body, err = s.answerCached(ctx, b)
 	} else {
-		body, err = s.body(ctx, b, b, &batch{}, nil)
+		body, err = s.body(ctx, b, b, batch{}, nil)
 	}
 	if errors.Is(err, chunkcache.ErrNoRoom) {
 		err = fmt.Errorf("answer for %d bytes of %q: %w", b.bytes, q.Dataset, peer.ErrNoRoom)

@@ -24,21 +24,20 @@ import (
 // memory for its other samples at once. A batch that waits for a peer holds memory, so no peer waits
 // for memory while it answers: else two gateways could wait for each other.
 type gathering struct {
-	source   *Source
+	load               // of the near part; came counts both
 	near     *batch
-	far      *batch    // but for what is in the run
+	far      batch     // but for what is in the run
 	run      *batchRun // nil: none
 	room     room
 	used     int64     // bytes of the room that segments lie in
 	list     *[][]byte // of the path's pool
 	segments [][]byte  // of the whole body, in the list
-	came     tally
 	leases   *chunkcache.Leases[key]   // of the chunks of the near part; nil: none
 	kept     []*chunkcache.Buffer[key] // of what was needed of chunks that were given back
 }
 
 // body brings a batch.
-func (s *Source) body(ctx context.Context, b, near, far *batch, run *batchRun) (*chunkindex.Body, error) {
+func (s *Source) body(ctx context.Context, b, near *batch, far batch, run *batchRun) (*chunkindex.Body, error) {
 	begun := time.Now()
 	g, err := s.gather(ctx, near, far, run)
 	if run != nil && errors.Is(err, chunkcache.ErrNoRoom) {
@@ -54,15 +53,15 @@ func (s *Source) body(ctx context.Context, b, near, far *batch, run *batchRun) (
 }
 
 // gather brings both parts of a batch. With a run it waits for no memory.
-func (s *Source) gather(ctx context.Context, near, far *batch, run *batchRun) (*gathering, error) {
+func (s *Source) gather(ctx context.Context, near *batch, far batch, run *batchRun) (*gathering, error) {
 	list := s.path.segments.Get().(*[][]byte)
 	n := max(near.segments, far.segments)
 	*list = slices.Grow((*list)[:0], n)[:n]
-	g := &gathering{source: s, near: near, far: far, run: run, list: list, segments: *list}
+	g := &gathering{load: load{source: s}, near: near, far: far, run: run, list: list, segments: *list}
 	if run != nil {
 		hurried := *near
 		hurried.tries = true
-		g.near, g.far = &hurried, s.path.ahead.take(run, far, g.segments)
+		g.near, g.far = &hurried, s.path.ahead.take(run, &far, g.segments)
 	}
 	whole, ranged := s.chooseReads(g.near)
 	err := chunkcache.ErrNoRoom
@@ -83,16 +82,15 @@ func (s *Source) gather(ctx context.Context, near, far *batch, run *batchRun) (*
 
 // slices serves the near part from leased chunks, and the far part from a body of its own.
 func (g *gathering) slices(ctx context.Context, whole []int) error {
-	l, err := g.reserve(ctx, g.far)
-	if err != nil {
+	if err := g.reserve(ctx, &g.far); err != nil {
 		return err
 	}
-	l.came = g.source.missing(g.near, whole)
+	g.came = g.source.missing(g.near, whole)
 	wait, err := g.source.begin(ctx, g.near, whole)
 	if err != nil {
 		return err
 	}
-	return g.withFar(ctx, l, func() error {
+	return g.withFar(ctx, func() error {
 		leases, err := wait()
 		if err != nil {
 			return err
@@ -117,25 +115,23 @@ func (g *gathering) copies(ctx context.Context, whole, ranged []int) error {
 			return err
 		}
 	}
-	l, err := g.reserve(ctx, g.near, g.far)
-	if err != nil {
+	if err := g.reserve(ctx, g.near, &g.far); err != nil {
 		return err
 	}
-	return g.withFar(ctx, l, func() error {
-		return l.into(ctx, g.near, whole, ranged, g.segments)
+	return g.withFar(ctx, func() error {
+		return g.into(ctx, g.near, whole, ranged, g.segments)
 	})
 }
 
 // reserve takes memory for parts of the batch, none if they have no bytes, and lays their samples
 // out in it.
-func (g *gathering) reserve(ctx context.Context, parts ...*batch) (l *load, err error) {
-	g.used = 0
+func (g *gathering) reserve(ctx context.Context, parts ...*batch) (err error) {
+	g.used, g.spare, g.came = 0, nil, tally{}
 	for _, part := range parts {
 		g.used += part.bytes
 	}
-	l = &load{source: g.source}
 	if g.used == 0 {
-		return l, nil
+		return nil
 	}
 	n := g.used
 	if len(g.near.chunks) > 0 {
@@ -143,18 +139,17 @@ func (g *gathering) reserve(ctx context.Context, parts ...*batch) (l *load, err 
 	}
 	g.room, err = g.source.room(ctx, g.near, n)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	l.spare = g.room.bytes
+	g.spare = g.room.bytes
 	for _, part := range parts {
-		l.spare = part.lay(g.segments, l.spare)
+		g.spare = part.lay(g.segments, g.spare)
 	}
-	return l, nil
+	return nil
 }
 
 // withFar brings the far part while near brings the other one. What no owner has sent comes last.
-func (g *gathering) withFar(ctx context.Context, l *load, near func() error) error {
-	defer func() { g.came = l.came }()
+func (g *gathering) withFar(ctx context.Context, near func() error) error {
 	if len(g.far.chunks) == 0 {
 		return near()
 	}
@@ -167,7 +162,7 @@ func (g *gathering) withFar(ctx context.Context, l *load, near func() error) err
 		fills[i] = &fill{ChunkRanges: c, segments: g.segments}
 	}
 	running.Go(func() {
-		first := hotTier{g.source.path.hot, ownersTier{g.far, lost}}
+		first := hotTier{g.source.path.hot, ownersTier{&g.far, lost}}
 		_ = first.Load(during, asked, fills) // what did not come is in lost
 	})
 	err := near()
@@ -177,9 +172,9 @@ func (g *gathering) withFar(ctx context.Context, l *load, near func() error) err
 	if running.Wait(); err != nil {
 		return err
 	}
-	l.came.add(asked.came)
+	g.came.add(asked.came)
 	if len(lost.fills) > 0 && g.far.origin != ofRun {
-		return hereTier{g.far}.Load(ctx, l, lost.fills)
+		return hereTier{&g.far}.Load(ctx, &g.load, lost.fills)
 	}
 	for _, x := range lost.fills {
 		for _, r := range x.Ranges {

@@ -149,9 +149,9 @@ func (s *Source) held() int64 {
 // split divides a batch into its near part, which this gateway brings itself, and its far part, which
 // it asks others for: what they own and is not in memory here, nor on its way there, nor on disk. The
 // far part holds each sample once, in order of place.
-func (s *Source) split(b *batch) (near, far *batch) {
+func (s *Source) split(b *batch) (near *batch, far batch) {
 	if s.name == "" {
-		return b, &batch{}
+		return b, batch{}
 	}
 	var here, away []chunkindex.ChunkRanges
 	var twins [][2]int
@@ -163,7 +163,7 @@ func (s *Source) split(b *batch) (near, far *batch) {
 		c.Ranges, twins = once(c.Ranges, twins)
 		away = append(away, c)
 	}
-	near, far = b.of(here), b.of(away)
+	near, far = b.of(here), *b.of(away)
 	far.twins = twins
 	return near, far
 }

@@ -95,7 +95,7 @@ func (o ownersTier) ask(ctx context.Context, l *load, member string, fills []*fi
 			// while some is held: without it the member is waited for.
 			hedge := others.of(chunksOf(fills))
 			hedge.origin, hedge.visit = afterPeers, nil
-			beside, err = s.gather(during, &batch{tries: true}, hedge, nil)
+			beside, err = s.gather(during, &batch{tries: true}, *hedge, nil)
 			return err
 		}
 		err = ownersTier{&others, o.next}.Load(ctx, l, fills)

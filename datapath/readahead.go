@@ -173,7 +173,7 @@ func (a *readAhead) wait(ctx context.Context, r *rank, at shuffle.Cursor) *batch
 }
 
 // take gives the samples of a batch that are in its run their segments, and returns what is left.
-func (a *readAhead) take(n *batchRun, f *batch, segments [][]byte) *batch {
+func (a *readAhead) take(n *batchRun, f *batch, segments [][]byte) batch {
 	var chunks []chunkindex.ChunkRanges
 	for _, c := range f.chunks {
 		var left []chunkindex.Range
@@ -189,7 +189,7 @@ func (a *readAhead) take(n *batchRun, f *batch, segments [][]byte) *batch {
 			chunks = append(chunks, chunkindex.ChunkRanges{Chunk: c.Chunk, Ranges: left})
 		}
 	}
-	return f.of(chunks)
+	return *f.of(chunks)
 }
 
 // find returns the segment of a far sample, nil if that has not come.
@@ -275,15 +275,15 @@ func (e elsewhere) Mean(chunk int) int64 {
 	return c.Length / max(int64(c.Samples), 1)
 }
 
-// farOf returns what peers are asked for of some samples, nil if it is nothing or their places cannot be read.
-func (s *Source) farOf(ctx context.Context, samples []uint64) *batch {
+// farOf returns what peers are asked for of some samples: nothing, if their places cannot be read.
+func (s *Source) farOf(ctx context.Context, samples []uint64) batch {
 	slices.Sort(samples)
 	var chunks []chunkindex.ChunkRanges
 	for seq, sample := range samples {
 		chunk := s.index.ChunkOf(sample)
 		t, err := s.index.Table(ctx, chunk)
 		if err != nil {
-			return &batch{}
+			return batch{}
 		}
 		i := sample - s.index.Chunk(chunk).First
 		if t.Length[i] == 0 {

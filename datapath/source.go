@@ -113,7 +113,7 @@ func (s *Source) bring(ctx context.Context, at shuffle.Cursor, b *batch) (*chunk
 	if len(far.chunks) == 0 {
 		return s.body(ctx, b, near, far, nil)
 	}
-	leave, err := s.path.askLimit.turn(ctx, far)
+	leave, err := s.path.askLimit.turn(ctx, &far)
 	if err != nil {
 		return nil, err
 	}
