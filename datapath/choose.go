@@ -71,7 +71,7 @@ func (s *Source) used(b *batch, c chunkindex.ChunkRanges) bool {
 // a smaller gain is not worth that. Chunks on disk, compressed ones and those of many objects stay whole.
 func (s *Source) first(b *batch, whole, ranged []int) (rest, moved []int) {
 	var reads, bytes, stored int64
-	moved = ranged
+	rest, moved = make([]int, 0, len(whole)), ranged
 	for _, i := range whole {
 		c := b.chunks[i]
 		desc := s.index.Chunk(c.Chunk)
