@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
+	"slices"
+	"sync/atomic"
 )
 
 // Request says what to acquire and how to bring what is missing.
@@ -20,6 +22,9 @@ type Request[K comparable] struct {
 	// open fails with the error it returns. Its context ends when nobody waits for the
 	// group any more. It runs in a goroutine of the cache.
 	Load func(ctx context.Context, fills []*Fill[K]) error
+	// Told is called when the wait for the loads ends, once for each load that has said what it is
+	// (Fill.Say), whichever request has started it; nil: this request need not know.
+	Told func(load any)
 }
 
 // Fill is a chunk that a load brings. Its fields are guarded by the cache's lock, except that err does not change
@@ -39,7 +44,8 @@ type Fill[K comparable] struct {
 // group is what one load brings.
 type group struct {
 	cancel context.CancelFunc
-	wanted int // chunks that requests still wait for
+	wanted int                 // chunks that requests still wait for
+	says   atomic.Pointer[any] // what the load is; nil: it has not said so
 }
 
 // Key returns the chunk's key.
@@ -55,6 +61,10 @@ func (f *Fill[K]) Beside() []byte {
 	}
 	return f.beside.bytes()
 }
+
+// Say says what the load is that brings the chunk, to all requests that wait for it. Load calls it before it
+// publishes or fails any chunk.
+func (f *Fill[K]) Say(what any) { f.group.says.Store(&what) }
 
 // ready provides the memory.
 func (f *Fill[K]) ready() error {
@@ -82,7 +92,12 @@ func (c *Cache[K]) Start(ctx context.Context, req Request[K]) (wait func() (*Lea
 	for {
 		need, ok := c.claim(ctx, &req, l)
 		if ok {
-			return func() (*Leases[K], error) { return l.await(ctx) }, nil
+			return func() (*Leases[K], error) {
+				if req.Told != nil {
+					defer tell(l.loads(), req.Told) // of the loads that are under way now
+				}
+				return l.await(ctx)
+			}, nil
 		}
 		if !c.makeRoom(need, req.Due) {
 			l.Close()
@@ -90,6 +105,25 @@ func (c *Cache[K]) Start(ctx context.Context, req Request[K]) (wait func() (*Lea
 				c.budget.Nudge() // who waits for memory did not see what was leased meanwhile, or made free
 			}
 			return nil, ErrNoRoom
+		}
+	}
+}
+
+// loads returns the loads under way that bring what is leased, each once.
+func (l *Leases[K]) loads() (all []*group) {
+	for _, e := range l.entries {
+		if f := e.load.Load(); f != nil && !slices.Contains(all, f.group) {
+			all = append(all, f.group)
+		}
+	}
+	return all
+}
+
+// tell calls told with what each load has said of itself.
+func tell(loads []*group, told func(load any)) {
+	for _, g := range loads {
+		if what := g.says.Load(); what != nil {
+			told(*what)
 		}
 	}
 }
