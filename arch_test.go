@@ -95,7 +95,7 @@ func floorPlan() map[string]room {
 			outside: []string{"github.com/rs/zerolog"},
 		},
 		"cluster": {
-			ours:    []string{"cluster/discovery", "cluster/peer", "cluster/placement", "shuffle"},
+			ours:    []string{"cluster/discovery", "cluster/peer", "cluster/placement", "internal/tracing", "shuffle"},
 			outside: []string{"github.com/rs/zerolog", "golang.org/x/sync"},
 		},
 		"datapath": {

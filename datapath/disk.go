@@ -13,6 +13,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/datapath/diskcache"
 	"github.com/millrace-data/millrace/datapath/lookahead"
+	"github.com/millrace-data/millrace/internal/tracing"
 )
 
 const (
@@ -148,7 +149,15 @@ func (d *disk) bring(ctx context.Context, l *load, fills []*fill) (rest []*fill)
 }
 
 // read reads one chunk, or samples of one, and reports whether that came.
-func (d *disk) read(ctx context.Context, l *load, x *fill) bool {
+func (d *disk) read(ctx context.Context, l *load, x *fill) (came bool) {
+	ctx, span := tracing.Start(ctx, "disk read")
+	span.Number("millrace.chunk", int64(x.Chunk))
+	defer func() {
+		if !came {
+			span.Fail("the disk has not sent it")
+		}
+		span.End()
+	}()
 	if l.held != &d.gate {
 		if d.enter(ctx) != nil {
 			return false

@@ -5,6 +5,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/datapath/chunkcache"
+	"github.com/millrace-data/millrace/internal/tracing"
 )
 
 // fetch brings chunks that one caller wants together.
@@ -90,11 +91,37 @@ func (s *Source) group(chunks []int, part int64) [][]int {
 }
 
 // bring brings one group.
-func (f *fetch) bring(ctx context.Context, wholes []*chunkcache.Fill[key]) error {
+func (f *fetch) bring(ctx context.Context, wholes []*chunkcache.Fill[key]) (err error) {
+	ctx, span := f.trace(ctx, wholes)
+	defer func() { span.Ended(err) }()
 	fills := make([]*fill, len(wholes))
 	for i, whole := range wholes {
 		fills[i] = &fill{ChunkRanges: chunkindex.ChunkRanges{Chunk: whole.Chunk}, whole: whole}
 	}
 	l := f.load
 	return l.source.path.tiers.next.Load(ctx, &l, fills)
+}
+
+// trace begins the span of a load, and tells those who wait for the load of it. The load is a trace of its own, as requests of
+// many traces may wait for it: one that a request has begun is linked to that request.
+func (f *fetch) trace(ctx context.Context, wholes []*chunkcache.Fill[key]) (context.Context, tracing.Span) {
+	var span tracing.Span
+	if f.held == nil {
+		ctx, span = tracing.Apart(ctx, "chunk load")
+	} else {
+		ctx, span = f.source.path.cfg.Trace.Root(ctx, "chunk load ahead")
+	}
+	if span.Trace() == "" {
+		return ctx, span
+	}
+	var bytes int64
+	for _, whole := range wholes {
+		bytes += int64(len(whole.Bytes()))
+	}
+	span.Text("millrace.generation", f.source.index.Generation())
+	span.Number("millrace.chunk", int64(wholes[0].Chunk))
+	span.Number("millrace.chunks", int64(len(wholes)))
+	span.Number("millrace.bytes", bytes)
+	wholes[0].Say(span)
+	return ctx, span
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/cluster/peer"
 	"github.com/millrace-data/millrace/internal/pause"
+	"github.com/millrace-data/millrace/internal/tracing"
 )
 
 // formerWait is how long a peer may take for a chunk that it is thought to have: then the store is asked.
@@ -66,6 +67,9 @@ func (f *formers) ask(ctx context.Context, s *Source, member string, x *fill) bo
 		Dataset: s.name, Generation: s.index.Generation(), Cached: true,
 		Chunks: []peer.Wanted{{Chunk: x.Chunk, Digest: desc.Digest, Ranges: []chunkindex.Range{{Length: uint32(len(dst))}}}},
 	}
+	ctx, span := tracing.Start(ctx, "former owner")
+	defer span.End()
+	span.Number("millrace.chunk", int64(x.Chunk))
 	ctx, cancel := context.WithTimeout(ctx, formerWait)
 	defer cancel()
 	if s.path.read(ctx, member, q, [][]byte{dst}, nil) != nil {

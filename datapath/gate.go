@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"sync"
+
+	"github.com/millrace-data/millrace/internal/tracing"
 )
 
 // gate bounds how many reads run side by side: each takes a place. A request's read waits only for other
@@ -36,7 +38,10 @@ func (g *gate) enter(ctx context.Context) error {
 		g.mu.Unlock()
 		return nil
 	}
-	return g.wait(ctx, &g.queue, g.leave)
+	ctx, span := tracing.Start(ctx, "wait for a place")
+	err := g.wait(ctx, &g.queue, g.leave)
+	span.Ended(err)
+	return err
 }
 
 // enterWarm waits for a place for a read that warms.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/datapath/chunkcache"
+	"github.com/millrace-data/millrace/internal/tracing"
 )
 
 // gathering is one batch on its way into a body. Its near part comes by the ways of this gateway:
@@ -216,14 +217,22 @@ func (s *Source) begin(ctx context.Context, b *batch, which []int) (wait func() 
 		chunks[n] = b.chunks[i].Chunk
 	}
 	f := &fetch{load: load{source: s}, first: b.visit != nil && b.visit.First, chunks: chunks}
-	wait, err = s.path.cache.Start(ctx, f.request())
+	var span tracing.Span
+	request := f.request()
+	request.Told = func(load any) { span.Link(load.(tracing.Span)) }
+	loaded, err := s.path.cache.Start(ctx, request)
 	if err != nil {
 		return nil, err
 	}
+	_, span = tracing.Start(ctx, "wait for chunks")
 	if b.next != unknown {
 		s.path.look() // now that what this request needs is on its way
 	}
-	return wait, nil
+	return func() (*chunkcache.Leases[key], error) {
+		l, err := loaded()
+		span.Ended(err)
+		return l, err
+	}, nil
 }
 
 // lease leases chunks if all of them are in memory.

@@ -9,6 +9,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/codec"
 	"github.com/millrace-data/millrace/datapath/chunkcache"
 	"github.com/millrace-data/millrace/internal/budget"
+	"github.com/millrace-data/millrace/internal/tracing"
 )
 
 // room is memory for the body of a batch.
@@ -42,7 +43,10 @@ func (p *Path) withGaps(n int64) int64 {
 // room takes memory for n bytes. With waits it waits for memory; else it answers ErrNoRoom.
 func (p *Path) room(ctx context.Context, n int64, waits bool) (room, error) {
 	if waits {
+		ctx, span := tracing.Start(ctx, "wait for memory")
+		span.Number("millrace.bytes", n)
 		own, err := p.cache.Buffer(ctx, n)
+		span.Ended(err)
 		if err != nil {
 			return room{}, err
 		}
@@ -175,6 +179,9 @@ func (d *decoding) enter(ctx context.Context, n int64) (work []byte, leave func(
 	if own, ok := d.cache.TryBuffer(n); ok {
 		return own.Bytes(), own.Close, nil
 	}
+	ctx, span := tracing.Start(ctx, "wait for memory")
+	defer func() { span.Ended(err) }()
+	span.Number("millrace.bytes", n)
 	select {
 	case kept := <-d.kept:
 		if kept == nil || int64(len(kept.Bytes())) < n { // memory was short when the dataset was opened

@@ -15,6 +15,7 @@ import (
 	"github.com/millrace-data/millrace/datapath/chunkcache"
 	"github.com/millrace-data/millrace/datapath/lookahead"
 	"github.com/millrace-data/millrace/internal/budget"
+	"github.com/millrace-data/millrace/internal/tracing"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -252,10 +253,16 @@ func (a *askLimit) turn(ctx context.Context, far *batch) (leave func(), err erro
 // without a turn.
 func (a *askLimit) enter(ctx context.Context, n int64) (leave func()) {
 	n = min(n, a.max)
+	leave = func() { a.bytes.Release(n) }
+	if a.bytes.TryAcquire(n) {
+		return leave
+	}
+	ctx, span := tracing.Start(ctx, "wait for a turn")
+	defer span.End()
 	ctx, cancel := context.WithTimeout(ctx, budget.DefaultWait)
 	defer cancel()
 	if a.bytes.Acquire(ctx, n) != nil {
 		return func() {}
 	}
-	return func() { a.bytes.Release(n) }
+	return leave
 }

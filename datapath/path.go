@@ -14,6 +14,7 @@ import (
 	"github.com/millrace-data/millrace/internal/budget"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/pause"
+	"github.com/millrace-data/millrace/internal/tracing"
 )
 
 // Defaults of Config.
@@ -32,6 +33,7 @@ type Config struct {
 	Disk       *diskcache.Cache // the tier between memory and store; nil: none
 	Peers      Peers            // other gateways, asked for what is neither in memory nor on disk; nil: none
 	CarryBytes int64            // bytes of a rank's next batches that one question to a peer asks for, 8 MiB; below 0: nothing is asked for ahead
+	Trace      tracing.Tracer   // begins the traces of what no request has asked for
 	NoPrefetch bool
 	Debug      bool // poison freed memory and panic at leases closed twice: for tests
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/millrace-data/millrace/cluster/peer"
 	"github.com/millrace-data/millrace/datapath/chunkcache"
 	"github.com/millrace-data/millrace/datapath/lookahead"
+	"github.com/millrace-data/millrace/internal/tracing"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -52,6 +53,7 @@ type batchRun = lookahead.Run[brought]
 // brought is what a run has brought.
 type brought struct {
 	done chan struct{} // closed when all that will come has come
+	span tracing.Span  // of the run, which is a trace of its own
 	all  *gathering    // of far samples only, without a segment for those that were not sent; nil: nothing has come
 }
 
@@ -105,8 +107,11 @@ func (a *readAhead) begin(r *rank) {
 	n.Came.done = make(chan struct{})
 	reader, at := *r.reader, n.At
 	reader.Epoch, reader.First, reader.End = at.Epoch.Number(), at.First, at.End
+	var ctx context.Context
+	ctx, n.Came.span = a.path.cfg.Trace.Root(r.ctx, "peer read-ahead")
 	a.running.Go(func() {
-		a.bring(r, n, &reader)
+		a.bring(ctx, r, n, &reader)
+		n.Came.span.End()
 		close(n.Came.done)
 		a.release(n)
 		a.begin(r)
@@ -115,8 +120,8 @@ func (a *readAhead) begin(r *rank) {
 }
 
 // bring brings a run, as far as there is memory for it that nobody needs, and as far as peers send it.
-func (a *readAhead) bring(r *rank, n *batchRun, reader *peer.Reader) {
-	ctx, cancel := context.WithTimeout(r.ctx, aheadWait)
+func (a *readAhead) bring(ctx context.Context, r *rank, n *batchRun, reader *peer.Reader) {
+	ctx, cancel := context.WithTimeout(ctx, aheadWait)
 	defer cancel()
 	s, limits := r.source, a.limits
 	limits.Fits = a.path.fits(s, time.Now())
@@ -159,6 +164,9 @@ func (a *readAhead) wait(ctx context.Context, r *rank, at shuffle.Cursor) *batch
 	if n == nil {
 		return nil
 	}
+	ctx, span := tracing.Start(ctx, "wait for peer read-ahead")
+	defer span.End()
+	span.Link(n.Came.span)
 	ctx, cancel := partOf(ctx)
 	defer cancel()
 	select {

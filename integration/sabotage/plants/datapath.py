@@ -95,7 +95,7 @@ PLANTS = [
     (
         "datapath asks peers for what a peer asks of it",
         "./datapath TestWhoDoesNotOwnAChunkAnswersFromTheStore",
-        [("datapath/answer.go", "body, err = s.body(ctx, b, b, &batch{}, nil)", "b.origin = fromRank\n\t\tbody, err = s.bring(ctx, shuffle.Cursor{}, b)")],
+        [("datapath/answer.go", "body, err = s.body(ctx, b, b, batch{}, nil)", "b.origin = fromRank\n\t\tbody, err = s.bring(ctx, shuffle.Cursor{}, b)")],
     ),
     (
         "datapath waits for memory while a peer waits for its answer",
@@ -291,5 +291,37 @@ PLANTS = [
         "only the batch that was asked for before all others counts as the first",
         "./datapath TestFirstBatchDoesNotWaitForThoseAskedForWithIt",
         [("datapath/lookahead/reader.go", "|| at.First > x.firstBatch {", "|| x.state == alone {")],
+    ),
+    (
+        "datapath does not link a request to the load that it waits for",
+        "./datapath TestWhoWaitsForALoadIsLinkedToIt",
+        [("datapath/gather.go", "func(load any) { span.Link(load.(tracing.Span)) }", "func(load any) { _ = load.(tracing.Span) }")],
+    ),
+    (
+        "datapath makes a load a part of the trace of the request that has begun it",
+        "./datapath TestWhoWaitsForALoadIsLinkedToIt",
+        [("datapath/fetch.go", 'tracing.Apart(ctx, "chunk load")', 'tracing.Start(ctx, "chunk load")')],
+    ),
+    (
+        "datapath leaves the waits for memory out of traces",
+        "./datapath TestWaitsForMemoryAndPlacesAreSpans",
+        [
+            (
+                "datapath/memory.go",
+                'tracing.Start(ctx, "wait for memory")\n\t\tspan.Number',
+                'tracing.Start(context.Background(), "wait for memory")\n\t\tspan.Number',
+            )
+        ],
+    ),
+    (
+        "datapath allocates for traces that are not recorded",
+        "./datapath TestABatchFromMemoryAllocatesLittle",
+        [
+            (
+                "datapath/source.go",
+                "\tbody, err := s.bring(ctx, at, b)\n",
+                "\tbody, err := s.bring(context.WithValue(ctx, new(int), chunks), at, b)\n",
+            )
+        ],
     ),
 ]
