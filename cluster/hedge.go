@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/cluster/peer"
+	"github.com/millrace-data/millrace/internal/tracing"
 )
 
 // A member that is late is not waited for alone: another gateway is asked beside it, or the store, and the first answer counts.
@@ -39,15 +40,15 @@ var errLate = errors.New("the member is late")
 func (r *asking) race(ctx context.Context, q *peer.Query, dst [][]byte) error {
 	c := r.cluster
 	if r.instead == nil {
-		return c.cfg.Client.Read(ctx, r.address, q, dst)
+		return r.ask(ctx, q, dst)
 	}
-	asked, giveUp := context.WithCancel(ctx)
-	defer giveUp()
+	asked, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
 	alive, begun := make(chan struct{}, 1), make(chan struct{}, 1)
 	done := make(chan error, 1)
 	var other chan error
 	go func() {
-		done <- c.cfg.Client.Read(peer.WithProgress(asked, &peer.Progress{Alive: notify(alive), Begun: notify(begun)}), r.address, q, dst)
+		done <- r.ask(peer.WithProgress(asked, &peer.Progress{Alive: notify(alive), Begun: notify(begun)}), q, dst)
 	}()
 	late := time.NewTimer(r.prompt)
 	defer late.Stop()
@@ -56,7 +57,7 @@ func (r *asking) race(ctx context.Context, q *peer.Query, dst [][]byte) error {
 		select {
 		case err := <-done:
 			if err == nil {
-				giveUp()
+				giveUp(nil)
 			}
 			if other != nil {
 				r.outdone = <-other == nil && err != nil
@@ -81,12 +82,23 @@ func (r *asking) race(ctx context.Context, q *peer.Query, dst [][]byte) error {
 			other = nil
 			if err == nil {
 				r.outdone = true
-				giveUp()
+				giveUp(errLate)
 				<-done
 				return fmt.Errorf("no answer for %v: %w", time.Since(r.begun).Round(time.Millisecond), errLate)
 			}
 		}
 	}
+}
+
+// ask asks the member, as a span of its own: what is asked of others instead is beside it.
+func (r *asking) ask(ctx context.Context, q *peer.Query, dst [][]byte) error {
+	ctx, span := tracing.Call(ctx, "peer question")
+	span.Text("millrace.peer.member", r.id)
+	span.Number("millrace.chunks", int64(len(q.Chunks)))
+	span.Number("millrace.bytes", bytesOf(dst))
+	err := r.cluster.cfg.Client.Read(ctx, r.address, q, dst)
+	span.Ended(err)
+	return err
 }
 
 // notify returns a function that puts a token into a channel that has room for one.

@@ -42,6 +42,7 @@ func (c *Cluster) Read(ctx context.Context, id string, q *peer.Query, dst [][]by
 // asking is one read of a member.
 type asking struct {
 	cluster *Cluster
+	id      string  // of the member
 	member  *member // nil: it could not be asked
 	address string
 	begun   time.Time
@@ -55,7 +56,7 @@ type asking struct {
 func (c *Cluster) begin(id string, instead func(ctx context.Context, beside bool) error) (*asking, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	r := &asking{cluster: c, begun: time.Now(), instead: instead}
+	r := &asking{cluster: c, id: id, begun: time.Now(), instead: instead}
 	m := c.members[id]
 	if m == nil || m.state == Gone {
 		return r, fmt.Errorf("it is gone: %w", peer.ErrDown)
@@ -72,10 +73,7 @@ func (c *Cluster) begin(id string, instead func(ctx context.Context, beside bool
 
 // answered counts what a member has sent.
 func (c *Cluster) answered(r *asking, dst [][]byte) {
-	var n uint64
-	for _, d := range dst {
-		n += uint64(len(d))
-	}
+	n := uint64(bytesOf(dst))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	m, took := r.member, time.Since(r.begun)
@@ -87,6 +85,13 @@ func (c *Cluster) answered(r *asking, dst [][]byte) {
 	if !m.poorAt.After(r.begun) { // it was not late this time
 		m.sick, m.poorAt = 0, time.Time{}
 	}
+}
+
+func bytesOf(dst [][]byte) (n int64) {
+	for _, d := range dst {
+		n += int64(len(d))
+	}
+	return n
 }
 
 // measure follows the link's rate: at once upwards, slowly downwards, for a read also waits for

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/millrace-data/millrace/internal/tracing"
 )
 
 // ClientConfig of a Client. Cluster and ID are needed; of the rest a zero value means its default.
@@ -172,6 +174,7 @@ func (c *Client) post(ctx context.Context, w *lifeWatch, address, path string, w
 		DeadlineHeader:    {strconv.FormatInt(max(1, wait.Milliseconds()), 10)},
 		"Idempotency-Key": {}, // for the transport, which sends none
 	}
+	tracing.Inject(ctx, req.Header)
 	resp, err := c.transport.RoundTrip(req)
 	if err != nil {
 		if errors.Is(err, ErrMalformed) {

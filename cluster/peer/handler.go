@@ -17,6 +17,7 @@ import (
 
 	"github.com/millrace-data/millrace/internal/quiet"
 	"github.com/millrace-data/millrace/internal/sending"
+	"github.com/millrace-data/millrace/internal/tracing"
 )
 
 const (
@@ -87,7 +88,9 @@ func (s *Server) route(out *sending.Writer, r *http.Request) error {
 	return handle(out, r)
 }
 
-func (s *Server) read(out *sending.Writer, r *http.Request) error {
+func (s *Server) read(out *sending.Writer, r *http.Request) (err error) {
+	ctx, span := s.trace(r)
+	defer func() { span.Ended(err) }()
 	wait, err := waitOf(r.Header)
 	if err != nil {
 		return err
@@ -110,7 +113,10 @@ func (s *Server) read(out *sending.Writer, r *http.Request) error {
 	if q.Reader != nil && s.cfg.Heard != nil {
 		s.cfg.Heard(q.Dataset, q.Generation, *q.Reader)
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), wait)
+	span.Text("millrace.dataset", q.Dataset)
+	span.Text("millrace.generation", q.Generation)
+	span.Number("millrace.chunks", int64(len(q.Chunks)))
+	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	stop := signs(out)
 	defer stop()
@@ -124,14 +130,27 @@ func (s *Server) read(out *sending.Writer, r *http.Request) error {
 	if err != nil {
 		panic(err) // another answer than to the question
 	}
+	span.Number("millrace.bytes", total)
 	begin(out, http.StatusOK, contentBytes, total)
-	if out.Send(net.Buffers(body.Segments), nil) != nil {
+	if err := out.Send(net.Buffers(body.Segments), nil); err != nil {
+		span.Fail(err.Error())
 		panic(http.ErrAbortHandler)
 	}
 	if s.cfg.Answered != nil {
 		s.cfg.Answered(r.Header.Get(MemberHeader), total)
 	}
 	return nil
+}
+
+// trace begins the span of an answer, in the asker's trace. An asker that records nothing names no trace: then the answer is
+// not recorded either.
+func (s *Server) trace(r *http.Request) (context.Context, tracing.Span) {
+	if r.Header.Get("Traceparent") == "" {
+		return r.Context(), tracing.Span{}
+	}
+	ctx, span := s.cfg.Trace.Request(r.Context(), r.Header, "peer answer")
+	span.Text("millrace.peer.member", some(r.Header.Get(MemberHeader), maxNameBytes))
+	return ctx, span
 }
 
 // waitOf is how long an answer may take to begin: as long as the asker waits, and a little, so that

@@ -14,6 +14,7 @@ import (
 
 	"github.com/millrace-data/millrace/internal/port"
 	"github.com/millrace-data/millrace/internal/quiet"
+	"github.com/millrace-data/millrace/internal/tracing"
 )
 
 // ServerConfig of a Server. Cluster, Met and Holder are needed; of the rest a zero value means its default.
@@ -38,6 +39,7 @@ type ServerConfig struct {
 	TLS        *tls.Config // nil: plain HTTP
 	SharedCert bool        // the names of certificates are not those of members
 	Log        zerolog.Logger
+	Trace      tracing.Tracer // records answers to questions that the asker records
 
 	Connections int           // open at a time: half of what the data port may have
 	Reads       int           // answered at a time, 512; above it CodeOverloaded

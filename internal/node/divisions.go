@@ -46,7 +46,7 @@ func (s *Node) divide() error {
 		}
 		v.path = datapath.New(datapath.Config{
 			Budget: v.budget, Fetchers: c.Fetchers, PartSize: c.PartSize, CheckSHA: c.CheckSHA, NoPrefetch: c.NoPrefetch,
-			Policy: datapath.Policy(c.CachePolicy), Disk: v.disk, Peers: others,
+			Policy: datapath.Policy(c.CachePolicy), Disk: v.disk, Peers: others, Trace: s.trace,
 		})
 		s.closers = append(s.closers, v.path.Close)
 	}

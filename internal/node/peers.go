@@ -85,7 +85,7 @@ func (s *Node) joinCluster() error {
 	p.server = peer.NewServer(peer.ServerConfig{
 		Cluster: c.Name, Met: p.cluster.Met, Holder: p, Heard: p.hear, Answered: p.cluster.Answered,
 		Reserve: func(n int64) (func(), bool) { return s.main().path.TryReserve(n) },
-		TLS:     served, SharedCert: c.SharedCert, Log: s.log, DrainTime: peerDrain,
+		TLS:     served, SharedCert: c.SharedCert, Log: s.log, Trace: s.trace, DrainTime: peerDrain,
 	})
 	s.peers = p
 	s.closers = append(s.closers, p.client.Close)

@@ -229,4 +229,35 @@ PLANTS = [
         "./cluster TestEjectedMemberIsBackInTime",
         [("cluster/ejection.go", "\tm.at.awake() // the next hello is due when the member may be back", "")],
     ),
+    (
+        "cluster puts what it asks of another member below the first question",
+        "./cluster TestQuestionsAreSiblings",
+        [
+            (
+                "cluster/read.go",
+                "\tr, err := c.begin(id, instead)\n",
+                '\tctx, span := tracing.Call(ctx, "all questions")\n\tdefer span.End()\n\tr, err := c.begin(id, instead)\n',
+            ),
+            (
+                "cluster/read.go",
+                '\t"github.com/millrace-data/millrace/cluster/peer"\n',
+                '\t"github.com/millrace-data/millrace/cluster/peer"\n\t"github.com/millrace-data/millrace/internal/tracing"\n',
+            ),
+        ],
+    ),
+    (
+        "cluster names another span than that of the question to the member",
+        "./cluster TestQuestionsAreSiblings",
+        [("cluster/hedge.go", "\tctx, span := tracing.Call(ctx, ", "\t_, span := tracing.Call(ctx, ")],
+    ),
+    (
+        "peer does not tell the gateway that it asks of the trace",
+        "./cluster/peer TestAnswersAreOfTheAskersTrace",
+        [("cluster/peer/client.go", "\ttracing.Inject(ctx, req.Header)\n", "\ttracing.Inject(context.Background(), req.Header)\n")],
+    ),
+    (
+        "peer records answers to questions that are not recorded",
+        "./cluster/peer TestAnswersAreOfTheAskersTrace",
+        [("cluster/peer/handler.go", 'if r.Header.Get("Traceparent") == "" {', "if false {")],
+    ),
 ]

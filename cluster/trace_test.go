@@ -1,0 +1,88 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/millrace-data/millrace/cluster/peer"
+	"github.com/millrace-data/millrace/internal/tracing"
+	"github.com/millrace-data/millrace/internal/tracing/tracingtest"
+)
+
+// wire is an asker that keeps which spans members are told of. One member may never answer.
+type wire struct {
+	Asker
+	deaf string // its address
+
+	mu   sync.Mutex
+	told []string
+}
+
+func (s *wire) Read(ctx context.Context, address string, q *peer.Query, dst [][]byte) error {
+	header := map[string][]string{}
+	tracing.Inject(ctx, header)
+	s.mu.Lock()
+	s.told = append(s.told, strings.Split(header["Traceparent"][0], "-")[2])
+	s.mu.Unlock()
+	if address == s.deaf {
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
+	return s.Asker.Read(ctx, address, q, dst)
+}
+
+// TestQuestionsAreSiblings: what is asked of another member, beside one that is late or after one that has failed, is beside the
+// first question in the trace, which says why the first one has brought nothing.
+func TestQuestionsAreSiblings(t *testing.T) {
+	for name, c := range map[string]struct {
+		deaf  string // the address of a member that never answers
+		fails string // what the trace says of the first question
+	}{
+		"late":    {at(1), errLate.Error()},
+		"refuses": {"", peer.CodeOverloaded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				w.fails(at(1), &peer.Refused{Status: 503, Code: peer.CodeOverloaded})
+				asked := &wire{deaf: c.deaf}
+				w.early = func(c *Cluster) {
+					if c.cfg.ID == "gw-0" {
+						asked.Asker, c.cfg.Client = c.cfg.Client, asked
+					}
+				}
+				a := w.fleet(3)[0]
+				spans, tracer := tracingtest.New()
+				ctx, request := tracer.Root(t.Context(), "request")
+				q := sample(ofOwner(t, a, "gw-1"))
+				err := a.Read(ctx, "gw-1", q, [][]byte{make([]byte, 1000)}, func(ctx context.Context, _ bool) error {
+					return a.Read(ctx, "gw-2", q, [][]byte{make([]byte, 1000)}, nil)
+				})
+				if !errors.Is(err, peer.ErrOutdone) {
+					t.Fatalf("got %v, want %v", err, peer.ErrOutdone)
+				}
+				request.End()
+				failed := map[string]string{}
+				var ids []string
+				for _, s := range spans.Named("peer question") {
+					failed[s.Said["millrace.peer.member"]] = s.Failed
+					ids = append(ids, s.ID)
+					if s.Parent != spans.Named("request")[0].ID || s.Said["millrace.chunks"] != "1" || s.Said["millrace.bytes"] != "1000" {
+						t.Errorf("got a question below %s that says %v, want it below the request, for 1000 bytes of a chunk", s.Parent, s.Said)
+					}
+				}
+				slices.Sort(ids)
+				slices.Sort(asked.told)
+				if !slices.Equal(asked.told, ids) {
+					t.Errorf("the members were told of spans %v, want each of its question: %v", asked.told, ids)
+				}
+				if len(failed) != 2 || !strings.Contains(failed["gw-1"], c.fails) || failed["gw-2"] != "" {
+					t.Errorf("got questions with failures %v, want %q from gw-1 and none from gw-2", failed, c.fails)
+				}
+			})
+		})
+	}
+}
