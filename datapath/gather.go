@@ -25,14 +25,14 @@ import (
 // memory for its other samples at once. A batch that waits for a peer holds memory, so no peer waits
 // for memory while it answers: else two gateways could wait for each other.
 type gathering struct {
-	load               // of the near part; came counts both
+	load     // of the near part; came counts both
 	near     *batch
 	far      batch     // but for what is in the run
 	run      *batchRun // nil: none
 	room     room
-	used     int64     // bytes of the room that segments lie in
-	list     *[][]byte // of the path's pool
-	segments [][]byte  // of the whole body, in the list
+	used     int64                     // bytes of the room that segments lie in
+	list     *[][]byte                 // of the path's pool
+	segments [][]byte                  // of the whole body, in the list
 	leases   *chunkcache.Leases[key]   // of the chunks of the near part; nil: none
 	kept     []*chunkcache.Buffer[key] // of what was needed of chunks that were given back
 }
