@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/millrace-data/millrace/internal/bubble"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
@@ -153,7 +154,7 @@ func TestOneQuestionBringsManyBatches(t *testing.T) {
 			bubble.Test(t, func(t *testing.T) {
 				d.store.Reset()
 				f := newFleet(t, d, d.plan(t, order, 16), 2, Config{CarryBytes: most}, 8<<20)
-				f.readEpoch(t, 0, 8)
+				f.readInStep(t)
 				sum = f.stats()
 			})
 			return sum
@@ -170,6 +171,23 @@ func TestOneQuestionBringsManyBatches(t *testing.T) {
 			t.Errorf("%s: got %d bytes from the store, want %d", order, with.StoreBytes, d.bytes())
 		}
 	}
+}
+
+// readInStep reads an epoch of batches of 8 samples by as many ranks as there are gateways, each at its own. The ranks go on
+// together, as they do when they train: the bubble's clock goes on when all have read their shares. A rank that is more
+// batches ahead of the others than a reader spans makes their gateways forget what was read ahead for them.
+func (f *fleet) readInStep(t *testing.T) {
+	t.Helper()
+	var ranks sync.WaitGroup
+	for rank, m := range f.members {
+		ranks.Go(func() {
+			for n := range f.plan.Samples() / 8 {
+				f.readShare(t, m, n, uint64(rank), uint64(len(f.members)))
+				time.Sleep(time.Millisecond)
+			}
+		})
+	}
+	ranks.Wait()
 }
 
 // Of compressed chunks stored bytes are read and counted, each once, and decoded ones are kept.
