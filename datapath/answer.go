@@ -32,7 +32,7 @@ func (p *Path) Answer(ctx context.Context, q *peer.Query) (*chunkindex.Body, err
 	if err != nil && s.uses.closing.Err() != nil {
 		err = fmt.Errorf("answer for %q in generation %q: %w: %w", q.Dataset, q.Generation, peer.ErrNotServed, err)
 	}
-	return leaveAfter(s.leave, body, err)
+	return leaveAfter(s.uses.leave, body, err)
 }
 
 // answer brings what another gateway asks for, until the source is to be closed.

@@ -25,6 +25,7 @@ type uses struct {
 	closing context.Context         // ends when the source is to be closed
 	end     context.CancelCauseFunc // ends closing
 	ended   chan struct{}           // closed when the last use ends after that
+	leave   func()                  // Source.leave, bound once and not for each request
 }
 
 // closed is added to the open uses.

@@ -242,6 +242,7 @@ func (p *Path) Tables() chunkindex.TableCache { return tableCache{p, p.sources.A
 // Open returns the source of one dataset. Source.Close ends it.
 func (p *Path) Open(x *chunkindex.Index, store objstore.RangeReader, prefix string) *Source {
 	s := &Source{path: p, index: x, store: store, prefix: prefix, decodes: largestDecoding(x), uses: newUses()}
+	s.uses.leave = s.leave
 	if held, ok := store.(interface{ Paced() bool }); ok {
 		s.paced = held.Paced()
 	}

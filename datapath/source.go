@@ -47,7 +47,7 @@ func (s *Source) Read(ctx context.Context, at shuffle.Cursor, chunks []chunkinde
 		return nil, ErrClosed
 	}
 	body, err := s.readBatch(ctx, at, chunks)
-	return leaveAfter(s.leave, body, err)
+	return leaveAfter(s.uses.leave, body, err)
 }
 
 func (s *Source) readBatch(ctx context.Context, at shuffle.Cursor, chunks []chunkindex.ChunkRanges) (*chunkindex.Body, error) {
