@@ -156,9 +156,13 @@ func floorPlan() map[string]room {
 		"internal/node": { // the composed process, without flags
 			ours: []string{
 				"chunkindex", "cluster", "cluster/discovery", "datapath", "datapath/diskcache", "gateway", "importance", "internal/budget", "internal/certs",
-				"internal/location", "internal/objstore", "internal/tracing", "cluster/peer", "s3backend", "selection", "shuffle",
+				"internal/datasets", "internal/location", "internal/objstore", "internal/tracing", "internal/watch", "cluster/peer", "s3backend", "selection", "shuffle",
 			},
 			outside: []string{"github.com/rs/zerolog", "github.com/dustin/go-humanize", "golang.org/x"},
+		},
+		"internal/datasets": { // what is to be served, as files and flags name it
+			ours:    []string{"gateway", "gateway/address", "internal/location"}, // gateway: the type of a mixture
+			outside: []string{"go.yaml.in/yaml"},
 		},
 		"internal/location": {
 			ours:    []string{"chunkindex", "gateway/address", "internal/objstore", "s3backend", "selection"}, // address: the names of datasets

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -17,7 +20,7 @@ func (a *app) serve() *cobra.Command {
 		Long: `Serves shuffled batches of one or more indexed datasets. SIGTERM ends it in order: it
 reports itself not ready, goes on serving for --lame-duck, then waits for open requests
 for at most --drain-timeout. Ctrl-C does the same, but leaves out --lame-duck where nobody
-reads. A second signal ends it at once.
+reads. A second signal ends it at once. SIGHUP has it read --datasets and the newest indexes again.
 
 S3 credentials come from the AWS chain (environment, shared file, web identity, instance
 metadata), or from the profile that an address names, never from a flag. Traces are sent where
@@ -29,6 +32,7 @@ OTEL_EXPORTER_OTLP_ENDPOINT says.`,
   millrace serve --dataset photos=s3://public/photos,index=s3://mine/photos
   millrace serve --dataset 's3://train/photos?profile=team-a' \
     --dataset 's3://texts/c4?endpoint=https://minio.example:9000&profile=team-b&bandwidth=500MB'
+  millrace serve --datasets datasets.yaml --follow 30s
   millrace serve --config millrace.yaml --check`,
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
 			var c serveConfig
@@ -49,6 +53,10 @@ OTEL_EXPORTER_OTLP_ENDPOINT says.`,
 					return err
 				}
 				defer s.Close()
+				hangUp := make(chan os.Signal, 1)
+				signal.Notify(hangUp, syscall.SIGHUP)
+				defer signal.Stop(hangUp)
+				c.HangUp = hangUp
 				return s.Run(ctx, nil)
 			}
 		},

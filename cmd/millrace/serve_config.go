@@ -8,6 +8,7 @@ import (
 	"github.com/millrace-data/millrace/datapath"
 	"github.com/millrace-data/millrace/internal/budget"
 	"github.com/millrace-data/millrace/internal/cli"
+	"github.com/millrace-data/millrace/internal/datasets"
 	"github.com/millrace-data/millrace/internal/location"
 	"github.com/millrace-data/millrace/internal/node"
 	"github.com/millrace-data/millrace/internal/tracing/export"
@@ -68,6 +69,8 @@ func (c *serveConfig) define(f *cli.Flags) {
 func (c *serveConfig) defineData(f *cli.Flags) {
 	f.Repeated(&c.datasets, "dataset", ",", location.Split, "`NAME=URL` to serve; may be repeated, and the first is the default dataset; NAME= may be left out; ,index=URL behind it says that the index lies elsewhere, ,links=follow has links followed; a bucket's URL may say how its service is reached, as in s3://bucket/photos?endpoint=URL&profile=NAME")
 	f.Repeated(&c.mixtures, "mixture", ";", func(s string) []string { return strings.Split(s, ";") }, "`NAME=SOURCE:WEIGHT,...`, a mixture of datasets to serve; may be repeated; ,samples=N or ,choose=N/N/... behind it sets the samples of an epoch, ,per-batch=N/N/... those of each batch")
+	f.Text(&c.DatasetsFile, "datasets", "", "YAML `FILE` of more datasets and mixtures, read again when it changes (default none)")
+	f.Duration(&c.Follow, "follow", 0, "time between two looks whether the datasets have newer indexes, which are served then; 0s: only after SIGHUP or POST /v1/reload")
 	f.Text(&c.IndexDir, "index-dir", "", "`DIR` that keeps copies of the indexes (default a temporary directory)")
 	f.Text(&c.LossLog, "loss-log", "", "`DIR` that keeps reported losses which the bucket does not take (default none: they are refused)")
 }
@@ -98,8 +101,8 @@ func (c *serveConfig) validate(f *cli.Flags) {
 		f.Fault("%w", err)
 	}
 	c.checkMixtures(f)
-	if len(c.datasets) == 0 {
-		f.Fault("--dataset: want at least one NAME=URL")
+	if len(c.datasets) == 0 && c.DatasetsFile == "" {
+		f.Fault("--dataset: want at least one NAME=URL, or --datasets FILE")
 	}
 	names := map[string]bool{}
 	for i, d := range c.datasets {
@@ -127,7 +130,7 @@ func (c *serveConfig) validate(f *cli.Flags) {
 func (c *serveConfig) checkMixtures(f *cli.Flags) {
 	c.Mixed = nil
 	for _, text := range c.mixtures {
-		m, err := node.ParseMixture(text)
+		m, err := datasets.ParseMixture(text)
 		if err != nil {
 			f.Fault("--mixture %q: %v", location.HideSecrets(text), err)
 			continue

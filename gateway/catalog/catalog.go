@@ -18,6 +18,7 @@ import (
 
 const (
 	rest      = time.Minute      // after its last use, what is not current stays open
+	sweeps    = 10 * time.Second // between two looks at what is to be closed
 	grace     = 10 * time.Minute // at most, what was taken out is still served to those who use it
 	goneFor   = 10 * time.Second // a generation that could not be opened is not tried again
 	maxGone   = 1024             // of these are remembered
@@ -254,7 +255,9 @@ func (c *Catalog[E]) release(h *held[E]) {
 // leave ends one use of an entry. The caller holds mu.
 func (c *Catalog[E]) leave(h *held[E], now time.Time) {
 	if h.users--; h.users == 0 && !h.current {
-		h.used = now
+		if now.After(h.used) {
+			h.used = now
+		}
 		c.later()
 	}
 }
@@ -299,7 +302,7 @@ func (c *Catalog[E]) bring(ctx context.Context, k key) error {
 // later has a sweep come. The caller holds mu.
 func (c *Catalog[E]) later() {
 	if c.timer == nil {
-		c.timer = time.AfterFunc(rest, c.sweep)
+		c.timer = time.AfterFunc(sweeps, c.sweep)
 	}
 }
 
@@ -320,7 +323,7 @@ func (c *Catalog[E]) swept(now time.Time) (old []E) {
 		switch {
 		case h.current:
 		case h.users == 0 && (now.Sub(h.used) >= rest || !h.removed.IsZero() && now.Sub(h.removed) >= grace):
-			c.forget(k, h, now)
+			c.forget(k, h)
 			old = append(old, h.entry)
 		default:
 			left = true
@@ -331,7 +334,7 @@ func (c *Catalog[E]) swept(now time.Time) (old []E) {
 			left = true
 			return false
 		}
-		c.leaveNeeds(h, now)
+		c.leaveNeeds(h)
 		old = append(old, h.entry)
 		return true
 	})
@@ -341,16 +344,16 @@ func (c *Catalog[E]) swept(now time.Time) (old []E) {
 	return old
 }
 
-// leaveNeeds ends the uses that an entry has of others. The caller holds mu.
-func (c *Catalog[E]) leaveNeeds(h *held[E], now time.Time) {
+// leaveNeeds ends the uses that an entry has of others, as of when the entry was last used. The caller holds mu.
+func (c *Catalog[E]) leaveNeeds(h *held[E]) {
 	for _, need := range h.needs {
-		c.leave(need, now)
+		c.leave(need, h.used)
 	}
 }
 
 // forget takes an entry out. The caller holds mu.
-func (c *Catalog[E]) forget(k key, h *held[E], now time.Time) {
-	c.leaveNeeds(h, now)
+func (c *Catalog[E]) forget(k key, h *held[E]) {
+	c.leaveNeeds(h)
 	delete(c.byKey, k)
 	if c.byName[k.name] == h {
 		delete(c.byName, k.name)

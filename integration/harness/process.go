@@ -117,6 +117,9 @@ func (p *Process) Terminate() { _ = p.cmd.Process.Signal(syscall.SIGTERM) }
 // Interrupt sends SIGINT, as Ctrl-C does, and returns at once; Stop waits.
 func (p *Process) Interrupt() { _ = p.cmd.Process.Signal(syscall.SIGINT) }
 
+// HangUp sends SIGHUP, which has a gateway read again what it is to serve.
+func (p *Process) HangUp() { _ = p.cmd.Process.Signal(syscall.SIGHUP) }
+
 // Ended is closed when the process has ended.
 func (p *Process) Ended() <-chan struct{} { return p.done }
 

@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"time"
 
 	"github.com/dustin/go-humanize"
 
@@ -13,8 +14,9 @@ import (
 )
 
 const (
-	minMemory   = 1 << 20  // of a budget or a disk tier: less holds no chunk of a usual dataset
-	minPartSize = 64 << 10 // below it a store read is all latency
+	minMemory   = 1 << 20     // of a budget or a disk tier: less holds no chunk of a usual dataset
+	minFollow   = time.Second // between two looks at the pointers
+	minPartSize = 64 << 10    // below it a store read is all latency
 )
 
 // faults collects what is wrong with a configuration.
@@ -34,6 +36,9 @@ func (c *Config) Complete() []error {
 	}
 	if c.Wait == 0 {
 		f.add("budget-wait", "0s: want more")
+	}
+	if c.Follow != 0 && c.Follow < minFollow {
+		f.add("follow", "%s: want at least %s, or 0s for never", c.Follow, minFollow)
 	}
 	if c.PartSize < minPartSize {
 		f.add("part-size", "%s: want at least 64KiB", size(c.PartSize))
@@ -82,7 +87,7 @@ func (c *Config) checkQuotas(f *faults) {
 	}
 	for _, q := range c.Quotas {
 		switch {
-		case !datasets[q.Dataset]:
+		case !datasets[q.Dataset] && c.DatasetsFile == "":
 			f.add("quota", "no dataset is called %q", q.Dataset)
 		case seen[q.Dataset]:
 			f.add("quota", "%q has one already", q.Dataset)

@@ -2,6 +2,7 @@ package node
 
 import (
 	"net"
+	"os"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -13,10 +14,13 @@ import (
 
 // Config of a node. Sizes are in bytes.
 type Config struct {
-	Locations []location.Location // of the datasets; the first is the default one
-	Mixed     []gateway.Mixture
-	Quotas    []Quota
-	Stores    location.Stores
+	Locations    []location.Location // of the datasets; the first is the default one
+	Mixed        []gateway.Mixture
+	DatasetsFile string           // YAML file of more datasets and mixtures, read again when it changes; "": none
+	Follow       time.Duration    // how often the pointers of all indexes are read again; 0: never
+	HangUp       <-chan os.Signal // each signal reads the file and all pointers again
+	Quotas       []Quota          // of datasets that need not be there yet if there is a file
+	Stores       location.Stores
 
 	Listen      string       // address of the data port
 	Bound       net.Listener // the data port, where it is bound already

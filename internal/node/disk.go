@@ -9,23 +9,25 @@ import (
 	"github.com/millrace-data/millrace/datapath"
 	"github.com/millrace-data/millrace/datapath/diskcache"
 	"github.com/millrace-data/millrace/gateway"
+	"github.com/millrace-data/millrace/internal/datasets"
 )
 
 // diskWriters is how many chunks the disk tier keeps in memory at most while it writes them.
 const diskWriters = 2
 
+// heldBy tells of which datasets a division's disk tier holds chunks. The main one names those with a quota too: its directory holds
+// theirs, and is the same cache when the quota is gone.
+func (s *Node) heldBy(v *division) func(name string) bool {
+	return func(name string) bool { return v == s.main() || v == s.division(name) }
+}
+
 // openDisk opens the disk tier of a division where it has one. With --check it is only looked at, for a gateway may be using it.
-func (s *Node) openDisk(v *division) error {
+func (s *Node) openDisk(v *division, set datasets.Set) error {
 	if v.dir == "" {
 		return nil
 	}
 	cfg := diskcache.Config{Dir: v.dir, MaxBytes: v.quota.Disk, Tell: func(what string, err error) { s.diskTrouble(v.dir, what, err) }}
-	for _, l := range s.cfg.Locations {
-		// The main one names those with a quota too: its directory holds theirs, and is the same cache when the quota is gone.
-		if v == s.main() || v == s.division(l.Name) {
-			cfg.Datasets = append(cfg.Datasets, l.Plain())
-		}
-	}
+	cfg.Datasets = set.Places(s.heldBy(v))
 	if s.cfg.Check {
 		if err := diskcache.Check(cfg); err != nil {
 			return &SettingError{"disk-cache", err}
@@ -66,10 +68,10 @@ func (v *division) diskList(indexes []*chunkindex.Index) int64 {
 
 // fitDisk refuses a disk tier that could not hold every chunk, if only one at a time: what it does not keep would
 // pass for what is not worth keeping.
-func (v *division) fitDisk() error {
-	for _, d := range v.opened {
-		if least := diskcache.Cost(d.Index.MaxChunk()); v.dir != "" && least > v.quota.Disk {
-			return &SettingError{v.diskSetting(), fmt.Errorf("%s is too small: the largest chunk of %s takes %s", humanize.IBytes(uint64(v.quota.Disk)), d.Loc.Name, humanize.IBytes(uint64(least)))}
+func (v *division) fitDisk(fresh []*generation) error {
+	for _, g := range fresh {
+		if least := diskcache.Cost(g.index.MaxChunk()); v.dir != "" && least > v.quota.Disk {
+			return &SettingError{v.diskSetting(), fmt.Errorf("%s is too small: the largest chunk of %s takes %s", humanize.IBytes(uint64(v.quota.Disk)), g.at.Loc.Name, humanize.IBytes(uint64(least)))}
 		}
 	}
 	return nil

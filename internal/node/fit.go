@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/dustin/go-humanize"
@@ -42,10 +43,13 @@ func needs(x *chunkindex.Index) need {
 	return n
 }
 
-// fits refuses a budget that could never serve the datasets of a division and warns of those that will be read more than
-// once an epoch. It reserves what the indexes and the list of the files on disk hold for as long as the process lives.
-// Plans, of whichever dataset, are in the main budget.
-func (s *Node) fits(v *division) error {
+// fits refuses a budget that could never serve what is open in a division and what is to be opened beside it, and warns of what will
+// be read more than once an epoch. It reserves what the new ones hold for as long as they are open. Plans, of whichever dataset,
+// are in the main budget. The caller holds fitting.
+func (k *keeper) fits(ctx context.Context, v *division, fresh []*generation) error {
+	if len(fresh) == 0 {
+		return nil
+	}
 	var resident, decoding int64
 	var hungry need // the one that takes most while it is read
 	name := "none"
@@ -53,21 +57,22 @@ func (s *Node) fits(v *division) error {
 	if v.dir != "" {
 		chunks += diskWriters
 	}
-	indexes, asked := make([]*chunkindex.Index, len(v.opened)), make([]need, len(v.opened))
-	for i, d := range v.opened {
-		n := needs(d.Index)
-		indexes[i], asked[i] = d.Index, n
+	all := append(of(v, k.all()), fresh...)
+	indexes, asked := make([]*chunkindex.Index, len(all)), make([]need, len(all))
+	for i, g := range all {
+		n := needs(g.index)
+		indexes[i], asked[i] = g.index, n
 		resident += n.resident
 		decoding = max(decoding, n.decoding) // which all of them share
 		if n.serving(chunks) > hungry.serving(chunks) {
-			hungry, name = n, d.Loc.Name
+			hungry, name = n, g.at.Loc.Name
 		}
 	}
-	resident += v.diskList(indexes)
-	planned := s.planned(v)
+	list := v.diskList(indexes)
+	resident += list
+	planned := k.planned(v, fresh)
 	least, plans := leastBudget(resident+decoding+hungry.serving(chunks), planned)
-	r, ok := v.budget.TryReserve(resident)
-	if !ok || least > v.budget.Total() {
+	if least > v.budget.Total() {
 		toDecode := ""
 		if decoding > 0 {
 			toDecode = fmt.Sprintf(" + %d (to decode in)", decoding)
@@ -75,28 +80,47 @@ func (s *Node) fits(v *division) error {
 		return &SettingError{v.setting(), fmt.Errorf("%s is too small: %d (indexes) + %d (plans)%s + %d x %d (largest chunk of %s) + %d (batch) = %d bytes are the least",
 			humanize.IBytes(uint64(v.budget.Total())), resident, plans, toDecode, chunks, hungry.chunk, name, hungry.body, least)}
 	}
-	s.closers = append(s.closers, r.Release)
+	asked = asked[len(all)-len(fresh):]
+	if err := v.reserve(ctx, list, fresh, asked); err != nil {
+		return err
+	}
 	reserved := resident + decoding
 	if len(planned) > 0 {
 		reserved += gateway.PlanMemory(v.budget.Total(), planned)
 	}
 	for i, n := range asked {
 		if want := max(datapath.BudgetFor(reserved+n.window), reserved+n.window+n.body); want > v.budget.Total() {
-			s.log.Warn().Str("dataset", v.opened[i].Loc.Name).Int64("cache_size", v.budget.Total()).Int64("wanted", want).Int64("window_memory", n.window).
+			k.node.log.Warn().Str("dataset", fresh[i].at.Loc.Name).Int64("cache_size", v.budget.Total()).Int64("wanted", want).Int64("window_memory", n.window).
 				Msg("the cache is smaller than the dataset's order wants: chunks are read more than once an epoch, or sample by sample; enlarge it, ask for a smaller window, or, with --disk-cache, run 'millrace warm' first")
 		}
 	}
-	return v.fitDisk()
+	return v.fitDisk(fresh)
+}
+
+// reserve takes the memory of new generations, and what the list of the files on disk may take more than before. Whoever reads
+// meanwhile has memory too, so it waits for some.
+func (v *division) reserve(ctx context.Context, list int64, fresh []*generation, asked []need) (err error) {
+	if list > v.listed {
+		if _, err := v.budget.Reserve(ctx, list-v.listed); err != nil { // for as long as the budget lives
+			return fmt.Errorf("memory for the list of chunks on disk: %w", err)
+		}
+		v.listed = list
+	}
+	for i, g := range fresh {
+		if g.memory, err = v.budget.Reserve(ctx, asked[i].resident); err != nil {
+			return fmt.Errorf("memory for the index of %s: %w", g.at.Loc.Name, err)
+		}
+	}
+	return nil
 }
 
 // planned lists the indexes whose plans are in a division's budget: all of them in the main one, none in another.
-func (s *Node) planned(v *division) []*chunkindex.Index {
-	if v != s.main() {
+func (k *keeper) planned(v *division, fresh []*generation) (all []*chunkindex.Index) {
+	if v != k.node.main() {
 		return nil
 	}
-	all := make([]*chunkindex.Index, len(s.opened))
-	for i, d := range s.opened {
-		all[i] = d.Index
+	for _, g := range append(k.all(), fresh...) {
+		all = append(all, g.index)
 	}
 	return all
 }

@@ -9,31 +9,28 @@ import (
 	"github.com/millrace-data/millrace/internal/location"
 )
 
-// losses opens the log of reported losses of a dataset. Reports that an earlier run kept, since the bucket took no writes, are sent
-// once the server runs, if it takes them: beside requests, for there may be millions. With --check the local log is left alone, since
-// a gateway may be using it.
-func (s *Node) losses(d location.Opened) (*importance.Log, error) {
+// openLosses opens the log of reported losses of a dataset. Its local log is shared with a place that the same dataset has already. With
+// --check the local log is left alone, since a gateway may be using it.
+func (s *Node) openLosses(d location.Opened, beside *place) (*importance.Log, error) {
 	at := d.Loc.OfIndex()
 	cfg := importance.Config{
 		Reader: d.Home, Writer: d.Home, Prefix: at.Prefix, Location: at.Plain(), CacheDir: s.cfg.IndexDir,
 	}
 	if s.cfg.LossLog != "" && !s.cfg.Check {
 		cfg.Dir = filepath.Join(s.cfg.LossLog, d.Loc.Name)
+		if beside != nil {
+			cfg.Beside = beside.losses
+		}
 	}
 	l, err := importance.New(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("dataset %s: --loss-log: %w", d.Loc.Name, err)
 	}
-	s.closers = append(s.closers, func() {
-		if err := l.Close(); err != nil {
-			s.log.Warn().Str("dataset", d.Loc.Name).Err(err).Msg("close the log of losses")
-		}
-	})
-	s.senders = append(s.senders, func(ctx context.Context) { s.sendLosses(ctx, d.Loc.Name, l) })
 	return l, nil
 }
 
-// sendLosses sends what an earlier run kept.
+// sendLosses sends reports that an earlier run kept since the bucket took no writes, if it takes them now: beside requests, for there
+// may be millions.
 func (s *Node) sendLosses(ctx context.Context, dataset string, l *importance.Log) {
 	done, err := l.Flush(ctx)
 	switch {

@@ -15,12 +15,9 @@ import (
 	"github.com/rs/zerolog"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/millrace-data/millrace/datapath"
 	"github.com/millrace-data/millrace/gateway"
 	"github.com/millrace-data/millrace/gateway/audit"
 	"github.com/millrace-data/millrace/gateway/auth"
-	"github.com/millrace-data/millrace/internal/location"
-	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/tracing"
 	"github.com/millrace-data/millrace/internal/tracing/export"
 )
@@ -30,8 +27,8 @@ import (
 //	   listener ──> gateway.Handler ──────────┐             admin listener ──> gateway.Admin
 //	                   │                      │
 //	                   v                      v
-//	            chunkindex.Index       datapath.Source      one of each per dataset
-//	                   │ Table                │
+//	            chunkindex.Index       datapath.Source      one of each per generation of a dataset: keeper opens and
+//	                   │ Table                │             closes them
 //	                   v                      v
 //	            datapath.Tables ────> datapath.Path <── Run: fetches ahead, while anybody reads
 //	                                    │    │    │
@@ -41,20 +38,18 @@ import (
 //	                                  diskcache.Cache             where there is one
 //
 // There is one path and one budget for the process, and one more of each for a dataset with a quota. Indexes, tables,
-// chunks, transfers and bodies reserve from the budget. The source of a mixture is a datapath.Mixture of others. One
-// errgroup joins all that runs. It ends in this order: not ready, no new connections, open requests done, peer port closed,
-// loads ended, indexes closed. peers.go draws what a member of a cluster has besides.
+// chunks, transfers and bodies reserve from the budget. The source of a mixture is a datapath.Mixture of others. What is served may
+// change while the process runs: keeper.go draws how. One errgroup joins all that runs. It ends in this order: not ready, no new
+// connections, open requests done, peer port closed, loads ended, indexes closed. peers.go draws what a member of a cluster has
+// besides.
 
 // Node is the composed process.
 type Node struct {
 	cfg     *Config
 	log     zerolog.Logger
 	gateway *gateway.Gateway
-	stores  []objstore.Store
-	opened  []location.Opened           // in the order of the flags
-	names   map[*datapath.Source]string // of the datasets
-	senders []func(context.Context)     // of what earlier runs kept
-	closers []func()                    // called last to first
+	keeper  *keeper
+	closers []func() // called last to first
 
 	divisions []*division // the main one first
 	peers     *peers      // nil: the gateway is alone
@@ -77,6 +72,7 @@ func (s *Node) Close() {
 // New opens the datasets and wires the parts. It starts nothing.
 func New(ctx context.Context, c *Config) (*Node, error) {
 	s := &Node{cfg: c, log: c.Log}
+	s.keeper = newKeeper(s)
 	if c.LimitHeap {
 		limitHeap(c.Memory, c.memoryOfAll())
 	}
@@ -95,7 +91,7 @@ func (s *Node) open(ctx context.Context) error {
 		return err
 	}
 	cfg := gateway.Config{
-		Trace: s.trace, Mixtures: c.Mixed, Mix: s.mix, Log: s.log, Version: c.Version, Stats: s.stats, Readers: s.readers,
+		Trace: s.trace, Mix: s.mix, Open: s.keeper.openOlder, Reload: s.Reload, Follows: c.Follow > 0, Log: s.log, Version: c.Version, Stats: s.stats, Readers: s.readers,
 		AdminListen: c.AdminListen != "", Deadline: c.Deadline,
 		LameDuck: max(c.LameDuck, 1), // 0 would be the default
 	}
@@ -108,22 +104,19 @@ func (s *Node) open(ctx context.Context) error {
 	if err := s.joinCluster(); err != nil {
 		return err
 	}
-	if err := s.divide(); err != nil {
-		return err
-	}
-	if err := s.openIndexes(ctx); err != nil {
-		return err
-	}
-	if err := s.fit(); err != nil {
-		return err
-	}
-	sets, err := s.datasets()
+	set, err := s.keeper.wanted(s.keeper.file().Read())
 	if err != nil {
+		return &SettingError{"datasets", err}
+	}
+	if err := s.divide(set); err != nil {
 		return err
 	}
-	cfg.Datasets, cfg.Budget = sets, s.main().budget
+	s.closers = append(s.closers, s.keeper.end)
+	if cfg.Datasets, cfg.Mixtures, err = s.keeper.first(ctx, set); err != nil {
+		return err
+	}
+	cfg.Budget = s.main().budget
 	if s.peers != nil {
-		s.peers.serve(s.opened, s.division)
 		cfg.Cluster = s.clusterPage
 	}
 	if s.gateway, err = gateway.New(cfg); err != nil {
@@ -237,12 +230,7 @@ func (s *Node) join(ctx context.Context, l listeners) error {
 	if s.cfg.PaceHeap {
 		g.Go(func() error { return paceCollector(rest) })
 	}
-	for _, send := range s.senders {
-		g.Go(func() error {
-			send(rest)
-			return nil
-		})
-	}
+	g.Go(func() error { return s.keeper.run(failed, rest) })
 	g.Go(func() error {
 		s.watchExpiry(rest)
 		return nil

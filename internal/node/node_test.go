@@ -2,11 +2,13 @@ package node
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/fstest"
 
@@ -92,9 +94,9 @@ func TestKeptLossesAreSentBesideRequests(t *testing.T) {
 	if got := sent(); got != 0 {
 		t.Errorf("before it serves: got %d reports sent, want 0", got)
 	}
-	for _, send := range s.senders {
-		send(t.Context())
-	}
+	var sending sync.WaitGroup
+	s.keeper.starting(func(work func(context.Context)) { sending.Go(func() { work(t.Context()) }) })
+	sending.Wait()
 	if got := sent(); got != 1 {
 		t.Errorf("while it serves: got %d reports sent, want 1", got)
 	}
@@ -134,7 +136,7 @@ func TestQuotaKeepsDatasetsApart(t *testing.T) {
 		}
 		for _, q := range quotas {
 			v := s.division(q.Dataset)
-			if v == s.main() || v.budget.Total() != q.Memory || len(v.opened) != 1 || len(s.main().opened) != 1 || (v.disk != nil) != (q.Disk > 0) {
+			if v == s.main() || v.budget.Total() != q.Memory || len(of(v, s.keeper.all())) != 1 || len(of(s.main(), s.keeper.all())) != 1 || (v.disk != nil) != (q.Disk > 0) {
 				t.Errorf("%v: got %+v, want a budget of its own", quotas, v)
 			}
 		}

@@ -18,7 +18,6 @@ import (
 	"github.com/millrace-data/millrace/datapath"
 	"github.com/millrace-data/millrace/gateway"
 	"github.com/millrace-data/millrace/internal/certs"
-	"github.com/millrace-data/millrace/internal/location"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -41,14 +40,9 @@ type peers struct {
 	cluster *cluster.Cluster
 	client  *peer.Client
 	server  *peer.Server
-	sets    map[string]shared // by dataset
+	path    func(dataset string) *datapath.Path // a dataset that is not served has one too
+	paths   func() []*datapath.Path
 	heard   chan heard
-}
-
-// shared is a dataset that other gateways ask for.
-type shared struct {
-	index *chunkindex.Index
-	path  *datapath.Path
 }
 
 // heard is a reader that another gateway has told of.
@@ -63,7 +57,10 @@ func (s *Node) joinCluster() error {
 	if c.Name == "" {
 		return nil
 	}
-	p := &peers{cfg: c, log: s.log, sets: map[string]shared{}, heard: make(chan heard, mostHeard)}
+	p := &peers{
+		cfg: c, log: s.log, heard: make(chan heard, mostHeard),
+		path: func(dataset string) *datapath.Path { return s.division(dataset).path }, paths: s.paths,
+	}
 	boot := rand.Text()
 	var client, served *tls.Config
 	if !c.Insecure {
@@ -92,23 +89,9 @@ func (s *Node) joinCluster() error {
 	return nil
 }
 
-// serve says what is served, once the datasets are open.
-func (p *peers) serve(all []location.Opened, division func(string) *division) {
-	serves := map[peer.Served]int{}
-	for _, d := range all {
-		serves[peer.Served{Dataset: d.Loc.Name, Generation: d.Index.Generation()}] = d.Index.Chunks()
-		p.sets[d.Loc.Name] = shared{d.Index, division(d.Loc.Name).path}
-	}
-	p.cluster.Serve(serves)
-}
-
 // Answer gives a question to the data path of its dataset.
 func (p *peers) Answer(ctx context.Context, q *peer.Query) (*chunkindex.Body, error) {
-	set, known := p.sets[q.Dataset]
-	if !known {
-		return nil, peer.ErrNotServed
-	}
-	return set.path.Answer(ctx, q)
+	return p.path(q.Dataset).Answer(ctx, q)
 }
 
 // hear keeps what is heard of a reader for whoever has time for it.
@@ -138,10 +121,6 @@ func (p *peers) run(ctx context.Context, g *gateway.Gateway) error {
 
 // follow has the data path look ahead for a reader of another gateway.
 func (p *peers) follow(ctx context.Context, g *gateway.Gateway, h heard) {
-	set, known := p.sets[h.dataset]
-	if !known {
-		return
-	}
 	ctx, cancel := context.WithTimeout(ctx, planningTime)
 	defer cancel()
 	r := h.reader
@@ -159,27 +138,21 @@ func (p *peers) follow(ctx context.Context, g *gateway.Gateway, h heard) {
 	}
 	at := r.Cursor
 	at.Plan, at.Epoch = plan, epoch
-	set.path.Heard(h.dataset, h.generation, at, r.Think)
+	p.path(h.dataset).Heard(h.dataset, h.generation, at, r.Think)
 }
 
 // inherit brings what a member that goes holds, and what is ours from now on.
 func (p *peers) inherit(ctx context.Context, member string, held []peer.Held) {
 	for _, h := range held {
-		if set, known := p.sets[h.Dataset]; known {
-			set.path.Pull(ctx, member, h)
-		}
+		p.path(h.Dataset).Pull(ctx, member, h)
 	}
 }
 
 // goodbye tells the others that this gateway will be gone soon, and the new owners of what it holds, that they may bring it.
 func (p *peers) goodbye() {
 	var held []peer.Chunk
-	seen := map[*datapath.Path]bool{}
-	for _, set := range p.sets {
-		if !seen[set.path] {
-			seen[set.path] = true
-			held = append(held, set.path.Held()...)
-		}
+	for _, path := range p.paths() {
+		held = append(held, path.Held()...)
 	}
 	p.cluster.Drain(held)
 }

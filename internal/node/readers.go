@@ -1,7 +1,6 @@
 package node
 
 import (
-	"github.com/millrace-data/millrace/datapath"
 	"github.com/millrace-data/millrace/gateway"
 )
 
@@ -11,11 +10,11 @@ func (s *Node) readers() []gateway.Reader {
 	for _, v := range s.divisions[1:] {
 		known = append(known, v.path.Readers()...)
 	}
+	names := s.keeper.names()
 	out := make([]gateway.Reader, len(known))
 	for i, r := range known {
-		source, _ := r.Dataset.(*datapath.Source)
 		out[i] = gateway.Reader{
-			Dataset: s.names[source], Shuffle: r.Params.Shuffle, Window: r.Params.Window, Strata: r.Params.Strata, Seed: r.Params.Seed, Importance: r.Params.Importance,
+			Dataset: names[r.Dataset], Shuffle: r.Params.Shuffle, Window: r.Params.Window, Strata: r.Params.Strata, Seed: r.Params.Seed, Importance: r.Params.Importance,
 			BatchSize: r.BatchSize, WorldSize: r.WorldSize, Rank: r.Rank, Epoch: r.Epoch, Batch: r.Batch,
 			BatchesBehind: r.Behind, SamplesPerSecond: r.Rate, ThinkMS: float64(r.Think.Microseconds()) / 1000,
 			WaitingShare: r.Waiting, EpochLeftSeconds: r.Left.Seconds(), IdleSeconds: r.Idle.Seconds(),

@@ -108,7 +108,7 @@ PLANTS = [
     (
         "the disk tier tells no endpoints apart",
         "integration TestSameBucketAtTwoEndpoints",
-        [("internal/node/divisions.go", "KeepOnDisk(s.cfg.Stores.Place(d.Loc))", "KeepOnDisk(d.Loc.Bucket + d.Loc.Prefix)")],
+        [("internal/node/keeper.go", "KeepOnDisk(k.node.cfg.Stores.Place(l))", "KeepOnDisk(l.Bucket + l.Prefix)")],
     ),
     (
         "an address that is refused is printed with its secret",

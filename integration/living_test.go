@@ -1,0 +1,369 @@
+package integration_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/millrace-data/millrace/client"
+	"github.com/millrace-data/millrace/integration/harness"
+)
+
+// yard is a store with datasets that change, and a gateway that serves what a file names.
+type yard struct {
+	t     *testing.T
+	store *harness.Store
+	file  string
+	spare []string // shards that no dataset has yet
+	*harness.Gateway
+}
+
+// newYard packs the datasets photos, texts and mails, and more shards for later. Nothing is served yet.
+func newYard(t *testing.T) *yard {
+	t.Helper()
+	y := &yard{t: t, store: harness.Open(t, "dir"), file: filepath.Join(t.TempDir(), "sets.yaml")}
+	for i, name := range []string{"photos", "texts", "mails", "later"} {
+		files, _ := harness.Files(t, 120+20*i, 3000)
+		harness.Pack(t, y.store, files, name, "--shard-size", "64KiB", "--chunk-size", "16KiB")
+	}
+	var err error
+	if y.spare, err = filepath.Glob(filepath.Join(y.store.Path, "later", "*.tar")); err != nil || len(y.spare) < 3 {
+		t.Fatalf("found %v, %v, want shards", y.spare, err)
+	}
+	return y
+}
+
+// names writes a file of datasets with a rename, as its readers want it.
+func (y *yard) names(lines ...string) {
+	y.t.Helper()
+	text := "datasets:\n"
+	for _, line := range lines {
+		if !strings.Contains(line, ":") {
+			line = "  " + line + ": " + y.store.Dataset(line)
+		}
+		text += line + "\n"
+	}
+	if err := os.WriteFile(y.file+".new", []byte(text), 0o600); err != nil {
+		y.t.Fatal(err)
+	}
+	if err := os.Rename(y.file+".new", y.file); err != nil {
+		y.t.Fatal(err)
+	}
+}
+
+// start starts the gateway, or another one in its place.
+func (y *yard) start(args ...string) {
+	y.t.Helper()
+	if y.Gateway != nil {
+		if err := y.Stop(); err != nil {
+			y.t.Error(err)
+		}
+	}
+	y.Gateway = harness.Serve(y.t, y.store, "photos", append([]string{"--datasets", y.file, "--cache-size", "64MiB", "--lame-duck", "0s", "--log-level", "warn"}, args...)...)
+}
+
+// grow adds a shard to a dataset and indexes it.
+func (y *yard) grow(name string) {
+	y.t.Helper()
+	if len(y.spare) == 0 {
+		y.t.Fatal("no shard is left")
+	}
+	text, err := os.ReadFile(y.spare[0])
+	if err == nil {
+		err = os.WriteFile(filepath.Join(y.store.Path, name, "later-"+filepath.Base(y.spare[0])), text, 0o600)
+	}
+	if err != nil {
+		y.t.Fatal(err)
+	}
+	y.spare = y.spare[1:]
+	harness.MustRun(y.t, y.store, "index", y.store.Dataset(name), "--chunk-size", "16KiB")
+}
+
+// reload asks for a reload, and returns the status and the answer without its digests.
+func (y *yard) reload() (int, string) {
+	y.t.Helper()
+	r, err := harness.Do(y.t.Context(), http.MethodPost, y.Admin+"/v1/reload")
+	if err != nil {
+		y.t.Fatal(err)
+	}
+	return r.Status, regexp.MustCompile(`[0-9a-f]{64}`).ReplaceAllString(strings.TrimSpace(string(r.Body)), "...")
+}
+
+// described is what a gateway says of a dataset.
+type described struct {
+	Generation  string
+	Samples     uint64
+	Generations []struct{ Generation string }
+}
+
+func (y *yard) describe(name string) (d described) {
+	y.t.Helper()
+	if err := json.Unmarshal(y.MustGet(y.t, "/v1/datasets/"+name).Body, &d); err != nil {
+		y.t.Fatal(err)
+	}
+	return d
+}
+
+// list returns the names of all that is served.
+func (y *yard) list() string {
+	y.t.Helper()
+	var all struct{ Datasets []struct{ Name string } }
+	if err := json.Unmarshal(y.MustGet(y.t, "/v1/datasets").Body, &all); err != nil {
+		y.t.Fatal(err)
+	}
+	var names []string
+	for _, d := range all.Datasets {
+		names = append(names, d.Name)
+	}
+	return strings.Join(names, " ")
+}
+
+// until waits for a condition.
+func (y *yard) until(what string, limit time.Duration, holds func() bool) {
+	y.t.Helper()
+	for begun := time.Now(); !holds(); time.Sleep(50 * time.Millisecond) {
+		if time.Since(begun) > limit {
+			y.t.Fatalf("%s: not within %v; the log ends with %s", what, limit, y.Log())
+		}
+	}
+}
+
+// epoch reads an epoch of a dataset as two ranks, and proves that each sample came once.
+func epoch(ctx context.Context, url, name, generation string, n uint64) (client.EpochReport, error) {
+	c, err := client.New(client.Config{Gateways: []string{url}, Dataset: name})
+	if err != nil {
+		return client.EpochReport{}, err
+	}
+	defer c.CloseIdle()
+	r, err := c.ReadEpoch(ctx, client.Epoch{Options: client.Options{Epoch: n, WorldSize: 2, BatchSize: 16, Generation: generation}, AllRanks: true})
+	if err == nil && (!r.Proof.Whole || generation != "" && r.Generation != generation) {
+		err = fmt.Errorf("epoch %d of %s: %+v, want each sample once of generation %.12s", n, name, r, generation)
+	}
+	return r, err
+}
+
+// TestDatasetsChangeUnderReaders: datasets come and go, one grows and the file has faults, while jobs read. Each epoch of each job has
+// every sample once, of one generation.
+func TestDatasetsChangeUnderReaders(t *testing.T) {
+	rounds := 6
+	if long() {
+		rounds = 200
+	}
+	y := newYard(t)
+	y.names("texts")
+	y.start("--follow", "1s")
+	ctx, end := context.WithCancel(t.Context())
+	var readers sync.WaitGroup
+	var epochs [4]atomic.Int64
+	first := y.describe("texts").Generation
+	jobs := []struct{ name, generation string }{{"photos", ""}, {"texts", ""}, {"texts", first}, {"mails", ""}}
+	for i, job := range jobs {
+		readers.Go(func() {
+			for n := uint64(0); ctx.Err() == nil; n++ {
+				_, err := epoch(ctx, y.URL, job.name, job.generation, n)
+				if ctx.Err() != nil {
+					return
+				}
+				if job.name == "mails" && err != nil && strings.Contains(err.Error(), "no dataset") {
+					time.Sleep(10 * time.Millisecond) // it is not served now
+					continue
+				}
+				if err != nil {
+					t.Errorf("job %d: %v", i, err)
+					return
+				}
+				epochs[i].Add(1)
+			}
+		})
+	}
+	for round := range rounds {
+		y.names("texts", "mails")
+		y.until("mails are served", 20*time.Second, func() bool { return y.list() == "photos texts mails" })
+		if round < 2 {
+			before := y.describe("texts")
+			y.grow("texts")
+			y.until("texts have grown", 20*time.Second, func() bool { return y.describe("texts").Samples > before.Samples })
+		}
+		y.names("texts", "  mails: [")
+		failures := y.Metric(t, "millrace_datasets_reload_failures_total", "")
+		y.HangUp()
+		y.until("the fault is noticed", 20*time.Second, func() bool {
+			return y.Metric(t, "millrace_datasets_reload_failures_total", "") > failures
+		})
+		if got := y.list(); got != "photos texts mails" || y.Metric(t, "millrace_datasets_file_refused", "") != 1 {
+			t.Errorf("got %s with a faulty file, want what was served before", got)
+		}
+		y.names("texts", "mails", "  gone: "+y.store.Root+"/gone")
+		if status, body := y.reload(); status != http.StatusConflict || !strings.Contains(y.Log(), "sets.yaml:4: dataset gone: ") {
+			t.Errorf("got %d %s, want 409, and the dataset in the log: %s", status, body, y.Log())
+		}
+		y.names("texts")
+		y.HangUp()
+		y.until("mails are not listed", 20*time.Second, func() bool { return y.list() == "photos texts" })
+	}
+	for i := range jobs {
+		y.until(fmt.Sprintf("job %d reads two epochs", i), time.Minute, func() bool { return epochs[i].Load() >= 2 || t.Failed() })
+	}
+	end()
+	readers.Wait()
+}
+
+// TestReload: what POST /v1/reload says is what docs/operations.md shows, and what was removed is served to those who know it.
+func TestReload(t *testing.T) {
+	y := newYard(t)
+	y.names("mails")
+	y.start()
+	old := y.describe("photos").Generation
+	y.grow("photos")
+	y.names("texts")
+	y.until("the file is read", 20*time.Second, func() bool { return y.list() == "photos texts" })
+	if y.describe("photos").Generation != old {
+		t.Error("got another generation without --follow, want that of before")
+	}
+	y.names("mails")
+	if status, body := y.reload(); status != http.StatusOK || !strings.Contains(body, `"name":"mails"`) {
+		t.Errorf("got %d %s", status, body)
+	}
+	y.grow("photos")
+	y.names("texts")
+	status, body := y.reload()
+	page, err := os.ReadFile("../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if status != http.StatusOK || !strings.Contains(string(page), "```json\n"+body+"\n```\n") {
+		t.Errorf("got %d\n%s\nwhich docs/operations.md does not show", status, body)
+	}
+	if d := y.describe("photos"); d.Generation == old || len(d.Generations) < 2 {
+		t.Errorf("got %+v, want a new generation beside the old one", d)
+	}
+	for name, generation := range map[string]string{"photos": old, "mails": ""} {
+		if _, err := epoch(t.Context(), y.URL, name, generation, 0); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestGenerationsAreKeptForJobs: a job goes on with its generation after a restart, until its index is gone.
+func TestGenerationsAreKeptForJobs(t *testing.T) {
+	y := newYard(t)
+	y.names()
+	y.start()
+	old := y.describe("photos")
+	before := y.MustGet(t, "/v1/datasets/photos/epochs/3/batches/1?batch_size=16&generation="+old.Generation).Body
+	y.grow("photos")
+	y.start()
+	if d := y.describe("photos"); d.Generation == old.Generation || d.Samples <= old.Samples {
+		t.Errorf("got %+v, want the data that were added", d)
+	}
+	if after := y.MustGet(t, "/v1/datasets/photos/epochs/3/batches/1?batch_size=16&generation="+old.Generation).Body; string(after) != string(before) {
+		t.Error("the batch has other bytes after a restart")
+	}
+	if r, err := epoch(t.Context(), y.URL, "photos", old.Generation, 1); err != nil || r.Samples != old.Samples {
+		t.Errorf("got %d samples, %v, want %d", r.Samples, err, old.Samples)
+	}
+	objects, err := filepath.Glob(filepath.Join(y.store.Path, "photos", ".millrace", "*", old.Generation+"*"))
+	if err != nil || len(objects) == 0 {
+		t.Fatalf("found %v, %v, want the index", objects, err)
+	}
+	for _, o := range objects {
+		if err := os.Remove(o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	y.start()
+	if r := y.Get(t, "/v1/datasets/photos/epochs/3/batches/1?batch_size=16&generation="+old.Generation); r.Status != http.StatusNotFound || !strings.Contains(string(r.Body), "generation_gone") {
+		t.Errorf("got %d %s, want 404 generation_gone", r.Status, r.Body)
+	}
+}
+
+// holds is what a process has open, and the memory that it has.
+type holds struct {
+	files, routines int
+	bytes           int64
+}
+
+func (y *yard) holds() (h holds) {
+	y.t.Helper()
+	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", y.Pid()))
+	if err != nil {
+		y.t.Skipf("this system does not list open files: %v", err)
+	}
+	h.files = len(files)
+	r, err := y.TryAdmin(y.t.Context(), "/debug/pprof/goroutine?debug=1")
+	if err == nil {
+		_, err = fmt.Sscanf(string(r.Body), "goroutine profile: total %d", &h.routines)
+	}
+	if err != nil {
+		y.t.Fatal(err)
+	}
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", y.Pid()))
+	if err != nil {
+		y.t.Fatal(err)
+	}
+	for line := range strings.Lines(string(status)) {
+		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+			_, err = fmt.Sscanf(rest, "%d", &h.bytes)
+			h.bytes <<= 10
+		}
+	}
+	if err != nil {
+		y.t.Fatal(err)
+	}
+	return h
+}
+
+// TestReloadsLeaveNothing: after many reloads with changing sets the process has as many files, goroutines and bytes as after a few.
+func TestReloadsLeaveNothing(t *testing.T) {
+	t.Parallel()                              // most of the time is a minute's wait
+	few, many, spread := 0, 30, int64(64<<20) // without a few reloads before, the memory of the first epochs counts too
+	if long() {
+		few, many, spread = 50, 1000, 24<<20
+	}
+	y := newYard(t)
+	y.names("texts")
+	y.start()
+	change := func(from, n int) {
+		for i := from; i < from+n; i++ {
+			name := fmt.Sprintf("set%d", i%9)
+			lines := []string{"texts", "  " + name + ": " + y.store.Dataset("mails")}
+			if i%2 == 0 {
+				lines = append(lines, "mixtures:", "  both: texts,"+name)
+			}
+			y.names(lines...)
+			if status, body := y.reload(); status != http.StatusOK {
+				t.Fatalf("reload %d: got %d %s", i, status, body)
+			}
+			if _, err := epoch(t.Context(), y.URL, name, "", 0); err != nil {
+				t.Fatalf("reload %d: %v", i, err)
+			}
+		}
+	}
+	settled := func() holds {
+		y.names("texts")
+		if status, body := y.reload(); status != http.StatusOK {
+			t.Fatalf("got %d %s", status, body)
+		}
+		y.until("all is closed", 4*time.Minute, func() bool { return y.Metric(t, "millrace_datasets_open", "") == 2 })
+		http.DefaultClient.CloseIdleConnections()
+		time.Sleep(2 * time.Second)
+		return y.holds()
+	}
+	change(0, few)
+	before := settled()
+	change(few, many)
+	after := settled()
+	t.Logf("after %d reloads %+v, after %d more %+v", few, before, many, after)
+	if after.files > before.files+4 || after.routines > before.routines+4 || after.bytes > before.bytes+spread {
+		t.Errorf("after %d reloads %+v, after %d more %+v, want the same", few, before, many, after)
+	}
+}
