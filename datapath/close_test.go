@@ -74,6 +74,12 @@ func (p *Path) empty(tb testing.TB, was ...openedOnce) {
 	}
 }
 
+// over closes a source, and takes away what the path must not use any more: a use of that later panics, or is a race.
+func (s *Source) over() {
+	s.Close()
+	s.index, s.chunks, s.store = nil, nil, nil
+}
+
 // use opens the dataset, reads it in all ways, and closes it.
 func (d *dataset) use(t *testing.T, p *Path) openedOnce {
 	t.Helper()
@@ -81,10 +87,10 @@ func (d *dataset) use(t *testing.T, p *Path) openedOnce {
 	s.KeepOnDisk("here")
 	s.Share("set")
 	plan := d.plan(t, shuffle.Window, 4)
+	readHot(t, p, d, s, []uint64{1, 50, 99}, 1000)
 	_, err := s.Warm(t.Context(), first(plan, 1, 20))
 	must(t, err)
 	d.readEpoch(t, s, plan, 0, 20)
-	readHot(t, p, d, s, []uint64{1, 50, 99}, 1000)
 	_, err = d.index.Names(t.Context(), 0)
 	must(t, err)
 	chunks := d.ranges(t, []uint64{3, 70})
@@ -94,7 +100,7 @@ func (d *dataset) use(t *testing.T, p *Path) openedOnce {
 	body.Close()
 	p.Heard("set", d.index.Generation(), first(plan, 3, 20), time.Second)
 	was := openedOnce{weak.Make(s), weak.Make(d.index)}
-	s.Close()
+	s.over()
 	must(t, d.index.Close())
 	return was
 }
@@ -159,7 +165,7 @@ func TestClosedGenerationLeavesItsChunksToTheNextOne(t *testing.T) {
 		}
 		after := p.Open(grown.index, grown.store, "set/")
 		after.KeepOnDisk("here")
-		before.Close()
+		before.over()
 		got := map[string]int{}
 		for i := range grown.index.Chunks() {
 			if after.resident(i) {
@@ -221,7 +227,7 @@ func TestCloseEndsWhatIsUnderWay(t *testing.T) {
 			t.Fatalf("got %d store reads that stand still, want those of the reader, of Warm and of the peer", got)
 		}
 		begun := time.Now()
-		s.Close()
+		s.over()
 		if took := time.Since(begun); took > 0 || d.store.InFlight() != 0 {
 			t.Errorf("close took %v and left %d store reads, want no time and none", took, d.store.InFlight())
 		}
@@ -280,6 +286,36 @@ func TestCloseWaitsForOthers(t *testing.T) {
 	})
 }
 
+// What has failed is not in use.
+func TestCloseAfterFailures(t *testing.T) {
+	d := newDataset(t, 209, same(40, 3000), 20, 64<<10)
+	d.store.SetFault(down)
+	defer d.store.SetFault(nil)
+	p := newPath(t, Config{Budget: bud(8 << 20), Peers: alone{}})
+	s, other := p.Open(d.index, d.store, "set/"), p.Open(d.index, d.store, "set/")
+	s.Share("set")
+	chunks := d.ranges(t, []uint64{1})
+	for what, read := range map[string]func() (*chunkindex.Body, error){
+		"read":   func() (*chunkindex.Body, error) { return s.Read(t.Context(), shuffle.Cursor{}, chunks) },
+		"answer": func() (*chunkindex.Body, error) { return p.Answer(t.Context(), d.wants(chunks)) },
+		"mixture": func() (*chunkindex.Body, error) {
+			return Mix([]*Path{p}, []Part{{"a", s}, {"b", other}}).Read(t.Context(), shuffle.Cursor{}, chunks)
+		},
+		"warm": func() (*chunkindex.Body, error) {
+			plan := d.plan(t, shuffle.None, 0)
+			_, err := s.Warm(t.Context(), first(plan, 0, 20))
+			return nil, err
+		},
+	} {
+		if _, err := read(); !errors.Is(err, errDown) {
+			t.Errorf("%s: got %v, want %v", what, err, errDown)
+		}
+	}
+	s.over()
+	other.over()
+	p.empty(t)
+}
+
 // What comes too late gets an error.
 func TestCallsAfterClose(t *testing.T) {
 	d := newDataset(t, 205, same(40, 3000), 20, 64<<10)
@@ -293,13 +329,13 @@ func TestCallsAfterClose(t *testing.T) {
 	plan := d.plan(t, shuffle.None, 0)
 	d.readEpoch(t, s, plan, 0, 20)
 	waits := len(p.disk.queue)
-	s.Close()
+	mixed := Mix([]*Path{p}, []Part{{"stays", stays}, {"goes", s}})
+	s.over()
 	s.Close()
 	chunks := d.ranges(t, []uint64{1})
 	if _, err := s.Read(t.Context(), shuffle.Cursor{}, chunks); !errors.Is(err, ErrClosed) {
 		t.Errorf("read: got %v, want %v", err, ErrClosed)
 	}
-	mixed := Mix([]*Path{p}, []Part{{"stays", stays}, {"goes", s}})
 	if _, err := mixed.Read(t.Context(), shuffle.Cursor{}, chunks); !errors.Is(err, ErrClosed) {
 		t.Errorf("read of a mixture: got %v, want %v", err, ErrClosed)
 	}
@@ -370,6 +406,42 @@ func TestCloseAmongPeers(t *testing.T) {
 	m.path.empty(t, was)
 }
 
+// Hot samples go with their source, and leave those of others that lie beside them.
+func TestCloseDropsHotSamples(t *testing.T) {
+	d := newDataset(t, 1, same(1000, 3000), 1000, 64<<10)
+	p := newPath(t, Config{Budget: bud(2 << 20)})
+	goes, stays := p.Open(d.index, d.store, "set/"), p.Open(d.index, d.store, "set/")
+	readHot(t, p, d, goes, []uint64{5, 905}, 1000)
+	readHot(t, p, d, stays, []uint64{7}, 1000)
+	goes.over()
+	if got := len(p.hot.samples); got != 1 {
+		t.Errorf("got %d hot samples, want that of the source that stays", got)
+	}
+	if got := readHot(t, p, d, stays, []uint64{7}, 1000); got != 0 {
+		t.Errorf("got %d bytes from the store for a hot sample of the source that stays, want none", got)
+	}
+	stays.over()
+	p.empty(t)
+}
+
+// What was read ahead for a rank goes at once, also where nothing else expires.
+func TestCloseForgetsRanks(t *testing.T) {
+	d := newDataset(t, 71, same(960, 900), 60, 8<<10)
+	bubble.Test(t, func(t *testing.T) {
+		f := newFleet(t, d, d.plan(t, shuffle.Window, 16), 2, Config{}, 8<<20)
+		m := &member{fleet: f, number: 2, gone: map[int]bool{}} // owns nothing
+		m.path = newPath(t, Config{Budget: bud(8 << 20), Peers: m})
+		m.source = m.path.Open(d.index, d.store, "set/")
+		m.source.Share("set")
+		f.read(t, m, 0)
+		if got := m.carriedBytes(); got == 0 || len(m.path.ahead.ranks) == 0 {
+			t.Fatalf("got %d bytes read ahead for %d ranks, want some", got, len(m.path.ahead.ranks))
+		}
+		m.source.over()
+		m.path.empty(t)
+	})
+}
+
 // rejoin opens the dataset at one member, has all read an epoch, and closes it.
 func (f *fleet) rejoin(t *testing.T, m *member) openedOnce {
 	var d *dataset
@@ -377,7 +449,7 @@ func (f *fleet) rejoin(t *testing.T, m *member) openedOnce {
 	m.source.Share("set")
 	f.readEpoch(t, 0, 60)
 	was := openedOnce{weak.Make(m.source), weak.Make(d.index)}
-	m.source.Close()
+	m.source.over()
 	must(t, d.index.Close())
 	m.source = nil
 	return was

@@ -97,7 +97,7 @@ func (d *dataset) round(t *testing.T, p *Path, disk *diskcache.Cache, seed uint6
 	go func() { asked <- d.ask(t, p, answered) }()
 	<-answered
 	was := openedOnce{weak.Make(s), weak.Make(d.index)}
-	s.Close()
+	s.over()
 	if err := <-asked; !errors.Is(err, peer.ErrNotServed) {
 		t.Errorf("round %d: got %v for a question that came too late, want %v", seed, err, peer.ErrNotServed)
 	}

@@ -206,7 +206,7 @@ func (r *simulated) comeAndGo(t *testing.T, p *Path) {
 		for range r.rnd.IntN(4) {
 			r.read(t)
 		}
-		r.s.Close()
+		r.s.over()
 		for _, n := range p.cache.Names() {
 			if n.Owner == r.s {
 				t.Errorf("chunk %d of a source that is closed is in memory under its name", n.Chunk)

@@ -95,7 +95,7 @@ func (m *member) reopen(rnd *rand.Rand) {
 		s := m.path.Open(m.fleet.index, m.fleet.store, "set/")
 		s.Share("set")
 		time.Sleep(time.Duration(rnd.IntN(1000)) * time.Millisecond)
-		s.Close()
+		s.over()
 		time.Sleep(time.Duration(rnd.IntN(100)) * time.Millisecond)
 	}
 }

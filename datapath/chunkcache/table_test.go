@@ -197,3 +197,26 @@ func TestATableIsClosed(t *testing.T) {
 		c.Drop()
 	})
 }
+
+// The last choice of chunks to evict remembers those that went: they must not hold a table that is closed.
+func TestAnEvictedChunkHoldsNoTable(t *testing.T) {
+	c := opened(Config{Budget: budget.New(3*Cost(100), 0)}, nil)
+	for k := range 6 {
+		l, err := acquire(t.Context(), c, asking{[]Chunk[int]{{Key: k, Size: 100}}, Request[int]{Load: load}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Close()
+	}
+	table := tableOf(c)
+	c.Close(table.Table)
+	for _, e := range c.idle.runners {
+		if len(e.places) > 0 {
+			t.Errorf("chunk %d is not in memory any more, and holds a table that is closed", e.key)
+		}
+	}
+	if len(c.idle.runners) == 0 {
+		t.Error("got no choice remembered")
+	}
+	c.Drop()
+}
