@@ -30,6 +30,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     p.add_argument("--window", type=int)
     p.add_argument("--rank", type=int, default=0)
     p.add_argument("--world-size", type=int, default=1)
+    p.add_argument("--generation", help="of the dataset's index: the same for all ranks")
     p.add_argument("--fields", help="parts to read, such as jpg,cls")
     p.add_argument("--threads", type=int, default=THREADS)
     p.add_argument("--json", action="store_true", help="print JSON")
@@ -47,7 +48,7 @@ def _run(a: argparse.Namespace) -> int:
     with Client(a.url, a.dataset) as client:
         epoch = client.epoch(
             a.epoch, batch_size=a.batch_size, seed=a.seed, shuffle=a.shuffle, window=a.window, rank=a.rank, world_size=a.world_size,
-            fields=a.fields, threads=a.threads, start=a.start,
+            generation=a.generation, fields=a.fields, threads=a.threads, start=a.start,
         )
         ledger = epoch.ledger()
         samples = batches = size = 0

@@ -22,6 +22,7 @@ from .errors import (
     DeadlineExceeded,
     EndOfEpoch,
     GatewayUnavailable,
+    GenerationGone,
     IntegrityError,
     InternalError,
     InvalidArgument,
@@ -190,6 +191,7 @@ class Core:
                     if wait is not None:
                         here.fleet.failed(g, clock.now() - begun, wait)
                     if tally.note(e):
+                        e = tally.final(e)
                         raise _of(what, e) from e.__cause__
                 else:
                     here.fleet.answered(g)
@@ -296,7 +298,8 @@ class _Tally:
         if isinstance(e, ShortBody):
             pass
         elif _elsewhere(e):
-            self.absence = e
+            if not isinstance(self.absence, GenerationGone):
+                self.absence = e  # to look for a generation in the store and not find it says more than not to know it
             self.absent += 1
             return self.absent == self.gateways
         elif e.status == 0 and isinstance(e, (ProtocolError, IntegrityError)):
@@ -311,6 +314,10 @@ class _Tally:
         self.pause = wait if self.asked == 0 else min(self.pause, wait)
         self.asked += 1
         return final
+
+    def final(self, e: MillraceError) -> MillraceError:
+        """Returns the answer where e was the last one and ends the asking."""
+        return self.absence if self.absence is not None and self.absent == self.gateways else e
 
 
 def _elsewhere(e: MillraceError) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Callable, Optional, Union
 from urllib.parse import quote, quote_plus, urlsplit
 
+from ._agree import refuse
 from ._core import Core, Settings
 from ._gateways import Home, Source, home_by_rank
 from ._token import Token, secret
@@ -191,7 +192,8 @@ class Client:
     ) -> Epoch:
         """Opens an epoch: resolves its plan and pins the generation. Nothing is read of it yet.
 
-        Parameters up to generation fix the order and are those of docs/api.md; what is left out is the dataset's default.
+        Parameters up to generation fix the order and are those of docs/api.md; what is left out is the dataset's default. All ranks of a
+        job give the same generation: where gateways move to new ones by themselves, one of several ranks without it is refused.
 
         fields         parts to read, such as "jpg,cls": the others are not sent
         form           form of the bodies, as docs/answers.md has them; None: lengths and parts come in a table before the samples
@@ -207,6 +209,8 @@ class Client:
         if not 0 <= rank < world_size:
             raise InvalidArgument(f"rank {rank}: want 0 or more, and less than the world size, {world_size}")
         about = self.describe(dataset)
+        if generation is None:
+            refuse(about, rank, world_size)
         name = str(about["name"])
         asked: dict[str, Any] = {
             "batch_size": batch_size, "seed": seed, "shuffle": shuffle, "window": window, "strata": strata, "tail": tail,

@@ -132,7 +132,7 @@ class GenerationGone(NotFound):
     """A generation whose index or shards are not in the store any more."""
 
     code = "generation_gone"
-    cure = "restore the index and the shards of that generation, or begin a new job without `generation`"
+    cure = "begin a new job without generation=, or restore its index and shards"
 
 
 class AmbiguousKey(MillraceError, LookupError):

@@ -19,6 +19,7 @@ from functools import partial
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, Callable, Optional, Union
 
+from ._agree import ASK, agree, refuse
 from ._ranks import find_ranks
 from .batch import Batch, Decoder, Sample
 from .client import Client
@@ -141,7 +142,8 @@ class Dataset(torch_data.IterableDataset):  # type: ignore[misc,type-arg,unused-
     keys           yield the samples' names too
     plan           the other parameters of Client.epoch that say what is read: seed, shuffle, window, tail, subset, fields, ...
 
-    The gateway is asked at once for the dataset's generation, which then holds for all epochs, workers and resumed runs. Use it
+    The gateway is asked at once for the dataset's generation, which then holds for all epochs, workers and resumed runs. All processes
+    of torch.distributed take the same one, if it is initialized by then; generation gives another. Use it
     with DataLoader of this module, with torch's (batch_size=None) or with torchdata's StatefulDataLoader (batch_size=None).
     Workers may be forked or spawned; in spawned ones decode, collate and transform must be importable.
     """
@@ -174,7 +176,7 @@ class Dataset(torch_data.IterableDataset):  # type: ignore[misc,type-arg,unused-
         self._ranks = None if rank is None or world_size is None else (rank, world_size)
         self._ranks_of_parent: Optional[tuple[int, int]] = None
         about = self.client.describe(dataset)
-        self.generation = generation or str(about["generation"])
+        self.generation, self._alone = _settle(about, generation)
         self._options: dict[str, Any] = {
             **plan, "dataset": str(about["name"]), "batch_size": batch_size, "keys": keys, "decode": decode,
             "transform": _Build(keys, collate, transform), "threads": threads, "prefetch_bytes": prefetch_bytes, "decoded_bytes": decoded_bytes,
@@ -216,6 +218,8 @@ class Dataset(torch_data.IterableDataset):  # type: ignore[misc,type-arg,unused-
     def epoch(self, number: Optional[int] = None) -> Epoch:
         """Returns the core's Epoch that batches are read from: the current one, or another."""
         rank, world_size = self.ranks()
+        if self._alone is not None:
+            refuse(self._alone, rank, world_size, _AGREE)
         want = (self.place[0] if number is None else number, rank, world_size, self.generation)
         if self._open is None or self._open[0] != want:
             epoch = self.client.epoch(want[0], rank=rank, world_size=world_size, generation=self.generation, **self._options)
@@ -284,12 +288,12 @@ class Dataset(torch_data.IterableDataset):  # type: ignore[misc,type-arg,unused-
         """
         if torch_data.get_worker_info() is not None or not state:
             return
-        before = self._expected, self.generation, self._open
+        before = self._expected, self.generation, self._alone, self._open
         try:
             place = self.accept(state)
             self.epoch(place[0])
         except BaseException:
-            self._expected, self.generation, self._open = before
+            self._expected, self.generation, self._alone, self._open = before
             raise
         self.go_to(place)
 
@@ -304,7 +308,7 @@ class Dataset(torch_data.IterableDataset):  # type: ignore[misc,type-arg,unused-
             raise StateError(f"load state: not a state of this class: {type(e).__name__}: {e}") from None
         if epoch < 0 or batch < 0:
             raise StateError(f"load state: epoch {epoch}, batch {batch}: want 0 or more")
-        self._expected, self.generation, self._open = expected, str(expected["generation"]), None
+        self._expected, self.generation, self._alone, self._open = expected, str(expected["generation"]), None, None
         return epoch, batch
 
     def __iter__(self) -> Iterator[Any]:
@@ -318,6 +322,21 @@ class Dataset(torch_data.IterableDataset):  # type: ignore[misc,type-arg,unused-
         # What cannot be pickled would keep the loader waiting for ever: views travel as copies.
         ForkingPickler.register(memoryview, _view_as_bytes)
         return _Reading(self, place[0], place[1] + worker.id, worker.num_workers, worker.id)
+
+
+_AGREE = f"call torch.distributed.init_process_group before the dataset is made, or {ASK}"
+
+
+def _settle(about: Mapping[str, Any], given: Optional[str]) -> tuple[str, Optional[Mapping[str, Any]]]:
+    """Returns the generation to read, and what the gateway said of the dataset if other ranks may have another one."""
+    if given is not None:
+        return given, None
+    present = str(about["generation"])
+    in_worker = torch_data.get_worker_info() is not None  # a forked one would share the store's connection with its parent
+    agreed = None if in_worker else agree(str(about["name"]), present)
+    if agreed is not None:
+        return agreed, None
+    return present, about if about.get("follows") is True else None
 
 
 def _view_as_bytes(view: memoryview) -> tuple[type[memoryview], tuple[bytes]]:
@@ -527,14 +546,18 @@ class MapDataset(torch_data.Dataset):  # type: ignore[misc,type-arg,unused-ignor
         transform: Optional[Callable[[Sample], Any]] = None,
         keys: bool = False,
         threads: int = 16,
+        generation: Optional[str] = None,
         **plan: Any,
     ) -> None:
         """Opens the order. threads are those that __getitems__ reads with, which torch 2 calls for a batch of numbers."""
         if threads < 1:
             raise InvalidArgument(f"threads {threads}: want 1 or more")
         self.client = source if isinstance(source, Client) else Client(source)
+        generation, alone = _settle(self.client.describe(dataset), generation)
+        if alone is not None:
+            refuse(alone, *find_ranks(), _AGREE)
         self._epoch = self.client.epoch(
-            epoch, dataset=dataset, batch_size=1, shuffle=shuffle, decode=decode, keys=keys, progress=False, **plan
+            epoch, dataset=dataset, batch_size=1, shuffle=shuffle, decode=decode, keys=keys, progress=False, generation=generation, **plan
         )
         self._keys, self._transform, self._threads = keys, transform, threads
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -38,6 +39,33 @@ def gateway(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     g = harness.Gateway(f"photos={dataset}", args=("--loss-log", str(tmp_path_factory.mktemp("losses")), *hosts))
     yield g
     g.close()
+
+
+@pytest.fixture(scope="session")
+def grown(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[harness.Gateway]:
+    """A gateway over the next generation of the dataset, which has one shard more."""
+    made = tmp_path_factory.mktemp("grown")
+    source, packed = made / "source", made / "photos"
+    source.mkdir()
+    for i in range(40):
+        (source / f"new-{i:03d}.jpg").write_bytes(bytes([i]) * 500)
+        (source / f"new-{i:03d}.cls").write_bytes(b"3")
+    harness.run("pack", str(source), str(made / "more"))
+    shutil.copytree(dataset, packed)
+    for n, shard in enumerate((made / "more").glob("**/*.tar")):
+        shutil.copy(shard, packed / f"zz-{n}.tar")
+    harness.run("index", str(packed))
+    g = harness.Gateway(f"photos={packed}")
+    yield g
+    g.close()
+
+
+@pytest.fixture
+def moving(gateway: harness.Gateway, grown: harness.Gateway) -> Iterator[harness.Moving]:
+    """A gateway whose current generation moves from that of the dataset to the next one."""
+    m = harness.Moving(gateway, grown)
+    yield m
+    m.close()
 
 
 @pytest.fixture

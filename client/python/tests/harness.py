@@ -163,12 +163,16 @@ class Proxy:
                     return
 
     def _ask(self, request: bytes) -> bytes:
-        with socket.create_connection(("127.0.0.1", self._target)) as up:
+        with socket.create_connection(("127.0.0.1", self.target_of(request))) as up:
             up.sendall(request.replace(b"\r\n", b"\r\nConnection: close\r\n", 1))
             out = b""
             while piece := up.recv(1 << 20):
                 out += piece
         return re.sub(rb"(?i)connection: close\r\n", b"", out, count=1)
+
+    def target_of(self, _request: bytes) -> int:
+        """The port of the gateway that answers a request."""
+        return self._target
 
     def asked(self, what: bytes) -> list[bytes]:
         """The heads of the requests that have something in them."""
@@ -185,6 +189,38 @@ class Proxy:
                     c.shutdown(socket.SHUT_RDWR)
         for t in self._threads:
             t.join()
+
+
+class Moving(Proxy):
+    """A gateway that looks for new generations by itself, made of two that do not: move() makes the newer one the current one.
+
+    An address that names a generation is answered by the gateway that has it, as if it were opened on demand.
+    """
+
+    def __init__(self, older: Gateway, newer: Gateway) -> None:
+        self._ports = {json.loads(g.get("/v1/datasets/photos"))["generation"].encode(): g.port for g in (older, newer)}
+        self.older, self.newer = (generation.decode() for generation in self._ports)
+        self.move_after_description = False
+        super().__init__(older.port, self._describe)
+
+    def _describe(self, _number: int, head: bytes, answer: bytes) -> bytes:
+        if self.move_after_description and b"/datasets/photos HTTP" in head:
+            self.move()
+        return follow(answer)
+
+    def move(self, generation: str = "") -> None:
+        """Makes a generation the current one, the newer if nothing is said."""
+        self._target = self._ports[(generation or self.newer).encode()]
+
+    def target_of(self, request: bytes) -> int:
+        """The port of the gateway that has the generation, or is the current one."""
+        line = request.split(b"\r\n", 1)[0]
+        return next((port for generation, port in self._ports.items() if generation in line), self._target)
+
+
+def follow(answer: bytes) -> bytes:
+    """Has a gateway's description say that it looks for new generations. The length stays."""
+    return re.sub(rb'"follows":( ?)false', rb'"follows":\1 true', answer)
 
 
 def tls_context(side: int) -> ssl.SSLContext:

@@ -16,19 +16,19 @@ import pytest
 
 BATCH_SIZE, EPOCHS = 30, 2
 BATCHES = -(-500 // BATCH_SIZE)
-PROGRAM = Path(__file__).with_name("training.py")
 
 
-def run_job(world_size: int, **job: Any) -> list[dict[str, Any]]:
+def run_ranks(program: str, world_size: int, argument: str) -> list[dict[str, Any]]:
     """Runs a job's ranks as processes of their own, and returns what each of them prints."""
     with socket.create_server(("127.0.0.1", 0)) as s:
         port = s.getsockname()[1]
+    here = Path(__file__).parent
     base = {k: v for k, v in os.environ.items() if k not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
     base |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo", "WORLD_SIZE": str(world_size)}
-    base["PYTHONPATH"] = os.pathsep.join([str(PROGRAM.parents[2]), os.environ.get("PYTHONPATH", "")])
+    base["PYTHONPATH"] = os.pathsep.join([str(here.parents[1]), os.environ.get("PYTHONPATH", "")])
     ranks = [
         subprocess.Popen(
-            [sys.executable, "-W", "ignore", str(PROGRAM), json.dumps(job)],
+            [sys.executable, "-W", "ignore", str(here / program), argument],
             env=base | {"RANK": str(r)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )
         for r in range(world_size)
@@ -41,6 +41,11 @@ def run_job(world_size: int, **job: Any) -> list[dict[str, Any]]:
             p.wait()
     assert [p.returncode for p in ranks] == [0] * world_size, "\n".join(err for _, err in ends)
     return [json.loads(out.splitlines()[-1]) for out, _ in ends]
+
+
+def run_job(world_size: int, **job: Any) -> list[dict[str, Any]]:
+    """Runs a training job."""
+    return run_ranks("training.py", world_size, json.dumps(job))
 
 
 def test_stop_anywhere_and_resume_on_other_ranks(gateway: harness.Gateway, tmp_path: Path) -> None:

@@ -1,0 +1,99 @@
+"""One generation for all ranks of a job, while gateways move to new ones."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+
+import harness
+import pytest
+
+import millrace
+
+
+def test_a_rank_without_a_generation_is_refused(moving: harness.Moving, gateway: harness.Gateway) -> None:
+    with millrace.Client(moving.url, "photos") as client:
+        with pytest.raises(millrace.InvalidArgument, match=rf"rank 1 of 4 names no generation.*now it is {moving.older}") as e:
+            client.epoch(0, rank=1, world_size=4)
+        assert "rank 0 asks client.describe()['generation']" in str(e.value)
+        assert len(moving.heads) == 1  # the description, and nothing else
+        assert client.epoch(0, rank=1, world_size=4, generation=client.describe()["generation"]).batch(0).generation == moving.older
+        assert client.epoch(0).batch(0).generation == moving.older  # alone there is nobody to agree with
+    with millrace.Client(gateway.url, "photos") as client:
+        assert client.epoch(0, rank=1, world_size=4).batch(0).generation == moving.older  # this one stays
+
+
+def test_the_command_names_the_cure(moving: harness.Moving) -> None:
+    command = [sys.executable, "-m", "millrace", moving.url, "--dataset", "photos", "--rank", "1", "--world-size", "4", "--json"]
+
+    def run(*more: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([*command, *more], capture_output=True, text=True, timeout=60, check=False, cwd=harness.ROOT / "client/python")
+
+    done = run()
+    assert done.returncode == 1
+    assert "give all ranks the same generation=" in done.stderr
+    assert json.loads(run("--generation", moving.older).stdout)["generation"] == moving.older
+
+
+def test_an_epoch_stays_with_its_generation(moving: harness.Moving) -> None:
+    """The gateway moves between the answers of two ranks, and between two batches of one rank."""
+    with millrace.Client(moving.url, "photos") as client:
+        generation = client.describe()["generation"]
+        epochs = []
+        for rank in range(2):
+            epochs.append(client.epoch(4, rank=rank, world_size=2, generation=generation))
+            moving.move()
+        moving.move(moving.older)
+        epochs.append(client.epoch(4))
+        books = [epochs[0].ledger(), epochs[2].ledger()]
+        for epoch, book in zip(epochs, (books[0], books[0], books[1])):
+            moving.move(moving.older)
+            with epoch.read(ledger=book) as reader:
+                for batch in reader:
+                    moving.move()
+                    assert batch.generation == moving.older
+        for book in books:
+            book.check()
+            assert book.seen == 500
+        assert client.describe()["generation"] == moving.newer
+        assert client.epoch(4).plan.samples == 540
+
+
+def refuse(code: str, said: str) -> bytes:
+    body = json.dumps({"code": code, "detail": said, "status": 404, "retryable": False}).encode()
+    head = f"HTTP/1.1 404 Not Found\r\nContent-Type: application/problem+json\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+Through = Callable[[harness.Fault], harness.Proxy]
+
+
+@pytest.mark.parametrize("codes", [("generation_gone", "not_found"), ("not_found", "generation_gone")])
+def test_a_generation_that_is_gone_is_final(through: Through, codes: tuple[str, str]) -> None:
+    def answer(code: str) -> harness.Fault:
+        return lambda _, head, answer: answer if b"/readyz" in head or b"/datasets/photos HTTP" in head else refuse(code, "not kept")
+
+    proxies = [through(answer(code)) for code in codes]
+    with millrace.Client([p.url for p in proxies], "photos", home=lambda *_: 0) as client:
+        with pytest.raises(millrace.GenerationGone, match="begin a new job without generation=") as e:
+            client.epoch(0, generation="5" * 64)
+        assert not e.value.retryable
+        assert [len(p.asked(b"/epochs/")) for p in proxies] == [1, 1]
+
+
+def test_a_generation_that_another_gateway_has_open(through: Through, gateway: harness.Gateway) -> None:
+    lost = through(lambda _, head, answer: answer if b"generation=" not in head else refuse("generation_gone", "not kept"))
+    with millrace.Client([lost.url, gateway.url], "photos", home=lambda *_: 0) as client:
+        generation = client.describe()["generation"]
+        assert client.epoch(0, generation=generation).batch(0).generation == generation
+    assert len(lost.asked(b"/epochs/")) == 1
+
+
+def test_the_cure_is_said_once(through: Through) -> None:
+    said = "generation 5 is not kept any more: begin a new job without generation=, or restore its index and shards"
+    proxy = through(lambda _, head, answer: answer if b"/epochs/" not in head else refuse("generation_gone", said))
+    with millrace.Client(proxy.url, "photos") as client, pytest.raises(millrace.GenerationGone) as e:
+        client.epoch(0, generation="5" * 64)
+    assert str(e.value).count("begin a new job") == 1

@@ -1,0 +1,73 @@
+"""One generation for all ranks of a job: by torch.distributed, by the caller, or by the state of the run before."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import harness
+import pytest
+from test_torch_distributed import BATCH_SIZE, run_ranks
+from test_torch_loader import core_order, keys_of
+
+import millrace
+import millrace.torch
+from millrace.torch import DataLoader
+
+
+def dataset_of(moving: harness.Moving, **options: Any) -> millrace.torch.Dataset:
+    return millrace.torch.Dataset(moving.url, "photos", batch_size=BATCH_SIZE, seed=3, keys=True, fields="cls", **options)
+
+
+def test_processes_agree_while_the_gateway_moves(moving: harness.Moving) -> None:
+    """The first question gets the older generation, all others the newer one: without an agreement two ranks would differ."""
+    moving.move_after_description = True
+    ranks = run_ranks("agreeing.py", 3, moving.url)
+    assert len(moving.asked(b"/datasets/photos HTTP")) > 3
+    assert len({rank["generation"] for rank in ranks}) == 1
+    size = 500 if ranks[0]["generation"] == moving.older else 540
+    assert len({key for rank in ranks for keys in rank["keys"] for key in keys}) == size
+
+
+def test_ranks_of_the_environment_cannot_agree(moving: harness.Moving, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    for act in (len, lambda d: next(iter(d)), lambda d: d.state_dict(), lambda d: iter(DataLoader(d))):
+        with pytest.raises(millrace.InvalidArgument, match=r"rank 1 of 4 .* torch\.distributed\.init_process_group before") as e:
+            act(dataset_of(moving))
+        assert "give all ranks the same generation=" in str(e.value)
+    with pytest.raises(millrace.InvalidArgument, match="init_process_group"):
+        millrace.torch.MapDataset(moving.url, "photos")
+    assert not moving.asked(b"/epochs/")
+    assert len(dataset_of(moving, generation=moving.newer)) == 18
+    assert len(dataset_of(moving, rank=0, world_size=1)) == 17
+    assert len(millrace.torch.MapDataset(moving.url, "photos", generation=moving.newer)) == 540
+
+
+def test_a_gateway_that_stays_asks_for_nothing(gateway: harness.Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    assert len(millrace.torch.Dataset(gateway.url, "photos", batch_size=BATCH_SIZE)) == 17
+    assert len(millrace.torch.MapDataset(gateway.url, "photos")) == 500
+
+
+def test_a_resumed_job_keeps_its_generation(moving: harness.Moving, gateway: harness.Gateway, grown: harness.Gateway) -> None:
+    """On other ranks, at a newer generation, through a gateway that was started again."""
+    want = core_order(gateway, 0, fields="cls")
+    loader = DataLoader(dataset_of(moving))
+    batches = iter(loader)
+    seen = keys_of(b for _, b in zip(range(5), batches))
+    state = loader.state_dict()
+    assert state["generation"] == moving.older
+    moving.move()
+    restarted = harness.Moving(gateway, grown)
+    restarted.move()
+    with harness.closing(restarted):
+        loaders = [DataLoader(dataset_of(restarted, rank=r, world_size=3), num_workers=r % 2) for r in range(3)]
+        for loader in loaders:
+            loader.load_state_dict(state)
+        for shares in zip(*loaders):
+            seen.append([k for share in shares for k in share["__key__"]])
+        assert seen == want
+        assert loaders[0].state_dict()["generation"] == moving.older  # the next epoch is of it too
+        with pytest.raises(millrace.InvalidArgument, match="names no generation"):
+            len(dataset_of(restarted, rank=0, world_size=3))
