@@ -218,3 +218,29 @@ func TestAGenerationThatIsGone(t *testing.T) {
 		t.Errorf("got %v, want [0 1 2 3] of the gateway that has the generation open", got)
 	}
 }
+
+// TestWarmingStaysWithItsGeneration from its first piece to its last.
+func TestWarmingStaysWithItsGeneration(t *testing.T) {
+	f := &fake{generation: "g1", follows: true}
+	next := 0
+	f.fault = func(_ int, w http.ResponseWriter, r *http.Request) bool {
+		if r.Method != http.MethodPost {
+			return false
+		}
+		next++
+		fmt.Fprintf(w, `{"next":%d,"samples":3,"done":%v}`, next, next == 3)
+		return true
+	}
+	c := newClient(t, client.Config{Gateways: []string{serve(t, f)}})
+	if w, err := c.Warm(t.Context(), client.Options{}, nil); err != nil || !w.Done {
+		t.Fatal(w, err)
+	}
+	for _, r := range f.seen()[1:] {
+		if !strings.Contains(r, "generation=g1") {
+			t.Errorf("%s: want the generation of the first piece", r)
+		}
+	}
+	if len(f.seen()) != 4 {
+		t.Errorf("got requests %v, want the description and three pieces", f.seen())
+	}
+}

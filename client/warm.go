@@ -27,6 +27,9 @@ func (c *Client) Warm(ctx context.Context, opt Options, progress Progress) (Warm
 		return Warmed{}, err
 	}
 	q := opt.Query()
+	if opt.Generation == "" && set.Generation != "" {
+		q.Set("generation", set.Generation) // one for all pieces, though the gateway may move to another
+	}
 	q.Set("epoch", strconv.FormatUint(opt.Epoch, 10))
 	w := Warmed{Dataset: set.Name, Epoch: opt.Epoch}
 	for !w.Done && !w.Full {
