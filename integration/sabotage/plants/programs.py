@@ -133,6 +133,56 @@ PLANTS = [
         [("internal/node/fit.go", "leastBudget(resident+decoding+", "leastBudget(resident+")],
     ),
     (
+        "the good half of a faulty file comes into use",
+        "./internal/node TestTheSetChanges",
+        [("internal/node/living.go", "content.Text)\n	if err != nil {", "content.Text)\n	if err != nil && len(more.Datasets) == 0 {")],
+    ),
+    (
+        "a dataset that cannot be followed keeps the others from it",
+        "./internal/node TestFollowed",
+        [("internal/node/living.go", "k.change(ctx, k.set, atEach)", "k.change(ctx, k.set, atAll)")],
+    ),
+    (
+        "what a dataset held of the memory is not given back",
+        "./internal/node TestNothingIsLeftOpen",
+        [("internal/node/keeper.go", "			g.memory.Release()\n", "			_ = g.memory\n")],
+    ),
+    (
+        "a gateway leaves the stores of datasets that are gone open",
+        "./internal/node TestNothingIsLeftOpen",
+        [("internal/node/keeper.go", "	p.users--\n", "")],
+    ),
+    (
+        "memory is not looked at when datasets come",
+        "./internal/node TestWhatIsNewMustFit",
+        [("internal/node/fit.go", "if least > v.budget.Total() {", "if least > v.budget.Total() && len(all) == len(fresh) {")],
+    ),
+    (
+        "a dataset that moved is read where it was",
+        "./internal/node TestADatasetMoves",
+        [("internal/node/keeper.go", "if p.Loc.Address() == l.Address() {", "if p.Loc.Name == l.Name {")],
+    ),
+    (
+        "a dataset of another origin is closed for the one that is open",
+        "./gateway TestAnotherOriginTakesItsPlace",
+        [("gateway/serve.go", "if !open || served.origin != d.Origin {", "if !open {")],
+    ),
+    (
+        "what another one has taken the place of is closed while it is used",
+        "./gateway/catalog TestAnotherOneTakesItsPlace",
+        [("gateway/catalog/catalog.go", "		if h.users > 0 {\n			left = true", "		if h.users > 9 {\n			left = true")],
+    ),
+    (
+        "the file of datasets is not tried again",
+        "./internal/node TestTheNodeLooks",
+        [("internal/node/living.go", "k.again = time.Now().Add(openAgain)", "_ = openAgain")],
+    ),
+    (
+        "members do not hear of a generation before the next hello",
+        "./cluster TestWhatIsServedChanges",
+        [("cluster/cluster.go", "	c.cfg.Serves = all\n	c.rebuild()\n	for _, k := range c.contacts {\n		k.awake()\n	}\n", "	c.cfg.Serves = all\n	c.rebuild()\n")],
+    ),
+    (
         "gc removes subsets of a generation whose index stays",
         "./internal/garbage TestIndexThatStaysKeepsItsOwn",
         [("internal/garbage/garbage.go", 'case of != nil || generation == "":', 'case of != nil && generation == "":')],
