@@ -42,7 +42,7 @@ func (r Recorder) Spans() []Span {
 			x.Links = append(x.Links, l.SpanContext.SpanID().String())
 		}
 		for _, a := range s.Attributes() {
-			x.Said[string(a.Key)] = a.Value.Emit()
+			x.Said[string(a.Key)] = a.Value.String()
 		}
 		all = append(all, x)
 	}
