@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/millrace-data/millrace/internal/race"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -72,35 +71,5 @@ func BenchmarkReadManyChunks(b *testing.B) {
 			b.Fatal(err)
 		}
 		body.Close()
-	}
-}
-
-// warmAllocations is how many allocations a batch of 256 samples out of memory takes. Each costs a tenth of a microsecond, and
-// more where many batches a second keep the collector busy.
-const warmAllocations = 18
-
-// TestABatchFromMemoryAllocatesLittle: neither what is there for other gateways nor what is there for traces costs a batch
-// that comes from memory anything, where there are none.
-func TestABatchFromMemoryAllocatesLittle(t *testing.T) {
-	if race.Enabled {
-		t.Skip("the race detector allocates too")
-	}
-	d := newDataset(t, 20, same(4096, 1000), 1<<20, 256<<10)
-	p := newPath(t, Config{Budget: bud(64 << 20), NoPrefetch: true})
-	p.cfg.Debug = false
-	s := p.Open(d.index, d.store, "set/")
-	plan := d.plan(t, shuffle.Window, 128)
-	chunks := d.ranges(t, plan.Epoch(0).Append(nil, 0, 256))
-	at := shuffle.Cursor{Plan: plan, Epoch: plan.Epoch(0), End: 256, BatchSize: 256}
-	ctx := t.Context()
-	got := testing.AllocsPerRun(100, func() {
-		body, err := s.Read(ctx, at, chunks)
-		if err != nil {
-			t.Fatal(err)
-		}
-		body.Close()
-	})
-	if got > warmAllocations {
-		t.Errorf("got %v allocations for a batch out of memory, want at most %d", got, warmAllocations)
 	}
 }

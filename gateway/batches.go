@@ -216,7 +216,7 @@ func (g *Gateway) pump(x *exchange, now inHand, rest []streamed, part body.Span)
 		var next chan inHand
 		if len(rest) > 0 {
 			next = make(chan inHand, 1)
-			go func(s *streamed) { next <- g.takeLater(ctx, x, s, part) }(&rest[0])
+			go func(x *exchange, s *streamed) { next <- g.takeLater(ctx, x, s, part) }(x.beside(), &rest[0])
 		}
 		err := sendInHand(x, now, next, part)
 		if err != nil {
@@ -230,7 +230,7 @@ func (g *Gateway) pump(x *exchange, now inHand, rest []streamed, part body.Span)
 		now = x.awaitNext(next)
 		if errors.Is(now.err, budget.ErrOverloaded) { // for want of the memory that has just been given back, it may be
 			before := x.log.Enter(timing.Read)
-			now = g.takeLater(ctx, x, &rest[0], part)
+			now = g.takeLater(ctx, x.beside(), &rest[0], part)
 			x.log.Leave(before)
 		}
 		x.log.Came(now.tiers)
@@ -270,14 +270,21 @@ func sendInHand(x *exchange, b inHand, next chan inHand, part body.Span) error {
 	})
 }
 
-// takeLater takes a batch after the first byte was sent: under a deadline of its own, as long as the client is there.
-func (g *Gateway) takeLater(ctx context.Context, x *exchange, s *streamed, part body.Span) (b inHand) {
-	own := *x // its phases and those of what is being sent overlap
+// beside returns an exchange for work on the same request that goes on beside it: with a record of its own, for their phases
+// overlap.
+func (x *exchange) beside() *exchange {
+	own := *x
 	own.log = accessLog{}
 	own.log.Begin(time.Now(), x.log.Left())
+	return &own
+}
+
+// takeLater takes a batch after the first byte was sent: under a deadline of its own, as long as the client is there. x is
+// beside the request's.
+func (g *Gateway) takeLater(ctx context.Context, x *exchange, s *streamed, part body.Span) (b inHand) {
 	defer func() {
-		own.log.End()
-		b.tiers = own.log.Tiers
+		x.log.End()
+		b.tiers = x.log.Tiers
 	}()
 	defer func() {
 		if v := recover(); v != nil {
@@ -289,7 +296,7 @@ func (g *Gateway) takeLater(ctx context.Context, x *exchange, s *streamed, part 
 	}
 	ctx, cancel := context.WithTimeout(ctx, g.cfg.Deadline)
 	defer cancel()
-	return g.take(ctx, &own, s, part)
+	return g.take(ctx, x, s, part)
 }
 
 // take brings what part holds of a batch.
