@@ -200,8 +200,9 @@ def bad_parameters(report: Report, base: str) -> None:
 
 
 def unknown(report: Report, base: str) -> None:
-    for path in ("/v1/datasets/nothing", batch_path("nothing", 0, 0, {}), batch_path("tar", 0, 0, {"generation": "0" * 64}), "/v2"):
+    for path in ("/v1/datasets/nothing", batch_path("nothing", 0, 0, {}), "/v2"):
         problem(report, ask(base, path), 404, "not_found")
+    problem(report, ask(base, batch_path("tar", 0, 0, {"generation": "0" * 64})), 404, "generation_gone")
 
 
 def not_acceptable(report: Report, base: str) -> None:
