@@ -199,7 +199,7 @@ func gone(_ int, w http.ResponseWriter, _ *http.Request) bool {
 	return true
 }
 
-// TestAGenerationThatIsGone from one gateway may be open in another. That it is gone says more than that a gateway does not know it.
+// TestAGenerationThatIsGone: a generation that one gateway cannot open may be open in another one. That it is gone says more than that a gateway does not know it.
 func TestAGenerationThatIsGone(t *testing.T) {
 	for _, faults := range [][2]func(int, http.ResponseWriter, *http.Request) bool{{gone, absent}, {absent, gone}, {gone, gone}} {
 		a, b := &fake{fault: faults[0]}, &fake{fault: faults[1]}

@@ -19,7 +19,7 @@ type Asker interface {
 	Read(ctx context.Context, address string, q *peer.Query, dst [][]byte) error
 }
 
-// Discovery finds addresses where gateways may be. Who is a member is not its business: that is said by whoever answers there.
+// Discovery finds addresses where gateways may be. Which gateways are members is decided in package cluster, by their answers.
 type Discovery interface {
 	// Run hands over all addresses (host:port) that it knows now, each time that they change, until ctx ends. It
 	// returns an error if it can never find anything.

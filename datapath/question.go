@@ -210,7 +210,7 @@ func (p *Path) read(ctx context.Context, member string, q *peer.Query, dst [][]b
 		for _, b := range dst {
 			p.peerCounts.bytes.Add(uint64(len(b)))
 		}
-	case !errors.Is(err, peer.ErrNotHere) && !errors.Is(ctx.Err(), context.Canceled): // else nobody wants to know any more
+	case !errors.Is(err, peer.ErrNotHere) && !errors.Is(ctx.Err(), context.Canceled): // else the request has ended, or the member does not serve the dataset
 		p.peerCounts.failed.Add(1)
 	}
 	return err

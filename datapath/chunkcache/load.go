@@ -278,7 +278,7 @@ func (c *Cache[K]) run(ctx context.Context, fills []*Fill[K], load func(context.
 // settle ends a fill, once: with its chunk in memory, or with an error and its slot free.
 func (c *Cache[K]) settle(f *Fill[K], err error) {
 	c.mu.Lock()
-	defer c.budget.Nudge() // whatever becomes of the slot, somebody may use it
+	defer c.budget.Nudge() // a request that waits for memory may take what became of the slot
 	defer c.mu.Unlock()
 	if f.settled {
 		return

@@ -50,6 +50,9 @@ func Call(ctx context.Context, name string) (context.Context, Span) {
 // Apart begins a trace of its own for work that is begun for the request of ctx, and that others may come to wait for too. It is
 // linked to that request, and recorded if that one is.
 func Apart(ctx context.Context, name string) (context.Context, Span) {
+	if !trace.SpanFromContext(ctx).IsRecording() { // before the link is made
+		return ctx, Span{}
+	}
 	return within(ctx, name, trace.WithNewRoot(), trace.WithLinks(trace.LinkFromContext(ctx)))
 }
 
@@ -66,14 +69,6 @@ func started(ctx context.Context, s trace.Span) (context.Context, Span) {
 		return ctx, Span{}
 	}
 	return ctx, Span{s}
-}
-
-// Of returns the span of ctx.
-func Of(ctx context.Context) Span {
-	if s := trace.SpanFromContext(ctx); s.IsRecording() {
-		return Span{s}
-	}
-	return Span{}
 }
 
 // Inject adds the traceparent of ctx's span to the header of a request to another machine, if it is recorded.
