@@ -20,6 +20,7 @@ const (
 	CodeGenerationGone    = "generation_gone"
 	CodeBatchTooLarge     = "batch_too_large"
 	CodeConflict          = "conflict"
+	CodeReloadRefused     = "reload_refused"
 	CodeAmbiguousKey      = "ambiguous_key"
 	CodeUnauthenticated   = "unauthenticated"
 	CodeForbidden         = "forbidden"

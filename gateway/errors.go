@@ -41,6 +41,7 @@ const (
 	codeTooLarge          = "content_too_large"
 	codeTimeout           = "request_timeout"
 	codeConflict          = "conflict"
+	codeReloadRefused     = "reload_refused"
 	codeAmbiguousKey      = "ambiguous_key"
 	codeReadOnly          = "read_only"
 	codeRange             = "range_not_satisfiable"
@@ -79,6 +80,7 @@ func title(code string) string {
 		codeTooLarge:          "The body is too large",
 		codeTimeout:           "The request was not sent in time",
 		codeConflict:          "Something else has been stored already",
+		codeReloadRefused:     "What is to be served cannot be read or opened",
 		codeAmbiguousKey:      "Several shards have this key",
 		codeReadOnly:          "The dataset's bucket takes no writes",
 		codeRange:             "The range lies outside of the body",

@@ -12,6 +12,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/millrace-data/millrace/gateway/address"
+	"github.com/millrace-data/millrace/gateway/auth"
 	"github.com/millrace-data/millrace/gateway/body"
 	"github.com/millrace-data/millrace/gateway/catalog"
 	"github.com/millrace-data/millrace/gateway/plans"
@@ -259,8 +260,8 @@ func (g *Gateway) postReload(x *exchange) error {
 	changes, err := g.cfg.Reload(x.r.Context())
 	if err != nil {
 		return &problem{
-			Status: http.StatusConflict, Code: codeConflict, Cause: err,
-			Detail: "what is to be served cannot be read or opened, so what was served before still is; the log has the detail under this request id",
+			Status: http.StatusConflict, Code: codeReloadRefused, Cause: err, // who may reload may read which file and which dataset it is
+			Detail: auth.Conceal(strings.ReplaceAll(err.Error(), "\n", "; ")) + "; what was served before still is",
 		}
 	}
 	return sendJSON(x, map[string]any{"datasets": changes})

@@ -189,7 +189,9 @@ func TestReload(t *testing.T) {
 		t.Errorf("got %d %s, want what has changed", a.StatusCode, a.body)
 	}
 	fault = errors.New("the file is not YAML")
-	checkProblem(t, r.do("POST", "/v1/reload"), http.StatusConflict, "conflict", false)
+	if p := checkProblem(t, r.do("POST", "/v1/reload"), http.StatusConflict, "reload_refused", false); !strings.HasPrefix(p.Detail, "the file is not YAML; ") {
+		t.Errorf("got %q, want the reason", p.Detail)
+	}
 	checkProblem(t, r.do("GET", "/v1/reload"), http.StatusMethodNotAllowed, "method_not_allowed", false)
 	checkProblem(t, newRig(t, 20, 800, nil).do("POST", "/v1/reload"), http.StatusNotFound, "not_found", false)
 }

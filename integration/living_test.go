@@ -203,9 +203,10 @@ func TestDatasetsChangeUnderReaders(t *testing.T) {
 			t.Errorf("got %s with a faulty file, want what was served before", got)
 		}
 		y.names("texts", "mails", "  gone: "+y.store.Root+"/gone")
-		if status, body := y.reload(); status != http.StatusConflict || !strings.Contains(y.Log(), "sets.yaml:4: dataset gone: ") {
-			t.Errorf("got %d %s, want 409, and the dataset in the log: %s", status, body, y.Log())
+		if status, body := y.reload(); status != http.StatusConflict || !strings.Contains(body, "sets.yaml:4: dataset gone: ") {
+			t.Errorf("got %d %s, want 409 with line and dataset", status, body)
 		}
+		y.until("the log names the dataset", 20*time.Second, func() bool { return strings.Contains(y.Log(), "sets.yaml:4: dataset gone: ") })
 		y.names("texts")
 		y.HangUp()
 		y.until("mails are not listed", 20*time.Second, func() bool { return y.list() == "photos texts" })

@@ -149,6 +149,13 @@ class Conflict(MillraceError):
     cure = "report the losses of a batch once, from the rank that read it"
 
 
+class ReloadRefused(MillraceError):
+    """What the gateway was to serve after a reload cannot be read or opened."""
+
+    code = "reload_refused"
+    cure = "mend the file of datasets at the line that the message names, and reload again"
+
+
 class ReadOnly(MillraceError):
     """The bucket takes no writes."""
 
@@ -247,6 +254,7 @@ _BY_CODE: dict[str, type[MillraceError]] = {
     "end_of_epoch": EndOfEpoch,
     "generation_gone": GenerationGone,
     "conflict": Conflict,
+    "reload_refused": ReloadRefused,
     "ambiguous_key": AmbiguousKey,
     "read_only": ReadOnly,
     "store_inconsistent": StoreError,
