@@ -145,7 +145,7 @@ func samplesOfChunks(t fatal, stored []byte, overlap int64, records []*chunkReco
 		b := make([]byte, r.length)
 		if r.codec == codec.None {
 			copy(b, stored[e.Offset:e.Offset+e.Length])
-		} else if err := codec.Decode(r.codec, stored[e.Offset:e.Offset+e.Length], r.skip, b); err != nil {
+		} else if err := codec.Decode(r.codec, nil, stored[e.Offset:e.Offset+e.Length], r.skip, b); err != nil {
 			t.Fatalf("chunk %d: %v", n, err)
 		}
 		if sha256.Sum256(b) != r.digest || crc32.Checksum(b, castagnoli()) != r.crc {
@@ -304,7 +304,7 @@ func checkChunks(t *testing.T, store *memstore.Store, x *Index) {
 		if err := store.ReadRange(t.Context(), objstore.Ref{Key: x.Shard(e.Shard).Key, ETag: x.Shard(e.Shard).ETag}, e.Offset, stored); err != nil {
 			t.Fatal(err)
 		}
-		if err := codec.Decode(c.Codec, stored, c.Skip, dst); err != nil || sha256.Sum256(dst) != c.Digest {
+		if err := codec.Decode(c.Codec, nil, stored, c.Skip, dst); err != nil || sha256.Sum256(dst) != c.Digest {
 			t.Errorf("chunk %d: got %v, or another digest", i, err)
 		}
 	}

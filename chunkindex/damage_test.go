@@ -86,6 +86,9 @@ func useAll(f *os.File, size int64) error {
 		if _, err := x.Parts(ctx, c); err != nil {
 			return err
 		}
+		if _, err := x.blobs(secDecoding, c); err != nil {
+			return err
+		}
 	}
 	for s := range x.Samples() {
 		key, err := x.Key(ctx, s)
@@ -145,7 +148,7 @@ func TestEveryPrefixIsRefused(t *testing.T) {
 			if _, err := parseAny(f, int64(n)); err == nil {
 				t.Fatalf("prefix of %d bytes: got an index", n)
 			}
-			if n < headerSize+footerSize {
+			if n < minHeader+24+footerSize {
 				continue
 			}
 			p := bytes.Clone(b[:n])
@@ -180,7 +183,7 @@ func FuzzOpenIndex(f *testing.F) {
 				b[at+i] ^= byte(value >> (8 * i))
 			}
 		}
-		if mend && len(b) >= headerSize+footerSize {
+		if mend && len(b) >= minHeader+24+footerSize {
 			remend(b)
 		}
 		file := fileOf(t, b)
@@ -213,6 +216,7 @@ func remend(b []byte) {
 			}
 		}
 	}
-	putCRC(b[headerSize-8:headerSize-4], b[:headerSize-8])
+	end := (&header{version: indexVersion}).length()
+	putCRC(b[end-8:end-4], b[:end-8])
 	refoot(b)
 }

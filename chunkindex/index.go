@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"sort"
 
 	"github.com/millrace-data/millrace/chunkindex/codec"
@@ -59,7 +60,7 @@ type Table struct {
 // Bytes returns the memory that the table holds.
 func (t *Table) Bytes() int64 { return int64(12*cap(t.Offset)) + 128 }
 
-// Cached is what an index has read of a chunk: its sample table, its names or its parts.
+// Cached is what an index has read of a chunk: its sample table, its names, its parts or what its decoding needs.
 type Cached interface {
 	Bytes() int64 // that it holds in memory
 }
@@ -269,20 +270,18 @@ func (x *Index) block(sec int, off, length int64) ([]byte, error) {
 	return b, nil
 }
 
-// blobs reads the names or the parts of a chunk, whose place the section of block offsets gives.
+// blobs reads the names, the parts or the parameters of a chunk, whose place the section of block offsets gives.
 func (x *Index) blobs(sec, chunk int) ([]byte, error) {
 	if chunk < 0 || chunk >= len(x.lengths) {
 		return nil, fmt.Errorf("there are %d chunks only", len(x.lengths))
 	}
-	var b [32]byte
-	if _, err := x.file.ReadAt(b[:], x.head.sections[secBlocks].offset+16*int64(chunk)); err != nil {
+	row := x.head.blockRow()
+	b := make([]byte, 2*row)
+	if _, err := x.file.ReadAt(b, x.head.sections[secBlocks].offset+row*int64(chunk)); err != nil {
 		return nil, err
 	}
-	at := b[:]
-	if sec == secParts {
-		at = b[8:]
-	}
-	from, to := binary.LittleEndian.Uint64(at), binary.LittleEndian.Uint64(at[16:])
+	at := b[8*slices.Index(blockSections(), sec):]
+	from, to := binary.LittleEndian.Uint64(at), binary.LittleEndian.Uint64(at[row:])
 	if to < from || to-from > maxTable {
 		return nil, fmt.Errorf("block offsets: %w", errMalformed)
 	}

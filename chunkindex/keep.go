@@ -21,7 +21,7 @@ import (
 // again would cost more than a write. Until then a kill loses them, and those that are just being written: what
 // docs/operations.md promises is twice these numbers.
 const (
-	keptMagic  = "MRSCAN03"
+	keptMagic  = "MRSCAN04"
 	keptBytes  = 32 << 20 // of shards that were read
 	keptShards = 512      // that were read: tiny ones cost a request each
 	maxKept    = 1 << 16  // scans in one object that is read

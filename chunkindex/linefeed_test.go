@@ -63,10 +63,10 @@ func TestLineFeedOfACodec(t *testing.T) {
 			stored = packFrames(c, stored)
 		}
 		dst := make([]byte, 11)
-		if err := codec.Decode(c|codec.LineFeed, stored, 0, dst); err != nil || string(dst) != "0123456789\n" {
+		if err := codec.Decode(c|codec.LineFeed, nil, stored, 0, dst); err != nil || string(dst) != "0123456789\n" {
 			t.Errorf("%v: got %q, %v", c, dst, err)
 		}
-		if err := codec.Decode(c|codec.LineFeed, stored, 0, nil); err == nil {
+		if err := codec.Decode(c|codec.LineFeed, nil, stored, 0, nil); err == nil {
 			t.Errorf("%v, nothing: got no error", c)
 		}
 		if (c | codec.LineFeed | 1<<9).Known() || !(c | codec.LineFeed).Known() {

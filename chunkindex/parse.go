@@ -21,7 +21,7 @@ import (
 // checkFile compares an index file with its own length and digest, which come before
 // all parsing, and returns its generation.
 func checkFile(f io.ReaderAt, size int64) (string, error) {
-	if size < headerSize+footerSize {
+	if size < minHeader+footerSize {
 		return "", errors.New("not an index: too short")
 	}
 	foot := make([]byte, footerSize)
@@ -51,7 +51,7 @@ func parseIndex(f *os.File, size int64, generation string) (*Index, error) {
 		return nil, fmt.Errorf("it holds generation %.12s", found)
 	}
 	x := &Index{file: f, size: size, digest: generation}
-	head := make([]byte, headerSize)
+	head := make([]byte, min(size, (&header{version: indexVersion}).length()))
 	if _, err := f.ReadAt(head, 0); err != nil {
 		return nil, err
 	}
@@ -195,6 +195,9 @@ func (x *Index) readChunks(in *sectionReader) error {
 		if err := checkCodec(how, skip, uint64(count)); err != nil {
 			return fmt.Errorf("chunk %d: %w", i, err)
 		}
+		if how.Described() && x.head.version == 1 { // which has no place for its parameters
+			return fmt.Errorf("chunk %d: %w", i, errMalformed)
+		}
 		if samples == 0 || 12*int64(samples)+4 > maxTable || length == 0 || length > maxChunkSize || count == 0 || uint64(samples) > length {
 			return fmt.Errorf("chunk %d: %w", i, errMalformed)
 		}
@@ -282,26 +285,29 @@ func (x *Index) readExtents(in *sectionReader) error {
 	return nil
 }
 
-// checkBlocks checks that the blocks of names and parts follow each other and fill their sections.
+// checkBlocks checks that the blocks of names, parts and parameters follow each other and fill their sections.
 func (x *Index) checkBlocks() error {
 	s := x.head.sections[secBlocks]
 	in := newSectionReader(x.file, s)
-	var last [2]uint64
+	row := x.head.blockRow()
+	last, at := make([]uint64, row/8), make([]uint64, row/8)
 	for i := range x.head.chunks + 1 {
-		b, err := in.next(16)
+		b, err := in.next(row)
 		if err != nil {
 			return err
 		}
-		at := [2]uint64{binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:])}
 		for k := range at {
+			at[k] = binary.LittleEndian.Uint64(b[8*k:])
 			if (i == 0 && at[k] != 0) || (i > 0 && (at[k] < last[k]+4 || at[k]-last[k] > maxTable)) {
 				return fmt.Errorf("block offsets of chunk %d: %w", i, errMalformed)
 			}
 		}
-		last = at
+		last, at = at, last
 	}
-	if last[0] != uint64(x.head.sections[secNames].length) || last[1] != uint64(x.head.sections[secParts].length) {
-		return fmt.Errorf("block offsets: %w", errMalformed)
+	for k, end := range last {
+		if end != uint64(x.head.sections[blockSections()[k]].length) {
+			return fmt.Errorf("block offsets: %w", errMalformed)
+		}
 	}
 	return nil
 }

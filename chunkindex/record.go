@@ -24,10 +24,11 @@ type chunkRecord struct {
 	table   []byte // 12 bytes a sample: offset, length, CRC-32C
 	names   []byte // per sample: uvarint length, key
 	parts   []byte // per sample: uvarint count, parts
+	params  []byte // what decoding needs beside the stored bytes, of codecs that are described
 }
 
 func (r *chunkRecord) reset() {
-	*r = chunkRecord{extents: r.extents[:0], table: r.table[:0], names: r.names[:0], parts: r.parts[:0]}
+	*r = chunkRecord{extents: r.extents[:0], table: r.table[:0], names: r.names[:0], parts: r.parts[:0], params: r.params[:0]}
 }
 
 // check holds a record that somebody kept to what a scan of these shards can say. o has seen the chunks before it.
@@ -37,6 +38,9 @@ func (r *chunkRecord) check(o *extentOrder) error {
 	}
 	if err := checkCodec(r.codec, uint64(r.skip), uint64(len(r.extents))); err != nil {
 		return err
+	}
+	if len(r.params) > 0 && !r.codec.Described() {
+		return errMalformed
 	}
 	for _, e := range r.extents {
 		if err := o.next(e, r.length, r.codec); err != nil {

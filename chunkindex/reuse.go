@@ -106,6 +106,9 @@ func (s *shardsOf) each(visit func(*chunkRecord) error) error {
 		if err == nil {
 			r.parts, err = s.x.blobs(secParts, i)
 		}
+		if err == nil && r.codec.Described() {
+			r.params, err = s.x.blobs(secDecoding, i)
+		}
 		if err != nil {
 			return fmt.Errorf("chunk %d: %w", i, err)
 		}

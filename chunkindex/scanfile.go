@@ -15,7 +15,7 @@ import (
 type totals struct {
 	chunks, extents, samples uint64
 	bytes, longest           int64
-	names, parts             uint64 // bytes of the blocks, without checksums
+	names, parts, params     uint64 // bytes of the blocks, without checksums
 }
 
 func (t *totals) add(r *chunkRecord) {
@@ -26,6 +26,7 @@ func (t *totals) add(r *chunkRecord) {
 	t.longest = max(t.longest, r.longest)
 	t.names += uint64(len(r.names))
 	t.parts += uint64(len(r.parts))
+	t.params += uint64(len(r.params))
 }
 
 func (t *totals) join(o totals) {
@@ -36,6 +37,7 @@ func (t *totals) join(o totals) {
 	t.longest = max(t.longest, o.longest)
 	t.names += o.names
 	t.parts += o.parts
+	t.params += o.params
 }
 
 // scanned is what is known of one shard's chunks: in a scan file, or in an earlier index.
@@ -67,6 +69,7 @@ func appendScanFrame(b []byte, r *chunkRecord) []byte {
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(r.extents)))
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(r.names)))
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(r.parts)))
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(r.params)))
 	b = binary.LittleEndian.AppendUint32(b, uint32(r.codec))
 	b = binary.LittleEndian.AppendUint32(b, uint32(r.skip))
 	for _, e := range r.extents {
@@ -77,12 +80,13 @@ func appendScanFrame(b []byte, r *chunkRecord) []byte {
 	b = append(b, r.table...)
 	b = append(b, r.names...)
 	b = append(b, r.parts...)
+	b = append(b, r.params...)
 	binary.LittleEndian.PutUint32(b, uint32(len(b)-4))
 	return b
 }
 
 func decodeScanFrame(r *chunkRecord, b []byte) error {
-	const fixed = 4 + 32 + 8 + 16 + 8
+	const fixed = 4 + 32 + 8 + 20 + 8
 	if len(b) < fixed {
 		return errMalformed
 	}
@@ -92,9 +96,10 @@ func decodeScanFrame(r *chunkRecord, b []byte) error {
 	length := binary.LittleEndian.Uint64(b[36:])
 	r.samples = binary.LittleEndian.Uint32(b[44:])
 	extents, names, parts := binary.LittleEndian.Uint32(b[48:]), binary.LittleEndian.Uint32(b[52:]), binary.LittleEndian.Uint32(b[56:])
-	r.codec, r.skip = codec.Codec(binary.LittleEndian.Uint32(b[60:])), int64(binary.LittleEndian.Uint32(b[64:]))
+	params := binary.LittleEndian.Uint32(b[60:])
+	r.codec, r.skip = codec.Codec(binary.LittleEndian.Uint32(b[64:])), int64(binary.LittleEndian.Uint32(b[68:]))
 	b = b[fixed:]
-	if uint64(len(b)) != 24*uint64(extents)+12*uint64(r.samples)+uint64(names)+uint64(parts) || length > math.MaxInt64 {
+	if uint64(len(b)) != 24*uint64(extents)+12*uint64(r.samples)+uint64(names)+uint64(parts)+uint64(params) || length > math.MaxInt64 {
 		return errMalformed
 	}
 	r.length = int64(length)
@@ -108,7 +113,8 @@ func decodeScanFrame(r *chunkRecord, b []byte) error {
 	}
 	r.table = append(r.table, b[:12*r.samples]...)
 	b = b[12*r.samples:]
-	r.names, r.parts = append(r.names, b[:names]...), append(r.parts, b[names:]...)
+	r.names, b = append(r.names, b[:names]...), b[names:]
+	r.parts, r.params = append(r.parts, b[:parts]...), append(r.params, b[parts:]...)
 	r.measure()
 	return nil
 }

@@ -73,10 +73,7 @@ type verifier struct {
 
 // needs returns how many bytes of memory it takes to check a chunk.
 func (v *verifier) needs(c Chunk) int64 {
-	if c.Codec == codec.None {
-		return c.Length
-	}
-	return c.Length + c.Stored
+	return c.Length + c.Codec.Beside(c.Stored, c.Length)
 }
 
 func (v *verifier) report(b BadRange) {
@@ -99,12 +96,21 @@ func (v *verifier) chunk(ctx context.Context, i int, buf []byte) ([]byte, error)
 	}
 	buf = buf[:need]
 	extents := v.x.Extents(i)
-	whole, err := v.read(ctx, i, extents, buf[need-c.Stored:])
+	stored := buf[c.Length:]
+	if c.Codec == codec.None {
+		stored = buf
+	}
+	stored = stored[:c.Stored]
+	whole, err := v.read(ctx, i, extents, stored)
 	if err != nil {
 		return buf, err
 	}
 	if whole && c.Codec != codec.None {
-		if err := codec.Decode(c.Codec, buf[c.Length:], c.Skip, buf[:c.Length]); err != nil {
+		err := v.x.Decode(ctx, i, stored, buf[:c.Length])
+		if err != nil && !errors.Is(err, ErrCorrupt) {
+			return buf, err
+		}
+		if err != nil {
 			whole = false
 			e := extents[0]
 			v.report(BadRange{Shard: v.x.shards[e.Shard].Key, Chunk: i, Offset: e.Offset, Length: e.Length, Cause: "corrupt"})

@@ -69,6 +69,7 @@ type indexWriter struct {
 	sample uint64
 	names  uint64 // offsets in their sections
 	parts  uint64
+	params uint64
 }
 
 // writeIndex writes an index of shards, in the order given, to a new file in dir.
@@ -77,7 +78,7 @@ func writeIndex(dir string, m meta, shards []shardScan) (*built, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &indexWriter{dir: dir, file: f}
+	w := &indexWriter{dir: dir, file: f, head: header{version: indexVersion}}
 	b, err := w.write(m, shards)
 	if err != nil {
 		f.Close()
@@ -173,8 +174,10 @@ func (w *indexWriter) record(shard uint32, r *chunkRecord) error {
 	w.out[secTables].Write(w.sealed(r.table))
 	w.out[secNames].Write(w.sealed(r.names))
 	w.out[secParts].Write(w.sealed(r.parts))
+	w.out[secDecoding].Write(w.sealed(r.params))
 	w.names += uint64(len(r.names)) + 4
 	w.parts += uint64(len(r.parts)) + 4
+	w.params += uint64(len(r.params)) + 4
 	w.chunk++
 	return eachName(r.names, r.samples, func(_ uint32, key []byte) error {
 		w.sample++
@@ -187,10 +190,11 @@ func (w *indexWriter) sealed(b []byte) []byte {
 	return w.tmp
 }
 
-// blockOffsets says where the next chunk's names and parts begin.
+// blockOffsets says where the next chunk's names, parts and parameters begin.
 func (w *indexWriter) blockOffsets() {
 	b := binary.LittleEndian.AppendUint64(w.tmp[:0], w.names)
-	w.tmp = binary.LittleEndian.AppendUint64(b, w.parts)
+	b = binary.LittleEndian.AppendUint64(b, w.parts)
+	w.tmp = binary.LittleEndian.AppendUint64(b, w.params)
 	w.out[secBlocks].Write(w.tmp)
 }
 

@@ -83,7 +83,7 @@ const (
 // rewritten opens the index of d after a change to sections of it, sound in everything else.
 func (d *dataset) rewritten(t *testing.T, change func(section func(int) []byte)) *chunkindex.Index {
 	t.Helper()
-	const header, entry = 64 + 9*24 + 8, 24
+	const header, entry = 64 + 10*24 + 8, 24
 	old := d.index.Generation()
 	stored, _ := d.store.Bytes("set/.millrace/index/" + old)
 	b := append([]byte(nil), stored...)

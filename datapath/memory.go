@@ -99,7 +99,7 @@ func newDecoding(cache *chunkcache.Cache[key]) *decoding {
 func largestDecoding(x *chunkindex.Index) (n int64) {
 	for i := range x.Chunks() {
 		if desc := x.Chunk(i); desc.Codec != codec.None {
-			n = max(n, desc.Length+desc.Stored)
+			n = max(n, desc.Length+beside(desc))
 		}
 	}
 	return n

@@ -35,8 +35,8 @@ type portion struct {
 // whole returns the portion that a chunk is. Where it is compressed its stored bytes come to memory of their own.
 func (s *Source) whole(chunk int, data, beside []byte) *portion {
 	p := &portion{chunk: chunk, layout: s.layout(chunk), stored: data, data: data, whole: true, gates: []*gate{s.path.gate}}
-	if s.index.Chunk(chunk).Codec != codec.None {
-		p.stored = beside
+	if desc := s.index.Chunk(chunk); desc.Codec != codec.None {
+		p.stored = beside[:desc.Stored]
 	}
 	return p
 }
@@ -118,7 +118,10 @@ func (s *Source) read(ctx context.Context, portions []*portion, part int64, spar
 			p.pieces = len(ps) - n
 			p.left.Store(int32(p.pieces))
 			if p.pieces == 0 { // no bytes
-				p.right = s.check(&piece{of: p})
+				var err error
+				if p.right, err = s.check(ctx, &piece{of: p}); err != nil {
+					return err
+				}
 			}
 		}
 		if err := s.readStretches(ctx, join(ps, part, spare)); err != nil {
@@ -175,7 +178,10 @@ func (s *Source) readStretch(ctx context.Context, r *stretch) error {
 	r.filled(r.ext().Length)
 	for i := range r.pieces {
 		if p := &r.pieces[i]; p.of.left.Add(-1) == 0 {
-			p.of.right = s.check(p)
+			var err error
+			if p.of.right, err = s.check(ctx, p); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -220,21 +226,27 @@ func (s *Source) readRange(ctx context.Context, r *stretch) error {
 	return nil
 }
 
-// check reports whether a portion of which the last piece has come is what the index says.
-func (s *Source) check(last *piece) bool {
+// check reports whether a portion of which the last piece has come is what the index says. An error is one of reading the index.
+func (s *Source) check(ctx context.Context, last *piece) (bool, error) {
 	p := last.of
 	desc := s.index.Chunk(p.chunk)
-	if desc.Codec != codec.None && codec.Decode(desc.Codec, p.stored, desc.Skip, p.data) != nil {
-		return false
+	if desc.Codec != codec.None {
+		err := s.index.Decode(ctx, p.chunk, p.stored, p.data)
+		if errors.Is(err, chunkindex.ErrCorrupt) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
 	}
 	sum := last.crc
 	if p.pieces > 1 || desc.Codec != codec.None {
 		sum = checksum(p.data)
 	}
 	if p.whole {
-		return s.intact(desc, p.data, sum)
+		return s.intact(desc, p.data, sum), nil
 	}
-	return sum == p.crc
+	return sum == p.crc, nil
 }
 
 func (s *Source) rangeError(ext chunkindex.Extent, err error) error {

@@ -69,7 +69,7 @@ func (s *Source) fail(ctx context.Context, fill *chunkcache.Fill[key], err error
 // unpack brings samples of a compressed chunk that there is no room for in memory.
 func (s *Source) unpack(ctx context.Context, x *fill) error {
 	desc := s.index.Chunk(x.Chunk)
-	work, leave, err := s.path.decoding.enter(ctx, desc.Length+desc.Stored)
+	work, leave, err := s.path.decoding.enter(ctx, desc.Length+beside(desc))
 	if err != nil {
 		return err
 	}
@@ -89,10 +89,7 @@ func (s *Source) unpack(ctx context.Context, x *fill) error {
 
 // beside returns how many bytes a chunk's load needs beside its own: a compressed chunk is decoded from there.
 func beside(desc chunkindex.Chunk) int64 {
-	if desc.Codec == codec.None {
-		return 0
-	}
-	return desc.Stored
+	return desc.Codec.Beside(desc.Stored, desc.Length)
 }
 
 // intact verifies the checksum of a whole chunk, and its digest if CheckSHA is set.

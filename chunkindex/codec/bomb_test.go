@@ -55,7 +55,7 @@ func TestBombsAreRefused(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "recompress the object in smaller frames") || n > codec.MaxFrame {
 			t.Errorf("%v: got %d bytes, %v, want a refusal", c, n, err)
 		}
-		if err := codec.Decode(c, bomb, 0, make([]byte, 1<<20)); err != nil {
+		if err := codec.Decode(c, nil, bomb, 0, make([]byte, 1<<20)); err != nil {
 			t.Errorf("%v: the first megabyte: got %v", c, err)
 		}
 		runtime.ReadMemStats(&after)
@@ -78,7 +78,7 @@ func TestPromisesTakeNoMemory(t *testing.T) {
 		}
 		_, err = io.Copy(io.Discard, r)
 		r.Close()
-		if derr := codec.Decode(codec.Zstd, stored, 0, make([]byte, 10)); err == nil || derr == nil {
+		if derr := codec.Decode(codec.Zstd, nil, stored, 0, make([]byte, 10)); err == nil || derr == nil {
 			t.Errorf("% x: got %v and %v, want refusals", stored, err, derr)
 		}
 		runtime.ReadMemStats(&after)

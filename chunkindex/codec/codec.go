@@ -57,6 +57,19 @@ func (c Codec) String() string {
 // Known says whether this program can decode it.
 func (c Codec) Known() bool { return c&^LineFeed <= Zstd }
 
+// Described says whether chunks of the codec have parameters, which their index holds: what of them decoding needs beside their stored
+// bytes. Frames of gzip and zstd say all of it themselves.
+func (c Codec) Described() bool { return false }
+
+// Beside returns the bytes of memory that it takes to decode a chunk, beside the decoded bytes themselves: the stored bytes, and what
+// the decoder works in.
+func (c Codec) Beside(stored, decoded int64) int64 {
+	if c == None {
+		return 0
+	}
+	return stored
+}
+
 // Packed says whether the bytes are stored in whole frames, and not as they are.
 func (c Codec) Packed() bool { return c&^LineFeed != None }
 
@@ -86,8 +99,12 @@ func Of(key string) (c Codec, bare string) {
 }
 
 // Decode fills dst with the decoded bytes of whole frames, after the first skip of them, or fails. What the frames hold beyond
-// dst is not looked at. It takes memory for one window, whatever the frames promise.
-func Decode(c Codec, stored []byte, skip int64, dst []byte) error {
+// dst is not looked at. params are the chunk's parameters, empty unless the codec is Described. Decode takes memory for one window,
+// whatever the frames promise; the memory behind stored, up to its capacity, is the decoder's to work in.
+func Decode(c Codec, params, stored []byte, skip int64, dst []byte) error {
+	if len(params) > 0 && !c.Described() {
+		return fmt.Errorf("decode %v: %d bytes of parameters, which it does not have", c, len(params))
+	}
 	if skip < 0 || skip > MaxFrame {
 		return fmt.Errorf("decode %v: %d bytes to pass over", c, skip)
 	}
@@ -96,7 +113,7 @@ func Decode(c Codec, stored []byte, skip int64, dst []byte) error {
 			return fmt.Errorf("decode %v: no room for the line feed", c)
 		}
 		dst[len(dst)-1] = '\n'
-		return Decode(c&^LineFeed, stored, skip, dst[:len(dst)-1])
+		return Decode(c&^LineFeed, params, stored, skip, dst[:len(dst)-1])
 	}
 	in, done, err := open(c, bytes.NewReader(stored))
 	if err != nil {

@@ -116,7 +116,7 @@ func TestReaderKnowsItsFrames(t *testing.T) {
 				}
 				first, length := w.decoded, w.decodedEnd-w.decoded
 				dst := make([]byte, length-length/3)
-				if err := codec.Decode(c, stored[w.stored:w.end], length/3, dst); err != nil || !bytes.Equal(dst, data[first+length/3:first+length]) {
+				if err := codec.Decode(c, nil, stored[w.stored:w.end], length/3, dst); err != nil || !bytes.Equal(dst, data[first+length/3:first+length]) {
 					t.Fatalf("decode: %v", err)
 				}
 			}
@@ -134,7 +134,7 @@ func TestDecodeSpansFrames(t *testing.T) {
 		for _, skip := range []int64{0, 1, 99_999, 100_000, 299_999} {
 			for _, n := range []int64{0, 1, 100_000} {
 				dst := make([]byte, min(n, int64(len(data))-skip))
-				if err := codec.Decode(c, stored, skip, dst); err != nil || !bytes.Equal(dst, data[skip:skip+int64(len(dst))]) {
+				if err := codec.Decode(c, nil, stored, skip, dst); err != nil || !bytes.Equal(dst, data[skip:skip+int64(len(dst))]) {
 					t.Errorf("%v, %d bytes after %d: %v", c, len(dst), skip, err)
 				}
 			}
@@ -149,22 +149,22 @@ func TestDecodeRefuses(t *testing.T) {
 		flipped := bytes.Clone(stored)
 		flipped[len(flipped)/2] ^= 0x10
 		for name, f := range map[string]func() error{
-			"one byte too many":    func() error { return codec.Decode(c, stored, 1, make([]byte, len(data))) },
-			"too many passed over": func() error { return codec.Decode(c, stored, int64(len(data)), make([]byte, 1)) },
-			"less than nothing":    func() error { return codec.Decode(c, stored, -1, nil) },
-			"beyond any frame":     func() error { return codec.Decode(c, stored, codec.MaxFrame+1, nil) },
-			"no bytes at all":      func() error { return codec.Decode(c, nil, 0, make([]byte, 1)) },
-			"other bytes":          func() error { return codec.Decode(c, data, 0, make([]byte, 1)) },
-			"truncated":            func() error { return codec.Decode(c, stored[:len(stored)-200], 0, make([]byte, len(data))) },
-			"the other codec":      func() error { return codec.Decode(codec.Gzip+codec.Zstd-c, stored, 0, make([]byte, 1)) },
-			"a codec to come":      func() error { return codec.Decode(7, stored, 0, make([]byte, 1)) },
+			"one byte too many":    func() error { return codec.Decode(c, nil, stored, 1, make([]byte, len(data))) },
+			"too many passed over": func() error { return codec.Decode(c, nil, stored, int64(len(data)), make([]byte, 1)) },
+			"less than nothing":    func() error { return codec.Decode(c, nil, stored, -1, nil) },
+			"beyond any frame":     func() error { return codec.Decode(c, nil, stored, codec.MaxFrame+1, nil) },
+			"no bytes at all":      func() error { return codec.Decode(c, nil, nil, 0, make([]byte, 1)) },
+			"other bytes":          func() error { return codec.Decode(c, nil, data, 0, make([]byte, 1)) },
+			"truncated":            func() error { return codec.Decode(c, nil, stored[:len(stored)-200], 0, make([]byte, len(data))) },
+			"the other codec":      func() error { return codec.Decode(codec.Gzip+codec.Zstd-c, nil, stored, 0, make([]byte, 1)) },
+			"a codec to come":      func() error { return codec.Decode(7, nil, stored, 0, make([]byte, 1)) },
 		} {
 			if err := f(); err == nil {
 				t.Errorf("%v, %s: got no error", c, name)
 			}
 		}
 		got := make([]byte, len(data))
-		if err := codec.Decode(c, flipped, 0, got); err == nil && bytes.Equal(got, data) {
+		if err := codec.Decode(c, nil, flipped, 0, got); err == nil && bytes.Equal(got, data) {
 			t.Errorf("%v: a flipped bit changed nothing", c)
 		}
 	}

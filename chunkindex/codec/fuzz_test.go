@@ -35,7 +35,7 @@ func FuzzReader(f *testing.F) {
 				t.Fatalf("byte %d: got %+v, %v", off, fr, ok)
 			}
 			dst := make([]byte, fr.DecodedEnd-off)
-			if err := codec.Decode(c, stored[fr.Stored:fr.StoredEnd], 0, dst); err != nil || !bytes.Equal(dst, data[off:fr.DecodedEnd]) {
+			if err := codec.Decode(c, nil, stored[fr.Stored:fr.StoredEnd], 0, dst); err != nil || !bytes.Equal(dst, data[off:fr.DecodedEnd]) {
 				t.Fatalf("frame %+v by itself: %v", fr, err)
 			}
 			off, end = fr.DecodedEnd, fr.StoredEnd
@@ -49,6 +49,6 @@ func FuzzDecode(f *testing.F) {
 		f.Add(uint32(c), pack(f, c, random(1000, 7)), int64(10), uint16(900))
 	}
 	f.Fuzz(func(_ *testing.T, n uint32, stored []byte, skip int64, length uint16) {
-		_ = codec.Decode(codec.Codec(n%4), stored, skip%(1<<20), make([]byte, length))
+		_ = codec.Decode(codec.Codec(n%4), nil, stored, skip%(1<<20), make([]byte, length))
 	})
 }

@@ -8,7 +8,8 @@ from urllib.parse import quote
 from ._core import Core
 from .errors import ProtocolError
 
-_HEADER = 288
+_HEADER = 64  # what the header of every version begins with; its list of sections follows
+_VERSIONS = {1: 9, 2: 10}  # how many sections an index has
 _SECTION = struct.Struct("<IIQQ")  # number, CRC-32C, offset, length
 _CHUNKS = 3  # the section with the chunks
 _CHUNK = 64
@@ -19,11 +20,12 @@ MAX_CHUNKS = 1 << 25
 def chunk_counts(core: Core, dataset: str, generation: str) -> list[int]:
     """Reads the header of an index and its table of chunks, and no more of it."""
     path, query = f"/v1/datasets/{quote(dataset, safe='')}/index", {"generation": generation}
-    head = core.part(path, query, 0, _HEADER)
-    if head[:8] != b"MILLRACE" or struct.unpack_from("<II", head, 8) != (1, 9):
+    head = core.part(path, query, 0, _HEADER + _CHUNKS * _SECTION.size)
+    version, sections = struct.unpack_from("<II", head, 8)
+    if head[:8] != b"MILLRACE" or _VERSIONS.get(version) != sections:
         raise ProtocolError(f"{path}: an index of another version")
     chunks, samples = struct.unpack_from("<Q", head, 24)[0], struct.unpack_from("<Q", head, 40)[0]
-    number, _, offset, length = _SECTION.unpack_from(head, 64 + (_CHUNKS - 1) * _SECTION.size)
+    number, _, offset, length = _SECTION.unpack_from(head, _HEADER + (_CHUNKS - 1) * _SECTION.size)
     if number != _CHUNKS or chunks > MAX_CHUNKS or length != chunks * _CHUNK:
         raise ProtocolError(f"{path}: a table of {length} bytes for {chunks} chunks")
     table = core.part(path, query, offset, length) if length else b""
