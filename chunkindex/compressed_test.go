@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
@@ -52,6 +51,7 @@ func packFrames(c codec.Codec, data []byte, cuts ...int) []byte {
 type lines struct {
 	overlap int
 	says    string
+	shard   string // before the keys of samples
 }
 
 func (lines) Name() string { return "tar" } // one that an index may have
@@ -83,12 +83,23 @@ func (f lines) scan(in io.Reader, out format.Sink) error {
 			before = nil
 			continue
 		}
-		steps := []error{out.Begin(fmt.Sprintf("line/%09d", n)), out.BeginPart("txt")}
+		sample := &format.Sample{Key: f.shard + fmt.Sprintf("line/%09d", n)}
 		if before != nil && f.overlap > 0 {
-			steps = append(steps, out.Again(before[len(before)-min(f.overlap, len(before)-1):]))
+			sample.Shared = min(f.overlap, len(before)-1)
 		}
-		steps = append(steps, out.Ahead(int64(len(line))), out.Data(line[:len(line)/2]), out.Data(line[len(line)/2:]), out.EndPart(), out.End())
-		if err := errors.Join(steps...); err != nil {
+		text := append(before[len(before)-sample.Shared:len(before):len(before)], line...)
+		half := text[:sample.Shared+len(line)/2]
+		sample.Ahead = int64(len(text) - len(half))
+		err := out.Data(sample, half)
+		sample.Ahead = 0
+		if err == nil {
+			err = out.Data(sample, text[len(half):])
+		}
+		if err == nil {
+			sample.Parts = []format.Part{{Ext: "txt", Length: int64(len(text)), CRC32C: crc32.Checksum(text, castagnoli())}}
+			err = out.End(sample)
+		}
+		if err != nil {
 			return err
 		}
 		before = line
@@ -377,15 +388,9 @@ func (s saying) Survey(_ context.Context, l format.Listing, _ format.Options) (*
 		d.Shards[i].Says = s.says[i]
 	}
 	d.Scan = func(_ context.Context, shard int, in io.Reader, out format.Sink) error {
-		return s.scan(in, renamed{out, fmt.Sprint(shard)})
+		f := s.lines
+		f.shard = fmt.Sprint(shard)
+		return f.scan(in, out)
 	}
 	return d, nil
 }
-
-// renamed gives the samples of each shard names of their own.
-type renamed struct {
-	format.Sink
-	shard string
-}
-
-func (r renamed) Begin(key string) error { return r.Sink.Begin(r.shard + key) }

@@ -58,20 +58,15 @@ type cutter struct {
 	waits   chunkRecord
 	last    int64 // its last byte
 
-	hold    []byte // bytes that the open chunk gets if the current sample joins it
-	gap     int    // how many of them are the gap before the sample
-	again   int    // how many of them the open chunk ends with already
-	joined  bool   // the current sample is in the open chunk
-	key     string
-	start   int64 // of the sample
-	length  int64
-	crc     uint32
-	parts   []byte // encoded
-	count   int
-	ext     string
-	partOff int64
-	partCRC uint32
-	inPart  bool
+	hold   []byte // bytes that the open chunk gets if the current sample joins it
+	gap    int    // how many of them are the gap before the sample
+	again  int    // how many of them the open chunk ends with already
+	joined bool   // the current sample is in the open chunk
+	key    string
+	inside bool  // a sample has begun
+	start  int64 // of the sample
+	length int64
+	crc    uint32
 }
 
 func newCutter(chunkSize int64, emit func(*chunkRecord) error) *cutter {
@@ -101,18 +96,14 @@ func (c *cutter) Gap(p []byte) error {
 	return nil
 }
 
-func (c *cutter) Begin(key string) error {
-	c.key, c.start, c.length, c.crc = key, c.off, 0, 0
-	c.parts, c.count = c.parts[:0], 0
-	if len(key) > format.MaxKey {
-		return c.fail("key is too long")
-	}
+// begin notes where a sample begins.
+func (c *cutter) begin(key string) {
+	c.inside, c.key, c.start, c.length, c.crc = true, key, c.off, 0, 0
 	c.full = c.open && (c.lost || c.rec.samples >= maxChunkSamples || len(c.rec.names) >= maxBlock || len(c.rec.parts) >= maxBlock)
 	c.gap, c.again, c.joined = len(c.hold), 0, false
 	if !c.open {
 		c.openChunk()
 	}
-	return nil
 }
 
 func (c *cutter) openChunk() {
@@ -167,8 +158,8 @@ func (c *cutter) release() error {
 	return c.emit(&c.waits)
 }
 
-// Ahead refuses a sample that cannot fit, and cuts before it where that is known already.
-func (c *cutter) Ahead(n int64) error {
+// ahead refuses a sample that cannot fit with n more bytes, and cuts before it where that is known already.
+func (c *cutter) ahead(n int64) error {
 	if n < 0 || c.length+n > format.MaxSample {
 		return c.fail(fmt.Sprintf("sample is longer than %d bytes", format.MaxSample))
 	}
@@ -224,16 +215,27 @@ func (c *cutter) after(f codec.Frame, off int64) bool {
 	return ok && f.Stored > other.Stored
 }
 
-func (c *cutter) Data(p []byte) error {
-	if err := c.Ahead(int64(len(p))); err != nil {
+// Data takes the next bytes of a sample.
+func (c *cutter) Data(s *format.Sample, p []byte) error {
+	if !c.inside {
+		c.begin(s.Key)
+		if s.Shared > 0 {
+			if err := c.share(p[:s.Shared]); err != nil {
+				return err
+			}
+			p = p[s.Shared:]
+		}
+	}
+	return c.data(p, s.Ahead)
+}
+
+func (c *cutter) data(p []byte, more int64) error {
+	if err := c.ahead(int64(len(p)) + more); err != nil {
 		return err
 	}
 	c.off += int64(len(p))
 	c.length += int64(len(p))
 	c.crc = crc32.Update(c.crc, c.table, p)
-	if c.inPart {
-		c.partCRC = crc32.Update(c.partCRC, c.table, p)
-	}
 	if c.joined {
 		c.feed(p)
 	} else {
@@ -243,24 +245,14 @@ func (c *cutter) Data(p []byte) error {
 	return nil
 }
 
-// LineFeed ends the current sample with a line feed that does not follow in the shard: nothing does.
-func (c *cutter) LineFeed() error {
-	err := c.Data([]byte{'\n'})
-	c.added = true // after what Data may have closed
-	return err
-}
-
-// Again takes bytes that the sample before ended with: the chunk has them already, if the sample joins it.
-func (c *cutter) Again(p []byte) error {
-	if c.length > 0 || c.gap > 0 {
+// share takes bytes that the sample before ended with: the chunk has them already, if the sample joins it.
+func (c *cutter) share(p []byte) error {
+	if c.gap > 0 {
 		return c.fail("shares bytes with a sample that does not end where it begins")
 	}
 	n := int64(len(p))
 	c.start -= n
 	c.length, c.crc = n, crc32.Checksum(p, c.table)
-	if c.inPart {
-		c.partCRC = c.crc
-	}
 	if c.joined { // it opened a chunk
 		c.from -= n
 		c.feed(p)
@@ -277,40 +269,34 @@ func (c *cutter) feed(p []byte) {
 	c.rec.length += int64(len(p))
 }
 
-func (c *cutter) BeginPart(ext string) error {
-	if len(ext) > format.MaxKey {
-		return c.fail("a part's extension is too long")
+// End ends a sample.
+func (c *cutter) End(s *format.Sample) error {
+	if !c.inside {
+		c.begin(s.Key)
 	}
-	if c.count >= format.MaxParts || len(c.parts) >= maxBlock {
-		return c.fail("sample has too many parts")
+	if s.LineFeed {
+		if err := c.data([]byte{'\n'}, 0); err != nil {
+			return err
+		}
+		c.added = true // after what that may have closed
 	}
-	c.ext, c.partOff, c.partCRC, c.inPart = ext, c.length, 0, true
-	return nil
-}
-
-func (c *cutter) EndPart() error {
-	c.inPart = false
-	c.count++
-	c.parts = appendPart(c.parts, Part{Ext: c.ext, Offset: uint32(c.partOff), Length: uint32(c.length - c.partOff), CRC32C: c.partCRC})
-	return nil
-}
-
-func (c *cutter) End() error {
 	if c.length == 0 {
 		return c.fail("sample without a byte")
 	}
 	if !c.joined {
 		c.feed(c.hold[c.again:])
 	}
-	c.hold = c.hold[:0]
+	c.inside, c.hold = false, c.hold[:0]
 	r := &c.rec
 	r.table = binary.LittleEndian.AppendUint32(r.table, uint32(c.start-c.from))
 	r.table = binary.LittleEndian.AppendUint32(r.table, uint32(c.length))
 	r.table = binary.LittleEndian.AppendUint32(r.table, c.crc)
 	r.names = binary.AppendUvarint(r.names, uint64(len(c.key)))
 	r.names = append(r.names, c.key...)
-	r.parts = binary.AppendUvarint(r.parts, uint64(c.count))
-	r.parts = append(r.parts, c.parts...)
+	r.parts = binary.AppendUvarint(r.parts, uint64(len(s.Parts)))
+	for _, p := range s.Parts {
+		r.parts = appendPart(r.parts, Part{p.Ext, uint32(p.Offset), uint32(p.Length), p.CRC32C})
+	}
 	if c.loose {
 		r.extents = append(r.extents, Extent{Shard: c.object, Length: c.length})
 	}

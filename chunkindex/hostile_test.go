@@ -180,10 +180,9 @@ func TestLongGapClosesTheChunk(t *testing.T) {
 		var lengths []int64
 		c := newCutter(maxChunkSize, func(r *chunkRecord) error { lengths = append(lengths, r.length); return nil })
 		sample := func(key string) {
-			for _, err := range []error{c.Begin(key), c.Data(make([]byte, 512)), c.End()} {
-				if err != nil {
-					t.Fatal(err)
-				}
+			s := &format.Sample{Key: key}
+			if err := errors.Join(c.Data(s, make([]byte, 512)), c.End(s)); err != nil {
+				t.Fatal(err)
 			}
 		}
 		gap := func(n int) {
@@ -210,17 +209,17 @@ func TestLongGapClosesTheChunk(t *testing.T) {
 
 func TestSampleThatIsTooLong(t *testing.T) {
 	c := newCutter(1<<20, func(*chunkRecord) error { return nil })
-	if err := c.Begin("many members"); err != nil {
+	s := &format.Sample{Key: "many members"}
+	if err := c.Data(s, make([]byte, 1000)); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Data(make([]byte, 1000)); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Ahead(format.MaxSample - 1000); err != nil {
+	s.Ahead = format.MaxSample - 1000
+	if err := c.Data(s, nil); err != nil {
 		t.Errorf("the longest: got %v", err)
 	}
+	s.Ahead++
 	var where *format.Error
-	if err := c.Ahead(format.MaxSample - 999); !errors.As(err, &where) || where.Name != "many members" {
+	if err := c.Data(s, nil); !errors.As(err, &where) || where.Name != "many members" {
 		t.Errorf("one byte longer: got %v, want one that names the sample", err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/chunkindex/webdataset"
 )
 
@@ -38,7 +39,7 @@ func TestLongestScan(t *testing.T) {
 		}
 		out.begin()
 		cut := newCutter(1, out.write) // a chunk for each sample
-		if err := webdataset.Scan(t.Context(), &shard, cut); err != nil {
+		if err := webdataset.Scan(format.NewCursor(t.Context(), format.Object{Size: int64(shard.Len())}, &shard, cut)); err != nil {
 			t.Fatal(err)
 		}
 		size := cut.off

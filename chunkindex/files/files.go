@@ -59,7 +59,8 @@ func (Files) Survey(_ context.Context, l format.Listing, o format.Options) (*for
 	distinguish(d.Shards)
 	d.Scan = func(ctx context.Context, shard int, in io.Reader, out format.Sink) error {
 		key, ext := name(d.Shards[shard])
-		return scan(ctx, d.Shards[shard].Object, key, ext, in, out)
+		o := d.Shards[shard].Object
+		return scan(format.NewCursor(ctx, o, in, out), o, key, ext)
 	}
 	return d, nil
 }
@@ -72,46 +73,19 @@ func (Files) Framing(constants json.RawMessage) (format.Framing, error) {
 	return nil, nil
 }
 
-const bufferSize = 256 << 10
-
 // scan hands on one object as one sample of one part.
-func scan(ctx context.Context, o format.Object, key, ext string, in io.Reader, out format.Sink) error {
-	if err := out.Begin(key); err != nil {
+func scan(c *format.Cursor, o format.Object, key, ext string) error {
+	if err := c.Begin(key); err != nil {
 		return err
 	}
-	if err := out.Ahead(o.Size); err != nil {
+	if err := c.Part(ext, o.Size); err != nil {
 		return err
 	}
-	if err := out.BeginPart(ext); err != nil {
+	if err := c.End(); err != nil {
 		return err
 	}
-	buf := make([]byte, min(o.Size+1, bufferSize))
-	var n int64
-	for {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		got, err := in.Read(buf)
-		if n += int64(got); n > o.Size {
-			return &format.Error{Offset: n, Name: o.Key, Reason: fmt.Sprintf("object is longer than the %d bytes that were listed", o.Size)}
-		}
-		if got > 0 {
-			if err := out.Data(buf[:got]); err != nil {
-				return err
-			}
-		}
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			return err
-		}
-	}
-	if n < o.Size {
-		return &format.Error{Offset: n, Name: o.Key, Reason: fmt.Sprintf("object is shorter than the %d bytes that were listed", o.Size)}
-	}
-	if err := out.EndPart(); err != nil {
+	if end, err := c.Ended(); end || err != nil {
 		return err
 	}
-	return out.End()
+	return c.Fail("object %s is longer than the %d bytes that were listed", o.Key, o.Size)
 }

@@ -59,7 +59,7 @@ func TestObjectOfAnotherLength(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for body, want := range map[string]string{"1234": "shorter than the 5", "123456": "longer than the 5", "": "shorter than the 5"} {
+	for body, want := range map[string]string{"1234": "bytes are missing", "123456": "longer than the 5", "": "bytes are missing"} {
 		if err := d.Scan(context.Background(), 0, strings.NewReader(body), scantest.Nothing{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v, want %q", body, err, want)
 		}

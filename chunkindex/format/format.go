@@ -15,6 +15,8 @@ const (
 	MaxKey    = 4096    // bytes of a key, or of a part's extension
 	MaxSample = 1 << 30 // bytes of a sample, and so of a chunk
 	MaxParts  = 1 << 20 // parts of one sample
+
+	MaxPartBytes = 8 << 20 // what the parts of one sample take in an index: names, places and checksums
 )
 
 // Format reads shards of one kind.
@@ -99,29 +101,33 @@ type Array interface {
 	Item() (dtype string, shape []uint64)
 }
 
-// Sink takes what a scanner finds. It computes all digests and cuts the chunks.
-// A sample is Begin, Data and parts in any number, End.
+// Sink takes what a scanner finds in a shard, every byte in order. It computes the digests of chunks and samples and cuts the chunks. A
+// scanner writes to it through a Cursor.
 type Sink interface {
 	// Gap takes bytes that lie between samples.
 	Gap(p []byte) error
-	// Begin says that a sample of this key starts at the current offset.
-	Begin(key string) error
-	// Ahead says that at least n more bytes of this sample will follow, so that a
-	// sample that is too large is refused before it is read.
-	Ahead(n int64) error
-	// Data takes bytes of the current sample.
-	Data(p []byte) error
-	// LineFeed ends the current sample, the last one of a shard that has no further byte, with a line feed that the shard lacks.
-	LineFeed() error
-	// Again takes bytes with which the current sample begins and the one before it ended: they are not read twice. At most
-	// Dataset.Overlap of them, and only right after Begin.
-	Again(p []byte) error
-	// BeginPart says that a part, such as one member of a tar sample, starts at the current offset.
-	BeginPart(ext string) error
-	// EndPart ends the part.
-	EndPart() error
+	// Data takes the next bytes of a sample. The first call begins the sample. s is the same until the sample ends.
+	Data(s *Sample, p []byte) error
 	// End ends the sample.
-	End() error
+	End(s *Sample) error
+}
+
+// Sample is what a Sink is told of a sample.
+type Sample struct {
+	Key    string
+	Shared int    // bytes at its beginning that the sample before it ends with: the first Data has them, though the shard holds them once
+	Ahead  int64  // bytes of it that follow those of this call, at least
+	Parts  []Part // those that have ended; all of them at End
+	// LineFeed says at End that a line feed ends the sample that no Data has, because the shard lacks it. The shard has no further byte.
+	LineFeed bool
+}
+
+// Part is a piece of a sample that a format can name, such as one member of a tar sample.
+type Part struct {
+	Ext    string
+	Offset int64 // in the sample
+	Length int64
+	CRC32C uint32
 }
 
 // Error says what is wrong in a shard, and where.
@@ -139,5 +145,5 @@ func (e *Error) Error() string {
 	if len(name) > 200 {
 		name = name[:200] + "..."
 	}
-	return fmt.Sprintf("member %q at offset %d: %s", name, e.Offset, e.Reason)
+	return fmt.Sprintf("%q at offset %d: %s", name, e.Offset, e.Reason)
 }

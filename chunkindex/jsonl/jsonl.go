@@ -65,7 +65,9 @@ func (JSONL) Survey(ctx context.Context, l format.Listing, o format.Options) (*f
 		d.Shards = append(d.Shards, format.Shard{Object: object})
 	}
 	d.Scan = func(ctx context.Context, shard int, in io.Reader, out format.Sink) error {
-		return scan(ctx, format.Stem(d.Shards[shard].Key, suffixes()...), in, out)
+		o := d.Shards[shard].Object
+		s := scanner{Cursor: format.NewCursor(ctx, o, in, out), stem: format.Stem(o.Key, suffixes()...)}
+		return s.run()
 	}
 	return d, nil
 }

@@ -1,13 +1,10 @@
 package jsonl
 
 import (
-	"bufio"
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"unicode/utf8"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
@@ -16,79 +13,43 @@ import (
 // MaxLine is the longest line: one is checked as a whole.
 const MaxLine = 64 << 20
 
-const bufferSize = 256 << 10
-
 // mark is the byte order mark that some writers put before UTF-8.
 const mark = "\xef\xbb\xbf"
 
 // scanner reads one file.
 type scanner struct {
-	ctx  context.Context
-	r    *bufio.Reader
-	out  format.Sink
+	*format.Cursor
 	stem string // of the samples' keys
-	long []byte // a line longer than the buffer, as far as it was read
-	off  int64  // of the current line
-	line uint64 // its number, counted from 1
+	line uint64 // the number of the current line, counted from 1
 	n    uint64 // samples found
 }
 
-func scan(ctx context.Context, stem string, in io.Reader, out format.Sink) error {
-	s := &scanner{ctx: ctx, r: bufio.NewReaderSize(in, bufferSize), out: out, stem: stem}
+func (s *scanner) run() error {
+	begin, err := s.Peek(int64(len(mark)))
+	if err == nil && string(begin) == mark {
+		err = s.Gap(int64(len(mark)))
+	}
+	if err != nil {
+		return err
+	}
 	for {
-		if err := s.ctx.Err(); err != nil {
+		line, err := s.Line(MaxLine)
+		if err != nil || len(line) == 0 {
 			return err
 		}
 		s.line++
-		line, err := s.read()
-		if errors.Is(err, io.EOF) {
-			return nil
+		if len(line) > MaxLine {
+			return s.fail(0, "longer than %d bytes", MaxLine)
 		}
-		if err != nil {
+		if err := s.take(line); err != nil {
 			return err
 		}
-		if s.line == 1 && bytes.HasPrefix(line, []byte(mark)) {
-			if err := s.out.Gap(line[:len(mark)]); err != nil {
-				return err
-			}
-			line = line[len(mark):]
-			s.off += int64(len(mark))
-		}
-		if len(line) > 0 {
-			if err := s.take(line); err != nil {
-				return err
-			}
-		}
-		s.off += int64(len(line))
 	}
 }
 
+// fail says what is wrong some bytes into the current line.
 func (s *scanner) fail(at int64, reason string, args ...any) error {
-	return &format.Error{Offset: s.off + at, Reason: fmt.Sprintf("line %d: ", s.line) + fmt.Sprintf(reason, args...)}
-}
-
-// read returns the next line with its line feed, which the last one may lack, until the next call. io.EOF means that there is none.
-func (s *scanner) read() ([]byte, error) {
-	s.long = s.long[:0]
-	for {
-		piece, err := s.r.ReadSlice('\n')
-		if err == nil && len(s.long) == 0 {
-			return piece, nil
-		}
-		if len(s.long)+len(piece) > MaxLine {
-			return nil, s.fail(0, "longer than %d bytes", MaxLine)
-		}
-		s.long = append(s.long, piece...)
-		switch {
-		case err == nil:
-			return s.long, nil
-		case errors.Is(err, bufio.ErrBufferFull):
-		case errors.Is(err, io.EOF) && len(s.long) > 0:
-			return s.long, nil
-		default:
-			return nil, err
-		}
-	}
+	return &format.Error{Offset: s.Offset() + at, Reason: fmt.Sprintf("line %d: ", s.line) + fmt.Sprintf(reason, args...)}
 }
 
 // take tells what a line is: a sample, or nothing but space between samples.
@@ -102,36 +63,26 @@ func (s *scanner) take(line []byte) error {
 	}
 	text := line[:end]
 	if len(bytes.Trim(text, " \t")) == 0 {
-		return s.out.Gap(line)
+		return s.Gap(int64(len(line)))
 	}
 	if err := s.check(text, ended); err != nil {
 		return err
 	}
-	if err := s.out.Begin(format.Numbered(s.stem, s.n)); err != nil {
+	if err := s.Begin(format.Numbered(s.stem, s.n)); err != nil {
 		return err
 	}
 	s.n++
-	if err := s.out.Ahead(int64(len(line))); err != nil {
+	s.Ahead(int64(len(line)))
+	if err := s.Part(Part, int64(end)); err != nil {
 		return err
 	}
-	if err := s.out.BeginPart(Part); err != nil {
-		return err
-	}
-	if err := s.out.Data(text); err != nil {
-		return err
-	}
-	if err := s.out.EndPart(); err != nil {
-		return err
-	}
-	if err := s.out.Data(line[end:]); err != nil {
+	if err := s.Data(int64(len(line) - end)); err != nil {
 		return err
 	}
 	if !ended { // so that it can stand before others
-		if err := s.out.LineFeed(); err != nil {
-			return err
-		}
+		s.LineFeed()
 	}
-	return s.out.End()
+	return s.End()
 }
 
 // check refuses a line that is not one JSON value to every reader. One that is not ended may have been cut; all values show that but a

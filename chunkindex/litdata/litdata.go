@@ -113,7 +113,7 @@ func (Format) Survey(ctx context.Context, l format.Listing, o format.Options) (*
 		Beside:  []string{offsets.IndexKey},
 		Told:    true,
 		Scan: func(ctx context.Context, i int, in io.Reader, out format.Sink) error {
-			return listed[i].Scan(ctx, in, out)
+			return listed[i].Scan(format.NewCursor(ctx, shards[i].Object, in, out))
 		},
 	}
 	if cut.tokens > 0 {

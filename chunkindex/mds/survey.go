@@ -106,7 +106,7 @@ func (Format) Survey(ctx context.Context, l format.Listing, o format.Options) (*
 		Told:    true,
 		Scan: func(ctx context.Context, i int, in io.Reader, out format.Sink) error {
 			sums := newSums(hashes[listed[i].Key])
-			if err := listed[i].Scan(ctx, io.TeeReader(in, sums), out); err != nil {
+			if err := listed[i].Scan(format.NewCursor(ctx, shards[i].Object, io.TeeReader(in, sums), out)); err != nil {
 				return err
 			}
 			return sums.check()

@@ -28,7 +28,7 @@ func (o one) Survey(context.Context, format.Listing, format.Options) (*format.Da
 	return &format.Dataset{
 		Shards: []format.Shard{{Object: format.Object{Key: "a"}}},
 		Scan: func(ctx context.Context, _ int, in io.Reader, out format.Sink) error {
-			return o.shard.Scan(ctx, in, out)
+			return o.shard.Scan(format.NewCursor(ctx, format.Object{}, in, out))
 		},
 	}, nil
 }
@@ -109,7 +109,7 @@ func TestReadsNoMoreThanItCanHold(t *testing.T) {
 }
 
 func TestBrokenReaderIsNoTruncatedShard(t *testing.T) {
-	err := offsets.Shard{Samples: 1, Bytes: 100}.Scan(t.Context(), scantest.Broken{In: strings.NewReader("")}, scantest.Nothing{})
+	err := offsets.Shard{Samples: 1, Bytes: 100}.Scan(format.NewCursor(t.Context(), format.Object{}, scantest.Broken{In: strings.NewReader("")}, scantest.Nothing{}))
 	if !errors.Is(err, scantest.ErrBroken) {
 		t.Errorf("got %v, want %v", err, scantest.ErrBroken)
 	}

@@ -6,12 +6,8 @@
 package offsets
 
 import (
-	"bufio"
-	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
-	"io"
 	"math"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
@@ -21,7 +17,6 @@ const (
 	// MaxSamples is how many samples a shard can have: its table is held in memory.
 	MaxSamples = 1 << 25
 	maxHeader  = 1 << 20 // bytes between the table and the first sample
-	bufferSize = 256 << 10
 )
 
 // Field is a part of every sample of a dataset.
@@ -44,33 +39,26 @@ type Shard struct {
 	Block int64
 }
 
-// Scan hands a shard on to out, and refuses one that is not what it is known to be.
-func (s Shard) Scan(ctx context.Context, in io.Reader, out format.Sink) error {
+// Scan hands a shard on, and refuses one that is not what it is known to be.
+func (s Shard) Scan(c *format.Cursor) error {
 	if s.Samples > MaxSamples {
 		return fmt.Errorf("%d samples are more than a shard can have, %d", s.Samples, MaxSamples)
 	}
-	sizes := 0
+	sizes := int64(0)
 	for _, f := range s.Fields {
 		if f.Size == 0 {
 			sizes += 4
 		}
 	}
-	r := &scanner{
-		Shard: s, ctx: ctx, r: bufio.NewReaderSize(in, bufferSize), out: out,
-		buf: make([]byte, bufferSize), sizes: make([]byte, sizes), lengths: make([]int64, len(s.Fields)),
-	}
+	r := &scanner{Shard: s, Cursor: c, sizes: sizes, lengths: make([]int64, len(s.Fields))}
 	return r.run()
 }
 
 type scanner struct {
 	Shard
-	ctx     context.Context
-	r       *bufio.Reader
-	out     format.Sink
-	buf     []byte
-	off     int64   // of the next byte
-	sizes   []byte  // those that stand before the fields of the current sample
-	lengths []int64 // of all its fields
+	*format.Cursor
+	sizes   int64   // bytes of the lengths that stand before the fields of a sample
+	lengths []int64 // of all fields of the current sample
 }
 
 func fail(off int64, reason string, args ...any) error {
@@ -99,60 +87,54 @@ func (s *scanner) run() error {
 	if err != nil {
 		return err
 	}
-	if _, err := s.r.ReadByte(); err == nil {
-		return fail(s.off, "shard is longer than the %d bytes that index.json says", s.Bytes)
-	} else if !errors.Is(err, io.EOF) {
+	if end, err := s.Ended(); end || err != nil {
 		return err
 	}
-	return nil
+	return s.Fail("shard is longer than the %d bytes that index.json says", s.Bytes)
 }
 
-// read fills b, which holds what the shard is known to have.
-func (s *scanner) read(b []byte) error {
-	if err := s.ctx.Err(); err != nil {
-		return err
+// next returns the next n bytes, which the shard is known to have.
+func (s *scanner) next(n int64) ([]byte, error) {
+	b, err := s.Peek(n)
+	if err == nil && int64(len(b)) < n {
+		err = fail(s.Offset()+int64(len(b)), "shard is truncated: index.json says that it has %d bytes", s.Bytes)
 	}
-	n, err := io.ReadFull(s.r, b)
-	s.off += int64(n)
-	if err == io.EOF || err == io.ErrUnexpectedEOF {
-		return fail(s.off, "shard is truncated: index.json says that it has %d bytes", s.Bytes)
-	}
-	return err
+	return b, err
 }
 
 // table reads the offsets. It grows with what the shard really has, whatever was said of it.
 func (s *scanner) table() ([]byte, error) {
-	if err := s.read(s.buf[:4]); err != nil {
+	b, err := s.next(4)
+	if err != nil {
 		return nil, err
 	}
-	if n := binary.LittleEndian.Uint32(s.buf); uint64(n) != s.Samples {
-		return nil, fail(0, "shard has %d samples, and %d in index.json", n, s.Samples)
+	if n := binary.LittleEndian.Uint32(b); uint64(n) != s.Samples {
+		return nil, s.Fail("shard has %d samples, and %d in index.json", n, s.Samples)
 	}
-	if err := s.out.Gap(s.buf[:4]); err != nil {
+	if err := s.Gap(4); err != nil {
 		return nil, err
 	}
 	left := 4 * (int64(s.Samples) + 1)
 	if left > s.Bytes-4 {
-		return nil, fail(4, "a table of %d samples does not fit into a shard of %d bytes", s.Samples, s.Bytes)
+		return nil, s.Fail("a table of %d samples does not fit into a shard of %d bytes", s.Samples, s.Bytes)
 	}
 	var table []byte
 	for left > 0 {
-		b := s.buf[:min(left, int64(len(s.buf)))]
-		if err := s.read(b); err != nil {
-			return nil, err
-		}
-		if err := s.out.Gap(b); err != nil {
+		if b, err = s.next(min(left, maxHeader)); err != nil {
 			return nil, err
 		}
 		table = append(table, b...)
 		left -= int64(len(b))
+		if err := s.Gap(int64(len(b))); err != nil {
+			return nil, err
+		}
 	}
 	return table, nil
 }
 
 // check holds all offsets to each other and to the shard's length, before a byte of a sample is handed on.
 func (s *scanner) check(offset func(uint64) int64) error {
-	if offset(0) < s.off {
+	if offset(0) < s.Offset() {
 		return fail(4, "the first sample would begin at %d, inside the table", offset(0))
 	}
 	for i := range s.Samples {
@@ -162,7 +144,7 @@ func (s *scanner) check(offset func(uint64) int64) error {
 	}
 	switch last := offset(s.Samples); {
 	case last > s.Bytes:
-		return fail(s.off, "the last sample would end at %d, behind the shard's end at %d", last, s.Bytes)
+		return s.Fail("the last sample would end at %d, behind the shard's end at %d", last, s.Bytes)
 	case last < s.Bytes:
 		return fail(last, "%d bytes follow the last sample%s", s.Bytes-last, s.Tail)
 	}
@@ -171,93 +153,76 @@ func (s *scanner) check(offset func(uint64) int64) error {
 
 // header reads what lies before the first sample.
 func (s *scanner) header(first int64) error {
-	from, n := s.off, first-s.off
+	n := first - s.Offset()
 	switch {
 	case n > maxHeader:
-		return fail(from, "header of %d bytes is longer than %d", n, maxHeader)
+		return s.Fail("header of %d bytes is longer than %d", n, maxHeader)
 	case n > 0 && s.Header == nil:
-		return fail(from, "%d bytes between the table and the first sample", n)
+		return s.Fail("%d bytes between the table and the first sample", n)
 	case s.Header == nil:
 		return nil
 	}
-	b := make([]byte, n)
-	if err := s.read(b); err != nil {
+	b, err := s.next(n)
+	if err != nil {
 		return err
 	}
 	if err := s.Header(b); err != nil {
-		return fail(from, "header: %v", err)
+		return s.Fail("header: %v", err)
 	}
-	return s.out.Gap(b)
+	return s.Gap(n)
 }
 
 // sample hands on sample i, which has n bytes.
 func (s *scanner) sample(i uint64, n int64) error {
-	from, key := s.off, format.Numbered(s.Stem, i)
-	wrong := func(reason string, args ...any) error {
-		return &format.Error{Offset: from, Name: key, Reason: fmt.Sprintf(reason, args...)}
+	if err := s.Begin(format.Numbered(s.Stem, i)); err != nil {
+		return err
 	}
 	switch {
 	case n == 0:
-		return wrong("sample without a byte%s", s.Tail)
+		return s.Fail("sample without a byte%s", s.Tail)
 	case n > format.MaxSample:
-		return wrong("%d bytes are more than a sample can have, %d", n, format.MaxSample)
-	case n < int64(len(s.sizes)):
-		return wrong("%d bytes are too few for the lengths of its fields", n)
+		return s.Fail("%d bytes are more than a sample can have, %d", n, format.MaxSample)
+	case n < s.sizes:
+		return s.Fail("%d bytes are too few for the lengths of its fields", n)
 	}
-	if err := s.out.Begin(key); err != nil {
+	sizes, err := s.next(s.sizes)
+	if err != nil {
 		return err
 	}
-	if err := s.out.Ahead(n); err != nil {
-		return err
+	if sum := s.measure(sizes); sum != n {
+		return s.Fail("its fields have %d bytes with their lengths, but it has %d", sum, n)
 	}
-	if err := s.read(s.sizes); err != nil {
-		return err
-	}
-	if sum := s.measure(); sum != n {
-		return wrong("its fields have %d bytes with their lengths, but it has %d", sum, n)
-	}
-	if err := s.out.Data(s.sizes); err != nil {
+	s.Ahead(n)
+	if err := s.Data(s.sizes); err != nil {
 		return err
 	}
 	for j, f := range s.Fields {
-		if err := s.field(f.Name, s.lengths[j]); err != nil {
+		if err := s.Part(f.Name, s.lengths[j]); err != nil {
 			return err
 		}
 	}
-	return s.out.End()
+	return s.End()
 }
 
 // blocks cuts what lies behind the table.
 func (s *scanner) blocks() error {
-	for i := uint64(0); s.Bytes-s.off >= s.Block; i++ {
-		if err := s.out.Begin(format.Numbered(s.Stem, i)); err != nil {
+	for i := uint64(0); s.Bytes-s.Offset() >= s.Block; i++ {
+		if err := s.Begin(format.Numbered(s.Stem, i)); err != nil {
 			return err
 		}
-		if err := s.out.Ahead(s.Block); err != nil {
+		if err := s.Part(s.Fields[0].Name, s.Block); err != nil {
 			return err
 		}
-		if err := s.field(s.Fields[0].Name, s.Block); err != nil {
-			return err
-		}
-		if err := s.out.End(); err != nil {
+		if err := s.End(); err != nil {
 			return err
 		}
 	}
-	for s.off < s.Bytes {
-		b := s.buf[:min(s.Bytes-s.off, int64(len(s.buf)))]
-		if err := s.read(b); err != nil {
-			return err
-		}
-		if err := s.out.Gap(b); err != nil {
-			return err
-		}
-	}
-	return nil
+	return s.Gap(s.Bytes - s.Offset())
 }
 
 // measure finds the lengths of the fields of a sample, and how many bytes it must have.
-func (s *scanner) measure() int64 {
-	sum, at := int64(len(s.sizes)), s.sizes
+func (s *scanner) measure(sizes []byte) int64 {
+	sum, at := s.sizes, sizes
 	for j, f := range s.Fields {
 		s.lengths[j] = f.Size
 		if f.Size == 0 {
@@ -267,23 +232,6 @@ func (s *scanner) measure() int64 {
 		sum += s.lengths[j]
 	}
 	return sum
-}
-
-func (s *scanner) field(name string, n int64) error {
-	if err := s.out.BeginPart(name); err != nil {
-		return err
-	}
-	for n > 0 {
-		b := s.buf[:min(n, int64(len(s.buf)))]
-		if err := s.read(b); err != nil {
-			return err
-		}
-		if err := s.out.Data(b); err != nil {
-			return err
-		}
-		n -= int64(len(b))
-	}
-	return s.out.EndPart()
 }
 
 // Table returns the bytes before the samples of a shard: the table of their offsets, then the header. It fails for

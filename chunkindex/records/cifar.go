@@ -131,27 +131,27 @@ func (c cifar) wrong(record []byte, n uint64) string {
 // cifar reads labels and pixels to the shard's end.
 func (s *scanner) cifar(c cifar) error {
 	for {
-		end, err := s.ended()
-		if end || err != nil {
+		labels, err := s.Peek(int64(len(c.labels)))
+		if err != nil || len(labels) == 0 {
 			return err
 		}
-		if labels, err := s.r.Peek(len(c.labels)); err == nil {
+		if len(labels) == len(c.labels) {
 			if reason := c.wrong(labels, s.n); reason != "" {
-				return s.fail("%s", reason)
+				return s.Fail("%s", reason)
 			}
 		}
 		if err := s.begin(c.size()); err != nil {
 			return err
 		}
 		for _, l := range c.labels {
-			if err := s.part(l.part, 1); err != nil {
+			if err := s.Part(l.part, 1); err != nil {
 				return err
 			}
 		}
-		if err := s.part(Part, pixels); err != nil {
+		if err := s.Part(Part, pixels); err != nil {
 			return err
 		}
-		if err := s.end(); err != nil {
+		if err := s.End(); err != nil {
 			return err
 		}
 	}

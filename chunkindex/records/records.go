@@ -170,7 +170,8 @@ func (s *survey) dataset(shards []format.Object, layout Layout, scan func(*scann
 		d.Shards = append(d.Shards, format.Shard{Object: o, Says: string(d.Framing)})
 	}
 	d.Scan = func(ctx context.Context, shard int, in io.Reader, out format.Sink) error {
-		return scan(newScanner(ctx, d.Shards[shard].Key, in, out))
+		o := d.Shards[shard].Object
+		return scan(&scanner{Cursor: format.NewCursor(ctx, o, in, out), stem: stem(o.Key)})
 	}
 	return d
 }

@@ -37,7 +37,7 @@ func Finds(t *testing.T, f format.Format, o format.Options, objects Objects, wan
 func Refuses(t *testing.T, f format.Format, o format.Options, objects Objects, want string) {
 	t.Helper()
 	got, err := Scan(t.Context(), f, o, objects)
-	if err == nil || !strings.Contains(err.Error(), want) || errors.Is(err, ErrRule) {
+	if err == nil || !strings.Contains(err.Error(), want) || errors.Is(err, format.ErrRule) {
 		t.Errorf("got %v, %v, want a refusal that says %q", got, err, want)
 	}
 }
@@ -45,7 +45,7 @@ func Refuses(t *testing.T, f format.Format, o format.Options, objects Objects, w
 // Refused checks that an error of Scan refuses the dataset: a scanner may refuse any bytes, and break a rule for none.
 func Refused(t *testing.T, err error) {
 	t.Helper()
-	if errors.Is(err, ErrRule) {
+	if errors.Is(err, format.ErrRule) {
 		t.Error(err)
 	}
 }

@@ -3,6 +3,8 @@ package scantest
 import (
 	"errors"
 	"io"
+
+	"github.com/millrace-data/millrace/chunkindex/format"
 )
 
 // ErrBroken is the fault in which a Broken reader ends.
@@ -25,26 +27,8 @@ type Nothing struct{}
 // Gap keeps nothing.
 func (Nothing) Gap([]byte) error { return nil }
 
-// Begin keeps nothing.
-func (Nothing) Begin(string) error { return nil }
-
-// Ahead keeps nothing.
-func (Nothing) Ahead(int64) error { return nil }
-
 // Data keeps nothing.
-func (Nothing) Data([]byte) error { return nil }
-
-// LineFeed keeps nothing.
-func (Nothing) LineFeed() error { return nil }
-
-// Again keeps nothing.
-func (Nothing) Again([]byte) error { return nil }
-
-// BeginPart keeps nothing.
-func (Nothing) BeginPart(string) error { return nil }
-
-// EndPart keeps nothing.
-func (Nothing) EndPart() error { return nil }
+func (Nothing) Data(*format.Sample, []byte) error { return nil }
 
 // End keeps nothing.
-func (Nothing) End() error { return nil }
+func (Nothing) End(*format.Sample) error { return nil }

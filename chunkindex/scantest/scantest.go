@@ -5,8 +5,8 @@ package scantest
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"maps"
 	"math"
@@ -55,9 +55,6 @@ func (o Objects) Open(ctx context.Context, key string, offset int64) (io.ReadClo
 	return io.NopCloser(bytes.NewReader(b[min(offset, int64(len(b))):])), err
 }
 
-// ErrRule is in the error of Scan when a scanner breaks a rule, by bytes left out, changed or out of turn.
-var ErrRule = errors.New("scanner breaks a rule")
-
 // Scan surveys a dataset and runs the scanner over each of its shards; what it found comes by the shard's key. A dataset that is
 // not of the format has no shards.
 func Scan(ctx context.Context, f format.Format, o format.Options, objects Objects) (map[string][]Sample, error) {
@@ -74,25 +71,25 @@ func Scan(ctx context.Context, f format.Format, o format.Options, objects Object
 		if err != nil {
 			return found, fmt.Errorf("shard %s: %w", shard.Key, err)
 		}
-		if s.open || s.part || s.off != int64(len(b)) {
-			return found, fmt.Errorf("shard %s: %w: it ended at %d of %d, inside a sample: %v, inside a part: %v", shard.Key, ErrRule, s.off, len(b), s.open, s.part)
+		if s.open || s.off != int64(len(b)) {
+			return found, fmt.Errorf("shard %s: %w: it ended at %d of %d, inside a sample: %v", shard.Key, format.ErrRule, s.off, len(b), s.open)
 		}
 	}
 	return found, nil
 }
 
+// sink holds what a scanner says of a shard to the shard, and notes the samples.
 type sink struct {
-	shard      []byte
-	off        int64
-	overlap    int64
-	ahead      int64 // offset that was promised to come
-	open, part bool
-	added      int64 // 1 when a line feed was added
-	samples    []Sample
+	shard   []byte
+	off     int64
+	overlap int64
+	open    bool  // a sample has begun
+	added   int64 // 1 when a line feed was added
+	samples []Sample
 }
 
 func breaks(how string, at ...any) error {
-	return fmt.Errorf("%w: %s", ErrRule, fmt.Sprintf(how, at...))
+	return fmt.Errorf("%w: %s", format.ErrRule, fmt.Sprintf(how, at...))
 }
 
 func (s *sink) take(p []byte) error {
@@ -103,8 +100,6 @@ func (s *sink) take(p []byte) error {
 	return nil
 }
 
-func (s *sink) last() *Sample { return &s.samples[len(s.samples)-1] }
-
 func (s *sink) Gap(p []byte) error {
 	if s.open {
 		return breaks("gap inside a sample at %d", s.off)
@@ -112,71 +107,41 @@ func (s *sink) Gap(p []byte) error {
 	return s.take(p)
 }
 
-func (s *sink) Begin(key string) error {
-	if s.open {
-		return breaks("sample begins inside another at %d", s.off)
-	}
-	s.open, s.ahead = true, s.off
-	s.samples = append(s.samples, Sample{Key: key, Offset: s.off})
-	return nil
-}
-
-func (s *sink) Ahead(n int64) error {
-	s.ahead = max(s.ahead, s.off+n)
-	return nil
-}
-
-func (s *sink) Data(p []byte) error {
+func (s *sink) Data(of *format.Sample, p []byte) error {
 	if !s.open {
-		return breaks("data outside a sample at %d", s.off)
+		s.open = true
+		shared := int64(of.Shared)
+		if s.off -= shared; shared < 0 || shared > s.overlap || s.off < 0 || len(s.samples) == 0 && shared > 0 {
+			return breaks("%d bytes shared at %d", shared, s.off)
+		}
+		s.samples = append(s.samples, Sample{Key: of.Key, Offset: s.off})
+	}
+	if l := s.samples[len(s.samples)-1]; l.Key != of.Key {
+		return breaks("sample %q goes on as %q", l.Key, of.Key)
 	}
 	return s.take(p)
 }
 
-func (s *sink) LineFeed() error {
-	if !s.open || s.part || s.added > 0 || s.off != int64(len(s.shard)) {
-		return breaks("line feed added at %d, out of turn", s.off)
-	}
-	s.added = 1
-	return nil
-}
-
-func (s *sink) Again(p []byte) error {
-	n := int64(len(p))
-	if !s.open || s.off != s.last().Offset || n > s.overlap || n > s.off || !bytes.Equal(p, s.shard[s.off-n:s.off]) {
-		return breaks("other bytes again than those before %d, or out of turn", s.off)
-	}
-	s.last().Offset -= n
-	return nil
-}
-
-func (s *sink) BeginPart(ext string) error {
-	if !s.open || s.part {
-		return breaks("part out of turn at %d", s.off)
-	}
-	s.part = true
-	l := s.last()
-	l.Parts = append(l.Parts, Part{Ext: ext, Offset: s.off - l.Offset})
-	return nil
-}
-
-func (s *sink) EndPart() error {
-	if !s.part {
-		return breaks("part ends at %d without a beginning", s.off)
-	}
-	s.part = false
-	l := s.last()
-	p := &l.Parts[len(l.Parts)-1]
-	p.Length = s.off - l.Offset - p.Offset
-	return nil
-}
-
-func (s *sink) End() error {
-	if !s.open || s.part || s.ahead > s.off+s.added {
-		return breaks("sample ends at %d out of turn; %d was promised", s.off, s.ahead)
+func (s *sink) End(of *format.Sample) error {
+	if !s.open || s.added > 0 || of.LineFeed && s.off != int64(len(s.shard)) {
+		return breaks("sample ends at %d out of turn", s.off)
 	}
 	s.open = false
-	l := s.last()
+	if of.LineFeed {
+		s.added = 1
+	}
+	l := &s.samples[len(s.samples)-1]
 	l.Length = s.off + s.added - l.Offset
+	at := int64(0)
+	for _, p := range of.Parts {
+		if p.Offset < at || p.Length < 0 || p.Offset+p.Length > l.Length {
+			return breaks("part %q of sample %q is out of turn, or outside the sample", p.Ext, l.Key)
+		}
+		at = p.Offset + p.Length
+		if from := l.Offset + p.Offset; crc32.Checksum(s.shard[from:from+p.Length], crc32.MakeTable(crc32.Castagnoli)) != p.CRC32C {
+			return breaks("part %q of sample %q has another checksum", p.Ext, l.Key)
+		}
+		l.Parts = append(l.Parts, Part{Ext: p.Ext, Offset: p.Offset, Length: p.Length})
+	}
 	return nil
 }

@@ -3,6 +3,7 @@ package scantest_test
 import (
 	"context"
 	"errors"
+	"hash/crc32"
 	"io"
 	"testing"
 
@@ -34,56 +35,55 @@ func gap(text string) func(format.Sink) error {
 	return func(out format.Sink) error { return out.Gap([]byte(text)) }
 }
 
-func data(text string) func(format.Sink) error {
-	return func(out format.Sink) error { return out.Data([]byte(text)) }
+func data(key, text string) func(format.Sink) error {
+	return func(out format.Sink) error { return out.Data(&format.Sample{Key: key}, []byte(text)) }
 }
 
-func again(text string) func(format.Sink) error {
-	return func(out format.Sink) error { return out.Again([]byte(text)) }
+func shares(text string, n int) func(format.Sink) error {
+	return func(out format.Sink) error { return out.Data(&format.Sample{Key: "k", Shared: n}, []byte(text)) }
 }
 
-func ahead(n int64) func(format.Sink) error {
-	return func(out format.Sink) error { return out.Ahead(n) }
+func end(parts ...format.Part) func(format.Sink) error {
+	return func(out format.Sink) error { return out.End(&format.Sample{Key: "k", Parts: parts}) }
 }
 
-func begin(out format.Sink) error     { return out.Begin("k") }
-func beginPart(out format.Sink) error { return out.BeginPart("x") }
+func lineFeed(out format.Sink) error { return out.End(&format.Sample{Key: "k", LineFeed: true}) }
+
+func part(text string, offset int64) format.Part {
+	return format.Part{Ext: "x", Offset: offset, Length: int64(len(text)), CRC32C: crc32.Checksum([]byte(text), crc32.MakeTable(crc32.Castagnoli))}
+}
 
 // Of a shard "abcd", a scanner may say what is true, and in order.
 func TestRules(t *testing.T) {
-	end, endPart := format.Sink.End, format.Sink.EndPart
 	type row = []func(format.Sink) error
 	for name, take := range map[string]row{
-		"all of it":               {gap("a"), begin, ahead(2), beginPart, data("bc"), endPart, end, begin, again("bc"), data("d"), end},
+		"all of it":               {gap("a"), data("k", "b"), data("k", "c"), end(part("b", 0), part("c", 1)), shares("bcd", 2), end()},
 		"nothing but gaps":        {gap("ab"), gap("cd")},
-		"a sample without a part": {begin, data("abcd"), end},
+		"a sample without a part": {data("k", "abcd"), end()},
+		"a line feed that lacks":  {data("k", "abcd"), lineFeed},
 	} {
 		if _, err := scantest.Scan(t.Context(), steps{take: take}, format.Options{}, scantest.Objects{"a": []byte("abcd")}); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	for name, take := range map[string]row{
-		"bytes left out":                     {gap("abc")},
-		"bytes that are not there":           {gap("abcde")},
-		"other bytes":                        {gap("abcx")},
-		"a gap inside a sample":              {begin, gap("abcd"), end},
-		"data outside a sample":              {data("abcd")},
-		"a sample inside a sample":           {begin, begin, data("abcd"), end},
-		"a sample without an end":            {begin, data("abcd")},
-		"an end without a beginning":         {end, gap("abcd")},
-		"less than was promised":             {begin, ahead(3), data("ab"), end, gap("cd")},
-		"a part outside a sample":            {beginPart, gap("abcd")},
-		"a part inside a part":               {begin, beginPart, beginPart, data("abcd"), endPart, end},
-		"a part without an end":              {begin, beginPart, data("abcd"), end},
-		"a part without a beginning":         {begin, endPart, data("abcd"), end},
-		"again outside a sample":             {begin, data("ab"), end, again("b"), gap("cd")},
-		"again before all samples":           {again(""), gap("abcd")},
-		"again after the beginning":          {begin, data("ab"), end, begin, data("c"), again("c"), data("d"), end},
-		"again, more than samples may share": {begin, data("abc"), end, begin, again("abc"), data("d"), end},
-		"again, other bytes":                 {begin, data("ab"), end, begin, again("a"), data("cd"), end},
+		"bytes left out":                  {gap("abc")},
+		"bytes that are not there":        {gap("abcde")},
+		"other bytes":                     {gap("abcx")},
+		"a gap inside a sample":           {data("k", "a"), gap("bcd"), end()},
+		"another sample inside a sample":  {data("k", "a"), data("other", "bcd"), end()},
+		"a sample without an end":         {data("k", "abcd")},
+		"an end without a beginning":      {end(), gap("abcd")},
+		"a part outside the sample":       {gap("a"), data("k", "bc"), end(part("bcd", 0)), gap("d")},
+		"a part before the one before it": {data("k", "abcd"), end(part("b", 1), part("a", 0))},
+		"a part of other bytes":           {data("k", "abcd"), end(part("b", 0))},
+		"shared before all samples":       {gap("ab"), shares("abcd", 2), end()},
+		"more than samples may share":     {data("k", "abc"), end(), shares("abcd", 3), end()},
+		"other bytes shared":              {data("k", "ab"), end(), shares("acd", 1), end()},
+		"a line feed that does not lack":  {data("k", "ab"), lineFeed, gap("cd")},
 	} {
-		if _, err := scantest.Scan(t.Context(), steps{take: take}, format.Options{}, scantest.Objects{"a": []byte("abcd")}); !errors.Is(err, scantest.ErrRule) {
-			t.Errorf("%s: got %v, want %v", name, err, scantest.ErrRule)
+		if _, err := scantest.Scan(t.Context(), steps{take: take}, format.Options{}, scantest.Objects{"a": []byte("abcd")}); !errors.Is(err, format.ErrRule) {
+			t.Errorf("%s: got %v, want %v", name, err, format.ErrRule)
 		}
 	}
 }

@@ -1,114 +1,60 @@
 package tfrecord
 
 import (
-	"bufio"
-	"context"
 	"encoding/binary"
-	"errors"
-	"fmt"
-	"hash/crc32"
-	"io"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
 )
 
 const (
-	headSize   = 12 // length and its checksum
-	footSize   = 4  // checksum of the data
-	bufferSize = 256 << 10
+	headSize = 12 // length and its checksum
+	footSize = 4  // checksum of the data
 )
 
-// scanner reads one TFRecord file.
-type scanner struct {
-	ctx   context.Context
-	r     *bufio.Reader
-	out   format.Sink
-	table *crc32.Table
-	buf   []byte
-	off   int64  // of the next byte
-	n     uint64 // records read
-}
-
-func scan(ctx context.Context, stem string, in io.Reader, out format.Sink) error {
-	s := &scanner{ctx: ctx, r: bufio.NewReaderSize(in, bufferSize), out: out, table: castagnoli(), buf: make([]byte, bufferSize)}
-	for {
-		head, err := s.r.Peek(headSize)
-		switch {
-		case errors.Is(err, io.EOF) && len(head) == 0:
-			return nil
-		case errors.Is(err, io.EOF):
-			return s.fail("record %d is cut: %d bytes of a length", s.n, len(head))
-		case err != nil:
+// scan finds the records of one TFRecord file.
+func scan(stem string, c *format.Cursor) error {
+	for n := uint64(0); ; n++ {
+		head, err := c.Peek(headSize)
+		if err != nil || len(head) == 0 {
 			return err
 		}
-		if err := s.record(format.Numbered(stem, s.n), head); err != nil {
+		if len(head) < headSize {
+			return c.Fail("record %d is cut: %d bytes of a length", n, len(head))
+		}
+		if err := record(c, stem, n, head); err != nil {
 			return err
 		}
-		s.n++
 	}
 }
 
-func (s *scanner) fail(reason string, args ...any) error {
-	return &format.Error{Offset: s.off, Reason: fmt.Sprintf(reason, args...)}
-}
-
-func (s *scanner) record(key string, head []byte) error {
-	n, err := length(head)
+// record hands on record n, which begins with head.
+func record(c *format.Cursor, stem string, n uint64, head []byte) error {
+	size, err := length(head)
 	if err != nil {
-		return s.fail("record %d: %v", s.n, err)
+		return c.Fail("record %d: %v", n, err)
 	}
-	if n > format.MaxSample-headSize-footSize {
-		return s.fail("record %d: %d bytes are more than a sample can have, %d", s.n, n, format.MaxSample)
+	if size > format.MaxSample-headSize-footSize {
+		return c.Fail("record %d: %d bytes are more than a sample can have, %d", n, size, format.MaxSample)
 	}
-	if err := s.out.Begin(key); err != nil {
+	if err := c.Begin(format.Numbered(stem, n)); err != nil {
 		return err
 	}
-	if err := s.out.Ahead(headSize + int64(n) + footSize); err != nil {
+	c.Ahead(headSize + int64(size) + footSize)
+	if err := c.Data(headSize); err != nil {
 		return err
 	}
-	if _, err := s.copy(headSize); err != nil {
+	if err := c.Part(Part, int64(size)); err != nil {
 		return err
 	}
-	if err := s.out.BeginPart(Part); err != nil {
-		return err
-	}
-	crc, err := s.copy(int64(n))
+	foot, err := c.Peek(footSize)
 	if err != nil {
 		return err
 	}
-	if err := s.out.EndPart(); err != nil {
+	if len(foot) == footSize && binary.LittleEndian.Uint32(foot) != masked(c.LastPart().CRC32C) {
+		return c.Fail("record %d: checksum of the data is wrong", n)
+	}
+	if err := c.Data(footSize); err != nil {
 		return err
 	}
-	foot, err := s.r.Peek(footSize)
-	if err == nil && binary.LittleEndian.Uint32(foot) != masked(crc) {
-		return s.fail("record %d: checksum of the data is wrong", s.n)
-	}
-	if _, err := s.copy(footSize); err != nil {
-		return err
-	}
-	return s.out.End()
-}
-
-// copy hands on the next n bytes, and returns their checksum.
-func (s *scanner) copy(n int64) (crc uint32, err error) {
-	for n > 0 {
-		if err := s.ctx.Err(); err != nil {
-			return 0, err
-		}
-		b := s.buf[:min(n, int64(len(s.buf)))]
-		got, err := io.ReadFull(s.r, b)
-		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return 0, s.fail("record %d is cut: %d bytes are missing", s.n, n-int64(got))
-		}
-		if err != nil {
-			return 0, err
-		}
-		crc = crc32.Update(crc, s.table, b)
-		if err := s.out.Data(b); err != nil {
-			return 0, err
-		}
-		s.off += int64(got)
-		n -= int64(got)
-	}
-	return crc, nil
+	return c.End()
 }

@@ -83,7 +83,7 @@ func (TFRecord) Survey(ctx context.Context, l format.Listing, o format.Options) 
 		d.Shards = append(d.Shards, format.Shard{Object: object})
 	}
 	d.Scan = func(ctx context.Context, shard int, in io.Reader, out format.Sink) error {
-		return scan(ctx, stem(d.Shards[shard].Key), in, out)
+		return scan(stem(d.Shards[shard].Key), format.NewCursor(ctx, d.Shards[shard].Object, in, out))
 	}
 	return d, nil
 }
@@ -123,7 +123,7 @@ func begins(ctx context.Context, l format.Listing, shards []format.Object) error
 // begin refuses objects that are not empty and do not begin with a record.
 func begin(ctx context.Context, l format.Listing, shards []format.Object) error {
 	return format.EachHead(ctx, l, filled(shards), func(o format.Object, head []byte) (bool, error) {
-		if !record(head) {
+		if !begun(head) {
 			return false, fmt.Errorf("object %s does not begin with a TFRecord%s: make it again if it is damaged, or leave it out with --match", o.Key, compressed(head))
 		}
 		return true, nil
@@ -138,7 +138,7 @@ func byContent(ctx context.Context, l format.Listing, maybe []format.Object) ([]
 	some := filled(maybe)
 	is := false
 	err := format.EachHead(ctx, l, some[:min(len(some), looks)], func(_ format.Object, head []byte) (bool, error) {
-		is = is || record(head)
+		is = is || begun(head)
 		return !is, nil
 	})
 	if err != nil || !is {
@@ -152,7 +152,8 @@ func filled(objects []format.Object) []format.Object {
 	return slices.DeleteFunc(slices.Clone(objects), func(o format.Object) bool { return o.Size == 0 })
 }
 
-func record(head []byte) bool {
+// begun says whether a file begins with a record.
+func begun(head []byte) bool {
 	if len(head) < headSize {
 		return false
 	}

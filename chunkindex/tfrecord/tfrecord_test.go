@@ -151,7 +151,7 @@ func TestRefusals(t *testing.T) {
 		{false, scantest.Objects{"a-00000": damaged(file("one")), "a-00001": file("two")}, "object a-00000 does not begin with a TFRecord"},
 		{false, scantest.Objects{"a.tfrecord": append(file("x"), head(1<<30)...)}, "shard a.tfrecord: at offset 17: record 1: 1073741824 bytes are more than a sample can have"},
 		{false, scantest.Objects{"a.tfrecord": append(file("x"), head(math.MaxUint64)...)}, "record 1: 18446744073709551615 bytes"},
-		{false, scantest.Objects{"a.tfrecord": append(file("x"), head(1<<29)...)}, "record 1 is cut: 536870912 bytes are missing"},
+		{false, scantest.Objects{"a.tfrecord": append(file("x"), head(1<<29)...)}, "shard is truncated: 536870912 bytes are missing"},
 	} {
 		scantest.Refuses(t, tfrecord.TFRecord{}, format.Options{Named: c.named}, c.objects, c.want)
 	}

@@ -117,7 +117,7 @@ func (s *survey) dataset(files []file) (*format.Dataset, error) {
 		d.Shards = append(d.Shards, format.Shard{Object: f.Object, Says: fmt.Sprintf("%s %d %d", d.Framing, f.start, f.count)})
 	}
 	d.Scan = func(ctx context.Context, shard int, in io.Reader, out format.Sink) error {
-		return newScanner(ctx, files[shard], layout.Size(), in, out).run()
+		return files[shard].scan(format.NewCursor(ctx, files[shard].Object, in, out), layout.Size())
 	}
 	d.LeftOut = func(shard int, windows uint64) int64 { return files[shard].leftOut(windows, s.o.SequenceLength) }
 	return d, nil

@@ -41,7 +41,7 @@ func (Tar) Survey(ctx context.Context, l format.Listing, o format.Options) (*for
 		hidden, says = nil, "hidden members are taken" // a scan that left them out is another one
 	}
 	d.Scan = func(ctx context.Context, shard int, in io.Reader, out format.Sink) error {
-		return scan(ctx, in, out, buffer(d.Shards[shard].Object), hidden)
+		return scan(format.NewCursor(ctx, d.Shards[shard].Object, in, out), hidden)
 	}
 	var others []format.Object
 	for _, object := range format.Data(l.Objects()) {

@@ -1,11 +1,8 @@
 package webdataset
 
 import (
-	"bufio"
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -16,80 +13,71 @@ import (
 const (
 	maxExtended = 1 << 20 // bytes of one extended header
 	maxHeld     = 1 << 20 // bytes of hidden members that are held until the next member tells whose they are
-	bufferSize  = 256 << 10
 )
 
 // Scan finds the samples of one tar shard.
-func Scan(ctx context.Context, shard io.Reader, out format.Sink) error {
-	return scan(ctx, shard, out, bufferSize, new(atomic.Int64))
-}
+func Scan(c *format.Cursor) error { return scan(c, new(atomic.Int64)) }
 
-// scan finds the samples of a shard through buffers of so many bytes, a block at least. It counts the hidden members that it
-// leaves out; without a counter they are members like any others.
-func scan(ctx context.Context, shard io.Reader, out format.Sink, buffer int, hidden *atomic.Int64) error {
-	s := &scanner{ctx: ctx, r: bufio.NewReaderSize(shard, buffer), out: out, buf: make([]byte, buffer), hidden: hidden}
+// scan finds the samples of a shard. It counts the hidden members that it leaves out; without a counter they are members like any others.
+func scan(c *format.Cursor, hidden *atomic.Int64) error {
+	s := &scanner{Cursor: c, hidden: hidden}
 	return s.run()
 }
 
-// buffer is how long buffers for a shard need to be: there may be hundreds of thousands of tiny ones.
-func buffer(o format.Object) int {
-	if o.Key != format.Plain(o.Key) { // compressed: its bytes are more than its size
-		return bufferSize
-	}
-	return int(max(blockSize, min(o.Size, bufferSize)))
-}
-
+// scanner reads one shard. The bytes of a member's headers, and of hidden members before it, stay in front of the cursor until it is known
+// whose they are.
 type scanner struct {
-	ctx context.Context
-	r   *bufio.Reader
-	out format.Sink
-	buf []byte
-	off int64 // of the next byte
+	*format.Cursor
 
 	open bool // a sample has begun
 	key  string
 	exts map[string]string // extensions in the open sample, by their lower case
 
 	hidden *atomic.Int64 // counts hidden members; nil: they are members like any others
-	held   []byte        // hidden members after the open sample, which belong to it if its next member follows
+	held   int64         // bytes of hidden members after the open sample, which belong to it if its next member follows
 
-	head  []byte // the headers of the member being read, extension headers included
-	start int64  // offset of head
-	long  string // name from a GNU header, empty: none
-	path  string // name from a PAX header
-	size  int64  // from a PAX header, -1: none
-	pax   bool   // a PAX header was read for this member
-	link  bool   // a GNU long link name was
+	head int64  // bytes of the headers of the member being read, extension headers included; they follow those held
+	long string // name from a GNU header, empty: none
+	path string // name from a PAX header
+	size int64  // from a PAX header, -1: none
+	pax  bool   // a PAX header was read for this member
+	link bool   // a GNU long link name was
 }
 
 func (s *scanner) fail(name, reason string) error {
-	return &format.Error{Offset: s.start, Name: name, Reason: reason}
+	return &format.Error{Offset: s.Offset() + s.held, Name: name, Reason: reason}
+}
+
+// at says what is wrong so many bytes into the headers of the member being read.
+func (s *scanner) at(head int64, reason string) error {
+	return &format.Error{Offset: s.Offset() + s.held + head, Reason: reason}
 }
 
 func (s *scanner) run() error {
 	s.reset()
 	for {
-		if err := s.ctx.Err(); err != nil {
-			return err
-		}
-		block, err := s.block()
+		block, err := s.next(blockSize)
 		switch {
-		case err == io.EOF && len(s.head) == 0: //nolint:errorlint // a reader ends with io.EOF itself; a wrapped one is a fault
-			return s.finish() // no end-of-archive blocks, but a clean boundary
-		case err == io.EOF: //nolint:errorlint // a reader ends with io.EOF itself; a wrapped one is a fault
-			return s.fail("", "archive ends after an extension header")
 		case err != nil:
 			return err
+		case len(block) == 0 && s.head == 0:
+			return s.finish() // no end-of-archive blocks, but a clean boundary
+		case s.head > 0 && (len(block) == 0 || zero(block)):
+			return s.fail("", "archive ends after an extension header")
+		case len(block) < blockSize:
+			return s.at(s.head, fmt.Sprintf("archive is truncated: %d bytes of a header", len(block)))
 		case zero(block):
-			if len(s.head) > 0 {
-				return s.fail("", "archive ends after an extension header")
-			}
 			if err := s.finish(); err != nil {
 				return err
 			}
-			return s.trailer(block)
+			return s.trailer()
 		}
-		if err := s.member(block); err != nil {
+		h, err := parseHeader(block)
+		if err != nil {
+			return s.at(s.head, err.Error())
+		}
+		s.head += blockSize
+		if err := s.member(h); err != nil {
 			return err
 		}
 	}
@@ -97,22 +85,14 @@ func (s *scanner) run() error {
 
 // reset forgets the headers of the last member.
 func (s *scanner) reset() {
-	s.head, s.start = s.head[:0], s.off
-	s.long, s.path, s.size, s.pax, s.link = "", "", -1, false, false
+	s.head, s.long, s.path, s.size, s.pax, s.link = 0, "", "", -1, false, false
 }
 
-// block reads one header block. io.EOF means that the archive ended before it.
-func (s *scanner) block() ([]byte, error) {
-	b := s.buf[:blockSize]
-	n, err := io.ReadFull(s.r, b)
-	if err == io.ErrUnexpectedEOF {
-		return nil, &format.Error{Offset: s.off, Reason: fmt.Sprintf("archive is truncated: %d bytes of a header", n)}
-	}
-	if err != nil {
-		return nil, err
-	}
-	s.off += blockSize
-	return b, nil
+// next returns the n bytes after the headers read so far, fewer where the archive ends.
+func (s *scanner) next(n int64) ([]byte, error) {
+	before := s.held + s.head
+	b, err := s.Peek(before + n)
+	return b[min(before, int64(len(b))):], err
 }
 
 func zero(b []byte) bool {
@@ -126,25 +106,16 @@ func zero(b []byte) bool {
 
 // trailer reads from the first zero block to the end of the shard, which must all be zeros: what
 // other readers would pass over silently is refused.
-func (s *scanner) trailer(first []byte) error {
-	if err := s.out.Gap(first); err != nil {
-		return err
-	}
+func (s *scanner) trailer() error {
 	for {
-		n, err := s.r.Read(s.buf)
-		if n > 0 {
-			if !zero(s.buf[:n]) {
-				return &format.Error{Offset: s.off, Reason: "data follows a zero block, the end of the archive"}
-			}
-			if err := s.out.Gap(s.buf[:n]); err != nil {
-				return err
-			}
-			s.off += int64(n)
+		b, err := s.Peek(blockSize)
+		if err != nil || len(b) == 0 {
+			return err
 		}
-		if err == io.EOF {
-			return nil
+		if !zero(b) {
+			return s.fail("", "data follows a zero block, the end of the archive")
 		}
-		if err != nil {
+		if err := s.Gap(int64(len(b))); err != nil {
 			return err
 		}
 	}
@@ -156,20 +127,15 @@ func (s *scanner) finish() error {
 		return nil
 	}
 	s.open = false
-	if err := s.out.End(); err != nil || len(s.held) == 0 {
+	if err := s.End(); err != nil {
 		return err
 	}
 	held := s.held
-	s.held = s.held[:0]
-	return s.out.Gap(held)
+	s.held = 0
+	return s.Gap(held)
 }
 
-func (s *scanner) member(block []byte) error {
-	h, err := parseHeader(block)
-	if err != nil {
-		return &format.Error{Offset: s.off - blockSize, Reason: err.Error()}
-	}
-	s.head = append(s.head, block...)
+func (s *scanner) member(h header) error {
 	switch h.kind {
 	case 'x', 'L', 'K', 'g':
 		return s.extension(h)
@@ -217,7 +183,7 @@ func (s *scanner) gap() error {
 	if err := s.finish(); err != nil {
 		return err
 	}
-	if err := s.out.Gap(s.head); err != nil {
+	if err := s.Gap(s.head); err != nil {
 		return err
 	}
 	s.reset()
@@ -229,17 +195,15 @@ func (s *scanner) extension(h header) error {
 	if h.size > maxExtended {
 		return s.fail(h.name, fmt.Sprintf("extension header of %d bytes is longer than %d", h.size, maxExtended))
 	}
-	at := len(s.head)
-	s.head = append(s.head, make([]byte, padded(h.size))...)
-	n, err := io.ReadFull(s.r, s.head[at:])
-	s.off += int64(n)
-	if err == io.EOF || err == io.ErrUnexpectedEOF {
-		return s.fail(h.name, "archive is truncated in an extension header")
-	}
+	payload, err := s.next(padded(h.size))
 	if err != nil {
 		return err
 	}
-	payload := s.head[at : at+int(h.size)]
+	if int64(len(payload)) < padded(h.size) {
+		return s.fail(h.name, "archive is truncated in an extension header")
+	}
+	s.head += padded(h.size)
+	payload = payload[:h.size]
 	switch h.kind {
 	case 'L':
 		if s.long != "" {
@@ -346,37 +310,25 @@ func (s *scanner) regular(h header) error {
 		if err := s.finish(); err != nil {
 			return err
 		}
-		if err := s.out.Begin(key); err != nil {
+		if err := s.Begin(key); err != nil {
 			return err
 		}
 		s.open, s.key = true, key
 		s.exts = map[string]string{}
 	}
+	ext = strings.Clone(ext) // not the whole name with it, of which there can be a million
 	if err := s.extend(h.name, ext); err != nil {
 		return err
 	}
-	if len(s.held) > 0 { // hidden members between two members of this sample
-		if err := s.out.Data(s.held); err != nil {
-			return err
-		}
-		s.held = s.held[:0]
-	}
-	if err := s.out.Ahead(int64(len(s.head)) + padded(h.size)); err != nil {
+	s.Ahead(s.held + s.head + padded(h.size))
+	if err := s.Data(s.held + s.head); err != nil { // with hidden members between two members of this sample
 		return err
 	}
-	if err := s.out.Data(s.head); err != nil {
+	s.held = 0
+	if err := s.Part(ext, h.size); err != nil {
 		return err
 	}
-	if err := s.out.BeginPart(ext); err != nil {
-		return err
-	}
-	if err := s.copy(h.name, h.size, s.out.Data); err != nil {
-		return err
-	}
-	if err := s.out.EndPart(); err != nil {
-		return err
-	}
-	if err := s.copy(h.name, padded(h.size)-h.size, s.out.Data); err != nil {
+	if err := s.Data(padded(h.size) - h.size); err != nil {
 		return err
 	}
 	s.reset()
@@ -386,26 +338,21 @@ func (s *scanner) regular(h header) error {
 // leaveOut passes over a hidden member. It does not end the open sample, unless it is too long to be held until the next member
 // tells whether the sample goes on.
 func (s *scanner) leaveOut(h header) error {
-	if int64(len(s.held)+len(s.head))+padded(h.size) > maxHeld {
+	s.hidden.Add(1)
+	n := s.head + padded(h.size)
+	if s.held+n > maxHeld {
 		if err := s.finish(); err != nil {
 			return err
 		}
 	}
-	take := s.out.Gap
-	if s.open {
-		take = func(p []byte) error {
-			s.held = append(s.held, p...)
-			return nil
-		}
-	}
-	if err := take(s.head); err != nil {
-		return err
-	}
-	if err := s.copy(h.name, padded(h.size), take); err != nil {
-		return err
-	}
-	s.hidden.Add(1)
 	s.reset()
+	if !s.open {
+		return s.Gap(n)
+	}
+	if _, err := s.Peek(s.held + n); err != nil {
+		return err
+	}
+	s.held += n
 	return nil
 }
 
@@ -421,7 +368,7 @@ func (s *scanner) extend(name, ext string) error {
 	case lower == "__key__", lower == "__url__", lower == "__local_path__", lower == "__bad__":
 		return s.fail(name, "extension is one that WebDataset's reader keeps for itself")
 	}
-	s.exts[strings.Clone(lower)] = strings.Clone(ext) // not the whole name with it, of which there can be a million
+	s.exts[lower] = ext
 	return nil
 }
 
@@ -433,29 +380,6 @@ func meta(name string) bool {
 		return false
 	}
 	return strings.HasSuffix(first, "__") && (len(first) >= 4 || !nested && len(first) >= 2)
-}
-
-// copy hands n bytes of content or padding to take.
-func (s *scanner) copy(name string, n int64, take func([]byte) error) error {
-	for n > 0 {
-		if err := s.ctx.Err(); err != nil {
-			return err
-		}
-		b := s.buf[:min(n, int64(len(s.buf)))]
-		got, err := io.ReadFull(s.r, b)
-		s.off += int64(got)
-		n -= int64(got)
-		if err == io.EOF || err == io.ErrUnexpectedEOF {
-			return s.fail(name, fmt.Sprintf("archive is truncated at offset %d, %d bytes before the member's end", s.off, n))
-		}
-		if err != nil {
-			return err
-		}
-		if err := take(b); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func padded(n int64) int64 { return (n + blockSize - 1) &^ (blockSize - 1) }

@@ -218,8 +218,14 @@ type heapSink struct {
 	before, after uint64
 }
 
-func (h *heapSink) Begin(string) error { h.before = inUse(); return nil }
-func (h *heapSink) End() error         { h.after = inUse(); return nil }
+func (h *heapSink) Data(s *format.Sample, _ []byte) error {
+	if h.before == 0 {
+		h.before = inUse()
+	}
+	return nil
+}
+
+func (h *heapSink) End(*format.Sample) error { h.after = inUse(); return nil }
 
 func inUse() uint64 {
 	runtime.GC()
@@ -236,7 +242,7 @@ func TestManyMembersOfALongName(t *testing.T) {
 	}
 	b := archive(t, members...)
 	var h heapSink
-	if err := webdataset.Scan(context.Background(), bytes.NewReader(b), &h); err != nil {
+	if err := webdataset.Scan(format.NewCursor(t.Context(), format.Object{}, bytes.NewReader(b), &h)); err != nil {
 		t.Fatal(err)
 	}
 	if got := int64(h.after) - int64(h.before); got > 2<<20 {

@@ -1,0 +1,255 @@
+package format
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+)
+
+const (
+	bufferSize  = 256 << 10
+	leastBuffer = HeadSize // there may be hundreds of thousands of tiny shards
+	emptyReads  = 100      // in a row, after which a reader is broken
+)
+
+// ErrRule is in the error of a scanner that uses its Cursor or its Sink out of turn: its code is wrong, not the shard.
+var ErrRule = errors.New("scanner breaks a rule")
+
+// Cursor reads the decoded bytes of one shard in sequence, and hands each byte to a Sink: as a gap, or as data of a sample. It does what
+// all scanners share: buffers, the shard's unexpected end, the context, offsets, parts and their checksums.
+//
+// A sample is Begin, then Data and Part in any number, then End. What lies between samples is a Gap. A scanner that has to see bytes
+// before it knows what they are peeks at them.
+type Cursor struct {
+	ctx    context.Context
+	in     io.Reader
+	out    Sink
+	table  *crc32.Table
+	buf    []byte // bytes before next are handed on, those up to end are not
+	next   int
+	end    int
+	kept   int   // bytes before next that stay, for Back
+	back   int64 // how far Back may go: the length of the sample that has just ended
+	fault  error // what the reader ended with
+	offset int64 // of the next byte
+
+	open     bool // a sample has begun
+	sample   Sample
+	start    int64 // of the sample
+	promised int64 // offset up to which the sample reaches at least
+	written  int   // bytes of the sample's parts in an index
+}
+
+// NewCursor returns a cursor at the first byte of a shard, whose decoded bytes in gives.
+func NewCursor(ctx context.Context, shard Object, in io.Reader, out Sink) *Cursor {
+	size := int64(bufferSize)
+	if shard.Key == Plain(shard.Key) { // one that is compressed has more bytes than its size
+		size = max(leastBuffer, min(size, shard.Size))
+	}
+	return &Cursor{ctx: ctx, in: in, out: out, table: crc32.MakeTable(crc32.Castagnoli), buf: make([]byte, size)}
+}
+
+// Offset returns the place of the next byte in the shard's decoded bytes.
+func (c *Cursor) Offset() int64 { return c.offset }
+
+// Fail returns an error that says what is wrong at the next byte.
+func (c *Cursor) Fail(reason string, args ...any) error {
+	return &Error{Offset: c.offset, Name: c.sample.Key, Reason: fmt.Sprintf(reason, args...)}
+}
+
+// Peek returns the next n bytes and leaves them where they are. There are fewer only where the shard ends. They are valid until the next
+// call of a method. A number that the shard made up takes no memory: the buffer grows as bytes come.
+func (c *Cursor) Peek(n int64) ([]byte, error) {
+	for int64(c.end-c.next) < n {
+		if err := c.fill(n); err == io.EOF { //nolint:errorlint // a reader ends with io.EOF itself; a wrapped one is a fault
+			n = int64(c.end - c.next)
+		} else if err != nil {
+			return nil, err
+		}
+	}
+	return c.buf[c.next : c.next+int(n)], nil
+}
+
+// Ended says whether the shard has no more bytes.
+func (c *Cursor) Ended() (bool, error) {
+	b, err := c.Peek(1)
+	return err == nil && len(b) == 0, err
+}
+
+// Line returns the next bytes up to a line feed, with it, as Peek returns bytes. The last line of a shard may lack a line feed; after it,
+// lines are empty. Of a line that is longer than most, more than most bytes come.
+func (c *Cursor) Line(most int) ([]byte, error) {
+	for seen := 0; ; {
+		held := c.buf[c.next:c.end]
+		if i := bytes.IndexByte(held[seen:], '\n'); i >= 0 {
+			return held[:seen+i+1], nil
+		}
+		if seen = len(held); seen > most {
+			return held, nil
+		}
+		more, err := c.Peek(int64(seen) + 1)
+		if err != nil || len(more) == seen {
+			return more, err
+		}
+	}
+}
+
+// fill reads on, into a buffer that grows until it can hold n bytes. The error is that of the reader.
+func (c *Cursor) fill(n int64) error {
+	if c.fault != nil {
+		return c.fault
+	}
+	if err := c.ctx.Err(); err != nil {
+		return err
+	}
+	base := max(0, c.next-c.kept)
+	switch room := int64(len(c.buf) - c.next); {
+	case base > 0 && (c.next == c.end || room < n):
+		copy(c.buf, c.buf[base:c.end])
+		c.next, c.end = c.next-base, c.end-base
+	case base == 0 && c.end == len(c.buf):
+		c.buf = append(c.buf, make([]byte, len(c.buf))...)
+	}
+	for range emptyReads {
+		got, err := c.in.Read(c.buf[c.end:])
+		c.end += got
+		c.fault = err
+		if got > 0 {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	c.fault = io.ErrNoProgress
+	return c.fault
+}
+
+// each hands on the next n bytes in pieces of at most a buffer.
+func (c *Cursor) each(n int64, take func(p []byte) error) error {
+	for n > 0 {
+		if c.next == c.end {
+			if err := c.fill(1); err == io.EOF { //nolint:errorlint // a reader ends with io.EOF itself; a wrapped one is a fault
+				return c.Fail("shard is truncated: %d bytes are missing", n)
+			} else if err != nil {
+				return err
+			}
+		}
+		p := c.buf[c.next:c.end]
+		p = p[:min(n, int64(len(p)))]
+		c.next += len(p)
+		c.offset += int64(len(p))
+		n -= int64(len(p))
+		if err := take(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Gap hands on the next n bytes, which lie between samples.
+func (c *Cursor) Gap(n int64) error {
+	if c.open || n < 0 || c.sample.Shared > 0 {
+		return c.breaks("gap of %d bytes inside a sample", n)
+	}
+	c.back = 0
+	return c.each(n, c.out.Gap)
+}
+
+// Keep has the cursor keep the last n bytes of each sample, so that Back can go back to them.
+func (c *Cursor) Keep(n int) { c.kept = n }
+
+// Back makes the last n bytes of the sample that has just ended the first ones of the next sample, which must begin before anything else
+// is handed on. Dataset.Overlap says how many there may be.
+func (c *Cursor) Back(n int) error {
+	if c.open || n < 0 || n > min(c.next, c.kept) || int64(n) > c.back {
+		return c.breaks("%d bytes back", n)
+	}
+	c.next -= n
+	c.offset -= int64(n)
+	c.sample.Shared, c.back = n, 0
+	return nil
+}
+
+// Begin begins a sample at the next byte.
+func (c *Cursor) Begin(key string) error {
+	if c.open {
+		return c.breaks("sample %.100q begins inside another", key)
+	}
+	c.open, c.start, c.promised, c.written = true, c.offset, c.offset, 0
+	c.sample = Sample{Key: key, Shared: c.sample.Shared, Parts: c.sample.Parts[:0]}
+	if len(key) > MaxKey {
+		return c.Fail("key is too long")
+	}
+	return nil
+}
+
+// Ahead says that at least n more bytes of this sample follow, so that a sample that is too long is refused before it is read.
+func (c *Cursor) Ahead(n int64) { c.promised = max(c.promised, c.offset+n) }
+
+// Data hands on the next n bytes as data of the sample.
+func (c *Cursor) Data(n int64) error {
+	return c.data(n, func([]byte) {})
+}
+
+// Part hands on the next n bytes as data of the sample, and as the part of it that has this extension. ext is kept until the sample
+// ends: a piece of a longer string should be a copy.
+func (c *Cursor) Part(ext string, n int64) error {
+	if len(ext) > MaxKey {
+		return c.Fail("a part's extension is too long")
+	}
+	if len(c.sample.Parts) >= MaxParts || c.written >= MaxPartBytes {
+		return c.Fail("sample has too many parts")
+	}
+	part := Part{Ext: ext, Offset: c.offset - c.start, Length: n}
+	err := c.data(n, func(p []byte) { part.CRC32C = crc32.Update(part.CRC32C, c.table, p) })
+	c.sample.Parts = append(c.sample.Parts, part)
+	c.written += part.written()
+	return err
+}
+
+func (c *Cursor) data(n int64, see func(p []byte)) error {
+	if !c.open || n < 0 {
+		return c.breaks("%d bytes of data outside a sample", n)
+	}
+	c.Ahead(n)
+	return c.each(n, func(p []byte) error {
+		see(p)
+		c.sample.Ahead = c.promised - c.offset
+		return c.out.Data(&c.sample, p)
+	})
+}
+
+// LineFeed ends the sample, the last one of a shard that has no further byte, with a line feed that the shard lacks.
+func (c *Cursor) LineFeed() { c.sample.LineFeed = true }
+
+// End ends the sample.
+func (c *Cursor) End() error {
+	if !c.open || c.promised > c.offset {
+		return c.breaks("sample ends, and %d more bytes were promised", c.promised-c.offset)
+	}
+	err := c.out.End(&c.sample)
+	c.open, c.back, c.sample.Key, c.sample.Shared = false, c.offset-c.start, "", 0
+	return err
+}
+
+func (c *Cursor) breaks(how string, args ...any) error {
+	return fmt.Errorf("%w at offset %d: %s", ErrRule, c.offset, fmt.Sprintf(how, args...))
+}
+
+// LastPart returns the part that was handed on last.
+func (c *Cursor) LastPart() Part { return c.sample.Parts[len(c.sample.Parts)-1] }
+
+// written returns how many bytes a part takes in an index.
+func (p Part) written() int {
+	var b [binary.MaxVarintLen64]byte
+	n := 4 + len(p.Ext)
+	for _, v := range []int64{int64(len(p.Ext)), p.Offset, p.Length} {
+		n += binary.PutUvarint(b[:], uint64(v))
+	}
+	return n
+}
