@@ -127,6 +127,9 @@ func (x *Index) Framing() format.Framing { return x.framing }
 // Constants are those of the dataset that its framing was made of; nil: the format has none.
 func (x *Index) Constants() json.RawMessage { return x.meta.Framing }
 
+// Fields says what the parts of samples hold; nil where the format does not know it.
+func (x *Index) Fields() []format.Field { return format.FieldsOf(x.framing) }
+
 // Native names the form of a batch that needs no other name: the dataset's format, or "tar" for one without a framing of its own.
 func (x *Index) Native() string {
 	if x.framing == nil {

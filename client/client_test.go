@@ -3,6 +3,7 @@ package client_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/millrace-data/millrace/client"
 	"github.com/millrace-data/millrace/internal/bubble"
@@ -377,6 +380,23 @@ func TestManifestLaysSamplesOverTheBody(t *testing.T) {
 		if got, want := b.Describe(i).Key, fmt.Sprintf("k%d", 2+i); got != want {
 			t.Errorf("key %d: got %s, want %s", i, got, want)
 		}
+	}
+}
+
+func TestDescribeTellsFields(t *testing.T) {
+	told := `[{"name":"label","encoding":"raw","type":"int64","nullable":true,"classes":["cat","dog"]},{"name":"x","encoding":"raw","type":"float","shape":[3,4]}]`
+	f := &fake{generation: "g", fields: json.RawMessage(told)}
+	c := newClient(t, client.Config{Gateways: []string{serve(t, f)}})
+	d, err := c.Describe(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []client.Field{
+		{Name: "label", Encoding: "raw", Type: "int64", Nullable: true, Classes: []string{"cat", "dog"}},
+		{Name: "x", Encoding: "raw", Type: "float", Shape: []uint64{3, 4}},
+	}
+	if diff := cmp.Diff(want, d.Fields); diff != "" {
+		t.Error(diff)
 	}
 }
 

@@ -19,6 +19,17 @@ type Dataset struct {
 	Bytes      uint64   `json:"bytes"`
 	Plan       Defaults `json:"default_plan"`
 	Follows    bool     `json:"follows,omitempty"` // the gateways move to new generations by themselves
+	Fields     []Field  `json:"fields,omitempty"`  // what the parts of samples hold; empty: it is not known
+}
+
+// Field says what a part of a sample holds. The words of its encodings and types are explained in docs/api.md.
+type Field struct {
+	Name     string   `json:"name"`               // of the part; "" where the sample itself is the value
+	Encoding string   `json:"encoding"`           // how the bytes are written: "raw" is the little-endian value of Type
+	Type     string   `json:"type,omitempty"`     // of the value, in Arrow's words; with a shape, of an element; "": not known
+	Shape    []uint64 `json:"shape,omitempty"`    // of an array, whose elements are in C order
+	Nullable bool     `json:"nullable,omitempty"` // samples may lack the part
+	Classes  []string `json:"classes,omitempty"`  // names of an integer's values, from 0
 }
 
 // Defaults are the plan parameters of an address that names none.

@@ -17,6 +17,7 @@ type fake struct {
 	batches    uint64
 	generation string
 	follows    bool
+	fields     json.RawMessage // null: nothing is known of them
 
 	mu       sync.Mutex
 	requests []string                                                 // path and query of each
@@ -93,7 +94,7 @@ func (f *fake) answer(w http.ResponseWriter, r *http.Request, change func(h http
 }
 
 func (f *fake) describe(w http.ResponseWriter, all bool) {
-	d := map[string]any{"name": "photos", "generation": f.generation, "follows": f.follows}
+	d := map[string]any{"name": "photos", "generation": f.generation, "follows": f.follows, "fields": f.fields}
 	if all {
 		d = map[string]any{"datasets": []any{d}}
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/gateway/auth"
 	"github.com/millrace-data/millrace/gateway/plans"
 )
@@ -25,6 +26,7 @@ type datasetInfo struct {
 	ContentType string              `json:"content_type"`
 	Forms       []formInfo          `json:"forms"`
 	Constants   json.RawMessage     `json:"constants,omitempty"`
+	Fields      []format.Field      `json:"fields,omitempty"` // what the parts hold, of formats that know it
 	Samples     uint64              `json:"samples"`
 	Chunks      int                 `json:"chunks"`
 	Shards      int                 `json:"shards"`
@@ -63,7 +65,7 @@ func (g *Gateway) info(d *dataset) datasetInfo {
 	}
 	return datasetInfo{
 		Name: d.Name(), Default: d == g.standard(), Generation: x.Generation(), Format: x.Format(),
-		ContentType: d.Address.Forms[0].ContentType, Forms: forms, Constants: x.Constants(), Samples: x.Samples(), Chunks: x.Chunks(), Shards: x.Shards(),
+		ContentType: d.Address.Forms[0].ContentType, Forms: forms, Constants: x.Constants(), Fields: x.Fields(), Samples: x.Samples(), Chunks: x.Chunks(), Shards: x.Shards(),
 		Bytes: x.Bytes(), MaxChunk: x.MaxChunk(), MaxSample: x.MaxSample(), Plan: x.Defaults(), Sources: d.Sources(), Generations: generations, Follows: g.cfg.Follows,
 		Links: datasetLinks{Self: self, Epoch: self + "/epochs/0", Batch: self + "/epochs/0/batches/0", Index: self + "/index"},
 	}

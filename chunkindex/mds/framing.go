@@ -18,7 +18,7 @@ func (Format) Framing(constants json.RawMessage) (format.Framing, error) {
 	if err != nil {
 		return nil, err
 	}
-	return framing{header: c.config()}, nil
+	return framing{header: c.config(), fields: c.types()}, nil
 }
 
 func parse(constants json.RawMessage) (columns, error) {
@@ -37,7 +37,10 @@ func parse(constants json.RawMessage) (columns, error) {
 	return c, nil
 }
 
-type framing struct{ header []byte }
+type framing struct {
+	header []byte
+	fields []format.Field
+}
 
 // ContentType of a batch.
 func (framing) ContentType() string { return "application/vnd.mosaicml.mds" }

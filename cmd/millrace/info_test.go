@@ -2,8 +2,11 @@ package main
 
 import (
 	"encoding/json"
+	"os"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/millrace-data/millrace/client"
 	"github.com/millrace-data/millrace/internal/inventory"
@@ -29,7 +32,7 @@ func TestInfoIsTheSameFromStoreAndGateway(t *testing.T) {
 	want.Default = true
 	for _, args := range [][]string{{url}, {url + "/"}, {strings.TrimPrefix(url, "http://")}, {url + "/files"}, {url + "/v1/datasets/files"},
 		{strings.TrimPrefix(url, "http://") + "/files"}, {url, "--dataset", "files"}} {
-		if got := read[client.Dataset](t, append([]string{"info"}, args...)...); got != want {
+		if got := read[client.Dataset](t, append([]string{"info"}, args...)...); !cmp.Equal(got, want) {
 			t.Errorf("%q: got %+v, want %+v", args, got, want)
 		}
 	}
@@ -43,6 +46,21 @@ func TestInfoIsTheSameFromStoreAndGateway(t *testing.T) {
 		if o := millrace(t, nil, append([]string{"info"}, strings.Fields(args)...)...); o.code != code {
 			t.Errorf("%s: got exit code %d and %s, want %d", args, o.code, o.stderr, code)
 		}
+	}
+}
+
+// TestInfoTellsFieldsFromStoreAndGateway: those of an MDS dataset.
+func TestInfoTellsFieldsFromStoreAndGateway(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS("../../chunkindex/testdata/golden-v1/mds/data")); err != nil {
+		t.Fatal(err)
+	}
+	stored, served := read[client.Dataset](t, "info", dir), read[client.Dataset](t, "info", gatewayFor(t, dir))
+	if want := (client.Field{Name: "id", Encoding: "raw", Type: "int64"}); len(stored.Fields) == 0 || !cmp.Equal(stored.Fields[0], want) {
+		t.Errorf("got fields %+v, want %+v first", stored.Fields, want)
+	}
+	if d := cmp.Diff(stored.Fields, served.Fields); d != "" {
+		t.Errorf("a gateway tells other fields than the index has: %s", d)
 	}
 }
 

@@ -18,6 +18,7 @@ type Index interface {
 	Layout
 	Texts
 	Framing
+	Types
 	Keys
 	Object
 }
@@ -66,6 +67,9 @@ type Framing interface {
 	Native() string // name of the form
 	Constants() json.RawMessage
 }
+
+// Types says what the parts of samples hold. It has no fields where that is not known, or where sources of a mixture differ.
+type Types interface{ Fields() []format.Field }
 
 // Keys finds a sample by its key.
 type Keys interface {

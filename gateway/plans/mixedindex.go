@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"reflect"
 	"sort"
 
 	"github.com/millrace-data/millrace/chunkindex"
@@ -85,6 +86,17 @@ func (x *mixedIndex) Constants() json.RawMessage {
 		return nil
 	}
 	return x.parts[0].Constants()
+}
+
+// Fields are those that all sources have.
+func (x *mixedIndex) Fields() []format.Field {
+	fields := x.parts[0].Fields()
+	for _, p := range x.parts[1:] {
+		if !reflect.DeepEqual(fields, p.Fields()) {
+			return nil
+		}
+	}
+	return fields
 }
 
 func (x *mixedIndex) Bytes() (n int64) {

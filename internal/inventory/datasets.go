@@ -17,9 +17,14 @@ import (
 // Indexed describes a dataset in a store as a gateway that serves it would.
 func Indexed(l location.Location, x *chunkindex.Index) client.Dataset {
 	d := x.Defaults()
+	var fields []client.Field
+	for _, f := range x.Fields() {
+		fields = append(fields, client.Field(f))
+	}
 	return client.Dataset{
 		Name: l.Name, Generation: x.Generation(), Format: x.Format(), Samples: x.Samples(), Chunks: uint64(x.Chunks()), Shards: uint64(x.Shards()),
 		Bytes: uint64(x.Bytes()), Plan: client.Defaults{BatchSize: d.BatchSize, Window: d.Window, Shuffle: d.Shuffle, Seed: d.Seed, Tail: d.Tail},
+		Fields: fields,
 	}
 }
 

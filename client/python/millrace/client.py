@@ -134,7 +134,10 @@ class Client:
         return listed
 
     def describe(self, dataset: Optional[str] = None) -> dict[str, Any]:
-        """Returns what is known of one dataset; of the default one without a name."""
+        """Returns what is known of one dataset; of the default one without a name.
+
+        `fields` says what the parts hold, where the format tells it: name, encoding, type, shape, as docs/api.md explains them.
+        """
         name = dataset or self.dataset
         if name:
             answer = self.core.json("GET", "/v1/datasets/" + quote(name, safe=""))
