@@ -24,6 +24,7 @@ type BuildOptions struct {
 	AllowEmpty   bool         // publish a dataset without samples too, which nobody means to train on
 	TempDir      string       // for scans and the index while it is made; empty: the system's
 	Format       string       // name of the shards' format; empty: found out by looking
+	Name         string       // of the index, where a prefix has several; empty: the default one
 	Match        string       // only objects whose keys match it are looked at, as docs/formats.md says; empty: all
 	Hidden       bool         // objects that programs leave beside data, such as .DS_Store, are looked at too
 	Hints        format.Options
@@ -56,6 +57,7 @@ func (p *Progress) Add(more Progress) {
 
 // BuildReport says what an index run found and did.
 type BuildReport struct {
+	Name           string  `json:"name,omitempty"` // of the index, where it is not the default one
 	Generation     string  `json:"generation"`
 	Format         string  `json:"format"`
 	Ignored        int     `json:"ignored"`                   // objects that are no shards of the format, and say nothing of any
@@ -90,6 +92,9 @@ func (o BuildOptions) withDefaults() (BuildOptions, error) {
 			return o, fmt.Errorf("match %q: %w", o.Match, err)
 		}
 	}
+	if o.Name != "" && !ValidIndexName(o.Name) {
+		return o, fmt.Errorf("name %q: an index has a name of 1 to 64 small letters, digits, dots, dashes and underscores", o.Name)
+	}
 	if o.ChunkSize < 0 || o.ChunkSize > maxChunkSize {
 		return o, fmt.Errorf("chunk size %d is not between 1 and %d", o.ChunkSize, maxChunkSize)
 	}
@@ -120,7 +125,7 @@ func Build(ctx context.Context, store objstore.Store, prefix string, opt BuildOp
 	}
 	defer b.close()
 	if err := b.run(ctx); err != nil {
-		return b.report, fmt.Errorf("index %q: %w", prefix, advise(b.index.Prefix, err))
+		return b.report, fmt.Errorf("index %q: %w", prefix, advise(b.index.Prefix, opt.Name, err))
 	}
 	return b.report, nil
 }
@@ -137,6 +142,8 @@ type builder struct {
 
 	pub     publisher
 	old     *Index          // the current generation, if there is one that can be read
+	lent    []*Index        // of other indexes of the prefix, whose scans this run takes over
+	named   bool            // the prefix has, or is about to have, an index with a name
 	made    *Index          // the one of this run, before it is published
 	hidden  map[string]bool // relative keys of objects that are left out
 	shards  []objstore.Object
@@ -173,7 +180,7 @@ func newBuilder(store objstore.Store, prefix string, opt BuildOptions) (*builder
 
 // close gives back the temporary files.
 func (b *builder) close() {
-	for _, x := range []*Index{b.old, b.made} {
+	for _, x := range append(b.lent, b.old, b.made) {
 		if x != nil {
 			x.Close()
 		}
@@ -193,15 +200,19 @@ func (b *builder) run(ctx context.Context) error {
 		return err
 	}
 	b.report.HadHidden = b.hadHidden()
-	todo := b.reuse()
+	todo, err := b.reuse(ctx)
+	if err != nil {
+		return err
+	}
 	if !b.opt.SingleWriter && (len(todo) > 0 || b.pub.oldObj.ETag == "") {
 		if err := probe(ctx, b.index); err != nil {
 			return err
 		}
 	}
-	if todo, err := b.takeKept(ctx, todo); err != nil {
+	if todo, err = b.takeKept(ctx, todo); err != nil {
 		return err
-	} else if err := b.scanAll(ctx, todo); err != nil {
+	}
+	if err := b.scanAll(ctx, todo); err != nil {
 		return err
 	}
 	file, binding, err := b.assemble(ctx)
@@ -255,7 +266,7 @@ func (b *builder) list(ctx context.Context) error {
 	b.report.Splits, b.report.ClassFolders = splitsOf(b.found), classFolders(b.found)
 	b.divide()
 	b.scans = make([]scanned, len(b.units))
-	b.report.Shards, b.report.Hidden = len(b.shards), len(b.hidden)
+	b.report.Name, b.report.Shards, b.report.Hidden = b.opt.Name, len(b.shards), len(b.hidden)
 	b.progress = Progress{Total: b.report.Bytes, Of: len(b.shards)}
 	return nil
 }
@@ -263,12 +274,12 @@ func (b *builder) list(ctx context.Context) error {
 // previous opens the current generation. One that is damaged is not used, and replaced; one
 // that a newer program wrote, even if this one can read it, is left alone: the two would undo each other's work.
 func (b *builder) previous(ctx context.Context) error {
-	b.pub = publisher{store: b.index.Store, prefix: b.index.Prefix, single: b.opt.SingleWriter, data: b.opt.Data, links: b.opt.Links}
-	p, obj, err := readPointer(ctx, b.index.Store, b.index.Prefix)
+	b.pub = publisher{store: b.index.Store, prefix: b.index.Prefix, name: b.opt.Name, single: b.opt.SingleWriter, data: b.opt.Data, links: b.opt.Links}
+	p, obj, err := readPointer(ctx, b.index.Store, b.index.Prefix, b.opt.Name)
 	b.pub.oldObj = obj
 	if err == nil && p.Data != b.opt.Data {
 		return fmt.Errorf("%s belongs to %s: choose another place for this index, or remove that one first",
-			b.index.Prefix+pointerKey, cmp.Or(p.Data, "the shards beside it"))
+			pointerObject(b.index.Prefix, b.opt.Name), cmp.Or(p.Data, "the shards beside it"))
 	}
 	if err != nil {
 		if errors.Is(err, objstore.ErrNotFound) || errors.Is(err, ErrCorrupt) {

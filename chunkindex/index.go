@@ -86,6 +86,7 @@ type Index struct {
 	tables TableCache
 	links  bool
 
+	name    string // of the index whose pointer was read; empty: the default one
 	binding string // key of the object that names the versions of the shards
 
 	// One entry a chunk, in flat arrays: 60 bytes.

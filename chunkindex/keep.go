@@ -136,26 +136,35 @@ func (b *builder) storeScans(ctx context.Context, scans []finished) error {
 // takeKept takes over the scans that interrupted runs left, of the units that are to be scanned, and returns the units that are
 // left. Whatever is wrong with an object, its units are scanned anew.
 func (b *builder) takeKept(ctx context.Context, todo []int) ([]int, error) {
-	if len(b.kept) == 0 || len(todo) == 0 {
+	kept := b.kept
+	if b.named { // an object that holds nothing for this run may belong to a run for another index of the prefix
+		b.kept = nil
+	}
+	if len(kept) == 0 || len(todo) == 0 {
 		return todo, nil
 	}
 	wanted := make(map[scanName]int, len(todo))
 	for _, i := range todo {
 		wanted[b.scanName(b.units[i])] = i
 	}
-	err := sideBySide(ctx, b.opt.Parallel, len(b.kept), func(ctx context.Context, worker, n int) error {
+	err := sideBySide(ctx, b.opt.Parallel, len(kept), func(ctx context.Context, worker, n int) error {
 		w, err := b.writer(worker)
 		if err != nil {
 			return err
 		}
 		begun := w.end
-		taken, err := b.readKept(ctx, b.kept[n], wanted, w)
+		taken, err := b.readKept(ctx, kept[n], wanted, w)
 		if err != nil {
 			w.end = begun
 			return ctx.Err()
 		}
 		for i, s := range taken {
 			b.takeScan(i, s)
+		}
+		if b.named && len(taken) > 0 {
+			b.mu.Lock()
+			b.kept = append(b.kept, kept[n])
+			b.mu.Unlock()
 		}
 		return nil
 	})

@@ -14,6 +14,7 @@ import (
 
 // OpenOptions says where an opened index keeps what it needs.
 type OpenOptions struct {
+	Name       string     // of the index, where a prefix has several; empty: the default one
 	Generation string     // empty: the one that the pointer names
 	CacheDir   string     // the index is copied here and read by position; empty: a temporary file
 	Tables     TableCache // nil: every Table call reads the file
@@ -26,7 +27,7 @@ type OpenOptions struct {
 func Open(ctx context.Context, store objstore.Store, prefix string, opt OpenOptions) (*Index, error) {
 	x, err := open(ctx, store, prefix, opt)
 	if err != nil {
-		return nil, fmt.Errorf("open index of %q: %w", prefix, advise(prefix, err))
+		return nil, fmt.Errorf("open index of %q: %w", prefix, advise(prefix, opt.Name, err))
 	}
 	return x, nil
 }
@@ -36,7 +37,7 @@ func open(ctx context.Context, store objstore.Store, prefix string, opt OpenOpti
 	var links bool
 	generation := opt.Generation
 	if generation == "" {
-		p, _, err := readPointer(ctx, store, prefix)
+		p, err := wantPointer(ctx, store, prefix, opt.Name)
 		if err != nil {
 			return nil, err
 		}
@@ -46,7 +47,7 @@ func open(ctx context.Context, store objstore.Store, prefix string, opt OpenOpti
 			return nil, fmt.Errorf("generation %q: %w", generation, objstore.ErrNotFound)
 		}
 		var err error
-		if bindingKey, err = newestBinding(ctx, store, prefix, generation); err != nil {
+		if bindingKey, err = newestBinding(ctx, store, prefix, opt.Name, generation); err != nil {
 			return nil, err
 		}
 	}
@@ -58,7 +59,7 @@ func open(ctx context.Context, store objstore.Store, prefix string, opt OpenOpti
 		x.Close()
 		return nil, err
 	}
-	x.tables, x.links, x.binding = opt.Tables, links, bindingKey
+	x.tables, x.links, x.binding, x.name = opt.Tables, links, bindingKey, opt.Name
 	return x, nil
 }
 
@@ -182,12 +183,15 @@ func (x *Index) bind(ctx context.Context, store objstore.Store, key string) erro
 }
 
 // newestBinding finds a binding of a generation that the pointer may not name any more.
-func newestBinding(ctx context.Context, store objstore.Store, prefix, generation string) (string, error) {
-	p, _, err := readPointer(ctx, store, prefix)
+func newestBinding(ctx context.Context, store objstore.Store, prefix, name, generation string) (string, error) {
+	p, _, err := readPointer(ctx, store, prefix, name)
 	if err == nil && p.Generation == generation {
 		return bindingObject(prefix, p.Generation, p.Binding), nil
 	}
 	if err != nil && !errors.Is(err, objstore.ErrNotFound) {
+		return "", err
+	}
+	if err := checkOwner(ctx, store, prefix, name, generation); err != nil {
 		return "", err
 	}
 	var best objstore.Object

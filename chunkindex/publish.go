@@ -19,14 +19,11 @@ import (
 // Names of the objects beside a dataset. All of them lie under stateDir, which is never scanned for shards.
 const (
 	stateDir   = ".millrace/"
-	pointerKey = stateDir + "current"
 	indexDir   = stateDir + "index/"
 	bindingDir = stateDir + "binding/"
 	scanDir    = stateDir + "scan/"
 	probeDir   = stateDir + "probe/"
-
-	pointerVersion = 1
-	maxPointer     = 64 << 10
+	ownerDir   = stateDir + "owner/"
 )
 
 func indexObject(prefix, generation string) string { return prefix + indexDir + generation }
@@ -43,86 +40,6 @@ func ownObject(key string) bool {
 func isDigest(s string) bool {
 	b, err := hex.DecodeString(s)
 	return err == nil && len(b) == sha256.Size && strings.ToLower(s) == s
-}
-
-// pointer is the small object that says which generation is current. It is written last.
-type pointer struct {
-	Version    int    `json:"version"`
-	Generation string `json:"generation"`
-	Binding    string `json:"binding"`         // SHA-256 of the binding object
-	Data       string `json:"data,omitempty"`  // address of the shards, where they do not lie beside the index
-	Links      bool   `json:"links,omitempty"` // links were followed out of the directory of the shards
-}
-
-// pointerReads is how often a pointer is read before its readers give up: runs do not publish one after another so fast.
-const pointerReads = 4
-
-// readPointer also returns the object, whose ETag a conditional write names. A pointer that is replaced between the
-// two requests that it takes to read it is read again: the reader gets the old one or the new one.
-func readPointer(ctx context.Context, store objstore.Store, prefix string) (p pointer, obj objstore.Object, err error) {
-	for range pointerReads {
-		if p, obj, err = readPointerOnce(ctx, store, prefix); !errors.Is(err, objstore.ErrChanged) {
-			break
-		}
-	}
-	return p, obj, err
-}
-
-// Current returns the generation that the pointer of a dataset names.
-func Current(ctx context.Context, store objstore.Store, prefix string) (string, error) {
-	p, _, err := readPointer(ctx, store, prefix)
-	if err != nil {
-		return "", fmt.Errorf("read the pointer %q: %w", prefix, advise(prefix, err))
-	}
-	return p.Generation, nil
-}
-
-// IsCurrent reports whether the pointer of a dataset names an index, and the versions of the shards that it was opened with.
-func (x *Index) IsCurrent(ctx context.Context, store objstore.Store, prefix string) (bool, error) {
-	p, _, err := readPointer(ctx, store, prefix)
-	if err != nil {
-		return false, fmt.Errorf("read the pointer %q: %w", prefix, advise(prefix, err))
-	}
-	return p.Generation == x.digest && bindingObject(prefix, p.Generation, p.Binding) == x.binding, nil
-}
-
-func readPointerOnce(ctx context.Context, store objstore.Store, prefix string) (pointer, objstore.Object, error) {
-	var p pointer
-	obj, err := store.Stat(ctx, prefix+pointerKey)
-	if err != nil {
-		if errors.Is(err, objstore.ErrNotFound) {
-			err = fmt.Errorf("no index here yet: %w", err)
-		}
-		return p, obj, err
-	}
-	b, err := readSmall(ctx, store, obj, maxPointer)
-	if err != nil {
-		return p, obj, err
-	}
-	p, err = decodePointer(b)
-	if err != nil {
-		return p, obj, fmt.Errorf("pointer: %w", err)
-	}
-	return p, obj, nil
-}
-
-// decodePointer reads the version first, since nothing else in a newer pointer can be relied upon.
-func decodePointer(b []byte) (pointer, error) {
-	var v struct{ Version int }
-	if err := json.Unmarshal(b, &v); err != nil {
-		return pointer{}, fmt.Errorf("%w: %w", ErrCorrupt, err)
-	}
-	if v.Version > pointerVersion {
-		return pointer{}, newer("version", v.Version)
-	}
-	var p pointer
-	if err := json.Unmarshal(b, &p); err != nil {
-		return pointer{}, fmt.Errorf("%w: %w", ErrCorrupt, err)
-	}
-	if p.Version != pointerVersion || !isDigest(p.Generation) || !isDigest(p.Binding) {
-		return pointer{}, fmt.Errorf("%w: %w", ErrCorrupt, errMalformed)
-	}
-	return p, nil
 }
 
 // readSmall reads a whole object, as it was when obj was learned.
@@ -297,6 +214,7 @@ func probe(ctx context.Context, at Place) error {
 type publisher struct {
 	store  objstore.Store
 	prefix string
+	name   string // of the index; empty: the default one
 	single bool
 	data   string // address of the shards, where they do not lie beside the index
 	links  bool   // links are followed
@@ -310,6 +228,9 @@ func (p *publisher) publish(ctx context.Context, b *built, binding []byte) (unch
 	next := pointer{Version: pointerVersion, Generation: b.generation, Binding: bindingHash(binding), Data: p.data, Links: p.links}
 	if p.old == next && p.intact(ctx, b) {
 		return true, nil
+	}
+	if err := p.noteOwner(ctx, b.generation); err != nil {
+		return false, err
 	}
 	if p.old.Generation != b.generation || !p.intact(ctx, b) {
 		// Written anew even if it is there: gc goes by the age of what nothing points to yet.
@@ -344,11 +265,11 @@ func (p *publisher) point(ctx context.Context, next pointer) error {
 	default:
 		cond.IfMatch = p.oldObj.ETag
 	}
-	_, err = p.store.Put(ctx, p.prefix+pointerKey, bytes.NewReader(text), int64(len(text)), cond)
+	_, err = p.store.Put(ctx, pointerObject(p.prefix, p.name), bytes.NewReader(text), int64(len(text)), cond)
 	if !errors.Is(err, objstore.ErrChanged) {
 		return err
 	}
-	now, _, rerr := readPointer(ctx, p.store, p.prefix)
+	now, _, rerr := readPointer(ctx, p.store, p.prefix, p.name)
 	if rerr != nil {
 		return fmt.Errorf("another index run published meanwhile: %w", err)
 	}

@@ -2,24 +2,89 @@ package chunkindex
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"sort"
 	"strings"
+
+	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// reuse takes what it can from the current generation, if it was cut by the same rules, and returns the units that are left.
-func (b *builder) reuse() []int {
-	known := map[string]int{}
-	if b.old != nil && b.sameRules(&b.old.meta) {
-		for i, s := range b.old.shards {
-			known[s.Key] = i
+// reuse takes what it can from the current generation, then from those of the other indexes of the prefix, and returns the units
+// that are left.
+func (b *builder) reuse(ctx context.Context) ([]int, error) {
+	todo := make([]int, len(b.units))
+	for i := range todo {
+		todo[i] = i
+	}
+	todo = b.reuseFrom(b.old, todo)
+	names, err := IndexNames(ctx, b.index.Store, b.index.Prefix)
+	if err != nil {
+		return nil, err
+	}
+	b.named = b.opt.Name != ""
+	for _, name := range names {
+		b.named = b.named || name != ""
+		if name == b.opt.Name || len(todo) == 0 {
+			continue
+		}
+		x, err := b.other(ctx, name)
+		if err != nil {
+			return nil, fmt.Errorf("index %s: %w", NameText(name), err)
+		}
+		if x == nil {
+			continue
+		}
+		before := len(todo)
+		if todo = b.reuseFrom(x, todo); len(todo) < before {
+			b.lent = append(b.lent, x)
+		} else if err := x.Close(); err != nil {
+			return nil, err
 		}
 	}
-	var todo []int
-	for i, u := range b.units {
+	return todo, nil
+}
+
+// other opens the current generation of another index of the prefix, if it is one of the same data. One that is damaged, or
+// that a newer program wrote, is passed over: nil.
+func (b *builder) other(ctx context.Context, name string) (*Index, error) {
+	p, _, err := readPointer(ctx, b.index.Store, b.index.Prefix, name)
+	if err == nil && p.Data != b.opt.Data {
+		return nil, nil
+	}
+	var x *Index
+	if err == nil {
+		x, err = downloadIndex(ctx, b.index.Store, b.index.Prefix, p.Generation, b.opt.TempDir, "", 0)
+	}
+	if err == nil {
+		if err = x.bind(ctx, b.index.Store, bindingObject(b.index.Prefix, p.Generation, p.Binding)); err != nil {
+			x.Close()
+		}
+	}
+	if errors.Is(err, objstore.ErrNotFound) || errors.Is(err, ErrCorrupt) || errors.Is(err, ErrVersion) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// reuseFrom takes what it can of some units from an index, if that was cut by the same rules, and returns the units that are left.
+func (b *builder) reuseFrom(x *Index, units []int) (todo []int) {
+	if x == nil || !b.sameRules(&x.meta) {
+		return units
+	}
+	known := make(map[string]int, len(x.shards))
+	for i, s := range x.shards {
+		known[s.Key] = i
+	}
+	for _, i := range units {
+		u := b.units[i]
 		at, ok := known[b.key(u.from)]
-		if ok && b.unchanged(u, at) {
-			s, err := newShardsOf(b.old, at, at+u.to-u.from)
+		if ok && b.unchanged(x, u, at) {
+			s, err := newShardsOf(x, at, at+u.to-u.from)
 			if err == nil {
 				b.scans[i] = s
 				b.report.ReusedShards += u.to - u.from
@@ -39,14 +104,14 @@ func (b *builder) sameRules(m *meta) bool {
 		m.Overlap == b.found.Overlap && bytes.Equal(m.Framing, b.found.Framing)
 }
 
-// unchanged says whether the shards of a unit are those of the current generation from one on, in the same versions and of which others
+// unchanged says whether the shards of a unit are those of an index from one on, in the same versions and of which others
 // say the same.
-func (b *builder) unchanged(u unit, at int) bool {
-	if at+u.to-u.from > len(b.old.shards) {
+func (b *builder) unchanged(x *Index, u unit, at int) bool {
+	if at+u.to-u.from > len(x.shards) {
 		return false
 	}
 	for i := u.from; i < u.to; i++ {
-		old := &b.old.shards[at+i-u.from]
+		old := &x.shards[at+i-u.from]
 		o := b.shards[i]
 		if old.Key != b.key(i) || old.Size != o.Size || old.ETag != o.ETag || old.says != saysDigest(b.found.Shards[i].Says) {
 			return false

@@ -19,15 +19,15 @@ const removers = 16
 
 // Unused is what lies beside a dataset: its generations, which their owner may keep or remove, and what no generation needs.
 type Unused struct {
-	Current     string            // generation that the pointer names
-	Since       time.Time         // when the pointer was written
-	Generations []Generation      // whose indexes lie there: the current one, then the others, the last that was current first
-	Objects     []objstore.Object // needed by no generation and older than the limit: bindings, scans and probes
-	Younger     int               // how many objects that no generation needs are not older
+	Current     map[string][]string // the names of the indexes that are a generation now, by generation; an empty name is the default index
+	Since       time.Time           // when the last pointer was written
+	Generations []Generation        // whose indexes lie there: the current ones, then the others, the last that was current first
+	Objects     []objstore.Object   // needed by no generation and older than the limit: bindings, scans and probes
+	Younger     int                 // how many objects that no generation needs are not older
 
 	store  objstore.Store
 	prefix string
-	at     pointer
+	at     []publishedPointer
 	limit  time.Time
 }
 
@@ -41,19 +41,27 @@ type Generation struct {
 
 // FindUnused lists the generations, and what is unused and older than grace. It removes nothing.
 func FindUnused(ctx context.Context, store objstore.Store, prefix string, grace time.Duration) (*Unused, error) {
-	p, obj, err := readPointer(ctx, store, prefix)
+	at, err := readPointers(ctx, store, prefix)
 	if err != nil {
-		return nil, fmt.Errorf("gc %q: %w", prefix, advise(prefix, err))
+		return nil, fmt.Errorf("gc %q: %w", prefix, advise(prefix, "", err))
 	}
-	u := &Unused{Current: p.Generation, Since: obj.Modified, store: store, prefix: prefix, at: p, limit: time.Now().Add(-grace)}
-	var indexes, bindings []objstore.Object
-	for _, dir := range []string{indexDir, bindingDir, probeDir, scanDir} {
+	u := &Unused{Current: map[string][]string{}, store: store, prefix: prefix, at: at, limit: time.Now().Add(-grace)}
+	for _, p := range at {
+		u.Current[p.Generation] = append(u.Current[p.Generation], p.name)
+		if p.obj.Modified.After(u.Since) {
+			u.Since = p.obj.Modified
+		}
+	}
+	var indexes, bindings, notes []objstore.Object
+	for _, dir := range []string{indexDir, bindingDir, ownerDir, probeDir, scanDir} {
 		err = store.List(ctx, prefix+dir, func(o objstore.Object) error {
 			switch dir {
 			case indexDir:
 				indexes = append(indexes, o)
 			case bindingDir:
 				bindings = append(bindings, o)
+			case ownerDir:
+				notes = append(notes, o)
 			default:
 				u.unneeded(o)
 			}
@@ -63,7 +71,7 @@ func FindUnused(ctx context.Context, store objstore.Store, prefix string, grace 
 			return nil, fmt.Errorf("gc %q: %w", prefix, err)
 		}
 	}
-	u.generations(indexes, bindings)
+	u.generations(indexes, bindings, notes)
 	return u, nil
 }
 
@@ -76,24 +84,19 @@ func (u *Unused) unneeded(o objstore.Object) {
 	}
 }
 
-// generations puts indexes together with the bindings that they are opened with, and orders them by when they were current. An index
-// run writes the index anew before it moves the pointer, also to a generation that was current before.
-func (u *Unused) generations(indexes, bindings []objstore.Object) {
-	needed := map[string]objstore.Object{} // binding by generation
-	for _, o := range bindings {
-		generation, hash, _ := strings.Cut(strings.TrimPrefix(o.Key, u.prefix+bindingDir), "-")
-		best, found := needed[generation]
-		switch {
-		case generation == u.Current && hash != u.at.Binding, found && !o.Modified.After(best.Modified):
-			u.unneeded(o)
-			continue
-		case found:
-			u.unneeded(best)
+// generations puts indexes together with the bindings that they are opened with and the notes of their owners, and orders them by when
+// they were current. An index run writes the index anew before it moves the pointer, also to a generation that was current before.
+func (u *Unused) generations(indexes, bindings, notes []objstore.Object) {
+	ends := until(u.tenures(indexes, notes))
+	needed := map[string][]objstore.Object{} // by generation
+	u.neededBindings(bindings, needed)
+	for _, o := range notes {
+		if generation, _, ok := parseOwner(u.prefix, o.Key); ok {
+			needed[generation] = append(needed[generation], o)
 		}
-		needed[generation] = o
 	}
 	isCurrent := func(o objstore.Object) int {
-		if o.Key == indexObject(u.prefix, u.Current) {
+		if u.Current[strings.TrimPrefix(o.Key, u.prefix+indexDir)] != nil {
 			return 1
 		}
 		return 0
@@ -102,39 +105,67 @@ func (u *Unused) generations(indexes, bindings []objstore.Object) {
 		return cmp.Or(a.Modified.Compare(b.Modified), cmp.Compare(isCurrent(a), isCurrent(b)), cmp.Compare(a.Key, b.Key))
 	})
 	var current []Generation
-	for i, o := range indexes {
+	for _, o := range indexes {
 		g := Generation{Generation: strings.TrimPrefix(o.Key, u.prefix+indexDir), Written: o.Modified, Objects: []objstore.Object{o}}
-		if b, ok := needed[g.Generation]; ok {
+		for _, b := range needed[g.Generation] {
 			g.Objects = append(g.Objects, b)
 			if b.Modified.After(g.Written) {
 				g.Written = b.Modified
 			}
-			delete(needed, g.Generation)
 		}
-		if g.Generation == u.Current {
+		delete(needed, g.Generation)
+		if u.Current[g.Generation] != nil {
 			current = append(current, g)
 			continue
 		}
-		g.Until = o.Modified // no pointer names it, or a pointer was put back by hand
-		if i+1 < len(indexes) {
-			g.Until = indexes[i+1].Modified
-		}
+		g.Until = ends[g.Generation]
 		u.Generations = append(u.Generations, g)
 	}
+	slices.Reverse(current)
 	slices.Reverse(u.Generations)
 	u.Generations = append(current, u.Generations...)
-	for generation, o := range needed { // whose index is gone
-		if generation != u.Current {
-			u.unneeded(o)
+	for generation, objects := range needed { // whose index is gone
+		if u.Current[generation] == nil {
+			for _, o := range objects {
+				u.unneeded(o)
+			}
 		}
 	}
 }
 
+// neededBindings adds the binding that each generation is opened with: those that pointers name, else the newest one.
+func (u *Unused) neededBindings(bindings []objstore.Object, needed map[string][]objstore.Object) {
+	named := map[string]bool{}
+	for _, p := range u.at {
+		named[bindingObject(u.prefix, p.Generation, p.Binding)] = true
+	}
+	newest := map[string]objstore.Object{}
+	for _, o := range bindings {
+		generation, _, _ := strings.Cut(strings.TrimPrefix(o.Key, u.prefix+bindingDir), "-")
+		best, found := newest[generation]
+		switch {
+		case named[o.Key]:
+			needed[generation] = append(needed[generation], o)
+			continue
+		case u.Current[generation] != nil, found && !o.Modified.After(best.Modified):
+			u.unneeded(o)
+			continue
+		case found:
+			u.unneeded(best)
+		}
+		newest[generation] = o
+	}
+	for generation, o := range newest {
+		needed[generation] = append(needed[generation], o)
+	}
+}
+
 // Remove removes objects that were listed, u's own or others that lie beside the dataset, and calls removed for each, one call at a time. It
-// removes none if the pointer has moved, since one of them may be in use now, and passes over an object that was written
+// removes none if a pointer has moved, since one of them may be in use now, and passes over an object that was written
 // anew meanwhile: an index run that goes back to an old generation does that before it moves the pointer.
 func (u *Unused) Remove(ctx context.Context, objects []objstore.Object, removed func(objstore.Object)) error {
-	if now, _, err := readPointer(ctx, u.store, u.prefix); err != nil || now != u.at {
+	same := func(a, b publishedPointer) bool { return a.name == b.name && a.pointer == b.pointer }
+	if now, err := readPointers(ctx, u.store, u.prefix); err != nil || !slices.EqualFunc(now, u.at, same) {
 		return fmt.Errorf("gc %q: the current generation changed meanwhile: %w", u.prefix, objstore.ErrChanged)
 	}
 	var mu sync.Mutex // guards calls of removed

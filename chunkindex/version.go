@@ -15,9 +15,9 @@ func newer(what string, version any) error {
 }
 
 // advise tells the user what to do about an object of a newer program.
-func advise(prefix string, err error) error {
+func advise(prefix, name string, err error) error {
 	if !errors.Is(err, ErrVersion) {
 		return err
 	}
-	return fmt.Errorf("%w: upgrade this program, or remove %s and index again", err, prefix+pointerKey)
+	return fmt.Errorf("%w: upgrade this program, or remove %s and index again", err, pointerObject(prefix, name))
 }

@@ -19,15 +19,16 @@ func (a *app) gc() *cobra.Command {
 		Long: `Removes what lies beside a dataset and is not needed any more:
 
   generations   an index with all that belongs to it: subsets, quarantines, snapshots, reports. One
-                stays if the dataset's pointer names it; if it was current within --keep, or
+                stays if a pointer of the dataset names it; if it was current within --keep, or
                 something was written for it in that time; if it is one of the --keep-last that
                 were current last; with --keep-used, if anything belongs to it
   reports       of losses, once a snapshot of their epoch holds them; --reports-older removes old
                 ones whether or not a snapshot holds them
 
-Shards are never touched, and what is younger than --grace stays. Gateways open any generation
-that stays for URLs that name it; one that is gone they serve until they close it. --dry-run
-removes nothing and prints what would go, and why.`,
+All indexes of a dataset lie together, so an address with a name, DATASET#NAME, means the same as
+one without. Shards are never touched, and what is younger than --grace stays. Gateways open any
+generation that stays for URLs that name it; one that is gone they serve until they close it.
+--dry-run removes nothing and prints what would go, and why.`,
 		Example: `  millrace gc s3://bucket/imagenet --keep 14d --dry-run
   millrace gc s3://bucket/imagenet --keep 14d --keep-last 5
   millrace gc s3://bucket/imagenet --reports-older 30d`,

@@ -24,6 +24,7 @@ type indexFlags struct {
 	opt      chunkindex.BuildOptions
 	sequence uint64 // length, in tokens
 
+	name        string // of the index
 	indexURL    string
 	followLinks bool
 }
@@ -53,6 +54,7 @@ func (x *indexFlags) defineFormat(f *cli.Flags) {
 
 // definePlace defines what the address of the dataset can say too. pack has none of it: it writes the shards itself.
 func (x *indexFlags) definePlace(f *cli.Flags) {
+	f.Text(&x.name, "name", "", "`NAME` of the index, of several that a dataset may have; other commands take it as DATASET#NAME")
 	f.Text(&x.indexURL, "index-url", "", "put the index at `URL`, and write nothing beside the shards (default beside them)")
 	f.Flag(&x.followLinks, "follow-links", "follow links that lead out of the directory: whoever can make links there chooses what is read")
 }
@@ -63,6 +65,11 @@ func (x *indexFlags) place(f *cli.Flags, arg string) location.Location {
 	if x.followLinks {
 		if err := l.FollowLinks(); err != nil {
 			f.Fault("--follow-links: %w", err)
+		}
+	}
+	if x.name != "" {
+		if err := l.PutName(x.name); err != nil {
+			f.Fault("--name %s: %w", x.name, err)
 		}
 	}
 	switch {
@@ -127,6 +134,9 @@ its service is reached, ?endpoint=URL&region=NAME&profile=NAME&path_style=true&c
 &bandwidth=SIZE, where the --s3-... flags do not. The plan parameters given here are stored in
 the index and are what a URL without parameters means.
 
+A dataset may have several indexes, each of the shards that its --match takes. --name names one,
+and all other commands take DATASET#NAME then. A shard that two indexes share is read once.
+
 The index lies beside the shards unless --index-url says where: nothing is written beside
 them then, so that data nobody may write to can be read. index prints the address that all
 other commands take for such a dataset: DATASET,index=URL.`,
@@ -140,6 +150,7 @@ other commands take for such a dataset: DATASET,index=URL.`,
   millrace index ./corpus --sequence-length 2048     # Megatron's .bin and .idx
   millrace index ./flat --format tokens --sequence-length 1024 --dtype '<u2'
   millrace index ./photos --format files --match '*.jpg'
+  millrace index s3://bucket/pairs --name train --match 'train-*'
   millrace index s3://public/photos --index-url s3://mine/photos
   millrace index 's3://texts/c4?endpoint=https://minio.example:9000&profile=team-b'
   millrace index ~/.cache/huggingface/hub/datasets--me--pairs/snapshots/0a1b2c --follow-links \

@@ -113,7 +113,7 @@ func (f *Found) verdict(generation string, newest time.Time, fault error) (goes 
 	switch {
 	case fault != nil:
 		return false, "not readable: " + fault.Error()
-	case generation == f.unused.Current:
+	case f.unused.Current[generation] != nil:
 		return false, "of the current generation"
 	case of != nil && of.Remove:
 		return true, fmt.Sprintf("its generation %.12s goes", generation)

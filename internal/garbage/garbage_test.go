@@ -2,6 +2,7 @@ package garbage_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -74,10 +75,16 @@ func newPlace(t *testing.T) place {
 // index makes a generation of its own for each chunk size.
 func (p place) index(chunk int64) *chunkindex.Index {
 	p.Helper()
-	if _, err := chunkindex.Build(p.Context(), p.store, prefix, chunkindex.BuildOptions{ChunkSize: chunk}); err != nil {
+	return p.named("", chunk)
+}
+
+// named makes a generation of an index that has a name.
+func (p place) named(name string, chunk int64) *chunkindex.Index {
+	p.Helper()
+	if _, err := chunkindex.Build(p.Context(), p.store, prefix, chunkindex.BuildOptions{Name: name, ChunkSize: chunk}); err != nil {
 		p.Fatal(err)
 	}
-	x, err := chunkindex.Open(p.Context(), p.store, prefix, chunkindex.OpenOptions{})
+	x, err := chunkindex.Open(p.Context(), p.store, prefix, chunkindex.OpenOptions{Name: name})
 	if err != nil {
 		p.Fatal(err)
 	}
@@ -405,5 +412,61 @@ func TestWhatIsNotReadableStays(t *testing.T) {
 		_, goes, stays := p.find(garbage.Options{Grace: day, ReportsOlder: day})
 		p.want("damaged", goes)
 		p.want("damaged", stays, "1 snapshot: not readable", "1 subset: not readable", "1 quarantine: not readable", "1 reports: not readable")
+	})
+}
+
+// TestEveryPointerKeepsItsGeneration: what any index of the prefix is now stays, and a generation is replaced when its own index is
+// made again, not when another one is.
+func TestEveryPointerKeepsItsGeneration(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		p := newPlace(t)
+		whole := p.index(1 << 10)
+		train := p.named("train", 2<<10)
+		val := p.named("val", 3<<10)
+		time.Sleep(60 * day)
+		again := p.named("train", 4<<10)
+		time.Sleep(5 * day)
+		names := map[string]*chunkindex.Index{"whole": whole, "train": train, "val": val, "again": again}
+		f, goes, _ := p.find(garbage.Options{Grace: day, Keep: 14 * day})
+		p.want("replaced 5 days ago", goes)
+		p.want("replaced 5 days ago", table(f, names),
+			"again stays (3): current as #train", "val stays (3): current as #val", "whole stays (2): the pointer names it", "train stays (3): was current within 14d")
+		time.Sleep(10 * day)
+		f, goes, _ = p.find(garbage.Options{Grace: day, Keep: 14 * day})
+		p.want("replaced 15 days ago", goes, fmt.Sprintf("3 index: generation %.12s was current until", train.Generation()))
+		if err := f.Apply(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for name, x := range map[string]*chunkindex.Index{"": whole, "val": val, "train": again} {
+			y, err := chunkindex.Open(t.Context(), p.store, prefix, chunkindex.OpenOptions{Name: name})
+			if err != nil || y.Generation() != x.Generation() {
+				t.Fatalf("index %q: got %v", name, err)
+			}
+			y.Close()
+		}
+		if _, err := chunkindex.Open(t.Context(), p.store, prefix, chunkindex.OpenOptions{Name: "train", Generation: train.Generation()}); err == nil {
+			t.Error("got the generation that was to go")
+		}
+	})
+}
+
+// TestAPointerThatMovesEndsTheRemoval: one of any index.
+func TestAPointerThatMovesEndsTheRemoval(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		p := newPlace(t)
+		p.index(1 << 10)
+		p.named("train", 2<<10)
+		time.Sleep(day)
+		p.named("train", 3<<10)
+		time.Sleep(30 * day)
+		f, goes, _ := p.find(garbage.Options{Grace: day})
+		if goes == "" {
+			t.Fatal("nothing would go")
+		}
+		p.named("val", 2<<10) // the generation that would go
+		if err := f.Apply(t.Context()); !errors.Is(err, objstore.ErrChanged) {
+			t.Errorf("got %v, want the removal ended", err)
+		}
+		p.named("val", 2<<10)
 	})
 }

@@ -2,8 +2,10 @@ package garbage
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
+	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/importance"
 	"github.com/millrace-data/millrace/internal/cli"
 	"github.com/millrace-data/millrace/internal/objstore"
@@ -13,9 +15,10 @@ import (
 // Generation is a generation whose index lies there, and whether it goes.
 type Generation struct {
 	Generation string     `json:"generation"`
-	Until      *time.Time `json:"until,omitempty"` // when the next one became current; left out of the current one
-	Objects    int        `json:"objects"`         // of the generation and of what belongs to it
-	Bytes      int64      `json:"bytes"`           // of them
+	Indexes    []string   `json:"indexes,omitempty"` // that are this generation now, by their names; an empty name is the default index
+	Until      *time.Time `json:"until,omitempty"`   // when the next one became current; left out of the current one
+	Objects    int        `json:"objects"`           // of the generation and of what belongs to it
+	Bytes      int64      `json:"bytes"`             // of them
 	Remove     bool       `json:"remove"`
 	Why        string     `json:"why"`
 }
@@ -67,7 +70,7 @@ func (f *Found) generations(belongs map[string]*belonging) {
 		if b == nil {
 			b = &belonging{}
 		}
-		row := Generation{Generation: g.Generation, Objects: len(g.Objects) + b.objects, Bytes: b.bytes}
+		row := Generation{Generation: g.Generation, Indexes: f.unused.Current[g.Generation], Objects: len(g.Objects) + b.objects, Bytes: b.bytes}
 		for _, o := range g.Objects {
 			row.Bytes += o.Size
 		}
@@ -77,8 +80,8 @@ func (f *Found) generations(belongs map[string]*belonging) {
 		}
 		keep := max(f.opt.Keep, f.opt.Grace)
 		switch {
-		case g.Generation == f.unused.Current:
-			row.Why = "the pointer names it"
+		case len(row.Indexes) > 0:
+			row.Why = namedBy(row.Indexes)
 		case i < f.opt.KeepLast:
 			row.Why = fmt.Sprintf("one of the last %d", f.opt.KeepLast)
 		case !f.older(g.Written, f.opt.Grace):
@@ -97,6 +100,18 @@ func (f *Found) generations(belongs map[string]*belonging) {
 		}
 		f.Generations = append(f.Generations, row)
 	}
+}
+
+// namedBy says which pointers name a generation.
+func namedBy(indexes []string) string {
+	if len(indexes) == 1 && indexes[0] == "" {
+		return "the pointer names it"
+	}
+	var names []string
+	for _, name := range indexes {
+		names = append(names, chunkindex.NameText(name))
+	}
+	return "current as " + strings.Join(names, ", ")
 }
 
 // clock is a time as people read it.

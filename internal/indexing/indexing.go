@@ -22,7 +22,7 @@ import (
 
 // Build indexes the shards of a location, which st holds. The lines are warnings for people.
 func Build(ctx context.Context, s *location.Stores, st objstore.Store, l location.Location, opt chunkindex.BuildOptions) (rep chunkindex.BuildReport, lines []string, err error) {
-	opt.Links = l.Links
+	opt.Links, opt.Name = l.Links, l.IndexName
 	var uneven string
 	opt.Inspect = func(x *chunkindex.Index) {
 		d := x.Defaults()
@@ -36,7 +36,7 @@ func Build(ctx context.Context, s *location.Stores, st objstore.Store, l locatio
 			return rep, nil, err
 		}
 		defer done()
-		opt.Index, opt.Data = chunkindex.Place{Store: at, Prefix: l.Index.Prefix}, l.String()
+		opt.Index, opt.Data = chunkindex.Place{Store: at, Prefix: l.Index.Prefix}, l.Shards()
 	}
 	if rep, err = chunkindex.Build(ctx, st, l.Prefix, opt); err != nil {
 		err = fmt.Errorf("index %s: %w", l, location.Cause(l, err))
@@ -133,7 +133,7 @@ func Print(w io.Writer, l location.Location, r chunkindex.BuildReport) {
 
 // printPlace says where the index is, and what other commands call the dataset, where that is not its address alone.
 func printPlace(w io.Writer, l location.Location) {
-	if address := l.Address(); address != l.String() {
+	if address := l.Address(); address != l.Shards() {
 		fmt.Fprintf(w, "  its address for other commands is %s\n", address)
 	}
 }

@@ -25,14 +25,14 @@ type List interface {
 // stored is what all rows have.
 type stored struct {
 	Generation string    `json:"generation"`
-	Current    bool      `json:"current"` // the dataset's pointer names the generation
+	Current    bool      `json:"current"` // a pointer of the dataset names the generation
 	Bytes      int64     `json:"bytes"`
 	Modified   time.Time `json:"modified"`
 	Fault      string    `json:"fault,omitempty"` // why the row says no more
 }
 
-func newStored(o objstore.Object, generation, current string, fault error) stored {
-	s := stored{Generation: generation, Current: generation == current, Bytes: o.Size, Modified: o.Modified.UTC()}
+func newStored(o objstore.Object, generation string, current map[string]bool, fault error) stored {
+	s := stored{Generation: generation, Current: current[generation], Bytes: o.Size, Modified: o.Modified.UTC()}
 	if fault != nil {
 		s.Fault = fault.Error()
 	}
@@ -144,14 +144,14 @@ func (l Quarantines) Print(w io.Writer) {
 	table(w, "quarantines", "quarantine\tbad samples\t"+end, rows)
 }
 
-func selections(ctx context.Context, st objstore.Store, prefix string) (*selection.Stored, string, error) {
+func selections(ctx context.Context, st objstore.Store, prefix string) (*selection.Stored, map[string]bool, error) {
 	current, err := chunkindex.Current(ctx, st, prefix)
 	if err != nil {
-		return nil, "", err
+		return nil, nil, err
 	}
 	s, err := selection.New(selection.Config{Reader: st, Prefix: prefix})
 	if err != nil {
-		return nil, "", err
+		return nil, nil, err
 	}
 	all, err := s.Stored(ctx)
 	return all, current, err

@@ -4,23 +4,26 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
 	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
 
+	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/gateway/address"
 )
 
 // Location is where a dataset's shards lie, and where its index lies.
 type Location struct {
-	Name    string  // as served
-	Bucket  string  // of s3://bucket/prefix; empty: a directory
-	Prefix  string  // empty, or ends in a slash
-	Service Service // of the bucket
-	Dir     string
-	Links   bool      // links that lead out of the directory are followed
-	Index   *Location // where the index lies, with a service of its own; nil: beside the shards
+	Name      string  // as served
+	Bucket    string  // of s3://bucket/prefix; empty: a directory
+	Prefix    string  // empty, or ends in a slash
+	Service   Service // of the bucket
+	Dir       string
+	Links     bool      // links that lead out of the directory are followed
+	IndexName string    // name of the index, of several that the dataset has; empty: the default one
+	Index     *Location // where the index lies, with a service of its own; nil: beside the shards
 }
 
 // OfIndex is where the index lies, and all that is kept beside it: losses, subsets, quarantines.
@@ -28,7 +31,9 @@ func (l Location) OfIndex() Location {
 	if l.Index == nil {
 		return l
 	}
-	return *l.Index
+	at := *l.Index
+	at.IndexName = l.IndexName
+	return at
 }
 
 // Address is what a command line says of the dataset: the address of the shards, and its options.
@@ -43,18 +48,26 @@ func (l Location) Address() string {
 	return s
 }
 
-// String is the address of the shards, as a command line takes it.
+// String is the address of the shards and the name of the index, as a command line takes it.
 func (l Location) String() string {
+	if l.IndexName != "" {
+		return l.Shards() + "#" + l.IndexName
+	}
+	return l.Shards()
+}
+
+// Shards is the address of the shards, whichever index they are read by.
+func (l Location) Shards() string {
 	if l.Bucket != "" {
 		return "s3://" + l.Bucket + "/" + strings.TrimSuffix(l.Prefix, "/") + l.Service.query()
 	}
-	return "file://" + filepath.ToSlash(l.Dir)
+	return "file://" + strings.ReplaceAll(filepath.ToSlash(l.Dir), "#", "%23")
 }
 
 // Plain is the address of the shards without how their service is reached. It stays when that changes.
 func (l Location) Plain() string {
 	l.Service = Service{}
-	return l.String()
+	return l.Shards()
 }
 
 var validBucket = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`)
@@ -149,10 +162,27 @@ func (l *Location) takeOption(o string) error {
 // PutIndex says where the index lies. The place of the shards means beside them.
 func (l *Location) PutIndex(url string) error {
 	at, err := ParseAddress(url)
-	if err == nil && at.String() != l.String() {
+	switch {
+	case err != nil:
+		return err
+	case at.IndexName != "":
+		return fmt.Errorf("#%s: the name of an index stands behind the address of the shards, as in %s#%s", at.IndexName, l.Shards(), at.IndexName)
+	case at.String() != l.Shards():
 		l.Index = &at
 	}
-	return err
+	return nil
+}
+
+// PutName says which of several indexes is meant.
+func (l *Location) PutName(name string) error {
+	switch {
+	case !chunkindex.ValidIndexName(name):
+		return errors.New("want 1 to 64 small letters, digits, dots, dashes and underscores")
+	case l.IndexName != "" && l.IndexName != name:
+		return fmt.Errorf("the address names the index #%s already", l.IndexName)
+	}
+	l.IndexName = name
+	return nil
 }
 
 // FollowLinks has links followed that lead out of the directory.
@@ -177,7 +207,13 @@ func (l Location) Inside(dir string) bool {
 	return err == nil && filepath.IsLocal(rel)
 }
 
+// defaultName is the last element of the path, and the name of the index behind a dash.
 func (l Location) defaultName() string {
+	if l.IndexName != "" {
+		name := l.IndexName
+		l.IndexName = ""
+		return l.defaultName() + "-" + name
+	}
 	if l.Bucket == "" {
 		return filepath.Base(l.Dir)
 	}
@@ -193,8 +229,7 @@ func ParseAddress(s string) (Location, error) {
 		if s == "" {
 			return Location{}, errors.New("empty address")
 		}
-		dir, err := filepath.Abs(s)
-		return Location{Dir: dir}, err
+		return parsePath(s)
 	}
 	u, err := url.Parse(s)
 	if err != nil {
@@ -203,8 +238,9 @@ func ParseAddress(s string) (Location, error) {
 	if u.User != nil {
 		return Location{}, errors.New("credentials do not belong in an address; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or name a profile by profile=NAME")
 	}
-	if u.Fragment != "" {
-		return Location{}, errors.New("want no fragment")
+	name, err := indexName(s)
+	if err != nil {
+		return Location{}, err
 	}
 	switch scheme {
 	case "s3":
@@ -215,18 +251,46 @@ func ParseAddress(s string) (Location, error) {
 		if prefix != "" {
 			prefix += "/"
 		}
-		l := Location{Bucket: u.Host, Prefix: prefix}
+		l := Location{Bucket: u.Host, Prefix: prefix, IndexName: name}
 		err := l.setQuery(u.RawQuery)
 		return l, err
 	case "file":
 		if u.Host != "" && u.Host != "localhost" || u.Path == "" {
 			return Location{}, errors.New("want file:///dir, with three slashes")
 		}
-		l := Location{Dir: filepath.Clean(filepath.FromSlash(u.Path))}
+		l := Location{Dir: filepath.Clean(filepath.FromSlash(u.Path)), IndexName: name}
 		err := l.setQuery(u.RawQuery)
 		return l, err
 	}
 	return Location{}, fmt.Errorf("scheme %q: want s3:// or file://", scheme)
+}
+
+// parsePath reads a directory, and the name of an index behind it. A directory whose own name has such an end is that directory.
+func parsePath(s string) (l Location, err error) {
+	dir, name, named := cutLast(s, "#")
+	if _, fault := os.Stat(s); named && fault == nil || !chunkindex.ValidIndexName(name) {
+		dir, name = s, ""
+	}
+	l.IndexName = name
+	l.Dir, err = filepath.Abs(dir)
+	return l, err
+}
+
+// cutLast cuts a text at the last separator.
+func cutLast(s, sep string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, sep); i >= 0 {
+		return s[:i], s[i+len(sep):], true
+	}
+	return s, "", false
+}
+
+// indexName returns the name of an index at the end of a URL, empty if there is none. No error repeats it, for a secret may stand there.
+func indexName(s string) (string, error) {
+	_, name, named := strings.Cut(s, "#")
+	if named && !chunkindex.ValidIndexName(name) {
+		return "", errors.New("want the name of an index behind the #, at the end of the address: 1 to 64 small letters, digits, dots, dashes and underscores")
+	}
+	return name, nil
 }
 
 // HideSecrets removes user information and the values of unknown parameters from anything that looks like a URL, with a name before

@@ -68,6 +68,7 @@ func (s *Stores) OpenStores(l Location) (Opened, error) {
 // OpenIndex opens an index of the dataset whose stores are open. The caller closes the index.
 func (d Opened) OpenIndex(ctx context.Context, opt chunkindex.OpenOptions) (*chunkindex.Index, error) {
 	at := d.Loc.OfIndex()
+	opt.Name = at.IndexName
 	var err error
 	if d.Index, err = chunkindex.Open(ctx, d.Home, at.Prefix, opt); err != nil {
 		return nil, Explain(ctx, "open dataset", at, d.Home, err)
@@ -120,6 +121,9 @@ func Explain(ctx context.Context, op string, l Location, st objstore.Store, err 
 	enough := errors.New("there is an object")
 	if listed := st.List(ctx, l.Prefix, func(objstore.Object) error { return enough }); errors.Is(listed, objstore.ErrNotFound) {
 		return fmt.Errorf("%s %s: %w", op, l, listed)
+	}
+	if none, ok := errors.AsType[*chunkindex.NoIndexError](err); ok && len(none.Has) > 0 {
+		return fmt.Errorf("%s %s: %w", op, l, none)
 	}
 	return fmt.Errorf("%s %s: %w (run 'millrace index' on it first?)", op, l, err)
 }

@@ -75,7 +75,7 @@ func TestFaultsOfAddressesAreNamed(t *testing.T) {
 		"s3://bk1/p,index=s3://bk2/p?secret=canary":                   "index: parameter secret: credentials",
 		"s3://bk1/p?endpoint=http://h,index=s3://bk2/p?secret=canary": "index: parameter secret: credentials",
 		"s3://bk1/p?profile=a,index=s3://k:canary@bk2/p":              "index: credentials do not belong",
-		"s3://bk1/p#part":                                             "no fragment",
+		"s3://bk1/p#Part":                                             "small letters",
 		"file:///dir?endpoint=http://h":                               "endpoint: only addresses of buckets have it",
 		"file:///dir?token=canary":                                    "credentials do not belong",
 		"photos=s3://bk1/p?endpoint=https://h&secret_key=canary@home": "parameter secret_key: credentials",

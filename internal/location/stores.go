@@ -56,11 +56,11 @@ func (s *Stores) config(l Location) s3backend.Config {
 // by the region where that chooses the endpoint, and by the profile, whose account may have names of buckets to itself.
 func (s *Stores) Place(l Location) string {
 	if l.Bucket == "" {
-		return l.String()
+		return l.Shards()
 	}
 	endpoint, region := s.config(l).Place()
 	l.Service = Service{Endpoint: endpoint, Region: region, Profile: l.Service.Profile}
-	return l.String()
+	return l.Shards()
 }
 
 // Open returns the store of a location, and what closes it. Addresses of one bucket that mean the same service share connections,

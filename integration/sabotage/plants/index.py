@@ -352,7 +352,7 @@ PLANTS = [
     (
         "an index that was made of links is served without them",
         "./cmd/millrace TestLinksAreFollowedByOption",
-        [("chunkindex/open.go", "x.tables, x.links, x.binding = opt.Tables, links, bindingKey", "x.tables, x.links, x.binding = opt.Tables, links && opt.MaxBytes > 0, bindingKey")],
+        [("chunkindex/open.go", "x.tables, x.links, x.binding, x.name = opt.Tables, links, bindingKey, opt.Name", "x.tables, x.links, x.binding, x.name = opt.Tables, links && opt.MaxBytes > 0, bindingKey, opt.Name")],
     ),
     (
         "train and val become one dataset without a word",
