@@ -14,11 +14,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/klauspost/compress/gzip"
-	"github.com/klauspost/compress/zstd"
 	"pgregory.net/rapid"
 
 	"github.com/millrace-data/millrace/chunkindex/codec"
+	"github.com/millrace-data/millrace/chunkindex/codec/codectest"
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/objstore/memstore"
@@ -26,24 +25,13 @@ import (
 
 // packFrames compresses data, cut at these offsets, each piece to a frame of its own.
 func packFrames(c codec.Codec, data []byte, cuts ...int) []byte {
-	var out bytes.Buffer
+	var pieces [][]byte
 	at := 0
 	for _, cut := range append(slices.Sorted(slices.Values(cuts)), len(data)) {
-		if c == codec.Gzip {
-			w := gzip.NewWriter(&out)
-			_, _ = w.Write(data[at:cut]) // into memory
-			_ = w.Close()
-		} else {
-			w, err := zstd.NewWriter(&out, zstd.WithEncoderConcurrency(1))
-			if err != nil {
-				panic(err)
-			}
-			_, _ = w.Write(data[at:cut])
-			_ = w.Close()
-		}
+		pieces = append(pieces, data[at:cut])
 		at = cut
 	}
-	return out.Bytes()
+	return codectest.Pack(c, pieces...)
 }
 
 // lines is a format of lines that are samples, each of which may share its first bytes with the end of the one before. Lines
@@ -202,7 +190,7 @@ func TestAnyFramesGiveTheSameSamples(t *testing.T) {
 		}
 		chunk := rapid.Int64Range(1, 1500).Draw(t, "chunk")
 		cuts := rapid.SliceOfN(rapid.IntRange(0, len(data)), 0, 60).Draw(t, "cuts")
-		for _, c := range []codec.Codec{codec.None, codec.Gzip, codec.Zstd} {
+		for _, c := range append(codectest.Codecs(), codec.None) {
 			stored := data
 			if c != codec.None {
 				stored = packFrames(c, data, cuts...)
@@ -233,7 +221,7 @@ func TestFramesAtEverySampleCutAsPlain(t *testing.T) {
 		cuts = append(cuts, len(data))
 	}
 	plain := cutAll(t, lines{}, codec.None, data, 1000)
-	for _, c := range []codec.Codec{codec.Gzip, codec.Zstd} {
+	for _, c := range codectest.Codecs() {
 		packed := cutAll(t, lines{}, c, packFrames(c, data, cuts...), 1000)
 		if len(packed) != len(plain) {
 			t.Fatalf("%v: got %d chunks, want %d", c, len(packed), len(plain))
@@ -254,6 +242,8 @@ func TestCompressedShardsAreIndexed(t *testing.T) {
 		"tgz":      func(b []byte) ([]byte, string) { return packFrames(codec.Gzip, b, 300, 1100), ".tgz" },
 		"zstd":     func(b []byte) ([]byte, string) { return packFrames(codec.Zstd, b), ".tar.zst" },
 		"seekable": func(b []byte) ([]byte, string) { return seekable(b, 256), ".tar.zstd" },
+		"pbzip2":   func(b []byte) ([]byte, string) { return packFrames(codec.Bzip2, b, 512, 1100), ".tar.bz2" },
+		"tbz2":     func(b []byte) ([]byte, string) { return packFrames(codec.Bzip2, b), ".tbz2" },
 		"every one": func(b []byte) ([]byte, string) {
 			return packFrames(codec.Gzip, b, 0, 0, 512, 1024, 1024, 2048), ".tar.gz"
 		},

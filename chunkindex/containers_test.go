@@ -23,7 +23,7 @@ func TestUnreadContainersAreRefused(t *testing.T) {
 		{"train.parquet", "", "it is Parquet, which is not read: write its rows"}, {"x", "PAR1....", "it is Parquet"},
 		{"data-00000-of-00001.arrow", "", "it is Arrow IPC"}, {"x", "ARROW1\x00\x00", "it is Arrow IPC"}, {"x", "FEA1", "it is Feather"},
 		{"a.jsonl.xz", "", "compressed by xz, which is not read: compress it with zstd"}, {"x", "\xfd7zXZ\x00\x00", "compressed by xz"},
-		{"a.tar.BZ2", "", "compressed by bzip2"}, {"x", "BZh91AY&SY", "compressed by bzip2"}, {"a.json.lz4", "", "compressed by lz4"}, {"a.jsonl.br", "", "Brotli"},
+		{"x", "BZh91AY&SY", "let its name end in .bz2"}, {"a.json.lz4", "", "compressed by lz4"}, {"a.jsonl.br", "", "Brotli"},
 		{"a.zip", "", "it is a zip archive, which is not read: unpack it"}, {"x", "PK\x03\x04", "it is a zip archive"}, {"a.npz", "", "NumPy's zip of arrays"},
 		{"a.h5", "", "it is HDF5"}, {"x", "\x89HDF\r\n\x1a\n", "it is HDF5"}, {"db/data.mdb", "", "it is LMDB"}, {"x", strings.Repeat("\x00", 16) + "\xde\xc0\xef\xbe", "it is LMDB"},
 		{"a.7z", "", "a 7z archive"}, {"a.rec", "", "MXNet RecordIO"}, {"a.csv", "", "comma-separated values"},

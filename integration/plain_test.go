@@ -28,6 +28,8 @@ func TestFilesAsTheirOwnLibrariesReadThem(t *testing.T) {
 		{"jsonl", "jsonl", nil, "", "jsonl", "application/x-ndjson", 0},
 		{"tfrecord-gz", "tfrecord", nil, "", "tfrecord", "application/x-tfrecord", 0},
 		{"jsonl-gz", "jsonl", nil, "", "jsonl", "application/x-ndjson", 0},
+		{"jsonl-bzip2", "jsonl", nil, "", "jsonl", "application/x-ndjson", 0},
+		{"jsonl-pbzip2", "jsonl", nil, "", "jsonl", "application/x-ndjson", 0},
 		{"npy-gz", "records", nil, "npy", "npy", "application/x-npy", 0},
 		{"tokens-gz", "tokens", []string{"--sequence-length", "16", "--dtype", "<u2"}, "", "windows", "application/octet-stream", 0},
 		{"jq", "jsonl", nil, "", "jq", "application/x-ndjson", 0},

@@ -1,7 +1,7 @@
-// Package codec reads compressed shards: gzip and zstd, told by the end of an object's name and held to
+// Package codec reads compressed shards: gzip, zstd and bzip2, told by the end of an object's name and held to
 // it by their magic.
 //
-// A compressed shard is a row of frames (gzip calls them members), each decoded by itself. Reader decodes a shard in
+// A compressed shard is a row of frames (gzip calls them members, bzip2 streams), each decoded by itself. Reader decodes a shard in
 // sequence, for a scan, and says where its frames lie; Decode brings back the bytes of a chunk from the frames that hold
 // it. Both take input that nobody has checked, and neither takes memory for what the input merely promises: a zstd window
 // is at most MaxWindow, and a frame that decodes to more than MaxFrame is refused.
@@ -9,13 +9,13 @@ package codec
 
 import (
 	"bytes"
+	"compress/bzip2"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
 
 	"github.com/klauspost/compress/gzip"
-	"github.com/klauspost/compress/zstd"
 )
 
 // Codec says how an object is compressed. The numbers are those of docs/index-format.md.
@@ -23,9 +23,10 @@ type Codec uint32
 
 // The codecs.
 const (
-	None Codec = 0
-	Gzip Codec = 1 // RFC 1952, of any number of members
-	Zstd Codec = 2 // RFC 8878, of any number of frames, without dictionaries
+	None  Codec = 0
+	Gzip  Codec = 1 // RFC 1952, of any number of members
+	Zstd  Codec = 2 // RFC 8878, of any number of frames, without dictionaries
+	Bzip2 Codec = 5 // of any number of streams
 )
 
 // LineFeed is a flag beside a codec: what is decoded lacks one line feed at its end, which Decode adds. It belongs to the last chunk
@@ -38,7 +39,7 @@ const (
 	MaxWindow = 8 << 20 // of a zstd frame: what RFC 8878 asks every decoder for, and no more
 )
 
-// String returns "none", "gzip" or "zstd", and says where a line feed is added.
+// String returns "none", "gzip", "zstd" or "bzip2", and says where a line feed is added.
 func (c Codec) String() string {
 	if c&LineFeed != 0 {
 		return fmt.Sprintf("%v and a line feed", c&^LineFeed)
@@ -50,12 +51,20 @@ func (c Codec) String() string {
 		return "gzip"
 	case Zstd:
 		return "zstd"
+	case Bzip2:
+		return "bzip2"
 	}
 	return fmt.Sprintf("codec %d", uint32(c))
 }
 
 // Known says whether this program can decode it.
-func (c Codec) Known() bool { return c&^LineFeed <= Zstd }
+func (c Codec) Known() bool {
+	switch c &^ LineFeed {
+	case None, Gzip, Zstd, Bzip2:
+		return true
+	}
+	return false
+}
 
 // Described says whether chunks of the codec have parameters, which their index holds: what of them decoding needs beside their stored
 // bytes. Frames of gzip and zstd say all of it themselves.
@@ -79,7 +88,10 @@ func Of(key string) (c Codec, bare string) {
 	for _, s := range []struct {
 		suffix, instead string
 		codec           Codec
-	}{{".gz", "", Gzip}, {".tgz", ".tar", Gzip}, {".zst", "", Zstd}, {".zstd", "", Zstd}} {
+	}{
+		{".gz", "", Gzip}, {".tgz", ".tar", Gzip}, {".zst", "", Zstd}, {".zstd", "", Zstd},
+		{".bz2", "", Bzip2}, {".tbz", ".tar", Bzip2}, {".tbz2", ".tar", Bzip2},
+	} {
 		if n := len(key) - len(s.suffix); n >= 0 && strings.EqualFold(key[n:], s.suffix) {
 			if bare = key[:n] + s.instead; bare == "" || strings.HasSuffix(bare, "/") {
 				return None, key
@@ -146,11 +158,8 @@ func open(c Codec, in io.Reader) (decoded io.Reader, done func(), err error) {
 			return nil, nil, err
 		}
 		return z, z.Close, nil
+	case Bzip2:
+		return bzip2.NewReader(in), func() {}, nil
 	}
 	return nil, nil, fmt.Errorf("%v is not known", c)
-}
-
-// newZstd makes a decoder that starts no goroutine and holds one window.
-func newZstd(in io.Reader) (*zstd.Decoder, error) {
-	return zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(MaxWindow))
 }

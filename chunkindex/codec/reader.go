@@ -2,18 +2,14 @@ package codec
 
 import (
 	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"sort"
-
-	"github.com/klauspost/compress/gzip"
-	"github.com/klauspost/compress/zstd"
 )
 
-// Frame is a gzip member or a zstd frame that holds at least one byte.
+// Frame is a gzip member, a zstd frame or a bzip2 stream that holds at least one byte.
 type Frame struct {
 	Stored, StoredEnd   int64 // in the object; StoredEnd is 0 until the frame was read to its end
 	Decoded, DecodedEnd int64 // in the decoded bytes; DecodedEnd is that of the bytes read so far
@@ -25,9 +21,7 @@ type Reader struct {
 	src      *source
 	maxFrame int64
 
-	gz  *gzip.Reader
-	zs  *zstd.Decoder
-	row frames // of a zstd object
+	frames unpacker
 
 	open   bool  // a frame is being read
 	begins int64 // where it is stored
@@ -67,16 +61,19 @@ func NewReader(c Codec, in io.Reader) (*Reader, error) {
 	if !c.begins(head) {
 		return nil, fmt.Errorf("name says %v, but it begins with % x, which is no %v", c, head, c)
 	}
-	return r, nil
+	r.frames, err = newUnpacker(c, r.src.buf)
+	return r, err
 }
 
-// begins says whether these bytes, four or all there are, can be the first ones of a frame.
+// begins says whether these bytes, four or all there are, can be the first ones of an object.
 func (c Codec) begins(head []byte) bool {
 	switch c {
 	case Gzip:
 		return len(head) >= 3 && head[0] == 0x1f && head[1] == 0x8b && head[2] == 8
 	case Zstd:
 		return len(head) >= 4 && (frameMagic(head) || skippable(head))
+	case Bzip2:
+		return len(head) >= 4 && string(head[:3]) == "BZh" && '1' <= head[3] && head[3] <= '9'
 	}
 	return false
 }
@@ -92,12 +89,12 @@ func (r *Reader) Read(p []byte) (int, error) {
 				break
 			}
 		}
-		n, err := r.decode(p)
+		n, err := r.frames.Read(p)
 		if n > 0 {
 			r.grow(n)
 		}
 		if r.off-r.first > r.maxFrame {
-			r.err = r.fail(fmt.Errorf("it decodes to more than %d bytes: recompress the object in smaller frames", r.maxFrame))
+			r.err = r.fail(fmt.Errorf("it decodes to more than %d bytes: recompress the object %s", r.maxFrame, r.codec.smaller()))
 			return 0, r.err
 		}
 		switch {
@@ -113,12 +110,16 @@ func (r *Reader) Read(p []byte) (int, error) {
 	return 0, r.err
 }
 
-// Close gives back the decoder.
-func (r *Reader) Close() {
-	if r.zs != nil {
-		r.zs.Close()
+// smaller says how to make an object of smaller frames.
+func (c Codec) smaller() string {
+	if c == Bzip2 {
+		return "by pbzip2, or by zstd in smaller frames"
 	}
+	return "in smaller frames"
 }
+
+// Close gives back the decoder.
+func (r *Reader) Close() { r.frames.close() }
 
 // At returns the frame that holds a decoded byte, if that byte has been read and the frame not been forgotten.
 func (r *Reader) At(off int64) (Frame, bool) {
@@ -156,68 +157,19 @@ func (r *Reader) next() error {
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
-	if len(head) == 0 {
+	err = r.frames.begin(head)
+	switch {
+	case err == nil:
+		r.open = true
+		return nil
+	case errors.Is(err, io.EOF):
 		return io.EOF
-	}
-	if r.codec == Gzip && zeros(head) {
-		return r.padding()
-	}
-	if !r.codec.begins(head) {
+	case errors.Is(err, errNoFrame):
 		return fmt.Errorf("bytes at stored offset %d are no %v: % x", r.begins, r.codec, head)
+	case errors.Is(err, errAfterZeros):
+		return fmt.Errorf("bytes at stored offset %d are no %v: %w", r.src.at(), r.codec, err)
 	}
-	if r.codec == Gzip {
-		if r.gz == nil {
-			r.gz, err = gzip.NewReader(r.src.buf)
-		} else {
-			err = r.gz.Reset(r.src.buf)
-		}
-		if err == nil {
-			r.gz.Multistream(false)
-		}
-	} else {
-		r.row = frames{in: r.src.buf}
-		if r.zs == nil {
-			r.zs, err = newZstd(&r.row)
-		} else {
-			err = r.zs.Reset(&r.row)
-		}
-	}
-	if err != nil {
-		return r.fail(err)
-	}
-	r.open = true
-	return nil
-}
-
-// padding reads zeros to the end of the object, which gzip itself passes over behind the last member, as tapes have them.
-func (r *Reader) padding() error {
-	for {
-		b, err := r.src.buf.Peek(1)
-		if err != nil {
-			return err // io.EOF is a clean end
-		}
-		if b[0] != 0 {
-			return fmt.Errorf("bytes at stored offset %d are no %v: they follow zeros", r.src.at(), r.codec)
-		}
-		b, _ = r.src.buf.Peek(r.src.buf.Buffered()) // all of it is there
-		n := len(b) - len(bytes.TrimLeft(b, "\x00"))
-		if _, err := r.src.buf.Discard(n); err != nil {
-			return err
-		}
-	}
-}
-
-func zeros(b []byte) bool { return len(bytes.TrimLeft(b, "\x00")) == 0 }
-
-func (r *Reader) decode(p []byte) (int, error) {
-	if r.codec == Gzip {
-		return r.gz.Read(p)
-	}
-	n, err := r.zs.Read(p)
-	if errors.Is(err, io.EOF) && !r.row.ended() {
-		err = io.ErrUnexpectedEOF
-	}
-	return n, err
+	return r.fail(err)
 }
 
 // grow adds decoded bytes to the open frame.
@@ -237,15 +189,10 @@ func (r *Reader) finish() {
 	r.open = false
 }
 
-// fail says which frame cannot be read, and what to do where the frame is whole.
+// fail says which frame cannot be read.
 func (r *Reader) fail(err error) error {
-	switch {
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		err = fmt.Errorf("it is truncated: %w", io.ErrUnexpectedEOF)
-	case errors.Is(err, zstd.ErrWindowSizeExceeded), errors.Is(err, zstd.ErrDecoderSizeExceeded): // the second of a segment that is its own window
-		err = fmt.Errorf("its window is larger than %d bytes: recompress the object without --long and --ultra: %w", MaxWindow, err)
-	case errors.Is(err, zstd.ErrUnknownDictionary):
-		err = fmt.Errorf("it needs a dictionary: recompress the object without one: %w", err)
 	}
 	return fmt.Errorf("%v frame at stored offset %d: %w", r.codec, r.begins, err)
 }

@@ -5,6 +5,7 @@ and by NumPy. Both print a JSON object: of every directory, and of every sample 
 library makes of it.
 """
 
+import bz2
 import gzip
 import hashlib
 import importlib.util
@@ -13,7 +14,7 @@ import os
 import subprocess
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -214,6 +215,24 @@ def digests(kind: str, directory: Path) -> dict[str, str]:
     return found
 
 
+def by_bzip2(data: bytes) -> bytes:
+    return subprocess.run(["bzip2", "-1"], input=data, stdout=subprocess.PIPE, check=True).stdout
+
+
+def by_pbzip2(data: bytes) -> bytes:
+    """Streams of a fixed length each, as pbzip2 writes them, and one without data."""
+    return b"".join(bz2.compress(data[at : at + 999]) for at in range(0, len(data), 999)) + bz2.compress(b"")
+
+
+def compress(root: Path, suffix: str, how: dict[str, Callable[[bytes], bytes]]) -> None:
+    """Compresses the JSON Lines as a dataset for each way to do so."""
+    for name, pack in how.items():
+        packed = root / ("jsonl-" + name)
+        packed.mkdir()
+        for path in (root / "jsonl").iterdir():
+            (packed / f"{path.name}.{suffix}").write_bytes(pack(path.read_bytes()))
+
+
 def write(root: str) -> None:
     found = {}
     for kind, writer in WRITERS.items():
@@ -227,6 +246,9 @@ def write(root: str) -> None:
         for path in (Path(root) / kind).iterdir():
             (packed / (path.name + ".gz")).write_bytes(gzip.compress(path.read_bytes(), mtime=0))
         found[packed.name] = found[kind]
+    compress(Path(root), "bz2", {"bzip2": by_bzip2, "pbzip2": by_pbzip2})
+    for packing in "bzip2", "pbzip2":
+        found["jsonl-" + packing] = found["jsonl"]
     json.dump(found, sys.stdout)
 
 

@@ -1,0 +1,54 @@
+// Package codectest compresses the objects of tests, frame by frame.
+package codectest
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/millrace-data/millrace/chunkindex/codec"
+)
+
+// Codecs are those of whole shards.
+func Codecs() []codec.Codec { return []codec.Codec{codec.Gzip, codec.Zstd, codec.Bzip2} }
+
+// Suffix is what the names of a codec's objects end in.
+func Suffix(c codec.Codec) string {
+	return map[codec.Codec]string{codec.Gzip: ".gz", codec.Zstd: ".zst", codec.Bzip2: ".bz2"}[c]
+}
+
+// Pack compresses pieces, each to a frame of its own.
+func Pack(c codec.Codec, pieces ...[]byte) []byte {
+	var out bytes.Buffer
+	for _, p := range pieces {
+		if c == codec.Bzip2 {
+			out.Write(Bzip2(p))
+			continue
+		}
+		w, err := writer(c, len(p), &out)
+		if err == nil {
+			_, err = w.Write(p)
+		}
+		if err == nil {
+			err = w.Close()
+		}
+		if err != nil {
+			panic(fmt.Sprintf("compress by %v: %v", c, err)) // into memory, by a library
+		}
+	}
+	return out.Bytes()
+}
+
+// writer returns one that differs with the length of what is written in what a format leaves to writers.
+func writer(c codec.Codec, n int, out io.Writer) (io.WriteCloser, error) {
+	switch c {
+	case codec.Gzip:
+		return gzip.NewWriter(out), nil
+	case codec.Zstd:
+		return zstd.NewWriter(out, zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(n%2 == 0))
+	}
+	return nil, fmt.Errorf("no writer of %v", c)
+}

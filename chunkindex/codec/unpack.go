@@ -1,0 +1,137 @@
+package codec
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+)
+
+// unpacker decodes an object piece by piece. A piece is a frame, or what lies between frames, such as an index.
+type unpacker interface {
+	// begin starts the piece that begins at the object's next byte. head holds its first four bytes, fewer where
+	// the object ends. io.EOF is the end of an object that is whole.
+	begin(head []byte) error
+	// Read decodes the piece. io.EOF is its end.
+	io.Reader
+	// close gives back the memory of the decoder.
+	close()
+}
+
+var (
+	errNoFrame    = errors.New("no piece can begin with the next bytes")
+	errAfterZeros = errors.New("they follow zeros")
+)
+
+// newUnpacker returns the unpacker of a codec, over a buffer that holds what is not taken yet.
+func newUnpacker(c Codec, in *bufio.Reader) (unpacker, error) {
+	switch c {
+	case Gzip:
+		return &gzipMembers{in: in}, nil
+	case Zstd:
+		return &zstdFrames{in: in}, nil
+	case Bzip2:
+		return &bzip2Streams{in: in}, nil
+	}
+	return nil, fmt.Errorf("%v has no frames that are known", c)
+}
+
+// gzipMembers decodes the members of a gzip object.
+type gzipMembers struct {
+	in *bufio.Reader
+	z  *gzip.Reader
+}
+
+func (g *gzipMembers) begin(head []byte) (err error) {
+	switch {
+	case len(head) == 0:
+		return io.EOF
+	case zeros(head):
+		return g.padding()
+	case !Gzip.begins(head):
+		return errNoFrame
+	case g.z == nil:
+		g.z, err = gzip.NewReader(g.in)
+	default:
+		err = g.z.Reset(g.in)
+	}
+	if err == nil {
+		g.z.Multistream(false)
+	}
+	return err
+}
+
+func (g *gzipMembers) Read(p []byte) (int, error) { return g.z.Read(p) }
+
+func (g *gzipMembers) close() {}
+
+// padding reads zeros to the end of the object, which gzip itself passes over behind the last member, as tapes have them.
+func (g *gzipMembers) padding() error {
+	for {
+		b, err := g.in.Peek(1)
+		if err != nil {
+			return err // io.EOF is a clean end
+		}
+		if b[0] != 0 {
+			return errAfterZeros
+		}
+		b, _ = g.in.Peek(g.in.Buffered()) // all of it is there
+		n := len(b) - len(bytes.TrimLeft(b, "\x00"))
+		if _, err := g.in.Discard(n); err != nil {
+			return err
+		}
+	}
+}
+
+func zeros(b []byte) bool { return len(bytes.TrimLeft(b, "\x00")) == 0 }
+
+// zstdFrames decodes the frames of a zstd object.
+type zstdFrames struct {
+	in  *bufio.Reader
+	row frames
+	z   *zstd.Decoder
+}
+
+func (s *zstdFrames) begin(head []byte) (err error) {
+	switch {
+	case len(head) == 0:
+		return io.EOF
+	case !Zstd.begins(head):
+		return errNoFrame
+	}
+	s.row = frames{in: s.in}
+	if s.z == nil {
+		s.z, err = newZstd(&s.row)
+	} else {
+		err = s.z.Reset(&s.row)
+	}
+	return err
+}
+
+func (s *zstdFrames) Read(p []byte) (int, error) {
+	n, err := s.z.Read(p)
+	switch {
+	case errors.Is(err, io.EOF) && !s.row.ended():
+		err = io.ErrUnexpectedEOF
+	case errors.Is(err, zstd.ErrWindowSizeExceeded), errors.Is(err, zstd.ErrDecoderSizeExceeded): // the second of a segment that is its own window
+		err = fmt.Errorf("its window is larger than %d bytes: recompress the object without --long and --ultra: %w", MaxWindow, err)
+	case errors.Is(err, zstd.ErrUnknownDictionary):
+		err = fmt.Errorf("it needs a dictionary: recompress the object without one: %w", err)
+	}
+	return n, err
+}
+
+func (s *zstdFrames) close() {
+	if s.z != nil {
+		s.z.Close()
+	}
+}
+
+// newZstd makes a decoder that starts no goroutine and holds one window.
+func newZstd(in io.Reader) (*zstd.Decoder, error) {
+	return zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(MaxWindow))
+}
