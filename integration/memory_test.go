@@ -180,6 +180,20 @@ func greedy(dataset string) []byte {
 	return le.AppendUint32(text, crc32.Checksum(text, crc32.MakeTable(crc32.Castagnoli)))
 }
 
+// TestLittleIsKeptInTheHeap: chunks and bodies lie outside of Go's heap. What a gateway keeps in it is read by each garbage
+// collection, dozens of times a second where batches are small, so that a megabyte more costs each batch a percent.
+func TestLittleIsKeptInTheHeap(t *testing.T) {
+	const most = 3 << 20
+	g := harness.Serve(t, packed(t, "dir"), dataset, "--cache-size", "64MiB")
+	batches(t, g, 0, 8)
+	if r, err := g.TryAdmin(t.Context(), "/debug/pprof/heap?gc=1"); err != nil || r.Status != http.StatusOK {
+		t.Fatalf("collect the garbage: status %d, %v", r.Status, err)
+	}
+	if got := g.Metric(t, "go_memstats_heap_alloc_bytes", ""); got == 0 || got > most {
+		t.Errorf("got %.0f bytes in the heap of an idle gateway, want at most %d", got, most)
+	}
+}
+
 // TestQuestionsArePaidFromTheBudget has twelve gateways, or one that has gone mad, ask at once for as many ranges as a
 // question can hold: a hundred MiB each, once they are decoded.
 func TestQuestionsArePaidFromTheBudget(t *testing.T) {

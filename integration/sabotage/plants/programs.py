@@ -2,6 +2,11 @@
 
 PLANTS = [
     (
+        "a regular expression keeps megabytes in the heap of each gateway",
+        "./integration TestLittleIsKeptInTheHeap",
+        [("internal/location/service.go", "`^[A-Za-z0-9._-]{1,64}$`", "`^[^\\s\\pC][^\\pC]{0,127}$`")],
+    ),
+    (
         "verify finds damage and exits as for any failure",
         "./cmd/millrace TestVerifyExitsWithThreeOnABadRange",
         [("cmd/millrace/exit.go", "case is(errCorrupt, chunkindex.ErrCorrupt, client.ErrCRC)", "case is(chunkindex.ErrCorrupt, client.ErrCRC)")],
