@@ -3,9 +3,9 @@
 package timing
 
 import (
+	"bytes"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/millrace-data/millrace/chunkindex"
@@ -95,14 +95,14 @@ func Milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 
 
 // ServerTiming says where the time has gone so far: each phase, and after Read the tiers that it is made of.
 func (r *Record) ServerTiming() string {
-	var b strings.Builder
+	b := make([]byte, 0, 256)
 	add := func(name string, d time.Duration) {
-		if b.Len() > 0 {
-			b.WriteString(", ")
+		if len(b) > 0 {
+			b = append(b, ", "...)
 		}
-		b.WriteString(name)
-		b.WriteString(";dur=")
-		b.WriteString(strconv.FormatFloat(Milliseconds(d), 'f', -1, 64))
+		b = append(b, name...)
+		b = append(b, ";dur="...)
+		b = appendMilliseconds(b, d)
 	}
 	now := time.Since(r.start)
 	for p, d := range r.phases {
@@ -116,7 +116,18 @@ func (r *Record) ServerTiming() string {
 	for _, t := range r.Tiers {
 		add(t.Tier, t.Wait)
 	}
-	return b.String()
+	return string(b)
+}
+
+// appendMilliseconds appends a duration in milliseconds, to the microsecond, as the shortest decimal number: 12.3, not 12.300.
+func appendMilliseconds(b []byte, d time.Duration) []byte {
+	micros := d.Microseconds()
+	b = strconv.AppendInt(b, micros/1000, 10)
+	if micros %= 1000; micros == 0 {
+		return b
+	}
+	b = append(b, '.', byte('0'+micros/100), byte('0'+micros/10%10), byte('0'+micros%10))
+	return bytes.TrimRight(b, "0")
 }
 
 // Each calls visit for every phase that took time.
