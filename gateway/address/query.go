@@ -344,7 +344,7 @@ func (q *Query) failSplit(p *Plan, err error) {
 func (p *Plan) decodeSelection(q *Query) {
 	p.Quarantine = q.Digest("quarantine")
 	// Programs that build a query may escape the colon.
-	if s := strings.NewReplacer("%3A", ":", "%3a", ":").Replace(q.Value("subset")); s != "" {
+	if s := strings.ReplaceAll(strings.ReplaceAll(q.Value("subset"), "%3A", ":"), "%3a", ":"); s != "" {
 		digest, name, whole := strings.Cut(s, ":")
 		if !whole {
 			digest, name = "", s
