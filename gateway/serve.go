@@ -207,27 +207,30 @@ func (g *Gateway) acquire(x *exchange, name, generation string) error {
 // generation is the one that a URL names, in the query or in a plan that is part of the path; "": none, or nothing that
 // could be one.
 func (x *exchange) generation() string {
-	for _, text := range []string{x.r.URL.RawQuery, chi.URLParam(x.r, "plan")} {
-		if !strings.Contains(text, "generation") {
-			continue
-		}
-		if plain, err := url.PathUnescape(text); err == nil && x.r.URL.RawPath != "" {
-			text = plain
-		}
-		if generation := generationIn(text); generation != "" {
-			return generation
-		}
+	if generation := generationIn(x.r.URL.RawQuery); generation != "" {
+		return generation
 	}
-	return ""
+	plan := chi.URLParam(x.r, "plan")
+	if plain, err := url.PathUnescape(plan); err == nil && x.r.URL.RawPath != "" {
+		plan = plain
+	}
+	return generationIn(plan)
 }
 
-// generationIn is the generation that a query names; "": none, or nothing that could be one.
-func generationIn(query string) string {
-	q, _ := url.ParseQuery(query) // the decoder of the whole query reports its faults
-	if values := q["generation"]; len(values) == 1 && address.IsDigest(values[0]) {
-		return values[0]
+// generationIn is the generation that a query names; "": none, or nothing that could be one. The decoder of the whole query
+// reports its faults, and takes no parameter of a batch that is escaped.
+func generationIn(query string) (generation string) {
+	for part := range strings.SplitSeq(query, "&") {
+		value, ok := strings.CutPrefix(part, "generation=")
+		switch {
+		case !ok:
+		case generation != "" || !address.IsDigest(value):
+			return ""
+		default:
+			generation = value
+		}
 	}
-	return ""
+	return generation
 }
 
 // generationOf is the generation that the URL of a batch or an epoch names; "": none, or nothing that could be one.

@@ -65,6 +65,7 @@ func keyOf[E Entry[E]](e E) (k key) {
 type held[E Entry[E]] struct {
 	entry   E
 	needs   []*held[E] // a use of each
+	release func()     // ends one use of the entry
 	users   int
 	used    time.Time // when the last use ended
 	current bool
@@ -128,6 +129,7 @@ func (c *Catalog[E]) hold(e E) *held[E] {
 	k := keyOf(e)
 	delete(c.gone, k)
 	h := &held[E]{entry: e}
+	h.release = func() { c.release(h) }
 	c.byKey[k] = h
 	for _, need := range e.Needs() {
 		if of := c.byKey[keyOf(need)]; of != nil {
@@ -226,13 +228,12 @@ func (c *Catalog[E]) AcquireOpen(name, generation string) (e E, release func(), 
 func (c *Catalog[E]) acquireOpen(name, generation string) (e E, release func(), ok bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := time.Now()
 	h := c.byName[name]
-	if h == nil || !h.removed.IsZero() && now.Sub(h.removed) >= grace {
+	if h == nil || !h.removed.IsZero() && time.Since(h.removed) >= grace {
 		return e, nil, false, ErrUnknown
 	}
 	if k := (key{name, generation}); generation != "" && k != keyOf(h.entry) {
-		if f, failed := c.gone[k]; failed && now.Before(f.until) {
+		if f, failed := c.gone[k]; failed && time.Now().Before(f.until) {
 			return e, nil, false, f.err
 		}
 		if h = c.byKey[k]; h == nil {
@@ -243,7 +244,7 @@ func (c *Catalog[E]) acquireOpen(name, generation string) (e E, release func(), 
 		}
 	}
 	h.users++
-	return h.entry, func() { c.release(h) }, true, nil
+	return h.entry, h.release, true, nil
 }
 
 func (c *Catalog[E]) release(h *held[E]) {
