@@ -111,7 +111,7 @@ func (f *fetch) trace(ctx context.Context, wholes []*chunkcache.Fill[key]) (cont
 	} else {
 		ctx, span = f.source.path.cfg.Trace.Root(ctx, "chunk load ahead")
 	}
-	if span.Trace() == "" {
+	if !span.Recorded() {
 		return ctx, span
 	}
 	var bytes int64

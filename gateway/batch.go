@@ -303,7 +303,7 @@ func (x *exchange) readFrom(ctx context.Context, source Source, at shuffle.Curso
 	defer x.log.Leave(x.log.Enter(timing.Read))
 	ctx, span := tracing.Start(ctx, timing.Read.String())
 	read, err := source.Read(ctx, at, wanted)
-	if err == nil {
+	if err == nil && span.Recorded() {
 		for _, t := range read.Tiers {
 			span.Number("millrace."+t.Tier+".bytes", t.Bytes)
 			span.Number("millrace."+t.Tier+".microseconds", t.Wait.Microseconds())

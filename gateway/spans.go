@@ -17,7 +17,7 @@ func (g *Gateway) begin(x *exchange, r *http.Request) {
 	var left func(timing.Phase, time.Time, time.Time)
 	if g.cfg.Trace != (tracing.Tracer{}) {
 		ctx, span := g.cfg.Trace.Request(r.Context(), r.Header, cutTo(r.Method, maxMethod)+" "+x.route.name())
-		if x.span = (requestSpan{span}); span != (tracing.Span{}) {
+		if x.span = (requestSpan{span}); span.Recorded() {
 			r, left = r.WithContext(ctx), x.span.stretch
 		}
 	}
@@ -34,7 +34,7 @@ func (s requestSpan) stretch(p timing.Phase, from, to time.Time) {
 
 // ends ends the span of a request, with what the access line says of it.
 func (s requestSpan) ends(x *exchange, status int, cause error, abort bool) {
-	if s.Trace() == "" {
+	if !s.Recorded() {
 		return
 	}
 	s.Text("http.request.method", cutTo(x.r.Method, maxMethod))

@@ -81,6 +81,9 @@ func Inject(ctx context.Context, header map[string][]string) {
 // Span is a stretch of work, from where it was begun to its End. The zero value records nothing.
 type Span struct{ of trace.Span }
 
+// Recorded reports whether anything is recorded: a caller whose notes take time to make asks first.
+func (s Span) Recorded() bool { return s.of != nil }
+
 // Text notes something about the work.
 func (s Span) Text(key, value string) {
 	if s.of != nil {

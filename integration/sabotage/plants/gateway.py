@@ -147,6 +147,16 @@ PLANTS = [
         [("gateway/timing/timing.go", "r.Tiers[i].Bytes += t.Bytes", "r.Tiers[i].Bytes = t.Bytes")],
     ),
     (
+        "Server-Timing drops the zeros between point and digits",
+        "./gateway/timing TestMillisecondsAreTheShortestNumber",
+        [("gateway/timing/timing.go", "b = append(b, '.', byte('0'+micros/100), byte('0'+micros/10%10), byte('0'+micros%10))", "b = strconv.AppendInt(append(b, '.'), micros, 10)")],
+    ),
+    (
+        "a request out of memory notes for spans that nobody records",
+        "./gateway TestABatchFromMemoryAllocatesLittle",
+        [("gateway/batch.go", "if err == nil && span.Recorded() {", "if err == nil {"), ("gateway/serve.go", "value, ok := strings.CutPrefix(part, \"generation=\")", "values, _ := url.ParseQuery(part)\n\t\tvalue, ok := values.Get(\"generation\"), values.Has(\"generation\")")],
+    ),
+    (
         "gateway's access line says nothing of the wait for memory",
         "./gateway TestAccessLineTellsTheWaitForMemory",
         [("gateway/memory.go", "\tdefer x.log.Leave(x.log.Enter(timing.Wait))\n", "\t_ = timing.Wait\n")],
