@@ -45,6 +45,11 @@ type Framing struct{}
 // ContentType of a batch: the one most used of several that nobody has registered.
 func (Framing) ContentType() string { return "application/x-ndjson" }
 
+// Fields implements format.Typed.
+func (Framing) Fields() []format.Field {
+	return []format.Field{{Name: Part, Encoding: format.JSON}}
+}
+
 // Frame returns nothing, whatever the samples are.
 func (Framing) Frame([]uint32) (before, after []byte, err error) { return nil, nil, nil }
 

@@ -196,10 +196,10 @@ func (Format) Framing(raw json.RawMessage) (format.Framing, error) {
 	if len(c.DataFormat) == 0 || len(c.DataFormat) > format.MaxParts || c.BlockSize < 0 {
 		return nil, fmt.Errorf("litdata constants: %d leaves, blocks of %d", len(c.DataFormat), c.BlockSize)
 	}
-	return framing{}, nil
+	return framing{c.types()}, nil
 }
 
-type framing struct{}
+type framing struct{ fields []format.Field }
 
 // ContentType of a batch.
 func (framing) ContentType() string { return "application/vnd.litdata.chunk" }

@@ -81,7 +81,7 @@ func (s *survey) cifarSet(c cifar, files []format.Object) (*format.Dataset, erro
 		return nil, err
 	}
 	d := s.dataset(files, layout, func(sc *scanner) error { return sc.cifar(c) })
-	d.Told = true
+	d.Framing, d.Told = layout.Constants(c.fields()...), true
 	for i := range d.Shards {
 		d.Shards[i].Says = c.name // the same records have other parts when their size was told
 	}

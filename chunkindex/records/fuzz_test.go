@@ -66,14 +66,20 @@ func FuzzScanFlat(f *testing.F) {
 func FuzzConstants(f *testing.F) {
 	f.Add([]byte(`{"dtype":"<u2","shape":[2,3]}`))
 	f.Add([]byte(`{"dtype":"<M8[ns]","shape":[]}`))
+	f.Add([]byte(`{"dtype":"|u1","shape":[13],"parts":[{"name":"cls","encoding":"raw","type":"uint8"},{"name":"bin","encoding":"raw","type":"float","shape":[3]}]}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		l, err := records.ParseLayout(b)
+		l, err := records.NewFraming(b)
 		if err != nil {
 			return
 		}
-		again, err := records.ParseLayout(l.Constants())
-		if err != nil || !again.Equal(l) || l.Size() < 1 || l.Size() > format.MaxSample {
+		again, err := records.NewFraming(l.Constants())
+		if err != nil || !again.Equal(l.Layout) || l.Size() < 1 || l.Size() > format.MaxSample {
 			t.Fatalf("got %v of %d bytes, %v, want %v", again, again.Size(), err, l)
+		}
+		for _, field := range l.Fields() {
+			if field.Encoding == "" {
+				t.Errorf("field %v has no encoding", field)
+			}
 		}
 	})
 }

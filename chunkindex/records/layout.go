@@ -51,47 +51,59 @@ func (l Layout) Equal(o Layout) bool { return l.dtype == o.dtype && slices.Equal
 // String is for messages: "<f4 [3 32 32]".
 func (l Layout) String() string { return fmt.Sprintf("%s %d", l.dtype, l.shape) }
 
-// constants are a layout as an index keeps it.
+// constants are a layout as an index keeps it, and the parts of a record that has several.
 type constants struct {
-	DType string   `json:"dtype"`
-	Shape []uint64 `json:"shape"`
+	DType string         `json:"dtype"`
+	Shape []uint64       `json:"shape"`
+	Parts []format.Field `json:"parts,omitempty"`
 }
 
-// Constants returns the layout as an index keeps it.
-func (l Layout) Constants() json.RawMessage {
+// Constants returns the layout as an index keeps it. Parts are those of a record that has several.
+func (l Layout) Constants(parts ...format.Field) json.RawMessage {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false) // "<u2" stays as NumPy writes it
-	if err := e.Encode(constants{l.dtype.name, l.shape}); err != nil {
-		panic(err) // a string and numbers
+	if err := e.Encode(constants{l.dtype.name, l.shape, parts}); err != nil {
+		panic(err) // strings and numbers
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
-// ParseLayout reads what Constants wrote, and nothing else.
-func ParseLayout(raw json.RawMessage) (Layout, error) {
+// NewFraming reads what Constants wrote, and nothing else.
+func NewFraming(raw json.RawMessage) (Framing, error) {
+	f, err := parseConstants(raw)
+	if err != nil {
+		return Framing{}, fmt.Errorf("constants of an array: %w", err)
+	}
+	return f, nil
+}
+
+func parseConstants(raw json.RawMessage) (Framing, error) {
 	var c constants
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&c); err != nil {
-		return Layout{}, fmt.Errorf("constants of an array: %w", err)
+		return Framing{}, err
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return Layout{}, errors.New("constants of an array: something follows them")
+		return Framing{}, errors.New("something follows them")
 	}
 	dtype, err := ParseDType(c.DType)
 	if err != nil {
-		return Layout{}, fmt.Errorf("constants of an array: %w", err)
+		return Framing{}, err
 	}
 	l, err := NewLayout(dtype, c.Shape)
 	if err != nil {
-		return Layout{}, fmt.Errorf("constants of an array: %w", err)
+		return Framing{}, err
 	}
-	return l, nil
+	return Framing{l, c.Parts}, l.checkParts(c.Parts)
 }
 
 // Framing is that of batches that are flat arrays: nothing is before or after the samples.
-type Framing struct{ Layout }
+type Framing struct {
+	Layout
+	parts []format.Field // of a record that has several; nil: the record is one array
+}
 
 // ContentType of a batch.
 func (Framing) ContentType() string { return "application/octet-stream" }

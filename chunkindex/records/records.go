@@ -30,11 +30,11 @@ func (Records) Rules() int { return 1 }
 
 // Framing is that of flat arrays, of the element and shape that Survey found.
 func (Records) Framing(constants json.RawMessage) (format.Framing, error) {
-	l, err := ParseLayout(constants)
+	f, err := NewFraming(constants)
 	if err != nil {
 		return nil, err
 	}
-	return Framing{l}, nil
+	return f, nil
 }
 
 // Survey takes flat files if it was told the size of a record, .npy files if there is nothing else, and CIFAR's files.

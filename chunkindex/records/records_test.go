@@ -249,7 +249,7 @@ func TestHeaderThatPromisesMore(t *testing.T) {
 }
 
 func TestFraming(t *testing.T) {
-	l, err := records.ParseLayout([]byte(`{"dtype":"<u2","shape":[2,3]}`))
+	l, err := records.NewFraming([]byte(`{"dtype":"<u2","shape":[2,3]}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -276,6 +276,12 @@ func TestFraming(t *testing.T) {
 	for _, raw := range []string{
 		"", "null", "{}", "[]", `{"dtype":"<u2"}{}`, `{"dtype":"<u2","shape":[0]}`, `{"dtype":"<u2","shape":[4294967296,4294967296]}`,
 		`{"dtype":"<u2","shape":[-1]}`, `{"dtype":"<u2","shape":[1],"x":1}`, `{"dtype":"|O8","shape":[1]}`,
+		`{"dtype":"|u1","shape":[2],"parts":[{"name":"a","encoding":"raw","type":"uint8"}]}`,
+		`{"dtype":"|u1","shape":[2],"parts":[{"name":"a","encoding":"raw","type":"int32"}]}`,
+		`{"dtype":"|u1","shape":[2],"parts":[{"name":"a","encoding":"raw","type":"uint8","shape":[3]}]}`,
+		`{"dtype":"|u1","shape":[2],"parts":[{"name":"a","encoding":"raw","type":"uint8","shape":[0]}]}`,
+		`{"dtype":"|u1","shape":[8],"parts":[{"name":"a","encoding":"raw","type":"int32"},{"name":"a","encoding":"raw","type":"int32"}]}`,
+		`{"dtype":"|u1","shape":[2],"parts":[{"name":"a","encoding":"jpeg"}]}`, `{"dtype":"|u1","shape":[2],"parts":[{"name":"","encoding":"raw","type":"int16"}]}`,
 	} {
 		if f, err := (records.Records{}).Framing([]byte(raw)); err == nil {
 			t.Errorf("constants %q: got %v, want an error", raw, f)

@@ -51,6 +51,11 @@ type Framing struct{}
 // ContentType of a batch. Nobody has registered one.
 func (Framing) ContentType() string { return "application/x-tfrecord" }
 
+// Fields implements format.Typed. What a record's bytes are, most often a tf.train.Example, no file says.
+func (Framing) Fields() []format.Field {
+	return []format.Field{{Name: Part, Encoding: format.Raw, Type: "binary"}}
+}
+
 // Frame returns nothing, whatever the samples are.
 func (Framing) Frame([]uint32) (before, after []byte, err error) { return nil, nil, nil }
 

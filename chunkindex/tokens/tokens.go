@@ -38,11 +38,11 @@ func (Tokens) Rules() int { return 1 }
 
 // Framing is that of flat arrays, of the tokens and window that Survey found.
 func (Tokens) Framing(constants json.RawMessage) (format.Framing, error) {
-	l, err := records.ParseLayout(constants)
+	f, err := records.NewFraming(constants)
 	if err != nil {
 		return nil, err
 	}
-	return records.Framing{Layout: l}, nil
+	return f, nil
 }
 
 // Survey takes token files if it was told how long a window is. Without that it refuses those that can be nothing else.

@@ -1,0 +1,63 @@
+package litdata
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/millrace-data/millrace/chunkindex/format"
+)
+
+// Fields implements format.Typed: one field a leaf.
+func (f framing) Fields() []format.Field { return slices.Clone(f.fields) }
+
+// types says what every leaf holds, by the name of its serializer.
+func (c constants) types() []format.Field {
+	all := make([]format.Field, len(c.DataFormat))
+	for i, serializer := range c.DataFormat {
+		all[i] = leaf(serializer)
+		if element, ok := format.Element(all[i].Type); ok && c.BlockSize > 0 {
+			all[i].Type, all[i].Shape = element, []uint64{uint64(c.BlockSize)}
+		}
+		all[i].Name = strconv.Itoa(i)
+	}
+	return all
+}
+
+// leaf says what a serializer of LitData makes of a value. What has the bytes that Arrow has for it, and images, are called as
+// everywhere; the others, and those that a user has added, are LitData's own.
+func leaf(serializer string) format.Field {
+	name, detail, _ := strings.Cut(serializer, ":")
+	raw := map[string]string{"str": "utf8", "bytes": "binary", "bool": "bool", "int": "int64", "float": "double"}
+	if t := raw[serializer]; t != "" {
+		return format.Field{Encoding: format.Raw, Type: t}
+	}
+	switch serializer {
+	case "jpeg":
+		return format.Field{Encoding: format.JPEG}
+	case "pickle":
+		return format.Field{Encoding: format.Pickle}
+	}
+	n, err := strconv.Atoi(detail)
+	if t := elements(name)[n]; t != "" && err == nil {
+		return format.Field{Encoding: format.Raw, Type: "list<" + t + ">"}
+	}
+	return format.Field{Encoding: Name + ":" + serializer}
+}
+
+// elements returns the types that LitData's constants.py numbers, of serializers that write nothing but the elements of an array of one
+// dimension. Complex numbers, bfloat16 and what has no size of its own are left out.
+func elements(serializer string) map[int]string {
+	switch serializer {
+	case "no_header_numpy":
+		return map[int]string{
+			0: "int8", 1: "int16", 2: "int32", 3: "int64", 4: "uint8", 5: "uint16", 6: "uint32", 7: "uint64", 8: "float16", 9: "float", 10: "double", 13: "bool",
+		}
+	case "no_header_tensor":
+		return map[int]string{
+			0: "float", 1: "float", 2: "double", 3: "double", 8: "float16", 9: "float16", 11: "uint8", 12: "int8", 13: "int16", 14: "int16", 15: "int32", 16: "int32",
+			17: "int64", 18: "int64", 19: "bool",
+		}
+	}
+	return nil
+}
