@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
+	"time"
 
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/unnamed"
@@ -71,8 +71,10 @@ func fetchIndex(ctx context.Context, store objstore.Store, prefix, generation st
 	if err := os.MkdirAll(opt.CacheDir, 0o755); err != nil {
 		return nil, err
 	}
-	local := filepath.Join(opt.CacheDir, generation+".index")
+	local := copyOf(opt.CacheDir, generation)
 	if x, err := openLocal(local, generation, opt.MaxBytes); err == nil {
+		now := time.Now()
+		_ = os.Chtimes(local, now, now) // for RemoveCopies; a copy that looks unused is made again at worst
 		return x, nil
 	}
 	return downloadIndex(ctx, store, prefix, generation, opt.CacheDir, local, opt.MaxBytes)
@@ -138,7 +140,7 @@ func downloadIndex(ctx context.Context, store objstore.Store, prefix, generation
 		}
 		return x, err
 	}
-	f, err := os.CreateTemp(dir, "millrace-index-*")
+	f, err := os.CreateTemp(dir, partialPrefix+"*")
 	if err != nil {
 		return nil, err
 	}

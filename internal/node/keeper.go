@@ -195,7 +195,30 @@ func (k *keeper) admit(ctx context.Context, fresh []*generation) error {
 	k.open = append(k.open, fresh...)
 	k.mu.Unlock()
 	k.announce()
+	k.removeCopies()
 	return nil
+}
+
+// copiesStay is how long a copy of an index stays that is not open: a job that rests over a night goes on without a read of the store.
+const copiesStay = 24 * time.Hour
+
+// removeCopies removes old copies of indexes, so that a dataset that changes each minute does not fill the disk.
+func (k *keeper) removeCopies() {
+	dir := k.node.cfg.IndexDir
+	if dir == "" || k.node.cfg.Check {
+		return
+	}
+	open := map[string]bool{}
+	for _, g := range k.all() {
+		open[g.index.Generation()] = true
+	}
+	removed, err := chunkindex.RemoveCopies(dir, copiesStay, func(generation string) bool { return open[generation] })
+	if err != nil {
+		k.node.log.Warn().Err(err).Msg("--index-dir: old copies of indexes cannot be removed")
+	}
+	if removed > 0 {
+		k.node.log.Info().Int("files", removed).Msg("--index-dir: old copies of indexes are removed")
+	}
 }
 
 // of returns the generations that are in a division.

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -182,6 +183,35 @@ func TestFollowed(t *testing.T) {
 	}
 	if code, _, body := r.get("/v1/datasets/broken"); code != http.StatusOK {
 		t.Errorf("got %d %s, want the dataset that cannot be followed as it was", code, body)
+	}
+}
+
+// TestOldCopiesOfIndexesAreRemoved when a newer generation is opened, but for what is open.
+func TestOldCopiesOfIndexesAreRemoved(t *testing.T) {
+	a, dir := dataset(t), t.TempDir()
+	r := newRig(t, "  a: "+a+"\n", func(c *Config) { c.IndexDir = dir })
+	defer r.Close()
+	copies := func() []string {
+		names, err := filepath.Glob(filepath.Join(dir, "*.index"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return names
+	}
+	open, long := copies(), time.Now().Add(-copiesStay-time.Hour)
+	left := filepath.Join(dir, strings.Repeat("0", 64)+".index") // of a generation that was served once
+	if err := os.WriteFile(left, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range append(open, left) {
+		if err := os.Chtimes(name, long, long); err != nil {
+			t.Fatal(err)
+		}
+	}
+	grow(t, a, "more.txt")
+	r.reload()
+	if got := copies(); len(open) != 1 || len(got) != 2 || slices.Contains(got, left) || !slices.Contains(got, open[0]) {
+		t.Errorf("got copies %v after %v, want the generation of before, which is open, and the new one", got, open)
 	}
 }
 
