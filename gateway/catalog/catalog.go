@@ -43,7 +43,6 @@ type Opener[E any] func(ctx context.Context, name, generation string) (E, error)
 type Catalog[E Entry[E]] struct {
 	open    Opener[E]          // nil: current generations alone are served
 	opening singleflight.Group // by key
-	turn    chan struct{}      // one at a time is opened
 
 	mu      sync.Mutex // guards what follows
 	current []E        // in the order of Set
@@ -51,7 +50,8 @@ type Catalog[E Entry[E]] struct {
 	byName  map[string]*held[E]
 	byKey   map[key]*held[E]
 	gone    map[key]failure
-	timer   *time.Timer // of the next sweep; nil: none is due
+	busy    map[string]chan struct{} // names of which a generation is being opened; closed when it is open
+	timer   *time.Timer              // of the next sweep; nil: none is due
 }
 
 type key struct{ name, generation string }
@@ -81,8 +81,7 @@ type failure struct {
 // New returns an empty catalog.
 func New[E Entry[E]](open Opener[E]) *Catalog[E] {
 	return &Catalog[E]{
-		open: open, turn: make(chan struct{}, 1),
-		byName: map[string]*held[E]{}, byKey: map[key]*held[E]{}, gone: map[key]failure{},
+		open: open, byName: map[string]*held[E]{}, byKey: map[key]*held[E]{}, gone: map[key]failure{}, busy: map[string]chan struct{}{},
 	}
 }
 
@@ -263,16 +262,41 @@ func (c *Catalog[E]) leave(h *held[E], now time.Time) {
 	}
 }
 
+// begin waits until no other generation of a name is being opened, so that URLs with invented generations cost one look in the store
+// at a time. A store that hangs holds up its own datasets alone.
+func (c *Catalog[E]) begin(ctx context.Context, name string) (end func(), err error) {
+	for {
+		c.mu.Lock()
+		other := c.busy[name]
+		if other == nil {
+			own := make(chan struct{})
+			c.busy[name] = own
+			c.mu.Unlock()
+			return func() {
+				c.mu.Lock()
+				delete(c.busy, name)
+				c.mu.Unlock()
+				close(own)
+			}, nil
+		}
+		c.mu.Unlock()
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
 // bring opens a generation for all who wait for it.
 func (c *Catalog[E]) bring(ctx context.Context, k key) error {
 	ctx, cancel := context.WithTimeout(ctx, openLimit)
 	defer cancel()
-	select {
-	case c.turn <- struct{}{}:
-		defer func() { <-c.turn }()
-	case <-ctx.Done():
-		return ctx.Err()
+	end, err := c.begin(ctx, k.name)
+	if err != nil {
+		return err
 	}
+	defer end()
 	e, err := c.open(ctx, k.name, k.generation)
 	now := time.Now()
 	c.mu.Lock()

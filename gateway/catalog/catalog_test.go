@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -213,6 +214,44 @@ func TestGenerationsAreOpenedOnDemand(t *testing.T) {
 			t.Errorf("got %v, want the caller's deadline", err)
 		}
 		time.Sleep(time.Second)
+		c.Close()
+	})
+}
+
+// TestAStoreThatHangsHoldsUpItsOwnDatasetAlone: generations of one name are opened one after another, those of two names side by side.
+func TestAStoreThatHangsHoldsUpItsOwnDatasetAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		opening := map[string]*atomic.Int64{"hung": {}, "well": {}}
+		c := New(func(ctx context.Context, name, generation string) (*thing, error) {
+			if now := opening[name].Add(1); now > 1 {
+				t.Errorf("%d generations of %s are being opened at a time", now, name)
+			}
+			defer opening[name].Add(-1)
+			if name == "hung" {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			time.Sleep(time.Second)
+			return &thing{name: name, generation: generation, t: t}, nil
+		})
+		c.Set([]*thing{{name: "hung", generation: "1", t: t}, {name: "well", generation: "1", t: t}})
+		var wait sync.WaitGroup
+		for _, generation := range []string{"2", "3"} {
+			wait.Go(func() {
+				if _, _, err := c.Acquire(t.Context(), "hung", generation); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("got %v, want that the time is over", err)
+				}
+			})
+			wait.Go(func() {
+				begun := time.Now()
+				_, end := use(t, c, "well", generation)
+				end()
+				if took := time.Since(begun); took > 2*time.Second {
+					t.Errorf("generation %s came after %v, want a second for each", generation, took)
+				}
+			})
+		}
+		wait.Wait()
 		c.Close()
 	})
 }
