@@ -246,7 +246,7 @@ func stuckDrain(t *testing.T) recording {
 // panics is a gateway that was built with a bug in it.
 func panics(t *testing.T) recording {
 	const head = "func (g *Gateway) getRoot(x *exchange) error {\n"
-	buggy := harness.Planted(t, "..", "gateway/health.go", head, head+"\tpanic(\"a bug\")\n")
+	buggy := harness.Planted(t, "..", harness.Edit{File: "gateway/health.go", Text: head, Other: head + "\tpanic(\"a bug\")\n"})
 	g := harness.ServeUnder(t, `exec `+buggy+` "$@"`, packed(t, "dir"), dataset, "--cache-size", "64MiB")
 	bug := func() { _, _ = g.Try(t.Context(), "/") }
 	return record(t, together(trains(g, 25, think, share(16, 0, 1)), func(ctx context.Context) { pause(ctx, 10*think); bug() }), g)

@@ -23,6 +23,7 @@ type FleetConfig struct {
 	Nodes   []*Node             // one for each gateway; nil: all on this machine
 	TLS     *certtest.Authority // nil: peers speak plainly
 	Join    string              // as --join has it; "": a list of all
+	Program string              // of every gateway; "": the one that Build made
 	Args    []string            // of every gateway, behind its own
 }
 
@@ -112,8 +113,12 @@ func (f *Fleet) Begin(t testing.TB, i int, args ...string) {
 	if env == nil {
 		env = f.cfg.Store.Env
 	}
+	program := f.cfg.Program
+	if program == "" {
+		program = Binary(t)
+	}
 	m.Gateway = &Gateway{
-		Process: StartAt(t, m.At, m.Name, Binary(t), append(baseEnv(t), env...), append(slices.Clone(m.args), args...)...),
+		Process: StartAt(t, m.At, m.Name, program, append(baseEnv(t), env...), append(slices.Clone(m.args), args...)...),
 		URL:     "http://" + m.Data, Admin: "http://" + m.admin, asker: m.At.client(),
 	}
 }

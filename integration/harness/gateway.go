@@ -53,28 +53,36 @@ func Build(root, dir string) error {
 	return os.Setenv(binaryVariable, path)
 }
 
-// Planted compiles the millrace command with one text of one of its files replaced, and returns its path. root is where the
-// program's module lies.
-func Planted(t testing.TB, root, file, text, other string) string {
+// Edit replaces a text of a source file, which has it once, by another.
+type Edit struct{ File, Text, Other string }
+
+// Planted compiles the millrace command with some texts of its files replaced, one in each file, and returns its path. root is where
+// the program's module lies.
+func Planted(t testing.TB, root string, edits ...Edit) string {
 	t.Helper()
 	root, err := filepath.Abs(root)
 	if err != nil {
 		t.Fatal(err)
 	}
-	source, err := os.ReadFile(filepath.Join(root, file))
-	if err != nil || strings.Count(string(source), text) != 1 {
-		t.Fatalf("%s does not hold %q once: %v", file, text, err)
-	}
-	dir := t.TempDir()
-	path, changed, overlay := filepath.Join(dir, "millrace"), filepath.Join(dir, "changed.go"), filepath.Join(dir, "overlay.json")
-	list, err := json.Marshal(map[string]any{"Replace": map[string]string{filepath.Join(root, file): changed}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, text := range map[string]string{changed: strings.Replace(string(source), text, other, 1), overlay: string(list)} {
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+	dir, replaced := t.TempDir(), map[string]string{}
+	for i, e := range edits {
+		source, err := os.ReadFile(filepath.Join(root, e.File))
+		if err != nil || strings.Count(string(source), e.Text) != 1 {
+			t.Fatalf("%s does not hold %q once: %v", e.File, e.Text, err)
+		}
+		changed := filepath.Join(dir, fmt.Sprint(i, ".go"))
+		if err := os.WriteFile(changed, []byte(strings.Replace(string(source), e.Text, e.Other, 1)), 0o600); err != nil {
 			t.Fatal(err)
 		}
+		replaced[filepath.Join(root, e.File)] = changed
+	}
+	path, overlay := filepath.Join(dir, "millrace"), filepath.Join(dir, "overlay.json")
+	list, err := json.Marshal(map[string]any{"Replace": replaced})
+	if err == nil {
+		err = os.WriteFile(overlay, list, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), "go", "build", "-overlay", overlay, "-o", path, "./cmd/millrace")
 	cmd.Dir = root

@@ -1,0 +1,520 @@
+package integration_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/millrace-data/millrace/client"
+	"github.com/millrace-data/millrace/integration/harness"
+	"github.com/millrace-data/millrace/internal/objstore"
+)
+
+const (
+	jobRanks = 8
+	jobBatch = 16 // samples: two for each rank
+)
+
+// jobLoad is a cluster of gateways that serve what a yard changes, and the jobs that read from them.
+type jobLoad struct {
+	*yard
+	fleet *harness.Fleet
+	fault *atomic.Pointer[http.HandlerFunc] // of the store, as the gateways see it
+	think time.Duration                     // of a rank between two batches, on average
+	sleep time.Duration                     // of a job that rests: meanwhile its generation is closed
+	rests time.Duration                     // in which a gateway has certainly closed what nothing uses
+
+	objects objstore.Store // that the datasets lie in, without faults
+	set     listed
+
+	mu      sync.Mutex           // guards what follows
+	absent  map[string]time.Time // when a name was last not in the file; of one that is not in it now, tomorrow
+	seen    map[string]int       // what the jobs and the changes were answered
+	samples map[string]uint64    // of each generation that was indexed
+	newest  map[string]string    // generation of each dataset
+	wrong   int
+}
+
+// listed is what the file of datasets names, beside the flags.
+type listed struct{ mails, again, mixture bool }
+
+func (s listed) lines(y *yard) []string {
+	lines := []string{"texts"}
+	if s.mails {
+		lines = append(lines, "mails")
+	}
+	if s.again {
+		lines = append(lines, "  again: "+y.store.Dataset("photos"))
+	}
+	if s.mixture {
+		lines = append(lines, "mixtures:", "  both: photos,texts")
+	}
+	return lines
+}
+
+func (l *jobLoad) count(what string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.seen[what]++
+}
+
+func (l *jobLoad) fail(format string, args ...any) {
+	l.mu.Lock()
+	l.wrong++
+	few := l.wrong <= 20
+	l.mu.Unlock()
+	if few {
+		l.t.Errorf(format, args...)
+	}
+}
+
+// listener counts what the gateways answer to a client.
+type listener struct {
+	load *jobLoad
+	http.RoundTripper
+}
+
+// excused are the errors that a job may meet: the store fails, memory is short, or what it wants is not there now.
+var excused = []string{
+	client.CodeStoreUnavailable, client.CodeStoreTimeout, client.CodeStoreDenied, client.CodeOverloaded, client.CodeNotFound, client.CodeGenerationGone,
+}
+
+func (s listener) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := s.RoundTripper.RoundTrip(r)
+	switch {
+	case err != nil:
+		if r.Context().Err() == nil {
+			s.load.count("requests without an answer")
+			s.load.t.Logf("%s: %v", r.URL, err)
+		}
+		return nil, err
+	case resp.StatusCode < http.StatusBadRequest:
+		s.load.count("answers")
+		return resp, nil
+	}
+	text, err := io.ReadAll(resp.Body)
+	resp.Body.Close()
+	if err != nil {
+		return nil, err
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(text))
+	var p struct{ Code string }
+	if err := json.Unmarshal(text, &p); err != nil || !slices.Contains(excused, p.Code) {
+		s.load.fail("%s: got %d %s", r.URL, resp.StatusCode, text)
+	}
+	s.load.count("errors " + p.Code)
+	return resp, nil
+}
+
+// rank makes the client of a rank, with connections of its own. Every second rank prefers the other gateway.
+func (l *jobLoad) rank(name string) (c *client.Client, end func()) {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	c, err := client.New(client.Config{
+		Gateways: l.fleet.URLs(), Dataset: name, HTTP: &http.Client{Transport: listener{l, transport}},
+		Home: func(rank, _ uint64, gateways int) int { return int(rank) % gateways },
+	})
+	if err != nil {
+		l.t.Error(err)
+	}
+	return c, transport.CloseIdleConnections
+}
+
+// job reads datasets one after another, each for some epochs, until ctx ends.
+func (l *jobLoad) job(ctx context.Context, random *rand.Rand) {
+	for ctx.Err() == nil {
+		name := []string{"photos", "texts", "mails", "again"}[random.IntN(4)]
+		err := l.train(ctx, name, random)
+		refused, _ := errors.AsType[*client.Error](err)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err == nil:
+			l.count("jobs that ended well")
+		case refused != nil && refused.Code == client.CodeNotFound && l.mayLack(name):
+			l.count("jobs whose dataset was removed")
+		case errors.Is(err, errRemoved):
+			l.count("jobs whose generation was removed")
+		default:
+			l.fail("a job that reads %s: %v", name, err)
+		}
+		pause(ctx, l.think)
+	}
+}
+
+// mayLack says whether a dataset may not be served: it is not in the file, or was not until a moment ago. A gateway tries again half
+// a minute after it could not open one.
+func (l *jobLoad) mayLack(name string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	last, ok := l.absent[name]
+	return ok && time.Since(last) < time.Minute
+}
+
+// errRemoved says that the index of a job's generation is gone from the store.
+var errRemoved = errors.New("its index was removed")
+
+// gone looks in the store whether a generation that a gateway says is gone is gone.
+func (l *jobLoad) gone(ctx context.Context, d client.Dataset, err error) error {
+	if refused, ok := errors.AsType[*client.Error](err); !ok || refused.Code != client.CodeGenerationGone {
+		return err
+	}
+	_, found := l.objects.Stat(ctx, strings.Replace(d.Name, "again", "photos", 1)+"/.millrace/index/"+d.Generation)
+	if errors.Is(found, objstore.ErrNotFound) {
+		return errRemoved
+	}
+	return fmt.Errorf("in the store there is generation %.12s (%v): %w", d.Generation, found, err)
+}
+
+// train reads some epochs of the generation that rank 0 has found. Some jobs rest between two.
+func (l *jobLoad) train(ctx context.Context, name string, random *rand.Rand) error {
+	c, end := l.rank(name)
+	d, err := c.Describe(ctx)
+	end()
+	if refused, ok := errors.AsType[*client.Error](err); ok && refused.Code == client.CodeNotFound && l.mayLack(name) {
+		l.count("jobs that did not begin, since their dataset was not served")
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for n := range 1 + random.IntN(3) {
+		if n > 0 && random.IntN(2) == 0 {
+			l.count("jobs that rested")
+			pause(ctx, l.sleep)
+		}
+		ledger := client.NewLedger(d.Samples)
+		ranks, each := errgroup.WithContext(ctx)
+		for rank := range jobRanks {
+			own := rand.New(rand.NewPCG(random.Uint64(), 1))
+			ranks.Go(func() error {
+				return l.read(each, d, client.Options{Epoch: uint64(n), Rank: uint64(rank), WorldSize: jobRanks}, ledger, own)
+			})
+		}
+		if err := ranks.Wait(); err != nil {
+			return l.gone(ctx, d, err)
+		}
+		l.mu.Lock()
+		samples := l.samples[d.Generation]
+		l.mu.Unlock()
+		if err := ledger.Check(); err != nil || samples != d.Samples {
+			l.fail("epoch %d of generation %.12s of %s: %v; it has %d samples, and %d were indexed", n, d.Generation, name, err, d.Samples, samples)
+		}
+		l.count("epochs")
+	}
+	return nil
+}
+
+// read reads the share of one rank. Now and then the rank is killed, with batches under way, and started again.
+func (l *jobLoad) read(ctx context.Context, d client.Dataset, opt client.Options, ledger *client.Ledger, random *rand.Rand) error {
+	opt.BatchSize, opt.Generation, opt.Manifest, opt.Tail = jobBatch, d.Generation, true, "short"
+	for batches := opt.From + 1; opt.From < batches; {
+		c, end := l.rank(d.Name)
+		for b, err := range c.Batches(ctx, opt) {
+			if err == nil {
+				err = l.right(d, opt, b)
+			}
+			if err != nil {
+				end()
+				return err
+			}
+			ledger.Add(b)
+			l.count("batches")
+			opt.From++
+			batches = b.Batches
+			if random.IntN(50) == 0 {
+				l.count("ranks that were killed")
+				break
+			}
+			pause(ctx, l.think/2+time.Duration(random.Int64N(int64(l.think))))
+		}
+		end()
+	}
+	return nil
+}
+
+// right compares a batch with what was asked for, and its samples with the files that were packed.
+func (l *jobLoad) right(d client.Dataset, opt client.Options, b *client.Batch) error {
+	if b.Generation != d.Generation || b.Epoch != opt.Epoch || b.Number != opt.From || b.Padded != 0 {
+		return fmt.Errorf("got batch %d of epoch %d of generation %.12s, want %d of %d of %.12s", b.Number, b.Epoch, b.Generation, opt.From, opt.Epoch, d.Generation)
+	}
+	for i := range b.Samples() {
+		of := map[bool]string{true: later, false: strings.Replace(d.Name, "again", "photos", 1)}[strings.Contains(fmt.Sprint(b.Describe(i).Shard), later)]
+		for archive := tar.NewReader(bytes.NewReader(b.Sample(i))); ; {
+			header, err := archive.Next()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				return err
+			}
+			data, err := io.ReadAll(archive)
+			if want, ok := l.content[of][header.Name]; err != nil || !ok || string(data) != want {
+				return fmt.Errorf("%s of %v: got %d bytes that were not packed under this name, %v", header.Name, b.Describe(i), len(data), err)
+			}
+		}
+	}
+	return nil
+}
+
+// startJobLoad packs datasets and starts a cluster of two gateways, of a program or of the one that Build made.
+func startJobLoad(t *testing.T, program string, later int, think time.Duration) *jobLoad {
+	t.Helper()
+	l := &jobLoad{
+		yard: newYardIn(t, "minio", 20000, later), fault: &atomic.Pointer[http.HandlerFunc]{}, think: think,
+		seen: map[string]int{}, samples: map[string]uint64{}, newest: map[string]string{}, absent: map[string]time.Time{},
+	}
+	l.objects = l.store.Objects(t)
+	for _, name := range []string{"photos", "texts", "mails"} {
+		l.index(name)
+	}
+	l.write()
+	l.fleet = harness.NewFleet(t, harness.FleetConfig{
+		Store: behind(t, l.store, l.fault), Dataset: "photos", Size: 2, Program: program,
+		Args: []string{
+			"--datasets", l.file, "--follow", "1s", "--allow", "read,report", "--cache-size", "16MiB", "--lame-duck", "0s", "--log-level", "warn",
+		},
+	})
+	l.fleet.Start(t, 0, "--index-dir", t.TempDir(), "--disk-cache", t.TempDir(), "--disk-cache-size", "32MiB")
+	l.fleet.Start(t, 1)
+	l.fleet.Agree(t)
+	return l
+}
+
+// write writes the file of datasets.
+func (l *jobLoad) write() {
+	l.mu.Lock()
+	for name, is := range map[string]bool{"mails": l.set.mails, "again": l.set.again} {
+		if now := time.Now(); !is {
+			l.absent[name] = now.Add(24 * time.Hour)
+		} else if l.absent[name].After(now) {
+			l.absent[name] = now
+		}
+	}
+	l.mu.Unlock()
+	l.names(l.set.lines(l.yard)...)
+}
+
+// index indexes a dataset and notes what its newest generation holds.
+func (l *jobLoad) index(name string) {
+	l.t.Helper()
+	text := harness.MustRun(l.t, l.store, "index", l.store.Dataset(name), "--chunk-size", chunkSize, "--json")
+	var r struct {
+		Generation string
+		Samples    uint64
+	}
+	if err := json.Unmarshal([]byte(text), &r); err != nil || r.Samples == 0 {
+		l.t.Fatalf("index %s: got %s, %v", name, text, err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.samples[r.Generation], l.newest[name] = r.Samples, r.Generation
+}
+
+// fails lets the store fail for a while in one of several ways.
+func (l *jobLoad) fails(what string, lasts time.Duration, fault http.HandlerFunc) {
+	counted := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		l.count("requests to the store that " + what)
+		fault(w, r)
+	})
+	l.fault.Store(&counted)
+	time.AfterFunc(lasts, func() { l.fault.CompareAndSwap(&counted, nil) })
+}
+
+func throttles(w http.ResponseWriter, r *http.Request) {
+	answered(r)
+	w.WriteHeader(http.StatusServiceUnavailable)
+	_, _ = io.WriteString(w, `<Error><Code>SlowDown</Code></Error>`)
+}
+
+// hangs keeps a request until its sender gives up, or for a few seconds.
+func hangs(_ http.ResponseWriter, r *http.Request) {
+	answered(r)
+	pause(r.Context(), 6*time.Second)
+	panic(http.ErrAbortHandler)
+}
+
+// growth is the change that comes twice as often as any other.
+const growth = "a shard is added"
+
+// changes are what happens to the gateways, in an order that is drawn at random.
+func (l *jobLoad) changes(random *rand.Rand) map[string]func() {
+	one := func() *harness.Gateway { return l.fleet.Members[random.IntN(2)].Gateway }
+	name := func() string { return []string{"photos", "texts", "mails"}[random.IntN(3)] }
+	return map[string]func(){
+		"a dataset comes or goes":     func() { l.set.mails = !l.set.mails; l.write() },
+		"a second name comes or goes": func() { l.set.again = !l.set.again; l.write() },
+		"a mixture comes or goes":     func() { l.set.mixture = !l.set.mixture; l.write() },
+		"the file has faults for a moment": func() {
+			l.names([][]string{{"texts", "  mails: ["}, {"texts", "  lost: " + l.store.Root + "/lost"}}[random.IntN(2)]...)
+			time.Sleep(700 * time.Millisecond)
+			l.names(l.set.lines(l.yard)...)
+		},
+		growth: func() {
+			if len(l.spare) > 0 {
+				to := name()
+				l.add(to)
+				l.index(to)
+			}
+		},
+		"old indexes are removed": func() {
+			harness.MustRun(l.t, l.store, "gc", l.store.Dataset(name()), "--grace", "0s", "--keep", (l.sleep * 3 / 2).String())
+		},
+		"SIGHUP": func() { one().HangUp() },
+		"POST /v1/reload": func() {
+			ctx, cancel := context.WithTimeout(l.t.Context(), 5*time.Second)
+			defer cancel()
+			r, err := harness.Do(ctx, http.MethodPost, one().Admin+"/v1/reload")
+			switch {
+			case err != nil:
+				l.count("reloads that took more than 5 s")
+			case r.Status != http.StatusOK && r.Status != http.StatusConflict:
+				l.fail("reload: got %d %s", r.Status, r.Body)
+			default:
+				l.count(fmt.Sprint("reloads that were answered ", r.Status))
+			}
+		},
+		"the store throttles":  func() { l.fails("were throttled", 500*time.Millisecond, throttles) },
+		"the store breaks off": func() { l.fails("were broken off", 300*time.Millisecond, breaksOff) },
+		"the store denies":     func() { l.fails("were denied", 300*time.Millisecond, denies) },
+		"the store hangs":      func() { l.fails("hung", 1500*time.Millisecond, hangs) },
+	}
+}
+
+// load has jobs read for a while, with a change at each tick.
+func (l *jobLoad) load(jobs int, lasts, every time.Duration, random *rand.Rand) {
+	ctx, cancel := context.WithTimeout(l.t.Context(), lasts)
+	defer cancel()
+	var all sync.WaitGroup
+	for range jobs {
+		own := rand.New(rand.NewPCG(random.Uint64(), 2))
+		all.Go(func() { l.job(ctx, own) })
+	}
+	defer all.Wait()
+	changes := l.changes(random)
+	names := append(slices.Sorted(maps.Keys(changes)), growth)
+	for tick := time.NewTicker(every); ; {
+		random.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+		for _, name := range names {
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				tick.Stop()
+				return
+			}
+			changes[name]()
+			l.count("changes: " + name)
+		}
+	}
+}
+
+// settle ends all faults and all but two datasets, and waits until each gateway serves the newest of these and has closed all else.
+func (l *jobLoad) settle() {
+	l.t.Helper()
+	l.fault.Store(nil)
+	l.set = listed{}
+	l.write()
+	for _, m := range l.fleet.Members {
+		l.Gateway = m.Gateway
+		l.until("a reload", time.Minute, func() bool { status, _ := l.reload(); return status == http.StatusOK })
+		if got := l.list(); got != "photos texts" {
+			l.t.Errorf("%s serves %s, want photos and texts", m.Name, got)
+		}
+		for _, name := range []string{"photos", "texts"} {
+			if d := l.describe(name); d.Generation != l.newest[name] || d.Samples != l.samples[d.Generation] {
+				l.t.Errorf("%s serves %+v of %s, want generation %s", m.Name, d, name, l.newest[name])
+			}
+		}
+		l.until("all is closed", l.rests, func() bool { return l.Metric(l.t, "millrace_datasets_open", "") == 2 })
+	}
+}
+
+// holds returns the least that each gateway holds at any time of a while, in which connections that are not used are closed.
+func (l *jobLoad) holds(lasts time.Duration) (least []holds) {
+	l.t.Helper()
+	http.DefaultClient.CloseIdleConnections()
+	for begun := time.Now(); time.Since(begun) < lasts; time.Sleep(lasts / 20) {
+		for i, m := range l.fleet.Members {
+			h := heldBy(l.t, m.Gateway)
+			if len(least) <= i {
+				least = append(least, h)
+			}
+			least[i] = holds{min(least[i].files, h.files), min(least[i].routines, h.routines), min(least[i].bytes, h.bytes)}
+		}
+	}
+	return least
+}
+
+// hasty compiles a gateway that closes what nothing uses after seconds, where others keep it open for a minute or two.
+func hasty(t *testing.T) string {
+	t.Helper()
+	return harness.Planted(t, "..",
+		harness.Edit{
+			File: "gateway/catalog/catalog.go",
+			Text: "rest      = time.Minute      // after its last use, what is not current stays open\n\tsweeps    = 10 * time.Second", Other: "rest      = 3 * time.Second\n\tsweeps    = time.Second",
+		},
+		harness.Edit{File: "s3backend/transport.go", Text: "IdleConnTimeout:       30 * time.Second", Other: "IdleConnTimeout:       time.Second"},
+		harness.Edit{File: "cluster/peer/client.go", Text: "clientIdle     = 90 * time.Second", Other: "clientIdle     = time.Second"},
+	)
+}
+
+// TestJobsWhileAllChanges has jobs of eight ranks read from two gateways while each second a dataset, a generation, an index, the file
+// or the store changes. Every epoch of every job has each sample once, of one generation and with the bytes that were packed;
+// errors are those of the store; afterwards the gateways hold what they held before.
+func TestJobsWhileAllChanges(t *testing.T) {
+	jobs, first, lasts, every, idle, think, later, spread := 8, 8*time.Second, 22*time.Second, 500*time.Millisecond, 5*time.Second, 200*time.Millisecond, 20, int64(64<<20)
+	program, sleep, rests := "", 100*time.Second, 4*time.Minute
+	if long() {
+		jobs, first, lasts, every, idle, think, later, spread = 25, 3*time.Minute, 57*time.Minute, time.Second, 2*time.Minute, 2500*time.Millisecond, 600, 24<<20
+	} else {
+		program, sleep, rests = hasty(t), 6*time.Second, 30*time.Second
+	}
+	l := startJobLoad(t, program, later, think)
+	l.rests, l.sleep = rests, sleep
+	random := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 3))
+	l.load(jobs, first, every, random)
+	l.settle()
+	before := l.holds(idle)
+	l.load(jobs, lasts, every, random)
+	l.settle()
+	after := l.holds(idle)
+	for i, h := range after {
+		if !h.within(before[i], spread) {
+			t.Errorf("gateway %d: after %v %+v, after %v more %+v, want the same", i, first, before[i], lasts, h)
+		}
+		g := l.fleet.Members[i].Gateway
+		for _, word := range []string{"panic", "goroutine "} {
+			if strings.Contains(g.Log(), word) {
+				t.Errorf("the log of gateway %d holds %q", i, word)
+			}
+		}
+		t.Logf("figure: gateway %d held %+v after %v and %+v after %v more, and %d MiB at most", i, before[i], first, h, lasts, peakRSS(t, g.Pid())>>20)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if lost := l.seen["requests without an answer"]; lost > l.seen["answers"]/1000 { // some are lost when the machine stands still
+		t.Errorf("%d requests were not answered", lost)
+	}
+	for _, what := range []string{"epochs", "jobs that ended well", "ranks that were killed", "reloads that were answered 200", "requests to the store that were throttled"} {
+		if l.seen[what] == 0 {
+			t.Errorf("no %s", what)
+		}
+	}
+	for _, what := range slices.Sorted(maps.Keys(l.seen)) {
+		t.Logf("figure: %d %s", l.seen[what], what)
+	}
+}
