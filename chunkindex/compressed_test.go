@@ -101,7 +101,7 @@ func cutAll(t fatal, f lines, c codec.Codec, stored []byte, chunk int64) []*chun
 	var all []*chunkRecord
 	cut := newCutter(chunk, func(r *chunkRecord) error {
 		k := *r
-		k.extents, k.table, k.names, k.parts = slices.Clone(r.extents), bytes.Clone(r.table), bytes.Clone(r.names), bytes.Clone(r.parts)
+		k.extents, k.table, k.names, k.parts, k.params = slices.Clone(r.extents), bytes.Clone(r.table), bytes.Clone(r.names), bytes.Clone(r.parts), bytes.Clone(r.params)
 		all = append(all, &k)
 		return nil
 	})
@@ -144,7 +144,7 @@ func samplesOfChunks(t fatal, stored []byte, overlap int64, records []*chunkReco
 		b := make([]byte, r.length)
 		if r.codec == codec.None {
 			copy(b, stored[e.Offset:e.Offset+e.Length])
-		} else if err := codec.Decode(r.codec, nil, stored[e.Offset:e.Offset+e.Length], r.skip, b); err != nil {
+		} else if err := codec.Decode(r.codec, r.params, stored[e.Offset:e.Offset+e.Length], r.skip, b); err != nil {
 			t.Fatalf("chunk %d: %v", n, err)
 		}
 		if sha256.Sum256(b) != r.digest || crc32.Checksum(b, castagnoli()) != r.crc {
@@ -305,7 +305,7 @@ func checkChunks(t *testing.T, store *memstore.Store, x *Index) {
 		if err := store.ReadRange(t.Context(), objstore.Ref{Key: x.Shard(e.Shard).Key, ETag: x.Shard(e.Shard).ETag}, e.Offset, stored); err != nil {
 			t.Fatal(err)
 		}
-		if err := codec.Decode(c.Codec, nil, stored, c.Skip, dst); err != nil || sha256.Sum256(dst) != c.Digest {
+		if err := x.Decode(t.Context(), i, stored, dst); err != nil || sha256.Sum256(dst) != c.Digest {
 			t.Errorf("chunk %d: got %v, or another digest", i, err)
 		}
 	}

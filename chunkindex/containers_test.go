@@ -22,7 +22,7 @@ func TestUnreadContainersAreRefused(t *testing.T) {
 	for _, c := range []struct{ key, body, want string }{
 		{"train.parquet", "", "it is Parquet, which is not read: write its rows"}, {"x", "PAR1....", "it is Parquet"},
 		{"data-00000-of-00001.arrow", "", "it is Arrow IPC"}, {"x", "ARROW1\x00\x00", "it is Arrow IPC"}, {"x", "FEA1", "it is Feather"},
-		{"a.jsonl.xz", "", "compressed by xz, which is not read: compress it with zstd"}, {"x", "\xfd7zXZ\x00\x00", "compressed by xz"},
+		{"a.jsonl.lz4", "", "compressed by lz4, which is not read: compress it with zstd"}, {"x", "\xfd7zXZ\x00\x00", "let its name end in .xz"},
 		{"x", "BZh91AY&SY", "let its name end in .bz2"}, {"a.json.lz4", "", "compressed by lz4"}, {"a.jsonl.br", "", "Brotli"},
 		{"a.zip", "", "it is a zip archive, which is not read: unpack it"}, {"x", "PK\x03\x04", "it is a zip archive"}, {"a.npz", "", "NumPy's zip of arrays"},
 		{"a.h5", "", "it is HDF5"}, {"x", "\x89HDF\r\n\x1a\n", "it is HDF5"}, {"db/data.mdb", "", "it is LMDB"}, {"x", strings.Repeat("\x00", 16) + "\xde\xc0\xef\xbe", "it is LMDB"},
@@ -49,8 +49,8 @@ func TestContainersBesideShards(t *testing.T) {
 	if rep, err := Build(t.Context(), storeOf(lines), "", BuildOptions{}); err != nil || rep.Samples != 1 || rep.Ignored != 2 || rep.IgnoredExample != "a.parquet" {
 		t.Errorf("got %+v, %v, want one shard, and two ignored", rep, err)
 	}
-	lines["b.jsonl.xz"] = "\xfd7zXZ\x00"
-	if rep, err := Build(t.Context(), storeOf(lines), "", BuildOptions{}); err == nil || !strings.Contains(err.Error(), "object b.jsonl.xz: it is compressed by xz") {
+	lines["b.jsonl.lz4"] = "\x04\x22\x4d\x18"
+	if rep, err := Build(t.Context(), storeOf(lines), "", BuildOptions{}); err == nil || !strings.Contains(err.Error(), "object b.jsonl.lz4: it is compressed by lz4") {
 		t.Errorf("got %+v, %v, want the shard that is lost", rep, err)
 	}
 }

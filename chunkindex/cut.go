@@ -28,6 +28,9 @@ type frameMap interface {
 	At(off int64) (codec.Frame, bool)
 	// Keep says that of the frames before from only those that hold one of these bytes will be asked for any more.
 	Keep(from int64, bytes [4]int64)
+	// Params returns the parameters of a chunk, which codec.Decode needs beside the stored bytes, by its first and its last decoded
+	// byte. The frames of both are known by now.
+	Params(first, last int64) []byte
 }
 
 // cutter is the Sink of one shard, or of a run of loose objects: it computes all digests in one pass and cuts chunks.
@@ -139,6 +142,7 @@ func (c *cutter) closeChunk() error {
 	c.rec.codec, c.rec.skip = c.rec.codec|c.codec, c.from-first.Decoded
 	c.rec.extents[0].Offset = first.Stored
 	c.waiting, c.last = true, c.from+stored-1
+	c.rec.params = append(c.rec.params[:0], c.frames.Params(c.from, c.last)...)
 	c.waits, c.rec = c.rec, c.waits
 	return nil
 }

@@ -30,6 +30,8 @@ func TestFilesAsTheirOwnLibrariesReadThem(t *testing.T) {
 		{"jsonl-gz", "jsonl", nil, "", "jsonl", "application/x-ndjson", 0},
 		{"jsonl-bzip2", "jsonl", nil, "", "jsonl", "application/x-ndjson", 0},
 		{"jsonl-pbzip2", "jsonl", nil, "", "jsonl", "application/x-ndjson", 0},
+		{"jsonl-xz", "jsonl", nil, "", "jsonl", "application/x-ndjson", 0},
+		{"jsonl-lzma", "jsonl", nil, "", "jsonl", "application/x-ndjson", 0},
 		{"npy-gz", "records", nil, "npy", "npy", "application/x-npy", 0},
 		{"tokens-gz", "tokens", []string{"--sequence-length", "16", "--dtype", "<u2"}, "", "windows", "application/octet-stream", 0},
 		{"jq", "jsonl", nil, "", "jq", "application/x-ndjson", 0},

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/millrace-data/millrace/chunkindex/codec"
+	"github.com/millrace-data/millrace/chunkindex/codec/codectest"
 )
 
 // gzipBomb is a gzip member of some gibibytes of zeros, without its end: one deflate block for a mebibyte, again and again.
@@ -42,6 +43,15 @@ func zstdBomb(gib int) []byte {
 	return b
 }
 
+// xzBomb is an xz stream of two gibibytes of zeros in one block, without its end: one LZMA2 chunk of a mebibyte, which begins anew, again
+// and again.
+func xzBomb() []byte {
+	const head = 12 + 12 // bytes of the headers of the stream and of the block
+	one := codectest.XzBlocks(make([]byte, 1<<20), 1<<20)
+	long := 6 + int(binary.BigEndian.Uint16(one[head+3:])) + 1
+	return append(one[:head:head], bytes.Repeat(one[head:head+long], 2<<10)...)
+}
+
 // bzip2Bomb is a bzip2 stream of 70 times 16 MiB of zeros, as Python's bz2 wrote it.
 func bzip2Bomb(t *testing.T) []byte {
 	t.Helper()
@@ -54,7 +64,7 @@ func bzip2Bomb(t *testing.T) []byte {
 
 // Gigabytes of zeros are refused after the first one, in the memory of a window.
 func TestBombsAreRefused(t *testing.T) {
-	for c, bomb := range map[codec.Codec][]byte{codec.Gzip: gzipBomb(t, 10), codec.Zstd: zstdBomb(10), codec.Bzip2: bzip2Bomb(t)} {
+	for c, bomb := range map[codec.Codec][]byte{codec.Gzip: gzipBomb(t, 10), codec.Zstd: zstdBomb(10), codec.Xz: xzBomb(), codec.Bzip2: bzip2Bomb(t)} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		r, err := codec.NewReader(c, bytes.NewReader(bomb))
@@ -66,11 +76,12 @@ func TestBombsAreRefused(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "in smaller frames") || n > codec.MaxFrame {
 			t.Errorf("%v: got %d bytes, %v, want a refusal", c, n, err)
 		}
-		if err := codec.Decode(c, nil, bomb, 0, make([]byte, 1<<20)); err != nil {
+		params, stored := chunk(c, bomb)
+		if err := codec.Decode(c, params, stored, 0, make([]byte, 1<<20)); err != nil {
 			t.Errorf("%v: the first megabyte: got %v", c, err)
 		}
 		runtime.ReadMemStats(&after)
-		if got := after.TotalAlloc - before.TotalAlloc; got > 8*codec.MaxWindow {
+		if got := after.TotalAlloc - before.TotalAlloc; got > 2*codec.MaxDictionary {
 			t.Errorf("%v: got %d bytes allocated for %d that are stored", c, got, len(bomb))
 		}
 	}

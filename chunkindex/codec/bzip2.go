@@ -17,6 +17,9 @@ const (
 	bzip2Empty = bzip2Head + 4 // bytes of a stream without data: the end's magic and a checksum of zeros
 )
 
+// bzip2Memory is what a decoder takes: four bytes for each of the 900,000 of the largest block, and tables.
+const bzip2Memory = 4 << 20
+
 // bzip2Streams decodes the streams of a bzip2 object. It is also the io.ByteReader of the library's decoder, which then never reads
 // beyond a stream's last byte; it ends where the next stream begins.
 type bzip2Streams struct {
@@ -25,25 +28,25 @@ type bzip2Streams struct {
 	taken int64     // bytes of the stream
 }
 
-func (s *bzip2Streams) begin(head []byte) error {
+func (s *bzip2Streams) begin(head []byte) (params string, err error) {
 	switch {
 	case len(head) == 0:
-		return io.EOF
+		return "", io.EOF
 	case !Bzip2.begins(head):
-		return errNoFrame
+		return "", errNoFrame
 	}
 	s.taken = 0
 	b, err := s.in.Peek(bzip2Empty)
 	if err == nil && string(b[4:bzip2Head]) == bzip2End && zeros(b[bzip2Head:]) {
 		s.z = nil
 		_, err = s.in.Discard(bzip2Empty)
-		return err
+		return "", err
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
-		return err
+		return "", err
 	}
 	s.z = bzip2.NewReader(limitedBytes{s})
-	return nil
+	return "", nil
 }
 
 func (s *bzip2Streams) Read(p []byte) (int, error) {

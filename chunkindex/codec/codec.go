@@ -1,7 +1,7 @@
-// Package codec reads compressed shards: gzip, zstd and bzip2, told by the end of an object's name and held to
+// Package codec reads compressed shards: gzip, zstd, xz and bzip2, told by the end of an object's name and held to
 // it by their magic.
 //
-// A compressed shard is a row of frames (gzip calls them members, bzip2 streams), each decoded by itself. Reader decodes a shard in
+// A compressed shard is a row of frames (gzip calls them members, xz blocks, bzip2 streams), each decoded by itself. Reader decodes a shard in
 // sequence, for a scan, and says where its frames lie; Decode brings back the bytes of a chunk from the frames that hold
 // it. Both take input that nobody has checked, and neither takes memory for what the input merely promises: a zstd window
 // is at most MaxWindow, and a frame that decodes to more than MaxFrame is refused.
@@ -26,6 +26,7 @@ const (
 	None  Codec = 0
 	Gzip  Codec = 1 // RFC 1952, of any number of members
 	Zstd  Codec = 2 // RFC 8878, of any number of frames, without dictionaries
+	Xz    Codec = 4 // The .xz File Format 1.2.1, of any number of streams and blocks, with the filter LZMA2 alone
 	Bzip2 Codec = 5 // of any number of streams
 )
 
@@ -39,7 +40,7 @@ const (
 	MaxWindow = 8 << 20 // of a zstd frame: what RFC 8878 asks every decoder for, and no more
 )
 
-// String returns "none", "gzip", "zstd" or "bzip2", and says where a line feed is added.
+// String returns "none", "gzip", "zstd" and the like, and says where a line feed is added.
 func (c Codec) String() string {
 	if c&LineFeed != 0 {
 		return fmt.Sprintf("%v and a line feed", c&^LineFeed)
@@ -51,6 +52,8 @@ func (c Codec) String() string {
 		return "gzip"
 	case Zstd:
 		return "zstd"
+	case Xz:
+		return "xz"
 	case Bzip2:
 		return "bzip2"
 	}
@@ -60,21 +63,26 @@ func (c Codec) String() string {
 // Known says whether this program can decode it.
 func (c Codec) Known() bool {
 	switch c &^ LineFeed {
-	case None, Gzip, Zstd, Bzip2:
+	case None, Gzip, Zstd, Xz, Bzip2:
 		return true
 	}
 	return false
 }
 
 // Described says whether chunks of the codec have parameters, which their index holds: what of them decoding needs beside their stored
-// bytes. Frames of gzip and zstd say all of it themselves.
-func (c Codec) Described() bool { return false }
+// bytes. Frames of gzip, zstd and bzip2 say all of it themselves; of xz, the header of a stream says what check its blocks have.
+func (c Codec) Described() bool { return c&^LineFeed == Xz }
 
 // Beside returns the bytes of memory that it takes to decode a chunk, beside the decoded bytes themselves: the stored bytes, and what
 // the decoder works in.
 func (c Codec) Beside(stored, decoded int64) int64 {
-	if c == None {
+	switch {
+	case c == None:
 		return 0
+	case c&^LineFeed == Xz:
+		return stored + MaxDictionary
+	case c&^LineFeed == Bzip2:
+		return stored + bzip2Memory
 	}
 	return stored
 }
@@ -90,7 +98,7 @@ func Of(key string) (c Codec, bare string) {
 		codec           Codec
 	}{
 		{".gz", "", Gzip}, {".tgz", ".tar", Gzip}, {".zst", "", Zstd}, {".zstd", "", Zstd},
-		{".bz2", "", Bzip2}, {".tbz", ".tar", Bzip2}, {".tbz2", ".tar", Bzip2},
+		{".xz", "", Xz}, {".txz", ".tar", Xz}, {".bz2", "", Bzip2}, {".tbz", ".tar", Bzip2}, {".tbz2", ".tar", Bzip2},
 	} {
 		if n := len(key) - len(s.suffix); n >= 0 && strings.EqualFold(key[n:], s.suffix) {
 			if bare = key[:n] + s.instead; bare == "" || strings.HasSuffix(bare, "/") {
@@ -127,7 +135,7 @@ func Decode(c Codec, params, stored []byte, skip int64, dst []byte) error {
 		dst[len(dst)-1] = '\n'
 		return Decode(c&^LineFeed, params, stored, skip, dst[:len(dst)-1])
 	}
-	in, done, err := open(c, bytes.NewReader(stored))
+	in, done, err := open(c, params, bytes.NewReader(stored))
 	if err != nil {
 		return fmt.Errorf("decode %v: %w", c, err)
 	}
@@ -145,7 +153,7 @@ func Decode(c Codec, params, stored []byte, skip int64, dst []byte) error {
 }
 
 // open starts decoding a row of frames.
-func open(c Codec, in io.Reader) (decoded io.Reader, done func(), err error) {
+func open(c Codec, params []byte, in io.Reader) (decoded io.Reader, done func(), err error) {
 	switch c {
 	case None:
 		return in, func() {}, nil
@@ -158,6 +166,9 @@ func open(c Codec, in io.Reader) (decoded io.Reader, done func(), err error) {
 			return nil, nil, err
 		}
 		return z, z.Close, nil
+	case Xz:
+		x, err := insideXz(params, in)
+		return x, func() {}, err
 	case Bzip2:
 		return bzip2.NewReader(in), func() {}, nil
 	}

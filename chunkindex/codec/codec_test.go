@@ -2,6 +2,7 @@ package codec_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +20,14 @@ import (
 
 // pack compresses pieces, each to a frame of its own.
 func pack(c codec.Codec, pieces ...[]byte) []byte { return codectest.Pack(c, pieces...) }
+
+// chunk returns what an index says of a chunk that an object's first frame begins, and the bytes from there on.
+func chunk(c codec.Codec, object []byte) (params, stored []byte) {
+	if c == codec.Xz {
+		return object[7:8], object[12:] // the header of a stream is no block
+	}
+	return nil, object
+}
 
 func random(n int, seed uint64) []byte {
 	r := rand.New(rand.NewPCG(seed, 2))
@@ -38,7 +47,7 @@ func TestOf(t *testing.T) {
 	}{
 		"a.tar": {codec.None, "a.tar"}, "a.tar.gz": {codec.Gzip, "a.tar"}, "d/a.tgz": {codec.Gzip, "d/a.tar"}, "a.jsonl.zst": {codec.Zstd, "a.jsonl"},
 		"a.mds.zstd": {codec.Zstd, "a.mds"}, "gz": {codec.None, "gz"}, ".gz": {codec.None, ".gz"}, "d/.zst": {codec.None, "d/.zst"}, ".tgz": {codec.Gzip, ".tar"}, "a.GZ": {codec.Gzip, "a"}, "d/A.TGZ": {codec.Gzip, "d/A.tar"}, "A.JSONL.ZSTD": {codec.Zstd, "A.JSONL"}, "a.gz/b": {codec.None, "a.gz/b"},
-		"a.jsonl.bz2": {codec.Bzip2, "a.jsonl"}, "a.tbz2": {codec.Bzip2, "a.tar"}, "a.TBZ": {codec.Bzip2, "a.tar"},
+		"a.jsonl.xz": {codec.Xz, "a.jsonl"}, "a.txz": {codec.Xz, "a.tar"}, "a.jsonl.bz2": {codec.Bzip2, "a.jsonl"}, "a.tbz2": {codec.Bzip2, "a.tar"}, "a.TBZ": {codec.Bzip2, "a.tar"},
 	} {
 		if c, bare := codec.Of(key); c != want.codec || bare != want.bare {
 			t.Errorf("%q: got %v of %q, want %v of %q", key, c, bare, want.codec, want.bare)
@@ -48,7 +57,7 @@ func TestOf(t *testing.T) {
 
 // However data is cut into frames, a reader gives it back, and says of each byte which frame holds it.
 func TestReaderKnowsItsFrames(t *testing.T) {
-	longest := map[codec.Codec]int{codec.Gzip: 200_000, codec.Zstd: 200_000, codec.Bzip2: 20_000}
+	longest := map[codec.Codec]int{codec.Gzip: 200_000, codec.Zstd: 200_000, codec.Xz: 20_000, codec.Bzip2: 20_000}
 	for _, c := range codecs() {
 		rapid.Check(t, func(t *rapid.T) {
 			data := random(rapid.IntRange(0, longest[c]).Draw(t, "bytes"), rapid.Uint64().Draw(t, "seed"))
@@ -70,7 +79,12 @@ func TestReaderKnowsItsFrames(t *testing.T) {
 					if piece[0] == 0x5a {
 						begins += 11
 					}
-					want = append(want, frame{begins, int64(len(stored) + len(piece)), int64(at), int64(cut)})
+					ends := int64(len(stored) + len(piece))
+					if c == codec.Xz { // a block lies between the header, and the index with the footer
+						begins += 12
+						ends -= 12 + 4*(int64(binary.LittleEndian.Uint32(piece[len(piece)-8:]))+1)
+					}
+					want = append(want, frame{begins, ends, int64(at), int64(cut)})
 				}
 				stored, at = append(stored, piece...), cut
 			}
@@ -92,7 +106,7 @@ func TestReaderKnowsItsFrames(t *testing.T) {
 				}
 				first, length := w.decoded, w.decodedEnd-w.decoded
 				dst := make([]byte, length-length/3)
-				if err := codec.Decode(c, nil, stored[w.stored:w.end], length/3, dst); err != nil || !bytes.Equal(dst, data[first+length/3:first+length]) {
+				if err := codec.Decode(c, r.Params(first, first+length-1), stored[w.stored:w.end], length/3, dst); err != nil || !bytes.Equal(dst, data[first+length/3:first+length]) {
 					t.Fatalf("decode: %v", err)
 				}
 			}
@@ -106,11 +120,11 @@ func TestReaderKnowsItsFrames(t *testing.T) {
 func TestDecodeSpansFrames(t *testing.T) {
 	data := random(300_000, 1)
 	for _, c := range codecs() {
-		stored := pack(c, data[:100_000], nil, data[100_000:100_001], data[100_001:])
+		params, stored := chunk(c, pack(c, data[:100_000], nil, data[100_000:100_001], data[100_001:]))
 		for _, skip := range []int64{0, 1, 99_999, 100_000, 299_999} {
 			for _, n := range []int64{0, 1, 100_000} {
 				dst := make([]byte, min(n, int64(len(data))-skip))
-				if err := codec.Decode(c, nil, stored, skip, dst); err != nil || !bytes.Equal(dst, data[skip:skip+int64(len(dst))]) {
+				if err := codec.Decode(c, params, stored, skip, dst); err != nil || !bytes.Equal(dst, data[skip:skip+int64(len(dst))]) {
 					t.Errorf("%v, %d bytes after %d: %v", c, len(dst), skip, err)
 				}
 			}
@@ -121,7 +135,7 @@ func TestDecodeSpansFrames(t *testing.T) {
 func TestDecodeRefuses(t *testing.T) {
 	data := random(100_000, 2)
 	for _, c := range codecs() {
-		stored := pack(c, data)
+		params, stored := chunk(c, pack(c, data))
 		flipped := bytes.Clone(stored)
 		flipped[len(flipped)/2] ^= 0x10
 		other := codec.Gzip
@@ -129,13 +143,13 @@ func TestDecodeRefuses(t *testing.T) {
 			other = codec.Zstd
 		}
 		for name, f := range map[string]func() error{
-			"one byte too many":    func() error { return codec.Decode(c, nil, stored, 1, make([]byte, len(data))) },
-			"too many passed over": func() error { return codec.Decode(c, nil, stored, int64(len(data)), make([]byte, 1)) },
-			"less than nothing":    func() error { return codec.Decode(c, nil, stored, -1, nil) },
-			"beyond any frame":     func() error { return codec.Decode(c, nil, stored, codec.MaxFrame+1, nil) },
-			"no bytes at all":      func() error { return codec.Decode(c, nil, nil, 0, make([]byte, 1)) },
-			"other bytes":          func() error { return codec.Decode(c, nil, data, 0, make([]byte, 1)) },
-			"truncated":            func() error { return codec.Decode(c, nil, stored[:len(stored)-200], 0, make([]byte, len(data))) },
+			"one byte too many":    func() error { return codec.Decode(c, params, stored, 1, make([]byte, len(data))) },
+			"too many passed over": func() error { return codec.Decode(c, params, stored, int64(len(data)), make([]byte, 1)) },
+			"less than nothing":    func() error { return codec.Decode(c, params, stored, -1, nil) },
+			"beyond any frame":     func() error { return codec.Decode(c, params, stored, codec.MaxFrame+1, nil) },
+			"no bytes at all":      func() error { return codec.Decode(c, params, nil, 0, make([]byte, 1)) },
+			"other bytes":          func() error { return codec.Decode(c, params, data, 0, make([]byte, 1)) },
+			"truncated":            func() error { return codec.Decode(c, params, stored[:len(stored)-200], 0, make([]byte, len(data))) },
 			"the other codec":      func() error { return codec.Decode(other, nil, stored, 0, make([]byte, 1)) },
 			"a codec to come":      func() error { return codec.Decode(99, nil, stored, 0, make([]byte, 1)) },
 		} {
@@ -144,13 +158,14 @@ func TestDecodeRefuses(t *testing.T) {
 			}
 		}
 		got := make([]byte, len(data))
-		if err := codec.Decode(c, nil, flipped, 0, got); err == nil && bytes.Equal(got, data) {
+		if err := codec.Decode(c, params, flipped, 0, got); err == nil && bytes.Equal(got, data) {
 			t.Errorf("%v: a flipped bit changed nothing", c)
 		}
 	}
 }
 
-// Every truncation of an object, inside a frame or inside its header, is an error that names the frame; between frames it is an end.
+// Every truncation of an object, inside a frame or inside its header, is an error that names the frame, or in xz a piece of a stream;
+// between frames it is an end.
 func TestReaderTruncated(t *testing.T) {
 	for _, c := range codecs() {
 		first := pack(c, random(500, 3))
@@ -161,13 +176,23 @@ func TestReaderTruncated(t *testing.T) {
 			if err == nil {
 				_, err = io.Copy(io.Discard, r)
 			}
-			switch {
-			case n == len(first) && err != nil:
-				t.Errorf("%v, between frames: got %v", c, err)
-			case n < len(first) && (err == nil || !strings.Contains(err.Error(), "stored offset 0")):
-				t.Errorf("%v, %d bytes: got %v, want one that names the first frame", c, n, err)
-			case n > len(first) && err == nil, n >= len(first)+told && !strings.Contains(err.Error(), fmt.Sprintf("stored offset %d", len(first))):
-				t.Errorf("%v, %d bytes: got %v, want one that names the second frame", c, n, err)
+			if n == len(first) {
+				if err != nil {
+					t.Errorf("%v, between frames: got %v", c, err)
+				}
+				continue
+			}
+			if err == nil {
+				t.Errorf("%v, %d bytes: got no error", c, n)
+				continue
+			}
+			least, at := 0, -1
+			if n >= len(first)+told {
+				least = len(first)
+			}
+			_, rest, _ := strings.Cut(err.Error(), "stored offset ")
+			if _, err := fmt.Sscan(strings.TrimRight(strings.Fields(rest + " -")[0], ":"), &at); err != nil || at < least || at > n {
+				t.Errorf("%v, %d bytes: got an error at %d, want one between %d and %d", c, n, at, least, n)
 			}
 		}
 	}

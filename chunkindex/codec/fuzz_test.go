@@ -35,7 +35,7 @@ func FuzzReader(f *testing.F) {
 				t.Fatalf("byte %d: got %+v, %v", off, fr, ok)
 			}
 			dst := make([]byte, fr.DecodedEnd-off)
-			if err := codec.Decode(c, nil, stored[fr.Stored:fr.StoredEnd], 0, dst); err != nil || !bytes.Equal(dst, data[off:fr.DecodedEnd]) {
+			if err := codec.Decode(c, r.Params(off, off), stored[fr.Stored:fr.StoredEnd], 0, dst); err != nil || !bytes.Equal(dst, data[off:fr.DecodedEnd]) {
 				t.Fatalf("frame %+v by itself: %v", fr, err)
 			}
 			off, end = fr.DecodedEnd, fr.StoredEnd
@@ -46,9 +46,10 @@ func FuzzReader(f *testing.F) {
 // Decode takes anything for a chunk's stored bytes, and gives an error or fills what it was asked to.
 func FuzzDecode(f *testing.F) {
 	for _, c := range codecs() {
-		f.Add(uint32(c), pack(c, random(1000, 7)), int64(10), uint16(900))
+		params, stored := chunk(c, pack(c, random(1000, 7)))
+		f.Add(uint32(c), params, stored, int64(10), uint16(900))
 	}
-	f.Fuzz(func(_ *testing.T, n uint32, stored []byte, skip int64, length uint16) {
-		_ = codec.Decode(codec.Codec(n%8), nil, stored, skip%(1<<20), make([]byte, length))
+	f.Fuzz(func(_ *testing.T, n uint32, params, stored []byte, skip int64, length uint16) {
+		_ = codec.Decode(codec.Codec(n%8), params, stored, skip%(1<<20), make([]byte, length))
 	})
 }

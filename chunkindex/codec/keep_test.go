@@ -38,7 +38,7 @@ func TestKeep(t *testing.T) {
 	}
 	stored := int64(one.Len())
 	for _, off := range []int64{5, 77, members - 1} {
-		if f, ok := r.At(off); !ok || f != (Frame{off * stored, (off + 1) * stored, off, off + 1}) {
+		if f, ok := r.At(off); !ok || f != (Frame{Stored: off * stored, StoredEnd: (off + 1) * stored, Decoded: off, DecodedEnd: off + 1}) {
 			t.Errorf("byte %d: got %+v, %v", off, f, ok)
 		}
 	}

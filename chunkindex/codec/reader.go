@@ -9,10 +9,12 @@ import (
 	"sort"
 )
 
-// Frame is a gzip member, a zstd frame or a bzip2 stream that holds at least one byte.
+// Frame is a gzip member, a zstd frame, an xz block or a bzip2 stream that holds at least one byte.
 type Frame struct {
 	Stored, StoredEnd   int64 // in the object; StoredEnd is 0 until the frame was read to its end
 	Decoded, DecodedEnd int64 // in the decoded bytes; DecodedEnd is that of the bytes read so far
+
+	params string
 }
 
 // Reader decodes an object from its beginning to its end, and knows its frames.
@@ -25,6 +27,7 @@ type Reader struct {
 
 	open   bool  // a frame is being read
 	begins int64 // where it is stored
+	params string
 	off    int64 // decoded bytes so far
 	first  int64 // where the open frame begins in them
 	known  []Frame
@@ -52,8 +55,7 @@ func (s *source) at() int64 { return s.n - int64(s.buf.Buffered()) }
 
 // NewReader reads an object that must be compressed by c, and looks at its magic. The codec None is its caller's bug.
 func NewReader(c Codec, in io.Reader) (*Reader, error) {
-	r := &Reader{codec: c, src: &source{in: in}, maxFrame: MaxFrame, most: leastKnown}
-	r.src.buf = bufio.NewReaderSize(r.src, bufferSize)
+	r := newReader(c, in)
 	head, err := r.src.buf.Peek(4)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
@@ -65,6 +67,12 @@ func NewReader(c Codec, in io.Reader) (*Reader, error) {
 	return r, err
 }
 
+func newReader(c Codec, in io.Reader) *Reader {
+	r := &Reader{codec: c, src: &source{in: in}, maxFrame: MaxFrame, most: leastKnown}
+	r.src.buf = bufio.NewReaderSize(r.src, bufferSize)
+	return r
+}
+
 // begins says whether these bytes, four or all there are, can be the first ones of an object.
 func (c Codec) begins(head []byte) bool {
 	switch c {
@@ -72,6 +80,8 @@ func (c Codec) begins(head []byte) bool {
 		return len(head) >= 3 && head[0] == 0x1f && head[1] == 0x8b && head[2] == 8
 	case Zstd:
 		return len(head) >= 4 && (frameMagic(head) || skippable(head))
+	case Xz:
+		return len(head) >= 4 && string(head[:4]) == xzMagic[:4]
 	case Bzip2:
 		return len(head) >= 4 && string(head[:3]) == "BZh" && '1' <= head[3] && head[3] <= '9'
 	}
@@ -112,7 +122,10 @@ func (r *Reader) Read(p []byte) (int, error) {
 
 // smaller says how to make an object of smaller frames.
 func (c Codec) smaller() string {
-	if c == Bzip2 {
+	switch c {
+	case Xz:
+		return "in smaller blocks, as xz --block-size=16MiB does, or by zstd in smaller frames"
+	case Bzip2:
 		return "by pbzip2, or by zstd in smaller frames"
 	}
 	return "in smaller frames"
@@ -128,6 +141,13 @@ func (r *Reader) At(off int64) (Frame, bool) {
 		return Frame{}, false
 	}
 	return r.known[i], true
+}
+
+// Params returns the parameters of a chunk whose first decoded byte is at an offset, for Decode: those of its first frame, since the
+// frames behind that one say what they need. The frame must be known.
+func (r *Reader) Params(first, _ int64) []byte {
+	f, _ := r.At(first)
+	return []byte(f.params)
 }
 
 // leastKnown is how many frames are remembered before any is dropped: 128 KiB of them.
@@ -157,7 +177,7 @@ func (r *Reader) next() error {
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
-	err = r.frames.begin(head)
+	r.params, err = r.frames.begin(head)
 	switch {
 	case err == nil:
 		r.open = true
@@ -175,7 +195,7 @@ func (r *Reader) next() error {
 // grow adds decoded bytes to the open frame.
 func (r *Reader) grow(n int) {
 	if r.off == r.first {
-		r.known = append(r.known, Frame{Stored: r.begins, Decoded: r.first})
+		r.known = append(r.known, Frame{Stored: r.begins, Decoded: r.first, params: r.params})
 	}
 	r.off += int64(n)
 	r.known[len(r.known)-1].DecodedEnd = r.off

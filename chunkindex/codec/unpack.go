@@ -14,8 +14,8 @@ import (
 // unpacker decodes an object piece by piece. A piece is a frame, or what lies between frames, such as an index.
 type unpacker interface {
 	// begin starts the piece that begins at the object's next byte. head holds its first four bytes, fewer where
-	// the object ends. io.EOF is the end of an object that is whole.
-	begin(head []byte) error
+	// the object ends. params are what decoding a frame needs beside its own bytes. io.EOF is the end of an object that is whole.
+	begin(head []byte) (params string, err error)
 	// Read decodes the piece. io.EOF is its end.
 	io.Reader
 	// close gives back the memory of the decoder.
@@ -34,6 +34,8 @@ func newUnpacker(c Codec, in *bufio.Reader) (unpacker, error) {
 		return &gzipMembers{in: in}, nil
 	case Zstd:
 		return &zstdFrames{in: in}, nil
+	case Xz:
+		return &xzBlocks{in: in}, nil
 	case Bzip2:
 		return &bzip2Streams{in: in}, nil
 	}
@@ -46,14 +48,14 @@ type gzipMembers struct {
 	z  *gzip.Reader
 }
 
-func (g *gzipMembers) begin(head []byte) (err error) {
+func (g *gzipMembers) begin(head []byte) (params string, err error) {
 	switch {
 	case len(head) == 0:
-		return io.EOF
+		return "", io.EOF
 	case zeros(head):
-		return g.padding()
+		return "", g.padding()
 	case !Gzip.begins(head):
-		return errNoFrame
+		return "", errNoFrame
 	case g.z == nil:
 		g.z, err = gzip.NewReader(g.in)
 	default:
@@ -62,7 +64,7 @@ func (g *gzipMembers) begin(head []byte) (err error) {
 	if err == nil {
 		g.z.Multistream(false)
 	}
-	return err
+	return "", err
 }
 
 func (g *gzipMembers) Read(p []byte) (int, error) { return g.z.Read(p) }
@@ -96,12 +98,12 @@ type zstdFrames struct {
 	z   *zstd.Decoder
 }
 
-func (s *zstdFrames) begin(head []byte) (err error) {
+func (s *zstdFrames) begin(head []byte) (params string, err error) {
 	switch {
 	case len(head) == 0:
-		return io.EOF
+		return "", io.EOF
 	case !Zstd.begins(head):
-		return errNoFrame
+		return "", errNoFrame
 	}
 	s.row = frames{in: s.in}
 	if s.z == nil {
@@ -109,7 +111,7 @@ func (s *zstdFrames) begin(head []byte) (err error) {
 	} else {
 		err = s.z.Reset(&s.row)
 	}
-	return err
+	return "", err
 }
 
 func (s *zstdFrames) Read(p []byte) (int, error) {

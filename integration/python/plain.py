@@ -10,6 +10,7 @@ import gzip
 import hashlib
 import importlib.util
 import json
+import lzma
 import os
 import subprocess
 import sys
@@ -224,6 +225,18 @@ def by_pbzip2(data: bytes) -> bytes:
     return b"".join(bz2.compress(data[at : at + 999]) for at in range(0, len(data), 999)) + bz2.compress(b"")
 
 
+def by_xz(data: bytes) -> bytes:
+    """Blocks of a fixed length each, by threads."""
+    return subprocess.run(["xz", "-T2", "--block-size=999"], input=data, stdout=subprocess.PIPE, check=True).stdout
+
+
+def by_lzma(data: bytes) -> bytes:
+    """Streams with other checks, padding between them, and one without data."""
+    checks = lzma.CHECK_SHA256, lzma.CHECK_NONE, lzma.CHECK_CRC32, lzma.CHECK_CRC64
+    pieces = [data[at : at + 1500] for at in range(0, len(data), 1500)] + [b""]
+    return b"".join(lzma.compress(p, check=checks[i % 4], preset=i % 7) + bytes(4 * (i % 3)) for i, p in enumerate(pieces))
+
+
 def compress(root: Path, suffix: str, how: dict[str, Callable[[bytes], bytes]]) -> None:
     """Compresses the JSON Lines as a dataset for each way to do so."""
     for name, pack in how.items():
@@ -247,7 +260,8 @@ def write(root: str) -> None:
             (packed / (path.name + ".gz")).write_bytes(gzip.compress(path.read_bytes(), mtime=0))
         found[packed.name] = found[kind]
     compress(Path(root), "bz2", {"bzip2": by_bzip2, "pbzip2": by_pbzip2})
-    for packing in "bzip2", "pbzip2":
+    compress(Path(root), "xz", {"xz": by_xz, "lzma": by_lzma})
+    for packing in "bzip2", "pbzip2", "xz", "lzma":
         found["jsonl-" + packing] = found["jsonl"]
     json.dump(found, sys.stdout)
 

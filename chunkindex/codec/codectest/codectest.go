@@ -8,19 +8,20 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
+	"github.com/ulikunitz/xz"
 
 	"github.com/millrace-data/millrace/chunkindex/codec"
 )
 
 // Codecs are those of whole shards.
-func Codecs() []codec.Codec { return []codec.Codec{codec.Gzip, codec.Zstd, codec.Bzip2} }
+func Codecs() []codec.Codec { return []codec.Codec{codec.Gzip, codec.Zstd, codec.Xz, codec.Bzip2} }
 
 // Suffix is what the names of a codec's objects end in.
 func Suffix(c codec.Codec) string {
-	return map[codec.Codec]string{codec.Gzip: ".gz", codec.Zstd: ".zst", codec.Bzip2: ".bz2"}[c]
+	return map[codec.Codec]string{codec.Gzip: ".gz", codec.Zstd: ".zst", codec.Xz: ".xz", codec.Bzip2: ".bz2"}[c]
 }
 
-// Pack compresses pieces, each to a frame of its own.
+// Pack compresses pieces, each to a frame of its own: an xz stream of one block, where the codec is xz.
 func Pack(c codec.Codec, pieces ...[]byte) []byte {
 	var out bytes.Buffer
 	for _, p := range pieces {
@@ -49,6 +50,24 @@ func writer(c codec.Codec, n int, out io.Writer) (io.WriteCloser, error) {
 		return gzip.NewWriter(out), nil
 	case codec.Zstd:
 		return zstd.NewWriter(out, zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(n%2 == 0))
+	case codec.Xz:
+		return xz.WriterConfig{DictCap: 1 << 20, CheckSum: []byte{xz.CRC32, xz.CRC64, xz.SHA256}[n%3]}.NewWriter(out)
 	}
 	return nil, fmt.Errorf("no writer of %v", c)
+}
+
+// XzBlocks compresses data to one xz stream of blocks of so many bytes.
+func XzBlocks(data []byte, block int64) []byte {
+	var out bytes.Buffer
+	w, err := xz.WriterConfig{DictCap: 1 << 20, BlockSize: block}.NewWriter(&out)
+	if err == nil {
+		_, err = w.Write(data)
+	}
+	if err == nil {
+		err = w.Close()
+	}
+	if err != nil {
+		panic(fmt.Sprintf("compress by xz: %v", err)) // into memory, by a library
+	}
+	return out.Bytes()
 }

@@ -315,6 +315,21 @@ PLANTS = [
         [("chunkindex/codec/unpack.go", "return errAfterZeros", "return io.EOF")],
     ),
     (
+        "the check of an xz block is not looked at",
+        "./chunkindex/codec TestXzFlips",
+        [("chunkindex/codec/xz.go", " || !bytes.Equal(k.sum.Sum(nil), rest[padding:]) {", " || len(k.sum.Sum(nil)) < 0 {")],
+    ),
+    (
+        "an xz block gets a dictionary of any length",
+        "./chunkindex/codec TestXzRefuses",
+        [("chunkindex/codec/xzblock.go", "if h.dictionary > MaxDictionary {", "if h.dictionary > 64*MaxDictionary {")],
+    ),
+    (
+        "an index of xz does not say what check blocks have",
+        "./chunkindex TestAnyFramesGiveTheSameSamples",
+        [("chunkindex/cut.go", "append(c.rec.params[:0], c.frames.Params(c.from, c.last)...)", "append(c.rec.params[:0], c.frames.Params(c.last+1, c.last)...)")],
+    ),
+    (
         "a bzip2 stream goes on into the next one",
         "./chunkindex/codec TestReaderKnowsItsFrames",
         [("chunkindex/codec/bzip2.go", "if next[0] == 'B' && s.taken > 0 {", "if next[0] == 'B' && s.taken < 0 {")],

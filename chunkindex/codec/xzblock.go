@@ -1,0 +1,157 @@
+package codec
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash"
+	"hash/crc32"
+	"io"
+	"math"
+
+	"github.com/ulikunitz/xz/lzma"
+)
+
+// xzHeader is what the header of a block says.
+type xzHeader struct {
+	length          int64 // of the header itself
+	stored, decoded int64 // of the data; -1: it does not say
+	dictionary      int64 // bytes
+}
+
+// parseXzHeader reads the header of a block, of the length that its first byte says.
+func parseXzHeader(b []byte) (xzHeader, error) {
+	h := xzHeader{length: int64(len(b)), stored: -1, decoded: -1}
+	malformed := fmt.Errorf("%w: header of a block", errXz)
+	end := len(b) - 4
+	if end < 2 || crc32.ChecksumIEEE(b[:end]) != binary.LittleEndian.Uint32(b[end:]) {
+		return h, malformed
+	}
+	flags, in := b[1], bytes.NewReader(b[2:end])
+	if flags&0x3c != 0 {
+		return h, malformed
+	}
+	if err := h.sizes(flags, in); err != nil {
+		return h, err
+	}
+	id, err1 := xzNumber(in)
+	if err1 == nil && (id != lzma2ID || flags&3 != 0) {
+		return h, errors.New("it has another filter than LZMA2: recompress the object without --x86, --delta and the like")
+	}
+	size, err2 := xzNumber(in)
+	bits, err3 := in.ReadByte()
+	if errors.Join(err1, err2, err3) != nil || size != 1 || bits > 40 || !zeros(b[end-in.Len():end]) {
+		return h, malformed
+	}
+	h.dictionary = math.MaxUint32
+	if bits < 40 {
+		h.dictionary = (2 | int64(bits&1)) << (bits/2 + 11)
+	}
+	if h.dictionary > MaxDictionary {
+		return h, fmt.Errorf("its dictionary is larger than %d bytes: recompress the object by xz -9 or less, or by zstd", MaxDictionary)
+	}
+	return h, nil
+}
+
+// sizes reads those that the flags announce.
+func (h *xzHeader) sizes(flags byte, in io.ByteReader) error {
+	for _, s := range []struct {
+		flag byte
+		size *int64
+	}{{0x40, &h.stored}, {0x80, &h.decoded}} {
+		if flags&s.flag == 0 {
+			continue
+		}
+		n, err := xzNumber(in)
+		if err != nil {
+			return fmt.Errorf("%w: header of a block", errXz)
+		}
+		*s.size = int64(n) // of 63 bits
+	}
+	return nil
+}
+
+// xzBlock decodes the data of one block.
+type xzBlock struct {
+	header  xzHeader
+	body    lzma2
+	lzma    *lzma.Reader2
+	sum     hash.Hash
+	decoded int64
+}
+
+// open makes the decoder. It takes a dictionary, though never more than the block says that it decodes to.
+func (k *xzBlock) open() (err error) {
+	size := k.header.dictionary
+	if k.header.decoded >= 0 {
+		size = min(size, k.header.decoded)
+	}
+	k.lzma, err = lzma.Reader2Config{DictCap: int(max(size, lzma.MinDictCap))}.NewReader2(&k.body)
+	return err
+}
+
+func (k *xzBlock) Read(p []byte) (int, error) {
+	n, err := k.lzma.Read(p)
+	_, _ = k.sum.Write(p[:n]) // a hash takes all
+	k.decoded += int64(n)
+	return n, err
+}
+
+// lzma2 reads the LZMA2 data of one block, and ends with it. It looks at the lengths of LZMA2's own chunks alone.
+type lzma2 struct {
+	in    *bufio.Reader
+	left  int64 // bytes of the chunk at hand
+	taken int64
+	last  bool // the byte that ends the data was seen
+}
+
+// ended says whether all of the data was read.
+func (l *lzma2) ended() bool { return l.last && l.left == 0 }
+
+func (l *lzma2) Read(p []byte) (int, error) {
+	if l.left == 0 {
+		if l.last {
+			return 0, io.EOF
+		}
+		if err := l.measure(); err != nil {
+			return 0, err
+		}
+	}
+	n, err := l.in.Read(p[:min(int64(len(p)), l.left)])
+	l.left -= int64(n)
+	l.taken += int64(n)
+	if n > 0 || err == nil {
+		return n, nil
+	}
+	return 0, whole(err)
+}
+
+// measure finds the length of the next chunk.
+func (l *lzma2) measure() error {
+	b, err := l.in.Peek(1)
+	if err != nil {
+		return whole(err)
+	}
+	control := b[0]
+	switch {
+	case control == 0:
+		l.left, l.last = 1, true
+		return nil
+	case control == 1 || control == 2: // stored as it is
+		if b, err = l.in.Peek(3); err == nil {
+			l.left = 3 + int64(binary.BigEndian.Uint16(b[1:])) + 1
+		}
+	case control >= 0x80:
+		if b, err = l.in.Peek(5); err == nil {
+			l.left = 5 + int64(binary.BigEndian.Uint16(b[3:])) + 1
+		}
+		if control >= 0xc0 {
+			l.left++ // properties
+		}
+	default:
+		return fmt.Errorf("%w: LZMA2 data", errXz)
+	}
+	return whole(err)
+}
