@@ -295,8 +295,11 @@ func (b *builder) previous(ctx context.Context) error {
 			b.old = nil
 		}
 	}
-	if err == nil && b.old.meta.Format == b.format.Name() && b.old.meta.Scanner > b.format.Rules() {
+	if err == nil && b.old.meta.Format == b.format.Name && b.old.meta.Scanner > b.format.Rules() {
 		return newer("scanner", b.old.meta.Scanner)
+	}
+	if err == nil && b.old.meta.Cutter > cutterChanges {
+		return newer("cutter", b.old.meta.Cutter)
 	}
 	if err == nil {
 		return nil
@@ -311,7 +314,7 @@ func (b *builder) previous(ctx context.Context) error {
 // meta is what the index says of the whole dataset.
 func (b *builder) meta() meta {
 	return meta{
-		Format: b.format.Name(), Scanner: b.format.Rules(), ChunkSize: b.opt.ChunkSize, Defaults: b.opt.Defaults,
+		Format: b.format.Name, Scanner: b.format.Rules(), Cutter: cutterChanges, ChunkSize: b.opt.ChunkSize, Defaults: b.opt.Defaults,
 		Framing: b.found.Framing, Overlap: b.found.Overlap,
 	}
 }
@@ -369,5 +372,5 @@ func (b *builder) checkEmpty() error {
 		return fmt.Errorf("no samples: %d tokens in all, such as those of %s, fill no window: choose a shorter --sequence-length", b.report.LeftOut, b.key(0))
 	}
 	return fmt.Errorf("no samples in what is here of format %s, %d bytes in all, such as %s: nothing is published; write or copy the shards again, or index those that have samples",
-		b.format.Name(), b.report.Bytes, b.key(0))
+		b.format.Name, b.report.Bytes, b.key(0))
 }

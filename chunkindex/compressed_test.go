@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"fmt"
 	"hash/crc32"
 	"io"
@@ -41,12 +40,6 @@ type lines struct {
 	says    string
 	shard   string // before the keys of samples
 }
-
-func (lines) Name() string { return "tar" } // one that an index may have
-
-func (lines) Rules() int { return 1 }
-
-func (lines) Framing(json.RawMessage) (format.Framing, error) { return nil, nil }
 
 func (f lines) dataset(objects []format.Object) *format.Dataset {
 	d := &format.Dataset{Overlap: int64(f.overlap)}
@@ -349,7 +342,7 @@ func TestSaysIsBound(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer b.close()
-		b.formats = []format.Format{saying{says: says}}
+		b.formats = []format.Format{saying(says)}
 		if err := b.run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -366,21 +359,16 @@ func TestSaysIsBound(t *testing.T) {
 	}
 }
 
-// saying is a format whose shards are spoken of elsewhere.
-type saying struct {
-	lines
-	says []string
-}
-
-func (s saying) Survey(_ context.Context, l format.Listing, _ format.Options) (*format.Dataset, error) {
-	d := s.dataset(l.Objects())
-	for i := range d.Shards {
-		d.Shards[i].Says = s.says[i]
-	}
-	d.Scan = func(_ context.Context, shard int, in io.Reader, out format.Sink) error {
-		f := s.lines
-		f.shard = fmt.Sprint(shard)
-		return f.scan(in, out)
-	}
-	return d, nil
+// saying returns a format whose shards are spoken of elsewhere. It has a name that an index may have.
+func saying(says []string) format.Format {
+	return format.Format{Name: "tar", Framing: format.AsTar, Survey: func(_ context.Context, l format.Listing, _ format.Options) (*format.Dataset, error) {
+		d := lines{}.dataset(l.Objects())
+		for i := range d.Shards {
+			d.Shards[i].Says = says[i]
+		}
+		d.Scan = func(_ context.Context, shard int, in io.Reader, out format.Sink) error {
+			return lines{shard: fmt.Sprint(shard)}.scan(in, out)
+		}
+		return d, nil
+	}}
 }

@@ -84,5 +84,5 @@ func (b *builder) unread(ctx context.Context, l *listing, unknown *files.Unknown
 			return fmt.Errorf("object %s: %w", unknown.Key, c.refusal())
 		}
 	}
-	return fmt.Errorf("no shards here: %w; looked for %s: %w", unknown, strings.Join(lookedFor(), "; "), objstore.ErrNotFound)
+	return fmt.Errorf("no shards here: %w; looked for %s: %w", unknown, strings.Join(lookedFor(""), "; "), objstore.ErrNotFound)
 }

@@ -20,6 +20,9 @@ const (
 	maxFrameBlock   = 48 << 20 // and how long its names or parts may be
 )
 
+// cutterChanges counts how often the rules have changed by which chunks are cut. What older rules made is not mixed with newer ones.
+const cutterChanges = 0
+
 func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
 
 // frameMap says where the decoded bytes of a compressed shard are stored.
@@ -38,7 +41,7 @@ type frameMap interface {
 // A chunk is closed before a sample with which it would be longer than the chunk size,
 // and before a sample, or a gap, longer than maxHold. Until that is known, a sample's bytes, with the
 // gap before them, are held. In a compressed shard it is closed only before a sample that begins in another frame than its
-// first one, so that no frame is part of more than two chunks. Whoever changes where a chunk is cut raises the Rules of every format.
+// first one, so that no frame is part of more than two chunks. A change of where chunks are cut raises cutterChanges.
 type cutter struct {
 	chunkSize int64
 	table     *crc32.Table

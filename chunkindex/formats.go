@@ -16,14 +16,14 @@ import (
 // objects last.
 func formats() []format.Format {
 	return []format.Format{
-		mds.Format{},
-		litdata.Format{},
-		webdataset.Tar{},
-		tfrecord.TFRecord{},
-		jsonl.JSONL{},
-		tokens.Tokens{},
-		records.Records{},
-		files.Files{},
+		mds.Format(),
+		litdata.Format(),
+		webdataset.Format(),
+		tfrecord.Format(),
+		jsonl.Format(),
+		tokens.Format(),
+		records.Format(),
+		files.Format(),
 	}
 }
 
@@ -31,31 +31,28 @@ func formats() []format.Format {
 func FormatNames() []string {
 	var names []string
 	for _, f := range formats() {
-		names = append(names, f.Name())
+		names = append(names, f.Name)
 	}
 	return names
 }
 
-// lookedFor says of each format, after its name, how its shards are recognised.
-func lookedFor() []string {
-	return []string{
-		"mds (an index.json of MosaicML Streaming)",
-		"litdata (an index.json of LitData)",
-		"tar (names in .tar, .tar.gz, .tgz, .tar.zst)",
-		"tfrecord (names in .tfrecord, .tfrecords, or without a suffix and with masked checksums)",
-		"jsonl (names in .jsonl, .ndjson, or in .json with an object a line)",
-		"tokens (.bin with .idx beside it, or --sequence-length)",
-		"records (names in .npy, CIFAR's batches, or --record-size)",
-		"files (images, sound, video or text, one a sample)",
-	}
-}
-
-// formatNamed returns the format of this name, nil for one that this program does not know.
-func formatNamed(name string) format.Format {
+// lookedFor says of the formats, or of the one that a user named, how their shards are recognised.
+func lookedFor(named string) []string {
+	var all []string
 	for _, f := range formats() {
-		if f.Name() == name {
-			return f
+		if named == "" || f.Name == named {
+			all = append(all, f.Name+" ("+f.Shards+")")
 		}
 	}
-	return nil
+	return all
+}
+
+// formatNamed returns the format of this name, if this program knows it.
+func formatNamed(name string) (f format.Format, ok bool) {
+	for _, f := range formats() {
+		if f.Name == name {
+			return f, true
+		}
+	}
+	return f, false
 }

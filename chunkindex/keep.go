@@ -46,7 +46,7 @@ type gathered struct {
 // scanName of a unit. A scan that other rules made, or that is written in another form, has another name, and is never used.
 func (b *builder) scanName(u unit) (name scanName) {
 	sum := sha256.New()
-	fmt.Fprintf(sum, "%s\n%d\n%s\n%d\n%d\n%q", keptMagic, b.opt.ChunkSize, b.format.Name(), b.format.Rules(), b.found.Overlap, b.found.Framing)
+	fmt.Fprintf(sum, "%s\n%d\n%s\n%d\n%d\n%d\n%q", keptMagic, b.opt.ChunkSize, b.format.Name, b.format.Rules(), cutterChanges, b.found.Overlap, b.found.Framing)
 	for i := u.from; i < u.to; i++ {
 		o := b.shards[i]
 		fmt.Fprintf(sum, "\n%d\n%q\n%q\n%d\n%q", o.Size, o.Key, o.ETag, b.codec(i), b.found.Shards[i].Says)

@@ -124,14 +124,14 @@ func (x *Index) readMeta(in *sectionReader) error {
 	if err := strict.Decode(new(meta)); err != nil {
 		return newer("meta", err)
 	}
-	f := formatNamed(x.meta.Format)
-	if f == nil {
+	f, known := formatNamed(x.meta.Format)
+	if !known {
 		return newer("format", x.meta.Format)
 	}
 	if x.framing, err = f.Framing(x.meta.Framing); err != nil {
 		return fmt.Errorf("framing: %w", err)
 	}
-	if x.meta.Overlap < 0 || x.meta.Overlap > maxChunkSize || x.meta.Scanner < 1 || x.meta.ChunkSize <= 0 || x.meta.ChunkSize > maxChunkSize {
+	if x.meta.Overlap < 0 || x.meta.Overlap > maxChunkSize || x.meta.Scanner < 1 || x.meta.Cutter < 0 || x.meta.ChunkSize <= 0 || x.meta.ChunkSize > maxChunkSize {
 		return errMalformed
 	}
 	if d := x.meta.Defaults; d.Shuffle == "" || d.Window == 0 || d.BatchSize == 0 || d.Tail == "" {

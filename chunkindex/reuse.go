@@ -100,7 +100,7 @@ func (b *builder) reuseFrom(x *Index, units []int) (todo []int) {
 
 // sameRules says whether an index was cut as this run cuts.
 func (b *builder) sameRules(m *meta) bool {
-	return m.ChunkSize == b.opt.ChunkSize && m.Format == b.format.Name() && m.Scanner == b.format.Rules() &&
+	return m.ChunkSize == b.opt.ChunkSize && m.Format == b.format.Name && m.Scanner == b.format.Rules() && m.Cutter == cutterChanges &&
 		m.Overlap == b.found.Overlap && bytes.Equal(m.Framing, b.found.Framing)
 }
 

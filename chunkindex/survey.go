@@ -26,7 +26,7 @@ func (b *builder) survey(ctx context.Context, l *listing) error {
 	hints.Named, hints.Hidden = b.opt.Format != "", b.opt.Hidden
 	var claims []claim
 	for _, f := range b.formats {
-		if hints.Named && b.opt.Format != f.Name() || !hints.Named && f.Name() == files.Name && len(claims) > 0 {
+		if hints.Named && b.opt.Format != f.Name || !hints.Named && f.Last && len(claims) > 0 {
 			continue
 		}
 		d, err := f.Survey(ctx, l, hints)
@@ -34,7 +34,7 @@ func (b *builder) survey(ctx context.Context, l *listing) error {
 			return b.unread(ctx, l, unknown)
 		}
 		if err != nil {
-			return fmt.Errorf("look for %s shards: %w%s", f.Name(), err, cure(claims))
+			return fmt.Errorf("look for %s shards: %w%s", f.Name, err, cure(claims))
 		}
 		if d != nil && len(d.Shards) > 0 {
 			claims = append(claims, claim{f, d})
@@ -63,12 +63,9 @@ func (b *builder) survey(ctx context.Context, l *listing) error {
 
 // nothing says what was looked for, in vain.
 func (b *builder) nothing(l *listing) error {
-	what := lookedFor()
-	if b.opt.Format != "" {
-		what = slices.DeleteFunc(what, func(w string) bool { return !strings.HasPrefix(w, b.opt.Format+" ") })
-		if len(what) == 0 {
-			return fmt.Errorf("format %q is not known: want one of %s", b.opt.Format, strings.Join(FormatNames(), ", "))
-		}
+	what := lookedFor(b.opt.Format)
+	if len(what) == 0 {
+		return fmt.Errorf("format %q is not known: want one of %s", b.opt.Format, strings.Join(FormatNames(), ", "))
 	}
 	among := ""
 	if b.opt.Match != "" {
@@ -87,7 +84,7 @@ func (b *builder) nothing(l *listing) error {
 func counts(claims []claim) string {
 	var all []string
 	for _, c := range claims {
-		all = append(all, fmt.Sprintf("%s %d", c.format.Name(), len(c.found.Shards)))
+		all = append(all, fmt.Sprintf("%s %d", c.format.Name, len(c.found.Shards)))
 	}
 	return strings.Join(all, ", ")
 }
@@ -102,19 +99,17 @@ func cure(claims []claim) string {
 
 // checkHints refuses what was said of a dataset that its format has no use for.
 func (b *builder) checkHints() error {
-	h, name := b.opt.Hints, b.format.Name()
-	for _, c := range []struct {
-		flag string
-		set  bool
-		of   []string
-	}{
-		{"--record-size", h.RecordSize != 0, []string{"records"}},
-		{"--sequence-length", h.SequenceLength != 0, []string{"tokens", "litdata"}},
-		{"--dtype", h.DType != "", []string{"records", "tokens"}},
-	} {
-		if c.set && !slices.Contains(c.of, name) {
-			return fmt.Errorf("%s says nothing of %s shards, which lie here: it is for %s (--format)", c.flag, name, strings.Join(c.of, " and "))
+	for _, option := range b.opt.Hints.Given() {
+		if slices.Contains(b.format.Takes, option) {
+			continue
 		}
+		var of []string
+		for _, f := range b.formats {
+			if slices.Contains(f.Takes, option) {
+				of = append(of, f.Name)
+			}
+		}
+		return fmt.Errorf("%s says nothing of %s shards, which lie here: it is for %s (--format)", option, b.format.Name, strings.Join(of, " and "))
 	}
 	return nil
 }
@@ -142,7 +137,7 @@ func (b *builder) take(l *listing) error {
 	if b.found.Overlap < 0 || b.found.Overlap >= format.MaxSample {
 		return errors.New("samples share more bytes than they can have")
 	}
-	b.report.Format = b.format.Name()
+	b.report.Format = b.format.Name
 	return nil
 }
 
@@ -169,7 +164,7 @@ func (b *builder) passedOver(l *listing) error {
 		switch {
 		case b.found.Told || format.Note(o.Key) || format.Marker(o):
 		case b.opt.Format != "":
-			return fmt.Errorf("object %s is no %s shard by its name: leave it out with --match, or name it as one", o.Key, b.format.Name())
+			return fmt.Errorf("object %s is no %s shard by its name: leave it out with --match, or name it as one", o.Key, b.format.Name)
 		case known && c.packed:
 			return fmt.Errorf("object %s: %w", o.Key, c.refusal())
 		}

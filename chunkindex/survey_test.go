@@ -48,7 +48,7 @@ func TestSeveralFormats(t *testing.T) {
 		{BuildOptions{Format: "tokens"}, "tokens"},
 		{BuildOptions{Format: "tar", Match: "*.tar", Hints: format.Options{RecordSize: 5}}, "--record-size says nothing of tar shards"},
 		{BuildOptions{Format: "tar", Match: "*.tar", Hints: format.Options{SequenceLength: 5}}, "--sequence-length says nothing of tar shards"},
-		{BuildOptions{Format: "tar", Match: "*.tar", Hints: format.Options{DType: "<u2"}}, "it is for records and tokens"},
+		{BuildOptions{Format: "tar", Match: "*.tar", Hints: format.Options{DType: "<u2"}}, "it is for tokens and records"},
 	} {
 		if _, err := Build(t.Context(), store, "", c.opt); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: got %v, want %q", c.opt, err, c.want)
@@ -56,16 +56,17 @@ func TestSeveralFormats(t *testing.T) {
 	}
 }
 
-// Every format says what it looks for, in the order in which it is asked.
-func TestEveryFormatIsLookedFor(t *testing.T) {
-	names := FormatNames()
-	for i, what := range lookedFor() {
-		if i >= len(names) || !strings.HasPrefix(what, names[i]+" (") {
-			t.Errorf("got %q, want what %v looks for", what, names)
+// Every format is whole: it has a name of its own, says what it looks for, and loose objects alone come last.
+func TestFormats(t *testing.T) {
+	names := map[string]bool{}
+	for i, f := range formats() {
+		if f.Name == "" || names[f.Name] || f.Shards == "" || f.Survey == nil || f.Framing == nil || f.Changes < 0 || f.Last != (i == len(formats())-1) {
+			t.Errorf("got %+v", f)
 		}
-	}
-	if len(names) != len(lookedFor()) || names[len(names)-1] != "files" {
-		t.Errorf("got %v, want loose objects last", names)
+		names[f.Name] = true
+		if want := f.Name + " (" + f.Shards + ")"; lookedFor("")[i] != want || len(lookedFor(f.Name)) != 1 || lookedFor(f.Name)[0] != want {
+			t.Errorf("got %q of %q, want %q", lookedFor(f.Name), lookedFor(""), want)
+		}
 	}
 }
 

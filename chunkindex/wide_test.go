@@ -27,7 +27,7 @@ func wide(t *testing.T, columns, name int) *memstore.Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := mds.Format{}.Framing(constants)
+	f, err := mds.Format().Framing(constants)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,8 @@ import (
 // meta is what an index says of the dataset as a whole.
 type meta struct {
 	Format    string          `json:"format"`
-	Scanner   int             `json:"scanner"` // version of the rules by which shards were cut
+	Scanner   int             `json:"scanner"`          // version of the rules by which samples were found
+	Cutter    int             `json:"cutter,omitempty"` // how often the rules by which chunks are cut had changed
 	ChunkSize int64           `json:"chunk_size"`
 	Defaults  Defaults        `json:"defaults"`
 	Framing   json.RawMessage `json:"framing,omitempty"` // constants of formats that need any

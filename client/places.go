@@ -10,20 +10,11 @@ import (
 const tarBlock = 512
 
 // place finds where each sample of a manifest lies in the body, by the sample's CRC-32C, so that a manifest of another batch cannot slip
-// in. Samples lie one after another: from the first byte on, but up to the last one in forms that begin with a table. In a tar of
-// samples that are not stored as tars, each comes after a header of its own, and is padded.
+// in. Samples lie one after another: from the first byte on, or, in forms that begin with a table or a header, up to the last byte. In a
+// tar of samples that are not stored as tars, each comes after a header of its own, and is padded.
 func (b *Batch) place(samples []Sample) ([]int64, error) {
 	starts := make([]int64, 0, len(samples))
-	var at int64
-	if b.ContentType == "application/vnd.mosaicml.mds" || b.ContentType == "application/vnd.litdata.chunk" {
-		at = int64(len(b.data))
-		for i, s := range samples {
-			if s.Length < 0 || s.Length > at {
-				return nil, fmt.Errorf("sample %d of the manifest: %d bytes, with %d before them, of %d: %w", i, s.Length, int64(len(b.data))-at, len(b.data), ErrProtocol)
-			}
-			at -= s.Length
-		}
-	}
+	at := b.begin(samples)
 	for i, s := range samples {
 		left := b.data[at:]
 		if s.Length < 0 || s.Length > int64(len(left)) {
@@ -41,6 +32,21 @@ func (b *Batch) place(samples []Sample) ([]int64, error) {
 		at += head + s.Length + padding
 	}
 	return starts, nil
+}
+
+// begin returns where the first sample begins: behind a table or a header, if all samples fit and the first of them is not at the first byte.
+func (b *Batch) begin(samples []Sample) int64 {
+	behind := int64(len(b.data))
+	for _, s := range samples {
+		if s.Length < 0 || s.Length > behind {
+			return 0 // place says which sample it is
+		}
+		behind -= s.Length
+	}
+	if behind == 0 || len(samples) == 0 || samples[0].is(b.data[:samples[0].Length]) || !samples[0].is(b.data[behind:][:samples[0].Length]) {
+		return 0
+	}
+	return behind
 }
 
 // is reports whether these are the sample's bytes.

@@ -7,8 +7,6 @@ package files
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -19,18 +17,20 @@ import (
 // Name is what an index calls this format.
 const Name = "files"
 
-// Files is the format of loose objects.
-type Files struct{}
+// Format reads loose objects.
+func Format() format.Format {
+	return format.Format{
+		Name:    Name,
+		Shards:  "images, sound, video or text, one a sample",
+		Last:    true,
+		Survey:  survey,
+		Framing: format.AsTar,
+	}
+}
 
-// Name returns "files".
-func (Files) Name() string { return Name }
-
-// Rules returns 1: none have been released before.
-func (Files) Rules() int { return 1 }
-
-// Survey takes every object for a sample if the format was named. Else it does so only where names say that each is one: all
+// survey takes every object for a sample if the format was named. Else it does so only where names say that each is one: all
 // are images, or sound, or video, or text; what merely describes data is left out then.
-func (Files) Survey(_ context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
+func survey(_ context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
 	objects := slices.DeleteFunc(slices.Clone(l.Objects()), format.Marker)
 	if !o.Named {
 		objects = format.Data(objects)
@@ -63,14 +63,6 @@ func (Files) Survey(_ context.Context, l format.Listing, o format.Options) (*for
 		return scan(format.NewCursor(ctx, o, in, out), o, key, ext)
 	}
 	return d, nil
-}
-
-// Framing is nil: this format has none. There are no constants.
-func (Files) Framing(constants json.RawMessage) (format.Framing, error) {
-	if constants != nil {
-		return nil, errors.New("loose objects have no constants")
-	}
-	return nil, nil
 }
 
 // scan hands on one object as one sample of one part.

@@ -13,7 +13,7 @@ import (
 )
 
 func TestEachObjectIsASample(t *testing.T) {
-	got, err := scantest.Scan(t.Context(), files.Files{}, format.Options{Named: true}, scantest.Objects{
+	got, err := scantest.Scan(t.Context(), files.Format(), format.Options{Named: true}, scantest.Objects{
 		"d.x/a.seg.png": []byte("12345"), "b": []byte("6"), "c.json.gz": []byte("no gzip, and no matter"), "e/.hidden": []byte("7"),
 		"f/frame.0001.png": []byte("1"), "f/frame.0002.png": []byte("2"), "f/frame_0003.png": []byte("3"), "g/1.jpg": []byte("j"), "g/1.png": []byte("p"), "g/1.x.png": []byte("x"),
 		"h/V.NII.GZ": []byte("v"), "_SUCCESS": nil, "README.md": []byte("a sample where it is asked for"),
@@ -41,21 +41,21 @@ func TestSurveyRefuses(t *testing.T) {
 		"a.jpg (image) and a.txt (text) may not":  {"a.jpg": []byte("a"), "a.txt": []byte("b")},
 		"object b.dat: its name is not one":       {"a.jpg": []byte("a"), "b.dat": []byte("b")},
 	} {
-		if _, err := (files.Files{}).Survey(t.Context(), objects, format.Options{}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := (files.Format()).Survey(t.Context(), objects, format.Options{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
-	if d, err := (files.Files{}).Survey(t.Context(), scantest.Objects{}, format.Options{}); d != nil || err != nil {
+	if d, err := (files.Format()).Survey(t.Context(), scantest.Objects{}, format.Options{}); d != nil || err != nil {
 		t.Errorf("nothing: got %v, %v", d, err)
 	}
-	if _, err := (files.Files{}).Framing([]byte("{}")); err == nil {
+	if _, err := (files.Format()).Framing([]byte("{}")); err == nil {
 		t.Error("constants: got no error")
 	}
 }
 
 // An object that is not as long as it was listed is refused: it has changed meanwhile.
 func TestObjectOfAnotherLength(t *testing.T) {
-	d, err := files.Files{}.Survey(t.Context(), scantest.Objects{"a.jpg": []byte("12345")}, format.Options{})
+	d, err := files.Format().Survey(t.Context(), scantest.Objects{"a.jpg": []byte("12345")}, format.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,20 +19,29 @@ const (
 	MaxPartBytes = 8 << 20 // what the parts of one sample take in an index: names, places and checksums
 )
 
-// Format reads shards of one kind.
-type Format interface {
-	// Name is what the index calls the format: "tar".
-	Name() string
-	// Rules is the version of the rules by which Scan finds samples. It is raised when a shard that was
-	// read before would give other samples, so that nothing kept from older rules is mixed with newer ones.
-	Rules() int
+// Format reads shards of one kind. A package of a format has a function Format that returns it; formats.go lists them.
+type Format struct {
+	// Name is what the index, the API and users call the format: "tar". It never changes.
+	Name string
+	// Shards says in a few words how its shards are recognised, for messages: "names in .tar, .tar.gz".
+	Shards string
+	// Takes are the options that it has a use for. Any other one that a user gives is refused.
+	Takes []Option
+	// Changes counts how often the rules by which Scan finds samples have changed since the format was first released. It is raised when
+	// a shard that was read before would give other samples, so that nothing kept from older rules is mixed with newer ones.
+	Changes int
+	// Last says that the format looks at a dataset only if no other one claims a part of it.
+	Last bool
 	// Survey looks at a dataset before it is scanned, by names and by content. It returns nil for one that is
 	// not of this format, and an error for one that is but cannot be read, with the name of the culprit.
-	Survey(ctx context.Context, l Listing, o Options) (*Dataset, error)
-	// Framing is that of batches, from the constants that Survey found. It checks them: they come from an index. nil is that of
-	// a format without a framing of its own, whose batches are tars.
-	Framing(constants json.RawMessage) (Framing, error)
+	Survey func(ctx context.Context, l Listing, o Options) (*Dataset, error)
+	// Framing is that of batches, from the constants that Survey found. It checks them: they come from an index. Bare, Closed and AsTar are
+	// those of formats without constants.
+	Framing func(constants json.RawMessage) (Framing, error)
 }
+
+// Rules is the version of the rules by which Scan finds samples, from 1.
+func (f *Format) Rules() int { return 1 + f.Changes }
 
 // Listing is what a format sees of the objects of a dataset. All bytes are decoded ones where the object's name says
 // that it is compressed; they are shared and must not change. It is safe for concurrent use.
@@ -49,15 +58,6 @@ type Listing interface {
 type Object struct {
 	Key  string // relative to the dataset's prefix
 	Size int64  // stored bytes
-}
-
-// Options are what a user says of a dataset that its bytes do not. The zero value says nothing.
-type Options struct {
-	Named          bool   // this format and no other: its survey may go by content where names say nothing
-	Hidden         bool   // hidden members of archives are taken too, as format.Hidden has them
-	RecordSize     int64  // bytes of a record, of records of one size without a header
-	SequenceLength int64  // tokens of a window, of token files; a sample has one token more, the next window's first
-	DType          string // of tokens or records, as NumPy writes it: "<u2"
 }
 
 // Dataset is what a survey found.
@@ -85,20 +85,6 @@ type Dataset struct {
 type Shard struct {
 	Object
 	Says string // what other objects say of it, as far as a scan depends on it: a scan that was kept is used only if this is the same
-}
-
-// Framing gives the bytes around the samples of a batch in the dataset's own format.
-type Framing interface {
-	ContentType() string
-	// Frame returns the bytes before the first sample and after the last one, from the samples' lengths alone. Tar:
-	// 1,024 zero bytes after. It fails for a batch that the format has no numbers for.
-	Frame(lengths []uint32) (before, after []byte, err error)
-}
-
-// Array is a Framing of batches that are flat arrays.
-type Array interface {
-	// Item returns the type of an element as NumPy writes it ("<u2"), and the shape of a sample.
-	Item() (dtype string, shape []uint64)
 }
 
 // Sink takes what a scanner finds in a shard, every byte in order. It computes the digests of chunks and samples and cuts the chunks. A

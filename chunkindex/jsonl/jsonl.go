@@ -9,7 +9,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"path"
 
@@ -22,41 +21,21 @@ const Name = "jsonl"
 // Part is the extension of a line without its line end.
 const Part = "json"
 
-// JSONL is the format of JSON Lines.
-type JSONL struct{}
-
-// Name returns "jsonl".
-func (JSONL) Name() string { return Name }
-
-// Rules returns 1: none have been released before.
-func (JSONL) Rules() int { return 1 }
-
-// Framing needs no constants.
-func (JSONL) Framing(constants json.RawMessage) (format.Framing, error) {
-	if constants != nil {
-		return nil, errors.New("jsonl has no constants")
+// Format reads JSON Lines.
+func Format() format.Format {
+	return format.Format{
+		Name:   Name,
+		Shards: "names in .jsonl, .ndjson, or in .json with an object a line",
+		Survey: survey,
+		// The content type is the one most used of several that nobody has registered.
+		Framing: format.Bare("application/x-ndjson", format.Field{Name: Part, Encoding: format.JSON}),
 	}
-	return Framing{}, nil
 }
 
-// Framing turns lines into JSON Lines: nothing is before or after them.
-type Framing struct{}
-
-// ContentType of a batch: the one most used of several that nobody has registered.
-func (Framing) ContentType() string { return "application/x-ndjson" }
-
-// Fields implements format.Typed.
-func (Framing) Fields() []format.Field {
-	return []format.Field{{Name: Part, Encoding: format.JSON}}
-}
-
-// Frame returns nothing, whatever the samples are.
-func (Framing) Frame([]uint32) (before, after []byte, err error) { return nil, nil, nil }
-
-// Survey takes objects that are called as JSON Lines are: those that end in .json only where there are no others, and
+// survey takes objects that are called as JSON Lines are: those that end in .json only where there are no others, and
 // if all of them begin with objects, a line each. If it was asked for by name every object that holds data is a shard, whatever its
 // name; the scan checks each line.
-func (JSONL) Survey(ctx context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
+func survey(ctx context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
 	shards, maybe := sorted(l, o.Named)
 	if len(shards) == 0 {
 		ok, err := byContent(ctx, l, maybe)

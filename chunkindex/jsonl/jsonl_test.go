@@ -17,7 +17,7 @@ import (
 )
 
 func scan(o format.Options, objects scantest.Objects) (map[string][]scantest.Sample, error) {
-	return scantest.Scan(context.Background(), jsonl.JSONL{}, o, objects)
+	return scantest.Scan(context.Background(), jsonl.Format(), o, objects)
 }
 
 func sample(key string, offset, text, end int64) scantest.Sample {
@@ -90,7 +90,7 @@ func TestShards(t *testing.T) {
 		"nothing":                {false, scantest.Objects{"a.txt": []byte("{}\n{}\n")}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			scantest.Finds(t, jsonl.JSONL{}, format.Options{Named: c.named}, c.objects, c.want)
+			scantest.Finds(t, jsonl.Format(), format.Options{Named: c.named}, c.objects, c.want)
 		})
 	}
 }
@@ -118,18 +118,18 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("%.40q: got %v, %v, want %q", text, got, err, want)
 		}
 	}
-	scantest.Refuses(t, jsonl.JSONL{}, format.Options{Named: true}, scantest.Objects{"a.jsonl": []byte("{}\n"), "b.png": []byte("\x89PNG\n")}, "shard b.png: at offset 0: line 1: not UTF-8")
+	scantest.Refuses(t, jsonl.Format(), format.Options{Named: true}, scantest.Objects{"a.jsonl": []byte("{}\n"), "b.png": []byte("\x89PNG\n")}, "shard b.png: at offset 0: line 1: not UTF-8")
 }
 
 func TestFraming(t *testing.T) {
-	f, err := jsonl.JSONL{}.Framing(nil)
+	f, err := jsonl.Format().Framing(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if before, after, err := f.Frame([]uint32{17}); before != nil || after != nil || err != nil {
 		t.Errorf("got %q, %q, %v, want nothing", before, after, err)
 	}
-	if _, err := (jsonl.JSONL{}).Framing([]byte("{}")); err == nil {
+	if _, err := (jsonl.Format()).Framing([]byte("{}")); err == nil {
 		t.Error("constants: got no error")
 	}
 }
@@ -146,7 +146,7 @@ func (endless) Read(p []byte) (int, error) {
 
 // A line that does not end is refused when it is as long as a line can be, with no more in memory than a few of it.
 func TestEndlessLine(t *testing.T) {
-	d, err := jsonl.JSONL{}.Survey(t.Context(), scantest.Objects{"a.jsonl": nil}, format.Options{})
+	d, err := jsonl.Format().Survey(t.Context(), scantest.Objects{"a.jsonl": nil}, format.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +163,7 @@ func TestEndlessLine(t *testing.T) {
 }
 
 func TestFaultOfTheStore(t *testing.T) {
-	scantest.Faults(t, jsonl.JSONL{}, format.Options{}, "a.jsonl", []byte("{}\n\n[1]\n"))
+	scantest.Faults(t, jsonl.Format(), format.Options{}, "a.jsonl", []byte("{}\n\n[1]\n"))
 }
 
 // Whatever is taken for JSON Lines is lines that are JSON, all of them, and nothing between them but space.

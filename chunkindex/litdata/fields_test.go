@@ -48,7 +48,7 @@ func fieldsOf(t *testing.T, constants map[string]any) []format.Field {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := litdata.Format{}.Framing(b)
+	f, err := litdata.Format().Framing(b)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,14 +26,16 @@ const Name = "litdata"
 // suffix is what the names of chunks end in.
 const suffix = ".bin"
 
-// Format is the format of LitData's chunks.
-type Format struct{}
-
-// Name returns "litdata".
-func (Format) Name() string { return Name }
-
-// Rules returns 1: none have been released before.
-func (Format) Rules() int { return 1 }
+// Format reads LitData's chunks.
+func Format() format.Format {
+	return format.Format{
+		Name:    Name,
+		Shards:  "an index.json of LitData",
+		Takes:   []format.Option{format.SequenceLength},
+		Survey:  survey,
+		Framing: readFraming,
+	}
+}
 
 // config is what an index says of all chunks.
 type config struct {
@@ -60,8 +62,8 @@ type constants struct {
 	BlockSize  int64    `json:"block_size,omitempty"` // tokens of a sample
 }
 
-// Survey takes the chunks for its own that an index.json with a list of "chunks" names.
-func (Format) Survey(ctx context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
+// survey takes the chunks for its own that an index.json with a list of "chunks" names.
+func survey(ctx context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
 	var index struct {
 		Chunks []chunk `json:"chunks"`
 		Config *config `json:"config"`
@@ -182,8 +184,8 @@ func (k chunk) listed(c *config, cut blocks) (offsets.Listed, error) {
 	}, nil
 }
 
-// Framing checks the constants of a dataset and turns samples of its chunks into a chunk.
-func (Format) Framing(raw json.RawMessage) (format.Framing, error) {
+// readFraming checks the constants of a dataset and turns samples of its chunks into a chunk.
+func readFraming(raw json.RawMessage) (format.Framing, error) {
 	if raw == nil {
 		return nil, errors.New("litdata has no constants")
 	}

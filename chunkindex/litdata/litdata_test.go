@@ -33,11 +33,11 @@ func edit(t testing.TB, o scantest.Objects, change func(index, config, chunk obj
 }
 
 func scan(o scantest.Objects) (map[string][]scantest.Sample, error) {
-	return scantest.Scan(context.Background(), litdata.Format{}, format.Options{}, o)
+	return scantest.Scan(context.Background(), litdata.Format(), format.Options{}, o)
 }
 
 func survey(o scantest.Objects) (*format.Dataset, error) {
-	return litdata.Format{}.Survey(context.Background(), o, format.Options{})
+	return litdata.Format().Survey(context.Background(), o, format.Options{})
 }
 
 // What the real writer wrote is found leaf by leaf, and a batch of all samples of a chunk is that chunk.
@@ -54,7 +54,7 @@ func TestChunksOfLitData(t *testing.T) {
 	if got, want := len(d.Beside), 1; got != want {
 		t.Errorf("got %d objects beside the chunks, want %d, the index", got, want)
 	}
-	f, err := litdata.Format{}.Framing(d.Framing)
+	f, err := litdata.Format().Framing(d.Framing)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +121,7 @@ func TestNotLitData(t *testing.T) {
 		if d, err := survey(o); d != nil || err != nil {
 			t.Errorf("%s: got %v, %v, want neither a dataset nor an error", name, d, err)
 		}
-		if _, err := (litdata.Format{}).Survey(context.Background(), o, format.Options{Named: true}); err == nil || !strings.Contains(err.Error(), "chunks") {
+		if _, err := (litdata.Format()).Survey(context.Background(), o, format.Options{Named: true}); err == nil || !strings.Contains(err.Error(), "chunks") {
 			t.Errorf("%s, asked for by name: got %v, want an error that says what is missing", name, err)
 		}
 	}
@@ -200,11 +200,11 @@ func TestFraming(t *testing.T) {
 		if constants != "" {
 			raw = json.RawMessage(constants)
 		}
-		if _, err := (litdata.Format{}).Framing(raw); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := (litdata.Format()).Framing(raw); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want an error with %q", constants, err, want)
 		}
 	}
-	f, err := litdata.Format{}.Framing(json.RawMessage(`{"data_format":["int"],"data_spec":""}`))
+	f, err := litdata.Format().Framing(json.RawMessage(`{"data_format":["int"],"data_spec":""}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -245,14 +245,14 @@ func FuzzSurvey(f *testing.F) {
 		for _, o := range []scantest.Objects{golden(t), tokens(t, []int{40}, []int{40, 7})} {
 			o["index.json"] = index
 			options := format.Options{SequenceLength: sequence}
-			d, err := litdata.Format{}.Survey(context.Background(), o, options)
+			d, err := litdata.Format().Survey(context.Background(), o, options)
 			if err != nil || d == nil {
 				continue
 			}
-			if _, err := (litdata.Format{}).Framing(d.Framing); err != nil {
+			if _, err := (litdata.Format()).Framing(d.Framing); err != nil {
 				t.Errorf("constants of a survey: %v", err)
 			}
-			_, err = scantest.Scan(context.Background(), litdata.Format{}, options, o)
+			_, err = scantest.Scan(context.Background(), litdata.Format(), options, o)
 			scantest.Refused(t, err)
 		}
 	})

@@ -46,7 +46,7 @@ func tokens(t testing.TB, chunks ...[]int) scantest.Objects {
 // Blocks are cut through texts and within chunks, as TokensLoader cuts them, and what is left of a chunk is no sample's.
 func TestBlocksOfTokens(t *testing.T) {
 	o := tokens(t, []int{3, 0, 6, 2}, []int{2}, []int{4}, []int{0})
-	found, err := scantest.Scan(context.Background(), litdata.Format{}, format.Options{SequenceLength: 3}, o)
+	found, err := scantest.Scan(context.Background(), litdata.Format(), format.Options{SequenceLength: 3}, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func TestBlocksOfTokens(t *testing.T) {
 // What is left of chunks is counted, and of items that are no tokens there is nothing to count.
 func TestTokensThatFillNoBlock(t *testing.T) {
 	o := tokens(t, []int{3, 0, 6, 2}, []int{2}, []int{4}, []int{0})
-	d, err := litdata.Format{}.Survey(t.Context(), o, format.Options{SequenceLength: 3})
+	d, err := litdata.Format().Survey(t.Context(), o, format.Options{SequenceLength: 3})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,11 +90,11 @@ func TestTokensThatFillNoBlock(t *testing.T) {
 func TestLengthOfBlocksIsTold(t *testing.T) {
 	o := tokens(t, []int{8})
 	survey := func(n int64) *format.Dataset {
-		d, err := litdata.Format{}.Survey(context.Background(), o, format.Options{SequenceLength: n})
+		d, err := litdata.Format().Survey(context.Background(), o, format.Options{SequenceLength: n})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := (litdata.Format{}).Framing(d.Framing); err != nil {
+		if _, err := (litdata.Format()).Framing(d.Framing); err != nil {
 			t.Error(err)
 		}
 		return d
@@ -118,21 +118,21 @@ func TestRefusedTokens(t *testing.T) {
 		"chunk_bytes, chunk_size or":    func(_, k object) { k["chunk_size"] = 1 << 62 },
 	} {
 		o := edit(t, tokens(t, []int{8}), func(_, config, k object) { change(config, k) })
-		_, err := litdata.Format{}.Survey(context.Background(), o, format.Options{SequenceLength: 3})
+		_, err := litdata.Format().Survey(context.Background(), o, format.Options{SequenceLength: 3})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want an error with %q", err, want)
 		}
 	}
-	if _, err := (litdata.Format{}).Survey(context.Background(), golden(t), format.Options{SequenceLength: 3}); err == nil || !strings.Contains(err.Error(), "says nothing of the items") {
+	if _, err := (litdata.Format()).Survey(context.Background(), golden(t), format.Options{SequenceLength: 3}); err == nil || !strings.Contains(err.Error(), "says nothing of the items") {
 		t.Errorf("length of a sample of other items: got %v, want an error", err)
 	}
 	two := tokens(t, []int{8}, []int{8})
 	other := edit(t, two, func(_, _, k object) { k["chunk_bytes"], k["dim"] = 28, 4 })
-	if _, err := (litdata.Format{}).Survey(context.Background(), other, format.Options{SequenceLength: 3}); err == nil || !strings.Contains(err.Error(), `"chunk-0-1.bin": 8 tokens cannot`) {
+	if _, err := (litdata.Format()).Survey(context.Background(), other, format.Options{SequenceLength: 3}); err == nil || !strings.Contains(err.Error(), `"chunk-0-1.bin": 8 tokens cannot`) {
 		t.Errorf("tokens of another length in another chunk: got %v, want an error with its name", err)
 	}
 	for _, n := range []int64{format.MaxSample / 2, 1<<63 - 1} {
-		if _, err := (litdata.Format{}).Survey(context.Background(), two, format.Options{SequenceLength: n}); err == nil || !strings.Contains(err.Error(), "more than a sample can have") {
+		if _, err := (litdata.Format()).Survey(context.Background(), two, format.Options{SequenceLength: n}); err == nil || !strings.Contains(err.Error(), "more than a sample can have") {
 			t.Errorf("%d tokens: got %v, want an error", n, err)
 		}
 	}

@@ -49,7 +49,7 @@ func TestFieldsOfEveryEncoding(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f, err := mds.Format{}.Framing(constants)
+		f, err := mds.Format().Framing(constants)
 		if err != nil {
 			t.Fatal(err)
 		}

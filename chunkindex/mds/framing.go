@@ -12,8 +12,8 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/offsets"
 )
 
-// Framing reads the constants of a dataset, its columns, and turns samples of its shards into an MDS shard.
-func (Format) Framing(constants json.RawMessage) (format.Framing, error) {
+// readFraming reads the constants of a dataset, its columns, and turns samples of its shards into an MDS shard.
+func readFraming(constants json.RawMessage) (format.Framing, error) {
 	c, err := parse(constants)
 	if err != nil {
 		return nil, err

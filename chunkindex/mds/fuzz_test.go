@@ -47,11 +47,11 @@ func FuzzSurvey(f *testing.F) {
 	f.Fuzz(func(t *testing.T, index []byte) {
 		o := golden(t)
 		o["index.json"] = index
-		d, err := mds.Format{}.Survey(context.Background(), o, format.Options{})
+		d, err := mds.Format().Survey(context.Background(), o, format.Options{})
 		if err != nil || d == nil {
 			return
 		}
-		if _, err := (mds.Format{}).Framing(d.Framing); err != nil {
+		if _, err := (mds.Format()).Framing(d.Framing); err != nil {
 			t.Errorf("constants of a survey: %v", err)
 		}
 		_, err = scan(o)

@@ -29,12 +29,12 @@ func edit(t testing.TB, o scantest.Objects, change func(index, shard object)) sc
 }
 
 func scan(o scantest.Objects) (map[string][]scantest.Sample, error) {
-	return scantest.Scan(context.Background(), mds.Format{}, format.Options{}, o)
+	return scantest.Scan(context.Background(), mds.Format(), format.Options{}, o)
 }
 
 func survey(t testing.TB, o scantest.Objects) *format.Dataset {
 	t.Helper()
-	d, err := mds.Format{}.Survey(context.Background(), o, format.Options{})
+	d, err := mds.Format().Survey(context.Background(), o, format.Options{})
 	if err != nil || d == nil {
 		t.Fatalf("survey: got %v, %v, want a dataset", d, err)
 	}
@@ -45,7 +45,7 @@ func survey(t testing.TB, o scantest.Objects) *format.Dataset {
 func build(t testing.TB, samples ...string) scantest.Objects {
 	t.Helper()
 	constants := json.RawMessage(`{"column_encodings":["bytes","float32"],"column_names":["a","b"],"column_sizes":[null,4]}`)
-	f, err := mds.Format{}.Framing(constants)
+	f, err := mds.Format().Framing(constants)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -62,7 +62,7 @@ func TestRefusedIndex(t *testing.T) {
 			index["shards"] = []any{s, other}
 		},
 	} {
-		d, err := mds.Format{}.Survey(context.Background(), edit(t, golden(t), change), format.Options{})
+		d, err := mds.Format().Survey(context.Background(), edit(t, golden(t), change), format.Options{})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, %v, want an error with %q", d, err, want)
 		}
@@ -73,7 +73,7 @@ func TestShardsWithoutAnIndex(t *testing.T) {
 	for key, want := range map[string]string{
 		"shard.00000.mds": "copy the one that its writer left", "shard.00000.mds.zstd": "no index.json beside it", "train/shard.00000.mds": "merge_index",
 	} {
-		_, err := mds.Format{}.Survey(context.Background(), scantest.Objects{key: nil, "index.json": []byte(`{"chunks":[]}`)}, format.Options{})
+		_, err := mds.Format().Survey(context.Background(), scantest.Objects{key: nil, "index.json": []byte(`{"chunks":[]}`)}, format.Options{})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want an error with %q", key, err, want)
 		}
@@ -161,14 +161,14 @@ func TestFraming(t *testing.T) {
 		if constants != "" {
 			raw = json.RawMessage(constants)
 		}
-		if _, err := (mds.Format{}).Framing(raw); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := (mds.Format()).Framing(raw); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want an error with %q", constants, err, want)
 		}
 		if _, err := mds.Index(raw, nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("index of %s: got %v, want an error with %q", constants, err, want)
 		}
 	}
-	f, err := mds.Format{}.Framing(json.RawMessage(`{"column_encodings":["int"],"column_names":["a"],"column_sizes":[8]}`))
+	f, err := mds.Format().Framing(json.RawMessage(`{"column_encodings":["int"],"column_names":["a"],"column_sizes":[8]}`))
 	if err != nil {
 		t.Fatal(err)
 	}

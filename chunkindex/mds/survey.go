@@ -22,14 +22,15 @@ const Name = "mds"
 
 const suffix = ".mds"
 
-// Format is the format of MDS shards.
-type Format struct{}
-
-// Name returns "mds".
-func (Format) Name() string { return Name }
-
-// Rules returns 1: none have been released before.
-func (Format) Rules() int { return 1 }
+// Format reads MDS shards.
+func Format() format.Format {
+	return format.Format{
+		Name:    Name,
+		Shards:  "an index.json of MosaicML Streaming",
+		Survey:  survey,
+		Framing: readFraming,
+	}
+}
 
 // columns are the names, encodings and sizes of the columns of a dataset, side by side.
 type columns struct {
@@ -64,8 +65,8 @@ type says struct {
 	Samples int64             `json:"samples"`
 }
 
-// Survey takes the shards for its own that an index.json with a list of "shards" names.
-func (Format) Survey(ctx context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
+// survey takes the shards for its own that an index.json with a list of "shards" names.
+func survey(ctx context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
 	var index struct {
 		Version int     `json:"version"`
 		Shards  []shard `json:"shards"`

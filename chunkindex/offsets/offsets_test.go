@@ -18,19 +18,16 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/scantest"
 )
 
-// one is a format of one shard, "a", which is known to be this.
-type one struct {
-	format.Format
-	shard offsets.Shard
-}
-
-func (o one) Survey(context.Context, format.Listing, format.Options) (*format.Dataset, error) {
-	return &format.Dataset{
-		Shards: []format.Shard{{Object: format.Object{Key: "a"}}},
-		Scan: func(ctx context.Context, _ int, in io.Reader, out format.Sink) error {
-			return o.shard.Scan(format.NewCursor(ctx, format.Object{}, in, out))
-		},
-	}, nil
+// one returns a format of one shard, "a", which is known to be this.
+func one(shard offsets.Shard) format.Format {
+	return format.Format{Survey: func(context.Context, format.Listing, format.Options) (*format.Dataset, error) {
+		return &format.Dataset{
+			Shards: []format.Shard{{Object: format.Object{Key: "a"}}},
+			Scan: func(ctx context.Context, _ int, in io.Reader, out format.Sink) error {
+				return shard.Scan(format.NewCursor(ctx, format.Object{}, in, out))
+			},
+		}, nil
+	}}
 }
 
 // Any samples behind any header are found where the table says, field by field, whatever fields have a size of their own.
@@ -70,7 +67,7 @@ func TestTableAndScanAgree(t *testing.T) {
 		}
 		b := append(before, body...)
 		shard.Samples, shard.Bytes = uint64(len(lengths)), int64(len(b))
-		found, err := scantest.Scan(context.Background(), one{shard: shard}, format.Options{}, scantest.Objects{"a": b})
+		found, err := scantest.Scan(context.Background(), one(shard), format.Options{}, scantest.Objects{"a": b})
 		if err != nil {
 			r.Fatal(err)
 		}
@@ -101,7 +98,7 @@ func TestReadsNoMoreThanItCanHold(t *testing.T) {
 		}
 		b := binary.LittleEndian.AppendUint32(nil, 1)
 		b = binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(b, first), last)
-		_, err := scantest.Scan(context.Background(), one{shard: s}, format.Options{}, scantest.Objects{"a": b})
+		_, err := scantest.Scan(context.Background(), one(s), format.Options{}, scantest.Objects{"a": b})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want an error with %q", err, want)
 		}

@@ -29,7 +29,7 @@ func TestFieldsOfArrays(t *testing.T) {
 		`{"dtype":"<i8","shape":[3073]}`:      {Name: "bin", Encoding: "raw", Type: "int64", Shape: []uint64{3073}},
 		`{"dtype":"<u4","shape":[2,2,2,2,2]}`: {Name: "bin", Encoding: "raw", Type: "uint32", Shape: []uint64{2, 2, 2, 2, 2}},
 	} {
-		f, err := records.Records{}.Framing([]byte(constants))
+		f, err := records.Format().Framing([]byte(constants))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -42,11 +42,11 @@ func TestFieldsOfArrays(t *testing.T) {
 // TestFieldsOfCIFAR holds the fields to the parts that a scan finds, and says nothing where an older index cannot know of the labels.
 func TestFieldsOfCIFAR(t *testing.T) {
 	o := scantest.Objects{"train.bin": cifar(2, 3)}
-	d, err := records.Records{}.Survey(context.Background(), o, format.Options{})
+	d, err := records.Format().Survey(context.Background(), o, format.Options{})
 	if err != nil || d == nil {
 		t.Fatalf("got %v, %v, want a dataset", d, err)
 	}
-	f, err := records.Records{}.Framing(d.Framing)
+	f, err := records.Format().Framing(d.Framing)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func TestFieldsOfCIFAR(t *testing.T) {
 	if d := cmp.Diff(want, fields); d != "" {
 		t.Error(d)
 	}
-	found, err := scantest.Scan(context.Background(), records.Records{}, format.Options{}, o)
+	found, err := scantest.Scan(context.Background(), records.Format(), format.Options{}, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func TestFieldsOfCIFAR(t *testing.T) {
 		}
 	}
 	for _, size := range []int{3073, 3074} {
-		f, err := records.Records{}.Framing(fmt.Appendf(nil, `{"dtype":"|u1","shape":[%d]}`, size))
+		f, err := records.Format().Framing(fmt.Appendf(nil, `{"dtype":"|u1","shape":[%d]}`, size))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -19,17 +19,19 @@ const Name = "records"
 // Part is the extension of what a sample has as its array.
 const Part = "bin"
 
-// Records is the format of records of one size.
-type Records struct{}
+// Format reads records of one size.
+func Format() format.Format {
+	return format.Format{
+		Name:    Name,
+		Shards:  "names in .npy, CIFAR's batches, or --record-size",
+		Takes:   []format.Option{format.RecordSize, format.DType},
+		Survey:  find,
+		Framing: readFraming,
+	}
+}
 
-// Name returns "records".
-func (Records) Name() string { return Name }
-
-// Rules returns 1: none have been released before.
-func (Records) Rules() int { return 1 }
-
-// Framing is that of flat arrays, of the element and shape that Survey found.
-func (Records) Framing(constants json.RawMessage) (format.Framing, error) {
+// readFraming is that of flat arrays, of the element and shape that Survey found.
+func readFraming(constants json.RawMessage) (format.Framing, error) {
 	f, err := NewFraming(constants)
 	if err != nil {
 		return nil, err
@@ -37,8 +39,8 @@ func (Records) Framing(constants json.RawMessage) (format.Framing, error) {
 	return f, nil
 }
 
-// Survey takes flat files if it was told the size of a record, .npy files if there is nothing else, and CIFAR's files.
-func (Records) Survey(ctx context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
+// find takes flat files if it was told the size of a record, .npy files if there is nothing else, and CIFAR's files.
+func find(ctx context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
 	if o.SequenceLength != 0 {
 		if o.Named || o.RecordSize != 0 {
 			return nil, errors.New("a sequence length says that these are tokens, and nothing that they are records: say one of --record-size and --sequence-length")

@@ -16,7 +16,7 @@ import (
 )
 
 func scan(o format.Options, objects scantest.Objects) (map[string][]scantest.Sample, error) {
-	return scantest.Scan(context.Background(), records.Records{}, o, objects)
+	return scantest.Scan(context.Background(), records.Format(), o, objects)
 }
 
 // npy returns an .npy file of n samples of 2x3 two-byte numbers.
@@ -107,7 +107,7 @@ func TestShards(t *testing.T) {
 			map[string][]scantest.Sample{"data_batch_1.bin": {sample("data_batch_1/000000000", 0, 3073)}},
 		},
 	} {
-		t.Run(name, func(t *testing.T) { scantest.Finds(t, records.Records{}, c.o, c.objects, c.want) })
+		t.Run(name, func(t *testing.T) { scantest.Finds(t, records.Format(), c.o, c.objects, c.want) })
 	}
 }
 
@@ -173,7 +173,7 @@ func TestRefusals(t *testing.T) {
 		{format.Options{}, scantest.Objects{"data_batch_1.bin": spoiled}, "shard data_batch_1.bin: at offset 6146: label 10 of record 2 is not one of 10 classes"},
 		{named, scantest.Objects{"train.bin": bytes.Repeat([]byte{20}, 3074)}, "label 20 of record 0 is not one of 20 classes"},
 	} {
-		scantest.Refuses(t, records.Records{}, c.o, c.objects, c.want)
+		scantest.Refuses(t, records.Format(), c.o, c.objects, c.want)
 	}
 }
 
@@ -256,7 +256,7 @@ func TestFraming(t *testing.T) {
 	if got, want := string(l.Constants()), `{"dtype":"<u2","shape":[2,3]}`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	f, err := records.Records{}.Framing(l.Constants())
+	f, err := records.Format().Framing(l.Constants())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -283,14 +283,14 @@ func TestFraming(t *testing.T) {
 		`{"dtype":"|u1","shape":[8],"parts":[{"name":"a","encoding":"raw","type":"int32"},{"name":"a","encoding":"raw","type":"int32"}]}`,
 		`{"dtype":"|u1","shape":[2],"parts":[{"name":"a","encoding":"jpeg"}]}`, `{"dtype":"|u1","shape":[2],"parts":[{"name":"","encoding":"raw","type":"int16"}]}`,
 	} {
-		if f, err := (records.Records{}).Framing([]byte(raw)); err == nil {
+		if f, err := (records.Format()).Framing([]byte(raw)); err == nil {
 			t.Errorf("constants %q: got %v, want an error", raw, f)
 		}
 	}
 }
 
 func TestFaultOfTheStore(t *testing.T) {
-	scantest.Faults(t, records.Records{}, format.Options{}, "a.npy", npy(3))
-	scantest.Faults(t, records.Records{}, format.Options{RecordSize: 4}, "a.bin", []byte("12345678"))
-	scantest.Faults(t, records.Records{}, format.Options{}, "test.bin", cifar(2, 1))
+	scantest.Faults(t, records.Format(), format.Options{}, "a.npy", npy(3))
+	scantest.Faults(t, records.Format(), format.Options{RecordSize: 4}, "a.bin", []byte("12345678"))
+	scantest.Faults(t, records.Format(), format.Options{}, "test.bin", cifar(2, 1))
 }

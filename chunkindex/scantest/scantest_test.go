@@ -11,24 +11,21 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/scantest"
 )
 
-// steps is a format whose shards are scanned by taking these steps, until one is refused.
-type steps struct {
-	format.Format
-	take []func(format.Sink) error
-}
-
-func (s steps) Survey(context.Context, format.Listing, format.Options) (*format.Dataset, error) {
-	return &format.Dataset{
-		Shards: []format.Shard{{Object: format.Object{Key: "a"}}}, Overlap: 2,
-		Scan: func(_ context.Context, _ int, _ io.Reader, out format.Sink) error {
-			for _, step := range s.take {
-				if err := step(out); err != nil {
-					return err
+// steps returns a format whose shards are scanned by taking these steps, until one is refused.
+func steps(take []func(format.Sink) error) format.Format {
+	return format.Format{Survey: func(context.Context, format.Listing, format.Options) (*format.Dataset, error) {
+		return &format.Dataset{
+			Shards: []format.Shard{{Object: format.Object{Key: "a"}}}, Overlap: 2,
+			Scan: func(_ context.Context, _ int, _ io.Reader, out format.Sink) error {
+				for _, step := range take {
+					if err := step(out); err != nil {
+						return err
+					}
 				}
-			}
-			return nil
-		},
-	}, nil
+				return nil
+			},
+		}, nil
+	}}
 }
 
 func gap(text string) func(format.Sink) error {
@@ -62,7 +59,7 @@ func TestRules(t *testing.T) {
 		"a sample without a part": {data("k", "abcd"), end()},
 		"a line feed that lacks":  {data("k", "abcd"), lineFeed},
 	} {
-		if _, err := scantest.Scan(t.Context(), steps{take: take}, format.Options{}, scantest.Objects{"a": []byte("abcd")}); err != nil {
+		if _, err := scantest.Scan(t.Context(), steps(take), format.Options{}, scantest.Objects{"a": []byte("abcd")}); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -82,7 +79,7 @@ func TestRules(t *testing.T) {
 		"other bytes shared":              {data("k", "ab"), end(), shares("acd", 1), end()},
 		"a line feed that does not lack":  {data("k", "ab"), lineFeed, gap("cd")},
 	} {
-		if _, err := scantest.Scan(t.Context(), steps{take: take}, format.Options{}, scantest.Objects{"a": []byte("abcd")}); !errors.Is(err, format.ErrRule) {
+		if _, err := scantest.Scan(t.Context(), steps(take), format.Options{}, scantest.Objects{"a": []byte("abcd")}); !errors.Is(err, format.ErrRule) {
 			t.Errorf("%s: got %v, want %v", name, err, format.ErrRule)
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -28,40 +27,20 @@ const Name = "tfrecord"
 // Part is the extension of a record's data, without its length and checksums.
 const Part = "tfrecord"
 
-// TFRecord is the format of TFRecord files.
-type TFRecord struct{}
-
-// Name returns "tfrecord".
-func (TFRecord) Name() string { return Name }
-
-// Rules returns 1: none have been released before.
-func (TFRecord) Rules() int { return 1 }
-
-// Framing needs no constants.
-func (TFRecord) Framing(constants json.RawMessage) (format.Framing, error) {
-	if constants != nil {
-		return nil, errors.New("tfrecord has no constants")
+// Format reads TFRecord files.
+func Format() format.Format {
+	return format.Format{
+		Name:   Name,
+		Shards: "names in .tfrecord, .tfrecords, or without a suffix and with masked checksums",
+		Survey: survey,
+		// Nobody has registered a content type. What a record's bytes are, most often a tf.train.Example, no file says.
+		Framing: format.Bare("application/x-tfrecord", format.Field{Name: Part, Encoding: format.Raw, Type: "binary"}),
 	}
-	return Framing{}, nil
 }
 
-// Framing turns samples of TFRecord shards into a TFRecord file: nothing is before or after them.
-type Framing struct{}
-
-// ContentType of a batch. Nobody has registered one.
-func (Framing) ContentType() string { return "application/x-tfrecord" }
-
-// Fields implements format.Typed. What a record's bytes are, most often a tf.train.Example, no file says.
-func (Framing) Fields() []format.Field {
-	return []format.Field{{Name: Part, Encoding: format.Raw, Type: "binary"}}
-}
-
-// Frame returns nothing, whatever the samples are.
-func (Framing) Frame([]uint32) (before, after []byte, err error) { return nil, nil, nil }
-
-// Survey takes objects that are called as TFRecord files are, and, where there are none, those without a suffix that begin with
+// survey takes objects that are called as TFRecord files are, and, where there are none, those without a suffix that begin with
 // a record. If it was asked for by name every object that holds data is a shard, and must begin with a record.
-func (TFRecord) Survey(ctx context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
+func survey(ctx context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
 	var shards, bare []format.Object
 	data := format.Data(l.Objects())
 	for _, object := range data {

@@ -42,7 +42,7 @@ func head(n uint64) []byte {
 }
 
 func scan(o format.Options, objects scantest.Objects) (map[string][]scantest.Sample, error) {
-	return scantest.Scan(context.Background(), tfrecord.TFRecord{}, o, objects)
+	return scantest.Scan(context.Background(), tfrecord.Format(), o, objects)
 }
 
 func sample(key string, offset, length int64) scantest.Sample {
@@ -100,7 +100,7 @@ func TestShards(t *testing.T) {
 		"names in capitals": {false, scantest.Objects{"A.TFRecord": file("one")}, map[string][]scantest.Sample{"A.TFRecord": {sample("A/000000000", 0, 19)}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			scantest.Finds(t, tfrecord.TFRecord{}, format.Options{Named: c.named}, c.objects, c.want)
+			scantest.Finds(t, tfrecord.Format(), format.Options{Named: c.named}, c.objects, c.want)
 		})
 	}
 }
@@ -153,7 +153,7 @@ func TestRefusals(t *testing.T) {
 		{false, scantest.Objects{"a.tfrecord": append(file("x"), head(math.MaxUint64)...)}, "record 1: 18446744073709551615 bytes"},
 		{false, scantest.Objects{"a.tfrecord": append(file("x"), head(1<<29)...)}, "shard is truncated: 536870912 bytes are missing"},
 	} {
-		scantest.Refuses(t, tfrecord.TFRecord{}, format.Options{Named: c.named}, c.objects, c.want)
+		scantest.Refuses(t, tfrecord.Format(), format.Options{Named: c.named}, c.objects, c.want)
 	}
 }
 
@@ -164,25 +164,25 @@ func damaged(b []byte) []byte {
 }
 
 func TestFraming(t *testing.T) {
-	f, err := tfrecord.TFRecord{}.Framing(nil)
+	f, err := tfrecord.Format().Framing(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if before, after, err := f.Frame([]uint32{17}); before != nil || after != nil || err != nil {
 		t.Errorf("got %q, %q, %v, want nothing", before, after, err)
 	}
-	if _, err := (tfrecord.TFRecord{}).Framing([]byte("{}")); err == nil {
+	if _, err := (tfrecord.Format()).Framing([]byte("{}")); err == nil {
 		t.Error("constants: got no error")
 	}
 }
 
 func TestFaultOfTheStore(t *testing.T) {
-	scantest.Faults(t, tfrecord.TFRecord{}, format.Options{}, "a.tfrecord", file("one", "two!"))
+	scantest.Faults(t, tfrecord.Format(), format.Options{}, "a.tfrecord", file("one", "two!"))
 }
 
 // Of a record that says it is long, no more is kept than a buffer.
 func TestMemory(t *testing.T) {
-	d, err := tfrecord.TFRecord{}.Survey(t.Context(), scantest.Objects{"a.tfrecord": file("x")}, format.Options{})
+	d, err := tfrecord.Format().Survey(t.Context(), scantest.Objects{"a.tfrecord": file("x")}, format.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

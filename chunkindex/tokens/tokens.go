@@ -27,17 +27,19 @@ const Name = "tokens"
 // maxWindow is the most bytes of a sample: one is held until it is known that all of it is there.
 const maxWindow = 64 << 20
 
-// Tokens is the format of token files.
-type Tokens struct{}
+// Format reads token files.
+func Format() format.Format {
+	return format.Format{
+		Name:    Name,
+		Shards:  ".bin with .idx beside it, or --sequence-length",
+		Takes:   []format.Option{format.SequenceLength, format.DType},
+		Survey:  find,
+		Framing: readFraming,
+	}
+}
 
-// Name returns "tokens".
-func (Tokens) Name() string { return Name }
-
-// Rules returns 1: none have been released before.
-func (Tokens) Rules() int { return 1 }
-
-// Framing is that of flat arrays, of the tokens and window that Survey found.
-func (Tokens) Framing(constants json.RawMessage) (format.Framing, error) {
+// readFraming is that of flat arrays, of the tokens and window that Survey found.
+func readFraming(constants json.RawMessage) (format.Framing, error) {
 	f, err := records.NewFraming(constants)
 	if err != nil {
 		return nil, err
@@ -45,8 +47,8 @@ func (Tokens) Framing(constants json.RawMessage) (format.Framing, error) {
 	return f, nil
 }
 
-// Survey takes token files if it was told how long a window is. Without that it refuses those that can be nothing else.
-func (Tokens) Survey(ctx context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
+// find takes token files if it was told how long a window is. Without that it refuses those that can be nothing else.
+func find(ctx context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
 	s := survey{l: l, o: o}
 	s.sort()
 	if o.SequenceLength == 0 && o.RecordSize != 0 && !o.Named {

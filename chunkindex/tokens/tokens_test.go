@@ -17,7 +17,7 @@ import (
 )
 
 func scan(o format.Options, objects scantest.Objects) (map[string][]scantest.Sample, error) {
-	return scantest.Scan(context.Background(), tokens.Tokens{}, o, objects)
+	return scantest.Scan(context.Background(), tokens.Format(), o, objects)
 }
 
 // index returns an .idx of two-byte tokens in sequences of these lengths, which are documents of one sequence each.
@@ -107,7 +107,7 @@ func TestWindows(t *testing.T) {
 		"an .idx of another kind": {format.Options{}, scantest.Objects{"a.bin": text(4, 2), "a.idx": []byte("x")}, nil},
 		"records, it was said":    {format.Options{RecordSize: 2}, scantest.Objects{"a.bin": text(4, 2), "a.idx": index(4)}, nil},
 	} {
-		t.Run(name, func(t *testing.T) { scantest.Finds(t, tokens.Tokens{}, c.o, c.objects, c.want) })
+		t.Run(name, func(t *testing.T) { scantest.Finds(t, tokens.Format(), c.o, c.objects, c.want) })
 	}
 }
 
@@ -126,7 +126,7 @@ func TestTokensLeftOut(t *testing.T) {
 		"an array":                     {format.Options{SequenceLength: 2}, scantest.Objects{"a.npy": npy("<i4", 6, text(6, 4))}, 2, 1},
 		"compressed, and it is unsaid": {format.Options{SequenceLength: 4, DType: "<u2"}, scantest.Objects{"a.bin.gz": []byte("as many as there are")}, 1, 0},
 	} {
-		d, err := tokens.Tokens{}.Survey(t.Context(), c.objects, c.o)
+		d, err := tokens.Format().Survey(t.Context(), c.objects, c.o)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -198,19 +198,19 @@ func TestRefusals(t *testing.T) {
 		{four, pair(changed(good, 74, 0)), "document 2 begins at sequence 0"},
 		{four, pair(changed(good, 74, 1)), "documents end at sequence 1 of 2"},
 	} {
-		scantest.Refuses(t, tokens.Tokens{}, c.o, c.objects, c.want)
+		scantest.Refuses(t, tokens.Format(), c.o, c.objects, c.want)
 	}
 }
 
 func TestFraming(t *testing.T) {
-	d, err := tokens.Tokens{}.Survey(t.Context(), scantest.Objects{"a.bin": text(10, 2), "a.idx": index(10)}, format.Options{SequenceLength: 4})
+	d, err := tokens.Format().Survey(t.Context(), scantest.Objects{"a.bin": text(10, 2), "a.idx": index(10)}, format.Options{SequenceLength: 4})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got, want := string(d.Framing), `{"dtype":"<u2","shape":[5]}`; got != want || d.Overlap != 2 || len(d.Beside) != 1 {
 		t.Errorf("got %s, %d bytes shared, %d objects beside, want %s, 2, 1", got, d.Overlap, len(d.Beside), want)
 	}
-	f, err := tokens.Tokens{}.Framing(d.Framing)
+	f, err := tokens.Format().Framing(d.Framing)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -221,18 +221,18 @@ func TestFraming(t *testing.T) {
 	if dtype, shape := a.Item(); dtype != "<u2" || !cmp.Equal(shape, []uint64{5}) {
 		t.Errorf("got %s %d, want <u2 [5]", dtype, shape)
 	}
-	if _, err := (tokens.Tokens{}).Framing(nil); err == nil {
+	if _, err := (tokens.Format()).Framing(nil); err == nil {
 		t.Error("no constants: got no error")
 	}
 }
 
 func TestFaultOfTheStore(t *testing.T) {
-	scantest.Faults(t, tokens.Tokens{}, format.Options{SequenceLength: 2}, "a.npy", npy("<u2", 9, text(9, 2)))
+	scantest.Faults(t, tokens.Format(), format.Options{SequenceLength: 2}, "a.npy", npy("<u2", 9, text(9, 2)))
 }
 
 // A window of many tokens that are not there costs no memory.
 func TestLongWindowOfAShortFile(t *testing.T) {
-	d, err := tokens.Tokens{}.Survey(t.Context(), scantest.Objects{"a.bin": text(9, 2)}, format.Options{SequenceLength: 1 << 24, DType: "<u2"})
+	d, err := tokens.Format().Survey(t.Context(), scantest.Objects{"a.bin": text(9, 2)}, format.Options{SequenceLength: 1 << 24, DType: "<u2"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -265,7 +265,7 @@ func FuzzScanTokens(f *testing.F) {
 			key = "a.npy"
 		}
 		objects[key] = b
-		d, err := tokens.Tokens{}.Survey(t.Context(), objects, o)
+		d, err := tokens.Format().Survey(t.Context(), objects, o)
 		if err != nil || d == nil {
 			return
 		}

@@ -8,8 +8,6 @@ package webdataset
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -21,18 +19,19 @@ import (
 // Name is what an index calls this format.
 const Name = "tar"
 
-// Tar is the format of tar shards.
-type Tar struct{}
+// Format reads tar shards.
+func Format() format.Format {
+	return format.Format{
+		Name:    Name,
+		Shards:  "names in .tar, .tar.gz, .tgz, .tar.zst",
+		Survey:  survey,
+		Framing: format.Closed("application/x-tar", make([]byte, 2*blockSize)), // two zero blocks end a tar
+	}
+}
 
-// Name returns "tar".
-func (Tar) Name() string { return Name }
-
-// Rules returns 1: none have been released before.
-func (Tar) Rules() int { return 1 }
-
-// Survey takes objects whose keys end in ".tar" for shards, compressed or not. Where the user named this format every object that
+// survey takes objects whose keys end in ".tar" for shards, compressed or not. Where the user named this format every object that
 // holds data is one, and those whose names do not say so must begin as a tar does.
-func (Tar) Survey(ctx context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
+func survey(ctx context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
 	d := &format.Dataset{}
 	hidden := new(atomic.Int64)
 	d.HiddenMembers = hidden.Load
@@ -76,25 +75,6 @@ func begins(head []byte) bool {
 	}
 	head = head[:blockSize]
 	return zero(head) || checksumOK(head)
-}
-
-// Framing needs no constants.
-func (Tar) Framing(constants json.RawMessage) (format.Framing, error) {
-	if constants != nil {
-		return nil, errors.New("tar has no constants")
-	}
-	return Framing{}, nil
-}
-
-// Framing turns samples of tar shards into a tar: two zero blocks follow them.
-type Framing struct{}
-
-// ContentType of a batch.
-func (Framing) ContentType() string { return "application/x-tar" }
-
-// Frame returns the end-of-archive blocks, whatever the samples are.
-func (Framing) Frame([]uint32) (before, after []byte, err error) {
-	return nil, make([]byte, 2*blockSize), nil
 }
 
 // Split cuts a member's name where its key ends: at the first dot of its base name. A base

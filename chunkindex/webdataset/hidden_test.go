@@ -37,7 +37,7 @@ func TestHiddenMembers(t *testing.T) {
 			}
 		}
 	}
-	all, err := scantest.Scan(t.Context(), webdataset.Tar{}, format.Options{Hidden: true}, scantest.Objects{"a.tar": archive(t, member{name: "d/.a"}, member{name: "b"})})
+	all, err := scantest.Scan(t.Context(), webdataset.Format(), format.Options{Hidden: true}, scantest.Objects{"a.tar": archive(t, member{name: "d/.a"}, member{name: "b"})})
 	if d := cmp.Diff([]string{"d/.a|", "b|"}, keys(all["a.tar"])); err != nil || d != "" {
 		t.Error(err, d)
 	}
@@ -53,7 +53,7 @@ func TestLongHiddenMembersEndASample(t *testing.T) {
 
 // The survey's counter counts what scans leave out.
 func TestHiddenMembersAreCounted(t *testing.T) {
-	d, err := webdataset.Tar{}.Survey(t.Context(), scantest.Objects{"a.tar": nil}, format.Options{})
+	d, err := webdataset.Format().Survey(t.Context(), scantest.Objects{"a.tar": nil}, format.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,7 +24,7 @@ import (
 )
 
 func scan(b []byte) ([]scantest.Sample, error) {
-	found, err := scantest.Scan(context.Background(), webdataset.Tar{}, format.Options{}, scantest.Objects{"a.tar": b})
+	found, err := scantest.Scan(context.Background(), webdataset.Format(), format.Options{}, scantest.Objects{"a.tar": b})
 	return found["a.tar"], err
 }
 

@@ -18,7 +18,8 @@ const (
 	formArrow     = "arrow"
 	formFramed    = "framed"
 
-	contentTar = "application/x-tar"
+	contentTar    = "application/x-tar"
+	contentNDJSON = "application/x-ndjson"
 )
 
 // Forms lists the forms of a dataset, its own first.
@@ -34,8 +35,8 @@ func Forms(x plans.Index) []address.Form {
 		all = append(all, tar)
 	}
 	all = append(all, address.Form{Name: formMultipart, ContentType: "multipart/mixed", Fields: true})
-	if own.Name == "jsonl" {
-		all = append(all, address.Form{Name: formNDJSON, ContentType: "application/x-ndjson"})
+	if own.ContentType == contentNDJSON {
+		all = append(all, address.Form{Name: formNDJSON, ContentType: contentNDJSON})
 	}
 	if _, isArray := x.Framing().(format.Array); isArray {
 		all = append(all, address.Form{Name: formNPY, ContentType: "application/x-npy"})

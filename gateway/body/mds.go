@@ -72,7 +72,7 @@ func mdsConstants(ctx context.Context, d *plans.Dataset, v address.View) (json.R
 
 // mdsFraming returns the framing of constants that were made here.
 func mdsFraming(constants json.RawMessage) (format.Framing, error) {
-	f, err := mds.Format{}.Framing(constants)
+	f, err := mds.Format().Framing(constants)
 	if err != nil {
 		return nil, address.Refuse(address.Invalid, "the parts make no columns: name others with fields=").Because(err)
 	}

@@ -16,7 +16,7 @@ from ._manifest import read_manifest
 from ._pool import Pool, Stats
 from ._progress import Progress
 from ._transfer import Expected, Transfer
-from .batch import Batch, Decoder, Head, Source, Table
+from .batch import PLAIN, Batch, Decoder, Head, Source, Table
 from .errors import EndOfEpoch, InvalidArgument
 from .ledger import Ledger
 from .order import Order, shuffle
@@ -207,7 +207,7 @@ class Epoch:
 
     def _source(self) -> Source:
         form, stored = self.plan.parameters.get("format"), self.plan.format
-        plain = form in (stored, "ndjson") and stored not in ("mds", "litdata", "files") and "fields" not in self.plan.parameters
+        plain = form in (stored, "ndjson") and stored in PLAIN and "fields" not in self.plan.parameters
         source = Source(self._manifest, stored, self.decode, self._positions, plain)
         return source if self.gather is None else replace(source, gather=self.gather)
 

@@ -1,0 +1,58 @@
+package format
+
+import (
+	"encoding/json"
+	"errors"
+)
+
+// Framing gives the bytes around the samples of a batch in the dataset's own format.
+type Framing interface {
+	ContentType() string
+	// Frame returns the bytes before the first sample and after the last one, from the samples' lengths alone. Tar:
+	// 1,024 zero bytes after. It fails for a batch that the format has no numbers for.
+	Frame(lengths []uint32) (before, after []byte, err error)
+}
+
+// Array is a Framing of batches that are flat arrays.
+type Array interface {
+	// Item returns the type of an element as NumPy writes it ("<u2"), and the shape of a sample.
+	Item() (dtype string, shape []uint64)
+}
+
+// Bare is Format.Framing of a format without constants, whose batches are its samples and nothing else. fields says what the parts of every
+// sample hold, as far as that is known.
+func Bare(contentType string, fields ...Field) func(json.RawMessage) (Framing, error) {
+	return bare{contentType: contentType, fields: fields}.read
+}
+
+// Closed is Format.Framing of a format without constants, whose batches are its samples and then the bytes of end.
+func Closed(contentType string, end []byte) func(json.RawMessage) (Framing, error) {
+	return bare{contentType: contentType, end: end}.read
+}
+
+// AsTar is Format.Framing of a format without constants and without a framing of its own: its batches are tars.
+func AsTar(constants json.RawMessage) (Framing, error) {
+	_, err := bare{}.read(constants)
+	return nil, err
+}
+
+// bare is the Framing of a format without constants.
+type bare struct {
+	contentType string
+	end         []byte
+	fields      []Field
+}
+
+func (b bare) read(constants json.RawMessage) (Framing, error) {
+	if constants != nil {
+		return nil, errors.New("the format has no constants")
+	}
+	return b, nil
+}
+
+func (b bare) ContentType() string { return b.contentType }
+
+func (b bare) Frame([]uint32) (before, after []byte, err error) { return nil, b.end, nil }
+
+// Fields implements Typed.
+func (b bare) Fields() []Field { return b.fields }

@@ -1,0 +1,38 @@
+package format
+
+// Options are what a user says of a dataset that its bytes do not. The zero value says nothing.
+type Options struct {
+	Named          bool   // this format and no other: its survey may go by content where names say nothing
+	Hidden         bool   // hidden members of archives are taken too, as format.Hidden has them
+	RecordSize     int64  // bytes of a record, of records of one size without a header
+	SequenceLength int64  // tokens of a window, of token files; a sample has one token more, the next window's first
+	DType          string // of tokens or records, as NumPy writes it: "<u2"
+}
+
+// Option is one of the Options, by its flag. A format that takes it says so in Format.Takes.
+type Option string
+
+// The options that only some formats take.
+const (
+	RecordSize     Option = "--record-size"
+	SequenceLength Option = "--sequence-length"
+	DType          Option = "--dtype"
+)
+
+// Given returns the options that a user has given, of those that only some formats take.
+func (o *Options) Given() []Option {
+	var all []Option
+	for _, one := range []struct {
+		option Option
+		given  bool
+	}{
+		{RecordSize, o.RecordSize != 0},
+		{SequenceLength, o.SequenceLength != 0},
+		{DType, o.DType != ""},
+	} {
+		if one.given {
+			all = append(all, one.option)
+		}
+	}
+	return all
+}
