@@ -210,6 +210,12 @@ func TestCloseEndsWhatIsUnderWay(t *testing.T) {
 		body, err := s.Read(t.Context(), first(plan, 0, 20), chunks)
 		must(t, err)
 		body.Close()
+		synctest.Wait()
+		flights := 0
+		p.flights.Range(func(any, any) bool { flights++; return true })
+		if flights == 0 {
+			t.Fatal("nothing is read ahead, want some reads")
+		}
 		calls.Go(func() {
 			_, err := s.Warm(context.Background(), first(plan, 0, 20))
 			if !errors.Is(err, ErrClosed) {
@@ -347,6 +353,10 @@ func TestCallsAfterClose(t *testing.T) {
 	}
 	p.Heard("set", d.index.Generation(), first(plan, 0, 20), 0)
 	p.Pull(t.Context(), "somebody", peer.Held{Served: peer.Served{Dataset: "set", Generation: d.index.Generation()}, Chunks: []uint32{0}})
+	if other, _ := p.find(s.ref(0)); other != nil {
+		t.Errorf("found source %d for a chunk of source %d, which is closed", other.place, s.place)
+		other.leave()
+	}
 	if got := p.untilRead(s.ref(0)); got != diskcache.Never {
 		t.Errorf("chunk of a closed source: got %v until it is read, want never", got)
 	}

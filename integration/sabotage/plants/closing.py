@@ -122,7 +122,7 @@ PLANTS = [
         [(CLOSE, "\tif err != nil {\n\t\tleave()\n\t\treturn nil, err\n\t}\n\tbody", "\tif err != nil {\n\t\treturn nil, err\n\t}\n\tbody")],
     ),
     (
-        "chunks that wait to be written hold their source",
+        "a chunk of a source that is closed is taken for one of another source",
         "./datapath TestCallsAfterClose",
         [("datapath/disk.go", "if !ok || !p.open[i].enter() {", "if i = min(i, len(p.open)-1); !p.open[i].enter() || false && ok {")],
     ),
