@@ -158,7 +158,7 @@ func New(cfg Config) (*Gateway, error) {
 		g.cfg.PlanBytes = defaultPlanBytes
 	}
 	g.plans = plans.New(0, memory{g.cfg.Budget})
-	g.datasets = catalog.New(g.opener())
+	g.datasets = catalog.New(g.opener(), storeFails)
 	if err := g.Serve(cfg.Datasets, cfg.Mixtures); err != nil {
 		return nil, err
 	}

@@ -132,6 +132,16 @@ func (g *Gateway) opener() catalog.Opener[*dataset] {
 	}
 }
 
+// storeFails reports whether an error is one of a store that may be well again in a moment.
+func storeFails(err error) bool {
+	for _, passing := range []error{objstore.ErrDenied, objstore.ErrThrottled, objstore.ErrUnavailable, objstore.ErrTimeout} {
+		if errors.Is(err, passing) {
+			return true
+		}
+	}
+	return false
+}
+
 // mixAll adds a dataset for each mixture of those in all.
 func (g *Gateway) mixAll(all *[]*dataset, mixtures []Mixture) error {
 	for _, m := range mixtures {

@@ -21,6 +21,7 @@ const (
 	sweeps    = 10 * time.Second // between two looks at what is to be closed
 	grace     = 10 * time.Minute // at most, what was taken out is still served to those who use it
 	goneFor   = 10 * time.Second // a generation that could not be opened is not tried again
+	failedFor = time.Second      // nor is one whose store failed
 	maxGone   = 1024             // of these are remembered
 	openLimit = time.Minute      // for one generation to open
 )
@@ -42,6 +43,7 @@ type Opener[E any] func(ctx context.Context, name, generation string) (E, error)
 // Catalog is what is served. It is safe for concurrent use.
 type Catalog[E Entry[E]] struct {
 	open    Opener[E]          // nil: current generations alone are served
+	passing func(error) bool   // whether an error of open may be over soon
 	opening singleflight.Group // by key
 
 	mu      sync.Mutex // guards what follows
@@ -78,10 +80,10 @@ type failure struct {
 	until time.Time
 }
 
-// New returns an empty catalog.
-func New[E Entry[E]](open Opener[E]) *Catalog[E] {
+// New returns an empty catalog. An error of open that is passing is forgotten sooner than another.
+func New[E Entry[E]](open Opener[E], passing func(error) bool) *Catalog[E] {
 	return &Catalog[E]{
-		open: open, byName: map[string]*held[E]{}, byKey: map[key]*held[E]{}, gone: map[key]failure{}, busy: map[string]chan struct{}{},
+		open: open, passing: passing, byName: map[string]*held[E]{}, byKey: map[key]*held[E]{}, gone: map[key]failure{}, busy: map[string]chan struct{}{},
 	}
 }
 
@@ -305,7 +307,11 @@ func (c *Catalog[E]) bring(ctx context.Context, k key) error {
 		if len(c.gone) >= maxGone {
 			clear(c.gone)
 		}
-		c.gone[k] = failure{err, now.Add(goneFor)}
+		until := now.Add(goneFor)
+		if c.passing(err) {
+			until = now.Add(failedFor)
+		}
+		c.gone[k] = failure{err, until}
 		return err
 	}
 	if c.byKey[k] != nil { // it has become current meanwhile

@@ -65,7 +65,7 @@ func use(t *testing.T, c *Catalog[*thing], name, generation string) (*thing, fun
 
 func TestOlderGenerationsGoOnForTheirReaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := New[*thing](nil)
+		c := New[*thing](nil, nil)
 		one, two := &thing{name: "a", generation: "1", t: t}, &thing{name: "a", generation: "2", t: t}
 		c.Set([]*thing{one})
 		got, release := use(t, c, "a", "")
@@ -98,7 +98,7 @@ func TestOlderGenerationsGoOnForTheirReaders(t *testing.T) {
 
 func TestWhatIsTakenOutGoesOnForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := New[*thing](nil)
+		c := New[*thing](nil, nil)
 		a, b := &thing{name: "a", generation: "1", t: t}, &thing{name: "b", generation: "1", t: t}
 		c.Set([]*thing{a, b})
 		c.Set([]*thing{b})
@@ -134,7 +134,7 @@ func TestWhatIsTakenOutGoesOnForAWhile(t *testing.T) {
 // TestAnotherOneTakesItsPlace: who uses the first one goes on with it, all others get the second one.
 func TestAnotherOneTakesItsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := New[*thing](nil)
+		c := New[*thing](nil, nil)
 		a, again := &thing{name: "a", generation: "1", t: t}, &thing{name: "a", generation: "1", t: t}
 		mixed := &thing{name: "m", generation: "1", needs: []*thing{a}, t: t}
 		c.Set([]*thing{a, mixed})
@@ -175,7 +175,7 @@ func TestGenerationsAreOpenedOnDemand(t *testing.T) {
 				return nil, gone
 			}
 			return &thing{name: name, generation: generation, t: t}, nil
-		})
+		}, never)
 		c.Set([]*thing{{name: "a", generation: "3", t: t}})
 		var wait sync.WaitGroup
 		for range 20 {
@@ -218,6 +218,37 @@ func TestGenerationsAreOpenedOnDemand(t *testing.T) {
 	})
 }
 
+// never says of no error that it may be over soon.
+func never(error) bool { return false }
+
+// TestAStoreThatFailedIsAskedAgainSoon, while a generation that is gone stays so for longer.
+func TestAStoreThatFailedIsAskedAgainSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		failed := errors.New("the store failed")
+		tries := map[string]int{}
+		c := New(func(_ context.Context, _, generation string) (*thing, error) {
+			tries[generation]++
+			if generation == "failed" {
+				return nil, failed
+			}
+			return nil, errors.New("gone")
+		}, func(err error) bool { return errors.Is(err, failed) })
+		c.Set([]*thing{{name: "a", generation: "1", t: t}})
+		for range 25 { // five seconds
+			for _, generation := range []string{"failed", "gone"} {
+				if _, _, err := c.Acquire(t.Context(), "a", generation); err == nil {
+					t.Errorf("%s: got no error", generation)
+				}
+			}
+			time.Sleep(200 * time.Millisecond)
+		}
+		if tries["failed"] != 5 || tries["gone"] != 1 {
+			t.Errorf("got %v tries in five seconds, want one each second and one", tries)
+		}
+		c.Close()
+	})
+}
+
 // TestAStoreThatHangsHoldsUpItsOwnDatasetAlone: generations of one name are opened one after another, those of two names side by side.
 func TestAStoreThatHangsHoldsUpItsOwnDatasetAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -233,7 +264,7 @@ func TestAStoreThatHangsHoldsUpItsOwnDatasetAlone(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 			return &thing{name: name, generation: generation, t: t}, nil
-		})
+		}, never)
 		c.Set([]*thing{{name: "hung", generation: "1", t: t}, {name: "well", generation: "1", t: t}})
 		var wait sync.WaitGroup
 		for _, generation := range []string{"2", "3"} {
@@ -259,7 +290,7 @@ func TestAStoreThatHangsHoldsUpItsOwnDatasetAlone(t *testing.T) {
 // TestWhatIsNeededStaysOpen: a mixture keeps its sources.
 func TestWhatIsNeededStaysOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := New[*thing](nil)
+		c := New[*thing](nil, nil)
 		source, next := &thing{name: "a", generation: "1", t: t}, &thing{name: "a", generation: "2", t: t}
 		mixed := &thing{name: "m", generation: "1", needs: []*thing{source}, t: t}
 		c.Set([]*thing{source, mixed})
@@ -289,7 +320,7 @@ func TestManyChanges(t *testing.T) {
 				all = append(all, x)
 				return x
 			}
-			c := New(func(_ context.Context, name, generation string) (*thing, error) { return made(name, generation), nil })
+			c := New(func(_ context.Context, name, generation string) (*thing, error) { return made(name, generation), nil }, never)
 			names, generations := []string{"a", "b", "c"}, []string{"1", "2", "3"}
 			var ends []func()
 			for range 100 {

@@ -26,6 +26,11 @@ PLANTS = [
     ("generations of all datasets are opened one after another", HANGS, [(CATALOG, "c.begin(ctx, k.name)", 'c.begin(ctx, "")')]),
     ("generations of one dataset are opened side by side", HANGS, [(CATALOG, "\t\tif other == nil {\n", "\t\tif other == nil || true {\n")]),
     (
+        "a generation whose store failed is not looked for again for ten seconds",
+        "./gateway/catalog TestAStoreThatFailedIsAskedAgainSoon",
+        [(CATALOG, "\t\tif c.passing(err) {\n", "\t\tif false {\n")],
+    ),
+    (
         "copies of indexes that are open are removed",
         "./internal/node TestOldCopiesOfIndexesAreRemoved",
         [(KEEPER, "return open[generation] })", "return open[\"\"] })")],
