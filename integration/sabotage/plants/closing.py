@@ -114,7 +114,7 @@ PLANTS = [
     (
         "a mixture that cannot be read keeps its other sources from being closed",
         "./datapath TestCallsAfterClose",
-        [("datapath/mixture.go", "\t\t\tleaveAll(m.parts[:i])\n", "")],
+        [("datapath/mixture.go", "leaveAll(m.parts[:i])\n", "leaveAll(m.parts[:0*i])\n")],
     ),
     (
         "a read that fails keeps its source from being closed",
