@@ -27,7 +27,7 @@ func (g *Gateway) begin(x *exchange, r *http.Request) {
 
 // stretch records a phase that is over. Reads have spans that are open meanwhile, for what happens below them.
 func (s requestSpan) stretch(p timing.Phase, from, to time.Time) {
-	if p != timing.Read && from.Before(to) {
+	if p != timing.Read {
 		s.Stretch(p.String(), from, to)
 	}
 }

@@ -40,9 +40,21 @@ type Record struct {
 	since  time.Duration // from start, when the phase began
 	phases [count]time.Duration
 	left   func(p Phase, from, to time.Time) // nil: nothing else hears of phases
+	untold stretch                           // what left is to hear of next
 }
 
-// Begin begins the first phase, Edge, at start. left, unless nil, is called for each stretch of a phase when it is over.
+// stretch is a part of a request's time. from and to count from its start.
+type stretch struct {
+	phase    Phase
+	from, to time.Duration
+}
+
+// least is how long a stretch is, unless reads surround it, that left hears of by itself. To record and send a span takes
+// about 3 microseconds: so spans of phases take a tenth of the time that they tell of at most.
+const least = 30 * time.Microsecond
+
+// Begin begins the first phase, Edge, at start. left, unless nil, is called for stretches of phases that are over, one after the
+// other and without gaps. A stretch that is too short to tell of belongs to the one before it, or to the one after it.
 func (r *Record) Begin(start time.Time, left func(p Phase, from, to time.Time)) {
 	r.start, r.left = start, left
 }
@@ -67,14 +79,40 @@ func (r *Record) Leave(before Phase) { r.Enter(before) }
 func (r *Record) End() (took time.Duration) {
 	took = time.Since(r.start)
 	r.end(took)
+	if r.left != nil {
+		r.tell()
+	}
 	return took
 }
 
 func (r *Record) end(now time.Duration) {
 	r.phases[r.phase] += now - r.since
 	if r.left != nil {
-		r.left(r.phase, r.start.Add(r.since), r.start.Add(now))
+		r.join(stretch{r.phase, r.since, now})
 	}
+}
+
+// join adds a stretch to the one before it, or tells of that one. A read stays by itself: it has a span of its own.
+func (r *Record) join(s stretch) {
+	before := &r.untold
+	joins := before.phase != Read && s.phase != Read
+	switch {
+	case joins && (s.phase == before.phase || s.to-s.from < least):
+		before.to = s.to
+	case joins && before.to-before.from < least:
+		before.phase, before.to = s.phase, s.to
+	default:
+		r.tell()
+		r.untold = s
+	}
+}
+
+// tell tells of the stretch that left has not heard of.
+func (r *Record) tell() {
+	if s := r.untold; s.from < s.to {
+		r.left(s.phase, r.start.Add(s.from), r.start.Add(s.to))
+	}
+	r.untold = stretch{}
 }
 
 // Came adds what tiers have brought.

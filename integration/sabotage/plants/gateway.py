@@ -157,6 +157,16 @@ PLANTS = [
         [("gateway/batch.go", "if err == nil && span.Recorded() {", "if err == nil {"), ("gateway/serve.go", "value, ok := strings.CutPrefix(part, \"generation=\")", "values, _ := url.ParseQuery(part)\n\t\tvalue, ok := values.Get(\"generation\"), values.Has(\"generation\")")],
     ),
     (
+        "a short stretch before a long one is told by itself",
+        "./gateway/timing TestShortStretchesAreJoined",
+        [("gateway/timing/timing.go", "case joins && before.to-before.from < least:", "case joins && before.to == before.from:")],
+    ),
+    (
+        "the last phase of a request is missing from its trace",
+        "./gateway TestRequestsAreTraced",
+        [("gateway/timing/timing.go", "\tif r.left != nil {\n\t\tr.tell()\n\t}\n\treturn took", "\treturn took")],
+    ),
+    (
         "gateway's access line says nothing of the wait for memory",
         "./gateway TestAccessLineTellsTheWaitForMemory",
         [("gateway/memory.go", "\tdefer x.log.Leave(x.log.Enter(timing.Wait))\n", "\t_ = timing.Wait\n")],
