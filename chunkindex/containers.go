@@ -22,6 +22,9 @@ type container struct {
 	cure     string
 }
 
+// alone is the cure of a container that a format reads where nothing else lies.
+const alone = "choose such objects alone with --match"
+
 // containers are those that people have. A name decides before a magic does.
 func containers() []container {
 	const (
@@ -36,7 +39,7 @@ func containers() []container {
 		{"Feather", nil, 0, "FEA1", false, rows},
 		{"ORC", []string{".orc"}, 0, "ORC", false, rows},
 		{"Avro", []string{".avro"}, 0, "Obj\x01", false, rows},
-		{"comma-separated values", []string{".csv", ".tsv"}, 0, "", false, rows},
+		{"comma-separated values", []string{".csv", ".tsv", ".tab"}, 0, "", false, alone},
 		{"SQLite", []string{".sqlite", ".sqlite3", ".db"}, 0, "SQLite format 3\x00", false, rows},
 		{"NumPy's zip of arrays", []string{".npz"}, 0, "", false, arrays},
 		{"HDF5", []string{".h5", ".hdf5", ".hdf"}, 0, "\x89HDF\r\n\x1a\n", false, arrays},
@@ -56,6 +59,9 @@ func containers() []container {
 
 // refusal says what to do with one.
 func (c container) refusal() error {
+	if c.cure == alone {
+		return fmt.Errorf("it is %s, which is read only where nothing else lies: %s, or leave it out with --match", c.name, c.cure)
+	}
 	return fmt.Errorf("it is %s, which is not read: %s, or leave it out with --match", c.name, c.cure)
 }
 

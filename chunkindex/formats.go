@@ -1,6 +1,7 @@
 package chunkindex
 
 import (
+	"github.com/millrace-data/millrace/chunkindex/csv"
 	"github.com/millrace-data/millrace/chunkindex/files"
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/chunkindex/jsonl"
@@ -23,6 +24,7 @@ func formats() []format.Format {
 		jsonl.Format(),
 		tokens.Format(),
 		records.Format(),
+		csv.Format(),
 		files.Format(),
 	}
 }

@@ -123,11 +123,11 @@ a kill reads what the first had not read, the shards that it was reading, and ab
 1,000 shards, that it had read just before.
 
 The format is found out by looking: tar (WebDataset), mds (MosaicML Streaming), litdata,
-tfrecord, jsonl, records (--record-size, .npy, CIFAR), tokens (Megatron's .bin and .idx, or
---sequence-length and --dtype), each also compressed by gzip or zstd; files, where all objects
-are images, sound, video or text, one object one sample. Where several formats claim objects,
---match chooses some. --format takes every object as one of its shards, but what describes data
-(README, LICENSE) and empty markers (_SUCCESS), or says which one it cannot take.
+tfrecord, jsonl, csv, records (--record-size, .npy, CIFAR), tokens (Megatron's .bin and .idx, or
+--sequence-length and --dtype), each also compressed by gzip, zstd, xz or bzip2; files, where all
+objects are images, sound, video or text, one object one sample. Where several formats claim
+objects, --match chooses some. --format takes every object as one of its shards, but what
+describes data (README, LICENSE) and empty markers (_SUCCESS), or says which one it cannot take.
 
 DATASET is s3://bucket/prefix, file:///dir or a directory. Behind a bucket's prefix may stand how
 its service is reached, ?endpoint=URL&region=NAME&profile=NAME&path_style=true&ca_file=FILE

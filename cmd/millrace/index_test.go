@@ -103,7 +103,7 @@ func TestIndexFlagsReachTheFormat(t *testing.T) {
 		t.Errorf("tokens: got %s", o.stdout)
 	}
 	for _, args := range [][]string{
-		{"--format", "csv"}, {"--match", "["}, {"--sequence-length", "2147483649"}, {"--sequence-length", "x"}, {"--record-size", "big"},
+		{"--format", "xml"}, {"--match", "["}, {"--sequence-length", "2147483649"}, {"--sequence-length", "x"}, {"--record-size", "big"},
 	} {
 		if o := millrace(t, nil, append([]string{"index", raw}, args...)...); o.code != exitUsage || !strings.Contains(o.stderr, args[0]) {
 			t.Errorf("%q: got exit code %d, %s, want %d", args, o.code, o.stderr, exitUsage)

@@ -1,14 +1,16 @@
 """Writes and reads datasets of formats that other libraries have: plain.py write DIR | plain.py read KIND DIR...
 
-TFRecord by the tfrecord package, JSON Lines by json and jq, arrays by NumPy, token files by Megatron's own indexed_dataset
-and by NumPy. Both print a JSON object: of every directory, and of every sample there by its id, a digest of what the
-library makes of it.
+TFRecord by the tfrecord package, JSON Lines by json and jq, comma-separated values by csv and pyarrow, arrays by NumPy, token files
+by Megatron's own indexed_dataset and by NumPy. Both print a JSON object: of every directory, and of every sample there by its id, a
+digest of what the library makes of it.
 """
 
 import bz2
+import csv
 import gzip
 import hashlib
 import importlib.util
+import io
 import json
 import lzma
 import os
@@ -79,6 +81,37 @@ def write_jq(directory: Path) -> None:
     text = "\n".join(json.dumps(record(i), indent=1) for i in range(SAMPLES))
     with (directory / "all.ndjson").open("wb") as out:
         subprocess.run(["jq", "--compact-output", "."], input=text.encode(), stdout=out, check=True)
+
+
+def row(i: int) -> dict[str, str]:
+    """A sample as a table has it."""
+    return {"id": str(i), "te,xt": ("é\n", '"', "\r\n,", " ", "")[i % 5] * (i % 4), "last": "\t" * (i % 3)}
+
+
+def write_csv(directory: Path) -> None:
+    """As spreadsheets do: a byte order mark, carriage returns; the second file is not ended."""
+    for shard, encoding in enumerate(["utf-8-sig", "utf-8"]):
+        out = io.StringIO(newline="")
+        table = csv.DictWriter(out, list(row(0)))
+        table.writeheader()
+        table.writerows(row(i) for i in range(shard, SAMPLES, 2))
+        (directory / f"part-{shard}.csv").write_bytes(out.getvalue()[: None if shard == 0 else -2].encode(encoding))
+
+
+def write_tsv(directory: Path) -> None:
+    with (directory / "all.tsv").open("w", encoding="utf-8", newline="") as out:
+        table = csv.DictWriter(out, list(row(0)), dialect="excel-tab", quoting=csv.QUOTE_ALL, lineterminator="\n")
+        table.writeheader()
+        table.writerows(row(i) for i in range(SAMPLES))
+
+
+def write_arrow_csv(directory: Path) -> None:
+    import pyarrow
+    import pyarrow.csv
+
+    for shard in range(3):
+        rows = [row(i) for i in range(shard, SAMPLES, 3)]
+        pyarrow.csv.write_csv(pyarrow.Table.from_pylist(rows), directory / f"part-{shard}.csv")
 
 
 def write_npy(directory: Path) -> None:
@@ -153,6 +186,26 @@ def read_jq(directory: Path) -> Iterator[tuple[int, Any]]:
             yield s["id"], s
 
 
+def read_table(directory: Path) -> Iterator[tuple[int, Any]]:
+    for path in sorted(directory.iterdir()):
+        with path.open(encoding="utf-8-sig", newline="") as table:
+            dialect = "excel-tab" if "\t" in table.readline() else "excel"
+            table.seek(0)
+            for s in csv.DictReader(table, dialect=dialect, strict=True):
+                yield int(s["id"]), s
+
+
+def read_arrow_table(directory: Path) -> Iterator[tuple[int, Any]]:
+    import pyarrow
+    import pyarrow.csv
+
+    text = pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(row(0), pyarrow.string()))
+    for path in sorted(directory.iterdir()):
+        table = pyarrow.csv.read_csv(path, parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True), convert_options=text)
+        for s in table.to_pylist():
+            yield int(s["id"]), s
+
+
 def read_npy(directory: Path) -> Iterator[tuple[int, Any]]:
     for path in sorted(directory.iterdir()):
         for row in np.load(path):
@@ -198,11 +251,13 @@ def read_megatron(directory: Path) -> Iterator[tuple[int, Any]]:
 
 
 WRITERS = {
-    "tfrecord": write_tfrecord, "jsonl": write_jsonl, "jq": write_jq, "npy": write_npy, "flat": write_flat,
+    "tfrecord": write_tfrecord, "jsonl": write_jsonl, "jq": write_jq, "table": write_csv, "tabs": write_tsv, "arrow-table": write_arrow_csv,
+    "npy": write_npy, "flat": write_flat,
     "cifar": write_cifar, "tokens": write_tokens, "megatron": write_megatron,
 }  # fmt: skip
 READERS = {
-    "tfrecord": read_tfrecord, "jsonl": read_jsonl, "jq": read_jq, "npy": read_npy, "flat": read_flat,
+    "tfrecord": read_tfrecord, "jsonl": read_jsonl, "jq": read_jq, "table": read_table, "tabs": read_table, "arrow-table": read_arrow_table,
+    "npy": read_npy, "flat": read_flat,
     "cifar": read_cifar, "tokens": read_tokens, "megatron": read_megatron, "windows": read_windows,
 }  # fmt: skip
 
@@ -253,7 +308,7 @@ def write(root: str) -> None:
         directory.mkdir()
         writer(directory)
         found[kind] = digests(kind, directory)
-    for kind in "tfrecord", "jsonl", "npy", "tokens":
+    for kind in "tfrecord", "jsonl", "table", "npy", "tokens":
         packed = Path(root) / (kind + "-gz")
         packed.mkdir()
         for path in (Path(root) / kind).iterdir():

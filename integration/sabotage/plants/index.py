@@ -330,6 +330,21 @@ PLANTS = [
         [("chunkindex/cut.go", "append(c.rec.params[:0], c.frames.Params(c.from, c.last)...)", "append(c.rec.params[:0], c.frames.Params(c.last+1, c.last)...)")],
     ),
     (
+        "a line feed in quotes ends a record of CSV",
+        "./chunkindex/csv TestShards",
+        [("chunkindex/csv/scan.go", "if p.place == inQuotes {\n\t\t\tif i", "if p.place == inQuotes && b[p.at] != '\\n' {\n\t\t\tif i")],
+    ),
+    (
+        "a shard of CSV may have another header",
+        "./chunkindex/csv TestRefusals",
+        [("chunkindex/csv/scan.go", "if string(text) != s.header {", "if len(text) == 0 && s.header != \"\" {")],
+    ),
+    (
+        "a record of CSV may have fields of any number",
+        "./chunkindex/csv TestRefusals",
+        [("chunkindex/csv/scan.go", "if p.fields != s.fields {", "if p.fields < 0 {")],
+    ),
+    (
         "a bzip2 stream goes on into the next one",
         "./chunkindex/codec TestReaderKnowsItsFrames",
         [("chunkindex/codec/bzip2.go", "if next[0] == 'B' && s.taken > 0 {", "if next[0] == 'B' && s.taken < 0 {")],
