@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path"
-	"regexp"
+	"strings"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
 )
@@ -13,8 +13,8 @@ import (
 type cifar struct {
 	name   string
 	labels []label
-	train  *regexp.Regexp // base name of a file of the training set
-	test   *regexp.Regexp // and of the test set
+	train  string // how the base names begin of the files of the training set, which are numbered if it ends in "_"
+	test   string // and that of the test set
 }
 
 // label is a byte that is less than its number of classes.
@@ -31,11 +31,11 @@ func cifars() []cifar {
 	return []cifar{
 		{
 			name: "CIFAR-10", labels: []label{{"cls", 10}},
-			train: regexp.MustCompile(`^data_batch_[0-9]+\.bin$`), test: regexp.MustCompile(`^test_batch\.bin$`),
+			train: "data_batch_", test: "test_batch",
 		},
 		{
 			name: "CIFAR-100", labels: []label{{"coarse", 20}, {"cls", 100}},
-			train: regexp.MustCompile(`^train\.bin$`), test: regexp.MustCompile(`^test\.bin$`),
+			train: "train", test: "test",
 		},
 	}
 }
@@ -88,10 +88,13 @@ func (s *survey) cifarSet(c cifar, files []format.Object) (*format.Dataset, erro
 	return d, nil
 }
 
-func (s *survey) matching(name *regexp.Regexp) []format.Object {
+// matching returns the flat files whose base names begin so and end in .bin, with a number between if the name wants one.
+func (s *survey) matching(name string) []format.Object {
 	var files []format.Object
 	for _, o := range s.flats {
-		if name.MatchString(path.Base(format.Plain(o.Key))) {
+		number, ok := strings.CutPrefix(path.Base(format.Plain(o.Key)), name)
+		number, bin := strings.CutSuffix(number, ".bin")
+		if ok && bin && strings.Trim(number, "0123456789") == "" && (number != "") == strings.HasSuffix(name, "_") {
 			files = append(files, o)
 		}
 	}

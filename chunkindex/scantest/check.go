@@ -97,3 +97,10 @@ func (o Objects) Edit(t testing.TB, key string, change func(map[string]any)) Obj
 	out[key] = b
 	return out
 }
+
+// With returns a dataset of its own in which an object has these bytes.
+func (o Objects) With(key string, b []byte) Objects {
+	out := maps.Clone(o)
+	out[key] = b
+	return out
+}

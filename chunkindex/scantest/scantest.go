@@ -58,12 +58,20 @@ func (o Objects) Open(ctx context.Context, key string, offset int64) (io.ReadClo
 // Scan surveys a dataset and runs the scanner over each of its shards; what it found comes by the shard's key. A dataset that is
 // not of the format has no shards.
 func Scan(ctx context.Context, f format.Format, o format.Options, objects Objects) (map[string][]Sample, error) {
+	return scan(ctx, f, o, objects, func(string) bool { return true })
+}
+
+// scan runs the scanner over those shards that are wanted.
+func scan(ctx context.Context, f format.Format, o format.Options, objects Objects, wanted func(shard string) bool) (map[string][]Sample, error) {
 	d, err := f.Survey(ctx, objects, o)
 	if err != nil || d == nil {
 		return nil, err
 	}
 	found := map[string][]Sample{}
 	for i, shard := range d.Shards {
+		if !wanted(shard.Key) {
+			continue
+		}
 		b := objects[shard.Key]
 		s := &sink{shard: b, overlap: d.Overlap}
 		err := d.Scan(ctx, i, bytes.NewReader(b), s)

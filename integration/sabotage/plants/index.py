@@ -195,6 +195,16 @@ PLANTS = [
         [("chunkindex/records/cifar.go", "if len(files) == 0 {", "if true {")],
     ),
     (
+        "a shard that ends early has a last sample that is whole",
+        "./chunkindex/records TestConforms",
+        [("chunkindex/format/cursor.go", 'return c.Fail("shard is truncated: %d bytes are missing", n)', "return nil")],
+    ),
+    (
+        "tfrecord takes a length that is more than a sample can have",
+        "./chunkindex/tfrecord TestConforms",
+        [("chunkindex/tfrecord/scan.go", "if size > format.MaxSample-headSize-footSize {", "if false {"), ("chunkindex/format/cursor.go", "if !c.open || n < 0 {", "if !c.open {")],
+    ),
+    (
         "a fault of the store is the end of a shard",
         "./chunkindex/format TestCursorPromises",
         [("chunkindex/format/cursor.go", "if err := c.fill(n); err == io.EOF {", "if err := c.fill(n); err != nil {")],
