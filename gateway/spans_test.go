@@ -58,8 +58,9 @@ func TestRequestsAreTraced(t *testing.T) {
 	if gap := root.End.Sub(at).Abs(); gap > time.Millisecond {
 		t.Errorf("the request ends %v after its last phase, want no gap", gap)
 	}
-	if len(below) < 3 || below[0].Name != "edge" || len(recorder.Named("read")) != 1 || len(recorder.Named("store")) != 1 {
-		t.Errorf("got spans %+v, want the edge first, one read and what is below that", below)
+	if below[0].Name != "edge" || len(recorder.Named("read")) != 1 || len(recorder.Named("store")) != 1 || below[len(below)-1].Parent != root.ID ||
+		below[len(below)-1].Name == "read" {
+		t.Errorf("got spans %+v, want the edge first, one read and what is below that, and what comes after it", below)
 	}
 	for key, want := range map[string]string{
 		"millrace.dataset": "photos", "millrace.epoch": "5", "millrace.batch": "1", "millrace.rank": "1", "http.response.status_code": "200",
